@@ -7,6 +7,7 @@ MODE    ?= release
 B       := build/$(MODE)
 PREFIX  ?= /usr/local
 DESTDIR ?=
+OBJCOPY ?= objcopy
 VERSION := $(shell sed -n 's/^\#define CKPT_VERSION "\(.*\)"/\1/p' libckpt/ckpt.h)
 
 MPI     ?= $(if $(shell command -v mpicc 2>/dev/null),1,0)
@@ -17,7 +18,7 @@ CUDA    ?= $(if $(filter asan fault,$(MODE)),0,$(if $(findstring release 13.,$(s
              $(wildcard $(dir $(NVCC))../include/cublasLt.h /usr/include/cublasLt.h /usr/local/cuda/include/cublasLt.h),1,0),0))
 
 # What Debian 12 and Ubuntu 24.04 call what is needed to build, test and run the demo.
-PACKAGES := gcc make pkg-config git git-lfs ca-certificates libjansson-dev libyaml-dev libssl-dev zlib1g-dev \
+PACKAGES := gcc make pkg-config git git-lfs ca-certificates g++ libjansson-dev libyaml-dev libssl-dev zlib1g-dev \
             libutf8proc-dev libpcre2-dev libopenblas-dev libxxhash-dev libarchive-dev libcurl4-openssl-dev \
             libgit2-dev libsnappy-dev libzstd-dev liblz4-dev libbrotli-dev libopenmpi-dev openmpi-bin libcmocka-dev mandoc wordnet-base
 
@@ -38,6 +39,8 @@ CFLAGS_fault   := -O1 -g -DCKPT_FAULTS
 CPPFLAGS += -I. -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64
 ALL_CFLAGS = -std=c11 $(WARN) -fPIC $(VISIBILITY) $(CFLAGS_$(MODE)) $(call PC,--cflags,$(PC_CKPT)) $(CFLAGS)
 ALL_LDFLAGS = $(filter -fsanitize%,$(CFLAGS_$(MODE))) -Wl,-z,relro,-z,now,-z,noexecstack -Wl,--as-needed $(LDFLAGS)
+# libckpt.map lets only ckpt_ names out of the library; tests see all.
+VISIBILITY = -fvisibility=default -fno-semantic-interposition
 LIBS_CKPT = $(call PC,--libs,$(PC_CKPT)) -lpthread -lm
 LIBS_TRAIN = -lopenblas -fopenmp -ldl $(LIBS_CKPT)
 LIBS_TOOLS = $(LIBS_CKPT)
@@ -51,7 +54,9 @@ TRAIN   := $(filter-out trainer/cuda/% $(PLUGINS_C),$(call rooms,trainer))
 MAINS   := $(wildcard tools/ckpt-*.c)
 SHARED  := $(filter-out $(MAINS),$(call rooms,tools))
 TOOLS   := $(MAINS:tools/%.c=$B/%)
-UNITS   := $(patsubst tests/%.c,$B/%,$(wildcard tests/unit/*/test_*.c tests/agree/test_*.c tests/fault/test_*.c))
+# A folder of tests is one program, build/MODE/units/FOLDER.
+SUITES  := $(patsubst %/,%,$(wildcard tests/unit/*/)) tests/agree tests/fault
+UNITS   := $(addprefix $B/units/,$(notdir $(SUITES)))
 FUZZERS := $(patsubst tests/%.c,$B/%,$(wildcard tests/fuzz/fuzz_*.c))
 GPUTESTS := $(patsubst tests/%.c,$B/%,$(wildcard tests/gpu/test_*.c))
 CUDA_O  := $(patsubst %.cu,$B/%.o,$(sort $(shell find trainer/cuda -name '*.cu')))
@@ -63,7 +68,7 @@ Q := $(if $(V),,@)
 $(shell rm -rf $B/.said)
 say = $(if $(V),,@mkdir -p $B/.said; mkdir $B/.said/$(1)-$(subst /,-,$(2)) 2>/dev/null && echo "$(1) $(2)" || true)
 
-all: $(TOOLS) $(PLUGINS) $B/libckpt.so $B/ckpt.pc   ## build tools, library and plug-ins (the default)
+all: $(TOOLS) $(PLUGINS) $B/libckpt.so   ## build tools, library and plug-ins (the default)
 
 $B/libckpt.a:  $(call obj,$(CKPT))
 $B/libtrain.a: $(call obj,$(TRAIN))
@@ -76,26 +81,30 @@ $B/%.a:
 $B/libckpt.so: $(call obj,$(CKPT)) libckpt/libckpt.map
 	$(if $(V),,@echo LD $@)
 	$(Q)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libckpt.so.0 -Wl,--version-script=libckpt/libckpt.map -o $@ $(filter %.o,$^) $(LIBS_CKPT)
-$B/ckpt.pc: libckpt/ckpt.pc.in libckpt/ckpt.h Makefile
+# The archive for others: one object, which lets out the names of libckpt.map and no more.
+$B/installed/libckpt.a: $(call obj,$(CKPT)) libckpt/libckpt.map
 	@mkdir -p $(@D)
-	@sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@REQUIRES@|$(PC_CKPT)|' $< > $@
+	$(if $(V),,@echo LD $@)
+	$(Q)grep -o 'ckpt_[a-z0-9_]*' libckpt/libckpt.map > $(@D)/names
+	$(Q)$(LD) -r -o $(@D)/ckpt.o $(filter %.o,$^)
+	$(Q)$(OBJCOPY) --keep-global-symbols=$(@D)/names $(@D)/ckpt.o
+	@rm -f $@
+	$(Q)$(AR) rcs $@ $(@D)/ckpt.o
 
 $(TOOLS): $B/%: $B/tools/%.o $B/libcli.a $B/libtrain.a $B/libckpt.a
 	$(if $(V),,@echo LD $@)
 	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $< $(filter %.a,$^) $(if $(filter %ckpt-train %ckpt-eval,$@),$(LIBS_TRAIN)) $(LIBS_TOOLS)
 
-$B/unit/%: $B/tests/unit/%.o $B/libcli.a $B/libtrain.a $B/libckpt.a
+# Tests share the rooms as one object: what changes in a room links that, and no test anew.  A test
+# may put a table of its own in the place of the library's.
+$B/libhouse.so: $(call obj,$(CKPT) $(TRAIN) $(SHARED))
+	$(if $(V),,@echo LD $@)
+	$(Q)$(CC) -shared $(ALL_LDFLAGS) -Wl,-Bsymbolic-functions -o $@ $^ $(LIBS_TRAIN) $(LIBS_TOOLS)
+$(foreach d,$(SUITES),$(eval $B/units/$(notdir $d): $(call obj,$(wildcard $d/test_*.c))))
+$(UNITS): $B/tests/unit/driver.o | $B/libhouse.so
 	@mkdir -p $(@D)
-	$(call say,LD,$(@D))
-	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(LIBS_TRAIN) $(LIBS_TOOLS)
-$B/agree/%: $B/tests/agree/%.o $B/libtrain.a $B/libckpt.a
-	@mkdir -p $(@D)
-	$(call say,LD,$(@D))
-	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(LIBS_TRAIN)
-$B/fault/%: $B/tests/fault/%.o $B/libtrain.a $B/libckpt.a
-	@mkdir -p $(@D)
-	$(call say,LD,$(@D))
-	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(LIBS_TRAIN)
+	$(if $(V),,@echo LD $@)
+	$(Q)$(CC) -pie $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/..' -o $@ $^ $B/libhouse.so -lcmocka $(LIBS_TRAIN)
 
 # A hub on loopback, for the scripts that read from addresses.
 $B/serve: $B/tests/serve/serve.o
@@ -129,14 +138,14 @@ $B/gpu/fault_plugin.so $B/gpu/fault_plugin_other.so: tests/gpu/fault_plugin.c $B
 	@mkdir -p $(@D)
 	$(if $(V),,@echo LD $@)
 	$(Q)$(CC) -shared -I. -D_GNU_SOURCE $(ALL_CFLAGS) $(if $(findstring other,$@),-DFAULT_VERSION=CUDA_PLUGIN_VERSION+1) -o $@ $^ $(LIBS_TRAIN)
+$B/gpu/test_%: $B/tests/gpu/test_%.o $B/tests/unit/driver.o $B/libtrain.a $B/libckpt.a
+	@mkdir -p $(@D)
+	$(call say,LD,$(@D))
+	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(LIBS_TRAIN)
 $B/gpu/%: $B/tests/gpu/%.o $B/libtrain.a $B/libckpt.a
 	@mkdir -p $(@D)
 	$(call say,LD,$(@D))
 	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(LIBS_TRAIN)
-
-# The library's objects are seen by default; libckpt.map lets only ckpt_ names out of it.
-VISIBILITY := -fvisibility=hidden
-$B/libckpt/%.o $B/formats/%.o: VISIBILITY := -fvisibility=default -fno-semantic-interposition
 
 # Hot loops of the CPU backend: vector code is chosen per function at run time.
 $B/trainer/cpu/%.o: TRAIN_CFLAGS := -O3 -fopenmp
@@ -154,7 +163,7 @@ $B/tools/inspect/page.inc: tools/inspect/page.html
 $B/tools/inspect/html.o: $B/tools/inspect/page.inc
 $B/tools/inspect/html.o: CPPFLAGS += -I$B
 
-check: all $(UNITS)                                 ## unit and golden tests, seconds; before every commit
+check: all $(UNITS)                                 ## unit and golden tests, seconds; before every commit; ONLY=: these
 	@tests/run.sh $(MODE):units
 
 deps:                                               ## install what is missing (Debian, Ubuntu)
@@ -192,6 +201,15 @@ bundle: all                                         ## build/ckpt-VERSION-x86_64
 lint:                                               ## floors, banned functions, length of rooms
 	@tests/lint.sh
 
+# clang's static analyzer over the rooms that changed since they were last clean.
+CLANG    ?= clang
+ANALYZED := $(patsubst %.c,build/analyze/%.ok,$(call rooms,libckpt formats trainer tools))
+build/analyze/%.ok: %.c | build/release/tools/inspect/page.inc
+	@mkdir -p $(@D)
+	$(Q)$(CLANG) --analyze -Xclang -analyzer-werror -std=c11 $(if $(filter libckpt/err.c,$<),,-include tests/analyze.h) \
+	    -Ibuild/release $(CPPFLAGS) $(call PC,--cflags,$(PC_CKPT)) -MMD -MP -MF $(@:.ok=.d) -MT $@ -o /dev/null $< && touch $@
+analyze: $(ANALYZED)                                ## clang's static analyzer, over what changed since the last time
+
 bench: all                                          ## figures of speed and memory against peers, where they are installed
 	@tests/perf/bench.sh $B
 
@@ -205,16 +223,17 @@ FUZZ_SECONDS ?= 60
 fuzz:                                               ## fuzz every parser (ONLY: these) for FUZZ_SECONDS each, two at once (clang)
 	@ONLY="$(ONLY)" tests/fuzz/run.sh $(FUZZ_SECONDS)
 
-install: all                                        ## install below PREFIX (and DESTDIR)
+install: all $B/installed/libckpt.a                 ## install below PREFIX (and DESTDIR)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/ckpt $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	install -m 755 $(TOOLS) $(DESTDIR)$(PREFIX)/bin
 	install -m 755 $B/libckpt.so $(DESTDIR)$(PREFIX)/lib/libckpt.so.0
 	ln -sf libckpt.so.0 $(DESTDIR)$(PREFIX)/lib/libckpt.so
-	install -m 644 $B/libckpt.a $(DESTDIR)$(PREFIX)/lib
+	install -m 644 $B/installed/libckpt.a $(DESTDIR)$(PREFIX)/lib
 	$(if $(PLUGINS),install -m 755 $(PLUGINS) $(DESTDIR)$(PREFIX)/lib/ckpt)
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@REQUIRES@|$(PC_CKPT)|' libckpt/ckpt.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/ckpt.pc
-	for h in $(wildcard libckpt/*.h formats/formats.h); do \
-	    install -D -m 644 $$h $(DESTDIR)$(PREFIX)/include/ckpt/$$h; done
+	install -d $(DESTDIR)$(PREFIX)/include/ckpt/libckpt $(DESTDIR)$(PREFIX)/share/doc/ckpt
+	install -m 644 libckpt/*.h $(DESTDIR)$(PREFIX)/include/ckpt/libckpt
+	install -m 644 man/examples/*.c $(DESTDIR)$(PREFIX)/share/doc/ckpt
 	for m in $(wildcard man/*.[0-9]); do \
 	    install -D -m 644 $$m $(DESTDIR)$(PREFIX)/share/man/man$${m##*.}/$${m##*/}; done
 
@@ -226,7 +245,11 @@ clean:                                              ## remove build/
 
 help:                                               ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 16
+	@echo; echo 'One test (tests/README.md):'
+	@echo '  make check ONLY=test_lock                   a suite, or all whose path has this in it'
+	@echo '  $B/units/libckpt lock               a suite of a folder; --list tells their names'
+	@echo '  BUILD=$B bash tests/e2e/40-merge.sh    a script'
 
--include $(shell find $B -name '*.d' 2>/dev/null)
+-include $(shell find $B build/analyze -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: all check deps demo test units gpu-tests check-gpu bundle lint bench bench-gpu check-peers fuzz install dist clean help
+.PHONY: all check deps demo test units gpu-tests check-gpu bundle lint analyze bench bench-gpu check-peers fuzz install dist clean help

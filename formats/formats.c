@@ -8,19 +8,20 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-#include "formats/foreign.h"
-#include "formats/logs/metrics_log.h"
-#include "formats/place.h"
 #include "formats/dcp/dcp.h"
-#include "formats/deepspeed/deepspeed.h"
 #include "formats/dcp/fsdp.h"
+#include "formats/deepspeed/deepspeed.h"
+#include "formats/foreign.h"
 #include "formats/gguf/gguf.h"
 #include "formats/hf/dir.h"
+#include "formats/hf/safetensors.h"
+#include "formats/logs/metrics_log.h"
 #include "formats/npy.h"
 #include "formats/peft/peft.h"
-#include "formats/hf/safetensors.h"
-#include "formats/torch/torch.h"
+#include "formats/place.h"
 #include "formats/run_dir.h"
+#include "formats/torch/torch.h"
+#include "libckpt/base/opts.h"
 
 static const struct ckpt_format *const rows[] = {
     &ckpt_format_safetensors, &ckpt_format_hf, &ckpt_format_torch, &ckpt_format_deepspeed,
@@ -75,6 +76,8 @@ static void hint_folder(const struct ckpt_place *p, const char *glob, struct ckp
 
 static int tell_directory(const struct ckpt_place *p, struct ckpt_err *err)
 {
+    int rc;
+
     if (p->n_entry == 0)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: the directory is empty", p->path);
     if (place_has_like(p, "*.incomplete") || place_has_like(p, "*.part") ||
@@ -82,7 +85,7 @@ static int tell_directory(const struct ckpt_place *p, struct ckpt_err *err)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "%s: a partial download: it has unfinished files and no weights", p->path);
     if (foreign_tell(p, err))
-        return err->code;
+        return CKPT_EUNSUPPORTED;
     if (place_has(p, "adapter_config.json"))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: adapter_config.json, but no adapter_model",
                          p->path);
@@ -90,15 +93,15 @@ static int tell_directory(const struct ckpt_place *p, struct ckpt_err *err)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: config.json, but no weights that are known",
                          p->path);
     if (place_has(p, METRICS_LOG_NAME))
-        ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: " METRICS_LOG_NAME " is the log of a run that has "
-                  "saved no checkpoint", p->path);
+        rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: " METRICS_LOG_NAME " is the log of a run that "
+                       "has saved no checkpoint", p->path);
     else
-        ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: no checkpoint is recognised in this directory",
-                  p->path);
+        rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: no checkpoint is recognised in this directory",
+                       p->path);
     hint_folder(p, "checkpoint-[0-9]*", err);
     if (!err->hint[0])
         hint_folder(p, "snapshots", err);
-    return err->code;
+    return rc;
 }
 
 /* The file that a download writes before it has the name of this one. */
@@ -120,7 +123,7 @@ static int tell_accident(const struct ckpt_place *p, struct ckpt_err *err)
     if (is_html(p))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: is an HTML page", p->path);
     if (foreign_tell(p, err))
-        return err->code;
+        return CKPT_EUNSUPPORTED;
     if (p->head_len > 2 && p->head[0] == 0x80 && p->head[1] <= 5)
         return ckpt_fail_as(err, CKPT_EREFUSED, "refused-global",
                             "%s: is a bare pickle, which others would execute", p->path);
@@ -176,7 +179,7 @@ static int choose_inside(const struct ckpt_format **out, const char **inside,
         ckpt_err_clear(err);
         rc = place_enter(p, arena, &entered, err);
         if (rc == 0 && !entered) {
-            rc = wholes_enter(p, *inside != NULL, arena, &entered, err);
+            rc = run_dir_enter(p, *inside != NULL, arena, &entered, err);
             *inside = entered ? p->path : *inside;
         }
         if (rc == 0)
@@ -210,22 +213,21 @@ int ckpt_recognise(const struct ckpt_format **out, const char *path, bool follow
 static int open_with(struct ckpt_source **out, const struct ckpt_format *format, const char *path,
                      const struct ckpt_open_opts *opts, struct ckpt_err *err)
 {
-    static const struct ckpt_open_opts none;
     struct ckpt_arena arena = {0};
     const char *inside = NULL;
+    struct ckpt_open_opts own;
     struct ckpt_place p;
-    int rc;
+    int rc = ckpt_opts_read(&own, sizeof own, opts, err);
 
     *out = NULL;
-    if (!opts)
-        opts = &none;
-    rc = place_open(&p, path, opts, &arena, err);
+    if (rc == 0)
+        rc = place_open(&p, path, &own, &arena, err);
     if (rc == 0) {
         if (!format)
             rc = choose_inside(&format, &inside, &p, &arena, err);
         if (rc == 0) {
             ckpt_err_clear(err);        /* of an earlier call: readers look at err->code */
-            rc = format->open(out, &p, opts, err);
+            rc = format->open(out, &p, &own, err);
         }
         if (rc == 0 && inside && ckpt_source_info(*out))
             json_object_set_new((json_t *)ckpt_source_info(*out), "checkpoint",
@@ -236,8 +238,8 @@ static int open_with(struct ckpt_source **out, const struct ckpt_format *format,
     return rc;
 }
 
-int ckpt_open_dir(struct ckpt_dir **dir, const char *path, const struct ckpt_open_opts *opts,
-                  struct ckpt_err *err)
+int formats_open_dir(struct ckpt_dir **dir, const char *path, const struct ckpt_open_opts *opts,
+                     struct ckpt_err *err)
 {
     const struct ckpt_format *format;
     struct ckpt_arena arena = {0};
@@ -254,8 +256,8 @@ int ckpt_open_dir(struct ckpt_dir **dir, const char *path, const struct ckpt_ope
     return rc;
 }
 
-int ckpt_unpack(struct ckpt_dir **dir, struct ckpt_file **file, const char *path,
-                const struct ckpt_open_opts *opts, struct ckpt_err *err)
+int formats_unpack(struct ckpt_dir **dir, struct ckpt_file **file, const char *path,
+                   const struct ckpt_open_opts *opts, struct ckpt_err *err)
 {
     struct ckpt_arena arena = {0};
     struct ckpt_place p = {0};
@@ -288,11 +290,12 @@ int ckpt_create(struct ckpt_sink **out, const char *format, const char *path,
                 const struct ckpt_tensors *tensors, const struct ckpt_create_opts *opts,
                 struct ckpt_err *err)
 {
-    static const struct ckpt_create_opts none = {0};
     const struct ckpt_format *row = ckpt_format_named(format);
+    struct ckpt_create_opts own;
+    int rc = ckpt_opts_read(&own, sizeof own, opts, err);
 
     *out = NULL;
-    if (!row || !row->create)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: is not written", format);
-    return row->create(out, path, tensors, opts ? opts : &none, err);
+    if (rc == 0 && (!row || !row->create))
+        rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: is not written", format);
+    return rc ? rc : row->create(out, path, tensors, &own, err);
 }

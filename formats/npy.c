@@ -24,11 +24,11 @@ static int check_elements(const struct npy *h, struct ckpt_err *err)
     if (h->dtype != CKPT_DTYPE_NONE)
         return 0;
     ckpt_fail(err, CKPT_EUNSUPPORTED, "elements of %s are not read",
-              ckpt_escape(shown, sizeof shown, h->descr, strlen(h->descr)));
+              ckpt_err_escape(shown, sizeof shown, h->descr, strlen(h->descr)));
     if (strchr(h->descr, 'V'))
         ckpt_err_hint(err, "numpy forgets what bfloat16 and float8 are: save them as float32, or "
                       "as safetensors");
-    return err->code;
+    return CKPT_EUNSUPPORTED;
 }
 
 /* Strides of column-major order: each axis is as far as the product of those before it. */
@@ -52,6 +52,7 @@ static int add(struct ckpt_tensors *list, const struct npy *h, struct ckpt_file 
 {
     uint64_t bytes, left = ckpt_file_size(file) - h->data;
     struct ckpt_fragment *f = NULL;
+    int rc;
 
     if (!ckpt_shape_bytes(&bytes, &h->shape, h->dtype))
         return ckpt_fail(err, CKPT_EFORMAT, "a shape beyond all sizes");
@@ -67,8 +68,8 @@ static int add(struct ckpt_tensors *list, const struct npy *h, struct ckpt_file 
         f->offset = h->data;
         f->swapped = h->swapped && ckpt_dtype_size(h->dtype) > 1;
         if (h->fortran && h->shape.rank > 1 &&
-            column_major(&f->stride, &h->shape, &list->arena, err))
-            return err->code;
+            (rc = column_major(&f->stride, &h->shape, &list->arena, err)) != 0)
+            return rc;
     }
     return ckpt_tensors_add(list, NULL, name, strlen(name), h->dtype, &h->shape, f, f != NULL,
                             false, err);
@@ -163,16 +164,9 @@ static int bid(const struct ckpt_place *p)
 /* Takes file. */
 static int keep(struct arrays *a, struct ckpt_file *file, struct ckpt_err *err)
 {
-    if (a->n == a->cap) {
-        size_t cap = a->cap ? 2 * a->cap : 16;
-        struct ckpt_file **more = ckpt_grow(a->file, cap, sizeof *more);
-
-        if (!more) {
-            ckpt_file_close(file);
-            return ckpt_nomem(err, cap * sizeof *more);
-        }
-        a->file = more;
-        a->cap = cap;
+    if (ckpt_reserve(&a->file, a->n, &a->cap, sizeof *a->file, err)) {
+        ckpt_file_close(file);
+        return CKPT_ENOMEM;
     }
     a->file[a->n++] = file;
     return 0;
@@ -221,10 +215,12 @@ static int add_file(struct arrays *a, struct ckpt_tensors *list, struct ckpt_fil
 {
     const char *path = ckpt_file_name(file), *slash = strrchr(path, '/');
     char name[CKPT_MAX_NAME + 1];
+    int rc;
 
     path = slash ? slash + 1 : path;
     snprintf(name, sizeof name, "%.*s", (int)(stem(path) ? stem(path) : strlen(path)), path);
-    return keep(a, file, err) ? err->code : npy_read(list, file, name, err);
+    rc = keep(a, file, err);
+    return rc ? rc : npy_read(list, file, name, err);
 }
 
 static int open_source(struct ckpt_source **out, struct ckpt_place *place,

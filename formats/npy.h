@@ -14,7 +14,7 @@
 int npy_read(struct ckpt_tensors *list, struct ckpt_file *file, const char *name,
              struct ckpt_err *err);
 
-/* Whether a file that begins so is a list or table of whole numbers, which may be token ids. */
+/* Whether a file with these first bytes is a list or table of integers, perhaps token ids. */
 bool npy_is_ids(const unsigned char *head, size_t n);
 
 extern const struct ckpt_format ckpt_format_numpy;

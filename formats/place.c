@@ -20,13 +20,15 @@ static int read_head(struct ckpt_place *p, struct ckpt_err *err)
 
 int place_of_file(struct ckpt_place *p, struct ckpt_file *file, struct ckpt_err *err)
 {
+    int rc;
+
     memset(p, 0, sizeof *p);
     p->path = ckpt_file_name(file);
     p->file = file;
-    if (read_head(p, err) == 0)
-        return 0;
-    place_close(p);
-    return err->code;
+    rc = read_head(p, err);
+    if (rc)
+        place_close(p);
+    return rc;
 }
 
 /* The members of torch's format before 0.1.11. */
@@ -50,12 +52,13 @@ static int enter_archive(struct ckpt_place *p, const char *spool, struct ckpt_er
     struct ckpt_file *copy;
     int rc;
 
-    if (!ckpt_is_tar(p->head, p->head_len) &&
+    if (!ckpt_archive_is_tar(p->head, p->head_len) &&
         (p->head_len < 4 || memcmp(p->head, "PK\3\4", 4) != 0 || begins_as_torch(p) ||
-         !ckpt_is_zip_folder(p->file)))
+         !ckpt_archive_is_zip(p->file)))
         return 0;
-    if (file_part(&copy, p->file, 0, ckpt_file_size(p->file), ckpt_file_name(p->file), err))
-        return err->code;
+    if ((rc = file_part(&copy, p->file, 0, ckpt_file_size(p->file), ckpt_file_name(p->file),
+                        err)) != 0)
+        return rc;
     rc = ckpt_archive_open(&p->dir, copy, spool, err);
     if (rc == 0 && is_torch_tar(p->dir)) {
         ckpt_dir_close(p->dir);
@@ -85,7 +88,7 @@ static int open_one(struct ckpt_place *p, const char *path, unsigned flags, cons
         rc = ckpt_path_hint_hub(path, err);
     if (rc == 0)
         rc = read_head(p, err);
-    if (rc == 0 && ckpt_is_compressed(p->head, p->head_len)) {
+    if (rc == 0 && ckpt_spool_is_compressed(p->head, p->head_len)) {
         struct ckpt_file *packed = p->file;
 
         p->file = NULL;

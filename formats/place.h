@@ -6,19 +6,34 @@
 
 #include "libckpt/format.h"
 
+#define CKPT_HEAD_BYTES 512
+
+/* What bidders see, and openers start from.  Borrowed by both. */
+struct ckpt_place {
+    const char              *path;      /* as the user gave it */
+    struct ckpt_dir         *dir;       /* set when it is a directory */
+    const struct ckpt_entry *entry;     /* its entries, sorted by name */
+    size_t                   n_entry;
+    struct ckpt_file        *file;      /* set when it is a file; see `took` */
+    unsigned char            head[CKPT_HEAD_BYTES];
+    size_t                   head_len;
+    bool                     packed;    /* dir is what an archive holds */
+    bool                     took;      /* an opener sets it when it took dir or file over */
+};
+
 /*
  * Open path, and opts->part with it; entries of a directory live in arena.  "-" is standard
- * input.  What is compressed is unpacked, a tar or zip file is the directory it holds, but for
- * torch's own archives, which are files.
+ * input.  A compressed file is unpacked; a tar or zip file becomes the directory inside, except
+ * for torch's own archives, which stay files.
  */
 int place_open(struct ckpt_place *p, const char *path, const struct ckpt_open_opts *opts,
                struct ckpt_arena *arena, struct ckpt_err *err);
-/* From an archive that holds one file or folder to that, and say so in *entered. */
+/* Enter the only file or folder of an archive, if there is just one; *entered says so. */
 int place_enter(struct ckpt_place *p, struct ckpt_arena *arena, bool *entered,
                 struct ckpt_err *err);
 /* A file that is open already.  Takes file, on failure too. */
 int place_of_file(struct ckpt_place *p, struct ckpt_file *file, struct ckpt_err *err);
-/* Close what no opener took over. */
+/* Close dir and file, unless an opener took them over. */
 void place_close(struct ckpt_place *p);
 /* Whether a directory has an entry of that name that is a regular file. */
 bool place_has(const struct ckpt_place *p, const char *name);

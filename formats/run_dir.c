@@ -36,7 +36,7 @@ static const char *const states[] = {"optim*", "*_optim*", "*sched*", "*rng*", "
                                      "*scaler*", "*sampler*", "extra_state*", "training_args*"};
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* What stands behind the stem when that is a number of at most 18 digits; else -1. */
+/* What stands after the stem when that is a number of at most 18 digits; else -1. */
 static int64_t number_of(const char *name, const char *stem)
 {
     size_t n = strlen(stem), digits;
@@ -91,8 +91,7 @@ static int doubt(const struct ckpt_place *p, const char *name, const char *why,
                  struct ckpt_err *err)
 {
     ckpt_fail_as(err, CKPT_EFORMAT, "ambiguous", "%s: %s", p->path, why);
-    ckpt_err_hint(err, "%s/%s looks like one", p->path, name);
-    return err->code;
+    return ckpt_err_hint(err, "%s/%s looks like one", p->path, name);
 }
 
 /* The newest of numbered folders, unless its save was cut off. */
@@ -144,7 +143,7 @@ static int pick_snapshot(const char **out, const struct ckpt_place *p, struct ck
     name = json_string_value(json_object_get(latest, "checkpoint_dir_name"));
     if (rc == 0 && json_is_null(latest))
         rc = ckpt_fail(err, CKPT_EFORMAT, "%s/" SNAPSHOT ": no checkpoint was reported", p->path);
-    else if (rc == 0 && (!name || !ckpt_name_is_clean(name)))
+    else if (rc == 0 && (!name || !ckpt_file_name_is_clean(name)))
         rc = ckpt_fail_as(err, CKPT_EREFUSED, "refused-path",
                           "%s/" SNAPSHOT ": the latest checkpoint has no clean name", p->path);
     else if (rc == 0 && !has_folder(p, name))
@@ -198,7 +197,7 @@ static int pick_file(const char **out, const struct ckpt_place *p, struct ckpt_e
     return 0;
 }
 
-/* The number behind "step=" in a name of Lightning's, or -1. */
+/* The number after "step=" in a name of Lightning's, or -1. */
 static int64_t step_of(const char *name)
 {
     const char *at = strstr(name, "step=");
@@ -242,12 +241,14 @@ static int pick(const char **out, const struct ckpt_place *p, struct ckpt_arena 
 {
     const char *only = NULL;
     size_t n = 0;
+    int rc;
 
     *out = NULL;
     if (place_has(p, SNAPSHOT))
         return pick_snapshot(out, p, arena, err);
-    if (pick_numbered(out, p, err) || *out)
-        return err->code;
+    rc = pick_numbered(out, p, err);
+    if (rc || *out)
+        return rc;
     if (has_folder(p, "checkpoint"))
         *out = "checkpoint";
     else if (has_folder(p, "checkpoints"))
@@ -266,8 +267,8 @@ static int pick(const char **out, const struct ckpt_place *p, struct ckpt_arena 
     return only ? 0 : pick_trial(out, p, err);
 }
 
-int wholes_enter(struct ckpt_place *p, bool found, struct ckpt_arena *arena, bool *entered,
-                 struct ckpt_err *err)
+int run_dir_enter(struct ckpt_place *p, bool found, struct ckpt_arena *arena, bool *entered,
+                  struct ckpt_err *err)
 {
     const char *name = NULL, *file = NULL, *path;
     struct ckpt_place inner = {.packed = p->packed};
@@ -296,8 +297,9 @@ int wholes_enter(struct ckpt_place *p, bool found, struct ckpt_arena *arena, boo
     if (file) {
         struct ckpt_file *f;
 
-        if (ckpt_file_open_at(&f, p->dir, file, err) || place_of_file(&inner, f, err))
-            return err->code;
+        if ((rc = ckpt_file_open_at(&f, p->dir, file, err)) != 0 ||
+            (rc = place_of_file(&inner, f, err)) != 0)
+            return rc;
     } else {
         rc = ckpt_dir_open_at(&inner.dir, p->dir, name, err);
         if (rc == 0)

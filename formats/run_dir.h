@@ -1,6 +1,5 @@
 /*
- * formats/run_dir - folders of a training run that hold checkpoints, and which of these is the
- * newest.
+ * run_dir - the newest checkpoint in the folder of a training run.
  */
 #ifndef CKPT_FORMATS_RUN_DIR_H
 #define CKPT_FORMATS_RUN_DIR_H
@@ -8,12 +7,12 @@
 #include "libckpt/format.h"
 
 /*
- * From a folder that no format knows to the newest checkpoint in it, one level down, and say so
- * in *entered; p->path then is a name in arena.  found: p was entered so already.
- * CKPT_EFORMAT "ambiguous", with a hint that names a folder, when it is not plain which is meant:
- * several trials, several ways of counting, a newest one whose save did not end.
+ * Enter the newest checkpoint in a folder that no format knows, one level down; *entered says so,
+ * and p->path is then a name in arena.  found: p was entered this way already.
+ * CKPT_EFORMAT "ambiguous", with a hint that names a folder, when the choice is not plain: several
+ * trials, several ways of counting, or a newest checkpoint whose save did not end.
  */
-int wholes_enter(struct ckpt_place *p, bool found, struct ckpt_arena *arena, bool *entered,
-                 struct ckpt_err *err);
+int run_dir_enter(struct ckpt_place *p, bool found, struct ckpt_arena *arena, bool *entered,
+                  struct ckpt_err *err);
 
 #endif

@@ -5,15 +5,15 @@
  * directory synced; a directory is built aside and renamed whole.  A failed sync is final: the
  * output is given up, never synced again.  The rule:
  *
- *   - What a final name holds is whole, at any moment and after any failure.
+ *   - The file or directory of a final name is whole, at any moment and after any failure.
  *   - A commit that returns 0 lasts.  One that fails leaves the name as it was: absent, or the
  *     old file.  That holds for the last step too: a new name whose directory cannot be synced
  *     is taken back.  Only with CKPT_REPLACE, where the old file is gone by then, the new one
  *     stays, whole, and the error says that it may not last.
- *   - After abort, or a failed commit, nothing unfinished is left.  What a killed process leaves
- *     under hidden names is removed by the next run that writes the same name (".<name>.<nonce>.
- *     tmp", ".<name>.staging-<nonce>") or removes anything there (".trash-<name>-<nonce>"):
- *     never what a living process holds, and nothing at all where files cannot be locked.
+ *   - After abort, or a failed commit, nothing unfinished is left.  A killed process leaves files
+ *     under hidden names; the next run that writes the same name (".<name>.<nonce>.tmp",
+ *     ".<name>.staging-<nonce>") or removes anything there (".trash-<name>-<nonce>") removes them:
+ *     never those of a living process, and none where files cannot be locked.
  *   - Only files are replaced, and directories by ckpt_outdir_create_over: a device, a fifo or
  *     a socket, or a link to one, is refused with CKPT_ECREATE.  Write to those through
  *     ckpt_out_stream.
@@ -25,8 +25,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "libckpt/api.h"
 #include "libckpt/err.h"
 #include "libckpt/file.h"
+
+CKPT_BEGIN_C
 
 enum ckpt_commit_flags {
     CKPT_REPLACE = 1 << 0       /* an existing file of the final name is replaced at commit */
@@ -36,8 +39,8 @@ struct ckpt_out;                /* a file being written */
 struct ckpt_outdir;             /* a directory being built */
 
 /*
- * CKPT_EUSAGE when a path is none on this host, but what people write for a place elsewhere
- * (hf://owner/name, user@host:path): no folder of such a name is made by mistake.
+ * CKPT_EUSAGE when a path is an address of another host (hf://owner/name, user@host:path): no
+ * folder of such a name is made by mistake.
  */
 int ckpt_out_check(const char *path, struct ckpt_err *err);
 /*
@@ -88,8 +91,8 @@ int ckpt_outdir_create_over(struct ckpt_outdir **out, const char *path, struct c
 int ckpt_outdir_join(struct ckpt_outdir **out, const char *staging, struct ckpt_err *err);
 /* Where it is being built: absolute, for ckpt_outdir_join in a peer. */
 const char *ckpt_outdir_staging(const struct ckpt_outdir *dir);
-/* Create one file inside; rel may have clean parts, folders are made; of hidden names only
- * .metadata and .data_ready are some.  Commit it as a file. */
+/* Create one file inside; rel may have several clean parts, whose folders are made; the only hidden
+ * names are .metadata and .data_ready.  Commit it as a file. */
 int ckpt_outdir_file(struct ckpt_out **out, struct ckpt_outdir *dir, const char *rel,
                      struct ckpt_err *err);
 /* Create a whole small file inside: create, write, commit. */
@@ -101,8 +104,10 @@ int ckpt_outdir_commit(struct ckpt_outdir *dir, struct ckpt_err *err);
 void ckpt_outdir_abort(struct ckpt_outdir *dir);
 
 /* Replace path's content with bytes, all or nothing: the one way to write a small file. */
-int ckpt_put_file(const char *path, const void *bytes, size_t n, struct ckpt_err *err);
+int ckpt_out_put(const char *path, const void *bytes, size_t n, struct ckpt_err *err);
 /* Remove a directory tree by handle, following no link: renamed to a trash name first. */
-int ckpt_remove_tree(const char *path, struct ckpt_err *err);
+int ckpt_outdir_remove(const char *path, struct ckpt_err *err);
+
+CKPT_END_C
 
 #endif

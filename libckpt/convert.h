@@ -18,12 +18,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "libckpt/api.h"
 #include "libckpt/dtype.h"
+
+CKPT_BEGIN_C
 
 /* True when ckpt_convert can go from one to the other. */
 bool ckpt_convert_can(enum ckpt_dtype to, enum ckpt_dtype from);
 /* n elements; dst and src do not overlap, or are equal when the width is the same. */
 void ckpt_convert(void *dst, enum ckpt_dtype to, const void *src, enum ckpt_dtype from,
                   size_t n);
+
+CKPT_END_C
 
 #endif

@@ -5,8 +5,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "libckpt/io/guard.h"
+#include "libckpt/base/opts.h"
 #include "libckpt/base/pool.h"
+#include "libckpt/io/guard.h"
 
 #define DEFAULT_CHUNK ((size_t)4 << 20)
 #define LEAST_CHUNK   ((size_t)4096)    /* holds an element of any type */
@@ -19,8 +20,8 @@ struct part {
     size_t  sink, source;       /* its index on either side */
     size_t  first;              /* number of its first piece, counted over all tensors */
     int64_t step;
-    int64_t less;               /* elements that its first piece lacks of a step: so the others
-                                   begin with a page of the file */
+    int64_t less;               /* the first piece is shorter by this much, so that later ones
+                                   start page-aligned in the output */
 };
 
 struct job {
@@ -33,8 +34,8 @@ struct job {
     unsigned char              **buffer;    /* [workers][chunk + a page] */
     struct proofs               *proofs;    /* of the source's checksums; NULL: by workers */
     pthread_mutex_t              lock;      /* of all below */
-    pthread_cond_t               turn_changed;
-    size_t                       turn;      /* stream: the piece to be written next */
+    pthread_cond_t               next_changed;
+    size_t                       next_piece; /* stream: the piece to be written next */
     struct ckpt_err              err;       /* the first failure; code 0: none yet */
     uint64_t                     done, total;   /* bytes */
     struct timespec              told;
@@ -56,19 +57,19 @@ static int match(const struct ckpt_tensor *to, const struct ckpt_tensor *from,
     return 0;
 }
 
-/* Bytes that lie verbatim at *from and go to `to` are left to the kernel. */
-static bool inside(struct job *j, const struct ckpt_place_out *to, size_t k, int64_t start,
+/* Whether the kernel can copy the range: it lies verbatim at *from and goes verbatim to `to`. */
+static bool inside(struct job *j, const struct ckpt_sink_extent *to, size_t k, int64_t start,
                    int64_t count, struct ckpt_extent *from)
 {
     return !to->seen && !ckpt_out_is_direct(to->out) &&
            ckpt_source_locate(j->src, k, start, count, from);
 }
 
-/* Elements of a piece: a buffer full, or more where the bytes stay inside the kernel. */
+/* Elements of a piece: one buffer, or more where the bytes stay inside the kernel. */
 static void size_pieces(struct job *j, struct part *p, const struct ckpt_tensor *t)
 {
     size_t width = ckpt_dtype_size(t->dtype);
-    struct ckpt_place_out to;
+    struct ckpt_sink_extent to;
     struct ckpt_extent from;
 
     p->step = (int64_t)(j->chunk / width);
@@ -80,10 +81,11 @@ static void size_pieces(struct job *j, struct part *p, const struct ckpt_tensor 
         p->less = (int64_t)(to.offset % CKPT_OUT_PAGE / width);
 }
 
-/* Nothing is listed per piece: a tensor may claim any size. */
+/* Pieces are counted, not listed: a tensor may claim any size. */
 static int cut(struct job *j, struct ckpt_err *err)
 {
     const struct ckpt_tensors *list = ckpt_sink_tensors(j->sink);
+    int rc;
 
     j->part = ckpt_alloc(list->n, sizeof *j->part);
     if (!j->part)
@@ -95,8 +97,8 @@ static int cut(struct job *j, struct ckpt_err *err)
 
         if (k == SIZE_MAX)
             return ckpt_fail(err, CKPT_EMISMATCH, "tensor %s: the source has none", t->name);
-        if (match(t, ckpt_source_tensor(j->src, k), err))
-            return err->code;
+        if ((rc = match(t, ckpt_source_tensor(j->src, k), err)) != 0)
+            return rc;
         if (t->numel == 0)
             continue;
         if (!ckpt_add(&j->total, j->total, ckpt_tensor_bytes(t)))
@@ -127,7 +129,7 @@ static const struct part *part_of(const struct job *j, size_t piece)
     return &j->part[lo];
 }
 
-/* Count, and tell now and then. */
+/* Count bytes, and report progress now and then. */
 static void tell(struct job *j, uint64_t bytes)
 {
     struct timespec now;
@@ -145,38 +147,38 @@ static void tell(struct job *j, uint64_t bytes)
 }
 
 /*
- * Wait until all pieces before this one are written.  Pieces are begun in order, so the one
- * that is waited for is in work, and its failure wakes everybody.
+ * Wait until all pieces before this one are written.  Pieces are begun in order, so a worker has
+ * the piece that is waited for, and its failure wakes everybody.
  */
-static int wait_turn(struct job *j, size_t piece, struct ckpt_err *err)
+static int wait_until_next(struct job *j, size_t piece, struct ckpt_err *err)
 {
     bool failed;
 
     pthread_mutex_lock(&j->lock);
-    while (j->turn != piece && j->err.code == 0)
-        pthread_cond_wait(&j->turn_changed, &j->lock);
+    while (j->next_piece != piece && j->err.code == 0)
+        pthread_cond_wait(&j->next_changed, &j->lock);
     failed = j->err.code != 0;
     pthread_mutex_unlock(&j->lock);
     return failed ? ckpt_fail(err, CKPT_ESTOPPED, "another piece failed") : 0;
 }
 
-/* Let the next piece be written, or keep the first failure. */
-static void end_turn(struct job *j, int rc, const struct ckpt_err *err)
+/* Let the next piece be written; record the first failure. */
+static void end_piece(struct job *j, int rc, const struct ckpt_err *err)
 {
     pthread_mutex_lock(&j->lock);
-    j->turn++;
+    j->next_piece++;
     if (rc && j->err.code == 0)
         j->err = *err;
-    pthread_cond_broadcast(&j->turn_changed);
+    pthread_cond_broadcast(&j->next_changed);
     pthread_mutex_unlock(&j->lock);
 }
 
-/* Elements [start, start + count) without passing through memory; false when they cannot. */
+/* Copy elements [start, start + count) inside the kernel; false when that is impossible. */
 static bool copy_inside(struct job *j, const struct part *p, int64_t start, int64_t count,
                         unsigned char *buffer, int *rc, struct ckpt_err *err)
 {
     const struct ckpt_tensor *t = ckpt_source_tensor(j->src, p->source);
-    struct ckpt_place_out to;
+    struct ckpt_sink_extent to;
     struct ckpt_extent from;
 
     if (!ckpt_sink_locate(j->sink, p->sink, start, count, &to) ||
@@ -191,15 +193,15 @@ static bool copy_inside(struct job *j, const struct part *p, int64_t start, int6
     return true;
 }
 
-/* Where in the buffer a range belongs that goes to a file: as far into a page as there. */
+/* Offset in the buffer of a range: its offset within a page of the output file. */
 static size_t skip_of(struct job *j, const struct part *p, int64_t start, int64_t count)
 {
-    struct ckpt_place_out to;
+    struct ckpt_sink_extent to;
 
     return ckpt_sink_locate(j->sink, p->sink, start, count, &to) ? to.offset % CKPT_OUT_PAGE : 0;
 }
 
-/* Elements [start, start + count), a buffer full at a time. */
+/* Move elements [start, start + count), one buffer at a time. */
 static int move_through(struct job *j, size_t piece, const struct part *p, int64_t start,
                         int64_t count, unsigned char *buffer, struct ckpt_err *err)
 {
@@ -207,7 +209,7 @@ static int move_through(struct job *j, size_t piece, const struct part *p, int64
                                                                            p->source)->dtype));
     int rc = 0;
 
-    /* One round, unless a range that was located whole is not in parts. */
+    /* One round, unless a range was located as a whole but not in parts. */
     for (int64_t at = start, n; rc == 0 && at < start + count; at += n) {
         unsigned char *to = buffer;
 
@@ -215,7 +217,7 @@ static int move_through(struct job *j, size_t piece, const struct part *p, int64
         to += skip_of(j, p, at, n);
         rc = ckpt_source_read(j->src, p->source, at, n, to, err);
         if (rc == 0 && ckpt_sink_is_stream(j->sink))
-            rc = wait_turn(j, piece, err);
+            rc = wait_until_next(j, piece, err);
         if (rc == 0)
             rc = ckpt_sink_write(j->sink, p->sink, at, n, to, err);
     }
@@ -247,12 +249,12 @@ static int work(void *ctx, size_t piece, size_t worker, struct ckpt_err *err)
     struct job *j = ctx;
     int rc;
 
-    proofs_use(j->proofs);
-    rc = j->proofs && proofs_failed(j->proofs)
+    guard_proofs_use(j->proofs);
+    rc = j->proofs && guard_proofs_failed(j->proofs)
              ? ckpt_fail(err, CKPT_ESTOPPED, "a checksum was wrong")
              : move_piece(j, piece, j->buffer[worker], err);
-    proofs_use(NULL);
-    end_turn(j, rc, err);
+    guard_proofs_use(NULL);
+    end_piece(j, rc, err);
     return rc;
 }
 
@@ -276,28 +278,29 @@ uint64_t ckpt_copy_memory(size_t workers, size_t n)
 int ckpt_copy(struct ckpt_sink *sink, struct ckpt_source *src,
               const struct ckpt_copy_opts *opts, struct ckpt_err *err)
 {
-    static const struct ckpt_copy_opts none;
-    struct job j = {.sink = sink, .src = src, .opts = opts ? opts : &none,
-                    .lock = PTHREAD_MUTEX_INITIALIZER,
-                    .turn_changed = PTHREAD_COND_INITIALIZER};
+    struct ckpt_copy_opts own;
+    struct job j = {.sink = sink, .src = src, .opts = &own, .lock = PTHREAD_MUTEX_INITIALIZER,
+                    .next_changed = PTHREAD_COND_INITIALIZER};
     struct ckpt_err wrong = {0};
-    size_t workers = j.opts->workers ? j.opts->workers : ckpt_pool_default(8);
-    int rc;
+    size_t workers;
+    int rc = ckpt_opts_read(&own, sizeof own, opts, err);
 
-    j.chunk = j.opts->chunk_bytes ? j.opts->chunk_bytes : DEFAULT_CHUNK;
+    workers = own.workers ? own.workers : ckpt_pool_default(8);
+    j.chunk = own.chunk_bytes ? own.chunk_bytes : DEFAULT_CHUNK;
     j.chunk = j.chunk < LEAST_CHUNK ? LEAST_CHUNK : j.chunk > MOST_CHUNK ? MOST_CHUNK : j.chunk;
-    rc = cut(&j, err);
+    if (rc == 0)
+        rc = cut(&j, err);
     if (workers > j.n_piece)
         workers = j.n_piece ? j.n_piece : 1;
     /* What a stream has been given cannot be taken back: its workers prove before they write. */
     if (rc == 0 && !ckpt_sink_is_stream(sink))
-        rc = proofs_new(&j.proofs, workers < 2 ? workers : 2, err);
+        rc = guard_proofs_new(&j.proofs, workers < 2 ? workers : 2, err);
     if (rc == 0 && (rc = make_buffers(&j, workers, err)) == 0 &&
         (rc = ckpt_pool_run(workers, j.n_piece, work, &j, err)) != 0 && j.err.code != 0) {
         *err = j.err;                   /* not that of one that only waited for it */
         rc = err->code;
     }
-    if (proofs_end(j.proofs, &wrong)) { /* it is why the others stopped */
+    if (guard_proofs_end(j.proofs, &wrong)) { /* the reason why the others stopped */
         *err = wrong;
         rc = err->code;
     }
@@ -305,7 +308,7 @@ int ckpt_copy(struct ckpt_sink *sink, struct ckpt_source *src,
         ckpt_free(j.buffer[w]);
     ckpt_free(j.buffer);
     ckpt_free(j.part);
-    pthread_cond_destroy(&j.turn_changed);
+    pthread_cond_destroy(&j.next_changed);
     pthread_mutex_destroy(&j.lock);
     return rc;
 }

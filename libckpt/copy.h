@@ -3,26 +3,30 @@
  *
  * Work is cut into chunks of at most chunk_bytes; each worker owns one buffer of that size, so
  * peak memory is workers * chunk_bytes and 32 bytes a tensor, whatever the model's size.
- * Checksums that the source's files know are proved by threads beside the copy, which ends when
- * all of them are.
- * Ranges that lie verbatim on both sides never pass through user memory (ckpt_out_copy), unless
- * the file takes writes past the page cache (ckpt_out_is_direct): those are faster.  A
- * stream is written in order: a worker whose chunk is read waits for its turn, so that the
+ * Checksums that the source's files store are verified by threads beside the copy, before it
+ * ends.  Ranges that lie verbatim on both sides never pass through user memory (ckpt_out_copy),
+ * unless the file takes writes past the page cache (ckpt_out_is_direct), which are faster.  A
+ * stream is written in order: a worker whose chunk is read waits until it is next, so that the
  * workers' buffers are the ring that is read ahead.
  */
 #ifndef CKPT_LIBCKPT_COPY_H
 #define CKPT_LIBCKPT_COPY_H
 
+#include "libckpt/api.h"
 #include "libckpt/sink.h"
 #include "libckpt/source.h"
 
-/* Called at most a few times a second, from the calling thread's workers, one at a time. */
-typedef void ckpt_progress_fn(void *ctx, uint64_t done, uint64_t total);
+CKPT_BEGIN_C
 
+/* Called at most a few times a second, from the calling thread's workers, one at a time. */
+typedef void ckpt_copy_progress_fn(void *ctx, uint64_t done, uint64_t total);
+
+/* Zeroed it is the default. */
 struct ckpt_copy_opts {
+    size_t            size;             /* sizeof, or 0: as in version 0.1 */
     size_t            workers;          /* 0: by CPUs, at most 8 */
     size_t            chunk_bytes;      /* 0: 4 MiB */
-    ckpt_progress_fn *progress;         /* NULL: none; counts bytes written */
+    ckpt_copy_progress_fn *progress;         /* NULL: none; counts bytes written */
     void             *progress_ctx;
     const volatile int *stop;           /* non-NULL and set: end with CKPT_ESTOPPED */
 };
@@ -35,7 +39,9 @@ struct ckpt_copy_opts {
 int ckpt_copy(struct ckpt_sink *sink, struct ckpt_source *src,
               const struct ckpt_copy_opts *opts, struct ckpt_err *err);
 
-/* Bytes that ckpt_copy takes for a list of n tensors with that many workers (0: by CPUs). */
+/* Bytes of memory that ckpt_copy takes for n tensors with that many workers (0: by CPUs). */
 uint64_t ckpt_copy_memory(size_t workers, size_t n);
+
+CKPT_END_C
 
 #endif

@@ -11,6 +11,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "libckpt/api.h"
+
+CKPT_BEGIN_C
+
 enum ckpt_dtype {
     CKPT_DTYPE_NONE = 0,
     CKPT_BOOL, CKPT_U8, CKPT_I8, CKPT_U16, CKPT_I16, CKPT_U32, CKPT_I32, CKPT_U64, CKPT_I64,
@@ -37,5 +41,7 @@ enum ckpt_dtype_class ckpt_dtype_class(enum ckpt_dtype t);
 /* Any known spelling, without regard to case: "BF16", "bfloat16", "torch.bfloat16",
  * "BFloat16Storage", "half", "fp16".  CKPT_DTYPE_NONE when unknown. */
 enum ckpt_dtype ckpt_dtype_parse(const char *name);
+
+CKPT_END_C
 
 #endif

@@ -37,7 +37,7 @@ static const struct {
 
 #define N_CODES (sizeof codes / sizeof codes[0])
 
-int ckpt_exit_status(int code)
+int ckpt_err_status(int code)
 {
     for (size_t i = 0; i < N_CODES; i++)
         if (codes[i].code == code)
@@ -73,7 +73,7 @@ static size_t plain_char(const unsigned char *s, size_t left)
     return n;
 }
 
-char *ckpt_escape(char *dst, size_t dst_size, const char *src, size_t src_len)
+char *ckpt_err_escape(char *dst, size_t dst_size, const char *src, size_t src_len)
 {
     static const char hex[] = "0123456789abcdef";
     const unsigned char *s = (const unsigned char *)src;
@@ -120,7 +120,7 @@ static bool begins_with(const char *text, const char *name, size_t n)
     return false;
 }
 
-/* Format, escape, and put behind (or, with front, before) what is there. */
+/* Format, escape, and append to what is there (with front: prepend). */
 static void say(struct ckpt_err *err, bool front, const char *sep, const char *fmt, va_list ap)
 {
     char raw[sizeof err->text], old[sizeof err->text];
@@ -131,11 +131,11 @@ static void say(struct ckpt_err *err, bool front, const char *sep, const char *f
     ckpt_secret_mask(raw);
     len = strlen(raw);
     if (!front) {
-        ckpt_escape(err->text, sizeof err->text, raw, len);
+        ckpt_err_escape(err->text, sizeof err->text, raw, len);
         return;
     }
     memcpy(old, err->text, sizeof old);
-    ckpt_escape(err->text, sizeof err->text, raw, len);
+    ckpt_err_escape(err->text, sizeof err->text, raw, len);
     len = strlen(err->text);
     if (begins_with(old, err->text, len)) {     /* told once */
         memcpy(err->text, old, sizeof old);
@@ -196,7 +196,7 @@ int ckpt_err_in(struct ckpt_err *err, const char *fmt, ...)
     va_start(ap, fmt);
     say(err, true, ": ", fmt, ap);
     va_end(ap);
-    return err->code;
+    return ckpt_err_code(err);
 }
 
 int ckpt_err_hint(struct ckpt_err *err, const char *fmt, ...)
@@ -209,8 +209,8 @@ int ckpt_err_hint(struct ckpt_err *err, const char *fmt, ...)
         raw[0] = '\0';
     va_end(ap);
     ckpt_secret_mask(raw);
-    ckpt_escape(err->hint, sizeof err->hint, raw, strlen(raw));
-    return err->code;
+    ckpt_err_escape(err->hint, sizeof err->hint, raw, strlen(raw));
+    return ckpt_err_code(err);
 }
 
 int ckpt_err_code(struct ckpt_err *err)

@@ -4,8 +4,8 @@
  * The record is owned by the caller, has a fixed size (so that out-of-memory can be told
  * too) and is never NULL and never global.  It may hold anything when a call begins: a call that
  * fails fills it, a call that succeeds need not touch it, so the return code alone says which.
- * Text that came from a file is escaped on its
- * way in: control bytes, ESC, line ends and bidirectional controls never reach a terminal.
+ * Text from files is escaped on its way in: control bytes, ESC, line ends and bidirectional
+ * controls never reach a terminal.
  */
 #ifndef CKPT_LIBCKPT_ERR_H
 #define CKPT_LIBCKPT_ERR_H
@@ -13,13 +13,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#if defined(__GNUC__)
-#define CKPT_PRINTF(f, a) __attribute__((format(printf, f, a)))
-#else
-#define CKPT_PRINTF(f, a)
-#endif
+#include "libckpt/api.h"
 
-/* What the caller can do about it.  Exit statuses are those of sysexits(3). */
+CKPT_BEGIN_C
+
+/* Each code says what the caller can do about it.  Exit statuses are those of sysexits(3). */
 enum ckpt_code {
     CKPT_OK           = 0,
     CKPT_ENOTFOUND    = -1,  /* asked-for thing is absent, or no regular file: exit 66 */
@@ -34,7 +32,7 @@ enum ckpt_code {
     CKPT_EDEVICE      = -10, /* a device or service is not available: exit 69 */
     CKPT_ECOMM        = -11, /* a peer rank failed; run again: exit 75 */
     CKPT_ESTATE       = -12, /* call out of order, our bug: exit 70 */
-    CKPT_EUSAGE       = -13, /* the command line is wrong: exit 64 */
+    CKPT_EUSAGE       = -13, /* an argument or the command line is wrong: exit 64 */
     CKPT_ECONFIG      = -14, /* a configuration is wrong: exit 78 */
     CKPT_EPROTOCOL    = -15, /* a server broke the protocol: exit 76 */
     CKPT_ESTOPPED     = -16, /* stopped without loss, run again: exit 75 */
@@ -79,13 +77,14 @@ void ckpt_err_clear(struct ckpt_err *err);
 int ckpt_err_code(struct ckpt_err *err);
 
 /* The exit status that belongs to a code (0 for CKPT_OK). */
-int ckpt_exit_status(int code);
+int ckpt_err_status(int code);
 
 /*
- * Escape text from outside for a human: bytes that do not print become \xNN, invalid UTF-8
- * and bidirectional controls too; what does not fit ends in "...".  Always terminates.
- * Returns dst.
+ * Escape foreign text for people: bytes that do not print, invalid UTF-8 and bidirectional
+ * controls become \xNN; text that does not fit ends in "...".  Always terminated.  Returns dst.
  */
-char *ckpt_escape(char *dst, size_t dst_size, const char *src, size_t src_len);
+char *ckpt_err_escape(char *dst, size_t dst_size, const char *src, size_t src_len);
+
+CKPT_END_C
 
 #endif

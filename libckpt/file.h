@@ -1,10 +1,10 @@
 /*
  * file - random-access bytes to read: a file, or memory; and the directories they lie in.
  *
- * The one way in for every foreign byte.  Below a directory handle nothing leads out: no
- * absolute path, no "..", no symbolic link (unless asked for, when the name itself does not even
- * then, or one of a snapshot: snapshot.h), only regular files, opened non-blocking so that a fifo
- * cannot hang the caller.  The size from fstat is the only number that is trusted.
+ * The one way in for every foreign byte.  No name below a directory handle leads out of it: no
+ * absolute path, no "..", no symbolic link (unless CKPT_FOLLOW, or a link of the Hub client's
+ * snapshots, io/snapshot.h).  Only regular files are opened, non-blocking so that a fifo cannot
+ * hang the caller.  The size from fstat is the only number that is trusted.
  */
 #ifndef CKPT_LIBCKPT_FILE_H
 #define CKPT_LIBCKPT_FILE_H
@@ -13,13 +13,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "libckpt/api.h"
 #include "libckpt/err.h"
 #include "libckpt/mem.h"
 
+CKPT_BEGIN_C
+
 enum ckpt_open_flags {
     CKPT_FOLLOW = 1 << 0,       /* symbolic links are followed; the target must be regular */
-    /* Checksums that a format knows are proved as bytes are read; a remote file is fetched whole,
-     * and its digest proved, before more than its head and the like is read. */
+    /* Verify the checksums that a format stores as bytes are read; a remote file is fetched whole
+     * and its digest verified before more than its header is read. */
     CKPT_PROVE  = 1 << 1
 };
 
@@ -44,24 +47,24 @@ const char *ckpt_dir_path(const struct ckpt_dir *dir);
 int ckpt_dir_list(struct ckpt_dir *dir, struct ckpt_arena *arena, struct ckpt_entry **out,
                   size_t *n, struct ckpt_err *err);
 /*
- * Several directories seen as one: the folders that the nodes of a run each wrote to their own
- * disk.  Takes the n >= 1 directories, on failure too.  A file that more than one of them has
- * must be the same in all, byte by byte (looked at when it is opened; CKPT_EFORMAT "ambiguous").
+ * Several directories seen as one: the nodes of a run each wrote a folder to their own disk.
+ * Takes the n >= 1 directories, on failure too.  A file that several of them have must be the
+ * same in all, byte by byte (compared when it is opened; CKPT_EFORMAT "ambiguous").
  */
 int ckpt_dir_union(struct ckpt_dir **out, struct ckpt_dir **part, size_t n,
                    struct ckpt_err *err);
 /* True when rel names a regular file below dir that could be opened by the rules above. */
 bool ckpt_dir_has(struct ckpt_dir *dir, const char *rel);
 /*
- * Tell that the heads of these n files are read next.  Where each read is a way to another host
- * they are fetched together; elsewhere nothing happens.  Names that are not there are no error.
+ * Announce that the headers of these n files are read next: remote ones are fetched together,
+ * for local ones nothing happens.  Absent names are no error.
  */
 int ckpt_dir_expect(struct ckpt_dir *dir, const char *const *rel, size_t n,
                     struct ckpt_err *err);
 /* The last path component: non-empty, no "/", no NUL, neither "." nor "..", at most 255. */
-bool ckpt_name_is_clean(const char *name);
+bool ckpt_file_name_is_clean(const char *name);
 /* Components joined by "/", each clean, none starting with ".": safe below a directory. */
-bool ckpt_relpath_is_clean(const char *rel);
+bool ckpt_file_path_is_clean(const char *rel);
 
 /* Open a file the user named: "-" is not special here. */
 int ckpt_file_open(struct ckpt_file **out, const char *path, unsigned flags,
@@ -78,28 +81,11 @@ void ckpt_file_close(struct ckpt_file *file);
 
 const char *ckpt_file_name(const struct ckpt_file *file);   /* for messages, as it was given */
 uint64_t ckpt_file_size(const struct ckpt_file *file);
-/* Descriptor and offset of byte 0 in it, for copy_file_range; -1 when memory. */
+/* Descriptor, and in *base the offset of byte 0 in it, for copy_file_range; -1 for memory. */
 int ckpt_file_fd(const struct ckpt_file *file, uint64_t *base);
 
-/* Those it was opened with, or its directory. */
+/* The flags that the file, or its directory, was opened with. */
 unsigned ckpt_file_flags(const struct ckpt_file *file);
-
-/* A range of a file whose CRC-32 is known. */
-struct ckpt_sum {
-    const char *name;           /* for messages */
-    uint64_t    offset, size;
-    uint32_t    crc;
-};
-/*
- * From now on each of these ranges is proved, whole and once, when the first read touches it:
- * CKPT_EFORMAT "digest".  Sorted by offset, apart, borrowed until the file is closed; once a file.
- * Windows made of the file are not guarded by it.
- */
-int ckpt_file_guard(struct ckpt_file *file, const struct ckpt_sum *sum, size_t n,
-                    struct ckpt_err *err);
-/* What a read there would prove, for who moves the bytes in another way. */
-int ckpt_file_prove(const struct ckpt_file *file, uint64_t offset, uint64_t n,
-                    struct ckpt_err *err);
 
 /* Exactly n bytes at offset.  Any thread.  CKPT_EFORMAT "truncated" past the end, CKPT_EIO. */
 int ckpt_file_read_at(const struct ckpt_file *file, void *dst, size_t n, uint64_t offset,
@@ -111,5 +97,7 @@ int ckpt_file_slurp(struct ckpt_file *file, struct ckpt_arena *arena, uint64_t l
 void ckpt_file_sequential(const struct ckpt_file *file);
 /* True when both are the same file on disk (device and inode), or the same member of one. */
 bool ckpt_file_same(const struct ckpt_file *a, const struct ckpt_file *b);
+
+CKPT_END_C
 
 #endif

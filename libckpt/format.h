@@ -1,5 +1,5 @@
 /*
- * format - the row a checkpoint format fills in.
+ * format - options of opening and creating, and the row that a checkpoint format fills in.
  *
  * Recognising is bidding: every row says how sure it is from names and the first bytes; the
  * highest bid opens.  A refusal by the winner is final: nothing tries again more loosely.
@@ -7,57 +7,52 @@
 #ifndef CKPT_LIBCKPT_FORMAT_H
 #define CKPT_LIBCKPT_FORMAT_H
 
+#include "libckpt/api.h"
 #include "libckpt/sink.h"
 #include "libckpt/source.h"
 
-#define CKPT_HEAD_BYTES  512
+CKPT_BEGIN_C
+
 #define CKPT_RECORD_FILE "ckpt_provenance.json"     /* opts->record in a directory */
 #define CKPT_RECORD_KEY  "ckpt.provenance"          /* and among a file's metadata */
 
-/* What bidders see, and openers start from.  Borrowed by both. */
-struct ckpt_place {
-    const char              *path;      /* as the user gave it */
-    struct ckpt_dir         *dir;       /* set when it is a directory */
-    const struct ckpt_entry *entry;     /* its entries, sorted by name */
-    size_t                   n_entry;
-    struct ckpt_file        *file;      /* set when it is a file; see `took` */
-    unsigned char            head[CKPT_HEAD_BYTES];
-    size_t                   head_len;
-    bool                     packed;    /* dir is what an archive holds */
-    bool                     took;      /* an opener sets it when it took dir or file over */
-};
-
-/* Zeroed it asks for the weights of what lies at path, no symbolic link followed. */
+/*
+ * Zeroed it asks for the weights of the checkpoint at path, following no symbolic link.  size, in
+ * all option structs: the struct's sizeof, or 0, which stands for version 0.1.
+ */
 struct ckpt_open_opts {
+    size_t      size;
     const char *tag;            /* DeepSpeed: which folder; NULL: what `latest` says */
     const char *base;           /* PEFT and partial checkpoints: the base model's path */
     bool        optimizer;      /* list optimizer state too */
-    bool        shards;         /* of an adapter: its shards under the names they have there */
+    bool        shards;         /* adapters: list the shards, under the names they have there */
     bool        follow;         /* follow symbolic links */
-    bool        prove;          /* prove the checksums that archives have, as bytes are read */
-    const char *spool;          /* directory to unpack in, see spool.h; NULL: /var/tmp */
-    const char *const *part;    /* further folders that hold files of the same checkpoint */
+    bool        prove;          /* verify the checksums that archives store, as bytes are read */
+    const char *spool;          /* directory to unpack in, NULL: /var/tmp */
+    const char *const *part;    /* [n_part] further folders with files of the same checkpoint */
     size_t      n_part;
 };
 
 /* Zeroed it asks for a plain output at path, complete and new. */
 struct ckpt_create_opts {
+    size_t                 size;             /* see struct ckpt_open_opts */
     uint64_t               max_shard_bytes;  /* 0: the format's default */
     const json_t          *metadata;         /* string -> string, or NULL */
     const struct ckpt_extra *extra;          /* side files to copy along */
     size_t                 n_extra;
     const json_t          *info;             /* facts the format may keep (steps, config) */
-    const char            *record;           /* where the output came from, as JSON text, or NULL;
-                                                its length is final, its bytes may change until
-                                                the sink ends */
+    const char            *record;           /* provenance, as JSON text, or NULL; its length is
+                                                final, its bytes may change until the sink ends */
     unsigned               flags;            /* enum ckpt_commit_flags */
     int                    stream_fd;        /* > 0: write there instead of path; 0: no stream */
-    const struct ckpt_source *origin;        /* what the tensors come from, below all views: for
-                                                a format that keeps more of it; or NULL */
-    struct ckpt_dir       *run;              /* whose optimizer and states of a run go along as they
-                                                are, into a directory; or NULL */
-    int                    zero_stage, world_size;   /* DeepSpeed: 0: as the origin has it */
+    const struct ckpt_source *origin;        /* the source below all views, for a format that
+                                                keeps more of it than tensors; or NULL */
+    struct ckpt_dir       *run;              /* copy the optimizer and run state of this directory
+                                                along, unchanged; or NULL */
+    int                    zero_stage, world_size;   /* DeepSpeed; 0: those of the origin */
 };
+
+struct ckpt_place;              /* a path made ready for bidders and openers */
 
 struct ckpt_format {
     const char *name;           /* "safetensors", "hf", "torch", "deepspeed", "peft" */
@@ -69,5 +64,7 @@ struct ckpt_format {
     int (*create)(struct ckpt_sink **out, const char *path, const struct ckpt_tensors *tensors,
                   const struct ckpt_create_opts *opts, struct ckpt_err *err);
 };
+
+CKPT_END_C
 
 #endif

@@ -33,8 +33,8 @@ struct transfer {
     int                         n;          /* >= 1 */
 };
 
-struct ckpt_box *ckpt_box_new(struct ckpt_arena *arena, int rank, const int64_t *start,
-                              const int64_t *count)
+struct ckpt_box *ckpt_fragment_box(struct ckpt_arena *arena, int rank, const int64_t *start,
+                                   const int64_t *count)
 {
     struct ckpt_box *b = ckpt_arena_alloc(arena, 1, sizeof *b);
 
@@ -189,6 +189,7 @@ static bool step(int64_t at[CKPT_MAX_RANK], const struct axis *a, int from, int 
 static int read_direct(const struct transfer *t, struct ckpt_err *err)
 {
     int64_t at[CKPT_MAX_RANK] = {0}, run = t->axis[0].count;
+    int rc;
 
     do {
         int64_t mem = 0, file = 0;
@@ -197,10 +198,10 @@ static int read_direct(const struct transfer *t, struct ckpt_err *err)
             mem += at[d] * t->axis[d].mem;
             file += at[d] * t->axis[d].file;
         }
-        if (ckpt_file_read_at(t->f->file, t->dst + (size_t)mem * t->width,
-                              (size_t)run * t->width,
-                              t->offset + (uint64_t)file * t->width, err))
-            return err->code;
+        rc = ckpt_file_read_at(t->f->file, t->dst + (size_t)mem * t->width, (size_t)run * t->width,
+                               t->offset + (uint64_t)file * t->width, err);
+        if (rc)
+            return rc;
         finish(t->dst + (size_t)mem * t->width, run, t->f, t->dtype);
     } while (step(at, t->axis, 1, t->n));
     return 0;
@@ -297,13 +298,15 @@ static int fill(const struct transfer *t, const struct staging *s, unsigned char
 {
     uint64_t from = t->offset + (uint64_t)file * t->width;
     size_t bytes = (size_t)s->span * t->width;
+    int rc;
 
     if (!s->apart)
         return ckpt_file_read_at(t->f->file, stage,
                                  bytes + (size_t)((n - 1) * s->pitch) * t->width, from, err);
     for (int64_t i = 0; i < n; i++, from += (uint64_t)s->axis[s->whole].file * t->width)
-        if (ckpt_file_read_at(t->f->file, stage + (size_t)i * bytes, bytes, from, err))
-            return err->code;
+        if ((rc = ckpt_file_read_at(t->f->file, stage + (size_t)i * bytes, bytes, from,
+                                    err)) != 0)
+            return rc;
     return 0;
 }
 
@@ -315,7 +318,7 @@ static int read_staged(const struct transfer *t, unsigned char *stage, struct ck
 {
     int64_t at[CKPT_MAX_RANK] = {0};
     struct staging s = {0};
-    int k;
+    int k, rc;
 
     plan_staging(&s, t);
     k = s.whole;
@@ -334,8 +337,8 @@ static int read_staged(const struct transfer *t, unsigned char *stage, struct ck
             part[k].file = s.pitch;
             at[k] += n - 1;             /* the odometer makes the last step */
         }
-        if (fill(t, &s, stage, file, n, err))
-            return err->code;
+        if ((rc = fill(t, &s, stage, file, n, err)) != 0)
+            return rc;
         scatter(t, t->dst + (size_t)mem * t->width, stage, part, k < s.n ? k + 1 : k);
     } while (step(at, s.axis, k, s.n));
     return 0;
@@ -379,7 +382,7 @@ static size_t look_from(const struct ckpt_shape *shape, const struct ckpt_fragme
     return lo < n ? lo : 0;
 }
 
-int ckpt_gather(void *dst, const struct ckpt_shape *shape, enum ckpt_dtype dtype,
+int ckpt_fragment_gather(void *dst, const struct ckpt_shape *shape, enum ckpt_dtype dtype,
                 const struct ckpt_fragment *frag, size_t n_frag, int64_t start, int64_t count,
                 struct ckpt_err *err)
 {
@@ -438,8 +441,9 @@ static bool locate_in(uint64_t *offset, const struct ckpt_shape *shape, enum ckp
     return true;
 }
 
-bool ckpt_locate(struct ckpt_extent *out, const struct ckpt_shape *shape, enum ckpt_dtype dtype,
-                 const struct ckpt_fragment *frag, size_t n_frag, int64_t start, int64_t count)
+bool ckpt_fragment_locate(struct ckpt_extent *out, const struct ckpt_shape *shape,
+                          enum ckpt_dtype dtype, const struct ckpt_fragment *frag, size_t n_frag,
+                          int64_t start, int64_t count)
 {
     struct ckpt_box first, part;
     size_t from;

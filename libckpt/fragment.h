@@ -1,19 +1,22 @@
 /*
  * fragment - one stored piece of a tensor: the box it covers and where its bytes lie.
  *
- * A tensor of a sharded checkpoint is a list of fragments.  Formats write the list; this room
- * alone turns it into bytes.  Boxes count elements, row-major, outermost axis first; flat
+ * A tensor of a sharded checkpoint is a list of fragments.  Formats fill the list; only this room
+ * reads bytes by it.  Boxes count elements, row-major, outermost axis first; flat
  * partitions (ZeRO) use the rank-1 view of the tensor (struct ckpt_tensor's flat).  File
  * offsets count bytes.
  */
 #ifndef CKPT_LIBCKPT_FRAGMENT_H
 #define CKPT_LIBCKPT_FRAGMENT_H
 
+#include "libckpt/api.h"
 #include "libckpt/dtype.h"
 #include "libckpt/err.h"
 #include "libckpt/file.h"
 #include "libckpt/mem.h"
 #include "libckpt/shape.h"
+
+CKPT_BEGIN_C
 
 struct ckpt_box {
     int64_t start[CKPT_MAX_RANK];   /* first element covered, per axis */
@@ -33,8 +36,8 @@ struct ckpt_fragment {
 };
 
 /* A box in arena: rank axes of start, NULL for zeros, and of count.  NULL when refused. */
-struct ckpt_box *ckpt_box_new(struct ckpt_arena *arena, int rank, const int64_t *start,
-                              const int64_t *count);
+struct ckpt_box *ckpt_fragment_box(struct ckpt_arena *arena, int rank, const int64_t *start,
+                                   const int64_t *count);
 
 /* A run of bytes that lies verbatim in a file. */
 struct ckpt_extent {
@@ -50,8 +53,8 @@ struct ckpt_extent {
  * "bounds"; CKPT_ELIMIT beyond four million corners; CKPT_EUNSUPPORTED for sub-byte elements.
  * Cost: n_frag for a cut of one axis in order, otherwise n log n of n = n_frag * 2^(cut axes).
  */
-int ckpt_fragments_check(const struct ckpt_shape *shape, enum ckpt_dtype dtype,
-                         const struct ckpt_fragment *frag, size_t n_frag, struct ckpt_err *err);
+int ckpt_fragment_check(const struct ckpt_shape *shape, enum ckpt_dtype dtype,
+                        const struct ckpt_fragment *frag, size_t n_frag, struct ckpt_err *err);
 
 /*
  * Read elements [start, start + count) of the tensor in row-major order into dst, gathering
@@ -59,13 +62,15 @@ int ckpt_fragments_check(const struct ckpt_shape *shape, enum ckpt_dtype dtype,
  * lie in any order; in order of their first element the ones touched are found by bisection.
  * Scattered elements are staged through 64 KiB, all that is allocated.  Any thread.
  */
-int ckpt_gather(void *dst, const struct ckpt_shape *shape, enum ckpt_dtype dtype,
+int ckpt_fragment_gather(void *dst, const struct ckpt_shape *shape, enum ckpt_dtype dtype,
                 const struct ckpt_fragment *frag, size_t n_frag, int64_t start, int64_t count,
                 struct ckpt_err *err);
 
-/* True when elements [start, start + count) lie in one piece in one file, as they
- * are read. */
-bool ckpt_locate(struct ckpt_extent *out, const struct ckpt_shape *shape, enum ckpt_dtype dtype,
-                 const struct ckpt_fragment *frag, size_t n_frag, int64_t start, int64_t count);
+/* True when elements [start, start + count) lie verbatim in one piece of one file. */
+bool ckpt_fragment_locate(struct ckpt_extent *out, const struct ckpt_shape *shape,
+                          enum ckpt_dtype dtype, const struct ckpt_fragment *frag, size_t n_frag,
+                          int64_t start, int64_t count);
+
+CKPT_END_C
 
 #endif

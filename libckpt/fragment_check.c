@@ -166,11 +166,12 @@ static int check_corners(struct cut *c, struct ckpt_err *err)
     return rc;
 }
 
-int ckpt_fragments_check(const struct ckpt_shape *shape, enum ckpt_dtype dtype,
-                         const struct ckpt_fragment *frag, size_t n_frag, struct ckpt_err *err)
+int ckpt_fragment_check(const struct ckpt_shape *shape, enum ckpt_dtype dtype,
+                        const struct ckpt_fragment *frag, size_t n_frag, struct ckpt_err *err)
 {
     struct cut c = {.shape = shape, .frag = frag, .n_frag = n_frag};
     int64_t numel;
+    int rc;
 
     if (!ckpt_shape_numel(&numel, shape))
         return ckpt_fail(err, CKPT_EFORMAT, "the shape is out of range");
@@ -184,8 +185,8 @@ int ckpt_fragments_check(const struct ckpt_shape *shape, enum ckpt_dtype dtype,
         return ckpt_fail_as(err, CKPT_EFORMAT, "hole", "%lld elements lie in no piece",
                             (long long)numel);
     for (size_t i = 0; i < n_frag; i++)
-        if (check_bounds(shape, ckpt_dtype_size(dtype), &frag[i], err))
-            return err->code;
+        if ((rc = check_bounds(shape, ckpt_dtype_size(dtype), &frag[i], err)) != 0)
+            return rc;
     find_cut_axes(&c);
     return tile_in_order(&c) ? 0 : check_corners(&c, err);
 }

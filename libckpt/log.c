@@ -29,7 +29,7 @@ void ckpt_log(enum ckpt_log_level level, const char *fmt, ...)
     vsnprintf(raw, sizeof raw, fmt, ap);
     va_end(ap);
     ckpt_secret_mask(raw);
-    ckpt_escape(line, sizeof line, raw, strlen(raw));
+    ckpt_err_escape(line, sizeof line, raw, strlen(raw));
     pthread_mutex_lock(&hook_lock);
     if (hook_fn)
         hook_fn(hook_ctx, level, line);

@@ -1,13 +1,16 @@
 /*
- * log - one hook for diagnostics.  Libraries never print: they tell the hook, and a program
- * that installed none hears nothing.
+ * log - one hook for diagnostics.  The library never prints: it calls the hook that the program
+ * has installed; without one, diagnostics are dropped.
  */
 #ifndef CKPT_LIBCKPT_LOG_H
 #define CKPT_LIBCKPT_LOG_H
 
 #include <stdint.h>
 
+#include "libckpt/api.h"
 #include "libckpt/err.h"
+
+CKPT_BEGIN_C
 
 enum ckpt_log_level { CKPT_LOG_ERROR, CKPT_LOG_WARNING, CKPT_LOG_NOTE, CKPT_LOG_DEBUG };
 
@@ -20,12 +23,14 @@ void ckpt_log_hook(ckpt_log_fn *fn, void *ctx);
 void ckpt_log(enum ckpt_log_level level, const char *fmt, ...) CKPT_PRINTF(2, 3);
 
 /*
- * How far long work has come: done of total, in unit ("steps"; NULL: bytes).  Called as often as
- * the worker likes, by any thread; done == total ends it.  what and unit are string constants.
+ * Progress of long work: done of total, in unit ("steps"; NULL: bytes).  Called as often as the
+ * worker likes, by any thread; done == total ends it.  what and unit are string constants.
  */
 typedef void ckpt_log_progress_fn(void *ctx, const char *what, const char *unit, uint64_t done,
                                   uint64_t total);
 void ckpt_log_progress_hook(ckpt_log_progress_fn *fn, void *ctx);
 void ckpt_log_progress(const char *what, const char *unit, uint64_t done, uint64_t total);
+
+CKPT_END_C
 
 #endif

@@ -44,6 +44,41 @@ void *ckpt_grow(void *old, size_t n, size_t size)
     return realloc(old, bytes ? bytes : 1);
 }
 
+int ckpt_grow_double(void *array, size_t *cap, size_t size, struct ckpt_err *err)
+{
+    size_t more = *cap ? 2 * *cap : 16;
+    void *p;
+
+    memcpy(&p, array, sizeof p);
+    p = ckpt_grow(p, more, size);
+    if (!p)
+        return ckpt_nomem(err, more * size);
+    memcpy(array, &p, sizeof p);
+    *cap = more;
+    return 0;
+}
+
+int ckpt_reserve_all(const struct ckpt_array *all, size_t n_all, size_t *cap, size_t n,
+                     struct ckpt_err *err)
+{
+    size_t more = *cap ? *cap : 64;
+    void *p;
+
+    if (n <= *cap)
+        return 0;
+    while (more < n)
+        more = more > SIZE_MAX / 2 ? n : 2 * more;
+    for (size_t i = 0; i < n_all; i++) {
+        memcpy(&p, all[i].array, sizeof p);
+        p = ckpt_grow(p, more, all[i].size);
+        if (!p)
+            return ckpt_nomem(err, more * all[i].size);
+        memcpy(all[i].array, &p, sizeof p);
+    }
+    *cap = more;
+    return 0;
+}
+
 void ckpt_free(void *p) { free(p); }
 
 char *ckpt_strdup(const char *s)
@@ -79,7 +114,7 @@ void *ckpt_arena_alloc(struct ckpt_arena *a, size_t n, size_t size)
         if (!b)
             return NULL;
         b->size = block;
-        /* A block of its own goes behind the head, so that the head's rest stays in use. */
+        /* A block of its own goes after the head, so that the head's rest stays in use. */
         if (a->head && block == bytes) {
             b->next = a->head->next;
             a->head->next = b;

@@ -11,7 +11,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "libckpt/api.h"
 #include "libckpt/err.h"
+
+CKPT_BEGIN_C
 
 /* *out = a + b, a * b.  False on overflow, *out is then untouched. */
 static inline bool ckpt_add(uint64_t *out, uint64_t a, uint64_t b)
@@ -35,8 +38,8 @@ static inline bool ckpt_mul(uint64_t *out, uint64_t a, uint64_t b)
 }
 
 /*
- * A large local buffer that is filled before it is read: -ftrivial-auto-var-init would zero it at
- * every call.
+ * For a large local buffer that is filled before it is read, which -ftrivial-auto-var-init would
+ * zero at every call.
  */
 #if defined(__has_attribute)
 #if __has_attribute(uninitialized)
@@ -55,6 +58,22 @@ void *ckpt_alloc(size_t n, size_t size);
 void *ckpt_alloc_buffer(size_t bytes);
 /* Grow an array to n elements; the old block stays valid and unchanged on NULL. */
 void *ckpt_grow(void *old, size_t n, size_t size);
+int ckpt_grow_double(void *array, size_t *cap, size_t size, struct ckpt_err *err);
+/*
+ * Make space for one more element in an array that has n of *cap elements of size bytes; it
+ * doubles.  array is the address of the pointer to it.  CKPT_ENOMEM, and nothing else, with the
+ * array as it was.
+ */
+static inline int ckpt_reserve(void *array, size_t n, size_t *cap, size_t size,
+                               struct ckpt_err *err)
+{
+    return n < *cap ? 0 : ckpt_grow_double(array, cap, size, err);
+}
+/* Make space for n elements in each of arrays that grow together.  CKPT_ENOMEM, and nothing else,
+ * with *cap and the elements as they were. */
+struct ckpt_array { void *array; size_t size; };
+int ckpt_reserve_all(const struct ckpt_array *all, size_t n_all, size_t *cap, size_t n,
+                     struct ckpt_err *err);
 /* NULL is accepted.  Frees what any of the calls above gave. */
 void ckpt_free(void *p);
 char *ckpt_strdup(const char *s);
@@ -75,5 +94,7 @@ void *ckpt_arena_alloc(struct ckpt_arena *a, size_t n, size_t size);   /* NULL w
 char *ckpt_arena_strndup(struct ckpt_arena *a, const char *s, size_t len);
 char *ckpt_arena_printf(struct ckpt_arena *a, const char *fmt, ...) CKPT_PRINTF(2, 3);
 void ckpt_arena_release(struct ckpt_arena *a);
+
+CKPT_END_C
 
 #endif

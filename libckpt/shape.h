@@ -8,8 +8,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "libckpt/api.h"
 #include "libckpt/dtype.h"
 #include "libckpt/err.h"
+
+CKPT_BEGIN_C
 
 #define CKPT_MAX_RANK 16
 
@@ -29,5 +32,7 @@ struct ckpt_shape ckpt_shape_1d(int64_t n);
 struct ckpt_shape ckpt_shape_2d(int64_t rows, int64_t cols);
 /* "[31, 18]"; cut to fit, always terminated.  Returns dst. */
 char *ckpt_shape_text(char *dst, size_t size, const struct ckpt_shape *s);
+
+CKPT_END_C
 
 #endif

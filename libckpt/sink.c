@@ -62,8 +62,10 @@ static int check_range(struct ckpt_sink *sink, size_t i, int64_t start, int64_t 
 int ckpt_sink_write(struct ckpt_sink *sink, size_t i, int64_t start, int64_t count,
                     const void *src, struct ckpt_err *err)
 {
-    if (check_range(sink, i, start, count, err))
-        return err->code;
+    int rc;
+
+    if ((rc = check_range(sink, i, start, count, err)) != 0)
+        return rc;
     if (count == 0)
         return 0;
     if (sink->ops->write(sink->self, i, start, count, src, err))
@@ -73,11 +75,11 @@ int ckpt_sink_write(struct ckpt_sink *sink, size_t i, int64_t start, int64_t cou
 }
 
 bool ckpt_sink_locate(struct ckpt_sink *sink, size_t i, int64_t start, int64_t count,
-                      struct ckpt_place_out *out)
+                      struct ckpt_sink_extent *out)
 {
     struct ckpt_err ignored = {0};
 
-    *out = (struct ckpt_place_out){0};
+    *out = (struct ckpt_sink_extent){0};
     return sink->ops->locate && !sink->stream && count > 0 &&
            check_range(sink, i, start, count, &ignored) == 0 &&
            sink->ops->locate(sink->self, i, start, count, out);

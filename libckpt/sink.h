@@ -1,23 +1,26 @@
 /*
  * sink - the write side: takes the tensors of a list, range by range, and writes a format.
  *
- * The list is complete before the first byte, so a format lays out its files at once and ranges
- * may arrive in any order from any thread (unless it is a stream).
+ * The list of tensors is complete before the first byte, so a format lays out its files at once,
+ * and ranges may arrive in any order from any thread (unless the sink is a stream).
  */
 #ifndef CKPT_LIBCKPT_SINK_H
 #define CKPT_LIBCKPT_SINK_H
 
 #include <jansson.h>
 
+#include "libckpt/api.h"
 #include "libckpt/commit.h"
 #include "libckpt/source.h"
 #include "libckpt/tensor.h"
 
+CKPT_BEGIN_C
+
 /* Where a range goes verbatim. */
-struct ckpt_place_out {
+struct ckpt_sink_extent {
     struct ckpt_out *out;
     uint64_t         offset;                    /* bytes */
-    bool             seen;                      /* only through write, which sums what passes */
+    bool             seen;      /* must pass through write, which computes a checksum */
 };
 
 struct ckpt_sink_ops {
@@ -25,10 +28,10 @@ struct ckpt_sink_ops {
     /* Write a checked, non-empty range of tensor i.  Any thread, unless stream. */
     int (*write)(void *self, size_t i, int64_t start, int64_t count, const void *src,
                  struct ckpt_err *err);
-    /* Where the range goes, for copies inside the kernel and for memory that suits the place;
-     * NULL or false when it cannot tell. */
+    /* Where the range goes, for copies inside the kernel and for aligned buffers; NULL or false
+     * when unknown. */
     bool (*locate)(void *self, size_t i, int64_t start, int64_t count,
-                   struct ckpt_place_out *out);
+                   struct ckpt_sink_extent *out);
     int (*commit)(void *self, struct ckpt_err *err);    /* takes self */
     void (*abort)(void *self);                          /* takes self */
 };
@@ -44,7 +47,7 @@ bool ckpt_sink_is_stream(const struct ckpt_sink *sink);
 int ckpt_sink_write(struct ckpt_sink *sink, size_t i, int64_t start, int64_t count,
                     const void *src, struct ckpt_err *err);
 bool ckpt_sink_locate(struct ckpt_sink *sink, size_t i, int64_t start, int64_t count,
-                      struct ckpt_place_out *out);
+                      struct ckpt_sink_extent *out);
 /* A located range was put there by the caller: count it. */
 void ckpt_sink_wrote(struct ckpt_sink *sink, size_t i, int64_t count);
 /*
@@ -53,5 +56,7 @@ void ckpt_sink_wrote(struct ckpt_sink *sink, size_t i, int64_t count);
  */
 int ckpt_sink_commit(struct ckpt_sink *sink, struct ckpt_err *err);
 void ckpt_sink_abort(struct ckpt_sink *sink);           /* NULL accepted */
+
+CKPT_END_C
 
 #endif

@@ -112,7 +112,7 @@ static int in_tensor(struct ckpt_err *err, const char *name)
 
     if (strncmp(err->text, "tensor ", 7) == 0 && strncmp(err->text + 7, name, n) == 0 &&
         err->text[7 + n] == ':')
-        return err->code;
+        return ckpt_err_code(err);
     return ckpt_err_in(err, "tensor %s", name);
 }
 
@@ -137,7 +137,7 @@ int ckpt_source_read(struct ckpt_source *src, size_t i, int64_t start, int64_t c
         rc = src->ops->read(src->self, i, start, count, dst, err);
     } else {
         shape = box_shape(t);
-        rc = ckpt_gather(dst, &shape, t->dtype, t->frag, t->n_frag, start, count, err);
+        rc = ckpt_fragment_gather(dst, &shape, t->dtype, t->frag, t->n_frag, start, count, err);
     }
     return rc ? in_tensor(err, t->name) : 0;
 }
@@ -156,5 +156,5 @@ bool ckpt_source_locate(struct ckpt_source *src, size_t i, int64_t start, int64_
     if (src->ops->read && t->n_frag == 0)
         return false;
     shape = box_shape(t);
-    return ckpt_locate(out, &shape, t->dtype, t->frag, t->n_frag, start, count);
+    return ckpt_fragment_locate(out, &shape, t->dtype, t->frag, t->n_frag, start, count);
 }

@@ -1,18 +1,21 @@
 /*
  * source - the read side: a list of tensors that can be read by ranges, whatever wrote them.
  *
- * Ranges count elements of the tensor in row-major order: a flat partition, some rows, or all
- * of it.  That is every cut that copying, merging and sharding need, so no N-dimensional box
- * passes this seam (the boxes stay inside fragment).
+ * A range counts elements of a tensor in row-major order: a flat partition, some rows, or the
+ * whole tensor.  Copying, merging and sharding need no other cut, so N-dimensional boxes stay
+ * inside fragment.h.
  */
 #ifndef CKPT_LIBCKPT_SOURCE_H
 #define CKPT_LIBCKPT_SOURCE_H
 
 #include <jansson.h>
 
+#include "libckpt/api.h"
 #include "libckpt/tensor.h"
 
-/* What a format or a view fills in.  self is the format's own handle. */
+CKPT_BEGIN_C
+
+/* The calls of a format or a view; self is its own handle. */
 struct ckpt_source_ops {
     const char *format;                         /* "safetensors", "deepspeed", "view-cast" */
     /* Read a checked, non-empty range.  Any thread.  NULL: gather the tensor's fragments. */
@@ -60,12 +63,14 @@ const json_t *ckpt_source_info(const struct ckpt_source *src);
 
 /*
  * Elements [start, start + count) of tensor i, row-major, in its dtype.  Any thread.
- * Checks the range.  On failure dst holds no promise.
+ * Checks the range.  After a failure dst holds anything.
  */
 int ckpt_source_read(struct ckpt_source *src, size_t i, int64_t start, int64_t count, void *dst,
                      struct ckpt_err *err);
 /* True when that range lies verbatim in one piece of one file. */
 bool ckpt_source_locate(struct ckpt_source *src, size_t i, int64_t start, int64_t count,
                         struct ckpt_extent *out);
+
+CKPT_END_C
 
 #endif

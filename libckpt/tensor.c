@@ -20,8 +20,10 @@ static int check_name(const char *name, size_t len, struct ckpt_err *err)
 /* Room for one more, and the map on first use. */
 static int make_room(struct ckpt_tensors *list, struct ckpt_err *err)
 {
-    if (!list->by_name && ckpt_map_new(&list->by_name, 64, err))
-        return err->code;
+    int rc;
+
+    if (!list->by_name && (rc = ckpt_map_new(&list->by_name, 64, err)) != 0)
+        return rc;
     if (list->n >= CKPT_MAX_TENSORS)
         return ckpt_fail(err, CKPT_ELIMIT, "more than %d tensors", CKPT_MAX_TENSORS);
     if (list->n == list->cap) {
@@ -45,9 +47,10 @@ int ckpt_tensors_add(struct ckpt_tensors *list, struct ckpt_tensor **out, const 
                             .flat = flat, .alias_of = list->n};
     uint64_t bytes;
     char *copy;
+    int rc;
 
-    if (check_name(name, name_len, err) || make_room(list, err))
-        return err->code;
+    if ((rc = check_name(name, name_len, err)) != 0 || (rc = make_room(list, err)) != 0)
+        return rc;
     if (dtype == CKPT_DTYPE_NONE || (unsigned)dtype >= CKPT_DTYPE_COUNT)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %.*s: unknown dtype", (int)name_len,
                          name);

@@ -4,8 +4,11 @@
 #ifndef CKPT_LIBCKPT_TENSOR_H
 #define CKPT_LIBCKPT_TENSOR_H
 
+#include "libckpt/api.h"
 #include "libckpt/fragment.h"
 #include "libckpt/mem.h"
+
+CKPT_BEGIN_C
 
 #define CKPT_MAX_TENSORS 4000000
 #define CKPT_MAX_NAME    4096
@@ -28,12 +31,11 @@ struct ckpt_tensor {
     bool                        flat;    /* boxes are in the rank-1 view [numel] */
     size_t                      alias_of;/* index of the tensor whose storage this one shares
                                             whole and in the same shape (tied), or its own */
-    const char                 *stored;  /* how it lies in the file where that is no dtype:
-                                            "Q4_K", "NF4", while dtype is what reading gives;
-                                            else NULL */
-    uint64_t                    stored_bytes;   /* then: bytes in the file */
-    const char                 *unread;  /* why its values cannot be read, it is only listed:
-                                            "of kind sparse_coo, which is not read"; else NULL */
+    const char                 *stored;  /* quantised: the block type in the file, "Q4_K", "NF4",
+                                            while reading gives dtype; else NULL */
+    uint64_t                    stored_bytes;   /* quantised: bytes in the file */
+    const char                 *unread;  /* why its values cannot be read, only listed: "of kind
+                                            sparse_coo, which is not read"; else NULL */
 };
 
 /* A list in insertion order.  A zeroed struct is a valid empty list. */
@@ -59,8 +61,10 @@ size_t ckpt_tensors_find(const struct ckpt_tensors *list, const char *name);
 void ckpt_tensors_release(struct ckpt_tensors *list);
 /* Bytes of one tensor; it was checked when it was added. */
 uint64_t ckpt_tensor_bytes(const struct ckpt_tensor *t);
-/* What it lies in the file as: the name of its blocks, or of its dtype; and in how many bytes. */
+/* Name of the block type or dtype in the file, and bytes there. */
 const char *ckpt_tensor_stored(const struct ckpt_tensor *t);
 uint64_t ckpt_tensor_stored_bytes(const struct ckpt_tensor *t);
+
+CKPT_END_C
 
 #endif

@@ -1,11 +1,15 @@
 /*
- * view - a source seen otherwise.  Each view takes the source beneath it (on failure too) and
- * changes exactly one thing; extras and info pass through.
+ * view - a source seen otherwise.  Each view takes the source beneath it (on failure too, *out is
+ * then NULL) and changes exactly one thing; extras and info pass through.  out may be the place of
+ * the source itself: ckpt_view_cast(&src, src, ...).
  */
 #ifndef CKPT_LIBCKPT_VIEW_H
 #define CKPT_LIBCKPT_VIEW_H
 
+#include "libckpt/api.h"
 #include "libckpt/source.h"
+
+CKPT_BEGIN_C
 
 /* One rule of a cast: names that match glob become dtype.  The last matching rule wins. */
 struct ckpt_cast_rule {
@@ -13,10 +17,10 @@ struct ckpt_cast_rule {
     enum ckpt_dtype dtype;
 };
 
-/* The rule that a tensor goes by, or NULL. */
-const struct ckpt_cast_rule *ckpt_cast_rule_for(const struct ckpt_tensor *t,
-                                                const struct ckpt_cast_rule *rule,
-                                                size_t n_rule);
+/* The rule that applies to a tensor, or NULL. */
+const struct ckpt_cast_rule *ckpt_view_cast_rule(const struct ckpt_tensor *t,
+                                                 const struct ckpt_cast_rule *rule,
+                                                 size_t n_rule);
 /* Only floating tensors are cast; integers and bools pass unless a rule names them exactly. */
 int ckpt_view_cast(struct ckpt_source **out, struct ckpt_source *src,
                    const struct ckpt_cast_rule *rule, size_t n_rule, struct ckpt_err *err);
@@ -52,11 +56,13 @@ int ckpt_view_join(struct ckpt_source **out, struct ckpt_source **src, size_t n,
 
 /*
  * n >= 1 checkpoints of one model as sum(weight[k] * x[k]) / sum(weight), weight NULL: all alike.
- * Takes all.  Sums are made in f64 and rounded by ckpt_convert to the first's dtype;
+ * Takes all.  Sums are taken in f64 and rounded by ckpt_convert to the first's dtype;
  * integers and bools must be the same in all (found while reading: CKPT_EMISMATCH).  Names and
  * shapes must agree: CKPT_EMISMATCH.  Extras and info are the first's.
  */
 int ckpt_view_average(struct ckpt_source **out, struct ckpt_source **src, size_t n,
                       const double *weight, struct ckpt_err *err);
+
+CKPT_END_C
 
 #endif

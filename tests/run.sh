@@ -1,7 +1,12 @@
 #!/usr/bin/env bash
 # run.sh MODE:GROUP... - run groups of tests (release:units release:e2e asan:units asan:e2e) and
-# print "N passed, N failed".  Units are cmocka programs under build/MODE/{unit,agree,fault}; e2e
-# are tests/e2e/NN-*.sh.  ONLY=pattern limits both.  Exit status 1 when anything failed.
+# print "N passed, N failed".  Units are the suites (files) of tests/{unit/*,agree,fault}, each a
+# process of its folder's program in build/MODE/units; e2e are tests/e2e/NN-*.sh.
+#
+#   ONLY=pattern  those whose path has it: ONLY=test_lock, ONLY=unit/text, ONLY=40-merge
+#   JOBS=N        units at once (as many as cores); scripts, some of which time things, run alone
+#
+# Exit status 1 when anything failed.  The slowest of the last run start first (build/MODE/.ms).
 #
 # asan:e2e runs the scripts named in `sanitized`, or those that ONLY names.  Whatever a sanitizer
 # reports fails the script, also where the tool's failure was expected or its status was lost;
@@ -9,10 +14,10 @@
 # cannot pass as a whole: it limits address space and the seconds within which a run ends.
 set -u
 cd "$(dirname "$0")/.."
-passed=0 failed=0 skipped=0
+jobs=${JOBS:-$(nproc)}
+export OMP_WAIT_POLICY=passive          # a thread that waits leaves its core to other suites
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
-log=$tmp/log
 sanitized='10-cli 20-inspect 25-encode 40-merge 41-adapters 41-reshard 42-gguf 43-bnb
            46-quant 50-push'            # quick, and every tool in them
 script() { BUILD=$build timeout 600 bash "$1"; }
@@ -30,38 +35,65 @@ sanitized_script() {
     done
     return $rc
 }
+# suite tests/unit/libckpt/test_lock.c - by its folder's program.
+suite() {
+    local folder=${1%/*}
+    timeout 600 "$build/units/${folder##*/}" "$(basename "$1" .c)"
+}
+# one TEST LOG - runs it; prints its line (and what failed), and adds its counts to $tmp/counts.
+one() {
+    local t=$1 log=$2 start rc ms p f s=0 name
+    start=$(date +%s%N)
+    case $mode:$group in
+    asan:e2e) (sanitized_script "$t") >"$log" 2>&1 ;;
+    *:e2e)    script "$t" >"$log" 2>&1 ;;
+    *)        suite "$t" >"$log" 2>&1 ;;
+    esac
+    rc=$?
+    ms=$(( ($(date +%s%N) - start) / 1000000 ))
+    if [ "$group" = e2e ]; then
+        name=$t p=$(grep -c '^ok ' "$log") f=$(grep -c '^not ok ' "$log")
+    else
+        name=${t#tests/} name=${name%.c}
+        p=$(grep -c '^\[       OK' "$log") f=$(grep -cE '^\[  FAILED  \] [a-z_0-9]+$' "$log")
+        s=$(grep -cE '^\[  SKIPPED \] [a-z_0-9]+$' "$log") s=$((s / 2))
+        [ "$f" -gt 1 ] && f=$(((f + 1) / 2))
+    fi
+    [ $rc -ne 0 ] && [ "$f" = 0 ] && f=1
+    [ $rc -eq 0 ] && [ "$p" = 0 ] && [ "$s" = 0 ] && { echo "$t: ran nothing" >>"$log"; f=1; }
+    echo "$p $f $s" >>"$tmp/counts"
+    echo "$ms $t" >>"$tmp/ms"
+    {
+        printf '%-7s %-44s %4d passed %3d failed %7d ms\n' "$mode" "$name" "$p" "$f" "$ms"
+        [ "$f" = 0 ] || grep -vE '^\[ (RUN|      OK)|^ok ' "$log" | tail -40 | sed 's/^/    /'
+    } >"$log.told"
+    cat "$log.told"
+}
 for pair in "$@"; do
     mode=${pair%%:*} group=${pair#*:} build=build/${pair%%:*}
     case $group in
-    units) list=$(for f in tests/{unit/*,agree,fault}/test_*.c; do [ -e "$f" ] && f=${f#tests/} && echo "$build/${f%.c}"; done) ;;
-    e2e)   list=$(ls tests/e2e/[0-9]*.sh 2>/dev/null)
+    units) list=$(ls tests/{unit/*,agree,fault}/test_*.c) at_once=$jobs ;;
+    e2e)   list=$(ls tests/e2e/[0-9]*.sh) at_once=1
            [ "$mode" = asan ] && [ -z "${ONLY:-}" ] && list=$(printf 'tests/e2e/%s.sh\n' $sanitized) ;;
     *)     echo "run.sh: unknown group $group" >&2; exit 64 ;;
     esac
+    [ "$at_once" -gt 1 ] && list=$(awk 'FNR == NR { ms[$2] = $1; next } { print ms[$1] + 0, $1 }' \
+        <(cat "$build/.ms" 2>/dev/null; echo) - <<<"$list" | sort -k1,1nr -s | cut -d' ' -f2)
+    i=0
     for t in $list; do
-        case $t in *${ONLY:-}*) ;; *) continue ;; esac
-        start=$(date +%s%N)
-        case $mode:$group in
-        asan:e2e) (sanitized_script "$t") >"$log" 2>&1 ;;
-        *:e2e)    script "$t" >"$log" 2>&1 ;;
-        *)        timeout 600 "$t" >"$log" 2>&1 ;;
-        esac
-        rc=$?
-        ms=$(( ($(date +%s%N) - start) / 1000000 ))
-        if [ "$group" = e2e ]; then
-            p=$(grep -c '^ok ' "$log"); f=$(grep -c '^not ok ' "$log"); s=0
-        else
-            p=$(grep -c '^\[       OK' "$log"); f=$(grep -cE '^\[  FAILED  \] [a-z_0-9]+$' "$log")
-            s=$(grep -cE '^\[  SKIPPED \] [a-z_0-9]+$' "$log"); s=$((s / 2))
-            [ "$f" -gt 1 ] && f=$(((f + 1) / 2))
-        fi
-        [ $rc -ne 0 ] && [ "$f" = 0 ] && f=1
-        [ $rc -eq 0 ] && [ "$p" = 0 ] && [ "$s" = 0 ] && { echo "$t: ran nothing" >>"$log"; f=1; }
-        passed=$((passed + p)); failed=$((failed + f)); skipped=$((skipped + s))
-        printf '%-7s %-44s %4d passed %3d failed %7d ms\n' "$mode" "${t#"$build"/}" "$p" "$f" "$ms"
-        [ "$f" != 0 ] && grep -vE '^\[ (RUN|      OK)|^ok ' "$log" | tail -40 | sed 's/^/    /'
+        case $t in *"${ONLY:-}"*) ;; *) continue ;; esac
+        while [ "$(jobs -rp | wc -l)" -ge "$at_once" ]; do wait -n; done
+        i=$((i + 1))
+        one "$t" "$tmp/$mode-$group-$i" &
     done
+    wait
+    [ -z "${ONLY:-}" ] && [ "$at_once" -gt 1 ] && mv "$tmp/ms" "$build/.ms"
+    rm -f "$tmp/ms"
 done
-[ "$skipped" != 0 ] && echo "$skipped tests skipped: they need another build mode"
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ] && [ "$passed" != 0 ]
+touch "$tmp/counts"
+awk '{ p += $1; f += $2; s += $3 }
+     END {
+         if (s) print s " tests skipped: they need another build mode"
+         print p + 0 " passed, " f + 0 " failed"
+         exit f || !p
+     }' "$tmp/counts"

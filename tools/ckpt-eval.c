@@ -1,5 +1,4 @@
 /* ckpt-eval - loss, perplexity and generations of models, side by side with a base. */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,134 +9,86 @@
 #include "tools/out.h"
 #include "trainer/cpu/blas.h"
 
-#define ROWS (40 + DATA_ROWS)
+#define OPT_VALUES struct eval_want
+static const struct opt model_rows[] = {
+    OPT_HEADING("Models"),
+    OPT_PATH("base", "PATH", base, "model to compare with", .letter = 'b'),
+    OPT_PATH("adapter", "DIR", adapter, "PEFT adapter to put on each model"),
+    OPT_PATH("tokenizer", "DIR", tokenizer, "directory of the tokenizer",
+             .absent = "the model's"),
+    OPT_TEXT("tag", "NAME", tag, "DeepSpeed folder to read", .absent = "named by latest"),
+    OPT_ENUM("dtype", "NAME", dtype, "float32 bfloat16 float16",
+             "type that weights are held in; 16 bits take half the memory and are rounded",
+             .absent = "float32"),
+    OPT_TEXT("device", "NAME", device, "auto (a GPU if one can be used), cpu, cuda or cuda:N",
+             .absent = "auto"),
+    OPT_INT("threads", "N", threads, 0, 4096, "CPU threads; 0: one for each CPU"),
+    OPT_HEADING("Data"),
+    OPT_LIST("eval-file", "PATH", data,
+             "evaluation data: a file, pattern or directory; repeatable", .letter = 't'),
+    OPT_TEXT("eval-split", "SPLIT", eval_split, "part of --eval-file, such as test[:100]",
+             .absent = "all"),
+    OPT_INT("max-eval-samples", "N", max_eval_samples, 0, 1e15,
+            "evaluation records to use at most; 0: all"),
+};
 
-static size_t rows(struct opt *row, struct eval_want *w, struct data_want *data)
-{
-    const struct opt all[] = {
-        {0, "model-options", NULL, OPT_GROUP, NULL, "Models", NULL, 0, 0, true},
-        {'b', "base", "PATH", OPT_PATH, &w->base, "model to compare with", NULL, 0, 0, false},
-        {0, "adapter", "DIR", OPT_PATH, &w->adapter, "PEFT adapter to put beside each model", NULL,
-         0, 0, false},
-        {0, "tokenizer", "DIR", OPT_PATH, &w->tokenizer,
-         "directory of the tokenizer (default: beside the model)", NULL, 0, 0, false},
-        {0, "tag", "NAME", OPT_STR, &w->tag,
-         "DeepSpeed folder to read (default: what latest says)", NULL, 0, 0, false},
-        {0, "dtype", "NAME", OPT_CHOICE, &w->dtype,
-         "type in which weights are held; those of 16 bits take half the memory and are rounded "
-         "(default: float32)",
-         "float32 bfloat16 float16", 0, 0, false},
-        {0, "device", "NAME", OPT_STR, &w->device,
-         "auto (a GPU where one can be used), cpu, cuda or cuda:N", NULL, 0, 0, false},
-        {0, "threads", "N", OPT_INT, &w->threads, "threads; 0: as many as CPUs", NULL, 0, 4096,
-         false},
-        {0, "data-options", NULL, OPT_GROUP, NULL, "Data", NULL, 0, 0, true},
-        {'t', "eval-file", "PATH", OPT_LIST, &w->data,
-         "held-out data: a file, a pattern or a directory of them; may be repeated",
-         NULL, 0, 0, false},
-        {0, "eval-split", "SPLIT", OPT_STR, &w->eval_split,
-         "part of --eval-file, as in test[:100]", NULL, 0, 0, false},
-        {0, "max-eval-samples", "N", OPT_INT, &w->max_eval_samples,
-         "at most so many records; 0: all", NULL, 0, 1e15, false},
-    };
-    const struct opt behind[] = {
-        {0, "batch-size", "N", OPT_INT, &w->batch_size, "samples at a time", NULL, 1, 1 << 20,
-         false},
-        {0, "logits", "FILE", OPT_PATH, &w->logits,
-         "write logits and losses of every row as safetensors", NULL, 0, 0, false},
-        {0, "hidden", "FILE", OPT_PATH, &w->hidden,
-         "write an encoder's hidden states of every prompt as safetensors", NULL, 0, 0, false},
-        {0, "overwrite", NULL, OPT_FLAG, &w->overwrite, "replace a file of --logits or --hidden",
-         NULL, 0, 0, false},
-        {0, "generation-options", NULL, OPT_GROUP, NULL, "Generation", NULL, 0, 0, true},
-        {'p', "prompt", "TEXT", OPT_LIST, &w->prompt, "text to continue; may be repeated", NULL, 0,
-         0, false},
-        {'n', "generate", "N", OPT_INT, &w->generate, "continue the first N rows of the data",
-         NULL, 0, 1 << 20, false},
-        {0, "max-new-tokens", "N", OPT_INT, &w->max_new_tokens,
-         "tokens of a continuation (default: the model's own, else 64)", NULL, 1, 1 << 20, false},
-        {0, "min-new-tokens", "N", OPT_INT, &w->min_new_tokens,
-         "no end before so many tokens (default: the model's own)", NULL, 0, 1 << 20, false},
-        {0, "do-sample", NULL, OPT_SWITCH, &w->do_sample,
-         "draw tokens instead of the likeliest (default: as the model says)", NULL, 0, 0, false},
-        {0, "temperature", "X", OPT_REAL, &w->temperature,
-         "divides logits before a draw (default: the model's own)", NULL, 1e-6, 1e6, false},
-        {0, "top-k", "N", OPT_INT, &w->top_k,
-         "draw among the N likeliest; 0: all (default: the model's own)", NULL, 0, 1 << 30, false},
-        {0, "top-p", "X", OPT_REAL, &w->top_p,
-         "draw among the likeliest of this mass, up to 1 (default: the model's own)", NULL, 1e-9, 1,
-         false},
-        {0, "min-p", "X", OPT_REAL, &w->min_p,
-         "draw among those at least X times as likely as the likeliest; 0: all (default: the "
-         "model's own)", NULL, 0, 1, false},
-        {0, "repetition-penalty", "X", OPT_REAL, &w->repetition_penalty,
-         "makes tokens that were there less likely; 1: off (default: the model's own)", NULL, 1e-6,
-         1e6, false},
-        {0, "no-repeat-ngram-size", "N", OPT_INT, &w->no_repeat_ngram_size,
-         "no N tokens in a row come twice; 0: off (default: the model's own)", NULL, 0,
-         1 << 20, false},
-        {0, "num-beams", "N", OPT_INT, &w->num_beams,
-         "search with N beams for the likeliest whole continuation; 1: no search (default: the "
-         "model's own)", NULL, 1, 64, false},
-        {0, "length-penalty", "X", OPT_REAL, &w->length_penalty,
-         "beams are ranked by their score over length to the power X (default: the model's own)",
-         NULL, -100, 100, false},
-        {0, "early-stopping", "WHEN", OPT_CHOICE, &w->early_stopping,
-         "end of a search (default: as the model says)", "false true never", 0, 0, false},
-        {0, "seed", "N", OPT_INT, &w->seed, "of the draws with --do-sample", NULL, 0,
-         4294967295.0, false},
-    };
+static const struct opt work_rows[] = {
+    OPT_INT("batch-size", "N", batch_size, 1, 1 << 20, "samples in a batch"),
+    OPT_PATH("logits", "FILE", logits, "write logits and losses of every row as safetensors"),
+    OPT_PATH("hidden", "FILE", hidden,
+             "write an encoder's hidden states of every prompt as safetensors"),
+    OPT_FLAG("overwrite", overwrite, "replace existing files of --logits and --hidden"),
+    OPT_HEADING("Generation"),
+    OPT_LIST("prompt", "TEXT", prompt, "text to continue; repeatable", .letter = 'p'),
+    OPT_INT("generate", "N", generate, 0, 1 << 20, "continue the first N rows of the data too",
+            .letter = 'n'),
+    OPT_INT("max-new-tokens", "N", gen.max_new_tokens, 1, 1 << 20,
+            "tokens of a continuation at most", .absent = "the model's, else 64"),
+    OPT_INT("min-new-tokens", "N", gen.min_new_tokens, 0, 1 << 20,
+            "tokens of a continuation at least", .absent = "the model's"),
+    OPT_FLAG("do-sample", gen.do_sample, "draw tokens instead of taking the likeliest",
+             .absent = "the model's"),
+    OPT_REAL("temperature", "X", gen.temperature, 1e-6, 1e6,
+             "divide logits by this before drawing", .absent = "the model's"),
+    OPT_INT("top-k", "N", gen.top_k, 0, 1 << 30, "draw among the N likeliest tokens; 0: all",
+            .absent = "the model's"),
+    OPT_REAL("top-p", "X", gen.top_p, 1e-9, 1,
+             "draw among the likeliest tokens of this total probability, up to 1",
+             .absent = "the model's"),
+    OPT_REAL("min-p", "X", gen.min_p, 0, 1,
+             "draw among tokens at least X times as likely as the likeliest; 0: all",
+             .absent = "the model's"),
+    OPT_REAL("repetition-penalty", "X", gen.repetition_penalty, 1e-6, 1e6,
+             "make tokens that occurred before less likely by this factor; 1: off",
+             .absent = "the model's"),
+    OPT_INT("no-repeat-ngram-size", "N", gen.no_repeat_ngram_size, 0, 1 << 20,
+            "never repeat N tokens in a row; 0: off", .absent = "the model's"),
+    OPT_INT("num-beams", "N", gen.num_beams, 1, 64,
+            "number of beams that search for the likeliest continuation; 1: no search",
+            .absent = "the model's"),
+    OPT_REAL("length-penalty", "X", gen.length_penalty, -100, 100,
+             "rank beams by their score over length to the power X", .absent = "the model's"),
+    OPT_ENUM("early-stopping", "WHEN", early_stopping, "false true never",
+             "when a search ends", .absent = "the model's"),
+    OPT_INT("seed", "N", seed, 0, 4294967295.0, "random seed of --do-sample"),
+};
+#undef OPT_VALUES
 
-    size_t n = sizeof all / sizeof all[0];
+#define GENERATION                                                                               \
+    "max-new-tokens min-new-tokens do-sample temperature top-k top-p min-p repetition-penalty "  \
+    "no-repeat-ngram-size num-beams length-penalty early-stopping seed"
 
-    memcpy(row, all, sizeof all);
-    n += data_rows(row + n, data);
-    memcpy(row + n, behind, sizeof behind);
-    return n + sizeof behind / sizeof behind[0];
-}
-
-/* What counts beside what; what the model's own generation_config.json decides is asked where
- * that is known. */
+/* Which options have an effect together; eval.c knows what generation_config.json decides. */
 static const struct opt_rule rules[] = {
-    {OPT_NEEDS, "eval-split", "eval-file"},
-    {OPT_NEEDS, "max-eval-samples", "eval-file"},
-    {OPT_NEEDS, "batch-size", "eval-file"},
-    {OPT_NEEDS, "generate", "eval-file"},
-    {OPT_NEEDS, "logits", "eval-file"},
+    {OPT_NEEDS,
+     "eval-split max-eval-samples batch-size generate logits dataset-config data-field "
+     "csv-delimiter csv-columns csv-literal field-mapping text-field messages-field chat-template "
+     "mask-history prompt-template completion-template train-on-prompt truncation-side "
+     "add-eos-token skip-bad-rows", "eval-file"},
     {OPT_NEEDS, "hidden", "prompt"},
     {OPT_NEEDS, "overwrite", "logits hidden"},
-    {OPT_NEEDS, "dataset-config", "eval-file"},
-    {OPT_NEEDS, "data-field", "eval-file"},
-    {OPT_NEEDS, "csv-delimiter", "eval-file"},
-    {OPT_NEEDS, "csv-columns", "eval-file"},
-    {OPT_NEEDS, "csv-literal", "eval-file"},
-    {OPT_NEEDS, "field-mapping", "eval-file"},
-    {OPT_NEEDS, "text-field", "eval-file"},
-    {OPT_NEEDS, "messages-field", "eval-file"},
-    {OPT_NEEDS, "chat-template", "eval-file"},
-    {OPT_NEEDS, "mask-history", "eval-file"},
-    {OPT_NEEDS, "prompt-template", "eval-file"},
-    {OPT_NEEDS, "completion-template", "eval-file"},
-    {OPT_NEEDS, "train-on-prompt", "eval-file"},
-    {OPT_NEEDS, "truncation-side", "eval-file"},
-    {OPT_NEEDS, "add-eos-token", "eval-file"},
-    {OPT_NEEDS, "skip-bad-rows", "eval-file"},
-    {OPT_BARS, "hidden",
-     "generate max-new-tokens min-new-tokens do-sample temperature top-k top-p min-p "
-     "repetition-penalty no-repeat-ngram-size num-beams length-penalty early-stopping seed"},
-    {OPT_NEEDS, "max-new-tokens", "prompt generate"},
-    {OPT_NEEDS, "min-new-tokens", "prompt generate"},
-    {OPT_NEEDS, "do-sample", "prompt generate"},
-    {OPT_NEEDS, "temperature", "prompt generate"},
-    {OPT_NEEDS, "top-k", "prompt generate"},
-    {OPT_NEEDS, "top-p", "prompt generate"},
-    {OPT_NEEDS, "min-p", "prompt generate"},
-    {OPT_NEEDS, "repetition-penalty", "prompt generate"},
-    {OPT_NEEDS, "no-repeat-ngram-size", "prompt generate"},
-    {OPT_NEEDS, "num-beams", "prompt generate"},
-    {OPT_NEEDS, "length-penalty", "prompt generate"},
-    {OPT_NEEDS, "early-stopping", "prompt generate"},
-    {OPT_NEEDS, "seed", "prompt generate"},
+    {OPT_BARS, "hidden", "generate " GENERATION},
+    {OPT_NEEDS, GENERATION, "prompt generate"},
 };
 
 static void table_of_losses(struct out *o, const struct eval_result *const *r, size_t n)
@@ -190,9 +141,10 @@ static int report(const struct cli *cli, const struct eval_result *base,
     const struct eval_result *both[2] = {base ? base : model, model};
     size_t n = base ? 2 : 1;
     struct out *o;
+    int rc;
 
-    if (out_new(&o, cli->json, err))
-        return err->code;
+    if ((rc = out_new(&o, cli->json, err)) != 0)
+        return rc;
     out_str(o, "model", NULL, model->model);
     if (model->n_targets)
         table_of_losses(o, both, n);
@@ -255,19 +207,13 @@ static int check_stdin(const struct opt_list *data, char *const *rest, int n_res
 int main(int argc, char **argv)
 {
     struct cli cli = {0};
-    struct eval_want w = {.batch_size = 8, .seed = 42,
-                          .max_new_tokens = EVAL_UNSAID, .min_new_tokens = EVAL_UNSAID,
-                          .top_k = EVAL_UNSAID, .no_repeat_ngram_size = EVAL_UNSAID,
-                          .num_beams = EVAL_UNSAID, .do_sample = EVAL_UNSAID,
-                          .temperature = NAN, .top_p = NAN, .min_p = NAN,
-                          .repetition_penalty = NAN, .length_penalty = NAN};
-    struct data_want data = {0};
-    struct opt row[ROWS];
-    struct opt_spec spec = {
+    struct eval_want w = {.batch_size = 8, .seed = 42};
+    const struct opt_spec spec = {
         .synopsis = "[--base MODEL] [--eval-file DATA] [--prompt TEXT] [option ...] [MODEL ...]",
-        .summary = "score models on held-out data and let them continue prompts", .row = row,
-        .run_file = true, .streams = "eval-file chat-template", .rule = rules,
-        .n_rule = sizeof rules / sizeof rules[0],
+        .summary = "score models on evaluation data and let them continue prompts",
+        .section = {OPT_SECTION(model_rows, &w), data_rows(&w.rows), OPT_SECTION(work_rows, &w)},
+        .streams = "eval-file chat-template",
+        .rule = rules, .n_rule = sizeof rules / sizeof rules[0],
     };
     struct ckpt_err err = {0};
     char **rest;
@@ -275,18 +221,15 @@ int main(int argc, char **argv)
 
     blas_begin(argv);
     cli_begin(&cli, "ckpt-eval");
-    data_settings_default(&data.s);
-    spec.n = rows(row, &w, &data);
-    rc = opt_parse(&spec, &cli, argc, argv, &rest, &n_rest, &err);
+    data_settings_default(&w.rows);
+    rc = opt_parse(&spec, &cli, argc, argv, &rest, &n_rest, &w.given, &err);
     if (rc == 1)
         return cli_end(&cli, 0);
     if (rc == 0 && !w.data.n && !w.prompt.n)
-        rc = ckpt_fail(&err, CKPT_EUSAGE, "nothing to do: --eval-file DATA or --prompt TEXT");
+        rc = ckpt_fail(&err, CKPT_EUSAGE, "nothing to do: --eval-file DATA or --prompt TEXT "
+                       "is missing");
     if (rc == 0)
         rc = check_stdin(&w.data, rest, n_rest, &err);
-    if (rc == 0)
-        rc = data_rows_take(&data, &err);
-    w.rows = data.s;
     if (rc == 0)
         rc = work(&w, &cli, rest, n_rest, &status, &err);
     return cli_end(&cli, rc ? cli_error(&cli, &err) : status);

@@ -6,71 +6,53 @@
 #include "tools/inspect/encode.h"
 #include "tools/inspect/inspect.h"
 
-#define ROWS 32
+#define OPT_VALUES struct inspect_want
+static const struct opt rows[] = {
+    OPT_LIST("glob", "GLOB", glob, "show only tensors whose names match; repeatable",
+             .absent = "all"),
+    OPT_TEXT("tensor", "NAME", tensor, "show one tensor: first values, statistics, digest",
+             .letter = 't'),
+    OPT_FLAG("stats", stats,
+             "minimum, maximum, mean, deviation, zeros, NaN, infinities and histogram of tensors"),
+    OPT_FLAG("digest", digest, "SHA-256 of each tensor's bytes, the same in every format"),
+    OPT_FLAG("optimizer", optimizer,
+             "list optimizer state too: groups, and norms of the moments of parameters"),
+    OPT_FLAG("state", state, "show trainer_state.json: steps, loss curve, evaluations"),
+    OPT_FLAG("args", args, "show the fields of training_args.bin"),
+    OPT_FLAG("rng", rng, "show random states: seeds if known, positions, next numbers"),
+    OPT_FLAG("scan", scan,
+             "list what loading any file of the path could execute: names, code, templates; with "
+             "a verdict"),
+    OPT_FLAG("diff", diff, "compare two checkpoints; exit status 1 if they differ"),
+    OPT_FLAG("compare", compare, "show runs side by side: steps, losses, times"),
+    OPT_FLAG("together", together,
+             "the paths are the parts of one checkpoint that the nodes of a run saved"),
+    OPT_FLAG("verify", verify, "read everything; check the digests of a manifest"),
+    OPT_FLAG("tree", tree, "show a torch file as nested values, a checkpoint as modules"),
+    OPT_FLAG("plot", plot,
+             "draw the losses of trainer_state.json or the tags of a log; with --compare losses "
+             "and memory of all runs"),
+    OPT_PATH("html", "FILE", html,
+             "write a page instead: curves, tables that sort and filter, histograms"),
+    OPT_FLAG("overwrite", overwrite, "replace an existing page"),
+    OPT_TEXT("tag", "NAME", tag, "DeepSpeed folder to read", .absent = "named by latest"),
+};
+#undef OPT_VALUES
 
-static size_t rows(struct opt *row, struct inspect_want *w, struct encode_want *e)
-{
-    const struct opt all[] = {
-        {0, "glob", "GLOB", OPT_LIST, &w->glob, "show tensors whose name matches; may be repeated",
-         NULL, 0, 0, false},
-        {'t', "tensor", "NAME", OPT_STR, &w->tensor, "one tensor: first values, statistics, digest",
-         NULL, 0, 0, false},
-        {0, "stats", NULL, OPT_FLAG, &w->stats,
-         "extremes, mean, deviation, zeros, NaN and infinite values, histogram of every tensor",
-         NULL, 0, 0, false},
-        {0, "digest", NULL, OPT_FLAG, &w->digest,
-         "SHA-256 of every tensor's bytes, the same in every format", NULL, 0, 0, false},
-        {0, "optimizer", NULL, OPT_FLAG, &w->optimizer,
-         "list optimizer state too; groups, and norms of every parameter's moments", NULL, 0, 0,
-         false},
-        {0, "state", NULL, OPT_FLAG, &w->state,
-         "the trainer's state: steps, losses as a curve, evaluations", NULL, 0, 0, false},
-        {0, "args", NULL, OPT_FLAG, &w->args, "the run's training_args.bin as fields", NULL, 0, 0,
-         false},
-        {0, "rng", NULL, OPT_FLAG, &w->rng,
-         "random states: seeds where they can be told, positions, the numbers that come next",
-         NULL, 0, 0, false},
-        {0, "scan", NULL, OPT_FLAG, &w->scan,
-         "what loading any file below the path could run: names, code, templates, with a verdict",
-         NULL, 0, 0, false},
-        {0, "diff", NULL, OPT_FLAG, &w->diff,
-         "tell what sets two checkpoints apart; status 1 when anything does", NULL, 0, 0, false},
-        {0, "compare", NULL, OPT_FLAG, &w->compare,
-         "show runs side by side: steps, losses, times", NULL, 0, 0, false},
-        {0, "together", NULL, OPT_FLAG, &w->together,
-         "the paths are folders of one checkpoint, as the nodes of a run kept them", NULL, 0, 0,
-         false},
-        {0, "verify", NULL, OPT_FLAG, &w->verify,
-         "read everything; prove the manifest's digests where there is one", NULL, 0, 0, false},
-        {0, "tree", NULL, OPT_FLAG, &w->tree,
-         "a torch file as the values it holds, a checkpoint as its modules", NULL, 0, 0, false},
-        {0, "plot", NULL, OPT_FLAG, &w->plot,
-         "draw the losses of a trainer_state.json or a directory with one, or the tags of a log; "
-         "with --compare losses and memory of all runs",
-         NULL, 0, 0, false},
-        {0, "html", "FILE", OPT_PATH, &w->html,
-         "write a page of it: curves, tables that sort and filter, histograms", NULL, 0, 0, false},
-        {0, "overwrite", NULL, OPT_FLAG, &w->overwrite, "replace a page that exists", NULL, 0, 0,
-         false},
-        {0, "tag", "NAME", OPT_STR, &w->tag,
-         "DeepSpeed folder to read (default: what latest says)", NULL, 0, 0, false},
-        {0, "encode", "FILE", OPT_PATH, &e->encode,
-         "put the path's tokenizer to use: a text a line (in a .jsonl a JSON string) to ids", NULL,
-         0, 0, false},
-        {0, "decode", "FILE", OPT_PATH, &e->decode,
-         "the way back: ids, or what --encode printed, to a JSON string a line", NULL, 0, 0,
-         false},
-        {0, "special-tokens", NULL, OPT_FLAG, &e->special,
-         "with the tokens that a tokenizer adds (the default)", NULL, 0, 0, false},
-    };
-
-    memcpy(row, all, sizeof all);
-    return sizeof all / sizeof all[0];
-}
+#define OPT_VALUES struct encode_want
+static const struct opt encode_rows[] = {
+    OPT_PATH("encode", "FILE", encode,
+             "encode texts with the path's tokenizer, one a line; in a .jsonl one JSON string a "
+             "line"),
+    OPT_PATH("decode", "FILE", decode,
+             "decode arrays of ids, or the output of --encode, to JSON strings"),
+    OPT_FLAG("special-tokens", special, "with the tokens that the tokenizer adds"),
+};
+#undef OPT_VALUES
 
 /*
- * What counts beside what.  Every path gets one kind of answer; the options that a kind has no
- * use for are refused.  With --tensor, --stats and --digest ask for what is told anyhow.
+ * Which options have an effect together.  Every path gets one kind of answer; options that a kind
+ * has no use for are refused.  --tensor includes what --stats and --digest ask for.
  */
 static const struct opt_rule rules[] = {
     {OPT_ONLY, "encode", "special-tokens"},
@@ -161,11 +143,11 @@ int main(int argc, char **argv)
     struct cli cli = {0};
     struct inspect_want w = {0};
     struct encode_want e = {.special = true};
-    struct opt row[ROWS];
-    struct opt_spec spec = {
+    const struct opt_spec spec = {
         .synopsis = "[option ...] [PATH ...]",
-        .summary = "tell what a checkpoint, or a file of a run, holds, without executing it",
-        .row = row, .run_file = true, .rule = rules, .n_rule = sizeof rules / sizeof rules[0],
+        .summary = "show the contents of checkpoints and of files of a run; execute nothing",
+        .section = {OPT_SECTION(rows, &w), OPT_SECTION(encode_rows, &e)},
+        .rule = rules, .n_rule = sizeof rules / sizeof rules[0],
     };
     struct by_itself by = {.w = &w, .cli = &cli};
     struct cli_items *items = NULL;
@@ -175,8 +157,7 @@ int main(int argc, char **argv)
     bool bytes;
 
     cli_begin(&cli, "ckpt-inspect");
-    spec.n = rows(row, &w, &e);
-    rc = opt_parse(&spec, &cli, argc, argv, &rest, &n_rest, &err);
+    rc = opt_parse(&spec, &cli, argc, argv, &rest, &n_rest, NULL, &err);
     if (rc == 1)
         return cli_end(&cli, 0);
     if (rc == 0 && (e.encode || e.decode)) {

@@ -9,71 +9,54 @@
 #include "tools/cli_items.h"
 #include "tools/merge/merge.h"
 
-#define ROWS 26
+#define OPT_VALUES struct merge_want
+static const struct opt rows[] = {
+    OPT_PATH("output", "PATH", output, "directory or file to write; - is stdout", .letter = 'o',
+             .absent = "INPUT-merged"),
+    OPT_ENUM("to", "FORMAT", to, "hf safetensors torch dcp deepspeed universal gguf peft",
+             "format to write", .absent = "by the output's name, else hf"),
+    OPT_LIST("dtype", "[GLOB=]DTYPE", dtype,
+             "convert floating-point tensors, of names that match GLOB; the last match wins; "
+             "repeatable", .absent = "as the input"),
+    OPT_SIZE("max-shard-size", max_shard_size, "bytes of the largest file of a directory",
+             .absent = "5GB"),
+    OPT_LIST("adapter", "DIR[:WEIGHT]", adapter,
+             "LoRA adapter to merge into the input; several are added up; repeatable"),
+    OPT_PATH("base", "PATH", base,
+             "base model of an adapter, or of an input that lacks some weights",
+             .absent = "the adapter's own"),
+    OPT_FLAG("merge", merge, "merge an input that is an adapter into its base"),
+    OPT_INT("extract-adapter", "RANK", extract, 1, 1024,
+            "write the difference of the input from --base as an adapter of this rank",
+            .absent = "none"),
+    OPT_TEXT("tag", "NAME", tag, "DeepSpeed folder to read", .absent = "named by latest"),
+    OPT_LIST("include", "GLOB", include, "write only tensors whose names match; repeatable",
+             .absent = "all"),
+    OPT_LIST("exclude", "GLOB", exclude, "leave out tensors whose names match; repeatable"),
+    OPT_LIST("rename", "FROM=TO", rename, "replace a prefix of tensor names; repeatable"),
+    OPT_ENUM("optimizer", "WHAT", optimizer, "keep drop", "optimizer state",
+             .absent = "drop; keep for DeepSpeed outputs"),
+    OPT_INT("world", "RANKS", world, 1, 4096, "DeepSpeed: ranks to shard the output for",
+            .absent = "as the input"),
+    OPT_INT("stage", "N", stage, 1, 3, "DeepSpeed: ZeRO stage to write",
+            .absent = "as the input"),
+    OPT_ENUM("tied", "WHAT", tied, "keep drop",
+             "names tied to another tensor; drop writes the tensor once"),
+    OPT_FLAG("together", together,
+             "the inputs are the parts of one checkpoint that the nodes of a run saved"),
+    OPT_FLAG("average", average, "write one checkpoint: the mean of all inputs"),
+    OPT_TEXT("weights", "W,W...", weights, "weights of the inputs in the mean, in their order",
+             .absent = "equal"),
+    OPT_ENUM("provenance", "WHAT", provenance, "xxh128 sha256 names none",
+             "record inputs and options in the output, with this digest of each file read"),
+    OPT_FLAG("overwrite", overwrite, "replace an existing file, never a directory"),
+    OPT_FLAG("verify", verify, "read the output back and compare"),
+    OPT_FLAG("checksums", checksums, "refuse archives with wrong checksums"),
+    OPT_FLAG("dry-run", dry_run, "print what would be written"),
+};
+#undef OPT_VALUES
 
-static size_t rows(struct opt *row, struct merge_want *w, const char **output)
-{
-    const struct opt all[] = {
-        {'o', "output", "PATH", OPT_PATH, output,
-         "directory or file to write (default: INPUT-merged); - is stdout", NULL, 0, 0, false},
-        {0, "to", "FORMAT", OPT_CHOICE, &w->to,
-         "format to write (default: by the output's name, else hf)",
-         "hf safetensors torch dcp deepspeed universal gguf peft", 0, 0, false},
-        {0, "dtype", "[GLOB=]DTYPE", OPT_LIST, &w->dtype,
-         "cast floating tensors (whose name matches GLOB); the last match wins", NULL, 0, 0,
-         false},
-        {0, "max-shard-size", "SIZE", OPT_SIZE, &w->max_shard_size,
-         "largest file of a directory (default: 5GB)", NULL, 0, 0, false},
-        {0, "adapter", "DIR[:WEIGHT]", OPT_LIST, &w->adapter,
-         "fold this LoRA adapter into the input; changes of several add up", NULL, 0, 0, false},
-        {0, "base", "PATH", OPT_PATH, &w->base,
-         "base model of an adapter, or of an input that lacks some weights", NULL, 0, 0, false},
-        {0, "merge", NULL, OPT_FLAG, &w->merge,
-         "fold an input that is an adapter into its base (default: yes)", NULL, 0, 0, false},
-        {0, "extract-adapter", "RANK", OPT_INT, &w->extract,
-         "write what the input changed of --base, as an adapter of this rank", NULL, 1, 1024,
-         false},
-        {0, "tag", "NAME", OPT_STR, &w->tag,
-         "DeepSpeed folder to read (default: what latest says)", NULL, 0, 0, false},
-        {0, "include", "GLOB", OPT_LIST, &w->include, "take only tensors that match", NULL, 0, 0,
-         false},
-        {0, "exclude", "GLOB", OPT_LIST, &w->exclude, "leave out tensors that match", NULL, 0, 0,
-         false},
-        {0, "rename", "FROM=TO", OPT_LIST, &w->rename, "replace a prefix of names", NULL, 0, 0,
-         false},
-        {0, "optimizer", "WHAT", OPT_CHOICE, &w->optimizer,
-         "optimizer state (default: drop; DeepSpeed outputs keep it)", "keep drop", 0, 0, false},
-        {0, "world", "N", OPT_INT, &w->world,
-         "DeepSpeed: ranks to cut the output for (default: as the input)", NULL, 1, 4096, false},
-        {0, "stage", "N", OPT_INT, &w->stage,
-         "DeepSpeed: ZeRO stage to write (default: as the input)", NULL, 1, 3, false},
-        {0, "tied", "WHAT", OPT_CHOICE, &w->tied,
-         "names tied to another tensor: drop writes the tensor once", "keep drop", 0, 0, false},
-        {0, "together", NULL, OPT_FLAG, &w->together,
-         "the inputs are folders of one checkpoint, as the nodes of a run kept them", NULL, 0, 0,
-         false},
-        {0, "average", NULL, OPT_FLAG, &w->average,
-         "write one checkpoint: the mean of all inputs", NULL, 0, 0, false},
-        {0, "weights", "W,W...", OPT_STR, &w->weights,
-         "of the inputs in the mean, by order (default: all alike)", NULL, 0, 0, false},
-        {0, "provenance", "WHAT", OPT_CHOICE, &w->provenance,
-         "record of inputs and options in the output, with this digest of every file read",
-         "xxh128 sha256 names none", 0, 0, false},
-        {0, "overwrite", NULL, OPT_FLAG, &w->overwrite,
-         "replace an output file that exists; a directory never", NULL, 0, 0, false},
-        {0, "verify", NULL, OPT_FLAG, &w->verify, "read the output back and compare", NULL, 0, 0,
-         false},
-        {0, "checksums", NULL, OPT_FLAG, &w->checksums,
-         "refuse damaged archives; --no-checksums takes them", NULL, 0, 0, false},
-        {0, "dry-run", NULL, OPT_FLAG, &w->dry_run, "print what would be written", NULL, 0, 0,
-         false},
-    };
-
-    memcpy(row, all, sizeof all);
-    return sizeof all / sizeof all[0];
-}
-
-/* What counts beside what; what the output's format decides is asked in merge.c. */
+/* Which options have an effect together; merge.c knows what the output's format decides. */
 static const struct opt_rule rules[] = {
     {OPT_NEEDS, "weights", "average"},
     {OPT_BARS, "dry-run", "verify"},
@@ -99,10 +82,10 @@ static char *output_for(struct ckpt_arena *a, const char *output, const char *it
 
 /* One output of n inputs, and its line on stdout. */
 static int one(const struct merge_want *w, struct cli *cli, const char *const *input, size_t n,
-               const char *output, bool many, struct ckpt_err *err)
+               bool many, struct ckpt_err *err)
 {
     struct ckpt_arena a = {0};
-    char *to = output_for(&a, output, input[0], many);
+    char *to = output_for(&a, w->output, input[0], many);
     struct merge_job job = {.input = input, .n = n, .output = to};
     int rc = to ? merge_run(w, cli, &job, err) : ckpt_nomem(err, strlen(input[0]));
 
@@ -118,7 +101,6 @@ static int one(const struct merge_want *w, struct cli *cli, const char *const *i
 struct by_itself {
     const struct merge_want *w;
     struct cli              *cli;
-    const char              *output;
     bool                     many;
 };
 
@@ -126,12 +108,12 @@ static int merge_item(void *ctx, const char *item, struct ckpt_err *err)
 {
     const struct by_itself *b = ctx;
 
-    return one(b->w, b->cli, &item, 1, b->output, b->many, err);
+    return one(b->w, b->cli, &item, 1, b->many, err);
 }
 
 /* All inputs into one output. */
-static int together(const struct merge_want *w, struct cli *cli, const char *output,
-                    struct cli_items *items, struct ckpt_err *err)
+static int together(const struct merge_want *w, struct cli *cli, struct cli_items *items,
+                    struct ckpt_err *err)
 {
     char **all = NULL, *item = NULL;
     size_t n = 0, cap = 0;
@@ -155,7 +137,7 @@ static int together(const struct merge_want *w, struct cli *cli, const char *out
         rc = ckpt_fail(err, CKPT_EUSAGE, "--%s: %zu input, two at least are wanted",
                        w->average ? "average" : "together", n);
     if (rc == 0)
-        rc = one(w, cli, (const char *const *)all, n, output, false, err);
+        rc = one(w, cli, (const char *const *)all, n, false, err);
     while (n > 0)
         ckpt_free(all[--n]);
     ckpt_free(all);
@@ -186,10 +168,11 @@ static int make_below(const char *path, struct ckpt_err *err)
     return ckpt_path_make_dirs(path, err);
 }
 
-static int work(const struct merge_want *w, struct cli *cli, const char *output, char **rest,
-                int n_rest, int *status, struct ckpt_err *err)
+static int work(const struct merge_want *w, struct cli *cli, char **rest, int n_rest,
+                int *status, struct ckpt_err *err)
 {
-    struct by_itself by = {.w = w, .cli = cli, .output = output};
+    struct by_itself by = {.w = w, .cli = cli};
+    const char *output = w->output;
     bool many = n_rest != 1 || strcmp(rest[0], "-") == 0, bytes = false, below;
     bool one_output = w->average || w->together;
     struct cli_items *items = NULL;
@@ -208,7 +191,7 @@ static int work(const struct merge_want *w, struct cli *cli, const char *output,
         rc = make_below(output, err);
     by.many = below || (many && !output);
     if (rc == 0)
-        rc = one_output ? together(w, cli, output, items, err)
+        rc = one_output ? together(w, cli, items, err)
                         : cli_items_each(items, cli, merge_item, &by, status, err);
     cli_items_close(items);
     return rc;
@@ -219,25 +202,23 @@ int main(int argc, char **argv)
     struct cli cli = {0};
     struct merge_want w = {.tied = "drop", .provenance = "xxh128", .merge = true,
                            .checksums = true};
-    const char *output = NULL;
-    struct opt row[ROWS];
-    struct opt_spec spec = {
+    const struct opt_spec spec = {
         .synopsis = "[-o OUT] [option ...] [INPUT ...]",
-        .summary = "turn checkpoints of any kind into a model directory or one file", .row = row,
-        .run_file = true, .rule = rules, .n_rule = sizeof rules / sizeof rules[0],
+        .summary = "turn checkpoints of any kind into a model directory or one file",
+        .section = {OPT_SECTION(rows, &w)},
+        .rule = rules, .n_rule = sizeof rules / sizeof rules[0],
     };
     struct ckpt_err err = {0};
     char **rest;
     int n_rest, rc, status = 0;
 
     cli_begin(&cli, "ckpt-merge");
-    spec.n = rows(row, &w, &output);
-    rc = opt_parse(&spec, &cli, argc, argv, &rest, &n_rest, &err);
+    rc = opt_parse(&spec, &cli, argc, argv, &rest, &n_rest, &w.given, &err);
     if (rc == 1)
         return cli_end(&cli, 0);
-    if (rc == 0 && output && strcmp(output, "-") == 0 && isatty(STDOUT_FILENO) && !w.dry_run)
+    if (rc == 0 && w.output && strcmp(w.output, "-") == 0 && isatty(STDOUT_FILENO) && !w.dry_run)
         rc = ckpt_fail(&err, CKPT_EUSAGE, "-o -: stdout is a terminal, a checkpoint is binary");
     if (rc == 0)
-        rc = work(&w, &cli, output, rest, n_rest, &status, &err);
+        rc = work(&w, &cli, rest, n_rest, &status, &err);
     return cli_end(&cli, rc ? cli_error(&cli, &err) : status);
 }

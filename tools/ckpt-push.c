@@ -7,40 +7,30 @@
 #include "tools/out.h"
 #include "tools/push/send.h"
 
-#define ROWS 16
-
 struct want {
     struct send_want   send;
     struct push_filter filter;
 };
 
-static size_t rows(struct opt *row, struct want *w)
-{
-    const struct opt all[] = {
-        {0, "path-in-repo", "DIR", OPT_STR, &w->filter.path_in_repo,
-         "folder in the destination (default: its root)", NULL, 0, 0, false},
-        {'b', "branch", "NAME", OPT_STR, &w->send.branch,
-         "branch to commit to (default: the one HEAD names)", NULL, 0, 0, false},
-        {'m', "message", "TEXT", OPT_STR, &w->send.message, "message of the commit", NULL, 0, 0,
-         false},
-        {0, "author", "NAME <MAIL>", OPT_STR, &w->send.author, "author of the commit", NULL, 0, 0,
-         false},
-        {0, "create", NULL, OPT_FLAG, &w->send.create,
-         "make a bare repository when the destination does not exist", NULL, 0, 0, false},
-        {0, "include", "GLOB", OPT_LIST, &w->filter.include,
-         "send files that a default leaves out", NULL, 0, 0, false},
-        {0, "exclude", "GLOB", OPT_LIST, &w->filter.exclude, "do not send files that match", NULL,
-         0, 0, false},
-        {0, "delete", "GLOB", OPT_LIST, &w->send.remove,
-         "in the same commit remove published files that match and are not sent", NULL, 0, 0,
-         false},
-        {0, "dry-run", NULL, OPT_FLAG, &w->send.dry_run, "print what would be sent", NULL, 0, 0,
-         false},
-    };
-
-    memcpy(row, all, sizeof all);
-    return sizeof all / sizeof all[0];
-}
+#define OPT_VALUES struct want
+static const struct opt rows[] = {
+    OPT_TEXT("path-in-repo", "DIR", filter.path_in_repo, "folder in the destination",
+             .absent = "its root"),
+    OPT_TEXT("branch", "NAME", send.branch, "branch to commit to", .letter = 'b',
+             .absent = "the one that HEAD names"),
+    OPT_TEXT("message", "TEXT", send.message, "message of the commit", .letter = 'm',
+             .absent = "Upload NAME with ckpt-push"),
+    OPT_TEXT("author", "NAME <MAIL>", send.author, "author of the commit",
+             .absent = "ckpt-push <ckpt-push@localhost>"),
+    OPT_FLAG("create", send.create, "create a bare repository if the destination is missing"),
+    OPT_LIST("include", "GLOB", filter.include,
+             "send files that are left out by default; repeatable"),
+    OPT_LIST("exclude", "GLOB", filter.exclude, "do not send files that match; repeatable"),
+    OPT_LIST("delete", "GLOB", send.remove,
+             "in the same commit, remove published files that match and are not sent; repeatable"),
+    OPT_FLAG("dry-run", send.dry_run, "print what would be sent"),
+};
+#undef OPT_VALUES
 
 static int print_plan(const struct push_plan *p, const struct cli *cli, const char *dest,
                       struct ckpt_err *err)
@@ -49,9 +39,10 @@ static int print_plan(const struct push_plan *p, const struct cli *cli, const ch
         {"path", "path", OUT_LEFT}, {"how", "how", OUT_LEFT}, {"bytes", "bytes", OUT_RIGHT},
     };
     struct out *o;
+    int rc;
 
-    if (out_new(&o, cli->json, err))
-        return err->code;
+    if ((rc = out_new(&o, cli->json, err)) != 0)
+        return rc;
     out_str(o, "source", "source", p->source);
     out_str(o, "destination", "destination", dest);
     out_int(o, "files", "files", (int64_t)p->n);
@@ -101,11 +92,10 @@ int main(int argc, char **argv)
 {
     struct cli cli = {0};
     struct want w = {0};
-    struct opt row[ROWS];
-    struct opt_spec spec = {
+    const struct opt_spec spec = {
         .synopsis = "[option ...] DESTINATION [PATH ...]",
-        .summary = "publish checkpoints to a git repository with LFS, or to a folder", .row = row,
-        .run_file = true,
+        .summary = "publish checkpoints to a git repository with LFS, or to a folder",
+        .section = {OPT_SECTION(rows, &w)},
     };
     struct cli_items *items = NULL;
     struct ckpt_err err = {0};
@@ -115,8 +105,7 @@ int main(int argc, char **argv)
     bool bytes;
 
     cli_begin(&cli, "ckpt-push");
-    spec.n = rows(row, &w);
-    rc = opt_parse(&spec, &cli, argc, argv, &rest, &n_rest, &err);
+    rc = opt_parse(&spec, &cli, argc, argv, &rest, &n_rest, NULL, &err);
     if (rc == 1)
         return cli_end(&cli, 0);
     w.send.follow = w.filter.follow = cli.follow;

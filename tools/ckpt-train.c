@@ -11,238 +11,197 @@
 #include "trainer/cpu/blas.h"
 #include "trainer/run/run.h"
 
-struct want {
-    struct settings s;
-    struct opt_list train, eval;
-    struct opt_list target, exclude, save, ranks, alphas, tokens;
-    int64_t         seed;
-    struct data_want data;
+#define OPT_VALUES struct settings
+static const struct opt model_rows[] = {
+    OPT_HEADING("Model"),
+    OPT_PATH("model", "PATH", model, "model directory or checkpoint to start from", .letter = 'm'),
+    OPT_PATH("init", "PATH", init, "config.json of a model to start with random weights"),
+    OPT_FLAG("init-only", init_only, "write the fresh model to --output-dir and exit"),
+    OPT_PATH("tokenizer", "DIR", tokenizer, "directory of the tokenizer",
+             .absent = "the model's"),
+    OPT_HEADING("Adapter (LoRA)"),
+    OPT_PATH("adapter", "DIR", adapter, "PEFT adapter to continue training"),
+    OPT_INT("lora-rank", "N", lora_rank, 0, 65536,
+            "rank of a new LoRA adapter; the model itself is frozen; 0: no adapter"),
+    OPT_REAL("lora-alpha", "X", lora_alpha, 0, 1e9,
+             "LoRA alpha; updates are scaled by alpha / rank"),
+    OPT_REAL("lora-dropout", "X", lora_dropout, 0, 1,
+             "dropout probability of the adapter's input, 0 to 1"),
+    OPT_LIST_OF("target-modules", "NAMES", target_modules, n_target_modules,
+                "modules that get an adapter: ends of their names, one pattern, or all-linear; "
+                "repeatable", .absent = "PEFT's choice for the family"),
+    OPT_LIST_OF("exclude-modules", "NAMES", exclude_modules, n_exclude_modules,
+                "modules that get no adapter; repeatable"),
+    OPT_LIST_OF("modules-to-save", "NAMES", modules_to_save, n_modules_to_save,
+                "modules trained in full and saved with the adapter; repeatable"),
+    OPT_LIST_OF("rank-pattern", "NAME=N", rank_pattern, n_rank_pattern,
+                "rank of modules of this name or pattern; repeatable", .absent = "--lora-rank"),
+    OPT_LIST_OF("alpha-pattern", "NAME=X", alpha_pattern, n_alpha_pattern,
+                "alpha of modules of this name or pattern; repeatable", .absent = "--lora-alpha"),
+    OPT_LIST_OF("trainable-token-indices", "IDS", trainable_token_indices,
+                n_trainable_token_indices,
+                "ids of tokens whose embedding rows are trained too; repeatable"),
+    OPT_FLAG("use-rslora", use_rslora, "scale updates by alpha / sqrt(rank)"),
+    OPT_FLAG("use-dora", use_dora, "train magnitude and direction of weights separately (DoRA)"),
+    OPT_ENUM("lora-bias", "WHICH", lora_bias, "none all lora_only",
+             "biases to train: of no module, of all, or of those with an adapter"),
+    OPT_ENUM("init-lora-weights", "HOW", init_lora_weights, "true false gaussian",
+             "initial factors; true and gaussian start at the unchanged model, false does not"),
+    OPT_HEADING("Data"),
+    OPT_LIST_OF("train-file", "PATH", train, n_train,
+                "training data: a file, pattern or directory; repeatable", .letter = 't'),
+    OPT_LIST_OF("eval-file", "PATH", eval, n_eval,
+                "evaluation data: a file, pattern or directory; repeatable"),
+    OPT_TEXT("train-split", "SPLIT", train_split,
+             "part of --train-file, such as train[:80%]+test", .absent = "all"),
+    OPT_TEXT("eval-split", "SPLIT", eval_split,
+             "part of --eval-file, or of --train-file without one", .absent = "all"),
+    OPT_INT("start-idx", "N", start_idx, 0, 1e15, "index of the first training record, from 0"),
+    OPT_INT("end-idx", "N", end_idx, 0, 1e15,
+            "index after the last training record; 0: no end"),
+    OPT_INT("num-shards", "N", num_shards, 0, 1e9,
+            "number of shards that the training records are cut into, as by Dataset.shard; "
+            "0: no cut"),
+    OPT_INT("shard-index", "N", shard_index, 0, 1e9, "index of the shard to train on, from 0"),
+    OPT_FLAG("shard-strided", shard_strided,
+             "a shard is every N-th record instead of a contiguous run"),
+    OPT_INT("max-train-samples", "N", max_train_samples, 0, 1e15,
+            "training records to use at most; 0: all"),
+    OPT_INT("max-eval-samples", "N", max_eval_samples, 0, 1e15,
+            "evaluation records to use at most; 0: all"),
+    OPT_REAL("train-split-ratio", "X", train_split_ratio, 0, 0.999999,
+             "fraction of the data to train on; the rest is kept for evaluation; 0: no split"),
+    OPT_REAL("val-test-split-ratio", "X", val_test_split_ratio, 0, 1,
+             "fraction of that rest for validation; what remains is for tests"),
+    OPT_PATH("data-dir", "DIR", data_dir, "directory of split data, written and found again"),
+    OPT_TEXT("dataset-name", "NAME", dataset_name, "its folder in --data-dir",
+             .absent = "after --train-file"),
 };
 
-#define ROWS 113
+static const struct opt loop_rows[] = {
+    OPT_ENUM("train-sampling-strategy", "NAME", train_sampling_strategy,
+             "random distributed sequential group_by_length",
+             "order of samples: random as HF Trainer's, distributed as torch's "
+             "DistributedSampler's, as in the file, or by length"),
+    OPT_FLAG("dataloader-drop-last", dataloader_drop_last,
+             "drop the incomplete last batch of an epoch"),
+    OPT_INT("data-seed", "N", data_seed, -1, 4294967295.0,
+            "random seed of the data order; -1: --seed"),
+    OPT_FLAG("packing", packing,
+             "fill micro-batches with whole documents; attention does not cross them"),
+    OPT_ENUM("data-cache", "WHEN", data_cache, "auto on off",
+             "cache tokenised samples on disk; auto: those that are read more than once"),
+    OPT_HEADING("Training"),
+    OPT_PATH("output-dir", "DIR", output_dir, "directory for checkpoints and metrics.jsonl",
+             .letter = 'o'),
+    OPT_REAL("num-train-epochs", "X", num_train_epochs, 0, 1e9,
+             "epochs: passes over the training data"),
+    OPT_INT("max-steps", "N", max_steps, 0, 1e15,
+            "optimizer steps, instead of epochs; 0: by epochs"),
+    OPT_INT("per-device-train-batch-size", "N", per_device_train_batch_size, 1, 1 << 20,
+            "samples in a micro-batch of one rank"),
+    OPT_INT("per-device-eval-batch-size", "N", per_device_eval_batch_size, 1, 1 << 20,
+            "samples in an evaluation batch of one rank"),
+    OPT_INT("gradient-accumulation-steps", "N", gradient_accumulation_steps, 1, 1 << 20,
+            "micro-batches in an optimizer step"),
+    OPT_REAL("learning-rate", "X", learning_rate, 0, 1e3, "peak learning rate"),
+    OPT_REAL("min-lr", "X", min_lr, 0, 1e3,
+             "final learning rate of cosine_with_min_lr and polynomial",
+             .absent = "0; polynomial: 1e-7"),
+    OPT_ENUM("lr-scheduler-type", "NAME", lr_scheduler_type,
+             "constant constant_with_warmup linear cosine cosine_with_min_lr cosine_with_restarts "
+             "polynomial inverse_sqrt",
+             "learning rate schedule"),
+    OPT_INT("warmup-steps", "N", warmup_steps, 0, 1e15, "optimizer steps of linear warmup"),
+    OPT_REAL("warmup-ratio", "X", warmup_ratio, 0, 1,
+             "warmup as a fraction of all steps, if --warmup-steps is 0"),
+    OPT_REAL("weight-decay", "X", weight_decay, 0, 1e3,
+             "decoupled weight decay coefficient; biases and norms do not decay"),
+    OPT_REAL("adam-beta1", "X", adam_beta1, 0, 1, "AdamW's beta1, decay of the first moment"),
+    OPT_REAL("adam-beta2", "X", adam_beta2, 0, 1, "AdamW's beta2, decay of the second moment"),
+    OPT_REAL("adam-epsilon", "X", adam_epsilon, 0, 1,
+             "AdamW's epsilon, added to the root of the second moment"),
+    OPT_REAL("max-grad-norm", "X", max_grad_norm, 0, 1e9,
+             "clip the gradient to this L2 norm; 0: do not clip"),
+    OPT_ENUM("optim", "NAME", optim,
+             "adamw_torch adamw_torch_fused adamw_8bit adamw_bnb_8bit adamw_anyprecision "
+             "paged_adamw paged_adamw_32bit paged_adamw_8bit",
+             "AdamW with moments in float32 (adamw_torch), 8 bits (adamw_8bit) or bfloat16 "
+             "(adamw_anyprecision); paged_: moments may move to host memory"),
+    OPT_UINT("seed", "N", seed, 4294967295.0,
+             "random seed of fresh weights, data order and dropout"),
+    OPT_FLAG("gradient-checkpointing", gradient_checkpointing,
+             "keep only the inputs of blocks and recompute the rest in the backward pass: less "
+             "memory, about a third slower"),
+    OPT_ENUM("recompute", "WHICH", recompute, "auto none norms full",
+             "what the backward pass recomputes: nothing, norms and activation functions (a few "
+             "percent slower), or all as --gradient-checkpointing; auto: norms if memory is short"),
+    OPT_FLAG("bf16", bf16, "compute in bfloat16; master weights stay float32"),
+    OPT_FLAG("fp16", fp16,
+             "compute in float16 with a scaled loss; master weights stay float32"),
+    OPT_REAL("loss-scale", "X", scaler.loss_scale, 0, 1e60,
+             "factor of the loss with --fp16; 0: adapted to the gradients"),
+    OPT_INT("initial-scale-power", "N", scaler.initial_scale_power, 0, 200,
+            "an adapted loss scale starts at 2^N"),
+    OPT_INT("loss-scale-window", "N", scaler.loss_scale_window, 1, 1e15,
+            "steps without overflow before the loss scale doubles"),
+    OPT_INT("hysteresis", "N", scaler.hysteresis, 1, 1e15,
+            "overflows before the loss scale is halved"),
+    OPT_REAL("min-loss-scale", "X", scaler.min_loss_scale, 1e-30, 1e30,
+             "lower bound of an adapted loss scale"),
+    OPT_FLAG("tf32", tf32, "on a GPU: multiply float32 matrices in TensorFloat-32"),
+    OPT_FLAG("fp8", fp8,
+             "on a GPU, with --bf16: multiply the projections of blocks in 8 bits where that is "
+             "faster"),
+    OPT_ENUM("fp8-format", "NAME", fp8_format, "hybrid e4m3",
+             "hybrid: e5m2 for gradients of outputs, e4m3 for the rest; or e4m3 for all"),
+    OPT_INT("logging-steps", "N", logging_steps, 1, 1e15, "optimizer steps between log lines"),
+    OPT_INT("eval-steps", "N", eval_steps, 0, 1e15,
+            "optimizer steps between evaluations; 0: at the end only"),
+    OPT_INT("save-steps", "N", save_steps, 0, 1e15,
+            "optimizer steps between checkpoints; 0: at the end only"),
+    OPT_INT("save-total-limit", "N", save_total_limit, 0, 1e9,
+            "number of newest checkpoints to keep, beside the best; 0: all"),
+    OPT_PATH("resume-from-checkpoint", "PATH", resume_from_checkpoint,
+             "checkpoint to resume from; latest or true: the newest complete one in --output-dir, "
+             "if there is one; none or false: start anew"),
+    OPT_FLAG("overwrite-output-dir", overwrite_output_dir,
+             "before the first step, remove checkpoints of earlier runs that this run would write "
+             "again"),
+    OPT_PATH("dump-grads", "FILE", dump_grads,
+             "write the gradients of the first step as safetensors"),
+    OPT_HEADING("Ranks"),
+    OPT_INT("nproc", "N", nproc, 0, 4096,
+            "ranks to start on this host through mpirun; 0: none"),
+    OPT_INT("zero-stage", "N", zero_stage, 0, 3,
+            "ZeRO stage; 0: every rank holds everything; 3: weights, gradients and optimizer "
+            "state are sharded"),
+    OPT_FLAG("stage3-gather-16bit-weights-on-model-save",
+             stage3_gather_16bit_weights_on_model_save,
+             "write model.safetensors in addition to the shards"),
+    OPT_TEXT("device", "NAME", device, "auto (a GPU if one can be used), cpu, cuda or cuda:N"),
+    OPT_SIZE("device-memory-limit", device_memory_limit,
+             "bytes of GPU memory to use at most", .absent = "no limit"),
+    OPT_ENUM("offload-optimizer", "WHERE", offload_optimizer, "none cpu",
+             "where moments, and master weights of --bf16 and --fp16, are kept: on the device "
+             "(none) or on the host, from where they pass through the device in each step"),
+    OPT_ENUM("offload-param", "WHERE", offload_param, "none cpu",
+             "cpu: weights and gradients are kept on the host too, except those of the blocks in "
+             "work; needs --bf16 or --fp16"),
+    OPT_INT("threads", "N", threads, 0, 4096,
+            "CPU threads of a rank; 0: one for each CPU, or 1 with several ranks"),
+    OPT_REAL("memory-log", "SECONDS", memory_log, 0, 86400,
+             "seconds between samples of the device's memory, written to memory.csv in "
+             "--output-dir; 0: none"),
+    OPT_FLAG("profile", profile, "measure ten steps and print the time of each operation"),
+    OPT_FLAG("dry-run", dry_run, "print the plan of memory and steps; train and write nothing"),
+};
+#undef OPT_VALUES
 
-/* The options of the tool, their places in w.  Returns how many. */
-static size_t rows(struct opt *row, struct want *w)
-{
-    struct settings *s = &w->s;
-    const struct opt all[] = {
-        {0, "model-options", NULL, OPT_GROUP, NULL, "Model", NULL, 0, 0, true},
-        {'m', "model", "PATH", OPT_PATH, &s->model,
-         "model directory or checkpoint to start from", NULL, 0, 0, false},
-        {0, "init", "PATH", OPT_PATH, &s->init,
-         "start from fresh weights for this config.json", NULL, 0, 0, false},
-        {0, "init-only", NULL, OPT_FLAG, &s->init_only,
-         "write the fresh model to --output-dir and end", NULL, 0, 0, false},
-        {0, "tokenizer", "DIR", OPT_PATH, &s->tokenizer,
-         "directory of the tokenizer (default: beside the model)", NULL, 0, 0, false},
-        {0, "adapter-options", NULL, OPT_GROUP, NULL, "Adapter (LoRA)", NULL, 0, 0, true},
-        {0, "adapter", "DIR", OPT_PATH, &s->adapter,
-         "go on training this PEFT adapter", NULL, 0, 0, false},
-        {0, "lora-rank", "N", OPT_INT, &s->lora_rank,
-         "train an adapter of this rank, and freeze the model", NULL, 0, 65536, false},
-        {0, "lora-alpha", "X", OPT_REAL, &s->lora_alpha, "its scale, times the rank", NULL, 0, 1e9,
-         false},
-        {0, "lora-dropout", "X", OPT_REAL, &s->lora_dropout, "dropout of the adapter's input", NULL,
-         0, 1, false},
-        {0, "target-modules", "NAMES", OPT_LIST, &w->target,
-         "modules to change: ends of their paths, one pattern, or all-linear; may be repeated",
-         NULL, 0, 0, false},
-        {0, "exclude-modules", "NAMES", OPT_LIST, &w->exclude,
-         "modules to leave alone; may be repeated", NULL, 0, 0, false},
-        {0, "modules-to-save", "NAMES", OPT_LIST, &w->save,
-         "modules to train whole and save beside the adapter; may be repeated", NULL, 0, 0, false},
-        {0, "rank-pattern", "NAME=N", OPT_LIST, &w->ranks,
-         "another rank for modules of this name or pattern; may be repeated", NULL, 0, 0, false},
-        {0, "alpha-pattern", "NAME=X", OPT_LIST, &w->alphas,
-         "another alpha for modules of this name or pattern; may be repeated", NULL, 0, 0, false},
-        {0, "trainable-token-indices", "IDS", OPT_LIST, &w->tokens,
-         "tokens whose rows of the embedding are trained too; may be repeated", NULL, 0, 0, false},
-        {0, "use-rslora", NULL, OPT_FLAG, &s->use_rslora,
-         "scale by alpha over the root of the rank", NULL, 0, 0, false},
-        {0, "use-dora", NULL, OPT_FLAG, &s->use_dora,
-         "train the lengths of the weights' rows apart from their directions", NULL, 0, 0, false},
-        {0, "lora-bias", "WHICH", OPT_CHOICE, &s->lora_bias, "biases to train",
-         "none all lora_only", 0, 0, false},
-        {0, "init-lora-weights", "HOW", OPT_CHOICE, &s->init_lora_weights,
-         "how the factors start; false: so that they change the model", "true false gaussian", 0,
-         0, false},
-        {0, "data-options", NULL, OPT_GROUP, NULL, "Data", NULL, 0, 0, true},
-        {'t', "train-file", "PATH", OPT_LIST, &w->train,
-         "training data: a file, a pattern or a directory of them; may be repeated", NULL, 0, 0,
-         false},
-        {0, "eval-file", "PATH", OPT_LIST, &w->eval, "held-out data; may be repeated", NULL, 0, 0,
-         false},
-        {0, "train-split", "SPLIT", OPT_STR, &s->train_split,
-         "part of --train-file, as in train[:80%]+test", NULL, 0, 0, false},
-        {0, "eval-split", "SPLIT", OPT_STR, &s->eval_split,
-         "part of --eval-file, or of --train-file without one", NULL, 0, 0, false},
-        {0, "start-idx", "N", OPT_INT, &s->start_idx, "first training record, from 0", NULL, 0,
-         1e15, false},
-        {0, "end-idx", "N", OPT_INT, &s->end_idx, "training record behind the last; 0: all", NULL,
-         0, 1e15, false},
-        {0, "num-shards", "N", OPT_INT, &s->num_shards,
-         "cut those into so many shards, as datasets' shard does; 0: no cut", NULL, 0, 1e9, false},
-        {0, "shard-index", "N", OPT_INT, &s->shard_index, "the shard to train on, from 0", NULL, 0,
-         1e9, false},
-        {0, "shard-strided", NULL, OPT_FLAG, &s->shard_strided,
-         "a shard is every N-th record, not a run of them", NULL, 0, 0, false},
-        {0, "max-train-samples", "N", OPT_INT, &s->max_train_samples,
-         "at most so many training records; 0: all", NULL, 0, 1e15, false},
-        {0, "max-eval-samples", "N", OPT_INT, &s->max_eval_samples,
-         "at most so many held-out records; 0: all", NULL, 0, 1e15, false},
-        {0, "train-split-ratio", "X", OPT_REAL, &s->train_split_ratio,
-         "train on this part of the data and keep the rest; 0: no cut", NULL, 0, 0.999999, false},
-        {0, "val-test-split-ratio", "X", OPT_REAL, &s->val_test_split_ratio,
-         "part of the rest that is for validation; what is left is for tests", NULL, 0, 1, false},
-        {0, "data-dir", "DIR", OPT_PATH, &s->data_dir,
-         "where data that was cut is kept and found again", NULL, 0, 0, false},
-        {0, "dataset-name", "NAME", OPT_STR, &s->dataset_name,
-         "its folder there (default: after --train-file)", NULL, 0, 0, false},
-    };
-    const struct opt behind[] = {
-        {0, "train-sampling-strategy", "NAME", OPT_CHOICE, &s->train_sampling_strategy,
-         "order: random as HF Trainer's, as torch's DistributedSampler deals it, or as it comes",
-         "random distributed sequential group_by_length", 0, 0, false},
-        {0, "dataloader-drop-last", NULL, OPT_FLAG, &s->dataloader_drop_last,
-         "leave out the incomplete last batch of an epoch", NULL, 0, 0, false},
-        {0, "data-seed", "N", OPT_INT, &s->data_seed, "of the data order; -1: --seed", NULL, -1,
-         4294967295.0, false},
-        {0, "packing", NULL, OPT_FLAG, &s->packing,
-         "fill micro-batches with whole documents, isolated from each other", NULL, 0, 0, false},
-        {0, "data-cache", "WHEN", OPT_CHOICE, &s->data_cache,
-         "keep tokenised samples in the cache; auto: what is gone through more than once",
-         "auto on off", 0, 0, false},
-        {0, "loop-options", NULL, OPT_GROUP, NULL, "Training", NULL, 0, 0, true},
-        {'o', "output-dir", "DIR", OPT_PATH, &s->output_dir,
-         "where checkpoints and metrics.jsonl go (default: output)", NULL, 0, 0, false},
-        {0, "num-train-epochs", "X", OPT_REAL, &s->num_train_epochs,
-         "how often the data is gone through", NULL, 0, 1e9, false},
-        {0, "max-steps", "N", OPT_INT, &s->max_steps,
-         "optimizer steps of the run; wins over epochs", NULL, 0, 1e15, false},
-        {0, "per-device-train-batch-size", "N", OPT_INT, &s->per_device_train_batch_size,
-         "samples of a micro-batch on one rank", NULL, 1, 1 << 20, false},
-        {0, "per-device-eval-batch-size", "N", OPT_INT, &s->per_device_eval_batch_size,
-         "the same for evaluation", NULL, 1, 1 << 20, false},
-        {0, "gradient-accumulation-steps", "N", OPT_INT, &s->gradient_accumulation_steps,
-         "micro-batches of an optimizer step", NULL, 1, 1 << 20, false},
-        {0, "learning-rate", "X", OPT_REAL, &s->learning_rate, "peak learning rate", NULL, 0, 1e3,
-         false},
-        {0, "min-lr", "X", OPT_REAL, &s->min_lr,
-         "where cosine_with_min_lr and polynomial end (default: 0; of polynomial 1e-7)", NULL, 0,
-         1e3, false},
-        {0, "lr-scheduler-type", "NAME", OPT_CHOICE, &s->lr_scheduler_type,
-         "how the learning rate goes",
-         "constant constant_with_warmup linear cosine cosine_with_min_lr cosine_with_restarts "
-         "polynomial inverse_sqrt", 0, 0, false},
-        {0, "warmup-steps", "N", OPT_INT, &s->warmup_steps, "steps of linear warmup", NULL, 0,
-         1e15, false},
-        {0, "warmup-ratio", "X", OPT_REAL, &s->warmup_ratio,
-         "warmup as a part of all steps, when --warmup-steps is 0", NULL, 0, 1, false},
-        {0, "weight-decay", "X", OPT_REAL, &s->weight_decay,
-         "decoupled weight decay, not for biases and norms", NULL, 0, 1e3, false},
-        {0, "adam-beta1", "X", OPT_REAL, &s->adam_beta1, "AdamW's beta1", NULL, 0, 1, false},
-        {0, "adam-beta2", "X", OPT_REAL, &s->adam_beta2, "AdamW's beta2", NULL, 0, 1, false},
-        {0, "adam-epsilon", "X", OPT_REAL, &s->adam_epsilon, "AdamW's epsilon", NULL, 0, 1,
-         false},
-        {0, "max-grad-norm", "X", OPT_REAL, &s->max_grad_norm,
-         "clip the gradient to this norm; 0: never", NULL, 0, 1e9, false},
-        {0, "optim", "NAME", OPT_CHOICE, &s->optim,
-         "AdamW with moments in float32 (adamw_torch), in 8 bits (adamw_8bit), in bfloat16 "
-         "(adamw_anyprecision); paged_: they may lie on the host",
-         "adamw_torch adamw_torch_fused adamw_8bit adamw_bnb_8bit adamw_anyprecision paged_adamw "
-         "paged_adamw_32bit paged_adamw_8bit", 0, 0, false},
-        {0, "seed", "N", OPT_INT, &w->seed,
-         "of fresh weights, of the data order and of dropout", NULL, 0, 4294967295.0, false},
-        {0, "gradient-checkpointing", NULL, OPT_FLAG, &s->gradient_checkpointing,
-         "keep only block inputs and compute the rest again: less memory, a third slower", NULL,
-         0, 0, false},
-        {0, "recompute", "WHICH", OPT_CHOICE, &s->recompute,
-         "what the backward pass computes again: none, norms (and activations: a few percent "
-         "slower), full (as --gradient-checkpointing); auto: norms where memory is short",
-         "auto none norms full", 0, 0, false},
-        {0, "bf16", NULL, OPT_FLAG, &s->bf16,
-         "compute with weights rounded to bfloat16; the true ones stay float32", NULL, 0, 0, false},
-        {0, "fp16", NULL, OPT_FLAG, &s->fp16, "the same with float16, the loss scaled", NULL, 0, 0,
-         false},
-        {0, "loss-scale", "X", OPT_REAL, &s->scaler.loss_scale,
-         "with --fp16: multiply the loss by X; 0: by what its gradients allow", NULL, 0, 1e60,
-         false},
-        {0, "initial-scale-power", "N", OPT_INT, &s->scaler.initial_scale_power,
-         "a scale that is found starts at 2^N", NULL, 0, 200, false},
-        {0, "loss-scale-window", "N", OPT_INT, &s->scaler.loss_scale_window,
-         "steps without overflow until the scale is doubled", NULL, 1, 1e15, false},
-        {0, "hysteresis", "N", OPT_INT, &s->scaler.hysteresis,
-         "overflows until the scale is halved", NULL, 1, 1e15, false},
-        {0, "min-loss-scale", "X", OPT_REAL, &s->scaler.min_loss_scale,
-         "below which the scale does not fall", NULL, 1e-30, 1e30, false},
-        {0, "tf32", NULL, OPT_FLAG, &s->tf32,
-         "on a GPU: float32 products may round their factors to TensorFloat-32", NULL, 0, 0, false},
-        {0, "fp8", NULL, OPT_FLAG, &s->fp8,
-         "on a GPU, with --bf16: multiply the blocks' projections in 8 bits where that is faster",
-         NULL, 0, 0, false},
-        {0, "fp8-format", "NAME", OPT_CHOICE, &s->fp8_format,
-         "hybrid: gradients of outputs are e5m2, the rest e4m3; or all e4m3", "hybrid e4m3", 0, 0,
-         false},
-        {0, "logging-steps", "N", OPT_INT, &s->logging_steps, "steps between two lines", NULL, 1,
-         1e15, false},
-        {0, "eval-steps", "N", OPT_INT, &s->eval_steps,
-         "steps between two evaluations; 0: at the end only", NULL, 0, 1e15, false},
-        {0, "save-steps", "N", OPT_INT, &s->save_steps,
-         "steps between two checkpoints; 0: at the end only", NULL, 0, 1e15, false},
-        {0, "save-total-limit", "N", OPT_INT, &s->save_total_limit,
-         "keep only the newest N checkpoints and the best; 0: all", NULL, 0, 1e9, false},
-        {0, "resume-from-checkpoint", "PATH", OPT_PATH, &s->resume_from_checkpoint,
-         "go on from this checkpoint; latest or true: from the newest whole one in --output-dir, "
-         "or start anew where there is none yet; none or false: start anew", NULL, 0, 0, false},
-        {0, "overwrite-output-dir", NULL, OPT_FLAG, &s->overwrite_output_dir,
-         "remove checkpoints of earlier runs that are in this run's way, before its first step",
-         NULL, 0, 0, false},
-        {0, "dump-grads", "FILE", OPT_PATH, &s->dump_grads,
-         "write the first step's gradients as safetensors", NULL, 0, 0, false},
-        {0, "rank-options", NULL, OPT_GROUP, NULL, "Ranks", NULL, 0, 0, true},
-        {0, "nproc", "N", OPT_INT, &s->nproc,
-         "start N ranks on this host, through mpirun, and answer for them", NULL, 0, 4096, false},
-        {0, "zero-stage", "N", OPT_INT, &s->zero_stage,
-         "0: every rank holds all; 3: weights, gradients and optimizer are sharded", NULL, 0, 3,
-         false},
-        {0, "stage3-gather-16bit-weights-on-model-save", NULL, OPT_FLAG,
-         &s->stage3_gather_16bit_weights_on_model_save,
-         "write model.safetensors beside the shards too", NULL, 0, 0, false},
-        {0, "device", "NAME", OPT_STR, &s->device,
-         "auto (a GPU where one can be used), cpu, cuda or cuda:N", NULL, 0, 0, false},
-        {0, "device-memory-limit", "SIZE", OPT_SIZE, &s->device_memory_limit,
-         "take at most so much of a GPU's memory", NULL, 0, 0, false},
-        {0, "offload-optimizer", "WHERE", OPT_CHOICE, &s->offload_optimizer,
-         "where moments, and with --bf16 or --fp16 the true weights, lie: none (on the device) or "
-         "cpu, from where each step they pass the device", "none cpu", 0, 0, false},
-        {0, "offload-param", "WHERE", OPT_CHOICE, &s->offload_param,
-         "cpu: weights and gradients lie there too, but for the units in work; with --bf16 or "
-         "--fp16", "none cpu", 0, 0, false},
-        {0, "threads", "N", OPT_INT, &s->threads,
-         "threads of a rank; 0: all CPUs, or one with several ranks", NULL, 0, 4096, false},
-        {0, "memory-log", "SECONDS", OPT_REAL, &s->memory_log,
-         "sample the device's memory so often into memory.csv of the output, in nvidia-smi's "
-         "columns; 0: never", NULL, 0, 86400, false},
-        {0, "profile", NULL, OPT_FLAG, &s->profile,
-         "tell where the time of ten steps goes, operation by operation", NULL, 0, 0, false},
-        {0, "dry-run", NULL, OPT_FLAG, &s->dry_run,
-         "plan memory and steps, train nothing, write nothing", NULL, 0, 0, false},
-    };
-
-    size_t n = sizeof all / sizeof all[0];
-
-    memcpy(row, all, sizeof all);
-    n += data_rows(row + n, &w->data);
-    memcpy(row + n, behind, sizeof behind);
-    return n + sizeof behind / sizeof behind[0];
-}
-
-/* What counts beside what; settings_check asks what it can know better. */
+/* What single options ask of others; settings_check knows what their values do. */
 static const struct opt_rule rules[] = {
     {OPT_ONLY, "init-only", "init tokenizer output-dir seed zero-stage nproc threads"},
-    {OPT_NEEDS, "val-test-split-ratio", "train-split-ratio"},
-    {OPT_NEEDS, "data-dir", "train-split-ratio"},
-    {OPT_NEEDS, "dataset-name", "train-split-ratio"},
+    {OPT_NEEDS, "val-test-split-ratio data-dir dataset-name", "train-split-ratio"},
     {OPT_NEEDS, "max-eval-samples", "eval-file eval-split train-split-ratio"},
     {OPT_BARS, "dry-run", "profile dump-grads"},
 };
@@ -299,91 +258,62 @@ static int starts_ranks(bool *starts, const struct settings *s, struct ckpt_err 
 }
 
 /* Start ranks, or be one, or the only one.  Returns the exit status. */
-static int train(struct cli *cli, struct want *w, char **argv, struct ckpt_err *err)
+static int train(struct cli *cli, const struct settings *s, char **argv, struct ckpt_err *err)
 {
     struct told told = {.cli = cli};
     struct run_io io = {.ctx = &told, .artifact = artifact, .fail = fail, .stop = &cli_stop};
-    const struct supervise_opts many = {.n = w->s.nproc, .argv = argv, .ctx = cli, .tell = print};
+    const struct supervise_opts many = {.n = s->nproc, .argv = argv, .ctx = cli, .tell = print};
     bool starts = false;
-    int status = 0;
+    int status = 0, rc = starts_ranks(&starts, s, err);
 
-    if (starts_ranks(&starts, &w->s, err) == 0 && starts)
-        supervise_run(&status, &many, err);
-    else if (err->code == 0)
-        run_train(&w->s, &io, err);
-    if (err->code == 0 && told.lost.code)
+    if (rc == 0)
+        rc = starts ? supervise_run(&status, &many, err) : run_train(s, &io, err);
+    if (rc == 0 && told.lost.code) {
         *err = told.lost;
-    if (err->code == 0)
+        rc = err->code;
+    }
+    if (rc == 0)
         return status;
     if (!io.agreed && !io.told)
         fail(&told, err);
     else if (!io.told && !report_error(err, true))
         cli_error(cli, err);
-    return ckpt_exit_status(err->code);
-}
-
-/* Lists of the command line in the settings. */
-static void take_lists(struct want *w)
-{
-    struct settings *s = &w->s;
-    const struct {
-        const struct opt_list *from;
-        const char *const    **item;
-        size_t                *n;
-    } of[] = {
-        {&w->train, &s->train, &s->n_train},
-        {&w->eval, &s->eval, &s->n_eval},
-        {&w->target, &s->target_modules, &s->n_target_modules},
-        {&w->exclude, &s->exclude_modules, &s->n_exclude_modules},
-        {&w->save, &s->modules_to_save, &s->n_modules_to_save},
-        {&w->ranks, &s->rank_pattern, &s->n_rank_pattern},
-        {&w->alphas, &s->alpha_pattern, &s->n_alpha_pattern},
-        {&w->tokens, &s->trainable_token_indices, &s->n_trainable_token_indices},
-    };
-
-    for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
-        *of[i].item = of[i].from->item;
-        *of[i].n = of[i].from->n;
-    }
+    return ckpt_err_status(rc);
 }
 
 int main(int argc, char **argv)
 {
     struct cli cli = {0};
-    struct want w = {.seed = 42};
-    struct opt row[ROWS];
-    struct opt_spec spec = {
+    struct settings s;
+    const struct opt_spec spec = {
         .synopsis = "--model DIR --train-file DATA [-o DIR] [option ...]",
-        .summary = "fine-tune a model, or train a fresh one, over one or several ranks",
-        .row = row, .run_file = true, .streams = "train-file eval-file chat-template",
+        .summary = "fine-tune a model, or train a fresh one, on one or several ranks",
+        .section = {OPT_SECTION(model_rows, &s), data_rows(&s.data), OPT_SECTION(loop_rows, &s)},
+        .streams = "train-file eval-file chat-template",
         .rule = rules, .n_rule = sizeof rules / sizeof rules[0],
     };
     struct ckpt_err err = {0};
+    struct opt_list given = {0};
     char **rest;
     int n_rest, rc;
 
     blas_begin(argv);
     cli_begin(&cli, "ckpt-train");
-    settings_default(&w.s);
-    w.data.s = w.s.data;
-    spec.n = rows(row, &w);
+    settings_default(&s);
     rc = report_open(&err);
     if (rc == 0)
-        rc = opt_parse(&spec, &cli, argc, argv, &rest, &n_rest, &err);
+        rc = opt_parse(&spec, &cli, argc, argv, &rest, &n_rest, &given, &err);
     if (rc == 1)
         return report_close(cli_end(&cli, 0));
     if (rc == 0 && n_rest > 0)
         rc = ckpt_fail(&err, CKPT_EUSAGE, "%s: no positional argument is taken", rest[0]);
     cli_ignore_pipe();
-    w.s.seed = (uint64_t)w.seed;
-    take_lists(&w);
+    s.given = given.item;
+    s.n_given = given.n;
     if (rc == 0)
-        rc = data_rows_take(&w.data, &err);
-    w.s.data = w.data.s;
+        rc = settings_check(&s, &err);
     if (rc == 0)
-        rc = settings_check(&w.s, &err);
-    if (rc == 0)
-        return report_close(cli_end(&cli, train(&cli, &w, argv, &err)));
+        return report_close(cli_end(&cli, train(&cli, &s, argv, &err)));
     fail(&(struct told){.cli = &cli}, &err);
-    return report_close(cli_end(&cli, ckpt_exit_status(rc)));
+    return report_close(cli_end(&cli, ckpt_err_status(rc)));
 }

@@ -54,10 +54,43 @@ static void on_signal(int sig)
 
 void cli_drain(bool on) { drains = on; }
 
+/* A setting in backquotes at s: how many characters its name has, up to the value or the end; 0
+ * when the tool has no such option. */
+static size_t setting_at(const struct cli *cli, const char *s)
+{
+    size_t n = *s == '`' ? strspn(s + 1, "abcdefghijklmnopqrstuvwxyz0123456789_") : 0;
+
+    return n && (s[n + 1] == '`' || s[n + 1] == ' ') && strchr(s + n + 1, '`') && cli->has_option &&
+           cli->has_option(cli->options, s + 1, n) ? n : 0;
+}
+
+char *cli_flags(char *dst, size_t size, const struct cli *cli, const char *text)
+{
+    size_t at = 0;
+
+    while (*text && at + 1 < size) {
+        size_t n = setting_at(cli, text), value;
+
+        if (n == 0) {
+            dst[at++] = *text++;
+            continue;
+        }
+        value = strcspn(text + n + 1, "`");
+        at += (size_t)snprintf(dst + at, size - at, "--%.*s", (int)(n + value), text + 1);
+        at = at < size ? at : size - 1;
+        for (size_t i = at - n - value; at < size - 1 && i < at - value; i++)
+            dst[i] = dst[i] == '_' ? '-' : dst[i];
+        text += n + value + 2;
+    }
+    dst[at] = '\0';
+    return dst;
+}
+
 static void tell(void *ctx, enum ckpt_log_level level, const char *line)
 {
     static const char *const words[] = {"error: ", "warning: ", "", ""};
     struct cli *cli = ctx;
+    char text[4096];
 
     if (level == CKPT_LOG_WARNING)
         cli->warnings++;
@@ -66,7 +99,8 @@ static void tell(void *ctx, enum ckpt_log_level level, const char *line)
     if (level == CKPT_LOG_DEBUG && cli->verbose < 2)
         return;
     progress_hide();
-    fprintf(stderr, "%s: %s%s\n", cli->tool, words[level], line);
+    fprintf(stderr, "%s: %s%s\n", cli->tool, words[level],
+            cli_flags(text, sizeof text, cli, line));
 }
 
 /*
@@ -77,7 +111,7 @@ static void fill_descriptors(void)
 {
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd)
-            _exit(ckpt_exit_status(CKPT_ENOMEM));
+            _exit(ckpt_err_status(CKPT_ENOMEM));
 }
 
 /* As many files as the system allows: a sharded checkpoint has one or two for every rank. */
@@ -121,17 +155,18 @@ void cli_ignore_pipe(void)
 }
 
 /* An error as one JSON object, for programs; false when even that takes too much memory. */
-static bool error_json(const struct cli *cli, const struct ckpt_err *err)
+static bool error_json(const struct cli *cli, const struct ckpt_err *err, const char *text,
+                       const char *hint)
 {
     json_t *o = json_pack("{s:s, s:i, s:s, s:s}", "tool", cli->tool, "status",
-                          ckpt_exit_status(err->code), "reason", err->reason, "error", err->text);
+                          ckpt_err_status(err->code), "reason", err->reason, "error", text);
     struct ckpt_err ignored = {0};
     struct ckpt_buf b;
     bool done = false;
 
     ckpt_buf_init(&b, (size_t)1 << 16);
-    if (o && err->hint[0])
-        json_object_set_new(o, "hint", json_string(err->hint));
+    if (o && *hint)
+        json_object_set_new(o, "hint", json_string(hint));
     if (o && ckpt_json_write(&b, o, 0, false, &ignored) == 0 && ckpt_buf_str(&b))
         done = fprintf(stderr, "%s\n", ckpt_buf_str(&b)) > 0;
     ckpt_buf_release(&b);
@@ -141,13 +176,17 @@ static bool error_json(const struct cli *cli, const struct ckpt_err *err)
 
 int cli_error(const struct cli *cli, const struct ckpt_err *err)
 {
+    char text[sizeof err->text], hint[sizeof err->hint];
+
+    cli_flags(text, sizeof text, cli, err->text);
+    cli_flags(hint, sizeof hint, cli, err->hint);
     progress_hide();
-    if (cli->json && error_json(cli, err))
-        return ckpt_exit_status(err->code);
-    fprintf(stderr, "%s: %s\n", cli->tool, err->text);
-    if (err->hint[0])
-        fprintf(stderr, "hint: %s\n", err->hint);
-    return ckpt_exit_status(err->code);
+    if (cli->json && error_json(cli, err, text, hint))
+        return ckpt_err_status(err->code);
+    fprintf(stderr, "%s: %s\n", cli->tool, text);
+    if (*hint)
+        fprintf(stderr, "hint: %s\n", hint);
+    return ckpt_err_status(err->code);
 }
 
 /* Everything printed so far has reached whoever reads it. */
@@ -210,6 +249,6 @@ int cli_end(struct cli *cli, int status)
         status = cli_error(cli, &err);
     }
     ckpt_log_hook(NULL, NULL);
-    ckpt_arena_release(&cli->options);
+    ckpt_arena_release(&cli->arena);
     return status;
 }

@@ -20,11 +20,14 @@ struct cli {
     int         verbose;        /* -v: notes, -vv: debug */
     bool        json;           /* --json */
     bool        nul;            /* -0: end artifact lines with NUL */
-    int         jobs;           /* -j N; 0: by CPUs */
+    int64_t     jobs;           /* -j N; 0: by CPUs */
     bool        strict;         /* --strict: warnings are errors */
     bool        follow;         /* --follow-symlinks */
     unsigned long warnings;     /* counted; repeated in one closing line */
-    struct ckpt_arena options;  /* what parsed options point to; released by cli_end */
+    /* Whether the tool has an option of this name; set by opt_parse, NULL before. */
+    bool      (*has_option)(const void *options, const char *name, size_t n);
+    const void *options;
+    struct ckpt_arena arena;    /* what parsed options point to; released by cli_end */
 };
 
 /*
@@ -32,6 +35,11 @@ struct cli {
  * are closed.  cli is kept until cli_end.
  */
 void cli_begin(struct cli *cli, const char *tool);
+/*
+ * text in dst, with each setting that the floors below name by `name` or `name value` as the option
+ * of the tool: --name.  All that is printed to stderr goes through it.
+ */
+char *cli_flags(char *dst, size_t size, const struct cli *cli, const char *text);
 /* A reader of stdout that left is an error of writing (EPIPE) and no end. */
 void cli_ignore_pipe(void);
 /* Print "tool: text" and the hint to stderr, with --json one object (tool, status, reason, error,

@@ -23,7 +23,7 @@ static bool is_format(const unsigned char *h, size_t n)
 
 static bool is_bytes(const unsigned char *h, size_t n)
 {
-    return ckpt_is_compressed(h, n) || ckpt_is_tar(h, n) || is_format(h, n) ||
+    return ckpt_spool_is_compressed(h, n) || ckpt_archive_is_tar(h, n) || is_format(h, n) ||
            (n >= 4 && memcmp(h, "PK\3\4", 4) == 0);
 }
 
@@ -75,13 +75,13 @@ int cli_settle(const unsigned char *head, size_t n, struct ckpt_err *err)
                              .n_before = n, .stop = &cli_stop};
     struct ckpt_file *file;
     uint64_t base;
-    int fd;
+    int fd, rc;
 
-    if (ckpt_spool_fd(&file, STDIN_FILENO, &how, err))
-        return err->code;
+    if ((rc = ckpt_spool_fd(&file, STDIN_FILENO, &how, err)) != 0)
+        return rc;
     fd = ckpt_file_fd(file, &base);
     if (lseek(fd, 0, SEEK_SET) || dup2(fd, STDIN_FILENO) < 0)
-        ckpt_fail_errno(err, CKPT_EIO, errno, "standard input");
+        rc = ckpt_fail_errno(err, CKPT_EIO, errno, "standard input");
     ckpt_file_close(file);
-    return err->code;
+    return rc;
 }

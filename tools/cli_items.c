@@ -55,13 +55,14 @@ int cli_items_open(struct cli_items **out, char **arg, int n_arg, bool nul, stru
 int cli_items_bytes(struct cli_items *items, bool *bytes, struct ckpt_err *err)
 {
     bool named = items->n > 0 && strcmp(items->arg[0], "-") == 0;
+    int rc;
 
     *bytes = false;
     if (!items->from_stdin && !named)
         return 0;
     cli_drain(items->pipe);
-    if (cli_look(items->head, &items->head_len, items->lines.end, bytes, err))
-        return err->code;
+    if ((rc = cli_look(items->head, &items->head_len, items->lines.end, bytes, err)) != 0)
+        return rc;
     items->lines.head = items->head;
     items->lines.n_head = items->head_len;
     if (!*bytes)
@@ -119,20 +120,22 @@ static int next_line(struct cli_items *items, char **out, struct ckpt_err *err)
 {
     struct ckpt_lock *lease;
     bool more;
+    int rc;
 
     if (items->pipe) {
         cli_drain(true);
-        if (!items->ahead && cli_ahead_start(&items->ahead, items->lines.end, items->lines.head,
-                                             items->lines.n_head, err))
-            return err->code;
-        if (cli_ahead_next(items->ahead, out, &lease, err))
-            return err->code;
+        rc = items->ahead ? 0 : cli_ahead_start(&items->ahead, items->lines.end,
+                                                items->lines.head, items->lines.n_head, err);
+        if (rc)
+            return rc;
+        if ((rc = cli_ahead_next(items->ahead, out, &lease, err)) != 0)
+            return rc;
         keep_lease(items, lease);
         items->from_stdin = *out != NULL;
         return 0;
     }
-    if (cli_lines_next(&items->lines, &more, err))
-        return err->code;
+    if ((rc = cli_lines_next(&items->lines, &more, err)) != 0)
+        return rc;
     items->from_stdin = more;
     return more ? give(items, out, items->lines.line, err) : 0;
 }

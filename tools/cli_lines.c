@@ -45,9 +45,11 @@ static int fill(struct cli_lines *l, struct ckpt_err *err)
 /* A byte, or -1 at the end. */
 static int next_byte(int *c, struct cli_lines *l, struct ckpt_err *err)
 {
+    int rc;
+
     *c = -1;
-    if (l->at == l->n_head && fill(l, err))
-        return err->code;
+    if (l->at == l->n_head && (rc = fill(l, err)) != 0)
+        return rc;
     if (l->at < l->n_head)
         *c = l->head[l->at++];
     return 0;
@@ -56,13 +58,13 @@ static int next_byte(int *c, struct cli_lines *l, struct ckpt_err *err)
 /* One line, which may be empty; *n is SIZE_MAX at the end. */
 static int read_line(struct cli_lines *l, size_t *n, struct ckpt_err *err)
 {
-    int c;
+    int c, rc;
 
     *n = 0;
     l->n_line++;
     for (;;) {
-        if (next_byte(&c, l, err))
-            return err->code;
+        if ((rc = next_byte(&c, l, err)) != 0)
+            return rc;
         if (c < 0 || c == l->end)
             break;
         if (*n == CLI_MAX_LINE - 1)
@@ -85,10 +87,11 @@ static int read_line(struct cli_lines *l, size_t *n, struct ckpt_err *err)
 int cli_lines_next(struct cli_lines *l, bool *more, struct ckpt_err *err)
 {
     size_t n = 0;
+    int rc;
 
     while (n == 0)
-        if (read_line(l, &n, err))
-            return err->code;
+        if ((rc = read_line(l, &n, err)) != 0)
+            return rc;
     *more = n != SIZE_MAX;
     return 0;
 }

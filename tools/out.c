@@ -62,7 +62,7 @@ static void put_quoted(struct out *o, const char *s)
     }
     len = strlen(s);
     v = ckpt_utf8_valid(s, len) ? json_string_nocheck(s)
-                                : json_string_nocheck(ckpt_escape(safe, sizeof safe, s, len));
+                                : json_string_nocheck(ckpt_err_escape(safe, sizeof safe, s, len));
     dump = json_dumps(v, JSON_ENCODE_ANY);
     if (dump)
         ckpt_buf_put_str(&o->text, dump);
@@ -105,7 +105,7 @@ static void field(struct out *o, const char *title, const char *text)
 
     if (title)
         ckpt_buf_printf(&o->text, "%s%s%s\n", title, *title ? ": " : "",
-                        ckpt_escape(safe, sizeof safe, text, strlen(text)));
+                        ckpt_err_escape(safe, sizeof safe, text, strlen(text)));
 }
 
 void out_line(struct out *o, const char *text)
@@ -235,7 +235,7 @@ static char *escaped_text(struct out *o, const char *text)
 {
     char safe[CUT * 4 + 1];
 
-    ckpt_escape(safe, sizeof safe, text, strlen(text));
+    ckpt_err_escape(safe, sizeof safe, text, strlen(text));
     return ckpt_arena_strndup(&o->arena, safe, strlen(safe));
 }
 

@@ -82,7 +82,7 @@ char *progress_text(char dst[200], const char *what, const char *unit, uint64_t 
     char safe[100], left[40];
     int n;
 
-    ckpt_escape(safe, sizeof safe, what, strlen(what));
+    ckpt_err_escape(safe, sizeof safe, what, strlen(what));
     for (size_t i = 0; !unit && i < sizeof sizes / sizeof sizes[0] && size == 1; i++)
         if ((double)total >= sizes[i].size)
             size = sizes[i].size, unit = sizes[i].name;

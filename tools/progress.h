@@ -23,7 +23,7 @@ void progress_stop(void);
 void progress_hide(void);
 
 struct progress *progress_new(const struct cli *cli, const char *what, bool bytes);
-/* Fits ckpt_progress_fn with the progress as context. */
+/* Fits ckpt_copy_progress_fn with the progress as context. */
 void progress_tick(void *progress, uint64_t done, uint64_t total);
 /* Erase the line and release; NULL accepted. */
 void progress_end(struct progress *p);

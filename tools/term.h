@@ -6,8 +6,9 @@
 
 #include <stdbool.h>
 
-/* Columns of the terminal that fd is, COLUMNS in front of what it says itself; 0 when fd is no
- * terminal, and nothing is to be cut. */
+/* Columns to write into: COLUMNS, else those of the terminal fd, else 80. */
+int term_width(int fd);
+/* The same; 0 when fd is no terminal, and nothing is to be cut. */
 int term_columns(int fd);
 /* Whether fd is a terminal that may be drawn on: TERM is not "dumb". */
 bool term_draws(int fd);

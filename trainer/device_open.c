@@ -121,29 +121,33 @@ static int open_gpu(struct device **out, const struct cuda_plugin *plugin, int i
     struct nvml *chip = NULL;
     char bus[32] = "";
     bool known = false;
+    int rc;
 
     if (opts->memory_limit) {
         plugin->bus(index, bus, sizeof bus);
         known = *bus && nvml_open(&chip, bus, &unknown) == 0 &&
                 nvml_sample(chip, &before, &unknown) == 0;
     }
-    if (plugin->open(out, index, opts, err) == 0 && known &&
-        nvml_sample(chip, &after, &unknown) == 0 && after.used > before.used + least &&
+    rc = plugin->open(out, index, opts, err);
+    if (rc == 0 && known && nvml_sample(chip, &after, &unknown) == 0 &&
+        after.used > before.used + least &&
         after.used - before.used < (*out)->context)
         (*out)->context = after.used - before.used;
     nvml_close(chip);
-    return err->code;
+    return rc;
 }
 
 static int open_cpu(struct device **out, const struct device_opts *opts, struct ckpt_err *err)
 {
+    int rc;
+
     if (opts->fp8 || opts->tf32)
-        return ckpt_fail(err, CKPT_ECONFIG, "%s is of GPUs alone, the device is the CPU",
-                         opts->fp8 ? "--fp8" : "--tf32");
-    if (device_open_cpu(out, opts->threads, err))
-        return err->code;
-    (*out)->weight = opts->weights;
-    return 0;
+        return ckpt_fail(err, CKPT_ECONFIG, "`%s` needs a GPU, the device is the CPU",
+                         opts->fp8 ? "fp8" : "tf32");
+    rc = device_open_cpu(out, opts->threads, err);
+    if (rc == 0)
+        (*out)->weight = opts->weights;
+    return rc;
 }
 
 int device_open(struct device **out, const struct device_opts *opts, struct ckpt_err *err)
@@ -152,21 +156,23 @@ int device_open(struct device **out, const struct device_opts *opts, struct ckpt
     bool any = strcmp(name, "auto") == 0;
     const struct cuda_plugin *plugin;
     int index = 0;
+    int rc;
 
     *out = NULL;
     if (strcmp(name, "cpu") == 0)
         return open_cpu(out, opts, err);
     if (!any && (strncmp(name, "cuda", 4) != 0 || (name[4] && name[4] != ':')))
         return ckpt_fail(err, CKPT_ECONFIG, "device %s: wanted auto, cpu, cuda or cuda:N", name);
-    if (!any && gpu_index(&index, name, err))
-        return err->code;
-    if (open_cuda(&plugin, err) == 0 && (!any || plugin->count() > 0))
+    if (!any && (rc = gpu_index(&index, name, err)) != 0)
+        return rc;
+    rc = open_cuda(&plugin, err);
+    if (rc == 0 && (!any || plugin->count() > 0))
         return open_gpu(out, plugin, index, opts, err);
     if (!any)
-        return err->code ? err->code : no_cuda(err, "it has no device");
+        return rc;
     /* A driver without a plug-in that works is worth a word; a machine without one is not. */
-    if (err->code && dlopen(driver, RTLD_NOW | RTLD_NOLOAD))
-        ckpt_log(CKPT_LOG_NOTE, "%s: going on on the CPU", err->text);
+    if (rc && dlopen(driver, RTLD_NOW | RTLD_NOLOAD))
+        ckpt_log(CKPT_LOG_NOTE, "%s: continuing on the CPU", err->text);
     ckpt_err_clear(err);
     return open_cpu(out, opts, err);
 }

@@ -2,9 +2,9 @@
 #include "trainer/fp8_cache.h"
 
 #include "libckpt/log.h"
-#include "trainer/model/names.h"
+#include "formats/families/role.h"
 
-int copies_lend(struct device *dev, const struct params *params, uint64_t left, bool dry,
+int fp8_cache_lend(struct device *dev, const struct params *params, uint64_t left, bool dry,
                 struct ckpt_err *err)
 {
     uint64_t bytes = 0;
@@ -13,16 +13,16 @@ int copies_lend(struct device *dev, const struct params *params, uint64_t left, 
         const struct param *p = &params->item[i];
         enum role role = (enum role)p->role;
 
-        if (p->kind == PARAM_BASE && p->unit > 0 && p->unit < params->n_unit - 1 &&
+        if (p->kind == PARAM_BASE && p->layer > 0 && p->layer < params->n_layers - 1 &&
             role_is_linear(role) && !role_is_expert(role))
             bytes += 2 * ((uint64_t)p->numel + 256);
     }
     if (bytes <= left) {
-        dev->copies = dry ? NULL : device_alloc(dev, bytes, err);
-        dev->copies_bytes = dry || dev->copies ? bytes : 0;
-        return err->code;
+        dev->fp8_cache = dry ? NULL : device_alloc(dev, bytes, err);
+        dev->fp8_cache_bytes = dry || dev->fp8_cache ? bytes : 0;
+        return dry || dev->fp8_cache ? 0 : ckpt_err_code(err);
     }
-    ckpt_log(CKPT_LOG_NOTE, "fp8: no memory to keep %.2f GiB of weights in 8 bits: they are "
-             "rounded at each use", (double)bytes / (1 << 30));
+    ckpt_log(CKPT_LOG_NOTE, "fp8: no memory for %.2f GiB of 8-bit weights: they are rounded at "
+             "each use", (double)bytes / (1 << 30));
     return 0;
 }

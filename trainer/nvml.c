@@ -97,25 +97,26 @@ int nvml_open(struct nvml **out, const char *bus, struct ckpt_err *err)
     *out = NULL;
     if (!n)
         return ckpt_nomem(err, sizeof *n);
-    if (load(n, err))
+    rc = load(n, err);
+    if (rc)
         goto fail;
     rc = n->call.init();
     if (rc) {
-        bad(err, "init", rc);
+        rc = bad(err, "init", rc);
         goto fail;
     }
     n->ready = true;
     rc = bus && *bus ? n->call.by_bus(bus, &n->chip) : n->call.by_index(0, &n->chip);
     if (rc || (rc = n->call.index(n->chip, &n->index)) != 0 ||
         (rc = n->call.name(n->chip, n->name, sizeof n->name)) != 0) {
-        bad(err, bus && *bus ? bus : "GPU 0", rc);
+        rc = bad(err, bus && *bus ? bus : "GPU 0", rc);
         goto fail;
     }
     *out = n;
     return 0;
 fail:
     nvml_close(n);
-    return err->code;
+    return rc;
 }
 
 void nvml_close(struct nvml *n)

@@ -1,8 +1,8 @@
 /*
- * nvml - what NVIDIA's management library tells of a GPU: memory, load, clock, power.
+ * nvml - memory, load, clock and power of a GPU, from NVIDIA's management library.
  *
  * The library comes with the driver and is opened at run time.  Names and numbers are those of
- * its header nvml.h (CUDA 13).  One chip may be asked by one thread at a time.
+ * its header nvml.h (CUDA 13).  A chip may be sampled by one thread at a time.
  */
 #ifndef CKPT_TRAINER_NVML_H
 #define CKPT_TRAINER_NVML_H
@@ -13,7 +13,7 @@
 
 struct nvml;
 
-/* What held the clock back, bits of nvml_now.held. */
+/* Reasons for a lower clock, bits of nvml_now.held. */
 enum nvml_held {
     NVML_POWER_CAP = 0x04, NVML_HW_SLOWDOWN = 0x08, NVML_HEAT = 0x20, NVML_HW_HEAT = 0x40,
     NVML_POWER_BRAKE = 0x80,

@@ -1,8 +1,8 @@
 /*
  * rng - counter-based random numbers: Philox4x32-10 (philox.h).
  *
- * A number is a pure function of (seed, stream, index): any rank can make any part of a
- * sequence, nothing has to be carried along, and the whole state is those three integers.
+ * A number is a pure function of (seed, stream, index): any rank can generate any part of a
+ * sequence, and those three integers are the whole state.
  */
 #ifndef CKPT_TRAINER_RNG_H
 #define CKPT_TRAINER_RNG_H

@@ -29,9 +29,10 @@ static int read_floats(struct ckpt_source *src, size_t i, int64_t start, int64_t
 {
     unsigned char raw[WINDOW * 8];
     enum ckpt_dtype t = ckpt_source_tensor(src, i)->dtype;
+    int rc;
 
-    if (ckpt_source_read(src, i, start, n, raw, err))
-        return err->code;
+    if ((rc = ckpt_source_read(src, i, start, n, raw, err)) != 0)
+        return rc;
     ckpt_convert(dst, CKPT_F32, raw, t, (size_t)n);
     return 0;
 }
@@ -42,18 +43,19 @@ static int fill(struct scales *s, int64_t k, struct ckpt_err *err)
     unsigned char code[WINDOW];
     float outer = 0;
     int64_t at = -1;
+    int rc;
 
     s->from = k;
     s->n = p->n_scale - k < WINDOW ? p->n_scale - k : WINDOW;
     if (!p->nested_map)
         return read_floats(s->b->below, p->scale, k, s->n, s->value, err);
-    if (ckpt_source_read(s->b->below, p->scale, k, s->n, code, err))
-        return err->code;
+    if ((rc = ckpt_source_read(s->b->below, p->scale, k, s->n, code, err)) != 0)
+        return rc;
     for (int64_t i = 0; i < s->n; i++) {
         if ((k + i) / p->nested_block != at) {
             at = (k + i) / p->nested_block;
-            if (read_floats(s->b->below, p->nested_scale, at, 1, &outer, err))
-                return err->code;
+            if ((rc = read_floats(s->b->below, p->nested_scale, at, 1, &outer, err)) != 0)
+                return rc;
         }
         s->value[i] = p->nested_map[code[i]] * outer + p->offset;
     }
@@ -63,8 +65,10 @@ static int fill(struct scales *s, int64_t k, struct ckpt_err *err)
 /* The scale of block k, or of row k. */
 static int scale_of(struct scales *s, int64_t k, float *out, struct ckpt_err *err)
 {
-    if ((k < s->from || k >= s->from + s->n) && fill(s, k, err))
-        return err->code;
+    int rc;
+
+    if ((k < s->from || k >= s->from + s->n) && (rc = fill(s, k, err)) != 0)
+        return rc;
     *out = s->value[k - s->from];
     return 0;
 }
@@ -75,14 +79,15 @@ static int read_codes(const struct bnb *b, const struct bnb_part *p, int64_t at,
 {
     unsigned char raw[PIECE / 2 + 32];
     int64_t width, first, last;
+    int rc;
 
     if (p->kind != BNB_NIBBLES)
         return ckpt_source_read(b->below, p->codes, at, n, code, err);
     width = (int64_t)ckpt_dtype_size(ckpt_source_tensor(b->below, p->codes)->dtype);
     first = at / 2 / width;
     last = (at + n - 1) / 2 / width;
-    if (ckpt_source_read(b->below, p->codes, first, last - first + 1, raw, err))
-        return err->code;
+    if ((rc = ckpt_source_read(b->below, p->codes, first, last - first + 1, raw, err)) != 0)
+        return rc;
     for (int64_t i = 0; i < n; i++) {
         unsigned char byte = raw[(at + i) / 2 - first * width];
 
@@ -97,9 +102,10 @@ static int work_out(struct scales *s, int64_t at, int64_t n, float *value, struc
     const struct bnb_part *p = s->p;
     unsigned char code[PIECE];
     int64_t i = 0;
+    int rc;
 
-    if (read_codes(s->b, p, at, n, code, err))
-        return err->code;
+    if ((rc = read_codes(s->b, p, at, n, code, err)) != 0)
+        return rc;
     while (i < n) {                     /* a run of one scale */
         int64_t slice = (at + i) / p->slice, in = (at + i) % p->slice;
         int64_t k = slice * p->scales_of_slice + in / p->block;
@@ -108,8 +114,8 @@ static int work_out(struct scales *s, int64_t at, int64_t n, float *value, struc
 
         end = end < p->slice ? end : p->slice;
         run = end - in < n - i ? end - in : n - i;
-        if (scale_of(s, k, &scale, err))
-            return err->code;
+        if ((rc = scale_of(s, k, &scale, err)) != 0)
+            return rc;
         if (p->kind == BNB_INT8)
             for (int64_t j = 0; j < run; j++)
                 value[i + j] = (float)(int8_t)code[i + j] * scale * 7.874015718698502e-3f;
@@ -129,14 +135,15 @@ static int bnb_read(void *self, size_t i, int64_t start, int64_t count, void *ds
     struct scales s = {.b = b, .p = p};
     size_t width = ckpt_dtype_size(p->dtype);
     float value[PIECE];
+    int rc;
 
     if (p->kind == BNB_PLAIN)
         return ckpt_source_read(b->below, p->codes, start, count, dst, err);
     for (int64_t at = 0; at < count; at += PIECE) {
         int64_t n = count - at < PIECE ? count - at : PIECE;
 
-        if (work_out(&s, start + at, n, value, err))
-            return err->code;
+        if ((rc = work_out(&s, start + at, n, value, err)) != 0)
+            return rc;
         ckpt_convert((unsigned char *)dst + (size_t)at * width, p->dtype, value, CKPT_F32,
                      (size_t)n);
     }
@@ -184,17 +191,18 @@ size_t bnb_count(const struct ckpt_source *src, const char **what)
 static int add_parts(struct bnb *b, struct ckpt_tensors *list, struct ckpt_err *err)
 {
     size_t n = 0;
+    int rc;
 
-    if (bnb_parts(&b->part, &n, b->below, &list->arena, err))
-        return err->code;
+    if ((rc = bnb_parts(&b->part, &n, b->below, &list->arena, err)) != 0)
+        return rc;
     for (size_t i = 0; i < n; i++) {
         const struct bnb_part *p = &b->part[i];
         const struct ckpt_tensor *below = ckpt_source_tensor(b->below, p->codes);
         struct ckpt_tensor *t;
 
-        if (ckpt_tensors_add(list, &t, p->name, strlen(p->name), p->dtype, &p->shape, NULL, 0,
-                             p->kind == BNB_PLAIN && below->flat, err))
-            return err->code;
+        if ((rc = ckpt_tensors_add(list, &t, p->name, strlen(p->name), p->dtype, &p->shape,
+                                   NULL, 0, p->kind == BNB_PLAIN && below->flat, err)) != 0)
+            return rc;
         t->kind = below->kind;
     }
     return 0;

@@ -21,19 +21,6 @@ struct file {
 /* Storages of state k of parameter i: itself, then its scales. */
 static size_t storage_of(size_t i, int k) { return 2 + PER_PARAM * i + 2 * (size_t)k; }
 
-static struct value *tensor(struct ckpt_arena *a, enum ckpt_dtype dtype,
-                            const struct ckpt_shape *shape, size_t storage)
-{
-    struct value_tensor t = {.dtype = dtype, .shape = *shape, .storage = storage};
-    int64_t stride = 1;
-
-    for (int i = shape->rank; i-- > 0;) {
-        t.stride[i] = stride;
-        stride *= shape->dim[i];
-    }
-    return value_tensor_new(a, &t);
-}
-
 /* State k of parameter i into its dictionary; storages are told. */
 static int add_state(struct file *f, struct value *d, size_t i, int k, int64_t numel)
 {
@@ -49,10 +36,14 @@ static int add_state(struct file *f, struct value *d, size_t i, int k, int64_t n
     f->storage[s + 1] = (struct torch_storage){.dtype = CKPT_F32,
                                                .numel = packed ? blocks.dim[0] : 0};
     if (!packed)
-        return value_set_str(&f->a, d, names[k][0], tensor(&f->a, CKPT_F32, &p->shape, s));
-    return value_set_str(&f->a, d, names[k][0], tensor(&f->a, CKPT_U8, &p->shape, s)) |
-           value_set_str(&f->a, d, names[k][1], tensor(&f->a, CKPT_F32, &map, (size_t)k)) |
-           value_set_str(&f->a, d, names[k][2], tensor(&f->a, CKPT_F32, &blocks, s + 1));
+        return value_set_str(&f->a, d, names[k][0],
+                             value_tensor_whole(&f->a, CKPT_F32, &p->shape, s));
+    return value_set_str(&f->a, d, names[k][0],
+                         value_tensor_whole(&f->a, CKPT_U8, &p->shape, s)) |
+           value_set_str(&f->a, d, names[k][1],
+                         value_tensor_whole(&f->a, CKPT_F32, &map, (size_t)k)) |
+           value_set_str(&f->a, d, names[k][2],
+                         value_tensor_whole(&f->a, CKPT_F32, &blocks, s + 1));
 }
 
 static int add_param(struct file *f, struct value *state, size_t i, int64_t step)
@@ -100,19 +91,21 @@ static int put_piece(struct file *f, struct torch_writer *w, size_t i, int k, in
     enum adamw_array moment = k ? ADAMW_EXP_AVG_SQ : ADAMW_EXP_AVG;
     size_t s = storage_of(i, k);
     int64_t blocks = (n + BNB_BLOCK - 1) / BNB_BLOCK;
+    int rc;
 
     if (p->kind != ADAMW_8BIT) {
-        if (!whole && r->read(r->ctx, i, moment, at, n, f->piece, err))
-            return err->code;
+        if (!whole && (rc = r->read(r->ctx, i, moment, at, n, f->piece, err)) != 0)
+            return rc;
         return torch_writer_put(w, s, at, n, whole ? whole + at : f->piece, err);
     }
     if (whole)
         bnb_pack(f->code, f->piece, whole + at, n, &f->codec[k]);
-    else if (r->read(r->ctx, i, moment, at, n, f->code, err) ||
-             r->read(r->ctx, i, k ? ADAMW_ABSMAX_SQ : ADAMW_ABSMAX, at, n, f->piece, err))
-        return err->code;
-    return torch_writer_put(w, s, at, n, f->code, err)
-               ? err->code : torch_writer_put(w, s + 1, at / BNB_BLOCK, blocks, f->piece, err);
+    else if ((rc = r->read(r->ctx, i, moment, at, n, f->code, err)) != 0 ||
+             (rc = r->read(r->ctx, i, k ? ADAMW_ABSMAX_SQ : ADAMW_ABSMAX, at, n, f->piece,
+                           err)) != 0)
+        return rc;
+    rc = torch_writer_put(w, s, at, n, f->code, err);
+    return rc ? rc : torch_writer_put(w, s + 1, at / BNB_BLOCK, blocks, f->piece, err);
 }
 
 static int put_states(struct file *f, struct torch_writer *w, struct ckpt_err *err)

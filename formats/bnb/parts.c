@@ -169,12 +169,13 @@ static int nested(struct bnb_part *p, struct ckpt_source *src, const char *base,
     double offset = 0;
     float *values;
     size_t map;
+    int rc;
 
-    if (block_size(&p->nested_block, state, "nested_blocksize", err) ||
-        ckpt_json_num_or(&offset, state, "nested_offset", 0, err) ||
-        need(&map, src, base, n, ".nested_quant_map", err) ||
-        load_map(&values, src, map, 256, a, err))
-        return err->code;
+    if ((rc = block_size(&p->nested_block, state, "nested_blocksize", err)) != 0 ||
+        (rc = ckpt_json_num_or(&offset, state, "nested_offset", 0, err)) != 0 ||
+        (rc = need(&map, src, base, n, ".nested_quant_map", err)) != 0 ||
+        (rc = load_map(&values, src, map, 256, a, err)) != 0)
+        return rc;
     p->nested_map = values;
     p->offset = (float)offset;
     return check_scales(src, p->nested_scale, blocks(p->n_scale, p->nested_block), false, err);
@@ -236,15 +237,16 @@ static int int8(struct bnb_part *p, struct ckpt_source *src, size_t i, struct ck
     const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
     size_t n = strlen(t->name), format = beside(src, t->name, n, "_format");
     unsigned char order[8] = {0};
+    int rc;
 
-    if (need(&p->scale, src, t->name, n - 6, "SCB", err))
-        return err->code;
+    if ((rc = need(&p->scale, src, t->name, n - 6, "SCB", err)) != 0)
+        return rc;
     if (t->shape.rank != 2)
         return ckpt_fail(err, CKPT_EFORMAT, "%d axes, 2 wanted", t->shape.rank);
     if (format != SIZE_MAX && ckpt_source_tensor(src, format)->numel == 1 &&
         ckpt_dtype_size(ckpt_source_tensor(src, format)->dtype) <= 8 &&
-        ckpt_source_read(src, format, 0, 1, order, err))
-        return err->code;
+        (rc = ckpt_source_read(src, format, 0, 1, order, err)) != 0)
+        return rc;
     if (order[0] != 0)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "its rows are stored in order %u", order[0]);
     p->kind = BNB_INT8;
@@ -271,13 +273,15 @@ static int optimizer(struct bnb_part *p, struct ckpt_source *src, size_t i, char
     int64_t slices = 1;
     float *values;
     char tail[16];
+    int rc;
 
     snprintf(tail, sizeof tail, "absmax%c", which);
-    if (need(&p->scale, src, t->name, n, tail, err))
-        return err->code;
+    if ((rc = need(&p->scale, src, t->name, n, tail, err)) != 0)
+        return rc;
     snprintf(tail, sizeof tail, "qmap%c", which);
-    if (need(&map, src, t->name, n, tail, err) || load_map(&values, src, map, 256, a, err))
-        return err->code;
+    if ((rc = need(&map, src, t->name, n, tail, err)) != 0 ||
+        (rc = load_map(&values, src, map, 256, a, err)) != 0)
+        return rc;
     p->map = values;
     absmax = ckpt_source_tensor(src, p->scale);
     p->kind = BNB_BYTES;
@@ -388,6 +392,7 @@ int bnb_parts(struct bnb_part **out, size_t *n, struct ckpt_source *src, struct 
     size_t all = ckpt_source_count(src);
     struct bnb_part *part = ckpt_arena_alloc(arena, all, sizeof *part);
     bool optimizer = any_state(src);
+    int rc;
 
     *n = 0;
     if (!part)
@@ -397,8 +402,8 @@ int bnb_parts(struct bnb_part **out, size_t *n, struct ckpt_source *src, struct 
 
         if (describes(src, i))
             continue;
-        if (one(p, src, i, arena, err))
-            return err->code;
+        if ((rc = one(p, src, i, arena, err)) != 0)
+            return rc;
         p->name = optimizer ? state_name(arena, src, i) : ckpt_source_tensor(src, i)->name;
         if (!p->name)
             return ckpt_nomem(err, 64);

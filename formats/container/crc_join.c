@@ -6,8 +6,6 @@
 #include "libckpt/base/crc32.h"
 #include "libckpt/mem.h"
 
-uint32_t crc_of(const void *p, size_t n) { return ckpt_crc32(0, p, n); }
-
 void crc_join_release(struct crc_join *j)
 {
     ckpt_free(j->piece);

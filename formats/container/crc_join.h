@@ -1,7 +1,7 @@
 /*
  * crc_join - the CRC-32 of bytes that arrive in pieces, in any order.
  *
- * Pieces that touch are joined at once, so that what is kept is as many as there are gaps.
+ * Pieces that touch are joined at once: only as many are kept as there are gaps.
  */
 #ifndef CKPT_FORMATS_CONTAINER_CRC_JOIN_H
 #define CKPT_FORMATS_CONTAINER_CRC_JOIN_H
@@ -21,7 +21,6 @@ struct crc_join {
     uint32_t          n, cap;
 };
 
-uint32_t crc_of(const void *p, size_t n);
 /* A piece that overlaps none that is there; CKPT_ESTATE otherwise. */
 int crc_join_add(struct crc_join *j, uint64_t start, uint64_t bytes, uint32_t crc,
                  struct ckpt_err *err);

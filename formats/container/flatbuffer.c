@@ -1,8 +1,8 @@
-/* container/flatbuffer - see flat.h. */
+/* container/flatbuffer - see flatbuffer.h. */
 #include "formats/container/flatbuffer.h"
 
 /* n bytes at `at`, sign extended; 0 and failed when they are not there. */
-static int64_t number(struct flat *f, size_t at, unsigned n)
+static int64_t number(struct flatbuffer *f, size_t at, unsigned n)
 {
     uint64_t v = 0;
 
@@ -15,12 +15,12 @@ static int64_t number(struct flat *f, size_t at, unsigned n)
     return n < 8 && v >> (8 * n - 1) ? (int64_t)(v | ~(uint64_t)0 << 8 * n) : (int64_t)v;
 }
 
-static size_t u32(struct flat *f, size_t at) { return (uint32_t)number(f, at, 4); }
-static size_t u16(struct flat *f, size_t at) { return (uint16_t)number(f, at, 2); }
+static size_t u32(struct flatbuffer *f, size_t at) { return (uint32_t)number(f, at, 4); }
+static size_t u16(struct flatbuffer *f, size_t at) { return (uint16_t)number(f, at, 2); }
 
-static struct flat_table table_at(struct flat *f, size_t at)
+static struct flatbuffer_table table_at(struct flatbuffer *f, size_t at)
 {
-    struct flat_table t = {.at = at};
+    struct flatbuffer_table t = {.at = at};
     int64_t back = number(f, at, 4), vtable = (int64_t)at - back;
 
     if (f->failed || at == 0 || vtable < 0 || (uint64_t)vtable >= f->n)
@@ -34,13 +34,14 @@ static struct flat_table table_at(struct flat *f, size_t at)
     return t;
 bad:
     f->failed = true;
-    return (struct flat_table){0};
+    return (struct flatbuffer_table){0};
 }
 
-struct flat_table flat_root(struct flat *f) { return table_at(f, u32(f, 0)); }
+struct flatbuffer_table flatbuffer_root(struct flatbuffer *f) { return table_at(f, u32(f, 0)); }
 
 /* Where a field of that many bytes lies, or 0. */
-static size_t field(struct flat *f, const struct flat_table *t, unsigned slot, unsigned bytes)
+static size_t field(struct flatbuffer *f, const struct flatbuffer_table *t, unsigned slot,
+                    unsigned bytes)
 {
     size_t entry = 4 + 2 * (size_t)slot, in;
 
@@ -56,8 +57,9 @@ static size_t field(struct flat *f, const struct flat_table *t, unsigned slot, u
     return t->at + in;
 }
 
-int64_t flat_int(struct flat *f, const struct flat_table *t, unsigned slot, unsigned bytes,
-                 int64_t fallback)
+int64_t flatbuffer_int(struct flatbuffer *f, const struct flatbuffer_table *t, unsigned slot,
+                       unsigned bytes,
+                       int64_t fallback)
 {
     size_t at = field(f, t, slot, bytes);
 
@@ -65,7 +67,7 @@ int64_t flat_int(struct flat *f, const struct flat_table *t, unsigned slot, unsi
 }
 
 /* Where the offset in a field leads, or 0. */
-static size_t follow(struct flat *f, size_t at)
+static size_t follow(struct flatbuffer *f, size_t at)
 {
     size_t by;
 
@@ -79,17 +81,19 @@ static size_t follow(struct flat *f, size_t at)
     return at + by;
 }
 
-struct flat_table flat_child(struct flat *f, const struct flat_table *t, unsigned slot)
+struct flatbuffer_table flatbuffer_child(struct flatbuffer *f, const struct flatbuffer_table *t,
+                                         unsigned slot)
 {
     size_t at = follow(f, field(f, t, slot, 4));
 
-    return at ? table_at(f, at) : (struct flat_table){0};
+    return at ? table_at(f, at) : (struct flatbuffer_table){0};
 }
 
-struct flat_vector flat_list(struct flat *f, const struct flat_table *t, unsigned slot,
-                             size_t width)
+struct flatbuffer_vector flatbuffer_list(struct flatbuffer *f, const struct flatbuffer_table *t,
+                                         unsigned slot,
+                                         size_t width)
 {
-    struct flat_vector v = {.width = width};
+    struct flatbuffer_vector v = {.width = width};
     size_t at = follow(f, field(f, t, slot, 4));
 
     if (at == 0)
@@ -103,24 +107,27 @@ struct flat_vector flat_list(struct flat *f, const struct flat_table *t, unsigne
     return v;
 }
 
-const char *flat_text(struct flat *f, const struct flat_table *t, unsigned slot, size_t *len)
+const char *flatbuffer_text(struct flatbuffer *f, const struct flatbuffer_table *t,
+                            unsigned slot, size_t *len)
 {
-    struct flat_vector v = flat_list(f, t, slot, 1);
+    struct flatbuffer_vector v = flatbuffer_list(f, t, slot, 1);
 
     *len = v.n;
     return v.at && !f->failed ? (const char *)f->b + v.at : NULL;
 }
 
-struct flat_table flat_at(struct flat *f, const struct flat_vector *v, size_t i)
+struct flatbuffer_table flatbuffer_at(struct flatbuffer *f, const struct flatbuffer_vector *v,
+                                      size_t i)
 {
     size_t at = follow(f, v->at + 4 * i);
 
-    return at ? table_at(f, at) : (struct flat_table){0};
+    return at ? table_at(f, at) : (struct flatbuffer_table){0};
 }
 
-int64_t flat_i64(const struct flat *f, const struct flat_vector *v, size_t i, size_t in)
+int64_t flatbuffer_i64(const struct flatbuffer *f, const struct flatbuffer_vector *v, size_t i,
+                       size_t in)
 {
-    struct flat copy = *f;
+    struct flatbuffer copy = *f;
 
     return number(&copy, v->at + i * v->width + in, 8);
 }

@@ -161,7 +161,7 @@ static int take_entry(struct npy *h, unsigned *seen, struct text *t, struct ckpt
         k++;
     if (k == 3 || *seen >> k & 1)
         return ckpt_fail(err, CKPT_EFORMAT, "the header's key %s is %s",
-                         ckpt_escape(shown, sizeof shown, key, strlen(key)),
+                         ckpt_err_escape(shown, sizeof shown, key, strlen(key)),
                          k == 3 ? "not known" : "there twice");
     *seen |= 1u << k;
     if (k == 0)
@@ -178,6 +178,7 @@ int npy_parse(struct npy *h, const char *text, size_t n, struct ckpt_err *err)
     struct text t = {text, text + n};
     bool more = true;
     unsigned seen = 0;             /* a bit for each key */
+    int rc;
 
     *h = (struct npy){.dtype = CKPT_DTYPE_NONE};
     if (!take(&t, "{"))
@@ -185,8 +186,8 @@ int npy_parse(struct npy *h, const char *text, size_t n, struct ckpt_err *err)
     while (!take(&t, "}")) {
         if (!more)
             return ckpt_fail(err, CKPT_EFORMAT, "the header is no dictionary");
-        if (take_entry(h, &seen, &t, err))
-            return err->code;
+        if ((rc = take_entry(h, &seen, &t, err)) != 0)
+            return rc;
         more = take(&t, ",");
     }
     blanks(&t);
@@ -206,15 +207,16 @@ int npy_header(struct npy *h, struct ckpt_file *file, struct ckpt_err *err)
     char *text;
     int rc;
 
-    if (size < 10 ||
-        ckpt_file_read_at(file, head, size < sizeof head ? (size_t)size : sizeof head, 0, err) ||
-        memcmp(head, NPY_MAGIC, 6) != 0)
-        return err->code ? err->code : ckpt_fail(err, CKPT_EFORMAT, "does not begin as an array");
+    rc = ckpt_file_read_at(file, head, size < sizeof head ? (size_t)size : sizeof head, 0, err);
+    if (rc)
+        return rc;
+    if (size < 10 || memcmp(head, NPY_MAGIC, 6) != 0)
+        return ckpt_fail(err, CKPT_EFORMAT, "does not begin as an array");
     if (head[6] < 1 || head[6] > 3)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "version %u, 1 to 3 are read", head[6]);
     ckpt_cursor_init(&c, head + 8, 4);
     first = head[6] == 1 ? 10 : 12;
-    n = head[6] == 1 ? ckpt_get_u16le(&c) : ckpt_get_u32le(&c);
+    n = head[6] == 1 ? ckpt_cursor_u16le(&c) : ckpt_cursor_u32le(&c);
     if (n > MAX_HEADER)
         return ckpt_fail(err, CKPT_ELIMIT, "a header of %llu bytes", (unsigned long long)n);
     if (first + n > size)

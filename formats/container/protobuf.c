@@ -3,12 +3,12 @@
 
 #include <string.h>
 
-uint64_t wire_varint(struct ckpt_cursor *c)
+uint64_t protobuf_varint(struct ckpt_cursor *c)
 {
     uint64_t v = 0;
 
     for (unsigned shift = 0; shift < 70; shift += 7) {
-        uint8_t b = ckpt_get_u8(c);
+        uint8_t b = ckpt_cursor_u8(c);
 
         if (c->failed || (shift == 63 && b > 1))
             break;
@@ -20,37 +20,37 @@ uint64_t wire_varint(struct ckpt_cursor *c)
     return 0;
 }
 
-bool wire_next(struct ckpt_cursor *c, struct wire_field *f)
+bool protobuf_next(struct ckpt_cursor *c, struct protobuf_field *f)
 {
     uint64_t key, len;
 
-    *f = (struct wire_field){0};
+    *f = (struct protobuf_field){0};
     if (c->failed || ckpt_cursor_left(c) == 0)
         return false;
-    key = wire_varint(c);
+    key = protobuf_varint(c);
     if (c->failed || key >> 3 == 0 || key >> 3 >= (uint64_t)1 << 29) {
         c->failed = true;
         return false;
     }
     f->number = (uint32_t)(key >> 3);
-    f->type = (enum wire_type)(key & 7);
+    f->type = (enum protobuf_type)(key & 7);
     switch (f->type) {
-    case WIRE_VARINT:
-        f->bits = wire_varint(c);
+    case PROTOBUF_VARINT:
+        f->bits = protobuf_varint(c);
         break;
-    case WIRE_64:
-        f->bits = ckpt_get_u64le(c);
+    case PROTOBUF_64:
+        f->bits = ckpt_cursor_u64le(c);
         break;
-    case WIRE_32:
-        f->bits = ckpt_get_u32le(c);
+    case PROTOBUF_32:
+        f->bits = ckpt_cursor_u32le(c);
         break;
-    case WIRE_BYTES:
-        len = wire_varint(c);
+    case PROTOBUF_BYTES:
+        len = protobuf_varint(c);
         if (!c->failed && len > ckpt_cursor_left(c))
             c->failed = true;
         if (!c->failed) {
             f->len = (size_t)len;
-            f->bytes = ckpt_get_bytes(c, f->len);
+            f->bytes = ckpt_cursor_bytes(c, f->len);
         }
         break;
     default:
@@ -59,7 +59,7 @@ bool wire_next(struct ckpt_cursor *c, struct wire_field *f)
     return !c->failed;
 }
 
-struct ckpt_cursor wire_inside(const struct wire_field *f)
+struct ckpt_cursor protobuf_inside(const struct protobuf_field *f)
 {
     struct ckpt_cursor c;
 
@@ -67,7 +67,7 @@ struct ckpt_cursor wire_inside(const struct wire_field *f)
     return c;
 }
 
-double wire_double(uint64_t bits)
+double protobuf_double(uint64_t bits)
 {
     double v;
 
@@ -75,7 +75,7 @@ double wire_double(uint64_t bits)
     return v;
 }
 
-float wire_float(uint64_t bits)
+float protobuf_float(uint64_t bits)
 {
     uint32_t low = (uint32_t)bits;
     float v;

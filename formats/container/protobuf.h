@@ -1,6 +1,6 @@
 /*
- * container/protobuf - protocol buffers as they lie in a message: one field after another,
- * nothing decoded that was not asked for.
+ * container/protobuf - fields of a protocol buffers message, one after another, decoded only when
+ * asked for.
  *
  * Source: protobuf.dev, "Encoding".  A field is a varint key (number << 3 | type) and a value:
  * type 0 a varint, 1 eight bytes, 2 a varint length and so many bytes (text, sub-messages,
@@ -11,30 +11,36 @@
 
 #include "libckpt/base/buf.h"
 
-enum wire_type { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
+enum protobuf_type {
+    PROTOBUF_VARINT = 0, PROTOBUF_64 = 1, PROTOBUF_BYTES = 2, PROTOBUF_32 = 5
+};
 
-struct wire_field {
+struct protobuf_field {
     uint32_t             number;    /* 1 to 2^29 - 1 */
-    enum wire_type       type;
+    enum protobuf_type   type;
     uint64_t             bits;      /* a varint, or four or eight bytes; else 0 */
-    const unsigned char *bytes;     /* WIRE_BYTES: borrowed from the message; else NULL */
+    const unsigned char *bytes;     /* PROTOBUF_BYTES: borrowed from the message; else NULL */
     size_t               len;
 };
 
 /*
  * The next field.  False at the end, and with c->failed where the bytes are no message.
  */
-bool wire_next(struct ckpt_cursor *c, struct wire_field *f);
+bool protobuf_next(struct ckpt_cursor *c, struct protobuf_field *f);
 /* A varint; with c->failed when it is cut or longer than 64 bits. */
-uint64_t wire_varint(struct ckpt_cursor *c);
-/* A cursor over what a WIRE_BYTES field holds; an empty one over any other field. */
-struct ckpt_cursor wire_inside(const struct wire_field *f);
-double wire_double(uint64_t bits);
-float wire_float(uint64_t bits);
+uint64_t protobuf_varint(struct ckpt_cursor *c);
+/* A cursor over what a PROTOBUF_BYTES field holds; an empty one over any other field. */
+struct ckpt_cursor protobuf_inside(const struct protobuf_field *f);
+double protobuf_double(uint64_t bits);
+float protobuf_float(uint64_t bits);
 /* sint32, sint64: 0, -1, 1, -2, ... */
-static inline int64_t wire_zigzag(uint64_t v) { return (int64_t)(v >> 1) ^ -(int64_t)(v & 1); }
+static inline int64_t protobuf_zigzag(uint64_t v)
+{
+    return (int64_t)(v >> 1) ^ -(int64_t)(v & 1);
+}
 /* True for field `number` of that type. */
-static inline bool wire_is(const struct wire_field *f, uint32_t number, enum wire_type type)
+static inline bool protobuf_is(const struct protobuf_field *f, uint32_t number,
+                               enum protobuf_type type)
 {
     return f->number == number && f->type == type;
 }

@@ -101,6 +101,7 @@ int tar_walk_next(struct tar_walk *w, struct tar_piece *p, struct ckpt_err *err)
 {
     uint64_t end = ckpt_file_size(w->file), noted = UINT64_MAX;
     unsigned char b[BLOCK];
+    int rc;
 
     *p = (struct tar_piece){0};
     for (;;) {
@@ -108,11 +109,11 @@ int tar_walk_next(struct tar_walk *w, struct tar_piece *p, struct ckpt_err *err)
             return 0;
         if (end - w->at < BLOCK)
             return bad(w, err, "the file ends inside a header");
-        if (ckpt_file_read_at(w->file, b, BLOCK, w->at, err))
-            return err->code;
+        if ((rc = ckpt_file_read_at(w->file, b, BLOCK, w->at, err)) != 0)
+            return rc;
         if (b[0] == '\0' && memcmp(b, b + 1, BLOCK - 1) == 0)
             return 0;
-        if (!ckpt_is_tar(b, BLOCK))
+        if (!ckpt_archive_is_tar(b, BLOCK))
             return bad(w, err, "a damaged header");
         p->offset = w->at + BLOCK;
         p->size = b[156] != 'x' && b[156] != 'L' && noted != UINT64_MAX ? noted
@@ -124,8 +125,9 @@ int tar_walk_next(struct tar_walk *w, struct tar_piece *p, struct ckpt_err *err)
             return bad(w, err, "a member that the file cuts");
         if (!strchr("xgLK", b[156]) || b[156] == '\0')
             break;
-        if (b[156] != 'K' && b[156] != 'g' && read_note(w, p, &noted, (char)b[156], err))
-            return err->code;
+        if (b[156] != 'K' && b[156] != 'g' && (rc = read_note(w, p, &noted, (char)b[156],
+                                                              err)) != 0)
+            return rc;
         w->at = p->offset + (p->size + BLOCK - 1) / BLOCK * BLOCK;
         if (w->at > end)
             return bad(w, err, "a member that the file cuts");

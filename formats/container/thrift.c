@@ -5,11 +5,12 @@
 
 #define MAX_DEPTH 32            /* of what is skipped */
 
-int64_t thrift_int(struct ckpt_cursor *c) { return wire_zigzag(wire_varint(c)); }
+int64_t thrift_int(struct ckpt_cursor *c) { return protobuf_zigzag(protobuf_varint(c)); }
 
-const unsigned char *thrift_text(struct ckpt_cursor *c, size_t *len)
+/* NULL and c->failed when cut. */
+static const unsigned char *text(struct ckpt_cursor *c, size_t *len)
 {
-    uint64_t n = wire_varint(c);
+    uint64_t n = protobuf_varint(c);
 
     *len = 0;
     if (c->failed || n > ckpt_cursor_left(c)) {
@@ -17,13 +18,13 @@ const unsigned char *thrift_text(struct ckpt_cursor *c, size_t *len)
         return NULL;
     }
     *len = (size_t)n;
-    return n > 0 ? ckpt_get_bytes(c, *len) : (const unsigned char *)"";
+    return n > 0 ? ckpt_cursor_bytes(c, *len) : (const unsigned char *)"";
 }
 
 /* The number and type of a field; false at the end of its struct. */
 static bool head(struct ckpt_cursor *c, int32_t *id, uint8_t *type)
 {
-    uint8_t b = ckpt_get_u8(c);
+    uint8_t b = ckpt_cursor_u8(c);
     int64_t next;
 
     if (c->failed || b == 0)
@@ -50,10 +51,10 @@ bool thrift_next(struct ckpt_cursor *c, struct thrift_field *f)
     switch (f->type) {
     case THRIFT_TRUE: f->i = 1; break;
     case THRIFT_FALSE: break;
-    case THRIFT_I8: f->i = (int8_t)ckpt_get_u8(c); break;
+    case THRIFT_I8: f->i = (int8_t)ckpt_cursor_u8(c); break;
     case THRIFT_I16: case THRIFT_I32: case THRIFT_I64: f->i = thrift_int(c); break;
-    case THRIFT_DOUBLE: ckpt_skip(c, 8); break;
-    case THRIFT_BYTES: f->bytes = thrift_text(c, &f->len); break;
+    case THRIFT_DOUBLE: ckpt_cursor_skip(c, 8); break;
+    case THRIFT_BYTES: f->bytes = text(c, &f->len); break;
     default: break;
     }
     return !c->failed;
@@ -61,8 +62,8 @@ bool thrift_next(struct ckpt_cursor *c, struct thrift_field *f)
 
 size_t thrift_list(struct ckpt_cursor *c, enum thrift_type *type)
 {
-    uint8_t b = ckpt_get_u8(c);
-    uint64_t n = b >> 4 == 15 ? wire_varint(c) : b >> 4;
+    uint8_t b = ckpt_cursor_u8(c);
+    uint64_t n = b >> 4 == 15 ? protobuf_varint(c) : b >> 4;
 
     *type = (enum thrift_type)(b & 15);
     /* An empty list of no type is what some writers put. */
@@ -91,20 +92,20 @@ static bool skip_value(struct ckpt_cursor *c, uint8_t type, bool field, struct l
 
     *inner = (struct level){0};
     switch (type) {
-    case THRIFT_TRUE: case THRIFT_FALSE: ckpt_skip(c, field ? 0 : 1); return false;
-    case THRIFT_I8: ckpt_skip(c, 1); return false;
-    case THRIFT_I16: case THRIFT_I32: case THRIFT_I64: wire_varint(c); return false;
-    case THRIFT_DOUBLE: ckpt_skip(c, 8); return false;
-    case THRIFT_BYTES: thrift_text(c, &n); return false;
+    case THRIFT_TRUE: case THRIFT_FALSE: ckpt_cursor_skip(c, field ? 0 : 1); return false;
+    case THRIFT_I8: ckpt_cursor_skip(c, 1); return false;
+    case THRIFT_I16: case THRIFT_I32: case THRIFT_I64: protobuf_varint(c); return false;
+    case THRIFT_DOUBLE: ckpt_cursor_skip(c, 8); return false;
+    case THRIFT_BYTES: text(c, &n); return false;
     case THRIFT_LIST: case THRIFT_SET:
         inner->left = thrift_list(c, &element);
         inner->type[0] = inner->type[1] = (uint8_t)element;
         return true;
     case THRIFT_MAP:
-        inner->left = wire_varint(c);
+        inner->left = protobuf_varint(c);
         if (inner->left == 0)
             return false;
-        b = ckpt_get_u8(c);
+        b = ckpt_cursor_u8(c);
         inner->type[0] = b & 15;        /* the last of a pair is the value */
         inner->type[1] = b >> 4;
         if (inner->left > ckpt_cursor_left(c))

@@ -26,18 +26,17 @@ struct thrift_field {
 };
 
 /*
- * The next field of the struct at c, or false behind its end, and with c->failed where the
- * bytes are no struct.  The cursor stands behind a scalar, and in front of what a list, set,
- * map or struct holds: take that, or thrift_skip it.
+ * The next field of the struct at c; false at its end, and with c->failed where the bytes are no
+ * struct.  The cursor stands after a scalar, and before the contents of a list, set, map or
+ * struct: read them, or thrift_skip the field.
  */
 bool thrift_next(struct ckpt_cursor *c, struct thrift_field *f);
-/* Step over what the field holds that thrift_next left. */
+/* Step over the contents of a field that thrift_next returned. */
 void thrift_skip(struct ckpt_cursor *c, const struct thrift_field *f);
 /* In front of a list: its size, and the type of its elements.  Every element has a byte. */
 size_t thrift_list(struct ckpt_cursor *c, enum thrift_type *type);
-/* An element of a list of integers, or of texts (NULL and c->failed when cut). */
+/* An element of a list of integers. */
 int64_t thrift_int(struct ckpt_cursor *c);
-const unsigned char *thrift_text(struct ckpt_cursor *c, size_t *len);
 static inline bool thrift_is_int(const struct thrift_field *f)
 {
     return f->type >= THRIFT_I16 && f->type <= THRIFT_I64;

@@ -58,7 +58,8 @@ int unfold(struct ckpt_file **out, uint64_t *used, const struct ckpt_file *file,
         return ckpt_nomem(err, 2 * PIECE);
     }
     fd = spool_create(where, err);
-    rc = fd < 0 ? err->code : run(&z, fd, file, offset, offset + size, buf, buf + PIECE, err);
+    rc = fd < 0 ? ckpt_err_code(err)
+                : run(&z, fd, file, offset, offset + size, buf, buf + PIECE, err);
     *used = z.total_in;
     inflateEnd(&z);
     ckpt_free(buf);

@@ -114,6 +114,25 @@ struct value *value_tensor_new(struct ckpt_arena *a, const struct value_tensor *
     return v;
 }
 
+void value_tensor_pack(struct value_tensor *t)
+{
+    int64_t stride = 1;
+
+    for (int d = t->shape.rank; d-- > 0;) {
+        t->stride[d] = stride;
+        stride *= t->shape.dim[d] ? t->shape.dim[d] : 1;
+    }
+}
+
+struct value *value_tensor_whole(struct ckpt_arena *a, enum ckpt_dtype dtype,
+                                 const struct ckpt_shape *shape, size_t storage)
+{
+    struct value_tensor t = {.dtype = dtype, .shape = *shape, .storage = storage};
+
+    value_tensor_pack(&t);
+    return value_tensor_new(a, &t);
+}
+
 /* Room for one more in a sequence that lives in an arena: doubled, the old block is left. */
 static struct value **grown(struct ckpt_arena *a, struct value **old, size_t n, size_t *cap)
 {

@@ -92,6 +92,11 @@ struct value *value_global(struct ckpt_arena *a, const char *module, const char 
 struct value *value_object(struct ckpt_arena *a, const char *module, const char *name,
                            struct value *args, struct value *state, bool newobj);
 struct value *value_tensor_new(struct ckpt_arena *a, const struct value_tensor *t);
+/* A contiguous tensor at the beginning of a storage. */
+struct value *value_tensor_whole(struct ckpt_arena *a, enum ckpt_dtype dtype,
+                                 const struct ckpt_shape *shape, size_t storage);
+/* Set the strides of a contiguous tensor: the last axis 1. */
+void value_tensor_pack(struct value_tensor *t);
 /* JSON as dict, list, str, int, float, bool, None.  NULL also when nested deeper than 64. */
 struct value *value_of_json(struct ckpt_arena *a, const json_t *json);
 /* Append to a list, tuple or set; set a key of a dict.  Return 0 or CKPT_ENOMEM without a

@@ -21,11 +21,12 @@ static int copy_seq(struct copier *c, struct value_seq *to, const struct value_s
                     size_t depth)
 {
     struct value *item;
+    int rc;
 
     *to = (struct value_seq){0};
     for (size_t i = 0; i < from->n; i++) {
-        if (copy(c, &item, from->item[i], depth))
-            return c->err->code;
+        if ((rc = copy(c, &item, from->item[i], depth)) != 0)
+            return rc;
         if (value_seq_add(c->a, to, item))
             return ckpt_nomem(c->err, from->n * sizeof *from->item);
     }
@@ -36,11 +37,13 @@ static int copy_pairs(struct copier *c, struct value_pairs *to, const struct val
                       size_t depth)
 {
     struct value *key, *val;
+    int rc;
 
     *to = (struct value_pairs){0};
     for (size_t i = 0; i < from->n; i++) {
-        if (copy(c, &key, from->key[i], depth) || copy(c, &val, from->val[i], depth))
-            return c->err->code;
+        if ((rc = copy(c, &key, from->key[i], depth)) != 0 ||
+            (rc = copy(c, &val, from->val[i], depth)) != 0)
+            return rc;
         if (value_pairs_add(c->a, to, key, val))
             return ckpt_nomem(c->err, from->n * sizeof *from->key);
     }
@@ -53,12 +56,13 @@ static int copy_object(struct copier *c, struct value *to, const struct value *f
                                   from->u.obj.state};
     struct value **const slot[] = {&to->u.obj.args, &to->u.obj.kwargs, &to->u.obj.callee,
                                    &to->u.obj.state};
+    int rc;
 
     for (size_t i = 0; i < 4; i++)
-        if (part[i] && copy(c, slot[i], part[i], depth))
-            return c->err->code;
-    if (copy_seq(c, &to->u.obj.items, &from->u.obj.items, depth))
-        return c->err->code;
+        if (part[i] && (rc = copy(c, slot[i], part[i], depth)) != 0)
+            return rc;
+    if ((rc = copy_seq(c, &to->u.obj.items, &from->u.obj.items, depth)) != 0)
+        return rc;
     return copy_pairs(c, &to->u.obj.pairs, &from->u.obj.pairs, depth);
 }
 
@@ -67,15 +71,8 @@ static int remember(struct copier *c, const struct value *v, struct value *made)
 {
     const struct value **key = ckpt_arena_alloc(c->a, 1, sizeof *key);
 
-    if (c->n == c->cap) {
-        size_t cap = c->cap ? 2 * c->cap : 64;
-        struct value **more = ckpt_grow(c->made, cap, sizeof *more);
-
-        if (!more)
-            return ckpt_nomem(c->err, cap * sizeof *more);
-        c->made = more;
-        c->cap = cap;
-    }
+    if (ckpt_reserve(&c->made, c->n, &c->cap, sizeof *c->made, c->err))
+        return CKPT_ENOMEM;
     if (!key)
         return ckpt_nomem(c->err, sizeof *key);
     *key = v;
@@ -86,6 +83,7 @@ static int remember(struct copier *c, const struct value *v, struct value *made)
 static int copy(struct copier *c, struct value **out, const struct value *v, size_t depth)
 {
     size_t k;
+    int rc;
 
     *out = (struct value *)v;
     if (v->kind < VALUE_LIST || v->kind == VALUE_GLOBAL)
@@ -100,9 +98,10 @@ static int copy(struct copier *c, struct value **out, const struct value *v, siz
     *out = v->kind == VALUE_TENSOR ? c->fn(c->ctx, v->u.tensor, c->err)
                                    : ckpt_arena_alloc(c->a, 1, sizeof **out);
     if (!*out)
-        return c->err->code ? c->err->code : ckpt_nomem(c->err, sizeof **out);
-    if (remember(c, v, *out) || v->kind == VALUE_TENSOR)
-        return c->err->code;
+        return v->kind == VALUE_TENSOR ? ckpt_err_code(c->err) : ckpt_nomem(c->err, sizeof **out);
+    rc = remember(c, v, *out);
+    if (rc || v->kind == VALUE_TENSOR)
+        return rc;
     **out = *v;
     (*out)->mark = 0;
     if (v->kind == VALUE_DICT)

@@ -1,19 +1,19 @@
 /*
- * value_copy - a value once more, with every tensor in it replaced: for writing a part of one
- * archive into another.
+ * value_copy - copy a value with every tensor replaced, to write part of one archive into another.
  */
 #ifndef CKPT_FORMATS_CONTAINER_VALUE_COPY_H
 #define CKPT_FORMATS_CONTAINER_VALUE_COPY_H
 
 #include "formats/container/value.h"
 
-/* What stands for a tensor in the copy; NULL with err filled. */
+/* The tensor's replacement in the copy; NULL with err filled. */
 typedef struct value *value_tensor_fn(void *ctx, const struct value_tensor *t,
                                       struct ckpt_err *err);
 
 /*
- * Copy v into the arena.  Texts and numbers are shared with v, which must outlive the copy; what
- * v has twice the copy has twice, cycles too.  CKPT_ELIMIT when nested deeper than 512.
+ * Copy v into the arena.  Texts and numbers are shared with v, which must outlive the copy; a
+ * value that v holds twice is shared in the copy too, cycles included.  CKPT_ELIMIT when nested
+ * deeper than 512.
  */
 int value_copy(struct value **out, struct ckpt_arena *a, const struct value *v,
                value_tensor_fn *fn, void *ctx, struct ckpt_err *err);

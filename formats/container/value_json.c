@@ -34,7 +34,7 @@ static json_t *text(struct walk *w, const char *p, size_t n)
     w->text_left -= n;
     if (ckpt_utf8_valid(p, n))
         return json_stringn(p, n);
-    return json_string(ckpt_escape(escaped, sizeof escaped, p, n));
+    return json_string(ckpt_err_escape(escaped, sizeof escaped, p, n));
 }
 
 static json_t *bytes(const struct value *v)

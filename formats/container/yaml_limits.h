@@ -1,8 +1,8 @@
 /*
- * yaml_limits - what libyaml is not given: its work grows with the square of nesting, of anchors
- * and of directives, so that some kilobytes of them take a minute.
+ * yaml_limits - refuse YAML that libyaml would take minutes for: its work grows with the square of
+ * nesting, of anchors and of directives.
  *
- * Its own events tell, read until a limit is passed; nothing is built of them.
+ * libyaml's own events are counted until a limit is passed; no document is built.
  * Source: libyaml 0.2.5 src/scanner.c (yaml_parser_stale_simple_keys), src/loader.c
  * (yaml_parser_register_anchor), src/parser.c (yaml_parser_append_tag_directive).
  */
@@ -19,8 +19,8 @@
 #define YAML_MAX_NODES      200000      /* some 100 bytes of memory each */
 
 /*
- * CKPT_ELIMIT, which names the line, when text has more of something.  What is no YAML passes: the
- * parser that follows tells where.
+ * CKPT_ELIMIT, naming the line, when text passes a limit.  Text that is not YAML passes: the parser
+ * that follows says where it is wrong.
  */
 int yaml_check_limits(const char *text, size_t len, struct ckpt_err *err);
 

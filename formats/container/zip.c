@@ -44,29 +44,30 @@ static int read_zip64(struct end *end, struct ckpt_file *file, uint64_t at, stru
     unsigned char raw[56];
     struct ckpt_cursor c;
     uint64_t where;
+    int rc;
 
-    if (ckpt_file_read_at(file, raw, 20, at, err))
-        return err->code;
+    if ((rc = ckpt_file_read_at(file, raw, 20, at, err)) != 0)
+        return rc;
     ckpt_cursor_init(&c, raw, 20);
-    if (ckpt_get_u32le(&c) != 0x07064b50)
+    if (ckpt_cursor_u32le(&c) != 0x07064b50)
         return 0;                       /* no locator: the classic record stands */
-    ckpt_skip(&c, 4);
-    where = ckpt_get_u64le(&c);
+    ckpt_cursor_skip(&c, 4);
+    where = ckpt_cursor_u64le(&c);
     if (where > at || at - where < sizeof raw)
         return bad(err, "the zip64 locator points nowhere");
-    if (ckpt_file_read_at(file, raw, sizeof raw, where, err))
-        return err->code;
+    if ((rc = ckpt_file_read_at(file, raw, sizeof raw, where, err)) != 0)
+        return rc;
     ckpt_cursor_init(&c, raw, sizeof raw);
-    if (ckpt_get_u32le(&c) != 0x06064b50)
+    if (ckpt_cursor_u32le(&c) != 0x06064b50)
         return bad(err, "no zip64 end record where the locator points");
-    if (ckpt_get_u64le(&c) != at - where - 12)
+    if (ckpt_cursor_u64le(&c) != at - where - 12)
         return bad(err, "the zip64 end record has another size than it says");
-    ckpt_skip(&c, 12);
-    end->n = ckpt_get_u64le(&c);
-    if (ckpt_get_u64le(&c) != end->n)
+    ckpt_cursor_skip(&c, 12);
+    end->n = ckpt_cursor_u64le(&c);
+    if (ckpt_cursor_u64le(&c) != end->n)
         return bad(err, "the archive spans several disks");
-    end->bytes = ckpt_get_u64le(&c);
-    end->offset = ckpt_get_u64le(&c);
+    end->bytes = ckpt_cursor_u64le(&c);
+    end->offset = ckpt_cursor_u64le(&c);
     end->limit = where;
     return 0;
 }
@@ -77,30 +78,31 @@ static int read_end(struct end *end, struct ckpt_file *file, struct ckpt_err *er
     unsigned char raw[END_BYTES];
     struct ckpt_cursor c;
     uint16_t comment;
+    int rc;
 
     if (size < END_BYTES)
         return bad(err, "too short for an end record");
     /* torch writes no comment; an archive with one is read only if it ends the file exactly. */
-    if (ckpt_file_read_at(file, raw, END_BYTES, size - END_BYTES, err))
-        return err->code;
+    if ((rc = ckpt_file_read_at(file, raw, END_BYTES, size - END_BYTES, err)) != 0)
+        return rc;
     ckpt_cursor_init(&c, raw, END_BYTES);
-    if (ckpt_get_u32le(&c) != 0x06054b50)
+    if (ckpt_cursor_u32le(&c) != 0x06054b50)
         return ckpt_fail_as(err, CKPT_EFORMAT, "truncated",
                             "zip: the file does not end in an end record: cut off, or something "
                             "follows it");
-    if (ckpt_get_u32le(&c) != 0)
+    if (ckpt_cursor_u32le(&c) != 0)
         return bad(err, "the archive spans several disks");
-    end->n = ckpt_get_u16le(&c);
-    if (ckpt_get_u16le(&c) != end->n)
+    end->n = ckpt_cursor_u16le(&c);
+    if (ckpt_cursor_u16le(&c) != end->n)
         return bad(err, "the archive spans several disks");
-    end->bytes = ckpt_get_u32le(&c);
-    end->offset = ckpt_get_u32le(&c);
-    comment = ckpt_get_u16le(&c);
+    end->bytes = ckpt_cursor_u32le(&c);
+    end->offset = ckpt_cursor_u32le(&c);
+    comment = ckpt_cursor_u16le(&c);
     end->limit = size - END_BYTES;
     if (comment)
         return bad(err, "the end record has a comment that is not there");
-    if (size >= END_BYTES + 20 && read_zip64(end, file, size - END_BYTES - 20, err))
-        return err->code;
+    if (size >= END_BYTES + 20 && (rc = read_zip64(end, file, size - END_BYTES - 20, err)) != 0)
+        return rc;
     if (end->offset > end->limit || end->bytes > end->limit - end->offset)
         return bad(err, "the central directory lies outside the file");
     if (end->offset + end->bytes != end->limit)
@@ -118,24 +120,24 @@ static int read_extra(const char *name, uint64_t *size, uint64_t *packed, uint64
     bool seen = false;
 
     while (ckpt_cursor_left(&extra) >= 4) {
-        uint16_t id = ckpt_get_u16le(&extra), n = ckpt_get_u16le(&extra);
+        uint16_t id = ckpt_cursor_u16le(&extra), n = ckpt_cursor_u16le(&extra);
         struct ckpt_cursor c;
 
         if (n > ckpt_cursor_left(&extra))
             return fault(err, name, "an extra field is longer than its place");
         ckpt_cursor_init(&c, extra.base + extra.pos, n);
-        ckpt_skip(&extra, n);
+        ckpt_cursor_skip(&extra, n);
         if (id != 1)
             continue;
         if (seen)                       /* readers differ in which they take */
             return fault(err, name, "two zip64 blocks");
         seen = true;
         if (*size == BIG)
-            *size = ckpt_get_u64le(&c);
+            *size = ckpt_cursor_u64le(&c);
         if (*packed == BIG)
-            *packed = ckpt_get_u64le(&c);
+            *packed = ckpt_cursor_u64le(&c);
         if (header && *header == BIG)
-            *header = ckpt_get_u64le(&c);
+            *header = ckpt_cursor_u64le(&c);
         if (c.failed)
             return fault(err, name, "its zip64 block is too short");
     }
@@ -156,25 +158,26 @@ static int read_entry(struct zip *z, struct raw *m, struct ckpt_cursor *c, struc
     struct ckpt_cursor extra;
     uint16_t method, n_name, n_extra, n_comment;
     uint64_t packed;
+    int rc;
 
-    if (ckpt_get_u32le(c) != 0x02014b50)
+    if (ckpt_cursor_u32le(c) != 0x02014b50)
         return bad(err, "a directory entry has no signature");
-    ckpt_skip(c, 4);
-    m->flags = ckpt_get_u16le(c);
-    method = ckpt_get_u16le(c);
-    ckpt_skip(c, 4);
-    m->e.crc = ckpt_get_u32le(c);
-    packed = ckpt_get_u32le(c);
-    m->e.plain = ckpt_get_u32le(c);
-    n_name = ckpt_get_u16le(c);
-    n_extra = ckpt_get_u16le(c);
-    n_comment = ckpt_get_u16le(c);
-    ckpt_skip(c, 8);
-    m->header = ckpt_get_u32le(c);
-    name = ckpt_get_bytes(c, n_name);
+    ckpt_cursor_skip(c, 4);
+    m->flags = ckpt_cursor_u16le(c);
+    method = ckpt_cursor_u16le(c);
+    ckpt_cursor_skip(c, 4);
+    m->e.crc = ckpt_cursor_u32le(c);
+    packed = ckpt_cursor_u32le(c);
+    m->e.plain = ckpt_cursor_u32le(c);
+    n_name = ckpt_cursor_u16le(c);
+    n_extra = ckpt_cursor_u16le(c);
+    n_comment = ckpt_cursor_u16le(c);
+    ckpt_cursor_skip(c, 8);
+    m->header = ckpt_cursor_u32le(c);
+    name = ckpt_cursor_bytes(c, n_name);
     ckpt_cursor_init(&extra, c->base + c->pos, ckpt_cursor_left(c) < n_extra ? 0 : n_extra);
-    ckpt_skip(c, n_extra);
-    ckpt_skip(c, n_comment);
+    ckpt_cursor_skip(c, n_extra);
+    ckpt_cursor_skip(c, n_comment);
     if (c->failed || !name)
         return bad(err, "the central directory ends inside an entry");
     if (n_name == 0 || n_name > ZIP_MAX_NAME || !ckpt_utf8_valid(name, n_name))
@@ -182,8 +185,8 @@ static int read_entry(struct zip *z, struct raw *m, struct ckpt_cursor *c, struc
     m->full = ckpt_arena_strndup(&z->arena, (const char *)name, n_name);
     if (!m->full)
         return ckpt_nomem(err, n_name);
-    if (read_extra(m->full, &m->e.plain, &packed, &m->header, extra, err))
-        return err->code;
+    if ((rc = read_extra(m->full, &m->e.plain, &packed, &m->header, extra, err)) != 0)
+        return rc;
     if (m->flags & 0x2041)             /* encrypted, strongly encrypted, masked headers */
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "zip: %s: encrypted", m->full);
     m->e.size = packed;
@@ -249,7 +252,7 @@ static int check_names(struct zip *z, struct raw *raw, size_t n, struct ckpt_err
     return rc;
 }
 
-/* The descriptor behind m's payload, which fills the n bytes at p: 16 or 24 bytes, or none. */
+/* The descriptor after m's payload, which fills the n bytes at p: 16 or 24 bytes, or none. */
 static int check_descriptor(const struct raw *m, const unsigned char *p, size_t n,
                             struct ckpt_err *err)
 {
@@ -261,13 +264,13 @@ static int check_descriptor(const struct raw *m, const unsigned char *p, size_t 
     if (n == 0 && ((m->flags & 8) == 0 || m->e.size == 0))
         return 0;
     if (n != 0 && (m->flags & 8) == 0)
-        return fault(err, m->full, "bytes behind it belong to no member");
+        return fault(err, m->full, "bytes after it belong to no member");
     ckpt_cursor_init(&c, p, n);
-    if (ckpt_get_u32le(&c) != 0x08074b50 || (n != 16 && n != 24))
-        return fault(err, m->full, "no data descriptor behind it, or more than that");
-    crc = ckpt_get_u32le(&c);
-    packed = n == 16 ? ckpt_get_u32le(&c) : ckpt_get_u64le(&c);
-    size = n == 16 ? ckpt_get_u32le(&c) : ckpt_get_u64le(&c);
+    if (ckpt_cursor_u32le(&c) != 0x08074b50 || (n != 16 && n != 24))
+        return fault(err, m->full, "no data descriptor after it, or more than that");
+    crc = ckpt_cursor_u32le(&c);
+    packed = n == 16 ? ckpt_cursor_u32le(&c) : ckpt_cursor_u64le(&c);
+    size = n == 16 ? ckpt_cursor_u32le(&c) : ckpt_cursor_u64le(&c);
     if (packed != m->e.size || size != m->e.plain)
         return fault(err, m->full, "its data descriptor says another size");
     return crc == m->e.crc ? 0 : fault(err, m->full, "its data descriptor says another checksum");
@@ -279,16 +282,17 @@ static int read_local_extra(const struct zip *z, struct raw *m, uint16_t n, uint
 {
     unsigned char extra[UINT16_MAX];
     struct ckpt_cursor c;
+    int rc;
 
     if (*size != BIG && *packed != BIG)
         return 0;
-    if (ckpt_file_read_at(z->file, extra, n, m->e.offset - n, err))
-        return err->code;
+    if ((rc = ckpt_file_read_at(z->file, extra, n, m->e.offset - n, err)) != 0)
+        return rc;
     ckpt_cursor_init(&c, extra, n);
     return read_extra(m->full, size, packed, NULL, c, err);
 }
 
-/* The local header at p, name behind it, agrees with the directory; finds the payload. */
+/* The local header at p, name after it, agrees with the directory; finds the payload. */
 static int check_local(const struct zip *z, struct raw *m, const unsigned char *p, uint64_t limit,
                        struct ckpt_err *err)
 {
@@ -297,20 +301,21 @@ static int check_local(const struct zip *z, struct raw *m, const unsigned char *
     uint16_t flags, method, n, n_extra;
     uint64_t packed, size;
     uint32_t crc;
+    int rc;
 
     ckpt_cursor_init(&c, p, LOCAL_BYTES);
-    if (ckpt_get_u32le(&c) != 0x04034b50)
+    if (ckpt_cursor_u32le(&c) != 0x04034b50)
         return ckpt_fail(err, CKPT_EFORMAT, "zip: %s: no local header at %llu", m->full,
                          (unsigned long long)m->header);
-    ckpt_skip(&c, 2);
-    flags = ckpt_get_u16le(&c);
-    method = ckpt_get_u16le(&c);
-    ckpt_skip(&c, 4);
-    crc = ckpt_get_u32le(&c);
-    packed = ckpt_get_u32le(&c);
-    size = ckpt_get_u32le(&c);
-    n = ckpt_get_u16le(&c);
-    n_extra = ckpt_get_u16le(&c);
+    ckpt_cursor_skip(&c, 2);
+    flags = ckpt_cursor_u16le(&c);
+    method = ckpt_cursor_u16le(&c);
+    ckpt_cursor_skip(&c, 4);
+    crc = ckpt_cursor_u32le(&c);
+    packed = ckpt_cursor_u32le(&c);
+    size = ckpt_cursor_u32le(&c);
+    n = ckpt_cursor_u16le(&c);
+    n_extra = ckpt_cursor_u16le(&c);
     if (flags != m->flags || method != (m->e.deflated ? 8 : 0))
         return fault(err, m->full, "local header and directory differ");
     if (n != n_name || memcmp(p + LOCAL_BYTES, m->full, n_name) != 0)
@@ -323,8 +328,8 @@ static int check_local(const struct zip *z, struct raw *m, const unsigned char *
                             (unsigned long long)m->e.size, (unsigned long long)m->e.offset);
     if ((flags & 8) && crc == 0 && packed == 0 && size == 0)
         return 0;                       /* the descriptor has them */
-    if (read_local_extra(z, m, n_extra, &size, &packed, err))
-        return err->code;
+    if ((rc = read_local_extra(z, m, n_extra, &size, &packed, err)) != 0)
+        return rc;
     return size == m->e.plain && packed == m->e.size && crc == m->e.crc
                ? 0 : fault(err, m->full, "local header and directory differ in size or checksum");
 }
@@ -336,6 +341,8 @@ static int check_local(const struct zip *z, struct raw *m, const unsigned char *
 static int check_between(const struct zip *z, const struct raw *before, struct raw *m,
                          uint64_t from, uint64_t limit, struct ckpt_err *err)
 {
+    int rc;
+
     CKPT_UNSET unsigned char raw[24 + LOCAL_BYTES + ZIP_MAX_NAME];
     uint64_t header = m ? m->header : limit;
     size_t n = m ? LOCAL_BYTES + strlen(m->full) : 0;
@@ -349,12 +356,12 @@ static int check_between(const struct zip *z, const struct raw *before, struct r
         return ckpt_fail(err, CKPT_EFORMAT, "zip: %llu bytes at %llu belong to no member",
                          (unsigned long long)(header - from), (unsigned long long)from);
     n += (size_t)(header - from);
-    if (ckpt_file_read_at(z->file, raw, n, from, err))
-        return err->code;
+    if ((rc = ckpt_file_read_at(z->file, raw, n, from, err)) != 0)
+        return rc;
     if (!before && header != 0)
         return bad(err, "bytes in front of the first member");
-    if (before && check_descriptor(before, raw, (size_t)(header - from), err))
-        return err->code;
+    if (before && (rc = check_descriptor(before, raw, (size_t)(header - from), err)) != 0)
+        return rc;
     return m ? check_local(z, m, raw + (header - from), limit, err) : 0;
 }
 
@@ -376,24 +383,25 @@ static int read_members(struct zip *z, const struct end *end, struct raw *raw,
 {
     const struct raw *before = NULL;
     uint64_t from = 0;
+    int rc;
 
     for (uint64_t i = 0; i < end->n; i++)
-        if (read_entry(z, &raw[i], c, err))
-            return err->code;
+        if ((rc = read_entry(z, &raw[i], c, err)) != 0)
+            return rc;
     if (ckpt_cursor_left(c) != 0)
         return bad(err, "the central directory has more bytes than entries");
-    if (check_names(z, raw, (size_t)end->n, err))
-        return err->code;
+    if ((rc = check_names(z, raw, (size_t)end->n, err)) != 0)
+        return rc;
     qsort(raw, (size_t)end->n, sizeof *raw, by_header);
     for (uint64_t i = 0; i < end->n; i++) {
-        if (check_between(z, before, &raw[i], from, end->offset, err))
-            return err->code;
+        if ((rc = check_between(z, before, &raw[i], from, end->offset, err)) != 0)
+            return rc;
         before = &raw[i];
         from = before->e.offset + before->e.size;
         z->entry[i] = before->e;
     }
-    if (check_between(z, before, NULL, from, end->offset, err))
-        return err->code;
+    if ((rc = check_between(z, before, NULL, from, end->offset, err)) != 0)
+        return rc;
     z->n = (size_t)end->n;
     z->no_sums = true;
     for (size_t i = 0; i < z->n; i++)
@@ -405,8 +413,10 @@ static int read_members(struct zip *z, const struct end *end, struct raw *raw,
 /* The end.  An entry has 46 bytes at least: a count that cannot be is found in time. */
 static int find_end(struct end *end, struct ckpt_file *file, struct ckpt_err *err)
 {
-    if (read_end(end, file, err))
-        return err->code;
+    int rc;
+
+    if ((rc = read_end(end, file, err)) != 0)
+        return rc;
     if (end->n > end->bytes / 46)
         return bad(err, "more members than the central directory can hold");
     return end->n == 0 ? bad(err, "the archive is empty") : 0;
@@ -474,6 +484,8 @@ static int misfit(const struct zip_entry *e, struct ckpt_err *err)
 int zip_slurp(const struct zip *z, const struct zip_entry *e, struct ckpt_arena *arena,
               uint64_t limit, char **out, struct ckpt_err *err)
 {
+    int rc;
+
     *out = NULL;
     if (e->deflated)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "zip: %s: compressed", e->name);
@@ -483,8 +495,8 @@ int zip_slurp(const struct zip *z, const struct zip_entry *e, struct ckpt_arena 
     *out = ckpt_arena_alloc(arena, (size_t)e->size + 1, 1);
     if (!*out)
         return ckpt_nomem(err, (size_t)e->size + 1);
-    if (ckpt_file_read_at(z->file, *out, (size_t)e->size, e->offset, err))
-        return err->code;
+    if ((rc = ckpt_file_read_at(z->file, *out, (size_t)e->size, e->offset, err)) != 0)
+        return rc;
     return z->no_sums || ckpt_crc32(0, *out, (size_t)e->size) == e->crc
                ? 0 : misfit(e, err);
 }
@@ -526,14 +538,16 @@ int zip_verify(const struct zip *z, const struct zip_entry *e, void *buf, size_t
                struct ckpt_err *err)
 {
     uint32_t crc = 0;
+    int rc;
 
-    if (e->deflated && unfold_crc(z, e, buf, buf_bytes < 1 << 20 ? buf_bytes : 1 << 20, &crc, err))
-        return err->code;
+    if (e->deflated && (rc = unfold_crc(z, e, buf, buf_bytes < 1 << 20 ? buf_bytes : 1 << 20,
+                                        &crc, err)) != 0)
+        return rc;
     for (uint64_t at = 0; !z->no_sums && !e->deflated && at < e->size;) {
         size_t n = e->size - at < buf_bytes ? (size_t)(e->size - at) : buf_bytes;
 
-        if (ckpt_file_read_at(z->file, buf, n, e->offset + at, err))
-            return err->code;
+        if ((rc = ckpt_file_read_at(z->file, buf, n, e->offset + at, err)) != 0)
+            return rc;
         crc = ckpt_crc32(crc, buf, n);
         at += n;
     }

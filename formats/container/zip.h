@@ -1,7 +1,7 @@
 /*
  * zip - stored members of a zip archive, found through its central directory.
  *
- * Strict, because readers in the world disagree: exactly one end record with nothing behind it,
+ * Strict, because readers in the world disagree: exactly one end record with nothing after it,
  * no encryption, no compression (but of TorchScript's code), no name twice (nor by case), clean
  * relative names in one top folder, local headers that agree with the directory, members that
  * follow each other from byte 0 to the directory without overlap or gap (a reader of local

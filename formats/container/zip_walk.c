@@ -171,7 +171,7 @@ static void read_local(struct entry *e, struct ckpt_file *file)
 static int read_entry(struct entry *e, struct ckpt_cursor *c, const struct end *end,
                       struct ckpt_arena *arena, struct ckpt_err *err)
 {
-    const unsigned char *b = ckpt_get_bytes(c, ENTRY_BYTES), *name, *extra;
+    const unsigned char *b = ckpt_cursor_bytes(c, ENTRY_BYTES), *name, *extra;
     size_t n_name;
 
     if (!b || memcmp(b, "PK\001\002", 4) != 0)
@@ -182,9 +182,9 @@ static int read_entry(struct entry *e, struct ckpt_cursor *c, const struct end *
     e->piece = (struct zip_piece){.method = u16(b + 10), .size = u32(b + 20), .plain = u32(b + 24),
                                   .encrypted = e->flags & 1};
     e->local = u32(b + 42);
-    name = ckpt_get_bytes(c, n_name);
-    extra = ckpt_get_bytes(c, u16(b + 30));
-    ckpt_skip(c, u16(b + 32));
+    name = ckpt_cursor_bytes(c, n_name);
+    extra = ckpt_cursor_bytes(c, u16(b + 30));
+    ckpt_cursor_skip(c, u16(b + 32));
     if (c->failed)
         return ckpt_fail(err, CKPT_EFORMAT, "zip: the directory ends inside a member's entry");
     use_extra64(&e->piece, &e->local, extra, u16(b + 30));

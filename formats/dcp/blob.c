@@ -6,6 +6,7 @@
 
 #include "formats/container/pickle/out.h"
 #include "formats/container/zip_out.h"
+#include "libckpt/base/crc32.h"
 
 enum { M_PICKLE, M_FORMAT, M_ALIGNMENT, M_BYTEORDER, M_DATA, M_VERSION, M_ID, M_COUNT };
 
@@ -47,9 +48,11 @@ static void lay_out(struct layout *l, const struct dcp_blob *b)
 
 int dcp_blob_pickle(struct ckpt_buf *out, const struct value *v, struct ckpt_err *err)
 {
+    int rc;
+
     out->len = 0;
-    if (pickle_write(out, v, NULL, 0, err))
-        return err->code;
+    if ((rc = pickle_write(out, v, NULL, 0, err)) != 0)
+        return rc;
     return ckpt_buf_ok(out) ? 0 : ckpt_nomem(err, out->len);
 }
 
@@ -59,17 +62,14 @@ int dcp_blob_tensor_pickle(struct ckpt_buf *out, enum ckpt_dtype dtype,
     struct value_tensor t = {.dtype = dtype, .shape = *shape};
     struct value v = {.kind = VALUE_TENSOR, .u.tensor = &t};
     struct pickle_storage storage = {.dtype = dtype};
-    int64_t stride = 1;
+    int rc;
 
     if (!ckpt_shape_numel(&storage.numel, shape))
         return ckpt_fail(err, CKPT_EFORMAT, "its size overflows");
-    for (int d = shape->rank; d-- > 0;) {
-        t.stride[d] = stride;
-        stride *= shape->dim[d] ? shape->dim[d] : 1;
-    }
+    value_tensor_pack(&t);
     out->len = 0;
-    if (pickle_write(out, &v, &storage, 1, err))
-        return err->code;
+    if ((rc = pickle_write(out, &v, &storage, 1, err)) != 0)
+        return rc;
     return ckpt_buf_ok(out) ? 0 : ckpt_nomem(err, out->len);
 }
 
@@ -78,7 +78,7 @@ void dcp_blob_plan(struct dcp_blob *b, const struct ckpt_buf *pickle, bool tenso
     struct layout l;
 
     b->pickle = (uint32_t)pickle->len;
-    b->pickle_crc = crc_of(pickle->data, pickle->len);
+    b->pickle_crc = ckpt_crc32(0, pickle->data, pickle->len);
     b->tensor = tensor;
     b->bytes = bytes;
     lay_out(&l, b);
@@ -128,8 +128,8 @@ int dcp_blob_finish(struct ckpt_out *out, const struct dcp_blob *b, struct ckpt_
         int k = l.what[i];
 
         l.member[i].crc = k == M_PICKLE ? b->pickle_crc : k == M_DATA ? data
-                          : k == M_ID ? crc_of(id, ID_DIGITS)
-                          : crc_of(small[k].text, strlen(small[k].text));
+                          : k == M_ID ? ckpt_crc32(0, id, ID_DIGITS)
+                          : ckpt_crc32(0, small[k].text, strlen(small[k].text));
     }
     rc = ckpt_out_write_at(out, id, ID_DIGITS, b->base + l.member[l.n - 1].data, err);
     return rc ? rc : zip_finish_at(out, b->base, l.member, l.n, l.directory, err);

@@ -37,13 +37,15 @@ int boxes_add(struct ckpt_tensors *list, struct ckpt_tensor **added, const char 
               size_t n, bool replicas, struct ckpt_err *err)
 {
     struct ckpt_box whole = {0};
+    int rc;
 
     memcpy(whole.count, shape->dim, (size_t)shape->rank * sizeof *whole.count);
     if (n > 1)
         qsort_r(frag, n, sizeof *frag, by_start, &whole);
     if (replicas)
         n = drop_replicas(frag, n, &whole);
-    if (ckpt_tensors_add(list, added, name, strlen(name), dtype, shape, frag, n, false, err))
-        return err->code;
-    return ckpt_fragments_check(shape, dtype, frag, n, err) ? ckpt_err_in(err, "%s", name) : 0;
+    if ((rc = ckpt_tensors_add(list, added, name, strlen(name), dtype, shape, frag, n, false,
+                               err)) != 0)
+        return rc;
+    return ckpt_fragment_check(shape, dtype, frag, n, err) ? ckpt_err_in(err, "%s", name) : 0;
 }

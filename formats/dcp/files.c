@@ -27,25 +27,19 @@ static int open_file(struct dcp_files *f, struct dcp_file **out, const char *nam
                      struct ckpt_err *err)
 {
     struct dcp_file *d = ckpt_arena_alloc(&f->arena, 1, sizeof *d);
+    int rc;
 
     *out = d;
     if (!d || !(d->name = ckpt_arena_strndup(&f->arena, name, strlen(name))))
         return ckpt_nomem(err, sizeof *d);
-    if (f->n == f->cap) {
-        size_t cap = f->cap ? 2 * f->cap : 16;
-        void *grown = ckpt_grow(f->item, cap, sizeof *f->item);
-
-        if (!grown)
-            return ckpt_nomem(err, cap * sizeof *f->item);
-        f->item = grown;
-        f->cap = cap;
-    }
-    if (ckpt_file_open_at(&d->file, f->dir, name, err)) {
-        /* What the index names must be there: a lost file is damage, no wrong path. */
-        if (err->code == CKPT_ENOTFOUND)
-            ckpt_fail_as(err, CKPT_EFORMAT, "missing", "%s is not there", name);
-        return err->code;
-    }
+    if (ckpt_reserve(&f->item, f->n, &f->cap, sizeof *f->item, err))
+        return CKPT_ENOMEM;
+    rc = ckpt_file_open_at(&d->file, f->dir, name, err);
+    /* The index names it: a lost file is damage, no wrong path. */
+    if (rc == CKPT_ENOTFOUND)
+        return ckpt_fail_as(err, CKPT_EFORMAT, "missing", "%s is not there", name);
+    if (rc)
+        return rc;
     f->item[f->n++] = d;
     return ckpt_map_add(f->by_name, d->name, strlen(name), f->n - 1, err);
 }
@@ -62,16 +56,17 @@ int dcp_files_prepare(struct dcp_files *f, const struct dcp_place *p, struct ckp
 {
     struct dcp_file *d;
     uint64_t end;
+    int rc;
 
-    if (!f->by_name && ckpt_map_new(&f->by_name, 16, err))
-        return err->code;
+    if (!f->by_name && (rc = ckpt_map_new(&f->by_name, 16, err)) != 0)
+        return rc;
     if (!f->has_lock) {
         pthread_mutex_init(&f->lock, NULL);
         f->has_lock = true;
     }
     d = file_of(f, p);
-    if (!d && open_file(f, &d, p->file, err))
-        return err->code;
+    if (!d && (rc = open_file(f, &d, p->file, err)) != 0)
+        return rc;
     if (!ckpt_add(&end, p->offset, p->length) || end > ckpt_file_size(d->file))
         return ckpt_fail_as(err, CKPT_EFORMAT, "truncated",
                             "%s: the item at %llu has %llu bytes, the file ends at %llu", p->file,
@@ -93,9 +88,10 @@ static int open_window(struct torch_archive **out, const struct dcp_file *d,
                        const struct dcp_place *p, struct ckpt_err *err)
 {
     struct ckpt_file *window;
+    int rc;
 
-    if (ckpt_file_window(&window, d->file, p->offset, p->length, d->name, err))
-        return err->code;
+    if ((rc = ckpt_file_window(&window, d->file, p->offset, p->length, d->name, err)) != 0)
+        return rc;
     return open_archive(out, window, p, err);
 }
 
@@ -105,21 +101,24 @@ static int open_small(struct torch_archive **out, const struct dcp_file *d,
                       struct ckpt_err *err)
 {
     struct ckpt_file *memory;
+    int rc;
 
     if (p->length > SMALL_BYTES)
         return open_window(out, d, p, err);
-    if (ckpt_file_read_at(d->file, small, (size_t)p->length, p->offset, err) ||
-        ckpt_file_memory(&memory, small, (size_t)p->length, d->name, err))
-        return err->code;
+    if ((rc = ckpt_file_read_at(d->file, small, (size_t)p->length, p->offset, err)) != 0 ||
+        (rc = ckpt_file_memory(&memory, small, (size_t)p->length, d->name, err)) != 0)
+        return rc;
     return open_archive(out, memory, p, err);
 }
 
 int dcp_files_value(struct dcp_files *files, struct torch_archive **out,
                     const struct dcp_place *place, struct ckpt_err *err)
 {
+    int rc;
+
     *out = NULL;
-    if (dcp_files_prepare(files, place, err))
-        return err->code;
+    if ((rc = dcp_files_prepare(files, place, err)) != 0)
+        return rc;
     return open_window(out, file_of(files, place), place, err);
 }
 
@@ -156,8 +155,8 @@ static int in_archive(struct dcp_files *files, struct ckpt_fragment *f,
     int64_t *stride;
     int rc;
 
-    if (open_small(&a, d, &c->place, small, err))
-        return err->code;
+    if ((rc = open_small(&a, d, &c->place, small, err)) != 0)
+        return rc;
     t = value_is(torch_archive_root(a), VALUE_TENSOR) ? torch_archive_root(a)->u.tensor : NULL;
     if (!t)
         rc = ckpt_fail(err, CKPT_EFORMAT, "%s: the item at %llu is no tensor", d->name,
@@ -196,8 +195,9 @@ static int load_image(struct dcp_file *d, uint64_t offset, struct ckpt_err *err)
 
     if (d->has_image)
         return 0;
-    if (ckpt_file_window(&window, d->file, offset, ckpt_file_size(d->file) - offset, d->name, err))
-        return err->code;
+    if ((rc = ckpt_file_window(&window, d->file, offset, ckpt_file_size(d->file) - offset,
+                               d->name, err)) != 0)
+        return rc;
     rc = safetensors_read(&d->image, window, &metadata, err);
     if (rc == 0)
         rc = dcp_sharding_info(&d->boxes, metadata, err);
@@ -261,9 +261,10 @@ static int in_image(struct ckpt_fragment *f, struct dcp_file *d, const struct dc
 {
     const struct ckpt_tensor *t;
     size_t i;
+    int rc;
 
-    if (load_image(d, c->place.offset, err))
-        return err->code;
+    if ((rc = load_image(d, c->place.offset, err)) != 0)
+        return rc;
     i = ckpt_tensors_find(&d->image, e->fqn);
     if (i == SIZE_MAX)
         return ckpt_fail_as(err, CKPT_EFORMAT, "missing", "%s: does not hold it", d->name);
@@ -284,8 +285,9 @@ int dcp_files_tensor(struct dcp_files *files, struct ckpt_fragment *f, const str
     int rc;
 
     left = ckpt_file_size(d->file) - c->place.offset;
-    if (ckpt_file_read_at(d->file, head, left < 4 ? (size_t)left : 4, c->place.offset, err))
-        return err->code;
+    if ((rc = ckpt_file_read_at(d->file, head, left < 4 ? (size_t)left : 4, c->place.offset,
+                                err)) != 0)
+        return rc;
     if (memcmp(head, "PK\3\4", 4) == 0) {
         rc = in_archive(files, f, d, e, c, arena, err);
     } else {
@@ -297,7 +299,7 @@ int dcp_files_tensor(struct dcp_files *files, struct ckpt_fragment *f, const str
         return rc;
     f->file = d->file;
     pthread_mutex_lock(&files->lock);
-    f->box = ckpt_box_new(arena, e->shape.rank, c->start, c->count);
+    f->box = ckpt_fragment_box(arena, e->shape.rank, c->start, c->count);
     pthread_mutex_unlock(&files->lock);
     return f->box ? 0 : ckpt_nomem(err, sizeof *f->box);
 }

@@ -1,7 +1,7 @@
 /*
  * dcp/files - the data files of a distributed checkpoint, and what lies at an offset of them.
  *
- *   __R_K.distcp     of rank R: items one behind the other, each a whole archive of torch.save
+ *   __R_K.distcp     of rank R: items one after the other, each a whole archive of torch.save
  *                    ([offset, offset + length) of the file), holding one tensor or one value
  *   with safetensors in place of archives: values as above, then one safetensors image to the
  *                    file's end; all tensors' offsets say where it begins, and its own header

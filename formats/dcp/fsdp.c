@@ -47,16 +47,9 @@ static int keep(struct reader *r, struct ckpt_file *file)
 {
     struct fsdp *f = r->f;
 
-    if (f->n == f->cap) {
-        size_t cap = f->cap ? 2 * f->cap : 8;
-        void *grown = ckpt_grow(f->file, cap, sizeof *f->file);
-
-        if (!grown) {
-            ckpt_file_close(file);
-            return ckpt_nomem(r->err, cap * sizeof *f->file);
-        }
-        f->file = grown;
-        f->cap = cap;
+    if (ckpt_reserve(&f->file, f->n, &f->cap, sizeof *f->file, r->err)) {
+        ckpt_file_close(file);
+        return CKPT_ENOMEM;
     }
     f->file[f->n++] = file;
     return 0;
@@ -72,9 +65,9 @@ static int read_rank(struct reader *r, struct fsdp_join *j, struct ckpt_file *fi
     const char *name = ckpt_file_name(file);
     int rc;
 
-    if (ckpt_file_window(&window, file, 0, ckpt_file_size(file), name, r->err) ||
-        torch_archive_open(&a, window, r->err))
-        return r->err->code;
+    if ((rc = ckpt_file_window(&window, file, 0, ckpt_file_size(file), name, r->err)) != 0 ||
+        (rc = torch_archive_open(&a, window, r->err)) != 0)
+        return rc;
     rc = fsdp_pieces_read(&pieces, a, file, &r->list->arena, r->err);
     torch_archive_close(a);
     if (rc == 0 && pieces.local && pieces.world > (int64_t)ranks)
@@ -185,8 +178,8 @@ static int read_file(struct reader *r, struct ckpt_place *p)
     int rc;
 
     p->took = true;
-    if (keep(r, file) || fsdp_join_new(&j, r->err))
-        return r->err->code;
+    if ((rc = keep(r, file)) != 0 || (rc = fsdp_join_new(&j, r->err)) != 0)
+        return rc;
     rc = read_rank(r, j, file, 0, 1);
     if (rc == 0)
         rc = list_set(r, j, 1);

@@ -28,16 +28,17 @@ struct fsdp_join {
 int fsdp_join_new(struct fsdp_join **out, struct ckpt_err *err)
 {
     struct fsdp_join *j = ckpt_alloc(1, sizeof *j);
+    int rc;
 
     *out = NULL;
     if (!j)
         return ckpt_nomem(err, sizeof *j);
-    if (ckpt_map_new(&j->by_path, 256, err)) {
+    rc = ckpt_map_new(&j->by_path, 256, err);
+    if (rc)
         ckpt_free(j);
-        return err->code;
-    }
-    *out = j;
-    return 0;
+    else
+        *out = j;
+    return rc;
 }
 
 void fsdp_join_free(struct fsdp_join *j)
@@ -53,28 +54,13 @@ void fsdp_join_free(struct fsdp_join *j)
 
 bool fsdp_join_is_local(const struct fsdp_join *j) { return j->local; }
 
-/* Room for one more of an array. */
-static int room(void **array, size_t *cap, size_t n, size_t size, struct ckpt_err *err)
-{
-    size_t more = *cap ? 2 * *cap : 256;
-    void *grown;
-
-    if (n < *cap)
-        return 0;
-    grown = ckpt_grow(*array, more, size);
-    if (!grown)
-        return ckpt_nomem(err, more * size);
-    *array = grown;
-    *cap = more;
-    return 0;
-}
-
 /* The number of the item at a path; parts end in NUL, so that no dot can shift between them. */
 static int item_at(struct fsdp_join *j, size_t *out, const struct fsdp_piece *p,
                    struct ckpt_err *err)
 {
     size_t len = 0;
     char *key, *to;
+    int rc;
 
     for (size_t i = 0; i < p->n_part; i++)
         len += strlen(p->part[i]) + 1;
@@ -90,8 +76,8 @@ static int item_at(struct fsdp_join *j, size_t *out, const struct fsdp_piece *p,
     *out = ckpt_map_get(j->by_path, key, len);
     if (*out != CKPT_MAP_NONE)
         return 0;
-    if (room((void **)&j->item, &j->cap_item, j->n_item, sizeof *j->item, err))
-        return err->code;
+    if ((rc = ckpt_reserve(&j->item, j->n_item, &j->cap_item, sizeof *j->item, err)) != 0)
+        return rc;
     *out = j->n_item;
     j->item[j->n_item] = (struct dcp_item){.part = p->part, .n_part = p->n_part,
                                            .tensor = !p->marker};
@@ -100,12 +86,14 @@ static int item_at(struct fsdp_join *j, size_t *out, const struct fsdp_piece *p,
 
 int fsdp_join_rank(struct fsdp_join *j, const struct fsdp_rank *rank, struct ckpt_err *err)
 {
+    int rc;
+
     for (size_t i = 0; i < rank->n; i++) {
         size_t k = 0;
 
-        if (item_at(j, &k, &rank->item[i], err) ||
-            room((void **)&j->piece, &j->cap, j->n, sizeof *j->piece, err))
-            return err->code;
+        if ((rc = item_at(j, &k, &rank->item[i], err)) != 0 ||
+            (rc = ckpt_reserve(&j->piece, j->n, &j->cap, sizeof *j->piece, err)) != 0)
+            return rc;
         if (!rank->item[i].marker)
             j->piece[j->n++] = (struct owned){rank->item[i], k, j->ranks};
     }
@@ -148,6 +136,7 @@ static int add_boxes(struct lister *l, const struct dcp_item *it, const struct o
     struct ckpt_fragment *frag = ckpt_arena_alloc(&l->list->arena, n, sizeof *frag);
     struct ckpt_tensor *added;
     size_t used = 0;
+    int rc;
 
     if (!frag)
         return ckpt_nomem(l->err, n * sizeof *frag);
@@ -157,8 +146,9 @@ static int add_boxes(struct lister *l, const struct dcp_item *it, const struct o
     for (size_t i = 0; i < (o->p.plain ? 1 : n); i++)
         if (o[i].p.frag.file)
             frag[used++] = o[i].p.frag;
-    if (boxes_add(l->list, &added, it->name, o->p.dtype, &o->p.shape, frag, used, true, l->err))
-        return l->err->code;
+    if ((rc = boxes_add(l->list, &added, it->name, o->p.dtype, &o->p.shape, frag, used, true,
+                        l->err)) != 0)
+        return rc;
     added->kind = it->kind;
     return 0;
 }
@@ -173,7 +163,7 @@ static const struct ckpt_tensor *known(struct lister *l, const char *name)
     return i == SIZE_MAX ? NULL : ckpt_source_tensor(l->shapes, i);
 }
 
-/* Runs of a flattened parameter, one behind the other in the order of ranks. */
+/* Runs of a flattened parameter, one after the other in the order of ranks. */
 static int add_runs(struct lister *l, const struct dcp_item *it, const struct owned *o, size_t n,
                     const struct ckpt_shape *shape)
 {
@@ -182,6 +172,7 @@ static int add_runs(struct lister *l, const struct dcp_item *it, const struct ow
     struct ckpt_tensor *added;
     int64_t at = 0, numel;
     size_t used = 0;
+    int rc;
 
     if (!frag)
         return ckpt_nomem(l->err, n * sizeof *frag);
@@ -190,7 +181,7 @@ static int add_runs(struct lister *l, const struct dcp_item *it, const struct ow
             return ckpt_fail(l->err, CKPT_EFORMAT, "%s: no run of a flattened parameter", it->name);
         if (o[i].p.frag.file) {
             frag[used] = o[i].p.frag;
-            frag[used].box = ckpt_box_new(&l->list->arena, 1, &at, o[i].p.shape.dim);
+            frag[used].box = ckpt_fragment_box(&l->list->arena, 1, &at, o[i].p.shape.dim);
             if (!frag[used++].box)
                 return ckpt_nomem(l->err, sizeof *frag->box);
         }
@@ -200,12 +191,12 @@ static int add_runs(struct lister *l, const struct dcp_item *it, const struct ow
     if (!ckpt_shape_numel(&numel, shape) || numel != at)
         return ckpt_fail(l->err, CKPT_EMISMATCH, "%s: ranks hold %lld elements of it, the base's "
                          "has %lld", it->name, (long long)at, (long long)numel);
-    if (ckpt_tensors_add(l->list, &added, it->name, strlen(it->name), o->p.dtype, shape, frag, used,
-                         true, l->err))
-        return l->err->code;
+    if ((rc = ckpt_tensors_add(l->list, &added, it->name, strlen(it->name), o->p.dtype, shape,
+                               frag, used, true, l->err)) != 0)
+        return rc;
     added->kind = it->kind;
     flat = ckpt_shape_1d(numel);
-    return ckpt_fragments_check(&flat, o->p.dtype, frag, used, l->err)
+    return ckpt_fragment_check(&flat, o->p.dtype, frag, used, l->err)
                ? ckpt_err_in(l->err, "%s", it->name) : 0;
 }
 

@@ -40,15 +40,8 @@ static int add(struct walker *w, struct fsdp_piece **out)
 
     if (!part)
         return ckpt_nomem(w->err, w->depth * sizeof *part);
-    if (r->n == r->cap) {
-        size_t cap = r->cap ? 2 * r->cap : 256;
-        void *grown = ckpt_grow(r->item, cap, sizeof *r->item);
-
-        if (!grown)
-            return ckpt_nomem(w->err, cap * sizeof *r->item);
-        r->item = grown;
-        r->cap = cap;
-    }
+    if (ckpt_reserve(&r->item, r->n, &r->cap, sizeof *r->item, w->err))
+        return CKPT_ENOMEM;
     part[0] = "tensor";
     memcpy(part, w->part, w->depth * sizeof *part);
     r->item[r->n] = (struct fsdp_piece){.part = part, .n_part = depth};
@@ -63,16 +56,17 @@ static int place(struct walker *w, struct fsdp_piece *p, const struct value_tens
 {
     struct ckpt_fragment *found;
     int64_t numel;
+    int rc;
 
     if (!ckpt_shape_numel(&numel, &t->shape))
         return ckpt_fail(w->err, CKPT_EFORMAT, "its size overflows");
     if (numel == 0)
         return 0;
-    if (torch_archive_fragment(&found, w->arena, w->a, t, w->err))
-        return w->err->code;
+    if ((rc = torch_archive_fragment(&found, w->arena, w->a, t, w->err)) != 0)
+        return rc;
     p->frag = *found;
     p->frag.file = w->file;
-    p->frag.box = start ? ckpt_box_new(w->arena, t->shape.rank, start, t->shape.dim) : NULL;
+    p->frag.box = start ? ckpt_fragment_box(w->arena, t->shape.rank, start, t->shape.dim) : NULL;
     if (start && !p->frag.box)
         return ckpt_nomem(w->err, sizeof *p->frag.box);
     return 0;
@@ -81,9 +75,10 @@ static int place(struct walker *w, struct fsdp_piece *p, const struct value_tens
 static int add_plain(struct walker *w, const struct value_tensor *t)
 {
     struct fsdp_piece *p;
+    int rc;
 
-    if (add(w, &p))
-        return w->err->code;
+    if ((rc = add(w, &p)) != 0)
+        return rc;
     p->plain = true;
     p->dtype = t->dtype;
     p->shape = t->shape;
@@ -94,16 +89,17 @@ static int add_plain(struct walker *w, const struct value_tensor *t)
 static int add_boxes(struct walker *w, const struct torch_shard *s)
 {
     struct fsdp_piece *p;
+    int rc;
 
     for (size_t i = 0; i < (s->n ? s->n : 1); i++) {
-        if (add(w, &p))
-            return w->err->code;
+        if ((rc = add(w, &p)) != 0)
+            return rc;
         p->dtype = s->dtype;
         p->shape = s->shape;
         if (s->n == 0)
             continue;
-        if (place(w, p, s->piece[i].tensor, s->piece[i].start))
-            return w->err->code;
+        if ((rc = place(w, p, s->piece[i].tensor, s->piece[i].start)) != 0)
+            return rc;
     }
     if (s->world > w->out->world)
         w->out->world = s->world;
@@ -124,6 +120,7 @@ static int take_record(struct walker *w, const struct value *v, bool *entered)
 {
     const struct torch_name *row = torch_name_find(v->u.obj.module, v->u.obj.name);
     struct torch_shard s;
+    int rc;
 
     *entered = false;
     if (row && row->what == NAME_PARAMETER && v->u.obj.args->u.seq.n > 0 &&
@@ -132,7 +129,8 @@ static int take_record(struct walker *w, const struct value *v, bool *entered)
     if (torch_shard_is(v)) {
         if (w->depth && ends_in(w->part[w->depth - 1], "flat_param"))
             w->out->local = true;
-        return torch_shard_read(&s, w->arena, v, w->err) ? w->err->code : add_boxes(w, &s);
+        rc = torch_shard_read(&s, w->arena, v, w->err);
+        return rc ? rc : add_boxes(w, &s);
     }
     if (row && row->what >= NAME_UNREAD)
         return ckpt_fail(w->err, CKPT_EUNSUPPORTED, "of kind %s.%s, which is not read",
@@ -192,11 +190,12 @@ static const struct value *next(struct walker *w, int *rc)
 static int mark(struct walker *w)
 {
     struct fsdp_piece *p;
+    int rc;
 
     if (strcmp(w->part[w->depth - 1], "param_groups") != 0)
         return 0;
-    if (add(w, &p))
-        return w->err->code;
+    if ((rc = add(w, &p)) != 0)
+        return rc;
     p->marker = true;
     return 0;
 }

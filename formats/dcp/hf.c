@@ -8,6 +8,7 @@
 #include "formats/dcp/boxes.h"
 #include "formats/dcp/files.h"
 #include "formats/hf/safetensors.h"
+#include "formats/place.h"
 
 /* A box on its way to the tensor it belongs to. */
 struct box {
@@ -42,24 +43,18 @@ static int add_box(struct reader *r, const struct ckpt_tensor *t, const json_t *
 {
     struct box *b;
     size_t i;
+    int rc;
 
-    if (r->n == r->cap) {
-        size_t cap = r->cap ? 2 * r->cap : 256;
-        void *grown = ckpt_grow(r->box, cap, sizeof *r->box);
-
-        if (!grown)
-            return ckpt_nomem(r->err, cap * sizeof *r->box);
-        r->box = grown;
-        r->cap = cap;
-    }
+    if (ckpt_reserve(&r->box, r->n, &r->cap, sizeof *r->box, r->err))
+        return CKPT_ENOMEM;
     b = &r->box[r->n];
     *b = (struct box){.name_len = strlen(t->name), .order = r->n, .dtype = t->dtype,
                       .shape = t->shape};
-    if (dcp_sharding_start(b->start, boxes, t->name, t->shape.rank, r->err))
-        return r->err->code;
+    if ((rc = dcp_sharding_start(b->start, boxes, t->name, t->shape.rank, r->err)) != 0)
+        return rc;
     if (t->n_frag)
         b->frag = *t->frag;
-    b->frag.box = ckpt_box_new(&r->list->arena, t->shape.rank, b->start, t->shape.dim);
+    b->frag.box = ckpt_fragment_box(&r->list->arena, t->shape.rank, b->start, t->shape.dim);
     if (!b->frag.box)
         return ckpt_nomem(r->err, sizeof *b->frag.box);
     b->name = ckpt_arena_strndup(&r->list->arena, t->name, b->name_len);
@@ -68,8 +63,8 @@ static int add_box(struct reader *r, const struct ckpt_tensor *t, const json_t *
     i = ckpt_map_get(r->by_name, b->name, b->name_len);
     if (i == CKPT_MAP_NONE) {
         i = r->n_tensor++;
-        if (ckpt_map_add(r->by_name, b->name, b->name_len, i, r->err))
-            return r->err->code;
+        if ((rc = ckpt_map_add(r->by_name, b->name, b->name_len, i, r->err)) != 0)
+            return rc;
     }
     b->tensor = i;
     r->n++;

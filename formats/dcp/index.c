@@ -44,20 +44,14 @@ int dcp_index_add(struct dcp_index *x, struct dcp_out_item **out, struct value *
                   struct ckpt_err *err)
 {
     char *fqn = path ? flat_name(x, path) : NULL;
+    int rc;
 
     if (!fqn)
         return ckpt_nomem(err, 64);
-    if (!x->by_name && ckpt_map_new(&x->by_name, 256, err))
-        return err->code;
-    if (x->n == x->cap) {
-        size_t cap = x->cap ? 2 * x->cap : 256;
-        void *grown = ckpt_grow(x->item, cap, sizeof *x->item);
-
-        if (!grown)
-            return ckpt_nomem(err, cap * sizeof *x->item);
-        x->item = grown;
-        x->cap = cap;
-    }
+    if (!x->by_name && (rc = ckpt_map_new(&x->by_name, 256, err)) != 0)
+        return rc;
+    if (ckpt_reserve(&x->item, x->n, &x->cap, sizeof *x->item, err))
+        return CKPT_ENOMEM;
     if (ckpt_map_add(x->by_name, fqn, strlen(fqn), x->n, err))
         return err->code == CKPT_EFORMAT
                    ? ckpt_fail(err, CKPT_EMISMATCH, "two items would be called %s", fqn)

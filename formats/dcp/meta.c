@@ -58,7 +58,7 @@ static int read_numbers(struct reader *r, int64_t out[CKPT_MAX_RANK], int *n,
 
 /* -- where items lie ------------------------------------------------------------------------- */
 
-/* The key of an item: its name, and of a tensor's box the offsets behind a NUL. */
+/* The key of an item: its name, and of a tensor's box the offsets after a NUL. */
 static char *item_key(struct ckpt_arena *a, size_t *len, const char *fqn, const int64_t *offset,
                       int n)
 {
@@ -78,9 +78,10 @@ static char *item_key(struct ckpt_arena *a, size_t *len, const char *fqn, const 
 static int index_storage(struct reader *r)
 {
     const struct value_pairs *d = &r->storage->u.dict;
+    int rc;
 
-    if (ckpt_map_new(&r->index, d->n, r->err))
-        return r->err->code;
+    if ((rc = ckpt_map_new(&r->index, d->n, r->err)) != 0)
+        return rc;
     for (size_t i = 0; i < d->n; i++) {
         const struct value *state = is_object(d->key[i], "MetadataIndex")
                                         ? d->key[i]->u.obj.state : NULL;
@@ -118,7 +119,7 @@ static int read_place(struct reader *r, struct dcp_place *p, const struct value 
     if (!p->file || !value_as_int(value_get(state, "offset"), &offset) || offset < 0 ||
         !value_as_int(value_get(state, "length"), &length) || length < 0)
         return bad(r, "storage_data: no _StorageInfo with a path, an offset and a length");
-    if (!ckpt_relpath_is_clean(p->file))
+    if (!ckpt_file_path_is_clean(p->file))
         return ckpt_fail_as(r->err, CKPT_EREFUSED, "refused-path",
                             "storage_data: %s is no clean relative path", p->file);
     if (how && !value_is(how, VALUE_NONE) && !(value_is(how, VALUE_LIST) && how->u.seq.n == 0))
@@ -182,10 +183,13 @@ static int add_chunk(struct reader *r, struct dcp_entry *e, const struct value *
     size_t bytes = (size_t)e->shape.rank * sizeof *kept;
     bool empty = false;
     int n_start, n_count;
+    int rc;
 
-    if (read_numbers(r, start, &n_start, value_get(state, "offsets"), "a box's offsets") ||
-        read_numbers(r, count, &n_count, value_get(state, "sizes"), "a box's sizes"))
-        return r->err->code;
+    if ((rc = read_numbers(r, start, &n_start, value_get(state, "offsets"),
+                           "a box's offsets")) != 0 ||
+        (rc = read_numbers(r, count, &n_count, value_get(state, "sizes"),
+                           "a box's sizes")) != 0)
+        return rc;
     if (n_start != e->shape.rank || n_count != e->shape.rank)
         return bad(r, "a box has other axes than its tensor");
     for (int d = 0; d < e->shape.rank; d++) {
@@ -198,8 +202,8 @@ static int add_chunk(struct reader *r, struct dcp_entry *e, const struct value *
     }
     if (empty || (known && has_chunk(e, start)))
         return 0;
-    if (find_place(r, &c->place, e->fqn, start, e->shape.rank, whole))
-        return r->err->code;
+    if ((rc = find_place(r, &c->place, e->fqn, start, e->shape.rank, whole)) != 0)
+        return rc;
     kept = ckpt_arena_alloc(&r->m->arena, 2, bytes ? bytes : 1);
     if (!kept)
         return ckpt_nomem(r->err, 2 * bytes);
@@ -217,11 +221,12 @@ static int read_tensor(struct reader *r, struct dcp_entry *e, const struct value
     enum ckpt_dtype dtype = read_dtype(value_get(state, "properties"));
     struct dcp_chunk *all;
     struct ckpt_shape s = {0};
+    int rc;
 
     if (dtype == CKPT_DTYPE_NONE)
         return ckpt_fail(r->err, CKPT_EUNSUPPORTED, "of no known dtype");
-    if (read_numbers(r, s.dim, &s.rank, value_get(state, "size"), "its size"))
-        return r->err->code;
+    if ((rc = read_numbers(r, s.dim, &s.rank, value_get(state, "size"), "its size")) != 0)
+        return rc;
     if (!value_is(chunks, VALUE_LIST))
         return bad(r, "its chunks are no list");
     if (known && (e->bytes || dtype != e->dtype || !ckpt_shape_equal(&s, &e->shape)))
@@ -235,8 +240,8 @@ static int read_tensor(struct reader *r, struct dcp_entry *e, const struct value
         memcpy(all, e->chunk, e->n_chunk * sizeof *all);
     e->chunk = all;
     for (size_t i = 0; i < chunks->u.seq.n; i++)
-        if (add_chunk(r, e, chunks->u.seq.item[i], known, chunks->u.seq.n == 1))
-            return r->err->code;
+        if ((rc = add_chunk(r, e, chunks->u.seq.item[i], known, chunks->u.seq.n == 1)) != 0)
+            return rc;
     return 0;
 }
 
@@ -255,15 +260,8 @@ static int entry_of(struct reader *r, struct dcp_entry **out, const char *fqn, b
         *out = &m->entry[i];
         return 0;
     }
-    if (m->n == m->cap) {
-        size_t cap = m->cap ? 2 * m->cap : 256;
-        void *grown = ckpt_grow(m->entry, cap, sizeof *m->entry);
-
-        if (!grown)
-            return ckpt_nomem(r->err, cap * sizeof *m->entry);
-        m->entry = grown;
-        m->cap = cap;
-    }
+    if (ckpt_reserve(&m->entry, m->n, &m->cap, sizeof *m->entry, r->err))
+        return CKPT_ENOMEM;
     part = ckpt_arena_alloc(&m->arena, 1, sizeof *part);
     if (!part)
         return ckpt_nomem(r->err, sizeof *part);
@@ -284,8 +282,8 @@ static int read_entries(struct reader *r, const struct value *dict)
 
         if (!fqn)
             return bad(r, "state_dict_metadata: a key is no text");
-        if (entry_of(r, &e, fqn, &known))
-            return r->err->code;
+        if ((rc = entry_of(r, &e, fqn, &known)) != 0)
+            return rc;
         if (is_object(v, "TensorStorageMetadata")) {
             rc = read_tensor(r, e, v, known);
         } else if (is_object(v, "BytesStorageMetadata")) {
@@ -348,20 +346,19 @@ static int load(struct reader *r, struct value **root, struct ckpt_file *file)
     struct ckpt_cursor c;
     char *bytes;
     size_t len;
-    int rc;
+    int rc, refused;
 
     a->limit = 0;
-    if (ckpt_file_slurp(file, a, MAX_BYTES, &bytes, &len, r->err))
-        return r->err->code;
+    if ((rc = ckpt_file_slurp(file, a, MAX_BYTES, &bytes, &len, r->err)) != 0)
+        return rc;
     a->limit = a->used + VALUE_BYTES_MIN + VALUE_BYTES_PER * (uint64_t)len;
     ckpt_cursor_init(&c, bytes, len);
     rc = pickle_read(root, &c, a, &names, r->err);
-    if (torch_names_check(&names, rc != 0, r->err))
-        return r->err->code;
-    if (rc)
-        return rc;
+    refused = torch_names_check(&names, rc != 0, r->err);
+    if (refused || rc)
+        return refused ? refused : rc;
     if (ckpt_cursor_left(&c) != 0)
-        return ckpt_fail_as(r->err, CKPT_EFORMAT, "trailing", "%zu bytes behind the pickle",
+        return ckpt_fail_as(r->err, CKPT_EFORMAT, "trailing", "%zu bytes after the pickle",
                             ckpt_cursor_left(&c));
     rc = torch_value_resolve(*root, &storages, a, true, r->err);
     if (rc == 0 && storages.n)

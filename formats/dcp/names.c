@@ -62,8 +62,10 @@ static char *path_key(struct namer *m, const struct dcp_item *it, size_t k, size
 /* Where optimizers are: above every param_groups. */
 static int find_roots(struct namer *m)
 {
-    if (ckpt_map_new(&m->roots, 16, m->err))
-        return m->err->code;
+    int rc;
+
+    if ((rc = ckpt_map_new(&m->roots, 16, m->err)) != 0)
+        return rc;
     for (size_t i = 0; i < m->n; i++)
         for (size_t k = 0; k < m->item[i].n_part; k++) {
             size_t len;
@@ -75,8 +77,8 @@ static int find_roots(struct namer *m)
             if (!key)
                 return ckpt_nomem(m->err, 64);
             if (ckpt_map_get(m->roots, key, len) == CKPT_MAP_NONE &&
-                ckpt_map_add(m->roots, key, len, i, m->err))
-                return m->err->code;
+                (rc = ckpt_map_add(m->roots, key, len, i, m->err)) != 0)
+                return rc;
             break;
         }
     return 0;

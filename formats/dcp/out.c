@@ -6,21 +6,21 @@
 #include <string.h>
 
 #include "formats/dcp/state.h"
-#include "formats/hf/side_files.h"
+#include "formats/dir_sink.h"
+#include "libckpt/base/crc32.h"
 #include "libckpt/split.h"
 
 #define MAX_PICKLE ((size_t)1 << 30)
 
 struct sink {
-    const struct ckpt_tensors *list;
-    struct ckpt_outdir        *dir;
-    struct dcp_index           index;
-    size_t                    *item_of;     /* [list->n] */
-    struct ckpt_out          **file;        /* [n_file] */
-    size_t                     n_file;
-    float                      step;        /* what items of no tensor hold */
-    const char                *record;      /* see create's opts */
-    pthread_mutex_t            lock;        /* of the checksums */
+    struct dir_sink   base;
+    struct dcp_index  index;
+    size_t           *item_of;      /* [list->n] */
+    struct ckpt_out **file;         /* [n_file] */
+    uint64_t         *size;         /* [n_file] bytes */
+    size_t            n_file;
+    float             step;         /* the value of items that have no tensor */
+    pthread_mutex_t   lock;         /* of the checksums */
 };
 
 /* Where in its file an item's element lies. */
@@ -36,7 +36,7 @@ static int sink_write(void *self, size_t i, int64_t start, int64_t count, const 
     struct dcp_out_item *it = &s->index.item[s->item_of[i]];
     size_t width = ckpt_dtype_size(it->dtype), n = (size_t)count * width;
     uint64_t at = (uint64_t)start * width;
-    uint32_t crc = crc_of(src, n);
+    uint32_t crc = ckpt_crc32(0, src, n);
     int rc;
 
     rc = ckpt_out_write_at(s->file[it->file], src, n, payload_of(it, start), err);
@@ -48,38 +48,36 @@ static int sink_write(void *self, size_t i, int64_t start, int64_t count, const 
     return rc;
 }
 
-static void sink_abort(void *self)
+static void sink_release(void *self)
 {
     struct sink *s = self;
 
     for (size_t i = 0; s->file && i < s->n_file; i++)
         ckpt_out_abort(s->file[i]);
-    ckpt_outdir_abort(s->dir);
     dcp_index_release(&s->index);
     pthread_mutex_destroy(&s->lock);
     ckpt_free(s->file);
+    ckpt_free(s->size);
     ckpt_free(s->item_of);
-    ckpt_free(s);
 }
 
-/* The index goes last: it is what makes the directory a checkpoint. */
-static int put_index(struct sink *s, struct ckpt_err *err)
+static int sink_put_index(void *self, struct ckpt_err *err)
 {
+    struct sink *s = self;
     struct ckpt_buf b;
     int rc;
 
     ckpt_buf_init(&b, MAX_PICKLE);
     rc = dcp_index_pickle(&b, &s->index, err);
     if (rc == 0)
-        rc = ckpt_outdir_put(s->dir, ".metadata", b.data, b.len, err);
+        rc = ckpt_outdir_put(s->base.dir, ".metadata", b.data, b.len, err);
     ckpt_buf_release(&b);
     return rc;
 }
 
-static int sink_commit(void *self, struct ckpt_err *err)
+static int sink_finish(void *self, struct ckpt_err *err)
 {
     struct sink *s = self;
-    struct ckpt_outdir *dir;
     int rc = 0;
 
     for (size_t i = 0; rc == 0 && i < s->index.n; i++) {
@@ -89,40 +87,23 @@ static int sink_commit(void *self, struct ckpt_err *err)
             rc = ckpt_err_in(err, "%s", it->fqn);
     }
     for (size_t i = 0; rc == 0 && i < s->n_file; i++) {
-        struct ckpt_out *f = s->file[i];
-
+        rc = ckpt_out_commit(s->file[i], err);
         s->file[i] = NULL;
-        rc = ckpt_out_commit(f, err);
     }
-    if (rc == 0 && s->record)
-        rc = ckpt_outdir_put(s->dir, CKPT_RECORD_FILE, s->record, strlen(s->record), err);
-    if (rc == 0)
-        rc = put_index(s, err);
-    if (rc == 0) {
-        dir = s->dir;
-        s->dir = NULL;
-        rc = ckpt_outdir_commit(dir, err);
-    }
-    sink_abort(s);
     return rc;
 }
 
 /* Checksums are made of what passes. */
 static bool sink_locate(void *self, size_t i, int64_t start, int64_t count,
-                        struct ckpt_place_out *out)
+                        struct ckpt_sink_extent *out)
 {
     const struct sink *s = self;
     const struct dcp_out_item *it = &s->index.item[s->item_of[i]];
 
     (void)count;
-    *out = (struct ckpt_place_out){s->file[it->file], payload_of(it, start), true};
+    *out = (struct ckpt_sink_extent){s->file[it->file], payload_of(it, start), true};
     return true;
 }
-
-static const struct ckpt_sink_ops sink_ops = {
-    .format = "dcp", .write = sink_write, .locate = sink_locate, .commit = sink_commit,
-    .abort = sink_abort,
-};
 
 /* The pickle of an item. */
 static int pickle_of(struct ckpt_buf *b, const struct dcp_out_item *it, struct ckpt_err *err)
@@ -136,54 +117,60 @@ static int pickle_of(struct ckpt_buf *b, const struct dcp_out_item *it, struct c
 /* Which file each item is in: tensors by size, everything else in the first. */
 static int assign_files(struct sink *s, uint64_t max_bytes, struct ckpt_err *err)
 {
-    size_t *shard_of = ckpt_alloc(s->list->n, sizeof *shard_of);
+    size_t *shard_of = ckpt_alloc(s->base.list->n, sizeof *shard_of);
 
     if (!shard_of)
-        return ckpt_nomem(err, s->list->n * sizeof *shard_of);
-    s->n_file = ckpt_split(shard_of, s->list, max_bytes ? max_bytes : CKPT_DEFAULT_SHARD_BYTES);
-    for (size_t i = 0; i < s->list->n; i++)
+        return ckpt_nomem(err, s->base.list->n * sizeof *shard_of);
+    s->n_file = ckpt_split(shard_of, s->base.list,
+                           max_bytes ? max_bytes : CKPT_DEFAULT_SHARD_BYTES);
+    for (size_t i = 0; i < s->base.list->n; i++)
         s->index.item[s->item_of[i]].file = shard_of[i];
     ckpt_free(shard_of);
     s->file = ckpt_alloc(s->n_file, sizeof *s->file);
-    return s->file ? 0 : ckpt_nomem(err, s->n_file * sizeof *s->file);
+    s->size = ckpt_alloc(s->n_file, sizeof *s->size);
+    return s->file && s->size ? 0 : ckpt_nomem(err, s->n_file * sizeof *s->file);
 }
 
 /* Where each item lies, and how long the files become. */
-static int plan(struct sink *s, uint64_t *size, struct ckpt_buf *b, struct ckpt_err *err)
+static int lay_out(struct sink *s, struct ckpt_buf *b, struct ckpt_err *err)
 {
+    int rc;
+
     for (size_t i = 0; i < s->index.n; i++) {
         struct dcp_out_item *it = &s->index.item[i];
         uint64_t bytes = 0;
 
-        if (pickle_of(b, it, err))
-            return err->code;
+        if ((rc = pickle_of(b, it, err)) != 0)
+            return rc;
         if (!it->value && !ckpt_shape_bytes(&bytes, it->shape, it->dtype))
             return ckpt_fail(err, CKPT_EFORMAT, "%s: its size overflows", it->fqn);
         dcp_blob_plan(&it->blob, b, !it->value, bytes);
-        it->blob.base = size[it->file];
-        if (!ckpt_add(&size[it->file], size[it->file], it->blob.length) ||
-            size[it->file] > INT64_MAX)
+        it->blob.base = s->size[it->file];
+        if (!ckpt_add(&s->size[it->file], it->blob.base, it->blob.length) ||
+            s->size[it->file] > INT64_MAX)
             return ckpt_fail(err, CKPT_ELIMIT, "__0_%zu.distcp: its size overflows", it->file);
     }
     return 0;
 }
 
-static int open_files(struct sink *s, const uint64_t *size, struct ckpt_err *err)
+static int open_files(struct sink *s, struct ckpt_err *err)
 {
+    int rc;
+
     for (size_t i = 0; i < s->n_file; i++) {
         char name[64];
 
         snprintf(name, sizeof name, "__0_%zu.distcp", i);
-        if (ckpt_outdir_file(&s->file[i], s->dir, name, err) ||
-            ckpt_out_reserve(s->file[i], size[i], err))
-            return err->code;
+        if ((rc = ckpt_outdir_file(&s->file[i], s->base.dir, name, err)) != 0 ||
+            (rc = ckpt_out_reserve(s->file[i], s->size[i], err)) != 0)
+            return rc;
     }
     return 0;
 }
 
 static bool is_step(const struct sink *s, size_t item)
 {
-    for (size_t lo = 0, hi = s->list->n; lo < hi;) {    /* item_of rises */
+    for (size_t lo = 0, hi = s->base.list->n; lo < hi;) {    /* item_of rises */
         size_t mid = lo + (hi - lo) / 2;
 
         if (s->item_of[mid] == item)
@@ -199,70 +186,69 @@ static bool is_step(const struct sink *s, size_t item)
 /* Headers of all items, and the bytes of those that come from no tensor. */
 static int begin_items(struct sink *s, struct ckpt_buf *b, struct ckpt_err *err)
 {
+    int rc;
+
     for (size_t i = 0; i < s->index.n; i++) {
         struct dcp_out_item *it = &s->index.item[i];
         struct ckpt_out *out = s->file[it->file];
 
-        if (pickle_of(b, it, err) || dcp_blob_begin(out, &it->blob, b, err))
-            return err->code;
-        if (is_step(s, i) &&
-            (ckpt_out_write_at(out, &s->step, sizeof s->step, it->blob.base + it->blob.payload,
-                               err) ||
-             dcp_blob_wrote(&it->blob, 0, sizeof s->step, crc_of(&s->step, sizeof s->step), err)))
-            return err->code;
+        if ((rc = pickle_of(b, it, err)) != 0 ||
+            (rc = dcp_blob_begin(out, &it->blob, b, err)) != 0)
+            return rc;
+        if (!is_step(s, i))
+            continue;
+        rc = ckpt_out_write_at(out, &s->step, sizeof s->step, payload_of(it, 0), err);
+        if (rc == 0)
+            rc = dcp_blob_wrote(&it->blob, 0, sizeof s->step,
+                                ckpt_crc32(0, &s->step, sizeof s->step), err);
+        if (rc)
+            return rc;
     }
     return 0;
 }
 
-static int begin(struct sink *s, const char *path, const struct ckpt_create_opts *opts,
-                 struct ckpt_err *err)
+static int sink_plan(void *self, const struct ckpt_create_opts *opts, struct ckpt_err *err)
 {
-    uint64_t *size = NULL;
+    struct sink *s = self;
     struct ckpt_buf b;
     int rc;
 
+    pthread_mutex_init(&s->lock, NULL);
     ckpt_buf_init(&b, MAX_PICKLE);
-    rc = dcp_state_fill(&s->index, s->item_of, s->list, opts->info, &s->step, err);
+    s->item_of = ckpt_alloc(s->base.list->n, sizeof *s->item_of);
+    rc = s->item_of ? dcp_state_fill(&s->index, s->item_of, s->base.list, opts->info, &s->step,
+                                     err)
+                    : ckpt_nomem(err, s->base.list->n * sizeof *s->item_of);
     if (rc == 0)
         rc = assign_files(s, opts->max_shard_bytes, err);
-    if (rc == 0 && !(size = ckpt_alloc(s->n_file, sizeof *size)))
-        rc = ckpt_nomem(err, s->n_file * sizeof *size);
     if (rc == 0)
-        rc = plan(s, size, &b, err);
-    if (rc == 0)
-        rc = ckpt_outdir_create(&s->dir, path, err);
-    if (rc == 0)
-        rc = open_files(s, size, err);
-    if (rc == 0)
-        rc = begin_items(s, &b, err);
-    for (size_t i = 0; rc == 0 && i < opts->n_extra; i++)
-        rc = side_file_put(s->dir, &opts->extra[i], err);
+        rc = lay_out(s, &b, err);
     ckpt_buf_release(&b);
-    ckpt_free(size);
     return rc;
 }
+
+static int sink_begin(void *self, const struct ckpt_create_opts *opts, struct ckpt_err *err)
+{
+    struct sink *s = self;
+    struct ckpt_buf b;
+    int rc = open_files(s, err);
+
+    (void)opts;
+    ckpt_buf_init(&b, MAX_PICKLE);
+    if (rc == 0)
+        rc = begin_items(s, &b, err);
+    ckpt_buf_release(&b);
+    return rc;
+}
+
+static const struct dir_sink_ops dir_ops = {
+    .title = "a distributed checkpoint", .size = sizeof(struct sink), .plan = sink_plan,
+    .begin = sink_begin, .write = sink_write, .locate = sink_locate, .finish = sink_finish,
+    .put_index = sink_put_index, .release = sink_release,
+};
 
 int dcp_create(struct ckpt_sink **out, const char *path, const struct ckpt_tensors *tensors,
                const struct ckpt_create_opts *opts, struct ckpt_err *err)
 {
-    struct sink *s;
-
-    *out = NULL;
-    if (opts->stream_fd > 0)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "a distributed checkpoint is not written to a "
-                         "stream");
-    s = ckpt_alloc(1, sizeof *s);
-    if (!s)
-        return ckpt_nomem(err, sizeof *s);
-    pthread_mutex_init(&s->lock, NULL);
-    s->list = tensors;
-    s->record = opts->record;
-    s->item_of = ckpt_alloc(tensors->n, sizeof *s->item_of);
-    if (!s->item_of)
-        ckpt_nomem(err, tensors->n * sizeof *s->item_of);
-    if (!s->item_of || begin(s, path, opts, err)) {
-        sink_abort(s);
-        return err->code;
-    }
-    return ckpt_sink_new(out, &sink_ops, s, tensors, false, err);
+    return dir_sink_create(out, &dir_ops, path, tensors, opts, err);
 }

@@ -39,11 +39,12 @@ static struct value *path_of(struct ckpt_arena *a, const char *const *part)
 static int add_value(struct filler *f, struct value *path, struct value *v)
 {
     struct dcp_out_item *it;
+    int rc;
 
     if (!v)
         return ckpt_nomem(f->err, 64);
-    if (dcp_index_add(f->x, &it, path, f->err))
-        return f->err->code;
+    if ((rc = dcp_index_add(f->x, &it, path, f->err)) != 0)
+        return rc;
     it->value = v;
     return 0;
 }
@@ -54,11 +55,13 @@ static int add_values(struct filler *f)
     struct ckpt_arena *a = &f->x->arena;
     const char *key;
     json_t *v;
+    int rc;
 
     json_object_foreach (json_object_get(f->info, "values"), key, v)
         if (!strchr(key, '.') && !json_is_object(v) && !json_is_array(v) &&
-            add_value(f, path_of(a, (const char *const[]){key, NULL}), value_of_json(a, v)))
-            return f->err->code;
+            (rc = add_value(f, path_of(a, (const char *const[]){key, NULL}),
+                            value_of_json(a, v))) != 0)
+            return rc;
     return 0;
 }
 
@@ -79,10 +82,11 @@ static const json_t *group_names(const struct filler *f, size_t number)
 static int stateful(struct filler *f, struct value **list, struct ckpt_map **seen)
 {
     struct ckpt_arena *a = &f->x->arena;
+    int rc;
 
     *list = value_list(a);
-    if (ckpt_map_new(seen, 256, f->err))
-        return f->err->code;
+    if ((rc = ckpt_map_new(seen, 256, f->err)) != 0)
+        return rc;
     for (size_t i = 0; i < f->tensors->n; i++) {
         const struct ckpt_tensor *t = &f->tensors->item[i];
         size_t len = param_len(t);
@@ -93,8 +97,8 @@ static int stateful(struct filler *f, struct value **list, struct ckpt_map **see
         name = ckpt_arena_strndup(a, t->name, len);
         if (!name || value_append(a, *list, value_str(a, name)))
             return ckpt_nomem(f->err, len);
-        if (ckpt_map_add(*seen, t->name, len, i, f->err))
-            return f->err->code;
+        if ((rc = ckpt_map_add(*seen, t->name, len, i, f->err)) != 0)
+            return rc;
     }
     return 0;
 }
@@ -132,6 +136,7 @@ static int add_group(struct filler *f, size_t number, struct value *names)
     struct ckpt_arena *a = &f->x->arena;
     const char *key;
     json_t *v;
+    int rc;
 
     json_object_foreach ((json_t *)group, key, v) {
         struct value *path = path_of(a, (const char *const[]){"optimizer", "param_groups", NULL});
@@ -139,8 +144,9 @@ static int add_group(struct filler *f, size_t number, struct value *names)
         if (value_append(a, path, value_int(a, (int64_t)number)) ||
             value_append(a, path, value_str(a, key)))
             return ckpt_nomem(f->err, 64);
-        if (add_value(f, path, strcmp(key, "params") == 0 ? names : hyper_value(a, key, v)))
-            return f->err->code;
+        if ((rc = add_value(f, path, strcmp(key, "params") == 0 ? names : hyper_value(a, key,
+                                                                                      v))) != 0)
+            return rc;
     }
     return 0;
 }
@@ -185,6 +191,8 @@ static struct value *tensor_path(struct filler *f, const struct ckpt_tensor *t)
 
 static int add_tensors(struct filler *f, size_t *item_of)
 {
+    int rc;
+
     for (size_t i = 0; i < f->tensors->n; i++) {
         const struct ckpt_tensor *t = &f->tensors->item[i];
         struct dcp_out_item *it;
@@ -193,8 +201,8 @@ static int add_tensors(struct filler *f, size_t *item_of)
             return ckpt_fail(f->err, CKPT_EUNSUPPORTED, "tensor %s: torch has no %s", t->name,
                              ckpt_dtype_name(t->dtype));
         item_of[i] = f->x->n;
-        if (dcp_index_add(f->x, &it, tensor_path(f, t), f->err))
-            return f->err->code;
+        if ((rc = dcp_index_add(f->x, &it, tensor_path(f, t), f->err)) != 0)
+            return rc;
         it->dtype = t->dtype;
         it->shape = &t->shape;
     }
@@ -221,6 +229,7 @@ static bool steps_done(const json_t *info, float *step)
 static int add_steps(struct filler *f, float *step)
 {
     struct ckpt_arena *a = &f->x->arena;
+    int rc;
 
     if (!steps_done(f->info, step))
         return 0;
@@ -238,9 +247,9 @@ static int add_steps(struct filler *f, float *step)
             return ckpt_nomem(f->err, len);
         if (ckpt_tensors_find(f->tensors, other) != SIZE_MAX)
             continue;
-        if (dcp_index_add(f->x, &it, path_of(a, (const char *const[]){"optimizer", "state", param,
-                                                                     "step", NULL}), f->err))
-            return f->err->code;
+        if ((rc = dcp_index_add(f->x, &it, path_of(a, (const char *const[]){"optimizer",
+                                                   "state", param, "step", NULL}), f->err)) != 0)
+            return rc;
         it->dtype = CKPT_F32;
         it->shape = &scalar;
     }
@@ -251,9 +260,11 @@ int dcp_state_fill(struct dcp_index *x, size_t *item_of, const struct ckpt_tenso
                    const json_t *info, float *step, struct ckpt_err *err)
 {
     struct filler f = {.x = x, .tensors = tensors, .info = info, .err = err};
+    int rc;
 
     *step = 0;
-    if (add_values(&f) || add_groups(&f) || add_steps(&f, step) || add_tensors(&f, item_of))
-        return err->code;
-    return 0;
+    if ((rc = add_values(&f)) != 0 || (rc = add_groups(&f)) != 0 ||
+        (rc = add_steps(&f, step)) != 0)
+        return rc;
+    return add_tensors(&f, item_of);
 }

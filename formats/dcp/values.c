@@ -63,12 +63,14 @@ static int put_flat(struct teller *t, const char *rest, json_t *v)
     const char *dot = strrchr(rest, '.');
     char *name = dot ? ckpt_arena_strndup(&t->arena, rest, (size_t)(dot - rest)) : NULL;
     json_t *one = name ? json_object_get(t->flat, name) : NULL;
+    int rc;
 
     if (name && !one) {
         one = json_object();
-        if (put(t, t->flat, name, one)) {
+        rc = put(t, t->flat, name, one);
+        if (rc) {
             json_decref(v);
-            return t->err->code;
+            return rc;
         }
     }
     if (one)
@@ -135,11 +137,12 @@ static int tell_one(struct teller *t, const struct dcp_entry *e)
     size_t depth = groups_depth(e);
     char *path = dcp_names_join(&t->arena, e->part, e->n_part, 0);
     json_t *v;
+    int rc;
 
     if (!path)
         return ckpt_nomem(t->err, 64);
-    if (load(t, &v, e))
-        return t->err->code;
+    if ((rc = load(t, &v, e)) != 0)
+        return rc;
     v = without_bytes(v, path);
     if (depth == SIZE_MAX)
         return put(t, t->values, path, v);
@@ -151,6 +154,7 @@ static int tell_one(struct teller *t, const struct dcp_entry *e)
 static int tell_all(struct teller *t, bool optimizer)
 {
     size_t told = 0, left = 0;
+    int rc;
 
     for (size_t i = 0; i < t->m->n; i++) {
         const struct dcp_entry *e = &t->m->entry[i];
@@ -162,11 +166,11 @@ static int tell_all(struct teller *t, bool optimizer)
             continue;
         }
         told++;
-        if (tell_one(t, e))
-            return t->err->code;
+        if ((rc = tell_one(t, e)) != 0)
+            return rc;
     }
-    if (gather_flat(t))
-        return t->err->code;
+    if ((rc = gather_flat(t)) != 0)
+        return rc;
     return left ? put(t, t->info, "values_left_out", json_integer((json_int_t)left)) : 0;
 }
 

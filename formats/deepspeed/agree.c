@@ -33,7 +33,7 @@ static int number(double *out, const struct torch_archive *a, const struct value
         return 0;
     rc = torch_archive_fragment(&frag, &arena, a, t, err);
     if (rc == 0)
-        rc = ckpt_gather(bytes, &t->shape, t->dtype, frag, 1, 0, 1, err);
+        rc = ckpt_fragment_gather(bytes, &t->shape, t->dtype, frag, 1, 0, 1, err);
     if (rc == 0)
         ckpt_convert(out, CKPT_F64, bytes, t->dtype, 1);
     ckpt_arena_release(&arena);
@@ -126,6 +126,7 @@ static int same_shapes(const struct value *a, const struct value *b, size_t r,
 {
     size_t n = value_is(a, VALUE_DICT) ? a->u.dict.n : 0;
     size_t wanted = value_is(b, VALUE_DICT) ? b->u.dict.n : 0;
+    int rc;
 
     if (n != wanted)
         return differ(err, r, what, (long long)n, (long long)wanted);
@@ -134,9 +135,9 @@ static int same_shapes(const struct value *a, const struct value *b, size_t r,
         const char *p, *q;
         int64_t numel;
 
-        if (ds_shape_at(&p, &x, &numel, a, i, what, err) ||
-            ds_shape_at(&q, &y, &numel, b, i, what, err))
-            return err->code;
+        if ((rc = ds_shape_at(&p, &x, &numel, a, i, what, err)) != 0 ||
+            (rc = ds_shape_at(&q, &y, &numel, b, i, what, err)) != 0)
+            return rc;
         if (strcmp(p, q) != 0 || !ckpt_shape_equal(&x, &y)) {
             char s[96], t[96];
 
@@ -153,13 +154,15 @@ static int same_shapes(const struct value *a, const struct value *b, size_t r,
 static int check_shapes(const struct ds_files *f, size_t r, struct ckpt_err *err)
 {
     size_t n = ds_shape_groups(f, r), wanted = ds_shape_groups(f, 0);
+    int rc;
 
     if (n != wanted)
         return differ(err, r, "the number of parameter groups", (long long)n,
                       (long long)wanted);
     for (size_t g = 0; g < n; g++)
-        if (same_shapes(ds_shapes(f, r, g), ds_shapes(f, 0, g), r, "param_shapes", err))
-            return err->code;
+        if ((rc = same_shapes(ds_shapes(f, r, g), ds_shapes(f, 0, g), r, "param_shapes",
+                              err)) != 0)
+            return rc;
     return same_shapes(value_get(f->rank[r].model_root, "frozen_param_shapes"),
                        value_get(f->rank[0].model_root, "frozen_param_shapes"), r,
                        "frozen_param_shapes", err);
@@ -191,15 +194,16 @@ static bool computes_in_bf16(const struct ds_files *f)
 static int agree_universal(struct ds_files *f, struct ckpt_err *err)
 {
     int stage = ds_stage(f, 0);
+    int rc;
 
     f->bf16 = stage < 0 && !f->sharded;
     f->bf16_names = computes_in_bf16(f);
     f->stage = f->sharded ? 3 : stage < 1 ? 1 : stage > 2 ? 2 : stage;
     saved_world(f);
     for (size_t r = 0; r < f->n; r++)
-        if (check_counters(f, r, err) || check_version(f, r, err) ||
-            (r > 0 && check_shapes(f, r, err)))
-            return err->code;
+        if ((rc = check_counters(f, r, err)) != 0 || (rc = check_version(f, r, err)) != 0 ||
+            (r > 0 && (rc = check_shapes(f, r, err)) != 0))
+            return rc;
     return number(&f->step, f->universal->step_file, f->universal->step, err);
 }
 
@@ -228,20 +232,21 @@ static int check_facts(const struct ds_files *f, size_t r, struct ckpt_err *err)
     static const char *const of_optim[] = {"loss_scaler", "dynamic_loss_scale", "overflow",
                                            "clip_grad"};
     const struct ds_rank *a = &f->rank[r], *b = &f->rank[0];
+    int rc;
 
     for (size_t i = 0; a->model && i < sizeof of_model / sizeof of_model[0]; i++)
-        if (check_fact(of_model[i], r, value_get(a->model_root, of_model[i]),
-                       value_get(b->model_root, of_model[i]), err))
-            return err->code;
+        if ((rc = check_fact(of_model[i], r, value_get(a->model_root, of_model[i]),
+                             value_get(b->model_root, of_model[i]), err)) != 0)
+            return rc;
     if (!a->optim)
         return 0;
     for (size_t i = 0; i < sizeof of_optim / sizeof of_optim[0]; i++)
-        if (check_fact(of_optim[i], r, value_get(a->optim_root, of_optim[i]),
-                       value_get(b->optim_root, of_optim[i]), err))
-            return err->code;
-    if (check_fact("ds_config", r, value_get(a->optim_file, "ds_config"),
-                   value_get(b->optim_file, "ds_config"), err))
-        return err->code;
+        if ((rc = check_fact(of_optim[i], r, value_get(a->optim_root, of_optim[i]),
+                             value_get(b->optim_root, of_optim[i]), err)) != 0)
+            return rc;
+    if ((rc = check_fact("ds_config", r, value_get(a->optim_file, "ds_config"),
+                         value_get(b->optim_file, "ds_config"), err)) != 0)
+        return rc;
     /* Groups of experts stand in another order in every process: see ds_expert_group. */
     return f->experts ? 0 : check_fact("param_groups", r, ds_param_groups(f, r),
                                        ds_param_groups(f, 0), err);
@@ -249,6 +254,8 @@ static int check_facts(const struct ds_files *f, size_t r, struct ckpt_err *err)
 
 int ds_agree(struct ds_files *f, struct ckpt_err *err)
 {
+    int rc;
+
     f->world = f->n;
     if (f->universal)
         return agree_universal(f, err);
@@ -260,15 +267,16 @@ int ds_agree(struct ds_files *f, struct ckpt_err *err)
         const struct ds_rank *rank = &f->rank[r];
         double step = -1;
 
-        if (rank->optim && check_stage(f, r, err))
-            return err->code;
-        if (check_version(f, r, err))
-            return err->code;
-        if (rank->model && (check_counters(f, r, err) ||
-                            (r > 0 && check_shapes(f, r, err))))
-            return err->code;
-        if (optimizer_step(&step, f, r, err) || (r > 0 && check_facts(f, r, err)))
-            return err->code;
+        if (rank->optim && (rc = check_stage(f, r, err)) != 0)
+            return rc;
+        if ((rc = check_version(f, r, err)) != 0)
+            return rc;
+        if (rank->model && ((rc = check_counters(f, r, err)) != 0 ||
+                            (r > 0 && (rc = check_shapes(f, r, err)) != 0)))
+            return rc;
+        if ((rc = optimizer_step(&step, f, r, err)) != 0 ||
+            (r > 0 && (rc = check_facts(f, r, err)) != 0))
+            return rc;
         if (r == 0)
             f->step = step;
         if (step != f->step)

@@ -89,10 +89,11 @@ static int list_weights(struct ckpt_tensors *list, const struct ds_files *f, siz
 static int list_moments(struct ckpt_tensors *list, const struct ds_files *f, struct ckpt_err *err)
 {
     const struct value *state = ds_state(f, 0, 0);
+    int rc;
 
     for (size_t i = 0; f->universal && i < f->universal->n_state; i++)
-        if (universal_list(list, f, f->universal->state[i], err))
-            return err->code;
+        if ((rc = universal_list(list, f, f->universal->state[i], err)) != 0)
+            return rc;
     if (f->universal)
         return 0;
     for (size_t i = 0; value_is(state, VALUE_DICT) && i < state->u.dict.n; i++) {
@@ -101,8 +102,9 @@ static int list_moments(struct ckpt_tensors *list, const struct ds_files *f, str
 
         if (!name || !value_is(v, VALUE_TENSOR) || v->u.tensor->shape.rank == 0)
             continue;                   /* step is no tensor, or one of rank 0 */
-        if (f->stage == 0 ? ds_moment_list(list, f, name, err) : ds_flat_list(list, f, name, err))
-            return err->code;
+        rc = f->stage == 0 ? ds_moment_list(list, f, name, err) : ds_flat_list(list, f, name, err);
+        if (rc)
+            return rc;
     }
     return 0;
 }

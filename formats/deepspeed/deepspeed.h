@@ -6,6 +6,7 @@
  * deepspeed_stage0 can tell them apart), frozen weights and buffers in their stored dtype,
  * aliases (tied names), and with opts->optimizer the moments as "<parameter>|exp_avg" and
  * "<parameter>|exp_avg_sq".
+ * Abbreviations: ds (deepspeed), ds3 (ZeRO stage 3), ds12 (ZeRO stages 1 and 2).
  */
 #ifndef CKPT_FORMATS_DEEPSPEED_DEEPSPEED_H
 #define CKPT_FORMATS_DEEPSPEED_DEEPSPEED_H
@@ -17,7 +18,7 @@ extern const struct ckpt_format ckpt_format_deepspeed;
 /* Universal checkpoints: the row above reads them, this one writes them. */
 extern const struct ckpt_format ckpt_format_universal;
 
-/* The files behind a source that this format opened, as long as it is open; else NULL. */
+/* The files of a source that this format opened, as long as it is open; else NULL. */
 const struct ds_files *ds_source_files(const struct ckpt_source *src);
 /* The directory that holds the tag's folder; NULL when that folder itself was opened. */
 struct ckpt_dir *ds_source_dir(const struct ckpt_source *src);

@@ -13,7 +13,7 @@
 
 /* -- names ----------------------------------------------------------------------------------- */
 
-/* A decimal number without leading zeros; the character behind it, or NULL. */
+/* A decimal number without leading zeros; the character after it, or NULL. */
 static const char *read_number(size_t *out, const char *s)
 {
     char *end;
@@ -96,19 +96,13 @@ static int add_tensor(struct ds_experts *x, const struct ds_expert *e, size_t pr
                       struct ckpt_err *err)
 {
     size_t of;
+    int rc;
 
-    if (x->n == x->cap) {
-        size_t cap = x->cap ? 2 * x->cap : 256;
-        struct ds_expert *more = ckpt_grow(x->item, cap, sizeof *more);
-
-        if (!more)
-            return ckpt_nomem(err, cap * sizeof *more);
-        x->item = more;
-        x->cap = cap;
-    }
+    if (ckpt_reserve(&x->item, x->n, &x->cap, sizeof *x->item, err))
+        return CKPT_ENOMEM;
     of = ckpt_map_get(x->layer, e->name, prefix);
-    if (of == CKPT_MAP_NONE && ckpt_map_add(x->layer, e->name, prefix, e->of, err))
-        return err->code;
+    if (of == CKPT_MAP_NONE && (rc = ckpt_map_add(x->layer, e->name, prefix, e->of, err)) != 0)
+        return rc;
     if (of != CKPT_MAP_NONE && of != e->of)
         return ckpt_fail_as(err, CKPT_EFORMAT, "mismatch", "%s: of a layer of %zu experts and of "
                             "one of %zu", e->name, of, e->of);
@@ -121,6 +115,7 @@ static int take_expert(struct ds_experts *x, const struct torch_archive *a, cons
                        size_t expert, size_t of, struct ckpt_err *err)
 {
     const struct value *root = torch_archive_root(a);
+    int rc;
 
     for (size_t i = 0; i < root->u.dict.n; i++) {
         const char *name = value_as_str(root->u.dict.key[i]), *rest;
@@ -132,9 +127,9 @@ static int take_expert(struct ds_experts *x, const struct torch_archive *a, cons
         if (!name || !split(&prefix, &number, &rest, name) || number != expert)
             return ckpt_fail(err, CKPT_EFORMAT, "%s: %s is no tensor of expert %zu", file,
                              name ? name : "an entry", expert);
-        if (add_tensor(x, &(struct ds_expert){.name = name, .number = number, .of = of,
-                                              .t = v->u.tensor, .archive = a}, prefix, err))
-            return err->code;
+        if ((rc = add_tensor(x, &(struct ds_expert){.name = name, .number = number, .of = of,
+                             .t = v->u.tensor, .archive = a}, prefix, err)) != 0)
+            return rc;
     }
     return 0;
 }
@@ -145,6 +140,7 @@ static int open_expert(struct ds_files *f, struct ckpt_dir *dir, size_t layer, s
     struct ds_experts *x = f->experts;
     const struct value *root;
     char file[96];
+    int rc;
 
     if (layer == SIZE_MAX)
         snprintf(file, sizeof file, "expert_%zu_mp_rank_00_model_states.pt", expert);
@@ -154,8 +150,8 @@ static int open_expert(struct ds_files *f, struct ckpt_dir *dir, size_t layer, s
     if (x->n_file == x->max_file || !ckpt_dir_has(dir, file))
         return ckpt_fail_as(err, CKPT_EFORMAT, "missing", "%s: is absent, the layer has %zu "
                             "experts", file, of);
-    if (ds_archive_open(&x->file[x->n_file], &root, dir, file, err))
-        return err->code;
+    if ((rc = ds_archive_open(&x->file[x->n_file], &root, dir, file, err)) != 0)
+        return rc;
     return take_expert(x, x->file[x->n_file++], file, expert, of, err);
 }
 
@@ -178,6 +174,8 @@ static size_t group_size(const struct value *optimizer)
 /* The optimizers of stage 0: one for each rank of the largest group. */
 static int open_optim(struct ds_experts *x, struct ckpt_dir *dir, size_t n, struct ckpt_err *err)
 {
+    int rc;
+
     x->optim = ckpt_arena_alloc(&x->arena, n, sizeof *x->optim);
     if (!x->optim)
         return ckpt_nomem(err, n * sizeof *x->optim);
@@ -189,8 +187,8 @@ static int open_optim(struct ds_experts *x, struct ckpt_dir *dir, size_t n, stru
         if (!ckpt_dir_has(dir, file))
             return ckpt_fail_as(err, CKPT_EFORMAT, "missing", "%s: is absent, others are there",
                                 file);
-        if (ds_archive_open(&x->optim[x->n_optim], &root, dir, file, err))
-            return err->code;
+        if ((rc = ds_archive_open(&x->optim[x->n_optim], &root, dir, file, err)) != 0)
+            return rc;
         x->n_optim++;
         if (!value_is(value_get(root, "optimizer"), VALUE_DICT))
             return ckpt_fail(err, CKPT_EFORMAT, "%s: no optimizer in it", file);
@@ -244,9 +242,10 @@ int ds_experts_open(struct ds_files *f, struct ckpt_dir *dir, const struct ckpt_
     const struct value *auto_ep = value_get(f->rank[0].model_root, "ds_autoep_layers");
     struct found have;
     struct ds_experts *x;
+    int rc;
 
-    if (look(&have, f, entry, n, err))
-        return err->code;
+    if ((rc = look(&have, f, entry, n, err)) != 0)
+        return rc;
     if (auto_ep && !value_is(auto_ep, VALUE_NONE))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "ds_autoep_layers: experts that AutoEP cut out of "
                          "a model's own are not read");
@@ -260,14 +259,15 @@ int ds_experts_open(struct ds_files *f, struct ckpt_dir *dir, const struct ckpt_
     x->file = ckpt_arena_alloc(&x->arena, have.n, sizeof *x->file);
     if (!x->file)
         return ckpt_nomem(err, have.n * sizeof *x->file);
-    if (ckpt_map_new(&x->by_name, have.n, err) || ckpt_map_new(&x->layer, 16, err))
-        return err->code;
+    if ((rc = ckpt_map_new(&x->by_name, have.n, err)) != 0 ||
+        (rc = ckpt_map_new(&x->layer, 16, err)) != 0)
+        return rc;
     for (size_t l = 0; l < (have.old ? 1 : layers(f)); l++) {
         size_t layer = have.old ? SIZE_MAX : l, of = told(f, layer);
 
         for (size_t e = 0; e < of; e++)
-            if (open_expert(f, dir, layer, e, of, err))
-                return err->code;
+            if ((rc = open_expert(f, dir, layer, e, of, err)) != 0)
+                return rc;
     }
     return open_optim(x, dir, have.n_optim, err);
 }
@@ -350,13 +350,14 @@ int ds_expert_find(const struct ds_expert **out, const struct ds_experts *x, con
 int ds_expert_list(struct ckpt_tensors *list, const struct ds_files *f, struct ckpt_err *err)
 {
     const struct ds_experts *x = f->experts;
+    int rc;
 
     for (size_t i = 0; x && i < x->n; i++) {
         const struct ds_expert *e = &x->item[i];
 
         if (ckpt_tensors_find(list, e->name) == SIZE_MAX &&
-            ds_whole_add(list, e->archive, e->name, e->t, CKPT_WEIGHT, err))
-            return err->code;
+            (rc = ds_whole_add(list, e->archive, e->name, e->t, CKPT_WEIGHT, err)) != 0)
+            return rc;
     }
     return 0;
 }

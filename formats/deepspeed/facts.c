@@ -28,9 +28,10 @@ static void put(json_t *to, const char *key, const struct value *v)
         json_object_set_new(to, key, value_to_json(v, BUDGET));
 }
 
-json_t *ds_client_state(const struct ds_files *f, size_t rank)
+/* The additions of save_checkpoint's caller: every key that is not DeepSpeed's own. */
+static json_t *client_state(const struct ds_files *f)
 {
-    const struct value *root = f->rank[rank].model_root;
+    const struct value *root = f->rank[0].model_root;
     json_t *client = json_object();
 
     for (size_t i = 0; value_is(root, VALUE_DICT) && i < root->u.dict.n; i++) {
@@ -117,7 +118,7 @@ json_t *ds_facts(const struct ds_files *f)
     v = value_get(root, "frozen_param_shapes");
     if (value_is(v, VALUE_DICT) && v->u.dict.n > 0)
         json_object_set_new(info, "frozen", names_in(v));
-    json_object_set_new(info, "client_state", ds_client_state(f, 0));
+    json_object_set_new(info, "client_state", client_state(f));
     put(info, "ds_config", value_get(root, "ds_config"));
     return info;
 }

@@ -16,7 +16,5 @@
  * A new reference, NULL when memory is refused; what a version does not keep is left out.
  */
 json_t *ds_facts(const struct ds_files *f);
-/* What the caller of save_checkpoint added: every key that is not DeepSpeed's own. */
-json_t *ds_client_state(const struct ds_files *f, size_t rank);
 
 #endif

@@ -2,8 +2,10 @@
 #include "formats/deepspeed/file.h"
 
 #include "formats/container/value_copy.h"
+#include "libckpt/convert.h"
 
-#define CHUNK 65536             /* bytes moved at once */
+#define CHUNK   65536           /* bytes moved at once */
+#define ROUNDED 8192            /* elements rounded at once */
 
 /* A tensor of another archive and the storage that holds it here, contiguous. */
 struct ds_copied {
@@ -15,17 +17,8 @@ struct ds_copied {
 size_t ds_file_storage(struct ds_file *file, enum ckpt_dtype dtype, int64_t numel,
                        struct ckpt_err *err)
 {
-    if (file->n == file->cap) {
-        size_t cap = file->cap ? 2 * file->cap : 16;
-        struct torch_storage *more = ckpt_grow(file->storage, cap, sizeof *more);
-
-        if (!more) {
-            ckpt_nomem(err, cap * sizeof *more);
-            return SIZE_MAX;
-        }
-        file->storage = more;
-        file->cap = cap;
-    }
+    if (ckpt_reserve(&file->storage, file->n, &file->cap, sizeof *file->storage, err))
+        return SIZE_MAX;
     file->storage[file->n] = (struct torch_storage){.dtype = dtype, .numel = numel};
     return file->n++;
 }
@@ -33,15 +26,7 @@ size_t ds_file_storage(struct ds_file *file, enum ckpt_dtype dtype, int64_t nume
 struct value *ds_file_tensor(struct ds_file *file, size_t storage,
                              const struct ckpt_shape *shape)
 {
-    struct value_tensor t = {.dtype = file->storage[storage].dtype, .shape = *shape,
-                             .storage = storage};
-    int64_t stride = 1;
-
-    for (int d = shape->rank; d-- > 0;) {
-        t.stride[d] = stride;
-        stride *= shape->dim[d] ? shape->dim[d] : 1;
-    }
-    return value_tensor_new(&file->arena, &t);
+    return value_tensor_whole(&file->arena, file->storage[storage].dtype, shape, storage);
 }
 
 struct value *ds_file_new_tensor(struct ds_file *file, size_t *storage, enum ckpt_dtype dtype,
@@ -77,17 +62,9 @@ static struct value *take_tensor(void *ctx, const struct value_tensor *t, struct
     struct value *v;
     size_t storage;
 
-    if (file->n_copied == file->cap_copied) {
-        size_t cap = file->cap_copied ? 2 * file->cap_copied : 16;
-        struct ds_copied *more = ckpt_grow(file->copied, cap, sizeof *more);
-
-        if (!more) {
-            ckpt_nomem(err, cap * sizeof *more);
-            return NULL;
-        }
-        file->copied = more;
-        file->cap_copied = cap;
-    }
+    if (ckpt_reserve(&file->copied, file->n_copied, &file->cap_copied, sizeof *file->copied,
+                     err))
+        return NULL;
     v = ds_file_new_tensor(file, &storage, t->dtype, &t->shape, err);
     if (!v)
         return NULL;
@@ -121,7 +98,7 @@ static int put_copied(struct ds_file *file, const struct ds_copied *c, struct ck
     for (int64_t at = 0; rc == 0 && at < numel; at += step) {
         int64_t n = numel - at < step ? numel - at : step;
 
-        rc = ckpt_gather(chunk, &c->t->shape, c->t->dtype, frag, 1, at, n, err);
+        rc = ckpt_fragment_gather(chunk, &c->t->shape, c->t->dtype, frag, 1, at, n, err);
         if (rc == 0)
             rc = ds_file_put(file, c->storage, at, n, chunk, err);
     }
@@ -136,13 +113,15 @@ int ds_file_begin(struct ds_file *file, struct ckpt_outdir *dir, const char *pat
                   const struct value *root, struct ckpt_err *err)
 {
     struct ckpt_out *out;
+    int rc;
 
-    if (ckpt_outdir_file(&out, dir, path, err) ||
-        torch_writer_new(&file->w, out, "archive", root, file->storage, file->n, NULL, err))
-        return err->code;
+    if ((rc = ckpt_outdir_file(&out, dir, path, err)) != 0 ||
+        (rc = torch_writer_new(&file->w, out, "archive", root, file->storage, file->n, NULL,
+                               err)) != 0)
+        return rc;
     for (size_t i = 0; i < file->n_copied; i++)
-        if (put_copied(file, &file->copied[i], err))
-            return err->code;
+        if ((rc = put_copied(file, &file->copied[i], err)) != 0)
+            return rc;
     return 0;
 }
 
@@ -152,16 +131,36 @@ int ds_file_put(const struct ds_file *file, size_t storage, int64_t start, int64
     return torch_writer_put(file->w, storage, start, count, src, err);
 }
 
+int ds_file_put_rounded(const struct ds_file *file, size_t storage, int64_t start,
+                        int64_t count, const void *src, enum ckpt_dtype from,
+                        struct ckpt_err *err)
+{
+    const unsigned char *elements = src;
+    size_t width = ckpt_dtype_size(from);
+    unsigned char chunk[ROUNDED * 8];
+    int rc = 0;
+
+    for (int64_t at = 0; rc == 0 && at < count; at += ROUNDED) {
+        int64_t n = count - at < ROUNDED ? count - at : ROUNDED;
+
+        ckpt_convert(chunk, file->storage[storage].dtype, elements + (size_t)at * width, from,
+                     (size_t)n);
+        rc = ds_file_put(file, storage, start + at, n, chunk, err);
+    }
+    return rc;
+}
+
 int ds_file_zeros(const struct ds_file *file, size_t storage, int64_t start, int64_t count,
                   struct ckpt_err *err)
 {
     static const unsigned char zero[4096];
     int64_t step = (int64_t)(sizeof zero / ckpt_dtype_size(file->storage[storage].dtype));
+    int rc;
 
     for (int64_t at = 0; at < count; at += step)
-        if (ds_file_put(file, storage, start + at, count - at < step ? count - at : step, zero,
-                        err))
-            return err->code;
+        if ((rc = ds_file_put(file, storage, start + at, count - at < step ? count - at : step,
+                              zero, err)) != 0)
+            return rc;
     return 0;
 }
 

@@ -36,6 +36,10 @@ int ds_file_begin(struct ds_file *file, struct ckpt_outdir *dir, const char *pat
 /* Elements of a storage; any thread. */
 int ds_file_put(const struct ds_file *file, size_t storage, int64_t start, int64_t count,
                 const void *src, struct ckpt_err *err);
+/* The same of elements of dtype `from`, rounded to the storage's. */
+int ds_file_put_rounded(const struct ds_file *file, size_t storage, int64_t start,
+                        int64_t count, const void *src, enum ckpt_dtype from,
+                        struct ckpt_err *err);
 int ds_file_zeros(const struct ds_file *file, size_t storage, int64_t start, int64_t count,
                   struct ckpt_err *err);
 /* Every element of every storage must have been put. */

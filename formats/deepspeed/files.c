@@ -33,7 +33,7 @@ int ds_find_tag(char tag[DS_MAX_TAG], struct ckpt_dir *dir, const char *wanted,
             text[--n] = '\0';
         wanted = text;
     }
-    if (rc == 0 && (!ckpt_name_is_clean(wanted) || wanted[0] == '.' ||
+    if (rc == 0 && (!ckpt_file_name_is_clean(wanted) || wanted[0] == '.' ||
                     strlen(wanted) >= DS_MAX_TAG || (text && strlen(text) != n)))
         rc = ckpt_fail_as(err, CKPT_EREFUSED, "refused-path", "%s: the tag \"%s\" is no clean name",
                           text ? "latest" : "--tag", wanted);
@@ -58,7 +58,7 @@ struct names {
     const char  *last_mp;               /* a file of that */
 };
 
-/* "mp_rank_MM", the number and what comes behind it; NULL. */
+/* "mp_rank_MM", the number and what comes after it; NULL. */
 static const char *mp_of(size_t *mp, const char *s)
 {
     char *end;
@@ -106,6 +106,7 @@ static int collect_one(struct names *names, size_t wanted, const char *name, str
     long m = rank_of(&mp, name, "model"), o = m < 0 ? rank_of(&mp, name, "optim") : -1;
     const char *rest = m < 0 && o < 0 ? mp_of(&mp, name) : NULL;
     bool single = rest && strcmp(rest, "_model_states.pt") == 0;
+    int rc;
 
     if (m < 0 && o < 0 && !single)
         return 0;
@@ -117,9 +118,9 @@ static int collect_one(struct names *names, size_t wanted, const char *name, str
         return 0;
     if (single)
         names->single = name;
-    if ((m >= 0 && take(&names->model[m], name, err)) ||
-        (o >= 0 && take(&names->optim[o], name, err)))
-        return err->code;
+    if ((m >= 0 && (rc = take(&names->model[m], name, err)) != 0) ||
+        (o >= 0 && (rc = take(&names->optim[o], name, err)) != 0))
+        return rc;
     if ((m > o ? m : o) >= (long)names->end)
         names->end = (size_t)(m > o ? m : o) + 1;
     return 0;
@@ -128,6 +129,8 @@ static int collect_one(struct names *names, size_t wanted, const char *name, str
 static int collect(struct names *names, size_t wanted, const struct ckpt_entry *entry, size_t n,
                    struct ckpt_err *err)
 {
+    int rc;
+
     for (size_t i = 0; i < n; i++) {
         const char *name = entry[i].name;
         bool sliced;
@@ -138,8 +141,8 @@ static int collect(struct names *names, size_t wanted, const struct ckpt_entry *
         if (!entry[i].is_file || ds_expert_file(name))
             continue;
         names->pipeline |= ds_layer_file(&layer, &sliced, name);
-        if (collect_one(names, wanted, name, err))
-            return err->code;
+        if ((rc = collect_one(names, wanted, name, err)) != 0)
+            return rc;
     }
     if (!names->single && names->end == 0 && wanted > 0)
         return ckpt_fail_as(err, CKPT_EFORMAT, "missing", "mp_rank_%02zu_model_states.pt: is "
@@ -161,8 +164,10 @@ static int collect(struct names *names, size_t wanted, const struct ckpt_entry *
 static int open_optim(struct ds_rank *rank, struct ckpt_dir *dir, const char *name,
                       struct ckpt_err *err)
 {
-    if (ds_archive_open(&rank->optim, &rank->optim_file, dir, name, err))
-        return err->code;
+    int rc;
+
+    if ((rc = ds_archive_open(&rank->optim, &rank->optim_file, dir, name, err)) != 0)
+        return rc;
     rank->optim_root = value_get(rank->optim_file, "optimizer_state_dict");
     if (!value_is(rank->optim_root, VALUE_DICT))
         return ckpt_fail(err, CKPT_EFORMAT, "%s: no optimizer_state_dict in it", name);
@@ -194,6 +199,8 @@ static int check_complete(const struct names *names, size_t mp, size_t world, bo
 static int open_universal(struct ds_files *f, struct ckpt_dir *dir, const struct names *names,
                           struct ckpt_err *err)
 {
+    int rc;
+
     f->sharded = names->single == NULL;
     f->n = f->sharded ? names->end : 1;
     f->rank = ckpt_alloc(f->n, sizeof *f->rank);
@@ -206,8 +213,9 @@ static int open_universal(struct ds_files *f, struct ckpt_dir *dir, const struct
             return ckpt_fail_as(err, CKPT_EFORMAT, "missing", "rank %zu of %zu: its "
                                 "zero_pp_rank_%zu_mp_rank_00_model_states.pt is absent", r, f->n,
                                 r);
-        if (ds_archive_open(&f->rank[r].model, &f->rank[r].model_root, dir, model, err))
-            return err->code;
+        if ((rc = ds_archive_open(&f->rank[r].model, &f->rank[r].model_root, dir, model,
+                                  err)) != 0)
+            return rc;
     }
     return universal_open(f, dir, names->n_mp > 1, err);
 }
@@ -216,6 +224,8 @@ static int open_universal(struct ds_files *f, struct ckpt_dir *dir, const struct
 static int open_ranks(struct ds_files *f, struct ckpt_dir *dir, const struct names *names,
                       struct ckpt_err *err)
 {
+    int rc;
+
     if (names->universal)
         return open_universal(f, dir, names, err);
     f->n = names->end > 0 ? names->end : 1;
@@ -228,21 +238,22 @@ static int open_ranks(struct ds_files *f, struct ckpt_dir *dir, const struct nam
         return ds_archive_open(&f->rank->model, &f->rank->model_root, dir, names->single, err);
     if (!names->optim[0])
         return check_complete(names, f->mp, f->n, f->sharded, err);
-    if (open_optim(&f->rank[0], dir, names->optim[0], err))
-        return err->code;
+    if ((rc = open_optim(&f->rank[0], dir, names->optim[0], err)) != 0)
+        return rc;
     if (ds_partitions(f, 0) == 0)
         return ckpt_fail(err, CKPT_EFORMAT, "%s: no partition_count of 1 to %d",
                          names->optim[0], DS_MAX_RANKS);
-    if (check_complete(names, f->mp, ds_partitions(f, 0), f->sharded, err))
-        return err->code;
+    if ((rc = check_complete(names, f->mp, ds_partitions(f, 0), f->sharded, err)) != 0)
+        return rc;
     for (size_t r = 0; r < f->n; r++) {
         const char *model = f->sharded ? names->model[r] : names->single;
 
-        if (r > 0 && open_optim(&f->rank[r], dir, names->optim[r], err))
-            return err->code;
-        if ((f->sharded || r == 0) &&
-            ds_archive_open(&f->rank[r].model, &f->rank[r].model_root, dir, model, err))
-            return err->code;
+        if (r > 0 && (rc = open_optim(&f->rank[r], dir, names->optim[r], err)) != 0)
+            return rc;
+        if (f->sharded || r == 0)
+            rc = ds_archive_open(&f->rank[r].model, &f->rank[r].model_root, dir, model, err);
+        if (rc)
+            return rc;
     }
     return 0;
 }
@@ -251,23 +262,26 @@ static int open_ranks(struct ds_files *f, struct ckpt_dir *dir, const struct nam
 static int open_stage(struct ds_files *f, struct names *names, struct ckpt_dir *dir,
                       const struct ckpt_entry *entry, size_t n, struct ckpt_err *err)
 {
+    int rc;
+
     memset(names, 0, sizeof *names);
     names->model = ckpt_alloc(2 * DS_MAX_RANKS, sizeof *names->model);
     if (!names->model)
         return ckpt_nomem(err, 2 * DS_MAX_RANKS * sizeof *names->model);
     names->optim = names->model + DS_MAX_RANKS;
-    if (collect(names, f->mp, entry, n, err) == 0)
-        open_ranks(f, dir, names, err);
-    if (err->code == 0 && names->swapped && f->mp == 0)
-        ds_swap_open(f, dir, err);
-    if (err->code == 0 && names->pipeline && !names->universal && f->mp == 0)
-        ds_layers_open(&f->layers, dir, entry, n, err);
-    if (err->code == 0 && f->rank[0].model_root && !f->sharded && !names->pipeline)
-        ds_experts_open(f, dir, entry, n, err);
+    rc = collect(names, f->mp, entry, n, err);
+    if (rc == 0)
+        rc = open_ranks(f, dir, names, err);
+    if (rc == 0 && names->swapped && f->mp == 0)
+        rc = ds_swap_open(f, dir, err);
+    if (rc == 0 && names->pipeline && !names->universal && f->mp == 0)
+        rc = ds_layers_open(&f->layers, dir, entry, n, err);
+    if (rc == 0 && f->rank[0].model_root && !f->sharded && !names->pipeline)
+        rc = ds_experts_open(f, dir, entry, n, err);
     ckpt_free(names->model);
-    if (err->code == 0)
-        ds_shapes_of_mappings(f, err);
-    return err->code ? err->code : ds_agree(f, err);
+    if (rc == 0)
+        rc = ds_shapes_of_mappings(f, err);
+    return rc ? rc : ds_agree(f, err);
 }
 
 /* All stages of a pipeline. */
@@ -277,6 +291,7 @@ static int open_stages(struct ds_files **out, size_t *n, struct ckpt_dir *dir, c
     struct names names;
     size_t n_stage = 1;
     int64_t told = 0;
+    int rc;
 
     for (size_t i = 0; i < n_stage; i++) {
         struct ds_files *more = ckpt_grow(*out, i + 1, sizeof *more), *f;
@@ -289,9 +304,9 @@ static int open_stages(struct ds_files **out, size_t *n, struct ckpt_dir *dir, c
         snprintf(f->tag, sizeof f->tag, "%s", tag);
         f->mp = i;
         f->layers = more[0].layers;
-        if (open_stage(f, &names, dir, entry, n_entry, err) ||
-            (i > 0 && ds_agree_stages(&more[0], f, err)))
-            return err->code;
+        if ((rc = open_stage(f, &names, dir, entry, n_entry, err)) != 0 ||
+            (i > 0 && (rc = ds_agree_stages(&more[0], f, err)) != 0))
+            return rc;
         n_stage = names.pipeline && !names.universal ? names.n_mp : 1;
     }
     if (n_stage > 1 || (*out)->layers)

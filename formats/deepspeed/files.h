@@ -21,7 +21,7 @@
 
 /*
  * The tag to read: what was asked for, or what `latest` or else `latest_universal` says (one
- * clean name, at most 256 bytes with the line end some put behind it).
+ * clean name, at most 256 bytes with the line end some put after it).
  */
 int ds_find_tag(char tag[DS_MAX_TAG], struct ckpt_dir *dir, const char *wanted,
                 struct ckpt_err *err);

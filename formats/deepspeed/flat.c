@@ -9,7 +9,7 @@
 #include "formats/deepspeed/swap.h"
 
 /* One flat tensor of the ranks that cut it among themselves: all, but for groups of experts. */
-struct flat {
+struct flat_states {
     size_t                 n;           /* ranks */
     size_t                *rank;        /* [n] */
     size_t                *group;       /* [n]: its number there */
@@ -27,13 +27,14 @@ struct reader {
     const struct ds_files *f;
     const char            *state;       /* moment, or NULL for weights */
     const char            *what;        /* what the flat tensors are called in the files */
-    struct flat            flat;
+    struct flat_states     flat;
     struct ckpt_err       *err;
 };
 
-int ds_flat_fragment(struct ckpt_fragment **out, int64_t *numel, enum ckpt_dtype *dtype,
-                     struct ckpt_arena *arena, const struct torch_archive *a,
-                     const struct value *v, const char *what, struct ckpt_err *err)
+/* A contiguous 1-D tensor of an archive: its fragment covers all of it.  what names it. */
+static int flat_fragment(struct ckpt_fragment **out, int64_t *numel, enum ckpt_dtype *dtype,
+                         struct ckpt_arena *arena, const struct torch_archive *a,
+                         const struct value *v, const char *what, struct ckpt_err *err)
 {
     const char *file = ckpt_file_name(torch_archive_file(a));
 
@@ -67,7 +68,7 @@ static int begin(struct reader *r)
     size_t n = r->f->n;
     struct ckpt_arena *a = &r->list->arena;
 
-    r->flat = (struct flat){.rank = ckpt_arena_alloc(a, n, sizeof *r->flat.rank),
+    r->flat = (struct flat_states){.rank = ckpt_arena_alloc(a, n, sizeof *r->flat.rank),
                             .group = ckpt_arena_alloc(a, n, sizeof *r->flat.group),
                             .frag = ckpt_arena_alloc(a, n, sizeof *r->flat.frag),
                             .numel = ckpt_arena_alloc(a, n, sizeof *r->flat.numel),
@@ -91,12 +92,13 @@ static const struct value *find(const struct reader *r, size_t rank, size_t g)
 static int take_flat(struct reader *r, size_t k, const struct torch_archive *a,
                      const struct value *v, const char *what)
 {
-    struct flat *flat = &r->flat;
-    enum ckpt_dtype dtype;
+    struct flat_states *flat = &r->flat;
+    enum ckpt_dtype dtype = CKPT_DTYPE_NONE;
+    int rc = flat_fragment(&flat->frag[k], &flat->numel[k], &dtype, &r->list->arena, a, v, what,
+                           r->err);
 
-    if (ds_flat_fragment(&flat->frag[k], &flat->numel[k], &dtype, &r->list->arena, a, v, what,
-                         r->err))
-        return r->err->code;
+    if (rc)
+        return rc;
     if (k > 0 && dtype != flat->dtype)
         return ckpt_fail_as(r->err, CKPT_EFORMAT, "mismatch", "rank %zu: %s is %s, rank %zu has %s",
                             flat->rank[k], what, ckpt_dtype_name(dtype), flat->rank[0],
@@ -109,11 +111,12 @@ static int take_flat(struct reader *r, size_t k, const struct torch_archive *a,
 static int add_pieces(struct reader *r, const char *name, const struct ckpt_shape *shape,
                       enum ckpt_kind kind)
 {
-    const struct flat *flat = &r->flat;
+    const struct flat_states *flat = &r->flat;
     size_t n = 0;
     struct ckpt_fragment *frag;
     struct ckpt_tensor *added;
     struct ckpt_shape whole;
+    int rc;
 
     /* What pipeline stages are tied by is a parameter of each. */
     if (r->f->mp > 0 && ckpt_tensors_find(r->list, name) != SIZE_MAX)
@@ -138,23 +141,23 @@ static int add_pieces(struct reader *r, const char *name, const struct ckpt_shap
                                 (long long)flat->numel[k]);
         frag[n] = *flat->frag[k];
         frag[n].stride = NULL;
-        frag[n].box = ckpt_box_new(&r->list->arena, 1, &p->start, &p->count);
+        frag[n].box = ckpt_fragment_box(&r->list->arena, 1, &p->start, &p->count);
         if (!frag[n].box)
             return ckpt_nomem(r->err, sizeof *frag[n].box);
         frag[n++].offset += (uint64_t)p->at * ckpt_dtype_size(flat->dtype);
     }
-    if (ckpt_tensors_add(r->list, &added, name, strlen(name), flat->dtype, shape, frag, n, true,
-                         r->err))
-        return r->err->code;
+    if ((rc = ckpt_tensors_add(r->list, &added, name, strlen(name), flat->dtype, shape, frag, n,
+                               true, r->err)) != 0)
+        return rc;
     added->kind = kind;
     whole = ckpt_shape_1d(added->numel);
-    return ckpt_fragments_check(&whole, flat->dtype, frag, n, r->err)
+    return ckpt_fragment_check(&whole, flat->dtype, frag, n, r->err)
                ? ckpt_err_in(r->err, "%s", name) : 0;
 }
 
 /* -- what the files say of the cut besides ---------------------------------------------------- */
 
-/* Filler behind parameter i of group g inside the flat buffer (0.19.8; 0 in nearly every run). */
+/* Filler after parameter i of group g inside the flat buffer (0.19.8; 0 in nearly every run). */
 static int64_t filler(const struct reader *r, size_t g, size_t i)
 {
     const struct value *v = value_get(r->f->rank[0].optim_root, "param_alignment_paddings");
@@ -166,14 +169,16 @@ static int64_t filler(const struct reader *r, size_t g, size_t i)
 /* Stages 1 and 2: the flat group's elements, fillers included. */
 static int group_numel(struct reader *r, const struct value *shapes, size_t g, int64_t *total)
 {
+    int rc;
+
     *total = 0;
     for (size_t i = 0; i < shapes->u.dict.n; i++) {
         struct ckpt_shape shape;
         const char *name;
         int64_t numel;
 
-        if (ds_shape_at(&name, &shape, &numel, shapes, i, "param_shapes", r->err))
-            return r->err->code;
+        if ((rc = ds_shape_at(&name, &shape, &numel, shapes, i, "param_shapes", r->err)) != 0)
+            return rc;
         if (__builtin_add_overflow(*total, numel + filler(r, g, i), total) ||
             *total > INT64_MAX / 4)
             return ckpt_fail(r->err, CKPT_EFORMAT, "param_shapes: group %zu has more elements than "
@@ -279,9 +284,10 @@ static int whole_name(const char **name, const struct reader *r, const struct ck
 {
     const struct ds_expert *e;
     char a[96], b[96];
+    int rc;
 
-    if (ds_expert_find(&e, r->f->experts, *name, r->flat.size, r->flat.p, err))
-        return err->code;
+    if ((rc = ds_expert_find(&e, r->f->experts, *name, r->flat.size, r->flat.p, err)) != 0)
+        return rc;
     if (!e)
         return r->flat.size == 1
                    ? 0 : ckpt_fail(err, CKPT_EFORMAT, "%s: is no expert, yet cut into %zu parts on "
@@ -298,6 +304,7 @@ static int add_parameters(struct reader *r, const struct value *shapes, size_t g
 {
     bool mappings = has_mappings(r);
     int64_t base = 0;
+    int rc;
 
     memset(r->flat.mapped, 0, r->flat.n * sizeof *r->flat.mapped);
     for (size_t i = 0; i < shapes->u.dict.n; i++) {
@@ -305,17 +312,17 @@ static int add_parameters(struct reader *r, const struct value *shapes, size_t g
         const char *name;
         int64_t numel;
 
-        if (ds_shape_at(&name, &shape, &numel, shapes, i, "param_shapes", r->err))
-            return r->err->code;
+        if ((rc = ds_shape_at(&name, &shape, &numel, shapes, i, "param_shapes", r->err)) != 0)
+            return rc;
         cut(r, numel, base, total);
-        if (mappings && check_mapping(r, name))
-            return r->err->code;
-        if (whole_name(&name, r, &shape, r->err))
-            return r->err->code;
+        if (mappings && (rc = check_mapping(r, name)) != 0)
+            return rc;
+        if ((rc = whole_name(&name, r, &shape, r->err)) != 0)
+            return rc;
         if (r->state && !(name = ckpt_arena_printf(&r->list->arena, "%s|%s", name, r->state)))
             return ckpt_nomem(r->err, 64);
-        if (add_pieces(r, name, &shape, r->state ? CKPT_OPTIM : CKPT_WEIGHT))
-            return r->err->code;
+        if ((rc = add_pieces(r, name, &shape, r->state ? CKPT_OPTIM : CKPT_WEIGHT)) != 0)
+            return rc;
         base += r->f->stage == 3 ? ds3_part(numel, (int)r->flat.n) : numel + filler(r, g, i);
     }
     for (size_t k = 0; r->f->stage == 3 && k < r->flat.n; k++)
@@ -329,14 +336,16 @@ static int add_parameters(struct reader *r, const struct value *shapes, size_t g
 /* Stage 3: elements of each rank's flat tensor. */
 static int due(struct reader *r, const struct value *shapes, int64_t *numel)
 {
+    int rc;
+
     *numel = 0;
     for (size_t i = 0; i < shapes->u.dict.n; i++) {
         struct ckpt_shape shape;
         const char *name;
         int64_t n;
 
-        if (ds_shape_at(&name, &shape, &n, shapes, i, "param_shapes", r->err))
-            return r->err->code;
+        if ((rc = ds_shape_at(&name, &shape, &n, shapes, i, "param_shapes", r->err)) != 0)
+            return rc;
         if (__builtin_add_overflow(*numel, ds3_part(n, (int)r->flat.n), numel) ||
             *numel > INT64_MAX / 64)
             return ckpt_fail(r->err, CKPT_EFORMAT, "param_shapes: more elements than can be");
@@ -348,10 +357,12 @@ static int due(struct reader *r, const struct value *shapes, int64_t *numel)
 static int take_swapped(struct reader *r, const struct value *shapes, size_t k,
                         const struct value *v)
 {
-    struct flat *flat = &r->flat;
+    struct flat_states *flat = &r->flat;
+    bool empty = flat->numel[k] == 0;
+    int rc = !empty ? 0 : due(r, shapes, &flat->numel[k]);
 
-    if (flat->numel[k] != 0 || due(r, shapes, &flat->numel[k]))
-        return r->err->code;
+    if (!empty || rc)
+        return rc;
     return flat->numel[k] == 0
                ? 0 : ds_swap_fragment(&flat->frag[k], &r->list->arena, r->f, flat->rank[k],
                                       v->u.tensor, flat->numel[k], r->what, r->err);
@@ -361,6 +372,7 @@ static int take_swapped(struct reader *r, const struct value *shapes, size_t k,
 static int add_share(struct reader *r, const struct value *shapes, size_t g)
 {
     int64_t total = 0;
+    int rc;
 
     for (size_t k = 0; k < r->flat.n; k++) {
         size_t rank = r->flat.rank[k];
@@ -370,12 +382,13 @@ static int add_share(struct reader *r, const struct value *shapes, size_t g)
             return ckpt_fail_as(r->err, CKPT_EFORMAT, "missing",
                                 "rank %zu: no %s of group %zu, which param_shapes has", rank,
                                 r->what, g);
-        if (take_flat(r, k, r->f->rank[rank].optim, v, r->what) ||
-            (r->f->stage == 3 && take_swapped(r, shapes, k, v)))
-            return r->err->code;
+        if ((rc = take_flat(r, k, r->f->rank[rank].optim, v, r->what)) != 0 ||
+            (r->f->stage == 3 && (rc = take_swapped(r, shapes, k, v)) != 0))
+            return rc;
     }
-    if (r->f->stage != 3 && (group_numel(r, shapes, g, &total) || check_part(r, g, total)))
-        return r->err->code;
+    if (r->f->stage != 3 && ((rc = group_numel(r, shapes, g, &total)) != 0 ||
+                             (rc = check_part(r, g, total)) != 0))
+        return rc;
     return add_parameters(r, shapes, g, total);
 }
 
@@ -383,6 +396,7 @@ static int add_group(struct reader *r, size_t g)
 {
     const struct value *shapes = ds_shapes(r->f, 0, g);
     size_t n = r->f->n, parts = r->f->stage == 3 ? n : ds_group_partitions(r->f, 0, g);
+    int rc;
 
     if (!value_is(shapes, VALUE_DICT))
         return ckpt_fail(r->err, CKPT_EFORMAT, "param_shapes: group %zu is no dictionary", g);
@@ -391,8 +405,8 @@ static int add_group(struct reader *r, size_t g)
                          "on %zu ranks", g, parts, n);
     for (size_t p = 0; p < n / parts; p++) {
         share(r, g, n / parts, p);
-        if (add_share(r, shapes, g))
-            return r->err->code;
+        if ((rc = add_share(r, shapes, g)) != 0)
+            return rc;
     }
     return 0;
 }
@@ -417,17 +431,18 @@ int ds_flat_list(struct ckpt_tensors *list, const struct ds_files *f, const char
 {
     struct reader r = {.list = list, .f = f, .state = state, .err = err};
     size_t n = ds_shape_groups(f, 0), have = 0;
+    int rc;
 
     r.what = state ? state : f->stage == 3 ? "fp32_flat_groups" : "single_partition_of_fp32_groups";
     if (n == 0)
         return ckpt_fail(err, CKPT_EFORMAT, "param_shapes is in neither file of rank 0");
-    if (begin(&r) || (!state && check_groups(&r, n)))
-        return err->code;
+    if ((rc = begin(&r)) != 0 || (!state && (rc = check_groups(&r, n)) != 0))
+        return rc;
     for (size_t g = 0; state && g < n; g++)
         have += find(&r, 0, g) != NULL;
     for (size_t g = 0; (!state || have > 0) && g < n; g++)
-        if (add_group(&r, g))
-            return err->code;
+        if ((rc = add_group(&r, g)) != 0)
+            return rc;
     return 0;
 }
 
@@ -435,18 +450,20 @@ int ds_frozen_list(struct ckpt_tensors *list, const struct ds_files *f, struct c
 {
     struct reader r = {.list = list, .f = f, .what = "frozen_param_fragments", .err = err};
     const struct value *shapes = value_get(f->rank[0].model_root, "frozen_param_shapes");
+    int rc;
 
     if (!value_is(shapes, VALUE_DICT))
         return 0;
-    if (begin(&r))
-        return err->code;
+    if ((rc = begin(&r)) != 0)
+        return rc;
     for (size_t i = 0; i < shapes->u.dict.n; i++) {
         struct ckpt_shape shape;
         const char *name;
         int64_t numel;
 
-        if (ds_shape_at(&name, &shape, &numel, shapes, i, "frozen_param_shapes", err))
-            return err->code;
+        if ((rc = ds_shape_at(&name, &shape, &numel, shapes, i, "frozen_param_shapes",
+                              err)) != 0)
+            return rc;
         for (size_t k = 0; k < f->n; k++) {
             const struct value *all = value_get(f->rank[k].model_root, r.what);
             const char *key = value_is(all, VALUE_DICT) && i < all->u.dict.n
@@ -455,8 +472,8 @@ int ds_frozen_list(struct ckpt_tensors *list, const struct ds_files *f, struct c
             if (!key || strcmp(key, name) != 0)
                 return ckpt_fail_as(err, CKPT_EFORMAT, "missing",
                                     "rank %zu: entry %zu of %s is not %s", k, i, r.what, name);
-            if (take_flat(&r, k, f->rank[k].model, all->u.dict.val[i], name))
-                return err->code;
+            if ((rc = take_flat(&r, k, f->rank[k].model, all->u.dict.val[i], name)) != 0)
+                return rc;
             if (r.flat.numel[k] != ds3_part(numel, (int)f->n))
                 return ckpt_fail_as(err, CKPT_EFORMAT, "mismatch",
                                     "rank %zu: its piece of %s has %lld elements, %lld are due", k,
@@ -464,8 +481,8 @@ int ds_frozen_list(struct ckpt_tensors *list, const struct ds_files *f, struct c
                                     (long long)ds3_part(numel, (int)f->n));
         }
         cut(&r, numel, 0, 0);
-        if (add_pieces(&r, name, &shape, CKPT_WEIGHT))
-            return err->code;
+        if ((rc = add_pieces(&r, name, &shape, CKPT_WEIGHT)) != 0)
+            return rc;
     }
     return 0;
 }

@@ -23,11 +23,5 @@ int ds_flat_list(struct ckpt_tensors *list, const struct ds_files *f, const char
                  struct ckpt_err *err);
 /* List frozen parameters of stage 3, whose pieces lie in the model files in the model's dtype. */
 int ds_frozen_list(struct ckpt_tensors *list, const struct ds_files *f, struct ckpt_err *err);
-/*
- * A contiguous 1-D tensor of an archive: its fragment covers all of it.  what names it.
- */
-int ds_flat_fragment(struct ckpt_fragment **out, int64_t *numel, enum ckpt_dtype *dtype,
-                     struct ckpt_arena *arena, const struct torch_archive *a,
-                     const struct value *v, const char *what, struct ckpt_err *err);
 
 #endif

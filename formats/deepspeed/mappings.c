@@ -113,12 +113,13 @@ int ds_shapes_of_mappings(struct ds_files *f, struct ckpt_err *err)
                                    ? value_get(f->rank[0].optim_root, "param_slice_mappings")
                                    : NULL;
     struct value *list = value_list(&f->arena);
+    int rc;
 
     if (ds_shape_groups(f, 0) > 0 || !value_is(maps, VALUE_LIST))
         return 0;
     for (size_t g = 0; g < maps->u.seq.n; g++)
-        if (add_group(f, list, g, err))
-            return err->code;
+        if ((rc = add_group(f, list, g, err)) != 0)
+            return rc;
     f->shapes = list;
     return 0;
 }

@@ -7,9 +7,11 @@ int ds_archive_open(struct torch_archive **out, const struct value **root, struc
                     const char *name, struct ckpt_err *err)
 {
     struct ckpt_file *file;
+    int rc;
 
-    if (ckpt_file_open_at(&file, dir, name, err) || torch_archive_open(out, file, err))
-        return err->code;
+    if ((rc = ckpt_file_open_at(&file, dir, name, err)) != 0 ||
+        (rc = torch_archive_open(out, file, err)) != 0)
+        return rc;
     *root = torch_archive_root(*out);
     if (!value_is(*root, VALUE_DICT))
         return ckpt_fail(err, CKPT_EFORMAT, "%s: holds no dictionary", name);

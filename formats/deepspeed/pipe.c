@@ -33,15 +33,8 @@ static int add_tensor(struct ds_layers *l, size_t layer, const char *name,
 {
     const char *whole = ckpt_arena_printf(&l->arena, "%zu.%s", layer, name);
 
-    if (l->n == l->cap) {
-        size_t cap = l->cap ? 2 * l->cap : 256;
-        struct ds_layer_tensor *more = ckpt_grow(l->item, cap, sizeof *more);
-
-        if (!more)
-            return ckpt_nomem(err, cap * sizeof *more);
-        l->item = more;
-        l->cap = cap;
-    }
+    if (ckpt_reserve(&l->item, l->n, &l->cap, sizeof *l->item, err))
+        return CKPT_ENOMEM;
     if (!whole)
         return ckpt_nomem(err, strlen(name));
     l->item[l->n++] = (struct ds_layer_tensor){.name = whole, .t = t, .archive = a};
@@ -53,20 +46,21 @@ static int open_layer(struct ds_layers *l, struct ckpt_dir *dir, size_t layer, c
 {
     const struct value *root;
     struct torch_archive **a = &l->file[l->n_file];
+    int rc;
 
     if (l->n_file > 0 && l->number[l->n_file - 1] == layer)
         return ckpt_fail_as(err, CKPT_EFORMAT, "duplicate", "%s: another file is of that layer",
                             file);
-    if (ds_archive_open(a, &root, dir, file, err))
-        return err->code;
+    if ((rc = ds_archive_open(a, &root, dir, file, err)) != 0)
+        return rc;
     l->number[l->n_file++] = layer;
     for (size_t i = 0; i < root->u.dict.n; i++) {
         const char *name = value_as_str(root->u.dict.key[i]);
         const struct value *v = root->u.dict.val[i];
 
         if (name && value_is(v, VALUE_TENSOR) &&
-            add_tensor(l, layer, name, v->u.tensor, *a, err))
-            return err->code;
+            (rc = add_tensor(l, layer, name, v->u.tensor, *a, err)) != 0)
+            return rc;
     }
     return 0;
 }
@@ -87,6 +81,7 @@ int ds_layers_open(struct ds_layers **out, struct ckpt_dir *dir, const struct ck
     struct found *found;
     size_t k = 0;
     bool sliced;
+    int rc;
 
     if (!l)
         return ckpt_nomem(err, sizeof *l);
@@ -105,8 +100,8 @@ int ds_layers_open(struct ds_layers **out, struct ckpt_dir *dir, const struct ck
     }
     qsort(found, k, sizeof *found, by_layer);
     for (size_t i = 0; i < k; i++)
-        if (open_layer(l, dir, found[i].layer, found[i].name, err))
-            return err->code;
+        if ((rc = open_layer(l, dir, found[i].layer, found[i].name, err)) != 0)
+            return rc;
     return 0;
 }
 
@@ -140,10 +135,10 @@ static int rounds_to(bool *same, const struct ckpt_tensor *listed, const struct 
     for (int64_t at = 0; rc == 0 && *same && at < listed->numel; at += CHUNK) {
         int64_t n = listed->numel - at < CHUNK ? listed->numel - at : CHUNK;
 
-        rc = ckpt_gather(wide, listed->flat ? &flat : &listed->shape, listed->dtype, listed->frag,
-                         listed->n_frag, at, n, err);
+        rc = ckpt_fragment_gather(wide, listed->flat ? &flat : &listed->shape, listed->dtype,
+                                  listed->frag, listed->n_frag, at, n, err);
         if (rc == 0)
-            rc = ckpt_gather(found, &l->t->shape, l->t->dtype, frag, 1, at, n, err);
+            rc = ckpt_fragment_gather(found, &l->t->shape, l->t->dtype, frag, 1, at, n, err);
         ckpt_convert(rounded, l->t->dtype, wide, listed->dtype, rc ? 0 : (size_t)n);
         *same = rc == 0 && memcmp(rounded, found, (size_t)n * ckpt_dtype_size(l->t->dtype)) == 0;
     }
@@ -166,12 +161,13 @@ static int list_one(struct ckpt_tensors *list, const struct ds_layer_tensor *l, 
 {
     size_t n = list->n;
     bool same = false;
+    int rc;
 
     for (size_t k = 0; k < n; k++) {
         if (list->item[k].kind != CKPT_WEIGHT || !ds_layer_may_be_tied(list->item[k].name, l->name))
             continue;
-        if (rounds_to(&same, &list->item[k], l, err))
-            return err->code;
+        if ((rc = rounds_to(&same, &list->item[k], l, err)) != 0)
+            return rc;
         if (same)
             return ds_alias_add(list, l->name, k, err);
     }
@@ -208,6 +204,7 @@ int ds_layers_list(struct ckpt_tensors *list, const struct ds_files *f, size_t n
                    struct ckpt_err *err)
 {
     const struct ds_layers *l = f[0].layers;
+    int rc;
 
     for (size_t i = 0; i < list->n; i++) {
         char *end;
@@ -219,7 +216,7 @@ int ds_layers_list(struct ckpt_tensors *list, const struct ds_files *f, size_t n
     }
     for (size_t i = 0; i < l->n; i++)
         if (ckpt_tensors_find(list, l->item[i].name) == SIZE_MAX &&
-            list_one(list, &l->item[i], is_buffer(f, n, l->item[i].name), err))
-            return err->code;
+            (rc = list_one(list, &l->item[i], is_buffer(f, n, l->item[i].name), err)) != 0)
+            return rc;
     return 0;
 }

@@ -49,7 +49,7 @@ static int same_values(bool *same, const struct ckpt_tensor *t, const struct tor
     const struct ckpt_shape flat = ckpt_shape_1d(t->numel);
     struct ckpt_arena arena = {0};
     struct ckpt_fragment *frag;
-    int rc = ckpt_gather(wide, &flat, t->dtype, t->frag, t->n_frag, start, n, err);
+    int rc = ckpt_fragment_gather(wide, &flat, t->dtype, t->frag, t->n_frag, start, n, err);
 
     if (rc == 0) {
         ckpt_convert(low, model->dtype, wide, t->dtype, (size_t)n);
@@ -57,7 +57,7 @@ static int same_values(bool *same, const struct ckpt_tensor *t, const struct tor
         rc = torch_archive_fragment(&frag, &arena, a, model, err);
     }
     if (rc == 0)
-        rc = ckpt_gather(low, &model->shape, model->dtype, frag, 1, start, n, err);
+        rc = ckpt_fragment_gather(low, &model->shape, model->dtype, frag, 1, start, n, err);
     if (rc == 0)
         ckpt_convert(y, CKPT_F32, low, model->dtype, (size_t)n);
     for (int64_t i = 0; rc == 0 && i < n; i++)
@@ -70,6 +70,8 @@ static int same_values(bool *same, const struct ckpt_tensor *t, const struct tor
 static int look(struct proof *p, const struct ckpt_tensor *t, const struct value_tensor *model,
                 struct ckpt_err *err)
 {
+    int rc;
+
     for (size_t k = 0; k < t->n_frag; k++) {
         struct seen *s = rank_of(p, t->frag[k].file);
         const struct ckpt_box *box = t->frag[k].box;
@@ -78,9 +80,9 @@ static int look(struct proof *p, const struct ckpt_tensor *t, const struct value
 
         if (!s || s->pieces == ENOUGH)
             continue;
-        if (same_values(&same, t, p->f->rank[0].model, model, box ? box->start[0] : 0,
-                        n < SAMPLE ? n : SAMPLE, err))
-            return err->code;
+        if ((rc = same_values(&same, t, p->f->rank[0].model, model, box ? box->start[0] : 0,
+                              n < SAMPLE ? n : SAMPLE, err)) != 0)
+            return rc;
         s->pieces++;
         if (!same)
             s->differs = t->name;
@@ -110,6 +112,8 @@ static int judge(const struct proof *p, struct ckpt_err *err)
 
 static int look_at_all(struct proof *p, struct ckpt_err *err)
 {
+    int rc;
+
     for (size_t i = 0; i < p->list->n; i++) {
         const struct ckpt_tensor *t = &p->list->item[i];
         size_t at = ckpt_map_get(p->module.names, t->name, strlen(t->name));
@@ -121,8 +125,8 @@ static int look_at_all(struct proof *p, struct ckpt_err *err)
             !ckpt_convert_can(CKPT_F32, v->u.tensor->dtype) || ckpt_dtype_size(t->dtype) > 8 ||
             ckpt_dtype_size(v->u.tensor->dtype) > 8)
             continue;
-        if (look(p, t, v->u.tensor, err))
-            return err->code;
+        if ((rc = look(p, t, v->u.tensor, err)) != 0)
+            return rc;
     }
     return judge(p, err);
 }

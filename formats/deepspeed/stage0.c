@@ -88,6 +88,8 @@ static int add_param(struct match *m, const char *name, const struct value_tenso
 /* Those of experts; an optimizer has an equal share of every layer's. */
 static int take_experts(struct match *m, const struct ds_experts *x, struct ckpt_err *err)
 {
+    int rc;
+
     for (size_t i = 0; x && i < x->n; i++) {
         const struct ds_expert *e = &x->item[i];
         size_t share = x->n_optim ? e->of / x->n_optim : 0;
@@ -96,8 +98,8 @@ static int take_experts(struct match *m, const struct ds_experts *x, struct ckpt
             return ckpt_fail_as(err, CKPT_EUNSUPPORTED, "ambiguous", "optimizer: of stage 0, "
                                 "without names: %zu optimizers of a layer of %zu experts",
                                 x->n_optim, e->of);
-        if (add_param(m, e->name, e->t, e->archive, 1 + e->number / share, err))
-            return err->code;
+        if ((rc = add_param(m, e->name, e->t, e->archive, 1 + e->number / share, err)) != 0)
+            return rc;
     }
     return 0;
 }
@@ -106,14 +108,15 @@ static int take_experts(struct match *m, const struct ds_experts *x, struct ckpt
 static int take_layers(struct match *m, struct ckpt_err *err)
 {
     const struct ds_layers *l = m->f->layers;
+    int rc;
 
     m->param = ckpt_arena_alloc(&m->arena, l->n, sizeof *m->param);
     if (!m->param)
         return ckpt_nomem(err, l->n * sizeof *m->param);
     for (size_t i = 0; i < l->n; i++)
         if (!ds_layer_buffer(m->f, l->item[i].name) &&
-            add_param(m, l->item[i].name, l->item[i].t, l->item[i].archive, 0, err))
-            return err->code;
+            (rc = add_param(m, l->item[i].name, l->item[i].t, l->item[i].archive, 0, err)) != 0)
+            return rc;
     return 0;
 }
 
@@ -122,6 +125,7 @@ static int take_module(struct match *m, struct ds_module *mod, struct ckpt_err *
 {
     const struct ds_experts *x = m->f->experts;
     size_t n = mod->dict->u.dict.n, first, all = n + (x ? x->n : 0);
+    int rc;
 
     m->param = ckpt_arena_alloc(&m->arena, all, sizeof *m->param);
     if (!m->param)
@@ -133,10 +137,11 @@ static int take_module(struct match *m, struct ds_module *mod, struct ckpt_err *
         if (!name || !value_is(v, VALUE_TENSOR) ||
             ckpt_map_get(mod->buffers, name, strlen(name)) != CKPT_MAP_NONE)
             continue;
-        if (ds_module_first(&first, mod, i, err))
-            return err->code;
-        if (first == i && add_param(m, name, v->u.tensor, m->f->rank[0].model, 0, err))
-            return err->code;
+        if ((rc = ds_module_first(&first, mod, i, err)) != 0)
+            return rc;
+        if (first == i && (rc = add_param(m, name, v->u.tensor, m->f->rank[0].model, 0,
+                                          err)) != 0)
+            return rc;
     }
     return take_experts(m, x, err);
 }
@@ -157,17 +162,8 @@ static int take_params(struct match *m, struct ckpt_err *err)
 
 static struct entry *new_entry(struct match *m, struct ckpt_err *err)
 {
-    if (m->n_entry == m->cap_entry) {
-        size_t cap = m->cap_entry ? 2 * m->cap_entry : 256;
-        struct entry *more = ckpt_grow(m->entry, cap, sizeof *more);
-
-        if (!more) {
-            ckpt_nomem(err, cap * sizeof *more);
-            return NULL;
-        }
-        m->entry = more;
-        m->cap_entry = cap;
-    }
+    if (ckpt_reserve(&m->entry, m->n_entry, &m->cap_entry, sizeof *m->entry, err))
+        return NULL;
     m->entry[m->n_entry] = (struct entry){0};
     return &m->entry[m->n_entry++];
 }
@@ -182,11 +178,11 @@ static int same_window(bool *same, const struct torch_archive *a, const struct v
     int rc = torch_archive_fragment(&frag, &arena, a, master, err);
 
     if (rc == 0)
-        rc = ckpt_gather(wide, &master->shape, master->dtype, frag, 1, from, n, err);
+        rc = ckpt_fragment_gather(wide, &master->shape, master->dtype, frag, 1, from, n, err);
     if (rc == 0)
         rc = torch_archive_fragment(&frag, &arena, p->archive, p->t, err);
     if (rc == 0)
-        rc = ckpt_gather(found, &p->t->shape, p->t->dtype, frag, 1, from, n, err);
+        rc = ckpt_fragment_gather(found, &p->t->shape, p->t->dtype, frag, 1, from, n, err);
     if (rc == 0) {
         ckpt_convert(rounded, p->t->dtype, wide, master->dtype, (size_t)n);
         *same = memcmp(rounded, found, (size_t)n * ckpt_dtype_size(p->t->dtype)) == 0;
@@ -201,14 +197,15 @@ static int same_values(bool *same, const struct torch_archive *a,
                        struct ckpt_err *err)
 {
     int64_t n = p->numel < SAMPLE ? p->numel : SAMPLE;
+    int rc = 0;
 
     *same = ckpt_convert_can(p->t->dtype, master->dtype) && ckpt_dtype_size(p->t->dtype) <= 8 &&
             ckpt_dtype_size(master->dtype) <= 8;
-    if (!*same || n == 0)
-        return 0;
-    if (same_window(same, a, master, p, 0, n, err))
-        return err->code;
-    return *same && p->numel > n ? same_window(same, a, master, p, p->numel - n, n, err) : 0;
+    if (*same && n > 0)
+        rc = same_window(same, a, master, p, 0, n, err);
+    if (rc == 0 && *same && p->numel > n)
+        rc = same_window(same, a, master, p, p->numel - n, n, err);
+    return rc;
 }
 
 /* -- entries --------------------------------------------------------------------------------- */
@@ -222,7 +219,7 @@ static int take_entry(struct match *m, struct optimizer *o, size_t g, const stru
     int64_t key;
 
     if (!e)
-        return err->code;
+        return ckpt_err_code(err);
     e->group = g;
     e->archive = o->archive;
     e->state = ds_numbered(value_get(o->inner, "state"), o->number);
@@ -247,17 +244,13 @@ static const struct value_tensor *window(struct ckpt_arena *a, const struct valu
                                          int64_t at, const struct ckpt_shape *shape)
 {
     struct value_tensor *t = ckpt_arena_alloc(a, 1, sizeof *t);
-    int64_t stride = 1;
 
     if (!t)
         return NULL;
     *t = *flat;
     t->offset += at;
     t->shape = *shape;
-    for (int d = shape->rank; d-- > 0;) {
-        t->stride[d] = stride;
-        stride *= shape->dim[d] ? shape->dim[d] : 1;
-    }
+    value_tensor_pack(t);
     return t;
 }
 
@@ -266,6 +259,8 @@ static int take_window(struct match *m, const struct optimizer *o, size_t g,
                        const struct value_tensor *flat, size_t *after, int64_t *at,
                        struct ckpt_err *err)
 {
+    int rc;
+
     for (size_t k = 0; k < m->n_param; k++) {
         struct param *p = &m->param[(*after + k) % m->n_param];
         const struct value_tensor *t;
@@ -278,12 +273,12 @@ static int take_window(struct match *m, const struct optimizer *o, size_t g,
         t = window(&m->arena, flat, *at, &p->t->shape);
         if (!t)
             return ckpt_nomem(err, sizeof *t);
-        if (same_values(&same, o->archive, t, p, err))
-            return err->code;
+        if ((rc = same_values(&same, o->archive, t, p, err)) != 0)
+            return rc;
         if (!same)
             continue;
         if (!(e = new_entry(m, err)))
-            return err->code;
+            return ckpt_err_code(err);
         *e = (struct entry){.param = p, .master = t, .archive = o->archive, .group = g,
                             .flat = true, .at = *at,
                             .state = ds_numbered(value_get(o->inner, "state"), o->number)};
@@ -297,20 +292,21 @@ static int take_window(struct match *m, const struct optimizer *o, size_t g,
                         (long long)*at);
 }
 
-/* FP16_Optimizer: a group is one tensor, in which its parameters lie one behind another. */
+/* FP16_Optimizer: a group is one tensor, in which its parameters lie one after another. */
 static int take_flat(struct match *m, struct optimizer *o, size_t g, const struct value *v,
                      struct ckpt_err *err)
 {
     const struct value_tensor *flat = value_is(v, VALUE_TENSOR) ? v->u.tensor : NULL;
     size_t after = 0;
     int64_t at = 0;
+    int rc;
 
     if (!flat || flat->shape.rank != 1 || (flat->shape.dim[0] > 1 && flat->stride[0] != 1))
         return ckpt_fail(err, CKPT_EFORMAT, "optimizer: entry %zu of fp32_groups_flat is no flat "
                          "tensor", g);
     while (at < flat->shape.dim[0])
-        if (take_window(m, o, g, flat, &after, &at, err))
-            return err->code;
+        if ((rc = take_window(m, o, g, flat, &after, &at, err)) != 0)
+            return rc;
     o->number++;
     return 0;
 }
@@ -322,6 +318,7 @@ static int take_entries(struct match *m, struct optimizer *o, struct ckpt_err *e
     const struct value *masters = value_get(o->outer, "fp32_groups");
     const struct value *flat = value_get(o->outer, "fp32_groups_flat");
     size_t first = o->part;
+    int rc;
 
     for (size_t g = 0; value_is(groups, VALUE_LIST) && g < groups->u.seq.n; g++) {
         const struct value *p = value_get(ds_item(groups, g), "params");
@@ -335,11 +332,12 @@ static int take_entries(struct match *m, struct optimizer *o, struct ckpt_err *e
             o->number += n;
             continue;
         }
-        if (flat && take_flat(m, o, g, ds_item(flat, g), err))
-            return err->code;
+        if (flat && (rc = take_flat(m, o, g, ds_item(flat, g), err)) != 0)
+            return rc;
         for (size_t i = 0; !flat && i < n; i++, o->number++)
-            if (take_entry(m, o, g, p->u.seq.item[i], ds_item(ds_item(masters, g), i), err))
-                return err->code;
+            if ((rc = take_entry(m, o, g, p->u.seq.item[i], ds_item(ds_item(masters, g), i),
+                                 err)) != 0)
+                return rc;
     }
     return 0;
 }
@@ -365,11 +363,12 @@ static bool optimizer_at(struct optimizer *o, const struct ds_files *f, size_t i
 static int class_of(struct class **out, struct match *m, const char *shape, struct ckpt_err *err)
 {
     size_t c = ckpt_map_get(m->by_shape, shape, strlen(shape));
+    int rc;
 
     if (c == CKPT_MAP_NONE) {
         c = m->n_class++;
-        if (ckpt_map_add(m->by_shape, shape, strlen(shape), c, err))
-            return err->code;
+        if ((rc = ckpt_map_add(m->by_shape, shape, strlen(shape), c, err)) != 0)
+            return rc;
     }
     *out = &m->class[c];
     return 0;
@@ -380,13 +379,14 @@ static int sort_shapes(struct match *m, struct ckpt_err *err)
 {
     size_t total = m->n_param + m->n_entry;
     struct class *c;
+    int rc = 0;
 
     m->class = ckpt_arena_alloc(&m->arena, total, sizeof *m->class);
     if (!m->class)
         return ckpt_nomem(err, total * sizeof *m->class);
     for (size_t i = 0; i < m->n_param; i++) {
-        if (class_of(&c, m, m->param[i].shape, err))
-            return err->code;
+        if ((rc = class_of(&c, m, m->param[i].shape, err)) != 0)
+            return rc;
         c->n_param++;
     }
     for (size_t i = 0; i < m->n_class; i++) {
@@ -396,19 +396,16 @@ static int sort_shapes(struct match *m, struct ckpt_err *err)
         c->n_param = 0;
     }
     for (size_t i = 0; i < m->n_param; i++) {
-        if (class_of(&c, m, m->param[i].shape, err))
-            return err->code;
+        if ((rc = class_of(&c, m, m->param[i].shape, err)) != 0)
+            return rc;
         c->param[c->n_param++] = i;
     }
-    for (size_t i = 0; i < m->n_entry; i++) {
-        if (m->entry[i].param)
-            continue;
-        if (class_of(&c, m, m->entry[i].shape, err))
-            return err->code;
-        c->mixed |= c->n_entry++ > 0 && c->group != m->entry[i].group;
-        c->group = m->entry[i].group;
-    }
-    return 0;
+    for (size_t i = 0; rc == 0 && i < m->n_entry; i++)
+        if (!m->entry[i].param && (rc = class_of(&c, m, m->entry[i].shape, err)) == 0) {
+            c->mixed |= c->n_entry++ > 0 && c->group != m->entry[i].group;
+            c->group = m->entry[i].group;
+        }
+    return rc;
 }
 
 /* Whether two parameters of one shape are the same bytes. */
@@ -422,14 +419,14 @@ static int same_bytes(bool *same, const struct param *p, const struct param *q,
     int rc = 0;
 
     *same = p->t->dtype == q->t->dtype && width > 0 && width <= 8;
-    if (*same && p->numel > 0)
-        rc = torch_archive_fragment(&f, &arena, p->archive, p->t, err) ||
-             torch_archive_fragment(&g, &arena, q->archive, q->t, err) ? err->code : 0;
+    if (*same && p->numel > 0 &&
+        (rc = torch_archive_fragment(&f, &arena, p->archive, p->t, err)) == 0)
+        rc = torch_archive_fragment(&g, &arena, q->archive, q->t, err);
     for (int64_t at = 0; rc == 0 && *same && at < p->numel; at += SAMPLE) {
         int64_t n = p->numel - at < SAMPLE ? p->numel - at : SAMPLE;
 
-        if (ckpt_gather(a, &p->t->shape, p->t->dtype, f, 1, at, n, err) ||
-            ckpt_gather(b, &q->t->shape, q->t->dtype, g, 1, at, n, err))
+        if (ckpt_fragment_gather(a, &p->t->shape, p->t->dtype, f, 1, at, n, err) ||
+            ckpt_fragment_gather(b, &q->t->shape, q->t->dtype, g, 1, at, n, err))
             rc = err->code;
         *same = memcmp(a, b, (size_t)n * width) == 0;
     }
@@ -441,13 +438,15 @@ static int same_bytes(bool *same, const struct param *p, const struct param *q,
 static int drop_copies(struct match *m, struct class *c, struct ckpt_err *err)
 {
     size_t kept = 0;
+    int rc;
 
     for (size_t i = 0; i < c->n_param; i++) {
         bool same = false;
 
         for (size_t k = 0; !same && k < kept; k++)
-            if (same_bytes(&same, &m->param[c->param[k]], &m->param[c->param[i]], err))
-                return err->code;
+            if ((rc = same_bytes(&same, &m->param[c->param[k]], &m->param[c->param[i]],
+                                 err)) != 0)
+                return rc;
         if (!same)
             c->param[kept++] = c->param[i];
     }
@@ -460,11 +459,12 @@ static int name_entry(struct match *m, struct entry *e, struct ckpt_err *err)
 {
     struct class *c;
     bool same = false;
+    int rc;
 
-    if (class_of(&c, m, e->shape, err))
-        return err->code;
-    if (!e->master && c->n_param > c->n_entry && drop_copies(m, c, err))
-        return err->code;
+    if ((rc = class_of(&c, m, e->shape, err)) != 0)
+        return rc;
+    if (!e->master && c->n_param > c->n_entry && (rc = drop_copies(m, c, err)) != 0)
+        return rc;
     if (!e->master && (c->n_param != c->n_entry || (c->mixed && c->n_param > 1)))
         return ckpt_fail_as(err, CKPT_EUNSUPPORTED, "ambiguous",
                             "optimizer: of stage 0, without names: %zu entries of shape %s could "
@@ -475,8 +475,9 @@ static int name_entry(struct match *m, struct entry *e, struct ckpt_err *err)
     for (size_t i = c->next; i < c->n_param; i++) {
         struct param *p = &m->param[c->param[i]];
 
-        if (!p->taken && e->master && same_values(&same, e->archive, e->master, p, err))
-            return err->code;
+        if (!p->taken && e->master && (rc = same_values(&same, e->archive, e->master, p,
+                                                        err)) != 0)
+            return rc;
         if (p->taken || (e->master && !same))
             continue;
         p->taken = true;

@@ -33,17 +33,12 @@ void ds_swap_close(struct ds_swap *s)
 static int open_file(struct ckpt_file **out, struct ds_swap *s, const char *path,
                      struct ckpt_err *err)
 {
-    if (s->n == s->cap) {
-        size_t cap = s->cap ? 2 * s->cap : 64;
-        struct ckpt_file **more = ckpt_grow(s->file, cap, sizeof *more);
+    int rc;
 
-        if (!more)
-            return ckpt_nomem(err, cap * sizeof *more);
-        s->file = more;
-        s->cap = cap;
-    }
-    if (ckpt_file_open_at(out, s->dir, path, err))
-        return err->code;
+    if (ckpt_reserve(&s->file, s->n, &s->cap, sizeof *s->file, err))
+        return CKPT_ENOMEM;
+    if ((rc = ckpt_file_open_at(out, s->dir, path, err)) != 0)
+        return rc;
     s->file[s->n++] = *out;
     return 0;
 }
@@ -62,7 +57,7 @@ int ds_swap_fragment(struct ckpt_fragment **out, struct ckpt_arena *arena,
                          "elements were swapped out, and %s", rank, what, (long long)numel,
                          f->swap ? "it has no ds_id to find them by"
                                  : FOLDER "/ is not in the folder");
-    if (!ckpt_name_is_clean(id) ||
+    if (!ckpt_file_name_is_clean(id) ||
         (size_t)snprintf(path, sizeof path, "rank%02zu/%s.tensor.swp", rank, id) >= sizeof path)
         return ckpt_fail_as(err, CKPT_EREFUSED, "refused-path", "rank %zu: the ds_id \"%s\" is no "
                             "clean name", rank, id);

@@ -11,18 +11,13 @@ static int open_file(struct torch_archive **out, struct ds_universal *u, const c
                      struct ckpt_err *err)
 {
     struct ckpt_file *file;
+    int rc;
 
-    if (u->n == u->cap) {
-        size_t cap = u->cap ? 2 * u->cap : 64;
-        struct torch_archive **more = ckpt_grow(u->open, cap, sizeof *more);
-
-        if (!more)
-            return ckpt_nomem(err, cap * sizeof *more);
-        u->open = more;
-        u->cap = cap;
-    }
-    if (ckpt_file_open_at(&file, u->dir, path, err) || torch_archive_open(out, file, err))
-        return err->code;
+    if (ckpt_reserve(&u->open, u->n, &u->cap, sizeof *u->open, err))
+        return CKPT_ENOMEM;
+    if ((rc = ckpt_file_open_at(&file, u->dir, path, err)) != 0 ||
+        (rc = torch_archive_open(out, file, err)) != 0)
+        return rc;
     u->open[u->n++] = *out;
     return 0;
 }
@@ -76,9 +71,10 @@ static int find_params(struct ds_universal *u, struct ckpt_err *err)
 {
     struct ckpt_entry *entry;
     size_t n;
+    int rc;
 
-    if (ckpt_dir_list(u->dir, &u->arena, &entry, &n, err))
-        return err->code;
+    if ((rc = ckpt_dir_list(u->dir, &u->arena, &entry, &n, err)) != 0)
+        return rc;
     u->param = ckpt_arena_alloc(&u->arena, n, sizeof *u->param);
     if (!u->param)
         return ckpt_nomem(err, n * sizeof *u->param);
@@ -96,25 +92,26 @@ int universal_open(struct ds_files *f, struct ckpt_dir *dir, bool sliced, struct
     struct ckpt_shape shape;
     const char *first;
     int64_t numel;
+    int rc;
 
     if (!u)
         return ckpt_nomem(err, sizeof *u);
     f->universal = u;
     u->sliced = sliced;
-    if (ckpt_dir_open_at(&u->dir, dir, "zero", err) ||
-        ckpt_file_open_at(&file, u->dir, "optimizer_state.pt", err) ||
-        torch_archive_open(&f->rank[0].optim, file, err))
-        return err->code;
+    if ((rc = ckpt_dir_open_at(&u->dir, dir, "zero", err)) != 0 ||
+        (rc = ckpt_file_open_at(&file, u->dir, "optimizer_state.pt", err)) != 0 ||
+        (rc = torch_archive_open(&f->rank[0].optim, file, err)) != 0)
+        return rc;
     f->rank[0].optim_root = f->rank[0].optim_file = torch_archive_root(f->rank[0].optim);
     if (!value_is(f->rank[0].optim_root, VALUE_DICT))
         return ckpt_fail(err, CKPT_EFORMAT, "zero/optimizer_state.pt: holds no dictionary");
     if (!value_is(shapes, VALUE_DICT) || shapes->u.dict.n == 0)
         return ckpt_fail(err, CKPT_EFORMAT, "param_shapes of the model file is empty");
-    if (ds_shape_at(&first, &shape, &numel, shapes, 0, "param_shapes", err) ||
-        find_states(u, first, err))
-        return err->code;
-    if (sliced && find_params(u, err))
-        return err->code;
+    if ((rc = ds_shape_at(&first, &shape, &numel, shapes, 0, "param_shapes", err)) != 0 ||
+        (rc = find_states(u, first, err)) != 0)
+        return rc;
+    if (sliced && (rc = find_params(u, err)) != 0)
+        return rc;
     if (!u->step) {             /* made of stage 3: the step is in the optimizer's state alone */
         u->step = value_get(ds_numbered(value_get(value_get(f->rank[0].optim_root,
                                                             "optimizer_state_dict"), "state"),
@@ -142,9 +139,10 @@ static int find_tensor(struct torch_archive **a, const struct value_tensor **t,
                        struct ckpt_err *err)
 {
     const struct value *v;
+    int rc;
 
-    if (open_state(a, f->universal, name, state ? state : "fp32", err))
-        return err->code;
+    if ((rc = open_state(a, f->universal, name, state ? state : "fp32", err)) != 0)
+        return rc;
     v = torch_archive_root(*a);
     if (value_is(v, VALUE_DICT))
         v = value_get(v, "param");
@@ -167,11 +165,12 @@ static int add_parameter(struct ckpt_tensors *list, const struct ds_files *f, co
     char found[96], wanted[96];
     int64_t have;
     bool flat;
+    int rc;
 
     if (!full)
         return ckpt_nomem(err, strlen(name));
-    if (find_tensor(&a, &t, f, name, state, err))
-        return err->code;
+    if ((rc = find_tensor(&a, &t, f, name, state, err)) != 0)
+        return rc;
     flat = t->shape.rank == 1;
     if (!ckpt_shape_numel(&have, &t->shape) || have != numel ||
         (!flat && !ckpt_shape_equal(&t->shape, shape)))
@@ -180,11 +179,11 @@ static int add_parameter(struct ckpt_tensors *list, const struct ds_files *f, co
                             state ? state : "weight",
                             ckpt_shape_text(found, sizeof found, &t->shape),
                             ckpt_shape_text(wanted, sizeof wanted, shape));
-    if (numel > 0 && torch_archive_fragment(&frag, &list->arena, a, t, err))
-        return err->code;
-    if (ckpt_tensors_add(list, &added, full, strlen(full), t->dtype, shape, frag, frag != NULL,
-                         flat, err))
-        return err->code;
+    if (numel > 0 && (rc = torch_archive_fragment(&frag, &list->arena, a, t, err)) != 0)
+        return rc;
+    if ((rc = ckpt_tensors_add(list, &added, full, strlen(full), t->dtype, shape, frag,
+                               frag != NULL, flat, err)) != 0)
+        return rc;
     added->kind = state ? CKPT_OPTIM : CKPT_WEIGHT;
     return 0;
 }
@@ -195,9 +194,10 @@ static int own_shape(struct ckpt_shape *shape, int64_t *numel, const struct ds_f
 {
     const struct value_tensor *t;
     struct torch_archive *a;
+    int rc;
 
-    if (find_tensor(&a, &t, f, name, state, err))
-        return err->code;
+    if ((rc = find_tensor(&a, &t, f, name, state, err)) != 0)
+        return rc;
     if (!value_is(torch_archive_root(a), VALUE_DICT))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "zero/%s: its shape is in no file, the model "
                          "files have slices", name);
@@ -211,6 +211,7 @@ static int list_sliced(struct ckpt_tensors *list, const struct ds_files *f, cons
                        struct ckpt_err *err)
 {
     const struct ds_universal *u = f->universal;
+    int rc;
 
     for (size_t i = 0; i < u->n_param; i++) {
         char path[CKPT_MAX_NAME + 64];
@@ -220,9 +221,9 @@ static int list_sliced(struct ckpt_tensors *list, const struct ds_files *f, cons
         snprintf(path, sizeof path, "%s/%s.pt", u->param[i], state ? state : "fp32");
         if (state && !ckpt_dir_has(u->dir, path))
             continue;
-        if (own_shape(&shape, &numel, f, u->param[i], state, err) ||
-            add_parameter(list, f, u->param[i], &shape, numel, state, err))
-            return err->code;
+        if ((rc = own_shape(&shape, &numel, f, u->param[i], state, err)) != 0 ||
+            (rc = add_parameter(list, f, u->param[i], &shape, numel, state, err)) != 0)
+            return rc;
     }
     return 0;
 }
@@ -250,6 +251,8 @@ void universal_tell_rest(const struct ckpt_tensors *list, const struct ds_files 
 int universal_list(struct ckpt_tensors *list, const struct ds_files *f, const char *state,
                    struct ckpt_err *err)
 {
+    int rc;
+
     if (f->universal->sliced)
         return list_sliced(list, f, state, err);
     for (size_t g = 0; g < ds_shape_groups(f, 0); g++) {
@@ -262,9 +265,10 @@ int universal_list(struct ckpt_tensors *list, const struct ds_files *f, const ch
             const char *name;
             int64_t numel;
 
-            if (ds_shape_at(&name, &shape, &numel, shapes, i, "param_shapes", err) ||
-                add_parameter(list, f, name, &shape, numel, state, err))
-                return err->code;
+            if ((rc = ds_shape_at(&name, &shape, &numel, shapes, i, "param_shapes",
+                                  err)) != 0 ||
+                (rc = add_parameter(list, f, name, &shape, numel, state, err)) != 0)
+                return rc;
         }
     }
     return 0;
@@ -279,10 +283,11 @@ int universal_dtype(enum ckpt_dtype *dtype, const struct ds_files *f, const char
     struct ckpt_shape shape;
     const char *name;
     int64_t numel;
+    int rc;
 
-    if (ds_shape_at(&name, &shape, &numel, shapes, 0, "param_shapes", err) ||
-        find_tensor(&a, &t, f, name, state, err))
-        return err->code;
+    if ((rc = ds_shape_at(&name, &shape, &numel, shapes, 0, "param_shapes", err)) != 0 ||
+        (rc = find_tensor(&a, &t, f, name, state, err)) != 0)
+        return rc;
     *dtype = t->dtype;
     return 0;
 }

@@ -9,15 +9,16 @@ static int name_map(struct ckpt_map **out, const struct value *v, struct ckpt_er
 {
     bool dict = value_is(v, VALUE_DICT), seq = value_is(v, VALUE_LIST) || value_is(v, VALUE_SET);
     size_t n = dict ? v->u.dict.n : seq ? v->u.seq.n : 0;
+    int rc;
 
-    if (ckpt_map_new(out, n, err))
-        return err->code;
+    if ((rc = ckpt_map_new(out, n, err)) != 0)
+        return rc;
     for (size_t i = 0; i < n; i++) {
         const char *name = value_as_str(dict ? v->u.dict.key[i] : v->u.seq.item[i]);
 
         if (name && ckpt_map_get(*out, name, strlen(name)) == CKPT_MAP_NONE &&
-            ckpt_map_add(*out, name, strlen(name), i, err))
-            return err->code;
+            (rc = ckpt_map_add(*out, name, strlen(name), i, err)) != 0)
+            return rc;
     }
     return 0;
 }
@@ -33,14 +34,15 @@ int ds_whole_add(struct ckpt_tensors *list, const struct torch_archive *a, const
     struct ckpt_fragment *frag = NULL;
     struct ckpt_tensor *added;
     int64_t numel;
+    int rc;
 
     if (!ckpt_shape_numel(&numel, &t->shape))
         return ckpt_fail(err, CKPT_EFORMAT, "%s: its shape has no count of elements", name);
     if (numel > 0 && torch_archive_fragment(&frag, &list->arena, a, t, err))
         return ckpt_err_in(err, "%s", name);
-    if (ckpt_tensors_add(list, &added, name, strlen(name), t->dtype, &t->shape, frag,
-                         frag != NULL, false, err))
-        return err->code;
+    if ((rc = ckpt_tensors_add(list, &added, name, strlen(name), t->dtype, &t->shape, frag,
+                               frag != NULL, false, err)) != 0)
+        return rc;
     added->kind = kind;
     return 0;
 }
@@ -48,10 +50,11 @@ int ds_whole_add(struct ckpt_tensors *list, const struct torch_archive *a, const
 int ds_alias_add(struct ckpt_tensors *list, const char *name, size_t kept, struct ckpt_err *err)
 {
     struct ckpt_tensor t = list->item[kept], *added;
+    int rc;
 
-    if (ckpt_tensors_add(list, &added, name, strlen(name), t.dtype, &t.shape, t.frag, t.n_frag,
-                         t.flat, err))
-        return err->code;
+    if ((rc = ckpt_tensors_add(list, &added, name, strlen(name), t.dtype, &t.shape, t.frag,
+                               t.n_frag, t.flat, err)) != 0)
+        return rc;
     added->kind = t.kind;
     added->alias_of = t.alias_of;
     return 0;
@@ -80,6 +83,7 @@ void ds_module_close(struct ds_module *m)
 int ds_module_open(struct ds_module *m, const struct ds_files *f, struct ckpt_err *err)
 {
     const struct value *root = f->rank[0].model_root;
+    int rc;
 
     memset(m, 0, sizeof *m);
     m->dict = value_get(root, "module");
@@ -88,12 +92,11 @@ int ds_module_open(struct ds_module *m, const struct ds_files *f, struct ckpt_er
                    ? ckpt_fail(err, CKPT_EUNSUPPORTED, "module is None: a pipeline checkpoint, "
                                "which is not read")
                    : ckpt_fail(err, CKPT_EFORMAT, "no dictionary `module` in the model file");
-    if (name_map(&m->names, m->dict, err) ||
-        name_map(&m->buffers, value_get(root, "buffer_names"), err) ||
-        name_map(&m->shared, value_get(root, "shared_params"), err) ||
-        ckpt_map_new(&m->first, m->dict->u.dict.n, err))
-        return err->code;
-    return 0;
+    if ((rc = name_map(&m->names, m->dict, err)) != 0 ||
+        (rc = name_map(&m->buffers, value_get(root, "buffer_names"), err)) != 0 ||
+        (rc = name_map(&m->shared, value_get(root, "shared_params"), err)) != 0)
+        return rc;
+    return ckpt_map_new(&m->first, m->dict->u.dict.n, err);
 }
 
 int ds_module_first(size_t *out, struct ds_module *m, size_t i, struct ckpt_err *err)
@@ -117,6 +120,7 @@ static int list_entry(struct ckpt_tensors *list, const struct ds_files *f, struc
     size_t first = i, kept;
     int64_t numel;
     bool buffer;
+    int rc;
 
     if (!name || !value_is(v, VALUE_TENSOR) ||
         !ckpt_shape_numel(&numel, &v->u.tensor->shape))
@@ -124,8 +128,8 @@ static int list_entry(struct ckpt_tensors *list, const struct ds_files *f, struc
     buffer = has(m->buffers, name);
     if (numel == 0 && f->stage == 3 && !buffer)
         return 0;
-    if (numel > 0 && ds_module_first(&first, m, i, err))
-        return err->code;
+    if (numel > 0 && (rc = ds_module_first(&first, m, i, err)) != 0)
+        return rc;
     if (ckpt_tensors_find(list, name) != SIZE_MAX || has(m->shared, name))
         return 0;
     kept = first == i ? SIZE_MAX

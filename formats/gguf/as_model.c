@@ -17,7 +17,7 @@
 
 struct work {
     struct ckpt_source       *src;
-    const struct gguf_family *family;
+    const struct family      *family;
     const json_t             *keys;
     json_t                   *config;   /* of the file, or made */
     bool                      made;
@@ -76,8 +76,8 @@ static int add_row(struct work *w, const char *name, size_t i, int64_t start,
 }
 
 /* A stack of experts becomes a tensor for each. */
-static int add_experts(struct work *w, size_t i, const struct gguf_name *how,
-                       struct gguf_place at, struct ckpt_err *err)
+static int add_experts(struct work *w, size_t i, struct gguf_name *how,
+                       struct ckpt_err *err)
 {
     const struct ckpt_tensor *t = ckpt_source_tensor(w->src, i);
     struct ckpt_shape shape = {.rank = t->shape.rank - 1};
@@ -88,37 +88,12 @@ static int add_experts(struct work *w, size_t i, const struct gguf_name *how,
     if (t->shape.rank < 2 || n < 1 || n > 65536)
         return ckpt_fail(err, CKPT_EFORMAT, "tensor %s: is no stack of experts", t->name);
     memcpy(shape.dim, t->shape.dim + 1, (size_t)shape.rank * sizeof *shape.dim);
-    for (at.expert = 0; rc == 0 && at.expert < n; at.expert++) {
-        gguf_spell(name, sizeof name, how->hf, w->prefix, &at);
-        rc = add_row(w, name, i, at.expert * (t->numel / n), &shape, err);
+    for (int64_t e = 0; rc == 0 && e < n; e++) {
+        how->at.expert = e;
+        family_spell(name, sizeof name, how->pattern, w->prefix, &how->at);
+        rc = add_row(w, name, i, e * (t->numel / n), &shape, err);
     }
     return rc;
-}
-
-/* The inverse of what gguf_of_model does to rows and axes. */
-static int set_order(struct work *w, enum gguf_change change, const struct ckpt_tensor *t,
-                     struct ckpt_err *err)
-{
-    struct ckpt_layout *r = &w->row[w->n_row - 1];
-    int64_t rows = t->shape.rank ? t->shape.dim[0] : 1;
-    int64_t heads = change == GGUF_ROPE_K ? w->kv_heads : w->heads;
-
-    if (change == GGUF_TRANSPOSED) {
-        if (t->shape.rank != 2)
-            return ckpt_fail(err, CKPT_EFORMAT, "tensor %s: %d axes, 2 wanted", t->name,
-                             t->shape.rank);
-        r->shape = ckpt_shape_2d(t->shape.dim[1], t->shape.dim[0]);
-        r->order = CKPT_LAYOUT_TRANSPOSED;
-        return 0;
-    }
-    if (heads < 1 || rows < 1 || rows % (heads * (change == GGUF_QKV ? 3 : 2)) != 0)
-        return ckpt_fail(err, CKPT_EFORMAT, "tensor %s: %lld rows are not those of %lld heads",
-                         t->name, (long long)rows, (long long)heads);
-    r->order = CKPT_LAYOUT_ROWS;
-    r->a = change == GGUF_QKV ? 3 : rows / heads / 2;
-    r->b = change == GGUF_QKV ? heads : 2;
-    r->c = change == GGUF_QKV ? rows / heads / 3 : 1;
-    return 0;
 }
 
 /* The dtype a promoted tensor had, or NONE. */
@@ -140,28 +115,29 @@ static enum ckpt_dtype promoted(const struct work *w, const char *name)
 static int add_tensor(struct work *w, size_t i, struct ckpt_err *err)
 {
     const struct ckpt_tensor *t = ckpt_source_tensor(w->src, i);
-    struct gguf_place at;
-    const struct gguf_name *how = gguf_name_of_gguf(w->family, t->name, &at);
+    struct gguf_name how = {.change = GGUF_AS_IS};
+    bool named = gguf_name_of_gguf(&how, w->family, t->name);
     enum ckpt_dtype dtype = promoted(w, t->name);
     char name[CKPT_MAX_NAME];
     int rc;
 
-    if (!how && strncmp(t->name, "rope_f", 6) == 0) {
+    if (!named && strncmp(t->name, "rope_f", 6) == 0) {
         ckpt_log(w->made ? CKPT_LOG_WARNING : CKPT_LOG_DEBUG,
                  "%s: left out%s", t->name,
                  w->made ? "; config.json does not say how long contexts are scaled" : "");
         return 0;
     }
-    if (how && how->change == GGUF_EXPERT)
-        return add_experts(w, i, how, at, err);
-    if (how)
-        gguf_spell(name, sizeof name, how->hf, w->prefix, &at);
+    if (named && how.change == GGUF_EXPERT)
+        return add_experts(w, i, &how, err);
+    if (named)
+        family_spell(name, sizeof name, how.pattern, w->prefix, &how.at);
     else
         ckpt_log(CKPT_LOG_WARNING, "%s: %s has no name for it, it keeps this one", t->name,
-                 w->family->class);
-    rc = add_row(w, how ? name : t->name, i, 0, &t->shape, err);
-    if (rc == 0 && how && how->change != GGUF_AS_IS)
-        rc = set_order(w, how->change, t, err);
+                 w->family->architecture);
+    rc = add_row(w, named ? name : t->name, i, 0, &t->shape, err);
+    if (rc == 0 && named && how.change != GGUF_AS_IS)
+        rc = gguf_layout(&w->row[w->n_row - 1], how.change, t,
+                         how.change == GGUF_ROPE_K ? w->kv_heads : w->heads, false, err);
     if (rc == 0 && t->dtype == CKPT_F32 && !t->stored &&
         ckpt_dtype_class(dtype) == CKPT_CLASS_FLOAT)
         w->cast[w->n_cast++] = (struct ckpt_cast_rule){w->row[w->n_row - 1].name, dtype};
@@ -204,7 +180,7 @@ static int begin(struct work *w, struct ckpt_err *err)
     w->kv_heads = v ? json_integer_value(v) : w->heads;
     if (w->heads < 0 || w->heads > 65536 || w->kv_heads < 0 || w->kv_heads > 65536)
         return ckpt_fail(err, CKPT_EFORMAT, "%s.attention.head_count is out of range",
-                         w->family->architecture);
+                         w->family->gguf);
     return 0;                           /* 0: unknown, which matters to few tensors */
 }
 

@@ -6,6 +6,7 @@
 
 #include "formats/gguf/out.h"
 #include "formats/hf/side_files.h"
+#include "formats/place.h"
 #include "libckpt/io/path.h"
 
 #define STAGE 16384u            /* bytes of packed blocks read at once */
@@ -82,7 +83,8 @@ static int read_gguf(void *self, size_t i, int64_t start, int64_t count, void *d
     const struct packed *p = &g->packed[i];
 
     if (!p->file)
-        return ckpt_gather(dst, &t->shape, t->dtype, t->frag, t->n_frag, start, count, err);
+        return ckpt_fragment_gather(dst, &t->shape, t->dtype, t->frag, t->n_frag, start, count,
+                                    err);
     return read_packed(p, start, count, dst, err);
 }
 
@@ -246,7 +248,7 @@ static bool is_kept(const char *name)
     const char *dot = strrchr(name, '.');
 
     return dot && (strcmp(dot, ".json") == 0 || strcmp(dot, ".jinja") == 0) &&
-           !strchr(name, '/') && ckpt_relpath_is_clean(name) && side_file_name(name) &&
+           !strchr(name, '/') && ckpt_file_path_is_clean(name) && side_file_name(name) &&
            strcmp(name, "tokenizer.json") != 0;
 }
 

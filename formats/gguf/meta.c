@@ -8,64 +8,74 @@
 
 #include "libckpt/mem.h"
 
-#define LLAMAS 1u       /* all that descend from Llama, Phi-3 excepted */
-#define PHI3   2u
-#define GPT2   4u
-#define BLOOM  8u
-#define LLAMA  16u      /* the architecture of that name alone */
-#define MOE    32u      /* Qwen's with experts */
-
 #define THETA  "rope_parameters.rope_theta|rope_theta"
 #define LENGTH_BEFORE                                                                          \
     "original_max_position_embeddings|rope_parameters.original_max_position_embeddings|"       \
     "rope_scaling.original_max_position_embeddings|max_position_embeddings"
 
-/* A key, its kind, where config.json has it (the first name without a dot is the one written
- * back), and for whom. */
+#define AT(field) offsetof(struct arch, field)
+#define NAMED     SIZE_MAX
+
+/* What a family must be for a key to be written. */
+enum trait { LAYER_NORM = 1, RMS_NORM = 2, ROPE = 4, LLAMA = 8, LONGROPE = 16 };
+
+/* A key, its kind, and where config.json has its value: under the name of a field's key, or NAMED
+ * (the first name without a dot is the one written back); a family may say otherwise. */
 static const struct row {
-    const char *key, *kind, *names;
+    const char *key, *kind;
     unsigned    of;
+    size_t      at;
+    const char *names;
 } rows[] = {
-    {"block_count", "u32", "num_hidden_layers|n_layer", LLAMAS | PHI3},
-    {"block_count", "u32", "n_layer|num_hidden_layers", GPT2 | BLOOM},
-    {"context_length", "u32", "max_position_embeddings", LLAMAS | PHI3},
-    {"context_length", "u32", "n_positions|n_ctx", GPT2},
-    {"context_length", "u32", "seq_length|hidden_size|n_embed", BLOOM},
-    {"embedding_length", "u32", "hidden_size|n_embed", LLAMAS | PHI3 | BLOOM},
-    {"embedding_length", "u32", "n_embd|hidden_size", GPT2},
-    {"feed_forward_length", "u32", "intermediate_size", LLAMAS | PHI3},
-    {"feed_forward_length", "u32", "n_inner", GPT2},
-    {"attention.head_count", "u32", "num_attention_heads", LLAMAS | PHI3},
-    {"attention.head_count", "u32", "n_head|num_attention_heads", GPT2 | BLOOM},
-    {"attention.head_count_kv", "u32", "num_key_value_heads|num_attention_heads", LLAMAS | PHI3},
-    {"attention.head_count_kv", "u32", "n_head|num_attention_heads", BLOOM},
-    {"rope.freq_base", "f32", THETA, LLAMAS | PHI3},
-    {"attention.layer_norm_rms_epsilon", "f32", "rms_norm_eps", LLAMAS | PHI3},
-    {"attention.layer_norm_epsilon", "f32", "layer_norm_epsilon", GPT2 | BLOOM},
-    {"expert_count", "u32", "num_local_experts", LLAMA},
-    {"expert_count", "u32", "num_experts|num_local_experts", MOE},
-    {"expert_used_count", "u32", "num_experts_per_tok", LLAMAS},
-    {"expert_feed_forward_length", "u32", "moe_intermediate_size", MOE},
-    {"expert_shared_feed_forward_length", "u32", "shared_expert_intermediate_size", MOE},
-    {"attention.key_length", "u32", "head_dim", LLAMAS},
-    {"attention.value_length", "u32", "head_dim", LLAMAS},
-    {"vocab_size", "u32", "vocab_size", LLAMA},
-    {"rope.scaling.original_context_length", "u32", LENGTH_BEFORE, PHI3},
+    {"block_count", "u32", 0, AT(num_hidden_layers), NULL},
+    {"context_length", "u32", 0, AT(max_position_embeddings), NULL},
+    {"embedding_length", "u32", 0, AT(hidden_size), NULL},
+    {"feed_forward_length", "u32", 0, AT(intermediate_size), NULL},
+    {"attention.head_count", "u32", 0, AT(num_attention_heads), NULL},
+    {"attention.head_count_kv", "u32", ROPE, NAMED, "num_key_value_heads|num_attention_heads"},
+    {"attention.head_count_kv", "u32", LAYER_NORM, NAMED, NULL},
+    {"rope.freq_base", "f32", ROPE, NAMED, THETA},
+    {"attention.layer_norm_rms_epsilon", "f32", RMS_NORM, AT(norm_eps), NULL},
+    {"attention.layer_norm_epsilon", "f32", LAYER_NORM, AT(norm_eps), NULL},
+    {"expert_count", "u32", 0, AT(num_experts), NULL},
+    {"expert_used_count", "u32", 0, AT(num_experts_per_tok), NULL},
+    {"expert_feed_forward_length", "u32", 0, AT(moe_intermediate_size), NULL},
+    {"expert_shared_feed_forward_length", "u32", 0, NAMED, NULL},
+    {"attention.key_length", "u32", ROPE, NAMED, "head_dim"},
+    {"attention.value_length", "u32", ROPE, NAMED, "head_dim"},
+    {"vocab_size", "u32", LLAMA, AT(vocab_size), NULL},
+    {"rope.scaling.original_context_length", "u32", LONGROPE, NAMED, LENGTH_BEFORE},
 };
 
 #define N_ROWS (sizeof rows / sizeof rows[0])
 
-static unsigned group(const struct gguf_family *f)
+static unsigned traits(const struct family *f)
 {
-    const char *a = f->architecture;
+    return (f->fixed.norm == ARCH_RMS_NORM ? RMS_NORM : LAYER_NORM) |
+           (f->fixed.pos == ARCH_POS_ROPE ? ROPE : 0) | (f->gguf_llama ? LLAMA : 0) |
+           (f->longrope ? LONGROPE : 0);
+}
 
-    if (strcmp(a, "phi3") == 0)
-        return PHI3;
-    if (strcmp(a, "gpt2") == 0)
-        return GPT2;
-    if (strcmp(a, "bloom") == 0)
-        return BLOOM;
-    return LLAMAS | (strcmp(a, "llama") == 0 ? LLAMA : f->experts ? MOE : 0);
+const char *gguf_field(char dst[160], const struct family *f, size_t at)
+{
+    const struct family_key *k = family_key_of(f, at);
+
+    dst[0] = '\0';
+    if (k)
+        snprintf(dst, 160, "%s%s%s", k->name, k->alias ? "|" : "", k->alias ? k->alias : "");
+    return dst;
+}
+
+/* "a|b": where the family's config.json has a row's value; "" when it has none. */
+static const char *names_of(char dst[160], const struct family *f, const struct row *r)
+{
+    dst[0] = '\0';
+    if (r->of & ~traits(f))
+        return dst;
+    for (const struct family_gguf_key *g = f->gguf_keys; g && g->key; g++)
+        if (strcmp(g->key, r->key) == 0)
+            return g->names;
+    return r->at == NAMED ? (r->names ? r->names : dst) : gguf_field(dst, f, r->at);
 }
 
 bool gguf_put(json_t *keys, const char *key, const char *kind, json_t *value)
@@ -134,23 +144,23 @@ static const char *rope_type(const json_t *config)
     return type ? type : "default";
 }
 
-static bool put_own(json_t *keys, const struct gguf_family *f, const char *key, const char *kind,
+static bool put_own(json_t *keys, const struct family *f, const char *key, const char *kind,
                     json_t *value)
 {
     char name[128];
 
-    snprintf(name, sizeof name, "%s.%s", f->architecture, key);
+    snprintf(name, sizeof name, "%s.%s", f->gguf, key);
     return value && gguf_put(keys, name, kind, value);
 }
 
-static bool put_number(json_t *keys, const struct gguf_family *f, const char *key,
+static bool put_number(json_t *keys, const struct family *f, const char *key,
                        const json_t *v)
 {
     return !json_is_number(v) || put_own(keys, f, key, "f32", json_real(json_number_value(v)));
 }
 
 /* linear and yarn; the factors of llama3 and longrope are tensors. */
-static bool put_rope(json_t *keys, const struct gguf_family *f, const json_t *config)
+static bool put_rope(json_t *keys, const struct family *f, const json_t *config)
 {
     const json_t *rope = rope_of(config);
     const json_t *old = gguf_config(rope, "original_max_position_embeddings");
@@ -173,25 +183,58 @@ static bool put_rope(json_t *keys, const struct gguf_family *f, const json_t *co
     return ok;
 }
 
+/* The hidden size, and the size of a head. */
+static int read_sizes(int64_t *hidden, int64_t *heads, int64_t *head_dim, const struct family *f,
+                      const json_t *config, struct ckpt_err *err)
+{
+    const json_t *v = gguf_config(config, "head_dim");
+    char names[160];
+    int rc = gguf_config_int(hidden, config, gguf_field(names, f, AT(hidden_size)), err);
+
+    if (rc == 0)
+        rc = gguf_config_int(heads, config, gguf_field(names, f, AT(num_attention_heads)), err);
+    if (rc == 0)
+        *head_dim = json_is_integer(v) ? json_integer_value(v) : *hidden / *heads;
+    return rc;
+}
+
+/* The factor by which longrope scales attention. */
+static int put_attn_factor(json_t *keys, const struct family *f, const json_t *config,
+                           struct ckpt_err *err)
+{
+    int64_t longest, old;
+    double scale, factor = 1;
+    int rc = gguf_config_int(&longest, config, "max_position_embeddings", err);
+
+    if (rc == 0)
+        rc = gguf_config_int(&old, config, LENGTH_BEFORE, err);
+    if (rc)
+        return rc;
+    scale = (double)longest / (double)old;
+    if (scale > 1 && old > 1)
+        factor = sqrt(1 + log(scale) / log((double)old));
+    return put_own(keys, f, "rope.scaling.attn_factor", "f32", json_real(factor))
+               ? 0 : ckpt_nomem(err, 256);
+}
+
 /* What follows from several values of config.json. */
-static int put_derived(json_t *keys, const struct gguf_family *f, const json_t *config,
+static int put_derived(json_t *keys, const struct family *f, const json_t *config,
                        struct ckpt_err *err)
 {
-    unsigned g = group(f);
-    int64_t hidden, heads, head_dim, longest, old;
-    const json_t *v = gguf_config(config, "head_dim");
-    double part = 1, scale;
+    const struct family_key *ff = family_key_of(f, AT(intermediate_size));
+    int64_t hidden, heads, head_dim;
+    const json_t *v;
+    double part;
     bool ok = true;
+    int rc = read_sizes(&hidden, &heads, &head_dim, f, config, err);
 
-    if (gguf_config_int(&hidden, config, "hidden_size|n_embd|n_embed", err) ||
-        gguf_config_int(&heads, config, "num_attention_heads|n_head", err))
-        return err->code;
-    head_dim = json_is_integer(v) ? json_integer_value(v) : hidden / heads;
-    if (g & LLAMA)
+    if (rc)
+        return rc;
+    if (f->gguf_llama)
         ok = put_own(keys, f, "rope.dimension_count", "u32", json_integer(head_dim));
-    if (g & BLOOM || (g & GPT2 && !gguf_config(config, "n_inner")))
-        ok = put_own(keys, f, "feed_forward_length", "u32", json_integer(4 * hidden));
-    if (g & PHI3) {
+    if (f->ff_factor && !(ff && gguf_config(config, ff->name)))
+        ok = put_own(keys, f, "feed_forward_length", "u32", json_integer(f->ff_factor * hidden));
+    if (f->longrope) {
         v = gguf_config(config, "partial_rotary_factor|rope_parameters.partial_rotary_factor");
         part = json_is_number(v) ? json_number_value(v) : 1;
         v = gguf_config(config, "sliding_window");
@@ -201,41 +244,35 @@ static int put_derived(json_t *keys, const struct gguf_family *f, const json_t *
              put_own(keys, f, "attention.sliding_window", "u32",
                      json_integer(json_integer_value(v)));
     }
-    if (ok && g & PHI3 && gguf_config(rope_of(config), "long_factor")) {
-        if (gguf_config_int(&longest, config, "max_position_embeddings", err) ||
-            gguf_config_int(&old, config, LENGTH_BEFORE, err))
-            return err->code;
-        scale = (double)longest / (double)old;
-        ok = put_own(keys, f, "rope.scaling.attn_factor", "f32",
-                     json_real(scale > 1 && old > 1 ? sqrt(1 + log(scale) / log((double)old))
-                                                    : 1));
-    }
+    if (ok && f->longrope && gguf_config(rope_of(config), "long_factor"))
+        return put_attn_factor(keys, f, config, err);
     return ok ? 0 : ckpt_nomem(err, 256);
 }
 
-int gguf_meta_keys(json_t *keys, const struct gguf_family *f, const json_t *config,
+int gguf_meta_keys(json_t *keys, const struct family *f, const json_t *config,
                    struct ckpt_err *err)
 {
-    unsigned g = group(f);
+    char dst[160];
 
-    if (!gguf_put(keys, "general.architecture", "string", json_string(f->architecture)) ||
+    if (!gguf_put(keys, "general.architecture", "string", json_string(f->gguf)) ||
         !gguf_put(keys, "general.type", "string", json_string("model")))
         return ckpt_nomem(err, 256);
     for (size_t i = 0; i < N_ROWS; i++) {
         const struct row *r = &rows[i];
-        const json_t *v = r->of & g ? gguf_config(config, r->names) : NULL;
+        const char *names = names_of(dst, f, r);
+        const json_t *v = gguf_config(config, names);
         bool real = strcmp(r->kind, "f32") == 0;
 
         if (!v)
             continue;
         if (real ? !json_is_number(v) : !json_is_integer(v) || json_integer_value(v) < 0 ||
                                             json_integer_value(v) > UINT32_MAX)
-            return ckpt_fail(err, CKPT_EFORMAT, "config.json: %s is no %s", r->names, r->kind);
+            return ckpt_fail(err, CKPT_EFORMAT, "config.json: %s is no %s", names, r->kind);
         if (!put_own(keys, f, r->key, r->kind, real ? json_real(json_number_value(v))
                                                     : json_integer(json_integer_value(v))))
             return ckpt_nomem(err, 256);
     }
-    if (g & LLAMAS && !put_rope(keys, f, config))
+    if (traits(f) & ROPE && !f->longrope && !put_rope(keys, f, config))
         return ckpt_nomem(err, 256);
     return put_derived(keys, f, config, err);
 }
@@ -278,21 +315,20 @@ static json_t *llama3_factors(const json_t *config, int64_t dim)
     return list;
 }
 
-int gguf_meta_factors(json_t **out, const struct gguf_family *f, const json_t *config,
+int gguf_meta_factors(json_t **out, const struct family *f, const json_t *config,
                       struct ckpt_err *err)
 {
-    const json_t *rope = rope_of(config), *v = gguf_config(config, "head_dim");
+    const json_t *rope = rope_of(config);
     int64_t hidden, heads, dim;
     bool ok = true;
+    int rc = read_sizes(&hidden, &heads, &dim, f, config, err);
 
-    if (gguf_config_int(&hidden, config, "hidden_size|n_embd|n_embed", err) ||
-        gguf_config_int(&heads, config, "num_attention_heads|n_head", err))
-        return err->code;
-    dim = json_is_integer(v) ? json_integer_value(v) : hidden / heads;
+    if (rc)
+        return rc;
     *out = json_object();
-    if (*out && group(f) & LLAMA && strcmp(rope_type(config), "llama3") == 0 && dim < 65536)
+    if (*out && f->gguf_llama && strcmp(rope_type(config), "llama3") == 0 && dim < 65536)
         ok = json_object_set_new(*out, "rope_freqs.weight", llama3_factors(config, dim)) == 0;
-    if (*out && group(f) & PHI3 && gguf_config(rope, "long_factor") &&
+    if (*out && f->longrope && gguf_config(rope, "long_factor") &&
         gguf_config(rope, "short_factor"))
         ok = json_object_set(*out, "rope_factors_long.weight",
                              (json_t *)gguf_config(rope, "long_factor")) == 0 &&
@@ -307,11 +343,11 @@ int gguf_meta_factors(json_t **out, const struct gguf_family *f, const json_t *c
 
 /* -- and back -------------------------------------------------------------------------------- */
 
-static const json_t *own(const json_t *keys, const struct gguf_family *f, const char *key)
+static const json_t *own(const json_t *keys, const struct family *f, const char *key)
 {
     char name[128];
 
-    snprintf(name, sizeof name, "%s.%s", f->architecture, key);
+    snprintf(name, sizeof name, "%s.%s", f->gguf, key);
     return json_object_get(keys, name);
 }
 
@@ -343,7 +379,7 @@ static json_t *shortest(const json_t *v)
     return json_incref((json_t *)v);
 }
 
-static bool set_rope(json_t *config, const struct gguf_family *f, const json_t *keys)
+static bool set_rope(json_t *config, const struct family *f, const json_t *keys)
 {
     const json_t *type = own(keys, f, "rope.scaling.type");
     const json_t *factor = own(keys, f, "rope.scaling.factor");
@@ -360,7 +396,7 @@ static bool set_rope(json_t *config, const struct gguf_family *f, const json_t *
     return rope && json_object_set_new(config, "rope_scaling", rope) == 0;
 }
 
-int gguf_meta_config(json_t **out, const struct gguf_family *f, const json_t *keys, bool tied,
+int gguf_meta_config(json_t **out, const struct family *f, const json_t *keys, bool tied,
                      int64_t vocab_size, struct ckpt_err *err)
 {
     static const struct { const char *key, *name; } ids[] = {
@@ -368,16 +404,17 @@ int gguf_meta_config(json_t **out, const struct gguf_family *f, const json_t *ke
         {"tokenizer.ggml.eos_token_id", "eos_token_id"},
         {"tokenizer.ggml.padding_token_id", "pad_token_id"},
     };
-    json_t *config = json_pack("{s:[s],s:s,s:b}", "architectures", f->class, "model_type",
+    json_t *config = json_pack("{s:[s],s:s,s:b}", "architectures", f->architecture, "model_type",
                                f->model_type, "tie_word_embeddings", tied);
     bool ok = config != NULL;
-    char name[64];
+    char name[160], dst[160];
 
     for (size_t i = 0; ok && i < N_ROWS; i++) {
-        const json_t *v = rows[i].of & group(f) ? own(keys, f, rows[i].key) : NULL;
+        const char *names = names_of(dst, f, &rows[i]);
+        const json_t *v = own(keys, f, rows[i].key);
 
-        plain_name(name, sizeof name, rows[i].names);
-        if (json_is_number(v))
+        plain_name(name, sizeof name, names);
+        if (*names && json_is_number(v))
             ok = json_object_set_new(config, name, shortest(v)) == 0;
     }
     if (ok && own(keys, f, "attention.sliding_window") &&
@@ -389,7 +426,7 @@ int gguf_meta_config(json_t **out, const struct gguf_family *f, const json_t *ke
             ok = json_object_set(config, ids[i].name, json_object_get(keys, ids[i].key)) == 0;
     if (ok && vocab_size > 0)
         ok = json_object_set_new(config, "vocab_size", json_integer(vocab_size)) == 0;
-    if (ok && group(f) & LLAMAS)
+    if (ok && traits(f) & ROPE && !f->longrope)
         ok = set_rope(config, f, keys);
     if (!ok) {
         json_decref(config);

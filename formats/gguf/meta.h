@@ -21,18 +21,21 @@ const json_t *gguf_config(const json_t *config, const char *names);
 /* The same as an integer that must be there, 1 to 2^31 - 1. */
 int gguf_config_int(int64_t *out, const json_t *config, const char *names, struct ckpt_err *err);
 
+/* "a|b": where the family's config.json has the field at an offset of struct arch, or "". */
+const char *gguf_field(char dst[160], const struct family *f, size_t at);
+
 /* Append general.architecture, general.type and the architecture's own keys. */
-int gguf_meta_keys(json_t *keys, const struct gguf_family *f, const json_t *config,
+int gguf_meta_keys(json_t *keys, const struct family *f, const json_t *config,
                    struct ckpt_err *err);
 /*
  * The factors by which long contexts divide the frequencies of the rotary embedding, as tensors
  * of their own: "rope_freqs.weight" (llama3), "rope_factors_long.weight" and "..._short.weight"
  * (longrope).  Gives arrays of json reals under those names in *out; empty when there are none.
  */
-int gguf_meta_factors(json_t **out, const struct gguf_family *f, const json_t *config,
+int gguf_meta_factors(json_t **out, const struct family *f, const json_t *config,
                       struct ckpt_err *err);
 /* Gives a config.json made of the keys of a file ("keys" of its facts). */
-int gguf_meta_config(json_t **out, const struct gguf_family *f, const json_t *keys, bool tied,
+int gguf_meta_config(json_t **out, const struct family *f, const json_t *keys, bool tied,
                      int64_t vocab_size, struct ckpt_err *err);
 
 #endif

@@ -1,219 +1,130 @@
 /* gguf/names - see gguf/names.h. */
 #include "formats/gguf/names.h"
 
-#include <stdio.h>
 #include <string.h>
 
+#include "libckpt/views/layout.h"
 
-/* What all that descend from Llama share. */
-#define DECODER                                                                                \
-    {"embed_tokens.weight", "token_embd.weight", GGUF_AS_IS},                                  \
-    {"norm.$", "output_norm.$", GGUF_AS_IS},                                                   \
-    {"^lm_head.$", "output.$", GGUF_AS_IS},                                                    \
-    {"layers.#.input_layernorm.$", "blk.#.attn_norm.$", GGUF_AS_IS},                           \
-    {"layers.#.post_attention_layernorm.$", "blk.#.ffn_norm.$", GGUF_AS_IS},                   \
-    {"layers.#.self_attn.o_proj.$", "blk.#.attn_output.$", GGUF_AS_IS},                        \
-    {"layers.#.self_attn.rotary_emb.inv_freq", NULL, GGUF_LEFT_OUT}
-
-#define GATED                                                                                  \
-    {"layers.#.mlp.gate_proj.$", "blk.#.ffn_gate.$", GGUF_AS_IS},                              \
-    {"layers.#.mlp.up_proj.$", "blk.#.ffn_up.$", GGUF_AS_IS},                                  \
-    {"layers.#.mlp.down_proj.$", "blk.#.ffn_down.$", GGUF_AS_IS}
-
-#define HALVES                                                                                 \
-    {"layers.#.self_attn.q_proj.$", "blk.#.attn_q.$", GGUF_ROPE_Q},                            \
-    {"layers.#.self_attn.k_proj.$", "blk.#.attn_k.$", GGUF_ROPE_K},                            \
-    {"layers.#.self_attn.v_proj.$", "blk.#.attn_v.$", GGUF_AS_IS}
-
-#define NEOX                                                                                   \
-    {"layers.#.self_attn.q_proj.$", "blk.#.attn_q.$", GGUF_AS_IS},                             \
-    {"layers.#.self_attn.k_proj.$", "blk.#.attn_k.$", GGUF_AS_IS},                             \
-    {"layers.#.self_attn.v_proj.$", "blk.#.attn_v.$", GGUF_AS_IS}
-
-#define EXPERTS                                                                                \
-    {"layers.#.mlp.gate.weight", "blk.#.ffn_gate_inp.weight", GGUF_AS_IS},                     \
-    {"layers.#.mlp.experts.@.gate_proj.weight", "blk.#.ffn_gate_exps.weight", GGUF_EXPERT},    \
-    {"layers.#.mlp.experts.@.up_proj.weight", "blk.#.ffn_up_exps.weight", GGUF_EXPERT},        \
-    {"layers.#.mlp.experts.@.down_proj.weight", "blk.#.ffn_down_exps.weight", GGUF_EXPERT}
-
-static const struct gguf_name llama[] = {DECODER, GATED, HALVES, {NULL, NULL, GGUF_AS_IS}};
-
-static const struct gguf_name mixtral[] = {
-    DECODER, HALVES,
-    {"layers.#.block_sparse_moe.gate.weight", "blk.#.ffn_gate_inp.weight", GGUF_AS_IS},
-    {"layers.#.block_sparse_moe.experts.@.w1.weight", "blk.#.ffn_gate_exps.weight", GGUF_EXPERT},
-    {"layers.#.block_sparse_moe.experts.@.w3.weight", "blk.#.ffn_up_exps.weight", GGUF_EXPERT},
-    {"layers.#.block_sparse_moe.experts.@.w2.weight", "blk.#.ffn_down_exps.weight", GGUF_EXPERT},
-    {NULL, NULL, GGUF_AS_IS},
+/* Of two rows with one name a family has the role of one. */
+static const struct family_name names[] = {
+    {ROLE_TOKENS, "token_embd.weight"},
+    {ROLE_POS, "position_embd.weight"},
+    {ROLE_EMB_NORM_W, "token_embd_norm.$"},
+    {ROLE_FINAL_NORM_W, "output_norm.$"},
+    {ROLE_HEAD_W, "output.weight"},
+    {ROLE_NORM1_W, "blk.#.attn_norm.$"},
+    {ROLE_QKV_W, "blk.#.attn_qkv.$"},
+    {ROLE_Q_W, "blk.#.attn_q.$"},
+    {ROLE_K_W, "blk.#.attn_k.$"},
+    {ROLE_V_W, "blk.#.attn_v.$"},
+    {ROLE_Q_NORM, "blk.#.attn_q_norm.weight"},
+    {ROLE_K_NORM, "blk.#.attn_k_norm.weight"},
+    {ROLE_OUT_W, "blk.#.attn_output.$"},
+    {ROLE_NORM2_W, "blk.#.ffn_norm.$"},
+    {ROLE_GATE_W, "blk.#.ffn_gate.$"},
+    {ROLE_UP_W, "blk.#.ffn_up.$"},
+    {ROLE_GATE_UP_W, "blk.#.ffn_up.weight"},
+    {ROLE_DOWN_W, "blk.#.ffn_down.$"},
+    {ROLE_ROUTER_W, "blk.#.ffn_gate_inp.weight"},
+    {ROLE_EXPERT_GATE, "blk.#.ffn_gate_exps.weight"},
+    {ROLE_EXPERT_UP, "blk.#.ffn_up_exps.weight"},
+    {ROLE_EXPERT_DOWN, "blk.#.ffn_down_exps.weight"},
+    {ROLE_SHARED_ROUTER, "blk.#.ffn_gate_inp_shexp.weight"},
+    {ROLE_SHARED_GATE, "blk.#.ffn_gate_shexp.weight"},
+    {ROLE_SHARED_UP, "blk.#.ffn_up_shexp.weight"},
+    {ROLE_SHARED_DOWN, "blk.#.ffn_down_shexp.weight"},
 };
 
-static const struct gguf_name qwen2[] = {DECODER, GATED, NEOX, {NULL, NULL, GGUF_AS_IS}};
+#define N_NAMES (sizeof names / sizeof names[0])
 
-static const struct gguf_name qwen2_moe[] = {
-    DECODER, GATED, NEOX, EXPERTS,
-    {"layers.#.mlp.shared_expert_gate.weight", "blk.#.ffn_gate_inp_shexp.weight", GGUF_AS_IS},
-    {"layers.#.mlp.shared_expert.gate_proj.weight", "blk.#.ffn_gate_shexp.weight", GGUF_AS_IS},
-    {"layers.#.mlp.shared_expert.up_proj.weight", "blk.#.ffn_up_shexp.weight", GGUF_AS_IS},
-    {"layers.#.mlp.shared_expert.down_proj.weight", "blk.#.ffn_down_shexp.weight", GGUF_AS_IS},
-    {NULL, NULL, GGUF_AS_IS},
-};
-
-#define HEAD_NORMS                                                                             \
-    {"layers.#.self_attn.q_norm.weight", "blk.#.attn_q_norm.weight", GGUF_AS_IS},              \
-    {"layers.#.self_attn.k_norm.weight", "blk.#.attn_k_norm.weight", GGUF_AS_IS}
-
-static const struct gguf_name qwen3[] = {
-    DECODER, GATED, NEOX, HEAD_NORMS, {NULL, NULL, GGUF_AS_IS},
-};
-
-static const struct gguf_name qwen3_moe[] = {
-    DECODER, GATED, NEOX, HEAD_NORMS, EXPERTS, {NULL, NULL, GGUF_AS_IS},
-};
-
-static const struct gguf_name phi3[] = {
-    DECODER,
-    {"layers.#.self_attn.qkv_proj.$", "blk.#.attn_qkv.$", GGUF_AS_IS},
-    {"layers.#.mlp.gate_up_proj.$", "blk.#.ffn_up.$", GGUF_AS_IS},
-    {"layers.#.mlp.down_proj.$", "blk.#.ffn_down.$", GGUF_AS_IS},
-    {NULL, NULL, GGUF_AS_IS},
-};
-
-static const struct gguf_name gpt2[] = {
-    {"wte.weight", "token_embd.weight", GGUF_AS_IS},
-    {"wpe.weight", "position_embd.weight", GGUF_AS_IS},
-    {"ln_f.$", "output_norm.$", GGUF_AS_IS},
-    {"^lm_head.weight", "output.weight", GGUF_AS_IS},
-    {"h.#.ln_1.$", "blk.#.attn_norm.$", GGUF_AS_IS},
-    {"h.#.attn.c_attn.bias", "blk.#.attn_qkv.bias", GGUF_AS_IS},
-    {"h.#.attn.c_attn.weight", "blk.#.attn_qkv.weight", GGUF_TRANSPOSED},
-    {"h.#.attn.c_proj.bias", "blk.#.attn_output.bias", GGUF_AS_IS},
-    {"h.#.attn.c_proj.weight", "blk.#.attn_output.weight", GGUF_TRANSPOSED},
-    {"h.#.ln_2.$", "blk.#.ffn_norm.$", GGUF_AS_IS},
-    {"h.#.mlp.c_fc.bias", "blk.#.ffn_up.bias", GGUF_AS_IS},
-    {"h.#.mlp.c_fc.weight", "blk.#.ffn_up.weight", GGUF_TRANSPOSED},
-    {"h.#.mlp.c_proj.bias", "blk.#.ffn_down.bias", GGUF_AS_IS},
-    {"h.#.mlp.c_proj.weight", "blk.#.ffn_down.weight", GGUF_TRANSPOSED},
-    {"h.#.attn.bias", NULL, GGUF_LEFT_OUT},             /* the mask, in old files */
-    {"h.#.attn.masked_bias", NULL, GGUF_LEFT_OUT},
-    {NULL, NULL, GGUF_AS_IS},
-};
-
-static const struct gguf_name bloom[] = {
-    {"word_embeddings.weight", "token_embd.weight", GGUF_AS_IS},
-    {"word_embeddings_layernorm.$", "token_embd_norm.$", GGUF_AS_IS},
-    {"ln_f.$", "output_norm.$", GGUF_AS_IS},
-    {"^lm_head.weight", "output.weight", GGUF_AS_IS},
-    {"h.#.input_layernorm.$", "blk.#.attn_norm.$", GGUF_AS_IS},
-    {"h.#.self_attention.query_key_value.$", "blk.#.attn_qkv.$", GGUF_QKV},
-    {"h.#.self_attention.dense.$", "blk.#.attn_output.$", GGUF_AS_IS},
-    {"h.#.post_attention_layernorm.$", "blk.#.ffn_norm.$", GGUF_AS_IS},
-    {"h.#.mlp.dense_h_to_4h.$", "blk.#.ffn_up.$", GGUF_AS_IS},
-    {"h.#.mlp.dense_4h_to_h.$", "blk.#.ffn_down.$", GGUF_AS_IS},
-    {NULL, NULL, GGUF_AS_IS},
-};
-
-/* The first of an architecture is what a file of unknown origin is read as. */
-static const struct gguf_family families[] = {
-    {"llama", "llama", "LlamaForCausalLM", "model.", llama, false},
-    {"mistral", "llama", "MistralForCausalLM", "model.", llama, false},
-    {"mixtral", "llama", "MixtralForCausalLM", "model.", mixtral, true},
-    {"qwen2", "qwen2", "Qwen2ForCausalLM", "model.", qwen2, false},
-    {"qwen2_moe", "qwen2moe", "Qwen2MoeForCausalLM", "model.", qwen2_moe, true},
-    {"qwen3", "qwen3", "Qwen3ForCausalLM", "model.", qwen3, false},
-    {"qwen3_moe", "qwen3moe", "Qwen3MoeForCausalLM", "model.", qwen3_moe, true},
-    {"phi3", "phi3", "Phi3ForCausalLM", "model.", phi3, false},
-    {"gpt2", "gpt2", "GPT2LMHeadModel", "transformer.", gpt2, false},
-    {"bloom", "bloom", "BloomForCausalLM", "transformer.", bloom, false},
-};
-
-#define N_FAMILIES (sizeof families / sizeof families[0])
-
-const struct gguf_family *gguf_family(const char *model_type)
+const struct family *gguf_family(const char *model_type)
 {
-    for (size_t i = 0; i < N_FAMILIES; i++)
-        if (strcmp(families[i].model_type, model_type) == 0)
-            return &families[i];
+    const struct family *f = family_find(model_type, NULL);
+
+    return f && f->gguf ? f : NULL;
+}
+
+const struct family *gguf_family_of(const char *architecture, bool experts)
+{
+    const struct family *f;
+
+    for (size_t i = 0; (f = family_at(i)) != NULL; i++)
+        if (f->gguf && strcmp(f->gguf, architecture) == 0 &&
+            (family_pattern(f, ROLE_ROUTER_W) != NULL) == experts)
+            return f;
     return NULL;
 }
 
-const struct gguf_family *gguf_family_of(const char *architecture, bool experts)
+/* What happens to the numbers of a role. */
+static enum gguf_change change_of(const struct family *f, enum role role)
 {
-    for (size_t i = 0; i < N_FAMILIES; i++)
-        if (strcmp(families[i].architecture, architecture) == 0 && families[i].experts == experts)
-            return &families[i];
-    return NULL;
+    enum role weight = role_is_bias(role) ? role - 1 : role;
+
+    if (role_is_expert(role))
+        return GGUF_EXPERT;
+    if (weight == ROLE_QKV_W && f->fixed.qkv == ARCH_QKV_HEAD_INTERLEAVED)
+        return GGUF_QKV;
+    if (f->gguf_llama && (weight == ROLE_Q_W || weight == ROLE_K_W))
+        return weight == ROLE_Q_W ? GGUF_ROPE_Q : GGUF_ROPE_K;
+    return f->fixed.weight_order == ARCH_IN_OUT && role_is_transposed(role) ? GGUF_TRANSPOSED
+                                                                              : GGUF_AS_IS;
 }
 
-/* A number as it is written without a sign or zeros in front, at most nine digits. */
-static const char *digits(const char *s, int64_t *out)
+bool gguf_name_of_hf(struct gguf_name *out, const struct family *f, const char *name)
 {
-    size_t n = strspn(s, "0123456789");
+    const struct family_name *row = family_name_find(f, name, &out->at);
 
-    if (n == 0 || n > 9 || (n > 1 && s[0] == '0'))
-        return NULL;
-    *out = 0;
-    for (size_t i = 0; i < n; i++)
-        *out = *out * 10 + (s[i] - '0');
-    return s + n;
-}
-
-static bool match(const char *pattern, const char *name, struct gguf_place *at)
-{
-    *at = (struct gguf_place){-1, -1, NULL};
-    for (; *pattern; pattern++) {
-        if (*pattern == '#' || *pattern == '@') {
-            name = digits(name, *pattern == '#' ? &at->layer : &at->expert);
-            if (!name)
-                return false;
-        } else if (*pattern == '$') {
-            at->what = strcmp(name, "weight") == 0 ? "weight" : "bias";
-            return strcmp(name, at->what) == 0;
-        } else if (*pattern != *name++) {
-            return false;
+    *out = (struct gguf_name){.at = out->at, .change = GGUF_LEFT_OUT};
+    if (!row)
+        return family_is_spare(f, name);
+    for (size_t i = 0; i < N_NAMES; i++)
+        if (names[i].role == row->role) {
+            out->pattern = names[i].pattern;
+            out->change = change_of(f, out->at.role);
+            out->outside = row->pattern[0] == '^';
+            return true;
         }
-    }
-    return *name == '\0';
+    return false;
 }
 
-const struct gguf_name *gguf_name_of_hf(const struct gguf_family *f, const char *name,
-                                        struct gguf_place *at, bool *prefixed)
+bool gguf_name_of_gguf(struct gguf_name *out, const struct family *f, const char *name)
 {
-    size_t n = strlen(f->prefix);
-
-    *prefixed = strncmp(name, f->prefix, n) == 0;
-    for (const struct gguf_name *row = f->name; row->hf; row++) {
-        bool outside = row->hf[0] == '^';
-
-        if (match(row->hf + outside, outside || !*prefixed ? name : name + n, at))
-            return row;
-    }
-    return NULL;
+    for (size_t i = 0; i < N_NAMES; i++)
+        if (family_match(&out->at, &names[i], name) &&
+            (out->pattern = family_pattern(f, names[i].role)) != NULL) {
+            out->change = change_of(f, out->at.role);
+            out->outside = out->pattern[0] == '^';
+            return true;
+        }
+    return false;
 }
 
-const struct gguf_name *gguf_name_of_gguf(const struct gguf_family *f, const char *name,
-                                          struct gguf_place *at)
+int gguf_layout(struct ckpt_layout *r, enum gguf_change change, const struct ckpt_tensor *t,
+                int64_t heads, bool to_gguf, struct ckpt_err *err)
 {
-    for (const struct gguf_name *row = f->name; row->hf; row++)
-        if (row->gguf && match(row->gguf, name, at))
-            return row;
-    return NULL;
-}
+    int64_t rows = t->shape.rank ? t->shape.dim[0] : 1, parts = change == GGUF_QKV ? 3 : 2;
+    int64_t outer, inner, run;
 
-bool gguf_spell(char *dst, size_t size, const char *pattern, const char *prefix,
-                const struct gguf_place *at)
-{
-    int n = snprintf(dst, size, "%s", *pattern == '^' ? "" : prefix);
-
-    for (pattern += *pattern == '^'; n >= 0 && (size_t)n < size && *pattern; pattern++) {
-        char *to = dst + n;
-        size_t room = size - (size_t)n;
-
-        n += *pattern == '#'   ? snprintf(to, room, "%lld", (long long)at->layer)
-             : *pattern == '@' ? snprintf(to, room, "%lld", (long long)at->expert)
-             : *pattern == '$' ? snprintf(to, room, "%s", at->what ? at->what : "weight")
-                               : snprintf(to, room, "%c", *pattern);
+    if (change == GGUF_TRANSPOSED) {
+        if (t->shape.rank != 2)
+            return ckpt_fail(err, CKPT_EFORMAT, "tensor %s: %d axes, 2 wanted", t->name,
+                             t->shape.rank);
+        r->shape = ckpt_shape_2d(t->shape.dim[1], t->shape.dim[0]);
+        r->order = CKPT_LAYOUT_TRANSPOSED;
+        return 0;
     }
-    return n >= 0 && (size_t)n < size;
+    if (heads < 1 || rows < 1 || rows % (heads * parts) != 0)
+        return ckpt_fail(err, CKPT_EFORMAT, "tensor %s: %lld rows are not those of %lld heads",
+                         t->name, (long long)rows, (long long)heads);
+    /* To GGUF: [heads][3][d] for QKV, of each head [2][d / 2] for rotary halves. */
+    outer = change == GGUF_QKV ? heads : 2;
+    inner = change == GGUF_QKV ? 3 : rows / heads / 2;
+    run = change == GGUF_QKV ? rows / heads / 3 : 1;
+    r->order = CKPT_LAYOUT_ROWS;
+    r->a = to_gguf ? outer : inner;
+    r->b = to_gguf ? inner : outer;
+    r->c = run;
+    return 0;
 }
 
 bool gguf_wants_f32(const char *name)

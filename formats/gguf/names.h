@@ -1,18 +1,18 @@
 /*
- * gguf/names - families: how Hugging Face and llama.cpp name and lay out the same weights.
+ * gguf/names - how llama.cpp names and lays out the weights of a family.
  *
- * A family is a row: its model_type, llama.cpp's name of the architecture, and a list of names
- * with what happens to the numbers.  In names "#" is a layer, "@" an expert, "$" is weight or
- * bias; "^" in front stands outside the family's prefix.
+ * A role (formats/families/role.h) has one name in a GGUF file, whatever the family; what happens
+ * to the numbers follows from the family's choices.
  * Source: llama.cpp of 2026-10, conversion (the families' modify_tensors) and gguf-py 0.19,
  * tensor_mapping.py.
  */
 #ifndef CKPT_FORMATS_GGUF_NAMES_H
 #define CKPT_FORMATS_GGUF_NAMES_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "formats/families/family.h"
+
+struct ckpt_layout;
+struct ckpt_tensor;
 
 enum gguf_change {
     GGUF_AS_IS,
@@ -24,39 +24,28 @@ enum gguf_change {
     GGUF_LEFT_OUT       /* a buffer that llama.cpp computes, or does without */
 };
 
+/* A tensor's name on the other side: a pattern of family.h, and what it is spelt with. */
 struct gguf_name {
-    const char      *hf, *gguf;
-    enum gguf_change change;
+    const char         *pattern;        /* NULL when left out */
+    struct family_place at;
+    enum gguf_change    change;
+    bool                outside;        /* of the family's prefix */
 };
 
-struct gguf_family {
-    const char             *model_type;     /* of config.json */
-    const char             *architecture;   /* general.architecture */
-    const char             *class;          /* architectures[0] of a config.json that is made */
-    const char             *prefix;         /* of most names; models saved without a head lack it */
-    const struct gguf_name *name;           /* ended by hf NULL */
-    bool                    experts;        /* tells families of one architecture apart */
-};
-
-/* What the placeholders of a name stand for. */
-struct gguf_place {
-    int64_t     layer, expert;              /* -1: none */
-    const char *what;                       /* "weight", "bias", or NULL */
-};
-
-/* By model_type, or NULL. */
-const struct gguf_family *gguf_family(const char *model_type);
-/* By llama.cpp's name; the one with experts or the one without. */
-const struct gguf_family *gguf_family_of(const char *architecture, bool experts);
-/* The row of a Hugging Face name, prefixed or not, or NULL. */
-const struct gguf_name *gguf_name_of_hf(const struct gguf_family *f, const char *name,
-                                        struct gguf_place *at, bool *prefixed);
-/* The row of a name in a GGUF file, or NULL. */
-const struct gguf_name *gguf_name_of_gguf(const struct gguf_family *f, const char *name,
-                                          struct gguf_place *at);
-/* Spell a name: prefix goes before one without "^".  False when it does not fit. */
-bool gguf_spell(char *dst, size_t size, const char *pattern, const char *prefix,
-                const struct gguf_place *at);
+/* The family of a model_type that llama.cpp has, or NULL. */
+const struct family *gguf_family(const char *model_type);
+/* By llama.cpp's name, the one with experts or the one without: the first in the table. */
+const struct family *gguf_family_of(const char *architecture, bool experts);
+/* The name in a GGUF file of a Hugging Face name, prefixed or not.  False: it has none. */
+bool gguf_name_of_hf(struct gguf_name *out, const struct family *f, const char *name);
+/* The Hugging Face name of a name in a GGUF file.  False: the family has none. */
+bool gguf_name_of_gguf(struct gguf_name *out, const struct family *f, const char *name);
+/*
+ * Shape and order of a tensor that a change permutes or transposes: to_gguf, or back from there.
+ * heads: of the tensor's rows.  CKPT_EFORMAT when they do not divide the rows.
+ */
+int gguf_layout(struct ckpt_layout *r, enum gguf_change change, const struct ckpt_tensor *t,
+                int64_t heads, bool to_gguf, struct ckpt_err *err);
 /* Tensors llama.cpp wants in F32 whatever the rest is in, by their names in a GGUF file. */
 bool gguf_wants_f32(const char *name);
 

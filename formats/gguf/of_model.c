@@ -31,7 +31,7 @@ static const struct { const char *file, *key; } kept[] = {
 
 struct work {
     struct ckpt_source       *src;
-    const struct gguf_family *family;   /* NULL: names stay */
+    const struct family      *family;   /* NULL: names stay */
     json_t                   *config, *keys, *factors;
     struct ckpt_layout       *row;
     size_t                    n_row;
@@ -50,32 +50,6 @@ struct work {
 };
 
 /* -- rows ------------------------------------------------------------------------------------ */
-
-/* The layout of one tensor, of heads where it has them. */
-static int set_order(struct work *w, struct ckpt_layout *r, enum gguf_change change,
-                     const struct ckpt_tensor *t, struct ckpt_err *err)
-{
-    int64_t rows = t->shape.rank ? t->shape.dim[0] : 1;
-    int64_t heads = change == GGUF_ROPE_K ? w->kv_heads : w->heads;
-    int64_t parts = change == GGUF_QKV ? 3 : 2;
-
-    if (change == GGUF_TRANSPOSED) {
-        if (t->shape.rank != 2)
-            return ckpt_fail(err, CKPT_EFORMAT, "tensor %s: %d axes, 2 wanted", t->name,
-                             t->shape.rank);
-        r->shape = ckpt_shape_2d(t->shape.dim[1], t->shape.dim[0]);
-        r->order = CKPT_LAYOUT_TRANSPOSED;
-        return 0;
-    }
-    if (rows < 1 || rows % (heads * parts) != 0)
-        return ckpt_fail(err, CKPT_EFORMAT, "tensor %s: %lld rows are not those of %lld heads",
-                         t->name, (long long)rows, (long long)heads);
-    r->order = CKPT_LAYOUT_ROWS;
-    r->a = change == GGUF_QKV ? heads : 2;
-    r->b = change == GGUF_QKV ? 3 : rows / heads / 2;
-    r->c = change == GGUF_QKV ? rows / heads / 3 : 1;
-    return 0;
-}
 
 /* An expert joins the tensor that stacks it with the others. */
 static int add_expert(struct work *w, size_t i, const char *name, int64_t expert,
@@ -122,37 +96,35 @@ static int add_tensor(struct work *w, size_t i, struct ckpt_err *err)
 {
     const struct ckpt_tensor *t = ckpt_source_tensor(w->src, i);
     struct ckpt_layout *r = &w->row[w->n_row];
-    const struct gguf_name *how = NULL;
+    struct gguf_name how = {.change = GGUF_AS_IS};
     struct ckpt_layout_part *part;
-    struct gguf_place at;
     char name[CKPT_MAX_NAME + 1];
-    bool prefixed;
     int rc = 0;
 
     snprintf(name, sizeof name, "%s", t->name);
     if (w->family) {
-        how = gguf_name_of_hf(w->family, t->name, &at, &prefixed);
-        if (!how)
+        if (!gguf_name_of_hf(&how, w->family, t->name))
             return ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: llama.cpp's %s has no name for it",
-                             t->name, w->family->architecture);
-        if (how->change == GGUF_LEFT_OUT) {
+                             t->name, w->family->gguf);
+        if (how.change == GGUF_LEFT_OUT) {
             ckpt_log(CKPT_LOG_NOTE, "%s: left out, llama.cpp makes it itself", t->name);
             return 0;
         }
-        if (how->hf[0] != '^')
-            w->bare = !prefixed;
-        gguf_spell(name, sizeof name, how->gguf, "", &at);
+        if (!how.outside)
+            w->bare = strncmp(t->name, w->family->prefix, strlen(w->family->prefix)) != 0;
+        family_spell(name, sizeof name, how.pattern, "", &how.at);
     }
     r->name = ckpt_arena_strndup(&w->arena, name, strlen(name));
     part = ckpt_arena_alloc(&w->arena, 1, sizeof *part);
     if (!r->name || !part)
         return ckpt_nomem(err, sizeof *part);
-    if (how && how->change == GGUF_EXPERT)
-        return add_expert(w, i, r->name, at.expert, err);
+    if (how.change == GGUF_EXPERT)
+        return add_expert(w, i, r->name, how.at.expert, err);
     part->src = i;
     *r = (struct ckpt_layout){.name = r->name, .shape = t->shape, .part = part, .n_part = 1};
-    if (how && how->change != GGUF_AS_IS)
-        rc = set_order(w, r, how->change, t, err);
+    if (how.change != GGUF_AS_IS)
+        rc = gguf_layout(r, how.change, t, how.change == GGUF_ROPE_K ? w->kv_heads : w->heads,
+                         true, err);
     if (rc == 0 && ckpt_map_add(w->by_name, r->name, strlen(r->name), w->n_row, err))
         rc = ckpt_err_in(err, "tensor");
     w->n_row += rc == 0;
@@ -198,7 +170,7 @@ static int settle(struct work *w, size_t i, struct ckpt_err *err)
 {
     struct ckpt_layout *r = &w->row[i];
     const struct ckpt_tensor *t = r->n_part ? ckpt_source_tensor(w->src, r->part[0].src) : NULL;
-    const struct ckpt_cast_rule *rule = t ? ckpt_cast_rule_for(t, w->rule, w->n_rule) : NULL;
+    const struct ckpt_cast_rule *rule = t ? ckpt_view_cast_rule(t, w->rule, w->n_rule) : NULL;
     bool small = w->family && (r->shape.rank < 2 || gguf_wants_f32(r->name));
     bool packs = rule && w->packs && w->packs[rule - w->rule];
     int64_t width = r->shape.rank ? r->shape.dim[r->shape.rank - 1] : 1, numel = 0;
@@ -308,6 +280,7 @@ static int put_tokens(struct work *w, struct ckpt_err *err)
     const json_t *size = gguf_config(w->config, "vocab_size");
     json_t *tokenizer = NULL, *settings = NULL;
     char *chat = NULL, key[64];
+    bool counted = w->family->gguf_llama;       /* among the architecture's keys */
     size_t n;
     int rc = side_json(w, "tokenizer.json", &tokenizer, err);
 
@@ -317,10 +290,10 @@ static int put_tokens(struct work *w, struct ckpt_err *err)
         rc = side_text(w, "chat_template.jinja", &chat, &n, err);
     if (rc == 0)
         rc = gguf_token_keys(w->keys, tokenizer, settings, w->config, chat, err);
-    snprintf(key, sizeof key, "%s.vocab_size", w->family->architecture);
-    if (rc == 0 && !tokenizer && json_is_integer(size) && strcmp(key, "llama.vocab_size") != 0 &&
+    snprintf(key, sizeof key, "%s.vocab_size", w->family->gguf);
+    if (rc == 0 && !tokenizer && json_is_integer(size) && !counted &&
         !gguf_put(w->keys, key, "u32", json_incref((json_t *)size)))
-        rc = ckpt_nomem(err, 64);       /* llama.cpp counts tokens else; llama has it anyway */
+        rc = ckpt_nomem(err, 64);       /* else llama.cpp counts the tokens */
     json_decref(tokenizer);
     json_decref(settings);
     return rc;
@@ -364,9 +337,11 @@ static int begin(struct work *w, struct ckpt_err *err)
 {
     const char *type;
     const json_t *v;
+    char names[160];
+    int rc = side_json(w, "config.json", &w->config, err);
 
-    if (side_json(w, "config.json", &w->config, err))
-        return err->code;
+    if (rc)
+        return rc;
     type = json_string_value(json_object_get(w->config, "model_type"));
     w->family = type ? gguf_family(type) : NULL;
     if (!w->family) {
@@ -374,11 +349,15 @@ static int begin(struct work *w, struct ckpt_err *err)
                  type ? "model_type " : "no config.json", type ? type : "");
         return 0;
     }
-    if (gguf_config_int(&w->heads, w->config, "num_attention_heads|n_head", err) ||
-        gguf_config_int(&w->kv_heads, w->config,
-                        "num_key_value_heads|num_attention_heads|n_head", err))
-        return err->code;
-    v = gguf_config(w->config, "num_local_experts|num_experts");
+    gguf_field(names, w->family, offsetof(struct arch, num_attention_heads));
+    rc = gguf_config_int(&w->heads, w->config, names, err);
+    w->kv_heads = w->heads;
+    gguf_field(names, w->family, offsetof(struct arch, num_key_value_heads));
+    if (rc == 0 && gguf_config(w->config, names))
+        rc = gguf_config_int(&w->kv_heads, w->config, names, err);
+    if (rc)
+        return rc;
+    v = gguf_config(w->config, gguf_field(names, w->family, offsetof(struct arch, num_experts)));
     w->experts = json_is_integer(v) ? json_integer_value(v) : 0;
     if (w->heads > 65536 || w->kv_heads > 65536 || w->experts < 0 || w->experts > MAX_EXPERTS)
         return ckpt_fail(err, CKPT_ELIMIT, "config.json: more than 65536 heads or experts");

@@ -187,7 +187,7 @@ static int put_keys(struct ckpt_buf *b, struct sink *s, const json_t *info, uint
         s->record_at = b->len + 8;
         put_string(b, s->record, s->record_len);
     }
-    if (from && gguf_again_keys(b, n, from, err))
+    if (from && gguf_requantize_keys(b, n, from, err))
         return err->code;
     json_array_foreach ((json_t *)pairs, i, pair)
         if (put_pair(b, pair, err))
@@ -318,7 +318,7 @@ static int sink_write(void *self, size_t i, int64_t start, int64_t count, const 
 }
 
 static bool sink_locate(void *self, size_t i, int64_t start, int64_t count,
-                        struct ckpt_place_out *out)
+                        struct ckpt_sink_extent *out)
 {
     struct sink *s = self;
 

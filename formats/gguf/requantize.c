@@ -66,7 +66,7 @@ static int copy_pair(struct ckpt_buf *b, const struct gguf_pair *p, struct ckpt_
     return ckpt_buf_ok(b) ? 0 : ckpt_nomem(err, b->len);
 }
 
-int gguf_again_keys(struct ckpt_buf *b, uint64_t *n, const char *path, struct ckpt_err *err)
+int gguf_requantize_keys(struct ckpt_buf *b, uint64_t *n, const char *path, struct ckpt_err *err)
 {
     const struct gguf_pair **order = NULL;
     struct ckpt_file *file = NULL;
@@ -152,7 +152,7 @@ static int file_type(const struct work *w)
     return number[best];
 }
 
-int gguf_again(struct ckpt_source **out, struct ckpt_source *src, const char *path,
+int gguf_requantize(struct ckpt_source **out, struct ckpt_source *src, const char *path,
                const struct ckpt_cast_rule *rule, const bool *packs, size_t n_rule,
                struct ckpt_err *err)
 {
@@ -169,7 +169,7 @@ int gguf_again(struct ckpt_source **out, struct ckpt_source *src, const char *pa
         rc = ckpt_nomem(err, w.n * sizeof *w.row);
     for (size_t i = 0; rc == 0 && i < w.n; i++) {
         const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
-        const struct ckpt_cast_rule *r = ckpt_cast_rule_for(t, rule, n_rule);
+        const struct ckpt_cast_rule *r = ckpt_view_cast_rule(t, rule, n_rule);
 
         if (r && !ckpt_convert_can(r->dtype, t->dtype) && r->dtype != t->dtype)
             rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s cannot be cast to %s", t->name,

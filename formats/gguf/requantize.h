@@ -19,10 +19,10 @@ bool gguf_is_file(const char *path);
  * the file.  The facts say "gguf_from": path, beside a "gguf" of what is new.  Takes src, on
  * failure too.
  */
-int gguf_again(struct ckpt_source **out, struct ckpt_source *src, const char *path,
+int gguf_requantize(struct ckpt_source **out, struct ckpt_source *src, const char *path,
                const struct ckpt_cast_rule *rule, const bool *packs, size_t n_rule,
                struct ckpt_err *err);
 /* Append the keys that are passed on from the file at path, as bytes, and how many they are. */
-int gguf_again_keys(struct ckpt_buf *b, uint64_t *n, const char *path, struct ckpt_err *err);
+int gguf_requantize_keys(struct ckpt_buf *b, uint64_t *n, const char *path, struct ckpt_err *err);
 
 #endif

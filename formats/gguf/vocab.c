@@ -63,8 +63,8 @@ static int fetch_texts(struct value_text **out, size_t *n, struct vocab *v, cons
     ckpt_cursor_init(&c, bytes, bytes ? (size_t)(gguf_pair(v->h, key)->end -
                                                  gguf_pair(v->h, key)->at) : 0);
     for (; *n < count; ++*n) {
-        uint64_t len = ckpt_get_u64le(&c);
-        const unsigned char *p = len <= ckpt_cursor_left(&c) ? ckpt_get_bytes(&c, (size_t)len)
+        uint64_t len = ckpt_cursor_u64le(&c);
+        const unsigned char *p = len <= ckpt_cursor_left(&c) ? ckpt_cursor_bytes(&c, (size_t)len)
                                                              : NULL;
 
         if (!p || !ckpt_utf8_valid((const char *)p, (size_t)len) || memchr(p, 0, (size_t)len))

@@ -5,90 +5,44 @@
 
 #include "libckpt/dtype.h"
 #include "libckpt/base/json.h"
+#include "libckpt/base/json_lex.h"
 
-/* One member of an object; positions in the text. */
-struct member {
-    size_t key, key_end;        /* without quotes */
-    size_t value, value_end;
-};
+/* One member of an object, in the text. */
+struct member { struct ckpt_json_text key, value; };
 
-static size_t skip_blanks(const char *s, size_t n, size_t i)
+/* Step to the next member of an object, the lexer after its { or a member; false at its end. */
+static bool next_member(struct member *m, struct ckpt_json_lex *l)
 {
-    while (i < n && strchr(" \t\r\n", s[i]) && s[i])
-        i++;
-    return i;
-}
-
-/* i is at a quote; the place behind its partner. */
-static size_t skip_string(const char *s, size_t n, size_t i)
-{
-    for (i++; i < n && s[i] != '"'; i++)
-        if (s[i] == '\\')
-            i++;
-    return i < n ? i + 1 : n;
-}
-
-/* The place behind the value at i. */
-static size_t skip_value(const char *s, size_t n, size_t i)
-{
-    size_t depth = 0;
-
-    while (i < n) {
-        char c = s[i];
-
-        if (depth == 0 && (c == ',' || c == '}' || c == ']' || strchr(" \t\r\n", c)))
-            break;
-        if (c == '"') {
-            i = skip_string(s, n, i);
-        } else {
-            depth += c == '{' || c == '[';
-            depth -= c == '}' || c == ']';
-            i++;
-        }
-        if (depth == 0 && (c == '"' || c == '}' || c == ']'))
-            break;
-    }
-    return i;
-}
-
-/* Step to the next member of an object whose { lies before i; false at its end. */
-static bool next_member(struct member *m, const char *s, size_t n, size_t *i)
-{
-    *i = skip_blanks(s, n, *i);
-    if (*i < n && s[*i] == ',')
-        *i = skip_blanks(s, n, *i + 1);
-    if (*i >= n || s[*i] != '"')
+    ckpt_json_take(l, ',');
+    ckpt_json_blanks(l);
+    if (l->p == l->end || *l->p != '"' || ckpt_json_take_key(l, &m->key))
         return false;
-    m->key = *i + 1;
-    *i = skip_string(s, n, *i);
-    m->key_end = *i - 1;
-    *i = skip_blanks(s, n, *i);                 /* the colon */
-    m->value = skip_blanks(s, n, *i < n ? *i + 1 : n);
-    *i = m->value_end = skip_value(s, n, m->value);
+    m->value.p = l->p;
+    if (ckpt_json_skip_value(l))
+        return false;
+    m->value.n = (size_t)(l->p - m->value.p);
     return true;
 }
 
-static bool key_is(const struct member *m, const char *s, const char *key)
+static bool key_is(const struct member *m, const char *key)
 {
-    size_t n = strlen(key);
-
-    return m->key_end - m->key == n && memcmp(s + m->key, key, n) == 0;
+    return m->key.n == strlen(key) && memcmp(m->key.p, key, m->key.n) == 0;
 }
 
-/* The place behind the object's {. */
-static int begin_object(size_t *at, const char *s, size_t n, struct ckpt_err *err)
+/* The lexer after the object's {. */
+static int begin_object(struct ckpt_json_lex *l, const char *s, size_t n, struct ckpt_err *err)
 {
     json_t *v;
+    int rc = ckpt_json_parse(&v, s, n, CKPT_JSON_PYTHON, err);
 
-    if (ckpt_json_parse(&v, s, n, CKPT_JSON_PYTHON, err))
-        return err->code;
-    if (!json_is_object(v)) {
-        json_decref(v);
-        return ckpt_fail(err, CKPT_EFORMAT, "is no object");
-    }
+    if (rc == 0 && !json_is_object(v))
+        rc = ckpt_fail(err, CKPT_EFORMAT, "is no object");
     json_decref(v);
-    *at = skip_blanks(s, n, 0) + 1;
-    return 0;
+    *l = (struct ckpt_json_lex){.begin = s, .p = s, .end = s + n, .name = "config",
+                                .python = true, .err = err};
+    ckpt_json_blanks(l);
+    l->p += rc == 0;
+    return rc;
 }
 
 static int finish(const struct ckpt_buf *out, struct ckpt_err *err)
@@ -99,78 +53,82 @@ static int finish(const struct ckpt_buf *out, struct ckpt_err *err)
 int config_set(struct ckpt_buf *out, const char *text, size_t len, const char *key,
                const char *value, struct ckpt_err *err)
 {
-    size_t at, end = 0, n = 0, first = 0;
+    const char *first, *end, *stop = text + len;
+    struct ckpt_json_lex l;
     struct member m;
+    size_t n;
+    int rc = begin_object(&l, text, len, err);
 
-    if (begin_object(&at, text, len, err))
-        return err->code;
-    for (first = end = at; next_member(&m, text, len, &at); n++) {
-        if (key_is(&m, text, key)) {
-            ckpt_buf_put(out, text, m.value);
+    if (rc)
+        return rc;
+    first = end = l.p;
+    for (n = 0; next_member(&m, &l); n++) {
+        end = m.value.p + m.value.n;
+        if (key_is(&m, key)) {
+            ckpt_buf_put(out, text, (size_t)(m.value.p - text));
             ckpt_buf_put_str(out, value);
-            ckpt_buf_put(out, text + m.value_end, len - m.value_end);
+            ckpt_buf_put(out, end, (size_t)(stop - end));
             return finish(out, err);
         }
-        end = m.value_end;
     }
     /* As its neighbours: what lies between the { and the first key goes before the new one. */
-    ckpt_buf_put(out, text, end);
+    l.p = first;
+    ckpt_json_blanks(&l);
+    ckpt_buf_put(out, text, (size_t)(end - text));
     if (n)
         ckpt_buf_put_str(out, ",");
-    ckpt_buf_put(out, text + first, skip_blanks(text, len, first) - first);
+    ckpt_buf_put(out, first, (size_t)(l.p - first));
     ckpt_buf_printf(out, "\"%s\": %s", key, value);
-    ckpt_buf_put(out, text + end, len - end);
+    ckpt_buf_put(out, end, (size_t)(stop - end));
     return finish(out, err);
 }
 
 /* A string that names a floating dtype. */
-static bool names_dtype(const char *s, const struct member *m)
+static bool names_dtype(struct ckpt_json_text v)
 {
-    size_t n = m->value_end - m->value;
     char name[40];
 
-    if (n < 3 || n - 2 >= sizeof name || s[m->value] != '"')
+    if (v.n < 3 || v.n - 2 >= sizeof name || v.p[0] != '"')
         return false;
-    memcpy(name, s + m->value + 1, n - 2);
-    name[n - 2] = '\0';
+    memcpy(name, v.p + 1, v.n - 2);
+    name[v.n - 2] = '\0';
     return ckpt_dtype_class(ckpt_dtype_parse(name)) == CKPT_CLASS_FLOAT;
 }
 
 /* A part of a model that has a description of its own; how it is quantised is none. */
-static bool is_part(const char *s, const struct member *m)
+static bool is_part(const struct member *m)
 {
-    size_t n = m->key_end - m->key;
-
-    return n > 7 && memcmp(s + m->key_end - 7, "_config", 7) == 0 && s[m->value] == '{' &&
-           !key_is(m, s, "quantization_config");
+    return m->key.n > 7 && memcmp(m->key.p + m->key.n - 7, "_config", 7) == 0 &&
+           m->value.p[0] == '{' && !key_is(m, "quantization_config");
 }
 
 int config_set_dtype(struct ckpt_buf *out, const char *text, size_t len, const char *dtype,
                      struct ckpt_err *err)
 {
-    size_t at, done = 0, outer = 0;             /* outer: where to go on behind a part */
+    const char *done = text, *outer = NULL;     /* outer: where to go on after a part */
+    struct ckpt_json_lex l;
     struct member m;
+    int rc = begin_object(&l, text, len, err);
 
-    if (begin_object(&at, text, len, err))
-        return err->code;
+    if (rc)
+        return rc;
     for (;;) {
-        if (!next_member(&m, text, len, &at)) {
+        if (!next_member(&m, &l)) {
             if (!outer)
                 break;
-            at = outer;
-            outer = 0;
+            l.p = outer;
+            outer = NULL;
             continue;
         }
-        if ((key_is(&m, text, "dtype") || key_is(&m, text, "torch_dtype")) &&
-            names_dtype(text, &m)) {
-            ckpt_buf_put(out, text + done, m.value - done);
+        if ((key_is(&m, "dtype") || key_is(&m, "torch_dtype")) && names_dtype(m.value)) {
+            ckpt_buf_put(out, done, (size_t)(m.value.p - done));
             ckpt_buf_printf(out, "\"%s\"", dtype);
-            done = m.value_end;
-        } else if (!outer && is_part(text, &m)) {
-            outer = m.value_end;
-            at = m.value + 1;
+            done = m.value.p + m.value.n;
+        } else if (!outer && is_part(&m)) {
+            outer = l.p;
+            l.p = m.value.p + 1;
         }
     }
-    ckpt_buf_put(out, text + done, len - done);
+    ckpt_buf_put(out, done, (size_t)(text + len - done));
     return finish(out, err);
 }

@@ -85,8 +85,8 @@ static int read_hf(void *self, size_t i, int64_t start, int64_t count, void *dst
         if (h->shard[k].source && i >= h->shard[k].first && i < h->shard[k].end)
             return ckpt_source_read(h->shard[k].source, i - h->shard[k].first, start, count, dst,
                                     err);
-    return ckpt_gather(dst, t->flat ? &flat : &t->shape, t->dtype, t->frag, t->n_frag, start,
-                       count, err);
+    return ckpt_fragment_gather(dst, t->flat ? &flat : &t->shape, t->dtype, t->frag, t->n_frag,
+                                start, count, err);
 }
 
 static const struct ckpt_source_ops ops = {.format = "hf", .read = read_hf, .close = close_hf};
@@ -130,7 +130,7 @@ static int add_shard(struct hf *h, struct ckpt_tensors *list, const struct ckpt_
     struct ckpt_place p;
     int rc;
 
-    if (!ckpt_name_is_clean(name))
+    if (!ckpt_file_name_is_clean(name))
         return ckpt_fail_as(err, CKPT_EREFUSED, "refused-path", "shard %s: no clean name", name);
     if (ckpt_file_open_at(&file, h->dir, name, err) || place_of_file(&p, file, err))
         return err->code;
@@ -198,7 +198,7 @@ static int check_files(const struct hf *h, const struct files *f, struct ckpt_er
     size_t absent = 0, first = 0;
 
     for (size_t i = f->n; i-- > 0;)
-        if (ckpt_name_is_clean(f->name[i]) && !ckpt_dir_has(h->dir, f->name[i])) {
+        if (ckpt_file_name_is_clean(f->name[i]) && !ckpt_dir_has(h->dir, f->name[i])) {
             absent++;
             first = i;
         }

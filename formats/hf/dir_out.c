@@ -10,79 +10,122 @@
 #include "libckpt/base/json.h"
 #include "libckpt/split.h"
 
-struct sink {
-    const struct ckpt_tensors *list;
-    struct ckpt_outdir        *dir;
-    size_t                    *shard_of, *place;    /* [n] shard, and index in its pick */
-    struct safetensors_file  **file;                /* [n_shard] */
-    size_t                     n_shard;
-    const char                *record;              /* see create's opts */
-};
-
-static uint64_t offset_of(const struct sink *s, size_t i, int64_t start)
+/* NAME.safetensors, or NAME-00001-of-00003.safetensors. */
+static void shard_name(char *name, size_t size, const struct hf_shards *s, size_t i)
 {
-    return safetensors_offset(s->file[s->shard_of[i]], s->place[i]) +
-           (uint64_t)start * ckpt_dtype_size(s->list->item[i].dtype);
+    if (s->n == 1)
+        snprintf(name, size, "%s.safetensors", s->name);
+    else
+        snprintf(name, size, "%s-%05zu-of-%05zu.safetensors", s->name, i + 1, s->n);
 }
 
-static int sink_write(void *self, size_t i, int64_t start, int64_t count, const void *src,
-                      struct ckpt_err *err)
+int hf_shards_plan(struct hf_shards *s, const char *name, uint64_t max_bytes,
+                   struct ckpt_err *err)
 {
-    struct sink *s = self;
+    size_t n = s->base.list->n;
 
-    return ckpt_out_write_at(safetensors_out_file(s->file[s->shard_of[i]]), src,
-                             (size_t)count * ckpt_dtype_size(s->list->item[i].dtype),
-                             offset_of(s, i, start), err);
+    s->name = name;
+    s->shard_of = ckpt_alloc(n, sizeof *s->shard_of);
+    s->place = ckpt_alloc(n, sizeof *s->place);
+    if (!s->shard_of || !s->place)
+        return ckpt_nomem(err, n * sizeof *s->place);
+    s->n = ckpt_split(s->shard_of, s->base.list, max_bytes);
+    s->file = ckpt_alloc(s->n, sizeof *s->file);
+    return s->file ? 0 : ckpt_nomem(err, s->n * sizeof *s->file);
 }
 
-static bool sink_locate(void *self, size_t i, int64_t start, int64_t count,
-                        struct ckpt_place_out *out)
+/*
+ * s->place gets each tensor's index in its shard.  Tensors are sorted into shards by counting:
+ * their number and that of shards are the input's.
+ */
+int hf_shards_begin(struct hf_shards *s, const json_t *metadata, struct ckpt_err *err)
 {
-    struct sink *s = self;
+    const struct ckpt_tensors *list = s->base.list;
+    size_t *pick = ckpt_alloc(list->n, sizeof *pick);
+    size_t *end = ckpt_alloc(s->n + 1, sizeof *end);            /* of each shard in pick */
+    int rc = pick && end ? 0 : ckpt_nomem(err, list->n * sizeof *pick);
+
+    for (size_t i = 0; rc == 0 && i < list->n; i++)
+        s->place[i] = end[s->shard_of[i]]++;
+    for (size_t shard = 1; rc == 0 && shard < s->n; shard++)
+        end[shard] += end[shard - 1];
+    for (size_t i = 0; rc == 0 && i < list->n; i++)
+        pick[(s->shard_of[i] ? end[s->shard_of[i] - 1] : 0) + s->place[i]] = i;
+    for (size_t shard = 0; rc == 0 && shard < s->n; shard++) {
+        size_t first = shard ? end[shard - 1] : 0;
+        struct ckpt_out *out;
+        char name[64];
+
+        shard_name(name, sizeof name, s, shard);
+        rc = ckpt_outdir_file(&out, s->base.dir, name, err);
+        if (rc == 0)
+            rc = safetensors_begin(&s->file[shard], out, list, pick + first,
+                                   end[shard] - first, metadata, NULL, err);
+    }
+    ckpt_free(pick);
+    ckpt_free(end);
+    return rc;
+}
+
+bool hf_shards_locate(void *self, size_t i, int64_t start, int64_t count,
+                      struct ckpt_sink_extent *out)
+{
+    const struct hf_shards *s = self;
+    const struct safetensors_file *f = s->file[s->shard_of[i]];
 
     (void)count;
-    out->out = safetensors_out_file(s->file[s->shard_of[i]]);
-    out->offset = offset_of(s, i, start);
+    *out = (struct ckpt_sink_extent){
+        .out = safetensors_out_file(f),
+        .offset = safetensors_offset(f, s->place[i]) +
+                  (uint64_t)start * ckpt_dtype_size(s->base.list->item[i].dtype)};
     return true;
 }
 
-static void sink_abort(void *self)
+int hf_shards_finish(void *self, struct ckpt_err *err)
 {
-    struct sink *s = self;
+    struct hf_shards *s = self;
+    int rc = 0;
 
-    for (size_t i = 0; s->file && i < s->n_shard; i++)
+    for (size_t i = 0; rc == 0 && i < s->n; i++) {
+        rc = safetensors_commit(s->file[i], err);
+        s->file[i] = NULL;
+    }
+    return rc;
+}
+
+void hf_shards_release(void *self)
+{
+    struct hf_shards *s = self;
+
+    for (size_t i = 0; s->file && i < s->n; i++)
         safetensors_abort(s->file[i]);
-    ckpt_outdir_abort(s->dir);
     ckpt_free(s->file);
     ckpt_free(s->shard_of);
     ckpt_free(s->place);
-    ckpt_free(s);
-}
-
-static void shard_name(char *name, size_t size, size_t i, size_t n)
-{
-    if (n == 1)
-        snprintf(name, size, "model.safetensors");
-    else
-        snprintf(name, size, "model-%05zu-of-%05zu.safetensors", i + 1, n);
 }
 
 /* model.safetensors.index.json, as huggingface_hub writes it. */
-static int put_index(struct sink *s, struct ckpt_err *err)
+static int put_index(void *self, struct ckpt_err *err)
 {
-    json_t *map = json_object(), *index;
+    struct hf_shards *s = self;
+    const struct ckpt_tensors *list = s->base.list;
+    json_t *map, *index;
     uint64_t total = 0;
     int64_t params = 0;
     struct ckpt_buf b;
     char name[64];
-    int rc = map ? 0 : ckpt_nomem(err, 64);
+    int rc;
 
-    for (size_t i = 0; rc == 0 && i < s->list->n; i++) {
-        shard_name(name, sizeof name, s->shard_of[i], s->n_shard);
-        if (json_object_set_new(map, s->list->item[i].name, json_string(name)))
+    if (s->n == 1)
+        return 0;
+    map = json_object();
+    rc = map ? 0 : ckpt_nomem(err, 64);
+    for (size_t i = 0; rc == 0 && i < list->n; i++) {
+        shard_name(name, sizeof name, s, s->shard_of[i]);
+        if (json_object_set_new(map, list->item[i].name, json_string(name)))
             rc = ckpt_nomem(err, 64);
-        total += ckpt_tensor_bytes(&s->list->item[i]);
-        params += s->list->item[i].numel;
+        total += ckpt_tensor_bytes(&list->item[i]);
+        params += list->item[i].numel;
     }
     index = json_pack("{s:{s:I,s:I},s:o}", "metadata", "total_parameters", (json_int_t)params,
                       "total_size", (json_int_t)total, "weight_map", map);
@@ -93,44 +136,11 @@ static int put_index(struct sink *s, struct ckpt_err *err)
     if (rc == 0 && !ckpt_buf_ok(&b))
         rc = ckpt_nomem(err, b.len);
     if (rc == 0)
-        rc = ckpt_outdir_put(s->dir, "model.safetensors.index.json", b.data, b.len, err);
+        rc = ckpt_outdir_put(s->base.dir, "model.safetensors.index.json", b.data, b.len, err);
     ckpt_buf_release(&b);
     json_decref(index);
     return rc;
 }
-
-static int sink_commit(void *self, struct ckpt_err *err)
-{
-    struct sink *s = self;
-    struct ckpt_outdir *dir;
-    int rc = 0;
-
-    for (size_t i = 0; i < s->n_shard; i++) {
-        struct safetensors_file *f = s->file[i];
-
-        s->file[i] = NULL;
-        if (rc == 0)
-            rc = safetensors_commit(f, err);
-        else
-            safetensors_abort(f);
-    }
-    if (rc == 0 && s->n_shard > 1)
-        rc = put_index(s, err);
-    if (rc == 0 && s->record)
-        rc = ckpt_outdir_put(s->dir, CKPT_RECORD_FILE, s->record, strlen(s->record), err);
-    if (rc == 0) {
-        dir = s->dir;
-        s->dir = NULL;
-        rc = ckpt_outdir_commit(dir, err);
-    }
-    sink_abort(s);
-    return rc;
-}
-
-static const struct ckpt_sink_ops sink_ops = {
-    .format = "hf", .write = sink_write, .locate = sink_locate, .commit = sink_commit,
-    .abort = sink_abort,
-};
 
 /* The floating dtype that most elements have, as torch names it; NULL when there is none. */
 static const char *main_dtype(const struct ckpt_tensors *list)
@@ -148,9 +158,9 @@ static const char *main_dtype(const struct ckpt_tensors *list)
 }
 
 /* config.json with the dtype it now has; everything else as it was, byte for byte. */
-static int put_config(struct sink *s, const struct ckpt_extra *e, struct ckpt_err *err)
+static int put_config(struct hf_shards *s, const struct ckpt_extra *e, struct ckpt_err *err)
 {
-    const char *dtype = main_dtype(s->list);
+    const char *dtype = main_dtype(s->base.list);
     struct ckpt_arena a = {0};
     struct ckpt_buf b;
     char *text;
@@ -161,82 +171,42 @@ static int put_config(struct sink *s, const struct ckpt_extra *e, struct ckpt_er
     if (rc == 0 && dtype && config_set_dtype(&b, text, n, dtype, err))
         rc = ckpt_err_in(err, "%s", e->name);
     if (rc == 0)
-        rc = dtype ? ckpt_outdir_put(s->dir, e->name, b.data, b.len, err)
-                   : ckpt_outdir_put(s->dir, e->name, text, n, err);
+        rc = dtype ? ckpt_outdir_put(s->base.dir, e->name, b.data, b.len, err)
+                   : ckpt_outdir_put(s->base.dir, e->name, text, n, err);
     ckpt_buf_release(&b);
     ckpt_arena_release(&a);
     return rc;
 }
 
-/*
- * Begin every shard's file; s->place gets each tensor's index in its shard.  Tensors are sorted
- * into shards by counting: their number and that of shards are the input's.
- */
-static int begin_shards(struct sink *s, const json_t *metadata, struct ckpt_err *err)
+static int put_extra(void *self, const struct ckpt_extra *e, struct ckpt_err *err)
 {
-    size_t *pick = ckpt_alloc(s->list->n, sizeof *pick);
-    size_t *end = ckpt_alloc(s->n_shard + 1, sizeof *end);      /* of each shard in pick */
-    int rc = pick && end ? 0 : ckpt_nomem(err, s->list->n * sizeof *pick);
-
-    for (size_t i = 0; rc == 0 && i < s->list->n; i++)
-        s->place[i] = end[s->shard_of[i]]++;
-    for (size_t shard = 1; rc == 0 && shard < s->n_shard; shard++)
-        end[shard] += end[shard - 1];
-    for (size_t i = 0; rc == 0 && i < s->list->n; i++)
-        pick[(s->shard_of[i] ? end[s->shard_of[i] - 1] : 0) + s->place[i]] = i;
-    for (size_t shard = 0; rc == 0 && shard < s->n_shard; shard++) {
-        size_t first = shard ? end[shard - 1] : 0;
-        struct ckpt_out *out;
-        char name[64];
-
-        shard_name(name, sizeof name, shard, s->n_shard);
-        rc = ckpt_outdir_file(&out, s->dir, name, err);
-        if (rc == 0)
-            rc = safetensors_begin(&s->file[shard], out, s->list, pick + first,
-                                   end[shard] - first, metadata, NULL, err);
-    }
-    ckpt_free(pick);
-    ckpt_free(end);
-    return rc;
+    return strcmp(e->name, "config.json") == 0 ? put_config(self, e, err)
+                                               : dir_sink_copy(self, e, err);
 }
+
+static int plan(void *self, const struct ckpt_create_opts *opts, struct ckpt_err *err)
+{
+    uint64_t max = opts->max_shard_bytes ? opts->max_shard_bytes : CKPT_DEFAULT_SHARD_BYTES;
+
+    return hf_shards_plan(self, "model", max, err);
+}
+
+static int begin(void *self, const struct ckpt_create_opts *opts, struct ckpt_err *err)
+{
+    struct hf_shards *s = self;
+    int rc = hf_shards_begin(s, opts->metadata, err);
+
+    return rc || !opts->run ? rc : side_files_put_states(s->base.dir, opts->run, err);
+}
+
+static const struct dir_sink_ops dir_ops = {
+    .title = "a model directory", .size = sizeof(struct hf_shards), .plan = plan,
+    .begin = begin, .put_extra = put_extra, .locate = hf_shards_locate,
+    .finish = hf_shards_finish, .put_index = put_index, .release = hf_shards_release,
+};
 
 int hf_dir_create(struct ckpt_sink **out, const char *path, const struct ckpt_tensors *tensors,
                   const struct ckpt_create_opts *opts, struct ckpt_err *err)
 {
-    struct sink *s = ckpt_alloc(1, sizeof *s);
-    int rc = 0;
-
-    *out = NULL;
-    if (!s)
-        return ckpt_nomem(err, sizeof *s);
-    if (opts->stream_fd > 0) {
-        ckpt_free(s);
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "a model directory is not written to a stream");
-    }
-    s->list = tensors;
-    s->record = opts->record;
-    s->shard_of = ckpt_alloc(tensors->n, sizeof *s->shard_of);
-    s->place = ckpt_alloc(tensors->n, sizeof *s->place);
-    if (!s->shard_of || !s->place)
-        rc = ckpt_nomem(err, tensors->n * sizeof *s->place);
-    if (rc == 0) {
-        s->n_shard = ckpt_split(s->shard_of, tensors, opts->max_shard_bytes
-                                                          ? opts->max_shard_bytes
-                                                          : CKPT_DEFAULT_SHARD_BYTES);
-        s->file = ckpt_alloc(s->n_shard, sizeof *s->file);
-        rc = s->file ? ckpt_outdir_create(&s->dir, path, err) : ckpt_nomem(err, s->n_shard);
-    }
-    if (rc == 0)
-        rc = begin_shards(s, opts->metadata, err);
-    for (size_t i = 0; rc == 0 && i < opts->n_extra; i++)
-        rc = strcmp(opts->extra[i].name, "config.json") == 0
-                 ? put_config(s, &opts->extra[i], err)
-                 : side_file_put(s->dir, &opts->extra[i], err);
-    if (rc == 0 && opts->run)
-        rc = side_files_put_states(s->dir, opts->run, err);
-    if (rc) {
-        sink_abort(s);
-        return rc;
-    }
-    return ckpt_sink_new(out, &sink_ops, s, tensors, false, err);
+    return dir_sink_create(out, &dir_ops, path, tensors, opts, err);
 }

@@ -6,6 +6,7 @@
 
 #include "formats/hf/safetensors_header.h"
 #include "formats/hf/safetensors_out.h"
+#include "formats/place.h"
 #include "libckpt/base/buf.h"
 
 /* Product of dims and width without stopping at a zero, as the reference computes it. */
@@ -135,7 +136,7 @@ static int header_size(uint64_t *n, struct ckpt_file *file, struct ckpt_err *err
     if (ckpt_file_read_at(file, head, sizeof head, 0, err))
         return err->code;
     ckpt_cursor_init(&c, head, sizeof head);
-    *n = ckpt_get_u64le(&c);
+    *n = ckpt_cursor_u64le(&c);
     if (*n > SAFETENSORS_MAX_HEADER)
         return ckpt_fail(err, CKPT_ELIMIT, "header says %llu bytes, %u at most",
                          (unsigned long long)*n, SAFETENSORS_MAX_HEADER);
@@ -178,7 +179,7 @@ static int bid(const struct ckpt_place *p)
     if (!p->file || p->head_len < 9)
         return 0;
     ckpt_cursor_init(&c, p->head, p->head_len);
-    n = ckpt_get_u64le(&c);
+    n = ckpt_cursor_u64le(&c);
     for (size_t i = 8; i < p->head_len; i++) {
         if (p->head[i] == '{')
             return n >= 2 && n <= SAFETENSORS_MAX_HEADER ? 90 : 0;

@@ -7,9 +7,8 @@
 #include <string.h>
 
 #include "libckpt/base/buf.h"
+#include "libckpt/base/json_lex.h"
 #include "libckpt/tensor.h"
-
-#define MAX_DEPTH 64            /* levels of a member that is skipped */
 
 /* The reference's order of dtypes, first in file to last. */
 static const enum ckpt_dtype order[] = {
@@ -27,315 +26,36 @@ size_t safetensors_class(enum ckpt_dtype t)
     return SIZE_MAX;
 }
 
-struct text { const char *p; size_t n; };
-
 #define WINDOW ((size_t)64 << 10)      /* of the header at once; as much more as a member has */
 
-/* begin, p and end lie in the window, which holds one member whole, and its comma or brace. */
+/* The lexer's bytes lie in the window, which holds one member whole, and its comma or brace. */
 struct parser {
-    const char        *begin, *p, *end;
-    uint64_t           base;            /* of begin in the header */
-    struct ckpt_arena  arena;           /* strings of the window that had escapes */
-    struct ckpt_err   *err;
-    struct ckpt_file  *file;
-    uint64_t           unread;          /* bytes of the header after the window */
-    char              *window;
-    size_t             cap;
-    struct text        said;            /* dtype of the row before: mostly that of the next */
-    enum ckpt_dtype    dtype;
+    struct ckpt_json_lex  lex;
+    struct ckpt_arena     arena;        /* strings of the window that had escapes */
+    struct ckpt_err      *err;
+    struct ckpt_file     *file;
+    uint64_t              unread;       /* bytes of the header after the window */
+    char                 *window;
+    size_t                cap;
+    struct ckpt_json_text said;         /* dtype of the row before: mostly that of the next */
+    enum ckpt_dtype       dtype;
 };
 
 /* Names are cut in messages. */
-static int shown(struct text t) { return t.n < 200 ? (int)t.n : 200; }
+static int shown(struct ckpt_json_text t) { return t.n < 200 ? (int)t.n : 200; }
 
-static int stop(struct parser *s, const char *wanted)
-{
-    if (s->p == s->end)
-        return ckpt_fail(s->err, CKPT_EFORMAT, "header ends at byte %zu, %s wanted",
-                         (size_t)(s->base + (uint64_t)(s->p - s->begin)), wanted);
-    return ckpt_fail(s->err, CKPT_EFORMAT, "header, byte %zu: %.1s found, %s wanted",
-                     (size_t)(s->base + (uint64_t)(s->p - s->begin)), s->p, wanted);
-}
-
-static void skip_blanks(struct parser *s)
-{
-    while (s->p < s->end && (*s->p == ' ' || *s->p == '\t' || *s->p == '\n' || *s->p == '\r'))
-        s->p++;
-}
-
-/* Step over c and the blanks around it, if it is what comes next. */
-static bool take(struct parser *s, char c)
-{
-    skip_blanks(s);
-    if (s->p == s->end || *s->p != c)
-        return false;
-    s->p++;
-    skip_blanks(s);
-    return true;
-}
-
-static int want(struct parser *s, char c, const char *what)
-{
-    return take(s, c) ? 0 : stop(s, what);
-}
-
-static bool hex4(uint32_t *out, const char *p, const char *end)
-{
-    *out = 0;
-    if (end - p < 4)
-        return false;
-    for (int i = 0; i < 4; i++) {
-        char c = p[i];
-        int v = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-
-        if (v < 0)
-            return false;
-        *out = *out << 4 | (uint32_t)v;
-    }
-    return true;
-}
-
-static char *put_utf8(char *to, uint32_t c)
-{
-    if (c < 0x80) {
-        *to++ = (char)c;
-        return to;
-    }
-    if (c < 0x800) {
-        *to++ = (char)(0xc0 | c >> 6);
-    } else if (c < 0x10000) {
-        *to++ = (char)(0xe0 | c >> 12);
-        *to++ = (char)(0x80 | (c >> 6 & 0x3f));
-    } else {
-        *to++ = (char)(0xf0 | c >> 18);
-        *to++ = (char)(0x80 | (c >> 12 & 0x3f));
-        *to++ = (char)(0x80 | (c >> 6 & 0x3f));
-    }
-    *to++ = (char)(0x80 | (c & 0x3f));
-    return to;
-}
-
-/* The escape behind a backslash at s->p; NULL when there is no such escape. */
-static char *take_escape(struct parser *s, char *to)
-{
-    static const char from[] = "\"\\/bfnrt", is[] = "\"\\/\b\f\n\r\t";
-    uint32_t c, low;
-    const char *k;
-
-    if (s->p == s->end)
-        return NULL;
-    if (*s->p != 'u') {
-        k = *s->p ? strchr(from, *s->p) : NULL;
-        if (!k)
-            return NULL;
-        s->p++;
-        *to++ = is[k - from];
-        return to;
-    }
-    if (!hex4(&c, s->p + 1, s->end) || c == 0 || (c >= 0xdc00 && c < 0xe000))
-        return NULL;
-    s->p += 5;
-    if (c >= 0xd800 && c < 0xdc00) {
-        if (s->end - s->p < 6 || s->p[0] != '\\' || s->p[1] != 'u' ||
-            !hex4(&low, s->p + 2, s->end) || low < 0xdc00 || low >= 0xe000)
-            return NULL;
-        s->p += 6;
-        c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
-    }
-    return put_utf8(to, c);
-}
-
-/* A string with escapes, from its first escape on; what it says is never longer than itself. */
-static int take_escaped(struct parser *s, struct text *out, const char *first)
-{
-    char *copy, *to;
-    size_t room = (size_t)(s->end - first);
-    const char *q = s->p;
-
-    while (q < s->end && *q != '"')     /* its end, to ask for no more than it needs */
-        q += *q == '\\' && s->end - q > 1 ? 2 : 1;
-    if (q < s->end)
-        room = (size_t)(q - first);
-    copy = to = ckpt_arena_alloc(&s->arena, room + 1, 1);
-    if (!copy)
-        return ckpt_nomem(s->err, room + 1);
-    memcpy(to, first, (size_t)(s->p - first));
-    to += s->p - first;
-    while (s->p < s->end && *s->p != '"') {
-        if ((unsigned char)*s->p < 0x20)
-            return stop(s, "an escaped control character");
-        if (*s->p != '\\') {
-            *to++ = *s->p++;
-            continue;
-        }
-        s->p++;
-        to = take_escape(s, to);
-        if (!to)
-            return stop(s, "an escape (of no NUL and no lone surrogate)");
-    }
-    if (s->p == s->end)
-        return stop(s, "the string's end");
-    s->p++;
-    *out = (struct text){copy, (size_t)(to - copy)};
-    return 0;
-}
-
-static int take_string(struct parser *s, struct text *out)
-{
-    const char *first;
-
-    skip_blanks(s);
-    if (s->p == s->end || *s->p != '"')
-        return stop(s, "a string");
-    first = ++s->p;
-    while (s->p < s->end && *s->p != '"') {
-        if (*s->p == '\\')
-            return take_escaped(s, out, first);
-        if ((unsigned char)*s->p < 0x20)
-            return stop(s, "an escaped control character");
-        s->p++;
-    }
-    if (s->p == s->end)
-        return stop(s, "the string's end");
-    *out = (struct text){first, (size_t)(s->p - first)};
-    s->p++;
-    return 0;
-}
-
-static bool is(struct text t, const char *word)
+static bool is(struct ckpt_json_text t, const char *word)
 {
     return t.n == strlen(word) && memcmp(t.p, word, t.n) == 0;
 }
 
-static bool digit(const struct parser *s)
-{
-    return s->p < s->end && *s->p >= '0' && *s->p <= '9';
-}
-
-/* A whole number >= 0, as the reference's usize, up to 2^63 - 1. */
-static int take_size(struct parser *s, uint64_t *out)
-{
-    const char *first;
-    uint64_t v = 0;
-
-    skip_blanks(s);
-    if (!digit(s))
-        return stop(s, "a whole number >= 0");
-    for (first = s->p; digit(s); s->p++)
-        if (!ckpt_mul(&v, v, 10) || !ckpt_add(&v, v, (uint64_t)(*s->p - '0')) || v > INT64_MAX)
-            return stop(s, "a number below 2^63");
-    if ((*first == '0' && s->p - first > 1) ||
-        (s->p < s->end && (*s->p == '.' || *s->p == 'e' || *s->p == 'E')))
-        return stop(s, "a whole number without leading zeros");
-    *out = v;
-    return 0;
-}
-
-/* -- members that are not known -------------------------------------------------------------- */
-
-static int skip_digits(struct parser *s)
-{
-    if (!digit(s))
-        return stop(s, "a digit");
-    while (digit(s))
-        s->p++;
-    return 0;
-}
-
-static int skip_number(struct parser *s)
-{
-    if (*s->p == '-')
-        s->p++;
-    if (digit(s) && *s->p == '0')
-        s->p++;
-    else if (skip_digits(s))
-        return s->err->code;
-    if (s->p < s->end && *s->p == '.') {
-        s->p++;
-        if (skip_digits(s))
-            return s->err->code;
-    }
-    if (s->p < s->end && (*s->p == 'e' || *s->p == 'E')) {
-        s->p++;
-        if (s->p < s->end && (*s->p == '+' || *s->p == '-'))
-            s->p++;
-        return skip_digits(s);
-    }
-    return 0;
-}
-
-static int skip_scalar(struct parser *s)
-{
-    static const char *const words[] = {"true", "false", "null"};
-    struct text ignored;
-
-    if (s->p < s->end && *s->p == '"')
-        return take_string(s, &ignored);
-    if (s->p < s->end && (*s->p == '-' || digit(s)))
-        return skip_number(s);
-    for (size_t i = 0; i < 3; i++) {
-        size_t n = strlen(words[i]);
-
-        if ((size_t)(s->end - s->p) >= n && memcmp(s->p, words[i], n) == 0) {
-            s->p += n;
-            return 0;
-        }
-    }
-    return stop(s, "a value");
-}
-
-/* A key and its colon. */
-static int take_key(struct parser *s, struct text *key)
-{
-    if (take_string(s, key))
-        return s->err->code;
-    return want(s, ':', "a colon");
-}
-
-/* Any value, its insides checked as JSON and forgotten. */
-static int skip_value(struct parser *s)
-{
-    bool object[MAX_DEPTH];             /* what each open level is */
-    struct text key;
-    size_t depth = 0;
-
-    for (;;) {
-        bool opened = false;
-
-        skip_blanks(s);
-        if (s->p < s->end && (*s->p == '{' || *s->p == '[')) {
-            if (depth == MAX_DEPTH)
-                return ckpt_fail(s->err, CKPT_ELIMIT, "header, byte %zu: deeper than %d levels",
-                                 (size_t)(s->base + (uint64_t)(s->p - s->begin)),
-                                 MAX_DEPTH);
-            object[depth++] = *s->p == '{';
-            opened = true;
-            s->p++;
-        } else if (skip_scalar(s)) {
-            return s->err->code;
-        }
-        while (depth > 0 && take(s, object[depth - 1] ? '}' : ']')) {
-            depth--;
-            opened = false;
-        }
-        if (depth == 0)
-            return 0;
-        if (!opened && want(s, ',', "a comma or the end of the list"))
-            return s->err->code;
-        if (object[depth - 1] && take_key(s, &key))
-            return s->err->code;
-    }
-}
-
-/* -- the members that are ------------------------------------------------------------------- */
-
 static int take_dtype(struct parser *s, struct safetensors_row *r)
 {
-    struct text t;
+    struct ckpt_json_text t;
+    int rc;
 
-    if (take_string(s, &t))
-        return s->err->code;
+    if ((rc = ckpt_json_take_string(&s->lex, &t)) != 0)
+        return rc;
     if (t.n == s->said.n && s->said.p && memcmp(t.p, s->said.p, t.n) == 0) {
         r->dtype = s->dtype;
         return 0;
@@ -349,70 +69,84 @@ static int take_dtype(struct parser *s, struct safetensors_row *r)
     return ckpt_fail(s->err, CKPT_EUNSUPPORTED, "unknown dtype \"%.*s\"", shown(t), t.p);
 }
 
-static int take_shape(struct parser *s, struct safetensors_row *r)
+static int take_shape(struct ckpt_json_lex *l, struct safetensors_row *r)
 {
-    if (want(s, '[', "the shape's ["))
-        return s->err->code;
+    int rc = ckpt_json_want(l, '[', "the shape's [");
+
     r->shape.rank = 0;
-    if (take(s, ']'))
-        return 0;
+    if (rc || ckpt_json_take(l, ']'))
+        return rc;
     do {
         uint64_t dim;
 
         if (r->shape.rank == CKPT_MAX_RANK)
-            return ckpt_fail(s->err, CKPT_ELIMIT, "more than %d axes", CKPT_MAX_RANK);
-        if (take_size(s, &dim))
-            return s->err->code;
+            return ckpt_fail(l->err, CKPT_ELIMIT, "more than %d axes", CKPT_MAX_RANK);
+        if ((rc = ckpt_json_take_size(l, &dim)) != 0)
+            return rc;
         r->shape.dim[r->shape.rank++] = (int64_t)dim;
-    } while (take(s, ','));
-    return want(s, ']', "a comma or the shape's ]");
+    } while (ckpt_json_take(l, ','));
+    return ckpt_json_want(l, ']', "a comma or the shape's ]");
 }
 
-static int take_offsets(struct parser *s, struct safetensors_row *r)
+static int take_offsets(struct ckpt_json_lex *l, struct safetensors_row *r)
 {
-    if (want(s, '[', "[begin, end]") || take_size(s, &r->begin) ||
-        want(s, ',', "[begin, end]") || take_size(s, &r->end) || want(s, ']', "[begin, end]"))
-        return s->err->code;
+    int rc;
+
+    if ((rc = ckpt_json_want(l, '[', "[begin, end]")) != 0 ||
+        (rc = ckpt_json_take_size(l, &r->begin)) != 0 ||
+        (rc = ckpt_json_want(l, ',', "[begin, end]")) != 0 ||
+        (rc = ckpt_json_take_size(l, &r->end)) != 0 ||
+        (rc = ckpt_json_want(l, ']', "[begin, end]")) != 0)
+        return rc;
     if (r->begin > r->end)
-        return ckpt_fail(s->err, CKPT_EFORMAT, "data_offsets end at %llu before they begin at %llu",
+        return ckpt_fail(l->err, CKPT_EFORMAT, "data_offsets end at %llu before they begin at %llu",
                          (unsigned long long)r->end, (unsigned long long)r->begin);
     return 0;
+}
+
+static int take_field(struct parser *s, size_t field, struct safetensors_row *r)
+{
+    switch (field) {
+    case 0:  return take_dtype(s, r);
+    case 1:  return take_shape(&s->lex, r);
+    case 2:  return take_offsets(&s->lex, r);
+    default: return ckpt_json_skip_value(&s->lex);
+    }
 }
 
 static int take_tensor(struct parser *s, struct safetensors_row *r)
 {
     static const char *const fields[] = {"dtype", "shape", "data_offsets"};
+    struct ckpt_json_lex *l = &s->lex;
+    struct ckpt_json_text key;
     unsigned seen = 0;
-    struct text key;
+    int rc = ckpt_json_want(l, '{', "an object");
 
-    if (want(s, '{', "an object"))
-        return s->err->code;
-    if (!take(s, '}')) {
+    if (rc == 0 && !ckpt_json_take(l, '}')) {
         do {
             size_t f = 0;
 
-            if (take_key(s, &key))
-                return s->err->code;
+            if ((rc = ckpt_json_take_key(l, &key)) != 0)
+                return rc;
             while (f < 3 && !is(key, fields[f]))
                 f++;
             if (f < 3 && seen & 1u << f)
                 return ckpt_fail_as(s->err, CKPT_EFORMAT, "duplicate", "%s appears twice",
                                     fields[f]);
             seen |= 1u << f;
-            if (f == 0 ? take_dtype(s, r) : f == 1 ? take_shape(s, r)
-                : f == 2 ? take_offsets(s, r) : skip_value(s))
-                return s->err->code;
-        } while (take(s, ','));
-        if (want(s, '}', "a comma or the tensor's }"))
-            return s->err->code;
+            if ((rc = take_field(s, f, r)) != 0)
+                return rc;
+        } while (ckpt_json_take(l, ','));
+        rc = ckpt_json_want(l, '}', "a comma or the tensor's }");
     }
-    for (size_t f = 0; f < 3; f++)
+    for (size_t f = 0; rc == 0 && f < 3; f++)
         if (!(seen & 1u << f))
-            return ckpt_fail(s->err, CKPT_EFORMAT, "\"%s\" is absent", fields[f]);
-    return 0;
+            rc = ckpt_fail(s->err, CKPT_EFORMAT, "\"%s\" is absent", fields[f]);
+    return rc;
 }
 
-static int add_metadata(struct parser *s, json_t *m, struct text key, struct text value)
+static int add_metadata(struct parser *s, json_t *m, struct ckpt_json_text key,
+                        struct ckpt_json_text value)
 {
     char *k = ckpt_arena_strndup(&s->arena, key.p, key.n);
     json_t *v = json_stringn(value.p, value.n);
@@ -428,24 +162,26 @@ static int add_metadata(struct parser *s, json_t *m, struct text key, struct tex
 
 static int take_metadata(struct parser *s, json_t **out)
 {
-    struct text key, value;
-    json_t *m;
+    struct ckpt_json_lex *l = &s->lex;
+    struct ckpt_json_text key, value;
+    int rc;
 
-    skip_blanks(s);
-    if (s->p < s->end && *s->p == 'n')
-        return skip_scalar(s);          /* null is as good as absent */
-    if (want(s, '{', "__metadata__'s {"))
-        return s->err->code;
-    if (!(m = json_object()))
+    ckpt_json_blanks(l);
+    if (l->p < l->end && *l->p == 'n')
+        return ckpt_json_skip_value(l);         /* null is as good as absent */
+    if ((rc = ckpt_json_want(l, '{', "__metadata__'s {")) != 0)
+        return rc;
+    if (!(*out = json_object()))
         return ckpt_nomem(s->err, 64);
-    *out = m;
-    if (take(s, '}'))
+    if (ckpt_json_take(l, '}'))
         return 0;
     do {
-        if (take_key(s, &key) || take_string(s, &value) || add_metadata(s, m, key, value))
-            return s->err->code;
-    } while (take(s, ','));
-    return want(s, '}', "a comma or __metadata__'s }");
+        if ((rc = ckpt_json_take_key(l, &key)) != 0 ||
+            (rc = ckpt_json_take_string(l, &value)) != 0 ||
+            (rc = add_metadata(s, *out, key, value)) != 0)
+            return rc;
+    } while (ckpt_json_take(l, ','));
+    return ckpt_json_want(l, '}', "a comma or __metadata__'s }");
 }
 
 /* -- the window over the header --------------------------------------------------------------- */
@@ -453,14 +189,15 @@ static int take_metadata(struct parser *s, json_t **out)
 /* Drop what was parsed and read on: at least one byte more, if there is one. */
 static int refill(struct parser *s)
 {
-    size_t rest = (size_t)(s->end - s->p), more;
+    size_t rest = (size_t)(s->lex.end - s->lex.p), more;
     char *grown;
+    int rc;
 
     ckpt_arena_release(&s->arena);
-    s->said = (struct text){NULL, 0};
-    s->base += (uint64_t)(s->p - s->begin);
+    s->said = (struct ckpt_json_text){NULL, 0};
+    s->lex.base += (uint64_t)(s->lex.p - s->lex.begin);
     if (rest)
-        memmove(s->window, s->p, rest);
+        memmove(s->window, s->lex.p, rest);
     if (rest > s->cap / 2 || !s->cap) {
         size_t cap = s->cap ? 2 * s->cap : WINDOW;
 
@@ -473,11 +210,12 @@ static int refill(struct parser *s)
         s->cap = cap > s->cap ? cap : s->cap;
     }
     more = s->cap - rest < s->unread ? s->cap - rest : (size_t)s->unread;
-    if (more && ckpt_file_read_at(s->file, s->window + rest, more, 8 + s->base + rest, s->err))
-        return s->err->code;
+    if (more && (rc = ckpt_file_read_at(s->file, s->window + rest, more, 8 + s->lex.base + rest,
+                                        s->err)) != 0)
+        return rc;
     s->unread -= more;
-    s->begin = s->p = s->window;
-    s->end = s->begin + rest + more;
+    s->lex.begin = s->lex.p = s->window;
+    s->lex.end = s->lex.begin + rest + more;
     return 0;
 }
 
@@ -489,14 +227,17 @@ static int have_member(struct parser *s)
 {
     bool quoted = false, escaped = false, found = false;
     size_t depth = 0, at = 0;
+    int rc;
 
     for (;;) {
-        for (; !found && s->p + at < s->end; at++) {
-            char c = s->p[at];
+        while (!found && s->lex.p + at < s->lex.end) {
+            char c = s->lex.p[at++];
 
             if (quoted) {
-                quoted = escaped || c != '"';
-                escaped = !escaped && c == '\\';
+                const char *close = ckpt_json_string_end(s->lex.p + at - 1, s->lex.end, &escaped);
+
+                quoted = close == s->lex.end;
+                at = (size_t)(close - s->lex.p) + !quoted;
             } else if (c == '"') {
                 quoted = true;
             } else if (c == '{' || c == '[') {
@@ -510,10 +251,10 @@ static int have_member(struct parser *s)
         }
         if (found || !s->unread)
             break;
-        if (refill(s))
-            return s->err->code;
+        if ((rc = refill(s)) != 0)
+            return rc;
     }
-    return ckpt_utf8_valid(s->p, at)
+    return ckpt_utf8_valid(s->lex.p, at)
                ? 0 : ckpt_fail(s->err, CKPT_EFORMAT,
                                "header is not strict UTF-8, or has a NUL in it");
 }
@@ -521,13 +262,16 @@ static int have_member(struct parser *s)
 /* Step over blanks, of which there may be more than a window. */
 static int skip_padding(struct parser *s)
 {
-    for (skip_blanks(s); s->p == s->end && s->unread; skip_blanks(s))
-        if (refill(s))
-            return s->err->code;
+    int rc;
+
+    for (ckpt_json_blanks(&s->lex); s->lex.p == s->lex.end && s->unread; ckpt_json_blanks(&s->lex))
+        if ((rc = refill(s)) != 0)
+            return rc;
     return 0;
 }
 
-static int one_tensor(struct parser *s, struct text name, safetensors_row_fn *add, void *ctx)
+static int one_tensor(struct parser *s, struct ckpt_json_text name, safetensors_row_fn *add,
+                      void *ctx)
 {
     struct safetensors_row r = {.name = name.p, .name_len = name.n};
 
@@ -539,44 +283,48 @@ static int one_tensor(struct parser *s, struct text name, safetensors_row_fn *ad
 static int members(struct parser *s, json_t **metadata, safetensors_row_fn *add, void *ctx)
 {
     bool seen = false;
-    struct text name;
+    struct ckpt_json_text name;
+    int rc;
 
     do {
-        if (have_member(s) || take_key(s, &name))
-            return s->err->code;
+        if ((rc = have_member(s)) != 0 || (rc = ckpt_json_take_key(&s->lex, &name)) != 0)
+            return rc;
         if (!is(name, "__metadata__")) {
-            if (one_tensor(s, name, add, ctx))
-                return s->err->code;
+            if ((rc = one_tensor(s, name, add, ctx)) != 0)
+                return rc;
         } else if (seen) {
             return ckpt_fail_as(s->err, CKPT_EFORMAT, "duplicate", "__metadata__ appears twice");
         } else {
             seen = true;
-            if (take_metadata(s, metadata))
-                return s->err->code;
+            if ((rc = take_metadata(s, metadata)) != 0)
+                return rc;
         }
-    } while (take(s, ','));
-    return want(s, '}', "a comma or the header's }");
+    } while (ckpt_json_take(&s->lex, ','));
+    return ckpt_json_want(&s->lex, '}', "a comma or the header's }");
 }
 
 int safetensors_header_read(json_t **metadata, struct ckpt_file *file, uint64_t len,
                             safetensors_row_fn *add, void *ctx, struct ckpt_err *err)
 {
     struct parser s = {.file = file, .unread = len, .err = err};
-    int rc = refill(&s);
+    int rc;
+
+    s.lex = (struct ckpt_json_lex){.name = "header", .arena = &s.arena, .err = err};
+    rc = refill(&s);
 
     *metadata = NULL;
     if (rc == 0)
         rc = skip_padding(&s);
     if (rc == 0)
-        rc = want(&s, '{', "the header's {");
+        rc = ckpt_json_want(&s.lex, '{', "the header's {");
     if (rc == 0)
         rc = skip_padding(&s);
-    if (rc == 0 && !take(&s, '}'))
+    if (rc == 0 && !ckpt_json_take(&s.lex, '}'))
         rc = members(&s, metadata, add, ctx);
     if (rc == 0)
         rc = skip_padding(&s);
-    if (rc == 0 && s.p != s.end)
-        rc = stop(&s, "nothing but blanks behind the header's }");
+    if (rc == 0 && s.lex.p != s.lex.end)
+        rc = ckpt_json_stop(&s.lex, "nothing but blanks after the header's }");
     ckpt_arena_release(&s.arena);
     ckpt_free(s.window);
     return rc;

@@ -277,7 +277,7 @@ static int sink_write(void *self, size_t i, int64_t start, int64_t count, const 
 }
 
 static bool sink_locate(void *self, size_t i, int64_t start, int64_t count,
-                        struct ckpt_place_out *out)
+                        struct ckpt_sink_extent *out)
 {
     struct sink *s = self;
 

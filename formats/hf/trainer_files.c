@@ -42,7 +42,7 @@ static void init_by_array(uint32_t mt[MT_WORDS], const uint32_t *key, uint32_t n
     mt[0] = 0x80000000u;
 }
 
-void rng_streams_seed(struct rng_streams *s, uint64_t seed)
+void hf_rng_seed(struct rng_streams *s, uint64_t seed)
 {
     uint32_t key = (uint32_t)seed;
 
@@ -120,7 +120,7 @@ static void torch_state(unsigned char out[TORCH_STATE_BYTES], const struct rng_s
     ckpt_buf_release(&b);
 }
 
-int rng_file_write(struct ckpt_out *out, const struct rng_streams *s, struct ckpt_err *err)
+int hf_rng_write(struct ckpt_out *out, const struct rng_streams *s, struct ckpt_err *err)
 {
     unsigned char cpu[TORCH_STATE_BYTES];
     const void *data[1] = {cpu};
@@ -146,7 +146,7 @@ int rng_file_write(struct ckpt_out *out, const struct rng_streams *s, struct ckp
     return rc;
 }
 
-int scheduler_file_write(struct ckpt_out *out, const struct scheduler_state *s,
+int hf_scheduler_write(struct ckpt_out *out, const struct scheduler_state *s,
                          struct ckpt_err *err)
 {
     struct ckpt_arena a = {0};
@@ -196,7 +196,7 @@ static struct value *group_value(struct ckpt_arena *a, const struct adamw_group 
     return rc ? NULL : d;
 }
 
-struct value *adamw_param_groups(struct ckpt_arena *a, const struct adamw_group *group,
+struct value *hf_adamw_groups(struct ckpt_arena *a, const struct adamw_group *group,
                                  size_t n_group, const int64_t *first, const int64_t *count)
 {
     struct value *groups = value_list(a);
@@ -213,20 +213,6 @@ struct value *adamw_param_groups(struct ckpt_arena *a, const struct adamw_group 
     return groups;
 }
 
-/* A contiguous tensor over a whole storage. */
-static struct value *whole_tensor(struct ckpt_arena *a, enum ckpt_dtype dtype,
-                                  const struct ckpt_shape *shape, size_t storage)
-{
-    struct value_tensor t = {.dtype = dtype, .shape = *shape, .storage = storage};
-    int64_t stride = 1;
-
-    for (int i = shape->rank; i-- > 0;) {
-        t.stride[i] = stride;
-        stride *= shape->dim[i];
-    }
-    return value_tensor_new(a, &t);
-}
-
 static enum ckpt_dtype moment_type(const struct adamw_param *p)
 {
     return p->kind == ADAMW_BF16 ? CKPT_BF16 : CKPT_F32;
@@ -240,9 +226,9 @@ static int add_state(struct ckpt_arena *a, struct value *state, size_t i,
     struct value *d = value_dict(a, false);
     enum ckpt_dtype type = moment_type(p);
 
-    return value_set_str(a, d, "step", whole_tensor(a, CKPT_F32, &scalar, 3 * i)) |
-           value_set_str(a, d, "exp_avg", whole_tensor(a, type, &p->shape, 3 * i + 1)) |
-           value_set_str(a, d, "exp_avg_sq", whole_tensor(a, type, &p->shape, 3 * i + 2)) |
+    return value_set_str(a, d, "step", value_tensor_whole(a, CKPT_F32, &scalar, 3 * i)) |
+           value_set_str(a, d, "exp_avg", value_tensor_whole(a, type, &p->shape, 3 * i + 1)) |
+           value_set_str(a, d, "exp_avg_sq", value_tensor_whole(a, type, &p->shape, 3 * i + 2)) |
            value_set(a, state, value_int(a, (int64_t)i), d);
 }
 
@@ -284,7 +270,7 @@ static int put_states(struct torch_writer *w, const struct adamw_param *param, s
     return rc;
 }
 
-int optimizer_file_write(struct ckpt_out *out, const struct adamw_param *param, size_t n_param,
+int hf_optimizer_write(struct ckpt_out *out, const struct adamw_param *param, size_t n_param,
                          const struct adamw_group *group, size_t n_group, int64_t step,
                          const struct adamw_reader *reader, struct ckpt_err *err)
 {
@@ -310,7 +296,7 @@ int optimizer_file_write(struct ckpt_out *out, const struct adamw_param *param, 
     }
     if (rc || value_set_str(&a, root, "state", state) ||
         value_set_str(&a, root, "param_groups",
-                      adamw_param_groups(&a, group, n_group, first, first + n_group))) {
+                      hf_adamw_groups(&a, group, n_group, first, first + n_group))) {
         ckpt_out_abort(out);
         rc = ckpt_nomem(err, (size_t)a.used);
     } else {

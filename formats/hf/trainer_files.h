@@ -22,9 +22,9 @@ struct rng_streams {
 };
 
 /* random.seed(seed); numpy.random.seed(seed); torch.manual_seed(seed).  seed < 2^32. */
-void rng_streams_seed(struct rng_streams *s, uint64_t seed);
+void hf_rng_seed(struct rng_streams *s, uint64_t seed);
 /* Write rng_state_<rank>.pth (or rng_state.pth).  Takes out. */
-int rng_file_write(struct ckpt_out *out, const struct rng_streams *s, struct ckpt_err *err);
+int hf_rng_write(struct ckpt_out *out, const struct rng_streams *s, struct ckpt_err *err);
 
 /* What torch's LambdaLR keeps; one entry per parameter group. */
 struct scheduler_state {
@@ -35,7 +35,7 @@ struct scheduler_state {
 };
 
 /* Write scheduler.pt.  Takes out. */
-int scheduler_file_write(struct ckpt_out *out, const struct scheduler_state *s,
+int hf_scheduler_write(struct ckpt_out *out, const struct scheduler_state *s,
                          struct ckpt_err *err);
 
 /* One group of torch's AdamW. */
@@ -74,7 +74,7 @@ struct adamw_reader {
 
 /* Write optimizer.pt: {'state': {i: {step, exp_avg, exp_avg_sq}}, 'param_groups'}.  Takes out.
  * reader NULL: every parameter has its arrays.  No parameter is 8BIT (bnb/optim.h). */
-int optimizer_file_write(struct ckpt_out *out, const struct adamw_param *param, size_t n_param,
+int hf_optimizer_write(struct ckpt_out *out, const struct adamw_param *param, size_t n_param,
                          const struct adamw_group *group, size_t n_group, int64_t step,
                          const struct adamw_reader *reader, struct ckpt_err *err);
 
@@ -82,7 +82,7 @@ int optimizer_file_write(struct ckpt_out *out, const struct adamw_param *param, 
  * param_groups of torch's AdamW as a value: hyper-parameters, then "params": the indices of
  * first[g] .. first[g] + count[g].
  */
-struct value *adamw_param_groups(struct ckpt_arena *a, const struct adamw_group *group,
+struct value *hf_adamw_groups(struct ckpt_arena *a, const struct adamw_group *group,
                                  size_t n_group, const int64_t *first, const int64_t *count);
 
 #endif

@@ -296,7 +296,7 @@ int jinja_parse(struct jinja **out, const char *text, size_t len, struct ckpt_er
         p.t->root = parse_body(&p, NULL);
     if (err->code) {
         jinja_free(p.t);
-        return err->code;
+        return ckpt_err_code(err);
     }
     *out = p.t;
     return 0;

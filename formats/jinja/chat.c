@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/base/json.h"
 #include "libckpt/mem.h"
 #include "libckpt/io/path.h"
@@ -99,6 +99,7 @@ static int add_from_config(struct chat *c, const json_t *config, struct ckpt_err
 {
     const json_t *v = json_object_get(config, "chat_template"), *one;
     size_t i;
+    int rc;
 
     if (!v || json_is_null(v))
         return 0;
@@ -110,9 +111,9 @@ static int add_from_config(struct chat *c, const json_t *config, struct ckpt_err
         if (!json_is_string(name) || !json_is_string(text))
             return ckpt_fail(err, CKPT_EFORMAT, "tokenizer_config.json: chat_template[%zu] is no "
                              "{name, template}", i);
-        if (add(c, json_string_value(name), json_string_value(text), json_string_length(text),
-                err))
-            return err->code;
+        if ((rc = add(c, json_string_value(name), json_string_value(text),
+                      json_string_length(text), err)) != 0)
+            return rc;
     }
     return json_is_array(v) ? 0
                             : ckpt_fail(err, CKPT_EFORMAT, "tokenizer_config.json: chat_template "
@@ -123,11 +124,12 @@ static int find_templates(struct chat *c, struct ckpt_dir *dir, const json_t *co
                           struct ckpt_err *err)
 {
     static const char file[] = "chat_template.jinja";
+    int rc;
 
-    if (ckpt_dir_has(dir, file) && add_file_at(c, dir, file, "default", err))
-        return err->code;
-    if (add_folder(c, dir, err))
-        return err->code;
+    if (ckpt_dir_has(dir, file) && (rc = add_file_at(c, dir, file, "default", err)) != 0)
+        return rc;
+    if ((rc = add_folder(c, dir, err)) != 0)
+        return rc;
     return c->n > 0 ? 0 : add_from_config(c, config, err);
 }
 

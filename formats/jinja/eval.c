@@ -20,7 +20,7 @@ int jinja_fail(struct run *r, int code, const char *fmt, ...)
     va_list ap;
 
     if (r->err->code)
-        return r->err->code;
+        return jinja_status(r);
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
@@ -57,7 +57,7 @@ int jinja_args_of(struct run *r, int32_t first, struct args *args)
     struct jv list = jv_list_new(r, 0), named = {0};
 
     if (r->err->code)
-        return r->err->code;
+        return jinja_status(r);
     args->named = NULL;
     for (int32_t i = first; i >= 0 && !r->err->code; i = node_at(r, i)->next) {
         const struct node *n = node_at(r, i);
@@ -76,7 +76,7 @@ int jinja_args_of(struct run *r, int32_t first, struct args *args)
     }
     args->item = list.list->item;
     args->n = list.list->n;
-    return r->err->code;
+    return jinja_status(r);
 }
 
 static struct jv call_macro(struct run *r, const struct node *m, const struct args *args)

@@ -10,6 +10,8 @@
  *
  * Source: jinja2 3.1 (lexer.py, parser.py, runtime.py, filters.py, tests.py) for behaviour,
  * transformers 5.17 utils/chat_template_utils.py for the environment.
+ *
+ * Abbreviations: jp (jinja's parser), jv (jinja's values).
  */
 #ifndef CKPT_FORMATS_JINJA_JINJA_H
 #define CKPT_FORMATS_JINJA_JINJA_H
@@ -47,6 +49,8 @@ struct jinja_out {
  */
 int jinja_render(const struct jinja *t, const json_t *vars, int64_t now, struct jinja_out *out,
                  struct ckpt_err *err);
+/* One span more. */
+int jinja_out_add(struct jinja_out *out, size_t begin, size_t end, struct ckpt_err *err);
 void jinja_out_release(struct jinja_out *out);
 
 #endif

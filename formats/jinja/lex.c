@@ -8,7 +8,7 @@ struct lexer {
     size_t             i, n;
     int                line;
     bool               at_line_start;       /* the last tag took its line's end */
-    bool               strip;               /* "-" of the last tag: white space behind it goes */
+    bool               strip;               /* "-" of the last tag: white space after it goes */
     struct token      *token;
     size_t             n_token, cap;
     struct ckpt_arena *arena;
@@ -66,6 +66,7 @@ static int add_text(struct lexer *l, size_t tag)
 {
     size_t from = l->i, to = tag, at;
     char mark = tag + 2 < l->n ? l->s[tag + 2] : '\0';
+    int rc;
 
     while (l->strip && from < to && is_space(l->s[from]))
         from++;
@@ -78,15 +79,15 @@ static int add_text(struct lexer *l, size_t tag)
         if (at > from ? l->s[at - 1] == '\n' : from == l->i && l->at_line_start)
             to = at;
     }
-    if (to > from && add(l, TOK_TEXT, l->s + from, to - from))
-        return l->err->code;
+    if (to > from && (rc = add(l, TOK_TEXT, l->s + from, to - from)) != 0)
+        return rc;
     count_lines(l, l->i, tag);
     l->i = tag;
     l->strip = l->at_line_start = false;
     return 0;
 }
 
-/* Behind a tag's closing bytes: what "-" and trim_blocks take. */
+/* After a tag's closing bytes: what "-" and trim_blocks take. */
 static void end_tag(struct lexer *l, bool minus, bool plus, bool is_var)
 {
     l->strip = minus;
@@ -181,6 +182,7 @@ static int lex_string(struct lexer *l)
 {
     char quote = l->s[l->i++], *text;
     size_t from = l->i, end = from, n = 0;
+    int rc;
 
     while (end < l->n && l->s[end] != quote)
         end += l->s[end] == '\\' ? 2 : 1;
@@ -191,8 +193,8 @@ static int lex_string(struct lexer *l)
         return ckpt_nomem(l->err, end - from);
     while (l->i < end) {
         if (l->s[l->i] == '\\') {
-            if (unescape(l, text, &n))
-                return l->err->code;
+            if ((rc = unescape(l, text, &n)) != 0)
+                return rc;
         } else {
             l->line += l->s[l->i] == '\n';
             text[n++] = l->s[l->i++];
@@ -262,9 +264,10 @@ static int lex_tag(struct lexer *l)
     bool is_var = l->s[l->i + 1] == '{';
     const char *close = is_var ? "}}" : "%}";
     int nested = 0;
+    int rc;
 
-    if (add(l, is_var ? TOK_VAR : TOK_BLOCK, "", 0))
-        return l->err->code;
+    if ((rc = add(l, is_var ? TOK_VAR : TOK_BLOCK, "", 0)) != 0)
+        return rc;
     l->i += 2;
     if (l->i < l->n && (l->s[l->i] == '-' || l->s[l->i] == '+'))
         l->i++;
@@ -284,8 +287,8 @@ static int lex_tag(struct lexer *l)
         }
         nested += mark == '{' || mark == '(' || mark == '[';
         nested -= nested > 0 && (mark == '}' || mark == ')' || mark == ']');
-        if (lex_one(l))
-            return l->err->code;
+        if ((rc = lex_one(l)) != 0)
+            return rc;
     }
     return broken(l, "a tag without end");
 }
@@ -294,6 +297,7 @@ static int lex_tag(struct lexer *l)
 static int lex_raw(struct lexer *l, bool *taken)
 {
     size_t at = l->i + 2, from, end;
+    int rc;
 
     *taken = false;
     at += at < l->n && l->s[at] == '-';
@@ -316,8 +320,8 @@ static int lex_raw(struct lexer *l, bool *taken)
     }
     if (end >= l->n)
         return broken(l, "raw without endraw");
-    if (end > from && add(l, TOK_TEXT, l->s + from, end - from))
-        return l->err->code;
+    if (end > from && (rc = add(l, TOK_TEXT, l->s + from, end - from)) != 0)
+        return rc;
     while (at < l->n && !is_at(l, at, "%}"))
         at++;
     count_lines(l, l->i, at < l->n ? at : l->n);

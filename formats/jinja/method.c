@@ -183,7 +183,7 @@ struct jv jinja_replace(struct run *r, struct jv v, const struct jv *from,
     return jv_of_buf(r, &b);
 }
 
-/* how: 'u' upper, 'l' lower, 't' title (a capital behind every gap), 'c' the first letter only. */
+/* how: 'u' upper, 'l' lower, 't' title (a capital after every gap), 'c' the first letter only. */
 struct jv jinja_case(struct run *r, struct jv v, char how)
 {
     bool begin = true;

@@ -131,7 +131,7 @@ void jp_chain(struct parser *p, int32_t *first, int32_t *last, int32_t n)
 
 /* -- expressions ----------------------------------------------------------------------------- */
 
-/* Arguments up to the closing parenthesis, behind the opening one. */
+/* Arguments up to the closing parenthesis, after the opening one. */
 int32_t jp_args(struct parser *p)
 {
     int32_t first = -1, last = -1;
@@ -163,7 +163,7 @@ int32_t jp_args(struct parser *p)
     return first;
 }
 
-/* Items up to close, behind the opening byte; each wrapped so that it can be chained. */
+/* Items up to close, after the opening byte; each wrapped so that it can be chained. */
 static int32_t parse_items(struct parser *p, const char *close, bool is_map)
 {
     int32_t first = -1, last = -1;
@@ -290,7 +290,7 @@ static int32_t parse_primary(struct parser *p)
     return jp_wrong(p, "a value is missing before");
 }
 
-/* "[...]" behind value n. */
+/* "[...]" after value n. */
 static int32_t parse_subscript(struct parser *p, int32_t n)
 {
     int32_t part[3] = {-1, -1, -1}, made;
@@ -346,7 +346,7 @@ static bool starts_argument(const struct token *t)
 
 static int32_t parse_postfix(struct parser *p, int32_t n);
 
-/* Behind "is". */
+/* After "is". */
 static int32_t parse_test(struct parser *p, int32_t n)
 {
     bool negate = jp_accept(p, TOK_NAME, "not");

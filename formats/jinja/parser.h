@@ -29,7 +29,7 @@ void jp_chain(struct parser *p, int32_t *first, int32_t *last, int32_t n);
 int32_t jp_expr(struct parser *p);
 /* One without a ternary. */
 int32_t jp_or(struct parser *p);
-/* Arguments behind the opening parenthesis, with the closing one. */
+/* Arguments after the opening parenthesis, with the closing one. */
 int32_t jp_args(struct parser *p);
 /* A filter's name and arguments over value n. */
 int32_t jp_filter(struct parser *p, int32_t n);

@@ -161,7 +161,14 @@ void jinja_pop(struct run *r, size_t before);
 /* What statements write, as a string. */
 struct jv jinja_capture(struct run *r, int32_t first);
 int jinja_args_of(struct run *r, int32_t first, struct args *args);
-/* V_UNDEFINED with err on failure; err is what tells. */
+/* 0, or the code of the first failure of this rendering, which ends it. */
+static inline int jinja_status(const struct run *r)
+{
+    int code = r->err->code;
+
+    return code;
+}
+/* V_UNDEFINED with err on failure; jinja_status tells. */
 struct jv jinja_eval(struct run *r, int32_t node);
 int jinja_fail(struct run *r, int code, const char *fmt, ...) CKPT_PRINTF(3, 4);
 /* A buffer that failed does not tell why: one that is far from its limit had no memory. */

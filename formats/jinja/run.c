@@ -33,15 +33,8 @@ int jinja_set(struct run *r, const char *name, size_t n, struct jv value)
         }
     if (r->n_var == MAX_VARS)
         return jinja_fail(r, CKPT_ELIMIT, "more than %d variables", MAX_VARS);
-    if (r->n_var == r->cap_var) {
-        size_t cap = r->cap_var ? 2 * r->cap_var : 64;
-        void *p = ckpt_grow(r->var, cap, sizeof *r->var);
-
-        if (!p)
-            return ckpt_nomem(r->err, cap * sizeof *r->var);
-        r->var = p;
-        r->cap_var = cap;
-    }
+    if (ckpt_reserve(&r->var, r->n_var, &r->cap_var, sizeof *r->var, r->err))
+        return CKPT_ENOMEM;
     r->var[r->n_var++] = (struct variable){name, n, value};
     return 0;
 }
@@ -96,7 +89,7 @@ static int assign(struct run *r, int32_t target, struct jv v)
         return jinja_set(r, n->name, n->n_name, v);
     space = jinja_eval(r, n->a);
     if (r->err->code)
-        return r->err->code;
+        return jinja_status(r);
     if (space.kind != V_MAP || !space.map->is_namespace)
         return jinja_fail(r, CKPT_EFORMAT, "only members of a namespace can be set, not of %s",
                           jv_type(&space));
@@ -106,6 +99,7 @@ static int assign(struct run *r, int32_t target, struct jv v)
 static int assign_all(struct run *r, int32_t target, struct jv v)
 {
     size_t k = 0, n = 0;
+    int rc;
 
     if (node_at(r, target)->next < 0)
         return assign(r, target, v);
@@ -114,8 +108,8 @@ static int assign_all(struct run *r, int32_t target, struct jv v)
     if (v.kind != V_LIST || v.list->n != n)
         return jinja_fail(r, CKPT_EFORMAT, "%s for %zu names", jv_type(&v), n);
     for (int32_t i = target; i >= 0; i = node_at(r, i)->next)
-        if (assign(r, i, v.list->item[k++]))
-            return r->err->code;
+        if ((rc = assign(r, i, v.list->item[k++])) != 0)
+            return rc;
     return 0;
 }
 
@@ -185,20 +179,11 @@ static enum flow run_for(struct run *r, const struct node *node)
     return flow == FAIL ? FAIL : GO_ON;
 }
 
-static int put_span(struct run *r, size_t begin)
+int jinja_out_add(struct jinja_out *out, size_t begin, size_t end, struct ckpt_err *err)
 {
-    struct jinja_out *o = r->out;
-
-    if (o->n_span == o->cap) {
-        size_t cap = o->cap ? 2 * o->cap : 8;
-        void *p = ckpt_grow(o->span, cap, sizeof *o->span);
-
-        if (!p)
-            return ckpt_nomem(r->err, cap * sizeof *o->span);
-        o->span = p;
-        o->cap = cap;
-    }
-    o->span[o->n_span++] = (struct jinja_span){begin, o->text.len};
+    if (ckpt_reserve(&out->span, out->n_span, &out->cap, sizeof *out->span, err))
+        return CKPT_ENOMEM;
+    out->span[out->n_span++] = (struct jinja_span){begin, end};
     return 0;
 }
 
@@ -252,7 +237,7 @@ static enum flow run_one(struct run *r, int32_t i)
     case N_GENERATION:
         flow = run_all(r, node->c);
         if (flow != FAIL && r->to == &r->out->text)
-            put_span(r, begin);
+            jinja_out_add(r->out, begin, r->out->text.len, r->err);
         break;
     default:
         jinja_fail(r, CKPT_ESTATE, "node %d is no statement", node->kind);
@@ -302,7 +287,7 @@ int jinja_render(const struct jinja *t, const json_t *vars, int64_t now, struct 
         run_all(&r, t->root);
     ckpt_free(r.var);
     ckpt_arena_release(&r.arena);
-    return err->code;
+    return jinja_status(&r);
 }
 
 void jinja_out_release(struct jinja_out *out)

@@ -6,6 +6,7 @@
 #include <utf8proc.h>
 
 #include "formats/jinja/parts.h"
+#include "libckpt/base/json.h"
 
 #define MAX_NESTED 64           /* lists in lists that are compared or printed */
 
@@ -82,7 +83,7 @@ int jv_append(struct run *r, struct jv_list *list, struct jv v)
 
         if (!item) {
             no_memory(r, cap * sizeof *item);
-            return r->err->code;
+            return jinja_status(r);
         }
         if (list->n)
             memcpy(item, list->item, list->n * sizeof *item);
@@ -126,7 +127,7 @@ static int put_new(struct run *r, struct jv_map *map, struct jv key, struct jv v
 
         if (!pair) {
             no_memory(r, cap * sizeof *pair);
-            return r->err->code;
+            return jinja_status(r);
         }
         if (map->n)
             memcpy(pair, map->pair, map->n * sizeof *pair);
@@ -142,9 +143,9 @@ int jv_put(struct run *r, struct jv_map *map, struct jv key, struct jv v)
     for (size_t i = 0; i < map->n && !r->err->code; i++)
         if (jv_equal(r, &map->pair[i].key, &key)) {
             map->pair[i].value = v;
-            return r->err->code;
+            return jinja_status(r);
         }
-    return r->err->code ? r->err->code : put_new(r, map, key, v);
+    return jinja_status(r) ? jinja_status(r) : put_new(r, map, key, v);
 }
 
 /* Strings are borrowed from the JSON, which outlives the rendering.  JSON's own depth is bounded
@@ -378,24 +379,6 @@ void jv_print(struct ckpt_buf *b, const struct jv *v, bool quoted)
     print_at(b, v, quoted, 0);
 }
 
-static void json_string_out(struct ckpt_buf *b, const char *s, size_t n)
-{
-    static const char from[] = "\"\\\n\r\t\b\f", to[] = "\"\\nrtbf";
-
-    ckpt_buf_put_u8(b, '"');
-    for (size_t i = 0; i < n; i++) {
-        const char *at = s[i] ? strchr(from, s[i]) : NULL;
-
-        if (at)
-            ckpt_buf_printf(b, "\\%c", to[at - from]);
-        else if ((unsigned char)s[i] < 0x20)
-            ckpt_buf_printf(b, "\\u%04x", s[i]);
-        else
-            ckpt_buf_put_u8(b, (uint8_t)s[i]);
-    }
-    ckpt_buf_put_u8(b, '"');
-}
-
 static void json_gap(struct ckpt_buf *b, int indent, int level)
 {
     if (indent >= 0) {
@@ -409,6 +392,7 @@ int jv_json(struct run *r, struct ckpt_buf *b, const struct jv *v, int indent, i
 {
     bool is_list = v->kind == V_LIST;
     size_t n = is_list ? v->list->n : v->kind == V_MAP ? v->map->n : 0;
+    int rc;
 
     if (level > MAX_NESTED)
         return jinja_fail(r, CKPT_ELIMIT, "tojson: nested deeper than %d", MAX_NESTED);
@@ -417,7 +401,7 @@ int jv_json(struct run *r, struct ckpt_buf *b, const struct jv *v, int indent, i
     case V_BOOL:   ckpt_buf_put_str(b, v->b ? "true" : "false"); return 0;
     case V_INT:    ckpt_buf_printf(b, "%" PRId64, v->i); return 0;
     case V_FLOAT:  print_real(b, v->d, true); return 0;
-    case V_STRING: json_string_out(b, v->str.s, v->str.n); return 0;
+    case V_STRING: ckpt_json_put_string(b, v->str.s, v->str.n); return 0;
     case V_LIST:
     case V_MAP:    break;
     default:
@@ -432,13 +416,13 @@ int jv_json(struct run *r, struct ckpt_buf *b, const struct jv *v, int indent, i
 
             ckpt_buf_init(&key, JINJA_MAX_OUTPUT);
             jv_print(&key, &v->map->pair[i].key, false);
-            json_string_out(b, key.len ? (const char *)key.data : "", key.len);
+            ckpt_json_put_string(b, key.len ? (const char *)key.data : "", key.len);
             ckpt_buf_release(&key);
             ckpt_buf_put_str(b, ": ");
         }
-        if (jv_json(r, b, is_list ? &v->list->item[i] : &v->map->pair[i].value, indent,
-                       level + 1))
-            return r->err->code;
+        if ((rc = jv_json(r, b, is_list ? &v->list->item[i] : &v->map->pair[i].value, indent,
+                          level + 1)) != 0)
+            return rc;
     }
     if (n > 0)
         json_gap(b, indent, level);
@@ -488,6 +472,7 @@ bool jv_utf8_is_space(const char *s, size_t n, size_t *width)
 int jv_items(struct run *r, const struct jv *v, struct jv_list **out)
 {
     struct jv list;
+    int rc;
 
     if (v->kind == V_LIST) {
         *out = v->list;
@@ -496,16 +481,16 @@ int jv_items(struct run *r, const struct jv *v, struct jv_list **out)
     list = jv_list_new(r, 0);
     *out = list.list;
     if (r->err->code)
-        return r->err->code;
+        return jinja_status(r);
     if (v->kind == V_MAP) {
         for (size_t i = 0; i < v->map->n; i++)
-            if (jv_append(r, list.list, v->map->pair[i].key))
-                return r->err->code;
+            if ((rc = jv_append(r, list.list, v->map->pair[i].key)) != 0)
+                return rc;
     } else if (v->kind == V_STRING) {
         for (size_t i = 0, n; i < v->str.n; i += n) {
             n = jv_utf8_offset(v->str.s + i, v->str.n - i, 1);
-            if (jv_append(r, list.list, jv_str(v->str.s + i, n)))
-                return r->err->code;
+            if ((rc = jv_append(r, list.list, jv_str(v->str.s + i, n))) != 0)
+                return rc;
         }
     } else if (v->kind != V_UNDEFINED) {
         return jinja_fail(r, CKPT_EFORMAT, "%s cannot be gone through", jv_type(v));

@@ -149,6 +149,7 @@ static int take(struct reader *r, const char *line, size_t n, struct ckpt_err *e
     struct field f[MAX_COLUMNS];
     int count = split(f, line, n);
     double time, gpu = 0;
+    int rc;
 
     if (count != r->n_column)
         return ckpt_fail(err, CKPT_EFORMAT, "line %llu has %d fields, the first has %d",
@@ -159,12 +160,12 @@ static int take(struct reader *r, const char *line, size_t n, struct ckpt_err *e
                          (unsigned long long)r->log->records + 2, (int)f[r->index].n,
                          f[r->index].at, MAX_GPUS - 1);
     time = r->time >= 0 ? time_of(f[r->time]) : NAN;
-    if (r->name >= 0 && name_gpu(r, (int64_t)gpu, f[r->name], err))
-        return err->code;
+    if (r->name >= 0 && (rc = name_gpu(r, (int64_t)gpu, f[r->name], err)) != 0)
+        return rc;
     for (int i = 0; i < count; i++)
         if (i != r->index && i != r->name && i != r->time &&
-            put(r, i, (int64_t)gpu, f[i], time, err))
-            return err->code;
+            (rc = put(r, i, (int64_t)gpu, f[i], time, err)) != 0)
+            return rc;
     r->step[(int64_t)gpu]++;
     r->log->records++;
     return 0;
@@ -182,7 +183,7 @@ static void begin(struct reader *r, const unsigned char *b, size_t n)
 
 int nvidia_smi_read(struct run_log *log, struct ckpt_file *file, struct ckpt_err *err)
 {
-    struct log_window w = {.file = file};
+    struct run_log_window w = {.file = file};
     struct reader *r = ckpt_alloc(1, sizeof *r);
     uint64_t size = ckpt_file_size(file), at = 0;
     int rc = r ? 0 : ckpt_nomem(err, sizeof *r);
@@ -192,7 +193,7 @@ int nvidia_smi_read(struct run_log *log, struct ckpt_file *file, struct ckpt_err
         r->log = log;
     while (rc == 0 && at < size) {
         size_t most = size - at < MAX_LINE ? (size_t)(size - at) : MAX_LINE, n, text;
-        const unsigned char *b = log_window_at(&w, at, most, err);
+        const unsigned char *b = run_log_window_at(&w, at, most, err);
 
         if (!b) {
             rc = err->code;
@@ -213,7 +214,7 @@ int nvidia_smi_read(struct run_log *log, struct ckpt_file *file, struct ckpt_err
             rc = take(r, (const char *)b, text, err);
         at += n + 1;
     }
-    log_window_release(&w);
+    run_log_window_release(&w);
     ckpt_free(r);
     return rc;
 }

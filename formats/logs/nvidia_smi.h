@@ -5,7 +5,7 @@
  *   timestamp, index, name, memory.used [MiB], utilization.gpu [%]
  *   2026/11/21 17:30:00.123, 0, NVIDIA H200, 1234 MiB, 53 %
  *
- * Fields lie between ", "; a number may have its unit behind it (nounits: none), "[N/A]" is none.
+ * Fields lie between ", "; a number may have its unit after it (nounits: none), "[N/A]" is none.
  * A series is a column of one GPU, named "INDEX/column"; its steps count that GPU's lines from 0.
  * Times are read as UTC: the zone is not told.  A last line without an end is torn and left out.
  * Source: nvidia-smi 580, --help-query-gpu and its output.

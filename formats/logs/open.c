@@ -38,9 +38,10 @@ int run_log_add(struct run_log *log, struct ckpt_file *file, struct ckpt_err *er
     uint64_t size = ckpt_file_size(file);
     size_t n = size < HEAD ? (size_t)size : HEAD;
     unsigned char head[HEAD];
+    int rc;
 
-    if (n > 0 && ckpt_file_read_at(file, head, n, 0, err))
-        return err->code;
+    if (n > 0 && (rc = ckpt_file_read_at(file, head, n, 0, err)) != 0)
+        return rc;
     if (tfevents_is(head, n) && (!log->format || strcmp(log->format, "tensorboard") == 0))
         return tfevents_read(log, file, err);
     if (log->format)

@@ -27,22 +27,12 @@ static struct log_series *new_series(struct run_log *log, const char *key, size_
 {
     char *kept = ckpt_arena_strndup(&log->arena, key, key_len);
 
-    if (kept && log->n == log->cap) {
-        size_t cap = log->cap ? 2 * log->cap : 32;
-        void *grown = ckpt_grow(log->series, cap, sizeof *log->series);
-
-        if (!grown) {
-            ckpt_nomem(err, cap * sizeof *log->series);
-            return NULL;
-        }
-        log->series = grown;
-        log->cap = cap;
-    }
     if (!kept) {
         ckpt_nomem(err, key_len);
         return NULL;
     }
-    if (ckpt_map_add(log->by_key, kept, key_len, log->n, err))
+    if (ckpt_reserve(&log->series, log->n, &log->cap, sizeof *log->series, err) ||
+        ckpt_map_add(log->by_key, kept, key_len, log->n, err))
         return NULL;
     log->series[log->n] = (struct log_series){.tag = kept, .kind = kind};
     return &log->series[log->n++];
@@ -105,16 +95,9 @@ int run_log_scalar(struct run_log *log, const void *tag, size_t len, const struc
     struct log_series *s = series_of(log, tag, len, "scalar", err);
 
     if (!s)
-        return err->code;
-    if (s->count == s->cap) {
-        size_t cap = s->cap ? 2 * s->cap : 16;
-        void *grown = ckpt_grow(s->point, cap, sizeof *s->point);
-
-        if (!grown)
-            return ckpt_nomem(err, cap * sizeof *s->point);
-        s->point = grown;
-        s->cap = cap;
-    }
+        return ckpt_err_code(err);
+    if (ckpt_reserve(&s->point, s->count, &s->cap, sizeof *s->point, err))
+        return CKPT_ENOMEM;
     s->point[s->count] = *p;
     count(s, p->step);
     return 0;
@@ -126,7 +109,7 @@ int run_log_other(struct run_log *log, const void *tag, size_t len, const char *
     struct log_series *s = series_of(log, tag, len, kind, err);
 
     if (!s)
-        return err->code;
+        return ckpt_err_code(err);
     count(s, step);
     if (!text)
         return 0;
@@ -166,8 +149,8 @@ int run_log_fact(struct run_log *log, const char *key, json_t *value, struct ckp
     return json_object_set_new_nocheck(log->info, key, value) ? ckpt_nomem(err, 64) : 0;
 }
 
-const unsigned char *log_window_at(struct log_window *w, uint64_t offset, size_t n,
-                                   struct ckpt_err *err)
+const unsigned char *run_log_window_at(struct run_log_window *w, uint64_t offset, size_t n,
+                                       struct ckpt_err *err)
 {
     uint64_t left = ckpt_file_size(w->file) - offset;
     size_t want = n > WINDOW ? n : WINDOW;
@@ -192,17 +175,18 @@ const unsigned char *log_window_at(struct log_window *w, uint64_t offset, size_t
     return w->data;
 }
 
-int log_window_zeros(struct log_window *w, uint64_t offset, bool *zeros, struct ckpt_err *err)
+int run_log_window_zeros(struct run_log_window *w, uint64_t offset, bool *zeros,
+                         struct ckpt_err *err)
 {
     uint64_t size = ckpt_file_size(w->file);
 
     *zeros = true;
     while (*zeros && offset < size) {
         size_t n = size - offset < PAGE ? (size_t)(size - offset) : PAGE;
-        const unsigned char *b = log_window_at(w, offset, n, err);
+        const unsigned char *b = run_log_window_at(w, offset, n, err);
 
         if (!b)
-            return err->code;
+            return ckpt_err_code(err);
         for (size_t i = 0; i < n; i++)
             if (b[i])
                 *zeros = false;
@@ -211,7 +195,7 @@ int log_window_zeros(struct log_window *w, uint64_t offset, bool *zeros, struct 
     return 0;
 }
 
-void log_window_release(struct log_window *w)
+void run_log_window_release(struct run_log_window *w)
 {
     ckpt_free(w->data);
     w->data = NULL;

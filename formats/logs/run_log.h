@@ -3,8 +3,8 @@
  *
  * TensorBoard event files, W&B offline runs and nvidia-smi's CSV are read into the same shape.
  * All are appended to while a run goes on, so a torn last record is no damage: it is left out
- * and its bytes are counted.  Everything before it must hold its checksums.  Memory is a few
- * times the numbers' own size, which the file bounds.
+ * and its bytes are counted.  The checksums of all records before it must match.  Memory is a few
+ * times the size of the numbers, which the file's size bounds.
  */
 #ifndef CKPT_FORMATS_LOGS_RUN_LOG_H
 #define CKPT_FORMATS_LOGS_RUN_LOG_H
@@ -50,7 +50,7 @@ struct run_log {
 bool run_log_is(const unsigned char *head, size_t len);
 /* The file stays yours. CKPT_EUNSUPPORTED when it is none. */
 int run_log_read(struct run_log **out, struct ckpt_file *file, struct ckpt_err *err);
-/* A further event file of the same run, one that was begun later.  The log stays good to free. */
+/* Add a later event file of the same run.  After a failure the log can still be freed. */
 int run_log_add(struct run_log *log, struct ckpt_file *file, struct ckpt_err *err);
 void run_log_free(struct run_log *log);
 
@@ -63,13 +63,13 @@ int run_log_other(struct run_log *log, const void *tag, size_t len, const char *
 /* The values of that kind under a tag, or NULL. */
 const struct log_series *run_log_find(const struct run_log *log, const void *tag, size_t len,
                                       const char *kind);
-/* Scalars at this step and later were logged by a run that did not save them: forget them. */
+/* Forget scalars at this step and later: the run that logged them did not save those steps. */
 void run_log_purge(struct run_log *log, int64_t step);
 /* info[key] = value, a new reference that is taken. */
 int run_log_fact(struct run_log *log, const char *key, json_t *value, struct ckpt_err *err);
 
 /* A window on a file that is read from front to back. */
-struct log_window {
+struct run_log_window {
     struct ckpt_file *file;
     unsigned char    *data;
     size_t            len, cap;
@@ -77,10 +77,11 @@ struct log_window {
 };
 
 /* n bytes at offset, which lie inside the file; valid until the next call.  NULL with err. */
-const unsigned char *log_window_at(struct log_window *w, uint64_t offset, size_t n,
-                                   struct ckpt_err *err);
-/* Whether nothing but zeros is left from offset on: what a crash leaves of an unwritten tail. */
-int log_window_zeros(struct log_window *w, uint64_t offset, bool *zeros, struct ckpt_err *err);
-void log_window_release(struct log_window *w);
+const unsigned char *run_log_window_at(struct run_log_window *w, uint64_t offset, size_t n,
+                                       struct ckpt_err *err);
+/* Whether only zeros follow from offset on, as a crash leaves an unwritten tail. */
+int run_log_window_zeros(struct run_log_window *w, uint64_t offset, bool *zeros,
+                         struct ckpt_err *err);
+void run_log_window_release(struct run_log_window *w);
 
 #endif

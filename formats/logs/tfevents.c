@@ -25,11 +25,11 @@ struct reader {
 struct event {
     double            time;
     int64_t           step;
-    struct wire_field version, summary, source, session;
+    struct protobuf_field version, summary, source, session;
 };
 
 struct value {
-    struct wire_field tag, simple, image, histogram, audio, tensor, metadata;
+    struct protobuf_field tag, simple, image, histogram, audio, tensor, metadata;
 };
 
 static uint32_t le32(const unsigned char *b)
@@ -53,21 +53,21 @@ bool tfevents_is(const unsigned char *head, size_t len)
 
 static bool parse_event(struct event *e, struct ckpt_cursor c)
 {
-    struct wire_field f;
+    struct protobuf_field f;
 
     *e = (struct event){0};
-    while (wire_next(&c, &f)) {
-        if (wire_is(&f, 1, WIRE_64))
-            e->time = wire_double(f.bits);
-        else if (wire_is(&f, 2, WIRE_VARINT))
+    while (protobuf_next(&c, &f)) {
+        if (protobuf_is(&f, 1, PROTOBUF_64))
+            e->time = protobuf_double(f.bits);
+        else if (protobuf_is(&f, 2, PROTOBUF_VARINT))
             e->step = (int64_t)f.bits;
-        else if (wire_is(&f, 3, WIRE_BYTES))
+        else if (protobuf_is(&f, 3, PROTOBUF_BYTES))
             e->version = f;
-        else if (wire_is(&f, 5, WIRE_BYTES))
+        else if (protobuf_is(&f, 5, PROTOBUF_BYTES))
             e->summary = f;
-        else if (wire_is(&f, 7, WIRE_BYTES))
+        else if (protobuf_is(&f, 7, PROTOBUF_BYTES))
             e->session = f;
-        else if (wire_is(&f, 10, WIRE_BYTES))
+        else if (protobuf_is(&f, 10, PROTOBUF_BYTES))
             e->source = f;
     }
     return !c.failed;
@@ -75,13 +75,13 @@ static bool parse_event(struct event *e, struct ckpt_cursor c)
 
 static bool parse_value(struct value *v, struct ckpt_cursor c)
 {
-    struct wire_field f;
+    struct protobuf_field f;
 
     *v = (struct value){0};
-    while (wire_next(&c, &f)) {
-        if (wire_is(&f, 2, WIRE_32))
+    while (protobuf_next(&c, &f)) {
+        if (protobuf_is(&f, 2, PROTOBUF_32))
             v->simple = f;
-        if (f.type != WIRE_BYTES)
+        if (f.type != PROTOBUF_BYTES)
             continue;
         switch (f.number) {
         case 1: v->tag = f; break;
@@ -96,24 +96,24 @@ static bool parse_value(struct value *v, struct ckpt_cursor c)
 }
 
 /* metadata { plugin_data { plugin_name } }: the bytes of the name, or none. */
-static struct wire_field plugin_of(const struct wire_field *metadata)
+static struct protobuf_field plugin_of(const struct protobuf_field *metadata)
 {
-    struct ckpt_cursor c = wire_inside(metadata);
-    struct wire_field f, name = {0};
+    struct ckpt_cursor c = protobuf_inside(metadata);
+    struct protobuf_field f, name = {0};
 
-    while (wire_next(&c, &f)) {
-        struct ckpt_cursor inner = wire_inside(&f);
+    while (protobuf_next(&c, &f)) {
+        struct ckpt_cursor inner = protobuf_inside(&f);
 
         if (f.number != 1)
             continue;
-        while (wire_next(&inner, &f))
-            if (wire_is(&f, 1, WIRE_BYTES))
+        while (protobuf_next(&inner, &f))
+            if (protobuf_is(&f, 1, PROTOBUF_BYTES))
                 name = f;
     }
     return name;
 }
 
-static bool is_text(const struct wire_field *f, const char *s)
+static bool is_text(const struct protobuf_field *f, const char *s)
 {
     return f->bytes && f->len == strlen(s) && memcmp(f->bytes, s, f->len) == 0;
 }
@@ -129,7 +129,7 @@ static const struct { const char *plugin, *kind; } kinds[] = {
 /* The kind of a tensor value: by its plugin, or by what came under its tag before. */
 static const char *kind_of(const struct run_log *log, const struct value *v)
 {
-    struct wire_field plugin = plugin_of(&v->metadata);
+    struct protobuf_field plugin = plugin_of(&v->metadata);
 
     for (size_t i = 0; i < N_KINDS; i++)
         if (plugin.bytes ? is_text(&plugin, kinds[i].plugin)
@@ -142,25 +142,25 @@ static const char *kind_of(const struct run_log *log, const struct value *v)
 struct tensor {
     uint64_t          dtype;
     bool              one;
-    struct wire_field content, value;
+    struct protobuf_field content, value;
 };
 
 /* tensor_shape { dim { size } }: whether it is one element. */
-static bool one_element(const struct wire_field *shape)
+static bool one_element(const struct protobuf_field *shape)
 {
-    struct ckpt_cursor c = wire_inside(shape);
-    struct wire_field f;
+    struct ckpt_cursor c = protobuf_inside(shape);
+    struct protobuf_field f;
 
-    while (wire_next(&c, &f)) {
-        struct ckpt_cursor dim = wire_inside(&f);
+    while (protobuf_next(&c, &f)) {
+        struct ckpt_cursor dim = protobuf_inside(&f);
         uint64_t size = 0;
 
-        if (wire_is(&f, 3, WIRE_VARINT) && f.bits)      /* unknown rank */
+        if (protobuf_is(&f, 3, PROTOBUF_VARINT) && f.bits)      /* unknown rank */
             return false;
-        if (!wire_is(&f, 2, WIRE_BYTES))
+        if (!protobuf_is(&f, 2, PROTOBUF_BYTES))
             continue;
-        while (wire_next(&dim, &f))
-            if (wire_is(&f, 1, WIRE_VARINT))
+        while (protobuf_next(&dim, &f))
+            if (protobuf_is(&f, 1, PROTOBUF_VARINT))
                 size = f.bits;
         if (size != 1)
             return false;
@@ -168,18 +168,18 @@ static bool one_element(const struct wire_field *shape)
     return !c.failed;
 }
 
-static bool parse_tensor(struct tensor *t, const struct wire_field *from)
+static bool parse_tensor(struct tensor *t, const struct protobuf_field *from)
 {
-    struct ckpt_cursor c = wire_inside(from);
-    struct wire_field f;
+    struct ckpt_cursor c = protobuf_inside(from);
+    struct protobuf_field f;
 
     *t = (struct tensor){.one = true};
-    while (wire_next(&c, &f)) {
-        if (wire_is(&f, 1, WIRE_VARINT))
+    while (protobuf_next(&c, &f)) {
+        if (protobuf_is(&f, 1, PROTOBUF_VARINT))
             t->dtype = f.bits;
-        else if (wire_is(&f, 2, WIRE_BYTES))
+        else if (protobuf_is(&f, 2, PROTOBUF_BYTES))
             t->one = one_element(&f);
-        else if (wire_is(&f, 4, WIRE_BYTES))
+        else if (protobuf_is(&f, 4, PROTOBUF_BYTES))
             t->content = f;
         else if (f.number >= 5 && f.number <= 17 && t->value.number == 0)
             t->value = f;
@@ -190,21 +190,21 @@ static bool parse_tensor(struct tensor *t, const struct wire_field *from)
 /* The element in tensor_content, which is little endian. */
 static bool content_value(double *out, const struct tensor *t)
 {
-    struct ckpt_cursor c = wire_inside(&t->content);
+    struct ckpt_cursor c = protobuf_inside(&t->content);
 
     switch (t->dtype) {
-    case DT_FLOAT: *out = wire_float(ckpt_get_u32le(&c)); break;
-    case DT_DOUBLE: *out = wire_double(ckpt_get_u64le(&c)); break;
-    case DT_INT32: *out = (int32_t)ckpt_get_u32le(&c); break;
-    case DT_UINT8: *out = ckpt_get_u8(&c); break;
-    case DT_INT16: *out = (int16_t)ckpt_get_u16le(&c); break;
-    case DT_INT8: *out = (int8_t)ckpt_get_u8(&c); break;
-    case DT_INT64: *out = (double)(int64_t)ckpt_get_u64le(&c); break;
-    case DT_BOOL: *out = ckpt_get_u8(&c) != 0; break;
-    case DT_BFLOAT16: *out = ckpt_bf16_to_f32(ckpt_get_u16le(&c)); break;
-    case DT_HALF: *out = ckpt_f16_to_f32(ckpt_get_u16le(&c)); break;
-    case DT_UINT32: *out = ckpt_get_u32le(&c); break;
-    case DT_UINT64: *out = (double)ckpt_get_u64le(&c); break;
+    case DT_FLOAT: *out = protobuf_float(ckpt_cursor_u32le(&c)); break;
+    case DT_DOUBLE: *out = protobuf_double(ckpt_cursor_u64le(&c)); break;
+    case DT_INT32: *out = (int32_t)ckpt_cursor_u32le(&c); break;
+    case DT_UINT8: *out = ckpt_cursor_u8(&c); break;
+    case DT_INT16: *out = (int16_t)ckpt_cursor_u16le(&c); break;
+    case DT_INT8: *out = (int8_t)ckpt_cursor_u8(&c); break;
+    case DT_INT64: *out = (double)(int64_t)ckpt_cursor_u64le(&c); break;
+    case DT_BOOL: *out = ckpt_cursor_u8(&c) != 0; break;
+    case DT_BFLOAT16: *out = ckpt_bf16_to_f32(ckpt_cursor_u16le(&c)); break;
+    case DT_HALF: *out = ckpt_f16_to_f32(ckpt_cursor_u16le(&c)); break;
+    case DT_UINT32: *out = ckpt_cursor_u32le(&c); break;
+    case DT_UINT64: *out = (double)ckpt_cursor_u64le(&c); break;
     default: return false;
     }
     return !c.failed && ckpt_cursor_left(&c) == 0;
@@ -213,7 +213,7 @@ static bool content_value(double *out, const struct tensor *t)
 /* The only element as a number.  A tensor that lists no value is zero. */
 static bool tensor_number(double *out, const struct tensor *t)
 {
-    struct ckpt_cursor c = wire_inside(&t->value);
+    struct ckpt_cursor c = protobuf_inside(&t->value);
     bool wide = t->dtype == DT_DOUBLE;
     uint64_t bits = t->value.bits;
 
@@ -221,12 +221,12 @@ static bool tensor_number(double *out, const struct tensor *t)
         return false;
     if (t->content.len > 0)
         return content_value(out, t);
-    if (t->value.type == WIRE_BYTES && t->value.len > 0)     /* packed */
-        bits = wide ? ckpt_get_u64le(&c)
-               : t->dtype == DT_FLOAT ? ckpt_get_u32le(&c) : wire_varint(&c);
+    if (t->value.type == PROTOBUF_BYTES && t->value.len > 0)     /* packed */
+        bits = wide ? ckpt_cursor_u64le(&c)
+               : t->dtype == DT_FLOAT ? ckpt_cursor_u32le(&c) : protobuf_varint(&c);
     switch (t->dtype) {
-    case DT_FLOAT: *out = wire_float(bits); break;
-    case DT_DOUBLE: *out = wire_double(bits); break;
+    case DT_FLOAT: *out = protobuf_float(bits); break;
+    case DT_DOUBLE: *out = protobuf_double(bits); break;
     case DT_BFLOAT16: *out = ckpt_bf16_to_f32((uint16_t)bits); break;
     case DT_HALF: *out = ckpt_f16_to_f32((uint16_t)bits); break;
     case DT_UINT32: *out = (uint32_t)bits; break;
@@ -252,24 +252,24 @@ static int tensor_value(struct reader *r, const struct event *e, const struct va
         return run_log_scalar(r->log, v->tag.bytes, v->tag.len, &p, err);
     if (strcmp(kind, "scalar") == 0)
         kind = "tensor";
-    if (strcmp(kind, "text") == 0 && wire_is(&t.value, 8, WIRE_BYTES))
+    if (strcmp(kind, "text") == 0 && protobuf_is(&t.value, 8, PROTOBUF_BYTES))
         return run_log_other(r->log, v->tag.bytes, v->tag.len, kind, e->step, t.value.bytes,
                              t.value.len, err);
     return run_log_other(r->log, v->tag.bytes, v->tag.len, kind, e->step, NULL, 0, err);
 }
 
-static int add_value(struct reader *r, const struct event *e, const struct wire_field *from,
+static int add_value(struct reader *r, const struct event *e, const struct protobuf_field *from,
                      struct ckpt_err *err)
 {
     struct log_point p = {.step = e->step, .time = e->time};
     struct value v;
 
-    if (!parse_value(&v, wire_inside(from)))
+    if (!parse_value(&v, protobuf_inside(from)))
         return ckpt_fail(err, CKPT_EFORMAT, "a summary value that is no protocol buffer");
     if (!v.tag.bytes)
         v.tag.bytes = (const unsigned char *)"";
     if (v.simple.number) {
-        p.value = wire_float(v.simple.bits);
+        p.value = protobuf_float(v.simple.bits);
         return run_log_scalar(r->log, v.tag.bytes, v.tag.len, &p, err);
     }
     if (v.tensor.number)
@@ -280,7 +280,7 @@ static int add_value(struct reader *r, const struct event *e, const struct wire_
 }
 
 /* Text of the file as a fact; what is no UTF-8 is left out. */
-static int text_fact(struct run_log *log, const char *key, const struct wire_field *f,
+static int text_fact(struct run_log *log, const char *key, const struct protobuf_field *f,
                      struct ckpt_err *err)
 {
     if (!f->bytes || !ckpt_utf8_valid(f->bytes, f->len))
@@ -290,12 +290,12 @@ static int text_fact(struct run_log *log, const char *key, const struct wire_fie
 
 static int session(struct reader *r, const struct event *e, struct ckpt_err *err)
 {
-    struct ckpt_cursor c = wire_inside(&e->session);
-    struct wire_field f;
+    struct ckpt_cursor c = protobuf_inside(&e->session);
+    struct protobuf_field f;
     bool start = false;
 
-    while (wire_next(&c, &f))
-        if (wire_is(&f, 1, WIRE_VARINT))
+    while (protobuf_next(&c, &f))
+        if (protobuf_is(&f, 1, PROTOBUF_VARINT))
             start = f.bits == 1;
     if (!start)
         return 0;
@@ -309,7 +309,7 @@ static int add_event(struct reader *r, const unsigned char *payload, size_t len,
                      struct ckpt_err *err)
 {
     struct ckpt_cursor c;
-    struct wire_field f;
+    struct protobuf_field f;
     struct event e;
     int rc = 0;
 
@@ -318,38 +318,39 @@ static int add_event(struct reader *r, const unsigned char *payload, size_t len,
         return ckpt_fail(err, CKPT_EFORMAT, "not an Event");
     if (e.version.bytes && r->log->records == 0)
         rc = text_fact(r->log, "file_version", &e.version, err);
-    c = wire_inside(&e.source);
-    while (rc == 0 && wire_next(&c, &f))
-        if (wire_is(&f, 1, WIRE_BYTES))
+    c = protobuf_inside(&e.source);
+    while (rc == 0 && protobuf_next(&c, &f))
+        if (protobuf_is(&f, 1, PROTOBUF_BYTES))
             rc = text_fact(r->log, "writer", &f, err);
     if (rc == 0 && e.session.bytes)
         rc = session(r, &e, err);
-    c = wire_inside(&e.summary);
-    while (rc == 0 && wire_next(&c, &f))
-        if (wire_is(&f, 1, WIRE_BYTES))
+    c = protobuf_inside(&e.summary);
+    while (rc == 0 && protobuf_next(&c, &f))
+        if (protobuf_is(&f, 1, PROTOBUF_BYTES))
             rc = add_value(r, &e, &f, err);
     if (rc == 0 && c.failed)
         rc = ckpt_fail(err, CKPT_EFORMAT, "a summary that is no protocol buffer");
     return rc;
 }
 
-/* The record at *at; *at moves behind it, or stays where the file is cut. */
-static int next_record(struct reader *r, struct log_window *w, uint64_t *at,
+/* The record at *at; *at moves after it, or stays where the file is cut. */
+static int next_record(struct reader *r, struct run_log_window *w, uint64_t *at,
                        struct ckpt_err *err)
 {
     uint64_t left = ckpt_file_size(w->file) - *at, len;
     const unsigned char *b;
     bool zeros;
+    int rc;
 
     if (left < FRAME)
         return 0;
-    b = log_window_at(w, *at, FRAME, err);
+    b = run_log_window_at(w, *at, FRAME, err);
     if (!b)
-        return err->code;
+        return ckpt_err_code(err);
     len = le64(b);
     if (le32(b + 8) != crc32c_masked(b, 8)) {
-        if (log_window_zeros(w, *at, &zeros, err))
-            return err->code;
+        if ((rc = run_log_window_zeros(w, *at, &zeros, err)) != 0)
+            return rc;
         return zeros ? 0 : ckpt_fail_as(err, CKPT_EFORMAT, "checksum",
                                         "the checksum of a length does not hold");
     }
@@ -358,12 +359,12 @@ static int next_record(struct reader *r, struct log_window *w, uint64_t *at,
                          (unsigned long long)len, (unsigned long long)LOG_MAX_RECORD);
     if (left - FRAME < len + 4)
         return 0;
-    b = log_window_at(w, *at + FRAME, (size_t)len + 4, err);
+    b = run_log_window_at(w, *at + FRAME, (size_t)len + 4, err);
     if (!b)
-        return err->code;
+        return ckpt_err_code(err);
     if (le32(b + len) != crc32c_masked(b, (size_t)len)) {
-        if (log_window_zeros(w, *at + FRAME, &zeros, err))
-            return err->code;
+        if ((rc = run_log_window_zeros(w, *at + FRAME, &zeros, err)) != 0)
+            return rc;
         return zeros ? 0 : ckpt_fail_as(err, CKPT_EFORMAT, "checksum",
                                         "the checksum of an event does not hold");
     }
@@ -373,7 +374,7 @@ static int next_record(struct reader *r, struct log_window *w, uint64_t *at,
 
 int tfevents_read(struct run_log *log, struct ckpt_file *file, struct ckpt_err *err)
 {
-    struct log_window w = {.file = file};
+    struct run_log_window w = {.file = file};
     struct reader r = {.log = log};
     uint64_t at = 0, before, n = 0;
     int rc;
@@ -392,6 +393,6 @@ int tfevents_read(struct run_log *log, struct ckpt_file *file, struct ckpt_err *
         }
     } while (rc == 0 && at != before);
     log->torn_bytes += ckpt_file_size(file) - at;
-    log_window_release(&w);
+    run_log_window_release(&w);
     return rc;
 }

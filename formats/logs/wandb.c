@@ -19,7 +19,7 @@ struct chunk {
     const unsigned char *data;      /* NULL: the file is cut here, or ends */
     size_t               len;
     unsigned             type;
-    uint64_t             next;      /* where the one behind it begins */
+    uint64_t             next;      /* where the one after it begins */
 };
 
 bool wandb_is(const unsigned char *head, size_t len)
@@ -33,51 +33,54 @@ static uint32_t le32(const unsigned char *b)
 }
 
 /* The chunk at offset at. */
-static int read_chunk(struct chunk *c, struct log_window *w, uint64_t at, struct ckpt_err *err)
+static int read_chunk(struct chunk *c, struct run_log_window *w, uint64_t at,
+                      struct ckpt_err *err)
 {
     uint64_t size = ckpt_file_size(w->file);
     const unsigned char *b;
     size_t len;
     bool zeros;
+    int rc;
 
     *c = (struct chunk){0};
     if (BLOCK - at % BLOCK < CHUNK)
         at += BLOCK - at % BLOCK;
     if (at >= size || size - at < CHUNK)
         return 0;
-    b = log_window_at(w, at, CHUNK, err);
+    b = run_log_window_at(w, at, CHUNK, err);
     if (!b)
-        return err->code;
+        return ckpt_err_code(err);
     len = (size_t)b[4] | (size_t)b[5] << 8;
     if (b[6] < WHOLE || b[6] > LAST || len > BLOCK - CHUNK - at % BLOCK) {
-        if (log_window_zeros(w, at, &zeros, err))
-            return err->code;
+        if ((rc = run_log_window_zeros(w, at, &zeros, err)) != 0)
+            return rc;
         return zeros ? 0 : ckpt_fail(err, CKPT_EFORMAT, "a chunk of type %u with %zu bytes",
                                      b[6], len);
     }
     if (size - at - CHUNK < len)
         return 0;
-    b = log_window_at(w, at, CHUNK + len, err);
+    b = run_log_window_at(w, at, CHUNK + len, err);
     if (!b)
-        return err->code;
+        return ckpt_err_code(err);
     if (le32(b) != (uint32_t)crc32(0, b + 6, (unsigned)len + 1))
         return ckpt_fail_as(err, CKPT_EFORMAT, "checksum", "the checksum of a chunk does not hold");
     *c = (struct chunk){b + CHUNK, len, b[6], at + CHUNK + len};
     return 0;
 }
 
-/* The record that begins at *at, in rec (cleared first); *at moves behind it, or stays where the
+/* The record that begins at *at, in rec (cleared first); *at moves after it, or stays where the
  * file is cut. */
-static int read_record(struct ckpt_buf *rec, struct log_window *w, uint64_t *at,
+static int read_record(struct ckpt_buf *rec, struct run_log_window *w, uint64_t *at,
                        struct ckpt_err *err)
 {
     uint64_t next = *at;
     struct chunk c;
+    int rc;
 
     rec->len = 0;
     do {
-        if (read_chunk(&c, w, next, err))
-            return err->code;
+        if ((rc = read_chunk(&c, w, next, err)) != 0)
+            return rc;
         if (!c.data)
             return 0;
         if ((c.type == WHOLE || c.type == FIRST) != (next == *at))
@@ -96,7 +99,7 @@ static int read_record(struct ckpt_buf *rec, struct log_window *w, uint64_t *at,
 
 int wandb_read(struct run_log *log, struct ckpt_file *file, struct ckpt_err *err)
 {
-    struct log_window w = {.file = file};
+    struct run_log_window w = {.file = file};
     uint64_t at = CHUNK, before;
     struct ckpt_buf rec;
     unsigned char head[CHUNK];
@@ -122,7 +125,7 @@ int wandb_read(struct run_log *log, struct ckpt_file *file, struct ckpt_err *err
         log->records += rc == 0 && at != before;
     }
     log->torn_bytes = ckpt_file_size(file) - at;
-    log_window_release(&w);
+    run_log_window_release(&w);
     ckpt_buf_release(&rec);
     return rc;
 }

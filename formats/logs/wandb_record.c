@@ -21,33 +21,34 @@ enum { HISTORY = 2, SUMMARY, CONFIG = 5, STATS = 7, RUN = 17, EXIT = 18, HEADER 
 
 /* One key and value of a record. */
 struct item {
-    struct wire_field key, nested[MAX_NESTED];
+    struct protobuf_field key, nested[MAX_NESTED];
     size_t            n_nested;
-    struct wire_field json;             /* JSON text; else `typed` */
-    struct wire_field typed;            /* none, boolean, integer, number, text */
+    struct protobuf_field json;             /* JSON text; else `typed` */
+    struct protobuf_field typed;            /* none, boolean, integer, number, text */
 };
 
 int wandb_record_begin(struct run_log *log, struct ckpt_err *err)
 {
-    return run_log_fact(log, "config", json_object(), err) ||
-           run_log_fact(log, "summary", json_object(), err) ? err->code : 0;
+    int rc = run_log_fact(log, "config", json_object(), err);
+
+    return rc ? rc : run_log_fact(log, "summary", json_object(), err);
 }
 
-static int parse_item(struct item *it, const struct wire_field *from, struct ckpt_err *err)
+static int parse_item(struct item *it, const struct protobuf_field *from, struct ckpt_err *err)
 {
-    struct ckpt_cursor c = wire_inside(from);
-    struct wire_field f;
+    struct ckpt_cursor c = protobuf_inside(from);
+    struct protobuf_field f;
 
-    it->key = it->json = it->typed = (struct wire_field){0};
+    it->key = it->json = it->typed = (struct protobuf_field){0};
     it->n_nested = 0;
-    while (wire_next(&c, &f)) {
-        if (wire_is(&f, 1, WIRE_BYTES))
+    while (protobuf_next(&c, &f)) {
+        if (protobuf_is(&f, 1, PROTOBUF_BYTES))
             it->key = f;
-        else if (wire_is(&f, 2, WIRE_BYTES) && it->n_nested == MAX_NESTED)
+        else if (protobuf_is(&f, 2, PROTOBUF_BYTES) && it->n_nested == MAX_NESTED)
             return ckpt_fail(err, CKPT_ELIMIT, "a key of more than %d parts", MAX_NESTED);
-        else if (wire_is(&f, 2, WIRE_BYTES))
+        else if (protobuf_is(&f, 2, PROTOBUF_BYTES))
             it->nested[it->n_nested++] = f;
-        else if (wire_is(&f, 16, WIRE_BYTES) || wire_is(&f, 8, WIRE_BYTES))
+        else if (protobuf_is(&f, 16, PROTOBUF_BYTES) || protobuf_is(&f, 8, PROTOBUF_BYTES))
             it->json = f;
         else if (f.number >= 3 && f.number <= 7)
             it->typed = f;
@@ -87,7 +88,7 @@ static bool is_key(const struct item *it, const char *name)
 }
 
 /* A JSON text that is one plain number, the common case. */
-static bool plain_number(double *out, const struct wire_field *json)
+static bool plain_number(double *out, const struct protobuf_field *json)
 {
     char text[40], *end;
 
@@ -102,7 +103,7 @@ static bool plain_number(double *out, const struct wire_field *json)
 }
 
 /* A value of JSON that need not be an object.  A new reference. */
-static int parse_json(json_t **out, const struct wire_field *text, struct ckpt_err *err)
+static int parse_json(json_t **out, const struct protobuf_field *text, struct ckpt_err *err)
 {
     struct ckpt_buf b;
     json_t *list = NULL;
@@ -127,14 +128,18 @@ static int parse_json(json_t **out, const struct wire_field *text, struct ckpt_e
     return rc;
 }
 
-static int parse_typed(json_t **out, const struct wire_field *f, struct ckpt_err *err)
+/* JSON has no words for numbers that are not finite: text, as W&B writes them. */
+static json_t *json_of_double(double d)
+{
+    return isfinite(d) ? json_real(d)
+                       : json_string(isnan(d) ? "NaN" : d > 0 ? "Infinity" : "-Infinity");
+}
+
+static int parse_typed(json_t **out, const struct protobuf_field *f, struct ckpt_err *err)
 {
     *out = f->number == 4   ? json_boolean(f->bits != 0)
-           : f->number == 5 ? json_integer(wire_zigzag(f->bits))
-           : f->number == 6 ? (isfinite(wire_double(f->bits)) ? json_real(wire_double(f->bits))
-                               : json_string(isnan(wire_double(f->bits)) ? "NaN"
-                                             : wire_double(f->bits) > 0 ? "Infinity"
-                                                                        : "-Infinity"))
+           : f->number == 5 ? json_integer(protobuf_zigzag(f->bits))
+           : f->number == 6 ? json_of_double(protobuf_double(f->bits))
            : f->number == 7 && f->bytes && ckpt_utf8_valid(f->bytes, f->len)
                ? json_stringn_nocheck((const char *)f->bytes, f->len)
                : json_null();
@@ -202,26 +207,27 @@ static int put_value(struct run_log *log, const char *before, const struct item 
 /* Of a history's own items: where it stands. */
 static int history_point(struct log_point *p, struct ckpt_cursor c, struct ckpt_err *err)
 {
-    struct wire_field f;
+    struct protobuf_field f;
     struct item it;
     json_t *v;
+    int rc;
 
-    while (wire_next(&c, &f)) {
-        if (wire_is(&f, 2, WIRE_BYTES)) {               /* step { num } */
-            struct ckpt_cursor inner = wire_inside(&f);
+    while (protobuf_next(&c, &f)) {
+        if (protobuf_is(&f, 2, PROTOBUF_BYTES)) {               /* step { num } */
+            struct ckpt_cursor inner = protobuf_inside(&f);
 
-            while (wire_next(&inner, &f))
-                if (wire_is(&f, 1, WIRE_VARINT))
+            while (protobuf_next(&inner, &f))
+                if (protobuf_is(&f, 1, PROTOBUF_VARINT))
                     p->step = (int64_t)f.bits;
         }
-        if (!wire_is(&f, 1, WIRE_BYTES))
+        if (!protobuf_is(&f, 1, PROTOBUF_BYTES))
             continue;
-        if (parse_item(&it, &f, err))
-            return err->code;
+        if ((rc = parse_item(&it, &f, err)) != 0)
+            return rc;
         if (!is_key(&it, "_step") && !is_key(&it, "_timestamp"))
             continue;
-        if (item_value(&v, &it, err))
-            return err->code;
+        if ((rc = item_value(&v, &it, err)) != 0)
+            return rc;
         if (is_key(&it, "_timestamp"))
             p->time = json_number_value(v);
         else if (json_is_integer(v))
@@ -231,16 +237,16 @@ static int history_point(struct log_point *p, struct ckpt_cursor c, struct ckpt_
     return 0;
 }
 
-static int history(struct run_log *log, const struct wire_field *from, struct ckpt_err *err)
+static int history(struct run_log *log, const struct protobuf_field *from, struct ckpt_err *err)
 {
-    struct ckpt_cursor c = wire_inside(from);
+    struct ckpt_cursor c = protobuf_inside(from);
     struct log_point p = {0};
-    struct wire_field f;
+    struct protobuf_field f;
     struct item it;
     int rc = history_point(&p, c, err);
 
-    while (rc == 0 && wire_next(&c, &f)) {
-        if (!wire_is(&f, 1, WIRE_BYTES))
+    while (rc == 0 && protobuf_next(&c, &f)) {
+        if (!protobuf_is(&f, 1, PROTOBUF_BYTES))
             continue;
         rc = parse_item(&it, &f, err);
         if (rc == 0 && !is_key(&it, "_step") && !is_key(&it, "_timestamp") &&
@@ -251,16 +257,16 @@ static int history(struct run_log *log, const struct wire_field *from, struct ck
 }
 
 /* Timestamp { seconds, nanos }. */
-static double timestamp(const struct wire_field *from)
+static double timestamp(const struct protobuf_field *from)
 {
-    struct ckpt_cursor c = wire_inside(from);
-    struct wire_field f;
+    struct ckpt_cursor c = protobuf_inside(from);
+    struct protobuf_field f;
     double t = 0;
 
-    while (wire_next(&c, &f)) {
-        if (wire_is(&f, 1, WIRE_VARINT))
+    while (protobuf_next(&c, &f)) {
+        if (protobuf_is(&f, 1, PROTOBUF_VARINT))
             t += (double)(int64_t)f.bits;
-        if (wire_is(&f, 2, WIRE_VARINT))
+        if (protobuf_is(&f, 2, PROTOBUF_VARINT))
             t += (double)(int64_t)f.bits / 1e9;
     }
     return t;
@@ -274,31 +280,32 @@ static int64_t count_of(const struct run_log *log, const char *tag, size_t n)
     return s ? (int64_t)s->count : 0;
 }
 
-static int stats(struct run_log *log, const struct wire_field *from, struct ckpt_err *err)
+static int stats(struct run_log *log, const struct protobuf_field *from, struct ckpt_err *err)
 {
-    struct ckpt_cursor c = wire_inside(from);
+    struct ckpt_cursor c = protobuf_inside(from);
     struct log_point p = {0};
-    struct wire_field f;
+    struct protobuf_field f;
     struct item it;
+    int rc;
 
-    while (wire_next(&c, &f))
-        if (wire_is(&f, 2, WIRE_BYTES))
+    while (protobuf_next(&c, &f))
+        if (protobuf_is(&f, 2, PROTOBUF_BYTES))
             p.time = timestamp(&f);
-    for (c = wire_inside(from); wire_next(&c, &f);) {
+    for (c = protobuf_inside(from); protobuf_next(&c, &f);) {
         char tag[LOG_MAX_TAG];
 
-        if (!wire_is(&f, 3, WIRE_BYTES))
+        if (!protobuf_is(&f, 3, PROTOBUF_BYTES))
             continue;
-        if (parse_item(&it, &f, err))
-            return err->code;
+        if ((rc = parse_item(&it, &f, err)) != 0)
+            return rc;
         /* StatsItem: key and value_json alone. */
         it.n_nested = 1;
         it.nested[0] = it.key;
         if (!it.key.bytes || !it.json.bytes)
             continue;
         p.step = count_of(log, tag, join(tag, "system/", &it));
-        if (put_value(log, "system/", &it, &p, err))
-            return err->code;
+        if ((rc = put_value(log, "system/", &it, &p, err)) != 0)
+            return rc;
     }
     return 0;
 }
@@ -328,30 +335,31 @@ static int set_nested(json_t *root, const struct item *it, json_t *value, struct
 }
 
 /* A ConfigRecord or SummaryRecord: repeated update = 1, remove = 2. */
-static int updates(json_t *root, const struct wire_field *from, struct ckpt_err *err)
+static int updates(json_t *root, const struct protobuf_field *from, struct ckpt_err *err)
 {
-    struct ckpt_cursor c = wire_inside(from);
-    struct wire_field f;
+    struct ckpt_cursor c = protobuf_inside(from);
+    struct protobuf_field f;
     struct item it;
     json_t *v;
+    int rc;
 
-    while (wire_next(&c, &f)) {
-        if (!wire_is(&f, 1, WIRE_BYTES) && !wire_is(&f, 2, WIRE_BYTES))
+    while (protobuf_next(&c, &f)) {
+        if (!protobuf_is(&f, 1, PROTOBUF_BYTES) && !protobuf_is(&f, 2, PROTOBUF_BYTES))
             continue;
-        if (parse_item(&it, &f, err))
-            return err->code;
+        if ((rc = parse_item(&it, &f, err)) != 0)
+            return rc;
         if (f.number == 2) {
             if (it.n_nested == 1)
                 json_object_deln(root, (const char *)it.nested[0].bytes, it.nested[0].len);
             continue;
         }
-        if (item_value(&v, &it, err) || set_nested(root, &it, v, err))
-            return err->code;
+        if ((rc = item_value(&v, &it, err)) != 0 || (rc = set_nested(root, &it, v, err)) != 0)
+            return rc;
     }
     return c.failed ? ckpt_fail(err, CKPT_EFORMAT, "an update that is cut") : 0;
 }
 
-static int put_text(struct run_log *log, const char *key, const struct wire_field *f,
+static int put_text(struct run_log *log, const char *key, const struct protobuf_field *f,
                     struct ckpt_err *err)
 {
     if (f->len == 0 || !ckpt_utf8_valid(f->bytes, f->len))
@@ -365,43 +373,46 @@ struct fact {
     const char *key;
 };
 
-static int texts(struct run_log *log, const struct wire_field *from, const struct fact *fact,
+static int texts(struct run_log *log, const struct protobuf_field *from,
+                 const struct fact *fact,
                  size_t n, struct ckpt_err *err)
 {
-    struct ckpt_cursor c = wire_inside(from);
-    struct wire_field f;
+    struct ckpt_cursor c = protobuf_inside(from);
+    struct protobuf_field f;
+    int rc;
 
-    while (wire_next(&c, &f))
+    while (protobuf_next(&c, &f))
         for (size_t i = 0; i < n; i++)
-            if (wire_is(&f, fact[i].number, WIRE_BYTES) && put_text(log, fact[i].key, &f, err))
-                return err->code;
+            if (protobuf_is(&f, fact[i].number, PROTOBUF_BYTES) &&
+                (rc = put_text(log, fact[i].key, &f, err)) != 0)
+                return rc;
     return c.failed ? ckpt_fail(err, CKPT_EFORMAT, "a record that is cut") : 0;
 }
 
-static int run(struct run_log *log, const struct wire_field *from, struct ckpt_err *err)
+static int run(struct run_log *log, const struct protobuf_field *from, struct ckpt_err *err)
 {
     static const struct fact facts[] = {
         {1, "run_id"}, {2, "entity"}, {3, "project"}, {6, "group"}, {7, "job_type"},
         {8, "name"}, {9, "notes"}, {12, "sweep_id"}, {13, "host"},
     };
     static const struct fact git[] = {{1, "git_remote"}, {2, "git_commit"}};
-    struct ckpt_cursor c = wire_inside(from);
+    struct ckpt_cursor c = protobuf_inside(from);
     json_t *tags = json_array();
-    struct wire_field f;
+    struct protobuf_field f;
     int rc = tags ? texts(log, from, facts, sizeof facts / sizeof facts[0], err)
                   : ckpt_nomem(err, 64);
 
-    while (rc == 0 && wire_next(&c, &f)) {
-        if (wire_is(&f, 4, WIRE_BYTES))
+    while (rc == 0 && protobuf_next(&c, &f)) {
+        if (protobuf_is(&f, 4, PROTOBUF_BYTES))
             rc = updates(json_object_get(log->info, "config"), &f, err);
-        else if (wire_is(&f, 5, WIRE_BYTES))
+        else if (protobuf_is(&f, 5, PROTOBUF_BYTES))
             rc = updates(json_object_get(log->info, "summary"), &f, err);
-        else if (wire_is(&f, 10, WIRE_BYTES) && ckpt_utf8_valid(f.bytes, f.len))
+        else if (protobuf_is(&f, 10, PROTOBUF_BYTES) && ckpt_utf8_valid(f.bytes, f.len))
             rc = json_array_append_new(tags, json_stringn_nocheck((const char *)f.bytes, f.len))
                      ? ckpt_nomem(err, f.len) : 0;
-        else if (wire_is(&f, 17, WIRE_BYTES))
+        else if (protobuf_is(&f, 17, PROTOBUF_BYTES))
             rc = run_log_fact(log, "start_time", json_real(timestamp(&f)), err);
-        else if (wire_is(&f, 21, WIRE_BYTES))
+        else if (protobuf_is(&f, 21, PROTOBUF_BYTES))
             rc = texts(log, &f, git, 2, err);
     }
     if (rc == 0 && json_array_size(tags) > 0)
@@ -411,31 +422,33 @@ static int run(struct run_log *log, const struct wire_field *from, struct ckpt_e
 }
 
 /* RunExitRecord: exit_code = 1, runtime = 2; zero is not written. */
-static int run_exit(struct run_log *log, const struct wire_field *from, struct ckpt_err *err)
+static int run_exit(struct run_log *log, const struct protobuf_field *from,
+                    struct ckpt_err *err)
 {
-    struct ckpt_cursor c = wire_inside(from);
+    struct ckpt_cursor c = protobuf_inside(from);
     int32_t code = 0, runtime = 0;
-    struct wire_field f;
+    struct protobuf_field f;
+    int rc;
 
-    while (wire_next(&c, &f)) {
-        if (wire_is(&f, 1, WIRE_VARINT))
+    while (protobuf_next(&c, &f)) {
+        if (protobuf_is(&f, 1, PROTOBUF_VARINT))
             code = (int32_t)f.bits;
-        if (wire_is(&f, 2, WIRE_VARINT))
+        if (protobuf_is(&f, 2, PROTOBUF_VARINT))
             runtime = (int32_t)f.bits;
     }
-    return run_log_fact(log, "exit_code", json_integer(code), err) ||
-           run_log_fact(log, "runtime", json_integer(runtime), err) ? err->code : 0;
+    rc = run_log_fact(log, "exit_code", json_integer(code), err);
+    return rc ? rc : run_log_fact(log, "runtime", json_integer(runtime), err);
 }
 
-static int header(struct run_log *log, const struct wire_field *from, struct ckpt_err *err)
+static int header(struct run_log *log, const struct protobuf_field *from, struct ckpt_err *err)
 {
     static const struct fact version[] = {{1, "wandb_version"}};
-    struct ckpt_cursor c = wire_inside(from);
-    struct wire_field f;
+    struct ckpt_cursor c = protobuf_inside(from);
+    struct protobuf_field f;
     int rc = 0;
 
-    while (rc == 0 && wire_next(&c, &f))
-        if (wire_is(&f, 1, WIRE_BYTES))
+    while (rc == 0 && protobuf_next(&c, &f))
+        if (protobuf_is(&f, 1, PROTOBUF_BYTES))
             rc = texts(log, &f, version, 1, err);
     return rc;
 }
@@ -447,12 +460,12 @@ int wandb_record(struct run_log *log, const unsigned char *bytes, size_t len,
         {1, "os"}, {2, "python"}, {6, "program"}, {12, "host"}, {18, "gpu"},
     };
     struct ckpt_cursor c;
-    struct wire_field f;
+    struct protobuf_field f;
     int rc = 0;
 
     ckpt_cursor_init(&c, bytes ? (const void *)bytes : "", len);
-    while (rc == 0 && wire_next(&c, &f)) {
-        if (f.type != WIRE_BYTES)
+    while (rc == 0 && protobuf_next(&c, &f)) {
+        if (f.type != PROTOBUF_BYTES)
             continue;
         switch (f.number) {
         case HISTORY: rc = history(log, &f, err); break;

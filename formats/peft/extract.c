@@ -109,18 +109,31 @@ static int differs(bool *yes, struct extract *x, size_t i, size_t j)
     return rc;
 }
 
-/* Embeddings and what looks like one, and heads: saved whole. */
+static const char *last_part(const char *module)
+{
+    const char *dot = strrchr(module, '.');
+
+    return dot ? dot + 1 : module;
+}
+
+static bool is_head(const char *module)
+{
+    static const char *const heads[] = {"score", "classifier", "qa_outputs", "output_projection"};
+
+    for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++)
+        if (strcmp(last_part(module), heads[i]) == 0)
+            return true;
+    return family_has_module(last_part(module), ROLE_HEAD_W);
+}
+
+/* Embeddings, names that look like one's, and heads: saved whole. */
 static bool is_table(const char *module)
 {
-    static const char *const names[] = {"wte", "wpe", "shared", "relative_attention_bias",
-                                        "lm_head", "embed_out", "score", "classifier",
-                                        "qa_outputs", "output_projection"};
-    const char *dot = strrchr(module, '.'), *last = dot ? dot + 1 : module;
+    const char *last = last_part(module);
 
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(last, names[i]) == 0)
-            return true;
-    return strstr(last, "embed") != NULL;
+    return is_head(module) || strstr(last, "embed") != NULL ||
+           family_has_module(last, ROLE_TOKENS) || family_has_module(last, ROLE_POS) ||
+           family_has_module(last, ROLE_REL_BIAS);
 }
 
 static int find_module(size_t *out, struct extract *x, const char *name)
@@ -258,35 +271,36 @@ static int look(struct extract *x)
 
 /* -- as peft names and describes it ------------------------------------------------------------ */
 
+/* Does some tensor's name begin as a family's names do? */
+static bool is_prefixed(const struct ckpt_source *src)
+{
+    const struct family *f;
+
+    for (size_t k = 0; (f = family_at(k)) != NULL; k++)
+        for (size_t i = 0; *f->prefix && i < ckpt_source_count(src); i++)
+            if (strncmp(ckpt_source_tensor(src, i)->name, f->prefix, strlen(f->prefix)) == 0)
+                return true;
+    return false;
+}
+
 /* Files of a bare model lack the first part that names have in the model with its head. */
 static const char *leading_part(const struct extract *x)
 {
-    static const char *const with_transformer[] = {"gpt2", "bloom", "falcon", "gptj", "gpt_neo",
-                                                   "gpt_bigcode", "codegen", "mpt"};
     const json_t *c = config_of(x);
     const char *arch = json_string_value(json_array_get(json_object_get(c, "architectures"), 0));
     const char *type = json_string_value(json_object_get(c, "model_type"));
+    const struct family *f = type ? family_find(type, NULL) : NULL;
 
-    if (!arch || !type || !(strstr(arch, "CausalLM") || strstr(arch, "LMHead")))
+    if (!arch || !type || !(strstr(arch, "CausalLM") || strstr(arch, "LMHead")) ||
+        is_prefixed(x->full))
         return "";
-    for (size_t i = 0; i < ckpt_source_count(x->full); i++) {
-        const char *name = of_full(x, i)->name;
-
-        if (strncmp(name, "model.", 6) == 0 || strncmp(name, "transformer.", 12) == 0 ||
-            strncmp(name, "gpt_neox.", 9) == 0)
-            return "";
-    }
-    for (size_t i = 0; i < sizeof with_transformer / sizeof with_transformer[0]; i++)
-        if (strcmp(type, with_transformer[i]) == 0)
-            return "transformer.";
-    return "model.";
+    return f ? f->prefix : "model.";
 }
 
 /* A head stands beside what the leading part names. */
 static const char *lead_of(const struct extract *x, const char *module)
 {
-    return is_table(module) && !strstr(module, "embed") && !peft_module_ends(module, "wte") &&
-           !peft_module_ends(module, "wpe") ? "" : x->lead;
+    return is_head(module) ? "" : x->lead;
 }
 
 static const char *task_of(const json_t *config)
@@ -333,7 +347,7 @@ static int fill_lists(json_t *config, struct extract *x)
 
     for (size_t k = 0; rc == 0 && k < x->n_module; k++) {
         const struct module *m = &x->module[k];
-        const char *dot = strrchr(m->name, '.'), *last = dot ? dot + 1 : m->name, *full;
+        const char *last = last_part(m->name), *full;
 
         if (!m->save && !m->adapt)
             continue;

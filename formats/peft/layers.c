@@ -4,32 +4,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libckpt/views/base.h"
+#include "formats/families/family.h"
+#include "libckpt/views/views.h"
 
 #define MAX_LAYERS 10000
-
-/* Where the layers of a language model are, behind any number of "model." */
-static const char *const lists[] = {"layers.", "h.", "transformer.h.", "encoder.layer.",
-                                    "bert.encoder.layer.", "decoder.layers."};
 
 /* The number of the layer that name belongs to, and where it is written; false for none. */
 static bool layer_of(size_t *layer, const char **digits, const char **rest, const char *name)
 {
     char *end;
 
-    while (strncmp(name, "model.", 6) == 0)
+    *digits = family_block_number(name);
+    while (!*digits && strncmp(name, "model.", 6) == 0) {
         name += 6;
-    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
-        size_t n = strlen(lists[i]);
-
-        if (strncmp(name, lists[i], n) != 0 || name[n] < '0' || name[n] > '9')
-            continue;
-        *digits = name + n;
-        *layer = strtoul(*digits, &end, 10);
-        *rest = end;
-        return *end == '.' && *layer < MAX_LAYERS;
+        *digits = family_block_number(name);
     }
-    return false;
+    if (!*digits)
+        return false;
+    *layer = strtoul(*digits, &end, 10);
+    *rest = end;
+    return *end == '.' && *layer < MAX_LAYERS;
 }
 
 static size_t count_layers(const struct ckpt_source *base)
@@ -125,21 +119,16 @@ static int replicate(struct ckpt_source **out, struct ckpt_source *base,
         ckpt_source_close(base);
         return ckpt_fail(err, CKPT_ELIMIT, "layer_replication: %zu tensors", uses);
     }
-    if (view_new(&v, base, uses, err))
+    if (view_new(&v, sizeof *v, base, uses, err))
         return err->code;
     for (size_t i = 0; rc == 0 && i < n; i++)
         rc = add_uses(v, &list, l, i, err);
     if (rc == 0)
         rc = view_tie(v, &list, err);
-    if (rc) {
-        ckpt_tensors_release(&list);
-        view_close(v);
-        return rc;
-    }
-    for (size_t i = 0; i < list.n; i++)
+    for (size_t i = 0; rc == 0 && i < list.n; i++)
         if (layer_of(&layer, &digits, &rest, list.item[i].name))
             list.item[i].alias_of = i;          /* copies go ways of their own */
-    return view_finish(out, &view_plain_ops, v, &list, err);
+    return view_finish(out, &view_plain_ops, v, &list, rc, err);
 }
 
 int peft_replicate(struct ckpt_source **out, struct peft_layers *layers, struct ckpt_source *base,

@@ -7,6 +7,7 @@
 #include "formats/dcp/dcp.h"
 #include "formats/deepspeed/deepspeed.h"
 #include "formats/dcp/fsdp.h"
+#include "formats/place.h"
 #include "libckpt/log.h"
 #include "libckpt/base/map.h"
 

@@ -114,25 +114,28 @@ size_t peft_find(const struct ckpt_source *base, const char *module, const char 
 
 size_t peft_find_embedding(const struct ckpt_source *base)
 {
-    static const char *const names[] = {"embed_tokens.weight", "wte.weight",
-                                        "word_embeddings.weight", "embed_in.weight",
-                                        "tok_embeddings.weight", "shared.weight"};
+    const struct family *f;
+    const char *tail;
 
-    for (size_t k = 0; k < sizeof names / sizeof names[0]; k++)
-        for (size_t i = 0; i < ckpt_source_count(base); i++)
-            if (peft_module_ends(ckpt_source_tensor(base, i)->name, names[k]))
+    for (size_t k = 0; (f = family_at(k)) != NULL; k++)
+        for (size_t i = 0; (tail = family_tail(f, ROLE_TOKENS)) != NULL &&
+                           i < ckpt_source_count(base); i++)
+            if (peft_module_ends(ckpt_source_tensor(base, i)->name, tail))
                 return i;
     return SIZE_MAX;
 }
 
-bool peft_has_conv1d(const struct ckpt_source *base)
+const struct family *peft_family(const struct ckpt_source *base)
 {
-    static const char *const types[] = {"gpt2", "openai-gpt", "imagegpt", "decision_transformer"};
     const char *type = json_string_value(json_object_get(
         json_object_get(ckpt_source_info(base), "config"), "model_type"));
 
-    for (size_t i = 0; type && i < sizeof types / sizeof types[0]; i++)
-        if (strcmp(type, types[i]) == 0)
-            return true;
-    return false;
+    return type ? family_find(type, NULL) : NULL;
+}
+
+bool peft_has_conv1d(const struct ckpt_source *base)
+{
+    const struct family *f = peft_family(base);
+
+    return f && f->fixed.weight_order == ARCH_IN_OUT;
 }

@@ -71,9 +71,10 @@ static int read_group(struct quant_config *c, const json_t *q, const char *key,
                       struct ckpt_err *err)
 {
     int64_t n;
+    int rc;
 
-    if (ckpt_json_int_or(&n, q, key, -1, err))
-        return err->code;
+    if ((rc = ckpt_json_int_or(&n, q, key, -1, err)) != 0)
+        return rc;
     return n == -1 || n == 0 ? 0 : add_block(c, key, 1, n, err);
 }
 
@@ -116,6 +117,7 @@ static int read_description(struct quant_config *c, const json_t *q, const char 
 {
     const json_t *inner = json_object_get(q, "quantization");
     const char *told = json_string_value(json_object_get(q, "quant_method"));
+    int rc;
 
     if (told)
         method = told;
@@ -125,11 +127,13 @@ static int read_description(struct quant_config *c, const json_t *q, const char 
     q = json_is_object(inner) ? inner : q;
     read_format(c, q);
     c->zeros_as_they_are = strcmp(c->format, "gptq_v2") == 0;
-    if (ckpt_json_int_or(&c->bits, q, json_object_get(q, "w_bit") ? "w_bit" : "bits", 0, err) ||
-        read_blocks(c, q, "weight_block_size", err) ||
-        read_group(c, q, json_object_get(q, "q_group_size") ? "q_group_size" : "group_size", err))
-        return err->code;
-    return read_schemes(c, q, err);
+    rc = ckpt_json_int_or(&c->bits, q, json_object_get(q, "w_bit") ? "w_bit" : "bits", 0, err);
+    if (rc == 0)
+        rc = read_blocks(c, q, "weight_block_size", err);
+    if (rc == 0)
+        rc = read_group(c, q, json_object_get(q, "q_group_size") ? "q_group_size" : "group_size",
+                        err);
+    return rc ? rc : read_schemes(c, q, err);
 }
 
 /* The description within a config, and the key it has there. */

@@ -187,14 +187,16 @@ static int scaled(struct quant_part *p, const struct ckpt_source *src,
 {
     const struct ckpt_tensor *t = ckpt_source_tensor(src, p->codes);
     size_t n = strlen(t->name);
+    int rc;
 
     p->name = t->name;
     p->shape = t->shape;
     p->scale = scale_of(src, t);
     if (t->dtype == CKPT_I8 || is_f8(t->dtype))
         p->zero = quant_beside(src, t->name, n, "_zero_point");
-    if (take_scale(p, src, config, err) || find_grid(p, src, config, err))
-        return err->code;
+    if ((rc = take_scale(p, src, config, err)) != 0 ||
+        (rc = find_grid(p, src, config, err)) != 0)
+        return rc;
     if (p->zero != QUANT_NONE) {
         const struct ckpt_tensor *z = ckpt_source_tensor(src, p->zero);
 
@@ -213,11 +215,13 @@ static int read_shape(struct quant_part *p, struct ckpt_source *src, size_t i,
     const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
     int64_t wide[2];
     int32_t narrow[2];
+    int rc;
 
     if (t->numel != 2 || (t->dtype != CKPT_I64 && t->dtype != CKPT_I32))
         return misfit(src, i, "two integers", err);
-    if (ckpt_source_read(src, i, 0, 2, t->dtype == CKPT_I64 ? (void *)wide : narrow, err))
-        return err->code;
+    if ((rc = ckpt_source_read(src, i, 0, 2, t->dtype == CKPT_I64 ? (void *)wide : narrow,
+                               err)) != 0)
+        return rc;
     for (int k = 0; k < 2; k++) {
         p->shape.dim[k] = t->dtype == CKPT_I64 ? wide[k] : narrow[k];
         if (p->shape.dim[k] < 0 || p->shape.dim[k] > INT32_MAX)
@@ -271,6 +275,7 @@ static int packed(struct quant_part *p, struct ckpt_source *src,
 {
     const struct ckpt_tensor *t = ckpt_source_tensor(src, p->codes);
     size_t y = stem(t->name, "_packed"), shape = quant_beside(src, t->name, y, "_shape");
+    int rc;
 
     p->name = ckpt_arena_strndup(a, t->name, y);
     if (!p->name)
@@ -280,19 +285,21 @@ static int packed(struct quant_part *p, struct ckpt_source *src,
     p->order = quant_beside(src, t->name, y, "_g_idx");
     if (shape == QUANT_NONE)
         return ckpt_fail(err, CKPT_EFORMAT, "%s_shape is not there", p->name);
-    if (take_scale(p, src, config, err) || read_shape(p, src, shape, err))
-        return err->code;
+    if ((rc = take_scale(p, src, config, err)) != 0 ||
+        (rc = read_shape(p, src, shape, err)) != 0)
+        return rc;
     if (t->shape.rank != 2 || t->shape.dim[0] != p->shape.dim[0])
         return misfit(src, shape, "the shape of the codes", err);
     p->bits = bits_of_words(config, p->shape.dim[1], t->shape.dim[1]);
     if (p->bits == 0)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%lld elements in %lld words a row are not of 2, "
                          "4 or 8 bits", (long long)p->shape.dim[1], (long long)t->shape.dim[1]);
-    if (find_grid(p, src, config, err) ||
-        (p->zero != QUANT_NONE && check_packed_zero(p, src, err)) ||
-        (p->order != QUANT_NONE && check_order(p, src, p->columns, err)))
-        return err->code;
-    return 0;
+    rc = find_grid(p, src, config, err);
+    if (rc == 0 && p->zero != QUANT_NONE)
+        rc = check_packed_zero(p, src, err);
+    if (rc == 0 && p->order != QUANT_NONE)
+        rc = check_order(p, src, p->columns, err);
+    return rc;
 }
 
 /* Inputs that share a group of N scales. */
@@ -329,6 +336,7 @@ static int words(struct quant_part *p, const struct ckpt_source *src,
     size_t y = stem(t->name, ".qweight");
     bool awq = p->how == QUANT_AWQ;
     int64_t per;
+    int rc;
 
     p->name = ckpt_arena_printf(a, "%.*s.weight", (int)y, t->name);
     if (!p->name)
@@ -338,8 +346,8 @@ static int words(struct quant_part *p, const struct ckpt_source *src,
     p->order = awq ? QUANT_NONE : quant_beside(src, t->name, y, ".g_idx");
     p->less = awq || config->zeros_as_they_are ? 0 : 1;
     z = ckpt_source_tensor(src, p->zero);
-    if (take_scale(p, src, config, err))
-        return err->code;
+    if ((rc = take_scale(p, src, config, err)) != 0)
+        return rc;
     if (t->shape.dim[0] > INT32_MAX || t->shape.dim[1] > INT32_MAX || z->shape.rank != 2 ||
         z->shape.dim[1] > INT32_MAX || z->dtype != CKPT_I32)
         return misfit(src, p->zero, "words of zeros", err);
@@ -354,10 +362,10 @@ static int words(struct quant_part *p, const struct ckpt_source *src,
     p->rows = awq ? 8 * t->shape.dim[1] : t->shape.dim[1];
     p->columns = awq ? t->shape.dim[0] : per * t->shape.dim[0];
     p->shape = ckpt_shape_2d(p->rows, p->columns);
-    if (p->order != QUANT_NONE && check_order(p, src, p->columns, err))
-        return err->code;
-    if (find_groups(p, src, config, err))
-        return err->code;
+    if (p->order != QUANT_NONE && (rc = check_order(p, src, p->columns, err)) != 0)
+        return rc;
+    if ((rc = find_groups(p, src, config, err)) != 0)
+        return rc;
     if (p->rows % per || z->shape.dim[0] != p->grid[0] || z->shape.dim[1] != p->rows / per)
         return misfit(src, p->zero, "one for each scale", err);
     return 0;

@@ -33,11 +33,12 @@ static int find(const struct quant_kind **kind, size_t *n, struct quant_config *
     const struct quant_kind *seen = NULL;
     size_t n_shown = 0, n_codes = 0;
     const char *what;
+    int rc;
 
     *kind = NULL;
     *n = 0;
-    if (quant_config_read(config, src, err))
-        return err->code;
+    if ((rc = quant_config_read(config, src, err)) != 0)
+        return rc;
     for (size_t i = 0; i < ckpt_source_count(src); i++) {
         const struct quant_kind *k = quant_kind_shown(src, i);
 
@@ -65,10 +66,11 @@ int quant_tell(struct quant_told *out, const struct ckpt_source *src, struct ckp
     struct quant_config config;
     const struct quant_kind *kind;
     const char *what;
+    int rc;
 
     memset(out, 0, sizeof *out);
-    if (find(&kind, &out->n, &config, src, err))
-        return err->code;
+    if ((rc = find(&kind, &out->n, &config, src, err)) != 0)
+        return rc;
     if (!kind)
         return 0;
     bnb_count(src, &what);
@@ -142,17 +144,18 @@ static int add_parts(struct quant *q, struct ckpt_tensors *list,
                      const struct quant_config *config, struct ckpt_err *err)
 {
     size_t n = 0;
+    int rc;
 
-    if (quant_parts(&q->part, &n, q->below, config, &list->arena, err))
-        return err->code;
+    if ((rc = quant_parts(&q->part, &n, q->below, config, &list->arena, err)) != 0)
+        return rc;
     for (size_t i = 0; i < n; i++) {
         const struct quant_part *p = &q->part[i];
         const struct ckpt_tensor *below = ckpt_source_tensor(q->below, p->codes);
         struct ckpt_tensor *t;
 
-        if (ckpt_tensors_add(list, &t, p->name, strlen(p->name), p->dtype, &p->shape, NULL, 0,
-                             p->how == QUANT_PLAIN && below->flat, err))
-            return err->code;
+        if ((rc = ckpt_tensors_add(list, &t, p->name, strlen(p->name), p->dtype, &p->shape,
+                                   NULL, 0, p->how == QUANT_PLAIN && below->flat, err)) != 0)
+            return rc;
         t->kind = below->kind;
         t->unread = below->unread;
     }
@@ -191,7 +194,7 @@ static int refuse(const struct quant_kind *kind, const struct quant_config *conf
     ckpt_fail_as(err, CKPT_EUNSUPPORTED, "quantised", "weights are quantised by %s%s%s%s, which is "
                  "not read", kind->name, named ? "" : " (", named ? "" : config->method,
                  named ? "" : ")");
-    return kind->hint ? ckpt_err_hint(err, "%s", kind->hint) : err->code;
+    return kind->hint ? ckpt_err_hint(err, "%s", kind->hint) : ckpt_err_code(err);
 }
 
 bool quant_is_packed(const struct ckpt_source *src, size_t i)
@@ -203,9 +206,10 @@ int quant_check_config(const json_t *config, struct ckpt_err *err)
 {
     const struct quant_kind *kind;
     struct quant_config c;
+    int rc;
 
-    if (quant_config_of(&c, config, err))
-        return err->code;
+    if ((rc = quant_config_of(&c, config, err)) != 0)
+        return rc;
     kind = c.method[0] ? quant_kind_of(&c) : NULL;
     return kind && !kind->is_read ? refuse(kind, &c, err) : 0;
 }

@@ -32,12 +32,13 @@ int quant_read_scales(float *dst, struct ckpt_source *src, size_t i, int64_t sta
 {
     enum ckpt_dtype t = ckpt_source_tensor(src, i)->dtype;
     unsigned char raw[WORDS * 8];
+    int rc;
 
     for (int64_t at = 0; at < n; at += WORDS) {
         int64_t some = n - at < WORDS ? n - at : WORDS;
 
-        if (ckpt_source_read(src, i, start + at, some, raw, err))
-            return err->code;
+        if ((rc = ckpt_source_read(src, i, start + at, some, raw, err)) != 0)
+            return rc;
         if (t != CKPT_F8_E8M0)
             ckpt_convert(dst + at, CKPT_F32, raw, t, (size_t)some);
         for (int64_t k = 0; t == CKPT_F8_E8M0 && k < some; k++)
@@ -53,12 +54,13 @@ static int read_packed_zeros(struct reader *r, int64_t row, struct ckpt_err *err
     int64_t per = 32 / (int64_t)p->bits, n = p->grid[1];
     unsigned shift = (unsigned)(row % per) * p->bits;
     uint32_t raw[WORDS];
+    int rc;
 
     for (int64_t at = 0; at < n; at += WORDS) {
         int64_t some = n - at < WORDS ? n - at : WORDS;
 
-        if (ckpt_source_read(r->src, p->zero, row / per * n + at, some, raw, err))
-            return err->code;
+        if ((rc = ckpt_source_read(r->src, p->zero, row / per * n + at, some, raw, err)) != 0)
+            return rc;
         for (int64_t k = 0; k < some; k++)
             r->zero[at + k] = (float)(int)(raw[k] >> shift & ((1u << p->bits) - 1)) -
                               (float)(1 << (p->bits - 1));
@@ -102,6 +104,7 @@ static int begin(struct reader *r, struct ckpt_err *err)
 {
     const struct quant_part *p = r->p;
     size_t grid = (size_t)p->grid[1] * sizeof(float);
+    int rc;
 
     r->at = -1;
     r->scale = ckpt_alloc_buffer(grid);
@@ -115,8 +118,8 @@ static int begin(struct reader *r, struct ckpt_err *err)
     fill_values(r);
     if (!r->order)
         return 0;
-    if (ckpt_source_read(r->src, p->order, 0, p->columns, r->order, err))
-        return err->code;
+    if ((rc = ckpt_source_read(r->src, p->order, 0, p->columns, r->order, err)) != 0)
+        return rc;
     for (int64_t c = 0; c < p->columns; c++)
         if (r->order[c] < 0 || r->order[c] >= p->grid[1])
             return ckpt_fail(err, CKPT_EFORMAT, "%s: column %lld is in group %d of %lld",
@@ -192,9 +195,11 @@ static int unpack(struct reader *r, int64_t row, int64_t c, int64_t n, unsigned 
     int64_t per = 32 / (int64_t)p->bits, width = (p->columns + per - 1) / per;
     uint32_t raw[STEP / 4 + 2], mask = (1u << p->bits) - 1;
     int64_t first = c / per, last = (c + n - 1) / per;
+    int rc;
 
-    if (ckpt_source_read(r->src, p->codes, row * width + first, last - first + 1, raw, err))
-        return err->code;
+    if ((rc = ckpt_source_read(r->src, p->codes, row * width + first, last - first + 1, raw,
+                               err)) != 0)
+        return rc;
     for (int64_t i = 0; i < n; i++)
         code[i] = (unsigned char)(raw[(c + i) / per - first] >>
                                   ((unsigned)((c + i) % per) * p->bits) & mask);
@@ -216,14 +221,16 @@ static int convert(struct reader *r, int64_t at, int64_t n, unsigned char *dst,
     const struct quant_part *p = r->p;
     size_t width = ckpt_dtype_size(p->dtype);
     CKPT_UNSET float value[STEP];
+    int rc;
 
     for (int64_t i = 0; i < n;) {
         int64_t row = (at + i) / p->columns, c = (at + i) % p->columns, some = p->columns - c;
 
         some = some < n - i ? some : n - i;
         some = some < STEP ? some : STEP;
-        if (load_grid(r, row / p->rows * p->grid[0] + row % p->rows / p->block[0], err))
-            return err->code;
+        if ((rc = load_grid(r, row / p->rows * p->grid[0] + row % p->rows / p->block[0],
+                            err)) != 0)
+            return rc;
         work_out(value, r, r->codes + i, c, some);
         ckpt_convert(dst + (size_t)i * width, p->dtype, value, CKPT_F32, (size_t)some);
         i += some;

@@ -41,13 +41,14 @@ static int load_groups(struct strip *s, struct ckpt_err *err)
     const struct quant_part *p = s->p;
     int64_t per = 32 / (int64_t)p->bits, width = p->rows / per;
     unsigned mask = (1u << p->bits) - 1;
+    int rc;
 
     for (int64_t g = 0; g < p->grid[0]; g++) {
-        if (quant_read_scales(s->scale + g * s->n, s->src, p->scale, g * p->rows + s->first, s->n,
-                              err) ||
-            ckpt_source_read(s->src, p->zero, g * width + s->first / per, s->n / per, s->words,
-                             err))
-            return err->code;
+        if ((rc = quant_read_scales(s->scale + g * s->n, s->src, p->scale,
+                                    g * p->rows + s->first, s->n, err)) != 0 ||
+            (rc = ckpt_source_read(s->src, p->zero, g * width + s->first / per, s->n / per,
+                                   s->words, err)) != 0)
+            return rc;
         for (int64_t i = 0; i < s->n; i++)
             s->zero[g * s->n + i] = (float)(
                 (code_of(s->words, i, p->bits, p->how == QUANT_AWQ) + p->less) & mask);
@@ -63,11 +64,12 @@ static int load_tile(struct strip *s, int64_t k, int64_t n, struct ckpt_err *err
     int64_t per = 32 / (int64_t)p->bits, rows = awq ? n : (n + per - 1) / per;
     int64_t width = awq ? p->rows / 8 : p->rows, first = awq ? s->first / 8 : s->first;
     int64_t some = awq ? s->n / 8 : s->n;
+    int rc;
 
     for (int64_t r = 0; r < rows; r++)
-        if (ckpt_source_read(s->src, p->codes, ((awq ? k : k / per) + r) * width + first, some,
-                             s->words + r * some, err))
-            return err->code;
+        if ((rc = ckpt_source_read(s->src, p->codes, ((awq ? k : k / per) + r) * width + first,
+                                   some, s->words + r * some, err)) != 0)
+            return rc;
     return 0;
 }
 
@@ -107,14 +109,15 @@ static void put_row(const struct strip *s, int64_t o, int64_t k, int64_t n)
 static int read_strip(struct strip *s, struct ckpt_err *err)
 {
     const struct quant_part *p = s->p;
+    int rc;
 
-    if (load_groups(s, err))
-        return err->code;
+    if ((rc = load_groups(s, err)) != 0)
+        return rc;
     for (int64_t k = 0; k < p->columns; k += TILE) {
         int64_t n = p->columns - k < TILE ? p->columns - k : TILE;
 
-        if (load_tile(s, k, n, err))
-            return err->code;
+        if ((rc = load_tile(s, k, n, err)) != 0)
+            return rc;
         for (int64_t o = 0; o < s->n; o++)
             put_row(s, o, k, n);
     }
@@ -124,9 +127,10 @@ static int read_strip(struct strip *s, struct ckpt_err *err)
 static int load_order(struct strip *s, struct ckpt_err *err)
 {
     const struct quant_part *p = s->p;
+    int rc;
 
-    if (ckpt_source_read(s->src, p->order, 0, p->columns, s->order, err))
-        return err->code;
+    if ((rc = ckpt_source_read(s->src, p->order, 0, p->columns, s->order, err)) != 0)
+        return rc;
     for (int64_t k = 0; k < p->columns; k++)
         if (s->order[k] < 0 || s->order[k] >= p->grid[0])
             return ckpt_fail(err, CKPT_EFORMAT, "%s: input %lld is in group %d of %lld",

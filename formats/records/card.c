@@ -14,7 +14,7 @@
 
 /* -- patterns --------------------------------------------------------------------------------- */
 
-/* Where each name of a path begins, and behind the last its end; false when there are too many. */
+/* Where each name of a path begins, and after the last its end; false when there are too many. */
 static bool names_of(const char *path, const char *name[MAX_PARTS + 1], size_t *n)
 {
     *n = 0;
@@ -42,7 +42,7 @@ static bool name_matches(const char *pattern, size_t n_pattern, const char *name
     return fnmatch(a, b, FNM_PERIOD) == 0;
 }
 
-bool record_matches(const char *pattern, const char *path)
+bool card_matches(const char *pattern, const char *path)
 {
     const char *p[MAX_PARTS + 1], *s[MAX_PARTS + 1];
     bool reach[MAX_PARTS + 1] = {true};     /* the pattern so far matches so many names */
@@ -55,7 +55,7 @@ bool record_matches(const char *pattern, const char *path)
         bool all = len == 2 && memcmp(p[i], "**", 2) == 0;
 
         if (all) {
-            /* Any number of folders, none is one too; behind the last "/" at least a file. */
+            /* Any number of folders, none is one too; after the last "/" at least a file. */
             bool from_before = false;
 
             for (size_t k = 0; k <= n_s; k++) {
@@ -162,6 +162,7 @@ static int read_files(struct card *c, struct card_config *config, const yaml_nod
                       struct ckpt_err *err)
 {
     yaml_node_t *first = length_of(v) ? node_at(c, v, 0) : NULL;
+    int rc;
 
     if (!v)
         return 0;
@@ -174,8 +175,8 @@ static int read_files(struct card *c, struct card_config *config, const yaml_nod
         if (!split || !*split)
             return ckpt_fail(err, CKPT_EFORMAT, "configuration \"%s\": data_files[%zu] has no "
                              "split", config->name, i);
-        if (add_patterns(c, config, split, member(c, one, "path"), err))
-            return err->code;
+        if ((rc = add_patterns(c, config, split, member(c, one, "path"), err)) != 0)
+            return rc;
     }
     return 0;
 }
@@ -219,7 +220,7 @@ static int read_config(struct card *c, struct card_config *config, yaml_node_t *
                                                                                               : 0);
     if (!config->data_dir)
         return ckpt_nomem(err, n);
-    if (*config->data_dir && !ckpt_relpath_is_clean(config->data_dir))
+    if (*config->data_dir && !ckpt_file_path_is_clean(config->data_dir))
         return ckpt_fail(err, CKPT_EREFUSED, "configuration \"%s\": data_dir \"%.200s\" is no "
                          "folder below this one", config->name, config->data_dir);
     tell_unknown(c, config->name, v);
@@ -248,6 +249,7 @@ static int read_document(struct card *c, struct card_config **out, size_t *n, st
     yaml_node_t *list = member(c, yaml_document_get_root_node(&c->doc), "configs");
     size_t all = length_of(list);
     struct card_config *config;
+    int rc;
 
     if (all == 0)
         return 0;
@@ -256,15 +258,15 @@ static int read_document(struct card *c, struct card_config **out, size_t *n, st
         return ckpt_nomem(err, all * sizeof *config);
     memset(config, 0, all * sizeof *config);
     for (size_t i = 0; i < all; i++)
-        if (read_config(c, &config[i], node_at(c, list, i), err))
-            return err->code;
+        if ((rc = read_config(c, &config[i], node_at(c, list, i), err)) != 0)
+            return rc;
     *out = config;
     *n = all;
     return 0;
 }
 
-int record_card_parse(struct card_config **out, size_t *n, const char *text, size_t len,
-                      const char *name, struct ckpt_arena *arena, struct ckpt_err *err)
+int card_parse(struct card_config **out, size_t *n, const char *text, size_t len,
+               const char *name, struct ckpt_arena *arena, struct ckpt_err *err)
 {
     struct card c = {.arena = arena};
     yaml_parser_t parser;
@@ -293,8 +295,8 @@ int record_card_parse(struct card_config **out, size_t *n, const char *text, siz
     return rc;
 }
 
-int record_card_read(struct card_config **out, size_t *n, struct ckpt_dir *dir,
-                     struct ckpt_arena *arena, struct ckpt_err *err)
+int card_read(struct card_config **out, size_t *n, struct ckpt_dir *dir,
+              struct ckpt_arena *arena, struct ckpt_err *err)
 {
     struct ckpt_file *file;
     char *text;
@@ -310,7 +312,7 @@ int record_card_read(struct card_config **out, size_t *n, struct ckpt_dir *dir,
         return rc;
     rc = ckpt_file_slurp(file, arena, MAX_README, &text, &len, err);
     if (rc == 0)
-        rc = record_card_parse(out, n, text, len, ckpt_file_name(file), arena, err);
+        rc = card_parse(out, n, text, len, ckpt_file_name(file), arena, err);
     ckpt_file_close(file);
     return rc;
 }
@@ -321,24 +323,28 @@ static int not_chosen(const struct card_config *all, size_t n, const char *name,
                       struct ckpt_err *err)
 {
     struct ckpt_buf names;
+    const char *list;
+    int rc;
 
     ckpt_buf_init(&names, 1000);
     for (size_t i = 0; i < n; i++)
         ckpt_buf_printf(&names, "%s%.80s", i ? ", " : "", all[i].name);
-    if (name)
-        ckpt_fail(err, CKPT_ENOTFOUND, "%.300s: no configuration \"%.80s\" in README.md; there "
-                  "are: %.400s", path, name,
-                  names.len && ckpt_buf_ok(&names) ? ckpt_buf_str(&names) : "too many to name");
-    else
+    list = names.len && ckpt_buf_ok(&names) ? ckpt_buf_str(&names) : "too many to name";
+    if (name) {
+        rc = ckpt_fail(err, CKPT_ENOTFOUND, "%.300s: no configuration \"%.80s\" in README.md; "
+                       "there are: %.400s", path, name, list);
+    } else {
         ckpt_fail(err, CKPT_EUSAGE, "%.300s: several configurations in README.md: %.400s", path,
-                  names.len && ckpt_buf_ok(&names) ? ckpt_buf_str(&names) : "too many to name");
+                  list);
+        rc = ckpt_err_hint(err, "name one with --dataset-config, as in --dataset-config '%.80s'",
+                           all[0].name);
+    }
     ckpt_buf_release(&names);
-    return name ? err->code : ckpt_err_hint(err, "name one with --dataset-config, as in "
-                                            "--dataset-config '%.80s'", all[0].name);
+    return rc;
 }
 
-int record_card_pick(const struct card_config **out, const struct card_config *all, size_t n,
-                     const char *name, const char *path, struct ckpt_err *err)
+int card_pick(const struct card_config **out, const struct card_config *all, size_t n,
+              const char *name, const char *path, struct ckpt_err *err)
 {
     const struct card_config *named = NULL, *marked = NULL;
 

@@ -23,25 +23,25 @@ struct card_files {
 };
 
 struct card_config {
-    const char        *name, *data_dir;     /* data_dir: "" for none, without a "/" behind it */
+    const char        *name, *data_dir;     /* data_dir: "" for none, without a "/" after it */
     bool               is_default;
     struct card_files *files;               /* [n]; none: the files of data_dir by their names */
     size_t             n;
 };
 
 /* The configurations in arena; none where README.md is not there or does not tell of any. */
-int record_card_read(struct card_config **out, size_t *n, struct ckpt_dir *dir,
-                     struct ckpt_arena *arena, struct ckpt_err *err);
+int card_read(struct card_config **out, size_t *n, struct ckpt_dir *dir,
+              struct ckpt_arena *arena, struct ckpt_err *err);
 /* The same of the text of such a file, which is NUL-terminated; name is for messages. */
-int record_card_parse(struct card_config **out, size_t *n, const char *text, size_t len,
-                      const char *name, struct ckpt_arena *arena, struct ckpt_err *err);
+int card_parse(struct card_config **out, size_t *n, const char *text, size_t len,
+               const char *name, struct ckpt_arena *arena, struct ckpt_err *err);
 /* The one of this name; with NULL the only one, the one that is marked, or that is called
  * "default".  CKPT_ENOTFOUND and CKPT_EUSAGE name those there are.  path is for messages. */
-int record_card_pick(const struct card_config **out, const struct card_config *all, size_t n,
-                     const char *name, const char *path, struct ckpt_err *err);
+int card_pick(const struct card_config **out, const struct card_config *all, size_t n,
+              const char *name, const char *path, struct ckpt_err *err);
 
 /* Whether a path, as "data/train-0.parquet", is one of a pattern's: "*" and "?" and "[a-z]" inside
  * a name, "**" over names.  Names that begin with "." are meant only where the pattern says so. */
-bool record_matches(const char *pattern, const char *path);
+bool card_matches(const char *pattern, const char *path);
 
 #endif

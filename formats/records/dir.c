@@ -26,7 +26,7 @@ static size_t kind_of(const char *path)
     static const char *const not_data[] = {"config.json", "dataset_info.json", "state.json",
                                            "dataset_infos.json", "dataset_dict.json"};
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    size_t n = record_name_plain(name);
+    size_t n = split_plain_length(name);
 
     for (size_t i = 0; i < sizeof not_data / sizeof *not_data; i++)
         if (strcmp(name, not_data[i]) == 0)
@@ -194,7 +194,7 @@ static int list_saved(struct ckpt_dir *dir, const char ***name, size_t *n,
         file = json_array_get(files, i);
         rc = json_is_object(file) ? ckpt_json_str(&s, file, "filename", err)
                                   : ckpt_fail(err, CKPT_EFORMAT, "a file that is no object");
-        if (rc == 0 && !ckpt_name_is_clean(s))
+        if (rc == 0 && !ckpt_file_name_is_clean(s))
             rc = ckpt_fail(err, CKPT_EREFUSED, "\"%s\" is no name of a file beside it", s);
         if (rc)
             break;
@@ -233,7 +233,7 @@ static int enter_split(struct ckpt_dir **dir, const char *path, const char *spli
     rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s: no split \"%s\" in dataset_dict.json", path, split);
     json_array_foreach(list, i, one)
         if (json_is_string(one) && strcmp(json_string_value(one), split) == 0 &&
-            ckpt_name_is_clean(split)) {
+            ckpt_file_name_is_clean(split)) {
             ckpt_err_clear(err);
             rc = ckpt_dir_open_at(&inner, *dir, split, err);
             if (rc == 0) {
@@ -253,6 +253,7 @@ static int config_split(const char **split, const struct card_config *config, co
 {
     const char *first = config->files[0].split;
     struct ckpt_buf names;
+    int rc;
 
     for (size_t i = 0; i < config->n; i++)
         if (*split && strcmp(config->files[i].split, *split) == 0)
@@ -271,10 +272,10 @@ static int config_split(const char **split, const struct card_config *config, co
     for (size_t i = 0; i < config->n; i++)
         if (i == 0 || strcmp(config->files[i].split, config->files[i - 1].split) != 0)
             ckpt_buf_printf(&names, "%s%.80s", i ? ", " : "", config->files[i].split);
-    ckpt_fail(err, CKPT_ENOTFOUND, "%s: no files of split \"%s\"; README.md names %.400s", path,
-              *split, ckpt_buf_ok(&names) ? ckpt_buf_str(&names) : "many others");
+    rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s: no files of split \"%s\"; README.md names %.400s",
+                   path, *split, ckpt_buf_ok(&names) ? ckpt_buf_str(&names) : "many others");
     ckpt_buf_release(&names);
-    return err->code;
+    return rc;
 }
 
 /* Those of all[n_all] that a pattern means, or the file that it is. */
@@ -286,14 +287,16 @@ static int add_matches(struct ckpt_dir *dir, const char ***name, size_t *n, size
     const char *below = strpbrk(pattern, "*?[") || exact ? pattern
                         : ckpt_arena_printf(arena, "%s/**", pattern);
     size_t before = *n;
+    int rc;
 
     if (!below)
         return ckpt_nomem(err, strlen(pattern));
     if (exact)
         return more_names(name, n, cap, pattern, arena, err);
     for (size_t i = 0; i < n_all; i++)
-        if (record_matches(below, all[i]) && more_names(name, n, cap, all[i], arena, err))
-            return err->code;
+        if (card_matches(below, all[i]) &&
+            (rc = more_names(name, n, cap, all[i], arena, err)) != 0)
+            return rc;
     return *n > before ? 0 : ckpt_fail(err, CKPT_ENOTFOUND, "no file of data matches \"%.200s\"",
                                        pattern);
 }
@@ -308,8 +311,8 @@ static int list_config(struct ckpt_dir *dir, const struct card_config *config, c
     int rc;
 
     *n = 0;
-    if (config->n && config_split(&split, config, path, err))
-        return err->code;
+    if (config->n && (rc = config_split(&split, config, path, err)) != 0)
+        return rc;
     rc = list_tree(dir, &all, &n_all, arena, err);
     for (size_t i = 0; rc == 0 && i < config->n; i++)
         if (strcmp(config->files[i].split, split) == 0 &&
@@ -327,8 +330,8 @@ static int list_config(struct ckpt_dir *dir, const struct card_config *config, c
     return keep_split(path, *name, n, split, err);
 }
 
-int record_dir_match(struct ckpt_dir **dir, const char ***name, size_t *n, const char *path,
-                     const char *pattern, struct ckpt_arena *arena, struct ckpt_err *err)
+int records_dir_match(struct ckpt_dir **dir, const char ***name, size_t *n, const char *path,
+                      const char *pattern, struct ckpt_arena *arena, struct ckpt_err *err)
 {
     const char **all = NULL;
     size_t n_all, cap = 0;
@@ -348,9 +351,9 @@ int record_dir_match(struct ckpt_dir **dir, const char ***name, size_t *n, const
     return rc;
 }
 
-int record_dir_list(struct ckpt_dir **dir, const char ***name, size_t *n, const char *path,
-                    const char *config, const char *split, struct ckpt_arena *arena,
-                    struct ckpt_err *err)
+int records_dir_list(struct ckpt_dir **dir, const char ***name, size_t *n, const char *path,
+                     const char *config, const char *split, struct ckpt_arena *arena,
+                     struct ckpt_err *err)
 {
     int rc = ckpt_path_dir(dir, path, CKPT_FOLLOW | CKPT_PROVE, err);
     const struct card_config *picked;
@@ -369,13 +372,13 @@ int record_dir_list(struct ckpt_dir **dir, const char ***name, size_t *n, const 
             ckpt_err_in(err, "%s", path);
         goto out;
     }
-    rc = record_card_read(&configs, &n_config, *dir, arena, err);
+    rc = card_read(&configs, &n_config, *dir, arena, err);
     if (rc) {
         ckpt_err_in(err, "%s", path);
         goto out;
     }
     if (n_config > 0) {
-        rc = record_card_pick(&picked, configs, n_config, config, path, err);
+        rc = card_pick(&picked, configs, n_config, config, path, err);
         if (rc == 0)
             rc = list_config(*dir, picked, path, split, name, n, arena, err);
         goto out;

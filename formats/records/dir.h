@@ -14,11 +14,11 @@
 
 /* Names of files in *dir (yours to close), in arena; at least one.  split NULL: all files must be
  * of one split; config NULL: that which is meant without a name. */
-int record_dir_list(struct ckpt_dir **dir, const char ***name, size_t *n, const char *path,
-                    const char *config, const char *split, struct ckpt_arena *arena,
-                    struct ckpt_err *err);
+int records_dir_list(struct ckpt_dir **dir, const char ***name, size_t *n, const char *path,
+                     const char *config, const char *split, struct ckpt_arena *arena,
+                     struct ckpt_err *err);
 /* The same for the files of data below the folder path whose path in it is one of the pattern's. */
-int record_dir_match(struct ckpt_dir **dir, const char ***name, size_t *n, const char *path,
-                     const char *pattern, struct ckpt_arena *arena, struct ckpt_err *err);
+int records_dir_match(struct ckpt_dir **dir, const char ***name, size_t *n, const char *path,
+                      const char *pattern, struct ckpt_arena *arena, struct ckpt_err *err);
 
 #endif

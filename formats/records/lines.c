@@ -29,15 +29,8 @@ static int end_line(struct scan *s, uint64_t next, struct ckpt_err *err)
     struct lines *l = s->l;
 
     if (!s->skip_blank || !s->blank) {
-        if ((size_t)l->n == l->cap) {
-            size_t cap = l->cap ? 2 * l->cap : 1024;
-            void *p = ckpt_grow(l->start, cap, sizeof *l->start);
-
-            if (!p)
-                return ckpt_nomem(err, cap * sizeof *l->start);
-            l->start = p;
-            l->cap = cap;
-        }
+        if (ckpt_reserve(&l->start, (size_t)l->n, &l->cap, sizeof *l->start, err))
+            return CKPT_ENOMEM;
         l->start[l->n++] = s->begin;
     }
     s->begin = next;
@@ -50,6 +43,7 @@ static int scan_block(struct scan *s, const unsigned char *b, size_t n, uint64_t
                       struct ckpt_err *err)
 {
     size_t i = 0;
+    int rc;
 
     while (i < n) {
         const unsigned char *eol = memchr(b + i, '\n', n - i);
@@ -58,8 +52,8 @@ static int scan_block(struct scan *s, const unsigned char *b, size_t n, uint64_t
         /* Stops at the line's first visible byte, so each byte is looked at once or twice. */
         for (; s->blank && i < end; i++)
             s->blank = is_blank(b[i]);
-        if (eol && end_line(s, offset + end + 1, err))
-            return err->code;
+        if (eol && (rc = end_line(s, offset + end + 1, err)) != 0)
+            return rc;
         i = end + (eol != NULL);
     }
     return 0;
@@ -121,6 +115,7 @@ int lines_get(const struct lines *l, int64_t i, struct ckpt_buf *buf, struct ckp
              next = i + 1 < l->n ? l->start[i + 1] : ckpt_file_size(l->file);
     unsigned char *eol;
     size_t n;
+    int rc;
 
     if (next - begin > LINES_MAX_LINE)
         return ckpt_fail(err, CKPT_ELIMIT, "a line of %llu bytes; the limit is %llu",
@@ -136,8 +131,8 @@ int lines_get(const struct lines *l, int64_t i, struct ckpt_buf *buf, struct ckp
         buf->cap = n + 1;
     }
     buf->len = 0;
-    if (n > 0 && ckpt_file_read_at(l->file, buf->data, n, begin, err))
-        return err->code;
+    if (n > 0 && (rc = ckpt_file_read_at(l->file, buf->data, n, begin, err)) != 0)
+        return rc;
     /* Lines that were skipped may follow. */
     eol = n > 0 ? memchr(buf->data, '\n', n) : NULL;
     n = eol ? (size_t)(eol - buf->data) : n;

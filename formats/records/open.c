@@ -10,7 +10,7 @@
 #include "formats/records/rows.h"
 #include "formats/records/split.h"
 #include "libckpt/base/buf.h"
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/io/path.h"
 #include "libckpt/io/spool.h"
 
@@ -65,10 +65,12 @@ static int unpack(struct ckpt_file **file, struct ckpt_err *err)
     unsigned char head[HEAD];
     struct ckpt_file *packed = *file;
     size_t n;
+    int rc;
 
-    if (read_head(packed, head, &n, err))
-        return err->code;
-    if (!ckpt_is_compressed(head, n))
+    rc = read_head(packed, head, &n, err);
+    if (rc)
+        return rc;
+    if (!ckpt_spool_is_compressed(head, n))
         return 0;
     *file = NULL;
     return ckpt_spool_file(file, packed, dir && *dir ? dir : NULL, err);
@@ -82,10 +84,11 @@ static int choose(const struct record_ops **out, const char *name, struct ckpt_f
     unsigned char head[HEAD];
     size_t n;
     int best = 0;
+    int rc;
 
     *out = NULL;
-    if (read_head(file, head, &n, err))
-        return err->code;
+    if ((rc = read_head(file, head, &n, err)) != 0)
+        return rc;
     if (n >= sizeof pointer - 1 && memcmp(head, pointer, sizeof pointer - 1) == 0)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "is a Git LFS pointer, the file itself was not fetched");
@@ -113,17 +116,8 @@ static struct part *new_part(struct records *r, struct ckpt_err *err)
         ckpt_fail(err, CKPT_ELIMIT, "more than %d files of records", MAX_FILES);
         return NULL;
     }
-    if (r->n == r->cap) {
-        size_t cap = r->cap ? 2 * r->cap : 16;
-        void *p = ckpt_grow(r->part, cap, sizeof *r->part);
-
-        if (!p) {
-            ckpt_nomem(err, cap * sizeof *r->part);
-            return NULL;
-        }
-        r->part = p;
-        r->cap = cap;
-    }
+    if (ckpt_reserve(&r->part, r->n, &r->cap, sizeof *r->part, err))
+        return NULL;
     r->part[r->n] = (struct part){.first = r->held};
     return &r->part[r->n];
 }
@@ -182,7 +176,7 @@ static int add_file(struct records *r, struct ckpt_file *file, struct ckpt_err *
     if (rc == 0)
         rc = unpack(&file, err);
     if (rc == 0) {
-        plain[record_name_plain(plain)] = '\0';
+        plain[split_plain_length(plain)] = '\0';
         rc = choose(&part->ops, plain, file, err);
     }
     if (rc == 0) {
@@ -210,9 +204,9 @@ static int add_dir(struct records *r, const char *path, const char *pattern, str
     struct ckpt_file *file;
     const char **name;
     size_t n;
-    int rc = pattern ? record_dir_match(&dir, &name, &n, path, pattern, &arena, err)
-                     : record_dir_list(&dir, &name, &n, path, r->opts->config, r->split, &arena,
-                                       err);
+    int rc = pattern ? records_dir_match(&dir, &name, &n, path, pattern, &arena, err)
+                     : records_dir_list(&dir, &name, &n, path, r->opts->config, r->split, &arena,
+                                        err);
 
     for (size_t i = 0; rc == 0 && i < n; i++) {
         rc = ckpt_file_open_at(&file, dir, name[i], err);
@@ -227,11 +221,12 @@ static int add_dir(struct records *r, const char *path, const char *pattern, str
 static int add_named(struct records *r, const char *path, struct ckpt_err *err)
 {
     struct ckpt_file *file;
+    int rc;
 
     if (ckpt_path_is_dir(path))
         return add_dir(r, path, NULL, err);
-    return ckpt_path_file(&file, path, CKPT_FOLLOW | CKPT_PROVE, err) ? err->code
-                                                                     : add_file(r, file, err);
+    rc = ckpt_path_file(&file, path, CKPT_FOLLOW | CKPT_PROVE, err);
+    return rc ? rc : add_file(r, file, err);
 }
 
 /* What is elsewhere and can be listed there: "hf://datasets/owner/name/data/train-*". */
@@ -299,8 +294,8 @@ static int add_splits(struct records *r, const char *const *path, size_t n, stru
     size_t n_part, k;
     int rc;
 
-    if (split_parse(part, &n_part, r->opts->split, err))
-        return err->code;
+    if ((rc = split_parse(part, &n_part, r->opts->split, err)) != 0)
+        return rc;
     for (size_t i = 0; i < n_part; i++) {
         for (k = 0; k < i && strcmp(part[k].name, part[i].name) != 0; k++)
             ;
@@ -313,8 +308,8 @@ static int add_splits(struct records *r, const char *const *path, size_t n, stru
                 return rc;
             whole[i].n = r->held - whole[i].first;
         }
-        if (split_range(&part[i], whole[i].n, &from, &to, err))
-            return err->code;
+        if ((rc = split_range(&part[i], whole[i].n, &from, &to, err)) != 0)
+            return rc;
         r->view[r->n_view++] = (struct view){whole[i].first + from, to - from};
         r->count += to - from;
     }
@@ -341,6 +336,7 @@ static int opts_id(struct records *r, struct ckpt_err *err)
 int records_identity(const struct records *r, unsigned char id[16], struct ckpt_err *err)
 {
     struct ckpt_buf b;
+    int rc = 0;
 
     if (!r->has_id)
         return ckpt_fail(err, CKPT_ESTATE, "the records were not to be told apart");
@@ -360,9 +356,9 @@ int records_identity(const struct records *r, unsigned char id[16], struct ckpt_
     if (ckpt_buf_ok(&b))
         ckpt_xxh128(id, b.data, b.len);
     else
-        ckpt_nomem(err, b.len);
+        rc = ckpt_nomem(err, b.len);
     ckpt_buf_release(&b);
-    return err->code;
+    return rc;
 }
 
 int records_open_with(struct records **out, const char *const *path, size_t n_path,

@@ -14,22 +14,22 @@
 
 #define BLOCK ((size_t)16 << 10)    /* bytes of lines; a longer line has a block of its own */
 
-struct shelf_block {
+struct spill_block {
     uint64_t at;                    /* in the file */
     uint32_t packed, raw;           /* bytes */
     int64_t  first;                 /* its first line */
 };
 
-struct shelf {
+struct spill_file {
     int             fd;
     uint64_t        end;
     pthread_mutex_t lock;           /* of end */
 };
 
-int shelf_open(struct shelf **out, struct ckpt_err *err)
+int spill_file_open(struct spill_file **out, struct ckpt_err *err)
 {
     const char *dir = getenv("TMPDIR");
-    struct shelf *s = ckpt_alloc(1, sizeof *s);
+    struct spill_file *s = ckpt_alloc(1, sizeof *s);
 
     *out = NULL;
     if (!s)
@@ -37,14 +37,14 @@ int shelf_open(struct shelf **out, struct ckpt_err *err)
     s->fd = spool_create(dir && *dir ? dir : NULL, err);
     if (s->fd < 0) {
         ckpt_free(s);
-        return err->code;
+        return ckpt_err_code(err);
     }
     pthread_mutex_init(&s->lock, NULL);
     *out = s;
     return 0;
 }
 
-void shelf_close(struct shelf *s)
+void spill_file_close(struct spill_file *s)
 {
     if (!s)
         return;
@@ -53,14 +53,14 @@ void shelf_close(struct shelf *s)
     ckpt_free(s);
 }
 
-void shelf_part_release(struct shelf_part *p)
+void spill_file_part_release(struct spill_part *p)
 {
     ckpt_buf_release(&p->filling);
     ckpt_free(p->block);
-    *p = (struct shelf_part){0};
+    *p = (struct spill_part){0};
 }
 
-static int write_at(struct shelf *s, const unsigned char *b, size_t n, uint64_t at,
+static int write_at(struct spill_file *s, const unsigned char *b, size_t n, uint64_t at,
                     struct ckpt_err *err)
 {
     while (n > 0) {
@@ -81,36 +81,24 @@ static int write_at(struct shelf *s, const unsigned char *b, size_t n, uint64_t 
     return 0;
 }
 
-static struct shelf_block *new_block(struct shelf_part *p)
+int spill_file_flush(struct spill_file *s, struct spill_part *p, struct ckpt_err *err)
 {
-    if (p->n == p->cap) {
-        size_t cap = p->cap ? 2 * p->cap : 64;
-        void *grown = ckpt_grow(p->block, cap, sizeof *p->block);
-
-        if (!grown)
-            return NULL;
-        p->block = grown;
-        p->cap = cap;
-    }
-    return &p->block[p->n];
-}
-
-int shelf_flush(struct shelf *s, struct shelf_part *p, struct ckpt_err *err)
-{
-    int room = LZ4_compressBound((int)p->filling.len), n;
-    struct shelf_block *b;
+    int most = LZ4_compressBound((int)p->filling.len), n;
+    struct spill_block *b;
     char *packed;
     int rc;
 
     if (p->filling.len == 0)
         return 0;
-    b = new_block(p);
-    packed = b ? ckpt_alloc_buffer((size_t)room) : NULL;
+    if (ckpt_reserve(&p->block, p->n, &p->cap, sizeof *p->block, err))
+        return CKPT_ENOMEM;
+    b = &p->block[p->n];
+    packed = ckpt_alloc_buffer((size_t)most);
     if (!packed)
-        return ckpt_nomem(err, (size_t)room);
-    n = LZ4_compress_default((const char *)p->filling.data, packed, (int)p->filling.len, room);
+        return ckpt_nomem(err, (size_t)most);
+    n = LZ4_compress_default((const char *)p->filling.data, packed, (int)p->filling.len, most);
     pthread_mutex_lock(&s->lock);
-    *b = (struct shelf_block){s->end, (uint32_t)n, (uint32_t)p->filling.len, p->filling_first};
+    *b = (struct spill_block){s->end, (uint32_t)n, (uint32_t)p->filling.len, p->filling_first};
     s->end += (uint64_t)n;
     pthread_mutex_unlock(&s->lock);
     rc = write_at(s, (const unsigned char *)packed, (size_t)n, b->at, err);
@@ -122,13 +110,16 @@ int shelf_flush(struct shelf *s, struct shelf_part *p, struct ckpt_err *err)
     return rc;
 }
 
-int shelf_put(struct shelf *s, struct shelf_part *p, const void *line, size_t len,
-              struct ckpt_err *err)
+int spill_file_put(struct spill_file *s, struct spill_part *p, const void *line, size_t len,
+                   struct ckpt_err *err)
 {
+    int rc;
+
     if (p->filling.cap == 0)
         ckpt_buf_init(&p->filling, (size_t)1 << 30);
-    if (p->filling.len > 0 && len > BLOCK - p->filling.len && shelf_flush(s, p, err))
-        return err->code;
+    if (p->filling.len > 0 && len > BLOCK - p->filling.len &&
+        (rc = spill_file_flush(s, p, err)) != 0)
+        return rc;
     if (p->filling.len == 0)
         p->filling_first = p->lines;
     ckpt_buf_put(&p->filling, line, len);
@@ -136,11 +127,11 @@ int shelf_put(struct shelf *s, struct shelf_part *p, const void *line, size_t le
     if (!ckpt_buf_ok(&p->filling))
         return ckpt_nomem(err, len);
     p->lines++;
-    return p->filling.len >= BLOCK ? shelf_flush(s, p, err) : 0;
+    return p->filling.len >= BLOCK ? spill_file_flush(s, p, err) : 0;
 }
 
 /* The block line i lies in. */
-static const struct shelf_block *block_of(const struct shelf_part *p, int64_t i)
+static const struct spill_block *block_of(const struct spill_part *p, int64_t i)
 {
     size_t low = 0, high = p->n;
 
@@ -155,7 +146,7 @@ static const struct shelf_block *block_of(const struct shelf_part *p, int64_t i)
     return &p->block[low];
 }
 
-static int read_at(const struct shelf *s, unsigned char *b, size_t n, uint64_t at,
+static int read_at(const struct spill_file *s, unsigned char *b, size_t n, uint64_t at,
                    struct ckpt_err *err)
 {
     while (n > 0) {
@@ -173,10 +164,10 @@ static int read_at(const struct shelf *s, unsigned char *b, size_t n, uint64_t a
     return 0;
 }
 
-int shelf_get(struct shelf *s, const struct shelf_part *p, int64_t i, struct ckpt_buf *buf,
-              struct ckpt_err *err)
+int spill_file_get(struct spill_file *s, const struct spill_part *p, int64_t i,
+                   struct ckpt_buf *buf, struct ckpt_err *err)
 {
-    const struct shelf_block *b = block_of(p, i);
+    const struct spill_block *b = block_of(p, i);
     unsigned char *raw = ckpt_alloc_buffer((size_t)b->raw + b->packed), *line, *end, *last;
     int rc;
 

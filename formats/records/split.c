@@ -13,7 +13,7 @@ static const struct { const char *word, *split; } keywords[] = {
     {"testing", "test"}, {"eval", "test"}, {"evaluation", "test"},
 };
 
-size_t record_name_plain(const char *name)
+size_t split_plain_length(const char *name)
 {
     static const char *const ends[] = {".gz", ".zst", ".xz", ".bz2", ".lz4"};
     size_t n = strlen(name);
@@ -97,7 +97,7 @@ enum split_rule split_rule_of(const char *const *path, size_t n)
 
 static const char *skip_blank(const char *s) { return s + strspn(s, " \t"); }
 
-/* A number with "_" between digits and perhaps "%" behind it. */
+/* A number with "_" between digits and perhaps "%" after it. */
 static const char *parse_bound(const char *s, bool *has, int64_t *value, bool *percent)
 {
     bool minus = *s == '-';

@@ -28,9 +28,9 @@ enum split_rule split_rule_of(const char *const *path, size_t n);
 struct split_name split_name_of(const char *path, enum split_rule rule);
 
 /* Bytes of a file's name without an ending that says how it is compressed (.gz, .zst, ...). */
-size_t record_name_plain(const char *name);
+size_t split_plain_length(const char *name);
 
-/* "name", "name[from:to]", with "%" behind numbers, and "(pct1_dropremainder)" behind all. */
+/* "name", "name[from:to]", with "%" after numbers, and "(pct1_dropremainder)" after all. */
 struct split_part {
     char    name[128];
     bool    percent, drop_remainder, has_from, has_to;

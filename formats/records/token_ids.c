@@ -72,15 +72,16 @@ static int open_idx(struct ids *d, struct ckpt_err *err)
     uint64_t version, n, documents, wanted, size = ckpt_file_size(d->index);
     uint8_t code;
     char *path;
+    int rc;
 
-    if (ckpt_file_read_at(d->index, head, IDX_HEAD, 0, err))
-        return err->code;
+    if ((rc = ckpt_file_read_at(d->index, head, IDX_HEAD, 0, err)) != 0)
+        return rc;
     ckpt_cursor_init(&c, head, sizeof head);
-    ckpt_skip(&c, 9);
-    version = ckpt_get_u64le(&c);
-    code = ckpt_get_u8(&c);
-    n = ckpt_get_u64le(&c);
-    documents = ckpt_get_u64le(&c);
+    ckpt_cursor_skip(&c, 9);
+    version = ckpt_cursor_u64le(&c);
+    code = ckpt_cursor_u8(&c);
+    n = ckpt_cursor_u64le(&c);
+    documents = ckpt_cursor_u64le(&c);
     if (version != 1)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "index of version %" PRIu64 ", 1 is known",
                          version);
@@ -101,9 +102,9 @@ static int open_idx(struct ids *d, struct ckpt_err *err)
     if (!path)
         return ckpt_nomem(err, n_name);
     memcpy(path + n_name - 4, ".bin", 4);
-    ckpt_path_file(&d->file, path, CKPT_FOLLOW | CKPT_PROVE, err);
+    rc = ckpt_path_file(&d->file, path, CKPT_FOLLOW | CKPT_PROVE, err);
     ckpt_free(path);
-    return err->code;
+    return rc;
 }
 
 static int span_idx(const struct ids *d, int64_t i, uint64_t *at, int64_t *n, struct ckpt_err *err)
@@ -111,14 +112,16 @@ static int span_idx(const struct ids *d, int64_t i, uint64_t *at, int64_t *n, st
     unsigned char len[4], off[8];
     struct ckpt_cursor c;
     int32_t count;
+    int rc;
 
-    if (ckpt_file_read_at(d->index, len, 4, IDX_HEAD + 4 * (uint64_t)i, err) ||
-        ckpt_file_read_at(d->index, off, 8, IDX_HEAD + 4 * (uint64_t)d->n + 8 * (uint64_t)i, err))
-        return err->code;
+    if ((rc = ckpt_file_read_at(d->index, len, 4, IDX_HEAD + 4 * (uint64_t)i, err)) != 0 ||
+        (rc = ckpt_file_read_at(d->index, off, 8,
+                                IDX_HEAD + 4 * (uint64_t)d->n + 8 * (uint64_t)i, err)) != 0)
+        return rc;
     ckpt_cursor_init(&c, len, 4);
-    count = (int32_t)ckpt_get_u32le(&c);
+    count = (int32_t)ckpt_cursor_u32le(&c);
     ckpt_cursor_init(&c, off, 8);
-    *at = ckpt_get_u64le(&c);
+    *at = ckpt_cursor_u64le(&c);
     if (count < 0 || count > MAX_IDS)
         return ckpt_fail(err, CKPT_EFORMAT, "a sequence of %d ids", count);
     *n = count;
@@ -132,9 +135,10 @@ static int open_npy(struct ids *d, int64_t stream, struct ckpt_err *err)
     struct npy npy;
     int64_t each;
     uint64_t bytes, left;
+    int rc;
 
-    if (npy_header(&npy, d->file, err))
-        return err->code;
+    if ((rc = npy_header(&npy, d->file, err)) != 0)
+        return rc;
     if (npy.dtype == CKPT_DTYPE_NONE || ckpt_dtype_class(npy.dtype) != CKPT_CLASS_INT ||
         npy.dtype == CKPT_BOOL || npy.swapped || npy.fortran)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "not whole numbers, little end first, line by "
@@ -216,8 +220,8 @@ static int ids_get(void *self, int64_t i, json_t **out, struct ckpt_err *err)
     int rc;
 
     *out = NULL;
-    if (d->index && span_idx(d, i, &at, &n, err))
-        return err->code;
+    if (d->index && (rc = span_idx(d, i, &at, &n, err)) != 0)
+        return rc;
     bytes = ckpt_alloc_buffer((size_t)n * d->width + 1);
     list = json_array();
     rc = bytes && list ? 0 : ckpt_nomem(err, (size_t)n * d->width);

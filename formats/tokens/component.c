@@ -19,16 +19,17 @@ static int in_lists(const char *list, const struct level *open, size_t depth,
 {
     while (depth-- > 0)
         ckpt_err_in(err, "%s[%zu]", list, open[depth].i - 1);
-    return err->code;
+    return ckpt_err_code(err);
 }
 
 static int one(const json_t *json, const struct component_row *rows, void *ctx,
                struct ckpt_err *err)
 {
     const char *type;
+    int rc;
 
-    if (ckpt_json_str(&type, json, "type", err))
-        return err->code;
+    if ((rc = ckpt_json_str(&type, json, "type", err)) != 0)
+        return rc;
     for (; rows->type; rows++)
         if (strcmp(rows->type, type) == 0)
             return rows->parse(ctx, json, err) ? ckpt_err_in(err, "%s", type) : 0;
@@ -73,11 +74,12 @@ int component_pattern(const json_t *json, const char **pattern, bool *literal,
 {
     const char *regex, *text;
     json_t *v;
+    int rc;
 
-    if (ckpt_json_get(&v, json, "pattern", JSON_OBJECT, err) ||
-        ckpt_json_str_or(&regex, v, "Regex", NULL, err) ||
-        ckpt_json_str_or(&text, v, "String", NULL, err))
-        return err->code;
+    if ((rc = ckpt_json_get(&v, json, "pattern", JSON_OBJECT, err)) != 0 ||
+        (rc = ckpt_json_str_or(&regex, v, "Regex", NULL, err)) != 0 ||
+        (rc = ckpt_json_str_or(&text, v, "String", NULL, err)) != 0)
+        return rc;
     if (!regex == !text)
         return ckpt_fail(err, CKPT_EFORMAT, "a pattern must be one of Regex and String");
     *pattern = regex ? regex : text;
@@ -87,8 +89,10 @@ int component_pattern(const json_t *json, const char **pattern, bool *literal,
 
 int component_char(const json_t *json, const char *key, const char **s, struct ckpt_err *err)
 {
-    if (ckpt_json_str(s, json, key, err))
-        return err->code;
+    int rc;
+
+    if ((rc = ckpt_json_str(s, json, key, err)) != 0)
+        return rc;
     if (!**s || strlen(*s) != utf8_width((unsigned char)**s))
         return ckpt_fail(err, CKPT_EFORMAT, "%s \"%s\" is not one character", key, *s);
     return 0;

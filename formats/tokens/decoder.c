@@ -49,18 +49,12 @@ void decoder_list_release(struct decoder_list *list)
 /* What was put since the last end is a string. */
 static void end_string(struct decoder_list *list)
 {
-    if (list->n == list->cap) {
-        size_t cap = list->cap ? 2 * list->cap : 64;
-        void *p = ckpt_grow(list->end, cap, sizeof *list->end);
+    struct ckpt_err ignored = {0};
 
-        if (!p) {
-            list->failed = true;
-            return;
-        }
-        list->end = p;
-        list->cap = cap;
-    }
-    list->end[list->n++] = list->text.len;
+    if (ckpt_reserve(&list->end, list->n, &list->cap, sizeof *list->end, &ignored))
+        list->failed = true;
+    else
+        list->end[list->n++] = list->text.len;
 }
 
 void decoder_list_add(struct decoder_list *list, const char *s, size_t n)
@@ -414,9 +408,10 @@ static int keep(char **out, const json_t *json, const char *key, const char *fal
                 struct ckpt_err *err)
 {
     const char *s;
+    int rc;
 
-    if (ckpt_json_str_or(&s, json, key, fallback, err))
-        return err->code;
+    if ((rc = ckpt_json_str_or(&s, json, key, fallback, err)) != 0)
+        return rc;
     if (!s)
         return ckpt_fail(err, CKPT_EFORMAT, "%s is missing", key);
     *out = ckpt_strdup(s);
@@ -426,26 +421,26 @@ static int keep(char **out, const json_t *json, const char *key, const char *fal
 static int parse_bytelevel(void *d, const json_t *json, struct ckpt_err *err)
 {
     (void)json;
-    return add_step(d, run_bytelevel, err) ? 0 : err->code;
+    return add_step(d, run_bytelevel, err) ? 0 : ckpt_err_code(err);
 }
 
 static int parse_fallback(void *d, const json_t *json, struct ckpt_err *err)
 {
     (void)json;
-    return add_step(d, run_fallback, err) ? 0 : err->code;
+    return add_step(d, run_fallback, err) ? 0 : ckpt_err_code(err);
 }
 
 static int parse_fuse(void *d, const json_t *json, struct ckpt_err *err)
 {
     (void)json;
-    return add_step(d, run_fuse, err) ? 0 : err->code;
+    return add_step(d, run_fuse, err) ? 0 : ckpt_err_code(err);
 }
 
 static int parse_bpe(void *d, const json_t *json, struct ckpt_err *err)
 {
     struct step *s = add_step(d, run_bpe, err);
 
-    return s ? keep(&s->text, json, "suffix", "</w>", err) : err->code;
+    return s ? keep(&s->text, json, "suffix", "</w>", err) : ckpt_err_code(err);
 }
 
 static int parse_wordpiece(void *d, const json_t *json, struct ckpt_err *err)
@@ -453,7 +448,7 @@ static int parse_wordpiece(void *d, const json_t *json, struct ckpt_err *err)
     struct step *s = add_step(d, run_wordpiece, err);
 
     if (!s || ckpt_json_bool_or(&s->cleanup, json, "cleanup", true, err))
-        return err->code;
+        return ckpt_err_code(err);
     return keep(&s->text, json, "prefix", "##", err);
 }
 
@@ -463,9 +458,9 @@ static int parse_metaspace(void *d, const json_t *json, struct ckpt_err *err)
     enum metaspace scheme;
     const char *c;
 
-    if (!s || metaspace_scheme(json, &scheme, err) ||
+    if (!s || pretok_metaspace_scheme(json, &scheme, err) ||
         component_char(json, "replacement", &c, err))
-        return err->code;
+        return ckpt_err_code(err);
     s->prefixed = scheme != META_NEVER;
     return keep(&s->text, json, "replacement", NULL, err);
 }
@@ -475,7 +470,7 @@ static int parse_sentencepiece(void *d, const json_t *json, struct ckpt_err *err
     struct step *s = add_step(d, run_sentencepiece, err);
 
     if (!s || ckpt_json_bool_or(&s->prefixed, json, "prefix", true, err))
-        return err->code;
+        return ckpt_err_code(err);
     return ckpt_json_bool_or(&s->cleanup, json, "squeeze", true, err);
 }
 
@@ -485,7 +480,7 @@ static int parse_ctc(void *d, const json_t *json, struct ckpt_err *err)
 
     if (!s || ckpt_json_bool_or(&s->cleanup, json, "cleanup", true, err) ||
         keep(&s->text, json, "pad_token", "<pad>", err))
-        return err->code;
+        return ckpt_err_code(err);
     return keep(&s->delimiter, json, "word_delimiter_token", "|", err);
 }
 
@@ -497,7 +492,7 @@ static int parse_replace(void *d, const json_t *json, struct ckpt_err *err)
 
     if (!s || component_pattern(json, &pattern, &literal, err) ||
         keep(&s->text, json, "content", NULL, err))
-        return err->code;
+        return ckpt_err_code(err);
     return regex_new(&s->regex, pattern, strlen(pattern), literal, err);
 }
 
@@ -510,7 +505,7 @@ static int parse_strip(void *d, const json_t *json, struct ckpt_err *err)
     if (!s || component_char(json, "content", &c, err) ||
         ckpt_json_int_or(&start, json, "start", 0, err) ||
         ckpt_json_int_or(&stop, json, "stop", 0, err))
-        return err->code;
+        return ckpt_err_code(err);
     if (start < 0 || stop < 0)
         return ckpt_fail(err, CKPT_EFORMAT, "start %lld, stop %lld", (long long)start,
                          (long long)stop);

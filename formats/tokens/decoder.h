@@ -19,7 +19,7 @@ void decoder_free(struct decoder *d);
 /* True for a lone ByteLevel: text is the bytes that tokens stand for, one after the other. */
 bool decoder_is_bytes(const struct decoder *d);
 
-/* Strings one behind the other; a zeroed one is empty. */
+/* Strings one after the other; a zeroed one is empty. */
 struct decoder_list {
     struct ckpt_buf text;
     size_t         *end;            /* [n] where each ends */

@@ -15,27 +15,12 @@ void edit_buf_release(struct edit_buf *b)
 
 bool edit_more(struct edit_buf *b, size_t n)
 {
-    size_t cap = b->cap < 256 ? 256 : b->cap;
-    void *p;
+    const struct ckpt_array all[] = {{&b->byte, sizeof *b->byte}, {&b->span, sizeof *b->span}};
+    struct ckpt_err ignored = {0};
 
-    if (b->failed)
-        return false;
-    if (n <= b->cap - b->n)
-        return true;
-    while (cap - b->n < n)
-        cap *= 2;
-    b->failed = true;
-    p = ckpt_grow(b->byte, cap, sizeof *b->byte);
-    if (!p)
-        return false;
-    b->byte = p;
-    p = ckpt_grow(b->span, cap, sizeof *b->span);
-    if (!p)
-        return false;
-    b->span = p;
-    b->cap = cap;
-    b->failed = false;
-    return true;
+    if (n > b->cap - b->n && !b->failed)
+        b->failed = ckpt_reserve_all(all, 2, &b->cap, b->n + n, &ignored) != 0;
+    return !b->failed;
 }
 
 void edit_begin(struct edit *e, const struct piece *in, struct edit_buf *out)

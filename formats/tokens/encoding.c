@@ -7,28 +7,13 @@
 
 int encoding_reserve(struct encoding *enc, size_t n, struct ckpt_err *err)
 {
-    size_t cap = enc->cap < 64 ? 64 : enc->cap;
-    void *p;
+    const struct ckpt_array all[] = {
+        {&enc->id, sizeof *enc->id},     {&enc->start, sizeof *enc->start},
+        {&enc->end, sizeof *enc->end},   {&enc->type, sizeof *enc->type},
+        {&enc->text, sizeof *enc->text},
+    };
 
-    if (n <= enc->cap - enc->n)
-        return 0;
-    while (cap - enc->n < n)
-        cap *= 2;
-#define GROW(member)                                                                           \
-    do {                                                                                       \
-        p = ckpt_grow(enc->member, cap, sizeof *enc->member);                                  \
-        if (!p)                                                                                \
-            return ckpt_nomem(err, cap * sizeof *enc->member);                                 \
-        enc->member = p;                                                                       \
-    } while (0)
-    GROW(id);
-    GROW(start);
-    GROW(end);
-    GROW(type);
-    GROW(text);
-#undef GROW
-    enc->cap = cap;
-    return 0;
+    return ckpt_reserve_all(all, sizeof all / sizeof *all, &enc->cap, enc->n + n, err);
 }
 
 void encoding_release(struct encoding *enc)
@@ -55,11 +40,12 @@ int encoding_append(struct encoding *enc, const struct encoding *other, size_t f
                     int32_t type, int text, struct ckpt_err *err)
 {
     size_t n = to - from;
+    int rc;
 
     if (n == 0)
         return 0;
-    if (encoding_reserve(enc, n, err))
-        return err->code;
+    if ((rc = encoding_reserve(enc, n, err)) != 0)
+        return rc;
     memcpy(enc->id + enc->n, other->id + from, n * sizeof *enc->id);
     memcpy(enc->start + enc->n, other->start + from, n * sizeof *enc->start);
     memcpy(enc->end + enc->n, other->end + from, n * sizeof *enc->end);
@@ -75,11 +61,12 @@ int encoding_pad(struct encoding *enc, const struct padding *p, size_t length,
                  struct ckpt_err *err)
 {
     size_t n = enc->n, more = length > n ? length - n : 0;
+    int rc;
 
     if (more == 0)
         return 0;
-    if (encoding_reserve(enc, more, err))
-        return err->code;
+    if ((rc = encoding_reserve(enc, more, err)) != 0)
+        return rc;
     if (p->left) {
         memmove(enc->id + more, enc->id, n * sizeof *enc->id);
         memmove(enc->start + more, enc->start, n * sizeof *enc->start);

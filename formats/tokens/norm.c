@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "formats/tokens/base64.h"
 #include "formats/tokens/component.h"
 #include "formats/tokens/norm_steps.h"
 #include "formats/tokens/spm.h"
@@ -41,7 +40,7 @@ static int add_form(struct norm *n, enum compose_form form, struct ckpt_err *err
     struct norm_step *s = add_step(n, norm_compose, err);
 
     if (!s)
-        return err->code;
+        return ckpt_err_code(err);
     s->form = form;
     n->composes = true;
     return 0;
@@ -49,7 +48,7 @@ static int add_form(struct norm *n, enum compose_form form, struct ckpt_err *err
 
 static int add_plain(struct norm *n, norm_fn *apply, struct ckpt_err *err)
 {
-    return add_step(n, apply, err) ? 0 : err->code;
+    return add_step(n, apply, err) ? 0 : ckpt_err_code(err);
 }
 
 #define PLAIN(name, call)                                                                      \
@@ -73,7 +72,7 @@ static int parse_strip(void *n, const json_t *json, struct ckpt_err *err)
     struct norm_step *s = add_step(n, norm_strip, err);
 
     if (!s || ckpt_json_bool_or(&s->left, json, "strip_left", false, err))
-        return err->code;
+        return ckpt_err_code(err);
     return ckpt_json_bool_or(&s->right, json, "strip_right", false, err);
 }
 
@@ -81,9 +80,10 @@ static int keep_text(struct norm_step *s, const json_t *json, const char *key,
                      struct ckpt_err *err)
 {
     const char *text;
+    int rc;
 
-    if (ckpt_json_str(&text, json, key, err))
-        return err->code;
+    if ((rc = ckpt_json_str(&text, json, key, err)) != 0)
+        return rc;
     s->n_text = strlen(text);
     s->text = ckpt_strdup(text);
     return s->text ? 0 : ckpt_nomem(err, s->n_text);
@@ -93,7 +93,7 @@ static int parse_prepend(void *n, const json_t *json, struct ckpt_err *err)
 {
     struct norm_step *s = add_step(n, norm_prepend, err);
 
-    return s ? keep_text(s, json, "prepend", err) : err->code;
+    return s ? keep_text(s, json, "prepend", err) : ckpt_err_code(err);
 }
 
 static int parse_replace(void *n, const json_t *json, struct ckpt_err *err)
@@ -104,7 +104,7 @@ static int parse_replace(void *n, const json_t *json, struct ckpt_err *err)
 
     if (!s || keep_text(s, json, "content", err) ||
         component_pattern(json, &pattern, &literal, err))
-        return err->code;
+        return ckpt_err_code(err);
     if (literal && pattern[0] && !pattern[1] && (unsigned char)pattern[0] < 0x80) {
         s->only = pattern[0];
         return 0;
@@ -116,37 +116,27 @@ static int parse_precompiled(void *n, const json_t *json, struct ckpt_err *err)
 {
     struct norm_step *s = add_step(n, norm_precompiled, err);
     const char *text;
-    unsigned char *blob;
-    size_t len, n_blob;
-    int rc;
 
     if (!s || ckpt_json_str(&text, json, "precompiled_charsmap", err))
-        return err->code;
-    len = strlen(text);
-    blob = ckpt_alloc(len / 4 * 3 + 1, 1);
-    if (!blob)
-        return ckpt_nomem(err, len);
-    rc = base64_decode(blob, &n_blob, text, len)
-             ? charsmap_new(&s->map, blob, n_blob, err)
-             : ckpt_fail(err, CKPT_EFORMAT, "precompiled_charsmap is not base64");
-    ckpt_free(blob);
-    return rc;
+        return ckpt_err_code(err);
+    return charsmap_parse(&s->map, text, err);
 }
 
 static int parse_bert(void *n, const json_t *json, struct ckpt_err *err)
 {
     bool clean, chinese, lower, accents;
+    int rc;
 
-    if (ckpt_json_bool_or(&clean, json, "clean_text", true, err) ||
-        ckpt_json_bool_or(&chinese, json, "handle_chinese_chars", true, err) ||
-        ckpt_json_bool_or(&lower, json, "lowercase", true, err) ||
-        ckpt_json_bool_or(&accents, json, "strip_accents", lower, err) ||
-        (clean && add_plain(n, norm_clean, err)) ||
-        (chinese && add_plain(n, norm_chinese, err)) ||
-        (accents && add_form(n, COMPOSE_NFD, err)) ||
-        (accents && add_plain(n, norm_strip_nonspacing, err)) ||
-        (lower && add_plain(n, norm_lowercase, err)))
-        return err->code;
+    if ((rc = ckpt_json_bool_or(&clean, json, "clean_text", true, err)) != 0 ||
+        (rc = ckpt_json_bool_or(&chinese, json, "handle_chinese_chars", true, err)) != 0 ||
+        (rc = ckpt_json_bool_or(&lower, json, "lowercase", true, err)) != 0 ||
+        (rc = ckpt_json_bool_or(&accents, json, "strip_accents", lower, err)) != 0 ||
+        (clean && (rc = add_plain(n, norm_clean, err)) != 0) ||
+        (chinese && (rc = add_plain(n, norm_chinese, err)) != 0) ||
+        (accents && (rc = add_form(n, COMPOSE_NFD, err)) != 0) ||
+        (accents && (rc = add_plain(n, norm_strip_nonspacing, err)) != 0) ||
+        (lower && (rc = add_plain(n, norm_lowercase, err)) != 0))
+        return rc;
     return 0;
 }
 
@@ -154,7 +144,7 @@ static int parse_sentencepiece(void *n, const json_t *json, struct ckpt_err *err
 {
     struct norm_step *s = add_step(n, spm_norm, err);
 
-    return s ? spm_norm_parse(s, json, err) : err->code;
+    return s ? spm_norm_parse(s, json, err) : ckpt_err_code(err);
 }
 
 /* Component types but Sequence, which only lists others. */

@@ -266,14 +266,15 @@ int norm_replace(const struct norm_step *s, struct norm_work *w, struct piece *p
     struct regex_match m = {0};
     struct edit e;
     bool begun = false, found;
+    int rc;
 
     if (in.n == 0)
         return 0;
     if (s->only >= 0)
         return replace_byte(s, w, p, err);
     for (;;) {
-        if (regex_next(s->regex, w->regex, in.text, in.n, &m, &found, err))
-            return err->code;
+        if ((rc = regex_next(s->regex, w->regex, in.text, in.n, &m, &found, err)) != 0)
+            return rc;
         if (!found)
             return begun ? edit_end(&e, p, err) : 0;
         if (!begun)

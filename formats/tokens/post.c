@@ -32,10 +32,13 @@ static int add_part(struct post_template *t, const struct vocab *v, struct post_
 static int add_parts(struct post_template *t, const struct vocab *v,
                      const struct post_part *part, size_t n, struct ckpt_err *err)
 {
+    int rc;
+
     memset(t, 0, sizeof *t);
     for (size_t i = 0; i < n; i++)
-        if ((part[i].kind != POST_TOKEN || part[i].id >= 0) && add_part(t, v, part[i], err))
-            return err->code;
+        if ((part[i].kind != POST_TOKEN || part[i].id >= 0) &&
+            (rc = add_part(t, v, part[i], err)) != 0)
+            return rc;
     return 0;
 }
 
@@ -46,9 +49,10 @@ int post_set(struct post *post, const struct vocab *v, int32_t before, int32_t a
         {POST_TOKEN, before, 0}, {POST_A, 0, 0}, {POST_TOKEN, after, 0},
         {POST_TOKEN, before, 1}, {POST_B, 0, 1}, {POST_TOKEN, after, 1},
     };
+    int rc;
 
-    if (add_parts(&post->single, v, part, 3, err))
-        return err->code;
+    if ((rc = add_parts(&post->single, v, part, 3, err)) != 0)
+        return rc;
     return add_parts(&post->pair, v, part, 6, err);
 }
 
@@ -66,10 +70,11 @@ static int parse_trim(void *ctx, const json_t *json, struct ckpt_err *err)
 {
     struct reading *r = ctx;
     bool trim, prefix;
+    int rc;
 
-    if (ckpt_json_bool_or(&trim, json, "trim_offsets", true, err) ||
-        ckpt_json_bool_or(&prefix, json, "add_prefix_space", true, err))
-        return err->code;
+    if ((rc = ckpt_json_bool_or(&trim, json, "trim_offsets", true, err)) != 0 ||
+        (rc = ckpt_json_bool_or(&prefix, json, "add_prefix_space", true, err)) != 0)
+        return rc;
     if (trim) {
         r->post->trim = true;
         r->post->trim_prefix_space = prefix;
@@ -91,11 +96,13 @@ static int cls_sep(struct reading *r, const json_t *json, int32_t *cls, int32_t 
                    struct ckpt_err *err)
 {
     json_t *c, *s;
+    int rc;
 
-    if (only_once(r, err) || ckpt_json_get(&c, json, "cls", JSON_ARRAY, err) ||
-        ckpt_json_get(&s, json, "sep", JSON_ARRAY, err) ||
-        known_id(r->vocab, cls, json_array_get(c, 1), err))
-        return err->code;
+    if ((rc = only_once(r, err)) != 0 ||
+        (rc = ckpt_json_get(&c, json, "cls", JSON_ARRAY, err)) != 0 ||
+        (rc = ckpt_json_get(&s, json, "sep", JSON_ARRAY, err)) != 0 ||
+        (rc = known_id(r->vocab, cls, json_array_get(c, 1), err)) != 0)
+        return rc;
     return known_id(r->vocab, sep, json_array_get(s, 1), err);
 }
 
@@ -103,15 +110,16 @@ static int parse_bert(void *ctx, const json_t *json, struct ckpt_err *err)
 {
     struct reading *r = ctx;
     int32_t cls, sep;
+    int rc;
 
-    if (cls_sep(r, json, &cls, &sep, err))
-        return err->code;
+    if ((rc = cls_sep(r, json, &cls, &sep, err)) != 0)
+        return rc;
     const struct post_part part[] = {
         {POST_TOKEN, cls, 0}, {POST_A, 0, 0}, {POST_TOKEN, sep, 0},
         {POST_B, 0, 1}, {POST_TOKEN, sep, 1},
     };
-    if (add_parts(&r->post->single, r->vocab, part, 3, err))
-        return err->code;
+    if ((rc = add_parts(&r->post->single, r->vocab, part, 3, err)) != 0)
+        return rc;
     return add_parts(&r->post->pair, r->vocab, part, 5, err);
 }
 
@@ -119,25 +127,27 @@ static int parse_roberta(void *ctx, const json_t *json, struct ckpt_err *err)
 {
     struct reading *r = ctx;
     int32_t cls, sep;
+    int rc;
 
-    if (parse_trim(r, json, err) || cls_sep(r, json, &cls, &sep, err))
-        return err->code;
+    if ((rc = parse_trim(r, json, err)) != 0 || (rc = cls_sep(r, json, &cls, &sep, err)) != 0)
+        return rc;
     /* Tokens of both texts count for the first. */
     const struct post_part part[] = {
         {POST_TOKEN, cls, 0}, {POST_A, 0, 0}, {POST_TOKEN, sep, 0},
         {POST_TOKEN, sep, 0}, {POST_B, 0, 0}, {POST_TOKEN, sep, 0},
     };
-    if (add_parts(&r->post->single, r->vocab, part, 3, err))
-        return err->code;
+    if ((rc = add_parts(&r->post->single, r->vocab, part, 3, err)) != 0)
+        return rc;
     return add_parts(&r->post->pair, r->vocab, part, 6, err);
 }
 
 static int parse_type(int32_t *type, const json_t *json, struct ckpt_err *err)
 {
     int64_t n;
+    int rc;
 
-    if (ckpt_json_int_or(&n, json, "type_id", 0, err))
-        return err->code;
+    if ((rc = ckpt_json_int_or(&n, json, "type_id", 0, err)) != 0)
+        return rc;
     if (n < 0 || n > INT32_MAX)
         return ckpt_fail(err, CKPT_EFORMAT, "type_id %lld", (long long)n);
     *type = (int32_t)n;
@@ -153,25 +163,26 @@ static int parse_part(struct reading *r, struct post_template *t, const json_t *
     struct post_part part = {.kind = POST_TOKEN};
     json_t *row, *ids;
     const char *name;
+    int rc;
 
     if (!text == !special)
         return ckpt_fail(err, CKPT_EFORMAT, "a part must be one of Sequence and SpecialToken");
-    if (parse_type(&part.type, text ? text : special, err) ||
-        ckpt_json_str(&name, text ? text : special, "id", err))
-        return err->code;
+    if ((rc = parse_type(&part.type, text ? text : special, err)) != 0 ||
+        (rc = ckpt_json_str(&name, text ? text : special, "id", err)) != 0)
+        return rc;
     if (text) {
         part.kind = strcmp(name, "A") == 0 ? POST_A : POST_B;
         if (part.kind == POST_B && strcmp(name, "B") != 0)
             return ckpt_fail(err, CKPT_EFORMAT, "Sequence \"%s\" is neither A nor B", name);
         return add_part(t, r->vocab, part, err);
     }
-    if (ckpt_json_get(&row, tokens, name, JSON_OBJECT, err) ||
-        ckpt_json_get(&ids, row, "ids", JSON_ARRAY, err))
-        return err->code;
+    if ((rc = ckpt_json_get(&row, tokens, name, JSON_OBJECT, err)) != 0 ||
+        (rc = ckpt_json_get(&ids, row, "ids", JSON_ARRAY, err)) != 0)
+        return rc;
     for (size_t i = 0; i < json_array_size(ids); i++)
-        if (known_id(r->vocab, &part.id, json_array_get(ids, i), err) ||
-            add_part(t, r->vocab, part, err))
-            return err->code;
+        if ((rc = known_id(r->vocab, &part.id, json_array_get(ids, i), err)) != 0 ||
+            (rc = add_part(t, r->vocab, part, err)) != 0)
+            return rc;
     return 0;
 }
 
@@ -179,10 +190,12 @@ static int parse_template(void *ctx, const json_t *json, struct ckpt_err *err)
 {
     struct reading *r = ctx;
     json_t *single, *pair = json_object_get(json, "pair"), *tokens;
+    int rc;
 
-    if (only_once(r, err) || ckpt_json_get(&single, json, "single", JSON_ARRAY, err) ||
-        ckpt_json_get(&tokens, json, "special_tokens", JSON_OBJECT, err))
-        return err->code;
+    if ((rc = only_once(r, err)) != 0 ||
+        (rc = ckpt_json_get(&single, json, "single", JSON_ARRAY, err)) != 0 ||
+        (rc = ckpt_json_get(&tokens, json, "special_tokens", JSON_OBJECT, err)) != 0)
+        return rc;
     memset(&r->post->single, 0, sizeof r->post->single);
     for (size_t i = 0; i < json_array_size(single); i++) {
         const json_t *item = json_array_get(single, i);
@@ -215,10 +228,11 @@ int post_read(struct post *post, const struct vocab *v, const json_t *json,
               struct ckpt_err *err)
 {
     struct reading r = {.post = post, .vocab = v};
+    int rc;
 
     memset(post, 0, sizeof *post);
-    if (post_set(post, v, -1, -1, err))
-        return err->code;
+    if ((rc = post_set(post, v, -1, -1, err)) != 0)
+        return rc;
     return component_each(json, "processors", rows, &r, err)
                ? ckpt_err_in(err, "post_processor") : 0;
 }

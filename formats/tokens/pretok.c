@@ -18,14 +18,16 @@ static int add_step(struct pretok *p, const struct pretok_step *step, struct ckp
 
 static int parse_bytelevel(void *p, const json_t *json, struct ckpt_err *err)
 {
+    static const struct pretok_step in_front = {.kind = STEP_PREFIX},
+                                    gpt2 = {.kind = STEP_SCAN, .scan = scan_gpt2};
     bool prefix, regex;
+    int rc;
 
-    if (ckpt_json_bool_or(&prefix, json, "add_prefix_space", true, err) ||
-        ckpt_json_bool_or(&regex, json, "use_regex", true, err) ||
-        (prefix && add_step(p, &(struct pretok_step){.kind = STEP_PREFIX}, err)) ||
-        (regex &&
-         add_step(p, &(struct pretok_step){.kind = STEP_SCAN, .scan = scan_gpt2}, err)))
-        return err->code;
+    if ((rc = ckpt_json_bool_or(&prefix, json, "add_prefix_space", true, err)) != 0 ||
+        (rc = ckpt_json_bool_or(&regex, json, "use_regex", true, err)) != 0 ||
+        (prefix && (rc = add_step(p, &in_front, err)) != 0) ||
+        (regex && (rc = add_step(p, &gpt2, err)) != 0))
+        return rc;
     return add_step(p, &(struct pretok_step){.kind = STEP_BYTES}, err);
 }
 
@@ -35,9 +37,10 @@ static int parse_behaviour(enum behaviour *out, const json_t *json, const char *
     static const char *const names[] = {"Removed", "Isolated", "MergedWithPrevious",
                                         "MergedWithNext", "Contiguous"};
     const char *name;
+    int rc;
 
-    if (ckpt_json_str_or(&name, json, "behavior", fallback, err))
-        return err->code;
+    if ((rc = ckpt_json_str_or(&name, json, "behavior", fallback, err)) != 0)
+        return rc;
     for (size_t i = 0; name && i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0) {
             *out = (enum behaviour)i;
@@ -51,23 +54,23 @@ static int parse_split(void *p, const json_t *json, struct ckpt_err *err)
     struct pretok_step step = {.kind = STEP_REGEX};
     const char *pattern;
     bool literal;
+    int rc;
 
-    if (component_pattern(json, &pattern, &literal, err) ||
-        ckpt_json_bool_or(&step.invert, json, "invert", false, err) ||
-        parse_behaviour(&step.behaviour, json, NULL, err))
-        return err->code;
+    if ((rc = component_pattern(json, &pattern, &literal, err)) != 0 ||
+        (rc = ckpt_json_bool_or(&step.invert, json, "invert", false, err)) != 0 ||
+        (rc = parse_behaviour(&step.behaviour, json, NULL, err)) != 0)
+        return rc;
     /* Scanned are texts that nothing was done to but cuts at other patterns. */
     if (!literal && step.behaviour == ISOLATED && scan_for(pattern)) {
         step.kind = STEP_SCAN;
         step.scan = scan_for(pattern);
-    } else if (regex_new(&step.regex, pattern, strlen(pattern), literal, err)) {
-        return err->code;
+    } else if ((rc = regex_new(&step.regex, pattern, strlen(pattern), literal, err)) != 0) {
+        return rc;
     }
-    if (add_step(p, &step, err)) {
+    rc = add_step(p, &step, err);
+    if (rc)
         regex_free(step.regex);
-        return err->code;
-    }
-    return 0;
+    return rc;
 }
 
 static int add_class(struct pretok *p, bool (*is)(uint32_t), enum behaviour behaviour,
@@ -99,18 +102,20 @@ static int parse_bert(void *p, const json_t *json, struct ckpt_err *err)
 static int parse_punctuation(void *p, const json_t *json, struct ckpt_err *err)
 {
     enum behaviour behaviour;
+    int rc;
 
-    if (parse_behaviour(&behaviour, json, "Isolated", err))
-        return err->code;
+    if ((rc = parse_behaviour(&behaviour, json, "Isolated", err)) != 0)
+        return rc;
     return add_class(p, unicode_is_punctuation, behaviour, err);
 }
 
 static int parse_digits(void *p, const json_t *json, struct ckpt_err *err)
 {
     bool single;
+    int rc;
 
-    if (ckpt_json_bool_or(&single, json, "individual_digits", false, err))
-        return err->code;
+    if ((rc = ckpt_json_bool_or(&single, json, "individual_digits", false, err)) != 0)
+        return rc;
     return add_class(p, unicode_is_numeric, single ? ISOLATED : CONTIGUOUS, err);
 }
 
@@ -119,9 +124,10 @@ static int parse_delimiter(void *p, const json_t *json, struct ckpt_err *err)
     struct pretok_step step = {.kind = STEP_CLASS, .behaviour = REMOVED};
     const char *s;
     size_t width;
+    int rc;
 
-    if (component_char(json, "delimiter", &s, err))
-        return err->code;
+    if ((rc = component_char(json, "delimiter", &s, err)) != 0)
+        return rc;
     step.mark = utf8_get((const unsigned char *)s, &width);
     return add_step(p, &step, err);
 }
@@ -136,9 +142,10 @@ static int parse_fixed(void *p, const json_t *json, struct ckpt_err *err)
 {
     struct pretok_step step = {.kind = STEP_FIXED};
     int64_t length;
+    int rc;
 
-    if (ckpt_json_int_or(&length, json, "length", 5, err))
-        return err->code;
+    if ((rc = ckpt_json_int_or(&length, json, "length", 5, err)) != 0)
+        return rc;
     if (length < 1)
         return ckpt_fail(err, CKPT_EFORMAT, "length %lld", (long long)length);
     step.length = (size_t)length;
@@ -151,14 +158,15 @@ static int parse_metaspace(void *p, const json_t *json, struct ckpt_err *err)
     bool split;
     const char *s;
     size_t width;
+    int rc;
 
-    if (metaspace_scheme(json, &step.scheme, err) ||
-        component_char(json, "replacement", &s, err) ||
-        ckpt_json_bool_or(&split, json, "split", true, err))
-        return err->code;
+    if ((rc = pretok_metaspace_scheme(json, &step.scheme, err)) != 0 ||
+        (rc = component_char(json, "replacement", &s, err)) != 0 ||
+        (rc = ckpt_json_bool_or(&split, json, "split", true, err)) != 0)
+        return rc;
     step.mark = utf8_get((const unsigned char *)s, &width);
-    if (add_step(p, &step, err))
-        return err->code;
+    if ((rc = add_step(p, &step, err)) != 0)
+        return rc;
     if (!split)
         return 0;
     step.kind = STEP_CLASS;
@@ -183,16 +191,18 @@ static const struct component_row rows[] = {
     {NULL, NULL},
 };
 
-int metaspace_scheme(const json_t *json, enum metaspace *out, struct ckpt_err *err)
+int pretok_metaspace_scheme(const json_t *json, enum metaspace *out, struct ckpt_err *err)
 {
     static const char *const names[] = {"always", "first", "never"};
     const char *name;
     bool prefix;
+    int rc;
 
     /* Files from before prepend_scheme say add_prefix_space. */
-    if (ckpt_json_bool_or(&prefix, json, "add_prefix_space", true, err) ||
-        ckpt_json_str_or(&name, json, "prepend_scheme", prefix ? "always" : "never", err))
-        return err->code;
+    if ((rc = ckpt_json_bool_or(&prefix, json, "add_prefix_space", true, err)) != 0 ||
+        (rc = ckpt_json_str_or(&name, json, "prepend_scheme", prefix ? "always" : "never",
+                               err)) != 0)
+        return rc;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0) {
             *out = (enum metaspace)i;
@@ -264,14 +274,16 @@ void pretok_set_prefix_space(struct pretok *p, bool on)
 int pretok_run_new(struct pretok_run **out, const struct pretok *p, struct ckpt_err *err)
 {
     struct pretok_run *run = ckpt_alloc(1, sizeof *run);
+    int rc;
 
     *out = NULL;
     if (!run)
         return ckpt_nomem(err, sizeof *run);
     for (size_t i = 0; i < p->n_step; i++)
-        if (p->step[i].regex && regex_run_new(&run->regex[i], p->step[i].regex, err)) {
+        if (p->step[i].regex &&
+            (rc = regex_run_new(&run->regex[i], p->step[i].regex, err)) != 0) {
             pretok_run_free(run);
-            return err->code;
+            return rc;
         }
     *out = run;
     return 0;

@@ -216,12 +216,14 @@ static int walk_prefix(const struct walk *w, size_t i_step, const struct piece *
 {
     struct piece longer;
     struct edit e;
+    int rc;
 
     if (piece->text[0] == ' ')
         return walk(w, i_step + 1, piece);
     edit_begin(&e, piece, &w->run->buf[i_step]);
     put_in_front(&e, ' ');
-    return edit_end(&e, &longer, w->err) ? w->err->code : walk(w, i_step + 1, &longer);
+    rc = edit_end(&e, &longer, w->err);
+    return rc ? rc : walk(w, i_step + 1, &longer);
 }
 
 static int walk_metaspace(const struct walk *w, size_t i_step, const struct piece *piece)
@@ -234,6 +236,7 @@ static int walk_metaspace(const struct walk *w, size_t i_step, const struct piec
     uint32_t first = utf8_get(piece->text, &width);
     bool prefix = first != ' ' && first != step->mark &&
                   (step->scheme == META_ALWAYS || (step->scheme == META_FIRST && piece->at == 0));
+    int rc;
 
     edit_begin(&e, piece, &w->run->buf[i_step]);
     if (prefix)
@@ -243,15 +246,17 @@ static int walk_metaspace(const struct walk *w, size_t i_step, const struct piec
         edit_copy(&e, (size_t)(space - piece->text) - e.pos);
         edit_replace(&e, step->mark);
     }
-    return edit_end(&e, &marked, w->err) ? w->err->code : walk(w, i_step + 1, &marked);
+    rc = edit_end(&e, &marked, w->err);
+    return rc ? rc : walk(w, i_step + 1, &marked);
 }
 
 static int walk_bytes(const struct walk *w, size_t i_step, const struct piece *piece)
 {
     struct piece spelt = *piece;
+    int rc;
 
-    if (edit_spell_bytes(&spelt, &w->run->buf[i_step], w->err))
-        return w->err->code;
+    if ((rc = edit_spell_bytes(&spelt, &w->run->buf[i_step], w->err)) != 0)
+        return rc;
     return walk(w, i_step + 1, &spelt);
 }
 

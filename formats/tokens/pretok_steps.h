@@ -49,6 +49,6 @@ struct pretok_run {
 };
 
 /* prepend_scheme of a Metaspace, splitter or decoder. */
-int metaspace_scheme(const json_t *json, enum metaspace *out, struct ckpt_err *err);
+int pretok_metaspace_scheme(const json_t *json, enum metaspace *out, struct ckpt_err *err);
 
 #endif

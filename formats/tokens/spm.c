@@ -26,22 +26,22 @@ struct proto {
     size_t               n_unk_surface;
 };
 
-static int read_piece(struct proto *p, const struct wire_field *field, struct ckpt_err *err)
+static int read_piece(struct proto *p, const struct protobuf_field *field, struct ckpt_err *err)
 {
-    struct ckpt_cursor c = wire_inside(field);
-    struct wire_field f;
+    struct ckpt_cursor c = protobuf_inside(field);
+    struct protobuf_field f;
     const unsigned char *text = (const unsigned char *)"";
     size_t n = 0, i = json_array_size(p->vocab);
     double score = 0;
     int64_t kind = NORMAL;
 
-    while (wire_next(&c, &f)) {
-        if (wire_is(&f, 1, WIRE_BYTES)) {
+    while (protobuf_next(&c, &f)) {
+        if (protobuf_is(&f, 1, PROTOBUF_BYTES)) {
             text = f.bytes;
             n = f.len;
-        } else if (wire_is(&f, 2, WIRE_32)) {
-            score = wire_float(f.bits);
-        } else if (wire_is(&f, 3, WIRE_VARINT)) {
+        } else if (protobuf_is(&f, 2, PROTOBUF_32)) {
+            score = protobuf_float(f.bits);
+        } else if (protobuf_is(&f, 3, PROTOBUF_VARINT)) {
             kind = (int64_t)f.bits;
         }
     }
@@ -65,25 +65,26 @@ static int read_piece(struct proto *p, const struct wire_field *field, struct ck
     return 0;
 }
 
-static int read_trainer(struct proto *p, const struct wire_field *field, struct ckpt_err *err)
+static int read_trainer(struct proto *p, const struct protobuf_field *field,
+                        struct ckpt_err *err)
 {
-    struct ckpt_cursor c = wire_inside(field);
-    struct wire_field f;
+    struct ckpt_cursor c = protobuf_inside(field);
+    struct protobuf_field f;
 
-    while (wire_next(&c, &f)) {
-        if (wire_is(&f, 3, WIRE_VARINT))
+    while (protobuf_next(&c, &f)) {
+        if (protobuf_is(&f, 3, PROTOBUF_VARINT))
             p->model_type = (int64_t)f.bits;
-        else if (wire_is(&f, 24, WIRE_VARINT))
+        else if (protobuf_is(&f, 24, PROTOBUF_VARINT))
             p->suffix = f.bits != 0;
-        else if (wire_is(&f, 35, WIRE_VARINT))
+        else if (protobuf_is(&f, 35, PROTOBUF_VARINT))
             p->byte_fallback = f.bits != 0;
-        else if (wire_is(&f, 41, WIRE_VARINT))
+        else if (protobuf_is(&f, 41, PROTOBUF_VARINT))
             p->bos = (int32_t)f.bits;
-        else if (wire_is(&f, 42, WIRE_VARINT))
+        else if (protobuf_is(&f, 42, PROTOBUF_VARINT))
             p->eos = (int32_t)f.bits;
-        else if (wire_is(&f, 43, WIRE_VARINT))
+        else if (protobuf_is(&f, 43, PROTOBUF_VARINT))
             p->pad = (int32_t)f.bits;
-        else if (wire_is(&f, 44, WIRE_BYTES)) {
+        else if (protobuf_is(&f, 44, PROTOBUF_BYTES)) {
             p->unk_surface = f.bytes;
             p->n_unk_surface = f.len;
         }
@@ -91,21 +92,21 @@ static int read_trainer(struct proto *p, const struct wire_field *field, struct 
     return c.failed ? ckpt_fail(err, CKPT_EFORMAT, "trainer_spec is no message") : 0;
 }
 
-static int read_normalizer(struct proto *p, const struct wire_field *field,
+static int read_normalizer(struct proto *p, const struct protobuf_field *field,
                            struct ckpt_err *err)
 {
-    struct ckpt_cursor c = wire_inside(field);
-    struct wire_field f;
+    struct ckpt_cursor c = protobuf_inside(field);
+    struct protobuf_field f;
 
-    while (wire_next(&c, &f)) {
-        if (wire_is(&f, 2, WIRE_BYTES)) {
+    while (protobuf_next(&c, &f)) {
+        if (protobuf_is(&f, 2, PROTOBUF_BYTES)) {
             p->charsmap = f.bytes;
             p->n_charsmap = f.len;
-        } else if (wire_is(&f, 3, WIRE_VARINT)) {
+        } else if (protobuf_is(&f, 3, PROTOBUF_VARINT)) {
             p->prefix = f.bits != 0;
-        } else if (wire_is(&f, 4, WIRE_VARINT)) {
+        } else if (protobuf_is(&f, 4, PROTOBUF_VARINT)) {
             p->squeeze = f.bits != 0;
-        } else if (wire_is(&f, 5, WIRE_VARINT)) {
+        } else if (protobuf_is(&f, 5, PROTOBUF_VARINT)) {
             p->escape = f.bits != 0;
         }
     }
@@ -116,7 +117,7 @@ static int read_proto(struct proto *p, const unsigned char *bytes, size_t n,
                       struct ckpt_err *err)
 {
     struct ckpt_cursor c;
-    struct wire_field f;
+    struct protobuf_field f;
     unsigned specs = 0;
     int rc = 0;
 
@@ -125,20 +126,22 @@ static int read_proto(struct proto *p, const unsigned char *bytes, size_t n,
     if (!p->vocab || !p->kinds)
         return ckpt_nomem(err, n);
     ckpt_cursor_init(&c, bytes, n);
-    while (rc == 0 && wire_next(&c, &f)) {
-        if (wire_is(&f, 1, WIRE_BYTES))
+    while (rc == 0 && protobuf_next(&c, &f)) {
+        if (protobuf_is(&f, 1, PROTOBUF_BYTES))
             rc = read_piece(p, &f, err);
-        else if (wire_is(&f, 2, WIRE_BYTES))
+        else if (protobuf_is(&f, 2, PROTOBUF_BYTES))
             rc = read_trainer(p, &f, err);
-        else if (wire_is(&f, 3, WIRE_BYTES))
+        else if (protobuf_is(&f, 3, PROTOBUF_BYTES))
             rc = read_normalizer(p, &f, err);
-        specs |= wire_is(&f, 2, WIRE_BYTES) ? 1 : wire_is(&f, 3, WIRE_BYTES) ? 2 : 0;
+        specs |= protobuf_is(&f, 2, PROTOBUF_BYTES)   ? 1
+                 : protobuf_is(&f, 3, PROTOBUF_BYTES) ? 2
+                                                      : 0;
     }
     if (rc == 0 && c.failed)
         rc = ckpt_fail(err, CKPT_EFORMAT, "no message of fields at byte %zu of %zu", c.pos, n);
     if (rc == 0 && json_array_size(p->vocab) == 0)
         rc = ckpt_fail(err, CKPT_EFORMAT, "no pieces: this is no sentencepiece model");
-    /* They stand behind the pieces: a file that ends between two pieces is not taken for whole. */
+    /* They stand after the pieces: a file that ends between two pieces is not taken for whole. */
     if (rc == 0 && specs != 3)
         rc = ckpt_fail_as(err, CKPT_EFORMAT, "truncated", "ends at byte %zu without its %s", n,
                           specs & 1 ? "normalizer_spec" : "trainer_spec");

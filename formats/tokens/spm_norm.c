@@ -4,7 +4,6 @@
  */
 #include <string.h>
 
-#include "formats/tokens/base64.h"
 #include "formats/tokens/spm.h"
 #include "libckpt/base/json.h"
 #include "libckpt/mem.h"
@@ -36,28 +35,16 @@ static int keep_whole(struct norm_step *s, const json_t *list, struct ckpt_err *
 int spm_norm_parse(struct norm_step *s, const json_t *json, struct ckpt_err *err)
 {
     const char *text;
-    unsigned char *blob;
-    size_t len, n;
-    int rc = 0;
+    int rc;
 
-    if (ckpt_json_str(&text, json, "precompiled_charsmap", err) ||
-        ckpt_json_bool_or(&s->left, json, "prefix", true, err) ||
-        ckpt_json_bool_or(&s->right, json, "suffix", false, err) ||
-        ckpt_json_bool_or(&s->squeeze, json, "squeeze", true, err) ||
-        ckpt_json_bool_or(&s->escape, json, "escape", true, err) ||
-        keep_whole(s, json_object_get(json, "whole"), err))
-        return err->code;
-    len = strlen(text);
-    if (len == 0)
-        return 0;
-    blob = ckpt_alloc(len / 4 * 3 + 1, 1);
-    if (!blob)
-        return ckpt_nomem(err, len);
-    rc = base64_decode(blob, &n, text, len)
-             ? charsmap_new(&s->map, blob, n, err)
-             : ckpt_fail(err, CKPT_EFORMAT, "precompiled_charsmap is not base64");
-    ckpt_free(blob);
-    return rc;
+    if ((rc = ckpt_json_str(&text, json, "precompiled_charsmap", err)) != 0 ||
+        (rc = ckpt_json_bool_or(&s->left, json, "prefix", true, err)) != 0 ||
+        (rc = ckpt_json_bool_or(&s->right, json, "suffix", false, err)) != 0 ||
+        (rc = ckpt_json_bool_or(&s->squeeze, json, "squeeze", true, err)) != 0 ||
+        (rc = ckpt_json_bool_or(&s->escape, json, "escape", true, err)) != 0 ||
+        (rc = keep_whole(s, json_object_get(json, "whole"), err)) != 0)
+        return rc;
+    return *text ? charsmap_parse(&s->map, text, err) : 0;
 }
 
 /* Bytes of the longest text at s that is kept whole, or 0. */

@@ -114,13 +114,15 @@ int tiktoken_read(json_t **out, const char *bytes, size_t n, struct ckpt_err *er
     const struct known *of = NULL;
     json_t *vocab = json_object(), *norm = NULL;
     int64_t n_rank = 0;
+    int rc;
 
     *out = NULL;
     if (!vocab)
         return ckpt_nomem(err, n);
-    if (read_ranks(vocab, bytes, n, &n_rank, err)) {
+    rc = read_ranks(vocab, bytes, n, &n_rank, err);
+    if (rc) {
         json_decref(vocab);
-        return err->code;
+        return rc;
     }
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (known[i].n == n_rank)

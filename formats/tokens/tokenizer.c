@@ -21,15 +21,17 @@ int tokenizer_from_json(struct tokenizer **out, const json_t *root, int64_t limi
                         struct ckpt_err *err)
 {
     struct tokenizer *t = ckpt_alloc(1, sizeof *t);
+    int rc;
 
     *out = NULL;
     if (!t)
         return ckpt_nomem(err, sizeof *t);
     t->bos = t->eos = t->pad = -1;
     pthread_mutex_init(&t->lock, NULL);
-    if (tokenizer_json_read(t, root, limit, err)) {
+    rc = tokenizer_json_read(t, root, limit, err);
+    if (rc) {
         tokenizer_close(t);
-        return err->code;
+        return rc;
     }
     *out = t;
     return 0;
@@ -74,6 +76,7 @@ static int workspace_take(const struct tokenizer *shared, struct workspace **out
 {
     struct tokenizer *t = (struct tokenizer *)shared;
     struct workspace *ws;
+    int rc;
 
     pthread_mutex_lock(&t->lock);
     ws = t->idle;
@@ -84,11 +87,11 @@ static int workspace_take(const struct tokenizer *shared, struct workspace **out
         ws = ckpt_alloc(1, sizeof *ws);
         if (!ws)
             return ckpt_nomem(err, sizeof *ws);
-        if (norm_run_new(&ws->norm, t->norm, err) ||
-            pretok_run_new(&ws->pretok, t->pretok, err) ||
-            model_run_new(&ws->model, &t->model, err)) {
+        if ((rc = norm_run_new(&ws->norm, t->norm, err)) != 0 ||
+            (rc = pretok_run_new(&ws->pretok, t->pretok, err)) != 0 ||
+            (rc = model_run_new(&ws->model, &t->model, err)) != 0) {
             workspace_free(ws);
-            return err->code;
+            return rc;
         }
     }
     *out = ws;
@@ -138,14 +141,17 @@ static int emit_word(void *ctx, const struct piece *piece, struct ckpt_err *err)
 {
     struct encode *e = ctx;
     struct word word;
+    int rc;
 
     for (size_t at = 0, n; at < piece->n; at += n) {
         size_t pos = at;
 
         n = model_part(&e->t->model, piece->text + at, piece->n - at);
-        if (model_encode(&e->t->model, e->ws->model, piece->text + at, n, &word, err) ||
-            encoding_reserve(e->enc, word.n, err))
-            return err->code;
+        rc = model_encode(&e->t->model, e->ws->model, piece->text + at, n, &word, err);
+        if (rc == 0)
+            rc = encoding_reserve(e->enc, word.n, err);
+        if (rc)
+            return rc;
         for (size_t i = 0; i < word.n; i++) {
             size_t from = word.start ? at + word.start[i] : pos;
 
@@ -250,7 +256,7 @@ static void trim_offsets(const struct encode *e, size_t from)
 
     for (size_t i = from; i < e->enc->n; i++) {
         int32_t id = e->enc->id[i];
-        const struct token *token = &t->vocab.token[id];
+        const struct vocab_token *token = &t->vocab.token[id];
         int64_t start = e->enc->start[i];
         size_t leading, trailing;
 
@@ -350,7 +356,7 @@ static int assemble(const struct post_template *tpl, struct encoding *enc, const
     return 0;
 }
 
-/* Windows behind the first of one text, each in the template. */
+/* Windows after the first of one text, each in the template. */
 static int give_windows(const struct tokenizer *t, const struct encoding *a, size_t n_a,
                         const struct encode_opts *o, struct ckpt_err *err)
 {
@@ -359,7 +365,7 @@ static int give_windows(const struct tokenizer *t, const struct encoding *a, siz
     int rc = 0;
 
     for (size_t i = 1;
-         rc == 0 && truncation_window(o->truncation, a->n, n_a, i, &c.from, &c.to); i++) {
+         rc == 0 && window_range(o->truncation, a->n, n_a, i, &c.from, &c.to); i++) {
         enc.n = 0;
         rc = assemble(&t->post.single, &enc, &c, NULL, o->special, err);
         if (rc == 0)
@@ -385,15 +391,15 @@ int tokenizer_encode_pair(const struct tokenizer *t, struct encoding *enc, const
     n_a = ca.to = one.n;
     n_b = cb.to = two.n;
     if (rc == 0 && cut)
-        rc = truncation_lengths(cut, opts->special ? tpl->n_token : 0, &n_a, &n_b, b != NULL,
-                                err);
+        rc = window_lengths(cut, opts->special ? tpl->n_token : 0, &n_a, &n_b, b != NULL,
+                            err);
     if (rc == 0 && cut && ((n_a && n_a < one.n && cut->stride >= n_a) ||
                            (n_b && n_b < two.n && cut->stride >= n_b)))
         rc = ckpt_fail(err, CKPT_EUSAGE, "truncation to %zu and %zu tokens with a stride of %zu",
                        n_a, n_b, cut->stride);
     if (rc == 0 && cut) {
-        truncation_window(cut, one.n, n_a, 0, &ca.from, &ca.to);
-        truncation_window(cut, two.n, n_b, 0, &cb.from, &cb.to);
+        window_range(cut, one.n, n_a, 0, &ca.from, &ca.to);
+        window_range(cut, two.n, n_b, 0, &cb.from, &cb.to);
     }
     if (rc == 0)
         rc = assemble(tpl, enc, &ca, &cb, opts->special, err);
@@ -415,7 +421,7 @@ static int decode_steps(const struct tokenizer *t, struct ckpt_buf *text, const 
 
     decoder_list_init(&list);
     for (size_t i = 0; i < n; i++) {
-        const struct token *to = &t->vocab.token[id[i]];
+        const struct vocab_token *to = &t->vocab.token[id[i]];
 
         if (!skip_special || !to->special)
             decoder_list_add(&list, to->shown, to->shown_len);

@@ -7,20 +7,10 @@
 #ifndef CKPT_FORMATS_TOKENS_TOKENIZER_H
 #define CKPT_FORMATS_TOKENS_TOKENIZER_H
 
-#include "formats/tokens/window.h"
+#include "formats/tokens/encoding.h"
 #include "libckpt/file.h"
 
 struct tokenizer;
-
-/* Ids with where each came from: [start, end) in bytes of the text as it was given. */
-struct encoding {
-    int32_t *id;
-    int64_t *start, *end;       /* 0, 0 for tokens the post-processor added */
-    int32_t *type;              /* which text a token counts for, as the post-processor says */
-    int8_t  *text;              /* which text it came from: 0, or 1 for the second of a pair; -1
-                                   for tokens that were added */
-    size_t   n, cap;
-};
 
 /* The tokenizer that dir holds; tokenizer.json goes before other files.  Any thread may encode
  * with one tokenizer at a time per encoding. */
@@ -35,13 +25,12 @@ void tokenizer_close(struct tokenizer *t);
  * UTF-8 (CKPT_EFORMAT names the byte else), of less than 4 GiB.  Any thread. */
 int tokenizer_encode(const struct tokenizer *t, struct encoding *enc, const char *text,
                      size_t len, bool special, struct ckpt_err *err);
-void encoding_release(struct encoding *enc);
 
 /* What tokenizer_encode_pair is to do beyond that. */
 struct encode_opts {
     bool                     special;
     const struct truncation *truncation;    /* NULL: none */
-    /* Of one text that is truncated: called for each window behind the first, which is yours for
+    /* Of one text that is truncated: called for each window after the first, which is yours for
      * the call.  NULL: they are not wanted. */
     int (*window)(void *ctx, const struct encoding *enc, struct ckpt_err *err);
     void                    *window_ctx;
@@ -50,9 +39,6 @@ struct encode_opts {
 int tokenizer_encode_pair(const struct tokenizer *t, struct encoding *enc, const char *a,
                           size_t len_a, const char *b, size_t len_b,
                           const struct encode_opts *opts, struct ckpt_err *err);
-/* Pad to length tokens; longer ones stay. */
-int encoding_pad(struct encoding *enc, const struct padding *p, size_t length,
-                 struct ckpt_err *err);
 /* What the file asks for, NULL when nothing; neither is done unless the caller does it. */
 const struct truncation *tokenizer_truncation(const struct tokenizer *t);
 const struct padding *tokenizer_padding(const struct tokenizer *t);

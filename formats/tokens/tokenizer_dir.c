@@ -14,7 +14,7 @@
 #include "formats/tokens/tiktoken.h"
 #include "formats/tokens/tokenizer_parts.h"
 #include "formats/tokens/word_files.h"
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/base/json.h"
 
 #define PIECE ((size_t)1 << 20)     /* bytes that are hashed at once */
@@ -58,8 +58,10 @@ static int note_file(struct opening *o, struct ckpt_file *file, struct ckpt_err 
 static int slurp(struct opening *o, struct ckpt_file *file, char **text, size_t *n,
                  struct ckpt_err *err)
 {
-    if (note_file(o, file, err))
-        return err->code;
+    int rc;
+
+    if ((rc = note_file(o, file, err)) != 0)
+        return rc;
     return ckpt_file_slurp(file, &o->arena, CKPT_JSON_MAX_TOKENIZER_BYTES, text, n, err);
 }
 
@@ -157,9 +159,10 @@ static int model_root(struct opening *o, struct ckpt_file *file, json_t **root,
 {
     char *text;
     size_t n;
+    int rc;
 
-    if (slurp(o, file, &text, &n, err))
-        return err->code;
+    if ((rc = slurp(o, file, &text, &n, err)) != 0)
+        return rc;
     if (tiktoken_is(text, n))
         return tiktoken_read(root, text, n, err);
     o->spm = true;
@@ -171,10 +174,11 @@ static int file_root(struct opening *o, struct ckpt_file *file, json_t **root,
                      struct ckpt_err *err)
 {
     unsigned char first = 0;
+    int rc;
 
     for (uint64_t i = 0; i < ckpt_file_size(file) && i < 64; i++) {
-        if (ckpt_file_read_at(file, &first, 1, i, err))
-            return err->code;
+        if ((rc = ckpt_file_read_at(file, &first, 1, i, err)) != 0)
+            return rc;
         if (first != ' ' && first != '\n' && first != '\r' && first != '\t')
             break;
     }
@@ -202,7 +206,7 @@ static int merges_root(struct opening *o, json_t **root, struct ckpt_err *err)
     if (rc == 0)
         rc = slurp(o, file, &text, &n, err);
     if (rc == 0)
-        rc = vocab_merges_read(root, vocab, text, n, o->config, err);
+        rc = word_files_vocab_merges(root, vocab, text, n, o->config, err);
     ckpt_file_close(file);
     json_decref(vocab);
     return rc;
@@ -217,7 +221,7 @@ static int txt_root(struct opening *o, json_t **root, struct ckpt_err *err)
 
     if (rc == 0)
         rc = slurp(o, file, &text, &n, err);
-    if (rc == 0 && (rc = vocab_txt_read(root, text, n, o->config, err)))
+    if (rc == 0 && (rc = word_files_vocab_txt(root, text, n, o->config, err)))
         ckpt_err_in(err, "%s", ckpt_file_name(file));
     ckpt_file_close(file);
     return rc;
@@ -228,10 +232,11 @@ static int find_tiktoken(struct opening *o, const char **name, struct ckpt_err *
 {
     struct ckpt_entry *entry;
     size_t n;
+    int rc;
 
     *name = NULL;
-    if (ckpt_dir_list(o->dir, &o->arena, &entry, &n, err))
-        return err->code;
+    if ((rc = ckpt_dir_list(o->dir, &o->arena, &entry, &n, err)) != 0)
+        return rc;
     for (size_t i = 0; i < n && !*name; i++) {
         const char *dot = strrchr(entry[i].name, '.');
 
@@ -330,9 +335,9 @@ static int dir_root(struct opening *o, json_t **root, struct ckpt_err *err)
         return rc;
     rc = read_json(o, "added_tokens.json", &added, err);
     if (rc == 0)
-        rc = added_files_read(*root, added, o->config, err);
+        rc = word_files_added(*root, added, o->config, err);
     if (rc == 0 && o->spm)
-        rc = sentinels_read(*root, o->config, err);
+        rc = word_files_sentinels(*root, o->config, err);
     json_decref(added);
     return rc;
 }

@@ -18,9 +18,10 @@ static int normalise(struct tokenizer *t, struct added_token *a, struct norm_run
 {
     struct piece p = {.text = (const unsigned char *)a->content, .n = a->len};
     char *text;
+    int rc;
 
-    if (norm_apply(t->norm, run, &p, err))
-        return err->code;
+    if ((rc = norm_apply(t->norm, run, &p, err)) != 0)
+        return rc;
     if (p.n == a->len && memcmp(p.text, a->content, p.n) == 0)
         return 0;
     text = ckpt_arena_strndup(&t->arena, (const char *)p.text, p.n);
@@ -38,15 +39,17 @@ static int read_added_one(struct tokenizer *t, const json_t *v, struct added_tok
     bool verbatim;
     const char *content;
     int64_t id;
+    int rc;
 
-    if (ckpt_json_str(&content, v, "content", err) || ckpt_json_int(&id, v, "id", err) ||
-        ckpt_json_bool_or(&a->single_word, v, "single_word", false, err) ||
-        ckpt_json_bool_or(&a->lstrip, v, "lstrip", false, err) ||
-        ckpt_json_bool_or(&a->rstrip, v, "rstrip", false, err) ||
-        ckpt_json_bool_or(&a->special, v, "special", false, err) ||
-        ckpt_json_bool_or(&a->normalized, v, "normalized", !a->special, err) ||
-        ckpt_json_bool_or(&verbatim, v, "verbatim", false, err))
-        return err->code;
+    if ((rc = ckpt_json_str(&content, v, "content", err)) != 0 ||
+        (rc = ckpt_json_int(&id, v, "id", err)) != 0 ||
+        (rc = ckpt_json_bool_or(&a->single_word, v, "single_word", false, err)) != 0 ||
+        (rc = ckpt_json_bool_or(&a->lstrip, v, "lstrip", false, err)) != 0 ||
+        (rc = ckpt_json_bool_or(&a->rstrip, v, "rstrip", false, err)) != 0 ||
+        (rc = ckpt_json_bool_or(&a->special, v, "special", false, err)) != 0 ||
+        (rc = ckpt_json_bool_or(&a->normalized, v, "normalized", !a->special, err)) != 0 ||
+        (rc = ckpt_json_bool_or(&verbatim, v, "verbatim", false, err)) != 0)
+        return rc;
     a->id = (int32_t)id;
     a->len = strlen(content);
     if (a->len == 0)
@@ -56,8 +59,8 @@ static int read_added_one(struct tokenizer *t, const json_t *v, struct added_tok
     a->content = ckpt_arena_strndup(&t->arena, content, a->len);
     if (!a->content)
         return ckpt_nomem(err, a->len);
-    if (vocab_add(&t->vocab, a->id, a->content, a->len, err))
-        return err->code;
+    if ((rc = vocab_add(&t->vocab, a->id, a->content, a->len, err)) != 0)
+        return rc;
     t->vocab.token[id].special |= a->special;
     return a->normalized && !verbatim ? normalise(t, a, run, err) : 0;
 }
@@ -112,6 +115,8 @@ static bool works_on_bytes(struct tokenizer *t, const json_t *model)
 /* [[id, text], ...]: what other files than a tokenizer.json decode tokens to. */
 static int read_shown(struct tokenizer *t, const json_t *list, struct ckpt_err *err)
 {
+    int rc;
+
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *row = json_array_get(list, i);
         json_int_t id = json_integer_value(json_array_get(row, 0));
@@ -123,8 +128,8 @@ static int read_shown(struct tokenizer *t, const json_t *list, struct ckpt_err *
         kept = ckpt_arena_strndup(&t->arena, text, strlen(text));
         if (!kept)
             return ckpt_nomem(err, strlen(text));
-        if (vocab_show(&t->vocab, (int32_t)id, kept, strlen(kept), err))
-            return err->code;
+        if ((rc = vocab_show(&t->vocab, (int32_t)id, kept, strlen(kept), err)) != 0)
+            return rc;
     }
     return 0;
 }
@@ -133,20 +138,24 @@ static int read_parts(struct tokenizer *t, const json_t *root, const json_t *mod
                       const json_t *added, struct ckpt_err *err)
 {
     struct model_source src = {.json = model, .vocab = &t->vocab};
+    int rc = norm_new(&t->norm, json_object_get(root, "normalizer"), err);
 
-    if (norm_new(&t->norm, json_object_get(root, "normalizer"), err) ||
-        read_shown(t, json_object_get(root, "shown"), err) || read_added(t, added, err) ||
-        pretok_new(&t->pretok, json_object_get(root, "pre_tokenizer"), err))
-        return err->code;
+    if (rc == 0)
+        rc = read_shown(t, json_object_get(root, "shown"), err);
+    if (rc == 0)
+        rc = read_added(t, added, err);
+    if (rc == 0)
+        rc = pretok_new(&t->pretok, json_object_get(root, "pre_tokenizer"), err);
+    if (rc)
+        return rc;
     t->bytes = src.bytes = works_on_bytes(t, model);
-    if (model_open(&t->model, &src, err) ||
-        decoder_new(&t->decoder, json_object_get(root, "decoder"), err) ||
-        post_read(&t->post, &t->vocab, json_object_get(root, "post_processor"), err) ||
-        truncation_read(&t->truncation, &t->truncates, json_object_get(root, "truncation"),
-                        err) ||
-        padding_read(&t->padding, &t->pads, json_object_get(root, "padding"), err))
-        return err->code;
-    return 0;
+    if ((rc = model_open(&t->model, &src, err)) == 0 &&
+        (rc = decoder_new(&t->decoder, json_object_get(root, "decoder"), err)) == 0 &&
+        (rc = post_read(&t->post, &t->vocab, json_object_get(root, "post_processor"), err)) == 0)
+        rc = window_read_truncation(&t->truncation, &t->truncates,
+                                    json_object_get(root, "truncation"), err);
+    return rc ? rc : window_read_padding(&t->padding, &t->pads, json_object_get(root, "padding"),
+                                         err);
 }
 
 int tokenizer_json_read(struct tokenizer *t, const json_t *root, int64_t limit,
@@ -154,22 +163,23 @@ int tokenizer_json_read(struct tokenizer *t, const json_t *root, int64_t limit,
 {
     const char *version;
     json_t *model, *vocab, *added = json_object_get(root, "added_tokens");
+    int rc;
 
-    if (ckpt_json_str(&version, root, "version", err))
-        return err->code;
+    if ((rc = ckpt_json_str(&version, root, "version", err)) != 0)
+        return rc;
     if (strcmp(version, "1.0") != 0)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "version \"%s\", only \"1.0\" is read",
                          version);
-    if (!component_is_absent(added) &&
-        ckpt_json_get(&added, root, "added_tokens", JSON_ARRAY, err))
-        return err->code;
-    if (ckpt_json_get(&model, root, "model", JSON_OBJECT, err))
-        return err->code;
+    if (!component_is_absent(added) && (rc = ckpt_json_get(&added, root, "added_tokens",
+                                                           JSON_ARRAY, err)) != 0)
+        return rc;
+    if ((rc = ckpt_json_get(&model, root, "model", JSON_OBJECT, err)) != 0)
+        return rc;
     vocab = json_object_get(model, "vocab");
     if (!json_is_array(vocab) && ckpt_json_get(&vocab, model, "vocab", JSON_OBJECT, err))
         return ckpt_err_in(err, "model");
-    if (vocab_read(&t->vocab, &t->arena, vocab, added, limit, err))
-        return err->code;
+    if ((rc = vocab_read(&t->vocab, &t->arena, vocab, added, limit, err)) != 0)
+        return rc;
     return read_parts(t, root, model, added, err);
 }
 
@@ -206,6 +216,7 @@ static int config_ends(struct tokenizer *t, const json_t *config, bool ends,
     const char *s = json_string_value(json_object_get(config, "tokenizer_class"));
     bool said = !component_is_absent(json_object_get(config, "add_bos_token")) ||
                 !component_is_absent(json_object_get(config, "add_eos_token"));
+    int rc;
 
     for (size_t i = 0; s && i < sizeof ends_of / sizeof *ends_of; i++) {
         bool bos, eos;
@@ -214,9 +225,9 @@ static int config_ends(struct tokenizer *t, const json_t *config, bool ends,
             continue;
         if (!ends && (!said || ends_of[i].always))
             return 0;
-        if (ckpt_json_bool_or(&bos, config, "add_bos_token", ends_of[i].bos, err) ||
-            ckpt_json_bool_or(&eos, config, "add_eos_token", ends_of[i].eos, err))
-            return err->code;
+        if ((rc = ckpt_json_bool_or(&bos, config, "add_bos_token", ends_of[i].bos, err)) != 0 ||
+            (rc = ckpt_json_bool_or(&eos, config, "add_eos_token", ends_of[i].eos, err)) != 0)
+            return rc;
         return post_set(&t->post, &t->vocab, bos ? t->bos : -1, eos ? t->eos : -1, err);
     }
     return 0;
@@ -226,16 +237,18 @@ int tokenizer_config(struct tokenizer *t, const json_t *config, bool ends,
                      struct ckpt_err *err)
 {
     bool prefix;
+    int rc;
 
-    if (config_token(t, &t->bos, config, "bos_token", err) ||
-        config_token(t, &t->eos, config, "eos_token", err) ||
-        config_token(t, &t->pad, config, "pad_token", err) || config_ends(t, config, ends, err) ||
-        ckpt_json_bool_or(&t->clean_up, config, "clean_up_tokenization_spaces", t->clean_up,
-                          err))
-        return err->code;
+    if ((rc = config_token(t, &t->bos, config, "bos_token", err)) != 0 ||
+        (rc = config_token(t, &t->eos, config, "eos_token", err)) != 0 ||
+        (rc = config_token(t, &t->pad, config, "pad_token", err)) != 0 ||
+        (rc = config_ends(t, config, ends, err)) != 0 ||
+        (rc = ckpt_json_bool_or(&t->clean_up, config, "clean_up_tokenization_spaces",
+                                t->clean_up, err)) != 0)
+        return rc;
     if (!component_is_absent(json_object_get(config, "add_prefix_space"))) {
-        if (ckpt_json_bool_or(&prefix, config, "add_prefix_space", false, err))
-            return err->code;
+        if ((rc = ckpt_json_bool_or(&prefix, config, "add_prefix_space", false, err)) != 0)
+            return rc;
         pretok_set_prefix_space(t->pretok, prefix);
     }
     return 0;

@@ -11,9 +11,10 @@ static int read_count(size_t *out, const json_t *json, const char *key, int64_t 
                       struct ckpt_err *err)
 {
     int64_t n;
+    int rc;
 
-    if (ckpt_json_int_or(&n, json, key, fallback, err))
-        return err->code;
+    if ((rc = ckpt_json_int_or(&n, json, key, fallback, err)) != 0)
+        return rc;
     if (n < 0)
         return ckpt_fail(err, CKPT_EFORMAT, "%s is %lld", key, (long long)n);
     *out = (size_t)n;
@@ -23,16 +24,18 @@ static int read_count(size_t *out, const json_t *json, const char *key, int64_t 
 static int read_direction(bool *left, const json_t *json, struct ckpt_err *err)
 {
     const char *s;
+    int rc;
 
-    if (ckpt_json_str_or(&s, json, "direction", "Right", err))
-        return err->code;
+    if ((rc = ckpt_json_str_or(&s, json, "direction", "Right", err)) != 0)
+        return rc;
     *left = strcmp(s, "Left") == 0;
     if (*left || strcmp(s, "Right") == 0)
         return 0;
     return ckpt_fail(err, CKPT_EFORMAT, "direction \"%s\" is neither Left nor Right", s);
 }
 
-int truncation_read(struct truncation *t, bool *is, const json_t *json, struct ckpt_err *err)
+int window_read_truncation(struct truncation *t, bool *is, const json_t *json,
+                           struct ckpt_err *err)
 {
     static const char *const names[] = {"LongestFirst", "OnlyFirst", "OnlySecond"};
     const char *s;
@@ -59,24 +62,25 @@ static int read_length(struct padding *p, const json_t *json, struct ckpt_err *e
     const json_t *strategy = json_object_get(json, "strategy");
     const char *s;
     int64_t n;
+    int rc;
 
     p->length = 0;
     if (!json_is_object(strategy)) {
-        if (ckpt_json_str(&s, json, "strategy", err))
-            return err->code;
+        if ((rc = ckpt_json_str(&s, json, "strategy", err)) != 0)
+            return rc;
         return strcmp(s, "BatchLongest") == 0
                    ? 0
                    : ckpt_fail(err, CKPT_EFORMAT, "strategy \"%s\" is unknown", s);
     }
-    if (ckpt_json_int(&n, strategy, "Fixed", err))
-        return err->code;
+    if ((rc = ckpt_json_int(&n, strategy, "Fixed", err)) != 0)
+        return rc;
     if (n < 0)
         return ckpt_fail(err, CKPT_EFORMAT, "Fixed is %lld", (long long)n);
     p->length = (size_t)n;
     return 0;
 }
 
-int padding_read(struct padding *p, bool *is, const json_t *json, struct ckpt_err *err)
+int window_read_padding(struct padding *p, bool *is, const json_t *json, struct ckpt_err *err)
 {
     size_t id, type;
 
@@ -106,8 +110,8 @@ static void longest_first(size_t max, size_t *n_a, size_t *n_b)
     }
 }
 
-int truncation_lengths(const struct truncation *t, size_t n_added, size_t *n_a, size_t *n_b,
-                       bool pair, struct ckpt_err *err)
+int window_lengths(const struct truncation *t, size_t n_added, size_t *n_a, size_t *n_b,
+                   bool pair, struct ckpt_err *err)
 {
     size_t max, total = *n_a + *n_b, gone, *cut = n_a;
 
@@ -142,8 +146,8 @@ int truncation_lengths(const struct truncation *t, size_t n_added, size_t *n_a, 
     return 0;
 }
 
-bool truncation_window(const struct truncation *t, size_t n, size_t max, size_t i, size_t *from,
-                       size_t *to)
+bool window_range(const struct truncation *t, size_t n, size_t max, size_t i, size_t *from,
+                  size_t *to)
 {
     size_t step, done;
 
@@ -153,7 +157,7 @@ bool truncation_window(const struct truncation *t, size_t n, size_t max, size_t 
         return i == 0;
     }
     if (max == 0) {
-        /* Nothing is kept; the one window behind is all of it. */
+        /* Nothing is kept; the one window after is all of it. */
         *from = 0;
         *to = i == 0 ? 0 : n;
         return i < 2;
@@ -170,7 +174,7 @@ bool truncation_window(const struct truncation *t, size_t n, size_t max, size_t 
     return *from < *to;
 }
 
-size_t padding_length(const struct padding *p, size_t n)
+size_t window_padded_length(const struct padding *p, size_t n)
 {
     size_t length = p->length ? p->length : n;
 

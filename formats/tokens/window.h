@@ -29,17 +29,18 @@ struct padding {
 };
 
 /* The values of "truncation" and "padding"; *is says whether there is one. */
-int truncation_read(struct truncation *t, bool *is, const json_t *json, struct ckpt_err *err);
-int padding_read(struct padding *p, bool *is, const json_t *json, struct ckpt_err *err);
+int window_read_truncation(struct truncation *t, bool *is, const json_t *json,
+                           struct ckpt_err *err);
+int window_read_padding(struct padding *p, bool *is, const json_t *json, struct ckpt_err *err);
 
 /* How many of n_a and n_b tokens (pair: there is a second text) stay when n_added come in. */
-int truncation_lengths(const struct truncation *t, size_t n_added, size_t *n_a, size_t *n_b,
-                       bool pair, struct ckpt_err *err);
+int window_lengths(const struct truncation *t, size_t n_added, size_t *n_a, size_t *n_b,
+                   bool pair, struct ckpt_err *err);
 /* Window i of n tokens of which max are kept: [*from, *to).  False when there is no such; window
  * 0 is what is kept.  stride < max. */
-bool truncation_window(const struct truncation *t, size_t n, size_t max, size_t i, size_t *from,
-                       size_t *to);
+bool window_range(const struct truncation *t, size_t n, size_t max, size_t i, size_t *from,
+                  size_t *to);
 /* What texts of which the longest has n tokens are padded to. */
-size_t padding_length(const struct padding *p, size_t n);
+size_t window_padded_length(const struct padding *p, size_t n);
 
 #endif

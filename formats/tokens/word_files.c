@@ -70,8 +70,8 @@ static json_t *bert_template(const char *cls, const char *sep, const json_t *voc
         sep);
 }
 
-int vocab_txt_read(json_t **out, const char *text, size_t n, const json_t *config,
-                   struct ckpt_err *err)
+int word_files_vocab_txt(json_t **out, const char *text, size_t n, const json_t *config,
+                         struct ckpt_err *err)
 {
     const char *cls = named(config, "cls_token", "[CLS]"), *sep = named(config, "sep_token",
                                                                         "[SEP]");
@@ -83,7 +83,7 @@ int vocab_txt_read(json_t **out, const char *text, size_t n, const json_t *confi
     if (rc == 0 && (ckpt_json_bool_or(&lower, config, "do_lower_case", true, err) ||
                     ckpt_json_bool_or(&chinese, config, "tokenize_chinese_chars", true, err) ||
                     ckpt_json_bool_or(&accents, config, "strip_accents", lower, err)))
-        rc = err->code;
+        rc = ckpt_err_code(err);
     if (rc) {
         json_decref(vocab);
         return rc;
@@ -155,8 +155,8 @@ static json_t *around(const json_t *config, const json_t *vocab, bool prefix)
                      "trim_offsets", 0);
 }
 
-int vocab_merges_read(json_t **out, json_t *vocab, const char *merges, size_t n,
-                      const json_t *config, struct ckpt_err *err)
+int word_files_vocab_merges(json_t **out, json_t *vocab, const char *merges, size_t n,
+                            const json_t *config, struct ckpt_err *err)
 {
     json_t *list = json_array(), *norm = NULL;
     bool prefix;
@@ -208,7 +208,7 @@ static int add_special(json_t *list, const json_t *vocab, const json_t *config, 
                                                  "special", 1, "normalized", 0));
 }
 
-int added_files_read(json_t *root, const json_t *added, const json_t *config,
+int word_files_added(json_t *root, const json_t *added, const json_t *config,
                      struct ckpt_err *err)
 {
     static const char *const keys[] = {"bos_token", "eos_token", "unk_token", "sep_token",
@@ -246,17 +246,18 @@ int added_files_read(json_t *root, const json_t *added, const json_t *config,
     return 0;
 }
 
-int sentinels_read(json_t *root, const json_t *config, struct ckpt_err *err)
+int word_files_sentinels(json_t *root, const json_t *config, struct ckpt_err *err)
 {
     json_t *list = json_object_get(root, "added_tokens");
     json_int_t pieces = (json_int_t)json_array_size(
         json_object_get(json_object_get(root, "model"), "vocab"));
     int64_t n;
+    int rc;
 
     if (!is_class(config, "T5") && !is_class(config, "MT5"))
         return 0;
-    if (ckpt_json_int_or(&n, config, "extra_ids", 100, err))
-        return err->code;
+    if ((rc = ckpt_json_int_or(&n, config, "extra_ids", 100, err)) != 0)
+        return rc;
     if (n < 0 || n > MOST_SENTINELS)
         return ckpt_fail(err, CKPT_EFORMAT, "extra_ids is %lld: at most %d", (long long)n,
                          MOST_SENTINELS);

@@ -13,18 +13,18 @@
 #include "libckpt/file.h"
 
 /* A token a line; the id is the line's number. */
-int vocab_txt_read(json_t **out, const char *text, size_t n, const json_t *config,
-                   struct ckpt_err *err);
+int word_files_vocab_txt(json_t **out, const char *text, size_t n, const json_t *config,
+                         struct ckpt_err *err);
 /* vocab: the value of vocab.json; merges: the text of merges.txt. */
-int vocab_merges_read(json_t **out, json_t *vocab, const char *merges, size_t n,
-                      const json_t *config, struct ckpt_err *err);
+int word_files_vocab_merges(json_t **out, json_t *vocab, const char *merges, size_t n,
+                            const json_t *config, struct ckpt_err *err);
 /* What added_tokens.json (NULL: there is none) and the config's added_tokens_decoder add, put
  * into root; special tokens that the config names become such. */
-int added_files_read(json_t *root, const json_t *added, const json_t *config,
+int word_files_added(json_t *root, const json_t *added, const json_t *config,
                      struct ckpt_err *err);
 
 /* The sentinels <extra_id_N> of a config of T5's class, which lie beyond the pieces in reverse,
  * where nothing has put tokens there: a hundred of them, or as many as its "extra_ids" says. */
-int sentinels_read(json_t *root, const json_t *config, struct ckpt_err *err);
+int word_files_sentinels(json_t *root, const json_t *config, struct ckpt_err *err);
 
 #endif

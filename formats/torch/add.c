@@ -16,15 +16,8 @@ bool torch_add_is(const struct value *v)
 
 static int add_inner(struct torch_adder *to, const struct torch_inner *in, struct ckpt_err *err)
 {
-    if (to->n_inner == to->cap_inner) {
-        size_t cap = to->cap_inner ? 2 * to->cap_inner : 16;
-        void *grown = ckpt_grow(to->inner, cap, sizeof *to->inner);
-
-        if (!grown)
-            return ckpt_nomem(err, cap * sizeof *to->inner);
-        to->inner = grown;
-        to->cap_inner = cap;
-    }
+    if (ckpt_reserve(&to->inner, to->n_inner, &to->cap_inner, sizeof *to->inner, err))
+        return CKPT_ENOMEM;
     to->inner[to->n_inner++] = *in;
     return 0;
 }
@@ -80,15 +73,17 @@ static int add_quantised(struct torch_adder *to, const char *name, size_t len,
         ckpt_err_clear(err);
         rc = unread ? 0 : ckpt_nomem(err, sizeof err->text);
     }
-    if (rc || ckpt_tensors_add(to->list, &added, name, len, CKPT_F32, &t->shape, NULL, 0, false,
-                               err))
-        return err->code;
+    if (rc == 0)
+        rc = ckpt_tensors_add(to->list, &added, name, len, CKPT_F32, &t->shape, NULL, 0, false,
+                              err);
+    if (rc)
+        return rc;
     added->kind = to->kind;
     added->unread = unread;
     added->stored = ckpt_dtype_name(t->dtype);
     ckpt_shape_bytes(&added->stored_bytes, &t->shape, t->dtype);
-    if (added->numel && find_alias(to, t, &added->alias_of, err))
-        return err->code;
+    if (added->numel && (rc = find_alias(to, t, &added->alias_of, err)) != 0)
+        return rc;
     return add_inner(to, &in, err);
 }
 
@@ -98,17 +93,18 @@ static int add_window(struct torch_adder *to, const char *name, size_t len,
     struct ckpt_fragment *f = NULL;
     struct ckpt_tensor *added;
     int64_t numel;
+    int rc;
 
     if (t->quantizer)
         return add_quantised(to, name, len, t, err);
     if (!ckpt_shape_numel(&numel, &t->shape))
         return ckpt_fail(err, CKPT_EFORMAT, "a tensor's size overflows");
     if (numel > 0 && ckpt_dtype_size(t->dtype) > 0 &&
-        torch_archive_fragment(&f, &to->list->arena, to->a, t, err))
-        return err->code;
-    if (ckpt_tensors_add(to->list, &added, name, len, t->dtype, &t->shape, f, f != NULL, false,
-                         err))
-        return err->code;
+        (rc = torch_archive_fragment(&f, &to->list->arena, to->a, t, err)) != 0)
+        return rc;
+    if ((rc = ckpt_tensors_add(to->list, &added, name, len, t->dtype, &t->shape, f, f != NULL,
+                               false, err)) != 0)
+        return rc;
     added->kind = to->kind;
     return numel ? find_alias(to, t, &added->alias_of, err) : 0;
 }
@@ -119,9 +115,10 @@ static int add_shard(struct torch_adder *to, const char *name, size_t len, const
 {
     struct torch_shard s;
     int64_t numel;
+    int rc;
 
-    if (torch_shard_read(&s, &to->list->arena, v, err))
-        return err->code;
+    if ((rc = torch_shard_read(&s, &to->list->arena, v, err)) != 0)
+        return rc;
     if (s.n == 1 && ckpt_shape_equal(&s.shape, &s.piece[0].tensor->shape))
         return add_window(to, name, len, s.piece[0].tensor, err);
     if (s.n == 0 && ckpt_shape_numel(&numel, &s.shape) && numel == 0)
@@ -143,9 +140,11 @@ static int add_array(struct torch_adder *to, const char *name, size_t len, const
         to->left_out++;
         return 0;
     }
-    if (rc || ckpt_tensors_add(to->list, &added, name, len, in.array.dtype,
-                               &in.array.shape, NULL, 0, false, err))
-        return err->code;
+    if (rc == 0)
+        rc = ckpt_tensors_add(to->list, &added, name, len, in.array.dtype,
+                              &in.array.shape, NULL, 0, false, err);
+    if (rc)
+        return rc;
     added->kind = to->kind;
     return add_inner(to, &in, err);
 }
@@ -156,10 +155,12 @@ static int add_unread(struct torch_adder *to, const char *name, size_t len, cons
     struct torch_unread u;
     struct ckpt_tensor *added;
     char *kind;
+    int rc;
 
-    if (torch_unread_tell(&u, v, err) ||
-        ckpt_tensors_add(to->list, &added, name, len, u.dtype, &u.shape, NULL, 0, false, err))
-        return err->code;
+    if ((rc = torch_unread_tell(&u, v, err)) != 0 ||
+        (rc = ckpt_tensors_add(to->list, &added, name, len, u.dtype, &u.shape, NULL, 0, false,
+                               err)) != 0)
+        return rc;
     kind = ckpt_arena_printf(&to->list->arena, "%s", u.kind);
     added->kind = to->kind;
     added->stored = kind;

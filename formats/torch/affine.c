@@ -26,6 +26,7 @@ static int take_numbers(struct torch_affine_numbers *out, struct ckpt_arena *are
     struct ckpt_fragment *f;
     const struct value_tensor *t;
     double number;
+    int rc;
 
     out->value = v;
     if (value_is(v, VALUE_LIST)) {
@@ -44,8 +45,8 @@ static int take_numbers(struct torch_affine_numbers *out, struct ckpt_arena *are
         return bad(err, "not one scale and zero point a channel");
     if (n == 0)
         return 0;
-    if (torch_archive_fragment(&f, arena, a, t, err))
-        return err->code;
+    if ((rc = torch_archive_fragment(&f, arena, a, t, err)) != 0)
+        return rc;
     out->frag = f;
     return 0;
 }
@@ -70,14 +71,15 @@ int torch_affine_read(struct torch_affine *out, struct ckpt_arena *arena,
     struct ckpt_fragment *f = NULL;
     int64_t numel;
     double number;
+    int rc;
 
     *out = (struct torch_affine){.shape = t->shape, .codes = t->dtype, .channels = 1, .inner = 1};
     if (!value_is(scheme, VALUE_GLOBAL))
         return bad(err, "its quantizer has no scheme");
     if (!ckpt_shape_numel(&numel, &t->shape))
         return bad(err, "its size overflows");
-    if (numel > 0 && torch_archive_fragment(&f, arena, a, t, err))
-        return err->code;
+    if (numel > 0 && (rc = torch_archive_fragment(&f, arena, a, t, err)) != 0)
+        return rc;
     out->frag = f;
     out->scale.value = item(q, 1);
     out->zero.value = item(q, 2);
@@ -88,11 +90,12 @@ int torch_affine_read(struct torch_affine *out, struct ckpt_arena *arena,
         !value_names(scheme, "torch", "per_channel_affine_float_qparams"))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "a quantised tensor of torch, %.40s, which is "
                          "not read", scheme->u.obj.name);
-    if (numel > 0 && (take_channels(out, item(q, 3), err) ||
-                      take_numbers(&out->scale, arena, a, item(q, 1), out->channels, err) ||
-                      take_numbers(&out->zero, arena, a, item(q, 2), out->channels, err)))
-        return err->code;
-    return 0;
+    rc = numel > 0 ? take_channels(out, item(q, 3), err) : 0;
+    if (rc == 0 && numel > 0)
+        rc = take_numbers(&out->scale, arena, a, item(q, 1), out->channels, err);
+    if (rc == 0 && numel > 0)
+        rc = take_numbers(&out->zero, arena, a, item(q, 2), out->channels, err);
+    return rc;
 }
 
 /* Numbers [start, start + n) of those of all channels. */
@@ -102,6 +105,7 @@ static int load(double *dst, const struct torch_affine_numbers *from, int64_t st
     const struct value_tensor *t;
     unsigned char raw[PIECE];
     int64_t per;
+    int rc;
 
     if (!from->frag) {
         const struct value *v = from->value;
@@ -115,8 +119,9 @@ static int load(double *dst, const struct torch_affine_numbers *from, int64_t st
     for (int64_t i = 0; i < n; i += per) {
         int64_t some = n - i < per ? n - i : per;
 
-        if (ckpt_gather(raw, &t->shape, t->dtype, from->frag, 1, start + i, some, err))
-            return err->code;
+        if ((rc = ckpt_fragment_gather(raw, &t->shape, t->dtype, from->frag, 1, start + i, some,
+                                       err)) != 0)
+            return rc;
         ckpt_convert(dst + i, CKPT_F64, raw, t->dtype, (size_t)some);
     }
     return 0;
@@ -139,12 +144,14 @@ static int work_out(float *dst, const struct torch_affine *a, int64_t start, int
                     const double *scale, const double *zero, int64_t first, struct ckpt_err *err)
 {
     unsigned char raw[4 * PIECE];
+    int rc;
 
     for (int64_t at = 0; at < count; at += PIECE) {
         int64_t n = count - at < PIECE ? count - at : PIECE;
 
-        if (ckpt_gather(raw, &a->shape, a->codes, a->frag, 1, start + at, n, err))
-            return err->code;
+        if ((rc = ckpt_fragment_gather(raw, &a->shape, a->codes, a->frag, 1, start + at, n,
+                                       err)) != 0)
+            return rc;
         for (int64_t i = 0; i < n; i++) {
             int64_t k = (start + at + i) / a->inner % a->channels - first;
 

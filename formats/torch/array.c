@@ -116,6 +116,7 @@ int torch_array_read(struct torch_array *out, const struct value *v, struct ckpt
     const struct value *from = buffer ? v->u.obj.args : v->u.obj.state, *bytes, *fortran, *axes;
     const char *order;
     uint64_t n;
+    int rc;
 
     memset(out, 0, sizeof *out);
     bytes = item(from, buffer ? 0 : 4);
@@ -123,9 +124,9 @@ int torch_array_read(struct torch_array *out, const struct value *v, struct ckpt
     axes = item(from, 4);
     order = buffer ? value_as_str(fortran) : value_is(fortran, VALUE_BOOL) && fortran->u.b
                                                   ? "F" : "C";
-    if (read_dtype(out, item(from, buffer ? 1 : 2), err) ||
-        read_shape(&out->shape, item(from, buffer ? 2 : 1), err))
-        return err->code;
+    if ((rc = read_dtype(out, item(from, buffer ? 1 : 2), err)) != 0 ||
+        (rc = read_shape(&out->shape, item(from, buffer ? 2 : 1), err)) != 0)
+        return rc;
     if (!value_is(bytes, VALUE_BYTES) || !ckpt_shape_bytes(&n, &out->shape, out->dtype) ||
         n != bytes->u.text.n)
         return bad(err, "its bytes do not fill its shape");
@@ -149,7 +150,7 @@ int torch_array_gather(void *dst, const struct torch_array *a, int64_t start, in
         return rc;
     f.file = file;
     f.swapped = a->swapped && ckpt_dtype_size(a->dtype) > 1;
-    rc = ckpt_gather(dst, &a->shape, a->dtype, &f, 1, start, count, err);
+    rc = ckpt_fragment_gather(dst, &a->shape, a->dtype, &f, 1, start, count, err);
     ckpt_file_close(file);
     return rc;
 }

@@ -46,16 +46,17 @@ static int take_ints(int64_t *out, int *n, const json_t *meta, const char *key,
                      struct ckpt_err *err)
 {
     json_t *list;
+    int rc;
 
-    if (ckpt_json_get(&list, meta, key, JSON_ARRAY, err))
-        return err->code;
+    if ((rc = ckpt_json_get(&list, meta, key, JSON_ARRAY, err)) != 0)
+        return rc;
     if (json_array_size(list) > CKPT_MAX_RANK)
         return ckpt_fail(err, CKPT_ELIMIT, "%zu axes, %d at most", json_array_size(list),
                          CKPT_MAX_RANK);
     *n = (int)json_array_size(list);
     for (int k = 0; k < *n; k++)
-        if (take_int(&out[k], json_array_get(list, (size_t)k), key, err))
-            return err->code;
+        if ((rc = take_int(&out[k], json_array_get(list, (size_t)k), key, err)) != 0)
+            return rc;
     return 0;
 }
 
@@ -70,13 +71,15 @@ static int make_fragment(struct ckpt_fragment **out, struct ckpt_tensors *list,
     int64_t last = 0, far;
     uint64_t end;
     int n;
+    int rc;
 
     *out = f;
     if (!f || !stride)
         return ckpt_nomem(err, sizeof *f);
-    if (take_ints(stride, &n, meta, "strides", err) ||
-        take_int(&offset, json_object_get(meta, "storage_offset"), "storage_offset", err))
-        return err->code;
+    if ((rc = take_ints(stride, &n, meta, "strides", err)) != 0 ||
+        (rc = take_int(&offset, json_object_get(meta, "storage_offset"), "storage_offset",
+                       err)) != 0)
+        return rc;
     if (n != shape->rank)
         return ckpt_fail(err, CKPT_EFORMAT, "%d strides for %d axes", n, shape->rank);
     for (int k = 0; k < n; k++)
@@ -108,13 +111,14 @@ static int add(struct ckpt_tensors *list, const struct zip *z, const struct plac
     enum ckpt_dtype dtype;
     const char *file;
     char path[256];
+    int rc;
 
     if (!json_is_object(meta) && pickled)
         return 0;                       /* an object of a class, no tensor */
-    if (ckpt_json_str(&file, entry, "path_name", err) ||
-        ckpt_json_int(&number, meta, "dtype", err) ||
-        take_ints(shape.dim, &shape.rank, meta, "sizes", err))
-        return err->code;
+    if ((rc = ckpt_json_str(&file, entry, "path_name", err)) != 0 ||
+        (rc = ckpt_json_int(&number, meta, "dtype", err)) != 0 ||
+        (rc = take_ints(shape.dim, &shape.rank, meta, "sizes", err)) != 0)
+        return rc;
     dtype = dtype_of(number);
     if (dtype == CKPT_DTYPE_NONE)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "dtype %lld is not known", (long long)number);
@@ -124,11 +128,12 @@ static int add(struct ckpt_tensors *list, const struct zip *z, const struct plac
             ? zip_find(z, path) : NULL;
     if (!e && numel > 0)
         return ckpt_fail_as(err, CKPT_EFORMAT, "missing", "%s is not there", path);
-    if (numel > 0 && !pickled && make_fragment(&f, list, z, e, &shape, dtype, meta, err))
-        return err->code;
-    if (ckpt_tensors_add(list, &added, name, strlen(name), dtype, &shape, f, f != NULL, false,
-                         err))
-        return err->code;
+    if (numel > 0 && !pickled && (rc = make_fragment(&f, list, z, e, &shape, dtype, meta,
+                                                     err)) != 0)
+        return rc;
+    if ((rc = ckpt_tensors_add(list, &added, name, strlen(name), dtype, &shape, f, f != NULL,
+                               false, err)) != 0)
+        return rc;
     added->kind = json_is_true(json_object_get(entry, "is_param")) ? CKPT_WEIGHT : p->kind;
     added->unread = pickled ? "of a class of its own, in a pickle, which is not read" : NULL;
     return 0;
@@ -175,9 +180,10 @@ static int check_order(const struct zip *z, struct ckpt_err *err)
 int torch_export_list(struct ckpt_tensors *list, const struct zip *z, struct ckpt_err *err)
 {
     bool any = false, compiled = false;
+    int rc;
 
-    if (check_order(z, err))
-        return err->code;
+    if ((rc = check_order(z, err)) != 0)
+        return rc;
     for (size_t k = 0; k < sizeof places / sizeof places[0]; k++)
         for (size_t i = 0; i < z->n; i++) {
             const char *name = z->entry[i].name;
@@ -188,8 +194,8 @@ int torch_export_list(struct ckpt_tensors *list, const struct zip *z, struct ckp
                 strcmp(name + n - end, places[k].end) != 0)
                 continue;
             any = true;
-            if (add_all(list, z, &places[k], &z->entry[i], err))
-                return err->code;
+            if ((rc = add_all(list, z, &places[k], &z->entry[i], err)) != 0)
+                return rc;
         }
     if (any)
         return 0;

@@ -32,7 +32,7 @@ struct legacy {
     uint64_t                end;        /* of the pickles */
 };
 
-/* Run the pickles in the first n bytes.  *more: they go on behind those. */
+/* Run the pickles in the first n bytes.  *more: they go on after those. */
 static int run(struct legacy *l, uint64_t n, bool *more, struct ckpt_err *err)
 {
     struct ckpt_arena scratch = {0};
@@ -107,13 +107,14 @@ static int place(const struct legacy *l, struct torch_storages *s, struct ckpt_e
     unsigned char raw[8];
     struct ckpt_cursor c;
     size_t i;
+    int rc;
 
     for (size_t k = 0; k < keys->n; k++) {
-        if (find_key(s, keys->item[k], &i, err) ||
-            ckpt_file_read_at(l->file, raw, sizeof raw, at, err))
-            return err->code;
+        if ((rc = find_key(s, keys->item[k], &i, err)) != 0 ||
+            (rc = ckpt_file_read_at(l->file, raw, sizeof raw, at, err)) != 0)
+            return rc;
         ckpt_cursor_init(&c, raw, sizeof raw);
-        if (ckpt_get_u64le(&c) != (uint64_t)s->item[i].numel)
+        if (ckpt_cursor_u64le(&c) != (uint64_t)s->item[i].numel)
             return ckpt_fail(err, CKPT_EFORMAT, "storage %s: the pickle says %lld elements, its "
                              "place another number", s->item[i].key, (long long)s->item[i].numel);
         at += sizeof raw;
@@ -130,7 +131,7 @@ static int place(const struct legacy *l, struct torch_storages *s, struct ckpt_e
         return ckpt_fail_as(err, CKPT_EFORMAT, "missing", "the key list has %zu of %zu storages",
                             keys->n, s->n);
     return at == size ? 0 : ckpt_fail_as(err, CKPT_EFORMAT, "trailing",
-                                         "%llu bytes behind the last storage",
+                                         "%llu bytes after the last storage",
                                          (unsigned long long)(size - at));
 }
 
@@ -140,14 +141,15 @@ int torch_legacy_read(struct value **root, struct torch_storages *storages, bool
 {
     struct legacy l = {.file = file, .arena = arena};
     int rc = run_all(&l, err);
+    int refused = strict ? torch_names_check(&l.names, rc != 0, err) : 0;
 
-    if (strict && torch_names_check(&l.names, rc != 0, err))
-        return err->code;
-    if (rc || check_system(&l, big_endian, err))
-        return err->code;
+    if (refused || rc)
+        return refused ? refused : rc;
+    if ((rc = check_system(&l, big_endian, err)) != 0)
+        return rc;
     storages->legacy = true;
-    if (torch_value_resolve(l.v[P_OBJECT], storages, arena, strict, err))
-        return err->code;
+    if ((rc = torch_value_resolve(l.v[P_OBJECT], storages, arena, strict, err)) != 0)
+        return rc;
     *root = l.v[P_OBJECT];
     return place(&l, storages, err);
 }

@@ -1,6 +1,6 @@
 /*
  * torch/legacy - what torch.save wrote before 1.6, and still writes when asked to: five pickles
- * and the storages, one behind the other.
+ * and the storages, one after the other.
  *
  *   pickle   0x1950a86a20f9469cfc6c
  *   pickle   1001

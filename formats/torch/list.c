@@ -54,7 +54,7 @@ static int visit(struct lister *l, const struct value *v)
     return 0;
 }
 
-/* The i-th pair, or item behind the pairs, or behind those the state; key NULL: by number. */
+/* The i-th pair, or item after the pairs, or after those the state; key NULL: by number. */
 static const struct value *child(const struct value *v, size_t i, const struct value **key,
                                  size_t *number, bool *same_path)
 {

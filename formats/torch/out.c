@@ -8,8 +8,9 @@
 #include "formats/container/crc_join.h"
 #include "formats/container/pickle/out.h"
 #include "formats/container/zip_out.h"
+#include "libckpt/base/crc32.h"
 
-/* Members before and behind the storages, in torch 2.7's order. */
+/* Members before and after the storages, in torch 2.7's order. */
 enum { M_PICKLE, M_FORMAT, M_ALIGNMENT, M_BYTEORDER, M_BEFORE, M_VERSION = 0, M_ID, M_BEHIND };
 
 struct storage {
@@ -25,7 +26,7 @@ struct torch_writer {
     size_t             n_member, n_storage;
     struct storage    *storage;
     uint64_t           directory;
-    const char        *record;          /* see create's opts: the member behind the storages, or
+    const char        *record;          /* see create's opts: the member after the storages, or
                                            NULL */
     pthread_mutex_t    lock;            /* of the pieces */
 };
@@ -44,7 +45,7 @@ static int put_small(struct torch_writer *w, size_t i, const void *bytes, struct
 {
     struct zip_member *m = &w->member[i];
 
-    m->crc = crc_of(bytes, m->size);
+    m->crc = ckpt_crc32(0, bytes, m->size);
     return ckpt_out_write_at(w->out, bytes, (size_t)m->size, m->data, err);
 }
 
@@ -53,13 +54,13 @@ static const struct small before[] = {
     [M_PICKLE] = {"data.pkl", NULL}, [M_FORMAT] = {".format_version", "1"},
     [M_ALIGNMENT] = {".storage_alignment", "64"}, [M_BYTEORDER] = {"byteorder", "little"},
 };
-static const struct small behind[] = {
+static const struct small after[] = {
     [M_VERSION] = {"version", "3\n"},
     [M_ID] = {".data/serialization_id", NULL},
 };
 
-/* Where the members behind the storages begin. */
-static size_t first_behind(const struct torch_writer *w)
+/* Where the members after the storages begin. */
+static size_t first_after(const struct torch_writer *w)
 {
     return M_BEFORE + w->n_storage + (w->record != NULL);
 }
@@ -71,7 +72,7 @@ static int list_members(struct torch_writer *w, const char *top,
 {
     struct zip_member *m;
 
-    w->n_member = first_behind(w) + M_BEHIND;
+    w->n_member = first_after(w) + M_BEHIND;
     m = w->member = ckpt_arena_alloc(&w->arena, w->n_member, sizeof *w->member);
     w->storage = ckpt_arena_alloc(&w->arena, w->n_storage, sizeof *w->storage);
     if (!w->member || !w->storage)
@@ -96,8 +97,8 @@ static int list_members(struct torch_writer *w, const char *top,
         m++;
     }
     for (size_t i = 0; i < M_BEHIND; i++, m++) {
-        m->name = ckpt_arena_printf(&w->arena, "%s/%s", top, behind[i].name);
-        m->size = i == M_ID ? 40 : strlen(behind[i].text);
+        m->name = ckpt_arena_printf(&w->arena, "%s/%s", top, after[i].name);
+        m->size = i == M_ID ? 40 : strlen(after[i].text);
     }
     for (size_t i = 0; i < w->n_member; i++)
         if (!w->member[i].name)
@@ -130,7 +131,7 @@ static int begin(struct torch_writer *w, const char *top, const struct value *ro
     for (size_t i = M_FORMAT; rc == 0 && i < M_BEFORE; i++)
         rc = put_small(w, i, before[i].text, err);
     if (rc == 0)
-        rc = put_small(w, first_behind(w) + M_VERSION, behind[M_VERSION].text, err);
+        rc = put_small(w, first_after(w) + M_VERSION, after[M_VERSION].text, err);
     ckpt_buf_release(&pickle);
     return rc;
 }
@@ -140,6 +141,7 @@ int torch_writer_new(struct torch_writer **w, struct ckpt_out *out, const char *
                      size_t n_storage, const char *record, struct ckpt_err *err)
 {
     struct torch_writer *t = ckpt_alloc(1, sizeof *t);
+    int rc;
 
     *w = NULL;
     if (!t) {
@@ -150,9 +152,10 @@ int torch_writer_new(struct torch_writer **w, struct ckpt_out *out, const char *
     t->out = out;
     t->n_storage = n_storage;
     t->record = record;
-    if (begin(t, top, root, storage, err)) {
+    rc = begin(t, top, root, storage, err);
+    if (rc) {
         torch_writer_abort(t);
-        return err->code;
+        return rc;
     }
     *w = t;
     return 0;
@@ -172,7 +175,7 @@ int torch_writer_put(struct torch_writer *w, size_t i, int64_t start, int64_t co
                          (long long)start, (long long)count);
     if (bytes == 0)
         return 0;
-    crc = crc_of(src, (size_t)bytes);
+    crc = ckpt_crc32(0, src, (size_t)bytes);
     pthread_mutex_lock(&w->lock);
     rc = crc_join_add(&s->crc, at, bytes, crc, err);
     pthread_mutex_unlock(&w->lock);
@@ -244,13 +247,15 @@ int torch_write(struct ckpt_out *out, const char *top, const struct value *root,
                 struct ckpt_err *err)
 {
     struct torch_writer *w;
+    int rc;
 
-    if (torch_writer_new(&w, out, top, root, storage, n_storage, NULL, err))
-        return err->code;
-    for (size_t i = 0; i < n_storage; i++)
-        if (storage[i].numel && torch_writer_put(w, i, 0, storage[i].numel, data[i], err)) {
-            torch_writer_abort(w);
-            return err->code;
-        }
-    return torch_writer_commit(w, err);
+    if ((rc = torch_writer_new(&w, out, top, root, storage, n_storage, NULL, err)) != 0)
+        return rc;
+    for (size_t i = 0; rc == 0 && i < n_storage; i++)
+        if (storage[i].numel)
+            rc = torch_writer_put(w, i, 0, storage[i].numel, data[i], err);
+    if (rc == 0)
+        return torch_writer_commit(w, err);
+    torch_writer_abort(w);
+    return rc;
 }

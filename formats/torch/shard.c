@@ -105,6 +105,7 @@ static int read_sharded(struct torch_shard *s, struct ckpt_arena *a, const struc
     const struct value *group = item(state, 2);
     int64_t whole[CKPT_MAX_RANK], start[CKPT_MAX_RANK], count[CKPT_MAX_RANK];
     int rank = s->shape.rank;
+    int rc;
 
     if (!value_is(local, VALUE_LIST) || numbers(size, whole, CKPT_MAX_RANK) != rank ||
         memcmp(whole, s->shape.dim, (size_t)rank * sizeof *whole) != 0)
@@ -122,8 +123,8 @@ static int read_sharded(struct torch_shard *s, struct ckpt_arena *a, const struc
         if (numbers(attr(place, "shard_offsets"), start, CKPT_MAX_RANK) != rank ||
             numbers(attr(place, "shard_sizes"), count, CKPT_MAX_RANK) != rank)
             return bad(err, "has a shard without offsets and sizes");
-        if (add_piece(s, err, start, count, attr(shard, "tensor")))
-            return err->code;
+        if ((rc = add_piece(s, err, start, count, attr(shard, "tensor"))) != 0)
+            return rc;
     }
     return 0;
 }
@@ -210,17 +211,17 @@ static void cut(const struct placement *p, int64_t *start, int64_t *count)
     count[p->dim] = step < left - skip ? step : left - skip;
 }
 
-/* True when strided axis k is split into all plain ones behind it and nothing else: a box. */
+/* True when strided axis k is split into all plain ones after it and nothing else: a box. */
 static bool is_box(const struct placement *p, int n, int k)
 {
-    int64_t behind = 1;
+    int64_t after = 1;
 
     for (int i = 0; i < n; i++)
         if (i != k && p[i].shard && p[i].dim == p[k].dim) {
-            if (p[i].strided || i < k || __builtin_mul_overflow(behind, p[i].size, &behind))
+            if (p[i].strided || i < k || __builtin_mul_overflow(after, p[i].size, &after))
                 return false;
         }
-    return behind == p[k].factor;
+    return after == p[k].factor;
 }
 
 /* The box that all axes leave; copy: a rank before has it. */
@@ -253,6 +254,7 @@ static int read_dtensor(struct torch_shard *s, struct ckpt_arena *a, const struc
     struct placement p[MAX_MESH];
     int n = mesh_sizes(mesh, size);
     bool copy = false;
+    int rc;
 
     if (n < 0 || numbers(attr(mesh, "_coordinate_on_dim"), at, MAX_MESH) != n ||
         !value_is(placements, VALUE_TUPLE) || placements->u.seq.n != (size_t)n)
@@ -266,11 +268,12 @@ static int read_dtensor(struct torch_shard *s, struct ckpt_arena *a, const struc
         p[i] = (struct placement){.size = size[i], .at = at[i]};
         if (at[i] >= size[i] || __builtin_mul_overflow(s->world, size[i], &s->world))
             return bad(err, "lies outside its mesh");
-        if (read_placement(&p[i], placements->u.seq.item[i], s->shape.rank, err))
-            return err->code;
+        if ((rc = read_placement(&p[i], placements->u.seq.item[i], s->shape.rank, err)) != 0)
+            return rc;
     }
-    if (place_all(p, n, start, count, &copy, err) || copy)
-        return copy ? 0 : err->code;
+    rc = place_all(p, n, start, count, &copy, err);
+    if (rc || copy)
+        return copy ? 0 : rc;
     s->piece = ckpt_arena_alloc(a, 1, sizeof *s->piece);
     return s->piece ? add_piece(s, err, start, count, value_get(parts, "_local_tensor"))
                     : ckpt_nomem(err, sizeof *s->piece);

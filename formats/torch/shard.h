@@ -5,7 +5,7 @@
  *                  size of the whole, ...), (None, {_local_tensor, _spec})); _spec has the mesh
  *                  (its sizes, and this rank's place in it) and one placement for each of its
  *                  axes: Shard {dim} cuts what the axes before have left as torch.chunk does,
- *                  _StridedShard {dim, split_factor} what the axes behind it have left, into
+ *                  _StridedShard {dim, split_factor} what the axes after it have left, into
  *                  split_factor parts together; Replicate keeps it whole, Partial is a sum that
  *                  was never taken
  *   ShardedTensor  ..., (local shards, metadata, process group, ...)): each shard has its

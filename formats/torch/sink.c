@@ -55,7 +55,7 @@ static void sink_abort(void *self)
 
 /* Checksums are made of what passes. */
 static bool sink_locate(void *self, size_t i, int64_t start, int64_t count,
-                        struct ckpt_place_out *out)
+                        struct ckpt_sink_extent *out)
 {
     const struct sink *s = self;
 
@@ -71,19 +71,6 @@ static const struct ckpt_sink_ops sink_ops = {
     .format = "torch", .write = sink_write, .locate = sink_locate, .commit = sink_commit,
     .abort = sink_abort,
 };
-
-static struct value *tensor_value(struct ckpt_arena *a, const struct ckpt_tensor *t,
-                                  size_t storage)
-{
-    struct value_tensor v = {.dtype = t->dtype, .shape = t->shape, .storage = storage};
-    int64_t stride = 1;
-
-    for (int d = t->shape.rank; d-- > 0;) {
-        v.stride[d] = stride;
-        stride *= t->shape.dim[d] ? t->shape.dim[d] : 1;
-    }
-    return value_tensor_new(a, &v);
-}
 
 /* The archive's inner folder: the file's name up to its last dot, as torch.save calls it. */
 static void name_top(char *top, size_t size, const char *path)
@@ -120,7 +107,8 @@ static int fill(struct ckpt_arena *a, struct value *root, struct torch_storage *
             (t->dtype >= CKPT_QI8 && t->dtype <= CKPT_QI32))    /* their scales are not known */
             return ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s is not written to torch "
                              "archives", t->name, ckpt_dtype_name(t->dtype));
-        if (value_set_str(a, root, t->name, tensor_value(a, t, s->storage[i])))
+        if (value_set_str(a, root, t->name,
+                          value_tensor_whole(a, t->dtype, &t->shape, s->storage[i])))
             return ckpt_nomem(err, (size_t)a->used);
     }
     return 0;

@@ -38,22 +38,17 @@ enum ckpt_dtype torch_storage_dtype(const struct value *class)
 int torch_storages_add(struct torch_storages *s, size_t *index, const char *key,
                        enum ckpt_dtype dtype, int64_t numel, struct ckpt_err *err)
 {
-    if (!s->by_key && ckpt_map_new(&s->by_key, 64, err))
-        return err->code;
+    int rc;
+
+    if (!s->by_key && (rc = ckpt_map_new(&s->by_key, 64, err)) != 0)
+        return rc;
     *index = ckpt_map_get(s->by_key, key, strlen(key));
     if (*index != CKPT_MAP_NONE)
         return s->item[*index].dtype == dtype && s->item[*index].numel == numel
                    ? 0 : ckpt_fail_as(err, CKPT_EFORMAT, "ambiguous",
                                       "storage %s: named with two classes or sizes", key);
-    if (s->n == s->cap) {
-        size_t cap = s->cap ? 2 * s->cap : 64;
-        void *grown = ckpt_grow(s->item, cap, sizeof *s->item);
-
-        if (!grown)
-            return ckpt_nomem(err, cap * sizeof *s->item);
-        s->item = grown;
-        s->cap = cap;
-    }
+    if (ckpt_reserve(&s->item, s->n, &s->cap, sizeof *s->item, err))
+        return CKPT_ENOMEM;
     *index = s->n;
     s->item[s->n++] = (struct torch_storage){.dtype = dtype, .numel = numel, .key = key};
     return ckpt_map_add(s->by_key, key, strlen(key), *index, err);
@@ -63,18 +58,13 @@ int torch_storages_name(struct torch_storages *s, const char *id, struct value_t
                         struct ckpt_err *err)
 {
     size_t n;
+    int rc;
 
-    if (!s->by_id && ckpt_map_new(&s->by_id, 64, err))
-        return err->code;
+    if (!s->by_id && (rc = ckpt_map_new(&s->by_id, 64, err)) != 0)
+        return rc;
     n = ckpt_map_count(s->by_id);
-    if ((n & (n - 1)) == 0) {           /* room for twice as many, from 1 on */
-        size_t cap = n ? 2 * n : 1;
-        void *grown = ckpt_grow(s->named, cap, sizeof *s->named);
-
-        if (!grown)
-            return ckpt_nomem(err, cap * sizeof *s->named);
-        s->named = grown;
-    }
+    if (ckpt_reserve(&s->named, n, &s->cap_named, sizeof *s->named, err))
+        return CKPT_ENOMEM;
     s->named[n] = t;
     return ckpt_map_add(s->by_id, id, strlen(id), n, err);
 }

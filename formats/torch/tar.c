@@ -10,7 +10,7 @@
 
 #define FIRST_READ ((uint64_t)4096)
 #define MAX_READ   ((uint64_t)64 << 20)
-#define MAX_TENSOR (24 + 16 * CKPT_MAX_RANK)    /* bytes behind a tensor's pickle, at most */
+#define MAX_TENSOR (24 + 16 * CKPT_MAX_RANK)    /* bytes after a tensor's pickle, at most */
 
 /* A key of the storages member: a storage, or a view of one. */
 struct window { size_t storage; int64_t offset, numel; };
@@ -28,7 +28,7 @@ struct tar {
     size_t                 n, cap;
 };
 
-bool torch_tar_is(const unsigned char *head, size_t n) { return ckpt_is_tar(head, n); }
+bool torch_tar_is(const unsigned char *head, size_t n) { return ckpt_archive_is_tar(head, n); }
 
 static int bad(struct ckpt_err *err, const char *what)
 {
@@ -76,9 +76,10 @@ static int next_pickle(struct tar *t, struct value **v, struct ckpt_err *err)
 static int next_count(struct tar *t, int64_t *n, struct ckpt_err *err)
 {
     struct value *v;
+    int rc;
 
-    if (next_pickle(t, &v, err))
-        return err->code;
+    if ((rc = next_pickle(t, &v, err)) != 0)
+        return rc;
     return value_as_int(v, n) && *n >= 0 && (uint64_t)*n <= ckpt_file_size(t->member)
                ? 0 : bad(err, "a number of storages or tensors is none");
 }
@@ -100,15 +101,8 @@ static char *key_of(struct tar *t, const struct value *v)
 
 static int add_window(struct tar *t, const char *key, struct window w, struct ckpt_err *err)
 {
-    if (t->n == t->cap) {
-        size_t cap = t->cap ? 2 * t->cap : 64;
-        struct window *grown = ckpt_grow(t->window, cap, sizeof *grown);
-
-        if (!grown)
-            return ckpt_nomem(err, cap * sizeof *grown);
-        t->window = grown;
-        t->cap = cap;
-    }
+    if (ckpt_reserve(&t->window, t->n, &t->cap, sizeof *t->window, err))
+        return CKPT_ENOMEM;
     t->window[t->n] = w;
     return ckpt_map_add(t->by_key, key, strlen(key), t->n++, err);
 }
@@ -129,11 +123,13 @@ static int read_storage(struct tar *t, struct ckpt_err *err)
     uint64_t numel, bytes, base;
     struct window w = {0};
     char *key;
+    int rc;
 
-    if (next_pickle(t, &v, err) || ckpt_file_read_at(t->member, raw, sizeof raw, t->at, err))
-        return err->code;
+    if ((rc = next_pickle(t, &v, err)) != 0 ||
+        (rc = ckpt_file_read_at(t->member, raw, sizeof raw, t->at, err)) != 0)
+        return rc;
     ckpt_cursor_init(&c, raw, sizeof raw);
-    numel = ckpt_get_u64le(&c);
+    numel = ckpt_cursor_u64le(&c);
     t->at += sizeof raw;
     key = key_of(t, item(v, 0, 3));
     dtype = torch_storage_dtype(item(v, 2, 3));
@@ -145,8 +141,8 @@ static int read_storage(struct tar *t, struct ckpt_err *err)
                             "storage %s: %llu elements of %s pass the end of its member", key,
                             (unsigned long long)numel, ckpt_dtype_name(dtype));
     w.numel = (int64_t)numel;
-    if (torch_storages_add(t->storages, &w.storage, key, dtype, w.numel, err))
-        return err->code;
+    if ((rc = torch_storages_add(t->storages, &w.storage, key, dtype, w.numel, err)) != 0)
+        return rc;
     (void)ckpt_file_fd(t->member, &base);
     t->storages->item[w.storage].offset = base - t->base + t->at;
     t->at += bytes;
@@ -156,11 +152,12 @@ static int read_storage(struct tar *t, struct ckpt_err *err)
 static int read_views(struct tar *t, struct ckpt_err *err)
 {
     struct value *list;
+    int rc;
 
-    if (next_pickle(t, &list, err))
-        return err->code;
+    if ((rc = next_pickle(t, &list, err)) != 0)
+        return rc;
     if (!value_is(list, VALUE_LIST))
-        return bad(err, "no list of views behind the storages");
+        return bad(err, "no list of views after the storages");
     for (size_t i = 0; i < list->u.seq.n; i++) {
         const struct value *v = list->u.seq.item[i];
         const struct window *root = find_window(t, key_of(t, item(v, 1, 4)));
@@ -173,21 +170,22 @@ static int read_views(struct tar *t, struct ckpt_err *err)
             offset > root->numel || numel > root->numel - offset)
             return bad(err, "a view does not lie in its storage");
         w = (struct window){root->storage, root->offset + offset, numel};
-        if (add_window(t, key, w, err))
-            return err->code;
+        if ((rc = add_window(t, key, w, err)) != 0)
+            return rc;
     }
-    return t->at == ckpt_file_size(t->member) ? 0 : bad(err, "bytes behind the storages");
+    return t->at == ckpt_file_size(t->member) ? 0 : bad(err, "bytes after the storages");
 }
 
 static int read_storages(struct tar *t, struct ckpt_err *err)
 {
     int64_t n;
+    int rc;
 
-    if (enter(t, "storages", err) || next_count(t, &n, err))
-        return err->code;
+    if ((rc = enter(t, "storages", err)) != 0 || (rc = next_count(t, &n, err)) != 0)
+        return rc;
     for (int64_t i = 0; i < n; i++)
-        if (read_storage(t, err))
-            return err->code;
+        if ((rc = read_storage(t, err)) != 0)
+            return rc;
     return read_views(t, err);
 }
 
@@ -201,26 +199,27 @@ static int read_tensor(struct tar *t, struct ckpt_err *err)
     struct value *v;
     uint32_t rank;
     char *key;
+    int rc;
 
     if (!tensor)
         return ckpt_nomem(err, sizeof *tensor);
-    if (next_pickle(t, &v, err))
-        return err->code;
+    if ((rc = next_pickle(t, &v, err)) != 0)
+        return rc;
     left -= t->at;
     left = left < sizeof raw ? left : sizeof raw;
-    if (ckpt_file_read_at(t->member, raw, (size_t)left, t->at, err))
-        return err->code;
+    if ((rc = ckpt_file_read_at(t->member, raw, (size_t)left, t->at, err)) != 0)
+        return rc;
     ckpt_cursor_init(&c, raw, (size_t)left);
-    rank = ckpt_get_u32le(&c);
-    ckpt_skip(&c, 4);
+    rank = ckpt_cursor_u32le(&c);
+    ckpt_cursor_skip(&c, 4);
     if (rank > CKPT_MAX_RANK)
         return ckpt_fail(err, CKPT_ELIMIT, "a tensor of %u axes, %d at most", rank, CKPT_MAX_RANK);
     tensor->shape.rank = (int)rank;
     for (uint32_t i = 0; i < rank; i++)
-        tensor->shape.dim[i] = (int64_t)ckpt_get_u64le(&c);
+        tensor->shape.dim[i] = (int64_t)ckpt_cursor_u64le(&c);
     for (uint32_t i = 0; i < rank; i++)
-        tensor->stride[i] = (int64_t)ckpt_get_u64le(&c);
-    tensor->offset = (int64_t)ckpt_get_u64le(&c);
+        tensor->stride[i] = (int64_t)ckpt_cursor_u64le(&c);
+    tensor->offset = (int64_t)ckpt_cursor_u64le(&c);
     key = key_of(t, item(v, 0, 3));
     w = find_window(t, key_of(t, item(v, 1, 3)));
     if (c.failed || !key || !w || tensor->offset < 0)
@@ -231,8 +230,8 @@ static int read_tensor(struct tar *t, struct ckpt_err *err)
     t->at += c.pos;
     tensor->storage = w->storage;
     tensor->dtype = t->storages->item[w->storage].dtype;
-    if (torch_storages_fit(t->storages, tensor, w->numel, err))
-        return err->code;
+    if ((rc = torch_storages_fit(t->storages, tensor, w->numel, err)) != 0)
+        return rc;
     tensor->offset += w->offset;        /* both below 2^63, the sum inside the storage */
     return torch_storages_name(t->storages, key, tensor, err);
 }
@@ -240,20 +239,23 @@ static int read_tensor(struct tar *t, struct ckpt_err *err)
 static int read_tensors(struct tar *t, struct ckpt_err *err)
 {
     int64_t n;
+    int rc;
 
-    if (enter(t, "tensors", err) || next_count(t, &n, err))
-        return err->code;
+    if ((rc = enter(t, "tensors", err)) != 0 || (rc = next_count(t, &n, err)) != 0)
+        return rc;
     for (int64_t i = 0; i < n; i++)
-        if (read_tensor(t, err))
-            return err->code;
-    return t->at == ckpt_file_size(t->member) ? 0 : bad(err, "bytes behind the tensors");
+        if ((rc = read_tensor(t, err)) != 0)
+            return rc;
+    return t->at == ckpt_file_size(t->member) ? 0 : bad(err, "bytes after the tensors");
 }
 
 static int read_object(struct tar *t, struct value **root, struct ckpt_err *err)
 {
-    if (enter(t, "pickle", err) || next_pickle(t, root, err))
-        return err->code;
-    return t->at == ckpt_file_size(t->member) ? 0 : bad(err, "bytes behind the object");
+    int rc;
+
+    if ((rc = enter(t, "pickle", err)) != 0 || (rc = next_pickle(t, root, err)) != 0)
+        return rc;
+    return t->at == ckpt_file_size(t->member) ? 0 : bad(err, "bytes after the object");
 }
 
 int torch_tar_read(struct value **root, struct torch_storages *storages, struct ckpt_file *file,

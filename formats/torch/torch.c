@@ -7,6 +7,7 @@
 
 #include "formats/container/pickle/pickle.h"
 #include "formats/container/zip.h"
+#include "formats/place.h"
 #include "formats/torch/export.h"
 #include "formats/torch/legacy.h"
 #include "formats/torch/list.h"
@@ -15,6 +16,7 @@
 #include "formats/torch/value.h"
 #include "libckpt/base/buf.h"
 #include "libckpt/base/map.h"
+#include "libckpt/io/guard.h"
 
 #define MAX_PICKLE ((uint64_t)256 << 20)
 
@@ -50,7 +52,6 @@ void torch_archive_close(struct torch_archive *a)
 
 const struct value *torch_archive_root(const struct torch_archive *a) { return a->root; }
 struct ckpt_file *torch_archive_file(const struct torch_archive *a) { return a->file; }
-bool torch_archive_big_endian(const struct torch_archive *a) { return a->big_endian; }
 const char *torch_archive_container(const struct torch_archive *a) { return a->container; }
 size_t torch_archive_values(const struct torch_archive *a) { return a->storages.values; }
 
@@ -74,11 +75,13 @@ static int read_facts(struct torch_archive *a, struct ckpt_err *err)
 {
     char *version, *order, *end;
     long n;
+    int rc;
 
     a->container = zip_find(&a->zip, "constants.pkl") ? "TorchScript" : "zip";
-    if (small(a, zip_find(&a->zip, "version") ? "version" : ".data/version", &version, err) ||
-        small(a, "byteorder", &order, err))
-        return err->code;
+    if ((rc = small(a, zip_find(&a->zip, "version") ? "version" : ".data/version", &version,
+                    err)) != 0 ||
+        (rc = small(a, "byteorder", &order, err)) != 0)
+        return rc;
     if (!*version)
         return ckpt_fail(err, CKPT_EFORMAT, "no version member: not what torch writes");
     n = strtol(version, &end, 10);
@@ -138,7 +141,7 @@ static int guard(struct torch_archive *a, struct ckpt_err *err)
             a->sum[n++] = (struct ckpt_sum){e->name, e->offset, e->size, e->crc};
     }
     qsort(a->sum, n, sizeof *a->sum, by_offset);
-    return ckpt_file_guard(a->file, a->sum, n, err);
+    return ckpt_guard_file(a->file, a->sum, n, err);
 }
 
 static int open_zip(struct torch_archive *a, bool strict, struct ckpt_err *err)
@@ -147,31 +150,32 @@ static int open_zip(struct torch_archive *a, bool strict, struct ckpt_err *err)
     struct value_seq names = {0};
     struct ckpt_cursor c;
     char *pickle;
-    int rc;
+    int rc, refused;
 
-    if (zip_open(&a->zip, a->file, err) || read_facts(a, err))
-        return err->code;
+    if ((rc = zip_open(&a->zip, a->file, err)) != 0 || (rc = read_facts(a, err)) != 0)
+        return rc;
     e = zip_find(&a->zip, "data.pkl");
     if (!e && torch_export_is(&a->zip))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "is a program of torch.export: it has tensors and "
                          "no pickle");
     if (!e)
         return ckpt_fail(err, CKPT_EFORMAT, "no data.pkl: not what torch writes");
-    if (zip_slurp(&a->zip, e, &a->arena, MAX_PICKLE, &pickle, err))
-        return err->code;
+    if ((rc = zip_slurp(&a->zip, e, &a->arena, MAX_PICKLE, &pickle, err)) != 0)
+        return rc;
     a->arena.limit = a->arena.used + VALUE_BYTES_MIN + VALUE_BYTES_PER * e->size;
     ckpt_cursor_init(&c, pickle, (size_t)e->size);
     rc = pickle_read(&a->root, &c, &a->arena, &names, err);
-    if (strict && torch_names_check(&names, rc != 0, err))
-        return err->code;
-    if (rc)
-        return rc;
+    refused = strict ? torch_names_check(&names, rc != 0, err) : 0;
+    if (refused || rc)
+        return refused ? refused : rc;
     if (ckpt_cursor_left(&c) != 0)
-        return ckpt_fail_as(err, CKPT_EFORMAT, "trailing", "data.pkl: %zu bytes behind the pickle",
+        return ckpt_fail_as(err, CKPT_EFORMAT, "trailing",
+                            "data.pkl: %zu bytes after the pickle",
                             ckpt_cursor_left(&c));
-    if (torch_value_resolve(a->root, &a->storages, &a->arena, strict, err))
-        return err->code;
-    return place_storages(a, err) ? err->code : guard(a, err);
+    if ((rc = torch_value_resolve(a->root, &a->storages, &a->arena, strict, err)) != 0)
+        return rc;
+    rc = place_storages(a, err);
+    return rc ? rc : guard(a, err);
 }
 
 /* By the first bytes, as torch itself tells its containers apart. */
@@ -180,9 +184,10 @@ static int open_archive(struct torch_archive *a, bool strict, struct ckpt_err *e
     unsigned char head[CKPT_HEAD_BYTES];
     uint64_t size = ckpt_file_size(a->file);
     size_t n = size < sizeof head ? (size_t)size : sizeof head;
+    int rc;
 
-    if (ckpt_file_read_at(a->file, head, n, 0, err))
-        return err->code;
+    if ((rc = ckpt_file_read_at(a->file, head, n, 0, err)) != 0)
+        return rc;
     a->container = "legacy stream";
     if (torch_legacy_is(head, n))
         return torch_legacy_read(&a->root, &a->storages, &a->big_endian, a->file, &a->arena,
@@ -200,6 +205,7 @@ static int open_as(struct torch_archive **out, struct ckpt_file *file, enum open
                    struct ckpt_err *err)
 {
     struct torch_archive *a = ckpt_alloc(1, sizeof *a);
+    int rc;
 
     *out = NULL;
     if (!a) {
@@ -208,10 +214,11 @@ static int open_as(struct torch_archive **out, struct ckpt_file *file, enum open
     }
     a->file = file;
     a->storages.keep_unread = how == OPEN_LISTED;
-    if (open_archive(a, how != OPEN_ANY, err)) {
+    rc = open_archive(a, how != OPEN_ANY, err);
+    if (rc) {
         ckpt_err_in(err, "%s", ckpt_file_name(file));
         torch_archive_close(a);
-        return err->code;
+        return rc;
     }
     *out = a;
     return 0;
@@ -319,7 +326,8 @@ static int read_source(void *self, size_t i, int64_t start, int64_t count, void 
     size_t low = 0, high = s->n_inner;
 
     if (t->n_frag)
-        return ckpt_gather(dst, &t->shape, t->dtype, t->frag, t->n_frag, start, count, err);
+        return ckpt_fragment_gather(dst, &t->shape, t->dtype, t->frag, t->n_frag, start, count,
+                                    err);
     while (low < high) {
         size_t mid = low + (high - low) / 2;
 
@@ -399,7 +407,7 @@ static int open_program(struct ckpt_source **out, struct ckpt_file *file, struct
         ckpt_err_in(err, "%s", ckpt_file_name(file));
         ckpt_tensors_release(&list);
         torch_archive_close(a);
-        return err->code;
+        return rc;
     }
     return ckpt_source_new(out, &program_ops, a, &list, NULL, 0,
                            json_pack("{s:s,s:s}", "format", "torch", "container", "torch.export"),
@@ -430,23 +438,25 @@ static int source_of(struct ckpt_source **out, struct ckpt_file *file, enum open
     struct torch_archive *a;
     size_t left_out;
     json_t *info;
+    int rc;
 
     *out = NULL;
-    if (open_as(&a, file, how, err))
-        return err->code;
-    if (list_archive(&s, &list, &left_out, a, err)) {
+    if ((rc = open_as(&a, file, how, err)) != 0)
+        return rc;
+    rc = list_archive(&s, &list, &left_out, a, err);
+    if (rc) {
         ckpt_err_in(err, "%s", ckpt_file_name(file));
         ckpt_tensors_release(&list);
         torch_archive_close(a);
-        return err->code;
+        return rc;
     }
     info = json_pack("{s:s,s:s}", "format", "torch", "container", a->container);
     if (tensor_parallel(a) > 1)
         json_object_set_new(info, "tensor_parallel", json_integer(tensor_parallel(a)));
     if (left_out)
         json_object_set_new(info, "arrays_left_out", json_integer((json_int_t)left_out));
-    if (ckpt_source_new(out, &ops, s, &list, NULL, 0, info, err))
-        return err->code;
+    if ((rc = ckpt_source_new(out, &ops, s, &list, NULL, 0, info, err)) != 0)
+        return rc;
     s->list = ckpt_source_tensors(*out);
     return 0;
 }

@@ -52,7 +52,6 @@ const struct value *torch_archive_root(const struct torch_archive *a);
 struct ckpt_file *torch_archive_file(const struct torch_archive *a);
 /* "zip", "TorchScript" (a zip with code), "legacy stream", "legacy tar". */
 const char *torch_archive_container(const struct torch_archive *a);
-bool torch_archive_big_endian(const struct torch_archive *a);
 /* Values below the root, each counted once. */
 size_t torch_archive_values(const struct torch_archive *a);
 size_t torch_archive_storages(const struct torch_archive *a, const struct torch_storage **out);

@@ -65,13 +65,14 @@ static int view_of(struct walk *w, struct base *b, const struct value *v)
     return 0;
 }
 
-/* ('storage', class, key, location, numel), in legacy files with a view behind. */
+/* ('storage', class, key, location, numel), in legacy files with a view after. */
 static int find_storage(struct walk *w, const struct value *v, struct base *b)
 {
     const struct value *t = value_is(v, VALUE_PERSISTENT) ? v->u.seq.item[0] : NULL;
     size_t n = w->storages->legacy ? 6 : 5;
     enum ckpt_dtype dtype;
     const char *key;
+    int rc;
 
     if (!value_is(t, VALUE_TUPLE) || t->u.seq.n != n || !value_as_str(t->u.seq.item[0]) ||
         strcmp(value_as_str(t->u.seq.item[0]), "storage") != 0)
@@ -89,8 +90,8 @@ static int find_storage(struct walk *w, const struct value *v, struct base *b)
     b->offset = 0;
     if (!value_as_int(t->u.seq.item[4], &b->numel) || b->numel < 0)
         return ckpt_fail(w->err, CKPT_EFORMAT, "storage %s: its size is no number >= 0", key);
-    if (torch_storages_add(w->storages, &b->storage, key, dtype, b->numel, w->err))
-        return w->err->code;
+    if ((rc = torch_storages_add(w->storages, &b->storage, key, dtype, b->numel, w->err)) != 0)
+        return rc;
     return n == 6 ? view_of(w, b, t->u.seq.item[5]) : 0;
 }
 
@@ -162,13 +163,15 @@ static int resolve(struct walk *w, struct value *v, int nest);
 /* The quantizer of a quantised tensor: its scales and zeros may be tensors themselves. */
 static int take_quantizer(struct walk *w, struct value_tensor *t, struct value *v, int nest)
 {
+    int rc;
+
     if (t->dtype < CKPT_QI8 || t->dtype > CKPT_QI32)
         return bad(w, "a quantised tensor lies in a storage of another class");
     if (!value_is(v, VALUE_TUPLE) || v->u.seq.n > 4)
         return bad(w, "a quantised tensor without a quantizer");
     for (size_t i = 0; i < v->u.seq.n; i++)
-        if (resolve(w, v->u.seq.item[i], nest + 1))
-            return w->err->code;
+        if ((rc = resolve(w, v->u.seq.item[i], nest + 1)) != 0)
+            return rc;
     t->quantizer = v;
     return 0;
 }
@@ -184,14 +187,16 @@ static int make_tensor(struct walk *w, struct value *v, const struct torch_name 
     struct base base;
     bool pairs = false;
     int n_stride;
+    int rc;
 
-    if (find_storage(w, arg(v, 0), &base))
-        return w->err->code;
+    if ((rc = find_storage(w, arg(v, 0), &base)) != 0)
+        return rc;
     t.storage = base.storage;
     if (!value_as_int(arg(v, 1), &t.offset) || t.offset < 0)
         return bad(w, "a tensor's offset is no number >= 0");
-    if (dims(w, arg(v, 2), t.shape.dim, &t.shape.rank) || dims(w, arg(v, 3), t.stride, &n_stride))
-        return w->err->code;
+    if ((rc = dims(w, arg(v, 2), t.shape.dim, &t.shape.rank)) != 0 ||
+        (rc = dims(w, arg(v, 3), t.stride, &n_stride)) != 0)
+        return rc;
     if (n_stride != t.shape.rank)
         return bad(w, "a tensor has more strides than axes, or fewer");
     t.dtype = w->storages->item[t.storage].dtype;
@@ -204,14 +209,15 @@ static int make_tensor(struct walk *w, struct value *v, const struct torch_name 
             return ckpt_fail(w->err, CKPT_EUNSUPPORTED, "a tensor of dtype torch.%s is not read",
                              dtype->u.obj.name);
     }
-    if (take_bits(w, &t, metadata))
-        return w->err->code;
+    if ((rc = take_bits(w, &t, metadata)) != 0)
+        return rc;
     t.requires_grad = value_is(grad, VALUE_BOOL) && grad->u.b;
-    if (torch_storages_fit(w->storages, &t, base.numel, w->err) || (pairs && make_pairs(w, &t)))
-        return w->err->code;
+    if ((rc = torch_storages_fit(w->storages, &t, base.numel, w->err)) != 0 ||
+        (pairs && (rc = make_pairs(w, &t)) != 0))
+        return rc;
     /* Last: what has failed stays a record, and would be resolved again wherever it is met. */
-    if (row->what == NAME_QTENSOR && take_quantizer(w, &t, arg(v, 4), nest))
-        return w->err->code;
+    if (row->what == NAME_QTENSOR && (rc = take_quantizer(w, &t, arg(v, 4), nest)) != 0)
+        return rc;
     t.offset += base.offset;            /* a typed view: the same elements, both below 2^63 */
     v->kind = VALUE_TENSOR;
     v->u.tensor = ckpt_arena_alloc(w->a, 1, sizeof t);
@@ -227,11 +233,12 @@ static int become_arg(struct walk *w, struct value *v, size_t n, int nest, bool 
     struct value *inner = arg(v, n);
     struct value_tensor *copy;
     bool grad = value_is(arg(v, 1), VALUE_BOOL) && arg(v, 1)->u.b;
+    int rc;
 
     if (!inner)
         return bad(w, "a rebuilt parameter has no tensor in it");
-    if (resolve(w, inner, nest + 1))
-        return w->err->code;
+    if ((rc = resolve(w, inner, nest + 1)) != 0)
+        return rc;
     if (value_is(inner, VALUE_OBJECT))
         return 0;                       /* of a kind that is not read: neither is this */
     if (!value_is(inner, VALUE_TENSOR))
@@ -254,14 +261,15 @@ static int from_type(struct walk *w, struct value *v, int nest)
 {
     struct value *func = arg(v, 0), *args = arg(v, 2);
     struct value call = {.kind = VALUE_OBJECT};
+    int rc;
 
     if (!value_is(func, VALUE_GLOBAL) || !value_is(args, VALUE_TUPLE))
         return bad(w, "_rebuild_from_type_v2 without function and arguments");
     call.u.obj.module = func->u.obj.module;
     call.u.obj.name = func->u.obj.name;
     call.u.obj.args = args;
-    if (resolve(w, &call, nest + 1))
-        return w->err->code;
+    if ((rc = resolve(w, &call, nest + 1)) != 0)
+        return rc;
     if (call.kind == VALUE_TENSOR) {
         call.u.tensor->attrs = value_is(arg(v, 3), VALUE_DICT) ? arg(v, 3) : NULL;
         *v = call;
@@ -365,7 +373,7 @@ static int refuse_of(const struct value_seq *names, const struct value *v, struc
         if (strncmp(names->item[i]->u.obj.module, "torch.nn.modules.", 17) == 0)
             return ckpt_err_hint(err, "a whole module was saved: load it where its code is, and "
                                  "save its state_dict()");
-    return err->code;
+    return ckpt_err_code(err);
 }
 
 int torch_names_check(const struct value_seq *names, bool alarms_only, struct ckpt_err *err)
@@ -506,48 +514,49 @@ static int push(struct walk *w, struct value *v)
     v->mark = 1;
     if (w->depth >= PICKLE_MAX_DEPTH)
         return ckpt_fail(w->err, CKPT_ELIMIT, "pickle: nested deeper than %d", PICKLE_MAX_DEPTH);
-    if (w->n == w->cap) {
-        size_t cap = w->cap ? 2 * w->cap : 256;
-        void *grown = ckpt_grow(w->stack, cap, sizeof *w->stack);
-
-        if (!grown)
-            return ckpt_nomem(w->err, cap * sizeof *w->stack);
-        w->stack = grown;
-        w->cap = cap;
-    }
+    if (ckpt_reserve(&w->stack, w->n, &w->cap, sizeof *w->stack, w->err))
+        return CKPT_ENOMEM;
     w->stack[w->n++] = (struct level){v, w->depth + 1};
     return 0;
 }
 
 static int push_seq(struct walk *w, const struct value_seq *s)
 {
+    int rc;
+
     for (size_t i = s->n; i-- > 0;)     /* the first is taken first: storages keep their order */
-        if (push(w, s->item[i]))
-            return w->err->code;
+        if ((rc = push(w, s->item[i])) != 0)
+            return rc;
     return 0;
 }
 
 static int push_pairs(struct walk *w, const struct value_pairs *d)
 {
+    int rc;
+
     for (size_t i = d->n; i-- > 0;)
-        if (push(w, d->val[i]) || push(w, d->key[i]))
-            return w->err->code;
+        if ((rc = push(w, d->val[i])) != 0 || (rc = push(w, d->key[i])) != 0)
+            return rc;
     return 0;
 }
 
 static int push_children(struct walk *w, struct value *v)
 {
+    int rc;
+
     switch (v->kind) {
     case VALUE_LIST:
     case VALUE_TUPLE:
     case VALUE_SET:  return push_seq(w, &v->u.seq);
     case VALUE_DICT:
-        return push(w, v->u.dict.state) ? w->err->code : push_pairs(w, &v->u.dict);
+        rc = push(w, v->u.dict.state);
+        return rc ? rc : push_pairs(w, &v->u.dict);
     case VALUE_OBJECT:
-        return push(w, v->u.obj.state) || push_pairs(w, &v->u.obj.pairs) ||
-                       push_seq(w, &v->u.obj.items) || push(w, v->u.obj.kwargs) ||
-                       push(w, v->u.obj.args) || push(w, v->u.obj.callee)
-                   ? w->err->code : 0;
+        if ((rc = push(w, v->u.obj.state)) != 0 || (rc = push_pairs(w, &v->u.obj.pairs)) != 0 ||
+            (rc = push_seq(w, &v->u.obj.items)) != 0 || (rc = push(w, v->u.obj.kwargs)) != 0 ||
+            (rc = push(w, v->u.obj.args)) != 0)
+            return rc;
+        return push(w, v->u.obj.callee);
     default: return 0;
     }
 }

@@ -19,7 +19,8 @@ struct torch_storages {
     bool                  legacy;       /* persistent ids have views */
     bool                  keep_unread;  /* tensors that are not read stay records */
     size_t                values;       /* below the root, each counted once */
-    struct value_tensor **named;        /* what persistent ids name in torch's tar */
+    struct value_tensor **named;        /* the tensors of persistent ids in torch's tar */
+    size_t                cap_named;
     struct ckpt_map      *by_id;        /* -> named; NULL elsewhere */
 };
 

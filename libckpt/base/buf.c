@@ -107,7 +107,7 @@ void ckpt_cursor_init(struct ckpt_cursor *c, const void *base, size_t len)
 
 size_t ckpt_cursor_left(const struct ckpt_cursor *c) { return c->failed ? 0 : c->end - c->pos; }
 
-const unsigned char *ckpt_get_bytes(struct ckpt_cursor *c, size_t n)
+const unsigned char *ckpt_cursor_bytes(struct ckpt_cursor *c, size_t n)
 {
     const unsigned char *at;
 
@@ -122,7 +122,7 @@ const unsigned char *ckpt_get_bytes(struct ckpt_cursor *c, size_t n)
 
 static uint64_t get_le(struct ckpt_cursor *c, size_t n)
 {
-    const unsigned char *p = ckpt_get_bytes(c, n);
+    const unsigned char *p = ckpt_cursor_bytes(c, n);
     uint64_t v = 0;
 
     for (size_t i = 0; p && i < n; i++)
@@ -132,7 +132,7 @@ static uint64_t get_le(struct ckpt_cursor *c, size_t n)
 
 static uint64_t get_be(struct ckpt_cursor *c, size_t n)
 {
-    const unsigned char *p = ckpt_get_bytes(c, n);
+    const unsigned char *p = ckpt_cursor_bytes(c, n);
     uint64_t v = 0;
 
     for (size_t i = 0; p && i < n; i++)
@@ -140,14 +140,14 @@ static uint64_t get_be(struct ckpt_cursor *c, size_t n)
     return v;
 }
 
-uint8_t ckpt_get_u8(struct ckpt_cursor *c) { return (uint8_t)get_le(c, 1); }
-uint16_t ckpt_get_u16le(struct ckpt_cursor *c) { return (uint16_t)get_le(c, 2); }
-uint32_t ckpt_get_u32le(struct ckpt_cursor *c) { return (uint32_t)get_le(c, 4); }
-uint64_t ckpt_get_u64le(struct ckpt_cursor *c) { return get_le(c, 8); }
-uint32_t ckpt_get_u32be(struct ckpt_cursor *c) { return (uint32_t)get_be(c, 4); }
-uint64_t ckpt_get_u64be(struct ckpt_cursor *c) { return get_be(c, 8); }
+uint8_t ckpt_cursor_u8(struct ckpt_cursor *c) { return (uint8_t)get_le(c, 1); }
+uint16_t ckpt_cursor_u16le(struct ckpt_cursor *c) { return (uint16_t)get_le(c, 2); }
+uint32_t ckpt_cursor_u32le(struct ckpt_cursor *c) { return (uint32_t)get_le(c, 4); }
+uint64_t ckpt_cursor_u64le(struct ckpt_cursor *c) { return get_le(c, 8); }
+uint32_t ckpt_cursor_u32be(struct ckpt_cursor *c) { return (uint32_t)get_be(c, 4); }
+uint64_t ckpt_cursor_u64be(struct ckpt_cursor *c) { return get_be(c, 8); }
 
-const unsigned char *ckpt_get_line(struct ckpt_cursor *c, size_t *len)
+const unsigned char *ckpt_cursor_line(struct ckpt_cursor *c, size_t *len)
 {
     const unsigned char *from, *nl;
 
@@ -166,7 +166,7 @@ none:
     return NULL;
 }
 
-void ckpt_skip(struct ckpt_cursor *c, size_t n) { (void)ckpt_get_bytes(c, n); }
+void ckpt_cursor_skip(struct ckpt_cursor *c, size_t n) { (void)ckpt_cursor_bytes(c, n); }
 
 /* Past bytes of ASCII but NUL, eight at a time; those that are left are looked at one by one. */
 static const unsigned char *skip_ascii(const unsigned char *s, const unsigned char *end)

@@ -1,6 +1,8 @@
 /*
  * buf - growable bytes with a limit given at birth, and the cursor through which every parser
  * reads foreign bytes.
+ *
+ * Abbreviations: cursor, utf8 (buf), f32, f16, bf16, f8 (half).
  */
 #ifndef CKPT_LIBCKPT_BASE_BUF_H
 #define CKPT_LIBCKPT_BASE_BUF_H
@@ -49,21 +51,21 @@ struct ckpt_cursor {
 
 void ckpt_cursor_init(struct ckpt_cursor *c, const void *base, size_t len);
 size_t ckpt_cursor_left(const struct ckpt_cursor *c);
-uint8_t ckpt_get_u8(struct ckpt_cursor *c);
-uint16_t ckpt_get_u16le(struct ckpt_cursor *c);
-uint32_t ckpt_get_u32le(struct ckpt_cursor *c);
-uint64_t ckpt_get_u64le(struct ckpt_cursor *c);
-uint32_t ckpt_get_u32be(struct ckpt_cursor *c);
-uint64_t ckpt_get_u64be(struct ckpt_cursor *c);
+uint8_t ckpt_cursor_u8(struct ckpt_cursor *c);
+uint16_t ckpt_cursor_u16le(struct ckpt_cursor *c);
+uint32_t ckpt_cursor_u32le(struct ckpt_cursor *c);
+uint64_t ckpt_cursor_u64le(struct ckpt_cursor *c);
+uint32_t ckpt_cursor_u32be(struct ckpt_cursor *c);
+uint64_t ckpt_cursor_u64be(struct ckpt_cursor *c);
 /* Borrow n bytes and step over them; NULL (and failed) when fewer are left. */
-const unsigned char *ckpt_get_bytes(struct ckpt_cursor *c, size_t n);
+const unsigned char *ckpt_cursor_bytes(struct ckpt_cursor *c, size_t n);
 /* Borrow a line up to '\n' (excluded, stepped over); NULL and failed when there is none. */
-const unsigned char *ckpt_get_line(struct ckpt_cursor *c, size_t *len);
-void ckpt_skip(struct ckpt_cursor *c, size_t n);
+const unsigned char *ckpt_cursor_line(struct ckpt_cursor *c, size_t *len);
+void ckpt_cursor_skip(struct ckpt_cursor *c, size_t n);
 
 /* True when s[0..len) is strict UTF-8: no overlong form, no surrogate, no NUL. */
 bool ckpt_utf8_valid(const void *s, size_t len);
-/* How many bytes at the start of s are that: where the first stands that is not. */
+/* How many bytes at the start of s are strict UTF-8. */
 size_t ckpt_utf8_prefix(const void *s, size_t len);
 
 #endif

@@ -5,26 +5,21 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "libckpt/base/json_lex.h"
+
 /* Nesting of a text, strings skipped; stops counting at limit + 1. */
 static size_t depth_of(const char *text, size_t len, size_t limit)
 {
     size_t depth = 0, most = 0;
-    bool in_string = false;
+    bool escaped = false;
 
-    for (size_t i = 0; i < len && most <= limit; i++) {
-        char c = text[i];
-
-        if (in_string) {
-            if (c == '\\')
-                i++;
-            else if (c == '"')
-                in_string = false;
-        } else if (c == '"') {
-            in_string = true;
-        } else if (c == '{' || c == '[') {
+    for (const char *p = text, *end = text + len; p < end && most <= limit; p++) {
+        if (*p == '"') {
+            p = ckpt_json_string_end(p + 1, end, &escaped);
+        } else if (*p == '{' || *p == '[') {
             depth++;
             most = depth > most ? depth : most;
-        } else if ((c == '}' || c == ']') && depth > 0) {
+        } else if ((*p == '}' || *p == ']') && depth > 0) {
             depth--;
         }
     }
@@ -71,19 +66,14 @@ static size_t number(bool *big, const char *s, size_t left)
  */
 static void from_python(struct ckpt_buf *out, const char *text, size_t len)
 {
-    bool in_string = false, big;
+    bool escaped = false, big;
     size_t from = 0;
 
     for (size_t i = 0; i < len; i++) {
         size_t n;
 
-        if (in_string) {
-            if (text[i] == '\\')
-                i++;
-            else if (text[i] == '"')
-                in_string = false;
-        } else if (text[i] == '"') {
-            in_string = true;
+        if (text[i] == '"') {
+            i = (size_t)(ckpt_json_string_end(text + i + 1, text + len, &escaped) - text);
         } else if ((n = python_word(text + i, len - i)) > 0) {
             ckpt_buf_put(out, text + from, i - from);
             ckpt_buf_put_u8(out, '"');
@@ -187,9 +177,10 @@ int ckpt_json_get(json_t **out, const json_t *obj, const char *key, json_type ty
 int ckpt_json_str(const char **out, const json_t *obj, const char *key, struct ckpt_err *err)
 {
     json_t *v;
+    int rc;
 
-    if (ckpt_json_get(&v, obj, key, JSON_STRING, err))
-        return err->code;
+    if ((rc = ckpt_json_get(&v, obj, key, JSON_STRING, err)) != 0)
+        return rc;
     *out = json_string_value(v);
     return 0;
 }
@@ -197,9 +188,10 @@ int ckpt_json_str(const char **out, const json_t *obj, const char *key, struct c
 int ckpt_json_int(int64_t *out, const json_t *obj, const char *key, struct ckpt_err *err)
 {
     json_t *v;
+    int rc;
 
-    if (ckpt_json_get(&v, obj, key, JSON_INTEGER, err))
-        return err->code;
+    if ((rc = ckpt_json_get(&v, obj, key, JSON_INTEGER, err)) != 0)
+        return rc;
     *out = json_integer_value(v);
     return 0;
 }

@@ -22,7 +22,7 @@ enum ckpt_json_flags {
     /* Python's writer emits NaN, Infinity and -Infinity, which are read as strings of that name,
      * and integers of any length: those beyond 64 bits are read as reals. */
     CKPT_JSON_PYTHON = 1 << 0,
-    /* The text is one line of a file, whose number the caller tells: errors name the column. */
+    /* The text is one line of a file, whose number the caller adds: errors name the column. */
     CKPT_JSON_LINE = 1 << 1
 };
 
@@ -58,5 +58,7 @@ int ckpt_json_str_or(const char **out, const json_t *obj, const char *key, const
  */
 int ckpt_json_write(struct ckpt_buf *out, const json_t *value, unsigned indent, bool sort,
                     struct ckpt_err *err);
+/* A string in quotes, as Python's json.dumps(ensure_ascii=False).  Bytes that are no UTF-8 pass. */
+void ckpt_json_put_string(struct ckpt_buf *out, const char *s, size_t n);
 
 #endif

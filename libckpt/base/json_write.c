@@ -16,27 +16,27 @@ struct writer {
     bool             sort;
 };
 
-static void put_string(struct ckpt_buf *b, const char *s, size_t n)
+void ckpt_json_put_string(struct ckpt_buf *b, const char *s, size_t n)
 {
+    static const char from[] = "\"\\\n\r\t\b\f", to[] = "\"\\nrtbf";
+    size_t done = 0;
+
     ckpt_buf_put_u8(b, '"');
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)s[i];
+        const char *at;
 
-        switch (c) {
-        case '"':  ckpt_buf_put_str(b, "\\\""); break;
-        case '\\': ckpt_buf_put_str(b, "\\\\"); break;
-        case '\n': ckpt_buf_put_str(b, "\\n"); break;
-        case '\r': ckpt_buf_put_str(b, "\\r"); break;
-        case '\t': ckpt_buf_put_str(b, "\\t"); break;
-        case '\b': ckpt_buf_put_str(b, "\\b"); break;
-        case '\f': ckpt_buf_put_str(b, "\\f"); break;
-        default:
-            if (c < 0x20)
-                ckpt_buf_printf(b, "\\u%04x", c);
-            else
-                ckpt_buf_put_u8(b, c);
-        }
+        if (c >= 0x20 && c != '"' && c != '\\')
+            continue;
+        ckpt_buf_put(b, s + done, i - done);
+        done = i + 1;
+        at = c ? strchr(from, c) : NULL;
+        if (at)
+            ckpt_buf_printf(b, "\\%c", to[at - from]);
+        else
+            ckpt_buf_printf(b, "\\u%04x", c);
     }
+    ckpt_buf_put(b, s + done, n - done);
     ckpt_buf_put_u8(b, '"');
 }
 
@@ -118,7 +118,7 @@ static int put_object(struct writer *w, const json_t *v, unsigned level, struct 
         if (i)
             ckpt_buf_put_u8(w->out, ',');
         put_break(w, level + 1);
-        put_string(w->out, key[i], strlen(key[i]));
+        ckpt_json_put_string(w->out, key[i], strlen(key[i]));
         ckpt_buf_put_str(w->out, w->indent ? ": " : ":");
         rc = put_value(w, json_object_get(v, key[i]), level + 1, err);
     }
@@ -156,7 +156,9 @@ static int put_value(struct writer *w, const json_t *v, unsigned level, struct c
     switch (json_typeof(v)) {
     case JSON_OBJECT:  return put_object(w, v, level, err);
     case JSON_ARRAY:   return put_array(w, v, level, err);
-    case JSON_STRING:  put_string(w->out, json_string_value(v), json_string_length(v)); return 0;
+    case JSON_STRING:
+        ckpt_json_put_string(w->out, json_string_value(v), json_string_length(v));
+        return 0;
     case JSON_INTEGER: ckpt_buf_printf(w->out, "%lld", (long long)json_integer_value(v)); return 0;
     case JSON_REAL:    put_real(w->out, json_real_value(v)); return 0;
     case JSON_TRUE:    ckpt_buf_put_str(w->out, "true"); return 0;

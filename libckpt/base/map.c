@@ -62,6 +62,7 @@ int ckpt_map_new(struct ckpt_map **out, size_t expected, struct ckpt_err *err)
 {
     struct ckpt_map *m = ckpt_alloc(1, sizeof *m);
     size_t cap = 16;
+    int rc;
 
     *out = NULL;
     if (!m)
@@ -69,9 +70,10 @@ int ckpt_map_new(struct ckpt_map **out, size_t expected, struct ckpt_err *err)
     while (cap / 4 * 3 < expected && cap < SIZE_MAX / 4)
         cap *= 2;
     m->seed = secret() ^ (uint64_t)(uintptr_t)m;
-    if (resize(m, cap, err)) {
+    rc = resize(m, cap, err);
+    if (rc) {
         ckpt_free(m);
-        return err->code;
+        return rc;
     }
     *out = m;
     return 0;
@@ -89,6 +91,7 @@ int ckpt_map_add(struct ckpt_map *m, const char *key, size_t len, size_t value,
 {
     uint32_t hash = (uint32_t)XXH3_64bits_withSeed(key, len, m->seed);
     struct slot *s;
+    int rc;
 
     if (len > UINT32_MAX)
         return ckpt_fail(err, CKPT_ELIMIT, "a key of %zu bytes", len);
@@ -97,8 +100,8 @@ int ckpt_map_add(struct ckpt_map *m, const char *key, size_t len, size_t value,
         return ckpt_fail_as(err, CKPT_EFORMAT, "duplicate", "%.*s: appears twice",
                             len < 200 ? (int)len : 200, key);
     if (m->n + 1 > m->cap / 4 * 3) {
-        if (resize(m, m->cap * 2, err))
-            return err->code;
+        if ((rc = resize(m, m->cap * 2, err)) != 0)
+            return rc;
         s = find_slot(m, key, len, hash);
     }
     *s = (struct slot){.key = key, .value = value, .len = (uint32_t)len, .hash = hash};

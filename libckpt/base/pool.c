@@ -10,7 +10,7 @@
 
 struct shared {
     size_t          n;
-    ckpt_work_fn   *fn;
+    ckpt_pool_fn   *fn;
     void           *ctx;
     atomic_size_t   next;           /* item to hand out */
     atomic_bool     failed;
@@ -45,7 +45,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-int ckpt_pool_run(size_t n_workers, size_t n, ckpt_work_fn *fn, void *ctx, struct ckpt_err *err)
+int ckpt_pool_run(size_t n_workers, size_t n, ckpt_pool_fn *fn, void *ctx, struct ckpt_err *err)
 {
     struct shared s = {.n = n, .fn = fn, .ctx = ctx, .lock = PTHREAD_MUTEX_INITIALIZER};
     struct worker *w;
@@ -70,7 +70,7 @@ int ckpt_pool_run(size_t n_workers, size_t n, ckpt_work_fn *fn, void *ctx, struc
     pthread_mutex_destroy(&s.lock);
     if (atomic_load(&s.failed))
         *err = s.err;
-    return atomic_load(&s.failed) ? err->code : 0;
+    return atomic_load(&s.failed) ? ckpt_err_code(err) : 0;
 }
 
 size_t ckpt_pool_default(size_t max)

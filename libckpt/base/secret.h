@@ -1,5 +1,5 @@
 /*
- * secret - what no message may hold: tokens and keys, in whatever form a server says them again.
+ * secret - tokens and keys, masked in all messages, in whatever form a server repeats them.
  *
  * err and log pass what they are given through here.  A word that holds ten bytes or more of a
  * secret in a row is shown as "***", also where it is written with JSON's, HTML's or percent
@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* From now on secret, which is copied, is in no message of the process.  Any thread. */
+/* From now on secret (copied) is masked in all messages of the process.  Any thread. */
 void ckpt_secret_add(const char *secret);
 /* Whether n bytes of text hold one. */
 bool ckpt_secret_in(const char *text, size_t n);

@@ -13,7 +13,7 @@ struct folder {
     char                 *prefix;       /* "" or "a/b/" */
 };
 
-bool ckpt_is_tar(const unsigned char *head, size_t n)
+bool ckpt_archive_is_tar(const unsigned char *head, size_t n)
 {
     unsigned long sum = 0, said = 0;
     long with_signs = 0;
@@ -73,10 +73,10 @@ static int make(struct ckpt_dir **out, struct archive_index *x, const char *pref
     }
     f->index = x;
     f->prefix = copy;
-    return dir_make(out, &ops, f, path, err);
+    return file_make_dir(out, &ops, f, path, err);
 }
 
-/* The first member whose path is not less than text, among those at and behind from. */
+/* The first member whose path is not less than text, from `from` on. */
 static size_t not_less(const struct archive_index *x, size_t from, const char *text)
 {
     size_t to = x->n;
@@ -182,7 +182,7 @@ static int list(void *self, const char *path, struct ckpt_arena *arena, struct c
         e->is_file = !below && m->kind == MEMBER_FILE;
         e->size = e->is_file ? m->size : 0;
         ++*n;
-        past[len + k] = '/' + 1;        /* behind all that lies in it */
+        past[len + k] = '/' + 1;        /* after everything that lies in it */
         i = below ? not_less(x, i + 1, past) : i + 1;
     }
     return 0;

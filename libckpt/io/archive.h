@@ -1,9 +1,9 @@
 /*
  * archive - a tar or zip file seen as the directory it was made of.
  *
- * Nothing is unpacked to names: members are found by reading the archive's headers once, and a
- * file of the directory is a window of the archive (tar) or of a file without a name that holds
- * what was compressed (zip; compressed tar goes through spool.h first).  libarchive 3.6 or newer
+ * Nothing is unpacked under a name: members are found by reading the archive's headers once, and a
+ * file of the directory is a window of the archive (tar) or of a file without a name with the
+ * unpacked bytes (zip; compressed tar goes through spool.h first).  libarchive 3.6 or newer
  * reads the headers: ustar, pax, GNU and old tar; zip, stored and deflated, zip64.
  *
  * One rule for names, and what it does not allow is refused as a whole: no absolute name, no
@@ -11,7 +11,7 @@
  * folder; regular files, folders, and hard links to files before them.  Symbolic links are
  * listed, never followed, and refused when they lead out; devices, fifos and sparse files are
  * refused.  Every size is held against the bytes that are there, a tar must have its end mark
- * with nothing but zeros behind it, and the two directories of a zip must tell the same.
+ * followed by nothing but zeros, and the two directories of a zip must tell the same.
  */
 #ifndef CKPT_LIBCKPT_IO_ARCHIVE_H
 #define CKPT_LIBCKPT_IO_ARCHIVE_H
@@ -22,9 +22,9 @@
 #define ARCHIVE_MAX_PARTS   64u
 
 /* True when the 512 first bytes are a tar header whose checksum is right. */
-bool ckpt_is_tar(const unsigned char *head, size_t n);
+bool ckpt_archive_is_tar(const unsigned char *head, size_t n);
 /* True for a zip file that is a folder of files: no torch file, and one that can be listed. */
-bool ckpt_is_zip_folder(struct ckpt_file *file);
+bool ckpt_archive_is_zip(struct ckpt_file *file);
 /*
  * The directory that was packed: its folder where that has a name, what lies at the top where it
  * was "." or several things.  Takes file (plain tar or zip), on failure too.  where: see

@@ -13,7 +13,7 @@
 
 #define PIECE      ((size_t)65536)
 #define MAX_NAMES  ((uint64_t)256 << 20)
-#define MAX_PADDED ((uint64_t)1 << 20)      /* zeros behind the end mark: tar pads to 10 KiB */
+#define MAX_PADDED ((uint64_t)1 << 20)      /* zeros after the end mark: tar pads to 10 KiB */
 
 struct reader {
     struct archive       *a;
@@ -81,7 +81,7 @@ static int failed(struct reader *r)
     const char *why = archive_error_string(r->a);
 
     if (r->err->code)
-        return r->err->code;
+        return ckpt_err_code(r->err);
     if (archive_errno(r->a) == ENOMEM)
         return ckpt_nomem(r->err, PIECE);
     return ckpt_fail(r->err, CKPT_EFORMAT, "%s: damaged archive: %s", ckpt_file_name(r->file),
@@ -121,8 +121,8 @@ static int next(struct reader *r)
 /* -- members ---------------------------------------------------------------------------- */
 
 /*
- * A name without "./" in front and "/" behind into arena memory.  *out is "" for the top itself.
- * False when it breaks the rule of archive.h.
+ * A name without a leading "./" and a trailing "/", into arena memory.  *out is "" for the top
+ * itself.  False when it breaks the rule of archive.h.
  */
 static bool clean(const char **out, const char *name, struct ckpt_arena *arena)
 {
@@ -147,7 +147,7 @@ static bool clean(const char **out, const char *name, struct ckpt_arena *arena)
             return false;
         memcpy(part, *out + i, k);
         part[k] = '\0';
-        if (!ckpt_name_is_clean(part))
+        if (!ckpt_file_name_is_clean(part))
             return false;
         i += k + ((*out)[i + k] == '/');
     }
@@ -239,6 +239,7 @@ static int take(struct archive_index *x, struct reader *r, struct member **out)
 {
     const char *name = name_of(r->entry), *path, *hard = archive_entry_hardlink(r->entry);
     struct member *m;
+    int rc;
 
     *out = NULL;
     if (!name || !*name)
@@ -252,11 +253,11 @@ static int take(struct archive_index *x, struct reader *r, struct member **out)
         return archive_entry_filetype(r->entry) == AE_IFDIR ? 0 : refuse(r, name, "is no file");
     m = add(x, r);
     if (!m)
-        return r->err->code;
+        return ckpt_err_code(r->err);
     m->path = path;
     if (hard) {
-        if (link_to(x, r, m, hard))
-            return r->err->code;
+        if ((rc = link_to(x, r, m, hard)) != 0)
+            return rc;
     } else if (archive_entry_filetype(r->entry) == AE_IFDIR) {
         m->kind = MEMBER_DIR;
     } else if (archive_entry_filetype(r->entry) == AE_IFLNK) {
@@ -278,6 +279,7 @@ static int check_end(struct reader *r, uint64_t at)
 {
     uint64_t size = ckpt_file_size(r->file);
     unsigned char block[512];
+    int rc;
 
     if (at > size || size - at < sizeof block)
         return ckpt_fail_as(r->err, CKPT_EFORMAT, "truncated",
@@ -288,13 +290,13 @@ static int check_end(struct reader *r, uint64_t at)
         size_t n = size - at < sizeof block ? (size_t)(size - at) : sizeof block;
         bool zero = size - at <= MAX_PADDED;
 
-        if (ckpt_file_read_at(r->file, block, n, at, r->err))
-            return r->err->code;
+        if ((rc = ckpt_file_read_at(r->file, block, n, at, r->err)) != 0)
+            return rc;
         for (size_t i = 0; i < n; i++)
             zero = zero && block[i] == 0;
         if (!zero)
             return ckpt_fail_as(r->err, CKPT_EFORMAT, "ambiguous",
-                                "%s: bytes behind the archive's end, at %llu",
+                                "%s: bytes after the archive's end, at %llu",
                                 ckpt_file_name(r->file), (unsigned long long)at);
         at += n;
     }
@@ -342,7 +344,7 @@ static int read_tar(struct archive_index *x, struct ckpt_file *file, struct ckpt
 
 /* -- zip -------------------------------------------------------------------------------- */
 
-/* What a member unpacks to, behind what is in fd already. */
+/* What a member unpacks to, after what is in fd already. */
 static int unpack(struct reader *r, int fd, uint64_t *sum, struct member *m)
 {
     unsigned char *buf = ckpt_alloc_buffer(PIECE);
@@ -437,7 +439,7 @@ static int read_zip(struct archive_index *x, struct ckpt_file *file, int fd,
     return rc == 1 ? compare_ways(x, file, err) : rc;
 }
 
-bool ckpt_is_zip_folder(struct ckpt_file *file)
+bool ckpt_archive_is_zip(struct ckpt_file *file)
 {
     struct ckpt_err err = {0};
     bool folder = false;
@@ -515,7 +517,7 @@ int archive_read_all(struct archive_index *x, struct ckpt_file *file, const char
     rc = ckpt_file_size(file) < 4 ? 0 : ckpt_file_read_at(file, head, 4, 0, err);
     if (rc == 0 && memcmp(head, "PK", 2) == 0) {
         fd = spool_create(where, err);
-        rc = fd < 0 ? err->code : read_zip(x, file, fd, err);
+        rc = fd < 0 ? ckpt_err_code(err) : read_zip(x, file, fd, err);
     } else if (rc == 0) {
         rc = read_tar(x, file, err);
     }

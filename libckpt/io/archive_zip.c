@@ -36,25 +36,26 @@ static int read_zip64(struct where *w, struct ckpt_file *file, uint64_t end, str
     unsigned char bytes[56];
     struct ckpt_cursor c;
     uint64_t at;
+    int rc;
 
     if (end < 20)
         return broken(file, "no zip64 locator", err);
-    if (ckpt_file_read_at(file, bytes, 20, end - 20, err))
-        return err->code;
+    if ((rc = ckpt_file_read_at(file, bytes, 20, end - 20, err)) != 0)
+        return rc;
     if (memcmp(bytes, "PK\6\7", 4) != 0)
         return broken(file, "no zip64 locator", err);
     ckpt_cursor_init(&c, bytes + 8, 8);
-    at = ckpt_get_u64le(&c);
+    at = ckpt_cursor_u64le(&c);
     if (at > end - 20 || end - 20 - at < sizeof bytes)
         return broken(file, "the zip64 end record lies outside", err);
-    if (ckpt_file_read_at(file, bytes, sizeof bytes, at, err))
-        return err->code;
+    if ((rc = ckpt_file_read_at(file, bytes, sizeof bytes, at, err)) != 0)
+        return rc;
     if (memcmp(bytes, "PK\6\6", 4) != 0)
         return broken(file, "no zip64 end record", err);
     ckpt_cursor_init(&c, bytes + 32, 24);
-    w->n = ckpt_get_u64le(&c);
-    w->bytes = ckpt_get_u64le(&c);
-    w->offset = ckpt_get_u64le(&c);
+    w->n = ckpt_cursor_u64le(&c);
+    w->bytes = ckpt_cursor_u64le(&c);
+    w->offset = ckpt_cursor_u64le(&c);
     return 0;
 }
 
@@ -78,9 +79,9 @@ static int find_directory(struct where *w, struct ckpt_file *file, struct ckpt_e
         rc = broken(file, "no end record", err);
     if (rc == 0) {
         ckpt_cursor_init(&c, tail + found + 10, 10);
-        w->n = ckpt_get_u16le(&c);
-        w->bytes = ckpt_get_u32le(&c);
-        w->offset = ckpt_get_u32le(&c);
+        w->n = ckpt_cursor_u16le(&c);
+        w->bytes = ckpt_cursor_u32le(&c);
+        w->offset = ckpt_cursor_u32le(&c);
         if (w->n == UINT16_MAX || w->bytes == UINT32_MAX || w->offset == UINT32_MAX)
             rc = read_zip64(w, file, size - n + found, err);
     }
@@ -101,8 +102,8 @@ static bool wide(uint64_t *out, const unsigned char *extra, size_t n, size_t ski
 
     ckpt_cursor_init(&c, extra, n);
     while (!c.failed) {
-        unsigned id = ckpt_get_u16le(&c), len = ckpt_get_u16le(&c);
-        const unsigned char *block = ckpt_get_bytes(&c, len);
+        unsigned id = ckpt_cursor_u16le(&c), len = ckpt_cursor_u16le(&c);
+        const unsigned char *block = ckpt_cursor_bytes(&c, len);
         struct ckpt_cursor in;
 
         if (!block)
@@ -110,8 +111,8 @@ static bool wide(uint64_t *out, const unsigned char *extra, size_t n, size_t ski
         if (id != 1)
             continue;
         ckpt_cursor_init(&in, block, len);
-        ckpt_skip(&in, 8 * skip);
-        *out = ckpt_get_u64le(&in);
+        ckpt_cursor_skip(&in, 8 * skip);
+        *out = ckpt_cursor_u64le(&in);
         return !in.failed;
     }
     return false;
@@ -126,14 +127,14 @@ static bool entry_of(struct archive_zip_entry *e, const unsigned char *head,
     size_t k = 0;
 
     ckpt_cursor_init(&c, head, 46);
-    ckpt_skip(&c, 8);
-    e->flags = ckpt_get_u16le(&c);
-    e->method = ckpt_get_u16le(&c);
-    ckpt_skip(&c, 8);
-    e->packed = ckpt_get_u32le(&c);
-    size = ckpt_get_u32le(&c);
-    ckpt_skip(&c, 14);
-    e->offset = ckpt_get_u32le(&c);
+    ckpt_cursor_skip(&c, 8);
+    e->flags = ckpt_cursor_u16le(&c);
+    e->method = ckpt_cursor_u16le(&c);
+    ckpt_cursor_skip(&c, 8);
+    e->packed = ckpt_cursor_u32le(&c);
+    size = ckpt_cursor_u32le(&c);
+    ckpt_cursor_skip(&c, 14);
+    e->offset = ckpt_cursor_u32le(&c);
     k += size == UINT32_MAX;
     if (e->packed == UINT32_MAX && !wide(&e->packed, extra, n_extra, k++))
         return false;
@@ -160,13 +161,13 @@ int archive_zip_list(struct archive_zip *z, struct ckpt_file *file, struct ckpt_
         ckpt_cursor_init(&c, bytes, (size_t)w.bytes);
     while (rc == 0 && z->n < w.n) {
         struct archive_zip_entry *e = &z->entry[z->n];
-        const unsigned char *head = ckpt_get_bytes(&c, 46);
+        const unsigned char *head = ckpt_cursor_bytes(&c, 46);
         size_t len = head ? head[28] + 256u * head[29] : 0;
         size_t n_extra = head ? head[30] + 256u * head[31] : 0;
-        const unsigned char *name = ckpt_get_bytes(&c, len);
-        const unsigned char *extra = ckpt_get_bytes(&c, n_extra);
+        const unsigned char *name = ckpt_cursor_bytes(&c, len);
+        const unsigned char *extra = ckpt_cursor_bytes(&c, n_extra);
 
-        ckpt_skip(&c, head ? head[32] + 256u * head[33] : 0);
+        ckpt_cursor_skip(&c, head ? head[32] + 256u * head[33] : 0);
         if (c.failed || memcmp(head, "PK\1\2", 4) != 0 || memchr(name, 0, len) ||
             !entry_of(e, head, extra, n_extra))
             rc = broken(file, "its directory cannot be followed", err);
@@ -187,13 +188,15 @@ int archive_zip_list(struct archive_zip *z, struct ckpt_file *file, struct ckpt_
 static int check_gap(bool *same, struct ckpt_file *file, uint64_t from, uint64_t to,
                      struct ckpt_err *err)
 {
+    int rc;
+
     CKPT_UNSET unsigned char piece[4096];
 
     while (*same && from < to && to - from >= 4) {
         size_t n = to - from < sizeof piece ? (size_t)(to - from) : sizeof piece;
 
-        if (ckpt_file_read_at(file, piece, n, from, err))
-            return err->code;
+        if ((rc = ckpt_file_read_at(file, piece, n, from, err)) != 0)
+            return rc;
         *same = memmem(piece, n, "PK\3\4", 4) == NULL;
         from += n - 3;
     }
@@ -214,8 +217,8 @@ static int check_head(bool *same, uint64_t *end, struct ckpt_file *file,
         *same = false;
         return 0;
     }
-    if (ckpt_file_read_at(file, head, sizeof head, e->offset, err))
-        return err->code;
+    if ((rc = ckpt_file_read_at(file, head, sizeof head, e->offset, err)) != 0)
+        return rc;
     n_extra = head[28] + 256u * head[29];
     left = limit - e->offset - HEAD_BYTES - len;
     *same = memcmp(head, "PK\3\4", 4) == 0 && head[26] + 256u * head[27] == len &&
@@ -228,7 +231,7 @@ static int check_head(bool *same, uint64_t *end, struct ckpt_file *file,
         return ckpt_nomem(err, len + n_extra);
     rc = ckpt_file_read_at(file, rest, len + n_extra, e->offset + HEAD_BYTES, err);
     ckpt_cursor_init(&c, head + 18, 4);
-    packed = ckpt_get_u32le(&c);
+    packed = ckpt_cursor_u32le(&c);
     if (rc == 0 && packed == UINT32_MAX)        /* both sizes, or neither, are in the wide form */
         *same = wide(&packed, rest + len, n_extra, 1);
     *same = *same && rc == 0 && memcmp(rest, e->name, len) == 0 &&

@@ -18,6 +18,7 @@
 
 #include "libckpt/io/commit_sys.h"
 #include "libckpt/io/direct.h"
+#include "libckpt/io/guard.h"
 #include "libckpt/base/fault.h"
 
 #define MAX_SHORT 200u          /* ".<name>.staging-<nonce>" fits in 255 bytes */
@@ -65,9 +66,10 @@ int commit_split(char *dir, size_t dir_size, char name[256], const char *path,
                  struct ckpt_err *err)
 {
     size_t n = strlen(path), from;
+    int rc;
 
-    if (ckpt_out_check(path, err))
-        return err->code;
+    if ((rc = ckpt_out_check(path, err)) != 0)
+        return rc;
     while (n > 1 && path[n - 1] == '/')
         n--;
     for (from = n; from > 0 && path[from - 1] != '/'; from--)
@@ -79,7 +81,7 @@ int commit_split(char *dir, size_t dir_size, char name[256], const char *path,
         snprintf(dir, dir_size, ".");
     else
         snprintf(dir, dir_size, "%.*s", (int)(from > 1 ? from - 1 : 1), path);
-    if (!ckpt_name_is_clean(name))
+    if (!ckpt_file_name_is_clean(name))
         return ckpt_fail(err, CKPT_ECREATE, "%s: ends in no name that could be created", path);
     return 0;
 }
@@ -99,9 +101,10 @@ int commit_parent(const char *dir, const char *path, int code, struct ckpt_err *
 
 static int sync_failed(const char *what, int errnum, struct ckpt_err *err)
 {
-    ckpt_fail_errno(err, CKPT_EIO, errnum, "%s: sync", what);
+    int rc = ckpt_fail_errno(err, CKPT_EIO, errnum, "%s: sync", what);
+
     snprintf(err->reason, sizeof err->reason, "sync-failed");
-    return err->code;
+    return rc;
 }
 
 int commit_sync(int fd, const char *what, struct ckpt_err *err)
@@ -151,10 +154,11 @@ int commit_rename(int dir_fd, const char *from, const char *to, bool replace)
 
 static int write_failed(struct ckpt_err *err, const char *path, int errnum)
 {
-    ckpt_fail_errno(err, CKPT_EIO, errnum, "%s: write", path);
+    int rc = ckpt_fail_errno(err, CKPT_EIO, errnum, "%s: write", path);
+
     if (errnum == ENOSPC || errnum == EDQUOT || errnum == EFBIG)
         snprintf(err->reason, sizeof err->reason, "no-space");
-    return err->code;
+    return rc;
 }
 
 static struct ckpt_out *new_out(const char *path)
@@ -239,6 +243,7 @@ int commit_create_at(struct ckpt_out **out, int dir_fd, const char *name, const 
                      unsigned flags, struct ckpt_err *err)
 {
     struct ckpt_out *o = new_out(path);
+    int rc;
 
     *out = NULL;
     if (!o) {
@@ -248,26 +253,28 @@ int commit_create_at(struct ckpt_out **out, int dir_fd, const char *name, const 
     o->dir_fd = dir_fd;
     o->flags = flags;
     snprintf(o->name, sizeof o->name, "%s", name);
-    if (check_there(o, err) == 0 && create_temp(o, err) == 0) {
+    rc = check_there(o, err);
+    if (rc == 0)
+        rc = create_temp(o, err);
+    if (rc)
+        free_out(o);
+    else
         *out = o;
-        return 0;
-    }
-    free_out(o);
-    return err->code;
+    return rc;
 }
 
 int ckpt_out_create(struct ckpt_out **out, const char *path, unsigned flags,
                     struct ckpt_err *err)
 {
     char dir[4096], name[256], head[260];
-    int fd;
+    int fd, rc;
 
     *out = NULL;
-    if (commit_split(dir, sizeof dir, name, path, err))
-        return err->code;
+    if ((rc = commit_split(dir, sizeof dir, name, path, err)) != 0)
+        return rc;
     fd = commit_parent(dir, path, CKPT_ECREATE, err);
     if (fd < 0)
-        return err->code;
+        return ckpt_err_code(err);
     snprintf(head, sizeof head, ".%s.", commit_short(name));
     commit_leftovers(fd, head, ".tmp", false);
     return commit_create_at(out, fd, name, path, flags & CKPT_REPLACE, err);
@@ -308,7 +315,7 @@ int ckpt_out_reserve(struct ckpt_out *out, uint64_t size, struct ckpt_err *err)
     return 0;
 }
 
-/* All of n bytes through fd, at an offset; a stream takes them behind what was written. */
+/* All of n bytes through fd, at an offset; a stream appends them. */
 static int write_through(struct ckpt_out *out, int fd, const unsigned char *src, size_t n,
                          uint64_t at, struct ckpt_err *err)
 {
@@ -345,15 +352,16 @@ static int write_all(struct ckpt_out *out, const unsigned char *src, size_t n, u
                      struct ckpt_err *err)
 {
     size_t head, pages;
+    int rc;
 
     if (!out->stream && (at > INT64_MAX || n > INT64_MAX - at))
         return write_failed(err, out->path, EFBIG);
     pages = out->direct >= 0 ? direct_pages(&head, src, at, n) : 0;
     if (pages == 0)
         return write_through(out, out->fd, src, n, at, err);
-    if (write_through(out, out->fd, src, head, at, err) ||
-        write_through(out, out->direct, src + head, pages, at + head, err))
-        return err->code;
+    if ((rc = write_through(out, out->fd, src, head, at, err)) != 0 ||
+        (rc = write_through(out, out->direct, src + head, pages, at + head, err)) != 0)
+        return rc;
     head += pages;
     return write_through(out, out->fd, src + head, n - head, at + head, err);
 }
@@ -403,6 +411,7 @@ int ckpt_out_copy(struct ckpt_out *out, uint64_t offset, const struct ckpt_file 
                   struct ckpt_err *err)
 {
     uint64_t done;
+    int rc;
 
     if (out->stream)
         return ckpt_fail(err, CKPT_ESTATE, "%s: a stream has no offsets", out->path);
@@ -413,17 +422,17 @@ int ckpt_out_copy(struct ckpt_out *out, uint64_t offset, const struct ckpt_file 
                             (unsigned long long)ckpt_file_size(file));
     if (offset > INT64_MAX || n > INT64_MAX - offset)
         return write_failed(err, out->path, EFBIG);
-    if (ckpt_file_prove(file, from, n, err))
-        return err->code;
+    if ((rc = ckpt_guard_prove(file, from, n, err)) != 0)
+        return rc;
     done = kernel_copy(out, offset, file, from, n);
     if (done < n && bounce_bytes == 0)
         return ckpt_fail(err, CKPT_ESTATE, "%s: a copy without a buffer", out->path);
     while (done < n) {
         size_t k = n - done < bounce_bytes ? (size_t)(n - done) : bounce_bytes;
 
-        if (ckpt_file_read_at(file, bounce, k, from + done, err) ||
-            write_all(out, bounce, k, offset + done, err))
-            return err->code;
+        if ((rc = ckpt_file_read_at(file, bounce, k, from + done, err)) != 0 ||
+            (rc = write_all(out, bounce, k, offset + done, err)) != 0)
+            return rc;
         done += k;
     }
     return 0;
@@ -463,7 +472,7 @@ static int publish(struct ckpt_out *out, struct ckpt_err *err)
         return ckpt_err_hint(err, "the new file is there, whole, but may not last");
     if (commit_is(out->dir_fd, out->name, out->hold))
         unlinkat(out->dir_fd, out->name, 0);
-    return err->code;
+    return ckpt_err_code(err);
 }
 
 int ckpt_out_commit(struct ckpt_out *out, struct ckpt_err *err)
@@ -490,15 +499,17 @@ void ckpt_out_abort(struct ckpt_out *out)
         free_out(out);
 }
 
-int ckpt_put_file(const char *path, const void *bytes, size_t n, struct ckpt_err *err)
+int ckpt_out_put(const char *path, const void *bytes, size_t n, struct ckpt_err *err)
 {
     struct ckpt_out *out;
+    int rc;
 
-    if (ckpt_out_create(&out, path, CKPT_REPLACE, err))
-        return err->code;
-    if (ckpt_out_write(out, bytes, n, err)) {
+    if ((rc = ckpt_out_create(&out, path, CKPT_REPLACE, err)) != 0)
+        return rc;
+    rc = ckpt_out_write(out, bytes, n, err);
+    if (rc) {
         ckpt_out_abort(out);
-        return err->code;
+        return rc;
     }
     return ckpt_out_commit(out, err);
 }

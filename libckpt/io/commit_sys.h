@@ -45,6 +45,6 @@ bool commit_is(int dir_fd, const char *name, int fd);
  */
 void commit_leftovers(int dir_fd, const char *head, const char *tail, bool any);
 /* Remove all that lies below the directory fd, following no link.  -1 and errno on failure. */
-int tree_empty(int fd);
+int commit_tree_empty(int fd);
 
 #endif

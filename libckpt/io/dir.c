@@ -32,7 +32,7 @@ struct ckpt_dir {
     void                 *self;
 };
 
-bool ckpt_name_is_clean(const char *name)
+bool ckpt_file_name_is_clean(const char *name)
 {
     size_t n = strlen(name);
 
@@ -40,7 +40,7 @@ bool ckpt_name_is_clean(const char *name)
            strcmp(name, "..") != 0;
 }
 
-bool ckpt_relpath_is_clean(const char *rel)
+bool ckpt_file_path_is_clean(const char *rel)
 {
     char part[256];
 
@@ -53,7 +53,7 @@ bool ckpt_relpath_is_clean(const char *rel)
             return false;
         memcpy(part, rel, n);
         part[n] = '\0';
-        if (!ckpt_name_is_clean(part) || part[0] == '.')
+        if (!ckpt_file_name_is_clean(part) || part[0] == '.')
             return false;
         if (!rel[n])
             return true;
@@ -154,8 +154,8 @@ static int make_dir(struct ckpt_dir **out, int fd, const char *path, unsigned fl
     return 0;
 }
 
-int dir_make(struct ckpt_dir **out, const struct dir_ops *ops, void *self, const char *path,
-             struct ckpt_err *err)
+int file_make_dir(struct ckpt_dir **out, const struct dir_ops *ops, void *self, const char *path,
+                  struct ckpt_err *err)
 {
     struct ckpt_dir *d = ckpt_alloc(1, sizeof *d);
     char *copy = ckpt_strdup(path);

@@ -115,7 +115,7 @@ static int make(struct ckpt_dir **out, struct ckpt_dir **part, size_t n, const c
     }
     u->part = part;
     u->n = n;
-    return dir_make(out, &ops, u, path, err);
+    return file_make_dir(out, &ops, u, path, err);
 }
 
 static int open_dir(void *self, struct ckpt_dir **out, const char *rel, const char *path,
@@ -178,12 +178,13 @@ static int list(void *self, const char *path, struct ckpt_arena *arena, struct c
     struct joined *u = self;
     struct ckpt_entry **each = ckpt_arena_alloc(arena, u->n, sizeof *each);
     size_t *count = ckpt_arena_alloc(arena, u->n, sizeof *count), all = 0;
+    int rc;
 
     if (!each || !count)
         return ckpt_nomem(err, u->n * sizeof *each);
     for (size_t i = 0; i < u->n; i++) {
-        if (ckpt_dir_list(u->part[i], arena, &each[i], &count[i], err))
-            return err->code;
+        if ((rc = ckpt_dir_list(u->part[i], arena, &each[i], &count[i], err)) != 0)
+            return rc;
         all += count[i];
     }
     *out = ckpt_arena_alloc(arena, all, sizeof **out);

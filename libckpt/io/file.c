@@ -58,20 +58,21 @@ int file_take_fd(struct ckpt_file **out, int fd, const char *name, unsigned flag
                  struct ckpt_err *err)
 {
     struct stat st;
+    int rc;
 
     *out = NULL;
     if (fstat(fd, &st)) {
-        ckpt_fail_errno(err, CKPT_EIO, errno, "%s", name);
+        rc = ckpt_fail_errno(err, CKPT_EIO, errno, "%s", name);
         close(fd);
-        return err->code;
+        return rc;
     }
     if (!S_ISREG(st.st_mode)) {
         close(fd);
         return ckpt_fail_as(err, CKPT_ENOTFOUND, "not-regular", "%s: is %s, a regular file wanted",
                             name, kind_of(st.st_mode));
     }
-    if (make(out, name, fd, err))
-        return err->code;
+    if ((rc = make(out, name, fd, err)) != 0)
+        return rc;
     (*out)->flags = flags;
     (*out)->size = (uint64_t)st.st_size;
     (*out)->dev = st.st_dev;
@@ -145,8 +146,10 @@ int ckpt_file_open(struct ckpt_file **out, const char *path, unsigned flags,
 int ckpt_file_memory(struct ckpt_file **out, const void *bytes, size_t size, const char *name,
                      struct ckpt_err *err)
 {
-    if (make(out, name, -1, err))
-        return err->code;
+    int rc;
+
+    if ((rc = make(out, name, -1, err)) != 0)
+        return rc;
     (*out)->bytes = bytes;
     (*out)->size = size;
     return 0;
@@ -155,14 +158,16 @@ int ckpt_file_memory(struct ckpt_file **out, const void *bytes, size_t size, con
 int ckpt_file_window(struct ckpt_file **out, struct ckpt_file *file, uint64_t offset,
                      uint64_t size, const char *name, struct ckpt_err *err)
 {
+    int rc;
+
     *out = NULL;
     if (offset > file->size || size > file->size - offset)
         return ckpt_fail_as(err, CKPT_EFORMAT, "truncated",
                             "%s: %llu bytes at offset %llu wanted, the file has %llu", name,
                             (unsigned long long)size, (unsigned long long)offset,
                             (unsigned long long)file->size);
-    if (make(out, name, -1, err))
-        return err->code;
+    if ((rc = make(out, name, -1, err)) != 0)
+        return rc;
     (*out)->fd = file->fd;
     (*out)->borrowed = true;
     (*out)->flags = file->flags;
@@ -181,9 +186,11 @@ int ckpt_file_window(struct ckpt_file **out, struct ckpt_file *file, uint64_t of
 int file_make(struct ckpt_file **out, const struct file_ops *ops, void *self, uint64_t size,
               const char *name, unsigned flags, struct ckpt_err *err)
 {
-    if (make(out, name, -1, err)) {
+    int rc = make(out, name, -1, err);
+
+    if (rc) {
         ops->drop(self);
-        return err->code;
+        return rc;
     }
     (*out)->ops = ops;
     (*out)->self = self;
@@ -196,6 +203,7 @@ int file_part(struct ckpt_file **out, const struct ckpt_file *file, uint64_t off
               uint64_t size, const char *name, struct ckpt_err *err)
 {
     int fd = -1;
+    int rc;
 
     *out = NULL;
     if (offset > file->size || size > file->size - offset)
@@ -208,8 +216,8 @@ int file_part(struct ckpt_file **out, const struct ckpt_file *file, uint64_t off
                                          : fcntl(file->fd, F_DUPFD_CLOEXEC, 0);
     if (file->fd >= 0 && fd < 0)
         return file_open_failed(err, name, errno);
-    if (make(out, name, fd, err))
-        return err->code;
+    if ((rc = make(out, name, fd, err)) != 0)
+        return rc;
     (*out)->base = file->base + offset;
     (*out)->bytes = file->bytes ? file->bytes + offset : NULL;
     (*out)->ops = file->ops;
@@ -286,13 +294,13 @@ int file_read(const struct ckpt_file *file, void *dst, size_t n, uint64_t offset
     return 0;
 }
 
-int ckpt_file_guard(struct ckpt_file *file, const struct ckpt_sum *sum, size_t n,
+int ckpt_guard_file(struct ckpt_file *file, const struct ckpt_sum *sum, size_t n,
                     struct ckpt_err *err)
 {
     return guard_new(&file->guard, sum, n, err);
 }
 
-int ckpt_file_prove(const struct ckpt_file *file, uint64_t offset, uint64_t n,
+int ckpt_guard_prove(const struct ckpt_file *file, uint64_t offset, uint64_t n,
                     struct ckpt_err *err)
 {
     return file->guard ? guard_prove(file->guard, file, offset, n, err) : 0;
@@ -301,9 +309,11 @@ int ckpt_file_prove(const struct ckpt_file *file, uint64_t offset, uint64_t n,
 int ckpt_file_read_at(const struct ckpt_file *file, void *dst, size_t n, uint64_t offset,
                       struct ckpt_err *err)
 {
+    int rc;
+
     if (file->guard && offset <= file->size && n <= file->size - offset &&
-        guard_prove(file->guard, file, offset, n, err))
-        return err->code;
+        (rc = guard_prove(file->guard, file, offset, n, err)) != 0)
+        return rc;
     return file_read(file, dst, n, offset, err);
 }
 
@@ -311,6 +321,7 @@ int ckpt_file_slurp(struct ckpt_file *file, struct ckpt_arena *arena, uint64_t l
                     char **out, size_t *len, struct ckpt_err *err)
 {
     char *bytes;
+    int rc;
 
     *out = NULL;
     *len = 0;
@@ -320,8 +331,8 @@ int ckpt_file_slurp(struct ckpt_file *file, struct ckpt_arena *arena, uint64_t l
     bytes = ckpt_arena_alloc(arena, (size_t)file->size + 1, 1);
     if (!bytes)
         return ckpt_nomem(err, (size_t)file->size + 1);
-    if (ckpt_file_read_at(file, bytes, (size_t)file->size, 0, err))
-        return err->code;
+    if ((rc = ckpt_file_read_at(file, bytes, (size_t)file->size, 0, err)) != 0)
+        return rc;
     *out = bytes;
     *len = (size_t)file->size;
     return 0;

@@ -34,7 +34,7 @@ struct file_ops {
 int file_make(struct ckpt_file **out, const struct file_ops *ops, void *self, uint64_t size,
               const char *name, unsigned flags, struct ckpt_err *err);
 
-/* A directory that is none on disk.  rel never leads out; path is it behind the directory's. */
+/* A directory that is none on disk.  rel never leads out; path is the directory's path with rel. */
 struct dir_ops {
     int (*open_file)(void *self, struct ckpt_file **out, const char *rel, const char *path,
                      struct ckpt_err *err);
@@ -50,7 +50,7 @@ struct dir_ops {
 };
 
 /* Takes self, on failure too (closed). */
-int dir_make(struct ckpt_dir **out, const struct dir_ops *ops, void *self, const char *path,
-             struct ckpt_err *err);
+int file_make_dir(struct ckpt_dir **out, const struct dir_ops *ops, void *self, const char *path,
+                  struct ckpt_err *err);
 
 #endif

@@ -69,8 +69,8 @@ static int prove(const struct ckpt_file *file, const struct ckpt_sum *s, struct 
     return rc;
 }
 
-/* The first range that ends behind offset. */
-static size_t first_behind(const struct guard *g, uint64_t offset)
+/* The first range that ends after offset. */
+static size_t first_after(const struct guard *g, uint64_t offset)
 {
     size_t lo = 0, hi = g->n;
 
@@ -138,7 +138,7 @@ static void *prove_all(void *ctx)
     return NULL;
 }
 
-int proofs_new(struct proofs **out, size_t threads, struct ckpt_err *err)
+int guard_proofs_new(struct proofs **out, size_t threads, struct ckpt_err *err)
 {
     struct proofs *p = ckpt_alloc(1, sizeof *p);
 
@@ -156,14 +156,14 @@ int proofs_new(struct proofs **out, size_t threads, struct ckpt_err *err)
     *out = p;
     if (p->n_thread)
         return 0;
-    proofs_end(p, err);
+    guard_proofs_end(p, err);
     *out = NULL;
     return ckpt_fail(err, CKPT_EIO, "no thread can be started for checksums");
 }
 
-void proofs_use(struct proofs *p) { handed_to = p; }
+void guard_proofs_use(struct proofs *p) { handed_to = p; }
 
-bool proofs_failed(struct proofs *p)
+bool guard_proofs_failed(struct proofs *p)
 {
     bool failed;
 
@@ -173,7 +173,7 @@ bool proofs_failed(struct proofs *p)
     return failed;
 }
 
-int proofs_end(struct proofs *p, struct ckpt_err *err)
+int guard_proofs_end(struct proofs *p, struct ckpt_err *err)
 {
     int rc = 0;
 
@@ -216,15 +216,17 @@ static int hand_over(struct proofs *p, struct guard *g, const struct ckpt_file *
 int guard_prove(struct guard *g, const struct ckpt_file *file, uint64_t offset, uint64_t n,
                 struct ckpt_err *err)
 {
-    for (size_t i = first_behind(g, offset);
+    for (size_t i = first_after(g, offset);
          n > 0 && i < g->n && g->sum[i].offset < offset + n; i++) {
         unsigned char was = UNTOUCHED;
 
         if (atomic_compare_exchange_strong(&g->state[i], &was, BEGUN)) {
-            if (handed_to ? hand_over(handed_to, g, file, i, err)
-                          : prove(file, &g->sum[i], err)) {
+            int rc = handed_to ? hand_over(handed_to, g, file, i, err)
+                               : prove(file, &g->sum[i], err);
+
+            if (rc) {
                 atomic_store(&g->state[i], WRONG);
-                return err->code;
+                return rc;
             }
         } else if (was == WRONG) {
             return is_wrong(file, &g->sum[i], err);

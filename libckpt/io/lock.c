@@ -71,7 +71,7 @@ int ckpt_lock_writer(struct ckpt_lock **out, const char *dir, struct ckpt_err *e
     if (got < 0) {
         ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s: flock", path);
         close(fd);
-        return err->code;
+        return CKPT_ECREATE;
     }
     gethostname(host, sizeof host - 1);
     n = snprintf(text, sizeof text, "process %ld on %s\n", (long)getpid(), host);

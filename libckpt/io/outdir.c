@@ -112,7 +112,7 @@ fail:
     if (d->temp[0])
         unlinkat(d->parent, d->temp, AT_REMOVEDIR);
     free_outdir(d);
-    return err->code;
+    return ckpt_err_code(err);
 }
 
 int ckpt_outdir_create(struct ckpt_outdir **out, const char *path, struct ckpt_err *err)
@@ -153,7 +153,7 @@ int ckpt_outdir_join(struct ckpt_outdir **out, const char *staging, struct ckpt_
     return 0;
 fail:
     free_outdir(d);
-    return err->code;
+    return ckpt_err_code(err);
 }
 
 const char *ckpt_outdir_staging(const struct ckpt_outdir *dir) { return dir->staging; }
@@ -188,7 +188,7 @@ static int make_folders(const struct ckpt_outdir *dir, const char *rel, const ch
 /* Hidden names are for what is being made, but for the one that a format asks for. */
 static bool may_be_written(const char *rel)
 {
-    return ckpt_relpath_is_clean(rel) || strcmp(rel, ".metadata") == 0 ||
+    return ckpt_file_path_is_clean(rel) || strcmp(rel, ".metadata") == 0 ||
            strcmp(rel, ".data_ready") == 0;
 }
 
@@ -213,12 +213,14 @@ int ckpt_outdir_put(struct ckpt_outdir *dir, const char *rel, const void *bytes,
                     struct ckpt_err *err)
 {
     struct ckpt_out *out;
+    int rc;
 
-    if (ckpt_outdir_file(&out, dir, rel, err))
-        return err->code;
-    if (ckpt_out_write(out, bytes, n, err)) {
+    if ((rc = ckpt_outdir_file(&out, dir, rel, err)) != 0)
+        return rc;
+    rc = ckpt_out_write(out, bytes, n, err);
+    if (rc) {
         ckpt_out_abort(out);
-        return err->code;
+        return rc;
     }
     return ckpt_out_commit(out, err);
 }
@@ -315,7 +317,7 @@ static void remove_old(const struct ckpt_outdir *dir)
 
     if (old < 0)
         return;
-    if (tree_empty(old) == 0)
+    if (commit_tree_empty(old) == 0)
         unlinkat(dir->parent, dir->temp, AT_REMOVEDIR);
     close(old);
 }
@@ -330,9 +332,10 @@ static int commit_over(const struct ckpt_outdir *dir, bool *done, struct ckpt_er
         return ckpt_fail_errno(err, CKPT_EIO, errno, "%s: rename", dir->path);
     if (rc > 0)
         return 0;
-    if (commit_sync_dir(dir->parent, dir->path, err)) {
+    rc = commit_sync_dir(dir->parent, dir->path, err);
+    if (rc) {
         swap_names(dir);                /* what may not last is taken back */
-        return err->code;
+        return rc;
     }
     remove_old(dir);
     return 0;
@@ -371,7 +374,8 @@ void ckpt_outdir_abort(struct ckpt_outdir *dir)
 {
     if (!dir)
         return;
-    if (dir->parent >= 0 && commit_is(dir->parent, dir->temp, dir->fd) && tree_empty(dir->fd) == 0)
+    if (dir->parent >= 0 && commit_is(dir->parent, dir->temp, dir->fd) &&
+        commit_tree_empty(dir->fd) == 0)
         unlinkat(dir->parent, dir->temp, AT_REMOVEDIR);
     free_outdir(dir);
 }

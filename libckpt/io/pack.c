@@ -120,7 +120,7 @@ static int failed(const struct sink *s)
     const char *why = archive_error_string(s->a);
 
     if (s->err->code)
-        return s->err->code;
+        return ckpt_err_code(s->err);
     return ckpt_fail(s->err, archive_errno(s->a) == ENOMEM ? CKPT_ENOMEM : CKPT_EIO,
                      "archive: %s", why ? why : "not written");
 }

@@ -18,7 +18,7 @@ static const char *local(char buf[PATH_MAX], const char *path)
     static const char scheme[] = "file://", here[] = "localhost/";
     const char *at = path + sizeof scheme - 1;
 
-    if (!ckpt_is_address(path))
+    if (!ckpt_remote_is_address(path))
         return path;
     if (strncmp(path, scheme, sizeof scheme - 1) != 0)
         return NULL;
@@ -44,7 +44,7 @@ static bool is_mode(const char *path, mode_t mode, int kind)
     struct stat st;
 
     return here ? stat(here, &st) == 0 && (st.st_mode & S_IFMT) == mode
-                : remote_kind(path) == kind;
+                : ckpt_remote_kind(path) == kind;
 }
 
 bool ckpt_path_is_dir(const char *path) { return is_mode(path, S_IFDIR, 2); }
@@ -57,7 +57,7 @@ int ckpt_path_file(struct ckpt_file **out, const char *path, unsigned flags,
     const char *here = local(buf, path);
 
     return here ? ckpt_file_open(out, here, flags, err)
-                : remote_open_file(out, path, flags, err);
+                : ckpt_remote_file(out, path, flags, err);
 }
 
 int ckpt_path_dir(struct ckpt_dir **out, const char *path, unsigned flags, struct ckpt_err *err)
@@ -65,7 +65,7 @@ int ckpt_path_dir(struct ckpt_dir **out, const char *path, unsigned flags, struc
     char buf[PATH_MAX];
     const char *here = local(buf, path);
 
-    return here ? ckpt_dir_open(out, here, flags, err) : remote_open_dir(out, path, flags, err);
+    return here ? ckpt_dir_open(out, here, flags, err) : ckpt_remote_dir(out, path, flags, err);
 }
 
 int ckpt_path_make_dirs(const char *path, struct ckpt_err *err)
@@ -115,10 +115,11 @@ int ckpt_path_hint_hub(const char *path, struct ckpt_err *err)
     char owner[PATH_MAX];
 
     if (!is_hub_name(path))
-        return err->code;
+        return ckpt_err_code(err);
     if (!slash)
         return ckpt_err_hint(err, "a model of the Hub is named hf://OWNER/%s", path);
     snprintf(owner, sizeof owner, "%.*s", (int)(slash - path), path);
     return ckpt_path_is_dir(owner)
-               ? err->code : ckpt_err_hint(err, "a model of the Hub is named hf://%s", path);
+               ? ckpt_err_code(err)
+               : ckpt_err_hint(err, "a model of the Hub is named hf://%s", path);
 }

@@ -1,5 +1,5 @@
 /*
- * path - what a user names: a path on this host, or an address elsewhere, opened the same way.
+ * path - paths of users: a path on this host, or an address elsewhere, opened the same way.
  *
  * file:// is a path on this host; all other addresses are remote.h's.
  */
@@ -10,7 +10,7 @@
 
 /* A path on this host has no scheme; "-" is not special here. */
 bool ckpt_path_is_remote(const char *path);
-/* What is there: neither when nothing is, or it cannot be asked for (opening tells why). */
+/* Neither is true when nothing is there or it cannot be asked for (opening tells why). */
 bool ckpt_path_is_dir(const char *path);
 bool ckpt_path_is_file(const char *path);
 

@@ -29,7 +29,7 @@ struct feed {
     struct ckpt_err  *err;
 };
 
-bool ckpt_is_compressed(const unsigned char *head, size_t n)
+bool ckpt_spool_is_compressed(const unsigned char *head, size_t n)
 {
     static const struct {
         const char *magic;
@@ -69,7 +69,7 @@ int spool_create(const char *where, struct ckpt_err *err)
             unlink(name);
     }
     if (fd < 0) {
-        ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s: no room to unpack in", where);
+        ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s: no place to unpack in", where);
         ckpt_err_hint(err, "TMPDIR names another place");
     }
     return fd;
@@ -148,7 +148,7 @@ int spool_put(int fd, const void *src, size_t n, const char *name, struct ckpt_e
                 snprintf(err->reason, sizeof err->reason, "no-space");
                 ckpt_err_hint(err, "TMPDIR names another place");
             }
-            return err->code;
+            return CKPT_EIO;
         }
         from += k;
         n -= (size_t)k;
@@ -170,7 +170,7 @@ int spool_check(const char *name, uint64_t unpacked, uint64_t packed, struct ckp
 static int reading_failed(struct archive *a, const struct feed *f)
 {
     if (f->err->code)
-        return f->err->code;
+        return ckpt_err_code(f->err);
     if (archive_errno(a) == ENOMEM)
         return ckpt_nomem(f->err, PIECE);
     return ckpt_fail(f->err, CKPT_EFORMAT, "%s: damaged at byte %llu of what is packed: %s",
@@ -198,7 +198,8 @@ static int drain(struct archive *a, struct feed *f, int fd)
         n = archive_read_data(a, buf, PIECE);
         if (n < 0)
             rc = reading_failed(a, f);
-        else if (size == 0 && archive_filter_count(a) < 2 && ckpt_is_compressed(buf, (size_t)n))
+        else if (size == 0 && archive_filter_count(a) < 2 &&
+                 ckpt_spool_is_compressed(buf, (size_t)n))
             rc = ckpt_fail(f->err, CKPT_EFORMAT, "%s: begins as compressed bytes do and is damaged",
                            f->name);
         else
@@ -226,7 +227,7 @@ static int spool(struct ckpt_file **out, struct feed *f, const char *where)
         rc = ckpt_fail(f->err, CKPT_ENOMEM, "libarchive: %s", archive_error_string(a));
     if (rc == 0) {
         fd = spool_create(where, f->err);
-        rc = fd < 0 ? f->err->code : 0;
+        rc = fd < 0 ? ckpt_err_code(f->err) : 0;
     }
     if (rc == 0 && archive_read_open(a, f, NULL, give, NULL))
         rc = reading_failed(a, f);
@@ -267,7 +268,7 @@ int ckpt_spool_fd(struct ckpt_file **out, int fd, const struct ckpt_spool *how,
         lseek(fd, 0, SEEK_CUR) == 0) {
         ssize_t got = pread(fd, head, sizeof head, 0);
 
-        if (got >= 0 && !ckpt_is_compressed(head, (size_t)got)) {
+        if (got >= 0 && !ckpt_spool_is_compressed(head, (size_t)got)) {
             copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
             return copy < 0 ? file_open_failed(err, how->name, errno)
                             : file_take_fd(out, copy, how->name, how->flags, err);

@@ -92,7 +92,7 @@ static int flatten(int top, const char *name)
     return rc;
 }
 
-int tree_empty(int fd)
+int commit_tree_empty(int fd)
 {
     bool found = true;
     int rc = 0;
@@ -169,7 +169,7 @@ static void remove_leftover(int dir_fd, const char *name)
      * file behind fd is somebody's finished work: only what still has the name is left over.
      */
     if (flock(fd, LOCK_EX | LOCK_NB) == 0 && commit_is(dir_fd, name, fd))
-        gone = is_dir ? tree_empty(fd) == 0 && unlinkat(dir_fd, name, AT_REMOVEDIR) == 0
+        gone = is_dir ? commit_tree_empty(fd) == 0 && unlinkat(dir_fd, name, AT_REMOVEDIR) == 0
                       : unlinkat(dir_fd, name, 0) == 0;
     close(fd);
     if (gone)
@@ -204,24 +204,24 @@ static int remove_held(int parent, const char *name, int fd, const char *path,
                                "%s: rename", path);
     if (commit_sync_dir(parent, path, err)) {
         commit_rename(parent, trash, name, false);      /* still whole: give it back */
-        return err->code;
+        return ckpt_err_code(err);
     }
-    if (!commit_is(parent, trash, fd) || tree_empty(fd) ||
+    if (!commit_is(parent, trash, fd) || commit_tree_empty(fd) ||
         unlinkat(parent, trash, AT_REMOVEDIR))
         return ckpt_fail_errno(err, CKPT_EIO, errno, "%s: remove", path);
     return 0;
 }
 
-int ckpt_remove_tree(const char *path, struct ckpt_err *err)
+int ckpt_outdir_remove(const char *path, struct ckpt_err *err)
 {
     char dir[4096], name[256];
     int parent, fd, rc;
 
-    if (commit_split(dir, sizeof dir, name, path, err))
-        return err->code;
+    if ((rc = commit_split(dir, sizeof dir, name, path, err)) != 0)
+        return rc;
     parent = commit_parent(dir, path, CKPT_ENOTFOUND, err);
     if (parent < 0)
-        return err->code;
+        return ckpt_err_code(err);
     commit_leftovers(parent, ".trash-", "", true);
     fd = ckpt_fault(CKPT_FAULT_OPEN)
              ? (errno = EIO, -1)

@@ -118,6 +118,7 @@ static int load(float **out, struct ckpt_source *src, size_t i, int64_t first, i
 static int load_shared(struct shared_b *s, const struct lora_pair *p, struct ckpt_err *err)
 {
     const struct ckpt_tensor *b = ckpt_source_tensor(p->adapter, p->b);
+    int rc;
 
     if (s->raw && s->adapter == p->adapter && s->b == p->b)
         return 0;
@@ -127,10 +128,11 @@ static int load_shared(struct shared_b *s, const struct lora_pair *p, struct ckp
         return ckpt_nomem(err, (size_t)ckpt_tensor_bytes(b));
     s->adapter = p->adapter;
     s->b = p->b;
-    if (ckpt_source_read(p->adapter, p->b, 0, b->numel, s->raw, err)) {
+    rc = ckpt_source_read(p->adapter, p->b, 0, b->numel, s->raw, err);
+    if (rc) {
         ckpt_free(s->raw);
         s->raw = NULL;
-        return err->code;
+        return rc;
     }
     return 0;
 }

@@ -1,7 +1,7 @@
 /*
  * lora/factors - pairs of low-rank factors, loaded when they are needed.
  *
- * A few pairs stay in memory beside those in use, so neighbouring ranges find them.
+ * A few pairs stay in memory besides those in use, so that neighbouring ranges find them.
  */
 #ifndef CKPT_LIBCKPT_LORA_FACTORS_H
 #define CKPT_LIBCKPT_LORA_FACTORS_H
@@ -9,7 +9,7 @@
 #include "libckpt/lora/product.h"
 #include "libckpt/source.h"
 
-/* What is added to a matrix W [n_row, n_col]; checked by the caller. */
+/* The delta of a matrix W [n_row, n_col]; checked by the caller. */
 struct lora_pair {
     struct ckpt_source *adapter;
     size_t  a, b;               /* its tensors: A is [r, in], B is [out, r] */

@@ -76,7 +76,7 @@ static void swap_rows(double *value, double *vt, int64_t k, int64_t a, int64_t b
     }
 }
 
-void ckpt_symmetric_eigen(double *value, double *v, double *g, int64_t k)
+void ckpt_low_rank_eigen(double *value, double *v, double *g, int64_t k)
 {
     double size = 0;
 
@@ -85,15 +85,15 @@ void ckpt_symmetric_eigen(double *value, double *v, double *g, int64_t k)
         v[i * k + i] = 1;
         size += fabs(g[i * k + i]);
     }
-    for (int sweep = 0, turned = 1; turned && sweep < 30; sweep++) {
-        turned = 0;
+    for (int sweep = 0, rotated = 1; rotated && sweep < 30; sweep++) {
+        rotated = 0;
         for (int64_t p = 0; p < k; p++)
             for (int64_t q = p + 1; q < k; q++) {
                 double x = fabs(g[p * k + q]);
 
                 if (x > 1e-16 * sqrt(fabs(g[p * k + p] * g[q * k + q])) && x > 1e-18 * size) {
                     rotate(g, v, k, p, q);
-                    turned = 1;
+                    rotated = 1;
                 }
             }
     }
@@ -173,7 +173,7 @@ HOT static void times(float *restrict y, const float *restrict d, const float *r
 }
 
 /* z [n, cols] += d [rows, n]^T @ y [rows, cols]. */
-HOT static void add_turned(float *restrict z, const float *restrict d, const float *restrict y,
+HOT static void add_rotated(float *restrict z, const float *restrict d, const float *restrict y,
                            int64_t rows, int64_t n, int64_t cols)
 {
     float sum[ROWS * LANES];
@@ -239,7 +239,7 @@ static void orthonormalise(struct work *w, float *y, int64_t rows)
 
     for (int time = 0; time < 2; time++) {
         gram(w->g, y, rows, w->cols, w->k);
-        ckpt_symmetric_eigen(w->value, w->v, w->g, w->k);
+        ckpt_low_rank_eigen(w->value, w->v, w->g, w->k);
         for (int64_t p = 0; p < w->k; p++)
             scale[p] = w->value[p] > SMALLEST * w->value[0] ? 1 / sqrt(w->value[p]) : 0;
         turn_lines(y, rows, w->cols, w->k, w->v, scale);
@@ -256,6 +256,8 @@ enum pass { POWER, RIGHT, LEFT };
 /* POWER: z = D^T D z0, y is scratch; RIGHT: y = D z; LEFT: z = D^T y. */
 static int run_pass(struct work *w, enum pass pass, const float *z0, struct ckpt_err *err)
 {
+    int rc;
+
     if (pass != RIGHT)
         memset(w->z, 0, (size_t)(w->n * w->cols) * sizeof *w->z);
     w->whole = 0;
@@ -263,14 +265,14 @@ static int run_pass(struct work *w, enum pass pass, const float *z0, struct ckpt
         int64_t rows = w->m - row < w->n_row ? w->m - row : w->n_row;
         float *y = w->y + row * w->cols;
 
-        if (w->read(w->ctx, row, rows, w->d, err))
-            return err->code;
+        if ((rc = w->read(w->ctx, row, rows, w->d, err)) != 0)
+            return rc;
         for (int64_t i = 0; i < rows * w->n; i++)
             w->whole += (double)w->d[i] * w->d[i];
         if (pass != LEFT)
             times(y, w->d, z0, rows, w->n, w->cols);
         if (pass != RIGHT)
-            add_turned(w->z, w->d, y, rows, w->n, w->cols);
+            add_rotated(w->z, w->d, y, rows, w->n, w->cols);
     }
     return isfinite(w->whole) ? 0 : ckpt_fail(err, CKPT_EFORMAT, "infinite or no number");
 }
@@ -294,13 +296,14 @@ static void fill_start(float *z, int64_t n, int64_t cols, int64_t k)
 static int iterate(struct work *w, float *z0, struct ckpt_err *err)
 {
     double before = 0;
+    int rc;
 
     fill_start(z0, w->n, w->cols, w->k);
     for (int i = 0; i < MAX_PASSES; i++) {
         double sum = 0;
 
-        if (run_pass(w, POWER, z0, err))
-            return err->code;
+        if ((rc = run_pass(w, POWER, z0, err)) != 0)
+            return rc;
         memcpy(z0, w->z, (size_t)(w->n * w->cols) * sizeof *z0);
         orthonormalise(w, z0, w->n);
         for (int64_t p = 0; p < w->r; p++)      /* lengths are squares of singular values */
@@ -322,16 +325,18 @@ static void fill_units(float *y, int64_t rows, int64_t cols)
 /* y becomes orthonormal, and spans what the matrix gives most of. */
 static int find_span(struct work *w, float *z0, struct ckpt_err *err)
 {
+    int rc;
+
     if (w->k == w->m) {
         fill_units(w->y, w->m, w->cols);
         return 0;
     }
     if (w->k == w->n)
         fill_units(z0, w->n, w->cols);
-    else if (iterate(w, z0, err))
-        return err->code;
-    if (run_pass(w, RIGHT, z0, err))
-        return err->code;
+    else if ((rc = iterate(w, z0, err)) != 0)
+        return rc;
+    if ((rc = run_pass(w, RIGHT, z0, err)) != 0)
+        return rc;
     orthonormalise(w, w->y, w->m);
     return 0;
 }
@@ -342,7 +347,7 @@ static void finish(struct work *w, float *left, float *right, double *kept)
     double one[CKPT_LOW_RANK_MAX * 2], root[CKPT_LOW_RANK_MAX * 2];
 
     gram(w->g, w->z, w->n, w->cols, w->k);
-    ckpt_symmetric_eigen(w->value, w->v, w->g, w->k);
+    ckpt_low_rank_eigen(w->value, w->v, w->g, w->k);
     *kept = 0;
     for (int64_t p = 0; p < w->k; p++) {
         double square = w->value[p] > NOTHING * w->value[0] ? w->value[p] : 0;

@@ -3,9 +3,9 @@
  * that is read by rows and never held.
  *
  * Subspace iteration from a fixed start (Halko, Martinsson, Tropp 2011, algorithm 4.4), until the
- * singular values stand; a matrix of no more than that rank is met to f32's last digits.  Memory
- * is some (m + n) * r floats.  The same bits on every machine: products in f32 in a fixed order,
- * without fused multiply-adds; small symmetric problems in f64.
+ * singular values converge; a matrix of at most that rank is reproduced to f32's last digits.
+ * Memory is some (m + n) * r floats.  The same bits on every machine: products in f32 in a fixed
+ * order, without fused multiply-adds; small symmetric problems in f64.
  */
 #ifndef CKPT_LIBCKPT_LORA_LOW_RANK_H
 #define CKPT_LIBCKPT_LORA_LOW_RANK_H
@@ -22,12 +22,13 @@ typedef int ckpt_low_rank_fn(void *ctx, int64_t row, int64_t n, float *d, struct
 /*
  * Of a matrix [m, n]: left [m, r] and right [n, r] so that left @ right^T is nearest to it; both
  * have the singular values' square roots in their columns, largest first.  r is at most
- * CKPT_LOW_RANK_MAX, m and n.  Of the sum of the matrix's squares, `whole`, `kept` is met.
+ * CKPT_LOW_RANK_MAX, m and n.  whole: the sum of the matrix's squares; kept: the part of it that
+ * left @ right^T has.
  */
 int ckpt_low_rank(float *left, float *right, double *whole, double *kept, int64_t m, int64_t n,
                   int64_t r, ckpt_low_rank_fn *read, void *ctx, struct ckpt_err *err);
 
-/* Eigenvalues, largest first, and vectors (columns of v) of symmetric g [k, k], which is lost. */
-void ckpt_symmetric_eigen(double *value, double *v, double *g, int64_t k);
+/* Eigenvalues, largest first, and vectors (columns of v) of symmetric g [k, k], overwritten. */
+void ckpt_low_rank_eigen(double *value, double *v, double *g, int64_t k);
 
 #endif

@@ -2,7 +2,7 @@
  * lora/product - a product of two low-rank factors, added to a range of a matrix.
  *
  * An element's sum goes over the rank in order, from +0, each product and each sum rounded to
- * f32, without fused multiply-adds; what is no number becomes one and the same NaN.  So the bits
+ * f32, without fused multiply-adds; every NaN becomes one and the same.  So the bits
  * of an element depend neither on the range it is asked for in, nor on the machine.
  *
  * The lines (A [r, n_col]) are kept in panels of LORA_PANEL columns, [n_panel, r, LORA_PANEL], so

@@ -33,14 +33,15 @@ static int read_as(void *dst, enum ckpt_dtype to, struct ckpt_source *src, size_
     enum ckpt_dtype from = ckpt_source_tensor(src, i)->dtype;
     size_t width = ckpt_dtype_size(to);
     CKPT_UNSET _Alignas(64) unsigned char stage[STAGE * WIDEST];
+    int rc;
 
     if (to == from)
         return ckpt_source_read(src, i, start, n, dst, err);
     for (int64_t at = 0; at < n; at += STAGE) {
         int64_t k = n - at < STAGE ? n - at : STAGE;
 
-        if (ckpt_source_read(src, i, start + at, k, stage, err))
-            return err->code;
+        if ((rc = ckpt_source_read(src, i, start + at, k, stage, err)) != 0)
+            return rc;
         ckpt_convert((unsigned char *)dst + (size_t)at * width, to, stage, from, (size_t)k);
     }
     return 0;
@@ -72,18 +73,19 @@ static bool only_adds(const struct ckpt_lora_update *up)
 }
 
 /* Adds update k's product and vector to w, elements [start, start + n) of the tensor, through v. */
-static int add_change(struct lora *l, const struct touch *t, size_t k, int64_t start, int64_t n,
+static int add_delta(struct lora *l, const struct touch *t, size_t k, int64_t start, int64_t n,
                       float *w, float *v, struct ckpt_err *err)
 {
     const struct ckpt_lora_update *up = &l->update[t->u[k]];
     float scale = only_adds(up) ? up->scale * up->weight : up->scale;
+    int rc;
 
     if (up->a != CKPT_LORA_NONE)
         lora_add_product(w, &t->use[k], start - up->part.first, n);
     if (up->add == CKPT_LORA_NONE)
         return 0;
-    if (read_as(v, CKPT_F32, l->adapter[up->from], up->add, start, n, err))
-        return err->code;
+    if ((rc = read_as(v, CKPT_F32, l->adapter[up->from], up->add, start, n, err)) != 0)
+        return rc;
     for (int64_t j = 0; j < n; j++)
         w[j] += scale * v[j];
     return 0;
@@ -114,33 +116,35 @@ static int alone(struct lora *l, const struct touch *t, size_t k, int64_t start,
                  float *w, float *v, struct ckpt_err *err)
 {
     const struct ckpt_lora_update *up = &l->update[t->u[k]];
+    int rc;
 
     if (up->own != CKPT_LORA_NONE &&
-        read_as(w, CKPT_F32, l->adapter[up->from], up->own, start, n, err))
-        return err->code;
-    if (add_change(l, t, k, start, n, w, v, err))
-        return err->code;
+        (rc = read_as(w, CKPT_F32, l->adapter[up->from], up->own, start, n, err)) != 0)
+        return rc;
+    if ((rc = add_delta(l, t, k, start, n, w, v, err)) != 0)
+        return rc;
     return up->rows == CKPT_LORA_NONE ? 0 : replace_rows(l, up, start, n, w, CKPT_F32, err);
 }
 
-/* work->w becomes W + the weighted changes; it is W before. */
+/* work->w becomes W + the weighted deltas; it is W before. */
 static int add_up(struct lora *l, const struct touch *t, int64_t start, int64_t n,
                   struct work *work, struct ckpt_err *err)
 {
     float *sum = work->w, *old = work->old, *v = work->alone;
+    int rc;
 
     memcpy(old, sum, (size_t)n * sizeof *old);
     for (size_t k = 0; k < t->n; k++) {
         const struct ckpt_lora_update *up = &l->update[t->u[k]];
 
         if (only_adds(up)) {
-            if (add_change(l, t, k, start, n, sum, work->add, err))
-                return err->code;
+            if ((rc = add_delta(l, t, k, start, n, sum, work->add, err)) != 0)
+                return rc;
             continue;
         }
         memcpy(v, old, (size_t)n * sizeof *v);
-        if (alone(l, t, k, start, n, v, work->add, err))
-            return err->code;
+        if ((rc = alone(l, t, k, start, n, v, work->add, err)) != 0)
+            return rc;
         for (int64_t j = 0; j < n; j++)
             sum[j] += up->weight * (v[j] - old[j]);
     }
@@ -151,10 +155,12 @@ static int add_up(struct lora *l, const struct touch *t, int64_t start, int64_t 
 static int add_to_doubles(struct lora *l, const struct touch *t, int64_t start, int64_t n,
                           unsigned char *p, struct work *work, struct ckpt_err *err)
 {
+    int rc;
+
     memset(work->w, 0, (size_t)n * sizeof *work->w);
     for (size_t k = 0; k < t->n; k++)
-        if (add_change(l, t, k, start, n, work->w, work->add, err))
-            return err->code;
+        if ((rc = add_delta(l, t, k, start, n, work->w, work->add, err)) != 0)
+            return rc;
     for (int64_t j = 0; j < n; j++) {
         double v;
 

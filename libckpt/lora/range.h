@@ -28,7 +28,7 @@ struct lora {
 /* Elements [start, start + count) of item i in its base's dtype.  Any thread. */
 int lora_range_read(struct lora *l, size_t i, int64_t start, int64_t count, void *dst,
                     struct ckpt_err *err);
-/* Elements of what update u starts from, as f32: a lora_read_fn. */
+/* Elements of the matrix that update u starts from, as f32: a lora_read_fn. */
 int lora_range_start(void *l, size_t u, int64_t start, int64_t n, float *w, struct ckpt_err *err);
 /* Elements that an update covers: [first, end). */
 void lora_range_of(const struct lora *l, size_t u, int64_t *first, int64_t *end);

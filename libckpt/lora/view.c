@@ -197,13 +197,15 @@ static int check_rows(const struct lora *l, const struct ckpt_lora_update *up,
 static int check_update(struct lora *l, const struct ckpt_lora_update *up,
                         const struct ckpt_tensor *w, struct ckpt_err *err)
 {
+    int rc;
+
     if (up->own != CKPT_LORA_NONE &&
-        check_own(l, up, ckpt_source_tensor(l->base, up->base), err))
-        return err->code;
-    if (up->a != CKPT_LORA_NONE && check_factors(l, up, w, err))
-        return err->code;
-    if (up->add != CKPT_LORA_NONE && check_add(l, up, w, err))
-        return err->code;
+        (rc = check_own(l, up, ckpt_source_tensor(l->base, up->base), err)) != 0)
+        return rc;
+    if (up->a != CKPT_LORA_NONE && (rc = check_factors(l, up, w, err)) != 0)
+        return rc;
+    if (up->add != CKPT_LORA_NONE && (rc = check_add(l, up, w, err)) != 0)
+        return rc;
     return up->rows != CKPT_LORA_NONE ? check_rows(l, up, w, err) : 0;
 }
 
@@ -213,13 +215,14 @@ static int check_item(struct lora *l, size_t i, const struct ckpt_tensor *w, str
     int64_t end[CKPT_LORA_MAX_ADAPTERS] = {0};
     const struct lora_item *item = &l->item[i];
     bool shared = item->n > 1;
+    int rc;
 
     for (size_t u = item->first; u < item->first + item->n; u++) {
         const struct ckpt_lora_update *up = &l->update[u];
         int64_t lo, hi;
 
-        if (check_update(l, up, w, err))
-            return err->code;
+        if ((rc = check_update(l, up, w, err)) != 0)
+            return rc;
         lora_range_of(l, u, &lo, &hi);
         if (lo < end[up->from])
             return ckpt_fail(err, CKPT_EMISMATCH, "%s: two updates of one adapter", w->name);
@@ -230,8 +233,8 @@ static int check_item(struct lora *l, size_t i, const struct ckpt_tensor *w, str
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: the adapter gives it another number of rows, "
                          "which goes with no other adapter and no weight", w->name);
     if (shared && !is_float(w))
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: changes of %s are not weighted", w->name,
-                         ckpt_dtype_name(w->dtype));
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: LoRA deltas of %s cannot be weighted",
+                         w->name, ckpt_dtype_name(w->dtype));
     return 0;
 }
 
@@ -303,11 +306,13 @@ static int add(struct lora *l, struct ckpt_tensors *list, size_t i, struct ckpt_
     const char *name = up && up->as ? up->as : t->name;
     struct ckpt_shape shape = t->shape;
     struct ckpt_tensor *added;
+    int rc;
 
     if (item->resized)
         shape.dim[0] = of_adapter(l, up->from, up->own)->shape.dim[0];
-    if (ckpt_tensors_add(list, &added, name, strlen(name), t->dtype, &shape, NULL, 0, false, err))
-        return err->code;
+    if ((rc = ckpt_tensors_add(list, &added, name, strlen(name), t->dtype, &shape, NULL, 0,
+                               false, err)) != 0)
+        return rc;
     added->kind = t->kind;
     return check_item(l, i, added, err);
 }
@@ -413,8 +418,8 @@ int ckpt_view_lora(struct ckpt_source **out, struct ckpt_source *base,
     int rc;
 
     *out = NULL;
-    if (hold(&l, base, adapter, n_adapter, err))
-        return err->code;
+    if ((rc = hold(&l, base, adapter, n_adapter, err)) != 0)
+        return rc;
     rc = n_adapter <= CKPT_LORA_MAX_ADAPTERS
              ? fill(l, &list, update, n_update, err)
              : ckpt_fail(err, CKPT_ELIMIT, "%zu adapters, %d at most", n_adapter,

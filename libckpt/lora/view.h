@@ -25,12 +25,12 @@ struct ckpt_lora_part {
     int64_t b_col, b_step;      /* column k of the part is column b_col + k * b_step of B */
 };
 
-/* One update: what becomes of a tensor of the base. */
+/* One update of a tensor of the base. */
 struct ckpt_lora_update {
     size_t         base;        /* tensor of base: W, and whose dtype and shape the result has */
     const char    *as;          /* NULL: in W's place; else a further tensor of that name */
     size_t         from;        /* which adapter */
-    float          weight;      /* share of the change that counts */
+    float          weight;      /* the delta's weight */
     size_t         own;         /* tensor of the adapter that stands for W, or NONE */
     bool           resized;     /* own may have another number of rows, and so has the result */
     size_t         a, b;        /* of the adapter: A is [r, in], B is [out, r]; or NONE both */

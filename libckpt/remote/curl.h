@@ -1,8 +1,8 @@
 /*
- * curl - libcurl, opened when the first address is asked for.
+ * curl - libcurl, loaded when the first address is opened.
  *
- * It brings some thirty libraries along, which take longer to load than a checkpoint takes to
- * be listed: who names no address does not load it, and needs no libcurl at all.
+ * It depends on some thirty libraries, which take longer to load than a checkpoint takes to be
+ * listed.  A program that opens no address neither loads nor needs libcurl.
  */
 #ifndef CKPT_LIBCKPT_REMOTE_CURL_H
 #define CKPT_LIBCKPT_REMOTE_CURL_H
@@ -13,7 +13,7 @@
 
 #include "libckpt/err.h"
 
-/* The calls that are used, by their names without "curl_". */
+/* The calls in use, by their names without "curl_". */
 struct curl_calls {
     CURL *(*easy_init)(void);
     void (*easy_cleanup)(CURL *);

@@ -2,14 +2,14 @@
  * fetch - the whole of a remote file: in pieces, several at a time, digested in their order.
  *
  * Each worker holds one piece, so that memory is WORKERS * PIECE whatever the file's size; a piece
- * that comes early waits for its turn to be digested.  Pieces that an interrupted fetch left in the
- * cache are not fetched again.  A server without ranges sends all at once.
+ * that comes early waits until it is next to be digested.  Pieces that an interrupted fetch left
+ * in the cache are not fetched again.  A server without ranges sends all at once.
  */
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/log.h"
 #include "libckpt/base/pool.h"
 #include "libckpt/remote/range_at.h"
@@ -62,13 +62,13 @@ static int proof_end(struct proof *p, struct ckpt_err *err)
         return 0;
     if (EVP_DigestFinal_ex(p->md, digest, &n) != 1)
         return ckpt_nomem(err, 256);
-    ckpt_hex(hex, digest, n);
+    ckpt_digest_hex(hex, digest, n);
     return strcmp(hex, p->hex) == 0
                ? 0 : ckpt_fail_as(err, CKPT_EFORMAT, "digest", "%s: has the digest %s, %s was "
                                   "listed", p->name, hex, p->hex);
 }
 
-int fetch_prove(const struct range *r, const void *bytes, size_t n, struct ckpt_err *err)
+int range_fetch_prove(const struct range *r, const void *bytes, size_t n, struct ckpt_err *err)
 {
     struct proof p = {0};
     int rc = proof_begin(&p, r, n, err);
@@ -89,26 +89,26 @@ struct fetch {
     uint64_t           at;              /* of what comes at once */
     const void        *head;            /* when that is all of it; it stays until this is over */
     pthread_mutex_t    lock;
-    pthread_cond_t     turn;
+    pthread_cond_t     arrived;
     size_t             next;            /* piece to be digested */
     bool               failed;
 };
 
 /* -- in pieces -------------------------------------------------------------------------------- */
 
-static int digest_in_turn(struct fetch *f, size_t i, const void *bytes, size_t n,
-                          struct ckpt_err *err)
+static int digest_in_order(struct fetch *f, size_t i, const void *bytes, size_t n,
+                           struct ckpt_err *err)
 {
     int rc = 0;
 
     pthread_mutex_lock(&f->lock);
     while (f->next != i && !f->failed)
-        pthread_cond_wait(&f->turn, &f->lock);
+        pthread_cond_wait(&f->arrived, &f->lock);
     if (!f->failed) {
         rc = proof_add(&f->proof, bytes, n, err);
         f->next++;
     }
-    pthread_cond_broadcast(&f->turn);
+    pthread_cond_broadcast(&f->arrived);
     pthread_mutex_unlock(&f->lock);
     return rc;
 }
@@ -128,10 +128,10 @@ static int get_piece(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
             rc = cache_put_piece(f->sink, i, f->buf[worker], n, at, err);
     }
     if (rc == 0)
-        return digest_in_turn(f, i, f->buf[worker], n, err);
+        return digest_in_order(f, i, f->buf[worker], n, err);
     pthread_mutex_lock(&f->lock);
     f->failed = true;
-    pthread_cond_broadcast(&f->turn);
+    pthread_cond_broadcast(&f->arrived);
     pthread_mutex_unlock(&f->lock);
     return rc;
 }
@@ -141,19 +141,22 @@ static int get_piece(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
 static int begin_all(void *ctx, const struct http_answer *a, struct ckpt_err *err)
 {
     struct fetch *f = ctx;
+    int rc;
 
     f->at = 0;
-    if (range_same(f->r, a, a->length, err))
-        return err->code;
+    if ((rc = range_same(f->r, a, a->length, err)) != 0)
+        return rc;
     return proof_begin(&f->proof, f->r, f->r->size, err);
 }
 
 static int put_all(void *ctx, const void *bytes, size_t n, struct ckpt_err *err)
 {
     struct fetch *f = ctx;
+    int rc;
 
-    if (proof_add(&f->proof, bytes, n, err) || cache_put(f->sink, bytes, n, f->at, err))
-        return err->code;
+    if ((rc = proof_add(&f->proof, bytes, n, err)) != 0 ||
+        (rc = cache_put(f->sink, bytes, n, f->at, err)) != 0)
+        return rc;
     f->at += n;
     return 0;
 }
@@ -163,9 +166,10 @@ static int get_all(struct fetch *f, struct ckpt_err *err)
     struct http_request q = {.url = f->r->url, .name = f->r->name, .auth = f->r->auth,
                              .limit = f->r->size, .begin = begin_all, .put = put_all, .ctx = f};
     struct http_answer a;
+    int rc;
 
-    if (http_get(f->r->http, &q, &a, err))
-        return err->code;
+    if ((rc = http_get(f->r->http, &q, &a, err)) != 0)
+        return rc;
     if (f->r->size != FIELD_NONE && f->at != f->r->size)
         return ckpt_fail_as(err, CKPT_EFORMAT, "truncated", "%s: %llu bytes came of %llu",
                             f->r->name, (unsigned long long)f->at,
@@ -186,7 +190,8 @@ static int fill(void *ctx, struct cache_sink *sink, struct ckpt_err *err)
     f->failed = false;
     if (f->head)
         return cache_put(sink, f->head, (size_t)f->r->size, 0, err)
-                   ? err->code : fetch_prove(f->r, f->head, (size_t)f->r->size, err);
+                   ? ckpt_err_code(err)
+                   : range_fetch_prove(f->r, f->head, (size_t)f->r->size, err);
     if (f->r->size != FIELD_NONE && f->r->size >= TELL)
         ckpt_log(CKPT_LOG_NOTE, "%s: %.1f GB are fetched", f->r->name, (double)f->r->size / 1e9);
     if (f->r->no_ranges || f->r->size == FIELD_NONE) {
@@ -220,7 +225,7 @@ static void key_of(char key[CACHE_KEY], struct range *r)
         cache_key(key, "url", text);
 }
 
-int fetch_whole(struct ckpt_file **out, struct range *r, struct ckpt_err *err)
+int range_fetch_whole(struct ckpt_file **out, struct range *r, struct ckpt_err *err)
 {
     struct fetch f = {.r = r};
     char key[CACHE_KEY];
@@ -232,14 +237,14 @@ int fetch_whole(struct ckpt_file **out, struct range *r, struct ckpt_err *err)
         f.head = r->extent[0].bytes;
     pthread_mutex_unlock(&r->lock);
     pthread_mutex_init(&f.lock, NULL);
-    pthread_cond_init(&f.turn, NULL);
+    pthread_cond_init(&f.arrived, NULL);
     rc = cache_find(out, key, r->size, r->name, err);
     if (rc == 0 && !*out)
         rc = cache_get(out, key, r->size, r->name, fill, &f, err);
     for (size_t i = 0; i < WORKERS; i++)
         ckpt_free(f.buf[i]);
     proof_free(&f.proof);
-    pthread_cond_destroy(&f.turn);
+    pthread_cond_destroy(&f.arrived);
     pthread_mutex_destroy(&f.lock);
     return rc;
 }

@@ -9,7 +9,7 @@ struct text {
     size_t      n;
 };
 
-void http_answer_clear(struct http_answer *a)
+void field_clear(struct http_answer *a)
 {
     memset(a, 0, sizeof *a);
     a->length = a->range_at = a->range_end = a->total = a->wait = a->linked_size = FIELD_NONE;
@@ -208,7 +208,7 @@ static bool status_line(struct http_answer *a, struct text t)
 
     if (!skip(&t, "HTTP/"))
         return false;
-    http_answer_clear(a);
+    field_clear(a);
     while (t.n > 0 && *t.at != ' ')
         t = (struct text){t.at + 1, t.n - 1};
     t = trim(t.at, t.n);
@@ -217,7 +217,7 @@ static bool status_line(struct http_answer *a, struct text t)
     return true;
 }
 
-void http_answer_line(struct http_answer *a, const char *line, size_t len)
+void field_line(struct http_answer *a, const char *line, size_t len)
 {
     const char *colon;
     struct text name, t;

@@ -1,9 +1,9 @@
 /*
- * field - what the header fields of an answer say.
+ * field - the header fields of an HTTP response.
  *
  * Source: RFC 9110 (fields, Retry-After), RFC 9110 14.4 (Content-Range), RFC 8288 (Link), the
- * draft ratelimit-headers-09, and the Hub's X-Linked-*, X-Repo-Commit and X-Error-*.  Values that
- * do not read as they should are as if they were not there; who needs one says so.
+ * draft ratelimit-headers-09, and the Hub's X-Linked-*, X-Repo-Commit and X-Error-*.  A malformed
+ * value counts as absent; a caller that needs it reports that.
  */
 #ifndef CKPT_LIBCKPT_REMOTE_FIELD_H
 #define CKPT_LIBCKPT_REMOTE_FIELD_H
@@ -14,19 +14,19 @@
 
 #define FIELD_BYTES 512         /* of a value that is kept, with terminator */
 #define FIELD_LINK  4096
-#define FIELD_NONE  UINT64_MAX  /* a number that was not said */
+#define FIELD_NONE  UINT64_MAX  /* an absent number */
 
-/* An answer to one request.  Numbers that were not said are FIELD_NONE, texts "". */
+/* The response to one request.  Absent numbers are FIELD_NONE, absent texts "". */
 struct http_answer {
     long     status;
     uint64_t length;                    /* bytes of the body */
     uint64_t range_at, range_end;       /* of Content-Range: bytes [at, end) */
     uint64_t total;                     /* of the whole file, by Content-Range */
     uint64_t wait;                      /* seconds until another try makes sense */
-    uint64_t linked_size;               /* the file behind the answer, by the Hub */
+    uint64_t linked_size;               /* X-Linked-Size: of the file, by the Hub */
     char     linked_etag[FIELD_BYTES];  /* its digest; without quotes, as etag */
     char     etag[FIELD_BYTES];
-    bool     weak;                      /* etag is one that does not tell bytes */
+    bool     weak;                      /* etag does not identify the bytes */
     char     modified[FIELD_BYTES];
     char     type[FIELD_BYTES];         /* Content-Type */
     char     encoding[FIELD_BYTES];     /* Content-Encoding */
@@ -38,8 +38,8 @@ struct http_answer {
     char     date[FIELD_BYTES];         /* Retry-After when it is a date */
 };
 
-void http_answer_clear(struct http_answer *a);
+void field_clear(struct http_answer *a);
 /* One line of a header, with or without its end. */
-void http_answer_line(struct http_answer *a, const char *line, size_t len);
+void field_line(struct http_answer *a, const char *line, size_t len);
 
 #endif

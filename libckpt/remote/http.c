@@ -135,8 +135,8 @@ int http_origin(char out[512], const char *url, struct ckpt_err *err)
     CURLU *u;
     int rc = 0;
 
-    if (curl_open(&c, err))
-        return err->code;
+    if ((rc = curl_open(&c, err)) != 0)
+        return rc;
     u = c->url();
     if (!u)
         return ckpt_nomem(err, 64);
@@ -164,8 +164,8 @@ int http_join(char out[HTTP_URL], const char *base, const char *rel, struct ckpt
     CURLU *u;
     int rc;
 
-    if (curl_open(&c, err))
-        return err->code;
+    if ((rc = curl_open(&c, err)) != 0)
+        return rc;
     u = c->url();
     if (!u)
         return ckpt_nomem(err, 64);
@@ -283,7 +283,7 @@ static enum http_end follow(struct http *h, struct http_try *t, struct http_answ
     }
     snprintf(t->url, sizeof t->url, "%s", t->request->url);
     t->is_private = false;
-    http_answer_clear(&before);
+    field_clear(&before);
     for (t->hop = 0;; t->hop++) {
         end = http_try(t, h->curl, e, &h->set, a, err);
         keep_linked(a, &before);
@@ -335,12 +335,13 @@ static uint64_t wait_ms(const struct http *h, const struct http_answer *a, long 
 static int sleep_ms(uint64_t ms, struct ckpt_err *err)
 {
     uint64_t end = now_ms() + ms, now;
+    int rc;
 
     while ((now = now_ms()) < end) {
         uint64_t k = end - now < 100 ? end - now : 100;
 
-        if (http_stopped(err))
-            return err->code;
+        if ((rc = http_stopped(err)) != 0)
+            return rc;
         nanosleep(&(struct timespec){.tv_nsec = (long)k * 1000000}, NULL);
     }
     return http_stopped(err);
@@ -379,8 +380,9 @@ int http_get(struct http *h, const struct http_request *r, struct http_answer *a
     struct http_try *t = ckpt_alloc(1, sizeof *t);
     uint64_t began = now_ms();
     enum http_end end = HTTP_AGAIN;
+    int rc = 0;
 
-    http_answer_clear(answer);
+    field_clear(answer);
     if (!t)
         return ckpt_nomem(err, sizeof *t);
     if (r->auth && r->auth->secret)
@@ -391,21 +393,22 @@ int http_get(struct http *h, const struct http_request *r, struct http_answer *a
     t->name = r->name ? r->name : t->shown;
     ckpt_err_clear(err);
     if (strlen(r->url) >= sizeof t->url)
-        ckpt_fail(err, CKPT_ELIMIT, "%.100s: an address of %zu bytes", t->name, strlen(r->url));
+        rc = ckpt_fail(err, CKPT_ELIMIT, "%.100s: an address of %zu bytes", t->name,
+                       strlen(r->url));
     else if (http_offline())
-        ckpt_fail_as(err, CKPT_EDEVICE, "offline", "%s: is not in the cache, and nothing is asked "
-                     "for offline", t->name);
+        rc = ckpt_fail_as(err, CKPT_EDEVICE, "offline", "%s: is not in the cache, and nothing is "
+                          "asked for offline", t->name);
     else if (http_origin(t->first, r->url, err))
-        ckpt_err_in(err, "%s", t->name);
-    for (long tries = 1; !err->code && end == HTTP_AGAIN; tries++) {
+        rc = ckpt_err_in(err, "%s", t->name);
+    for (long tries = 1; rc == 0 && end == HTTP_AGAIN; tries++) {
         end = follow(h, t, answer, err);
-        if (end == HTTP_AGAIN && try_again(h, t, answer, tries, began, err))
-            break;
+        rc = end == HTTP_AGAIN ? try_again(h, t, answer, tries, began, err)
+             : end == HTTP_DONE ? 0 : ckpt_err_code(err);
     }
-    if (!err->code && r->final)
+    if (rc == 0 && r->final)
         memcpy(r->final, t->url, HTTP_URL);
     ckpt_free(t);
-    return err->code;
+    return rc;
 }
 
 /* -- bodies in memory ------------------------------------------------------------------------- */
@@ -429,17 +432,19 @@ int http_text(struct http *h, char **out, size_t *len, const struct http_request
 {
     struct http_request with = *r;
     struct ckpt_buf b;
+    int rc;
 
     *out = NULL;
     ckpt_buf_init(&b, (size_t)r->limit + 1);
     with.begin = begin_text;
     with.put = put_text;
     with.ctx = &b;
-    if (http_get(h, &with, answer, err) == 0 && !ckpt_buf_str(&b))
-        ckpt_nomem(err, b.len);
-    if (err->code) {
+    rc = http_get(h, &with, answer, err);
+    if (rc == 0 && !ckpt_buf_str(&b))
+        rc = ckpt_nomem(err, b.len);
+    if (rc) {
         ckpt_buf_release(&b);
-        return err->code;
+        return rc;
     }
     *out = (char *)b.data;
     *len = b.len;
@@ -451,15 +456,16 @@ int http_json(struct http *h, json_t **out, const struct http_request *r,
 {
     char *text = NULL;
     size_t len, at;
+    int rc;
 
     *out = NULL;
-    if (http_text(h, &text, &len, r, answer, err))
-        return err->code;
+    if ((rc = http_text(h, &text, &len, r, answer, err)) != 0)
+        return rc;
     at = strspn(text, " \t\r\n");
     if (text[at] == '<')
-        ckpt_fail(err, CKPT_EPROTOCOL, "answered with a page instead of JSON");
+        rc = ckpt_fail(err, CKPT_EPROTOCOL, "answered with a page instead of JSON");
     else if (ckpt_json_parse(out, text, len, CKPT_JSON_STRICT, err))
-        err->code = CKPT_EPROTOCOL;     /* damaged on its way, not in a file */
+        rc = err->code = CKPT_EPROTOCOL;        /* damaged on its way, not in a file */
     ckpt_free(text);
-    return err->code ? ckpt_err_in(err, "%s", r->name ? r->name : "the server") : 0;
+    return rc ? ckpt_err_in(err, "%s", r->name ? r->name : "the server") : 0;
 }

@@ -1,18 +1,18 @@
 /*
- * http - one request and its answer: the only door to the network.
+ * http - one request and its response: the only door to the network.
  *
- * What holds for all of them: TLS 1.2 or newer with the peer's name verified; at most 5 redirects,
- * done one by one, never from https to http, and from a public host to none with a private
- * address; what proves who asks goes to the host and port it is for and to no other.  A header
- * has at most 64 KiB and 100 lines, a body at most what the caller says.  30 seconds to connect,
- * 20 without 1 KiB a second (HF_HUB_DOWNLOAD_TIMEOUT) give up a try.  Connection faults, 408, 425,
- * 429, 500, 502, 503 and 504 are tried again, CKPT_HTTP_RETRIES (5) times and for 15 minutes at
- * most, after a wait that doubles, or as Retry-After says; each wait is told.  Proxies are found as
- * libcurl finds them (HTTPS_PROXY, NO_PROXY), authorities by SSL_CERT_FILE or CURL_CA_BUNDLE.
+ * Rules for all of them: TLS 1.2 or newer with the peer's name verified; at most 5 redirects, done
+ * one by one, never from https to http, and from a public host to none with a private address;
+ * tokens and signatures go to the host and port they are for and to no other.  A header has at
+ * most 64 KiB and 100 lines, a body at most the caller's limit.  30 seconds to connect, 20 without
+ * 1 KiB a second (HF_HUB_DOWNLOAD_TIMEOUT) give up a try.  Connection faults, 408, 425, 429, 500,
+ * 502, 503 and 504 are tried again, CKPT_HTTP_RETRIES (5) times and for 15 minutes at most, after
+ * a wait that doubles, or as Retry-After says; each wait is told.  Proxies are found as libcurl
+ * finds them (HTTPS_PROXY, NO_PROXY), authorities by SSL_CERT_FILE or CURL_CA_BUNDLE.
  *
- * How it ends: CKPT_ENOTFOUND 404 and 410; CKPT_EREFUSED 401, 403, 451, a certificate that does not
- * hold, a redirect that is not followed; CKPT_EFORMAT "changed" 412; CKPT_ESTOPPED tries used up or
- * a signal; CKPT_EDEVICE no connection at all, or offline; CKPT_EPROTOCOL all else.
+ * Codes: CKPT_ENOTFOUND 404 and 410; CKPT_EREFUSED 401, 403, 451, an invalid certificate, a
+ * redirect that is not followed; CKPT_EFORMAT "changed" 412; CKPT_ESTOPPED tries used up or a
+ * signal; CKPT_EDEVICE no connection at all, or offline; CKPT_EPROTOCOL all else.
  */
 #ifndef CKPT_LIBCKPT_REMOTE_HTTP_H
 #define CKPT_LIBCKPT_REMOTE_HTTP_H
@@ -24,11 +24,11 @@
 
 #define HTTP_URL 8192           /* bytes of an address, with terminator */
 
-/* Idle connections and what is set for all requests: one a process, any thread. */
+/* Idle connections and the settings of all requests: one a process, any thread. */
 struct http;
 
 /*
- * How a request proves who asks.  Lines of the header, each with '\n' behind it, for requests to
+ * How a request authenticates itself: header lines, each ended by '\n', for requests to
  * origin ("https://host:port").
  */
 struct http_auth {
@@ -37,7 +37,7 @@ struct http_auth {
     int (*sign)(void *ctx, const char *method, const char *url, const char *range, char *lines,
                 size_t size, struct ckpt_err *err);
     void *ctx;                  /* borrowed */
-    const char *secret;         /* what no message may hold, even when a server says it; or NULL */
+    const char *secret;         /* masked in all messages, also in those of a server; or NULL */
 };
 
 struct http_request {
@@ -48,14 +48,14 @@ struct http_request {
     bool                    ranged;     /* bytes [at, at + n) only */
     uint64_t                at, n;
     uint64_t                limit;      /* bytes of the body at most */
-    /* The answer is there and is 2xx, its body comes: again at each try, from its first byte. */
+    /* A 2xx response is there, its body follows; called again at each try, from the first byte. */
     int (*begin)(void *ctx, const struct http_answer *a, struct ckpt_err *err);
     int (*put)(void *ctx, const void *bytes, size_t n, struct ckpt_err *err);
     void                   *ctx;
     char                   *final;      /* HTTP_URL bytes for the address that answered; or NULL */
 };
 
-/* The process's own, made when it is first asked for; never NULL but without memory. */
+/* The one of the process, made at the first call; NULL without memory. */
 struct http *http_shared(struct ckpt_err *err);
 /* Every request ends with CKPT_ESTOPPED once *stop is true.  NULL: none does. */
 void http_stop_on(const volatile int *stop);
@@ -77,13 +77,13 @@ int http_text(struct http *h, char **out, size_t *len, const struct http_request
 
 /* "scheme://host:port" of an address, lower case.  CKPT_EUSAGE when it is none, or holds a user. */
 int http_origin(char out[512], const char *url, struct ckpt_err *err);
-/* The address that rel means beside base. */
+/* The address rel, relative to base. */
 int http_join(char out[HTTP_URL], const char *base, const char *rel, struct ckpt_err *err);
 /* text with all but unreserved bytes (and those of keep) as %XX; false when it does not fit. */
 bool http_escape(char *out, size_t size, const char *text, const char *keep);
 /* %XX back as bytes, in place; false where that is no text, or not two digits. */
 bool http_unescape(char *text);
-/* True when nothing may be asked: CKPT_OFFLINE, HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE. */
+/* True when no request may be made: CKPT_OFFLINE, HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE. */
 bool http_offline(void);
 /* 1, on, yes and true, in any case. */
 bool http_env_true(const char *name);

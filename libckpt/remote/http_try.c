@@ -48,7 +48,7 @@ static size_t on_header(char *line, size_t one, size_t n, void *ctx)
         return 0;
     }
     x->in_header = n > 2;
-    http_answer_line(x->a, line, n);
+    field_line(x->a, line, n);
     return n;
 }
 
@@ -179,8 +179,8 @@ static int add_auth(struct curl_slist **list, const struct curl_calls *c, const 
 
     if (!auth)
         return 0;
-    if (http_origin(origin, t->url, err))
-        return err->code;
+    if ((rc = http_origin(origin, t->url, err)) != 0)
+        return rc;
     if (strcmp(origin, auth->origin) != 0)
         return 0;
     rc = auth->sign(auth->ctx, t->request->head ? "HEAD" : "GET", t->url, range, lines,
@@ -283,8 +283,9 @@ static enum http_end refused_by_server(struct exchange *x)
                   *why ? ": " : "", PROBLEM_SHOWN, why);
     json_decref(json);
     if (status == 401 || status == 403)
-        ckpt_err_hint(x->err, x->t->request->auth ? "what proves who asks does not allow it"
-                                                  : "nothing proves who asks: see ckpt-remote(7)");
+        ckpt_err_hint(x->err, x->t->request->auth ? "the token or key does not allow it"
+                                                  : "the request has no token or key: see "
+                                                    "ckpt-remote(7)");
     return is_transient(status) ? HTTP_AGAIN : HTTP_FAILED;
 }
 
@@ -364,7 +365,7 @@ enum http_end http_try(struct http_try *t, const struct curl_calls *c, CURL *e,
     enum http_end end = HTTP_FAILED;
     int rc;
 
-    http_answer_clear(a);
+    field_clear(a);
     ckpt_buf_init(&x.problem, PROBLEM_BYTES + 1);
     snprintf(range, sizeof range, "bytes=%llu-%llu", (unsigned long long)r->at,
              (unsigned long long)(r->at + r->n - 1));

@@ -156,7 +156,7 @@ static int token_file(char **out, const char *path, struct ckpt_err *err)
         explicit_bzero(text, n);
     }
     if (stat(path, &st) == 0 && (st.st_mode & 077))
-        ckpt_log(CKPT_LOG_WARNING, "%s: others than its owner can read this token", path);
+        ckpt_log(CKPT_LOG_WARNING, "%s: other users can read this token", path);
     ckpt_file_close(file);
     ckpt_arena_release(&a);
     return rc;
@@ -183,13 +183,14 @@ static int find_token(char **out, struct ckpt_err *err)
     static const char *const names[] = {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"};
     const char *named = getenv("HF_TOKEN_PATH");
     char path[4096];
+    int rc;
 
     *out = NULL;
     if (http_env_true("HF_HUB_DISABLE_IMPLICIT_TOKEN"))
         return 0;
     for (size_t i = 0; i < 2 && !*out; i++)
-        if (getenv(names[i]) && take_token(out, getenv(names[i]), names[i], err))
-            return err->code;
+        if (getenv(names[i]) && (rc = take_token(out, getenv(names[i]), names[i], err)) != 0)
+            return rc;
     if (*out)
         return 0;
     if (named && *named)
@@ -277,7 +278,7 @@ static bool find_snapshot(char local[1024], const struct hub_place *p)
     ckpt_file_close(file);
     ckpt_arena_release(&a);
     snprintf(tail, sizeof tail, "snapshots/%s", commit);
-    return ckpt_name_is_clean(commit) && hub_cache(path, sizeof path, p->kind, p->id, tail) &&
+    return ckpt_file_name_is_clean(commit) && hub_cache(path, sizeof path, p->kind, p->id, tail) &&
            stat(path, &st) == 0 && S_ISDIR(st.st_mode) &&
            (size_t)snprintf(local, 1024, "%s", path) < 1024;
 }
@@ -306,6 +307,7 @@ int hub_read_page(struct tree *t, const json_t *page, struct ckpt_err *err)
 {
     json_t *e;
     size_t i;
+    int rc;
 
     if (!json_is_array(page))
         return ckpt_fail(err, CKPT_EPROTOCOL, "the list of files is no array");
@@ -329,8 +331,8 @@ int hub_read_page(struct tree *t, const json_t *page, struct ckpt_err *err)
             snprintf(digest, sizeof digest, "sha256-%s", sha);
         else if (!lfs && is_hex(oid, 40))
             snprintf(digest, sizeof digest, "sha1-%s", oid);
-        if (tree_add(t, path, (uint64_t)json_integer_value(size), digest, err))
-            return err->code;
+        if ((rc = tree_add(t, path, (uint64_t)json_integer_value(size), digest, err)) != 0)
+            return rc;
     }
     return 0;
 }
@@ -353,7 +355,7 @@ static int tell(const struct hub_place *p, const struct http_answer *a, bool has
         return ckpt_err_hint(err, has_token ? "the token that was found may not see it"
                                             : "if it is private, set HF_TOKEN");
     }
-    return err->code;
+    return ckpt_err_code(err);
 }
 
 static int ask_commit(struct hub *h, const struct hub_place *p, struct http *http,
@@ -374,9 +376,9 @@ static int ask_commit(struct hub *h, const struct hub_place *p, struct http *htt
     if (rc)
         return tell(p, &a, h->token, err);
     if (hub_read_commit(h->commit, answer, err))
-        ckpt_err_in(err, "%s", p->root);
+        rc = ckpt_err_in(err, "%s", p->root);
     json_decref(answer);
-    return err->code;
+    return rc;
 }
 
 /* The address of the next page in place of the last one's.  It is the server's word: only another
@@ -491,6 +493,7 @@ static int set_up(struct tree *t, const struct hub_place *p, struct ckpt_err *er
     const char *endpoint = getenv("HF_ENDPOINT");
     struct hub *h = ckpt_arena_alloc(&t->arena, 1, sizeof *h);
     size_t n;
+    int rc;
 
     if (!h)
         return ckpt_nomem(err, sizeof *h);
@@ -505,8 +508,8 @@ static int set_up(struct tree *t, const struct hub_place *p, struct ckpt_err *er
     h->id = ckpt_arena_strndup(&t->arena, p->id, strlen(p->id));
     if (!h->endpoint || !h->kind || !h->id)
         return ckpt_nomem(err, 256);
-    if (find_token(&h->token, err))
-        return err->code;
+    if ((rc = find_token(&h->token, err)) != 0)
+        return rc;
     if (h->token) {
         h->auth = (struct http_auth){.sign = sign, .ctx = h->token, .secret = h->token};
         t->auth = &h->auth;
@@ -542,7 +545,7 @@ int hub_open(struct tree **out, char local[1024], const struct hub_place *p, str
         }
     }
     http = http_shared(err);
-    rc = http ? 0 : err->code;
+    rc = http ? 0 : ckpt_err_code(err);
     if (rc == 0 && h->token && http_origin(h->auth.origin, h->endpoint, err))
         rc = ckpt_err_in(err, "HF_ENDPOINT");
     if (rc == 0)

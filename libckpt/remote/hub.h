@@ -12,8 +12,8 @@
  *   GET {E}/[datasets/]{id}/resolve/{commit}/{path}      the bytes, or where they are
  *
  * {E} is HF_ENDPOINT.  The token is HF_TOKEN, HUGGING_FACE_HUB_TOKEN, or in the file that
- * HF_TOKEN_PATH names, else in $HF_HOME/token; it goes to {E} alone.  What the Hub's own client has
- * in its cache (HF_HUB_CACHE) is read there.  Source: huggingface_hub 0.36, hf_api.py,
+ * HF_TOKEN_PATH names, else in $HF_HOME/token; it goes to {E} alone.  Files in the cache of
+ * the Hub's own client (HF_HUB_CACHE) are read there.  Source: huggingface_hub 0.36, hf_api.py,
  * utils/_auth.py, constants.py, file_download.py.
  */
 #ifndef CKPT_LIBCKPT_REMOTE_HUB_H
@@ -32,13 +32,13 @@ struct hub_place {
 /* CKPT_EUSAGE when url is none of the above. */
 int hub_parse(struct hub_place *p, const char *url, struct ckpt_err *err);
 /*
- * The tree of a place.  Offline: what was listed last; or with *local (1024 bytes) the path of a
- * snapshot that the Hub's own client has, and *out stays NULL.
+ * The tree of a place.  Offline: its last list; or in local (1024 bytes) the path of a snapshot of
+ * the Hub's own client, and *out stays NULL.
  */
 int hub_open(struct tree **out, char local[1024], const struct hub_place *p, struct ckpt_err *err);
 /* Put the files of one page of a tree into t. */
 int hub_read_page(struct tree *t, const json_t *page, struct ckpt_err *err);
-/* What a revision's answer says its commit is; CKPT_EPROTOCOL when that is none. */
+/* The commit in the response about a revision; CKPT_EPROTOCOL when it is none. */
 int hub_read_commit(char commit[41], const json_t *answer, struct ckpt_err *err);
 
 #endif

@@ -7,7 +7,7 @@
 #include "libckpt/io/file_at.h"
 
 #define HEAD_BYTES   ((size_t)128 << 10)
-#define AHEAD_BYTES  ((size_t)64 << 10)     /* of the first small piece behind the head */
+#define AHEAD_BYTES  ((size_t)64 << 10)     /* of the first small piece after the head */
 #define AHEAD_MOST   ((size_t)4 << 20)
 #define LARGE_BYTES  ((size_t)1 << 20)      /* such a piece is not kept */
 #define KEPT_BYTES   ((size_t)32 << 20)
@@ -20,7 +20,7 @@ int range_new(struct range **out, const struct range_at *at, struct ckpt_err *er
 
     *out = NULL;
     if (!http)
-        return err->code;
+        return ckpt_err_code(err);
     if (r) {
         r->name = ckpt_strdup(at->name);
         r->url = ckpt_strdup(at->url);
@@ -113,6 +113,7 @@ static int begin_piece(void *ctx, const struct http_answer *a, struct ckpt_err *
 {
     struct piece *p = ctx;
     uint64_t total = a->status == 206 ? a->total : a->length;
+    int rc;
 
     p->got = 0;
     p->other = a->status == 206 ? a->range_at != p->at || a->range_end > p->at + p->n
@@ -120,11 +121,11 @@ static int begin_piece(void *ctx, const struct http_answer *a, struct ckpt_err *
     if (p->other && a->status == 206)
         return ckpt_fail(err, CKPT_EPROTOCOL, "%s: sent another range than the one that was asked "
                          "for", p->r->name);
-    if (range_same(p->r, a, total, err))
-        return err->code;
+    if ((rc = range_same(p->r, a, total, err)) != 0)
+        return rc;
     if (p->other)
-        return ckpt_fail_as(err, CKPT_EUNSUPPORTED, "ranges", "%s: the server knows no ranges",
-                            p->r->name);
+        return ckpt_fail_as(err, CKPT_EUNSUPPORTED, "ranges", "%s: the server does not "
+                            "support ranges", p->r->name);
     p->total = total;
     p->want = a->status == 206 ? (size_t)(a->range_end - a->range_at) : (size_t)total;
     if (p->want < p->n && total != FIELD_NONE && p->at + p->want != total)
@@ -138,7 +139,7 @@ static int put_piece(void *ctx, const void *bytes, size_t n, struct ckpt_err *er
     struct piece *p = ctx;
 
     if (n > p->want - p->got)
-        return ckpt_fail(err, CKPT_EPROTOCOL, "%s: sent more than it said", p->r->name);
+        return ckpt_fail(err, CKPT_EPROTOCOL, "%s: sent more than it announced", p->r->name);
     memcpy(p->dst + p->got, bytes, n);
     p->got += n;
     return 0;
@@ -150,6 +151,7 @@ static int ask(struct range *r, struct http_request *q, struct http_answer *a,
 {
     char *url = ckpt_alloc(2, HTTP_URL), *final = url ? url + HTTP_URL : NULL;
     bool again;
+    int rc;
 
     if (!url)
         return ckpt_nomem(err, 2 * HTTP_URL);
@@ -161,19 +163,19 @@ static int ask(struct range *r, struct http_request *q, struct http_answer *a,
         q->url = url;
         q->name = r->name;
         q->final = final;
-        http_get(r->http, q, a, err);
+        rc = http_get(r->http, q, a, err);
         again = again && (a->status == 401 || a->status == 403 || a->status == 404 ||
                           a->status == 410);
         pthread_mutex_lock(&r->way);
         if (again)
             r->direct[0] = '\0';
-        else if (!err->code && strcmp(final, r->url) != 0)
+        else if (rc == 0 && strcmp(final, r->url) != 0)
             memcpy(r->direct, final, HTTP_URL);
         pthread_mutex_unlock(&r->way);
     } while (again);
     explicit_bzero(url, 2 * HTTP_URL);
     ckpt_free(url);
-    return err->code;
+    return rc;
 }
 
 int range_get(struct range *r, void *dst, uint64_t at, size_t n, size_t *got,
@@ -183,14 +185,15 @@ int range_get(struct range *r, void *dst, uint64_t at, size_t n, size_t *got,
     struct http_request q = {.auth = r->auth, .ranged = true, .at = at, .n = n, .limit = n,
                              .begin = begin_piece, .put = put_piece, .ctx = &p};
     struct http_answer a;
+    int rc = ask(r, &q, &a, err);
 
-    ask(r, &q, &a, err);
     if (a.status == 416 && at == 0 && a.total == 0) {   /* an empty file has no ranges */
         ckpt_err_clear(err);
         p.total = 0;
+        rc = 0;
     }
-    if (err->code)
-        return err->code;
+    if (rc)
+        return rc;
     if (p.got != p.want)
         return ckpt_fail(err, CKPT_EPROTOCOL, "%s: sent %zu bytes of %zu", r->name, p.got, p.want);
     if (!got && p.got != n)
@@ -219,12 +222,14 @@ static int keep_piece(struct range *r, uint64_t at, size_t n, struct ckpt_err *e
 {
     unsigned char *bytes = ckpt_alloc_buffer(n ? n : 1);
     size_t got = 0;
+    int rc;
 
     if (!bytes)
         return ckpt_nomem(err, n);
-    if (range_get(r, bytes, at, n, &got, err)) {
+    rc = range_get(r, bytes, at, n, &got, err);
+    if (rc) {
         ckpt_free(bytes);
-        return err->code;
+        return rc;
     }
     while (r->n_extent > 1 &&
            (r->n_extent == RANGE_EXTENTS || r->kept_bytes + got > KEPT_BYTES))
@@ -245,17 +250,18 @@ static int need_head(struct range *r, struct ckpt_err *err)
         return 0;
     if (r->trouble.code) {
         *err = r->trouble;
-        return err->code;
+        return ckpt_err_code(err);
     }
     if (keep_piece(r, 0, n, err) == 0) {
         if (r->size == FIELD_NONE && r->n_extent)
-            return ckpt_fail(err, CKPT_EPROTOCOL, "%s: the server does not say how long it is",
+            return ckpt_fail(err, CKPT_EPROTOCOL, "%s: the server does not tell its size",
                              r->name);
-        return r->size <= HEAD_BYTES ? fetch_prove(r, r->extent[0].bytes, r->extent[0].n, err) : 0;
+        return r->size <= HEAD_BYTES
+                   ? range_fetch_prove(r, r->extent[0].bytes, r->extent[0].n, err) : 0;
     }
     if (err->code != CKPT_EUNSUPPORTED || strcmp(err->reason, "ranges") != 0) {
         r->trouble = *err;
-        return err->code;
+        return ckpt_err_code(err);
     }
     ckpt_err_clear(err);
     r->no_ranges = true;
@@ -350,7 +356,7 @@ static int learn_whole(struct range *r, struct ckpt_err *err)
     there = r->whole != NULL;
     pthread_mutex_unlock(&r->lock);
     if (!there)
-        rc = fetch_whole(&whole, r, err);
+        rc = range_fetch_whole(&whole, r, err);
     pthread_mutex_lock(&r->lock);
     if (whole && rc == 0)
         rc = compare_parts(r, whole, err);
@@ -431,9 +437,11 @@ static const struct file_ops ops = {read_range, fd_of, keep, drop};
 
 int range_file(struct ckpt_file **out, struct range *r, unsigned flags, struct ckpt_err *err)
 {
+    int rc;
+
     *out = NULL;
-    if (r->size == FIELD_NONE && range_head(r, flags, err))
-        return err->code;
+    if (r->size == FIELD_NONE && (rc = range_head(r, flags, err)) != 0)
+        return rc;
     range_keep(r);
     return file_make(out, &ops, r, r->size, r->name, flags, err);
 }

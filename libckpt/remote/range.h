@@ -1,15 +1,14 @@
 /*
- * range - a remote file, read where it is asked for.
+ * range - a remote file, fetched by the ranges that are read.
  *
- * The head comes in one request of 128 KiB, which is more than the header of nearly every shard;
- * what else is read in small pieces comes in growing ones that are kept, what is read in large
- * pieces comes as asked and is not.  Who opens with CKPT_PROVE gets the file whole before more
- * than 8 MiB of it are read: into the cache, in several requests at a time, its digest proved where
- * one is known, and what was read before compared with it.  A server that knows no ranges sends
- * the whole file at once.
+ * The head comes in one request of 128 KiB, more than the header of nearly every shard.  Other
+ * small reads fetch growing pieces, which stay in memory; large reads fetch just their range,
+ * which does not.  With CKPT_PROVE the file is fetched whole before more than 8 MiB of it are
+ * read: into the cache, in several requests at a time, its digest verified where one is known, and
+ * earlier reads compared with it.  A server without ranges sends the whole file at once.
  *
- * All answers must tell of one file: the same size, and without a digest known beforehand the same
- * ETag (or date, where there is no ETag that tells bytes): CKPT_EFORMAT "changed".
+ * All responses must be about one file: the same size, and without a digest known beforehand the
+ * same ETag (or date, where there is no ETag that tells bytes): CKPT_EFORMAT "changed".
  */
 #ifndef CKPT_LIBCKPT_REMOTE_RANGE_H
 #define CKPT_LIBCKPT_REMOTE_RANGE_H
@@ -17,7 +16,7 @@
 #include "libckpt/file.h"
 #include "libckpt/remote/http.h"
 
-/* A remote file; the files opened of it share what was read.  Any thread. */
+/* A remote file; the files opened of it share the fetched pieces.  Any thread. */
 struct range;
 
 struct range_at {
@@ -31,10 +30,10 @@ struct range_at {
 int range_new(struct range **out, const struct range_at *at, struct ckpt_err *err);
 void range_keep(struct range *r);
 void range_drop(struct range *r);       /* NULL is accepted */
-/* What is on this host already.  Takes file; called before the first read. */
+/* The file is on this host already.  Takes file; called before the first read. */
 void range_have(struct range *r, struct ckpt_file *file);
-/* Learn the size, and read the head, where that was not done; with CKPT_PROVE a small file
- * comes whole. */
+/* Learn the size and read the head, unless that was done; with CKPT_PROVE fetch a small file
+ * whole. */
 int range_head(struct range *r, unsigned flags, struct ckpt_err *err);
 int range_file(struct ckpt_file **out, struct range *r, unsigned flags, struct ckpt_err *err);
 

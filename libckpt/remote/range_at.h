@@ -43,12 +43,12 @@ struct range {
  * (*got).  CKPT_EUNSUPPORTED "ranges" when the server sends another range than that. */
 int range_get(struct range *r, void *dst, uint64_t at, size_t n, size_t *got,
               struct ckpt_err *err);
-/* What an answer says of the file is what the ones before said. */
+/* Check that a response is about the same file as those before. */
 int range_same(struct range *r, const struct http_answer *a, uint64_t total,
                struct ckpt_err *err);
-/* The whole file on this host, proved. */
-int fetch_whole(struct ckpt_file **out, struct range *r, struct ckpt_err *err);
-/* That n bytes have the digest of r, where it is known. */
-int fetch_prove(const struct range *r, const void *bytes, size_t n, struct ckpt_err *err);
+/* The whole file on this host, verified. */
+int range_fetch_whole(struct ckpt_file **out, struct range *r, struct ckpt_err *err);
+/* Verify that n bytes have the digest of r, where it is known. */
+int range_fetch_prove(const struct range *r, const void *bytes, size_t n, struct ckpt_err *err);
 
 #endif

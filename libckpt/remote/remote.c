@@ -29,7 +29,7 @@ static struct found *all;
 
 void ckpt_remote_stop_on(const volatile int *stop) { http_stop_on(stop); }
 
-bool ckpt_is_address(const char *path)
+bool ckpt_remote_is_address(const char *path)
 {
     size_t n = 0;
 
@@ -45,17 +45,19 @@ static int check_plain(const char *address, struct ckpt_err *err)
 {
     char origin[512];
     const char *host = origin + strlen("http://");
+    int rc;
 
-    if (http_origin(origin, address, err))
-        return err->code;
+    if ((rc = http_origin(origin, address, err)) != 0)
+        return rc;
     if (begins(host, "localhost:") || begins(host, "127.") || begins(host, "[::1]:"))
         return 0;
     if (!http_env_true("CKPT_INSECURE_HTTP")) {
-        ckpt_fail(err, CKPT_EREFUSED, "%.300s: http proves neither who answers nor what", address);
+        ckpt_fail(err, CKPT_EREFUSED, "%.300s: http authenticates neither the server nor "
+                  "the data", address);
         return ckpt_err_hint(err, "use https, or set CKPT_INSECURE_HTTP=1");
     }
-    ckpt_log(CKPT_LOG_WARNING, "%.300s: is read over http, which proves neither who answers nor "
-             "what", address);
+    ckpt_log(CKPT_LOG_WARNING, "%.300s: is read over http, which authenticates neither the "
+             "server nor the data", address);
     return 0;
 }
 
@@ -90,7 +92,7 @@ static void look(struct found *f, const char *address)
             hub_open(&f->tree, f->local, place, &f->err);
         ckpt_free(place);
         if (f->local[0])
-            ckpt_log(CKPT_LOG_NOTE, "%s: is read as the Hub's client has it, in %s", f->key,
+            ckpt_log(CKPT_LOG_NOTE, "%s: read from the cache of the Hub's own client, %s", f->key,
                      f->local);
         return;
     }
@@ -106,7 +108,7 @@ static void look(struct found *f, const char *address)
         look_at_file(f, address);
 }
 
-/* What an address is known by, and what it says behind that. */
+/* What an address is known by, and the rest of it. */
 static int split(char *key, size_t size, char rel[4096], const char *address,
                  struct ckpt_err *err)
 {
@@ -140,10 +142,11 @@ static int find(struct found **out, char rel[4096], const char *address, struct 
 {
     char key[HTTP_URL];
     struct found *f;
+    int rc;
 
     *out = NULL;
-    if (split(key, sizeof key, rel, address, err))
-        return err->code;
+    if ((rc = split(key, sizeof key, rel, address, err)) != 0)
+        return rc;
     pthread_mutex_lock(&lock);
     for (f = all; f && strcmp(f->key, key) != 0;)
         f = f->next;
@@ -164,7 +167,7 @@ static int find(struct found **out, char rel[4096], const char *address, struct 
         return ckpt_nomem(err, sizeof *f);
     if (f->err.code) {
         *err = f->err;
-        return err->code;
+        return f->err.code;
     }
     *out = f;
     return 0;
@@ -178,7 +181,7 @@ static int local_path(char *path, size_t size, const struct found *f, const char
                ? 0 : ckpt_fail(err, CKPT_ELIMIT, "%.200s: path too long", rel);
 }
 
-int remote_kind(const char *address)
+int ckpt_remote_kind(const char *address)
 {
     struct ckpt_err ignored = {0};
     char rel[4096], path[5200];
@@ -195,15 +198,16 @@ int remote_kind(const char *address)
                ? 0 : S_ISDIR(st.st_mode) ? 2 : S_ISREG(st.st_mode);
 }
 
-int remote_open_file(struct ckpt_file **out, const char *address, unsigned flags,
+int ckpt_remote_file(struct ckpt_file **out, const char *address, unsigned flags,
                      struct ckpt_err *err)
 {
     char rel[4096], path[5200];
     struct found *f;
+    int rc;
 
     *out = NULL;
-    if (find(&f, rel, address, err))
-        return err->code;
+    if ((rc = find(&f, rel, address, err)) != 0)
+        return rc;
     if (f->tree && !*rel)
         return ckpt_fail_as(err, CKPT_ENOTFOUND, "not-regular", "%.300s: is a directory, a regular "
                             "file wanted", address);
@@ -212,23 +216,24 @@ int remote_open_file(struct ckpt_file **out, const char *address, unsigned flags
     if (f->range)
         return range_file(out, f->range, flags, err);
     return local_path(path, sizeof path, f, rel, err)
-               ? err->code : ckpt_file_open(out, path, flags, err);
+               ? ckpt_err_code(err) : ckpt_file_open(out, path, flags, err);
 }
 
-int remote_open_dir(struct ckpt_dir **out, const char *address, unsigned flags,
+int ckpt_remote_dir(struct ckpt_dir **out, const char *address, unsigned flags,
                     struct ckpt_err *err)
 {
     char rel[4096], path[HTTP_URL + 1];
     size_t n = strlen(address);
     struct found *f;
+    int rc;
 
     *out = NULL;
     if (begins(address, "http") && n < HTTP_URL && address[n - 1] != '/' && !strchr(address, '?')) {
         snprintf(path, sizeof path, "%s/", address);    /* asked for as one, it is a folder */
         address = path;
     }
-    if (find(&f, rel, address, err))
-        return err->code;
+    if ((rc = find(&f, rel, address, err)) != 0)
+        return rc;
     if (f->tree) {
         snprintf(path, sizeof path, "%s%s%s", f->tree->name, *rel ? "/" : "", rel);
         return tree_open_dir(out, f->tree, rel, path, flags, err);
@@ -236,5 +241,5 @@ int remote_open_dir(struct ckpt_dir **out, const char *address, unsigned flags,
     if (f->range)
         return ckpt_fail(err, CKPT_ENOTFOUND, "%.300s: a directory wanted", address);
     return local_path(path, sizeof path, f, rel, err)
-               ? err->code : ckpt_dir_open(out, path, flags, err);
+               ? ckpt_err_code(err) : ckpt_dir_open(out, path, flags, err);
 }

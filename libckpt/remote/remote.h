@@ -1,8 +1,8 @@
 /*
  * remote - chooses the room for an address: hf://, https://, s3://.
  *
- * What an address was found to be, or why it was not, holds for the life of the process: the tools
- * open a path more than once.
+ * The kind of an address, or the error, is remembered for the life of the process: the tools open
+ * a path more than once.
  */
 #ifndef CKPT_LIBCKPT_REMOTE_REMOTE_H
 #define CKPT_LIBCKPT_REMOTE_REMOTE_H
@@ -10,15 +10,15 @@
 #include "libckpt/file.h"
 
 /* True for SCHEME://..., whatever the scheme. */
-bool ckpt_is_address(const char *path);
-/* 0 nothing that is known to be there, 1 a file, 2 a directory. */
-int remote_kind(const char *address);
-int remote_open_file(struct ckpt_file **out, const char *address, unsigned flags,
+bool ckpt_remote_is_address(const char *path);
+/* 0 nothing, or unknown; 1 a file, 2 a directory. */
+int ckpt_remote_kind(const char *address);
+int ckpt_remote_file(struct ckpt_file **out, const char *address, unsigned flags,
                      struct ckpt_err *err);
-int remote_open_dir(struct ckpt_dir **out, const char *address, unsigned flags,
+int ckpt_remote_dir(struct ckpt_dir **out, const char *address, unsigned flags,
                     struct ckpt_err *err);
 
-/* All that is read from elsewhere ends with CKPT_ESTOPPED once *stop is true; kept. */
+/* End all remote reads with CKPT_ESTOPPED once *stop is true; keeps stop. */
 void ckpt_remote_stop_on(const volatile int *stop);
 
 #endif

@@ -254,6 +254,7 @@ int s3_read_page(struct tree *t, const char *text, const char *prefix, char next
     static const char open[] = "<Contents>", close[] = "</Contents>";
     const char *at = strstr(text, "<ListBucketResult"), *end;
     bool escaped = strstr(text, "<EncodingType>url</EncodingType>") != NULL;
+    int rc;
 
     next[0] = '\0';
     if (!at || !strstr(at, "</ListBucketResult>"))
@@ -262,14 +263,14 @@ int s3_read_page(struct tree *t, const char *text, const char *prefix, char next
         end = strstr(at, close);
         if (!end)
             return bad_page(t, "the list breaks off", err);
-        if (read_object(t, at, end, prefix, escaped, err))
-            return err->code;
+        if ((rc = read_object(t, at, end, prefix, escaped, err)) != 0)
+            return rc;
         at = end + sizeof close - 1;
     }
     if (strstr(text, "<IsTruncated>true</IsTruncated>") &&
         (!value(next, NEXT_BYTES, text, NULL, "NextContinuationToken") || !plain_text(next) ||
          !*next))
-        return bad_page(t, "the list goes on from nowhere", err);
+        return bad_page(t, "the list's continuation token cannot be used", err);
     return 0;
 }
 
@@ -286,7 +287,8 @@ static int list(struct tree *t, struct s3 *s, struct http *http, struct ckpt_err
         size_t len;
 
         if (!http_escape(token, sizeof token, next, ""))
-            rc = ckpt_fail(err, CKPT_EPROTOCOL, "%s: the list goes on from nowhere", t->name);
+            rc = ckpt_fail(err, CKPT_EPROTOCOL, "%s: the list's continuation token cannot be used",
+                           t->name);
         if (rc == 0 && (size_t)snprintf(url, HTTP_URL, "%s?%s%s%sencoding-type=url&list-type=2&"
                                         "prefix=%s", s->base, *next ? "continuation-token=" : "",
                                         token, *next ? "&" : "", prefix) >= HTTP_URL)
@@ -316,7 +318,7 @@ int s3_open(struct tree **tree, struct range **object, const char *url, struct c
     const char *key = "";
     char *at = NULL;
     size_t n = strlen(url);
-    int rc = s ? 0 : err->code ? err->code : ckpt_nomem(err, sizeof *s);
+    int rc = s ? 0 : http ? ckpt_nomem(err, sizeof *s) : ckpt_err_code(err);
 
     *tree = NULL;
     *object = NULL;
@@ -344,7 +346,9 @@ int s3_open(struct tree **tree, struct range **object, const char *url, struct c
         rc = ckpt_nomem(err, HTTP_URL);
     if (rc == 0 && (!*key || key[strlen(key) - 1] == '/'))
         rc = ckpt_fail(err, CKPT_ENOTFOUND, "%.300s: nothing lies there", url);
-    if (rc == 0 && address(at, s, key, err) == 0)
+    if (rc == 0)
+        rc = address(at, s, key, err);
+    if (rc == 0)
         rc = range_new(object, &(struct range_at){.name = url, .url = at, .auth = t->auth,
                                                   .size = FIELD_NONE, .digest = ""}, err);
     ckpt_free(at);
@@ -353,5 +357,5 @@ int s3_open(struct tree **tree, struct range **object, const char *url, struct c
         explicit_bzero(s, sizeof *s);
         ckpt_free(s);
     }
-    return err->code;
+    return rc;
 }

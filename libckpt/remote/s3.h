@@ -1,5 +1,5 @@
 /*
- * s3 - a bucket of S3, or of a store that speaks as it does.
+ * s3 - a bucket of S3, or of a compatible store.
  *
  *   s3://bucket/key     what lies below key/ as a directory, else the object
  *
@@ -8,7 +8,7 @@
  *   GET {E}/{bucket}/{key}                       the bytes
  *
  * {E} is AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL; without one a bucket has its own host at AWS.
- * Who asks is AWS_ACCESS_KEY_ID with AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or the profile
+ * The key is AWS_ACCESS_KEY_ID with AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or the profile's
  * (AWS_PROFILE, "default") in ~/.aws/credentials; without either requests are not signed.  The
  * region is AWS_REGION, AWS_DEFAULT_REGION, or the profile's in ~/.aws/config.
  */
@@ -17,7 +17,7 @@
 
 #include "libckpt/remote/tree.h"
 
-/* One of the two is what the address is: a tree, or an object. */
+/* Gives one of the two, by the address: a tree, or an object. */
 int s3_open(struct tree **tree, struct range **object, const char *url, struct ckpt_err *err);
 /*
  * Put the objects of one answer into t, their keys without prefix; next (1100 bytes) gets what the

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "libckpt/base/buf.h"
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 
 #define EMPTY "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 #define MAX_PARAMS 32
@@ -20,7 +20,7 @@ static bool sha256_hex(char hex[CKPT_SHA256_HEX], const void *bytes, size_t n)
 
     if (EVP_Digest(bytes, n, d, NULL, EVP_sha256(), NULL) != 1)
         return false;
-    ckpt_hex(hex, d, sizeof d);
+    ckpt_digest_hex(hex, d, sizeof d);
     return true;
 }
 
@@ -38,7 +38,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The query sorted, "=" behind every name. */
+/* The query sorted, "=" after every name. */
 static bool put_query(struct ckpt_buf *b, const char *query)
 {
     char copy[6144], *param[MAX_PARAMS];
@@ -115,7 +115,7 @@ static bool signature(char hex[CKPT_SHA256_HEX], const struct sigv4_key *key, co
                 mac(k, k, sizeof k, text);
 
     explicit_bzero(first, sizeof first);
-    ckpt_hex(hex, k, sizeof k);
+    ckpt_digest_hex(hex, k, sizeof k);
     explicit_bzero(k, sizeof k);
     return done;
 }

@@ -2,7 +2,7 @@
  * sigv4 - requests to S3 signed with AWS Signature Version 4, as fields of their header.
  *
  * Source: "Authenticating Requests (AWS Signature Version 4)", Amazon S3 API Reference; its
- * published examples are the test.  What is signed: method, path as it stands in the address (each
+ * published examples are the test.  Signed: method, path as it stands in the address (each
  * part encoded once), query sorted, host, range, the digest of an empty body, the date, and the
  * session's token.  libcurl's own signer leaves the digest out, which strict servers refuse.
  */
@@ -21,7 +21,7 @@ struct sigv4_key {
 };
 
 /*
- * Lines of a header, '\n' behind each.  method has no body; range is "bytes=a-b", or NULL.
+ * Lines of a header, each ended by '\n'.  method has no body; range is "bytes=a-b", or NULL.
  * CKPT_ELIMIT when something does not fit.
  */
 int sigv4_sign(char *lines, size_t size, const struct sigv4_key *key, const char *method,

@@ -61,7 +61,7 @@ static bool is_safe(const char *path)
             return false;
         memcpy(part, path, n);
         part[n] = '\0';
-        if (!ckpt_name_is_clean(part) || strchr(part, '\\'))
+        if (!ckpt_file_name_is_clean(part) || strchr(part, '\\'))
             return false;
         if (!path[n])
             return true;
@@ -109,7 +109,7 @@ static struct tree_file *find(const struct tree *t, const char *path)
     return t->n ? bsearch(&key, t->file, t->n, sizeof key, by_path) : NULL;
 }
 
-/* The first file at or behind a text. */
+/* The first file at or after a text. */
 static size_t first_from(const struct tree *t, const char *text, size_t n)
 {
     size_t low = 0, high = t->n;
@@ -203,7 +203,7 @@ int tree_open_file(struct ckpt_file **out, struct tree *t, const char *rel, unsi
                             "file wanted", t->name, rel);
     if (!f)
         return ckpt_fail(err, CKPT_ENOTFOUND, "%s/%s: no such file or directory", t->name, rel);
-    return range_of(&r, t, f, err) ? err->code : range_file(out, r, flags, err);
+    return range_of(&r, t, f, err) ? ckpt_err_code(err) : range_file(out, r, flags, err);
 }
 
 /* -- directories ------------------------------------------------------------------------------ */
@@ -224,7 +224,7 @@ static int open_file(void *self, struct ckpt_file **out, const char *rel, const 
     (void)path;
     *out = NULL;
     return in_tree(whole, sizeof whole, d, rel, err)
-               ? err->code : tree_open_file(out, d->tree, whole, d->flags, err);
+               ? ckpt_err_code(err) : tree_open_file(out, d->tree, whole, d->flags, err);
 }
 
 static int open_dir(void *self, struct ckpt_dir **out, const char *rel, const char *path,
@@ -235,7 +235,7 @@ static int open_dir(void *self, struct ckpt_dir **out, const char *rel, const ch
 
     *out = NULL;
     return in_tree(whole, sizeof whole, d, rel, err)
-               ? err->code : tree_open_dir(out, d->tree, whole, path, d->flags, err);
+               ? ckpt_err_code(err) : tree_open_dir(out, d->tree, whole, path, d->flags, err);
 }
 
 static int list(void *self, const char *path, struct ckpt_arena *arena, struct ckpt_entry **out,
@@ -296,14 +296,15 @@ static int get_head(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
     char whole[4096];
     struct tree_file *f;
     struct range *r;
+    int rc;
 
     (void)worker;
-    if (in_tree(whole, sizeof whole, h->folder, h->rel[i], err))
-        return err->code;
+    if ((rc = in_tree(whole, sizeof whole, h->folder, h->rel[i], err)) != 0)
+        return rc;
     f = find(h->folder->tree, whole);
     if (!f)
         return 0;
-    return range_of(&r, h->folder->tree, f, err) ? err->code
+    return range_of(&r, h->folder->tree, f, err) ? ckpt_err_code(err)
                                                  : range_head(r, h->folder->flags, err);
 }
 
@@ -337,5 +338,5 @@ int tree_open_dir(struct ckpt_dir **out, struct tree *t, const char *rel, const 
     d->n_prefix = n ? n + 1 : 0;
     memcpy(d->prefix, rel, n);
     d->prefix[n] = n ? '/' : '\0';
-    return dir_make(out, &ops, d, path, err);
+    return file_make_dir(out, &ops, d, path, err);
 }

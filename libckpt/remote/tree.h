@@ -1,9 +1,8 @@
 /*
  * tree - the files of a remote place, seen as a directory.
  *
- * A place is asked once for what it holds; directories are what the paths of its files spell.
- * What was found stays for the life of the process, so that a path that is opened again is the same
- * place, of the same moment, and costs no request.
+ * A place is listed once; its directories follow from the paths of its files.  The list stays for
+ * the life of the process, so that a path opened again shows the same state and costs no request.
  */
 #ifndef CKPT_LIBCKPT_REMOTE_TREE_H
 #define CKPT_LIBCKPT_REMOTE_TREE_H
@@ -24,12 +23,12 @@ struct tree_file {
 };
 
 struct tree {
-    char             *name;     /* "hf://owner/name": what paths are put behind for messages */
+    char             *name;     /* "hf://owner/name": in front of paths in messages */
     struct ckpt_arena arena;
     struct tree_file *file;     /* sorted by path when the tree is ready */
     size_t            n, cap;
     pthread_mutex_t   lock;     /* of ranges and arena once it is ready */
-    /* The address of a file, and what is on this host of it (*have stays NULL when nothing). */
+    /* The address of a file, and in *have its copy on this host, else NULL. */
     int (*locate)(const struct tree *t, const struct tree_file *f, char url[HTTP_URL],
                   struct ckpt_file **have, struct ckpt_err *err);
     struct http_auth *auth;     /* or NULL; the tree's */
@@ -38,7 +37,7 @@ struct tree {
 
 int tree_new(struct tree **out, const char *name, struct ckpt_err *err);
 void tree_free(struct tree *t);
-/* Paths that are not clean are left out, and told: they would lead out of any directory. */
+/* Paths that are not clean are left out with a warning: they could lead out of a directory. */
 int tree_add(struct tree *t, const char *path, uint64_t size, const char *digest,
              struct ckpt_err *err);
 /* All are added.  CKPT_EPROTOCOL when one path is there twice, or a file is a folder too. */

@@ -43,11 +43,12 @@ int web_read_index(struct tree *t, const json_t *index, struct ckpt_err *err)
 {
     json_t *map, *v, *seen;
     const char *tensor;
+    int rc;
 
     if (!json_is_object(index))
         return ckpt_fail(err, CKPT_EFORMAT, "is no object");
-    if (ckpt_json_get(&map, index, "weight_map", JSON_OBJECT, err))
-        return err->code;
+    if ((rc = ckpt_json_get(&map, index, "weight_map", JSON_OBJECT, err)) != 0)
+        return rc;
     seen = json_object();
     json_object_foreach (map, tensor, v) {
         const char *file = json_string_value(v);
@@ -55,11 +56,12 @@ int web_read_index(struct tree *t, const json_t *index, struct ckpt_err *err)
         if (!file || !*file || strchr(file, '/') || json_object_get(seen, file))
             continue;                   /* the format says what is wrong with it */
         json_object_set_new(seen, file, json_true());
-        if (tree_add(t, file, FIELD_NONE, "", err))
+        rc = tree_add(t, file, FIELD_NONE, "", err);
+        if (rc)
             break;
     }
     json_decref(seen);
-    return err->code;
+    return rc;
 }
 
 /* True when an answer says that a file is not there; some servers hide that as no right. */
@@ -104,7 +106,7 @@ static int probe(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
         return ckpt_fail(err, CKPT_ELIMIT, "%.200s: the address is too long", p->base);
     if (http_get(p->http, &(struct http_request){.url = url, .head = true}, &a, err)) {
         if (!is_absent(&a))
-            return err->code;
+            return ckpt_err_code(err);
         ckpt_err_clear(err);
         return 0;
     }
@@ -127,7 +129,7 @@ int web_open(struct tree **out, const char *url, struct ckpt_err *err)
     struct probe p = {.http = http_shared(err)};
     struct tree *t = NULL;
     char name[HTTP_URL];
-    int rc = p.http ? 0 : err->code;
+    int rc = p.http ? 0 : ckpt_err_code(err);
 
     *out = NULL;
     snprintf(name, sizeof name, "%.*s", (int)(n - 1), url);

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "libckpt/convert.h"
-#include "libckpt/views/base.h"
+#include "libckpt/views/views.h"
 
 #define BLOCK 4096              /* elements in work at a time: 64 KiB of a thread's stack */
 
@@ -43,6 +43,7 @@ static int compare_rest(const struct average *a, size_t i, int64_t start, int64_
     size_t width = ckpt_dtype_size(t->dtype), index;
     unsigned char block[BLOCK * 16];
     int64_t step = (int64_t)(sizeof block / width);
+    int rc;
 
     for (size_t k = 1; k < a->n; k++) {
         struct ckpt_source *src = source_of(a, k, i, &index);
@@ -50,8 +51,8 @@ static int compare_rest(const struct average *a, size_t i, int64_t start, int64_
         for (int64_t at = 0; at < count; at += step) {
             int64_t n = count - at < step ? count - at : step;
 
-            if (ckpt_source_read(src, index, start + at, n, block, err))
-                return err->code;
+            if ((rc = ckpt_source_read(src, index, start + at, n, block, err)) != 0)
+                return rc;
             if (memcmp(block, dst + (size_t)at * width, (size_t)n * width) != 0)
                 return ckpt_fail(err, CKPT_EMISMATCH, "tensor %s: %s values differ between the "
                                  "checkpoints and have no mean", t->name,
@@ -69,14 +70,15 @@ static int mean_block(const struct average *a, size_t i, int64_t start, size_t n
     double sum[BLOCK], wide[BLOCK];
     unsigned char raw[BLOCK * 8];
     size_t index;
+    int rc;
 
     memset(sum, 0, n * sizeof *sum);
     for (size_t k = 0; k < a->n; k++) {
         struct ckpt_source *src = source_of(a, k, i, &index);
         enum ckpt_dtype from = ckpt_source_tensor(src, index)->dtype;
 
-        if (ckpt_source_read(src, index, start, (int64_t)n, raw, err))
-            return err->code;
+        if ((rc = ckpt_source_read(src, index, start, (int64_t)n, raw, err)) != 0)
+            return rc;
         ckpt_convert(wide, CKPT_F64, raw, from, n);
         for (size_t e = 0; e < n; e++)
             sum[e] += a->weight[k] * wide[e];
@@ -91,15 +93,17 @@ static int average_read(void *self, size_t i, int64_t start, int64_t count, void
     struct average *a = self;
     const struct ckpt_tensor *t = ckpt_source_tensor(a->view.below, i);
     size_t width = ckpt_dtype_size(t->dtype);
+    int rc;
 
     if (ckpt_dtype_class(t->dtype) != CKPT_CLASS_FLOAT)
         return ckpt_source_read(a->view.below, i, start, count, dst, err)
-                   ? err->code : compare_rest(a, i, start, count, dst, err);
+                   ? ckpt_err_code(err) : compare_rest(a, i, start, count, dst, err);
     for (int64_t at = 0; at < count; at += BLOCK) {
         size_t n = (size_t)(count - at < BLOCK ? count - at : BLOCK);
 
-        if (mean_block(a, i, start + at, n, (unsigned char *)dst + (size_t)at * width, err))
-            return err->code;
+        if ((rc = mean_block(a, i, start + at, n, (unsigned char *)dst + (size_t)at * width,
+                             err)) != 0)
+            return rc;
     }
     return 0;
 }
@@ -140,6 +144,7 @@ static int pair(const struct ckpt_source *src, const struct ckpt_tensor *t, size
 static int pair_all(struct average *a, struct ckpt_err *err)
 {
     size_t n = ckpt_source_count(a->view.below);
+    int rc;
 
     for (size_t k = 1; k < a->n; k++) {
         const struct ckpt_source *src = a->other[k - 1];
@@ -147,8 +152,9 @@ static int pair_all(struct average *a, struct ckpt_err *err)
         if (!(a->index[k - 1] = ckpt_alloc(n, sizeof **a->index)))
             return ckpt_nomem(err, n * sizeof **a->index);
         for (size_t i = 0; i < n; i++)
-            if (pair(src, ckpt_source_tensor(a->view.below, i), k, &a->index[k - 1][i], err))
-                return err->code;
+            if ((rc = pair(src, ckpt_source_tensor(a->view.below, i), k, &a->index[k - 1][i],
+                           err)) != 0)
+                return rc;
         for (size_t i = 0; ckpt_source_count(src) > n && i < ckpt_source_count(src); i++)
             if (ckpt_source_find(a->view.below, ckpt_source_tensor(src, i)->name) == SIZE_MAX)
                 return ckpt_fail(err, CKPT_EMISMATCH, "tensor %s: only checkpoint %zu of the "
@@ -209,10 +215,5 @@ int ckpt_view_average(struct ckpt_source **out, struct ckpt_source **src, size_t
     }
     if (rc == 0)
         rc = view_tie(&a->view, &list, err);
-    if (rc) {
-        average_close(a);
-        ckpt_tensors_release(&list);
-        return rc;
-    }
-    return view_finish(out, &average_ops, &a->view, &list, err);
+    return view_finish(out, &average_ops, &a->view, &list, rc, err);
 }

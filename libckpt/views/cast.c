@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "libckpt/convert.h"
-#include "libckpt/views/base.h"
+#include "libckpt/views/views.h"
 
 #define STAGE_BYTES 65536u      /* of a read whose elements become narrower */
 #define BLOCK_BYTES 4096u       /* stays in the first cache */
@@ -23,9 +23,9 @@ static const struct ckpt_source_ops cast_ops = {
     .format = "view", .read = cast_read, .locate = cast_locate, .close = view_close,
 };
 
-const struct ckpt_cast_rule *ckpt_cast_rule_for(const struct ckpt_tensor *t,
-                                                const struct ckpt_cast_rule *rule,
-                                                size_t n_rule)
+const struct ckpt_cast_rule *ckpt_view_cast_rule(const struct ckpt_tensor *t,
+                                                 const struct ckpt_cast_rule *rule,
+                                                 size_t n_rule)
 {
     const struct ckpt_cast_rule *last = NULL;
 
@@ -49,9 +49,10 @@ static int cast_wider(struct cast *c, size_t i, int64_t start, int64_t count,
     unsigned char *rear = dst + (size_t)count * (width - in);
     _Alignas(64) unsigned char block[BLOCK_BYTES];
     int64_t step = (int64_t)(sizeof block / in);
+    int rc;
 
-    if (ckpt_source_read(c->view.below, c->view.map[i], start, count, rear, err))
-        return err->code;
+    if ((rc = ckpt_source_read(c->view.below, c->view.map[i], start, count, rear, err)) != 0)
+        return rc;
     for (int64_t at = 0; at < count; at += step) {
         size_t n = (size_t)(count - at < step ? count - at : step);
 
@@ -67,12 +68,14 @@ static int cast_narrower(struct cast *c, size_t i, int64_t start, int64_t count,
     size_t in = ckpt_dtype_size(from), width = ckpt_dtype_size(c->to[i]);
     _Alignas(64) unsigned char stage[STAGE_BYTES];
     int64_t step = (int64_t)(sizeof stage / in);
+    int rc;
 
     for (int64_t at = 0; at < count; at += step) {
         int64_t n = count - at < step ? count - at : step;
 
-        if (ckpt_source_read(c->view.below, c->view.map[i], start + at, n, stage, err))
-            return err->code;
+        if ((rc = ckpt_source_read(c->view.below, c->view.map[i], start + at, n, stage,
+                                   err)) != 0)
+            return rc;
         ckpt_convert(dst + (size_t)at * width, c->to[i], stage, from, (size_t)n);
     }
     return 0;
@@ -104,40 +107,31 @@ int ckpt_view_cast(struct ckpt_source **out, struct ckpt_source *src,
                    const struct ckpt_cast_rule *rule, size_t n_rule, struct ckpt_err *err)
 {
     size_t n = ckpt_source_count(src);
-    struct cast *c = ckpt_alloc(1, sizeof *c);
     struct ckpt_tensors list = {0};
-    int rc = 0;
+    struct cast *c;
+    struct view *v;
+    int rc = view_new(&v, sizeof *c, src, n, err);
 
     *out = NULL;
-    if (c)
-        c->view.map = ckpt_alloc(n, sizeof *c->view.map);
-    if (!c || !c->view.map || !(c->to = ckpt_arena_alloc(&list.arena, n, sizeof *c->to))) {
-        if (c)
-            ckpt_free(c->view.map);
-        ckpt_free(c);
-        ckpt_arena_release(&list.arena);
-        ckpt_source_close(src);
-        return ckpt_nomem(err, n * sizeof *c->to);
-    }
-    c->view.below = src;
+    if (rc)
+        return rc;
+    c = (struct cast *)v;
+    c->to = ckpt_arena_alloc(&list.arena, n, sizeof *c->to);
+    if (!c->to)
+        rc = ckpt_nomem(err, n * sizeof *c->to);
     for (size_t i = 0; rc == 0 && i < n; i++) {
         const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
         const struct ckpt_cast_rule *how;
 
-        how = ckpt_cast_rule_for(t, rule, n_rule);
+        how = ckpt_view_cast_rule(t, rule, n_rule);
         c->to[i] = how ? how->dtype : t->dtype;
         if (!ckpt_convert_can(c->to[i], t->dtype) && t->dtype != c->to[i])
             rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s cannot be cast to %s",
                            t->name, ckpt_dtype_name(t->dtype), ckpt_dtype_name(c->to[i]));
         else
-            rc = view_add(&c->view, &list, i, t->name, c->to[i], err);
+            rc = view_add(v, &list, i, t->name, c->to[i], err);
     }
     if (rc == 0)
-        rc = view_tie(&c->view, &list, err);
-    if (rc) {
-        view_close(c);
-        ckpt_tensors_release(&list);
-        return rc;
-    }
-    return view_finish(out, &cast_ops, &c->view, &list, err);
+        rc = view_tie(v, &list, err);
+    return view_finish(out, &cast_ops, v, &list, rc, err);
 }

@@ -63,21 +63,23 @@ static int copy_extras(struct ckpt_extra **out, size_t *n, const struct extra_vi
 static int fill(struct extra_view *v, struct ckpt_tensors *list, const char *name,
                 const void *bytes, size_t n, struct ckpt_err *err)
 {
+    int rc;
+
     if (bytes) {
         v->bytes = ckpt_alloc(n, 1);
         if (!v->bytes)
             return ckpt_nomem(err, n);
         memcpy(v->bytes, bytes, n);
-        if (ckpt_file_memory(&v->file, v->bytes, n, name, err))
-            return err->code;
+        if ((rc = ckpt_file_memory(&v->file, v->bytes, n, name, err)) != 0)
+            return rc;
     }
     for (size_t i = 0; i < ckpt_source_count(v->below); i++) {
         const struct ckpt_tensor *t = ckpt_source_tensor(v->below, i);
         struct ckpt_tensor *added;
 
-        if (ckpt_tensors_add(list, &added, t->name, strlen(t->name), t->dtype, &t->shape, NULL, 0,
-                             false, err))
-            return err->code;
+        if ((rc = ckpt_tensors_add(list, &added, t->name, strlen(t->name), t->dtype, &t->shape,
+                                   NULL, 0, false, err)) != 0)
+            return rc;
         added->kind = t->kind;
         added->alias_of = t->alias_of;
         added->unread = t->unread;

@@ -44,14 +44,15 @@ static const struct ckpt_source_ops join_ops = {
 static int add_all(struct join *j, struct ckpt_tensors *list, size_t k, struct ckpt_err *err)
 {
     size_t first = list->n;
+    int rc;
 
     for (size_t i = 0; i < ckpt_source_count(j->below[k]); i++) {
         const struct ckpt_tensor *t = ckpt_source_tensor(j->below[k], i);
         struct ckpt_tensor *added;
 
-        if (ckpt_tensors_add(list, &added, t->name, strlen(t->name), t->dtype, &t->shape,
-                             NULL, 0, t->flat, err))
-            return err->code;
+        if ((rc = ckpt_tensors_add(list, &added, t->name, strlen(t->name), t->dtype, &t->shape,
+                                   NULL, 0, t->flat, err)) != 0)
+            return rc;
         added->kind = t->kind;
         added->alias_of = first + t->alias_of;
         j->which[list->n - 1] = k;

@@ -29,13 +29,14 @@ static int read_plain(struct layout *l, const struct ckpt_layout *r, int64_t sta
 {
     size_t width = ckpt_dtype_size(dtype_of(l->below, r));
     int64_t part = share(r);
+    int rc;
 
     while (count > 0) {
         const struct ckpt_layout_part *p = &r->part[start / part];
         int64_t at = start % part, n = count < part - at ? count : part - at;
 
-        if (ckpt_source_read(l->below, p->src, p->start + at, n, dst, err))
-            return err->code;
+        if ((rc = ckpt_source_read(l->below, p->src, p->start + at, n, dst, err)) != 0)
+            return rc;
         start += n;
         count -= n;
         dst += (size_t)n * width;
@@ -49,6 +50,7 @@ static int read_rows(struct layout *l, const struct ckpt_layout *r, int64_t star
 {
     size_t width = ckpt_dtype_size(dtype_of(l->below, r));
     int64_t row = share(r) / r->shape.dim[0];
+    int rc;
 
     while (count > 0) {
         int64_t i = start / row, at = start % row;
@@ -58,9 +60,9 @@ static int read_rows(struct layout *l, const struct ckpt_layout *r, int64_t star
         /* Neighbours along c are neighbours beneath too. */
         int64_t run = (r->c - k) * row - at, n = count < run ? count : run;
 
-        if (ckpt_source_read(l->below, r->part[0].src, r->part[0].start + from * row + at, n, dst,
-                             err))
-            return err->code;
+        if ((rc = ckpt_source_read(l->below, r->part[0].src, r->part[0].start + from * row + at,
+                                   n, dst, err)) != 0)
+            return rc;
         start += n;
         count -= n;
         dst += (size_t)n * width;
@@ -79,14 +81,15 @@ static int read_transposed(struct layout *l, const struct ckpt_layout *r, int64_
     int64_t rows = r->shape.dim[0], cols = r->shape.dim[1], end = start + count;
     int64_t step = (int64_t)(STAGE_BYTES / width);
     unsigned char stage[STAGE_BYTES];
+    int rc;
 
     for (int64_t r0 = start / cols; r0 <= (end - 1) / cols; r0 += step) {
         int64_t last = (end - 1) / cols - r0 + 1, n = last < step ? last : step;
 
         for (int64_t j = 0; j < cols; j++) {
-            if (ckpt_source_read(l->below, r->part[0].src, r->part[0].start + j * rows + r0, n,
-                                 stage, err))
-                return err->code;
+            if ((rc = ckpt_source_read(l->below, r->part[0].src,
+                                       r->part[0].start + j * rows + r0, n, stage, err)) != 0)
+                return rc;
             for (int64_t k = 0; k < n; k++) {
                 int64_t i = (r0 + k) * cols + j;
 
@@ -175,13 +178,14 @@ static int add_row(struct layout *l, struct ckpt_tensors *list, size_t i,
 {
     struct ckpt_layout *r = &l->row[i];
     struct ckpt_tensor *t;
+    int rc;
 
-    if (check_row(l->below, from, err))
-        return err->code;
+    if ((rc = check_row(l->below, from, err)) != 0)
+        return rc;
     *r = *from;
-    if (ckpt_tensors_add(list, &t, r->name, strlen(r->name), dtype_of(l->below, r), &r->shape,
-                         NULL, 0, false, err))
-        return err->code;
+    if ((rc = ckpt_tensors_add(list, &t, r->name, strlen(r->name), dtype_of(l->below, r),
+                               &r->shape, NULL, 0, false, err)) != 0)
+        return rc;
     if (r->n_part) {
         struct ckpt_layout_part *part = ckpt_arena_alloc(&list->arena, r->n_part, sizeof *part);
 

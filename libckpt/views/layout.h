@@ -1,9 +1,9 @@
 /*
  * views/layout - a source whose tensors are pieces of those beneath it in another order.
  *
- * What formats disagree about when they store the same numbers: experts as tensors of their own
- * or stacked, fused projections, matrices transposed, rows in another order.  Values and dtypes
- * stay; a tensor that no one beneath has can be made of constants.
+ * Formats store the same numbers in different ways: experts as tensors of their own or stacked,
+ * fused projections, matrices transposed, rows in another order.  Values and dtypes stay; a tensor
+ * that the source beneath lacks can be made of constants.
  */
 #ifndef CKPT_LIBCKPT_VIEWS_LAYOUT_H
 #define CKPT_LIBCKPT_VIEWS_LAYOUT_H

@@ -1,14 +1,14 @@
 /* views/rename - a source seen under other names; see view.h. */
 #include <string.h>
 
-#include "libckpt/views/base.h"
+#include "libckpt/views/views.h"
 
 int ckpt_view_rename(struct ckpt_source **out, struct ckpt_source *src,
                      const struct ckpt_rename_rule *rule, size_t n_rule, struct ckpt_err *err)
 {
     struct ckpt_tensors list = {0};
     struct view *v;
-    int rc = view_new(&v, src, ckpt_source_count(src), err);
+    int rc = view_new(&v, sizeof *v, src, ckpt_source_count(src), err);
 
     *out = NULL;
     if (rc)
@@ -30,10 +30,5 @@ int ckpt_view_rename(struct ckpt_source **out, struct ckpt_source *src,
     }
     if (rc == 0)
         rc = view_tie(v, &list, err);
-    if (rc) {
-        ckpt_tensors_release(&list);
-        view_close(v);
-        return rc;
-    }
-    return view_finish(out, &view_plain_ops, v, &list, err);
+    return view_finish(out, &view_plain_ops, v, &list, rc, err);
 }

@@ -1,14 +1,14 @@
 /* views/select - a source seen in part or in another order; see view.h. */
 #include <fnmatch.h>
 
-#include "libckpt/views/base.h"
+#include "libckpt/views/views.h"
 
 int ckpt_view_select(struct ckpt_source **out, struct ckpt_source *src, const size_t *keep,
                      size_t n_keep, struct ckpt_err *err)
 {
     struct ckpt_tensors list = {0};
     struct view *v;
-    int rc = view_new(&v, src, n_keep, err);
+    int rc = view_new(&v, sizeof *v, src, n_keep, err);
 
     *out = NULL;
     if (rc)
@@ -21,12 +21,7 @@ int ckpt_view_select(struct ckpt_source **out, struct ckpt_source *src, const si
     }
     if (rc == 0)
         rc = view_tie(v, &list, err);
-    if (rc) {
-        ckpt_tensors_release(&list);
-        view_close(v);
-        return rc;
-    }
-    return view_finish(out, &view_plain_ops, v, &list, err);
+    return view_finish(out, &view_plain_ops, v, &list, rc, err);
 }
 
 /* Whether some glob matches name; counts hits per glob when hit is given. */

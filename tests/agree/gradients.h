@@ -2,18 +2,12 @@
  * gradients - what the tests of operations share: arrays in f32 and f64, agreement with a
  * formula, central differences of it.
  */
-#ifndef CKPT_TEST_GRADIENTS_H
-#define CKPT_TEST_GRADIENTS_H
+#ifndef CKPT_TESTS_AGREE_GRADIENTS_H
+#define CKPT_TESTS_AGREE_GRADIENTS_H
+
+#include "tests/unit/unit.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "trainer/ops/ops.h"
 

@@ -226,11 +226,10 @@ static void assert_same(struct ckpt_source *want, struct ckpt_source *got, const
     }
 }
 
-static void test_every_pair(void **state)
+TEST(every_pair)
 {
     size_t n = sizeof table / sizeof table[0];
 
-    (void)state;
     for (size_t a = 0; a < n; a++)
         for (size_t b = 0; b < n; b++)
             for (uint64_t round = 1; round <= ROUNDS; round++) {
@@ -257,21 +256,11 @@ static void test_every_pair(void **state)
             }
 }
 
-static void test_all_are_listed(void **state)
+TEST(all_are_listed)
 {
     const struct ckpt_format *const *row = ckpt_formats();
 
-    (void)state;
     for (size_t i = 0; row[i]; i++)
         if (row[i]->create && !holds_of(row[i]->name) && !is_other(row[i]->name))
             fail_msg("%s is written and has no row here", row[i]->name);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_pair), cmocka_unit_test(test_all_are_listed),
-    };
-
-    return cmocka_run_group_tests_name("any_to_any", tests, NULL, NULL);
 }

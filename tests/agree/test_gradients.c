@@ -109,11 +109,10 @@ static void norm_case(int64_t n, int64_t n_x, int64_t dim, const int32_t *rows, 
     device_done(dev);
 }
 
-static void test_norm_agrees_on_awkward_shapes(void **state)
+TEST(norm_agrees_on_awkward_shapes)
 {
     static const int32_t some[] = {1, 2, 6}, none[1];
 
-    (void)state;
     for (int k = 0; k < 6; k++) {
         int threads = 1 + k / 2;
         bool rms = k % 2;
@@ -197,11 +196,10 @@ static void embed_case(int64_t n, int64_t vocab, int64_t dim, const int32_t *ids
     device_done(dev);
 }
 
-static void test_embed_agrees_when_ids_repeat(void **state)
+TEST(embed_agrees_when_ids_repeat)
 {
     static const int32_t ids[] = {4, 0, 4, 4, 2, 10, 0};
 
-    (void)state;
     for (int threads = 1; threads <= 3; threads++) {
         embed_case(7, 11, 19, ids, false, threads);
         embed_case(7, 11, 33, ids, true, threads);
@@ -274,9 +272,9 @@ static void linear_case(struct linear_case c, int threads)
     for (int64_t i = 0; i < c.n * c.n_in; i++)
         in.f[i] = (float)in.d[i];
     op = (struct op_linear){
-        .out = out.f, .pre = c.act != OP_ACT_NONE ? pre.f : NULL, .x = in.f, .w = c.w.f,
-        .b = c.bias ? c.b.f : NULL, .residual = c.residual ? c.res.f : NULL, .act = c.act,
-        .n = c.n, .n_in = c.n_in, .n_out = c.n_out, .in_out = c.in_out,
+        .out = out.f, .pre = c.act != OP_ACT_NONE ? pre.f : NULL, .x = in.f, .proj.w = c.w.f,
+        .proj.b = c.bias ? c.b.f : NULL, .residual = c.residual ? c.res.f : NULL, .act = c.act,
+        .n = c.n, .n_in = c.n_in, .n_out = c.n_out, .flags = c.in_out ? OP_LINEAR_IN_OUT : 0,
     };
     dev->ops->linear_fwd(dev, &op);
     agree(out.f, out.d, c.n * c.n_out, "linear");
@@ -291,8 +289,8 @@ static void linear_case(struct linear_case c, int threads)
     if (c.act == OP_ACT_NONE) {
         op.dout = c.weight.f;
         op.dx = dx.f;
-        op.dw = dw.f;
-        op.db = c.bias ? db.f : NULL;
+        op.proj.dw = dw.f;
+        op.proj.db = c.bias ? db.f : NULL;
         op.x_act = c.x_act;
         op.x_pre = c.x.f;
         if (c.x_act != OP_ACT_NONE)     /* is written again */
@@ -318,12 +316,11 @@ static void linear_case(struct linear_case c, int threads)
     device_done(dev);
 }
 
-static void test_linear_agrees_on_awkward_shapes(void **state)
+TEST(linear_agrees_on_awkward_shapes)
 {
     static const int64_t shapes[][3] = {
         {1, 1, 1}, {1, 5, 17}, {2, 3, 40}, {7, 13, 3}, {67, 5, 7}};
 
-    (void)state;
     for (int threads = 1; threads <= 3; threads++)
         for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
             for (int kind = 0; kind < 3 + 2 * OP_ACT_SILU; kind++)
@@ -442,12 +439,11 @@ static void attention_case(struct attention_case c, int threads)
     device_done(dev);
 }
 
-static void test_attention_agrees_over_documents(void **state)
+TEST(attention_agrees_over_documents)
 {
     static const int32_t one[] = {0, 1}, some[] = {0, 5, 6, 13}, block[] = {0, 64, 67},
                          empty[] = {0, 3, 3, 8};
 
-    (void)state;
     for (int threads = 1; threads <= 3; threads += 2) {
         attention_case((struct attention_case){.start = one, .docs = 1, .H = 1, .K = 1, .d = 1,
                                                .interleaved = true, .alibi = true}, threads);
@@ -543,9 +539,8 @@ static void head_case(int64_t n, int64_t dim, int64_t vocab, double mul, int thr
     device_done(dev);
 }
 
-static void test_head_agrees_on_awkward_shapes(void **state)
+TEST(head_agrees_on_awkward_shapes)
 {
-    (void)state;
     for (int threads = 1; threads <= 3; threads++) {
         head_case(1, 1, 1, 1, threads);
         head_case(5, 7, 13, 1, threads);
@@ -555,7 +550,7 @@ static void test_head_agrees_on_awkward_shapes(void **state)
 }
 
 /* More rows than a chunk holds: every row's loss and the sums over chunks. */
-static void test_head_agrees_over_chunks(void **state)
+TEST(head_agrees_over_chunks)
 {
     struct device *dev = device(2);
     enum { N = 1500, D = 8, V = 1100 };
@@ -564,7 +559,6 @@ static void test_head_agrees_over_chunks(void **state)
     double *z = calloc(V, sizeof *z);
     int32_t *targets = calloc(N, sizeof *targets);
 
-    (void)state;
     for (int i = 0; i < N; i++) {
         double sum = 0;
 
@@ -602,14 +596,13 @@ static void test_head_agrees_over_chunks(void **state)
 }
 
 /* Too small a workspace marks the device; nothing is written. */
-static void test_ops_refuse_when_the_workspace_is_short(void **state)
+TEST(ops_refuse_when_the_workspace_is_short)
 {
     struct ckpt_err err = {0};
     struct device *dev;
     float x[4] = {1, 2, 3, 4}, nll[1] = {7};
     const int32_t target[1] = {0};
 
-    (void)state;
     assert_int_equal(device_open_cpu(&dev, 1, &err), 0);
     dev->ops->head_loss(dev, &(struct op_head){.nll = nll, .x = x, .w = x, .targets = target,
                                                .n = 1, .dim = 2, .vocab = 2, .mul = 1});
@@ -617,18 +610,4 @@ static void test_ops_refuse_when_the_workspace_is_short(void **state)
     assert_non_null(strstr(err.text, "head_loss"));
     assert_true(nll[0] == 7);
     device_close(dev);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_norm_agrees_on_awkward_shapes),
-        cmocka_unit_test(test_embed_agrees_when_ids_repeat),
-        cmocka_unit_test(test_linear_agrees_on_awkward_shapes),
-        cmocka_unit_test(test_attention_agrees_over_documents),
-        cmocka_unit_test(test_head_agrees_on_awkward_shapes),
-        cmocka_unit_test(test_head_agrees_over_chunks),
-        cmocka_unit_test(test_ops_refuse_when_the_workspace_is_short),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

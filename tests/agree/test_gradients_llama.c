@@ -87,7 +87,7 @@ static void rope_case(struct rope_case c, int threads)
         .table = c.turns ? c.table.f : NULL, .positions = c.positions,
         .q_norm = c.norms ? c.wq.f : NULL, .k_norm = c.norms ? c.wk.f : NULL,
         .dq_norm = c.norms ? dq.f : NULL, .dk_norm = c.norms ? dk.f : NULL,
-        .n = c.n, .n_head = c.H, .n_kv = c.K, .dim = c.d, .turned = c.turned, .eps = 1e-6f,
+        .n = c.n, .n_head = c.H, .n_kv = c.K, .dim = c.d, .rotary_dim = c.turned, .eps = 1e-6f,
     };
     dev->ops->rope_fwd(dev, &op);
     agree(out.f, out.d, out.n, "rope");
@@ -109,11 +109,10 @@ static void rope_case(struct rope_case c, int threads)
     device_done(dev);
 }
 
-static void test_rope_agrees_with_and_without_norms(void **state)
+TEST(rope_agrees_with_and_without_norms)
 {
     static const int32_t positions[] = {0, 8, 3, 3, 1};
 
-    (void)state;
     for (int threads = 1; threads <= 3; threads++)
         for (int kind = 0; kind < 3; kind++) {
             struct rope_case c = {.norms = kind > 0, .turns = kind < 2, .positions = positions};
@@ -176,9 +175,8 @@ static void gate_case(int64_t n, int64_t ff, enum op_act act, int threads)
     device_done(dev);
 }
 
-static void test_gate_agrees_for_every_activation(void **state)
+TEST(gate_agrees_for_every_activation)
 {
-    (void)state;
     for (int threads = 1; threads <= 3; threads++)
         for (int act = OP_ACT_GELU_TANH; act <= OP_ACT_SILU; act++) {
             gate_case(3, 37, (enum op_act)act, threads);
@@ -277,7 +275,7 @@ static void experts_case(struct experts_case c, int threads)
     experts_formula(&c);
     c.out = NULL;
     op = (struct op_experts){
-        .out = out.f, .dx = dx.f, .u = u, .probs = probs, .picked = picked, .x = c.x.f,
+        .out = out.f, .dx = dx.f, .u = u, .probs = probs, .top_k_index = picked, .x = c.x.f,
         .residual = c.res.f, .dout = c.weight.f, .router = c.router.f, .gate = c.w.f,
         .up = c.w.f + D * F, .down = c.w.f + 2 * D * F, .drouter = drouter.f, .dgate = dw.f,
         .dup = dw.f + D * F, .ddown = dw.f + 2 * D * F, .n = c.n, .dim = D, .ff = F,
@@ -305,9 +303,8 @@ static void experts_case(struct experts_case c, int threads)
     device_done(dev);
 }
 
-static void test_experts_agree_however_many_are_picked(void **state)
+TEST(experts_agree_however_many_are_picked)
 {
-    (void)state;
     for (int threads = 1; threads <= 3; threads++)
         for (int renorm = 0; renorm < 2; renorm++) {
             experts_case((struct experts_case){.n = 7, .dim = 5, .ff = 3, .E = 4, .k = 2,
@@ -348,9 +345,8 @@ static double pair_formula(void *ctx)
     return loss;
 }
 
-static void test_linears_agree_side_by_side(void **state)
+TEST(linears_agree_side_by_side)
 {
-    (void)state;
     for (int threads = 1; threads <= 3; threads++) {
         struct device *dev = device(threads);
         struct pair_case c = {.x = array_random(P_N * P_IN), .b = array_random(P_ONE),
@@ -358,12 +354,28 @@ static void test_linears_agree_side_by_side(void **state)
                               .weight = array_random(P_N * P_LD)};
         struct array out = array_new(P_N * P_LD), dx = array_random(P_N * P_IN);
         struct array dw = array_random(P_TWO * P_IN), db = array_random(P_ONE);
-        struct op_linear op[2] = {
-            {.out = out.f, .x = c.x.f, .w = c.w[0].f, .b = c.b.f, .dout = c.weight.f, .dx = dx.f,
-             .db = db.f, .n = P_N, .n_in = P_IN, .n_out = P_ONE, .out_ld = P_LD},
-            {.out = out.f + P_ONE, .x = c.x.f, .w = c.w[1].f, .dout = c.weight.f + P_ONE,
-             .dx = dx.f, .dw = dw.f, .n = P_N, .n_in = P_IN, .n_out = P_TWO, .out_ld = P_LD,
-             .dx_add = true}};
+        struct op_linear op[2] = {{.out = out.f,
+                                   .x = c.x.f,
+                                   .proj.w = c.w[0].f,
+                                   .proj.b = c.b.f,
+                                   .dout = c.weight.f,
+                                   .dx = dx.f,
+                                   .proj.db = db.f,
+                                   .n = P_N,
+                                   .n_in = P_IN,
+                                   .n_out = P_ONE,
+                                   .out_ld = P_LD},
+                                  {.out = out.f + P_ONE,
+                                   .x = c.x.f,
+                                   .proj.w = c.w[1].f,
+                                   .dout = c.weight.f + P_ONE,
+                                   .dx = dx.f,
+                                   .proj.dw = dw.f,
+                                   .n = P_N,
+                                   .n_in = P_IN,
+                                   .n_out = P_TWO,
+                                   .out_ld = P_LD,
+                                   .flags = OP_LINEAR_DX_ADD}};
 
         c.out = out.d;
         pair_formula(&c);
@@ -417,11 +429,10 @@ static double place_formula(void *ctx)
     return loss;
 }
 
-static void test_embed_agrees_with_positions_and_a_padding_id(void **state)
+TEST(embed_agrees_with_positions_and_a_padding_id)
 {
     static const int32_t ids[] = {4, 1, 4, 0, 1, 2}, positions[] = {0, 1, 2, 3, 0, 1};
 
-    (void)state;
     for (int threads = 1; threads <= 3; threads++) {
         struct device *dev = device(threads);
         struct place_case c = {.table = array_random(E_V * E_D), .pos = array_random(E_P * E_D),
@@ -450,17 +461,4 @@ static void test_embed_agrees_with_positions_and_a_padding_id(void **state)
         array_free(&c.weight);
         device_done(dev);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rope_agrees_with_and_without_norms),
-        cmocka_unit_test(test_gate_agrees_for_every_activation),
-        cmocka_unit_test(test_experts_agree_however_many_are_picked),
-        cmocka_unit_test(test_linears_agree_side_by_side),
-        cmocka_unit_test(test_embed_agrees_with_positions_and_a_padding_id),
-    };
-
-    return cmocka_run_group_tests_name("gradients_llama", tests, NULL, NULL);
 }

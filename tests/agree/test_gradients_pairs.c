@@ -92,7 +92,7 @@ static void pairs_case(struct pairs c, int threads)
         .scale = 0.37f, .whole = c.whole,
     };
     if (c.distance)
-        op.distance = (struct op_distance){.table = c.table.f, .dtable = dtable.f,
+        op.rel_bias = (struct op_rel_bias){.table = c.table.f, .dtable = dtable.f,
                                            .bucket = bucket, .reach = REACH,
                                            .n_bucket = BUCKETS};
     dev->ops->attention_fwd(dev, &op);
@@ -116,9 +116,8 @@ static void pairs_case(struct pairs c, int threads)
 
 static const int32_t some[] = {0, 5, 6, 13}, block[] = {0, 64, 67}, empty[] = {0, 3, 3, 8};
 
-static void test_attention_agrees_when_rows_see_all(void **state)
+TEST(attention_agrees_when_rows_see_all)
 {
-    (void)state;
     for (int threads = 1; threads <= 3; threads += 2) {
         pairs_case((struct pairs){.start = some, .docs = 3, .H = 3, .K = 3, .d = 5, .whole = true},
                    threads);
@@ -129,9 +128,8 @@ static void test_attention_agrees_when_rows_see_all(void **state)
     }
 }
 
-static void test_attention_agrees_with_terms_by_distance(void **state)
+TEST(attention_agrees_with_terms_by_distance)
 {
-    (void)state;
     for (int threads = 1; threads <= 3; threads += 2)
         for (int whole = 0; whole < 2; whole++) {
             pairs_case((struct pairs){.start = some, .docs = 3, .H = 3, .K = 3, .d = 4,
@@ -143,11 +141,10 @@ static void test_attention_agrees_with_terms_by_distance(void **state)
         }
 }
 
-static void test_attention_agrees_over_keys_of_other_rows(void **state)
+TEST(attention_agrees_over_keys_of_other_rows)
 {
     static const int32_t from[] = {0, 4, 5}, to[] = {4, 5, 14}, far[] = {0, 70}, end[] = {70, 71};
 
-    (void)state;
     for (int threads = 1; threads <= 3; threads += 2) {
         pairs_case((struct pairs){.start = some, .key_start = from, .key_end = to, .docs = 3,
                                   .H = 3, .K = 3, .d = 4, .whole = true}, threads);
@@ -156,14 +153,4 @@ static void test_attention_agrees_over_keys_of_other_rows(void **state)
         pairs_case((struct pairs){.start = block, .key_start = far, .key_end = end, .docs = 2,
                                   .H = 1, .K = 1, .d = 1, .whole = true}, threads);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_attention_agrees_when_rows_see_all),
-        cmocka_unit_test(test_attention_agrees_with_terms_by_distance),
-        cmocka_unit_test(test_attention_agrees_over_keys_of_other_rows),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -93,6 +93,18 @@ ckpt-train -q --init tools/recipes/demo/config.json --tokenizer tools/recipes/de
 alone ckpt-eval --temperature 2 --prompt x "$T/demo"
 alone ckpt-eval --length-penalty 2 --prompt x "$T/demo"
 alone ckpt-train --data-dir x --model "$BASE" --train-file x
+alone ckpt-eval --batch-size 8 --prompt x "$BASE"
+alone ckpt-eval --seed 42 --eval-file "$T/texts" "$BASE"
+alone ckpt-train --val-test-split-ratio 0.5 --model "$BASE" --train-file x
+for o in '--lora-alpha 8' '--lora-alpha 16' '--lora-bias none'; do
+    expect 78 "${o% *} without an adapter, the default or not" ckpt-train --model "$BASE" --train-file x $o
+    t "which says so" says "ckpt-train: ${o% *} needs --lora-rank N"
+done
+echo 'fp8_format: hybrid' > "$T/train.yaml"
+expect 78 "a default in a run file" ckpt-train --config "$T/train.yaml" --model "$BASE" --train-file x
+t "is refused by its option" says "ckpt-train: --fp8-format needs --fp8"
+echo 'use_dora: false' > "$T/train.yaml"
+expect 66 "a flag that is off is nothing" ckpt-train --config "$T/train.yaml" --model "$BASE" --train-file x
 alone ckpt-train --learning-rate 1 --init x --init-only --tokenizer x
 expect 64 "ZeRO's stage of what has none" ckpt-merge --stage 2 --to hf "$BASE"
 expect 64 "shards of one file" ckpt-merge --max-shard-size 1GB -o "$T/x.pt" "$BASE"
@@ -186,7 +198,7 @@ on 80 ckpt-inspect --digest -j1 "$T/zeros.safetensors"
 t "reading tells how far it is" grep -qE 'reading tensors: [0-9.]+ of 1.20 GB' "$T/tty"
 rm "$T/zeros.safetensors"
 # make: a line a folder, whole commands with V=1; the demo, short, in a pipe.
-t "make V=1 shows whole commands" bash -c "make --no-print-directory -n V=1 B=$T/built MPI=0 CUDA=0 all | grep -qE '^[a-z]*cc .* -c -o .*/trainer/run.o'"
+t "make V=1 shows whole commands" bash -c "make --no-print-directory -n V=1 B=$T/built MPI=0 CUDA=0 all | grep -qE '^[a-z]*cc .* -c -o .*/trainer/run/run.o'"
 seq 60 | sed 's/.*/{"instruction": "Count to &", "input": "", "output": "one, two & three"}/' > "$T/rows.jsonl"
 expect 0 "a short demo" env DEMO_DATA="$T/rows.jsonl" DEMO_STEPS=4 DEMO_DIR="$T/demo.d" tools/recipes/demo/demo.sh "${BUILD#"$PWD"/}"
 t "without a colour in a pipe" bash -c "! grep -q $esc $T/.out $T/.err"

@@ -51,9 +51,9 @@ expect 78 "8 bits with float16" train x 0 1 --fp8 --fp16
 expect 78 "a format of 8 bits alone" train x 0 1 --bf16 --fp8-format e4m3
 expect 78 "tf32 where no product is float32" train x 0 1 --tf32 --bf16
 expect 78 "8 bits on the CPU" train x 0 1 --device cpu --fp8 --bf16
-t "which is told too" says "--fp8 is of GPUs alone"
+t "which is told too" says "--fp8 needs a GPU"
 expect 78 "tf32 on the CPU" train x 0 1 --device cpu --tf32
-t "and that" says "--tf32 is of GPUs alone"
+t "and that" says "--tf32 needs a GPU"
 score() { ckpt-eval -q --json --eval-file "$T/few.jsonl" "$@" "$T/f32/checkpoint-6" | sed -n 's/.*"loss": \([0-9.e+-]*\),.*/\1/p'; }
 close() { awk -v a="$(score)" -v b="$(score --dtype "$1")" -v most="$2" 'BEGIN { d = (a - b) / a; if (d < 0) d = -d; exit !(a > 0 && d > 0 && d < most) }'; }
 t "evaluation with bfloat16 is close" close bfloat16 5e-3

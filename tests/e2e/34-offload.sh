@@ -44,7 +44,7 @@ t "the same bits once more" diff <(state coded) <(state coded2)
 expect 78 "in float32" train x --offload-param cpu
 expect 64 "somewhere else" train x --offload-optimizer nvme
 expect 78 "two ranks" train x --nproc 2 --offload-optimizer cpu
-t "which is told" says "--offload-optimizer cpu is of one rank"
+t "which is told" says "--offload-optimizer cpu needs one rank"
 plan() { ckpt-train --dry-run --device cpu --bf16 --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 -o "$T/x" "$@"; }
 t "a plan for a GPU that is not there" bash -c "$(declare -f plan); T=$T; plan --device-memory-limit 2G 2>&1 | grep -q 'that is not there.*BF16'"
 t "of memory enough" bash -c "$(declare -f plan); T=$T; plan --device-memory-limit 2G 2>&1 | grep -q 'of 1024.0 MiB'"

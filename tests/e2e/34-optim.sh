@@ -35,14 +35,14 @@ t "bfloat16 moments are BF16" bash -c "ckpt-inspect $T/adamw_anyprecision/checkp
 # From one kind to another: the run goes on, and what changes is told.
 onward() { SAY= train "$1" --optim "$2" --max-steps 4 --resume-from-checkpoint "$T/$3/checkpoint-3" 2>"$T/said"; }
 t "from float32 to codes" onward to-8 adamw_8bit adamw_torch
-t "which is told" grep -q "moments were float32, they are codes of 8 bits" "$T/said"
+t "which is told" grep -q "moments were stored as float32, this run keeps them as 8-bit codes" "$T/said"
 t "from codes to float32" onward to-32 adamw_torch adamw_8bit
-t "which is told too" grep -q "moments were codes of 8 bits, they are float32" "$T/said"
+t "which is told too" grep -q "moments were stored as 8-bit codes, this run keeps them as float32" "$T/said"
 t "from codes to bfloat16" onward to-16 adamw_anyprecision adamw_8bit
 t "from bfloat16 to codes" onward from-16 adamw_8bit adamw_anyprecision
 t "float32 in shards" train shards --nproc 2 --zero-stage 3
 t "from those to codes" onward shards-8 adamw_8bit shards
-t "that is told as well" grep -q "moments were float32, they are codes" "$T/said"
+t "that is told as well" grep -q "moments were stored as float32, this run keeps them as 8-bit codes" "$T/said"
 expect 78 "codes in shards" train x --optim adamw_8bit --zero-stage 3
 t "are refused by name" says "--optim adamw_8bit needs --zero-stage 0"
 t "two ranks hold the same codes" train two --optim adamw_8bit --nproc 2 --per-device-train-batch-size 2

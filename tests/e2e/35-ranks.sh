@@ -64,7 +64,7 @@ starts() {
     local i
     for i in $(seq "$1"); do
         ranks "$2" --train-file "$T/train.jsonl" --offload-optimizer cpu -o "$T/none" >"$T/.out" 2>"$T/.err"
-        [ $? = 78 ] && one_line "^ckpt-train: rank 0: --offload-optimizer cpu is of one rank, there are $2\$" <"$T/.err" || { echo "start $i:"; cat "$T/.err"; return 1; }
+        [ $? = 78 ] && one_line "^ckpt-train: rank 0: --offload-optimizer cpu needs one rank, there are $2\$" <"$T/.err" || { echo "start $i:"; cat "$T/.err"; return 1; }
     done
 }
 for i in 1 2; do
@@ -128,7 +128,7 @@ expect 78 "tasks of srun without PMIx" job j1 SLURM_NTASKS=8 SLURM_PROCID=3 SLUR
 expect 78 "ranks of another MPI" job j1 PMI_SIZE=2 PMI_RANK=0
 says "MPI found 1"; check "it is told" $?
 expect 0 "one process in a batch script" env SLURM_NTASKS=8 SLURM_PROCID=0 timeout 60 ckpt-train --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --max-steps 1 -o "$T/j2"
-says "SLURM_NTASKS says 8 tasks; this process is none that srun started: one rank"; check "says so" $?
+says "SLURM_NTASKS says 8 tasks, but srun did not start this process: running one rank"; check "says so" $?
 expect 0 "a step of one task" job j3 SLURM_NTASKS=8 SLURM_PROCID=0 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=1
 expect 0 "WORLD_SIZE=1" job j4 WORLD_SIZE=1 RANK=0
 expect 78 "ranks of ranks" env OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_RANK=1 ckpt-train -q --nproc 2 --model "$T/base" --train-file "$T/train.jsonl" -o "$T/j1"
@@ -199,5 +199,5 @@ unwritable() {  # a rank that may write no file: as on a full disk of its own
         --train-file "$T/train.jsonl" --max-seq-length 64 --max-steps 100000 --data-cache off -o "$T/disk"
 }
 expect 73 "a rank that cannot write" unwritable
-grep -qE "^ckpt-train: rank 1 on [^ ]*: $T/disk: no file can be written here: File too large" "$T/.err"; check "is named with its host" $?
+grep -qE "^ckpt-train: rank 1 on [^ ]*: $T/disk: cannot write a file here: File too large" "$T/.err"; check "is named with its host" $?
 t "before anything was trained" bash -c "[ ! -s $T/disk/metrics.jsonl ] && [ -z \"\$(ls -A $T/disk | grep try)\" ]"

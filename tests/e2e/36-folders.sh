@@ -157,7 +157,7 @@ published() {   # published FROM how...: pushed, cloned, gone on from
 t "a published checkpoint" published a train
 t "one of two ranks" published z two
 SAY= expect 0 "is gone on from" train n --resume-from-checkpoint "$T/a-clone"
-t "a note names what it lacks" says "goes on without training_args.bin, which resuming does not need"
+t "a note names what it lacks" says "continuing without training_args.bin, which resuming does not need"
 echo "edited" > "$T/a-clone/README.md"; rm "$T/a-clone/scheduler.pt"
 t "a card may be edited, the schedule follows from settings" train n2 --resume-from-checkpoint "$T/a-clone"
 t "and the same bits" same a n2

@@ -50,7 +50,7 @@ refused 65 "a damaged part" "zero_pp_rank_1_mp_rank_00_optim_states.pt" --model 
 
 small() { (ulimit -f 8; train --nproc 2 --model "$OPT" --train-file lm); }
 expect 73 "files too small for MPI" small
-t "is told" says "files may have 8192 bytes (ulimit -f), Open MPI's for ranks of one host need 4194304"
+t "is told" says "ulimit -f allows files of 8192 bytes, Open MPI needs 4194304 for ranks of one host"
 
 # -- pipes ---------------------------------------------------------------------------------------
 printf 'model: %s\ntrain-file: lm\nmax-steps: 2\nnproc: 2\n' "$OPT" >run.yaml

@@ -99,7 +99,7 @@ expect 0 "a sound store" ckpt-push -q --create "$T/j.git" "$M"
 o=$(find "$T/j.git/lfs/objects" -type f | head -n 1); s=$(sha256sum <"$o" | cut -c1-64); chmod u+w "$o"
 printf X | dd of="$o" bs=1 seek=9 conv=notrunc status=none
 expect 0 "a damaged object there" ckpt-push "$T/j.git" "$M"
-t "is told" says "is damaged in the store, and written anew"
+t "is told" says "is damaged in the store and is written anew"
 t "and mended" [ "$(sha256sum <"$o" | cut -c1-64)" = "$s" ]
 
 # -- what is no destination -------------------------------------------------------------------

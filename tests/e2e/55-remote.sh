@@ -109,7 +109,7 @@ unset HF_TOKEN; mkdir -p "$HF_HOME"; echo "  hf_canary" >"$HF_HOME/token"; chmod
 expect 0 "a token from its file" ckpt-inspect hf://private/gpt2
 chmod 644 "$HF_HOME/token"; fresh
 expect 0 "others may read the file" ckpt-inspect hf://private/gpt2
-t "that is told" says "$HF_HOME/token: others than its owner can read this token"
+t "that is told" says "$HF_HOME/token: other users can read this token"
 rm "$HF_HOME/token"
 serve 'echo=403@/api/*'; export HF_TOKEN=hf_canary
 expect 77 "a server that says the token in its error" ckpt-inspect hf://acme/llama

@@ -101,11 +101,11 @@ writes gguf x.gguf "$P/state_dict.expected.safetensors"
 writes peft x "$G/lora/bloom-qkv/adapter" --to peft
 for a in tar tar.zst zip; do writes archives "x.$a" "$R"; done
 elsewhere unit/formats/test_peft.c merged.safetensors
-elsewhere unit/formats/test_gguf_model.c test_there_and_back_is_the_same_model
+elsewhere unit/formats/test_gguf_model.c "TEST(there_and_back_is_the_same_model)"
 elsewhere unit/formats/test_bnb_optim.c bnb_optimizer_file_write
 elsewhere e2e/30-train.sh checkpoint-6
 elsewhere unit/formats/test_trainer_files.c rng_state
-elsewhere agree/test_any_to_any.c test_every_pair
+elsewhere agree/test_any_to_any.c "TEST(every_pair)"
 
 listed() { sed -n '/^\.Sh CHECKPOINTS/,/^\.Sh LOGS/s/^\.It Sy \([^ ]*\).*/\1/p' man/ckpt-formats.5; }
 listed > "$T/listed"

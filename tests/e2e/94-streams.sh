@@ -116,7 +116,7 @@ rm "$T/in/d/link"; mkfifo "$T/in/fifo"; tar -cf "$T/evil.tar" -C "$T/in" .; host
 rm "$T/in/fifo"
 tar -cf "$T/evil.tar" -C "$HF" . && tar -rf "$T/evil.tar" -C "$HF" .;    hostile 65 "a name twice" 'is there twice'
 head -c 3000 "$T/named.tar" > "$T/evil.tar";                          hostile 65 "a cut archive" 'the file has 3000'
-(cat "$T/named.tar" "$T/here.tar") > "$T/evil.tar";                   hostile 65 "two archives in one file" "bytes behind the archive's end"
+(cat "$T/named.tar" "$T/here.tar") > "$T/evil.tar";                   hostile 65 "two archives in one file" "bytes after the archive's end"
 head -c 3000 "$T/packed.tgz" > "$T/evil.tar";                         hostile 65 "a cut compressed one" 'damaged at byte'
 mkdir "$T/bad"; cp "$G/malicious/pt/obj_system.pt" "$T/bad/pytorch_model.bin"; echo '{}' > "$T/bad/config.json"
 tar -cf "$T/evil.tar" -C "$T/bad" .;                                  hostile 77 "a pickle that would run something" 'system'

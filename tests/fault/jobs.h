@@ -2,16 +2,10 @@
  * jobs - each job under each failure: the n-th allocation, read, write, sync, rename and open
  * fails, for every n there is; it is told, and nothing is left of what a job writes.
  */
-#ifndef CKPT_FAULT_JOBS_H
-#define CKPT_FAULT_JOBS_H
+#ifndef CKPT_TESTS_FAULT_JOBS_H
+#define CKPT_TESTS_FAULT_JOBS_H
 
-#include "tests/unit/unit.h"
-
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include "libckpt/err.h"
-#include "libckpt/base/fault.h"
+#include "tests/unit/faults.h"
 
 struct job {
     int (*run)(const char *path, struct ckpt_err *err);
@@ -28,27 +22,20 @@ static inline void jobs_undisturbed(const struct job *job, size_t n)
             fail_msg("job %zu: %s", i, err.text);
 }
 
-#ifdef CKPT_FAULTS
 /* out: what jobs write; a failing sync may leave it. */
 static inline void jobs_fail(const struct job *job, size_t n_job, const char *out)
 {
     for (size_t i = 0; i < n_job; i++)
-        for (int kind = 0; kind < CKPT_FAULT_KINDS; kind++)
-            for (unsigned long n = 1, struck = 1; struck; n++) {
-                struct ckpt_err err = {0};
-                int rc;
+        for (struct faults f = {0}; faults_next(&f);) {
+            struct ckpt_err err = {0};
+            int rc = job[i].run(job[i].path, &err);
 
-                ckpt_fault_arm((enum ckpt_fault)kind, n);
-                rc = job[i].run(job[i].path, &err);
-                struck = ckpt_fault_struck();
-                ckpt_fault_arm((enum ckpt_fault)kind, 0);
-                if (rc && (!err.text[0] || !struck))
-                    fail_msg("job %zu, kind %d, %lu: %s", i, kind, n, err.text);
-                if (rc && access(out, F_OK) == 0 && kind != CKPT_FAULT_SYNC)
-                    fail_msg("job %zu, kind %d, %lu: leaves something", i, kind, n);
-                remove(out);
-            }
+            faults_disarm(&f);
+            faults_told(&f, rc, &err, job[i].path ? job[i].path : out);
+            if (rc && access(out, F_OK) == 0 && f.kind != CKPT_FAULT_SYNC)
+                fail_msg("job %zu, kind %d, %lu: leaves something", i, f.kind, f.n);
+            remove(out);
+        }
 }
-#endif
 
 #endif

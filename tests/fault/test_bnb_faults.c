@@ -48,33 +48,17 @@ static const struct job jobs[] = {
     {write_file, NULL},
 };
 
-static void test_undisturbed(void **state)
+TEST(undisturbed)
 {
     struct ckpt_err err = {0};
 
-    (void)state;
     jobs_undisturbed(jobs, 3);
     if (see(OUT, &err))
         fail_msg("%s", err.text);
     remove(OUT);
 }
 
-#ifdef CKPT_FAULTS
-static void test_each_failure_is_told(void **state)
+TEST(each_failure_is_told)
 {
-    (void)state;
     jobs_fail(jobs, 3, OUT);
-}
-#endif
-
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_undisturbed),
-#ifdef CKPT_FAULTS
-        cmocka_unit_test(test_each_failure_is_told),
-#endif
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,12 +3,9 @@
  * The rule of commit.h: a failed commit leaves the name as it was (a replaced file may stay new,
  * and then the hint says so), nothing unfinished stays, and what a name holds is whole.
  */
-#include "tests/unit/unit.h"
+#include "tests/unit/faults.h"
 
 #include "libckpt/commit.h"
-#include "libckpt/base/fault.h"
-
-#ifdef CKPT_FAULTS
 
 static const char *dir;
 
@@ -49,7 +46,7 @@ static int replace(struct ckpt_err *err)
     char path[600];
 
     snprintf(path, sizeof path, "%s/f", dir);
-    return ckpt_put_file(path, "nnn", 3, err);
+    return ckpt_out_put(path, "nnn", 3, err);
 }
 
 static int build(struct ckpt_err *err)
@@ -74,50 +71,45 @@ static int build(struct ckpt_err *err)
 /* Make one kind of operation fail at each place in turn; before is what the name holds. */
 static void walk(int (*make)(struct ckpt_err *err), bool whole_dir, char before)
 {
-    for (int kind = 0; kind < CKPT_FAULT_KINDS; kind++)
-        for (unsigned long n = 1;; n++) {
-            struct ckpt_err err = {0};
-            bool struck;
-            int rc;
+    for (struct faults f = {.later = true}; faults_next(&f);) {
+        struct ckpt_err err = {0};
+        int rc;
 
-            dir = scratch("faults");
-            if (before) {
-                char path[600];
+        dir = scratch("faults");
+        if (before) {
+            char path[600];
 
-                snprintf(path, sizeof path, "%s/f", dir);
-                assert_int_equal(ckpt_put_file(path, "ooo", 3, &err), 0);
-            }
-            ckpt_fault_arm((enum ckpt_fault)kind, n);
-            rc = make(&err);
-            struck = ckpt_fault_struck();
-            ckpt_fault_arm((enum ckpt_fault)kind, 0);
-            if (rc == 0) {
-                assert_int_equal(held(whole_dir ? "f/a" : "f"), 'n');
-                assert_int_equal(whole_dir ? held("f/sub/b") : 'n', 'n');
-                assert_int_equal(entries(dir), 1);
-            } else {
-                assert_true(struck && err.text[0]);
-                assert_true(held("f") == before ||
-                            (before && held("f") == 'n' && strstr(err.hint, "may not last")));
-                assert_int_equal(entries(dir), before ? 1 : 0);
-            }
-            scratch_remove(dir);
-            if (!struck)
-                break;
-            assert_true(n < 200);
+            snprintf(path, sizeof path, "%s/f", dir);
+            assert_int_equal(ckpt_out_put(path, "ooo", 3, &err), 0);
         }
+        faults_arm(&f);
+        rc = make(&err);
+        faults_disarm(&f);
+        faults_told(&f, rc, &err, "commit");
+        if (rc == 0) {
+            assert_int_equal(held(whole_dir ? "f/a" : "f"), 'n');
+            assert_int_equal(whole_dir ? held("f/sub/b") : 'n', 'n');
+            assert_int_equal(entries(dir), 1);
+        } else {
+            assert_true(held("f") == before ||
+                        (before && held("f") == 'n' && strstr(err.hint, "may not last")));
+            assert_int_equal(entries(dir), before ? 1 : 0);
+        }
+        scratch_remove(dir);
+        assert_true(f.n < 200);
+    }
 }
 
-static void test_a_new_file(void **state) { (void)state; walk(write_new, false, 0); }
-static void test_a_replaced_file(void **state) { (void)state; walk(replace, false, 'o'); }
-static void test_a_directory(void **state) { (void)state; walk(build, true, 0); }
+TEST(a_new_file) { walk(write_new, false, 0); }
+TEST(a_replaced_file) { walk(replace, false, 'o'); }
+TEST(a_directory) { walk(build, true, 0); }
 
 /* The sync of the directory is the last of a commit: what it fails on is taken back. */
-static void test_a_name_that_may_not_last_is_taken_back(void **state)
+TEST(a_name_that_may_not_last_is_taken_back)
 {
+#ifdef CKPT_FAULTS
     struct ckpt_err err = {0};
 
-    (void)state;
     dir = scratch("faults");
     ckpt_fault_arm(CKPT_FAULT_SYNC, 2);
     assert_int_equal(write_new(&err), CKPT_EIO);
@@ -132,33 +124,7 @@ static void test_a_name_that_may_not_last_is_taken_back(void **state)
     assert_false(ckpt_fault_struck());
     ckpt_fault_arm(CKPT_FAULT_SYNC, 0);
     scratch_remove(dir);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_new_file),
-        cmocka_unit_test(test_a_replaced_file),
-        cmocka_unit_test(test_a_directory),
-        cmocka_unit_test(test_a_name_that_may_not_last_is_taken_back),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
-
 #else
-
-static void test_needs_the_asan_build(void **state)
-{
-    (void)state;
     skip();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_needs_the_asan_build)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
-
 #endif
+}

@@ -4,6 +4,7 @@
  * clean error or a whole output, everything closed, no trace on disk, no leak (asan tells).
  */
 #include "tests/unit/store.h"
+#include "tests/unit/faults.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -11,7 +12,6 @@
 #include <unistd.h>
 
 #include "libckpt/copy.h"
-#include "libckpt/base/fault.h"
 #include "libckpt/view.h"
 
 #define DIR_NAME "build/test_copy_faults"
@@ -34,7 +34,7 @@ static int add(struct ckpt_tensors *list, struct ckpt_file *file, const char *na
     if (!f)
         return ckpt_nomem(err, sizeof *f);
     *f = (struct ckpt_fragment){.file = file, .offset = offset, .stride = stride};
-    if (ckpt_fragments_check(&shape, dtype, f, 1, err))
+    if (ckpt_fragment_check(&shape, dtype, f, 1, err))
         return err->code;
     return ckpt_tensors_add(list, NULL, name, strlen(name), dtype, &shape, f, 1, false, err);
 }
@@ -107,12 +107,12 @@ static int file_write(void *self, size_t i, int64_t start, int64_t count, const 
 }
 
 static bool file_locate(void *self, size_t i, int64_t start, int64_t count,
-                        struct ckpt_place_out *out)
+                        struct ckpt_sink_extent *out)
 {
     struct to_file *t = self;
 
     (void)count;
-    *out = (struct ckpt_place_out){t->out, place(t, i, start), false};
+    *out = (struct ckpt_sink_extent){t->out, place(t, i, start), false};
     return true;
 }
 
@@ -185,17 +185,6 @@ static int run(size_t workers, bool stream, struct ckpt_err *err)
     return rc;
 }
 
-static size_t entries(void)
-{
-    DIR *d = opendir(DIR_NAME);
-    size_t n = 0;
-
-    for (struct dirent *e; (e = readdir(d));)
-        n += e->d_name[0] != '.' || (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."));
-    closedir(d);
-    return n;
-}
-
 static size_t read_out(unsigned char *bytes, size_t size)
 {
     FILE *f = fopen(DIR_NAME "/out", "rb");
@@ -207,14 +196,14 @@ static size_t read_out(unsigned char *bytes, size_t size)
 }
 
 /* What the whole pipeline writes when nothing fails. */
-struct whole {
+static struct whole {
     unsigned char *bytes, *got;
     size_t         n, size;
-};
+} whole;
 
-static int setup(void **state)
+BEFORE_ALL()
 {
-    struct whole *w = calloc(1, sizeof *w);
+    struct whole *w = &whole;
     struct ckpt_err err;
     FILE *f;
 
@@ -222,32 +211,25 @@ static int setup(void **state)
     mkdir(DIR_NAME, 0777);
     unlink(DIR_NAME "/out");
     f = fopen(DIR_NAME "/in", "wb");
-    if (!f)
-        return -1;
+    assert_non_null(f);
     for (int i = 0; i < N * 6 / 4; i++)
         fwrite(&(float){(float)i / 7}, 4, 1, f);
     fclose(f);
     w->size = N * 20;
     w->bytes = malloc(w->size);
     w->got = malloc(w->size);
-    *state = w;
-    if (run(1, false, &err))
-        return -1;
+    assert_int_equal(run(1, false, &err), 0);
     w->n = read_out(w->bytes, w->size);
     unlink(DIR_NAME "/out");
-    return w->n == N * (4 + 2 + 2 + 8) + 8 + 2 ? 0 : -1;
+    assert_int_equal(w->n, N * (4 + 2 + 2 + 8) + 8 + 2);
 }
 
-static int teardown(void **state)
+AFTER_ALL()
 {
-    struct whole *w = *state;
-
     unlink(DIR_NAME "/in");
     rmdir(DIR_NAME);
-    free(w->bytes);
-    free(w->got);
-    free(w);
-    return 0;
+    free(whole.bytes);
+    free(whole.got);
 }
 
 static void expect_whole_output(const struct whole *w)
@@ -255,95 +237,70 @@ static void expect_whole_output(const struct whole *w)
     assert_int_equal(read_out(w->got, w->size), w->n);
     assert_memory_equal(w->got, w->bytes, w->n);
     unlink(DIR_NAME "/out");
-    assert_int_equal(entries(), 1);
+    assert_int_equal(entries(DIR_NAME), 1);
 }
 
-static void test_workers_and_streams_write_the_same(void **state)
+TEST(workers_and_streams_write_the_same)
 {
     struct ckpt_err err;
 
     for (size_t workers = 1; workers < 5; workers++)
         for (int stream = 0; stream < 2; stream++) {
             assert_int_equal(run(workers, stream, &err), 0);
-            expect_whole_output(*state);
+            expect_whole_output(&whole);
         }
 }
 
-#ifdef CKPT_FAULTS
-static void fail_each(const struct whole *w, enum ckpt_fault kind, size_t workers, bool stream,
-                      int code, int other_code)
+static void fail_each(unsigned kinds, size_t workers, bool stream, int code, int other_code)
 {
-    unsigned long n;
+    struct faults f = {.kinds = kinds};
 
-    for (n = 1;; n++) {
+    while (faults_next(&f)) {
         struct ckpt_err err;
-        bool struck;
-        int rc;
+        int rc = run(workers, stream, &err);
 
-        ckpt_fault_arm(kind, n);
-        rc = run(workers, stream, &err);
-        struck = ckpt_fault_struck();
-        ckpt_fault_arm(kind, 0);
+        faults_disarm(&f);
+        faults_told(&f, rc, &err, "copy");
         if (rc == 0) {                  /* not reached, or there was another way */
-            expect_whole_output(w);
-            if (!struck)
-                break;
+            expect_whole_output(&whole);
             continue;
         }
-        assert_true(struck);
         if (rc != code && rc != other_code)
-            fail_msg("kind %d, n %lu: code %d: %s", kind, n, rc, err.text);
-        assert_int_equal(rc, err.code);
-        assert_true(err.text[0] && err.reason[0]);
+            fail_msg("kind %d, n %lu: code %d: %s", f.kind, f.n, rc, err.text);
+        assert_true(err.reason[0]);
         if (access(DIR_NAME "/out", F_OK) == 0) {       /* only the directory's sync failed */
-            assert_true(kind == CKPT_FAULT_SYNC && n == 2);
+            assert_true(f.kind == CKPT_FAULT_SYNC && f.n == 2);
             unlink(DIR_NAME "/out");
         }
-        assert_int_equal(entries(), 1);
-        assert_true(n < 5000);
+        assert_int_equal(entries(DIR_NAME), 1);
+        assert_true(f.n < 5000);
     }
-    assert_true(n > 1);                 /* there was something to fail */
+    assert_true(f.rounds > 1);          /* there was something to fail */
 }
 
-static void test_each_allocation_fails(void **state)
+TEST(each_allocation_fails)
 {
-    fail_each(*state, CKPT_FAULT_ALLOC, 1, false, CKPT_ENOMEM, CKPT_ENOMEM);
-    fail_each(*state, CKPT_FAULT_ALLOC, 3, true, CKPT_ENOMEM, CKPT_ENOMEM);
+    fail_each(FAULT(ALLOC), 1, false, CKPT_ENOMEM, CKPT_ENOMEM);
+    fail_each(FAULT(ALLOC), 3, true, CKPT_ENOMEM, CKPT_ENOMEM);
 }
 
-static void test_each_read_fails(void **state)
+TEST(each_read_fails)
 {
-    fail_each(*state, CKPT_FAULT_READ, 1, false, CKPT_EIO, CKPT_EIO);
-    fail_each(*state, CKPT_FAULT_READ, 3, false, CKPT_EIO, CKPT_EIO);
-    fail_each(*state, CKPT_FAULT_READ, 3, true, CKPT_EIO, CKPT_EIO);
+    fail_each(FAULT(READ), 1, false, CKPT_EIO, CKPT_EIO);
+    fail_each(FAULT(READ), 3, false, CKPT_EIO, CKPT_EIO);
+    fail_each(FAULT(READ), 3, true, CKPT_EIO, CKPT_EIO);
 }
 
-static void test_each_write_fails(void **state)
+TEST(each_write_fails)
 {
-    fail_each(*state, CKPT_FAULT_WRITE, 1, false, CKPT_EIO, CKPT_EIO);
-    fail_each(*state, CKPT_FAULT_WRITE, 3, false, CKPT_EIO, CKPT_EIO);
-    fail_each(*state, CKPT_FAULT_WRITE, 3, true, CKPT_EIO, CKPT_EIO);
+    fail_each(FAULT(WRITE), 1, false, CKPT_EIO, CKPT_EIO);
+    fail_each(FAULT(WRITE), 3, false, CKPT_EIO, CKPT_EIO);
+    fail_each(FAULT(WRITE), 3, true, CKPT_EIO, CKPT_EIO);
 }
 
-static void test_opens_syncs_and_renames_fail(void **state)
+TEST(opens_syncs_and_renames_fail)
 {
-    fail_each(*state, CKPT_FAULT_OPEN, 1, false, CKPT_EIO, CKPT_ECREATE);
-    fail_each(*state, CKPT_FAULT_SYNC, 1, false, CKPT_EIO, CKPT_EIO);
-    fail_each(*state, CKPT_FAULT_RENAME, 1, false, CKPT_EIO, CKPT_EIO);
-}
-#endif
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_workers_and_streams_write_the_same),
-#ifdef CKPT_FAULTS
-        cmocka_unit_test(test_each_allocation_fails),
-        cmocka_unit_test(test_each_read_fails),
-        cmocka_unit_test(test_each_write_fails),
-        cmocka_unit_test(test_opens_syncs_and_renames_fail),
-#endif
-    };
-
-    return cmocka_run_group_tests(tests, setup, teardown);
+    fail_each(FAULT(OPEN), 1, false, CKPT_EIO, CKPT_ECREATE);
+    fail_each(FAULT(SYNC), 1, false, CKPT_EIO, CKPT_EIO);
+    fail_each(FAULT(RENAME), 1, false, CKPT_EIO, CKPT_EIO);
 }

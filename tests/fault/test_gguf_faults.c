@@ -5,15 +5,12 @@
  * tells); or the output is whole.
  */
 #include "tests/unit/compare.h"
-
-#include <dirent.h>
-#include <sys/stat.h>
+#include "tests/unit/faults.h"
 
 #include "formats/gguf/requantize.h"
 #include "formats/gguf/as_model.h"
 #include "formats/gguf/of_model.h"
 #include "libckpt/copy.h"
-#include "libckpt/base/fault.h"
 
 #define DIR_NAME "build/test_gguf_faults"
 #define OUT      DIR_NAME "/out.gguf"
@@ -41,7 +38,7 @@ static int write_file(const struct input *in, struct ckpt_err *err)
 
     if (rc == 0)
         rc = strstr(in->model, ".gguf")
-                 ? gguf_again(&made, src, in->model, &in->rule, &in->packs, 1, err)
+                 ? gguf_requantize(&made, src, in->model, &in->rule, &in->packs, 1, err)
                  : gguf_of_model(&made, src, &in->rule, &in->packs, 1, err);
     if (rc)
         return rc;
@@ -78,109 +75,61 @@ static int read_file(struct ckpt_err *err)
     return rc;
 }
 
-static size_t left(void)
-{
-    DIR *d = opendir(DIR_NAME);
-    size_t n = 0;
-
-    for (struct dirent *e; (e = readdir(d));)
-        n += strcmp(e->d_name, ".") && strcmp(e->d_name, "..");
-    closedir(d);
-    return n;
-}
-
-static void test_an_undisturbed_run_is_whole(void **state)
+TEST(an_undisturbed_run_is_whole)
 {
     struct ckpt_err err = {0};
 
-    (void)state;
     for (size_t i = 0; i < N_INPUT; i++) {
         if (write_file(&inputs[i], &err) || read_file(&err))
             fail_msg("%s: %s", inputs[i].model, err.text);
-        assert_int_equal(left(), 1);
+        assert_int_equal(entries(DIR_NAME), 1);
         remove(OUT);
     }
 }
 
-#ifdef CKPT_FAULTS
-static void fail_each(enum ckpt_fault kind, const struct input *in)
+TEST(writing)
 {
-    struct ckpt_err err;
-    bool struck = true;
-
-    for (unsigned long n = 1; struck; n++) {
-        int rc;
-
-        memset(&err, 0, sizeof err);
-        ckpt_fault_arm(kind, n);
-        rc = write_file(in, &err);
-        struck = ckpt_fault_struck();
-        ckpt_fault_arm(kind, 0);
-        if (rc && (!err.text[0] || !struck))
-            fail_msg("%s, kind %d, %lu: %s", in->model, (int)kind, n, err.text);
-        if (rc && left() && kind != CKPT_FAULT_SYNC)    /* the last one, of the directory */
-            fail_msg("%s, kind %d, %lu: leaves something", in->model, (int)kind, n);
-        if (left() && read_file(&err))
-            fail_msg("%s, kind %d, %lu: is not whole: %s", in->model, (int)kind, n, err.text);
-        remove(OUT);
-        assert_int_equal(left(), 0);
-    }
-}
-
-static void test_writing(void **state)
-{
-    (void)state;
     for (size_t i = 0; i < N_INPUT; i++)
-        for (int kind = 0; kind < CKPT_FAULT_KINDS; kind++)
-            fail_each((enum ckpt_fault)kind, &inputs[i]);
+        for (struct faults f = {0}; faults_next(&f);) {
+            struct ckpt_err err = {0};
+            const char *model = inputs[i].model;
+            int rc = write_file(&inputs[i], &err);
+
+            faults_disarm(&f);
+            faults_told(&f, rc, &err, model);
+            if (rc && entries(DIR_NAME) && f.kind != CKPT_FAULT_SYNC)   /* the directory's, last */
+                fail_msg("%s, kind %d, %lu: leaves something", model, f.kind, f.n);
+            if (entries(DIR_NAME) && read_file(&err))
+                fail_msg("%s, kind %d, %lu: is not whole: %s", model, f.kind, f.n, err.text);
+            remove(OUT);
+            assert_int_equal(entries(DIR_NAME), 0);
+        }
 }
 
-static void test_reading(void **state)
+TEST(reading)
 {
-    static const enum ckpt_fault kinds[] = {CKPT_FAULT_ALLOC, CKPT_FAULT_READ, CKPT_FAULT_OPEN};
-    struct ckpt_err err;
-
-    (void)state;
     for (size_t i = 0; i < N_INPUT; i++) {
-        assert_int_equal(write_file(&inputs[i], &err), 0);
-        for (size_t k = 0; k < 3; k++)
-            for (unsigned long n = 1, struck = 1; struck; n++) {
-                int rc;
+        struct ckpt_err err = {0};
 
-                memset(&err, 0, sizeof err);
-                ckpt_fault_arm(kinds[k], n);
-                rc = read_file(&err);
-                struck = ckpt_fault_struck();
-                ckpt_fault_arm(kinds[k], 0);
-                if ((rc != 0) != (struck != 0) || (rc && !err.text[0]))
-                    fail_msg("kind %d, %lu: %d %s", (int)kinds[k], n, rc, err.text);
-            }
+        assert_int_equal(write_file(&inputs[i], &err), 0);
+        for (struct faults f = {.kinds = FAULT(ALLOC) | FAULT(READ) | FAULT(OPEN)}; faults_next(&f);) {
+            int rc = read_file(&err);
+
+            faults_disarm(&f);
+            faults_told(&f, rc, &err, inputs[i].model);
+            assert_int_equal(rc != 0, f.struck);
+            ckpt_err_clear(&err);
+        }
         remove(OUT);
     }
 }
-#endif
 
-static int make_dir(void **state)
+BEFORE_ALL()
 {
-    (void)state;
-    return system("rm -rf " DIR_NAME " && mkdir -p " DIR_NAME);
+    assert_int_equal(system("rm -rf " DIR_NAME " && mkdir -p " DIR_NAME), 0);
 }
 
-static int remove_dir(void **state)
+AFTER_ALL()
 {
-    (void)state;
-    return system("rm -rf " DIR_NAME);
-}
-
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_an_undisturbed_run_is_whole),
-#ifdef CKPT_FAULTS
-        cmocka_unit_test(test_writing),
-        cmocka_unit_test(test_reading),
-#endif
-    };
-
-    return cmocka_run_group_tests(tests, make_dir, remove_dir);
+    assert_int_equal(system("rm -rf " DIR_NAME), 0);
 }

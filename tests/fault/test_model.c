@@ -4,8 +4,8 @@
  * pass that allocates nothing.
  */
 #include "tests/unit/model_help.h"
+#include "tests/unit/faults.h"
 
-#include "libckpt/base/fault.h"
 #include "trainer/model/generate/generate.h"
 #include "trainer/model/init.h"
 #include "trainer/model/resident.h"
@@ -66,40 +66,37 @@ static int whole(const json_t *json, struct ckpt_err *err)
     return rc;
 }
 
-static void test_model_fails_cleanly_at_every_allocation(void **state)
+static json_t *parsed(void)
 {
     struct ckpt_err err = {0};
     json_t *json = NULL;
 
-    (void)state;
-    assert_int_equal(ckpt_json_parse(&json, config, sizeof config - 1, CKPT_JSON_STRICT, &err),
-                     0);
+    assert_int_equal(ckpt_json_parse(&json, config, sizeof config - 1, CKPT_JSON_STRICT, &err), 0);
+    return json;
+}
+
+TEST(nothing_fails)
+{
+    json_t *json = parsed();
+    struct ckpt_err err = {0};
+
     if (whole(json, &err))
         fail_msg("%s", err.text);
-#ifdef CKPT_FAULTS
-    for (unsigned long n = 1;; n++) {
-        int rc;
-
-        memset(&err, 0, sizeof err);
-        ckpt_fault_arm(CKPT_FAULT_ALLOC, n);
-        rc = whole(json, &err);
-        if (!ckpt_fault_struck()) {
-            assert_int_equal(rc, 0);
-            assert_true(n > 20);
-            break;
-        }
-        if (rc != CKPT_ENOMEM || err.code != CKPT_ENOMEM)
-            fail_msg("allocation %lu: code %d, %s", n, rc, err.text);
-    }
-    ckpt_fault_arm(CKPT_FAULT_ALLOC, 0);
-#endif
     json_decref(json);
 }
 
-int main(void)
+TEST(model_fails_cleanly_at_every_allocation)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_model_fails_cleanly_at_every_allocation),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    struct faults f = {.kinds = FAULT(ALLOC)};
+    json_t *json = parsed();
+
+    while (faults_next(&f)) {
+        struct ckpt_err err = {0};
+        int rc = whole(json, &err);
+
+        faults_disarm(&f);
+        faults_fail(&f, rc, CKPT_ENOMEM, &err, "allocation");
+    }
+    assert_true(f.rounds > 20);
+    json_decref(json);
 }

@@ -34,28 +34,12 @@ static const struct job jobs[] = {
     {see, "tests/golden/quant/gptq"}, {see, "tests/golden/bnb/weights.safetensors"},
 };
 
-static void test_undisturbed(void **state)
+TEST(undisturbed)
 {
-    (void)state;
     jobs_undisturbed(jobs, 4);
 }
 
-#ifdef CKPT_FAULTS
-static void test_each_failure_is_told(void **state)
+TEST(each_failure_is_told)
 {
-    (void)state;
     jobs_fail(jobs, 4, "build/test_quant_faults.none");
-}
-#endif
-
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_undisturbed),
-#ifdef CKPT_FAULTS
-        cmocka_unit_test(test_each_failure_is_told),
-#endif
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

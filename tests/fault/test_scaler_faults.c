@@ -35,33 +35,17 @@ static const struct job jobs[] = {
     {read_scale, "tests/golden/optim/scaler.pt"}, {write_scale, NULL},
 };
 
-static void test_undisturbed(void **state)
+TEST(undisturbed)
 {
     struct ckpt_err err = {0};
 
-    (void)state;
     jobs_undisturbed(jobs, 2);
     if (read_scale(OUT, &err))
         fail_msg("%s", err.text);
     remove(OUT);
 }
 
-#ifdef CKPT_FAULTS
-static void test_each_failure_is_told(void **state)
+TEST(each_failure_is_told)
 {
-    (void)state;
     jobs_fail(jobs, 2, OUT);
-}
-#endif
-
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_undisturbed),
-#ifdef CKPT_FAULTS
-        cmocka_unit_test(test_each_failure_is_told),
-#endif
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

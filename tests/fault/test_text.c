@@ -2,14 +2,8 @@
  * The text path with the n-th allocation or read failing, for every n until none does: an error
  * that says so, nothing leaked, and the same result as before once nothing fails.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
+#include "tests/unit/faults.h"
 
-#include <cmocka.h>
-
-#include "libckpt/base/fault.h"
 #include "trainer/data/loader.h"
 
 /* Open everything, take two steps, close everything. */
@@ -52,68 +46,39 @@ static int run_once(const char *path, const char *chat_template, struct ckpt_err
 #define CHATS "tests/golden/data/chats.jsonl"
 #define TEMPLATE "tests/fuzz/seeds/jinja/qwen3"
 
-static void test_nothing_fails(void **state)
+TEST(nothing_fails)
 {
     struct ckpt_err err = {0};
 
-    (void)state;
     if (run_once(ROWS, NULL, &err) || run_once(CHATS, TEMPLATE, &err))
         fail_msg("%s", err.text);
     assert_int_equal(run_once("tests/golden/absent.jsonl", NULL, &err), CKPT_ENOTFOUND);
 }
 
-#ifdef CKPT_FAULTS
-
-static void fail_each(const char *path, const char *chat_template, enum ckpt_fault kind, int want)
+static void fail_each(const char *path, const char *chat_template, unsigned kind, int want)
 {
-    struct ckpt_err err = {0};
-    unsigned long n;
+    struct faults f = {.kinds = kind};
 
-    for (n = 1; n < 100000; n++) {
-        int rc;
+    while (faults_next(&f)) {
+        struct ckpt_err err = {0};
+        int rc = run_once(path, chat_template, &err);
 
-        ckpt_err_clear(&err);
-        ckpt_fault_arm(kind, n);
-        rc = run_once(path, chat_template, &err);
         /* Steps prepared ahead may meet the failure after the last one that was taken. */
-        if (rc == 0 && !ckpt_fault_struck())
-            break;
-        ckpt_fault_arm(kind, 0);
+        faults_disarm(&f);
         if (rc != 0 && (rc != want || !err.text[0]))
-            fail_msg("operation %lu: code %d, \"%s\"", n, rc, err.text);
+            fail_msg("operation %lu: code %d, \"%s\"", f.n, rc, err.text);
     }
-    ckpt_fault_arm(kind, 0);
-    assert_true(n > 5 && n < 100000);
+    assert_true(f.rounds > 5);
 }
 
-static void test_allocations(void **state)
+TEST(allocations)
 {
-    (void)state;
-    fail_each(ROWS, NULL, CKPT_FAULT_ALLOC, CKPT_ENOMEM);
-    fail_each(CHATS, TEMPLATE, CKPT_FAULT_ALLOC, CKPT_ENOMEM);
+    fail_each(ROWS, NULL, FAULT(ALLOC), CKPT_ENOMEM);
+    fail_each(CHATS, TEMPLATE, FAULT(ALLOC), CKPT_ENOMEM);
 }
 
-static void test_reads(void **state)
+TEST(reads)
 {
-    (void)state;
-    fail_each(ROWS, NULL, CKPT_FAULT_READ, CKPT_EIO);
-    fail_each(CHATS, TEMPLATE, CKPT_FAULT_READ, CKPT_EIO);
-}
-
-#else
-
-static void test_allocations(void **state) { (void)state; skip(); }
-static void test_reads(void **state) { (void)state; skip(); }
-
-#endif
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing_fails),
-        cmocka_unit_test(test_allocations),
-        cmocka_unit_test(test_reads),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    fail_each(ROWS, NULL, FAULT(READ), CKPT_EIO);
+    fail_each(CHATS, TEMPLATE, FAULT(READ), CKPT_EIO);
 }

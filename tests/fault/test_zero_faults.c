@@ -3,8 +3,8 @@
  * wherever they lie: a clean error, nothing left behind.
  */
 #include "tests/unit/golden_model.h"
+#include "tests/unit/faults.h"
 
-#include "libckpt/base/fault.h"
 #include "trainer/comm/comm.h"
 #include "trainer/run/fit.h"
 
@@ -12,7 +12,7 @@ static const struct model_opts train = {.max_tokens = 16, .max_docs = 2, .max_ro
                                         .train = true};
 static const struct zero_opts places[] = {
     {.train = true},
-    {.train = true, .moments = OP_MOMENTS_8BIT, .paged = true, .states_on_device = 60000,
+    {.train = true, .moments = OP_MOMENTS_8BIT, .paged = true, .optim_on_device = 60000,
      .chunk = 512},
     {.train = true, .offload_param = true, .chunk = 512},
 };
@@ -59,7 +59,8 @@ static int use(const struct golden *g, struct device *dev, struct comm *comm,
     return rc;
 }
 
-static void run(unsigned long n, size_t place, bool *struck)
+/* f: NULL for no failure. */
+static void run(const struct zero_opts *place, struct faults *f)
 {
     struct ckpt_err err = {0};
     struct device *dev;
@@ -71,43 +72,34 @@ static void run(unsigned long n, size_t place, bool *struck)
     OK(device_open_cpu(&dev, 1, &err), err);
     OK(comm_open(&comm, &err), err);
     dev->weight = CKPT_BF16;
-    dev->apart = true;
-    (void)n;
-#ifdef CKPT_FAULTS
-    ckpt_fault_arm(CKPT_FAULT_ALLOC, n);
-#endif
-    rc = use(&g, dev, comm, &places[place], &err);
-#ifdef CKPT_FAULTS
-    *struck = ckpt_fault_struck();
-    ckpt_fault_arm(CKPT_FAULT_ALLOC, 0);
-#else
-    *struck = false;
-#endif
-    if (rc != (*struck ? CKPT_ENOMEM : 0) || (rc && !err.text[0]))
-        fail_msg("place %zu, allocation %lu: %d, %s", place, n, rc, err.text);
+    dev->discrete = true;
+    if (f)
+        faults_arm(f);
+    rc = use(&g, dev, comm, place, &err);
+    if (f) {
+        faults_disarm(f);
+        faults_fail(f, rc, CKPT_ENOMEM, &err, "arrays");
+    } else {
+        OK(rc, err);
+    }
     comm_close(comm);
     device_close(dev);
     golden_close(&g);
 }
 
-static void test_each_failure_is_told(void **state)
+TEST(nothing_fails)
 {
-    (void)state;
-    for (size_t place = 0; place < sizeof places / sizeof places[0]; place++) {
-        bool struck = true;
-        unsigned long n;
-
-        for (n = 1; struck; n++)
-            run(n, place, &struck);
-#ifdef CKPT_FAULTS
-        assert_true(n > 20);
-#endif
-    }
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
+        run(&places[i], NULL);
 }
 
-int main(void)
+TEST(each_failure_is_told)
 {
-    static const struct CMUnitTest tests[] = {cmocka_unit_test(test_each_failure_is_told)};
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        struct faults f = {.kinds = FAULT(ALLOC), .later = true};
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+        while (faults_next(&f))
+            run(&places[i], &f);
+        assert_true(f.rounds > 20);
+    }
 }

@@ -17,13 +17,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (ckpt_file_memory(&file, data, size, "fuzz", &err))
         return 0;
-    ckpt_is_zip_folder(file);
+    ckpt_archive_is_zip(file);
     if (ckpt_archive_open(&dir, file, "/tmp", &err))
         return 0;
     if (ckpt_dir_list(dir, &arena, &entry, &n, &err))
         abort();
     for (size_t i = 0; i < n; i++) {
-        if (!ckpt_name_is_clean(entry[i].name))
+        if (!ckpt_file_name_is_clean(entry[i].name))
             abort();
         if (!entry[i].is_file)
             continue;

@@ -22,21 +22,21 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
         return 0;
     memcpy(text, data, size);
     text[size] = '\0';
-    if (record_card_parse(&all, &n, text, size, "README.md", &arena, &err)) {
+    if (card_parse(&all, &n, text, size, "README.md", &arena, &err)) {
         if (!err.text[0])
             abort();
         goto out;
     }
     for (size_t i = 0; i < n; i++) {
-        if (!all[i].name || (*all[i].data_dir && !ckpt_relpath_is_clean(all[i].data_dir)))
+        if (!all[i].name || (*all[i].data_dir && !ckpt_file_path_is_clean(all[i].data_dir)))
             abort();
         for (size_t k = 0; k < all[i].n; k++) {
             if (!*all[i].files[k].split || *all[i].files[k].pattern == '/')
                 abort();
-            record_matches(all[i].files[k].pattern, "data/a/train-00000-of-00001.parquet");
+            card_matches(all[i].files[k].pattern, "data/a/train-00000-of-00001.parquet");
         }
     }
-    if (n > 0 && record_card_pick(&one, all, n, NULL, "here", &err) && !strstr(err.text, "several"))
+    if (n > 0 && card_pick(&one, all, n, NULL, "here", &err) && !strstr(err.text, "several"))
         abort();
 out:
     ckpt_arena_release(&arena);

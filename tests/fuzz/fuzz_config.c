@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "libckpt/base/json.h"
-#include "trainer/model/config.h"
+#include "formats/families/arch.h"
 #include "trainer/model/params.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);

@@ -88,7 +88,7 @@ static int open_folder(struct ckpt_dir **out, const struct disk *disk, const cha
         sizeof d->prefix)
         for (const struct part *p = disk->part; p < disk->part + MAX_FILE && p->path; p++)
             if (strncmp(p->path, d->prefix, strlen(d->prefix)) == 0)
-                return dir_make(out, &folder_ops, d, path, err);
+                return file_make_dir(out, &folder_ops, d, path, err);
     ckpt_free(d);
     return ckpt_fail(err, CKPT_ENOTFOUND, "%s: no such directory", path);
 }

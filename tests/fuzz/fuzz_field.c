@@ -21,12 +21,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const char *at = (const char *)data, *end = at + size;
     struct http_answer a;
 
-    http_answer_clear(&a);
+    field_clear(&a);
     while (at < end) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         size_t n = stop ? (size_t)(stop - at) + 1 : (size_t)(end - at);
 
-        http_answer_line(&a, at, n);
+        field_line(&a, at, n);
         at += n;
     }
     check(a.etag, sizeof a.etag);

@@ -23,7 +23,7 @@ static void use(struct tree *t, struct ckpt_err *err)
     if (tree_ready(t, err) == 0 && tree_open_dir(&dir, t, "", "x", 0, err) == 0) {
         if (ckpt_dir_list(dir, &a, &e, &n, err) == 0)
             for (size_t i = 0; i < n; i++)
-                if (!ckpt_name_is_clean(e[i].name) || (i && strcmp(e[i - 1].name, e[i].name) == 0))
+                if (!ckpt_file_name_is_clean(e[i].name) || (i && strcmp(e[i - 1].name, e[i].name) == 0))
                     abort();
         ckpt_dir_close(dir);
         ckpt_arena_release(&a);

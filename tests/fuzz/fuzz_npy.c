@@ -24,7 +24,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
         for (int64_t at = 0; at < t->numel; at += t->numel / 3 + 1) {
             int64_t n = t->numel - at < 60 ? t->numel - at : 60;
 
-            if (ckpt_gather(x, &t->shape, t->dtype, t->frag, t->n_frag, at, n, &err))
+            if (ckpt_fragment_gather(x, &t->shape, t->dtype, t->frag, t->n_frag, at, n, &err))
                 abort();
         }
     } else if (!err.text[0]) {

@@ -27,10 +27,10 @@ static void check(const struct ckpt_tensors *list, size_t size)
         if (t->n_frag && (t->frag[0].offset > size || bytes > size - t->frag[0].offset))
             abort();
         if (ckpt_dtype_size(t->dtype) && t->n_frag &&
-            ckpt_fragments_check(&t->shape, t->dtype, t->frag, t->n_frag, &err))
+            ckpt_fragment_check(&t->shape, t->dtype, t->frag, t->n_frag, &err))
             abort();
         if (ckpt_dtype_size(t->dtype) && t->n_frag &&
-            ckpt_gather(element, &t->shape, t->dtype, t->frag, 1, t->numel - 1, 1, &err))
+            ckpt_fragment_gather(element, &t->shape, t->dtype, t->frag, 1, t->numel - 1, 1, &err))
             abort();
         sum += bytes;
     }
@@ -47,7 +47,7 @@ static void check_json(const unsigned char *data, size_t size)
     uint64_t n;
 
     ckpt_cursor_init(&c, data, size);
-    n = ckpt_get_u64le(&c);
+    n = ckpt_cursor_u64le(&c);
     v = json_loadb((const char *)data + 8, (size_t)n, 0, &why);
     if (!v)
         abort();

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "trainer/data/sample_file.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);

@@ -19,8 +19,8 @@ static void read_all(const struct ckpt_tensors *list)
         unsigned char x[1024];
         int64_t n = t->numel < 60 ? t->numel : 60;
 
-        if (t->n_frag && (ckpt_gather(x, &t->shape, t->dtype, t->frag, 1, 0, n, &err) ||
-                          ckpt_gather(x, &t->shape, t->dtype, t->frag, 1, t->numel - n, n, &err)))
+        if (t->n_frag && (ckpt_fragment_gather(x, &t->shape, t->dtype, t->frag, 1, 0, n, &err) ||
+                          ckpt_fragment_gather(x, &t->shape, t->dtype, t->frag, 1, t->numel - n, n, &err)))
             abort();
     }
 }

@@ -169,7 +169,7 @@ static void packed(struct device *dev, const struct row *r)
         dev->ops->to_device(dev, (void *)a.slopes, slopes, sizeof slopes);
     }
     if (r->reach)
-        a.distance = (struct op_distance){
+        a.rel_bias = (struct op_rel_bias){
             .table = normal(dev, 32 * r->n_head), .reach = r->reach, .n_bucket = 32,
             .dtable = dev->ops->alloc(dev, (size_t)(32 * r->n_head) * sizeof(float)),
             .bucket = ints(dev, 2 * r->reach + 1, 1, 32),

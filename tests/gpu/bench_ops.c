@@ -90,7 +90,7 @@ static int sets(double bytes)
 
 typedef void (*call)(struct device *dev, const void *op);
 
-/* ops: [n] of that size, taken in turn. */
+/* ops: [n] of that size, taken round robin. */
 static void row(struct bench *b, const char *name, const char *shape, double bytes, call f,
                 const void *ops, size_t size, int n)
 {
@@ -187,13 +187,13 @@ static void ropes(struct bench *b, const char *shape, int64_t n, int64_t H, int6
 {
     const int64_t d = 128, all = n * (H + 2 * K) * d;
     struct op_rope op[4];
-    double turned = 2.0 * (double)(n * (H + K) * d), copied = 2.0 * (double)(n * K * d);
-    int many = sets(2 * turned);
+    double rotated = 2.0 * (double)(n * (H + K) * d), copied = 2.0 * (double)(n * K * d);
+    int many = sets(2 * rotated);
 
     for (int i = 0; i < many; i++) {
         op[i] = (struct op_rope){.in = heads(acts(b, all), H, K, d), .table = floats(b, 4096 * d),
                                  .grad = heads(acts(b, all), H, K, d), .positions = ids(b, n, 4096),
-                                 .n = n, .n_head = H, .n_kv = K, .dim = d, .turned = d};
+                                 .n = n, .n_head = H, .n_kv = K, .dim = d, .rotary_dim = d};
         op[i].out = norms_on ? heads(acts(b, all), H, K, d) : op[i].in;
         if (norms_on) {
             op[i].q_norm = acts(b, d);
@@ -204,9 +204,9 @@ static void ropes(struct bench *b, const char *shape, int64_t n, int64_t H, int6
             op[i].eps = 1e-6f;
         }
     }
-    row(b, norms_on ? "rope_fwd norms" : "rope_fwd", shape, 2 * turned + (norms_on ? 2 * copied : 0),
+    row(b, norms_on ? "rope_fwd norms" : "rope_fwd", shape, 2 * rotated + (norms_on ? 2 * copied : 0),
         rope_fwd, op, sizeof *op, many);
-    row(b, norms_on ? "rope_bwd norms" : "rope_bwd", shape, (norms_on ? 3 : 2) * turned, rope_bwd,
+    row(b, norms_on ? "rope_bwd norms" : "rope_bwd", shape, (norms_on ? 3 : 2) * rotated, rope_bwd,
         op, sizeof *op, many);
     done(b);
 }

@@ -119,13 +119,13 @@ static void linear(struct bench *b, const char *name, int64_t n, int64_t in, int
         return;
     b->dev->loaded++;
     op.x = values(b, n * in);
-    op.w = values(b, in * out);
-    op.b = bias ? values(b, out) : NULL;
+    op.proj.w = values(b, in * out);
+    op.proj.b = bias ? values(b, out) : NULL;
     op.out = values(b, n * out);
     op.pre = act != OP_ACT_NONE ? values(b, n * out) : NULL;
     op.residual = residual ? values(b, n * out) : NULL;
     if (rank)
-        op.lora = (struct op_lora){.a = values(b, rank * in), .b = values(b, out * rank),
+        op.proj.lora = (struct op_lora){.a = values(b, rank * in), .b = values(b, out * rank),
                                    .rank = rank, .scale = 1};
     row(b, name, "fwd", flops, linear_fwd, &op);
     back = op;
@@ -133,20 +133,20 @@ static void linear(struct bench *b, const char *name, int64_t n, int64_t in, int
     back.dx = values(b, n * in);
     back.x_act = back_act;
     back.x_pre = values(b, n * in);
-    back.x_made = back.fresh = true;
+    back.flags = OP_LINEAR_X_KEPT | OP_LINEAR_OVERWRITE;
     row(b, name, "dgrad", flops, linear_bwd, &back);
     back.dx = NULL;
     back.x_act = OP_ACT_NONE;
     if (rank) {
         back.dx = values(b, n * in);
         back.x_act = back_act;
-        back.lora.da = floats(b, rank * in);
-        back.lora.db = floats(b, out * rank);
+        back.proj.lora.da = floats(b, rank * in);
+        back.proj.lora.db = floats(b, out * rank);
         row(b, name, "all back", flops, linear_bwd, &back);
     } else {
-        back.dw = floats(b, in * out);
+        back.proj.dw = floats(b, in * out);
         row(b, name, "wgrad", flops, linear_bwd, &back);
-        back.db = bias ? floats(b, out) : NULL;
+        back.proj.db = bias ? floats(b, out) : NULL;
         if (bias)
             row(b, name, "+ bias", flops, linear_bwd, &back);
     }
@@ -199,7 +199,7 @@ static void experts(struct bench *b, const char *name, int64_t n, int64_t dim, i
     op.router = values(b, E * dim);
     op.u = values(b, n * k * 2 * ff);
     op.probs = floats(b, n * E);
-    op.picked = array(b, n * k, sizeof(int32_t), NULL);
+    op.top_k_index = array(b, n * k, sizeof(int32_t), NULL);
     op.gate = w = values(b, E * each);
     op.up = w + (size_t)one * item;
     op.down = w + 2 * (size_t)one * item;
@@ -261,8 +261,8 @@ static void many(struct bench *b, const char *name, int64_t n, int64_t in,
         m.op[i] = (struct op_linear){.x = x, .dx = dx, .n = n, .n_in = in, .n_out = out[i],
                                      .out = (unsigned char *)to + (size_t)at * item,
                                      .dout = (unsigned char *)dout + (size_t)at * item,
-                                     .w = values(b, in * out[i]), .out_ld = wide,
-                                     .dx_add = i > 0, .lora = lora};
+                                     .proj.w = values(b, in * out[i]), .out_ld = wide,
+                                     .flags = i > 0 ? OP_LINEAR_DX_ADD : 0, .proj.lora = lora};
         flops += 2.0 * (double)n * (double)in * (double)out[i];
     }
     row(b, name, "fwd", flops, many_fwd, &m);
@@ -342,8 +342,8 @@ int main(int argc, char **argv)
     b.dev->work_bytes = b.dev->ops->workspace(b.dev, &l);
     b.dev->work = b.dev->ops->alloc(b.dev, b.dev->work_bytes);
     if (opts.fp8) {
-        b.dev->copies_bytes = (uint64_t)4 << 30;
-        b.dev->copies = b.dev->ops->alloc(b.dev, b.dev->copies_bytes);
+        b.dev->fp8_cache_bytes = (uint64_t)4 << 30;
+        b.dev->fp8_cache = b.dev->ops->alloc(b.dev, b.dev->fp8_cache_bytes);
     }
     samples(&b);
     all(&b);

@@ -1,7 +1,7 @@
 /*
- * bench_ring [GIB] - what lanes and the ring move between host and GPU: bytes each way over the time
- * of a whole run, beside what plain large copies reach; the time pinning takes; and what the GPU
- * holds beside what was allocated.
+ * bench_ring [GIB] - the speed of streams and of the ring between host and GPU: bytes each way
+ * over the time of a whole run, beside that of plain large copies; the time of pinning; and GPU
+ * memory in use beyond what was allocated.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -42,8 +42,9 @@ static void need(int rc, const struct ckpt_err *err)
 static int moves(void *ctx, int64_t k, struct ring_move *move)
 {
     const struct bench *b = ctx;
+    unsigned char *at = b->host + (size_t)k * b->piece;
 
-    *move = (struct ring_move){b->host + (size_t)k * b->piece, 0, b->piece, b->in, b->out};
+    *move = (struct ring_move){b->in ? at : NULL, b->out ? at : NULL, 0, b->piece};
     return 1;
 }
 
@@ -78,7 +79,7 @@ static void row(struct bench *b, const char *name, size_t piece, size_t bytes)
     fflush(stdout);
 }
 
-/* Both lanes at once, nothing between them: what the link does both ways. */
+/* Both streams at once, without events between them: the speed of the link both ways. */
 static double plain(struct bench *b, size_t bytes, bool in, bool out)
 {
     const size_t piece = (size_t)64 << 20;
@@ -92,9 +93,9 @@ static double plain(struct bench *b, size_t bytes, bool in, bool out)
 
         for (size_t at = 0; at + piece <= bytes / 2; at += piece) {
             if (in)
-                b->dev->ops->lane_copy(b->dev, LANE_IN, dev, b->host + at, piece);
+                b->dev->ops->stream_copy(b->dev, OP_STREAM_IN, dev, b->host + at, piece);
             if (out)
-                b->dev->ops->lane_copy(b->dev, LANE_OUT, b->host + bytes / 2 + at, dev + piece,
+                b->dev->ops->stream_copy(b->dev, OP_STREAM_OUT, b->host + bytes / 2 + at, dev + piece,
                                        piece);
         }
         need(device_sync(b->dev, &err), &err);

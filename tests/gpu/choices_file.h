@@ -2,8 +2,8 @@
  * choices_file - writes files of choices anew, so that products are computed by what is asked for:
  * what is timed takes our own kernel, or a sum in parts, only where it is faster.
  */
-#ifndef CKPT_TEST_CHOICES_FILE_H
-#define CKPT_TEST_CHOICES_FILE_H
+#ifndef CKPT_TESTS_GPU_CHOICES_FILE_H
+#define CKPT_TESTS_GPU_CHOICES_FILE_H
 
 #include <dirent.h>
 #include <unistd.h>

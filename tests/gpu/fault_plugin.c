@@ -63,7 +63,7 @@ static void fault_norm(struct device *dev, const struct op_rownorm *a)
 static void fault_sync(struct device *dev)
 {
     if (now("sync"))
-        mark(dev, "work given before");
+        mark(dev, "earlier work");
     inner->sync(dev);
 }
 

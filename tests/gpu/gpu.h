@@ -4,20 +4,14 @@
  * The CPU computes in f32 and is the oracle.  A value that goes to a GPU of 16 bits is rounded to
  * them on both sides first, so that only what the operation itself rounds can differ.
  */
-#ifndef CKPT_TEST_GPU_H
-#define CKPT_TEST_GPU_H
+#ifndef CKPT_TESTS_GPU_GPU_H
+#define CKPT_TESTS_GPU_GPU_H
+
+#include "tests/unit/unit.h"
 
 #include <limits.h>
 #include <malloc.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "libckpt/convert.h"
 #include "libckpt/dtype.h"

@@ -1,8 +1,8 @@
 /*
  * linear_pair - one projection on both devices, forward and backward, every field of op_linear.
  */
-#ifndef CKPT_TEST_LINEAR_PAIR_H
-#define CKPT_TEST_LINEAR_PAIR_H
+#ifndef CKPT_TESTS_GPU_LINEAR_PAIR_H
+#define CKPT_TESTS_GPU_LINEAR_PAIR_H
 
 #include "tests/gpu/gpu.h"
 
@@ -142,19 +142,38 @@ static inline struct op_linear linear_op(const struct linear_case *c, const stru
     bool trains = c->rank && !c->no_dx;
 
     return (struct op_linear){
-        .out = SIDE(p->out), .pre = c->pre ? SIDE(p->pre) : NULL,
-        .x = back ? SIDE(p->back_x) : SIDE(p->x), .dx = c->no_dx ? NULL : SIDE(p->dx),
-        .dw = c->frozen ? NULL : SIDE(p->dw), .db = c->bias && !c->frozen ? SIDE(p->db) : NULL,
-        .w = SIDE(p->w), .b = c->bias ? SIDE(p->b) : NULL,
-        .residual = c->in_place ? SIDE(p->out) : c->residual ? SIDE(p->residual) : NULL,
-        .dout = SIDE(p->dout), .x_pre = SIDE(p->x_pre), .act = c->act, .x_act = c->x_act,
-        .n = c->n, .n_in = c->in, .n_out = c->out, .out_ld = c->out_ld, .in_out = c->in_out,
-        .dx_add = c->dx_add, .x_made = c->made, .fresh = c->fresh, .drop = {c->drop, 11, 5}, .x_drop = {c->x_drop, 12, 6},
-        .lora = {.a = SIDE(p->la), .b = SIDE(p->lb), .rank = c->rank, .scale = 1.5f,
-                 .da = trains ? SIDE(p->dla) : NULL, .db = trains ? SIDE(p->dlb) : NULL,
-                 .magnitude = c->magnitude ? SIDE(p->lm) : NULL,
-                 .dmagnitude = c->magnitude ? SIDE(p->dlm) : NULL,
-                 .drop = {c->lora_drop, 13, 7}},
+        .out = SIDE(p->out),
+        .pre = c->pre ? SIDE(p->pre) : NULL,
+        .x = back ? SIDE(p->back_x) : SIDE(p->x),
+        .dx = c->no_dx ? NULL : SIDE(p->dx),
+        .proj.dw = c->frozen ? NULL : SIDE(p->dw),
+        .proj.db = c->bias && !c->frozen ? SIDE(p->db) : NULL,
+        .proj.w = SIDE(p->w),
+        .proj.b = c->bias ? SIDE(p->b) : NULL,
+        .residual = c->in_place   ? SIDE(p->out)
+                    : c->residual ? SIDE(p->residual)
+                                  : NULL,
+        .dout = SIDE(p->dout),
+        .x_pre = SIDE(p->x_pre),
+        .act = c->act,
+        .x_act = c->x_act,
+        .n = c->n,
+        .n_in = c->in,
+        .n_out = c->out,
+        .out_ld = c->out_ld,
+        .flags = (c->in_out ? OP_LINEAR_IN_OUT : 0u) | (c->dx_add ? OP_LINEAR_DX_ADD : 0u) |
+                 (c->made ? OP_LINEAR_X_KEPT : 0u) | (c->fresh ? OP_LINEAR_OVERWRITE : 0u),
+        .drop = {c->drop, 11, 5},
+        .x_drop = {c->x_drop, 12, 6},
+        .proj.lora = {.a = SIDE(p->la),
+                      .b = SIDE(p->lb),
+                      .rank = c->rank,
+                      .scale = 1.5f,
+                      .da = trains ? SIDE(p->dla) : NULL,
+                      .db = trains ? SIDE(p->dlb) : NULL,
+                      .magnitude = c->magnitude ? SIDE(p->lm) : NULL,
+                      .dmagnitude = c->magnitude ? SIDE(p->dlm) : NULL,
+                      .drop = {c->lora_drop, 13, 7}},
     };
 }
 

@@ -211,7 +211,7 @@ static struct op_attention operation(const struct gpu *g, const struct sides *s,
         .grad = heads(sh, SIDE(s->dqkv), SIDE(s->dkv), size), .dout = SIDE(s->dout),
         .doc_start = SIDE(s->doc_start), .key_start = SIDE(s->key_start),
         .key_end = SIDE(s->key_end), .slopes = SIDE(s->slopes),
-        .distance = {SIDE(s->table), SIDE(s->dtable), SIDE(s->bucket), sh->reach, sh->n_bucket},
+        .rel_bias = {SIDE(s->table), SIDE(s->dtable), SIDE(s->bucket), sh->reach, sh->n_bucket},
         .n = s->n, .n_docs = s->n_docs, .max_doc = s->max_doc, .n_head = sh->n_head,
         .n_kv = sh->n_kv, .dim = sh->dim, .window = sh->window,
         .scale = 1.0f / sqrtf((float)sh->dim), .whole = sh->whole,
@@ -228,7 +228,7 @@ static void again(struct gpu *g, const struct shape *sh, const struct sides *s, 
 
     if (gpu_small())
         return;
-    op.distance.dtable = NULL;          /* is added to: compared below */
+    op.rel_bias.dtable = NULL;          /* is added to: compared below */
     for (int i = 0; i < 4; i++)
         was[i] = gpu_bytes(g, what[i]);
     g->gpu->ops->attention_fwd(g->gpu, &op);
@@ -341,28 +341,25 @@ static void all_shapes(enum ckpt_dtype type)
     gpu_close(&g);
 }
 
-static void test_f32(void **state)
+TEST(f32)
 {
-    (void)state;
     all_shapes(CKPT_F32);
 }
 
-static void test_bf16(void **state)
+TEST(bf16)
 {
-    (void)state;
     all_shapes(CKPT_BF16);
 }
 
-static void test_f16(void **state)
+TEST(f16)
 {
-    (void)state;
     if (gpu_n_types() < 3)
         skip();
     all_shapes(CKPT_F16);
 }
 
 /* More documents than a warp looks at in one step, and than its square. */
-static void test_many_documents(void **state)
+TEST(many_documents)
 {
     enum { MANY = 1500 };
     static const struct shape sh = {"many", 2, 2, 32, BLOCKS, .slopes = true};
@@ -373,7 +370,6 @@ static void test_many_documents(void **state)
     struct op_attention cpu, gpu;
     struct gpu g;
 
-    (void)state;
     if (gpu_small() == 2)
         skip();
     gpu_open(&g, CKPT_BF16, &l);
@@ -393,8 +389,8 @@ static void test_many_documents(void **state)
     gpu_close(&g);
 }
 
-/* A document whose distances do not fit into shared memory, of which the table tells few apart. */
-static void test_long_table(void **state)
+/* A document whose distances do not fit into shared memory, of for which the table has few terms. */
+TEST(long_table)
 {
     static const struct shape sh = {"9000 rows", 1, 1, 16, BLOCKS, .docs = {9000, 64, END},
                                     .whole = true, .reach = 128, .n_bucket = 32};
@@ -402,7 +398,6 @@ static void test_long_table(void **state)
                           .n_kv = 1, .head_dim = 16, .ff = 64, .vocab = 64, .train = true};
     struct gpu g;
 
-    (void)state;
     if (gpu_small())
         skip();
     gpu_open(&g, CKPT_BF16, &l);
@@ -472,7 +467,7 @@ static void beside_infinities(struct gpu *g, const struct shape *sh)
     gpu_release(g);
 }
 
-static void test_infinite_neighbours(void **state)
+TEST(infinite_neighbours)
 {
     static const struct shape beside[] = {
         {"beside 64", 2, 2, 64, BLOCKS, .docs = {70, 61, 90, END}},
@@ -494,7 +489,6 @@ static void test_infinite_neighbours(void **state)
     struct op_limits l = {.n = 2048, .n_rows = 1, .max_doc = 1500, .dim = 1024, .n_head = 8,
                           .n_kv = 8, .head_dim = 256, .ff = 1024, .vocab = 64, .train = true};
 
-    (void)state;
     if (gpu_small() == 2)               /* the kernels are those of the shapes above */
         skip();
     for (int t = 0; t < gpu_n_types(); t++) {
@@ -506,18 +500,4 @@ static void test_infinite_neighbours(void **state)
                 beside_infinities(&g, &beside[i]);
         gpu_close(&g);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_f32),
-        cmocka_unit_test(test_bf16),
-        cmocka_unit_test(test_f16),
-        cmocka_unit_test(test_infinite_neighbours),
-        cmocka_unit_test(test_many_documents),
-        cmocka_unit_test(test_long_table),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -106,7 +106,7 @@ static struct op_cached operation(const struct gpu *g, const struct sides *s,
                .q_head = d, .kv_head = d},
         .seg_start = SIDE(s->start), .seg_seq = SIDE(s->seq), .seg_past = SIDE(s->past),
         .slopes = SIDE(s->slopes),
-        .distance = {.table = SIDE(s->table), .bucket = SIDE(s->bucket), .reach = sh->reach,
+        .rel_bias = {.table = SIDE(s->table), .bucket = SIDE(s->bucket), .reach = sh->reach,
                      .n_bucket = sh->n_bucket},
         .n = s->n, .n_seg = s->n_seg, .capacity = sh->capacity, .max_keys = s->max_keys,
         .n_head = H, .n_kv = K, .dim = d, .window = sh->window,
@@ -151,7 +151,7 @@ static bool left_out(const struct shape *sh)
     return gpu_left_out(work / 8);
 }
 
-/* The same of rows that are turned first, with norms by heads or in place. */
+/* The same of rows that are rotated first, with norms by heads or in place. */
 static void one_turned(struct gpu *g, const struct shape *sh, bool norms)
 {
     enum { POSITIONS = 64 };
@@ -179,7 +179,7 @@ static void one_turned(struct gpu *g, const struct shape *sh, bool norms)
         rope[on_gpu] = (struct op_rope){
             .in = op[on_gpu].in, .out = op[on_gpu].in, .table = SIDE(table),
             .positions = SIDE(positions), .n = s.n, .n_head = sh->n_head, .n_kv = sh->n_kv,
-            .dim = sh->dim, .turned = sh->dim, .eps = 1e-6f};
+            .dim = sh->dim, .rotary_dim = sh->dim, .eps = 1e-6f};
         if (norms) {
             rope[on_gpu].in.q = base;
             rope[on_gpu].in.k = base + (size_t)(sh->n_head * sh->dim) * each;
@@ -228,33 +228,19 @@ static void all_shapes(enum ckpt_dtype type)
     gpu_close(&g);
 }
 
-static void test_f32(void **state)
+TEST(f32)
 {
-    (void)state;
     all_shapes(CKPT_F32);
 }
 
-static void test_bf16(void **state)
+TEST(bf16)
 {
-    (void)state;
     all_shapes(CKPT_BF16);
 }
 
-static void test_f16(void **state)
+TEST(f16)
 {
-    (void)state;
     if (gpu_n_types() < 3)
         skip();
     all_shapes(CKPT_F16);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_f32),
-        cmocka_unit_test(test_bf16),
-        cmocka_unit_test(test_f16),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

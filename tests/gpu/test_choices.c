@@ -21,7 +21,7 @@ static void *project(const char *folder)
     x = gpu_random(&g, g.type, N * IN, 1.0f);
     w = gpu_random(&g, g.type, OUT * IN, 0.02f);
     out = gpu_blank(&g, g.type, N * OUT);
-    g.gpu->ops->linear_fwd(g.gpu, &(struct op_linear){.out = out.gpu, .x = x.gpu, .w = w.gpu,
+    g.gpu->ops->linear_fwd(g.gpu, &(struct op_linear){.out = out.gpu, .x = x.gpu, .proj.w = w.gpu,
                                                       .n = N, .n_in = IN, .n_out = OUT});
     bytes = gpu_bytes(&g, &out);
     gpu_close(&g);
@@ -51,13 +51,12 @@ static void put(const char *path, const char *text)
     fclose(f);
 }
 
-static void test_kept(void **state)
+TEST(kept)
 {
     char folder[] = "/tmp/choices-XXXXXX", path[512], under[64], name[256];
     char *first, *again;
     void *a, *b;
 
-    (void)state;
     assert_non_null(mkdtemp(folder));
     snprintf(under, sizeof under, "%s/new/deep", folder);
     a = project(under);
@@ -87,24 +86,22 @@ static void test_kept(void **state)
 }
 
 /* Nowhere to keep them: nothing is timed, and two runs still give the same. */
-static void test_nowhere(void **state)
+TEST(nowhere)
 {
     void *a = project("/proc/none"), *b = project("/proc/none");
 
-    (void)state;
     assert_memory_equal(a, b, N * OUT * 2);
     free(a);
     free(b);
 }
 
 /* A line that is not what was written counts for nothing. */
-static void test_damaged(void **state)
+TEST(damaged)
 {
     char folder[] = "/tmp/choices-XXXXXX", path[512];
     char *text, *at;
     void *a, *b;
 
-    (void)state;
     assert_non_null(mkdtemp(folder));
     a = project(folder);
     text = kept(folder, path, sizeof path);
@@ -145,11 +142,21 @@ static void route(const char *folder, int64_t n)
     u = gpu_blank(&g, g.type, n * 2 * FF);
     probs = gpu_blank(&g, CKPT_F32, n);
     picked = gpu_ints(&g, none, n);
-    op = (struct op_experts){.out = out.gpu, .u = u.gpu, .probs = probs.gpu, .picked = picked.gpu,
-                             .x = x.gpu, .gate = w.gpu, .up = (float *)w.gpu + DIM * FF,
+    op = (struct op_experts){.out = out.gpu,
+                             .u = u.gpu,
+                             .probs = probs.gpu,
+                             .top_k_index = picked.gpu,
+                             .x = x.gpu,
+                             .gate = w.gpu,
+                             .up = (float *)w.gpu + DIM * FF,
                              .down = (float *)w.gpu + 2 * DIM * FF,
-                             .router = (float *)w.gpu + 3 * DIM * FF, .n = n, .dim = DIM,
-                             .ff = FF, .n_expert = 1, .top_k = 1, .stride = 3 * DIM * FF,
+                             .router = (float *)w.gpu + 3 * DIM * FF,
+                             .n = n,
+                             .dim = DIM,
+                             .ff = FF,
+                             .n_expert = 1,
+                             .top_k = 1,
+                             .stride = 3 * DIM * FF,
                              .act = OP_ACT_SILU};
     g.gpu->ops->experts_fwd(g.gpu, &op);
     gpu_fine(&g);
@@ -169,14 +176,13 @@ static size_t words_of(const char *at)
 
 /* Products of experts, whose rows change from step to step, are not timed for each number of them:
  * what is kept of one holds for others near it. */
-static void test_near(void **state)
+TEST(near)
 {
     enum { LINES = 64 };
     char folder[] = "/tmp/choices-XXXXXX", path[512], *text, *end, *algo[LINES];
     long key[LINES][KEY_NUMBERS];
     int n = 0, alike = 0;
 
-    (void)state;
     assert_non_null(mkdtemp(folder));
     route(folder, 512);
     route(folder, 600);
@@ -206,9 +212,9 @@ static void test_near(void **state)
     folder_gone(folder);
 }
 
-/* Rows that the parts of a sum have no room for, which cuBLASLt would leave out: what was chosen for
- * 1152 rows, in parts now, for some less of the same key. */
-static void test_parts(void **state)
+/* Rows that the parts of a sum have no room for, which cuBLASLt would leave out: what was
+ * chosen for 1152 rows, in parts now, for some less of the same key. */
+TEST(parts)
 {
     static const struct linear_case first = {.n = 1152, .in = 512, .out = 384},
                                     later[] = {{.n = 1025, .in = 512, .out = 384},
@@ -216,7 +222,6 @@ static void test_parts(void **state)
                                                {.n = 1152, .in = 512, .out = 384}};
     static const int parts[] = {2, 4, 8};
 
-    (void)state;
     if (gpu_small())
         skip();
     for (int i = 0; i < 3; i++) {
@@ -232,7 +237,7 @@ static void test_parts(void **state)
 }
 
 /* The same where sums are timed afresh: whatever is the fastest this time, it is right. */
-static void test_short_sums(void **state)
+TEST(short_sums)
 {
     static const struct linear_case c[] = {
         {.n = 1025, .in = 136, .out = 264},  {.n = 1030, .in = 136, .out = 136, .rank = 8},
@@ -242,25 +247,10 @@ static void test_short_sums(void **state)
     };
     char folder[] = "/tmp/choices-XXXXXX";
 
-    (void)state;
     if (gpu_small())
         skip();
     assert_non_null(mkdtemp(folder));
     setenv("CKPT_CACHE", folder, 1);
     linear_check_all(c, sizeof c / sizeof c[0], 2050);
     folder_gone(folder);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kept),
-        cmocka_unit_test(test_nowhere),
-        cmocka_unit_test(test_damaged),
-        cmocka_unit_test(test_near),
-        cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_short_sums),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

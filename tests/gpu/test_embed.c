@@ -80,7 +80,7 @@ static void run(struct gpu *g, const struct data *d, int s, int64_t n, int64_t d
         .dtable = frozen ? NULL : (float *)AT(d->dtable) + odd,
         .table = (char *)AT(d->table) + odd * wide, .ids = AT(d->ids),
         .positions = AT(d->positions), .norm = opts & (LAYER | RMS) ? &norm : NULL, .n = n,
-        .dim = dim, .vocab = V, .no_grad = NO_GRAD, .picks = opts & PICKS,
+        .dim = dim, .vocab = V, .no_grad = NO_GRAD, .gather = opts & PICKS,
     };
 
     if (opts & POS) {
@@ -88,8 +88,8 @@ static void run(struct gpu *g, const struct data *d, int s, int64_t n, int64_t d
         op.dpos = frozen ? NULL : AT(d->dpos);
     }
     if (opts & KIND) {
-        op.kind = AT(d->kind);
-        op.kinds = opts & KIND_ZERO ? NULL : AT(d->kinds);
+        op.token_type = AT(d->kind);
+        op.token_type_ids = opts & KIND_ZERO ? NULL : AT(d->kinds);
     }
     if (opts & LORA)
         op.lora = (struct op_lora){.a = AT(d->la), .b = AT(d->lb), .da = AT(d->dla),
@@ -212,28 +212,17 @@ static void picks(struct gpu *g)
     check(g, 60, 33, FEW, PICKS);
 }
 
-static void test_shapes(void **state)
+TEST(shapes)
 {
-    (void)state;
     over_types(shapes);
 }
 
-static void test_fields(void **state)
+TEST(fields)
 {
-    (void)state;
     over_types(fields);
 }
 
-static void test_picks(void **state)
+TEST(picks)
 {
-    (void)state;
     over_types(picks);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_shapes), cmocka_unit_test(test_fields),
-                                       cmocka_unit_test(test_picks)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

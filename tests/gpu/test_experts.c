@@ -10,7 +10,8 @@ struct experts_case {
 };
 
 struct experts_pair {
-    struct both x, residual, dout, router, w, out, dx, u, probs, used, dused, picked, drouter, dw;
+    struct both x, residual, dout, router, w, out, dx, u, probs, used, dused, top_k_index, drouter,
+        dw;
 };
 
 static struct experts_pair arrays(struct gpu *g, const struct experts_case *c)
@@ -30,7 +31,7 @@ static struct experts_pair arrays(struct gpu *g, const struct experts_case *c)
     p.probs = gpu_blank(g, CKPT_F32, c->n * c->experts);
     p.used = gpu_random(g, CKPT_F32, 2 * c->experts, 1.0f);
     p.dused = gpu_random(g, CKPT_F32, c->experts, 0.1f);
-    p.picked = gpu_ints(g, none, slots);
+    p.top_k_index = gpu_ints(g, none, slots);
     p.drouter = gpu_random(g, CKPT_F32, c->experts * c->dim, 1.0f);
     p.dw = gpu_random(g, CKPT_F32, c->experts * each, 1.0f);
     free(none);
@@ -53,7 +54,7 @@ static void run(struct gpu *g, const struct experts_case *c, const struct expert
     struct op_experts op = {
         .out = SIDE(p->out), .dx = SIDE(p->dx), .u = SIDE(p->u), .probs = SIDE(p->probs),
         .used = c->used ? SIDE(p->used) : NULL, .dused = c->used ? SIDE(p->dused) : NULL,
-        .picked = SIDE(p->picked), .x = SIDE(p->x),
+        .top_k_index = SIDE(p->top_k_index), .x = SIDE(p->x),
         .residual = c->residual ? SIDE(p->residual) : NULL, .dout = SIDE(p->dout),
         .router = SIDE(p->router), .gate = w, .up = at(g, gpu, w, up * one, false),
         .down = at(g, gpu, w, down * one, false),
@@ -76,7 +77,7 @@ static void check(struct gpu *g, const struct experts_case *c)
     struct both *twice[] = {&again.out, &again.dx, &again.u, &again.probs, &again.used,
                             &again.drouter, &again.dw};
     static const char *const names[] = {"out", "dx", "u", "probs", "used", "drouter", "dw"};
-    size_t bytes = (size_t)p.picked.n * sizeof(int32_t);
+    size_t bytes = (size_t)p.top_k_index.n * sizeof(int32_t);
     int32_t *picked = malloc(bytes + 1);
 
     run(g, c, &p, false);
@@ -86,9 +87,9 @@ static void check(struct gpu *g, const struct experts_case *c)
         again = arrays(g, c);
         run(g, c, &again, true);
     }
-    g->gpu->ops->to_host(g->gpu, picked, p.picked.gpu, bytes);
+    g->gpu->ops->to_host(g->gpu, picked, p.top_k_index.gpu, bytes);
     gpu_fine(g);
-    assert_memory_equal(picked, p.picked.cpu, bytes);
+    assert_memory_equal(picked, p.top_k_index.cpu, bytes);
     free(picked);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         void *a, *b;
@@ -107,7 +108,7 @@ static void check(struct gpu *g, const struct experts_case *c)
     gpu_release(g);
 }
 
-static void test_experts(void **state)
+TEST(experts)
 {
     static const struct experts_case c[] = {
         {.n = 1, .dim = 16, .ff = 8, .experts = 4, .k = 2, .act = OP_ACT_SILU, .renorm = true},
@@ -144,7 +145,6 @@ static void test_experts(void **state)
                           .head_dim = 16, .ff = 64, .vocab = 100, .n_expert = 128, .top_k = 8,
                           .expert_ff = 704, .train = true};
 
-    (void)state;
     for (int t = gpu_first_type(); t < gpu_n_types(); t++) {
         struct gpu g;
 
@@ -154,11 +154,4 @@ static void test_experts(void **state)
                 check(&g, &c[i]);
         gpu_close(&g);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_experts)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

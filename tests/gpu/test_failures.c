@@ -4,12 +4,11 @@
  */
 #include "tests/gpu/gpu.h"
 
-static void test_memory_that_is_not_there_is_told(void **state)
+TEST(memory_that_is_not_there_is_told)
 {
     struct ckpt_err err = {0};
     struct gpu g;
 
-    (void)state;
     gpu_open(&g, CKPT_BF16, NULL);
     assert_null(device_alloc(g.gpu, (size_t)1 << 46, &err));
     assert_int_equal(err.code, CKPT_ENOMEM);
@@ -17,7 +16,7 @@ static void test_memory_that_is_not_there_is_told(void **state)
     gpu_close(&g);
 }
 
-static void test_a_workspace_too_small_is_told(void **state)
+TEST(a_workspace_too_small_is_told)
 {
     struct op_limits lim = {.top_rows = 1, .vocab = 32000, .n = 1, .max_doc = 1, .dim = 8,
                             .n_head = 1, .n_kv = 1, .head_dim = 8, .ff = 8};
@@ -25,7 +24,6 @@ static void test_a_workspace_too_small_is_told(void **state)
     struct op_top op = {.n = 1, .vocab = 32000, .k = 5};
     struct gpu g;
 
-    (void)state;
     gpu_open(&g, CKPT_BF16, &lim);
     g.gpu->work_bytes = 256;
     g.gpu->ops->head_top(g.gpu, &op);
@@ -34,13 +32,12 @@ static void test_a_workspace_too_small_is_told(void **state)
     gpu_close(&g);
 }
 
-static void test_a_kernel_that_fails_is_told_once(void **state)
+TEST(a_kernel_that_fails_is_told_once)
 {
     struct ckpt_err err = {0}, again = {0};
     struct gpu g;
     float *x, host[64];
 
-    (void)state;
     gpu_open(&g, CKPT_F32, NULL);
     x = g.gpu->ops->alloc(g.gpu, sizeof host);
     gpu_fine(&g);
@@ -55,15 +52,4 @@ static void test_a_kernel_that_fails_is_told_once(void **state)
     assert_int_equal(device_sync(g.gpu, &again), CKPT_EDEVICE);
     assert_string_equal(err.text, again.text);
     gpu_close(&g);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory_that_is_not_there_is_told),
-        cmocka_unit_test(test_a_workspace_too_small_is_told),
-        cmocka_unit_test(test_a_kernel_that_fails_is_told_once),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

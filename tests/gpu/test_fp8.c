@@ -133,7 +133,7 @@ static void check_codes(enum device_fp8 fp8)
     dx = gpu_blank(&g, CKPT_BF16, n * WIDE);
     dw = gpu_blank(&g, CKPT_F32, WIDE * WIDE);
     g.gpu->ops->zero(g.gpu, dw.gpu, WIDE * WIDE * sizeof(float));
-    op = (struct op_linear){.out = out.gpu, .x = x.gpu, .w = w.gpu, .n = n, .n_in = WIDE,
+    op = (struct op_linear){.out = out.gpu, .x = x.gpu, .proj.w = w.gpu, .n = n, .n_in = WIDE,
                             .n_out = WIDE};
     g.gpu->ops->linear_fwd(g.gpu, &op);
     round_all(want, x.cpu, n * WIDE, false);
@@ -142,7 +142,7 @@ static void check_codes(enum device_fp8 fp8)
     op.x = one.gpu;
     op.dout = dy.gpu;
     op.dx = dx.gpu;
-    op.dw = dw.gpu;
+    op.proj.dw = dw.gpu;
     g.gpu->ops->linear_bwd(g.gpu, &op);
     round_all(want, dy.cpu, n * WIDE, wide);
     equal(&g, "dx", &dx, want, n * WIDE);
@@ -167,15 +167,13 @@ static void check_codes(enum device_fp8 fp8)
     gpu_close(&g);
 }
 
-static void test_codes_hybrid(void **state)
+TEST(codes_hybrid)
 {
-    (void)state;
     check_codes(DEVICE_FP8_HYBRID);
 }
 
-static void test_codes_e4m3(void **state)
+TEST(codes_e4m3)
 {
-    (void)state;
     if (gpu_small())
         skip();
     check_codes(DEVICE_FP8_E4M3);
@@ -183,13 +181,12 @@ static void test_codes_e4m3(void **state)
 
 /* One value that is not finite makes the whole product NaN; zeros give zeros; the largest and the
  * smallest numbers pass through. */
-static void test_strange(void **state)
+TEST(strange)
 {
     static const float at[] = {NAN, INFINITY, -INFINITY, 0, 1e30f, 1e-30f, 1e-40f};
     float *host = calloc(N * WIDE, sizeof *host);
     struct gpu g;
 
-    (void)state;
     if (gpu_small() == 2)
         skip();
     open_fp8(&g, DEVICE_FP8_HYBRID);
@@ -201,7 +198,7 @@ static void test_strange(void **state)
         host[7 * WIDE + 3] = at[k];
         x = gpu_values(&g, CKPT_BF16, host, N * WIDE);
         want = ((float *)x.cpu)[7 * WIDE + 3];
-        op = (struct op_linear){.out = out.gpu, .x = x.gpu, .w = w.gpu, .n = N, .n_in = WIDE,
+        op = (struct op_linear){.out = out.gpu, .x = x.gpu, .proj.w = w.gpu, .n = N, .n_in = WIDE,
                                 .n_out = WIDE};
         g.gpu->ops->linear_fwd(g.gpu, &op);
         got = gpu_fetch(&g, &out);
@@ -209,7 +206,8 @@ static void test_strange(void **state)
             double off = (double)got[i] - (double)(i == 7 * WIDE + 3 ? want : 0);
 
             /* Four significant bits; products below the normal numbers of f32 may be lost. */
-            if (isfinite(at[k]) ? !(fabs(off) <= fabs((double)want) / 16 + 0x1p-126) : !isnan(got[i]))
+            if (isfinite(at[k]) ? !(fabs(off) <= fabs((double)want) / 16 + 0x1p-126)
+                                : !isnan(got[i]))
                 fail_msg("%g: out[%lld] is %g", (double)at[k], (long long)i, (double)got[i]);
         }
         free(got);
@@ -252,16 +250,17 @@ static struct error product_error(const float *got, const double *a, int64_t a_r
 
 static void within(const char *name, struct error e, double bound)
 {
-    print_message("%s: worst %.2e, mean square %.2e of sqrt(sum of squares)\n", name, e.worst, e.square);
+    print_message("%s: worst %.2e, mean square %.2e of sqrt(sum of squares)\n", name, e.worst,
+                  e.square);
     if (!(e.worst <= bound))
         fail_msg("%s: off by %.3g, bound %.3g", name, e.worst, bound);
 }
 
 /*
- * Against f64 over the rounded factors.  A tensor core adds 32 products of 8 bits and what it has so
- * far at once, each cut some 13 bits behind the largest's first: that goes on over all of k
- * forward, while back sums of 128 are promoted to f32.  Of 390 sums the worst were 1.3e-3 and
- * 4.5e-4 on an H200.
+ * Against f64 over the rounded factors.  A tensor core adds 32 products of 8 bits and what it
+ * has so far at once, each cut some 13 bits behind the largest's first: that goes on over all
+ * of k forward, while back sums of 128 are promoted to f32.  Of 390 sums the worst were 1.3e-3
+ * and 4.5e-4 on an H200.
  */
 static void check_products(enum device_fp8 fp8)
 {
@@ -297,9 +296,8 @@ static void check_products(enum device_fp8 fp8)
     gpu_close(&g);
 }
 
-static void test_products(void **state)
+TEST(products)
 {
-    (void)state;
     if (gpu_small() == 2)
         skip();
     check_products(DEVICE_FP8_HYBRID);
@@ -367,7 +365,7 @@ static void check_fields(enum device_fp8 fp8, const struct linear_case *c)
     gpu_close(&g);
 }
 
-static void test_fields(void **state)
+TEST(fields)
 {
     static const struct linear_case c[] = {
         {.n = N, .in = 2048, .out = 2304, .bias = true, .residual = true},
@@ -387,13 +385,12 @@ static void test_fields(void **state)
         {.n = N, .in = 2048, .out = 2048, .bias = true, .rank = 16},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof c / sizeof c[0]; i += gpu_small() == 2 ? 9 : gpu_small() ? 3 : 1)
         check_fields(i % 2 ? DEVICE_FP8_E4M3 : DEVICE_FP8_HYBRID, &c[i]);
 }
 
 /* What stays in 16 bits is as close as without the option. */
-static void test_wide(void **state)
+TEST(wide)
 {
     static const struct linear_case c[] = {
         {.n = 40, .in = 2048, .out = 2048, .bias = true},
@@ -405,7 +402,6 @@ static void test_wide(void **state)
     };
     struct gpu g;
 
-    (void)state;
     if (gpu_small() == 2)
         skip();
     open_fp8(&g, DEVICE_FP8_HYBRID);
@@ -429,7 +425,7 @@ static bool gives(struct gpu *g, const struct linear_case *c, struct linear_pair
 }
 
 /* Weights that stay in 8 bits follow what is told of them. */
-static void test_kept(void **state)
+TEST(kept)
 {
     struct linear_case c = {.n = N, .in = 2048, .out = 2048, .frozen = true};
     struct op_linear back;
@@ -439,7 +435,6 @@ static void test_kept(void **state)
     void *fresh, *was;
     size_t bytes = (size_t)N * 2048 * 2;
 
-    (void)state;
     if (gpu_small() == 2)
         skip();
     open_fp8(&g, DEVICE_FP8_HYBRID);
@@ -447,8 +442,8 @@ static void test_kept(void **state)
     other = gpu_random(&g, CKPT_BF16, 2048 * 2048, 0.02f);
     linear_run(&g, &c, &p, true);
     fresh = gpu_bytes(&g, &p.out);
-    g.gpu->copies_bytes = 2 * (2048 * 2048 + 256);
-    g.gpu->copies = g.gpu->ops->alloc(g.gpu, g.gpu->copies_bytes);
+    g.gpu->fp8_cache_bytes = 2 * (2048 * 2048 + 256);
+    g.gpu->fp8_cache = g.gpu->ops->alloc(g.gpu, g.gpu->fp8_cache_bytes);
     for (int i = 0; i < 2; i++)
         assert_true(gives(&g, &c, &p, fresh, bytes));
     /* Frozen: a step of the optimizer does not make it look again. */
@@ -470,7 +465,7 @@ static void test_kept(void **state)
     free(was);
     /* As much where gradients of x and of the weights come in two calls. */
     back = linear_op(&c, &p, true, true);
-    back.dw = NULL;
+    back.proj.dw = NULL;
     g.gpu->ops->linear_bwd(g.gpu, &back);
     back = linear_op(&c, &p, true, true);
     back.dx = NULL;
@@ -497,8 +492,9 @@ static void run_two(struct gpu *g, struct linear_pair p[3], int first, bool agai
             struct op_linear op = linear_op(&c[i], &p[at[i]], true, back);
 
             op.x = first == 2 && i == 0 ? p[2].x.gpu : p[0].x.gpu;
-            op.fresh = true;
-            op.x_again = again && i == 1;
+            op.flags |= OP_LINEAR_OVERWRITE;
+            if (again && i == 1)
+                op.flags |= OP_LINEAR_SAME_X;
             if (back)
                 g->gpu->ops->linear_bwd(g->gpu, &op);
             else
@@ -509,7 +505,7 @@ static void run_two(struct gpu *g, struct linear_pair p[3], int first, bool agai
     bytes[2] = gpu_bytes(g, &p[1].dw);
 }
 
-static void test_again(void **state)
+TEST(again)
 {
     struct linear_case c = {.n = N, .in = 2048, .out = 2304};
     const size_t size[] = {N * 2048 * 2, N * 2048 * 2, 2048 * 2048 * 4};
@@ -517,7 +513,6 @@ static void test_again(void **state)
     void *want[3], *got[3];
     struct gpu g;
 
-    (void)state;
     if (gpu_small() == 2)
         skip();
     open_fp8(&g, DEVICE_FP8_HYBRID);
@@ -540,12 +535,11 @@ static void test_again(void **state)
 }
 
 /* tf32 rounds factors to ten bits behind the point, and is off without the option. */
-static void test_tf32(void **state)
+TEST(tf32)
 {
     struct linear_case c = {.n = 512, .in = 512, .out = 512};
     double off[2];
 
-    (void)state;
     if (gpu_small() == 2)
         skip();
     for (int tf32 = 0; tf32 < 2; tf32++) {
@@ -563,17 +557,4 @@ static void test_tf32(void **state)
     }
     assert_true(off[0] < 1e-6);
     assert_true(off[1] > 1e-5 && off[1] < 1e-3);        /* 2^-11 / sqrt(3) a factor at most */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_codes_hybrid), cmocka_unit_test(test_codes_e4m3),
-        cmocka_unit_test(test_strange),      cmocka_unit_test(test_products),
-        cmocka_unit_test(test_fields),       cmocka_unit_test(test_wide),
-        cmocka_unit_test(test_kept),         cmocka_unit_test(test_again),
-        cmocka_unit_test(test_tf32),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

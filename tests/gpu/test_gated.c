@@ -28,7 +28,7 @@ static void check(enum ckpt_dtype type, int64_t n, int64_t n_in, int64_t ff, enu
     out = ops->alloc(g.gpu, (size_t)(n * ff) * size);
     wide = ops->alloc(g.gpu, (size_t)(n * ff) * sizeof(float));
     for (int i = 0; i < 2; i++) {
-        struct op_linear a = {.out = u, .x = bx.gpu, .w = bw.gpu, .n = n, .n_in = n_in,
+        struct op_linear a = {.out = u, .x = bx.gpu, .proj.w = bw.gpu, .n = n, .n_in = n_in,
                               .n_out = 2 * ff};
         struct op_gate gate = {.out = out, .u = u, .act = act, .n = n, .ff = ff};
 
@@ -53,9 +53,8 @@ static void check(enum ckpt_dtype type, int64_t n, int64_t n_in, int64_t ff, enu
     gpu_close(&g);
 }
 
-static void test_gated_is_a_projection_and_a_gate(void **state)
+TEST(gated_is_a_projection_and_a_gate)
 {
-    (void)state;
     for (int t = gpu_first_type(); t < gpu_n_types(); t++) {
         for (int64_t n = 1; n <= 5; n++)
             check(gpu_types[t], n, 512, 96, n % 2 ? OP_ACT_SILU : OP_ACT_GELU_TANH);
@@ -63,7 +62,7 @@ static void test_gated_is_a_projection_and_a_gate(void **state)
             check(gpu_types[t], 1, 4096, 300, OP_ACT_SILU);
         check(gpu_types[t], 2, 72, 7, OP_ACT_GELU_ERF);
         check(gpu_types[t], 1, 2056, 33, OP_ACT_RELU);
-        check(gpu_types[t], 3, 50, 20, OP_ACT_SILU);        /* rows that cannot be read by 16 bytes */
+        check(gpu_types[t], 3, 50, 20, OP_ACT_SILU); /* rows that cannot be read by 16 bytes */
     }
 }
 
@@ -125,7 +124,7 @@ static void check_normed(enum ckpt_dtype type, int64_t n, int64_t n_in, int64_t 
     int64_t wide = gated ? 2 * ff : ff;
     struct normed op = {.gated = gated};
     struct both bx, bw, bd, bg, bb;
-    struct recording *kept;
+    struct op_graph *kept;
     const struct ops *ops;
     float *f32, *out[3];
     struct gpu g;
@@ -152,9 +151,13 @@ static void check_normed(enum ckpt_dtype type, int64_t n, int64_t n_in, int64_t 
                                .u = ops->alloc(g.gpu, (size_t)(n * wide) * size),
                                .act = OP_ACT_SILU};
     op.a = (struct op_linear){.out = (void *)(uintptr_t)(gated ? op.gate.u : op.gate.out),
-                              .x = op.norm.out, .w = bw.gpu, .n = n, .n_in = n_in, .n_out = wide,
+                              .x = op.norm.out,
+                              .proj.w = bw.gpu,
+                              .n = n,
+                              .n_in = n_in,
+                              .n_out = wide,
                               .act = gated ? OP_ACT_NONE : OP_ACT_GELU_TANH};
-    op.b = (struct op_linear){.out = ops->alloc(g.gpu, (size_t)(n * n_in) * size), .w = bd.gpu,
+    op.b = (struct op_linear){.out = ops->alloc(g.gpu, (size_t)(n * n_in) * size), .proj.w = bd.gpu,
                               .x = op.gate.out, .n = n, .n_in = ff, .n_out = n_in,
                               .residual = n == 3 ? NULL : bx.gpu};
     for (int i = 0; i < 3; i++)
@@ -165,26 +168,25 @@ static void check_normed(enum ckpt_dtype type, int64_t n, int64_t n_in, int64_t 
     }
     gpu_fine(&g);
     compare(out[1], out[0], n * (ff + n_in), eps, "at once");
-    assert_true(ops->record(g.gpu));
+    assert_true(ops->graph_begin(g.gpu));
     for (int i = 0; i < 3; i++)
         go(g.gpu, &op, true);
-    kept = ops->recorded(g.gpu);
+    kept = ops->graph_end(g.gpu);
     assert_non_null(kept);
     for (int i = 0; i < 5; i++) {
-        ops->replay(g.gpu, kept);
+        ops->graph_launch(g.gpu, kept);
         take(&g, out[2], &op, type, f32);
         assert_memory_equal(out[2], out[1], all * sizeof **out);
     }
-    ops->forget(g.gpu, kept);
+    ops->graph_free(g.gpu, kept);
     gpu_fine(&g);
     for (int i = 0; i < 3; i++)
         free(out[i]);
     gpu_close(&g);
 }
 
-static void test_normed_is_a_norm_and_a_projection(void **state)
+TEST(normed_is_a_norm_and_a_projection)
 {
-    (void)state;
     for (int t = gpu_first_type(); t < gpu_n_types(); t++) {
         for (int64_t n = 1; n <= 5; n++)
             check_normed(gpu_types[t], n, 512, 96, n % 2 ? OP_NORM_RMS : OP_NORM_LAYER, n != 2);
@@ -192,19 +194,10 @@ static void test_normed_is_a_norm_and_a_projection(void **state)
             continue;
         check_normed(gpu_types[t], 1, 4096, 300, OP_NORM_RMS, true);
         check_normed(gpu_types[t], 1, 4096, 1304, OP_NORM_LAYER, false);
-        check_normed(gpu_types[t], 1, 12288, 24, OP_NORM_RMS, false);   /* wider than a block holds */
+        check_normed(gpu_types[t], 1, 12288, 24, OP_NORM_RMS,
+                     false); /* wider than a block holds */
         check_normed(gpu_types[t], 2, 72, 8, OP_NORM_LAYER, true);
         check_normed(gpu_types[t], 4, 2056, 40, OP_NORM_RMS, true);
         check_normed(gpu_types[t], 1, 50, 20, OP_NORM_RMS, true);   /* no rows of 16 bytes */
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gated_is_a_projection_and_a_gate),
-        cmocka_unit_test(test_normed_is_a_norm_and_a_projection),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,7 +79,7 @@ static void check(struct gpu *g, const struct head_case *c)
     gpu_release(g);
 }
 
-static void test_loss(void **state)
+TEST(loss)
 {
     static const struct head_case c[] = {
         {.n = 1, .dim = 16, .vocab = 2, .mul = 1, .scale = 1},
@@ -102,7 +102,6 @@ static void test_loss(void **state)
     struct op_limits l = {.n = 700, .n_rows = 700, .dim = 64, .n_head = 4, .n_kv = 4,
                           .head_dim = 16, .ff = 64, .vocab = 270001, .train = true};
 
-    (void)state;
     for (int t = 0; t < gpu_n_types(); t++) {
         struct gpu g;
 
@@ -115,14 +114,13 @@ static void test_loss(void **state)
 }
 
 /* More rows than a chunk has: 2 GiB of logits are 8192 rows of 131072 (16 bits), 4096 (f32). */
-static void test_chunks(void **state)
+TEST(chunks)
 {
     struct head_case c = {.n = 8300, .dim = 8, .vocab = 131072, .mul = 1, .scale = 1.0f / 8300};
     struct op_limits l = {.n = 8300, .n_rows = 8300, .dim = 8, .n_head = 1, .n_kv = 1,
                           .head_dim = 8, .ff = 8, .vocab = 131072, .train = true};
     struct gpu g;
 
-    (void)state;
     if (gpu_small())
         skip();
     gpu_open(&g, CKPT_BF16, &l);
@@ -133,13 +131,12 @@ static void test_chunks(void **state)
     gpu_close(&g);
 }
 
-static void test_logits(void **state)
+TEST(logits)
 {
     static const int64_t shapes[][3] = {{1, 64, 1000}, {7, 33, 501}, {64, 64, 50257}};
     struct op_limits l = {.n = 64, .n_rows = 64, .dim = 64, .n_head = 4, .n_kv = 4, .head_dim = 16,
                           .ff = 64, .vocab = 50257};
 
-    (void)state;
     for (int t = 0; t < gpu_n_types(); t++) {
         struct gpu g;
 
@@ -160,15 +157,4 @@ static void test_logits(void **state)
         }
         gpu_close(&g);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_loss),
-        cmocka_unit_test(test_chunks),
-        cmocka_unit_test(test_logits),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,7 @@
  */
 #include "tests/gpu/linear_pair.h"
 
-static void test_plain(void **state)
+TEST(plain)
 {
     static const struct linear_case c[] = {
         {.n = 1, .in = 8, .out = 8},
@@ -23,11 +23,10 @@ static void test_plain(void **state)
         {.n = 0, .in = 64, .out = 72, .bias = true},
     };
 
-    (void)state;
     linear_check_all(c, sizeof c / sizeof c[0], 300);
 }
 
-static void test_written_gradients(void **state)
+TEST(written_gradients)
 {
     static const struct linear_case c[] = {
         {.n = 1, .in = 8, .out = 8, .bias = true, .fresh = true},
@@ -42,11 +41,10 @@ static void test_written_gradients(void **state)
         {.n = 0, .in = 64, .out = 72, .bias = true, .fresh = true},
     };
 
-    (void)state;
     linear_check_all(c, sizeof c / sizeof c[0], 300);
 }
 
-static void test_residual(void **state)
+TEST(residual)
 {
     static const struct linear_case c[] = {
         {.n = 33, .in = 64, .out = 48, .bias = true, .residual = true},
@@ -64,18 +62,16 @@ static void test_residual(void **state)
         {.n = 21, .in = 64, .out = 13, .out_ld = 31, .bias = true},
     };
 
-    (void)state;
     linear_check_all(c, sizeof c / sizeof c[0], 300);
 }
 
-static void test_activations(void **state)
+TEST(activations)
 {
     static const enum op_act acts[] = {OP_ACT_GELU_TANH, OP_ACT_GELU_ERF, OP_ACT_RELU,
                                        OP_ACT_SILU};
     struct linear_case c[56];
     size_t n = 0;
 
-    (void)state;
     for (size_t i = 0; i < 4; i++) {
         enum op_act act = acts[i];
 
@@ -273,7 +269,7 @@ static void check_large(struct gpu *g, const struct linear_case *c)
 }
 
 /* Sums in parts, epilogues that are faster, others that are not. */
-static void test_large(void **state)
+TEST(large)
 {
     static const struct linear_case c[] = {
         {.n = 2048, .in = 1536, .out = 1536, .bias = true, .residual = true},
@@ -286,7 +282,6 @@ static void test_large(void **state)
         {.n = 2048, .in = 1024, .out = 1024, .bias = true, .in_out = true},
     };
 
-    (void)state;
     if (gpu_small())
         skip();
     for (size_t t = 0; t < 2; t++)      /* f32 and bf16, which f16 is like */
@@ -299,17 +294,4 @@ static void test_large(void **state)
             check_large(&g, &c[i]);
             gpu_close(&g);
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain),
-        cmocka_unit_test(test_written_gradients),
-        cmocka_unit_test(test_residual),
-        cmocka_unit_test(test_activations),
-        cmocka_unit_test(test_large),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
 #include "tests/gpu/choices_file.h"
 #include "tests/gpu/linear_pair.h"
 
-static void test_change(void **state)
+TEST(change)
 {
     static const struct linear_case c[] = {
         {.n = 40, .in = 64, .out = 48, .rank = 8, .frozen = true},
@@ -25,11 +25,10 @@ static void test_change(void **state)
         {.n = 0, .in = 128, .out = 64, .rank = 8},
     };
 
-    (void)state;
     linear_check_all(c, sizeof c / sizeof c[0], 300);
 }
 
-static void test_dropout(void **state)
+TEST(dropout)
 {
     static const struct linear_case c[] = {
         {.n = 40, .in = 64, .out = 48, .rank = 8, .lora_drop = 0.1f, .frozen = true},
@@ -41,11 +40,10 @@ static void test_dropout(void **state)
          .in_out = true},
     };
 
-    (void)state;
     linear_check_all(c, sizeof c / sizeof c[0], 300);
 }
 
-static void test_magnitude(void **state)
+TEST(magnitude)
 {
     static const struct linear_case c[] = {
         {.n = 40, .in = 64, .out = 48, .rank = 8, .magnitude = true, .frozen = true},
@@ -67,7 +65,6 @@ static void test_magnitude(void **state)
          .pre = true, .bias = true, .frozen = true},
     };
 
-    (void)state;
     linear_check_all(c, sizeof c / sizeof c[0], 300);
 }
 
@@ -117,7 +114,7 @@ static void many_run(struct gpu *g, const struct many_case *m, const struct line
         for (int i = 0, at = 0; i < m->count; i++) {
             op[i] = linear_op(&c[i], &p[i], gpu, back);
             if (m->kept && gpu)
-                op[i].lora.t = (unsigned char *)t.gpu +
+                op[i].proj.lora.t = (unsigned char *)t.gpu +
                                (size_t)(m->c.n * at) * ckpt_dtype_size(g->type);
             at += (int)((m->rank[i] + 7) / 8 * 8);
         }
@@ -177,7 +174,7 @@ static void many_check_all(const struct many_case *c, size_t n)
     }
 }
 
-static void test_many(void **state)
+TEST(many)
 {
     static const struct many_case c[] = {
         {{.n = 40, .in = 64, .frozen = true}, {48, 24, 24}, {8, 8, 8}, 3, false},
@@ -196,12 +193,11 @@ static void test_many(void **state)
         {{.n = 2048, .in = 1024, .frozen = true}, {1024, 256, 256}, {16, 16, 16}, 3, true},
     };
 
-    (void)state;
     many_check_all(c, sizeof c / sizeof c[0]);
 }
 
 /* With the changes in the products of their matrices, which wants some rows. */
-static void test_joined(void **state)
+TEST(joined)
 {
     static const struct many_case c[] = {
         {{.n = 1024, .in = 136, .frozen = true}, {136, 128, 128}, {8, 8, 8}, 3, true},
@@ -214,7 +210,6 @@ static void test_joined(void **state)
     size_t n = gpu_small() ? 2 : sizeof c / sizeof c[0];    /* timing is slow there */
     char folder[] = "/tmp/joined-XXXXXX";
 
-    (void)state;
     if (gpu_small() == 2)               /* no case is that small */
         skip();
     assert_non_null(mkdtemp(folder));
@@ -225,27 +220,12 @@ static void test_joined(void **state)
     folder_gone(folder);
 }
 
-static void test_large(void **state)
+TEST(large)
 {
     static const struct linear_case c[] = {
         {.n = 2048, .in = 2048, .out = 1024, .rank = 24, .residual = true, .frozen = true},
         {.n = 2048, .in = 1024, .out = 1536, .rank = 24, .lora_drop = 0.05f, .frozen = true},
     };
 
-    (void)state;
     linear_check_all(c, sizeof c / sizeof c[0], 2048);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_change),
-        cmocka_unit_test(test_dropout),
-        cmocka_unit_test(test_magnitude),
-        cmocka_unit_test(test_many),
-        cmocka_unit_test(test_large),
-        cmocka_unit_test(test_joined),      /* last: the cache is elsewhere behind it */
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -158,8 +158,8 @@ static void check_gradients(struct on_gpu *o, const struct bounds *may, float *a
     if (!(fabs(sum - want) <= may->loss * want))
         wrong("loss %.8g, wanted %.8g (%s)", sum, want, ckpt_dtype_name(o->g.dev->act));
     for (size_t i = 0; i < p->n; i++) {
-        const float *unit = zero_gather_grad(o->zero, p->item[i].unit, &err);
-        const float *found = unit + p->item[i].grad_offset, *wanted;
+        const float *layer = zero_gather_grad(o->zero, p->item[i].layer, &err);
+        const float *found = layer + p->item[i].grad_offset, *wanted;
         double off = 0, norm = 0, most = 0, worst = 0;
 
         if (compare)
@@ -212,37 +212,23 @@ static void all(enum ckpt_dtype type, enum recompute recompute)
     assert_int_equal(n_wrong, 0);
 }
 
-static void test_f32(void **state)
+TEST(f32)
 {
-    (void)state;
     all(CKPT_F32, RECOMPUTE_NONE);
 }
 
-static void test_f32_when_blocks_are_recomputed(void **state)
+TEST(f32_when_blocks_are_recomputed)
 {
-    (void)state;
     all(CKPT_F32, RECOMPUTE_FULL);
     all(CKPT_F32, RECOMPUTE_NORMS);
 }
 
-static void test_bf16(void **state)
+TEST(bf16)
 {
-    (void)state;
     all(CKPT_BF16, RECOMPUTE_NONE);
 }
 
-static void test_f16(void **state)
+TEST(f16)
 {
-    (void)state;
     all(CKPT_F16, RECOMPUTE_NONE);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_f32), cmocka_unit_test(test_f32_when_blocks_are_recomputed),
-        cmocka_unit_test(test_bf16), cmocka_unit_test(test_f16),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

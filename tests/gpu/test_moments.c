@@ -30,7 +30,7 @@ static size_t moment_size(enum op_moments m)
     return m == OP_MOMENTS_F32 ? 4 : m == OP_MOMENTS_BF16 ? 2 : 1;
 }
 
-/* Runs of those lengths, kinds by turn unless one is given (>= 0), the i-th `skew` elements off. */
+/* Runs of those lengths, kinds round robin unless one is given (>= 0), the i-th `skew` elements off. */
 static void set_open(struct set *s, enum ckpt_dtype type, const int64_t *size, int64_t n_run,
                      int kind, int skew)
 {
@@ -221,11 +221,10 @@ static void steps(struct set *s, int n)
     }
 }
 
-static void test_kinds_and_places(void **state)
+TEST(kinds_and_places)
 {
     static const int64_t size[] = {1, 3, 4, 255, 256, 257, 1000, 4096, 4097, 4099, 0, 33333};
 
-    (void)state;
     for (int t = 0; t < gpu_n_types(); t++)
         for (int kind = 0; kind < 3; kind++)
             for (int skew = 0; skew < 7 - (gpu_small() == 2) * 3; skew++) {
@@ -238,12 +237,11 @@ static void test_kinds_and_places(void **state)
 }
 
 /* More runs than one launch takes, kinds mixed. */
-static void test_many_runs(void **state)
+TEST(many_runs)
 {
     static struct set s;
     int64_t size[MOST_RUNS];
 
-    (void)state;
     for (int i = 0; i < MOST_RUNS; i++)
         size[i] = (int64_t)i * 977 % (gpu_small() ? 900 : 9000);
     set_open(&s, CKPT_BF16, size, MOST_RUNS, -1, 0);
@@ -255,7 +253,7 @@ static void test_many_runs(void **state)
 }
 
 /* The verdict is that of the CPU, and what it says is done: clipped, or nothing at all. */
-static void test_verdict(void **state)
+TEST(verdict)
 {
     static const int64_t size[] = {70001, 5000, 9000};
     static struct set s;
@@ -265,7 +263,6 @@ static void test_verdict(void **state)
     float *grad;
     int64_t n;
 
-    (void)state;
     set_open(&s, CKPT_BF16, size, 3, -1, 0);
     held = s.g.gpu->ops->alloc(s.g.gpu, sizeof *held);
     grad = (float *)(void *)s.at[0][GRAD];
@@ -308,15 +305,4 @@ static void test_verdict(void **state)
     }
     s.g.gpu->ops->free(s.g.gpu, held);
     set_close(&s);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kinds_and_places),
-        cmocka_unit_test(test_many_runs),
-        cmocka_unit_test(test_verdict),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -172,28 +172,17 @@ static void rows(struct gpu *g)
     }
 }
 
-static void test_shapes(void **state)
+TEST(shapes)
 {
-    (void)state;
     over_types(shapes);
 }
 
-static void test_fields(void **state)
+TEST(fields)
 {
-    (void)state;
     over_types(fields);
 }
 
-static void test_rows(void **state)
+TEST(rows)
 {
-    (void)state;
     over_types(rows);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_shapes), cmocka_unit_test(test_fields),
-                                       cmocka_unit_test(test_rows)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

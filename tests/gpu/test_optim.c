@@ -52,11 +52,10 @@ static void check_adamw(struct gpu *g, int64_t n, const int at[4], int to)
     gpu_release(g);
 }
 
-static void test_adamw(void **state)
+TEST(adamw)
 {
     static const int64_t sizes[] = {1, 3, 4, 5, 1000, 1023, 100003};
 
-    (void)state;
     for (int t = 0; t < gpu_n_types(); t++) {
         struct gpu g;
 
@@ -73,12 +72,11 @@ static void test_adamw(void **state)
     }
 }
 
-static void test_sum_squares(void **state)
+TEST(sum_squares)
 {
     static const int64_t sizes[] = {0, 1, 5, 1000, 4194304 + 3};
     struct gpu g;
 
-    (void)state;
     gpu_open(&g, CKPT_F32, NULL);
     for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++)
         for (int at = 0; at < 4 && !gpu_left_out(sizes[k]); at++) {
@@ -100,12 +98,11 @@ static void test_sum_squares(void **state)
 }
 
 /* Every pair of types, aligned and not, against ckpt_convert: bit for bit. */
-static void test_cast(void **state)
+TEST(cast)
 {
     static const int64_t sizes[] = {1, 7, 8, 9, 100003};
     struct gpu g;
 
-    (void)state;
     gpu_open(&g, CKPT_F32, NULL);
     for (int i = 0; i < 9; i++)
         for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++)
@@ -131,13 +128,12 @@ static void test_cast(void **state)
 }
 
 /* Ends of the ranges: ties, overflow, what is below the normal numbers, infinity. */
-static void test_cast_edges(void **state)
+TEST(cast_edges)
 {
     static const float edge[] = {0.0f, -0.0f, 1.00390625f, 1.01171875f, 65504, 65519, 65520, 1e30f,
                                  6e-8f, 2.9e-8f, 1e-40f, -1e-40f, INFINITY, -INFINITY, 3.4e38f, 1};
     struct gpu g;
 
-    (void)state;
     gpu_open(&g, CKPT_F32, NULL);
     for (int i = 0; i < 3; i++) {
         int64_t n = sizeof edge / sizeof edge[0];
@@ -154,12 +150,11 @@ static void test_cast_edges(void **state)
 }
 
 /* Masks are the same words on both sides, so that each value is off by one rounding at most. */
-static void test_masks(void **state)
+TEST(masks)
 {
     static const int64_t shape[][2] = {{1, 1}, {3, 7}, {5, 64}, {33, 1022}, {700, 1024}, {0, 8}};
     static const float ps[] = {0, 0.1f, 0.5f, 1};
 
-    (void)state;
     for (int t = 0; t < gpu_n_types(); t++) {
         struct gpu g;
 
@@ -182,15 +177,4 @@ static void test_masks(void **state)
             }
         gpu_close(&g);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_adamw),      cmocka_unit_test(test_sum_squares),
-        cmocka_unit_test(test_cast),       cmocka_unit_test(test_cast_edges),
-        cmocka_unit_test(test_masks),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,10 +81,18 @@ static void rope_once(struct gpu *g, const struct shape *c, void **dq, void **dk
         size_t size = s ? ckpt_dtype_size(g->type) : sizeof(float);
 #define AT(v) (s ? (v).gpu : (v).cpu)
         struct op_rope op = {
-            .in = heads(c, AT(in), size), .out = heads(c, c->norms ? AT(out) : AT(in), size),
-            .grad = heads(c, AT(grad), size), .stats = c->norms ? AT(stats) : NULL,
-            .table = c->turned ? AT(table) : NULL, .positions = AT(at), .n = c->n,
-            .n_head = c->n_head, .n_kv = c->n_kv, .dim = c->dim, .turned = c->turned, .eps = 1e-6f,
+            .in = heads(c, AT(in), size),
+            .out = heads(c, c->norms ? AT(out) : AT(in), size),
+            .grad = heads(c, AT(grad), size),
+            .stats = c->norms ? AT(stats) : NULL,
+            .table = c->turned ? AT(table) : NULL,
+            .positions = AT(at),
+            .n = c->n,
+            .n_head = c->n_head,
+            .n_kv = c->n_kv,
+            .dim = c->dim,
+            .rotary_dim = c->turned,
+            .eps = 1e-6f,
         };
 
         if (c->norms) {
@@ -127,7 +135,7 @@ static void check_rope(struct gpu *g, const struct shape *c)
     }
 }
 
-static void test_rope(void **state)
+TEST(rope)
 {
     static const struct shape shapes[] = {
         {0, 2, 2, 64, 64, BLOCKS, false, false, false},
@@ -153,7 +161,6 @@ static void test_rope(void **state)
     };
     struct op_limits limits = {.n = 1024, .dim = 64, .vocab = 64, .head_dim = 1024, .train = true};
 
-    (void)state;
     for (int t = 0; t < gpu_n_types(); t++) {
         struct gpu g;
 
@@ -180,7 +187,7 @@ static void check_gate(struct gpu *g, enum op_act act, int64_t n, int64_t ff, fl
 
         dev->ops->gate_fwd(dev, &op);
         op.out = n % 2 ? AT(again) : NULL;
-        op.again = n % 2;
+        op.recompute = n % 2;
         dev->ops->gate_bwd(dev, &op);
 #undef AT
     }
@@ -190,12 +197,11 @@ static void check_gate(struct gpu *g, enum op_act act, int64_t n, int64_t ff, fl
     gpu_release(g);
 }
 
-static void test_gate(void **state)
+TEST(gate)
 {
     static const int64_t shapes[][2] = {{0, 8},    {1, 1},     {5, 7},      {33, 100},
                                         {9, 2048}, {70, 5461}, {11, 11008}, {3, 12}};
 
-    (void)state;
     for (int t = 0; t < gpu_n_types(); t++) {
         struct gpu g;
 
@@ -213,11 +219,4 @@ static void test_gate(void **state)
             }
         gpu_close(&g);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rope), cmocka_unit_test(test_gate)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

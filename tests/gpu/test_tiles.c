@@ -5,7 +5,7 @@
 #include "tests/gpu/choices_file.h"
 #include "tests/gpu/linear_pair.h"
 
-static void test_tiles(void **state)
+TEST(tiles)
 {
     static const struct linear_case c[] = {
         {.n = 1024, .in = 128, .out = 128},
@@ -28,18 +28,10 @@ static void test_tiles(void **state)
     size_t n = gpu_small() ? 3 : sizeof c / sizeof c[0];    /* timing is slow there */
     char folder[] = "/tmp/tiles-XXXXXX";
 
-    (void)state;
     assert_non_null(mkdtemp(folder));
     setenv("CKPT_CACHE", folder, 1);
     linear_check_all(c, n, 6000);
     assert_true(choices_put(folder, 0) >= (int)n);
     linear_check_all(c, n, 6000);
     folder_gone(folder);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tiles)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,7 @@
 
 #include "tests/unit/top_check.h"
 
-static void test_top_is_what_a_sort_gives(void **state)
+TEST(top_is_what_a_sort_gives)
 {
     static const struct {
         int64_t n, vocab, k;
@@ -13,18 +13,10 @@ static void test_top_is_what_a_sort_gives(void **state)
                  {1, 20011, 64}};
     struct gpu g;
 
-    (void)state;
     gpu_open(&g, CKPT_F32, NULL);
     for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
         for (int kind = 0; kind < TOP_KINDS && !gpu_left_out(shape[i].n * shape[i].vocab); kind++)
             if (gpu_small() < 2 || kind == TOP_NORMAL || shape[i].vocab < 512)
                 top_check(g.gpu, shape[i].n, shape[i].vocab, shape[i].k, kind);
     gpu_close(&g);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_top_is_what_a_sort_gives)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

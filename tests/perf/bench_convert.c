@@ -52,7 +52,7 @@ static void bench_gather(const char *how, const struct ckpt_fragment *f, size_t 
     struct ckpt_err err = {0};
     double best = 1e9;
 
-    if (ckpt_fragments_check(&shape, CKPT_F32, f, n, &err)) {
+    if (ckpt_fragment_check(&shape, CKPT_F32, f, n, &err)) {
         fprintf(stderr, "%s\n", err.text);
         return;
     }
@@ -60,7 +60,7 @@ static void bench_gather(const char *how, const struct ckpt_fragment *f, size_t 
         double t = now();
 
         for (int64_t at = 0; at < (int64_t)ELEMENTS; at += 1 << 18)
-            if (ckpt_gather((float *)dst + at, &shape, CKPT_F32, f, n, at, 1 << 18, &err))
+            if (ckpt_fragment_gather((float *)dst + at, &shape, CKPT_F32, f, n, at, 1 << 18, &err))
                 fprintf(stderr, "%s\n", err.text);
         t = now() - t;
         best = t < best ? t : best;

@@ -51,7 +51,7 @@
 #include "trainer/comm/comm.h"
 #include "trainer/fp8_cache.h"
 #include "trainer/run/fit.h"
-#include "trainer/model/config.h"
+#include "formats/families/arch.h"
 #include "trainer/model/lora.h"
 #include "trainer/model/model.h"
 #include "trainer/ops/profile.h"
@@ -506,15 +506,15 @@ int main(int argc, char **argv)
                                .recompute = o->recompute, .lora = b.lora};
     opts.max_rows = opts.max_tokens;
     want = (struct fit_opts){.arch = b.arch, .dev = b.dev, .world_size = 1, .model = opts,
-                             .zero = zero, .room = b.dev->ops->room(b.dev)};
+                             .zero = zero, .room = b.dev->ops->free_bytes(b.dev)};
     need(fit_find(&fit, &want, &err), &err);
     zero.paged = fit.paged;
-    zero.states_on_device = fit.states_on_device;
+    zero.optim_on_device = fit.optim_on_device;
     need(model_new(&b.model, b.arch, &opts, b.dev, &err), &err);
     need(zero_new(&b.zero, model_params(b.model), &zero, b.dev, b.comm, &err), &err);
     need(zero_fill(b.zero, ZERO_MASTER, fill, (void *)(uintptr_t)model_params(b.model), &err), &err);
     if (o->fp8)
-        need(copies_lend(b.dev, model_params(b.model), fit.room - fit.all, false, &err), &err);
+        need(fp8_cache_lend(b.dev, model_params(b.model), fit.room - fit.all, false, &err), &err);
     if (o->decode)
         decode(&b);
     else

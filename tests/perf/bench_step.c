@@ -20,7 +20,7 @@
 #include "libckpt/mem.h"
 #include "trainer/comm/comm.h"
 #include "trainer/cpu/cpu.h"
-#include "trainer/model/config.h"
+#include "formats/families/arch.h"
 #include "trainer/model/model.h"
 #include "trainer/optim/optim.h"
 #include "trainer/shard/zero.h"

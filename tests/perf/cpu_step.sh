@@ -16,10 +16,12 @@ if [ "$1" = -b ]; then
     B=$2
     mkdir -p "$B/perf"
     for program in perf/bench_step unit/model/test_tiles; do
-        ${CC:-gcc} -std=c11 -O2 -fopenmp -I. -D_GNU_SOURCE -o "$B/perf/${program#*/}" "tests/$program.c" "$B/libtrain.a" \
-            "$B/libckpt.a" -Wl,--as-needed -Wl,-rpath,'$ORIGIN/lib' -l:libjansson.a -l:libutf8proc.a -l:libpcre2-8.a \
+        driver=
+        [ "$program" = perf/bench_step ] || driver=tests/unit/driver.c
+        ${CC:-gcc} -std=c11 -O2 -fopenmp -I. -D_GNU_SOURCE -o "$B/perf/${program##*/}" "tests/$program.c" $driver \
+            "$B/libtrain.a" "$B/libckpt.a" -Wl,--as-needed -Wl,-rpath,'$ORIGIN/lib' -l:libjansson.a -l:libutf8proc.a -l:libpcre2-8.a \
             -l:libxxhash.a -l:libz.a -lopenblas -lcmocka -ldl -lpthread -lm || exit
-        strip "$B/perf/${program#*/}"
+        strip "$B/perf/${program##*/}"
     done
     mkdir -p "$B/perf/lib"
     for lib in $(ldd "$B/perf/test_tiles" | awk '$1 ~ /openblas|cmocka|gomp|gfortran|quadmath/ { print $3 }'); do

@@ -2,8 +2,8 @@
  * gpu_watch - clock, power and what holds the clock back, sampled while something runs.
  * Without NVIDIA's library there are no samples.
  */
-#ifndef CKPT_PERF_GPU_WATCH_H
-#define CKPT_PERF_GPU_WATCH_H
+#ifndef CKPT_TESTS_PERF_GPU_WATCH_H
+#define CKPT_TESTS_PERF_GPU_WATCH_H
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -92,7 +92,7 @@ static void make_base(const char *dir, int layers)
              "\"num_key_value_heads\": 16, \"vocab_size\": %d, \"tie_word_embeddings\": false, "
              "\"dtype\": \"bfloat16\"}", HIDDEN, INNER, layers, VOCAB);
     snprintf(name, sizeof name, "%s/config.json", dir);
-    if (ckpt_put_file(name, text, strlen(text), &err))
+    if (ckpt_out_put(name, text, strlen(text), &err))
         die(&err);
     add(&l, "model.embed_tokens.weight", VOCAB, HIDDEN, CKPT_BF16);
     for (int i = 0; i < layers; i++) {
@@ -123,7 +123,7 @@ static void make_adapter(const char *dir, int layers)
     char name[600];
 
     snprintf(name, sizeof name, "%s/adapter_config.json", dir);
-    if (ckpt_put_file(name, text, strlen(text), &err))
+    if (ckpt_out_put(name, text, strlen(text), &err))
         die(&err);
     for (int i = 0; i < layers; i++)
         for (size_t k = 0; k < sizeof linear / sizeof linear[0]; k++) {

@@ -1,18 +1,12 @@
 /*
  * compare - what tests of formats share: open, and hold tensors against expected ones.
  */
-#ifndef CKPT_TEST_COMPARE_H
-#define CKPT_TEST_COMPARE_H
+#ifndef CKPT_TESTS_UNIT_COMPARE_H
+#define CKPT_TESTS_UNIT_COMPARE_H
+
+#include "tests/unit/unit.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "formats/formats.h"
 #include "libckpt/ckpt.h"

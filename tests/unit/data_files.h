@@ -1,6 +1,6 @@
 /* data_files - records and the demo's tokenizer for the tests of the data path. */
-#ifndef TEST_DATA_FILES_H
-#define TEST_DATA_FILES_H
+#ifndef CKPT_TESTS_UNIT_DATA_FILES_H
+#define CKPT_TESTS_UNIT_DATA_FILES_H
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
  * ds_model - a small model whose every element is known, saved by deepspeed_out at any world
  * size: what the tests of writing and of reading back one rank share.
  */
-#ifndef CKPT_TEST_DS_MODEL_H
-#define CKPT_TEST_DS_MODEL_H
+#ifndef CKPT_TESTS_UNIT_DS_MODEL_H
+#define CKPT_TESTS_UNIT_DS_MODEL_H
 
 #include "tests/unit/compare.h"
 #include "tests/unit/unit.h"

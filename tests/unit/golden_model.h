@@ -2,8 +2,8 @@
  * golden_model - a tiny model of tests/golden/models opened with its weights and its expected
  * values (made by transformers 5.17; see make_models.py's docstring in the fixtures).
  */
-#ifndef CKPT_TEST_GOLDEN_MODEL_H
-#define CKPT_TEST_GOLDEN_MODEL_H
+#ifndef CKPT_TESTS_UNIT_GOLDEN_MODEL_H
+#define CKPT_TESTS_UNIT_GOLDEN_MODEL_H
 
 #include "tests/unit/model_help.h"
 

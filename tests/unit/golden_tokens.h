@@ -1,8 +1,8 @@
 /*
  * golden_tokens - the strings of tests/golden/tokenizers, for tests of tokenizers.
  */
-#ifndef CKPT_GOLDEN_TOKENS_H
-#define CKPT_GOLDEN_TOKENS_H
+#ifndef CKPT_TESTS_UNIT_GOLDEN_TOKENS_H
+#define CKPT_TESTS_UNIT_GOLDEN_TOKENS_H
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
  * half_errors - what rounding to 16 bits may cost a golden model: by what transformers' own models
  * are off from the same goldens (tests/golden/models/half_errors.json, make_half_errors.py).
  */
-#ifndef CKPT_TEST_HALF_ERRORS_H
-#define CKPT_TEST_HALF_ERRORS_H
+#ifndef CKPT_TESTS_UNIT_HALF_ERRORS_H
+#define CKPT_TESTS_UNIT_HALF_ERRORS_H
 
 #include <math.h>
 #include <stdbool.h>

@@ -2,20 +2,13 @@
  * model_help - what the tests of the trainer's model share: cmocka, a description from JSON
  * text.
  */
-#ifndef CKPT_TEST_MODEL_HELP_H
-#define CKPT_TEST_MODEL_HELP_H
+#ifndef CKPT_TESTS_UNIT_MODEL_HELP_H
+#define CKPT_TESTS_UNIT_MODEL_HELP_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "libckpt/base/json.h"
-#include "trainer/model/config.h"
+#include "formats/families/arch.h"
 
 /* A description that must be readable. */
 static inline struct arch *arch_of(const char *text)

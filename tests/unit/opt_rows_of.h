@@ -1,6 +1,6 @@
 /* opt_rows_of - a table with a row of every kind, and a parse of it. */
-#ifndef CKPT_TEST_OPT_ROWS_OF_H
-#define CKPT_TEST_OPT_ROWS_OF_H
+#ifndef CKPT_TESTS_UNIT_OPT_ROWS_OF_H
+#define CKPT_TESTS_UNIT_OPT_ROWS_OF_H
 
 #include "tests/unit/unit.h"
 #include "tools/opt/opt.h"
@@ -9,15 +9,40 @@
 
 struct values {
     bool            fast, slow;
-    int64_t         steps, any;
+    int64_t         steps, any, width;
     double          rate;
     uint64_t        size;
     const char     *name, *path, *color;
+    char            comma;
     struct opt_list item;
+};
+
+#define OPT_VALUES struct values
+static const struct opt value_rows[] = {
+    OPT_HEADING("Things"),
+    OPT_FLAG("fast-mode", fast, "fast", .letter = 'f'),
+    OPT_FLAG("slow", slow, "slow", .letter = 's'),
+    OPT_INT("max-steps", "N", steps, -2, 10, "steps", .letter = 'n'),
+    OPT_INT("any", "N", any, -1e19, 1e19, "any"),
+    OPT_REAL("rate", "R", rate, 0, 1, "rate"),
+    OPT_SIZE("shard-size", size, "size", .absent = "no limit"),
+    OPT_TEXT("name", "NAME", name, "name"),
+    OPT_PATH("output", "PATH", path, "path", .letter = 'o'),
+    OPT_ENUM("color", "WORD", color, "red green blue", "color"),
+    OPT_CHAR("comma", comma, "byte between values", .absent = "a comma"),
+    OPT_INT("width", "N", width, 0, 9, "width"),
+    OPT_LIST("item", "X", item, "items", .letter = 'i'),
+};
+#undef OPT_VALUES
+
+static const struct opt_rule value_rules[] = {
+    {OPT_NEEDS, "comma width", "color=blue slow"},
+    {OPT_BARS, "comma", "any item"},
 };
 
 struct parsed {
     struct values   v;
+    struct opt_list given;
     struct cli      cli;
     struct ckpt_err err;
     char           *argv[MAX_ARGS + 2];
@@ -28,21 +53,10 @@ struct parsed {
 /* Parse args (ended by NULL) into p, whose values hold defaults before. */
 static inline void parse(struct parsed *p, const char *const *arg)
 {
-    const struct opt row[] = {
-        {0, "heading", NULL, OPT_GROUP, NULL, "Things", NULL, 0, 0, true},
-        {'f', "fast-mode", NULL, OPT_FLAG, &p->v.fast, "fast", NULL, 0, 0, false},
-        {'s', "slow", NULL, OPT_FLAG, &p->v.slow, "slow", NULL, 0, 0, false},
-        {'n', "max-steps", "N", OPT_INT, &p->v.steps, "steps", NULL, -2, 10, false},
-        {0, "any", "N", OPT_INT, &p->v.any, "any", NULL, 0, 0, false},
-        {0, "rate", "R", OPT_REAL, &p->v.rate, "rate", NULL, 0, 1, false},
-        {0, "shard-size", "SIZE", OPT_SIZE, &p->v.size, "size", NULL, 0, 0, false},
-        {0, "name", "NAME", OPT_STR, &p->v.name, "name", NULL, 0, 0, false},
-        {'o', "output", "PATH", OPT_PATH, &p->v.path, "path", NULL, 0, 0, false},
-        {0, "color", "WORD", OPT_CHOICE, &p->v.color, "color", "red green blue", 0, 0, false},
-        {'i', "item", "X", OPT_LIST, &p->v.item, "items", NULL, 0, 0, false},
-    };
-    const struct opt_spec spec = {.synopsis = "[option ...]", .summary = "test", .row = row,
-                                  .n = sizeof row / sizeof row[0], .run_file = true};
+    const struct opt_spec spec = {.synopsis = "[option ...]", .summary = "test",
+                                  .section = {OPT_SECTION(value_rows, &p->v)},
+                                  .rule = value_rules,
+                                  .n_rule = sizeof value_rules / sizeof value_rules[0]};
     int argc = 1;
 
     p->argv[0] = (char *)"tool";
@@ -52,7 +66,7 @@ static inline void parse(struct parsed *p, const char *const *arg)
     }
     p->argv[argc] = NULL;
     p->cli.tool = "tool";
-    p->rc = opt_parse(&spec, &p->cli, argc, p->argv, &p->rest, &p->n_rest, &p->err);
+    p->rc = opt_parse(&spec, &p->cli, argc, p->argv, &p->rest, &p->n_rest, &p->given, &p->err);
 }
 
 #define PARSE(p, ...) parse(p, (const char *const[]){__VA_ARGS__ __VA_OPT__(,) NULL})
@@ -60,7 +74,7 @@ static inline void parse(struct parsed *p, const char *const *arg)
 /* Back to nothing, for the next parse. */
 static inline void parsed_release(struct parsed *p)
 {
-    ckpt_arena_release(&p->cli.options);
+    ckpt_arena_release(&p->cli.arena);
     memset(p, 0, sizeof *p);
 }
 

@@ -2,8 +2,8 @@
  * pack_of - archives of any kind in memory, made by libarchive from a table: also those that
  * nobody should open.
  */
-#ifndef CKPT_TEST_PACK_OF_H
-#define CKPT_TEST_PACK_OF_H
+#ifndef CKPT_TESTS_UNIT_PACK_OF_H
+#define CKPT_TESTS_UNIT_PACK_OF_H
 
 #include <archive.h>
 #include <archive_entry.h>

@@ -3,8 +3,8 @@
  * no openat2, no rename without replacing, no copy inside the kernel, no reservation.  For the
  * rest of the process.
  */
-#ifndef CKPT_TEST_POOR_H
-#define CKPT_TEST_POOR_H
+#ifndef CKPT_TESTS_UNIT_POOR_H
+#define CKPT_TESTS_UNIT_POOR_H
 
 #include <errno.h>
 #include <linux/filter.h>

@@ -1,6 +1,6 @@
 /* records_help - what tests of record readers share: open, get, and hold rows against rows. */
-#ifndef CKPT_TEST_RECORDS_HELP_H
-#define CKPT_TEST_RECORDS_HELP_H
+#ifndef CKPT_TESTS_UNIT_RECORDS_HELP_H
+#define CKPT_TESTS_UNIT_RECORDS_HELP_H
 
 #include "tests/unit/unit.h"
 

@@ -1,6 +1,6 @@
 /* stdio_to - stdout and stderr into a file and back, for rooms that print. */
-#ifndef CKPT_TEST_STDIO_TO_H
-#define CKPT_TEST_STDIO_TO_H
+#ifndef CKPT_TESTS_UNIT_STDIO_TO_H
+#define CKPT_TESTS_UNIT_STDIO_TO_H
 
 #include "tests/unit/unit.h"
 

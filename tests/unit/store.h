@@ -4,17 +4,12 @@
  * The source's tensors lie one behind the other in a file of counted bytes; the sink keeps what
  * is written and can refuse the n-th write.
  */
-#ifndef CKPT_TEST_STORE_H
-#define CKPT_TEST_STORE_H
+#ifndef CKPT_TESTS_UNIT_STORE_H
+#define CKPT_TESTS_UNIT_STORE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
+#include "tests/unit/unit.h"
+
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "libckpt/sink.h"
 #include "libckpt/source.h"

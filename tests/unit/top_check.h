@@ -4,8 +4,8 @@
  * Values and ids must be those of the sort; the sum is within 1e-12 of one in order (f64 over some
  * 1e5 terms, each within an ulp of exp's).
  */
-#ifndef CKPT_TOP_CHECK_H
-#define CKPT_TOP_CHECK_H
+#ifndef CKPT_TESTS_UNIT_TOP_CHECK_H
+#define CKPT_TESTS_UNIT_TOP_CHECK_H
 
 #include "trainer/ops/ops.h"
 #include "trainer/rng.h"

@@ -12,8 +12,7 @@
 #include "trainer/checkpoint/adapter.h"
 #include "trainer/data/loader.h"
 #include "trainer/run/evaluate.h"
-#include "trainer/model/arch.h"
-#include "trainer/model/config.h"
+#include "formats/families/arch.h"
 #include "trainer/model/generate/config.h"
 #include "trainer/run/model_find.h"
 #include "trainer/run/session.h"
@@ -42,21 +41,22 @@ static int open_data(struct eval *e, struct ckpt_err *err)
     struct data_opts opts = data_settings_opts(&w->rows);
     struct loader_opts lo = {.micro_batch = w->batch_size, .grad_accum = 1, .tail = SHUFFLE_MASK,
                              .rank = e->s.comm->rank, .world_size = e->s.comm->world_size};
+    int rc;
 
     rows.split = w->eval_split;
     rows.stream_tokens = w->rows.max_seq_length;
-    if (records_open_with(&e->records, w->data.item, w->data.n, &rows, err))
-        return err->code;
+    if ((rc = records_open_with(&e->records, w->data.item, w->data.n, &rows, err)) != 0)
+        return rc;
     if (w->max_eval_samples > 0)
         records_slice(e->records, 0, w->max_eval_samples);
     opts.stop = &cli_stop;
     opts.pair = session_pair(&e->s);
     opts.chat_dir = e->s.tokenizer_dir;
     opts.vocab_size = e->s.arch->vocab_size;
-    opts.max_positions = arch_places(e->s.arch);
-    if (data_source_open(&e->source, e->records, e->s.tokenizer, &opts, err) ||
-        data_settings_check_bad(&w->rows, e->source, err))
-        return err->code;
+    opts.max_positions = arch_max_positions(e->s.arch);
+    if ((rc = data_source_open(&e->source, e->records, e->s.tokenizer, &opts, err)) != 0 ||
+        (rc = data_settings_check_bad(&w->rows, e->source, err)) != 0)
+        return rc;
     return loader_open(&e->loader, e->source, &lo, err);
 }
 
@@ -93,23 +93,24 @@ static int open_eval(struct eval *e, const char *model, const char *adapter, str
     struct model_opts opts = {.max_tokens = most, .max_docs = 1, .max_rows = most,
                               .max_enc = most};
     char path[4096];
+    int rc;
 
-    if (open_session(e, path, model, adapter, err))
-        return err->code;
-    if (e->w->data.n && open_data(e, err))
-        return err->code;
+    if ((rc = open_session(e, path, model, adapter, err)) != 0)
+        return rc;
+    if (e->w->data.n && (rc = open_data(e, err)) != 0)
+        return rc;
     if (e->loader) {
         opts.max_tokens = larger(opts.max_tokens, loader_max_tokens(e->loader));
         opts.max_docs = larger(opts.max_docs, loader_max_docs(e->loader));
         opts.max_rows = larger(opts.max_rows, loader_max_rows(e->loader));
         opts.max_enc = larger(opts.max_enc, loader_max_enc(e->loader));
         e->s.batch = e->w->batch_size;
-        e->s.batch_option = "--batch-size";
+        e->s.batch_option = "batch_size";
     }
-    if (session_untie(&e->s, path, e->w->tag, err) ||
-        session_plan(&e->s, &opts, &(struct zero_opts){.stage = 0}, err) ||
-        session_load(&e->s, path, e->w->tag, err))
-        return err->code;
+    if ((rc = session_untie(&e->s, path, e->w->tag, err)) != 0 ||
+        (rc = session_plan(&e->s, &opts, &(struct zero_opts){.stage = 0}, err)) != 0 ||
+        (rc = session_load(&e->s, path, e->w->tag, err)) != 0)
+        return rc;
     return adapter ? adapter_load(&e->s, adapter, err) : 0;
 }
 
@@ -132,6 +133,7 @@ static int collect_prompts(struct eval *e, struct eval_result *r, struct ckpt_er
 {
     int64_t rows = e->source ? data_source_count(e->source) : 0;
     size_t most;
+    int rc;
 
     rows = rows < e->w->generate ? rows : e->w->generate;
     most = e->w->prompt.n + (size_t)rows;
@@ -141,14 +143,14 @@ static int collect_prompts(struct eval *e, struct eval_result *r, struct ckpt_er
     if (!r->prompt || !r->reference || !r->text)
         return ckpt_nomem(err, most * sizeof *r->text);
     for (size_t i = 0; i < e->w->prompt.n; i++)
-        if (add_prompt(r, ckpt_strdup(e->w->prompt.item[i]), ckpt_strdup(""), err))
-            return err->code;
+        if ((rc = add_prompt(r, ckpt_strdup(e->w->prompt.item[i]), ckpt_strdup(""), err)) != 0)
+            return rc;
     for (int64_t i = 0; i < rows; i++) {
         char *prompt, *completion;
 
-        if (data_source_text(e->source, i, &prompt, &completion, err) ||
-            add_prompt(r, prompt, completion, err))
-            return err->code;
+        if ((rc = data_source_text(e->source, i, &prompt, &completion, err)) != 0 ||
+            (rc = add_prompt(r, prompt, completion, err)) != 0)
+            return rc;
     }
     return 0;
 }
@@ -168,34 +170,22 @@ static int add_eos(struct encoding *enc, int32_t eos, struct ckpt_err *err)
     return 0;
 }
 
-static void override_int(int64_t *to, int64_t said)
-{
-    if (said != EVAL_UNSAID)
-        *to = said;
-}
-
-static void override_real(double *to, double said)
-{
-    if (!isnan(said))
-        *to = said;
-}
-
 /* An option that this way of continuing has no use for. */
 static int check_use(const struct generate_opts *o, const struct eval_want *w,
                      struct ckpt_err *err)
 {
-    const struct { const char *name; bool given, used; const char *by; } of[] = {
-        {"temperature", !isnan(w->temperature), o->do_sample, "--do-sample"},
-        {"top-k", w->top_k != EVAL_UNSAID, o->do_sample, "--do-sample"},
-        {"top-p", !isnan(w->top_p), o->do_sample, "--do-sample"},
-        {"min-p", !isnan(w->min_p), o->do_sample, "--do-sample"},
-        {"length-penalty", !isnan(w->length_penalty), o->num_beams > 1, "--num-beams"},
-        {"early-stopping", w->early_stopping != NULL, o->num_beams > 1, "--num-beams"},
+    const struct { const char *name, *option; bool used; const char *by; } of[] = {
+        {"temperature", "temperature", o->do_sample, "do-sample"},
+        {"top_k", "top-k", o->do_sample, "do-sample"},
+        {"top_p", "top-p", o->do_sample, "do-sample"},
+        {"min_p", "min-p", o->do_sample, "do-sample"},
+        {"length_penalty", "length-penalty", o->num_beams > 1, "num-beams"},
+        {"early_stopping", "early-stopping", o->num_beams > 1, "num-beams"},
     };
 
     for (size_t i = 0; i < sizeof of / sizeof of[0]; i++)
-        if (of[i].given && !of[i].used)
-            return ckpt_fail(err, CKPT_EUSAGE, "--%s has no effect without %s", of[i].name,
+        if (opt_has(&w->given, of[i].name) && !of[i].used)
+            return ckpt_fail(err, CKPT_EUSAGE, "--%s has no effect without --%s", of[i].option,
                              of[i].by);
     return 0;
 }
@@ -204,35 +194,36 @@ static int check_use(const struct generate_opts *o, const struct eval_want *w,
 static int choices(struct generate_opts *o, const struct generate_config *c,
                    const struct eval_want *w, const int32_t *eos, struct ckpt_err *err)
 {
+#define FIELD(name) {#name, offsetof(struct generate_opts, name), sizeof o->name}
+    static const struct { const char *name; size_t at, size; } of[] = {
+        FIELD(max_new_tokens), FIELD(min_new_tokens), FIELD(top_k), FIELD(no_repeat_ngram_size),
+        FIELD(num_beams), FIELD(temperature), FIELD(top_p), FIELD(min_p),
+        FIELD(repetition_penalty), FIELD(length_penalty), FIELD(do_sample),
+    };
+#undef FIELD
+    int rc;
+
     *o = c->opts;
     if (o->n_eos == 0 && *eos >= 0) {
         o->eos = eos;
         o->n_eos = 1;
     }
     o->seed = (uint64_t)w->seed;
-    override_int(&o->max_new_tokens, w->max_new_tokens);
-    override_int(&o->min_new_tokens, w->min_new_tokens);
-    override_int(&o->top_k, w->top_k);
-    override_int(&o->no_repeat_ngram_size, w->no_repeat_ngram_size);
-    override_int(&o->num_beams, w->num_beams);
-    override_real(&o->temperature, w->temperature);
-    override_real(&o->top_p, w->top_p);
-    override_real(&o->min_p, w->min_p);
-    override_real(&o->repetition_penalty, w->repetition_penalty);
-    override_real(&o->length_penalty, w->length_penalty);
-    if (w->do_sample != EVAL_UNSAID)
-        o->do_sample = w->do_sample != 0;
+    for (size_t i = 0; i < sizeof of / sizeof of[0]; i++)
+        if (opt_has(&w->given, of[i].name))
+            memcpy((char *)o + of[i].at, (const char *)&w->gen + of[i].at, of[i].size);
     if (w->early_stopping)
         o->early_stopping = strcmp(w->early_stopping, "true") == 0    ? GENERATE_FULL
                             : strcmp(w->early_stopping, "never") == 0 ? GENERATE_NEVER
                                                                       : GENERATE_LIKELY;
-    if (w->max_new_tokens != EVAL_UNSAID)
+    if (opt_has(&w->given, "max_new_tokens"))
         o->max_length = 0;              /* it wins, as in transformers */
-    if (w->min_new_tokens != EVAL_UNSAID)
+    if (opt_has(&w->given, "min_new_tokens"))
         o->min_length = 0;
     if (o->max_new_tokens == 0)
         o->max_new_tokens = o->max_length > 0 ? o->max_length : EVAL_MAX_NEW_TOKENS;
-    return check_use(o, w, err) ? err->code : generate_config_built(c, o, err);
+    rc = check_use(o, w, err);
+    return rc ? rc : generate_config_built(c, o, err);
 }
 
 /* Every prompt as its tokens. */
@@ -240,18 +231,19 @@ static int encode_all(struct eval *e, struct eval_result *r, struct encoding *en
                       struct generate_seq *seq, struct ckpt_err *err)
 {
     bool ends = e->s.arch->stack == ARCH_ENCODER_DECODER;
+    int rc;
 
     for (size_t i = 0; i < r->n; i++) {
         /* A chat has its special tokens already. */
         bool special = i < e->w->prompt.n || data_source_kind(e->source) != DATA_CHAT;
 
-        if (tokenizer_encode(e->s.tokenizer, &enc[i], r->prompt[i], strlen(r->prompt[i]), special,
-                             err))
-            return err->code;
+        if ((rc = tokenizer_encode(e->s.tokenizer, &enc[i], r->prompt[i], strlen(r->prompt[i]),
+                                   special, err)) != 0)
+            return rc;
         if (enc[i].n == 0)
             return ckpt_fail(err, CKPT_EUSAGE, "prompt %zu has no token", i + 1);
-        if (ends && add_eos(&enc[i], tokenizer_eos(e->s.tokenizer), err))
-            return err->code;
+        if (ends && (rc = add_eos(&enc[i], tokenizer_eos(e->s.tokenizer), err)) != 0)
+            return rc;
         seq[i] = (struct generate_seq){.prompt = enc[i].id, .n_prompt = (int64_t)enc[i].n,
                                        .stream = i};
     }

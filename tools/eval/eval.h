@@ -7,8 +7,8 @@
 #include "tools/cli.h"
 #include "tools/opt/opt.h"
 #include "trainer/data/options.h"
+#include "trainer/model/generate/generate.h"
 
-#define EVAL_UNSAID (-1)
 #define EVAL_MAX_NEW_TOKENS 64          /* where neither an option nor the model says */
 
 struct eval_want {
@@ -25,11 +25,10 @@ struct eval_want {
     int64_t         generate;           /* rows of the data to continue as well */
     const char     *device;             /* as in struct device_opts */
     int64_t         seed, threads;
-    /* How texts are continued; EVAL_UNSAID, NAN or NULL: as the model's own file says. */
-    int64_t         max_new_tokens, min_new_tokens, top_k, no_repeat_ngram_size, num_beams;
-    double          temperature, top_p, min_p, repetition_penalty, length_penalty;
+    /* How texts are continued: fields that `given` names, else as the model's own file says. */
+    struct generate_opts gen;
     const char     *early_stopping;     /* "true", "false" or "never" */
-    int             do_sample;
+    struct opt_list given;              /* as opt_parse fills it */
     const char     *logits;             /* file to write, or NULL */
     const char     *hidden;             /* file for an encoder's states of the prompts, or NULL */
     bool            overwrite;          /* also when they exist */

@@ -6,7 +6,7 @@
 
 #include "formats/formats.h"
 #include "libckpt/mem.h"
-#include "trainer/model/arch.h"
+#include "formats/families/arch.h"
 
 struct writer {
     struct session   *s;
@@ -20,11 +20,14 @@ struct writer {
 static int encode(struct writer *w, const struct opt_list *texts, int64_t max_length,
                   struct ckpt_err *err)
 {
+    int rc;
+
     for (size_t i = 0; i < w->n; i++) {
         const char *text = texts->item[i];
 
-        if (tokenizer_encode(w->s->tokenizer, &w->enc[i], text, strlen(text), true, err))
-            return err->code;
+        if ((rc = tokenizer_encode(w->s->tokenizer, &w->enc[i], text, strlen(text), true,
+                                   err)) != 0)
+            return rc;
         if (w->enc[i].n == 0 || w->enc[i].n > (size_t)max_length)
             return ckpt_fail(err, CKPT_EUSAGE, "prompt %zu has %zu tokens, wanted 1 to "
                              "--max-seq-length %lld", i + 1, w->enc[i].n, (long long)max_length);
@@ -36,19 +39,21 @@ static int list_all(struct ckpt_tensors *list, const struct writer *w, struct ck
 {
     const struct arch *a = w->s->arch;
     char name[64];
+    int rc;
 
     for (size_t i = 0; i < w->n; i++) {
         struct ckpt_shape shape = ckpt_shape_1d((int64_t)w->enc[i].n);
 
         snprintf(name, sizeof name, "%zu.ids", i);
-        if (ckpt_tensors_add(list, NULL, name, strlen(name), CKPT_I32, &shape, NULL, 0, false, err))
-            return err->code;
+        if ((rc = ckpt_tensors_add(list, NULL, name, strlen(name), CKPT_I32, &shape, NULL, 0,
+                                   false, err)) != 0)
+            return rc;
         shape = ckpt_shape_2d((int64_t)w->enc[i].n, a->hidden_size);
         for (int64_t k = 0; k <= a->num_hidden_layers; k++) {
             snprintf(name, sizeof name, "%zu.hidden.%lld", i, (long long)k);
-            if (ckpt_tensors_add(list, NULL, name, strlen(name), CKPT_F32, &shape, NULL, 0, false,
-                                 err))
-                return err->code;
+            if ((rc = ckpt_tensors_add(list, NULL, name, strlen(name), CKPT_F32, &shape, NULL,
+                                       0, false, err)) != 0)
+                return rc;
         }
     }
     return 0;
@@ -60,13 +65,15 @@ static int write_text(struct writer *w, const struct encoding *enc, struct ckpt_
     const int32_t start[2] = {0, (int32_t)n};
     struct batch b = {.n_tokens = n, .n_docs = 1, .ids = enc->id, .positions = w->positions,
                       .doc_start = start};
+    int rc;
 
-    if (ckpt_sink_write(w->sink, w->tensor++, 0, n, enc->id, err))
-        return err->code;
+    if ((rc = ckpt_sink_write(w->sink, w->tensor++, 0, n, enc->id, err)) != 0)
+        return rc;
     for (int64_t k = 0; k <= w->s->arch->num_hidden_layers; k++)
-        if (model_hidden(w->s->model, zero_weights(w->s->zero), &b, k, w->hidden, err) ||
-            ckpt_sink_write(w->sink, w->tensor++, 0, n * D, w->hidden, err))
-            return err->code;
+        if ((rc = model_hidden(w->s->model, zero_weights(w->s->zero), &b, k, w->hidden,
+                               err)) != 0 ||
+            (rc = ckpt_sink_write(w->sink, w->tensor++, 0, n * D, w->hidden, err)) != 0)
+            return rc;
     return 0;
 }
 

@@ -6,7 +6,7 @@
 
 #include "formats/formats.h"
 #include "trainer/data/pack.h"
-#include "trainer/model/arch.h"
+#include "formats/families/arch.h"
 
 enum { T_LOGITS, T_LOSS, T_ROW_LOSS };
 
@@ -26,9 +26,11 @@ struct writer {
 /* Positions of the longest row as it was given, masked ones included. */
 static int find_longest(struct writer *w, struct ckpt_err *err)
 {
+    int rc;
+
     for (int64_t i = 0; i < w->rows; i++) {
-        if (data_source_sample(w->data, i, &w->sample, err))
-            return err->code;
+        if ((rc = data_source_sample(w->data, i, &w->sample, err)) != 0)
+            return rc;
         if (w->sample.given > w->longest)
             w->longest = w->sample.given;
     }
@@ -46,18 +48,21 @@ static int row(struct writer *w, int64_t i, struct ckpt_err *err)
     const struct model_weights *door = zero_weights(w->s->zero);
     struct sample *s = &w->sample;
     double sum = 0;
+    int rc;
 
     memset(w->logits, 0, (size_t)(w->longest * w->vocab) * sizeof *w->logits);
     pack_clear(&w->pack);
-    if (data_source_sample(w->data, i, s, err) || pack_add(&w->pack, s, true, err))
-        return err->code;
-    if (s->n > 0 && model_logits(w->s->model, door, &w->pack.batch, w->index,
-                                 w->pack.batch.n_tokens,
-                                 w->logits + s->lead * w->vocab, err))
-        return err->code;
-    if (w->pack.batch.n_rows > 0 &&
-        model_loss(w->s->model, door, &w->pack.batch, &sum, NULL, err))
-        return err->code;
+    if ((rc = data_source_sample(w->data, i, s, err)) != 0 ||
+        (rc = pack_add(&w->pack, s, true, err)) != 0)
+        return rc;
+    if (s->n > 0)
+        rc = model_logits(w->s->model, door, &w->pack.batch, w->index, w->pack.batch.n_tokens,
+                          w->logits + s->lead * w->vocab, err);
+    if (rc)
+        return rc;
+    if (w->pack.batch.n_rows > 0 && (rc = model_loss(w->s->model, door, &w->pack.batch, &sum,
+                                                     NULL, err)) != 0)
+        return rc;
     w->row_loss[i] = w->pack.batch.n_rows ? (float)(sum / (double)w->pack.batch.n_rows) : NAN;
     return ckpt_sink_write(w->sink, T_LOGITS, i * w->longest * w->vocab, w->longest * w->vocab,
                            w->logits, err);
@@ -78,6 +83,7 @@ static int write_all(struct writer *w, struct ckpt_err *err)
 static int allocate(struct writer *w, struct ckpt_err *err)
 {
     size_t n = (size_t)(w->longest * w->vocab);
+    int rc;
 
     w->logits = ckpt_alloc(n, sizeof *w->logits);
     w->index = ckpt_alloc((size_t)w->longest, sizeof *w->index);
@@ -86,8 +92,8 @@ static int allocate(struct writer *w, struct ckpt_err *err)
         return ckpt_nomem(err, n * sizeof *w->logits);
     for (int64_t i = 0; i < w->longest; i++)
         w->index[i] = (int32_t)i;
-    if (pack_init(&w->pack, w->longest, 1, err))
-        return err->code;
+    if ((rc = pack_init(&w->pack, w->longest, 1, err)) != 0)
+        return rc;
     return data_source_pairs(w->data)
                ? pack_init_pairs(&w->pack, data_source_max_length(w->data), err) : 0;
 }

@@ -252,7 +252,7 @@ static int put_states(struct out *o, struct ckpt_source *src, const json_t *grou
     for (size_t i = 0; rc == 0 && i < m.n; i++)
         index[i] = m.item[i].index;
     if (rc == 0)
-        rc = tensors_measure(measure, src, index, m.n, MEASURE_STATS, jobs, err);
+        rc = inspect_measure(measure, src, index, m.n, INSPECT_STATS, jobs, err);
     if (rc == 0)
         put_groups(o, groups);
     if (rc == 0 && m.n)
@@ -273,6 +273,7 @@ static int find_optimizer(struct ckpt_file **file, struct ckpt_dir **dir,
     struct ckpt_open_opts opts = {.tag = w->tag, .follow = cli->follow, .spool = cli_spool(),
                                   .part = w->part, .n_part = w->n_part};
     const char *name;
+    int rc;
 
     *file = NULL;
     *dir = NULL;
@@ -280,8 +281,9 @@ static int find_optimizer(struct ckpt_file **file, struct ckpt_dir **dir,
         return ckpt_path_file(file, path, cli->follow ? CKPT_FOLLOW : 0, err);
     if (strcmp(path, "-") == 0)
         return 0;
-    if (ckpt_open_dir(dir, path, &opts, err) || !*dir)
-        return err->code;
+    rc = formats_open_dir(dir, path, &opts, err);
+    if (rc || !*dir)
+        return rc;
     name = side_files_optimizer(*dir);
     return name ? ckpt_file_open_at(file, *dir, name, err) : 0;
 }
@@ -322,7 +324,7 @@ int inspect_optimizer(struct out *o, struct ckpt_source *src, const struct inspe
 
     if (has_moments(src))
         return put_states(o, src, json_object_get(ckpt_source_info(src), "param_groups"),
-                          cli->jobs, err);
+                          (int)cli->jobs, err);
     rc = find_optimizer(&file, &dir, w, cli, path, err);
     if (rc == 0 && file && inspect_is_torch(file)) {
         rc = read_groups(&groups, file, err);
@@ -335,7 +337,7 @@ int inspect_optimizer(struct out *o, struct ckpt_source *src, const struct inspe
             rc = err->code;
         }
         if (rc == 0 && (groups || states))
-            rc = put_states(o, states ? states : src, groups, cli->jobs, err);
+            rc = put_states(o, states ? states : src, groups, (int)cli->jobs, err);
     }
     if (rc == 0 && !groups)
         ckpt_log(CKPT_LOG_NOTE, "%s: no optimizer's state in it", path);

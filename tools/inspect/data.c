@@ -147,7 +147,7 @@ int inspect_data_dir(struct out *o, const struct inspect_want *w, const struct c
     int rc;
 
     if (!ckpt_path_is_dir(path))
-        return err->code;
+        return ckpt_err_code(err);
     rc = data_dir(o, w, cli, path, &other);
     if (rc != 1)
         *err = other;

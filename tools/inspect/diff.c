@@ -74,6 +74,7 @@ static int diff_one(void *ctx, size_t k, size_t worker, struct ckpt_err *err)
     unsigned char ra[N * 16], rb[N * 16];
     double da[N], db[N];
     bool numbers = ckpt_convert_can(CKPT_F64, ta) && ckpt_convert_can(CKPT_F64, tb), equal = false;
+    int rc;
 
     (void)worker;
     if (!ckpt_shape_equal(&t->shape, &ckpt_source_tensor(w->b, p->b)->shape))
@@ -87,9 +88,9 @@ static int diff_one(void *ctx, size_t k, size_t worker, struct ckpt_err *err)
         int64_t n = t->numel - at < N ? t->numel - at : N;
         bool same;
 
-        if (ckpt_source_read(w->a, p->a, at, n, ra, err) ||
-            ckpt_source_read(w->b, p->b, at, n, rb, err))
-            return err->code;
+        if ((rc = ckpt_source_read(w->a, p->a, at, n, ra, err)) != 0 ||
+            (rc = ckpt_source_read(w->b, p->b, at, n, rb, err)) != 0)
+            return rc;
         same = ta == tb && memcmp(ra, rb, (size_t)n * ckpt_dtype_size(ta)) == 0;
         if (!numbers) {
             p->most = same ? p->most : INFINITY;

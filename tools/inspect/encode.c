@@ -47,12 +47,14 @@ static int read_some(struct input *in, size_t room, size_t *got, struct ckpt_err
 {
     uint64_t left;
     ssize_t n;
+    int rc;
 
     if (in->file) {
         left = ckpt_file_size(in->file) - in->at;
         *got = left < room ? (size_t)left : room;
-        if (*got && ckpt_file_read_at(in->file, in->data + in->len, *got, in->at, err))
-            return err->code;
+        if (*got && (rc = ckpt_file_read_at(in->file, in->data + in->len, *got, in->at,
+                                            err)) != 0)
+            return rc;
         in->at += *got;
         return 0;
     }
@@ -69,6 +71,7 @@ static int read_some(struct input *in, size_t room, size_t *got, struct ckpt_err
 static int next_block(struct input *in, struct ckpt_err *err)
 {
     size_t got = 0;
+    int rc;
 
     if (in->lines_end > 0)              /* else there may be no data yet */
         memmove(in->data, in->data + in->lines_end, in->len - in->lines_end);
@@ -88,8 +91,8 @@ static int next_block(struct input *in, struct ckpt_err *err)
             in->data = p;
             in->cap = cap;
         }
-        if (read_some(in, BLOCK, &got, err))
-            return err->code;
+        if ((rc = read_some(in, BLOCK, &got, err)) != 0)
+            return rc;
         if (got == 0) {
             in->end = true;
             in->lines_end = in->len;
@@ -157,9 +160,10 @@ static int put_encoding(struct share *s, const struct job *j, const char *text,
     struct counter count = {.text = text};
     char *decoded;
     size_t len;
+    int rc;
 
-    if (tokenizer_decode(j->tok, &decoded, &len, e->id, e->n, !j->special, err))
-        return err->code;
+    if ((rc = tokenizer_decode(j->tok, &decoded, &len, e->id, e->n, !j->special, err)) != 0)
+        return rc;
     ckpt_buf_put_str(out, "{\"ids\":[");
     for (size_t i = 0; i < e->n; i++) {
         if (i)

@@ -57,7 +57,7 @@ static int run_directory(struct out *o, const struct inspect_want *w, const stru
     struct ckpt_dir *dir;
     struct ckpt_file *f = NULL;
     json_t *state = NULL;
-    int rc = ckpt_open_dir(&dir, path, &opts, err);
+    int rc = formats_open_dir(&dir, path, &opts, err);
 
     if (rc || !dir)
         return rc;
@@ -114,7 +114,7 @@ static int source_path(struct out *o, const struct inspect_want *w, struct cli *
     else if (rc == 0 && w->tensor)
         rc = inspect_tensor(o, src, w->tensor, err);
     else if (rc == 0 && !w->plot)
-        rc = inspect_source(o, &page, src, cli->jobs, err);
+        rc = inspect_source(o, &page, src, (int)cli->jobs, err);
     if (rc == 0 && w->optimizer && !w->tensor && !w->plot)
         rc = inspect_optimizer(o, src, w, cli, path, err);
     ckpt_source_close(src);
@@ -165,8 +165,8 @@ static int special_file(struct out *o, const struct inspect_want *w, const struc
     if (inspect_tensors_asked(w) || w->glob.n)
         return ckpt_fail(err, CKPT_EUSAGE, "%s: %s needs a checkpoint, this is shown as values",
                          path, w->glob.n ? "--glob" : inspect_tensors_asked(w));
-    if (ckpt_path_file(&file, path, cli->follow ? CKPT_FOLLOW : 0, err))
-        return err->code;
+    if ((rc = ckpt_path_file(&file, path, cli->follow ? CKPT_FOLLOW : 0, err)) != 0)
+        return rc;
     if (!json)
         return inspect_tree(o, file, false, err);       /* takes the file */
     rc = json_file(o, w, cli->json, file, err);
@@ -185,7 +185,8 @@ static int list_refused(struct out *o, const struct inspect_want *w, const struc
     if (rc == 0)
         rc = torch_look(&src, file, err);       /* takes it */
     if (rc == 0)
-        rc = ckpt_source_count(src) ? inspect_source(o, w, src, cli->jobs, err) : CKPT_ENOTFOUND;
+        rc = ckpt_source_count(src) ? inspect_source(o, w, src, (int)cli->jobs, err)
+                                    : CKPT_ENOTFOUND;
     ckpt_source_close(src);
     return rc;
 }
@@ -203,7 +204,7 @@ static int refused(struct out *o, const struct inspect_want *w, const struct cli
     if (list_refused(o, w, cli, path, &other) &&
         (ckpt_path_file(&file, path, cli->follow ? CKPT_FOLLOW : 0, &other) ||
          inspect_tree(o, file, false, &other)))
-        return err->code;
+        return ckpt_err_code(err);
     out_str(o, "refused", "refused", err->text);
     err->hint[0] = '\0';                /* it says: look at it with this tool */
     if (out_end(o, &other))
@@ -240,7 +241,7 @@ static int look_for_danger(struct out *o, const struct inspect_want *w, const st
         return 0;
     *err = scan;
     out_str(o, "refused", "refused", err->text);
-    return err->code;
+    return ckpt_err_code(err);
 }
 
 static int inspect_into(struct out *o, const struct inspect_want *w, struct cli *cli,
@@ -275,7 +276,7 @@ static int inspect_into(struct out *o, const struct inspect_want *w, struct cli 
         data |= rc == 0;
     }
     if (rc == CKPT_EREFUSED && !inspect_tensors_asked(w) && refused(o, w, cli, path, err) == 0)
-        return err->code;
+        return ckpt_err_code(err);
     if (rc == 0 && w->verify && !data)
         rc = inspect_verify(o, w, cli, path, err);
     if (rc == 0 && look_for_danger(o, w, cli, path, err))       /* shown all the same */
@@ -298,8 +299,8 @@ int inspect_path(const struct inspect_want *w, struct cli *cli, const char *path
     if (json && w->plot)
         return ckpt_fail(err, CKPT_EUSAGE, "--plot has no effect with --json, which has every "
                          "number of the curves");
-    if (out_new(&o, json || w->html, err))
-        return err->code;
+    if ((rc = out_new(&o, json || w->html, err)) != 0)
+        return rc;
     cli->json = json || w->html;        /* a page holds what programs get */
     rc = inspect_into(o, w, cli, path, err);
     cli->json = json;

@@ -137,7 +137,7 @@ void inspect_row(struct out *o, struct ckpt_buf *row);
 /* A directory that a run left: its parts. */
 int inspect_run(struct out *o, struct ckpt_dir *dir, struct ckpt_err *err);
 
-enum { MEASURE_STATS = 1 << 0, MEASURE_DIGEST = 1 << 1 };
+enum { INSPECT_STATS = 1 << 0, INSPECT_DIGEST = 1 << 1 };
 
 #define MEASURE_BINS 16
 
@@ -156,12 +156,12 @@ struct tensor_measure {
 
 /* Read tensors index[0..n) (NULL: 0..n) to their ends, in constant memory on jobs threads, and
  * measure them into m[0..n) (NULL: only read). */
-int tensors_measure(struct tensor_measure *m, struct ckpt_source *src, const size_t *index,
+int inspect_measure(struct tensor_measure *m, struct ckpt_source *src, const size_t *index,
                     size_t n, unsigned what, int jobs, struct ckpt_err *err);
 /* A histogram as a line of blocks; an empty bin is a blank. */
-char *measure_spark(char dst[MEASURE_BINS * 3 + 1], const struct tensor_measure *m);
+char *inspect_measure_spark(char dst[MEASURE_BINS * 3 + 1], const struct tensor_measure *m);
 /* The same as JSON: {"low", "high", "counts"}. */
-char *measure_histogram(char dst[512], const struct tensor_measure *m);
+char *inspect_measure_histogram(char dst[512], const struct tensor_measure *m);
 /* Whether a name is wanted. */
 bool inspect_wants(const struct inspect_want *w, const char *name);
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "libckpt/base/pool.h"
+#include "libckpt/io/guard.h"
 #include "tools/inspect/inspect.h"
 #include "tools/inspect/mapped.h"
 
@@ -43,7 +44,7 @@ static int measure_bytes(struct unit *u, struct ckpt_sha256 *sha, const struct j
 {
     enum ckpt_dtype dtype = ckpt_source_tensor(j->src, tensor_of(j, u->k))->dtype;
     size_t width = ckpt_dtype_size(dtype), step = PIECE_BYTES / width;
-    bool numbers = (j->what & MEASURE_STATS) && ckpt_convert_can(CKPT_F64, dtype);
+    bool numbers = (j->what & INSPECT_STATS) && ckpt_convert_can(CKPT_F64, dtype);
     int rc = 0;
 
     for (size_t at = 0, k; rc == 0 && at < n; at += k) {
@@ -70,7 +71,7 @@ static bool measure_mapped(struct unit *u, struct ckpt_sha256 *sha, const struct
 
     if (!j->what || bytes < PIECE_BYTES || !ckpt_source_locate(j->src, i, at, n, &x))
         return false;
-    *rc = ckpt_file_prove(x.file, x.offset, bytes, err);
+    *rc = ckpt_guard_prove(x.file, x.offset, bytes, err);
     if (*rc == 0) {
         if (!mapped_begin(&raw, &x, bytes))
             return false;
@@ -129,14 +130,14 @@ static int measure_unit(void *ctx, size_t k, size_t worker, struct ckpt_err *err
     int rc = 0;
 
     (void)worker;
-    if (j->what & MEASURE_DIGEST)
+    if (j->what & INSPECT_DIGEST)
         rc = ckpt_sha256_new(&sha, err);
     if (rc == 0)
         rc = measure_range(&j->unit[k], sha, j, err);
     if (rc == 0 && sha)
         rc = ckpt_sha256_end(sha, digest, err);
     if (rc == 0 && sha)
-        ckpt_hex(j->m[j->unit[k].k].sha256, digest, sizeof digest);
+        ckpt_digest_hex(j->m[j->unit[k].k].sha256, digest, sizeof digest);
     ckpt_sha256_free(sha);
     return rc;
 }
@@ -160,6 +161,7 @@ static int histogram(void *ctx, size_t k, size_t worker, struct ckpt_err *err)
     int64_t taken = n_run < SAMPLES / run ? n_run : SAMPLES / run;
     unsigned char raw[SAMPLE_RUN * 16];
     double v[SAMPLE_RUN];
+    int rc;
 
     (void)worker;
     if (!m->s.n || !(m->hist_high > m->hist_low))
@@ -167,8 +169,8 @@ static int histogram(void *ctx, size_t k, size_t worker, struct ckpt_err *err)
     for (int64_t r = 0; r < taken; r++) {
         int64_t at = r * n_run / taken * run, n = t->numel - at < run ? t->numel - at : run;
 
-        if (ckpt_source_read(j->src, i, at, n, raw, err))
-            return err->code;
+        if ((rc = ckpt_source_read(j->src, i, at, n, raw, err)) != 0)
+            return rc;
         ckpt_convert(v, CKPT_F64, raw, t->dtype, (size_t)n);
         for (int64_t x = 0; x < n; x++)
             m->hist[bin_of(m, v[x])] += isfinite(v[x]) != 0;
@@ -195,7 +197,7 @@ static size_t cut(const struct job *j, size_t n, struct unit *list)
     for (size_t k = 0; k < n; k++) {
         const struct ckpt_tensor *t = ckpt_source_tensor(j->src, tensor_of(j, k));
         size_t width = ckpt_dtype_size(t->dtype);
-        int64_t step = width && !(j->what & MEASURE_DIGEST) ? (int64_t)(UNIT_BYTES / width)
+        int64_t step = width && !(j->what & INSPECT_DIGEST) ? (int64_t)(UNIT_BYTES / width)
                                                              : t->numel;
         int64_t at = 0;
 
@@ -213,7 +215,7 @@ static size_t cut(const struct job *j, size_t n, struct unit *list)
     return n_unit;
 }
 
-int tensors_measure(struct tensor_measure *m, struct ckpt_source *src, const size_t *index,
+int inspect_measure(struct tensor_measure *m, struct ckpt_source *src, const size_t *index,
                     size_t n, unsigned what, int jobs, struct ckpt_err *err)
 {
     uint64_t done = 0;
@@ -227,7 +229,7 @@ int tensors_measure(struct tensor_measure *m, struct ckpt_source *src, const siz
     for (size_t k = 0; m && k < n; k++) {
         const struct ckpt_tensor *t = ckpt_source_tensor(src, tensor_of(&j, k));
 
-        m[k] = (struct tensor_measure){.numbers = (what & MEASURE_STATS) &&
+        m[k] = (struct tensor_measure){.numbers = (what & INSPECT_STATS) &&
                                                   ckpt_dtype_size(t->dtype) && !t->unread &&
                                                   ckpt_convert_can(CKPT_F64, t->dtype)};
     }
@@ -241,13 +243,13 @@ int tensors_measure(struct tensor_measure *m, struct ckpt_source *src, const siz
         stats_join(&m[j.unit[u].k].s, &j.unit[u].s);
     for (size_t k = 0; rc == 0 && m && k < n; k++)
         set_range(&m[k]);
-    if (rc == 0 && m && n && (what & MEASURE_STATS))
+    if (rc == 0 && m && n && (what & INSPECT_STATS))
         rc = ckpt_pool_run(workers, n, histogram, &j, err);
     ckpt_free(j.unit);
     return rc;
 }
 
-char *measure_spark(char dst[MEASURE_BINS * 3 + 1], const struct tensor_measure *m)
+char *inspect_measure_spark(char dst[MEASURE_BINS * 3 + 1], const struct tensor_measure *m)
 {
     static const char *const block[] = {" ", "\u2581", "\u2582", "\u2583", "\u2584", "\u2585",
                                         "\u2586", "\u2587", "\u2588"};
@@ -266,7 +268,7 @@ char *measure_spark(char dst[MEASURE_BINS * 3 + 1], const struct tensor_measure 
     return dst;
 }
 
-char *measure_histogram(char dst[512], const struct tensor_measure *m)
+char *inspect_measure_histogram(char dst[512], const struct tensor_measure *m)
 {
     size_t n = (size_t)snprintf(dst, 512, "{\"low\": %.9g, \"high\": %.9g, \"counts\": [",
                                 m->hist_low, m->hist_high);

@@ -73,6 +73,7 @@ static int add(struct tree *t, const struct ckpt_tensor *x, bool tied, struct ck
     char path[4096];
     size_t len = 0, at = 0;             /* at: the root */
     const char *p = x->name;
+    int rc;
 
     if (strlen(x->name) >= sizeof path)
         return ckpt_fail(err, CKPT_ELIMIT, "tensor %s: its name has more than %zu bytes", x->name,
@@ -88,14 +89,14 @@ static int add(struct tree *t, const struct ckpt_tensor *x, bool tied, struct ck
             path[len++] = '*';
         else
             len += (size_t)snprintf(path + len, sizeof path - len, "%.*s", (int)n, p);
-        if (node_of(&at, t, at, path, len, err))
-            return err->code;
+        if ((rc = node_of(&at, t, at, path, len, err)) != 0)
+            return rc;
         p += n;
         node = &t->node[at];
         if (ckpt_map_get(t->raw, x->name, (size_t)(p - x->name)) == CKPT_MAP_NONE) {
             node->instances++;
-            if (ckpt_map_add(t->raw, x->name, (size_t)(p - x->name), 0, err))
-                return err->code;
+            if ((rc = ckpt_map_add(t->raw, x->name, (size_t)(p - x->name), 0, err)) != 0)
+                return rc;
         }
         node->tensors++;
         node->parameters += tied ? 0 : x->numel;

@@ -55,8 +55,8 @@ static int values(struct curve *c, struct ckpt_dir *dir, const char *key, struct
 
     if (!ckpt_dir_has(dir, METRICS_LOG_NAME))
         return 0;
-    if (ckpt_file_open_at(&f, dir, METRICS_LOG_NAME, err))
-        return err->code;
+    if ((rc = ckpt_file_open_at(&f, dir, METRICS_LOG_NAME, err)) != 0)
+        return rc;
     rc = metrics_log_read(&rows, f, err);
     json_array_foreach (rows, i, row) {
         const json_t *step = json_object_get(row, "step"), *v = json_object_get(row, key);

@@ -14,6 +14,7 @@
 #include "libckpt/base/buf.h"
 #include "tools/inspect/inspect.h"
 #include "trainer/data/mt19937.h"
+#include "trainer/philox.h"
 
 #define SHOWN      4            /* words, and numbers that come next */
 #define MAX_TWISTS 2000         /* that a likely seed is followed for */
@@ -51,7 +52,7 @@ static bool comes_of(const struct mt19937 *g, enum stream s, uint64_t seed, int 
     struct mt19937 t = {.next = MT19937_N};
     bool found = false;
 
-    rng_streams_seed(&fresh, seed);
+    hf_rng_seed(&fresh, seed);
     memcpy(t.state, s == PYTHON ? fresh.python : s == NUMPY ? fresh.numpy : fresh.torch,
            sizeof t.state);
     for (int twist = 0; !found && twist <= twists; twist++) {
@@ -170,7 +171,7 @@ static bool take_numpy(struct mt19937 *g, const struct value *v)
         return false;
     ckpt_cursor_init(&c, bytes->u.text.p, bytes->u.text.n);
     for (size_t i = 0; i < MT_WORDS; i++)
-        g->state[i] = ckpt_get_u32le(&c);
+        g->state[i] = ckpt_cursor_u32le(&c);
     g->next = (uint32_t)n;
     return true;
 }
@@ -191,24 +192,6 @@ static int state_bytes(void *dst, size_t n, bool *is, const struct torch_archive
                              s[v->u.tensor->storage].offset + (uint64_t)v->u.tensor->offset, err);
 }
 
-/* Ten rounds of Philox4x32 on a counter. */
-static void philox(uint32_t out[4], uint64_t counter, uint64_t seed)
-{
-    uint32_t c[4] = {(uint32_t)counter, (uint32_t)(counter >> 32), 0, 0};
-    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
-
-    for (int round = 0; round < 10; round++) {
-        uint64_t a = (uint64_t)0xd2511f53 * c[0], b = (uint64_t)0xcd9e8d57 * c[2];
-        uint32_t next[4] = {(uint32_t)(b >> 32) ^ c[1] ^ k0, (uint32_t)b,
-                            (uint32_t)(a >> 32) ^ c[3] ^ k1, (uint32_t)a};
-
-        memcpy(c, next, sizeof c);
-        k0 += 0x9e3779b9;
-        k1 += 0xbb67ae85;
-    }
-    memcpy(out, c, sizeof c);
-}
-
 static int put_cuda(struct out *o, const char *file, json_t *list, const struct torch_archive *a,
                     const struct value *v, struct ckpt_err *err)
 {
@@ -223,9 +206,9 @@ static int put_cuda(struct out *o, const char *file, json_t *list, const struct 
     if (rc || !is)
         return rc;
     ckpt_cursor_init(&c, bytes, sizeof bytes);
-    seed = ckpt_get_u64le(&c);
-    offset = ckpt_get_u64le(&c);
-    philox(word, offset / 4, seed);
+    seed = ckpt_cursor_u64le(&c);
+    offset = ckpt_cursor_u64le(&c);
+    philox(word, seed, 0, offset / 4);
     snprintf(text, sizeof text, "cuda %zu: Philox4x32-10, seed %llu, offset %llu, next %.6g",
              json_array_size(list), (unsigned long long)seed, (unsigned long long)offset,
              word[offset % 4] * 0x1p-32 + 0x1p-33);

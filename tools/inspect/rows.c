@@ -35,6 +35,7 @@ struct fields {
 static int count_field(struct fields *f, const char *name, const json_t *v, struct ckpt_err *err)
 {
     size_t at = ckpt_map_get(f->by_name, name, strlen(name));
+    int rc;
 
     if (at == CKPT_MAP_NONE && f->n == MAX_FIELDS)
         return 0;
@@ -43,8 +44,8 @@ static int count_field(struct fields *f, const char *name, const json_t *v, stru
 
         if (!fresh.name)
             return ckpt_nomem(err, strlen(name));
-        if (ckpt_map_add(f->by_name, fresh.name, strlen(name), f->n, err))
-            return err->code;
+        if ((rc = ckpt_map_add(f->by_name, fresh.name, strlen(name), f->n, err)) != 0)
+            return rc;
         at = f->n++;
         f->item[at] = fresh;
     }

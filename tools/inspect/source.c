@@ -103,14 +103,15 @@ int inspect_see_values(struct out *o, struct ckpt_source **src, const char *tens
 {
     struct ckpt_source *below = *src;
     struct quant_told told;
+    int rc = quant_tell(&told, below, err);
 
-    if (quant_tell(&told, below, err) || told.n == 0)
-        return err->code;
+    if (rc || told.n == 0)
+        return rc;
     if (tensor && ckpt_source_find(below, tensor) != SIZE_MAX &&
         !quant_is_packed(below, ckpt_source_find(below, tensor)))
         return 0;                       /* a scale, a norm: what it is */
-    if (put_packed(o, below, err))
-        return err->code;
+    if ((rc = put_packed(o, below, err)) != 0)
+        return rc;
     *src = NULL;
     return quant_view(src, below, err);
 }
@@ -121,9 +122,10 @@ static int put_packed(struct out *o, const struct ckpt_source *src, struct ckpt_
     struct quant_told told;
     char text[192];
     const char *what;
+    int rc = quant_tell(&told, src, err);
 
-    if (quant_tell(&told, src, err) || told.n == 0)
-        return err->code;
+    if (rc || told.n == 0)
+        return rc;
     bnb_count(src, &what);
     snprintf(text, sizeof text, "%zu tensors, %s%s", told.n, what ? what : told.what,
              told.is_read ? "" : ", which is not read");
@@ -203,7 +205,7 @@ static void put_stats(struct out *o, const struct tensor_measure *m)
         else
             out_cell_none(o);
     if (m->hist_high > m->hist_low)
-        out_cell_pair(o, measure_spark(spark, m), measure_histogram(json, m));
+        out_cell_pair(o, inspect_measure_spark(spark, m), inspect_measure_histogram(json, m));
     else
         out_cell_none(o);
 }
@@ -257,7 +259,7 @@ static void put_tensors(struct out *o, const struct inspect_want *w, struct ckpt
 int inspect_source(struct out *o, const struct inspect_want *w, struct ckpt_source *src,
                    int jobs, struct ckpt_err *err)
 {
-    unsigned what = (w->stats ? MEASURE_STATS : 0) | (w->digest ? MEASURE_DIGEST : 0);
+    unsigned what = (w->stats ? INSPECT_STATS : 0) | (w->digest ? INSPECT_DIGEST : 0);
     size_t count = ckpt_source_count(src), n = 0;
     size_t *index = ckpt_alloc(count + 1, sizeof *index);
     struct tensor_measure *m = what ? ckpt_alloc(count + 1, sizeof *m) : NULL;
@@ -267,7 +269,7 @@ int inspect_source(struct out *o, const struct inspect_want *w, struct ckpt_sour
         if (inspect_wants(w, ckpt_source_tensor(src, i)->name))
             index[n++] = i;
     if (rc == 0 && what)
-        rc = tensors_measure(m, src, index, n, what, jobs, err);
+        rc = inspect_measure(m, src, index, n, what, jobs, err);
     if (rc == 0) {
         const char *format = json_string_value(json_object_get(ckpt_source_info(src), "format"));
 
@@ -294,9 +296,10 @@ static int put_head(struct out *o, struct ckpt_source *src, size_t i, struct ckp
     unsigned char raw[HEAD * 16];
     double head[HEAD];
     json_t *values;
+    int rc;
 
-    if (n && ckpt_source_read(src, i, 0, n, raw, err))
-        return err->code;
+    if (n && (rc = ckpt_source_read(src, i, 0, n, raw, err)) != 0)
+        return rc;
     ckpt_convert(head, CKPT_F64, raw, t->dtype, (size_t)n);
     values = json_array();
     for (int64_t k = 0; k < n; k++)
@@ -331,7 +334,7 @@ static int hint_nearest(const struct ckpt_source *src, const char *name, struct 
     }
     if (end || near)
         return ckpt_err_hint(err, "did you mean %.200s?", end ? end : near);
-    return err->code;
+    return ckpt_err_code(err);
 }
 
 int inspect_tensor(struct out *o, struct ckpt_source *src, const char *name,
@@ -341,13 +344,14 @@ int inspect_tensor(struct out *o, struct ckpt_source *src, const char *name,
     const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
     struct tensor_measure m;
     char shape[256], spark[MEASURE_BINS * 3 + 1];
+    int rc;
 
     if (!t) {
         ckpt_fail(err, CKPT_ENOTFOUND, "tensor %s: absent", name);
         return hint_nearest(src, name, err);
     }
-    if (tensors_measure(&m, src, &i, 1, MEASURE_STATS | MEASURE_DIGEST, 0, err))
-        return err->code;
+    if ((rc = inspect_measure(&m, src, &i, 1, INSPECT_STATS | INSPECT_DIGEST, 0, err)) != 0)
+        return rc;
     out_str(o, "name", "tensor", t->name);
     out_str(o, "dtype", "dtype", ckpt_tensor_stored(t));
     out_str(o, "shape", "shape", ckpt_shape_text(shape, sizeof shape, &t->shape));
@@ -366,7 +370,7 @@ int inspect_tensor(struct out *o, struct ckpt_source *src, const char *name,
         out_int(o, "inf", "infinite", m.s.n_inf);
     }
     if (m.hist_high > m.hist_low)
-        out_str(o, "histogram", "histogram", measure_spark(spark, &m));
+        out_str(o, "histogram", "histogram", inspect_measure_spark(spark, &m));
     if (m.sha256[0])
         out_str(o, "sha256", "sha-256", m.sha256);
     return m.numbers ? put_head(o, src, i, err) : 0;

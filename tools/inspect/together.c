@@ -195,7 +195,7 @@ static int diff_two(struct out *o, const struct inspect_want *w, const struct cl
     if (rc == 0) {
         out_str(o, "path", "first", path[0]);
         out_str(o, "compared_with", "second", path[1]);
-        rc = inspect_diff(o, w, a, b, cli->jobs, differ, err);
+        rc = inspect_diff(o, w, a, b, (int)cli->jobs, differ, err);
     }
     ckpt_source_close(a);
     ckpt_source_close(b);
@@ -251,14 +251,15 @@ int inspect_together(const struct inspect_want *w, struct cli *cli, char *const 
     if (!diff && n == 2)
         diff = take_run(value, path[0], cli->follow, &not_run) &&
                take_run(value, path[1], cli->follow, &not_run);
-    if (check_options(w, diff, err) || out_new(&o, cli->json || w->html, err))
-        return err->code;
+    if ((rc = check_options(w, diff, err)) != 0 ||
+        (rc = out_new(&o, cli->json || w->html, err)) != 0)
+        return rc;
     rc = put_together(o, w, cli, path, n, diff, &differ, err);
     if (rc) {
         out_abort(o);
         return rc;
     }
     if (inspect_finish(o, w, err) || (w->html && cli_artifact(cli, w->html, NULL, err)))
-        return err->code;
+        return ckpt_err_code(err);
     return differ ? ckpt_fail(err, CKPT_ENO, "%s and %s differ", path[0], path[1]) : 0;
 }

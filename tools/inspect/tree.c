@@ -135,8 +135,8 @@ int inspect_tree(struct out *o, struct ckpt_file *file, bool arguments, struct c
     json_t *tree, *v;
     int rc = 0;
 
-    if (torch_archive_open_any(&a, file, err))
-        return err->code;
+    if ((rc = torch_archive_open_any(&a, file, err)) != 0)
+        return rc;
     if (!arguments)
         out_str(o, "format", "format", "torch");
     if (inspect_is_rng(a) && !arguments) {

@@ -90,7 +90,7 @@ static int prove_tensors(struct proof *p, const struct inspect_want *w, const st
     for (size_t i = 0; i < ckpt_source_count(src); i++)
         p->tensors += ckpt_dtype_size(ckpt_source_tensor(src, i)->dtype) > 0 &&
                       !ckpt_source_tensor(src, i)->unread;
-    rc = tensors_measure(NULL, src, NULL, ckpt_source_count(src), 0, cli->jobs, err);
+    rc = inspect_measure(NULL, src, NULL, ckpt_source_count(src), 0, (int)cli->jobs, err);
     ckpt_source_close(src);
     return rc;
 }
@@ -112,7 +112,7 @@ int inspect_verify(struct out *o, const struct inspect_want *w, const struct cli
     if (rc != CKPT_ENOTFOUND)
         return rc;
     ckpt_err_clear(err);
-    rc = ckpt_unpack(&dir, &file, path, &opts, err);
+    rc = formats_unpack(&dir, &file, path, &opts, err);
     if (rc == 0)
         rc = dir ? prove_dir(&p, dir, true, err) : prove_file(&p, file, err);
     if (rc == 0 && !inspect_shown_as_values(w, cli, path))

@@ -51,12 +51,11 @@ int merge_split_excludes(struct merge_want *w, struct ckpt_arena *a, struct ckpt
         return ckpt_nomem(err, 2 * all.n * sizeof *item);
     w->exclude = (struct opt_list){item, 0};
     w->exclude_adapter = (struct opt_list){item + all.n, 0};
-    for (size_t i = 0; i < all.n; i++) {
-        struct opt_list *to = strncmp(all.item[i], prefix, sizeof prefix - 1) == 0
-                                  ? &w->exclude_adapter : &w->exclude;
-
-        to->item[to->n++] = all.item[i];
-    }
+    for (size_t i = 0; i < all.n; i++)
+        if (strncmp(all.item[i], prefix, sizeof prefix - 1) == 0)
+            item[all.n + w->exclude_adapter.n++] = all.item[i];
+        else
+            item[w->exclude.n++] = all.item[i];
     return 0;
 }
 
@@ -65,6 +64,7 @@ static int exclude_named(struct peft_adapter *adapter, size_t n, const struct me
                          struct ckpt_err *err)
 {
     const struct opt_list *l = &w->exclude_adapter;
+    int rc;
 
     for (size_t k = 0; k < l->n; k++) {
         size_t found = 0;
@@ -81,8 +81,9 @@ static int exclude_named(struct peft_adapter *adapter, size_t n, const struct me
         struct ckpt_source *below = adapter[i].source;
 
         adapter[i].source = NULL;
-        if (ckpt_view_filter(&adapter[i].source, below, NULL, 0, l->item, l->n, err))
-            return err->code;
+        if ((rc = ckpt_view_filter(&adapter[i].source, below, NULL, 0, l->item, l->n,
+                                   err)) != 0)
+            return rc;
     }
     return 0;
 }
@@ -91,12 +92,15 @@ static int open_list(struct peft_adapter *to, size_t *n, struct ckpt_arena *a,
                      const struct opt_list *l, const struct ckpt_open_opts *opts,
                      struct provenance *p, struct ckpt_err *err)
 {
+    int rc;
+
     if (l->n + *n > MAX_ADAPTERS)
         return ckpt_fail(err, CKPT_EUSAGE, "%zu adapters, %d at most", l->n + *n, MAX_ADAPTERS);
     for (size_t i = 0; i < l->n; i++, ++*n)
-        if (parse_item(&to[*n], a, l->item[i], err) ||
-            merge_open_one(&to[*n].source, "peft", "adapter", to[*n].name, opts, p, err))
-            return err->code;
+        if ((rc = parse_item(&to[*n], a, l->item[i], err)) != 0 ||
+            (rc = merge_open_one(&to[*n].source, "peft", "adapter", to[*n].name, opts, p,
+                                 err)) != 0)
+            return rc;
     return 0;
 }
 
@@ -206,11 +210,13 @@ int merge_extract(struct ckpt_source **src, const struct merge_want *w, bool fol
                                     .partial = w->include.n || w->exclude.n};
     struct ckpt_source *full = *src, *base = NULL;
 
+    int rc = merge_open_one(&base, NULL, "base", w->base, &opts, p, err);
+
     *src = NULL;
-    if (merge_open_one(&base, NULL, "base", w->base, &opts, p, err)) {
+    if (rc) {
         ckpt_source_close(base);
         ckpt_source_close(full);
-        return err->code;
+        return rc;
     }
     return peft_extract(src, base, full, &how, err);
 }

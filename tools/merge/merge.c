@@ -41,7 +41,8 @@ static int output_format(const char **format, const struct merge_want *w, const 
     if ((w->world || w->stage) && strcmp(*format, "deepspeed") != 0)
         return ckpt_fail(err, CKPT_EUSAGE, "--world and --stage cut a DeepSpeed checkpoint, --to "
                          "says %s", *format);
-    if (w->max_shard_size && strcmp(*format, "hf") != 0 && strcmp(*format, "dcp") != 0)
+    if (opt_has(&w->given, "max_shard_size") && strcmp(*format, "hf") != 0 &&
+        strcmp(*format, "dcp") != 0)
         return ckpt_fail(err, CKPT_EUSAGE, "--max-shard-size has no effect with --to %s, which is "
                          "not cut into shards of a size", *format);
     if (stream && strcmp(*format, "safetensors") != 0 && !merge_is_packed(output, *format))

@@ -12,6 +12,7 @@
 
 /* What ckpt-merge is told. */
 struct merge_want {
+    const char     *output;             /* a path, "-" for stdout, or NULL: beside the input */
     const char     *to;                 /* "hf", "safetensors", "torch", "dcp", "deepspeed",
                                            "gguf", "peft" */
     struct opt_list dtype;              /* "bf16" or "GLOB=bf16" */
@@ -33,6 +34,7 @@ struct merge_want {
     bool            together;           /* the inputs are folders of one checkpoint */
     bool            average, verify, dry_run, overwrite;
     bool            checksums;          /* those of the inputs are proved */
+    struct opt_list given;              /* as opt_parse fills it */
 };
 
 /* One output and what it is made of. */

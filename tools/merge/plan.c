@@ -33,9 +33,10 @@ int merge_plan(const struct ckpt_source *src, const struct cli *cli, const char 
     };
     const char *from = json_string_value(json_object_get(ckpt_source_info(src), "format"));
     struct out *o;
+    int rc;
 
-    if (out_new(&o, cli->json, err))
-        return err->code;
+    if ((rc = out_new(&o, cli->json, err)) != 0)
+        return rc;
     out_str(o, "input", "input", job->input[0]);
     out_str(o, "input_format", "input format", from ? from : ckpt_source_format(src));
     out_str(o, "output", "output", job->output);

@@ -8,7 +8,7 @@
 
 #include "formats/container/zip.h"
 #include "libckpt/base/buf.h"
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/base/json.h"
 #include "tools/merge/parts.h"
 
@@ -222,9 +222,11 @@ static int digest_members(struct entry *e, struct ckpt_err *err)
     struct zip z;
     int rc;
 
-    if (ckpt_file_size(e->file) < sizeof head ||
-        ckpt_file_read_at(e->file, head, sizeof head, 0, err) || memcmp(head, "PK\3\4", 4) != 0)
-        return err->code;
+    if (ckpt_file_size(e->file) < sizeof head)
+        return 0;
+    rc = ckpt_file_read_at(e->file, head, sizeof head, 0, err);
+    if (rc || memcmp(head, "PK\3\4", 4) != 0)
+        return rc;
     rc = zip_open(&z, e->file, err);
     if (rc == CKPT_EIO || rc == CKPT_ENOMEM)
         return rc;
@@ -247,7 +249,7 @@ static int digest_members(struct entry *e, struct ckpt_err *err)
     }
     if (e->done) {
         ckpt_xxh128_end(xxh, digest);
-        ckpt_hex(e->hex, digest, sizeof digest);
+        ckpt_digest_hex(e->hex, digest, sizeof digest);
         if (json_object_set_new(e->row, "members_xxh128", json_string(e->hex)))
             rc = ckpt_nomem(err, 64);
     }
@@ -259,6 +261,7 @@ static int digest_members(struct entry *e, struct ckpt_err *err)
 static int take_file(struct gather *g, struct ckpt_file *file, struct ckpt_err *err)
 {
     struct entry e = {.file = file};
+    int rc;
 
     for (size_t k = g->p->n; k-- > g->first;)
         if (g->p->file[k].file == file)
@@ -270,8 +273,8 @@ static int take_file(struct gather *g, struct ckpt_file *file, struct ckpt_err *
                     (json_int_t)ckpt_file_size(file));
     if (!e.row || json_array_append_new(g->files, e.row))
         return ckpt_nomem(err, 256);
-    if (g->p->kind == &kinds[0] && digest_members(&e, err))
-        return err->code;
+    if (g->p->kind == &kinds[0] && (rc = digest_members(&e, err)) != 0)
+        return rc;
     return keep_file(g->p, e, err);
 }
 
@@ -331,6 +334,7 @@ static int digest_one(struct provenance *p, size_t i, struct ckpt_sha256 *sha,
     struct ckpt_file *file = p->file[i].file;
     uint64_t size = ckpt_file_size(file);
     unsigned char digest[CKPT_SHA256_BYTES];
+    int rc;
 
     ckpt_file_sequential(file);
     for (uint64_t at = 0; at < size; at += READ_BYTES) {
@@ -338,17 +342,19 @@ static int digest_one(struct provenance *p, size_t i, struct ckpt_sha256 *sha,
 
         if (atomic_load(&p->stop))
             return ckpt_fail(err, CKPT_ESTOPPED, "stopped");
-        if (ckpt_file_read_at(file, buffer, n, at, err) ||
-            (sha && ckpt_sha256_add(sha, buffer, n, err)))
-            return err->code;
+        rc = ckpt_file_read_at(file, buffer, n, at, err);
+        if (rc == 0 && sha)
+            rc = ckpt_sha256_add(sha, buffer, n, err);
+        if (rc)
+            return rc;
         if (xxh)
             ckpt_xxh128_add(xxh, buffer, n);
     }
-    if (sha && ckpt_sha256_end(sha, digest, err))
-        return err->code;
+    if (sha && (rc = ckpt_sha256_end(sha, digest, err)) != 0)
+        return rc;
     if (xxh)
         ckpt_xxh128_end(xxh, digest);
-    ckpt_hex(p->file[i].hex, digest, p->kind->digits / 2);
+    ckpt_digest_hex(p->file[i].hex, digest, p->kind->digits / 2);
     return 0;
 }
 
@@ -385,12 +391,14 @@ static int add_zeros(struct provenance *p, struct ckpt_err *err)
 
 int provenance_text(struct provenance *p, bool digests, const char **text, struct ckpt_err *err)
 {
+    int rc;
+
     digests = digests && p->kind;
-    if (digests && add_zeros(p, err))
-        return err->code;
+    if (digests && (rc = add_zeros(p, err)) != 0)
+        return rc;
     ckpt_buf_init(&p->text, TEXT_BYTES);
-    if (ckpt_json_write(&p->text, p->root, 0, false, err))
-        return err->code;
+    if ((rc = ckpt_json_write(&p->text, p->root, 0, false, err)) != 0)
+        return rc;
     if (!ckpt_buf_str(&p->text))
         return ckpt_nomem(err, p->text.len);
     if (digests && pthread_create(&p->thread, NULL, digest_all, p) != 0)
@@ -416,7 +424,7 @@ int provenance_finish(struct provenance *p, struct ckpt_err *err)
     end_thread(p);
     if (p->err.code) {
         *err = p->err;
-        return err->code;
+        return ckpt_err_code(err);
     }
     snprintf(mark, sizeof mark, "\"%s\":\"", p->kind->key);
     for (size_t i = 0; i < p->n; i++) {         /* no name holds the mark: quotes are escaped */

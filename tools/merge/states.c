@@ -56,6 +56,7 @@ int merge_keep_states(struct ckpt_dir **run, const struct ckpt_source *src,
     static const char *const without[] = {"hf", "peft", "gguf"};
     struct ckpt_dir *dir = hf_source_dir(origin);
     const char *file;
+    int rc;
 
     *run = NULL;
     if (strcmp(w->optimizer, "keep") != 0)
@@ -72,8 +73,8 @@ int merge_keep_states(struct ckpt_dir **run, const struct ckpt_source *src,
                          "own");
     dir = dir ? dir : peft_source_dir(origin);
     file = dir ? side_files_optimizer(dir) : NULL;
-    if (file && keep_file(file, origin, w, format, err))
-        return err->code;
+    if (file && (rc = keep_file(file, origin, w, format, err)) != 0)
+        return rc;
     if (file)
         *run = dir;
     else if (!merge_has_states(src) && !w->shards)

@@ -8,6 +8,7 @@
 #include "formats/gguf/requantize.h"
 #include "formats/gguf/as_model.h"
 #include "formats/gguf/of_model.h"
+#include "libckpt/views/chain.h"
 
 /* A name tied to another is written once, under the kept name, as transformers does. */
 static int drop_tied(struct ckpt_source **src, struct ckpt_err *err)
@@ -27,12 +28,8 @@ static int drop_tied(struct ckpt_source **src, struct ckpt_err *err)
             ckpt_log(CKPT_LOG_NOTE, "%s: tied to %s, written once", t->name,
                      ckpt_source_tensor(*src, t->alias_of)->name);
     }
-    if (kept < n) {
-        struct ckpt_source *below = *src;
-
-        *src = NULL;
-        rc = ckpt_view_select(src, below, keep, kept, err);
-    }
+    if (kept < n)
+        rc = ckpt_view_select(src, *src, keep, kept, err);
     ckpt_free(keep);
     return rc;
 }
@@ -61,11 +58,8 @@ static int drop_states(struct ckpt_source **src, struct ckpt_err *err)
             keep[kept++] = i;
     }
     if (weights && kept < n) {
-        struct ckpt_source *below = *src;
-
         ckpt_log(CKPT_LOG_NOTE, "%zu tensors of optimizers and the like are left out", n - kept);
-        *src = NULL;
-        rc = ckpt_view_select(src, below, keep, kept, err);
+        rc = ckpt_view_select(src, *src, keep, kept, err);
     }
     ckpt_free(keep);
     return rc;
@@ -74,19 +68,16 @@ static int drop_states(struct ckpt_source **src, struct ckpt_err *err)
 /* Quantised weights as values where values are worked with, else as they are. */
 static int unpack(struct ckpt_source **src, bool values, struct ckpt_err *err)
 {
-    struct ckpt_source *below = *src;
     struct quant_told told;
+    int rc;
 
-    if (values) {
-        *src = NULL;
-        return quant_view(src, below, err);
-    }
-    if (quant_tell(&told, below, err))
-        return err->code;
-    if (told.n)
+    if (values)
+        return quant_view(src, *src, err);
+    rc = quant_tell(&told, *src, err);
+    if (rc == 0 && told.n)
         ckpt_log(CKPT_LOG_NOTE, "%zu tensors are quantised (%s) and stay so%s", told.n, told.what,
                  told.is_read ? "; --dtype writes their values" : "");
-    return 0;
+    return rc;
 }
 
 static bool is_gguf(const struct ckpt_source *src)
@@ -97,12 +88,7 @@ static bool is_gguf(const struct ckpt_source *src)
 /* A GGUF file as the model in it. */
 static int see_model(struct ckpt_source **src, struct ckpt_err *err)
 {
-    struct ckpt_source *below = *src;
-
-    if (!is_gguf(below))
-        return 0;
-    *src = NULL;
-    return gguf_as_model(src, below, err);
+    return is_gguf(*src) ? gguf_as_model(src, *src, err) : 0;
 }
 
 int merge_open_one(struct ckpt_source **src, const char *format, const char *role,
@@ -174,73 +160,129 @@ static int refuse_slice(const struct ckpt_source *src, const char *path, struct 
     return ckpt_err_hint(err, "the program that saved it writes whole models or DCP too");
 }
 
+/* -- the views, one step each ------------------------------------------------------------------ */
+
+struct chain {
+    const struct merge_want *w;
+    const struct merge_job  *job;
+    struct provenance       *p;
+    struct ckpt_cast_rule    cast[MERGE_MAX_RULES];     /* of --dtype, in its order */
+    bool                     packs[MERGE_MAX_RULES];
+    struct ckpt_rename_rule  rename[MERGE_MAX_RULES];
+    bool                     follow, gguf, again;
+};
+
+static int leave_states(struct ckpt_source **src, void *ctx, struct ckpt_err *err)
+{
+    const struct chain *c = ctx;
+
+    return strcmp(c->w->optimizer, "drop") == 0 && c->w->include.n == 0 &&
+           strcmp(ckpt_source_format(*src), "torch") == 0 ? drop_states(src, err) : 0;
+}
+
+static int fill(struct ckpt_source **src, void *ctx, struct ckpt_err *err)
+{
+    const struct chain *c = ctx;
+
+    return c->w->base && !c->w->extract && strcmp(ckpt_source_format(*src), "peft") != 0
+               ? merge_fill(src, c->w, c->follow, c->p, err) : 0;
+}
+
+static int values(struct ckpt_source **src, void *ctx, struct ckpt_err *err)
+{
+    const struct chain *c = ctx;
+
+    return unpack(src, c->w->dtype.n || c->w->adapter.n || c->gguf, err);
+}
+
+static int fold(struct ckpt_source **src, void *ctx, struct ckpt_err *err)
+{
+    const struct chain *c = ctx;
+
+    return merge_fold(src, c->w, c->job, c->follow, c->p, err);
+}
+
+static int filter(struct ckpt_source **src, void *ctx, struct ckpt_err *err)
+{
+    const struct merge_want *w = ((const struct chain *)ctx)->w;
+    int rc = merge_must_match(*src, MERGE_GLOB, &w->exclude, "exclude", err);
+
+    return rc || w->include.n + w->exclude.n == 0
+               ? rc : ckpt_view_filter(src, *src, w->include.item, w->include.n, w->exclude.item,
+                                       w->exclude.n, err);
+}
+
+static int rename_prefixes(struct ckpt_source **src, void *ctx, struct ckpt_err *err)
+{
+    const struct chain *c = ctx;
+    int rc = merge_must_match(*src, MERGE_PREFIX, &c->w->rename, "rename", err);
+
+    return rc || c->w->rename.n == 0
+               ? rc : ckpt_view_rename(src, *src, c->rename, c->w->rename.n, err);
+}
+
+static int untie(struct ckpt_source **src, void *ctx, struct ckpt_err *err)
+{
+    const struct chain *c = ctx;
+
+    return strcmp(c->w->tied, "drop") == 0 ? drop_tied(src, err) : 0;
+}
+
+static int extract(struct ckpt_source **src, void *ctx, struct ckpt_err *err)
+{
+    const struct chain *c = ctx;
+
+    return c->w->extract ? merge_extract(src, c->w, c->follow, c->p, err) : 0;
+}
+
+static int cast(struct ckpt_source **src, void *ctx, struct ckpt_err *err)
+{
+    const struct chain *c = ctx;
+    int rc = merge_must_match(*src, MERGE_GLOB_DTYPE, &c->w->dtype, "dtype", err);
+
+    return rc || c->w->dtype.n == 0 || c->gguf
+               ? rc : ckpt_view_cast(src, *src, c->cast, c->w->dtype.n, err);
+}
+
+static int pack(struct ckpt_source **src, void *ctx, struct ckpt_err *err)
+{
+    const struct chain *c = ctx;
+    size_t n = c->w->dtype.n;
+
+    if (!c->gguf)
+        return 0;
+    return c->again ? gguf_requantize(src, *src, c->job->input[0], c->cast, c->packs, n, err)
+                    : gguf_of_model(src, *src, c->cast, c->packs, n, err);
+}
+
 int merge_open(struct ckpt_source **src, const struct ckpt_source **origin,
                const struct merge_want *w, const struct merge_job *job, const char *format,
                bool follow, struct provenance *p, struct ckpt_err *err)
 {
-    bool gguf = strcmp(format, "gguf") == 0, packs[MERGE_MAX_RULES] = {false}, again;
-    struct ckpt_cast_rule cast[MERGE_MAX_RULES];
-    struct ckpt_rename_rule rename_rule[MERGE_MAX_RULES];
-    struct ckpt_source *below;
+    static ckpt_chain_step *const steps[] = {leave_states, fill, values, fold, filter,
+                                             rename_prefixes, untie, extract, cast, pack};
+    struct chain c = {.w = w, .job = job, .p = p, .follow = follow,
+                      .gguf = strcmp(format, "gguf") == 0};
     struct ckpt_arena a = {0};
-    int rc = merge_cast_rules(cast, packs, &a, &w->dtype, err);
+    int rc = merge_cast_rules(c.cast, c.packs, &a, &w->dtype, err);
 
-    for (size_t i = 0; rc == 0 && !gguf && i < w->dtype.n; i++)
-        if (packs[i])
+    for (size_t i = 0; rc == 0 && !c.gguf && i < w->dtype.n; i++)
+        if (c.packs[i])
             rc = ckpt_fail(err, CKPT_EUSAGE, "--dtype %s goes into a GGUF file, not into %s",
                            w->dtype.item[i], format);
     if (rc == 0)
-        rc = merge_rename_rules(rename_rule, &a, &w->rename, err);
+        rc = merge_rename_rules(c.rename, &a, &w->rename, err);
     /* One GGUF file into another keeps its names and keys, where nothing needs the model. */
-    again = gguf && job->n == 1 && w->adapter.n == 0 && !w->base && !w->extract &&
-            gguf_is_file(job->input[0]);
+    c.again = c.gguf && job->n == 1 && w->adapter.n == 0 && !w->base && !w->extract &&
+              gguf_is_file(job->input[0]);
     if (rc == 0)
-        rc = open_inputs(src, w, job, again, follow, p, err);
+        rc = open_inputs(src, w, job, c.again, follow, p, err);
     if (rc == 0)
         rc = refuse_slice(*src, job->input[0], err);
-    again = again && rc == 0 && is_gguf(*src);
+    c.again = c.again && rc == 0 && is_gguf(*src);
     *origin = rc == 0 && (job->n == 1 || w->together) ? *src : NULL;
-    if (rc == 0 && strcmp(w->optimizer, "drop") == 0 && w->include.n == 0 &&
-        strcmp(ckpt_source_format(*src), "torch") == 0)
-        rc = drop_states(src, err);
-    if (rc == 0 && w->base && !w->extract && strcmp(ckpt_source_format(*src), "peft") != 0)
-        rc = merge_fill(src, w, follow, p, err);
     if (rc == 0)
-        rc = unpack(src, w->dtype.n || w->adapter.n || gguf, err);
-    if (rc == 0)
-        rc = merge_fold(src, w, job, follow, p, err);
-    if (rc == 0)
-        rc = merge_must_match(*src, MERGE_GLOB, &w->exclude, "exclude", err);
-    if (rc == 0 && (w->include.n || w->exclude.n)) {
-        below = *src;
-        *src = NULL;
-        rc = ckpt_view_filter(src, below, w->include.item, w->include.n, w->exclude.item,
-                              w->exclude.n, err);
-    }
-    if (rc == 0)
-        rc = merge_must_match(*src, MERGE_PREFIX, &w->rename, "rename", err);
-    if (rc == 0 && w->rename.n) {
-        below = *src;
-        *src = NULL;
-        rc = ckpt_view_rename(src, below, rename_rule, w->rename.n, err);
-    }
-    if (rc == 0 && strcmp(w->tied, "drop") == 0)
-        rc = drop_tied(src, err);
-    if (rc == 0 && w->extract)
-        rc = merge_extract(src, w, follow, p, err);
-    if (rc == 0)
-        rc = merge_must_match(*src, MERGE_GLOB_DTYPE, &w->dtype, "dtype", err);
-    if (rc == 0 && w->dtype.n && !gguf) {
-        below = *src;
-        *src = NULL;
-        rc = ckpt_view_cast(src, below, cast, w->dtype.n, err);
-    }
-    if (rc == 0 && gguf) {
-        below = *src;
-        *src = NULL;
-        rc = again ? gguf_again(src, below, job->input[0], cast, packs, w->dtype.n, err)
-                   : gguf_of_model(src, below, cast, packs, w->dtype.n, err);
-    }
+        rc = ckpt_chain_run(src, steps, sizeof steps / sizeof steps[0], &c, err);
     if (rc) {
         ckpt_source_close(*src);
         *src = NULL;

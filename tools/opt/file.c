@@ -13,7 +13,6 @@
 struct reader {
     const struct opt_table *t;
     const char             *path;
-    bool                   *given;      /* rows that a flag has set */
     bool                   *seen;       /* rows that the file has named */
     yaml_document_t         doc;
     struct ckpt_err        *err;
@@ -33,7 +32,7 @@ static bool is_null(const yaml_node_t *v)
            (!*text || strcmp(text, "~") == 0 || strcasecmp(text, "null") == 0);
 }
 
-/* The scalar's text in memory that outlives the document: options borrow it for the run. */
+/* The scalar's text in memory that outlives the document: options borrow it. */
 static int text_of(struct reader *r, const yaml_node_t *v, const char **out)
 {
     const char *text = (const char *)v->data.scalar.value;
@@ -58,81 +57,85 @@ static int truth_of(const char *text)
     return -1;
 }
 
-static int set_scalar(struct reader *r, const struct opt *o, const yaml_node_t *v)
+static int set_scalar(struct reader *r, const struct opt_slot *s, const yaml_node_t *v)
 {
     const char *text;
     char where[4352];
-    int on;
+    int on, rc = text_of(r, v, &text);
 
-    if (text_of(r, v, &text))
-        return r->err->code;
+    if (rc)
+        return rc;
     on = truth_of(text);
-    if (opt_is_flag(o)) {
+    if (s->row->kind == OPT_KIND_FLAG && on < 0)
+        return bad(r, v, "true or false is wanted here");
+    if (s->row->kind == OPT_KIND_COUNT) {
+        if (text[0] >= '0' && text[0] <= '9' && !text[1])
+            on = text[0] - '0';
         if (on < 0)
-            return bad(r, v, "true or false is wanted here");
-        opt_set_flag(o, on);
-        return 0;
-    }
-    if (o->kind == OPT_COUNT) {
-        bool digit = text[0] >= '0' && text[0] <= '9' && !text[1];
-
-        if (on < 0 && !digit)
             return bad(r, v, "a number below 10, or true or false, is wanted here");
-        *(int *)o->dest = digit ? text[0] - '0' : on;
+        while (on-- > 0)
+            opt_set_flag(s, true);
         return 0;
     }
-    snprintf(where, sizeof where, "%s:%zu: %s", r->path, v->start_mark.line + 1, o->name);
-    if (opt_set(r->t, o, text, where, r->err))
-        r->err->code = CKPT_ECONFIG;
-    return r->err->code;
+    if (s->row->kind == OPT_KIND_FLAG) {
+        opt_set_flag(s, on);
+        return 0;
+    }
+    snprintf(where, sizeof where, "%s:%zu: %s", r->path, v->start_mark.line + 1, s->row->name);
+    if (opt_set(r->t, s, text, where, r->err) == 0)
+        return 0;
+    return r->err->code = CKPT_ECONFIG;
 }
 
-static int set_node(struct reader *r, size_t i, const yaml_node_t *v)
+static int set_node(struct reader *r, struct opt_slot *s, const yaml_node_t *v)
 {
-    const struct opt *o = opt_at(r->t, i);
+    int rc = 0;
 
     if (is_null(v))
         return 0;
-    if (o->kind != OPT_LIST || v->type != YAML_SEQUENCE_NODE)
-        return set_scalar(r, o, v);
-    for (yaml_node_item_t *it = v->data.sequence.items.start; it < v->data.sequence.items.top; it++)
-        if (set_scalar(r, o, yaml_document_get_node(&r->doc, *it)))
-            return r->err->code;
-    return 0;
+    s->given = true;
+    if (s->row->kind != OPT_KIND_LIST || v->type != YAML_SEQUENCE_NODE)
+        return set_scalar(r, s, v);
+    for (yaml_node_item_t *it = v->data.sequence.items.start;
+         rc == 0 && it < v->data.sequence.items.top; it++)
+        rc = set_scalar(r, s, yaml_document_get_node(&r->doc, *it));
+    return rc;
 }
 
 /* The row a key names, once. */
-static int row_of(struct reader *r, const yaml_node_t *k, size_t *i)
+static int row_of(struct reader *r, const yaml_node_t *k, struct opt_slot **s)
 {
     const char *name = (const char *)k->data.scalar.value;
 
     if (k->type != YAML_SCALAR_NODE)
         return bad(r, k, "an option's name is wanted here");
-    *i = opt_find(r->t, name, k->data.scalar.length);
-    if (*i == SIZE_MAX || opt_at(r->t, *i)->no_config) {
+    *s = opt_find(r->t, name, k->data.scalar.length);
+    if (!*s || (*s)->row->no_config) {
         ckpt_fail(r->err, CKPT_ECONFIG, "%s:%zu: unknown option %s", r->path,
                   k->start_mark.line + 1, name);
-        return opt_hint_unknown(r->t, name, strlen(name), true, r->err);
+        opt_hint_unknown(r->t, name, strlen(name), true, r->err);
+        return CKPT_ECONFIG;
     }
-    if (r->seen[*i])
+    if (r->seen[*s - r->t->slot])
         return ckpt_fail(r->err, CKPT_ECONFIG, "%s:%zu: %s appears twice", r->path,
-                         k->start_mark.line + 1, opt_at(r->t, *i)->name);
-    r->seen[*i] = true;
+                         k->start_mark.line + 1, (*s)->row->name);
+    r->seen[*s - r->t->slot] = true;
     return 0;
 }
 
 static int read_mapping(struct reader *r, const yaml_node_t *root)
 {
-    for (yaml_node_pair_t *p = root->data.mapping.pairs.start; p < root->data.mapping.pairs.top;
-         p++) {
-        size_t i = 0;
+    int rc = 0;
 
-        if (row_of(r, yaml_document_get_node(&r->doc, p->key), &i))
-            return r->err->code;
-        if (!r->given[i] && set_node(r, i, yaml_document_get_node(&r->doc, p->value)))
-            return r->err->code;
+    for (yaml_node_pair_t *p = root->data.mapping.pairs.start;
+         rc == 0 && p < root->data.mapping.pairs.top; p++) {
+        struct opt_slot *s = NULL;
+
+        rc = row_of(r, yaml_document_get_node(&r->doc, p->key), &s);
+        if (rc == 0 && !s->given)
+            rc = set_node(r, s, yaml_document_get_node(&r->doc, p->value));
     }
-    return 0;
+    return rc;
 }
 
 static int no_yaml(struct reader *r, const yaml_parser_t *parser)
@@ -141,7 +144,7 @@ static int no_yaml(struct reader *r, const yaml_parser_t *parser)
                      parser->problem ? parser->problem : "no YAML");
 }
 
-/* One document, a mapping, and nothing behind it. */
+/* One document, a mapping, and nothing after it. */
 static int read_document(struct reader *r, yaml_parser_t *parser)
 {
     const yaml_node_t *root;
@@ -167,9 +170,9 @@ static int read_document(struct reader *r, yaml_parser_t *parser)
     return rc;
 }
 
-int opt_run_file(const struct opt_table *t, const char *path, bool *given, struct ckpt_err *err)
+int opt_run_file(const struct opt_table *t, const char *path, struct ckpt_err *err)
 {
-    struct reader r = {.t = t, .path = path, .given = given, .err = err};
+    struct reader r = {.t = t, .path = path, .err = err};
     struct ckpt_arena a = {0};
     struct ckpt_file *file = NULL;
     yaml_parser_t parser;
@@ -185,7 +188,7 @@ int opt_run_file(const struct opt_table *t, const char *path, bool *given, struc
     ckpt_file_close(file);
     if (rc == 0 && (rc = yaml_check_limits(text, n, err)))
         ckpt_err_in(err, "%s", path);
-    r.seen = ckpt_arena_alloc(&a, opt_count(t), sizeof *r.seen);
+    r.seen = ckpt_arena_alloc(&a, t->n, sizeof *r.seen);
     if (rc == 0 && (!r.seen || !yaml_parser_initialize(&parser)))
         rc = ckpt_nomem(err, sizeof parser);
     if (rc == 0) {

@@ -9,7 +9,6 @@
 #define COLUMN 34
 #define NARROW 64               /* below it, help stands under its option */
 #define INDENT 10
-#define USUAL  80
 #define WIDEST 100              /* longer lines are hard to read */
 
 /* Where help goes on this terminal. */
@@ -20,17 +19,17 @@ struct page {
 
 static struct page page_of(void)
 {
-    int n = term_columns(STDOUT_FILENO);
-    size_t width = n == 0 ? USUAL : n < WIDEST ? (size_t)n : WIDEST;
+    size_t width = (size_t)term_width(STDOUT_FILENO);
 
-    return (struct page){width < NARROW ? INDENT : COLUMN, width, term_bold(STDOUT_FILENO)};
+    return (struct page){width < NARROW ? INDENT : COLUMN, width < WIDEST ? width : WIDEST,
+                         term_bold(STDOUT_FILENO)};
 }
 
 /* Words of text, the first at column at, broken before the page ends; later lines begin at left.
- * Gives the column behind the last. */
+ * Gives the column after the last. */
 static size_t wrapped(const struct page *p, size_t left, const char *text, size_t at)
 {
-    bool first = true;
+    bool first = at == left;
 
     while (*text) {
         size_t n = strcspn(text, " ");
@@ -50,52 +49,39 @@ static size_t wrapped(const struct page *p, size_t left, const char *text, size_
     return at;
 }
 
-/* The default in words; "" where there is none, or help tells it itself. */
-static const char *default_text(char dst[64], const struct opt *o, const union opt_value *was)
+/* The default in words: what the row's struct held before parsing, unless the row says more. */
+static const char *default_text(char dst[64], const struct opt_slot *s)
 {
-    *dst = '\0';
-    if (strstr(o->help, "default") || !o->dest ||
-        (o->kind == OPT_INT && o->min != o->max && (double)was->i < o->min))
-        return dst;                     /* what cannot be said is no default, but its absence */
-    switch (o->kind) {
-    case OPT_FLAG:
-        if (was->flag)
-            snprintf(dst, 64, "yes");
-        break;
-    case OPT_INT:
-        snprintf(dst, 64, "%lld", (long long)was->i);
-        break;
-    case OPT_REAL:
-        if (was->real == was->real)
-            snprintf(dst, 64, "%.10g", was->real);
-        break;
-    case OPT_SIZE:
-        snprintf(dst, 64, "%llu", (unsigned long long)was->size);
-        break;
-    case OPT_STR:
-    case OPT_PATH:
-    case OPT_CHOICE:
-        if (was->text && *was->text)
-            snprintf(dst, 64, "%s", was->text);
-        break;
-    default:
-        break;
+    const union opt_value *was = &s->was;
+
+    if (s->row->absent)
+        return s->row->absent;
+    switch (s->row->kind) {
+    case OPT_KIND_FLAG:  return was->flag ? "on" : "off";
+    case OPT_KIND_COUNT: snprintf(dst, 64, "%d", was->count); return dst;
+    case OPT_KIND_INT:   snprintf(dst, 64, "%lld", (long long)was->i); return dst;
+    case OPT_KIND_REAL:  snprintf(dst, 64, "%.10g", was->real); return dst;
+    case OPT_KIND_SIZE:  snprintf(dst, 64, "%llu", (unsigned long long)was->size); return dst;
+    case OPT_KIND_TEXT:
+    case OPT_KIND_PATH:
+    case OPT_KIND_ENUM:  return was->text ? was->text : "none";
+    default:             return "none";
     }
-    return dst;
 }
 
-static void print_row(const struct page *p, const struct opt *o, const union opt_value *was)
+static void print_row(const struct page *p, const struct opt_slot *s)
 {
-    char left[128], word[64], note[96] = "";
+    const struct opt *o = s->row;
+    char left[128], word[64], note[128];
     size_t at = p->column;
     int n;
 
-    if (o->kind == OPT_GROUP) {
+    if (o->kind == OPT_KIND_HEADING) {
         printf(p->bold ? "\n\033[1m%s:\033[0m\n" : "\n%s:\n", o->help);
         return;
     }
-    n = o->short_name ? snprintf(left, sizeof left, "  -%c, --%s", o->short_name, o->name)
-                      : snprintf(left, sizeof left, "      --%s", o->name);
+    n = o->letter ? snprintf(left, sizeof left, "  -%c, --%s", o->letter, o->name)
+                  : snprintf(left, sizeof left, "      --%s", o->name);
     if (o->arg)
         n += snprintf(left + n, sizeof left - (size_t)n, " %s", o->arg);
     printf("%s", left);
@@ -104,16 +90,17 @@ static void print_row(const struct page *p, const struct opt *o, const union opt
     else
         printf("%*s", (int)p->column - n, "");
     at = wrapped(p, p->column, o->help, at);
-    if (*default_text(word, o, was)) {
-        snprintf(note, sizeof note, " (default: %s)", word);
-        if (at + strlen(note) > p->width)
-            printf("\n%*s%s", (int)p->column, "", note + 1);
-        else
-            printf("%s", note);
+    if (!o->no_config) {
+        snprintf(note, sizeof note, "(default: %s)", default_text(word, s));
+        if (at + 1 + strlen(note) > p->width) {     /* in one piece, where a line holds it */
+            printf("\n%*s", (int)p->column, "");
+            at = p->column;
+        }
+        wrapped(p, p->column, note, at);
     }
-    if (o->kind == OPT_CHOICE && o->choices) {
+    if (o->choices) {
         printf("\n%*sone of: ", (int)p->column, "");
-        wrapped(p, p->column, o->choices, p->column + 8);
+        wrapped(p, p->column + 8, o->choices, p->column + 8);
     }
     putchar('\n');
 }
@@ -122,19 +109,20 @@ void opt_help(const struct opt_table *t, const struct opt_spec *spec, const stru
 {
     struct page p = page_of();
     char line[300];
+    size_t at = (size_t)printf("usage: %s", cli->tool);
 
-    snprintf(line, sizeof line, "usage: %s %s", cli->tool, spec->synopsis);
-    wrapped(&p, strlen(cli->tool) + 8, line, 0);
+    wrapped(&p, at + 1, spec->synopsis, at);
     printf("\n\n");
     wrapped(&p, 0, spec->summary, 0);
     putchar('\n');
-    if (t->n_tool && t->tool[0].kind != OPT_GROUP)
+    if (t->slot[0].row->kind != OPT_KIND_HEADING)
         printf("\nOptions:\n");
-    for (size_t i = 0; i < opt_count(t); i++)
-        print_row(&p, opt_at(t, i), &t->was[i]);
+    for (size_t i = 0; i < t->n; i++)
+        print_row(&p, &t->slot[i]);
     putchar('\n');
-    snprintf(line, sizeof line, "Flags are undone by --no-NAME; \"_\" and \"-\" are the same in a "
-             "name.  See %s(1).", cli->tool);
+    snprintf(line, sizeof line,
+             "Flags are turned off by --no-NAME; \"_\" and \"-\" are the same in a name.  "
+             "See %s(1).", cli->tool);
     wrapped(&p, 0, line, 0);
     putchar('\n');
 }
@@ -159,13 +147,13 @@ static void function_name(const char *tool)
 /* What may follow an option, as a case of bash's. */
 static void bash_value(const struct opt *o)
 {
-    if (o->short_name)
-        printf("    -%c|--%s)", o->short_name, o->name);
+    if (o->letter)
+        printf("    -%c|--%s)", o->letter, o->name);
     else
         printf("    --%s)", o->name);
-    if (o->kind == OPT_CHOICE && o->choices)
+    if (o->choices)
         printf(" COMPREPLY=($(compgen -W '%s' -- \"$cur\"));", o->choices);
-    else if (o->kind != OPT_PATH && o->kind != OPT_LIST)
+    else if (o->kind != OPT_KIND_PATH && o->kind != OPT_KIND_LIST)
         printf(" compopt +o default 2>/dev/null;");     /* no file has that name */
     printf(" return ;;\n");
 }
@@ -179,16 +167,16 @@ static void bash(const struct opt_table *t, const struct cli *cli)
            "  if [ \"$cur\" = '=' ]; then cur=; elif [ \"$prev\" = '=' ]; then"
            " prev=${COMP_WORDS[COMP_CWORD-2]}; fi\n"
            "  case $prev in\n");
-    for (size_t i = 0; i < opt_count(t); i++)
-        if (opt_takes_value(opt_at(t, i)))
-            bash_value(opt_at(t, i));
+    for (size_t i = 0; i < t->n; i++)
+        if (opt_takes_value(t->slot[i].row))
+            bash_value(t->slot[i].row);
     printf("  esac\n  case $cur in\n    -*) COMPREPLY=($(compgen -W '");
-    for (size_t i = 0; i < opt_count(t); i++) {
-        const struct opt *o = opt_at(t, i);
+    for (size_t i = 0; i < t->n; i++) {
+        const struct opt *o = t->slot[i].row;
 
-        if (o->kind != OPT_GROUP)
+        if (o->kind != OPT_KIND_HEADING)
             printf("--%s ", o->name);
-        if (opt_is_flag(o) && o->dest)
+        if (o->kind == OPT_KIND_FLAG && !o->no_config)
             printf("--no-%s ", o->name);
     }
     printf("' -- \"$cur\")) ;;\n  esac\n}\ncomplete -o default -F ");
@@ -212,19 +200,20 @@ static void zsh_text(const char *s)
 static void zsh(const struct opt_table *t, const struct cli *cli)
 {
     printf("#compdef %s\n_arguments \\\n", cli->tool);
-    for (size_t i = 0; i < opt_count(t); i++) {
-        const struct opt *o = opt_at(t, i);
+    for (size_t i = 0; i < t->n; i++) {
+        const struct opt *o = t->slot[i].row;
 
-        if (o->kind == OPT_GROUP)
+        if (o->kind == OPT_KIND_HEADING)
             continue;
-        printf("  '%s--%s%s[", o->kind == OPT_LIST ? "*" : "", o->name,
+        printf("  '%s--%s%s[", o->kind == OPT_KIND_LIST ? "*" : "", o->name,
                opt_takes_value(o) ? "=" : "");
         zsh_text(o->help);
         printf("]");
-        if (o->kind == OPT_CHOICE && o->choices)
+        if (o->choices)
             printf(":%s:(%s)", o->arg, o->choices);
         else if (opt_takes_value(o))
-            printf(":%s:%s", o->arg, o->kind == OPT_PATH || o->kind == OPT_LIST ? "_files" : "");
+            printf(":%s:%s", o->arg,
+                   o->kind == OPT_KIND_PATH || o->kind == OPT_KIND_LIST ? "_files" : "");
         printf("' \\\n");
     }
     printf("  '*:path:_files'\n");
@@ -232,15 +221,15 @@ static void zsh(const struct opt_table *t, const struct cli *cli)
 
 static void fish(const struct opt_table *t, const struct cli *cli)
 {
-    for (size_t i = 0; i < opt_count(t); i++) {
-        const struct opt *o = opt_at(t, i);
+    for (size_t i = 0; i < t->n; i++) {
+        const struct opt *o = t->slot[i].row;
 
-        if (o->kind == OPT_GROUP)
+        if (o->kind == OPT_KIND_HEADING)
             continue;
         printf("complete -c %s -l %s", cli->tool, o->name);
-        if (o->short_name)
-            printf(" -s %c", o->short_name);
-        if (o->kind == OPT_CHOICE && o->choices)
+        if (o->letter)
+            printf(" -s %c", o->letter);
+        if (o->choices)
             printf(" -x -a '%s'", o->choices);
         else if (opt_takes_value(o))
             printf(" -r");
@@ -264,5 +253,5 @@ int opt_completion(const struct opt_table *t, const struct cli *cli, const char 
             shells[i].print(t, cli);
             return 0;
         }
-    return ckpt_fail(err, CKPT_EUSAGE, "--completion: \"%s\" is none of: bash zsh fish", shell);
+    return ckpt_fail(err, CKPT_ESTATE, "no completion for %s", shell);
 }

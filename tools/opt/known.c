@@ -1,13 +1,14 @@
-/* opt/known - what other programs' users type -> what an option is called here; opt/rows.h. */
+/* opt/known - option names of other programs -> the names here; opt/rows.h. */
 #include <string.h>
 
+#include "tools/near.h"
 #include "tools/opt/rows.h"
 
 /* Names of transformers, TRL, PEFT, DeepSpeed and torchrun, and short ones that people try. */
 static const struct known {
     const char *names;          /* space-separated, with "-" */
     const char *option;         /* the first of these that the tool has is meant; NULL: none */
-    const char *hint;           /* what to do where no option is meant */
+    const char *hint;           /* of ckpt-train, where no option is meant */
 } known[] = {
     {"model-name-or-path model-name model-path base-model pretrained-model model-id checkpoint",
      "model base", NULL},
@@ -105,60 +106,73 @@ static const struct known {
      NULL, "kernels are chosen by what the device can do: leave it out"},
 };
 
-static bool same(const char *name, size_t n, const char *word, size_t k)
-{
-    if (n != k)
-        return false;
-    for (size_t i = 0; i < n; i++)
-        if ((name[i] == '_' ? '-' : name[i]) != word[i])
-            return false;
-    return true;
-}
-
-static bool among(const char *words, const char *name, size_t n)
-{
-    for (const char *p = words; *p;) {
-        size_t k = strcspn(p, " ");
-
-        if (same(name, n, p, k))
-            return true;
-        p += k + (p[k] == ' ');
-    }
-    return false;
-}
-
 /* The first of a row's options that the tool has, or NULL. */
 static const char *meant(const struct opt_table *t, const struct known *row, bool in_file)
 {
     for (const char *p = row->option; p && *p;) {
-        size_t k = strcspn(p, " "), i = opt_find(t, p, k);
+        size_t k = strcspn(p, " ");
+        const struct opt_slot *s = opt_find(t, p, k);
 
-        if (i != SIZE_MAX && !(in_file && opt_at(t, i)->no_config))
-            return opt_at(t, i)->name;
+        if (s && !(in_file && s->row->no_config))
+            return s->row->name;
         p += k + (p[k] == ' ');
     }
     return NULL;
 }
 
-/* Advice that speaks of one tool's options helps there alone. */
-static bool for_this_tool(const struct opt_table *t)
+/* The shortest name that has this one in it as whole words: "epochs" of num-train-epochs. */
+static bool holds(const char *whole, const char *name, size_t n)
 {
-    return opt_find(t, "train-file", strlen("train-file")) != SIZE_MAX;
+    for (const char *p = whole; n >= 3 && p; p = strchr(p, '-'), p = p ? p + 1 : NULL)
+        if (strlen(p) >= n && (!p[n] || p[n] == '-')) {
+            size_t k = 0;
+
+            while (k < n && (name[k] == '_' ? '-' : name[k]) == p[k])
+                k++;
+            if (k == n)
+                return true;
+        }
+    return false;
 }
 
-int opt_hint_unknown(const struct opt_table *t, const char *name, size_t n, bool in_file,
-                     struct ckpt_err *err)
+/* The name nearest to a mistyped one by its letters, else by its words; NULL when none is near. */
+static const char *nearest(const struct opt_table *t, const char *name, size_t n, bool in_file)
 {
-    const char *dashes = in_file ? "" : "--", *near = NULL;
+    const char *best = NULL, *by_words = NULL;
+    size_t least = n / 3 + 2;
+
+    for (const struct opt_slot *s = t->slot; s < t->slot + t->n; s++) {
+        const char *one = s->row->name;
+        size_t d;
+
+        if (s->row->kind == OPT_KIND_HEADING || (in_file && s->row->no_config))
+            continue;
+        if ((d = near_edits(name, n, one)) < least) {
+            least = d;
+            best = one;
+        }
+        if (holds(one, name, n) && (!by_words || strlen(one) < strlen(by_words)))
+            by_words = one;
+    }
+    return best ? best : by_words;
+}
+
+void opt_hint_unknown(const struct opt_table *t, const char *name, size_t n, bool in_file,
+                      struct ckpt_err *err)
+{
+    const char *near = NULL;
 
     for (size_t i = 0; i < sizeof known / sizeof known[0] && !near; i++) {
-        if (!among(known[i].names, name, n))
+        if (!opt_among(known[i].names, name, n))
             continue;
-        if (known[i].hint && for_this_tool(t))
-            return ckpt_err_hint(err, "%s", known[i].hint);
+        if (known[i].hint && opt_find(t, "train-file", strlen("train-file"))) {
+            ckpt_err_hint(err, "%s", known[i].hint);
+            return;
+        }
         near = meant(t, &known[i], in_file);
     }
     if (!near)
-        near = opt_nearest(t, name, n, in_file);
-    return near ? ckpt_err_hint(err, "did you mean %s%s?", dashes, near) : err->code;
+        near = nearest(t, name, n, in_file);
+    if (near)
+        ckpt_err_hint(err, "did you mean %s%s?", in_file ? "" : "--", near);
 }

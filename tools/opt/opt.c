@@ -1,5 +1,5 @@
-/* opt - see opt.h.  Values, help and run files are in opt/value.c, opt/help.c, opt/file.c,
- * what options have to do with each other in opt/rules.c, other spellings in opt/known.c. */
+/* opt - see opt.h.  Values, help and run files are in opt/value.c, opt/help.c, opt/file.c, rules
+ * between options in opt/rules.c, names of other programs in opt/known.c. */
 #include "tools/opt/opt.h"
 
 #include <stdio.h>
@@ -8,63 +8,65 @@
 #include "libckpt/ckpt.h"
 #include "tools/opt/rows.h"
 
-struct parse {
-    const struct opt_spec *spec;
-    struct cli            *cli;
-    struct opt_table       t;
-    struct opt             common[OPT_COMMON];
-    union opt_value        was[OPT_MAX_ROWS];
-    bool                   given[OPT_MAX_ROWS]; /* set by a flag: the run file leaves it alone */
-    const char            *config, *completion;
-    bool                   help, version;
-    char                 **argv;
-    int                    argc, at;
-    struct ckpt_err       *err;
+/* The values of rows that act on the parse itself. */
+struct own {
+    const char *config, *completion;
+    bool        help, version;
 };
+
+struct parse {
+    struct cli      *cli;
+    struct opt_table t;
+    struct own       own;
+    char           **argv;
+    int              argc, at;
+    struct ckpt_err *err;
+};
+
+#define OPT_VALUES struct cli
+static const struct opt common_rows[] = {
+    OPT_HEADING("Common"),
+    OPT_INT("jobs", "N", jobs, 0, 4096, "worker threads; 0: one for each CPU", .letter = 'j'),
+    OPT_FLAG("null", nul, "lines of stdin and stdout end with NUL instead of newline",
+             .letter = '0'),
+    OPT_FLAG("json", json, "print JSON; errors too"),
+    OPT_FLAG("strict", strict, "exit with status 1 after any warning"),
+    OPT_FLAG("follow-symlinks", follow, "follow symbolic links"),
+    OPT_FLAG("quiet", quiet, "print errors only", .letter = 'q'),
+    OPT_COUNT("verbose", verbose, "print notes; twice: debug messages too", .letter = 'v'),
+};
+#undef OPT_VALUES
+
+#define OPT_VALUES struct own
+static const struct opt own_rows[] = {
+    OPT_ENUM("completion", "SHELL", completion, "bash zsh fish",
+             "print the completion script for a shell", .no_config = true),
+    OPT_FLAG("help", help, "print this help", .letter = 'h', .no_config = true),
+    OPT_FLAG("version", version, "print the version", .no_config = true),
+    OPT_PATH("config", "FILE", config, "read options from a YAML or JSON file",
+             .no_config = true),
+};
+#undef OPT_VALUES
 
 static int unknown(struct parse *p, const char *name, size_t n)
 {
     ckpt_fail(p->err, CKPT_EUSAGE, "unknown option --%.*s", (int)n, name);
-    if (opt_hint_unknown(&p->t, name, n, false, p->err) && p->err->hint[0])
-        return p->err->code;
-    return ckpt_err_hint(p->err, "%s --help lists them", p->cli->tool);
+    opt_hint_unknown(&p->t, name, n, false, p->err);
+    return p->err->hint[0] ? CKPT_EUSAGE
+                           : ckpt_err_hint(p->err, "%s --help lists them", p->cli->tool);
 }
 
-/* Rows that act on the parse itself; false when the row is an ordinary one. */
-static bool special(struct parse *p, const struct opt *o, const char *value)
+/* value: NULL for flags and counts. */
+static int apply(struct parse *p, struct opt_slot *s, const char *value, const char *where)
 {
-    if (strcmp(o->name, "help") == 0)
-        p->help = true;
-    else if (strcmp(o->name, "version") == 0)
-        p->version = true;
-    else if (strcmp(o->name, "config") == 0)
-        p->config = value;
-    else if (strcmp(o->name, "completion") == 0)
-        p->completion = value;
-    else
-        return false;
-    return true;
+    s->given = true;
+    if (value)
+        return opt_set(&p->t, s, value, where, p->err);
+    opt_set_flag(s, true);
+    return 0;
 }
 
-static int apply(struct parse *p, size_t i, const char *value, const char *where)
-{
-    const struct opt *o = opt_at(&p->t, i);
-
-    p->given[i] = true;
-    if (special(p, o, value))
-        return 0;
-    if (o->kind == OPT_COUNT) {
-        ++*(int *)o->dest;
-        return 0;
-    }
-    if (opt_is_flag(o)) {
-        opt_set_flag(o, true);
-        return 0;
-    }
-    return opt_set(&p->t, o, value, where, p->err);
-}
-
-/* The value of an option that needs one: given behind "=", or the next argument. */
+/* The value of an option that needs one: after "=", or the next argument. */
 static int take_value(struct parse *p, const char **value, const char *attached, const char *name)
 {
     if (!attached && p->at >= p->argc)
@@ -77,30 +79,25 @@ static int long_option(struct parse *p, const char *arg)
 {
     const char *eq = strchr(arg, '='), *value = NULL;
     size_t n = eq ? (size_t)(eq - arg) : strlen(arg);
-    size_t i = opt_find(&p->t, arg, n);
+    struct opt_slot *s = opt_find(&p->t, arg, n);
+    bool undone = !s && n > 3 && strncmp(arg, "no-", 3) == 0;
     char where[128];
+    int rc;
 
     snprintf(where, sizeof where, "--%.*s", (int)n, arg);
-    if (i == SIZE_MAX && n > 3 && strncmp(arg, "no-", 3) == 0) {
-        i = opt_find(&p->t, arg + 3, n - 3);
-        if (i != SIZE_MAX && opt_is_flag(opt_at(&p->t, i)) && opt_at(&p->t, i)->dest) {
-            if (eq)
-                return ckpt_fail(p->err, CKPT_EUSAGE, "%s takes no value", where);
-            p->given[i] = true;
-            opt_set_flag(opt_at(&p->t, i), false);
-            return 0;
-        }
-        i = SIZE_MAX;
-    }
-    if (i == SIZE_MAX)
+    if (undone && (s = opt_find(&p->t, arg + 3, n - 3)) &&
+        (s->row->kind != OPT_KIND_FLAG || s->row->no_config))
+        s = NULL;
+    if (!s)
         return unknown(p, arg, n);
-    if (opt_takes_value(opt_at(&p->t, i))) {
-        if (take_value(p, &value, eq ? eq + 1 : NULL, where))
-            return p->err->code;
-    } else if (eq) {
+    if (eq && !opt_takes_value(s->row))
         return ckpt_fail(p->err, CKPT_EUSAGE, "%s takes no value", where);
-    }
-    return apply(p, i, value, where);
+    if (opt_takes_value(s->row) && (rc = take_value(p, &value, eq ? eq + 1 : NULL, where)))
+        return rc;
+    rc = apply(p, s, value, where);
+    if (undone)
+        opt_set_flag(s, false);
+    return rc;
 }
 
 /* -x, -xVALUE, -x VALUE, or several flags in one word. */
@@ -110,21 +107,20 @@ static int short_options(struct parse *p, const char *arg)
         const char *value = NULL;
         char where[3] = {'-', *arg, '\0'};
         size_t i = 0;
+        int rc;
 
-        while (i < opt_count(&p->t) && opt_at(&p->t, i)->short_name != *arg)
+        while (i < p->t.n && p->t.slot[i].row->letter != *arg)
             i++;
-        if (i == opt_count(&p->t)) {
+        if (i == p->t.n) {
             ckpt_fail(p->err, CKPT_EUSAGE, "unknown option -%c", *arg);
             return ckpt_err_hint(p->err, "%s --help lists them", p->cli->tool);
         }
-        if (!opt_takes_value(opt_at(&p->t, i))) {
-            if (apply(p, i, NULL, where))
-                return p->err->code;
-            continue;
+        if (opt_takes_value(p->t.slot[i].row)) {
+            rc = take_value(p, &value, arg[1] ? arg + 1 : NULL, where);
+            return rc ? rc : apply(p, &p->t.slot[i], value, where);
         }
-        if (take_value(p, &value, arg[1] ? arg + 1 : NULL, where))
-            return p->err->code;
-        return apply(p, i, value, where);
+        if ((rc = apply(p, &p->t.slot[i], NULL, where)))
+            return rc;
     }
     return 0;
 }
@@ -132,61 +128,120 @@ static int short_options(struct parse *p, const char *arg)
 static int arguments(struct parse *p, char ***rest, int *n_rest)
 {
     bool only_rest = false;
+    int rc = 0;
 
     *rest = p->argv + 1;
     *n_rest = 0;
-    for (p->at = 1; p->at < p->argc;) {
+    for (p->at = 1; rc == 0 && p->at < p->argc;) {
         char *arg = p->argv[p->at++];
 
         if (only_rest || arg[0] != '-' || arg[1] == '\0')
             (*rest)[(*n_rest)++] = arg;     /* never ahead of what is read */
         else if (strcmp(arg, "--") == 0)
             only_rest = true;
-        else if (arg[1] == '-' ? long_option(p, arg + 2) : short_options(p, arg + 1))
-            return p->err->code;
+        else
+            rc = arg[1] == '-' ? long_option(p, arg + 2) : short_options(p, arg + 1);
+    }
+    return rc;
+}
+
+/* The rows of all sections as one table, with the values that are there as defaults. */
+static int join(struct parse *p, const struct opt_spec *spec)
+{
+    const struct opt_section common[] = {OPT_SECTION(common_rows, p->cli),
+                                         OPT_SECTION(own_rows, &p->own)};
+    const struct opt_section *all[] = {&spec->section[0], &spec->section[1], &spec->section[2],
+                                       &spec->section[3], &common[0], &common[1]};
+    struct opt_table *t = &p->t;
+    size_t n = 0;
+
+    for (size_t k = 0; k < sizeof all / sizeof all[0]; k++)
+        n += all[k]->n;
+    t->arena = &p->cli->arena;
+    t->slot = ckpt_arena_alloc(t->arena, n, sizeof *t->slot);
+    if (!t->slot)
+        return ckpt_nomem(p->err, n * sizeof *t->slot);
+    for (size_t k = 0; k < sizeof all / sizeof all[0]; k++) {
+        for (size_t i = 0; i < all[k]->n; i++) {
+            struct opt_slot *s = &t->slot[t->n++];
+
+            *s = (struct opt_slot){.row = &all[k]->row[i], .values = all[k]->values};
+            s->was = opt_value_of(s);
+        }
+        if (k < sizeof spec->section / sizeof spec->section[0])
+            t->n_tool = t->n;
     }
     return 0;
 }
 
-int opt_parse(const struct opt_spec *spec, struct cli *cli, int argc, char **argv, char ***rest,
-              int *n_rest, struct ckpt_err *err)
+/* The names of what counts as given, as settings are called. */
+static int tell_given(struct opt_list *given, const struct opt_table *t, struct ckpt_err *err)
 {
-    struct parse p = {.spec = spec, .cli = cli, .argv = argv, .argc = argc, .err = err};
-    int64_t jobs = cli->jobs;
-    int rc;
+    const char **item = ckpt_arena_alloc(t->arena, t->n_tool + 1, sizeof *item);
 
-    p.t.tool = spec->row;
-    p.t.n_tool = spec->n;
-    p.t.common = p.common;
-    p.t.arena = &cli->options;
-    p.t.n_common = opt_common(p.common, cli, spec->run_file);
-    if (opt_count(&p.t) > OPT_MAX_ROWS)
-        return ckpt_fail(err, CKPT_ESTATE, "more than %d options", OPT_MAX_ROWS);
-    for (size_t i = 0; i < p.t.n_common; i++)
-        if (strcmp(p.common[i].name, "jobs") == 0)
-            p.common[i].dest = &jobs;
-    for (size_t i = 0; i < opt_count(&p.t); i++)
-        p.was[i] = opt_value_of(opt_at(&p.t, i));
-    p.t.was = p.was;
+    *given = (struct opt_list){item, 0};
+    for (size_t i = 0; item && i < t->n_tool; i++) {
+        char *name = NULL;
+
+        if (!opt_counts(&t->slot[i]))
+            continue;
+        name = ckpt_arena_printf(t->arena, "%s", t->slot[i].row->name);
+        for (char *c = name; c && *c; c++)
+            *c = *c == '-' ? '_' : *c;
+        if (!name)
+            return ckpt_nomem(err, strlen(t->slot[i].row->name));
+        item[given->n++] = name;
+    }
+    return item ? 0 : ckpt_nomem(err, t->n * sizeof *item);
+}
+
+bool opt_has(const struct opt_list *given, const char *name)
+{
+    for (size_t i = 0; i < given->n; i++)
+        if (strcmp(given->item[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* For cli_flags: the tool's own names, and the common ones. */
+static bool has_option(const void *slots, const char *name, size_t n)
+{
+    return opt_find(slots, name, n) != NULL;
+}
+
+int opt_parse(const struct opt_spec *spec, struct cli *cli, int argc, char **argv, char ***rest,
+              int *n_rest, struct opt_list *given, struct ckpt_err *err)
+{
+    struct parse p = {.cli = cli, .argv = argv, .argc = argc, .err = err};
+    struct opt_table *t = ckpt_arena_alloc(&cli->arena, 1, sizeof *t);
+    const struct own *own = &p.own;
+    int rc = t ? join(&p, spec) : ckpt_nomem(err, sizeof *t);
+    bool stop;
+
+    if (rc)
+        return rc;
+    *t = p.t;
+    cli->options = t;
+    cli->has_option = has_option;
     rc = arguments(&p, rest, n_rest);
-    if (rc == 0 && p.config && !p.help && !p.version && !p.completion)
-        rc = opt_run_file(&p.t, p.config, p.given, err);
-    if (rc == 0 && !p.help && !p.version && !p.completion)
-        rc = opt_check_rules(&p.t, spec, err);
-    if (rc == 0 && !p.help && !p.version && !p.completion)
-        rc = opt_streams(&p.t, spec->streams, err);
-    cli->jobs = (int)jobs;
+    stop = own->help || own->version || own->completion;
+    if (rc == 0 && own->config && !stop)
+        rc = opt_run_file(t, own->config, err);
+    if (rc == 0 && !stop)
+        rc = opt_check_rules(t, spec, err);
+    if (rc == 0 && !stop)
+        rc = opt_streams(t, spec->streams, err);
+    if (rc == 0 && given)
+        rc = tell_given(given, t, err);
     for (int i = p.at; rc && i < argc && strcmp(argv[i], "--") != 0; i++)
         cli->json |= strcmp(argv[i], "--json") == 0;    /* it is about this error, too */
     if (rc)
         return rc;
-    if (p.help)
-        opt_help(&p.t, spec, cli);
-    else if (p.version)
+    if (own->help)
+        opt_help(t, spec, cli);
+    else if (own->version)
         printf("%s %s\n", cli->tool, CKPT_VERSION);
-    else if (p.completion)
-        return opt_completion(&p.t, cli, p.completion, err) ? err->code : 1;
-    else
-        return 0;
-    return 1;
+    else if (own->completion)
+        rc = opt_completion(t, cli, own->completion, err);
+    return rc ? rc : stop;
 }

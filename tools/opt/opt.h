@@ -1,11 +1,20 @@
 /*
  * opt - option rows -> parsed values, usage, help, shell completion, run file.
  *
- * One table serves all: the command line, --help, the run file (--config, YAML or JSON), shell
+ * One table serves the command line, --help, the run file (--config, YAML or JSON), shell
  * completion, and the test that holds the manual against them.  "_" and "-" are the same in a
- * name.  Flags win over the run file.  An unknown option names the nearest known one, by its
- * letters or by what other programs call it.  What a row's dest holds before parsing is the
- * default that --help prints.
+ * name.  The command line wins over the run file.  The value that a row's place holds before
+ * parsing is the default that --help prints.  An unknown option is answered with the nearest known
+ * one, by its letters or by its name in other programs.
+ *
+ * A table is static and const; its macros name fields of the struct OPT_VALUES, which the file
+ * defines above it, and the compiler checks their types:
+ *
+ *     #define OPT_VALUES struct want
+ *     static const struct opt rows[] = {
+ *         OPT_PATH("output", "PATH", output, "directory to write", .letter = 'o'),
+ *         OPT_INT("world", "RANKS", world, 1, 4096, "ranks to cut for", .absent = "as the input"),
+ *     };
  */
 #ifndef CKPT_TOOLS_OPT_OPT_H
 #define CKPT_TOOLS_OPT_OPT_H
@@ -18,36 +27,85 @@
 #include "tools/cli.h"
 
 enum opt_kind {
-    OPT_FLAG,       /* bool; --no-x undoes it */
-    OPT_SWITCH,     /* int: 1, or 0 by --no-x; not given, it stays as it was */
-    OPT_COUNT,      /* int, each occurrence adds one */
-    OPT_INT,        /* int64_t, in [min, max] */
-    OPT_REAL,       /* double, in [min, max] */
-    OPT_SIZE,       /* uint64_t bytes: K M G T (powers of 1024), KB MB GB (of 1000) */
-    OPT_STR,        /* const char * */
-    OPT_PATH,       /* const char *; completed as a file */
-    OPT_CHOICE,     /* const char *, one of choices */
-    OPT_LIST,       /* struct opt_list, each occurrence appends */
-    OPT_GROUP       /* no option: a heading in --help */
+    OPT_KIND_FLAG,      /* bool; --no-x undoes it */
+    OPT_KIND_COUNT,     /* int, each occurrence adds one */
+    OPT_KIND_INT,       /* int64_t, in [min, max] */
+    OPT_KIND_REAL,      /* double, in [min, max] */
+    OPT_KIND_SIZE,      /* uint64_t bytes: K M G T (powers of 1024), KB MB GB (of 1000) */
+    OPT_KIND_CHAR,      /* char: one byte, or tab */
+    OPT_KIND_TEXT,      /* const char * */
+    OPT_KIND_PATH,      /* const char *; completed as a file */
+    OPT_KIND_ENUM,      /* const char *, one of choices */
+    OPT_KIND_LIST,      /* an array of const char * and its length; each occurrence appends */
+    OPT_KIND_HEADING    /* no option: a heading in --help */
 };
 
-struct opt_list { const char **item; size_t n; };
+struct opt_list { const char *const *item; size_t n; };
 
 struct opt {
-    char          short_name;   /* 0 for none */
+    enum opt_kind kind;
+    char          letter;       /* short name, 0 for none */
     const char   *name;         /* long, with "-" */
     const char   *arg;          /* "PATH", NULL for flags */
-    enum opt_kind kind;
-    void         *dest;         /* holds the default before parsing */
-    const char   *help;         /* one sentence, lower case, no full stop */
-    const char   *choices;      /* "text json", space-separated, for OPT_CHOICE */
-    double        min, max;     /* for numbers; both 0: no bound */
+    const char   *help;         /* with the unit; lower case, no full stop, no default */
+    const char   *absent;       /* the default in words, where the value before parsing has none */
+    const char   *choices;      /* "text json", space-separated */
+    double        min, max;     /* for numbers */
+    size_t        at, at_n;     /* offset of the value, and of a list's length, in OPT_VALUES */
     bool          no_config;    /* not accepted in a run file (help, version, config itself) */
 };
 
+/* The offset of a field of OPT_VALUES; a compile-time warning where its type is another. */
+#define OPT_AT(field, type) \
+    (offsetof(OPT_VALUES, field) + 0 * sizeof(1 ? &((OPT_VALUES *)0)->field : (type *)0))
+
+/* The dots take further members: .letter = 'o', .absent = "none". */
+#define OPT_HEADING(title) {.kind = OPT_KIND_HEADING, .name = "", .help = title}
+#define OPT_FLAG(long_name, field, text, ...) \
+    {.kind = OPT_KIND_FLAG, .name = long_name, .at = OPT_AT(field, bool), .help = text, \
+     __VA_ARGS__}
+#define OPT_COUNT(long_name, field, text, ...) \
+    {.kind = OPT_KIND_COUNT, .name = long_name, .at = OPT_AT(field, int), .help = text, \
+     __VA_ARGS__}
+#define OPT_INT(long_name, unit, field, least, most, text, ...) \
+    {.kind = OPT_KIND_INT, .name = long_name, .arg = unit, .at = OPT_AT(field, int64_t), \
+     .min = least, .max = most, .help = text, __VA_ARGS__}
+/* The same in a uint64_t. */
+#define OPT_UINT(long_name, unit, field, most, text, ...) \
+    {.kind = OPT_KIND_INT, .name = long_name, .arg = unit, .at = OPT_AT(field, uint64_t), \
+     .max = most, .help = text, __VA_ARGS__}
+#define OPT_REAL(long_name, unit, field, least, most, text, ...) \
+    {.kind = OPT_KIND_REAL, .name = long_name, .arg = unit, .at = OPT_AT(field, double), \
+     .min = least, .max = most, .help = text, __VA_ARGS__}
+#define OPT_SIZE(long_name, field, text, ...) \
+    {.kind = OPT_KIND_SIZE, .name = long_name, .arg = "SIZE", .at = OPT_AT(field, uint64_t), \
+     .help = text, __VA_ARGS__}
+#define OPT_CHAR(long_name, field, text, ...) \
+    {.kind = OPT_KIND_CHAR, .name = long_name, .arg = "CHAR", .at = OPT_AT(field, char), \
+     .help = text, __VA_ARGS__}
+#define OPT_TEXT(long_name, word, field, text, ...) \
+    {.kind = OPT_KIND_TEXT, .name = long_name, .arg = word, .at = OPT_AT(field, const char *), \
+     .help = text, __VA_ARGS__}
+#define OPT_PATH(long_name, word, field, text, ...) \
+    {.kind = OPT_KIND_PATH, .name = long_name, .arg = word, .at = OPT_AT(field, const char *), \
+     .help = text, __VA_ARGS__}
+#define OPT_ENUM(long_name, word, field, words, text, ...) \
+    {.kind = OPT_KIND_ENUM, .name = long_name, .arg = word, .at = OPT_AT(field, const char *), \
+     .choices = words, .help = text, __VA_ARGS__}
+#define OPT_LIST_OF(long_name, word, items, length, text, ...) \
+    {.kind = OPT_KIND_LIST, .name = long_name, .arg = word, .help = text, \
+     .at = OPT_AT(items, const char *const *), .at_n = OPT_AT(length, size_t), __VA_ARGS__}
+#define OPT_LIST(long_name, word, field, ...) \
+    OPT_LIST_OF(long_name, word, field.item, field.n, __VA_ARGS__)
+
+/* Rows, and the struct that their values lie in. */
+struct opt_section { const struct opt *row; size_t n; void *values; };
+#define OPT_SECTION(rows, values) {rows, sizeof(rows) / sizeof((rows)[0]), values}
+
 /*
- * What an option has to do with others, so that none is ignored in silence.  An option counts as
- * given when its value is not the default.  "to=deepspeed" is the option with that value.
+ * Which options have an effect together, so that none is ignored in silence.  An option counts
+ * when it is given; a flag that is off by default, when it is given and on.  "to=deepspeed" is the
+ * option with that value, given or not.
  */
 enum opt_rule_kind {
     OPT_ONLY,       /* beside name no other option of the tool counts but those of `others` */
@@ -57,30 +115,31 @@ enum opt_rule_kind {
 
 struct opt_rule {
     enum opt_rule_kind kind;
-    const char        *name;
+    const char        *name;        /* of OPT_NEEDS, or several, space-separated */
     const char        *others;      /* space-separated */
 };
 
 struct opt_spec {
     const char       *synopsis;     /* "[-o OUT] INPUT..." */
     const char       *summary;      /* one line: what the tool does to which files */
-    const struct opt *row;
-    size_t            n;
-    bool              run_file;     /* accepts --config FILE */
+    struct opt_section section[4];  /* one with 0 rows ends them */
     const char       *streams;      /* space-separated: options whose files may be "-" or pipes,
-                                       which are then read once (OPT_PATH, OPT_LIST) */
+                                       which are then read once (paths, lists) */
     const struct opt_rule *rule;    /* n_rule of them */
     size_t            n_rule;
 };
 
 /*
  * Parse.  Positional arguments are moved to (*rest)[0..n_rest).  Common rows (-h --version -q -v
- * --json -0 -j --strict --follow-symlinks) are added by itself and land in cli.
+ * --json -0 -j --strict --follow-symlinks --config) are added and land in cli.  given (or NULL)
+ * gets the options that count as given, with "_" for "-", in cli's arena.
  * Returns 0 to go on; 1 when the program should exit with status 0 (help, version, completion
- * printed to stdout); CKPT_EUSAGE, also when spec->rule forbids what was given, or CKPT_ECONFIG
+ * printed to stdout); CKPT_EUSAGE, also when spec->rule forbids the combination, or CKPT_ECONFIG
  * naming file and line.
  */
 int opt_parse(const struct opt_spec *spec, struct cli *cli, int argc, char **argv, char ***rest,
-              int *n_rest, struct ckpt_err *err);
+              int *n_rest, struct opt_list *given, struct ckpt_err *err);
+/* Whether given, as opt_parse filled it, has an option ("top_k"). */
+bool opt_has(const struct opt_list *given, const char *name);
 
 #endif

@@ -65,18 +65,19 @@ static int check_alone(const char *path, struct ckpt_err *err)
 /* The pipe's bytes in a file that has its descriptor; a new one where fd is -1 to begin with. */
 static int spool(int *fd, int from, const char *name, struct ckpt_err *err)
 {
-    const char *dir = getenv("TMPDIR");
-    struct ckpt_spool how = {.name = name, .where = dir && *dir ? dir : NULL, .stop = &cli_stop};
+    struct ckpt_spool how = {.name = name, .where = cli_spool(), .stop = &cli_stop};
     struct ckpt_file *file = NULL;
     uint64_t base;
 
-    if (ckpt_spool_fd(&file, from, &how, err))
-        return err->code;
+    int rc = ckpt_spool_fd(&file, from, &how, err);
+
+    if (rc)
+        return rc;
     *fd = *fd < 0 ? dup(ckpt_file_fd(file, &base)) : dup2(ckpt_file_fd(file, &base), *fd);
     if (*fd < 0)
-        ckpt_fail_errno(err, CKPT_EIO, errno, "%s", name);
+        rc = ckpt_fail_errno(err, CKPT_EIO, errno, "%s", name);
     ckpt_file_close(file);
-    return err->code;
+    return rc;
 }
 
 int opt_stream(const char **path, struct ckpt_arena *arena, struct ckpt_err *err)
@@ -86,8 +87,8 @@ int opt_stream(const char **path, struct ckpt_arena *arena, struct ckpt_err *err
     int fd = -1, from = 0, tail = 0, rc;
     struct stat st;
 
-    if (left_for(&found, given, arena, err))
-        return err->code;
+    if ((rc = left_for(&found, given, arena, err)))
+        return rc;
     if (found) {                        /* a rank has no /dev/fd/63 of its own */
         *path = found;
         return 0;
@@ -96,8 +97,8 @@ int opt_stream(const char **path, struct ckpt_arena *arena, struct ckpt_err *err
         return in ? ckpt_fail_errno(err, CKPT_EIO, errno, "standard input") : 0;
     if (!in && !S_ISFIFO(st.st_mode) && !S_ISSOCK(st.st_mode))
         return 0;
-    if (check_alone(given, err))
-        return err->code;
+    if ((rc = check_alone(given, err)))
+        return rc;
     if (in)
         fd = STDIN_FILENO;
     else if (sscanf(given, "/dev/fd/%d%n", &fd, &tail) != 1 || given[tail])
@@ -119,16 +120,28 @@ int opt_stream(const char **path, struct ckpt_arena *arena, struct ckpt_err *err
 
 int opt_streams(const struct opt_table *t, const char *names, struct ckpt_err *err)
 {
-    for (size_t n; names && *names; names += n + (names[n] == ' ')) {
-        const struct opt *o = opt_at(t, opt_find(t, names, n = strcspn(names, " ")));
-        const char **one = o->dest;
-        struct opt_list *list = o->dest;
+    int rc = 0;
 
-        if (o->kind != OPT_LIST && *one && opt_stream(one, t->arena, err))
-            return ckpt_err_in(err, "--%s", o->name);
-        for (size_t k = 0; o->kind == OPT_LIST && k < list->n; k++)
-            if (opt_stream(&list->item[k], t->arena, err))
-                return ckpt_err_in(err, "--%s", o->name);
+    for (size_t n; names && *names && rc == 0; names += n + (names[n] == ' ')) {
+        const struct opt_slot *s = opt_find(t, names, n = strcspn(names, " "));
+        bool list = s->row->kind == OPT_KIND_LIST;
+        size_t count = list ? opt_value_of(s).n : opt_value_of(s).text != NULL;
+        void *at = s->values + s->row->at;
+        const char *const *from = list ? *(const char *const **)at : at;
+        const char **all = ckpt_arena_alloc(t->arena, count + 1, sizeof *all);
+
+        if (!all)
+            return ckpt_nomem(err, count * sizeof *all);
+        for (size_t k = 0; k < count && rc == 0; k++) {
+            all[k] = from[k];
+            rc = opt_stream(&all[k], t->arena, err);
+        }
+        if (rc)
+            ckpt_err_in(err, "--%s", s->row->name);
+        else if (list)
+            *(const char *const **)at = all;
+        else
+            *(const char **)at = all[0];
     }
-    return 0;
+    return rc;
 }

@@ -164,7 +164,7 @@ static int open_stdin(struct push_plan *p, struct ckpt_err *err)
 {
     struct ckpt_open_opts opts = {.spool = cli_spool()};
     struct ckpt_file *file = NULL;
-    int rc = ckpt_unpack(&p->dir, &file, "-", &opts, err);
+    int rc = formats_unpack(&p->dir, &file, "-", &opts, err);
 
     if (rc == 0 && file) {
         ckpt_file_close(file);
@@ -184,7 +184,7 @@ int push_plan_make(struct push_plan *p, const char *source, const struct push_fi
 
     memset(p, 0, sizeof *p);
     p->source = source;
-    if (f->path_in_repo && *f->path_in_repo && !ckpt_relpath_is_clean(f->path_in_repo))
+    if (f->path_in_repo && *f->path_in_repo && !ckpt_file_path_is_clean(f->path_in_repo))
         return ckpt_fail(err, CKPT_EUSAGE, "--path-in-repo %s: no clean relative path",
                          f->path_in_repo);
     if (stat(source, &st) == 0 && S_ISREG(st.st_mode)) {

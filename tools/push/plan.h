@@ -7,7 +7,7 @@
 #ifndef CKPT_TOOLS_PUSH_PLAN_H
 #define CKPT_TOOLS_PUSH_PLAN_H
 
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/file.h"
 #include "tools/opt/opt.h"
 

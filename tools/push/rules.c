@@ -56,9 +56,10 @@ static int look_up(bool *lfs, bool *said, struct attributes *a, const char *path
 {
     enum attribute_state state;
     const char *value;
+    int rc;
 
-    if (attributes_of(&state, &value, a, path, "filter", err))
-        return err->code;
+    if ((rc = attributes_of(&state, &value, a, path, "filter", err)) != 0)
+        return rc;
     *said = state != ATTRIBUTE_UNSAID;
     *lfs = state == ATTRIBUTE_VALUE && strcmp(value, "lfs") == 0;
     if (state != ATTRIBUTE_VALUE || *lfs)
@@ -74,12 +75,13 @@ static int tell_conversions(struct attributes *a, const char *path, struct ckpt_
     static const char *const names[] = {"working-tree-encoding", "eol", "ident"};
     enum attribute_state text, state;
     const char *value;
+    int rc;
 
-    if (attributes_of(&text, &value, a, path, "text", err))
-        return err->code;
+    if ((rc = attributes_of(&text, &value, a, path, "text", err)) != 0)
+        return rc;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (attributes_of(&state, &value, a, path, names[i], err))
-            return err->code;
+        if ((rc = attributes_of(&state, &value, a, path, names[i], err)) != 0)
+            return rc;
         if ((i == 0 && state == ATTRIBUTE_VALUE) || (i == 2 && state == ATTRIBUTE_TRUE) ||
             (i == 1 && state == ATTRIBUTE_VALUE && text != ATTRIBUTE_FALSE &&
              strcmp(value, "crlf") == 0))
@@ -110,9 +112,11 @@ static int decide(struct ckpt_buf *text, struct attributes *a, struct push_file 
                   struct ckpt_err *err)
 {
     bool lfs, said;
+    int rc;
 
-    if (ckpt_git_check_path(f->to, err) || look_up(&lfs, &said, a, f->to, err))
-        return err->code;
+    if ((rc = ckpt_git_check_path(f->to, err)) != 0 ||
+        (rc = look_up(&lfs, &said, a, f->to, err)) != 0)
+        return rc;
     f->lfs = said ? lfs : f->large;
     if (!f->lfs && f->size > CKPT_LFS_THRESHOLD)
         ckpt_log(CKPT_LOG_WARNING, "%s: %.1f MB go into git itself: a rule of .gitattributes "

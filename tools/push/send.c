@@ -137,9 +137,10 @@ static int check_folder(const char *path, const struct send_want *w, struct ckpt
 int send_check(const char *dest, const struct send_want *w, struct ckpt_err *err)
 {
     const char *kind, *path;
+    int rc;
 
-    if (send_kind(&kind, &path, dest, err))
-        return err->code;
+    if ((rc = send_kind(&kind, &path, dest, err)) != 0)
+        return rc;
     return strcmp(kind, "git") == 0 ? send_git_check(path, w, err) : check_folder(path, w, err);
 }
 

@@ -54,6 +54,7 @@ static int remove_old(struct ckpt_git *g, const struct push_plan *p, const struc
                       struct ckpt_err *err)
 {
     const char *path;
+    int rc;
 
     for (size_t i = 0; (path = ckpt_git_path(g, i)) != NULL;) {
         const char *slash = strrchr(path, '/');
@@ -64,8 +65,8 @@ static int remove_old(struct ckpt_git *g, const struct push_plan *p, const struc
                    strcmp(slash ? slash + 1 : path, ".gitattributes") != 0;
         if (!gone)
             i++;
-        else if (ckpt_git_remove(g, path, err))
-            return err->code;
+        else if ((rc = ckpt_git_remove(g, path, err)) != 0)
+            return rc;
     }
     return 0;
 }

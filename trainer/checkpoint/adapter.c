@@ -11,8 +11,8 @@
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
 #include "libckpt/io/path.h"
-#include "trainer/model/config.h"
-#include "trainer/model/families.h"
+#include "formats/families/arch.h"
+#include "formats/families/family.h"
 #include "trainer/model/lora.h"
 #include "trainer/rng.h"
 #include "trainer/checkpoint/weights.h"
@@ -47,28 +47,13 @@ static bool is_pattern(const char *const *text, size_t n)
     return n == 1 && (strspn(text[0], name) != strlen(text[0]));
 }
 
-/* Which modules PEFT changes when nobody says, by family; NULL: it wants to be told. */
-static const char *usual_targets(const char *model_type)
-{
-    static const struct { const char *type, *targets; } usual[] = {
-        {"bloom", "query_key_value"}, {"gpt2", "c_attn"},        {"t5", "q,v"},
-        {"opt", "q_proj,v_proj"},     {"llama", "q_proj,v_proj"}, {"mistral", "q_proj,v_proj"},
-        {"mixtral", "q_proj,v_proj"}, {"qwen2", "q_proj,v_proj"}, {"qwen3", "q_proj,v_proj"},
-    };
-
-    for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++)
-        if (strcmp(usual[i].type, model_type) == 0)
-            return usual[i].targets;
-    return NULL;
-}
-
 static int targets_of(json_t **out, const struct settings *s, const struct arch *arch,
                       struct ckpt_err *err)
 {
-    const char *usual = usual_targets(arch->family->model_type);
+    const char *usual = arch->family->lora_targets;
 
     if (s->n_target_modules == 0 && !usual)
-        return ckpt_fail(err, CKPT_ECONFIG, "--target-modules is missing: there is no usual choice "
+        return ckpt_fail(err, CKPT_ECONFIG, "`target_modules` is missing, and there is no default "
                          "for %s", arch->family->model_type);
     *out = s->n_target_modules == 0               ? names_of(&usual, 1)
            : is_pattern(s->target_modules, s->n_target_modules) ? json_string(s->target_modules[0])
@@ -78,7 +63,7 @@ static int targets_of(json_t **out, const struct settings *s, const struct arch 
 }
 
 /* "name=number" texts as an object. */
-static int patterns_of(json_t **out, const char *option, const char *const *text, size_t n,
+static int patterns_of(json_t **out, const char *setting, const char *const *text, size_t n,
                        bool whole, struct ckpt_err *err)
 {
     *out = json_object();
@@ -88,7 +73,7 @@ static int patterns_of(json_t **out, const char *option, const char *const *text
         double v = eq ? strtod(eq + 1, &end) : 0;
 
         if (!eq || eq == text[i] || end == eq + 1 || *end || !(v > 0) || (whole && v != floor(v)))
-            return ckpt_fail(err, CKPT_ECONFIG, "--%s %s: NAME=NUMBER is wanted", option, text[i]);
+            return ckpt_fail(err, CKPT_ECONFIG, "`%s %s`: wanted NAME=NUMBER", setting, text[i]);
         snprintf(key, sizeof key, "%.*s", (int)(eq - text[i]), text[i]);
         json_object_set_new(*out, key, v == floor(v) ? json_integer((json_int_t)v) : json_real(v));
     }
@@ -109,9 +94,11 @@ static int tokens_of(json_t **out, const struct settings *s, const struct arch *
         long id = strtol(text, &end, 10);
 
         if (*end || id < 0) {
-            ckpt_fail(err, CKPT_ECONFIG, "--trainable-token-indices %s: an id is wanted", text);
+            int rc = ckpt_fail(err, CKPT_ECONFIG, "`trainable_token_indices %s`: an id is wanted",
+                               text);
+
             json_decref(list);
-            return err->code;
+            return rc;
         }
         json_array_set_new(list, i, json_integer(id));
     }
@@ -141,9 +128,9 @@ int adapter_config_of(json_t **out, const struct settings *s, const struct arch 
     int rc = targets_of(&targets, s, arch, err);
 
     if (rc == 0)
-        rc = patterns_of(&ranks, "rank-pattern", s->rank_pattern, s->n_rank_pattern, true, err);
+        rc = patterns_of(&ranks, "rank_pattern", s->rank_pattern, s->n_rank_pattern, true, err);
     if (rc == 0)
-        rc = patterns_of(&alphas, "alpha-pattern", s->alpha_pattern, s->n_alpha_pattern, false,
+        rc = patterns_of(&alphas, "alpha_pattern", s->alpha_pattern, s->n_alpha_pattern, false,
                          err);
     if (rc == 0)
         rc = tokens_of(&tokens, s, arch, err);
@@ -216,7 +203,7 @@ int adapter_base(char path[4096], const json_t *config, const char *dir, struct 
     const char *base = json_string_value(json_object_get(config, "base_model_name_or_path"));
 
     if (!base || !*base)
-        return ckpt_fail(err, CKPT_ECONFIG, "%s: adapter_config.json names no base: --model DIR is "
+        return ckpt_fail(err, CKPT_ECONFIG, "%s: adapter_config.json names no base: `model DIR` is "
                          "wanted", dir);
     snprintf(path, 4096, "%s", base);
     /* Beside the adapter; for one that is on the Hub, there. */
@@ -288,9 +275,9 @@ static void fill_factor(struct session *s, const struct param *p, struct flat_pi
         uniform(dst, piece.start, piece.count, 1.0 / sqrt((double)p->shape.dim[1]), seed, stream);
 }
 
-/* The magnitude's elements: lengths of the rows of W + scale B A, of which the unit has all. */
+/* The magnitude's elements: lengths of the rows of W + scale B A, of which the layer has all. */
 static void fill_magnitude(struct session *s, size_t i, struct flat_piece piece,
-                           const float *unit, float *dst)
+                           const float *layer, float *dst)
 {
     const struct params *p = zero_flat(s->zero)->params;
     const struct param *a = &p->item[i - 2], *b = &p->item[i - 1], *w = a;
@@ -299,16 +286,16 @@ static void fill_magnitude(struct session *s, size_t i, struct flat_piece piece,
 
     while (w->kind != PARAM_BASE || w->role != a->role)
         w--;
-    turned = s->arch->weight_order == ARCH_IN_OUT && role_is_turned((enum role)w->role);
+    turned = s->arch->weight_order == ARCH_IN_OUT && role_is_transposed((enum role)w->role);
     for (int64_t o = piece.start; o < piece.start + piece.count; o++) {
         double sum = 0;
 
         for (int64_t j = 0; j < n_in; j++) {
-            double v = (double)unit[w->offset + (turned ? j * n_out + o : o * n_in + j)];
+            double v = (double)layer[w->offset + (turned ? j * n_out + o : o * n_in + j)];
 
             for (int64_t k = 0; k < r; k++)
-                v += (double)(a->scale * unit[b->offset + o * r + k] *
-                              unit[a->offset + k * n_in + j]);
+                v += (double)(a->scale * layer[b->offset + o * r + k] *
+                              layer[a->offset + k * n_in + j]);
             sum += v * v;
         }
         dst[o - piece.start] = (float)sqrt(sum);
@@ -317,7 +304,7 @@ static void fill_magnitude(struct session *s, size_t i, struct flat_piece piece,
 
 /* Rows of the embedding begin as they are. */
 static void fill_tokens(struct session *s, const struct param *p, struct flat_piece piece,
-                        const float *unit, float *dst)
+                        const float *layer, float *dst)
 {
     const struct params *list = zero_flat(s->zero)->params;
     const json_t *ids = params_token_list(list, s->lora);
@@ -329,7 +316,7 @@ static void fill_tokens(struct session *s, const struct param *p, struct flat_pi
     for (int64_t e = piece.start; e < piece.start + piece.count; e++) {
         int64_t id = json_integer_value(json_array_get(ids, (size_t)(e / dim)));
 
-        dst[e - piece.start] = unit[table->offset + id * dim + e % dim];
+        dst[e - piece.start] = layer[table->offset + id * dim + e % dim];
     }
 }
 
@@ -337,7 +324,7 @@ static void fill_tokens(struct session *s, const struct param *p, struct flat_pi
 struct fresh {
     struct session *s;
     uint64_t        seed;
-    int             unit;               /* whose weights are in whole; -1: none */
+    int             layer;               /* whose weights are in whole; -1: none */
     const float    *whole;
 };
 
@@ -354,7 +341,7 @@ static int fill_factors(void *ctx, size_t i, int64_t start, int64_t count, float
     return 0;
 }
 
-/* Of the unit that is whole. */
+/* Of the layer that is whole. */
 static int fill_from_base(void *ctx, size_t i, int64_t start, int64_t count, float *dst,
                           struct ckpt_err *err)
 {
@@ -363,7 +350,7 @@ static int fill_from_base(void *ctx, size_t i, int64_t start, int64_t count, flo
     struct flat_piece piece = {.start = start, .count = count};
 
     (void)err;
-    if (p->unit != f->unit || (p->kind != PARAM_MAGNITUDE && p->kind != PARAM_TOKENS))
+    if (p->layer != f->layer || (p->kind != PARAM_MAGNITUDE && p->kind != PARAM_TOKENS))
         return ZERO_LEAVES;
     if (p->kind == PARAM_MAGNITUDE)
         fill_magnitude(f->s, i, piece, f->whole, dst);
@@ -372,13 +359,13 @@ static int fill_from_base(void *ctx, size_t i, int64_t start, int64_t count, flo
     return 0;
 }
 
-/* Whether something in the unit begins as what the base has there. */
-static bool from_base(const struct flat *f, int unit)
+/* Whether something in the layer begins as what the base has there. */
+static bool from_base(const struct flat *f, int layer)
 {
     bool any = false;
 
     for (size_t i = 0; i < f->params->n; i++)
-        any |= f->params->item[i].unit == unit && (f->params->item[i].kind == PARAM_MAGNITUDE ||
+        any |= f->params->item[i].layer == layer && (f->params->item[i].kind == PARAM_MAGNITUDE ||
                                                    f->params->item[i].kind == PARAM_TOKENS);
     return any;
 }
@@ -386,18 +373,18 @@ static bool from_base(const struct flat *f, int unit)
 int adapter_init(struct session *s, uint64_t seed, struct ckpt_err *err)
 {
     const struct flat *f = zero_flat(s->zero);
-    struct fresh fresh = {.s = s, .seed = seed, .unit = -1};
+    struct fresh fresh = {.s = s, .seed = seed, .layer = -1};
     int rc = zero_fill(s->zero, ZERO_MASTER, fill_factors, &fresh, err);
 
     /* Magnitudes are those of the changed weights. */
-    for (int unit = 0; unit < f->params->n_unit; unit++) {
-        if (!from_base(f, unit))
+    for (int layer = 0; layer < f->params->n_layers; layer++) {
+        if (!from_base(f, layer))
             continue;
-        fresh.unit = unit;
-        fresh.whole = zero_master(s->zero, unit, rc ? &(struct ckpt_err){0} : err);
+        fresh.layer = layer;
+        fresh.whole = zero_master(s->zero, layer, rc ? &(struct ckpt_err){0} : err);
         if (rc == 0)
             rc = fresh.whole ? zero_fill(s->zero, ZERO_MASTER, fill_from_base, &fresh, err)
-                             : err->code;
+                             : ckpt_err_code(err);
     }
     return comm_agree(s->comm, err);
 }

@@ -1,6 +1,6 @@
 /*
- * adapter - the adapter a run trains: its configuration from options or from a saved one, its
- * tensors in and out, shaped as PEFT's save_pretrained shapes them.
+ * adapter - the adapter that a run trains: its configuration from options or from a saved one,
+ * its tensors in and out, as PEFT's save_pretrained has them.
  *
  * Source: peft 0.21 config.py, utils/constants.py (targets by family), utils/save_and_load.py.
  */

@@ -15,7 +15,7 @@
 #include "libckpt/base/json.h"
 #include "trainer/checkpoint/adapter.h"
 #include "trainer/checkpoint/manifest.h"
-#include "trainer/model/config.h"
+#include "formats/families/arch.h"
 #include "trainer/optim/order.h"
 #include "trainer/checkpoint/files.h"
 #include "trainer/shard/moments.h"
@@ -56,12 +56,13 @@ static size_t stored_bytes(enum op_moments m, enum adamw_array of, int64_t count
 static int read_slot(void *ctx, size_t n, enum adamw_array of, int64_t start, int64_t count,
                      void *to, struct ckpt_err *err)
 {
-    static const enum states_array array[ADAMW_ARRAYS] = {
-        [ADAMW_EXP_AVG] = STATES_AVG, [ADAMW_EXP_AVG_SQ] = STATES_AVG_SQ,
-        [ADAMW_ABSMAX] = STATES_ABSMAX, [ADAMW_ABSMAX_SQ] = STATES_ABSMAX_SQ};
+    static const enum optim_state_array array[ADAMW_ARRAYS] = {
+        [ADAMW_EXP_AVG] = OPTIM_STATE_AVG, [ADAMW_EXP_AVG_SQ] = OPTIM_STATE_AVG_SQ,
+        [ADAMW_ABSMAX] = OPTIM_STATE_ABSMAX, [ADAMW_ABSMAX_SQ] = OPTIM_STATE_ABSMAX_SQ};
     const struct reading *r = ctx;
     const struct optim_slot *slot = &r->slot[n];
     unsigned char *bytes = to;
+    int rc;
 
     for (size_t k = 0; k < slot->n_part; k++) {
         size_t i = slot->part[k].param;
@@ -72,11 +73,12 @@ static int read_slot(void *ctx, size_t n, enum adamw_array of, int64_t start, in
 
         if (from >= end)
             continue;
-        if (of == ADAMW_MASTER ? zero_read(r->zero, ZERO_MASTER, i, from - at, end - from,
-                                           (float *)(void *)here, err)
-                               : zero_read_stored(r->zero, array[of], i, from - at, end - from,
-                                                  here, err))
-            return err->code;
+        rc = of == ADAMW_MASTER ? zero_read(r->zero, ZERO_MASTER, i, from - at, end - from,
+                                            (float *)(void *)here, err)
+                                : zero_read_stored(r->zero, array[of], i, from - at, end - from,
+                                                   here, err);
+        if (rc)
+            return rc;
     }
     return 0;
 }
@@ -158,7 +160,7 @@ static int save_optimizer(struct session *s, const struct checkpoint *c, struct 
         rc = ckpt_outdir_file(&out, dir, "optimizer.pt", err);
     if (rc == 0)
         rc = (settings_moments(c->settings) == OP_MOMENTS_8BIT
-                  ? bnb_optimizer_file_write : optimizer_file_write)(
+                  ? bnb_optimizer_file_write : hf_optimizer_write)(
             out, param, order.n, group, OPTIM_GROUPS, done_steps(c),
             &(struct adamw_reader){read_slot, &reading}, err);
     ckpt_arena_release(&a);
@@ -181,10 +183,9 @@ static int save_model(struct session *s, const char *staging, struct ckpt_err *e
         if (rc == 0)
             rc = ckpt_create(&sink, "safetensors", path, &list, &opts, err);
     }
-    if (comm_agree(s->comm, err) == 0)
+    rc = comm_agree(s->comm, err);
+    if (rc == 0)
         rc = weights_gather(s->zero, s->comm, sink, err);
-    else
-        rc = err->code;
     if (sink && rc == 0)
         rc = ckpt_sink_commit(sink, err);
     else
@@ -199,15 +200,16 @@ static int save_rng(struct session *s, const struct checkpoint *c, struct ckpt_o
     struct rng_streams streams;
     struct ckpt_out *out;
     char name[64];
+    int rc;
 
     if (s->comm->world_size > 1)
         snprintf(name, sizeof name, "rng_state_%d.pth", s->comm->rank);
     else
         snprintf(name, sizeof name, "rng_state.pth");
-    rng_streams_seed(&streams, c->settings->seed);
-    if (ckpt_outdir_file(&out, dir, name, err))
-        return err->code;
-    return rng_file_write(out, &streams, err);
+    hf_rng_seed(&streams, c->settings->seed);
+    if ((rc = ckpt_outdir_file(&out, dir, name, err)) != 0)
+        return rc;
+    return hf_rng_write(out, &streams, err);
 }
 
 static int put_json(struct ckpt_outdir *dir, const char *name, json_t *value, bool sort,
@@ -234,14 +236,15 @@ static int save_scheduler(const struct checkpoint *c, struct ckpt_outdir *dir,
 {
     double base[OPTIM_GROUPS], last[OPTIM_GROUPS];
     struct ckpt_out *out;
+    int rc;
 
     for (int g = 0; g < OPTIM_GROUPS; g++) {
         base[g] = c->settings->learning_rate;
         last[g] = schedule_lr(c->schedule, done_steps(c));
     }
-    if (ckpt_outdir_file(&out, dir, "scheduler.pt", err))
-        return err->code;
-    return scheduler_file_write(out, &(struct scheduler_state){
+    if ((rc = ckpt_outdir_file(&out, dir, "scheduler.pt", err)) != 0)
+        return rc;
+    return hf_scheduler_write(out, &(struct scheduler_state){
         .base_lr = base, .last_lr = last, .n_group = OPTIM_GROUPS,
         .last_epoch = done_steps(c)}, err);
 }
@@ -249,11 +252,12 @@ static int save_scheduler(const struct checkpoint *c, struct ckpt_outdir *dir,
 static int save_scaler(const struct checkpoint *c, struct ckpt_outdir *dir, struct ckpt_err *err)
 {
     struct ckpt_out *out;
+    int rc;
 
     if (!c->scaler->o.on && c->scaler->skipped == 0)
         return 0;
-    return ckpt_outdir_file(&out, dir, "scaler.pt", err) ? err->code
-                                                         : scaler_file_write(out, c->scaler, err);
+    rc = ckpt_outdir_file(&out, dir, "scaler.pt", err);
+    return rc ? rc : scaler_file_write(out, c->scaler, err);
 }
 
 /* What rank 0 alone writes. */
@@ -264,15 +268,15 @@ static int save_common(struct session *s, const struct checkpoint *c, struct ckp
                      : put_json(dir, "config.json", json_incref(arch_config(s->arch)), false, err);
 
     if (rc == 0 && s->tokenizer_dir)
-        rc = copy_tokenizer(dir, s->tokenizer_dir, c->settings->data.chat_template, err);
+        rc = checkpoint_copy_tokenizer(dir, s->tokenizer_dir, c->settings->data.chat_template, err);
     if (rc == 0)
-        rc = copy_side_files(dir, c->side, s->tokenizer_dir, s->lora, err);
+        rc = checkpoint_copy_side_files(dir, c->side, s->tokenizer_dir, s->lora, err);
     if (rc == 0)
         rc = save_scheduler(c, dir, err);
     if (rc == 0)
         rc = save_scaler(c, dir, err);
     if (rc == 0)
-        rc = save_training_args(c->settings, dir, err);
+        rc = checkpoint_save_training_args(c->settings, dir, err);
     if (rc == 0)
         rc = put_json(dir, "trainer_state.json", run_state_json(c->state), true, err);
     return rc;
@@ -286,7 +290,7 @@ static int publish(struct session *s, const struct checkpoint *c, struct ckpt_ou
     json_t *facts;
     int rc;
 
-    ckpt_hex(data, c->data, sizeof c->data);
+    ckpt_digest_hex(data, c->data, sizeof c->data);
     facts = json_pack("{s:s,s:I,s:I,s:I,s:i,s:I,s:s}", "tool", "ckpt " CKPT_VERSION, "step",
                       (json_int_t)c->state->global_step, "data_position",
                       (json_int_t)c->state->global_step, "seed", (json_int_t)c->settings->seed,
@@ -336,7 +340,7 @@ int checkpoint_try(const char *output_dir, struct session *s, struct ckpt_err *e
     if (fd >= 0)
         unlink(path);
     if (why) {
-        ckpt_fail_errno(err, CKPT_ECREATE, why, "%s: no file can be written here", output_dir);
+        ckpt_fail_errno(err, CKPT_ECREATE, why, "%s: cannot write a file here", output_dir);
         if (known && s->comm->world_size > 1)
             ckpt_err_in(err, "rank %d on %s", s->comm->rank, host);
     }
@@ -352,7 +356,7 @@ int checkpoint_save_bare(const char *path, struct session *s, struct ckpt_err *e
         snprintf(staging, sizeof staging, "%s", ckpt_outdir_staging(dir));
         if (put_json(dir, "config.json", json_incref(arch_config(s->arch)), false, err) == 0 &&
             s->tokenizer_dir)
-            copy_tokenizer(dir, s->tokenizer_dir, NULL, err);
+            checkpoint_copy_tokenizer(dir, s->tokenizer_dir, NULL, err);
     }
     if (comm_agree(s->comm, err) == 0)
         save_model(s, staging, err);
@@ -369,6 +373,7 @@ int checkpoint_save(char path[4096], struct session *s, const struct checkpoint 
 {
     struct ckpt_outdir *dir = NULL;
     char staging[4096] = "", tag[64];
+    int rc;
 
     snprintf(tag, sizeof tag, "global_step%lld", (long long)c->state->global_step);
     snprintf(path, 4096, "%s/checkpoint-%lld", c->settings->output_dir,
@@ -376,37 +381,34 @@ int checkpoint_save(char path[4096], struct session *s, const struct checkpoint 
     if (s->comm->rank == 0 &&
         (c->replace ? ckpt_outdir_create_over : ckpt_outdir_create)(&dir, path, err) == 0)
         snprintf(staging, sizeof staging, "%s", ckpt_outdir_staging(dir));
-    if (comm_agree(s->comm, err))
+    if ((rc = comm_agree(s->comm, err)) != 0)
         goto fail;
     comm_broadcast(s->comm, staging, sizeof staging, CKPT_U8, 0);
     if (s->comm->rank != 0)
         ckpt_outdir_join(&dir, staging, err);
-    if (comm_agree(s->comm, err))
+    if ((rc = comm_agree(s->comm, err)) != 0)
         goto fail;
     if (save_parts(s, c, dir, tag, err))
         ckpt_err_in(err, "%s", path);
-    if (comm_agree(s->comm, err))
+    if ((rc = comm_agree(s->comm, err)) != 0)
         goto fail;
     if (s->lora || c->settings->zero_stage == 0 ||
         c->settings->stage3_gather_16bit_weights_on_model_save)
         save_model(s, staging, err);
-    if (comm_agree(s->comm, err))
+    if ((rc = comm_agree(s->comm, err)) != 0)
         goto fail;
     if (s->comm->rank != 0) {
         ckpt_outdir_abort(dir);         /* a joined directory is only let go */
         dir = NULL;
     } else {
-        if (c->settings->zero_stage == 3)
-            ds_write_latest(dir, tag, err);
-        if (err->code == 0)
+        if (c->settings->zero_stage != 3 || ds_write_latest(dir, tag, err) == 0)
             publish(s, c, dir, err);
         else
             ckpt_outdir_abort(dir);
         dir = NULL;
     }
-    if (comm_agree(s->comm, err) == 0)
-        return 0;
+    rc = comm_agree(s->comm, err);
 fail:
     ckpt_outdir_abort(dir);
-    return err->code;
+    return rc;
 }

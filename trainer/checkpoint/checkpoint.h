@@ -1,13 +1,12 @@
 /*
- * checkpoint - a run's whole state to and from disk: checkpoint-<step>/ as HF Trainer names it.
+ * checkpoint - save a run's whole state: checkpoint-<step>/ as HF Trainer names it.
  *
- * Stage 3: global_step<step>/ as DeepSpeed writes it, and `latest`.  Stage 0: model.safetensors
- * and optimizer.pt.  An adapter has adapter_config.json and adapter_model.safetensors in place of
- * the model, in both stages, and its shards are of the adapter alone.  Both:
- * config.json, tokenizer files, trainer_state.json, scheduler.pt, rng_state files,
- * scaler.pt where the loss is scaled, training_args.bin and MANIFEST.json with the digests of all
- * others.
- * A checkpoint is built aside and renamed whole; what stands under its name is complete.
+ * Stage 3: global_step<step>/ as DeepSpeed writes it, and `latest`. Stage 0: model.safetensors
+ * and optimizer.pt.  An adapter has adapter_config.json and adapter_model.safetensors in place
+ * of the model, in both stages, and its shards hold only the adapter.  Both: config.json,
+ * tokenizer files, trainer_state.json, scheduler.pt, rng_state files, scaler.pt if the loss is
+ * scaled, training_args.bin and MANIFEST.json with the digests of all others.  A checkpoint is
+ * built aside and renamed whole: under its name it is always complete.
  */
 #ifndef CKPT_TRAINER_CHECKPOINT_CHECKPOINT_H
 #define CKPT_TRAINER_CHECKPOINT_CHECKPOINT_H

@@ -28,8 +28,8 @@ static int put_chat_template(struct ckpt_outdir *dir, struct ckpt_dir *from, con
     return rc;
 }
 
-int copy_tokenizer(struct ckpt_outdir *dir, struct ckpt_dir *from, const char *chat_template,
-                   struct ckpt_err *err)
+int checkpoint_copy_tokenizer(struct ckpt_outdir *dir, struct ckpt_dir *from,
+                              const char *chat_template, struct ckpt_err *err)
 {
     int rc = chat_template ? put_chat_template(dir, from, chat_template, err) : 0;
 
@@ -61,8 +61,8 @@ static bool is_tokenizer_file(const char *name)
     return false;
 }
 
-int copy_side_files(struct ckpt_outdir *dir, const struct side_files *side, bool tokenizer,
-                    bool adapter, struct ckpt_err *err)
+int checkpoint_copy_side_files(struct ckpt_outdir *dir, const struct side_files *side,
+                               bool tokenizer, bool adapter, struct ckpt_err *err)
 {
     int rc = 0;
 
@@ -137,7 +137,8 @@ static int fields(struct ckpt_arena *a, struct value *d, const struct settings *
     return rc;
 }
 
-int save_training_args(const struct settings *s, struct ckpt_outdir *dir, struct ckpt_err *err)
+int checkpoint_save_training_args(const struct settings *s, struct ckpt_outdir *dir,
+                                  struct ckpt_err *err)
 {
     struct ckpt_arena a = {0};
     struct value *d = value_dict(&a, false), *root;

@@ -1,6 +1,6 @@
 /*
- * checkpoint/files - the small files a checkpoint carries along: tokenizer files, cards and
- * licences as they were found, training_args.bin as HF Trainer writes it.
+ * checkpoint/files - the small files of a checkpoint: tokenizer files, cards and licences
+ * copied, training_args.bin as HF Trainer writes it.
  */
 #ifndef CKPT_TRAINER_CHECKPOINT_FILES_H
 #define CKPT_TRAINER_CHECKPOINT_FILES_H
@@ -12,18 +12,19 @@
  * Copy every tokenizer file that is in from; CKPT_ELIMIT for one above 256 MiB.  chat_template (or
  * NULL), as chat_open takes it, becomes the model's.
  */
-int copy_tokenizer(struct ckpt_outdir *dir, struct ckpt_dir *from, const char *chat_template,
-                   struct ckpt_err *err);
+int checkpoint_copy_tokenizer(struct ckpt_outdir *dir, struct ckpt_dir *from,
+                              const char *chat_template, struct ckpt_err *err);
 /*
  * Copy what goes with a model beside its tokenizer and config.json: cards, licences, code; of an
  * adapter's base only licences.  tokenizer: its files are copied already.
  */
-int copy_side_files(struct ckpt_outdir *dir, const struct side_files *side, bool tokenizer,
-                    bool adapter, struct ckpt_err *err);
+int checkpoint_copy_side_files(struct ckpt_outdir *dir, const struct side_files *side,
+                               bool tokenizer, bool adapter, struct ckpt_err *err);
 /*
  * training_args.bin: transformers' TrainingArguments with the fields this trainer has a setting
  * for.  Source: transformers 5.17 training_args.py.
  */
-int save_training_args(const struct settings *s, struct ckpt_outdir *dir, struct ckpt_err *err);
+int checkpoint_save_training_args(const struct settings *s, struct ckpt_outdir *dir,
+                                  struct ckpt_err *err);
 
 #endif

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/base/json.h"
 #include "libckpt/mem.h"
 #include "libckpt/io/path.h"
@@ -82,7 +82,7 @@ static int own_digest(char hex[CKPT_SHA256_HEX], const json_t *manifest, struct 
     if (rc == 0)
         rc = ckpt_sha256_end(s, digest, err);
     if (rc == 0)
-        ckpt_hex(hex, digest, sizeof digest);
+        ckpt_digest_hex(hex, digest, sizeof digest);
 out:
     ckpt_sha256_free(s);
     ckpt_buf_release(&text);
@@ -139,7 +139,7 @@ int manifest_check_file(const json_t *row, struct ckpt_dir *dir, enum manifest_d
     if (ckpt_json_str(&name, row, "name", err) || ckpt_json_int(&size, row, "size", err) ||
         ckpt_json_str(&sha256, row, "sha256", err))
         return err->code;
-    if (!ckpt_relpath_is_clean(name))
+    if (!ckpt_file_path_is_clean(name))
         return ckpt_fail_as(err, CKPT_EREFUSED, "refused-path", "file %s: not a clean path", name);
     rc = ckpt_file_open_at(&f, dir, name, err);
     if (rc == CKPT_ENOTFOUND)
@@ -173,7 +173,7 @@ int manifest_read(json_t **out, struct ckpt_dir *dir, struct ckpt_err *err)
     if (rc == 0)
         rc = own_digest(hex, m, err);
     if (rc == 0 && strcmp(hex, digest) != 0)
-        rc = ckpt_fail_as(err, CKPT_EFORMAT, "digest", "%s: its own digest does not fit",
+        rc = ckpt_fail_as(err, CKPT_EFORMAT, "digest", "%s: its own digest does not match",
                           MANIFEST_NAME);
     if (rc == 0)
         rc = ckpt_json_get(&files, m, "files", JSON_ARRAY, err);

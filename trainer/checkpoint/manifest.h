@@ -1,8 +1,8 @@
 /*
- * manifest - MANIFEST.json: what a committed checkpoint consists of, with digests.
+ * manifest - MANIFEST.json: the files of a committed checkpoint, with digests.
  *
- * {"format": "ckpt-manifest", "version": 1, ...facts..., "files": [{"name", "size", "sha256"}],
- *  "digest": SHA-256 of the compact text of all the rest}
+ *   {"format": "ckpt-manifest", "version": 1, ...facts..., "files": [{"name", "size", "sha256"}],
+ *    "digest": SHA-256 of the compact text of all the rest}
  */
 #ifndef CKPT_TRAINER_CHECKPOINT_MANIFEST_H
 #define CKPT_TRAINER_CHECKPOINT_MANIFEST_H

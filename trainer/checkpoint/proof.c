@@ -100,7 +100,7 @@ int proof_first(const char *path, bool speak, struct ckpt_err *err)
     for (size_t i = 0; rc == 0 && i < json_array_size(files); i++) {
         const json_t *row = json_array_get(files, i);
         enum use use = use_of(name_of(row), sharded);
-        bool there = ckpt_relpath_is_clean(name_of(row)) && ckpt_dir_has(dir, name_of(row));
+        bool there = ckpt_file_path_is_clean(name_of(row)) && ckpt_dir_has(dir, name_of(row));
 
         if (!there && (use == USE_NONE || use == USE_IF_THERE))
             list(absent, sizeof absent, name_of(row));
@@ -111,7 +111,7 @@ int proof_first(const char *path, bool speak, struct ckpt_err *err)
     if (rc)
         ckpt_err_in(err, "%s", path);
     else if (speak && *absent)
-        ckpt_log(CKPT_LOG_NOTE, "%s: goes on without %s, which resuming does not need", path,
+        ckpt_log(CKPT_LOG_NOTE, "%s: continuing without %s, which resuming does not need", path,
                  absent);
     json_decref(m);
     ckpt_dir_close(dir);
@@ -199,39 +199,43 @@ int proof_begin(struct proof **out, const char *path, const json_t *manifest, in
 {
     struct proof *p = ckpt_alloc(1, sizeof *p);
     size_t wanted = world_size > 1 ? 1 : ckpt_pool_default(MAX_THREADS);
+    int rc;
 
     *out = NULL;
     if (!p)
         return ckpt_nomem(err, sizeof *p);
     pthread_mutex_init(&p->lock, NULL);
     snprintf(p->path, sizeof p->path, "%s", path);
-    if (ckpt_path_dir(&p->dir, path, 0, err) == 0)
-        deal(p, json_object_get(manifest, "files"), rank, world_size, err);
+    rc = ckpt_path_dir(&p->dir, path, 0, err);
+    if (rc == 0)
+        rc = deal(p, json_object_get(manifest, "files"), rank, world_size, err);
     p->wrong = p->n;
     if (wanted > p->n)
         wanted = p->n;
-    for (; err->code == 0 && p->n_thread < wanted; p->n_thread++)
+    for (; rc == 0 && p->n_thread < wanted; p->n_thread++)
         if (pthread_create(&p->thread[p->n_thread], NULL, work, p))
             break;
-    if (err->code == 0 && p->n_thread == 0)
+    if (rc == 0 && p->n_thread == 0)
         work(p);                        /* no thread to be had: before the load, then */
     *out = p;
-    return err->code;
+    return rc;
 }
 
 int proof_end(struct proof *p, struct ckpt_err *err)
 {
+    int rc = 0;
+
     if (!p)
         return 0;
     for (size_t i = 0; i < p->n_thread; i++)
         pthread_join(p->thread[i], NULL);
     if (p->wrong < p->n) {
         *err = p->err;
-        ckpt_err_in(err, "%s", p->path);
+        rc = ckpt_err_in(err, "%s", p->path);
     }
     ckpt_dir_close(p->dir);
     pthread_mutex_destroy(&p->lock);
     ckpt_free(p->row);
     ckpt_free(p);
-    return err->code;
+    return rc;
 }

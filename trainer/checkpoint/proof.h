@@ -1,9 +1,9 @@
 /*
- * proof - that a checkpoint holds what its manifest says, as far as a resumed run reads it.
+ * proof - check a checkpoint against its manifest, as far as a resumed run reads it.
  *
- * Two steps, each file hashed once.  Before the load: sizes of everything, and digests of what is
- * read first (configuration, state of the run).  Beside the load: digests of weights and of the
- * optimizer, by threads of every rank, while the same bytes are read for the load.
+ * Two steps, each file hashed once.  Before the load: sizes of all files, and digests of those
+ * read first (configuration, state of the run).  During the load: digests of weights and of the
+ * optimizer, by threads of every rank, while the load reads the same bytes.
  *
  * Files that a resumed run does not read (training_args.bin, cards, licences) may be absent or
  * edited: a published checkpoint lacks some of them.

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "formats/formats.h"
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/base/json.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
@@ -73,6 +73,7 @@ static int check_manifest(json_t **out, struct session *s, struct ckpt_dir *dir,
     char own[33];
     int64_t seed;
     json_t *m;
+    int rc;
 
     *out = NULL;
     if (!ckpt_dir_has(dir, MANIFEST_NAME)) {
@@ -80,14 +81,14 @@ static int check_manifest(json_t **out, struct session *s, struct ckpt_dir *dir,
             ckpt_log(CKPT_LOG_NOTE, "%s: no manifest: written by another program", path);
         return 0;
     }
-    if (manifest_read(out, dir, err))
-        return err->code;
+    if ((rc = manifest_read(out, dir, err)) != 0)
+        return rc;
     m = *out;
-    ckpt_hex(own, c->data, sizeof c->data);
+    ckpt_digest_hex(own, c->data, sizeof c->data);
     if (ckpt_json_int(&seed, m, "seed", err) || ckpt_json_str(&data, m, "data", err))
         return err->code;
     if (seed != (int64_t)c->settings->seed)
-        return ckpt_fail(err, CKPT_EMISMATCH, "%s: the run had --seed %lld, this one has %llu",
+        return ckpt_fail(err, CKPT_EMISMATCH, "%s: the run had `seed %lld`, this one has %llu",
                          path, (long long)seed, (unsigned long long)c->settings->seed);
     if (strcmp(data, own) != 0)
         return ckpt_fail(err, CKPT_EMISMATCH, "%s: the run had other training data (or data "
@@ -151,20 +152,21 @@ static int load_proved(struct session *s, struct ckpt_dir *dir, const char *path
     struct ckpt_err why = {0};
     struct proof *proof = NULL;
     int rc = index ? 0 : ckpt_nomem(err, n * sizeof *index);
+    int proved;
 
     if (rc == 0 && manifest)
         rc = proof_begin(&proof, path, manifest, s->comm->rank, s->comm->world_size, err);
     if (rc == 0)
         rc = ckpt_dir_has(dir, "latest") ? load_deepspeed(s, path, !manifest, index, err)
                                          : load_plain(s, path, !manifest, index, err);
-    if (proof_end(proof, &why) == CKPT_EFORMAT) {
-        *damaged = true;
-        *err = why;                     /* what the load made of damaged bytes tells less */
-    } else if (rc == 0 && why.code) {
+    proved = proof_end(proof, &why);
+    *damaged |= proved == CKPT_EFORMAT; /* the load's own error tells less then */
+    if (proved == CKPT_EFORMAT || (rc == 0 && proved)) {
         *err = why;
+        rc = proved;
     }
     ckpt_free(index);
-    return err->code;
+    return rc;
 }
 
 int resume_load(struct session *s, const char *path, const struct checkpoint *c,

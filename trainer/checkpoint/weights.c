@@ -6,7 +6,7 @@
 
 #include "libckpt/convert.h"
 #include "libckpt/mem.h"
-#include "trainer/model/names.h"
+#include "formats/families/role.h"
 
 #define STAGE_BYTES ((size_t)1 << 20)
 
@@ -53,6 +53,7 @@ static int take(size_t *index, const struct params *params, const struct ckpt_so
                 size_t t, size_t i, struct ckpt_err *err)
 {
     const struct ckpt_tensor *tensor = ckpt_source_tensor(src, t);
+    int rc;
 
     if (i == SIZE_MAX)
         return 0;
@@ -60,8 +61,8 @@ static int take(size_t *index, const struct params *params, const struct ckpt_so
         return ckpt_fail_as(err, CKPT_EMISMATCH, "duplicate", "tensors %s and %s: both are %s",
                             ckpt_source_tensor(src, index[i])->name, tensor->name,
                             params->item[i].name);
-    if (check_shape(&params->item[i], tensor, err))
-        return err->code;
+    if ((rc = check_shape(&params->item[i], tensor, err)) != 0)
+        return rc;
     index[i] = t;
     return 0;
 }
@@ -71,14 +72,16 @@ int weights_match(size_t *index, const struct params *params, const struct ckpt_
 {
     const char *odd = NULL;
     size_t n_odd = 0, n_missing = 0;
+    int rc;
 
     for (size_t i = 0; i < params->n; i++)
         index[i] = SIZE_MAX;
     for (size_t t = 0; t < ckpt_source_count(src); t++) {
         const char *name = ckpt_source_tensor(src, t)->name;
 
-        if (take(index, params, src, t, param_of(params, name, suffix, params_find), err))
-            return err->code;
+        rc = take(index, params, src, t, param_of(params, name, suffix, params_find), err);
+        if (rc)
+            return rc;
     }
     for (size_t t = 0; t < ckpt_source_count(src); t++) {
         const struct ckpt_tensor *tensor = ckpt_source_tensor(src, t);
@@ -87,8 +90,8 @@ int weights_match(size_t *index, const struct params *params, const struct ckpt_
         if (param_of(params, tensor->name, suffix, params_find) != SIZE_MAX)
             continue;
         if (older != SIZE_MAX && index[older] == SIZE_MAX) {
-            if (take(index, params, src, t, older, err))
-                return err->code;
+            if ((rc = take(index, params, src, t, older, err)) != 0)
+                return rc;
         } else if (exact && tensor->kind == CKPT_WEIGHT && tensor->alias_of == t &&
                    !(tied && strcmp(tensor->name, tied) == 0) &&
                    !params_spare(params, tensor->name)) {
@@ -116,6 +119,7 @@ int weights_match_saved(size_t *index, const struct params *params, const struct
 {
     size_t n_found = 0, n_bare = 0;
     char name[CKPT_MAX_NAME + 1], whole[CKPT_MAX_NAME + 64];
+    int rc;
 
     for (size_t i = 0; i < params->n; i++) {
         bool may = params->item[i].stored && !*suffix && !live;
@@ -130,8 +134,8 @@ int weights_match_saved(size_t *index, const struct params *params, const struct
             continue;
         if (index[i] == SIZE_MAX)
             return ckpt_fail_as(err, CKPT_EMISMATCH, "missing", "tensor %s: absent", whole);
-        if (check_shape(&params->item[i], ckpt_source_tensor(src, index[i]), err))
-            return err->code;
+        if ((rc = check_shape(&params->item[i], ckpt_source_tensor(src, index[i]), err)) != 0)
+            return rc;
         n_found++;
     }
     for (size_t t = 0; t < ckpt_source_count(src); t++)
@@ -149,6 +153,7 @@ static int read_f32(float *dst, struct ckpt_source *src, size_t t, int64_t start
 {
     enum ckpt_dtype dtype = ckpt_source_tensor(src, t)->dtype;
     int64_t step = (int64_t)(STAGE_BYTES / (ckpt_dtype_size(dtype) ? ckpt_dtype_size(dtype) : 1));
+    int rc;
 
     if (dtype == CKPT_F32)
         return ckpt_source_read(src, t, start, count, dst, err);
@@ -158,8 +163,8 @@ static int read_f32(float *dst, struct ckpt_source *src, size_t t, int64_t start
     for (int64_t at = 0; at < count; at += step) {
         int64_t n = count - at < step ? count - at : step;
 
-        if (ckpt_source_read(src, t, start + at, n, stage, err))
-            return err->code;
+        if ((rc = ckpt_source_read(src, t, start + at, n, stage, err)) != 0)
+            return rc;
         ckpt_convert(dst + at, CKPT_F32, stage, dtype, (size_t)n);
     }
     return 0;
@@ -250,14 +255,16 @@ static int list_of(struct ckpt_tensors *out, const struct params *params, enum c
                    bool (*in)(const struct params *p, size_t i), struct ckpt_err *err)
 {
     char name[CKPT_MAX_NAME + 1];
+    int rc;
 
     for (size_t i = 0; i < params->n; i++) {
         if (!in(params, i))
             continue;
         params_saved_name(name, sizeof name, params, i, false);
-        if (ckpt_tensors_add(out, NULL, name, strlen(name), dtype, &params->item[i].shape, NULL, 0,
-                             false, err))
-            return err->code;
+        rc = ckpt_tensors_add(out, NULL, name, strlen(name), dtype, &params->item[i].shape, NULL,
+                              0, false, err);
+        if (rc)
+            return rc;
     }
     return 0;
 }
@@ -281,6 +288,7 @@ static int write_some(struct ckpt_sink *sink, size_t i, int64_t start, const flo
 {
     enum ckpt_dtype dtype = ckpt_sink_tensors(sink)->item[i].dtype;
     int64_t step = (int64_t)(STAGE_BYTES / ckpt_dtype_size(dtype));
+    int rc;
 
     for (int64_t at = 0; at < numel; at += step) {
         int64_t n = numel - at < step ? numel - at : step;
@@ -288,8 +296,8 @@ static int write_some(struct ckpt_sink *sink, size_t i, int64_t start, const flo
         ckpt_convert(stage, dtype, from + at, CKPT_F32, (size_t)n);
         for (int64_t k = 0; dtype == CKPT_F32 && times != 1.0f && k < n; k++)
             ((float *)stage)[k] *= times;
-        if (ckpt_sink_write(sink, i, start + at, n, stage, err))
-            return err->code;
+        if ((rc = ckpt_sink_write(sink, i, start + at, n, stage, err)) != 0)
+            return rc;
     }
     return 0;
 }
@@ -301,13 +309,14 @@ static int stream_param(struct zero *z, enum zero_array of, size_t i, struct ckp
                         size_t to, float times, float *piece, void *stage, struct ckpt_err *err)
 {
     int64_t numel = zero_flat(z)->params->item[i].numel;
+    int rc;
 
     for (int64_t at = 0; at < numel; at += PIECE) {
         int64_t n = numel - at < PIECE ? numel - at : PIECE;
 
-        if (zero_read(z, of, i, at, n, piece, err) ||
-            write_some(sink, to, at, piece, n, times, stage, err))
-            return err->code;
+        if ((rc = zero_read(z, of, i, at, n, piece, err)) != 0 ||
+            (rc = write_some(sink, to, at, piece, n, times, stage, err)) != 0)
+            return rc;
     }
     return 0;
 }
@@ -326,12 +335,12 @@ static int gather(struct zero *z, enum zero_array of, struct comm *comm, struct 
 
     if (sink && (!stage || (whole && !piece)))
         rc = ckpt_nomem(err, STAGE_BYTES);
-    for (int unit = 0; !whole && unit < p->n_unit; unit++) {
-        const float *all = grads ? zero_gather_grad(z, unit, err) : zero_master(z, unit, err);
+    for (int layer = 0; !whole && layer < p->n_layers; layer++) {
+        const float *all = grads ? zero_gather_grad(z, layer, err) : zero_master(z, layer, err);
         size_t first, end;
 
         rc = rc ? rc : all ? 0 : err->code;
-        flat_unit(flat, unit, &first, &end);
+        flat_layer(flat, layer, &first, &end);
         for (size_t i = first; sink && rc == 0 && i < end; i++)
             if (in(p, i))
                 rc = write_some(sink, k++, 0,

@@ -77,11 +77,12 @@ static void name_rank(struct ckpt_err *err, int rank)
 
 int comm_agree(struct comm *c, struct ckpt_err *err)
 {
-    int64_t first = err->code ? c->rank : c->world_size;    /* lowest failing rank */
+    int own = err->code;
+    int64_t first = own ? c->rank : c->world_size;      /* lowest failing rank */
     struct ckpt_err told = *err;
 
     if (c->world_size == 1)
-        return err->code;
+        return own;
     comm_all_reduce(c, &first, 1, CKPT_I64, COMM_MIN);
     if (comm_error(c, &told) == 0 && first == c->world_size)
         return 0;
@@ -89,11 +90,11 @@ int comm_agree(struct comm *c, struct ckpt_err *err)
         name_rank(&told, c->rank);
         comm_broadcast(c, &told, (int64_t)sizeof told, CKPT_U8, (int)first);
     }
-    if (comm_error(c, &told) && err->code)
-        return err->code;               /* our own cause says more than a broken peer */
+    if (comm_error(c, &told) && own)
+        return own;                     /* our own cause says more than a broken peer */
     c->agreed = c->err.code == 0;
     *err = told;
-    return err->code;
+    return told.code;
 }
 
 bool comm_alone(const struct comm *c, struct ckpt_err *err)
@@ -108,7 +109,7 @@ void comm_close(struct comm *c)
 {
     if (!c)
         return;
-    c->status = ckpt_exit_status(c->err.code);
+    c->status = ckpt_err_status(c->err.code);
     c->ops->close(c);
     ckpt_free(c);
 }

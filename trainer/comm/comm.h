@@ -1,10 +1,11 @@
 /*
  * comm - the row of collectives among ranks.
  *
- * Counts are in ELEMENTS, the dtype beside them; buffers are the device's.  Every rank calls the
- * same collectives in the same order.  Like devices, communicators are sticky: the first failure
- * marks the handle, later calls do nothing, and comm_error tells it.  Reductions have a fixed
- * order (rank 0 + rank 1 + ...), so a rerun with the same world gives the same bits.
+ * Counts are in ELEMENTS, with the dtype beside them; buffers are the device's.  Every rank
+ * calls the same collectives in the same order.  Like devices, communicators are sticky: the
+ * first failure marks the handle, later calls do nothing, and comm_error reports it.
+ * Reductions have a fixed order (rank 0 + rank 1 + ...), so a rerun with the same world size
+ * gives the same bits.
  */
 #ifndef CKPT_TRAINER_COMM_COMM_H
 #define CKPT_TRAINER_COMM_COMM_H
@@ -43,8 +44,8 @@ struct comm {
     int                    rank, world_size, local_rank;
     struct ckpt_err        err;             /* err.code != 0: broken */
     bool                   agreed;          /* all ranks know that they leave */
-    int                    status;          /* with err: what ranks that are ended with this one
-                                               end with */
+    int                    status;          /* with err: exit status of ranks that this one
+                                               ends */
 };
 
 /* Checked wrappers: counts >= 0, not broken, one-rank shortcuts. */

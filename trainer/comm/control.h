@@ -1,11 +1,11 @@
 /*
- * control - what the ranks of one host tell their supervisor, and how they find it.
+ * control - the messages between the ranks of a host and their supervisor.
  *
  * A rank connects to the unix socket (SOCK_SEQPACKET) that CKPT_CONTROL names as WORD:PATH and
  * says hello with the word, which only the ranks were given.  Every message is one struct
  * control_message.  The supervisor answers a hello with one CONTROL_WELCOME, which carries its
  * own standard output and error, and for rank 0 its standard input before them: a rank writes
- * where the user sees it, whoever started it.  After that only ranks speak; a connection that
+ * where the user sees it, whoever started it.  After that only ranks send; a connection that
  * closes without a CONTROL_BYE means that the rank has died.
  */
 #ifndef CKPT_TRAINER_COMM_CONTROL_H

@@ -45,9 +45,10 @@ static int make_dir(struct launch *l, struct ckpt_err *err)
     const char *tmp = getenv("TMPDIR");
     const char *const in[] = {"/dev/shm", tmp && strlen(tmp) < 32 ? tmp : "/tmp", "/tmp"};
     char name[17];
+    int rc;
 
-    if (draw(name, sizeof name - 1, err))
-        return err->code;
+    if ((rc = draw(name, sizeof name - 1, err)) != 0)
+        return rc;
     for (size_t i = 0; i < sizeof in / sizeof in[0]; i++) {
         snprintf(l->dir, sizeof l->dir, "%s/ckpt-%s", in[i], name);
         if (mkdir(l->dir, 0700) == 0)
@@ -60,9 +61,10 @@ static int make_dir(struct launch *l, struct ckpt_err *err)
 static int listen_there(struct launch *l, struct ckpt_err *err)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
+    int rc;
 
-    if (draw(l->word, CONTROL_WORD, err))
-        return err->code;
+    if ((rc = draw(l->word, CONTROL_WORD, err)) != 0)
+        return rc;
     snprintf(at.sun_path, sizeof at.sun_path, "%s/control", l->dir);
     l->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (l->listener < 0 || bind(l->listener, (struct sockaddr *)&at, sizeof at) ||
@@ -147,9 +149,9 @@ static int check_file_size(struct ckpt_err *err)
 
     if (getrlimit(RLIMIT_FSIZE, &most) || most.rlim_cur == RLIM_INFINITY || most.rlim_cur >= least)
         return 0;
-    ckpt_fail(err, CKPT_ECREATE, "files may have %llu bytes (ulimit -f), Open MPI's for ranks of "
-              "one host need %llu", (unsigned long long)most.rlim_cur, (unsigned long long)least);
-    return ckpt_err_hint(err, "one rank does without (--nproc 1)");
+    ckpt_fail(err, CKPT_ECREATE, "ulimit -f allows files of %llu bytes, Open MPI needs %llu for "
+              "ranks of one host", (unsigned long long)most.rlim_cur, (unsigned long long)least);
+    return ckpt_err_hint(err, "raise ulimit -f, or use one rank (`nproc 1`)");
 }
 
 int launch_start(struct launch *l, int64_t n, char **argv, const sigset_t *mask,
@@ -161,14 +163,15 @@ int launch_start(struct launch *l, int64_t n, char **argv, const sigset_t *mask,
     char count[32], self[4096];
     ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
     size_t argc = 0;
-    int why;
+    int why, rc;
 
     *l = (struct launch){.listener = -1, .output = -1, .pid = -1, .ended = true};
     if (len <= 0)
         return ckpt_fail_errno(err, CKPT_ENOMEM, errno, "/proc/self/exe");
     self[len] = '\0';
-    if (check_file_size(err) || make_dir(l, err) || listen_there(l, err))
-        return err->code;
+    if ((rc = check_file_size(err)) != 0 || (rc = make_dir(l, err)) != 0 ||
+        (rc = listen_there(l, err)) != 0)
+        return rc;
     while (argv[argc])
         argc++;
     args = ckpt_alloc(argc + k + 2, sizeof *args);
@@ -186,7 +189,7 @@ int launch_start(struct launch *l, int64_t n, char **argv, const sigset_t *mask,
     if (why == 0)
         return 0;
     ckpt_fail_errno(err, CKPT_EDEVICE, why, "mpirun");
-    return ckpt_err_hint(err, "--nproc needs Open MPI's mpirun (package openmpi-bin)");
+    return ckpt_err_hint(err, "`nproc` needs Open MPI's mpirun (package openmpi-bin)");
 }
 
 void launch_look(struct launch *l)
@@ -286,6 +289,6 @@ void launch_end(struct launch *l)
     if (l->output >= 0)
         close(l->output);
     if (l->dir[0])
-        ckpt_remove_tree(l->dir, &unused);
+        ckpt_outdir_remove(l->dir, &unused);
     *l = (struct launch){.listener = -1, .output = -1, .pid = -1, .ended = true};
 }

@@ -1,10 +1,9 @@
 /*
- * launch - ranks of this program on this host, started through Open MPI's mpirun, and their end.
+ * launch - start ranks of this program on this host through Open MPI's mpirun, and end them.
  *
- * mpirun runs in a session of its own: a terminal's signals reach the supervisor alone, which
- * passes them on.  What mpirun and ranks without a supervisor print is kept, to be quoted when
- * nothing else tells why they ended.  Everything that they leave in the file system lies in one
- * private directory.
+ * mpirun runs in a session of its own: a terminal's signals reach only the supervisor, which
+ * forwards them.  The output of mpirun and of ranks without a supervisor is kept, to be quoted
+ * when nothing else tells why they ended.  All their files are in one private directory.
  */
 #ifndef CKPT_TRAINER_COMM_LAUNCH_H
 #define CKPT_TRAINER_COMM_LAUNCH_H

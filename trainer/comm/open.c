@@ -98,16 +98,17 @@ static int open_mpi(struct comm **out, const struct ranks *ranks, struct ckpt_er
     if (rc) {
         *err = c->err;
         ckpt_free(c);
-        return err->code;
+        return ckpt_err_code(err);
     }
     if (c->world_size != ranks->world_size) {
-        ckpt_fail(err, CKPT_ECONFIG, "%s says %ld ranks (%s), MPI found %d: they were not started "
-                  "by the MPI that is installed", ranks->where, ranks->world_size, ranks->launcher,
-                  c->world_size);
-        ckpt_err_hint(err, "--nproc %ld on one host, Open MPI's mpirun -np %ld, or srun "
+        rc = ckpt_fail(err, CKPT_ECONFIG,
+                       "%s says %ld ranks (%s), MPI found %d: they were not started by the MPI "
+                       "that is installed", ranks->where, ranks->world_size, ranks->launcher,
+                       c->world_size);
+        ckpt_err_hint(err, "`nproc %ld` on one host, Open MPI's mpirun -np %ld, or srun "
                       "--mpi=pmix", ranks->world_size, ranks->world_size);
         comm_close(c);
-        return err->code;
+        return rc;
     }
     *out = c;
     return 0;
@@ -116,17 +117,18 @@ static int open_mpi(struct comm **out, const struct ranks *ranks, struct ckpt_er
 int comm_open(struct comm **out, struct ckpt_err *err)
 {
     struct ranks ranks = ranks_found();
+    int rc;
 
     *out = NULL;
-    if (ranks_check(&ranks, err))
-        return err->code;
+    if ((rc = ranks_check(&ranks, err)) != 0)
+        return rc;
     if (ranks.world_size > 1 && open_mpi(out, &ranks, err))
         return ckpt_err_in(err, "rank %ld", ranks.rank);
     if (ranks.world_size > 1)
         return 0;
     if (ranks.job)
-        ckpt_log(CKPT_LOG_NOTE, "%s says %ld tasks; this process is none that srun started: one "
-                 "rank (--nproc %ld starts so many here)", ranks.job, ranks.job_size,
+        ckpt_log(CKPT_LOG_NOTE, "%s says %ld tasks, but srun did not start this process: running "
+                 "one rank (`nproc %ld` starts as many here)", ranks.job, ranks.job_size,
                  ranks.job_size);
     return comm_open_single(out, 1, err);
 }

@@ -62,9 +62,9 @@ int ranks_check(const struct ranks *r, struct ckpt_err *err)
 {
     if (r->world_size == 1 || r->meets)
         return 0;
-    ckpt_fail(err, CKPT_ECONFIG, "%s says %ld ranks (%s), but there is nothing through which they "
-              "could meet: ranks of MPI have OMPI_COMM_WORLD_SIZE, PMI_SIZE or PMIX_RANK",
+    ckpt_fail(err, CKPT_ECONFIG, "%s says %ld ranks (%s), but they cannot find each other: MPI "
+              "sets OMPI_COMM_WORLD_SIZE, PMI_SIZE or PMIX_RANK",
               r->where, r->world_size, r->launcher);
-    return ckpt_err_hint(err, "--nproc %ld on one host, mpirun -np %ld, or srun --mpi=pmix; a "
+    return ckpt_err_hint(err, "`nproc %ld` on one host, mpirun -np %ld, or srun --mpi=pmix; a "
                          "single rank: unset %s", r->world_size, r->world_size, r->where);
 }

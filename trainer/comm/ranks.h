@@ -1,6 +1,6 @@
 /*
- * ranks - how many ranks a process was started as, by whom, and which of them it is: what
- * launchers say in the environment.
+ * ranks - how many ranks were started, by whom, and which of them this process is, according to
+ * the launcher's environment variables.
  */
 #ifndef CKPT_TRAINER_COMM_RANKS_H
 #define CKPT_TRAINER_COMM_RANKS_H

@@ -54,10 +54,10 @@ static void orphaned(void)
                      self.rank);
 
     if (*self.dir)
-        ckpt_remove_tree(self.dir, &unused);
+        ckpt_outdir_remove(self.dir, &unused);
     if (write(STDERR_FILENO, line, (size_t)n) != n)
-        _exit(ckpt_exit_status(CKPT_EIO));
-    _exit(ckpt_exit_status(CKPT_ECOMM));
+        _exit(ckpt_err_status(CKPT_EIO));
+    _exit(ckpt_err_status(CKPT_ECOMM));
 }
 
 static void *beat(void *unused)
@@ -154,11 +154,12 @@ int report_open(struct ckpt_err *err)
 {
     struct control_message m = {.kind = CONTROL_HELLO};
     struct sockaddr_un at = {.sun_family = AF_UNIX};
+    int rc;
 
     if (!getenv(CONTROL_ENV))
         return 0;
-    if (find(&at, m.word, err))
-        return err->code;
+    if ((rc = find(&at, m.word, err)) != 0)
+        return rc;
     self.rank = (int)ranks_found().rank;
     gethostname(m.text, sizeof m.text - 1);
     self.fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -166,14 +167,14 @@ int report_open(struct ckpt_err *err)
         return ckpt_fail_errno(err, CKPT_ENOMEM, errno, "a socket");
     keep_dir(&at);
     if (connect(self.fd, (struct sockaddr *)&at, sizeof at) || !tell(&m, true)) {
-        ckpt_fail_errno(err, CKPT_ECOMM, errno, "the supervisor of this rank is gone");
-    } else if (take_streams(err) == 0 && start_beat(err) == 0) {
+        rc = ckpt_fail_errno(err, CKPT_ECOMM, errno, "the supervisor of this rank is gone");
+    } else if ((rc = take_streams(err)) == 0 && (rc = start_beat(err)) == 0) {
         report_phase("start-up");
         return 0;
     }
     close(self.fd);
     self.fd = -1;
-    return err->code;
+    return rc;
 }
 
 void report_aside(bool on)

@@ -1,9 +1,8 @@
 /*
- * report - a rank's side of control.h: what it tells the supervisor that started it.
+ * report - a rank's side of control.h: its messages to the supervisor.
  *
- * Without a supervisor every call here does nothing and returns at once.  A thread of its own
- * keeps the supervisor informed that the process runs, however long a step takes, and ends the
- * process when the supervisor is gone.
+ * Without a supervisor every call here returns at once.  A thread tells the supervisor that the
+ * process runs, however long a step takes, and ends the process when the supervisor is gone.
  */
 #ifndef CKPT_TRAINER_COMM_REPORT_H
 #define CKPT_TRAINER_COMM_REPORT_H

@@ -29,6 +29,8 @@
 #define STRANGER_MS  10000
 #define MAX_PENDING  (STORE_MAX_VALUE * 4 + (1u << 20))     /* bytes of one request, or answers */
 
+static const struct store_bytes nothing;
+
 enum trust { STRANGER, VALID, KNOWN };      /* VALID: the word is still to be said */
 
 struct client {
@@ -37,7 +39,7 @@ struct client {
     int64_t         since_ms;
     struct ckpt_buf in, out;
     size_t          sent;           /* of out */
-    struct store_bytes    waits;          /* the keys of a WAIT that is not answered, as they came */
+    struct store_bytes waits;       /* the keys of a WAIT without an answer yet, as they came */
     size_t          n_waits;
 };
 
@@ -72,11 +74,12 @@ struct fields {
 
 static struct store_bytes take_bytes(struct ckpt_cursor *c, uint64_t max)
 {
-    uint64_t n = ckpt_get_u64le(c);
+    uint64_t n = ckpt_cursor_u64le(c);
 
     if (n > max)
         c->failed = true;
-    return (struct store_bytes){n && !c->failed ? ckpt_get_bytes(c, (size_t)n) : NULL, (size_t)n};
+    return (struct store_bytes){n && !c->failed ? ckpt_cursor_bytes(c, (size_t)n) : NULL,
+                                (size_t)n};
 }
 
 static bool all_set(struct store_server *s, struct store_bytes list, uint64_t n)
@@ -100,7 +103,7 @@ static void put_value(struct client *c, const struct store_entry *e)
 static bool do_set(struct store_server *s, struct client *c, const struct fields *f)
 {
     (void)c;
-    return store_keys_put(s->keys, f->key, f->value, (struct store_bytes){0});
+    return store_keys_put(s->keys, f->key, f->value, nothing);
 }
 
 /* The value is replaced when it is the one expected; an absent key is one of no bytes. */
@@ -114,7 +117,7 @@ static bool do_compare_set(struct store_server *s, struct client *c, const struc
         return true;
     }
     if ((!e || (e->n == f->value.n && (!e->n || memcmp(e->value, f->value.p, e->n) == 0))) &&
-        !store_keys_put(s->keys, f->key, f->desired, (struct store_bytes){0}))
+        !store_keys_put(s->keys, f->key, f->desired, nothing))
         return false;
     put_value(c, store_keys_find(s->keys, f->key));
     return true;
@@ -146,7 +149,8 @@ static bool do_add(struct store_server *s, struct client *c, const struct fields
         return false;
     snprintf(text, sizeof text, "%" PRId64, sum);
     ckpt_buf_put_u64le(&c->out, (uint64_t)sum);
-    return store_keys_put(s->keys, f->key, (struct store_bytes){(unsigned char *)text, strlen(text)}, (struct store_bytes){0});
+    return store_keys_put(s->keys, f->key,
+                          (struct store_bytes){(unsigned char *)text, strlen(text)}, nothing);
 }
 
 static bool do_check(struct store_server *s, struct client *c, const struct fields *f)
@@ -198,7 +202,8 @@ static bool do_append(struct store_server *s, struct client *c, const struct fie
     const struct store_entry *e = store_keys_find(s->keys, f->key);
 
     (void)c;
-    return store_keys_put(s->keys, f->key, e ? (struct store_bytes){e->value, e->n} : (struct store_bytes){0}, f->value);
+    return store_keys_put(s->keys, f->key,
+                          e ? (struct store_bytes){e->value, e->n} : nothing, f->value);
 }
 
 static bool do_multi_get(struct store_server *s, struct client *c, const struct fields *f)
@@ -220,7 +225,7 @@ static bool do_multi_set(struct store_server *s, struct client *c, const struct 
     for (uint64_t i = 0; i < f->n; i++) {
         struct store_bytes key = take_bytes(&at, STORE_MAX_KEY);
 
-        if (!store_keys_put(s->keys, key, take_bytes(&at, STORE_MAX_VALUE), (struct store_bytes){0}))
+        if (!store_keys_put(s->keys, key, take_bytes(&at, STORE_MAX_VALUE), nothing))
             return false;
     }
     return true;
@@ -278,7 +283,7 @@ static const struct {
 static bool plausible(const struct ckpt_cursor *c, uint64_t max)
 {
     struct ckpt_cursor at = *c;
-    uint64_t n = ckpt_get_u64le(&at);
+    uint64_t n = ckpt_cursor_u64le(&at);
 
     return at.failed || n <= max;
 }
@@ -291,16 +296,16 @@ static int parse(struct fields *f, struct ckpt_cursor *c, const char *fields)
         bool value = *fields == 'v' || *fields == 'd';
 
         if (*fields == 'i')
-            f->number = (int64_t)ckpt_get_u64le(c);
+            f->number = (int64_t)ckpt_cursor_u64le(c);
         else if (*fields == 'u')
-            f->number = ckpt_get_u32le(c);
+            f->number = ckpt_cursor_u32le(c);
         else if (!plausible(c, list ? STORE_MAX_KEYS : value ? STORE_MAX_VALUE : STORE_MAX_KEY))
             return -1;
         else if (!list)
             *(*fields == 'k' ? &f->key : value && *fields == 'v' ? &f->value : &f->desired) =
                 take_bytes(c, STORE_MAX_VALUE);
         else {
-            f->n = ckpt_get_u64le(c);
+            f->n = ckpt_cursor_u64le(c);
             f->list.p = c->base + c->pos;
             for (uint64_t i = 0; i < f->n * (pairs ? 2 : 1) && !c->failed; i++) {
                 uint64_t max = pairs && i % 2 ? STORE_MAX_VALUE : STORE_MAX_KEY;

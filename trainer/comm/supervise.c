@@ -195,7 +195,7 @@ static void message(struct watch *w, struct peer *p, struct control_message *m)
     } else if (p->rank < 0) {
         drop(p);
     } else if (m->kind == CONTROL_PHASE) {
-        ckpt_escape(p->phase, sizeof p->phase, m->text, strlen(m->text));
+        ckpt_err_escape(p->phase, sizeof p->phase, m->text, strlen(m->text));
     } else if (m->kind == CONTROL_ERROR) {
         failed(w, p, m);
     } else if (m->kind == CONTROL_BYE) {
@@ -276,8 +276,8 @@ static void take_signals(struct watch *w)
             signal_all(w, sig);
         } else if ((sig == SIGINT || sig == SIGTERM) && since(w, w->asked_at, AT_ONCE)) {
             w->at_once = true;
-            ckpt_fail(&w->verdict, CKPT_ESTOPPED, "SIG%s again: all ranks are ended, and what is "
-                      "not saved is lost", sigabbrev_np(sig));
+            ckpt_fail(&w->verdict, CKPT_ESTOPPED, "SIG%s again: all ranks were ended, unsaved "
+                      "progress is lost", sigabbrev_np(sig));
             w->asked = sig;
         }
     }
@@ -296,7 +296,7 @@ static size_t count_of(const struct watch *w, bool bye)
 
 static int go_on_hint(struct ckpt_err *err)
 {
-    return ckpt_err_hint(err, "go on with --resume-from-checkpoint latest");
+    return ckpt_err_hint(err, "go on with `resume_from_checkpoint latest`");
 }
 
 static bool another_try_helps(int sig)
@@ -339,7 +339,7 @@ static void tell_lost(struct watch *w, const struct peer *p)
                  p->phase, *quote ? ": " : "", quote);
     if (sig == SIGKILL)
         ckpt_err_hint(&w->verdict, "the system may be out of memory (dmesg tells); go on with "
-                      "--resume-from-checkpoint latest");
+                      "`resume_from_checkpoint latest`");
     else if (another_try_helps(sig) && !*quote)
         go_on_hint(&w->verdict);
 }
@@ -460,7 +460,7 @@ static int tell_failures(struct watch *w)
                 ckpt_err_in(&told, "rank %d", p->rank);
             }
             w->o->tell(w->o->ctx, &told);
-            status = status ? status : ckpt_exit_status(told.code);
+            status = status ? status : ckpt_err_status(told.code);
         }
     return status;
 }
@@ -485,7 +485,7 @@ static int settle(struct watch *w)
     tell_words(w);
     if (w->verdict.code && (status == 0 || w->at_once)) {
         w->o->tell(w->o->ctx, &w->verdict);
-        status = w->at_once ? 128 + w->asked : ckpt_exit_status(w->verdict.code);
+        status = w->at_once ? 128 + w->asked : ckpt_err_status(w->verdict.code);
     }
     for (int64_t r = 0; r < w->o->n && status == 0; r++)
         for (size_t i = 0; i < w->n; i++)
@@ -567,7 +567,7 @@ static int check_cpus(int64_t n, struct ckpt_err *err)
     int64_t most = cpus > 4 ? 4 * (int64_t)cpus : 16;
 
     if (n > most) {
-        ckpt_fail(err, CKPT_ECONFIG, "--nproc %lld: this host has %d CPU%s, for at most %lld ranks",
+        ckpt_fail(err, CKPT_ECONFIG, "`nproc %lld`: this host has %d CPU%s, for at most %lld ranks",
                   (long long)n, cpus, cpus == 1 ? "" : "s", (long long)most);
         return ckpt_err_hint(err, "to start more all the same: mpirun --oversubscribe -np %lld "
                              "ckpt-train ...", (long long)n);
@@ -583,15 +583,17 @@ int supervise_run(int *status, const struct supervise_opts *o, struct ckpt_err *
     struct watch w = {.o = o, .signals = -1,
                       .launch = {.listener = -1, .output = -1, .pid = -1, .ended = true}};
     sigset_t was;
+    int rc;
 
-    if (check_cpus(o->n, err))
-        return err->code;
-    if (watch_open(&w, &was, err) == 0) {
+    if ((rc = check_cpus(o->n, err)) != 0)
+        return rc;
+    rc = watch_open(&w, &was, err);
+    if (rc == 0) {
         do
             look(&w);
         while (!over(&w));
         *status = settle(&w);
     }
     watch_close(&w, &was);
-    return err->code;
+    return rc;
 }

@@ -1,11 +1,11 @@
 /*
- * supervise - the process that a user started stays, starts ranks on this host and answers for
- * them: no end without a reason told, nobody left.
+ * supervise - start ranks on this host and answer for them: no end without a reason, no process
+ * left behind.
  *
  * - A rank's own failure is printed once, with the rank, and its status is the run's.
  * - A rank that is killed, stopped or silent ends the run within five seconds.
- * - INT, TERM, HUP, USR1 and USR2 are passed on to every rank once; the run is then waited for,
- *   however long its save takes.  INT or TERM a second later ends all at once.
+ * - INT, TERM, HUP, USR1 and USR2 are forwarded to every rank once; then the run is waited for,
+ *   however long its save takes.  INT or TERM a second later ends all ranks at once.
  * - When this process is killed itself, its ranks and mpirun end.
  */
 #ifndef CKPT_TRAINER_COMM_SUPERVISE_H

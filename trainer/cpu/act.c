@@ -55,7 +55,7 @@
 
 ACT(gelu_tanh, cpu_gelu_both)
 ACT(gelu_erf, cpu_gelu_erf_both)
-ACT(relu, cpu_relu_both)
+ACT(relu, act_relu_slope)
 ACT(silu, cpu_silu_both)
 
 static const struct {
@@ -114,7 +114,7 @@ void cpu_gate_bwd(struct device *dev, const struct op_gate *a)
     const float *u = a->u;
     float *du = a->du, *dout = a->dout;
 
-    if (a->again)
+    if (a->recompute)
         cpu_gate_fwd(dev, a);
     if (dev->err.code)
         return;

@@ -100,7 +100,7 @@ static struct room room_of(const struct device *dev, int64_t max_doc, bool back)
                          .dline = lines + 3 * max_doc};
 }
 
-static int32_t bucket_of(const struct op_distance *d, int64_t distance)
+static int32_t bucket_of(const struct op_rel_bias *d, int64_t distance)
 {
     int64_t at = distance < -d->reach ? -d->reach : distance > d->reach ? d->reach : distance;
 
@@ -108,16 +108,16 @@ static int32_t bucket_of(const struct op_distance *d, int64_t distance)
 }
 
 /* The same with its table in f32. */
-static struct op_distance widened(struct device *dev, const struct op_distance *d, int64_t n_head)
+static struct op_rel_bias widened(struct device *dev, const struct op_rel_bias *d, int64_t n_head)
 {
-    struct op_distance wide = *d;
+    struct op_rel_bias wide = *d;
 
     wide.table = typed_vector(dev, 0, d->table, d->n_bucket * n_head);
     return wide;
 }
 
 /* Terms of head h for distances [from, to]; NULL where there are none. */
-static float *unfold(float *line, const struct op_distance *d, int64_t n_head, int64_t h,
+static float *unfold(float *line, const struct op_rel_bias *d, int64_t n_head, int64_t h,
                      int64_t from, int64_t to)
 {
     if (!d->table)
@@ -128,7 +128,7 @@ static float *unfold(float *line, const struct op_distance *d, int64_t n_head, i
 }
 
 /* The other way: gradients of terms to those of the table. */
-static void fold(const float *dline, const struct op_distance *d, int64_t n_head, int64_t h,
+static void fold(const float *dline, const struct op_rel_bias *d, int64_t n_head, int64_t h,
                  int64_t from, int64_t to)
 {
     for (int64_t k = from; k <= to; k++)
@@ -257,7 +257,7 @@ static struct tile tile_of(const struct op_attention *a, const struct doc *d, in
 
 /* Every parts-th block of a document and head, from the last, which sees most, less part. */
 static void part_fwd(const struct device *dev, const struct op_attention *a,
-                     const struct op_distance *distance, int64_t task, int64_t part, int64_t parts)
+                     const struct op_rel_bias *distance, int64_t task, int64_t part, int64_t parts)
 {
     struct room room = room_of(dev, a->max_doc, false);
     struct doc doc = doc_of(a, task / a->n_head);
@@ -274,7 +274,7 @@ static void part_fwd(const struct device *dev, const struct op_attention *a,
 
 void cpu_attention_fwd(struct device *dev, const struct op_attention *a)
 {
-    struct op_distance distance;
+    struct op_rel_bias rel_bias;
     int threads = cpu_threads(dev, a->n * a->max_doc * a->n_head * a->dim);
     int64_t tasks = a->n_docs * a->n_head;
     int64_t parts = n_parts(tasks, blocks_of(a->max_doc), threads, 4);
@@ -283,14 +283,14 @@ void cpu_attention_fwd(struct device *dev, const struct op_attention *a)
                                         (uint64_t)(dev->threads * room_floats(a->max_doc, false)) *
                                             sizeof(float)))
         return;
-    distance = widened(dev, &a->distance, a->n_head);
+    rel_bias = widened(dev, &a->rel_bias, a->n_head);
 #pragma omp parallel num_threads(threads)
     {
         unsigned was = cpu_flush();
 
 #pragma omp for schedule(dynamic, 1)
         for (int64_t i = 0; i < tasks * parts; i++)
-            part_fwd(dev, a, &distance, i % tasks, i / tasks, parts);
+            part_fwd(dev, a, &rel_bias, i % tasks, i / tasks, parts);
         cpu_flush_end(was);
     }
 }
@@ -313,7 +313,7 @@ static void tile_back(const struct op_attention *a, const struct tile *t, int64_
             row_add(row + j0, line + (t->k0 + j0 - i), end - j0);
         row_soften_back(row + j0, drow + j0, end - j0, t->k0 + j0, i, slope, a->lse[h * a->n + r],
                     delta);
-        if (a->distance.dtable)
+        if (a->rel_bias.dtable)
             row_add(room->dline + (t->k0 + j0 - i), drow + j0, end - j0);
         memset(row, 0, (size_t)j0 * sizeof *row);
         memset(drow, 0, (size_t)j0 * sizeof *row);
@@ -368,17 +368,17 @@ static void part_bwd(const struct op_attention *a, const struct doc *doc, int64_
     int64_t share = a->n_head / a->n_kv, from = 1 - doc->len, to = doc->keys - 1;
 
     for (int64_t h = g * share; h < (g + 1) * share && doc->len > 0; h++) {
-        const float *line = unfold(room->line, &a->distance, a->n_head, h, from, to);
+        const float *line = unfold(room->line, &a->rel_bias, a->n_head, h, from, to);
 
-        if (a->distance.dtable)
+        if (a->rel_bias.dtable)
             memset(room->dline + from, 0, (size_t)(to - from + 1) * sizeof(float));
         for (int64_t b = blocks_of(doc->len) - 1 - part; b >= 0; b -= parts) {
             struct tile t = tile_of(a, doc, b * BLOCK);
 
             block_bwd(a, &t, h, room, line);
         }
-        if (a->distance.dtable)
-            fold(room->dline, &a->distance, a->n_head, h, from, to);
+        if (a->rel_bias.dtable)
+            fold(room->dline, &a->rel_bias, a->n_head, h, from, to);
     }
 }
 
@@ -445,12 +445,12 @@ void cpu_attention_bwd(struct device *dev, const struct op_attention *a)
     if (dev->err.code ||
         cpu_work_short(dev, "attention_bwd", back_bytes(dev, a->max_doc, a->dim)))
         return;
-    wide.distance = widened(dev, &a->distance, a->n_head);
+    wide.rel_bias = widened(dev, &a->rel_bias, a->n_head);
 #pragma omp parallel num_threads(threads)
     {
         unsigned was = cpu_flush();
 
-        if (a->distance.dtable) {
+        if (a->rel_bias.dtable) {
 #pragma omp for schedule(dynamic, 1)
             for (int64_t g = 0; g < (a->n_docs > 0 ? a->n_kv : 0); g++)
                 head_bwd(dev, &wide, g);
@@ -461,7 +461,7 @@ void cpu_attention_bwd(struct device *dev, const struct op_attention *a)
     }
 }
 
-/* New keys and values of one head of a segment go behind those in the cache. */
+/* New keys and values of one head of a segment go after those in the cache. */
 static void append(const struct op_cached *a, int64_t seg, int64_t g)
 {
     int64_t begin = a->seg_start[seg], end = a->seg_start[seg + 1], d = a->dim;
@@ -516,7 +516,7 @@ static void block_cached(const struct op_cached *a, int64_t seg, int64_t h, int6
 }
 
 static void task_cached(const struct device *dev, const struct op_cached *a,
-                        const struct op_distance *distance, int64_t seg, int64_t g)
+                        const struct op_rel_bias *distance, int64_t seg, int64_t g)
 {
     int64_t share = a->n_head / a->n_kv, past = a->seg_past[seg];
     int64_t end = past + a->seg_start[seg + 1] - a->seg_start[seg];
@@ -533,7 +533,7 @@ static void task_cached(const struct device *dev, const struct op_cached *a,
 
 void cpu_attention_cached(struct device *dev, const struct op_cached *a)
 {
-    struct op_distance distance;
+    struct op_rel_bias rel_bias;
     int threads = cpu_threads(dev, a->n * a->max_keys * a->n_head * a->dim);
 
     if (dev->err.code || cpu_work_short(dev, "attention_cached",
@@ -543,14 +543,14 @@ void cpu_attention_cached(struct device *dev, const struct op_cached *a)
         return;
     if (a->rope)
         cpu_rope_fwd(dev, a->rope);
-    distance = widened(dev, &a->distance, a->n_head);
+    rel_bias = widened(dev, &a->rel_bias, a->n_head);
 #pragma omp parallel num_threads(threads)
     {
         unsigned was = cpu_flush();
 
 #pragma omp for schedule(dynamic, 1)
         for (int64_t i = 0; i < a->n_seg * a->n_kv; i++)
-            task_cached(dev, a, &distance, i / a->n_kv, i % a->n_kv);
+            task_cached(dev, a, &rel_bias, i / a->n_kv, i % a->n_kv);
         cpu_flush_end(was);
     }
 }

@@ -150,7 +150,7 @@ int blas_open(int threads, struct ckpt_err *err)
                        "products", threads, threads > 1 ? "s" : "", threads > 1 ? "" : "s",
                        (size_t)threads * (BUFFER >> 20));
         if (threads > 1)
-            ckpt_err_hint(err, "fewer threads: --threads 1");
+            ckpt_err_hint(err, "fewer threads: `threads 1`");
     } else if (threads > taken) {
         take_buffers(threads);
         taken = threads;

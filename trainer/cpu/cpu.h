@@ -6,6 +6,8 @@
  * fused multiply-adds, both fixed at compile time, so results repeat bit for bit on one kind of
  * machine with one number of threads.  No fast-math: NaN and infinity behave; where operations
  * take the smallest numbers for 0 they say so (cpu_flush).
+ *
+ * Abbreviations: task (tile_tasks), row (attention_rows), tiles, lora (their linear).
  */
 #ifndef CKPT_TRAINER_CPU_CPU_H
 #define CKPT_TRAINER_CPU_CPU_H
@@ -23,8 +25,8 @@
 struct cpu_device {
     struct device     head;
     enum tiles_kernel kernel;           /* of products with bf16 weights */
-    double       *stamps;               /* [n_stamps] milliseconds (profile.h) */
-    int64_t       n_stamps;
+    double       *timestamps;           /* [n_timestamps] milliseconds (profile.h) */
+    int64_t       n_timestamps;
     struct bnb_codec codec[2];          /* of exp_avg and of exp_avg_sq (OP_MOMENTS_8BIT) */
 };
 

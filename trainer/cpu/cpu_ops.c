@@ -103,76 +103,58 @@ static void cpu_sync(struct device *dev) { (void)dev; }
 
 static void cpu_close(struct device *dev)
 {
-    ckpt_free(((struct cpu_device *)dev)->stamps);
+    ckpt_free(((struct cpu_device *)dev)->timestamps);
     ckpt_free(dev);
 }
 
 /* Stamps are times of the clock: an operation has ended when its call comes back. */
-static void cpu_stamp(struct device *dev, int64_t i)
+static void cpu_timestamp(struct device *dev, int64_t i)
 {
     struct cpu_device *c = (struct cpu_device *)dev;
     struct timespec t;
 
-    if (i >= c->n_stamps) {
+    if (i >= c->n_timestamps) {
         int64_t n = i < 2048 ? 4096 : 2 * i;
-        double *more = ckpt_grow(c->stamps, (size_t)n, sizeof *more);
+        double *more = ckpt_grow(c->timestamps, (size_t)n, sizeof *more);
 
         if (!more) {
             ckpt_nomem(&dev->err, (size_t)n * sizeof *more);
             return;
         }
-        c->stamps = more;
-        c->n_stamps = n;
+        c->timestamps = more;
+        c->n_timestamps = n;
     }
     clock_gettime(CLOCK_MONOTONIC, &t);
-    c->stamps[i] = (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+    c->timestamps[i] = (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
 static double cpu_elapsed(struct device *dev, int64_t from, int64_t to)
 {
     const struct cpu_device *c = (const struct cpu_device *)dev;
 
-    return from < c->n_stamps && to < c->n_stamps ? c->stamps[to] - c->stamps[from] : 0;
+    return from < c->n_timestamps && to < c->n_timestamps
+               ? c->timestamps[to] - c->timestamps[from] : 0;
 }
 
 /* Lanes: a copy has been made when its call comes back. */
-static void cpu_lane_copy(struct device *dev, enum lane lane, void *dst, const void *src,
+static void cpu_stream_copy(struct device *dev, enum op_stream stream, void *dst, const void *src,
                           size_t bytes)
 {
-    (void)lane;
+    (void)stream;
     cpu_move(dev, dst, src, bytes);
 }
 
-static void cpu_lane_mark(struct device *dev, enum lane lane, int i)
+static void cpu_event_record(struct device *dev, enum op_stream stream, int i)
 {
     (void)dev;
-    (void)lane;
+    (void)stream;
     (void)i;
 }
 
-static void cpu_lane_wait(struct device *dev, int i)
+static void cpu_event_sync(struct device *dev, int i)
 {
     (void)dev;
     (void)i;
-}
-
-/* Operations are done when their calls come back: there is nothing to keep. */
-static bool cpu_record(struct device *dev)
-{
-    (void)dev;
-    return false;
-}
-
-static struct recording *cpu_recorded(struct device *dev)
-{
-    (void)dev;
-    return NULL;
-}
-
-static void cpu_replay(struct device *dev, struct recording *r)
-{
-    (void)dev;
-    (void)r;
 }
 
 static uint64_t cpu_workspace(const struct device *dev, const struct op_limits *l)
@@ -189,7 +171,7 @@ static uint64_t cpu_workspace(const struct device *dev, const struct op_limits *
 }
 
 /* What the system does not promise is not known before it is used. */
-static uint64_t cpu_room(struct device *dev)
+static uint64_t cpu_free_bytes(struct device *dev)
 {
     (void)dev;
     return UINT64_MAX;
@@ -209,10 +191,11 @@ static const struct ops cpu_row = {
     .name = "cpu",
     .alloc = cpu_alloc, .free = cpu_free, .zero = cpu_zero,
     .to_device = cpu_move, .to_host = cpu_move, .copy = cpu_move, .cast = cpu_cast,
-    .sync = cpu_sync, .close = cpu_close, .stamp = cpu_stamp, .elapsed = cpu_elapsed,
-    .pin = cpu_alloc, .unpin = cpu_free, .lane_copy = cpu_lane_copy,
-    .lane_mark = cpu_lane_mark, .lane_after = cpu_lane_mark, .lane_wait = cpu_lane_wait,
-    .workspace = cpu_workspace, .room = cpu_room,
+    .sync = cpu_sync, .close = cpu_close, .timestamp = cpu_timestamp, .elapsed = cpu_elapsed,
+    .pin = cpu_alloc, .unpin = cpu_free, .stream_copy = cpu_stream_copy,
+    .event_record = cpu_event_record, .stream_wait_event = cpu_event_record,
+    .event_sync = cpu_event_sync,
+    .workspace = cpu_workspace, .free_bytes = cpu_free_bytes,
     .adamw = cpu_adamw, .sum_squares = cpu_sum_squares, .grad_norm = cpu_grad_norm,
     .embed_fwd = cpu_embed_fwd, .embed_bwd = cpu_embed_bwd,
     .drop = cpu_drop, .jitter = cpu_jitter,
@@ -224,7 +207,6 @@ static const struct ops cpu_row = {
     .attention_fwd = cpu_attention_fwd, .attention_bwd = cpu_attention_bwd,
     .attention_cached = cpu_attention_cached,
     .head_loss = cpu_head_loss, .head_logits = cpu_head_logits, .head_top = cpu_head_top,
-    .record = cpu_record, .recorded = cpu_recorded, .replay = cpu_replay, .forget = cpu_replay,
 };
 
 static void *idle(void *gate)
@@ -253,7 +235,7 @@ static int start_team(int n, struct ckpt_err *err)
     ckpt_free(thread);
     if (rc) {
         ckpt_fail_errno(err, CKPT_ENOMEM, rc, "thread %d of %d", k + 2, n);
-        return ckpt_err_hint(err, "fewer threads: --threads 1");
+        return ckpt_err_hint(err, "fewer threads: `threads 1`");
     }
 #pragma omp parallel num_threads(n)
     {
@@ -265,6 +247,7 @@ int device_open_cpu(struct device **out, int threads, struct ckpt_err *err)
 {
     struct cpu_device *cpu;
     struct device *dev;
+    int rc;
 
     *out = NULL;
     if (threads < 0 || threads > 1024)
@@ -280,9 +263,11 @@ int device_open_cpu(struct device **out, int threads, struct ckpt_err *err)
     dev->threads = threads ? threads : omp_get_max_threads();
     dev->grain = GRAIN;
     dev->act = dev->weight = dev->grad = CKPT_F32;
-    if (blas_open(dev->threads, err) || start_team(dev->threads, err))
+    rc = blas_open(dev->threads, err);
+    rc = rc ? rc : start_team(dev->threads, err);
+    if (rc)
         ckpt_free(cpu);
     else
         *out = dev;
-    return err->code;
+    return rc;
 }

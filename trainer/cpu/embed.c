@@ -107,8 +107,11 @@ static void add_terms(const struct device *dev, const struct op_embed *a, float 
 {
     if (a->pos)
         add_row(dev, to, typed_at(dev, a->pos, a->positions[i] * a->dim), a->dim);
-    if (a->kind)
-        add_row(dev, to, typed_at(dev, a->kind, (a->kinds ? a->kinds[i] : 0) * a->dim), a->dim);
+    if (a->token_type)
+        add_row(dev, to,
+                typed_at(dev, a->token_type,
+                         (a->token_type_ids ? a->token_type_ids[i] : 0) * a->dim),
+                a->dim);
 }
 
 /* t: A's columns of the ids. */
@@ -187,7 +190,7 @@ void cpu_embed_fwd(struct device *dev, const struct op_embed *a)
         return;
     if (apart(dev, a)) {
         changed_fwd(dev, a);
-    } else if (a->norm && !a->pos && !a->kind) {
+    } else if (a->norm && !a->pos && !a->token_type) {
         cpu_norm_fwd(dev, &(struct op_rownorm){
             .out = a->out, .stats = a->stats, .x = a->table, .rows = a->ids, .norm = *a->norm,
             .n = a->n, .n_x = a->vocab, .dim = a->dim});
@@ -196,7 +199,7 @@ void cpu_embed_fwd(struct device *dev, const struct op_embed *a)
         for (int64_t i = 0; i < a->n; i++) {
             float *to = (float *)a->out + i * a->dim;
 
-            if (a->picks)
+            if (a->gather)
                 memcpy(to, (const float *)a->table + a->ids[i] * a->dim,
                        (size_t)a->dim * sizeof *to);
             else
@@ -212,7 +215,7 @@ void cpu_embed_fwd(struct device *dev, const struct op_embed *a)
     drop_rows(dev, a, a->out);
 }
 
-/* Back to what is normalised; with changed rows t again. */
+/* Back to what is normalised; with LoRA t is recomputed. */
 static void norm_back(struct device *dev, const struct op_embed *a, const struct space *s)
 {
     if (apart(dev, a)) {

@@ -1,7 +1,7 @@
 /*
  * experts - routed feed-forwards.
  *
- * A slot is one picked expert of one row.  Slots are put in order by expert, then row, so that
+ * A slot is one of the top k experts of one row.  Slots are ordered by expert, then row, so that
  * each expert's products run over its own rows at once; threads take experts.  What experts make
  * is added up row by row afterwards, by rising expert, so the sums' order never depends on
  * threads.
@@ -20,7 +20,7 @@ struct slots {
     const struct device *dev;
     int64_t *first;             /* [E + 1] of each expert in the order */
     int64_t *row;               /* [n k] of each slot */
-    int64_t *place;             /* [n k] the slot of (row, j-th picked) */
+    int64_t *place;             /* [n k] the slot of (row, j-th of its top k) */
     float   *weight;            /* [n k] by slot */
     float   *dweight;           /* bwd: likewise */
     float   *x, *y;             /* [n k, D] rows of x; outputs, or gradients of x */
@@ -84,7 +84,7 @@ static void softmax(float *p, int64_t n)
 }
 
 /* The k largest, in rising order of their index. */
-static void pick(int32_t *picked, const float *p, int64_t E, int64_t k)
+static void pick(int32_t *chosen, const float *p, int64_t E, int64_t k)
 {
     for (int64_t j = 0; j < k; j++) {
         int32_t best = -1;
@@ -93,18 +93,18 @@ static void pick(int32_t *picked, const float *p, int64_t E, int64_t k)
             bool taken = false;
 
             for (int64_t i = 0; i < j; i++)
-                taken |= picked[i] == e;
+                taken |= chosen[i] == e;
             if (!taken && (best < 0 || p[e] > p[best]))
                 best = e;
         }
-        picked[j] = best;
+        chosen[j] = best;
     }
     for (int64_t i = 1; i < k; i++)             /* a few: by insertion */
-        for (int64_t j = i; j > 0 && picked[j] < picked[j - 1]; j--) {
-            int32_t swap = picked[j];
+        for (int64_t j = i; j > 0 && chosen[j] < chosen[j - 1]; j--) {
+            int32_t swap = chosen[j];
 
-            picked[j] = picked[j - 1];
-            picked[j - 1] = swap;
+            chosen[j] = chosen[j - 1];
+            chosen[j - 1] = swap;
         }
 }
 
@@ -113,7 +113,7 @@ static float picked_sum(const struct op_experts *a, int64_t row)
     float sum = 0;
 
     for (int64_t j = 0; j < a->top_k; j++)
-        sum += a->probs[row * a->n_expert + a->picked[row * a->top_k + j]];
+        sum += a->probs[row * a->n_expert + a->top_k_index[row * a->top_k + j]];
     return a->renorm ? sum : 1.0f;
 }
 
@@ -124,14 +124,14 @@ static void order(struct slots *s, const struct op_experts *a)
 
     memset(s->first, 0, (size_t)(a->n_expert + 1) * sizeof *s->first);
     for (int64_t i = 0; i < a->n * k; i++)
-        s->first[a->picked[i] + 1]++;
+        s->first[a->top_k_index[i] + 1]++;
     for (int64_t e = 0; e < a->n_expert; e++)
         s->first[e + 1] += s->first[e];
     for (int64_t i = 0; i < a->n; i++) {
         float sum = picked_sum(a, i);
 
         for (int64_t j = 0; j < k; j++) {
-            int32_t e = a->picked[i * k + j];
+            int32_t e = a->top_k_index[i * k + j];
             int64_t slot = s->first[e]++;
 
             s->row[slot] = i;
@@ -227,7 +227,7 @@ void cpu_experts_fwd(struct device *dev, const struct op_experts *a)
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int64_t i = 0; i < a->n; i++) {
         softmax(a->probs + i * a->n_expert, a->n_expert);
-        pick(a->picked + i * k, a->probs + i * a->n_expert, a->n_expert, k);
+        pick(a->top_k_index + i * k, a->probs + i * a->n_expert, a->n_expert, k);
     }
     order(&s, a);
     if (a->used)
@@ -297,15 +297,15 @@ static void router_back(const struct slots *s, const struct op_experts *a, int64
 {
     const float *p = a->probs + i * a->n_expert;
     const int64_t *place = s->place + i * a->top_k;
-    const int32_t *picked = a->picked + i * a->top_k;
+    const int32_t *chosen = a->top_k_index + i * a->top_k;
     float *d = s->dlogits + i * a->n_expert, sum = picked_sum(a, i), mean = 0, inner = 0;
 
     memset(d, 0, (size_t)a->n_expert * sizeof *d);
     for (int64_t j = 0; a->renorm && j < a->top_k; j++)
         mean += s->dweight[place[j]] * s->weight[place[j]];
     for (int64_t j = 0; j < a->top_k; j++) {
-        d[picked[j]] = (s->dweight[place[j]] - mean) / sum;
-        inner += d[picked[j]] * p[picked[j]];
+        d[chosen[j]] = (s->dweight[place[j]] - mean) / sum;
+        inner += d[chosen[j]] * p[chosen[j]];
     }
     for (int64_t e = 0; a->dused && e < a->n_expert; e++) {
         d[e] += a->dused[e];

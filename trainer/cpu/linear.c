@@ -36,7 +36,7 @@ CPU_HOT static void add_bias(float *restrict out, const float *restrict residual
 /* out[row][c0, c1) <- what the product is added to. */
 static void prefill(const struct op_linear *a, float *out, int64_t row, int64_t c0, int64_t c1)
 {
-    const float *b = a->b, *res = a->residual;
+    const float *b = a->proj.b, *res = a->residual;
     float *to = out + row * linear_out_ld(a) + c0;
     size_t bytes = (size_t)(c1 - c0) * sizeof(float);
 
@@ -51,17 +51,17 @@ void linear_product(const struct device *dev, const struct op_linear *a, float *
 {
     int64_t k = a->n_in;
 
-    if (a->in_out)
-        typed_nn(dev, m, n, k, 1.0f, x, k, typed_at(dev, a->w, c0), a->n_out, beta, to, ld);
+    if (op_linear_in_out(a))
+        typed_nn(dev, m, n, k, 1.0f, x, k, typed_at(dev, a->proj.w, c0), a->n_out, beta, to, ld);
     else
-        typed_nt(dev, m, n, k, 1.0f, x, k, typed_at(dev, a->w, c0 * k), k, beta, to, ld);
+        typed_nt(dev, m, n, k, 1.0f, x, k, typed_at(dev, a->proj.w, c0 * k), k, beta, to, ld);
 }
 
 bool linear_before(const struct op_linear *a, int64_t r0, int64_t r1, int64_t c0, int64_t c1)
 {
     for (int64_t i = r0; i < r1; i++)
         prefill(a, linear_to(a), i, c0, c1);
-    return a->b || a->residual;
+    return a->proj.b || a->residual;
 }
 
 void linear_after(const struct op_linear *a, int64_t r0, int64_t r1, int64_t c0, int64_t c1)
@@ -95,11 +95,11 @@ void cpu_linear_fwd(struct device *dev, const struct op_linear *a)
     struct op_linear w = *a;            /* its bias as f32 */
     struct task_cut cut;
 
-    if (a->lora.rank || a->drop.p > 0) {
+    if (a->proj.lora.rank || a->drop.p > 0) {
         lora_linear_fwd(dev, a);
         return;
     }
-    w.b = typed_vector(dev, 0, a->b, a->n_out);
+    w.proj.b = typed_vector(dev, 0, a->proj.b, a->n_out);
     if (dev->err.code || a->n == 0 || tiles_linear_fwd(dev, &w))
         return;
     cut = task_grid(a->n, a->n_out, threads);
@@ -125,10 +125,11 @@ void linear_product_back(const struct device *dev, const struct op_linear *a, fl
 {
     int64_t k = a->n_out;
 
-    if (a->in_out)
-        typed_nt(dev, m, n, k, 1.0f, dout, ld, typed_at(dev, a->w, c0 * k), k, beta, dx, a->n_in);
+    if (op_linear_in_out(a))
+        typed_nt(dev, m, n, k, 1.0f, dout, ld, typed_at(dev, a->proj.w, c0 * k), k, beta, dx,
+                 a->n_in);
     else
-        typed_nn(dev, m, n, k, 1.0f, dout, ld, typed_at(dev, a->w, c0), a->n_in, beta, dx,
+        typed_nn(dev, m, n, k, 1.0f, dout, ld, typed_at(dev, a->proj.w, c0), a->n_in, beta, dx,
                  a->n_in);
 }
 
@@ -141,7 +142,7 @@ static void backward_block(const struct device *dev, const struct op_linear *a,
     int64_t ld = linear_out_ld(a);
 
     linear_product_back(dev, a, dx + b->r0 * a->n_in + b->c0, dout + b->r0 * ld, ld, b->c0,
-                        b->r1 - b->r0, b->c1 - b->c0, a->dx_add ? 1.0f : 0.0f);
+                        b->r1 - b->r0, b->c1 - b->c0, (a->flags & OP_LINEAR_DX_ADD) ? 1.0f : 0.0f);
     for (int64_t i = b->r0; a->x_act != OP_ACT_NONE && i < b->r1; i++) {
         int64_t at = i * a->n_in + b->c0;
 
@@ -153,13 +154,14 @@ static void backward_block(const struct device *dev, const struct op_linear *a,
 static void grads_block(const struct op_linear *a, const float *dout, int64_t out_ld,
                         const struct task_block *b)
 {
-    const float *left = a->in_out ? a->x : dout, *right = a->in_out ? dout : a->x;
-    int64_t left_ld = a->in_out ? a->n_in : out_ld, right_ld = a->in_out ? out_ld : a->n_in;
-    int64_t ld = a->in_out ? a->n_out : a->n_in;
+    bool in_out = op_linear_in_out(a);
+    const float *left = in_out ? a->x : dout, *right = in_out ? dout : a->x;
+    int64_t left_ld = in_out ? a->n_in : out_ld, right_ld = in_out ? out_ld : a->n_in;
+    int64_t ld = op_linear_cols(a);
 
     cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)(b->r1 - b->r0),
                 (int)(b->c1 - b->c0), (int)a->n, 1.0f, left + b->r0, (int)left_ld,
-                right + b->c0, (int)right_ld, 1.0f, (float *)a->dw + b->r0 * ld + b->c0,
+                right + b->c0, (int)right_ld, 1.0f, (float *)a->proj.dw + b->r0 * ld + b->c0,
                 (int)ld);
 }
 
@@ -170,23 +172,23 @@ void linear_grads(const struct op_linear *a, const float *dout, int64_t ld, int6
 
     if (c0 == c1)
         return;
-    if (a->dw)
-        grads_block(a, dout, ld, a->in_out ? &cols : &rows);
-    if (a->db)
-        linear_add_columns(a->db, dout, a->n, ld, c0, c1);
+    if (a->proj.dw)
+        grads_block(a, dout, ld, op_linear_in_out(a) ? &cols : &rows);
+    if (a->proj.db)
+        linear_add_columns(a->proj.db, dout, a->n, ld, c0, c1);
 }
 
 void cpu_linear_bwd(struct device *dev, const struct op_linear *a)
 {
-    int64_t rows = a->in_out ? a->n_in : a->n_out, cols = a->in_out ? a->n_out : a->n_in;
+    int64_t rows = op_linear_rows(a), cols = op_linear_cols(a);
     int threads = cpu_threads(dev, a->n * a->n_in * a->n_out);
     struct task_cut dx = task_grid(a->n, a->n_in, threads), dw = task_grid(rows, cols, threads);
 
-    if (a->fresh && a->dw)
-        dev->ops->zero(dev, a->dw, (size_t)(a->n_in * a->n_out) * sizeof(float));
-    if (a->fresh && a->db)
-        dev->ops->zero(dev, a->db, (size_t)a->n_out * sizeof(float));
-    if (a->lora.rank || a->drop.p > 0 || a->x_drop.p > 0) {
+    if ((a->flags & OP_LINEAR_OVERWRITE) && a->proj.dw)
+        dev->ops->zero(dev, a->proj.dw, (size_t)(a->n_in * a->n_out) * sizeof(float));
+    if ((a->flags & OP_LINEAR_OVERWRITE) && a->proj.db)
+        dev->ops->zero(dev, a->proj.db, (size_t)a->n_out * sizeof(float));
+    if (a->proj.lora.rank || a->drop.p > 0 || a->x_drop.p > 0) {
         lora_linear_bwd(dev, a);
         return;
     }
@@ -204,7 +206,7 @@ void cpu_linear_bwd(struct device *dev, const struct op_linear *a)
                 backward_block(dev, a, &b);
             }
         }
-        if (a->dw) {
+        if (a->proj.dw) {
 #pragma omp for schedule(dynamic, 1) nowait
             for (int64_t i = 0; i < dw.tasks; i++) {
                 struct task_block b = task_block(&dw, i);
@@ -213,15 +215,19 @@ void cpu_linear_bwd(struct device *dev, const struct op_linear *a)
             }
         }
         cpu_range(&begin, &end, a->n_out, 16, omp_get_thread_num(), omp_get_num_threads());
-        if (a->db)
-            linear_add_columns(a->db, a->dout, a->n, linear_out_ld(a), begin, end);
+        if (a->proj.db)
+            linear_add_columns(a->proj.db, a->dout, a->n, linear_out_ld(a), begin, end);
     }
 }
 
 void cpu_head_logits(struct device *dev, float *logits, const void *x, const void *w, int64_t n,
                      int64_t dim, int64_t vocab, float mul)
 {
-    struct op_linear a = {.out = logits, .x = (void *)(uintptr_t)x, .w = w, .n = n, .n_in = dim,
+    struct op_linear a = {.out = logits,
+                          .x = (void *)(uintptr_t)x,
+                          .proj.w = w,
+                          .n = n,
+                          .n_in = dim,
                           .n_out = vocab};
 
     cpu_linear_fwd(dev, &a);

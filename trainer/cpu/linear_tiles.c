@@ -14,7 +14,7 @@
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Numbers of what stands on the left; behind it comes x. */
+/* Numbers of the left factor, after which x is packed. */
 static int64_t left_numbers(int64_t n, int64_t n_in, int64_t n_out)
 {
     int64_t forward = tiles_packed(n, n_in), back = tiles_packed(n, n_out);
@@ -37,8 +37,8 @@ static bool taken(const struct device *dev, const struct op_linear *a)
 
 static struct tiles_side matrix_of(const struct op_linear *a, bool back)
 {
-    return (struct tiles_side){.at = a->w, .ld = a->in_out ? a->n_out : a->n_in,
-                               .along = a->in_out == back, .bf16 = true};
+    return (struct tiles_side){.at = a->proj.w, .ld = op_linear_cols(a),
+                               .along = op_linear_in_out(a) == back, .bf16 = true};
 }
 
 bool tiles_linear_fwd(struct device *dev, const struct op_linear *a)
@@ -73,7 +73,7 @@ static void back_block(const struct device *dev, const struct op_linear *a,
     float *x = a->x, *dx = a->dx;
     const float *pre = a->x_pre;
 
-    task_matrix(dev, dx, a->n_in, b, left, &w, a->n_out, a->dx_add);
+    task_matrix(dev, dx, a->n_in, b, left, &w, a->n_out, a->flags & OP_LINEAR_DX_ADD);
     for (int64_t i = b->r0; a->x_act != OP_ACT_NONE && i < b->r1; i++) {
         int64_t at = i * a->n_in + b->c0;
 
@@ -86,23 +86,24 @@ static void grads(const struct device *dev, const struct op_linear *a, uint16_t 
 {
     struct tiles_side dout = {.at = a->dout, .ld = linear_out_ld(a)};
     struct tiles_side x = {.at = a->x, .ld = a->n_in};
-    int64_t rows = a->in_out ? a->n_in : a->n_out, cols = a->in_out ? a->n_out : a->n_in;
+    bool in_out = op_linear_in_out(a);
+    int64_t rows = op_linear_rows(a), cols = op_linear_cols(a);
     struct task_cut cut = task_cut(rows, cols, omp_get_num_threads());
     int64_t begin, end;
 
-    if (a->dw) {
-        task_pack(dev, out, &dout, a->in_out, a->n_out, a->n);
-        task_pack(dev, in, &x, !a->in_out, a->n_in, a->n);
+    if (a->proj.dw) {
+        task_pack(dev, out, &dout, in_out, a->n_out, a->n);
+        task_pack(dev, in, &x, !in_out, a->n_in, a->n);
 #pragma omp for schedule(dynamic, 1) nowait
         for (int64_t i = 0; i < cut.tasks; i++) {
             struct task_block b = task_block(&cut, i);
 
-            task_packed(dev, a->dw, cols, &b, a->in_out ? in : out, a->in_out ? out : in, a->n);
+            task_packed(dev, a->proj.dw, cols, &b, in_out ? in : out, in_out ? out : in, a->n);
         }
     }
     cpu_range(&begin, &end, a->n_out, 16, omp_get_thread_num(), omp_get_num_threads());
-    if (a->db)
-        linear_add_columns(a->db, a->dout, a->n, linear_out_ld(a), begin, end);
+    if (a->proj.db)
+        linear_add_columns(a->proj.db, a->dout, a->n, linear_out_ld(a), begin, end);
 }
 
 bool tiles_linear_bwd(struct device *dev, const struct op_linear *a)

@@ -2,7 +2,7 @@
  * lora - projections with a low-rank change beside the matrix, with dropout, or with both.
  *
  * The narrow products t = scale * xd A^T [n, r] and dt = scale * dz B [n, r] are made once, by
- * rows, and never kept between the passes: to make them again costs r / n_out of the product
+ * rows, and never kept between the passes: to recompute them costs r / n_out of the product
  * itself.  Threads own rows for dx, columns of the output for the gradients of B and of the
  * magnitude, columns of the input for A's.
  */
@@ -62,11 +62,11 @@ static bool open_space(struct space *s, struct device *dev, struct op_linear *a,
                        const char *op)
 {
     bool narrow = dev->weight != CKPT_F32;
-    struct op_lora *l = &a->lora;
+    struct op_lora *l = &a->proj.lora;
     uint64_t floats;
 
     *s = (struct space){.dev = dev};
-    a->b = typed_vector(dev, 0, a->b, a->n_out);
+    a->proj.b = typed_vector(dev, 0, a->proj.b, a->n_out);
     if (dev->err.code || a->n == 0)
         return false;
     floats = lay_out(s, dev->work, a->n, a->n_in, a->n_out, l->rank, back && a->drop.p > 0,
@@ -107,10 +107,10 @@ static void matrix(const struct op_linear *a, const struct space *s, float *to, 
 {
     float part[8];
 
-    for (int64_t i = 0; !a->in_out && i < rows; i++)
-        typed_wide(s->dev, to + i * ld, typed_at(s->dev, a->w, (o + i) * a->n_in + c), cols);
-    for (int64_t j = 0; a->in_out && j < cols; j++) {
-        typed_wide(s->dev, part, typed_at(s->dev, a->w, (c + j) * a->n_out + o), rows);
+    for (int64_t i = 0; !op_linear_in_out(a) && i < rows; i++)
+        typed_wide(s->dev, to + i * ld, typed_at(s->dev, a->proj.w, (o + i) * a->n_in + c), cols);
+    for (int64_t j = 0; op_linear_in_out(a) && j < cols; j++) {
+        typed_wide(s->dev, part, typed_at(s->dev, a->proj.w, (c + j) * a->n_out + o), rows);
         for (int64_t i = 0; i < rows; i++)
             to[i * ld + j] = part[i];
     }
@@ -120,7 +120,7 @@ static void matrix(const struct op_linear *a, const struct space *s, float *to, 
 static void gains(const struct op_linear *a, const struct space *s, int64_t o0, int64_t o1)
 {
     enum { ROWS = 8, COLS = 256 };
-    const struct op_lora *l = &a->lora;
+    const struct op_lora *l = &a->proj.lora;
     const float *m = l->magnitude;
     float panel[ROWS * COLS];
 
@@ -150,7 +150,7 @@ static void gains(const struct op_linear *a, const struct space *s, int64_t o0, 
 static void narrow(const struct op_linear *a, const struct space *s, int64_t r0, int64_t r1,
                    bool rest)
 {
-    const struct op_lora *l = &a->lora;
+    const struct op_lora *l = &a->proj.lora;
     const float *x = (const float *)a->x + r0 * a->n_in, *xd = x;
     int64_t m = r1 - r0;
 
@@ -173,7 +173,7 @@ static void narrow(const struct op_linear *a, const struct space *s, int64_t r0,
 static void widen(const struct op_linear *a, const struct space *s, float *to, int64_t ld,
                   int64_t r0, int64_t c0, int64_t m, int64_t n)
 {
-    const struct op_lora *l = &a->lora;
+    const struct op_lora *l = &a->proj.lora;
 
     if (l->rank && m > 0 && n > 0)
         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)m, (int)n, (int)l->rank, 1.0f,
@@ -201,7 +201,7 @@ static void forward(const struct op_linear *a, const struct space *s, int64_t r0
 {
     int64_t ld = linear_out_ld(a), to_ld = s->z ? a->n_out : ld, m = r1 - r0, n = c1 - c0;
     bool apart = s->gain && s->xd, there = a->residual == a->out && !s->z;
-    const float *x = apart ? s->xd : a->x, *b = a->b;
+    const float *x = apart ? s->xd : a->x, *b = a->proj.b;
     float *p = (float *)(a->pre ? a->pre : a->out) + r0 * ld + c0;
     float *out = (float *)a->out + r0 * ld + c0, *to = s->z ? s->z + r0 * a->n_out + c0 : p;
 
@@ -225,7 +225,7 @@ static void forward(const struct op_linear *a, const struct space *s, int64_t r0
     }
 }
 
-/* What comes behind act(p), by whole rows. */
+/* What follows act(p), by whole rows. */
 static void leave(const struct op_linear *a, int64_t r0, int64_t r1)
 {
     int64_t ld = linear_out_ld(a);
@@ -278,7 +278,7 @@ static const float *seen(const struct op_linear *a, const struct space *s, int64
 /* dz and dt of rows [r0, r1). */
 static void narrow_back(const struct op_linear *a, const struct space *s, int64_t r0, int64_t r1)
 {
-    const struct op_lora *l = &a->lora;
+    const struct op_lora *l = &a->proj.lora;
     int64_t ld, m = r1 - r0;
     const float *dz = seen(a, s, &ld) + r0 * ld;
 
@@ -301,7 +301,7 @@ static void narrow_back(const struct op_linear *a, const struct space *s, int64_
 static void widen_back(const struct op_linear *a, const struct space *s, float *to, int64_t r0,
                        int64_t m, float beta)
 {
-    const struct op_lora *l = &a->lora;
+    const struct op_lora *l = &a->proj.lora;
 
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)m, (int)a->n_in, (int)l->rank,
                 1.0f, s->dt + r0 * l->rank, (int)l->rank, l->a, (int)a->n_in, beta, to,
@@ -317,13 +317,14 @@ static void dx_rows(const struct op_linear *a, const struct space *s, int64_t r0
 {
     int64_t ld, m = r1 - r0, count = m * a->n_in;
     const float *dy = seen(a, s, &ld) + r0 * ld;
-    float *dx = (float *)a->dx + r0 * a->n_in, beta = a->dx_add ? 1.0f : 0.0f, *q, *back;
+    bool add = a->flags & OP_LINEAR_DX_ADD;
+    float *dx = (float *)a->dx + r0 * a->n_in, beta = add ? 1.0f : 0.0f, *q, *back;
 
     if (s->gain && !s->xd)
         linear_product_back(s->dev, a, dx, s->dz + r0 * a->n_out, a->n_out, 0, m, a->n_in, beta);
     else if (!s->gain || !s->xd)
         linear_product_back(s->dev, a, dx, dy, ld, 0, m, a->n_in, beta);
-    if (!a->lora.rank)
+    if (!a->proj.lora.rank)
         return;
     if (!s->xd) {
         widen_back(a, s, dx, r0, m, 1.0f);
@@ -336,11 +337,11 @@ static void dx_rows(const struct op_linear *a, const struct space *s, int64_t r0
         linear_product_back(s->dev, a, back, s->dz + r0 * a->n_out, a->n_out, 0, m, a->n_in, 0.0f);
         for (int64_t i = 0; i < count; i++) {
             back[i] -= q[i];
-            dx[i] = q[i] + (a->dx_add ? dx[i] : 0.0f);
+            dx[i] = q[i] + (add ? dx[i] : 0.0f);
         }
     }
     widen_back(a, s, back, r0, m, s->gain ? 1.0f : 0.0f);
-    cpu_drop_rows(back, a->n_in, back, a->n_in, &a->lora.drop, r0, r1, a->n_in);
+    cpu_drop_rows(back, a->n_in, back, a->n_in, &a->proj.lora.drop, r0, r1, a->n_in);
     add_row(dx, back, count);
 }
 
@@ -376,7 +377,7 @@ static void backward_rows(const struct op_linear *a, const struct space *s, int6
 /* Gradients of B and of the magnitude for output columns [c0, c1). */
 static void out_grads(const struct op_linear *a, const struct space *s, int64_t c0, int64_t c1)
 {
-    const struct op_lora *l = &a->lora;
+    const struct op_lora *l = &a->proj.lora;
     int64_t ld, z_ld;
     const float *dy = seen(a, s, &ld), *dz = s->dz ? s->dz : dy;
     float *dm = l->dmagnitude;
@@ -401,7 +402,7 @@ static void out_grads(const struct op_linear *a, const struct space *s, int64_t 
 /* Columns [c0, c1) of A's gradient. */
 static void in_grads(const struct op_linear *a, const struct space *s, int64_t c0, int64_t c1)
 {
-    const struct op_lora *l = &a->lora;
+    const struct op_lora *l = &a->proj.lora;
     const float *xd = s->xd ? s->xd : a->x;
 
     if (l->da && c0 < c1)

@@ -1,5 +1,5 @@
 /*
- * rope - heads turned by position, normalised first where norms are, and back.
+ * rope - heads rotated by position, normalised first where norms are, and back.
  *
  * Threads take rows.  Gradients of the norms' weights are summed per thread over its rows and
  * then over threads in their order.
@@ -11,8 +11,8 @@
 
 #include "trainer/cpu/typed.h"
 
-/* y = x turned; y may be x.  c, s: [half]. */
-CPU_HOT static void turn(float *y, const float *x, const float *restrict c,
+/* y = x rotated; y may be x.  c, s: [half]. */
+CPU_HOT static void rotate(float *y, const float *x, const float *restrict c,
                          const float *restrict s, int64_t half)
 {
 #pragma omp simd
@@ -73,13 +73,13 @@ CPU_HOT static void norm_back(float *restrict g, float *restrict dw, const float
 static void head_fwd(const struct op_rope *a, float *y, const float *x, const float *w,
                      float *stat, int64_t row)
 {
-    int64_t half = a->turned / 2;
-    const float *c = a->table ? a->table + a->positions[row] * a->turned : NULL;
+    int64_t half = a->rotary_dim / 2;
+    const float *c = a->table ? a->table + a->positions[row] * a->rotary_dim : NULL;
 
     if (w)
         *stat = norm(y, x, w, a->dim, a->eps);
     if (c)
-        turn(y, w ? y : x, c, c + half, half);
+        rotate(y, w ? y : x, c, c + half, half);
 }
 
 static void rows_fwd(const struct op_rope *a, int64_t begin, int64_t end)
@@ -135,8 +135,8 @@ void cpu_rope_fwd(struct device *dev, const struct op_rope *op)
 static void head_bwd(const struct op_rope *a, float *g, float *dw, const float *x,
                      const float *w, const float *stat, int64_t row)
 {
-    int64_t half = a->turned / 2;
-    const float *c = a->table ? a->table + a->positions[row] * a->turned : NULL;
+    int64_t half = a->rotary_dim / 2;
+    const float *c = a->table ? a->table + a->positions[row] * a->rotary_dim : NULL;
 
     if (c)
         turn_back(g, c, c + half, half);

@@ -65,8 +65,8 @@ static void pack_plain(uint16_t *to, const struct tiles_side *s, bool right, int
         }
 }
 
-/* 16 x 16 words turned about their diagonal. */
-X86_512 static inline void turn(__m512i r[16])
+/* 16 x 16 words transposed. */
+X86_512 static inline void transpose(__m512i r[16])
 {
     __m512i t[16];
 
@@ -137,7 +137,7 @@ X86_512 static void pack_512(uint16_t *to, const struct tiles_side *s, bool righ
         for (int i = 0; i < 16; i++)
             r[i] = pair_across(s, (k0 + 2 * i) * s->ld + i0);
     if (s->along == right)
-        turn(r);
+        transpose(r);
     for (int i = 0; i < 16; i++)
         _mm512_storeu_si512(to + i * TILE_K, r[i]);
 }

@@ -14,21 +14,21 @@ struct one {
     int32_t id;
 };
 
-/* Is x behind y: smaller, or as large with a higher id? */
-static bool behind(const struct one *x, const struct one *y)
+/* Does x rank after y: smaller, or as large with a higher id? */
+static bool after(const struct one *x, const struct one *y)
 {
     return x->value < y->value || (x->value == y->value && x->id > y->id);
 }
 
-/* Restore a heap whose root is behind all others. */
+/* Restore a heap whose root ranks after all others. */
 static void sink(struct one *heap, int64_t n, int64_t at)
 {
     for (int64_t child; (child = 2 * at + 1) < n; at = child) {
         struct one held = heap[at];
 
-        if (child + 1 < n && behind(&heap[child + 1], &heap[child]))
+        if (child + 1 < n && after(&heap[child + 1], &heap[child]))
             child++;
-        if (!behind(&heap[child], &held))
+        if (!after(&heap[child], &held))
             return;
         heap[at] = heap[child];
         heap[child] = held;
@@ -47,12 +47,12 @@ static bool largest(struct one *heap, const float *z, int64_t vocab, int64_t k)
             heap[j] = x;
             for (int64_t at = k / 2 - 1; j == k - 1 && at >= 0; at--)
                 sink(heap, k, at);
-        } else if (behind(&heap[0], &x)) {
+        } else if (after(&heap[0], &x)) {
             heap[0] = x;
             sink(heap, k, 0);
         }
     }
-    for (int64_t n = k; n > 1;) {       /* the last of those left goes behind them */
+    for (int64_t n = k; n > 1;) {       /* the last of those left goes after them */
         struct one held = heap[0];
 
         heap[0] = heap[--n];

@@ -19,7 +19,7 @@ uint64_t typed_reserve(const struct device *dev)
     return (uint64_t)(TYPED_VECTORS * VECTOR + dev->threads * PANEL) * sizeof(float) + 64;
 }
 
-/* The places of vectors, behind them the panels. */
+/* The places of vectors, then the panels. */
 static float *reserve(const struct device *dev)
 {
     uint64_t at = (dev->work_bytes - typed_reserve(dev) + 63) & ~(uint64_t)63;
@@ -72,7 +72,7 @@ X86_HALF static inline float sum8(__m256 v)
     return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
 }
 
-/* The last k mod 8 weights of a row, with zeros behind them. */
+/* The last k mod 8 weights of a row, with zeros after them. */
 X86_HALF static inline __m256 wide_tail(const uint16_t *w, int64_t n, bool bf16)
 {
     uint16_t part[8] = {0};

@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "trainer/act_math.h"
 #include "trainer/cpu/cpu.h"
 
 CPU_INLINE float cpu_exp(float given)
@@ -42,69 +43,31 @@ CPU_INLINE float cpu_exp(float given)
     return given < -87.0f ? 0.0f : p;
 }
 
-CPU_INLINE float cpu_sigmoid(float x) { return 1.0f / (1.0f + cpu_exp(-x)); }
-
-/* 0.5x(1 + tanh(u)) = x sigmoid(2u), u = 0.79788456x(1 + 0.044715x^2), without cancellation. */
-CPU_INLINE float cpu_gelu(float x)
-{
-    return x * cpu_sigmoid(x * (1.5957691216f + 0.0713548162726f * x * x));
-}
-
-/* The value and the derivative from one exponential; 1 - s is e s, without cancellation. */
+/* As act_math.h says: the slope, and in *value the function itself. */
 CPU_INLINE float cpu_gelu_both(float x, float *value)
 {
-    float e = cpu_exp(-x * (1.5957691216f + 0.0713548162726f * x * x)), s = 1.0f / (1.0f + e);
+    float e = cpu_exp(act_gelu_exponent(x));
 
-    *value = x * s;
-    return s + x * s * (e * s) * (1.5957691216f + 0.2140644488f * x * x);
+    return act_gelu_slope(x, e, 1.0f / (1.0f + e), value);
 }
 
-/* max(0, x), and 1 or 0. */
-CPU_INLINE float cpu_relu_both(float x, float *value)
-{
-    *value = x > 0 ? x : 0;
-    return x > 0 ? 1.0f : 0.0f;
-}
-
-/* x s(x), and s (1 + x (1 - s)); 1 - s is e s, without cancellation. */
 CPU_INLINE float cpu_silu_both(float x, float *value)
 {
-    float e = cpu_exp(-x), s = 1.0f / (1.0f + e);
+    float e = cpu_exp(-x);
 
-    *value = x * s;
-    return s * (1.0f + x * (e * s));
+    return act_silu_slope(x, e, 1.0f / (1.0f + e), value);
 }
 
-/*
- * The normal distribution function, from erfc(|x| / sqrt(2)) / 2 = t (...) exp(-x^2 / 2) / 2, so
- * that small tails keep their digits.
- * Source of the rational Chebyshev fit: W. Cody's problem as in Numerical Recipes' erfc_chebyshev
- * (relative error 1.2e-7).
- */
 CPU_INLINE float cpu_phi(float x)
 {
-    float z = (x < 0 ? -x : x) * 0.70710678118654752f, t = 1.0f / (1.0f + 0.5f * z), p;
+    float z = (x < 0 ? -x : x) * ACT_SQRT_HALF, t = 1.0f / (1.0f + 0.5f * z);
 
-    p = 0.17087277f;
-    p = p * t - 0.82215223f;
-    p = p * t + 1.48851587f;
-    p = p * t - 1.13520398f;
-    p = p * t + 0.27886807f;
-    p = p * t - 0.18628806f;
-    p = p * t + 0.09678418f;
-    p = p * t + 0.37409196f;
-    p = p * t + 1.00002368f;
-    p = 0.5f * t * cpu_exp(-z * z - 1.26551223f + t * p);
-    return x < 0 ? p : 1.0f - p;
+    return act_phi_of(x, t, cpu_exp(act_phi_exponent(z, t)));
 }
 
-/* x phi(x), and phi(x) + x exp(-x^2 / 2) / sqrt(2 pi). */
 CPU_INLINE float cpu_gelu_erf_both(float x, float *value)
 {
-    float phi = cpu_phi(x);
-
-    *value = x * phi;
-    return phi + x * 0.39894228040143268f * cpu_exp(-0.5f * x * x);
+    return act_gelu_erf_slope(x, cpu_phi(x), cpu_exp(-0.5f * x * x), value);
 }
 
 #endif

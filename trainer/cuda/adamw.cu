@@ -1,15 +1,15 @@
 /*
- * adamw - one AdamW step over many runs of elements in one launch for each kind of moments.
+ * adamw - one AdamW step over many runs of elements, one launch for each kind of moments.
  *
- * The order of operations is that of trainer/cpu/adamw.c, which is torch's; scalars are computed
- * there and here in f64 and rounded to f32 once.  Runs travel as a parameter of the kernel, by
- * value; a block finds its own among them by the number of its tile.  Everything is read once and
- * is large: it passes the caches (.cs).
+ * The order of operations is that of trainer/cpu/adamw.c, which is torch's; scalars are
+ * computed in f64 and rounded to f32 once, here as there.  Runs are passed by value, as a
+ * parameter of the kernel; a block finds its run by the number of its tile.  All data is read
+ * once and is large, so it bypasses the caches (.cs).
  *
- * F32 and BF16: four elements move at once where a run's arrays lie alike within 16 bytes; what
- * stands before the first such place of a tile and behind the last goes one by one.
- * 8BIT: a warp takes 256 elements that share an absmax, eight each, so that nothing but a maximum
- * passes between its lanes.  Tables lie in shared memory; blocks stay for many tiles.
+ * F32 and BF16: four elements move at once where a run's arrays have the same alignment within
+ * 16 bytes; elements before the first such place of a tile and after the last go one by one.
+ * 8BIT: a warp takes 256 elements that share an absmax, eight a lane, so that lanes exchange
+ * only a maximum.  Tables lie in shared memory; blocks stay for many tiles.
  */
 #include "trainer/cuda/cuda.h"
 
@@ -23,7 +23,8 @@ namespace {
 
 const int block = 256;
 const int tile = 16 * block;            /* elements: 16 for each thread */
-const int resident = 4;                 /* blocks of step_8bit on an SM: what hides its tables */
+const int resident = 4;                 /* blocks of step_8bit on an SM, enough to hide
+                                           reading its tables */
 const int most_runs = 256;              /* in one launch: 23 of the 32 KB that it may be given */
 
 struct scalars {
@@ -65,7 +66,7 @@ __device__ __noinline__ uint32_t chance(const struct scalars &c, uint64_t e)
 {
     uint32_t word[4];
 
-    cuda_philox(word, c.seed, c.step, e / 8);
+    philox(word, c.seed, c.step, e / 8);
     return word[e % 8 / 2] >> (e % 2 * 16) & 0xffff;
 }
 
@@ -75,7 +76,7 @@ __device__ __forceinline__ void chances(uint32_t bits[4], const struct scalars &
     if (e % 4 == 0) {
         uint32_t word[4], low, high;
 
-        cuda_philox(word, c.seed, c.step, e / 8);
+        philox(word, c.seed, c.step, e / 8);
         low = e % 8 ? word[2] : word[0];
         high = e % 8 ? word[3] : word[1];
         bits[0] = low & 0xffff;
@@ -122,8 +123,8 @@ __device__ __forceinline__ void store4(float *at, const float x[4])
 /* Rounded to T: of the weights that are written beside. */
 template <typename T> __device__ __forceinline__ void round4(T *at, const float x[4], bool whole)
 {
-    cuda_pack<T, 4> four = {{from_f32<T>(x[0]), from_f32<T>(x[1]), from_f32<T>(x[2]),
-                             from_f32<T>(x[3])}};
+    cuda_pack<T, 4> four = {{cuda_from_f32<T>(x[0]), cuda_from_f32<T>(x[1]),
+                             cuda_from_f32<T>(x[2]), cuda_from_f32<T>(x[3])}};
 
     if (whole)
         *(cuda_pack<T, 4> *)at = four;
@@ -162,7 +163,7 @@ __device__ __forceinline__ void keep1(float *m, float *v, float x, float y,
 __device__ __forceinline__ void keep1(__nv_bfloat16 *m, __nv_bfloat16 *v, float x, float y,
                                       const struct scalars &c, uint64_t e)
 {
-    *m = from_f32<__nv_bfloat16>(x);
+    *m = cuda_from_f32<__nv_bfloat16>(x);
     *v = by_chance(y, chance(c, e));
 }
 
@@ -184,7 +185,8 @@ __device__ __forceinline__ int run_of(const struct table &t, uint32_t number)
     return lo;
 }
 
-/* Elements until p lies at 16 bytes; 4 when the others do not lie alike: then none ever does. */
+/* Elements until p is aligned to 16 bytes; 4 where the other arrays are aligned otherwise: then
+ * none moves four at once. */
 template <typename M> __device__ __forceinline__ int lead_of(const struct run &r)
 {
     int lead = (int)((16 - (uintptr_t)r.p % 16) % 16 / sizeof(float));
@@ -198,13 +200,13 @@ __device__ __forceinline__ void step_one(const struct run &r, int64_t i, const s
                                          float scale)
 {
     M *m = (M *)r.m + i, *v = (M *)r.v + i;
-    float p = r.p[i], x = to_f32(*m), y = to_f32(*v);
+    float p = r.p[i], x = cuda_to_f32(*m), y = cuda_to_f32(*v);
 
     update(p, x, y, r.g[i], r.keep, c, scale);
     r.p[i] = p;
     keep1(m, v, x, y, c, r.index + (uint64_t)i);
     if (r.w)
-        ((T *)r.w)[i] = from_f32<T>(p);
+        ((T *)r.w)[i] = cuda_from_f32<T>(p);
 }
 
 template <typename T, typename M>
@@ -328,7 +330,7 @@ __device__ __forceinline__ void store8(const struct eight &a, const struct run &
         m[i] = (uint8_t)(a.m[k / 4] >> (k % 4 * 8));
         v[i] = (uint8_t)(a.v[k / 4] >> (k % 4 * 8));
         if (r.w)
-            w[i] = from_f32<T>(a.p[k]);
+            w[i] = cuda_from_f32<T>(a.p[k]);
     }
 }
 
@@ -346,8 +348,8 @@ __device__ __forceinline__ float largest(const float x[8])
 }
 
 /*
- * bnb_code taken apart, for a kernel that integer arithmetic slows down: sizes are below 1 and a
- * few units in its last place, second moments have no sign.
+ * bnb_code without its integer arithmetic, which would slow this kernel down: sizes are at most
+ * a few ulp above 1, second moments have no sign.
  */
 __device__ __forceinline__ float border_of(uint32_t &size, const struct bnb_codec &c, float x)
 {

@@ -1,11 +1,11 @@
 /*
- * cast - arrays from one type to another, dropout and jitter of an activation in place.
+ * cast - arrays from one type to another; dropout and jitter of an activation in place.
  *
- * A thread converts eight elements, 16 bytes of the narrower type at once where both arrays lie
- * alike; between the two 16-bit types by way of f32, which holds either exactly.
+ * A thread converts eight elements, 16 bytes of the narrower type at once where both arrays are
+ * aligned; between the two 16-bit types through f32, which holds either exactly.
  *
- * Masks: a thread takes four columns of a row, whose words are one Philox block.  Where rows are
- * whole fours the blocks of the array are simply counted through.
+ * Masks: a thread takes four columns of a row, whose words are one Philox counter.  Where the
+ * width is a multiple of four, counters are simply consecutive.
  */
 #include "trainer/cuda/cuda.h"
 
@@ -13,7 +13,7 @@ namespace {
 
 const int block = 256;
 
-/* N elements that move 16 bytes at once, or all at once where they are fewer. */
+/* N elements that move 16 bytes at once, or all at once if they are fewer. */
 template <typename T, int N> struct __align__(sizeof(T) * N < 16 ? sizeof(T) * N : 16) piece {
     T at[N];
 };
@@ -29,12 +29,12 @@ __global__ void __launch_bounds__(block) convert(To *to, const From *from, int64
 
 #pragma unroll
         for (int k = 0; k < 8; k++)
-            out.at[k] = from_f32<To>(to_f32(in.at[k]));
+            out.at[k] = cuda_from_f32<To>(cuda_to_f32(in.at[k]));
         *reinterpret_cast<piece<To, 8> *>(to + i) = out;
         return;
     }
     for (int64_t k = i; k < n && k < i + 8; k++)
-        to[k] = from_f32<To>(to_f32(from[k]));
+        to[k] = cuda_from_f32<To>(cuda_to_f32(from[k]));
 }
 
 template <typename To, typename From>
@@ -87,10 +87,10 @@ __global__ void __launch_bounds__(block) fours(T *x, int64_t n, F f, uint64_t se
     if (i >= n)
         return;
     v = *at;
-    cuda_philox(w, seed, stream, (uint64_t)i);
+    philox(w, seed, stream, (uint64_t)i);
 #pragma unroll
     for (int k = 0; k < 4; k++)
-        v.at[k] = from_f32<T>(f(to_f32(v.at[k]), w[k]));
+        v.at[k] = cuda_from_f32<T>(f(cuda_to_f32(v.at[k]), w[k]));
     *at = v;
 }
 
@@ -104,11 +104,12 @@ rows(T *x, int64_t n, int64_t width, int64_t each, F f, uint64_t seed, uint64_t 
 
     if (row >= n)
         return;
-    cuda_philox(w, seed, stream, (uint64_t)i);
+    philox(w, seed, stream, (uint64_t)i);
 #pragma unroll
     for (int k = 0; k < 4; k++)
         if (c + k < width)
-            x[row * width + c + k] = from_f32<T>(f(to_f32(x[row * width + c + k]), w[k]));
+            x[row * width + c + k] =
+                cuda_from_f32<T>(f(cuda_to_f32(x[row * width + c + k]), w[k]));
 }
 
 template <typename T, typename F>

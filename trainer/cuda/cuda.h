@@ -1,17 +1,17 @@
 /*
- * cuda - what the rooms of the CUDA backend share: the device's own fields, launching, types.
+ * cuda - shared by the rooms of the CUDA backend: the device's own fields, launching, types.
  *
- * A C++17 header, for .cu rooms alone.  Operations run in order on one stream; nothing but
- * sync, to_host and sum_squares waits for it; lanes copy beside it (cuda/streams.cu).
- * Activations and weights have one type T (f32, bf16, f16), gradients of parameters are f32.  A
- * kernel loads T, computes in f32 and rounds once when it stores.  No atomics on floats: sums over
- * rows go through the workspace in a fixed order, so that a rerun gives the same bits.
+ * A C++17 header, for .cu rooms alone.  Operations run in order on one stream; only sync,
+ * to_host and sum_squares wait for it; copies run beside it (cuda/streams.cu).  Activations and
+ * weights have one type T (f32, bf16, f16), gradients of parameters are f32.  A kernel loads T,
+ * computes in f32 and rounds once when it stores.  No atomics on floats: sums over rows go
+ * through the workspace in a fixed order, so that a rerun gives the same bits.
  *
- * Pointers of weights and of their gradients are aligned to their element alone (parameters of a
- * unit lie without gaps); activations, statistics and the workspace to 256 bytes, their rows to
- * the element.  A room that moves 16 bytes at once asks cuda_aligned first.
+ * Weights and their gradients are aligned to their element only (parameters of a layer follow
+ * each other without gaps); activations, statistics and the workspace to 256 bytes, their rows
+ * to the element.  A room that moves 16 bytes at once checks cuda_aligned first.
  *
- * Indices of elements are int64_t; a launch of zero blocks is left out by the room.
+ * Indices of elements are int64_t; rooms skip a launch of zero blocks.
  */
 #ifndef CKPT_TRAINER_CUDA_CUDA_H
 #define CKPT_TRAINER_CUDA_CUDA_H
@@ -19,6 +19,7 @@
 extern "C" {
 #include "trainer/ops/ops.h"
 }
+#include "trainer/philox.h"
 
 #include <cublasLt.h>
 #include <cuda_bf16.h>
@@ -27,27 +28,28 @@ extern "C" {
 
 struct matmul;                          /* matmul.cu */
 struct fp8;                             /* fp8.cu */
-struct lanes;                           /* cuda/streams.cu */
+struct cuda_streams;                    /* cuda/streams.cu */
 struct bnb_codec;                       /* formats/bnb/codes.h */
 struct cuda_device {
     struct device  dev;                 /* first: a struct device * is one of these */
     cudaStream_t   stream;
     int            index, sms;
-    size_t         shared_most;         /* bytes of shared memory a block may ask for */
-    uint64_t       limit;               /* bytes that dev.held and the context may reach; 0: what
-                                           the chip has */
-    cudaEvent_t   *stamps;              /* [n_stamps] */
-    int64_t        n_stamps;
-    bool           hopper;              /* the code for 9.0a was loaded.  A later chip runs what was
-                                           built for 8.0, where kernels that need it are empty */
+    size_t         shared_most;         /* bytes of shared memory that a block may use */
+    uint64_t       limit;               /* bytes that dev.held and the context may reach; 0:
+                                           no limit */
+    cudaEvent_t   *timestamps;              /* [n_timestamps] */
+    int64_t        n_timestamps;
+    bool           hopper;              /* the code for 9.0a was loaded. A later chip runs
+                                           the code for 8.0, where kernels that need it are
+                                           empty */
     bool           tf32;                /* f32 products may round their factors to tf32 */
-    double        *host;                /* pinned [CUDA_SMALL]: what comes back */
+    double        *host;                /* pinned [CUDA_SMALL]: results for the host */
     double        *small;               /* on the GPU [CUDA_SMALL]: for ops outside of passes, which
                                            may have no workspace */
     struct matmul *matmul;
     struct fp8    *fp8;                 /* NULL without dev.fp8 */
     uint64_t       tail;                /* bytes at the end of the workspace that it has in use */
-    struct lanes  *lanes;               /* NULL until something is pinned */
+    struct cuda_streams *streams;       /* NULL until something is pinned */
     struct bnb_codec *codec;            /* on the GPU [2]: of exp_avg and of exp_avg_sq */
 };
 
@@ -55,7 +57,8 @@ enum { CUDA_SMALL = 8192 };
 
 static inline struct cuda_device *cuda_of(struct device *dev) { return (struct cuda_device *)dev; }
 
-/* True when rc is success; else the device is marked with the op's name, once. */
+/* True on success and if nothing failed before; else the device is marked with the op's name,
+ * once. */
 bool cuda_ok(struct device *dev, const char *op, cudaError_t rc);
 /* After a launch: the same for its own error. */
 bool cuda_launched(struct device *dev, const char *op);
@@ -66,22 +69,25 @@ bool cuda_launched(struct device *dev, const char *op);
 void *cuda_work(struct device *dev, const char *op, uint64_t bytes);
 
 /* Bytes rounded up to where the next part of a workspace may begin. */
-static inline uint64_t cuda_part(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
+static inline uint64_t cuda_align(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 static inline bool cuda_aligned(const void *p, size_t bytes) { return (uintptr_t)p % bytes == 0; }
+
+/* Bytes of an element of an activation. */
+static inline size_t cuda_size(const struct device *dev) { return dev->act == CKPT_F32 ? 4 : 2; }
 
 static inline int64_t cuda_blocks(int64_t n, int64_t each) { return (n + each - 1) / each; }
 
 /* -- launching early ------------------------------------------------------------------------ */
 
 /*
- * Kernels of a few rows wait for their launches more than they compute.  On Hopper one that is
- * launched by cuda_early may start while the one before it still runs: it begins with cuda_begin,
- * behind which all that was queued before is done and seen, and in front of which it touches no
- * memory (gemv_ring.cu alone brings weights before).  Every thread calls it, so that a kernel never
- * ends before those in front of it.  Plainly launched such kernels are as others.
+ * A kernel of a few rows takes less time than its launch.  On Hopper, a kernel launched by
+ * cuda_pdl_launch (programmatic dependent launch) may start while its predecessor still runs:
+ * it calls cuda_pdl_wait first, after which all earlier work is done and visible, and before
+ * which it touches no memory (only gemv_ring.cu prefetches weights).  Every thread calls it, so
+ * that no kernel ends before its predecessors.  In a plain launch it does nothing.
  */
-__device__ __forceinline__ void cuda_begin(void)
+__device__ __forceinline__ void cuda_pdl_wait(void)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;");
@@ -89,11 +95,17 @@ __device__ __forceinline__ void cuda_begin(void)
 #endif
 }
 
+/* A kernel may use more than 48 KiB of shared memory only when told so. */
+template <typename F> static inline cudaError_t cuda_allow_shared(F *kernel, size_t bytes)
+{
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+}
+
 enum { CUDA_FEW_ROWS = 64 };            /* from more on a launch costs nothing beside the work */
 
 template <typename... P, typename... A>
-static inline void cuda_early(struct device *dev, bool early, void (*kernel)(P...), dim3 grid,
-                              dim3 block, size_t shared, A... args)
+static inline void cuda_pdl_launch(struct device *dev, bool early, void (*kernel)(P...),
+                                   dim3 grid, dim3 block, size_t shared, A... args)
 {
     cudaLaunchAttribute how = {};
     cudaLaunchConfig_t c = {};
@@ -126,31 +138,59 @@ static inline void cuda_early(struct device *dev, bool early, void (*kernel)(P..
         }                                                                                      \
     } while (0)
 
-__device__ __forceinline__ float to_f32(float x) { return x; }
-__device__ __forceinline__ float to_f32(__nv_bfloat16 x) { return __bfloat162float(x); }
-__device__ __forceinline__ float to_f32(__half x) { return __half2float(x); }
+__device__ __forceinline__ float cuda_to_f32(float x) { return x; }
+__device__ __forceinline__ float cuda_to_f32(__nv_bfloat16 x) { return __bfloat162float(x); }
+__device__ __forceinline__ float cuda_to_f32(__half x) { return __half2float(x); }
 
-template <typename T> __device__ __forceinline__ T from_f32(float x);
-template <> __device__ __forceinline__ float from_f32<float>(float x) { return x; }
-template <> __device__ __forceinline__ __nv_bfloat16 from_f32(float x)
+template <typename T> __device__ __forceinline__ T cuda_from_f32(float x);
+template <> __device__ __forceinline__ float cuda_from_f32<float>(float x) { return x; }
+template <> __device__ __forceinline__ __nv_bfloat16 cuda_from_f32(float x)
 {
     return __float2bfloat16_rn(x);
 }
-template <> __device__ __forceinline__ __half from_f32(float x) { return __float2half_rn(x); }
+template <> __device__ __forceinline__ __half cuda_from_f32(float x)
+{
+    return __float2half_rn(x);
+}
 
 /* N elements that move as one access where both the pointer and N allow it. */
 template <typename T, int N> struct __align__(sizeof(T) * N) cuda_pack { T at[N]; };
 
+/* Two elements as the fragments hold them, the first in the low half. */
+template <typename T> __device__ __forceinline__ uint32_t cuda_pack2(float lo, float hi);
+template <> __device__ __forceinline__ uint32_t cuda_pack2<__nv_bfloat16>(float lo, float hi)
+{
+    __nv_bfloat162 x = __floats2bfloat162_rn(lo, hi);
+
+    return *(uint32_t *)&x;
+}
+template <> __device__ __forceinline__ uint32_t cuda_pack2<__half>(float lo, float hi)
+{
+    __half2 x = __floats2half2_rn(lo, hi);
+
+    return *(uint32_t *)&x;
+}
+
 /* -- one warp, one block ---------------------------------------------------------------------- */
 
-__device__ __forceinline__ float warp_sum(float x)
+/* The address of shared memory as PTX takes it. */
+__device__ __forceinline__ uint32_t cuda_shared_addr(const void *p)
+{
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+/* A value that is the same in all threads of a warp, which the compiler then knows: it computes
+ * what depends on it once a warp. */
+__device__ __forceinline__ int cuda_uniform(int x) { return __shfl_sync(0xffffffffu, x, 0); }
+
+__device__ __forceinline__ float cuda_warp_sum(float x)
 {
     for (int i = 16; i > 0; i /= 2)
         x += __shfl_xor_sync(0xffffffffu, x, i);
     return x;
 }
 
-__device__ __forceinline__ float warp_max(float x)
+__device__ __forceinline__ float cuda_warp_max(float x)
 {
     for (int i = 16; i > 0; i /= 2)
         x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, i));
@@ -158,7 +198,7 @@ __device__ __forceinline__ float warp_max(float x)
 }
 
 /* The sum over a block, in every thread; threads a multiple of 32; all threads call it. */
-template <typename F> __device__ __forceinline__ F block_sum(F x)
+template <typename F> __device__ __forceinline__ F cuda_block_sum(F x)
 {
     __shared__ F part[32];
     int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, n = (int)blockDim.x / 32;
@@ -176,32 +216,6 @@ template <typename F> __device__ __forceinline__ F block_sum(F x)
 }
 
 /* -- dropout ---------------------------------------------------------------------------------- */
-
-/* Four words, as trainer/philox.h makes them. */
-__device__ __forceinline__ void cuda_philox(uint32_t out[4], uint64_t key, uint64_t high,
-                                            uint64_t low)
-{
-    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
-    uint32_t c0 = (uint32_t)low, c1 = (uint32_t)(low >> 32);
-    uint32_t c2 = (uint32_t)high, c3 = (uint32_t)(high >> 32);
-
-#pragma unroll
-    for (int r = 0; r < 10; r++) {
-        uint32_t h0 = __umulhi(0xD2511F53u, c0), l0 = 0xD2511F53u * c0;
-        uint32_t h1 = __umulhi(0xCD9E8D57u, c2), l1 = 0xCD9E8D57u * c2;
-
-        c0 = h1 ^ c1 ^ k0;
-        c1 = l1;
-        c2 = h0 ^ c3 ^ k1;
-        c3 = l0;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    out[0] = c0;
-    out[1] = c1;
-    out[2] = c2;
-    out[3] = c3;
-}
 
 /* What a mask needs inside a kernel: a word below `least` drops its element. */
 struct cuda_drop {
@@ -222,10 +236,10 @@ static inline struct cuda_drop cuda_drop_of(const struct op_drop *d)
     return k;
 }
 
-/* What stands at (row, col) of an activation of that width is multiplied by this.  A thread that
- * walks four columns from a multiple of 4 takes cuda_philox itself, once. */
-__device__ __forceinline__ float cuda_kept(const struct cuda_drop &d, int64_t row, int64_t col,
-                                           int64_t width)
+/* The factor of the element at (row, col) of an activation of that width. A thread that walks
+ * four columns from a multiple of 4 calls philox itself, once. */
+__device__ __forceinline__ float cuda_drop_factor(const struct cuda_drop &d, int64_t row,
+                                                  int64_t col, int64_t width)
 {
     uint32_t w[4];
 
@@ -233,21 +247,17 @@ __device__ __forceinline__ float cuda_kept(const struct cuda_drop &d, int64_t ro
         return 1.0f;
     if (d.all)
         return 0.0f;
-    cuda_philox(w, d.seed, d.stream, (uint64_t)(row * ((width + 3) / 4) + col / 4));
+    philox(w, d.seed, d.stream, (uint64_t)(row * ((width + 3) / 4) + col / 4));
     return w[col % 4] >= d.least ? d.scale : 0.0f;
 }
 
 /* -- the rooms -------------------------------------------------------------------------------- */
 
-/* matmul.h */
-int  matmul_open(struct cuda_device *d);        /* non-zero: the device is marked */
-void matmul_close(struct cuda_device *d);
 /* Copies beside the main stream; sync waits for theirs alone. */
-void lanes_sync(struct device *dev);
-void lanes_close(struct cuda_device *d);
+void cuda_streams_sync(struct device *dev);
+void cuda_streams_close(struct cuda_device *d);
 
 /* Workspace of each room, bytes. */
-uint64_t cuda_optim_work(const struct device *dev, const struct op_limits *l);
 uint64_t cuda_norm_work(const struct device *dev, const struct op_limits *l);
 uint64_t cuda_embed_work(const struct device *dev, const struct op_limits *l);
 uint64_t cuda_rope_work(const struct device *dev, const struct op_limits *l);
@@ -258,13 +268,14 @@ uint64_t cuda_cached_work(const struct device *dev, const struct op_limits *l);
 uint64_t cuda_head_work(const struct device *dev, const struct op_limits *l);
 uint64_t cuda_top_work(const struct device *dev, const struct op_limits *l);
 
-/* Entries of the row, by room. */
+/* Operations, by room. */
 void *cuda_pin(struct device *dev, size_t bytes);
 void cuda_unpin(struct device *dev, void *at);
-void cuda_lane_copy(struct device *dev, enum lane lane, void *dst, const void *src, size_t bytes);
-void cuda_lane_mark(struct device *dev, enum lane lane, int i);
-void cuda_lane_after(struct device *dev, enum lane lane, int i);
-void cuda_lane_wait(struct device *dev, int i);
+void cuda_stream_copy(struct device *dev, enum op_stream stream, void *dst, const void *src,
+                      size_t bytes);
+void cuda_event_record(struct device *dev, enum op_stream stream, int i);
+void cuda_stream_wait_event(struct device *dev, enum op_stream stream, int i);
+void cuda_event_sync(struct device *dev, int i);
 void cuda_cast(struct device *dev, void *dst, enum ckpt_dtype to, const void *src,
                enum ckpt_dtype from, int64_t n);
 void cuda_adamw(struct device *dev, const struct adamw_run *run, int64_t n_run,
@@ -300,11 +311,12 @@ void cuda_normed_fwd(struct device *dev, const struct op_rownorm *norm, const st
 void cuda_head_top(struct device *dev, const struct op_top *a);
 
 /* cuda/graph.cu */
-bool cuda_record(struct device *dev);
-/* Whether what is given now is recorded (or cannot be told): it is run again later, unseen. */
-bool cuda_recording(struct device *dev);
-struct recording *cuda_recorded(struct device *dev);
-void cuda_replay(struct device *dev, struct recording *r);
-void cuda_forget(struct device *dev, struct recording *r);
+bool cuda_graph_begin(struct device *dev);
+/* Whether work is being captured (or that cannot be told): it will run again later, unseen by
+ * the host. */
+bool cuda_graph_capturing(struct device *dev);
+struct op_graph *cuda_graph_end(struct device *dev);
+void cuda_graph_launch(struct device *dev, struct op_graph *r);
+void cuda_graph_free(struct device *dev, struct op_graph *r);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * cuda/device - opening a GPU, its memory and order, and the row of its operations.
+ * cuda/device - opening a GPU, its memory, and the row of its operations.
  *
- * One stream in order, and lanes of copies beside it (cuda/streams.cu).  Memory comes from plain
- * cudaMalloc, zeroed, and is counted against the limit.  Copies from the host return when the
- * host's bytes may be reused, copies to the host when they are there.
+ * One stream for operations, and streams of copies beside it (cuda/streams.cu).  Memory comes
+ * from plain cudaMalloc, zeroed, and is counted against the limit.  Copies from the host return
+ * when the host's bytes may be reused, copies to the host when the bytes have arrived.
  */
 #include "trainer/cuda/matmul/fp8.h"
 
@@ -31,7 +31,7 @@ __attribute__((format(printf, 3, 4))) static int fail(struct ckpt_err *err, int 
     return code;
 }
 
-/* What a kernel that ran before left behind, whichever call it is that hears of it. */
+/* Whether the error is that of an earlier kernel, whichever call reports it. */
 static bool of_a_kernel(cudaError_t rc)
 {
     return rc == cudaErrorIllegalAddress || rc == cudaErrorMisalignedAddress ||
@@ -50,8 +50,8 @@ bool cuda_ok(struct device *dev, const char *op, cudaError_t rc)
          "GPU %d, %s: %s", cuda_of(dev)->index, op, cudaGetErrorString(rc));
     if (of_a_kernel(rc))
         snprintf(dev->err.hint, sizeof dev->err.hint,
-                 "an operation before may be the one; with CUDA_LAUNCH_BLOCKING=1 in the "
-                 "environment it is named");
+                 "an earlier operation may have failed: CUDA_LAUNCH_BLOCKING=1 in the "
+                 "environment names it");
     return false;
 }
 
@@ -70,7 +70,7 @@ void *cuda_work(struct device *dev, const char *op, uint64_t bytes)
     return NULL;
 }
 
-/* What an allocation holds stands in front of it, on the host's side: cudaFree tells no size. */
+/* The size of each allocation, kept on the host, as cudaFree does not tell it. */
 struct block {
     struct block *next;
     void         *at;
@@ -86,7 +86,7 @@ static void *cuda_alloc(struct device *dev, size_t bytes)
 {
     struct cuda_device *d = cuda_of(dev);
     struct opened *o = (struct opened *)d;
-    size_t whole = bytes ? cuda_part(bytes) : 256;
+    size_t whole = bytes ? cuda_align(bytes) : 256;
     struct block *b;
 
     dev->n_alloc++;
@@ -94,7 +94,7 @@ static void *cuda_alloc(struct device *dev, size_t bytes)
         return NULL;
     if (d->limit && dev->held + dev->context + whole > d->limit) {
         fail(&dev->err, CKPT_ENOMEM,
-             "GPU %d: %.2f GiB more than the %.2f GiB in use pass the limit of %.2f GiB", d->index,
+             "GPU %d: %.2f GiB beside %.2f GiB in use exceed the limit of %.2f GiB", d->index,
              (double)whole / (1 << 30), (double)(dev->held + dev->context) / (1 << 30),
              (double)d->limit / (1 << 30));
         return NULL;
@@ -169,30 +169,30 @@ static void cuda_copy(struct device *dev, void *dst, const void *src, size_t byt
 
 static void cuda_sync(struct device *dev)
 {
-    lanes_sync(dev);
-    cuda_ok(dev, "work given before", cudaStreamSynchronize(cuda_of(dev)->stream));
+    cuda_streams_sync(dev);
+    cuda_ok(dev, "earlier work", cudaStreamSynchronize(cuda_of(dev)->stream));
 }
 
-static void cuda_stamp(struct device *dev, int64_t i)
+static void cuda_timestamp(struct device *dev, int64_t i)
 {
     struct cuda_device *d = cuda_of(dev);
 
     if (dev->err.code)
         return;
-    if (i >= d->n_stamps) {
+    if (i >= d->n_timestamps) {
         int64_t n = i < 2048 ? 4096 : 2 * i;
-        cudaEvent_t *more = (cudaEvent_t *)realloc(d->stamps, (size_t)n * sizeof *more);
+        cudaEvent_t *more = (cudaEvent_t *)realloc(d->timestamps, (size_t)n * sizeof *more);
 
         if (!more) {
             cuda_ok(dev, "profile", cudaErrorMemoryAllocation);
             return;
         }
-        d->stamps = more;
-        for (; d->n_stamps < n; d->n_stamps++)
-            if (!cuda_ok(dev, "profile", cudaEventCreate(&d->stamps[d->n_stamps])))
+        d->timestamps = more;
+        for (; d->n_timestamps < n; d->n_timestamps++)
+            if (!cuda_ok(dev, "profile", cudaEventCreate(&d->timestamps[d->n_timestamps])))
                 return;
     }
-    cuda_ok(dev, "profile", cudaEventRecord(d->stamps[i], d->stream));
+    cuda_ok(dev, "profile", cudaEventRecord(d->timestamps[i], d->stream));
 }
 
 static double cuda_elapsed(struct device *dev, int64_t from, int64_t to)
@@ -200,8 +200,8 @@ static double cuda_elapsed(struct device *dev, int64_t from, int64_t to)
     struct cuda_device *d = cuda_of(dev);
     float ms = 0;
 
-    if (from < d->n_stamps && to < d->n_stamps)
-        cuda_ok(dev, "profile", cudaEventElapsedTime(&ms, d->stamps[from], d->stamps[to]));
+    if (from < d->n_timestamps && to < d->n_timestamps)
+        cuda_ok(dev, "profile", cudaEventElapsedTime(&ms, d->timestamps[from], d->timestamps[to]));
     return (double)ms;
 }
 
@@ -212,14 +212,14 @@ static void cuda_close(struct device *dev)
 
     if (d->stream)
         cudaStreamSynchronize(d->stream);
-    lanes_close(d);
+    cuda_streams_close(d);
     matmul_close(d);
     fp8_close(d);
     while (o->blocks)
         cuda_free(dev, o->blocks->at);
-    for (int64_t i = 0; i < d->n_stamps; i++)
-        cudaEventDestroy(d->stamps[i]);
-    free(d->stamps);
+    for (int64_t i = 0; i < d->n_timestamps; i++)
+        cudaEventDestroy(d->timestamps[i]);
+    free(d->timestamps);
     cudaFreeHost(d->host);
     cudaFree(d->small);
     cudaFree(d->codec);
@@ -230,11 +230,11 @@ static void cuda_close(struct device *dev)
 
 static uint64_t cuda_workspace(const struct device *dev, const struct op_limits *l)
 {
-    uint64_t need[] = {cuda_optim_work(dev, l),     cuda_norm_work(dev, l),
-                       cuda_embed_work(dev, l),     cuda_rope_work(dev, l),
-                       cuda_linear_work(dev, l),    cuda_experts_work(dev, l),
-                       cuda_attention_work(dev, l), cuda_cached_work(dev, l),
-                       cuda_head_work(dev, l),      cuda_top_work(dev, l)};
+    uint64_t need[] = {cuda_norm_work(dev, l),   cuda_embed_work(dev, l),
+                       cuda_rope_work(dev, l),   cuda_linear_work(dev, l),
+                       cuda_experts_work(dev, l), cuda_attention_work(dev, l),
+                       cuda_cached_work(dev, l), cuda_head_work(dev, l),
+                       cuda_top_work(dev, l)};
     uint64_t most = 0;
 
     for (size_t i = 0; i < sizeof need / sizeof need[0]; i++)
@@ -248,7 +248,7 @@ static uint64_t cuda_workspace(const struct device *dev, const struct op_limits 
  */
 enum { LATER = 256 << 20 };
 
-static uint64_t cuda_room(struct device *dev)
+static uint64_t cuda_free_bytes(struct device *dev)
 {
     struct cuda_device *d = cuda_of(dev);
     size_t unused = 0, all = 0;
@@ -261,8 +261,8 @@ static uint64_t cuda_room(struct device *dev)
     return left > LATER ? left - LATER : 0;
 }
 
-/* What the driver holds for this process: what is in use behind opening, as far as that can be
- * ours alone.  (Who opens the device may know better.) */
+/* Memory that the driver holds for this process: memory in use after opening, at most 1 GiB,
+ * since other processes use some too. (The caller may know better.) */
 static void measure_context(struct device *dev)
 {
     const uint64_t most = (uint64_t)1 << 30;
@@ -272,15 +272,16 @@ static void measure_context(struct device *dev)
         dev->context = all - unused < most ? all - unused : most;
 }
 
-/* In the order of struct ops, which C++ asks for. */
+/* In the order of struct ops, as C++ requires. */
 static const struct ops cuda_row = {
-    .name = "cuda",
+    .name = "cuda", .can = OP_CAN_FUSE | OP_CAN_GRAPH,
     .alloc = cuda_alloc, .free = cuda_free, .zero = cuda_zero,
     .to_device = cuda_to_device, .to_host = cuda_to_host, .copy = cuda_copy,
-    .sync = cuda_sync, .close = cuda_close, .stamp = cuda_stamp, .elapsed = cuda_elapsed,
-    .pin = cuda_pin, .unpin = cuda_unpin, .lane_copy = cuda_lane_copy,
-    .lane_mark = cuda_lane_mark, .lane_after = cuda_lane_after, .lane_wait = cuda_lane_wait,
-    .workspace = cuda_workspace, .room = cuda_room,
+    .sync = cuda_sync, .close = cuda_close, .timestamp = cuda_timestamp, .elapsed = cuda_elapsed,
+    .pin = cuda_pin, .unpin = cuda_unpin, .stream_copy = cuda_stream_copy,
+    .event_record = cuda_event_record, .stream_wait_event = cuda_stream_wait_event,
+    .event_sync = cuda_event_sync,
+    .workspace = cuda_workspace, .free_bytes = cuda_free_bytes,
     .cast = cuda_cast,
     .adamw = cuda_adamw, .sum_squares = cuda_sum_squares,
     .grad_norm = cuda_grad_norm,
@@ -297,8 +298,8 @@ static const struct ops cuda_row = {
     .head_loss = cuda_head_loss, .head_logits = cuda_head_logits, .head_top = cuda_head_top,
     .gated_fwd = cuda_gated_fwd,
     .normed_fwd = cuda_normed_fwd,
-    .record = cuda_record, .recorded = cuda_recorded, .replay = cuda_replay,
-    .forget = cuda_forget,
+    .graph_begin = cuda_graph_begin, .graph_end = cuda_graph_end, .graph_launch = cuda_graph_launch,
+    .graph_free = cuda_graph_free,
 };
 
 /* What this backend was built for: sm_90 code runs on 9.x alone, the rest through PTX. */
@@ -310,13 +311,14 @@ static int check_chip(int index, const struct device_opts *opts, struct cudaDevi
     if (rc != cudaSuccess)
         return fail(err, CKPT_EDEVICE, "GPU %d: %s", index, cudaGetErrorString(rc));
     if (prop->major < 8)
-        return fail(err, CKPT_EDEVICE, "GPU %d is a %s of compute capability %d.%d: 8.0 is wanted",
-                    index, prop->name, prop->major, prop->minor);
+        return fail(err, CKPT_EDEVICE,
+                    "GPU %d is a %s of compute capability %d.%d: 8.0 is required", index,
+                    prop->name, prop->major, prop->minor);
     if (opts->fp8 && opts->weights != CKPT_BF16)
-        return fail(err, CKPT_ECONFIG, "GPU %d: products of 8 bits need weights of bf16", index);
+        return fail(err, CKPT_ECONFIG, "GPU %d: 8-bit products need bf16 weights", index);
     if (opts->fp8 && prop->major * 10 + prop->minor < 89)
         return fail(err, CKPT_EDEVICE,
-                    "--fp8: GPU %d is a %s of compute capability %d.%d: 8.9 is wanted", index,
+                    "`fp8`: GPU %d is a %s of compute capability %d.%d: 8.9 is required", index,
                     prop->name, prop->major, prop->minor);
     return 0;
 }
@@ -333,8 +335,8 @@ static bool open_codec(struct cuda_device *d)
                                                   cudaMemcpyHostToDevice));
 }
 
-/* Which code was loaded: that for 9.0a has more shared memory here.  Every element is in use, since
- * an array is cut down to what is. */
+/* Tells which code was loaded: that for 9.0a has more shared memory here. Every element is
+ * used, since the compiler drops those that are not. */
 static __global__ void probe(int *out)
 {
     const int n = WGMMA_HERE ? 256 : 1;
@@ -367,16 +369,17 @@ static int open_device(struct device **out, int index, const struct device_opts 
     struct opened *o;
     struct device *dev;
     cudaError_t rc;
-    int n = 0;
+    int n = 0, bad;
 
     *out = NULL;
     rc = cudaGetDeviceCount(&n);
     if (rc != cudaSuccess)
         return fail(err, CKPT_EDEVICE, "no GPU can be used: %s", cudaGetErrorString(rc));
     if (index < 0 || index >= n)
-        return fail(err, CKPT_EDEVICE, "GPU %d: there are %d", index, n);
-    if (check_chip(index, opts, &prop, err))
-        return err->code;
+        return fail(err, CKPT_EDEVICE, "GPU %d: there are only %d", index, n);
+    bad = check_chip(index, opts, &prop, err);
+    if (bad)
+        return bad;
     o = (struct opened *)calloc(1, sizeof *o);
     if (!o)
         return fail(err, CKPT_ENOMEM, "no memory for a device");
@@ -384,7 +387,7 @@ static int open_device(struct device **out, int index, const struct device_opts 
     dev->ops = &cuda_row;
     dev->act = dev->weight = opts->weights;
     dev->grad = CKPT_F32;
-    dev->apart = true;
+    dev->discrete = true;
     dev->fp8 = opts->fp8;
     snprintf(dev->label, sizeof dev->label, "GPU %d (%.48s)", index, prop.name);
     bus_of_device(index, dev->bus, sizeof dev->bus);
@@ -408,8 +411,9 @@ static int open_device(struct device **out, int index, const struct device_opts 
     }
     if (dev->err.code) {
         *err = dev->err;
+        bad = dev->err.code;
         cuda_close(dev);
-        return err->code;
+        return bad;
     }
     *out = dev;
     return 0;

@@ -1,14 +1,13 @@
 /*
- * embed - rows of the embedding table with what is added to them, normalised and dropped out as
- * they are gathered; and back.
+ * embed - gather rows of the embedding table, add positions, token types and LoRA, normalise
+ * and drop out; and the backward of it.
  *
- * A team of warps makes one row: the table's or a token's own, a low-rank change's, a position's
- * and a kind's are added in registers.  Low-rank changes are rare and small: they are made by
- * plain tiles, SLAB rows at a time, so that the workspace stays small.
+ * A team of warps computes one row and adds its parts in registers.  LoRA on embeddings is rare
+ * and small: plain tiles compute it, SLAB rows at a time, so that the workspace stays small.
  *
- * Backward: dropout and norm turn dout into the gradient of what was gathered, in place; rows with
- * one id are then summed in their order (segments.h).  Of a norm over changed rows the rows are
- * gathered again, as activations, SLAB at a time.
+ * Backward: dropout and norm turn dout into the gradient of the gathered row, in place; rows
+ * with one id are then summed in their order (segments.h).  For a norm over adapted rows these
+ * are gathered again, as activations, SLAB at a time.
  */
 #include "trainer/cuda/segments.h"
 
@@ -20,9 +19,9 @@ const int64_t SLAB = 2048;
 template <typename T> struct args {
     T               *out;
     float           *stats;
-    const T         *table, *tokens, *pos, *kind, *w, *b;
+    const T         *table, *tokens, *pos, *token_type, *w, *b;
     const float     *delta;             /* of the slab, [.., dim]; NULL: no change */
-    const int32_t   *ids, *token_ids, *positions, *kinds;
+    const int32_t   *ids, *token_ids, *positions, *token_type_ids;
     int64_t          first, n, dim, n_tokens;   /* rows [first, n); out begins at row first */
     float            eps;
     bool             rms;
@@ -56,7 +55,7 @@ template <typename S, int N> __device__ __forceinline__ void add(float (&v)[N], 
         v[k] += x[k];
 }
 
-/* Columns [c, c + N) of what is gathered for row i. */
+/* Columns [c, c + N) of the gathered row i. */
 template <typename T, int N>
 __device__ __forceinline__ void gathered(float (&v)[N], const struct args<T> &a, const T *row,
                                          int64_t i, int64_t c)
@@ -66,15 +65,16 @@ __device__ __forceinline__ void gathered(float (&v)[N], const struct args<T> &a,
         add(v, a.delta + (i - a.first) * a.dim + c);
     if (a.pos)
         add(v, a.pos + a.positions[i] * a.dim + c);
-    if (a.kind)
-        add(v, a.kind + (a.kinds ? a.kinds[i] : 0) * a.dim + c);
+    if (a.token_type)
+        add(v, a.token_type + (a.token_type_ids ? a.token_type_ids[i] : 0) * a.dim + c);
 }
 
 template <typename T, int WARPS, int PACKS>
-__global__ void __launch_bounds__(WARPS * 32 * team_count(WARPS, block)) gather(struct args<T> a)
+__global__ void __launch_bounds__(WARPS * 32 * row_team_count(WARPS, block))
+    gather(struct args<T> a)
 {
-    constexpr int N = CUDA_PACK<T>, SPAN = WARPS * 32, TEAMS = team_count(WARPS, block);
-    int team = (int)threadIdx.x / SPAN, lane = (int)threadIdx.x % SPAN, turn = 0;
+    constexpr int N = CUDA_PACK<T>, SPAN = WARPS * 32, TEAMS = row_team_count(WARPS, block);
+    int team = (int)threadIdx.x / SPAN, lane = (int)threadIdx.x % SPAN, phase = 0;
     int64_t step = (int64_t)gridDim.x * TEAMS;
 
     for (int64_t i = a.first + (int64_t)blockIdx.x * TEAMS + team; i < a.n; i += step) {
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(WARPS * 32 * team_count(WARPS, block)) gather(
                 gathered(v[p], a, row, i, c);
         }
         if (a.w)
-            s = row_stats<T, WARPS, PACKS>(v, a.rms, a.eps, a.dim, team, lane, &turn);
+            s = row_stats<T, WARPS, PACKS>(v, a.rms, a.eps, a.dim, team, lane, &phase);
         if (a.w && lane == 0 && a.stats)
             reinterpret_cast<float2 *>(a.stats)[i] = s;
 #pragma unroll
@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(WARPS * 32 * team_count(WARPS, block)) gather(
     }
 }
 
-/* Any width and alignment: a block makes a row, again for each step. */
+/* Any width and alignment: a block computes a row, and gathers it again for each step. */
 template <typename T> __global__ void __launch_bounds__(block) gather_any(struct args<T> a)
 {
     for (int64_t i = a.first + blockIdx.x; i < a.n; i += gridDim.x) {
@@ -129,14 +129,15 @@ template <typename T> __global__ void __launch_bounds__(block) gather_any(struct
         };
 
         if (a.w)
-            s = row_stats_of(at, a.rms, a.eps, a.dim);
+            s = row_stats_block(at, a.rms, a.eps, a.dim);
         if (a.w && threadIdx.x == 0 && a.stats)
             reinterpret_cast<float2 *>(a.stats)[i] = s;
         for (int64_t c = threadIdx.x; c < a.dim; c += block) {
             float v[1] = {at(c)};
 
             if (a.w)
-                v[0] = (v[0] - s.x) * s.y * to_f32(a.w[c]) + (a.b ? to_f32(a.b[c]) : 0.0f);
+                v[0] = (v[0] - s.x) * s.y * cuda_to_f32(a.w[c]) +
+                       (a.b ? cuda_to_f32(a.b[c]) : 0.0f);
             row_drop<1>(v, a.drop, i, c, a.dim);
             row_put(a.out + (i - a.first) * a.dim + c, v);
         }
@@ -152,7 +153,7 @@ template <typename T> struct plain {
 
     __device__ float operator()(int64_t i, int64_t k) const
     {
-        return to_f32(p[i * row + k * col]);
+        return cuda_to_f32(p[i * row + k * col]);
     }
 };
 
@@ -164,7 +165,7 @@ template <typename T, bool SWAP> struct by_id {
 
     __device__ float operator()(int64_t i, int64_t k) const
     {
-        return SWAP ? to_f32(p[i * stride + ids[k]]) : to_f32(p[k * stride + ids[i]]);
+        return SWAP ? cuda_to_f32(p[i * stride + ids[k]]) : cuda_to_f32(p[k * stride + ids[i]]);
     }
 };
 
@@ -232,7 +233,7 @@ struct space lay_out(const struct device *dev, char *base, int64_t n, int64_t di
 #define TAKE(field, wanted, size)                                                              \
     if (wanted) {                                                                              \
         s.field = (decltype(s.field))(base + s.bytes);                                         \
-        s.bytes += cuda_part((uint64_t)(size));                                                \
+        s.bytes += cuda_align((uint64_t)(size));                                               \
     }
     TAKE(delta, rank, slab * dim * (int64_t)sizeof(float))
     TAKE(dt, rank && back, n * rank * (int64_t)sizeof(float))
@@ -263,10 +264,10 @@ template <typename T> struct args<T> args_of(const struct op_embed *op)
     a.token_ids = op->token_ids;
     a.n_tokens = op->tokens ? op->n_tokens : 0;
     a.pos = (const T *)op->pos;
-    a.kind = (const T *)op->kind;
+    a.token_type = (const T *)op->token_type;
     a.ids = op->ids;
     a.positions = op->positions;
-    a.kinds = op->kinds;
+    a.token_type_ids = op->token_type_ids;
     a.n = op->n;
     a.dim = op->dim;
     return a;
@@ -274,10 +275,10 @@ template <typename T> struct args<T> args_of(const struct op_embed *op)
 
 template <typename T> bool whole(const struct args<T> *a)
 {
-    return row_whole<T>(a->out, a->dim) && row_whole<T>(a->table, a->dim) &&
-           row_whole<T>(a->tokens, a->dim) && row_whole<T>(a->pos, a->dim) &&
-           row_whole<T>(a->kind, a->dim) && row_whole<T>(a->w, a->dim) &&
-           row_whole<T>(a->b, a->dim);
+    return row_packable<T>(a->out, a->dim) && row_packable<T>(a->table, a->dim) &&
+           row_packable<T>(a->tokens, a->dim) && row_packable<T>(a->pos, a->dim) &&
+           row_packable<T>(a->token_type, a->dim) && row_packable<T>(a->w, a->dim) &&
+           row_packable<T>(a->b, a->dim);
 }
 
 template <typename T> void launch_gather(struct device *dev, const struct args<T> &a)
@@ -287,7 +288,7 @@ template <typename T> void launch_gather(struct device *dev, const struct args<T
     cudaStream_t on = cuda_of(dev)->stream;
 
     CUDA_TEAM4(packs, {
-        const int teams = team_count(WARPS, block);
+        const int teams = row_team_count(WARPS, block);
 
         blocks = cuda_blocks(n, teams);
         blocks = blocks < most ? blocks : most;
@@ -296,7 +297,7 @@ template <typename T> void launch_gather(struct device *dev, const struct args<T
         gather_any<T><<<(unsigned)(n < most ? n : most), block, 0, on>>>(a);
 }
 
-/* The change of rows [first, end) to s->delta. */
+/* The LoRA delta of rows [first, end) to s->delta. */
 template <typename T>
 void make_delta(struct device *dev, const struct op_embed *op, const struct space *s, int64_t first,
                 int64_t end)
@@ -335,7 +336,7 @@ void run_forward(struct device *dev, const struct op_embed *op, const struct spa
     }
 }
 
-/* dout becomes the gradient of what was gathered. */
+/* dout becomes the gradient of the gathered rows. */
 template <typename T>
 void norm_back(struct device *dev, const struct op_embed *op, const struct space *s)
 {
@@ -374,8 +375,8 @@ void norm_back(struct device *dev, const struct op_embed *op, const struct space
 
 /* Gradients of a low-rank change. */
 template <typename T>
-void change_back(struct device *dev, const struct op_embed *op, const struct space *s,
-                 const struct segments *by_ids)
+void lora_bwd(struct device *dev, const struct op_embed *op, const struct space *s,
+              const struct segments *by_ids)
 {
     const struct op_lora *l = &op->lora;
     const T *dout = (const T *)op->dout;
@@ -426,12 +427,12 @@ void cuda_embed_bwd(struct device *dev, const struct op_embed *op)
     if (by_ids && !segments_sort(&seg, dev, name, s.sort, op->ids, op->n, op->vocab))
         return;
     if (op->lora.rank)
-        CUDA_ACT(dev, change_back<T>(dev, op, &s, &seg));
+        CUDA_ACT(dev, lora_bwd<T>(dev, op, &s, &seg));
     if (op->tokens && op->dtokens)
         segments_pick(&seg, dev, name, (float *)op->dtokens, op->token_ids, op->n_tokens, op->dout,
                       op->dim, op->no_grad);
     if (op->dtable)
-        segments_add(&seg, dev, name, op->dtable, op->picks, op->dout, op->dim, op->no_grad);
+        segments_add(&seg, dev, name, op->dtable, op->gather, op->dout, op->dim, op->no_grad);
     if (op->dpos && segments_sort(&seg, dev, name, s.sort, op->positions, op->n, 0))
         segments_add(&seg, dev, name, op->dpos, false, op->dout, op->dim, -1);
     cuda_launched(dev, name);

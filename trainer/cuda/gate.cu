@@ -1,12 +1,12 @@
 /*
  * gate - gated activations and their backward.
  *
- * A thread takes one pack of columns of one row (a single column where rows are odd), reads both
- * halves of u there and writes what follows from them.  Backward computes the dropped-out dout
- * for itself and leaves the caller's as it was.
+ * A thread takes one pack of columns of one row (a single column where rows are odd) and reads
+ * both halves of u there.  Backward drops dout out for itself and leaves the caller's
+ * unchanged.
  */
 #include "trainer/cuda/act.h"
-#include "trainer/cuda/rows.h"
+#include "trainer/cuda/row.h"
 
 namespace {
 
@@ -14,7 +14,7 @@ const int block = 256;
 
 template <typename T> struct args {
     T               *out;               /* bwd: du */
-    T               *again;             /* bwd: out, or NULL */
+    T               *recomputed;        /* bwd: out, or NULL */
     const T         *u, *dout;
     int64_t          n, ff;
     unsigned         across;            /* blocks of one row */
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(block) forward(struct args<T> a)
     int64_t c = ((int64_t)(blockIdx.x % a.across) * blockDim.x + threadIdx.x) * N;
     float g[N], u[N];
 
-    cuda_begin();
+    cuda_pdl_wait();
     if (c >= a.ff)
         return;
     row_get(g, a.u + 2 * i * a.ff + c);
@@ -61,9 +61,9 @@ __global__ void __launch_bounds__(block) backward(struct args<T> a)
         g[k] = d[k] * u[k] * slope;
         u[k] = d[k] * value;
     }
-    if (a.again) {
+    if (a.recomputed) {
         row_drop<N>(o, a.drop, i, c, a.ff);
-        row_put(a.again + i * a.ff + c, o);
+        row_put(a.recomputed + i * a.ff + c, o);
     }
     row_put(a.out + 2 * i * a.ff + c, g);
     row_put(a.out + (2 * i + 1) * a.ff + c, u);
@@ -80,7 +80,7 @@ void launch(struct device *dev, const struct op_gate *op, bool back)
     cudaStream_t on = cuda_of(dev)->stream;
 
     a.out = (T *)(back ? op->du : op->out);
-    a.again = op->again ? (T *)op->out : NULL;
+    a.recomputed = op->recompute ? (T *)op->out : NULL;
     a.u = (const T *)op->u;
     a.dout = (const T *)op->dout;
     a.n = op->n;
@@ -90,15 +90,16 @@ void launch(struct device *dev, const struct op_gate *op, bool back)
     if (back)
         CUDA_OP_ACT(op->act, backward<T, N, A><<<blocks, threads, 0, on>>>(a));
     else
-        CUDA_OP_ACT(op->act, cuda_early(dev, op->n <= CUDA_FEW_ROWS, forward<T, N, A>, blocks,
-                                        threads, 0, a));
+        CUDA_OP_ACT(op->act, cuda_pdl_launch(dev, op->n <= CUDA_FEW_ROWS, forward<T, N, A>,
+                                             blocks, threads, 0, a));
 }
 
 template <typename T> void run(struct device *dev, const struct op_gate *op, bool back)
 {
-    bool whole = row_whole<T>(op->u, op->ff) &&
-                 (!back || (row_whole<T>(op->du, op->ff) && row_whole<T>(op->dout, op->ff))) &&
-                 ((back && !op->again) || row_whole<T>(op->out, op->ff));
+    bool whole = row_packable<T>(op->u, op->ff) &&
+                 (!back || (row_packable<T>(op->du, op->ff) &&
+                            row_packable<T>(op->dout, op->ff))) &&
+                 ((back && !op->recompute) || row_packable<T>(op->out, op->ff));
 
     if (whole)
         launch<T, CUDA_PACK<T>>(dev, op, back);

@@ -1,17 +1,16 @@
 /*
- * cuda/graph - operations that are done again and again as one graph, without the host's part.
+ * cuda/graph - operations captured as one graph, which is launched again and again.
  *
- * The stream is captured; what an operation's room asks of the stream that a capture does not
- * allow (waiting, timing algorithms) ends it, and the device is as it was.  Source: CUDA 13.0
- * runtime API, graphs.
+ * The stream is captured.  An operation that a capture does not allow (waiting, timing
+ * algorithms) ends it, and the device is as it was.  Source: CUDA 13.0 runtime API, graphs.
  */
 #include "trainer/cuda/cuda.h"
 
-struct recording {
+struct op_graph {
     cudaGraphExec_t exec;
 };
 
-bool cuda_record(struct device *dev)
+bool cuda_graph_begin(struct device *dev)
 {
     if (dev->err.code)
         return false;
@@ -19,7 +18,7 @@ bool cuda_record(struct device *dev)
                                                             cudaStreamCaptureModeThreadLocal));
 }
 
-bool cuda_recording(struct device *dev)
+bool cuda_graph_capturing(struct device *dev)
 {
     enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
 
@@ -27,18 +26,18 @@ bool cuda_recording(struct device *dev)
            status != cudaStreamCaptureStatusNone;
 }
 
-struct recording *cuda_recorded(struct device *dev)
+struct op_graph *cuda_graph_end(struct device *dev)
 {
     cudaGraph_t graph = NULL;
     cudaGraphExec_t exec = NULL;
     cudaError_t rc = cudaStreamEndCapture(cuda_of(dev)->stream, &graph);
-    struct recording *r;
+    struct op_graph *r;
 
     if (rc == cudaSuccess && !dev->err.code)
         rc = cudaGraphInstantiate(&exec, graph, 0);
     if (graph)
         cudaGraphDestroy(graph);
-    r = rc == cudaSuccess && exec ? (struct recording *)calloc(1, sizeof *r) : NULL;
+    r = rc == cudaSuccess && exec ? (struct op_graph *)calloc(1, sizeof *r) : NULL;
     if (r) {
         r->exec = exec;
         return r;
@@ -51,13 +50,13 @@ struct recording *cuda_recorded(struct device *dev)
     return NULL;
 }
 
-void cuda_replay(struct device *dev, struct recording *r)
+void cuda_graph_launch(struct device *dev, struct op_graph *r)
 {
     if (!dev->err.code)
         cuda_ok(dev, "replay", cudaGraphLaunch(r->exec, cuda_of(dev)->stream));
 }
 
-void cuda_forget(struct device *dev, struct recording *r)
+void cuda_graph_free(struct device *dev, struct op_graph *r)
 {
     if (!r)
         return;

@@ -1,11 +1,10 @@
 /*
  * head - the output projection and cross-entropy, a chunk of rows at a time.
  *
- * A chunk's logits lie in the workspace in the device's type (f32 where no gradient is wanted),
- * rows padded to 16 bytes, and their gradient comes in their place (head_rows.cu).
- *
- * What is written is softmax - onehot, in f16 times 2^14 so that small probabilities stay normal
- * numbers; scale and mul are factors of the two products behind it.
+ * A chunk's logits are in the workspace, in the device's type (f32 where no gradient is
+ * wanted), with rows padded to 16 bytes; head_rows.cu replaces them by their gradient, softmax
+ * - onehot, in f16 times 2^14 so that small probabilities stay normal numbers. scale and mul
+ * are factors of the two products that follow.
  */
 #include "trainer/cuda/matmul/matmul.h"
 
@@ -39,7 +38,7 @@ static int64_t chunk_rows(int64_t n, int64_t V, uint64_t size, bool train)
 
 static uint64_t chunk_bytes(int64_t rows, int64_t V, uint64_t size)
 {
-    return cuda_part((uint64_t)rows * (uint64_t)padded(V) * size);
+    return cuda_align((uint64_t)rows * (uint64_t)padded(V) * size);
 }
 
 static uint64_t most_bytes(int64_t n, int64_t V, uint64_t size, bool train)
@@ -54,7 +53,7 @@ uint64_t cuda_head_work(const struct device *dev, const struct op_limits *l)
     uint64_t other = most_bytes(l->n_rows, l->vocab, 4, false), train = 0;
 
     if (l->train)
-        train = TRIAL_BYTES + most_bytes(l->n_rows, l->vocab, dev->act == CKPT_F32 ? 4 : 2, true);
+        train = TRIAL_BYTES + most_bytes(l->n_rows, l->vocab, cuda_size(dev), true);
     return MATMUL_WORK + (train > other ? train : other);
 }
 
@@ -87,7 +86,7 @@ static void logits_of(struct device *dev, const struct op_head *a, void *z, enum
     matmul(dev, &p);
 }
 
-/* dx and dW from what stands in z. */
+/* dx and dW from the gradient in z. */
 static void back(struct device *dev, const struct op_head *a, const void *z, const void *x,
                  void *dx, int64_t n, float by, bool add, uint64_t busy)
 {
@@ -120,7 +119,7 @@ static void back(struct device *dev, const struct op_head *a, const void *z, con
 void cuda_head_loss(struct device *dev, const struct op_head *a)
 {
     enum ckpt_dtype type = a->dx ? dev->act : CKPT_F32;
-    uint64_t size = type == CKPT_F32 ? 4 : 2, item = dev->act == CKPT_F32 ? 4 : 2, bytes;
+    uint64_t size = type == CKPT_F32 ? 4 : 2, item = cuda_size(dev), bytes;
     float factor = !a->dx ? 0.0f : type == CKPT_F16 ? 16384.0f : 1.0f;
     int64_t rows;
     void *z;
@@ -142,7 +141,7 @@ void cuda_head_loss(struct device *dev, const struct op_head *a)
                                     (int)a->vocab, a->mul, factor};
 
         logits_of(dev, a, z, type, x, n, bytes);
-        head_soften(dev, z, type, n, &rows_of);
+        head_softmax(dev, z, type, n, &rows_of);
         if (a->dx)
             back(dev, a, z, x, (unsigned char *)a->dx + at, n, a->scale * a->mul / factor,
                  first > 0 || !a->fresh, bytes);

@@ -16,7 +16,7 @@ struct head_rows {
 
 /* n rows of z, of f32 or the device's type: nll = -log softmax(mul z)[target]; z becomes
  * factor * (softmax(mul z) - onehot). */
-void head_soften(struct device *dev, void *z, enum ckpt_dtype type, int64_t n,
-                 const struct head_rows *l);
+void head_softmax(struct device *dev, void *z, enum ckpt_dtype type, int64_t n,
+                  const struct head_rows *l);
 
 #endif

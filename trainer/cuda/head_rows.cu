@@ -1,10 +1,10 @@
 /*
  * head_rows - see head.h.
  *
- * A cluster of blocks goes from row to row: a row's parts come to shared memory ahead of time,
- * their maxima and sums go to every block of the cluster, and the gradient is written in the row's
- * place: one read, one write.  The row behind it is summed in between, so that nobody waits for
- * what others send.  Rows too long for that, and chips that are no Hopper, read twice.
+ * A cluster of blocks goes from row to row: a row's parts are loaded to shared memory ahead of
+ * time, their maxima and sums are sent to every block of the cluster, and the gradient replaces
+ * the row: one read, one write.  The next row is summed in between, so that no block waits for
+ * the others.  Rows that are too long, and chips other than Hopper, read twice.
  *
  * Source: PTX ISA 8.5, sections 9.7.8.8 (st.async) and 9.7.13.15 (mbarrier).
  */
@@ -79,7 +79,7 @@ __device__ __forceinline__ void see(struct soft *a, const cuda_pack<T, N> &z, in
 
 #pragma unroll
     for (int j = 0; j < N; j++)
-        x[j] = to_f32(z.at[j]) * mul;
+        x[j] = cuda_to_f32(z.at[j]) * mul;
     if (col + N > V)
 #pragma unroll
         for (int j = 0; j < N; j++)
@@ -103,9 +103,9 @@ __device__ __forceinline__ cuda_pack<T, N> slope(const cuda_pack<T, N> &z, int c
 
 #pragma unroll
     for (int j = 0; j < N; j++) {
-        float p = exp2f((to_f32(z.at[j]) * l.mul - a.max) * LOG2_E) * by;
+        float p = exp2f((cuda_to_f32(z.at[j]) * l.mul - a.max) * LOG2_E) * by;
 
-        d.at[j] = from_f32<T>(col + j == target ? p - l.factor : p);
+        d.at[j] = cuda_from_f32<T>(col + j == target ? p - l.factor : p);
     }
     return d;
 }
@@ -131,17 +131,18 @@ struct part {
     int begin, mine, left;
 };
 
-/* Columns of the row's last pack from `left` on count as nothing: what multiplies is above 0. */
+/* Columns of the row's last pack from `left` on become -inf: the factor of the logits is above
+ * 0. */
 template <typename T> __device__ __forceinline__ void cut(uint4 *at, const struct part &of)
 {
     int last = of.mine - 1;
 
     if (of.left < 16 / (int)sizeof(T) && last % CLUSTER_THREADS == (int)threadIdx.x)
         for (int j = of.left; j < 16 / (int)sizeof(T); j++)
-            ((T *)(at + last))[j] = from_f32<T>(-INFINITY);
+            ((T *)(at + last))[j] = cuda_from_f32<T>(-INFINITY);
 }
 
-/* Packs of row i, when there is one, to `to`: each thread its own. */
+/* Load the packs of row i, if there is one, to `to`: each thread its own. */
 template <typename T>
 __device__ __forceinline__ void ask(uint4 *to, const T *z, const struct head_rows &l, int i, int n,
                                     const struct part &of)
@@ -159,7 +160,7 @@ __device__ __forceinline__ void ask(uint4 *to, const T *z, const struct head_row
     __pipeline_commit();
 }
 
-/* 2^x; what is below the normal numbers is 0. */
+/* 2^x; 0 instead of a subnormal number. */
 __device__ __forceinline__ float power(float x)
 {
     float y;
@@ -193,7 +194,8 @@ template <typename T> __device__ __forceinline__ float largest(unsigned a)
     T x[4 / sizeof(T)];
 
     memcpy(x, &a, sizeof x);
-    return sizeof(T) == 4 ? to_f32(x[0]) : fmaxf(to_f32(x[0]), to_f32(x[1 % (4 / sizeof(T))]));
+    return sizeof(T) == 4 ? cuda_to_f32(x[0])
+                          : fmaxf(cuda_to_f32(x[0]), cuda_to_f32(x[1 % (4 / sizeof(T))]));
 }
 
 /* Of the warp's packs. */
@@ -216,19 +218,19 @@ __device__ __forceinline__ struct soft sum_packs(const uint4 *at, const struct p
         most = larger<T>(larger<T>(x[k].x, x[k].y), larger<T>(x[k].z, x[k].w));
         max = fmaxf(max, largest<T>(most));
     }
-    max = warp_max(max) * by;
+    max = cuda_warp_max(max) * by;
 #pragma unroll
     for (int k = 0; k < PACKS; k++) {
         forget(&x[k]);
         if ((int)threadIdx.x + k * CLUSTER_THREADS < of.mine)
 #pragma unroll
             for (int j = 0; j < N; j++)
-                sum += power(fmaf(to_f32(pack<T, N>(x[k]).at[j]), by, -max));
+                sum += power(fmaf(cuda_to_f32(pack<T, N>(x[k]).at[j]), by, -max));
     }
-    return {max, warp_sum(sum)};
+    return {max, cuda_warp_sum(sum)};
 }
 
-/* The same of the block's warps; all its threads call it, what it gives is the first warp's. */
+/* The same for the block's warps.  All threads call it; only the first warp gets the result. */
 __device__ __forceinline__ struct soft join_warps(struct soft a, struct soft *part)
 {
     int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
@@ -242,8 +244,8 @@ __device__ __forceinline__ struct soft join_warps(struct soft a, struct soft *pa
     a = {-INFINITY, 0};
     if (lane < CLUSTER_THREADS / 32)
         a = part[lane];
-    max = warp_max(a.max);
-    return {max, warp_sum(a.sum * power_part(a.max, max))};
+    max = cuda_warp_max(a.max);
+    return {max, cuda_warp_sum(a.sum * power_part(a.max, max))};
 }
 
 /* What `box` has from C blocks, in every thread. */
@@ -266,7 +268,8 @@ __device__ __forceinline__ struct soft join_blocks(const struct soft *box, int C
     return {max, a.sum};
 }
 
-/* The gradient of row i in its place, from what its sums are; its loss by who has the target. */
+/* Write the gradient of row i in its place, from its sums; the block that holds the target
+ * writes the loss. */
 template <typename T>
 __device__ __forceinline__ void put_slopes(T *z, const struct head_rows &l, int i, const uint4 *at,
                                            const struct part &of, float by, int target,
@@ -287,56 +290,58 @@ __device__ __forceinline__ void put_slopes(T *z, const struct head_rows &l, int 
         x = pack<T, N>(at[p]);
 #pragma unroll
         for (int j = 0; j < N; j++)
-            d[j] = sizeof(T) == 4 ? power(fmaf(to_f32(x.at[j]), by, -a.max)) * times
-                                  : power(fmaf(to_f32(x.at[j]), by, -less));
+            d[j] = sizeof(T) == 4 ? power(fmaf(cuda_to_f32(x.at[j]), by, -a.max)) * times
+                                  : power(fmaf(cuda_to_f32(x.at[j]), by, -less));
         if ((unsigned)own < (unsigned)N) {
             float wanted = 0;
 
 #pragma unroll
             for (int j = 0; j < N; j++) {
-                wanted = j == own ? to_f32(x.at[j]) * by : wanted;
+                wanted = j == own ? cuda_to_f32(x.at[j]) * by : wanted;
                 d[j] -= j == own ? l.factor : 0.0f;
             }
             l.nll[i] = (log2f(a.sum) + (a.max - wanted)) / LOG2_E;
         }
 #pragma unroll
         for (int j = 0; j < N; j++)
-            x.at[j] = from_f32<T>(d[j]);
+            x.at[j] = cuda_from_f32<T>(d[j]);
         *(cuda_pack<T, N> *)(row + p) = x;
     }
 }
 
-/* -- what blocks of a cluster send ------------------------------------------------------------ */
+/* -- exchange within a cluster ---------------------------------------------------------------- */
 
 /* To `box` of block `to`, which counts the bytes at `full`, both as they lie here. */
 __device__ __forceinline__ void tell(const struct soft *box, const uint64_t *full, int to,
                                      const struct soft &a)
 {
 #if WGMMA_HERE
-    asm volatile("{ .reg .b32 box, full;\n"
-                 "mapa.shared::cluster.u32 box, %0, %2;\n"
-                 "mapa.shared::cluster.u32 full, %1, %2;\n"
-                 "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [box], {%3, %4}, "
-                 "[full]; }" ::"r"(shared_at(box)), "r"(shared_at(full)), "r"(to), "f"(a.max),
-                 "f"(a.sum) : "memory");
+    asm volatile(
+        "{ .reg .b32 box, full;\n"
+        "mapa.shared::cluster.u32 box, %0, %2;\n"
+        "mapa.shared::cluster.u32 full, %1, %2;\n"
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [box], {%3, %4}, "
+        "[full]; }" ::"r"(cuda_shared_addr(box)),
+        "r"(cuda_shared_addr(full)), "r"(to), "f"(a.max), "f"(a.sum)
+        : "memory");
 #endif
 }
 
-/* All have come, for the time of that parity: from other blocks too, as a gate's own wait does not
- * say. */
+/* Wait for all sums of the phase with that parity; acquires for the cluster, which
+ * mbarrier_wait does not. */
 __device__ __forceinline__ void await(const uint64_t *full, unsigned parity)
 {
 #if WGMMA_HERE
     asm volatile("{ .reg .pred p;\n"
                  "again: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%0], %1;\n"
-                 "@!p bra again; }" ::"r"(shared_at(full)), "r"(parity) : "memory");
+                 "@!p bra again; }" ::"r"(cuda_shared_addr(full)), "r"(parity) : "memory");
 #endif
 }
 
 /*
- * Rows c, c + clusters, ... by cluster c, `each` packs of a row by a block.  Between what a block
- * finds of a row and what it needs of the others it sums the row behind.  A box is filled again
- * four rows later, by who has heard of the row two later from all: their threads have read it.
+ * Rows c, c + clusters, ... by cluster c, `each` packs of a row by a block.  While a block's
+ * sums of a row travel, the block sums the next row.  A box is filled again four rows later, by
+ * a block that has received all sums of the row two later: all threads have read the box then.
  */
 template <typename T>
 static __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
@@ -361,18 +366,18 @@ cluster_kernel(T *z, struct head_rows l, int n, int each)
         of.left = l.V - (packs - 1) * N;
     if (threadIdx.x == 0) {
         for (int k = 0; k < BOXES; k++)
-            gate_init(&full[k], 1);
-        gates_seen();
+            mbarrier_init(&full[k], 1);
+        mbarrier_fence_init();
     }
     for (int k = 0; k < STAGES; k++)
         ask(stage + k * each, z, l, i + (k + 1) * step, n, of);
-    cluster.sync();                     /* all are there to be sent to */
+    cluster.sync();                     /* all blocks can receive */
     for (bool first = true; i < n; i += step, first = false) {
         int now = (count - 1) % BOXES, next = count % BOXES, then = target;
         unsigned parity = (unsigned)((count - 1) / BOXES) & 1;
         int ahead = first ? slot : slot + 1 < STAGES ? slot + 1 : 0;
 
-        if (i + step < n) {             /* the row behind */
+        if (i + step < n) {             /* the next row */
             struct soft a;
 
             then = l.targets[i + step];
@@ -385,7 +390,7 @@ cluster_kernel(T *z, struct head_rows l, int n, int each)
             if (C == 1 && threadIdx.x == 0)
                 box[next][0] = a;       /* a block alone has nobody to send to */
             if (threadIdx.x == 0)
-                gate_expect(&full[next], C > 1 ? C * (int)sizeof a : 0);
+                mbarrier_expect_tx(&full[next], C > 1 ? C * (int)sizeof a : 0);
             if (C > 1 && (int)threadIdx.x < C)
                 tell(&box[next][rank], &full[next], (int)threadIdx.x, a);
             count++;
@@ -398,11 +403,11 @@ cluster_kernel(T *z, struct head_rows l, int n, int each)
         target = then;
         slot = ahead;
     }
-    cluster.sync();                     /* nobody leaves who is still sent to */
+    cluster.sync();                     /* no block leaves while others send to it */
 #endif
 }
 
-/* A row by one block; written only where there is a factor. */
+/* A row by one block; written only if there is a factor. */
 template <typename T>
 static __global__ void __launch_bounds__(ROW_THREADS) row_kernel(T *z, struct head_rows l)
 {
@@ -414,7 +419,7 @@ static __global__ void __launch_bounds__(ROW_THREADS) row_kernel(T *z, struct he
     float wanted, by;
 
     z += row * l.ld;
-    wanted = to_f32(z[target]) * l.mul;
+    wanted = cuda_to_f32(z[target]) * l.mul;
 #pragma unroll 4
     for (int col = (int)threadIdx.x * N; col < l.V; col += ROW_THREADS * N)
         see<T, N>(&a, *(const cuda_pack<T, N> *)(z + col), col, l.V, l.mul);
@@ -446,9 +451,7 @@ static bool by_clusters(struct device *dev, T *z, int64_t n, const struct head_r
     to.dynamicSmemBytes = (size_t)(STAGES * each) * sizeof(uint4);
     if (C * CLUSTER_THREADS * PACKS < packs || !cuda_of(dev)->hopper ||
         to.dynamicSmemBytes + BESIDE > cuda_of(dev)->shared_most ||
-        !cuda_ok(dev, "head_loss", cudaFuncSetAttribute(cluster_kernel<T>,
-                                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                        (int)to.dynamicSmemBytes)))
+        !cuda_ok(dev, "head_loss", cuda_allow_shared(cluster_kernel<T>, to.dynamicSmemBytes)))
         return false;
     attr.id = cudaLaunchAttributeClusterDimension;
     attr.val.clusterDim.x = (unsigned)C;
@@ -469,7 +472,7 @@ static bool by_clusters(struct device *dev, T *z, int64_t n, const struct head_r
 }
 
 template <typename T>
-static void soften(struct device *dev, T *z, int64_t n, const struct head_rows &l)
+static void softmax_rows(struct device *dev, T *z, int64_t n, const struct head_rows &l)
 {
     if (l.factor != 0 && by_clusters(dev, z, n, l))
         return;
@@ -477,13 +480,13 @@ static void soften(struct device *dev, T *z, int64_t n, const struct head_rows &
     cuda_launched(dev, "head_loss");
 }
 
-void head_soften(struct device *dev, void *z, enum ckpt_dtype type, int64_t n,
-                 const struct head_rows *l)
+void head_softmax(struct device *dev, void *z, enum ckpt_dtype type, int64_t n,
+                  const struct head_rows *l)
 {
     if (dev->err.code)
         return;
     if (type == CKPT_F32)
-        soften(dev, (float *)z, n, *l);
+        softmax_rows(dev, (float *)z, n, *l);
     else
-        CUDA_ACT(dev, soften(dev, (T *)z, n, *l));
+        CUDA_ACT(dev, softmax_rows(dev, (T *)z, n, *l));
 }

@@ -1,17 +1,17 @@
 /*
  * norm - LayerNorm and RMSNorm by rows, and their backward.
  *
- * A team of warps holds a row in registers, so that it is read once; a block is several teams, and
- * blocks stay: while a team works on a row its next ones are copied to shared memory.
- * Statistics as on the CPU: the mean first, then centred squares.  Backward runs as many blocks
- * as the chip has processors; each thread sums the gradients of gain and bias for its columns
- * over the rows its team took, a block adds its teams' in their order through shared memory, and
- * a second kernel adds the blocks' sums in their order.
+ * A team of warps holds a row in registers, so that the row is read once; a block is several
+ * teams and persistent: while a team works on a row, its next ones are copied to shared memory.
+ * Statistics as on the CPU: the mean first, then centred squares.  Backward runs one block a
+ * multiprocessor; each thread sums the gradients of gain and bias for its columns over the rows
+ * of its team, a block adds its teams' sums in order through shared memory, and a second kernel
+ * adds the blocks' sums in order.
  *
- * Rows that are wider than any known model's (16384 elements of 16 bits, 8192 of 32), odd or not
- * aligned are read again for each step by a whole block.
+ * Rows that are wider than any known model's (16384 elements of 16 bits, 8192 of 32), odd or
+ * not aligned are read again for each step by a whole block.
  */
-#include "trainer/cuda/rows.h"
+#include "trainer/cuda/row.h"
 
 #include "trainer/cuda/matmul/linear.h"
 
@@ -76,16 +76,17 @@ __device__ __forceinline__ void ask_x(const struct args<T> &a, int64_t i, int sl
 }
 
 template <typename T, int WARPS, int PACKS>
-__global__ void __launch_bounds__(WARPS * 32 * team_count(WARPS, BLOCK<PACKS>), PACKS > 2 ? 1 : 2)
-forward(struct args<T> a)
+__global__ void __launch_bounds__(WARPS * 32 * row_team_count(WARPS, BLOCK<PACKS>),
+                                  PACKS > 2 ? 1 : 2) forward(struct args<T> a)
 {
-    constexpr int N = CUDA_PACK<T>, SPAN = WARPS * 32, TEAMS = team_count(WARPS, BLOCK<PACKS>);
+    constexpr int N = CUDA_PACK<T>, SPAN = WARPS * 32,
+                  TEAMS = row_team_count(WARPS, BLOCK<PACKS>);
     int team = (int)threadIdx.x / SPAN, lane = (int)threadIdx.x % SPAN;
     int64_t i = (int64_t)blockIdx.x * TEAMS + team, step = (int64_t)gridDim.x * TEAMS;
     row_pack<T> w[PACKS];
-    int turn = 0;
+    int phase = 0;
 
-    cuda_begin();
+    cuda_pdl_wait();
     for (int k = 0; k < a.stages; k++)
         ask_x<T, WARPS, PACKS>(a, i + k * step, k, lane);
 #pragma unroll
@@ -109,7 +110,7 @@ forward(struct args<T> a)
             for (int k = 0; k < N; k++)
                 v[p][k] = raw.at(k);
         }
-        s = row_stats<T, WARPS, PACKS>(v, a.rms, a.eps, a.dim, team, lane, &turn);
+        s = row_stats<T, WARPS, PACKS>(v, a.rms, a.eps, a.dim, team, lane, &phase);
         if (lane == 0 && a.stats)
             reinterpret_cast<float2 *>(a.stats)[i] = s;
 #pragma unroll
@@ -164,11 +165,12 @@ __device__ __forceinline__ void add_teams(const struct args<T> &a, float *to,
                                           const float (&db)[PACKS][CUDA_PACK<T>], int team,
                                           int lane)
 {
-    constexpr int N = CUDA_PACK<T>, SPAN = WARPS * 32, TEAMS = team_count(WARPS, BLOCK<PACKS>);
+    constexpr int N = CUDA_PACK<T>, SPAN = WARPS * 32,
+                  TEAMS = row_team_count(WARPS, BLOCK<PACKS>);
     const int wide = SUMS * (int)a.dim;
     float *shared = reinterpret_cast<float *>(ring) + team * wide;
 
-    teams_wait();                       /* no row is on its way or read any more */
+    row_teams_wait();                   /* no row is on its way or read any more */
 #pragma unroll
     for (int p = 0; p < PACKS; p++) {
         int c = (p * SPAN + lane) * N;
@@ -179,7 +181,7 @@ __device__ __forceinline__ void add_teams(const struct args<T> &a, float *to,
                 row_put<float>(shared + a.dim + c, db[p]);
         }
     }
-    teams_wait();
+    row_teams_wait();
     shared = reinterpret_cast<float *>(ring);
     for (int c = (int)threadIdx.x * 4; c < wide; c += (int)blockDim.x * 4) {
         float4 sum = *reinterpret_cast<float4 *>(shared + c);
@@ -197,7 +199,7 @@ __device__ __forceinline__ void add_teams(const struct args<T> &a, float *to,
     }
 }
 
-/* The gradient that reaches a pack of a row: dout, and dout_add where there is one. */
+/* The incoming gradient of a pack of a row: dout, plus dout_add if there is one. */
 template <typename T>
 __device__ __forceinline__ void reaches(float (&g)[CUDA_PACK<T>], const struct args<T> &a,
                                         const uint4 *dout, int64_t i, int64_t c)
@@ -216,14 +218,15 @@ __device__ __forceinline__ void reaches(float (&g)[CUDA_PACK<T>], const struct a
     }
 }
 
-/* SUMS 0: no gradients of parameters, 1: of the gain, 2: of gain and bias; 4: and the column sums
- * of dx and dx_add, whose parts lie behind all blocks' of those. */
+/* SUMS 0: no gradients of parameters, 1: of the gain, 2: of gain and bias; 4: also the column
+ * sums of dx and dx_add, whose parts follow those of all blocks. */
 template <typename T, int WARPS, int PACKS, int SUMS>
-__global__ void __launch_bounds__(WARPS * 32 * team_count(WARPS, BLOCK<PACKS>))
+__global__ void __launch_bounds__(WARPS * 32 * row_team_count(WARPS, BLOCK<PACKS>))
 backward(struct args<T> a)
 {
-    constexpr int N = CUDA_PACK<T>, SPAN = WARPS * 32, TEAMS = team_count(WARPS, BLOCK<PACKS>);
-    int team = (int)threadIdx.x / SPAN, lane = (int)threadIdx.x % SPAN, turn = 0;
+    constexpr int N = CUDA_PACK<T>, SPAN = WARPS * 32,
+                  TEAMS = row_team_count(WARPS, BLOCK<PACKS>);
+    int team = (int)threadIdx.x / SPAN, lane = (int)threadIdx.x % SPAN, phase = 0;
     float dw[PACKS][N] = {}, db[PACKS][N] = {}, inv = 1.0f / (float)a.dim;
     float left[PACKS][N] = {}, came[PACKS][N] = {};
     float *part = a.part + (int64_t)blockIdx.x * 2 * a.dim;
@@ -232,7 +235,7 @@ backward(struct args<T> a)
     float2 s, next = make_float2(0, 0);
     row_pack<T> w[PACKS];
 
-    cuda_begin();
+    cuda_pdl_wait();
     for (int k = 0; k < a.stages; k++)
         ask<T, WARPS, PACKS>(a, i + k * step, k, lane);
     if (i < a.n)
@@ -274,7 +277,7 @@ backward(struct args<T> a)
                 sum.y = fmaf(gw[p][k], xhat, sum.y);
             }
         }
-        sum = team_sum<WARPS>(sum, team, turn++);
+        sum = row_team_sum<WARPS>(sum, team, phase++);
         sum.x = a.rms ? 0.0f : sum.x * inv;
         sum.y *= inv;
 #pragma unroll
@@ -294,7 +297,7 @@ backward(struct args<T> a)
                 gw[p][k] = fmaf(s.y, fmaf(-xhat, sum.y, gw[p][k] - sum.x), more.at(k));
                 if (SUMS > 2) {
                     came[p][k] += more.at(k);
-                    left[p][k] += to_f32(from_f32<T>(gw[p][k]));
+                    left[p][k] += cuda_to_f32(cuda_from_f32<T>(gw[p][k]));
                 }
             }
             row_store(a.out + dx_row(a, i) * a.dim, c, gw[p]);
@@ -314,13 +317,15 @@ template <typename T> __global__ void __launch_bounds__(256) forward_any(struct 
 {
     for (int64_t i = blockIdx.x; i < a.n; i += gridDim.x) {
         const T *x = a.x + (a.rows ? a.rows[i] : i) * a.dim;
-        float2 s = row_stats_of([=](int64_t c) { return to_f32(x[c]); }, a.rms, a.eps, a.dim);
+        float2 s =
+            row_stats_block([=](int64_t c) { return cuda_to_f32(x[c]); }, a.rms, a.eps, a.dim);
 
         if (threadIdx.x == 0 && a.stats)
             reinterpret_cast<float2 *>(a.stats)[i] = s;
         for (int64_t c = threadIdx.x; c < a.dim; c += blockDim.x)
-            a.out[i * a.dim + c] = from_f32<T>((to_f32(x[c]) - s.x) * s.y * to_f32(a.w[c]) +
-                                               (a.b ? to_f32(a.b[c]) : 0.0f));
+            a.out[i * a.dim + c] =
+                cuda_from_f32<T>((cuda_to_f32(x[c]) - s.x) * s.y * cuda_to_f32(a.w[c]) +
+                                 (a.b ? cuda_to_f32(a.b[c]) : 0.0f));
     }
 }
 
@@ -338,11 +343,11 @@ template <typename T> __global__ void __launch_bounds__(256) backward_any(struct
         float s1 = 0, s2 = 0;
 
         for (int64_t c = threadIdx.x; c < a.dim; c += blockDim.x) {
-            float g = to_f32(a.dout[i * a.dim + c]), w = to_f32(a.w[c]);
-            float xhat = (to_f32(a.x[r * a.dim + c]) - s.x) * s.y;
+            float g = cuda_to_f32(a.dout[i * a.dim + c]), w = cuda_to_f32(a.w[c]);
+            float xhat = (cuda_to_f32(a.x[r * a.dim + c]) - s.x) * s.y;
 
             if (a.dout_add)
-                g += to_f32(a.dout_add[i * a.dim + c]);
+                g += cuda_to_f32(a.dout_add[i * a.dim + c]);
             if (dw) {
                 dw[c] += g * xhat;
                 db[c] += g;
@@ -350,23 +355,23 @@ template <typename T> __global__ void __launch_bounds__(256) backward_any(struct
             s1 += g * w;
             s2 += g * w * xhat;
         }
-        s1 = a.rms ? 0.0f : block_sum(s1) * inv;
-        s2 = block_sum(s2) * inv;
+        s1 = a.rms ? 0.0f : cuda_block_sum(s1) * inv;
+        s2 = cuda_block_sum(s2) * inv;
         for (int64_t c = threadIdx.x; c < a.dim; c += blockDim.x) {
-            float g = to_f32(a.dout[i * a.dim + c]);
-            float xhat = (to_f32(a.x[r * a.dim + c]) - s.x) * s.y;
+            float g = cuda_to_f32(a.dout[i * a.dim + c]);
+            float xhat = (cuda_to_f32(a.x[r * a.dim + c]) - s.x) * s.y;
 
             if (a.dout_add)
-                g += to_f32(a.dout_add[i * a.dim + c]);
-            g = s.y * (g * to_f32(a.w[c]) - s1 - xhat * s2);
+                g += cuda_to_f32(a.dout_add[i * a.dim + c]);
+            g = s.y * (g * cuda_to_f32(a.w[c]) - s1 - xhat * s2);
             if (a.dx_add)
-                g += to_f32(a.dx_add[to * a.dim + c]);
-            a.out[to * a.dim + c] = from_f32<T>(g);
+                g += cuda_to_f32(a.dx_add[to * a.dim + c]);
+            a.out[to * a.dim + c] = cuda_from_f32<T>(g);
         }
     }
 }
 
-/* Where sums go; from the third on behind those of all parts of the first two. */
+/* Where sums go; the parts of the third and fourth follow all parts of the first two. */
 struct totals {
     float *at[4];
     bool   fresh;                       /* the third and fourth are written */
@@ -380,7 +385,7 @@ add_parts(struct totals to, const float *part, int64_t n, int64_t dim)
     int64_t c = (int64_t)blockIdx.x * 32 + threadIdx.x;
     float *total = to.at[blockIdx.y], sum = 0;
 
-    cuda_begin();
+    cuda_pdl_wait();
     if (total && c < dim) {
         const float *from = part + ((int64_t)(blockIdx.y / 2) * n * 2 + blockIdx.y % 2) * dim + c;
 
@@ -390,7 +395,7 @@ add_parts(struct totals to, const float *part, int64_t n, int64_t dim)
     }
     sums[threadIdx.x][threadIdx.y] = sum;
     __syncthreads();
-    sum = warp_sum(sums[threadIdx.y][threadIdx.x]);
+    sum = cuda_warp_sum(sums[threadIdx.y][threadIdx.x]);
     c = (int64_t)blockIdx.x * 32 + threadIdx.y;
     if (threadIdx.x == 0 && total && c < dim)
         total[c] = (blockIdx.y > 1 && to.fresh ? 0.0f : total[c]) + sum;
@@ -410,9 +415,9 @@ template <typename T> struct args<T> args_of(const struct op_rownorm *op, const 
     a.dim = op->dim;
     a.eps = op->norm.eps;
     a.rms = op->norm.kind == OP_NORM_RMS;
-    a.whole = row_whole<T>(op->x, op->dim) && row_whole<T>(out, op->dim) &&
-              row_whole<T>(op->norm.w, op->dim) &&
-              (!op->norm.b || row_whole<T>(op->norm.b, op->dim));
+    a.whole = row_packable<T>(op->x, op->dim) && row_packable<T>(out, op->dim) &&
+              row_packable<T>(op->norm.w, op->dim) &&
+              (!op->norm.b || row_packable<T>(op->norm.b, op->dim));
     return a;
 }
 
@@ -426,17 +431,15 @@ template <typename T> void run_forward(struct device *dev, const struct op_rowno
     cudaStream_t on = cuda_of(dev)->stream;
 
     CUDA_TEAM2(packs, {
-        const int teams = team_count(WARPS, BLOCK<PACKS>), each = PACKS > 2 ? 1 : 2;
+        const int teams = row_team_count(WARPS, BLOCK<PACKS>), each = PACKS > 2 ? 1 : 2;
         const size_t row = (size_t)(PACKS * WARPS * 32 * teams) * sizeof(uint4);
         unsigned blocks = (unsigned)fewer(cuda_blocks(a.n, teams), each * cuda_of(dev)->sms);
 
         a.stages = (int)fewer(4, (int64_t)(cuda_of(dev)->shared_most / row));
-        if (cuda_ok(dev, "norm_fwd",
-                    cudaFuncSetAttribute(forward<T, WARPS, PACKS>,
-                                         cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                         (int)(row * (size_t)a.stages))))
-            cuda_early(dev, true, forward<T, WARPS, PACKS>, blocks, WARPS * 32 * teams,
-                       row * (size_t)a.stages, a);
+        if (cuda_ok(dev, "norm_fwd", cuda_allow_shared(forward<T, WARPS, PACKS>,
+                                                       row * (size_t)a.stages)))
+            cuda_pdl_launch(dev, true, forward<T, WARPS, PACKS>, blocks, WARPS * 32 * teams,
+                            row * (size_t)a.stages, a);
     })
         forward_any<T><<<(unsigned)fewer(a.n, most), 256, 0, on>>>(a);
 }
@@ -444,8 +447,8 @@ template <typename T> void run_forward(struct device *dev, const struct op_rowno
 void sum_parts(struct device *dev, const char *op, const struct totals &to, int rows,
                const float *part, int64_t n, int64_t dim)
 {
-    cuda_early(dev, true, add_parts, dim3((unsigned)cuda_blocks(dim, 32), (unsigned)rows),
-               dim3(32, 32), 0, to, part, n, dim);
+    cuda_pdl_launch(dev, true, add_parts, dim3((unsigned)cuda_blocks(dim, 32), (unsigned)rows),
+                    dim3(32, 32), 0, to, part, n, dim);
     cuda_launched(dev, op);
 }
 
@@ -461,7 +464,7 @@ void launch_backward(struct device *dev, const char *op, struct args<T> a,
                      const struct op_rownorm *r)
 {
     const struct op_norm *norm = &r->norm;
-    const int teams = team_count(WARPS, BLOCK<PACKS>);
+    const int teams = row_team_count(WARPS, BLOCK<PACKS>);
     const size_t row = (size_t)(3 * PACKS * WARPS * 32 * teams) * sizeof(uint4);
     int64_t blocks = fewer(cuda_blocks(a.n, teams), cuda_of(dev)->sms);
     size_t shared, sums = (size_t)((SUMS < 2 ? SUMS : 2) * teams * a.dim) * sizeof(float);
@@ -469,12 +472,10 @@ void launch_backward(struct device *dev, const char *op, struct args<T> a,
     a.stages = (int)fewer(3, (int64_t)(cuda_of(dev)->shared_most / row));
     shared = (size_t)a.stages * row;
     shared = shared > sums ? shared : sums;
-    if (!cuda_ok(dev, op, cudaFuncSetAttribute(backward<T, WARPS, PACKS, SUMS>,
-                                               cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                               (int)shared)))
+    if (!cuda_ok(dev, op, cuda_allow_shared(backward<T, WARPS, PACKS, SUMS>, shared)))
         return;
-    cuda_early(dev, true, backward<T, WARPS, PACKS, SUMS>, (unsigned)blocks, WARPS * 32 * teams,
-               shared, a);
+    cuda_pdl_launch(dev, true, backward<T, WARPS, PACKS, SUMS>, (unsigned)blocks,
+                    WARPS * 32 * teams, shared, a);
     if (cuda_launched(dev, op) && SUMS)
         sum_parts(dev, op, {{(float *)norm->dw, SUMS > 1 ? (float *)norm->db : NULL,
                              (float *)r->dx_sum, (float *)r->add_sum}, r->fresh},
@@ -492,8 +493,8 @@ void launch_any(struct device *dev, const char *op, const struct args<T> &a,
         cuda_add_parts(dev, op, (float *)norm->dw, (float *)norm->db, a.part, blocks, a.dim);
 }
 
-/* As CUDA_TEAM2, but rows of up to 256 packs have a thread for each: the sums of more leave a
- * multiprocessor too few threads to wait with. */
+/* As CUDA_TEAM2, but rows of up to 256 packs have a thread for each: with the sums of more, too
+ * few threads fit a multiprocessor to hide latency. */
 #define CUDA_TEAM2_BACK(packs_, ...)                                                           \
     CUDA_TEAM_IF(packs_, 2, 1, __VA_ARGS__)                                                    \
     CUDA_TEAM_IF(packs_, 4, 1, __VA_ARGS__)                                                    \
@@ -514,9 +515,9 @@ void run_backward(struct device *dev, const char *op, const struct op_rownorm *r
     a.dx_add = (const T *)r->dx_add;
     a.part = sums ? part : NULL;
     a.gathered = gathered;
-    a.whole = a.whole && row_whole<T>(a.dout, a.dim) &&
-              (!a.dout_add || row_whole<T>(a.dout_add, a.dim)) &&
-              (!a.dx_add || row_whole<T>(a.dx_add, a.dim));
+    a.whole = a.whole && row_packable<T>(a.dout, a.dim) &&
+              (!a.dout_add || row_packable<T>(a.dout_add, a.dim)) &&
+              (!a.dx_add || row_packable<T>(a.dx_add, a.dim));
     packs = a.whole ? a.dim / CUDA_PACK<T> : INT64_MAX;
     CUDA_TEAM2_BACK(packs, {
         if (sums == 2 && PACKS < 3 && (r->dx_sum || r->add_sum)) {

@@ -1,8 +1,9 @@
 /*
- * optim - the sum of squares that clipping needs, and what it says about the step.
+ * optim - the sum of squares for clipping, and the verdict on the step.
  *
- * Squares are summed in f64 by a fixed number of blocks, each over its own stripes.  The blocks'
- * sums are added in one order too: by the host, or by one block, whose verdict stays on the GPU.
+ * Squares are summed in f64 by a fixed number of blocks, each over its own stripes.  The
+ * blocks' sums are added in a fixed order too: by the host, or by one block, whose verdict
+ * stays on the GPU.
  */
 #include "trainer/cuda/cuda.h"
 
@@ -47,7 +48,7 @@ square(double *part, const float *x, int64_t n, int64_t lead, int64_t quads)
 #pragma unroll
     for (int k = 1; k < square_each; k++)
         sum[0] += sum[k];
-    sum[0] = block_sum(sum[0]);
+    sum[0] = cuda_block_sum(sum[0]);
     if (threadIdx.x == 0)
         part[blockIdx.x] = sum[0];
 }
@@ -59,7 +60,7 @@ judge(struct op_verdict *verdict, const double *part, double max_norm, double sc
 
     for (int i = (int)threadIdx.x; i < square_blocks; i += block)
         sum += part[i];
-    sum = block_sum(sum);
+    sum = cuda_block_sum(sum);
     if (threadIdx.x == 0)
         *verdict = verdict_of(sum, max_norm, scale);
 }
@@ -73,14 +74,6 @@ int64_t lead_of(const void *p, int64_t n)
 }
 
 } /* namespace */
-
-/* None: what these need is the device's own. */
-uint64_t cuda_optim_work(const struct device *dev, const struct op_limits *l)
-{
-    (void)dev;
-    (void)l;
-    return 0;
-}
 
 void cuda_sum_squares(struct device *dev, double *sum, const float *grad, int64_t n)
 {

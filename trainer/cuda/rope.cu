@@ -1,13 +1,13 @@
 /*
- * rope - heads turned by position, normalised first where norms are, and back.
+ * rope - heads rotated by position, after norms where there are any; and the backward of it.
  *
- * Columns j and j + R/2 belong together: a thread takes a pack of N columns (one, where heads are
- * odd or not aligned) of each half.  Without norms that is all there is to a thread.  With them a
- * group of 4 to 32 threads takes one head of one row, walks its pairs and then the columns behind
- * the turned ones, sums the squares by shuffles and walks them again, now from the L1.
+ * Columns j and j + R/2 form a pair: a thread takes a pack of N columns (one, where heads are
+ * odd or not aligned) of each half.  With norms, a group of 4 to 32 threads takes one head of
+ * one row, walks its pairs and then the columns after the rotated ones, sums the squares by
+ * shuffles, and walks them again, now from the L1.
  *
- * Gradients of the norms' weights: each group adds those of its heads to its own places in shared
- * memory, the block adds its groups' in their order, a second kernel the blocks' in theirs.
+ * Gradients of the norms' weights: each group adds those of its heads to its own place in
+ * shared memory, the block adds its groups' in order, a second kernel the blocks' in order.
  */
 #include "trainer/cuda/rope.cuh"
 
@@ -27,7 +27,7 @@ template <typename T> struct args {
     const int32_t  *positions;
     const T        *q_norm, *k_norm;
     int64_t         n;
-    int             n_head, n_kv, dim, turned, pairs, tail; /* pairs, tail: in packs */
+    int             n_head, n_kv, dim, rotary_dim, pairs, tail; /* pairs, tail: in packs */
     int             group;              /* threads of a head, with norms */
     unsigned        across;             /* blocks of one row */
     float           eps, sign;
@@ -49,26 +49,27 @@ template <typename T, int N>
 __device__ __forceinline__ void angles(float (&cos)[N], float (&sin)[N], const struct args<T> &a,
                                        int64_t row, int c)
 {
-    const float *at = a.table + (int64_t)a.positions[row] * a.turned + c;
+    const float *at = a.table + (int64_t)a.positions[row] * a.rotary_dim + c;
 
     row_get(cos, at);
-    row_get(sin, at + a.turned / 2);
+    row_get(sin, at + a.rotary_dim / 2);
 #pragma unroll
     for (int k = 0; k < N; k++)
         sin[k] *= a.sign;
 }
 
 /* Without norms, forward or (with sign -1) back. */
-template <typename T, int N> __global__ void __launch_bounds__(block) turn_rows(struct args<T> a)
+template <typename T, int N>
+__global__ void __launch_bounds__(block) rotate_rows(struct args<T> a)
 {
     int64_t row = blockIdx.x / a.across;
     int item = (int)(blockIdx.x % a.across * blockDim.x + threadIdx.x);
-    int head = item / a.pairs, c = item % a.pairs * N, half = a.turned / 2;
+    int head = item / a.pairs, c = item % a.pairs * N, half = a.rotary_dim / 2;
     float x[N], y[N], cos[N], sin[N];
     const T *from;
     T *to;
 
-    cuda_begin();
+    cuda_pdl_wait();
     if (head >= a.n_head + a.n_kv)
         return;
     from = head_at(a.in, row, head, a.n_head, a.n_kv);
@@ -76,16 +77,16 @@ template <typename T, int N> __global__ void __launch_bounds__(block) turn_rows(
     row_get(x, from + c);
     row_get(y, from + c + half);
     angles<T, N>(cos, sin, a, row, c);
-    turn(x, y, cos, sin);
+    rope_rotate(x, y, cos, sin);
     row_put(to + c, x);
     row_put(to + c + half, y);
 }
 
-/* With norms; behind the heads of k stand those of v, which are copied. */
+/* With norms; the heads of k are followed by those of v, which are copied. */
 template <typename T, int N> __global__ void __launch_bounds__(block) norm_rows(struct args<T> a)
 {
     int64_t row = blockIdx.x / a.across;
-    int each = (int)blockDim.x / a.group, me = (int)threadIdx.x % a.group, half = a.turned / 2;
+    int each = (int)blockDim.x / a.group, me = (int)threadIdx.x % a.group, half = a.rotary_dim / 2;
     int head = (int)(blockIdx.x % a.across) * each + (int)threadIdx.x / a.group;
     bool on = head < a.n_head + 2 * a.n_kv, copied = head >= a.n_head + a.n_kv;
     const T *from = on ? head_at(a.in, row, head, a.n_head, a.n_kv) : NULL;
@@ -93,17 +94,17 @@ template <typename T, int N> __global__ void __launch_bounds__(block) norm_rows(
     const T *w = head < a.n_head ? a.q_norm : a.k_norm;
     float x[N], y[N], wx[N], wy[N], cos[N], sin[N], r = 0;
 
-    cuda_begin();
+    cuda_pdl_wait();
     for (int p = me; on && !copied && p < a.pairs; p += a.group) {
         row_get(x, from + p * N);
         row_get(y, from + p * N + half);
-        r += squares(x) + squares(y);
+        r += rope_squares(x) + rope_squares(y);
     }
     for (int p = me; on && !copied && p < a.tail; p += a.group) {
-        row_get(x, from + a.turned + p * N);
-        r += squares(x);
+        row_get(x, from + a.rotary_dim + p * N);
+        r += rope_squares(x);
     }
-    r = head_inverse(group_sum(r, a.group), a.dim, a.eps);
+    r = rope_head_rstd(rope_group_sum(r, a.group), a.dim, a.eps);
     if (on && !copied && me == 0 && a.stats)
         a.stats[row * (a.n_head + a.n_kv) + head] = r;
     for (int p = me; on && p < a.pairs; p += a.group) {
@@ -112,37 +113,37 @@ template <typename T, int N> __global__ void __launch_bounds__(block) norm_rows(
         if (!copied) {
             row_get(wx, w + p * N);
             row_get(wy, w + p * N + half);
-            scale(x, r, wx);
-            scale(y, r, wy);
+            rope_scale(x, r, wx);
+            rope_scale(y, r, wy);
             angles<T, N>(cos, sin, a, row, p * N);
-            turn(x, y, cos, sin);
+            rope_rotate(x, y, cos, sin);
         }
         row_put(to + p * N, x);
         row_put(to + p * N + half, y);
     }
     for (int p = me; on && p < a.tail; p += a.group) {
-        row_get(x, from + a.turned + p * N);
+        row_get(x, from + a.rotary_dim + p * N);
         if (!copied) {
-            row_get(wx, w + a.turned + p * N);
-            scale(x, r, wx);
+            row_get(wx, w + a.rotary_dim + p * N);
+            rope_scale(x, r, wx);
         }
-        row_put(to + a.turned + p * N, x);
+        row_put(to + a.rotary_dim + p * N, x);
     }
 }
 
 /*
- * The same where a thread has one pair and all columns turn: a group takes two heads of a row,
- * whose packs it holds, and asks for everything before it waits for the sums.
+ * The same where a thread has one pair and all columns rotate: a group takes two heads of a
+ * row, holds their packs, and issues all loads before it needs the sums.
  */
 template <typename T, int N> __global__ void __launch_bounds__(block) norm_pairs(struct args<T> a)
 {
     int64_t row = blockIdx.x / a.across;
-    int each = (int)blockDim.x / a.group, me = (int)threadIdx.x % a.group, half = a.turned / 2;
+    int each = (int)blockDim.x / a.group, me = (int)threadIdx.x % a.group, half = a.rotary_dim / 2;
     int first = (int)(blockIdx.x % a.across) * 2 * each + (int)threadIdx.x / a.group;
     int all = me < a.pairs ? a.n_head + 2 * a.n_kv : 0, c = me * N;
     float cos[N] = {}, sin[N] = {}, x[2][N], y[2][N];
 
-    cuda_begin();
+    cuda_pdl_wait();
 #pragma unroll
     for (int k = 0; k < 2; k++) {
         const T *from = head_at(a.in, row, first + k * each, a.n_head, a.n_kv);
@@ -160,7 +161,8 @@ template <typename T, int N> __global__ void __launch_bounds__(block) norm_pairs
 #pragma unroll
     for (int k = 0; k < 2; k++) {
         int head = first + k * each;
-        float r = group_sum(squares(x[k]) + squares(y[k]), a.group), wx[N], wy[N];
+        float r = rope_group_sum(rope_squares(x[k]) + rope_squares(y[k]), a.group), wx[N],
+              wy[N];
         const T *w = head < a.n_head ? a.q_norm : a.k_norm;
         T *to;
 
@@ -168,12 +170,12 @@ template <typename T, int N> __global__ void __launch_bounds__(block) norm_pairs
             continue;
         to = head_at(a.out, row, head, a.n_head, a.n_kv);
         if (head < a.n_head + a.n_kv) {
-            r = head_inverse(r, a.dim, a.eps);
+            r = rope_head_rstd(r, a.dim, a.eps);
             row_get(wx, w + c);
             row_get(wy, w + c + half);
-            scale(x[k], r, wx);
-            scale(y[k], r, wy);
-            turn(x[k], y[k], cos, sin);
+            rope_scale(x[k], r, wx);
+            rope_scale(y[k], r, wy);
+            rope_rotate(x[k], y[k], cos, sin);
             if (me == 0 && a.stats)
                 a.stats[row * (a.n_head + a.n_kv) + head] = r;
         }
@@ -211,15 +213,15 @@ __device__ __forceinline__ void back_norm(float (&g)[N], const float (&x)[N], co
 
 /* The gradient of a pack of each half as the norm gave it. */
 template <typename T, int N>
-__device__ __forceinline__ void unturned(float (&gx)[N], float (&gy)[N], const T *g,
-                                         const struct args<T> &a, int64_t row, int c)
+__device__ __forceinline__ void unrotated(float (&gx)[N], float (&gy)[N], const T *g,
+                                          const struct args<T> &a, int64_t row, int c)
 {
     float cos[N], sin[N];
 
     row_get(gx, g + c);
-    row_get(gy, g + c + a.turned / 2);
+    row_get(gy, g + c + a.rotary_dim / 2);
     angles<T, N>(cos, sin, a, row, c);
-    turn(gx, gy, cos, sin);
+    rope_rotate(gx, gy, cos, sin);
 }
 
 /* One head of a row back; dw [d] lies in shared memory, NULL: not wanted. */
@@ -232,12 +234,12 @@ __device__ __forceinline__ void head_back(const struct args<T> &a, float *dw, in
     const T *w = head < a.n_head ? a.q_norm : a.k_norm;
     float r = on ? a.stats[row * (a.n_head + a.n_kv) + head] : 0.0f, mean = 0;
     float x[N], gx[N], gy[N], wx[N];
-    int half = a.turned / 2;
+    int half = a.rotary_dim / 2;
 
     for (int p = me; on && p < a.pairs; p += a.group) {
         int c = p * N, d = c + half;
 
-        unturned<T, N>(gx, gy, g, a, row, c);
+        unrotated<T, N>(gx, gy, g, a, row, c);
         row_get(x, from + c);
         row_get(wx, w + c);
         mean += back_sums(dw ? dw + c : NULL, gx, x, wx, r);
@@ -246,16 +248,16 @@ __device__ __forceinline__ void head_back(const struct args<T> &a, float *dw, in
         mean += back_sums(dw ? dw + d : NULL, gy, x, wx, r);
     }
     for (int p = me; on && p < a.tail; p += a.group) {
-        int c = a.turned + p * N;
+        int c = a.rotary_dim + p * N;
 
         row_get(gx, g + c);
         row_get(x, from + c);
         row_get(wx, w + c);
         mean += back_sums(dw ? dw + c : NULL, gx, x, wx, r);
     }
-    mean = group_sum(mean, a.group) / (float)a.dim;
+    mean = rope_group_sum(mean, a.group) / (float)a.dim;
     for (int p = me; on && p < a.pairs; p += a.group) {
-        unturned<T, N>(gx, gy, g, a, row, p * N);
+        unrotated<T, N>(gx, gy, g, a, row, p * N);
         row_get(x, from + p * N);
         row_get(wx, w + p * N);
         back_norm(gx, x, wx, r, mean);
@@ -266,7 +268,7 @@ __device__ __forceinline__ void head_back(const struct args<T> &a, float *dw, in
         row_put(g + p * N + half, gy);
     }
     for (int p = me; on && p < a.tail; p += a.group) {
-        int c = a.turned + p * N;
+        int c = a.rotary_dim + p * N;
 
         row_get(gx, g + c);
         row_get(x, from + c);
@@ -276,7 +278,7 @@ __device__ __forceinline__ void head_back(const struct args<T> &a, float *dw, in
     }
 }
 
-/* The same where a thread has one pair and all columns turn: everything is read once. */
+/* The same where a thread has one pair and all columns rotate: everything is read once. */
 template <typename T, int N>
 __device__ __forceinline__ void pair_back(const struct args<T> &a, float *dw, int64_t row, int head,
                                           bool on, int me)
@@ -285,20 +287,20 @@ __device__ __forceinline__ void pair_back(const struct args<T> &a, float *dw, in
     T *g = head_at(a.out, row, head, a.n_head, a.n_kv);
     const T *w = head < a.n_head ? a.q_norm : a.k_norm;
     float x[N], y[N], gx[N], gy[N], wx[N], wy[N], r = 0, mean = 0;
-    int c = me * N, d = c + a.turned / 2;
+    int c = me * N, d = c + a.rotary_dim / 2;
 
     on = on && me < a.pairs;
     if (on) {
         r = a.stats[row * (a.n_head + a.n_kv) + head];
         row_get(x, from + c);
         row_get(y, from + d);
-        unturned<T, N>(gx, gy, g, a, row, c);
+        unrotated<T, N>(gx, gy, g, a, row, c);
         row_get(wx, w + c);
         row_get(wy, w + d);
         mean = back_sums(dw ? dw + c : NULL, gx, x, wx, r) +
                back_sums(dw ? dw + d : NULL, gy, y, wy, r);
     }
-    mean = group_sum(mean, a.group) / (float)a.dim;
+    mean = rope_group_sum(mean, a.group) / (float)a.dim;
     if (on) {
         back_norm(gx, x, wx, r, mean);
         back_norm(gy, y, wy, r, mean);
@@ -380,7 +382,7 @@ template <typename T> struct args<T> args_of(const struct op_rope *op, bool back
     a.n_head = (int)op->n_head;
     a.n_kv = (int)op->n_kv;
     a.dim = (int)op->dim;
-    a.turned = op->table ? (int)op->turned : 0;
+    a.rotary_dim = op->table ? (int)op->rotary_dim : 0;
     a.eps = op->eps;
     a.sign = back ? -1.0f : 1.0f;
     return a;
@@ -390,7 +392,7 @@ template <typename T> bool whole(const struct args<T> *a, bool back)
 {
     const int N = CUDA_PACK<T>;
 
-    return a->turned % (2 * N) == 0 && a->dim % N == 0 && cuda_aligned(a->table, 16) &&
+    return a->rotary_dim % (2 * N) == 0 && a->dim % N == 0 && cuda_aligned(a->table, 16) &&
            heads_whole(&a->in, a->q_norm && !back) && heads_whole(&a->out, a->q_norm && !back) &&
            cuda_aligned(a->q_norm, 16) && cuda_aligned(a->k_norm, 16);
 }
@@ -402,15 +404,15 @@ unsigned share(unsigned *across, int64_t items, int64_t at_once)
     return (unsigned)cuda_blocks(items, *across);
 }
 
-template <typename T, int N> void launch_turn(struct device *dev, struct args<T> a)
+template <typename T, int N> void launch_rotate(struct device *dev, struct args<T> a)
 {
     unsigned threads = share(&a.across, (int64_t)(a.n_head + a.n_kv) * a.pairs, block);
 
-    cuda_early(dev, a.n <= CUDA_FEW_ROWS, turn_rows<T, N>, (unsigned)a.n * a.across,
-               (threads + 31) / 32 * 32, 0, a);
+    cuda_pdl_launch(dev, a.n <= CUDA_FEW_ROWS, rotate_rows<T, N>, (unsigned)a.n * a.across,
+                    (threads + 31) / 32 * 32, 0, a);
 }
 
-/* A group's threads have a pair each, and there is nothing else. */
+/* Each thread of a group has one pair, and no column is left. */
 template <typename T> bool one_pair(const struct args<T> *a)
 {
     return a->tail == 0 && a->pairs <= a->group;
@@ -422,8 +424,9 @@ template <typename T, int N> void launch_norm(struct device *dev, struct args<T>
     unsigned groups = share(&a.across, one_pair(&a) ? (all + 1) / 2 : all, block / a.group);
     unsigned threads = (groups * (unsigned)a.group + 31) / 32 * 32;
 
-    cuda_early(dev, a.n <= CUDA_FEW_ROWS, one_pair(&a) ? norm_pairs<T, N> : norm_rows<T, N>,
-               (unsigned)a.n * a.across, threads, 0, a);
+    cuda_pdl_launch(dev, a.n <= CUDA_FEW_ROWS,
+                    one_pair(&a) ? norm_pairs<T, N> : norm_rows<T, N>, (unsigned)a.n * a.across,
+                    threads, 0, a);
 }
 
 uint64_t part_bytes(const struct device *dev, int64_t dim)
@@ -444,9 +447,7 @@ void launch_back(struct device *dev, struct args<T> a, const struct op_rope *op)
     if (sums && !(a.part = (float *)cuda_work(dev, "rope_bwd", part_bytes(dev, a.dim))))
         return;
     if (shared > 48 * 1024 &&
-        !cuda_ok(dev, "rope_bwd", cudaFuncSetAttribute(norm_back_rows<T, N, ONE>,
-                                                       cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                       (int)shared)))
+        !cuda_ok(dev, "rope_bwd", cuda_allow_shared(norm_back_rows<T, N, ONE>, shared)))
         return;
     norm_back_rows<T, N, ONE><<<(unsigned)blocks, block, shared, cuda_of(dev)->stream>>>(a);
     if (cuda_launched(dev, "rope_bwd") && sums)
@@ -457,8 +458,8 @@ void launch_back(struct device *dev, struct args<T> a, const struct op_rope *op)
 template <typename T, int N>
 void launch(struct device *dev, struct args<T> a, const struct op_rope *op, bool back)
 {
-    a.pairs = a.turned / 2 / N;
-    a.tail = (a.dim - a.turned) / N;
+    a.pairs = a.rotary_dim / 2 / N;
+    a.tail = (a.dim - a.rotary_dim) / N;
     for (a.group = 4; a.group < 32 && (a.group < a.pairs || a.group < a.tail);)
         a.group *= 2;
     if (op->q_norm && back && one_pair(&a))
@@ -468,7 +469,7 @@ void launch(struct device *dev, struct args<T> a, const struct op_rope *op, bool
     else if (op->q_norm)
         launch_norm<T, N>(dev, a);
     else if (a.pairs)
-        launch_turn<T, N>(dev, a);
+        launch_rotate<T, N>(dev, a);
 }
 
 template <typename T> void run(struct device *dev, const struct op_rope *op, bool back)

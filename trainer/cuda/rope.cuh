@@ -1,15 +1,15 @@
 /*
- * cuda/rope - heads normalised and turned by position, as far as all that do it share it: in the
- * same order, so that the values are the same.
+ * cuda/rope - norms and rotation of heads, shared so that all kernels use the same order of
+ * operations and get the same values.
  */
 #ifndef CKPT_TRAINER_CUDA_ROPE_H
 #define CKPT_TRAINER_CUDA_ROPE_H
 
-#include "trainer/cuda/rows.h"
+#include "trainer/cuda/row.h"
 
 template <int N>
-__device__ __forceinline__ void turn(float (&x)[N], float (&y)[N], const float (&cos)[N],
-                                     const float (&sin)[N])
+__device__ __forceinline__ void rope_rotate(float (&x)[N], float (&y)[N], const float (&cos)[N],
+                                            const float (&sin)[N])
 {
 #pragma unroll
     for (int k = 0; k < N; k++) {
@@ -21,14 +21,14 @@ __device__ __forceinline__ void turn(float (&x)[N], float (&y)[N], const float (
 }
 
 /* The sum over the threads of a group; the whole warp calls it. */
-__device__ __forceinline__ float group_sum(float x, int group)
+__device__ __forceinline__ float rope_group_sum(float x, int group)
 {
     for (int i = group / 2; i > 0; i /= 2)
         x += __shfl_xor_sync(0xffffffffu, x, i);
     return x;
 }
 
-template <int N> __device__ __forceinline__ float squares(const float (&x)[N])
+template <int N> __device__ __forceinline__ float rope_squares(const float (&x)[N])
 {
     float sum = 0;
 
@@ -39,7 +39,7 @@ template <int N> __device__ __forceinline__ float squares(const float (&x)[N])
 }
 
 template <int N>
-__device__ __forceinline__ void scale(float (&x)[N], float r, const float (&w)[N])
+__device__ __forceinline__ void rope_scale(float (&x)[N], float r, const float (&w)[N])
 {
 #pragma unroll
     for (int k = 0; k < N; k++)
@@ -47,7 +47,7 @@ __device__ __forceinline__ void scale(float (&x)[N], float r, const float (&w)[N
 }
 
 /* 1 / rms of a head, from the sum of its squares. */
-__device__ __forceinline__ float head_inverse(float squares, int dim, float eps)
+__device__ __forceinline__ float rope_head_rstd(float squares, int dim, float eps)
 {
     return 1.0f / sqrtf(squares / (float)dim + eps);
 }

@@ -1,10 +1,10 @@
 /*
  * segments - see segments.h.
  *
- * The sort is stable (CUB's radix sort), so its result and with it the order of every sum is
- * that of the rows.  A block takes CHUNK places of the sorted order and a tile of columns.  Runs
- * inside a chunk are added to the table at once; of runs that cross a chunk's border each chunk
- * leaves its part, and the chunk in which the run begins adds these up in a second kernel.
+ * The sort is stable (CUB's radix sort), so the order of every sum is that of the rows.  A
+ * block takes CHUNK places of the sorted order and a tile of columns.  Runs inside a chunk are
+ * added to the table at once; of a run that crosses chunks each chunk leaves its part, and the
+ * chunk in which the run begins adds the parts up in a second kernel.
  */
 #include "trainer/cuda/segments.h"
 
@@ -50,8 +50,8 @@ __device__ __forceinline__ void fetch(float (&v)[AHEAD][N], const T *rows, const
     }
 }
 
-/* parts: [chunks][2][dim], of the run that comes from the chunk before, and of the one that
- * begins here and goes on. */
+/* parts: [chunks][2][dim], of the run that continues from the chunk before, and of the run that
+ * begins here and continues. */
 template <typename T, typename G, int N>
 __global__ void __launch_bounds__(256)
 add_chunks(G *table, float *parts, const T *rows, const int32_t *ids, const int32_t *at, int64_t n,
@@ -89,7 +89,7 @@ add_chunks(G *table, float *parts, const T *rows, const int32_t *ids, const int3
                 sum[j] += v[k][j];
             to_right = id[e + 2] == me;
             if (e + 1 < m && to_right)
-                continue;               /* the run goes on */
+                continue;               /* the run continues */
             from_left = begin == 0 && id[0] == me;
             if (from_left)
                 row_put(parts + (2 * (int64_t)blockIdx.x) * dim + c, sum);
@@ -218,7 +218,7 @@ template <typename T, typename G>
 void run_add(const struct segments *s, cudaStream_t on, void *table, const void *rows, int64_t dim,
              int64_t none)
 {
-    if (row_whole<T>(rows, dim) && row_whole<G>(table, dim))
+    if (row_packable<T>(rows, dim) && row_packable<G>(table, dim))
         launch_add<T, G, CUDA_PACK<T>>(s, on, table, rows, dim, none);
     else
         launch_add<T, G, 1>(s, on, table, rows, dim, none);
@@ -239,7 +239,7 @@ template <typename T>
 void run_pick(const struct segments *s, cudaStream_t on, float *table, const int32_t *picked,
               int64_t n, const void *rows, int64_t dim, int64_t none)
 {
-    if (row_whole<T>(rows, dim) && row_whole<float>(table, dim))
+    if (row_packable<T>(rows, dim) && row_packable<float>(table, dim))
         launch_pick<T, CUDA_PACK<T>>(s, on, table, picked, n, rows, dim, none);
     else
         launch_pick<T, 1>(s, on, table, picked, n, rows, dim, none);
@@ -264,14 +264,14 @@ size_t sort_bytes(int64_t n)
 
 uint64_t segments_bytes(int64_t n, int64_t dim)
 {
-    return 3 * cuda_part((uint64_t)n * sizeof(int32_t)) + cuda_part(sort_bytes(n)) +
-           cuda_part((uint64_t)(cuda_blocks(n, CHUNK) * 2 * dim) * sizeof(float));
+    return 3 * cuda_align((uint64_t)n * sizeof(int32_t)) + cuda_align(sort_bytes(n)) +
+           cuda_align((uint64_t)(cuda_blocks(n, CHUNK) * 2 * dim) * sizeof(float));
 }
 
 bool segments_sort(struct segments *s, struct device *dev, const char *op, void *work,
                    const int32_t *ids, int64_t n, int64_t limit)
 {
-    size_t each = cuda_part((uint64_t)n * sizeof(int32_t)), bytes = sort_bytes(n);
+    size_t each = cuda_align((uint64_t)n * sizeof(int32_t)), bytes = sort_bytes(n);
     char *at = (char *)work;
     int32_t *sorted = (int32_t *)at, *from = (int32_t *)(at + each);
     int32_t *to = (int32_t *)(at + 2 * each);
@@ -281,7 +281,7 @@ bool segments_sort(struct segments *s, struct device *dev, const char *op, void 
         bits++;
     s->ids = sorted;
     s->at = to;
-    s->parts = (float *)(at + 3 * each + cuda_part(bytes));
+    s->parts = (float *)(at + 3 * each + cuda_align(bytes));
     s->n = n;
     if (dev->err.code)
         return false;

@@ -5,7 +5,7 @@
 #ifndef CKPT_TRAINER_CUDA_SEGMENTS_H
 #define CKPT_TRAINER_CUDA_SEGMENTS_H
 
-#include "trainer/cuda/rows.h"
+#include "trainer/cuda/row.h"
 
 struct segments {
     const int32_t *ids, *at;            /* [n]: sorted; the row where each stood */

@@ -1,10 +1,11 @@
 /*
- * cuda/streams - copies that run beside the operations: a stream for each way, events between them.
+ * cuda/streams - copies that run beside the operations: a stream for each direction, events
+ * between them.
  *
- * Pinned memory is the process's own, which the system hands out zeroed, in huge pages where it
- * has them, and the driver locks: what the driver allocates itself is neither promised to be zero
- * nor ever huge.  A mark is one event: waiting for it means what it was set to at that moment, so
- * that it may be set again at once.
+ * Pinned memory is the process's own, which the system provides zeroed, in huge pages where it
+ * can, and the driver locks: memory allocated by the driver is neither promised to be zero nor
+ * ever huge.  Waiting for an event waits for its state at that moment, so that it may be
+ * recorded again at once.
  */
 #include "trainer/cuda/cuda.h"
 
@@ -18,39 +19,39 @@ struct pin {
     size_t      bytes;
 };
 
-struct lanes {
-    cudaStream_t stream[N_LANES];       /* LANE_MAIN's is the device's */
-    cudaEvent_t  mark[LANE_MARKS];
+struct cuda_streams {
+    cudaStream_t stream[OP_N_STREAMS];       /* OP_STREAM_MAIN's is the device's */
+    cudaEvent_t  event[OP_N_EVENTS];
     struct pin  *pins;
 };
 
-static struct lanes *lanes_of(struct device *dev)
+static struct cuda_streams *streams_of(struct device *dev)
 {
     struct cuda_device *d = cuda_of(dev);
-    struct lanes *l = d->lanes;
+    struct cuda_streams *l = d->streams;
 
     if (l || dev->err.code)
         return dev->err.code ? NULL : l;
-    l = d->lanes = (struct lanes *)calloc(1, sizeof *l);
+    l = d->streams = (struct cuda_streams *)calloc(1, sizeof *l);
     if (!l) {
-        cuda_ok(dev, "lanes", cudaErrorMemoryAllocation);
+        cuda_ok(dev, "streams", cudaErrorMemoryAllocation);
         return NULL;
     }
-    l->stream[LANE_MAIN] = d->stream;
-    for (int i = LANE_IN; i < N_LANES; i++)
-        cuda_ok(dev, "lanes", cudaStreamCreateWithFlags(&l->stream[i], cudaStreamNonBlocking));
-    for (int i = 0; i < LANE_MARKS; i++)
-        cuda_ok(dev, "lanes", cudaEventCreateWithFlags(&l->mark[i], cudaEventDisableTiming));
+    l->stream[OP_STREAM_MAIN] = d->stream;
+    for (int i = OP_STREAM_IN; i < OP_N_STREAMS; i++)
+        cuda_ok(dev, "streams", cudaStreamCreateWithFlags(&l->stream[i], cudaStreamNonBlocking));
+    for (int i = 0; i < OP_N_EVENTS; i++)
+        cuda_ok(dev, "streams", cudaEventCreateWithFlags(&l->event[i], cudaEventDisableTiming));
     return dev->err.code ? NULL : l;
 }
 
-void lanes_sync(struct device *dev)
+void cuda_streams_sync(struct device *dev)
 {
-    struct lanes *l = cuda_of(dev)->lanes;
+    struct cuda_streams *l = cuda_of(dev)->streams;
 
-    for (int i = LANE_IN; l && i < N_LANES; i++)
+    for (int i = OP_STREAM_IN; l && i < OP_N_STREAMS; i++)
         if (l->stream[i])
-            cuda_ok(dev, "copies given before", cudaStreamSynchronize(l->stream[i]));
+            cuda_ok(dev, "earlier copies", cudaStreamSynchronize(l->stream[i]));
 }
 
 static void take_back(struct pin *p)
@@ -60,20 +61,20 @@ static void take_back(struct pin *p)
     free(p);
 }
 
-void lanes_close(struct cuda_device *d)
+void cuda_streams_close(struct cuda_device *d)
 {
-    struct lanes *l = d->lanes;
+    struct cuda_streams *l = d->streams;
 
     if (!l)
         return;
-    for (int i = LANE_IN; i < N_LANES; i++)
+    for (int i = OP_STREAM_IN; i < OP_N_STREAMS; i++)
         if (l->stream[i]) {
             cudaStreamSynchronize(l->stream[i]);
             cudaStreamDestroy(l->stream[i]);
         }
-    for (int i = 0; i < LANE_MARKS; i++)
-        if (l->mark[i])
-            cudaEventDestroy(l->mark[i]);
+    for (int i = 0; i < OP_N_EVENTS; i++)
+        if (l->event[i])
+            cudaEventDestroy(l->event[i]);
     while (l->pins) {
         struct pin *p = l->pins;
 
@@ -81,10 +82,10 @@ void lanes_close(struct cuda_device *d)
         take_back(p);
     }
     free(l);
-    d->lanes = NULL;
+    d->streams = NULL;
 }
 
-/* A thread's share of pages that are to be there. */
+/* A thread's share of pages to populate. */
 struct share {
     unsigned char *at;
     size_t         bytes;
@@ -123,7 +124,7 @@ static void populate(unsigned char *at, size_t bytes, size_t page)
 
 void *cuda_pin(struct device *dev, size_t bytes)
 {
-    struct lanes *l = lanes_of(dev);
+    struct cuda_streams *l = streams_of(dev);
     size_t huge = (size_t)2 << 20, whole = (bytes + huge - 1) / huge * huge;
     struct pin *p;
 
@@ -157,50 +158,51 @@ void *cuda_pin(struct device *dev, size_t bytes)
 
 void cuda_unpin(struct device *dev, void *at)
 {
-    struct lanes *l = cuda_of(dev)->lanes;
+    struct cuda_streams *l = cuda_of(dev)->streams;
     struct pin **p = l ? &l->pins : NULL, *found;
 
     while (p && *p && (*p)->at != at)
         p = &(*p)->next;
     if (!at || !p || !*p)
         return;
-    lanes_sync(dev);
+    cuda_streams_sync(dev);
     found = *p;
     *p = found->next;
     take_back(found);
 }
 
-void cuda_lane_copy(struct device *dev, enum lane lane, void *dst, const void *src, size_t bytes)
+void cuda_stream_copy(struct device *dev, enum op_stream stream, void *dst, const void *src,
+                      size_t bytes)
 {
-    struct lanes *l = bytes ? lanes_of(dev) : NULL;
+    struct cuda_streams *l = bytes ? streams_of(dev) : NULL;
 
     if (l)
-        cuda_ok(dev, lane == LANE_IN ? "copy in" : "copy out",
-                cudaMemcpyAsync(dst, src, bytes, lane == LANE_IN ? cudaMemcpyHostToDevice
+        cuda_ok(dev, stream == OP_STREAM_IN ? "copy in" : "copy out",
+                cudaMemcpyAsync(dst, src, bytes, stream == OP_STREAM_IN ? cudaMemcpyHostToDevice
                                                                  : cudaMemcpyDeviceToHost,
-                                l->stream[lane]));
+                                l->stream[stream]));
 }
 
-void cuda_lane_mark(struct device *dev, enum lane lane, int i)
+void cuda_event_record(struct device *dev, enum op_stream stream, int i)
 {
-    struct lanes *l = lanes_of(dev);
+    struct cuda_streams *l = streams_of(dev);
 
     if (l)
-        cuda_ok(dev, "mark of a lane", cudaEventRecord(l->mark[i], l->stream[lane]));
+        cuda_ok(dev, "record an event", cudaEventRecord(l->event[i], l->stream[stream]));
 }
 
-void cuda_lane_after(struct device *dev, enum lane lane, int i)
+void cuda_stream_wait_event(struct device *dev, enum op_stream stream, int i)
 {
-    struct lanes *l = lanes_of(dev);
+    struct cuda_streams *l = streams_of(dev);
 
     if (l)
-        cuda_ok(dev, "wait of a lane", cudaStreamWaitEvent(l->stream[lane], l->mark[i], 0));
+        cuda_ok(dev, "wait for an event", cudaStreamWaitEvent(l->stream[stream], l->event[i], 0));
 }
 
-void cuda_lane_wait(struct device *dev, int i)
+void cuda_event_sync(struct device *dev, int i)
 {
-    struct lanes *l = lanes_of(dev);
+    struct cuda_streams *l = streams_of(dev);
 
     if (l)
-        cuda_ok(dev, "work given before", cudaEventSynchronize(l->mark[i]));
+        cuda_ok(dev, "earlier work", cudaEventSynchronize(l->event[i]));
 }

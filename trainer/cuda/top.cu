@@ -1,17 +1,17 @@
 /*
- * top - the largest logits of each row, and what a softmax over all of them divides by.
+ * top - the largest logits of each row, and the denominator of a softmax over all of them.
  *
- * A row is cut into slices, a block each, and what they give goes through the same kernel once
- * more.  Value and id are one number of 64 bits that orders by falling value, then rising id, and
- * is no other's.  The k-th largest of what each thread has largest bounds what may be among the k
- * largest from below: few are above it, and those are sorted.  Where they are too many (values that
- * rise along a thread's elements) the bound itself is found bit by bit.
+ * A row is cut into slices, a block each, and the results of the slices go through the same
+ * kernel once more.  Value and id form one 64-bit number that orders by falling value, then
+ * rising id, and is unique.  The k-th largest of the threads' maxima is a lower bound of the k
+ * largest: few elements are above it, and those are sorted.  Where they are too many (values
+ * that rise along a thread's elements) the bound itself is found bit by bit.
  */
 #include "trainer/cuda/cuda.h"
 
 enum {
     THREADS = 512, WARPS = THREADS / 32,
-    ROOM = 2048,                        /* of what is sorted: all that the slices of a row give */
+    ROOM = 2048,                        /* elements to sort: all results of a row's slices */
     ENOUGH = 264,                       /* blocks: two on each of 132 multiprocessors */
     MOST_SLICES = 32
 };
@@ -68,7 +68,7 @@ __device__ void sort(uint64_t *x, int n)
     __syncthreads();
 }
 
-/* The largest of what all threads have; every thread gets it. */
+/* The largest of all threads' values; every thread gets it. */
 __device__ uint64_t largest(uint64_t x, uint64_t *shared)
 {
     for (int l = 16; l > 0; l /= 2) {
@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(THREADS) pick_kernel(const __grid_constant__ s
     uint64_t most = 0;
     int bad = 0;
 
-    cuda_begin();
+    cuda_pdl_wait();
     for (int64_t i = begin + threadIdx.x; i < end; i += THREADS) {
         uint64_t x = element(p, row, i);
 
@@ -230,15 +230,15 @@ static int slices_of(int64_t n, int64_t vocab, int64_t k)
     return some < 1 ? 1 : (int)some;
 }
 
-/* The workspace: what slices give, then their NaNs, then their sums. */
+/* The workspace: the slices' results, then their NaNs, then their sums. */
 static uint64_t kept_bytes(int64_t n, int64_t n_slices, int64_t k)
 {
-    return cuda_part((uint64_t)(n * n_slices * k) * sizeof(uint64_t));
+    return cuda_align((uint64_t)(n * n_slices * k) * sizeof(uint64_t));
 }
 
 static uint64_t slices_bytes(int64_t n, int64_t n_slices)
 {
-    return cuda_part((uint64_t)(n * n_slices) * sizeof(double));
+    return cuda_align((uint64_t)(n * n_slices) * sizeof(double));
 }
 
 /* More than one slice of a row only while n * slices < 2 * ENOUGH. */
@@ -274,11 +274,12 @@ void cuda_head_top(struct device *dev, const struct op_top *a)
     p.k = (int)a->k;
     p.value = a->value;
     p.id = a->id;
-    cuda_early(dev, early, pick_kernel, dim3((unsigned)n_slices, (unsigned)a->n), THREADS, 0, p);
+    cuda_pdl_launch(dev, early, pick_kernel, dim3((unsigned)n_slices, (unsigned)a->n), THREADS,
+                    0, p);
     p.z = NULL;
     p.width = n_slices * a->k;
     p.n_slices = 1;
-    cuda_early(dev, early, pick_kernel, dim3(1, (unsigned)a->n), THREADS, 0, p);
+    cuda_pdl_launch(dev, early, pick_kernel, dim3(1, (unsigned)a->n), THREADS, 0, p);
     if (a->sum) {
         sum_kernel<<<dim3((unsigned)n_slices, (unsigned)a->n), THREADS, 0, stream>>>(
             part, a->logits, a->value, a->vocab, p.k, a->temperature);

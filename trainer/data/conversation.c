@@ -33,7 +33,7 @@ static bool is_list_of_turns(const json_t *v)
                                 json_object_get(first, "from"));
 }
 
-const char *talk_field(const json_t *record)
+const char *conversation_field(const json_t *record)
 {
     static const char *const names[] = {"messages", "conversations", "conversation"};
 
@@ -83,9 +83,9 @@ static int list_of(json_t **out, const json_t *v, const char *name, struct ckpt_
                      v && !json_is_null(v) ? "no list" : "absent or null");
 }
 
-/* The messages of one field behind those there are. */
-static int add_messages(struct talk *t, const json_t *record, const char *field, bool *sharegpt,
-                        struct ckpt_err *err)
+/* The messages of one field after those there are. */
+static int add_messages(struct conversation *t, const json_t *record, const char *field,
+                        bool *sharegpt, struct ckpt_err *err)
 {
     json_t *list = NULL, *copy = NULL, *one;
     size_t i;
@@ -109,7 +109,7 @@ static int add_messages(struct talk *t, const json_t *record, const char *field,
 }
 
 /* A column "system" is what a conversation of ShareGPT begins with. */
-static int add_system(struct talk *t, const json_t *record, struct ckpt_err *err)
+static int add_system(struct conversation *t, const json_t *record, struct ckpt_err *err)
 {
     const char *text = json_string_value(json_object_get(record, "system"));
     const char *role = json_string_value(json_object_get(json_array_get(t->messages, 0), "role"));
@@ -121,25 +121,27 @@ static int add_system(struct talk *t, const json_t *record, struct ckpt_err *err
                ? ckpt_nomem(err, sizeof *text) : 0;
 }
 
-int talk_of(struct talk *t, const json_t *record, const char *field, struct ckpt_err *err)
+int conversation_of(struct conversation *t, const json_t *record, const char *field,
+                    struct ckpt_err *err)
 {
     const json_t *tools = json_object_get(record, "tools"),
                  *more = json_object_get(record, "chat_template_kwargs");
     bool sharegpt = false, pair = strcmp(field, "prompt") == 0;
+    int rc;
 
-    if (add_messages(t, record, field, &sharegpt, err))
-        return err->code;
-    if (sharegpt && add_system(t, record, err))
-        return err->code;
+    if ((rc = add_messages(t, record, field, &sharegpt, err)) != 0)
+        return rc;
+    if (sharegpt && (rc = add_system(t, record, err)) != 0)
+        return rc;
     if (pair) {
         t->n_prompt = json_array_size(t->messages);
-        if (add_messages(t, record, "completion", &sharegpt, err))
-            return err->code;
+        if ((rc = add_messages(t, record, "completion", &sharegpt, err)) != 0)
+            return rc;
     }
-    if (tools && !json_is_null(tools) &&
-        !(json_is_string(tools) && json_string_length(tools) == 0) &&
-        list_of(&t->tools, tools, "tools", err))
-        return err->code;
+    if (tools && !json_is_null(tools) && !(json_is_string(tools) &&
+                                           json_string_length(tools) == 0) &&
+        (rc = list_of(&t->tools, tools, "tools", err)) != 0)
+        return rc;
     if (t->tools && json_array_size(t->tools) == 0) {   /* templates render [] as if it were some */
         json_decref(t->tools);
         t->tools = NULL;
@@ -150,7 +152,7 @@ int talk_of(struct talk *t, const json_t *record, const char *field, struct ckpt
     return 0;
 }
 
-void talk_release(struct talk *t)
+void conversation_release(struct conversation *t)
 {
     json_decref(t->messages);
     json_decref(t->tools);
@@ -160,14 +162,14 @@ void talk_release(struct talk *t)
 
 /* -- what carries loss ------------------------------------------------------------------------ */
 
-static bool is_assistant(const struct talk *t, size_t i)
+static bool is_assistant(const struct conversation *t, size_t i)
 {
     const json_t *role = json_object_get(json_array_get(t->messages, i), "role");
 
     return strcmp(json_string_value(role), "assistant") == 0;
 }
 
-static int render(const struct talk *t, const struct chat *c, size_t n, bool prompt,
+static int render(const struct conversation *t, const struct chat *c, size_t n, bool prompt,
                   struct jinja_out *out, struct ckpt_err *err)
 {
     struct chat_turns turns = {.messages = t->messages, .n = n, .tools = t->tools,
@@ -188,19 +190,7 @@ static size_t common(const struct ckpt_buf *a, const struct ckpt_buf *b)
 
 static int add_span(struct jinja_out *out, size_t begin, size_t end, struct ckpt_err *err)
 {
-    if (begin >= end)
-        return 0;
-    if (out->n_span == out->cap) {
-        size_t cap = out->cap ? 2 * out->cap : 8;
-        void *p = ckpt_grow(out->span, cap, sizeof *out->span);
-
-        if (!p)
-            return ckpt_nomem(err, cap * sizeof *out->span);
-        out->span = p;
-        out->cap = cap;
-    }
-    out->span[out->n_span++] = (struct jinja_span){begin, end};
-    return 0;
+    return begin < end ? jinja_out_add(out, begin, end, err) : 0;
 }
 
 static const char mark[] = "ckpt-ends-here-5b1d";
@@ -217,9 +207,10 @@ static bool find_mark(const struct ckpt_buf *b, size_t *at)
     return !memmem(p + k, b->len - *at - k, mark, k);
 }
 
-/* The chat with the mark behind the last character of message i that is no blank; false when it
+/* The chat with the mark after the last character of message i that is no blank; false when it
  * has no text. */
-static bool with_mark(const struct talk *t, size_t i, struct talk *out, struct ckpt_err *err)
+static bool with_mark(const struct conversation *t, size_t i, struct conversation *out,
+                      struct ckpt_err *err)
 {
     json_t *list = json_copy(t->messages), *turn = json_copy(json_array_get(t->messages, i));
     const char *content = json_string_value(json_object_get(turn, "content"));
@@ -252,15 +243,15 @@ static bool with_mark(const struct talk *t, size_t i, struct talk *out, struct c
 /*
  * Where message n - 1 ends in the whole text, when what follows changes how it is written, as with
  * templates that drop the reasoning of earlier turns: a mark at the end of its content shows where
- * that is, and what the template puts behind it where nothing follows is what belongs to it.  The
+ * that is, and what the template puts after it where nothing follows is what belongs to it.  The
  * mark taken out must leave the text as it is.
  */
-static bool end_by_mark(const struct talk *t, const struct chat *c, size_t n,
+static bool end_by_mark(const struct conversation *t, const struct chat *c, size_t n,
                         const struct jinja_out *whole, size_t *end, struct ckpt_err *err)
 {
     const size_t k = sizeof mark - 1, full = whole->text.len;
     struct jinja_out all = {0}, part = {0};
-    struct talk marked;
+    struct conversation marked;
     size_t at = 0, tail = 0, rest, eos = strlen(chat_eos(c));
     bool found = with_mark(t, n - 1, &marked, err) &&
                  render(&marked, c, json_array_size(t->messages), false, &all, err) == 0 &&
@@ -288,8 +279,9 @@ static bool end_by_mark(const struct talk *t, const struct chat *c, size_t n,
 }
 
 /* Where the first n messages end in the whole text. */
-static int end_of(const struct talk *t, const struct chat *c, size_t n, struct jinja_out *part,
-                  const struct jinja_out *whole, size_t *end, struct ckpt_err *err)
+static int end_of(const struct conversation *t, const struct chat *c, size_t n,
+                  struct jinja_out *part, const struct jinja_out *whole, size_t *end,
+                  struct ckpt_err *err)
 {
     const char *eos = chat_eos(c);
     size_t k = strlen(eos), same;
@@ -307,22 +299,22 @@ static int end_of(const struct talk *t, const struct chat *c, size_t n, struct j
     if (same >= *end || end_by_mark(t, c, n, whole, end, err))
         return 0;
     if (err->code && err->code != CKPT_EFORMAT)
-        return err->code;
+        return ckpt_err_code(err);
     ckpt_fail(err, CKPT_EFORMAT, "the chat template writes the first %zu messages otherwise where "
               "more follow, so that the assistant's turns cannot be told apart", n);
-    return ckpt_err_hint(err, "--mask-history learns the last turn alone, --train-on-prompt all "
-                         "tokens; --chat-template takes a template with {%% generation %%} marks");
+    return ckpt_err_hint(err, "`mask_history` learns the last turn alone, `train_on_prompt` all "
+                         "tokens; `chat_template` takes a template with {%% generation %%} marks");
 }
 
 /* Turn i of the assistant. */
-static int add_turn(const struct talk *t, const struct chat *c, size_t i, struct jinja_out *part,
-                    struct jinja_out *out, struct ckpt_err *err)
+static int add_turn(const struct conversation *t, const struct chat *c, size_t i,
+                    struct jinja_out *part, struct jinja_out *out, struct ckpt_err *err)
 {
     size_t before = 0, begin = 0, end;
     int rc;
 
-    if (i > 0 && end_of(t, c, i, part, out, &before, err))
-        return err->code;
+    if (i > 0 && (rc = end_of(t, c, i, part, out, &before, err)) != 0)
+        return rc;
     rc = render(t, c, i, true, part, err);
     if (rc && (i > 0 || rc != CKPT_EFORMAT))
         return ckpt_err_in(err, "the first %zu messages", i);
@@ -332,13 +324,13 @@ static int add_turn(const struct talk *t, const struct chat *c, size_t i, struct
         begin = common(&part->text, &out->text);
     /* A template that does not end its prompt where it ends its messages. */
     begin = begin < before ? before : begin;
-    if (end_of(t, c, i + 1, part, out, &end, err))
-        return err->code;
+    if ((rc = end_of(t, c, i + 1, part, out, &end, err)) != 0)
+        return rc;
     return add_span(out, begin, end, err);
 }
 
 /* The last turn of the assistant, or 0. */
-static size_t last_turn(const struct talk *t)
+static size_t last_turn(const struct conversation *t)
 {
     size_t i = json_array_size(t->messages);
 
@@ -348,7 +340,7 @@ static size_t last_turn(const struct talk *t)
     return 0;
 }
 
-static int add_turns(const struct talk *t, const struct chat *c, size_t from,
+static int add_turns(const struct conversation *t, const struct chat *c, size_t from,
                      struct jinja_out *out, struct ckpt_err *err)
 {
     struct jinja_out part = {0};
@@ -361,9 +353,9 @@ static int add_turns(const struct talk *t, const struct chat *c, size_t from,
     return rc;
 }
 
-/* Of the template's spans those behind the first n messages: a turn may have several. */
-static int keep_behind(const struct talk *t, const struct chat *c, size_t n, struct jinja_out *out,
-                       struct ckpt_err *err)
+/* Of the template's spans those after the first n messages: a turn may have several. */
+static int keep_behind(const struct conversation *t, const struct chat *c, size_t n,
+                       struct jinja_out *out, struct ckpt_err *err)
 {
     struct jinja_out part = {0};
     size_t from = 0, kept = 0;
@@ -378,8 +370,8 @@ static int keep_behind(const struct talk *t, const struct chat *c, size_t n, str
 }
 
 /* All that follows the prompt. */
-static int add_completion(const struct talk *t, const struct chat *c, struct jinja_out *out,
-                          struct ckpt_err *err)
+static int add_completion(const struct conversation *t, const struct chat *c,
+                          struct jinja_out *out, struct ckpt_err *err)
 {
     struct jinja_out part = {0};
     int rc = render(t, c, t->n_prompt, true, &part, err);
@@ -392,8 +384,9 @@ static int add_completion(const struct talk *t, const struct chat *c, struct jin
     return rc;
 }
 
-int talk_render(const struct talk *t, const struct chat *c, enum talk_loss loss,
-                struct jinja_out *out, struct ckpt_err *err)
+int conversation_render(const struct conversation *t, const struct chat *c,
+                        enum conversation_loss loss, struct jinja_out *out,
+                        struct ckpt_err *err)
 {
     size_t n = 0;
     int rc = render(t, c, json_array_size(t->messages), false, out, err);
@@ -404,23 +397,24 @@ int talk_render(const struct talk *t, const struct chat *c, enum talk_loss loss,
         if (out->span[i].begin < out->span[i].end)
             out->span[n++] = out->span[i];
     out->n_span = n;
-    if (loss == TALK_ASSISTANT && t->n_prompt == 0 && chat_marks(c, t->tools != NULL))
+    if (loss == CONVERSATION_ASSISTANT && t->n_prompt == 0 && chat_marks(c, t->tools != NULL))
         rc = 0;
-    else if (loss == TALK_LAST && n > 0)
+    else if (loss == CONVERSATION_LAST && n > 0)
         rc = keep_behind(t, c, last_turn(t), out, err);
-    else if ((out->n_span = 0, loss == TALK_ALL))
+    else if ((out->n_span = 0, loss == CONVERSATION_ALL))
         rc = add_span(out, 0, out->text.len, err);
-    else if (loss == TALK_ASSISTANT && t->n_prompt > 0)
+    else if (loss == CONVERSATION_ASSISTANT && t->n_prompt > 0)
         rc = add_completion(t, c, out, err);
     else
-        rc = add_turns(t, c, loss == TALK_LAST ? last_turn(t) : 0, out, err);
+        rc = add_turns(t, c, loss == CONVERSATION_LAST ? last_turn(t) : 0, out, err);
     if (rc == 0 && out->n_span == 0)
         rc = ckpt_fail(err, CKPT_EFORMAT, "no turn of the assistant, so nothing to learn");
     return rc;
 }
 
-int talk_question(const struct talk *t, const struct chat *c, struct ckpt_buf *prompt,
-                  struct ckpt_buf *answer, struct ckpt_err *err)
+int conversation_question(const struct conversation *t, const struct chat *c,
+                          struct ckpt_buf *prompt, struct ckpt_buf *answer,
+                          struct ckpt_err *err)
 {
     size_t n = json_array_size(t->messages), ask = t->n_prompt;
     struct jinja_out whole = {0}, part = {0};

@@ -11,7 +11,7 @@
  * Loss is on what the assistant wrote: the template's {% generation %} spans where it has them;
  * otherwise a turn begins where the chat before it, rendered with the generation prompt, leaves
  * the whole text, and ends where the chat with it ends: that must be a beginning of the whole (but
- * for a closing eos, which some templates put behind every text), or a mark behind the turn's
+ * for a closing eos, which some templates put after every text), or a mark after the turn's
  * content must show the place.  Of prompt and completion it is on the completion, which begins
  * where the prompt leaves the text.
  *
@@ -22,13 +22,13 @@
 
 #include "formats/jinja/chat.h"
 
-enum talk_loss {
-    TALK_ASSISTANT,     /* every turn of the assistant; of prompt and completion the completion */
-    TALK_LAST,          /* the last of them only */
-    TALK_ALL            /* every token */
+enum conversation_loss {
+    CONVERSATION_ASSISTANT, /* every turn of the assistant, or the completion of a prompt */
+    CONVERSATION_LAST,      /* the last of them only */
+    CONVERSATION_ALL        /* every token */
 };
 
-struct talk {
+struct conversation {
     json_t *messages;   /* of prompt and completion together */
     size_t  n_prompt;   /* messages of the prompt; 0: it is one list */
     json_t *tools;      /* a list, or NULL */
@@ -36,18 +36,21 @@ struct talk {
 };
 
 /* The field that makes a record a chat, "prompt" with completion; NULL when it is none. */
-const char *talk_field(const json_t *record);
+const char *conversation_field(const json_t *record);
 /* t is zeroed; release it either way.  CKPT_EFORMAT says what is no chat. */
-int talk_of(struct talk *t, const json_t *record, const char *field, struct ckpt_err *err);
-void talk_release(struct talk *t);
+int conversation_of(struct conversation *t, const json_t *record, const char *field,
+                    struct ckpt_err *err);
+void conversation_release(struct conversation *t);
 /* out->span becomes the parts with loss, at least one, none of them empty. */
-int talk_render(const struct talk *t, const struct chat *c, enum talk_loss loss,
-                struct jinja_out *out, struct ckpt_err *err);
+int conversation_render(const struct conversation *t, const struct chat *c,
+                        enum conversation_loss loss, struct jinja_out *out,
+                        struct ckpt_err *err);
 /*
  * What a model is asked, rendered with the generation prompt, and what the last turn of the
  * assistant answered to it ("" when the chat ends otherwise).  Append to both.
  */
-int talk_question(const struct talk *t, const struct chat *c, struct ckpt_buf *prompt,
-                  struct ckpt_buf *answer, struct ckpt_err *err);
+int conversation_question(const struct conversation *t, const struct chat *c,
+                          struct ckpt_buf *prompt, struct ckpt_buf *answer,
+                          struct ckpt_err *err);
 
 #endif

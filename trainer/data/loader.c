@@ -55,6 +55,7 @@ static int fill_micro(struct loader *l, struct slot *slot, int64_t m, int64_t i_
 {
     struct pack *pack = &slot->pack[m];
     struct shuffle_slice slice;
+    int rc;
 
     shuffle_slice(l->o.packing ? l->plan.cut : l->plan.order, i_micro, &slice);
     pack_clear(pack);
@@ -64,9 +65,9 @@ static int fill_micro(struct loader *l, struct slot *slot, int64_t m, int64_t i_
         for (int64_t i = 0; i < group.n; i++) {
             if (asked_to_quit(l))
                 return CKPT_ESTOPPED;
-            if (data_source_sample(l->source, group.item[i], &l->sample, err) ||
-                pack_add(pack, &l->sample, k < slice.real, err))
-                return err->code;
+            if ((rc = data_source_sample(l->source, group.item[i], &l->sample, err)) != 0 ||
+                (rc = pack_add(pack, &l->sample, k < slice.real, err)) != 0)
+                return rc;
         }
         slot->step.n_samples += group.n;
     }
@@ -163,8 +164,8 @@ int loader_next(struct loader *l, const struct loader_step **out, struct ckpt_er
     int rc = 0;
 
     *out = NULL;
-    if (!l->running && start(l, err))
-        return err->code;
+    if (!l->running && (rc = start(l, err)) != 0)
+        return rc;
     pthread_mutex_lock(&l->lock);
     if (l->held) {
         l->held = false;
@@ -180,7 +181,7 @@ int loader_next(struct loader *l, const struct loader_step **out, struct ckpt_er
         l->next = (*out)->step + 1;
     } else {
         *err = l->err;
-        rc = err->code;
+        rc = ckpt_err_code(err);
     }
     pthread_mutex_unlock(&l->lock);
     return rc;
@@ -242,6 +243,7 @@ static int bounds(struct loader *l, struct ckpt_err *err)
 static int make_slots(struct loader *l, struct ckpt_err *err)
 {
     size_t accum = (size_t)l->o.grad_accum;
+    int rc;
 
     /* One more than are kept ready: the consumer's. */
     l->n_slot = (size_t)l->o.prefetch + 1;
@@ -253,11 +255,13 @@ static int make_slots(struct loader *l, struct ckpt_err *err)
         l->slot[i].micro = ckpt_alloc(accum, sizeof *l->slot[i].micro);
         if (!l->slot[i].pack || !l->slot[i].micro)
             return ckpt_nomem(err, accum * sizeof *l->slot[i].pack);
-        for (size_t m = 0; m < accum; m++)
-            if (pack_init(&l->slot[i].pack[m], l->max_tokens, l->max_docs, err) ||
-                (data_source_pairs(l->source) &&
-                 pack_init_pairs(&l->slot[i].pack[m], l->max_tokens, err)))
-                return err->code;
+        for (size_t m = 0; m < accum; m++) {
+            rc = pack_init(&l->slot[i].pack[m], l->max_tokens, l->max_docs, err);
+            if (rc == 0 && data_source_pairs(l->source))
+                rc = pack_init_pairs(&l->slot[i].pack[m], l->max_tokens, err);
+            if (rc)
+                return rc;
+        }
     }
     return 0;
 }

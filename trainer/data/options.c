@@ -28,13 +28,14 @@ int data_settings_check_bad(const struct data_settings *s, struct data_source *s
                             struct ckpt_err *err)
 {
     struct data_stats stats;
+    int rc;
 
     if (s->skip_bad_rows == 0)
         return 0;
-    if (data_source_scan(source, &stats, err))
-        return err->code;
+    if ((rc = data_source_scan(source, &stats, err)) != 0)
+        return rc;
     if (stats.n_skipped > s->skip_bad_rows)
-        return ckpt_fail(err, CKPT_EFORMAT, "%lld bad rows, --skip-bad-rows allows %lld: %s",
+        return ckpt_fail(err, CKPT_EFORMAT, "%lld bad rows, `skip_bad_rows` allows %lld: %s",
                          (long long)stats.n_skipped, (long long)s->skip_bad_rows,
                          stats.first_bad);
     if (stats.n_skipped)

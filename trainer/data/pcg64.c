@@ -112,8 +112,8 @@ void pcg64_permutation(struct pcg64 *g, int64_t *out, int64_t n)
     }
 }
 
-int64_t datasets_train_test_split(int64_t *out, int64_t n, double test, bool shuffle,
-                                  uint64_t seed)
+int64_t pcg64_train_test_split(int64_t *out, int64_t n, double test, bool shuffle,
+                               uint64_t seed)
 {
     int64_t n_test = (int64_t)(test < 1 ? ceil(test * (double)n) : test);
     int64_t n_train;

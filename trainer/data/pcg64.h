@@ -29,7 +29,7 @@ void pcg64_permutation(struct pcg64 *g, int64_t *out, int64_t n);
  * rows.  out[n] gets the rows of train, then those of test; returns how many train has.
  * shuffle false: train is the first rows and test the last.
  */
-int64_t datasets_train_test_split(int64_t *out, int64_t n, double test, bool shuffle,
-                                  uint64_t seed);
+int64_t pcg64_train_test_split(int64_t *out, int64_t n, double test, bool shuffle,
+                               uint64_t seed);
 
 #endif

@@ -21,17 +21,18 @@ static void shuffle_opts_of(struct shuffle_opts *out, const struct data_plan *p,
 static int enter(struct data_plan *p, int64_t epoch, struct ckpt_err *err)
 {
     struct shuffle_opts o;
+    int rc;
 
     p->epoch = epoch;
     if (p->o.packing) {
-        if (pack_plan_make(&p->bins, shuffle_order(p->order, epoch),
-                           data_source_count(p->source), data_source_lengths(p->source),
-                           p->o.max_tokens, err))
-            return err->code;
+        if ((rc = pack_plan_make(&p->bins, shuffle_order(p->order, epoch),
+                                 data_source_count(p->source), data_source_lengths(p->source),
+                                 p->o.max_tokens, err)) != 0)
+            return rc;
         shuffle_free(p->cut);
         shuffle_opts_of(&o, p, true);
-        if (shuffle_new(&p->cut, &o, err))
-            return err->code;
+        if ((rc = shuffle_new(&p->cut, &o, err)) != 0)
+            return rc;
     }
     p->steps = shuffle_steps(p->o.packing ? p->cut : p->order);
     return 0;

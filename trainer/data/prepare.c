@@ -17,7 +17,7 @@ int prepare_path(char *path, size_t size, const struct prepare_opts *o, struct c
     double rest = 1 - o->train_ratio;
     int n;
 
-    if (!ckpt_name_is_clean(o->name) || !ckpt_name_is_clean(o->config))
+    if (!ckpt_file_name_is_clean(o->name) || !ckpt_file_name_is_clean(o->config))
         return ckpt_fail(err, CKPT_ECONFIG, "\"%s\" and \"%s\" do not make a folder's name",
                          o->name, o->config);
     n = snprintf(path, size, "%s/%s/%s/train=%.4g-val=%.4g-test=%.4g", o->dir, o->name, o->config,
@@ -39,8 +39,8 @@ int prepare_ready(bool *ready, const char *path, const struct prepare_opts *o, i
     *ready = false;
     if (stat(path, &st) != 0)
         return 0;
-    if (ckpt_dir_open(&dir, path, CKPT_FOLLOW, err))
-        return err->code;
+    if ((rc = ckpt_dir_open(&dir, path, CKPT_FOLLOW, err)) != 0)
+        return rc;
     rc = ckpt_file_open_at(&file, dir, ".data_ready", err);
     if (rc == 0)
         rc = ckpt_json_read(&made, file, 65536, CKPT_JSON_STRICT, err);
@@ -53,7 +53,7 @@ int prepare_ready(bool *ready, const char *path, const struct prepare_opts *o, i
         rc = ckpt_fail(err, CKPT_ECONFIG, "%s: was made of %lld records with seed %lld, not of "
                        "%lld with seed %lld", path, (long long)rows, (long long)seed, (long long)n,
                        (long long)o->seed);
-        ckpt_err_hint(err, "remove the folder, or name another with --data-dir");
+        ckpt_err_hint(err, "remove the folder, or name another with `data_dir`");
     }
     *ready = rc == 0;
     json_decref(made);
@@ -71,8 +71,8 @@ static int put_rows(struct ckpt_outdir *out, const char *rel, struct records *al
     int rc;
 
     ckpt_buf_init(&b, SIZE_MAX);
-    if (ckpt_outdir_file(&file, out, rel, err))
-        return err->code;
+    if ((rc = ckpt_outdir_file(&file, out, rel, err)) != 0)
+        return rc;
     rc = 0;
     for (int64_t i = 0; rc == 0 && i < n; i++) {
         json_t *record = NULL;
@@ -120,9 +120,9 @@ int prepare_make(const char *path, const struct prepare_opts *o, struct records 
 
     if (rc)
         goto out;
-    n_train = datasets_train_test_split(row, n, 1 - o->train_ratio, true, o->seed);
+    n_train = pcg64_train_test_split(row, n, 1 - o->train_ratio, true, o->seed);
     rest = row + n_train;
-    n_val = datasets_train_test_split(left, n - n_train, 1 - o->val_test_ratio, true, o->seed);
+    n_val = pcg64_train_test_split(left, n - n_train, 1 - o->val_test_ratio, true, o->seed);
     if (o->val_test_ratio <= 0)
         n_val = 0;
     for (int64_t i = 0; i < n - n_train; i++)
@@ -133,11 +133,14 @@ int prepare_make(const char *path, const struct prepare_opts *o, struct records 
     rc = make_parents(path, err);
     if (rc == 0)
         rc = ckpt_outdir_create(&out, path, err);
-    if (rc == 0 && (put_rows(out, "training.jsonl", all, row, n_train, err) ||
-                    put_rows(out, "validation.jsonl", all, left, n_val, err) ||
-                    put_rows(out, "test.jsonl", all, left + n_val, n - n_train - n_val, err) ||
-                    ckpt_outdir_put(out, ".data_ready", ready, strlen(ready), err)))
-        rc = err->code;
+    if (rc == 0)
+        rc = put_rows(out, "training.jsonl", all, row, n_train, err);
+    if (rc == 0)
+        rc = put_rows(out, "validation.jsonl", all, left, n_val, err);
+    if (rc == 0)
+        rc = put_rows(out, "test.jsonl", all, left + n_val, n - n_train - n_val, err);
+    if (rc == 0)
+        rc = ckpt_outdir_put(out, ".data_ready", ready, strlen(ready), err);
     if (rc == 0)
         rc = ckpt_outdir_commit(out, err);
     else if (out)

@@ -112,21 +112,22 @@ int sample_from_ids(struct sample *s, const json_t *record, int64_t max, struct 
 {
     const json_t *ids, *mask, *labels;
     int64_t n, first, end;
+    int rc;
 
-    if (int_list(&ids, record, "input_ids", true, -1, 0, err))
-        return err->code;
+    if ((rc = int_list(&ids, record, "input_ids", true, -1, 0, err)) != 0)
+        return rc;
     n = (int64_t)json_array_size(ids);
-    if (int_list(&mask, record, "attention_mask", false, n, 0, err) ||
-        int_list(&labels, record, "labels", false, n, SAMPLE_NO_LABEL, err) ||
-        masked_span(mask, labels, n, &first, &end, err))
-        return err->code;
+    if ((rc = int_list(&mask, record, "attention_mask", false, n, 0, err)) != 0 ||
+        (rc = int_list(&labels, record, "labels", false, n, SAMPLE_NO_LABEL, err)) != 0 ||
+        (rc = masked_span(mask, labels, n, &first, &end, err)) != 0)
+        return rc;
     s->cut = end - first > max;
     if (s->cut && s->cut_left)
         first = end - max;
     else if (s->cut)
         end = first + max;
-    if (sample_reserve(s, end - first, err))
-        return err->code;
+    if ((rc = sample_reserve(s, end - first, err)) != 0)
+        return rc;
     s->given = n;
     s->lead = first;
     s->n = end - first;
@@ -143,7 +144,7 @@ int sample_from_ids(struct sample *s, const json_t *record, int64_t max, struct 
 }
 
 /* Tokens that end inside the first prompt bytes of the text carry no loss; what the
- * post-processor puts in front belongs to the prompt, what it puts behind to the completion. */
+ * post-processor puts in front belongs to the prompt, what it puts after to the completion. */
 static int64_t label_from(const struct encoding *enc, size_t prompt)
 {
     size_t i = 0;
@@ -152,7 +153,7 @@ static int64_t label_from(const struct encoding *enc, size_t prompt)
         return 0;
     while (i < enc->n && enc->end[i] <= (int64_t)prompt)
         i++;
-    /* Without any token of a completion, the tokens behind the text are behind the prompt. */
+    /* Without any token of a completion, the tokens after the text are after the prompt. */
     while (i > 0 && i == enc->n && enc->end[i - 1] == 0)
         i--;
     return (int64_t)i;
@@ -253,14 +254,15 @@ int sample_pair_from_ids(struct sample *s, const json_t *record, const struct sa
 {
     const json_t *ids, *mask, *labels;
     int64_t n, first, end, n_labels;
+    int rc;
 
-    if (int_list(&ids, record, "input_ids", true, -1, 0, err))
-        return err->code;
+    if ((rc = int_list(&ids, record, "input_ids", true, -1, 0, err)) != 0)
+        return rc;
     n = (int64_t)json_array_size(ids);
-    if (int_list(&mask, record, "attention_mask", false, n, 0, err) ||
-        int_list(&labels, record, "labels", true, -1, SAMPLE_NO_LABEL, err) ||
-        masked_span(mask, NULL, n, &first, &end, err))
-        return err->code;
+    if ((rc = int_list(&mask, record, "attention_mask", false, n, 0, err)) != 0 ||
+        (rc = int_list(&labels, record, "labels", true, -1, SAMPLE_NO_LABEL, err)) != 0 ||
+        (rc = masked_span(mask, NULL, n, &first, &end, err)) != 0)
+        return rc;
     n_labels = (int64_t)json_array_size(labels);
     while (n_labels > 0 && int_at(labels, n_labels - 1) == SAMPLE_NO_LABEL)
         n_labels--;                     /* padding: nothing before it sees it */
@@ -269,8 +271,9 @@ int sample_pair_from_ids(struct sample *s, const json_t *record, const struct sa
     n_labels = n_labels < max ? n_labels : max;
     if (s->n_enc == 0)
         return ckpt_fail(err, CKPT_EFORMAT, "input_ids: nothing for the encoder to read");
-    if (sample_reserve_enc(s, s->n_enc, err) || sample_reserve(s, n_labels + 1, err))
-        return err->code;
+    if ((rc = sample_reserve_enc(s, s->n_enc, err)) != 0 ||
+        (rc = sample_reserve(s, n_labels + 1, err)) != 0)
+        return rc;
     for (int64_t i = 0; i < s->n_enc; i++)
         s->enc[i] = (int32_t)int_at(ids, first + i);
     s->ids[0] = pair->start;

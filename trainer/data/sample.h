@@ -65,7 +65,7 @@ int sample_from_spans(struct sample *s, const struct tokenizer *tok, const char 
 
 /*
  * Pairs, at most max tokens for the encoder and as many targets.  From a record's input_ids and
- * labels, which are a list of their own; or from prompt bytes of text and those behind them, each
+ * labels, which are a list of their own; or from prompt bytes of text and those after them, each
  * ended by eos, also where it was cut, as transformers' tokenizers do.
  */
 int sample_pair_from_ids(struct sample *s, const json_t *record, const struct sample_pair *pair,

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "libckpt/ckpt.h"
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/log.h"
 #include "libckpt/remote/cache/cache.h"
 #include "libckpt/remote/field.h"
@@ -16,7 +16,7 @@
 #define WORTH       1000        /* records; fewer are not kept unasked */
 #define NAME        "the cache of samples"
 
-struct keep {
+struct sample_cache {
     struct sample_file *file;
     char                key[CACHE_KEY];
     atomic_bool         told;   /* that a sample is damaged */
@@ -208,35 +208,39 @@ static int probe(const struct sample_file *file, const struct data_source *d, st
 }
 
 /* Takes file. */
-static int take(struct keep *k, struct ckpt_file *file, const struct data_source *d,
+static int take(struct sample_cache *k, struct ckpt_file *file, const struct data_source *d,
                 const unsigned char key[SAMPLE_FILE_KEY], struct ckpt_err *err)
 {
-    if (sample_file_open(&k->file, file, key, d->n, err) || probe(k->file, d, err)) {
+    int rc = sample_file_open(&k->file, file, key, d->n, err);
+
+    if (rc == 0)
+        rc = probe(k->file, d, err);
+    if (rc) {
         sample_file_close(k->file);
         k->file = NULL;
     }
-    return err->code;
+    return rc;
 }
 
 /* A file that is there and good, or none: what is wrong with it is told. */
-static int look(struct keep *k, const struct data_source *d,
+static int look(struct sample_cache *k, const struct data_source *d,
                 const unsigned char key[SAMPLE_FILE_KEY], struct ckpt_err *err)
 {
     struct ckpt_file *file;
+    int rc;
 
-    if (cache_find(&file, k->key, FIELD_NONE, NAME, err))
-        return err->code;
-    if (!file || take(k, file, d, key, err) == 0)
-        return 0;
-    if (err->code == CKPT_ENOMEM)
-        return err->code;
+    if ((rc = cache_find(&file, k->key, FIELD_NONE, NAME, err)) != 0)
+        return rc;
+    rc = file ? take(k, file, d, key, err) : 0;
+    if (rc == 0 || rc == CKPT_ENOMEM)
+        return rc;
     ckpt_log(CKPT_LOG_WARNING, NAME " is not used: %s", err->text);
     ckpt_err_clear(err);
     cache_drop(k->key);
     return 0;
 }
 
-static int make(struct keep *k, const struct data_source *d,
+static int make(struct sample_cache *k, const struct data_source *d,
                 const unsigned char key[SAMPLE_FILE_KEY], struct ckpt_err *err)
 {
     struct making *m = ckpt_alloc(1, sizeof *m);
@@ -268,16 +272,16 @@ static bool pays(const struct data_source *d, const struct data_opts *o)
            (o->passes > 1 || o->bad == DATA_BAD_SKIP);
 }
 
-int keep_open(struct keep **out, const struct data_source *d, const struct data_opts *opts,
-              struct ckpt_err *err)
+int sample_cache_open(struct sample_cache **out, const struct data_source *d,
+                      const struct data_opts *opts, struct ckpt_err *err)
 {
-    struct keep *k;
+    struct sample_cache *k;
     unsigned char key[SAMPLE_FILE_KEY];
     char hex[2 * sizeof key + 1];
     int rc;
 
     *out = NULL;
-    if (opts->kept == DATA_KEPT_OFF)
+    if (opts->cache == DATA_CACHE_OFF)
         return 0;
     if (cache_check(err)) {
         ckpt_log(CKPT_LOG_WARNING, "samples are not kept: %s", err->text);
@@ -289,21 +293,21 @@ int keep_open(struct keep **out, const struct data_source *d, const struct data_
         return ckpt_nomem(err, sizeof *k);
     rc = make_key(key, d, opts, err);
     if (rc == 0) {
-        ckpt_hex(hex, key, sizeof key);
+        ckpt_digest_hex(hex, key, sizeof key);
         snprintf(k->key, sizeof k->key, "samples-%s", hex);
         rc = look(k, d, key, err);
     }
-    if (rc == 0 && !k->file && (opts->kept == DATA_KEPT_ON || pays(d, opts)))
+    if (rc == 0 && !k->file && (opts->cache == DATA_CACHE_ON || pays(d, opts)))
         rc = make(k, d, key, err);
     if (rc == 0 && k->file) {
         *out = k;
         k = NULL;
     }
-    keep_close(k);
+    sample_cache_close(k);
     return rc;
 }
 
-void keep_close(struct keep *k)
+void sample_cache_close(struct sample_cache *k)
 {
     if (!k)
         return;
@@ -311,7 +315,7 @@ void keep_close(struct keep *k)
     ckpt_free(k);
 }
 
-bool keep_get(struct keep *k, int64_t i, struct sample *s)
+bool sample_cache_get(struct sample_cache *k, int64_t i, struct sample *s)
 {
     struct ckpt_err err = {0};
     bool have;
@@ -326,8 +330,8 @@ bool keep_get(struct keep *k, int64_t i, struct sample *s)
     return false;
 }
 
-int keep_survey(const struct keep *k, int32_t *length, struct data_stats *stats,
-                struct ckpt_err *err)
+int sample_cache_survey(const struct sample_cache *k, int32_t *length, struct data_stats *stats,
+                        struct ckpt_err *err)
 {
     *stats = *sample_file_stats(k->file);
     return sample_file_lengths(k->file, length, err);

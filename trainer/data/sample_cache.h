@@ -17,13 +17,13 @@
  * Find the file, or make it where opts want that; *out is NULL when there is none.  A cache that
  * cannot be written is told and no failure; a record that cannot be read is, and a stop.
  */
-int keep_open(struct keep **out, const struct data_source *d, const struct data_opts *opts,
-              struct ckpt_err *err);
-void keep_close(struct keep *k);
+int sample_cache_open(struct sample_cache **out, const struct data_source *d,
+                      const struct data_opts *opts, struct ckpt_err *err);
+void sample_cache_close(struct sample_cache *k);
 /* Whether sample i was there. */
-bool keep_get(struct keep *k, int64_t i, struct sample *s);
+bool sample_cache_get(struct sample_cache *k, int64_t i, struct sample *s);
 /* What a survey finds.  length[n]: -1 for records that make no sample. */
-int keep_survey(const struct keep *k, int32_t *length, struct data_stats *stats,
-                struct ckpt_err *err);
+int sample_cache_survey(const struct sample_cache *k, int32_t *length, struct data_stats *stats,
+                        struct ckpt_err *err);
 
 #endif

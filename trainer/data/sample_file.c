@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 
 #define MAGIC     "CKPTIDS1"
 #define FIXED     40                    /* bytes of a sample in front of its ids */
@@ -103,7 +103,7 @@ void sample_file_put(struct ckpt_buf *b, const struct sample *s)
 static void get_ids(struct ckpt_cursor *c, int32_t *id, int64_t n, bool wide)
 {
     for (int64_t i = 0; i < n; i++)
-        id[i] = wide ? (int32_t)ckpt_get_u32le(c) : ckpt_get_u16le(c);
+        id[i] = wide ? (int32_t)ckpt_cursor_u32le(c) : ckpt_cursor_u16le(c);
 }
 
 static void get_labels(struct ckpt_cursor *c, struct sample *s, unsigned flags, int64_t first)
@@ -114,7 +114,7 @@ static void get_labels(struct ckpt_cursor *c, struct sample *s, unsigned flags, 
         get_ids(c, s->labels, s->n, true);
         return;
     }
-    if ((flags & BITS) && !(bits = ckpt_get_bytes(c, ((size_t)s->n + 7) / 8)))
+    if ((flags & BITS) && !(bits = ckpt_cursor_bytes(c, ((size_t)s->n + 7) / 8)))
         return;
     for (int64_t i = 0; i < s->n; i++)
         s->labels[i] = (bits ? bits[i / 8] >> (i % 8) & 1 : i >= first) ? s->ids[i]
@@ -137,27 +137,29 @@ static uint64_t bytes_of(unsigned flags, uint64_t n, uint64_t n_enc)
     return (n + n_enc) * each + (flags & LISTED ? 4 * n : flags & BITS ? (n + 7) / 8 : 0);
 }
 
-/* The sample that bytes[n] are, behind their digest. */
+/* The sample that bytes[n] are, after their digest. */
 static int take_sample(struct sample *s, const unsigned char *bytes, size_t n,
                        struct ckpt_err *err)
 {
     struct ckpt_cursor c;
     uint32_t flags, n_ids, n_enc, first;
     uint64_t lead, given;
+    int rc;
 
     ckpt_cursor_init(&c, bytes, n);
-    flags = ckpt_get_u32le(&c);
-    n_ids = ckpt_get_u32le(&c);
-    n_enc = ckpt_get_u32le(&c);
-    first = ckpt_get_u32le(&c);
-    lead = ckpt_get_u64le(&c);
-    given = ckpt_get_u64le(&c);
+    flags = ckpt_cursor_u32le(&c);
+    n_ids = ckpt_cursor_u32le(&c);
+    n_enc = ckpt_cursor_u32le(&c);
+    first = ckpt_cursor_u32le(&c);
+    lead = ckpt_cursor_u64le(&c);
+    given = ckpt_cursor_u64le(&c);
     if (c.failed || flags & ~(unsigned)ALL_BITS || (flags & (BITS | LISTED)) == (BITS | LISTED) ||
         n_ids == 0 || first > n_ids || lead > INT64_MAX || given > INT64_MAX ||
         bytes_of(flags, n_ids, n_enc) != ckpt_cursor_left(&c))
         return ckpt_fail(err, CKPT_EFORMAT, "a sample of %zu bytes that do not fit together", n);
-    if (sample_reserve(s, n_ids, err) || sample_reserve_enc(s, n_enc, err))
-        return err->code;
+    if ((rc = sample_reserve(s, n_ids, err)) != 0 ||
+        (rc = sample_reserve_enc(s, n_enc, err)) != 0)
+        return rc;
     s->n = n_ids;
     s->n_enc = n_enc;
     s->lead = (int64_t)lead;
@@ -191,9 +193,9 @@ static struct entry get_entry(struct ckpt_cursor *c)
 {
     struct entry e;
 
-    e.offset = ckpt_get_u64le(c);
-    e.bytes = ckpt_get_u32le(c);
-    e.length = (int32_t)ckpt_get_u32le(c);
+    e.offset = ckpt_cursor_u64le(c);
+    e.bytes = ckpt_cursor_u32le(c);
+    e.length = (int32_t)ckpt_cursor_u32le(c);
     return e;
 }
 
@@ -326,27 +328,28 @@ static int read_head(struct sample_file *f, unsigned char index[16],
     int64_t *number[7];
     struct ckpt_cursor c;
     uint64_t its_n, its_size;
+    int rc;
 
     if (f->size < SAMPLE_FILE_HEAD)
         return ckpt_fail_as(err, CKPT_EFORMAT, "truncated", "%llu bytes are no file of samples",
                             (unsigned long long)f->size);
-    if (ckpt_file_read_at(f->file, head, sizeof head, 0, err))
-        return err->code;
+    if ((rc = ckpt_file_read_at(f->file, head, sizeof head, 0, err)) != 0)
+        return rc;
     ckpt_xxh128(digest, head, HASHED);
     if (memcmp(head, MAGIC, 8) != 0 || memcmp(digest, head + HASHED, sizeof digest) != 0)
         return ckpt_fail_as(err, CKPT_EFORMAT, "digest", "its head does not have its digest");
     ckpt_cursor_init(&c, head, sizeof head);
-    ckpt_skip(&c, 8);
-    its_key = ckpt_get_bytes(&c, SAMPLE_FILE_KEY);
-    its_n = ckpt_get_u64le(&c);
-    its_size = ckpt_get_u64le(&c);
+    ckpt_cursor_skip(&c, 8);
+    its_key = ckpt_cursor_bytes(&c, SAMPLE_FILE_KEY);
+    its_n = ckpt_cursor_u64le(&c);
+    its_size = ckpt_cursor_u64le(&c);
     stats_numbers(number, &f->stats);
     for (size_t i = 0; i < 7; i++)
-        *number[i] = (int64_t)ckpt_get_u64le(&c);
-    memcpy(f->stats.first_bad, ckpt_get_bytes(&c, sizeof f->stats.first_bad),
+        *number[i] = (int64_t)ckpt_cursor_u64le(&c);
+    memcpy(f->stats.first_bad, ckpt_cursor_bytes(&c, sizeof f->stats.first_bad),
            sizeof f->stats.first_bad);
     f->stats.first_bad[sizeof f->stats.first_bad - 1] = '\0';
-    memcpy(index, ckpt_get_bytes(&c, 16), 16);
+    memcpy(index, ckpt_cursor_bytes(&c, 16), 16);
     if (memcmp(its_key, key, SAMPLE_FILE_KEY) != 0 || its_n != (uint64_t)n)
         return ckpt_fail(err, CKPT_EMISMATCH, "is of other data");
     if (its_size != f->size || its_n > (f->size - SAMPLE_FILE_HEAD) / SAMPLE_FILE_ENTRY)
@@ -400,9 +403,9 @@ int sample_file_get(const struct sample_file *f, int64_t i, struct sample *s, bo
     int rc;
 
     *have = false;
-    if (ckpt_file_read_at(f->file, raw, sizeof raw,
-                          SAMPLE_FILE_HEAD + (uint64_t)i * SAMPLE_FILE_ENTRY, err))
-        return err->code;
+    if ((rc = ckpt_file_read_at(f->file, raw, sizeof raw,
+                                SAMPLE_FILE_HEAD + (uint64_t)i * SAMPLE_FILE_ENTRY, err)) != 0)
+        return rc;
     ckpt_cursor_init(&c, raw, sizeof raw);
     e = get_entry(&c);
     if (e.length < 0)

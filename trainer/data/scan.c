@@ -59,25 +59,29 @@ static int survey_block(void *ctx, size_t i_block, size_t i_worker, struct ckpt_
     struct surveyor *w = &s->worker[i_worker];
     int64_t first = (int64_t)i_block * SCAN_BLOCK, end = first + SCAN_BLOCK;
     bool tolerant = s->sink || s->d->o.bad == DATA_BAD_SKIP;
+    int rc;
 
     if (s->d->o.stop && *s->d->o.stop)
         return ckpt_fail(err, CKPT_ESTOPPED, "stopped while looking through the data");
     end = end < s->d->n ? end : s->d->n;
     for (int64_t i = first; i < end; i++) {
-        bool good = data_source_make(s->d, i, &w->sample, err) == 0;
+        bool good;
 
+        rc = data_source_make(s->d, i, &w->sample, err);
+        good = rc == 0;
         if (good) {
             note_good(w);
-        } else if (tolerant && is_bad_row(err->code)) {
+        } else if (tolerant && is_bad_row(rc)) {
             note_bad(w, i, err);
             ckpt_err_clear(err);
         } else {
-            return err->code;
+            return rc;
         }
         if (s->length)
             s->length[i] = good ? (int32_t)sample_length(&w->sample) : -1;
-        if (s->sink && s->sink->put(s->sink->ctx, i_worker, i, good ? &w->sample : NULL, err))
-            return err->code;
+        rc = s->sink ? s->sink->put(s->sink->ctx, i_worker, i, good ? &w->sample : NULL, err) : 0;
+        if (rc)
+            return rc;
     }
     ckpt_log_progress("tokenising", "records",
                       (uint64_t)__atomic_add_fetch(&s->done, end - first, __ATOMIC_RELAXED),
@@ -119,13 +123,13 @@ static int drop_bad(struct data_source *d, int32_t *length, struct ckpt_err *err
     if (d->stats.n_samples == 0)
         return ckpt_fail(err, CKPT_EFORMAT, "none of %lld records can be used; the first: %s",
                          (long long)d->n, d->stats.first_bad);
-    d->keep = ckpt_alloc((size_t)d->stats.n_samples, sizeof *d->keep);
-    if (!d->keep)
-        return ckpt_nomem(err, (size_t)d->stats.n_samples * sizeof *d->keep);
+    d->usable = ckpt_alloc((size_t)d->stats.n_samples, sizeof *d->usable);
+    if (!d->usable)
+        return ckpt_nomem(err, (size_t)d->stats.n_samples * sizeof *d->usable);
     for (int64_t i = 0; i < d->n; i++)
         if (length[i] >= 0) {
             length[n] = length[i];
-            d->keep[n++] = i;
+            d->usable[n++] = i;
         }
     d->n = n;
     return 0;
@@ -160,13 +164,14 @@ static int fail_first(const struct data_source *d, const int32_t *length, struct
 {
     struct sample s = {0};
     int64_t i = 0;
+    int rc = 0;
 
     while (i < d->n && length[i] >= 0)
         i++;
     if (i < d->n)
-        data_source_make(d, i, &s, err);
+        rc = data_source_make(d, i, &s, err);
     sample_release(&s);
-    return err->code;
+    return rc;
 }
 
 int data_source_scan(struct data_source *d, struct data_stats *stats, struct ckpt_err *err)
@@ -178,7 +183,7 @@ int data_source_scan(struct data_source *d, struct data_stats *stats, struct ckp
         length = ckpt_alloc((size_t)d->n, sizeof *length);
         if (!length)
             return ckpt_nomem(err, (size_t)d->n * sizeof *length);
-        rc = d->kept ? keep_survey(d->kept, length, &d->stats, err)
+        rc = d->cache ? sample_cache_survey(d->cache, length, &d->stats, err)
                      : data_source_survey(d, length, &d->stats, NULL, err);
         if (rc == 0 && d->o.bad == DATA_BAD_STOP && d->stats.n_skipped > 0)
             rc = fail_first(d, length, err);

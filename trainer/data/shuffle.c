@@ -65,10 +65,11 @@ int shuffle_new(struct shuffle **out, const struct shuffle_opts *opts, struct ck
 {
     struct shuffle *s;
     int64_t global;
+    int rc;
 
     *out = NULL;
-    if (check(opts, err))
-        return err->code;
+    if ((rc = check(opts, err)) != 0)
+        return rc;
     s = ckpt_alloc(1, sizeof *s);
     if (!s)
         return ckpt_nomem(err, sizeof *s);

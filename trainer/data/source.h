@@ -6,7 +6,7 @@
 #include "trainer/data/conversation.h"
 #include "trainer/data/template.h"
 
-struct keep;
+struct sample_cache;
 
 struct data_source {
     struct records         *records;
@@ -18,9 +18,9 @@ struct data_source {
     struct chat            *chat;                   /* DATA_CHAT: its template */
     char                   *chat_field;             /* and where its messages are */
     char                   *text_field;             /* DATA_TEXT: the text */
-    struct keep            *kept;                   /* samples that were kept, or NULL */
+    struct sample_cache    *cache;                  /* or NULL */
     int64_t                 n;
-    int64_t                *keep;       /* [n] record of each sample; NULL: all records */
+    int64_t                *usable;     /* [n] record of each sample; NULL: all records */
     int32_t                *length;     /* [n] after a scan */
     struct data_stats       stats;
 };

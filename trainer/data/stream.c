@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/base/json.h"
 #include "trainer/data/sample_cache.h"
 
@@ -14,9 +14,10 @@ static int get_record(const struct data_source *d, int64_t i, json_t **out, stru
 {
     const char *name;
     json_t *column;
+    int rc;
 
-    if (records_get(d->records, i, out, err))
-        return err->code;
+    if ((rc = records_get(d->records, i, out, err)) != 0)
+        return rc;
     json_object_foreach(d->mapping, name, column) {
         json_t *v = json_object_get(*out, json_string_value(column));
 
@@ -60,15 +61,16 @@ static int render(const struct data_source *d, const json_t *record, struct ckpt
                   size_t *prompt, struct ckpt_err *err)
 {
     json_t *v;
+    int rc;
 
     *prompt = 0;
     /* A number is no text: nothing says how it would be spelt. */
     if (d->text_field && json_object_get(record, d->text_field) &&
-        ckpt_json_get(&v, record, d->text_field, JSON_STRING, err))
-        return err->code;
+        (rc = ckpt_json_get(&v, record, d->text_field, JSON_STRING, err)) != 0)
+        return rc;
     if (d->prompt) {
-        if (template_render(d->prompt, text, record, err))
-            return err->code;
+        if ((rc = template_render(d->prompt, text, record, err)) != 0)
+            return rc;
         *prompt = text->len;
     }
     return template_render(d->completion, text, record, err);
@@ -77,14 +79,15 @@ static int render(const struct data_source *d, const json_t *record, struct ckpt
 static int chat_sample(const struct data_source *d, const json_t *record, struct sample *s,
                        struct ckpt_err *err)
 {
-    enum talk_loss loss = d->o.mask_history || d->o.pair.wanted ? TALK_LAST
-                          : d->o.loss_on_prompt                 ? TALK_ALL : TALK_ASSISTANT;
+    enum conversation_loss loss = d->o.mask_history || d->o.pair.wanted ? CONVERSATION_LAST
+                                  : d->o.loss_on_prompt ? CONVERSATION_ALL
+                                                        : CONVERSATION_ASSISTANT;
     struct jinja_out out = {0};
-    struct talk talk = {0};
-    int rc = talk_of(&talk, record, d->chat_field, err);
+    struct conversation turns = {0};
+    int rc = conversation_of(&turns, record, d->chat_field, err);
 
     if (rc == 0)
-        rc = talk_render(&talk, d->chat, loss, &out, err);
+        rc = conversation_render(&turns, d->chat, loss, &out, err);
     if (rc == 0 && d->o.pair.wanted)
         rc = sample_pair_from_text(s, d->tok, (const char *)out.text.data, out.span[0].end,
                                    out.span[0].begin, d->o.no_eos ? -1 : tokenizer_eos(d->tok),
@@ -93,7 +96,7 @@ static int chat_sample(const struct data_source *d, const json_t *record, struct
         rc = sample_from_spans(s, d->tok, (const char *)out.text.data, out.text.len, out.span,
                                out.n_span, d->o.max_seq_length, err);
     jinja_out_release(&out);
-    talk_release(&talk);
+    conversation_release(&turns);
     return rc;
 }
 
@@ -115,9 +118,11 @@ static int check_ids(const struct data_source *d, const int32_t *id, int64_t n,
 static int check_sample(const struct data_source *d, const struct sample *s, struct ckpt_err *err)
 {
     int64_t most = d->o.vocab_size;
+    int rc;
 
-    if (check_ids(d, s->ids, s->n, err) || check_ids(d, s->enc, s->n_enc, err))
-        return err->code;
+    if ((rc = check_ids(d, s->ids, s->n, err)) != 0 ||
+        (rc = check_ids(d, s->enc, s->n_enc, err)) != 0)
+        return rc;
     for (int64_t i = 1; most > 0 && i < s->n; i++)
         if (s->labels[i] != SAMPLE_NO_LABEL && (s->labels[i] < 0 || s->labels[i] >= most))
             return ckpt_fail(err, CKPT_EMISMATCH, "label %lld is %d, the model has %lld ids "
@@ -125,7 +130,7 @@ static int check_sample(const struct data_source *d, const struct sample *s, str
     if (d->o.max_positions > 0 && s->n > d->o.max_positions) {
         ckpt_fail(err, CKPT_EMISMATCH, "%lld tokens, the model has positions for %lld "
                   "(max_position_embeddings)", (long long)s->n, (long long)d->o.max_positions);
-        return ckpt_err_hint(err, "--max-seq-length %lld cuts longer ones",
+        return ckpt_err_hint(err, "`max_seq_length %lld` cuts longer ones",
                              (long long)d->o.max_positions);
     }
     return 0;
@@ -177,8 +182,8 @@ int data_source_sample(const struct data_source *d, int64_t i, struct sample *s,
     if (i < 0 || i >= d->n)
         return ckpt_fail(err, CKPT_ENOTFOUND, "sample %lld of %lld", (long long)i,
                          (long long)d->n);
-    i = d->keep ? d->keep[i] : i;
-    if (!d->kept || !keep_get(d->kept, i, s))
+    i = d->usable ? d->usable[i] : i;
+    if (!d->cache || !sample_cache_get(d->cache, i, s))
         return data_source_make(d, i, s, err);
     if (check_sample(d, s, err))
         return records_err_in(d->records, i, err);
@@ -188,12 +193,12 @@ int data_source_sample(const struct data_source *d, int64_t i, struct sample *s,
 static int chat_text(const struct data_source *d, const json_t *record, struct ckpt_buf *prompt,
                      struct ckpt_buf *completion, struct ckpt_err *err)
 {
-    struct talk talk = {0};
-    int rc = talk_of(&talk, record, d->chat_field, err);
+    struct conversation turns = {0};
+    int rc = conversation_of(&turns, record, d->chat_field, err);
 
     if (rc == 0)
-        rc = talk_question(&talk, d->chat, prompt, completion, err);
-    talk_release(&talk);
+        rc = conversation_question(&turns, d->chat, prompt, completion, err);
+    conversation_release(&turns);
     return rc;
 }
 
@@ -202,9 +207,10 @@ static int plain_text(const struct data_source *d, const json_t *record, struct 
                       struct ckpt_buf *completion, struct ckpt_err *err)
 {
     size_t split;
+    int rc;
 
-    if (render(d, record, prompt, &split, err))
-        return err->code;
+    if ((rc = render(d, record, prompt, &split, err)) != 0)
+        return rc;
     if (d->kind == DATA_TEXT)
         return 0;
     ckpt_buf_put(completion, prompt->data + split, prompt->len - split);
@@ -217,7 +223,7 @@ int data_source_text(const struct data_source *d, int64_t i, char **prompt, char
 {
     struct ckpt_buf part[2];
     json_t *record = NULL;
-    int64_t at = d->keep && i >= 0 && i < d->n ? d->keep[i] : i;
+    int64_t at = d->usable && i >= 0 && i < d->n ? d->usable[i] : i;
     int rc;
 
     *prompt = *completion = NULL;
@@ -279,8 +285,8 @@ static int unknown_fields(const json_t *record, struct ckpt_err *err)
                    "input_ids); there are: %.400s",
                    names.len ? ckpt_buf_str(&names) : "none");
     ckpt_buf_release(&names);
-    ckpt_err_hint(err, "say how with --prompt-template and --completion-template, or name the "
-                  "field with --text-field");
+    ckpt_err_hint(err, "say how with `prompt_template` and `completion_template`, or name the "
+                  "field with `text_field`");
     return rc;
 }
 
@@ -313,8 +319,9 @@ static int decide(struct data_source *d, const json_t *record, struct ckpt_err *
 {
     const struct shape_row *shape = shape_of(record);
     const char *prompt = d->o.prompt_template, *completion = d->o.completion_template;
-    const char *chat = d->o.messages_field ? d->o.messages_field : talk_field(record);
+    const char *chat = d->o.messages_field ? d->o.messages_field : conversation_field(record);
     bool told = prompt || completion || d->o.text_field;
+    int rc;
 
     if (told && d->o.messages_field)
         return ckpt_fail(err, CKPT_ECONFIG, "both a messages field and %s are given",
@@ -324,8 +331,8 @@ static int decide(struct data_source *d, const json_t *record, struct ckpt_err *
     if (!told && chat)
         return decide_chat(d, chat, err);
     if (d->o.chat_template || d->o.mask_history)
-        return ckpt_fail(err, CKPT_ECONFIG, "--%s is given, and the records are no chats",
-                         d->o.chat_template ? "chat-template" : "mask-history");
+        return ckpt_fail(err, CKPT_ECONFIG, "`%s` is given, and the records are no chats",
+                         d->o.chat_template ? "chat_template" : "mask_history");
     if (!told && json_object_get(record, "input_ids")) {
         d->kind = DATA_IDS;
         return 0;
@@ -336,8 +343,8 @@ static int decide(struct data_source *d, const json_t *record, struct ckpt_err *
             return ckpt_fail(err, CKPT_ECONFIG, "a %s template without a %s template, and the "
                              "fields do not say the other", prompt ? "prompt" : "completion",
                              prompt ? "completion" : "prompt");
-        if (template_parse(&d->prompt, prompt ? prompt : shape->prompt, err))
-            return err->code;
+        if ((rc = template_parse(&d->prompt, prompt ? prompt : shape->prompt, err)) != 0)
+            return rc;
         return template_parse(&d->completion, completion ? completion : shape->completion, err);
     }
     if (prompt || completion)
@@ -401,7 +408,7 @@ int data_source_open(struct data_source **out, struct records *records,
     d->o.field_mapping = d->o.messages_field = d->o.chat_template = NULL;
     d->o.chat_dir = NULL;
     if (rc == 0)
-        rc = keep_open(&d->kept, d, opts, err);
+        rc = sample_cache_open(&d->cache, d, opts, err);
     if (rc == 0 && opts->bad == DATA_BAD_SKIP)
         rc = data_source_scan(d, NULL, err);
     if (rc == 0) {
@@ -417,14 +424,14 @@ void data_source_close(struct data_source *d)
 {
     if (!d)
         return;
-    keep_close(d->kept);
+    sample_cache_close(d->cache);
     json_decref(d->mapping);
     template_free(d->prompt);
     template_free(d->completion);
     chat_close(d->chat);
     ckpt_free(d->chat_field);
     ckpt_free(d->text_field);
-    ckpt_free(d->keep);
+    ckpt_free(d->usable);
     ckpt_free(d->length);
     ckpt_free(d);
 }

@@ -30,7 +30,7 @@ enum data_bad { DATA_BAD_STOP, DATA_BAD_SKIP };
 /* Samples in the cache (sample_cache.h): neither read nor written; read, and made where that pays;
  * always.  Where it pays: text that is gone through more than once, or that is gone through as a
  * whole before the first step. */
-enum data_kept { DATA_KEPT_OFF, DATA_KEPT_AUTO, DATA_KEPT_ON };
+enum data_cache { DATA_CACHE_OFF, DATA_CACHE_AUTO, DATA_CACHE_ON };
 
 struct data_opts {
     const char   *prompt_template;      /* NULL: by the fields */
@@ -51,7 +51,7 @@ struct data_opts {
     int64_t       vocab_size;           /* ids of the model; 0: not known */
     int64_t       max_positions;        /* tokens that its positions reach to; 0: to any */
     const volatile int *stop;           /* non-NULL and set: a scan ends with CKPT_ESTOPPED */
-    enum data_kept kept;                /* unless OFF, records are opened with identity */
+    enum data_cache cache;               /* unless OFF, records are opened with identity */
     int64_t       passes;               /* how often each sample will be asked for, about */
 };
 

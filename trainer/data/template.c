@@ -85,7 +85,7 @@ static bool name_byte(char c)
     return c && !strchr(".[]{}|'\"? \t\n/", c);
 }
 
-/* Up to the closing quote; p->i is behind the opening one. */
+/* Up to the closing quote; p->i is after the opening one. */
 static int parse_quoted(struct parse *p, char quote, const char **out, struct ckpt_err *err)
 {
     size_t from = p->i;
@@ -102,13 +102,14 @@ static int parse_quoted(struct parse *p, char quote, const char **out, struct ck
 static int parse_index(struct parse *p, struct step *step, struct ckpt_err *err)
 {
     char *end;
+    int rc;
 
     p->i++;
     if (p->i < p->n && (p->s[p->i] == '\'' || p->s[p->i] == '"')) {
         step->kind = STEP_NAME;
         p->i++;
-        if (parse_quoted(p, p->s[p->i - 1], &step->name, err))
-            return err->code;
+        if ((rc = parse_quoted(p, p->s[p->i - 1], &step->name, err)) != 0)
+            return rc;
     } else if (p->i < p->n && p->s[p->i] == '*') {
         step->kind = STEP_ALL;
         p->i++;
@@ -130,6 +131,7 @@ static int parse_path(struct parse *p, struct path **out, struct ckpt_err *err)
 {
     struct path *path = ckpt_arena_alloc(&p->t->arena, 1, sizeof *path);
     size_t begin = p->i, from;
+    int rc;
 
     if (!path)
         return ckpt_nomem(err, sizeof *path);
@@ -139,8 +141,8 @@ static int parse_path(struct parse *p, struct path **out, struct ckpt_err *err)
         if (path->n == MAX_STEPS)
             return broken(p, "a path of too many parts", err);
         if (p->s[p->i] == '[') {
-            if (parse_index(p, step, err))
-                return err->code;
+            if ((rc = parse_index(p, step, err)) != 0)
+                return rc;
         } else {
             if (path->n > 0 && p->s[p->i] != '.')
                 break;
@@ -162,7 +164,7 @@ static int parse_path(struct parse *p, struct path **out, struct ckpt_err *err)
     return path->spelt ? 0 : ckpt_nomem(err, p->i - begin);
 }
 
-/* One filter; p->i is behind the bar. */
+/* One filter; p->i is after the bar. */
 static int parse_filter(struct parse *p, struct node *node, struct ckpt_err *err)
 {
     static const struct { const char *word; size_t len; } words[] = {
@@ -196,22 +198,23 @@ static int parse_close(struct parse *p, struct node *node, struct ckpt_err *err)
     return 0;
 }
 
-/* "{...}"; p->i is behind the brace. */
+/* "{...}"; p->i is after the brace. */
 static int parse_braces(struct parse *p, struct ckpt_err *err)
 {
     char first = p->i < p->n ? p->s[p->i] : '\0';
     struct node *node = new_node(p);
+    int rc;
 
     if (!node)
         return ckpt_nomem(err, sizeof *node);
     node->kind = first == '?' ? NODE_OPEN : first == '/' ? NODE_CLOSE : NODE_FIELD;
     p->i += node->kind != NODE_FIELD;
-    if (parse_path(p, &node->path, err))
-        return err->code;
+    if ((rc = parse_path(p, &node->path, err)) != 0)
+        return rc;
     while (node->kind == NODE_FIELD && p->i < p->n && p->s[p->i] == '|') {
         p->i++;
-        if (parse_filter(p, node, err))
-            return err->code;
+        if ((rc = parse_filter(p, node, err)) != 0)
+            return rc;
     }
     if (p->i >= p->n || p->s[p->i] != '}')
         return broken(p, "no '}'", err);
@@ -226,6 +229,8 @@ static int parse_braces(struct parse *p, struct ckpt_err *err)
 
 static int parse_all(struct parse *p, struct ckpt_err *err)
 {
+    int rc;
+
     while (p->i < p->n) {
         bool twice = p->i + 1 < p->n && p->s[p->i + 1] == p->s[p->i];
         size_t from = p->i;
@@ -233,8 +238,8 @@ static int parse_all(struct parse *p, struct ckpt_err *err)
 
         if (p->s[p->i] == '{' && !twice) {
             p->i++;
-            if (parse_braces(p, err))
-                return err->code;
+            if ((rc = parse_braces(p, err)) != 0)
+                return rc;
             continue;
         }
         if (p->s[p->i] == '}' && !twice)
@@ -319,7 +324,7 @@ static int put_value(struct ckpt_buf *out, const struct node *node, const json_t
     return ckpt_json_write(out, v, 0, false, err);
 }
 
-/* trim and lower what stands behind from. */
+/* trim and lower what stands after from. */
 static void apply_filters(struct ckpt_buf *out, size_t from, const struct node *node)
 {
     unsigned char *s = out->data + from;
@@ -368,6 +373,7 @@ static int render_field(struct ckpt_buf *out, const struct node *node, const jso
 {
     const json_t *all, *v = look(record, node->path, &all);
     size_t from = out->len;
+    int rc;
 
     if (!v || json_is_null(v)) {
         if (!node->fallback)
@@ -376,11 +382,11 @@ static int render_field(struct ckpt_buf *out, const struct node *node, const jso
     } else if (all) {
         for (size_t i = 0; i < json_array_size(all); i++) {
             ckpt_buf_put_str(out, i ? ", " : "");
-            if (put_value(out, node, json_array_get(all, i), err))
-                return err->code;
+            if ((rc = put_value(out, node, json_array_get(all, i), err)) != 0)
+                return rc;
         }
-    } else if (put_value(out, node, v, err)) {
-        return err->code;
+    } else if ((rc = put_value(out, node, v, err)) != 0) {
+        return rc;
     }
     if (ckpt_buf_ok(out) && out->len > from)
         apply_filters(out, from, node);
@@ -398,14 +404,15 @@ int template_render(const struct template *t, struct ckpt_buf *out, const json_t
                     struct ckpt_err *err)
 {
     const json_t *all;
+    int rc;
 
     for (size_t i = 0; i < t->n; i++) {
         const struct node *node = &t->node[i];
 
         if (node->kind == NODE_TEXT)
             ckpt_buf_put(out, node->text, node->len);
-        else if (node->kind == NODE_FIELD && render_field(out, node, record, err))
-            return err->code;
+        else if (node->kind == NODE_FIELD && (rc = render_field(out, node, record, err)) != 0)
+            return rc;
         else if (node->kind == NODE_OPEN && is_empty(look(record, node->path, &all)))
             i = node->close;
     }

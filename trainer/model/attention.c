@@ -1,14 +1,16 @@
 /*
- * attention - a block's first half: norm, projections, attention, output projection, residual.
+ * attention - see attention.h.
  *
  * Layouts of the fused matrix: HEAD_INTERLEAVED is [H][q, k, v][d] (BLOOM), BLOCKS is all of q,
  * then k, then v (GPT-2, Phi-3); both are strides to the operation.
  */
+#include "trainer/model/attention.h"
+
 #include <math.h>
 
 #include "trainer/model/pass.h"
 
-void alibi_slopes(float *slopes, int64_t n_head)
+void attention_alibi_slopes(float *slopes, int64_t n_head)
 {
     int64_t c = 1;
     float base, extra;
@@ -20,6 +22,11 @@ void alibi_slopes(float *slopes, int64_t n_head)
     extra = (float)pow(2.0, -pow(2.0, -(log2((double)(2 * c)) - 3.0)));
     for (int64_t j = 0; j < n_head; j++)
         slopes[j] = j < c ? powf(base, (float)(j + 1)) : powf(extra, (float)(2 * (j - c) + 1));
+}
+
+int64_t attention_qkv_width(const struct arch *a)
+{
+    return (a->num_attention_heads + 2 * a->num_key_value_heads) * a->head_dim;
 }
 
 static struct op_heads heads(const struct device *dev, const struct arch *a, void *qkv)
@@ -40,21 +47,23 @@ static struct op_heads heads(const struct device *dev, const struct arch *a, voi
 }
 
 /* The stack's table of distances. */
-static struct op_distance distances(const struct pass *p, const struct unit *u)
+static struct op_rel_bias rel_bias(const struct pass *p, const struct layer *l)
 {
     const struct arch *a = p->m->arch;
-    bool encodes = arch_encodes(a, u->index - 1);
+    bool encodes = arch_is_encoder(a, l->index - 1);
 
     if (a->pos != ARCH_POS_BUCKETS)
-        return (struct op_distance){.table = NULL};
-    return (struct op_distance){
-        .table = unit_weight(&p->shared, ROLE_DISTANCE),
-        .dtable = unit_grad(&p->shared, ROLE_DISTANCE),
-        .bucket = p->m->bucket[encodes], .reach = p->m->reach[encodes], .n_bucket = a->num_buckets,
+        return (struct op_rel_bias){.table = NULL};
+    return (struct op_rel_bias){
+        .table = layer_weight(&p->shared, ROLE_REL_BIAS),
+        .dtable = layer_grad(&p->shared, ROLE_REL_BIAS),
+        .bucket = p->m->positions.bucket[encodes],
+        .reach = p->m->positions.reach[encodes],
+        .n_bucket = a->num_buckets,
     };
 }
 
-static struct op_attention packed(const struct pass *p, const struct unit *u,
+static struct op_attention packed(const struct pass *p, const struct layer *l,
                                   const struct block_bufs *b)
 {
     const struct arch *a = p->m->arch;
@@ -62,15 +71,15 @@ static struct op_attention packed(const struct pass *p, const struct unit *u,
     return (struct op_attention){
         .out = b->at[BUF_CTX], .lse = p->keep ? b->at[BUF_LSE] : NULL,
         .in = heads(p->dev, a, b->at[BUF_QKV]), .doc_start = p->doc_start,
-        .slopes = p->m->slopes, .n = p->n, .n_docs = p->n_docs, .max_doc = p->max_doc,
+        .slopes = p->m->positions.slopes, .n = p->n, .n_docs = p->n_docs, .max_doc = p->max_doc,
         .n_head = a->num_attention_heads, .n_kv = a->num_key_value_heads, .dim = a->head_dim,
-        .window = arch_window(a, u->index - 1), .scale = (float)arch_scale(a, u->index - 1),
-        .distance = distances(p, u), .whole = arch_encodes(a, u->index - 1),
-        .drop = pass_drop(p, u, DROP_ATTENTION, a->attention_dropout),
+        .window = arch_window(a, l->index - 1), .scale = (float)arch_scale(a, l->index - 1),
+        .rel_bias = rel_bias(p, l), .whole = arch_is_encoder(a, l->index - 1),
+        .drop = pass_drop(p, l, DROP_ATTENTION, a->attention_dropout),
     };
 }
 
-/* Where the projections go: rope makes qkv of it. */
+/* The output of the projections, from which rope makes qkv. */
 static void *raw_heads(const struct pass *p, const struct block_bufs *b)
 {
     return b->at[p->m->arch->qk_norm == ARCH_QK_NORM_NONE ? BUF_QKV : BUF_RAW];
@@ -81,7 +90,7 @@ static bool has_rope(const struct arch *a)
     return a->pos == ARCH_POS_ROPE || a->qk_norm != ARCH_QK_NORM_NONE;
 }
 
-static struct op_rope rope(const struct pass *p, const struct unit *u,
+static struct op_rope rope(const struct pass *p, const struct layer *l,
                            const struct block_bufs *b)
 {
     const struct arch *a = p->m->arch;
@@ -89,11 +98,11 @@ static struct op_rope rope(const struct pass *p, const struct unit *u,
     return (struct op_rope){
         .in = heads(p->dev, a, raw_heads(p, b)), .out = heads(p->dev, a, b->at[BUF_QKV]),
         .stats = a->qk_norm == ARCH_QK_NORM_NONE ? NULL : b->at[BUF_QK_STATS],
-        .table = p->m->turns, .positions = p->m->positions,
-        .q_norm = unit_weight(u, ROLE_Q_NORM), .k_norm = unit_weight(u, ROLE_K_NORM),
-        .dq_norm = unit_grad(u, ROLE_Q_NORM), .dk_norm = unit_grad(u, ROLE_K_NORM),
+        .table = p->m->positions.rope, .positions = p->m->batch.positions,
+        .q_norm = layer_weight(l, ROLE_Q_NORM), .k_norm = layer_weight(l, ROLE_K_NORM),
+        .dq_norm = layer_grad(l, ROLE_Q_NORM), .dk_norm = layer_grad(l, ROLE_K_NORM),
         .n = p->n, .n_head = a->num_attention_heads, .n_kv = a->num_key_value_heads,
-        .dim = a->head_dim, .turned = a->rope.turned, .eps = (float)a->norm_eps,
+        .dim = a->head_dim, .rotary_dim = a->rope.rotary_dim, .eps = (float)a->norm_eps,
     };
 }
 
@@ -107,7 +116,7 @@ static void *attention_in(const struct pass *p, const struct block_bufs *b)
  * The products that make queries, keys and values: one, or three side by side in the layout of
  * one.  buf: where they go, or the gradients they come from.  Gives how many are left.
  */
-static int projections(struct op_linear op[3], const struct pass *p, const struct unit *u,
+static int projections(struct op_linear op[3], const struct pass *p, const struct layer *l,
                        const struct block_bufs *b, void *buf, bool back)
 {
     static const enum role w[] = {ROLE_Q_W, ROLE_K_W, ROLE_V_W};
@@ -118,79 +127,73 @@ static int projections(struct op_linear op[3], const struct pass *p, const struc
 
     for (int i = 0; i < n; i++) {
         enum role role = n == 1 ? ROLE_QKV_W : w[i], role_b = n == 1 ? ROLE_QKV_B : bias[i];
-        int64_t width = n == 1 ? qkv_width(a) : i ? kv : a->num_attention_heads * a->head_dim;
+        int64_t width = n == 1 ? attention_qkv_width(a)
+                        : i    ? kv
+                               : a->num_attention_heads * a->head_dim;
         void *part = (unsigned char *)buf + (size_t)at * ckpt_dtype_size(p->dev->act);
 
-        op[i] = (struct op_linear){
-            .x = attention_in(p, b), .w = unit_weight(u, role), .b = unit_weight(u, role_b),
-            .n = p->n, .n_in = a->hidden_size, .n_out = width, .out_ld = qkv_width(a),
-            .lora = unit_lora(p, u, role), .in_out = a->weight_order == ARCH_IN_OUT,
-            .x_again = i > 0,
-        };
-        if (back) {
+        op[i] = layer_op_linear(p, l, role, role_b, a->hidden_size, width);
+        op[i].x = attention_in(p, b);
+        op[i].out_ld = attention_qkv_width(a);
+        op[i].flags |= i > 0 ? OP_LINEAR_SAME_X | OP_LINEAR_DX_ADD : 0u;
+        if (back)
             op[i].dout = part;
-            op[i].dw = unit_grad(u, role);
-            op[i].db = unit_grad(u, role_b);
-            op[i].fresh = u->fresh;
-            op[i].dx_add = i > 0;
-        } else {
+        else
             op[i].out = part;
-        }
         at += width;
     }
-    return join_linears(op, n, p->dev);
+    return layer_join(op, n, p->dev);
 }
 
-static struct op_linear out_linear(const struct pass *p, const struct unit *u,
+static struct op_linear out_linear(const struct pass *p, const struct layer *l,
                                    const struct block_bufs *b)
 {
     const struct arch *a = p->m->arch;
 
-    return (struct op_linear){
-        .out = b->at[arch_crosses(a, u->index - 1) ? BUF_HX : BUF_H1],
-        .x = b->at[BUF_CTX], .w = unit_weight(u, ROLE_OUT_W),
-        .b = unit_weight(u, ROLE_OUT_B),
-        .residual = b->at[a->resid_from_norm ? BUF_Y1 : BUF_H], .n = p->n,
-        .n_in = a->num_attention_heads * a->head_dim, .n_out = a->hidden_size,
-        .in_out = a->weight_order == ARCH_IN_OUT, .lora = unit_lora(p, u, ROLE_OUT_W),
-        .drop = pass_drop(p, u, DROP_OUT, a->hidden_dropout),
-    };
+    struct op_linear op = layer_op_linear(p, l, ROLE_OUT_W, ROLE_OUT_B,
+                                          a->num_attention_heads * a->head_dim, a->hidden_size);
+
+    op.out = b->at[arch_has_cross(a, l->index - 1) ? BUF_HX : BUF_H1];
+    op.x = b->at[BUF_CTX];
+    op.residual = b->at[a->resid_from_norm ? BUF_Y1 : BUF_H];
+    op.drop = pass_drop(p, l, DROP_OUT, a->hidden_dropout);
+    return op;
 }
 
-static struct op_rownorm norm1(const struct pass *p, const struct unit *u,
+static struct op_rownorm norm1(const struct pass *p, const struct layer *l,
                                const struct block_bufs *b)
 {
     return (struct op_rownorm){
         .out = b->at[BUF_Y1], .stats = b->at[BUF_STATS1], .x = b->at[BUF_H],
-        .norm = unit_norm(u, ROLE_NORM1_W, ROLE_NORM1_B), .n = p->n, .n_x = p->n,
+        .norm = layer_op_norm(l, ROLE_NORM1_W, ROLE_NORM1_B), .n = p->n, .n_x = p->n,
         .dim = p->m->arch->hidden_size,
     };
 }
 
-void attention_fwd(const struct pass *p, const struct unit *u, const struct block_bufs *b)
+void attention_fwd(const struct pass *p, const struct layer *l, const struct block_bufs *b)
 {
     const struct ops *ops = p->dev->ops;
-    struct op_rownorm norm = norm1(p, u, b);
-    struct op_linear qkv[3], out = out_linear(p, u, b);
-    int n = projections(qkv, p, u, b, raw_heads(p, b), false);
-    struct op_attention attention = packed(p, u, b);
-    struct op_rope turn = rope(p, u, b);
+    struct op_rownorm norm = norm1(p, l, b);
+    struct op_linear qkv[3], out = out_linear(p, l, b);
+    int n = projections(qkv, p, l, b, raw_heads(p, b), false);
+    struct op_attention attention = packed(p, l, b);
+    struct op_rope rotate = rope(p, l, b);
 
     if (p->m->arch->place == ARCH_PRE_NORM)
-        normed_linears(p, &norm, qkv, n, NULL);
+        layer_norm_multiply(p, &norm, qkv, n, NULL);
     else
-        run_linears(p, qkv, n, false);
+        layer_multiply(p, qkv, n, false);
     if (has_rope(p->m->arch) && !p->cache)
-        ops->rope_fwd(p->dev, &turn);
+        ops->rope_fwd(p->dev, &rotate);
     if (p->cache) {
         struct op_cached cached = p->cache->op;
 
-        cached.rope = has_rope(p->m->arch) ? &turn : NULL;
+        cached.rope = has_rope(p->m->arch) ? &rotate : NULL;
         cached.out = attention.out;
         cached.in = attention.in;
         cached.window = attention.window;
         cached.scale = attention.scale;
-        cached.distance = attention.distance;
+        cached.rel_bias = attention.rel_bias;
         ops->attention_cached(p->dev, &cached);
     } else {
         ops->attention_fwd(p->dev, &attention);
@@ -198,40 +201,39 @@ void attention_fwd(const struct pass *p, const struct unit *u, const struct bloc
     ops->linear_fwd(p->dev, &out);
 }
 
-void attention_bwd(const struct pass *p, const struct unit *u, const struct block_bufs *b,
+void attention_bwd(const struct pass *p, const struct layer *l, const struct block_bufs *b,
                    void *dh)
 {
     const struct arch *arch = p->m->arch;
     const struct ops *ops = p->dev->ops;
-    struct op_rownorm norm = norm1(p, u, b);
-    struct op_linear qkv[3], out = out_linear(p, u, b);
-    int n = projections(qkv, p, u, b, b->at[BUF_DQKV], true);
-    struct op_attention attention = packed(p, u, b);
-    struct op_rope turn = rope(p, u, b);
+    struct op_rownorm norm = norm1(p, l, b);
+    struct op_linear qkv[3], out = out_linear(p, l, b);
+    int n = projections(qkv, p, l, b, b->at[BUF_DQKV], true);
+    struct op_attention attention = packed(p, l, b);
+    struct op_rope rotate = rope(p, l, b);
 
     out.dout = dh;
     out.dx = b->at[BUF_DCTX];
-    out.dw = unit_grad(u, ROLE_OUT_W);
-    out.db = biases_by_norm(p, u) ? NULL : unit_grad(u, ROLE_OUT_B);
-    out.fresh = u->fresh;
+    if (mlp_norm_sums_biases(p, l))
+        out.proj.db = NULL;
     ops->linear_bwd(p->dev, &out);
 
     attention.dout = b->at[BUF_DCTX];
     attention.grad = heads(p->dev, arch, b->at[BUF_DQKV]);
     ops->attention_bwd(p->dev, &attention);
-    turn.grad = attention.grad;
+    rotate.grad = attention.grad;
     if (has_rope(arch))
-        ops->rope_bwd(p->dev, &turn);
-    if (norms_again(p) && arch->place == ARCH_PRE_NORM)
+        ops->rope_bwd(p->dev, &rotate);
+    if (pass_recomputes_norms(p) && arch->place == ARCH_PRE_NORM)
         ops->norm_fwd(p->dev, &norm);
 
     for (int i = 0; i < n; i++) {
         bool post = arch->place == ARCH_POST_NORM;
 
         qkv[i].dx = post ? dh : b->at[BUF_DY1];
-        qkv[i].dx_add |= post;          /* the residual's gradient is there */
+        qkv[i].flags |= post ? OP_LINEAR_DX_ADD : 0u;   /* the residual's gradient is there */
     }
-    run_linears(p, qkv, n, true);
+    layer_multiply(p, qkv, n, true);
     if (arch->place == ARCH_POST_NORM)
         return;
     norm.dout = b->at[BUF_DY1];

@@ -16,28 +16,34 @@ static struct pass encoder_pass(const struct pass *p)
 
     e.n = p->n_enc;
     e.max_doc = p->max_enc;
-    e.ids = p->m->enc_ids;
-    e.doc_start = p->m->enc_start;
-    e.kinds = NULL;
+    e.ids = p->m->encoder.ids;
+    e.doc_start = p->m->encoder.start;
+    e.token_type_ids = NULL;
     e.cache = NULL;
     return e;
 }
 
-static struct op_rownorm last_norm(const struct pass *e, const struct unit *u)
+static struct op_rownorm last_norm(const struct pass *e, const struct layer *l)
 {
     const struct model *m = e->m;
 
     return (struct op_rownorm){
-        .out = m->enc_out, .stats = m->enc_stats, .x = m->enc_last, .dout = m->denc,
-        .dx = m->denc, .norm = unit_norm(u, ROLE_ENCODER_NORM_W, ROLE_COUNT), .n = e->n,
-        .n_x = e->n, .dim = m->arch->hidden_size,
+        .out = m->encoder.out,
+        .stats = m->encoder.stats,
+        .x = m->encoder.last,
+        .dout = m->encoder.dout,
+        .dx = m->encoder.dout,
+        .norm = layer_op_norm(l, ROLE_ENCODER_NORM_W, ROLE_COUNT),
+        .n = e->n,
+        .n_x = e->n,
+        .dim = m->arch->hidden_size,
     };
 }
 
 /* What leaves the encoder, or its gradient, dropped out. */
-static void drop_last(const struct pass *e, const struct unit *u, void *x)
+static void drop_last(const struct pass *e, const struct layer *l, void *x)
 {
-    struct op_drop drop = pass_drop(e, u, DROP_FINAL, e->m->arch->final_dropout);
+    struct op_drop drop = pass_drop(e, l, DROP_FINAL, e->m->arch->final_dropout);
 
     if (drop.p > 0)
         e->dev->ops->drop(e->dev, x, e->n, e->m->arch->hidden_size, &drop);
@@ -48,20 +54,20 @@ void encoder_fwd(const struct pass *p)
     const struct model *m = p->m;
     int layers = (int)m->arch->num_encoder_layers;
     struct pass e = encoder_pass(p);
-    struct unit u = unit_acquire(&e, 0);
+    struct layer l = layer_acquire(&e, 0);
     struct op_rownorm norm;
 
-    embed_pass(&e, &u, m->fwd[0].at[BUF_H], false);
-    unit_release(&e, &u);
-    stack_begin(&e, 0, false);
-    for (int l = 0; l < layers; l++)
-        block_fwd(&e, l, l + 1 < layers ? m->fwd[l + 1].at[BUF_H] : m->enc_last);
-    stack_end(&e);
-    u = unit_acquire(&e, layers);
-    norm = last_norm(&e, &u);
+    embed_pass(&e, &l, m->fwd[0].at[BUF_H], false);
+    layer_release(&e, &l);
+    block_stack_begin(&e, 0, false);
+    for (int i = 0; i < layers; i++)
+        block_fwd(&e, i, i + 1 < layers ? m->fwd[i + 1].at[BUF_H] : m->encoder.last);
+    block_stack_end(&e);
+    l = layer_acquire(&e, layers);
+    norm = last_norm(&e, &l);
     e.dev->ops->norm_fwd(e.dev, &norm);
-    drop_last(&e, &u, m->enc_out);
-    unit_release(&e, &u);
+    drop_last(&e, &l, m->encoder.out);
+    layer_release(&e, &l);
 }
 
 void encoder_bwd(const struct pass *p)
@@ -70,27 +76,27 @@ void encoder_bwd(const struct pass *p)
     int layers = (int)m->arch->num_encoder_layers;
     struct pass e = encoder_pass(p);
     struct op_rownorm norm;
-    struct unit u;
+    struct layer l;
 
-    stack_begin(&e, 0, true);
-    u = unit_acquire(&e, layers);
-    unit_back(&e, &u);
-    norm = last_norm(&e, &u);
-    drop_last(&e, &u, m->denc);
+    block_stack_begin(&e, 0, true);
+    l = layer_acquire(&e, layers);
+    layer_acquire_grads(&e, &l);
+    norm = last_norm(&e, &l);
+    drop_last(&e, &l, m->encoder.dout);
     e.dev->ops->norm_bwd(e.dev, &norm);
-    unit_release(&e, &u);
-    for (int l = layers - 1; l >= 0; l--)
-        block_bwd(&e, l, m->denc);
-    stack_end(&e);
-    u = unit_acquire(&e, 0);
-    unit_back(&e, &u);
-    embed_pass(&e, &u, m->denc, true);
-    unit_release(&e, &u);
+    layer_release(&e, &l);
+    for (int i = layers - 1; i >= 0; i--)
+        block_bwd(&e, i, m->encoder.dout);
+    block_stack_end(&e);
+    l = layer_acquire(&e, 0);
+    layer_acquire_grads(&e, &l);
+    embed_pass(&e, &l, m->encoder.dout, true);
+    layer_release(&e, &l);
 }
 
 /*
- * The bucket of keys that lie `distance` behind the query (before it: negative): near ones have
- * one each, farther ones share by the logarithm.  A decoder sees none behind; an encoder has a
+ * The bucket of keys that lie `distance` after the query (before it: negative): near ones have
+ * one each, farther ones share by the logarithm.  A decoder sees none after it; an encoder has a
  * half of the buckets for either side.
  */
 static int32_t bucket_of(int64_t distance, bool encoder, int64_t buckets, int64_t max_distance)
@@ -117,7 +123,7 @@ static int64_t told_apart(const int32_t *bucket, int64_t reach)
     return reach;
 }
 
-int upload_buckets(struct model *m, struct ckpt_err *err)
+int encoder_upload_buckets(struct model *m, struct ckpt_err *err)
 {
     const struct arch *a = m->arch;
     size_t n = 2 * (size_t)a->max_distance + 1;
@@ -132,10 +138,10 @@ int upload_buckets(struct model *m, struct ckpt_err *err)
         for (size_t i = 0; i < n; i++)
             host[i] = bucket_of((int64_t)i - a->max_distance, encoder, a->num_buckets,
                                 a->max_distance);
-        m->reach[encoder] = told_apart(host, a->max_distance);
-        m->dev->ops->to_device(m->dev, m->bucket[encoder], host + a->max_distance -
-                               m->reach[encoder],
-                               (2 * (size_t)m->reach[encoder] + 1) * sizeof *host);
+        m->positions.reach[encoder] = told_apart(host, a->max_distance);
+        m->dev->ops->to_device(m->dev, m->positions.bucket[encoder], host + a->max_distance -
+                               m->positions.reach[encoder],
+                               (2 * (size_t)m->positions.reach[encoder] + 1) * sizeof *host);
     }
     ckpt_free(host);
     return device_sync(m->dev, err);
@@ -147,20 +153,22 @@ int model_hidden(struct model *m, const struct model_weights *w, const struct ba
     int64_t layers = m->arch->num_hidden_layers;
     struct batch without = *b;
     struct pass p;
-    struct unit u;
+    struct layer l;
+    int rc;
 
     if (m->arch->stack != ARCH_ENCODER || n_blocks < 0 || n_blocks > layers)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "hidden states behind block %lld: an encoder "
-                         "alone has them, behind 0 to %lld", (long long)n_blocks,
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "hidden states after block %lld: an encoder "
+                         "alone has them, after 0 to %lld", (long long)n_blocks,
                          (long long)layers);
     without.n_rows = 0;
-    if (pass_begin(&p, m, w, &without, false, err))
-        return err->code;
-    u = unit_acquire(&p, 0);
-    embed_pass(&p, &u, m->fwd[0].at[BUF_H], false);
-    unit_release(&p, &u);
-    for (int l = 0; l < (int)n_blocks; l++)
-        block_fwd(&p, l, l + 1 < layers ? m->fwd[l + 1].at[BUF_H] : m->h_last);
+    rc = pass_begin(&p, m, w, &without, false, err);
+    if (rc)
+        return rc;
+    l = layer_acquire(&p, 0);
+    embed_pass(&p, &l, m->fwd[0].at[BUF_H], false);
+    layer_release(&p, &l);
+    for (int i = 0; i < (int)n_blocks; i++)
+        block_fwd(&p, i, i + 1 < layers ? m->fwd[i + 1].at[BUF_H] : m->h_last);
     m->dev->ops->to_host(m->dev, hidden, n_blocks < layers ? m->fwd[n_blocks].at[BUF_H] : m->h_last,
                          (size_t)(b->n_tokens * m->arch->hidden_size) * sizeof *hidden);
     return device_sync(m->dev, err);

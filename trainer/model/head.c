@@ -1,51 +1,54 @@
-/*
- * head - what follows the last block: the final norm at the rows that carry a loss, the output's
- * matrix, and back.
- *
- * The matrix is the embedding's table where they are tied.  Rows of that table which are trained by
- * themselves stand in the matrix too: it is then a copy of the table with these rows in their
- * places, and what it is given as gradients of those rows adds up with what
- * the lookups give them.  Source: peft 0.21 tuners/trainable_tokens/layer.py, a tied adapter.
- */
+/* head - see head.h. */
+#include "trainer/model/head.h"
+
 #include "trainer/model/pass.h"
 
-static struct op_rownorm final_norm(const struct pass *p, const struct unit *u, const void *h,
+static struct op_rownorm final_norm(const struct pass *p, const struct layer *l, const void *h,
                                     int64_t n)
 {
     const struct model *m = p->m;
 
     return (struct op_rownorm){
-        .out = m->y_rows, .stats = m->final_stats, .x = h, .dout = m->dy_rows, .dx = m->dh,
-        .rows = m->rows, .norm = unit_norm(u, ROLE_FINAL_NORM_W, ROLE_FINAL_NORM_B), .n = n,
-        .n_x = p->n, .dim = m->arch->hidden_size,
+        .out = m->head.y,
+        .stats = m->head.stats,
+        .x = h,
+        .dout = m->head.dy,
+        .dx = m->dh,
+        .rows = m->batch.rows,
+        .norm = layer_op_norm(l, ROLE_FINAL_NORM_W, ROLE_FINAL_NORM_B),
+        .n = n,
+        .n_x = p->n,
+        .dim = m->arch->hidden_size,
     };
 }
 
-/* Without a final norm the rows are only picked; back, their gradients are put there. */
-static struct op_embed pick_rows(const struct pass *p, const void *h, int64_t n)
+/* Without a final norm the rows are only gathered; back, their gradients are scattered. */
+static struct op_embed gather_rows(const struct pass *p, const void *h, int64_t n)
 {
     const struct model *m = p->m;
 
     return (struct op_embed){
-        .out = m->y_rows, .dout = m->dy_rows, .table = h, .dtable = m->dh, .ids = m->rows,
-        .n = n, .dim = m->arch->hidden_size, .vocab = p->n, .no_grad = -1, .picks = true,
+        .out = m->head.y, .dout = m->head.dy, .table = h, .dtable = m->dh, .ids = m->batch.rows,
+        .n = n, .dim = m->arch->hidden_size, .vocab = p->n, .no_grad = -1, .gather = true,
     };
 }
 
-static struct op_linear project_out(const struct pass *p, const struct unit *u, int64_t n)
+static struct op_linear project_out(const struct pass *p, const struct layer *l, int64_t n)
 {
     const struct model *m = p->m;
+    struct op_linear op = layer_op_linear(p, l, ROLE_PROJ_OUT, ROLE_COUNT, m->arch->hidden_size,
+                                          m->arch->word_embed_proj_dim);
 
-    return (struct op_linear){
-        .out = m->z_rows, .x = m->y_rows, .dout = m->dz_rows, .dx = m->dy_rows,
-        .w = unit_weight(u, ROLE_PROJ_OUT), .dw = unit_grad(u, ROLE_PROJ_OUT), .fresh = u->fresh,
-        .lora = unit_lora(p, u, ROLE_PROJ_OUT), .n = n,
-        .n_in = m->arch->hidden_size, .n_out = m->arch->word_embed_proj_dim,
-    };
+    op.n = n;
+    op.out = m->head.z;
+    op.x = m->head.y;
+    op.dout = m->head.dz;
+    op.dx = m->head.dy;
+    return op;
 }
 
 /* The final norm's output at n rows, or its gradient, dropped out. */
-static void drop_final(const struct pass *p, const struct unit *after, void *x, int64_t n)
+static void drop_final(const struct pass *p, const struct layer *after, void *x, int64_t n)
 {
     struct op_drop drop = pass_drop(p, after, DROP_FINAL, p->m->arch->final_dropout);
 
@@ -53,8 +56,8 @@ static void drop_final(const struct pass *p, const struct unit *after, void *x, 
         p->dev->ops->drop(p->dev, x, n, p->m->arch->hidden_size, &drop);
 }
 
-/* What the head's matrix multiplies, from n rows of h that m->rows names. */
-static void *head_in(const struct pass *p, const struct unit *after, const void *h, int64_t n)
+/* What the head's matrix multiplies, from n rows of h that m->batch.rows names. */
+static void *head_in(const struct pass *p, const struct layer *after, const void *h, int64_t n)
 {
     const struct model *m = p->m;
 
@@ -62,26 +65,26 @@ static void *head_in(const struct pass *p, const struct unit *after, const void 
         struct op_rownorm norm = final_norm(p, after, h, n);
 
         p->dev->ops->norm_fwd(p->dev, &norm);
-        drop_final(p, after, m->y_rows, n);
+        drop_final(p, after, m->head.y, n);
     } else {
-        struct op_embed pick = pick_rows(p, h, n);
+        struct op_embed gather = gather_rows(p, h, n);
 
-        p->dev->ops->embed_fwd(p->dev, &pick);
+        p->dev->ops->embed_fwd(p->dev, &gather);
     }
-    if (m->z_rows) {
+    if (m->head.z) {
         struct op_linear out = project_out(p, after, n);
 
         p->dev->ops->linear_fwd(p->dev, &out);
     }
-    return m->z_rows ? m->z_rows : m->y_rows;
+    return m->head.z ? m->head.z : m->head.y;
 }
 
 /* From the gradient of what the head multiplies to dh. */
-static void head_in_bwd(const struct pass *p, const struct unit *after, int64_t n)
+static void head_in_bwd(const struct pass *p, const struct layer *after, int64_t n)
 {
     const struct model *m = p->m;
 
-    if (m->z_rows) {
+    if (m->head.z) {
         struct op_linear out = project_out(p, after, n);
 
         p->dev->ops->linear_bwd(p->dev, &out);
@@ -89,20 +92,20 @@ static void head_in_bwd(const struct pass *p, const struct unit *after, int64_t 
     if (m->arch->final_norm) {
         struct op_rownorm norm = final_norm(p, after, m->h_last, n);
 
-        drop_final(p, after, m->dy_rows, n);
+        drop_final(p, after, m->head.dy, n);
         p->dev->ops->norm_bwd(p->dev, &norm);
     } else {
-        struct op_embed pick = pick_rows(p, m->h_last, n);
+        struct op_embed gather = gather_rows(p, m->h_last, n);
 
         p->dev->ops->zero(p->dev, m->dh, (size_t)(p->n * m->arch->hidden_size) *
                                              ckpt_dtype_size(p->dev->act));
-        p->dev->ops->embed_bwd(p->dev, &pick);
+        p->dev->ops->embed_bwd(p->dev, &gather);
     }
 }
 
-int head_unit(const struct model *m)
+int head_layer(const struct model *m)
 {
-    return m->arch->tie_word_embeddings ? 0 : m->params.n_unit - 1;
+    return m->arch->tie_word_embeddings ? 0 : m->params.n_layers - 1;
 }
 
 static enum role head_role(const struct model *m)
@@ -111,93 +114,101 @@ static enum role head_role(const struct model *m)
 }
 
 /*
- * Rows that are trained by themselves to their places in a matrix, or back from there.  Ids are
- * mostly a vocabulary's last ones: those that follow each other go at once.
+ * Copy the rows that are trained by themselves to their places in the whole matrix, or from there.
+ * Ids are mostly a vocabulary's last ones: those that follow each other go at once.
  */
-static void move_rows(const struct pass *p, void *matrix, void *rows, enum ckpt_dtype type,
-                      bool back)
+static void copy_rows(const struct pass *p, void *to, const void *from, bool to_whole,
+                      enum ckpt_dtype type)
 {
-    const struct model *m = p->m;
-    size_t row = (size_t)m->arch->word_embed_proj_dim * ckpt_dtype_size(type);
-    const int32_t *id = m->token_ids_host;
+    const struct trained_rows *r = &p->m->trained_rows;
+    size_t row = (size_t)p->m->arch->word_embed_proj_dim * ckpt_dtype_size(type);
 
-    for (int64_t k = 0, n; k < m->n_tokens; k += n) {
-        unsigned char *there = (unsigned char *)matrix + (size_t)id[k] * row;
-        unsigned char *own = (unsigned char *)rows + (size_t)k * row;
+    for (int64_t k = 0, n; k < r->n; k += n) {
+        size_t whole = (size_t)r->ids_host[k] * row, own = (size_t)k * row;
 
-        for (n = 1; k + n < m->n_tokens && id[k + n] == id[k] + n; n++)
+        for (n = 1; k + n < r->n && r->ids_host[k + n] == r->ids_host[k] + n; n++)
             ;
-        p->dev->ops->copy(p->dev, back ? own : there, back ? there : own, (size_t)n * row);
+        p->dev->ops->copy(p->dev, (unsigned char *)to + (to_whole ? whole : own),
+                          (const unsigned char *)from + (to_whole ? own : whole),
+                          (size_t)n * row);
     }
 }
 
-const void *head_matrix(const struct pass *p, const struct unit *head)
+const void *head_matrix(const struct pass *p, const struct layer *head)
 {
     const struct model *m = p->m;
-    const void *table = unit_weight(head, head_role(m));
+    const void *table = layer_weight(head, head_role(m));
     struct op_embed own = {0};
 
-    if (!m->head_w || m->head_made)
-        return m->head_w ? m->head_w : table;
-    unit_tokens(&own, head);
-    p->dev->ops->copy(p->dev, m->head_w, table,
+    if (!m->head.w || m->head.made)
+        return m->head.w ? m->head.w : table;
+    layer_trained_rows(&own, head);
+    p->dev->ops->copy(p->dev, m->head.w, table,
                       (size_t)(m->arch->vocab_size * m->arch->word_embed_proj_dim) *
                           ckpt_dtype_size(p->dev->weight));
-    move_rows(p, m->head_w, (void *)(uintptr_t)own.tokens, p->dev->weight, false);
-    return m->head_w;
+    copy_rows(p, m->head.w, own.tokens, true, p->dev->weight);
+    return m->head.w;
 }
 
 /* The loss of the rows whose head's input is x, and its gradients. */
-static void loss(const struct pass *p, const struct unit *head, const void *x, float scale,
+static void loss(const struct pass *p, const struct layer *head, const void *x, float scale,
                  bool back)
 {
     const struct model *m = p->m;
     const struct arch *a = m->arch;
     enum ckpt_dtype type = p->dev->grad;
-    bool rows = back && m->head_dw;
+    bool rows = back && m->head.dw;
     struct op_embed own = {0};
-    struct op_head op = {
-        .nll = m->nll, .dx = !back ? NULL : m->z_rows ? m->dz_rows : m->dy_rows,
-        .dw = unit_grad(head, head_role(m)), .x = x, .w = head_matrix(p, head),
-        .targets = m->targets, .n = p->n_rows, .dim = a->word_embed_proj_dim,
-        .vocab = a->vocab_size, .mul = (float)a->head_mul, .scale = scale, .fresh = head->fresh};
+    struct op_head op = {.nll = m->head.nll,
+                         .dx = !back       ? NULL
+                               : m->head.z ? m->head.dz
+                                           : m->head.dy,
+                         .dw = layer_grad(head, head_role(m)),
+                         .x = x,
+                         .w = head_matrix(p, head),
+                         .targets = m->batch.targets,
+                         .n = p->n_rows,
+                         .dim = a->word_embed_proj_dim,
+                         .vocab = a->vocab_size,
+                         .mul = (float)a->head_mul,
+                         .scale = scale,
+                         .fresh = head->overwrite};
 
     if (rows) {                         /* what other passes gave them is added to */
-        unit_tokens(&own, head);
-        p->dev->ops->zero(p->dev, m->head_dw, (size_t)(a->vocab_size * a->word_embed_proj_dim) *
+        layer_trained_rows(&own, head);
+        p->dev->ops->zero(p->dev, m->head.dw, (size_t)(a->vocab_size * a->word_embed_proj_dim) *
                                                   ckpt_dtype_size(type));
-        move_rows(p, m->head_dw, own.dtokens, type, false);
-        op.dw = m->head_dw;
+        copy_rows(p, m->head.dw, own.dtokens, true, type);
+        op.dw = m->head.dw;
         op.fresh = false;
     }
     p->dev->ops->head_loss(p->dev, &op);
     if (rows)
-        move_rows(p, m->head_dw, own.dtokens, type, true);
+        copy_rows(p, own.dtokens, m->head.dw, false, type);
 }
 
 void head_loss(const struct pass *p, float scale, bool back)
 {
     const struct model *m = p->m;
-    int last = m->params.n_unit - 1;
-    struct unit after = unit_acquire(p, last), head = unit_acquire(p, head_unit(m));
+    int last = m->params.n_layers - 1;
+    struct layer after = layer_acquire(p, last), head = layer_acquire(p, head_layer(m));
     void *x;
 
     if (back) {
-        unit_back(p, &after);
-        unit_back(p, &head);
+        layer_acquire_grads(p, &after);
+        layer_acquire_grads(p, &head);
     }
     x = head_in(p, &after, m->h_last, p->n_rows);
     loss(p, &head, x, scale, back);
     if (back)
         head_in_bwd(p, &after, p->n_rows);
-    unit_release(p, &head);
-    unit_release(p, &after);
+    layer_release(p, &head);
+    layer_release(p, &after);
     if (back)
         p->w->grad_done(p->w->ctx, last);
 }
 
-
-void head_rows(const struct pass *p, const struct unit *after, const void *matrix, const void *h,
+void head_rows(const struct pass *p, const struct layer *after, const void *matrix, const void *h,
                int64_t n, float *logits)
 {
     const struct model *m = p->m;

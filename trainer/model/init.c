@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-#include "trainer/model/arch.h"
-#include "trainer/model/names.h"
+#include "formats/families/arch.h"
+#include "formats/families/role.h"
 #include "trainer/rng.h"
 
 /* By what a matrix multiplies: T5's _init_weights, whose factor stands for the range. */

@@ -162,8 +162,8 @@ int lora_new(struct lora **out, const json_t *config, struct ckpt_err *err)
     *out = NULL;
     if (!l)
         return ckpt_nomem(err, sizeof *l);
-    l->config = json_incref((json_t *)(uintptr_t)config);
-    rc = peft_config_init(&l->peft, config, err);
+    config = l->config = json_deep_copy(config);
+    rc = l->config ? peft_config_init(&l->peft, config, err) : ckpt_nomem(err, sizeof *l);
     if (rc) {
         json_decref(l->config);
         ckpt_free(l);
@@ -205,7 +205,7 @@ void lora_free(struct lora *l)
     ckpt_free(l);
 }
 
-/* The first number behind a dot and a name: "model.layers.3.mlp" gives 3; -1: none. */
+/* The first number after a dot and a name: "model.layers.3.mlp" gives 3; -1: none. */
 static int64_t layer_of(const char *module)
 {
     for (const char *dot = strchr(module, '.'); dot; dot = strchr(dot + 1, '.')) {
@@ -217,7 +217,7 @@ static int64_t layer_of(const char *module)
     return -1;
 }
 
-/* The number behind one of the given names, wherever it stands. */
+/* The number after one of the given names, wherever it stands. */
 static int64_t layer_by(const char *module, const char *name)
 {
     size_t k = strlen(name);
@@ -276,29 +276,32 @@ static int is_target(bool *yes, const struct lora *l, const char *module, enum l
                      struct ckpt_err *err)
 {
     bool excluded;
+    int rc;
 
     *yes = false;
-    if (matches(&excluded, &l->exclude, module, err))
-        return err->code;
+    rc = matches(&excluded, &l->exclude, module, err);
+    if (rc)
+        return rc;
     if (excluded || below_saved(l, module))
         return 0;
     if (l->all_linear)
         *yes = kind == LORA_LINEAR;
-    else if (matches(yes, &l->target, module, err))
-        return err->code;
+    else if ((rc = matches(yes, &l->target, module, err)) != 0)
+        return rc;
     *yes = *yes && layer_wanted(l, module);
     return 0;
 }
 
-int lora_change(struct lora_change *out, const struct lora *l, const char *module,
+int lora_delta(struct lora_delta *out, const struct lora *l, const char *module,
                 enum lora_module kind, struct ckpt_err *err)
 {
     double rank;
     bool yes;
+    int rc;
 
-    *out = (struct lora_change){0};
-    if (is_target(&yes, l, module, kind, err) || !yes)
-        return err->code;
+    *out = (struct lora_delta){0};
+    if ((rc = is_target(&yes, l, module, kind, err)) != 0 || !yes)
+        return rc;
     if (kind == LORA_OTHER)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "target_modules: %s is neither a projection nor "
                          "the embedding of tokens, and is not changed by an adapter", module);
@@ -308,8 +311,9 @@ int lora_change(struct lora_change *out, const struct lora *l, const char *modul
     if (kind == LORA_EMBEDDING && l->peft.dora)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "target_modules: %s: use_dora is not trained on an embedding", module);
-    if (peft_config_rank(&rank, &l->peft, module, err))
-        return err->code;
+    rc = peft_config_rank(&rank, &l->peft, module, err);
+    if (rc)
+        return rc;
     if (!(rank >= 1 && rank <= MAX_RANK && rank == floor(rank)))
         return ckpt_fail(err, CKPT_ECONFIG, "rank_pattern: %s: rank %g, 1 to %d is wanted", module,
                          rank, MAX_RANK);

@@ -24,7 +24,7 @@ enum lora_module { LORA_OTHER, LORA_LINEAR, LORA_HEAD, LORA_EMBEDDING };
 enum lora_init { LORA_INIT_DEFAULT, LORA_INIT_GAUSSIAN, LORA_INIT_BOTH };
 
 /* What an adapter does to one module. */
-struct lora_change {
+struct lora_delta {
     int64_t rank;                   /* 0: no low-rank change */
     float   scale;
     bool    magnitude;              /* DoRA */
@@ -34,7 +34,7 @@ struct lora_change {
 int lora_new(struct lora **out, const json_t *config, struct ckpt_err *err);
 void lora_free(struct lora *l);
 /* The module's path is the published one: "model.layers.0.self_attn.q_proj". */
-int lora_change(struct lora_change *out, const struct lora *l, const char *module,
+int lora_delta(struct lora_delta *out, const struct lora *l, const char *module,
                 enum lora_module kind, struct ckpt_err *err);
 /* The parameter (with its module's path) is trained whole: modules_to_save. */
 bool lora_saves(const struct lora *l, const char *param);

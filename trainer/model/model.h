@@ -1,7 +1,9 @@
 /*
  * model - embedding, blocks, head, loss: the order of a pass.
  *
- * A model owns its description and its planned activations, never weights: it asks for a unit's
+ * Abbreviations: decode (a generation session).
+ *
+ * A model owns its description and its planned activations, never weights: it asks for a layer's
  * weights when it needs them and says when it is done, so that the same pass runs over resident
  * weights (ZeRO-0) and over gathered ones (ZeRO-3).
  */
@@ -17,20 +19,20 @@ struct lora;
 struct model;
 
 /*
- * Where weights come from and gradients go.  acquire/release bracket each use of a unit in
- * program order (forward 0..L+1, backward L+1..0; a tied head uses unit 0 as well); pairs may
- * nest.  grad gives the unit's gradient buffer [unit_grad] to add to; it is asked for before
- * the first gradient of that unit in a backward pass, grad_done after the last.  While fresh
+ * Where weights come from and gradients go.  acquire/release bracket each use of a layer in
+ * program order (forward 0..L+1, backward L+1..0; a tied head uses layer 0 as well); pairs may
+ * nest.  grad gives the layer's gradient buffer [layer_grad] to add to; it is asked for before
+ * the first gradient of that layer in a backward pass, grad_done after the last.  While fresh
  * says so the buffer has no sums yet and, of parameters that a pass writes (params.h), not even
  * zeros; NULL: never.
  */
 struct model_weights {
     void        *ctx;
-    const void *(*acquire)(void *ctx, int unit);
-    void        (*release)(void *ctx, int unit);
-    void       *(*grad)(void *ctx, int unit);
-    void        (*grad_done)(void *ctx, int unit);
-    bool        (*fresh)(void *ctx, int unit);
+    const void *(*acquire)(void *ctx, int layer);
+    void        (*release)(void *ctx, int layer);
+    void       *(*grad)(void *ctx, int layer);
+    void        (*grad_done)(void *ctx, int layer);
+    bool        (*fresh)(void *ctx, int layer);
     bool          fixed;          /* acquire gives the same address each time and does no more */
 };
 
@@ -51,14 +53,14 @@ struct batch {
     const int32_t *doc_start;       /* [n_docs + 1], first row of each document, then N */
     const int32_t *rows;            /* [n_rows] which rows carry a loss, increasing */
     const int32_t *targets;         /* [n_rows] the id each must predict */
-    const int32_t *kinds;           /* [N] kinds of tokens, where a model has them; NULL: all 0 */
+    const int32_t *token_type_ids;  /* [N] where a model has token types; NULL: all 0 */
     int64_t        n_enc;           /* rows of the encoder; 0: there is none */
     const int32_t *enc_ids;         /* [n_enc] */
     const int32_t *enc_start;       /* [n_docs + 1] */
 };
 
 /*
- * What a pass makes again on its way back instead of keeping it: nothing, what norms and
+ * What the backward pass recomputes instead of keeping it: nothing, the outputs of norms and
  * activations gave, or all of a block but its input.
  */
 enum recompute { RECOMPUTE_NONE, RECOMPUTE_NORMS, RECOMPUTE_FULL,
@@ -98,7 +100,7 @@ int model_loss(struct model *m, const struct model_weights *w, const struct batc
  */
 void model_drop_key(struct model *m, uint64_t seed, int rank, uint64_t number);
 /*
- * Forward and backward: gradients of loss_sum * scale are added to the units' gradient buffers.
+ * Forward and backward: gradients of loss_sum * scale are added to the layers' gradient buffers.
  * Dropout is on in this pass alone.
  */
 int model_loss_grad(struct model *m, const struct model_weights *w, const struct batch *b,

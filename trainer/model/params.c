@@ -1,23 +1,23 @@
 /* params - see params.h. */
 #include "trainer/model/params.h"
 
-#include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "libckpt/base/map.h"
 #include "libckpt/tensor.h"
-#include "trainer/model/arch.h"
-#include "trainer/model/families.h"
+#include "formats/families/arch.h"
+#include "formats/families/family.h"
 #include "trainer/model/lora.h"
 
-static size_t count(const struct arch *arch, const struct name *list, int64_t layer)
+static size_t count(const struct arch *arch)
 {
+    struct family_name part[ROLE_COUNT];
     size_t n = 0;
 
-    for (; list->text; list++)
-        if (role_exists(arch, list->role, layer))
-            n += role_is_expert(list->role) ? (size_t)arch->num_experts : 1;
+    for (int64_t l = -1; l <= arch->num_hidden_layers; l++)
+        for (size_t i = family_parts(part, arch, l); i-- > 0;)
+            n += role_is_expert(part[i].role) ? (size_t)arch->num_experts : 1;
     return n;
 }
 
@@ -38,15 +38,15 @@ static size_t module_length(const char *name)
 }
 
 /* Put the parameter that stands at item[n] in its place and count it. */
-static int place(struct build *b, struct param *q, int unit, struct ckpt_err *err)
+static int place(struct build *b, struct param *q, int layer, struct ckpt_err *err)
 {
     struct params *p = b->p;
 
     if (!q->name || !ckpt_shape_numel(&q->numel, &q->shape))
         return ckpt_nomem(err, CKPT_MAX_NAME);
-    q->unit = unit;
-    q->offset = p->unit_numel[unit];
-    p->unit_numel[unit] += q->numel;
+    q->layer = layer;
+    q->offset = p->layer_numel[layer];
+    p->layer_numel[layer] += q->numel;
     p->numel += q->numel;
     if (ckpt_map_add(p->by_name, q->name, strlen(q->name), p->n, err))
         return ckpt_err_in(err, "parameter %s", q->name);
@@ -64,24 +64,25 @@ static int append_factor(struct build *b, const struct param *of, enum param_kin
                         .kind = kind, .scale = scale};
     q->name = ckpt_arena_printf(&b->p->arena, "base_model.model.%.*s.%s",
                                 (int)module_length(of->name), of->name, tail);
-    return place(b, q, of->unit, err);
+    return place(b, q, of->layer, err);
 }
 
 /* The factors of a change, in the order of PEFT's modules. */
-static int append_factors(struct build *b, const struct param *of, const struct lora_change *c,
+static int append_factors(struct build *b, const struct param *of, const struct lora_delta *c,
                           enum lora_module kind, struct ckpt_err *err)
 {
     bool embedding = kind == LORA_EMBEDDING;
-    bool turned = !embedding && b->arch->weight_order == ARCH_IN_OUT &&
-                  role_is_turned((enum role)of->role);
+    bool transposed = !embedding && b->arch->weight_order == ARCH_IN_OUT &&
+                  role_is_transposed((enum role)of->role);
     int64_t rows = of->shape.dim[0], cols = of->shape.dim[1];
-    int64_t in = embedding || turned ? rows : cols, out = embedding || turned ? cols : rows;
+    int64_t in = embedding || transposed ? rows : cols, out = embedding || transposed ? cols : rows;
+    int rc;
 
-    if (append_factor(b, of, PARAM_LORA_A, embedding ? "lora_embedding_A" : "lora_A.weight",
-                      ckpt_shape_2d(c->rank, in), c->scale, err) ||
-        append_factor(b, of, PARAM_LORA_B, embedding ? "lora_embedding_B" : "lora_B.weight",
-                      ckpt_shape_2d(out, c->rank), c->scale, err))
-        return err->code;
+    if ((rc = append_factor(b, of, PARAM_LORA_A, embedding ? "lora_embedding_A" : "lora_A.weight",
+                      ckpt_shape_2d(c->rank, in), c->scale, err)) != 0 ||
+        (rc = append_factor(b, of, PARAM_LORA_B, embedding ? "lora_embedding_B" : "lora_B.weight",
+                      ckpt_shape_2d(out, c->rank), c->scale, err)) != 0)
+        return rc;
     return c->magnitude ? append_factor(b, of, PARAM_MAGNITUDE, "lora_magnitude_vector",
                                         ckpt_shape_1d(out), 0, err) : 0;
 }
@@ -98,32 +99,35 @@ static enum lora_module module_kind(enum role role)
 static int check_ids(const json_t *list, int64_t vocab, struct ckpt_err *err)
 {
     bool *seen = ckpt_alloc((size_t)vocab, sizeof *seen);
+    int rc = 0;
 
     if (!seen)
         return ckpt_nomem(err, (size_t)vocab);
-    for (size_t i = 0; err->code == 0 && i < json_array_size(list); i++) {
+    for (size_t i = 0; rc == 0 && i < json_array_size(list); i++) {
         const json_t *entry = json_array_get(list, i);
         json_int_t id = json_integer_value(entry);
 
         if (!json_is_integer(entry) || id < 0 || id >= vocab)
-            ckpt_fail(err, CKPT_ECONFIG, "trainable_token_indices: entry %zu is no id from 0 to "
-                      "%lld", i, (long long)vocab - 1);
+            rc = ckpt_fail(err, CKPT_ECONFIG, "trainable_token_indices: entry %zu is no id from 0 "
+                           "to %lld", i, (long long)vocab - 1);
         else if (seen[id])
-            ckpt_fail(err, CKPT_ECONFIG, "trainable_token_indices: %lld is named twice",
-                      (long long)id);
+            rc = ckpt_fail(err, CKPT_ECONFIG, "trainable_token_indices: %lld is named twice",
+                           (long long)id);
         else
             seen[id] = true;
     }
     ckpt_free(seen);
-    return err->code;
+    return rc;
 }
 
 /* Rows of the embedding that are trained by themselves. */
 static int append_tokens(struct build *b, const struct param *of, const json_t *list,
                          struct ckpt_err *err)
 {
-    if (check_ids(list, b->arch->vocab_size, err))
-        return err->code;
+    int rc = check_ids(list, b->arch->vocab_size, err);
+
+    if (rc)
+        return rc;
     return append_factor(b, of, PARAM_TOKENS, "token_adapter.trainable_tokens_delta",
                          ckpt_shape_2d((int64_t)json_array_size(list), of->shape.dim[1]), 0, err);
 }
@@ -135,16 +139,18 @@ static int end_module(struct build *b, struct ckpt_err *err)
     size_t first = b->module, end = p->n;
     const struct param *of = &p->item[first];
     enum lora_module kind;
-    struct lora_change c;
+    struct lora_delta c;
     char module[CKPT_MAX_NAME + 1];
+    int rc;
 
     b->module = SIZE_MAX;
     if (!b->lora || first == SIZE_MAX)
         return 0;
     snprintf(module, sizeof module, "%.*s", (int)module_length(of->name), of->name);
     kind = module_kind((enum role)of->role);
-    if (lora_change(&c, b->lora, module, kind, err))
-        return err->code;
+    rc = lora_delta(&c, b->lora, module, kind, err);
+    if (rc)
+        return rc;
     for (size_t i = first; i < end; i++) {
         struct param *q = &p->item[i];
         bool bias = strcmp(q->name + module_length(q->name), ".bias") == 0;
@@ -156,8 +162,8 @@ static int end_module(struct build *b, struct ckpt_err *err)
                        (bias && lora_bias(b->lora) == LORA_BIAS_ALL) ||
                        (bias && lora_bias(b->lora) == LORA_BIAS_TARGETS && c.rank > 0);
     }
-    if (c.rank && append_factors(b, of, &c, kind, err))
-        return err->code;
+    if (c.rank && (rc = append_factors(b, of, &c, kind, err)) != 0)
+        return rc;
     if (kind == LORA_EMBEDDING && lora_tokens(b->lora, module)) {
         if (c.rank || of->trainable)
             return ckpt_fail(err, CKPT_EUNSUPPORTED, "trainable_token_indices: %s is trained "
@@ -167,52 +173,50 @@ static int end_module(struct build *b, struct ckpt_err *err)
     return 0;
 }
 
-static int append_one(struct build *b, const struct name *name, int unit, int64_t expert,
+static int append_one(struct build *b, const struct family_name *name, int layer, int64_t expert,
                       struct ckpt_err *err)
 {
     struct params *p = b->p;
     const struct param *before = b->module == SIZE_MAX ? NULL : &p->item[b->module];
-    char *text = name_expand(&p->arena, p->prefix, name,
-                             unit - 1 - arch_stack_first(b->arch, unit - 1), expert);
+    struct family_place at = {name->role, layer - 1 - arch_stack_first(b->arch, layer - 1),
+                              expert};
+    char text[CKPT_MAX_NAME + 1];
     struct param *q;
+    int rc;
 
-    if (!text)
-        return ckpt_nomem(err, CKPT_MAX_NAME);
-    if (before && (before->unit != unit || module_length(before->name) != module_length(text) ||
+    family_spell(text, sizeof text, name->pattern, p->prefix, &at);
+    if (before && (before->layer != layer || module_length(before->name) != module_length(text) ||
                    strncmp(before->name, text, module_length(text)) != 0) &&
-        end_module(b, err))
-        return err->code;
+        (rc = end_module(b, err)) != 0)
+        return rc;
     if (b->module == SIZE_MAX)
         b->module = p->n;
     q = &p->item[p->n];
-    *q = (struct param){.name = text, .shape = role_shape(b->arch, name->role),
+    *q = (struct param){.name = ckpt_arena_strndup(&p->arena, text, strlen(text)),
+                        .shape = role_shape(b->arch, name->role),
                         .decay = role_decays(name->role), .trainable = true,
-                        .written = role_is_written(b->arch, name->role),
+                        .written = role_overwrites_grad(b->arch, name->role),
                         .role = (int)name->role, .expert = expert};
-    return place(b, q, unit, err);
+    return place(b, q, layer, err);
 }
 
-/* Append what exists of a list as the parameters of a unit; experts one after another. */
-static int append(struct build *b, const struct name *list, int unit, struct ckpt_err *err)
+/* Append the parameters of a layer; experts one after another. */
+static int append(struct build *b, int layer, struct ckpt_err *err)
 {
-    const struct arch *arch = b->arch;
+    struct family_name part[ROLE_COUNT];
+    size_t n = family_parts(part, b->arch, layer - 1);
+    int rc = 0;
 
-    for (; list->text; list++) {
-        const struct name *end = list;
+    for (size_t i = 0, end; i < n; i = end) {
+        bool expert = role_is_expert(part[i].role);
 
-        if (!role_exists(arch, list->role, unit - 1))
-            continue;
-        while (role_is_expert(end->role))
+        for (end = i + 1; expert && end < n && role_is_expert(part[end].role);)
             end++;
-        for (int64_t e = 0; list < end && e < arch->num_experts; e++)
-            for (const struct name *one = list; one < end; one++)
-                if (append_one(b, one, unit, e, err))
-                    return err->code;
-        if (list == end && append_one(b, list, unit, 0, err))
-            return err->code;
-        list = list < end ? end - 1 : list;
+        for (int64_t e = 0; e < (expert ? b->arch->num_experts : 1); e++)
+            for (size_t k = i; rc == 0 && k < end; k++)
+                rc = append_one(b, &part[k], layer, e, err);
     }
-    return 0;
+    return rc;
 }
 
 /* Where gradients of what is trained lie. */
@@ -224,24 +228,22 @@ static void place_grads(struct params *p)
         q->grad_offset = -1;
         if (!q->trainable)
             continue;
-        q->grad_offset = p->unit_grad[q->unit];
-        p->unit_grad[q->unit] += q->numel;
+        q->grad_offset = p->layer_grad[q->layer];
+        p->layer_grad[q->layer] += q->numel;
         p->grad_numel += q->numel;
     }
 }
 
 static int append_all(struct build *b, struct ckpt_err *err)
 {
-    const struct family *f = b->arch->family;
     struct params *p = b->p;
+    int rc = 0;
 
-    if (append(b, f->before, 0, err))
-        return err->code;
-    for (int u = 1; u + 1 < p->n_unit; u++)
-        if (append(b, family_block(b->arch, u - 1), u, err))
-            return err->code;
-    if (append(b, f->after, p->n_unit - 1, err) || end_module(b, err))
-        return err->code;
+    for (int layer = 0; rc == 0 && layer < p->n_layers; layer++)
+        rc = append(b, layer, err);
+    rc = rc ? rc : end_module(b, err);
+    if (rc)
+        return rc;
     place_grads(p);
     if (p->grad_numel == 0)
         return ckpt_fail(err, CKPT_ECONFIG, "the adapter changes no module of this model: "
@@ -252,34 +254,30 @@ static int append_all(struct build *b, struct ckpt_err *err)
 int params_build(struct params *p, const struct arch *arch, const struct lora *lora,
                  struct ckpt_err *err)
 {
-    const struct family *f = arch->family;
-    int64_t layers = arch->num_hidden_layers;
-    size_t n = count(arch, f->before, -1) + count(arch, f->after, -1);
+    size_t n = count(arch) * (lora ? PARAM_KINDS : 1);
     struct build b = {.p = p, .arch = arch, .lora = lora, .module = SIZE_MAX};
+    int rc;
 
-    for (int64_t l = 0; l < layers; l++)
-        n += count(arch, family_block(arch, l), l);
-    n *= lora ? PARAM_KINDS : 1;
     memset(p, 0, sizeof *p);
-    p->prefix = f->prefix;
-    p->spare = f->spare;
-    p->older = f->older;
+    p->family = arch->family;
+    p->prefix = arch->family->prefix;
     p->adapted = lora != NULL;
-    p->n_unit = (int)layers + 2;
+    p->n_layers = (int)arch->num_hidden_layers + 2;
     p->item = ckpt_arena_alloc(&p->arena, n, sizeof *p->item);
-    p->unit_numel = ckpt_arena_alloc(&p->arena, (size_t)p->n_unit, sizeof *p->unit_numel);
-    p->unit_grad = ckpt_arena_alloc(&p->arena, (size_t)p->n_unit, sizeof *p->unit_grad);
-    if (!p->item || !p->unit_numel || !p->unit_grad)
-        ckpt_nomem(err, n * sizeof *p->item);
-    else if (ckpt_map_new(&p->by_name, n, err) == 0)
-        append_all(&b, err);
-    if (err->code)
+    p->layer_numel = ckpt_arena_alloc(&p->arena, (size_t)p->n_layers, sizeof *p->layer_numel);
+    p->layer_grad = ckpt_arena_alloc(&p->arena, (size_t)p->n_layers, sizeof *p->layer_grad);
+    if (!p->item || !p->layer_numel || !p->layer_grad)
+        rc = ckpt_nomem(err, n * sizeof *p->item);
+    else
+        rc = ckpt_map_new(&p->by_name, n, err);
+    rc = rc ? rc : append_all(&b, err);
+    if (rc)
         params_release(p);
-    return err->code;
+    return rc;
 }
 
 /* Where ".default" goes in a wrapped model's names. */
-static const char *behind(const struct param *q)
+static const char *tail_of(const struct param *q)
 {
     switch (q->kind) {
     case PARAM_LORA_A:
@@ -293,7 +291,7 @@ static const char *behind(const struct param *q)
 const char *params_saved_name(char *dst, size_t size, const struct params *p, size_t i, bool live)
 {
     const struct param *q = &p->item[i];
-    size_t n = module_length(q->name), k = strlen(q->name) - strlen(behind(q));
+    size_t n = module_length(q->name), k = strlen(q->name) - strlen(tail_of(q));
 
     if (!p->adapted)
         snprintf(dst, size, "%s", q->name);
@@ -307,7 +305,7 @@ const char *params_saved_name(char *dst, size_t size, const struct params *p, si
     else if (live && q->kind == PARAM_MAGNITUDE)
         snprintf(dst, size, "%s.default.weight", q->name);
     else if (live)
-        snprintf(dst, size, "%.*s.default%s", (int)k, q->name, behind(q));
+        snprintf(dst, size, "%.*s.default%s", (int)k, q->name, tail_of(q));
     else
         snprintf(dst, size, "%s", q->name);
     return dst;
@@ -354,7 +352,8 @@ size_t params_find_older(const struct params *p, const char *name)
     char now[CKPT_MAX_NAME + 1];
     size_t n = strlen(name);
 
-    for (const struct older_name *o = p->older; o && o->tail; o++) {
+    for (const struct family_older_name *o = p->family ? p->family->older : NULL; o && o->tail;
+         o++) {
         size_t k = strlen(o->tail);
 
         if (n < k || strcmp(name + n - k, o->tail) != 0 || n - k + strlen(o->now) >= sizeof now)
@@ -367,10 +366,7 @@ size_t params_find_older(const struct params *p, const char *name)
 
 bool params_spare(const struct params *p, const char *name)
 {
-    for (const char *const *glob = p->spare; glob && *glob; glob++)
-        if (fnmatch(*glob, name, 0) == 0)
-            return true;
-    return false;
+    return p->family && family_is_spare(p->family, name);
 }
 
 void params_release(struct params *p)

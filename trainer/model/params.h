@@ -1,12 +1,12 @@
 /*
- * params - the parameter list of a model: published name, shape, unit, offset.
+ * params - the parameter list of a model: published name, shape, layer, offset.
  *
- * A unit is what is gathered and reduced at once: unit 0 is everything before the first block
- * (embeddings and their norms), units 1..L the blocks, unit L + 1 what follows them (final
- * norm, an untied head).  Weights of a unit lie one after another without gaps, f32 on the CPU;
+ * A layer is what is gathered and reduced at once: layer 0 is everything before the first block
+ * (embeddings and their norms), layers 1..L the blocks, layer L + 1 what follows them (final
+ * norm, an untied head).  Weights of a layer lie one after another without gaps, f32 on the CPU;
  * gradients likewise, but only those of parameters that are trained.
  *
- * With an adapter its factors are parameters too, each behind the module they change, and carry
+ * With an adapter its factors are parameters too, each after its module, and carry
  * the names that PEFT saves them under; everything else is frozen unless the adapter says so.
  */
 #ifndef CKPT_TRAINER_MODEL_PARAMS_H
@@ -29,13 +29,13 @@ struct param {
                                        adapter's factors "base_model.model.transformer.h.0..." */
     struct ckpt_shape shape;
     int64_t           numel;
-    int               unit;
-    int64_t           offset;       /* from the unit's start, elements */
-    int64_t           grad_offset;  /* from the start of the unit's gradients; -1: frozen */
+    int               layer;
+    int64_t           offset;       /* from the layer's start, elements */
+    int64_t           grad_offset;  /* from the start of the layer's gradients; -1: frozen */
     bool              decay;        /* weight decay applies (HF Trainer's rule) */
     bool              trainable;
-    bool              written;      /* PARAM_BASE: role_is_written */
-    int               role;         /* enum role (names.h) */
+    bool              written;      /* PARAM_BASE: role_overwrites_grad */
+    int               role;         /* enum role (role.h) */
     int64_t           expert;       /* which, for a role that each expert has */
     enum param_kind   kind;
     bool              changed;      /* PARAM_BASE: its module has a low-rank change */
@@ -48,14 +48,13 @@ struct params {
     struct ckpt_arena arena;
     struct param     *item;         /* in torch's named_parameters() order */
     size_t            n;
-    int               n_unit;
-    int64_t          *unit_numel;   /* [n_unit] */
-    int64_t          *unit_grad;    /* [n_unit] elements of the unit's gradients */
+    int               n_layers;
+    int64_t          *layer_numel;   /* [n_layers] */
+    int64_t          *layer_grad;    /* [n_layers] elements of the layer's gradients */
     int64_t           numel, grad_numel;
     struct ckpt_map  *by_name;
+    const struct family *family;    /* NULL: a list made by hand */
     const char       *prefix;       /* of the family: "transformer.", or "" */
-    const char *const *spare;       /* the family's; see families.h */
-    const struct older_name *older; /* likewise */
     bool              adapted;      /* an adapter is trained, not the model */
 };
 
@@ -63,7 +62,7 @@ struct arch;
 struct lora;
 
 /*
- * Every parameter of a description, in order; offsets and units filled.  Without an adapter
+ * Every parameter of a description, in order; offsets and layers filled.  Without an adapter
  * (lora NULL) all are trainable.  CKPT_ECONFIG when an adapter changes nothing.
  */
 int params_build(struct params *p, const struct arch *arch, const struct lora *lora,

@@ -2,7 +2,7 @@
  * model/plan - see model/plan.h.
  *
  * Phases: 0 embedding; FWD_PHASES per block forward; HEAD_PHASES; BWD_PHASES per block
- * backward, last block first (ten of them rebuild the forward when blocks are recomputed
+ * backward, last block first (ten of them are the forward ones, when blocks are recomputed
  * whole); the embedding's backward.  The table below says in which phase of its block each
  * buffer is written and last read, so that everything that is not needed at the same time may
  * lie in the same place.
@@ -20,7 +20,7 @@ enum { FWD_PHASES = 11, HEAD_PHASES = 3, BWD_PHASES = 21 };
 #define LOGIT_ROWS  64
 
 /* Forward phases: 0 norm, 1 qkv, 2 attention, 3 out, [cross: 4 norm, 5 projections, 6 attention,
- * 7 out,] 8 norm, 9 up, 10 down.  Backward: 0-9 the same again, then 10 down, 11 up, 12 norm,
+ * 7 out,] 8 norm, 9 up, 10 down.  Backward: 0-9 the same, recomputed, then 10 down, 11 up, 12 norm,
  * [13 out, 14 attention, 15 projections, 16 norm,] 17 out, 18 attention, 19 qkv, 20 norm. */
 static const struct life {
     const char *name;
@@ -47,7 +47,7 @@ static const struct life {
     [BUF_Y2] = {"y2", 8, 10, 11, -1},
     [BUF_STATS2] = {"stats2", 8, 8, 12, -1},
     [BUF_PROBS] = {"probs", 9, 10, 11, -1},
-    [BUF_PICKED] = {"picked", 9, 10, 11, -1},
+    [BUF_TOP_K] = {"top_k", 9, 10, 11, -1},
     [BUF_U] = {"u", 9, -1, 10, -1},
     [BUF_G] = {"g", 9, 10, 10, 10},
     [BUF_LOW] = {"low", 1, -1, 19, -1},
@@ -81,7 +81,7 @@ static struct life life_of(const struct arch *a, enum recompute level, int buf)
     if (post && buf == BUF_G)
         l.back_first = 9;               /* s is rebuilt from it */
     if ((post || a->num_experts) && buf == BUF_DY2)
-        l.back_first = 10;              /* takes outputs nobody reads, of what is made again */
+        l.back_first = 10;              /* takes outputs nobody reads, when recomputing */
     if (buf == BUF_G && a->mlp != ARCH_MLP_GATED && level == RECOMPUTE_NONE)
         l.back_first = -1;
     if (norms && buf == BUF_Y2)
@@ -117,10 +117,10 @@ static int64_t low_columns(struct model *m, int layer)
     int64_t n = 0;
 
     for (int r = 0; m->low_rows && r < (int)ROLE_COUNT; r++) {
-        struct change_at *c = &m->change[(layer + 1) * (int)ROLE_COUNT + r];
+        struct role_place *c = &m->place[(layer + 1) * (int)ROLE_COUNT + r];
 
-        c->low = n;
-        n += (c->rank + 7) / 8 * 8;
+        c->lora.low = n;
+        n += (c->lora.rank + 7) / 8 * 8;
     }
     return n;
 }
@@ -129,7 +129,7 @@ static int64_t low_columns(struct model *m, int layer)
 static size_t add(struct draft *d, int layer, enum block_buf b, int first, int last)
 {
     struct model *m = d->m;
-    bool encoder = m->arch->stack == ARCH_ENCODER_DECODER && !arch_crosses(m->arch, layer);
+    bool encoder = m->arch->stack == ARCH_ENCODER_DECODER && !arch_has_cross(m->arch, layer);
     int64_t rows = encoder ? m->opts.max_enc : m->opts.max_tokens;
     uint64_t bytes = block_bytes(m->arch, m->dev, b, rows, m->opts.max_enc);
 
@@ -210,13 +210,13 @@ static size_t draft_encoder(struct draft *d, struct place *at)
     int back = train ? bwd_phase(d, layers) + BWD_PHASES : 0;
     size_t n = 0;
 
-    ADD(enc_ids, (uint64_t)m->opts.max_enc * sizeof(int32_t), 0, e);
-    ADD(enc_start, ((uint64_t)m->opts.max_docs + 1) * sizeof(int32_t), 0, e);
-    ADD(enc_last, wide, made, train ? back : made);
-    ADD(enc_stats, (uint64_t)m->opts.max_enc * 2 * sizeof(float), made, train ? back : made);
-    ADD(enc_out, wide, made, train ? back : d->head);
+    ADD(encoder.ids, (uint64_t)m->opts.max_enc * sizeof(int32_t), 0, e);
+    ADD(encoder.start, ((uint64_t)m->opts.max_docs + 1) * sizeof(int32_t), 0, e);
+    ADD(encoder.last, wide, made, train ? back : made);
+    ADD(encoder.stats, (uint64_t)m->opts.max_enc * 2 * sizeof(float), made, train ? back : made);
+    ADD(encoder.out, wide, made, train ? back : d->head);
     if (train)
-        ADD(denc, wide, d->head + HEAD_PHASES, e);
+        ADD(encoder.dout, wide, d->head + HEAD_PHASES, e);
     return n;
 }
 
@@ -232,56 +232,56 @@ static size_t draft_rest(struct draft *d, struct place *at)
     uint64_t some, w = (uint64_t)a->word_embed_proj_dim;
     size_t n = 0;
 
-    m->logit_rows = LOGIT_BYTES / ((int64_t)sizeof(float) * a->vocab_size);
-    m->logit_rows = m->logit_rows < 1            ? 1
-                    : m->logit_rows > LOGIT_ROWS ? LOGIT_ROWS
-                                                 : m->logit_rows;
-    some = (uint64_t)m->logit_rows > R ? (uint64_t)m->logit_rows : R;
-    ADD(ids, N * i4, 0, e);
-    ADD(positions, N * i4, 0, e);
-    ADD(doc_start, ((uint64_t)o->max_docs + 1) * i4, 0, e);
-    ADD(rows, some * i4, 0, e);
-    ADD(targets, R * i4, 0, e);
+    m->head.logit_rows = LOGIT_BYTES / ((int64_t)sizeof(float) * a->vocab_size);
+    m->head.logit_rows = m->head.logit_rows < 1            ? 1
+                    : m->head.logit_rows > LOGIT_ROWS ? LOGIT_ROWS
+                                                 : m->head.logit_rows;
+    some = (uint64_t)m->head.logit_rows > R ? (uint64_t)m->head.logit_rows : R;
+    ADD(batch.ids, N * i4, 0, e);
+    ADD(batch.positions, N * i4, 0, e);
+    ADD(batch.doc_start, ((uint64_t)o->max_docs + 1) * i4, 0, e);
+    ADD(batch.rows, some * i4, 0, e);
+    ADD(batch.targets, R * i4, 0, e);
     ADD(work, m->work_bytes, 0, e);
     ADD(h_last, N * D * act, fwd_phase(d->layers) - 1, h + 2);
-    ADD(emb_stats, N * 2 * sizeof(float), 0, e);
-    ADD(final_stats, some * 2 * sizeof(float), h, h + 2);
-    ADD(y_rows, some * D * act, h, h + 1);
-    ADD(nll, R * sizeof(float), h + 1, e);
-    ADD(logits, (uint64_t)(m->logit_rows * a->vocab_size) * sizeof(float), h + 1, h + 1);
-    if (m->n_tokens)
-        ADD(token_ids, (uint64_t)m->n_tokens * i4, 0, e);
-    if (m->n_tokens && a->tie_word_embeddings)
-        ADD(head_w, (uint64_t)a->vocab_size * w * ckpt_dtype_size(m->dev->weight), h, h + 1);
-    if (m->n_tokens && a->tie_word_embeddings && o->train)
-        ADD(head_dw, (uint64_t)a->vocab_size * w * ckpt_dtype_size(m->dev->grad), h + 1, h + 1);
+    ADD(embed.stats, N * 2 * sizeof(float), 0, e);
+    ADD(head.stats, some * 2 * sizeof(float), h, h + 2);
+    ADD(head.y, some * D * act, h, h + 1);
+    ADD(head.nll, R * sizeof(float), h + 1, e);
+    ADD(head.logits, (uint64_t)(m->head.logit_rows * a->vocab_size) * sizeof(float), h + 1, h + 1);
+    if (m->trained_rows.n)
+        ADD(trained_rows.ids, (uint64_t)m->trained_rows.n * i4, 0, e);
+    if (m->trained_rows.n && a->tie_word_embeddings)
+        ADD(head.w, (uint64_t)a->vocab_size * w * ckpt_dtype_size(m->dev->weight), h, h + 1);
+    if (m->trained_rows.n && a->tie_word_embeddings && o->train)
+        ADD(head.dw, (uint64_t)a->vocab_size * w * ckpt_dtype_size(m->dev->grad), h + 1, h + 1);
     if (a->norm_bare)
         ADD(ones, D * ckpt_dtype_size(m->dev->weight), 0, e);
     if (a->pos == ARCH_POS_ALIBI)
-        ADD(slopes, (uint64_t)a->num_attention_heads * sizeof(float), 0, e);
+        ADD(positions.slopes, (uint64_t)a->num_attention_heads * sizeof(float), 0, e);
     if (a->pos == ARCH_POS_ROPE)
-        ADD(turns, N * (uint64_t)a->rope.turned * sizeof(float), 0, e);
+        ADD(positions.rope, N * (uint64_t)a->rope.rotary_dim * sizeof(float), 0, e);
     if (w != D) {
-        ADD(emb, N * w * act, 0, e);
-        ADD(z_rows, some * w * act, h, h + 2);
+        ADD(embed.e, N * w * act, 0, e);
+        ADD(head.z, some * w * act, h, h + 2);
     }
     if (w != D && o->train) {
-        ADD(demb, N * w * act, e, e);
-        ADD(dz_rows, R * w * act, h + 1, h + 2);
+        ADD(embed.de, N * w * act, e, e);
+        ADD(head.dz, R * w * act, h + 1, h + 2);
     }
     if (o->train) {
-        ADD(dy_rows, R * D * act, h + 1, h + 2);
+        ADD(head.dy, R * D * act, h + 1, h + 2);
         ADD(dh, N * D * act, h + 2, e);
     }
     if (a->router_aux > 0) {
-        ADD(used, (uint64_t)(2 * a->num_experts) * sizeof(float), 0, e);
-        ADD(dused, (uint64_t)a->num_experts * sizeof(float), 0, e);
+        ADD(routing.used, (uint64_t)(2 * a->num_experts) * sizeof(float), 0, e);
+        ADD(routing.dused, (uint64_t)a->num_experts * sizeof(float), 0, e);
     }
     if (a->type_vocab_size > 0)
-        ADD(kinds, N * i4, 0, e);
+        ADD(batch.token_type_ids, N * i4, 0, e);
     if (a->pos == ARCH_POS_BUCKETS)
         for (int k = 0; k < 2; k++)
-            ADD(bucket[k], (2 * (uint64_t)a->max_distance + 1) * i4, 0, e);
+            ADD(positions.bucket[k], (2 * (uint64_t)a->max_distance + 1) * i4, 0, e);
     return n + (a->stack == ARCH_ENCODER_DECODER ? draft_encoder(d, at + n) : 0);
 }
 #undef ADD
@@ -311,8 +311,8 @@ static int upload_slopes(struct model *m, struct ckpt_err *err)
     host = ckpt_alloc(n, sizeof *host);
     if (!host)
         return ckpt_nomem(err, n * sizeof *host);
-    alibi_slopes(host, (int64_t)n);
-    m->dev->ops->to_device(m->dev, m->slopes, host, n * sizeof *host);
+    attention_alibi_slopes(host, (int64_t)n);
+    m->dev->ops->to_device(m->dev, m->positions.slopes, host, n * sizeof *host);
     ckpt_free(host);
     return device_sync(m->dev, err);
 }
@@ -341,14 +341,15 @@ static int upload_tokens(struct model *m, struct ckpt_err *err)
     const json_t *list = params_token_list(&m->params, m->opts.lora);
     size_t n = json_array_size(list);
 
-    if (m->n_tokens == 0)
+    if (m->trained_rows.n == 0)
         return 0;
-    m->token_ids_host = ckpt_alloc(n, sizeof *m->token_ids_host);
-    if (!m->token_ids_host)
-        return ckpt_nomem(err, n * sizeof *m->token_ids_host);
+    m->trained_rows.ids_host = ckpt_alloc(n, sizeof *m->trained_rows.ids_host);
+    if (!m->trained_rows.ids_host)
+        return ckpt_nomem(err, n * sizeof *m->trained_rows.ids_host);
     for (size_t i = 0; i < n; i++)
-        m->token_ids_host[i] = (int32_t)json_integer_value(json_array_get(list, i));
-    m->dev->ops->to_device(m->dev, m->token_ids, m->token_ids_host, n * sizeof *m->token_ids_host);
+        m->trained_rows.ids_host[i] = (int32_t)json_integer_value(json_array_get(list, i));
+    m->dev->ops->to_device(m->dev, m->trained_rows.ids, m->trained_rows.ids_host,
+                           n * sizeof *m->trained_rows.ids_host);
     return device_sync(m->dev, err);
 }
 
@@ -359,34 +360,38 @@ static int allocate(struct draft *d, struct ckpt_err *err)
     struct op_limits lim = model_limits(m, rows);
     struct place at[N_PLACES];
     size_t n;
+    int rc;
 
     lim.n_rows = m->opts.max_rows;
     lim.max_doc = rows;
     lim.train = m->opts.train;
     m->work_bytes = m->dev->ops->workspace(m->dev, &lim);
-    if (m->change && m->dev->apart && m->opts.train && m->opts.recompute != RECOMPUTE_FULL)
+    if (m->params.adapted && m->dev->discrete && m->opts.train &&
+        m->opts.recompute != RECOMPUTE_FULL)
         m->low_rows = rows;
     for (int l = 0; l < d->layers; l++)
         draft_block(d, l);
     n = draft_rest(d, at);
-    if (plan_pack(&m->plan, err) || m->opts.dry)
-        return err->code;
+    if ((rc = plan_pack(&m->plan, err)) != 0 || m->opts.dry)
+        return rc;
     m->arena = device_alloc(m->dev, m->plan.bytes, err);
     if (!m->arena)
-        return err->code;
+        return ckpt_err_code(err);
     hand_out(d, at, n);
-    if (m->turns) {
-        m->turn_rows = m->opts.max_tokens;
-        m->turn_regime = -1;
-        m->turns_host = ckpt_alloc((size_t)(m->turn_rows * m->arch->rope.turned),
-                                   sizeof *m->turns_host);
-        if (!m->turns_host)
-            return ckpt_nomem(err, (size_t)m->turn_rows);
-        turn_table(m, 0);
+    if (m->positions.rope) {
+        m->positions.rope_rows = m->opts.max_tokens;
+        m->positions.rope_regime = -1;
+        m->positions.rope_host =
+            ckpt_alloc((size_t)(m->positions.rope_rows * m->arch->rope.rotary_dim),
+                       sizeof *m->positions.rope_host);
+        if (!m->positions.rope_host)
+            return ckpt_nomem(err, (size_t)m->positions.rope_rows);
+        pass_rope_table(m, 0);
     }
-    return upload_tokens(m, err) || upload_buckets(m, err) || upload_ones(m, err)
-               ? err->code
-               : upload_slopes(m, err);
+    rc = upload_tokens(m, err);
+    rc = rc ? rc : encoder_upload_buckets(m, err);
+    rc = rc ? rc : upload_ones(m, err);
+    return rc ? rc : upload_slopes(m, err);
 }
 
 int model_plan(struct model *m, struct ckpt_err *err)
@@ -401,10 +406,13 @@ int model_plan(struct model *m, struct ckpt_err *err)
     d.bwd = ckpt_alloc(layers, sizeof *d.bwd);
     m->fwd = ckpt_alloc(layers, sizeof *m->fwd);
     m->bwd = ckpt_alloc(layers, sizeof *m->bwd);
-    m->positions_host = ckpt_alloc((size_t)m->opts.max_tokens, sizeof *m->positions_host);
-    m->used_host = ckpt_alloc(2 * (size_t)m->arch->num_experts, sizeof *m->used_host);
-    m->nll_host = ckpt_alloc((size_t)m->opts.max_rows, sizeof *m->nll_host);
-    rc = d.fwd && d.bwd && m->fwd && m->bwd && m->used_host && m->nll_host && m->positions_host
+    m->batch.positions_host =
+        ckpt_alloc((size_t)m->opts.max_tokens, sizeof *m->batch.positions_host);
+    m->routing.used_host =
+        ckpt_alloc(2 * (size_t)m->arch->num_experts, sizeof *m->routing.used_host);
+    m->head.nll_host = ckpt_alloc((size_t)m->opts.max_rows, sizeof *m->head.nll_host);
+    rc = d.fwd && d.bwd && m->fwd && m->bwd && m->routing.used_host && m->head.nll_host &&
+                 m->batch.positions_host
              ? allocate(&d, err)
              : ckpt_nomem(err, layers * sizeof *d.fwd);
     ckpt_free(d.fwd);

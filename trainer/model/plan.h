@@ -8,5 +8,7 @@
 
 /* Fill the model's plan, allocate its arena and hand out its addresses. */
 int model_plan(struct model *m, struct ckpt_err *err);
+/* The largest sizes of operations over n rows. */
+struct op_limits model_limits(const struct model *m, int64_t n);
 
 #endif

@@ -7,28 +7,28 @@ struct resident {
     struct model_weights door;
     const struct params *params;
     struct device       *dev;
-    int64_t             *base, *grad_base;      /* [n_unit], elements */
+    int64_t             *base, *grad_base;      /* [n_layers], elements */
     float               *weights, *grads;
 };
 
-static const void *acquire(void *ctx, int unit)
+static const void *acquire(void *ctx, int layer)
 {
     const struct resident *r = ctx;
 
-    return r->weights + r->base[unit];
+    return r->weights + r->base[layer];
 }
 
-static void release(void *ctx, int unit)
+static void release(void *ctx, int layer)
 {
     (void)ctx;
-    (void)unit;
+    (void)layer;
 }
 
-static void *grad(void *ctx, int unit)
+static void *grad(void *ctx, int layer)
 {
     const struct resident *r = ctx;
 
-    return r->grads + r->grad_base[unit];
+    return r->grads + r->grad_base[layer];
 }
 
 int resident_new(struct resident **out, const struct params *params, bool grads,
@@ -40,18 +40,18 @@ int resident_new(struct resident **out, const struct params *params, bool grads,
     int64_t at = 0, grad_at = 0;
 
     *out = NULL;
-    if (!r || !(r->base = ckpt_alloc(2 * (size_t)params->n_unit, sizeof *r->base))) {
+    if (!r || !(r->base = ckpt_alloc(2 * (size_t)params->n_layers, sizeof *r->base))) {
         ckpt_free(r);
         return ckpt_nomem(err, sizeof *r);
     }
     r->params = params;
     r->dev = dev;
-    r->grad_base = r->base + params->n_unit;
-    for (int u = 0; u < params->n_unit; u++) {
+    r->grad_base = r->base + params->n_layers;
+    for (int u = 0; u < params->n_layers; u++) {
         r->base[u] = at;
         r->grad_base[u] = grad_at;
-        at += params->unit_numel[u];
-        grad_at += params->unit_grad[u];
+        at += params->layer_numel[u];
+        grad_at += params->layer_grad[u];
     }
     r->weights = dev->ops->alloc(dev, bytes);
     r->grads = grads && r->weights ? dev->ops->alloc(dev, grad_bytes) : NULL;
@@ -85,12 +85,12 @@ float *resident_weight(const struct resident *r, size_t i)
 {
     const struct param *p = &r->params->item[i];
 
-    return r->weights + r->base[p->unit] + p->offset;
+    return r->weights + r->base[p->layer] + p->offset;
 }
 
 float *resident_grad(const struct resident *r, size_t i)
 {
     const struct param *p = &r->params->item[i];
 
-    return p->grad_offset < 0 ? NULL : r->grads + r->grad_base[p->unit] + p->grad_offset;
+    return p->grad_offset < 0 ? NULL : r->grads + r->grad_base[p->layer] + p->grad_offset;
 }

@@ -2,170 +2,6 @@
 #include "trainer/model/rope.h"
 
 #include <math.h>
-#include <string.h>
-
-#include "libckpt/base/json.h"
-#include "libckpt/log.h"
-#include "libckpt/mem.h"
-
-#define MAX_TURNED 8192
-
-static const struct {
-    const char    *name;
-    enum arch_rope kind;
-} kinds[] = {
-    {"default", ARCH_ROPE_DEFAULT}, {"linear", ARCH_ROPE_LINEAR}, {"dynamic", ARCH_ROPE_DYNAMIC},
-    {"llama3", ARCH_ROPE_LLAMA3},   {"yarn", ARCH_ROPE_YARN},     {"longrope", ARCH_ROPE_LONG},
-    {"su", ARCH_ROPE_LONG},
-};
-
-static int find_kind(enum arch_rope *kind, const json_t *o, bool longrope, struct ckpt_err *err)
-{
-    const char *text, *old;
-
-    if (ckpt_json_str_or(&old, o, "type", "default", err) ||
-        ckpt_json_str_or(&text, o, "rope_type", old, err))
-        return err->code;
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
-        if (strcmp(kinds[i].name, text) == 0) {
-            *kind = longrope && kinds[i].kind == ARCH_ROPE_YARN ? ARCH_ROPE_LONG : kinds[i].kind;
-            return 0;
-        }
-    return ckpt_fail_as(err, CKPT_EUNSUPPORTED, "config-key",
-                        "rope_type %s is not known here; default, linear, dynamic, llama3, yarn "
-                        "and longrope are", text);
-}
-
-/* A list of R / 2 positive numbers. */
-static int read_list(double **out, const json_t *o, const char *key, int64_t n,
-                     struct ckpt_err *err)
-{
-    const json_t *list = json_object_get(o, key);
-
-    if (!json_is_array(list) || json_array_size(list) != (size_t)n)
-        return ckpt_fail(err, CKPT_EFORMAT, "rope: %s has %zu numbers, wanted %lld", key,
-                         json_array_size(list), (long long)n);
-    *out = ckpt_alloc((size_t)n, sizeof **out);
-    if (!*out)
-        return ckpt_nomem(err, (size_t)n * sizeof **out);
-    for (int64_t i = 0; i < n; i++) {
-        (*out)[i] = json_number_value(json_array_get(list, (size_t)i));
-        if (!((*out)[i] > 0))
-            return ckpt_fail(err, CKPT_EFORMAT, "rope: %s[%lld] is no positive number", key,
-                             (long long)i);
-    }
-    return 0;
-}
-
-static double get_scale(double factor, double mscale)
-{
-    return factor <= 1 ? 1.0 : 0.1 * mscale * log(factor) + 1.0;
-}
-
-/* The factor of cosines and sines, where the file gives none. */
-static int default_attention(struct arch *a, const json_t *o, struct ckpt_err *err)
-{
-    struct rope *r = &a->rope;
-    double m, m_all;
-
-    r->attention_factor = 1;
-    if (r->kind == ARCH_ROPE_YARN) {
-        if (ckpt_json_num_or(&m, o, "mscale", 0, err) ||
-            ckpt_json_num_or(&m_all, o, "mscale_all_dim", 0, err))
-            return err->code;
-        r->attention_factor = m != 0 && m_all != 0
-                                  ? get_scale(r->factor, m) / get_scale(r->factor, m_all)
-                                  : get_scale(r->factor, 1);
-    } else if (r->kind == ARCH_ROPE_LONG && r->factor > 1) {
-        r->attention_factor =
-            sqrt(1 + log(r->factor) / log((double)r->original_max_position_embeddings));
-    }
-    return 0;
-}
-
-/* The factor: said, or the ratio of the two lengths. */
-static int read_factor(struct arch *a, const json_t *o, struct ckpt_err *err)
-{
-    struct rope *r = &a->rope;
-    double ratio = 0;
-    bool stretched = r->kind == ARCH_ROPE_YARN || r->kind == ARCH_ROPE_LONG;
-
-    if (r->original_max_position_embeddings > 0)
-        ratio = (double)a->max_position_embeddings / (double)r->original_max_position_embeddings;
-    if (ckpt_json_num_or(&r->factor, o, "factor", stretched ? ratio : 0, err))
-        return err->code;
-    if (r->kind == ARCH_ROPE_DEFAULT)
-        return 0;
-    if (!(r->factor > 0) || (r->kind != ARCH_ROPE_LONG && r->factor < 1))
-        return ckpt_fail(err, CKPT_EFORMAT, "rope: factor is %g, wanted 1 at least", r->factor);
-    if (r->kind == ARCH_ROPE_YARN && ratio > 0 && fabs(ratio - r->factor) > 1e-9)
-        ckpt_log(CKPT_LOG_WARNING, "config.json: rope factor %g is used, though "
-                 "max_position_embeddings / original_max_position_embeddings is %g", r->factor,
-                 ratio);
-    return 0;
-}
-
-static int read_scaling(struct arch *a, const json_t *o, const json_t *config,
-                        struct ckpt_err *err)
-{
-    struct rope *r = &a->rope;
-    int64_t top;
-
-    if (ckpt_json_int_or(&top, config, "original_max_position_embeddings", 0, err) ||
-        ckpt_json_int_or(&r->original_max_position_embeddings, o,
-                         "original_max_position_embeddings", top, err) ||
-        read_factor(a, o, err) ||
-        ckpt_json_num_or(&r->low_freq_factor, o, "low_freq_factor", 1, err) ||
-        ckpt_json_num_or(&r->high_freq_factor, o, "high_freq_factor", 4, err) ||
-        ckpt_json_num_or(&r->beta_fast, o, "beta_fast", 32, err) ||
-        ckpt_json_num_or(&r->beta_slow, o, "beta_slow", 1, err) ||
-        ckpt_json_bool_or(&r->truncate, o, "truncate", true, err))
-        return err->code;
-    if ((r->kind == ARCH_ROPE_LLAMA3 || r->kind == ARCH_ROPE_LONG) &&
-        r->original_max_position_embeddings < 2)
-        return ckpt_fail(err, CKPT_EFORMAT, "rope: original_max_position_embeddings is %lld",
-                         (long long)r->original_max_position_embeddings);
-    if (r->kind == ARCH_ROPE_LLAMA3 && !(r->high_freq_factor > r->low_freq_factor))
-        return ckpt_fail(err, CKPT_EFORMAT, "rope: high_freq_factor %g is not above "
-                         "low_freq_factor %g", r->high_freq_factor, r->low_freq_factor);
-    if (r->kind == ARCH_ROPE_LONG &&
-        (read_list(&r->short_factor, o, "short_factor", r->turned / 2, err) ||
-         read_list(&r->long_factor, o, "long_factor", r->turned / 2, err)))
-        return err->code;
-    if (default_attention(a, o, err))
-        return err->code;
-    return ckpt_json_num_or(&r->attention_factor, o, "attention_factor", r->attention_factor,
-                            err);
-}
-
-int rope_read(struct arch *a, const json_t *config, bool partial, bool longrope,
-              struct ckpt_err *err)
-{
-    const json_t *o = json_object_get(config, "rope_parameters");
-    struct rope *r = &a->rope;
-    double theta, part;
-
-    if (!json_is_object(o))
-        o = json_object_get(config, "rope_scaling");
-    if (!json_is_object(o))
-        o = NULL;
-    if (ckpt_json_num_or(&theta, config, "rope_theta", 10000, err) ||
-        ckpt_json_num_or(&part, config, "partial_rotary_factor", 1, err) ||
-        (o && (ckpt_json_num_or(&theta, o, "rope_theta", theta, err) ||
-               ckpt_json_num_or(&part, o, "partial_rotary_factor", part, err) ||
-               find_kind(&r->kind, o, longrope, err))))
-        return err->code;
-    if (!(theta > 1) || !(part > 0 && part <= 1))
-        return ckpt_fail(err, CKPT_EFORMAT, "rope: theta %g, partial_rotary_factor %g", theta,
-                         part);
-    r->theta = theta;
-    r->turned = (int64_t)((double)a->head_dim * (partial ? part : 1));
-    r->attention_factor = 1;
-    if (r->turned < 2 || r->turned % 2 || r->turned > MAX_TURNED)
-        return ckpt_fail(err, CKPT_EFORMAT, "rope: %lld elements of a head turn, wanted an even "
-                         "number of 2 to %d", (long long)r->turned, MAX_TURNED);
-    return o ? read_scaling(a, o, config, err) : 0;
-}
 
 int64_t rope_regime(const struct arch *arch, int64_t length)
 {
@@ -178,16 +14,17 @@ int64_t rope_regime(const struct arch *arch, int64_t length)
     return 0;
 }
 
-/* The dimension whose wave turns so often over the original length. */
-static double yarn_dim(const struct rope *r, double turns, int64_t original)
+/* The dimension whose wave makes so many rotations over the original length. */
+static double yarn_dim(const struct rope *r, double rotations, int64_t original)
 {
-    return (double)r->turned * log((double)original / (turns * 2 * M_PI)) / (2 * log(r->theta));
+    return (double)r->rotary_dim * log((double)original / (rotations * 2 * M_PI)) /
+           (2 * log(r->theta));
 }
 
 static void yarn(double *inv, const struct arch *a)
 {
     const struct rope *r = &a->rope;
-    int64_t n = r->turned / 2, original = r->original_max_position_embeddings;
+    int64_t n = r->rotary_dim / 2, original = r->original_max_position_embeddings;
     double low, high;
 
     original = original ? original : a->max_position_embeddings;
@@ -198,7 +35,7 @@ static void yarn(double *inv, const struct arch *a)
         high = ceil(high);
     }
     low = fmax(low, 0);
-    high = fmin(high, (double)r->turned - 1);
+    high = fmin(high, (double)r->rotary_dim - 1);
     if (low == high)
         high += 0.001;
     for (int64_t i = 0; i < n; i++) {
@@ -212,7 +49,7 @@ static void llama3(double *inv, const struct rope *r)
 {
     double original = (double)r->original_max_position_embeddings;
 
-    for (int64_t i = 0; i < r->turned / 2; i++) {
+    for (int64_t i = 0; i < r->rotary_dim / 2; i++) {
         double wave = 2 * M_PI / inv[i], s;
 
         if (wave < original / r->high_freq_factor)
@@ -229,8 +66,8 @@ static void llama3(double *inv, const struct rope *r)
 void rope_frequencies(double *inv, const struct arch *a, int64_t length)
 {
     const struct rope *r = &a->rope;
-    int64_t n = r->turned / 2;
-    double base = r->theta, R = (double)r->turned;
+    int64_t n = r->rotary_dim / 2;
+    double base = r->theta, R = (double)r->rotary_dim;
 
     if (r->kind == ARCH_ROPE_DYNAMIC && R > 2) {
         double P = (double)a->max_position_embeddings, most = fmax((double)length, P);
@@ -253,8 +90,8 @@ void rope_frequencies(double *inv, const struct arch *a, int64_t length)
 
 void rope_table(float *table, int64_t positions, const struct arch *a, int64_t length)
 {
-    double inv[MAX_TURNED / 2];
-    int64_t n = a->rope.turned / 2;
+    double inv[ARCH_MAX_ROTARY_DIM / 2];
+    int64_t n = a->rope.rotary_dim / 2;
 
     rope_frequencies(inv, a, length);
     for (int64_t p = 0; p < positions; p++)

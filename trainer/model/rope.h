@@ -1,20 +1,12 @@
 /*
- * rope - rotary positions: what config.json says of them, and the table of angles.
+ * rope - rotary positions: the table of angles.
  *
  * Source: transformers 5.17, modeling_rope_utils.py; model-families.md part 2.5.
  */
 #ifndef CKPT_TRAINER_MODEL_ROPE_H
 #define CKPT_TRAINER_MODEL_ROPE_H
 
-#include "trainer/model/arch.h"
-
-/*
- * Fill arch->rope from rope_parameters (v5), or rope_theta, rope_scaling and
- * partial_rotary_factor (v4); sizes are known.  partial: that last key counts.  longrope: "su"
- * and "yarn" mean it too, as in Phi-3's files.
- */
-int rope_read(struct arch *arch, const json_t *config, bool partial, bool longrope,
-              struct ckpt_err *err);
+#include "formats/families/arch.h"
 
 /*
  * Angles depend on how long the longest sequence is (dynamic, longrope)?  Then the table holds

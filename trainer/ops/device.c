@@ -1,4 +1,4 @@
-/* device - what every device does alike; see ops.h. */
+/* device - what every device does alike; see device.h. */
 #include "trainer/ops/ops.h"
 
 void device_close(struct device *dev)

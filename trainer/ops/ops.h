@@ -1,6 +1,8 @@
 /*
  * ops - the row of operations: the law for cpu/ and cuda/.
  *
+ * Abbreviations: op (operation).
+ *
  * Letters in comments: B batch, T positions, V vocabulary, L layers, D hidden size, H query
  * heads, K key/value heads, d head size, F feed-forward width, N = rows (tokens of a packed
  * batch), R ranks.
@@ -29,18 +31,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "libckpt/dtype.h"
-#include "libckpt/err.h"
+#include "trainer/ops/device.h"
 
-struct device;
-struct recording;
-
-/*
- * Products of the blocks' projections with factors of 8 bits, each with one scale for the whole:
- * HYBRID rounds weights and what is multiplied by them to e4m3, gradients of outputs to e5m2; E4M3
- * rounds all to e4m3.  (The words are Transformer Engine's.)
- */
-enum device_fp8 { DEVICE_FP8_OFF, DEVICE_FP8_HYBRID, DEVICE_FP8_E4M3 };
+struct op_graph;
 
 /*
  * How moments are stored.  BF16: exp_avg is rounded to nearest, exp_avg_sq stochastically, since at
@@ -76,7 +69,7 @@ struct op_verdict {
 
 /*
  * Scalars of one AdamW step, as torch.optim.AdamW applies them (decoupled decay first).  With
- * 8BIT moments the update is made from what the moments were before they are coded again.
+ * 8BIT moments the update is made from what the moments were before they are coded anew.
  */
 struct adamw {
     double lr, beta1, beta2, eps;
@@ -109,8 +102,8 @@ struct op_norm {
 /*
  * Dropout of an activation [n, width]: element (i, j) stays where word j % 4 of Philox(seed,
  * stream, i * ceil(width / 4) + j / 4) is at least p * 2^32, and is then divided by 1 - p; the
- * others become 0.  A pure function of its arguments: backward and recomputing make the same mask
- * again, on any number of threads.  p 0: all stay.
+ * others become 0.  A pure function of its arguments: backward and recomputing make the same mask,
+ * on any number of threads.  p 0: all stay.
  * Source: Srivastava et al. 2014; torch.nn.functional.dropout for the scale.
  */
 struct op_drop {
@@ -119,9 +112,9 @@ struct op_drop {
 };
 
 /*
- * A low-rank change beside a frozen matrix W (LoRA): W' = W + scale * B A.  With a magnitude
+ * LoRA beside a frozen matrix W: W' = W + scale * B A.  With a magnitude
  * (DoRA) W' = m * (W + scale * B A) / c, by rows, where c is the length of each row, which counts
- * as a constant in gradients.  drop is of the change's input alone: with xd = drop(x)
+ * as a constant in gradients.  drop is of LoRA's input alone: with xd = drop(x)
  *   p = W x + scale * B A xd,  DoRA:  p = W (x - xd) + (m / c) * (W + scale * B A) xd.
  * Source: Hu et al. 2021; Liu et al. 2024 (DoRA); peft 0.21 tuners/lora/{layer,dora}.py.
  */
@@ -135,17 +128,17 @@ struct op_lora {
                                        NULL: not kept */
     const void    *magnitude;       /* weight [n_out], or NULL */
     void          *dmagnitude;      /* bwd: gradient; NULL: frozen */
-    int64_t        rank;            /* r; 0: no change */
+    int64_t        rank;            /* r; 0: no LoRA */
     float          scale;
     struct op_drop drop;
 };
 
 /*
- * embed: e = table[ids] (row gather), with tables of positions and of kinds
- * e = table[ids] + pos[positions] + kind[kinds]; out = norm(e), or e without norm (norm NULL).
- * (Kinds, and a norm with positions, are forward only and without what follows.)
- * Ids among token_ids take their rows from tokens.  A change adds scale * (B A)^T's row to e.
- * What leaves is dropped out.  Backward gathers e again, so that it is not kept between the passes.
+ * embed: e = table[ids] (row gather), with tables of positions and of token types
+ * e = table[ids] + pos[positions] + token_type[token_type_ids];  out = norm(e), or e (norm NULL).
+ * (Token types, and a norm with positions, are forward only and without what follows.)
+ * Ids among token_ids take their rows from tokens.  LoRA adds scale * (B A)^T's row to e.
+ * What leaves is dropped out.  Backward gathers e anew: it is not kept.
  */
 struct op_embed {
     void                 *out;      /* fwd: activation [N, D] */
@@ -157,8 +150,8 @@ struct op_embed {
     const void           *pos;      /* weight [P, D], or NULL */
     const int32_t        *ids;      /* [N], each in [0, V) */
     const int32_t        *positions;/* [N], each in [0, P); with pos */
-    const void           *kind;     /* fwd: weight [kinds, D], or NULL */
-    const int32_t        *kinds;    /* [N]; NULL: all 0 */
+    const void           *token_type;/* fwd: weight [types, D], or NULL */
+    const int32_t        *token_type_ids;/* [N]; NULL: all 0 */
     const struct op_norm *norm;     /* NULL: none */
     int64_t               n, dim, vocab;
     int64_t               no_grad;  /* bwd: the id whose lookup gives no gradient; -1: none */
@@ -168,7 +161,7 @@ struct op_embed {
     void                 *dtokens;  /* bwd: gradient; NULL: frozen */
     const int32_t        *token_ids;/* [n_tokens], each once */
     int64_t               n_tokens;
-    bool                  picks;    /* the table is an activation: rows are only picked */
+    bool                  gather;   /* the table is an activation: rows are only gathered */
 };
 
 /*
@@ -195,44 +188,66 @@ struct op_rownorm {
     int64_t         n, n_x, dim;    /* n_x = n without rows */
 };
 
+/* One matrix of a layer, and what is trained of it. */
+struct op_projection {
+    const void *w;                  /* weight [n_out, n_in] (torch.nn.Linear) */
+    const void *b;                  /* weight [n_out]; NULL: none */
+    void       *dw, *db;            /* bwd: gradients, as w and b; NULL: frozen */
+    struct op_lora lora;
+};
+
+enum op_linear_flags {
+    OP_LINEAR_IN_OUT = 1 << 0,      /* w and dw are stored [n_in, n_out] */
+    OP_LINEAR_SAME_X = 1 << 1,      /* the last linear_fwd, or linear_bwd, read this x, which has
+                                       not changed: a device may use its rounded x again */
+    OP_LINEAR_X_KEPT = 1 << 2,      /* bwd: x was kept: a device need not recompute it */
+    OP_LINEAR_DX_ADD = 1 << 3,      /* bwd: dx is added to, without x_act */
+    OP_LINEAR_OVERWRITE = 1 << 4    /* bwd: dw and db (not LoRA's) are written instead of added
+                                       to, also of 0 rows */
+};
+
 /*
  * linear, forward:  p = x W^T + b;  pre = p (when asked for);  out = drop(act(p)) + residual.
- * (act and residual are not used together.)  With in_out W is stored [n_in, n_out]: p = x W.
- * With lora W is W' as said there.
+ * (act and residual are not used together.)  With LoRA W is W' as said there.
  *
  * Backward, with x = x_act(x_pre) when x_act is not NONE:
  *   dW += dout^T x;  db += column sums of dout;  dx = dout W,
  *   or, with x_act:  dx = (dout W) * x_act'(x_pre), the gradient of x_pre, and x, which need
- *   not be kept between the passes, is written again from x_pre; with x_drop both are dropped
- *   out.  With dx_add (and no x_act) dx += dout W.  With drop dout is dropped out first.
+ *   not be kept between the passes, is recomputed from x_pre; with x_drop both are dropped
+ *   out.  With drop dout is dropped out first.
  *   With RELU x may be x_pre, both drop(max(0, p)): then it stays as it is.
- *   With x_made x was kept: a device need not write it again.
- *   With fresh dW and db (not a change's) are written instead of added to, also of 0 rows.
  */
 struct op_linear {
+    struct op_projection proj;
     void       *out;                /* fwd: activation [n, n_out] */
     void       *pre;                /* fwd: activation [n, n_out] or NULL */
     void       *x;                  /* activation [n, n_in]; fwd reads, bwd see above */
     void       *dx;                 /* bwd: activation [n, n_in]; NULL: not wanted */
-    void       *dw;                 /* bwd: gradient [n_out, n_in]; NULL: frozen */
-    void       *db;                 /* bwd: gradient [n_out]; NULL: frozen or no bias */
-    const void *w;                  /* weight [n_out, n_in] (torch.nn.Linear), or see in_out */
-    const void *b;                  /* weight [n_out]; NULL: none */
     const void *residual;           /* fwd: activation [n, n_out], may be out (but with drop);
                                        NULL: none */
     const void *dout;               /* bwd: activation [n, n_out] */
     const void *x_pre;              /* bwd: activation [n, n_in], with x_act */
     enum op_act act, x_act;
+    unsigned    flags;              /* enum op_linear_flags */
     int64_t     n, n_in, n_out;
     int64_t     out_ld;             /* elements from row to row of out and dout; 0: n_out.  Not
                                        with pre, residual, act or drop */
-    bool        in_out;             /* dw likewise */
-    bool        dx_add, x_made, fresh;
-    bool        x_again;            /* x is what the last linear_fwd, or linear_bwd, read, and has
-                                       not changed: what was made of it may serve again */
     struct op_drop drop, x_drop;
-    struct op_lora lora;
 };
+
+static inline bool op_linear_in_out(const struct op_linear *a)
+{
+    return (a->flags & OP_LINEAR_IN_OUT) != 0;
+}
+/* Of the matrix as it is stored. */
+static inline int64_t op_linear_rows(const struct op_linear *a)
+{
+    return op_linear_in_out(a) ? a->n_in : a->n_out;
+}
+static inline int64_t op_linear_cols(const struct op_linear *a)
+{
+    return op_linear_in_out(a) ? a->n_out : a->n_in;
+}
 
 /*
  * Where the heads of queries, keys and values lie: element (row, head, j) of q is
@@ -251,7 +266,7 @@ struct op_heads {
  * document) get table[bucket[reach + clamp(j - i, -reach, reach)], h].
  * Source: Raffel et al. 2020, section 2.1; transformers 5.17, models/t5/modeling_t5.py.
  */
-struct op_distance {
+struct op_rel_bias {
     const void    *table;           /* weight [buckets, H]; NULL: no such term */
     void          *dtable;          /* bwd: gradient [buckets, H]; NULL: frozen */
     const int32_t *bucket;          /* [2 * reach + 1] */
@@ -259,49 +274,49 @@ struct op_distance {
 };
 
 /*
- * rope: queries and keys turned by their positions, normalised by heads first where norms are.
+ * rope: queries and keys rotated by their positions, normalised by heads first where norms are.
  *   y[j]         = x[j] c - x[j + R/2] s
  *   y[j + R/2]   = x[j + R/2] c + x[j] s        c, s = table[position][j], j < R/2
  * Elements from R on pass.  With norms x = RMS(in) * w over the d elements of each head, in and
  * out lie apart and v is copied; without, out is `in`.
- * Backward turns the gradients in place, from those of out to those of in.
+ * Backward rotates the gradients in place, from those of out to those of in.
  * Source: Su et al. 2021; transformers 5.17, rotate_half of modeling_llama.py.
  */
 struct op_rope {
     struct op_heads in, out;        /* bwd reads in, with norms */
     struct op_heads grad;           /* bwd: in place; row_stride as in `in` */
     float          *stats;          /* fwd writes, bwd reads: [N, H + K] 1/rms; NULL: no norms */
-    const float    *table;          /* [P, 2, R/2]: cosines, then sines; NULL: no turning */
+    const float    *table;          /* [P, 2, R/2]: cosines, then sines; NULL: not rotated */
     const int32_t  *positions;      /* [N], each in [0, P) */
     const void     *q_norm, *k_norm;/* weight [d] each, or NULL both */
     void           *dq_norm, *dk_norm;      /* bwd: gradients [d]; NULL: frozen */
-    int64_t         n, n_head, n_kv, dim, turned;   /* H, K, d, R */
+    int64_t         n, n_head, n_kv, dim, rotary_dim;   /* H, K, d, R */
     float           eps;
 };
 
 /*
  * gate: out[i, j] = drop(act(u[i, j]) * u[i, F + j]).
- * Backward: du from dout, which drop changes; out need not be kept: with again it is written too.
+ * Backward: du from dout, which drop changes; with recompute out, which need not be kept, too.
  */
 struct op_gate {
-    void       *out;                /* fwd, bwd with again: activation [n, F] */
+    void       *out;                /* fwd, bwd with recompute: activation [n, F] */
     void       *du;                 /* bwd: activation [n, 2F] */
     const void *u;                  /* activation [n, 2F] */
     void       *dout;               /* bwd: activation [n, F] */
     enum op_act act;
     int64_t     n, ff;
-    bool        again;
+    bool        recompute;
     struct op_drop drop;
 };
 
 /*
  * experts: a router picks k of E gated feed-forwards for each row.
- *   p = softmax(x Wr^T) over all E, in f32;  the k largest are picked (equal ones: the first)
+ *   p = softmax(x Wr^T) over all E, in f32;  the top k are chosen (of equal ones the first)
  *   w = p of those, divided by their sum with renorm
- *   out = residual + sum over the picked, by rising e, of w_e Wdown_e (act(Wgate_e x) * Wup_e x)
- * Matrices of expert e lie e * stride elements behind those of expert 0.
- * Backward: dx; with them the gradients of p's path through w.  u and what was picked are kept.
- * For a loss that keeps experts evenly used: forward adds to used[e] how many rows picked e, and
+ *   out = residual + sum over the top k, by rising e, of w_e Wdown_e (act(Wgate_e x) * Wup_e x)
+ * Matrices of expert e lie e * stride elements after those of expert 0.
+ * Backward: dx; with them the gradients of p's path through w.  u and top_k_index are kept.
+ * For a loss that keeps experts evenly used: forward adds to used[e] how many rows chose e, and
  * to used[E + e] the sum of p[e] over the rows; backward adds dused[e] to every row's dp[e].
  * Source: transformers 5.17, models/mixtral/modeling_mixtral.py, models/qwen3_moe.
  */
@@ -312,7 +327,7 @@ struct op_experts {
     float      *probs;              /* likewise [n, E] */
     float      *used;               /* fwd: [2, E], added to; NULL: not wanted */
     const float *dused;             /* bwd: [E]; NULL: none */
-    int32_t    *picked;             /* likewise [n, k], rising */
+    int32_t    *top_k_index;        /* likewise [n, k], rising */
     const void *x, *residual;       /* activation [n, D]; residual NULL: none */
     const void *dout;               /* bwd: activation [n, D] */
     const void *router;             /* weight [E, D] */
@@ -350,7 +365,7 @@ struct op_attention {
     const int32_t  *doc_start;      /* [n_docs + 1] */
     const int32_t  *key_start, *key_end;    /* [n_docs] each, or NULL both: a document's own */
     const float    *slopes;         /* [H] or NULL: no position term */
-    struct op_distance distance;
+    struct op_rel_bias rel_bias;
     int64_t         n, n_docs, max_doc;     /* max_doc: rows of the longest document, keys too */
     int64_t         n_head, n_kv, dim;      /* H, K, d */
     int64_t         window;         /* 0: none */
@@ -360,11 +375,11 @@ struct op_attention {
 };
 
 /*
- * attention of new rows against a cache (generation).  With rope the new rows are turned first, as
+ * attention of new rows against a cache (generation).  With rope the new rows are rotated first, as
  * rope_fwd does; `in` is its out, which need not be written, nor its statistics.  Segment g is rows
  * [seg_start[g], seg_start[g + 1]) of the new rows: they continue sequence seg_seq[g], of which
  * seg_past[g] keys are in the cache.  First k and v of the new rows are put into the cache
- * behind those, then each new row attends as above to its sequence up to itself.
+ * after those, then each new row attends as above to its sequence up to itself.
  * Cache layout: [n_seq][K][capacity][d], one array for keys and one for values.
  */
 struct op_cached {
@@ -375,7 +390,7 @@ struct op_cached {
     const int32_t  *seg_start;      /* [n_seg + 1]; no segment is empty */
     const int32_t  *seg_seq, *seg_past;     /* [n_seg] */
     const float    *slopes;
-    struct op_distance distance;
+    struct op_rel_bias rel_bias;
     int64_t         n, n_seg, capacity;
     int64_t         max_keys;       /* the largest past + new of a segment, at most */
     int64_t         n_head, n_kv, dim, window;
@@ -425,7 +440,7 @@ struct op_limits {
     int64_t dim, n_head, n_kv, head_dim, ff, vocab;
     int64_t n_expert, top_k, expert_ff;     /* 0: no experts */
     int64_t embed;                  /* width of the embedding, where it is another than D */
-    int64_t lora_rank;              /* the largest; 0: no changes beside matrices */
+    int64_t lora_rank;              /* the largest; 0: no LoRA */
     bool    lora_drop, lora_magnitude;
     bool    drop;                   /* of hidden activations */
     bool    train;
@@ -433,16 +448,26 @@ struct op_limits {
 };
 
 /*
- * Lanes: what is given to one runs in its order, and beside what is given to the others.
- * Operations, and copies by to_device, to_host and copy, go to LANE_MAIN; IN copies from pinned
- * memory of the host to the device, OUT back.  A mark is what has been given to a lane so far; one
- * that was never set counts as done.
+ * Streams: the work of one runs in order, and concurrently with that of the others.  Operations,
+ * and copies by to_device, to_host and copy, go to OP_STREAM_MAIN; OP_STREAM_IN copies from pinned
+ * host memory to the device, OP_STREAM_OUT back.  An event marks the work queued on a stream so
+ * far; one that was never recorded counts as done.
  */
-enum lane { LANE_MAIN, LANE_IN, LANE_OUT, N_LANES };
-enum { LANE_MARKS = 64 };
+enum op_stream { OP_STREAM_MAIN, OP_STREAM_IN, OP_STREAM_OUT, OP_N_STREAMS };
+enum { OP_N_EVENTS = 64 };
+
+/*
+ * What a device can do, read while a model or a generation session is planned.  Every backend fills
+ * every entry of its row but those of a capability it lacks.
+ */
+enum op_capability {
+    OP_CAN_FUSE = 1 << 0,           /* linears_*, gated_fwd, normed_fwd: faster than their parts */
+    OP_CAN_GRAPH = 1 << 1           /* graph_* */
+};
 
 struct ops {
     const char *name;               /* "cpu", "cuda" */
+    unsigned    can;                /* enum op_capability */
 
     /* -- memory and order (device pointers; on the CPU plain memory) ---------------------- */
     void *(*alloc)(struct device *dev, size_t bytes);           /* 256-byte aligned, zeroed */
@@ -451,26 +476,26 @@ struct ops {
     void (*to_device)(struct device *dev, void *dst, const void *src, size_t bytes);
     void (*to_host)(struct device *dev, void *dst, const void *src, size_t bytes);
     void (*copy)(struct device *dev, void *dst, const void *src, size_t bytes);
-    void (*sync)(struct device *dev);                   /* for all lanes */
+    void (*sync)(struct device *dev);                   /* waits for all streams */
     void (*close)(struct device *dev);
-    /* Remember this moment in the order of operations as stamp i, from 0 up; and the milliseconds
-     * between two of them once sync has come back (profile.h). */
-    void (*stamp)(struct device *dev, int64_t i);
+    /* Record timestamp i (from 0 up) after the operations so far; the milliseconds between two
+     * of them, valid after a sync (profile.h). */
+    void (*timestamp)(struct device *dev, int64_t i);
     double (*elapsed)(struct device *dev, int64_t from, int64_t to);
-    /* Memory of the host for lanes, zeroed, 256-byte aligned; page-locked where a GPU copies. */
+    /* Host memory for stream_copy, zeroed, 256-byte aligned; page-locked where a GPU copies. */
     void *(*pin)(struct device *dev, size_t bytes);
     void (*unpin)(struct device *dev, void *p);
-    void (*lane_copy)(struct device *dev, enum lane lane, void *dst, const void *src,
-                      size_t bytes);
-    /* Set mark i, of LANE_MARKS; what a lane is given from now on waits for mark i as it is now;
-     * the host does. */
-    void (*lane_mark)(struct device *dev, enum lane lane, int i);
-    void (*lane_after)(struct device *dev, enum lane lane, int i);
-    void (*lane_wait)(struct device *dev, int i);
+    void (*stream_copy)(struct device *dev, enum op_stream stream, void *dst, const void *src,
+                        size_t bytes);
+    /* Record event i < OP_N_EVENTS on a stream; make later work of a stream wait for event i as
+     * last recorded; make the host wait for it. */
+    void (*event_record)(struct device *dev, enum op_stream stream, int i);
+    void (*stream_wait_event)(struct device *dev, enum op_stream stream, int i);
+    void (*event_sync)(struct device *dev, int i);
     /* Bytes of workspace these sizes need. */
     uint64_t (*workspace)(const struct device *dev, const struct op_limits *limits);
     /* Bytes that alloc may still give, when what the device needs for itself is taken off. */
-    uint64_t (*room)(struct device *dev);
+    uint64_t (*free_bytes)(struct device *dev);
 
     /* dst[n] of type `to` <- src[n] of type `from`: f32, bf16, f16; to nearest, ties to even. */
     void (*cast)(struct device *dev, void *dst, enum ckpt_dtype to, const void *src,
@@ -501,8 +526,8 @@ struct ops {
     void (*norm_bwd)(struct device *dev, const struct op_rownorm *a);
     void (*linear_fwd)(struct device *dev, const struct op_linear *a);
     void (*linear_bwd)(struct device *dev, const struct op_linear *a);
-    /* n projections with changes, of one x and back into one dx, as one after another (the first
-     * says whether dx is added to).  NULL: the device gains nothing by having them at once. */
+    /* OP_CAN_FUSE: n projections with LoRA, of one x and back into one dx, as one after another
+     * (the first says whether dx is added to). */
     void (*linears_fwd)(struct device *dev, const struct op_linear *a, int n);
     void (*linears_bwd)(struct device *dev, const struct op_linear *a, int n);
     void (*rope_fwd)(struct device *dev, const struct op_rope *a);
@@ -520,77 +545,27 @@ struct ops {
                         int64_t n, int64_t dim, int64_t vocab, float mul);
     void (*head_top)(struct device *dev, const struct op_top *a);
 
-    /* A projection forward whose output is the gate's u, and the gate, without dropout: u need not
-     * be written.  NULL: the device gains nothing by having them at once. */
+    /* OP_CAN_FUSE: a projection forward whose output is the gate's u, and the gate, without
+     * dropout: u need not be written. */
     void (*gated_fwd)(struct device *dev, const struct op_linear *a, const struct op_gate *gate);
-    /* A norm whose out is the projection's x, then the projection, with a gate (NULL: without) as
-     * gated_fwd: neither x nor the norm's statistics need be written.  NULL likewise. */
+    /* OP_CAN_FUSE: a norm whose out is the projection's x, then the projection, with a gate (NULL:
+     * without) as gated_fwd: neither x nor the norm's statistics need be written. */
     void (*normed_fwd)(struct device *dev, const struct op_rownorm *norm,
                        const struct op_linear *a, const struct op_gate *gate);
 
-    /* -- work that is done again ----------------------------------------------------------- */
+    /* -- graphs: OP_CAN_GRAPH --------------------------------------------------------------- */
     /*
-     * Operations between record and recorded are kept instead of done, and are done by each replay
-     * in one go: arguments are those of then, what stands at the addresses counts when they run.
-     * They must have run before with the same sizes, neither wait nor move memory to or from the
-     * host, nor change weights, which a device may read before their turn.  record gives false
-     * where a device cannot (the CPU), recorded NULL when one of them could not be kept: then all
-     * is as if record had not been called.
+     * Operations between graph_begin and graph_end are captured instead of run; each graph_launch
+     * runs them all, with the captured arguments and the memory's contents at that time.  They
+     * must have run before with the same sizes, must neither wait nor copy to or from the host,
+     * nor write weights, which a device may prefetch.  graph_begin returns false when capturing
+     * cannot start, graph_end NULL when an operation could not be captured: the state is then as
+     * if graph_begin had not been called.
      */
-    bool (*record)(struct device *dev);
-    struct recording *(*recorded)(struct device *dev);
-    void (*replay)(struct device *dev, struct recording *r);
-    void (*forget)(struct device *dev, struct recording *r);    /* NULL: nothing */
+    bool (*graph_begin)(struct device *dev);
+    struct op_graph *(*graph_end)(struct device *dev);
+    void (*graph_launch)(struct device *dev, struct op_graph *r);
+    void (*graph_free)(struct device *dev, struct op_graph *r);    /* NULL: nothing */
 };
-
-/* The head of every device; a backend puts its own fields behind it. */
-struct device {
-    const struct ops *ops;
-    struct ckpt_err   err;          /* err.code != 0: broken, with the name of the op */
-    int               threads;      /* CPU: threads of this rank */
-    int64_t           grain;        /* CPU: multiply-adds below which one thread does an op */
-    enum ckpt_dtype   act, weight, grad;    /* see the top */
-    bool              apart;        /* its memory is not the host's */
-    bool              untimed;      /* which algorithms are fast here is not known: as products are
-                                       first met they are timed, which takes seconds */
-    enum device_fp8   fp8;          /* projections may round their factors to 8 bits */
-    /* Memory for weights in 8 bits: the caller's, or NULL: they are made at each use.  Who lends
-     * it keeps all weights where they are and raises a count after each change: `stepped` where
-     * an optimizer changed what is trained, `loaded` where anything may be new. */
-    void             *copies;
-    uint64_t          copies_bytes, stepped, loaded;
-    char              label[64];    /* apart: what it is, for a person */
-    char             bus[32];       /* apart: where it is, as NVML knows it */
-    void             *work;         /* workspace: the caller's memory, set before operations */
-    uint64_t          work_bytes;
-    uint64_t          held;         /* apart: bytes that alloc has given and free not taken */
-    uint64_t          context;      /* apart: bytes that its driver holds for this process */
-    struct profile   *profile;      /* profile.h, or NULL */
-    uint64_t          n_alloc;      /* calls of alloc so far: a step must not raise it */
-};
-
-/* Open the CPU device with so many threads (0: by CPUs). */
-int device_open_cpu(struct device **out, int threads, struct ckpt_err *err);
-
-struct device_opts {
-    const char     *name;           /* "cpu", "cuda", "cuda:N"; NULL or "auto": a GPU when there is
-                                       one and its plug-in, else the CPU */
-    int             threads;        /* of the CPU, 0: by CPUs */
-    enum ckpt_dtype weights;        /* F32, BF16, F16: the device's weight type, a GPU's act too */
-    uint64_t        memory_limit;   /* bytes of a GPU's memory, 0: all */
-    bool            tf32;           /* of a GPU: f32 products may round their factors to tf32 */
-    enum device_fp8 fp8;            /* of a GPU, with weights of bf16 */
-};
-
-/* Open a device by name (device_open.c).  CKPT_ECONFIG for an unknown name, CKPT_EDEVICE when it
- * is asked for by name and cannot be used. */
-int device_open(struct device **out, const struct device_opts *opts, struct ckpt_err *err);
-/* Whether "auto" would be a GPU. */
-bool device_gpu_usable(void);
-void device_close(struct device *dev);
-/* As ops->alloc, with the reason in err when it is NULL. */
-void *device_alloc(struct device *dev, size_t bytes, struct ckpt_err *err);
-/* Wait for everything; 0 or the sticky failure. */
-int device_sync(struct device *dev, struct ckpt_err *err);
 
 #endif

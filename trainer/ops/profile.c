@@ -23,7 +23,7 @@ struct profile {
     struct device    *dev;
     const struct ops *inner;
     struct ops        row;
-    struct call      *call;             /* since the start; stamp i + 1 is behind call i */
+    struct call      *call;             /* since the start; timestamp i + 1 follows call i */
     size_t            n, cap;
     struct kind       kind[256];
     int               n_kind;
@@ -59,7 +59,7 @@ static void note(struct device *dev, const char *name, int64_t a, int64_t b, int
         p->cap = cap;
     }
     p->call[p->n++] = (struct call){kind_of(p, name, a, b, c), flop, bytes};
-    p->inner->stamp(dev, (int64_t)p->n);
+    p->inner->timestamp(dev, (int64_t)p->n);
 }
 
 #define INNER(dev) (dev)->profile->inner
@@ -82,7 +82,7 @@ WALK(norm_bwd, op_rownorm, (double)a->dim * (a->dx_add || a->dout_add ? 4 : 3) *
 WALK(rope_fwd, op_rope, (double)((a->n_head + a->n_kv) * a->dim) * 2 * s)
 WALK(rope_bwd, op_rope, (double)((a->n_head + a->n_kv) * a->dim) * 2 * s)
 WALK(gate_fwd, op_gate, (double)a->ff * 3 * s)
-WALK(gate_bwd, op_gate, (double)a->ff * (a->again ? 6 : 5) * s)
+WALK(gate_bwd, op_gate, (double)a->ff * (a->recompute ? 6 : 5) * s)
 
 static void prof_drop(struct device *dev, void *x, int64_t n, int64_t width,
                       const struct op_drop *d)
@@ -100,19 +100,19 @@ static void prof_linear_fwd(struct device *dev, const struct op_linear *a)
 {
     INNER(dev)->linear_fwd(dev, a);
     note(dev, "linear_fwd", a->n, a->n_in, a->n_out,
-         product(a->n, a->n_in, a->n_out) + product(a->n, a->n_in + a->n_out, a->lora.rank),
+         product(a->n, a->n_in, a->n_out) + product(a->n, a->n_in + a->n_out, a->proj.lora.rank),
          (double)(a->n * (a->n_in + a->n_out) + a->n_in * a->n_out) * SIZE(dev));
 }
 
 static void prof_linear_bwd(struct device *dev, const struct op_linear *a)
 {
-    double times = (a->dx ? 1 : 0) + (a->dw ? 1 : 0);
-    double change = (a->dx ? 1 : 0) + (a->lora.da || a->lora.db ? 1 : 0);
+    double times = (a->dx ? 1 : 0) + (a->proj.dw ? 1 : 0);
+    double change = (a->dx ? 1 : 0) + (a->proj.lora.da || a->proj.lora.db ? 1 : 0);
 
     INNER(dev)->linear_bwd(dev, a);
     note(dev, "linear_bwd", a->n, a->n_in, a->n_out,
          times * product(a->n, a->n_in, a->n_out) +
-             change * product(a->n, a->n_in + a->n_out, a->lora.rank),
+             change * product(a->n, a->n_in + a->n_out, a->proj.lora.rank),
          times * (double)(a->n * (a->n_in + a->n_out) + a->n_in * a->n_out) * SIZE(dev));
 }
 
@@ -125,7 +125,7 @@ static void prof_linears_fwd(struct device *dev, const struct op_linear *a, int 
     for (int i = 0; i < n; i++) {
         out += a[i].n_out;
         flop += product(a->n, a->n_in, a[i].n_out) +
-                product(a->n, a->n_in + a[i].n_out, a[i].lora.rank);
+                product(a->n, a->n_in + a[i].n_out, a[i].proj.lora.rank);
     }
     note(dev, "linears_fwd", a->n, a->n_in, out, flop,
          (double)(a->n * (a->n_in + out) + a->n_in * out) * SIZE(dev));
@@ -138,11 +138,11 @@ static void prof_linears_bwd(struct device *dev, const struct op_linear *a, int 
 
     INNER(dev)->linears_bwd(dev, a, n);
     for (int i = 0; i < n; i++) {
-        double times = (a[i].dx ? 1 : 0) + (a[i].dw ? 1 : 0);
+        double times = (a[i].dx ? 1 : 0) + (a[i].proj.dw ? 1 : 0);
 
         out += a[i].n_out;
         flop += times * product(a->n, a->n_in, a[i].n_out) +
-                2 * product(a->n, a->n_in + a[i].n_out, a[i].lora.rank);
+                2 * product(a->n, a->n_in + a[i].n_out, a[i].proj.lora.rank);
         bytes += times * (double)(a->n * (a->n_in + a[i].n_out) + a->n_in * a[i].n_out);
     }
     note(dev, "linears_bwd", a->n, a->n_in, out, flop, bytes * SIZE(dev));
@@ -235,9 +235,9 @@ static void prof_head_top(struct device *dev, const struct op_top *a)
     note(dev, "head_top", a->n, a->k, a->vocab, 0, (double)(a->n * a->vocab) * 4);
 }
 
-static void prof_replay(struct device *dev, struct recording *r)
+static void prof_graph_launch(struct device *dev, struct op_graph *r)
 {
-    INNER(dev)->replay(dev, r);
+    INNER(dev)->graph_launch(dev, r);
     note(dev, "replay", 0, 0, 0, 0, 0);
 }
 
@@ -305,8 +305,8 @@ int profile_on(struct profile **out, struct device *dev, struct ckpt_err *err)
     struct profile *p;
 
     *out = NULL;
-    if (!dev->ops->stamp || dev->profile)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s has no profile to give", dev->ops->name);
+    if (dev->profile)
+        return ckpt_fail(err, CKPT_ESTATE, "%s is being profiled already", dev->ops->name);
     p = ckpt_alloc(1, sizeof *p);
     if (!p)
         return ckpt_nomem(err, sizeof *p);
@@ -328,8 +328,8 @@ int profile_on(struct profile **out, struct device *dev, struct ckpt_err *err)
     p->row.norm_bwd = prof_norm_bwd;
     p->row.linear_fwd = prof_linear_fwd;
     p->row.linear_bwd = prof_linear_bwd;
-    p->row.linears_fwd = dev->ops->linears_fwd ? prof_linears_fwd : NULL;
-    p->row.linears_bwd = dev->ops->linears_bwd ? prof_linears_bwd : NULL;
+    p->row.linears_fwd = prof_linears_fwd;
+    p->row.linears_bwd = prof_linears_bwd;
     p->row.rope_fwd = prof_rope_fwd;
     p->row.rope_bwd = prof_rope_bwd;
     p->row.gate_fwd = prof_gate_fwd;
@@ -342,12 +342,12 @@ int profile_on(struct profile **out, struct device *dev, struct ckpt_err *err)
     p->row.head_loss = prof_head_loss;
     p->row.head_logits = prof_head_logits;
     p->row.head_top = prof_head_top;
-    p->row.gated_fwd = dev->ops->gated_fwd ? prof_gated_fwd : NULL;
-    p->row.normed_fwd = dev->ops->normed_fwd ? prof_normed_fwd : NULL;
-    p->row.replay = prof_replay;
+    p->row.gated_fwd = prof_gated_fwd;
+    p->row.normed_fwd = prof_normed_fwd;
+    p->row.graph_launch = prof_graph_launch;
     dev->ops = &p->row;
     dev->profile = p;
-    p->inner->stamp(dev, 0);
+    p->inner->timestamp(dev, 0);
     *out = p;
     return 0;
 }

@@ -52,6 +52,7 @@ static int find_codes(struct coded *c, bool *found, const struct file *f, size_t
     size_t len = dot ? (size_t)(dot - name) : strlen(name);
     float theirs[256], ours[256];
     const struct ckpt_tensor *state;
+    int rc;
 
     *found = false;
     *c = (struct coded){find_part(f->raw, name, len, "state", k),
@@ -66,8 +67,8 @@ static int find_codes(struct coded *c, bool *found, const struct file *f, size_t
         ckpt_source_tensor(f->raw, c->absmax)->dtype != CKPT_F32 ||
         ckpt_source_tensor(f->raw, c->absmax)->numel != (state->numel + BNB_BLOCK - 1) / BNB_BLOCK)
         return 0;
-    if (ckpt_source_read(f->raw, c->map, 0, 256, theirs, err))
-        return err->code;
+    if ((rc = ckpt_source_read(f->raw, c->map, 0, 256, theirs, err)) != 0)
+        return rc;
     bnb_map(ours, k == 0);
     *found = true;
     for (int j = 0; j < 256; j++)       /* the last bits of torch's linspace have changed */
@@ -79,19 +80,20 @@ static int find_codes(struct coded *c, bool *found, const struct file *f, size_t
 static int take_codes(struct session *s, const struct file *f, const struct coded *c, size_t i,
                       int k, struct ckpt_err *err)
 {
-    enum states_array of = k ? STATES_AVG_SQ : STATES_AVG;
-    enum states_array scales = k ? STATES_ABSMAX_SQ : STATES_ABSMAX;
+    enum optim_state_array of = k ? OPTIM_STATE_AVG_SQ : OPTIM_STATE_AVG;
+    enum optim_state_array scales = k ? OPTIM_STATE_ABSMAX_SQ : OPTIM_STATE_ABSMAX;
     int64_t numel = zero_flat(s->zero)->params->item[i].numel;
+    int rc;
 
     for (int64_t at = 0; at < numel; at += PIECE) {
         int64_t n = numel - at < PIECE ? numel - at : PIECE, from = f->from[i] + at;
 
-        if (ckpt_source_read(f->raw, c->state, from, n, f->piece, err) ||
-            zero_write_stored(s->zero, of, i, at, n, f->piece, err) ||
-            ckpt_source_read(f->raw, c->absmax, from / BNB_BLOCK,
-                             (n + BNB_BLOCK - 1) / BNB_BLOCK, f->piece, err) ||
-            zero_write_stored(s->zero, scales, i, at, n, f->piece, err))
-            return err->code;
+        if ((rc = ckpt_source_read(f->raw, c->state, from, n, f->piece, err)) != 0 ||
+            (rc = zero_write_stored(s->zero, of, i, at, n, f->piece, err)) != 0 ||
+            (rc = ckpt_source_read(f->raw, c->absmax, from / BNB_BLOCK,
+                                   (n + BNB_BLOCK - 1) / BNB_BLOCK, f->piece, err)) != 0 ||
+            (rc = zero_write_stored(s->zero, scales, i, at, n, f->piece, err)) != 0)
+            return rc;
     }
     return 0;
 }
@@ -100,25 +102,27 @@ static int take_codes(struct session *s, const struct file *f, const struct code
 static int load(struct session *s, struct file *f, int k, struct ckpt_err *err)
 {
     const struct params *p = zero_flat(s->zero)->params;
+    int rc;
 
-    if (optim_match(f->index, f->from, p, s->arch, f->seen, k ? "exp_avg_sq" : "exp_avg", err))
-        return err->code;
+    rc = optim_match(f->index, f->from, p, s->arch, f->seen, k ? "exp_avg_sq" : "exp_avg", err);
+    if (rc)
+        return rc;
     for (size_t i = 0; i < p->n; i++) {
         bool wanted = zero_moments(s->zero, i) == OP_MOMENTS_8BIT, found = false;
         struct coded c;
 
         if (f->index[i] == SIZE_MAX)
             continue;
-        if (f->packed && find_codes(&c, &found, f, i, k, err))
-            return err->code;
+        if (f->packed && (rc = find_codes(&c, &found, f, i, k, err)) != 0)
+            return rc;
         if (found)
             f->kind = OP_MOMENTS_8BIT;
         else if (ckpt_source_tensor(f->seen, f->index[i])->dtype == CKPT_BF16)
             f->kind = OP_MOMENTS_BF16;
         if (!wanted || !found)
             continue;
-        if (take_codes(s, f, &c, i, k, err))
-            return err->code;
+        if ((rc = take_codes(s, f, &c, i, k, err)) != 0)
+            return rc;
         f->index[i] = SIZE_MAX;
     }
     return weights_load(s->zero, k ? ZERO_EXP_AVG_SQ : ZERO_EXP_AVG, f->seen, f->index, f->from,
@@ -128,11 +132,11 @@ static int load(struct session *s, struct file *f, int k, struct ckpt_err *err)
 void optim_tell_change(const struct session *s, const char *path, enum op_moments was)
 {
     static const char *const name[] = {[OP_MOMENTS_F32] = "float32", [OP_MOMENTS_BF16] = "bfloat16",
-                                       [OP_MOMENTS_8BIT] = "codes of 8 bits"};
+                                       [OP_MOMENTS_8BIT] = "8-bit codes"};
 
     if (was != s->zero_opts.moments && s->comm->rank == 0)
-        ckpt_log(CKPT_LOG_NOTE, "%s: moments were %s, they are %s from here on", path, name[was],
-                 name[s->zero_opts.moments]);
+        ckpt_log(CKPT_LOG_NOTE, "%s: moments were stored as %s, this run keeps them as %s",
+                 path, name[was], name[s->zero_opts.moments]);
 }
 
 int optim_load(struct session *s, const char *file, bool prove, struct ckpt_err *err)

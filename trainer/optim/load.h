@@ -1,9 +1,8 @@
 /*
- * optim/load - moments out of an optimizer.pt, whichever way they are stored there and here.
+ * optim/load - load moments from an optimizer.pt, however they are stored there and here.
  *
- * What is stored alike is taken as it is: bf16 numbers, and codes of 8 bits with their scales, so
- * that a run goes on with the same bits.  Else moments pass through f32: codes are opened, or
- * made anew.
+ * Moments stored alike are copied: bf16 numbers, and 8-bit codes with their scales, so that a
+ * run continues with the same bits.  Others are converted through f32.
  */
 #ifndef CKPT_TRAINER_OPTIM_LOAD_H
 #define CKPT_TRAINER_OPTIM_LOAD_H

@@ -1,6 +1,6 @@
 /*
- * optim - AdamW over the part of the parameters that this rank owns, as torch.optim.AdamW with
- * HF Trainer's two groups: weight decay for all but biases and norms.
+ * optim - AdamW over the parameters that this rank owns, as torch.optim.AdamW with HF Trainer's
+ * two groups: weight decay for all but biases and norms.
  */
 #ifndef CKPT_TRAINER_OPTIM_OPTIM_H
 #define CKPT_TRAINER_OPTIM_OPTIM_H

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "trainer/model/families.h"
-#include "trainer/model/names.h"
+#include "formats/families/family.h"
+#include "formats/families/role.h"
 
 /* Where a parameter stands among all. */
 struct place {
@@ -52,14 +52,15 @@ static int64_t early(int role)
 static struct place place_of(const struct params *p, const struct arch *arch, bool fused, size_t i)
 {
     const struct param *q = &p->item[i];
-    struct place at = {.major = (int64_t)(p->n + 1) * q->unit, .minor = 2 * (int64_t)i, .param = i};
+    struct place at = {
+        .major = (int64_t)(p->n + 1) * q->layer, .minor = 2 * (int64_t)i, .param = i};
 
     if (arch->family->ends_first && early(q->role) >= 0)
         at.major = early(q->role);
     if (fused && arch->family->experts_first && q->role == ROLE_ROUTER_W) {
         size_t last = i + 1;
 
-        while (last < p->n && (p->item[last].unit == q->unit) &&
+        while (last < p->n && (p->item[last].layer == q->layer) &&
                role_is_expert((enum role)p->item[last].role))
             last++;
         at.minor = 2 * (int64_t)last - 1;
@@ -112,7 +113,7 @@ static void fill(struct making *m, const struct place *place, size_t n, bool fus
             add(m, place[k].param);
             continue;
         }
-        while (end < n && m->p->item[place[end].param].unit == q->unit &&
+        while (end < n && m->p->item[place[end].param].layer == q->layer &&
                role_is_expert((enum role)m->p->item[place[end].param].role))
             end++;
         add_fused(m, place + k, end - k, ROLE_EXPERT_GATE, ROLE_EXPERT_UP);

@@ -1,17 +1,18 @@
 /*
- * optim/order - in which order, and in which pieces, torch's optimizer holds what is trained.
+ * optim/order - the order and grouping of torch's optimizer states.
  *
- * optimizer.pt has no names: its states are numbered as HF Trainer hands the parameters over,
- * those with weight decay first, each group by named_parameters() of transformers' modules.  That
- * order is the published one of names.h but where a module is made early, and transformers 5 has
- * one tensor for the same matrix of all experts of a block: gate and up [E, 2F, D], down [E, D, F].
- * Source: transformers 5.17, trainer.py (get_decay_parameter_names), models/<family>/modeling_*.py.
+ * optimizer.pt has no names: its states are numbered in the order in which HF Trainer passes
+ * the parameters, those with weight decay first, each group by named_parameters() of
+ * transformers' modules.  That order is the published one of names.h except where a module is
+ * created early, and transformers 5 has one tensor for the same matrix of all experts of a
+ * layer: gate and up [E, 2F, D], down [E, D, F].  Source: transformers 5.17, trainer.py
+ * (get_decay_parameter_names), models/<family>/modeling_*.py.
  */
 #ifndef CKPT_TRAINER_OPTIM_ORDER_H
 #define CKPT_TRAINER_OPTIM_ORDER_H
 
 #include "libckpt/source.h"
-#include "trainer/model/arch.h"
+#include "formats/families/arch.h"
 #include "trainer/model/params.h"
 
 #define OPTIM_GROUPS 2              /* with weight decay, and without */

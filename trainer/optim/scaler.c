@@ -78,7 +78,7 @@ static int read_count(int64_t *out, const struct value *root, const char *key, i
 
     *out = other;
     if (v && (!value_as_int(v, out) || *out < least || *out > INT64_C(1) << 60))
-        return ckpt_fail(err, CKPT_EFORMAT, "%s is no count", key);
+        return ckpt_fail(err, CKPT_EFORMAT, "%s is not a count", key);
     return 0;
 }
 
@@ -89,22 +89,23 @@ int scaler_file_read(struct scaler *s, struct ckpt_file *file, struct ckpt_err *
     struct scaler n = *s;
     int64_t tracker;
     double scale;
+    int rc;
 
-    if (torch_archive_open(&archive, file, err))
-        return err->code;
+    if ((rc = torch_archive_open(&archive, file, err)) != 0)
+        return rc;
     root = torch_archive_root(archive);
     if (!value_as_float(value_get(root, "scale"), &scale) || !isfinite(scale) || scale <= 0)
-        ckpt_fail(err, CKPT_EFORMAT, "scale is no positive number");
-    else if (read_count(&tracker, root, "_growth_tracker", 0, 0, err) == 0 &&
-             read_count(&n.iter, root, "cur_iter", 0, tracker, err) == 0 &&
-             read_count(&n.last_overflow, root, "last_overflow_iter", -1, -1, err) == 0 &&
-             read_count(&n.patience, root, "cur_hysteresis", 1, n.o.hysteresis, err) == 0 &&
-             read_count(&n.skipped, root, "skipped_steps", 0, 0, err) == 0) {
+        rc = ckpt_fail(err, CKPT_EFORMAT, "scale is not a positive number");
+    else if ((rc = read_count(&tracker, root, "_growth_tracker", 0, 0, err)) == 0 &&
+             (rc = read_count(&n.iter, root, "cur_iter", 0, tracker, err)) == 0 &&
+             (rc = read_count(&n.last_overflow, root, "last_overflow_iter", -1, -1, err)) == 0 &&
+             (rc = read_count(&n.patience, root, "cur_hysteresis", 1, n.o.hysteresis, err)) == 0 &&
+             (rc = read_count(&n.skipped, root, "skipped_steps", 0, 0, err)) == 0) {
         if (n.o.on && n.o.loss_scale == 0)
             n.scale = fmax(scale, n.o.min_loss_scale);
         n.patience = n.patience < n.o.hysteresis ? n.patience : n.o.hysteresis;
         *s = n;
     }
     torch_archive_close(archive);
-    return err->code;
+    return rc;
 }

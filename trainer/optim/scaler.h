@@ -1,13 +1,13 @@
 /*
- * scaler - what a loss in float16 is multiplied by, so that small gradients do not become zero.
+ * scaler - the loss scale of float16, which keeps small gradients from becoming zero.
  *
- * DeepSpeed's DynamicLossScaler: a step whose gradient is not finite is skipped; after `hysteresis`
- * of those the scale is halved at each, and doubled again after each `window` of steps without one,
- * which also gives the patience back.  A skipped step counts as a step of the run, but neither the
- * optimizer nor the schedule of learning rates moves, as in DeepSpeed and HF Trainer.  A static
- * scale is one that already stands at its minimum.
- * Scales are powers of two where the options are: multiplying and dividing are then exact.
- * Source: DeepSpeed 0.19, runtime/fp16/loss_scaler.py; torch 2.15, amp/grad_scaler.py (the file).
+ * DeepSpeed's DynamicLossScaler: a step whose gradient is not finite is skipped; after
+ * `hysteresis` of those the scale is halved at each, and doubled again after each `window` of
+ * steps without one, which also restores the patience.  A skipped step counts as a step of the
+ * run, but neither the optimizer nor the learning rate schedule advances, as in DeepSpeed and
+ * HF Trainer.  A static scale is a dynamic one at its minimum.  Scales are powers of two if the
+ * options are: multiplying and dividing are then exact.  Source: DeepSpeed 0.19,
+ * runtime/fp16/loss_scaler.py; torch 2.15, amp/grad_scaler.py (the file).
  */
 #ifndef CKPT_TRAINER_OPTIM_SCALER_H
 #define CKPT_TRAINER_OPTIM_SCALER_H

@@ -12,8 +12,7 @@
 #include "libckpt/commit.h"
 #include "libckpt/log.h"
 #include "trainer/data/prepare.h"
-#include "trainer/model/arch.h"
-#include "trainer/model/config.h"
+#include "formats/families/arch.h"
 
 static void data_close(struct data_set *d)
 {
@@ -28,18 +27,20 @@ static int open_records(struct data_set *d, const struct settings *s, const char
 {
     struct records_opts opts = s->data.rows;
     int64_t most = train ? s->max_train_samples : s->max_eval_samples;
+    int rc;
 
     opts.split = s->train_split_ratio > 0 && d->prepared ? NULL
                  : train ? s->train_split : s->eval_split;
     opts.stream_tokens = s->data.max_seq_length;
     opts.identity = !s->dry_run && strcmp(s->data_cache, "off") != 0;
-    if (records_open_with(&d->records, path, n, &opts, err))
-        return err->code;
+    if ((rc = records_open_with(&d->records, path, n, &opts, err)) != 0)
+        return rc;
     if (train && !d->prepared)
         records_slice(d->records, s->start_idx, s->end_idx > 0 ? s->end_idx : INT64_MAX);
     if (train && !d->prepared && s->num_shards > 0 &&
-        records_shard(d->records, s->num_shards, s->shard_index, s->shard_strided, err))
-        return err->code;
+        (rc = records_shard(d->records, s->num_shards, s->shard_index, s->shard_strided,
+                            err)) != 0)
+        return rc;
     if (most > 0)
         records_slice(d->records, 0, most);
     return 0;
@@ -72,7 +73,7 @@ static int cut_aside(struct run_data *r, char *dir, size_t size, struct prepare_
     if (mkdir(r->scratch, 0700)) {
         ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", r->scratch);
         r->scratch[0] = '\0';
-        return err->code;
+        return ckpt_err_code(err);
     }
     o->dir = r->scratch;
     return prepare_path(dir, size, o, err);
@@ -100,7 +101,7 @@ static int cut_data(struct run_data *r, char *dir, size_t size, struct ckpt_err 
     records_close(all.records);
     if (comm_agree(r->session->comm, err) == 0)
         comm_broadcast(r->session->comm, dir, (int64_t)size, CKPT_U8, 0);
-    return err->code;
+    return err->code ? ckpt_err_code(err) : 0;
 }
 
 static bool by_length(const struct settings *s)
@@ -139,20 +140,22 @@ static int data_open(struct data_set *d, const struct run_data *r, const char *c
         .by_length = train && by_length(s),
         .rank = r->session->comm->rank, .world_size = r->session->comm->world_size,
     };
+    int rc;
 
     opts.stop = r->stop;
     opts.pair = session_pair(r->session);
-    opts.kept = s->dry_run || strcmp(s->data_cache, "off") == 0 ? DATA_KEPT_OFF
-                : strcmp(s->data_cache, "on") == 0 ? DATA_KEPT_ON : DATA_KEPT_AUTO;
+    opts.cache = s->dry_run || strcmp(s->data_cache, "off") == 0 ? DATA_CACHE_OFF
+                : strcmp(s->data_cache, "on") == 0 ? DATA_CACHE_ON : DATA_CACHE_AUTO;
     opts.chat_dir = r->session->tokenizer_dir;
     opts.vocab_size = r->session->arch->vocab_size;
-    opts.max_positions = arch_places(r->session->arch);
-    if (open_records(d, s, path, n, train, err))
-        return err->code;
+    opts.max_positions = arch_max_positions(r->session->arch);
+    if ((rc = open_records(d, s, path, n, train, err)) != 0)
+        return rc;
     opts.passes = passes(r, records_count(d->records), train);
-    if (data_source_open(&d->source, d->records, r->session->tokenizer, &opts, err) ||
-        data_settings_check_bad(&s->data, d->source, err))
-        return err->code;
+    if ((rc = data_source_open(&d->source, d->records, r->session->tokenizer, &opts,
+                               err)) != 0 ||
+        (rc = data_settings_check_bad(&s->data, d->source, err)) != 0)
+        return rc;
     return loader_open(&d->loader, d->source, &lo, err);
 }
 
@@ -160,9 +163,10 @@ static int open_given(struct run_data *r, struct ckpt_err *err)
 {
     const struct settings *s = r->settings;
     bool same = s->n_eval == 0 && s->eval_split;
+    int rc;
 
-    if (data_open(&r->train, r, s->train, s->n_train, true, err))
-        return err->code;
+    if ((rc = data_open(&r->train, r, s->train, s->n_train, true, err)) != 0)
+        return rc;
     if (!same && s->n_eval == 0)
         return 0;
     return data_open(&r->eval, r, same ? s->train : s->eval, same ? s->n_train : s->n_eval, false,
@@ -173,14 +177,16 @@ static int open_cut(struct run_data *r, struct ckpt_err *err)
 {
     char dir[4096], train[4160], eval[4160];
     const char *path = train;
+    int rc;
 
-    if (cut_data(r, dir, sizeof dir, err))
-        return err->code;
+    if ((rc = cut_data(r, dir, sizeof dir, err)) != 0)
+        return rc;
     snprintf(train, sizeof train, "%s/training.jsonl", dir);
     snprintf(eval, sizeof eval, "%s/validation.jsonl", dir);
     r->train.prepared = r->eval.prepared = true;
-    if (data_open(&r->train, r, &path, 1, true, err) || r->settings->val_test_split_ratio <= 0)
-        return err->code;
+    rc = data_open(&r->train, r, &path, 1, true, err);
+    if (rc || r->settings->val_test_split_ratio <= 0)
+        return rc;
     path = eval;
     return data_open(&r->eval, r, &path, 1, false, err);
 }
@@ -200,6 +206,6 @@ void run_data_close(struct run_data *r)
 
     data_close(&r->train);
     data_close(&r->eval);
-    if (*r->scratch && ckpt_remove_tree(r->scratch, &err))
+    if (*r->scratch && ckpt_outdir_remove(r->scratch, &err))
         ckpt_log(CKPT_LOG_WARNING, "%s", err.text);
 }

@@ -126,7 +126,7 @@ int run_dir_newest(char path[4096], int64_t *number, struct run_dir *d, const ch
     else if (rc == 0) {
         rc = ckpt_fail(err, CKPT_EFORMAT, "%s: none of its %zu checkpoints is whole", folder, n);
         ckpt_err_hint(err, "to go on from one of another program, name it; to start anew, "
-                      "--resume-from-checkpoint none --overwrite-output-dir");
+                      "`resume_from_checkpoint none` `overwrite_output_dir`");
     }
     ckpt_arena_release(&a);
     return rc;
@@ -177,8 +177,8 @@ int run_dir_check_free(const struct run_dir *d, int64_t step, struct ckpt_err *e
         rc = step < 0 ? ckpt_fail(err, CKPT_ECREATE, "%s exists already, of an earlier run", path)
                       : ckpt_fail(err, CKPT_ECREATE, "%s exists already, and this run goes on from "
                                   "step %lld", path, (long long)step);
-        ckpt_err_hint(err, "--resume-from-checkpoint latest goes on from the newest; or name "
-                      "another -o, or --overwrite-output-dir");
+        ckpt_err_hint(err, "`resume_from_checkpoint latest` goes on from the newest; or name "
+                      "another `output_dir`, or `overwrite_output_dir`");
     }
     ckpt_arena_release(&a);
     return rc;
@@ -192,7 +192,7 @@ static int remove_unread(const char *path, bool *leased, struct ckpt_err *err)
 
     *leased = !lock;
     if (lock)
-        rc = ckpt_remove_tree(path, err);   /* renamed first: it is there whole, or not at all */
+        rc = ckpt_outdir_remove(path, err);   /* renamed first: it is there whole, or not at all */
     ckpt_lock_release(lock);
     return rc;
 }
@@ -213,7 +213,7 @@ int run_dir_clear(struct run_dir *d, int64_t step, struct ckpt_err *err)
             rc = ckpt_fail(err, CKPT_ECREATE, "%s: is to be overwritten, but another process reads "
                            "it", path);
         else if (rc == 0)
-            ckpt_log(CKPT_LOG_NOTE, "%s: removed (--overwrite-output-dir)", path);
+            ckpt_log(CKPT_LOG_NOTE, "%s: removed (`overwrite_output_dir`)", path);
     }
     ckpt_arena_release(&a);
     return rc;
@@ -260,7 +260,7 @@ void run_dir_prune(struct run_dir *d, int64_t keep, const char *best, bool last)
         if (remove_unread(path_of(path, d->path, number[i]), &leased, &why))
             ckpt_log(CKPT_LOG_WARNING, "not removed: %s", why.text);
         else if (leased && last)
-            ckpt_log(CKPT_LOG_NOTE, "%s stays beyond --save-total-limit: another process reads it",
+            ckpt_log(CKPT_LOG_NOTE, "%s stays beyond `save_total_limit`: another process reads it",
                      path);
     }
     if (err.code)

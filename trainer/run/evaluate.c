@@ -19,19 +19,20 @@ int evaluate_run(struct evaluate_result *out, struct model *model,
 {
     int64_t steps = loader_steps_per_epoch(loader), count[2] = {0, 0};
     double start = now(), loss = 0;
+    int rc;
 
-    if (loader_seek(loader, 0, err))
-        return err->code;
+    if ((rc = loader_seek(loader, 0, err)) != 0)
+        return rc;
     for (int64_t i = 0; i < steps; i++) {
         const struct loader_step *s;
 
-        if (loader_next(loader, &s, err))
-            return err->code;
+        if ((rc = loader_next(loader, &s, err)) != 0)
+            return rc;
         for (int64_t j = 0; j < s->n_micro; j++) {
             double sum = 0;
 
-            if (model_loss(model, weights, s->micro[j], &sum, NULL, err))
-                return err->code;
+            if ((rc = model_loss(model, weights, s->micro[j], &sum, NULL, err)) != 0)
+                return rc;
             loss += sum;
         }
         count[0] += s->n_targets;
@@ -41,8 +42,8 @@ int evaluate_run(struct evaluate_result *out, struct model *model,
     }
     comm_all_reduce(comm, &loss, 1, CKPT_F64, COMM_SUM);
     comm_all_reduce(comm, count, 2, CKPT_I64, COMM_SUM);
-    if (comm_error(comm, err))
-        return err->code;
+    if ((rc = comm_error(comm, err)) != 0)
+        return rc;
     if (count[0] == 0) {
         comm->agreed = true;            /* the counts are of all ranks */
         return ckpt_fail(err, CKPT_EFORMAT, "evaluation data: no supervised token in %lld samples",

@@ -6,7 +6,7 @@
 
 static uint64_t sum_of(const struct fit *f)
 {
-    return f->zero.weights + f->zero.grads + f->zero.states + f->zero.ring + f->zero.gathered +
+    return f->zero.weights + f->zero.grads + f->zero.optim + f->zero.ring + f->zero.gathered +
            f->activations + f->workspace;
 }
 
@@ -20,7 +20,7 @@ static int measure_zero(struct fit *f, const struct fit_opts *o, const struct pa
     zero.train = o->model.train;
     zero.offload = false;
     zero.paged = f->paged;
-    zero.states_on_device = f->states_on_device = on_device;
+    zero.optim_on_device = f->optim_on_device = on_device;
     rc = zero_size(&f->zero, p, &zero, o->world_size, o->dev->weight, err);
     f->all = sum_of(f);
     return rc;
@@ -35,8 +35,8 @@ static int measure(struct fit *f, const struct fit_opts *o, struct ckpt_err *err
 
     with.dry = true;
     with.recompute = f->recompute;
-    if (model_new(&m, o->arch, &with, o->dev, err))
-        return err->code;
+    if ((rc = model_new(&m, o->arch, &with, o->dev, err)) != 0)
+        return rc;
     f->workspace = model_work_bytes(m);
     f->activations = model_arena_bytes(m) - f->workspace;
     rc = measure_zero(f, o, model_params(m), 0, err);
@@ -62,14 +62,14 @@ static const struct way {
     enum recompute  level;
     bool            coded, paged, streamed;
 } ways[] = {
-    {"--recompute norms", RECOMPUTE_NORMS, false, false, false},
-    {"--gradient-checkpointing", RECOMPUTE_FULL, false, false, false},
-    {"--optim adamw_8bit", RECOMPUTE_NONE, true, false, false},
-    {"--gradient-checkpointing --optim adamw_8bit", RECOMPUTE_FULL, true, false, false},
-    {"--optim paged_adamw_8bit", RECOMPUTE_NONE, true, true, false},
-    {"--gradient-checkpointing --optim paged_adamw_8bit", RECOMPUTE_FULL, true, true, false},
-    {"--offload-param cpu", RECOMPUTE_NONE, false, true, true},
-    {"--gradient-checkpointing --offload-param cpu", RECOMPUTE_FULL, false, true, true},
+    {"`recompute norms`", RECOMPUTE_NORMS, false, false, false},
+    {"`gradient_checkpointing`", RECOMPUTE_FULL, false, false, false},
+    {"`optim adamw_8bit`", RECOMPUTE_NONE, true, false, false},
+    {"`gradient_checkpointing` `optim adamw_8bit`", RECOMPUTE_FULL, true, false, false},
+    {"`optim paged_adamw_8bit`", RECOMPUTE_NONE, true, true, false},
+    {"`gradient_checkpointing` `optim paged_adamw_8bit`", RECOMPUTE_FULL, true, true, false},
+    {"`offload_param cpu`", RECOMPUTE_NONE, false, true, true},
+    {"`gradient_checkpointing` `offload_param cpu`", RECOMPUTE_FULL, false, true, true},
 };
 
 static double gib(uint64_t bytes) { return (double)bytes / (1 << 30); }
@@ -125,11 +125,11 @@ static bool hint_less(const struct fit_opts *o, struct ckpt_err *err)
     struct fit f;
 
     for (int pass = 0; pass < (o->model.train && level < RECOMPUTE_FULL ? 2 : 1); pass++) {
-        const char *also = pass ? "--gradient-checkpointing " : "";
+        const char *also = pass ? "`gradient_checkpointing` " : "";
 
         for (int64_t b = o->batch / 2; b >= 1 && o->batch_option; b /= 2)
             if (fits_part(&f, o, pass ? RECOMPUTE_FULL : level, b, o->batch, true)) {
-                ckpt_err_hint(err, "%s%s %lld makes it %.2f GiB", also, o->batch_option,
+                ckpt_err_hint(err, "%s`%s %lld` makes it %.2f GiB", also, o->batch_option,
                               (long long)b, gib(f.all));
                 return true;
             }
@@ -137,7 +137,7 @@ static bool hint_less(const struct fit_opts *o, struct ckpt_err *err)
     for (int64_t by = 2; by <= 16 && o->model.max_tokens / by >= 16; by *= 2)
         if (fits_part(&f, o, level, 1, by, false)) {
             ckpt_err_hint(err, "samples of 1/%lld of the length make it %.2f GiB: "
-                          "--max-seq-length", (long long)by, gib(f.all));
+                          "`max_seq_length`", (long long)by, gib(f.all));
             return true;
         }
     return false;
@@ -149,20 +149,20 @@ static int refuse(const struct fit *f, const struct fit_opts *o, struct ckpt_err
 
     ckpt_fail(err, CKPT_ENOMEM, "%s: %.2f GiB are needed (weights %.2f, gradients %.2f, optimizer "
               "%.2f, gathered %.2f, activations %.2f, workspace %.2f), %.2f may be taken",
-              o->dev->apart ? o->dev->label : "the limit", gib(f->all), gib(f->zero.weights),
-              gib(f->zero.grads), gib(f->zero.states + f->zero.ring), gib(f->zero.gathered),
+              o->dev->discrete ? o->dev->label : "the limit", gib(f->all), gib(f->zero.weights),
+              gib(f->zero.grads), gib(f->zero.optim + f->zero.ring), gib(f->zero.gathered),
               gib(f->activations), gib(f->workspace), gib(f->room));
     if (!hint_way(o, err) && !hint_less(o, err) && fixed > f->room)
         ckpt_err_hint(err, "the model takes %.2f GiB without any data: more memory, a smaller "
-                      "model%s", gib(fixed), o->model.train ? ", or an adapter (--lora-rank)" : "");
-    return err->code;
+                      "model%s", gib(fixed), o->model.train ? ", or an adapter (`lora_rank`)" : "");
+    return ckpt_err_code(err);
 }
 
 int fit_find(struct fit *out, const struct fit_opts *o, struct ckpt_err *err)
 {
     enum recompute level = o->model.recompute;
     bool may_page = o->zero.paged && o->model.train, must = o->zero.offload && o->model.train;
-    uint64_t host = fit_host_room(), there;
+    uint64_t host = fit_host_free(), there;
 
     if (!fits(out, o, level, must, err) && err->code == 0) {
         bool more = o->choose && o->model.train && level < RECOMPUTE_NORMS;
@@ -172,14 +172,15 @@ int fit_find(struct fit *out, const struct fit_opts *o, struct ckpt_err *err)
             found = fits(out, o, more ? RECOMPUTE_NORMS : level, true, err);
         if (!found && err->code == 0) {
             fits(out, o, level, must || may_page, err);
-            return err->code ? err->code : refuse(out, o, err);
+            return err->code ? ckpt_err_code(err) : refuse(out, o, err);
         }
     }
-    there = out->zero.states_host + out->zero.weights_host + out->zero.grads_host;
-    if (err->code == 0 && there > host)
-        ckpt_fail(err, CKPT_ENOMEM, "%.2f GiB are to lie on the host, which has %.2f left",
-                  (double)there / (1 << 30), (double)host / (1 << 30));
-    return err->code;
+    there = out->zero.optim_host + out->zero.weights_host + out->zero.grads_host;
+    if (err->code)
+        return ckpt_err_code(err);
+    return there > host ? ckpt_fail(err, CKPT_ENOMEM, "%.2f GiB are to lie on the host, which has "
+                                    "%.2f left", (double)there / (1 << 30),
+                                    (double)host / (1 << 30)) : 0;
 }
 
 /* The number that a file of the system begins with; UINT64_MAX: none ("max"). */
@@ -234,7 +235,7 @@ static uint64_t group_room(void)
     return UINT64_MAX;
 }
 
-uint64_t fit_host_room(void)
+uint64_t fit_host_free(void)
 {
     uint64_t kib = number_of("/proc/meminfo", "MemAvailable:"), group = group_room();
     uint64_t room = kib ? kib * 1024 : UINT64_MAX;

@@ -20,7 +20,7 @@ struct fit {
     uint64_t room;                      /* bytes that may be taken; UINT64_MAX: not known */
     enum recompute recompute;           /* what was chosen */
     bool     paged;                     /* likewise: states are on the host, but so many bytes */
-    uint64_t states_on_device;
+    uint64_t optim_on_device;
 };
 
 struct fit_opts {
@@ -33,7 +33,7 @@ struct fit_opts {
                                            offload: all do */
     uint64_t           room;
     int64_t            batch;           /* samples of the micro-batch that model is sized for, */
-    const char        *batch_option;    /* and the option that says so; 0 and NULL: unknown */
+    const char        *batch_option;    /* and the setting that says so; 0 and NULL: unknown */
 };
 
 /*
@@ -43,6 +43,6 @@ struct fit_opts {
  */
 int fit_find(struct fit *out, const struct fit_opts *opts, struct ckpt_err *err);
 /* Bytes that the host can still give; UINT64_MAX when the system does not tell. */
-uint64_t fit_host_room(void);
+uint64_t fit_host_free(void);
 
 #endif

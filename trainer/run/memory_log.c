@@ -135,7 +135,7 @@ int memory_log_open(struct memory_log **out, const char *path, const struct devi
         ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", path);
         goto fail;
     }
-    if (dev->apart && nvml_open(&m->chip, dev->bus, err))
+    if (dev->discrete && nvml_open(&m->chip, dev->bus, err))
         goto fail;
     if (st.st_size == 0 && write(m->fd, header, sizeof header - 1) != (ssize_t)sizeof header - 1) {
         ckpt_fail_errno(err, CKPT_EIO, errno, "%s: write", path);
@@ -156,7 +156,7 @@ int memory_log_open(struct memory_log **out, const char *path, const struct devi
     return 0;
 fail:
     memory_log_close(m);
-    return err->code;
+    return ckpt_err_code(err);
 }
 
 struct memory_figures memory_log_figures(struct memory_log *m)

@@ -13,7 +13,7 @@
 
 #include "formats/logs/metrics_log.h"
 #include "libckpt/ckpt.h"
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/base/json.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
@@ -74,7 +74,7 @@ static int begin(struct metrics *m, const struct metrics_start *start, struct ck
         return ckpt_fail_errno(err, CKPT_EIO, errno, METRICS_LOG_NAME ": write");
     if (getrandom(id, sizeof id, 0) != (ssize_t)sizeof id)
         return ckpt_fail_errno(err, CKPT_EIO, errno, "getrandom");
-    ckpt_hex(hex, id, sizeof id);
+    ckpt_digest_hex(hex, id, sizeof id);
     row = json_pack("{s:s,s:s,s:I,s:I,s:s?,s:b}", "run", hex, "version", "ckpt " CKPT_VERSION,
                     "start_step", (json_int_t)start->step, "max_steps",
                     (json_int_t)start->max_steps, "resumed_from",
@@ -105,7 +105,7 @@ int metrics_open(struct metrics **out, const char *output_dir, bool speak,
     }
     if (err->code) {
         metrics_close(m);
-        return err->code;
+        return ckpt_err_code(err);
     }
     *out = m;
     return 0;

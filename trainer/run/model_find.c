@@ -60,9 +60,10 @@ static int check_foreign(const char *given, struct ckpt_err *err)
 static int undescribed(const char *given, struct ckpt_err *err)
 {
     struct ckpt_source *src;
+    int rc;
 
-    if (ckpt_open(&src, given, NULL, err))
-        return err->code;
+    if ((rc = ckpt_open(&src, given, NULL, err)) != 0)
+        return rc;
     ckpt_source_close(src);
     return ckpt_fail(err, CKPT_ENOTFOUND, "%s: no config.json lies beside it, which tells what "
                      "model its weights are of", given);
@@ -74,18 +75,19 @@ static int check_file(const char *given, struct ckpt_err *err)
     static const char *const records[] = {"*.jsonl", "*.csv", "*.tsv", "*.parquet", "*.arrow",
                                           "*.txt"};
     char dir[4096];
+    int rc;
 
     for (size_t i = 0; i < sizeof records / sizeof records[0]; i++)
         if (fnmatch(records[i], given, 0) == 0) {
             ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: a file of records, a model is wanted here",
                       given);
-            return ckpt_err_hint(err, "data goes to --train-file or --eval-file");
+            return ckpt_err_hint(err, "data goes to `train_file` or `eval_file`");
         }
     model_dir(dir, given);
     if (fnmatch("*.json", given, 0) == 0)
         return 0;
-    if (check_foreign(given, err))
-        return err->code;
+    if ((rc = check_foreign(given, err)) != 0)
+        return rc;
     return has(dir, "config.json") ? 0 : undescribed(given, err);
 }
 
@@ -102,7 +104,7 @@ static int enter(char path[4096], const char *given, struct ckpt_err *err)
         return rc;
     }
     for (int depth = 0; rc == 0 && entered && depth < MAX_DEPTH; depth++) {
-        rc = wholes_enter(&p, any, &arena, &entered, err);
+        rc = run_dir_enter(&p, any, &arena, &entered, err);
         any |= entered;
     }
     if (rc == 0 && any) {
@@ -118,6 +120,8 @@ static int enter(char path[4096], const char *given, struct ckpt_err *err)
 
 int model_find(char path[4096], const char *given, struct ckpt_err *err)
 {
+    int rc;
+
     snprintf(path, 4096, "%s", given);
     if (ckpt_path_is_remote(given))
         return 0;
@@ -125,8 +129,9 @@ int model_find(char path[4096], const char *given, struct ckpt_err *err)
         return ckpt_path_is_file(given) ? check_file(given, err) : absent(given, err);
     if (has(given, "config.json") || has(given, "adapter_config.json"))
         return 0;
-    if (enter(path, given, err) || strcmp(path, given) != 0)
-        return err->code;
+    rc = enter(path, given, err);
+    if (rc || strcmp(path, given) != 0)
+        return rc;
     if (has(given, "metrics.jsonl"))
         return ckpt_fail(err, CKPT_ENOTFOUND, "%s: the folder of a run that has saved no "
                          "checkpoint", given);

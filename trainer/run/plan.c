@@ -6,7 +6,7 @@
 #include <sys/sysinfo.h>
 
 #include "libckpt/log.h"
-#include "trainer/model/names.h"
+#include "formats/families/role.h"
 
 #define SAMPLED 2000            /* rows that are tokenised to tell how long all are */
 
@@ -57,20 +57,20 @@ static int refuse(const struct session *s, int64_t ranks, uint64_t total, struct
     ckpt_fail(err, CKPT_ENOMEM, "this host has %.2f GiB, %.2f are needed %s(weights %.2f, "
               "gradients %.2f, optimizer %.2f, gathered %.2f, activations %.2f, workspace %.2f)",
               gib(total), gib(f->all) * (double)ranks, of, gib(f->zero.weights),
-              gib(f->zero.grads), gib(f->zero.states + f->zero.ring), gib(f->zero.gathered),
+              gib(f->zero.grads), gib(f->zero.optim + f->zero.ring), gib(f->zero.gathered),
               gib(f->activations), gib(f->workspace));
     if (work > f->all / 2)
-        return ckpt_err_hint(err, "less is worked on at once with a smaller --max-seq-length or "
-                             "--per-device-train-batch-size, or --gradient-checkpointing");
-    return ckpt_err_hint(err, "the model takes most of it: --lora-rank trains an adapter beside "
-                         "it, --optim adamw_8bit keeps smaller moments");
+        return ckpt_err_hint(err, "less is worked on at once with a smaller `max_seq_length` or "
+                             "`per_device_train_batch_size`, or `gradient_checkpointing`");
+    return ckpt_err_hint(err, "the model takes most of it: `lora_rank` trains an adapter beside "
+                         "it, `optim adamw_8bit` keeps smaller moments");
 }
 
 int run_plan_check(struct session *s, struct ckpt_err *err)
 {
-    bool here = !s->dev->apart && !s->paper_limit;
+    bool here = !s->dev->discrete && !s->paper_limit;
     int64_t ranks = ranks_here(s->comm);
-    uint64_t need = s->fit.all * (uint64_t)ranks, total = host_total(), room = fit_host_room();
+    uint64_t need = s->fit.all * (uint64_t)ranks, total = host_total(), room = fit_host_free();
 
     if (here && need > total)
         refuse(s, ranks, total, err);
@@ -88,7 +88,7 @@ int64_t run_plan_numel(const struct params *p)
         int role = p->item[i].role;
 
         if (p->item[i].kind != PARAM_BASE || (role != ROLE_TOKENS && role != ROLE_POS &&
-                                              role != ROLE_KINDS && role != ROLE_DISTANCE))
+                                              role != ROLE_TOKEN_TYPE && role != ROLE_REL_BIAS))
             n += p->item[i].numel;
     }
     return n;

@@ -29,7 +29,7 @@ static int tell(struct profile *p, int64_t steps, struct ckpt_err *err)
     return rc;
 }
 
-int run_profile_turn(struct run_profile *r, struct device *dev, int64_t done, int64_t all,
+int run_profile_advance(struct run_profile *r, struct device *dev, int64_t done, int64_t all,
                      struct ckpt_err *err)
 {
     int64_t from = all > WARM + 1 ? WARM : 0;

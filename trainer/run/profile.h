@@ -19,7 +19,7 @@ struct run_profile {
 };
 
 /* Between two steps: so many are done, of all that this run does. */
-int run_profile_turn(struct run_profile *r, struct device *dev, int64_t done, int64_t all,
+int run_profile_advance(struct run_profile *r, struct device *dev, int64_t done, int64_t all,
                      struct ckpt_err *err);
 /* The run is over, however. */
 void run_profile_end(struct run_profile *r);

@@ -76,22 +76,23 @@ static int plan(struct run *r, struct ckpt_err *err)
                              .paged = settings_paged(r->s),
                              .offload = strcmp(r->s->offload_optimizer, "cpu") == 0,
                              .offload_param = strcmp(r->s->offload_param, "cpu") == 0};
+    int rc;
 
     if ((zero.paged || zero.offload || zero.offload_param) && r->session.comm->world_size > 1) {
-        ckpt_fail(err, CKPT_ECONFIG, "--%s is of one rank, there are %d",
+        ckpt_fail(err, CKPT_ECONFIG, "`%s` needs one rank, there are %d",
                   zero.paged     ? "optim paged_..."
-                  : zero.offload ? "offload-optimizer cpu" : "offload-param cpu",
+                  : zero.offload ? "offload_optimizer cpu" : "offload_param cpu",
                   r->session.comm->world_size);
         return comm_agree(r->session.comm, err);
     }
-    if (*r->start.base && session_untie(&r->session, r->start.base, NULL, err))
-        return err->code;
+    if (*r->start.base && (rc = session_untie(&r->session, r->start.base, NULL, err)) != 0)
+        return rc;
     r->session.paper_limit = r->s->device_memory_limit;
     r->session.batch = r->s->per_device_train_batch_size;
-    r->session.batch_option = "--per-device-train-batch-size";
+    r->session.batch_option = "per_device_train_batch_size";
     if (e && loader_max_tokens(e) > loader_max_tokens(t)) {
         r->session.batch = r->s->per_device_eval_batch_size;
-        r->session.batch_option = "--per-device-eval-batch-size";
+        r->session.batch_option = "per_device_eval_batch_size";
     }
     return session_plan(&r->session, &opts, &zero, err);
 }
@@ -101,12 +102,13 @@ static int set_schedule(struct run *r, struct ckpt_err *err)
 {
     const struct settings *s = r->s;
     int64_t per_epoch = loader_steps_per_epoch(r->data.train.loader), total = s->max_steps;
+    int rc;
 
     if (total <= 0) {
         double whole = floor(s->num_train_epochs);
 
-        if (loader_steps_of(r->data.train.loader, (int64_t)whole, &total, err))
-            return err->code;
+        if ((rc = loader_steps_of(r->data.train.loader, (int64_t)whole, &total, err)) != 0)
+            return rc;
         total += (int64_t)ceil((s->num_train_epochs - whole) * (double)per_epoch);
     }
     if (total < 1)
@@ -135,9 +137,9 @@ static int evaluate(struct run *r, struct ckpt_err *err)
     int rc;
 
     report_phase("evaluation after step %lld", (long long)r->state.global_step);
-    if (evaluate_run(&e, r->session.model, zero_weights(r->session.zero), r->session.comm,
-                     r->data.eval.loader, err))
-        return err->code;
+    if ((rc = evaluate_run(&e, r->session.model, zero_weights(r->session.zero), r->session.comm,
+                           r->data.eval.loader, err)) != 0)
+        return rc;
     row = json_pack("{s:f,s:o,s:f,s:f,s:I}", "epoch", r->state.epoch, "eval_loss",
                     metrics_number(e.loss),
                     "eval_runtime", e.seconds, "eval_samples_per_second",
@@ -176,14 +178,15 @@ static void tell_saved(struct run *r, double seconds, struct ckpt_err *err)
 static int save(struct run *r, struct ckpt_err *err)
 {
     double start = now();
+    int rc;
 
     report_phase("save of step %lld", (long long)r->state.global_step);
     if (r->state.best_global_step == r->state.global_step)
         snprintf(r->state.best_model_checkpoint, sizeof r->state.best_model_checkpoint,
                  "%s/checkpoint-%lld", r->s->output_dir, (long long)r->state.global_step);
     r->checkpoint.replace = run_dir_may_replace(&r->dir, r->state.global_step);
-    if (checkpoint_save(r->saved, &r->session, &r->checkpoint, err))
-        return err->code;
+    if ((rc = checkpoint_save(r->saved, &r->session, &r->checkpoint, err)) != 0)
+        return rc;
     r->saved_step = r->state.global_step;
     if (r->session.comm->rank == 0)
         tell_saved(r, now() - start, err);
@@ -213,11 +216,13 @@ static int log_step(struct run *r, double lr, struct window *w, struct ckpt_err 
         .tokens = w->tokens, .seconds = now() - w->start,
     };
     json_t *row;
+    int rc;
 
     if (w->steps == 0)                  /* all were skipped, which the log has told */
         return 0;
-    if (metrics_step(r->metrics, &m, &row, err) || run_state_log(&r->state, row, err))
-        return err->code;
+    if ((rc = metrics_step(r->metrics, &m, &row, err)) != 0 ||
+        (rc = run_state_log(&r->state, row, err)) != 0)
+        return rc;
     r->last_loss = m.loss;
     if (isnan(r->first_loss))
         r->first_loss = m.loss;
@@ -263,17 +268,18 @@ static int loop(struct run *r, struct ckpt_err *err)
     struct window w = {.start = now()};
     int64_t first = r->first_step;
     bool watch = s->profile && r->session.comm->rank == 0;
+    int rc = 0;
 
     while (r->state.global_step < r->state.max_steps) {
         double lr = schedule_lr(&r->schedule, r->state.global_step - r->scaler.skipped);
         struct step_result res;
 
         report_phase("train step %lld", (long long)r->state.global_step + 1);
-        if (watch && run_profile_turn(&r->profile, r->session.dev, r->state.global_step - first,
+        if (watch && run_profile_advance(&r->profile, r->session.dev, r->state.global_step - first,
                                       r->state.max_steps - first, err))
             return err->code;
-        if (step_run(&res, r->session.model, r->session.zero, r->session.dev, r->session.comm,
-                     r->data.train.loader, &opts, lr, r->state.global_step + 1, err))
+        if (step_run(&res, &r->session, r->data.train.loader, &opts, lr,
+                     r->state.global_step + 1, err))
             return err->code;
         r->state.global_step++;
         if (r->session.comm->rank == 0)
@@ -283,8 +289,8 @@ static int loop(struct run *r, struct ckpt_err *err)
         r->state.num_input_tokens_seen += res.n_tokens;
         r->state.total_flos += r->token_flos * (double)res.n_tokens;
         w.tokens += res.n_tokens;
-        if (check_targets(r, &res, err))
-            return err->code;
+        if ((rc = check_targets(r, &res, err)) != 0)
+            return rc;
         if (!res.skipped) {
             w.loss += res.loss;
             w.grad_norm = res.grad_norm;
@@ -292,21 +298,21 @@ static int loop(struct run *r, struct ckpt_err *err)
         }
         if (due(s->logging_steps, r->state.global_step) ||
             r->state.global_step == r->state.max_steps)
-            if (log_step(r, lr, &w, err))
-                return err->code;
-        if (due(s->eval_steps, r->state.global_step) && evaluate(r, err))
-            return err->code;
-        if (due(s->save_steps, r->state.global_step) && save(r, err))
-            return err->code;
+            if ((rc = log_step(r, lr, &w, err)) != 0)
+                return rc;
+        if (due(s->eval_steps, r->state.global_step) && (rc = evaluate(r, err)) != 0)
+            return rc;
+        if (due(s->save_steps, r->state.global_step) && (rc = save(r, err)) != 0)
+            return rc;
         if (stop_wanted(r)) {
-            if (r->saved_step != r->state.global_step && save(r, err))
-                return err->code;
+            if (r->saved_step != r->state.global_step && (rc = save(r, err)) != 0)
+                return rc;
             r->session.comm->agreed = true;
             return ckpt_fail(err, CKPT_ESTOPPED, "stopped at step %lld, saved: go on with "
-                             "--resume-from-checkpoint latest", (long long)r->state.global_step);
+                             "`resume_from_checkpoint latest`", (long long)r->state.global_step);
         }
     }
-    return watch ? run_profile_turn(&r->profile, r->session.dev, r->state.global_step - first,
+    return watch ? run_profile_advance(&r->profile, r->session.dev, r->state.global_step - first,
                                     r->state.max_steps - first, err)
                  : 0;
 }
@@ -333,7 +339,7 @@ static void warn_lost(const struct run *r)
         ckpt_log(CKPT_LOG_WARNING, "%lld evaluations gave no finite loss", (long long)r->n_lost);
     if (r->last_loss > DIVERGED * r->first_loss)
         ckpt_log(CKPT_LOG_WARNING, "the loss began at %g and ended at %g: the run diverged, a "
-                 "smaller --learning-rate may help", r->first_loss, r->last_loss);
+                 "smaller `learning_rate` may help", r->first_loss, r->last_loss);
 }
 
 /* The Trainer's closing row, a last evaluation and a last checkpoint. */
@@ -379,22 +385,26 @@ static int check_free(struct run *r, struct ckpt_err *err)
 /* The output, if it is there already, and where the run begins. */
 static int find_start(struct run *r, struct ckpt_err *err)
 {
+    int rc;
+
     r->dir.path = r->s->output_dir;
     if (r->session.comm->rank == 0 && !r->s->dry_run)
         run_dir_lock(&r->dir, err);
-    if (comm_agree(r->session.comm, err) ||
-        run_start_find(&r->start, &r->session, r->s, &r->dir, err))
-        return err->code;
+    if ((rc = comm_agree(r->session.comm, err)) != 0 ||
+        (rc = run_start_find(&r->start, &r->session, r->s, &r->dir, err)) != 0)
+        return rc;
     return check_free(r, err);
 }
 
 /* The output as the run's own: made, locked, free of what is in its way. */
 static int take_output(struct run *r, struct ckpt_err *err)
 {
+    int rc;
+
     if (r->session.comm->rank == 0)
         run_dir_make(&r->dir, err);
-    if (comm_agree(r->session.comm, err) || check_free(r, err))
-        return err->code;
+    if ((rc = comm_agree(r->session.comm, err)) != 0 || (rc = check_free(r, err)) != 0)
+        return rc;
     if (r->session.comm->rank == 0 && r->s->overwrite_output_dir)
         run_dir_clear(&r->dir, r->start.step, err);
     return comm_agree(r->session.comm, err);
@@ -404,17 +414,20 @@ static int take_output(struct run *r, struct ckpt_err *err)
 static int prepare(struct run *r, struct ckpt_err *err)
 {
     const struct settings *s = r->s;
+    int rc;
 
-    if (session_join(&r->session, s->dry_run ? (int)s->nproc : 0, err) || find_start(r, err) ||
-        run_start_open(&r->session, &r->start, s, err))
-        return err->code;
+    if ((rc = session_join(&r->session, s->dry_run ? (int)s->nproc : 0, err)) != 0 ||
+        (rc = find_start(r, err)) != 0 ||
+        (rc = run_start_open(&r->session, &r->start, s, err)) != 0)
+        return rc;
     report_phase("load");
     run_data_open(&r->data, s, &r->session, r->io->stop, err);
-    if (comm_agree(r->session.comm, err) || plan(r, err) || run_plan_check(&r->session, err))
-        return err->code;
+    if ((rc = comm_agree(r->session.comm, err)) != 0 || (rc = plan(r, err)) != 0 ||
+        (rc = run_plan_check(&r->session, err)) != 0)
+        return rc;
     set_schedule(r, err);
-    if (comm_agree(r->session.comm, err))
-        return err->code;
+    if ((rc = comm_agree(r->session.comm, err)) != 0)
+        return rc;
     r->state.logging_steps = s->logging_steps;
     r->state.eval_steps = s->eval_steps > 0 ? s->eval_steps : s->logging_steps;
     r->state.save_steps = s->save_steps;
@@ -430,11 +443,13 @@ static int prepare(struct run *r, struct ckpt_err *err)
         side_files_open(&r->side, r->session.model_dir, &r->arena, err);
     if (err->code == 0)
         data_source_fingerprint(r->data.train.source, r->checkpoint.data, err);
-    if (comm_agree(r->session.comm, err))
-        return err->code;
-    if (s->dry_run || run_start_load(&r->start, &r->session, &r->checkpoint, &r->state, &r->dir,
-                                     err))
-        return err->code;
+    if ((rc = comm_agree(r->session.comm, err)) != 0)
+        return rc;
+    if (s->dry_run)
+        return 0;
+    if ((rc = run_start_load(&r->start, &r->session, &r->checkpoint, &r->state, &r->dir,
+                             err)) != 0)
+        return rc;
     r->token_flos = 6.0 * (double)run_plan_numel(model_params(r->session.model));
     r->first_step = r->state.global_step;
     if (!*r->start.resume)
@@ -468,16 +483,17 @@ static int init_only(struct run *r, struct ckpt_err *err)
                                      .max_enc = 1};
     const struct device_opts cpu = {.name = "cpu", .threads = (int)r->s->threads,
                                     .weights = CKPT_F32};
+    int rc;
 
-    if (session_open(&r->session, r->s->init, r->s->tokenizer, &cpu, 0, err))
-        return err->code;
+    if ((rc = session_open(&r->session, r->s->init, r->s->tokenizer, &cpu, 0, err)) != 0)
+        return rc;
     if (r->session.comm->rank == 0)
         make_parents(r->s->output_dir, err);
-    if (comm_agree(r->session.comm, err) ||
-        session_plan(&r->session, &small, &zero, err) ||
-        session_init_weights(&r->session, r->s->seed, err) ||
-        checkpoint_save_bare(r->s->output_dir, &r->session, err))
-        return err->code;
+    if ((rc = comm_agree(r->session.comm, err)) != 0 ||
+        (rc = session_plan(&r->session, &small, &zero, err)) != 0 ||
+        (rc = session_init_weights(&r->session, r->s->seed, err)) != 0 ||
+        (rc = checkpoint_save_bare(r->s->output_dir, &r->session, err)) != 0)
+        return rc;
     if (r->session.comm->rank == 0 && r->io->artifact)
         r->io->artifact(r->io->ctx, r->s->output_dir, err);
     return comm_agree(r->session.comm, err);
@@ -574,5 +590,5 @@ out:
     ckpt_arena_release(&r.arena);
     end_of_ranks(&r, err);
     session_close(&r.session, err);
-    return err->code;
+    return err->code ? ckpt_err_code(err) : 0;
 }

@@ -10,8 +10,8 @@
 #include "libckpt/mem.h"
 #include "libckpt/io/path.h"
 #include "trainer/fp8_cache.h"
-#include "trainer/model/config.h"
-#include "trainer/model/families.h"
+#include "formats/families/arch.h"
+#include "formats/families/family.h"
 #include "trainer/model/init.h"
 #include "trainer/model/lora.h"
 #include "trainer/checkpoint/weights.h"
@@ -63,9 +63,9 @@ static int open_device(struct session *s, const struct device_opts *wanted, stru
     if (many && opts.threads == 0)
         opts.threads = 1;
     if (many && !any && strncmp(opts.name, "cuda", 4) == 0) {
-        ckpt_fail(err, CKPT_ECONFIG, "--device %s is of one rank, there are %d", opts.name,
+        ckpt_fail(err, CKPT_ECONFIG, "`device %s` needs one rank, there are %d", opts.name,
                   s->comm->world_size);
-        return ckpt_err_hint(err, "several ranks train on CPUs (--device cpu)");
+        return ckpt_err_hint(err, "several ranks train on CPUs (`device cpu`)");
     }
     if (many && any && s->comm->rank == 0 && device_gpu_usable())
         ckpt_log(CKPT_LOG_WARNING, "%d ranks train on the CPU, and leave the GPU of this machine "
@@ -98,17 +98,19 @@ static int open_parts(struct session *s, const char *model_dir, const char *toke
                       const struct device_opts *device, struct ckpt_err *err)
 {
     const char *config;
+    int rc;
 
-    if (open_device(s, device, err) ||
-        open_model_dir(&s->model_dir, &config, model_dir, err) ||
-        arch_read(&s->arch, s->model_dir, config, err))
-        return err->code;
+    if ((rc = open_device(s, device, err)) != 0 ||
+        (rc = open_model_dir(&s->model_dir, &config, model_dir, err)) != 0 ||
+        (rc = arch_read(&s->arch, s->model_dir, config, err)) != 0)
+        return rc;
     if (tokenizer_dir) {
-        if (ckpt_path_dir(&s->tokenizer_dir, tokenizer_dir, CKPT_FOLLOW | CKPT_PROVE, err))
-            return err->code;
+        if ((rc = ckpt_path_dir(&s->tokenizer_dir, tokenizer_dir, CKPT_FOLLOW | CKPT_PROVE,
+                                err)) != 0)
+            return rc;
     } else if (tokenizer_in_dir(s->model_dir)) {
-        if (open_model_dir(&s->tokenizer_dir, &config, model_dir, err))
-            return err->code;
+        if ((rc = open_model_dir(&s->tokenizer_dir, &config, model_dir, err)) != 0)
+            return rc;
     }
     if (!s->tokenizer_dir)
         return 0;
@@ -125,8 +127,10 @@ int session_join(struct session *s, int ranks, struct ckpt_err *err)
 int session_open(struct session *s, const char *model_dir, const char *tokenizer_dir,
                  const struct device_opts *device, int ranks, struct ckpt_err *err)
 {
-    if (!s->comm && session_join(s, ranks, err))
-        return err->code;
+    int rc;
+
+    if (!s->comm && (rc = session_join(s, ranks, err)) != 0)
+        return rc;
     open_parts(s, model_dir, tokenizer_dir, device, err);
     return comm_agree(s->comm, err);
 }
@@ -181,13 +185,14 @@ static int check_tying(const struct lora *l, const char *tied, const char *token
                        struct ckpt_err *err)
 {
     char module[CKPT_MAX_NAME + 1];
-    struct lora_change c;
+    struct lora_delta c;
+    int rc;
 
     if (!tied || !json_is_true(json_object_get(lora_config(l), "ensure_weight_tying")))
         return 0;
     module_of(module, tokens);
-    if (lora_change(&c, l, module, LORA_EMBEDDING, err))
-        return err->code;
+    if ((rc = lora_delta(&c, l, module, LORA_EMBEDDING, err)) != 0)
+        return rc;
     if (c.rank || lora_saves(l, tied) || lora_saves(l, tokens))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "ensure_weight_tying: %s is trained apart from "
                          "%s here", module, tied);
@@ -223,12 +228,14 @@ int session_adapt(struct session *s, const json_t *config, struct ckpt_err *err)
 {
     const char *tied = arch_tied_name(s->arch);
     char tokens[CKPT_MAX_NAME + 1];
+    int rc;
 
-    if (lora_new(&s->lora, config, err))
-        return err->code;
+    if ((rc = lora_new(&s->lora, config, err)) != 0)
+        return rc;
     snprintf(tokens, sizeof tokens, "%s%s", s->arch->family->prefix, arch_tokens_name(s->arch));
-    if (check_tying(s->lora, tied, tokens, err) || check_tokens(s->lora, tied, tokens, err))
-        return err->code;
+    if ((rc = check_tying(s->lora, tied, tokens, err)) != 0 ||
+        (rc = check_tokens(s->lora, tied, tokens, err)) != 0)
+        return rc;
     if (!tied)
         return 0;
     if (!lora_saves(s->lora, tied) && !lora_saves(s->lora, tokens))
@@ -245,13 +252,13 @@ static int plan_memory(struct session *s, struct model_opts *with, struct ckpt_e
 {
     struct fit_opts o = {.arch = s->arch, .dev = s->dev, .world_size = s->comm->world_size,
                          .model = *with, .choose = with->recompute == RECOMPUTE_AUTO,
-                         .zero = s->zero_opts, .room = s->dev->ops->room(s->dev),
+                         .zero = s->zero_opts, .room = s->dev->ops->free_bytes(s->dev),
                          .batch = s->batch, .batch_option = s->batch_option};
     enum ckpt_dtype act = s->dev->act;
 
     if (o.choose)
         o.model.recompute = RECOMPUTE_NONE;
-    if (with->dry && s->paper_limit && !s->dev->apart) {
+    if (with->dry && s->paper_limit && !s->dev->discrete) {
         s->dev->act = s->dev->weight;
         o.room = s->paper_limit > PAPER_CONTEXT ? s->paper_limit - PAPER_CONTEXT : 0;
     }
@@ -259,7 +266,7 @@ static int plan_memory(struct session *s, struct model_opts *with, struct ckpt_e
     s->dev->act = act;
     with->recompute = s->fit.recompute;
     s->zero_opts.paged = s->fit.paged;
-    s->zero_opts.states_on_device = s->fit.states_on_device;
+    s->zero_opts.optim_on_device = s->fit.optim_on_device;
     return comm_agree(s->comm, err);
 }
 
@@ -267,16 +274,17 @@ int session_plan(struct session *s, const struct model_opts *opts, const struct 
                  struct ckpt_err *err)
 {
     struct model_opts with = *opts;
+    int rc;
 
     with.lora = s->lora;
     s->zero_opts = *zero;
     s->zero_opts.train = opts->train;
-    if (plan_memory(s, &with, err))
-        return err->code;
+    if ((rc = plan_memory(s, &with, err)) != 0)
+        return rc;
     if (model_new(&s->model, s->arch, &with, s->dev, err) == 0 && !with.dry)
         zero_new(&s->zero, model_params(s->model), &s->zero_opts, s->dev, s->comm, err);
     if (err->code == 0 && s->dev->fp8 && s->comm->world_size == 1 && !s->zero_opts.offload_param)
-        copies_lend(s->dev, model_params(s->model), s->fit.room - s->fit.all, with.dry, err);
+        fp8_cache_lend(s->dev, model_params(s->model), s->fit.room - s->fit.all, with.dry, err);
     return comm_agree(s->comm, err);
 }
 
@@ -321,20 +329,20 @@ void session_describe(const struct session *s, int64_t max_steps)
     const struct params *p = model_params(s->model);
     const struct zero_size *z = &s->fit.zero;
     const double mib = 1.0 / (1 << 20);
-    double weights = (double)(z->weights + s->dev->copies_bytes);
-    double all = (double)(s->fit.all + s->dev->copies_bytes);
+    double weights = (double)(z->weights + s->dev->fp8_cache_bytes);
+    double all = (double)(s->fit.all + s->dev->fp8_cache_bytes);
     char room[64] = "";
 
     ckpt_log(CKPT_LOG_NOTE, "model: %.2f M parameters in %d blocks", (double)p->numel * 1e-6,
-             p->n_unit - 2);
+             p->n_layers - 2);
     if (p->adapted)
         ckpt_log(CKPT_LOG_NOTE, "adapter: %.3f M parameters are trained (%.3g %%), the rest is "
                  "frozen", (double)p->grad_numel * 1e-6,
                  100.0 * (double)p->grad_numel / (double)p->numel);
-    if (s->paper_limit && !s->dev->apart && !s->zero)
+    if (s->paper_limit && !s->dev->discrete && !s->zero)
         ckpt_log(CKPT_LOG_NOTE, "device: a GPU of %.2f GiB that is not there, %s; workspace as the "
                  "CPU's", (double)s->paper_limit / (1 << 30), ckpt_dtype_name(s->dev->weight));
-    else if (s->dev->apart)
+    else if (s->dev->discrete)
         ckpt_log(CKPT_LOG_NOTE, "device: %s, %s%s", s->dev->label, ckpt_dtype_name(s->dev->act),
                  s->dev->untimed ? "; products are timed as they are first met, once on this GPU: "
                                    "the first step takes longer" : "");
@@ -346,12 +354,12 @@ void session_describe(const struct session *s, int64_t max_steps)
     ckpt_log(CKPT_LOG_NOTE,
              "memory of a rank: weights %.1f, gradients %.1f, optimizer %.1f, gathered %.1f, "
              "activations %.1f, workspace %.1f: %.1f%s MiB", weights * mib,
-             (double)z->grads * mib, (double)(z->states + z->ring) * mib,
+             (double)z->grads * mib, (double)(z->optim + z->ring) * mib,
              (double)z->gathered * mib, (double)s->fit.activations * mib,
              (double)s->fit.workspace * mib, all * mib, room);
-    if (z->states_host || z->weights_host)
+    if (z->optim_host || z->weights_host)
         ckpt_log(CKPT_LOG_NOTE, "on the host: optimizer %.1f, weights %.1f, gradients %.1f MiB",
-                 (double)z->states_host * mib, (double)z->weights_host * mib,
+                 (double)z->optim_host * mib, (double)z->weights_host * mib,
                  (double)z->grads_host * mib);
     if (s->fit.recompute == RECOMPUTE_NORMS)
         ckpt_log(CKPT_LOG_NOTE, "what norms and activations gave is made again");

@@ -31,7 +31,7 @@ struct session {
     struct fit        fit;              /* what is taken of the device's memory */
     uint64_t          paper_limit;      /* a dry plan is for a GPU of so much memory that is not
                                            there; 0: for the device that is open */
-    int64_t           batch;            /* samples that are worked on at once, and the option */
+    int64_t           batch;            /* samples that are worked on at once, and the setting */
     const char       *batch_option;     /* that says so, for a plan that is refused */
 };
 

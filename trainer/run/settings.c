@@ -1,7 +1,9 @@
 /* settings - see settings.h. */
 #include "trainer/run/settings.h"
 
+#include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "trainer/optim/schedule.h"
@@ -34,7 +36,8 @@ void settings_default(struct settings *s)
         .seed = 42,
         .recompute = "auto",
         .device = "auto",
-        .offload_optimizer = "none", .offload_param = "none",
+        .offload_optimizer = "none",
+        .offload_param = "none",
         .fp8_format = "hybrid",
         .data_cache = "auto",
         .logging_steps = 10,
@@ -78,118 +81,187 @@ struct device_opts settings_device(const struct settings *s)
                                 .memory_limit = s->device_memory_limit};
 }
 
-static int clash(struct ckpt_err *err, const char *what)
+bool settings_given(const struct settings *s, const char *name)
 {
-    return ckpt_fail(err, CKPT_ECONFIG, "%s", what);
+    for (size_t i = 0; i < s->n_given; i++)
+        if (strcmp(s->given[i], name) == 0)
+            return true;
+    return false;
 }
 
-/* Options that only count when an adapter is made. */
-static int check_adapter(const struct settings *s, struct ckpt_err *err)
-{
-    const struct { const char *name; bool given; } of[] = {
-        {"target-modules", s->n_target_modules > 0}, {"exclude-modules", s->n_exclude_modules > 0},
-        {"modules-to-save", s->n_modules_to_save > 0}, {"rank-pattern", s->n_rank_pattern > 0},
-        {"alpha-pattern", s->n_alpha_pattern > 0}, {"use-rslora", s->use_rslora},
-        {"trainable-token-indices", s->n_trainable_token_indices > 0}, {"use-dora", s->use_dora},
-        {"lora-dropout", s->lora_dropout > 0}, {"lora-alpha", s->lora_alpha != 8},
-        {"lora-bias", strcmp(s->lora_bias, "none") != 0},
-        {"init-lora-weights", strcmp(s->init_lora_weights, "true") != 0},
-    };
+/* -- what does not go together ---------------------------------------------------------------- */
 
-    if (s->adapter && s->lora_rank > 0)
-        return clash(err, "--adapter brings its own rank: --lora-rank excludes it");
-    for (size_t i = 0; s->lora_rank == 0 && i < sizeof of / sizeof of[0]; i++)
-        if (of[i].given)
-            return ckpt_fail(err, CKPT_ECONFIG, "--%s needs --lora-rank N", of[i].name);
-    if (s->lora_rank > 0 && s->init)
-        return clash(err, "--lora-rank needs --model: an adapter is of no use without its base");
-    if (s->adapter && s->init)
-        return clash(err, "--adapter and --init exclude each other");
+/* A combination that is refused.  {} in the sentence is the word, or the numbers one by one. */
+struct rule {
+    bool        broken;
+    const char *says;
+    const char *word;
+    double      a, b;
+};
+
+static int refuse(const struct rule *r, struct ckpt_err *err)
+{
+    const char *one = strstr(r->says, "{}"), *two = one ? strstr(one + 2, "{}") : NULL;
+    char a[32], b[32];
+
+    if (!one)
+        return ckpt_fail(err, CKPT_ECONFIG, "%s", r->says);
+    snprintf(a, sizeof a, "%.15g", r->a);
+    snprintf(b, sizeof b, "%.15g", r->b);
+    return ckpt_fail(err, CKPT_ECONFIG, "%.*s%s%.*s%s%s", (int)(one - r->says), r->says,
+                     r->word ? r->word : a, two ? (int)(two - one - 2) : INT_MAX, one + 2,
+                     two ? b : "", two ? two + 2 : "");
+}
+
+static int check(const struct rule *r, size_t n, struct ckpt_err *err)
+{
+    for (size_t i = 0; i < n; i++)
+        if (r[i].broken)
+            return refuse(&r[i], err);
     return 0;
 }
 
-/* Options that only count in float16. */
-static int check_scale(const struct settings *s, struct ckpt_err *err)
+/* A condition, the sentence, and its word or numbers. */
+#define RULE(condition, ...) {.broken = (condition), .says = __VA_ARGS__}
+#define CHECK(rules, err) check(rules, sizeof(rules) / sizeof((rules)[0]), err)
+
+/* Settings that have an effect only with another one. */
+static int check_needs(const struct settings *s, struct ckpt_err *err)
 {
-    const struct scaler_opts *o = &s->scaler;
-    const struct { const char *name; bool given; } of[] = {
-        {"loss-scale", o->loss_scale > 0}, {"initial-scale-power", o->initial_scale_power != 16},
-        {"loss-scale-window", o->loss_scale_window != 1000}, {"hysteresis", o->hysteresis != 2},
-        {"min-loss-scale", o->min_loss_scale != 1},
+    static const char *const adapter[] = {
+        "target_modules", "exclude_modules", "modules_to_save", "rank_pattern", "alpha_pattern",
+        "trainable_token_indices", "use_rslora", "use_dora", "lora_dropout", "lora_alpha",
+        "lora_bias", "init_lora_weights", NULL};
+    static const char *const scale[] = {"loss_scale", "initial_scale_power", "loss_scale_window",
+                                        "hysteresis", "min_loss_scale", NULL};
+    static const char *const fp8[] = {"fp8_format", NULL};
+    static const char *const shards[] = {"shard_index", "shard_strided", NULL};
+    const struct { const char *const *names; bool met; const char *says; } of[] = {
+        {adapter, s->lora_rank > 0, "`{}` needs `lora_rank N`"},
+        {scale, s->fp16, "`{}` needs `fp16`: other losses are not scaled"},
+        {fp8, s->fp8, "`{}` needs `fp8`"},
+        {shards, s->num_shards > 0, "`{}` needs `num_shards N`"},
     };
 
-    for (size_t i = 0; !s->fp16 && i < sizeof of / sizeof of[0]; i++)
-        if (of[i].given)
-            return ckpt_fail(err, CKPT_ECONFIG, "--%s needs --fp16: other losses are not scaled",
-                             of[i].name);
+    for (size_t i = 0; i < sizeof of / sizeof of[0]; i++)
+        for (const char *const *name = of[i].names; !of[i].met && *name; name++)
+            if (settings_given(s, *name))
+                return refuse(&(struct rule){.says = of[i].says, .word = *name}, err);
     return 0;
+}
+
+static int check_model(const struct settings *s, struct ckpt_err *err)
+{
+    bool elsewhere = s->resume_from_checkpoint || s->adapter;
+    const struct rule rules[] = {
+        RULE(s->adapter && s->lora_rank > 0,
+             "`adapter` brings its own rank: `lora_rank` excludes it"),
+        RULE(s->lora_rank > 0 && s->init,
+             "`lora_rank` needs `model`: an adapter is of no use without its base"),
+        RULE(s->adapter && s->init, "`adapter` and `init` exclude each other"),
+        RULE(s->model && s->init && !s->resume_from_checkpoint,
+             "`model` and `init` exclude each other"),
+        RULE(!s->model && !s->init && !elsewhere,
+             "nothing to train: `model DIR` or `init CONFIG` is missing"),
+        RULE(s->init && !s->tokenizer, "`init` needs `tokenizer DIR`: a fresh model has none"),
+        RULE(s->init_only && !s->init, "`init_only` needs `init CONFIG`"),
+    };
+
+    return CHECK(rules, err);
+}
+
+static int check_data(const struct settings *s, struct ckpt_err *err)
+{
+    const struct rule rules[] = {
+        RULE(s->n_train == 0, "training data is missing: `train_file PATH`"),
+        RULE(s->train_split_ratio > 0 && s->n_eval,
+             "`train_split_ratio` makes evaluation data: `eval_file` excludes it"),
+        RULE(s->end_idx > 0 && s->end_idx <= s->start_idx,
+             "`end_idx {}` is not after `start_idx {}`", .a = (double)s->end_idx,
+             .b = (double)s->start_idx),
+        RULE(s->num_shards > 0 && s->shard_index >= s->num_shards,
+             "`shard_index {}` is none of `num_shards {}`", .a = (double)s->shard_index,
+             .b = (double)s->num_shards),
+        RULE(s->packing && strcmp(s->train_sampling_strategy, "group_by_length") == 0,
+             "`packing` fills micro-batches itself: `train_sampling_strategy group_by_length` "
+             "excludes it"),
+        RULE(s->eval_steps > 0 && s->n_eval == 0 && !s->eval_split && s->train_split_ratio <= 0,
+             "`eval_steps` needs `eval_file PATH`"),
+    };
+
+    return CHECK(rules, err);
+}
+
+static int check_schedule(const struct settings *s, struct ckpt_err *err)
+{
+    enum schedule_kind kind;
+
+    if (!schedule_parse(&kind, s->lr_scheduler_type))
+        return ckpt_fail(err, CKPT_ECONFIG, "`lr_scheduler_type %s` is none of: %s",
+                         s->lr_scheduler_type, schedule_names());
+    const struct rule rules[] = {
+        RULE(kind == SCHEDULE_POLYNOMIAL && !(schedule_end(kind, s->min_lr) < s->learning_rate),
+             "polynomial ends at `min_lr {}`: it must be smaller than `learning_rate {}`",
+             .a = schedule_end(kind, s->min_lr), .b = s->learning_rate),
+        RULE(settings_given(s, "min_lr") && kind != SCHEDULE_COSINE_WITH_MIN_LR &&
+             kind != SCHEDULE_POLYNOMIAL,
+             "`min_lr` is not used by {}, only by cosine_with_min_lr and polynomial",
+             s->lr_scheduler_type),
+    };
+
+    return CHECK(rules, err);
+}
+
+static int check_precision(const struct settings *s, struct ckpt_err *err)
+{
+    bool half = s->bf16 || s->fp16;
+    const struct rule rules[] = {
+        RULE(s->gradient_checkpointing && settings_given(s, "recompute") &&
+             strcmp(s->recompute, "full") != 0,
+             "`gradient_checkpointing` is `recompute full`: `recompute {}` excludes it",
+             s->recompute),
+        RULE(strcmp(s->offload_param, "cpu") == 0 && !half,
+             "`offload_param cpu` needs `bf16` or `fp16`"),
+        RULE(s->bf16 && s->fp16, "`bf16` and `fp16` exclude each other"),
+        RULE(s->tf32 && half, "`tf32` is for float32 products: `{}` has none",
+             s->bf16 ? "bf16" : "fp16"),
+        RULE(s->fp8 && !s->bf16,
+             "`fp8` needs `bf16`: what is not multiplied in 8 bits is bfloat16"),
+    };
+
+    return CHECK(rules, err);
+}
+
+static int check_ranks(const struct settings *s, struct ckpt_err *err)
+{
+    bool cpu = strcmp(s->device, "cpu") == 0, sharded = s->zero_stage == 3;
+    const struct rule rules[] = {
+        RULE(s->zero_stage != 0 && !sharded, "`zero_stage {}`: 0 or 3 wanted",
+             .a = (double)s->zero_stage),
+        RULE(s->nproc > 1 && strncmp(s->device, "cuda", 4) == 0,
+             "`nproc` trains on CPUs: `device {}` needs one rank", s->device),
+        RULE(sharded && settings_moments(s) != OP_MOMENTS_F32,
+             "`optim {}` needs `zero_stage 0`: DeepSpeed's shards hold moments in float32",
+             s->optim),
+        RULE(settings_given(s, "device_memory_limit") && cpu && !s->dry_run,
+             "`device_memory_limit` is for a GPU: with `device cpu` only `dry_run` plans "
+             "with it"),
+        RULE(s->stage3_gather_16bit_weights_on_model_save && !sharded,
+             "`stage3_gather_16bit_weights_on_model_save` needs `zero_stage 3`"),
+    };
+
+    return CHECK(rules, err);
 }
 
 int settings_check(const struct settings *s, struct ckpt_err *err)
 {
-    enum schedule_kind kind;
+    static int (*const more[])(const struct settings *, struct ckpt_err *) = {
+        check_data, check_schedule, check_precision, check_ranks};
+    int rc = check_needs(s, err);
 
-    if (check_adapter(s, err) || check_scale(s, err))
-        return err->code;
-    if (!s->model == !s->init && !s->resume_from_checkpoint && !(s->adapter && !s->model))
-        return clash(err, s->model ? "--model and --init exclude each other"
-                                   : "what to train is missing: --model DIR or --init CONFIG");
-    if (s->init && !s->tokenizer)
-        return clash(err, "--init needs --tokenizer DIR: a fresh model has none of its own");
-    if (s->init_only)
-        return s->init ? 0 : clash(err, "--init-only needs --init CONFIG");
-    if (s->n_train == 0)
-        return clash(err, "training data is missing: --train-file PATH");
-    if (s->train_split_ratio > 0 && s->n_eval)
-        return clash(err, "--train-split-ratio makes held-out data: --eval-file excludes it");
-    if (s->end_idx > 0 && s->end_idx <= s->start_idx)
-        return ckpt_fail(err, CKPT_ECONFIG, "--end-idx %lld is not behind --start-idx %lld",
-                         (long long)s->end_idx, (long long)s->start_idx);
-    if (s->num_shards > 0 ? s->shard_index >= s->num_shards : s->shard_index || s->shard_strided)
-        return ckpt_fail(err, CKPT_ECONFIG, "--shard-index %lld is none of --num-shards %lld",
-                         (long long)s->shard_index, (long long)s->num_shards);
-    if (s->zero_stage != 0 && s->zero_stage != 3)
-        return ckpt_fail(err, CKPT_ECONFIG, "--zero-stage is %lld, 0 or 3 wanted",
-                         (long long)s->zero_stage);
-    if (!schedule_parse(&kind, s->lr_scheduler_type))
-        return ckpt_fail(err, CKPT_ECONFIG, "--lr-scheduler-type is %s, one of %s wanted",
-                         s->lr_scheduler_type, schedule_names());
-    if (kind == SCHEDULE_POLYNOMIAL && !(schedule_end(kind, s->min_lr) < s->learning_rate))
-        return ckpt_fail(err, CKPT_ECONFIG, "polynomial ends at --min-lr %g: it must be smaller "
-                         "than --learning-rate %g", schedule_end(kind, s->min_lr),
-                         s->learning_rate);
-    if (s->min_lr > 0 && kind != SCHEDULE_COSINE_WITH_MIN_LR && kind != SCHEDULE_POLYNOMIAL)
-        return ckpt_fail(err, CKPT_ECONFIG,
-                         "--min-lr is not used by %s, only by cosine_with_min_lr and polynomial",
-                         s->lr_scheduler_type);
-    if (s->packing && strcmp(s->train_sampling_strategy, "group_by_length") == 0)
-        return clash(err, "--packing fills micro-batches itself: --train-sampling-strategy "
-                     "group_by_length excludes it");
-    if (s->nproc > 1 && strncmp(s->device, "cuda", 4) == 0)
-        return ckpt_fail(err, CKPT_ECONFIG, "--nproc %lld trains on CPUs, --device %s is of one "
-                         "rank", (long long)s->nproc, s->device);
-    if (s->gradient_checkpointing && strcmp(s->recompute, "norms") == 0)
-        return clash(err, "--gradient-checkpointing is --recompute full: norms excludes it");
-    if (strcmp(s->offload_param, "cpu") == 0 && !s->bf16 && !s->fp16)
-        return clash(err, "--offload-param cpu needs --bf16 or --fp16");
-    if (s->bf16 && s->fp16)
-        return clash(err, "--bf16 and --fp16 exclude each other");
-    if (s->tf32 && (s->bf16 || s->fp16))
-        return ckpt_fail(err, CKPT_ECONFIG, "--tf32 is of float32 products: --%s has none",
-                         s->bf16 ? "bf16" : "fp16");
-    if (s->fp8 && !s->bf16)
-        return clash(err, "--fp8 needs --bf16: what is not multiplied in 8 bits is bfloat16");
-    if (!s->fp8 && strcmp(s->fp8_format, "hybrid") != 0)
-        return clash(err, "--fp8-format needs --fp8");
-    if (s->eval_steps > 0 && s->n_eval == 0 && !s->eval_split && s->train_split_ratio <= 0)
-        return clash(err, "--eval-steps needs --eval-file PATH");
-    if (s->zero_stage == 3 && settings_moments(s) != OP_MOMENTS_F32)
-        return ckpt_fail(err, CKPT_ECONFIG, "--optim %s needs --zero-stage 0: DeepSpeed's shards "
-                         "hold moments in float32", s->optim);
-    if (s->device_memory_limit > 0 && strcmp(s->device, "cpu") == 0 && !s->dry_run)
-        return clash(err, "--device-memory-limit is of a GPU: with --device cpu only "
-                     "--dry-run plans with it");
-    if (s->stage3_gather_16bit_weights_on_model_save && s->zero_stage != 3)
-        return clash(err, "--stage3-gather-16bit-weights-on-model-save needs --zero-stage 3");
-    return 0;
+    if (rc == 0)
+        rc = check_model(s, err);
+    for (size_t i = 0; rc == 0 && !s->init_only && i < sizeof more / sizeof more[0]; i++)
+        rc = more[i](s, err);
+    return rc;
 }

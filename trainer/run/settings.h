@@ -1,6 +1,8 @@
 /*
- * settings - what a training run is told.  Names and defaults are those of HF's
- * TrainingArguments where one exists; a tool's option rows point into this struct.
+ * settings - the settings of a training run.  Names and defaults are those of HF's
+ * TrainingArguments where one exists; a tool's option rows name fields of this struct.  Messages
+ * name a setting in backquotes, `lora_rank` or `optim adamw_8bit`, which a tool prints as its
+ * option; train and eval are called `train_file` and `eval_file`.
  */
 #ifndef CKPT_TRAINER_RUN_SETTINGS_H
 #define CKPT_TRAINER_RUN_SETTINGS_H
@@ -102,11 +104,17 @@ struct settings {
     bool         dry_run;
     bool         profile;               /* tell where the time of some steps goes */
     const char  *dump_grads;            /* file for the first step's gradients, or NULL */
+    /* Names of the settings that the user gave, also those given their default: what is refused
+     * beside other settings goes by these. */
+    const char *const *given;
+    size_t       n_given;
 };
+
+bool settings_given(const struct settings *s, const char *name);
 
 /* The type in which passes see weights. */
 enum ckpt_dtype settings_weights(const struct settings *s);
-/* What the backward pass makes again. */
+/* What the backward pass recomputes. */
 enum recompute settings_recompute(const struct settings *s);
 /* How moments are kept. */
 enum op_moments settings_moments(const struct settings *s);
@@ -114,9 +122,7 @@ enum op_moments settings_moments(const struct settings *s);
 bool settings_paged(const struct settings *s);
 struct device_opts settings_device(const struct settings *s);
 void settings_default(struct settings *s);
-/*
- * What no single option can check: CKPT_ECONFIG names the options that clash or are missing.
- */
+/* Settings that clash, or lack another: CKPT_ECONFIG names them. */
 int settings_check(const struct settings *s, struct ckpt_err *err);
 
 #endif

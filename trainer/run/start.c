@@ -27,7 +27,7 @@ static int find_newest(struct run_start *start, struct run_dir *d, bool may_be_f
     }
     start->resume[0] = '\0';
     if (!may_be_fresh || strcmp(err->reason, "none") != 0)
-        return err->code;
+        return ckpt_err_code(err);
     ckpt_err_clear(err);
     return 0;
 }
@@ -48,7 +48,7 @@ static int find_named(struct run_start *start, const char *from, struct run_dir 
     snprintf(start->resume, sizeof start->resume, "%s", from);
     if (proof_first(from, true, err)) {
         if (strcmp(err->reason, "unproved") != 0)
-            return err->code;
+            return ckpt_err_code(err);
         ckpt_err_clear(err);
     }
     return resume_step(&start->step, from, err);
@@ -72,6 +72,7 @@ static int find(struct run_start *start, const struct settings *set, struct run_
 {
     const char *from = set->resume_from_checkpoint;
     bool adapted;
+    int rc;
 
     if (from && is_one_of(from, "latest", "true")) {
         snprintf(start->folder, sizeof start->folder, "%s", d->path);
@@ -84,18 +85,18 @@ static int find(struct run_start *start, const struct settings *set, struct run_
     if (err->code == 0 && set->adapter)
         model_find(start->adapter, set->adapter, err);
     if (err->code)
-        return err->code;
+        return ckpt_err_code(err);
     adapted = *start->resume && adapter_lies_at(start->resume);
     if (*start->resume && !adapted && adapter_wanted(set))
         return ckpt_fail(err, CKPT_EMISMATCH, "%s: the run had no adapter, this one has",
                          start->resume);
     if (adapted)
         snprintf(start->adapter, sizeof start->adapter, "%s", start->resume);
-    if (*start->adapter && !*start->base && find_base(start, err))
-        return err->code;
+    if (*start->adapter && !*start->base && (rc = find_base(start, err)) != 0)
+        return rc;
     if (!*start->resume && !*start->base && !*start->adapter && !set->init)
-        return ckpt_fail(err, CKPT_ECONFIG, "what to train is missing: --model DIR or --init "
-                         "CONFIG");
+        return ckpt_fail(err, CKPT_ECONFIG, "nothing to train: `model DIR` or `init CONFIG` "
+                         "is missing");
     if (!*start->resume && *start->folder)
         ckpt_log(CKPT_LOG_NOTE, "%s: no checkpoint to go on from yet: starting anew",
                  start->folder);
@@ -110,7 +111,7 @@ int run_start_find(struct run_start *start, struct session *s, const struct sett
         find(start, set, d, err);
     if (comm_agree(s->comm, err) == 0)
         comm_broadcast(s->comm, start, (int64_t)sizeof *start, CKPT_U8, 0);
-    return err->code ? err->code : comm_error(s->comm, err);
+    return err->code ? ckpt_err_code(err) : comm_error(s->comm, err);
 }
 
 int run_start_open(struct session *s, const struct run_start *start, const struct settings *set,
@@ -163,7 +164,7 @@ static int fall_back(struct run_start *start, struct session *s, struct run_dir 
         start->step = start->number;
     if (comm_agree(s->comm, err) == 0)
         comm_broadcast(s->comm, start, (int64_t)sizeof *start, CKPT_U8, 0);
-    return err->code ? err->code : comm_error(s->comm, err);
+    return err->code ? ckpt_err_code(err) : comm_error(s->comm, err);
 }
 
 static int load_resumed(struct run_start *start, struct session *s, struct checkpoint *c,
@@ -173,7 +174,7 @@ static int load_resumed(struct run_start *start, struct session *s, struct check
 
     while (load_checkpoint(start, s, c, state, &damaged, err))
         if (!damaged || !*start->folder || fall_back(start, s, d, err))
-            return err->code;
+            return ckpt_err_code(err);
     start->step = state->global_step;
     if (s->comm->rank == 0)
         ckpt_log(CKPT_LOG_NOTE, "resuming from %s, step %lld", start->resume,
@@ -185,9 +186,10 @@ int run_start_load(struct run_start *start, struct session *s, struct checkpoint
                    struct run_state *state, struct run_dir *d, struct ckpt_err *err)
 {
     const struct settings *set = c->settings;
+    int rc;
 
-    if (s->lora && session_load(s, start->base, NULL, err))
-        return err->code;
+    if (s->lora && (rc = session_load(s, start->base, NULL, err)) != 0)
+        return rc;
     if (*start->resume)
         return load_resumed(start, s, c, state, d, err);
     if (s->lora)

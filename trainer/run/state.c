@@ -60,16 +60,18 @@ int run_state_read(struct run_state *s, const json_t *json, struct ckpt_err *err
 {
     json_t *log;
     const char *best;
+    int rc;
 
-    if (ckpt_json_int(&s->global_step, json, "global_step", err) ||
-        ckpt_json_get(&log, json, "log_history", JSON_ARRAY, err) ||
-        ckpt_json_num_or(&s->epoch, json, "epoch", 0, err) ||
-        ckpt_json_num_or(&s->total_flos, json, "total_flos", 0, err) ||
-        ckpt_json_num_or(&s->best_metric, json, "best_metric", NAN, err) ||
-        ckpt_json_int_or(&s->best_global_step, json, "best_global_step", 0, err) ||
-        ckpt_json_int_or(&s->num_input_tokens_seen, json, "num_input_tokens_seen", 0, err) ||
-        ckpt_json_str_or(&best, json, "best_model_checkpoint", "", err))
-        return err->code;
+    if ((rc = ckpt_json_int(&s->global_step, json, "global_step", err)) != 0 ||
+        (rc = ckpt_json_get(&log, json, "log_history", JSON_ARRAY, err)) != 0 ||
+        (rc = ckpt_json_num_or(&s->epoch, json, "epoch", 0, err)) != 0 ||
+        (rc = ckpt_json_num_or(&s->total_flos, json, "total_flos", 0, err)) != 0 ||
+        (rc = ckpt_json_num_or(&s->best_metric, json, "best_metric", NAN, err)) != 0 ||
+        (rc = ckpt_json_int_or(&s->best_global_step, json, "best_global_step", 0, err)) != 0 ||
+        (rc = ckpt_json_int_or(&s->num_input_tokens_seen, json, "num_input_tokens_seen", 0,
+                               err)) != 0 ||
+        (rc = ckpt_json_str_or(&best, json, "best_model_checkpoint", "", err)) != 0)
+        return rc;
     if (s->global_step < 0)
         return ckpt_fail(err, CKPT_EFORMAT, "global_step is %lld", (long long)s->global_step);
     snprintf(s->best_model_checkpoint, sizeof s->best_model_checkpoint, "%s", best);

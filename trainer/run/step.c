@@ -8,9 +8,11 @@
 #include "trainer/checkpoint/weights.h"
 
 /* The sticky failures of device and communicator, in that order. */
-static int broken(struct device *dev, struct comm *comm, struct ckpt_err *err)
+static int broken(const struct session *s, struct ckpt_err *err)
 {
-    return device_sync(dev, err) ? err->code : comm_error(comm, err);
+    int rc = device_sync(s->dev, err);
+
+    return rc ? rc : comm_error(s->comm, err);
 }
 
 /* All gradients, those of a loss without its scale, as one file written by rank 0.  Collective. */
@@ -51,10 +53,10 @@ static int settle(struct step_result *out, const struct op_verdict *verdict, str
     if (scaler->o.on && scaler_update(scaler, out->skipped, err)) {
         comm->agreed = true;
         ckpt_err_in(err, "step %lld: loss is %g", (long long)number, out->loss);
-        ckpt_err_hint(err, "%s", forward ? "activations leave float16's range, which no scale "
-                                           "mends (T5's do so by nature): train with --bf16"
-                                         : "a smaller --learning-rate, or --bf16");
-        return err->code;
+        return ckpt_err_hint(err, "%s", forward
+                             ? "activations leave float16's range, which no scale mends (T5's do "
+                               "so by nature): train with `bf16`"
+                             : "a smaller `learning_rate`, or `bf16`");
     }
     if (out->skipped && comm->rank == 0)
         ckpt_log(CKPT_LOG_WARNING, "step %lld: loss is %g, gradients are not finite at a loss "
@@ -63,10 +65,11 @@ static int settle(struct step_result *out, const struct op_verdict *verdict, str
     return 0;
 }
 
-int step_run(struct step_result *out, struct model *model, struct zero *zero, struct device *dev,
-             struct comm *comm, struct loader *loader, const struct step_opts *opts, double lr,
-             int64_t number, struct ckpt_err *err)
+int step_run(struct step_result *out, const struct session *s, struct loader *loader,
+             const struct step_opts *opts, double lr, int64_t number, struct ckpt_err *err)
 {
+    struct comm *comm = s->comm;
+    struct zero *zero = s->zero;
     const struct loader_step *data;
     int64_t count[3] = {0, 0, 0};       /* the last: ranks whose data could not be read */
     struct scaler *scaler = opts->scaler;
@@ -89,12 +92,12 @@ int step_run(struct step_result *out, struct model *model, struct zero *zero, st
     for (int64_t j = 0; j < data->n_micro && rc == 0; j++) {
         double sum = 0;
 
-        model_drop_key(model, opts->seed, comm->rank, (uint64_t)number << 24 | (uint64_t)j);
-        rc = model_loss_grad(model, zero_weights(zero), data->micro[j], scale, &sum, err);
+        model_drop_key(s->model, opts->seed, comm->rank, (uint64_t)number << 24 | (uint64_t)j);
+        rc = model_loss_grad(s->model, zero_weights(zero), data->micro[j], scale, &sum, err);
         loss += sum;
     }
     if (rc)                             /* peers may be in the midst of the micro-batch, in other */
-        return err->code;               /* collectives than those below: none is joined */
+        return rc;                      /* collectives than those below: none is joined */
     zero_reduce(zero);
     comm_all_reduce(comm, &loss, 1, CKPT_F64, COMM_SUM);
     *out = (struct step_result){.loss = count[0] > 0 ? loss / (double)count[0] : 0,
@@ -102,16 +105,17 @@ int step_run(struct step_result *out, struct model *model, struct zero *zero, st
                                 .epoch = (double)data->epoch + (double)(data->step_of_epoch + 1) /
                                                                    (double)data->steps_of_epoch};
     zero_judge(zero, opts->optim.max_grad_norm, scaler->scale);
-    if ((dev->err.code || comm->err.code) && broken(dev, comm, err))
-        return err->code;
+    if ((s->dev->err.code || comm->err.code) && (rc = broken(s, err)) != 0)
+        return rc;
     if (opts->dump_grads && number == opts->dump_step && zero_verdict_host(zero).finite &&
-        dump(opts->dump_grads, zero, comm, scaler->scale, err))
-        return err->code;
+        (rc = dump(opts->dump_grads, zero, comm, scaler->scale, err)) != 0)
+        return rc;
     if (isfinite(out->loss))
         optim_step(zero, &opts->optim, lr, number - scaler->skipped);
     verdict = zero_verdict_host(zero);
-    if (broken(dev, comm, err))
-        return err->code;
+    rc = broken(s, err);
+    if (rc)
+        return rc;
     out->grad_norm = verdict.norm;
     return settle(out, &verdict, scaler, comm, number, err);
 }

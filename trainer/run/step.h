@@ -10,6 +10,7 @@
 #include "trainer/data/loader.h"
 #include "trainer/optim/optim.h"
 #include "trainer/optim/scaler.h"
+#include "trainer/run/session.h"
 
 struct step_result {
     double  loss;               /* before the update */
@@ -35,8 +36,7 @@ struct step_opts {
  * is CKPT_ENO (reason "non-finite") on every rank.  Dumped gradients are those
  * of the mean loss before clipping, as safetensors under the published names.
  */
-int step_run(struct step_result *out, struct model *model, struct zero *zero, struct device *dev,
-             struct comm *comm, struct loader *loader, const struct step_opts *opts, double lr,
-             int64_t number, struct ckpt_err *err);
+int step_run(struct step_result *out, const struct session *s, struct loader *loader,
+             const struct step_opts *opts, double lr, int64_t number, struct ckpt_err *err);
 
 #endif

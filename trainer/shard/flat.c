@@ -58,56 +58,56 @@ struct flat_piece flat_grad_piece(const struct flat *f, size_t i, int rank)
     return p;
 }
 
-void flat_unit(const struct flat *f, int unit, size_t *first, size_t *end)
+void flat_layer(const struct flat *f, int layer, size_t *first, size_t *end)
 {
     size_t i = 0;
 
-    while (i < f->params->n && f->params->item[i].unit < unit)
+    while (i < f->params->n && f->params->item[i].layer < layer)
         i++;
     *first = i;
-    while (i < f->params->n && f->params->item[i].unit == unit)
+    while (i < f->params->n && f->params->item[i].layer == layer)
         i++;
     *end = i;
 }
 
-int64_t flat_unit_base(const struct flat *f, int unit)
+int64_t flat_layer_base(const struct flat *f, int layer)
 {
     size_t first, end;
 
-    flat_unit(f, unit, &first, &end);
+    flat_layer(f, layer, &first, &end);
     return f->base[first];
 }
 
-int64_t flat_unit_part(const struct flat *f, int unit)
+int64_t flat_layer_part(const struct flat *f, int layer)
 {
     size_t first, end;
 
-    flat_unit(f, unit, &first, &end);
+    flat_layer(f, layer, &first, &end);
     return f->base[end] - f->base[first];
 }
 
-int64_t flat_grad_base(const struct flat *f, int unit)
+int64_t flat_grad_base(const struct flat *f, int layer)
 {
     size_t first, end;
 
-    flat_unit(f, unit, &first, &end);
+    flat_layer(f, layer, &first, &end);
     return f->grad_base[first];
 }
 
-int64_t flat_grad_part(const struct flat *f, int unit)
+int64_t flat_grad_part(const struct flat *f, int layer)
 {
     size_t first, end;
 
-    flat_unit(f, unit, &first, &end);
+    flat_layer(f, layer, &first, &end);
     return f->grad_base[end] - f->grad_base[first];
 }
 
-void flat_assemble(const struct flat *f, int unit, void *whole, const void *parts, size_t size)
+void flat_assemble(const struct flat *f, int layer, void *whole, const void *parts, size_t size)
 {
     size_t first, end;
     int64_t part;
 
-    flat_unit(f, unit, &first, &end);
+    flat_layer(f, layer, &first, &end);
     part = f->base[end] - f->base[first];
     for (int r = 0; r < f->world_size; r++)
         for (size_t i = first; i < end; i++) {
@@ -121,12 +121,12 @@ void flat_assemble(const struct flat *f, int unit, void *whole, const void *part
         }
 }
 
-void flat_spread(const struct flat *f, int unit, float *parts, float *whole)
+void flat_scatter(const struct flat *f, int layer, float *parts, float *whole)
 {
     size_t first, end;
     int64_t part;
 
-    flat_unit(f, unit, &first, &end);
+    flat_layer(f, layer, &first, &end);
     part = f->grad_base[end] - f->grad_base[first];
     for (int r = 0; r < f->world_size; r++)
         for (size_t i = first; i < end; i++) {
@@ -141,12 +141,12 @@ void flat_spread(const struct flat *f, int unit, float *parts, float *whole)
         }
 }
 
-void flat_assemble_grads(const struct flat *f, int unit, float *whole, const float *parts)
+void flat_assemble_grads(const struct flat *f, int layer, float *whole, const float *parts)
 {
     size_t first, end;
     int64_t part;
 
-    flat_unit(f, unit, &first, &end);
+    flat_layer(f, layer, &first, &end);
     part = f->grad_base[end] - f->grad_base[first];
     for (int r = 0; r < f->world_size; r++)
         for (size_t i = first; i < end; i++) {
@@ -159,13 +159,13 @@ void flat_assemble_grads(const struct flat *f, int unit, float *whole, const flo
         }
 }
 
-void flat_clear(const struct flat *f, struct device *dev, float *grad, int unit, bool written)
+void flat_clear(const struct flat *f, struct device *dev, float *grad, int layer, bool written)
 {
     const struct param *item = f->params->item;
-    int64_t base = flat_grad_base(f, unit);
+    int64_t base = flat_grad_base(f, layer);
     size_t i, end, from;
 
-    flat_unit(f, unit, &i, &end);
+    flat_layer(f, layer, &i, &end);
     while (i < end) {
         if ((item[i].trainable && item[i].written) != written) {
             i++;

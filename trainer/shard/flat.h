@@ -4,7 +4,7 @@
  * A rank's arrays (master weights, gradients, moments) hold, in the order of the parameter list,
  * the part of every parameter that the rank owns: all of it (stage 0), or DeepSpeed's stage-3
  * part, ceil(numel / world_size) elements with padding at the last ranks' ends.  The parameters
- * of a unit are neighbours in the list, so a unit's part is one run of the arrays: what is
+ * of a layer are neighbours in the list, so a layer's part is one run of the arrays: what is
  * gathered and reduced at once.  Arrays of gradients and moments hold the parts of trained
  * parameters only, in the same order.  Padding elements are kept zero.  The arithmetic of a part is
  * DeepSpeed's (formats/deepspeed/layout), so that files and memory agree.
@@ -42,28 +42,28 @@ int64_t flat_part(const struct flat *f, size_t i);
 struct flat_piece flat_piece(const struct flat *f, size_t i, int rank);
 /* The same with `at` in gradients and moments; count 0 for a frozen parameter. */
 struct flat_piece flat_grad_piece(const struct flat *f, size_t i, int rank);
-/* First and one past the last parameter of a unit. */
-void flat_unit(const struct flat *f, int unit, size_t *first, size_t *end);
-/* Where a unit's part begins in the rank's arrays, and its elements. */
-int64_t flat_unit_base(const struct flat *f, int unit);
-int64_t flat_unit_part(const struct flat *f, int unit);
+/* First and one past the last parameter of a layer. */
+void flat_layer(const struct flat *f, int layer, size_t *first, size_t *end);
+/* Where a layer's part begins in the rank's arrays, and its elements. */
+int64_t flat_layer_base(const struct flat *f, int layer);
+int64_t flat_layer_part(const struct flat *f, int layer);
 /* The same of gradients and moments. */
-int64_t flat_grad_base(const struct flat *f, int unit);
-int64_t flat_grad_part(const struct flat *f, int unit);
+int64_t flat_grad_base(const struct flat *f, int layer);
+int64_t flat_grad_part(const struct flat *f, int layer);
 
 /*
  * Between gathered parts and whole parameters.  Assembling makes weights of
- * `size` bytes each: parts is [world_size][unit part], whole [unit_numel] in the unit's layout.
- * Spreading takes gradients apart: whole is [unit_grad], parts [world_size][gradient part];
+ * `size` bytes each: parts is [world_size][layer part], whole [layer_numel] in the layer's layout.
+ * Spreading takes gradients apart: whole is [layer_grad], parts [world_size][gradient part];
  * padding becomes zeros.
  */
-void flat_assemble(const struct flat *f, int unit, void *whole, const void *parts, size_t size);
-void flat_spread(const struct flat *f, int unit, float *parts, float *whole);
+void flat_assemble(const struct flat *f, int layer, void *whole, const void *parts, size_t size);
+void flat_scatter(const struct flat *f, int layer, float *parts, float *whole);
 /* The way back of gradients. */
-void flat_assemble_grads(const struct flat *f, int unit, float *whole, const float *parts);
+void flat_assemble_grads(const struct flat *f, int layer, float *whole, const float *parts);
 
-/* Zeros to a unit's gradients, at `grad` on the device, of its parameters that a pass writes, or of
- * those that it adds to (param.written). */
-void flat_clear(const struct flat *f, struct device *dev, float *grad, int unit, bool written);
+/* Zeros to a layer's gradients, at `grad` on the device, of its parameters that a pass writes,
+ * or of those that it adds to (param.written). */
+void flat_clear(const struct flat *f, struct device *dev, float *grad, int layer, bool written);
 
 #endif

@@ -2,13 +2,13 @@
 #include "trainer/shard/moments.h"
 
 #include "formats/bnb/optim.h"
-#include "trainer/model/names.h"
+#include "formats/families/role.h"
 
 /* The weight of an nn.Embedding, whole. */
 static bool is_embedding(const struct param *p)
 {
     return p->kind == PARAM_BASE && (p->role == ROLE_TOKENS || p->role == ROLE_POS ||
-                                     p->role == ROLE_KINDS || p->role == ROLE_DISTANCE);
+                                     p->role == ROLE_TOKEN_TYPE || p->role == ROLE_REL_BIAS);
 }
 
 enum op_moments moments_of(const struct params *params, size_t i, enum op_moments wanted)

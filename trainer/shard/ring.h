@@ -4,7 +4,7 @@
  *
  * Piece k uses slot k mod n.  Fetching it waits until the slot's last piece has been worked on and
  * written back, working waits for the fetch, writing back for the work.  Nothing here waits on the
- * host: a run is given to the lanes, and what it writes is there once the device's sync has come
+ * host: a run is queued on the streams, and what it writes is there once the device's sync has come
  * back.  A run's first fetches wait for all write-backs before it, so that runs over the same
  * arrays follow each other.
  */
@@ -17,11 +17,11 @@ enum { RING_SLOTS = 3 };
 
 struct ring;
 
-/* One array's part of a piece: bytes at `host` and at offset `at` of the slot. */
+/* One array's part of a piece: bytes of pinned memory, and at offset `at` of the slot. */
 struct ring_move {
-    void  *host;                        /* pinned */
-    size_t at, bytes;
-    bool   in, out;                     /* fetched; written back */
+    const void *in;                     /* fetched from there; NULL: not fetched */
+    void       *out;                    /* written back to there; NULL: not */
+    size_t      at, bytes;
 };
 
 struct ring_run {
@@ -33,9 +33,9 @@ struct ring_run {
     void (*work)(void *ctx, int64_t k, unsigned char *slot);
 };
 
-/* Slots of that size; marks [mark, mark + RING_MARKS) are the ring's own. */
-enum { RING_MARKS = 3 * RING_SLOTS + 1 };
-int ring_new(struct ring **out, struct device *dev, size_t slot_bytes, size_t n_move, int mark,
+/* Slots of that size; events [event, event + RING_EVENTS) are the ring's own. */
+enum { RING_EVENTS = 3 * RING_SLOTS + 1 };
+int ring_new(struct ring **out, struct device *dev, size_t slot_bytes, size_t n_move, int event,
              struct ckpt_err *err);
 void ring_free(struct ring *r);
 /* Bytes on the device. */

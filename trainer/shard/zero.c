@@ -4,74 +4,74 @@
 #include "libckpt/mem.h"
 #include "trainer/ops/verdict.h"
 
-void zero_slots_of(const struct zero *z, int unit, int *from, int *end)
+void zero_slots_of(const struct zero *z, int layer, int *from, int *end)
 {
-    bool edge = unit == 0 || unit == z->flat.params->n_unit - 1;
+    bool edge = layer == 0 || layer == z->flat.params->n_layers - 1;
 
-    *from = edge ? unit != 0 : SLOT_BLOCKS;
+    *from = edge ? layer != 0 : SLOT_BLOCKS;
     *end = edge ? *from + 1 : z->streamed ? N_SLOTS : N_SLOTS - 1;
 }
 
-struct slot *zero_slot(const struct zero *z, struct slot *slot, int unit)
+struct slot *zero_slot(const struct zero *z, struct slot *slot, int layer)
 {
     int from, to;
 
-    zero_slots_of(z, unit, &from, &to);
+    zero_slots_of(z, layer, &from, &to);
     for (int i = from; i < to; i++)
-        if (slot[i].unit == unit)
+        if (slot[i].layer == layer)
             return &slot[i];
     for (int empty = 1; empty >= 0; empty--)        /* rather than one with something in it */
         for (int i = from; i < to; i++)
-            if (slot[i].users == 0 && (slot[i].unit < 0 || !empty)) {
-                slot[i].unit = -1;
+            if (slot[i].users == 0 && (slot[i].layer < 0 || !empty)) {
+                slot[i].layer = -1;
                 return &slot[i];
             }
     return NULL;
 }
 
-/* This rank's part of a unit, in the type of a pass. */
-static const void *part_of(const struct zero *z, int unit)
+/* This rank's part of a layer, in the type of a pass. */
+static const void *part_of(const struct zero *z, int layer)
 {
-    int64_t base = flat_unit_base(&z->flat, unit);
+    int64_t base = flat_layer_base(&z->flat, layer);
 
     return z->rounded ? (const unsigned char *)z->rounded + (size_t)base * ckpt_dtype_size(z->type)
                       : (const void *)(z->master + base);
 }
 
-void zero_gather(struct zero *z, int unit, float *whole, const void *part, enum ckpt_dtype type)
+void zero_gather(struct zero *z, int layer, float *whole, const void *part, enum ckpt_dtype type)
 {
-    comm_all_gather(z->comm, z->parts, part, flat_unit_part(&z->flat, unit), type);
-    flat_assemble(&z->flat, unit, whole, z->parts, ckpt_dtype_size(type));
+    comm_all_gather(z->comm, z->parts, part, flat_layer_part(&z->flat, layer), type);
+    flat_assemble(&z->flat, layer, whole, z->parts, ckpt_dtype_size(type));
 }
 
-static const void *acquire(void *ctx, int unit)
+static const void *acquire(void *ctx, int layer)
 {
     struct zero *z = ctx;
     struct slot *s;
 
     if (z->streamed)
-        return zero_stream_acquire(z, unit);
+        return zero_stream_acquire(z, layer);
     if (!z->sharded)
-        return part_of(z, unit);
-    s = zero_slot(z, z->weight, unit);
+        return part_of(z, layer);
+    s = zero_slot(z, z->weight, layer);
     if (!s) {
-        ckpt_fail(&z->dev->err, CKPT_ESTATE, "unit %d: more units in use than planned", unit);
+        ckpt_fail(&z->dev->err, CKPT_ESTATE, "layer %d: more layers in use than planned", layer);
         return z->weight[SLOT_BLOCKS].whole;
     }
-    if (s->unit != unit) {
-        zero_gather(z, unit, s->whole, part_of(z, unit), z->type);
-        s->unit = unit;
+    if (s->layer != layer) {
+        zero_gather(z, layer, s->whole, part_of(z, layer), z->type);
+        s->layer = layer;
     }
     s->users++;
     return s->whole;
 }
 
-static void release(void *ctx, int unit)
+static void release(void *ctx, int layer)
 {
     struct zero *z = ctx;
 
     for (int i = 0; i < N_SLOTS; i++)
-        if (z->weight[i].unit == unit && z->weight[i].users > 0) {
+        if (z->weight[i].layer == layer && z->weight[i].users > 0) {
             if (z->streamed)
                 zero_stream_release(z, &z->weight[i]);
             else
@@ -80,68 +80,68 @@ static void release(void *ctx, int unit)
         }
 }
 
-static void *grad_of(void *ctx, int unit)
+static void *grad_of(void *ctx, int layer)
 {
     struct zero *z = ctx;
     struct slot *s;
 
     if (z->streamed)
-        return zero_stream_grad(z, unit);
+        return zero_stream_grad(z, layer);
     if (!z->sharded)
-        return z->grads + flat_grad_base(&z->flat, unit);
-    s = zero_slot(z, z->grad, unit);
+        return z->grads + flat_grad_base(&z->flat, layer);
+    s = zero_slot(z, z->grad, layer);
     if (!s) {
-        ckpt_fail(&z->dev->err, CKPT_ESTATE, "unit %d: more gradients in use than planned", unit);
+        ckpt_fail(&z->dev->err, CKPT_ESTATE, "layer %d: more gradients in use than planned", layer);
         return z->grad[SLOT_BLOCKS].whole;
     }
-    if (s->unit != unit) {
+    if (s->layer != layer) {
         z->dev->ops->zero(z->dev, s->whole,
-                          (size_t)z->flat.params->unit_grad[unit] * sizeof(float));
-        s->unit = unit;
+                          (size_t)z->flat.params->layer_grad[layer] * sizeof(float));
+        s->layer = layer;
         s->users = 1;
     }
     return s->whole;
 }
 
-static bool fresh(void *ctx, int unit)
+static bool fresh(void *ctx, int layer)
 {
     const struct zero *z = ctx;
 
-    return z->fresh[unit];
+    return z->fresh[layer];
 }
 
-static void grad_done(void *ctx, int unit)
+static void grad_done(void *ctx, int layer)
 {
     struct zero *z = ctx;
-    struct slot *s = z->sharded ? zero_slot(z, z->grad, unit) : NULL;
+    struct slot *s = z->sharded ? zero_slot(z, z->grad, layer) : NULL;
     int64_t part;
     float *own;
 
     if (z->streamed) {
-        zero_stream_grad_done(z, unit);
+        zero_stream_grad_done(z, layer);
         return;
     }
-    z->fresh[unit] = false;
-    if (!s || s->unit != unit)
+    z->fresh[layer] = false;
+    if (!s || s->layer != layer)
         return;
-    part = flat_grad_part(&z->flat, unit);
-    own = z->grads + flat_grad_base(&z->flat, unit);
+    part = flat_grad_part(&z->flat, layer);
+    own = z->grads + flat_grad_base(&z->flat, layer);
     if (part > 0) {                     /* the same on every rank */
-        flat_spread(&z->flat, unit, z->parts, s->whole);
+        flat_scatter(&z->flat, layer, z->parts, s->whole);
         comm_reduce_scatter(z->comm, z->reduced, z->parts, part, CKPT_F32);
     }
     for (int64_t i = 0; i < part; i++)
         own[i] += z->reduced[i];
-    s->unit = -1;
+    s->layer = -1;
     s->users = 0;
 }
 
-/* Elements of the largest unit, by one of the flat arrays' sizes. */
-static int64_t largest(const struct flat *f, int64_t (*size)(const struct flat *f, int unit))
+/* Elements of the largest layer, by one of the flat arrays' sizes. */
+static int64_t largest(const struct flat *f, int64_t (*size)(const struct flat *f, int layer))
 {
     int64_t most = 0;
 
-    for (int u = 0; u < f->params->n_unit; u++) {
+    for (int u = 0; u < f->params->n_layers; u++) {
         int64_t n = size(f, u);
 
         most = n > most ? n : most;
@@ -149,15 +149,18 @@ static int64_t largest(const struct flat *f, int64_t (*size)(const struct flat *
     return most;
 }
 
-static int64_t whole_weights(const struct flat *f, int unit) { return f->params->unit_numel[unit]; }
-
-static int64_t whole_grads(const struct flat *f, int unit) { return f->params->unit_grad[unit]; }
-
-/* What slot i must hold: an edge's unit, or any block. */
-static int64_t slot_size(const struct flat *f, int i,
-                         int64_t (*size)(const struct flat *f, int unit))
+static int64_t whole_weights(const struct flat *f, int layer)
 {
-    int last = f->params->n_unit - 1;
+    return f->params->layer_numel[layer];
+}
+
+static int64_t whole_grads(const struct flat *f, int layer) { return f->params->layer_grad[layer]; }
+
+/* What slot i must hold: an edge's layer, or any block. */
+static int64_t slot_size(const struct flat *f, int i,
+                         int64_t (*size)(const struct flat *f, int layer))
+{
+    int last = f->params->n_layers - 1;
     int64_t most = 0;
 
     if (i < SLOT_BLOCKS)
@@ -168,7 +171,7 @@ static int64_t slot_size(const struct flat *f, int i,
 }
 
 /* What the first n slots of a kind hold. */
-static int64_t slots(const struct flat *f, int n, int64_t (*size)(const struct flat *f, int unit))
+static int64_t slots(const struct flat *f, int n, int64_t (*size)(const struct flat *f, int layer))
 {
     int64_t sum = 0;
 
@@ -180,10 +183,10 @@ static int64_t slots(const struct flat *f, int n, int64_t (*size)(const struct f
 /* A slot's floats for n elements of so many bytes. */
 static int64_t slot_floats(int64_t n, int64_t wide) { return (n * wide + 3) / 4; }
 
-/* One for the step; of what streams one for each unit too. */
+/* One for the step; of what streams one for each layer too. */
 static size_t verdicts_of(const struct flat *f, const struct zero_opts *opts)
 {
-    return 1 + (opts->offload_param ? (size_t)f->params->n_unit : 0);
+    return 1 + (opts->offload_param ? (size_t)f->params->n_layers : 0);
 }
 
 /* Elements of all buffers beyond the rank's own arrays. */
@@ -191,7 +194,7 @@ static int64_t gathered_numel(const struct flat *f, bool train)
 {
     return slots(f, N_SLOTS - 1, whole_weights) +
            (train ? slots(f, N_SLOTS - 1, whole_grads) : 0) +
-           largest(f, flat_unit_part) * f->world_size + (train ? largest(f, flat_grad_part) : 0);
+           largest(f, flat_layer_part) * f->world_size + (train ? largest(f, flat_grad_part) : 0);
 }
 
 /* Whether states have the true weights of what is trained: passes see rounded ones of one rank. */
@@ -200,16 +203,16 @@ static bool own_masters(const struct flat *f, bool train, enum ckpt_dtype type)
     return train && type != CKPT_F32 && !(f->stage == 3 && f->world_size > 1);
 }
 
-static struct states_opts states_of(const struct zero_opts *opts, const struct flat *f,
+static struct optim_state_opts states_of(const struct zero_opts *opts, const struct flat *f,
                                     enum ckpt_dtype type)
 {
-    return (struct states_opts){.moments = opts->moments,
+    return (struct optim_state_opts){.moments = opts->moments,
                                 .chunk = opts->chunk,
                                 .master = own_masters(f, opts->train, type),
                                 .grad_on_host = opts->offload_param,
                                 .rounded_on_host = opts->offload_param ? ckpt_dtype_size(type) : 0,
                                 .on_device = opts->offload || opts->offload_param ? 0
-                                             : opts->paged ? opts->states_on_device : UINT64_MAX};
+                                             : opts->paged ? opts->optim_on_device : UINT64_MAX};
 }
 
 /* n floats on the device; *ok turns false when they are refused. */
@@ -230,7 +233,7 @@ static void *pinned(struct zero *z, size_t bytes, bool *ok)
     return p;
 }
 
-/* Rooms for units that come and go.  Gathered weights may be the true ones, f32. */
+/* Rooms for layers that come and go.  Gathered weights may be the true ones, f32. */
 static bool allocate_slots(struct zero *z, bool train)
 {
     const struct flat *f = &z->flat;
@@ -248,13 +251,13 @@ static bool allocate_slots(struct zero *z, bool train)
 static bool allocate(struct zero *z, const struct zero_opts *opts, struct ckpt_err *err)
 {
     const struct flat *f = &z->flat;
-    struct states_opts states = states_of(opts, f, z->type);
+    struct optim_state_opts states = states_of(opts, f, z->type);
     size_t rounded = (size_t)f->numel * ckpt_dtype_size(z->type);
     size_t verdicts = sizeof *z->verdict * verdicts_of(f, opts);
     bool ok = true, train = opts->train;
 
     for (int i = 0; i < N_SLOTS; i++)
-        z->weight[i].unit = z->grad[i].unit = -1;
+        z->weight[i].layer = z->grad[i].layer = -1;
     if (!states.master && (train || z->type == CKPT_F32))
         z->master = floats(z, f->numel, &ok);
     if (ok && z->type != CKPT_F32) {
@@ -266,18 +269,18 @@ static bool allocate(struct zero *z, const struct zero_opts *opts, struct ckpt_e
                                : floats(z, f->grad_numel, &ok);
         z->verdict = ok ? z->dev->ops->alloc(z->dev, verdicts) : NULL;
         ok = z->verdict &&
-             states_new(&z->states, f, &states, z->dev, ZERO_MARK_STATES, err) == 0;
+             optim_state_new(&z->optim, f, &states, z->dev, ZERO_EVENT_OPTIM, err) == 0;
     }
     if (z->sharded || z->streamed)
         ok = ok && allocate_slots(z, train);
     if (ok && z->streamed)
         zero_stream_ready(z);
     if (z->sharded) {
-        z->parts = floats(z, largest(f, flat_unit_part) * f->world_size, &ok);
+        z->parts = floats(z, largest(f, flat_layer_part) * f->world_size, &ok);
         if (train)
             z->reduced = floats(z, largest(f, flat_grad_part), &ok);
     }
-    if (z->dev->apart)
+    if (z->dev->discrete)
         z->stage = pinned(z, 2 * ZERO_STAGE, &ok);
     return ok;
 }
@@ -310,9 +313,9 @@ int zero_new(struct zero **out, const struct params *params, const struct zero_o
     }
     if (flat_init(&z->flat, params, opts->stage, comm->rank, comm->world_size, err))
         goto fail;
-    z->fresh = ckpt_alloc((size_t)params->n_unit, sizeof *z->fresh);
+    z->fresh = ckpt_alloc((size_t)params->n_layers, sizeof *z->fresh);
     if (!z->fresh) {
-        ckpt_nomem(err, (size_t)params->n_unit);
+        ckpt_nomem(err, (size_t)params->n_layers);
         goto fail;
     }
     if (!allocate(z, opts, err)) {
@@ -326,14 +329,14 @@ int zero_new(struct zero **out, const struct params *params, const struct zero_o
     return 0;
 fail:
     zero_free(z);
-    return err->code;
+    return ckpt_err_code(err);
 }
 
 void zero_free(struct zero *z)
 {
     if (!z)
         return;
-    states_free(z->states);
+    optim_state_free(z->optim);
     z->dev->ops->free(z->dev, z->master);
     if (z->streamed) {
         z->dev->ops->unpin(z->dev, z->rounded);
@@ -350,7 +353,7 @@ void zero_free(struct zero *z)
     z->dev->ops->free(z->dev, z->parts);
     z->dev->ops->free(z->dev, z->reduced);
     z->dev->ops->unpin(z->dev, z->stage);
-    ckpt_free(z->unit_host);
+    ckpt_free(z->layer_host);
     ckpt_free(z->fresh);
     flat_release(&z->flat);
     ckpt_free(z);
@@ -380,8 +383,8 @@ static void size_streamed(struct zero_size *size, const struct flat *f, bool tra
 int zero_size(struct zero_size *out, const struct params *params, const struct zero_opts *opts,
               int world_size, enum ckpt_dtype weight, struct ckpt_err *err)
 {
-    struct states_size states = {0};
-    struct states_opts so;
+    struct optim_state_size states = {0};
+    struct optim_state_opts so;
     struct flat f;
     int rc = flat_init(&f, params, opts->stage, 0, world_size, err);
 
@@ -391,13 +394,13 @@ int zero_size(struct zero_size *out, const struct params *params, const struct z
     so = states_of(opts, &f, weight);
     out->weights = (uint64_t)f.numel * ckpt_dtype_size(weight);
     if (opts->train) {
-        rc = states_size(&states, &f, &so, err);
+        rc = optim_state_size(&states, &f, &so, err);
         out->grads = (uint64_t)f.grad_numel * sizeof(float);
-        out->states = states.device;
-        out->states_host = states.host;
+        out->optim = states.device;
+        out->optim_host = states.host;
         out->ring = states.ring;
         if (!so.master && weight != CKPT_F32)
-            out->states += (uint64_t)f.numel * sizeof(float);
+            out->optim += (uint64_t)f.numel * sizeof(float);
     }
     if (opts->offload_param)
         size_streamed(out, &f, opts->train, (int64_t)ckpt_dtype_size(weight));
@@ -412,14 +415,14 @@ int zero_size(struct zero_size *out, const struct params *params, const struct z
 void zero_forget(struct zero *z)
 {
     for (int i = 0; i < N_SLOTS; i++) {
-        z->weight[i].unit = z->grad[i].unit = -1;
+        z->weight[i].layer = z->grad[i].layer = -1;
         z->weight[i].users = z->grad[i].users = 0;
     }
 }
 
 void zero_step(struct zero *z, const struct adamw *a, double weight_decay)
 {
-    states_step(z->states, &(struct states_step){
+    optim_state_step(z->optim, &(struct optim_state_step){
         .adamw = a, .weight_decay = weight_decay, .master = z->master, .grad = z->grads,
         .rounded = z->rounded});
     if (z->streamed)
@@ -430,7 +433,7 @@ void zero_step(struct zero *z, const struct adamw *a, double weight_decay)
 
 void zero_begin(struct zero *z)
 {
-    int n = z->flat.params->n_unit;
+    int n = z->flat.params->n_layers;
 
     zero_forget(z);
     if (z->streamed) {
@@ -451,7 +454,7 @@ void zero_reduce(struct zero *z)
         zero_stream_reduce(z);
         return;
     }
-    for (int u = 0; u < z->flat.params->n_unit; u++)
+    for (int u = 0; u < z->flat.params->n_layers; u++)
         if (z->fresh[u]) {              /* there was no pass */
             flat_clear(&z->flat, z->dev, z->grads + flat_grad_base(&z->flat, u), u, true);
             z->fresh[u] = false;

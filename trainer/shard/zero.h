@@ -2,13 +2,13 @@
  * zero - who owns, gathers and reduces what, and when: ZeRO stages 0 and 3.
  *
  * Stage 0: every rank holds all weights; gradients are summed over ranks once a step.
- * Stage 3: every rank holds its part of weights, gradients and moments (flat.h); a unit's
+ * Stage 3: every rank holds its part of weights, gradients and moments (flat.h); a layer's
  * weights are gathered when the pass asks for them and given up when it is done, its gradients
  * are reduced to their owners as soon as the pass has finished them.  Beyond the parts a rank
- * holds the first and the last unit and two blocks, whatever the depth of the model.
+ * holds the first and the last layer and two blocks, whatever the depth of the model.
  *
  * Where the device's weights have 16 bits a pass sees the true weights rounded: a copy of that
- * type lies beside the part, is what is gathered, and is made again when the weights change.
+ * type lies beside the part, is what is gathered, and is rounded anew when the weights change.
  * A frozen weight then has that copy alone, where one rank holds all.
  */
 #ifndef CKPT_TRAINER_SHARD_ZERO_H
@@ -18,7 +18,7 @@
 #include "trainer/model/model.h"
 #include "trainer/ops/ops.h"
 #include "trainer/shard/flat.h"
-#include "trainer/shard/states.h"
+#include "trainer/shard/optim_state.h"
 
 struct zero;
 
@@ -26,12 +26,12 @@ struct zero_opts {
     int      stage;                     /* 0 or 3 */
     bool     train;                     /* else weights only: no gradients or moments */
     enum op_moments moments;            /* of what may have them so, see moments.h */
-    bool     paged;                     /* true weights and moments beyond states_on_device bytes
-                                           lie on the host (states.h); one rank alone */
+    bool     paged;                     /* true weights and moments beyond optim_on_device bytes
+                                           lie on the host (optim_state.h); one rank alone */
     bool     offload;                   /* all of them do */
-    bool     offload_param;             /* and what passes see and add to, but for a few units
+    bool     offload_param;             /* and what passes see and add to, but for a few layers
                                            (zero_stream.c); weights of 16 bits alone */
-    uint64_t states_on_device;
+    uint64_t optim_on_device;
     int64_t  chunk;                     /* elements of them that pass at once; 0: many */
 };
 
@@ -39,9 +39,9 @@ struct zero_opts {
 struct zero_size {
     uint64_t weights, grads;            /* what passes see and add to */
     uint64_t weights_host, grads_host;  /* where those lie on the host, the former are slots */
-    uint64_t states, states_host;       /* the true weights beside those, and moments */
+    uint64_t optim, optim_host;       /* the true weights beside those, and moments */
     uint64_t ring;                      /* slots through which states pass */
-    uint64_t gathered;                  /* rooms for units of other ranks */
+    uint64_t gathered;                  /* rooms for layers of other ranks */
 };
 
 /* dev, comm and params outlive it, opts not. */
@@ -55,17 +55,17 @@ int zero_size(struct zero_size *out, const struct params *params, const struct z
 /* The door through which a pass sees weights, of the device's type. */
 const struct model_weights *zero_weights(struct zero *z);
 /*
- * A unit's true weights on the host, f32 [unit_numel], until the next call of this or of
+ * A layer's true weights on the host, f32 [layer_numel], until the next call of this or of
  * zero_gather_grad, or the next pass.  Collective at stage 3.  NULL: no memory for it, err filled.
  * zero_read gives the same in pieces, where one rank has all.
  */
-const float *zero_master(struct zero *z, int unit, struct ckpt_err *err);
+const float *zero_master(struct zero *z, int layer, struct ckpt_err *err);
 /* Gradients to zero, but for those that the first pass writes: begin a step. */
 void zero_begin(struct zero *z);
 /* All backward passes of the step are done: every owner's gradients are complete after it. */
 void zero_reduce(struct zero *z);
-/* A unit's gradients [unit_grad] on the host after that, on every rank; likewise. */
-const float *zero_gather_grad(struct zero *z, int unit, struct ckpt_err *err);
+/* A layer's gradients [layer_grad] on the host after that, on every rank; likewise. */
+const float *zero_gather_grad(struct zero *z, int layer, struct ckpt_err *err);
 /*
  * The verdict on the step's gradient, that of a loss multiplied by scale (verdict.h), the same on
  * every rank.  It is made on the device; where one rank has all the host does not wait for it.
@@ -73,7 +73,7 @@ const float *zero_gather_grad(struct zero *z, int unit, struct ckpt_err *err);
 void zero_judge(struct zero *z, double max_norm, double scale);
 const struct op_verdict *zero_verdict(const struct zero *z);    /* on the device */
 struct op_verdict zero_verdict_host(struct zero *z);            /* waits */
-/* The weights were changed in place: what was gathered is stale, what is rounded is made again. */
+/* The weights were changed in place: gathered ones are stale, rounded ones are rounded anew. */
 void zero_changed(struct zero *z);
 /* One step of AdamW of everything trained, true weights and rounded ones; weight_decay is that of
  * parameters that decay. */
@@ -103,9 +103,9 @@ int zero_write(struct zero *z, enum zero_array of, size_t i, int64_t at, int64_t
  * The same of an array of states as it is stored: true weights f32, moments of their type, scales
  * f32, one for 256 elements, where at is a multiple of that.
  */
-int zero_read_stored(struct zero *z, enum states_array of, size_t i, int64_t at, int64_t n,
+int zero_read_stored(struct zero *z, enum optim_state_array of, size_t i, int64_t at, int64_t n,
                      void *to, struct ckpt_err *err);
-int zero_write_stored(struct zero *z, enum states_array of, size_t i, int64_t at, int64_t n,
+int zero_write_stored(struct zero *z, enum optim_state_array of, size_t i, int64_t at, int64_t n,
                       const void *from, struct ckpt_err *err);
 /* How parameter i's moments are stored. */
 enum op_moments zero_moments(const struct zero *z, size_t i);

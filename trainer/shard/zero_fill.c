@@ -1,9 +1,9 @@
 /*
  * zero_fill - between a rank's arrays and the host, see zero.h: a few MiB at a time.
  *
- * Where the device's memory is apart, bytes pass the two halves of a pinned stage: while one half
- * is copied by a lane the host reads or fills the other.  They keep their type on the way, the host
- * converts.
+ * Where the device has memory of its own, bytes pass the two halves of a pinned stage: while a
+ * stream copies one half, the host reads or fills the other.  They keep their type on the way;
+ * the host converts.
  */
 #include "trainer/shard/zero_own.h"
 
@@ -25,9 +25,11 @@ struct spot {
     bool            host;
 };
 
-static enum states_array states_array(enum zero_array of)
+static enum optim_state_array states_array(enum zero_array of)
 {
-    return of == ZERO_MASTER ? STATES_MASTER : of == ZERO_EXP_AVG ? STATES_AVG : STATES_AVG_SQ;
+    return of == ZERO_MASTER    ? OPTIM_STATE_MASTER
+           : of == ZERO_EXP_AVG ? OPTIM_STATE_AVG
+                                : OPTIM_STATE_AVG_SQ;
 }
 
 /* From element `at` of the rank's part of parameter i on. */
@@ -43,13 +45,13 @@ static struct spot spot_of(const struct zero *z, enum zero_array of, size_t i, i
         s.host = z->streamed;
     } else if (of == ZERO_MASTER && z->master) {
         s.at = (unsigned char *)(z->master + f->base[i] + at);
-    } else if (of == ZERO_MASTER && !(z->states && trained)) {
+    } else if (of == ZERO_MASTER && !(z->optim && trained)) {
         s.at = (unsigned char *)z->rounded + (size_t)(f->base[i] + at) * ckpt_dtype_size(z->type);
         s.type = z->type;
         s.host = z->streamed;
-    } else if (z->states && trained) {
-        struct states_spot p = states_spot(z->states, states_array(of), i, at);
-        enum op_moments m = states_moments(z->states, i);
+    } else if (z->optim && trained) {
+        struct optim_state_spot p = optim_state_spot(z->optim, states_array(of), i, at);
+        enum op_moments m = optim_state_moments(z->optim, i);
 
         s = (struct spot){p.at, CKPT_F32, p.n, p.host};
         if (of != ZERO_MASTER && m != OP_MOMENTS_F32)
@@ -62,14 +64,14 @@ static struct spot spot_of(const struct zero *z, enum zero_array of, size_t i, i
 
 void zero_settle(struct zero *z)
 {
-    z->dev->ops->lane_mark(z->dev, LANE_OUT, ZERO_MARK_MAIN);
-    z->dev->ops->lane_wait(z->dev, ZERO_MARK_MAIN);
+    z->dev->ops->event_record(z->dev, OP_STREAM_OUT, ZERO_EVENT_MAIN);
+    z->dev->ops->event_sync(z->dev, ZERO_EVENT_MAIN);
 }
 
-static void lane_follows(struct zero *z, enum lane lane, enum lane other)
+static void stream_follows(struct zero *z, enum op_stream stream, enum op_stream other)
 {
-    z->dev->ops->lane_mark(z->dev, other, ZERO_MARK_MAIN);
-    z->dev->ops->lane_after(z->dev, lane, ZERO_MARK_MAIN);
+    z->dev->ops->event_record(z->dev, other, ZERO_EVENT_MAIN);
+    z->dev->ops->stream_wait_event(z->dev, stream, ZERO_EVENT_MAIN);
 }
 
 /* n elements to the host, as that type. */
@@ -82,23 +84,23 @@ static void get(struct zero *z, unsigned char *to, enum ckpt_dtype type, struct 
 
     if (from.host)
         zero_settle(z);
-    if (from.host || !z->dev->apart) {
+    if (from.host || !z->dev->discrete) {
         ckpt_convert(to, type, from.at, from.type, (size_t)n);
         return;
     }
-    lane_follows(z, LANE_OUT, LANE_MAIN);
+    stream_follows(z, OP_STREAM_OUT, OP_STREAM_MAIN);
     for (int64_t k = 0; k <= pieces; k++) {     /* piece k starts, piece k - 1 is taken */
         int64_t at = (k - 1) * most, some = n - at < most ? n - at : most;
 
         if (k < pieces) {
             int64_t begin = k * most, count = n - begin < most ? n - begin : most;
 
-            ops->lane_copy(z->dev, LANE_OUT, z->stage + k % 2 * ZERO_STAGE,
+            ops->stream_copy(z->dev, OP_STREAM_OUT, z->stage + k % 2 * ZERO_STAGE,
                            from.at + (size_t)begin * wide, (size_t)count * wide);
-            ops->lane_mark(z->dev, LANE_OUT, ZERO_MARK_OUT + (int)(k % 2));
+            ops->event_record(z->dev, OP_STREAM_OUT, ZERO_EVENT_OUT + (int)(k % 2));
         }
         if (k > 0) {
-            ops->lane_wait(z->dev, ZERO_MARK_OUT + (int)((k - 1) % 2));
+            ops->event_sync(z->dev, ZERO_EVENT_OUT + (int)((k - 1) % 2));
             ckpt_convert(to + (size_t)at * ckpt_dtype_size(type), type,
                          z->stage + (k - 1) % 2 * ZERO_STAGE, from.type, (size_t)some);
         }
@@ -115,40 +117,43 @@ static void put(struct zero *z, struct spot to, const unsigned char *from, enum 
 
     if (to.host)
         zero_settle(z);
-    if (to.host || !z->dev->apart) {
+    if (to.host || !z->dev->discrete) {
         ckpt_convert(to.at, to.type, from, type, (size_t)n);
         return;
     }
-    lane_follows(z, LANE_IN, LANE_MAIN);
+    stream_follows(z, OP_STREAM_IN, OP_STREAM_MAIN);
     for (int64_t at = 0, k = 0; at < n; at += most, k ^= 1) {
         int64_t some = n - at < most ? n - at : most;
         unsigned char *half = z->stage + k * ZERO_STAGE;
 
-        ops->lane_wait(z->dev, ZERO_MARK_IN + (int)k);      /* what it held has left */
+        ops->event_sync(z->dev, ZERO_EVENT_IN + (int)k);      /* what it held has left */
         ckpt_convert(half, to.type, from + (size_t)at * ckpt_dtype_size(type), type,
                      (size_t)some);
-        ops->lane_copy(z->dev, LANE_IN, to.at + (size_t)at * wide, half, (size_t)some * wide);
-        ops->lane_mark(z->dev, LANE_IN, ZERO_MARK_IN + (int)k);
+        ops->stream_copy(z->dev, OP_STREAM_IN, to.at + (size_t)at * wide, half,
+                         (size_t)some * wide);
+        ops->event_record(z->dev, OP_STREAM_IN, ZERO_EVENT_IN + (int)k);
     }
-    lane_follows(z, LANE_MAIN, LANE_IN);
+    stream_follows(z, OP_STREAM_MAIN, OP_STREAM_IN);
 }
 
 /* As they are stored: type is what get and put need not convert. */
-static int move_stored(struct zero *z, enum states_array of, size_t i, int64_t at, int64_t n,
+static int move_stored(struct zero *z, enum optim_state_array of, size_t i, int64_t at, int64_t n,
                        unsigned char *to, const unsigned char *from, struct ckpt_err *err)
 {
-    enum op_moments m = z->states ? states_moments(z->states, i) : OP_MOMENTS_F32;
-    bool moment = of == STATES_AVG || of == STATES_AVG_SQ;
+    enum op_moments m = z->optim ? optim_state_moments(z->optim, i) : OP_MOMENTS_F32;
+    bool moment = of == OPTIM_STATE_AVG || of == OPTIM_STATE_AVG_SQ;
     enum ckpt_dtype type = !moment || m == OP_MOMENTS_F32 ? CKPT_F32
                            : m == OP_MOMENTS_BF16         ? CKPT_BF16 : CKPT_U8;
-    int64_t each = of == STATES_ABSMAX || of == STATES_ABSMAX_SQ ? OP_MOMENTS_BLOCK : 1, some;
+    int64_t each =
+                of == OPTIM_STATE_ABSMAX || of == OPTIM_STATE_ABSMAX_SQ ? OP_MOMENTS_BLOCK : 1,
+            some;
 
     for (int64_t k = 0; k < n && z->dev->err.code == 0; k += some) {
-        struct states_spot p = {0};
+        struct optim_state_spot p = {0};
         size_t skip = (size_t)(k / each) * ckpt_dtype_size(type);
 
-        if (z->states && z->flat.params->item[i].trainable)
-            p = states_spot(z->states, of, i, at + k);
+        if (z->optim && z->flat.params->item[i].trainable)
+            p = optim_state_spot(z->optim, of, i, at + k);
         if (!p.at)
             return ckpt_fail(err, CKPT_ESTATE, "%s: has no such array",
                              z->flat.params->item[i].name);
@@ -172,8 +177,8 @@ static int move_coded(struct zero *z, enum zero_array of, size_t i, int64_t at, 
                       float *to, const float *from, struct ckpt_err *err)
 {
     bool first = of == ZERO_EXP_AVG;
-    enum states_array codes = first ? STATES_AVG : STATES_AVG_SQ;
-    enum states_array scales = first ? STATES_ABSMAX : STATES_ABSMAX_SQ;
+    enum optim_state_array codes = first ? OPTIM_STATE_AVG : OPTIM_STATE_AVG_SQ;
+    enum optim_state_array scales = first ? OPTIM_STATE_ABSMAX : OPTIM_STATE_ABSMAX_SQ;
     struct { struct bnb_codec codec; float scale[CODED / BNB_BLOCK]; uint8_t code[CODED]; } *w;
     int rc = 0;
 
@@ -240,13 +245,13 @@ int zero_write(struct zero *z, enum zero_array of, size_t i, int64_t at, int64_t
     return move(z, of, i, at, n, NULL, from, err);
 }
 
-int zero_read_stored(struct zero *z, enum states_array of, size_t i, int64_t at, int64_t n,
+int zero_read_stored(struct zero *z, enum optim_state_array of, size_t i, int64_t at, int64_t n,
                      void *to, struct ckpt_err *err)
 {
     return move_stored(z, of, i, at, n, to, NULL, err);
 }
 
-int zero_write_stored(struct zero *z, enum states_array of, size_t i, int64_t at, int64_t n,
+int zero_write_stored(struct zero *z, enum optim_state_array of, size_t i, int64_t at, int64_t n,
                       const void *from, struct ckpt_err *err)
 {
     return move_stored(z, of, i, at, n, NULL, from, err);
@@ -282,12 +287,12 @@ void zero_changed(struct zero *z)
     zero_forget(z);
     if (z->rounded && z->master)
         z->dev->ops->cast(z->dev, z->rounded, z->type, z->master, CKPT_F32, z->flat.numel);
-    for (size_t i = 0; z->rounded && !z->master && z->states && i < p->n; i++)
+    for (size_t i = 0; z->rounded && !z->master && z->optim && i < p->n; i++)
         if (p->item[i].trainable)
             round_again(z, i);
 }
 
-/* -- whole parameters and units --------------------------------------------------------------- */
+/* -- whole parameters and layers --------------------------------------------------------------- */
 
 int zero_fill(struct zero *z, enum zero_array of, zero_fill_fn *fn, void *ctx,
               struct ckpt_err *err)
@@ -301,7 +306,7 @@ int zero_fill(struct zero *z, enum zero_array of, zero_fill_fn *fn, void *ctx,
 
         if (!to.at)
             continue;
-        if (!z->dev->apart && to.type == CKPT_F32 && p.count > 0 && to.n >= p.count)
+        if (!z->dev->discrete && to.type == CKPT_F32 && p.count > 0 && to.n >= p.count)
             rc = fn(ctx, i, p.start, p.count, (float *)(void *)to.at, err);
         else
             for (int64_t at = 0; rc == 0 && at < p.count; at += PIECE) {
@@ -319,28 +324,28 @@ int zero_fill(struct zero *z, enum zero_array of, zero_fill_fn *fn, void *ctx,
     return rc ? rc : device_sync(z->dev, err);
 }
 
-/* Room on the host for a unit. */
+/* Room on the host for a layer. */
 static float *room(struct zero *z, struct ckpt_err *err)
 {
     int64_t most = 0;
 
-    for (int u = 0; u < z->flat.params->n_unit; u++)
-        most = z->flat.params->unit_numel[u] > most ? z->flat.params->unit_numel[u] : most;
-    if (!z->unit_host)
-        z->unit_host = ckpt_alloc_buffer((size_t)most * sizeof *z->unit_host);
-    if (!z->unit_host)
-        ckpt_nomem(err, (size_t)most * sizeof *z->unit_host);
-    return z->unit_host;
+    for (int u = 0; u < z->flat.params->n_layers; u++)
+        most = z->flat.params->layer_numel[u] > most ? z->flat.params->layer_numel[u] : most;
+    if (!z->layer_host)
+        z->layer_host = ckpt_alloc_buffer((size_t)most * sizeof *z->layer_host);
+    if (!z->layer_host)
+        ckpt_nomem(err, (size_t)most * sizeof *z->layer_host);
+    return z->layer_host;
 }
 
-/* A unit's parameters put together where the host can read them. */
-static const float *together(struct zero *z, enum zero_array of, int unit, struct ckpt_err *err)
+/* A layer's parameters put together where the host can read them. */
+static const float *together(struct zero *z, enum zero_array of, int layer, struct ckpt_err *err)
 {
     const struct params *p = z->flat.params;
     float *to = room(z, err);
     size_t first, end;
 
-    flat_unit(&z->flat, unit, &first, &end);
+    flat_layer(&z->flat, layer, &first, &end);
     for (size_t i = first; to && i < end; i++) {
         int64_t at = of == ZERO_GRAD ? p->item[i].grad_offset : p->item[i].offset;
 
@@ -351,33 +356,33 @@ static const float *together(struct zero *z, enum zero_array of, int unit, struc
     return to;
 }
 
-const float *zero_master(struct zero *z, int unit, struct ckpt_err *err)
+const float *zero_master(struct zero *z, int layer, struct ckpt_err *err)
 {
     struct slot *s;
     int i, end;
 
     if (!z->sharded)
-        return together(z, ZERO_MASTER, unit, err);
-    zero_slots_of(z, unit, &i, &end);
+        return together(z, ZERO_MASTER, layer, err);
+    zero_slots_of(z, layer, &i, &end);
     s = &z->weight[i];
-    s->unit = -1;                       /* not what a pass may find there */
-    zero_gather(z, unit, s->whole, z->master + flat_unit_base(&z->flat, unit), CKPT_F32);
+    s->layer = -1;                       /* not what a pass may find there */
+    zero_gather(z, layer, s->whole, z->master + flat_layer_base(&z->flat, layer), CKPT_F32);
     return s->whole;
 }
 
-const float *zero_gather_grad(struct zero *z, int unit, struct ckpt_err *err)
+const float *zero_gather_grad(struct zero *z, int layer, struct ckpt_err *err)
 {
     float *whole, *own = z->grads;
-    int64_t part = flat_grad_part(&z->flat, unit);
+    int64_t part = flat_grad_part(&z->flat, layer);
     int i, end;
 
     if (!z->sharded)
-        return together(z, ZERO_GRAD, unit, err);
-    zero_slots_of(z, unit, &i, &end);
+        return together(z, ZERO_GRAD, layer, err);
+    zero_slots_of(z, layer, &i, &end);
     whole = z->grad[i].whole;
     if (part > 0) {
-        comm_all_gather(z->comm, z->parts, own + flat_grad_base(&z->flat, unit), part, CKPT_F32);
-        flat_assemble_grads(&z->flat, unit, whole, z->parts);
+        comm_all_gather(z->comm, z->parts, own + flat_grad_base(&z->flat, layer), part, CKPT_F32);
+        flat_assemble_grads(&z->flat, layer, whole, z->parts);
     }
     return whole;
 }

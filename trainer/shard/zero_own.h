@@ -6,14 +6,14 @@
 
 #include "trainer/shard/zero.h"
 
-/* Slots 0 and 1 are those of the first and the last unit, which the head keeps while others pass;
- * the others are for blocks, the last of them where units stream alone. */
+/* Slots 0 and 1 are those of the first and the last layer, which the head keeps while others pass;
+ * the others are for blocks, the last of them where layers stream alone. */
 enum { SLOT_BLOCKS = 2, N_SLOTS = 5 };
 
-/* Room for one gathered unit. */
+/* Buffer for one gathered layer. */
 struct slot {
     float *whole;               /* [capacity] */
-    int    unit;                /* -1: nothing in it */
+    int    layer;                /* -1: nothing in it */
     int    users;
 };
 
@@ -23,7 +23,7 @@ struct zero {
     float               *master;        /* [flat.numel] true weights; NULL: states have those of
                                            what is trained, the others are rounded alone */
     float               *grads;         /* [flat.grad_numel] of the step in work */
-    struct states       *states;        /* NULL: nothing is trained */
+    struct optim_state       *optim;        /* NULL: nothing is trained */
     struct device       *dev;
     struct comm         *comm;
     struct model_weights door;
@@ -33,36 +33,36 @@ struct zero {
     void                *rounded;       /* [flat.numel] of that type; NULL when it is f32 */
     struct slot          weight[N_SLOTS];
     struct slot          grad[N_SLOTS];
-    float               *parts;         /* [world_size][largest unit part]: gather and spread */
-    float               *reduced;       /* [largest unit part] */
-    float               *unit_host;     /* [largest unit], once asked for, where one rank has all */
-    struct op_verdict   *verdict;       /* on the device; streamed: one for each unit behind it */
-    int                  before;        /* streamed: the unit that was asked for last */
+    float               *parts;         /* [world_size][largest layer part]: gather and spread */
+    float               *reduced;       /* [largest layer part] */
+    float *layer_host; /* [largest layer], once asked for, where one rank has all */
+    struct op_verdict   *verdict;       /* on the device; streamed: one for each layer after it */
+    int                  before;        /* streamed: the layer that was asked for last */
     bool                 back;          /* likewise: gradients are asked for */
     unsigned char       *stage;         /* [2][ZERO_STAGE], pinned, where it is apart */
-    bool                *fresh;         /* [n_unit]: no pass has added its gradients yet; what a
+    bool                *fresh;         /* [n_layers]: no pass has added its gradients yet; what a
                                            pass writes was not zeroed */
 };
 
 /* Bytes that move at once between the host and arrays: a fourth of what is mostly asked for, so
  * that copies and conversions overlap. */
 enum { ZERO_STAGE = 1 << 20 };
-/* Marks of lanes: the stage's halves each way; the rest belongs to the states. */
-enum { ZERO_MARK_MAIN, ZERO_MARK_OUT, ZERO_MARK_IN = ZERO_MARK_OUT + 2,
-       ZERO_MARK_STATES = ZERO_MARK_IN + 2,
-       ZERO_MARK_SLOTS = ZERO_MARK_STATES + STATES_MARKS };
+/* Events: the stage's halves each way; the rest belongs to the optimizer state. */
+enum { ZERO_EVENT_MAIN, ZERO_EVENT_OUT, ZERO_EVENT_IN = ZERO_EVENT_OUT + 2,
+       ZERO_EVENT_OPTIM = ZERO_EVENT_IN + 2,
+       ZERO_EVENT_SLOTS = ZERO_EVENT_OPTIM + OPTIM_STATE_EVENTS };
 
-/* A slot that holds the unit, or a free one emptied for it; NULL when all are in use. */
-struct slot *zero_slot(const struct zero *z, struct slot *slot, int unit);
-/* The slots that a unit may be in. */
-void zero_slots_of(const struct zero *z, int unit, int *from, int *end);
-/* What was given to the lanes has reached the host. */
+/* A slot that holds the layer, or a free one emptied for it; NULL when all are in use. */
+struct slot *zero_slot(const struct zero *z, struct slot *slot, int layer);
+/* The slots that a layer may be in. */
+void zero_slots_of(const struct zero *z, int layer, int *from, int *end);
+/* Work queued on the streams has reached the host. */
 void zero_settle(struct zero *z);
 /* The door and a step, where weights and gradients lie on the host. */
-const void *zero_stream_acquire(struct zero *z, int unit);
+const void *zero_stream_acquire(struct zero *z, int layer);
 void zero_stream_release(struct zero *z, struct slot *s);
-void *zero_stream_grad(struct zero *z, int unit);
-void zero_stream_grad_done(struct zero *z, int unit);
+void *zero_stream_grad(struct zero *z, int layer);
+void zero_stream_grad_done(struct zero *z, int layer);
 void zero_stream_ready(struct zero *z);         /* slots have been zeroed in the main order */
 void zero_stream_begin(struct zero *z);
 void zero_stream_reduce(struct zero *z);
@@ -70,7 +70,7 @@ void zero_stream_judge(struct zero *z, double max_norm, double scale);
 void zero_stream_stepped(struct zero *z);
 /* What was gathered is stale. */
 void zero_forget(struct zero *z);
-/* A unit's weights or gradients gathered into a slot of f32; sharded only. */
-void zero_gather(struct zero *z, int unit, float *whole, const void *part, enum ckpt_dtype type);
+/* A layer's weights or gradients gathered into a slot of f32; sharded only. */
+void zero_gather(struct zero *z, int layer, float *whole, const void *part, enum ckpt_dtype type);
 
 #endif

@@ -1,14 +1,14 @@
 /*
- * zero_stream - weights and gradients that lie on the host: a unit's weights are in a slot of the
- * device while a pass uses them, the next unit's are fetched meanwhile; a unit's gradients are
- * added up in a slot and leave when the pass has finished them.
+ * zero_stream - weights and gradients that lie on the host: a layer's weights are in a slot of
+ * the device while a pass uses them, the next layer's are fetched meanwhile; a layer's
+ * gradients are added up in a slot and leave when the pass has finished them.
  *
- * Slots are those of gathering (zero.c): the first and the last unit have their own, blocks take
- * turns at three: one is in work, one comes, one leaves.  Marks of a slot: it has been fetched,
- * what used it is done, it has been written back.  A pass goes through the units in one direction,
- * so that the next one is known; on the way back its gradients are fetched ahead as well, where
- * earlier passes of the step made some.  The norm of the gradient is made unit by unit, before each
- * leaves: the sum of the last pass over a unit counts.
+ * Slots are those of gathering (zero.c): the first and the last layer have their own, blocks
+ * take turns at three: one is in work, one comes, one leaves.  Events of a slot: it has been
+ * fetched, what used it is done, it has been written back.  A pass goes through the layers in
+ * one direction, so that the next one is known; on the way back its gradients are fetched ahead
+ * as well, where earlier passes of the step made some.  The norm of the gradient is made layer
+ * by layer, before each leaves: the sum of the last pass over a layer counts.
  */
 #include "trainer/shard/zero_own.h"
 
@@ -23,162 +23,163 @@ static int mark_of(const struct zero *z, const struct slot *s, int what)
     bool grad = s >= z->grad && s < z->grad + N_SLOTS;
     int i = (int)(grad ? N_SLOTS + (s - z->grad) : s - z->weight);
 
-    return ZERO_MARK_SLOTS + i * PER_SLOT + what;
+    return ZERO_EVENT_SLOTS + i * PER_SLOT + what;
 }
 
-/* What lies on the host of a unit goes into the slot, once nothing uses that any more. */
-static void fetch(struct zero *z, struct slot *s, int unit, const void *from, size_t bytes)
+/* What lies on the host of a layer goes into the slot, once nothing uses that any more. */
+static void fetch(struct zero *z, struct slot *s, int layer, const void *from, size_t bytes)
 {
     const struct ops *ops = z->dev->ops;
 
-    ops->lane_after(z->dev, LANE_IN, mark_of(z, s, USED));
-    ops->lane_after(z->dev, LANE_IN, mark_of(z, s, WRITTEN));
-    ops->lane_copy(z->dev, LANE_IN, s->whole, from, bytes);
-    ops->lane_mark(z->dev, LANE_IN, mark_of(z, s, FETCHED));
-    s->unit = unit;
+    ops->stream_wait_event(z->dev, OP_STREAM_IN, mark_of(z, s, USED));
+    ops->stream_wait_event(z->dev, OP_STREAM_IN, mark_of(z, s, WRITTEN));
+    ops->stream_copy(z->dev, OP_STREAM_IN, s->whole, from, bytes);
+    ops->event_record(z->dev, OP_STREAM_IN, mark_of(z, s, FETCHED));
+    s->layer = layer;
 }
 
-static void fetch_weights(struct zero *z, struct slot *s, int unit)
+static void fetch_weights(struct zero *z, struct slot *s, int layer)
 {
     size_t wide = ckpt_dtype_size(z->type);
 
-    fetch(z, s, unit, (unsigned char *)z->rounded + (size_t)flat_unit_base(&z->flat, unit) * wide,
-          (size_t)flat_unit_part(&z->flat, unit) * wide);
+    fetch(z, s, layer,
+          (unsigned char *)z->rounded + (size_t)flat_layer_base(&z->flat, layer) * wide,
+          (size_t)flat_layer_part(&z->flat, layer) * wide);
 }
 
-/* The unit that follows in this pass; -1: not known. */
-static int next_of(const struct zero *z, int unit)
+/* The layer that follows in this pass; -1: not known. */
+static int next_of(const struct zero *z, int layer)
 {
-    int last = z->flat.params->n_unit - 1;
+    int last = z->flat.params->n_layers - 1;
 
-    if (unit == 0)                      /* a pass begins; or its head, which is tied, ends it */
+    if (layer == 0)                      /* a pass begins; or its head, which is tied, ends it */
         return z->before <= 1 ? 1 : -1;
-    if (unit == z->before)
+    if (layer == z->before)
         return -1;
-    return unit > z->before ? (unit < last ? unit + 1 : -1) : (unit > 1 ? unit - 1 : -1);
+    return layer > z->before ? (layer < last ? layer + 1 : -1) : (layer > 1 ? layer - 1 : -1);
 }
 
 /* What earlier passes of the step made. */
-static void fetch_grads(struct zero *z, struct slot *s, int unit)
+static void fetch_grads(struct zero *z, struct slot *s, int layer)
 {
-    z->dev->ops->lane_mark(z->dev, LANE_OUT, ZERO_MARK_MAIN);
-    z->dev->ops->lane_after(z->dev, LANE_IN, ZERO_MARK_MAIN);
-    fetch(z, s, unit, z->grads + flat_grad_base(&z->flat, unit),
-          (size_t)z->flat.params->unit_grad[unit] * sizeof(float));
+    z->dev->ops->event_record(z->dev, OP_STREAM_OUT, ZERO_EVENT_MAIN);
+    z->dev->ops->stream_wait_event(z->dev, OP_STREAM_IN, ZERO_EVENT_MAIN);
+    fetch(z, s, layer, z->grads + flat_grad_base(&z->flat, layer),
+          (size_t)z->flat.params->layer_grad[layer] * sizeof(float));
 }
 
-/* A free slot of gradients for the next unit, where this one has its own or finds another. */
-static struct slot *spare_grad(struct zero *z, int unit, int next)
+/* A free slot of gradients for the next layer, where this one has its own or finds another. */
+static struct slot *spare_grad(struct zero *z, int layer, int next)
 {
     struct slot *found = NULL;
     int n = 0;
 
     for (int i = SLOT_BLOCKS; i < N_SLOTS; i++) {
-        if (z->grad[i].unit == next)
+        if (z->grad[i].layer == next)
             return NULL;
-        if (z->grad[i].users == 0 && z->grad[i].unit < 0) {
+        if (z->grad[i].users == 0 && z->grad[i].layer < 0) {
             found = &z->grad[i];
             n++;
         }
-        n += z->grad[i].unit == unit;
+        n += z->grad[i].layer == layer;
     }
     return n >= 2 ? found : NULL;
 }
 
 /* On the way back gradients are fetched ahead too, once there are some. */
-static void fetch_ahead(struct zero *z, int unit, int next)
+static void fetch_ahead(struct zero *z, int layer, int next)
 {
     struct slot *weight = zero_slot(z, z->weight, next), *grad;
 
-    if (weight && weight->unit != next)
+    if (weight && weight->layer != next)
         fetch_weights(z, weight, next);
-    if (!z->back || next > unit || z->fresh[next])
+    if (!z->back || next > layer || z->fresh[next])
         return;
-    grad = spare_grad(z, unit, next);
+    grad = spare_grad(z, layer, next);
     if (grad)
         fetch_grads(z, grad, next);
 }
 
-const void *zero_stream_acquire(struct zero *z, int unit)
+const void *zero_stream_acquire(struct zero *z, int layer)
 {
-    struct slot *s = zero_slot(z, z->weight, unit);
-    int next = next_of(z, unit);
+    struct slot *s = zero_slot(z, z->weight, layer);
+    int next = next_of(z, layer);
 
     if (!s) {
-        ckpt_fail(&z->dev->err, CKPT_ESTATE, "unit %d: more units in use than planned", unit);
+        ckpt_fail(&z->dev->err, CKPT_ESTATE, "layer %d: more layers in use than planned", layer);
         return z->weight[SLOT_BLOCKS].whole;
     }
-    if (s->unit != unit)
-        fetch_weights(z, s, unit);
+    if (s->layer != layer)
+        fetch_weights(z, s, layer);
     s->users++;
-    z->dev->ops->lane_after(z->dev, LANE_MAIN, mark_of(z, s, FETCHED));
+    z->dev->ops->stream_wait_event(z->dev, OP_STREAM_MAIN, mark_of(z, s, FETCHED));
     if (next >= 0)
-        fetch_ahead(z, unit, next);
-    if (unit != 0 || z->before <= 1)
-        z->before = unit;
+        fetch_ahead(z, layer, next);
+    if (layer != 0 || z->before <= 1)
+        z->before = layer;
     return s->whole;
 }
 
 void zero_stream_release(struct zero *z, struct slot *s)
 {
     s->users--;
-    z->dev->ops->lane_mark(z->dev, LANE_MAIN, mark_of(z, s, USED));
+    z->dev->ops->event_record(z->dev, OP_STREAM_MAIN, mark_of(z, s, USED));
 }
 
-void *zero_stream_grad(struct zero *z, int unit)
+void *zero_stream_grad(struct zero *z, int layer)
 {
-    struct slot *s = zero_slot(z, z->grad, unit);
+    struct slot *s = zero_slot(z, z->grad, layer);
 
     z->back = true;
     if (!s) {
-        ckpt_fail(&z->dev->err, CKPT_ESTATE, "unit %d: more gradients in use than planned", unit);
+        ckpt_fail(&z->dev->err, CKPT_ESTATE, "layer %d: more gradients in use than planned", layer);
         return z->grad[SLOT_BLOCKS].whole;
     }
-    if (z->fresh[unit] && s->unit != unit) {
-        z->dev->ops->lane_after(z->dev, LANE_MAIN, mark_of(z, s, WRITTEN));
-        flat_clear(&z->flat, z->dev, s->whole, unit, false);
-    } else if (s->unit != unit) {
-        fetch_grads(z, s, unit);
+    if (z->fresh[layer] && s->layer != layer) {
+        z->dev->ops->stream_wait_event(z->dev, OP_STREAM_MAIN, mark_of(z, s, WRITTEN));
+        flat_clear(&z->flat, z->dev, s->whole, layer, false);
+    } else if (s->layer != layer) {
+        fetch_grads(z, s, layer);
     }
-    if (!z->fresh[unit])                /* it may have been fetched ahead */
-        z->dev->ops->lane_after(z->dev, LANE_MAIN, mark_of(z, s, FETCHED));
-    s->unit = unit;
+    if (!z->fresh[layer])                /* it may have been fetched ahead */
+        z->dev->ops->stream_wait_event(z->dev, OP_STREAM_MAIN, mark_of(z, s, FETCHED));
+    s->layer = layer;
     s->users = 1;
     return s->whole;
 }
 
-void zero_stream_grad_done(struct zero *z, int unit)
+void zero_stream_grad_done(struct zero *z, int layer)
 {
     const struct ops *ops = z->dev->ops;
-    struct slot *s = zero_slot(z, z->grad, unit);
-    int64_t n = z->flat.params->unit_grad[unit];
+    struct slot *s = zero_slot(z, z->grad, layer);
+    int64_t n = z->flat.params->layer_grad[layer];
 
-    z->fresh[unit] = false;
-    z->back = z->back && unit != 0;     /* with unit 0 a pass ends */
-    if (!s || s->unit != unit)
+    z->fresh[layer] = false;
+    z->back = z->back && layer != 0;     /* with layer 0 a pass ends */
+    if (!s || s->layer != layer)
         return;
     if (n > 0)
-        ops->grad_norm(z->dev, &z->verdict[1 + unit], s->whole, n, 0, 1);
-    ops->lane_mark(z->dev, LANE_MAIN, mark_of(z, s, USED));
-    ops->lane_after(z->dev, LANE_OUT, mark_of(z, s, USED));
-    ops->lane_copy(z->dev, LANE_OUT, z->grads + flat_grad_base(&z->flat, unit), s->whole,
+        ops->grad_norm(z->dev, &z->verdict[1 + layer], s->whole, n, 0, 1);
+    ops->event_record(z->dev, OP_STREAM_MAIN, mark_of(z, s, USED));
+    ops->stream_wait_event(z->dev, OP_STREAM_OUT, mark_of(z, s, USED));
+    ops->stream_copy(z->dev, OP_STREAM_OUT, z->grads + flat_grad_base(&z->flat, layer), s->whole,
                    (size_t)n * sizeof(float));
-    ops->lane_mark(z->dev, LANE_OUT, mark_of(z, s, WRITTEN));
-    s->unit = -1;
+    ops->event_record(z->dev, OP_STREAM_OUT, mark_of(z, s, WRITTEN));
+    s->layer = -1;
     s->users = 0;
 }
 
 void zero_stream_ready(struct zero *z)
 {
     for (int i = 0; i < N_SLOTS; i++) {
-        z->dev->ops->lane_mark(z->dev, LANE_MAIN, mark_of(z, &z->weight[i], USED));
-        z->dev->ops->lane_mark(z->dev, LANE_MAIN, mark_of(z, &z->grad[i], USED));
+        z->dev->ops->event_record(z->dev, OP_STREAM_MAIN, mark_of(z, &z->weight[i], USED));
+        z->dev->ops->event_record(z->dev, OP_STREAM_MAIN, mark_of(z, &z->grad[i], USED));
     }
 }
 
 void zero_stream_begin(struct zero *z)
 {
-    int n = z->flat.params->n_unit;
+    int n = z->flat.params->n_layers;
 
     z->before = 0;
     z->back = false;
@@ -189,7 +190,7 @@ void zero_stream_begin(struct zero *z)
 
 void zero_stream_reduce(struct zero *z)
 {
-    for (int u = 0; u < z->flat.params->n_unit; u++)
+    for (int u = 0; u < z->flat.params->n_layers; u++)
         if (z->fresh[u]) {              /* there was no pass */
             zero_settle(z);
             memset(z->grads + flat_grad_base(&z->flat, u), 0,
@@ -204,8 +205,8 @@ void zero_stream_judge(struct zero *z, double max_norm, double scale)
     double sum = 0;
     int some;
 
-    for (int u = 0; u < z->flat.params->n_unit; u += some) {
-        some = z->flat.params->n_unit - u < 64 ? z->flat.params->n_unit - u : 64;
+    for (int u = 0; u < z->flat.params->n_layers; u += some) {
+        some = z->flat.params->n_layers - u < 64 ? z->flat.params->n_layers - u : 64;
         z->dev->ops->to_host(z->dev, v, &z->verdict[1 + u], (size_t)some * sizeof *v);
         for (int i = 0; i < some; i++)
             sum += v[i].norm * v[i].norm;
@@ -217,6 +218,6 @@ void zero_stream_judge(struct zero *z, double max_norm, double scale)
 void zero_stream_stepped(struct zero *z)
 {
     /* The next fetches read what the step writes. */
-    z->dev->ops->lane_mark(z->dev, LANE_OUT, ZERO_MARK_MAIN);
-    z->dev->ops->lane_after(z->dev, LANE_IN, ZERO_MARK_MAIN);
+    z->dev->ops->event_record(z->dev, OP_STREAM_OUT, ZERO_EVENT_MAIN);
+    z->dev->ops->stream_wait_event(z->dev, OP_STREAM_IN, ZERO_EVENT_MAIN);
 }

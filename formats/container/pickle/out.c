@@ -217,14 +217,16 @@ static int put_latin1(struct out *o, const char *p, size_t n)
 /* _codecs.encode(text, 'latin1'), or bytes(). */
 static int put_bytes(struct out *o, const struct value_text *t)
 {
+    int rc;
+
     if (t->n == 0) {
-        if (put_global(o, "__builtin__", "bytes"))
-            return o->err->code;
+        if ((rc = put_global(o, "__builtin__", "bytes")) != 0)
+            return rc;
         op(o, ')');
     } else {
-        if (put_global(o, "_codecs", "encode") || put_latin1(o, t->p, t->n) ||
-            put_constant(o, "latin1"))
-            return o->err->code;
+        if ((rc = put_global(o, "_codecs", "encode")) != 0 ||
+            (rc = put_latin1(o, t->p, t->n)) != 0 || (rc = put_constant(o, "latin1")) != 0)
+            return rc;
         op(o, 0x86);
         memoize(o, NULL);
     }
@@ -237,6 +239,8 @@ static int put_bytes(struct out *o, const struct value_text *t)
 /* Items in batches; one alone has no mark.  exact: as CPython's shortcut for true lists has it. */
 static int put_list(struct out *o, const struct value_seq *s, bool exact, int depth)
 {
+    int rc;
+
     for (size_t i = 0; i < s->n;) {
         size_t end = s->n - i < BATCH ? s->n : i + BATCH;
         bool alone = end - i == 1 && (i == 0 || !exact);
@@ -244,8 +248,8 @@ static int put_list(struct out *o, const struct value_seq *s, bool exact, int de
         if (!alone)
             op(o, '(');
         for (; i < end; i++)
-            if (put(o, s->item[i], depth + 1))
-                return o->err->code;
+            if ((rc = put(o, s->item[i], depth + 1)) != 0)
+                return rc;
         op(o, alone ? 'a' : 'e');
     }
     return 0;
@@ -253,6 +257,8 @@ static int put_list(struct out *o, const struct value_seq *s, bool exact, int de
 
 static int put_pairs(struct out *o, const struct value_pairs *d, bool exact, int depth)
 {
+    int rc;
+
     for (size_t i = 0; i < d->n;) {
         size_t end = d->n - i < BATCH ? d->n : i + BATCH;
         bool alone = end - i == 1 && (i == 0 || !exact);
@@ -260,8 +266,9 @@ static int put_pairs(struct out *o, const struct value_pairs *d, bool exact, int
         if (!alone)
             op(o, '(');
         for (; i < end; i++)
-            if (put(o, d->key[i], depth + 1) || put(o, d->val[i], depth + 1))
-                return o->err->code;
+            if ((rc = put(o, d->key[i], depth + 1)) != 0 ||
+                (rc = put(o, d->val[i], depth + 1)) != 0)
+                return rc;
         op(o, alone ? 's' : 'u');
     }
     if (exact && d->n > 0 && d->n % BATCH == 0)
@@ -272,6 +279,8 @@ static int put_pairs(struct out *o, const struct value_pairs *d, bool exact, int
 /* v's items as a tuple; id NULL for one that nobody else refers to. */
 static int put_tuple(struct out *o, const struct value_seq *s, const struct id *id, int depth)
 {
+    int rc;
+
     if (s->n == 0) {
         op(o, ')');
         return 0;
@@ -279,8 +288,8 @@ static int put_tuple(struct out *o, const struct value_seq *s, const struct id *
     if (s->n > 3)
         op(o, '(');
     for (size_t i = 0; i < s->n; i++)
-        if (put(o, s->item[i], depth + 1))
-            return o->err->code;
+        if ((rc = put(o, s->item[i], depth + 1)) != 0)
+            return rc;
     /* A tuple inside itself, through a list, is in the memo by now: what was put is dropped. */
     if (id && ckpt_map_get(o->memo, id->bytes, id->n) != CKPT_MAP_NONE) {
         for (size_t i = 0; s->n <= 3 && i < s->n; i++)
@@ -297,8 +306,10 @@ static int put_tuple(struct out *o, const struct value_seq *s, const struct id *
 /* collections.OrderedDict() with nothing in it. */
 static int put_ordered(struct out *o, const struct id *id)
 {
-    if (put_global(o, "collections", "OrderedDict"))
-        return o->err->code;
+    int rc;
+
+    if ((rc = put_global(o, "collections", "OrderedDict")) != 0)
+        return rc;
     op(o, ')');
     op(o, 'R');
     return memoize(o, id);
@@ -306,15 +317,18 @@ static int put_ordered(struct out *o, const struct id *id)
 
 static int put_dict(struct out *o, const struct value *v, const struct id *id, int depth)
 {
+    int rc;
+
     if (!v->ordered) {
         op(o, '}');
-        return memoize(o, id) ? o->err->code : put_pairs(o, &v->u.dict, true, depth);
+        rc = memoize(o, id);
+        return rc ? rc : put_pairs(o, &v->u.dict, true, depth);
     }
-    if (put_ordered(o, id) || put_pairs(o, &v->u.dict, false, depth))
-        return o->err->code;
+    if ((rc = put_ordered(o, id)) != 0 || (rc = put_pairs(o, &v->u.dict, false, depth)) != 0)
+        return rc;
     if (v->u.dict.state) {
-        if (put(o, v->u.dict.state, depth + 1))
-            return o->err->code;
+        if ((rc = put(o, v->u.dict.state, depth + 1)) != 0)
+            return rc;
         op(o, 'b');
     }
     return 0;
@@ -323,12 +337,14 @@ static int put_dict(struct out *o, const struct value *v, const struct id *id, i
 /* __builtin__.set([items]) */
 static int put_set(struct out *o, const struct value *v, const struct id *id, int depth)
 {
-    if (put_global(o, "__builtin__", "set"))
-        return o->err->code;
+    int rc;
+
+    if ((rc = put_global(o, "__builtin__", "set")) != 0)
+        return rc;
     op(o, ']');
     memoize(o, NULL);
-    if (put_list(o, &v->u.seq, true, depth))
-        return o->err->code;
+    if ((rc = put_list(o, &v->u.seq, true, depth)) != 0)
+        return rc;
     op(o, 0x85);
     memoize(o, NULL);
     op(o, 'R');
@@ -337,21 +353,24 @@ static int put_set(struct out *o, const struct value *v, const struct id *id, in
 
 static int put_object(struct out *o, const struct value *v, const struct id *id, int depth)
 {
+    int rc;
+
     if (v->u.obj.kwargs)
         return ckpt_fail(o->err, CKPT_EUNSUPPORTED, "pickle: %s.%s with keyword arguments is not "
                          "written", v->u.obj.module, v->u.obj.name);
-    if (v->u.obj.callee ? put(o, v->u.obj.callee, depth + 1)
-                        : put_global(o, v->u.obj.module, v->u.obj.name))
-        return o->err->code;
-    if (put(o, v->u.obj.args, depth + 1))
-        return o->err->code;
+    rc = v->u.obj.callee ? put(o, v->u.obj.callee, depth + 1)
+                         : put_global(o, v->u.obj.module, v->u.obj.name);
+    if (rc)
+        return rc;
+    if ((rc = put(o, v->u.obj.args, depth + 1)) != 0)
+        return rc;
     op(o, v->u.obj.newobj ? 0x81 : 'R');
-    if (memoize(o, id) || put_list(o, &v->u.obj.items, false, depth) ||
-        put_pairs(o, &v->u.obj.pairs, false, depth))
-        return o->err->code;
+    if ((rc = memoize(o, id)) != 0 || (rc = put_list(o, &v->u.obj.items, false, depth)) != 0 ||
+        (rc = put_pairs(o, &v->u.obj.pairs, false, depth)) != 0)
+        return rc;
     if (v->u.obj.state) {
-        if (put(o, v->u.obj.state, depth + 1))
-            return o->err->code;
+        if ((rc = put(o, v->u.obj.state, depth + 1)) != 0)
+            return rc;
         op(o, 'b');
     }
     return 0;
@@ -366,15 +385,17 @@ static int put_storage(struct out *o, size_t i)
     const char *class = ckpt_dtype_torch_storage(s->dtype);
     struct id id;
     char key[24];
+    int rc;
 
     snprintf(key, sizeof key, "%zu", i);
     id.n = (size_t)snprintf(id.bytes, sizeof id.bytes, "k%zu", i);
 
     op(o, '(');
-    if (put_constant(o, "storage") ||
-        put_global(o, class ? "torch" : "torch.storage", class ? class : "UntypedStorage") ||
-        put_text(o, key, strlen(key), &id) || put_constant(o, "cpu"))
-        return o->err->code;
+    if ((rc = put_constant(o, "storage")) != 0 ||
+        (rc = put_global(o, class ? "torch" : "torch.storage",
+                         class ? class : "UntypedStorage")) != 0 ||
+        (rc = put_text(o, key, strlen(key), &id)) != 0 || (rc = put_constant(o, "cpu")) != 0)
+        return rc;
     put_int(o, class ? s->numel : s->numel * (int64_t)ckpt_dtype_size(s->dtype));
     op(o, 't');
     memoize(o, NULL);
@@ -422,33 +443,35 @@ static int check_tensor(struct out *o, const struct value_tensor *t)
 static int put_tensor(struct out *o, const struct value_tensor *t, const struct id *id)
 {
     bool typed = ckpt_dtype_torch_storage(t->dtype) != NULL;
+    int rc;
 
-    if (check_tensor(o, t))
-        return o->err->code;
-    if (t->parameter && put_global(o, "torch._utils", "_rebuild_parameter"))
-        return o->err->code;
-    if (put_global(o, "torch._utils", typed ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3"))
-        return o->err->code;
+    if ((rc = check_tensor(o, t)) != 0)
+        return rc;
+    if (t->parameter && (rc = put_global(o, "torch._utils", "_rebuild_parameter")) != 0)
+        return rc;
+    if ((rc = put_global(o, "torch._utils",
+                         typed ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3")) != 0)
+        return rc;
     op(o, '(');
-    if (put_storage(o, t->storage))
-        return o->err->code;
+    if ((rc = put_storage(o, t->storage)) != 0)
+        return rc;
     put_int(o, t->offset);
     put_dims(o, t->shape.dim, t->shape.rank);
     put_dims(o, t->stride, t->shape.rank);
     op(o, t->requires_grad && !t->parameter ? 0x88 : 0x89);
-    if (put_ordered(o, NULL) ||
-        (!typed && put_global(o, "torch", ckpt_dtype_torch_name(t->dtype))))
-        return o->err->code;
+    if ((rc = put_ordered(o, NULL)) != 0 ||
+        (!typed && (rc = put_global(o, "torch", ckpt_dtype_torch_name(t->dtype))) != 0))
+        return rc;
     op(o, 't');
     memoize(o, NULL);
     op(o, 'R');
-    if (memoize(o, t->parameter ? NULL : id))
-        return o->err->code;
+    if ((rc = memoize(o, t->parameter ? NULL : id)) != 0)
+        return rc;
     if (!t->parameter)
         return 0;
     op(o, t->requires_grad ? 0x88 : 0x89);
-    if (put_ordered(o, NULL))
-        return o->err->code;
+    if ((rc = put_ordered(o, NULL)) != 0)
+        return rc;
     op(o, 0x87);
     memoize(o, NULL);
     op(o, 'R');
@@ -472,6 +495,7 @@ static bool put_atom(struct out *o, const struct value *v)
 static int put(struct out *o, const struct value *v, int depth)
 {
     struct id id;
+    int rc;
 
     if (depth > MAX_DEPTH)
         return ckpt_fail(o->err, CKPT_ELIMIT, "pickle: nested deeper than %d", MAX_DEPTH);
@@ -482,12 +506,15 @@ static int put(struct out *o, const struct value *v, int depth)
         return 0;
     switch (v->kind) {
     case VALUE_STR:    return put_text(o, v->u.text.p, v->u.text.n, &id);
-    case VALUE_BYTES:  return put_bytes(o, &v->u.text) ? o->err->code : memoize(o, &id);
+    case VALUE_BYTES:
+        rc = put_bytes(o, &v->u.text);
+        return rc ? rc : memoize(o, &id);
     case VALUE_BIGINT: return put_big(o, &v->u.text);
     case VALUE_TUPLE:  return put_tuple(o, &v->u.seq, &id, depth);
     case VALUE_LIST:
         op(o, ']');
-        return memoize(o, &id) ? o->err->code : put_list(o, &v->u.seq, true, depth);
+        rc = memoize(o, &id);
+        return rc ? rc : put_list(o, &v->u.seq, true, depth);
     case VALUE_DICT:   return put_dict(o, v, &id, depth);
     case VALUE_SET:    return put_set(o, v, &id, depth);
     case VALUE_TENSOR: return put_tensor(o, v->u.tensor, &id);

@@ -37,15 +37,8 @@ static int push(struct machine *m, struct value *v)
     if (m->n == PICKLE_MAX_STACK)
         return ckpt_fail(m->err, CKPT_ELIMIT, "pickle: more than %u values on the stack",
                          PICKLE_MAX_STACK);
-    if (m->n == m->cap) {
-        size_t cap = m->cap ? 2 * m->cap : 256;
-        void *grown = ckpt_grow(m->stack, cap, sizeof *m->stack);
-
-        if (!grown)
-            return nomem(m);
-        m->stack = grown;
-        m->cap = cap;
-    }
+    if (ckpt_reserve(&m->stack, m->n, &m->cap, sizeof *m->stack, m->err))
+        return CKPT_ENOMEM;
     m->stack[m->n++] = v;
     return 0;
 }
@@ -67,15 +60,8 @@ static int push_mark(struct machine *m)
 {
     if (m->n_mark == PICKLE_MAX_STACK)
         return ckpt_fail(m->err, CKPT_ELIMIT, "pickle: more than %u marks", PICKLE_MAX_STACK);
-    if (m->n_mark == m->cap_mark) {
-        size_t cap = m->cap_mark ? 2 * m->cap_mark : 64;
-        void *grown = ckpt_grow(m->mark, cap, sizeof *m->mark);
-
-        if (!grown)
-            return nomem(m);
-        m->mark = grown;
-        m->cap_mark = cap;
-    }
+    if (ckpt_reserve(&m->mark, m->n_mark, &m->cap_mark, sizeof *m->mark, m->err))
+        return CKPT_ENOMEM;
     m->mark[m->n_mark++] = m->n;
     return 0;
 }
@@ -137,7 +123,7 @@ static int push_text(struct machine *m, enum value_kind kind, uint64_t n)
     if (n > PICKLE_MAX_TEXT)
         return ckpt_fail(m->err, CKPT_ELIMIT, "pickle: a text of %llu bytes, %zu at most",
                          (unsigned long long)n, PICKLE_MAX_TEXT);
-    p = ckpt_get_bytes(m->c, (size_t)n);
+    p = ckpt_cursor_bytes(m->c, (size_t)n);
     if (!p)
         return bad(m, "the pickle ends inside a text");
     if (m->op == 'T' || m->op == 'U')
@@ -155,7 +141,7 @@ static int push_made(struct machine *m, struct value *v, const char *why)
 
 static int push_long(struct machine *m, size_t n)
 {
-    const unsigned char *p = ckpt_get_bytes(m->c, n);
+    const unsigned char *p = ckpt_cursor_bytes(m->c, n);
     const char *why = NULL;
     struct value *v;
 
@@ -313,7 +299,7 @@ static int build(struct machine *m)
 
 static int line(struct machine *m, const char **p, size_t *n)
 {
-    *p = (const char *)ckpt_get_line(m->c, n);
+    *p = (const char *)ckpt_cursor_line(m->c, n);
     if (!*p || *n > PICKLE_MAX_TEXT)
         return bad(m, "the pickle ends inside a line");
     return 0;                           /* a CR belongs to it, as CPython has it */
@@ -325,9 +311,10 @@ static int push_line(struct machine *m)
     const char *p, *why = NULL;
     struct value *v;
     size_t n;
+    int rc;
 
-    if (line(m, &p, &n))
-        return m->err->code;
+    if ((rc = line(m, &p, &n)) != 0)
+        return rc;
     switch (m->op) {
     case 'F': v = pickle_line_float(m->a, p, n, &why); break;
     case 'S': v = pickle_line_string(m->a, p, n, &why); break;
@@ -341,9 +328,10 @@ static int line_index(struct machine *m, size_t *i)
 {
     const char *p;
     size_t n;
+    int rc;
 
-    if (line(m, &p, &n))
-        return m->err->code;
+    if ((rc = line(m, &p, &n)) != 0)
+        return rc;
     *i = 0;
     for (size_t k = 0; k < n; k++) {
         if (p[k] < '0' || p[k] > '9' || *i > PICKLE_MAX_MEMO)
@@ -358,9 +346,11 @@ static int push_line_global(struct machine *m)
 {
     const char *module, *name;
     size_t n_module, n_name;
+    int rc;
 
-    return line(m, &module, &n_module) || line(m, &name, &n_name)
-               ? m->err->code : push_global(m, module, n_module, name, n_name);
+    if ((rc = line(m, &module, &n_module)) != 0 || (rc = line(m, &name, &n_name)) != 0)
+        return rc;
+    return push_global(m, module, n_module, name, n_name);
 }
 
 /* -- opcodes by family ----------------------------------------------------------------------- */
@@ -375,21 +365,21 @@ static int op_constant(struct machine *m)
     case 'N':  return push(m, value_none(m->a));
     case 0x88: return push(m, value_bool(m->a, true));
     case 0x89: return push(m, value_bool(m->a, false));
-    case 'J':  return push(m, value_int(m->a, (int32_t)ckpt_get_u32le(m->c)));
-    case 'K':  return push(m, value_int(m->a, ckpt_get_u8(m->c)));
-    case 'M':  return push(m, value_int(m->a, ckpt_get_u16le(m->c)));
-    case 0x8a: return push_long(m, ckpt_get_u8(m->c));
-    case 0x8b: return push_long(m, ckpt_get_u32le(m->c));
+    case 'J':  return push(m, value_int(m->a, (int32_t)ckpt_cursor_u32le(m->c)));
+    case 'K':  return push(m, value_int(m->a, ckpt_cursor_u8(m->c)));
+    case 'M':  return push(m, value_int(m->a, ckpt_cursor_u16le(m->c)));
+    case 0x8a: return push_long(m, ckpt_cursor_u8(m->c));
+    case 0x8b: return push_long(m, ckpt_cursor_u32le(m->c));
     case 'G':
-        bits = ckpt_get_u64be(m->c);
+        bits = ckpt_cursor_u64be(m->c);
         memcpy(&f, &bits, sizeof f);
         return push(m, value_float(m->a, f));
-    case 'X': case 'T': return push_text(m, VALUE_STR, ckpt_get_u32le(m->c));
-    case 0x8c: case 'U': return push_text(m, VALUE_STR, ckpt_get_u8(m->c));
-    case 0x8d: return push_text(m, VALUE_STR, ckpt_get_u64le(m->c));
-    case 'B':  return push_text(m, VALUE_BYTES, ckpt_get_u32le(m->c));
-    case 'C':  return push_text(m, VALUE_BYTES, ckpt_get_u8(m->c));
-    case 0x8e: case 0x96: return push_text(m, VALUE_BYTES, ckpt_get_u64le(m->c));
+    case 'X': case 'T': return push_text(m, VALUE_STR, ckpt_cursor_u32le(m->c));
+    case 0x8c: case 'U': return push_text(m, VALUE_STR, ckpt_cursor_u8(m->c));
+    case 0x8d: return push_text(m, VALUE_STR, ckpt_cursor_u64le(m->c));
+    case 'B':  return push_text(m, VALUE_BYTES, ckpt_cursor_u32le(m->c));
+    case 'C':  return push_text(m, VALUE_BYTES, ckpt_cursor_u8(m->c));
+    case 0x8e: case 0x96: return push_text(m, VALUE_BYTES, ckpt_cursor_u64le(m->c));
     case 'I': case 'L': case 'F': case 'S': case 'V': return push_line(m);
     default:   return 1;
     }
@@ -408,6 +398,7 @@ static int op_container(struct machine *m)
 {
     struct value **item, *v, *key;
     size_t n = 0;
+    int rc;
 
     switch (m->op) {
     case ')':  return push(m, make(m, VALUE_TUPLE));
@@ -438,7 +429,8 @@ static int op_container(struct machine *m)
     case 0x91: return push(m, sequence(m, VALUE_SET, item, n));
     case 'd':
         v = make(m, VALUE_DICT);
-        return v && set_items(m, v, item, n) ? m->err->code : push(m, v);
+        rc = v ? set_items(m, v, item, n) : 0;
+        return rc ? rc : push(m, v);
     case 'e':  return append(m, top(m), item, n);
     case 'u':  return set_items(m, top(m), item, n);
     case 0x90:
@@ -458,10 +450,11 @@ static int op_inst(struct machine *m)
 {
     struct value **item, *class = NULL, *args;
     size_t n = 0;
+    int rc;
 
     if (m->op == 'i') {
-        if (push_line_global(m))
-            return m->err->code;
+        if ((rc = push_line_global(m)) != 0)
+            return rc;
         class = pop(m);
     }
     item = pop_mark(m, &n);
@@ -482,6 +475,7 @@ static int op_record(struct machine *m)
     struct value *a, *b, *c;
     const char *p;
     size_t i, n;
+    int rc;
 
     switch (m->op) {
     case 'c': return push_line_global(m);
@@ -507,17 +501,19 @@ static int op_record(struct machine *m)
         a = pop(m);
         return a ? push(m, sequence(m, VALUE_PERSISTENT, &a, 1)) : bad(m, "no persistent id");
     case 'P':
-        if (line(m, &p, &n))
-            return m->err->code;
+        if ((rc = line(m, &p, &n)) != 0)
+            return rc;
         a = text(m, VALUE_STR, p, n);
         return a ? push(m, sequence(m, VALUE_PERSISTENT, &a, 1)) : nomem(m);
-    case 'q':  return memo_put(m, ckpt_get_u8(m->c));
-    case 'r':  return memo_put(m, ckpt_get_u32le(m->c));
+    case 'q':  return memo_put(m, ckpt_cursor_u8(m->c));
+    case 'r':  return memo_put(m, ckpt_cursor_u32le(m->c));
     case 0x94: return memo_put(m, m->next_memo++);
-    case 'h':  return memo_get(m, ckpt_get_u8(m->c));
-    case 'j':  return memo_get(m, ckpt_get_u32le(m->c));
-    case 'p':  return line_index(m, &i) ? m->err->code : memo_put(m, i);
-    case 'g':  return line_index(m, &i) ? m->err->code : memo_get(m, i);
+    case 'h':  return memo_get(m, ckpt_cursor_u8(m->c));
+    case 'j':  return memo_get(m, ckpt_cursor_u32le(m->c));
+    case 'p':
+    case 'g':
+        rc = line_index(m, &i);
+        return rc ? rc : m->op == 'p' ? memo_put(m, i) : memo_get(m, i);
     default:   return 1;
     }
 }
@@ -531,9 +527,9 @@ static int op_control(struct machine *m)
     case 0x80:
         if (m->at != 0)
             return bad(m, "the protocol is named in the middle");
-        return ckpt_get_u8(m->c) <= 5 ? 0 : bad(m, "protocols 0 to 5 are known");
+        return ckpt_cursor_u8(m->c) <= 5 ? 0 : bad(m, "protocols 0 to 5 are known");
     case 0x95:
-        n = ckpt_get_u64le(m->c);
+        n = ckpt_cursor_u64le(m->c);
         if (m->c->pos - 8 <= m->frame_end)
             return bad(m, "a frame inside a frame");
         if (n > ckpt_cursor_left(m->c)) {
@@ -586,7 +582,7 @@ int pickle_read(struct value **out, struct ckpt_cursor *c, struct ckpt_arena *ar
     *out = NULL;
     while (rc == 0 && !m.done) {
         m.at = c->pos - base;
-        m.op = ckpt_get_u8(c);
+        m.op = ckpt_cursor_u8(c);
         rc = c->failed ? ckpt_fail_as(err, CKPT_EFORMAT, "truncated",
                                       "pickle: ends at %zu without STOP", m.at) : step(&m);
     }

@@ -17,7 +17,7 @@
 #define PICKLE_MAX_DEPTH 512
 
 /*
- * Run one pickle at the cursor up to STOP; the cursor moves behind it.  *out lives in arena.
+ * Run one pickle at the cursor up to STOP; the cursor moves after it.  *out lives in arena.
  * names, if not NULL, gets every global in order, also those that the value no longer shows
  * (popped, or of a pickle that fails later).
  * CKPT_EFORMAT names opcode and offset; CKPT_ELIMIT the budget.  The cursor has failed when the

@@ -19,15 +19,8 @@ int stack_push(struct pickle_stack *s, struct item item, struct ckpt_err *err)
     if (s->n == PICKLE_MAX_STACK)
         return ckpt_fail(err, CKPT_ELIMIT, "pickle: more than %u values on the stack",
                          PICKLE_MAX_STACK);
-    if (s->n == s->cap) {
-        size_t cap = s->cap ? 2 * s->cap : 256;
-        void *grown = ckpt_grow(s->item, cap, sizeof *s->item);
-
-        if (!grown)
-            return ckpt_nomem(err, cap * sizeof *s->item);
-        s->item = grown;
-        s->cap = cap;
-    }
+    if (ckpt_reserve(&s->item, s->n, &s->cap, sizeof *s->item, err))
+        return CKPT_ENOMEM;
     s->item[s->n++] = item;
     return 0;
 }
@@ -55,15 +48,8 @@ int stack_mark(struct pickle_stack *s, struct ckpt_err *err)
 {
     if (s->n_mark == PICKLE_MAX_STACK)
         return ckpt_fail(err, CKPT_ELIMIT, "pickle: more than %u marks", PICKLE_MAX_STACK);
-    if (s->n_mark == s->cap_mark) {
-        size_t cap = s->cap_mark ? 2 * s->cap_mark : 64;
-        void *grown = ckpt_grow(s->mark, cap, sizeof *s->mark);
-
-        if (!grown)
-            return ckpt_nomem(err, cap * sizeof *s->mark);
-        s->mark = grown;
-        s->cap_mark = cap;
-    }
+    if (ckpt_reserve(&s->mark, s->n_mark, &s->cap_mark, sizeof *s->mark, err))
+        return CKPT_ENOMEM;
     s->mark[s->n_mark++] = s->n;
     return 0;
 }

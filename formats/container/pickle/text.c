@@ -158,7 +158,7 @@ static uint32_t digits_at(const char *p, size_t n, size_t max, unsigned base, si
     return v;
 }
 
-/* One escape behind a backslash at p[0..n): its byte at *to.  Returns how much was read. */
+/* One escape after a backslash at p[0..n): its byte at *to.  Returns how much was read. */
 static size_t unescape(unsigned char *to, const char *p, size_t n)
 {
     static const char from[] = "\\'\"abfnrtv", what[] = "\\'\"\a\b\f\n\r\t\v";

@@ -14,7 +14,7 @@
 /* n bytes of little-endian two's complement: an INT, or a BIGINT's decimal digits. */
 struct value *pickle_long(struct ckpt_arena *a, const unsigned char *p, size_t n,
                           const char **why);
-/* A line of digits, with L behind them or not; of INT also "00" and "01", which are bools. */
+/* A line of digits, with L after them or not; of INT also "00" and "01", which are bools. */
 struct value *pickle_line_int(struct ckpt_arena *a, const char *p, size_t n, bool bools,
                               const char **why);
 struct value *pickle_line_float(struct ckpt_arena *a, const char *p, size_t n, const char **why);

@@ -77,6 +77,7 @@ static int push_name(struct walker *k, const char *module, size_t n_module, cons
     char *key = n_module > 4096 || n_name > 4096 ? NULL
                 : ckpt_arena_alloc(&w->arena, n_module + n_name + 2, 1);
     struct item item = {NAME, 0, {0}};
+    int rc;
 
     if (n_module > 4096 || n_name > 4096) {
         odd(k, true, "a global's name of more than 4096 bytes");
@@ -91,18 +92,11 @@ static int push_name(struct walker *k, const char *module, size_t n_module, cons
             key[i] = '?';               /* no module has such a name */
     item.n = ckpt_map_get(k->seen, key, n_module + n_name + 1);
     if (item.n == CKPT_MAP_NONE) {
-        if (w->n_use == w->cap_use) {
-            size_t cap = w->cap_use ? 2 * w->cap_use : 32;
-            void *grown = ckpt_grow(w->use, cap, sizeof *w->use);
-
-            if (!grown)
-                return nomem(k);
-            w->use = grown;
-            w->cap_use = cap;
-        }
+        if (ckpt_reserve(&w->use, w->n_use, &w->cap_use, sizeof *w->use, k->err))
+            return CKPT_ENOMEM;
         item.n = w->n_use;
-        if (ckpt_map_add(k->seen, key, n_module + n_name + 1, item.n, k->err))
-            return k->err->code;
+        if ((rc = ckpt_map_add(k->seen, key, n_module + n_name + 1, item.n, k->err)) != 0)
+            return rc;
         w->use[w->n_use++] = (struct pickle_use){key, key + n_module + 1, k->base + k->at, false,
                                                  false};
     }
@@ -228,7 +222,7 @@ static int skip_array(struct walker *k, const struct fields *f)
     if (f->dtype && f->object) {
         int rc = walk_nested(k, k->c.base + k->c.pos, ckpt_cursor_left(&k->c), &end);
 
-        ckpt_skip(&k->c, end);
+        ckpt_cursor_skip(&k->c, end);
         return rc;
     }
     if (!fields_bytes(f, &bytes)) {
@@ -237,8 +231,8 @@ static int skip_array(struct walker *k, const struct fields *f)
         return 0;
     }
     if (f->aligned)
-        ckpt_skip(&k->c, ckpt_get_u8(&k->c));
-    ckpt_skip(&k->c, (size_t)bytes);
+        ckpt_cursor_skip(&k->c, ckpt_cursor_u8(&k->c));
+    ckpt_cursor_skip(&k->c, (size_t)bytes);
     return 0;
 }
 
@@ -272,7 +266,8 @@ static int push_bytes(struct walker *k, enum item_kind kind, uint64_t n)
     size_t end;
     int rc = 0;
 
-    item.u.p = n <= ckpt_cursor_left(&k->c) ? (const char *)ckpt_get_bytes(&k->c, (size_t)n) : NULL;
+    item.u.p = n <= ckpt_cursor_left(&k->c) ? (const char *)ckpt_cursor_bytes(&k->c, (size_t)n)
+                                            : NULL;
     if (!item.u.p) {
         k->c.failed = true;
         return 0;
@@ -302,7 +297,7 @@ static int push_line(struct walker *k)
     struct value *v = NULL;
     size_t n;
 
-    p = (const char *)ckpt_get_line(&k->c, &n);
+    p = (const char *)ckpt_cursor_line(&k->c, &n);
     if (!p)
         return 0;
     switch (k->op) {
@@ -317,7 +312,7 @@ static int push_line(struct walker *k)
 static uint64_t line_number(struct walker *k)
 {
     size_t n = 0;
-    const unsigned char *p = ckpt_get_line(&k->c, &n);
+    const unsigned char *p = ckpt_cursor_line(&k->c, &n);
     uint64_t i = 0;
 
     for (size_t at = 0; p && at < n; at++) {
@@ -332,8 +327,8 @@ static uint64_t line_number(struct walker *k)
 static int push_line_name(struct walker *k)
 {
     size_t n_module, n_name;
-    const char *module = (const char *)ckpt_get_line(&k->c, &n_module);
-    const char *name = module ? (const char *)ckpt_get_line(&k->c, &n_name) : NULL;
+    const char *module = (const char *)ckpt_cursor_line(&k->c, &n_module);
+    const char *name = module ? (const char *)ckpt_cursor_line(&k->c, &n_name) : NULL;
 
     return name ? push_name(k, module, n_module, name, n_name) : 0;
 }
@@ -360,29 +355,29 @@ static int op_constant(struct walker *k)
 
     switch (k->op) {
     case 'N': case 0x88: case 0x89: return push_other(k);
-    case 'J': n = (int32_t)ckpt_get_u32le(&k->c); break;
-    case 'K': n = ckpt_get_u8(&k->c); break;
-    case 'M': n = ckpt_get_u16le(&k->c); break;
+    case 'J': n = (int32_t)ckpt_cursor_u32le(&k->c); break;
+    case 'K': n = ckpt_cursor_u8(&k->c); break;
+    case 'M': n = ckpt_cursor_u16le(&k->c); break;
     case 0x8a: case 0x8b:
-        n = k->op == 0x8a ? ckpt_get_u8(&k->c) : (int32_t)ckpt_get_u32le(&k->c);
+        n = k->op == 0x8a ? ckpt_cursor_u8(&k->c) : (int32_t)ckpt_cursor_u32le(&k->c);
         if (n < 0 || n > 8) {
-            ckpt_skip(&k->c, n < 0 ? SIZE_MAX : (size_t)n);
+            ckpt_cursor_skip(&k->c, n < 0 ? SIZE_MAX : (size_t)n);
             return push_other(k);
         } else {
-            const unsigned char *p = ckpt_get_bytes(&k->c, (size_t)n);
+            const unsigned char *p = ckpt_cursor_bytes(&k->c, (size_t)n);
             const char *why = NULL;
 
             return p ? push_value(k, pickle_long(&k->w->arena, p, (size_t)n, &why), why) : 0;
         }
-    case 'G': ckpt_skip(&k->c, 8); return push_other(k);
-    case 'X': return push_bytes(k, TEXT, ckpt_get_u32le(&k->c));
-    case 0x8c: return push_bytes(k, TEXT, ckpt_get_u8(&k->c));
-    case 0x8d: return push_bytes(k, TEXT, ckpt_get_u64le(&k->c));
-    case 'T': return push_bytes(k, TEXT, ckpt_get_u32le(&k->c));
-    case 'U': return push_bytes(k, TEXT, ckpt_get_u8(&k->c));
-    case 'B': return push_bytes(k, BYTES, ckpt_get_u32le(&k->c));
-    case 'C': return push_bytes(k, BYTES, ckpt_get_u8(&k->c));
-    case 0x8e: case 0x96: return push_bytes(k, BYTES, ckpt_get_u64le(&k->c));
+    case 'G': ckpt_cursor_skip(&k->c, 8); return push_other(k);
+    case 'X': return push_bytes(k, TEXT, ckpt_cursor_u32le(&k->c));
+    case 0x8c: return push_bytes(k, TEXT, ckpt_cursor_u8(&k->c));
+    case 0x8d: return push_bytes(k, TEXT, ckpt_cursor_u64le(&k->c));
+    case 'T': return push_bytes(k, TEXT, ckpt_cursor_u32le(&k->c));
+    case 'U': return push_bytes(k, TEXT, ckpt_cursor_u8(&k->c));
+    case 'B': return push_bytes(k, BYTES, ckpt_cursor_u32le(&k->c));
+    case 'C': return push_bytes(k, BYTES, ckpt_cursor_u8(&k->c));
+    case 0x8e: case 0x96: return push_bytes(k, BYTES, ckpt_cursor_u64le(&k->c));
     case 'I': case 'L': case 'F': case 'S': case 'V': return push_line(k);
     default: return 1;
     }
@@ -429,10 +424,11 @@ static int op_inst(struct walker *k)
 {
     struct item class = {OTHER, 0, {0}}, none = {TUPLE, 0, {0}};
     size_t from, n;
+    int rc;
 
     if (k->op == 'i') {
-        if (push_line_name(k))
-            return k->err->code;
+        if ((rc = push_line_name(k)) != 0)
+            return rc;
         if (k->c.failed)
             return 0;
         class = pop(k);
@@ -468,17 +464,17 @@ static int op_record(struct walker *k)
     case 'i': case 'o': return op_inst(k);
     case 'Q': return persistent(k);
     case 'P':
-        ckpt_get_line(&k->c, &n);
+        ckpt_cursor_line(&k->c, &n);
         return push_other(k);
     case 0x82: case 0x83: case 0x84:
-        ckpt_skip(&k->c, (size_t)1 << (k->op - 0x82));
+        ckpt_cursor_skip(&k->c, (size_t)1 << (k->op - 0x82));
         odd(k, true, "asks for a name by its number in an extension registry");
         return push_other(k);
-    case 'q': return stack_keep(&k->s, ckpt_get_u8(&k->c), k->err);
-    case 'r': return stack_keep(&k->s, ckpt_get_u32le(&k->c), k->err);
+    case 'q': return stack_keep(&k->s, ckpt_cursor_u8(&k->c), k->err);
+    case 'r': return stack_keep(&k->s, ckpt_cursor_u32le(&k->c), k->err);
     case 0x94: return stack_keep(&k->s, k->next_memo++, k->err);
-    case 'h': return memo_get(k, ckpt_get_u8(&k->c));
-    case 'j': return memo_get(k, ckpt_get_u32le(&k->c));
+    case 'h': return memo_get(k, ckpt_cursor_u8(&k->c));
+    case 'j': return memo_get(k, ckpt_cursor_u32le(&k->c));
     case 'p': return stack_keep(&k->s, line_number(k), k->err);
     case 'g': return memo_get(k, line_number(k));
     default: return 1;
@@ -491,10 +487,10 @@ static int op_control(struct walker *k)
 
     switch (k->op) {
     case 0x80:
-        if (ckpt_get_u8(&k->c) > 5)
+        if (ckpt_cursor_u8(&k->c) > 5)
             broken(k, "protocols 0 to 5 are known");
         return 0;
-    case 0x95: ckpt_skip(&k->c, 8); return 0;
+    case 0x95: ckpt_cursor_skip(&k->c, 8); return 0;
     case '(': return stack_mark(&k->s, k->err);
     case '0':
         stack_drop(&k->s);
@@ -529,7 +525,7 @@ static int steps(struct walker *k, bool *stopped)
             k->c.failed = true;
             break;
         }
-        k->op = ckpt_get_u8(&k->c);
+        k->op = ckpt_cursor_u8(&k->c);
         rc = op_constant(k);
         if (rc == 1)
             rc = op_container(k);

@@ -97,10 +97,9 @@ static int lay_out(struct layout *l, struct ckpt_arena *a, const struct ds_rank_
 static struct value *flat_tensor(struct ckpt_arena *a, enum ckpt_dtype dtype, size_t storage,
                                  int64_t numel)
 {
-    struct value_tensor t = {.dtype = dtype, .storage = storage, .stride = {1},
-                             .shape = ckpt_shape_1d(numel)};
+    struct ckpt_shape shape = ckpt_shape_1d(numel);
 
-    return value_tensor_new(a, &t);
+    return value_tensor_whole(a, dtype, &shape, storage);
 }
 
 static struct value *scalar_tensor(struct ckpt_arena *a, size_t storage)
@@ -242,7 +241,7 @@ static struct value *adamw_state(struct ckpt_arena *a, const struct layout *l)
     }
     if (value_set_str(a, d, "state", state) ||
         value_set_str(a, d, "param_groups",
-                      adamw_param_groups(a, l->group, l->n_group, l->first, l->count)))
+                      hf_adamw_groups(a, l->group, l->n_group, l->first, l->count)))
         return NULL;
     return d;
 }
@@ -292,6 +291,7 @@ static int put_frozen(struct torch_writer *w, const struct layout *l, struct ckp
     const struct ds_rank_state *s = l->s;
     size_t storage = 0;
     int64_t n;
+    int rc;
 
     for (size_t i = 0; i < s->n_param; i++) {
         if (s->param[i].trainable)
@@ -301,16 +301,16 @@ static int put_frozen(struct torch_writer *w, const struct layout *l, struct ckp
             const float *from = elements(l, i, ADAMW_MASTER, at, &n, err);
 
             if (!from)
-                return err->code;
+                return ckpt_err_code(err);
             ckpt_convert(l->piece + ADAMW_PIECE, s->model_dtype, from, CKPT_F32, (size_t)n);
-            if (torch_writer_put(w, storage, at, n, l->piece + ADAMW_PIECE, err))
-                return err->code;
+            if ((rc = torch_writer_put(w, storage, at, n, l->piece + ADAMW_PIECE, err)) != 0)
+                return rc;
         }
     }
     return 0;
 }
 
-/* One array of every trainable parameter, part behind part in its sub-group's storage. */
+/* One array of every trainable parameter, part after part in its sub-group's storage. */
 static int put_parts(struct torch_writer *w, const struct layout *l, int which,
                      enum adamw_array of, struct ckpt_err *err)
 {
@@ -328,7 +328,7 @@ static int put_parts(struct torch_writer *w, const struct layout *l, int which,
 
                 if (!from || torch_writer_put(w, k * S_COUNT + (size_t)which, base + at, n, from,
                                               err))
-                    return err->code;
+                    return ckpt_err_code(err);
             }
             base += l->part[i];
         }
@@ -338,15 +338,15 @@ static int put_parts(struct torch_writer *w, const struct layout *l, int which,
 static int put_optim(struct torch_writer *w, const struct layout *l, struct ckpt_err *err)
 {
     float step = (float)l->s->optimizer_step;
+    int rc;
 
     for (size_t k = 0; k < l->n_sub; k++)
-        if (torch_writer_put(w, k * S_COUNT + S_STEP, 0, 1, &step, err))
-            return err->code;
-    if (put_parts(w, l, S_MASTER, ADAMW_MASTER, err) ||
-        put_parts(w, l, S_EXP_AVG, ADAMW_EXP_AVG, err) ||
-        put_parts(w, l, S_EXP_AVG_SQ, ADAMW_EXP_AVG_SQ, err))
-        return err->code;
-    return 0;
+        if ((rc = torch_writer_put(w, k * S_COUNT + S_STEP, 0, 1, &step, err)) != 0)
+            return rc;
+    if ((rc = put_parts(w, l, S_MASTER, ADAMW_MASTER, err)) != 0 ||
+        (rc = put_parts(w, l, S_EXP_AVG, ADAMW_EXP_AVG, err)) != 0)
+        return rc;
+    return put_parts(w, l, S_EXP_AVG_SQ, ADAMW_EXP_AVG_SQ, err);
 }
 
 typedef int put_fn(struct torch_writer *w, const struct layout *l, struct ckpt_err *err);
@@ -357,14 +357,16 @@ static int write_file(struct ckpt_outdir *dir, const char *path, const struct va
 {
     struct torch_writer *w = NULL;
     struct ckpt_out *out;
+    int rc;
 
-    if (ckpt_outdir_file(&out, dir, path, err) ||
-        torch_writer_new(&w, out, "archive", root, storage, n, NULL, err))
-        return err->code;
-    if (put(w, l, err) == 0)
+    if ((rc = ckpt_outdir_file(&out, dir, path, err)) != 0 ||
+        (rc = torch_writer_new(&w, out, "archive", root, storage, n, NULL, err)) != 0)
+        return rc;
+    rc = put(w, l, err);
+    if (rc == 0)
         return torch_writer_commit(w, err);
     torch_writer_abort(w);
-    return err->code;
+    return rc;
 }
 
 static int write_model(struct ckpt_outdir *dir, const char *tag, struct ckpt_arena *a,
@@ -374,6 +376,7 @@ static int write_model(struct ckpt_outdir *dir, const char *tag, struct ckpt_are
     struct value *root;
     char path[512];
     size_t n = 1;
+    int rc;
 
     if (!storage)
         return ckpt_nomem(err, (l->n_frozen + 1) * sizeof *storage);
@@ -382,8 +385,8 @@ static int write_model(struct ckpt_outdir *dir, const char *tag, struct ckpt_are
         if (!l->s->param[i].trainable)
             storage[n++] = (struct torch_storage){.dtype = l->s->model_dtype,
                                                   .numel = l->part[i]};
-    if (model_states(&root, a, l, err))
-        return err->code;
+    if ((rc = model_states(&root, a, l, err)) != 0)
+        return rc;
     snprintf(path, sizeof path, "%s/zero_pp_rank_%d_mp_rank_00_model_states.pt", tag, l->s->rank);
     return write_file(dir, path, root, storage, n, put_frozen, l, err);
 }

@@ -37,6 +37,7 @@ static int add_saved(struct ds_run *run, size_t g, size_t key, struct ckpt_err *
     const struct value *shapes = ds_shapes(run->f, 0, key);
     size_t n = value_is(shapes, VALUE_DICT) ? shapes->u.dict.n : 0;
     struct ds_run_param *more;
+    int rc;
 
     if (!shapes)
         return ckpt_fail(err, CKPT_EFORMAT, "optimizer: group %zu names number %zu, of %zu", g, key,
@@ -49,15 +50,17 @@ static int add_saved(struct ds_run *run, size_t g, size_t key, struct ckpt_err *
         struct ds_run_param *p = &run->param[run->n_param];
 
         *p = (struct ds_run_param){0};
-        if (ds_shape_at(&p->name, &p->shape, &p->numel, shapes, i, "param_shapes", err))
-            return err->code;
+        if ((rc = ds_shape_at(&p->name, &p->shape, &p->numel, shapes, i, "param_shapes",
+                              err)) != 0)
+            return rc;
         run->n_param++;
     }
     return 0;
 }
 
-/* Take back what dealing n parameters out to ranks did: entry k went where it now stands. */
-static int undeal(struct ds_run_param *param, size_t n, size_t ranks, struct ckpt_err *err)
+/* Deal n parameters out to ranks, one after another; or, back, take that back. */
+static int deal(struct ds_run_param *param, size_t n, size_t ranks, bool back,
+                struct ckpt_err *err)
 {
     struct ds_run_param *was = ckpt_alloc(n, sizeof *was);
     size_t k = 0;
@@ -66,23 +69,8 @@ static int undeal(struct ds_run_param *param, size_t n, size_t ranks, struct ckp
         return ckpt_nomem(err, n * sizeof *was);
     memcpy(was, param, n * sizeof *was);
     for (size_t r = 0; r < ranks; r++)
-        for (size_t i = r; i < n; i += ranks)
-            param[i] = was[k++];
-    ckpt_free(was);
-    return 0;
-}
-
-static int deal(struct ds_run_param *param, size_t n, size_t ranks, struct ckpt_err *err)
-{
-    struct ds_run_param *was = ckpt_alloc(n, sizeof *was);
-    size_t k = 0;
-
-    if (!was)
-        return ckpt_nomem(err, n * sizeof *was);
-    memcpy(was, param, n * sizeof *was);
-    for (size_t r = 0; r < ranks; r++)
-        for (size_t i = r; i < n; i += ranks)
-            param[k++] = was[i];
+        for (size_t i = r; i < n; i += ranks, k++)
+            param[back ? i : k] = was[back ? k : i];
     ckpt_free(was);
     return 0;
 }
@@ -94,6 +82,7 @@ static int take_group(struct ds_run *run, size_t g, struct ckpt_err *err)
     const struct value *keys = value_get(options, "params");
     size_t before = run->n_param;
     int64_t key;
+    int rc;
 
     run->first[g] = before;
     run->options[g] = options;
@@ -104,11 +93,11 @@ static int take_group(struct ds_run *run, size_t g, struct ckpt_err *err)
             return ckpt_fail(err, CKPT_EFORMAT, "optimizer: group %zu names no number", g);
         if (i == 0 && !run->f->universal)
             run->state[g] = ds_state(run->f, 0, (size_t)key);
-        if (add_saved(run, g, (size_t)key, err))
-            return err->code;
+        if ((rc = add_saved(run, g, (size_t)key, err)) != 0)
+            return rc;
     }
     return round_robin(run, run->f->stage)
-               ? undeal(run->param + before, run->n_param - before, run->f->world, err) : 0;
+               ? deal(run->param + before, run->n_param - before, run->f->world, true, err) : 0;
 }
 
 /* The same out of a universal checkpoint, as a state that every group has. */
@@ -116,6 +105,7 @@ static int take_universal(struct ds_run *run, struct ckpt_err *err)
 {
     const struct ds_universal *u = run->f->universal;
     struct value *state = value_dict(&run->arena, false);
+    int rc;
 
     run->state_file = u->step_file;
     run->n_moment = u->n_state;
@@ -127,8 +117,8 @@ static int take_universal(struct ds_run *run, struct ckpt_err *err)
     for (size_t i = 0; i < u->n_state; i++) {
         if (value_set_str(&run->arena, state, u->state[i], value_none(&run->arena)))
             return ckpt_nomem(err, sizeof *state);
-        if (universal_dtype(&run->moment_dtype[i], run->f, u->state[i], err))
-            return err->code;
+        if ((rc = universal_dtype(&run->moment_dtype[i], run->f, u->state[i], err)) != 0)
+            return rc;
     }
     for (size_t g = 0; g < run->n_group; g++)
         run->state[g] = state;
@@ -163,9 +153,10 @@ static int take_stage0(struct ds_run *run, struct ckpt_err *err)
 {
     struct ds_numbered *number;
     size_t n;
+    int rc;
 
-    if (ds_stage0_names(&number, &n, &run->arena, run->f, err))
-        return err->code;
+    if ((rc = ds_stage0_names(&number, &n, &run->arena, run->f, err)) != 0)
+        return rc;
     run->param = ckpt_alloc(n, sizeof *run->param);
     if (!run->param)
         return ckpt_nomem(err, n * sizeof *run->param);
@@ -257,15 +248,16 @@ static int cut_group(struct ds_run *run, size_t g, size_t first, size_t end, int
                      struct ckpt_err *err)
 {
     bool open = false;
+    int rc;
 
-    if (run->stage < 3 && add_flat(run, first, g, err))
-        return err->code;
+    if (run->stage < 3 && (rc = add_flat(run, first, g, err)) != 0)
+        return rc;
     for (size_t i = first; i < end; i++) {
         struct ds_run_param *p = &run->param[i];
         struct ds_run_flat *flat;
 
-        if (run->stage == 3 && !open && add_flat(run, i, g, err))
-            return err->code;
+        if (run->stage == 3 && !open && (rc = add_flat(run, i, g, err)) != 0)
+            return rc;
         flat = &run->flat[run->n_flat - 1];
         p->flat = run->n_flat - 1;
         p->at = flat->numel;
@@ -282,6 +274,7 @@ static int cut_group(struct ds_run *run, size_t g, size_t first, size_t end, int
 static int cut(struct ds_run *run, struct ckpt_err *err)
 {
     double limit = DS_SUB_GROUP_SIZE;
+    int rc;
 
     zero_option(run, "sub_group_size", &limit);
     if (!(limit >= 1 && limit <= 1e18))
@@ -290,11 +283,12 @@ static int cut(struct ds_run *run, struct ckpt_err *err)
         size_t first = run->first[g];
         size_t end = g + 1 < run->n_group ? run->first[g + 1] : run->n_param;
 
-        if (round_robin(run, run->stage) &&
-            deal(run->param + first, end - first, (size_t)run->world, err))
-            return err->code;
-        if (cut_group(run, g, first, end, (int64_t)limit, err))
-            return err->code;
+        if (round_robin(run, run->stage))
+            rc = deal(run->param + first, end - first, (size_t)run->world, false, err);
+        if (rc)
+            return rc;
+        if ((rc = cut_group(run, g, first, end, (int64_t)limit, err)) != 0)
+            return rc;
     }
     return 0;
 }
@@ -303,13 +297,14 @@ int ds_run_plan(struct ds_run *run, const struct ds_files *f, int stage, int wor
                 struct ckpt_err *err)
 {
     const struct value *groups = ds_param_groups(f, 0);
+    int rc;
 
     *run = (struct ds_run){.f = f, .stage = stage, .world = world};
     if (stage < 1 || stage > 3 || world < 1 || world > DS_MAX_WORLD)
         return ckpt_fail(err, CKPT_EUSAGE, "stage %d on %d ranks: stages 1 to 3 on 1 to %d ranks "
                          "are written", stage, world, DS_MAX_WORLD);
-    if (refuse(run, err))
-        return err->code;
+    if ((rc = refuse(run, err)) != 0)
+        return rc;
     run->n_group = value_is(groups, VALUE_LIST) ? groups->u.seq.n : 0;
     run->options = ckpt_arena_alloc(&run->arena, run->n_group, sizeof *run->options);
     run->state = ckpt_arena_alloc(&run->arena, run->n_group, sizeof *run->state);
@@ -318,19 +313,19 @@ int ds_run_plan(struct ds_run *run, const struct ds_files *f, int stage, int wor
         return ckpt_nomem(err, run->n_group * sizeof *run->state);
     run->options_file = f->rank[0].optim;
     for (size_t g = 0; f->stage > 0 && g < run->n_group; g++)
-        if (take_group(run, g, err))
-            return err->code;
-    if (f->stage == 0 ? take_stage0(run, err) : f->universal ? 0 : take_dtype(run, err))
-        return err->code;
-    if (f->universal ? take_universal(run, err) : take_moments(run, err))
-        return err->code;
-    if (cut(run, err))
-        return err->code;
-    if (ckpt_map_new(&run->by_name, run->n_param, err))
-        return err->code;
+        if ((rc = take_group(run, g, err)) != 0)
+            return rc;
+    rc = f->stage == 0 ? take_stage0(run, err) : f->universal ? 0 : take_dtype(run, err);
+    if (rc == 0)
+        rc = f->universal ? take_universal(run, err) : take_moments(run, err);
+    if (rc || (rc = cut(run, err)) != 0)
+        return rc;
+    if ((rc = ckpt_map_new(&run->by_name, run->n_param, err)) != 0)
+        return rc;
     for (size_t i = 0; i < run->n_param; i++)
-        if (ckpt_map_add(run->by_name, run->param[i].name, strlen(run->param[i].name), i, err))
-            return err->code;
+        if ((rc = ckpt_map_add(run->by_name, run->param[i].name, strlen(run->param[i].name), i,
+                               err)) != 0)
+            return rc;
     return 0;
 }
 

@@ -18,12 +18,12 @@ struct maker {
     struct ckpt_err  *err;
 };
 
-/* Fold an allocation that failed into err. */
+/* The code of steps that leave one in err, or fail for want of memory alone. */
 static int check(struct maker *m, int failed)
 {
     if (failed && m->err->code == 0)
         ckpt_nomem(m->err, (size_t)m->a->used);
-    return m->err->code;
+    return failed ? ckpt_err_code(m->err) : 0;
 }
 
 static void replace(struct value *dict, const char *key, struct value *v)
@@ -84,7 +84,7 @@ static int model_storages(struct maker *m)
                                       parts ? ds3_part(t->numel, cut->run.world) : t->numel,
                                       m->err);
         if (to->storage == SIZE_MAX)
-            return m->err->code;
+            return ckpt_err_code(m->err);
     }
     return 0;
 }
@@ -140,9 +140,10 @@ static struct value *module(struct maker *m)
         if (value_set(m->a, d, saved->u.dict.key[i],
                       module_entry(m, value_as_str(saved->u.dict.key[i]), saved->u.dict.val[i])))
             return NULL;
-    if (d && saved->u.dict.state)
-        d->u.dict.state = take_model(m, saved->u.dict.state);
-    return d;
+    if (!d || !saved->u.dict.state)
+        return d;
+    d->u.dict.state = take_model(m, saved->u.dict.state);
+    return d->u.dict.state ? d : NULL;
 }
 
 /* One OrderedDict of name -> shape per flat tensor. */
@@ -269,7 +270,7 @@ static int optim_storages(struct maker *m)
 
             if (ds_file_storage(m->file, dtype, ds_optim_numel(m->cut, k, which, m->rank),
                                 m->err) == SIZE_MAX)
-                return m->err->code;
+                return ckpt_err_code(m->err);
         }
     return 0;
 }
@@ -372,7 +373,7 @@ static int64_t padding_of(struct maker *m, size_t k)
     return m->rank == run->world - 1 ? ds_run_part(run, k) * run->world - run->flat[k].numel : 0;
 }
 
-/* No filler behind any parameter. */
+/* No filler after any parameter. */
 static struct value *alignment(struct maker *m)
 {
     struct value *list = value_list(m->a);
@@ -502,10 +503,11 @@ int ds_optim_states(struct value **root, struct ds_file *file, const struct ds_c
     struct maker m = {.file = file, .a = &file->arena, .cut = (struct ds_cut *)cut, .rank = rank,
                       .err = err};
     struct value *d = value_dict(m.a, false);
+    int rc;
 
     *root = value_dict(m.a, false);
-    if (optim_storages(&m))
-        return err->code;
+    if ((rc = optim_storages(&m)) != 0)
+        return rc;
     return check(&m, (bf16_form(cut) ? 0 : put_scaling(&m, d)) |
                      (cut->run.stage == 3 ? put_stage_3(&m, d) : put_stage_12(&m, d)) |
                      value_set_str(m.a, *root, "optimizer_state_dict", d) |

@@ -12,10 +12,9 @@
 #include "formats/deepspeed/deepspeed.h"
 #include "formats/deepspeed/write/states.h"
 #include "formats/deepspeed/write/values.h"
+#include "formats/dir_sink.h"
 #include "formats/hf/side_files.h"
-#include "libckpt/convert.h"
 
-#define CHUNK   8192            /* elements converted at once */
 #define SUFFIX  "_universal"
 #define VERSION 0.2             /* of what is written: no parameter is split over ranks */
 
@@ -27,14 +26,13 @@ struct one {
 };
 
 struct sink {
-    struct ckpt_outdir *dir;
-    struct ds_cut       whole;  /* stages 1 and 2: mp_rank_00_model_states.pt */
-    struct ds_cut       parts;  /* stage 3 on one rank: zero_pp_rank_0_mp_rank_00_... */
-    struct ds_file      whole_file, parts_file;
-    struct one         *one;    /* [list->n] of trained parameters and moments */
-    pthread_mutex_t     lock;   /* of one[] */
-    const char         *record;
-    char                tag[2 * DS_MAX_TAG];
+    struct dir_sink base;
+    struct ds_cut   whole;      /* stages 1 and 2: mp_rank_00_model_states.pt */
+    struct ds_cut   parts;      /* stage 3 on one rank: zero_pp_rank_0_mp_rank_00_... */
+    struct ds_file  whole_file, parts_file;
+    struct one     *one;        /* [list->n] of trained parameters and moments */
+    pthread_mutex_t lock;       /* of one[] */
+    char            tag[2 * DS_MAX_TAG];
 };
 
 /* -- files of states ------------------------------------------------------------------------- */
@@ -53,13 +51,13 @@ static int begin_state(struct sink *s, struct ds_file *file, size_t param, const
 
     if (!path || !root)
         return ckpt_nomem(err, strlen(name));
-    return ds_file_begin(file, s->dir, path, root, err);
+    return ds_file_begin(file, s->base.dir, path, root, err);
 }
 
 /* {"cat_dim": 0, "param": tensor}: cat_dim says how tensor-parallel ranks would cut it. */
 static int begin_one(struct sink *s, size_t i, struct ckpt_err *err)
 {
-    const struct ckpt_tensor *t = &s->whole.list->item[i];
+    const struct ckpt_tensor *t = &s->base.list->item[i];
     const struct ds_target *to = &s->whole.target[i];
     struct one *o = &s->one[i];
     struct value *root, *v;
@@ -70,7 +68,7 @@ static int begin_one(struct sink *s, size_t i, struct ckpt_err *err)
     root = value_dict(&o->file.arena, false);
     v = ds_file_new_tensor(&o->file, &storage, t->dtype, &t->shape, err);
     if (!v)
-        return err->code;
+        return ckpt_err_code(err);
     v->u.tensor->requires_grad = to->kind == DS_TRAINED;
     if (value_set_str(&o->file.arena, root, "cat_dim", value_int(&o->file.arena, 0)) ||
         value_set_str(&o->file.arena, root, "param", v))
@@ -114,42 +112,21 @@ static int put_state(struct sink *s, size_t i, int64_t start, int64_t count, con
 
 /* -- writing --------------------------------------------------------------------------------- */
 
-/* The model's copy of a trained parameter, in the dtype it computes in. */
-static int put_rounded(struct sink *s, size_t i, int64_t start, int64_t count,
-                       const unsigned char *src, struct ckpt_err *err)
-{
-    const struct ds_target *to = &s->whole.target[i];
-    enum ckpt_dtype from = s->whole.list->item[i].dtype;
-    unsigned char chunk[CHUNK * 8];
-
-    for (int64_t at = 0; at < count; at += CHUNK) {
-        int64_t n = count - at < CHUNK ? count - at : CHUNK;
-
-        ckpt_convert(chunk, to->model_dtype, src + (size_t)at * ckpt_dtype_size(from), from,
-                     (size_t)n);
-        if (ds_file_put(&s->whole_file, to->storage, start + at, n, chunk, err))
-            return err->code;
-    }
-    return 0;
-}
-
 static int sink_write(void *self, size_t i, int64_t start, int64_t count, const void *src,
                       struct ckpt_err *err)
 {
     struct sink *s = self;
     const struct ds_target *to = &s->whole.target[i];
+    int rc = is_state(s, i) ? put_state(s, i, start, count, src, err) : 0;
 
-    if (to->kind == DS_ALIAS)
-        return 0;
-    if (is_state(s, i) && put_state(s, i, start, count, src, err))
-        return err->code;
-    if (to->kind == DS_MOMENT)
-        return 0;
-    if (to->kind == DS_TRAINED)
-        return put_rounded(s, i, start, count, src, err);
-    if (ds_file_put(&s->whole_file, to->storage, start, count, src, err))
-        return err->code;
-    return ds_file_put(&s->parts_file, s->parts.target[i].storage, start, count, src, err);
+    if (rc || to->kind == DS_ALIAS || to->kind == DS_MOMENT)
+        return rc;
+    if (to->kind == DS_TRAINED)         /* the model's copy, in the dtype it computes in */
+        return ds_file_put_rounded(&s->whole_file, to->storage, start, count, src,
+                                   s->base.list->item[i].dtype, err);
+    rc = ds_file_put(&s->whole_file, to->storage, start, count, src, err);
+    return rc ? rc : ds_file_put(&s->parts_file, s->parts.target[i].storage, start, count, src,
+                                 err);
 }
 
 /* -- what is there from the beginning -------------------------------------------------------- */
@@ -161,9 +138,10 @@ static int begin_model(struct sink *s, struct ds_cut *cut, struct ds_file *file,
     static const char key[] = "universal_checkpoint_info";
     struct value *root, *info;
     char path[3 * DS_MAX_TAG];
+    int rc;
 
-    if (ds_model_states(&root, file, cut, 0, err))
-        return err->code;
+    if ((rc = ds_model_states(&root, file, cut, 0, err)) != 0)
+        return rc;
     if (!value_get(root, key)) {
         info = value_dict(&file->arena, false);
         if (value_set_str(&file->arena, info, "universal_checkpoint_version",
@@ -172,7 +150,7 @@ static int begin_model(struct sink *s, struct ds_cut *cut, struct ds_file *file,
             return ckpt_nomem(err, sizeof *info);
     }
     snprintf(path, sizeof path, "%s/%s", s->tag, name);
-    return ds_file_begin(file, s->dir, path, root, err);
+    return ds_file_begin(file, s->base.dir, path, root, err);
 }
 
 /* The optimizer's count of steps, beside every parameter. */
@@ -190,7 +168,7 @@ static int write_steps(struct sink *s, struct ckpt_err *err)
         if (!step)
             continue;
         root = ds_file_take(&file, run->state_file, step, err);
-        rc = root ? begin_state(s, &file, i, "step", root, err) : err->code;
+        rc = root ? begin_state(s, &file, i, "step", root, err) : ckpt_err_code(err);
         if (rc == 0)
             rc = ds_file_commit(&file, err);
         ds_file_close(&file);
@@ -227,15 +205,18 @@ static int take_facts(struct ds_file *file, struct value *root, const struct ds_
 
     for (size_t i = 0; saved && i < saved->u.dict.n; i++) {
         const char *key = value_as_str(saved->u.dict.key[i]);
+        struct value *v;
         size_t k = 0;
 
         while (key && k < sizeof cut / sizeof cut[0] && strcmp(cut[k], key) != 0)
             k++;
         if (key && k < sizeof cut / sizeof cut[0])
             continue;
-        if (value_set(&file->arena, root, saved->u.dict.key[i],
-                      ds_file_take(file, run->f->rank[0].optim, saved->u.dict.val[i], err)))
-            return err->code ? err->code : ckpt_nomem(err, sizeof *root);
+        v = ds_file_take(file, run->f->rank[0].optim, saved->u.dict.val[i], err);
+        if (!v)
+            return ckpt_err_code(err);
+        if (value_set(&file->arena, root, saved->u.dict.key[i], v))
+            return ckpt_nomem(err, sizeof *root);
     }
     return 0;
 }
@@ -268,7 +249,7 @@ static int write_optimizer(struct sink *s, struct ckpt_err *err)
         rc = err->code ? err->code : ckpt_nomem(err, sizeof *root);
     snprintf(path, sizeof path, "%s/zero/optimizer_state.pt", s->tag);
     if (rc == 0)
-        rc = ds_file_begin(&file, s->dir, path, root, err);
+        rc = ds_file_begin(&file, s->base.dir, path, root, err);
     if (rc == 0)
         rc = ds_file_commit(&file, err);
     ds_file_close(&file);
@@ -277,9 +258,11 @@ static int write_optimizer(struct sink *s, struct ckpt_err *err)
 
 /* -- beginning and end ----------------------------------------------------------------------- */
 
-static void free_sink(struct sink *s)
+static void sink_release(void *self)
 {
-    for (size_t i = 0; s->one && i < s->whole.list->n; i++)
+    struct sink *s = self;
+
+    for (size_t i = 0; s->one && i < s->base.list->n; i++)
         ds_file_close(&s->one[i].file);
     ckpt_free(s->one);
     ds_file_close(&s->whole_file);
@@ -287,46 +270,33 @@ static void free_sink(struct sink *s)
     ds_cut_release(&s->whole);
     ds_cut_release(&s->parts);
     pthread_mutex_destroy(&s->lock);
-    ckpt_free(s);
 }
 
-static int sink_commit(void *self, struct ckpt_err *err)
+static int sink_finish(void *self, struct ckpt_err *err)
 {
     struct sink *s = self;
-    struct ckpt_outdir *dir = s->dir;
     int rc = 0;
 
     /* Of a tensor without elements nothing was ever written. */
-    for (size_t i = 0; rc == 0 && i < s->whole.list->n; i++)
-        if (is_state(s, i) && !s->one[i].begun)
-            rc = begin_one(s, i, err) ? err->code : end_one(&s->one[i], err);
+    for (size_t i = 0; rc == 0 && i < s->base.list->n; i++)
+        if (is_state(s, i) && !s->one[i].begun) {
+            rc = begin_one(s, i, err);
+            if (rc == 0)
+                rc = end_one(&s->one[i], err);
+        }
     if (rc == 0)
         rc = ds_file_commit(&s->whole_file, err);
     if (rc == 0)
         rc = ds_file_commit(&s->parts_file, err);
-    if (rc == 0 && s->record)
-        rc = ckpt_outdir_put(dir, CKPT_RECORD_FILE, s->record, strlen(s->record), err);
-    if (rc == 0)
-        rc = ckpt_outdir_put(dir, "latest_universal", s->tag, strlen(s->tag), err);
-    free_sink(s);
-    if (rc == 0)
-        return ckpt_outdir_commit(dir, err);
-    ckpt_outdir_abort(dir);
     return rc;
 }
 
-static void sink_abort(void *self)
+static int sink_put_index(void *self, struct ckpt_err *err)
 {
-    struct sink *s = self;
-    struct ckpt_outdir *dir = s->dir;
+    const struct sink *s = self;
 
-    free_sink(s);
-    ckpt_outdir_abort(dir);
+    return ckpt_outdir_put(s->base.dir, "latest_universal", s->tag, strlen(s->tag), err);
 }
-
-static const struct ckpt_sink_ops sink_ops = {
-    .format = "universal", .write = sink_write, .commit = sink_commit, .abort = sink_abort,
-};
 
 /* "<tag>_universal", as most call it. */
 static int name_tag(struct sink *s, struct ckpt_err *err)
@@ -342,39 +312,29 @@ static int name_tag(struct sink *s, struct ckpt_err *err)
                                                        "than %d bytes", s->tag, DS_MAX_TAG - 1);
 }
 
-static int plan(struct sink *s, const struct ckpt_tensors *tensors,
-                const struct ckpt_create_opts *opts, struct ckpt_err *err)
+static int sink_plan(void *self, const struct ckpt_create_opts *opts, struct ckpt_err *err)
 {
-    if (ds_cut_plan(&s->parts, tensors, opts->origin, 3, 1, err))
-        return err->code;
-    if (ds_cut_plan(&s->whole, tensors, opts->origin, s->parts.run.f->stage == 1 ? 1 : 2, 0,
-                    err))
-        return err->code;
-    s->one = ckpt_alloc(tensors->n, sizeof *s->one);
-    return s->one ? name_tag(s, err) : ckpt_nomem(err, tensors->n * sizeof *s->one);
-}
-
-int universal_create(struct ckpt_sink **out, const char *path,
-                     const struct ckpt_tensors *tensors, const struct ckpt_create_opts *opts,
-                     struct ckpt_err *err)
-{
-    struct sink *s = ckpt_alloc(1, sizeof *s);
+    struct sink *s = self;
+    const struct ckpt_tensors *list = s->base.list;
     int rc;
 
-    *out = NULL;
-    if (!s)
-        return ckpt_nomem(err, sizeof *s);
     pthread_mutex_init(&s->lock, NULL);
-    s->record = opts->record;
-    s->whole.list = tensors;
-    rc = opts->stream_fd <= 0 ? 0 : ckpt_fail(err, CKPT_EUNSUPPORTED, "a universal checkpoint is "
-                                             "not written to a stream");
+    rc = ds_cut_plan(&s->parts, list, opts->origin, 3, 1, err);
     if (rc == 0)
-        rc = plan(s, tensors, opts, err);
-    if (rc == 0)
-        rc = ckpt_outdir_create(&s->dir, path, err);
-    if (rc == 0)
-        rc = begin_model(s, &s->whole, &s->whole_file, "mp_rank_00_model_states.pt", err);
+        rc = ds_cut_plan(&s->whole, list, opts->origin, s->parts.run.f->stage == 1 ? 1 : 2, 0,
+                         err);
+    if (rc)
+        return rc;
+    s->one = ckpt_alloc(list->n, sizeof *s->one);
+    return s->one ? name_tag(s, err) : ckpt_nomem(err, list->n * sizeof *s->one);
+}
+
+static int sink_begin(void *self, const struct ckpt_create_opts *opts, struct ckpt_err *err)
+{
+    struct sink *s = self;
+    struct ckpt_dir *from = ds_source_dir(opts->origin);
+    int rc = begin_model(s, &s->whole, &s->whole_file, "mp_rank_00_model_states.pt", err);
+
     if (rc == 0)
         rc = begin_model(s, &s->parts, &s->parts_file,
                          "zero_pp_rank_0_mp_rank_00_model_states.pt", err);
@@ -382,14 +342,19 @@ int universal_create(struct ckpt_sink **out, const char *path,
         rc = write_optimizer(s, err);
     if (rc == 0)
         rc = write_steps(s, err);
-    for (size_t i = 0; rc == 0 && i < opts->n_extra; i++)
-        rc = side_file_put(s->dir, &opts->extra[i], err);
-    if (rc == 0 && ds_source_dir(opts->origin))
-        rc = side_files_put_run(s->dir, ds_source_dir(opts->origin), (int)s->whole.run.f->world,
-                                err);
-    if (rc) {
-        sink_abort(s);
-        return rc;
-    }
-    return ckpt_sink_new(out, &sink_ops, s, tensors, false, err);
+    return rc || !from ? rc : side_files_put_run(s->base.dir, from, (int)s->whole.run.f->world,
+                                                 err);
+}
+
+static const struct dir_sink_ops dir_ops = {
+    .title = "a universal checkpoint", .size = sizeof(struct sink), .plan = sink_plan,
+    .begin = sink_begin, .write = sink_write, .finish = sink_finish,
+    .put_index = sink_put_index, .release = sink_release,
+};
+
+int universal_create(struct ckpt_sink **out, const char *path,
+                     const struct ckpt_tensors *tensors, const struct ckpt_create_opts *opts,
+                     struct ckpt_err *err)
+{
+    return dir_sink_create(out, &dir_ops, path, tensors, opts, err);
 }

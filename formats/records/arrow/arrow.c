@@ -1,312 +1,238 @@
-/*
- * arrow - the rows of Arrow IPC streams and files as records: what Hugging Face's datasets keeps
- * on disk.  A row is reached through offsets, so nothing but it is read; values are told as
- * those of parquet files are (parquet/text.h).
- */
+/* arrow - see arrow.h. */
+#include "formats/records/arrow/arrow.h"
+
 #include <string.h>
-#include <strings.h>
 
-#include "formats/container/protobuf.h"
-#include "formats/records/arrow/file.h"
-#include "formats/records/parquet/rows.h"
-#include "formats/records/parquet/text.h"
-#include "formats/records/record.h"
-#include "formats/records/rows.h"
-#include "libckpt/base/json.h"
+#include "formats/container/flatbuffer.h"
+#include "formats/records/arrow/schema.h"
 
-#define MAX_NESTING 64          /* of dictionaries in dictionaries too */
+#define MAGIC "ARROW1\0"        /* and a NUL: eight bytes */
 
-/* A row on its way to text. */
-struct row {
-    const struct arrow_file *f;
-    struct ckpt_buf          out;
-    struct ckpt_err         *err;
+enum { SCHEMA = 1, DICTIONARY_BATCH, RECORD_BATCH };
+
+/* One message: its metadata in memory, its body in the file. */
+struct message {
+    unsigned char    *meta;
+    struct flatbuffer flat;
+    struct flatbuffer_table header;
+    int               type;
+    uint64_t          body, body_len, next;
 };
 
-static int put(struct row *r, const struct arrow_batch *b, size_t k, int64_t i, unsigned depth);
-
-/* n bytes of buffer number m of field k, from byte `from`. */
-static int bytes(struct row *r, const struct arrow_batch *b, size_t k, size_t m, uint64_t from,
-                 void *dst, size_t n)
+static uint32_t le32(const unsigned char *b)
 {
-    const struct arrow_buffer *buffer = &b->buffer[r->f->field[k].buffer + m];
-
-    if (from > buffer->len || n > buffer->len - from)
-        return ckpt_fail(r->err, CKPT_EFORMAT, "column \"%s\": a buffer ends early",
-                         r->f->field[k].name);
-    return n > 0 ? ckpt_file_read_at(r->f->file, dst, n, buffer->at + from, r->err) : 0;
+    return (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
 }
 
-static int bit(struct row *r, const struct arrow_batch *b, size_t k, size_t m, int64_t i, bool *set)
+bool arrow_is(const unsigned char *head, size_t len)
 {
-    unsigned char byte = 0;
-    int rc = bytes(r, b, k, m, (uint64_t)i / 8, &byte, 1);
-
-    *set = byte >> (i % 8) & 1;
-    return rc;
+    if (len >= 8 && memcmp(head, MAGIC, 8) == 0)
+        return true;
+    /* A stream: the mark, a length, and FlatBuffers whose root lies near. */
+    return len >= 16 && le32(head) == 0xffffffffu && le32(head + 4) > 16 &&
+           le32(head + 4) < ARROW_MAX_META && le32(head + 4) % 8 == 0 && le32(head + 8) < 4096;
 }
 
-/* Offsets i and i + 1 of a field whose values have any length. */
-static int range(struct row *r, const struct arrow_batch *b, size_t k, int64_t i, int64_t *from,
-                 int64_t *to)
+/* The message at offset; m->meta NULL at the end of the stream. */
+static int read_message(struct message *m, const struct arrow_file *f, uint64_t at,
+                        struct ckpt_err *err)
 {
-    size_t width = r->f->field[k].width;
-    unsigned char raw[16];
-    uint64_t v[2] = {0, 0};
-
-    if (bytes(r, b, k, 1, (uint64_t)i * width, raw, 2 * width))
-        return r->err->code;
-    for (size_t j = 0; j < 2 * width; j++)
-        v[j / width] |= (uint64_t)raw[j] << 8 * (j % width);
-    *from = width == 4 ? (int32_t)v[0] : (int64_t)v[0];
-    *to = width == 4 ? (int32_t)v[1] : (int64_t)v[1];
-    return *from >= 0 && *to >= *from
-               ? 0 : ckpt_fail(r->err, CKPT_EFORMAT, "column \"%s\": offsets %lld and %lld",
-                               r->f->field[k].name, (long long)*from, (long long)*to);
-}
-
-/* A whole number of width bytes. */
-static int64_t whole(const unsigned char *b, size_t width, bool is_signed)
-{
-    uint64_t v = 0;
-
-    for (size_t i = 0; i < width; i++)
-        v |= (uint64_t)b[i] << 8 * i;
-    if (is_signed && width < 8 && v >> (8 * width - 1))
-        v |= ~(uint64_t)0 << 8 * width;
-    return (int64_t)v;
-}
-
-static int put_bytes(struct row *r, const struct arrow_batch *b, size_t k, size_t m, uint64_t from,
-                     size_t n)
-{
-    struct pq_value v = {.len = n};
-    unsigned char *room;
+    uint64_t size = ckpt_file_size(f->file), len, left;
+    unsigned char head[8];
+    struct flatbuffer_table root;
     int rc;
 
-    if (n > (PQ_MAX_ROW - r->out.len) / 6)
-        return ckpt_fail(r->err, CKPT_ELIMIT, "a row of more than %zu bytes", PQ_MAX_ROW);
-    room = ckpt_alloc_buffer(n + 1);
-    if (!room)
-        return ckpt_nomem(r->err, n);
-    v.bytes = room;
-    rc = bytes(r, b, k, m, from, room, n);
-    if (rc == 0)
-        pq_text(&r->out, &r->f->field[k].text, &v);
-    ckpt_free(room);
-    return rc;
-}
-
-/* Where the value of an index lies: a batch of its dictionary. */
-static int put_coded(struct row *r, const struct arrow_field *x, int64_t index, unsigned depth)
-{
-    for (size_t i = 0; i < r->f->n_entry; i++) {
-        const struct arrow_batch *e = &r->f->entry[i];
-
-        if (e->dictionary == x->dictionary && index >= e->first && index - e->first < e->rows)
-            return put(r, e, e->field, index - e->first, depth + 1);
-    }
-    return ckpt_fail(r->err, CKPT_EFORMAT, "column \"%s\": entry %lld is in no dictionary", x->name,
-                     (long long)index);
-}
-
-static int put_fixed(struct row *r, const struct arrow_batch *b, size_t k, int64_t i,
-                     unsigned depth)
-{
-    const struct arrow_field *x = &r->f->field[k];
-    unsigned char raw[32], turned[32];
-    struct pq_value v = {.bytes = raw, .len = x->width};
-    uint64_t at;
-
-    if (!ckpt_mul(&at, (uint64_t)i, x->width))
-        return ckpt_fail(r->err, CKPT_EFORMAT, "column \"%s\" is too long", x->name);
-    if (x->text.type == PQ_FIXED && x->text.meaning == PQ_PLAIN)
-        return put_bytes(r, b, k, 1, at, x->width);
-    if (bytes(r, b, k, 1, at, raw, x->width))
-        return r->err->code;
-    if (x->text.type == PQ_FIXED && x->text.meaning == PQ_DECIMAL) {
-        for (size_t j = 0; j < x->width; j++)
-            turned[j] = raw[x->width - 1 - j];
-        v.bytes = turned;
-    } else if (x->is_float) {
-        v.d = x->width == 4 ? (double)wire_float((uint64_t)whole(raw, 4, false))
-                            : wire_double((uint64_t)whole(raw, 8, false));
-    } else if (x->text.type != PQ_FIXED) {
-        v.i = whole(raw, x->width, x->is_signed);
-        if (__builtin_mul_overflow(v.i, x->factor, &v.i))
-            return ckpt_fail(r->err, CKPT_EFORMAT, "column \"%s\": a time out of range", x->name);
-        if (x->days_of_ms)
-            v.i = v.i / 86400000 - (v.i % 86400000 < 0);
-    }
-    if (x->coded)
-        return put_coded(r, x, v.i, depth);
-    pq_text(&r->out, &x->text, &v);
-    return 0;
-}
-
-/* Values [from, to) of the child of a list as a list. */
-static int put_elements(struct row *r, const struct arrow_batch *b, size_t k, int64_t from,
-                        int64_t to, unsigned depth)
-{
-    ckpt_buf_put_u8(&r->out, '[');
-    for (int64_t i = from; i < to; i++) {
-        if (i > from)
-            ckpt_buf_put_u8(&r->out, ',');
-        if (put(r, b, k + 1, i, depth + 1))
-            return r->err->code;
-    }
-    ckpt_buf_put_u8(&r->out, ']');
-    return 0;
-}
-
-/* The fields [k, end) at row i: of an object, or of a pair. */
-static int put_fields(struct row *r, const struct arrow_batch *b, size_t k, size_t end, int64_t i,
-                      bool pair, unsigned depth)
-{
-    const struct arrow_field *field = r->f->field;
-
-    ckpt_buf_put_u8(&r->out, pair ? '[' : '{');
-    for (size_t c = k; c < end; c = field[c].end) {
-        if (c > k)
-            ckpt_buf_put_u8(&r->out, ',');
-        if (!pair)
-            ckpt_buf_put_str(&r->out, field[c].text.key);
-        if (put(r, b, c, i, depth + 1))
-            return r->err->code;
-    }
-    ckpt_buf_put_u8(&r->out, pair ? ']' : '}');
-    return 0;
-}
-
-static int put_there(struct row *r, const struct arrow_batch *b, size_t k, int64_t i,
-                     unsigned depth)
-{
-    const struct arrow_field *x = &r->f->field[k];
-    struct pq_value v = {0};
-    int64_t from, to;
-    bool set;
-
-    switch (x->layout) {
-    case ARROW_NULL: break;
-    case ARROW_FIXED: return put_fixed(r, b, k, i, depth);
-    case ARROW_BOOL:
-        if (bit(r, b, k, 1, i, &set))
-            return r->err->code;
-        v.i = set;
-        pq_text(&r->out, &x->text, &v);
+    *m = (struct message){0};
+    if (at == size)
         return 0;
-    case ARROW_BYTES:
-        return range(r, b, k, i, &from, &to)
-                   ? r->err->code
-                   : put_bytes(r, b, k, 2, (uint64_t)from, (size_t)(to - from));
-    case ARROW_LIST: case ARROW_MAP:
-        return range(r, b, k, i, &from, &to) ? r->err->code
-                                             : put_elements(r, b, k, from, to, depth);
-    case ARROW_FIXED_LIST:
-        if (__builtin_mul_overflow(i, x->list, &from) ||
-            __builtin_add_overflow(from, x->list, &to))
-            return ckpt_fail(r->err, CKPT_EFORMAT, "column \"%s\" is too long", x->name);
-        return put_elements(r, b, k, from, to, depth);
-    case ARROW_STRUCT:
-        return put_fields(r, b, k + 1, x->end, i,
-                          k > 0 && r->f->field[k - 1].layout == ARROW_MAP &&
-                              r->f->field[k - 1].end == x->end, depth);
-    }
-    ckpt_buf_put_str(&r->out, "null");
+    if (size - at < 4)
+        return ckpt_fail_as(err, CKPT_EFORMAT, "truncated", "ends inside a message");
+    if ((rc = ckpt_file_read_at(f->file, head, size - at < 8 ? 4 : 8, at, err)) != 0)
+        return rc;
+    /* Before version 0.15 there was no mark. */
+    at += le32(head) == 0xffffffffu ? 8 : 4;
+    len = le32(head) == 0xffffffffu ? (at <= size ? le32(head + 4) : 0) : le32(head);
+    if (len == 0)
+        return 0;
+    left = at <= size ? size - at : 0;
+    if (len > left)
+        return ckpt_fail_as(err, CKPT_EFORMAT, "truncated", "metadata of %llu bytes, %llu are left",
+                            (unsigned long long)len, (unsigned long long)left);
+    if (len > ARROW_MAX_META)
+        return ckpt_fail(err, CKPT_ELIMIT, "metadata of %llu bytes", (unsigned long long)len);
+    m->meta = ckpt_alloc_buffer((size_t)len);
+    if (!m->meta)
+        return ckpt_nomem(err, (size_t)len);
+    if ((rc = ckpt_file_read_at(f->file, m->meta, (size_t)len, at, err)) != 0)
+        return rc;
+    m->flat = (struct flatbuffer){m->meta, (size_t)len, false};
+    root = flatbuffer_root(&m->flat);
+    m->type = (int)flatbuffer_int(&m->flat, &root, 1, 1, 0);
+    m->header = flatbuffer_child(&m->flat, &root, 2);
+    m->body = at + len;
+    m->body_len = (uint64_t)flatbuffer_int(&m->flat, &root, 3, 8, 0);
+    if (m->flat.failed || m->header.at == 0)
+        return ckpt_fail(err, CKPT_EFORMAT, "its metadata is damaged");
+    if (m->body_len > size - m->body)
+        return ckpt_fail_as(err, CKPT_EFORMAT, "truncated", "a body of %llu bytes, %llu are left",
+                            (unsigned long long)m->body_len,
+                            (unsigned long long)(size - m->body));
+    m->next = m->body + m->body_len;
     return 0;
 }
 
-/* Value i of field k. */
-static int put(struct row *r, const struct arrow_batch *b, size_t k, int64_t i, unsigned depth)
+/* Where a batch's buffers lie, of fields [from, to). */
+static int set_batch(struct arrow_file *f, struct arrow_batch *b, struct message *m,
+                     const struct flatbuffer_table *t, size_t n_field, size_t n_buffer,
+                     struct ckpt_err *err)
 {
-    const struct arrow_field *x = &r->f->field[k];
-    bool there = true;
+    struct flatbuffer_vector nodes = flatbuffer_list(&m->flat, t, 1, 16),
+                             buffers = flatbuffer_list(&m->flat, t, 2, 16);
 
-    if (depth > MAX_NESTING)
-        return ckpt_fail(r->err, CKPT_ELIMIT, "nested deeper than %d levels", MAX_NESTING);
-    if (i < 0 || i >= b->length[k - b->field])
-        return ckpt_fail(r->err, CKPT_EFORMAT, "column \"%s\": value %lld of %lld", x->name,
-                         (long long)i, (long long)b->length[k - b->field]);
-    if (x->layout != ARROW_NULL && b->buffer[x->buffer].len > 0 && bit(r, b, k, 0, i, &there))
-        return r->err->code;
-    if (there ? put_there(r, b, k, i, depth) : (ckpt_buf_put_str(&r->out, "null"), 0))
-        return r->err->code;
-    if (ckpt_buf_ok(&r->out))
-        return 0;
-    return r->out.len > PQ_MAX_ROW / 2
-               ? ckpt_fail(r->err, CKPT_ELIMIT, "a row of more than %zu bytes", PQ_MAX_ROW)
-               : ckpt_nomem(r->err, r->out.len);
-}
+    b->rows = flatbuffer_int(&m->flat, t, 0, 8, 0);
+    if (flatbuffer_child(&m->flat, t, 3).at)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "its buffers are compressed");
+    if (m->flat.failed || b->rows < 0 || nodes.n != n_field || buffers.n != n_buffer)
+        return ckpt_fail(err, CKPT_EFORMAT, "a batch of %zu nodes and %zu buffers, %zu and %zu "
+                         "follow from the schema", nodes.n, buffers.n, n_field, n_buffer);
+    b->length = ckpt_arena_alloc(&f->arena, n_field + 1, sizeof *b->length);
+    b->buffer = ckpt_arena_alloc(&f->arena, n_buffer + 1, sizeof *b->buffer);
+    if (!b->length || !b->buffer)
+        return ckpt_nomem(err, n_buffer * sizeof *b->buffer);
+    for (size_t i = 0; i < n_field; i++)
+        b->length[i] = flatbuffer_i64(&m->flat, &nodes, i, 0);
+    for (size_t i = 0; i < n_buffer; i++) {
+        uint64_t at = (uint64_t)flatbuffer_i64(&m->flat, &buffers, i, 0),
+                 len = (uint64_t)flatbuffer_i64(&m->flat, &buffers, i, 8);
 
-static int bid(const char *path, const unsigned char *head, size_t len)
-{
-    size_t n = strlen(path);
-
-    if (!arrow_is(head, len))
-        return 0;
-    return n > 6 && strcasecmp(path + n - 6, ".arrow") == 0 ? 100 : 80;
-}
-
-static void arrow_close(void *self)
-{
-    struct arrow_file *f = self;
-    struct ckpt_file *file = f->file;
-
-    arrow_file_release(f);
-    ckpt_file_close(file);
-    ckpt_free(f);
-}
-
-static int arrow_open(void **self, struct ckpt_file *file, const struct records_opts *opts,
-                      struct ckpt_err *err)
-{
-    struct arrow_file *f = ckpt_alloc(1, sizeof *f);
-    int rc = f ? arrow_file_open(f, file, err) : ckpt_nomem(err, sizeof *f);
-
-    (void)opts;
-    *self = rc == 0 ? f : NULL;
-    if (rc) {
-        ckpt_file_close(file);
-        ckpt_free(f);
+        if (at > m->body_len || len > m->body_len - at)
+            return ckpt_fail(err, CKPT_EFORMAT, "buffer %zu lies at %llu, %llu bytes, in a body "
+                             "of %llu", i, (unsigned long long)at, (unsigned long long)len,
+                             (unsigned long long)m->body_len);
+        b->buffer[i] = (struct arrow_buffer){m->body + at, len};
     }
-    return rc;
+    return 0;
 }
 
-static int64_t arrow_count(void *self) { return ((struct arrow_file *)self)->rows; }
-
-/* The batch row i lies in: the last that begins at or before it. */
-static const struct arrow_batch *batch_of(const struct arrow_file *f, int64_t i)
+static struct arrow_batch *more(struct arrow_batch **list, size_t *n, size_t *cap,
+                                struct ckpt_err *err)
 {
-    size_t low = 0, high = f->n_batch;
-
-    while (high - low > 1) {
-        size_t mid = low + (high - low) / 2;
-
-        if (f->batch[mid].first <= i)
-            low = mid;
-        else
-            high = mid;
-    }
-    return &f->batch[low];
+    if (ckpt_reserve(list, *n, cap, sizeof **list, err))
+        return NULL;
+    (*list)[*n] = (struct arrow_batch){0};
+    return &(*list)[(*n)++];
 }
 
-static int arrow_get(void *self, int64_t i, json_t **out, struct ckpt_err *err)
+static int add_rows(struct arrow_file *f, struct message *m, struct ckpt_err *err)
 {
-    const struct arrow_file *f = self;
-    const struct arrow_batch *b = batch_of(f, i);
-    struct row r = {.f = f, .err = err};
+    struct arrow_batch *b = more(&f->batch, &f->n_batch, &f->cap_batch, err);
     int rc;
 
-    *out = NULL;
-    ckpt_buf_init(&r.out, PQ_MAX_ROW);
-    rc = put_fields(&r, b, 0, f->n_schema, i - b->first, false, 0);
-    if (rc == 0)
-        rc = ckpt_json_parse(out, (const char *)r.out.data, r.out.len, CKPT_JSON_STRICT, err);
-    ckpt_buf_release(&r.out);
+    if (!b)
+        return CKPT_ENOMEM;
+    b->first = f->rows;
+    if ((rc = set_batch(f, b, m, &m->header, f->n_schema, f->n_buffer, err)) != 0)
+        return rc;
+    for (size_t i = 0; i < f->n_schema; i = f->field[i].end)
+        if (b->length[i] != b->rows)
+            return ckpt_fail(err, CKPT_EFORMAT, "column \"%s\" has %lld values for %lld rows",
+                             f->field[i].name, (long long)b->length[i], (long long)b->rows);
+    if (b->rows > INT64_MAX - f->rows || (b->rows > 0 && f->n_schema == 0))
+        return ckpt_fail(err, CKPT_EFORMAT, "%lld rows without a column", (long long)b->rows);
+    f->rows += b->rows;
+    return 0;
+}
+
+/* The buffers of the fields [from, end). */
+static size_t count_buffers(const struct arrow_file *f, size_t from)
+{
+    size_t n = 0;
+
+    for (size_t i = from; i < f->field[from].end; i++)
+        n += arrow_buffers_of(&f->field[i]);
+    return n;
+}
+
+static int add_dictionary(struct arrow_file *f, struct message *m, struct ckpt_err *err)
+{
+    int64_t id = flatbuffer_int(&m->flat, &m->header, 0, 8, 0), first = 0;
+    struct flatbuffer_table data = flatbuffer_child(&m->flat, &m->header, 1);
+    bool delta = flatbuffer_int(&m->flat, &m->header, 2, 1, 0) != 0;
+    struct arrow_batch *b;
+    size_t k = 0;
+    int rc;
+
+    while (k < f->n_field && !(f->field[k].coded && f->field[k].dictionary == id))
+        k++;
+    if (k == f->n_field || data.at == 0)
+        return ckpt_fail(err, CKPT_EFORMAT, "a dictionary %lld that no column has", (long long)id);
+    for (size_t i = 0; i < f->n_entry; i++)
+        if (f->entry[i].dictionary == id) {
+            if (!delta)
+                return ckpt_fail(err, CKPT_EUNSUPPORTED, "dictionary %lld is replaced",
+                                 (long long)id);
+            first = f->entry[i].first + f->entry[i].rows;
+        }
+    b = more(&f->entry, &f->n_entry, &f->cap_entry, err);
+    if (!b)
+        return CKPT_ENOMEM;
+    b->dictionary = id;
+    b->first = first;
+    b->field = f->field[k].values;
+    if ((rc = set_batch(f, b, m, &data, f->field[b->field].end - b->field,
+                        count_buffers(f, b->field), err)) != 0)
+        return rc;
+    return b->rows > INT64_MAX - first ? ckpt_fail(err, CKPT_EFORMAT, "a dictionary too long") : 0;
+}
+
+static int add_message(struct arrow_file *f, struct message *m, struct ckpt_err *err)
+{
+    if (m->type == SCHEMA)
+        return f->field ? ckpt_fail(err, CKPT_EFORMAT, "a second schema")
+                        : arrow_schema_read(f, &m->flat, &m->header, err);
+    if (!f->field)
+        return ckpt_fail(err, CKPT_EFORMAT, "does not begin with a schema");
+    if (m->type == RECORD_BATCH)
+        return add_rows(f, m, err);
+    if (m->type == DICTIONARY_BATCH)
+        return add_dictionary(f, m, err);
+    return ckpt_fail(err, CKPT_EUNSUPPORTED, "a message of type %d", m->type);
+}
+
+int arrow_file_open(struct arrow_file *f, struct ckpt_file *file, struct ckpt_err *err)
+{
+    struct message m = {0};
+    unsigned char head[8];
+    uint64_t at = 0;
+    int rc = 0;
+
+    *f = (struct arrow_file){.file = file};
+    if (ckpt_file_size(file) >= 8) {
+        rc = ckpt_file_read_at(file, head, 8, 0, err);
+        at = rc == 0 && memcmp(head, MAGIC, 8) == 0 ? 8 : 0;
+    }
+    do {
+        if (rc == 0)
+            rc = read_message(&m, f, at, err);
+        if (rc == 0 && m.meta)
+            rc = add_message(f, &m, err);
+        if (rc)
+            ckpt_err_in(err, "message at byte %llu", (unsigned long long)at);
+        at = m.next;
+        ckpt_free(m.meta);
+    } while (rc == 0 && m.meta);
+    if (rc == 0 && !f->field)
+        rc = ckpt_fail(err, CKPT_EFORMAT, "has no schema");
+    if (rc)
+        arrow_file_release(f);
     return rc;
 }
 
-const struct record_ops record_arrow = {
-    .name = "arrow", .bid = bid, .open = arrow_open, .count = arrow_count, .get = arrow_get,
-    .close = arrow_close,
-};
+void arrow_file_release(struct arrow_file *f)
+{
+    ckpt_free(f->field);
+    ckpt_free(f->batch);
+    ckpt_free(f->entry);
+    ckpt_arena_release(&f->arena);
+    *f = (struct arrow_file){0};
+}

@@ -2,7 +2,7 @@
  * arrow/schema - see arrow/schema.h.
  *
  * A field with a dictionary is one of indices in the rows; what its values are is a field of
- * its own behind those of the schema.  Fields are read by functions that call themselves as
+ * its own after those of the schema.  Fields are read by functions that call themselves as
  * deep as they nest, at most ARROW_MAX_DEPTH.
  */
 #include "formats/records/arrow/schema.h"
@@ -19,10 +19,10 @@ enum { T_NULL = 1, T_INT, T_FLOAT, T_BINARY, T_UTF8, T_BOOL, T_DECIMAL, T_DATE, 
 
 struct reader {
     struct arrow_file *f;
-    struct flat       *flat;
+    struct flatbuffer *flat;
     size_t             cap;
     /* Dictionaries whose values are still to be read: field and its table. */
-    struct { size_t field; struct flat_table table; } *pending;
+    struct { size_t field; struct flatbuffer_table table; } *pending;
     size_t             n_pending, cap_pending;
     struct ckpt_err   *err;
 };
@@ -36,21 +36,23 @@ size_t arrow_buffers_of(const struct arrow_field *field)
     return n[field->layout];
 }
 
-static bool set_int(struct arrow_field *x, struct flat *f, const struct flat_table *t)
+static bool set_int(struct arrow_field *x, struct flatbuffer *f,
+                    const struct flatbuffer_table *t)
 {
-    int64_t bits = flat_int(f, t, 0, 4, 0);
+    int64_t bits = flatbuffer_int(f, t, 0, 4, 0);
 
     x->layout = ARROW_FIXED;
     x->width = (size_t)bits / 8;
-    x->is_signed = flat_int(f, t, 1, 1, 0) != 0;
+    x->is_signed = flatbuffer_int(f, t, 1, 1, 0) != 0;
     x->text.type = PQ_INT64;
     x->text.meaning = x->is_signed ? PQ_PLAIN : PQ_UNSIGNED;
     return bits == 8 || bits == 16 || bits == 32 || bits == 64;
 }
 
-static bool set_float(struct arrow_field *x, struct flat *f, const struct flat_table *t)
+static bool set_float(struct arrow_field *x, struct flatbuffer *f,
+                      const struct flatbuffer_table *t)
 {
-    int64_t precision = flat_int(f, t, 0, 2, 0);
+    int64_t precision = flatbuffer_int(f, t, 0, 2, 0);
 
     if (precision < 0 || precision > 2)
         return false;
@@ -62,9 +64,10 @@ static bool set_float(struct arrow_field *x, struct flat *f, const struct flat_t
     return true;
 }
 
-static bool set_decimal(struct arrow_field *x, struct flat *f, const struct flat_table *t)
+static bool set_decimal(struct arrow_field *x, struct flatbuffer *f,
+                        const struct flatbuffer_table *t)
 {
-    int64_t scale = flat_int(f, t, 1, 4, 0), bits = flat_int(f, t, 2, 4, 128);
+    int64_t scale = flatbuffer_int(f, t, 1, 4, 0), bits = flatbuffer_int(f, t, 2, 4, 128);
 
     x->layout = ARROW_FIXED;
     x->width = (size_t)bits / 8;
@@ -89,9 +92,10 @@ static bool set_time(struct arrow_field *x, enum pq_meaning meaning, int64_t uni
     return true;
 }
 
-static bool set_date(struct arrow_field *x, struct flat *f, const struct flat_table *t)
+static bool set_date(struct arrow_field *x, struct flatbuffer *f,
+                     const struct flatbuffer_table *t)
 {
-    x->days_of_ms = flat_int(f, t, 0, 2, 1) != 0;
+    x->days_of_ms = flatbuffer_int(f, t, 0, 2, 1) != 0;
     x->layout = ARROW_FIXED;
     x->width = x->days_of_ms ? 8 : 4;
     x->is_signed = true;
@@ -109,9 +113,10 @@ static bool set_bytes(struct arrow_field *x, bool text, size_t width)
     return true;
 }
 
-static bool set_fixed(struct arrow_field *x, struct flat *f, const struct flat_table *t)
+static bool set_fixed(struct arrow_field *x, struct flatbuffer *f,
+                      const struct flatbuffer_table *t)
 {
-    int64_t width = flat_int(f, t, 0, 4, 0);
+    int64_t width = flatbuffer_int(f, t, 0, 4, 0);
 
     x->layout = ARROW_FIXED;
     x->width = (size_t)width;
@@ -128,8 +133,8 @@ static bool set_list(struct arrow_field *x, enum arrow_layout layout, size_t wid
 }
 
 /* False for a type that is not read. */
-static bool set_type(struct arrow_field *x, struct flat *f, int64_t type,
-                     const struct flat_table *t)
+static bool set_type(struct arrow_field *x, struct flatbuffer *f, int64_t type,
+                     const struct flatbuffer_table *t)
 {
     size_t n;
 
@@ -142,11 +147,11 @@ static bool set_type(struct arrow_field *x, struct flat *f, int64_t type,
     case T_DECIMAL: return set_decimal(x, f, t);
     case T_DATE: return set_date(x, f, t);
     case T_TIME:
-        return set_time(x, PQ_TIME, flat_int(f, t, 0, 2, 1),
-                        flat_int(f, t, 1, 4, 32) == 64 ? 8 : 4);
+        return set_time(x, PQ_TIME, flatbuffer_int(f, t, 0, 2, 1),
+                        flatbuffer_int(f, t, 1, 4, 32) == 64 ? 8 : 4);
     case T_TIMESTAMP:
-        x->text.utc = flat_text(f, t, 1, &n) != NULL && n > 0;
-        return set_time(x, PQ_TIMESTAMP, flat_int(f, t, 0, 2, 0), 8);
+        x->text.utc = flatbuffer_text(f, t, 1, &n) != NULL && n > 0;
+        return set_time(x, PQ_TIMESTAMP, flatbuffer_int(f, t, 0, 2, 0), 8);
     case T_DURATION: return set_time(x, PQ_PLAIN, 1, 8);
     case T_BINARY: return set_bytes(x, false, 4);
     case T_UTF8: return set_bytes(x, true, 4);
@@ -158,29 +163,32 @@ static bool set_type(struct arrow_field *x, struct flat *f, int64_t type,
     case T_MAP: return set_list(x, ARROW_MAP, 4);
     case T_STRUCT: return set_list(x, ARROW_STRUCT, 0);
     case T_FIXED_LIST:
-        x->list = flat_int(f, t, 0, 4, 0);
+        x->list = flatbuffer_int(f, t, 0, 4, 0);
         return set_list(x, ARROW_FIXED_LIST, 0) && x->list >= 0;
     default: return false;
     }
 }
 
-static int read_field(struct reader *r, const struct flat_table *t, bool values, unsigned depth);
+static int read_field(struct reader *r, const struct flatbuffer_table *t, bool values,
+                      unsigned depth);
 
-static int read_children(struct reader *r, const struct flat_table *t, size_t self, unsigned depth)
+static int read_children(struct reader *r, const struct flatbuffer_table *t, size_t self,
+                         unsigned depth)
 {
-    struct flat_vector children = flat_list(r->flat, t, 5, 4);
+    struct flatbuffer_vector children = flatbuffer_list(r->flat, t, 5, 4);
     enum arrow_layout layout = r->f->field[self].layout;
     size_t wanted = layout == ARROW_STRUCT ? children.n
                     : layout >= ARROW_LIST ? 1 : 0;
+    int rc;
 
     if (children.n != wanted)
         return ckpt_fail(r->err, CKPT_EFORMAT, "column \"%s\" has %zu children, not %zu",
                          r->f->field[self].name, children.n, wanted);
     for (size_t i = 0; i < children.n; i++) {
-        struct flat_table child = flat_at(r->flat, &children, i);
+        struct flatbuffer_table child = flatbuffer_at(r->flat, &children, i);
 
-        if (read_field(r, &child, false, depth + 1))
-            return r->err->code;
+        if ((rc = read_field(r, &child, false, depth + 1)) != 0)
+            return rc;
     }
     r->f->field[self].end = r->f->n_field;
     if (layout == ARROW_MAP) {
@@ -210,14 +218,14 @@ static int check_names(const struct arrow_file *f, size_t from, size_t end, stru
 }
 
 /* A dictionary's indices, and a note that its values are to be read. */
-static int set_coded(struct reader *r, size_t self, const struct flat_table *t,
-                     const struct flat_table *dictionary)
+static int set_coded(struct reader *r, size_t self, const struct flatbuffer_table *t,
+                     const struct flatbuffer_table *dictionary)
 {
     struct arrow_field *x = &r->f->field[self];
-    struct flat_table type = flat_child(r->flat, dictionary, 1);
+    struct flatbuffer_table type = flatbuffer_child(r->flat, dictionary, 1);
 
     x->coded = true;
-    x->dictionary = flat_int(r->flat, dictionary, 0, 8, 0);
+    x->dictionary = flatbuffer_int(r->flat, dictionary, 0, 8, 0);
     x->end = r->f->n_field;
     x->factor = 1;
     if (type.at ? !set_int(x, r->flat, &type) : false)
@@ -228,26 +236,19 @@ static int set_coded(struct reader *r, size_t self, const struct flat_table *t,
         x->width = 4;
         x->is_signed = true;
     }
-    if (r->n_pending == r->cap_pending) {
-        size_t cap = r->cap_pending ? 2 * r->cap_pending : 8;
-        void *grown = ckpt_grow(r->pending, cap, sizeof *r->pending);
-
-        if (!grown)
-            return ckpt_nomem(r->err, cap * sizeof *r->pending);
-        r->pending = grown;
-        r->cap_pending = cap;
-    }
+    if (ckpt_reserve(&r->pending, r->n_pending, &r->cap_pending, sizeof *r->pending, r->err))
+        return CKPT_ENOMEM;
     r->pending[r->n_pending].field = self;
     r->pending[r->n_pending++].table = *t;
     return 0;
 }
 
-static int new_field(struct reader *r, const struct flat_table *t)
+static int new_field(struct reader *r, const struct flatbuffer_table *t)
 {
     struct arrow_file *f = r->f;
     struct arrow_field *x;
     size_t len;
-    const char *name = flat_text(r->flat, t, 0, &len);
+    const char *name = flatbuffer_text(r->flat, t, 0, &len);
 
     if (r->flat->failed || t->at == 0)
         return ckpt_fail(r->err, CKPT_EFORMAT, "the schema is damaged");
@@ -257,15 +258,8 @@ static int new_field(struct reader *r, const struct flat_table *t)
         return ckpt_fail(r->err, CKPT_EFORMAT, "a column's name is too long or not UTF-8");
     if (f->n_field == ARROW_MAX_FIELDS)
         return ckpt_fail(r->err, CKPT_ELIMIT, "more than %d fields", ARROW_MAX_FIELDS);
-    if (f->n_field == r->cap) {
-        size_t cap = r->cap ? 2 * r->cap : 32;
-        void *grown = ckpt_grow(f->field, cap, sizeof *f->field);
-
-        if (!grown)
-            return ckpt_nomem(r->err, cap * sizeof *f->field);
-        f->field = grown;
-        r->cap = cap;
-    }
+    if (ckpt_reserve(&f->field, f->n_field, &r->cap, sizeof *f->field, r->err))
+        return CKPT_ENOMEM;
     x = &f->field[f->n_field++];
     *x = (struct arrow_field){.name = ckpt_arena_strndup(&f->arena, name, len)};
     x->text.name = x->name;
@@ -274,14 +268,16 @@ static int new_field(struct reader *r, const struct flat_table *t)
 }
 
 /* Types that Arrow spells as others with a name: a UUID is sixteen bytes. */
-static void set_extension(struct arrow_field *x, struct flat *f, const struct flat_table *t)
+static void set_extension(struct arrow_field *x, struct flatbuffer *f,
+                          const struct flatbuffer_table *t)
 {
-    struct flat_vector pairs = flat_list(f, t, 6, 4);
+    struct flatbuffer_vector pairs = flatbuffer_list(f, t, 6, 4);
 
     for (size_t i = 0; i < pairs.n && !f->failed; i++) {
-        struct flat_table pair = flat_at(f, &pairs, i);
+        struct flatbuffer_table pair = flatbuffer_at(f, &pairs, i);
         size_t n, m;
-        const char *key = flat_text(f, &pair, 0, &n), *value = flat_text(f, &pair, 1, &m);
+        const char *key = flatbuffer_text(f, &pair, 0, &n),
+                   *value = flatbuffer_text(f, &pair, 1, &m);
 
         if (key && value && n == 20 && memcmp(key, "ARROW:extension:name", 20) == 0 && m == 10 &&
             memcmp(value, "arrow.uuid", 10) == 0 && x->text.type == PQ_FIXED && x->width == 16)
@@ -289,24 +285,27 @@ static void set_extension(struct arrow_field *x, struct flat *f, const struct fl
     }
 }
 
-static int read_field(struct reader *r, const struct flat_table *t, bool values, unsigned depth)
+static int read_field(struct reader *r, const struct flatbuffer_table *t, bool values,
+                      unsigned depth)
 {
     size_t self = r->f->n_field;
-    int64_t type = flat_int(r->flat, t, 2, 1, 0);
-    struct flat_table inner = flat_child(r->flat, t, 3), coded = flat_child(r->flat, t, 4);
+    int64_t type = flatbuffer_int(r->flat, t, 2, 1, 0);
+    struct flatbuffer_table inner = flatbuffer_child(r->flat, t, 3),
+                            coded = flatbuffer_child(r->flat, t, 4);
+    int rc;
 
     if (depth > ARROW_MAX_DEPTH)
         return ckpt_fail(r->err, CKPT_ELIMIT, "nested deeper than %d levels", ARROW_MAX_DEPTH);
-    if (new_field(r, t))
-        return r->err->code;
+    if ((rc = new_field(r, t)) != 0)
+        return rc;
     if (coded.at && !values)
         return set_coded(r, self, t, &coded);
     if (!set_type(&r->f->field[self], r->flat, type & 0xff, &inner))
         return ckpt_fail(r->err, CKPT_EUNSUPPORTED, "column \"%s\" has Arrow type %lld",
                          r->f->field[self].name, (long long)(type & 0xff));
     set_extension(&r->f->field[self], r->flat, t);
-    if (read_children(r, t, self, depth))
-        return r->err->code;
+    if ((rc = read_children(r, t, self, depth)) != 0)
+        return rc;
     return r->f->field[self].layout == ARROW_STRUCT
                ? check_names(r->f, self + 1, r->f->field[self].end, r->err) : 0;
 }
@@ -323,17 +322,18 @@ static size_t number_buffers(struct arrow_file *f, size_t from, size_t end)
     return n;
 }
 
-int arrow_schema_read(struct arrow_file *f, struct flat *flat, const struct flat_table *schema,
+int arrow_schema_read(struct arrow_file *f, struct flatbuffer *flat,
+                      const struct flatbuffer_table *schema,
                       struct ckpt_err *err)
 {
     struct reader r = {.f = f, .flat = flat, .err = err};
-    struct flat_vector fields = flat_list(flat, schema, 1, 4);
+    struct flatbuffer_vector fields = flatbuffer_list(flat, schema, 1, 4);
     int rc = 0;
 
-    if (flat_int(flat, schema, 0, 2, 0) != 0)
+    if (flatbuffer_int(flat, schema, 0, 2, 0) != 0)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "its numbers are big endian");
     for (size_t i = 0; rc == 0 && i < fields.n; i++) {
-        struct flat_table t = flat_at(flat, &fields, i);
+        struct flatbuffer_table t = flatbuffer_at(flat, &fields, i);
 
         rc = read_field(&r, &t, false, 1);
     }
@@ -341,7 +341,7 @@ int arrow_schema_read(struct arrow_file *f, struct flat *flat, const struct flat
     f->n_buffer = number_buffers(f, 0, f->n_schema);
     /* The list grows where values have dictionaries themselves. */
     for (size_t i = 0; rc == 0 && i < r.n_pending; i++) {
-        struct flat_table t = r.pending[i].table;
+        struct flatbuffer_table t = r.pending[i].table;
         size_t values = f->n_field;
 
         f->field[r.pending[i].field].values = values;

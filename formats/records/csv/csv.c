@@ -3,7 +3,7 @@
  *
  * RFC 4180 with pandas' leniency (its C parser, 3.0): a record ends at "\n", "\r\n" or "\r"; a
  * field that begins with a quote goes on, over line ends, to the closing one, "" inside is one
- * quote and what stands behind the closing quote is taken as it is; lines of white space are no
+ * quote and what stands after the closing quote is taken as it is; lines of white space are no
  * records; a record with fewer fields than the header ends in nulls, one with more is an error.
  * The first record names the columns: an empty name becomes "Unnamed: 2", a second "a" "a.1".
  *
@@ -89,7 +89,7 @@ static void begin_row(struct row *r)
 }
 
 /* Take a byte.  True when it ended a record, which is then in r; the next byte begins another.
- * Behind "\r" the byte "\n" is nothing: *begun says whether the byte belongs to a record. */
+ * After "\r" the byte "\n" is nothing: *begun says whether the byte belongs to a record. */
 static bool take(struct row *r, char c, bool *begun)
 {
     *begun = true;
@@ -140,7 +140,7 @@ static size_t run_of(const struct row *r, const unsigned char *b, size_t n)
     if (r->state != PLAIN && r->state != BEHIND_QUOTE)
         return 0;
     /* Eight at a time: x has a zero byte where a byte of v is the one looked for, and only then
-     * (x - 1) & ~x has its top bit set, but for bytes behind one that is found. */
+     * (x - 1) & ~x has its top bit set, but for bytes after one that is found. */
     for (; i + 8 <= n; i += 8) {
         uint64_t v, x, y, z, found;
 
@@ -249,15 +249,8 @@ static int add_columns(struct csv *c, const struct row *r, struct ckpt_err *err)
 
 static int add_start(struct csv *c, uint64_t at, struct ckpt_err *err)
 {
-    if ((size_t)c->n == c->cap) {
-        size_t cap = c->cap ? 2 * c->cap : 1024;
-        void *p = ckpt_grow(c->start, cap, sizeof *c->start);
-
-        if (!p)
-            return ckpt_nomem(err, cap * sizeof *c->start);
-        c->start = p;
-        c->cap = cap;
-    }
+    if (ckpt_reserve(&c->start, (size_t)c->n, &c->cap, sizeof *c->start, err))
+        return CKPT_ENOMEM;
     c->start[c->n++] = at;
     return 0;
 }
@@ -411,12 +404,13 @@ static int read_row(const struct csv *c, int64_t i, struct row *r, struct ckpt_e
     uint64_t at = c->start[i], end = i + 1 < c->n ? c->start[i + 1] : ckpt_file_size(c->file);
     unsigned char block[8192];
     bool begun;
+    int rc;
 
     while (at < end) {
         size_t n = end - at < sizeof block ? (size_t)(end - at) : sizeof block;
 
-        if (ckpt_file_read_at(c->file, block, n, at, err))
-            return err->code;
+        if ((rc = ckpt_file_read_at(c->file, block, n, at, err)) != 0)
+            return rc;
         for (size_t k = 0; k < n; k++) {
             size_t run = run_of(r, block + k, n - k);
 

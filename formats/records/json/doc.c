@@ -8,7 +8,7 @@
  *   {"data": [{"paragraphs": ...}]}       SQuAD: one record a question, as datasets' squad_v2
  *
  * One pass finds where each row lies; a row is parsed when it is asked for.  SQuAD's questions
- * share their paragraphs and are put on a shelf.
+ * share their paragraphs and are put into a spill file.
  */
 #include <string.h>
 #include <strings.h>
@@ -36,8 +36,8 @@ struct doc {
     struct column     *column;              /* [n_column]; rows of a list: one without a name */
     size_t             n_column, n_other;   /* members that are no lists */
     int64_t            rows;
-    struct shelf      *shelf;               /* of SQuAD's questions */
-    struct shelf_part  part;
+    struct spill_file *spill;               /* of SQuAD's questions */
+    struct spill_part  part;
 };
 
 static int bid(const char *path, const unsigned char *head, size_t len)
@@ -55,8 +55,8 @@ static void doc_close(void *self)
 {
     struct doc *d = self;
 
-    shelf_part_release(&d->part);
-    shelf_close(d->shelf);
+    spill_file_part_release(&d->part);
+    spill_file_close(d->spill);
     ckpt_arena_release(&d->arena);
     ckpt_free(d->span);
     ckpt_file_close(d->file);
@@ -65,15 +65,8 @@ static void doc_close(void *self)
 
 static int add_span(struct doc *d, struct json_span span, struct ckpt_err *err)
 {
-    if (d->n_span == d->cap) {
-        size_t cap = d->cap ? 2 * d->cap : 256;
-        void *p = ckpt_grow(d->span, cap, sizeof *d->span);
-
-        if (!p)
-            return ckpt_nomem(err, cap * sizeof *d->span);
-        d->span = p;
-        d->cap = cap;
-    }
+    if (ckpt_reserve(&d->span, d->n_span, &d->cap, sizeof *d->span, err))
+        return CKPT_ENOMEM;
     d->span[d->n_span++] = span;
     return 0;
 }
@@ -213,7 +206,7 @@ static int read_stream(struct doc *d, struct json_scan *s, struct ckpt_err *err)
             rc = add_span(d, span, err);
     }
     d->column->n = d->n_span;
-    return rc ? rc : s->err->code;
+    return rc || !s->err->code ? rc : ckpt_err_code(s->err);
 }
 
 static bool is_object(const struct doc *d, struct json_span span)
@@ -247,12 +240,14 @@ static int choose_columns(struct doc *d, struct ckpt_err *err)
 static int read_member(struct doc *d, struct json_scan *s, const char *field,
                        struct ckpt_err *err)
 {
+    int rc;
+
     for (const char *at = field; *at;) {
         size_t n = strcspn(at, ".");
         bool found;
 
-        if (read_object(d, s, at, n, &found, err))
-            return err->code;
+        if ((rc = read_object(d, s, at, n, &found, err)) != 0)
+            return rc;
         if (!found) {
             ckpt_fail(err, CKPT_EFORMAT, "no member \"%s\" in the document", field);
             return ckpt_err_hint(err, "--data-field names the member that holds the rows");
@@ -265,29 +260,29 @@ static int read_member(struct doc *d, struct json_scan *s, const char *field,
 static int read_all(struct doc *d, struct json_scan *s, const char *field, struct ckpt_err *err)
 {
     bool found;
-    int c;
+    int c, rc;
 
-    if (field && read_member(d, s, field, err))
-        return err->code;
+    if (field && (rc = read_member(d, s, field, err)) != 0)
+        return rc;
     c = json_scan_peek(s);
     if (c < 0 && !s->err->code)
         return 0;
     if (c != '{')
         return read_list(d, s, NULL, err);
-    if (read_object(d, s, NULL, 0, &found, err))
-        return err->code;
+    if ((rc = read_object(d, s, NULL, 0, &found, err)) != 0)
+        return rc;
     if (!field && (json_scan_peek(s) >= 0 || d->n_column == 0)) {
         json_scan_close(s);
-        if (json_scan_open(s, d->file, err))
-            return err->code;
-        return read_stream(d, s, err);
+        rc = json_scan_open(s, d->file, err);
+        return rc ? rc : read_stream(d, s, err);
     }
     /* Settings beside lists: an object that is one record, unless a list is named data. */
-    if (choose_columns(d, err))
-        return err->code;
+    if ((rc = choose_columns(d, err)) != 0)
+        return rc;
     if (d->n_other > 0 && d->n_column > 0 && d->column[0].name) {
         json_scan_close(s);
-        return json_scan_open(s, d->file, err) ? err->code : read_stream(d, s, err);
+        rc = json_scan_open(s, d->file, err);
+        return rc ? rc : read_stream(d, s, err);
     }
     return 0;
 }
@@ -321,7 +316,7 @@ static int put_question(struct doc *d, const json_t *article, const json_t *para
     ckpt_buf_init(&line, SIZE_MAX);
     rc = row ? ckpt_json_write(&line, row, 0, false, err) : ckpt_nomem(err, sizeof line);
     if (rc == 0)
-        rc = shelf_put(d->shelf, &d->part, line.data, line.len, err);
+        rc = spill_file_put(d->spill, &d->part, line.data, line.len, err);
     d->rows++;
     ckpt_buf_release(&line);
     json_decref(row);
@@ -332,11 +327,12 @@ static int put_article(struct doc *d, const json_t *article, struct ckpt_err *er
 {
     json_t *paragraph, *qa;
     size_t i, k;
+    int rc;
 
     json_array_foreach(json_object_get(article, "paragraphs"), i, paragraph)
         json_array_foreach(json_object_get(paragraph, "qas"), k, qa)
-            if (put_question(d, article, paragraph, qa, err))
-                return err->code;
+            if ((rc = put_question(d, article, paragraph, qa, err)) != 0)
+                return rc;
     return 0;
 }
 
@@ -358,7 +354,7 @@ static int unfold_squad(struct doc *d, struct ckpt_err *err)
         return 0;
     }
     d->rows = 0;
-    rc = shelf_open(&d->shelf, err);
+    rc = spill_file_open(&d->spill, err);
     for (int64_t i = 0; rc == 0 && i < n; i++) {
         json_decref(row);
         rc = parse_span(d, d->span[d->column[0].first + (size_t)i], &row, err);
@@ -368,7 +364,7 @@ static int unfold_squad(struct doc *d, struct ckpt_err *err)
             ckpt_err_in(err, "article %lld", (long long)(i + 1));
     }
     if (rc == 0)
-        rc = shelf_flush(d->shelf, &d->part, err);
+        rc = spill_file_flush(d->spill, &d->part, err);
     json_decref(row);
     return rc;
 }
@@ -437,9 +433,9 @@ static int doc_get(void *self, int64_t i, json_t **out, struct ckpt_err *err)
     int rc;
 
     *out = NULL;
-    if (d->shelf) {
+    if (d->spill) {
         ckpt_buf_init(&text, SIZE_MAX);
-        rc = shelf_get(d->shelf, &d->part, i, &text, err);
+        rc = spill_file_get(d->spill, &d->part, i, &text, err);
         if (rc == 0)
             rc = ckpt_json_parse(out, (const char *)text.data, text.len, CKPT_JSON_PYTHON, err);
         ckpt_buf_release(&text);

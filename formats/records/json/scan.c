@@ -4,20 +4,22 @@
 #include <string.h>
 
 #include "libckpt/base/json.h"
+#include "libckpt/base/json_lex.h"
 
 #define BLOCK ((size_t)1 << 20)
 
 int json_scan_open(struct json_scan *s, const struct ckpt_file *file, struct ckpt_err *err)
 {
     unsigned char mark[3];
+    int rc;
 
     *s = (struct json_scan){.file = file, .size = ckpt_file_size(file), .err = err};
     s->block = ckpt_alloc_buffer(s->size < BLOCK ? (size_t)s->size + 1 : BLOCK);
     if (!s->block)
         return ckpt_nomem(err, BLOCK);
     ckpt_file_sequential(file);
-    if (s->size >= 3 && ckpt_file_read_at(file, mark, 3, 0, err))
-        return err->code;
+    if (s->size >= 3 && (rc = ckpt_file_read_at(file, mark, 3, 0, err)) != 0)
+        return rc;
     if (s->size >= 3 && memcmp(mark, "\xef\xbb\xbf", 3) == 0)
         s->first = 3;
     return 0;
@@ -55,7 +57,7 @@ int json_scan_peek(struct json_scan *s)
 {
     int c;
 
-    while ((c = look(s)) == ' ' || c == '\n' || c == '\t' || c == '\r')
+    while ((c = look(s)) >= 0 && ckpt_json_is_blank((char)c))
         s->i++;
     return c;
 }
@@ -66,7 +68,7 @@ static int wrong(struct json_scan *s, const char *wanted)
     unsigned long long at = (unsigned long long)json_scan_at(s);
 
     if (s->err->code)
-        return s->err->code;
+        return ckpt_err_code(s->err);
     if (c < 0)
         return ckpt_fail(s->err, CKPT_EFORMAT, "ends at byte %llu where %s was expected", at,
                          wanted);
@@ -84,23 +86,18 @@ int json_scan_expect(struct json_scan *s, char c)
     return 0;
 }
 
-/* Behind the opening quote: over the closing one. */
+/* After the opening quote: over the closing one. */
 static int skip_string(struct json_scan *s)
 {
-    for (int c; (c = look(s)) >= 0;) {
-        const unsigned char *p = s->block + s->i;
-        size_t n = s->have - s->i, k = 0;
+    const char *block = (const char *)s->block;
+    bool escaped = false;
 
-        while (k < n && p[k] != '"' && p[k] != '\\')
-            k++;
-        s->i += k;
-        if (k == n)
-            continue;
-        s->i++;
-        if (p[k] == '"')
-            return 0;
-        if (look(s) >= 0)
+    while (look(s) >= 0) {
+        s->i = (size_t)(ckpt_json_string_end(block + s->i, block + s->have, &escaped) - block);
+        if (s->i < s->have) {
             s->i++;
+            return 0;
+        }
     }
     return wrong(s, "the end of a string");
 }
@@ -121,6 +118,7 @@ int json_scan_value(struct json_scan *s, struct json_span *out)
 {
     char open[CKPT_JSON_MAX_DEPTH + 2];
     size_t depth = 0;
+    int rc;
 
     json_scan_peek(s);
     out->at = json_scan_at(s);
@@ -138,18 +136,18 @@ int json_scan_value(struct json_scan *s, struct json_span *out)
             s->i++;
         } else if (c == '"') {
             s->i++;
-            if (skip_string(s))
-                return s->err->code;
+            if ((rc = skip_string(s)) != 0)
+                return rc;
         } else if (depth > 0 && (c == ',' || c == ':')) {
             s->i++;
         } else if (c < 0 || c == '}' || c == ']') {
             return wrong(s, depth == 0 ? "a value" : open[depth - 1] == '}' ? "'}'" : "']'");
-        } else if (skip_word(s)) {
-            return s->err->code;
+        } else if ((rc = skip_word(s)) != 0) {
+            return rc;
         }
     } while (depth > 0);
     out->n = json_scan_at(s) - out->at;
-    return s->err->code;
+    return s->err->code ? ckpt_err_code(s->err) : 0;
 }
 
 int json_scan_next(struct json_scan *s, char close, bool *more)

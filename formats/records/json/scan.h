@@ -21,7 +21,7 @@ struct json_scan {
     struct ckpt_err        *err;        /* of the first failure; then everything ends */
 };
 
-/* Begins behind a byte order mark.  err is kept. */
+/* Begins after a byte order mark.  err is kept. */
 int json_scan_open(struct json_scan *s, const struct ckpt_file *file, struct ckpt_err *err);
 void json_scan_close(struct json_scan *s);
 /* The next visible byte, not stepped over; -1 at the end of the file or after a failure. */
@@ -31,7 +31,7 @@ uint64_t json_scan_at(const struct json_scan *s);
 int json_scan_expect(struct json_scan *s, char c);
 /* Step over one value of any kind. */
 int json_scan_value(struct json_scan *s, struct json_span *out);
-/* Inside an array or object, behind a value: over the comma (*more) or the closing byte. */
+/* Inside an array or object, after a value: over the comma (*more) or the closing byte. */
 int json_scan_next(struct json_scan *s, char close, bool *more);
 
 #endif

@@ -34,7 +34,7 @@ static bool next_run(struct pq_hybrid *h)
     uint64_t head = 0, n = 0, bytes;
 
     while (n == 0 && !h->c.failed) {    /* some writers end with an empty run */
-        head = wire_varint(&h->c);
+        head = protobuf_varint(&h->c);
         n = head >> 1;
     }
     h->value = 0;
@@ -51,13 +51,13 @@ static bool next_run(struct pq_hybrid *h)
         h->left = n > UINT64_MAX / 8 ? UINT64_MAX : 8 * n;
         if (h->width && h->left > bytes * 8 / h->width)
             h->left = bytes * 8 / h->width;
-        h->packed = ckpt_get_bytes(&h->c, (size_t)bytes);
+        h->packed = ckpt_cursor_bytes(&h->c, (size_t)bytes);
         h->at = 0;
         return !h->c.failed && h->left > 0;
     }
     h->packed = NULL;
     for (unsigned i = 0; i < (h->width + 7) / 8; i++)
-        h->value |= (uint64_t)ckpt_get_u8(&h->c) << 8 * i;
+        h->value |= (uint64_t)ckpt_cursor_u8(&h->c) << 8 * i;
     h->left = n;
     return !h->c.failed && (h->value >> h->width) == 0;
 }
@@ -77,10 +77,10 @@ bool pq_delta_init(struct pq_delta *d, const unsigned char *bytes, size_t len, u
 
     *d = (struct pq_delta){0};
     ckpt_cursor_init(&d->c, bytes ? (const void *)bytes : "", len);
-    block = wire_varint(&d->c);
-    n_mini = wire_varint(&d->c);
-    d->left = wire_varint(&d->c);
-    d->value = (uint64_t)wire_zigzag(wire_varint(&d->c));
+    block = protobuf_varint(&d->c);
+    n_mini = protobuf_varint(&d->c);
+    d->left = protobuf_varint(&d->c);
+    d->value = (uint64_t)protobuf_zigzag(protobuf_varint(&d->c));
     if (d->c.failed || n_mini == 0 || block > MAX_BLOCK || block % n_mini != 0 ||
         block / n_mini % 8 != 0 || block == 0 || d->left > most)
         return false;
@@ -93,8 +93,8 @@ bool pq_delta_init(struct pq_delta *d, const unsigned char *bytes, size_t len, u
 static bool next_mini(struct pq_delta *d)
 {
     if (d->mini == d->n_mini) {
-        d->least = (uint64_t)wire_zigzag(wire_varint(&d->c));
-        d->widths = ckpt_get_bytes(&d->c, d->n_mini);
+        d->least = (uint64_t)protobuf_zigzag(protobuf_varint(&d->c));
+        d->widths = ckpt_cursor_bytes(&d->c, d->n_mini);
         d->mini = 0;
         if (d->c.failed)
             return false;
@@ -104,7 +104,7 @@ static bool next_mini(struct pq_delta *d)
     d->at = 0;
     if (d->width > 64)
         return false;
-    d->packed = ckpt_get_bytes(&d->c, (size_t)(d->per_mini / 8 * d->width));
+    d->packed = ckpt_cursor_bytes(&d->c, (size_t)(d->per_mini / 8 * d->width));
     return !d->c.failed;
 }
 
@@ -124,7 +124,7 @@ bool pq_delta_next(struct pq_delta *d, int64_t *out)
 
 bool pq_delta_end(struct pq_delta *d)
 {
-    /* The next value is known already; what is left behind it lies in miniblocks. */
+    /* The next value is known already; what is left after it lies in miniblocks. */
     while (d->left > 1) {
         if (d->in_mini == 0 && !next_mini(d))
             return false;

@@ -10,7 +10,7 @@
  * Delta: varints block size, miniblocks in a block, number of values, and the first value as a
  * zigzag varint.  Then blocks: the least difference as a zigzag varint, a width for each
  * miniblock as a byte, and the miniblocks' differences above the least, bit-packed.  Sums wrap.
- * Miniblocks behind the last value have a width and no bytes.
+ * Miniblocks after the last value have a width and no bytes.
  */
 #ifndef CKPT_FORMATS_RECORDS_PARQUET_BITS_H
 #define CKPT_FORMATS_RECORDS_PARQUET_BITS_H
@@ -46,7 +46,7 @@ struct pq_delta {
 /* False when the header is none, or has more than most values. */
 bool pq_delta_init(struct pq_delta *d, const unsigned char *bytes, size_t len, uint64_t most);
 bool pq_delta_next(struct pq_delta *d, int64_t *out);
-/* Step over all values that are left: the bytes behind them remain in d->c. */
+/* Step over all values that are left: the bytes after them remain in d->c. */
 bool pq_delta_end(struct pq_delta *d);
 
 #endif

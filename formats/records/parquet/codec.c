@@ -9,7 +9,7 @@
 #include <zlib.h>
 #include <zstd.h>
 
-#include "formats/records/parquet/file.h"
+#include "formats/records/parquet/parquet.h"
 
 static bool unpack_snappy(unsigned char *dst, size_t m, const unsigned char *src, size_t n)
 {

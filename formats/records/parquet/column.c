@@ -45,8 +45,8 @@ static void load(struct pq_value *v, const struct pq_node *leaf, const unsigned 
     switch (leaf->type) {
     case PQ_INT32: v->i = (int32_t)le(b, 4); break;
     case PQ_INT64: v->i = (int64_t)le(b, 8); break;
-    case PQ_FLOAT: v->d = wire_float(le(b, 4)); break;
-    case PQ_DOUBLE: v->d = wire_double(le(b, 8)); break;
+    case PQ_FLOAT: v->d = protobuf_float(le(b, 4)); break;
+    case PQ_DOUBLE: v->d = protobuf_double(le(b, 8)); break;
     default:
         v->bytes = b;
         v->len = width_of(leaf);
@@ -103,10 +103,10 @@ static int list_entries(struct pq_column *c, const struct pq_page *page, struct 
     *c->pages.memory += bytes;
     ckpt_cursor_init(&at, page->data, page->data_len);
     for (uint64_t i = 0; i < page->values; i++) {
-        uint32_t len = ckpt_get_u32le(&at);
+        uint32_t len = ckpt_cursor_u32le(&at);
 
         c->entry[i] = (struct pq_entry){(uint32_t)at.pos, len};
-        ckpt_skip(&at, len);
+        ckpt_cursor_skip(&at, len);
     }
     return at.failed ? bad(c, "a dictionary that is cut", err) : 0;
 }
@@ -128,7 +128,7 @@ static int set_dictionary(struct pq_column *c, const struct pq_page *page, struc
     return c->leaf->type == PQ_BYTE_ARRAY ? list_entries(c, page, err) : 0;
 }
 
-/* Lengths, and the bytes they tell of behind them. */
+/* Lengths, and the bytes they tell of after them. */
 static bool begin_lengths(struct pq_delta *d, struct ckpt_cursor *rest,
                           const unsigned char *bytes, size_t len, uint64_t most)
 {
@@ -170,7 +170,7 @@ static bool begin_values(struct pq_column *c, const struct pq_page *p)
         pq_hybrid_init(&c->index, p->data + 1, p->data_len - 1, p->data[0]);
         return true;
     case PQ_ENC_RLE:
-        len = ckpt_get_u32le(&c->plain);
+        len = ckpt_cursor_u32le(&c->plain);
         if (c->plain.failed || len > ckpt_cursor_left(&c->plain))
             return false;
         pq_hybrid_init(&c->index, p->data + 4, len, 1);
@@ -217,6 +217,7 @@ static int next_page(struct pq_column *c, bool *end, struct ckpt_err *err)
 {
     struct pq_page page;
     bool got;
+    int rc;
 
     *end = false;
     while (c->in_page == 0) {
@@ -224,13 +225,14 @@ static int next_page(struct pq_column *c, bool *end, struct ckpt_err *err)
             *end = true;
             return 0;
         }
-        if (pq_pages_next(&c->pages, &page, &got, err))
-            return err->code;
+        if ((rc = pq_pages_next(&c->pages, &page, &got, err)) != 0)
+            return rc;
         if (!got)
             return ckpt_fail(err, CKPT_EFORMAT, "its chunk lacks %llu values",
                              (unsigned long long)c->left);
-        if (page.dictionary ? set_dictionary(c, &page, err) : begin_page(c, &page, err))
-            return err->code;
+        rc = page.dictionary ? set_dictionary(c, &page, err) : begin_page(c, &page, err);
+        if (rc)
+            return rc;
     }
     return 0;
 }
@@ -268,11 +270,11 @@ static bool plain_value(struct pq_column *c, struct pq_value *v)
         return true;
     }
     if (c->leaf->type == PQ_BYTE_ARRAY) {
-        v->len = ckpt_get_u32le(&c->plain);
-        v->bytes = ckpt_get_bytes(&c->plain, v->len);
+        v->len = ckpt_cursor_u32le(&c->plain);
+        v->bytes = ckpt_cursor_bytes(&c->plain, v->len);
         return !c->plain.failed;
     }
-    b = ckpt_get_bytes(&c->plain, width);
+    b = ckpt_cursor_bytes(&c->plain, width);
     if (b)
         load(v, c->leaf, b);
     return b != NULL;
@@ -293,7 +295,7 @@ static bool dictionary_value(struct pq_column *c, struct pq_value *v)
     return true;
 }
 
-/* The next length and so many of the bytes behind the lengths. */
+/* The next length and so many of the bytes after the lengths. */
 static bool piece(struct pq_delta *lengths, struct ckpt_cursor *from, const unsigned char **b,
                   size_t *len)
 {
@@ -302,7 +304,7 @@ static bool piece(struct pq_delta *lengths, struct ckpt_cursor *from, const unsi
     if (!pq_delta_next(lengths, &n) || n < 0 || (uint64_t)n > ckpt_cursor_left(from))
         return false;
     *len = (size_t)n;
-    *b = ckpt_get_bytes(from, *len);
+    *b = ckpt_cursor_bytes(from, *len);
     return !from->failed;
 }
 

@@ -19,7 +19,7 @@ struct pq_value {
 struct pq_column {
     const struct pq_node *leaf;
     struct pq_pages       pages;
-    uint64_t              left;         /* entries behind this page */
+    uint64_t              left;         /* entries after this page */
     uint64_t              in_page;      /* entries of this page that are left */
     struct pq_hybrid      reps, defs;
     uint32_t              rep, def;     /* of the entry in front, after a peek */

@@ -95,13 +95,15 @@ static int room(struct pq_pages *p, unsigned char **b, size_t *cap, size_t n,
 static int read_header(struct header *h, struct pq_pages *p, struct ckpt_err *err)
 {
     uint64_t left = p->chunk->limit - p->at;
+    int rc;
 
     for (size_t n = FIRST_HEAD;; n *= 8) {
         size_t take = n < left ? n : (size_t)left;
 
-        if (room(p, &p->head, &p->head_cap, take, err) ||
-            ckpt_file_read_at(p->file->file, p->head, take, p->chunk->start + p->at, err))
-            return err->code;
+        if ((rc = room(p, &p->head, &p->head_cap, take, err)) != 0 ||
+            (rc = ckpt_file_read_at(p->file->file, p->head, take, p->chunk->start + p->at,
+                                    err)) != 0)
+            return rc;
         if (parse_header(h, p->head, take))
             return 0;
         if (take == left || n >= MAX_HEAD)
@@ -145,13 +147,15 @@ static int read_body(struct pq_pages *p, const struct header *h, struct ckpt_err
     bool bare = p->chunk->codec == PQ_RAW || (h->type == DATA_PAGE_2 && !h->is_packed);
     unsigned char **to = bare ? &p->raw : &p->packed;
     size_t *cap = bare ? &p->raw_cap : &p->packed_cap;
+    int rc;
 
     if (bare && packed != raw)
         return ckpt_fail(err, CKPT_EFORMAT, "a page of %zu bytes says it is %zu, not packed",
                          packed, raw);
-    if (room(p, &p->raw, &p->raw_cap, raw + 1, err) || room(p, to, cap, packed + 1, err) ||
-        ckpt_file_read_at(p->file->file, *to, packed, from, err))
-        return err->code;
+    if ((rc = room(p, &p->raw, &p->raw_cap, raw + 1, err)) != 0 ||
+        (rc = room(p, to, cap, packed + 1, err)) != 0 ||
+        (rc = ckpt_file_read_at(p->file->file, *to, packed, from, err)) != 0)
+        return rc;
     if (h->has_crc && (uint32_t)h->crc != (uint32_t)crc32(0, *to, (unsigned)packed))
         return ckpt_fail_as(err, CKPT_EFORMAT, "checksum", "the checksum of a page does not hold");
     if (bare)
@@ -166,10 +170,10 @@ static int read_body(struct pq_pages *p, const struct header *h, struct ckpt_err
 /* Levels of a version 1 page: their length, then they. */
 static bool take_levels(struct ckpt_cursor *c, const unsigned char **levels, size_t *len)
 {
-    *len = ckpt_get_u32le(c);
+    *len = ckpt_cursor_u32le(c);
     if (c->failed || *len > ckpt_cursor_left(c))
         return false;
-    *levels = ckpt_get_bytes(c, *len);
+    *levels = ckpt_cursor_bytes(c, *len);
     return true;
 }
 
@@ -186,9 +190,9 @@ static int split_body(struct pq_pages *p, struct pq_page *page, const struct hea
     ckpt_cursor_init(&c, p->raw, (size_t)h->raw);
     if (h->type == DATA_PAGE_2) {
         page->rep_len = (size_t)h->rep_len;
-        page->rep = ckpt_get_bytes(&c, page->rep_len);
+        page->rep = ckpt_cursor_bytes(&c, page->rep_len);
         page->def_len = (size_t)h->def_len;
-        page->def = ckpt_get_bytes(&c, page->def_len);
+        page->def = ckpt_cursor_bytes(&c, page->def_len);
     } else if (h->type == DATA_PAGE) {
         if (p->leaf->rep > 0)
             good = take_levels(&c, &page->rep, &page->rep_len);

@@ -8,7 +8,7 @@
 #ifndef CKPT_FORMATS_RECORDS_PARQUET_PAGE_H
 #define CKPT_FORMATS_RECORDS_PARQUET_PAGE_H
 
-#include "formats/records/parquet/file.h"
+#include "formats/records/parquet/parquet.h"
 
 #define PQ_MAX_PAGE   ((uint64_t)1 << 30)       /* bytes, unpacked */
 #define PQ_EASY_PAGE  ((uint64_t)64 << 20)      /* larger ones must be so in the file too: */

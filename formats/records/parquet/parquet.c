@@ -1,214 +1,342 @@
-/*
- * parquet - the rows of a parquet file as records.
- *
- * A row lies in as many places as the file has columns and is reached only by reading its row
- * group from the start.  So each row group is read once, when the first of its rows is asked
- * for, and its rows are kept as texts in a shelf; row groups are read side by side when several
- * threads ask.  Rows in front of a damaged place can be had.
- */
-#include <pthread.h>
+/* parquet - see parquet.h. */
+#include "formats/records/parquet/parquet.h"
+
 #include <string.h>
-#include <strings.h>
 
-#include "formats/records/parquet/rows.h"
-#include "formats/records/record.h"
-#include "formats/records/rows.h"
-#include "formats/records/spill_file.h"
-#include "libckpt/base/json.h"
+#include "formats/records/parquet/schema.h"
 
-#define MAX_TEXT ((uint64_t)16 << 30)   /* bytes that the rows of a group may unfold to */
+#define TAIL      8             /* length and magic at the end */
+#define MAX_VALUE (64 << 10)    /* bytes of a metadata value that is kept */
+#define SLACK     100           /* bytes: old writers left a dictionary's header out of the sum */
 
-enum state { UNREAD, BEING_READ, READ };
-
-/* The rows of a row group. */
-struct store {
-    enum state        state;
-    struct shelf_part part;
-    struct ckpt_err  *why;              /* it ends early; or NULL */
-};
-
-struct parquet {
-    struct ckpt_file *file;
-    struct pq_file    meta;
-    struct shelf     *shelf;            /* made for the first row */
-    struct store     *store;            /* [n_group] */
-    pthread_mutex_t   lock;             /* of states and shelf */
-    pthread_cond_t    read;             /* a group was */
-};
-
-static int bid(const char *path, const unsigned char *head, size_t len)
+const char *pq_type_name(enum pq_type type)
 {
-    size_t n = strlen(path);
+    static const char *const names[] = {"BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE",
+                                        "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY"};
 
-    if (len >= 4 && memcmp(head, "PAR1", 4) == 0)
-        return 100;
-    return n > 8 && strcasecmp(path + n - 8, ".parquet") == 0 ? 95 : 0;
+    return names[type];
 }
 
-static void parquet_close(void *self)
+const char *pq_codec_name(int codec)
 {
-    struct parquet *p = self;
+    static const char *const names[] = {"UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4",
+                                        "ZSTD", "LZ4_RAW"};
 
-    for (size_t i = 0; p->store && i < p->meta.n_group; i++) {
-        shelf_part_release(&p->store[i].part);
-        ckpt_free(p->store[i].why);
-    }
-    ckpt_free(p->store);
-    shelf_close(p->shelf);
-    pq_file_release(&p->meta);
-    ckpt_file_close(p->file);
-    pthread_cond_destroy(&p->read);
-    pthread_mutex_destroy(&p->lock);
-    ckpt_free(p);
+    return codec >= 0 && codec < 8 ? names[codec] : "unknown";
 }
 
-static int parquet_open(void **self, struct ckpt_file *file, const struct records_opts *opts,
-                        struct ckpt_err *err)
+const char *pq_encoding_name(int encoding)
 {
-    struct parquet *p = ckpt_alloc(1, sizeof *p);
-    int rc;
+    static const char *const names[] = {
+        "PLAIN", "GROUP_VAR_INT", "PLAIN_DICTIONARY", "RLE", "BIT_PACKED", "DELTA_BINARY_PACKED",
+        "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY", "RLE_DICTIONARY", "BYTE_STREAM_SPLIT",
+    };
 
-    (void)opts;
-    *self = NULL;
-    if (!p) {
-        ckpt_file_close(file);
-        return ckpt_nomem(err, sizeof *p);
+    return encoding >= 0 && encoding < 10 ? names[encoding] : "unknown";
+}
+
+const char *pq_meaning_name(const struct pq_node *leaf)
+{
+    static const char *const plain[] = {"bool", "int32", "int64", "timestamp[ns]", "float",
+                                        "double", "binary", "fixed binary"};
+    static const char *const time[] = {"time[ms]", "time[us]", "time[ns]"};
+    static const char *const stamp[][2] = {{"timestamp[ms]", "timestamp[ms, UTC]"},
+                                           {"timestamp[us]", "timestamp[us, UTC]"},
+                                           {"timestamp[ns]", "timestamp[ns, UTC]"}};
+    size_t digits = leaf->digits >= 3 ? (size_t)leaf->digits / 3 - 1 : 0;
+
+    switch (leaf->meaning) {
+    case PQ_TEXT: return "string";
+    case PQ_UNSIGNED:
+        return leaf->bits == 8 ? "uint8" : leaf->bits == 16 ? "uint16"
+               : leaf->type == PQ_INT32 ? "uint32" : "uint64";
+    case PQ_DECIMAL: return "decimal";
+    case PQ_DATE: return "date";
+    case PQ_TIME: return time[digits];
+    case PQ_TIMESTAMP: return stamp[digits][leaf->utc];
+    case PQ_UUID: return "uuid";
+    case PQ_HALF: return "half";
+    case PQ_INTERVAL: return "interval";
+    case PQ_NOTHING: return "null";
+    case PQ_PLAIN: break;
     }
-    p->file = file;
-    pthread_mutex_init(&p->lock, NULL);
-    pthread_cond_init(&p->read, NULL);
-    rc = pq_file_open(&p->meta, file, err);
-    if (rc == 0) {
-        p->store = ckpt_alloc(p->meta.n_group + 1, sizeof *p->store);
-        if (!p->store)
-            rc = ckpt_nomem(err, p->meta.n_group * sizeof *p->store);
+    if (leaf->bits && leaf->type == PQ_INT32)
+        return leaf->bits == 8 ? "int8" : "int16";
+    return plain[leaf->type];
+}
+
+/* A ColumnMetaData as it stands in the file. */
+struct column {
+    int64_t type, codec, values, raw, bytes, data, dictionary;
+    uint32_t encodings;
+    bool     has_meta, has_path, encrypted;
+};
+
+static void parse_meta(struct column *m, struct ckpt_cursor *c)
+{
+    struct thrift_field f = {0};
+    enum thrift_type type;
+
+    m->has_meta = true;
+    m->type = m->codec = m->data = -1;
+    while (thrift_next(c, &f)) {
+        switch (f.id) {
+        case 1: m->type = f.i; break;
+        case 4: m->codec = f.i; break;
+        case 5: m->values = f.i; break;
+        case 6: m->raw = f.i; break;
+        case 7: m->bytes = f.i; break;
+        case 9: m->data = f.i; break;
+        case 11: m->dictionary = f.i; break;
+        }
+        if (f.id == 2 && f.type == THRIFT_LIST) {
+            for (size_t n = thrift_list(c, &type); n > 0 && !c->failed; n--) {
+                int64_t e = thrift_int(c);
+
+                if (e >= 0 && e < 32)
+                    m->encodings |= (uint32_t)1 << e;
+            }
+        } else {
+            thrift_skip(c, &f);
+        }
     }
-    if (rc) {
-        parquet_close(p);
-        return rc;
-    }
-    *self = p;
+}
+
+static int set_chunk(const struct pq_file *f, const struct pq_node *leaf, struct pq_chunk *chunk,
+                     const struct column *m, struct ckpt_err *err)
+{
+    uint64_t size = ckpt_file_size(f->file), end;
+
+    if (m->encrypted)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "column \"%s\" is encrypted", leaf->name);
+    if (m->has_path)
+        return ckpt_fail(err, CKPT_EREFUSED, "column \"%s\" lies in another file", leaf->name);
+    if (!m->has_meta || m->type != (int64_t)leaf->type)
+        return ckpt_fail(err, CKPT_EFORMAT, "column \"%s\": its chunk has type %lld, the schema %d",
+                         leaf->name, (long long)m->type, (int)leaf->type);
+    chunk->codec = m->codec >= 0 && m->codec < 100 ? (int)m->codec : 100;
+    chunk->encodings = m->encodings;
+    if (m->values == 0)
+        return 0;                       /* of an empty group: where it lies may not be said */
+    if (m->values < 0 || m->bytes < 0 || m->raw < 0 || m->data < 4)
+        return ckpt_fail(err, CKPT_EFORMAT, "column \"%s\": a negative number", leaf->name);
+    chunk->start = (uint64_t)(m->dictionary > 0 && m->dictionary < m->data ? m->dictionary
+                                                                           : m->data);
+    chunk->bytes = (uint64_t)m->bytes;
+    chunk->raw_bytes = (uint64_t)m->raw;
+    chunk->values = (uint64_t)m->values;
+    if (!ckpt_add(&end, chunk->start, chunk->bytes) || end > size - TAIL)
+        return ckpt_fail_as(err, CKPT_EFORMAT, "truncated",
+                            "column \"%s\" ends at byte %llu of %llu", leaf->name,
+                            (unsigned long long)end, (unsigned long long)size);
+    chunk->limit = chunk->bytes + (size - TAIL - end < SLACK ? size - TAIL - end : SLACK);
     return 0;
 }
 
-static int64_t parquet_count(void *self) { return ((struct parquet *)self)->meta.rows; }
-
-/* All rows of a group into its part. */
-static int read_rows(struct parquet *p, size_t g, struct ckpt_err *err)
+static void parse_chunk(struct column *m, struct ckpt_cursor *c)
 {
-    struct shelf_part *part = &p->store[g].part;
-    struct pq_rows *rows = NULL;
-    struct ckpt_buf row;
-    uint64_t bytes = 0;
-    int rc = pq_rows_open(&rows, &p->meta, g, NULL, err);
+    struct thrift_field f = {0};
 
-    ckpt_buf_init(&row, PQ_MAX_ROW);
-    for (int64_t i = 0; rc == 0 && i < p->meta.group[g].rows; i++) {
-        row.len = 0;
-        rc = pq_rows_next(rows, &row, err);
-        if (rc)
-            break;
-        bytes += row.len;
-        rc = bytes > MAX_TEXT ? ckpt_fail(err, CKPT_ELIMIT, "unfolds to more than %llu bytes",
-                                          (unsigned long long)MAX_TEXT)
-                              : shelf_put(p->shelf, part, row.data, row.len, err);
-    }
-    if (rc == 0)
-        rc = pq_rows_end(rows, err);
-    pq_rows_close(rows);
-    ckpt_buf_release(&row);
-    if (rc)
-        ckpt_err_in(err, "row group %zu", g + 1);
-    return rc;
-}
-
-/* Read group g, whose state is BEING_READ; what went wrong is kept with it. */
-static void read_group(struct parquet *p, size_t g)
-{
-    struct store *s = &p->store[g];
-    struct ckpt_err err = {0}, late = {0};
-    int rc = read_rows(p, g, &err);
-
-    if (shelf_flush(p->shelf, &s->part, &late)) {
-        s->part.lines = s->part.filling_first;      /* those that are in the file */
-        if (rc == 0)
-            err = late;
-        rc = late.code;
-    }
-    ckpt_buf_release(&s->part.filling);
-    if (rc == 0)
-        return;
-    s->why = ckpt_alloc(1, sizeof *s->why);
-    if (s->why)
-        *s->why = err;
-}
-
-/* Group g is read when this returns 0, by this thread or another. */
-static int need_group(struct parquet *p, size_t g, struct ckpt_err *err)
-{
-    struct store *s = &p->store[g];
-    int rc = 0;
-
-    pthread_mutex_lock(&p->lock);
-    if (!p->shelf)
-        rc = shelf_open(&p->shelf, err);
-    while (rc == 0 && s->state == BEING_READ)
-        pthread_cond_wait(&p->read, &p->lock);
-    if (rc == 0 && s->state == UNREAD) {
-        s->state = BEING_READ;
-        pthread_mutex_unlock(&p->lock);
-        read_group(p, g);
-        pthread_mutex_lock(&p->lock);
-        s->state = READ;
-        pthread_cond_broadcast(&p->read);
-    }
-    pthread_mutex_unlock(&p->lock);
-    return rc;
-}
-
-static size_t group_of(const struct pq_file *f, int64_t i)
-{
-    size_t low = 0, high = f->n_group;
-
-    /* The last that begins at or before i: empty groups share a row with the next. */
-    while (high - low > 1) {
-        size_t mid = low + (high - low) / 2;
-
-        if (f->group[mid].first <= i)
-            low = mid;
+    *m = (struct column){0};
+    while (thrift_next(c, &f)) {
+        m->has_path |= f.id == 1;
+        m->encrypted |= f.id == 8 || f.id == 9;
+        if (f.id == 3 && f.type == THRIFT_STRUCT)
+            parse_meta(m, c);
         else
-            high = mid;
+            thrift_skip(c, &f);
     }
-    return low;
 }
 
-static int parquet_get(void *self, int64_t i, json_t **out, struct ckpt_err *err)
+static int parse_columns(struct pq_file *f, struct pq_group *g, struct ckpt_cursor *c,
+                         struct ckpt_err *err)
 {
-    struct parquet *p = self;
-    size_t g = group_of(&p->meta, i);
-    struct store *s = &p->store[g];
-    struct ckpt_buf text;
+    enum thrift_type type;
+    size_t n = thrift_list(c, &type);
+    struct column m;
     int rc;
 
-    *out = NULL;
-    if (need_group(p, g, err))
-        return err->code;
-    i -= p->meta.group[g].first;
-    if (i >= s->part.lines) {
-        if (!s->why)
-            return ckpt_nomem(err, sizeof *s->why);
-        *err = *s->why;
-        return err->code;
+    if (c->failed || type != THRIFT_STRUCT || n != f->n_leaf)
+        return ckpt_fail(err, CKPT_EFORMAT, "%zu columns, %zu in the schema", n, f->n_leaf);
+    g->chunk = ckpt_arena_alloc(&f->arena, n, sizeof *g->chunk);
+    if (!g->chunk)
+        return ckpt_nomem(err, n * sizeof *g->chunk);
+    for (size_t i = 0; i < n; i++) {
+        parse_chunk(&m, c);
+        if (c->failed)
+            return ckpt_fail(err, CKPT_EFORMAT, "column %zu is damaged", i + 1);
+        if ((rc = set_chunk(f, &f->node[f->leaf[i]], &g->chunk[i], &m, err)) != 0)
+            return rc;
     }
-    ckpt_buf_init(&text, SIZE_MAX);
-    rc = shelf_get(p->shelf, &s->part, i, &text, err);
-    if (rc == 0)
-        rc = ckpt_json_parse(out, (const char *)text.data, text.len, CKPT_JSON_STRICT, err);
-    ckpt_buf_release(&text);
+    return 0;
+}
+
+static int parse_group(struct pq_file *f, struct pq_group *g, struct ckpt_cursor *c,
+                       struct ckpt_err *err)
+{
+    struct thrift_field field = {0};
+    int rc;
+
+    g->rows = -1;
+    while (thrift_next(c, &field)) {
+        if (field.id == 3)
+            g->rows = field.i;
+        if (field.id == 1 && field.type == THRIFT_LIST) {
+            if (g->chunk)
+                return ckpt_fail(err, CKPT_EFORMAT, "columns are listed twice");
+            if ((rc = parse_columns(f, g, c, err)) != 0)
+                return rc;
+        } else {
+            thrift_skip(c, &field);
+        }
+    }
+    if (c->failed || g->rows < 0 || (!g->chunk && f->n_leaf > 0))
+        return ckpt_fail(err, CKPT_EFORMAT, "is damaged");
+    for (size_t i = 0; i < f->n_leaf; i++)
+        if (g->chunk[i].values < (uint64_t)g->rows)
+            return ckpt_fail(err, CKPT_EFORMAT, "column \"%s\" has %llu values for %lld rows",
+                             f->node[f->leaf[i]].name, (unsigned long long)g->chunk[i].values,
+                             (long long)g->rows);
+    return 0;
+}
+
+static int parse_groups(struct pq_file *f, struct ckpt_cursor *c, struct ckpt_err *err)
+{
+    enum thrift_type type;
+    size_t n = thrift_list(c, &type);
+    int64_t rows = 0;
+
+    if (!f->node || f->group)
+        return ckpt_fail(err, CKPT_EFORMAT, "row groups %s",
+                         f->node ? "are listed twice" : "come before the schema");
+    if (c->failed || (n > 0 && type != THRIFT_STRUCT))
+        return ckpt_fail(err, CKPT_EFORMAT, "the row groups are no list");
+    f->group = ckpt_arena_alloc(&f->arena, n ? n : 1, sizeof *f->group);
+    if (!f->group)
+        return ckpt_nomem(err, n * sizeof *f->group);
+    for (size_t i = 0; i < n; i++) {
+        f->group[i].first = rows;
+        if (parse_group(f, &f->group[i], c, err))
+            return ckpt_err_in(err, "row group %zu", i + 1);
+        if (f->group[i].rows > INT64_MAX - rows)
+            return ckpt_fail(err, CKPT_EFORMAT, "more rows than 64 bits count");
+        rows += f->group[i].rows;
+        f->n_group++;
+    }
+    return 0;
+}
+
+/* A KeyValue; what is no text is left out, and Arrow's schema, which is a coded copy of ours. */
+static int parse_pair(struct pq_file *f, struct ckpt_cursor *c, struct ckpt_err *err)
+{
+    struct thrift_field field = {0}, key = {0}, value = {0};
+    json_t *v;
+
+    while (thrift_next(c, &field)) {
+        if (field.id == 1)
+            key = field;
+        else if (field.id == 2)
+            value = field;
+        thrift_skip(c, &field);
+    }
+    if (c->failed || !key.bytes || !value.bytes || value.len > MAX_VALUE ||
+        (key.len == 12 && memcmp(key.bytes, "ARROW:schema", 12) == 0) ||
+        !ckpt_utf8_valid(key.bytes, key.len) || !ckpt_utf8_valid(value.bytes, value.len))
+        return 0;
+    v = json_stringn_nocheck((const char *)value.bytes, value.len);
+    return json_object_setn_new_nocheck(f->metadata, (const char *)key.bytes, key.len, v)
+               ? ckpt_nomem(err, value.len) : 0;
+}
+
+static int parse_field(struct pq_file *f, const struct thrift_field *field, struct ckpt_cursor *c,
+                       struct ckpt_err *err)
+{
+    enum thrift_type type;
+    int rc = 0;
+
+    if (field->id == 2 && field->type == THRIFT_LIST)
+        return f->node ? ckpt_fail(err, CKPT_EFORMAT, "two schemas") : pq_schema_read(f, c, err);
+    if (field->id == 4 && field->type == THRIFT_LIST)
+        return parse_groups(f, c, err);
+    if (field->id == 5 && field->type == THRIFT_LIST) {
+        for (size_t n = thrift_list(c, &type); rc == 0 && n > 0 && !c->failed; n--)
+            rc = type == THRIFT_STRUCT ? parse_pair(f, c, err)
+                                       : ckpt_fail(err, CKPT_EFORMAT, "metadata of type %d", type);
+        return rc;
+    }
+    if (field->id == 6 && field->bytes && ckpt_utf8_valid(field->bytes, field->len)) {
+        f->created_by = ckpt_arena_strndup(&f->arena, (const char *)field->bytes, field->len);
+        if (!f->created_by)
+            return ckpt_nomem(err, field->len);
+    }
+    thrift_skip(c, field);
+    return 0;
+}
+
+static int parse_footer(struct pq_file *f, const unsigned char *bytes, size_t len,
+                        struct ckpt_err *err)
+{
+    struct thrift_field field = {0};
+    struct ckpt_cursor c;
+    int64_t rows = 0;
+    int rc = 0;
+
+    ckpt_cursor_init(&c, bytes, len);
+    while (rc == 0 && thrift_next(&c, &field))
+        rc = parse_field(f, &field, &c, err);
+    if (rc)
+        return rc;
+    if (c.failed || !f->node || !f->group)
+        return ckpt_fail(err, CKPT_EFORMAT, "%s", c.failed ? "is damaged"
+                                                  : "has no schema or no row groups");
+    for (size_t i = 0; i < f->n_group; i++)
+        rows += f->group[i].rows;
+    if (rows > 0 && f->n_leaf == 0)
+        return ckpt_fail(err, CKPT_EFORMAT, "has %lld rows and no column", (long long)rows);
+    f->rows = rows;                     /* some writers leave the file's own number at 0 */
+    return 0;
+}
+
+int pq_file_open(struct pq_file *f, struct ckpt_file *file, struct ckpt_err *err)
+{
+    uint64_t size = ckpt_file_size(file), len;
+    unsigned char tail[TAIL], *bytes = NULL;
+    int rc;
+
+    *f = (struct pq_file){.file = file};
+    if (size < 4 + TAIL)
+        return ckpt_fail_as(err, CKPT_EFORMAT, "truncated", "%llu bytes are no parquet file",
+                            (unsigned long long)size);
+    if ((rc = ckpt_file_read_at(file, tail, TAIL, size - TAIL, err)) != 0)
+        return rc;
+    if (memcmp(tail + 4, "PARE", 4) == 0)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "its footer is encrypted");
+    if (memcmp(tail + 4, "PAR1", 4) != 0)
+        return ckpt_fail_as(err, CKPT_EFORMAT, "truncated",
+                            "does not end in PAR1: it is cut, or no parquet file");
+    len = (uint64_t)tail[0] | (uint64_t)tail[1] << 8 | (uint64_t)tail[2] << 16 |
+          (uint64_t)tail[3] << 24;
+    if (len > size - 4 - TAIL)
+        return ckpt_fail(err, CKPT_EFORMAT, "a footer of %llu bytes in a file of %llu",
+                         (unsigned long long)len, (unsigned long long)size);
+    if (len > PQ_MAX_FOOTER)
+        return ckpt_fail(err, CKPT_ELIMIT, "a footer of %llu bytes; the limit is %llu",
+                         (unsigned long long)len, (unsigned long long)PQ_MAX_FOOTER);
+    f->metadata = json_object();
+    bytes = ckpt_alloc_buffer((size_t)len + 1);
+    rc = f->metadata && bytes ? ckpt_file_read_at(file, bytes, (size_t)len, size - TAIL - len, err)
+                              : ckpt_nomem(err, (size_t)len);
+    if (rc == 0 && parse_footer(f, bytes, (size_t)len, err))
+        rc = ckpt_err_in(err, "footer");
+    ckpt_free(bytes);
+    if (rc)
+        pq_file_release(f);
     return rc;
 }
 
-const struct record_ops record_parquet = {
-    .name = "parquet", .bid = bid, .open = parquet_open, .count = parquet_count,
-    .get = parquet_get, .close = parquet_close,
-};
+void pq_file_release(struct pq_file *f)
+{
+    json_decref(f->metadata);
+    ckpt_arena_release(&f->arena);
+    *f = (struct pq_file){0};
+}

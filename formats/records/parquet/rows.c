@@ -32,9 +32,10 @@ static int disagree(struct pq_rows *r, const struct pq_node *n)
 static int peek(struct pq_rows *r, size_t leaf)
 {
     bool end;
+    int rc;
 
-    if (pq_column_peek(&r->column[leaf], &end, r->err))
-        return r->err->code;
+    if ((rc = pq_column_peek(&r->column[leaf], &end, r->err)) != 0)
+        return rc;
     return end ? disagree(r, r->column[leaf].leaf) : 0;
 }
 
@@ -42,16 +43,17 @@ static int peek(struct pq_rows *r, size_t leaf)
 static int take_absent(struct pq_rows *r, const struct pq_node *n, uint32_t def)
 {
     struct pq_value v;
+    int rc;
 
     for (size_t i = n->leaf; i < n->leaf_end; i++) {
         if (!r->want[i])
             continue;
-        if (peek(r, i))
-            return r->err->code;
+        if ((rc = peek(r, i)) != 0)
+            return rc;
         if (r->column[i].def != def)
             return disagree(r, r->column[i].leaf);
-        if (pq_column_take(&r->column[i], &v, r->err))
-            return r->err->code;
+        if ((rc = pq_column_take(&r->column[i], &v, r->err)) != 0)
+            return rc;
     }
     return 0;
 }
@@ -61,9 +63,10 @@ static int put_leaf(struct pq_rows *r, const struct pq_node *n)
 {
     struct pq_column *c = &r->column[n->leaf];
     struct pq_value v;
+    int rc;
 
-    if (pq_column_take(c, &v, r->err))
-        return r->err->code;
+    if ((rc = pq_column_take(c, &v, r->err)) != 0)
+        return rc;
     /* Escapes make a byte six at most. */
     if (v.len > (r->out->limit - r->out->len) / 6)
         return ckpt_fail(r->err, CKPT_ELIMIT, "a row of more than %zu bytes", r->out->limit);
@@ -75,6 +78,7 @@ static int put_struct(struct pq_rows *r, size_t i)
 {
     const struct pq_node *node = r->file->node;
     const char *comma = "";
+    int rc;
 
     ckpt_buf_put_u8(r->out, '{');
     for (size_t k = i + 1; k < node[i].end; k = node[k].end) {
@@ -82,8 +86,8 @@ static int put_struct(struct pq_rows *r, size_t i)
             continue;
         ckpt_buf_put_str(r->out, comma);
         ckpt_buf_put_str(r->out, node[k].key);
-        if (put_field(r, k, node[i].def))
-            return r->err->code;
+        if ((rc = put_field(r, k, node[i].def)) != 0)
+            return rc;
         comma = ",";
     }
     ckpt_buf_put_u8(r->out, '}');
@@ -97,14 +101,15 @@ static int put_pair(struct pq_rows *r, size_t i)
 {
     const struct pq_node *node = r->file->node;
     const char *comma = "";
+    int rc;
 
     ckpt_buf_put_u8(r->out, '[');
     for (size_t k = i + 1; k < node[i].end; k = node[k].end) {
         ckpt_buf_put_str(r->out, comma);
         if (r->first[k] == r->file->n_leaf)
             ckpt_buf_put_str(r->out, "null");
-        else if (put_field(r, k, node[i].def))
-            return r->err->code;
+        else if ((rc = put_field(r, k, node[i].def)) != 0)
+            return rc;
         comma = ",";
     }
     ckpt_buf_put_u8(r->out, ']');
@@ -143,9 +148,10 @@ static int put_list(struct pq_rows *r, size_t rep, size_t element)
     struct pq_column *c = &r->column[r->first[rep]];
     const char *comma = "";
     bool end = false;
+    int rc;
 
-    if (peek(r, r->first[rep]))
-        return r->err->code;
+    if ((rc = peek(r, r->first[rep])) != 0)
+        return rc;
     ckpt_buf_put_u8(r->out, '[');
     if (c->def < n->def) {
         ckpt_buf_put_u8(r->out, ']');
@@ -153,11 +159,11 @@ static int put_list(struct pq_rows *r, size_t rep, size_t element)
     }
     do {
         ckpt_buf_put_str(r->out, comma);
-        if (put_element(r, rep, element))
-            return r->err->code;
+        if ((rc = put_element(r, rep, element)) != 0)
+            return rc;
         comma = ",";
-        if (pq_column_peek(c, &end, r->err))
-            return r->err->code;
+        if ((rc = pq_column_peek(c, &end, r->err)) != 0)
+            return rc;
     } while (!end && c->rep == n->rep && c->def >= n->def);
     ckpt_buf_put_u8(r->out, ']');
     return 0;
@@ -168,9 +174,10 @@ static int put_field(struct pq_rows *r, size_t i, uint8_t above)
 {
     const struct pq_node *n = &r->file->node[i];
     const struct pq_column *c = &r->column[r->first[i]];
+    int rc;
 
-    if (peek(r, r->first[i]))
-        return r->err->code;
+    if ((rc = peek(r, r->first[i])) != 0)
+        return rc;
     if (c->def < above)
         return disagree(r, c->leaf);
     if (n->repeated)
@@ -186,12 +193,13 @@ static int put_field(struct pq_rows *r, size_t i, uint8_t above)
 static int check_row(struct pq_rows *r)
 {
     bool end;
+    int rc;
 
     for (size_t i = 0; i < r->file->n_leaf; i++) {
         if (!r->want[i])
             continue;
-        if (pq_column_peek(&r->column[i], &end, r->err))
-            return r->err->code;
+        if ((rc = pq_column_peek(&r->column[i], &end, r->err)) != 0)
+            return rc;
         if (!end && r->column[i].rep != 0)
             return disagree(r, r->column[i].leaf);
     }
@@ -240,22 +248,25 @@ int pq_rows_open(struct pq_rows **out, const struct pq_file *file, size_t g, con
 
 int pq_rows_next(struct pq_rows *r, struct ckpt_buf *out, struct ckpt_err *err)
 {
+    int rc;
+
     r->out = out;
     r->err = err;
-    if (check_row(r) || put_struct(r, 0))
-        return err->code;
+    if ((rc = check_row(r)) != 0 || (rc = put_struct(r, 0)) != 0)
+        return rc;
     return ckpt_buf_ok(out) ? 0 : ckpt_nomem(err, out->len);
 }
 
 int pq_rows_end(struct pq_rows *r, struct ckpt_err *err)
 {
     bool end;
+    int rc;
 
     for (size_t i = 0; i < r->file->n_leaf; i++) {
         if (!r->want[i])
             continue;
-        if (pq_column_peek(&r->column[i], &end, err))
-            return err->code;
+        if ((rc = pq_column_peek(&r->column[i], &end, err)) != 0)
+            return rc;
         if (!end)
             return ckpt_fail(err, CKPT_EFORMAT, "column \"%s\" has more values than rows",
                              r->column[i].leaf->name);

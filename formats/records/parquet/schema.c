@@ -233,7 +233,7 @@ static int add_node(struct pq_file *f, const struct element *e, const struct ope
         return ckpt_nomem(err, e->name_len);
     n->key = pq_json_key(&f->arena, n->name, err);
     if (!n->key)
-        return err->code;
+        return ckpt_err_code(err);
     if (e->repetition < REQUIRED || e->repetition > REPEATED)
         return ckpt_fail(err, CKPT_EFORMAT, "\"%s\" has repetition %lld", n->name,
                          (long long)e->repetition);
@@ -323,6 +323,7 @@ int pq_schema_read(struct pq_file *f, struct ckpt_cursor *c, struct ckpt_err *er
     struct open_group stack[PQ_MAX_DEPTH];
     enum thrift_type type;
     size_t n = thrift_list(c, &type), depth = 0;
+    int rc;
 
     if (c->failed || type != THRIFT_STRUCT || n == 0)
         return ckpt_fail(err, CKPT_EFORMAT, "the schema is no list of elements");
@@ -340,8 +341,8 @@ int pq_schema_read(struct pq_file *f, struct ckpt_cursor *c, struct ckpt_err *er
         if (c->failed || (i > 0 && depth == 0))
             return ckpt_fail(err, CKPT_EFORMAT, "schema element %zu of %zu: %s", i + 1, n,
                              c->failed ? "is damaged" : "belongs to no group");
-        if (add_node(f, &e, i > 0 ? &stack[depth - 1] : NULL, err))
-            return err->code;
+        if ((rc = add_node(f, &e, i > 0 ? &stack[depth - 1] : NULL, err)) != 0)
+            return rc;
         if (i > 0)
             stack[depth - 1].left--;
         if (f->node[i].end == 0) {

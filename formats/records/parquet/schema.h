@@ -1,9 +1,9 @@
-/* parquet/schema - a footer's schema made into the tree of parquet/file.h. */
+/* parquet/schema - a footer's schema made into the tree of parquet.h. */
 #ifndef CKPT_FORMATS_RECORDS_PARQUET_SCHEMA_H
 #define CKPT_FORMATS_RECORDS_PARQUET_SCHEMA_H
 
 #include "formats/container/thrift.h"
-#include "formats/records/parquet/file.h"
+#include "formats/records/parquet/parquet.h"
 
 /* The cursor stands in front of the list of schema elements. */
 int pq_schema_read(struct pq_file *f, struct ckpt_cursor *c, struct ckpt_err *err);

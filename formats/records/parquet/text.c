@@ -2,58 +2,25 @@
 #include "formats/records/parquet/text.h"
 
 #include <math.h>
+#include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "libckpt/base/half.h"
+#include "libckpt/base/json.h"
 
 #define MAX_DECIMAL  64                 /* bytes; 256 bits is what others stop at */
 #define JULIAN_EPOCH 2440588            /* the Julian day of 1970-01-01 */
 
-/* Text in quotes.  Bytes that are no UTF-8 pass: who parses the text tells them. */
-static void put_string(struct ckpt_buf *out, const unsigned char *s, size_t n)
-{
-    size_t from = 0;
-
-    ckpt_buf_put_u8(out, '"');
-    for (size_t i = 0; i < n; i++) {
-        const char *esc = NULL;
-        char code[8];
-
-        if (s[i] >= 0x20 && s[i] != '"' && s[i] != '\\')
-            continue;
-        switch (s[i]) {
-        case '"': esc = "\\\""; break;
-        case '\\': esc = "\\\\"; break;
-        case '\n': esc = "\\n"; break;
-        case '\t': esc = "\\t"; break;
-        case '\r': esc = "\\r"; break;
-        default:
-            snprintf(code, sizeof code, "\\u%04x", s[i]);
-            esc = code;
-        }
-        ckpt_buf_put(out, s + from, i - from);
-        ckpt_buf_put_str(out, esc);
-        from = i + 1;
-    }
-    ckpt_buf_put(out, s + from, n - from);
-    ckpt_buf_put_u8(out, '"');
-}
-
 static void put_bytes(struct ckpt_buf *out, const unsigned char *b, size_t n)
 {
-    static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    unsigned char coded[65];            /* of 48 bytes, and a NUL */
 
     ckpt_buf_put_str(out, "{\"b64\":\"");
-    for (size_t i = 0; i < n; i += 3) {
-        unsigned v = (unsigned)b[i] << 16 | (i + 1 < n ? (unsigned)b[i + 1] << 8 : 0) |
-                     (i + 2 < n ? (unsigned)b[i + 2] : 0);
-        char four[4] = {digit[v >> 18], digit[v >> 12 & 63],
-                        i + 1 < n ? digit[v >> 6 & 63] : '=', i + 2 < n ? digit[v & 63] : '='};
-
-        ckpt_buf_put(out, four, 4);
-    }
+    for (size_t i = 0; i < n; i += 48)
+        ckpt_buf_put(out, coded,
+                     (size_t)EVP_EncodeBlock(coded, b + i, n - i < 48 ? (int)(n - i) : 48));
     ckpt_buf_put_str(out, "\"}");
 }
 
@@ -252,7 +219,7 @@ void pq_text(struct ckpt_buf *out, const struct pq_node *leaf, const struct pq_v
     char date[40];
 
     switch (leaf->meaning) {
-    case PQ_TEXT: put_string(out, v->bytes, v->len); break;
+    case PQ_TEXT: ckpt_json_put_string(out, (const char *)v->bytes, v->len); break;
     case PQ_UNSIGNED: put_unsigned(out, leaf, v->i); break;
     case PQ_DECIMAL: put_decimal_value(out, leaf, v); break;
     case PQ_DATE:

@@ -88,6 +88,7 @@ int bpe_new(struct bpe **out, const struct bpe_opts *opts, struct ckpt_err *err)
 {
     struct bpe *b;
     size_t cap = 16;
+    int rc;
 
     *out = NULL;
     if ((opts->prefix && strlen(opts->prefix) > MAX_AFFIX) ||
@@ -116,9 +117,10 @@ int bpe_new(struct bpe **out, const struct bpe_opts *opts, struct ckpt_err *err)
         b->pair[i] = (struct pair){.key = NO_PAIR, .rank = NO_RANK, .joined = -1};
     for (size_t i = 0; i < opts->n_merge; i++)
         pair_put(b, &opts->merge[i]);
-    if (make_pages(b, opts, err)) {
+    rc = make_pages(b, opts, err);
+    if (rc) {
         bpe_free(b);
-        return err->code;
+        return rc;
     }
     *out = b;
     return 0;
@@ -154,34 +156,15 @@ void bpe_run_free(struct bpe_run *run)
     ckpt_free(run);
 }
 
-/* An array's new size; *failed is set when refused (the old one stays). */
-static void *grown(void *old, size_t n, size_t size, bool *failed)
-{
-    void *p = ckpt_grow(old, n, size);
-
-    *failed |= !p;
-    return p ? p : old;
-}
-
 static int reserve(struct bpe_run *run, size_t n, struct ckpt_err *err)
 {
-    size_t cap = run->cap < 2 * SHORT_WORD ? 2 * SHORT_WORD : run->cap;
-    bool failed = false;
+    const struct ckpt_array all[] = {
+        {&run->id, sizeof *run->id},     {&run->len, sizeof *run->len},
+        {&run->rank, sizeof *run->rank}, {&run->joined, sizeof *run->joined},
+        {&run->next, sizeof *run->next}, {&run->prev, sizeof *run->prev},
+    };
 
-    if (n <= run->cap)
-        return 0;
-    while (cap < n)
-        cap *= 2;
-    run->id = grown(run->id, cap, sizeof *run->id, &failed);
-    run->len = grown(run->len, cap, sizeof *run->len, &failed);
-    run->rank = grown(run->rank, cap, sizeof *run->rank, &failed);
-    run->joined = grown(run->joined, cap, sizeof *run->joined, &failed);
-    run->next = grown(run->next, cap, sizeof *run->next, &failed);
-    run->prev = grown(run->prev, cap, sizeof *run->prev, &failed);
-    if (failed)
-        return ckpt_nomem(err, cap * 6 * sizeof *run->id);
-    run->cap = cap;
-    return 0;
+    return ckpt_reserve_all(all, sizeof all / sizeof *all, &run->cap, n, err);
 }
 
 /* One symbol per byte; returns how many. */
@@ -246,7 +229,7 @@ static bool falls_back(const struct bpe *b, const unsigned char *s, size_t width
 }
 
 /* One symbol per character; returns how many.  An unknown one waits for the next known one, also
- * behind bytes that come between, as in the reference. */
+ * after bytes that come between, as in the reference. */
 static size_t first_chars(const struct bpe *b, struct bpe_run *run, const unsigned char *s,
                           size_t n)
 {
@@ -426,12 +409,13 @@ int bpe_encode(const struct bpe *b, struct bpe_run *run, const unsigned char *s,
 {
     size_t m = 0;
     int32_t whole = -1;
+    int rc;
 
     if (n > MAX_WORD)
         return ckpt_fail(err, CKPT_ELIMIT, "a word of %zu bytes; the limit is %zu", n,
                          MAX_WORD);
-    if (reserve(run, n, err))
-        return err->code;
+    if ((rc = reserve(run, n, err)) != 0)
+        return rc;
     if (b->o.ignore_merges)
         whole = b->o.find(b->o.find_ctx, s, n);
     if (whole >= 0) {
@@ -442,8 +426,8 @@ int bpe_encode(const struct bpe *b, struct bpe_run *run, const unsigned char *s,
         m = b->o.chars ? first_chars(b, run, s, n) : first_bytes(b, run, s, n);
         if (m <= SHORT_WORD)
             m = merge_short(b, run, m);
-        else if (merge_long(b, run, &m, err))
-            return err->code;
+        else if ((rc = merge_long(b, run, &m, err)) != 0)
+            return rc;
     }
     *out = (struct word){.id = run->id, .len = run->len, .n = m};
     return 0;

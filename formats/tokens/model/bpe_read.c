@@ -65,7 +65,7 @@ static int32_t find_text(const void *ctx, const unsigned char *s, size_t n)
 /* Whether an id is one of the model's own. */
 static bool is_own(const struct vocab *v, int32_t id)
 {
-    const struct token *to = &v->token[id];
+    const struct vocab_token *to = &v->token[id];
 
     return to->token && vocab_find(v, to->token, to->len) == id;
 }
@@ -74,15 +74,17 @@ static bool is_own(const struct vocab *v, int32_t id)
 static int index_raw(struct bpe_model *m, struct ckpt_err *err)
 {
     const struct vocab *v = m->vocab;
+    int rc;
 
-    if (ckpt_map_new(&m->by_raw, (size_t)v->n, err))
-        return err->code;
+    if ((rc = ckpt_map_new(&m->by_raw, (size_t)v->n, err)) != 0)
+        return rc;
     for (int32_t id = 0; id < v->n; id++) {
-        const struct token *to = &v->token[id];
+        const struct vocab_token *to = &v->token[id];
 
         if (is_own(v, id) && !to->literal && to->len > 0 &&
-            ckpt_map_add(m->by_raw, (const char *)to->raw, v->token_bytes[id], (size_t)id, err))
-            return err->code;
+            (rc = ckpt_map_add(m->by_raw, (const char *)to->raw, v->token_bytes[id], (size_t)id,
+                               err)) != 0)
+            return rc;
     }
     return 0;
 }
@@ -108,7 +110,7 @@ static int find_symbols(struct reading *r, struct ckpt_err *err)
     if (!r->chr)
         return ckpt_nomem(err, (size_t)v->n * sizeof *r->chr);
     for (int32_t id = 0; id < v->n; id++) {
-        const struct token *to = &v->token[id];
+        const struct vocab_token *to = &v->token[id];
 
         if (to->len > 0 && utf8_width((unsigned char)to->token[0]) == to->len && is_own(v, id))
             r->chr[n++] = (struct bpe_char){
@@ -122,15 +124,8 @@ static int find_symbols(struct reading *r, struct ckpt_err *err)
 static int add_merge(struct reading *r, int32_t left, int32_t right, int32_t joined,
                      uint32_t rank, struct ckpt_err *err)
 {
-    if (r->n_merge == r->cap_merge) {
-        size_t cap = r->cap_merge ? 2 * r->cap_merge : 1024;
-        void *p = ckpt_grow(r->merge, cap, sizeof *r->merge);
-
-        if (!p)
-            return ckpt_nomem(err, cap * sizeof *r->merge);
-        r->merge = p;
-        r->cap_merge = cap;
-    }
+    if (ckpt_reserve(&r->merge, r->n_merge, &r->cap_merge, sizeof *r->merge, err))
+        return CKPT_ENOMEM;
     r->merge[r->n_merge++] = (struct bpe_merge){left, right, joined, rank};
     return 0;
 }
@@ -179,7 +174,7 @@ static int read_merge(struct reading *r, const json_t *json, struct ckpt_buf *jo
 
     if (split_merge(json, &a, &n_a, &b, &n_b, err) || (left = known(v, a, n_a, err)) < 0 ||
         (right = known(v, b, n_b, err)) < 0)
-        return err->code;
+        return ckpt_err_code(err);
     if (n_b < prefix)
         return ckpt_fail(err, CKPT_EFORMAT, "\"%s\" is shorter than the prefix", b);
     joined->len = 0;
@@ -188,7 +183,7 @@ static int read_merge(struct reading *r, const json_t *json, struct ckpt_buf *jo
     if (!ckpt_buf_ok(joined))
         return ckpt_nomem(err, n_a + n_b);
     to = known(v, (const char *)joined->data, joined->len, err);
-    return to < 0 ? err->code : add_merge(r, left, right, to, (uint32_t)r->n_merge, err);
+    return to < 0 ? ckpt_err_code(err) : add_merge(r, left, right, to, (uint32_t)r->n_merge, err);
 }
 
 static int read_merges(struct reading *r, struct ckpt_err *err)
@@ -214,6 +209,8 @@ static int read_merges(struct reading *r, struct ckpt_err *err)
 static int cut_token(struct reading *r, int32_t id, const unsigned char *s, size_t n,
                      uint32_t rank, struct ckpt_err *err)
 {
+    int rc;
+
     if (n > MAX_CUT)
         return ckpt_fail(err, CKPT_ELIMIT, "a token of %zu bytes; the limit is %d", n, MAX_CUT);
     for (size_t i = 1; i < n; i++) {
@@ -223,8 +220,8 @@ static int cut_token(struct reading *r, int32_t id, const unsigned char *s, size
             continue;
         left = r->o.find(r->m, s, i);
         right = left < 0 ? -1 : r->o.find(r->m, s + i, n - i);
-        if (right >= 0 && add_merge(r, left, right, id, rank, err))
-            return err->code;
+        if (right >= 0 && (rc = add_merge(r, left, right, id, rank, err)) != 0)
+            return rc;
     }
     return 0;
 }
@@ -232,11 +229,13 @@ static int cut_token(struct reading *r, int32_t id, const unsigned char *s, size
 static int cut_by_rank(struct reading *r, struct ckpt_err *err)
 {
     const struct vocab *v = r->src->vocab;
+    int rc;
 
     for (int32_t id = 0; id < v->n; id++)
         if (is_own(v, id) && !v->token[id].literal &&
-            cut_token(r, id, v->token[id].raw, v->token_bytes[id], (uint32_t)id, err))
-            return err->code;
+            (rc = cut_token(r, id, v->token[id].raw, v->token_bytes[id], (uint32_t)id,
+                            err)) != 0)
+            return rc;
     return 0;
 }
 
@@ -268,7 +267,7 @@ static int cut_by_score(struct reading *r, const json_t *scores, struct ckpt_err
     if (rc == 0 && n_scored > 1)
         qsort(list, n_scored, sizeof *list, by_score);
     for (size_t i = 0; rc == 0 && i < n_scored; i++) {
-        const struct token *to = &v->token[list[i].id];
+        const struct vocab_token *to = &v->token[list[i].id];
 
         rank += i > 0 && list[i].score < list[i - 1].score;
         rc = cut_token(r, list[i].id, (const unsigned char *)to->token, to->len, rank, err);
@@ -279,7 +278,7 @@ static int cut_by_score(struct reading *r, const json_t *scores, struct ckpt_err
 
 #define MARK "\xe2\x96\x81"     /* U+2581 */
 
-static bool is_marks(const struct token *to)
+static bool is_marks(const struct vocab_token *to)
 {
     size_t i = 0;
 
@@ -297,8 +296,8 @@ static bool has_parts(const struct reading *r)
         vocab_find(v, MARK, 3) < 0)
         return false;
     for (size_t i = 0; i < r->n_merge; i++) {
-        const struct token *left = &v->token[r->merge[i].left];
-        const struct token *right = &v->token[r->merge[i].right];
+        const struct vocab_token *left = &v->token[r->merge[i].left];
+        const struct vocab_token *right = &v->token[r->merge[i].right];
 
         if (right->len >= 3 && memcmp(right->token, MARK, 3) == 0 && !is_marks(left))
             return false;
@@ -310,9 +309,10 @@ static bool has_parts(const struct reading *r)
 static int read_affix(char **out, const json_t *json, const char *key, struct ckpt_err *err)
 {
     const char *s;
+    int rc;
 
-    if (ckpt_json_str_or(&s, json, key, "", err))
-        return err->code;
+    if ((rc = ckpt_json_str_or(&s, json, key, "", err)) != 0)
+        return rc;
     if (!*s)
         return 0;
     *out = ckpt_strdup(s);
@@ -324,16 +324,17 @@ static int read_opts(struct reading *r, struct ckpt_err *err)
     const json_t *json = r->src->json, *dropout = json_object_get(json, "dropout");
     struct bpe_model *m = r->m;
     const char *unk;
+    int rc;
 
     if (!component_is_absent(dropout) && json_number_value(dropout) != 0)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "dropout would make ids random");
-    if (ckpt_json_bool_or(&r->o.fuse_unk, json, "fuse_unk", false, err) ||
-        ckpt_json_bool_or(&r->o.ignore_merges, json, "ignore_merges", false, err) ||
-        ckpt_json_bool_or(&r->o.byte_fallback, json, "byte_fallback", false, err) ||
-        ckpt_json_str_or(&unk, json, "unk_token", NULL, err) ||
-        read_affix(&m->prefix, json, "continuing_subword_prefix", err) ||
-        read_affix(&m->suffix, json, "end_of_word_suffix", err))
-        return err->code;
+    if ((rc = ckpt_json_bool_or(&r->o.fuse_unk, json, "fuse_unk", false, err)) != 0 ||
+        (rc = ckpt_json_bool_or(&r->o.ignore_merges, json, "ignore_merges", false, err)) != 0 ||
+        (rc = ckpt_json_bool_or(&r->o.byte_fallback, json, "byte_fallback", false, err)) != 0 ||
+        (rc = ckpt_json_str_or(&unk, json, "unk_token", NULL, err)) != 0 ||
+        (rc = read_affix(&m->prefix, json, "continuing_subword_prefix", err)) != 0 ||
+        (rc = read_affix(&m->suffix, json, "end_of_word_suffix", err)) != 0)
+        return rc;
     if (r->o.byte_fallback && (m->prefix || m->suffix))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "byte_fallback together with "
                          "continuing_subword_prefix or end_of_word_suffix is not followed");
@@ -392,11 +393,11 @@ static int read_bpe(void **out, const struct model_source *src, struct ckpt_err 
 static int run_new(void **out, const void *model, struct ckpt_err *err)
 {
     struct bpe_run *run;
+    int rc = bpe_run_new(&run, err);
 
     (void)model;
-    bpe_run_new(&run, err);
     *out = run;
-    return run ? 0 : err->code;
+    return rc;
 }
 
 static void run_free(void *run)

@@ -159,6 +159,7 @@ int model_encode(const struct model *m, struct model_run *run, const unsigned ch
 {
     struct slot *slot;
     uint64_t key[3];
+    int rc;
 
     if (n > CACHE_KEY)
         return m->ops->encode(m->model, run->run, s, n, out, err);
@@ -170,8 +171,8 @@ int model_encode(const struct model *m, struct model_run *run, const unsigned ch
         *out = (struct word){.id = slot->id, .len = run->len, .n = slot->n};
         return 0;
     }
-    if (m->ops->encode(m->model, run->run, s, n, out, err))
-        return err->code;
+    if ((rc = m->ops->encode(m->model, run->run, s, n, out, err)) != 0)
+        return rc;
     cache_put(slot, key, n, out);
     return 0;
 }

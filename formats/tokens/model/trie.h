@@ -31,7 +31,7 @@ struct trie {
 int trie_new(struct trie **out, struct trie_key *key, size_t n, struct ckpt_err *err);
 void trie_free(struct trie *t);
 
-/* The node behind node by byte c, or TRIE_NONE. */
+/* The node after node by byte c, or TRIE_NONE. */
 static inline uint32_t trie_step(const struct trie *t, uint32_t node, unsigned char c)
 {
     uint32_t first, n;

@@ -72,7 +72,7 @@ static int read_scores(struct unigram *m, const json_t *vocab, const json_t *kin
         goto out;
     }
     for (int32_t id = 0; id < (int32_t)n; id++) {
-        const struct token *to = &v->token[id];
+        const struct vocab_token *to = &v->token[id];
         int kind = kind_of(kinds, id);
 
         m->score[id] = json_number_value(json_array_get(json_array_get(vocab, (size_t)id), 1));
@@ -121,7 +121,7 @@ static int read_unigram(void **out, const struct model_source *src, struct ckpt_
     return 0;
 fail:
     release(m);
-    return err->code;
+    return ckpt_err_code(err);
 }
 
 static int run_new(void **out, const void *model, struct ckpt_err *err)
@@ -145,27 +145,12 @@ static void run_free(void *memory)
 /* Room for the places of n bytes, and for as many tokens. */
 static int reserve(struct unigram_run *run, size_t n, struct ckpt_err *err)
 {
-    size_t cap = run->cap < 64 ? 64 : run->cap;
-    void *p;
+    const struct ckpt_array all[] = {
+        {&run->node, sizeof *run->node}, {&run->id, sizeof *run->id},
+        {&run->len, sizeof *run->len},   {&run->start, sizeof *run->start},
+    };
 
-    if (n < run->cap)
-        return 0;
-    while (cap <= n)
-        cap *= 2;
-    if (!(p = ckpt_grow(run->node, cap, sizeof *run->node)))
-        return ckpt_nomem(err, cap * sizeof *run->node);
-    run->node = p;
-    if (!(p = ckpt_grow(run->id, cap, sizeof *run->id)))
-        return ckpt_nomem(err, cap * sizeof *run->id);
-    run->id = p;
-    if (!(p = ckpt_grow(run->len, cap, sizeof *run->len)))
-        return ckpt_nomem(err, cap * sizeof *run->len);
-    run->len = p;
-    if (!(p = ckpt_grow(run->start, cap, sizeof *run->start)))
-        return ckpt_nomem(err, cap * sizeof *run->start);
-    run->start = p;
-    run->cap = cap;
-    return 0;
+    return ckpt_reserve_all(all, sizeof all / sizeof *all, &run->cap, n + 1, err);
 }
 
 static inline void consider(const struct unigram *m, struct node *to, double sum, size_t from,
@@ -254,12 +239,13 @@ static int encode(const void *model, void *memory, const unsigned char *s, size_
     struct unigram_run *run = memory;
     struct back b = {.run = run};
     size_t to = n, unknown = 0;     /* [to, unknown) is unknown text so far */
+    int rc;
 
     if (n > MAX_WORD)
         return ckpt_fail(err, CKPT_ELIMIT, "a word of %zu bytes; the limit is %zu", n,
                          MAX_WORD);
-    if (reserve(run, n, err))
-        return err->code;
+    if ((rc = reserve(run, n, err)) != 0)
+        return rc;
     if (!search(m, run->node, s, n))
         return ckpt_fail(err, CKPT_EFORMAT, "a character is unknown, and there is no unk_id");
     b.at = run->cap;

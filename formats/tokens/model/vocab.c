@@ -53,7 +53,7 @@ static int count_ids(struct vocab *v, const json_t *vocab, const json_t *added, 
 
 int vocab_show(struct vocab *v, int32_t id, const char *text, size_t len, struct ckpt_err *err)
 {
-    struct token *to = &v->token[id];
+    struct vocab_token *to = &v->token[id];
     unsigned char *raw = ckpt_arena_alloc(v->arena, len + 1, 1);
     size_t n;
 
@@ -94,16 +94,17 @@ static int read_model(struct vocab *v, const json_t *vocab, struct ckpt_err *err
 {
     const char *name;
     json_t *item;
+    int rc;
 
     for (size_t i = 0; i < json_array_size(vocab); i++) {
-        const struct token *to = &v->token[i];
+        const struct vocab_token *to = &v->token[i];
 
         if (array_token(vocab, i, &name, err) || keep_token(v, (int32_t)i, name, err))
             return ckpt_err_in(err, "model.vocab");
         /* A piece that comes again: the models look at places, and a name finds the first. */
         if (vocab_find(v, to->token, to->len) < 0 &&
-            ckpt_map_add(v->by_token, to->token, to->len, i, err))
-            return err->code;
+            (rc = ckpt_map_add(v->by_token, to->token, to->len, i, err)) != 0)
+            return rc;
     }
     json_object_foreach((json_t *)vocab, name, item) {
         int32_t id = (int32_t)json_integer_value(item);
@@ -119,19 +120,20 @@ int vocab_read(struct vocab *v, struct ckpt_arena *arena, const json_t *vocab,
                const json_t *added, int64_t limit, struct ckpt_err *err)
 {
     size_t n = json_is_array(vocab) ? json_array_size(vocab) : json_object_size(vocab);
+    int rc;
 
     v->arena = arena;
-    if (count_ids(v, vocab, added, limit, err))
-        return err->code;
+    if ((rc = count_ids(v, vocab, added, limit, err)) != 0)
+        return rc;
     if (v->n == 0)
         return ckpt_fail(err, CKPT_EFORMAT, "the vocabulary is empty");
     v->token = ckpt_arena_alloc(arena, (size_t)v->n, sizeof *v->token);
     v->token_bytes = ckpt_arena_alloc(arena, (size_t)v->n, sizeof *v->token_bytes);
     if (!v->token || !v->token_bytes)
         return ckpt_nomem(err, (size_t)v->n * sizeof *v->token);
-    if (ckpt_map_new(&v->by_token, n, err) ||
-        ckpt_map_new(&v->by_added, json_array_size(added), err))
-        return err->code;
+    if ((rc = ckpt_map_new(&v->by_token, n, err)) != 0 ||
+        (rc = ckpt_map_new(&v->by_added, json_array_size(added), err)) != 0)
+        return rc;
     return read_model(v, vocab, err);
 }
 
@@ -144,12 +146,14 @@ void vocab_release(struct vocab *v)
 int vocab_add(struct vocab *v, int32_t id, const char *token, size_t len, struct ckpt_err *err)
 {
     int32_t known = vocab_find(v, token, len);
+    int rc;
 
     if (known >= 0 && known != id)
         return ckpt_fail(err, CKPT_EFORMAT, "\"%s\" has id %d here and id %d before", token, id,
                          known);
-    if (known < 0 ? put_token(v, id, token, len, err) : vocab_show(v, id, token, len, err))
-        return err->code;
+    rc = known < 0 ? put_token(v, id, token, len, err) : vocab_show(v, id, token, len, err);
+    if (rc)
+        return rc;
     v->token[id].added = true;
     return ckpt_map_add(v->by_added, token, len, (size_t)id, err);
 }

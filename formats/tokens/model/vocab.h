@@ -14,10 +14,10 @@
 #include "libckpt/mem.h"
 
 /* One id.  token NULL: the id is not used. */
-struct token {
+struct vocab_token {
     const char          *token;     /* as the file spells it */
     const char          *shown;     /* what decoding begins with: token, or an added token as the
-                                       normalizer has it */
+                                             normalizer has it */
     const unsigned char *raw;       /* the bytes it stands for in the ByteLevel alphabet */
     uint32_t             len;       /* of token */
     uint32_t             shown_len;
@@ -28,7 +28,7 @@ struct token {
 
 struct vocab {
     struct ckpt_arena *arena;       /* borrowed */
-    struct token      *token;       /* [n] by id */
+    struct vocab_token      *token;       /* [n] by id */
     uint32_t          *token_bytes; /* [n] length of raw */
     int32_t            n;
     struct ckpt_map   *by_token;    /* of the model */

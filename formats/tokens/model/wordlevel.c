@@ -19,10 +19,11 @@ static int read_wordlevel(void **out, const struct model_source *src, struct ckp
 {
     struct wordlevel *m;
     const char *unk;
+    int rc;
 
     *out = NULL;
-    if (ckpt_json_str_or(&unk, src->json, "unk_token", "<unk>", err))
-        return err->code;
+    if ((rc = ckpt_json_str_or(&unk, src->json, "unk_token", "<unk>", err)) != 0)
+        return rc;
     m = ckpt_alloc(1, sizeof *m);
     if (!m)
         return ckpt_nomem(err, sizeof *m);

@@ -1,5 +1,5 @@
 /*
- * wordpiece - a word cut from the left into the longest tokens, those behind the first spelt
+ * wordpiece - a word cut from the left into the longest tokens, those after the first spelt
  * with a prefix; a word with a rest that is no token is unknown altogether.
  *
  * Source: huggingface/tokenizers 0.23 src/models/wordpiece/mod.rs.
@@ -12,7 +12,7 @@
 
 struct wordpiece {
     struct trie *trie;
-    uint32_t     inner;             /* the node behind the prefix, or TRIE_NONE */
+    uint32_t     inner;             /* the node after the prefix, or TRIE_NONE */
     int32_t      unk_id;            /* -1: there is none */
     size_t       max_chars;         /* a longer word is unknown */
 };
@@ -75,7 +75,7 @@ static int read_wordpiece(void **out, const struct model_source *src, struct ckp
     return 0;
 fail:
     release(m);
-    return err->code;
+    return ckpt_err_code(err);
 }
 
 static int run_new(void **out, const void *model, struct ckpt_err *err)
@@ -96,21 +96,9 @@ static void run_free(void *memory)
 
 static int reserve(struct wordpiece_run *run, size_t n, struct ckpt_err *err)
 {
-    size_t cap = run->cap < 64 ? 64 : run->cap;
-    void *id, *len;
+    const struct ckpt_array all[] = {{&run->id, sizeof *run->id}, {&run->len, sizeof *run->len}};
 
-    if (n <= run->cap)
-        return 0;
-    while (cap < n)
-        cap *= 2;
-    if (!(id = ckpt_grow(run->id, cap, sizeof *run->id)))
-        return ckpt_nomem(err, cap * sizeof *run->id);
-    run->id = id;
-    if (!(len = ckpt_grow(run->len, cap, sizeof *run->len)))
-        return ckpt_nomem(err, cap * sizeof *run->len);
-    run->len = len;
-    run->cap = cap;
-    return 0;
+    return ckpt_reserve_all(all, 2, &run->cap, n, err);
 }
 
 /* Bytes of the longest token at s, its id in *id; 0 when there is none. */
@@ -135,11 +123,12 @@ static int encode(const void *model, void *memory, const unsigned char *s, size_
     const struct wordpiece *m = model;
     struct wordpiece_run *run = memory;
     size_t chars = 0, len = 1, k = 0;
+    int rc;
 
     for (size_t i = 0; i < n; i++)
         chars += (s[i] & 0xc0) != 0x80;
-    if (reserve(run, chars > m->max_chars ? 1 : chars, err))
-        return err->code;
+    if ((rc = reserve(run, chars > m->max_chars ? 1 : chars, err)) != 0)
+        return rc;
     for (size_t i = 0; chars <= m->max_chars && i < n && len > 0; i += len) {
         len = longest(m->trie, i ? m->inner : TRIE_ROOT, s + i, n - i, &run->id[k]);
         run->len[k++] = (uint32_t)len;

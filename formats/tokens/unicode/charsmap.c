@@ -4,12 +4,13 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "formats/tokens/base64.h"
 #include "libckpt/mem.h"
 
 struct charsmap {
     uint32_t      *unit;
     size_t         n_unit;
-    unsigned char *text;            /* replacements, valid UTF-8, NUL behind the last */
+    unsigned char *text;            /* replacements, valid UTF-8, NUL after the last */
     size_t         n_text;
     bool           ascii[128];      /* has a replacement by itself */
 };
@@ -58,6 +59,22 @@ int charsmap_new(struct charsmap **out, const void *blob, size_t n, struct ckpt_
     map = NULL;
 out:
     charsmap_free(map);
+    return rc;
+}
+
+int charsmap_parse(struct charsmap **out, const char *text, struct ckpt_err *err)
+{
+    size_t len = strlen(text), n;
+    unsigned char *blob = ckpt_alloc(len / 4 * 3 + 1, 1);
+    int rc;
+
+    *out = NULL;
+    if (!blob)
+        return ckpt_nomem(err, len);
+    rc = base64_decode(blob, &n, text, len)
+             ? charsmap_new(out, blob, n, err)
+             : ckpt_fail(err, CKPT_EFORMAT, "precompiled_charsmap is not base64");
+    ckpt_free(blob);
     return rc;
 }
 
@@ -163,15 +180,10 @@ struct changes {
 
 static bool add_change(struct changes *c, uint32_t cp, int32_t change)
 {
-    if (c->n == c->cap) {
-        size_t cap = c->cap ? 2 * c->cap : 256;
-        void *p = ckpt_grow(c->item, cap, sizeof *c->item);
+    struct ckpt_err ignored = {0};
 
-        if (!p)
-            return false;
-        c->item = p;
-        c->cap = cap;
-    }
+    if (ckpt_reserve(&c->item, c->n, &c->cap, sizeof *c->item, &ignored))
+        return false;
     c->item[c->n].cp = cp;
     c->item[c->n++].change = change;
     return true;

@@ -17,6 +17,8 @@ struct charsmap;
 
 /* blob is copied. */
 int charsmap_new(struct charsmap **out, const void *blob, size_t n, struct ckpt_err *err);
+/* The same of a "precompiled_charsmap", which is base64. */
+int charsmap_parse(struct charsmap **out, const char *text, struct ckpt_err *err);
 void charsmap_free(struct charsmap *map);
 /*
  * The shortest (else the longest) sequence at the start of s[0, n) that is replaced: its bytes,

@@ -72,19 +72,13 @@ static bool is_inert(uint32_t cp, enum compose_form form)
 
 static bool push(struct compose_run *run, uint32_t cp, int32_t change)
 {
-    if (run->n == run->cap) {
-        size_t cap = run->cap ? 2 * run->cap : 64;
-        void *p = ckpt_grow(run->item, cap, sizeof *run->item);
+    const struct ckpt_array all[] = {
+        {&run->item, sizeof *run->item}, {&run->sorted, sizeof *run->sorted},
+    };
+    struct ckpt_err ignored = {0};
 
-        if (!p)
-            return false;
-        run->item = p;
-        p = ckpt_grow(run->sorted, cap, sizeof *run->sorted);
-        if (!p)
-            return false;
-        run->sorted = p;
-        run->cap = cap;
-    }
+    if (run->n == run->cap && ckpt_reserve_all(all, 2, &run->cap, run->n + 1, &ignored))
+        return false;
     run->item[run->n++] = (struct change){cp, change, class_of(cp)};
     return true;
 }
@@ -167,7 +161,7 @@ static void recompose(struct compose_run *run)
 {
     struct change *item = run->item;
     size_t kept = 0, starter = SIZE_MAX;
-    int last = -1;                      /* class of what was kept behind the starter */
+    int last = -1;                      /* class of what was kept after the starter */
 
     for (size_t i = 0; i < run->n; i++) {
         struct change c = item[i];

@@ -149,11 +149,12 @@ static int carry_escape(struct carry *c, bool in_class, struct ckpt_err *err)
     return 0;
 }
 
-/* One class; c->i is behind its "[".  Nested classes are unions: their brackets are dropped. */
+/* One class; c->i is after its "[".  Nested classes are unions: their brackets are dropped. */
 static int carry_class(struct carry *c, struct ckpt_err *err)
 {
     size_t depth = 1;
     bool first = true;
+    int rc;
 
     ckpt_buf_put_str(&c->out, "[");
     if (c->i < c->n && c->s[c->i] == '^')
@@ -162,8 +163,8 @@ static int carry_class(struct carry *c, struct ckpt_err *err)
         if (c->i >= c->n)
             return refuse(c, "a class without end", err);
         if (c->s[c->i] == '\\') {
-            if (carry_escape(c, true, err))
-                return err->code;
+            if ((rc = carry_escape(c, true, err)) != 0)
+                return rc;
         } else if (c->s[c->i] == '[' && c->i + 1 < c->n && c->s[c->i + 1] == ':') {
             return refuse(c, "a POSIX class", err);
         } else if (c->s[c->i] == '[') {
@@ -199,14 +200,16 @@ static bool has_m_option(const struct carry *c)
 
 static int carry_over(struct carry *c, struct ckpt_err *err)
 {
+    int rc;
+
     while (c->i < c->n) {
         if (c->s[c->i] == '\\') {
-            if (carry_escape(c, false, err))
-                return err->code;
+            if ((rc = carry_escape(c, false, err)) != 0)
+                return rc;
         } else if (c->s[c->i] == '[') {
             c->i++;
-            if (carry_class(c, err))
-                return err->code;
+            if ((rc = carry_class(c, err)) != 0)
+                return rc;
         } else if (c->s[c->i] == '(' && c->i + 1 < c->n && c->s[c->i + 1] == '*') {
             /* PCRE2 verbs could lift the limits. */
             return refuse(c, "a verb", err);
@@ -346,11 +349,12 @@ int regex_next(const struct regex *re, struct regex_run *run, const unsigned cha
                struct regex_match *m, bool *found, struct ckpt_err *err)
 {
     size_t last = m->end;
+    int rc;
 
     *found = false;
     while (m->from <= len) {
-        if (regex_find(re, run, s, len, m->from, found, &m->start, &m->end, err))
-            return err->code;
+        if ((rc = regex_find(re, run, s, len, m->from, found, &m->start, &m->end, err)) != 0)
+            return rc;
         if (!*found)
             return 0;
         if (m->start < m->end || !m->any || m->end != last) {
@@ -358,7 +362,7 @@ int regex_next(const struct regex *re, struct regex_run *run, const unsigned cha
             m->any = true;
             return 0;
         }
-        /* Empty, and where the last one ended: go on behind the next character. */
+        /* Empty, and where the last one ended: go on after the next character. */
         do
             m->from++;
         while (m->from < len && (s[m->from] & 0xc0) == 0x80);

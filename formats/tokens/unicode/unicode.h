@@ -3,6 +3,8 @@
  *
  * Classes are Unicode 16's, whatever utf8proc's own version.  White space is the property
  * White_Space: the set is spelt out because libraries disagree about U+180E, which is none.
+ *
+ * Abbreviations: utf8 (UTF-8).
  */
 #ifndef CKPT_FORMATS_TOKENS_UNICODE_UNICODE_H
 #define CKPT_FORMATS_TOKENS_UNICODE_UNICODE_H

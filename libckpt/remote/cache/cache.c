@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "libckpt/commit.h"
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/io/file_at.h"
 #include "libckpt/base/json.h"
 #include "libckpt/log.h"
@@ -100,14 +100,16 @@ int cache_check(struct ckpt_err *err)
 {
     static const char *const folders[] = {"objects", "lists", "proofs", "parts"};
     char path[4096];
+    int rc;
 
     if (!root_of(path, sizeof path))
         return 0;
-    if (cache_check_owner(path, err))
-        return err->code;
+    if ((rc = cache_check_owner(path, err)) != 0)
+        return rc;
     for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++)
-        if (cache_path(path, sizeof path, folders[i], "") && cache_check_owner(path, err))
-            return err->code;
+        if (cache_path(path, sizeof path, folders[i], "") &&
+            (rc = cache_check_owner(path, err)) != 0)
+            return rc;
     return 0;
 }
 
@@ -122,7 +124,7 @@ void cache_key(char key[CACHE_KEY], const char *kind, const char *text)
     if (ckpt_sha256_new(&sha, &ignored) == 0 &&
         ckpt_sha256_add(sha, text, strlen(text), &ignored) == 0 &&
         ckpt_sha256_end(sha, digest, &ignored) == 0) {
-        ckpt_hex(hex, digest, sizeof digest);
+        ckpt_digest_hex(hex, digest, sizeof digest);
         snprintf(key, CACHE_KEY, "%.8s-%s", kind, hex);
     }
     ckpt_sha256_free(sha);
@@ -364,13 +366,15 @@ static int get_unnamed(struct ckpt_file **out, const char *name, cache_fill_fn *
 {
     const char *where = getenv("TMPDIR");
     struct cache_sink s = {.fd = spool_create(where && *where ? where : NULL, err), .name = name};
+    int rc;
 
     if (s.fd < 0)
-        return err->code;
-    if (fill(ctx, &s, err) == 0)
+        return ckpt_err_code(err);
+    rc = fill(ctx, &s, err);
+    if (rc == 0)
         return file_take_fd(out, s.fd, name, 0, err);
     close(s.fd);
-    return err->code;
+    return rc;
 }
 
 bool cache_has_piece(struct cache_sink *s, size_t i, void *dst, size_t n, uint64_t at)
@@ -381,8 +385,10 @@ bool cache_has_piece(struct cache_sink *s, size_t i, void *dst, size_t n, uint64
 int cache_put_piece(struct cache_sink *s, size_t i, const void *src, size_t n, uint64_t at,
                     struct ckpt_err *err)
 {
-    if (cache_put(s, src, n, at, err))
-        return err->code;
+    int rc;
+
+    if ((rc = cache_put(s, src, n, at, err)) != 0)
+        return rc;
     if (s->part)
         cache_part_note(s->part, i, src, n);
     return 0;
@@ -409,7 +415,7 @@ static int fill_part(struct cache_sink *s, const char *key, uint64_t size, cache
         cache_part_close(s->part, !wrong && rc != CKPT_EIO);
         if (!wrong || !used)
             return rc;
-        ckpt_log(CKPT_LOG_WARNING, "%s: what was there of it is damaged; it is fetched whole",
+        ckpt_log(CKPT_LOG_WARNING, "%s: the part in the cache is damaged; it is fetched whole",
                  s->name);
         ckpt_err_clear(err);
     }
@@ -440,7 +446,7 @@ static int get_named(struct ckpt_file **out, const char *key, uint64_t size, con
     int lock = lock_key(key, err), fd, rc;
 
     if (lock < 0)
-        return err->code;
+        return ckpt_err_code(err);
     rc = cache_find(out, key, size, name, err);     /* somebody else may have been at it */
     if (rc == 0 && !*out) {
         make_room(size == FIELD_NONE ? 0 : size);
@@ -448,7 +454,7 @@ static int get_named(struct ckpt_file **out, const char *key, uint64_t size, con
                                                       : fill_aside(&s, key, size, fill, ctx, err);
         fd = rc ? -1 : open_object(key, size);
         if (rc == 0 && fd < 0)
-            rc = ckpt_fail(err, CKPT_EIO, "%s: went away from the cache at once", name);
+            rc = ckpt_fail(err, CKPT_EIO, "%s: vanished from the cache", name);
         if (rc == 0) {
             cache_record(fd, key, key);
             rc = file_take_fd(out, fd, name, 0, err);
@@ -462,10 +468,11 @@ int cache_get(struct ckpt_file **out, const char *key, uint64_t size, const char
               cache_fill_fn *fill, void *ctx, struct ckpt_err *err)
 {
     uint64_t limit = limit_bytes();
+    int rc;
 
     *out = NULL;
-    if (cache_check(err))
-        return err->code;
+    if ((rc = cache_check(err)) != 0)
+        return rc;
     if (!*key || (limit && size != FIELD_NONE && size > limit) || !cache_ready("objects"))
         return get_unnamed(out, name, fill, ctx, err);
     return get_named(out, key, size, name, fill, ctx, err);
@@ -498,7 +505,7 @@ void cache_keep_list(const char *key, const json_t *list)
     if (!*key || !cache_ready("lists") || !cache_path(path, sizeof path, "lists", key))
         return;
     ckpt_buf_init(&b, (size_t)CKPT_JSON_MAX_BYTES);
-    if (ckpt_json_write(&b, list, 0, false, &err) || ckpt_put_file(path, b.data, b.len, &err))
+    if (ckpt_json_write(&b, list, 0, false, &err) || ckpt_out_put(path, b.data, b.len, &err))
         ckpt_log(CKPT_LOG_DEBUG, "the cache does not take a list: %s", err.text);
     ckpt_buf_release(&b);
 }

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "libckpt/io/commit_sys.h"
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/remote/cache/cache.h"
 #include "libckpt/remote/cache/at.h"
 
@@ -56,7 +56,7 @@ int cache_part_open(struct cache_part **out, const char *key, uint64_t size, str
         return 0;
     }
     cache_part_close(p, false);
-    return err->code;
+    return ckpt_err_code(err);
 }
 
 int cache_part_fd(const struct cache_part *p) { return p->fd; }

@@ -1,5 +1,5 @@
 /*
- * cache/part - a large object in the making, kept when its fetch is interrupted.
+ * cache/part - a partly fetched large object, which survives an interruption.
  *
  * parts/<key> of the cache has the bytes, parts/<key>.sums the XXH3 of each piece that is there:
  * a piece that was torn by a crash is not taken for one.  Under the key's lock.
@@ -15,12 +15,12 @@
 
 struct cache_part;
 
-/* What is there of the object, or an empty one of that size. */
+/* The part of the object, or an empty one of that size. */
 int cache_part_open(struct cache_part **out, const char *key, uint64_t size, struct ckpt_err *err);
 int cache_part_fd(const struct cache_part *p);
 /* Piece i, n bytes at `at`, into dst; false when it is not there whole.  Any thread. */
 bool cache_part_has(struct cache_part *p, size_t i, void *dst, size_t n, uint64_t at);
-/* Piece i was written.  A note that cannot be kept costs a fetch more, later. */
+/* Piece i was written.  A note that cannot be written costs one fetch more, later. */
 void cache_part_note(struct cache_part *p, size_t i, const void *bytes, size_t n);
 /* Whether some piece was there. */
 bool cache_part_used(const struct cache_part *p);
@@ -28,7 +28,7 @@ bool cache_part_used(const struct cache_part *p);
 int cache_part_commit(struct cache_part *p, struct ckpt_err *err);
 /* Keep it for the next try, or remove it.  Takes p; NULL accepted. */
 void cache_part_close(struct cache_part *p, bool keep);
-/* Remove parts that nobody went on with for a week. */
+/* Remove parts that have not grown for a week. */
 void cache_part_clean(void);
 
 #endif

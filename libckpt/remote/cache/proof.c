@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/remote/cache/at.h"
 #include "libckpt/remote/http.h"
 
@@ -199,7 +199,7 @@ static int digest_of(char hex[CKPT_SHA256_HEX], int fd, uint64_t size, const cha
     if (rc == 0 && xxh)
         ckpt_xxh128_end(xxh, digest);
     if (rc == 0)
-        ckpt_hex(hex, digest, n);
+        ckpt_digest_hex(hex, digest, n);
     EVP_MD_CTX_free(md);
     ckpt_xxh128_free(xxh);
     return rc;
@@ -209,12 +209,14 @@ static int make_record(struct record *r, int fd, const char *key, struct ckpt_er
 {
     struct identity after;
     struct timespec now;
+    int rc;
 
     clock_gettime(CLOCK_REALTIME, &now);
     r->at = ns(now);
-    if (identify(&r->id, fd, err) || digest_of(r->hex, fd, r->id.size, key, err) ||
-        identify(&after, fd, err))
-        return err->code;
+    if ((rc = identify(&r->id, fd, err)) != 0 ||
+        (rc = digest_of(r->hex, fd, r->id.size, key, err)) != 0 ||
+        (rc = identify(&after, fd, err)) != 0)
+        return rc;
     if (!same(&r->id, &after))
         r->at = 0;                      /* it changes at this very moment: never settled */
     return 0;
@@ -227,21 +229,22 @@ int cache_prove(enum cache_proof *proof, int fd, const char *key, const char *na
     struct identity id;
     const char *wanted = NULL;
     bool git, known = read_record(&before, name);
+    int rc;
 
     if (!named_digest(&wanted, key, &git))
         wanted = known ? before.hex : NULL;
     *proof = CACHE_UNKNOWN;
     if (!wanted)
         return 0;
-    if (identify(&id, fd, err))
-        return err->code;
+    if ((rc = identify(&id, fd, err)) != 0)
+        return rc;
     *proof = CACHE_PROVED;
     if (known && same(&id, &before.id) && is_settled(&before) && strcmp(wanted, before.hex) == 0) {
         touch_record(name);
         return 0;
     }
-    if (make_record(&r, fd, key, err))
-        return err->code;
+    if ((rc = make_record(&r, fd, key, err)) != 0)
+        return rc;
     if (strcmp(r.hex, wanted) != 0)
         *proof = CACHE_WRONG;
     else
@@ -273,7 +276,7 @@ int cache_check_owner(const char *path, struct ckpt_err *err)
         ckpt_fail(err, CKPT_EREFUSED, "%s: the cache belongs to another user, %lu", path,
                   (unsigned long)st.st_uid);
     else if ((st.st_mode & (S_IWGRP | S_IWOTH)) && !(st.st_mode & S_ISVTX))
-        ckpt_fail(err, CKPT_EREFUSED, "%s: others than its owner can write to the cache", path);
+        ckpt_fail(err, CKPT_EREFUSED, "%s: other users can write to the cache", path);
     else
         return 0;
     return ckpt_err_hint(err, "CKPT_CACHE names another place; chmod go-w makes one safe");

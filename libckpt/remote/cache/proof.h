@@ -1,9 +1,9 @@
 /*
- * cache/proof - whether a cache may be trusted, and whether an object in it is what was put there.
+ * cache/proof - whether a cache may be trusted, and whether an object in it is unchanged.
  *
  * A digest costs a read of the file, so it is taken once: proofs/<name> of the cache keeps the
  * digest with device, inode, size and times of the file that had it.  As long as these stay, the
- * file is the one that was proved; a time too near to the proof's own does not count, since a
+ * file is the one that was verified; a time too near to the proof's own does not count, since a
  * later change could leave it as it is (git's index knows the same race).
  *
  * A key "sha256-<hex>" or "sha1-<hex>" (of a git blob) names the digest.  For all other keys the
@@ -19,18 +19,18 @@
 enum cache_proof {
     CACHE_PROVED,
     CACHE_WRONG,                /* it has another digest than its name or record says */
-    CACHE_UNKNOWN               /* nothing says what it should be */
+    CACHE_UNKNOWN               /* no digest is known for it */
 };
 
 /* Whether the regular file fd is what key says; name is the record's, "" for none. */
 int cache_prove(enum cache_proof *proof, int fd, const char *key, const char *name,
                 struct ckpt_err *err);
-/* fd was just put, and proved as far as that is possible: make its record. */
+/* Record the object fd, which was just put and verified as far as possible. */
 void cache_record(int fd, const char *key, const char *name);
 /* When the object of that record was used last; false when there is no record. */
 bool cache_record_time(const char *name, struct timespec *used);
 
-/* CKPT_EREFUSED when somebody else can change what the folder at path holds. */
+/* CKPT_EREFUSED when another user can change the folder at path. */
 int cache_check_owner(const char *path, struct ckpt_err *err);
 
 #endif

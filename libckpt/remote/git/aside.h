@@ -15,9 +15,9 @@ struct git_aside;
 
 /* From now on new objects of repo are written aside. */
 int git_aside_open(struct git_aside **out, git_repository *repo, struct ckpt_err *err);
-/* All that is aside into the store, durable. */
+/* Move all of them into the store, durably. */
 int git_aside_move(struct git_aside *a, struct ckpt_err *err);
-/* Removes what was not moved.  Before repo is freed; NULL accepted. */
+/* Remove those that were not moved.  Before repo is freed; NULL accepted. */
 void git_aside_close(struct git_aside *a);
 
 #endif

@@ -73,13 +73,15 @@ static int grow(void *array, size_t *cap, size_t n, size_t size, struct ckpt_err
 static int name_of(size_t *i, struct attributes *a, const char *text, size_t n,
                    struct ckpt_err *err)
 {
+    int rc;
+
     for (*i = 0; *i < a->n_name; ++*i)
         if (strncmp(a->name[*i].text, text, n) == 0 && !a->name[*i].text[n])
             return 0;
     if (a->n_name == 4096)
         return ckpt_fail(err, CKPT_ELIMIT, ".gitattributes: more than 4096 attributes");
-    if (grow(&a->name, &a->cap_name, a->n_name, sizeof *a->name, err))
-        return err->code;
+    if ((rc = grow(&a->name, &a->cap_name, a->n_name, sizeof *a->name, err)) != 0)
+        return rc;
     a->name[a->n_name] = (struct name){.text = ckpt_arena_strndup(&a->arena, text, n)};
     if (!a->name[a->n_name].text)
         return ckpt_nomem(err, n);
@@ -123,11 +125,12 @@ static int read_said(struct said *s, bool *good, struct attributes *a, const cha
     return name_of(&s->name, a, text, k, err);
 }
 
-/* What a line says behind its pattern, in text, which is terminated. */
+/* The attributes after the pattern of a line, in text, which is terminated. */
 static int read_all_said(struct line *l, bool *good, struct attributes *a, const char *text,
                          struct ckpt_err *err)
 {
     size_t n = 0;
+    int rc;
 
     for (const char *p = text + strspn(text, blank); *p; p += strspn(p, blank)) {
         p += strcspn(p, blank);
@@ -141,8 +144,8 @@ static int read_all_said(struct line *l, bool *good, struct attributes *a, const
     for (const char *p = text + strspn(text, blank); *p && *good; p += strspn(p, blank)) {
         size_t k = strcspn(p, blank);
 
-        if (read_said(&l->said[l->n_said++], good, a, p, k, err))
-            return err->code;
+        if ((rc = read_said(&l->said[l->n_said++], good, a, p, k, err)) != 0)
+            return rc;
         p += k;
     }
     return 0;
@@ -154,7 +157,7 @@ static int octal(const char *s)
                ? (s[0] - '0') * 64 + (s[1] - '0') * 8 + (s[2] - '0') : -1;
 }
 
-/* "C text" in quotes to out (of the same size); the byte behind it, NULL where it is none. */
+/* "C text" in quotes to out (of the same size); the byte after it, NULL where it is none. */
 static const char *unquote(char *out, const char *s)
 {
     static const char from[] = "abfnrtv\"\\", to[] = "\a\b\f\n\r\t\v\"\\";
@@ -187,6 +190,7 @@ static int read_line(struct attributes *a, struct rules *r, const char *from, si
     const size_t n_prefix = strlen(macro_prefix);
     bool good, is_macro;
     size_t n, name = 0;
+    int rc;
 
     if (len >= sizeof text)
         return 0;
@@ -207,12 +211,12 @@ static int read_line(struct attributes *a, struct rules *r, const char *from, si
         if (r->n_folder || !is_name(pattern, n))
             return 0;
     }
-    if (read_all_said(&l, &good, a, rest, err))
-        return err->code;
+    if ((rc = read_all_said(&l, &good, a, rest, err)) != 0)
+        return rc;
     if (!good || (!is_macro && *pattern == '!') || (n > 0 && pattern[n - 1] == '/'))
         return 0;                       /* the last: for folders alone, and none has attributes */
-    if (is_macro && name_of(&name, a, pattern, n, err))
-        return err->code;
+    if (is_macro && (rc = name_of(&name, a, pattern, n, err)) != 0)
+        return rc;
     l.in_path = memchr(pattern, '/', n) != NULL;
     if (*pattern == '/') {
         pattern++;
@@ -227,8 +231,8 @@ static int read_line(struct attributes *a, struct rules *r, const char *from, si
         a->name[name].macro = to;
         return 0;
     }
-    if (grow(&r->line, &r->cap, r->n_line, sizeof *r->line, err))
-        return err->code;
+    if ((rc = grow(&r->line, &r->cap, r->n_line, sizeof *r->line, err)) != 0)
+        return rc;
     r->line[r->n_line++] = l;
     return 0;
 }
@@ -245,7 +249,7 @@ int attributes_new(struct attributes **out, struct ckpt_err *err)
     if (read_all_said(&a->binary, &good, a, "-diff -merge -text", err) ||
         name_of(&name, a, "binary", 6, err)) {
         attributes_free(a);
-        return err->code;
+        return ckpt_err_code(err);
     }
     a->name[name].macro = &a->binary;
     *out = a;
@@ -268,6 +272,7 @@ int attributes_add(struct attributes *a, const char *folder, const char *text, s
                    struct ckpt_err *err)
 {
     struct rules *r;
+    int rc;
 
     len = strnlen(text, len);           /* git reads no further either */
     if (a->n_file == MAX_FILES)
@@ -276,8 +281,8 @@ int attributes_add(struct attributes *a, const char *folder, const char *text, s
         return ckpt_fail(err, CKPT_ELIMIT, "%s%s.gitattributes: more than %zu bytes of such files",
                          folder, *folder ? "/" : "", MAX_BYTES);
     a->bytes += len;
-    if (grow(&a->file, &a->cap_file, a->n_file, sizeof *a->file, err))
-        return err->code;
+    if ((rc = grow(&a->file, &a->cap_file, a->n_file, sizeof *a->file, err)) != 0)
+        return rc;
     r = &a->file[a->n_file++];
     *r = (struct rules){.n_folder = strlen(folder)};
     r->folder = ckpt_arena_strndup(&a->arena, folder, r->n_folder);
@@ -291,8 +296,8 @@ int attributes_add(struct attributes *a, const char *folder, const char *text, s
         const char *end = memchr(text, '\n', len);
         size_t n = end ? (size_t)(end - text) : len;
 
-        if (read_line(a, r, text, n, err))
-            return err->code;
+        if ((rc = read_line(a, r, text, n, err)) != 0)
+            return rc;
         n += end != NULL;
         text += n;
         len -= n;
@@ -303,6 +308,8 @@ int attributes_add(struct attributes *a, const char *folder, const char *text, s
 /* What a line says, where nothing was said yet; a macro that becomes true is opened at once. */
 static int take(struct attributes *a, const struct line *l, int depth, struct ckpt_err *err)
 {
+    int rc;
+
     if (depth > MAX_DEPTH)
         return ckpt_fail(err, CKPT_ELIMIT, ".gitattributes: macros in more than %d levels",
                          MAX_DEPTH);
@@ -314,8 +321,9 @@ static int take(struct attributes *a, const struct line *l, int depth, struct ck
             continue;
         n->state = s->state;
         n->value = s->value;
-        if (s->state == ATTRIBUTE_TRUE && n->macro && take(a, n->macro, depth + 1, err))
-            return err->code;
+        if (s->state == ATTRIBUTE_TRUE && n->macro &&
+            (rc = take(a, n->macro, depth + 1, err)) != 0)
+            return rc;
     }
     return 0;
 }
@@ -324,6 +332,7 @@ static int take_file(struct attributes *a, const struct rules *r, const char *pa
                      struct ckpt_err *err)
 {
     const char *below = path + r->n_folder + (r->n_folder > 0), *slash = strrchr(path, '/');
+    int rc;
 
     for (size_t i = r->n_line; i-- > 0;) {
         const struct line *l = &r->line[i];
@@ -333,8 +342,8 @@ static int take_file(struct attributes *a, const struct rules *r, const char *pa
         if (hit < 0)
             return ckpt_fail(err, CKPT_ELIMIT, "%s%s.gitattributes: the pattern %.200s is too "
                              "costly", r->folder, r->n_folder ? "/" : "", l->pattern);
-        if (hit && take(a, l, 0, err))
-            return err->code;
+        if (hit && (rc = take(a, l, 0, err)) != 0)
+            return rc;
     }
     return 0;
 }
@@ -344,6 +353,7 @@ int attributes_of(enum attribute_state *state, const char **value, struct attrib
 {
     const char *slash = strrchr(path, '/');
     size_t n = slash ? (size_t)(slash - path) : 0, i;
+    int rc;
 
     *state = ATTRIBUTE_UNSAID;
     *value = NULL;
@@ -352,8 +362,8 @@ int attributes_of(enum attribute_state *state, const char **value, struct attrib
     for (;;) {                          /* the folder the path lies in, and those above it */
         for (i = 0; i < a->n_file; i++)
             if (a->file[i].n_folder == n && memcmp(a->file[i].folder, path, n) == 0 &&
-                take_file(a, &a->file[i], path, err))
-                return err->code;
+                (rc = take_file(a, &a->file[i], path, err)) != 0)
+                return rc;
         if (n == 0)
             break;
         while (n > 0 && path[--n] != '/')

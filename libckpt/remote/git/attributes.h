@@ -38,7 +38,7 @@ int attributes_add(struct attributes *a, const char *folder, const char *text, s
 int attributes_of(enum attribute_state *state, const char **value, struct attributes *a,
                   const char *path, const char *name, struct ckpt_err *err);
 
-/* The pattern that matches path alone, put behind what is in out. */
+/* The pattern that matches path alone, appended to out. */
 void attributes_pattern(struct ckpt_buf *out, const char *path);
 
 #endif

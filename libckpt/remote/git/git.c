@@ -124,7 +124,7 @@ int ckpt_git_open(struct ckpt_git **out, const char *path, bool create, struct c
     return 0;
 fail:
     ckpt_git_close(g);
-    return err->code;
+    return ckpt_err_code(err);
 }
 
 void ckpt_git_close(struct ckpt_git *g)
@@ -152,7 +152,7 @@ void ckpt_git_discard(struct ckpt_git *g)
     memcpy(dir, g->dir, sizeof dir);
     ckpt_git_close(g);
     if (empty)
-        ckpt_remove_tree(dir, &ignored);
+        ckpt_outdir_remove(dir, &ignored);
 }
 
 const char *ckpt_git_dir(const struct ckpt_git *g) { return g->dir; }
@@ -237,7 +237,7 @@ static bool leads_astray(const char *path)
         size_t n = strcspn(path, "/");
 
         snprintf(part, sizeof part, "%.*s", (int)(n < 256 ? n : 0), path);
-        if (!ckpt_name_is_clean(part) || strcasecmp(part, ".git") == 0 ||
+        if (!ckpt_file_name_is_clean(part) || strcasecmp(part, ".git") == 0 ||
             strcasecmp(part, "git~1") == 0)
             return true;
         path = path[n] ? path + n + 1 : NULL;
@@ -261,8 +261,10 @@ int ckpt_git_check_path(const char *path, struct ckpt_err *err)
 /* Before the first object of ours. */
 static int begin_objects(struct ckpt_git *g, const char *path, struct ckpt_err *err)
 {
-    if (ckpt_git_check_path(path, err))         /* an index without a repository takes it */
-        return err->code;
+    int rc = ckpt_git_check_path(path, err);    /* an index without a repository takes it */
+
+    if (rc)
+        return rc;
     return g->aside ? 0 : git_aside_open(&g->aside, g->repo, err);
 }
 
@@ -276,10 +278,12 @@ static int add(struct ckpt_git *g, const git_oid *id, const char *path, struct c
 int ckpt_git_put(struct ckpt_git *g, const char *path, const void *bytes, size_t n,
                  struct ckpt_err *err)
 {
+    int rc;
+
     git_oid id;
 
-    if (begin_objects(g, path, err))
-        return err->code;
+    if ((rc = begin_objects(g, path, err)) != 0)
+        return rc;
     if (git_blob_create_from_buffer(&id, g->repo, bytes, n))
         return fail(err, CKPT_EIO, path);
     return add(g, &id, path, err);

@@ -21,13 +21,14 @@ struct ckpt_git;
 
 /* True when path looks like a repository: bare, or a work tree's .git. */
 bool ckpt_git_is_repository(const char *path);
-/* What a commit needs, before anything is opened: CKPT_EUSAGE.  branch and message may be NULL. */
+/* Check the arguments of a commit before anything is opened: CKPT_EUSAGE.  branch and message may
+ * be NULL. */
 int ckpt_git_check(const char *branch, const char *message, const char *author,
                    struct ckpt_err *err);
 /* Open a repository; create makes a bare one when path does not exist. */
 int ckpt_git_open(struct ckpt_git **out, const char *path, bool create, struct ckpt_err *err);
 void ckpt_git_close(struct ckpt_git *g);
-/* Close after a failure: a repository that was made by us and has no branch is removed. */
+/* Close after a failure: a repository that we made and that has no branch is removed. */
 void ckpt_git_discard(struct ckpt_git *g);
 /* The directory that holds objects/ and refs/, without a slash at the end. */
 const char *ckpt_git_dir(const struct ckpt_git *g);
@@ -47,12 +48,12 @@ int ckpt_git_put_file(struct ckpt_git *g, const char *path, const struct ckpt_fi
                       ckpt_git_progress *progress, void *ctx, struct ckpt_err *err);
 /* CKPT_EREFUSED when no file of a commit may have this path. */
 int ckpt_git_check_path(const char *path, struct ckpt_err *err);
-/* The bytes of the file at path put behind what is in out, which bounds them. */
+/* The bytes of the file at path appended to out, which bounds them. */
 int ckpt_git_read(struct ckpt_buf *out, const struct ckpt_git *g, const char *path,
                   struct ckpt_err *err);
 /* Whether the tree has path. */
 bool ckpt_git_has(const struct ckpt_git *g, const char *path);
-/* The i-th path of the tree, or NULL behind the last; borrowed until the next change. */
+/* The i-th path of the tree, or NULL after the last; borrowed until the next change. */
 const char *ckpt_git_path(const struct ckpt_git *g, size_t i);
 int ckpt_git_remove(struct ckpt_git *g, const char *path, struct ckpt_err *err);
 /*

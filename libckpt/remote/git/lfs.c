@@ -124,7 +124,7 @@ static int copy_digested(struct ckpt_out *out, struct ckpt_file *file, const cha
     if (rc == 0)
         rc = ckpt_sha256_end(sha, digest, err);
     if (rc == 0) {
-        ckpt_hex(hex, digest, sizeof digest);
+        ckpt_digest_hex(hex, digest, sizeof digest);
         if (strcmp(hex, oid) != 0)
             rc = ckpt_fail_as(err, CKPT_EFORMAT, "changed", "%s: changed while it was read",
                               ckpt_file_name(file));
@@ -148,7 +148,7 @@ static bool is_whole(const char *path, const char *oid, uint64_t size)
             strcmp(hex, oid) == 0;
     ckpt_file_close(file);
     if (!whole)
-        ckpt_log(CKPT_LOG_WARNING, "%s: is damaged in the store, and written anew", path);
+        ckpt_log(CKPT_LOG_WARNING, "%s: is damaged in the store and is written anew", path);
     return whole;
 }
 

@@ -27,7 +27,7 @@ static bool in_class(const char *name, size_t n, unsigned char c)
     return false;
 }
 
-/* A bracket expression; p is behind its '['.  The byte after it, or NULL without an end. */
+/* A bracket expression; p is after its '['.  The byte after it, or NULL without an end. */
 static const char *bracket(const char *p, unsigned char c, bool *matched)
 {
     bool negated = *p == '!' || *p == '^', hit = false, first = true;

@@ -1,6 +1,6 @@
 /* A log of any bytes, walked: a sentence when it is refused, else series that hold what they count. */
-#ifndef CKPT_LOG_WALK_H
-#define CKPT_LOG_WALK_H
+#ifndef CKPT_TESTS_FUZZ_LIB_LOG_WALK_H
+#define CKPT_TESTS_FUZZ_LIB_LOG_WALK_H
 
 #include <stdlib.h>
 #include <string.h>

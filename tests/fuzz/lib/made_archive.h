@@ -4,8 +4,8 @@
  * With the checksums and the storages that the pickle asks for: by chance no change of a pickle
  * would come past its checksum.
  */
-#ifndef CKPT_FUZZ_MADE_ARCHIVE_H
-#define CKPT_FUZZ_MADE_ARCHIVE_H
+#ifndef CKPT_TESTS_FUZZ_LIB_MADE_ARCHIVE_H
+#define CKPT_TESTS_FUZZ_LIB_MADE_ARCHIVE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /*
  * memory_dir - a directory of files that are memory: no target opens, writes or syncs one on disk.
  */
-#ifndef CKPT_FUZZ_MEMORY_DIR_H
-#define CKPT_FUZZ_MEMORY_DIR_H
+#ifndef CKPT_TESTS_FUZZ_LIB_MEMORY_DIR_H
+#define CKPT_TESTS_FUZZ_LIB_MEMORY_DIR_H
 
 #include <string.h>
 
@@ -71,7 +71,7 @@ static const struct dir_ops memory_ops = {.open_file = memory_open, .open_dir = 
 static inline int memory_dir_open(struct ckpt_dir **out, struct memory_dir *d,
                                   struct ckpt_err *err)
 {
-    return dir_make(out, &memory_ops, d, "memory", err);
+    return file_make_dir(out, &memory_ops, d, "memory", err);
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* records_walk - every record of a file of any bytes, forwards and backwards: an object or an
  * error each time, and the same answers both ways. */
-#ifndef FUZZ_RECORDS_WALK_H
-#define FUZZ_RECORDS_WALK_H
+#ifndef CKPT_TESTS_FUZZ_LIB_RECORDS_WALK_H
+#define CKPT_TESTS_FUZZ_LIB_RECORDS_WALK_H
 
 #include <stdlib.h>
 

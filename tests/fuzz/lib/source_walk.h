@@ -1,8 +1,8 @@
 /*
  * source_walk - the first and last elements of every tensor of a source.
  */
-#ifndef CKPT_FUZZ_SOURCE_WALK_H
-#define CKPT_FUZZ_SOURCE_WALK_H
+#ifndef CKPT_TESTS_FUZZ_LIB_SOURCE_WALK_H
+#define CKPT_TESTS_FUZZ_LIB_SOURCE_WALK_H
 
 #include "libckpt/source.h"
 

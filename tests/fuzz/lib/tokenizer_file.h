@@ -2,8 +2,8 @@
  * tokenizer_file - any bytes as a file of that name: refused, or a tokenizer whose encodings lie
  * within the text and whose ids decode, or say why not.
  */
-#ifndef CKPT_FUZZ_TOKENIZER_FILE_H
-#define CKPT_FUZZ_TOKENIZER_FILE_H
+#ifndef CKPT_TESTS_FUZZ_LIB_TOKENIZER_FILE_H
+#define CKPT_TESTS_FUZZ_LIB_TOKENIZER_FILE_H
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,8 +4,8 @@
  * Bytes that begin as an archive or as a legacy stream are the file.  All others are a pickle,
  * and an archive is made around it (made_archive.h).
  */
-#ifndef CKPT_FUZZ_TORCH_FILE_H
-#define CKPT_FUZZ_TORCH_FILE_H
+#ifndef CKPT_TESTS_FUZZ_LIB_TORCH_FILE_H
+#define CKPT_TESTS_FUZZ_LIB_TORCH_FILE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -16,7 +16,7 @@ static struct ckpt_source *must_view(struct ckpt_source *src)
     return out;
 }
 
-static void test_values_are_those_of_the_kernels(void **state)
+TEST(values_are_those_of_the_kernels)
 {
     static const struct { const char *packed, *expected, *what; size_t n; } row[] = {
         {B "weights.safetensors", B "weights.expected.safetensors", "fp4", 7},
@@ -25,7 +25,6 @@ static void test_values_are_those_of_the_kernels(void **state)
         {B "AdEMAMix8bit.pt", B "AdEMAMix8bit.expected.safetensors", "8-bit optimizer", 2},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         struct ckpt_source *src = must_open(row[i].packed, NULL), *seen;
         const char *what;
@@ -40,13 +39,12 @@ static void test_values_are_those_of_the_kernels(void **state)
     }
 }
 
-static void test_any_range_is_that_of_the_whole(void **state)
+TEST(any_range_is_that_of_the_whole)
 {
     struct ckpt_source *s = must_view(must_open(B "weights.safetensors", NULL));
     unsigned char part[20000];
     struct ckpt_err err = {0};
 
-    (void)state;
     for (size_t i = 0; i < ckpt_source_count(s); i++) {
         const struct ckpt_tensor *t = ckpt_source_tensor(s, i);
         size_t width = ckpt_dtype_size(t->dtype);
@@ -62,12 +60,11 @@ static void test_any_range_is_that_of_the_whole(void **state)
     ckpt_source_close(s);
 }
 
-static void test_a_source_that_is_not_packed_passes(void **state)
+TEST(a_source_that_is_not_packed_passes)
 {
     struct ckpt_source *src = must_open(B "weights.expected.safetensors", NULL), *out;
     struct ckpt_err err = {0};
 
-    (void)state;
     assert_int_equal(bnb_view(&out, src, &err), 0);
     assert_ptr_equal(out, src);
     ckpt_source_close(out);
@@ -89,9 +86,8 @@ static void expect_refused(const char *name, const char *instead, const char *sa
     assert_null(out);
 }
 
-static void test_parts_that_are_missing_or_do_not_fit_are_told(void **state)
+TEST(parts_that_are_missing_or_do_not_fit_are_told)
 {
-    (void)state;
     expect_refused("l.0.k.weight.absmax", NULL, "l.0.k.weight.absmax is not there");
     expect_refused("l.0.k.weight.quant_map", NULL, "l.0.k.weight.quant_map is not there");
     expect_refused("l.0.k.weight.nested_quant_map", NULL, "nested_quant_map is not there");
@@ -105,7 +101,7 @@ static void test_parts_that_are_missing_or_do_not_fit_are_told(void **state)
 }
 
 /* quant_state is JSON from a file. */
-static void test_a_state_that_lies_is_refused(void **state)
+TEST(a_state_that_lies_is_refused)
 {
     static const struct { const char *json, *says; } row[] = {
         {"{\"dtype\":\"bfloat16\",\"shape\":[2,4]}", "blocksize"},
@@ -119,7 +115,6 @@ static void test_a_state_that_lies_is_refused(void **state)
         {"[]", "no list"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         char header[1024];
         size_t n = strlen(row[i].json), h;
@@ -146,17 +141,4 @@ static void test_a_state_that_lies_is_refused(void **state)
             fail_msg("row %zu: %d %s", i, err.code, err.text);
         remove("build/bnb-lie.safetensors");
     }
-}
-
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values_are_those_of_the_kernels),
-        cmocka_unit_test(test_any_range_is_that_of_the_whole),
-        cmocka_unit_test(test_a_source_that_is_not_packed_passes),
-        cmocka_unit_test(test_parts_that_are_missing_or_do_not_fit_are_told),
-        cmocka_unit_test(test_a_state_that_lies_is_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,14 +9,13 @@
 
 #define TMP "build/test-bnb-optimizer.pt"
 
-static void test_tables_are_those_in_a_file_of_bitsandbytes(void **state)
+TEST(tables_are_those_in_a_file_of_bitsandbytes)
 {
     struct ckpt_source *s = must_open("tests/golden/bnb/AdamW8bit.pt", NULL);
     static const char *const names[] = {"state.0.__bnb_optimizer_quant_state__.qmap1",
                                         "state.0.__bnb_optimizer_quant_state__.qmap2"};
     float map[256];
 
-    (void)state;
     for (int k = 0; k < 2; k++) {
         float *theirs = read_whole(s, ckpt_source_find(s, names[k]));
 
@@ -37,7 +36,7 @@ static float number(uint32_t *seed)
     return ldexpf((float)(int32_t)*seed / 2147483648.0f, (int)(*seed >> 3 & 31) - 28);
 }
 
-static void test_codes_are_the_nearest_of_their_sign(void **state)
+TEST(codes_are_the_nearest_of_their_sign)
 {
     static float x[5000], scale[20];
     static uint8_t code[5000];
@@ -45,7 +44,6 @@ static void test_codes_are_the_nearest_of_their_sign(void **state)
     const float *map = c.map;
     uint32_t seed = 1;
 
-    (void)state;
     for (int with_sign = 0; with_sign < 2; with_sign++) {
         bnb_codec_init(&c, with_sign);
         for (int i = 0; i < 5000; i++)
@@ -67,11 +65,10 @@ static void test_codes_are_the_nearest_of_their_sign(void **state)
 }
 
 /* On both sides of each border and on it, where the cells must lead to the right pair. */
-static void test_codes_change_at_the_borders(void **state)
+TEST(codes_change_at_the_borders)
 {
     static struct bnb_codec c;
 
-    (void)state;
     for (int with_sign = 0; with_sign < 2; with_sign++) {
         bnb_codec_init(&c, with_sign);
         for (int i = 0; i < 255; i++) {
@@ -91,7 +88,7 @@ static void test_codes_change_at_the_borders(void **state)
     }
 }
 
-static void test_a_file_comes_back_as_it_was_packed(void **state)
+TEST(a_file_comes_back_as_it_was_packed)
 {
     static float avg[4200], sq[4200], small[2][7], scale[17];
     static uint8_t code[4200];
@@ -107,7 +104,6 @@ static void test_a_file_comes_back_as_it_was_packed(void **state)
     uint32_t seed = 7;
     float *x;
 
-    (void)state;
     for (int i = 0; i < 4200; i++) {
         avg[i] = number(&seed);
         sq[i] = fabsf(number(&seed));
@@ -138,16 +134,4 @@ static void test_a_file_comes_back_as_it_was_packed(void **state)
     free(x);
     ckpt_source_close(seen);
     remove(TMP);
-}
-
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tables_are_those_in_a_file_of_bitsandbytes),
-        cmocka_unit_test(test_codes_are_the_nearest_of_their_sign),
-        cmocka_unit_test(test_codes_change_at_the_borders),
-        cmocka_unit_test(test_a_file_comes_back_as_it_was_packed),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

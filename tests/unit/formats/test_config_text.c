@@ -1,10 +1,5 @@
 /* config_text: one fact changed, every other byte kept. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "formats/hf/config_text.h"
 
@@ -32,9 +27,8 @@ static void assert_dtype(const char *text, const char *wanted)
     ckpt_buf_release(&b);
 }
 
-static void test_a_member_is_replaced(void **state)
+TEST(a_member_is_replaced)
 {
-    (void)state;
     assert_set("{\"tie\": true}", "tie", "false", "{\"tie\": false}");
     assert_set(" {\n  \"a\" : [1e-05, {\"tie\": 1}],\n  \"tie\" :\ttrue ,\n \"x\":NaN}\n", "tie",
                "false", " {\n  \"a\" : [1e-05, {\"tie\": 1}],\n  \"tie\" :\tfalse ,\n \"x\":NaN}\n");
@@ -43,18 +37,16 @@ static void test_a_member_is_replaced(void **state)
     assert_set("{\"n\":-Infinity,\"tie\":\"x\"}", "tie", "null", "{\"n\":-Infinity,\"tie\":null}");
 }
 
-static void test_a_member_is_added_as_its_neighbours_are(void **state)
+TEST(a_member_is_added_as_its_neighbours_are)
 {
-    (void)state;
     assert_set("{\n  \"a\": 1,\n  \"b\": {\"tie\": 1}\n}\n", "tie", "false",
                "{\n  \"a\": 1,\n  \"b\": {\"tie\": 1},\n  \"tie\": false\n}\n");
     assert_set("{}", "tie", "false", "{\"tie\": false}");
     assert_set("{\"a\":1}", "tie", "false", "{\"a\":1,\"tie\": false}");
 }
 
-static void test_dtypes_change_where_they_are_the_models(void **state)
+TEST(dtypes_change_where_they_are_the_models)
 {
-    (void)state;
     assert_dtype("{\"torch_dtype\": \"float32\", \"eps\": 1e-05}",
                  "{\"torch_dtype\": \"bfloat16\", \"eps\": 1e-05}");
     assert_dtype("{\"dtype\":\"float16\",\"torch_dtype\":\"float16\"}",
@@ -67,13 +59,12 @@ static void test_dtypes_change_where_they_are_the_models(void **state)
                  "{\"dtype\": null, \"a\": [\"dtype\", \"float32\"], \"limit\": [0.0, Infinity]}");
 }
 
-static void test_no_object_is_refused(void **state)
+TEST(no_object_is_refused)
 {
     static const char *const texts[] = {"", "[]", "1", "{\"a\":}", "{\"a\":1,\"a\":2}", "{} {}"};
     struct ckpt_err err = {0};
     struct ckpt_buf b;
 
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         ckpt_buf_init(&b, SIZE_MAX);
         assert_int_equal(config_set(&b, texts[i], strlen(texts[i]), "k", "1", &err), CKPT_EFORMAT);
@@ -81,16 +72,4 @@ static void test_no_object_is_refused(void **state)
                          CKPT_EFORMAT);
         ckpt_buf_release(&b);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_member_is_replaced),
-        cmocka_unit_test(test_a_member_is_added_as_its_neighbours_are),
-        cmocka_unit_test(test_dtypes_change_where_they_are_the_models),
-        cmocka_unit_test(test_no_object_is_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,9 +39,8 @@ static const struct { const char *dir, *expected; size_t n; } whole[] = {
     {"2.11-dcp_st", "2.11-dcp_hf2", 5},
 };
 
-static void test_weights_are_those_of_the_live_model(void **state)
+TEST(weights_are_those_of_the_live_model)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++) {
         char path[512], expected[512];
         struct ckpt_source *s;
@@ -57,7 +56,7 @@ static void test_weights_are_those_of_the_live_model(void **state)
     }
 }
 
-static void test_moments_are_those_of_the_live_optimizer(void **state)
+TEST(moments_are_those_of_the_live_optimizer)
 {
     static const char *const runs[][2] = {
         /* Where torch gathers FSDP1's state on CPU it puts exp_avg_sq under both names: its
@@ -69,7 +68,6 @@ static void test_moments_are_those_of_the_live_optimizer(void **state)
         {"trainer/run/checkpoint-4/optimizer_0", "trainer/expected_moments"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
         char path[512], expected[512];
         struct ckpt_source *s;
@@ -83,13 +81,12 @@ static void test_moments_are_those_of_the_live_optimizer(void **state)
 }
 
 /* bf16 training keeps bf16 moments: the expected ones are their values in f32. */
-static void test_moments_keep_their_dtype(void **state)
+TEST(moments_keep_their_dtype)
 {
     struct ckpt_source *s = open_dir(GOLDEN "2.15-fsdp2_w2_bf16/dcp", true);
     struct ckpt_source *w = must_open(GOLDEN "2.15-fsdp2_w2_bf16/expected_moments.safetensors",
                                       NULL);
 
-    (void)state;
     for (size_t i = 0; i < ckpt_source_count(w); i++) {
         const struct ckpt_tensor *t = ckpt_source_tensor(w, i);
         size_t k = ckpt_source_find(s, t->name);
@@ -110,13 +107,12 @@ static void test_moments_keep_their_dtype(void **state)
 }
 
 /* A bare state dict keeps the names it was saved under. */
-static void test_bare_names_stay(void **state)
+TEST(bare_names_stay)
 {
     struct ckpt_source *s = open_dir(GOLDEN "2.15-fsdp2_w2/dcp_flat", false);
     struct ckpt_source *w = must_open(GOLDEN "2.15-fsdp2_w2/expected.safetensors", NULL);
     char name[256];
 
-    (void)state;
     for (size_t i = 0; i < ckpt_source_count(w); i++) {
         snprintf(name, sizeof name, "model.%s", ckpt_source_tensor(w, i)->name);
         assert_same_tensor(s, name, w, i, "dcp_flat");
@@ -125,7 +121,7 @@ static void test_bare_names_stay(void **state)
     ckpt_source_close(s);
 }
 
-static void test_facts_are_told(void **state)
+TEST(facts_are_told)
 {
     struct ckpt_source *s = open_dir(GOLDEN "2.15-fsdp2_w2/dcp", true);
     const json_t *info = ckpt_source_info(s), *groups = json_object_get(info, "param_groups");
@@ -133,7 +129,6 @@ static void test_facts_are_told(void **state)
     size_t step = ckpt_source_find(s, "emb.weight|step");
     float *value;
 
-    (void)state;
     assert_int_equal(json_integer_value(json_object_get(info, "step")), 3);
     assert_int_equal(json_integer_value(json_object_get(info, "world_size")), 2);
     assert_string_equal(json_string_value(json_object_get(json_object_get(info, "values"),
@@ -152,12 +147,11 @@ static void test_facts_are_told(void **state)
 }
 
 /* Flattened optimizers have a hyper-parameter for each parameter: groups are found again. */
-static void test_flattened_optimizers(void **state)
+TEST(flattened_optimizers)
 {
     struct ckpt_source *s = open_dir(GOLDEN "2.11-dcp_flatosd", true);
     const json_t *groups = json_object_get(ckpt_source_info(s), "param_groups");
 
-    (void)state;
     assert_true(ckpt_source_find(s, "emb.weight") != SIZE_MAX);
     assert_true(ckpt_source_find(s, "emb.weight|exp_avg_sq") != SIZE_MAX);
     assert_true(ckpt_source_find(s, "out.weight|step") != SIZE_MAX);
@@ -166,12 +160,11 @@ static void test_flattened_optimizers(void **state)
     ckpt_source_close(s);
 }
 
-static void test_what_is_beside_the_model_is_told_apart(void **state)
+TEST(what_is_beside_the_model_is_told_apart)
 {
     struct ckpt_source *s = open_dir(GOLDEN "2.15-fsdp2_w2/dcp", true);
     size_t i = ckpt_source_find(s, "lrs.1.a");
 
-    (void)state;
     assert_true(i != SIZE_MAX);
     assert_int_equal(ckpt_source_tensor(s, i)->kind, CKPT_OTHER);
     ckpt_source_close(s);
@@ -198,7 +191,7 @@ static void assert_names(struct dcp_item *item, size_t n, const char *const *wan
     ckpt_arena_release(&a);
 }
 
-static void test_names_inside_wrappers(void **state)
+TEST(names_inside_wrappers)
 {
     struct dcp_item item[] = {
         {PATH("app", "model", "_fsdp_wrapped_module.a._orig_mod.w"), .tensor = true},
@@ -212,11 +205,10 @@ static void test_names_inside_wrappers(void **state)
     static const enum ckpt_kind kind[] = {CKPT_WEIGHT, CKPT_OPTIM, CKPT_OTHER, CKPT_OTHER,
                                           CKPT_OTHER};
 
-    (void)state;
     assert_names(item, 5, wanted, kind);
 }
 
-static void test_names_that_only_look_like_an_optimizer(void **state)
+TEST(names_that_only_look_like_an_optimizer)
 {
     struct dcp_item item[] = {
         {PATH("state.proj.weight"), .tensor = true}, {PATH("head.weight"), .tensor = true},
@@ -224,11 +216,10 @@ static void test_names_that_only_look_like_an_optimizer(void **state)
     static const char *const wanted[] = {"state.proj.weight", "head.weight"};
     static const enum ckpt_kind kind[] = {CKPT_WEIGHT, CKPT_WEIGHT};
 
-    (void)state;
     assert_names(item, 2, wanted, kind);
 }
 
-static void test_names_of_data_parallel_and_megatron(void **state)
+TEST(names_of_data_parallel_and_megatron)
 {
     struct dcp_item ddp[] = {
         {PATH("module.a.w"), .tensor = true}, {PATH("module.b"), .tensor = true},
@@ -237,7 +228,6 @@ static void test_names_of_data_parallel_and_megatron(void **state)
     static const char *const wanted[] = {"a.w", "b", "a.w|exp_avg"};
     static const enum ckpt_kind kind[] = {CKPT_WEIGHT, CKPT_WEIGHT, CKPT_OPTIM};
 
-    (void)state;
     assert_names(ddp, 3, wanted, kind);
 }
 
@@ -299,60 +289,55 @@ static void assert_refused(const char *dir, int code, const char *words)
     assert_null(s);
 }
 
-static void test_a_lost_rank_is_named(void **state)
+TEST(a_lost_rank_is_named)
 {
     const char *dir = copy_of("2.15-fsdp2_w2/dcp");
     char path[600];
 
-    (void)state;
     snprintf(path, sizeof path, "%s/__1_0.distcp", dir);
     assert_int_equal(unlink(path), 0);
     assert_refused(dir, CKPT_EFORMAT, "__1_0.distcp is not there");
     scratch_remove(dir);
 }
 
-static void test_a_lost_index_is_named(void **state)
+TEST(a_lost_index_is_named)
 {
     const char *dir = copy_of("2.15-fsdp2_w2/dcp");
     char path[600];
 
-    (void)state;
     snprintf(path, sizeof path, "%s/.metadata", dir);
     assert_int_equal(unlink(path), 0);
     assert_refused(dir, CKPT_EFORMAT, "has no .metadata");
     scratch_remove(dir);
 }
 
-static void test_a_lost_index_of_a_rank_is_a_hole(void **state)
+TEST(a_lost_index_of_a_rank_is_a_hole)
 {
     const char *dir = copy_of("2.15-more/alone");
     char path[600];
 
-    (void)state;
     snprintf(path, sizeof path, "%s/__1.metadata", dir);
     assert_int_equal(unlink(path), 0);
     assert_refused(dir, CKPT_EFORMAT, "model.a");
     scratch_remove(dir);
 }
 
-static void test_a_lost_shard_is_a_hole(void **state)
+TEST(a_lost_shard_is_a_hole)
 {
     const char *dir = copy_of("2.15-fsdp2_hsdp_w4/dcp_hf");
     char path[600];
 
-    (void)state;
     snprintf(path, sizeof path, "%s/shard-00001-model-00001-of-00001.safetensors", dir);
     assert_int_equal(unlink(path), 0);
     assert_refused(dir, CKPT_EFORMAT, "");
     scratch_remove(dir);
 }
 
-static void test_leftovers_are_not_looked_at(void **state)
+TEST(leftovers_are_not_looked_at)
 {
     const char *dir = copy_of("2.15-fsdp2_w2/dcp");
     struct ckpt_source *s;
 
-    (void)state;
     spill(dir, "__2_0.distcp", "no archive", 10);
     s = open_dir(dir, true);
     assert_true(assert_holds(s, GOLDEN "2.15-fsdp2_w2/expected.safetensors") == 17);
@@ -360,13 +345,12 @@ static void test_leftovers_are_not_looked_at(void **state)
     scratch_remove(dir);
 }
 
-static void test_a_cut_file_is_refused(void **state)
+TEST(a_cut_file_is_refused)
 {
     const char *dir = copy_of("2.15-fsdp2_w2/dcp");
     size_t n;
     char *bytes = slurp(dir, "__0_0.distcp", &n);
 
-    (void)state;
     spill(dir, "__0_0.distcp", bytes, n - 1);
     assert_refused(dir, CKPT_EFORMAT, "the file ends at");
     spill(dir, "__0_0.distcp", bytes, 0);
@@ -375,13 +359,12 @@ static void test_a_cut_file_is_refused(void **state)
     scratch_remove(dir);
 }
 
-static void test_files_that_changed_places_are_refused(void **state)
+TEST(files_that_changed_places_are_refused)
 {
     const char *dir = copy_of("2.15-fsdp2_w2/dcp");
     size_t n, m;
     char *a = slurp(dir, "__0_0.distcp", &n), *b = slurp(dir, "__1_0.distcp", &m);
 
-    (void)state;
     spill(dir, "__0_0.distcp", b, m);
     spill(dir, "__1_0.distcp", a, n);
     assert_refused(dir, CKPT_EFORMAT, "");
@@ -459,16 +442,14 @@ static void flip_each(const char *golden, const char *name, size_t step)
     scratch_remove(dir);
 }
 
-static void test_flipped_metadata(void **state)
+TEST(flipped_metadata)
 {
-    (void)state;
     flip_each("2.11-dcp_st", ".metadata", 2);
     flip_each("2.15-more/mesh2d", ".metadata", 7);
 }
 
-static void test_flipped_data(void **state)
+TEST(flipped_data)
 {
-    (void)state;
     flip_each("2.15-more/st", "__1_0.distcp", 2);
     flip_each("2.15-more/mesh2d", "__0_0.distcp", 5);
     flip_each("2.11-dcp_hf", "shard-00002-model-00001-of-00001.safetensors", 1);
@@ -494,7 +475,7 @@ static void replace(const char *dir, const char *name, size_t nth, const char *f
 }
 
 /* Lies about 2.11-dcp_st: what stands in it, what is put there, what is said. */
-static void test_metadata_that_lies(void **state)
+TEST(metadata_that_lies)
 {
     static const struct {
         const char *from, *to;
@@ -518,7 +499,6 @@ static void test_metadata_that_lies(void **state)
         {"BUILD", "BUILD", 0, 0, 0, NULL},
     };
 
-    (void)state;
     for (size_t i = 0; lie[i].words; i++) {
         const char *dir = copy_of("2.11-dcp_st");
 
@@ -529,23 +509,21 @@ static void test_metadata_that_lies(void **state)
 }
 
 /* A pickle that would run something is refused and called what it is. */
-static void test_malicious_metadata(void **state)
+TEST(malicious_metadata)
 {
     static const char evil[] = "cos\nsystem\n(S'true'\ntR.";
     const char *dir = copy_of("2.11-dcp_st");
 
-    (void)state;
     spill(dir, ".metadata", evil, sizeof evil - 1);
     assert_refused(dir, CKPT_EREFUSED, "looks malicious");
     scratch_remove(dir);
 }
 
-static void test_recognition(void **state)
+TEST(recognition)
 {
     const struct ckpt_format *f = NULL;
     struct ckpt_err err = {0};
 
-    (void)state;
     assert_int_equal(ckpt_recognise(&f, GOLDEN "2.11-dcp_hf2", false, &err), 0);
     assert_string_equal(f->name, "hf");         /* the joined files beside their shards */
     assert_int_equal(ckpt_recognise(&f, GOLDEN "2.11-dcp_hf", false, &err), 0);
@@ -553,34 +531,4 @@ static void test_recognition(void **state)
     assert_int_equal(ckpt_recognise(&f, TRAINER, false, &err), 0);
     assert_string_equal(f->name, "dcp");
     assert_int_not_equal(ckpt_recognise(&f, GOLDEN "2.15-more", false, &err), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_weights_are_those_of_the_live_model),
-        cmocka_unit_test(test_moments_are_those_of_the_live_optimizer),
-        cmocka_unit_test(test_moments_keep_their_dtype),
-        cmocka_unit_test(test_bare_names_stay),
-        cmocka_unit_test(test_facts_are_told),
-        cmocka_unit_test(test_flattened_optimizers),
-        cmocka_unit_test(test_what_is_beside_the_model_is_told_apart),
-        cmocka_unit_test(test_names_inside_wrappers),
-        cmocka_unit_test(test_names_that_only_look_like_an_optimizer),
-        cmocka_unit_test(test_names_of_data_parallel_and_megatron),
-        cmocka_unit_test(test_a_lost_rank_is_named),
-        cmocka_unit_test(test_a_lost_index_is_named),
-        cmocka_unit_test(test_a_lost_index_of_a_rank_is_a_hole),
-        cmocka_unit_test(test_a_lost_shard_is_a_hole),
-        cmocka_unit_test(test_leftovers_are_not_looked_at),
-        cmocka_unit_test(test_a_cut_file_is_refused),
-        cmocka_unit_test(test_files_that_changed_places_are_refused),
-        cmocka_unit_test(test_flipped_metadata),
-        cmocka_unit_test(test_flipped_data),
-        cmocka_unit_test(test_metadata_that_lies),
-        cmocka_unit_test(test_malicious_metadata),
-        cmocka_unit_test(test_recognition),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 #include "tests/unit/compare.h"
 #include "tests/unit/unit.h"
 
+#include "libckpt/base/crc32.h"
 #include "formats/dcp/index.h"
 #include "formats/dcp/meta.h"
 #include "formats/torch/torch.h"
@@ -83,7 +84,7 @@ static const char *const inputs[] = {
     "tests/golden/torch/zero_d.pt", "tests/golden/torch/noncontig.pt", "tests/golden/hf/sharded",
 };
 
-static void test_round_trips(void **state)
+TEST(round_trips)
 {
     static const uint64_t shard[] = {0, 300};
     static const size_t chunk[] = {0, 64};
@@ -91,7 +92,6 @@ static void test_round_trips(void **state)
     const char *dir = scratch("dcp-out");
     char to[300];
 
-    (void)state;
     for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++)
         for (size_t k = 0; k < 2; k++) {
             struct ckpt_source *wanted = must_open(inputs[i], &opts), *found;
@@ -115,14 +115,13 @@ static void test_round_trips(void **state)
     scratch_remove(dir);
 }
 
-static void test_facts_go_along(void **state)
+TEST(facts_go_along)
 {
     struct ckpt_open_opts opts = {.optimizer = true};
     const char *dir = scratch("dcp-out");
     struct ckpt_source *a = must_open(inputs[0], &opts), *b;
     char to[300];
 
-    (void)state;
     snprintf(to, sizeof to, "%s/x", dir);
     must_write(to, inputs[0], 0, 0);
     b = must_open(to, &opts);
@@ -135,7 +134,7 @@ static void test_facts_go_along(void **state)
 }
 
 /* DeepSpeed counts steps for all: each parameter gets the number, as torch's optimizers want. */
-static void test_steps_are_made(void **state)
+TEST(steps_are_made)
 {
     struct ckpt_open_opts opts = {.optimizer = true};
     const char *dir = scratch("dcp-out");
@@ -143,7 +142,6 @@ static void test_steps_are_made(void **state)
     char to[300];
     size_t n = 0;
 
-    (void)state;
     snprintf(to, sizeof to, "%s/x", dir);
     must_write(to, "tests/golden/deepspeed/0.19-s3_w2_bf16/ckpt", 0, 0);
     s = must_open(to, &opts);
@@ -166,14 +164,13 @@ static void test_steps_are_made(void **state)
 }
 
 /* Enough tensors that threads look for them. */
-static void test_many_tensors(void **state)
+TEST(many_tensors)
 {
     const char *dir = scratch("dcp-out");
     struct ckpt_source *a = must_open("tests/golden/torch/many_tensors.pt", NULL), *b;
     struct ckpt_err err = {0};
     char to[300];
 
-    (void)state;
     snprintf(to, sizeof to, "%s/x", dir);
     if (write_dcp(to, a, 0, 0, &err))
         fail_msg("%s", err.text);
@@ -187,12 +184,11 @@ static void test_many_tensors(void **state)
     scratch_remove(dir);
 }
 
-static void test_same_input_same_bytes(void **state)
+TEST(same_input_same_bytes)
 {
     const char *dir = scratch("dcp-out");
     char to[300], command[700];
 
-    (void)state;
     for (int k = 0; k < 2; k++) {
         snprintf(to, sizeof to, "%s/%d", dir, k);
         must_write(to, inputs[0], 1000, k ? 64 : 0);
@@ -233,14 +229,13 @@ static void assert_not_created(struct ckpt_tensors *list, int code, const char *
     ckpt_tensors_release(list);
 }
 
-static void test_refusals(void **state)
+TEST(refusals)
 {
     struct ckpt_create_opts stream = {.stream_fd = 1};
     struct ckpt_tensors list = {0};
     struct ckpt_err err = {0};
     struct ckpt_sink *sink;
 
-    (void)state;
     add(&list, "a", CKPT_F32, CKPT_WEIGHT);
     add(&list, "model.a", CKPT_F32, CKPT_OTHER);
     assert_not_created(&list, CKPT_EMISMATCH, "would be called model.a");
@@ -252,14 +247,13 @@ static void test_refusals(void **state)
     ckpt_tensors_release(&list);
 }
 
-static void test_an_existing_directory_stays(void **state)
+TEST(an_existing_directory_stays)
 {
     const char *dir = scratch("dcp-out");
     struct ckpt_source *src = must_open(inputs[2], NULL);
     struct ckpt_err err = {0};
     char to[300];
 
-    (void)state;
     snprintf(to, sizeof to, "%s/x", dir);
     assert_int_equal(mkdir(to, 0777), 0);
     assert_int_equal(write_dcp(to, src, 0, 0, &err), CKPT_ECREATE);
@@ -269,7 +263,7 @@ static void test_an_existing_directory_stays(void **state)
     scratch_remove(dir);
 }
 
-static void test_an_unwritten_tensor_is_no_checkpoint(void **state)
+TEST(an_unwritten_tensor_is_no_checkpoint)
 {
     const char *dir = scratch("dcp-out");
     struct ckpt_source *src = must_open(inputs[2], NULL);
@@ -277,7 +271,6 @@ static void test_an_unwritten_tensor_is_no_checkpoint(void **state)
     struct ckpt_sink *sink;
     char to[300];
 
-    (void)state;
     snprintf(to, sizeof to, "%s/x", dir);
     assert_int_equal(ckpt_create(&sink, "dcp", to, ckpt_source_tensors(src), NULL, &err), 0);
     assert_int_equal(ckpt_sink_commit(sink, &err), CKPT_ESTATE);
@@ -330,7 +323,7 @@ static void put_lie(const char *dir, const struct lie *lie, bool true_length)
     dcp_index_release(&x);
 }
 
-static void test_metadata_that_lies(void **state)
+TEST(metadata_that_lies)
 {
     static const struct lie lies[] = {
         {CKPT_F32, {1, {2}}, 0, 0, 0, 0, NULL},
@@ -353,7 +346,6 @@ static void test_metadata_that_lies(void **state)
     char to[300];
     float v[2] = {1, 2};
 
-    (void)state;
     snprintf(to, sizeof to, "%s/x", dir);
     add(&list, "t", CKPT_F32, CKPT_OTHER);
     assert_int_equal(ckpt_create(&sink, "dcp", to, &list, NULL, &err), 0);
@@ -376,16 +368,15 @@ static void test_metadata_that_lies(void **state)
 
 /* -- checksums of pieces --------------------------------------------------------------------- */
 
-static void test_pieces_in_any_order(void **state)
+TEST(pieces_in_any_order)
 {
     unsigned char bytes[97];
     uint32_t whole, got;
     unsigned order[97], seed = 1;
 
-    (void)state;
     for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (unsigned char)(i * 37);
-    whole = crc_of(bytes, sizeof bytes);
+    whole = ckpt_crc32(0, bytes, sizeof bytes);
     for (int round = 0; round < 50; round++) {
         struct crc_join j = {0};
         struct ckpt_err err = {0};
@@ -400,29 +391,11 @@ static void test_pieces_in_any_order(void **state)
         }
         for (unsigned i = 0; i < 97; i++) {
             assert_false(crc_join_whole(&j, 97, &got));
-            assert_int_equal(crc_join_add(&j, order[i], 1, crc_of(bytes + order[i], 1), &err), 0);
+            assert_int_equal(crc_join_add(&j, order[i], 1, ckpt_crc32(0, bytes + order[i], 1), &err), 0);
         }
         assert_true(crc_join_whole(&j, 97, &got));
         assert_int_equal(got, whole);
         assert_int_equal(crc_join_add(&j, 5, 1, 0, &err), CKPT_ESTATE);
         crc_join_release(&j);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trips),
-        cmocka_unit_test(test_facts_go_along),
-        cmocka_unit_test(test_steps_are_made),
-        cmocka_unit_test(test_many_tensors),
-        cmocka_unit_test(test_same_input_same_bytes),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_an_existing_directory_stays),
-        cmocka_unit_test(test_an_unwritten_tensor_is_no_checkpoint),
-        cmocka_unit_test(test_metadata_that_lies),
-        cmocka_unit_test(test_pieces_in_any_order),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,9 +45,8 @@ static struct ckpt_source *open_run(const char *name, bool optimizer)
     return must_open(path, &opts);
 }
 
-static void test_weights_equal_zero_to_fp32(void **state)
+TEST(weights_equal_zero_to_fp32)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof exact / sizeof exact[0]; i++) {
         struct ckpt_source *s = open_run(exact[i], false);
         char expected[512];
@@ -58,9 +57,8 @@ static void test_weights_equal_zero_to_fp32(void **state)
     }
 }
 
-static void test_moments_equal_the_live_engine(void **state)
+TEST(moments_equal_the_live_engine)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof exact / sizeof exact[0]; i++) {
         struct ckpt_source *s = open_run(exact[i], true);
         char expected[512];
@@ -72,20 +70,18 @@ static void test_moments_equal_the_live_engine(void **state)
 }
 
 /* zero_to_fp32 drops the frozen weights of stage 1: they are in `module`. */
-static void test_frozen_weights_of_stage_1_are_read(void **state)
+TEST(frozen_weights_of_stage_1_are_read)
 {
     struct ckpt_source *s = open_run("0.19-s1_w2_bf16", false);
 
-    (void)state;
     assert_true(ckpt_source_find(s, "frozen_vec") != SIZE_MAX);
     assert_true(ckpt_source_find(s, "l1.base.weight") != SIZE_MAX);
     ckpt_source_close(s);
 }
 
 /* The weights of every stage, rounded to the model's dtype, are what the engine computed with. */
-static void test_masters_round_to_the_models_weights(void **state)
+TEST(masters_round_to_the_models_weights)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof exact / sizeof exact[0]; i++) {
         struct ckpt_source *s = open_run(exact[i], false), *live;
         char path[512];
@@ -115,11 +111,10 @@ static void test_masters_round_to_the_models_weights(void **state)
 }
 
 /* Saved with exclude_frozen_parameters: what is there is read, what is not is not invented. */
-static void test_weights_that_were_left_out_are_absent(void **state)
+TEST(weights_that_were_left_out_are_absent)
 {
     struct ckpt_source *s = open_run("0.19-s2_w2_nofrozen", true);
 
-    (void)state;
     assert_int_equal(assert_holds(s, GOLDEN "0.19-s2_w2_nofrozen/expected.safetensors"), 13);
     assert_int_equal(assert_holds(s, GOLDEN "0.19-s2_w2_nofrozen/expected_moments.safetensors"),
                      20);
@@ -127,33 +122,30 @@ static void test_weights_that_were_left_out_are_absent(void **state)
     ckpt_source_close(s);
 }
 
-static void test_buffers_keep_their_dtype(void **state)
+TEST(buffers_keep_their_dtype)
 {
     struct ckpt_source *s = open_run("0.14-s3_w2_bf16", false);
 
-    (void)state;
     assert_int_equal(ckpt_source_tensor(s, ckpt_source_find(s, "counter"))->dtype, CKPT_I64);
     assert_int_equal(ckpt_source_tensor(s, ckpt_source_find(s, "counter"))->kind, CKPT_BUFFER);
     ckpt_source_close(s);
 }
 
-static void test_tied_names_share_their_tensor(void **state)
+TEST(tied_names_share_their_tensor)
 {
     struct ckpt_source *s = open_run("0.19-s3_w2_bf16", false);
     size_t head = ckpt_source_find(s, "head.weight"), emb = ckpt_source_find(s, "emb.weight");
 
-    (void)state;
     assert_true(head != SIZE_MAX && emb != SIZE_MAX);
     assert_int_equal(ckpt_source_tensor(s, head)->alias_of, emb);
     ckpt_source_close(s);
 }
 
-static void test_facts_are_told(void **state)
+TEST(facts_are_told)
 {
     struct ckpt_source *s = open_run("0.19-s2_w2_fp16", false);
     const json_t *info = ckpt_source_info(s);
 
-    (void)state;
     assert_string_equal(json_string_value(json_object_get(info, "tag")), "my-tag_7");
     assert_int_equal(json_integer_value(json_object_get(info, "zero_stage")), 2);
     assert_int_equal(json_integer_value(json_object_get(info, "world_size")), 2);
@@ -162,12 +154,11 @@ static void test_facts_are_told(void **state)
 
 /* -- layout ---------------------------------------------------------------------------------- */
 
-static void test_pieces_cover_every_element_once(void **state)
+TEST(pieces_cover_every_element_once)
 {
     static const int worlds[] = {1, 2, 3, 8};
     static const int64_t sizes[] = {1, 2, 5, 7, 31, 64, 1000, 1023};
 
-    (void)state;
     for (size_t k = 0; k < 4; k++)
         for (size_t i = 0; i < 8; i++) {
             int64_t next3 = 0, next12 = 0, pad = 0, w = worlds[k], n = sizes[i];
@@ -300,9 +291,8 @@ static const struct damage damages[] = {
     {S2, "rm $D/mp_rank*", CKPT_EFORMAT, "model_states.pt is absent"},
 };
 
-static void test_damaged_sets_are_refused_by_name(void **state)
+TEST(damaged_sets_are_refused_by_name)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
         const struct damage *d = &damages[i];
         char command[1024];
@@ -323,7 +313,7 @@ static void test_damaged_sets_are_refused_by_name(void **state)
  * A bit that turns over anywhere in a rank's optim file: seen, or in what is not read on opening
  * (tensors' own bytes, names of members' dates), and never a crash.
  */
-static void test_flipped_bits_do_no_harm(void **state)
+TEST(flipped_bits_do_no_harm)
 {
     static const char path[] = COPY "/global_step4/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt";
     struct ckpt_err err;
@@ -331,7 +321,6 @@ static void test_flipped_bits_do_no_harm(void **state)
     FILE *f;
     long size;
 
-    (void)state;
     shell("rm -rf " COPY " && mkdir -p build && cp -r " GOLDEN S3 "/ckpt " COPY);
     f = fopen(path, "r+b");
     assert_non_null(f);
@@ -354,23 +343,4 @@ static void test_flipped_bits_do_no_harm(void **state)
     assert_int_equal(open_copy(&err), 0);
     assert_true(seen > 20 && tried > 200);
     shell("rm -rf " COPY);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_weights_equal_zero_to_fp32),
-        cmocka_unit_test(test_moments_equal_the_live_engine),
-        cmocka_unit_test(test_frozen_weights_of_stage_1_are_read),
-        cmocka_unit_test(test_masters_round_to_the_models_weights),
-        cmocka_unit_test(test_weights_that_were_left_out_are_absent),
-        cmocka_unit_test(test_buffers_keep_their_dtype),
-        cmocka_unit_test(test_tied_names_share_their_tensor),
-        cmocka_unit_test(test_facts_are_told),
-        cmocka_unit_test(test_pieces_cover_every_element_once),
-        cmocka_unit_test(test_damaged_sets_are_refused_by_name),
-        cmocka_unit_test(test_flipped_bits_do_no_harm),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

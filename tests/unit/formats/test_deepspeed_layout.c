@@ -1,11 +1,5 @@
 /* deepspeed_layout - every element lies on one rank, where a literal reading of the rule puts it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "formats/deepspeed/layout.h"
 
@@ -14,12 +8,11 @@
 
 static const int worlds[] = {1, 2, 3, 4, 8};
 
-static void test_stage_3_parts_as_deepspeed_cuts_them(void **state)
+TEST(stage_3_parts_as_deepspeed_cuts_them)
 {
     /* numel 5 on 4 ranks: part 2, ranks hold 2, 2, 1, 0 (zero_to_fp32 0.19.8). */
     static const int64_t count[] = {2, 2, 1, 0}, start[] = {0, 2, 4, 5};
 
-    (void)state;
     assert_int_equal(ds3_part(5, 4), 2);
     assert_int_equal(ds3_part(0, 4), 0);
     assert_int_equal(ds3_part(1, 8), 1);
@@ -34,9 +27,8 @@ static void test_stage_3_parts_as_deepspeed_cuts_them(void **state)
     }
 }
 
-static void test_stage_3_element_e_lies_on_rank_e_div_part(void **state)
+TEST(stage_3_element_e_lies_on_rank_e_div_part)
 {
-    (void)state;
     for (size_t i = 0; i < N(worlds); i++)
         for (int64_t numel = 0; numel <= MAX_NUMEL; numel++) {
             int64_t part = ds3_part(numel, worlds[i]), seen = 0;
@@ -55,9 +47,8 @@ static void test_stage_3_element_e_lies_on_rank_e_div_part(void **state)
         }
 }
 
-static void test_stage_12_parts_as_deepspeed_cuts_them(void **state)
+TEST(stage_12_parts_as_deepspeed_cuts_them)
 {
-    (void)state;
     /* Sum 10 on 4 ranks: 16, parts of 4, padding 0, 0, 2, 4. */
     assert_int_equal(ds12_part(10, 4, DS_ALIGN), 4);
     assert_int_equal(ds12_padding(10, 0, 4, DS_ALIGN), 0);
@@ -103,9 +94,8 @@ static void check_group(const int64_t numel[3], int world)
     }
 }
 
-static void test_stage_12_element_lies_where_the_flat_group_is_cut(void **state)
+TEST(stage_12_element_lies_where_the_flat_group_is_cut)
 {
-    (void)state;
     for (size_t i = 0; i < N(worlds); i++)
         for (int64_t a = 0; a <= 19; a++)
             for (int64_t b = 0; b <= 7; b++) {
@@ -114,9 +104,8 @@ static void test_stage_12_element_lies_where_the_flat_group_is_cut(void **state)
             }
 }
 
-static void test_padding_and_elements_fill_the_parts(void **state)
+TEST(padding_and_elements_fill_the_parts)
 {
-    (void)state;
     for (size_t i = 0; i < N(worlds); i++)
         for (int64_t total = 0; total <= MAX_NUMEL; total++) {
             int64_t padding = 0;
@@ -127,29 +116,14 @@ static void test_padding_and_elements_fill_the_parts(void **state)
         }
 }
 
-static void test_sizes_near_the_largest_do_not_overflow(void **state)
+TEST(sizes_near_the_largest_do_not_overflow)
 {
     const int64_t big = INT64_MAX / 2;
     struct ds_piece p;
 
-    (void)state;
     p = ds3_piece(big, 0, 7, 8);
     assert_int_equal(p.start + p.count, big);
     p = ds12_piece(big - 5, 5, big, 7, 8, DS_ALIGN);
     assert_int_equal(p.count, 5);
     assert_int_equal(p.start, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stage_3_parts_as_deepspeed_cuts_them),
-        cmocka_unit_test(test_stage_3_element_e_lies_on_rank_e_div_part),
-        cmocka_unit_test(test_stage_12_parts_as_deepspeed_cuts_them),
-        cmocka_unit_test(test_stage_12_element_lies_where_the_flat_group_is_cut),
-        cmocka_unit_test(test_padding_and_elements_fill_the_parts),
-        cmocka_unit_test(test_sizes_near_the_largest_do_not_overflow),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

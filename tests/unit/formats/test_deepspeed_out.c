@@ -1,7 +1,7 @@
 /* deepspeed_out: what is written is read back bit for bit, at every world size. */
 #include "tests/unit/ds_model.h"
+#include "tests/unit/faults.h"
 
-#include "libckpt/base/fault.h"
 #include "libckpt/base/half.h"
 
 static struct ckpt_source *open_saved(const char *path)
@@ -56,11 +56,10 @@ static void check_saved(const char *path)
     ckpt_source_close(s);
 }
 
-static void test_every_world_reads_back_equal(void **state)
+TEST(every_world_reads_back_equal)
 {
     static const int worlds[] = {1, 2, 3, 8};
 
-    (void)state;
     for (size_t i = 0; i < 4; i++) {
         const char *dir = scratch("ds-out");
         char path[300];
@@ -74,14 +73,13 @@ static void test_every_world_reads_back_equal(void **state)
 
 static void small_sub_groups(struct ds_rank_state *s) { s->sub_group_size = 100; }
 
-static void test_sub_groups_are_cut_as_deepspeed_cuts_them(void **state)
+TEST(sub_groups_are_cut_as_deepspeed_cuts_them)
 {
     const char *dir = scratch("ds-sub");
     const json_t *groups;
     struct ckpt_source *s;
     char path[300];
 
-    (void)state;
     snprintf(path, sizeof path, "%s/run", dir);
     ds_save(path, 2, small_sub_groups);
     check_saved(path);
@@ -99,13 +97,12 @@ static void nothing_in_group_1(struct ds_rank_state *s)
     s->n_param = 4;
 }
 
-static void test_a_group_without_parameters_is_left_out(void **state)
+TEST(a_group_without_parameters_is_left_out)
 {
     const char *dir = scratch("ds-empty");
     struct ckpt_source *s;
     char path[300];
 
-    (void)state;
     snprintf(path, sizeof path, "%s/run", dir);
     ds_save(path, 2, nothing_in_group_1);
     s = open_saved(path);
@@ -115,14 +112,13 @@ static void test_a_group_without_parameters_is_left_out(void **state)
     scratch_remove(dir);
 }
 
-static void test_bf16_is_in_the_name_and_counters_in_the_file(void **state)
+TEST(bf16_is_in_the_name_and_counters_in_the_file)
 {
     const char *dir = scratch("ds-facts");
     const json_t *info;
     struct ckpt_source *s;
     char path[400];
 
-    (void)state;
     snprintf(path, sizeof path, "%s/run", dir);
     ds_save(path, 2, NULL);
     s = open_saved(path);
@@ -140,13 +136,12 @@ static void test_bf16_is_in_the_name_and_counters_in_the_file(void **state)
 }
 
 /* The client's keys lie beside DeepSpeed's and may not shadow them. */
-static void test_client_state_is_merged_but_never_over_deepspeeds(void **state)
+TEST(client_state_is_merged_but_never_over_deepspeeds)
 {
     static const char *const keys[] = {"epoch", "global_steps"};
     const char *dir = scratch("ds-client");
     json_t *config = json_object();
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         struct ckpt_arena arena = {0};
         struct ckpt_outdir *out = NULL;
@@ -174,57 +169,32 @@ static void test_client_state_is_merged_but_never_over_deepspeeds(void **state)
 }
 
 /* Fail the n-th operation of a kind until none is reached: clean errors, nothing left behind. */
-static void test_failures_leave_nothing(void **state)
+TEST(failures_leave_nothing)
 {
-#ifdef CKPT_FAULTS
-    static const enum ckpt_fault kinds[] = {CKPT_FAULT_ALLOC, CKPT_FAULT_WRITE, CKPT_FAULT_SYNC,
-                                            CKPT_FAULT_RENAME};
     const char *dir = scratch("ds-fault");
     json_t *config = json_object();
     struct ds_arrays a;
     struct ds_rank_state s;
     char path[300];
 
-    (void)state;
     snprintf(path, sizeof path, "%s/run", dir);
     ds_arrays_make(&a, 0, 2, 0);
     s = ds_state_of(&a, 0, 2, config);
-    for (size_t k = 0; k < 4; k++)
-        for (unsigned long n = 1;; n++) {
-            struct ckpt_outdir *out = NULL;
-            struct ckpt_err err = {0};
-            int rc;
+    for (struct faults f = {.kinds = FAULT(ALLOC) | FAULT(WRITE) | FAULT(SYNC) | FAULT(RENAME),
+                            .later = true}; faults_next(&f);) {
+        struct ckpt_outdir *out = NULL;
+        struct ckpt_err err = {0};
+        int rc;
 
-            assert_int_equal(ckpt_outdir_create(&out, path, &err), 0);
-            ckpt_fault_arm(kinds[k], n);
-            rc = ds_write_rank(out, "t", &s, &err);
-            bool struck = ckpt_fault_struck();
-            ckpt_fault_arm(kinds[k], 0);
-            ckpt_outdir_abort(out);
-            assert_int_equal(entries(dir), 0);
-            assert_int_equal(rc != 0, struck);
-            if (!struck)
-                break;
-        }
+        assert_int_equal(ckpt_outdir_create(&out, path, &err), 0);
+        faults_arm(&f);
+        rc = ds_write_rank(out, "t", &s, &err);
+        faults_disarm(&f);
+        ckpt_outdir_abort(out);
+        assert_int_equal(entries(dir), 0);
+        assert_int_equal(rc != 0, f.struck);
+    }
     ds_arrays_free(&a);
     json_decref(config);
     scratch_remove(dir);
-#else
-    (void)state;
-    skip();
-#endif
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_world_reads_back_equal),
-        cmocka_unit_test(test_sub_groups_are_cut_as_deepspeed_cuts_them),
-        cmocka_unit_test(test_a_group_without_parameters_is_left_out),
-        cmocka_unit_test(test_bf16_is_in_the_name_and_counters_in_the_file),
-        cmocka_unit_test(test_client_state_is_merged_but_never_over_deepspeeds),
-        cmocka_unit_test(test_failures_leave_nothing),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,10 +3,9 @@
  * weight, buffer and moment as it was, every fact too.
  */
 #include "tests/unit/compare.h"
-#include "tests/unit/unit.h"
+#include "tests/unit/faults.h"
 
 #include "formats/deepspeed/deepspeed.h"
-#include "libckpt/base/fault.h"
 #include "libckpt/view.h"
 
 #define GOLDEN "tests/golden/deepspeed/"
@@ -96,7 +95,7 @@ static void check_run(const char *run)
 }
 
 /* Every class that writes ZeRO files; frozen weights, sub-groups, tied names, non-zip files. */
-static void test_every_cut_holds_what_was_saved(void **state)
+TEST(every_cut_holds_what_was_saved)
 {
     static const char *const runs[] = {
         "0.19-s0_w1_fp32", "0.19-s0_w2_bf16", "0.19-s0_w2_fused", "0.14-s0_w2_fp16",
@@ -104,13 +103,12 @@ static void test_every_cut_holds_what_was_saved(void **state)
         "0.19-s2_w2_fp16", "0.19-s2_w2_offload", "0.19-s2_w2_rr", "0.19-s3_w3_bf16", "0.19-s3_w2_bf16", "0.19-s3_w2_subgroup",
         "0.19-s3_w4_hpz2", "0.19-s3_w2_nvme", "0.14-s1_w2_bf16", "0.14-s3_w2_fp16"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++)
         check_run(runs[i]);
 }
 
 /* There and back again: the files of the first cut hold the model's weights as they were saved. */
-static void test_the_models_weights_are_rounded_as_deepspeed_rounds(void **state)
+TEST(the_models_weights_are_rounded_as_deepspeed_rounds)
 {
     const char *dir = scratch("ds-round");
     struct ckpt_source *src = open_all(GOLDEN "0.19-s3_w2_bf16/ckpt"), *model;
@@ -118,7 +116,6 @@ static void test_the_models_weights_are_rounded_as_deepspeed_rounds(void **state
     char path[300];
     size_t n;
 
-    (void)state;
     snprintf(path, sizeof path, "%s/run", dir);
     assert_int_equal(cut(path, src, src, 2, 3, &err), 0);
     snprintf(path, sizeof path, "%s/run/global_step4/mp_rank_00_model_states.pt", dir);
@@ -130,7 +127,7 @@ static void test_the_models_weights_are_rounded_as_deepspeed_rounds(void **state
     scratch_remove(dir);
 }
 
-static void test_a_run_is_written_whole_or_not(void **state)
+TEST(a_run_is_written_whole_or_not)
 {
     static const struct { const char *left, *says; } cases[] = {
         {"l2.weight", "l2.weight: is left out"},
@@ -143,7 +140,6 @@ static void test_a_run_is_written_whole_or_not(void **state)
     struct ckpt_err err;
     char path[300];
 
-    (void)state;
     snprintf(path, sizeof path, "%s/run", dir);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct ckpt_source *origin = open_all(GOLDEN "0.19-s2_w2_bf16/ckpt"), *src;
@@ -160,14 +156,13 @@ static void test_a_run_is_written_whole_or_not(void **state)
 }
 
 /* Masters in another dtype are no masters. */
-static void test_cast_weights_are_refused(void **state)
+TEST(cast_weights_are_refused)
 {
     struct ckpt_source *origin = open_all(GOLDEN "0.19-s2_w2_bf16/ckpt"), *src;
     const char *dir = scratch("ds-cast");
     struct ckpt_err err = {0};
     char path[300];
 
-    (void)state;
     snprintf(path, sizeof path, "%s/run", dir);
     assert_int_equal(ckpt_view_cast(&src, origin, &(struct ckpt_cast_rule){"*", CKPT_BF16}, 1,
                                     &err), 0);
@@ -177,7 +172,7 @@ static void test_cast_weights_are_refused(void **state)
     scratch_remove(dir);
 }
 
-static void test_what_cannot_be_cut_is_refused(void **state)
+TEST(what_cannot_be_cut_is_refused)
 {
     static const struct { const char *run, *says; int stage, world, code; } cases[] = {
         {"deepspeed/0.19-s2_w2_elastic/ckpt", "elastic_checkpoint", 2, 4, CKPT_EUNSUPPORTED},
@@ -192,7 +187,6 @@ static void test_what_cannot_be_cut_is_refused(void **state)
     struct ckpt_err err;
     char path[300], from[300];
 
-    (void)state;
     snprintf(path, sizeof path, "%s/run", dir);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct ckpt_source *src;
@@ -210,53 +204,25 @@ static void test_what_cannot_be_cut_is_refused(void **state)
 }
 
 /* Fail the n-th operation of a kind until none is reached: clean errors, nothing left behind. */
-static void test_failures_leave_nothing(void **state)
+TEST(failures_leave_nothing)
 {
-#ifdef CKPT_FAULTS
-    static const enum ckpt_fault kinds[] = {CKPT_FAULT_ALLOC, CKPT_FAULT_WRITE,
-                                            CKPT_FAULT_RENAME};
     /* Every one of the first, then ever rarer: there are thousands. */
     const char *dir = scratch("ds-sink-fault");
     struct ckpt_source *src = open_all(GOLDEN "0.19-s2_w2_bf16/ckpt");
     char path[300];
 
-    (void)state;
     snprintf(path, sizeof path, "%s/run", dir);
-    for (size_t k = 0; k < 3; k++) {
-        for (unsigned long n = 1;; n += 1 + n / 8) {
-            struct ckpt_err err;
-            bool struck;
-            int rc;
+    for (struct faults f = {.kinds = FAULT(ALLOC) | FAULT(WRITE) | FAULT(RENAME), .sparse = 8};
+         faults_next(&f);) {
+        struct ckpt_err err;
+        int rc = cut(path, src, src, 3, 2, &err);
 
-            ckpt_fault_arm(kinds[k], n);
-            rc = cut(path, src, src, 3, 2, &err);
-            struck = ckpt_fault_struck();
-            ckpt_fault_arm(kinds[k], 0);
-            if ((rc != 0) != struck || entries(dir) != (struck ? 0 : 1))
-                fail_msg("fault %zu at %lu: %d, \"%s\"", k, n, rc, err.text);
-            if (!struck)
-                break;
-        }
-        scratch_remove(path);
+        faults_disarm(&f);
+        if ((rc != 0) != f.struck || entries(dir) != (f.struck ? 0 : 1))
+            fail_msg("kind %d, %lu: %d, %s", f.kind, f.n, rc, err.text);
+        if (!f.struck)
+            scratch_remove(path);
     }
     ckpt_source_close(src);
     scratch_remove(dir);
-#else
-    (void)state;
-    skip();
-#endif
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_cut_holds_what_was_saved),
-        cmocka_unit_test(test_the_models_weights_are_rounded_as_deepspeed_rounds),
-        cmocka_unit_test(test_a_run_is_written_whole_or_not),
-        cmocka_unit_test(test_cast_weights_are_refused),
-        cmocka_unit_test(test_what_cannot_be_cut_is_refused),
-        cmocka_unit_test(test_failures_leave_nothing),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -146,12 +146,11 @@ static struct ckpt_source *reopen(const struct run *r, bool optimizer, struct ck
 }
 
 /* Order and number of shapes say nothing here: the values do. */
-static void test_masters_are_told_by_their_values(void **state)
+TEST(masters_are_told_by_their_values)
 {
     static const size_t orders[][2] = {{A, B}, {B, A}, {C, A}, {B, C}};
     struct ckpt_err err;
 
-    (void)state;
     for (size_t k = 0; k < 4; k++) {
         struct run r = {.dtype = CKPT_BF16, .masters = true,
                         .entry = {orders[k][0], orders[k][1]}};
@@ -173,13 +172,12 @@ static void test_masters_are_told_by_their_values(void **state)
 }
 
 /* A master that is no parameter's: the 16-bit weights are given, and it is said. */
-static void test_strange_masters_leave_the_modules_weights(void **state)
+TEST(strange_masters_leave_the_modules_weights)
 {
     struct run r = {.dtype = CKPT_BF16, .masters = true, .entry = {B, A}, .off = 0.5f};
     struct ckpt_err err;
     struct ckpt_source *s = reopen(&r, false, &err);
 
-    (void)state;
     if (!s)
         fail_msg("%s", err.text);
     assert_int_equal(ckpt_source_tensor(s, ckpt_source_find(s, "b"))->dtype, CKPT_BF16);
@@ -192,13 +190,12 @@ static void test_strange_masters_leave_the_modules_weights(void **state)
 }
 
 /* Without masters two entries of three parameters of one shape stay without names. */
-static void test_shapes_alone_are_not_guessed_at(void **state)
+TEST(shapes_alone_are_not_guessed_at)
 {
     struct run r = {.dtype = CKPT_F32, .masters = false, .entry = {B, A}};
     struct ckpt_err err;
     struct ckpt_source *s = reopen(&r, false, &err);
 
-    (void)state;
     if (!s)
         fail_msg("%s", err.text);
     check(s, "b", B, 1.0f);
@@ -206,15 +203,4 @@ static void test_shapes_alone_are_not_guessed_at(void **state)
     assert_null(reopen(&r, true, &err));
     assert_int_equal(err.code, CKPT_EUNSUPPORTED);
     assert_non_null(strstr(err.text, "2 entries of shape [3] could be any of 3 parameters"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_masters_are_told_by_their_values),
-        cmocka_unit_test(test_strange_masters_leave_the_modules_weights),
-        cmocka_unit_test(test_shapes_alone_are_not_guessed_at),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@ static void fresh(void)
     struct stat st;
 
     mkdir("build", 0777);
-    if (stat(TMP, &st) == 0 && ckpt_remove_tree(TMP, &err))
+    if (stat(TMP, &st) == 0 && ckpt_outdir_remove(TMP, &err))
         fail_msg("%s", err.text);
     mkdir(TMP, 0777);
 }
@@ -23,11 +23,11 @@ static void put(const char *name, const void *bytes, size_t n)
     char path[300];
 
     snprintf(path, sizeof path, TMP "/%s", name);
-    if (ckpt_put_file(path, bytes, n, &err))
+    if (ckpt_out_put(path, bytes, n, &err))
         fail_msg("%s", err.text);
 }
 
-static void test_each_fixture_is_what_it_is(void **state)
+TEST(each_fixture_is_what_it_is)
 {
     static const char *const row[][2] = {
         {"tests/golden/safetensors/names.safetensors", "safetensors"},
@@ -39,7 +39,6 @@ static void test_each_fixture_is_what_it_is(void **state)
         {"tests/golden/deepspeed/0.19-s3_w2_bf16/ckpt", "deepspeed"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         const struct ckpt_format *f = NULL;
         struct ckpt_err err = {0};
@@ -65,7 +64,7 @@ static void assert_told(const char *path, int code, const char *says, const char
     assert_null(f);
 }
 
-static void test_accidents_have_their_own_words(void **state)
+TEST(accidents_have_their_own_words)
 {
     static const struct { const char *bytes; size_t n; int code; const char *says; } row[] = {
         {"", 0, CKPT_EFORMAT, "is empty"},
@@ -82,7 +81,6 @@ static void test_accidents_have_their_own_words(void **state)
         {"hello", 5, CKPT_EUNSUPPORTED, "no known checkpoint format"},
     };
 
-    (void)state;
     fresh();
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         put("file.safetensors", row[i].bytes, row[i].n);
@@ -95,9 +93,8 @@ static void test_accidents_have_their_own_words(void **state)
     assert_told(TMP "/fifo", CKPT_ENOTFOUND, "fifo", NULL);
 }
 
-static void test_directories_without_a_checkpoint_are_told_apart(void **state)
+TEST(directories_without_a_checkpoint_are_told_apart)
 {
-    (void)state;
     fresh();
     assert_told(TMP, CKPT_EUNSUPPORTED, "empty", NULL);
     put("notes", "x", 1);
@@ -114,7 +111,7 @@ static void test_directories_without_a_checkpoint_are_told_apart(void **state)
 }
 
 /* The folder of a run stands for its newest checkpoint, by number or by Ray's index. */
-static void test_the_newest_of_a_run_is_opened(void **state)
+TEST(the_newest_of_a_run_is_opened)
 {
     static const char model[] = "\2\0\0\0\0\0\0\0{}";
     static const char right[] = "{\"latest_checkpoint_result\": "
@@ -136,7 +133,6 @@ static void test_the_newest_of_a_run_is_opened(void **state)
     struct ckpt_err err = {0};
     struct ckpt_source *s;
 
-    (void)state;
     fresh();
     mkdir(TMP "/checkpoint-9", 0777);
     mkdir(TMP "/checkpoint-10", 0777);
@@ -158,11 +154,10 @@ static void test_the_newest_of_a_run_is_opened(void **state)
 }
 
 /* Folders that only hold each other end. */
-static void test_a_run_in_a_run_has_an_end(void **state)
+TEST(a_run_in_a_run_has_an_end)
 {
     char path[400] = TMP;
 
-    (void)state;
     fresh();
     for (size_t i = 0; i < 12; i++) {
         strcat(path, "/checkpoint");
@@ -171,12 +166,11 @@ static void test_a_run_in_a_run_has_an_end(void **state)
     assert_told(TMP, CKPT_EUNSUPPORTED, "no checkpoint is recognised", NULL);
 }
 
-static void test_a_named_format_is_not_guessed(void **state)
+TEST(a_named_format_is_not_guessed)
 {
     struct ckpt_source *s;
     struct ckpt_err err = {0};
 
-    (void)state;
     assert_int_equal(ckpt_open_as(&s, "torch", "tests/golden/safetensors/names.safetensors", NULL,
                                   &err), CKPT_EUNSUPPORTED);
     assert_null(s);
@@ -193,13 +187,12 @@ static void test_a_named_format_is_not_guessed(void **state)
     ckpt_source_close(s);
 }
 
-static void test_what_is_not_written_is_refused(void **state)
+TEST(what_is_not_written_is_refused)
 {
     struct ckpt_tensors none = {0};
     struct ckpt_sink *sink;
     struct ckpt_err err = {0};
 
-    (void)state;
     fresh();
     assert_int_equal(ckpt_create(&sink, "peft", TMP "/x", &none, NULL, &err), CKPT_EUNSUPPORTED);
     assert_int_equal(ckpt_create(&sink, "onnx", TMP "/x", &none, NULL, &err), CKPT_EUNSUPPORTED);
@@ -210,7 +203,7 @@ static void test_what_is_not_written_is_refused(void **state)
 }
 
 /* What a caller that fills nothing in gets: every format's plain output where it was asked for. */
-static void test_zeroed_options_are_plain_ones(void **state)
+TEST(zeroed_options_are_plain_ones)
 {
     static const struct { const char *format, *from, *to; } row[] = {
         {"safetensors", "tests/golden/hf/sharded", TMP "/x.safetensors"},
@@ -222,7 +215,6 @@ static void test_zeroed_options_are_plain_ones(void **state)
     const struct ckpt_create_opts out = {0};
     const struct ckpt_copy_opts how = {0};
 
-    (void)state;
     fresh();
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         struct ckpt_source *a = NULL, *b = NULL;
@@ -243,13 +235,12 @@ static void test_zeroed_options_are_plain_ones(void **state)
 }
 
 /* Formats that need to be told more say so. */
-static void test_zeroed_options_are_too_little_for_some(void **state)
+TEST(zeroed_options_are_too_little_for_some)
 {
     static const char *const name[] = {"deepspeed", "universal", "gguf", "peft"};
     const struct ckpt_create_opts out = {0};
     struct ckpt_source *s = must_open("tests/golden/hf/sharded", NULL);
 
-    (void)state;
     for (size_t i = 0; i < sizeof name / sizeof name[0]; i++) {
         struct ckpt_err err = {0};
         struct ckpt_sink *sink = NULL;
@@ -264,27 +255,8 @@ static void test_zeroed_options_are_too_little_for_some(void **state)
     ckpt_source_close(s);
 }
 
-static int clean_up(void **state)
+AFTER_ALL()
 {
-    (void)state;
     fresh();
     rmdir(TMP);
-    return 0;
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_fixture_is_what_it_is),
-        cmocka_unit_test(test_accidents_have_their_own_words),
-        cmocka_unit_test(test_directories_without_a_checkpoint_are_told_apart),
-        cmocka_unit_test(test_the_newest_of_a_run_is_opened),
-        cmocka_unit_test(test_a_run_in_a_run_has_an_end),
-        cmocka_unit_test(test_a_named_format_is_not_guessed),
-        cmocka_unit_test(test_what_is_not_written_is_refused),
-        cmocka_unit_test(test_zeroed_options_are_plain_ones),
-        cmocka_unit_test(test_zeroed_options_are_too_little_for_some),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, clean_up);
 }

@@ -13,7 +13,7 @@
 
 /* -- what is read ---------------------------------------------------------------------------- */
 
-static void test_weights_are_those_of_the_live_model(void **state)
+TEST(weights_are_those_of_the_live_model)
 {
     static const struct { const char *path, *expected; size_t n; } row[] = {
         {GOLDEN "2.15-fsdp2_w2/dtensor_rank0.pt", GOLDEN "2.15-fsdp2_w2/expected.safetensors", 17},
@@ -25,7 +25,6 @@ static void test_weights_are_those_of_the_live_model(void **state)
         {RANKS "/model_world_size_4_rank_3.pt", RANKS "/expected.safetensors", 6},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         struct ckpt_source *s = must_open(row[i].path, NULL);
 
@@ -37,12 +36,11 @@ static void test_weights_are_those_of_the_live_model(void **state)
 }
 
 /* An optimizer's set has no weights: its state is listed unasked. */
-static void test_moments(void **state)
+TEST(moments)
 {
     struct ckpt_source *s = must_open(FSDP1 "sharded_optim_rank0.pt", NULL);
     size_t step = ckpt_source_find(s, "emb.weight|step");
 
-    (void)state;
     assert_int_equal(assert_holds(s, FSDP1 "dcp_moments.safetensors"), 30);
     assert_true(step != SIZE_MAX);
     assert_int_equal(ckpt_source_tensor(s, step)->kind, CKPT_OPTIM);
@@ -50,11 +48,10 @@ static void test_moments(void **state)
     ckpt_source_close(s);
 }
 
-static void test_flattened_parameters_take_their_shapes_from_a_base(void **state)
+TEST(flattened_parameters_take_their_shapes_from_a_base)
 {
     static const char *const base[] = {FSDP1 "expected.safetensors", FSDP1 "full.pt"};
 
-    (void)state;
     for (size_t i = 0; i < 2; i++) {
         struct ckpt_open_opts opts = {.base = base[i]};
         struct ckpt_source *s = must_open(FSDP1 "local_rank0.pt", &opts);
@@ -65,14 +62,13 @@ static void test_flattened_parameters_take_their_shapes_from_a_base(void **state
     }
 }
 
-static void test_directories(void **state)
+TEST(directories)
 {
     const char *dir = scratch("fsdp");
     struct ckpt_open_opts opts = {.optimizer = true};
     struct ckpt_source *s;
     char command[2000];
 
-    (void)state;
     snprintf(command, sizeof command, "for r in 0 1; do cp " FSDP1 "sharded_rank$r.pt "
              "%s/model_world_size_2_rank_$r.pt && cp " FSDP1 "sharded_optim_rank$r.pt "
              "%s/optim_world_size_2_rank_$r.pt || exit 1; done; echo '{}' > %s/config.json",
@@ -93,12 +89,11 @@ static void test_directories(void **state)
     scratch_remove(dir);
 }
 
-static void test_a_plain_archive_stays_torch(void **state)
+TEST(a_plain_archive_stays_torch)
 {
     const struct ckpt_format *f = NULL;
     struct ckpt_err err = {0};
 
-    (void)state;
     assert_int_equal(ckpt_recognise(&f, FSDP1 "full.pt", false, &err), 0);
     assert_string_equal(f->name, "torch");
     assert_int_equal(ckpt_recognise(&f, FSDP1 "local_rank0.pt", false, &err), 0);
@@ -109,7 +104,7 @@ static void test_a_plain_archive_stays_torch(void **state)
 
 /* -- names of files -------------------------------------------------------------------------- */
 
-static void test_names_of_ranks(void **state)
+TEST(names_of_ranks)
 {
     static const struct { const char *name; bool is; size_t at, len; } row[] = {
         {"dtensor_rank0.pt", true, 12, 1}, {"model_world_size_8_rank_12.pt", true, 24, 2},
@@ -118,7 +113,6 @@ static void test_names_of_ranks(void **state)
         {"frank5.pt", true, 5, 1}, {"rank_0000000.pt", false, 0, 0}, {"rank_", false, 0, 0},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         size_t at = 0, len = 0;
         bool is = fsdp_rank_in(row[i].name, &at, &len);
@@ -156,7 +150,7 @@ static const char *made(const char *command)
     return dir;
 }
 
-static void test_sets_that_are_not_whole(void **state)
+TEST(sets_that_are_not_whole)
 {
     static const struct { const char *command, *file; int code; const char *words; } row[] = {
         {"cp $G/2.15-more/ranks/*.pt $D; rm $D/*_rank_3.pt", "", CKPT_EFORMAT,
@@ -179,7 +173,6 @@ static void test_sets_that_are_not_whole(void **state)
          CKPT_EFORMAT, "a rank twice"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         const char *dir = made(row[i].command);
         char path[400];
@@ -190,9 +183,8 @@ static void test_sets_that_are_not_whole(void **state)
     }
 }
 
-static void test_flattened_parameters_that_do_not_fit(void **state)
+TEST(flattened_parameters_that_do_not_fit)
 {
-    (void)state;
     assert_refused(FSDP1 "local_rank0.pt", NULL, CKPT_EUNSUPPORTED, "their shapes are not in");
     assert_refused(FSDP1 "local_rank0.pt", RANKS "/expected.safetensors", CKPT_EMISMATCH,
                    "is not in the base");
@@ -202,14 +194,13 @@ static void test_flattened_parameters_that_do_not_fit(void **state)
 }
 
 /* One byte of rank 1's file at a time: a word or values, nothing else. */
-static void test_flipped_files(void **state)
+TEST(flipped_files)
 {
     const char *dir = made("cp $G/2.15-fsdp2_w2/dtensor_rank?.pt $D");
     char path[400], from[400];
     size_t opened = 0, tries = 0;
     FILE *f;
 
-    (void)state;
     snprintf(path, sizeof path, "%s/dtensor_rank0.pt", dir);
     snprintf(from, sizeof from, "%s/dtensor_rank1.pt", dir);
     f = fopen(from, "r+b");
@@ -240,21 +231,4 @@ static void test_flipped_files(void **state)
     fclose(f);
     assert_true(opened < tries);
     scratch_remove(dir);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_weights_are_those_of_the_live_model),
-        cmocka_unit_test(test_moments),
-        cmocka_unit_test(test_flattened_parameters_take_their_shapes_from_a_base),
-        cmocka_unit_test(test_directories),
-        cmocka_unit_test(test_a_plain_archive_stays_torch),
-        cmocka_unit_test(test_names_of_ranks),
-        cmocka_unit_test(test_sets_that_are_not_whole),
-        cmocka_unit_test(test_flattened_parameters_that_do_not_fit),
-        cmocka_unit_test(test_flipped_files),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,13 +6,12 @@
 
 #define G "tests/golden/gguf/"
 
-static void test_values_of_every_type_are_the_reference_s(void **state)
+TEST(values_of_every_type_are_the_reference_s)
 {
     struct ckpt_source *s = must_open(G "types.gguf", NULL);
     struct ckpt_source *w = must_open(G "types.safetensors", NULL);
     const struct ckpt_tensor *t;
 
-    (void)state;
     assert_int_equal(ckpt_source_count(w), 24);
     assert_int_equal(ckpt_source_count(s), 25);
     for (size_t i = 0; i < ckpt_source_count(w); i++) {
@@ -40,7 +39,7 @@ static void test_values_of_every_type_are_the_reference_s(void **state)
     ckpt_source_close(w);
 }
 
-static void test_any_range_of_a_packed_tensor_is_that_of_the_whole(void **state)
+TEST(any_range_of_a_packed_tensor_is_that_of_the_whole)
 {
     struct ckpt_source *s = must_open(G "types.gguf", NULL);
     static const char *const names[] = {"Q4_0", "Q6_K", "NVFP4"};
@@ -48,7 +47,6 @@ static void test_any_range_of_a_packed_tensor_is_that_of_the_whole(void **state)
     struct ckpt_extent e;
     float part[512];
 
-    (void)state;
     for (size_t k = 0; k < 3; k++) {
         size_t i = ckpt_source_find(s, names[k]);
         float *all = read_whole(s, i);
@@ -65,14 +63,13 @@ static void test_any_range_of_a_packed_tensor_is_that_of_the_whole(void **state)
     ckpt_source_close(s);
 }
 
-static void test_blocks_without_values_are_listed_and_refused(void **state)
+TEST(blocks_without_values_are_listed_and_refused)
 {
     struct ckpt_source *s = must_open(G "types.gguf", NULL);
     size_t i = ckpt_source_find(s, "IQ2_XXS");
     struct ckpt_err err = {0};
     float x;
 
-    (void)state;
     assert_string_equal(ckpt_source_tensor(s, i)->stored, "IQ2_XXS");
     assert_int_equal(ckpt_source_read(s, i, 0, 1, &x, &err), CKPT_EUNSUPPORTED);
     assert_string_equal(err.text, "tensor IQ2_XXS: the values of IQ2_XXS blocks are not read");
@@ -84,13 +81,12 @@ static const json_t *key(const struct ckpt_source *s, const char *name)
     return json_object_get(json_object_get(ckpt_source_info(s), "keys"), name);
 }
 
-static void test_keys_of_every_kind_are_told(void **state)
+TEST(keys_of_every_kind_are_told)
 {
     struct ckpt_source *s = must_open(G "kinds.gguf", NULL);
     const struct ckpt_tensor *t = ckpt_source_tensor(s, ckpt_source_find(s, "rows"));
     uint16_t *rows;
 
-    (void)state;
     assert_string_equal(json_string_value(json_object_get(ckpt_source_info(s), "architecture")),
                         "test");
     assert_int_equal(json_integer_value(key(s, "k.u8")), 200);
@@ -120,12 +116,11 @@ static void test_keys_of_every_kind_are_told(void **state)
     ckpt_source_close(s);
 }
 
-static void test_a_split_model_is_one(void **state)
+TEST(a_split_model_is_one)
 {
     static const char *const name[] = {"t00", "t01", "t10"};
     static const float value[] = {0, 1, 10};
 
-    (void)state;
     for (int part = 1; part <= 2; part++) {
         struct ckpt_source *s = must_open(part == 1 ? G "part-00001-of-00002.gguf"
                                                     : G "part-00002-of-00002.gguf", NULL);
@@ -150,12 +145,11 @@ static void copy_file(const char *to, const char *from)
     assert_int_equal(system(command), 0);
 }
 
-static void test_a_split_model_lacking_a_part_is_told(void **state)
+TEST(a_split_model_lacking_a_part_is_told)
 {
     struct ckpt_source *s;
     struct ckpt_err err = {0};
 
-    (void)state;
     assert_int_equal(system("rm -rf build/gguf-split && mkdir -p build/gguf-split"), 0);
     copy_file("build/gguf-split/m-00001-of-00002.gguf", G "part-00001-of-00002.gguf");
     assert_int_equal(ckpt_open(&s, "build/gguf-split/m-00001-of-00002.gguf", NULL, &err),
@@ -228,7 +222,7 @@ static void build(struct ckpt_buf *b, const struct lie *l)
 
 #define OK 3, GGUF_U32, 0, 1, 1
 
-static void test_each_fault_has_its_code_and_word(void **state)
+TEST(each_fault_has_its_code_and_word)
 {
     static const struct lie row[] = {
         {OK, 8, 0, 32, "k", 1, 0, "", ""},
@@ -264,7 +258,6 @@ static void test_each_fault_has_its_code_and_word(void **state)
         {OK, 0, 0, 0, "k", 1, 0, "", ""},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         struct ckpt_err err;
         struct ckpt_buf b;
@@ -279,12 +272,11 @@ static void test_each_fault_has_its_code_and_word(void **state)
     }
 }
 
-static void test_names_repeated_are_refused(void **state)
+TEST(names_repeated_are_refused)
 {
     struct ckpt_err err;
     struct ckpt_buf b;
 
-    (void)state;
     ckpt_buf_init(&b, SIZE_MAX);
     ckpt_buf_put_str(&b, "GGUF");
     ckpt_buf_put_u32le(&b, 3);
@@ -319,7 +311,7 @@ static void test_names_repeated_are_refused(void **state)
 }
 
 /* A file cut anywhere is refused, or is a header whose data is not needed. */
-static void test_a_file_cut_short_is_refused_at_every_byte(void **state)
+TEST(a_file_cut_short_is_refused_at_every_byte)
 {
     struct ckpt_err err;
     struct ckpt_buf b;
@@ -327,7 +319,6 @@ static void test_a_file_cut_short_is_refused_at_every_byte(void **state)
     FILE *f = fopen(G "types.gguf", "rb");
     size_t n;
 
-    (void)state;
     assert_non_null(f);
     n = fread(bytes, 1, sizeof bytes, f);
     fclose(f);
@@ -336,21 +327,4 @@ static void test_a_file_cut_short_is_refused_at_every_byte(void **state)
         if (open_bytes(&b, &err) != CKPT_EFORMAT || !err.text[0])
             fail_msg("cut at %zu: %s", cut, err.text);
     }
-}
-
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values_of_every_type_are_the_reference_s),
-        cmocka_unit_test(test_any_range_of_a_packed_tensor_is_that_of_the_whole),
-        cmocka_unit_test(test_blocks_without_values_are_listed_and_refused),
-        cmocka_unit_test(test_keys_of_every_kind_are_told),
-        cmocka_unit_test(test_a_split_model_is_one),
-        cmocka_unit_test(test_a_split_model_lacking_a_part_is_told),
-        cmocka_unit_test(test_each_fault_has_its_code_and_word),
-        cmocka_unit_test(test_names_repeated_are_refused),
-        cmocka_unit_test(test_a_file_cut_short_is_refused_at_every_byte),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -117,9 +117,8 @@ static void assert_same_keys(const char *ours, const char *golden)
     ckpt_file_close(g);
 }
 
-static void test_models_become_what_llama_cpp_makes_of_them(void **state)
+TEST(models_become_what_llama_cpp_makes_of_them)
 {
-    (void)state;
     for (size_t i = 0; i < N_GOLDEN; i++) {
         struct ckpt_source *found, *wanted;
         char path[128], golden[128];
@@ -164,13 +163,12 @@ static void assert_same_file(const struct ckpt_source *a, const struct ckpt_sour
     ckpt_arena_release(&arena);
 }
 
-static void test_there_and_back_is_the_same_model(void **state)
+TEST(there_and_back_is_the_same_model)
 {
     static const char *const models[] = {
         G "llama", G "mixtral", G "gpt2", G "bloom", "tests/golden/models/bloom-a",
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         struct ckpt_source *wanted = must_open(models[i], NULL), *found;
 
@@ -202,14 +200,13 @@ static json_t *config_of(const struct ckpt_source *s)
 }
 
 /* Of other make: names, layouts and a config.json by its keys alone. */
-static void test_files_of_llama_cpp_are_seen_as_models(void **state)
+TEST(files_of_llama_cpp_are_seen_as_models)
 {
     static const struct { const char *gguf, *model, *type, *key; int64_t value; } row[] = {
         {G "mixtral.f32.gguf", G "mixtral", "mixtral", "num_local_experts", 3},
         {G "bloom.f32.gguf", G "bloom", "bloom", "n_head", 3},
     };
 
-    (void)state;
     for (size_t i = 0; i < 2; i++) {
         struct ckpt_source *found = must_see(row[i].gguf);
         struct ckpt_source *wanted = must_open(row[i].model, NULL);
@@ -236,7 +233,7 @@ static void test_files_of_llama_cpp_are_seen_as_models(void **state)
     }
 }
 
-static void test_names_without_a_prefix_stay_without(void **state)
+TEST(names_without_a_prefix_stay_without)
 {
     struct ckpt_source *src = must_open(G "gpt2", NULL), *bare, *made;
     const struct ckpt_rename_rule rule = {"transformer.", ""};
@@ -245,7 +242,6 @@ static void test_names_without_a_prefix_stay_without(void **state)
     json_t *pair;
     size_t i;
 
-    (void)state;
     assert_int_equal(ckpt_view_rename(&bare, src, &rule, 1, &err), 0);
     made = must_make(bare, NULL, false);
     assert_true(ckpt_source_find(made, "blk.1.attn_qkv.weight") != SIZE_MAX);
@@ -276,11 +272,10 @@ static int code_without(const char *model, const char *drop, const char *rename_
     return err->code;
 }
 
-static void test_a_model_that_is_not_whole_is_refused(void **state)
+TEST(a_model_that_is_not_whole_is_refused)
 {
     struct ckpt_err err;
 
-    (void)state;
     assert_int_equal(code_without(G "mixtral", "model.layers.1.block_sparse_moe.experts.2.w3.weight",
                                   NULL, &err), CKPT_EFORMAT);
     assert_string_equal(err.text, "tensor blk.1.ffn_up_exps.weight: expert 2 of 3 is not there");
@@ -294,27 +289,12 @@ static void test_a_model_that_is_not_whole_is_refused(void **state)
 }
 
 /* No config.json: names stay, and so do dtypes. */
-static void test_tensors_of_no_model_keep_their_names(void **state)
+TEST(tensors_of_no_model_keep_their_names)
 {
     static const struct store_row row[] = {{"some.name", CKPT_BF16, 1, {4}, 0}};
     struct ckpt_source *made = must_make(store_source(row, 1, NULL), NULL, false);
 
-    (void)state;
     assert_int_equal(ckpt_source_find(made, "some.name"), 0);
     assert_int_equal(ckpt_source_tensor(made, 0)->dtype, CKPT_BF16);
     ckpt_source_close(made);
-}
-
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_models_become_what_llama_cpp_makes_of_them),
-        cmocka_unit_test(test_there_and_back_is_the_same_model),
-        cmocka_unit_test(test_files_of_llama_cpp_are_seen_as_models),
-        cmocka_unit_test(test_names_without_a_prefix_stay_without),
-        cmocka_unit_test(test_a_model_that_is_not_whole_is_refused),
-        cmocka_unit_test(test_tensors_of_no_model_keep_their_names),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,7 +24,7 @@ static int create(struct ckpt_sink **sink, const struct ckpt_tensors *list, json
     return rc;
 }
 
-static void test_every_dtype_comes_back(void **state)
+TEST(every_dtype_comes_back)
 {
     static const struct store_row row[] = {
         {"f32", CKPT_F32, 2, {3, 5}, 0}, {"f16", CKPT_F16, 3, {2, 3, 4}, 0},
@@ -37,7 +37,6 @@ static void test_every_dtype_comes_back(void **state)
     struct ckpt_sink *sink;
     struct ckpt_err err;
 
-    (void)state;
     assert_int_equal(create(&sink, ckpt_source_tensors(src), NULL, NULL, &err), 0);
     assert_int_equal(ckpt_copy(sink, src, &copy, &err), 0);
     assert_int_equal(ckpt_sink_commit(sink, &err), 0);
@@ -86,7 +85,7 @@ static void assert_same_data(const char *path, const char *golden, size_t bytes)
         fail_msg("the blocks differ");
 }
 
-static void test_blocks_are_the_reference_s_in_whatever_order_they_come(void **state)
+TEST(blocks_are_the_reference_s_in_whatever_order_they_come)
 {
     static const int64_t steps[] = {1280, 640, 96, 33, 7, 1};
     struct ckpt_source *src = must_open("tests/golden/gguf/q8_0.safetensors", NULL);
@@ -94,7 +93,6 @@ static void test_blocks_are_the_reference_s_in_whatever_order_they_come(void **s
     struct ckpt_tensors list;
     struct ckpt_err err;
 
-    (void)state;
     packed_list(&list, 20, 64);
     for (size_t k = 0; k < sizeof steps / sizeof steps[0]; k++) {
         int64_t step = steps[k], pieces = (1280 + step - 1) / step;
@@ -116,7 +114,7 @@ static void test_blocks_are_the_reference_s_in_whatever_order_they_come(void **s
     remove(TMP);
 }
 
-static void test_keys_of_every_kind_come_back(void **state)
+TEST(keys_of_every_kind_come_back)
 {
     static const struct store_row row[] = {{"t", CKPT_F32, 1, {2}, 0}};
     json_t *keys = json_pack(
@@ -134,7 +132,6 @@ static void test_keys_of_every_kind_come_back(void **state)
     struct ckpt_err err;
     char record[] = "{\"a\":1}";
 
-    (void)state;
     assert_non_null(keys);
     assert_int_equal(create(&sink, ckpt_source_tensors(src), keys, record, &err), 0);
     assert_int_equal(ckpt_copy(sink, src, NULL, &err), 0);
@@ -179,7 +176,7 @@ static void expect_refused(const struct store_row *row, const char *says)
     ckpt_source_close(src);
 }
 
-static void test_what_gguf_lacks_is_refused_by_name(void **state)
+TEST(what_gguf_lacks_is_refused_by_name)
 {
     static const struct store_row row[] = {
         {"b", CKPT_BOOL, 1, {2}, 0}, {"u", CKPT_U8, 1, {2}, 0}, {"e", CKPT_F8_E4M3, 1, {2}, 0},
@@ -190,7 +187,6 @@ static void test_what_gguf_lacks_is_refused_by_name(void **state)
     struct ckpt_sink *sink;
     struct ckpt_err err;
 
-    (void)state;
     expect_refused(&row[0], "tensor b: GGUF has no BOOL");
     expect_refused(&row[1], "tensor u: GGUF has no U8");
     expect_refused(&row[2], "tensor e: GGUF has no F8_E4M3");
@@ -204,16 +200,4 @@ static void test_what_gguf_lacks_is_refused_by_name(void **state)
     assert_int_equal(create(&sink, &list, NULL, NULL, &err), CKPT_EUNSUPPORTED);
     assert_string_equal(err.text, "tensor x: its rows are not multiples of 32, as Q8_0 wants");
     ckpt_tensors_release(&list);
-}
-
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_dtype_comes_back),
-        cmocka_unit_test(test_blocks_are_the_reference_s_in_whatever_order_they_come),
-        cmocka_unit_test(test_keys_of_every_kind_come_back),
-        cmocka_unit_test(test_what_gguf_lacks_is_refused_by_name),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

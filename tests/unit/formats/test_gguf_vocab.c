@@ -89,11 +89,10 @@ static const char *text_of(const json_t *o, const char *key)
     return json_string_value(json_object_get(o, key));
 }
 
-static void test_a_file_of_llama_cpp(void **state)
+TEST(a_file_of_llama_cpp)
 {
     json_t *wanted = load(G "llama/tokenizer.json"), *settings, *made;
 
-    (void)state;
     made = vocab_of(G "llama.q8_0.gguf", &settings);
     assert_non_null(made);
     assert_encode_alike(made, wanted);
@@ -139,14 +138,13 @@ static json_t *there_and_back(const char *tokenizer, const char *special)
     return made;
 }
 
-static void test_byte_level_vocabularies(void **state)
+TEST(byte_level_vocabularies)
 {
     static const struct { const char *dir, *special; } rows[] = {
         {T "gpt2", "{\"bos_token\": \"<|endoftext|>\"}"}, {T "bloom", "{\"bos_token\": \"<s>\"}"},
         {T "llama3", "{\"bos_token\": \"<|begin_of_text|>\"}"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         json_t *made = there_and_back(rows[i].dir, rows[i].special), *wanted;
         char path[200];
@@ -162,7 +160,7 @@ static void test_byte_level_vocabularies(void **state)
 }
 
 /* Scores tell merges; those of the old file are among them and in their order. */
-static void test_a_vocabulary_of_scores(void **state)
+TEST(a_vocabulary_of_scores)
 {
     static const char *const same[] = {"normalizer", "pre_tokenizer", "decoder", "post_processor",
                                        "added_tokens"};
@@ -171,7 +169,6 @@ static void test_a_vocabulary_of_scores(void **state)
     json_t *wanted = load(G "sentencepiece/tokenizer.json"), *old, *new, *pair;
     size_t at = 0, i;
 
-    (void)state;
     for (i = 0; i < sizeof same / sizeof same[0]; i++)
         if (!json_equal(json_object_get(made, same[i]), json_object_get(wanted, same[i])))
             fail_msg("%s", same[i]);
@@ -202,7 +199,7 @@ static void test_a_vocabulary_of_scores(void **state)
 }
 
 /* What is no vocabulary, or one that does not fit together. */
-static void test_damaged_vocabularies(void **state)
+TEST(damaged_vocabularies)
 {
     struct ckpt_err err = {0};
     struct ckpt_file *f;
@@ -211,7 +208,6 @@ static void test_damaged_vocabularies(void **state)
     FILE *in = fopen(G "llama.q8_0.gguf", "rb");
     size_t n, seen = 0;
 
-    (void)state;
     n = fread(p, 1, 1 << 17, in);
     fclose(in);
     for (size_t at = 0; at < n && at < 20000; at += 3) {
@@ -230,16 +226,4 @@ static void test_damaged_vocabularies(void **state)
     }
     assert_true(seen > 1700);
     free(p);
-}
-
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_file_of_llama_cpp),
-        cmocka_unit_test(test_byte_level_vocabularies),
-        cmocka_unit_test(test_a_vocabulary_of_scores),
-        cmocka_unit_test(test_damaged_vocabularies),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

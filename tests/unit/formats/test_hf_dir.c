@@ -16,7 +16,7 @@ static void fresh(const char *path)
     struct stat st;
 
     mkdir("build", 0777);
-    if (stat(path, &st) == 0 && ckpt_remove_tree(path, &err))
+    if (stat(path, &st) == 0 && ckpt_outdir_remove(path, &err))
         fail_msg("%s", err.text);
 }
 
@@ -26,7 +26,7 @@ static void put(const char *name, const void *bytes, size_t n)
     char path[300];
 
     snprintf(path, sizeof path, TMP "/%s", name);
-    if (ckpt_put_file(path, bytes, n, &err))
+    if (ckpt_out_put(path, bytes, n, &err))
         fail_msg("%s", err.text);
 }
 
@@ -75,13 +75,12 @@ static void assert_refused(int code, const char *reason, const char *says)
         fail_msg("code %d (%s): %s", rc, err.reason, err.text);
 }
 
-static void test_shards_are_one_list(void **state)
+TEST(shards_are_one_list)
 {
     struct ckpt_source *s = must_open(HF "sharded", NULL);
     const json_t *info = ckpt_source_info(s);
     size_t total = 0;
 
-    (void)state;
     assert_string_equal(ckpt_source_format(s), "hf");
     assert_int_equal(ckpt_source_count(s), 20);
     assert_int_equal(json_integer_value(json_object_get(info, "shards")), 2);
@@ -100,13 +99,12 @@ static void test_shards_are_one_list(void **state)
     ckpt_source_close(s);
 }
 
-static void test_bin_shards_hold_the_same_and_show_the_tie(void **state)
+TEST(bin_shards_hold_the_same_and_show_the_tie)
 {
     struct ckpt_source *s = must_open(HF "bin", NULL), *w = must_open(HF "sharded", NULL);
     size_t head = ckpt_source_find(s, "lm_head.weight");
     size_t emb = ckpt_source_find(s, "model.embed_tokens.weight");
 
-    (void)state;
     assert_int_equal(ckpt_source_count(s), 21);
     assert_true(ckpt_source_tensor(s, head)->alias_of == emb ||
                 ckpt_source_tensor(s, emb)->alias_of == head);
@@ -118,11 +116,10 @@ static void test_bin_shards_hold_the_same_and_show_the_tie(void **state)
     ckpt_source_close(w);
 }
 
-static void test_a_single_file_goes_before_an_index(void **state)
+TEST(a_single_file_goes_before_an_index)
 {
     struct ckpt_source *s;
 
-    (void)state;
     copy_sharded();
     put_copy("model.safetensors", "tests/golden/safetensors/names.safetensors");
     s = must_open(TMP, NULL);
@@ -130,9 +127,8 @@ static void test_a_single_file_goes_before_an_index(void **state)
     ckpt_source_close(s);
 }
 
-static void test_what_the_index_gets_wrong_is_told(void **state)
+TEST(what_the_index_gets_wrong_is_told)
 {
-    (void)state;
     copy_sharded();
     unlink(TMP "/model-00002-of-00002.safetensors");
     assert_refused(CKPT_EFORMAT, "missing",
@@ -154,9 +150,8 @@ static void test_what_the_index_gets_wrong_is_told(void **state)
     assert_refused(CKPT_EFORMAT, "truncated", "model-00002-of-00002.safetensors");
 }
 
-static void test_a_foreign_index_is_read_with_care(void **state)
+TEST(a_foreign_index_is_read_with_care)
 {
-    (void)state;
     copy_sharded();
     put_text("model.safetensors.index.json", "{\"weight_map\": {\"a\": \"../x.safetensors\"}}");
     assert_refused(CKPT_EREFUSED, "refused-path", "no clean name");
@@ -178,11 +173,10 @@ static void test_a_foreign_index_is_read_with_care(void **state)
     assert_refused(CKPT_EFORMAT, "unexpected", "which the index does not name");
 }
 
-static void test_links_are_followed_only_when_asked(void **state)
+TEST(links_are_followed_only_when_asked)
 {
     struct ckpt_source *s;
 
-    (void)state;
     copy_sharded();
     assert_int_equal(rename(TMP "/model-00001-of-00002.safetensors", TMP "/blob"), 0);
     assert_int_equal(symlink("blob", TMP "/model-00001-of-00002.safetensors"), 0);
@@ -192,7 +186,7 @@ static void test_links_are_followed_only_when_asked(void **state)
     ckpt_source_close(s);
 }
 
-static void test_side_files_are_the_models_own(void **state)
+TEST(side_files_are_the_models_own)
 {
     static const char *const go[] = {"config.json", "generation_config.json", "tokenizer.json",
                                      "merges.txt", "README.md", "additional_chat_templates/a.jinja",
@@ -201,7 +195,6 @@ static void test_side_files_are_the_models_own(void **state)
                                        ".hidden.json", "model.safetensors.index.json"};
     struct ckpt_source *s;
 
-    (void)state;
     copy_sharded();
     mkdir(TMP "/additional_chat_templates", 0777);
     mkdir(TMP "/1_Pooling", 0777);
@@ -266,7 +259,7 @@ static void assert_same_file(const char *name)
         fail_msg("%s differs: %s", name, b);
 }
 
-static void test_what_transformers_wrote_is_written_alike(void **state)
+TEST(what_transformers_wrote_is_written_alike)
 {
     static const char *const names[] = {"config.json", "generation_config.json",
                                         "model.safetensors.index.json",
@@ -280,7 +273,6 @@ static void test_what_transformers_wrote_is_written_alike(void **state)
     size_t keep[20], n = 0;
     struct ckpt_err err = {0};
 
-    (void)state;
     /* The order of the module tree, by which the shards were cut. */
     keep[n++] = ckpt_source_find(s, "model.embed_tokens.weight");
     for (size_t i = 0; i < 18; i++) {
@@ -297,14 +289,13 @@ static void test_what_transformers_wrote_is_written_alike(void **state)
     ckpt_source_close(s);
 }
 
-static void test_every_shard_size_reads_back(void **state)
+TEST(every_shard_size_reads_back)
 {
     static const uint64_t sizes[] = {1, 100, 2000, 5000, 19583, 19584, 0};
     struct ckpt_source *s = must_open(HF "sharded", NULL), *back;
     struct ckpt_err err;
     struct stat st;
 
-    (void)state;
     for (size_t k = 0; k < 7; k++) {
         if (write_dir(s, sizes[k], &err))
             fail_msg("%s", err.text);
@@ -319,7 +310,7 @@ static void test_every_shard_size_reads_back(void **state)
     ckpt_source_close(s);
 }
 
-static void test_a_cast_is_told_in_config_json(void **state)
+TEST(a_cast_is_told_in_config_json)
 {
     struct ckpt_cast_rule rule = {"*", CKPT_BF16};
     static char found[4096], wanted[4096];
@@ -327,7 +318,6 @@ static void test_a_cast_is_told_in_config_json(void **state)
     struct ckpt_err err = {0};
     char *at;
 
-    (void)state;
     assert_int_equal(ckpt_view_cast(&cast, s, &rule, 1, &err), 0);
     assert_int_equal(write_dir(cast, 0, &err), 0);
     slurp(OUT "/config.json", found, sizeof found);
@@ -340,7 +330,7 @@ static void test_a_cast_is_told_in_config_json(void **state)
     ckpt_source_close(cast);
 }
 
-static void test_what_stops_half_way_leaves_nothing(void **state)
+TEST(what_stops_half_way_leaves_nothing)
 {
     struct ckpt_source *s = must_open(HF "sharded", NULL);
     struct ckpt_create_opts opts = {0};
@@ -348,7 +338,6 @@ static void test_what_stops_half_way_leaves_nothing(void **state)
     struct ckpt_err err = {0};
     struct stat st;
 
-    (void)state;
     fresh(OUT);
     assert_int_equal(ckpt_create(&sink, "hf", OUT, ckpt_source_tensors(s), &opts, &err), 0);
     assert_int_equal(ckpt_sink_commit(sink, &err), CKPT_ESTATE);
@@ -362,29 +351,8 @@ static void test_what_stops_half_way_leaves_nothing(void **state)
     ckpt_source_close(s);
 }
 
-static int clean_up(void **state)
+AFTER_ALL()
 {
-    (void)state;
     fresh(TMP);
     fresh(OUT);
-    return 0;
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shards_are_one_list),
-        cmocka_unit_test(test_bin_shards_hold_the_same_and_show_the_tie),
-        cmocka_unit_test(test_a_single_file_goes_before_an_index),
-        cmocka_unit_test(test_what_the_index_gets_wrong_is_told),
-        cmocka_unit_test(test_a_foreign_index_is_read_with_care),
-        cmocka_unit_test(test_links_are_followed_only_when_asked),
-        cmocka_unit_test(test_side_files_are_the_models_own),
-        cmocka_unit_test(test_what_transformers_wrote_is_written_alike),
-        cmocka_unit_test(test_every_shard_size_reads_back),
-        cmocka_unit_test(test_a_cast_is_told_in_config_json),
-        cmocka_unit_test(test_what_stops_half_way_leaves_nothing),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, clean_up);
 }

@@ -5,11 +5,10 @@
 
 #define N "tests/golden/numpy/"
 
-static void test_archives_hold_what_numpy_reads(void **state)
+TEST(archives_hold_what_numpy_reads)
 {
     static const char *const path[] = {N "all.npz", N "packed.npz"};
 
-    (void)state;
     for (size_t i = 0; i < 2; i++) {
         struct ckpt_source *s = must_open(path[i], NULL);
 
@@ -19,12 +18,11 @@ static void test_archives_hold_what_numpy_reads(void **state)
     }
 }
 
-static void test_versions_of_the_header_are_read(void **state)
+TEST(versions_of_the_header_are_read)
 {
     static const char *const name[] = {"one", "v2", "v3"};
     struct ckpt_source *wanted = must_open(N "one.expected.safetensors", NULL);
 
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
         char path[100];
         struct ckpt_source *s;
@@ -37,7 +35,7 @@ static void test_versions_of_the_header_are_read(void **state)
     ckpt_source_close(wanted);
 }
 
-static void test_what_is_not_read_is_named(void **state)
+TEST(what_is_not_read_is_named)
 {
     static const struct { const char *path; int code; const char *says; } row[] = {
         {N "object.npy", CKPT_EREFUSED, "object.npy: is an array of Python objects"},
@@ -45,7 +43,6 @@ static void test_what_is_not_read_is_named(void **state)
         {N "void.npy", CKPT_EUNSUPPORTED, "elements of |V2 are not read"},
     };
 
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
         struct ckpt_source *s;
         struct ckpt_err err = {0};
@@ -55,7 +52,7 @@ static void test_what_is_not_read_is_named(void **state)
     }
 }
 
-static void test_headers_that_lie_are_refused(void **state)
+TEST(headers_that_lie_are_refused)
 {
     static const struct { const char *header; size_t data; const char *says; } row[] = {
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", 7, "needs 8 bytes of data"},
@@ -85,7 +82,6 @@ static void test_headers_that_lie_are_refused(void **state)
         {"", 8, "no dictionary"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         size_t n = strlen(row[i].header);
         unsigned char bytes[400] = "\x93NUMPY\x01";
@@ -101,16 +97,4 @@ static void test_headers_that_lie_are_refused(void **state)
         ckpt_tensors_release(&list);
         ckpt_file_close(file);
     }
-}
-
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_archives_hold_what_numpy_reads),
-        cmocka_unit_test(test_versions_of_the_header_are_read),
-        cmocka_unit_test(test_what_is_not_read_is_named),
-        cmocka_unit_test(test_headers_that_lie_are_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -88,7 +88,7 @@ static void assert_merged(const char *name, double tol)
     ckpt_source_close(m);
 }
 
-static void test_merged_weights_equal_those_of_peft(void **state)
+TEST(merged_weights_equal_those_of_peft)
 {
     static const char *const names[] = {
         "bloom-qkv", "gpt2-conv1d", "llama-all-linear", "llama-patterns", "llama-embed",
@@ -97,22 +97,19 @@ static void test_merged_weights_equal_those_of_peft(void **state)
         "llama-resized-save", "llama-resized-tokens", "net-conv", "net-conv-dora", "net-mha",
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         assert_merged(names[i], 1e-6);
 }
 
-static void test_stacks_of_experts_are_merged_as_they_lie_on_disk(void **state)
+TEST(stacks_of_experts_are_merged_as_they_lie_on_disk)
 {
-    (void)state;
     assert_merged("mixtral-experts", 1e-6);     /* w1, w2, w3 of each expert */
     assert_merged("qwen3moe-experts", 1e-6);    /* gate_proj, up_proj, down_proj of each */
     assert_merged("gptoss-experts", 1e-6);      /* [experts, in, out] */
 }
 
-static void test_ties_that_the_adapter_keeps_are_kept(void **state)
+TEST(ties_that_the_adapter_keeps_are_kept)
 {
-    (void)state;
     assert_merged("llama-resized-tied", 1e-6);
     assert_merged("llama-tied-tokens", 1e-6);
     assert_merged("llama-tied-save", 1e-6);
@@ -121,12 +118,11 @@ static void test_ties_that_the_adapter_keeps_are_kept(void **state)
 
 #define TWO LORA "two-adapters/"
 
-static void test_weighted_changes_add_up(void **state)
+TEST(weighted_changes_add_up)
 {
     struct ckpt_source *s;
     struct ckpt_err err;
 
-    (void)state;
     if (merge_two(&s, TWO "base", TWO "adapter", 0.7, TWO "second", -0.3, &err))
         fail_msg("%s", err.text);
     assert_near(s, "two-adapters", 1e-6);
@@ -136,7 +132,7 @@ static void test_weighted_changes_add_up(void **state)
     ckpt_source_close(s);
 }
 
-static void test_what_was_not_added_is_not_taken_away(void **state)
+TEST(what_was_not_added_is_not_taken_away)
 {
     static const struct { const char *name, *says; } row[] = {
         {"llama-dora", "lengths"}, {"llama-all-linear", "values of its own"},
@@ -146,7 +142,6 @@ static void test_what_was_not_added_is_not_taken_away(void **state)
     struct ckpt_source *s;
     struct ckpt_err err;
 
-    (void)state;
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         snprintf(base, sizeof base, LORA "%s/base", row[i].name);
         snprintf(adapter, sizeof adapter, LORA "%s/adapter", row[i].name);
@@ -156,24 +151,22 @@ static void test_what_was_not_added_is_not_taken_away(void **state)
     }
 }
 
-static void test_an_adapter_lists_its_own_tensors(void **state)
+TEST(an_adapter_lists_its_own_tensors)
 {
     struct ckpt_source *s = must_open(LORA "llama-patterns/adapter", NULL);
     const json_t *config = json_object_get(ckpt_source_info(s), "adapter_config");
 
-    (void)state;
     assert_string_equal(ckpt_source_format(s), "peft");
     assert_int_equal(ckpt_source_count(s), 12);
     assert_int_equal(json_integer_value(json_object_get(config, "r")), 4);
     ckpt_source_close(s);
 }
 
-static void test_an_adapter_of_another_base_is_told_with_both_shapes(void **state)
+TEST(an_adapter_of_another_base_is_told_with_both_shapes)
 {
     struct ckpt_source *s;
     struct ckpt_err err;
 
-    (void)state;
     assert_int_equal(merge(&s, LORA "llama-patterns/base", LORA "bloom-qkv/adapter", &err),
                      CKPT_EMISMATCH);
     assert_string_equal(err.reason, "unexpected");
@@ -232,7 +225,7 @@ static void write_text(const char *path, const char *text)
 {
     struct ckpt_err err = {0};
 
-    assert_int_equal(ckpt_put_file(path, text, strlen(text), &err), 0);
+    assert_int_equal(ckpt_out_put(path, text, strlen(text), &err), 0);
 }
 
 static void make_base(const char *config, const struct made *made, size_t n, enum ckpt_dtype dtype)
@@ -282,7 +275,7 @@ static void assert_config_says(struct ckpt_source *s, const char *text)
     ckpt_arena_release(&a);
 }
 
-static void test_an_embedding_changed_alone_is_untied(void **state)
+TEST(an_embedding_changed_alone_is_untied)
 {
     static const struct made adapter[] = {
         {P "model.embed_tokens.lora_embedding_A", 2, 20, 5},
@@ -293,7 +286,6 @@ static void test_an_embedding_changed_alone_is_untied(void **state)
     float *head, *emb;
     size_t changed = 0;
 
-    (void)state;
     make_base(tied_config, tied_base, 2, CKPT_F32);
     make_adapter(lora_config, adapter, 2);
     if (merge_made(&s, &err))
@@ -319,7 +311,7 @@ static void test_an_embedding_changed_alone_is_untied(void **state)
     ckpt_source_close(s);
 }
 
-static void test_a_head_that_only_the_adapter_has_is_added(void **state)
+TEST(a_head_that_only_the_adapter_has_is_added)
 {
     static const struct made adapter[] = {
         {P "lm_head.lora_A.weight", 2, 6, 5}, {P "lm_head.lora_B.weight", 20, 2, 6},
@@ -329,7 +321,6 @@ static void test_a_head_that_only_the_adapter_has_is_added(void **state)
     struct ckpt_err err;
     float *head, *emb;
 
-    (void)state;
     make_base(tied_config, tied_base, 2, CKPT_F32);
     make_adapter(lora_config, adapter, 2);
     if (merge_made(&s, &err))
@@ -357,7 +348,7 @@ static void test_a_head_that_only_the_adapter_has_is_added(void **state)
     ckpt_source_close(s);
 }
 
-static void test_what_matches_nothing_is_an_error(void **state)
+TEST(what_matches_nothing_is_an_error)
 {
 #define Q P "model.layers.0.self_attn.q_proj"
     static const struct {
@@ -413,7 +404,6 @@ static void test_what_matches_nothing_is_an_error(void **state)
          CKPT_EFORMAT, "trainable_token_indices"},
     };
 
-    (void)state;
     make_base(tied_config, tied_base, 2, CKPT_F32);
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         struct ckpt_source *s;
@@ -428,7 +418,7 @@ static void test_what_matches_nothing_is_an_error(void **state)
 }
 
 /* A base in bf16 is computed in f32 and rounded once. */
-static void test_sixteen_bits_are_rounded_once(void **state)
+TEST(sixteen_bits_are_rounded_once)
 {
     static const struct made adapter[] = {{Q ".lora_A.weight", 2, 6, 1},
                                           {Q ".lora_B.weight", 6, 2, 7}};
@@ -436,7 +426,6 @@ static void test_sixteen_bits_are_rounded_once(void **state)
     struct ckpt_err err;
     uint16_t *found;
 
-    (void)state;
     make_base(tied_config, tied_base, 2, CKPT_BF16);
     make_adapter("{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 3}", adapter, 2);
     assert_int_equal(merge_made(&s, &err), 0);
@@ -458,7 +447,7 @@ static void test_sixteen_bits_are_rounded_once(void **state)
 }
 
 /* The base's names may have other leading parts than the model the adapter was trained on. */
-static void test_modules_are_found_under_other_wrappers(void **state)
+TEST(modules_are_found_under_other_wrappers)
 {
     static const struct made adapter[] = {
         {P "layers.0.self_attn.q_proj.lora_A.weight", 2, 6, 1},
@@ -467,7 +456,6 @@ static void test_modules_are_found_under_other_wrappers(void **state)
     struct ckpt_source *s;
     struct ckpt_err err;
 
-    (void)state;
     make_base(tied_config, tied_base, 2, CKPT_F32);
     make_adapter(lora_config, adapter, 2);
     if (merge_made(&s, &err))
@@ -477,7 +465,7 @@ static void test_modules_are_found_under_other_wrappers(void **state)
 }
 
 /* fan_in_fan_out is saved as the last module had it: shapes decide, and the family. */
-static void test_conv1d_is_told_by_shape_and_family(void **state)
+TEST(conv1d_is_told_by_shape_and_family)
 {
     static const struct made base[] = {{"h.0.attn.c_attn.weight", 6, 18, 1},
                                        {"h.0.attn.c_proj.weight", 6, 6, 2}};
@@ -491,7 +479,6 @@ static void test_conv1d_is_told_by_shape_and_family(void **state)
     struct ckpt_err err;
     float *found;
 
-    (void)state;
     make_base("{\"model_type\": \"gpt2\"}", base, 2, CKPT_F32);
     make_adapter(lora_config, adapter, 4);      /* which says nothing: false */
     if (merge_made(&s, &err))
@@ -524,12 +511,11 @@ static const struct made layers_adapter[] = {
     {UP(2) ".lora_A.weight", 2, 6, 6}, {UP(2) ".lora_B.weight", 6, 2, 7},
 };
 
-static void test_layers_used_twice_become_two(void **state)
+TEST(layers_used_twice_become_two)
 {
     struct ckpt_source *s;
     struct ckpt_err err;
 
-    (void)state;
     make_base("{\"model_type\": \"qwen2\", \"num_hidden_layers\": 2, "
               "\"layer_types\": [\"a\", \"b\"]}", layers_base, 3, CKPT_F32);
     make_adapter("{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 4, "
@@ -560,7 +546,7 @@ static void test_layers_used_twice_become_two(void **state)
     ckpt_source_close(s);
 }
 
-static void test_layers_that_are_not_there_are_not_used(void **state)
+TEST(layers_that_are_not_there_are_not_used)
 {
     static const struct { const char *map; int code; const char *says; } row[] = {
         {"[[0, 3]]", CKPT_EMISMATCH, "the base has 2"}, {"[[1, 1]]", CKPT_EFORMAT, "no range"},
@@ -572,7 +558,6 @@ static void test_layers_that_are_not_there_are_not_used(void **state)
     struct ckpt_source *s;
     struct ckpt_err err;
 
-    (void)state;
     make_base("{\"num_hidden_layers\": 2}", layers_base, 3, CKPT_F32);
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         snprintf(config, sizeof config, "{\"peft_type\": \"LORA\", \"layer_replication\": %s}",
@@ -582,27 +567,4 @@ static void test_layers_that_are_not_there_are_not_used(void **state)
         if (!strstr(err.text, row[i].says))
             fail_msg("row %zu: %s", i, err.text);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_merged_weights_equal_those_of_peft),
-        cmocka_unit_test(test_stacks_of_experts_are_merged_as_they_lie_on_disk),
-        cmocka_unit_test(test_ties_that_the_adapter_keeps_are_kept),
-        cmocka_unit_test(test_weighted_changes_add_up),
-        cmocka_unit_test(test_what_was_not_added_is_not_taken_away),
-        cmocka_unit_test(test_an_adapter_lists_its_own_tensors),
-        cmocka_unit_test(test_an_adapter_of_another_base_is_told_with_both_shapes),
-        cmocka_unit_test(test_an_embedding_changed_alone_is_untied),
-        cmocka_unit_test(test_a_head_that_only_the_adapter_has_is_added),
-        cmocka_unit_test(test_what_matches_nothing_is_an_error),
-        cmocka_unit_test(test_sixteen_bits_are_rounded_once),
-        cmocka_unit_test(test_modules_are_found_under_other_wrappers),
-        cmocka_unit_test(test_conv1d_is_told_by_shape_and_family),
-        cmocka_unit_test(test_layers_used_twice_become_two),
-        cmocka_unit_test(test_layers_that_are_not_there_are_not_used),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

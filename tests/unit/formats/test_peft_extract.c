@@ -45,7 +45,7 @@ static struct ckpt_source *extract(const char *name, int64_t rank)
 }
 
 /* base + adapter, and base + what is extracted from that, are one model. */
-static void test_an_adapter_comes_back(void **state)
+TEST(an_adapter_comes_back)
 {
     static const struct { const char *name; int64_t rank; double tol; } row[] = {
         {"bloom-qkv", 4, 1e-6}, {"gpt2-conv1d", 8, 1e-6}, {"llama-all-linear", 2, 1e-6},
@@ -55,7 +55,6 @@ static void test_an_adapter_comes_back(void **state)
         {"llama-resized-lora", 2, 1e-6}, {"llama-tied-both", 2, 1e-6}, {"net-conv", 2, 1e-6},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         struct ckpt_source *full = fold(row[i].name, open_part(row[i].name, "adapter"));
         struct ckpt_source *again = fold(row[i].name, extract(row[i].name, row[i].rank));
@@ -89,12 +88,11 @@ static bool lists(const json_t *list, const char *name)
     return false;
 }
 
-static void test_settings_are_peft_s(void **state)
+TEST(settings_are_peft_s)
 {
     struct ckpt_source *s = extract("bloom-qkv", 6);
     const json_t *c = config_of(s);
 
-    (void)state;
     assert_string_equal(json_string_value(json_object_get(c, "peft_type")), "LORA");
     assert_string_equal(json_string_value(json_object_get(c, "task_type")), "CAUSAL_LM");
     assert_string_equal(json_string_value(json_object_get(c, "bias")), "lora_only");
@@ -160,13 +158,12 @@ static void assert_refused(struct ckpt_source *base, struct ckpt_source *full, b
         fail_msg("%s", err.text);
 }
 
-static void test_what_does_not_belong_together_is_refused(void **state)
+TEST(what_does_not_belong_together_is_refused)
 {
     struct peft_extract_opts partial = {.rank = 2, .base_name = "base", .partial = true};
     struct ckpt_source *s, *one;
     struct ckpt_err err = {0};
 
-    (void)state;
     assert_refused(open_part("llama-embed", "base"), open_part("llama-embed", "base"), false,
                    CKPT_ENOTFOUND, "nothing differs");
     assert_refused(open_part("bloom-qkv", "base"), open_part("llama-embed", "base"), false,
@@ -212,14 +209,13 @@ static int write_to(const char *path, struct ckpt_source *s, struct ckpt_err *er
     return rc;
 }
 
-static void test_files_are_those_peft_wrote(void **state)
+TEST(files_are_those_peft_wrote)
 {
     static const char *const names[] = {"bloom-qkv", "llama-dora", "llama-patterns",
                                         "qwen3moe-experts", "llama-resized-save"};
     char to[300], a[400], b[400], dir[256];
     struct ckpt_err err = {0};
 
-    (void)state;
     snprintf(dir, sizeof dir, "%s", scratch("peft-out"));
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         struct ckpt_source *s = open_part(names[i], "adapter");
@@ -240,13 +236,12 @@ static void test_files_are_those_peft_wrote(void **state)
     scratch_remove(dir);
 }
 
-static void test_a_model_is_no_adapter(void **state)
+TEST(a_model_is_no_adapter)
 {
     struct ckpt_source *s = open_part("bloom-qkv", "base");
     char dir[256], to[300];
     struct ckpt_err err = {0};
 
-    (void)state;
     snprintf(dir, sizeof dir, "%s", scratch("peft-out"));
     snprintf(to, sizeof to, "%s/x", dir);
     assert_int_equal(write_to(to, s, &err), CKPT_EUNSUPPORTED);
@@ -258,17 +253,4 @@ static void test_a_model_is_no_adapter(void **state)
     ckpt_source_close(s);
     assert_int_equal(entries(dir), 0);
     scratch_remove(dir);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_an_adapter_comes_back),
-        cmocka_unit_test(test_settings_are_peft_s),
-        cmocka_unit_test(test_what_does_not_belong_together_is_refused),
-        cmocka_unit_test(test_files_are_those_peft_wrote),
-        cmocka_unit_test(test_a_model_is_no_adapter),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

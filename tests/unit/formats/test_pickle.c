@@ -1,12 +1,5 @@
 /* pickle, pickle_out: what Python wrote, what nobody writes, and writing it again. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "formats/container/pickle/pickle.h"
 #include "formats/container/pickle/out.h"
@@ -68,14 +61,13 @@ static void check_vector(const json_t *row)
     free(p);
 }
 
-static void test_what_python_writes(void **state)
+TEST(what_python_writes)
 {
     struct ckpt_err err = {0};
     struct ckpt_file *f;
     json_t *rows, *row;
     size_t i;
 
-    (void)state;
     assert_int_equal(ckpt_file_open(&f, "tests/golden/pickle/vectors.json", 0, &err), 0);
     if (ckpt_json_read(&rows, f, CKPT_JSON_MAX_BYTES, 0, &err))
         fail_msg("%s", err.text);
@@ -90,7 +82,7 @@ static void test_what_python_writes(void **state)
 
 #define P(s) s, sizeof(s) - 1
 
-static void test_opcodes(void **state)
+TEST(opcodes)
 {
     static const struct { const char *p; size_t n; const char *shown; } rows[] = {
         {P("N."), "null"},
@@ -137,7 +129,6 @@ static void test_opcodes(void **state)
         {P("\x80\x04\x95\x02\x00\x00\x00\x00\x00\x00\x00N."), "null"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct ckpt_arena a = {0};
         struct ckpt_err err = {0};
@@ -157,7 +148,7 @@ static void test_opcodes(void **state)
     }
 }
 
-static void test_refusals(void **state)
+TEST(refusals)
 {
     static const struct { const char *p; size_t n; int code; const char *word; } rows[] = {
         {P(""), CKPT_EFORMAT, "without STOP"},
@@ -220,7 +211,6 @@ static void test_refusals(void **state)
          CKPT_EFORMAT, "inside a frame"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct ckpt_arena a = {0};
         struct ckpt_err err = {0};
@@ -237,7 +227,7 @@ static void test_refusals(void **state)
 
 /* -- limits ---------------------------------------------------------------------------------- */
 
-static void test_limits(void **state)
+TEST(limits)
 {
     size_t n = PICKLE_MAX_STACK + 2;
     char *p = malloc(n + 1);
@@ -245,7 +235,6 @@ static void test_limits(void **state)
     struct ckpt_err err = {0};
     struct value *v;
 
-    (void)state;
     memset(p, 'N', n);
     p[n] = '.';
     assert_int_equal(read_pickle(&v, p, n + 1, &a, &err), CKPT_ELIMIT);
@@ -268,14 +257,13 @@ static void test_limits(void **state)
     free(p);
 }
 
-static void test_deep_values_are_refused_in_writing(void **state)
+TEST(deep_values_are_refused_in_writing)
 {
     struct ckpt_arena a = {0};
     struct ckpt_err err = {0};
     struct value *v = value_list(&a);
     struct ckpt_buf b;
 
-    (void)state;
     for (int i = 0; i < 2000; i++) {
         struct value *outer = value_list(&a);
 
@@ -289,7 +277,7 @@ static void test_deep_values_are_refused_in_writing(void **state)
 }
 
 /* A list in itself, and a tuple that holds a list that holds the tuple. */
-static void test_cycles_are_written(void **state)
+TEST(cycles_are_written)
 {
     static const char want[] = "\x80\x02]q\x00(h\x00]q\x01h\x01\x85q\x02""a0h\x02""e.";
     struct ckpt_arena a = {0};
@@ -297,7 +285,6 @@ static void test_cycles_are_written(void **state)
     struct value *l = value_list(&a), *inner = value_list(&a), *t = value_tuple(&a), *v;
     struct ckpt_buf b;
 
-    (void)state;
     value_append(&a, l, l);
     value_append(&a, t, inner);
     value_append(&a, inner, t);
@@ -313,7 +300,7 @@ static void test_cycles_are_written(void **state)
     ckpt_arena_release(&a);
 }
 
-static void test_what_cannot_be_written(void **state)
+TEST(what_cannot_be_written)
 {
     struct ckpt_arena a = {0};
     struct ckpt_err err = {0};
@@ -323,7 +310,6 @@ static void test_what_cannot_be_written(void **state)
     struct value *o = value_object(&a, "m", "n", value_tuple(&a), NULL, true);
     struct ckpt_buf b;
 
-    (void)state;
     bad[0].storage = 2;
     bad[1].dtype = CKPT_F16;
     bad[2].offset = 1;
@@ -399,7 +385,7 @@ static void check_torch(const char *path)
     free(s);
 }
 
-static void test_torchs_pickles_are_written_as_torch_did(void **state)
+TEST(torchs_pickles_are_written_as_torch_did)
 {
     static const char *const paths[] = {
         "torch/big_endian.pt", "torch/dtypes.pt", "torch/many_tensors.pt", "torch/noncontig.pt",
@@ -411,25 +397,8 @@ static void test_torchs_pickles_are_written_as_torch_did(void **state)
     };
     char path[256];
 
-    (void)state;
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
         snprintf(path, sizeof path, "tests/golden/%s", paths[i]);
         check_torch(path);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_python_writes),
-        cmocka_unit_test(test_opcodes),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_deep_values_are_refused_in_writing),
-        cmocka_unit_test(test_cycles_are_written),
-        cmocka_unit_test(test_what_cannot_be_written),
-        cmocka_unit_test(test_torchs_pickles_are_written_as_torch_did),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

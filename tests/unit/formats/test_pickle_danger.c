@@ -1,24 +1,16 @@
 /* pickle_danger, torch_names: which names are alarming, known, or neither. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "formats/container/pickle/danger.h"
 #include "formats/torch/names.h"
 
 /* Every fact of tests/golden/malicious/gadgets.txt. */
-static void test_gadgets_of_other_scanners_are_dangerous(void **state)
+TEST(gadgets_of_other_scanners_are_dangerous)
 {
     FILE *f = fopen("tests/golden/malicious/gadgets.txt", "r");
     char line[512], module[256], name[256];
     int n = 0;
 
-    (void)state;
     assert_non_null(f);
     while (fgets(line, sizeof line, f)) {
         if (line[0] == '#' || sscanf(line, "%255s %255s", module, name) != 2)
@@ -33,7 +25,7 @@ static void test_gadgets_of_other_scanners_are_dangerous(void **state)
     assert_true(n > 150);
 }
 
-static void test_names_of_checkpoints_are_known_and_not_alarming(void **state)
+TEST(names_of_checkpoints_are_known_and_not_alarming)
 {
     static const char *const known[][2] = {
         {"torch._utils", "_rebuild_tensor_v2"}, {"collections", "OrderedDict"},
@@ -46,14 +38,13 @@ static void test_names_of_checkpoints_are_known_and_not_alarming(void **state)
         {"torchao.quantization.quant_api", "_int8_symm_per_token_quant"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (!torch_name_find(known[i][0], known[i][1]))
             fail_msg("%s.%s: not known", known[i][0], known[i][1]);
 }
 
 /* Protocol 4 follows dots: a known module is a door to all that it imports. */
-static void test_a_name_through_a_known_module_is_not_known(void **state)
+TEST(a_name_through_a_known_module_is_not_known)
 {
     static const char *const through[][2] = {
         {"transformers.training_args", "os.system"}, {"transformers.training_args", "os"},
@@ -64,7 +55,6 @@ static void test_a_name_through_a_known_module_is_not_known(void **state)
         {"collections", "OrderedDict.__init__"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof through / sizeof through[0]; i++) {
         if (torch_name_find(through[i][0], through[i][1]))
             fail_msg("%s.%s: known", through[i][0], through[i][1]);
@@ -73,7 +63,7 @@ static void test_a_name_through_a_known_module_is_not_known(void **state)
     }
 }
 
-static void test_unknown_names_are_neither(void **state)
+TEST(unknown_names_are_neither)
 {
     static const char *const odd[][2] = {
         {"mymodel.nets", "Encoder"}, {"sklearn.linear_model._base", "LinearRegression"},
@@ -81,7 +71,6 @@ static void test_unknown_names_are_neither(void **state)
         {"osmium", "Handler"}, {"system", "Thing"}, {"decimal", "Decimal"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++)
         if (torch_name_find(odd[i][0], odd[i][1]) || pickle_danger(odd[i][0], odd[i][1]))
             fail_msg("%s.%s", odd[i][0], odd[i][1]);
@@ -91,16 +80,4 @@ static void test_unknown_names_are_neither(void **state)
     assert_false(pickle_name_is_plain("a..b"));
     assert_false(pickle_name_is_plain("mport os"));
     assert_false(pickle_name_is_plain(""));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gadgets_of_other_scanners_are_dangerous),
-        cmocka_unit_test(test_names_of_checkpoints_are_known_and_not_alarming),
-        cmocka_unit_test(test_a_name_through_a_known_module_is_not_known),
-        cmocka_unit_test(test_unknown_names_are_neither),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,5 @@
 /* pickle_walk: which names are found, where, and what is wrong besides. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "formats/container/pickle/walk.h"
 
@@ -21,7 +14,7 @@ struct wanted {
 
 #define P(s) s, sizeof s - 1
 
-static void test_names_and_what_is_wrong(void **state)
+TEST(names_and_what_is_wrong)
 {
     static const struct wanted rows[] = {
         {P("N."), "", 0, false, true, false, false, NULL},
@@ -53,7 +46,6 @@ static void test_names_and_what_is_wrong(void **state)
         {P("\x80\x02(U\x07storageU\x01xtQ."), "", 0, false, true, false, false, NULL},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const struct wanted *r = &rows[i];
         struct pickle_walk w = {0};
@@ -75,27 +67,16 @@ static void test_names_and_what_is_wrong(void **state)
 }
 
 /* What grows without an end is a limit, not memory. */
-static void test_a_bomb_is_a_limit(void **state)
+TEST(a_bomb_is_a_limit)
 {
     static char marks[2 * 1048576 + 2];
     struct pickle_walk w = {0};
     struct ckpt_err err = {0};
 
-    (void)state;
     memset(marks, '(', sizeof marks);
     assert_int_equal(pickle_walk(&w, marks, sizeof marks, &err), CKPT_ELIMIT);
     pickle_walk_release(&w);
     memset(marks, 'N', sizeof marks);
     assert_int_equal(pickle_walk(&w, marks, sizeof marks, &err), CKPT_ELIMIT);
     pickle_walk_release(&w);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names_and_what_is_wrong),
-        cmocka_unit_test(test_a_bomb_is_a_limit),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

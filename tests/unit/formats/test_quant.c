@@ -24,9 +24,8 @@ static const char *const goldens[] = {
 };
 #define N_GOLDENS (sizeof goldens / sizeof goldens[0])
 
-static void test_values_are_those_of_the_libraries(void **state)
+TEST(values_are_those_of_the_libraries)
 {
-    (void)state;
     for (size_t i = 0; i < N_GOLDENS; i++) {
         struct ckpt_source *seen = must_view(goldens[i]);
         char path[200];
@@ -37,7 +36,7 @@ static void test_values_are_those_of_the_libraries(void **state)
     }
 }
 
-static void test_a_config_no_longer_tells_of_it(void **state)
+TEST(a_config_no_longer_tells_of_it)
 {
     struct ckpt_source *seen = must_view(Q "fp8");
     const struct ckpt_extra *e = ckpt_source_extra(seen, "config.json");
@@ -45,7 +44,6 @@ static void test_a_config_no_longer_tells_of_it(void **state)
     char text[4096] = "";
     struct ckpt_err err = {0};
 
-    (void)state;
     assert_non_null(e);
     assert_int_equal(ckpt_file_read_at(e->file, text, (size_t)ckpt_file_size(e->file), 0, &err),
                      0);
@@ -56,11 +54,10 @@ static void test_a_config_no_longer_tells_of_it(void **state)
     ckpt_source_close(seen);
 }
 
-static void test_any_range_is_that_of_the_whole(void **state)
+TEST(any_range_is_that_of_the_whole)
 {
     static unsigned char part[40000];
 
-    (void)state;
     for (size_t g = 0; g < N_GOLDENS; g++) {
         struct ckpt_source *s = must_view(goldens[g]);
         struct ckpt_err err = {0};
@@ -81,7 +78,7 @@ static void test_any_range_is_that_of_the_whole(void **state)
     }
 }
 
-static void test_what_it_is_is_told(void **state)
+TEST(what_it_is_is_told)
 {
     static const struct { const char *path, *what; size_t n; } row[] = {
         {Q "fp8", "FP8 with block scales", 8},
@@ -93,7 +90,6 @@ static void test_what_it_is_is_told(void **state)
         {Q "fp8.expected.safetensors", "", 0},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         struct ckpt_source *src = must_open(row[i].path, NULL);
         struct quant_told told;
@@ -108,11 +104,10 @@ static void test_what_it_is_is_told(void **state)
 }
 
 /* A lone file of the same tensors has the same values: layouts show in names and shapes. */
-static void test_a_file_without_a_config_is_read(void **state)
+TEST(a_file_without_a_config_is_read)
 {
     static const char *const name[] = {"fp8", "gptq", "gptq-sym", "awq"};
 
-    (void)state;
     for (size_t i = 0; i < 4; i++) {
         char path[200];
         struct ckpt_source *seen;
@@ -125,12 +120,11 @@ static void test_a_file_without_a_config_is_read(void **state)
     }
 }
 
-static void test_a_source_that_is_not_packed_passes(void **state)
+TEST(a_source_that_is_not_packed_passes)
 {
     struct ckpt_source *src = must_open(Q "fp8.expected.safetensors", NULL), *out;
     struct ckpt_err err = {0};
 
-    (void)state;
     assert_int_equal(quant_view(&out, src, &err), 0);
     assert_ptr_equal(out, src);
     ckpt_source_close(out);
@@ -190,7 +184,7 @@ static void expect_refused(const char *quantization, const char *tensors, int co
 #define CT  "\"quantization_config\":{\"quant_method\":\"compressed-tensors\"}"
 #define GQ  "\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4,\"group_size\":32}"
 
-static void test_parts_that_are_missing_or_do_not_fit_are_refused(void **state)
+TEST(parts_that_are_missing_or_do_not_fit_are_refused)
 {
     static const struct { const char *config, *tensors, *says; } row[] = {
         {FP8, "a.weight F8_E4M3 4,4 b.weight F8_E4M3 4,4 b.weight_scale_inv F32 1,1",
@@ -223,7 +217,6 @@ static void test_parts_that_are_missing_or_do_not_fit_are_refused(void **state)
         {GQ, "a.qweight I32 8,8 a.qzeros F32 2,1 a.scales F16 2,8", "words of zeros"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         if (strcmp(row[i].says, "duplicate") == 0)
             continue;                   /* the file's own reader refuses it */
@@ -232,9 +225,8 @@ static void test_parts_that_are_missing_or_do_not_fit_are_refused(void **state)
 }
 
 /* A name that unpacking would give twice. */
-static void test_a_name_given_twice_is_refused(void **state)
+TEST(a_name_given_twice_is_refused)
 {
-    (void)state;
     make(GQ, "a.qweight I32 8,8 a.qzeros I32 2,1 a.scales F16 2,8 a.weight F32 2,2");
     {
         struct ckpt_source *out = NULL;
@@ -247,7 +239,7 @@ static void test_a_name_given_twice_is_refused(void **state)
 }
 
 /* All codes, read together and one at a time: vector code and the loop have the same bits. */
-static void test_each_code_alone_is_as_in_a_row(void **state)
+TEST(each_code_alone_is_as_in_a_row)
 {
     struct ckpt_source *s;
     float whole[256], one;
@@ -255,7 +247,6 @@ static void test_each_code_alone_is_as_in_a_row(void **state)
     const float scale = 0.0123f;
     FILE *f;
 
-    (void)state;
     make("\"dtype\":\"float32\"," FP8, "a.weight F8_E4M3 2,128 a.weight_scale_inv F32 1,1");
     f = fopen(LIE "/model.safetensors", "r+b");
     assert_non_null(f);
@@ -280,7 +271,7 @@ static void test_each_code_alone_is_as_in_a_row(void **state)
 
 #define M(method, more) "\"quantization_config\":{\"quant_method\":\"" method "\"" more "}"
 
-static void test_what_is_not_read_is_named(void **state)
+TEST(what_is_not_read_is_named)
 {
     static const struct { const char *config, *tensors, *says; } row[] = {
         {M("hqq", ""), "a.W_q U8 4,4", "by HQQ"},
@@ -307,18 +298,16 @@ static void test_what_is_not_read_is_named(void **state)
          "codes of 3 bits"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++)
         expect_refused(row[i].config, row[i].tensors, CKPT_EUNSUPPORTED, row[i].says);
 }
 
 /* A description alone packs nothing. */
-static void test_plain_weights_with_a_description_pass(void **state)
+TEST(plain_weights_with_a_description_pass)
 {
     struct ckpt_source *out, *src;
     struct ckpt_err err = {0};
 
-    (void)state;
     make(M("torchao", ""), "a.weight BF16 4,4");
     src = must_open(LIE, NULL);
     assert_int_equal(quant_view(&out, src, &err), 0);
@@ -327,14 +316,13 @@ static void test_plain_weights_with_a_description_pass(void **state)
 }
 
 /* Groups outside of the scales are found where they are used. */
-static void test_a_group_that_is_not_there_is_refused(void **state)
+TEST(a_group_that_is_not_there_is_refused)
 {
     struct ckpt_source *out, *src;
     struct ckpt_err err = {0};
     unsigned char value[64];
     FILE *f;
 
-    (void)state;
     make(GQ, "a.qweight I32 8,8 a.qzeros I32 2,1 a.scales F16 2,8 a.g_idx I32 64");
     f = fopen(LIE "/model.safetensors", "r+b");
     assert_non_null(f);
@@ -347,24 +335,4 @@ static void test_a_group_that_is_not_there_is_refused(void **state)
     if (!strstr(err.text, "input 63 is in group 2 of 2"))
         fail_msg("%s", err.text);
     ckpt_source_close(out);
-}
-
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values_are_those_of_the_libraries),
-        cmocka_unit_test(test_a_config_no_longer_tells_of_it),
-        cmocka_unit_test(test_any_range_is_that_of_the_whole),
-        cmocka_unit_test(test_what_it_is_is_told),
-        cmocka_unit_test(test_a_file_without_a_config_is_read),
-        cmocka_unit_test(test_a_source_that_is_not_packed_passes),
-        cmocka_unit_test(test_parts_that_are_missing_or_do_not_fit_are_refused),
-        cmocka_unit_test(test_a_name_given_twice_is_refused),
-        cmocka_unit_test(test_each_code_alone_is_as_in_a_row),
-        cmocka_unit_test(test_what_is_not_read_is_named),
-        cmocka_unit_test(test_plain_weights_with_a_description_pass),
-        cmocka_unit_test(test_a_group_that_is_not_there_is_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

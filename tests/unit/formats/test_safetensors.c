@@ -46,7 +46,7 @@ static int code_of(const char *header, size_t n_data, struct ckpt_err *err)
     return rc;
 }
 
-static void test_the_smallest_file_of_the_specification_is_read(void **state)
+TEST(the_smallest_file_of_the_specification_is_read)
 {
     unsigned char bytes[128];
     size_t n = build(bytes, sizeof bytes,
@@ -55,7 +55,6 @@ static void test_the_smallest_file_of_the_specification_is_read(void **state)
     struct ckpt_err err;
     json_t *metadata;
 
-    (void)state;
     assert_int_equal(bytes[0], 0x3c);
     assert_int_equal(read_bytes(&list, bytes, n, &metadata, &err), 0);
     assert_null(metadata);
@@ -68,7 +67,7 @@ static void test_the_smallest_file_of_the_specification_is_read(void **state)
     ckpt_tensors_release(&list);
 }
 
-static void test_names_metadata_and_order_are_kept(void **state)
+TEST(names_metadata_and_order_are_kept)
 {
     unsigned char bytes[1024];
     size_t n = build(bytes, sizeof bytes,
@@ -81,7 +80,6 @@ static void test_names_metadata_and_order_are_kept(void **state)
     struct ckpt_err err;
     json_t *metadata;
 
-    (void)state;
     if (read_bytes(&list, bytes, n, &metadata, &err))
         fail_msg("%s", err.text);
     assert_int_equal(list.n, 3);
@@ -98,7 +96,7 @@ static void test_names_metadata_and_order_are_kept(void **state)
 #define T(name, dtype, shape, offsets)                                                         \
     "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
 
-static void test_each_fault_has_its_code_and_word(void **state)
+TEST(each_fault_has_its_code_and_word)
 {
     static const struct {
         const char *header;
@@ -146,7 +144,6 @@ static void test_each_fault_has_its_code_and_word(void **state)
         {"", 0, CKPT_EFORMAT, "malformed", "header ends at byte 0"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         struct ckpt_err err;
         int rc = code_of(row[i].header, row[i].data, &err);
@@ -157,7 +154,7 @@ static void test_each_fault_has_its_code_and_word(void **state)
     }
 }
 
-static void test_limits_come_before_memory(void **state)
+TEST(limits_come_before_memory)
 {
     static const unsigned char over[16] = {0x01, 0xe1, 0xf5, 0x05, 0, 0, 0, 0, '{', '}'};
     static const unsigned char past[16] = {9, 0, 0, 0, 0, 0, 0, 0, '{', '}'};
@@ -165,7 +162,6 @@ static void test_limits_come_before_memory(void **state)
     struct ckpt_tensors list;
     struct ckpt_err err;
 
-    (void)state;
     assert_int_equal(read_bytes(&list, over, sizeof over, NULL, &err), CKPT_ELIMIT);
     ckpt_tensors_release(&list);
     assert_int_equal(read_bytes(&list, past, sizeof past, NULL, &err), CKPT_EFORMAT);
@@ -176,13 +172,12 @@ static void test_limits_come_before_memory(void **state)
     assert_int_equal(code_of(deep, 0, &err), CKPT_ELIMIT);
 }
 
-static void test_nul_padding_has_its_own_word(void **state)
+TEST(nul_padding_has_its_own_word)
 {
     unsigned char bytes[] = {4, 0, 0, 0, 0, 0, 0, 0, '{', '}', 0, 0};
     struct ckpt_tensors list;
     struct ckpt_err err;
 
-    (void)state;
     assert_int_equal(read_bytes(&list, bytes, sizeof bytes, NULL, &err), CKPT_EFORMAT);
     if (!strstr(err.text, "padded with NUL"))
         fail_msg("%s", err.text);
@@ -193,14 +188,13 @@ static const char plain[] =
     "{\"__metadata__\":{\"format\":\"pt\"}," T("a.weight", "BF16", "[2,3]", "[0,12]") ","
     T("b", "I64", "[]", "[12,20]") "," T("c", "U8", "[0]", "[20,20]") "}  ";
 
-static void test_every_truncation_is_refused(void **state)
+TEST(every_truncation_is_refused)
 {
     unsigned char bytes[1024];
     size_t n = build(bytes, sizeof bytes, plain, 20);
     struct ckpt_tensors list;
     struct ckpt_err err;
 
-    (void)state;
     assert_int_equal(read_bytes(&list, bytes, n, NULL, &err), 0);
     ckpt_tensors_release(&list);
     for (size_t k = 0; k < n; k++) {
@@ -234,12 +228,11 @@ static void assert_sound(const unsigned char *bytes, size_t n, const struct ckpt
     assert_int_equal(sum, n - 8 - header);
 }
 
-static void test_no_changed_byte_is_believed(void **state)
+TEST(no_changed_byte_is_believed)
 {
     unsigned char bytes[1024];
     size_t n = build(bytes, sizeof bytes, plain, 20), refused = 0, tried = 0;
 
-    (void)state;
     for (size_t k = 0; k < n - 20; k++)
         for (int bit = 0; bit < 8; bit++) {
             struct ckpt_tensors list;
@@ -258,14 +251,13 @@ static void test_no_changed_byte_is_believed(void **state)
 }
 
 /* Our parser and jansson's must agree on what is JSON, over many small damages. */
-static void test_random_damage_is_judged_as_json_is(void **state)
+TEST(random_damage_is_judged_as_json_is)
 {
     static const char spice[] = "{}[]\",:\\u0019aeE.-+ \ntrue";
     unsigned char bytes[1024];
     uint32_t seed = 12345;
     size_t accepted = 0;
 
-    (void)state;
     for (int round = 0; round < 20000; round++) {
         size_t n = build(bytes, sizeof bytes, plain, 20);
         struct ckpt_tensors list;
@@ -285,13 +277,12 @@ static void test_random_damage_is_judged_as_json_is(void **state)
     assert_true(accepted > 100);
 }
 
-static void test_a_source_reads_and_locates(void **state)
+TEST(a_source_reads_and_locates)
 {
     struct ckpt_source *s = must_open("tests/golden/torch/zero_d.expected.safetensors", NULL);
     struct ckpt_extent e;
     size_t located = 0;
 
-    (void)state;
     assert_string_equal(ckpt_source_format(s), "safetensors");
     for (size_t i = 0; i < ckpt_source_count(s); i++) {
         const struct ckpt_tensor *t = ckpt_source_tensor(s, i);
@@ -304,14 +295,13 @@ static void test_a_source_reads_and_locates(void **state)
     ckpt_source_close(s);
 }
 
-static void test_ten_thousand_tensors_open(void **state)
+TEST(ten_thousand_tensors_open)
 {
     size_t n = 10000, room = n * 160, at = 9;
     unsigned char *bytes = calloc(room, 1);
     struct ckpt_tensors list;
     struct ckpt_err err;
 
-    (void)state;
     bytes[8] = '{';
     for (size_t i = 0; i < n; i++)
         at += (size_t)snprintf((char *)bytes + at, room - at,
@@ -345,7 +335,7 @@ static long resident_kb(void)
 }
 
 /* A header of 11 MB takes 4 times as much, read and written again.  P7 */
-static void test_memory_of_a_large_header(void **state)
+TEST(memory_of_a_large_header)
 {
     const char *from = "build/test_safetensors.many", *to = "build/test_safetensors.again";
     struct ckpt_create_opts opts = {.flags = CKPT_REPLACE};
@@ -358,7 +348,6 @@ static void test_memory_of_a_large_header(void **state)
     unsigned char size[8];
     long n = 0, before;
 
-    (void)state;
     assert_non_null(f);
     fprintf(f, "........{");
     for (int i = 0; i < 100000; i++)
@@ -388,23 +377,4 @@ static void test_memory_of_a_large_header(void **state)
     unlink(to);
     if (!SANITIZED && resident_kb() - before > 4 * n / 1024 + 1024)
         fail_msg("%ld KiB for a header of %ld", resident_kb() - before, n / 1024);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory_of_a_large_header),      /* before the peaks of others */
-        cmocka_unit_test(test_the_smallest_file_of_the_specification_is_read),
-        cmocka_unit_test(test_names_metadata_and_order_are_kept),
-        cmocka_unit_test(test_each_fault_has_its_code_and_word),
-        cmocka_unit_test(test_limits_come_before_memory),
-        cmocka_unit_test(test_nul_padding_has_its_own_word),
-        cmocka_unit_test(test_every_truncation_is_refused),
-        cmocka_unit_test(test_no_changed_byte_is_believed),
-        cmocka_unit_test(test_random_damage_is_judged_as_json_is),
-        cmocka_unit_test(test_a_source_reads_and_locates),
-        cmocka_unit_test(test_ten_thousand_tensors_open),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

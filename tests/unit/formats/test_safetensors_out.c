@@ -49,13 +49,12 @@ static int write_out(struct ckpt_source *src, const char *path, struct ckpt_crea
     return ckpt_sink_commit(sink, err);
 }
 
-static void test_bytes_are_those_of_the_reference(void **state)
+TEST(bytes_are_those_of_the_reference)
 {
     static const char *const files[] = {GOLDEN "dtypes.safetensors", GOLDEN "names.safetensors",
                                         "tests/golden/lora/llama-embed/base/model.safetensors"};
     struct ckpt_err err;
 
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
         struct ckpt_source *s = must_open(files[i], NULL);
 
@@ -68,13 +67,12 @@ static void test_bytes_are_those_of_the_reference(void **state)
     unlink(TMP);
 }
 
-static void test_a_stream_has_the_same_bytes(void **state)
+TEST(a_stream_has_the_same_bytes)
 {
     struct ckpt_source *s = must_open(GOLDEN "dtypes.safetensors", NULL);
     int fd = open(TMP, O_WRONLY | O_CREAT | O_TRUNC, 0666);
     struct ckpt_err err;
 
-    (void)state;
     assert_true(fd >= 0);
     if (write_out(s, "-", (struct ckpt_create_opts){.stream_fd = fd}, &err))
         fail_msg("%s", err.text);
@@ -84,7 +82,7 @@ static void test_a_stream_has_the_same_bytes(void **state)
     unlink(TMP);
 }
 
-static void test_metadata_is_sorted_and_always_has_a_format(void **state)
+TEST(metadata_is_sorted_and_always_has_a_format)
 {
     struct ckpt_source *s = must_open(GOLDEN "names.safetensors", NULL), *back;
     json_t *m = json_pack("{s:s,s:s}", "zeta", "1", "alpha", "\x01 \"");
@@ -92,7 +90,6 @@ static void test_metadata_is_sorted_and_always_has_a_format(void **state)
     unsigned char *p;
     size_t n;
 
-    (void)state;
     assert_int_equal(write_out(s, TMP, (struct ckpt_create_opts){
         .flags = CKPT_REPLACE, .metadata = m}, &err), 0);
     p = slurp(TMP, &n);
@@ -128,7 +125,7 @@ static int create(struct ckpt_sink **sink, const struct ckpt_tensors *list, stru
                        &(struct ckpt_create_opts){0}, err);
 }
 
-static void test_what_the_format_lacks_is_refused(void **state)
+TEST(what_the_format_lacks_is_refused)
 {
     static const enum ckpt_dtype lacking[] = {CKPT_C128, CKPT_C32, CKPT_QI8};
     struct ckpt_tensors list;
@@ -136,7 +133,6 @@ static void test_what_the_format_lacks_is_refused(void **state)
     struct ckpt_err err;
     struct stat st;
 
-    (void)state;
     unlink(TMP);
     for (size_t i = 0; i < 3; i++) {
         list = list_of("w", lacking[i], 2);
@@ -150,7 +146,7 @@ static void test_what_the_format_lacks_is_refused(void **state)
     assert_int_equal(stat(TMP, &st), -1);
 }
 
-static void test_half_a_file_never_appears(void **state)
+TEST(half_a_file_never_appears)
 {
     struct ckpt_tensors list = list_of("w", CKPT_F32, 4);
     float data[4] = {1, 2, 3, 4};
@@ -158,7 +154,6 @@ static void test_half_a_file_never_appears(void **state)
     struct ckpt_err err;
     struct stat st;
 
-    (void)state;
     unlink(TMP);
     assert_int_equal(create(&sink, &list, &err), 0);
     assert_int_equal(ckpt_sink_write(sink, 0, 0, 3, data, &err), 0);
@@ -176,14 +171,13 @@ static void test_half_a_file_never_appears(void **state)
     unlink(TMP);
 }
 
-static void test_no_tensors_make_a_valid_file(void **state)
+TEST(no_tensors_make_a_valid_file)
 {
     struct ckpt_tensors list = {0};
     struct ckpt_source *s;
     struct ckpt_sink *sink;
     struct ckpt_err err;
 
-    (void)state;
     unlink(TMP);
     assert_int_equal(create(&sink, &list, &err), 0);
     assert_int_equal(ckpt_sink_commit(sink, &err), 0);
@@ -191,18 +185,4 @@ static void test_no_tensors_make_a_valid_file(void **state)
     assert_int_equal(ckpt_source_count(s), 0);
     ckpt_source_close(s);
     unlink(TMP);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bytes_are_those_of_the_reference),
-        cmocka_unit_test(test_a_stream_has_the_same_bytes),
-        cmocka_unit_test(test_metadata_is_sorted_and_always_has_a_format),
-        cmocka_unit_test(test_what_the_format_lacks_is_refused),
-        cmocka_unit_test(test_half_a_file_never_appears),
-        cmocka_unit_test(test_no_tensors_make_a_valid_file),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

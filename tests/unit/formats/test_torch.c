@@ -11,7 +11,7 @@
 
 #define GOLDEN "tests/golden/torch/"
 
-static void test_tensors_equal_what_torch_reads(void **state)
+TEST(tensors_equal_what_torch_reads)
 {
     static const char *const names[] = {
         "shared", "noncontig", "zero_d", "dtypes", "state_dict", "proto2", "proto3",
@@ -20,7 +20,6 @@ static void test_tensors_equal_what_torch_reads(void **state)
         "script", "tar",
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char path[256], expected[256];
         struct ckpt_source *s;
@@ -41,13 +40,12 @@ static int open_any(struct torch_archive **out, const char *path, struct ckpt_er
     return ckpt_file_open(&f, path, 0, err) ? err->code : torch_archive_open_any(out, f, err);
 }
 
-static void test_trees_without_tensors_are_shown(void **state)
+TEST(trees_without_tensors_are_shown)
 {
     struct torch_archive *a;
     struct ckpt_err err;
     json_t *json;
 
-    (void)state;
     assert_int_equal(open_any(&a, "tests/golden/hf-trainer/plain_w1/run/checkpoint-2/"
                                   "training_args.bin", &err), 0);
     json = value_to_json(torch_archive_root(a), 10000);
@@ -62,11 +60,10 @@ static void test_trees_without_tensors_are_shown(void **state)
 }
 
 /* Quantised tensors are read as what dequantize() gives, to the bit. */
-static void test_quantised_tensors_are_their_values(void **state)
+TEST(quantised_tensors_are_their_values)
 {
     static const char *const names[] = {"quantised", "quantised_legacy"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char path[256];
         const struct ckpt_tensor *row, *tied;
@@ -86,14 +83,13 @@ static void test_quantised_tensors_are_their_values(void **state)
 }
 
 /* Any range of them gives what the whole does. */
-static void test_quantised_tensors_are_read_by_ranges(void **state)
+TEST(quantised_tensors_are_read_by_ranges)
 {
     static const char *const names[] = {"row", "column", "conv", "long", "i8"};
     struct ckpt_source *s = must_open(GOLDEN "quantised.pt", NULL);
     struct ckpt_err err = {0};
     float all[10000], some[10000];
 
-    (void)state;
     for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
         size_t i = ckpt_source_find(s, names[k]);
         int64_t n = ckpt_source_tensor(s, i)->numel, step = n > 100 ? 1237 : 1;
@@ -109,7 +105,7 @@ static void test_quantised_tensors_are_read_by_ranges(void **state)
 }
 
 /* A quantizer that is none is refused; a scheme that is not read is listed, and named. */
-static void test_bad_quantizers_are_named(void **state)
+TEST(bad_quantizers_are_named)
 {
     static const struct { const char *name, *word; } rows[] = {
         {"axis", "tensor q: a quantised tensor of torch: its channels lie along no axis"},
@@ -122,7 +118,6 @@ static void test_bad_quantizers_are_named(void **state)
     float value[15];
     char path[256];
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         snprintf(path, sizeof path, GOLDEN "quantised_%s.pt", rows[i].name);
         if (ckpt_open(&s, path, NULL, &err) != CKPT_EFORMAT || !strstr(err.text, rows[i].word))
@@ -137,14 +132,13 @@ static void test_bad_quantizers_are_named(void **state)
 }
 
 /* Dtypes that have a name and a place here, and no more: two values to a byte, half complex. */
-static void test_dtypes_that_are_listed_only(void **state)
+TEST(dtypes_that_are_listed_only)
 {
     static const struct { const char *name; enum ckpt_dtype dtype; int64_t n; } rows[] = {
         {"ty_t_float4_e2m1fn_x2", CKPT_F4, 8},
         {"ty_t_complex32", CKPT_C32, 4},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct ckpt_source *s;
         struct ckpt_sink *sink;
@@ -169,7 +163,7 @@ static void test_dtypes_that_are_listed_only(void **state)
 }
 
 /* Kinds that are not read: refused by name when asked for tensors, shown when only looked at. */
-static void test_what_is_not_read_is_named(void **state)
+TEST(what_is_not_read_is_named)
 {
     static const struct { const char *path, *word; int code; bool shown; } rows[] = {
         {"dtensor", "1 files of its set", CKPT_EFORMAT, true},
@@ -181,7 +175,6 @@ static void test_what_is_not_read_is_named(void **state)
         {"tar_evil", "posix.system", CKPT_EREFUSED, true},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct torch_archive *a;
         struct ckpt_err err = {0};
@@ -199,7 +192,7 @@ static void test_what_is_not_read_is_named(void **state)
 }
 
 /* Kinds without values here: listed by what they are, beside tensors that read. */
-static void test_kinds_that_are_listed_only(void **state)
+TEST(kinds_that_are_listed_only)
 {
     static const struct {
         const char     *name, *kind;
@@ -221,7 +214,6 @@ static void test_kinds_that_are_listed_only(void **state)
     struct ckpt_err err = {0};
     unsigned char buf[256];
 
-    (void)state;
     assert_int_equal(assert_holds(s, GOLDEN "unread.expected.safetensors"), 2);
     assert_int_equal(ckpt_source_count(s), 6 + sizeof rows / sizeof rows[0]);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -243,11 +235,10 @@ static void test_kinds_that_are_listed_only(void **state)
 }
 
 /* What torch leaves to be computed: read in any range, and never taken for a tie of the plain. */
-static void test_conjugates_and_negatives(void **state)
+TEST(conjugates_and_negatives)
 {
     static const char *const path[] = {GOLDEN "conj.pt", GOLDEN "conj_legacy.pt"};
 
-    (void)state;
     for (size_t f = 0; f < 2; f++) {
         struct ckpt_source *s = must_open(path[f], NULL);
         struct ckpt_err err = {0};
@@ -272,9 +263,8 @@ static void test_conjugates_and_negatives(void **state)
 }
 
 /* Arrays of every dtype and order, as each protocol spells them; what is none is counted. */
-static void test_numpy_arrays(void **state)
+TEST(numpy_arrays)
 {
-    (void)state;
     for (int protocol = 2; protocol <= 5; protocol++) {
         struct ckpt_source *s;
         char path[256];
@@ -301,7 +291,7 @@ static void test_numpy_arrays(void **state)
 }
 
 /* Dtypes beyond those of older files: their bytes, gathered along the axes. */
-static void test_more_dtypes(void **state)
+TEST(more_dtypes)
 {
     static const struct { const char *name; enum ckpt_dtype dtype; } rows[] = {
         {"float8_e4m3fn", CKPT_F8_E4M3}, {"float8_e4m3fnuz", CKPT_F8_E4M3FNUZ},
@@ -311,7 +301,6 @@ static void test_more_dtypes(void **state)
     struct ckpt_source *s = must_open(GOLDEN "more_dtypes.pt", NULL);
     struct ckpt_source *raw = must_open(GOLDEN "more_dtypes.raw.safetensors", NULL);
 
-    (void)state;
     for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
         size_t i = ckpt_source_find(s, rows[k].name), j = ckpt_source_find(raw, rows[k].name);
         uint64_t n = ckpt_tensor_bytes(ckpt_source_tensor(raw, j));
@@ -327,12 +316,11 @@ static void test_more_dtypes(void **state)
     ckpt_source_close(s);
 }
 
-static void test_ties_share_and_views_do_not(void **state)
+TEST(ties_share_and_views_do_not)
 {
     struct ckpt_source *s = must_open(GOLDEN "shared.pt", NULL);
     size_t aliases = 0;
 
-    (void)state;
     for (size_t i = 0; i < ckpt_source_count(s); i++) {
         const struct ckpt_tensor *t = ckpt_source_tensor(s, i), *o;
 
@@ -344,12 +332,11 @@ static void test_ties_share_and_views_do_not(void **state)
     ckpt_source_close(s);
 }
 
-static void test_kinds(void **state)
+TEST(kinds)
 {
     struct ckpt_source *s = must_open(GOLDEN "optimizer.pt", NULL);
     const struct ckpt_tensor *t;
 
-    (void)state;
     t = ckpt_source_tensor(s, ckpt_source_find(s, "state.0.exp_avg"));
     assert_int_equal(t->kind, CKPT_OTHER);
     ckpt_source_close(s);
@@ -358,12 +345,11 @@ static void test_kinds(void **state)
     ckpt_source_close(s);
 }
 
-static void test_checksums_are_proved_on_demand(void **state)
+TEST(checksums_are_proved_on_demand)
 {
     struct torch_archive *a;
     struct ckpt_err err;
 
-    (void)state;
     assert_int_equal(open_any(&a, GOLDEN "shared.pt", &err), 0);
     assert_int_equal(torch_archive_verify(a, &err), 0);
     torch_archive_close(a);
@@ -376,11 +362,10 @@ static void test_checksums_are_proved_on_demand(void **state)
     torch_archive_close(a);
 }
 
-static void test_ten_thousand_tensors(void **state)
+TEST(ten_thousand_tensors)
 {
     struct ckpt_source *s = must_open(GOLDEN "many_tensors.pt", NULL);
 
-    (void)state;
     assert_int_equal(ckpt_source_count(s), 10000);
     ckpt_source_close(s);
 }
@@ -433,14 +418,13 @@ static void check_set(const char *kind, size_t least)
     ckpt_file_close(f);
 }
 
-static void test_hostile_archives_meet_their_verdict(void **state)
+TEST(hostile_archives_meet_their_verdict)
 {
-    (void)state;
     check_set("pt", 100);
 }
 
 /* Who only looks meets them as well: no verdict, but an answer, within bounds. */
-static void test_hostile_archives_can_be_looked_at(void **state)
+TEST(hostile_archives_can_be_looked_at)
 {
     static const char *const shown[] = {"reduce_posix_system.pt", "builtins_exec_py3.pt",
                                         "functools_partial.pt", "newobj_popen.pt"};
@@ -449,7 +433,6 @@ static void test_hostile_archives_can_be_looked_at(void **state)
     char path[512], *text;
     json_t *json;
 
-    (void)state;
     for (size_t i = 0; i < sizeof shown / sizeof shown[0]; i++) {
         snprintf(path, sizeof path, HOSTILE "pt/%s", shown[i]);
         if (open_any(&a, path, &err))
@@ -463,9 +446,8 @@ static void test_hostile_archives_can_be_looked_at(void **state)
     }
 }
 
-static void test_hostile_safetensors_meet_their_verdict(void **state)
+TEST(hostile_safetensors_meet_their_verdict)
 {
-    (void)state;
     check_set("safetensors", 60);
 }
 
@@ -504,11 +486,10 @@ static int open_bytes(const unsigned char *p, size_t n)
     return rc;
 }
 
-static void test_every_truncation_is_refused(void **state)
+TEST(every_truncation_is_refused)
 {
     static const char *const paths[] = {GOLDEN "zero_d.pt", GOLDEN "legacy.pt"};
 
-    (void)state;
     for (size_t i = 0; i < 2; i++) {
         size_t n;
         unsigned char *p = load(paths[i], &n);
@@ -521,12 +502,11 @@ static void test_every_truncation_is_refused(void **state)
 }
 
 /* torch's tar ends in zeros, which may be fewer; payloads may change unnoticed. */
-static void test_damaged_tars(void **state)
+TEST(damaged_tars)
 {
     size_t n, end, refused = 0;
     unsigned char *p;
 
-    (void)state;
     p = load(GOLDEN "tar.pt", &n);
     assert_int_equal(open_bytes(p, n), 0);
     for (end = n; end > 0 && p[end - 1] == 0; end--)
@@ -565,7 +545,7 @@ static int read_proved(const unsigned char *p, size_t n, struct ckpt_err *err)
 }
 
 /* A byte of a payload that changed is found by who reads the tensor, if it is to be. */
-static void test_damaged_payloads_are_found(void **state)
+TEST(damaged_payloads_are_found)
 {
     const struct torch_storage *storage;
     struct torch_archive *a;
@@ -573,7 +553,6 @@ static void test_damaged_payloads_are_found(void **state)
     unsigned char *p;
     size_t n, count;
 
-    (void)state;
     p = load(GOLDEN "state_dict.pt", &n);
     assert_int_equal(read_proved(p, n, &err), 0);
     assert_int_equal(open_any(&a, GOLDEN "state_dict.pt", &err), 0);
@@ -598,7 +577,7 @@ static void test_damaged_payloads_are_found(void **state)
 }
 
 /* Code is deflated, and proved by unfolding it; the module's tensors are as they were. */
-static void test_damaged_code_is_found(void **state)
+TEST(damaged_code_is_found)
 {
     struct ckpt_err err = {0};
     struct ckpt_file *f;
@@ -606,7 +585,6 @@ static void test_damaged_code_is_found(void **state)
     size_t n, found = 0;
     struct zip z;
 
-    (void)state;
     p = load(GOLDEN "script.pt", &n);
     assert_int_equal(ckpt_file_memory(&f, p, n, "script", &err), 0);
     assert_int_equal(zip_open(&z, f, &err), 0);
@@ -636,11 +614,10 @@ static void test_damaged_code_is_found(void **state)
 }
 
 /* Every bit: nothing crashes, hangs or reads beside the file; most flips are found. */
-static void test_no_bit_flip_is_fatal(void **state)
+TEST(no_bit_flip_is_fatal)
 {
     static const char *const paths[] = {GOLDEN "ty_pattr.pt", GOLDEN "legacy.pt"};
 
-    (void)state;
     for (size_t i = 0; i < 2; i++) {
         size_t n, refused = 0;
         unsigned char *p = load(paths[i], &n);
@@ -657,44 +634,12 @@ static void test_no_bit_flip_is_fatal(void **state)
 
 #ifndef __SANITIZE_ADDRESS__
 /* Hostile files may not take more memory than this, whatever they declare. */
-static int cap_memory(void **state)
+BEFORE_ALL()
 {
     struct rlimit limit = {(rlim_t)1 << 30, (rlim_t)1 << 30};
 
-    (void)state;
-    return setrlimit(RLIMIT_AS, &limit);
+    assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
 }
 #else
 #define cap_memory NULL
 #endif
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tensors_equal_what_torch_reads),
-        cmocka_unit_test(test_trees_without_tensors_are_shown),
-        cmocka_unit_test(test_quantised_tensors_are_their_values),
-        cmocka_unit_test(test_quantised_tensors_are_read_by_ranges),
-        cmocka_unit_test(test_bad_quantizers_are_named),
-        cmocka_unit_test(test_dtypes_that_are_listed_only),
-        cmocka_unit_test(test_what_is_not_read_is_named),
-        cmocka_unit_test(test_kinds_that_are_listed_only),
-        cmocka_unit_test(test_conjugates_and_negatives),
-        cmocka_unit_test(test_numpy_arrays),
-        cmocka_unit_test(test_more_dtypes),
-        cmocka_unit_test(test_ties_share_and_views_do_not),
-        cmocka_unit_test(test_kinds),
-        cmocka_unit_test(test_checksums_are_proved_on_demand),
-        cmocka_unit_test(test_ten_thousand_tensors),
-        cmocka_unit_test(test_hostile_archives_meet_their_verdict),
-        cmocka_unit_test(test_hostile_archives_can_be_looked_at),
-        cmocka_unit_test(test_hostile_safetensors_meet_their_verdict),
-        cmocka_unit_test(test_every_truncation_is_refused),
-        cmocka_unit_test(test_damaged_payloads_are_found),
-        cmocka_unit_test(test_damaged_tars),
-        cmocka_unit_test(test_damaged_code_is_found),
-        cmocka_unit_test(test_no_bit_flip_is_fatal),
-    };
-
-    return cmocka_run_group_tests(tests, cap_memory, NULL);
-}

@@ -6,11 +6,10 @@
 
 #define P "tests/golden/torch/"
 
-static void test_a_program_holds_its_state(void **state)
+TEST(a_program_holds_its_state)
 {
     struct ckpt_source *s = must_open(P "export.pt2", NULL);
 
-    (void)state;
     assert_int_equal(assert_holds(s, P "export.expected.safetensors"), ckpt_source_count(s));
     assert_int_equal(ckpt_source_tensor(s, ckpt_source_find(s, "steps"))->kind, CKPT_BUFFER);
     assert_int_equal(ckpt_source_tensor(s, ckpt_source_find(s, "l.bias"))->kind, CKPT_WEIGHT);
@@ -44,7 +43,7 @@ static int list_of(struct ckpt_tensors *list, const char *config, struct ckpt_er
                 "false,\"tensor_meta\":{" meta "}}}}"
 #define I(n) "{\"as_int\":" #n "}"
 
-static void test_configs_that_lie_are_refused(void **state)
+TEST(configs_that_lie_are_refused)
 {
     static const struct { const char *config, *says; } row[] = {
         {W("\"dtype\":7,\"sizes\":[" I(17) "],\"strides\":[" I(1) "],\"storage_offset\":" I(0)),
@@ -72,7 +71,6 @@ static void test_configs_that_lie_are_refused(void **state)
         {"{", "m_weights_config.json"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         struct ckpt_tensors list = {0};
         struct ckpt_err err = {0};
@@ -83,12 +81,11 @@ static void test_configs_that_lie_are_refused(void **state)
     }
 }
 
-static void test_a_pickled_tensor_is_listed(void **state)
+TEST(a_pickled_tensor_is_listed)
 {
     struct ckpt_tensors list = {0};
     struct ckpt_err err = {0};
 
-    (void)state;
     assert_int_equal(list_of(&list, "{\"config\":{\"w\":{\"path_name\":\"weight_0\",\"use_pickle\":"
                              "true,\"tensor_meta\":{\"dtype\":7,\"sizes\":[{\"as_int\":3}]}}}}",
                              &err), 0);
@@ -97,27 +94,14 @@ static void test_a_pickled_tensor_is_listed(void **state)
     ckpt_tensors_release(&list);
 }
 
-static void test_compiled_code_is_named(void **state)
+TEST(compiled_code_is_named)
 {
     struct zip_entry entry[] = {{.name = "archive_format"}, {.name = "data/aotinductor/m/m.so"}};
     struct zip z = {.entry = entry, .n = 2};
     struct ckpt_tensors list = {0};
     struct ckpt_err err = {0};
 
-    (void)state;
     assert_int_equal(torch_export_list(&list, &z, &err), CKPT_EUNSUPPORTED);
     assert_non_null(strstr(err.text, "a package of AOTInductor"));
     assert_true(err.hint[0]);
-}
-
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_program_holds_its_state),
-        cmocka_unit_test(test_configs_that_lie_are_refused),
-        cmocka_unit_test(test_a_pickled_tensor_is_listed),
-        cmocka_unit_test(test_compiled_code_is_named),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,7 @@
 
 #define GOLDEN "tests/golden/torch/"
 
-static void test_what_is_written_reads_back(void **state)
+TEST(what_is_written_reads_back)
 {
     const char *path = "build/test-torch-out.pt";
     float data[12];
@@ -29,7 +29,6 @@ static void test_what_is_written_reads_back(void **state)
     float *back;
     int64_t got;
 
-    (void)state;
     for (int i = 0; i < 12; i++)
         data[i] = (float)i * 0.5f;
     mkdir("build", 0777);
@@ -59,7 +58,7 @@ static void test_what_is_written_reads_back(void **state)
     remove(path);
 }
 
-static void test_a_storage_left_out_is_no_archive(void **state)
+TEST(a_storage_left_out_is_no_archive)
 {
     struct ckpt_err err = {0};
     struct ckpt_arena a = {0};
@@ -69,7 +68,6 @@ static void test_a_storage_left_out_is_no_archive(void **state)
     float data[2] = {1, 2};
     struct stat gone;
 
-    (void)state;
     mkdir("build", 0777);
     assert_int_equal(ckpt_out_create(&out, "build/test-half.pt", CKPT_REPLACE, &err), 0);
     assert_int_equal(torch_writer_new(&w, out, "archive", value_dict(&a, false), &st, 1, NULL, &err), 0);
@@ -80,7 +78,7 @@ static void test_a_storage_left_out_is_no_archive(void **state)
 }
 
 /* Pieces with a hole between are no archive; one that was there already is refused. */
-static void test_pieces_must_tile(void **state)
+TEST(pieces_must_tile)
 {
     static const struct { int64_t start[3], count[3]; int put[3], code; } rows[] = {
         {{2, 0, 1}, {2, 1, 1}, {0}, 0},
@@ -94,7 +92,6 @@ static void test_pieces_must_tile(void **state)
     float data[4] = {1, 2, 3, 4};
     struct ckpt_arena a = {0};
 
-    (void)state;
     mkdir("build", 0777);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct ckpt_err err = {0};
@@ -134,7 +131,7 @@ static int put_piece(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
     return torch_writer_put(j->w, 0, at, PIECE, j->data + at, err);
 }
 
-static void test_any_thread_any_order(void **state)
+TEST(any_thread_any_order)
 {
     const char *path = "build/test-threads.pt";
     uint16_t *data = malloc(N_PIECES * PIECE * sizeof *data);
@@ -147,7 +144,6 @@ static void test_any_thread_any_order(void **state)
     struct ckpt_file *f;
     struct job j = {.data = data};
 
-    (void)state;
     for (size_t i = 0; i < N_PIECES * PIECE; i++)
         data[i] = (uint16_t)(i * 40503u);
     mkdir("build", 0777);
@@ -239,13 +235,12 @@ static void blank_id(unsigned char *p, size_t n)
     memset(at, 0, 4);
 }
 
-static void test_the_file_is_torchs_but_for_the_id(void **state)
+TEST(the_file_is_torchs_but_for_the_id)
 {
     static const char *const names[] = {"zero_d", "noncontig", "shared", "dtypes", "state_dict",
                                         "many_tensors", "proto2", "numpy_mix"};
     const char *to = "build/test-again.pt";
 
-    (void)state;
     mkdir("build", 0777);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         unsigned char *theirs, *ours;
@@ -270,7 +265,7 @@ static void test_the_file_is_torchs_but_for_the_id(void **state)
 
 /* -- the sink -------------------------------------------------------------------------------- */
 
-static void test_a_list_of_tensors_becomes_a_state_dict(void **state)
+TEST(a_list_of_tensors_becomes_a_state_dict)
 {
     const char *path = "build/model..v2.bin";
     struct ckpt_source *from = must_open(GOLDEN "shared.pt", NULL), *back;
@@ -280,7 +275,6 @@ static void test_a_list_of_tensors_becomes_a_state_dict(void **state)
     struct zip z;
     size_t n = 0;
 
-    (void)state;
     mkdir("build", 0777);
     remove(path);
     if (ckpt_create(&sink, "torch", path, ckpt_source_tensors(from), NULL, &err) ||
@@ -307,7 +301,7 @@ static void test_a_list_of_tensors_becomes_a_state_dict(void **state)
     remove(path);
 }
 
-static void test_what_torch_has_not_is_refused(void **state)
+TEST(what_torch_has_not_is_refused)
 {
     struct ckpt_tensors list = {0};
     struct ckpt_shape shape = ckpt_shape_1d(8);
@@ -315,7 +309,6 @@ static void test_what_torch_has_not_is_refused(void **state)
     struct ckpt_sink *sink;
     struct stat gone;
 
-    (void)state;
     assert_int_equal(ckpt_tensors_add(&list, NULL, "x", 1, CKPT_F6_E2M3, &shape, NULL, 0, false,
                                       &err), 0);
     assert_int_equal(ckpt_create(&sink, "torch", "build/no.pt", &list, NULL, &err),
@@ -323,19 +316,4 @@ static void test_what_torch_has_not_is_refused(void **state)
     assert_non_null(strstr(err.text, "F6_E2M3"));
     assert_int_not_equal(stat("build/no.pt", &gone), 0);
     ckpt_tensors_release(&list);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_written_reads_back),
-        cmocka_unit_test(test_a_storage_left_out_is_no_archive),
-        cmocka_unit_test(test_pieces_must_tile),
-        cmocka_unit_test(test_any_thread_any_order),
-        cmocka_unit_test(test_the_file_is_torchs_but_for_the_id),
-        cmocka_unit_test(test_a_list_of_tensors_becomes_a_state_dict),
-        cmocka_unit_test(test_what_torch_has_not_is_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

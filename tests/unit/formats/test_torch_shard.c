@@ -1,8 +1,7 @@
 /* torch_shard: state dicts that every rank saved its part of, by the format that joins them. */
 #include "tests/unit/compare.h"
 
-#include "libckpt/base/fault.h"
-#include "tests/unit/unit.h"
+#include "tests/unit/faults.h"
 
 #define GOLDEN "tests/golden/"
 #define FSDP1  "fsdp/2.15-fsdp1_w2/"
@@ -23,7 +22,7 @@ static void make_set(const char *dir, const char *const *copy)
     }
 }
 
-static void test_sets_hold_what_torch_gathers(void **state)
+TEST(sets_hold_what_torch_gathers)
 {
     static const struct { const char *copy[5], *expected; size_t tensors; } rows[] = {
         {{MESH("0", "0"), MESH("1", "1"), MESH("2", "2"), MESH("3", "3")}, "torch/mesh_w4/", 10},
@@ -32,7 +31,6 @@ static void test_sets_hold_what_torch_gathers(void **state)
          FSDP2, 17},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const char *dir = scratch("torch-shard");
         struct ckpt_source *s;
@@ -49,7 +47,7 @@ static void test_sets_hold_what_torch_gathers(void **state)
     }
 }
 
-static void test_moments_of_a_set(void **state)
+TEST(moments_of_a_set)
 {
     static const char *const copy[] = {
         FSDP1 "sharded_rank0.pt=model_rank_0.pt", FSDP1 "sharded_rank1.pt=model_rank_1.pt",
@@ -60,7 +58,6 @@ static void test_moments_of_a_set(void **state)
     const char *dir = scratch("torch-shard");
     struct ckpt_source *s;
 
-    (void)state;
     make_set(dir, copy);
     s = must_open(dir, &opts);
     assert_int_equal(ckpt_source_count(s), 17 + 45);         /* steps too */
@@ -71,11 +68,10 @@ static void test_moments_of_a_set(void **state)
     scratch_remove(dir);
 }
 
-static void test_a_file_that_has_all_of_it(void **state)
+TEST(a_file_that_has_all_of_it)
 {
     struct ckpt_source *s = must_open(GOLDEN "torch/dtensor_alone.pt", NULL);
 
-    (void)state;
     assert_int_equal(assert_holds(s, GOLDEN "torch/dtensor_alone.expected.safetensors"), 1);
     ckpt_source_close(s);
     s = must_open(GOLDEN FSDP1 "full.pt", NULL);
@@ -83,7 +79,7 @@ static void test_a_file_that_has_all_of_it(void **state)
     ckpt_source_close(s);
 }
 
-static void test_what_is_no_whole_set(void **state)
+TEST(what_is_no_whole_set)
 {
     static const struct { const char *copy[5]; int code; const char *why; } rows[] = {
         {{MESH("0", "0"), MESH("1", "1"), MESH("3", "3")}, CKPT_EFORMAT, "only 3 files"},
@@ -106,7 +102,6 @@ static void test_what_is_no_whole_set(void **state)
         {{"torch/dtensor_partial.pt=rank_0.pt"}, CKPT_EUNSUPPORTED, "placed by Partial"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const char *dir = scratch("torch-shard");
         struct ckpt_source *s = NULL;
@@ -120,7 +115,7 @@ static void test_what_is_no_whole_set(void **state)
 }
 
 /* One file of a set stands for all that lie beside it. */
-static void test_a_part_finds_the_others(void **state)
+TEST(a_part_finds_the_others)
 {
     static const char *const copy[] = {FSDP2 "dtensor_rank1.pt=part_rank1.pt", NULL};
     const char *dir = scratch("torch-shard");
@@ -128,7 +123,6 @@ static void test_a_part_finds_the_others(void **state)
     struct ckpt_err err = {0};
     char path[300];
 
-    (void)state;
     assert_int_equal(assert_holds(s, GOLDEN FSDP2 "expected.safetensors"), 17);
     ckpt_source_close(s);
     make_set(dir, copy);
@@ -138,41 +132,15 @@ static void test_a_part_finds_the_others(void **state)
     scratch_remove(dir);
 }
 
-#ifdef CKPT_FAULTS
-static void test_every_failed_allocation_is_told(void **state)
+TEST(every_failed_allocation_is_told)
 {
-    (void)state;
-    for (unsigned long n = 1;; n++) {
+    for (struct faults f = {.kinds = FAULT(ALLOC)}; faults_next(&f);) {
         struct ckpt_source *s = NULL;
         struct ckpt_err err = {0};
-        int rc;
+        int rc = ckpt_open(&s, GOLDEN "torch/mesh_w4", NULL, &err);
 
-        ckpt_fault_arm(CKPT_FAULT_ALLOC, n);
-        rc = ckpt_open(&s, GOLDEN "torch/mesh_w4", NULL, &err);
-        if (!ckpt_fault_struck()) {
-            assert_int_equal(rc, 0);
-            ckpt_source_close(s);
-            break;
-        }
-        ckpt_fault_arm(CKPT_FAULT_ALLOC, 0);
-        assert_int_equal(rc, CKPT_ENOMEM);
+        faults_disarm(&f);
+        faults_fail(&f, rc, CKPT_ENOMEM, &err, "mesh_w4");
+        ckpt_source_close(s);
     }
-    ckpt_fault_arm(CKPT_FAULT_ALLOC, 0);
-}
-#endif
-
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sets_hold_what_torch_gathers),
-        cmocka_unit_test(test_moments_of_a_set),
-        cmocka_unit_test(test_a_file_that_has_all_of_it),
-        cmocka_unit_test(test_what_is_no_whole_set),
-        cmocka_unit_test(test_a_part_finds_the_others),
-#ifdef CKPT_FAULTS
-        cmocka_unit_test(test_every_failed_allocation_is_told),
-#endif
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

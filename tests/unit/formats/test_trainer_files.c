@@ -14,7 +14,7 @@
 
 static uint32_t crc_of(const void *p, size_t n) { return (uint32_t)crc32(0, p, (uInt)n); }
 
-static void test_seeding(void **state)
+TEST(seeding)
 {
     static const struct { uint64_t seed; uint32_t python, numpy, cpu; } known[] = {
         {0, 0xfa95054f, 0xe61a2824, 0x6d2b5ed2},
@@ -23,9 +23,8 @@ static void test_seeding(void **state)
     };
     struct rng_streams s;
 
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
-        rng_streams_seed(&s, known[i].seed);
+        hf_rng_seed(&s, known[i].seed);
         assert_int_equal(crc_of(s.python, sizeof s.python), known[i].python);
         assert_int_equal(crc_of(s.numpy, sizeof s.numpy), known[i].numpy);
         assert_memory_equal(s.torch, s.numpy, sizeof s.torch);
@@ -94,7 +93,7 @@ static void *bytes_of(const struct torch_archive *a, const struct value *v, size
     return bytes;
 }
 
-static void test_rng_file(void **state)
+TEST(rng_file)
 {
     struct ckpt_err err = {0};
     struct torch_archive *a;
@@ -104,9 +103,8 @@ static void test_rng_file(void **state)
     void *cpu;
     int64_t n;
 
-    (void)state;
-    rng_streams_seed(&s, 42);
-    assert_int_equal(rng_file_write(new_file(path, "rng"), &s, &err), 0);
+    hf_rng_seed(&s, 42);
+    assert_int_equal(hf_rng_write(new_file(path, "rng"), &s, &err), 0);
     a = reopen(path);
     root = torch_archive_root(a);
     v = value_get(root, "python");
@@ -132,7 +130,7 @@ static void test_rng_file(void **state)
 }
 
 /* The shape of it is that of a file of HF Trainer, to the last global; numbers are the run's. */
-static void test_rng_file_as_trainers(void **state)
+TEST(rng_file_as_trainers)
 {
     struct torch_archive *a, *b;
     struct ckpt_err err = {0};
@@ -140,9 +138,8 @@ static void test_rng_file_as_trainers(void **state)
     struct value *x, *y;
     char path[300];
 
-    (void)state;
-    rng_streams_seed(&s, 1);
-    assert_int_equal(rng_file_write(new_file(path, "rng_as"), &s, &err), 0);
+    hf_rng_seed(&s, 1);
+    assert_int_equal(hf_rng_write(new_file(path, "rng_as"), &s, &err), 0);
     a = reopen(path);
     b = reopen(GOLDEN "rng_state.pth");
     x = value_get(torch_archive_root(a), "numpy")->u.seq.item[1];
@@ -165,7 +162,7 @@ static void test_rng_file_as_trainers(void **state)
     remove_file(path);
 }
 
-static void test_scheduler_file(void **state)
+TEST(scheduler_file)
 {
     static const double base[] = {0.003, 0.003}, last[] = {0.0022500000000000003,
                                                            0.0022500000000000003};
@@ -175,8 +172,7 @@ static void test_scheduler_file(void **state)
     struct ckpt_err err = {0};
     char path[300];
 
-    (void)state;
-    assert_int_equal(scheduler_file_write(new_file(path, "sched"), &s, &err), 0);
+    assert_int_equal(hf_scheduler_write(new_file(path, "sched"), &s, &err), 0);
     a = reopen(path);
     b = reopen(GOLDEN "scheduler.pt");
     assert_same_values(a, b);
@@ -203,7 +199,7 @@ static const struct value *moment(const struct torch_archive *a, size_t i, const
 }
 
 /* The moments of HF Trainer's file written anew are that file again. */
-static void test_optimizer_file(void **state)
+TEST(optimizer_file)
 {
     static const char *const which[] = {"exp_avg", "exp_avg_sq"};
     struct torch_archive *a, *b = reopen(GOLDEN "optimizer.pt");
@@ -214,7 +210,6 @@ static void test_optimizer_file(void **state)
     size_t bytes[PARAMS];
     char path[300];
 
-    (void)state;
     assert_true(value_as_float(
         value_get(value_get(torch_archive_root(b), "param_groups")->u.seq.item[0],
                   "weight_decay"), &g[0].weight_decay));
@@ -230,7 +225,7 @@ static void test_optimizer_file(void **state)
         p[i].exp_avg = data[i][0];
         p[i].exp_avg_sq = data[i][1];
     }
-    assert_int_equal(optimizer_file_write(new_file(path, "optim"), p, PARAMS, g, 2, 2, NULL, &err), 0);
+    assert_int_equal(hf_optimizer_write(new_file(path, "optim"), p, PARAMS, g, 2, 2, NULL, &err), 0);
     a = reopen(path);
     for (size_t i = 0; i < PARAMS; i++) {
         for (size_t k = 0; k < 2; k++) {
@@ -251,7 +246,7 @@ static void test_optimizer_file(void **state)
 }
 
 /* Nothing stands after a call that refuses. */
-static void test_optimizer_refused(void **state)
+TEST(optimizer_refused)
 {
     float x[1] = {0};
     struct adamw_param p = {.shape = ckpt_shape_1d(1), .group = 2, .exp_avg = x,
@@ -259,21 +254,9 @@ static void test_optimizer_refused(void **state)
     struct ckpt_err err = {0};
     char path[300];
 
-    (void)state;
-    assert_int_not_equal(optimizer_file_write(new_file(path, "optim_bad"), &p, 1, groups, 2, 1,
+    assert_int_not_equal(hf_optimizer_write(new_file(path, "optim_bad"), &p, 1, groups, 2, 1,
                                               NULL, &err), 0);
     *strrchr(path, '/') = '\0';
     assert_int_equal(entries(path), 0);
     scratch_remove(path);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_seeding),        cmocka_unit_test(test_rng_file),
-        cmocka_unit_test(test_rng_file_as_trainers), cmocka_unit_test(test_scheduler_file),
-        cmocka_unit_test(test_optimizer_file), cmocka_unit_test(test_optimizer_refused),
-    };
-
-    return cmocka_run_group_tests_name("trainer_files", tests, NULL, NULL);
 }

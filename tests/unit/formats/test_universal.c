@@ -3,11 +3,10 @@
  * cut like any other run; damage is told.
  */
 #include "tests/unit/compare.h"
-#include "tests/unit/unit.h"
+#include "tests/unit/faults.h"
 
 #include "formats/deepspeed/deepspeed.h"
 #include "formats/deepspeed/universal.h"
-#include "libckpt/base/fault.h"
 #include "libckpt/log.h"
 
 #define GOLDEN "tests/golden/deepspeed/"
@@ -42,12 +41,11 @@ static void assert_same_source(struct ckpt_source *found, struct ckpt_source *wa
         assert_same_tensor(found, ckpt_source_tensor(wanted, i)->name, wanted, i, where);
 }
 
-static void test_what_the_peer_made_is_read(void **state)
+TEST(what_the_peer_made_is_read)
 {
     static const char *const runs[] = {"0.19-s1_w2_universal", "0.19-s3_w2_universal"};
     static const char tag[] = "global_step4_universal";
 
-    (void)state;
     for (size_t i = 0; i < 2; i++) {
         char path[300], expected[300];
         struct ckpt_source *s, *folder;
@@ -82,13 +80,12 @@ static void count_warnings(void *ctx, enum ckpt_log_level level, const char *lin
 }
 
 /* Made of several mp_ranks: model files have slices, zero/ has all that was trained. */
-static void test_states_of_tensor_parallel_runs_are_whole(void **state)
+TEST(states_of_tensor_parallel_runs_are_whole)
 {
     const char *dir = scratch("universal-tp");
     struct ckpt_source *s;
     char command[900], path[300];
 
-    (void)state;
     snprintf(command, sizeof command, "cp -r " GOLDEN "0.19-s1_w2_universal/ckpt/"
              "global_step4_universal %s/u && cd %s/u && cp mp_rank_00_model_states.pt "
              "mp_rank_01_model_states.pt && mv zero/transformer.ln_f.bias zero/another.name",
@@ -108,13 +105,12 @@ static void test_states_of_tensor_parallel_runs_are_whole(void **state)
     scratch_remove(dir);
 }
 
-static void test_it_is_cut_like_any_run(void **state)
+TEST(it_is_cut_like_any_run)
 {
     static const char *const runs[] = {"0.19-s1_w2_universal", "0.19-s3_w2_universal"};
     const char *dir = scratch("universal-cut");
     struct ckpt_err err;
 
-    (void)state;
     for (size_t i = 0; i < 2; i++)
         for (int stage = 1; stage <= 3; stage++) {
             struct ckpt_source *s, *back;
@@ -138,7 +134,7 @@ static void test_it_is_cut_like_any_run(void **state)
 }
 
 /* Frozen weights and buffers too; of every class that saves. */
-static void test_what_is_written_holds_the_run(void **state)
+TEST(what_is_written_holds_the_run)
 {
     static const char *const runs[] = {"0.19-s0_w2_bf16", "0.19-s1_w2_bf16grad", "0.19-s2_w2_fp16",
                                        "0.19-s2_w2_bf16", "0.19-s3_w2_subgroup",
@@ -147,7 +143,6 @@ static void test_what_is_written_holds_the_run(void **state)
     const char *dir = scratch("universal-out");
     struct ckpt_err err;
 
-    (void)state;
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
         struct ckpt_source *s, *back;
         char from[300], to[300];
@@ -179,7 +174,7 @@ static void shell(const char *command)
         fail_msg("%s", command);
 }
 
-static void test_damage_is_told(void **state)
+TEST(damage_is_told)
 {
     static const struct { const char *command, *says; int code; } cases[] = {
         {"rm $D/zero/transformer.ln_f.bias/fp32.pt", "transformer.ln_f.bias/fp32.pt",
@@ -196,7 +191,6 @@ static void test_damage_is_told(void **state)
          CKPT_EFORMAT},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const char *dir = scratch("universal-damage");
         struct ckpt_source *s = NULL;
@@ -216,52 +210,24 @@ static void test_damage_is_told(void **state)
 }
 
 /* Fail the n-th operation of a kind until none is reached: clean errors, nothing left behind. */
-static void test_failures_leave_nothing(void **state)
+TEST(failures_leave_nothing)
 {
-#ifdef CKPT_FAULTS
-    static const enum ckpt_fault kinds[] = {CKPT_FAULT_ALLOC, CKPT_FAULT_WRITE,
-                                            CKPT_FAULT_RENAME};
     const char *dir = scratch("universal-fault");
     struct ckpt_source *src = open_all(GOLDEN "0.19-s2_w2_bf16/ckpt", NULL);
     char path[300];
 
-    (void)state;
     snprintf(path, sizeof path, "%s/run", dir);
-    for (size_t k = 0; k < 3; k++) {
-        for (unsigned long n = 1;; n += 1 + n / 6) {
-            struct ckpt_err err;
-            bool struck;
-            int rc;
+    for (struct faults f = {.kinds = FAULT(ALLOC) | FAULT(WRITE) | FAULT(RENAME), .sparse = 6};
+         faults_next(&f);) {
+        struct ckpt_err err;
+        int rc = write_as("universal", path, src, 0, 0, &err);
 
-            ckpt_fault_arm(kinds[k], n);
-            rc = write_as("universal", path, src, 0, 0, &err);
-            struck = ckpt_fault_struck();
-            ckpt_fault_arm(kinds[k], 0);
-            if ((rc != 0) != struck || entries(dir) != (struck ? 0 : 1))
-                fail_msg("fault %zu at %lu: %d, \"%s\"", k, n, rc, err.text);
-            if (!struck)
-                break;
-        }
-        scratch_remove(path);
+        faults_disarm(&f);
+        if ((rc != 0) != f.struck || entries(dir) != (f.struck ? 0 : 1))
+            fail_msg("kind %d, %lu: %d, %s", f.kind, f.n, rc, err.text);
+        if (!f.struck)
+            scratch_remove(path);
     }
     ckpt_source_close(src);
     scratch_remove(dir);
-#else
-    (void)state;
-    skip();
-#endif
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_the_peer_made_is_read),
-        cmocka_unit_test(test_states_of_tensor_parallel_runs_are_whole),
-        cmocka_unit_test(test_it_is_cut_like_any_run),
-        cmocka_unit_test(test_what_is_written_holds_the_run),
-        cmocka_unit_test(test_damage_is_told),
-        cmocka_unit_test(test_failures_leave_nothing),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,7 @@
 /* value: building, asking, and showing as JSON, of trees and of graphs. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/unit/unit.h"
 
-#include <cmocka.h>
+#include <math.h>
 
 #include "formats/container/value.h"
 
@@ -19,14 +14,13 @@ static void assert_json(json_t *found, const char *wanted)
     json_decref(found);
 }
 
-static void test_builders_and_questions(void **state)
+TEST(builders_and_questions)
 {
     struct ckpt_arena a = {0};
     struct value *d = value_dict(&a, true), *l = value_list(&a), *o;
     int64_t i;
     double f;
 
-    (void)state;
     for (int k = 0; k < 100; k++)
         assert_int_equal(value_append(&a, l, value_int(&a, k)), 0);
     assert_int_equal(l->u.seq.n, 100);
@@ -51,12 +45,11 @@ static void test_builders_and_questions(void **state)
 }
 
 /* "a" and "a\0b" are two keys. */
-static void test_a_nul_is_no_end(void **state)
+TEST(a_nul_is_no_end)
 {
     struct ckpt_arena a = {0};
     struct value *d = value_dict(&a, false), *key = value_bytes(&a, "a\0b", 3);
 
-    (void)state;
     key->kind = VALUE_STR;
     value_set_str(&a, d, "a", value_int(&a, 1));
     value_set(&a, d, key, value_int(&a, 2));
@@ -65,13 +58,12 @@ static void test_a_nul_is_no_end(void **state)
     ckpt_arena_release(&a);
 }
 
-static void test_refused_memory_shows_at_the_end(void **state)
+TEST(refused_memory_shows_at_the_end)
 {
     struct ckpt_arena a = {.limit = 512};
     struct value *l = value_list(&a), *o;
     int rc = 0;
 
-    (void)state;
     for (int k = 0; k < 100; k++)
         rc |= value_append(&a, l, value_int(&a, k));
     assert_int_equal(rc, CKPT_ENOMEM);
@@ -83,14 +75,13 @@ static void test_refused_memory_shows_at_the_end(void **state)
     ckpt_arena_release(&a);
 }
 
-static void test_json_both_ways(void **state)
+TEST(json_both_ways)
 {
     static const char text[] =
         "{\"a\":[1,-2.5,true,false,null],\"b\":{\"c\":\"\xc3\xa4\"},\"d\":9007199254740993}";
     struct ckpt_arena a = {0};
     json_t *json = json_loads(text, 0, NULL), *deep = json_integer(1);
 
-    (void)state;
     assert_json(value_to_json(value_of_json(&a, json), 100), text);
     json_decref(json);
     assert_null(value_of_json(&a, NULL));
@@ -101,13 +92,12 @@ static void test_json_both_ways(void **state)
     ckpt_arena_release(&a);
 }
 
-static void test_json_of_what_json_has_not(void **state)
+TEST(json_of_what_json_has_not)
 {
     struct ckpt_arena a = {0};
     struct value_tensor t = {.dtype = CKPT_BF16, .shape = {2, {3, 4}}, .requires_grad = true};
     struct value *l = value_list(&a), *o, *args = value_tuple(&a), *text;
 
-    (void)state;
     value_append(&a, l, value_float(&a, NAN));
     value_append(&a, l, value_float(&a, -INFINITY));
     value_append(&a, l, value_bytes(&a, "\x01\xff", 2));
@@ -128,14 +118,13 @@ static void test_json_of_what_json_has_not(void **state)
 }
 
 /* A list of itself, 4^30 leaves in 30 lists, and a long text named often. */
-static void test_json_of_graphs(void **state)
+TEST(json_of_graphs)
 {
     struct ckpt_arena a = {0};
     struct value *l = value_list(&a), *d = value_dict(&a, false), *bomb = value_list(&a), *text;
     char *shown, *long_text = malloc(1 << 20);
     json_t *json;
 
-    (void)state;
     value_append(&a, l, l);
     value_set_str(&a, d, "self", d);
     assert_json(value_to_json(l, 100), "[{\"$ref\":1}]");
@@ -168,12 +157,11 @@ static void test_json_of_graphs(void **state)
     ckpt_arena_release(&a);
 }
 
-static void test_json_says_what_it_leaves_out(void **state)
+TEST(json_says_what_it_leaves_out)
 {
     struct ckpt_arena a = {0};
     struct value *l = value_list(&a), *d = value_dict(&a, false);
 
-    (void)state;
     for (int i = 0; i < 5; i++)
         value_append(&a, l, value_int(&a, i));
     value_set_str(&a, d, "a", value_int(&a, 1));
@@ -182,19 +170,4 @@ static void test_json_says_what_it_leaves_out(void **state)
     assert_json(value_to_json(l, 6), "[0,1,2,3,4]");
     assert_json(value_to_json(d, 2), "{\"a\":1,\"...\":\"...\"}");
     ckpt_arena_release(&a);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_builders_and_questions),
-        cmocka_unit_test(test_a_nul_is_no_end),
-        cmocka_unit_test(test_refused_memory_shows_at_the_end),
-        cmocka_unit_test(test_json_both_ways),
-        cmocka_unit_test(test_json_of_what_json_has_not),
-        cmocka_unit_test(test_json_of_graphs),
-        cmocka_unit_test(test_json_says_what_it_leaves_out),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,7 +26,7 @@ static struct value *tensor(struct ckpt_arena *a, size_t storage)
         .dtype = CKPT_F32, .storage = storage, .stride = {1}, .shape = ckpt_shape_1d(1)});
 }
 
-static void test_everything_is_there_once(void **state)
+TEST(everything_is_there_once)
 {
     struct ckpt_arena a = {0}, b = {0};
     struct value *root = value_dict(&a, true), *list = value_list(&a), *args = value_tuple(&a);
@@ -34,7 +34,6 @@ static void test_everything_is_there_once(void **state)
     struct seen s = {.a = &b};
     struct ckpt_err err = {0};
 
-    (void)state;
     assert_int_equal(value_append(&a, list, t) | value_append(&a, list, value_int(&a, 3)) |
                      value_append(&a, list, root), 0);
     assert_int_equal(value_append(&a, args, list), 0);
@@ -63,14 +62,13 @@ static void test_everything_is_there_once(void **state)
     ckpt_arena_release(&b);
 }
 
-static void test_refusals_pass_through(void **state)
+TEST(refusals_pass_through)
 {
     struct ckpt_arena a = {0};
     struct value *deep = value_list(&a), *list = value_list(&a), *out;
     struct seen s = {.a = &a};
     struct ckpt_err err = {0};
 
-    (void)state;
     assert_int_equal(value_append(&a, list, tensor(&a, 99)), 0);
     assert_int_equal(value_copy(&out, &a, list, replaced, &s, &err), CKPT_EUNSUPPORTED);
     for (int i = 0; i < 600; i++) {
@@ -82,14 +80,4 @@ static void test_refusals_pass_through(void **state)
     memset(&err, 0, sizeof err);
     assert_int_equal(value_copy(&out, &a, deep, replaced, &s, &err), CKPT_ELIMIT);
     ckpt_arena_release(&a);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_everything_is_there_once),
-        cmocka_unit_test(test_refusals_pass_through),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -80,7 +80,7 @@ static int match(const char *config, const struct renamed *r, const char *more, 
 
 static const struct renamed same[] = {{NULL, NULL}};
 
-static void test_the_embedding_may_lie_in_a_stack_of_t5(void **state)
+TEST(the_embedding_may_lie_in_a_stack_of_t5)
 {
     static const struct renamed encoder[] = {
         {"shared.weight", "encoder.embed_tokens.weight"}, {NULL, NULL},
@@ -90,7 +90,6 @@ static void test_the_embedding_may_lie_in_a_stack_of_t5(void **state)
     };
     static const struct renamed nowhere[] = {{"shared.weight", NULL}, {NULL, NULL}};
 
-    (void)state;
     assert_int_equal(match(T5, same, NULL, NULL), 0);
     assert_int_equal(match(T5, same, "encoder.embed_tokens.weight", NULL), 0);
     assert_int_equal(match(T5, encoder, NULL, NULL), 0);
@@ -99,26 +98,15 @@ static void test_the_embedding_may_lie_in_a_stack_of_t5(void **state)
     assert_int_equal(match(T5, nowhere, NULL, "shared.weight"), CKPT_EMISMATCH);
 }
 
-static void test_norms_of_bert_may_have_tensorflows_names(void **state)
+TEST(norms_of_bert_may_have_tensorflows_names)
 {
     static const struct renamed old[] = {
         {"LayerNorm.weight", "LayerNorm.gamma"}, {"LayerNorm.bias", "LayerNorm.beta"},
         {NULL, NULL},
     };
 
-    (void)state;
     assert_int_equal(match(BERT, old, NULL, NULL), 0);
     assert_int_equal(match(BERT, same, "bert.embeddings.LayerNorm.gamma", "LayerNorm.gamma"),
                      CKPT_EMISMATCH);
     assert_int_equal(match(BERT, same, "cls.predictions.bias", NULL), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_embedding_may_lie_in_a_stack_of_t5),
-        cmocka_unit_test(test_norms_of_bert_may_have_tensorflows_names),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,6 @@
 /* zip, zip_out: what torch writes, what it never writes, and where bytes lie. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
+#include "tests/unit/unit.h"
 
-#include <cmocka.h>
 #include <zlib.h>
 
 #include "formats/container/zip.h"
@@ -132,7 +125,7 @@ static void expect(const struct part *p, size_t n, int code, const char *word)
     ckpt_buf_release(&b);
 }
 
-static void test_plain_archives_of_other_writers(void **state)
+TEST(plain_archives_of_other_writers)
 {
     struct part p[] = {
         {.name = "a..b/data.pkl", .data = "one"},
@@ -147,7 +140,6 @@ static void test_plain_archives_of_other_writers(void **state)
     struct zip z;
     char *text, room[2];
 
-    (void)state;
     build(&b, p, 4);
     assert_int_equal(open_bytes(&z, &f, &b, &err), 0);
     assert_string_equal(z.top, "a..b");
@@ -172,7 +164,7 @@ static void test_plain_archives_of_other_writers(void **state)
     ckpt_arena_release(&a);
 }
 
-static void test_names(void **state)
+TEST(names)
 {
     static const struct { const char *name; int code; } rows[] = {
         {"t/x", 0}, {"t/..x", 0}, {"t/x..", 0}, {"t/.x", 0}, {"t/a/b", 0},
@@ -182,7 +174,6 @@ static void test_names(void **state)
         {"t/DATA.PKL", CKPT_EFORMAT}, {"t/data.pkl", CKPT_EFORMAT}, {"t/\xff", CKPT_EFORMAT},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct part p[] = {{.name = "t/data.pkl", .data = "1"},
                            {.name = rows[i].name, .data = "2"}};
@@ -191,9 +182,8 @@ static void test_names(void **state)
     }
 }
 
-static void test_readers_could_differ(void **state)
+TEST(readers_could_differ)
 {
-    (void)state;
     expect((struct part[]){{.name = "t/a", .data = "1", .gap = 1}}, 1, CKPT_EFORMAT, "in front");
     expect((struct part[]){{.name = "t/a", .data = "1"}, {.name = "t/b", .data = "2", .gap = 40}},
            2, CKPT_EFORMAT, "belong to no member");
@@ -216,7 +206,7 @@ static void test_readers_could_differ(void **state)
 /* -- writing --------------------------------------------------------------------------------- */
 
 /* Check values of torch's padding: the first from every file, the second from one of 4 GiB. */
-static void test_layout_is_torchs(void **state)
+TEST(layout_is_torchs)
 {
     struct zip_member basic[] = {{.name = "basic/data.pkl", .size = 100}};
     struct zip_member big[] = {
@@ -227,7 +217,6 @@ static void test_layout_is_torchs(void **state)
     static const uint64_t sizes[] = {0, 1, 63, 64, 65};
     char name[64];
 
-    (void)state;
     zip_layout(basic, 1);
     assert_int_equal(basic[0].data, 64);
     zip_layout(big, 3);
@@ -250,7 +239,7 @@ static void test_layout_is_torchs(void **state)
  * Members beyond 4 GiB: zip64 in headers, descriptors and directory.  The file is a hole, so
  * nothing of its size touches the disk.
  */
-static void test_archives_beyond_4_gib(void **state)
+TEST(archives_beyond_4_gib)
 {
     const char *path = "build/test-zip64.pt";
     struct zip_member m[] = {
@@ -268,7 +257,6 @@ static void test_archives_beyond_4_gib(void **state)
     struct zip z;
     char room[64];
 
-    (void)state;
     mkdir("build", 0777);
     m[2].crc = (uint32_t)crc32_z(0, zeros, sizeof zeros);
     assert_int_equal(ckpt_out_create(&out, path, CKPT_REPLACE, &err), 0);
@@ -287,17 +275,4 @@ static void test_archives_beyond_4_gib(void **state)
     zip_release(&z);
     ckpt_file_close(f);
     remove(path);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain_archives_of_other_writers),
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_readers_could_differ),
-        cmocka_unit_test(test_layout_is_torchs),
-        cmocka_unit_test(test_archives_beyond_4_gib),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,5 @@
 /* zip_walk: every member that some reader would find, and the bytes of none. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "formats/container/zip_walk.h"
 #include "libckpt/base/buf.h"
@@ -61,14 +53,13 @@ static size_t walk(struct zip_piece **p, struct ckpt_arena *a, const struct ckpt
     return n;
 }
 
-static void test_members_gaps_and_names(void **state)
+TEST(members_gaps_and_names)
 {
     struct ckpt_arena a = {0};
     struct ckpt_buf file, dir;
     struct zip_piece *p;
     size_t n;
 
-    (void)state;
     ckpt_buf_init(&file, 4096);
     ckpt_buf_init(&dir, 4096);
     ckpt_buf_put_str(&file, "front");
@@ -94,7 +85,7 @@ static void test_members_gaps_and_names(void **state)
 }
 
 /* Each offset counts from where its own archive begins. */
-static void test_an_archive_in_front_of_another(void **state)
+TEST(an_archive_in_front_of_another)
 {
     struct ckpt_arena a = {0};
     struct ckpt_err err = {0};
@@ -103,7 +94,6 @@ static void test_an_archive_in_front_of_another(void **state)
     struct zip_piece *p;
     size_t base = 0, n;
 
-    (void)state;
     ckpt_buf_init(&file, 4096);
     for (int i = 0; i < 2; i++) {
         base = file.len;
@@ -125,11 +115,10 @@ static void test_an_archive_in_front_of_another(void **state)
 }
 
 /* A local header past the end once gave a piece past the end. */
-static void test_seeds_stay_inside_the_file(void **state)
+TEST(seeds_stay_inside_the_file)
 {
     static const char *const seeds[] = {"tests/fuzz/seeds/scan/zip-local-header-past-the-end"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) {
         struct ckpt_arena a = {0};
         struct ckpt_err err = {0};
@@ -146,15 +135,4 @@ static void test_seeds_stay_inside_the_file(void **state)
         ckpt_arena_release(&a);
         ckpt_file_close(f);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_members_gaps_and_names),
-        cmocka_unit_test(test_an_archive_in_front_of_another),
-        cmocka_unit_test(test_seeds_stay_inside_the_file),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,13 +3,13 @@
  * else; what is damaged, cut, doubled or bloated is refused; folders together are one.
  */
 #include "tests/unit/pack_of.h"
+#include "tests/unit/faults.h"
 
 #include <fcntl.h>
 #include <pthread.h>
 
 #include "formats/formats.h"
 #include "libckpt/io/archive.h"
-#include "libckpt/base/fault.h"
 #include "libckpt/io/spool.h"
 
 #define WHERE "/tmp"
@@ -60,7 +60,7 @@ static void assert_names(struct ckpt_dir *d, const char *want)
 
 static char long_name[200];
 
-static void test_a_packed_directory_is_the_directory(void **state)
+TEST(a_packed_directory_is_the_directory)
 {
     static const int formats[] = {ARCHIVE_FORMAT_TAR_USTAR, ARCHIVE_FORMAT_TAR_PAX_RESTRICTED,
                                   ARCHIVE_FORMAT_TAR_GNUTAR, ARCHIVE_FORMAT_TAR_PAX_INTERCHANGE,
@@ -74,7 +74,6 @@ static void test_a_packed_directory_is_the_directory(void **state)
     };
     char names[400];
 
-    (void)state;
     memset(long_name, 'n', sizeof long_name - 1);
     memcpy(long_name, "./l/", 4);
     long_name[120] = '/';               /* ustar cuts there */
@@ -109,7 +108,7 @@ static void test_a_packed_directory_is_the_directory(void **state)
     }
 }
 
-static void test_one_folder_is_entered(void **state)
+TEST(one_folder_is_entered)
 {
     const struct packed p[] = {{"run", AE_IFDIR, NULL, NULL}, {"run/step", AE_IFDIR, NULL, NULL},
                                {"run/step/a", 0, NULL, "1"}, {"run/step/b", 0, NULL, "2"}};
@@ -119,7 +118,6 @@ static void test_one_folder_is_entered(void **state)
     struct ckpt_err err = {0};
     struct ckpt_dir *d;
 
-    (void)state;
     assert_int_equal(open_bytes(&d, pack_bytes, pack(ARCHIVE_FORMAT_TAR_USTAR, 0, NULL, p, 4), &err), 0);
     assert_names(d, "step/");
     ckpt_dir_close(d);
@@ -135,7 +133,7 @@ static void test_one_folder_is_entered(void **state)
     ckpt_dir_close(d);
 }
 
-static void test_what_leads_out_is_refused(void **state)
+TEST(what_leads_out_is_refused)
 {
     static char deep[140], wide[300];
     const struct {
@@ -172,7 +170,6 @@ static void test_what_leads_out_is_refused(void **state)
          CKPT_EFORMAT, "ambiguous"},
     };
 
-    (void)state;
     for (size_t i = 0; i < 65; i++)
         memcpy(deep + 2 * i, "d/", 2);
     deep[129] = '\0';
@@ -189,7 +186,7 @@ static void test_what_leads_out_is_refused(void **state)
     }
 }
 
-static void test_links_inside(void **state)
+TEST(links_inside)
 {
     const struct packed p[] = {{"d/a", 0, NULL, "bytes"}, {"hard", 0, "d/a", NULL},
                                {"soft", AE_IFLNK, "d/../d/a", NULL}};
@@ -197,7 +194,6 @@ static void test_links_inside(void **state)
     struct ckpt_dir *d;
     struct ckpt_file *f;
 
-    (void)state;
     assert_int_equal(open_bytes(&d, pack_bytes, pack(ARCHIVE_FORMAT_TAR_USTAR, 0, NULL, p, 3), &err), 0);
     assert_names(d, "d/ hard ?soft");
     assert_text(d, "hard", "bytes");
@@ -206,14 +202,13 @@ static void test_links_inside(void **state)
     ckpt_dir_close(d);
 }
 
-static void test_every_cut_is_an_error(void **state)
+TEST(every_cut_is_an_error)
 {
     static const int formats[] = {ARCHIVE_FORMAT_TAR_USTAR, ARCHIVE_FORMAT_TAR_GNUTAR,
                                   ARCHIVE_FORMAT_TAR_PAX_INTERCHANGE, ARCHIVE_FORMAT_ZIP};
     const struct packed p[] = {{"a", 0, NULL, "one"}, {long_name, 0, NULL, "two"},
                                {"b", 0, NULL, "three"}};
 
-    (void)state;
     memset(long_name, 'n', sizeof long_name - 1);
     long_name[120] = '/';
     for (size_t i = 0; i < N(formats); i++) {
@@ -233,12 +228,11 @@ static void test_every_cut_is_an_error(void **state)
     }
 }
 
-static void test_flips(void **state)
+TEST(flips)
 {
     static const int formats[] = {ARCHIVE_FORMAT_TAR_USTAR, ARCHIVE_FORMAT_ZIP};
     const struct packed p[] = {{"a", 0, NULL, "one"}, {"b/c", 0, NULL, "two"}};
 
-    (void)state;
     for (size_t i = 0; i < N(formats); i++) {
         size_t n = pack(formats[i], 0, NULL, p, 2);
 
@@ -266,14 +260,13 @@ static void test_flips(void **state)
     }
 }
 
-static void test_nothing_lies_behind_the_end(void **state)
+TEST(nothing_lies_behind_the_end)
 {
     const struct packed p[] = {{"a", 0, NULL, "one"}};
     size_t n = pack(ARCHIVE_FORMAT_TAR_USTAR, 0, NULL, p, 1);
     struct ckpt_err err = {0};
     struct ckpt_dir *d;
 
-    (void)state;
     memset(pack_bytes + n, 0, 10240);
     assert_int_equal(open_bytes(&d, pack_bytes, n + 10240, &err), 0);
     ckpt_dir_close(d);
@@ -284,7 +277,7 @@ static void test_nothing_lies_behind_the_end(void **state)
     assert_int_equal(open_bytes(&d, pack_bytes, 2 * n, &err), CKPT_EFORMAT);
 }
 
-static void test_the_two_directories_of_a_zip_agree(void **state)
+TEST(the_two_directories_of_a_zip_agree)
 {
     const struct packed p[] = {{"aaaa", 0, NULL, "payload"}, {"bbbb", 0, NULL, "x"}};
     size_t n = pack(ARCHIVE_FORMAT_ZIP, 0, "zip:compression=store", p, 2);
@@ -292,7 +285,6 @@ static void test_the_two_directories_of_a_zip_agree(void **state)
     struct ckpt_err err = {0};
     struct ckpt_dir *d;
 
-    (void)state;
     at[0] = 'c';                                /* only before the member */
     assert_int_equal(open_bytes(&d, pack_bytes, n, &err), CKPT_EFORMAT);
     assert_string_equal(err.reason, "ambiguous");
@@ -307,13 +299,12 @@ static void test_the_two_directories_of_a_zip_agree(void **state)
 
 /* A zip file that was streamed, with one inside that was, as it is: sizes follow the bytes, and who
  * looks for headers finds those inside.  F11 */
-static void test_a_zip_inside_a_zip(void **state)
+TEST(a_zip_inside_a_zip)
 {
     struct ckpt_err err = {0};
     struct ckpt_file *f;
     struct ckpt_dir *d;
 
-    (void)state;
     assert_int_equal(ckpt_file_open(&f, "tests/fuzz/seeds/archive/nested.zip", 0, &err), 0);
     if (ckpt_archive_open(&d, f, WHERE, &err))
         fail_msg("%s", err.text);
@@ -323,14 +314,13 @@ static void test_a_zip_inside_a_zip(void **state)
 }
 
 /* A member that the directory does not tell, first, between two others and last. */
-static void test_a_member_that_is_hidden(void **state)
+TEST(a_member_that_is_hidden)
 {
     const struct packed p[] = {{"aaaa", 0, NULL, "one"}, {"bbbb", 0, NULL, "two"},
                                {"cccc", 0, NULL, "three"}};
     struct ckpt_err err = {0};
     struct ckpt_dir *d;
 
-    (void)state;
     for (size_t k = 0; k < 3; k++) {
         size_t n = pack(ARCHIVE_FORMAT_ZIP, 0, "zip:compression=store", p, 3);
         unsigned char *at = memmem(pack_bytes, n, "PK\1\2", 4), *end, *next;
@@ -374,13 +364,12 @@ static void *pour(void *arg)
     return NULL;
 }
 
-static void test_streams_are_unpacked(void **state)
+TEST(streams_are_unpacked)
 {
     static const int filters[] = {ARCHIVE_FILTER_NONE, ARCHIVE_FILTER_GZIP, ARCHIVE_FILTER_BZIP2,
                                   ARCHIVE_FILTER_XZ, ARCHIVE_FILTER_LZ4, ARCHIVE_FILTER_ZSTD};
     const struct packed p[] = {{"a", 0, NULL, "one"}, {"b", 0, NULL, "two"}};
 
-    (void)state;
     for (size_t i = 0; i < N(filters); i++)
         for (size_t cut = 0; cut < 2; cut++) {
             size_t n = pack(ARCHIVE_FORMAT_TAR_USTAR, filters[i], NULL, p, 2);
@@ -391,7 +380,7 @@ static void test_streams_are_unpacked(void **state)
             pthread_t thread;
             int fd[2], rc;
 
-            assert_int_equal(ckpt_is_compressed(pack_bytes, n), i > 0);
+            assert_int_equal(ckpt_spool_is_compressed(pack_bytes, n), i > 0);
             assert_int_equal(pipe(fd), 0);
             s.fd = fd[1];
             assert_int_equal(pthread_create(&thread, NULL, pour, &s), 0);
@@ -422,7 +411,7 @@ static void test_streams_are_unpacked(void **state)
         }
 }
 
-static void test_a_bomb_is_refused(void **state)
+TEST(a_bomb_is_refused)
 {
     static const char zeros[1 << 16];
     struct archive *a = archive_write_new();
@@ -431,7 +420,6 @@ static void test_a_bomb_is_refused(void **state)
     struct ckpt_file *f, *m;
     size_t n = 0;
 
-    (void)state;
     assert_int_equal(archive_write_set_format_raw(a), ARCHIVE_OK);
     assert_int_equal(archive_write_add_filter_zstd(a), ARCHIVE_OK);
     assert_int_equal(archive_write_open_memory(a, pack_bytes, PACK_ROOM, &n), ARCHIVE_OK);
@@ -481,7 +469,7 @@ static int join(struct ckpt_dir **out, const char *dir, const char *const *name,
     return ckpt_dir_union(out, part, n, err);
 }
 
-static void test_folders_together_are_one(void **state)
+TEST(folders_together_are_one)
 {
     static const char *const nodes[] = {"n0", "n1", "n2"};
     const char *d = scratch("union");
@@ -492,7 +480,6 @@ static void test_folders_together_are_one(void **state)
     struct ckpt_file *f;
     size_t n;
 
-    (void)state;
     for (size_t i = 0; i < 3; i++)
         make_dir(d, nodes[i]);
     make_dir(d, "n0/step");
@@ -529,7 +516,7 @@ static void test_folders_together_are_one(void **state)
 #define DS "tests/golden/deepspeed/0.14-s3_w2_bf16/ckpt"
 
 /* A checkpoint whose ranks lie apart: not one without the other, whole with both. */
-static void test_a_checkpoint_of_two_nodes(void **state)
+TEST(a_checkpoint_of_two_nodes)
 {
     const char *d = scratch("nodes");
     struct ckpt_source *s;
@@ -537,7 +524,6 @@ static void test_a_checkpoint_of_two_nodes(void **state)
     char a[600], b[600], command[6000];
     const char *part[1] = {b};
 
-    (void)state;
     snprintf(a, sizeof a, "%s/a", d);
     snprintf(b, sizeof b, "%s/b", d);
     snprintf(command, sizeof command,
@@ -563,72 +549,36 @@ static void test_a_checkpoint_of_two_nodes(void **state)
     scratch_remove(d);
 }
 
-#ifdef CKPT_FAULTS
-static void test_each_allocation_read_and_open_fails(void **state)
+TEST(each_allocation_read_and_open_fails)
 {
-    static const enum ckpt_fault kinds[] = {CKPT_FAULT_ALLOC, CKPT_FAULT_OPEN, CKPT_FAULT_WRITE};
     const struct packed p[] = {{"d/a", 0, NULL, "one"}, {"d/b", 0, NULL, "two"}, {"e", 0, NULL, ""}};
     size_t n = pack(ARCHIVE_FORMAT_ZIP, 0, NULL, p, 3);
 
-    (void)state;
-    for (size_t k = 0; k < N(kinds); k++)
-        for (unsigned long i = 1;; i++) {
-            struct ckpt_arena arena = {0};
-            struct ckpt_err err = {0};
-            struct ckpt_dir *d, *sub = NULL, *u = NULL;
-            struct ckpt_entry *e;
-            struct ckpt_file *f = NULL;
-            size_t count;
-            bool struck;
-            int rc;
+    for (struct faults f = {.kinds = FAULT(ALLOC) | FAULT(OPEN) | FAULT(WRITE)}; faults_next(&f);) {
+        struct ckpt_arena arena = {0};
+        struct ckpt_err err = {0};
+        struct ckpt_dir *d, *sub = NULL, *u = NULL;
+        struct ckpt_entry *e;
+        struct ckpt_file *file = NULL;
+        size_t count;
+        int rc = open_bytes(&d, pack_bytes, n, &err);
 
-            ckpt_fault_arm(kinds[k], i);
-            rc = open_bytes(&d, pack_bytes, n, &err);
-            if (rc == 0 && (rc = ckpt_dir_open_at(&sub, d, "d", &err)) == 0) {
-                struct ckpt_dir *both[2] = {d, sub};
+        if (rc == 0 && (rc = ckpt_dir_open_at(&sub, d, "d", &err)) == 0) {
+            struct ckpt_dir *both[2] = {d, sub};
 
-                d = sub = NULL;
-                rc = ckpt_dir_union(&u, both, 2, &err);
-            }
-            if (rc == 0)
-                rc = ckpt_dir_list(u, &arena, &e, &count, &err);
-            if (rc == 0)
-                rc = ckpt_file_open_at(&f, u, "d/b", &err);
-            struck = ckpt_fault_struck();
-            ckpt_fault_arm(kinds[k], 0);
-            ckpt_file_close(f);
-            ckpt_dir_close(u);
-            ckpt_dir_close(sub);
-            ckpt_dir_close(d);
-            ckpt_arena_release(&arena);
-            assert_int_equal(rc != 0, struck);
-            if (rc == 0)
-                break;
+            d = sub = NULL;
+            rc = ckpt_dir_union(&u, both, 2, &err);
         }
-}
-#endif
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_packed_directory_is_the_directory),
-        cmocka_unit_test(test_one_folder_is_entered),
-        cmocka_unit_test(test_what_leads_out_is_refused),
-        cmocka_unit_test(test_links_inside),
-        cmocka_unit_test(test_every_cut_is_an_error),
-        cmocka_unit_test(test_flips),
-        cmocka_unit_test(test_nothing_lies_behind_the_end),
-        cmocka_unit_test(test_the_two_directories_of_a_zip_agree),
-        cmocka_unit_test(test_a_zip_inside_a_zip),
-        cmocka_unit_test(test_a_member_that_is_hidden),
-        cmocka_unit_test(test_streams_are_unpacked),
-        cmocka_unit_test(test_a_bomb_is_refused),
-        cmocka_unit_test(test_folders_together_are_one),
-        cmocka_unit_test(test_a_checkpoint_of_two_nodes),
-#ifdef CKPT_FAULTS
-        cmocka_unit_test(test_each_allocation_read_and_open_fails),
-#endif
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
+        if (rc == 0)
+            rc = ckpt_dir_list(u, &arena, &e, &count, &err);
+        if (rc == 0)
+            rc = ckpt_file_open_at(&file, u, "d/b", &err);
+        faults_disarm(&f);
+        ckpt_file_close(file);
+        ckpt_dir_close(u);
+        ckpt_dir_close(sub);
+        ckpt_dir_close(d);
+        ckpt_arena_release(&arena);
+        assert_int_equal(rc != 0, f.struck);
+    }
 }

@@ -36,9 +36,8 @@ static void look(const char *root, const char *sub, const struct want *w, size_t
          sizeof((const struct want[]){__VA_ARGS__}) / sizeof(struct want))
 #define LFS ATTRIBUTE_VALUE, "lfs"
 
-static void test_order(void **state)
+TEST(order)
 {
-    (void)state;
     LOOK("*.bin filter=lfs\nbig.bin -filter\nx/*.bin !filter\n", NULL,
          {"a.bin", LFS}, {"d/a.bin", LFS}, {"big.bin", ATTRIBUTE_FALSE, NULL},
          {"d/big.bin", ATTRIBUTE_FALSE, NULL}, {"x/a.bin", ATTRIBUTE_TAKEN_BACK, NULL},
@@ -49,9 +48,8 @@ static void test_order(void **state)
          {"subs/a.bin", LFS});
 }
 
-static void test_lines(void **state)
+TEST(lines)
 {
-    (void)state;
     LOOK("\xef\xbb\xbf# *.a filter=lfs\r\n  \"b c\" filter=lfs\r\n!d filter=lfs\ne/ filter=lfs\n"
          "f =x filter=lfs\ng -x=1 filter=lfs diff\n\"h\\t\\303\\244\" filter=lfs\n"
          "\"i filter=lfs\nj \t filter=lfs text", NULL,
@@ -60,9 +58,8 @@ static void test_lines(void **state)
          {"f", ATTRIBUTE_UNSAID, NULL}, {"g", LFS}, {"h\t\xc3\xa4", LFS}, {"\"i", LFS}, {"j", LFS});
 }
 
-static void test_macros(void **state)
+TEST(macros)
 {
-    (void)state;
     LOOK("[attr]big filter=lfs -text\n[attr]bigger big\n*.bin bigger\n*.pt big filter=z\n"
          "*.q -big\n*.r filter=z big\n", "[attr]small filter=small\n*.s small\n",
          {"a.bin", LFS}, {"a.pt", ATTRIBUTE_VALUE, "z"}, {"a.q", ATTRIBUTE_UNSAID, NULL},
@@ -70,19 +67,18 @@ static void test_macros(void **state)
 }
 
 /* Longer lines are none for git either. */
-static void test_long_line(void **state)
+TEST(long_line)
 {
     char text[5000];
     int n = snprintf(text, sizeof text, "*.bin filter=lfs%*s\n*.pt filter=lfs%*s\n", 2047 - 16, "",
                      2048 - 15, "");
 
-    (void)state;
     assert_true(n > 2048);
     text[sizeof text - 1] = '\0';
     LOOK(text, NULL, {"a.bin", LFS}, {"a.pt", ATTRIBUTE_UNSAID, NULL});
 }
 
-static void test_costly(void **state)
+TEST(costly)
 {
     struct ckpt_err err = {0};
     enum attribute_state got;
@@ -90,7 +86,6 @@ static void test_costly(void **state)
     const char *value;
     char text[200], path[201];
 
-    (void)state;
     for (int i = 0; i < 60; i += 2)
         memcpy(text + i, "*a", 2);
     snprintf(text + 60, sizeof text - 60, "*b filter=lfs\n");
@@ -102,7 +97,7 @@ static void test_costly(void **state)
     attributes_free(a);
 }
 
-static void test_patterns(void **state)
+TEST(patterns)
 {
     static const struct { const char *pattern, *text; bool paths; int hit; } rows[] = {
         {"**/a", "a", true, 1}, {"**/a", "x/y/a", true, 1}, {"a/**", "a/b/c", true, 1},
@@ -115,21 +110,19 @@ static void test_patterns(void **state)
         {"*/b", "a/x/b", true, 0},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (wildmatch(rows[i].pattern, rows[i].text, rows[i].paths) != rows[i].hit)
             fail_msg("%s %s: %d wanted", rows[i].pattern, rows[i].text, rows[i].hit);
 }
 
 /* The pattern of a path matches it, and nothing that looks like it. */
-static void test_own_pattern(void **state)
+TEST(own_pattern)
 {
     static const char *const paths[] = {
         "tokenizer.json", "a b", "sub/a*b?[c]", "#x", "!x", "\"q\"", "[attr]x", "a\\b", "\xc3\xa4",
     };
     struct ckpt_err err = {0};
 
-    (void)state;
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
         enum attribute_state got;
         struct attributes *a;
@@ -150,16 +143,4 @@ static void test_own_pattern(void **state)
         attributes_free(a);
         ckpt_buf_release(&b);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order), cmocka_unit_test(test_lines),
-        cmocka_unit_test(test_macros), cmocka_unit_test(test_long_line),
-        cmocka_unit_test(test_costly), cmocka_unit_test(test_patterns),
-        cmocka_unit_test(test_own_pattern),
-    };
-
-    return cmocka_run_group_tests_name("attributes", tests, NULL, NULL);
 }

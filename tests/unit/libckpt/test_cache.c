@@ -1,21 +1,11 @@
 /* cache: complete or absent, within its limit, fetched once whoever asks. */
+#include "tests/unit/faults.h"
+
 #include <dirent.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "libckpt/commit.h"
-#include "libckpt/base/fault.h"
 #include "libckpt/remote/cache/cache.h"
 
 #define PLACE "build/test-cache"
@@ -39,15 +29,13 @@ static int fill(void *ctx, struct cache_sink *s, struct ckpt_err *err)
     return f->fail ? ckpt_fail(err, CKPT_EFORMAT, "as the test wants") : 0;
 }
 
-static int start(void **state)
+BEFORE_EACH()
 {
     struct ckpt_err err = {0};
 
-    (void)state;
     setenv("CKPT_CACHE", PLACE, 1);
     unsetenv("CKPT_CACHE_LIMIT");
-    ckpt_remove_tree(PLACE, &err);
-    return 0;
+    ckpt_outdir_remove(PLACE, &err);
 }
 
 static int count(const char *folder)
@@ -88,13 +76,12 @@ static void get(struct filler *f, const char *key, int want)
     ckpt_file_close(file);
 }
 
-static void test_what_was_fetched_stays(void **state)
+TEST(what_was_fetched_stays)
 {
     struct filler f = {.text = "bytes of an object"};
     struct ckpt_err err = {0};
     struct ckpt_file *none;
 
-    (void)state;
     assert_int_equal(cache_find(&none, "sha256-a", 18, "x", &err), 0);
     assert_null(none);
     get(&f, "sha256-a", 0);
@@ -105,11 +92,10 @@ static void test_what_was_fetched_stays(void **state)
     assert_null(none);
 }
 
-static void test_what_failed_leaves_nothing(void **state)
+TEST(what_failed_leaves_nothing)
 {
     struct filler f = {.text = "bytes", .fail = 1};
 
-    (void)state;
     get(&f, "sha256-b", CKPT_EFORMAT);
     assert_int_equal(count("objects"), 0);
     f.fail = 0;
@@ -123,12 +109,11 @@ static void *ask(void *ctx)
     return NULL;
 }
 
-static void test_who_wants_the_same_fetches_it_once(void **state)
+TEST(who_wants_the_same_fetches_it_once)
 {
     struct filler f = {.text = "bytes of many"};
     pthread_t thread[8];
 
-    (void)state;
     for (size_t i = 0; i < 8; i++)
         assert_int_equal(pthread_create(&thread[i], NULL, ask, &f), 0);
     for (size_t i = 0; i < 8; i++)
@@ -137,13 +122,12 @@ static void test_who_wants_the_same_fetches_it_once(void **state)
     holds("sha256-c", f.text);
 }
 
-static void test_the_oldest_goes_first(void **state)
+TEST(the_oldest_goes_first)
 {
     struct filler f = {.text = "0123456789"};
     struct ckpt_err err = {0};
     struct ckpt_file *a;
 
-    (void)state;
     setenv("CKPT_CACHE_LIMIT", "25", 1);
     get(&f, "sha256-1", 0);
     get(&f, "sha256-2", 0);
@@ -158,14 +142,13 @@ static void test_the_oldest_goes_first(void **state)
     assert_null(a);
 }
 
-static void test_an_open_object_outlives_its_name(void **state)
+TEST(an_open_object_outlives_its_name)
 {
     struct filler f = {.text = "0123456789"};
     struct ckpt_err err = {0};
     struct ckpt_file *a;
     char got[11] = "";
 
-    (void)state;
     setenv("CKPT_CACHE_LIMIT", "10", 1);
     assert_int_equal(cache_get(&a, "sha256-1", 10, "x", fill, &f, &err), 0);
     get(&f, "sha256-2", 0);
@@ -175,11 +158,10 @@ static void test_an_open_object_outlives_its_name(void **state)
     ckpt_file_close(a);
 }
 
-static void test_without_a_place_nothing_is_kept(void **state)
+TEST(without_a_place_nothing_is_kept)
 {
     struct filler f = {.text = "bytes"};
 
-    (void)state;
     setenv("CKPT_CACHE", "none", 1);
     get(&f, "sha256-a", 0);
     get(&f, "sha256-a", 0);
@@ -212,12 +194,11 @@ static void overwrite(const char *key, const char *text)
 }
 
 /* Other bytes of the same length are not what was kept, whenever they came. */
-static void test_proved_when_found(void **state)
+TEST(proved_when_found)
 {
     static const char *const keys[] = {SHA256, SHA1, "url-of-no-digest"};
     struct ckpt_err err = {0};
 
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
         struct filler f = {.text = "bytes of an object"};
         struct ckpt_file *file;
@@ -240,13 +221,12 @@ static void test_proved_when_found(void **state)
     }
 }
 
-static void test_damaged_offline(void **state)
+TEST(damaged_offline)
 {
     struct filler f = {.text = "bytes of an object"};
     struct ckpt_err err = {0};
     struct ckpt_file *file;
 
-    (void)state;
     get(&f, SHA256, 0);
     overwrite(SHA256, "other");
     setenv("CKPT_OFFLINE", "1", 1);
@@ -256,13 +236,12 @@ static void test_damaged_offline(void **state)
 }
 
 /* Without a record, or with one that is none, the bytes themselves are asked. */
-static void test_records(void **state)
+TEST(records)
 {
     static const char *const bad[] = {"", "ckpt-proof 1\n", "ckpt-proof 2 00 1 1 1 1 1 1\n",
                                       "ckpt-proof 1 00 1 1 1 1 1 1"};
     struct filler f = {.text = "bytes of an object"};
 
-    (void)state;
     get(&f, SHA256, 0);
     holds(SHA256, f.text);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -278,14 +257,13 @@ static void test_records(void **state)
     assert_int_equal(f.calls, 1);
 }
 
-static void test_of_others(void **state)
+TEST(of_others)
 {
     static const char *const folders[] = {"", "/objects", "/lists"};
     struct filler f = {.text = "bytes of an object"};
     struct ckpt_err err = {0};
     struct ckpt_file *file;
 
-    (void)state;
     get(&f, SHA256, 0);
     assert_int_equal(mkdir(PLACE "/lists", 0700), 0);
     for (size_t i = 0; i < 3; i++) {
@@ -311,12 +289,11 @@ static void test_of_others(void **state)
     holds(SHA256, f.text);
 }
 
-static void test_lists(void **state)
+TEST(lists)
 {
     json_t *list = json_pack("{s:[i,i]}", "a", 1, 2), *back;
     char key[CACHE_KEY], other[CACHE_KEY];
 
-    (void)state;
     cache_key(key, "hub", "one");
     cache_key(other, "hub", "two");
     assert_string_not_equal(key, other);
@@ -329,54 +306,23 @@ static void test_lists(void **state)
 }
 
 /* Every failing operation: an error, or the bytes; never a part under the name. */
-static void test_faults(void **state)
+TEST(faults)
 {
-#ifdef CKPT_FAULTS
-    (void)state;
-    for (int kind = 0; kind < CKPT_FAULT_KINDS; kind++)
-        for (unsigned long n = 1; n < 40; n++) {
-            struct filler f = {.text = "bytes of an object"};
-            struct ckpt_err err = {0};
-            struct ckpt_file *file;
-            struct stat st;
-            bool struck;
-            int rc;
+    for (struct faults f = {.later = true}; faults_next(&f);) {
+        struct filler fill_with = {.text = "bytes of an object"};
+        struct ckpt_err err = {0};
+        struct ckpt_file *file;
+        struct stat st;
+        int rc;
 
-            start(state);
-            ckpt_fault_arm((enum ckpt_fault)kind, n);
-            rc = cache_get(&file, "sha256-a", 18, "x", fill, &f, &err);
-            struck = ckpt_fault_struck();
-            ckpt_fault_arm((enum ckpt_fault)kind, 0);
-            assert_int_equal(rc == 0, file != NULL);
-            if (stat(PLACE "/objects/sha256-a", &st) == 0)
-                assert_int_equal(st.st_size, 18);
-            assert_true(count("objects") <= 1);
-            ckpt_file_close(file);
-            if (!struck)
-                break;
-        }
-#else
-    (void)state;
-    skip();
-#endif
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_what_was_fetched_stays, start),
-        cmocka_unit_test_setup(test_what_failed_leaves_nothing, start),
-        cmocka_unit_test_setup(test_who_wants_the_same_fetches_it_once, start),
-        cmocka_unit_test_setup(test_the_oldest_goes_first, start),
-        cmocka_unit_test_setup(test_an_open_object_outlives_its_name, start),
-        cmocka_unit_test_setup(test_without_a_place_nothing_is_kept, start),
-        cmocka_unit_test_setup(test_proved_when_found, start),
-        cmocka_unit_test_setup(test_damaged_offline, start),
-        cmocka_unit_test_setup(test_records, start),
-        cmocka_unit_test_setup(test_of_others, start),
-        cmocka_unit_test_setup(test_lists, start),
-        cmocka_unit_test_setup(test_faults, start),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
+        before_each();
+        faults_arm(&f);
+        rc = cache_get(&file, "sha256-a", 18, "x", fill, &fill_with, &err);
+        faults_disarm(&f);
+        assert_int_equal(rc == 0, file != NULL);
+        if (stat(PLACE "/objects/sha256-a", &st) == 0)
+            assert_int_equal(st.st_size, 18);
+        assert_true(count("objects") <= 1);
+        ckpt_file_close(file);
+    }
 }

@@ -39,7 +39,7 @@ static void write_file(const char *path, const char *text)
     fclose(f);
 }
 
-static void test_a_file_appears_at_commit(void **state)
+TEST(a_file_appears_at_commit)
 {
     const char *d = scratch("commit");
     struct ckpt_err err = {0};
@@ -47,7 +47,6 @@ static void test_a_file_appears_at_commit(void **state)
     struct stat st;
     char p[600];
 
-    (void)state;
     assert_int_equal(ckpt_out_create(&o, in(p, d, "f"), 0, &err), 0);
     assert_int_equal(ckpt_out_reserve(o, 6, &err), 0);
     assert_int_equal(ckpt_out_write_at(o, "def", 3, 3, &err), 0);
@@ -62,14 +61,14 @@ static void test_a_file_appears_at_commit(void **state)
     ckpt_out_abort(o);
     assert_content(p, "abcdef");
     assert_int_equal(entries(d), 1);
-    assert_int_equal(ckpt_put_file(p, "new", 3, &err), 0);
+    assert_int_equal(ckpt_out_put(p, "new", 3, &err), 0);
     assert_content(p, "new");
     assert_int_equal(entries(d), 1);
     scratch_remove(d);
 }
 
 /* From 64 MiB on whole pages may go past the cache: bytes are where they belong all the same. */
-static void test_large_files_take_any_range(void **state)
+TEST(large_files_take_any_range)
 {
     static const struct { uint64_t at; size_t skip, n; } rows[] = {
         {0, 0, 1 << 20},             {(1 << 20) + 4096, 0, 300000}, {1500001, 1, 200000},
@@ -83,7 +82,6 @@ static void test_large_files_take_any_range(void **state)
     struct ckpt_out *o;
     char path[600];
 
-    (void)state;
     for (size_t i = 0; i < 2 << 20; i++)
         p[i] = (unsigned char)(i * 2654435761u >> 13);
     assert_int_equal(ckpt_out_create(&o, in(path, d, "f"), 0, &err), 0);
@@ -103,7 +101,7 @@ static void test_large_files_take_any_range(void **state)
     free(p);
 }
 
-static void test_reserved_bytes_are_there(void **state)
+TEST(reserved_bytes_are_there)
 {
     const char *d = scratch("reserve");
     struct ckpt_err err = {0};
@@ -111,7 +109,6 @@ static void test_reserved_bytes_are_there(void **state)
     struct stat st;
     char p[600];
 
-    (void)state;
     assert_int_equal(ckpt_out_create(&o, in(p, d, "f"), 0, &err), 0);
     assert_int_equal(ckpt_out_reserve(o, 0, &err), 0);
     assert_int_equal(ckpt_out_reserve(o, 100000, &err), 0);
@@ -122,7 +119,7 @@ static void test_reserved_bytes_are_there(void **state)
     scratch_remove(d);
 }
 
-static void test_no_room_is_told_as_such(void **state)
+TEST(no_room_is_told_as_such)
 {
     const char *d = scratch("room");
     struct rlimit was, low;
@@ -130,7 +127,6 @@ static void test_no_room_is_told_as_such(void **state)
     struct ckpt_out *o;
     char p[600];
 
-    (void)state;
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
     low = was;
@@ -150,14 +146,13 @@ static void test_no_room_is_told_as_such(void **state)
     scratch_remove(d);
 }
 
-static void test_nobody_is_replaced_unasked(void **state)
+TEST(nobody_is_replaced_unasked)
 {
     const char *d = scratch("race");
     struct ckpt_err err = {0};
     struct ckpt_out *o;
     char p[600];
 
-    (void)state;
     assert_int_equal(ckpt_out_create(&o, in(p, d, "f"), 0, &err), 0);
     write_file(p, "theirs");            /* somebody else was faster */
     assert_int_equal(ckpt_out_commit(o, &err), CKPT_ECREATE);
@@ -166,7 +161,7 @@ static void test_nobody_is_replaced_unasked(void **state)
     scratch_remove(d);
 }
 
-static void test_only_files_are_replaced(void **state)
+TEST(only_files_are_replaced)
 {
     const char *d = scratch("kinds");
     struct ckpt_err err = {0};
@@ -174,7 +169,6 @@ static void test_only_files_are_replaced(void **state)
     struct stat st;
     char p[600], q[600];
 
-    (void)state;
     assert_int_equal(mkfifo(in(p, d, "fifo"), 0600), 0);
     assert_int_equal(ckpt_out_create(&o, p, CKPT_REPLACE, &err), CKPT_ECREATE);
     assert_int_equal(ckpt_out_create(&o, "/dev/null", CKPT_REPLACE, &err), CKPT_ECREATE);
@@ -186,20 +180,19 @@ static void test_only_files_are_replaced(void **state)
     write_file(in(q, d, "target"), "old");
     assert_int_equal(symlink("target", in(p, d, "link")), 0);
     assert_int_equal(ckpt_out_create(&o, p, 0, &err), CKPT_ECREATE);
-    assert_int_equal(ckpt_put_file(p, "new", 3, &err), 0);      /* the link itself goes */
+    assert_int_equal(ckpt_out_put(p, "new", 3, &err), 0);      /* the link itself goes */
     assert_int_equal(lstat(p, &st), 0);
     assert_true(S_ISREG(st.st_mode));
     assert_content(q, "old");
     scratch_remove(d);
 }
 
-static void test_names_that_cannot_be(void **state)
+TEST(names_that_cannot_be)
 {
     static const char *const bad[] = {"", "/", ".", "..", "build/..", "build/.", "absent/f", "//"};
     struct ckpt_err err = {0};
     struct ckpt_out *o;
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         ckpt_err_clear(&err);
         assert_int_equal(ckpt_out_create(&o, bad[i], 0, &err), CKPT_ECREATE);
@@ -208,17 +201,16 @@ static void test_names_that_cannot_be(void **state)
     }
 }
 
-static void test_long_names(void **state)
+TEST(long_names)
 {
     const char *d = scratch("long");
     char name[300], p[600];
     struct ckpt_err err = {0};
     struct ckpt_out *o;
 
-    (void)state;
     memset(name, 'n', sizeof name);
     name[255] = '\0';
-    assert_int_equal(ckpt_put_file(in(p, d, name), "long", 4, &err), 0);
+    assert_int_equal(ckpt_out_put(in(p, d, name), "long", 4, &err), 0);
     assert_content(p, "long");
     name[255] = 'n';
     name[256] = '\0';
@@ -227,7 +219,7 @@ static void test_long_names(void **state)
     scratch_remove(d);
 }
 
-static void test_mode_is_the_umasks(void **state)
+TEST(mode_is_the_umasks)
 {
     const char *d = scratch("mode");
     mode_t was = umask(027);
@@ -235,8 +227,7 @@ static void test_mode_is_the_umasks(void **state)
     struct stat st;
     char p[600];
 
-    (void)state;
-    assert_int_equal(ckpt_put_file(in(p, d, "f"), "x", 1, &err), 0);
+    assert_int_equal(ckpt_out_put(in(p, d, "f"), "x", 1, &err), 0);
     umask(was);
     assert_int_equal(stat(p, &st), 0);
     assert_int_equal(st.st_mode & 07777, 0640);
@@ -260,14 +251,13 @@ static void die_while_writing(const char *path)
     assert_true(WIFSIGNALED(status));
 }
 
-static void test_leftovers_of_dead_runs_go(void **state)
+TEST(leftovers_of_dead_runs_go)
 {
     const char *d = scratch("left");
     struct ckpt_err err = {0};
     struct ckpt_out *a, *b;
     char p[600], q[600];
 
-    (void)state;
     die_while_writing(in(p, d, "f"));
     assert_int_equal(entries(d), 1);
     die_while_writing(in(q, d, "f2"));                  /* of another name: stays */
@@ -285,14 +275,13 @@ static void test_leftovers_of_dead_runs_go(void **state)
     scratch_remove(d);
 }
 
-static void test_without_locks_nothing_is_cleaned(void **state)
+TEST(without_locks_nothing_is_cleaned)
 {
     const char *d = scratch("nolock");
     char p[600];
     pid_t child;
     int status;
 
-    (void)state;
     die_while_writing(in(p, d, "f"));
     child = fork();
     if (child == 0) {
@@ -300,7 +289,7 @@ static void test_without_locks_nothing_is_cleaned(void **state)
 
         if (!poor_locks())
             _exit(77);
-        _exit(ckpt_put_file(p, "x", 1, &err) != 0);
+        _exit(ckpt_out_put(p, "x", 1, &err) != 0);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status));
@@ -314,7 +303,7 @@ static void test_without_locks_nothing_is_cleaned(void **state)
 
 #define BIG 300000u
 
-static void test_copy_between_files(void **state)
+TEST(copy_between_files)
 {
     const char *d = scratch("copy");
     static unsigned char bytes[BIG], bounce[4096];
@@ -323,10 +312,9 @@ static void test_copy_between_files(void **state)
     struct ckpt_out *o;
     char p[600], q[600];
 
-    (void)state;
     for (size_t i = 0; i < BIG; i++)
         bytes[i] = (unsigned char)(i * 2654435761u >> 24);
-    assert_int_equal(ckpt_put_file(in(p, d, "a"), bytes, BIG, &err), 0);
+    assert_int_equal(ckpt_out_put(in(p, d, "a"), bytes, BIG, &err), 0);
     assert_int_equal(ckpt_file_open(&f, p, 0, &err), 0);
     assert_int_equal(ckpt_file_window(&w, f, 1000, 2000, "w", &err), 0);
     assert_int_equal(ckpt_file_memory(&m, "0123456789", 10, "m", &err), 0);
@@ -381,7 +369,7 @@ static void *read_slowly(void *arg)
     return NULL;
 }
 
-static void test_streams(void **state)
+TEST(streams)
 {
     static const char bytes[BIG];
     struct ckpt_err err = {0};
@@ -390,7 +378,6 @@ static void test_streams(void **state)
     pthread_t thread;
     int fd[2];
 
-    (void)state;
     signal(SIGPIPE, SIG_IGN);
     assert_int_equal(pipe2(fd, O_CLOEXEC), 0);
     assert_int_equal(fcntl(fd[1], F_SETFL, O_NONBLOCK), 0);
@@ -415,13 +402,12 @@ static void test_streams(void **state)
     close(fd[1]);
 }
 
-static void test_a_full_device_is_no_space(void **state)
+TEST(a_full_device_is_no_space)
 {
     int fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
     struct ckpt_err err = {0};
     struct ckpt_out *o;
 
-    (void)state;
     if (fd < 0)
         skip();
     assert_int_equal(ckpt_out_stream(&o, fd, "stdout", &err), 0);
@@ -431,34 +417,10 @@ static void test_a_full_device_is_no_space(void **state)
     close(fd);
 }
 
-static void test_the_kernel_is_poor_now(void **state)
+AGAIN(the_kernel_is_poor_now)
 {
-    (void)state;
     if (!poor_kernel())
         skip();
     assert_int_equal(renameat2(AT_FDCWD, "absent", AT_FDCWD, "x", RENAME_NOREPLACE), -1);
     assert_int_equal(errno, EINVAL);
-}
-
-#define GROUP \
-    cmocka_unit_test(test_a_file_appears_at_commit), \
-    cmocka_unit_test(test_reserved_bytes_are_there), \
-    cmocka_unit_test(test_large_files_take_any_range), \
-    cmocka_unit_test(test_no_room_is_told_as_such), \
-    cmocka_unit_test(test_nobody_is_replaced_unasked), \
-    cmocka_unit_test(test_only_files_are_replaced), \
-    cmocka_unit_test(test_names_that_cannot_be), \
-    cmocka_unit_test(test_long_names), \
-    cmocka_unit_test(test_mode_is_the_umasks), \
-    cmocka_unit_test(test_leftovers_of_dead_runs_go), \
-    cmocka_unit_test(test_without_locks_nothing_is_cleaned), \
-    cmocka_unit_test(test_copy_between_files), \
-    cmocka_unit_test(test_streams), \
-    cmocka_unit_test(test_a_full_device_is_no_space)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {GROUP, cmocka_unit_test(test_the_kernel_is_poor_now), GROUP};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,10 @@
 /* convert - against torch's digests, the plain loops, and the rules where torch has none. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "tests/unit/unit.h"
 
-#include <cmocka.h>
+#include <math.h>
 
 #include "libckpt/convert.h"
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/base/half.h"
 
 #define N_BITS 393216           /* 65,536 upper halves, six lower ones each */
@@ -24,10 +19,12 @@ struct inputs {
     unsigned char out[N_BITS * 8];
 };
 
-static int setup(void **state)
+static struct inputs inputs;
+
+BEFORE_ALL()
 {
     static const uint32_t low[6] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff};
-    struct inputs *in = malloc(sizeof *in);
+    struct inputs *in = &inputs;
 
     for (uint32_t i = 0; i < 65536; i++) {
         for (uint32_t k = 0; k < 6; k++)
@@ -39,14 +36,6 @@ static int setup(void **state)
         in->f64[i] = (double)ckpt_f32_of_bits(in->f32[i]) * (1 + 0x1p-40);
     for (int i = 0; i < 256; i++)
         in->bytes[i] = (uint8_t)i;
-    *state = in;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    free(*state);
-    return 0;
 }
 
 /* One pattern for every NaN, as the maker of the digests does. */
@@ -79,9 +68,9 @@ static const void *input(const struct inputs *in, enum ckpt_dtype t, size_t *n)
            : ckpt_dtype_size(t) == 1 ? (const void *)in->bytes : (const void *)in->halves;
 }
 
-static void test_same_bits_as_torch(void **state)
+TEST(same_bits_as_torch)
 {
-    struct inputs *in = *state;
+    struct inputs *in = &inputs;
     FILE *f = fopen("tests/golden/half.txt", "r");
     char from_name[32], to_name[32], want[CKPT_SHA256_HEX], got[CKPT_SHA256_HEX];
     struct ckpt_err err = {0};
@@ -102,7 +91,7 @@ static void test_same_bits_as_torch(void **state)
         one_nan(in->out, to, n);
         assert_int_equal(ckpt_sha256_add(sha, in->out, n * ckpt_dtype_size(to), &err), 0);
         assert_int_equal(ckpt_sha256_end(sha, digest, &err), 0);
-        ckpt_hex(got, digest, sizeof digest);
+        ckpt_digest_hex(got, digest, sizeof digest);
         if (strcmp(got, want) != 0)
             fail_msg("%s to %s differs from torch", from_name, to_name);
     }
@@ -112,9 +101,9 @@ static void test_same_bits_as_torch(void **state)
 }
 
 /* Every length and alignment around a vector, NaN bits included, against one at a time. */
-static void test_vector_code_equals_the_plain_functions(void **state)
+TEST(vector_code_equals_the_plain_functions)
 {
-    struct inputs *in = *state;
+    struct inputs *in = &inputs;
     unsigned char *src = malloc(N_BITS * 4 + 8);
 
     for (size_t shift = 0; shift < 3; shift++) {
@@ -151,11 +140,11 @@ static void test_vector_code_equals_the_plain_functions(void **state)
 }
 
 /* Many 8-bit floats are looked up in a table, few are not. */
-static void test_many_bytes_equal_one_at_a_time(void **state)
+TEST(many_bytes_equal_one_at_a_time)
 {
     static const enum ckpt_dtype types[] = {CKPT_F8_E4M3, CKPT_F8_E5M2, CKPT_F8_E4M3FNUZ,
                                             CKPT_F8_E5M2FNUZ, CKPT_I8, CKPT_U8, CKPT_BOOL};
-    struct inputs *in = *state;
+    struct inputs *in = &inputs;
     float *got = (float *)(void *)in->out, want;
     unsigned char bytes[3001];
 
@@ -183,7 +172,7 @@ static int64_t one_int(double v, enum ckpt_dtype to)
     }
 }
 
-static void test_float_to_int_truncates_and_clamps(void **state)
+TEST(float_to_int_truncates_and_clamps)
 {
     static const struct {
         enum ckpt_dtype t;
@@ -194,7 +183,6 @@ static void test_float_to_int_truncates_and_clamps(void **state)
     float f = 2.75f;
     int16_t i;
 
-    (void)state;
     for (size_t k = 0; k < sizeof r / sizeof r[0]; k++) {
         assert_int_equal(one_int(NAN, r[k].t), 0);
         assert_int_equal(one_int(3.999, r[k].t), 3);
@@ -221,7 +209,7 @@ static void test_float_to_int_truncates_and_clamps(void **state)
     assert_int_equal(i, 2);
 }
 
-static void test_bool_is_zero_or_one(void **state)
+TEST(bool_is_zero_or_one)
 {
     const uint8_t in[4] = {0, 1, 2, 255};
     const float want[4] = {0, 1, 1, 1};
@@ -229,7 +217,6 @@ static void test_bool_is_zero_or_one(void **state)
     uint16_t half[4];
     float got[4];
 
-    (void)state;
     ckpt_convert(got, CKPT_F32, in, CKPT_BOOL, 4);
     assert_memory_equal(got, want, sizeof want);
     ckpt_convert(half, CKPT_BF16, in, CKPT_BOOL, 4);
@@ -237,9 +224,9 @@ static void test_bool_is_zero_or_one(void **state)
 }
 
 /* Every pair: what can be converted is, inside its bounds; also in place where widths agree. */
-static void test_all_pairs_stay_in_bounds(void **state)
+TEST(all_pairs_stay_in_bounds)
 {
-    struct inputs *in = *state;
+    struct inputs *in = &inputs;
     int pairs = 0;
 
     for (int from = 1; from < CKPT_DTYPE_COUNT; from++)
@@ -266,18 +253,4 @@ static void test_all_pairs_stay_in_bounds(void **state)
     assert_false(ckpt_convert_can(CKPT_F4, CKPT_F4));
     assert_false(ckpt_convert_can(CKPT_QI8, CKPT_I8));
     assert_false(ckpt_convert_can(CKPT_DTYPE_NONE, CKPT_F32));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_bits_as_torch),
-        cmocka_unit_test(test_vector_code_equals_the_plain_functions),
-        cmocka_unit_test(test_many_bytes_equal_one_at_a_time),
-        cmocka_unit_test(test_float_to_int_truncates_and_clamps),
-        cmocka_unit_test(test_bool_is_zero_or_one),
-        cmocka_unit_test(test_all_pairs_stay_in_bounds),
-    };
-
-    return cmocka_run_group_tests(tests, setup, teardown);
 }

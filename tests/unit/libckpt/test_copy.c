@@ -53,9 +53,8 @@ static void check_and_commit(struct pair *p)
     ckpt_source_close(p->src);
 }
 
-static void test_copy_with_any_workers_and_chunks(void **state)
+TEST(copy_with_any_workers_and_chunks)
 {
-    (void)state;
     for (size_t workers = 0; workers < 5; workers++)
         for (size_t chunk = 0; chunk < 3; chunk++)
             for (int stream = 0; stream < 2; stream++) {
@@ -70,20 +69,18 @@ static void test_copy_with_any_workers_and_chunks(void **state)
             }
 }
 
-static void test_copy_without_options(void **state)
+TEST(copy_without_options)
 {
     struct pair p;
 
-    (void)state;
     open_pair(&p, false);
     assert_int_equal(ckpt_copy(p.sink, p.src, NULL, &p.err), 0);
     check_and_commit(&p);
 }
 
 /* The reason is told, not "stopped" of a worker that waited; the sink can then be aborted. */
-static void test_copy_tells_the_first_failure(void **state)
+TEST(copy_tells_the_first_failure)
 {
-    (void)state;
     for (int fail_at = 1; fail_at < 60; fail_at++)
         for (int stream = 0; stream < 2; stream++) {
             struct ckpt_copy_opts opts = {.workers = 4, .chunk_bytes = 4096};
@@ -100,11 +97,10 @@ static void test_copy_tells_the_first_failure(void **state)
         }
 }
 
-static void test_copy_after_failure_does_not_commit(void **state)
+TEST(copy_after_failure_does_not_commit)
 {
     struct pair p;
 
-    (void)state;
     open_pair(&p, false);
     p.out->fail_at = 2;
     assert_int_equal(ckpt_copy(p.sink, p.src, NULL, &p.err), CKPT_EIO);
@@ -114,13 +110,12 @@ static void test_copy_after_failure_does_not_commit(void **state)
     ckpt_source_close(p.src);
 }
 
-static void test_copy_stops_when_told(void **state)
+TEST(copy_stops_when_told)
 {
     volatile int stop = 1;
     struct ckpt_copy_opts opts = {.stop = &stop};
     struct pair p;
 
-    (void)state;
     for (int stream = 0; stream < 2; stream++) {
         open_pair(&p, stream);
         assert_int_equal(ckpt_copy(p.sink, p.src, &opts, &p.err), CKPT_ESTOPPED);
@@ -144,11 +139,10 @@ static void copy_mismatch(const struct store_row *row, size_t n, const char *tex
     ckpt_source_close(src);
 }
 
-static void test_copy_refuses_what_differs(void **state)
+TEST(copy_refuses_what_differs)
 {
     struct store_row other[N_ROWS];
 
-    (void)state;
     copy_mismatch(rows, 1, "tensor empty: the source has none");
     memcpy(other, rows, sizeof rows);
     other[0].dtype = CKPT_I32;
@@ -173,7 +167,7 @@ static void on_progress(void *ctx, uint64_t done, uint64_t total)
     t->calls++;
 }
 
-static void test_progress_is_throttled_and_ends_at_the_total(void **state)
+TEST(progress_is_throttled_and_ends_at_the_total)
 {
     struct told told = {0};
     struct ckpt_copy_opts opts = {.workers = 2, .chunk_bytes = 4096, .progress = on_progress,
@@ -181,7 +175,6 @@ static void test_progress_is_throttled_and_ends_at_the_total(void **state)
     struct pair p;
     uint64_t want = 0;
 
-    (void)state;
     open_pair(&p, false);
     for (size_t i = 0; i < N_ROWS; i++)
         want += ckpt_tensor_bytes(ckpt_source_tensor(p.src, i));
@@ -195,7 +188,7 @@ static void test_progress_is_throttled_and_ends_at_the_total(void **state)
 /* -- located on both sides ----------------------------------------------------------------- */
 
 static bool place_locate(void *self, size_t i, int64_t start, int64_t count,
-                         struct ckpt_place_out *out)
+                         struct ckpt_sink_extent *out)
 {
     struct store_out *o = self;
     uint64_t at = 0;
@@ -203,7 +196,7 @@ static bool place_locate(void *self, size_t i, int64_t start, int64_t count,
     (void)count;
     for (size_t k = 0; k < i; k++)
         at += ckpt_tensor_bytes(&o->list->item[k]);
-    *out = (struct ckpt_place_out){
+    *out = (struct ckpt_sink_extent){
         o->place, at + (uint64_t)start * ckpt_dtype_size(o->list->item[i].dtype), false};
     return o->list->item[i].dtype != CKPT_BF16;     /* that one passes through memory */
 }
@@ -213,14 +206,13 @@ static const struct ckpt_sink_ops place_ops = {
     .abort = store_abort,
 };
 
-static void test_located_ranges_go_from_file_to_file(void **state)
+TEST(located_ranges_go_from_file_to_file)
 {
     struct ckpt_file *made;
     unsigned char *got;
     struct pair p;
     size_t at = 0;
 
-    (void)state;
     open_pair(&p, false);
     ckpt_sink_abort(p.sink);
     p.out = store_new(ckpt_source_tensors(p.src), &p.committed, &p.aborted);
@@ -269,12 +261,12 @@ struct aside {
 };
 
 static bool aside_locate(void *self, size_t i, int64_t start, int64_t count,
-                         struct ckpt_place_out *out)
+                         struct ckpt_sink_extent *out)
 {
     struct aside *a = self;
 
     (void)count;
-    *out = (struct ckpt_place_out){a->out, FIRST_BYTE, i % 2};
+    *out = (struct ckpt_sink_extent){a->out, FIRST_BYTE, i % 2};
     for (size_t k = 0; k < i; k++)
         out->offset += ckpt_tensor_bytes(&a->list->item[k]);
     out->offset += (uint64_t)start * ckpt_dtype_size(a->list->item[i].dtype);
@@ -285,7 +277,7 @@ static int aside_write(void *self, size_t i, int64_t start, int64_t count, const
                        struct ckpt_err *err)
 {
     struct aside *a = self;
-    struct ckpt_place_out to;
+    struct ckpt_sink_extent to;
 
     aside_locate(self, i, start, count, &to);
     if ((uintptr_t)src % CKPT_OUT_PAGE != to.offset % CKPT_OUT_PAGE)
@@ -342,11 +334,10 @@ static void check_aside(struct ckpt_source *src, size_t chunk)
     unlink("build/test_copy.out");
 }
 
-static void test_large_files_get_memory_that_suits_their_pages(void **state)
+TEST(large_files_get_memory_that_suits_their_pages)
 {
     struct ckpt_source *src = store_source(large, N_LARGE, NULL);
 
-    (void)state;
     check_aside(src, 0);
     check_aside(src, 1 << 20);
     check_aside(src, 200000);           /* buffers that are no pages: all through the cache */
@@ -408,7 +399,7 @@ static struct ckpt_source *sparse_source(int64_t size, const char *path)
     close(fd);
     assert_int_equal(ckpt_file_open(&f->file, path, 0, &err), 0);
     unlink(path);
-    assert_int_equal(ckpt_fragments_check(&shape, CKPT_U8, f, 1, &err), 0);
+    assert_int_equal(ckpt_fragment_check(&shape, CKPT_U8, f, 1, &err), 0);
     assert_int_equal(ckpt_tensors_add(&list, NULL, "big", 3, CKPT_U8, &shape, f, 1, true, &err),
                      0);
     assert_int_equal(ckpt_source_new(&src, &file_ops, f->file, &list, NULL, 0, NULL, &err), 0);
@@ -424,11 +415,10 @@ static long resident_kb(void)
 }
 
 /* 2 GiB pass through; the process never holds more than its buffers. */
-static void test_large_tensor_takes_little_memory(void **state)
+TEST(large_tensor_takes_little_memory)
 {
     const int64_t size = (int64_t)2 << 30;
 
-    (void)state;
     for (int stream = 0; stream < 2; stream++) {
         struct ckpt_copy_opts opts = {.workers = 4};
         struct ckpt_source *src = sparse_source(size, "build/test_copy.sparse");
@@ -450,7 +440,7 @@ static void test_large_tensor_takes_little_memory(void **state)
 }
 
 /* A tensor may claim 2^60 elements that are one byte: no list of its pieces is made. */
-static void test_expanded_tensor_of_any_size_can_be_begun(void **state)
+TEST(expanded_tensor_of_any_size_can_be_begun)
 {
     static const unsigned char byte[1] = {0};
     static const int64_t zero[1] = {0};
@@ -465,10 +455,9 @@ static void test_expanded_tensor_of_any_size_can_be_begun(void **state)
     struct ckpt_sink *sink;
     unsigned char got[3] = {1, 1, 1};
 
-    (void)state;
     f->stride = zero;
     assert_int_equal(ckpt_file_memory(&f->file, byte, 1, "byte", &err), 0);
-    assert_int_equal(ckpt_fragments_check(&shape, CKPT_U8, f, 1, &err), 0);
+    assert_int_equal(ckpt_fragment_check(&shape, CKPT_U8, f, 1, &err), 0);
     assert_int_equal(ckpt_tensors_add(&list, NULL, "big", 3, CKPT_U8, &shape, f, 1, true, &err),
                      0);
     assert_int_equal(ckpt_source_new(&src, &file_ops, f->file, &list, NULL, 0, NULL, &err), 0);
@@ -479,23 +468,4 @@ static void test_expanded_tensor_of_any_size_can_be_begun(void **state)
     assert_int_equal(ckpt_copy(sink, src, &opts, &err), CKPT_ESTOPPED);
     ckpt_sink_abort(sink);
     ckpt_source_close(src);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_large_tensor_takes_little_memory),
-        cmocka_unit_test(test_copy_with_any_workers_and_chunks),
-        cmocka_unit_test(test_copy_without_options),
-        cmocka_unit_test(test_copy_tells_the_first_failure),
-        cmocka_unit_test(test_copy_after_failure_does_not_commit),
-        cmocka_unit_test(test_copy_stops_when_told),
-        cmocka_unit_test(test_copy_refuses_what_differs),
-        cmocka_unit_test(test_progress_is_throttled_and_ends_at_the_total),
-        cmocka_unit_test(test_located_ranges_go_from_file_to_file),
-        cmocka_unit_test(test_large_files_get_memory_that_suits_their_pages),
-        cmocka_unit_test(test_expanded_tensor_of_any_size_can_be_begun),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

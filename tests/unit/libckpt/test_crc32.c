@@ -18,11 +18,10 @@ static unsigned char *bytes(void)
     return p;
 }
 
-static void test_every_length_and_alignment(void **unused)
+TEST(every_length_and_alignment)
 {
     unsigned char *p = bytes();
 
-    (void)unused;
     assert_int_equal(ckpt_crc32(0, "123456789", 9), 0xcbf43926);
     for (size_t n = 0; n <= SIZE; n += n < 700 ? 1 : 61)
         for (size_t at = 0; at < 20; at++) {
@@ -34,12 +33,11 @@ static void test_every_length_and_alignment(void **unused)
     free(p);
 }
 
-static void test_parts_join(void **unused)
+TEST(parts_join)
 {
     unsigned char *p = bytes();
     uint32_t whole = ckpt_crc32(0, p, SIZE);
 
-    (void)unused;
     for (size_t cut = 0; cut <= SIZE; cut += 37) {
         uint32_t a = ckpt_crc32(0, p, cut);
 
@@ -48,14 +46,4 @@ static void test_parts_join(void **unused)
                          whole);
     }
     free(p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_length_and_alignment),
-        cmocka_unit_test(test_parts_join),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,21 +3,19 @@
 
 #include "libckpt/err.h"
 
-static void test_status_follows_code(void **state)
+TEST(status_follows_code)
 {
-    (void)state;
-    assert_int_equal(ckpt_exit_status(CKPT_OK), 0);
-    assert_int_equal(ckpt_exit_status(CKPT_EFORMAT), 65);
-    assert_int_equal(ckpt_exit_status(CKPT_EREFUSED), 77);
-    assert_int_equal(ckpt_exit_status(CKPT_ENO), 1);
-    assert_int_equal(ckpt_exit_status(-9999), 70);
+    assert_int_equal(ckpt_err_status(CKPT_OK), 0);
+    assert_int_equal(ckpt_err_status(CKPT_EFORMAT), 65);
+    assert_int_equal(ckpt_err_status(CKPT_EREFUSED), 77);
+    assert_int_equal(ckpt_err_status(CKPT_ENO), 1);
+    assert_int_equal(ckpt_err_status(-9999), 70);
 }
 
-static void test_context_goes_in_front(void **state)
+TEST(context_goes_in_front)
 {
     struct ckpt_err err = {0};
 
-    (void)state;
     assert_int_equal(ckpt_fail(&err, CKPT_EFORMAT, "%d bytes", 3), CKPT_EFORMAT);
     assert_int_equal(ckpt_err_in(&err, "file %s", "x"), CKPT_EFORMAT);
     assert_string_equal(err.text, "file x: 3 bytes");
@@ -44,30 +42,28 @@ static void test_context_goes_in_front(void **state)
     assert_string_equal(err.text, "y");
 }
 
-static void test_long_sentences_are_cut(void **state)
+TEST(long_sentences_are_cut)
 {
     static char big[5000];
     struct ckpt_err err = {0};
 
-    (void)state;
     memset(big, 'a', sizeof big - 1);
     ckpt_fail(&err, CKPT_EIO, "%s", big);
     ckpt_err_in(&err, "%s", big);
     assert_true(strlen(err.text) < sizeof err.text);
 }
 
-static void test_failure_is_never_0(void **state)
+TEST(failure_is_never_0)
 {
     struct ckpt_err err = {0};
 
-    (void)state;
     assert_int_equal(ckpt_err_code(&err), CKPT_ESTATE);
     assert_string_equal(err.text, "a call failed without a reason");
     ckpt_fail(&err, CKPT_EIO, "x");
     assert_int_equal(ckpt_err_code(&err), CKPT_EIO);
 }
 
-static void test_escape(void **state)
+TEST(escape)
 {
     static const struct { const char *in; size_t n; const char *out; } rows[] = {
         {"plain", 5, "plain"},
@@ -81,27 +77,13 @@ static void test_escape(void **state)
     };
     char dst[64];
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        assert_string_equal(ckpt_escape(dst, sizeof dst, rows[i].in, rows[i].n), rows[i].out);
-    assert_string_equal(ckpt_escape(dst, 8, "abcdefghijkl", 12), "abcd...");
+        assert_string_equal(ckpt_err_escape(dst, sizeof dst, rows[i].in, rows[i].n), rows[i].out);
+    assert_string_equal(ckpt_err_escape(dst, 8, "abcdefghijkl", 12), "abcd...");
     for (size_t size = 1; size < 12; size++) {  /* never past the end */
         memset(dst, 'Z', sizeof dst);
-        ckpt_escape(dst, size, "\x01\x02\x03\x04", 4);
+        ckpt_err_escape(dst, size, "\x01\x02\x03\x04", 4);
         assert_true(strlen(dst) < size);
         assert_int_equal(dst[size], 'Z');
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_status_follows_code),
-        cmocka_unit_test(test_context_goes_in_front),
-        cmocka_unit_test(test_long_sentences_are_cut),
-        cmocka_unit_test(test_failure_is_never_0),
-        cmocka_unit_test(test_escape),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,54 +1,45 @@
 /* field: what the fields of an answer's header say, and that others are as if not there. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "libckpt/remote/field.h"
 
-static struct http_answer read(const char *line)
+static struct http_answer read_answer(const char *line)
 {
     struct http_answer a;
 
-    http_answer_clear(&a);
-    http_answer_line(&a, line, strlen(line));
+    field_clear(&a);
+    field_line(&a, line, strlen(line));
     return a;
 }
 
-static void test_status_line_begins_anew(void **state)
+TEST(status_line_begins_anew)
 {
-    struct http_answer a = read("ETag: \"x\"\r\n");
+    struct http_answer a = read_answer("ETag: \"x\"\r\n");
 
-    (void)state;
-    http_answer_line(&a, "HTTP/1.1 206 Partial Content\r\n", 30);
+    field_line(&a, "HTTP/1.1 206 Partial Content\r\n", 30);
     assert_int_equal(a.status, 206);
     assert_string_equal(a.etag, "");
-    assert_int_equal(read("HTTP/2 302 \r\n").status, 302);
-    assert_int_equal(read("HTTP/2\r\n").status, 0);
-    assert_int_equal(read("HTTP/1.1 99999999999999999999\r\n").status, 0);
+    assert_int_equal(read_answer("HTTP/2 302 \r\n").status, 302);
+    assert_int_equal(read_answer("HTTP/2\r\n").status, 0);
+    assert_int_equal(read_answer("HTTP/1.1 99999999999999999999\r\n").status, 0);
 }
 
-static void test_ranges_are_of_files(void **state)
+TEST(ranges_are_of_files)
 {
-    struct http_answer a = read("Content-Range: bytes 10-99/1000\r\n");
+    struct http_answer a = read_answer("Content-Range: bytes 10-99/1000\r\n");
 
-    (void)state;
     assert_int_equal(a.range_at, 10);
     assert_int_equal(a.range_end, 100);
     assert_int_equal(a.total, 1000);
-    a = read("content-range: bytes 0-4/*");
+    a = read_answer("content-range: bytes 0-4/*");
     assert_int_equal(a.range_end, 5);
     assert_int_equal(a.total, FIELD_NONE);
-    a = read("Content-Range: bytes */7");
+    a = read_answer("Content-Range: bytes */7");
     assert_int_equal(a.range_at, FIELD_NONE);
     assert_int_equal(a.total, 7);
 }
 
-static void test_ranges_that_are_none(void **state)
+TEST(ranges_that_are_none)
 {
     static const char *const bad[] = {
         "Content-Range: bytes 5-4/10", "Content-Range: bytes 0-10/10", "Content-Range: 0-4/10",
@@ -56,82 +47,62 @@ static void test_ranges_that_are_none(void **state)
         "Content-Range: bytes 0-99999999999999999999/99999999999999999999",
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        struct http_answer a = read(bad[i]);
+        struct http_answer a = read_answer(bad[i]);
 
         assert_int_equal(a.range_at, FIELD_NONE);
         assert_int_equal(a.total, FIELD_NONE);
     }
 }
 
-static void test_tags(void **state)
+TEST(tags)
 {
-    struct http_answer a = read("ETag: W/\"abc\"");
+    struct http_answer a = read_answer("ETag: W/\"abc\"");
 
-    (void)state;
     assert_string_equal(a.etag, "abc");
     assert_true(a.weak);
-    a = read("ETag:\"abc\"\r\n");
+    a = read_answer("ETag:\"abc\"\r\n");
     assert_string_equal(a.etag, "abc");
     assert_false(a.weak);
-    assert_string_equal(read("etag: abc").etag, "abc");
-    assert_string_equal(read("X-Linked-Etag: \"d1\"").linked_etag, "d1");
-    assert_string_equal(read("ETag: \"a\033b\"").etag, "");
+    assert_string_equal(read_answer("etag: abc").etag, "abc");
+    assert_string_equal(read_answer("X-Linked-Etag: \"d1\"").linked_etag, "d1");
+    assert_string_equal(read_answer("ETag: \"a\033b\"").etag, "");
 }
 
-static void test_link_to_the_next_page(void **state)
+TEST(link_to_the_next_page)
 {
     char longest[FIELD_LINK + 1] = "", line[FIELD_LINK + 100];
 
-    (void)state;
-    assert_string_equal(read("Link: <https://hub/x?cursor=1>; rel=\"next\"").next,
+    assert_string_equal(read_answer("Link: <https://hub/x?cursor=1>; rel=\"next\"").next,
                         "https://hub/x?cursor=1");
-    assert_string_equal(read("Link: <a>; rel=\"prev\", <b>; rel=\"next\"").next, "b");
-    assert_string_equal(read("Link: <a>; rel=\"prev\"").next, "");
-    assert_string_equal(read("Link: <a; rel=\"next\"").next, "");
-    assert_true(read("Link: <a; rel=\"next\"").bad_next);
-    assert_string_equal(read("Link: <a>; rel=\"last next\"").next, "a");
-    assert_string_equal(read("Link: <a>; REL = Next; title=x").next, "a");
-    assert_string_equal(read("Link: <a>; rel=nextish, <b>; rel=\"next-to\"").next, "");
-    assert_string_equal(read("Link: <a>; title=\"next\"").next, "");
+    assert_string_equal(read_answer("Link: <a>; rel=\"prev\", <b>; rel=\"next\"").next, "b");
+    assert_string_equal(read_answer("Link: <a>; rel=\"prev\"").next, "");
+    assert_string_equal(read_answer("Link: <a; rel=\"next\"").next, "");
+    assert_true(read_answer("Link: <a; rel=\"next\"").bad_next);
+    assert_string_equal(read_answer("Link: <a>; rel=\"last next\"").next, "a");
+    assert_string_equal(read_answer("Link: <a>; REL = Next; title=x").next, "a");
+    assert_string_equal(read_answer("Link: <a>; rel=nextish, <b>; rel=\"next-to\"").next, "");
+    assert_string_equal(read_answer("Link: <a>; title=\"next\"").next, "");
     memset(longest, 'x', sizeof longest - 1);
     snprintf(line, sizeof line, "Link: <%s>; rel=\"next\"", longest);
-    assert_string_equal(read(line).next, "");
-    assert_true(read(line).bad_next);
-    assert_false(read("Link: <b>; rel=\"next\"").bad_next);
+    assert_string_equal(read_answer(line).next, "");
+    assert_true(read_answer(line).bad_next);
+    assert_false(read_answer("Link: <b>; rel=\"next\"").bad_next);
 }
 
-static void test_waits(void **state)
+TEST(waits)
 {
-    (void)state;
-    assert_int_equal(read("Retry-After: 7").wait, 7);
-    assert_int_equal(read("RateLimit: \"api\";r=0;t=55").wait, 56);
-    assert_int_equal(read("RateLimit: \"api\";r=3;t=55").wait, FIELD_NONE);
-    assert_string_equal(read("Retry-After: Fri, 24 May 2013 00:00:00 GMT").date,
+    assert_int_equal(read_answer("Retry-After: 7").wait, 7);
+    assert_int_equal(read_answer("RateLimit: \"api\";r=0;t=55").wait, 56);
+    assert_int_equal(read_answer("RateLimit: \"api\";r=3;t=55").wait, FIELD_NONE);
+    assert_string_equal(read_answer("Retry-After: Fri, 24 May 2013 00:00:00 GMT").date,
                         "Fri, 24 May 2013 00:00:00 GMT");
 }
 
-static void test_lengths(void **state)
+TEST(lengths)
 {
-    (void)state;
-    assert_int_equal(read("Content-Length: 12").length, 12);
-    assert_int_equal(read("Content-Length: 12x").length, FIELD_NONE);
-    assert_int_equal(read("Content-Length: -1").length, FIELD_NONE);
-    assert_int_equal(read("X-Linked-Size: 6291456").linked_size, 6291456);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_status_line_begins_anew),
-        cmocka_unit_test(test_ranges_are_of_files),
-        cmocka_unit_test(test_ranges_that_are_none),
-        cmocka_unit_test(test_tags),
-        cmocka_unit_test(test_link_to_the_next_page),
-        cmocka_unit_test(test_waits),
-        cmocka_unit_test(test_lengths),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    assert_int_equal(read_answer("Content-Length: 12").length, 12);
+    assert_int_equal(read_answer("Content-Length: 12x").length, FIELD_NONE);
+    assert_int_equal(read_answer("Content-Length: -1").length, FIELD_NONE);
+    assert_int_equal(read_answer("X-Linked-Size: 6291456").linked_size, 6291456);
 }

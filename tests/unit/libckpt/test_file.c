@@ -1,7 +1,7 @@
-/* file, dir, digest_of: one way in, and nothing leads out of a directory. */
+/* file, dir, digest: one way in, and nothing leads out of a directory. */
 #include "tests/unit/unit.h"
 
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/file.h"
 
 static void put(const char *dir, const char *name, const char *text)
@@ -16,14 +16,13 @@ static void put(const char *dir, const char *name, const char *text)
     fclose(f);
 }
 
-static void test_reads_inside_only(void **state)
+TEST(reads_inside_only)
 {
     const char *d = scratch("file");
     struct ckpt_err err = {0};
     struct ckpt_file *f, *w;
     char path[400], bytes[8];
 
-    (void)state;
     put(d, "a", "0123456789");
     snprintf(path, sizeof path, "%s/a", d);
     assert_int_equal(ckpt_file_open(&f, path, 0, &err), 0);
@@ -44,14 +43,13 @@ static void test_reads_inside_only(void **state)
     scratch_remove(d);
 }
 
-static void test_only_regular_files(void **state)
+TEST(only_regular_files)
 {
     const char *d = scratch("kinds");
     struct ckpt_err err = {0};
     struct ckpt_file *f;
     char path[400], link_path[400];
 
-    (void)state;
     put(d, "a", "x");
     snprintf(path, sizeof path, "%s/fifo", d);
     assert_int_equal(mkfifo(path, 0600), 0);
@@ -66,7 +64,7 @@ static void test_only_regular_files(void **state)
     scratch_remove(d);
 }
 
-static void test_nothing_leads_out_of_a_directory(void **state)
+TEST(nothing_leads_out_of_a_directory)
 {
     static const char *const out[] = {"../file", "/etc/passwd", "sub/../../x", "link", "up/passwd",
                                       ""};
@@ -76,7 +74,6 @@ static void test_nothing_leads_out_of_a_directory(void **state)
     struct ckpt_file *f;
     char path[400];
 
-    (void)state;
     snprintf(path, sizeof path, "%s/sub", d);
     assert_int_equal(mkdir(path, 0777), 0);
     put(d, "sub/in", "x");
@@ -96,7 +93,7 @@ static void test_nothing_leads_out_of_a_directory(void **state)
     scratch_remove(d);
 }
 
-static void test_followed_links_lead_out_but_no_name_does(void **state)
+TEST(followed_links_lead_out_but_no_name_does)
 {
     static const char *const out[] = {"../file", "/etc/passwd", "sub/..", "sub/../../x", "..",
                                       "up/..", "up/../below/blob", ""};
@@ -106,7 +103,6 @@ static void test_followed_links_lead_out_but_no_name_does(void **state)
     struct ckpt_file *f;
     char path[400];
 
-    (void)state;
     put(d, "blob", "x");
     put(d, "file", "x");
     snprintf(path, sizeof path, "%s/below", d);
@@ -133,7 +129,7 @@ static void test_followed_links_lead_out_but_no_name_does(void **state)
     scratch_remove(d);
 }
 
-static void test_list_is_sorted(void **state)
+TEST(list_is_sorted)
 {
     const char *d = scratch("list");
     struct ckpt_arena a = {0};
@@ -142,7 +138,6 @@ static void test_list_is_sorted(void **state)
     struct ckpt_dir *dir;
     size_t n;
 
-    (void)state;
     put(d, "b", "22");
     put(d, "a", "1");
     put(d, ".h", "");
@@ -158,48 +153,31 @@ static void test_list_is_sorted(void **state)
     scratch_remove(d);
 }
 
-static void test_clean_names(void **state)
+TEST(clean_names)
 {
-    (void)state;
-    assert_true(ckpt_name_is_clean("a"));
-    assert_false(ckpt_name_is_clean(""));
-    assert_false(ckpt_name_is_clean(".."));
-    assert_false(ckpt_name_is_clean("a/b"));
-    assert_true(ckpt_relpath_is_clean("a/b.c"));
-    assert_false(ckpt_relpath_is_clean("a//b"));
-    assert_false(ckpt_relpath_is_clean("/a"));
-    assert_false(ckpt_relpath_is_clean("a/../b"));
-    assert_false(ckpt_relpath_is_clean("a/.b"));
+    assert_true(ckpt_file_name_is_clean("a"));
+    assert_false(ckpt_file_name_is_clean(""));
+    assert_false(ckpt_file_name_is_clean(".."));
+    assert_false(ckpt_file_name_is_clean("a/b"));
+    assert_true(ckpt_file_path_is_clean("a/b.c"));
+    assert_false(ckpt_file_path_is_clean("a//b"));
+    assert_false(ckpt_file_path_is_clean("/a"));
+    assert_false(ckpt_file_path_is_clean("a/../b"));
+    assert_false(ckpt_file_path_is_clean("a/.b"));
 }
 
-static void test_digests(void **state)
+TEST(digests)
 {
     struct ckpt_err err = {0};
     char hex[CKPT_SHA256_HEX];
     unsigned char x[16];
     struct ckpt_file *f;
 
-    (void)state;
     assert_int_equal(ckpt_file_memory(&f, "abc", 3, "abc", &err), 0);
     assert_int_equal(ckpt_sha256_file(hex, f, &err), 0);        /* FIPS 180-2, B.1 */
     assert_string_equal(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     ckpt_file_close(f);
     ckpt_xxh128(x, "", 0);                                      /* xxHash's own vector */
-    ckpt_hex(hex, x, 16);
+    ckpt_digest_hex(hex, x, 16);
     assert_string_equal(hex, "99aa06d3014798d86001c324468d497f");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reads_inside_only),
-        cmocka_unit_test(test_only_regular_files),
-        cmocka_unit_test(test_nothing_leads_out_of_a_directory),
-        cmocka_unit_test(test_followed_links_lead_out_but_no_name_does),
-        cmocka_unit_test(test_list_is_sorted),
-        cmocka_unit_test(test_clean_names),
-        cmocka_unit_test(test_digests),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

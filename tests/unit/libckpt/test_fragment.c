@@ -1,11 +1,5 @@
 /* fragment - boxes that tile or do not, and gathered ranges against a naive reading. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "libckpt/fragment.h"
 
@@ -34,30 +28,28 @@ static int64_t pick(struct puzzle *p, int64_t n)
     return (int64_t)((p->random >> 33) % (uint64_t)n);
 }
 
-static int setup(void **state)
+static struct puzzle puzzle;
+
+BEFORE_ALL()
 {
-    struct puzzle *p = calloc(1, sizeof *p);
+    struct puzzle *p = &puzzle;
     struct ckpt_err err = {0};
 
     p->random = 20260101;
     for (int f = 0; f < 2; f++) {
         for (size_t i = 0; i < FILE_BYTES; i++)
             p->bytes[f][i] = (unsigned char)pick(p, 256);
-        if (ckpt_file_memory(&p->file[f], p->bytes[f], FILE_BYTES, f ? "b" : "a", &err))
-            return -1;
+        assert_int_equal(
+            ckpt_file_memory(&p->file[f], p->bytes[f], FILE_BYTES, f ? "b" : "a", &err), 0);
     }
-    *state = p;
-    return 0;
 }
 
-static int teardown(void **state)
+AFTER_ALL()
 {
-    struct puzzle *p = *state;
+    struct puzzle *p = &puzzle;
 
     ckpt_file_close(p->file[0]);
     ckpt_file_close(p->file[1]);
-    free(p);
-    return 0;
 }
 
 static void make_shape(struct puzzle *p, int64_t limit)
@@ -192,9 +184,9 @@ static void naive(const struct puzzle *p, unsigned char *dst, int64_t flat)
         dst[i] = src[f->swapped ? i / part * part + part - 1 - i % part : i];
 }
 
-static void test_gather_equals_naive_reading(void **state)
+TEST(gather_equals_naive_reading)
 {
-    struct puzzle *p = *state;
+    struct puzzle *p = &puzzle;
     unsigned char got[SMALL * 16 + 16], want[SMALL * 16];
     struct ckpt_err err = {0};
 
@@ -202,7 +194,7 @@ static void test_gather_equals_naive_reading(void **state)
         make_shape(p, SMALL);
         make_boxes(p);
         make_bytes(p, 3);
-        assert_int_equal(ckpt_fragments_check(&p->shape, p->dtype, p->frag, p->n, &err), 0);
+        assert_int_equal(ckpt_fragment_check(&p->shape, p->dtype, p->frag, p->n, &err), 0);
         for (int k = 0; k < 4; k++) {
             int64_t start = k ? pick(p, p->numel) : 0;
             int64_t count = k ? 1 + pick(p, p->numel - start) : p->numel;
@@ -211,8 +203,8 @@ static void test_gather_equals_naive_reading(void **state)
             for (int64_t i = 0; i < count; i++)
                 naive(p, want + (size_t)i * width, start + i);
             memset(got, 0xa5, sizeof got);
-            assert_int_equal(ckpt_gather(got, &p->shape, p->dtype, p->frag, p->n, start, count,
-                                         &err), 0);
+            assert_int_equal(ckpt_fragment_gather(got, &p->shape, p->dtype, p->frag, p->n, start, count,
+                                                  &err), 0);
             assert_memory_equal(got, want, n);
             for (size_t i = n; i < n + 16; i++)
                 assert_int_equal(got[i], 0xa5);
@@ -221,9 +213,9 @@ static void test_gather_equals_naive_reading(void **state)
 }
 
 /* As above with strides and gaps that take a stage several times over. */
-static void test_gather_of_large_strides_equals_naive_reading(void **state)
+TEST(gather_of_large_strides_equals_naive_reading)
 {
-    struct puzzle *p = *state;
+    struct puzzle *p = &puzzle;
     unsigned char *got = malloc(LARGE * 16 + 16), *want = malloc(LARGE * 16);
     struct ckpt_err err = {0};
 
@@ -243,7 +235,7 @@ static void test_gather_of_large_strides_equals_naive_reading(void **state)
             naive(p, want + (size_t)i * width, start + i);
         memset(got, 0xa5, LARGE * 16 + 16);
         assert_int_equal(
-            ckpt_gather(got, &p->shape, p->dtype, p->frag, p->n, start, count, &err), 0);
+            ckpt_fragment_gather(got, &p->shape, p->dtype, p->frag, p->n, start, count, &err), 0);
         assert_memory_equal(got, want, (size_t)count * width);
         for (size_t i = 0; i < 16; i++)
             assert_int_equal(got[(size_t)count * width + i], 0xa5);
@@ -252,9 +244,9 @@ static void test_gather_of_large_strides_equals_naive_reading(void **state)
     free(want);
 }
 
-static void test_locate_equals_naive_reading(void **state)
+TEST(locate_equals_naive_reading)
 {
-    struct puzzle *p = *state;
+    struct puzzle *p = &puzzle;
     int yes = 0, no = 0;
 
     for (int round = 0; round < 3000; round++) {
@@ -275,7 +267,7 @@ static void test_locate_equals_naive_reading(void **state)
         for (int64_t i = 1; want && i < count; i++)
             want = find(p, start + i, &offset, &times) == f &&
                    offset == first + (uint64_t)i * ckpt_dtype_size(p->dtype);
-        assert_int_equal(ckpt_locate(&got, &p->shape, p->dtype, p->frag, p->n, start, count),
+        assert_int_equal(ckpt_fragment_locate(&got, &p->shape, p->dtype, p->frag, p->n, start, count),
                          want);
         if (want) {
             assert_ptr_equal(got.file, f->file);
@@ -288,9 +280,9 @@ static void test_locate_equals_naive_reading(void **state)
 }
 
 /* Move, grow or shrink one box at random and ask whether every element is covered once. */
-static void test_check_equals_counting(void **state)
+TEST(check_equals_counting)
 {
-    struct puzzle *p = *state;
+    struct puzzle *p = &puzzle;
     int reasons[3] = {0};
 
     for (int round = 0; round < 3000; round++) {
@@ -318,7 +310,7 @@ static void test_check_equals_counting(void **state)
             hole = hole || times == 0;
             twice = twice || times > 1;
         }
-        rc = ckpt_fragments_check(&p->shape, p->dtype, p->frag, p->n, &err);
+        rc = ckpt_fragment_check(&p->shape, p->dtype, p->frag, p->n, &err);
         assert_int_equal(rc, hole || twice ? CKPT_EFORMAT : 0);
         if (rc == 0)
             reasons[0]++;
@@ -342,13 +334,13 @@ static int check_one(struct ckpt_fragment f, size_t size, const char **reason)
     int rc;
 
     assert_int_equal(ckpt_file_memory(&f.file, bytes, size, "f", &err), 0);
-    rc = ckpt_fragments_check(&shape, CKPT_F32, &f, 1, &err);
+    rc = ckpt_fragment_check(&shape, CKPT_F32, &f, 1, &err);
     ckpt_file_close(f.file);
     *reason = rc ? err.reason : "";
     return rc;
 }
 
-static void test_check_refuses_what_sticks_out(void **state)
+TEST(check_refuses_what_sticks_out)
 {
     const struct ckpt_box whole = {{0, 0}, {4, 6}};
     const int64_t column[2] = {1, 4}, wide[2] = {7, 1}, zero[2] = {0, 1};
@@ -385,7 +377,6 @@ static void test_check_refuses_what_sticks_out(void **state)
         {{.box = &(struct ckpt_box){{1, 0}, {3, 6}}}, 4096, "hole"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const char *reason;
         int rc = check_one(cases[i].f, cases[i].size, &reason);
@@ -396,9 +387,9 @@ static void test_check_refuses_what_sticks_out(void **state)
     }
 }
 
-static void test_check_names_the_element(void **state)
+TEST(check_names_the_element)
 {
-    struct puzzle *p = *state;
+    struct puzzle *p = &puzzle;
     struct ckpt_shape shape = ckpt_shape_2d(4, 6);
     struct ckpt_err err = {0};
     struct ckpt_box box[3] = {{{0, 0}, {2, 6}}, {{2, 0}, {2, 3}}, {{2, 4}, {2, 2}}};
@@ -406,43 +397,43 @@ static void test_check_names_the_element(void **state)
                                  {.box = &box[1], .file = p->file[0]},
                                  {.box = &box[2], .file = p->file[0]}};
 
-    assert_int_equal(ckpt_fragments_check(&shape, CKPT_F32, f, 3, &err), CKPT_EFORMAT);
+    assert_int_equal(ckpt_fragment_check(&shape, CKPT_F32, f, 3, &err), CKPT_EFORMAT);
     assert_string_equal(err.text, "element [2, 3] lies in none of 3 pieces");
     box[2].start[1] = 2;
     box[2].count[1] = 4;
-    assert_int_equal(ckpt_fragments_check(&shape, CKPT_F32, f, 3, &err), CKPT_EFORMAT);
+    assert_int_equal(ckpt_fragment_check(&shape, CKPT_F32, f, 3, &err), CKPT_EFORMAT);
     assert_string_equal(err.text, "element [2, 2] lies in 2 pieces");
 }
 
-static void test_empty_and_scalar_tensors(void **state)
+TEST(empty_and_scalar_tensors)
 {
-    struct puzzle *p = *state;
+    struct puzzle *p = &puzzle;
     struct ckpt_shape empty = ckpt_shape_2d(0, 6), scalar = {.rank = 0};
     struct ckpt_fragment f[2] = {{.file = p->file[0], .offset = 8}, {.file = p->file[0]}};
     struct ckpt_err err = {0};
     struct ckpt_extent at;
     float got;
 
-    assert_int_equal(ckpt_fragments_check(&empty, CKPT_F32, NULL, 0, &err), 0);
-    assert_int_equal(ckpt_fragments_check(&empty, CKPT_F32, f, 1, &err), CKPT_EFORMAT);
-    assert_int_equal(ckpt_gather(NULL, &empty, CKPT_F32, NULL, 0, 0, 0, &err), 0);
-    assert_false(ckpt_locate(&at, &empty, CKPT_F32, NULL, 0, 0, 0));
-    assert_int_equal(ckpt_fragments_check(&scalar, CKPT_F32, f, 1, &err), 0);
-    assert_int_equal(ckpt_gather(&got, &scalar, CKPT_F32, f, 1, 0, 1, &err), 0);
+    assert_int_equal(ckpt_fragment_check(&empty, CKPT_F32, NULL, 0, &err), 0);
+    assert_int_equal(ckpt_fragment_check(&empty, CKPT_F32, f, 1, &err), CKPT_EFORMAT);
+    assert_int_equal(ckpt_fragment_gather(NULL, &empty, CKPT_F32, NULL, 0, 0, 0, &err), 0);
+    assert_false(ckpt_fragment_locate(&at, &empty, CKPT_F32, NULL, 0, 0, 0));
+    assert_int_equal(ckpt_fragment_check(&scalar, CKPT_F32, f, 1, &err), 0);
+    assert_int_equal(ckpt_fragment_gather(&got, &scalar, CKPT_F32, f, 1, 0, 1, &err), 0);
     assert_memory_equal(&got, p->bytes[0] + 8, 4);
-    assert_true(ckpt_locate(&at, &scalar, CKPT_F32, f, 1, 0, 1));
+    assert_true(ckpt_fragment_locate(&at, &scalar, CKPT_F32, f, 1, 0, 1));
     assert_int_equal(at.offset, 8);
-    assert_int_equal(ckpt_fragments_check(&scalar, CKPT_F32, f, 2, &err), CKPT_EFORMAT);
+    assert_int_equal(ckpt_fragment_check(&scalar, CKPT_F32, f, 2, &err), CKPT_EFORMAT);
     assert_string_equal(err.reason, "overlap");
-    assert_int_equal(ckpt_fragments_check(&scalar, CKPT_F32, NULL, 0, &err), CKPT_EFORMAT);
+    assert_int_equal(ckpt_fragment_check(&scalar, CKPT_F32, NULL, 0, &err), CKPT_EFORMAT);
     assert_string_equal(err.reason, "hole");
-    assert_int_equal(ckpt_fragments_check(&scalar, CKPT_F4, f, 1, &err), CKPT_EUNSUPPORTED);
+    assert_int_equal(ckpt_fragment_check(&scalar, CKPT_F4, f, 1, &err), CKPT_EUNSUPPORTED);
 }
 
 /* 65,536 pieces: a square grid that is off by one element somewhere is found, and quickly. */
-static void test_check_many_pieces(void **state)
+TEST(check_many_pieces)
 {
-    struct puzzle *p = *state;
+    struct puzzle *p = &puzzle;
     struct ckpt_fragment *f = calloc(65536, sizeof *f);
     struct ckpt_box *box = calloc(65536, sizeof *box);
     struct ckpt_shape shape = ckpt_shape_2d(1024, 1024);
@@ -454,20 +445,20 @@ static void test_check_many_pieces(void **state)
         box[k - f] = (struct ckpt_box){{i / 256 * 4, i % 256 * 4}, {4, 4}};
         *k = (struct ckpt_fragment){.box = &box[k - f], .file = p->file[0]};
     }
-    assert_int_equal(ckpt_fragments_check(&shape, CKPT_U8, f, 65536, &err), 0);
+    assert_int_equal(ckpt_fragment_check(&shape, CKPT_U8, f, 65536, &err), 0);
     box[777].count[1] = 3;
-    assert_int_equal(ckpt_fragments_check(&shape, CKPT_U8, f, 65536, &err), CKPT_EFORMAT);
+    assert_int_equal(ckpt_fragment_check(&shape, CKPT_U8, f, 65536, &err), CKPT_EFORMAT);
     assert_string_equal(err.reason, "hole");
     box[777].count[1] = 4;
     f[778].box = f[777].box;
-    assert_int_equal(ckpt_fragments_check(&shape, CKPT_U8, f, 65536, &err), CKPT_EFORMAT);
+    assert_int_equal(ckpt_fragment_check(&shape, CKPT_U8, f, 65536, &err), CKPT_EFORMAT);
     free(box);
     free(f);
 }
 
-static void test_gather_of_unchecked_pieces_fails(void **state)
+TEST(gather_of_unchecked_pieces_fails)
 {
-    struct puzzle *p = *state;
+    struct puzzle *p = &puzzle;
     struct ckpt_shape shape = ckpt_shape_1d(8);
     struct ckpt_fragment f[2] = {{.box = &(struct ckpt_box){{0}, {3}}, .file = p->file[0]},
                                  {.box = &(struct ckpt_box){{4}, {4}}, .file = p->file[0],
@@ -475,25 +466,8 @@ static void test_gather_of_unchecked_pieces_fails(void **state)
     struct ckpt_err err = {0};
     unsigned char got[8];
 
-    assert_int_equal(ckpt_gather(got, &shape, CKPT_U8, f, 2, 0, 4, &err), CKPT_EFORMAT);
+    assert_int_equal(ckpt_fragment_gather(got, &shape, CKPT_U8, f, 2, 0, 4, &err), CKPT_EFORMAT);
     assert_string_equal(err.reason, "hole");
-    assert_int_equal(ckpt_gather(got, &shape, CKPT_U8, f, 2, 4, 4, &err), CKPT_EFORMAT);
+    assert_int_equal(ckpt_fragment_gather(got, &shape, CKPT_U8, f, 2, 4, 4, &err), CKPT_EFORMAT);
     assert_string_equal(err.reason, "truncated");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gather_equals_naive_reading),
-        cmocka_unit_test(test_gather_of_large_strides_equals_naive_reading),
-        cmocka_unit_test(test_locate_equals_naive_reading),
-        cmocka_unit_test(test_check_equals_counting),
-        cmocka_unit_test(test_check_refuses_what_sticks_out),
-        cmocka_unit_test(test_check_names_the_element),
-        cmocka_unit_test(test_empty_and_scalar_tensors),
-        cmocka_unit_test(test_check_many_pieces),
-        cmocka_unit_test(test_gather_of_unchecked_pieces_fails),
-    };
-
-    return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -7,19 +7,15 @@
 
 static char dir[256], repo[300];
 
-static int setup(void **state)
+BEFORE_EACH()
 {
-    (void)state;
     snprintf(dir, sizeof dir, "%s", scratch("git"));
     snprintf(repo, sizeof repo, "%s/deep/repo.git", dir);
-    return 0;
 }
 
-static int teardown(void **state)
+AFTER_EACH()
 {
-    (void)state;
     scratch_remove(dir);
-    return 0;
 }
 
 /* What git itself says of the repository: its output up to n bytes. */
@@ -56,14 +52,13 @@ static struct ckpt_git *begun(bool create, const char *branch)
     return g;
 }
 
-static void test_first_commit(void **state)
+TEST(first_commit)
 {
     struct ckpt_git *g = begun(true, NULL);
     struct ckpt_err err = {0};
     char id[CKPT_GIT_ID], said[600];
     bool changed;
 
-    (void)state;
     assert_true(ckpt_git_is_repository(repo));
     assert_false(ckpt_git_is_repository(dir));
     assert_non_null(strstr(ckpt_git_dir(g), "/deep/repo.git"));
@@ -89,14 +84,13 @@ static void test_first_commit(void **state)
 }
 
 /* The tree goes on from the branch's newest; the same tree is no commit. */
-static void test_second_commit(void **state)
+TEST(second_commit)
 {
     struct ckpt_git *g = begun(true, NULL);
     struct ckpt_err err = {0};
     char first[CKPT_GIT_ID], id[CKPT_GIT_ID], said[600];
     bool changed;
 
-    (void)state;
     put(g, "keep", "1");
     put(g, "drop", "2");
     assert_int_equal(ckpt_git_commit(g, "one", AUTHOR, first, &changed, &err), 0);
@@ -120,14 +114,13 @@ static void test_second_commit(void **state)
 }
 
 /* Another branch is born beside the first, which stays where it was. */
-static void test_branches(void **state)
+TEST(branches)
 {
     struct ckpt_git *g = begun(true, "step-3");
     struct ckpt_err err = {0};
     char id[CKPT_GIT_ID], said[600];
     bool changed;
 
-    (void)state;
     put(g, "a", "1");
     assert_int_equal(ckpt_git_commit(g, "one", AUTHOR, id, &changed, &err), 0);
     assert_int_equal(ckpt_git_begin(g, "bad..name", &err), CKPT_EUSAGE);
@@ -142,14 +135,13 @@ static void test_branches(void **state)
 }
 
 /* Two writers: the second is told that the branch moved, and nothing of the first is lost. */
-static void test_moved_meanwhile(void **state)
+TEST(moved_meanwhile)
 {
     struct ckpt_git *a = begun(true, NULL), *b;
     struct ckpt_err err = {0};
     char id[CKPT_GIT_ID], said[600];
     bool changed;
 
-    (void)state;
     b = begun(false, NULL);                     /* of an unborn branch, too */
     put(a, "x", "a");
     put(b, "x", "b");
@@ -169,7 +161,7 @@ static void test_moved_meanwhile(void **state)
     assert_string_equal(said, "b2\na1\n");
 }
 
-static void test_refused(void **state)
+TEST(refused)
 {
     static const char *const astray[] = {".git/hooks/post-update", "a/.GIT/config", "a/Git~1/x",
                                          "../out", "/abs", "a/../b", "a//b", ""};
@@ -178,7 +170,6 @@ static void test_refused(void **state)
     char id[CKPT_GIT_ID], said[600];
     bool changed;
 
-    (void)state;
     assert_int_equal(ckpt_git_open(&g, repo, false, &err), CKPT_ENOTFOUND);
     assert_null(g);
     assert_string_equal(err.hint, "--create makes a bare repository there");
@@ -202,14 +193,13 @@ static void test_refused(void **state)
 }
 
 /* HEAD that names a commit and no branch wants to be told which. */
-static void test_detached(void **state)
+TEST(detached)
 {
     struct ckpt_git *g = begun(true, NULL);
     struct ckpt_err err = {0};
     char id[CKPT_GIT_ID], said[600];
     bool changed;
 
-    (void)state;
     put(g, "a", "1");
     assert_int_equal(ckpt_git_commit(g, "one", AUTHOR, id, &changed, &err), 0);
     git_says(said, sizeof said, "update-ref --no-deref HEAD refs/heads/main");
@@ -217,18 +207,4 @@ static void test_detached(void **state)
     assert_string_equal(err.text, "HEAD names no branch: say which with --branch");
     assert_int_equal(ckpt_git_begin(g, "main", &err), 0);
     ckpt_git_close(g);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_first_commit, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_second_commit, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_branches, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_moved_meanwhile, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_refused, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_detached, setup, teardown),
-    };
-
-    return cmocka_run_group_tests_name("git", tests, NULL, NULL);
 }

@@ -30,7 +30,7 @@ static void guarded_open(struct guarded *g)
     for (size_t i = 0; i < 3; i++)
         g->sum[i].crc = (uint32_t)crc32_z(0, g->bytes + g->sum[i].offset, g->sum[i].size);
     assert_int_equal(ckpt_file_memory(&g->file, g->bytes, BIG + 20, "guarded", &err), 0);
-    assert_int_equal(ckpt_file_guard(g->file, g->sum, 3, &err), 0);
+    assert_int_equal(ckpt_guard_file(g->file, g->sum, 3, &err), 0);
 }
 
 static void guarded_close(struct guarded *g)
@@ -39,13 +39,12 @@ static void guarded_close(struct guarded *g)
     free(g->bytes);
 }
 
-static void test_right_bytes_are_read(void **state)
+TEST(right_bytes_are_read)
 {
     struct ckpt_err err = {0};
     struct guarded g;
     unsigned char *back = malloc(BIG + 20), byte;
 
-    (void)state;
     guarded_open(&g);
     for (int i = 0; i < 2; i++) {
         memset(back, 0, BIG + 20);
@@ -59,7 +58,7 @@ static void test_right_bytes_are_read(void **state)
 }
 
 /* The range around the byte, and no other, is told to be wrong; at every read. */
-static void test_a_wrong_range_is_told(void **state)
+TEST(a_wrong_range_is_told)
 {
     static const struct { size_t flip; const char *name; size_t at, n; } rows[] = {
         {10, "a", 19, 1}, {19, "a", 0, 11}, {20, "b", BIG - 1, 1}, {BIG - 1, "b", 19, 2},
@@ -68,7 +67,6 @@ static void test_a_wrong_range_is_told(void **state)
     unsigned char *back = malloc(BIG + 20);
     struct guarded g;
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char words[32];
 
@@ -88,7 +86,7 @@ static void test_a_wrong_range_is_told(void **state)
     free(back);
 }
 
-static void test_bytes_outside_and_other_ranges_are_read(void **state)
+TEST(bytes_outside_and_other_ranges_are_read)
 {
     static const struct { size_t at, n; } rows[] = {
         {0, 10}, {10, 10}, {BIG, 5}, {BIG + 10, 10}, {BIG + 5, 5}, {20, 0}, {BIG - 1, 0},
@@ -97,15 +95,14 @@ static void test_bytes_outside_and_other_ranges_are_read(void **state)
     struct ckpt_err err = {0};
     struct guarded g;
 
-    (void)state;
     guarded_open(&g);
     g.bytes[BIG / 2] ^= 1;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         assert_int_equal(ckpt_file_read_at(g.file, back, rows[i].n, rows[i].at, &err), 0);
         assert_memory_equal(back, g.bytes + rows[i].at, rows[i].n);
     }
-    assert_int_equal(ckpt_file_prove(g.file, 0, 20, &err), 0);
-    assert_int_equal(ckpt_file_prove(g.file, 0, 21, &err), CKPT_EFORMAT);
+    assert_int_equal(ckpt_guard_prove(g.file, 0, 20, &err), 0);
+    assert_int_equal(ckpt_guard_prove(g.file, 0, 21, &err), CKPT_EFORMAT);
     guarded_close(&g);
 }
 
@@ -118,11 +115,10 @@ static int read_piece(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
 }
 
 /* Whoever comes first: the work of all fails. */
-static void test_workers_hear_of_it(void **state)
+TEST(workers_hear_of_it)
 {
     struct guarded g;
 
-    (void)state;
     for (int wrong = 0; wrong < 2; wrong++) {
         struct ckpt_err err = {0};
 
@@ -135,13 +131,12 @@ static void test_workers_hear_of_it(void **state)
 }
 
 #ifdef CKPT_FAULTS
-static void test_failures_are_told(void **state)
+TEST(failures_are_told)
 {
     struct ckpt_err err = {0};
     struct guarded g;
     unsigned char byte;
 
-    (void)state;
     guarded_open(&g);
     ckpt_fault_arm(CKPT_FAULT_ALLOC, 1);
     assert_int_equal(ckpt_file_read_at(g.file, &byte, 1, 12, &err), CKPT_ENOMEM);
@@ -149,18 +144,3 @@ static void test_failures_are_told(void **state)
     guarded_close(&g);
 }
 #endif
-
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_right_bytes_are_read),
-        cmocka_unit_test(test_a_wrong_range_is_told),
-        cmocka_unit_test(test_bytes_outside_and_other_ranges_are_read),
-        cmocka_unit_test(test_workers_hear_of_it),
-#ifdef CKPT_FAULTS
-        cmocka_unit_test(test_failures_are_told),
-#endif
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -1,12 +1,7 @@
 /* half - every pattern of every small float, against the definition and against torch. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "tests/unit/unit.h"
 
-#include <cmocka.h>
+#include <math.h>
 
 #include "libckpt/base/half.h"
 
@@ -53,9 +48,8 @@ static double magnitude(const struct format *f, unsigned code)
                : ldexp(man, 1 - f->bias - f->man_bits);
 }
 
-static void test_decode_every_pattern(void **state)
+TEST(decode_every_pattern)
 {
-    (void)state;
     for (size_t k = 0; k < N_FORMATS; k++) {
         const struct format *f = &formats[k];
         unsigned sign = 1u << (f->exp_bits + f->man_bits);
@@ -128,12 +122,11 @@ static void check_encode(const struct format *f, const double *table, uint32_t b
         fail_msg("%s: %a gives %#x, %#x wanted", f->name, (double)value, got, want);
 }
 
-static void test_encode_rounds_to_nearest_even(void **state)
+TEST(encode_rounds_to_nearest_even)
 {
     double *table = malloc(65536 * sizeof *table);
     uint32_t random = 7;
 
-    (void)state;
     for (size_t k = 0; k < N_FORMATS; k++) {
         const struct format *f = &formats[k];
 
@@ -158,9 +151,8 @@ static void test_encode_rounds_to_nearest_even(void **state)
     free(table);
 }
 
-static void test_round_trip_of_every_pattern(void **state)
+TEST(round_trip_of_every_pattern)
 {
-    (void)state;
     for (size_t k = 0; k < N_FORMATS; k++) {
         const struct format *f = &formats[k];
         unsigned n = 2u << (f->exp_bits + f->man_bits);
@@ -172,9 +164,8 @@ static void test_round_trip_of_every_pattern(void **state)
 }
 
 /* The one NaN of BF16; F16 as the processor's instruction gives it. */
-static void test_nan_bits(void **state)
+TEST(nan_bits)
 {
-    (void)state;
     assert_int_equal(ckpt_f32_to_bf16(ckpt_f32_of_bits(0xff800001u)), 0x7fc0);
     assert_int_equal(ckpt_f32_to_f16(ckpt_f32_of_bits(0xffbfe000u)), 0xffff);
     assert_int_equal(ckpt_f32_to_f16(ckpt_f32_of_bits(0x7f802000u)), 0x7e01);
@@ -186,16 +177,4 @@ static void test_nan_bits(void **state)
     assert_int_equal(ckpt_f32_to_f8_e5m2(NAN), 0x7f);
     assert_int_equal(ckpt_f32_to_f8_e4m3fnuz(-NAN), 0x80);
     assert_int_equal(ckpt_f32_to_f8_e5m2fnuz(INFINITY), 0x80);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_decode_every_pattern),
-        cmocka_unit_test(test_encode_rounds_to_nearest_even),
-        cmocka_unit_test(test_round_trip_of_every_pattern),
-        cmocka_unit_test(test_nan_bits),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

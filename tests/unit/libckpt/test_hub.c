@@ -1,11 +1,5 @@
 /* hub, tree: addresses of the Hub, its lists, and the directories that they spell. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "libckpt/base/json.h"
 #include "libckpt/io/path.h"
@@ -26,9 +20,8 @@ static void check(const char *url, const char *kind, const char *id, const char 
     assert_string_equal(p.path, path);
 }
 
-static void test_addresses_that_are_read(void **state)
+TEST(addresses_that_are_read)
 {
-    (void)state;
     check("hf://a/b", "models", "a/b", "main", "");
     check("hf://gpt2", "models", "gpt2", "main", "");
     check("hf://models/a/b/", "models", "a/b", "main", "");
@@ -40,7 +33,7 @@ static void test_addresses_that_are_read(void **state)
     check("hf://a/b@feature%2Fx/c", "models", "a/b", "feature/x", "c");
 }
 
-static void test_addresses_that_are_none(void **state)
+TEST(addresses_that_are_none)
 {
     static const char *const bad[] = {
         "hf://", "hf:///a", "hf://a//b", "hf://-a/b", "hf://a/b.git", "hf://a/b--c", "hf://a/..",
@@ -50,7 +43,6 @@ static void test_addresses_that_are_none(void **state)
     struct ckpt_err err;
     struct hub_place p;
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         ckpt_err_clear(&err);
         assert_int_equal(hub_parse(&p, bad[i], &err), CKPT_EUSAGE);
@@ -76,7 +68,7 @@ static struct tree *tree_of(const char *page, int want)
 
 #define FILE_ROW(path) "{\"type\":\"file\",\"path\":\"" path "\",\"size\":3,\"oid\":\"x\"}"
 
-static void test_a_list_is_a_directory(void **state)
+TEST(a_list_is_a_directory)
 {
     struct tree *t = tree_of("[" FILE_ROW("a-b") "," FILE_ROW("a/x/2") "," FILE_ROW("a/x/1") ","
                              FILE_ROW("a.c") "," FILE_ROW(".gitattributes") ",{\"type\":"
@@ -87,7 +79,6 @@ static void test_a_list_is_a_directory(void **state)
     struct ckpt_dir *dir, *sub;
     size_t n;
 
-    (void)state;
     assert_int_equal(tree_open_dir(&dir, t, "", "hf://a/b", 0, &err), 0);
     assert_int_equal(ckpt_dir_list(dir, &arena, &e, &n, &err), 0);
     assert_int_equal(n, 4);
@@ -109,7 +100,7 @@ static void test_a_list_is_a_directory(void **state)
     tree_free(t);
 }
 
-static void test_digests_of_a_list(void **state)
+TEST(digests_of_a_list)
 {
     static const char page[] =
         "[{\"type\":\"file\",\"path\":\"m\",\"size\":132,\"oid\":"
@@ -119,7 +110,6 @@ static void test_digests_of_a_list(void **state)
         "\"b44ca83de3f3f4c0311f57d048cd9db556ceaa8d\"}]";
     struct tree *t = tree_of(page, 0);
 
-    (void)state;
     assert_string_equal(t->file[0].digest, "sha1-b44ca83de3f3f4c0311f57d048cd9db556ceaa8d");
     assert_int_equal(t->file[1].size, 6291456);
     assert_string_equal(t->file[1].digest, "sha256-49a3f2f9537cb294da34870d031ac2963abf8b9efec219089"
@@ -127,9 +117,8 @@ static void test_digests_of_a_list(void **state)
     tree_free(t);
 }
 
-static void test_lists_that_are_none(void **state)
+TEST(lists_that_are_none)
 {
-    (void)state;
     tree_free(tree_of("{}", CKPT_EPROTOCOL));
     tree_free(tree_of("[1]", CKPT_EPROTOCOL));
     tree_free(tree_of("[{\"type\":\"file\",\"path\":\"a\"}]", CKPT_EPROTOCOL));
@@ -138,40 +127,37 @@ static void test_lists_that_are_none(void **state)
     tree_free(tree_of("[" FILE_ROW("a") "," FILE_ROW("a/b") "]", CKPT_EPROTOCOL));
 }
 
-static void test_paths_that_lead_out_are_left_out(void **state)
+TEST(paths_that_lead_out_are_left_out)
 {
     struct tree *t = tree_of("[" FILE_ROW("../a") "," FILE_ROW("/etc/passwd") "," FILE_ROW("a//b")
                              "," FILE_ROW("b/../../c") "," FILE_ROW("a\\\\b") "," FILE_ROW("good")
                              "]", 0);
 
-    (void)state;
     assert_int_equal(t->n, 1);
     assert_string_equal(t->file[0].path, "good");
     tree_free(t);
 }
 
-static void test_commits(void **state)
+TEST(commits)
 {
     struct ckpt_err err = {0};
     char commit[41];
     json_t *good = json_pack("{s:s}", "sha", "6ce70ec43db2e3e903040bf7ad01574c660a78e9");
     json_t *bad = json_pack("{s:s}", "sha", "../../../../../../../../../../../../../x");
 
-    (void)state;
     assert_int_equal(hub_read_commit(commit, good, &err), 0);
     assert_int_equal(hub_read_commit(commit, bad, &err), CKPT_EPROTOCOL);
     json_decref(good);
     json_decref(bad);
 }
 
-static void test_an_index_names_files(void **state)
+TEST(an_index_names_files)
 {
     struct ckpt_err err = {0};
     struct tree *t;
     json_t *index = json_pack("{s:{s:s,s:s,s:s}}", "weight_map", "a", "m-1.safetensors", "b",
                               "m-1.safetensors", "c", "../m-2");
 
-    (void)state;
     assert_int_equal(tree_new(&t, "https://h/x", &err), 0);
     assert_int_equal(web_read_index(t, index, &err), 0);
     assert_int_equal(t->n, 1);
@@ -182,48 +168,28 @@ static void test_an_index_names_files(void **state)
     tree_free(t);
 }
 
-static void test_what_is_an_address(void **state)
+TEST(what_is_an_address)
 {
-    (void)state;
-    assert_true(ckpt_is_address("hf://a/b"));
-    assert_true(ckpt_is_address("git+https://a/b"));
-    assert_false(ckpt_is_address("a/b"));
-    assert_false(ckpt_is_address("./hf://a"));
-    assert_false(ckpt_is_address("://a"));
-    assert_false(ckpt_is_address("1a://b"));
+    assert_true(ckpt_remote_is_address("hf://a/b"));
+    assert_true(ckpt_remote_is_address("git+https://a/b"));
+    assert_false(ckpt_remote_is_address("a/b"));
+    assert_false(ckpt_remote_is_address("./hf://a"));
+    assert_false(ckpt_remote_is_address("://a"));
+    assert_false(ckpt_remote_is_address("1a://b"));
     assert_true(ckpt_path_is_remote("s3://b/k"));
     assert_false(ckpt_path_is_remote("file:///tmp"));
     assert_false(ckpt_path_is_remote("-"));
 }
 
-static void test_file_addresses_are_paths(void **state)
+TEST(file_addresses_are_paths)
 {
     struct ckpt_err err = {0};
     struct ckpt_dir *dir;
 
-    (void)state;
     assert_true(ckpt_path_is_dir("file:///"));
     assert_true(ckpt_path_is_dir("file://localhost/%2e"));
     assert_false(ckpt_path_is_file("file:///"));
     assert_int_equal(ckpt_path_dir(&dir, "file:///", 0, &err), 0);
     ckpt_dir_close(dir);
     assert_int_equal(ckpt_path_dir(&dir, "file://else/where", 0, &err), CKPT_ENOTFOUND);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_addresses_that_are_read),
-        cmocka_unit_test(test_addresses_that_are_none),
-        cmocka_unit_test(test_a_list_is_a_directory),
-        cmocka_unit_test(test_digests_of_a_list),
-        cmocka_unit_test(test_lists_that_are_none),
-        cmocka_unit_test(test_paths_that_lead_out_are_left_out),
-        cmocka_unit_test(test_commits),
-        cmocka_unit_test(test_an_index_names_files),
-        cmocka_unit_test(test_what_is_an_address),
-        cmocka_unit_test(test_file_addresses_are_paths),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,7 @@ static int parse(json_t **out, const char *text, unsigned flags)
     return ckpt_json_parse(out, text, strlen(text), flags, &err);
 }
 
-static void test_refuses(void **state)
+TEST(refuses)
 {
     static const char *const bad[] = {
         "", "{", "{\"a\":1,}", "{\"a\":1,\"a\":2}", "NaN", "[NaN]", "[1e999]", "{\"a\":\"\xff\"}",
@@ -19,7 +19,6 @@ static void test_refuses(void **state)
     char deep[300];
     json_t *v;
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_int_not_equal(parse(&v, bad[i], 0), 0);
     memset(deep, '[', 65);
@@ -29,13 +28,12 @@ static void test_refuses(void **state)
     assert_int_equal(parse(&v, deep + 1, 0), CKPT_EFORMAT);     /* 64 deep, but unbalanced */
 }
 
-static void test_python_words_become_text(void **state)
+TEST(python_words_become_text)
 {
     static const char *const keys[] = {"{NaN: 1}", "{\"a\": 1, Infinity \n\t: 1}", "{-Infinity:1}",
                                        "[NaN NaN]", "[xNaN]", "[NaNx]", "[--Infinity]"};
     json_t *v;
 
-    (void)state;
     assert_int_equal(parse(&v, "{\"a\": [NaN, -Infinity, Infinity], \"NaN\": \"x NaN\"}",
                            CKPT_JSON_PYTHON), 0);
     assert_string_equal(json_string_value(json_array_get(json_object_get(v, "a"), 1)), "-Infinity");
@@ -46,7 +44,7 @@ static void test_python_words_become_text(void **state)
 }
 
 /* transformers' int(1e30) stands in every tokenizer_config.json without a limit of length. */
-static void test_integers_beyond_64_bits_are_reals_to_python(void **state)
+TEST(integers_beyond_64_bits_are_reals_to_python)
 {
     static const char *const bad[] = {
         "[00000000000000000000001]", "[-]", "[1 000000000000000000000]", "[99999999999999999999x]",
@@ -55,7 +53,6 @@ static void test_integers_beyond_64_bits_are_reals_to_python(void **state)
     json_t *v, *list;
     char *many = malloc(420);
 
-    (void)state;
     assert_int_equal(parse(&v, "{\"model_max_length\": 1000000000000000019884624838656, \"list\": "
                               "[9223372036854775807, -9223372036854775808,9223372036854775808,\n"
                               "-9223372036854775809, 0.12345678901234567890123, "
@@ -101,9 +98,8 @@ static void assert_written(const char *in, unsigned indent, bool sort, const cha
 }
 
 /* What CPython 3.13's json.dumps gives. */
-static void test_writes_as_python(void **state)
+TEST(writes_as_python)
 {
-    (void)state;
     assert_written("[0.1,1.0,1e-05,1e16,1e22,123456789.0,0.0001,1e15,-0.0,5e-324,0.3,100.0]", 0,
                    false,
                    "[0.1,1.0,1e-05,1e+16,1e+22,123456789.0,0.0001,1000000000000000.0,-0.0,5e-324,"
@@ -115,7 +111,7 @@ static void test_writes_as_python(void **state)
                    "[\"\\u0001\\\"\\\\\\n\xc3\xa9\"]");
 }
 
-static void test_getters_name_key_and_type(void **state)
+TEST(getters_name_key_and_type)
 {
     struct ckpt_err err = {0};
     const char *s;
@@ -123,7 +119,6 @@ static void test_getters_name_key_and_type(void **state)
     double d;
     json_t *v;
 
-    (void)state;
     assert_int_equal(parse(&v, "{\"i\":3,\"s\":\"x\",\"n\":null,\"d\":2.5}", 0), 0);
     assert_int_equal(ckpt_json_int(&i, v, "i", &err), 0);
     assert_int_equal(i, 3);
@@ -136,17 +131,4 @@ static void test_getters_name_key_and_type(void **state)
     assert_true(d == 3.0);
     assert_int_equal(ckpt_json_num_or(&d, v, "s", 0, &err), CKPT_EFORMAT);
     json_decref(v);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refuses),
-        cmocka_unit_test(test_python_words_become_text),
-        cmocka_unit_test(test_integers_beyond_64_bits_are_reals_to_python),
-        cmocka_unit_test(test_writes_as_python),
-        cmocka_unit_test(test_getters_name_key_and_type),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,24 +11,22 @@ static const char pointer[] = "version https://git-lfs.github.com/spec/v1\n"
                               "oid sha256:" OID "\n"
                               "size 12345\n";
 
-static void test_written(void **state)
+TEST(written)
 {
     struct ckpt_buf b;
 
-    (void)state;
     ckpt_buf_init(&b, 4096);
     ckpt_lfs_pointer(&b, OID, 12345);
     assert_string_equal(ckpt_buf_str(&b), pointer);
     ckpt_buf_release(&b);
 }
 
-static void test_read(void **state)
+TEST(read)
 {
     char oid[CKPT_SHA256_HEX], big[200];
     uint64_t size = 0;
     int n;
 
-    (void)state;
     assert_true(ckpt_lfs_parse(pointer, strlen(pointer), oid, &size));
     assert_string_equal(oid, OID);
     assert_int_equal(size, 12345);
@@ -43,7 +41,7 @@ static void test_read(void **state)
 }
 
 /* Each byte of a pointer counts: what is nearly one is a file like any other. */
-static void test_nearly_pointers(void **state)
+TEST(nearly_pointers)
 {
     static const char *const tails[] = {"size 12345", "size \n", "size 1 \n", "size -1\n",
                                         "size 0x10\n", "size 1\nmore\n", "Size 1\n", "\n",
@@ -53,7 +51,6 @@ static void test_nearly_pointers(void **state)
     char oid[CKPT_SHA256_HEX], text[2000];
     uint64_t size;
 
-    (void)state;
     for (size_t i = 0; i < n; i++)
         assert_false(ckpt_lfs_parse(pointer, i, oid, &size));
     for (size_t i = 0; i < head + 5; i++) {
@@ -77,7 +74,7 @@ static void test_nearly_pointers(void **state)
     assert_false(ckpt_lfs_parse(text, 2000, oid, &size));
 }
 
-static void test_names(void **state)
+TEST(names)
 {
     static const char *const by_pointer[] = {
         "model.safetensors", "a/b/pytorch_model.bin", "x.pt", "spiece.model", "t.tar.gz",
@@ -87,7 +84,6 @@ static void test_names(void **state)
                                         "model.safetensors/config.json", "x.bin.txt", "latest"};
     struct ckpt_buf b;
 
-    (void)state;
     ckpt_buf_init(&b, 65536);
     ckpt_lfs_attributes(&b);
     for (size_t i = 0; i < sizeof by_pointer / sizeof by_pointer[0]; i++)
@@ -105,13 +101,12 @@ static char dir[256], path[300];
 static unsigned char *bytes;
 static char oid[CKPT_SHA256_HEX];
 
-static int setup(void **state)
+BEFORE_EACH()
 {
     struct ckpt_err err = {0};
     struct ckpt_file *f;
     FILE *w;
 
-    (void)state;
     snprintf(dir, sizeof dir, "%s", scratch("lfs"));
     snprintf(path, sizeof path, "%s/weights", dir);
     bytes = malloc(BYTES);
@@ -123,15 +118,12 @@ static int setup(void **state)
     assert_int_equal(ckpt_file_open(&f, path, 0, &err), 0);
     assert_int_equal(ckpt_sha256_file(oid, f, &err), 0);
     ckpt_file_close(f);
-    return 0;
 }
 
-static int teardown(void **state)
+AFTER_EACH()
 {
-    (void)state;
     free(bytes);
     scratch_remove(dir);
-    return 0;
 }
 
 static void add(void *ctx, uint64_t n) { *(uint64_t *)ctx += n; }
@@ -149,7 +141,7 @@ static int put(const char *name, bool *had, uint64_t *told, struct ckpt_err *err
     return rc;
 }
 
-static void test_put(void **state)
+TEST(put)
 {
     struct ckpt_err err = {0};
     unsigned char *got = malloc(BYTES + 1);
@@ -158,7 +150,6 @@ static void test_put(void **state)
     bool had;
     FILE *r;
 
-    (void)state;
     assert_int_equal(put(oid, &had, &told, &err), 0);
     assert_false(had);
     assert_int_equal(told, BYTES);
@@ -184,14 +175,13 @@ static void test_put(void **state)
 }
 
 /* A file that is not what was digested leaves nothing in the store. */
-static void test_changed(void **state)
+TEST(changed)
 {
     struct ckpt_err err = {0};
     char at[400];
     uint64_t told;
     bool had;
 
-    (void)state;
     assert_int_equal(put(OID, &had, &told, &err), CKPT_EFORMAT);
     assert_string_equal(err.reason, "changed");
     assert_non_null(strstr(err.text, "weights: changed while it was read"));
@@ -199,13 +189,12 @@ static void test_changed(void **state)
     assert_int_equal(entries(at), 0);
 }
 
-static void test_no_room(void **state)
+TEST(no_room)
 {
     struct ckpt_err err = {0};
     uint64_t told;
     bool had;
 
-    (void)state;
     snprintf(dir + strlen(dir), 20, "/weights");        /* a file is no directory */
     assert_int_equal(put(oid, &had, &told, &err), CKPT_ECREATE);
     *strrchr(dir, '/') = '\0';
@@ -223,19 +212,4 @@ static void test_no_room(void **state)
     ckpt_fault_arm(CKPT_FAULT_SYNC, 0);
     assert_int_equal(entries(at), 0);
 #endif
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_written),
-        cmocka_unit_test(test_read),
-        cmocka_unit_test(test_nearly_pointers),
-        cmocka_unit_test(test_names),
-        cmocka_unit_test_setup_teardown(test_put, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_changed, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_no_room, setup, teardown),
-    };
-
-    return cmocka_run_group_tests_name("lfs", tests, NULL, NULL);
 }

@@ -7,14 +7,13 @@
 #include "libckpt/io/path.h"
 
 /* flock belongs to an open file description, so a second one in this process is another holder. */
-static void test_a_second_writer_is_refused(void **state)
+TEST(a_second_writer_is_refused)
 {
     const char *dir = scratch("lock");
     struct ckpt_lock *a = NULL, *b = NULL;
     struct ckpt_err err = {0};
     char own[64];
 
-    (void)state;
     assert_int_equal(ckpt_lock_writer(&a, dir, &err), 0);
     assert_int_equal(ckpt_lock_writer(&b, dir, &err), CKPT_ECREATE);
     assert_string_equal(err.reason, "locked");
@@ -27,7 +26,7 @@ static void test_a_second_writer_is_refused(void **state)
     scratch_remove(dir);
 }
 
-static void test_a_dead_writer_holds_nothing(void **state)
+TEST(a_dead_writer_holds_nothing)
 {
     const char *dir = scratch("lock-dead");
     struct ckpt_lock *a = NULL;
@@ -35,7 +34,6 @@ static void test_a_dead_writer_holds_nothing(void **state)
     int status;
     pid_t child = fork();
 
-    (void)state;
     if (child == 0)
         _exit(ckpt_lock_writer(&a, dir, &err) ? 1 : 0);     /* leaves without a release */
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -45,12 +43,11 @@ static void test_a_dead_writer_holds_nothing(void **state)
     scratch_remove(dir);
 }
 
-static void test_what_is_leased_is_not_unread(void **state)
+TEST(what_is_leased_is_not_unread)
 {
     const char *dir = scratch("lock-lease");
     struct ckpt_lock *a, *b;
 
-    (void)state;
     assert_true(ckpt_lock_unread(dir));
     a = ckpt_lock_reader(dir);
     b = ckpt_lock_reader(dir);          /* readers do not exclude each other */
@@ -67,14 +64,13 @@ static void test_what_is_leased_is_not_unread(void **state)
     scratch_remove(dir);
 }
 
-static void test_a_directory_is_made_with_its_parents(void **state)
+TEST(a_directory_is_made_with_its_parents)
 {
     const char *dir = scratch("lock-dirs");
     struct ckpt_err err = {0};
     char path[400];
     FILE *f;
 
-    (void)state;
     snprintf(path, sizeof path, "%s/a/b//c/", dir);
     assert_int_equal(ckpt_path_make_dirs(path, &err), 0);
     assert_int_equal(ckpt_path_make_dirs(path, &err), 0);
@@ -88,16 +84,4 @@ static void test_a_directory_is_made_with_its_parents(void **state)
     snprintf(path, sizeof path, "%s/file", dir);
     assert_int_equal(ckpt_path_make_dirs(path, &err), CKPT_ECREATE);
     scratch_remove(dir);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_second_writer_is_refused),
-        cmocka_unit_test(test_a_dead_writer_holds_nothing),
-        cmocka_unit_test(test_what_is_leased_is_not_unread),
-        cmocka_unit_test(test_a_directory_is_made_with_its_parents),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -75,23 +75,13 @@ static void check(int64_t n_row, int64_t n_col, int64_t r, int lengths, uint64_t
     free(found);
 }
 
-static void test_every_range_has_the_bits_of_the_definition(void **unused)
+TEST(every_range_has_the_bits_of_the_definition)
 {
     static const int64_t shape[][3] = {{1, 1, 1},   {9, 5, 3},    {4, 16, 8},  {7, 33, 32},
                                        {12, 64, 5}, {3, 1100, 17}, {5, 300, 64}, {2, 2500, 70}};
     uint64_t state = 3;
 
-    (void)unused;
     for (size_t i = 0; i < sizeof shape / sizeof shape[0]; i++)
         for (int lengths = 0; lengths < 3; lengths++)
             check(shape[i][0], shape[i][1], shape[i][2], lengths, &state);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_range_has_the_bits_of_the_definition),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,7 @@
 /* low_rank: exact where the rank suffices, near the optimum where it does not, the same bits. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/unit/unit.h"
 
-#include <cmocka.h>
+#include <math.h>
 
 #include "libckpt/lora/low_rank.h"
 
@@ -67,14 +62,13 @@ static double missed(const struct matrix *x, const float *left, const float *rig
     return sum;
 }
 
-static void test_a_matrix_of_that_rank_is_met(void **state)
+TEST(a_matrix_of_that_rank_is_met)
 {
     static const double value[] = {3, 1, 0.1, 0.01};
     static const struct { int64_t m, n, r; } row[] = {
         {60, 37, 4}, {37, 60, 4}, {5, 200, 4}, {200, 4, 4}, {70, 33, 20}, {1, 9, 1}, {4, 4, 4},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         struct matrix x = make(row[i].m, row[i].n, value, row[i].r < 4 ? row[i].r : 4);
         float *left = malloc((size_t)(x.m * row[i].r) * sizeof *left);
@@ -94,14 +88,13 @@ static void test_a_matrix_of_that_rank_is_met(void **state)
 }
 
 /* The optimum is the sum of the smaller eigenvalues of D^T D. */
-static void test_above_it_the_optimum_is_near(void **state)
+TEST(above_it_the_optimum_is_near)
 {
     struct ckpt_err err = {0};
     double value[60], g[60 * 60] = {0}, v[60 * 60], eigen[60], best = 0, whole, kept, rest;
     float left[80 * 10], right[60 * 10];
     struct matrix x;
 
-    (void)state;
     for (int i = 0; i < 60; i++)
         value[i] = 1 / (1 + 0.1 * i);
     x = make(80, 60, value, 60);
@@ -109,7 +102,7 @@ static void test_above_it_the_optimum_is_near(void **state)
         for (int p = 0; p < 60; p++)
             for (int q = 0; q < 60; q++)
                 g[p * 60 + q] += (double)x.d[i * 60 + p] * x.d[i * 60 + q];
-    ckpt_symmetric_eigen(eigen, v, g, 60);
+    ckpt_low_rank_eigen(eigen, v, g, 60);
     for (int i = 10; i < 60; i++)
         best += eigen[i];
     assert_int_equal(ckpt_low_rank(left, right, &whole, &kept, 80, 60, 10, read_rows, &x, &err),
@@ -129,7 +122,7 @@ static void test_above_it_the_optimum_is_near(void **state)
     free(x.d);
 }
 
-static void test_the_same_matrix_gives_the_same_bits(void **state)
+TEST(the_same_matrix_gives_the_same_bits)
 {
     static const double value[] = {1, 1, 1, 1, 1, 1};
     struct matrix x = make(2100, 600, value, 6);        /* more than one block of rows */
@@ -137,7 +130,6 @@ static void test_the_same_matrix_gives_the_same_bits(void **state)
     struct ckpt_err err = {0};
     double whole, kept;
 
-    (void)state;
     for (int k = 0; k < 2; k++)
         assert_int_equal(ckpt_low_rank(a + k * 2700 * 4, a + k * 2700 * 4 + 2100 * 4, &whole,
                                        &kept, 2100, 600, 4, read_rows, &x, &err), 0);
@@ -146,7 +138,7 @@ static void test_the_same_matrix_gives_the_same_bits(void **state)
     free(x.d);
 }
 
-static void test_what_cannot_be_read_or_is_no_number_is_told(void **state)
+TEST(what_cannot_be_read_or_is_no_number_is_told)
 {
     static const double value[] = {1, 1};
     struct matrix x = make(40, 30, value, 2);
@@ -154,7 +146,6 @@ static void test_what_cannot_be_read_or_is_no_number_is_told(void **state)
     struct ckpt_err err = {0};
     double whole, kept;
 
-    (void)state;
     for (int k = 1; k < 4; k++) {
         x.passes_until_failure = k;
         assert_int_equal(ckpt_low_rank(left, right, &whole, &kept, 40, 30, 2, read_rows, &x, &err),
@@ -169,16 +160,4 @@ static void test_what_cannot_be_read_or_is_no_number_is_told(void **state)
     for (int i = 0; i < 80; i++)
         assert_true(left[i] == 0);
     free(x.d);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_matrix_of_that_rank_is_met),
-        cmocka_unit_test(test_above_it_the_optimum_is_near),
-        cmocka_unit_test(test_the_same_matrix_gives_the_same_bits),
-        cmocka_unit_test(test_what_cannot_be_read_or_is_no_number_is_told),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

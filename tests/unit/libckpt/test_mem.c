@@ -5,11 +5,10 @@
 #include "libckpt/base/map.h"
 #include "libckpt/mem.h"
 
-static void test_arithmetic_sees_overflow(void **state)
+TEST(arithmetic_sees_overflow)
 {
     uint64_t v = 7;
 
-    (void)state;
     assert_true(ckpt_add(&v, UINT64_MAX - 1, 1));
     assert_false(ckpt_add(&v, UINT64_MAX, 1));
     assert_true(v == UINT64_MAX);               /* untouched */
@@ -18,12 +17,11 @@ static void test_arithmetic_sees_overflow(void **state)
     assert_null(ckpt_grow(NULL, SIZE_MAX, 2));
 }
 
-static void test_arena(void **state)
+TEST(arena)
 {
     struct ckpt_arena a = {.limit = 1 << 20};
     char *big, *s = ckpt_arena_printf(&a, "%d-%s", 5, "x");
 
-    (void)state;
     assert_string_equal(s, "5-x");
     for (int i = 0; i < 1000; i++) {
         unsigned char *p = ckpt_arena_alloc(&a, 1, (size_t)i);
@@ -43,11 +41,10 @@ static void test_arena(void **state)
     assert_int_equal(a.used, 0);
 }
 
-static void test_buf_limit_is_sticky(void **state)
+TEST(buf_limit_is_sticky)
 {
     struct ckpt_buf b;
 
-    (void)state;
     ckpt_buf_init(&b, 10);
     ckpt_buf_put(&b, "12345678", 8);
     assert_true(ckpt_buf_ok(&b));
@@ -59,28 +56,27 @@ static void test_buf_limit_is_sticky(void **state)
     ckpt_buf_release(&b);
 }
 
-static void test_cursor_stays_inside(void **state)
+TEST(cursor_stays_inside)
 {
     static const unsigned char bytes[] = {1, 2, 3, 4, 5, 6, 7, 8, 'l', '\n', 9};
     struct ckpt_cursor c;
     size_t len;
 
-    (void)state;
     ckpt_cursor_init(&c, bytes, sizeof bytes);
-    assert_int_equal(ckpt_get_u16le(&c), 0x0201);
-    assert_int_equal(ckpt_get_u32be(&c), 0x03040506);
-    ckpt_skip(&c, 2);
-    assert_memory_equal(ckpt_get_line(&c, &len), "l", 1);
+    assert_int_equal(ckpt_cursor_u16le(&c), 0x0201);
+    assert_int_equal(ckpt_cursor_u32be(&c), 0x03040506);
+    ckpt_cursor_skip(&c, 2);
+    assert_memory_equal(ckpt_cursor_line(&c, &len), "l", 1);
     assert_int_equal(len, 1);
     assert_int_equal(ckpt_cursor_left(&c), 1);
-    assert_int_equal(ckpt_get_u64le(&c), 0);
+    assert_int_equal(ckpt_cursor_u64le(&c), 0);
     assert_true(c.failed);
-    assert_int_equal(ckpt_get_u8(&c), 0);       /* nothing moves any more */
+    assert_int_equal(ckpt_cursor_u8(&c), 0);       /* nothing moves any more */
     assert_int_equal(ckpt_cursor_left(&c), 0);
-    assert_null(ckpt_get_line(&c, &len));
+    assert_null(ckpt_cursor_line(&c, &len));
 }
 
-static void test_utf8(void **state)
+TEST(utf8)
 {
     static const struct { const char *s; size_t n; int valid; } rows[] = {
         {"", 0, 1}, {"a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", 10, 1}, {"\xc0\x80", 2, 0},
@@ -88,7 +84,6 @@ static void test_utf8(void **state)
         {"\xff", 1, 0}, {"\x80", 1, 0}, {"\xe0\x80\x80", 3, 0}, {"\xf0\x80\x80\x80", 4, 0},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         assert_int_equal(ckpt_utf8_valid(rows[i].s, rows[i].n), rows[i].valid);
     /* What is wrong is found wherever it stands in a long text. */
@@ -106,13 +101,12 @@ static void test_utf8(void **state)
     }
 }
 
-static void test_map(void **state)
+TEST(map)
 {
     static char keys[5000][12];
     struct ckpt_err err = {0};
     struct ckpt_map *m;
 
-    (void)state;
     assert_int_equal(ckpt_map_new(&m, 2, &err), 0);
     for (size_t i = 0; i < 5000; i++) {
         snprintf(keys[i], sizeof keys[i], "key%zu", i);
@@ -126,15 +120,4 @@ static void test_map(void **state)
     assert_string_equal(err.reason, "duplicate");
     assert_int_equal(ckpt_map_get(m, "key7", 4), 7);
     ckpt_map_free(m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_arithmetic_sees_overflow), cmocka_unit_test(test_arena),
-        cmocka_unit_test(test_buf_limit_is_sticky),      cmocka_unit_test(test_cursor_stays_inside),
-        cmocka_unit_test(test_utf8),                     cmocka_unit_test(test_map),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

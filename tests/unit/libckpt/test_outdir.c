@@ -37,14 +37,13 @@ static void write_file(const char *path, const char *text)
     fclose(f);
 }
 
-static void test_a_directory_is_replaced_only_when_that_is_meant(void **state)
+TEST(a_directory_is_replaced_only_when_that_is_meant)
 {
     const char *d = scratch("outdir-over");
     struct ckpt_err err = {0};
     struct ckpt_outdir *o;
     char p[600], q[600];
 
-    (void)state;
     assert_int_equal(ckpt_outdir_create_over(&o, in(p, d, "run"), &err), 0);
     assert_int_equal(ckpt_outdir_put(o, "a", "1", 1, &err), 0);
     assert_int_equal(ckpt_outdir_put(o, "old/b", "1", 1, &err), 0);
@@ -66,7 +65,7 @@ static void test_a_directory_is_replaced_only_when_that_is_meant(void **state)
     scratch_remove(d);
 }
 
-static void test_a_directory_appears_whole(void **state)
+TEST(a_directory_appears_whole)
 {
     const char *d = scratch("outdir");
     struct ckpt_err err = {0};
@@ -75,7 +74,6 @@ static void test_a_directory_appears_whole(void **state)
     struct stat st;
     char p[600], q[600];
 
-    (void)state;
     assert_int_equal(ckpt_outdir_create(&o, in(p, d, "run/"), &err), 0);
     assert_int_equal(ckpt_outdir_staging(o)[0], '/');
     assert_int_equal(ckpt_outdir_put(o, "a", "1", 1, &err), 0);
@@ -91,12 +89,12 @@ static void test_a_directory_appears_whole(void **state)
     assert_int_equal(entries(d), 1);
     assert_int_equal(entries(p), 2);
     assert_int_equal(ckpt_outdir_create(&o, p, &err), CKPT_ECREATE);
-    assert_int_equal(ckpt_remove_tree(p, &err), 0);
+    assert_int_equal(ckpt_outdir_remove(p, &err), 0);
     assert_int_equal(entries(d), 0);
     scratch_remove(d);
 }
 
-static void test_only_clean_names_inside(void **state)
+TEST(only_clean_names_inside)
 {
     static const char *const bad[] = {"", "/a", "a/", ".a", "..", "../x", "a/../b", "a//b", "a/.b"};
     const char *d = scratch("clean");
@@ -105,7 +103,6 @@ static void test_only_clean_names_inside(void **state)
     struct ckpt_out *f;
     char p[600], deep[100];
 
-    (void)state;
     assert_int_equal(ckpt_outdir_create(&o, in(p, d, "run"), &err), 0);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(ckpt_outdir_file(&f, o, bad[i], &err), CKPT_EREFUSED);
@@ -125,14 +122,13 @@ static void test_only_clean_names_inside(void **state)
     scratch_remove(d);
 }
 
-static void test_nothing_is_replaced(void **state)
+TEST(nothing_is_replaced)
 {
     const char *d = scratch("empty");
     struct ckpt_err err = {0};
     struct ckpt_outdir *o;
     char p[600];
 
-    (void)state;
     assert_int_equal(ckpt_outdir_create(&o, in(p, d, "run"), &err), 0);
     assert_int_equal(mkdir(p, 0777), 0);        /* plain rename would replace it */
     assert_int_equal(ckpt_outdir_commit(o, &err), CKPT_ECREATE);
@@ -147,7 +143,7 @@ static void test_nothing_is_replaced(void **state)
     scratch_remove(d);
 }
 
-static void test_unfinished_files_stop_the_commit(void **state)
+TEST(unfinished_files_stop_the_commit)
 {
     const char *d = scratch("unfinished");
     struct ckpt_err err = {0};
@@ -155,7 +151,6 @@ static void test_unfinished_files_stop_the_commit(void **state)
     struct ckpt_out *f;
     char p[600];
 
-    (void)state;
     assert_int_equal(ckpt_outdir_create(&o, in(p, d, "run"), &err), 0);
     assert_int_equal(ckpt_outdir_file(&f, o, "sub/f", &err), 0);
     assert_int_equal(ckpt_outdir_commit(o, &err), CKPT_ESTATE);
@@ -164,14 +159,13 @@ static void test_unfinished_files_stop_the_commit(void **state)
     scratch_remove(d);
 }
 
-static void test_a_joined_directory_is_not_committed(void **state)
+TEST(a_joined_directory_is_not_committed)
 {
     const char *d = scratch("join");
     struct ckpt_err err = {0};
     struct ckpt_outdir *o, *peer;
     char p[600];
 
-    (void)state;
     assert_int_equal(ckpt_outdir_join(&peer, in(p, d, "absent"), &err), CKPT_ECREATE);
     assert_int_equal(ckpt_outdir_create(&o, in(p, d, "run"), &err), 0);
     assert_int_equal(ckpt_outdir_join(&peer, ckpt_outdir_staging(o), &err), 0);
@@ -201,14 +195,13 @@ static void die_while_building(const char *path)
     assert_true(WIFSIGNALED(status));
 }
 
-static void test_leftovers_of_dead_runs_go(void **state)
+TEST(leftovers_of_dead_runs_go)
 {
     const char *d = scratch("left");
     struct ckpt_err err = {0};
     struct ckpt_outdir *mine, *other;
     char p[600], q[600];
 
-    (void)state;
     die_while_building(in(p, d, "run"));
     die_while_building(in(q, d, "run2"));       /* of another name */
     assert_int_equal(entries(d), 2);
@@ -224,7 +217,7 @@ static void test_leftovers_of_dead_runs_go(void **state)
 }
 
 /* The maker dies, a peer lives: the peer's lock keeps it. */
-static void test_a_peer_keeps_the_staging(void **state)
+TEST(a_peer_keeps_the_staging)
 {
     const char *d = scratch("peer");
     struct ckpt_err err = {0};
@@ -232,7 +225,6 @@ static void test_a_peer_keeps_the_staging(void **state)
     char p[600], q[600], name[300];
     FILE *ls;
 
-    (void)state;
     die_while_building(in(p, d, "run"));
     snprintf(q, sizeof q, "ls -A %s", d);
     ls = popen(q, "r");
@@ -250,7 +242,7 @@ static void test_a_peer_keeps_the_staging(void **state)
 }
 
 /* One process publishes again and again while another looks for leftovers all the time. */
-static void test_a_cleaner_never_takes_what_is_finished(void **state)
+TEST(a_cleaner_never_takes_what_is_finished)
 {
     const char *d = scratch("cleaner");
     struct ckpt_err err = {0};
@@ -259,7 +251,6 @@ static void test_a_cleaner_never_takes_what_is_finished(void **state)
     int status;
     pid_t parent = getpid(), child;
 
-    (void)state;
     in(p, d, "run");
     child = fork();
     if (child == 0) {
@@ -276,21 +267,20 @@ static void test_a_cleaner_never_takes_what_is_finished(void **state)
         if (ckpt_outdir_commit(o, &err))
             fail_msg("%d: %s", i, err.text);
         assert_int_equal(entries(p), 2);
-        assert_int_equal(ckpt_remove_tree(p, &err), 0);
+        assert_int_equal(ckpt_outdir_remove(p, &err), 0);
     }
     kill(child, SIGKILL);
     assert_int_equal(waitpid(child, &status, 0), child);
     scratch_remove(d);
 }
 
-static void test_deep_trees_go_and_links_stay(void **state)
+TEST(deep_trees_go_and_links_stay)
 {
     const char *d = scratch("deep");
     struct ckpt_err err = {0};
     char p[600], q[600], name[201];
     int at;
 
-    (void)state;
     memset(name, 'd', 200);
     name[200] = '\0';
     assert_int_equal(mkdir(in(q, d, "outside"), 0777), 0);
@@ -313,82 +303,58 @@ static void test_deep_trees_go_and_links_stay(void **state)
     close(at);
     assert_int_equal(symlink("../outside", in(q, d, "tree/link")), 0);
     assert_int_equal(mkfifo(in(q, d, "tree/fifo"), 0600), 0);
-    if (ckpt_remove_tree(p, &err))
+    if (ckpt_outdir_remove(p, &err))
         fail_msg("%s", err.text);
     assert_int_equal(entries(d), 1);
     assert_content(in(q, d, "outside/keep"), "kept");
     scratch_remove(d);
 }
 
-static void test_remove_tree_takes_directories_only(void **state)
+TEST(remove_tree_takes_directories_only)
 {
     const char *d = scratch("remove");
     struct ckpt_err err = {0};
     char p[600], q[600];
 
-    (void)state;
     write_file(in(p, d, "file"), "kept");
-    assert_int_equal(ckpt_remove_tree(p, &err), CKPT_ENOTFOUND);
+    assert_int_equal(ckpt_outdir_remove(p, &err), CKPT_ENOTFOUND);
     assert_content(p, "kept");
     assert_int_equal(mkdir(in(q, d, "dir"), 0777), 0);
     assert_int_equal(symlink("dir", in(q, d, "link")), 0);
-    assert_int_equal(ckpt_remove_tree(q, &err), CKPT_ENOTFOUND);
-    assert_int_equal(ckpt_remove_tree(in(q, d, "absent"), &err), CKPT_ENOTFOUND);
-    assert_int_equal(ckpt_remove_tree(in(q, d, "absent/absent"), &err), CKPT_ENOTFOUND);
+    assert_int_equal(ckpt_outdir_remove(q, &err), CKPT_ENOTFOUND);
+    assert_int_equal(ckpt_outdir_remove(in(q, d, "absent"), &err), CKPT_ENOTFOUND);
+    assert_int_equal(ckpt_outdir_remove(in(q, d, "absent/absent"), &err), CKPT_ENOTFOUND);
     assert_int_equal(entries(d), 3);
     /* What an interrupted removal left goes with the next one, whatever it was called. */
     assert_int_equal(mkdir(in(q, d, ".trash-other-0123456789abcdef"), 0777), 0);
     assert_int_equal(mkdir(in(q, d, ".trash-other-0123456789abcdef/sub"), 0777), 0);
-    assert_int_equal(ckpt_remove_tree(in(q, d, "dir"), &err), 0);
+    assert_int_equal(ckpt_outdir_remove(in(q, d, "dir"), &err), 0);
     assert_int_equal(entries(d), 2);
     scratch_remove(d);
 }
 
-static void test_long_names(void **state)
+TEST(long_names)
 {
     const char *d = scratch("longdir");
     struct ckpt_err err = {0};
     struct ckpt_outdir *o;
     char name[256], p[600];
 
-    (void)state;
     memset(name, 'n', 255);
     name[255] = '\0';
     assert_int_equal(ckpt_outdir_create(&o, in(p, d, name), &err), 0);
     assert_int_equal(ckpt_outdir_put(o, name, "x", 1, &err), 0);
     assert_int_equal(ckpt_outdir_commit(o, &err), 0);
     assert_int_equal(entries(p), 1);
-    assert_int_equal(ckpt_remove_tree(p, &err), 0);
+    assert_int_equal(ckpt_outdir_remove(p, &err), 0);
     assert_int_equal(entries(d), 0);
     scratch_remove(d);
 }
 
-static void test_the_kernel_is_poor_now(void **state)
+AGAIN(the_kernel_is_poor_now)
 {
-    (void)state;
     if (!poor_kernel())
         skip();
     assert_int_equal(renameat2(AT_FDCWD, "absent", AT_FDCWD, "x", RENAME_NOREPLACE), -1);
     assert_int_equal(errno, EINVAL);
-}
-
-#define GROUP \
-    cmocka_unit_test(test_a_directory_appears_whole), \
-    cmocka_unit_test(test_a_directory_is_replaced_only_when_that_is_meant), \
-    cmocka_unit_test(test_only_clean_names_inside), \
-    cmocka_unit_test(test_nothing_is_replaced), \
-    cmocka_unit_test(test_unfinished_files_stop_the_commit), \
-    cmocka_unit_test(test_a_joined_directory_is_not_committed), \
-    cmocka_unit_test(test_leftovers_of_dead_runs_go), \
-    cmocka_unit_test(test_a_peer_keeps_the_staging), \
-    cmocka_unit_test(test_a_cleaner_never_takes_what_is_finished), \
-    cmocka_unit_test(test_deep_trees_go_and_links_stay), \
-    cmocka_unit_test(test_remove_tree_takes_directories_only), \
-    cmocka_unit_test(test_long_names)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {GROUP, cmocka_unit_test(test_the_kernel_is_poor_now), GROUP};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,9 @@
 /* pack: rows and targets of documents without padding; first-fit decreasing. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "trainer/data/pack.h"
 
-static void test_rows_and_targets_stay_inside_documents(void **state)
+TEST(rows_and_targets_stay_inside_documents)
 {
     int32_t a_ids[] = {10, 11, 12, 13}, a_labels[] = {10, -100, 12, 13};
     int32_t b_ids[] = {20}, b_labels[] = {20}, c_ids[] = {30, 31}, c_labels[] = {-100, 31};
@@ -21,7 +15,6 @@ static void test_rows_and_targets_stay_inside_documents(void **state)
     struct ckpt_err err = {0};
     struct pack p;
 
-    (void)state;
     assert_int_equal(pack_init(&p, 7, 3, &err), 0);
     for (int again = 0; again < 2; again++) {
         pack_clear(&p);
@@ -50,7 +43,7 @@ static void test_rows_and_targets_stay_inside_documents(void **state)
     assert_int_equal(pack_init(&p, 1, 0, &err), CKPT_ECONFIG);
 }
 
-static void test_first_fit_decreasing(void **state)
+TEST(first_fit_decreasing)
 {
     /* Longest first: 5, 4, 3, 3, 2, 1 into bins of 6: {5 1} {4 2} {3 3}; bins come in the order
      * of their earliest sample, samples in the order given. */
@@ -60,7 +53,6 @@ static void test_first_fit_decreasing(void **state)
     struct pack_plan plan = {0};
     struct ckpt_err err = {0};
 
-    (void)state;
     assert_int_equal(pack_plan_make(&plan, order, 6, length, 6, &err), 0);
     assert_int_equal(plan.n_bin, 3);
     assert_int_equal(plan.largest, 2);
@@ -97,7 +89,7 @@ static int64_t plain_bins(const int *length, size_t n, int max)
     return bins;
 }
 
-static void test_every_sample_once_and_no_bin_too_full(void **state)
+TEST(every_sample_once_and_no_bin_too_full)
 {
     const int64_t n = PACK_WINDOW + 1000;
     int64_t *order = calloc((size_t)n, sizeof *order), want;
@@ -108,7 +100,6 @@ static void test_every_sample_once_and_no_bin_too_full(void **state)
     struct ckpt_err err = {0};
     uint32_t random = 7;
 
-    (void)state;
     for (int64_t i = 0; i < n; i++) {
         random = random * 1664525u + 1013904223u;
         order[i] = n - 1 - i;
@@ -137,15 +128,4 @@ static void test_every_sample_once_and_no_bin_too_full(void **state)
     free(length);
     free(first);
     free(seen);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows_and_targets_stay_inside_documents),
-        cmocka_unit_test(test_first_fit_decreasing),
-        cmocka_unit_test(test_every_sample_once_and_no_bin_too_full),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

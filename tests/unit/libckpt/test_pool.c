@@ -44,11 +44,10 @@ static int count(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
     return 0;
 }
 
-static void test_every_item_once(void **state)
+TEST(every_item_once)
 {
     static const size_t workers[] = {0, 1, 2, WORKERS};
 
-    (void)state;
     for (size_t k = 0; k < 4; k++) {
         struct tally t = {.bad = SIZE_MAX, .workers = workers[k] ? workers[k] : 1,
                           .caller = pthread_self()};
@@ -66,13 +65,12 @@ static void test_every_item_once(void **state)
 }
 
 /* The order of one worker is the items' order, and an error ends it there. */
-static void test_an_error_ends_it(void **state)
+TEST(an_error_ends_it)
 {
     struct tally one = {.bad = 7, .workers = 1, .caller = pthread_self()};
     struct tally many = {.bad = 0, .workers = WORKERS, .caller = pthread_self()};
     struct ckpt_err err = {0};
 
-    (void)state;
     assert_int_equal(ckpt_pool_run(1, ITEMS, count, &one, &err), CKPT_EFORMAT);
     assert_string_equal(err.text, "item 7");
     assert_int_equal(atomic_load(&one.calls), 8);
@@ -93,14 +91,13 @@ static int fail_together(void *ctx, size_t i, size_t worker, struct ckpt_err *er
     return ckpt_fail(err, i % 2 ? CKPT_EIO : CKPT_EFORMAT, "item %zu fails", i);
 }
 
-static void test_one_error_is_told(void **state)
+TEST(one_error_is_told)
 {
     struct ckpt_err err = {0};
     char want[40];
     int all = 4, rc;
     unsigned i = 99;
 
-    (void)state;
     rc = ckpt_pool_run(4, 4, fail_together, &all, &err);
     assert_int_equal(sscanf(err.text, "item %u fails", &i), 1);
     assert_true(i < 4);
@@ -110,21 +107,19 @@ static void test_one_error_is_told(void **state)
     assert_int_equal(err.code, rc);
 }
 
-static void test_nothing_to_do(void **state)
+TEST(nothing_to_do)
 {
     struct tally t = {.bad = SIZE_MAX, .workers = 1};
     struct ckpt_err err = {0};
 
-    (void)state;
     assert_int_equal(ckpt_pool_run(4, 0, count, &t, &err), 0);
     assert_int_equal(atomic_load(&t.calls), 0);
 }
 
-static void test_default(void **state)
+TEST(default)
 {
     cpu_set_t was, one;
 
-    (void)state;
     assert_int_equal(ckpt_pool_default(1), 1);
     assert_int_equal(sched_getaffinity(0, sizeof was, &was), 0);
     assert_int_equal(ckpt_pool_default(SIZE_MAX), CPU_COUNT(&was));
@@ -137,31 +132,18 @@ static void test_default(void **state)
     assert_int_equal(sched_setaffinity(0, sizeof was, &was), 0);
 }
 
-static void test_no_memory(void **state)
+TEST(no_memory)
 {
 #ifdef CKPT_FAULTS
     struct tally t = {.bad = SIZE_MAX, .workers = 4, .caller = pthread_self()};
     struct ckpt_err err = {0};
 
-    (void)state;
     ckpt_fault_arm(CKPT_FAULT_ALLOC, 1);
     assert_int_equal(ckpt_pool_run(4, ITEMS, count, &t, &err), CKPT_ENOMEM);
     assert_true(ckpt_fault_struck());
     ckpt_fault_arm(CKPT_FAULT_ALLOC, 0);
     assert_int_equal(atomic_load(&t.calls), 0);
 #else
-    (void)state;
     skip();
 #endif
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_item_once),   cmocka_unit_test(test_an_error_ends_it),
-        cmocka_unit_test(test_one_error_is_told), cmocka_unit_test(test_nothing_to_do),
-        cmocka_unit_test(test_default),           cmocka_unit_test(test_no_memory),
-    };
-
-    return cmocka_run_group_tests_name("pool", tests, NULL, NULL);
 }

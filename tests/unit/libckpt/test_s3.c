@@ -1,12 +1,5 @@
 /* s3, sigv4: the published signatures; lists of buckets. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "libckpt/remote/s3.h"
 #include "libckpt/remote/sigv4.h"
@@ -27,9 +20,8 @@ static void check(const char *url, const char *range, const char *names, const c
     assert_string_equal(strstr(lines, "Authorization"), want);
 }
 
-static void test_published_signatures(void **state)
+TEST(published_signatures)
 {
-    (void)state;
     check("https://examplebucket.s3.amazonaws.com/test.txt", "bytes=0-9",
           "host;range;x-amz-content-sha256;x-amz-date",
           "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41");
@@ -41,13 +33,12 @@ static void test_published_signatures(void **state)
           "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7");
 }
 
-static void test_what_is_too_long_is_not_signed(void **state)
+TEST(what_is_too_long_is_not_signed)
 {
     struct sigv4_key key = {.id = "a", .secret = "b", .region = "c"};
     struct ckpt_err err = {0};
     char lines[64];
 
-    (void)state;
     assert_int_equal(sigv4_sign(lines, sizeof lines, &key, "GET", "https://h/k", NULL, 0, &err),
                      CKPT_ELIMIT);
 }
@@ -65,12 +56,11 @@ static int page(struct tree **t, char next[1100], const char *text)
 #define LIST(x) "<?xml version=\"1.0\"?><ListBucketResult><Name>b</Name>" x "</ListBucketResult>"
 #define OBJECT(key, size) "<Contents><Key>" key "</Key><Size>" size "</Size></Contents>"
 
-static void test_lists_are_read(void **state)
+TEST(lists_are_read)
 {
     char next[1100];
     struct tree *t;
 
-    (void)state;
     assert_int_equal(page(&t, next, LIST("<IsTruncated>true</IsTruncated>" OBJECT("m/", "0")
                                          OBJECT("m/b&amp;c", "7") "<NextContinuationToken>x&amp;y="
                                          "</NextContinuationToken>" OBJECT("m/sub/a", "3")
@@ -91,7 +81,7 @@ static void test_lists_are_read(void **state)
     tree_free(t);
 }
 
-static void test_lists_that_are_none(void **state)
+TEST(lists_that_are_none)
 {
     static const char *const bad[] = {
         "", "<Error><Code>x</Code></Error>", "<ListBucketResult>", LIST(OBJECT("m/a", "")),
@@ -102,21 +92,8 @@ static void test_lists_that_are_none(void **state)
     char next[1100];
     struct tree *t;
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(page(&t, next, bad[i]), CKPT_EPROTOCOL);
         tree_free(t);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_published_signatures),
-        cmocka_unit_test(test_what_is_too_long_is_not_signed),
-        cmocka_unit_test(test_lists_are_read),
-        cmocka_unit_test(test_lists_that_are_none),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

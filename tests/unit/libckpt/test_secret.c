@@ -6,16 +6,15 @@
 
 #define TOKEN "hf_AbCdEfGhIjKlMnOpQrStUvWxYz0123456789"
 
-static void test_none(void **state)
+TEST(none)
 {
     char text[] = "nothing is secret yet, not even " TOKEN;
 
-    (void)state;
     ckpt_secret_mask(text);
     assert_non_null(strstr(text, TOKEN));
 }
 
-static void test_forms(void **state)
+TEST(forms)
 {
     static const char *const hidden[] = {
         TOKEN, "x" TOKEN "y", "hf_AbCdEfGhIjKl", "GhIjKlMnOpQr", "HF_ABCDEFGHIJKLMNOP",
@@ -31,7 +30,6 @@ static void test_forms(void **state)
         "&#x", "fedcba9876543210fedcba9876543210", "AAAAAAAAAAAAAAAAAAAA", "",
     };
 
-    (void)state;
     ckpt_secret_add(TOKEN);
     ckpt_secret_add(TOKEN);
     for (size_t i = 0; i < sizeof hidden / sizeof hidden[0]; i++) {
@@ -62,11 +60,10 @@ static void keep(void *ctx, enum ckpt_log_level level, const char *text)
     snprintf(line, sizeof line, "%s", text);
 }
 
-static void test_messages(void **state)
+TEST(messages)
 {
     struct ckpt_err err = {0};
 
-    (void)state;
     ckpt_fail(&err, CKPT_EREFUSED, "hf://a/b: status 403: bad token " TOKEN);
     assert_string_equal(err.text, "hf://a/b: status 403: bad token ***");
     ckpt_err_in(&err, "http://host/%s", "hf%5fAbCdEfGhIjKl");
@@ -77,14 +74,4 @@ static void test_messages(void **state)
     ckpt_log(CKPT_LOG_DEBUG, "GET http://host/%s: status 200", TOKEN);
     assert_string_equal(line, "GET *** status 200");
     ckpt_log_hook(NULL, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_none), cmocka_unit_test(test_forms),
-        cmocka_unit_test(test_messages),
-    };
-
-    return cmocka_run_group_tests_name("secret", tests, NULL, NULL);
 }

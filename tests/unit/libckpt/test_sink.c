@@ -38,11 +38,10 @@ static void end(struct fixture *f, int code)
     ckpt_source_close(f->src);
 }
 
-static void test_any_order_and_all_written(void **state)
+TEST(any_order_and_all_written)
 {
     struct fixture f;
 
-    (void)state;
     begin(&f, false);
     assert_int_equal(put(&f, 2, 0, 5), 0);
     assert_int_equal(put(&f, 0, 4, 6), 0);
@@ -51,11 +50,10 @@ static void test_any_order_and_all_written(void **state)
     end(&f, 0);
 }
 
-static void test_commit_refuses_what_is_missing_or_twice(void **state)
+TEST(commit_refuses_what_is_missing_or_twice)
 {
     struct fixture f;
 
-    (void)state;
     begin(&f, false);
     assert_int_equal(put(&f, 2, 0, 5), 0);
     assert_int_equal(put(&f, 0, 0, 9), 0);
@@ -70,11 +68,10 @@ static void test_commit_refuses_what_is_missing_or_twice(void **state)
     end(&f, CKPT_ESTATE);
 }
 
-static void test_ranges_are_checked(void **state)
+TEST(ranges_are_checked)
 {
     struct fixture f;
 
-    (void)state;
     begin(&f, false);
     assert_int_equal(put(&f, 3, 0, 1), CKPT_ESTATE);
     assert_int_equal(put(&f, 0, 0, 11), CKPT_ESTATE);
@@ -90,11 +87,10 @@ static void test_ranges_are_checked(void **state)
     ckpt_sink_abort(NULL);
 }
 
-static void test_stream_takes_elements_in_order(void **state)
+TEST(stream_takes_elements_in_order)
 {
     struct fixture f;
 
-    (void)state;
     begin(&f, true);
     assert_int_equal(put(&f, 2, 0, 5), CKPT_ESTATE);
     assert_int_equal(put(&f, 0, 1, 2), CKPT_ESTATE);
@@ -108,11 +104,10 @@ static void test_stream_takes_elements_in_order(void **state)
     end(&f, 0);
 }
 
-static void test_failed_write_is_not_counted(void **state)
+TEST(failed_write_is_not_counted)
 {
     struct fixture f;
 
-    (void)state;
     begin(&f, false);
     f.out->fail_at = 2;
     assert_int_equal(put(&f, 0, 0, 10), 0);
@@ -124,11 +119,11 @@ static void test_failed_write_is_not_counted(void **state)
 /* -- located ranges ------------------------------------------------------------------------ */
 
 static bool anywhere(void *self, size_t i, int64_t start, int64_t count,
-                     struct ckpt_place_out *out)
+                     struct ckpt_sink_extent *out)
 {
     (void)self;
     (void)count;
-    *out = (struct ckpt_place_out){NULL, (uint64_t)(i * 100) + (uint64_t)start, false};
+    *out = (struct ckpt_sink_extent){NULL, (uint64_t)(i * 100) + (uint64_t)start, false};
     return true;
 }
 
@@ -137,12 +132,11 @@ static const struct ckpt_sink_ops located_ops = {
     .abort = store_abort,
 };
 
-static void test_located_ranges_are_checked_and_counted(void **state)
+TEST(located_ranges_are_checked_and_counted)
 {
-    struct ckpt_place_out at;
+    struct ckpt_sink_extent at;
     struct fixture f;
 
-    (void)state;
     begin(&f, false);
     assert_false(ckpt_sink_locate(f.sink, 0, 0, 10, &at));      /* the store cannot tell */
     ckpt_sink_abort(f.sink);
@@ -163,18 +157,4 @@ static void test_located_ranges_are_checked_and_counted(void **state)
         assert_int_equal(f.committed, 1);
     }
     ckpt_source_close(f.src);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_any_order_and_all_written),
-        cmocka_unit_test(test_commit_refuses_what_is_missing_or_twice),
-        cmocka_unit_test(test_ranges_are_checked),
-        cmocka_unit_test(test_stream_takes_elements_in_order),
-        cmocka_unit_test(test_failed_write_is_not_counted),
-        cmocka_unit_test(test_located_ranges_are_checked_and_counted),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

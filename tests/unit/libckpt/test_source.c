@@ -7,13 +7,12 @@ static const struct store_row rows[] = {
     {"nibbles", CKPT_F4, 1, {8}, 0},
 };
 
-static void test_facts(void **state)
+TEST(facts)
 {
     int closed = 0;
     struct ckpt_source *src = store_source(rows, 3, &closed);
     const struct ckpt_extra *extra;
 
-    (void)state;
     assert_string_equal(ckpt_source_format(src), "store");
     assert_int_equal(ckpt_source_count(src), 3);
     assert_int_equal(ckpt_source_find(src, "empty"), 1);
@@ -29,7 +28,7 @@ static void test_facts(void **state)
     ckpt_source_close(NULL);
 }
 
-static void test_read_checks_its_range(void **state)
+TEST(read_checks_its_range)
 {
     static const struct {
         size_t  i;
@@ -47,7 +46,6 @@ static void test_read_checks_its_range(void **state)
     unsigned char got[96];
     struct ckpt_extent at;
 
-    (void)state;
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
         assert_int_equal(ckpt_source_read(src, cases[k].i, cases[k].start, cases[k].count, got,
                                           &err), cases[k].code);
@@ -78,13 +76,12 @@ static int ones(void *self, size_t i, int64_t start, int64_t count, void *dst,
 
 static const struct ckpt_source_ops ones_ops = {.format = "ones", .read = ones};
 
-static void test_own_read_and_no_locate(void **state)
+TEST(own_read_and_no_locate)
 {
     struct ckpt_shape shape = ckpt_shape_1d(3);
     struct ckpt_err err = {0};
     struct ckpt_extent at;
 
-    (void)state;
     for (int fails = 0; fails < 2; fails++) {
         struct ckpt_tensors list = {0};
         struct ckpt_source *src;
@@ -107,7 +104,7 @@ static void test_own_read_and_no_locate(void **state)
 
 static void count_close(void *self) { ++*(int *)self; }
 
-static void test_new_takes_all_when_it_fails(void **state)
+TEST(new_takes_all_when_it_fails)
 {
     static const struct ckpt_source_ops ops = {.format = "bad", .close = count_close};
     struct ckpt_shape shape = ckpt_shape_1d(3);
@@ -116,7 +113,6 @@ static void test_new_takes_all_when_it_fails(void **state)
     struct ckpt_source *src;
     int closed = 0;
 
-    (void)state;
     assert_int_equal(
         ckpt_tensors_add(&list, NULL, "a", 1, CKPT_U8, &shape, NULL, 0, false, &err), 0);
     list.item[0].alias_of = 1;
@@ -125,16 +121,4 @@ static void test_new_takes_all_when_it_fails(void **state)
     assert_null(src);
     assert_int_equal(closed, 1);
     assert_int_equal(list.n, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_facts),
-        cmocka_unit_test(test_read_checks_its_range),
-        cmocka_unit_test(test_own_read_and_no_locate),
-        cmocka_unit_test(test_new_takes_all_when_it_fails),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,9 +26,8 @@ static void cut(const char *sizes, uint64_t max, const char *want, size_t n_want
 }
 
 /* Expected values are those of huggingface_hub 2.4 for the same sizes. */
-static void test_split_as_huggingface_hub(void **state)
+TEST(split_as_huggingface_hub)
 {
-    (void)state;
     cut("", 5, "", 1);
     cut("5", 5, "0", 1);
     cut("123", 6, "000", 1);
@@ -41,11 +40,4 @@ static void test_split_as_huggingface_hub(void **state)
     cut("0500", 5, "0000", 1);
     cut("111", 0, "012", 3);
     cut("010", 0, "101", 2);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_split_as_huggingface_hub)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

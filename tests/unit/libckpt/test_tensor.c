@@ -9,7 +9,7 @@ static int add(struct ckpt_tensors *list, const char *name, size_t len, enum ckp
     return ckpt_tensors_add(list, NULL, name, len, dtype, &shape, NULL, 0, false, err);
 }
 
-static void test_add_and_find(void **state)
+TEST(add_and_find)
 {
     struct ckpt_tensors list = {0};
     struct ckpt_shape shape = ckpt_shape_2d(3, 5);
@@ -17,7 +17,6 @@ static void test_add_and_find(void **state)
     struct ckpt_err err = {0};
     char name[32];
 
-    (void)state;
     assert_true(ckpt_tensors_find(&list, "x") == SIZE_MAX);
     for (int i = 0; i < 1000; i++) {
         int n = snprintf(name, sizeof name, "layer.%d.weight", i);
@@ -42,7 +41,7 @@ static void test_add_and_find(void **state)
     assert_int_equal(list.n, 0);
 }
 
-static void test_add_refuses(void **state)
+TEST(add_refuses)
 {
     const int64_t big[2] = {(int64_t)1 << 62, 4}, minus[1] = {-1}, bytes[1] = {INT64_MAX};
     struct ckpt_tensors list = {0};
@@ -50,7 +49,6 @@ static void test_add_refuses(void **state)
     struct ckpt_err err = {0};
     char name[CKPT_MAX_NAME + 1];
 
-    (void)state;
     memset(name, 'n', sizeof name);
     assert_int_equal(add(&list, "a", 1, CKPT_F32, ok, &err), 0);
     assert_int_equal(add(&list, "a", 1, CKPT_F32, ok, &err), CKPT_EFORMAT);
@@ -72,37 +70,23 @@ static void test_add_refuses(void **state)
 }
 
 /* torch and safetensors both write it. */
-static void test_empty_name_is_a_name(void **state)
+TEST(empty_name_is_a_name)
 {
     struct ckpt_tensors list = {0};
     struct ckpt_err err = {0};
 
-    (void)state;
     assert_int_equal(add(&list, "", 0, CKPT_F32, ckpt_shape_1d(4), &err), 0);
     assert_int_equal(add(&list, "", 0, CKPT_F32, ckpt_shape_1d(4), &err), CKPT_EFORMAT);
     assert_int_equal(ckpt_tensors_find(&list, ""), 0);
     ckpt_tensors_release(&list);
 }
 
-static void test_sub_byte_tensor_rounds_up(void **state)
+TEST(sub_byte_tensor_rounds_up)
 {
     struct ckpt_tensors list = {0};
     struct ckpt_err err = {0};
 
-    (void)state;
     assert_int_equal(add(&list, "a", 1, CKPT_F4, ckpt_shape_1d(5), &err), 0);
     assert_int_equal(ckpt_tensor_bytes(&list.item[0]), 3);
     ckpt_tensors_release(&list);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_add_and_find),
-        cmocka_unit_test(test_add_refuses),
-        cmocka_unit_test(test_empty_name_is_a_name),
-        cmocka_unit_test(test_sub_byte_tensor_rounds_up),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,14 +30,13 @@ static double *all_of(struct ckpt_source *s, const char *name, size_t *n)
     return x;
 }
 
-static void test_weighted(void **state)
+TEST(weighted)
 {
     static const double weight[] = {3, 1};
     static const char *const names[] = {"w", "v", "e"};
     struct ckpt_err err = {0};
     int closed = 0;
 
-    (void)state;
     struct ckpt_source *a = store_source(first, 3, NULL), *b = store_source(second, 3, NULL), *m;
     struct ckpt_source *two[] = {store_source(first, 3, &closed), store_source(second, 3, &closed)};
 
@@ -71,13 +70,12 @@ static void test_weighted(void **state)
 }
 
 /* A range that begins and ends inside blocks is the same elements. */
-static void test_ranges(void **state)
+TEST(ranges)
 {
     struct ckpt_source *two[] = {store_source(first, 3, NULL), store_source(second, 3, NULL)}, *m;
     unsigned char whole[35070 * 2], part[20000 * 2 + 1];
     struct ckpt_err err = {0};
 
-    (void)state;
     assert_int_equal(ckpt_view_average(&m, two, 2, NULL, &err), 0);
     assert_int_equal(ckpt_source_read(m, 0, 0, 35070, whole, &err), 0);
     part[40000] = 0xa5;
@@ -88,7 +86,7 @@ static void test_ranges(void **state)
 }
 
 /* Whole numbers must agree: those of two equal stores do, of two that begin elsewhere do not. */
-static void test_integers(void **state)
+TEST(integers)
 {
     static const struct store_row same[] = {{"n", CKPT_I64, 1, {600}, 0}};
     static const struct store_row moved[] = {{"_", CKPT_U8, 1, {1}, 0}, {"n", CKPT_I64, 1, {600}, 0}};
@@ -98,7 +96,6 @@ static void test_integers(void **state)
     struct ckpt_err err = {0};
     int64_t x[600];
 
-    (void)state;
     assert_int_equal(ckpt_view_average(&m, alike, 2, NULL, &err), 0);
     assert_int_equal(ckpt_source_read(m, 0, 0, 600, x, &err), 0);
     assert_int_equal(x[0], 0x0706050403020100);
@@ -122,7 +119,7 @@ static void refused(const struct store_row *row, size_t n, const char *text)
     assert_int_equal(closed, 2);
 }
 
-static void test_refused(void **state)
+TEST(refused)
 {
     static const struct store_row less[] = {{"w", CKPT_BF16, 2, {70, 501}, 0},
                                             {"e", CKPT_F32, 1, {0}, 0}};
@@ -137,30 +134,17 @@ static void test_refused(void **state)
                                             {"e", CKPT_F32, 1, {0}, 0},
                                             {"x", CKPT_F32, 1, {2}, 0}};
 
-    (void)state;
     refused(less, 2, "tensor v: checkpoint 2 of the mean has none");
     refused(shape, 3, "shape [501, 70], the first [70, 501]");
     refused(dtype, 3, "checkpoint 2 of the mean has I16, the first BF16");
     refused(more, 4, "tensor x: only checkpoint 2");
 }
 
-static void test_weights_without_a_sum(void **state)
+TEST(weights_without_a_sum)
 {
     static const double weight[] = {1, -1};
     struct ckpt_source *two[] = {store_source(first, 3, NULL), store_source(first, 3, NULL)}, *m;
     struct ckpt_err err = {0};
 
-    (void)state;
     assert_int_equal(ckpt_view_average(&m, two, 2, weight, &err), CKPT_EUSAGE);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_weighted),  cmocka_unit_test(test_ranges),
-        cmocka_unit_test(test_integers),  cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_weights_without_a_sum),
-    };
-
-    return cmocka_run_group_tests_name("view_average", tests, NULL, NULL);
 }

@@ -35,7 +35,7 @@ static void check_ranges(struct ckpt_source *s)
     free(all);
 }
 
-static void test_parts_lie_one_after_the_other(void **state)
+TEST(parts_lie_one_after_the_other)
 {
     const struct ckpt_layout_part part[] = {{1, 10}, {0, 0}, {1, 50}};
     const struct ckpt_layout row = {.name = "x", .shape = {3, {3, 2, 5}}, .part = part,
@@ -45,7 +45,6 @@ static void test_parts_lie_one_after_the_other(void **state)
     struct ckpt_source *src = store_source(below, 4, NULL);
     struct ckpt_extent e;
 
-    (void)state;
     free(a);
     a = read_whole(src, 0);
     assert_memory_equal(x + 10, a, 20);
@@ -68,7 +67,7 @@ static void test_parts_lie_one_after_the_other(void **state)
 }
 
 /* [o][a][b][c] seen as [o][b][a][c], against four plain loops. */
-static void test_rows_change_places(void **state)
+TEST(rows_change_places)
 {
     static const struct { int64_t o, a, b, c; } f[] = {
         {2, 2, 3, 1}, {1, 4, 3, 1}, {1, 2, 3, 2}, {3, 2, 2, 1}, {1, 12, 1, 1}, {1, 1, 1, 12},
@@ -77,7 +76,6 @@ static void test_rows_change_places(void **state)
     struct ckpt_source *src = store_source(below, 4, NULL);
     uint16_t *b = read_whole(src, 1);
 
-    (void)state;
     for (size_t k = 0; k < sizeof f / sizeof f[0]; k++) {
         struct ckpt_layout row = {.name = "x", .shape = {2, {12, 5}}, .part = &part, .n_part = 1,
                                   .order = CKPT_LAYOUT_ROWS, .a = f[k].a, .b = f[k].b,
@@ -101,7 +99,7 @@ static void test_rows_change_places(void **state)
     ckpt_source_close(src);
 }
 
-static void test_a_matrix_is_transposed(void **state)
+TEST(a_matrix_is_transposed)
 {
     const struct ckpt_layout_part part = {0, 0};
     const struct ckpt_layout row = {.name = "x", .shape = {2, {5, 12}}, .part = &part,
@@ -109,7 +107,6 @@ static void test_a_matrix_is_transposed(void **state)
     struct ckpt_source *s = must_lay(&row, 1), *src = store_source(below, 4, NULL);
     uint16_t *x = read_whole(s, 0), *a = read_whole(src, 0);
 
-    (void)state;
     for (size_t i = 0; i < 5; i++)
         for (size_t j = 0; j < 12; j++)
             assert_int_equal(x[i * 12 + j], a[j * 5 + i]);
@@ -120,14 +117,13 @@ static void test_a_matrix_is_transposed(void **state)
     ckpt_source_close(src);
 }
 
-static void test_values_can_be_made(void **state)
+TEST(values_can_be_made)
 {
     const float value[] = {1, 2.5f, -3};
     const struct ckpt_layout row = {.name = "x", .shape = {1, {3}}, .value = value};
     struct ckpt_source *s = must_lay(&row, 1);
     float *x = read_whole(s, 0);
 
-    (void)state;
     assert_int_equal(ckpt_source_tensor(s, 0)->dtype, CKPT_F32);
     assert_memory_equal(x, value, sizeof value);
     check_ranges(s);
@@ -135,7 +131,7 @@ static void test_values_can_be_made(void **state)
     ckpt_source_close(s);
 }
 
-static void test_rows_that_do_not_fit_are_refused(void **state)
+TEST(rows_that_do_not_fit_are_refused)
 {
     const struct ckpt_layout_part in = {0, 0}, out = {0, 1}, none = {9, 0};
     const struct ckpt_layout_part mixed[] = {{0, 0}, {3, 0}};
@@ -153,7 +149,6 @@ static void test_rows_that_do_not_fit_are_refused(void **state)
         {.name = "no values", .shape = {1, {2}}},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         int closed = 0;
         struct ckpt_source *src = store_source(below, 4, &closed), *s;
@@ -164,17 +159,4 @@ static void test_rows_that_do_not_fit_are_refused(void **state)
         assert_null(s);
         assert_int_equal(closed, 1);
     }
-}
-
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parts_lie_one_after_the_other),
-        cmocka_unit_test(test_rows_change_places),
-        cmocka_unit_test(test_a_matrix_is_transposed),
-        cmocka_unit_test(test_values_can_be_made),
-        cmocka_unit_test(test_rows_that_do_not_fit_are_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -80,7 +80,7 @@ static void assert_ranges(struct ckpt_source *s, size_t i, int64_t n)
     free(part);
 }
 
-static void test_every_range_is_a_part_of_the_whole(void **state)
+TEST(every_range_is_a_part_of_the_whole)
 {
     static const int64_t row[] = {299, 7};
     struct ckpt_lora_update u[3] = {update(0, 0, 1, false), update(1, 0, 1, true),
@@ -88,7 +88,6 @@ static void test_every_range_is_a_part_of_the_whole(void **state)
     struct ckpt_source *s;
     int closed;
 
-    (void)state;
     u[0].magnitude = 2;
     u[0].rows = 3;
     u[0].row = row;
@@ -102,7 +101,7 @@ static void test_every_range_is_a_part_of_the_whole(void **state)
 }
 
 /* The file's bytes as the tensors of the store have them, multiplied out in f64. */
-static void test_the_product_is_added(void **state)
+TEST(the_product_is_added)
 {
     struct ckpt_lora_update u = update(2, 5, 6, false);
     struct ckpt_source *s = NULL, *b = store_source(base_rows, N_BASE, NULL);
@@ -110,7 +109,6 @@ static void test_the_product_is_added(void **state)
     unsigned char *w = whole(b, 2), *fa = whole(a, 5), *fb = whole(a, 6), *found;
     int closed;
 
-    (void)state;
     s = must_view(&u, 1, &closed);
     found = whole(s, 2);
     for (size_t i = 0; i < 45; i++) {
@@ -138,14 +136,13 @@ static void test_the_product_is_added(void **state)
     ckpt_source_close(s);
 }
 
-static void test_a_tie_ends_where_one_side_changes(void **state)
+TEST(a_tie_ends_where_one_side_changes)
 {
     struct ckpt_lora_update u = update(0, 0, 1, false), other = update(2, 5, 6, false);
     struct ckpt_source *s;
     struct ckpt_extent e;
     int closed;
 
-    (void)state;
     s = must_view(&other, 1, &closed);
     assert_int_equal(ckpt_source_tensor(s, 3)->alias_of, 0);
     assert_true(ckpt_source_locate(s, 3, 0, 10, &e));
@@ -157,14 +154,13 @@ static void test_a_tie_ends_where_one_side_changes(void **state)
     ckpt_source_close(s);
 }
 
-static void test_a_further_tensor_starts_from_the_base(void **state)
+TEST(a_further_tensor_starts_from_the_base)
 {
     struct ckpt_lora_update u[2] = {update(4, NONE, NONE, false), update(0, 0, 1, false)};
     struct ckpt_source *s;
     unsigned char *x, *y;
     int closed;
 
-    (void)state;
     u[0].as = "copy";
     u[1].as = "merged";
     s = must_view(u, 2, &closed);
@@ -185,7 +181,7 @@ static void test_a_further_tensor_starts_from_the_base(void **state)
     assert_int_equal(closed, 2);
 }
 
-static void test_copies_that_cannot_be_converted_are_refused(void **state)
+TEST(copies_that_cannot_be_converted_are_refused)
 {
     struct ckpt_lora_update u = update(5, NONE, NONE, false);
     struct ckpt_source *s;
@@ -193,7 +189,6 @@ static void test_copies_that_cannot_be_converted_are_refused(void **state)
     unsigned char *p;
     int closed;
 
-    (void)state;
     u.own = 4;                          /* C128 for F32 */
     assert_int_equal(view(&s, &u, 1, &closed, &err), CKPT_EUNSUPPORTED);
     assert_int_equal(closed, 2);
@@ -208,14 +203,13 @@ static void test_copies_that_cannot_be_converted_are_refused(void **state)
         fail_msg("%s", err.text);
 }
 
-static void test_two_updates_of_one_tensor_are_refused(void **state)
+TEST(two_updates_of_one_tensor_are_refused)
 {
     struct ckpt_lora_update u[2] = {update(0, 0, 1, false), update(0, 0, 1, false)};
     struct ckpt_source *s;
     struct ckpt_err err;
     int closed;
 
-    (void)state;
     assert_int_equal(view(&s, u, 2, &closed, &err), CKPT_EMISMATCH);
     assert_null(s);
     assert_int_equal(closed, 2);
@@ -248,7 +242,7 @@ static int view_stack(struct ckpt_source **out, const struct ckpt_lora_update *u
     return ckpt_view_lora(out, store_source(stack_rows, 2, NULL), &adapter, 1, u, n, err);
 }
 
-static void test_a_part_gets_its_rows_and_columns(void **state)
+TEST(a_part_gets_its_rows_and_columns)
 {
     struct ckpt_lora_update u[4] = {expert(0, 0, false), expert(0, 1, false), expert(1, 0, true),
                                     expert(1, 1, true)};
@@ -257,7 +251,6 @@ static void test_a_part_gets_its_rows_and_columns(void **state)
     float *fa = (float *)whole(f, 0), *fb = (float *)whole(f, 1);
     struct ckpt_err err;
 
-    (void)state;
     if (view_stack(&s, u, 4, &err))
         fail_msg("%s", err.text);
     for (size_t t = 0; t < 2; t++) {
@@ -282,13 +275,12 @@ static void test_a_part_gets_its_rows_and_columns(void **state)
     ckpt_source_close(f);
 }
 
-static void test_parts_outside_of_their_tensors_are_refused(void **state)
+TEST(parts_outside_of_their_tensors_are_refused)
 {
     struct ckpt_lora_update u[2] = {expert(0, 0, false), expert(0, 1, false)};
     struct ckpt_source *s;
     struct ckpt_err err;
 
-    (void)state;
     for (int k = 0; k < 6; k++) {
         u[1] = expert(0, 1, false);
         u[1].part.first = k == 0 ? 11 : k == 1 ? 13 : 12;       /* overlaps, ends outside */
@@ -302,7 +294,7 @@ static void test_parts_outside_of_their_tensors_are_refused(void **state)
 }
 
 /* W + 0.75 (W1 - W) - 0.5 (W2 - W) for products, a copy, lengths, rows and a vector. */
-static void test_changes_of_several_adapters_add_up(void **state)
+TEST(changes_of_several_adapters_add_up)
 {
     static const int64_t row[] = {299, 7};
     struct ckpt_lora_update u[4] = {update(0, 0, 1, false), update(0, 0, 1, false),
@@ -312,7 +304,6 @@ static void test_changes_of_several_adapters_add_up(void **state)
     size_t checked = 0;
     int closed;
 
-    (void)state;
     u[0].magnitude = 2;
     u[0].rows = 3;
     u[0].row = row;
@@ -379,7 +370,7 @@ static int read_one(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
                ? 0 : ckpt_fail(err, CKPT_ENO, "tensor %zu differs", t);
 }
 
-static void test_threads_and_pairs_that_come_and_go(void **state)
+TEST(threads_and_pairs_that_come_and_go)
 {
     struct store_row rows[MANY], factors[2 * MANY];
     struct ckpt_lora_update u[MANY];
@@ -388,7 +379,6 @@ static void test_threads_and_pairs_that_come_and_go(void **state)
     struct ckpt_err err = {0};
     struct crowd c;
 
-    (void)state;
     for (size_t i = 0; i < MANY; i++) {
         snprintf(names[i], sizeof names[i], "w%zu", i);
         rows[i] = (struct store_row){names[i], CKPT_F32, 2, {32, 32}, 0};
@@ -409,22 +399,4 @@ static void test_threads_and_pairs_that_come_and_go(void **state)
     for (size_t i = 0; i < MANY; i++)
         free(c.want[i]);
     ckpt_source_close(c.s);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_range_is_a_part_of_the_whole),
-        cmocka_unit_test(test_the_product_is_added),
-        cmocka_unit_test(test_a_tie_ends_where_one_side_changes),
-        cmocka_unit_test(test_a_further_tensor_starts_from_the_base),
-        cmocka_unit_test(test_copies_that_cannot_be_converted_are_refused),
-        cmocka_unit_test(test_two_updates_of_one_tensor_are_refused),
-        cmocka_unit_test(test_a_part_gets_its_rows_and_columns),
-        cmocka_unit_test(test_parts_outside_of_their_tensors_are_refused),
-        cmocka_unit_test(test_changes_of_several_adapters_add_up),
-        cmocka_unit_test(test_threads_and_pairs_that_come_and_go),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

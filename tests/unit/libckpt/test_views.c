@@ -5,6 +5,7 @@
 
 #include "libckpt/convert.h"
 #include "libckpt/view.h"
+#include "libckpt/views/chain.h"
 
 static const struct store_row rows[] = {
     {"model.a", CKPT_F32, 2, {70, 501}, 0},     {"model.b", CKPT_BF16, 1, {9}, 0},
@@ -58,12 +59,11 @@ static void same_rest(const struct ckpt_source *view)
     assert_int_equal(json_integer_value(json_object_get(ckpt_source_info(view), "step")), 7);
 }
 
-static void test_cast_every_pair_of_floats(void **state)
+TEST(cast_every_pair_of_floats)
 {
     static const enum ckpt_dtype floats[] = {CKPT_F16, CKPT_BF16, CKPT_F32, CKPT_F64,
                                              CKPT_F8_E4M3};
 
-    (void)state;
     for (size_t from = 0; from < 5; from++)
         for (size_t to = 0; to < 5; to++) {
             struct store_row row = {"x", floats[from], 1, {40000}, 0};
@@ -85,7 +85,7 @@ static void test_cast_every_pair_of_floats(void **state)
         }
 }
 
-static void test_cast_rules(void **state)
+TEST(cast_rules)
 {
     const struct ckpt_cast_rule rule[] = {{"*", CKPT_BF16}, {"model.?", CKPT_F16},
                                           {"mask", CKPT_U8}, {"third", CKPT_F32}};
@@ -95,7 +95,6 @@ static void test_cast_rules(void **state)
     struct ckpt_source *plain = store_source(rows, N_ROWS, NULL), *view;
     struct ckpt_err err = {0};
 
-    (void)state;
     assert_int_equal(ckpt_view_cast(&view, store_source(rows, N_ROWS, NULL), rule, 4, &err), 0);
     for (size_t i = 0; i < N_ROWS; i++) {
         assert_int_equal(ckpt_source_tensor(view, i)->dtype, want[i]);
@@ -110,14 +109,13 @@ static void test_cast_rules(void **state)
     ckpt_source_close(view);
 }
 
-static void test_cast_refuses_complex(void **state)
+TEST(cast_refuses_complex)
 {
     const struct ckpt_cast_rule rule = {"z", CKPT_F32};
     struct ckpt_source *view;
     struct ckpt_err err = {0};
     int closed = 0;
 
-    (void)state;
     assert_int_equal(ckpt_view_cast(&view, store_source(rows, N_ROWS, &closed), &rule, 1, &err),
                      CKPT_EUNSUPPORTED);
     assert_string_equal(err.text, "tensor z: C64 cannot be cast to F32");
@@ -125,7 +123,7 @@ static void test_cast_refuses_complex(void **state)
     assert_int_equal(closed, 1);
 }
 
-static void test_rename_first_matching_prefix(void **state)
+TEST(rename_first_matching_prefix)
 {
     const struct ckpt_rename_rule rule[] = {
         {"model.b", "other.b"}, {"model.", "m."}, {"lm", ""}};
@@ -133,7 +131,6 @@ static void test_rename_first_matching_prefix(void **state)
     struct ckpt_source *plain = store_source(rows, N_ROWS, NULL), *view;
     struct ckpt_err err = {0};
 
-    (void)state;
     assert_int_equal(ckpt_view_rename(&view, store_source(rows, N_ROWS, NULL), rule, 3, &err),
                      0);
     for (size_t i = 0; i < 4; i++) {
@@ -147,14 +144,13 @@ static void test_rename_first_matching_prefix(void **state)
     ckpt_source_close(plain);
 }
 
-static void test_rename_refuses_one_name_twice(void **state)
+TEST(rename_refuses_one_name_twice)
 {
     const struct ckpt_rename_rule rule = {"lm_head", "ids"};
     struct ckpt_source *view;
     struct ckpt_err err = {0};
     int closed = 0;
 
-    (void)state;
     assert_int_equal(
         ckpt_view_rename(&view, store_source(rows, N_ROWS, &closed), &rule, 1, &err),
         CKPT_EFORMAT);
@@ -162,13 +158,12 @@ static void test_rename_refuses_one_name_twice(void **state)
     assert_int_equal(closed, 1);
 }
 
-static void test_select_keeps_order_and_ties(void **state)
+TEST(select_keeps_order_and_ties)
 {
     const size_t keep[] = {6, 2, 3};
     struct ckpt_source *plain = store_source(rows, N_ROWS, NULL), *view;
     struct ckpt_err err = {0};
 
-    (void)state;
     assert_int_equal(ckpt_view_select(&view, store_source(rows, N_ROWS, NULL), keep, 3, &err),
                      0);
     assert_int_equal(ckpt_source_count(view), 3);
@@ -183,14 +178,13 @@ static void test_select_keeps_order_and_ties(void **state)
     ckpt_source_close(plain);
 }
 
-static void test_select_refuses_bad_indices(void **state)
+TEST(select_refuses_bad_indices)
 {
     const size_t beyond[] = {0, N_ROWS}, twice[] = {1, 1};
     struct ckpt_source *view;
     struct ckpt_err err = {0};
     int closed = 0;
 
-    (void)state;
     assert_int_equal(
         ckpt_view_select(&view, store_source(rows, N_ROWS, &closed), beyond, 2, &err),
         CKPT_ESTATE);
@@ -214,14 +208,13 @@ static void filter(const char *include, const char *exclude, const char *want)
     ckpt_source_close(view);
 }
 
-static void test_filter_by_globs(void **state)
+TEST(filter_by_globs)
 {
     const char *none = "nothing*";
     struct ckpt_source *view;
     struct ckpt_err err = {0};
     int closed = 0;
 
-    (void)state;
     filter("model.*", NULL, "model.a model.b ");
     filter("model.*", "*.a", "model.b ");
     filter(NULL, "*[admy]*", "z ");
@@ -234,7 +227,7 @@ static void test_filter_by_globs(void **state)
     assert_int_equal(closed, 1);
 }
 
-static void test_join_several(void **state)
+TEST(join_several)
 {
     const struct ckpt_rename_rule rule = {"", "second."};
     struct ckpt_source *plain = store_source(rows, N_ROWS, NULL), *both[2], *view;
@@ -243,7 +236,6 @@ static void test_join_several(void **state)
     struct ckpt_err err = {0};
     int closed = 0;
 
-    (void)state;
     both[0] = store_source(rows, N_ROWS, &closed);
     assert_int_equal(ckpt_view_rename(&both[1], store_source(rows, N_ROWS, &closed), &rule, 1,
                                       &err), 0);
@@ -262,13 +254,12 @@ static void test_join_several(void **state)
     ckpt_source_close(plain);
 }
 
-static void test_join_refuses_one_name_twice_and_takes_none(void **state)
+TEST(join_refuses_one_name_twice_and_takes_none)
 {
     struct ckpt_source *both[2], *view;
     struct ckpt_err err = {0};
     int closed = 0;
 
-    (void)state;
     both[0] = store_source(rows, N_ROWS, &closed);
     both[1] = store_source(rows, 1, &closed);
     assert_int_equal(ckpt_view_join(&view, both, 2, &err), CKPT_EFORMAT);
@@ -281,7 +272,7 @@ static void test_join_refuses_one_name_twice_and_takes_none(void **state)
 }
 
 /* All of them on top of each other, read at the end. */
-static void test_chain_of_views(void **state)
+TEST(chain_of_views)
 {
     const struct ckpt_rename_rule prefix = {"model.", ""};
     const struct ckpt_cast_rule cast = {"*", CKPT_F32}, back = {"*", CKPT_F16};
@@ -292,7 +283,6 @@ static void test_chain_of_views(void **state)
     float f[9];
     int closed = 0;
 
-    (void)state;
     v = store_source(rows, N_ROWS, &closed);
     assert_int_equal(ckpt_view_cast(&v, v, &cast, 1, &err), 0);
     assert_int_equal(ckpt_view_rename(&v, v, &prefix, 1, &err), 0);
@@ -319,7 +309,7 @@ static int no_read(void *self, size_t i, int64_t start, int64_t count, void *dst
     return ckpt_fail(err, CKPT_EIO, "unreadable");
 }
 
-static void test_error_names_the_tensor_once(void **state)
+TEST(error_names_the_tensor_once)
 {
     static const struct ckpt_source_ops ops = {.format = "bad", .read = no_read};
     const struct ckpt_cast_rule cast = {"*", CKPT_BF16};
@@ -330,7 +320,6 @@ static void test_error_names_the_tensor_once(void **state)
     struct ckpt_err err = {0};
     uint16_t got[3];
 
-    (void)state;
     assert_int_equal(
         ckpt_tensors_add(&list, NULL, "x", 1, CKPT_F32, &shape, NULL, 0, false, &err), 0);
     assert_int_equal(ckpt_source_new(&v, &ops, NULL, &list, NULL, 0, NULL, &err), 0);
@@ -343,22 +332,60 @@ static void test_error_names_the_tensor_once(void **state)
     ckpt_source_close(v);
 }
 
-int main(void)
+static int step_cast(struct ckpt_source **src, void *ctx, struct ckpt_err *err)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cast_every_pair_of_floats),
-        cmocka_unit_test(test_cast_rules),
-        cmocka_unit_test(test_cast_refuses_complex),
-        cmocka_unit_test(test_rename_first_matching_prefix),
-        cmocka_unit_test(test_rename_refuses_one_name_twice),
-        cmocka_unit_test(test_select_keeps_order_and_ties),
-        cmocka_unit_test(test_select_refuses_bad_indices),
-        cmocka_unit_test(test_filter_by_globs),
-        cmocka_unit_test(test_join_several),
-        cmocka_unit_test(test_join_refuses_one_name_twice_and_takes_none),
-        cmocka_unit_test(test_chain_of_views),
-        cmocka_unit_test(test_error_names_the_tensor_once),
-    };
+    const struct ckpt_cast_rule all = {"*", CKPT_BF16};
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    ++*(int *)ctx;
+    return ckpt_view_cast(src, *src, &all, 1, err);
+}
+
+static int step_unchanged(struct ckpt_source **src, void *ctx, struct ckpt_err *err)
+{
+    (void)src;
+    (void)err;
+    ++*(int *)ctx;
+    return 0;
+}
+
+/* Fails before its view is there. */
+static int step_refuse(struct ckpt_source **src, void *ctx, struct ckpt_err *err)
+{
+    (void)src;
+    ++*(int *)ctx;
+    return ckpt_fail(err, CKPT_EUSAGE, "refused");
+}
+
+/* Fails in its view. */
+static int step_filter(struct ckpt_source **src, void *ctx, struct ckpt_err *err)
+{
+    const char *none = "no such name";
+
+    ++*(int *)ctx;
+    return ckpt_view_filter(src, *src, &none, 1, NULL, 0, err);
+}
+
+TEST(chain_closes_all_when_a_step_fails)
+{
+    ckpt_chain_step *const good[] = {step_cast, step_unchanged, step_cast};
+    ckpt_chain_step *const bad[][3] = {{step_cast, step_refuse, step_cast},
+                                       {step_cast, step_filter, step_cast}};
+    struct ckpt_err err = {0};
+    int closed = 0, steps = 0;
+    struct ckpt_source *v = store_source(rows, 2, &closed);
+
+    assert_int_equal(ckpt_chain_run(&v, good, 3, &steps, &err), 0);
+    assert_int_equal(steps, 3);
+    assert_int_equal(ckpt_source_tensor(v, 0)->dtype, CKPT_BF16);
+    ckpt_source_close(v);
+    assert_int_equal(closed, 1);
+    for (size_t k = 0; k < 2; k++) {
+        closed = steps = 0;
+        v = store_source(rows, 2, &closed);
+        assert_int_equal(ckpt_chain_run(&v, bad[k], 3, &steps, &err),
+                         k ? CKPT_ENOTFOUND : CKPT_EUSAGE);
+        assert_int_equal(steps, 2);
+        assert_null(v);
+        assert_int_equal(closed, 1);
+    }
 }

@@ -55,11 +55,10 @@ static struct device *device(int threads)
     return dev;
 }
 
-static void test_adamw_follows_the_formula(void **state)
+TEST(adamw_follows_the_formula)
 {
     static const int64_t sizes[] = {0, 1, 7, 16383, 16384, 40001};
 
-    (void)state;
     for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
         struct device *dev = device(3);
         struct state s = state_new(sizes[k]), w = state_new(sizes[k]);
@@ -97,11 +96,10 @@ static void test_adamw_follows_the_formula(void **state)
     }
 }
 
-static void test_adamw_gives_the_same_bits_on_any_threads(void **state)
+TEST(adamw_gives_the_same_bits_on_any_threads)
 {
     struct state one = state_new(70001);
 
-    (void)state;
     for (int threads = 1; threads <= 4; threads++) {
         struct device *dev = device(threads);
         struct state s = state_new(70001);
@@ -118,11 +116,10 @@ static void test_adamw_gives_the_same_bits_on_any_threads(void **state)
     state_free(&one);
 }
 
-static void test_sum_squares_is_exact_and_repeats(void **state)
+TEST(sum_squares_is_exact_and_repeats)
 {
     static const int64_t sizes[] = {0, 1, 63, 1000, 100003};
 
-    (void)state;
     for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
         struct state s = state_new(sizes[k]);
         double want = 0, first = 0;
@@ -144,7 +141,7 @@ static void test_sum_squares_is_exact_and_repeats(void **state)
 }
 
 /* After a failure operations do nothing and the first sentence stays. */
-static void test_device_is_sticky(void **state)
+TEST(device_is_sticky)
 {
     struct ckpt_err err = {0};
     struct device *dev = device(1);
@@ -152,7 +149,6 @@ static void test_device_is_sticky(void **state)
     struct adamw a = {.lr = 1, .step = 1};
     float held = s.p[0];
 
-    (void)state;
     assert_null(dev->ops->alloc(dev, SIZE_MAX - 100));
     assert_int_equal(device_sync(dev, &err), CKPT_ENOMEM);
     step(dev, &s, 0, &a);
@@ -164,11 +160,10 @@ static void test_device_is_sticky(void **state)
     device_close(dev);
 }
 
-static void test_device_memory_is_aligned_and_zeroed(void **state)
+TEST(device_memory_is_aligned_and_zeroed)
 {
     struct device *dev = device(1);
 
-    (void)state;
     for (size_t bytes = 0; bytes < 3000; bytes += 333) {
         unsigned char *p = dev->ops->alloc(dev, bytes);
 
@@ -185,14 +180,13 @@ static void test_device_memory_is_aligned_and_zeroed(void **state)
 }
 
 /* The first moment of an element that gets no gradient any more. */
-static void test_moments_decay_to_nothing(void **state)
+TEST(moments_decay_to_nothing)
 {
     struct adamw a = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .step = 1000,
                       .grad_scale = 1};
     struct device *dev = device(2);
     struct state s = state_new(20000);
 
-    (void)state;
     memset(s.g, 0, (size_t)s.n * sizeof *s.g);
     for (int64_t i = 0; i < s.n; i++)
         s.m[i] = s.v[i] = 1.2e-38f;
@@ -202,17 +196,4 @@ static void test_moments_decay_to_nothing(void **state)
         assert_true(s.m[i] == 0 && s.v[i] == 0);
     state_free(&s);
     device_close(dev);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_moments_decay_to_nothing),
-        cmocka_unit_test(test_adamw_follows_the_formula),
-        cmocka_unit_test(test_adamw_gives_the_same_bits_on_any_threads),
-        cmocka_unit_test(test_sum_squares_is_exact_and_repeats),
-        cmocka_unit_test(test_device_is_sticky),
-        cmocka_unit_test(test_device_memory_is_aligned_and_zeroed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,18 +2,13 @@
  * The choice of OpenBLAS' kernels: which are too old for this processor, that choosing takes
  * effect, and that products are the same by either kind.
  */
+#include "tests/unit/unit.h"
+
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/platform/x86.h>
 #include <sys/resource.h>
 
 #include <cblas.h>
-#include <cmocka.h>
 
 #include "trainer/cpu/blas.h"
 
@@ -30,9 +25,8 @@ static void product(float *c)
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, M, N, K, 1.0f, a, K, b, N, 0.0f, c, N);
 }
 
-static void test_kernels_that_know_the_processor_stay(void **state)
+TEST(kernels_that_know_the_processor_stay)
 {
-    (void)state;
     assert_null(blas_core("Haswell"));
     assert_null(blas_core("Zen"));
     assert_null(blas_core("Cooperlake"));
@@ -42,13 +36,12 @@ static void test_kernels_that_know_the_processor_stay(void **state)
         assert_null(blas_core("Prescott"));
 }
 
-static void test_a_choice_takes_effect_and_products_stay_the_same(void **state)
+TEST(a_choice_takes_effect_and_products_stay_the_same)
 {
     static float was[M * N], old[M * N], new[M * N];
     char found[32] = "";
     const char *best;
 
-    (void)state;
     strncpy(found, openblas_get_corename(), sizeof found - 1);
     product(was);
     if (!blas_choose("Prescott") || strcmp(openblas_get_corename(), "Prescott") != 0)
@@ -67,11 +60,10 @@ static void test_a_choice_takes_effect_and_products_stay_the_same(void **state)
     assert_true(blas_choose(found));
 }
 
-static void test_a_device_multiplies_by_one_thread_a_call(void **state)
+TEST(a_device_multiplies_by_one_thread_a_call)
 {
     struct ckpt_err err = {0};
 
-    (void)state;
     openblas_set_num_threads(2);
     assert_int_equal(blas_open(1, &err), 0);
     assert_int_equal(openblas_get_num_threads(), 1);
@@ -79,12 +71,11 @@ static void test_a_device_multiplies_by_one_thread_a_call(void **state)
 }
 
 #ifndef __SANITIZE_ADDRESS__            /* its shadow alone is larger than the space left */
-static void test_buffers_that_the_system_refuses_are_told(void **state)
+TEST(buffers_that_the_system_refuses_are_told)
 {
     struct rlimit was, little;
     struct ckpt_err err = {0};
 
-    (void)state;
     assert_int_equal(blas_open(1, &err), 0);
     assert_int_equal(getrlimit(RLIMIT_AS, &was), 0);
     if (was.rlim_cur != RLIM_INFINITY)
@@ -100,17 +91,3 @@ static void test_buffers_that_the_system_refuses_are_told(void **state)
     assert_int_equal(blas_open(3, &err), 0);
 }
 #endif
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kernels_that_know_the_processor_stay),
-        cmocka_unit_test(test_a_choice_takes_effect_and_products_stay_the_same),
-        cmocka_unit_test(test_a_device_multiplies_by_one_thread_a_call),
-#ifndef __SANITIZE_ADDRESS__
-        cmocka_unit_test(test_buffers_that_the_system_refuses_are_told),
-#endif
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -21,12 +21,11 @@ static const char *refusal(struct ckpt_err *err, const char *text, int code)
     return err->text;
 }
 
-static void test_config_reads_bloom_with_defaults(void **state)
+TEST(config_reads_bloom_with_defaults)
 {
     struct arch *a = arch_of("{\"model_type\":\"bloom\"}");
     char text[256];
 
-    (void)state;
     assert_int_equal(a->vocab_size, 250880);
     assert_int_equal(a->hidden_size, 64);
     assert_int_equal(a->num_hidden_layers, 2);
@@ -43,7 +42,7 @@ static void test_config_reads_bloom_with_defaults(void **state)
     arch_free(a);
 }
 
-static void test_config_reads_older_spellings_and_kept_keys(void **state)
+TEST(config_reads_older_spellings_and_kept_keys)
 {
     struct arch *a = arch_of(
         "{\"architectures\":[\"BloomForCausalLM\"],\"n_embed\":96,\"num_hidden_layers\":3,"
@@ -52,7 +51,6 @@ static void test_config_reads_older_spellings_and_kept_keys(void **state)
         "\"rope_scaling\":null,\"sliding_window\":0,\"somebody_s_key\":[1,{\"x\":2}]}");
     const json_t *kept = json_object_get(arch_config(a), "somebody_s_key");
 
-    (void)state;
     assert_int_equal(a->hidden_size, 96);
     assert_int_equal(a->num_hidden_layers, 3);
     assert_int_equal(a->head_dim, 16);
@@ -70,11 +68,10 @@ static void note(void *ctx, enum ckpt_log_level level, const char *line)
         snprintf(all + strlen(all), 512 - strlen(all), "%s;", line);
 }
 
-static void test_config_tells_an_unknown_key_once(void **state)
+TEST(config_tells_an_unknown_key_once)
 {
     char said[512] = "";
 
-    (void)state;
     ckpt_log_hook(note, said);
     arch_free(
         arch_of("{\"model_type\":\"bloom\",\"use_cache\":true,\"wibble\":1,\"wobble\":0}"));
@@ -84,11 +81,10 @@ static void test_config_tells_an_unknown_key_once(void **state)
     assert_null(strstr(said, "wobble"));        /* neutral */
 }
 
-static void test_config_refuses_by_name(void **state)
+TEST(config_refuses_by_name)
 {
     struct ckpt_err err;
 
-    (void)state;
     assert_non_null(
         strstr(refusal(&err, "{\"model_type\":\"mamba\"}", CKPT_EUNSUPPORTED), "mamba"));
     assert_non_null(strstr(err.text, "bloom"));
@@ -114,13 +110,12 @@ static void test_config_refuses_by_name(void **state)
     refusal(&err, "{\"model_type\":\"bloom\",\"tie_word_embeddings\":1}", CKPT_EFORMAT);
 }
 
-static void test_config_reads_a_directory(void **state)
+TEST(config_reads_a_directory)
 {
     struct ckpt_err err = {0};
     struct ckpt_dir *dir;
     struct arch *a;
 
-    (void)state;
     assert_int_equal(ckpt_dir_open(&dir, "tests/golden/models/bloom-b", 0, &err), 0);
     assert_int_equal(arch_read(&a, dir, "config.json", &err), 0);
     assert_int_equal(a->num_attention_heads, 7);
@@ -129,16 +124,4 @@ static void test_config_reads_a_directory(void **state)
     assert_int_equal(ckpt_dir_open(&dir, "tests/golden", 0, &err), 0);
     assert_int_equal(arch_read(&a, dir, "config.json", &err), CKPT_ENOTFOUND);
     ckpt_dir_close(dir);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_config_reads_bloom_with_defaults),
-        cmocka_unit_test(test_config_reads_older_spellings_and_kept_keys),
-        cmocka_unit_test(test_config_tells_an_unknown_key_once),
-        cmocka_unit_test(test_config_refuses_by_name),
-        cmocka_unit_test(test_config_reads_a_directory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,7 +50,7 @@ static void check_greedy(struct golden *g, const char *which)
     }
 }
 
-static void test_decode_generates_as_transformers(void **state)
+TEST(decode_generates_as_transformers)
 {
     static const char *const models[] = {
         "bloom-a", "bloom-b", "opt-350m", "opt-bare", "gpt2-a", "gpt2-b", "llama-a", "llama31",
@@ -58,7 +58,6 @@ static void test_decode_generates_as_transformers(void **state)
         "t5-v11", "mixtral-aux",
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         struct golden g;
 
@@ -116,13 +115,12 @@ static void check_beams(struct golden *g, const json_t *c)
     }
 }
 
-static void test_decode_searches_as_transformers(void **state)
+TEST(decode_searches_as_transformers)
 {
     json_t *cases = json_load_file("tests/golden/beams.json", 0, NULL);
     const char *open = NULL;
     struct golden g;
 
-    (void)state;
     assert_true(json_array_size(cases) > 80);
     for (size_t i = 0; i < json_array_size(cases); i++) {
         const char *name = json_string_value(json_object_get(at(cases, i), "model"));
@@ -144,7 +142,7 @@ static void test_decode_searches_as_transformers(void **state)
  * again.  The recorded tokens (transformers 5.17) lost the prefix at that point; these are
  * 5.23's, and those of whole passes.
  */
-static void test_decode_starts_again_where_angles_change(void **state)
+TEST(decode_starts_again_where_angles_change)
 {
     static const int32_t wanted[] = {6, 199, 54, 54, 54, 54, 126, 173, 14, 75, 54, 81, 254, 149,
                                      250, 54};
@@ -154,7 +152,6 @@ static void test_decode_starts_again_where_angles_change(void **state)
     const json_t *prompt;
     struct golden g;
 
-    (void)state;
     golden_open(&g, "phi3-long", &eval, 2);
     prompt = at(json_object_get(json_object_get(json_object_get(g.json, "generate_greedy_16"),
                                                 "one"), "prompt"), 0);
@@ -188,7 +185,7 @@ static void make_ids(int32_t *ids, int64_t n, int64_t vocab)
  * Feeding pieces of any size gives the logits of a whole pass: pieces of 1, pieces across the
  * attention's block (64) and the session's chunk (512 rows), sequences that skip a call.
  */
-static void test_decode_equals_whole_passes_when_fed_in_pieces(void **state)
+TEST(decode_equals_whole_passes_when_fed_in_pieces)
 {
     enum { LEN = 450, DOCS = 3 };
     static const int32_t feed[][DOCS] = {{70, 1, 0}, {1, 1, 449}, {379, 3, 1}, {0, 445, 0}};
@@ -202,7 +199,6 @@ static void test_decode_equals_whole_passes_when_fed_in_pieces(void **state)
     int64_t V, done[DOCS] = {0};
     float *found, *wanted;
 
-    (void)state;
     golden_open(&g, "bloom-a", &eval, 2);
     V = g.arch->vocab_size;
     make_ids(ids, DOCS * LEN, V);
@@ -239,7 +235,7 @@ static void test_decode_equals_whole_passes_when_fed_in_pieces(void **state)
     golden_close(&g);
 }
 
-static void test_decode_refuses_what_does_not_fit(void **state)
+TEST(decode_refuses_what_does_not_fit)
 {
     struct ckpt_err err = {0};
     struct golden g;
@@ -247,7 +243,6 @@ static void test_decode_refuses_what_does_not_fit(void **state)
     int32_t ids[5] = {1, 2, 3, 4, 261}, n_new[3] = {4, 0, 1};
     float *logits;
 
-    (void)state;
     golden_open(&g, "bloom-a", &eval, 1);
     logits = ckpt_arena_alloc(&g.arena, 3 * 261, sizeof *logits);
     assert_int_equal(decode_new(&d, g.model, 0, 4, &err), CKPT_ELIMIT);
@@ -291,14 +286,13 @@ static void draws(int count[6], const struct generate_opts *o, const int32_t *hi
     }
 }
 
-static void test_generate_pick_follows_the_options(void **state)
+TEST(generate_pick_follows_the_options)
 {
     struct generate_opts o = {.do_sample = true, .temperature = 1, .top_p = 1,
                               .repetition_penalty = 1};
     const int32_t history[] = {1, 1, 3};
     int c[6];
 
-    (void)state;
     draws(c, &o, NULL, 0);
     assert_true(c[0] == 50 && c[1] == 400 && c[2] == 100 && c[3] == 250 && c[4] == 150);
     o.top_k = 2;
@@ -331,7 +325,7 @@ static void test_generate_pick_follows_the_options(void **state)
     assert_int_equal(c[4], 1000);
 }
 
-static void test_generate_pick_refuses_nan(void **state)
+TEST(generate_pick_refuses_nan)
 {
     struct generate_opts o = {.repetition_penalty = 1};
     const struct generate_place at = {.n = 0};
@@ -339,14 +333,13 @@ static void test_generate_pick_refuses_nan(void **state)
     float bad[3] = {1, NAN, 2}, none[3] = {-INFINITY, -INFINITY, -INFINITY},
           ties[3] = {1, 2, 2};
 
-    (void)state;
     assert_int_equal(generate_pick(bad, 3, &at, &o, 0.5, scratch), -1);
     assert_int_equal(generate_pick(none, 3, &at, &o, 0.5, scratch), -1);
     assert_int_equal(generate_pick(ties, 3, &at, &o, 0.5, scratch), 1);
 }
 
 /* Sampled continuations are the same alone, in a batch, and in another order. */
-static void test_generate_is_independent_of_the_batch(void **state)
+TEST(generate_is_independent_of_the_batch)
 {
     struct generate_opts o = {.max_new_tokens = 12, .do_sample = true, .temperature = 1.3,
                               .top_k = 50, .top_p = 0.95, .repetition_penalty = 1.1, .seed = 9};
@@ -356,7 +349,6 @@ static void test_generate_is_independent_of_the_batch(void **state)
     struct ckpt_err err = {0};
     struct golden g;
 
-    (void)state;
     golden_open(&g, "bloom-a", &eval, 2);
     for (int i = 0; i < 3; i++)
         seq[i] = (struct generate_seq){
@@ -376,7 +368,7 @@ static void test_generate_is_independent_of_the_batch(void **state)
     golden_close(&g);
 }
 
-static void test_generate_stops_at_any_eos(void **state)
+TEST(generate_stops_at_any_eos)
 {
     struct generate_opts o = {.max_new_tokens = 16, .repetition_penalty = 1};
     const int32_t prompt[2][7] = {{220, 100, 89, 217, 240, 42, 157},
@@ -387,7 +379,6 @@ static void test_generate_stops_at_any_eos(void **state)
     struct golden g;
     int64_t first = 0;
 
-    (void)state;
     golden_open(&g, "bloom-a", &eval, 1);
     for (int i = 0; i < 2; i++)
         seq[i] = (struct generate_seq){.prompt = prompt[i], .n_prompt = 7, .out = out[i]};
@@ -407,20 +398,4 @@ static void test_generate_stops_at_any_eos(void **state)
     assert_int_equal(generate_run(g.model, resident_door(g.weights), &o, seq, 1, &err),
                      CKPT_ECONFIG);
     golden_close(&g);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_decode_generates_as_transformers),
-        cmocka_unit_test(test_decode_searches_as_transformers),
-        cmocka_unit_test(test_decode_starts_again_where_angles_change),
-        cmocka_unit_test(test_decode_equals_whole_passes_when_fed_in_pieces),
-        cmocka_unit_test(test_decode_refuses_what_does_not_fit),
-        cmocka_unit_test(test_generate_pick_follows_the_options),
-        cmocka_unit_test(test_generate_pick_refuses_nan),
-        cmocka_unit_test(test_generate_is_independent_of_the_batch),
-        cmocka_unit_test(test_generate_stops_at_any_eos),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

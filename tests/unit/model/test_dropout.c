@@ -73,12 +73,11 @@ static void check_slopes(struct golden *g, const struct batch *b)
     }
 }
 
-static void test_gradients_are_those_of_the_loss_under_the_same_masks(void **state)
+TEST(gradients_are_those_of_the_loss_under_the_same_masks)
 {
     static const char *const models[] = {"bloom-a", "opt-350m", "opt-bare", "gpt2-a", "llama-a", "phi3-a",
                                          "mixtral-a", "t5-v10", "t5-v11"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         struct golden g;
         struct batch b;
@@ -107,11 +106,10 @@ static float *grads_of(struct golden *g, int rank, uint64_t number, double *loss
     return out;
 }
 
-static void test_masks_are_those_of_their_key(void **state)
+TEST(masks_are_those_of_their_key)
 {
     static const char *const models[] = {"gpt2-a", "opt-350m", "t5-v11", "mixtral-a"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         struct model_opts again = train;
         struct golden g[3];
@@ -146,12 +144,11 @@ static void test_masks_are_those_of_their_key(void **state)
 }
 
 /* Lightly dropped out, the mean loss over many masks is near the loss without. */
-static void test_the_mean_over_masks_is_near_the_loss_without(void **state)
+TEST(the_mean_over_masks_is_near_the_loss_without)
 {
     struct golden g;
     double sum = 0, loss, wanted;
 
-    (void)state;
     golden_open_as(&g, "gpt2-a", &train, 1, lightly);
     wanted = json_number_value(json_object_get(g.json, "right.loss"));
     for (uint64_t k = 0; k < 200; k++) {
@@ -169,7 +166,7 @@ static void test_the_mean_over_masks_is_near_the_loss_without(void **state)
 }
 
 /* The factor of element (i, j) by the words themselves, in columns beyond one block of them. */
-static void test_noise_is_uniform_by_the_words(void **state)
+TEST(noise_is_uniform_by_the_words)
 {
     enum { N = 3, W = 301 };
     const struct op_drop by = {.p = 0.25f, .seed = 5, .stream = 9};
@@ -177,7 +174,6 @@ static void test_noise_is_uniform_by_the_words(void **state)
     float x[2][N * W], low = 2, high = 0;
     struct ckpt_err err = {0};
 
-    (void)state;
     for (int d = 0; d < 2; d++) {
         OK(device_open_cpu(&dev[d], d ? 3 : 1, &err), err);
         dev[d]->grain = 1;
@@ -202,7 +198,7 @@ static void test_noise_is_uniform_by_the_words(void **state)
 }
 
 /* What stays is multiplied by 1 / (1 - p), rounded once: 1 - p of a float near 1 has few digits. */
-static void test_what_stays_is_scaled_as_torch_does(void **state)
+TEST(what_stays_is_scaled_as_torch_does)
 {
     enum { N = 64, W = 1024 };
     const struct op_drop by = {.p = 0.999, .seed = 5, .stream = 9};
@@ -211,7 +207,6 @@ static void test_what_stays_is_scaled_as_torch_does(void **state)
     struct ckpt_err err = {0};
     int kept = 0;
 
-    (void)state;
     OK(device_open_cpu(&dev, 1, &err), err);
     for (int i = 0; i < N * W; i++)
         x[i] = 1;
@@ -227,17 +222,4 @@ static void test_what_stays_is_scaled_as_torch_does(void **state)
     }
     assert_true(kept > 30 && kept < 110);
     device_close(dev);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gradients_are_those_of_the_loss_under_the_same_masks),
-        cmocka_unit_test(test_masks_are_those_of_their_key),
-        cmocka_unit_test(test_the_mean_over_masks_is_near_the_loss_without),
-        cmocka_unit_test(test_noise_is_uniform_by_the_words),
-        cmocka_unit_test(test_what_stays_is_scaled_as_torch_does),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,7 +50,7 @@ static void as_planned(const struct golden *g, struct device *dev, const struct 
     with.recompute = f->recompute;
     zero.train = with.train;
     zero.paged = f->paged;
-    zero.states_on_device = f->states_on_device;
+    zero.optim_on_device = f->optim_on_device;
     OK(comm_open(&comm, &err), err);
     given = 0;
     OK(model_new(&model, g->arch, &with, dev, &err), err);
@@ -67,14 +67,13 @@ static struct fit_opts wanted(const struct golden *g, struct device *dev, uint64
                              .zero = {.train = true, .chunk = 1024}, .room = room};
 }
 
-static void test_plans_are_exact(void **state)
+TEST(plans_are_exact)
 {
     static const enum ckpt_dtype type[] = {CKPT_F32, CKPT_BF16};
     static const enum op_moments kinds[] = {OP_MOMENTS_F32, OP_MOMENTS_BF16, OP_MOMENTS_8BIT};
     struct ckpt_err err = {0};
     struct golden g;
 
-    (void)state;
     golden_open(&g, "bloom-a", &train, 1);
     for (int t = 0; t < 2; t++)
         for (int k = 0; k < 3; k++)
@@ -91,10 +90,10 @@ static void test_plans_are_exact(void **state)
                 as_planned(&g, dev, &o, &f);
                 if (way == 2) {         /* a part of the states on the host */
                     o.zero.paged = true;
-                    o.room = f.all - f.zero.states / 2;
+                    o.room = f.all - f.zero.optim / 2;
                     OK(fit_find(&f, &o, &err), err);
                     assert_true(f.paged && f.all <= o.room);
-                    assert_true(f.zero.states > 0 && f.zero.states_host > 0);
+                    assert_true(f.zero.optim > 0 && f.zero.optim_host > 0);
                     as_planned(&g, dev, &o, &f);
                 }
                 device_close(dev);
@@ -102,7 +101,7 @@ static void test_plans_are_exact(void **state)
     golden_close(&g);
 }
 
-static void test_the_first_that_fits(void **state)
+TEST(the_first_that_fits)
 {
     struct ckpt_err err = {0};
     struct golden g;
@@ -110,7 +109,6 @@ static void test_the_first_that_fits(void **state)
     struct fit_opts o;
     struct fit all, norms, f;
 
-    (void)state;
     golden_open(&g, "bloom-a", &train, 1);
     dev = open_counting(CKPT_BF16);
     o = wanted(&g, dev, UINT64_MAX);
@@ -144,7 +142,7 @@ static void parts_add_up(const char *text)
     assert_true(fabs(sum - all) < 0.04);
 }
 
-static void test_the_parts_of_a_refusal_add_up(void **state)
+TEST(the_parts_of_a_refusal_add_up)
 {
     static const struct model_opts wide = {.max_tokens = 8 << 20, .max_docs = 8,
                                            .max_rows = 4 << 20, .train = true};
@@ -154,7 +152,6 @@ static void test_the_parts_of_a_refusal_add_up(void **state)
     struct fit_opts o;
     struct fit f, one;
 
-    (void)state;
     golden_open(&g, "bloom-a", &train, 1);
     dev = open_counting(CKPT_BF16);
     o = wanted(&g, dev, 1 << 20);
@@ -165,11 +162,11 @@ static void test_the_parts_of_a_refusal_add_up(void **state)
     assert_int_equal(fit_find(&f, &o, &err), CKPT_ENOMEM);
     assert_non_null(strstr(err.text, "gathered "));
     parts_add_up(err.text);
-    assert_true(f.zero.weights + f.zero.grads + f.zero.states + f.zero.ring + f.zero.gathered +
+    assert_true(f.zero.weights + f.zero.grads + f.zero.optim + f.zero.ring + f.zero.gathered +
                 f.activations + f.workspace == f.all);
     ckpt_err_clear(&err);
     o.batch = 8;
-    o.batch_option = "--per-device-eval-batch-size";
+    o.batch_option = "per_device_eval_batch_size";
     o.model.recompute = RECOMPUTE_FULL;
     o.room = UINT64_MAX;
     OK(fit_find(&f, &o, &err), err);
@@ -181,17 +178,17 @@ static void test_the_parts_of_a_refusal_add_up(void **state)
     o.model.recompute = RECOMPUTE_FULL;
     o.room = one.all;                   /* one sample fits, two do not */
     assert_int_equal(fit_find(&f, &o, &err), CKPT_ENOMEM);
-    assert_non_null(strstr(err.hint, "--per-device-eval-batch-size 1 makes it"));
+    assert_non_null(strstr(err.hint, "`per_device_eval_batch_size 1` makes it"));
     ckpt_err_clear(&err);
     o.batch = 1;                        /* there is none smaller */
     assert_int_equal(fit_find(&f, &o, &err), CKPT_ENOMEM);
     assert_null(strstr(err.hint, "batch-size"));
-    assert_non_null(strstr(err.hint, "--max-seq-length"));
+    assert_non_null(strstr(err.hint, "`max_seq_length`"));
     device_close(dev);
     golden_close(&g);
 }
 
-static void test_a_refusal_names_what_would_fit(void **state)
+TEST(a_refusal_names_what_would_fit)
 {
     struct ckpt_err err = {0};
     struct golden g;
@@ -199,7 +196,6 @@ static void test_a_refusal_names_what_would_fit(void **state)
     struct fit_opts o;
     struct fit all, full, f;
 
-    (void)state;
     golden_open(&g, "bloom-a", &train, 1);
     dev = open_counting(CKPT_BF16);
     o = wanted(&g, dev, UINT64_MAX);
@@ -211,30 +207,18 @@ static void test_a_refusal_names_what_would_fit(void **state)
     assert_int_equal(fit_find(&f, &o, &err), CKPT_ENOMEM);
     assert_non_null(strstr(err.text, "GiB are needed (weights"));
     parts_add_up(err.text);
-    assert_non_null(strstr(err.hint, "--gradient-checkpointing makes it"));
+    assert_non_null(strstr(err.hint, "`gradient_checkpointing` makes it"));
     ckpt_err_clear(&err);
     o.room = all.zero.weights;          /* nothing helps */
     assert_int_equal(fit_find(&f, &o, &err), CKPT_ENOMEM);
-    assert_null(strstr(err.hint, "--per-device-train-batch-size"));
+    assert_null(strstr(err.hint, "per_device_train_batch_size"));
     assert_non_null(strstr(err.hint, "without any data"));
     ckpt_err_clear(&err);
     o.zero.offload = true;              /* the host is asked too */
     o.room = UINT64_MAX;
     OK(fit_find(&f, &o, &err), err);
-    assert_true(f.zero.states == 0 && f.zero.states_host == all.zero.states);
-    assert_true(fit_host_room() > (uint64_t)1 << 20);
+    assert_true(f.zero.optim == 0 && f.zero.optim_host == all.zero.optim);
+    assert_true(fit_host_free() > (uint64_t)1 << 20);
     device_close(dev);
     golden_close(&g);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plans_are_exact),
-        cmocka_unit_test(test_the_first_that_fits),
-        cmocka_unit_test(test_the_parts_of_a_refusal_add_up),
-        cmocka_unit_test(test_a_refusal_names_what_would_fit),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -77,11 +77,10 @@ static void check_row(const json_t *row)
     free(text);
 }
 
-static void test_logits_are_processed_as_in_transformers(void **state)
+TEST(logits_are_processed_as_in_transformers)
 {
     json_t *rows = golden_json("processed", 70);
 
-    (void)state;
     for (size_t i = 0; i < json_array_size(rows); i++)
         check_row(at(rows, i));
     json_decref(rows);
@@ -119,13 +118,12 @@ static void check_run(struct golden *g, const json_t *run)
     free(text);
 }
 
-static void test_runs_are_those_of_transformers(void **state)
+TEST(runs_are_those_of_transformers)
 {
     json_t *runs = golden_json("runs", 70);
     const char *open = NULL;
     struct golden g;
 
-    (void)state;
     for (size_t i = 0; i < json_array_size(runs); i++) {
         const char *name = json_string_value(json_object_get(at(runs, i), "model"));
 
@@ -152,12 +150,11 @@ static int read_text(struct generate_config *c, const char *text, struct ckpt_er
     return rc;
 }
 
-static void test_defaults_are_the_librarys(void **state)
+TEST(defaults_are_the_librarys)
 {
     struct generate_config c;
     struct ckpt_err err = {0};
 
-    (void)state;
     OK(read_text(&c, "{\"top_k\": null}", &err), err);
     assert_true(!c.opts.do_sample && c.opts.top_k == 50 && c.opts.num_beams == 1);
     assert_true(c.opts.temperature == 1 && c.opts.top_p == 1 && c.opts.min_p == 0);
@@ -172,7 +169,7 @@ static void test_defaults_are_the_librarys(void **state)
     generate_config_release(&c);
 }
 
-static void test_what_is_not_built_is_refused_by_name(void **state)
+TEST(what_is_not_built_is_refused_by_name)
 {
     static const struct {
         const char *text, *key;
@@ -188,7 +185,6 @@ static void test_what_is_not_built_is_refused_by_name(void **state)
     struct generate_config c;
     struct ckpt_err err = {0};
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct generate_opts o;
 
@@ -210,7 +206,7 @@ static void test_what_is_not_built_is_refused_by_name(void **state)
     generate_config_release(&c);
 }
 
-static void test_what_is_malformed_is_told(void **state)
+TEST(what_is_malformed_is_told)
 {
     static const char *const rows[][2] = {
         {"[]", "no object"}, {"{\"top_k\": \"x\"}", "top_k"}, {"{\"top_k\": -3}", "top_k"},
@@ -219,7 +215,6 @@ static void test_what_is_malformed_is_told(void **state)
         {"{\"suppress_tokens\": 99999999999}", "suppress_tokens"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct generate_config c;
         struct ckpt_err err = {0};
@@ -228,17 +223,4 @@ static void test_what_is_malformed_is_told(void **state)
         assert_non_null(strstr(err.text, rows[i][1]));
         generate_config_release(&c);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_logits_are_processed_as_in_transformers),
-        cmocka_unit_test(test_runs_are_those_of_transformers),
-        cmocka_unit_test(test_defaults_are_the_librarys),
-        cmocka_unit_test(test_what_is_not_built_is_refused_by_name),
-        cmocka_unit_test(test_what_is_malformed_is_told),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

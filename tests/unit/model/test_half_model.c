@@ -13,41 +13,41 @@
 static const struct model_opts train = {.max_tokens = 87, .max_docs = 3, .max_rows = 84,
                                         .max_enc = 320, .train = true};
 
-/* Rounded weights, unit by unit; gradients are the resident ones. */
+/* Rounded weights, layer by layer; gradients are the resident ones. */
 struct half {
     const struct params        *p;
     const struct model_weights *whole;
     const uint16_t             *weights;
 };
 
-static const void *acquire(void *ctx, int unit)
+static const void *acquire(void *ctx, int layer)
 {
     const struct half *h = ctx;
     int64_t at = 0;
 
-    for (int u = 0; u < unit; u++)
-        at += h->p->unit_numel[u];
+    for (int u = 0; u < layer; u++)
+        at += h->p->layer_numel[u];
     return h->weights + at;
 }
 
-static void release(void *ctx, int unit)
+static void release(void *ctx, int layer)
 {
     (void)ctx;
-    (void)unit;
+    (void)layer;
 }
 
-static void *grad(void *ctx, int unit)
+static void *grad(void *ctx, int layer)
 {
     const struct half *h = ctx;
 
-    return h->whole->grad(h->whole->ctx, unit);
+    return h->whole->grad(h->whole->ctx, layer);
 }
 
-static void grad_done(void *ctx, int unit)
+static void grad_done(void *ctx, int layer)
 {
     const struct half *h = ctx;
 
-    h->whole->grad_done(h->whole->ctx, unit);
+    h->whole->grad_done(h->whole->ctx, layer);
 }
 
 /* What one way of holding weights gives; in the golden's arena. */
@@ -233,40 +233,26 @@ static double cost_of(const char *name)
                    strncmp(name, "qwen3moe", 8) == 0 ? 2e-2 : 1e-2;
 }
 
-static void test_bf16_weights_cost_what_is_stated(void **state)
+TEST(bf16_weights_cost_what_is_stated)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
         check(models[i], CKPT_BF16, cost_of(models[i]));
 }
 
-static void test_f16_weights_cost_an_eighth(void **state)
+TEST(f16_weights_cost_an_eighth)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
         check(models[i], CKPT_F16, cost_of(models[i]) / 8);
 }
 
-static void test_bf16_products_cost_what_transformers_do(void **state)
+static void check_products(enum tiles_kernel kernel)
 {
-    enum tiles_kernel kernel = *(enum tiles_kernel *)*state;
-
     if (kernel > TILES_PLAIN && kernel > tiles_best())
         skip();
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
         check_tiles(models[i], kernel, cost_of(models[i]));
 }
 
-int main(void)
-{
-    static enum tiles_kernel plain = TILES_PLAIN, avx512 = TILES_AVX512, amx = TILES_AMX;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bf16_weights_cost_what_is_stated),
-        cmocka_unit_test(test_f16_weights_cost_an_eighth),
-        cmocka_unit_test_prestate(test_bf16_products_cost_what_transformers_do, &plain),
-        cmocka_unit_test_prestate(test_bf16_products_cost_what_transformers_do, &avx512),
-        cmocka_unit_test_prestate(test_bf16_products_cost_what_transformers_do, &amx),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST(bf16_products_cost_what_transformers_do) { check_products(TILES_PLAIN); }
+TEST(bf16_products_of_avx512_do)              { check_products(TILES_AVX512); }
+TEST(bf16_products_of_amx_do)                 { check_products(TILES_AMX); }

@@ -8,14 +8,13 @@
 #include "trainer/rng.h"
 
 /* Random123's known answers for philox4x32-10 (kat_vectors). */
-static void test_rng_words_equal_known_answers(void **state)
+TEST(rng_words_equal_known_answers)
 {
     uint32_t w[4];
     static const uint32_t zero[4] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
     static const uint32_t ones[4] = {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd};
     static const uint32_t pi[4] = {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1};
 
-    (void)state;
     rng_words(w, 0, 0, 0);
     assert_memory_equal(w, zero, sizeof w);
     rng_words(w, UINT64_MAX, UINT64_MAX, UINT64_MAX);
@@ -25,13 +24,12 @@ static void test_rng_words_equal_known_answers(void **state)
     assert_memory_equal(w, pi, sizeof w);
 }
 
-static void test_rng_normal_is_normal(void **state)
+TEST(rng_normal_is_normal)
 {
     enum { N = 200000 };
     float *x = malloc(N * sizeof *x);
     double m[5] = {0}, inside = 0;
 
-    (void)state;
     assert_non_null(x);
     rng_normal(x, 0, N, 1.0f, 42, rng_stream("a"));
     for (int i = 0; i < N; i++) {
@@ -48,11 +46,10 @@ static void test_rng_normal_is_normal(void **state)
     free(x);
 }
 
-static void test_rng_uniform_stays_below_one(void **state)
+TEST(rng_uniform_stays_below_one)
 {
     double sum = 0;
 
-    (void)state;
     for (uint64_t i = 0; i < 10000; i++) {
         double u = rng_uniform(1, 2, i);
 
@@ -62,7 +59,7 @@ static void test_rng_uniform_stays_below_one(void **state)
     assert_true(fabs(sum / 10000 - 0.5) < 5 * sqrt(1.0 / 12 / 10000));
 }
 
-static void test_init_is_the_same_however_it_is_cut(void **state)
+TEST(init_is_the_same_however_it_is_cut)
 {
     struct arch *arch =
         arch_of("{\"model_type\":\"bloom\",\"vocab_size\":31,\"hidden_size\":24,"
@@ -72,7 +69,6 @@ static void test_init_is_the_same_however_it_is_cut(void **state)
     struct init init = {.arch = arch, .params = &p, .seed = 3};
     float whole[31 * 24], part[31 * 24];
 
-    (void)state;
     assert_int_equal(params_build(&p, arch, NULL, &err), 0);
     assert_int_equal(init_fill(&init, 0, 0, 31 * 24, whole, &err), 0);
     for (int64_t ranks = 2; ranks < 12; ranks++) {
@@ -95,7 +91,7 @@ static void test_init_is_the_same_however_it_is_cut(void **state)
     arch_free(arch);
 }
 
-static void test_init_gives_each_role_its_kind(void **state)
+TEST(init_gives_each_role_its_kind)
 {
     struct arch *arch = arch_of("{\"model_type\":\"bloom\",\"vocab_size\":5,\"hidden_size\":64,"
                                 "\"n_layer\":2,\"initializer_range\":0.05}");
@@ -105,7 +101,6 @@ static void test_init_gives_each_role_its_kind(void **state)
     static float x[256 * 64], before[64 * 192];
     bool have = false;
 
-    (void)state;
     assert_int_equal(params_build(&p, arch, NULL, &err), 0);
     for (size_t i = 0; i < p.n; i++) {
         const char *name = p.item[i].name;
@@ -179,7 +174,7 @@ static void check_strengths(const char *config, const struct wanted *w)
     arch_free(arch);
 }
 
-static void test_deviations_are_the_references(void **state)
+TEST(deviations_are_the_references)
 {
     static const struct wanted t5[] = {
         {"shared.weight", 0.5}, {"lm_head.weight", 0.5},
@@ -198,7 +193,6 @@ static void test_deviations_are_the_references(void **state)
         {"transformer.h.2.mlp.c_proj.weight", 0.1 / 2.449489742783178}, {NULL, 0},
     };
 
-    (void)state;
     check_strengths("{\"model_type\":\"t5\",\"vocab_size\":64,\"d_model\":64,\"d_kv\":16,"
                     "\"d_ff\":96,\"num_heads\":4,\"num_layers\":1,\"initializer_factor\":0.5,"
                     "\"tie_word_embeddings\":false}", t5);
@@ -207,7 +201,7 @@ static void test_deviations_are_the_references(void **state)
                     gpt2);
 }
 
-static void test_constants_are_exact(void **state)
+TEST(constants_are_exact)
 {
     struct arch *t5 = arch_of("{\"model_type\":\"t5\",\"vocab_size\":16,\"d_model\":8,"
                               "\"d_kv\":4,\"d_ff\":8,\"num_heads\":2,\"num_layers\":1,"
@@ -219,7 +213,6 @@ static void test_constants_are_exact(void **state)
     struct params p;
     struct init init = {.params = &p, .seed = 3};
 
-    (void)state;
     init.arch = t5;
     assert_int_equal(params_build(&p, t5, NULL, &err), 0);
     assert_true(strength(&init, "decoder.final_layer_norm.weight", -1) == 0.25);
@@ -235,18 +228,4 @@ static void test_constants_are_exact(void **state)
     params_release(&p);
     arch_free(t5);
     arch_free(opt);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rng_words_equal_known_answers),
-        cmocka_unit_test(test_rng_normal_is_normal),
-        cmocka_unit_test(test_rng_uniform_stays_below_one),
-        cmocka_unit_test(test_init_is_the_same_however_it_is_cut),
-        cmocka_unit_test(test_init_gives_each_role_its_kind),
-        cmocka_unit_test(test_deviations_are_the_references),
-        cmocka_unit_test(test_constants_are_exact),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,15 +3,9 @@
  * finite differences of the forward operation, with the masks as they are; and the masks
  * themselves.
  */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/unit/unit.h"
 
-#include <cmocka.h>
+#include <math.h>
 
 #include "trainer/cpu/drop.h"
 #include "trainer/ops/ops.h"
@@ -33,24 +27,19 @@ static void fill(void *to, size_t floats, const char *name)
     rng_normal(to, 0, (int64_t)floats, 0.7f, 5, rng_stream(name));
 }
 
-static int open_device(void **state)
+BEFORE_ALL()
 {
     struct ckpt_err err = {0};
 
-    (void)state;
-    if (device_open_cpu(&dev, 3, &err))
-        return -1;
+    assert_int_equal(device_open_cpu(&dev, 3, &err), 0);
     dev->grain = 0;
     dev->work = work;
     dev->work_bytes = sizeof work;
-    return 0;
 }
 
-static int close_device(void **state)
+AFTER_ALL()
 {
-    (void)state;
     device_close(dev);
-    return 0;
 }
 
 /* sum of out * probe: a loss whose gradient of out is the probe. */
@@ -74,15 +63,26 @@ struct linear_case {
 static struct op_linear make(const struct linear_case *c, struct arrays *v, float *out)
 {
     struct op_linear a = {
-        .out = out, .x = v->x, .w = v->w, .b = c->bias ? v->b : NULL,
-        .residual = c->residual ? v->res : NULL, .n = N, .n_in = IN, .n_out = OUT,
-        .in_out = c->in_out, .drop = {c->drop, 9, 77},
-        .lora = {.a = v->a, .b = v->lb, .magnitude = c->magnitude ? v->m : NULL, .rank = c->rank,
-                 .scale = 0.6f, .drop = {c->lora_drop, 9, 78}},
+        .out = out,
+        .x = v->x,
+        .proj.w = v->w,
+        .proj.b = c->bias ? v->b : NULL,
+        .residual = c->residual ? v->res : NULL,
+        .n = N,
+        .n_in = IN,
+        .n_out = OUT,
+        .flags = c->in_out ? OP_LINEAR_IN_OUT : 0,
+        .drop = {c->drop, 9, 77},
+        .proj.lora = {.a = v->a,
+                      .b = v->lb,
+                      .magnitude = c->magnitude ? v->m : NULL,
+                      .rank = c->rank,
+                      .scale = 0.6f,
+                      .drop = {c->lora_drop, 9, 78}},
     };
 
     if (!c->rank)
-        a.lora = (struct op_lora){0};
+        a.proj.lora = (struct op_lora){0};
     if (c->in_place) {
         memcpy(out, v->res, sizeof v->res);
         a.residual = out;
@@ -149,7 +149,7 @@ static void check(const struct linear_case *c, const struct arrays *v, const flo
     }
 }
 
-static void test_gradients_of_projections_are_those_of_differences(void **state)
+TEST(gradients_of_projections_are_those_of_differences)
 {
     static const struct linear_case cases[] = {
         {.name = "lora", .rank = R, .bias = true, .residual = true},
@@ -166,7 +166,6 @@ static void test_gradients_of_projections_are_those_of_differences(void **state)
     static struct arrays v;
     static float probe[N * OUT], dx[N * IN], out[N * OUT];
 
-    (void)state;
     fill(&v, sizeof v / sizeof(float), "v");
     fill(probe, N * OUT, "probe");
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
@@ -179,12 +178,12 @@ static void test_gradients_of_projections_are_those_of_differences(void **state)
             dx[i] = c->dx_add ? 1.5f : NAN;
         a.dout = probe;
         a.dx = dx;
-        a.dx_add = c->dx_add;
-        a.dw = c->rank ? NULL : dw;
-        a.db = c->bias ? db : NULL;
-        a.lora.da = da;
-        a.lora.db = dlb;
-        a.lora.dmagnitude = c->magnitude ? dm : NULL;
+        a.flags |= c->dx_add ? OP_LINEAR_DX_ADD : 0u;
+        a.proj.dw = c->rank ? NULL : dw;
+        a.proj.db = c->bias ? db : NULL;
+        a.proj.lora.da = da;
+        a.proj.lora.db = dlb;
+        a.proj.lora.dmagnitude = c->magnitude ? dm : NULL;
         dev->ops->linear_bwd(dev, &a);
         assert_int_equal(dev->err.code, 0);
         for (int i = 0; i < N * IN && c->dx_add; i++)
@@ -204,24 +203,23 @@ static void test_gradients_of_projections_are_those_of_differences(void **state)
 }
 
 /* x = drop(act(x_pre)) is made again and differentiated through. */
-static void test_dropped_activations_go_back_through_the_next_product(void **state)
+TEST(dropped_activations_go_back_through_the_next_product)
 {
     static float pre[N * IN], x[N * IN], dx[N * IN], dout[N * OUT], w[IN * OUT], out[N * OUT];
     struct op_linear up = {.n = N, .n_in = 1, .n_out = IN, .act = OP_ACT_GELU_TANH,
                            .drop = {0.25f, 3, 4}};
-    struct op_linear down = {.x = x, .w = w, .dx = dx, .dout = dout, .n = N, .n_in = IN,
+    struct op_linear down = {.x = x, .proj.w = w, .dx = dx, .dout = dout, .n = N, .n_in = IN,
                              .n_out = OUT, .x_act = OP_ACT_GELU_TANH, .x_pre = pre,
                              .x_drop = {0.25f, 3, 4}};
     float one[N], weights[IN], made[N * IN];
 
-    (void)state;
     for (int i = 0; i < N; i++)
         one[i] = (float)(i + 1) * 0.1f;
     fill(weights, IN, "weights");
     fill(w, IN * OUT, "w");
     fill(dout, N * OUT, "dout");
     up.x = one;
-    up.w = weights;
+    up.proj.w = weights;
     up.out = made;
     up.pre = pre;
     dev->ops->linear_fwd(dev, &up);
@@ -232,7 +230,8 @@ static void test_dropped_activations_go_back_through_the_next_product(void **sta
 
         for (int s = 0; s < 2; s++) {
             float g[N * IN];
-            struct op_linear f = {.out = out, .x = g, .w = w, .n = N, .n_in = IN, .n_out = OUT};
+            struct op_linear f = {
+                .out = out, .x = g, .proj.w = w, .n = N, .n_in = IN, .n_out = OUT};
             float was = pre[i];
             double h = (s ? 1e-2 : -1e-2);
 
@@ -293,12 +292,11 @@ static void embed_check(struct arrays *v, float *member, size_t n, const float *
     }
 }
 
-static void test_gradients_of_embeddings_are_those_of_differences(void **state)
+TEST(gradients_of_embeddings_are_those_of_differences)
 {
     static struct arrays v;
     static float probe[N * OUT], out[N * OUT], stats[2 * N], dout[N * OUT];
 
-    (void)state;
     fill(&v, sizeof v / sizeof(float), "embed");
     fill(probe, N * OUT, "probe");
     for (int which = 0; which < 16; which++) {
@@ -332,14 +330,13 @@ static void test_gradients_of_embeddings_are_those_of_differences(void **state)
 }
 
 /* How many stay, what they become, and that a mask is its arguments' alone. */
-static void test_masks_drop_the_part_they_are_told(void **state)
+TEST(masks_drop_the_part_they_are_told)
 {
     enum { ROWS = 700, WIDTH = 301 };
     static const float ps[] = {0, 0.1f, 0.5f, 0.9f, 1};
     float *in = malloc(ROWS * WIDTH * sizeof *in), *out = malloc(ROWS * WIDTH * sizeof *out);
     float part[WIDTH];
 
-    (void)state;
     for (int i = 0; i < ROWS * WIDTH; i++)
         in[i] = 2;
     for (size_t k = 0; k < sizeof ps / sizeof ps[0]; k++) {
@@ -369,16 +366,4 @@ static void test_masks_drop_the_part_they_are_told(void **state)
     }
     free(in);
     free(out);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gradients_of_projections_are_those_of_differences),
-        cmocka_unit_test(test_dropped_activations_go_back_through_the_next_product),
-        cmocka_unit_test(test_gradients_of_embeddings_are_those_of_differences),
-        cmocka_unit_test(test_masks_drop_the_part_they_are_told),
-    };
-
-    return cmocka_run_group_tests(tests, open_device, close_device);
 }

@@ -5,7 +5,7 @@
 #include "tests/unit/golden_model.h"
 
 #include "trainer/model/lora.h"
-#include "trainer/model/names.h"
+#include "formats/families/role.h"
 
 static const char *const goldens[] = {
     "bloom-qkv", "gpt2-conv1d", "llama-all-linear", "llama-dora", "llama-embed",
@@ -282,25 +282,13 @@ static void all(enum recompute recompute, int threads)
     }
 }
 
-static void test_adapters_train_as_peft_trains_them(void **state)
+TEST(adapters_train_as_peft_trains_them)
 {
-    (void)state;
     all(RECOMPUTE_NONE, 1);
 }
 
-static void test_adapters_agree_when_blocks_are_recomputed_by_threads(void **state)
+TEST(adapters_agree_when_blocks_are_recomputed_by_threads)
 {
-    (void)state;
     all(RECOMPUTE_FULL, 3);
     all(RECOMPUTE_NORMS, 3);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_adapters_train_as_peft_trains_them),
-        cmocka_unit_test(test_adapters_agree_when_blocks_are_recomputed_by_threads),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

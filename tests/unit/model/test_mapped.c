@@ -41,25 +41,20 @@ static void write_file(void)
     assert_int_equal(rename(next, path), 0);
 }
 
-static int set_up(void **state)
+BEFORE_ALL()
 {
-    (void)state;
     snprintf(path, sizeof path, "%s/file", scratch("mapped"));
     content = malloc(BYTES);
-    if (!content)
-        return -1;
+    assert_non_null(content);
     for (size_t i = 0; i < BYTES; i++)
         content[i] = (unsigned char)((i * 2654435761u) >> 13 | 1);      /* none is zero */
-    return 0;
 }
 
-static int tear_down(void **state)
+AFTER_ALL()
 {
-    (void)state;
     *strrchr(path, '/') = '\0';
     scratch_remove(path);
     free(content);
-    return 0;
 }
 
 static struct ckpt_file *open_file(void)
@@ -72,14 +67,13 @@ static struct ckpt_file *open_file(void)
     return file;
 }
 
-static void test_bytes_are_the_files(void **state)
+TEST(bytes_are_the_files)
 {
     static const struct { size_t from, n; } range[] = {
         {0, BYTES}, {1, 1}, {PAGE - 1, 2}, {PAGE, PAGE}, {12345, 700001}, {BYTES - 1, 1}};
     struct ckpt_err err = {0};
     struct ckpt_file *file, *window;
 
-    (void)state;
     write_file();
     file = open_file();
     assert_int_equal(ckpt_file_window(&window, file, 100, BYTES - 100, "window", &err), 0);
@@ -102,13 +96,12 @@ static void test_bytes_are_the_files(void **state)
 }
 
 /* Memory has no descriptor; a file that is too short already is left to reading. */
-static void test_what_cannot_be_mapped(void **state)
+TEST(what_cannot_be_mapped)
 {
     struct ckpt_err err = {0};
     struct ckpt_extent x = {0};
     const void *bytes;
 
-    (void)state;
     assert_int_equal(ckpt_file_memory(&x.file, content, BYTES, "memory", &err), 0);
     assert_false(mapped_begin(&bytes, &x, BYTES));
     ckpt_file_close(x.file);
@@ -133,12 +126,11 @@ static unsigned sum(const volatile unsigned char *bytes, size_t n)
 }
 
 /* Cut to nothing, at a page, within one, and within the last, where no signal comes. */
-static void test_cut_while_it_is_mapped(void **state)
+TEST(cut_while_it_is_mapped)
 {
     static const size_t left[] = {0, 1, PAGE, 10 * PAGE + 5, BYTES - PAGE, BYTES - 1};
     const void *bytes;
 
-    (void)state;
     for (size_t i = 0; i < sizeof left / sizeof left[0]; i++) {
         struct ckpt_extent x = {.offset = 4};
         struct ckpt_err err = {0};
@@ -169,13 +161,12 @@ static void test_cut_while_it_is_mapped(void **state)
 }
 
 /* Cut and made long again: the size is as it was, that a load failed is not forgotten. */
-static void test_cut_and_grown_again(void **state)
+TEST(cut_and_grown_again)
 {
     struct ckpt_extent x = {0};
     struct ckpt_err err = {0};
     const void *bytes;
 
-    (void)state;
     write_file();
     x.file = open_file();
     assert_true(mapped_begin(&bytes, &x, BYTES));
@@ -224,11 +215,10 @@ static void *reader(void *arg)
 }
 
 /* Many read while the file is cut again and again; each time a whole new one comes in its place. */
-static void test_cut_while_threads_read(void **state)
+TEST(cut_while_threads_read)
 {
     pthread_t thread[THREADS];
 
-    (void)state;
     write_file();
     atomic_store(&over, false);
     for (size_t i = 0; i < THREADS; i++)
@@ -294,9 +284,8 @@ static void sent_while_mapped(void)
 }
 
 /* Only loads within a window are anybody's business here. */
-static void test_other_signals_kill(void **state)
+TEST(other_signals_kill)
 {
-    (void)state;
     write_file();
     dies(sent);
     dies(sent_while_mapped);
@@ -330,7 +319,7 @@ static struct ckpt_source *tensor_file(size_t *at)
 }
 
 /* The numbers of a mapped tensor are those of its bytes, wherever it lies. */
-static void test_measure(void **state)
+TEST(measure)
 {
     static float v[65536 * 9];
     struct tensor_measure m;
@@ -339,28 +328,26 @@ static void test_measure(void **state)
     size_t at;
     struct ckpt_source *src = tensor_file(&at);
 
-    (void)state;
     assert_int_equal(ckpt_source_read(src, 0, 0, 65536 * 9, v, &err), 0);
     stats_add(&want, v, CKPT_F32, 65536 * 9);
-    assert_int_equal(tensors_measure(&m, src, NULL, 1, MEASURE_STATS, 2, &err), 0);
+    assert_int_equal(inspect_measure(&m, src, NULL, 1, INSPECT_STATS, 2, &err), 0);
     assert_memory_equal(&m.s, &want, sizeof want);
     assert_int_equal(truncate(path, (off_t)(at + 2000000)), 0);
     err = (struct ckpt_err){0};
-    assert_int_equal(tensors_measure(&m, src, NULL, 1, MEASURE_STATS, 2, &err), CKPT_EIO);
+    assert_int_equal(inspect_measure(&m, src, NULL, 1, INSPECT_STATS, 2, &err), CKPT_EIO);
     assert_string_equal(err.reason, "truncated");
     assert_non_null(strstr(err.text, "tensor t: "));
     ckpt_source_close(src);
 }
 
 /* A disk that fails while its pages are loaded. */
-static void test_a_failed_load(void **state)
+TEST(a_failed_load)
 {
 #ifdef CKPT_FAULTS
     struct ckpt_extent x = {0};
     struct ckpt_err err = {0};
     const void *bytes;
 
-    (void)state;
     write_file();
     x.file = open_file();
     assert_true(mapped_begin(&bytes, &x, BYTES));
@@ -370,23 +357,6 @@ static void test_a_failed_load(void **state)
     assert_non_null(strstr(err.text, "read at 0"));
     ckpt_file_close(x.file);
 #else
-    (void)state;
     skip();
 #endif
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bytes_are_the_files),
-        cmocka_unit_test(test_what_cannot_be_mapped),
-        cmocka_unit_test(test_cut_while_it_is_mapped),
-        cmocka_unit_test(test_cut_and_grown_again),
-        cmocka_unit_test(test_cut_while_threads_read),
-        cmocka_unit_test(test_other_signals_kill),
-        cmocka_unit_test(test_measure),
-        cmocka_unit_test(test_a_failed_load),
-    };
-
-    return cmocka_run_group_tests(tests, set_up, tear_down);
 }

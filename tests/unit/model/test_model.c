@@ -156,26 +156,23 @@ static void passes(struct golden *g, const void *arg)
         check_logits(g, "long");
 }
 
-static void test_model_agrees_with_transformers(void **state)
+TEST(model_agrees_with_transformers)
 {
-    (void)state;
     each_model(passes, NULL, &train, 1);
 }
 
-static void test_model_agrees_when_blocks_are_recomputed(void **state)
+TEST(model_agrees_when_blocks_are_recomputed)
 {
     struct model_opts opts = train;
 
-    (void)state;
     opts.recompute = RECOMPUTE_FULL;
     each_model(passes, NULL, &opts, 1);
     opts.recompute = RECOMPUTE_NORMS;
     each_model(passes, NULL, &opts, 1);
 }
 
-static void test_model_agrees_on_any_number_of_threads(void **state)
+TEST(model_agrees_on_any_number_of_threads)
 {
-    (void)state;
     for (int threads = 2; threads <= 7; threads += 5)
         each_model(passes, NULL, &train, threads);
 }
@@ -195,13 +192,12 @@ static void evaluation(struct golden *g, const void *arg)
                      CKPT_ESTATE);
 }
 
-static void test_model_agrees_without_a_backward_plan(void **state)
+TEST(model_agrees_without_a_backward_plan)
 {
     struct model_opts opts = train, kept = train;
     uint64_t bytes[3];
     struct golden g;
 
-    (void)state;
     opts.train = false;
     each_model(evaluation, NULL, &opts, 2);
     /* The plans shrink in this order: kept, norms again, blocks again, forward only. */
@@ -310,12 +306,11 @@ static void five_steps(struct golden *g, const void *arg)
                run->groups ? NULL : json_object_get(g->json, "skip_in_eps1e-8_checksums"));
 }
 
-static void test_model_trains_as_torch_does(void **state)
+TEST(model_trains_as_torch_does)
 {
     static const struct adamw_case runs[] = {{"adamw_all_decay_eps1e-8", false, 0, 1e-8},
                                             {"adamw_hf_groups_clip1_eps1e-6", true, 1.0, 1e-6}};
 
-    (void)state;
     for (size_t i = 0; i < 2; i++)
         each_model(five_steps, &runs[i], &train, 2);
 }
@@ -345,14 +340,13 @@ static void repeatable(struct golden *g, const void *arg)
             fail_msg("gradient %zu: %g twice is %g", i, (double)first[i], (double)grads[i]);
 }
 
-static void test_model_repeats_bit_for_bit(void **state)
+TEST(model_repeats_bit_for_bit)
 {
-    (void)state;
     each_model(repeatable, NULL, &train, 2);
 }
 
-/* An empty batch, and one without supervised rows, still touch every unit in order. */
-static void test_model_passes_when_nothing_is_supervised(void **state)
+/* An empty batch, and one without supervised rows, still touch every layer in order. */
+TEST(model_passes_when_nothing_is_supervised)
 {
     struct ckpt_err err = {0};
     struct golden g;
@@ -361,7 +355,6 @@ static void test_model_passes_when_nothing_is_supervised(void **state)
     double sum = 1;
     float *grads;
 
-    (void)state;
     golden_open(&g, "bloom-a", &train, 2);
     golden_batch(&g, "right", &b, &place);
     b.n_rows = 0;
@@ -375,7 +368,7 @@ static void test_model_passes_when_nothing_is_supervised(void **state)
     golden_close(&g);
 }
 
-static void test_model_refuses_a_batch_that_does_not_fit(void **state)
+TEST(model_refuses_a_batch_that_does_not_fit)
 {
     struct ckpt_err err = {0};
     struct golden g;
@@ -383,7 +376,6 @@ static void test_model_refuses_a_batch_that_does_not_fit(void **state)
     int32_t *place, wrong[128];
     double sum;
 
-    (void)state;
     golden_open(&g, "bloom-a", &train, 1);
     golden_batch(&g, "right", &b, &place);
 #define REFUSED(change)                                                                        \
@@ -420,40 +412,40 @@ struct watch {
     int held[16], graded[16], done[16], most, now;
 };
 
-static const void *watch_acquire(void *ctx, int unit)
+static const void *watch_acquire(void *ctx, int layer)
 {
     struct watch *w = ctx;
 
-    w->held[unit]++;
+    w->held[layer]++;
     w->now++;
     w->most = w->now > w->most ? w->now : w->most;
-    return w->inner->acquire(w->inner->ctx, unit);
+    return w->inner->acquire(w->inner->ctx, layer);
 }
 
-static void watch_release(void *ctx, int unit)
+static void watch_release(void *ctx, int layer)
 {
     struct watch *w = ctx;
 
-    assert_true(w->held[unit] > 0);
-    w->held[unit]--;
+    assert_true(w->held[layer] > 0);
+    w->held[layer]--;
     w->now--;
 }
 
-static void *watch_grad(void *ctx, int unit)
+static void *watch_grad(void *ctx, int layer)
 {
     struct watch *w = ctx;
 
-    assert_int_equal(w->done[unit], 0);
-    w->graded[unit]++;
-    return w->inner->grad(w->inner->ctx, unit);
+    assert_int_equal(w->done[layer], 0);
+    w->graded[layer]++;
+    return w->inner->grad(w->inner->ctx, layer);
 }
 
-static void watch_done(void *ctx, int unit)
+static void watch_done(void *ctx, int layer)
 {
     struct watch *w = ctx;
 
-    assert_true(w->graded[unit] > 0);
-    w->done[unit]++;
+    assert_true(w->graded[layer] > 0);
+    w->done[layer]++;
 }
 
 static void brackets(const char *name, int most)
@@ -471,7 +463,7 @@ static void brackets(const char *name, int most)
     w.inner = resident_door(g.weights);
     golden_batch(&g, "right", &b, &place);
     OK(model_loss_grad(g.model, &door, &b, 1, &sum, &err), err);
-    for (int u = 0; u < model_params(g.model)->n_unit; u++) {
+    for (int u = 0; u < model_params(g.model)->n_layers; u++) {
         assert_int_equal(w.held[u], 0);
         assert_int_equal(w.done[u], 1);
     }
@@ -479,9 +471,8 @@ static void brackets(const char *name, int most)
     golden_close(&g);
 }
 
-static void test_model_brackets_every_unit_when_training(void **state)
+TEST(model_brackets_every_unit_when_training)
 {
-    (void)state;
     brackets("bloom-a", 2);             /* the final norm and the tied head */
     brackets("t5-v10", 2);              /* also a block and the first, for its distances */
     brackets("t5-v11", 2);
@@ -519,7 +510,7 @@ static void check_hidden(const char *name, const char *side)
         start[i / C + 1] = (int32_t)b.n_tokens;
     }
     b.n_docs = R;
-    b.kinds = types ? kind : NULL;
+    b.token_type_ids = types ? kind : NULL;
     for (int64_t l = 0; l <= g.arch->num_hidden_layers; l++) {
         const float *wanted;
 
@@ -538,28 +529,10 @@ static void check_hidden(const char *name, const char *side)
     golden_close(&g);
 }
 
-static void test_encoders_agree_with_transformers(void **state)
+TEST(encoders_agree_with_transformers)
 {
-    (void)state;
     check_hidden("bert-a", "right");
     check_hidden("bert-a", "left");
     check_hidden("roberta-a", "right");
     check_hidden("roberta-a", "left");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_model_agrees_with_transformers),
-        cmocka_unit_test(test_model_agrees_when_blocks_are_recomputed),
-        cmocka_unit_test(test_model_agrees_on_any_number_of_threads),
-        cmocka_unit_test(test_model_agrees_without_a_backward_plan),
-        cmocka_unit_test(test_model_trains_as_torch_does),
-        cmocka_unit_test(test_model_repeats_bit_for_bit),
-        cmocka_unit_test(test_model_passes_when_nothing_is_supervised),
-        cmocka_unit_test(test_model_refuses_a_batch_that_does_not_fit),
-        cmocka_unit_test(test_model_brackets_every_unit_when_training),
-        cmocka_unit_test(test_encoders_agree_with_transformers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

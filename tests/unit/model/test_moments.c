@@ -55,12 +55,11 @@ static int apart(const uint8_t *got, const uint8_t *want, int zero, int coarse)
     return n;
 }
 
-static void test_codes_step_as_bitsandbytes_does(void **state)
+TEST(codes_step_as_bitsandbytes_does)
 {
     struct ckpt_source *s = must_open(GOLDEN, NULL);
     struct device *dev = device(2);
 
-    (void)state;
     for (int step = 1; step <= 3; step++) {
         struct adamw a = {.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .grad_scale = 1,
                           .step = step};
@@ -121,11 +120,10 @@ static struct adamw_run run_of(struct arrays *x, enum op_moments m, int from, in
         .weight_decay = 0.1, .moments = m};
 }
 
-static void test_cuts_and_threads_do_not_show(void **state)
+TEST(cuts_and_threads_do_not_show)
 {
     static struct arrays one, cut;
 
-    (void)state;
     for (int m = OP_MOMENTS_BF16; m <= OP_MOMENTS_8BIT; m++) {
         struct device *dev = device(1), *many = device(3);
 
@@ -158,7 +156,7 @@ static float of_bf16(uint16_t x)
 }
 
 /* Each second moment is one of the two neighbours of what f32 would give, by its own word. */
-static void test_bf16_is_rounded_as_ops_says(void **state)
+TEST(bf16_is_rounded_as_ops_says)
 {
     static struct arrays x;
     struct device *dev = device(2);
@@ -166,7 +164,6 @@ static void test_bf16_is_rounded_as_ops_says(void **state)
                       .step = 9, .seed = 1234567890123u};
     struct adamw_run run;
 
-    (void)state;
     fill(&x);
     run = run_of(&x, OP_MOMENTS_BF16, 0, N);
     run.rounded = NULL;
@@ -193,14 +190,13 @@ static void test_bf16_is_rounded_as_ops_says(void **state)
 }
 
 /* Of a constant gradient the second moment comes to its square, where the nearest would stall. */
-static void test_bf16_does_not_stall(void **state)
+TEST(bf16_does_not_stall)
 {
     static struct arrays x;
     struct device *dev = device(2);
     struct adamw_run run;
     double mean = 0;
 
-    (void)state;
     fill(&x);
     for (int i = 0; i < N; i++)
         x.g[i] = 0.5f;
@@ -219,7 +215,7 @@ static void test_bf16_does_not_stall(void **state)
     device_close(dev);
 }
 
-static void test_a_verdict_is_obeyed(void **state)
+TEST(a_verdict_is_obeyed)
 {
     static struct arrays x, y, was;
     struct device *dev = device(1);
@@ -229,7 +225,6 @@ static void test_a_verdict_is_obeyed(void **state)
     struct adamw_run run;
     double sum = 0;
 
-    (void)state;
     fill(&x);
     fill(&y);
     for (int i = 0; i < N; i++)
@@ -259,16 +254,4 @@ static void test_a_verdict_is_obeyed(void **state)
     dev->ops->adamw(dev, &run, 1, &a);
     assert_memory_equal(&x, &was, sizeof x);
     device_close(dev);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_codes_step_as_bitsandbytes_does),
-        cmocka_unit_test(test_cuts_and_threads_do_not_show),
-        cmocka_unit_test(test_bf16_is_rounded_as_ops_says),
-        cmocka_unit_test(test_bf16_does_not_stall),
-        cmocka_unit_test(test_a_verdict_is_obeyed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,21 +1,20 @@
-/* The parameter list of a description: names, order, units, offsets, lookup. */
+/* The parameter list of a description: names, order, layers, offsets, lookup. */
 #include "tests/unit/model_help.h"
 
 #include "trainer/model/params.h"
 
-static void test_params_build_gives_torch_order_and_units(void **state)
+TEST(params_build_gives_torch_order_and_units)
 {
     struct arch *arch = arch_of("{\"model_type\":\"bloom\",\"vocab_size\":11,\"hidden_size\":8,"
                                 "\"n_layer\":2,\"n_head\":2}");
     struct ckpt_err err = {0};
     struct params p;
     int64_t at = 0;
-    int unit = 0;
+    int layer = 0;
 
-    (void)state;
     assert_int_equal(params_build(&p, arch, NULL, &err), 0);
     assert_int_equal(p.n, 3 + 2 * 12 + 2);
-    assert_int_equal(p.n_unit, 4);
+    assert_int_equal(p.n_layers, 4);
     assert_int_equal(p.numel, 11 * 8 + 16 + 2 * (12 * 64 + 13 * 8) + 16);
     assert_int_equal(p.numel, arch_numel(arch));
     assert_string_equal(p.item[0].name, "transformer.word_embeddings.weight");
@@ -25,9 +24,9 @@ static void test_params_build_gives_torch_order_and_units(void **state)
     assert_string_equal(p.item[15 + 11].name, "transformer.h.1.mlp.dense_4h_to_h.bias");
     assert_string_equal(p.item[p.n - 1].name, "transformer.ln_f.bias");
     for (size_t i = 0; i < p.n; i++) {
-        if (p.item[i].unit != unit) {
-            assert_int_equal(at, p.unit_numel[unit]);
-            assert_int_equal(p.item[i].unit, ++unit);
+        if (p.item[i].layer != layer) {
+            assert_int_equal(at, p.layer_numel[layer]);
+            assert_int_equal(p.item[i].layer, ++layer);
             at = 0;
         }
         assert_int_equal(p.item[i].offset, at);
@@ -38,13 +37,12 @@ static void test_params_build_gives_torch_order_and_units(void **state)
     arch_free(arch);
 }
 
-static void test_params_find_when_prefix_is_missing(void **state)
+TEST(params_find_when_prefix_is_missing)
 {
     struct arch *arch = arch_of("{\"model_type\":\"bloom\",\"tie_word_embeddings\":false}");
     struct ckpt_err err = {0};
     struct params p;
 
-    (void)state;
     assert_null(arch_tied_name(arch));
     assert_int_equal(params_build(&p, arch, NULL, &err), 0);
     assert_int_equal(params_find(&p, "transformer.ln_f.weight"), p.n - 3);
@@ -58,7 +56,7 @@ static void test_params_find_when_prefix_is_missing(void **state)
 }
 
 /* model-families.md part 4: totals of published models. */
-static void test_params_count_when_published(void **state)
+TEST(params_count_when_published)
 {
     static const struct {
         int64_t h, layers, heads, total;
@@ -67,7 +65,6 @@ static void test_params_count_when_published(void **state)
                {4096, 30, 32, 7069016064},
                {14336, 70, 112, 176247271424}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         char text[256];
         struct arch *arch;
@@ -80,14 +77,4 @@ static void test_params_count_when_published(void **state)
         assert_int_equal(arch_numel(arch), row[i].total);
         arch_free(arch);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_params_build_gives_torch_order_and_units),
-        cmocka_unit_test(test_params_find_when_prefix_is_missing),
-        cmocka_unit_test(test_params_count_when_published),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -164,9 +164,8 @@ static struct arch *arch_published(size_t i)
     return arch_of(text);
 }
 
-static void test_published_configs_give_their_models(void **state)
+TEST(published_configs_give_their_models)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
         struct arch *a = arch_published(i);
         struct params params = {0};
@@ -182,12 +181,4 @@ static void test_published_configs_give_their_models(void **state)
         params_release(&params);
         arch_free(a);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_published_configs_give_their_models),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

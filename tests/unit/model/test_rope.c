@@ -24,7 +24,7 @@ static void check_frequencies(struct golden *g, const struct arch *arch)
     int64_t n;
     const float *wanted = golden_floats(g, g->expect, "inv_freq", &n);
 
-    assert_int_equal(n, arch->rope.turned / 2);
+    assert_int_equal(n, arch->rope.rotary_dim / 2);
     rope_frequencies(inv, arch, 1);
     for (int64_t i = 0; i < n; i++)
         if (!(fabs(inv[i] - (double)wanted[i]) <= 1e-6 * (double)wanted[i]))
@@ -60,13 +60,12 @@ static void check_logits(struct golden *g, int length)
                      (double)wanted[i]);
 }
 
-static void test_rope_agrees_with_transformers(void **state)
+TEST(rope_agrees_with_transformers)
 {
     static const char *const kinds[] = {"linear", "dynamic", "yarn", "yarn-mscale",
                                         "yarn-ratio-differs"};
     static const struct model_opts opts = {.max_tokens = 90, .max_docs = 1, .max_rows = 1};
 
-    (void)state;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         char dir[128], path[160];
         struct ckpt_err err = {0};
@@ -95,7 +94,7 @@ static void test_rope_agrees_with_transformers(void **state)
 }
 
 /* Older spellings of one config give the same description. */
-static void test_rope_reads_older_files(void **state)
+TEST(rope_reads_older_files)
 {
     static const char *const pairs[][2] = {
         {"llama31/config.json", "llama31/config.v4.json"},
@@ -103,7 +102,6 @@ static void test_rope_reads_older_files(void **state)
         {"phi3-long/config.json", "phi3-long/config.su.json"},
     };
 
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
         struct arch *arch[2];
         double inv[2][64];
@@ -119,13 +117,13 @@ static void test_rope_reads_older_files(void **state)
             json_decref(config);
         }
         assert_int_equal(arch[0]->rope.kind, arch[1]->rope.kind);
-        assert_int_equal(arch[0]->rope.turned, arch[1]->rope.turned);
+        assert_int_equal(arch[0]->rope.rotary_dim, arch[1]->rope.rotary_dim);
         assert_true(arch[0]->rope.attention_factor == arch[1]->rope.attention_factor);
         for (int64_t length = 8; length <= 64; length += 56) {
             for (int k = 0; k < 2; k++)
                 rope_frequencies(inv[k], arch[k], length);
             assert_memory_equal(inv[0], inv[1],
-                                (size_t)arch[0]->rope.turned / 2 * sizeof inv[0][0]);
+                                (size_t)arch[0]->rope.rotary_dim / 2 * sizeof inv[0][0]);
         }
         arch_free(arch[0]);
         arch_free(arch[1]);
@@ -147,9 +145,8 @@ static void refused(const char *rope, int code, const char *text)
     json_decref(config);
 }
 
-static void test_rope_refuses_what_makes_no_sense(void **state)
+TEST(rope_refuses_what_makes_no_sense)
 {
-    (void)state;
     refused("{\"type\":\"spiral\"}", CKPT_EUNSUPPORTED, "rope_type spiral");
     refused("{\"type\":\"linear\"}", CKPT_EFORMAT, "factor is 0");
     refused("{\"type\":\"linear\",\"factor\":\"2\"}", CKPT_EFORMAT, "factor");
@@ -160,15 +157,4 @@ static void test_rope_refuses_what_makes_no_sense(void **state)
     refused("{\"rope_type\":\"default\",\"partial_rotary_factor\":0.1}", CKPT_EFORMAT,
             "elements of a head turn");
     refused("{\"rope_type\":\"default\",\"rope_theta\":0}", CKPT_EFORMAT, "theta");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rope_agrees_with_transformers),
-        cmocka_unit_test(test_rope_reads_older_files),
-        cmocka_unit_test(test_rope_refuses_what_makes_no_sense),
-    };
-
-    return cmocka_run_group_tests_name("rope", tests, NULL, NULL);
 }

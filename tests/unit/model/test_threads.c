@@ -2,15 +2,9 @@
  * Operations whose work is cut in blocks for many threads: they give what one thread gives, and
  * the same bits each time; softmax by distance meets no number without a full mantissa.
  */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/unit/unit.h"
 
-#include <cmocka.h>
+#include <math.h>
 
 #include "trainer/cpu/cpu.h"
 #include "trainer/ops/ops.h"
@@ -96,15 +90,21 @@ static void compare(void (*run)(struct bench *b, int how), int how)
 
 static void project(struct bench *b, int how)
 {
-    struct op_linear a = {.out = b->y, .x = b->x, .w = b->w, .n = N, .n_in = IN, .n_out = OUT,
-                          .in_out = how & 1, .residual = how & 2 ? b->dout : NULL};
+    struct op_linear a = {.out = b->y,
+                          .x = b->x,
+                          .proj.w = b->w,
+                          .n = N,
+                          .n_in = IN,
+                          .n_out = OUT,
+                          .flags = how & 1 ? OP_LINEAR_IN_OUT : 0,
+                          .residual = how & 2 ? b->dout : NULL};
 
     b->dev->ops->linear_fwd(b->dev, &a);
     a.dout = b->dout;
     a.dx = b->dx;
-    a.dw = b->dw;
-    a.db = b->db;
-    a.dx_add = how & 2;
+    a.proj.dw = b->dw;
+    a.proj.db = b->db;
+    a.flags |= how & 2 ? OP_LINEAR_DX_ADD : 0u;
     if (how & 2) {                      /* x is rebuilt, and read for dw after that */
         a.x_act = OP_ACT_SILU;
         a.x_pre = b->w;
@@ -112,9 +112,8 @@ static void project(struct bench *b, int how)
     b->dev->ops->linear_bwd(b->dev, &a);
 }
 
-static void test_projections(void **state)
+TEST(projections)
 {
-    (void)state;
     for (int how = 0; how < 4; how++)
         compare(project, how);
 }
@@ -133,9 +132,8 @@ static void head(struct bench *b, int how)
     memcpy(b->y, nll, sizeof nll);
 }
 
-static void test_the_head(void **state)
+TEST(the_head)
 {
-    (void)state;
     compare(head, 0);
     compare(head, 1);
 }
@@ -163,9 +161,8 @@ static void attend(struct bench *b, int how)
     b->dev->ops->attention_bwd(b->dev, &a);
 }
 
-static void test_attention(void **state)
+TEST(attention)
 {
-    (void)state;
     for (int how = 0; how < 16; how++)
         compare(attend, how);
 }
@@ -173,12 +170,11 @@ static void test_attention(void **state)
 #if defined(__x86_64__)
 #define SEEN 0x2u                       /* of MXCSR: an operand without a full mantissa */
 
-static void test_terms_by_distance_fade_to_nothing(void **state)
+TEST(terms_by_distance_fade_to_nothing)
 {
     struct bench b = start(1);
     unsigned was = _mm_getcsr();
 
-    (void)state;
     for (int64_t i = 0; i < N * OUT; i++)
         b.dout[i] *= 1e-4f;
     _mm_setcsr(was & ~0x3fu);
@@ -190,13 +186,12 @@ static void test_terms_by_distance_fade_to_nothing(void **state)
 }
 #endif
 
-static void test_memory_is_cleared_and_copied_whole(void **state)
+TEST(memory_is_cleared_and_copied_whole)
 {
     enum { BYTES = 9 * 4096 * 5 + 77 };
     struct bench b = start(MANY);
     unsigned char *p = malloc(BYTES + 2), *q = malloc(BYTES + 2);
 
-    (void)state;
     assert_true(p && q);
     for (int i = 0; i < BYTES + 2; i++) {
         p[i] = (unsigned char)(i % 251 + 1);
@@ -214,19 +209,4 @@ static void test_memory_is_cleared_and_copied_whole(void **state)
     free(p);
     free(q);
     stop(&b);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_projections),
-        cmocka_unit_test(test_the_head),
-        cmocka_unit_test(test_attention),
-#if defined(__x86_64__)
-        cmocka_unit_test(test_terms_by_distance_fade_to_nothing),
-#endif
-        cmocka_unit_test(test_memory_is_cleared_and_copied_whole),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,15 +2,9 @@
  * Products of bf16 tiles: each kernel that this CPU has, and the plain loop over the same
  * tiles, against sums in f64; and projections made of them against those with widened weights.
  */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/unit/unit.h"
 
-#include <cmocka.h>
+#include <math.h>
 
 #include "libckpt/convert.h"
 #include "trainer/cpu/cpu.h"
@@ -33,13 +27,18 @@ static void *room(size_t bytes)
     return p;
 }
 
-static enum tiles_kernel kernel_of(void **state)
-{
-    enum tiles_kernel kernel = *(enum tiles_kernel *)*state;
+/* A test of each kernel; one that this processor lacks is skipped. */
+#define TEST_KERNELS(name)                                                                     \
+    static void name(enum tiles_kernel kernel);                                                \
+    TEST(name##_plain)  { name(TILES_PLAIN); }                                                 \
+    TEST(name##_avx512) { kernel_or_skip(TILES_AVX512); name(TILES_AVX512); }                  \
+    TEST(name##_amx)    { kernel_or_skip(TILES_AMX); name(TILES_AMX); }                        \
+    static void name(enum tiles_kernel kernel)
 
-    if (kernel > TILES_PLAIN && kernel > tiles_best())
+static void kernel_or_skip(enum tiles_kernel kernel)
+{
+    if (kernel > tiles_best())
         skip();
-    return kernel;
 }
 
 enum { MAX = 150 };
@@ -105,11 +104,10 @@ static void check_product(enum tiles_kernel kernel, int64_t m, int64_t n, int64_
     free(r);
 }
 
-static void test_products_of_tiles_are_those_of_the_numbers(void **state)
+TEST_KERNELS(products_of_tiles_are_those_of_the_numbers)
 {
     static const int64_t size[][3] = {{1, 1, 1},     {16, 16, 32}, {17, 31, 33}, {32, 32, 64},
                                       {48, 80, 128}, {33, 64, 97}, {96, 49, 150}, {150, 150, 96}};
-    enum tiles_kernel kernel = kernel_of(state);
 
     for (size_t i = 0; i < sizeof size / sizeof size[0]; i++)
         for (int form = 0; form < 32; form++)
@@ -117,13 +115,12 @@ static void test_products_of_tiles_are_those_of_the_numbers(void **state)
 }
 
 /* f32 is rounded to nearest, ties to even; NaN and infinity stay. */
-static void test_packing_rounds_to_nearest(void **state)
+TEST_KERNELS(packing_rounds_to_nearest)
 {
     static const uint32_t from[] = {0x3f800000, 0x3f808000, 0x3f818000, 0x3f808001, 0xbf80ffff,
                                     0x7f800000, 0xff800000, 0x7f7fffff, 0x7fc00001, 0x00000000};
     static const uint16_t to[] = {0x3f80, 0x3f80, 0x3f82, 0x3f81, 0xbf81,
                                   0x7f80, 0xff80, 0x7f80, 0x7fc0, 0x0000};
-    enum tiles_kernel kernel = kernel_of(state);
     float x[16 * 32];
     uint16_t packed[16 * 32];
     struct tiles_side s = {.at = x, .ld = 32, .along = true};
@@ -155,10 +152,22 @@ static void project(struct device *dev, const struct linear_case *c, const struc
                     const uint16_t *w, const uint16_t *b, struct results *r)
 {
     struct op_linear a = {
-        .out = r->out, .pre = c->pre ? r->pre : NULL, .x = r->x, .dx = r->dx, .dw = r->dw,
-        .db = r->db, .w = w, .b = c->bias ? b : NULL, .residual = c->residual ? v->res : NULL,
-        .dout = v->dout, .act = c->act, .n = N, .n_in = IN, .n_out = OUT,
-        .out_ld = c->wide_rows ? LD : 0, .in_out = c->in_out, .dx_add = c->dx_add,
+        .out = r->out,
+        .pre = c->pre ? r->pre : NULL,
+        .x = r->x,
+        .dx = r->dx,
+        .proj.dw = r->dw,
+        .proj.db = r->db,
+        .proj.w = w,
+        .proj.b = c->bias ? b : NULL,
+        .residual = c->residual ? v->res : NULL,
+        .dout = v->dout,
+        .act = c->act,
+        .n = N,
+        .n_in = IN,
+        .n_out = OUT,
+        .out_ld = c->wide_rows ? LD : 0,
+        .flags = (c->in_out ? OP_LINEAR_IN_OUT : 0u) | (c->dx_add ? OP_LINEAR_DX_ADD : 0u),
     };
 
     memset(r, 0, sizeof *r);
@@ -183,7 +192,7 @@ static void same(const char *name, const char *what, const float *a, const float
                      (double)b[i]);
 }
 
-static void test_projections_are_those_of_widened_weights(void **state)
+TEST_KERNELS(projections_are_those_of_widened_weights)
 {
     static const struct linear_case cases[] = {
         {.name = "plain"},
@@ -197,7 +206,6 @@ static void test_projections_are_those_of_widened_weights(void **state)
     static struct arrays v;
     static struct results tiles, wide;
     static uint16_t w[IN * OUT], b[OUT];
-    enum tiles_kernel kernel = kernel_of(state);
     struct op_limits limits = {.n = N, .n_rows = 1, .dim = IN, .n_head = 1, .n_kv = 1, .vocab = 1,
                                .max_doc = 1, .head_dim = IN, .ff = IN, .train = true};
     struct ckpt_err err = {0};
@@ -251,13 +259,12 @@ static void head_of(struct device *dev, enum tiles_kernel kernel, const float *x
 }
 
 /* Gradients of logits are rounded on their way into the products. */
-static void test_heads_are_those_of_widened_weights(void **state)
+TEST_KERNELS(heads_are_those_of_widened_weights)
 {
     static float x[ROWS * DIM], wide_w[VOCAB * DIM];
     static uint16_t w[VOCAB * DIM];
     static int32_t targets[ROWS];
     static struct head tiles, wide;
-    enum tiles_kernel kernel = kernel_of(state);
     struct op_limits limits = {.n = ROWS, .n_rows = ROWS, .dim = DIM, .n_head = 1, .n_kv = 1,
                                .max_doc = 1, .head_dim = DIM, .ff = DIM, .vocab = VOCAB,
                                .train = true};
@@ -284,20 +291,4 @@ static void test_heads_are_those_of_widened_weights(void **state)
     same("head", "dw", tiles.dw, wide.dw, VOCAB * DIM, 2e-2f);
     dev->ops->free(dev, dev->work);
     device_close(dev);
-}
-
-int main(void)
-{
-    static enum tiles_kernel plain = TILES_PLAIN, avx512 = TILES_AVX512, amx = TILES_AMX;
-#define ALL(test)                                                                              \
-    cmocka_unit_test_prestate(test, &plain), cmocka_unit_test_prestate(test, &avx512),         \
-        cmocka_unit_test_prestate(test, &amx)
-    const struct CMUnitTest tests[] = {
-        ALL(test_products_of_tiles_are_those_of_the_numbers),
-        ALL(test_packing_rounds_to_nearest),
-        ALL(test_projections_are_those_of_widened_weights),
-        ALL(test_heads_are_those_of_widened_weights),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

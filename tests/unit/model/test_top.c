@@ -2,27 +2,20 @@
  * The largest logits of rows: beside a sort of them, with equal values, infinities and NaN; and the
  * tokens chosen from them alone, which must be those chosen from all logits.
  */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/unit/unit.h"
 
-#include <cmocka.h>
+#include <math.h>
 
 #include "tests/unit/top_check.h"
 #include "trainer/model/generate/logits.h"
 
-static void test_top_is_what_a_sort_gives(void **state)
+TEST(top_is_what_a_sort_gives)
 {
     static const int64_t vocab[] = {1, 2, 7, 300, 5000};
     static const int64_t k[] = {1, 2, 5, 64, 256};
     struct ckpt_err err = {0};
     struct device *dev;
 
-    (void)state;
     assert_int_equal(device_open_cpu(&dev, 2, &err), 0);
     for (int v = 0; v < 5; v++)
         for (int i = 0; i < 5; i++)
@@ -86,14 +79,13 @@ static int same_choice(struct device *dev, const struct generate_opts *o, const 
     return 1;
 }
 
-static void test_the_largest_tell_the_same_choice(void **state)
+TEST(the_largest_tell_the_same_choice)
 {
     struct ckpt_err err = {0};
     struct device *dev;
     int32_t history[HISTORY];
     float z[V];
 
-    (void)state;
     assert_int_equal(device_open_cpu(&dev, 1, &err), 0);
     for (size_t k = 0; k < sizeof options / sizeof *options; k++) {
         struct generate_opts o = options[k].o;
@@ -114,14 +106,4 @@ static void test_the_largest_tell_the_same_choice(void **state)
             fail_msg("options %zu: the largest tell %d of %d choices", k, told, DRAWS);
     }
     device_close(dev);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_top_is_what_a_sort_gives),
-        cmocka_unit_test(test_the_largest_tell_the_same_choice),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

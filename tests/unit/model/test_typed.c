@@ -58,13 +58,12 @@ static void products_of(struct device *dev, int64_t m, int64_t n, int64_t k, flo
     check_product(y, x, w, before, m, n, k, 1, n, beta);
 }
 
-static void test_typed_products_are_those_of_the_wide_numbers(void **state)
+TEST(typed_products_are_those_of_the_wide_numbers)
 {
     static const int64_t size[][3] = {{1, 1, 1},   {1, 7, 9},    {1, 33, 64}, {2, 64, 31},
                                       {4, 17, 41}, {5, 24, 130}, {37, 129, 63}};
     struct ckpt_err err = {0};
 
-    (void)state;
     for (size_t t = 0; t < 2; t++)
         for (size_t i = 0; i < sizeof size / sizeof size[0]; i++) {
             struct device *dev;
@@ -187,14 +186,13 @@ static void same_model(const char *name, enum ckpt_dtype type, bool train, struc
     golden_close(&g);
 }
 
-static void test_typed_models_are_those_of_the_wide_numbers(void **state)
+TEST(typed_models_are_those_of_the_wide_numbers)
 {
     static const char *const models[] = {"bloom-a", "opt-350m", "opt-bare", "gpt2-a", "llama-a",
                                          "qwen3-a", "phi3-a", "mixtral-a"};
     struct ckpt_err err = {0};
     struct comm *comm;
 
-    (void)state;
     OK(comm_open(&comm, &err), err);
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
         for (size_t t = 0; t < 2; t++) {
@@ -202,13 +200,4 @@ static void test_typed_models_are_those_of_the_wide_numbers(void **state)
             same_model(models[i], halves[t], false, comm);
         }
     comm_close(comm);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_typed_products_are_those_of_the_wide_numbers),
-        cmocka_unit_test(test_typed_models_are_those_of_the_wide_numbers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

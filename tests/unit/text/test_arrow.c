@@ -1,15 +1,15 @@
 /* arrow: rows of streams and files, folders that datasets saved, damage. */
 #include "tests/unit/records_help.h"
+#include "tests/unit/faults.h"
 
 #include "formats/container/flatbuffer.h"
 #include "formats/records/rows.h"
-#include "libckpt/base/fault.h"
 #include "libckpt/base/json.h"
 
 #define G "tests/golden/parquet/"
 #define S "tests/golden/hf-saved"
 
-static void test_rows_are_those_the_reference_reads(void **state)
+TEST(rows_are_those_the_reference_reads)
 {
     struct ckpt_err err = {0};
     struct ckpt_file *f;
@@ -17,7 +17,6 @@ static void test_rows_are_those_the_reference_reads(void **state)
     const char *name;
     char path[300], rows[300];
 
-    (void)state;
     assert_int_equal(ckpt_file_open(&f, G "index_arrow.json", 0, &err), 0);
     assert_int_equal(ckpt_json_read(&index, f, 1 << 20, 0, &err), 0);
     ckpt_file_close(f);
@@ -30,9 +29,8 @@ static void test_rows_are_those_the_reference_reads(void **state)
     json_decref(index);
 }
 
-static void test_a_folder_that_datasets_saved_is_its_files_in_order(void **state)
+TEST(a_folder_that_datasets_saved_is_its_files_in_order)
 {
-    (void)state;
     assert_same_rows(S "/train", "tests/golden/hf-rows.jsonl", 1);
     assert_same_rows(S "-2shards", "tests/golden/hf-rows.jsonl", 3);
 }
@@ -47,9 +45,8 @@ static void refused(const char *path, int code, const char *text, const char *hi
         fail_msg("%s (%s)", err.text, err.hint);
 }
 
-static void test_splits_are_not_mixed(void **state)
+TEST(splits_are_not_mixed)
 {
-    (void)state;
     refused(S, CKPT_EUSAGE, "a data set of 2 splits", "hf-saved/train");
     /* The files lie in data/, as in a repository. */
     refused("tests/golden/hf-imdb", CKPT_EUSAGE, "files of several splits", "'tests/golden/hf-imdb/data/train-*'");
@@ -57,13 +54,12 @@ static void test_splits_are_not_mixed(void **state)
     assert_same_rows("tests/golden/hf-imdb/data/train-*.parquet", "tests/golden/hf-rows.jsonl", 1);
 }
 
-static void test_a_state_that_leads_out_of_its_folder_is_refused(void **state)
+TEST(a_state_that_leads_out_of_its_folder_is_refused)
 {
     const char *dir = scratch("arrow");
     char path[400];
     FILE *f;
 
-    (void)state;
     snprintf(path, sizeof path, "%s/dataset_info.json", dir);
     f = fopen(path, "w");
     assert_non_null(f);
@@ -137,20 +133,18 @@ static void flip(const char *name, size_t step)
     free(b);
 }
 
-static void test_changed_bytes_are_told_or_harmless(void **state)
+TEST(changed_bytes_are_told_or_harmless)
 {
-    (void)state;
     flip("coded", 1);
     flip("nested", 5);
     flip("types", 3);
 }
 
-static void test_a_cut_stream_is_refused(void **state)
+TEST(a_cut_stream_is_refused)
 {
     size_t n, whole = 0;
     unsigned char *b = slurp("flat", &n);
 
-    (void)state;
     for (size_t len = 8; len < n; len += 8) {
         struct ckpt_err err = {0};
 
@@ -163,95 +157,68 @@ static void test_a_cut_stream_is_refused(void **state)
     free(b);
 }
 
-static void test_compressed_buffers_are_told(void **state)
+TEST(compressed_buffers_are_told)
 {
     size_t n;
     struct ckpt_err err = {0};
     unsigned char *b = slurp("packed", &n);
 
-    (void)state;
     assert_int_equal(read_rows(b, n, &err), CKPT_EUNSUPPORTED);
     assert_non_null(strstr(err.text, "compressed"));
     free(b);
 }
 
-static void test_offsets_that_lead_out_of_a_buffer_fail(void **state)
+TEST(offsets_that_lead_out_of_a_buffer_fail)
 {
     unsigned char b[64] = {8, 0, 0, 0, 6, 0, 8, 0, 4, 0, 0, 0, 0, 0, 0, 0};
-    struct flat f = {b, sizeof b, false};
-    struct flat_table t;
+    struct flatbuffer f = {b, sizeof b, false};
+    struct flatbuffer_table t;
 
-    (void)state;
-    t = flat_root(&f);                  /* its table at 8: vtable at 4 */
+    t = flatbuffer_root(&f);                  /* its table at 8: vtable at 4 */
     assert_false(f.failed);
     assert_int_equal(t.at, 8);
     b[8] = 4;
-    t = flat_root(&f);
-    assert_int_equal(flat_int(&f, &t, 0, 4, 9), 0);
-    assert_int_equal(flat_int(&f, &t, 1, 4, 9), 9);
+    t = flatbuffer_root(&f);
+    assert_int_equal(flatbuffer_int(&f, &t, 0, 4, 9), 0);
+    assert_int_equal(flatbuffer_int(&f, &t, 1, 4, 9), 9);
     b[12] = 200;                        /* an offset */
-    assert_int_equal(flat_child(&f, &t, 0).at, 0);
+    assert_int_equal(flatbuffer_child(&f, &t, 0).at, 0);
     assert_true(f.failed);
     f.failed = false;
     b[12] = 4;                          /* a vector of 250 elements */
     b[16] = 250;
-    assert_int_equal(flat_list(&f, &t, 0, 1).n, 0);
+    assert_int_equal(flatbuffer_list(&f, &t, 0, 1).n, 0);
     assert_true(f.failed);
     f.failed = false;
     b[0] = 62;
-    flat_root(&f);
+    flatbuffer_root(&f);
     assert_true(f.failed);
 }
 
-static void test_no_memory_at_any_point_is_told(void **state)
+TEST(no_memory_at_any_point_is_told)
 {
-#ifdef CKPT_FAULTS
+    struct faults f = {.kinds = FAULT(ALLOC), .later = true};
     size_t n;
     unsigned char *b = slurp("coded", &n);
-    unsigned long k = 1;
-    int rc;
 
-    (void)state;
-    for (;; k++) {
+    while (faults_next(&f)) {
         struct ckpt_err err = {0};
-        struct ckpt_file *f;
+        struct ckpt_file *file;
         json_t *v = NULL;
         void *self;
+        int rc;
 
-        assert_int_equal(ckpt_file_memory(&f, b, n, "memory", &err), 0);
-        ckpt_fault_arm(CKPT_FAULT_ALLOC, k);
-        rc = record_arrow.open(&self, f, &(struct records_opts){0}, &err);
+        assert_int_equal(ckpt_file_memory(&file, b, n, "memory", &err), 0);
+        faults_arm(&f);
+        rc = record_arrow.open(&self, file, &(struct records_opts){0}, &err);
         if (rc == 0) {
             rc = record_arrow.get(self, 12, &v, &err);
             record_arrow.close(self);
         }
         json_decref(v);
-        ckpt_fault_arm(CKPT_FAULT_ALLOC, 0);
-        if (rc == 0)
-            break;
-        assert_int_equal(rc, CKPT_ENOMEM);
+        faults_disarm(&f);
+        faults_fail(&f, rc, CKPT_ENOMEM, &err, "coded");
     }
-    assert_true(k > 8);
+    assert_true(f.rounds > 8);
     free(b);
-#else
-    (void)state;
-    skip();
-#endif
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows_are_those_the_reference_reads),
-        cmocka_unit_test(test_a_folder_that_datasets_saved_is_its_files_in_order),
-        cmocka_unit_test(test_splits_are_not_mixed),
-        cmocka_unit_test(test_a_state_that_leads_out_of_its_folder_is_refused),
-        cmocka_unit_test(test_changed_bytes_are_told_or_harmless),
-        cmocka_unit_test(test_a_cut_stream_is_refused),
-        cmocka_unit_test(test_compressed_buffers_are_told),
-        cmocka_unit_test(test_offsets_that_lead_out_of_a_buffer_fail),
-        cmocka_unit_test(test_no_memory_at_any_point_is_told),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

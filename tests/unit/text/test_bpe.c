@@ -2,14 +2,7 @@
  * bpe and what stands before it: the merge order against a plain search, long words, the word
  * cache; character classes against the reference's; scanners against the regular expressions.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "formats/tokens/model/bpe.h"
 #include "formats/tokens/bytelevel.h"
@@ -103,14 +96,13 @@ static void check_word(const struct model *m, struct bpe_run *run, const char *s
     free(want);
 }
 
-static void test_merges_in_order(void **state)
+TEST(merges_in_order)
 {
     struct model m;
     struct bpe_run *run;
     struct ckpt_err err = {0};
     char s[400];
 
-    (void)state;
     make_model(&m, -1, false);
     assert_int_equal(bpe_run_new(&run, &err), 0);
     for (int t = 0; t < 3000; t++) {
@@ -126,7 +118,7 @@ static void test_merges_in_order(void **state)
     bpe_free(m.bpe);
 }
 
-static void test_a_long_word_is_quick(void **state)
+TEST(a_long_word_is_quick)
 {
     struct model m;
     struct bpe_run *run;
@@ -135,7 +127,6 @@ static void test_a_long_word_is_quick(void **state)
     size_t n = 1000000, bytes = 0;
     unsigned char *s = malloc(n);
 
-    (void)state;
     make_model(&m, -1, false);
     for (size_t i = 0; i < n; i++)
         s[i] = (unsigned char)('a' + below(3));
@@ -150,7 +141,7 @@ static void test_a_long_word_is_quick(void **state)
     free(s);
 }
 
-static void test_unknown_bytes(void **state)
+TEST(unknown_bytes)
 {
     static const struct { int32_t unk; bool fuse; size_t n; uint32_t len[5]; } rows[] = {
         {-1, false, 2, {1, 1}},             /* dropped */
@@ -159,7 +150,6 @@ static void test_unknown_bytes(void **state)
     };
     struct ckpt_err err = {0};
 
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
         struct model m;
         struct bpe_run *run;
@@ -179,13 +169,12 @@ static void test_unknown_bytes(void **state)
     }
 }
 
-static void test_byte_alphabet(void **state)
+TEST(byte_alphabet)
 {
     bool seen[0x144] = {false};
     unsigned char raw[8];
     size_t n;
 
-    (void)state;
     for (int b = 0; b < 256; b++) {
         uint32_t cp = bytelevel_char((unsigned char)b);
 
@@ -206,14 +195,13 @@ static void test_byte_alphabet(void **state)
 
 /* classes.txt: class, first and last code point of every run of \p{L}, \p{N} and \s, as the
  * reference library's regular expressions see them. */
-static void test_classes_equal_the_reference(void **state)
+TEST(classes_equal_the_reference)
 {
     FILE *f = fopen("tests/golden/tokenizers/classes.txt", "r");
     unsigned char *want = calloc(0x110000, 1);
     unsigned first, last, wrong = 0;
     char cls;
 
-    (void)state;
     assert_non_null(f);
     while (fscanf(f, " %c %x %x", &cls, &first, &last) == 3)
         memset(want + first, cls == 'L' ? UNICODE_LETTER : cls == 'N' ? UNICODE_NUMBER
@@ -254,7 +242,7 @@ static size_t engine_end(const struct regex *re, struct regex_run *run, const un
     return !found ? n : start > from ? start : end;
 }
 
-static void test_scanners_equal_the_patterns(void **state)
+TEST(scanners_equal_the_patterns)
 {
     static const char *const patterns[] = {
         "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
@@ -268,7 +256,6 @@ static void test_scanners_equal_the_patterns(void **state)
     struct ckpt_err err = {0};
     unsigned char s[4 * 24];
 
-    (void)state;
     assert_null(scan_for("\\w+"));
     for (size_t p = 0; p < sizeof patterns / sizeof *patterns; p++) {
         scan_fn *scan = scan_for(patterns[p]);
@@ -293,14 +280,13 @@ static void test_scanners_equal_the_patterns(void **state)
     }
 }
 
-static void test_patterns_that_cannot_be_carried_over(void **state)
+TEST(patterns_that_cannot_be_carried_over)
 {
     static const char *const bad[] = {"[a[^b]]", "[a&&b]", "(?m:.)", "\\h", "[a", "a\\", "\\Kb",
                                       "[[:alpha:]]", "(", ""};
     struct ckpt_err err = {0};
     struct regex *re;
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_true(regex_new(&re, bad[i], strlen(bad[i]), false, &err) < 0);
         assert_null(re);
@@ -309,7 +295,7 @@ static void test_patterns_that_cannot_be_carried_over(void **state)
     regex_free(re);
 }
 
-static void test_lossy_text(void **state)
+TEST(lossy_text)
 {
     static const struct { const char *in, *out; } rows[] = {
         {"a\xff" "b", "a\xef\xbf\xbd" "b"},
@@ -319,7 +305,6 @@ static void test_lossy_text(void **state)
         {"\xf0\x9f\x98\x80", "\xf0\x9f\x98\x80"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct ckpt_buf b;
 
@@ -328,20 +313,4 @@ static void test_lossy_text(void **state)
         assert_string_equal(ckpt_buf_str(&b), rows[i].out);
         ckpt_buf_release(&b);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_merges_in_order),
-        cmocka_unit_test(test_a_long_word_is_quick),
-        cmocka_unit_test(test_unknown_bytes),
-        cmocka_unit_test(test_byte_alphabet),
-        cmocka_unit_test(test_classes_equal_the_reference),
-        cmocka_unit_test(test_scanners_equal_the_patterns),
-        cmocka_unit_test(test_patterns_that_cannot_be_carried_over),
-        cmocka_unit_test(test_lossy_text),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,6 @@
 /* chat, talk: conversations as transformers and trl turn them into ids and labels; where templates
  * lie; what is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-#include <sys/stat.h>
+#include "tests/unit/unit.h"
 
 #include "libckpt/base/json.h"
 #include "tests/unit/data_files.h"
@@ -181,7 +176,7 @@ static void check_case(const json_t *one)
     free(line);
 }
 
-static void test_learns_what_trl_learns(void **state)
+TEST(learns_what_trl_learns)
 {
     struct ckpt_err err = {0};
     const json_t *one, *style;
@@ -190,7 +185,6 @@ static void test_learns_what_trl_learns(void **state)
     json_t *root;
     size_t i;
 
-    (void)state;
     if (ckpt_file_open(&f, "tests/golden/chats.json", 0, &err) ||
         ckpt_json_read(&root, f, CKPT_JSON_MAX_BYTES, 0, &err))
         fail_msg("%s", err.text);
@@ -254,14 +248,13 @@ static void expect_no_template(const char *which, int code, const char *why)
     ckpt_dir_close(dir);
 }
 
-static void test_templates_are_found(void **state)
+TEST(templates_are_found)
 {
     struct ckpt_arena arena = {0};
     struct ckpt_err err = {0};
     struct ckpt_dir *dir;
     const char *text;
 
-    (void)state;
     fresh("qwen");
     expect_no_template(NULL, CKPT_ECONFIG, "no chat template");
     put("tokenizer_config.json", "{\"chat_template\": 5}");
@@ -310,13 +303,12 @@ static void chatml(void)
     put("chat_template.jinja", CHATML);
 }
 
-static void test_refuses(void **state)
+TEST(refuses)
 {
     struct data_opts o = {0}, field = {.messages_field = "talk"},
                      both = {.messages_field = "talk", .text_field = "text"},
                      history = {.mask_history = true}, given = {.chat_template = "x"};
 
-    (void)state;
     chatml();
     expect_refusal("{\"messages\":[]}\n", &o,
                    "record 1: field \"messages\": the chat has no messages");
@@ -334,25 +326,24 @@ static void test_refuses(void **state)
                    "field \"tools\" is no list");
     expect_refusal("{\"text\":\"a\"}\n", &field, "field \"talk\" is absent or null");
     expect_refusal("{\"text\":\"a\"}\n", &both, "both a messages field and a text field are given");
-    expect_refusal("{\"text\":\"a\"}\n", &history, "--mask-history is given, and the records");
-    expect_refusal("{\"text\":\"a\"}\n", &given, "--chat-template is given, and the records");
+    expect_refusal("{\"text\":\"a\"}\n", &history, "`mask_history` is given, and the records");
+    expect_refusal("{\"text\":\"a\"}\n", &given, "`chat_template` is given, and the records");
     put("chat_template.jinja", "{{ raise_exception('not so') }}");
     expect_refusal(HELLO, &o, "record 1: chat template: line 1: not so");
 }
 
 /* No prompt, no answer, and no offset into a text that is not there. */
-static void test_a_template_that_prints_nothing(void **state)
+TEST(a_template_that_prints_nothing)
 {
     static const char *const body =
         "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\"}]}";
     struct ckpt_buf prompt, answer;
     struct ckpt_err err = {0};
-    struct talk talk = {0};
+    struct conversation talk = {0};
     struct ckpt_dir *dir;
     struct chat *chat;
     json_t *record;
 
-    (void)state;
     fresh("qwen");
     put("chat_template.jinja", "{% set a = 1 %}");
     dir = open_dir();
@@ -360,12 +351,12 @@ static void test_a_template_that_prints_nothing(void **state)
     ckpt_buf_init(&answer, SIZE_MAX);
     assert_int_equal(chat_open(&chat, dir, NULL, NULL, &err), 0);
     assert_int_equal(ckpt_json_parse(&record, body, strlen(body), 0, &err), 0);
-    assert_int_equal(talk_of(&talk, record, "messages", &err), 0);
-    assert_int_equal(talk_question(&talk, chat, &prompt, &answer, &err), 0);
+    assert_int_equal(conversation_of(&talk, record, "messages", &err), 0);
+    assert_int_equal(conversation_question(&talk, chat, &prompt, &answer, &err), 0);
     assert_int_equal(prompt.len + answer.len, 0);
     ckpt_buf_release(&prompt);
     ckpt_buf_release(&answer);
-    talk_release(&talk);
+    conversation_release(&talk);
     json_decref(record);
     chat_close(chat);
     ckpt_dir_close(dir);
@@ -393,14 +384,13 @@ static void expect_learnt(const char *body, const struct data_opts *o, const cha
     close_set(&s);
 }
 
-static void test_fields(void **state)
+TEST(fields)
 {
     struct data_opts o = {0}, field = {.messages_field = "talk"},
                      mapped = {.field_mapping = "{\"messages\": \"talk\"}"},
                      chosen = {.field_mapping = "{\"completion\": \"chosen\"}"},
                      cut = {.max_seq_length = 6}, left = {.max_seq_length = 4, .cut_left = true};
 
-    (void)state;
     chatml();
     expect_learnt("{\"talk\":[{\"role\":\"user\",\"content\":\"a\"},"
                   "{\"role\":\"assistant\",\"content\":\"b\"}]}\n", &field, "b<|im_end|>\n");
@@ -422,7 +412,7 @@ static void test_fields(void **state)
 }
 
 /* An encoder reads all before the last turn, a decoder writes that. */
-static void test_encoder_and_decoder(void **state)
+TEST(encoder_and_decoder)
 {
     struct data_opts o = {.pair = {.wanted = true, .start = 7}, .no_eos = true};
     struct ckpt_err err = {0};
@@ -431,7 +421,6 @@ static void test_encoder_and_decoder(void **state)
     char *text;
     size_t len;
 
-    (void)state;
     chatml();
     if (open_set(&s, HELLO, &o, &err) || data_source_sample(s.source, 0, &x, &err))
         fail_msg("%s", err.text);
@@ -449,7 +438,7 @@ static void test_encoder_and_decoder(void **state)
 }
 
 /* Nested columns, where what a message lacks is null, are what JSON lines say. */
-static void test_parquet(void **state)
+TEST(parquet)
 {
     static const char *const path[] = {"tests/golden/data/chats.jsonl",
                                        "tests/golden/data/chats.parquet"};
@@ -461,7 +450,6 @@ static void test_parquet(void **state)
     struct ckpt_err err = {0};
     struct tokenizer *tok;
 
-    (void)state;
     fresh("qwen");
     put("tokenizer_config.json", "{\"eos_token\": \"<|im_end|>\"}");
     o.chat_dir = open_dir();
@@ -488,16 +476,4 @@ static void test_parquet(void **state)
     }
     tokenizer_close(tok);
     ckpt_dir_close(o.chat_dir);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_learns_what_trl_learns), cmocka_unit_test(test_templates_are_found),
-        cmocka_unit_test(test_refuses), cmocka_unit_test(test_fields),
-        cmocka_unit_test(test_a_template_that_prints_nothing),
-        cmocka_unit_test(test_parquet), cmocka_unit_test(test_encoder_and_decoder),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,24 +2,18 @@
  * Every normalizer, pre-tokenizer and decoder against what the reference library made of the same
  * strings, and of the same ids: tests/golden/make_components.py says how.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "formats/tokens/tokenizer_parts.h"
 #include "libckpt/base/json.h"
 #include "tests/unit/golden_tokens.h"
 
-struct golden {
+static struct golden {
     struct ckpt_arena arena;
     const char       *components;
     struct texts      texts;
     json_t           *t5;           /* its character map */
-};
+} golden;
 
 static uint64_t fnv(uint64_t h, const void *data, size_t n)
 {
@@ -140,57 +134,41 @@ static int check_all(struct golden *g, const char *prefix)
     return n;
 }
 
-static void test_normalizers(void **state)
+TEST(normalizers)
 {
-    assert_int_equal(check_all(*state, "normalizer "), 24);
+    assert_int_equal(check_all(&golden, "normalizer "), 24);
 }
 
-static void test_pre_tokenizers(void **state)
+TEST(pre_tokenizers)
 {
-    assert_int_equal(check_all(*state, "pre_tokenizer "), 43);
+    assert_int_equal(check_all(&golden, "pre_tokenizer "), 43);
 }
 
-static void test_decoders(void **state)
+TEST(decoders)
 {
-    assert_int_equal(check_all(*state, "decoder "), 16);
+    assert_int_equal(check_all(&golden, "decoder "), 16);
 }
 
-static int setup(void **state)
+BEFORE_ALL()
 {
-    static struct golden g;
     json_t *t5;
     size_t n;
     char *text;
 
-    g.components = slurp(&g.arena, TOKENIZERS "/components.jsonl", &n);
-    texts_read(&g.texts, &g.arena);
-    text = slurp(&g.arena, TOKENIZERS "/t5/tokenizer.json", &n);
+    golden.components = slurp(&golden.arena, TOKENIZERS "/components.jsonl", &n);
+    texts_read(&golden.texts, &golden.arena);
+    text = slurp(&golden.arena, TOKENIZERS "/t5/tokenizer.json", &n);
     t5 = json_loadb(text, n, 0, NULL);
-    g.t5 = json_incref(json_object_get(
+    golden.t5 = json_incref(json_object_get(
         json_array_get(json_object_get(json_object_get(t5, "normalizer"), "normalizers"), 0),
         "precompiled_charsmap"));
     json_decref(t5);
-    *state = &g;
-    return g.t5 ? 0 : -1;
+    assert_non_null(golden.t5);
 }
 
-static int teardown(void **state)
+AFTER_ALL()
 {
-    struct golden *g = *state;
-
-    texts_release(&g->texts);
-    json_decref(g->t5);
-    ckpt_arena_release(&g->arena);
-    return 0;
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_normalizers),
-        cmocka_unit_test(test_pre_tokenizers),
-        cmocka_unit_test(test_decoders),
-    };
-
-    return cmocka_run_group_tests(tests, setup, teardown);
+    texts_release(&golden.texts);
+    json_decref(golden.t5);
+    ckpt_arena_release(&golden.arena);
 }

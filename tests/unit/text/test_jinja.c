@@ -42,13 +42,12 @@ static void check_spans(const struct jinja_out *out, const json_t *want, const c
     }
 }
 
-static void test_renders_what_transformers_renders(void **state)
+TEST(renders_what_transformers_renders)
 {
     json_t *root = cases(), *one;
     struct jinja_out out = {0};
     size_t i, good = 0;
 
-    (void)state;
     setenv("TZ", "UTC", 1);
     json_array_foreach(json_object_get(root, "cases"), i, one) {
         const char *name = str(one, "name"), *text = str(one, "template"), *want = str(one, "text");
@@ -91,9 +90,8 @@ static void fails(const char *text, int code, const char *why)
     json_decref(vars);
 }
 
-static void test_what_is_not_understood_is_refused_by_name(void **state)
+TEST(what_is_not_understood_is_refused_by_name)
 {
-    (void)state;
     fails("a\n{% include 'x' %}", CKPT_EUNSUPPORTED, "chat template: line 2: no statement \"include\"");
     fails("{{ x|nothing }}", CKPT_EUNSUPPORTED, "line 1: no filter \"nothing\"");
     fails("{{ x is nothing }}", CKPT_EUNSUPPORTED, "no test \"nothing\"");
@@ -115,11 +113,10 @@ static void test_what_is_not_understood_is_refused_by_name(void **state)
     fails("{{ raise_exception('only user and assistant') }}", CKPT_EFORMAT, "only user and assistant");
 }
 
-static void test_a_template_is_bounded(void **state)
+TEST(a_template_is_bounded)
 {
     char deep[4096];
 
-    (void)state;
     fails("{% for i in range(1000000) %}{% for j in range(1000000) %}{% endfor %}{% endfor %}",
           CKPT_ELIMIT, "");
     fails("{% macro a() %}{{ a() }}{% endmacro %}{{ a() }}", CKPT_ELIMIT, "calls itself too deep");
@@ -141,7 +138,7 @@ static void test_a_template_is_bounded(void **state)
 }
 
 /* Work within one node counts as steps: bytes that are searched, pairs that are compared. */
-static void test_long_searches_are_bounded(void **state)
+TEST(long_searches_are_bounded)
 {
 #define LONG "{% set s = 'ab' * 500000 %}"
     static const char *const set[] = {
@@ -164,26 +161,13 @@ static void test_long_searches_are_bounded(void **state)
         "{{ n.a == n.a }}",
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof set / sizeof *set; i++) {
         struct timespec began, ended;
 
-        clock_gettime(CLOCK_MONOTONIC, &began);
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &began);
         fails(set[i], CKPT_ELIMIT, "");
-        clock_gettime(CLOCK_MONOTONIC, &ended);
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ended);
         if (ended.tv_sec - began.tv_sec > 4)
             fail_msg("%s took %ld s", set[i], (long)(ended.tv_sec - began.tv_sec));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_renders_what_transformers_renders),
-        cmocka_unit_test(test_what_is_not_understood_is_refused_by_name),
-        cmocka_unit_test(test_a_template_is_bounded),
-        cmocka_unit_test(test_long_searches_are_bounded),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,6 @@
 /* jsonl, text, lines, record_open: records at random, line ends, blank lines, errors, choice.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "formats/records/lines.h"
 #include "formats/records/record.h"
@@ -61,7 +52,7 @@ static void expect_str(struct records *r, int64_t i, const char *key, const char
     json_decref(v);
 }
 
-static void test_line_ends_and_blank_lines(void **state)
+TEST(line_ends_and_blank_lines)
 {
     struct ckpt_err err;
     struct records *r =
@@ -69,7 +60,6 @@ static void test_line_ends_and_blank_lines(void **state)
                                     "\t\r\n{\"t\":\"two\"}\n\n\n{\"t\":\"\\u00e9 three\"}"),
                  &err);
 
-    (void)state;
     assert_non_null(r);
     assert_int_equal(records_count(r), 3);
     expect_str(r, 2, "t", "\xc3\xa9 three");
@@ -78,13 +68,12 @@ static void test_line_ends_and_blank_lines(void **state)
     records_close(r);
 }
 
-static void test_text_lines(void **state)
+TEST(text_lines)
 {
     struct ckpt_err err;
     struct records *r =
         open_one(put_str("lines.txt", "first\n\nthird \xc3\xa9\r\nlast without newline"), &err);
 
-    (void)state;
     assert_non_null(r);
     assert_int_equal(records_count(r), 4);
     expect_str(r, 0, "text", "first");
@@ -94,7 +83,7 @@ static void test_text_lines(void **state)
     records_close(r);
 }
 
-static void test_errors_name_file_record_and_line(void **state)
+TEST(errors_name_file_record_and_line)
 {
     static const struct { const char *body, *says; } bad[] = {
         {"{\"a\":1}\n\n{\"a\":}\n", "bad.jsonl: record 2: line 3"},
@@ -106,7 +95,6 @@ static void test_errors_name_file_record_and_line(void **state)
     };
     struct ckpt_err err;
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct records *r = open_one(put_str("bad.jsonl", bad[i].body), &err);
         json_t *v;
@@ -126,13 +114,12 @@ static void test_errors_name_file_record_and_line(void **state)
 }
 
 /* Records larger than the scan's block, and a block border inside every kind of line end. */
-static void test_lines_across_blocks(void **state)
+TEST(lines_across_blocks)
 {
     const size_t block = (size_t)1 << 20;
     struct ckpt_err err;
     char *s = malloc(3 * block);
 
-    (void)state;
     for (size_t shift = 0; shift < 4; shift++) {
         struct records *r;
         size_t n = 0;
@@ -150,14 +137,13 @@ static void test_lines_across_blocks(void **state)
     free(s);
 }
 
-static void test_a_line_beyond_the_limit(void **state)
+TEST(a_line_beyond_the_limit)
 {
     const char *path = put_str("huge.jsonl", "{\"t\":\"a\"}\n{\"t\":\"");
     struct ckpt_err err;
     struct records *r;
     json_t *v;
 
-    (void)state;
     assert_int_equal(truncate(path, (off_t)LINES_MAX_LINE + 100), 0);
     r = open_one(path, &err);
     assert_non_null(r);
@@ -168,13 +154,12 @@ static void test_a_line_beyond_the_limit(void **state)
     unlink(path);
 }
 
-static void test_several_files_are_one_list(void **state)
+TEST(several_files_are_one_list)
 {
     struct ckpt_err err = {0};
     struct records *r;
     const char *list[3];
 
-    (void)state;
     list[0] = put_str("one.jsonl", "{\"t\":\"0\"}\n{\"t\":\"1\"}\n");
     list[1] = put_str("none.jsonl", "");
     list[2] = put_str("two.jsonl", "{\"t\":\"2\"}\n");
@@ -188,12 +173,11 @@ static void test_several_files_are_one_list(void **state)
     records_close(r);
 }
 
-static void test_directories_in_name_order(void **state)
+TEST(directories_in_name_order)
 {
     struct ckpt_err err;
     struct records *r;
 
-    (void)state;
     assert_int_equal(mkdir(path_of("d"), 0700), 0);
     r = open_one(path_of("d"), &err);
     assert_null(r);
@@ -209,11 +193,10 @@ static void test_directories_in_name_order(void **state)
     records_close(r);
 }
 
-static void test_what_is_no_data(void **state)
+TEST(what_is_no_data)
 {
     struct ckpt_err err;
 
-    (void)state;
     assert_null(open_one(put_str("x.bin", "BIN1\0\0"), &err));
     assert_int_equal(err.code, CKPT_EUNSUPPORTED);
     assert_non_null(strstr(err.text, "x.bin"));
@@ -224,32 +207,14 @@ static void test_what_is_no_data(void **state)
     assert_int_equal(record_text.bid("noname", (const unsigned char *)"abc", 3), 0);
 }
 
-static int make_dir(void **state)
+BEFORE_ALL()
 {
-    (void)state;
-    return mkdtemp(dir) ? 0 : -1;
+    assert_non_null(mkdtemp(dir));
 }
 
-static int remove_dir(void **state)
+AFTER_ALL()
 {
     struct ckpt_err err = {0};
 
-    (void)state;
-    return ckpt_remove_tree(dir, &err);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_line_ends_and_blank_lines),
-        cmocka_unit_test(test_text_lines),
-        cmocka_unit_test(test_errors_name_file_record_and_line),
-        cmocka_unit_test(test_lines_across_blocks),
-        cmocka_unit_test(test_a_line_beyond_the_limit),
-        cmocka_unit_test(test_several_files_are_one_list),
-        cmocka_unit_test(test_directories_in_name_order),
-        cmocka_unit_test(test_what_is_no_data),
-    };
-
-    return cmocka_run_group_tests(tests, make_dir, remove_dir);
+    assert_int_equal(ckpt_outdir_remove(dir, &err), 0);
 }

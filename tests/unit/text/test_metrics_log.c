@@ -36,18 +36,16 @@ static void assert_reads(const char *text, const char *want)
     ckpt_file_close(f);
 }
 
-static void test_the_newest_run_counts(void **state)
+TEST(the_newest_run_counts)
 {
-    (void)state;
     assert_reads("", "");
     assert_reads(FRESH("a") LOSS(1, 9) LOSS(2, 8) DONE(2), "1:9 2:8 2:- ");
     assert_reads(FRESH("a") LOSS(1, 9) LOSS(5, 8) DONE(5) FRESH("b") LOSS(7, 3), "7:3 ");
     assert_reads(FRESH("a") LOSS(1, 9) FRESH("b"), "");         /* it has told nothing yet */
 }
 
-static void test_a_run_that_goes_on_keeps_what_it_went_on_from(void **state)
+TEST(a_run_that_goes_on_keeps_what_it_went_on_from)
 {
-    (void)state;
     assert_reads(FRESH("a") LOSS(1, 9) LOSS(2, 8) LOSS(3, 7) DONE(3) ON("b", 2) LOSS(3, 6) DONE(3),
                  "1:9 2:8 3:6 3:- ");
     assert_reads(FRESH("a") LOSS(1, 9) LOSS(2, 8) DONE(2) ON("b", 2) LOSS(3, 6),
@@ -56,28 +54,14 @@ static void test_a_run_that_goes_on_keeps_what_it_went_on_from(void **state)
                  LOSS(2, 5), "1:9 1:- 2:5 ");
 }
 
-static void test_files_of_older_programs_are_told_by_their_steps(void **state)
+TEST(files_of_older_programs_are_told_by_their_steps)
 {
-    (void)state;
     assert_reads(LOSS(1, 9) LOSS(2, 8) EVAL(2, 1) DONE(2) LOSS(1, 7), "1:7 ");
     assert_reads(LOSS(1, 9) LOSS(2, 8) EVAL(2, 1) LOSS(3, 7), "1:9 2:8 2:- 3:7 ");
     assert_reads(LOSS(6, 9) LOSS(6, 8), "6:8 ");
 }
 
-static void test_what_is_no_row_is_left_out(void **state)
+TEST(what_is_no_row_is_left_out)
 {
-    (void)state;
     assert_reads(LOSS(1, 9) "\n[1]\nno json\n" LOSS(2, 8) "{\"step\":3,\"lo", "1:9 2:8 ");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_newest_run_counts),
-        cmocka_unit_test(test_a_run_that_goes_on_keeps_what_it_went_on_from),
-        cmocka_unit_test(test_files_of_older_programs_are_told_by_their_steps),
-        cmocka_unit_test(test_what_is_no_row_is_left_out),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* parquet: every row of the reference writer's files, whatever the encoding; damage; limits. */
 #include "tests/unit/records_help.h"
+#include "tests/unit/faults.h"
 
 #include <pthread.h>
 
@@ -8,12 +9,11 @@
 #include "formats/records/parquet/rows.h"
 #include "formats/records/rows.h"
 #include "formats/records/spill_file.h"
-#include "libckpt/base/fault.h"
 #include "libckpt/base/json.h"
 
 #define G "tests/golden/parquet/"
 
-static void test_rows_are_those_the_reference_reads(void **state)
+TEST(rows_are_those_the_reference_reads)
 {
     struct ckpt_err err = {0};
     struct ckpt_file *f;
@@ -21,7 +21,6 @@ static void test_rows_are_those_the_reference_reads(void **state)
     const char *name;
     char path[300], rows[300];
 
-    (void)state;
     assert_int_equal(ckpt_file_open(&f, G "index.json", 0, &err), 0);
     assert_int_equal(ckpt_json_read(&index, f, 1 << 20, 0, &err), 0);
     ckpt_file_close(f);
@@ -34,12 +33,11 @@ static void test_rows_are_those_the_reference_reads(void **state)
     json_decref(index);
 }
 
-static void test_a_whole_number_and_a_fraction_stay_what_they_are(void **state)
+TEST(a_whole_number_and_a_fraction_stay_what_they_are)
 {
     struct records *r = must_open_records(G "flat.parquet");
     json_t *v = must_get(r, 3), *text = must_get(r, 2);
 
-    (void)state;
     assert_true(json_is_integer(json_object_get(v, "id")));
     assert_true(json_is_real(json_object_get(v, "f64")));      /* -0.0 */
     assert_string_equal(json_string_value(json_object_get(text, "f64")), "-Infinity");
@@ -48,11 +46,10 @@ static void test_a_whole_number_and_a_fraction_stay_what_they_are(void **state)
     records_close(r);
 }
 
-static void test_rows_come_in_any_order(void **state)
+TEST(rows_come_in_any_order)
 {
     struct records *r = must_open_records(G "flat-groups.parquet");
 
-    (void)state;
     for (int64_t k = 0, i = 7; k < 200; k++, i = (i * 37 + 11) % 60) {
         json_t *v = must_get(r, i);
 
@@ -86,13 +83,12 @@ static void *read_all(void *arg)
     return NULL;
 }
 
-static void test_threads_read_row_groups_side_by_side(void **state)
+TEST(threads_read_row_groups_side_by_side)
 {
     struct records *r = must_open_records(G "nested-groups.parquet");
     struct reader me[6];
     pthread_t t[6];
 
-    (void)state;
     for (int i = 0; i < 6; i++) {
         me[i] = (struct reader){r, 9 * i % 40, 0};
         assert_int_equal(pthread_create(&t[i], NULL, read_all, &me[i]), 0);
@@ -152,7 +148,7 @@ static int read_rows(const void *bytes, size_t n, const bool *want, struct ckpt_
     return rc;
 }
 
-static void test_columns_that_are_not_wanted_are_not_read(void **state)
+TEST(columns_that_are_not_wanted_are_not_read)
 {
     size_t n;
     unsigned char *b = slurp("nested", &n);
@@ -161,7 +157,6 @@ static void test_columns_that_are_not_wanted_are_not_read(void **state)
     struct ckpt_err err = {0};
     struct ckpt_buf out;
 
-    (void)state;
     ckpt_buf_init(&out, SIZE_MAX);
     /* The first column's page is damaged: nobody looks. */
     memset(b + 8, 0xff, 40);
@@ -204,9 +199,8 @@ static void flip(const char *name, size_t step)
     free(b);
 }
 
-static void test_changed_bytes_are_told_or_harmless(void **state)
+TEST(changed_bytes_are_told_or_harmless)
 {
-    (void)state;
     flip("old-lists", 1);
     flip("hadoop-lz4", 3);
     flip("int96", 2);
@@ -216,12 +210,11 @@ static void test_changed_bytes_are_told_or_harmless(void **state)
     flip("runs", 5);
 }
 
-static void test_checksums_are_held(void **state)
+TEST(checksums_are_held)
 {
     size_t n, told = 0, tried = 0;
     unsigned char *b = slurp("flat-crc", &n);
 
-    (void)state;
     for (size_t at = 60; at < 400; at += 7, tried++) {
         struct ckpt_err err = {0};
         struct ckpt_buf out;
@@ -237,12 +230,11 @@ static void test_checksums_are_held(void **state)
     free(b);
 }
 
-static void test_a_cut_file_is_refused(void **state)
+TEST(a_cut_file_is_refused)
 {
     size_t n;
     unsigned char *b = slurp("flat-gzip", &n);
 
-    (void)state;
     for (size_t len = 0; len < n; len += len < 20 || n - len < 20 ? 1 : 97) {
         struct ckpt_err err = {0};
         struct ckpt_buf out;
@@ -254,7 +246,7 @@ static void test_a_cut_file_is_refused(void **state)
     free(b);
 }
 
-static void test_what_asks_for_much_is_refused(void **state)
+TEST(what_asks_for_much_is_refused)
 {
     static const struct { const char *name; int code; const char *why; } rows[] = {
         {"bomb", CKPT_ELIMIT, "unpacks to 134217728"},
@@ -262,7 +254,6 @@ static void test_what_asks_for_much_is_refused(void **state)
         {"twice", CKPT_EFORMAT, "two fields are named \"n\""},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         size_t n;
         unsigned char *b = slurp(rows[i].name, &n);
@@ -278,13 +269,12 @@ static void test_what_asks_for_much_is_refused(void **state)
     }
 }
 
-static void test_encrypted_files_are_told(void **state)
+TEST(encrypted_files_are_told)
 {
     static const char file[] = "PARE....\4\0\0\0PARE";
     struct ckpt_err err = {0};
     struct ckpt_buf out;
 
-    (void)state;
     ckpt_buf_init(&out, SIZE_MAX);
     assert_int_equal(read_rows(file, sizeof file - 1, NULL, &out, &err), CKPT_EUNSUPPORTED);
     assert_non_null(strstr(err.text, "encrypted"));
@@ -316,12 +306,11 @@ static int64_t rows_until_damage(const unsigned char *b, size_t n, struct ckpt_e
     return got;
 }
 
-static void test_rows_in_front_of_damage_can_be_had(void **state)
+TEST(rows_in_front_of_damage_can_be_had)
 {
     size_t n, found = 0;
     unsigned char *b = slurp("flat-smallpages", &n);
 
-    (void)state;
     /* Pages of the text columns and others, far behind their first. */
     for (size_t at = 2000; at < 8000; at += 29) {
         struct ckpt_err err = {0};
@@ -338,14 +327,13 @@ static void test_rows_in_front_of_damage_can_be_had(void **state)
 
 /* --- integers */
 
-static void test_hybrid_runs(void **state)
+TEST(hybrid_runs)
 {
     /* 5 times 3; one group 0..7 of width 3; an empty run; one group cut to 6 bits' worth */
     static const unsigned char bytes[] = {0x0a, 3, 0x03, 0x88, 0xc6, 0xfa, 0x00, 0x03, 0xd1};
     struct pq_hybrid h;
     uint32_t v;
 
-    (void)state;
     pq_hybrid_init(&h, bytes, sizeof bytes, 3);
     for (int i = 0; i < 5; i++)
         assert_true(pq_hybrid_next(&h, &v) && v == 3);
@@ -366,7 +354,7 @@ static void test_hybrid_runs(void **state)
     assert_false(pq_hybrid_next(&h, &v));
 }
 
-static void test_delta_headers_that_lie(void **state)
+TEST(delta_headers_that_lie)
 {
     static const struct { const char *bytes; size_t n; } bad[] = {
         {"", 0}, {"\x80\x01\x00\x05\x00", 5}, {"\x80\x01\x04\x7f\x00", 5},
@@ -376,7 +364,6 @@ static void test_delta_headers_that_lie(void **state)
     struct pq_delta d;
     int64_t v;
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_false(pq_delta_init(&d, (const unsigned char *)bad[i].bytes, bad[i].n, 100));
     /* 5 values, width 65 */
@@ -390,12 +377,11 @@ static void test_delta_headers_that_lie(void **state)
     assert_false(pq_delta_next(&d, &v));
 }
 
-static void test_pages_that_unpack_to_another_size_are_refused(void **state)
+TEST(pages_that_unpack_to_another_size_are_refused)
 {
     struct ckpt_err err = {0};
     unsigned char dst[64];
 
-    (void)state;
     for (int codec = 0; codec < 10; codec++) {
         int want = codec == PQ_LZO || codec > PQ_LZ4_RAW ? CKPT_EUNSUPPORTED : CKPT_EFORMAT;
 
@@ -411,121 +397,77 @@ static void test_pages_that_unpack_to_another_size_are_refused(void **state)
 
 /* --- the shelf */
 
-static void test_a_shelf_gives_back_its_lines(void **state)
+TEST(a_shelf_gives_back_its_lines)
 {
-    struct shelf_part p = {0}, q = {0};
+    struct spill_part p = {0}, q = {0};
     struct ckpt_err err = {0};
     char line[40000];
     struct ckpt_buf buf;
-    struct shelf *s;
+    struct spill_file *s;
 
-    (void)state;
-    assert_int_equal(shelf_open(&s, &err), 0);
+    assert_int_equal(spill_file_open(&s, &err), 0);
     for (int i = 0; i < 3000; i++) {
         size_t n = i % 1000 == 999 ? sizeof line : (size_t)(i % 50);
 
         memset(line, 'a' + i % 26, n);
-        assert_int_equal(shelf_put(s, i % 3 ? &p : &q, line, n, &err), 0);
+        assert_int_equal(spill_file_put(s, i % 3 ? &p : &q, line, n, &err), 0);
     }
-    assert_int_equal(shelf_flush(s, &p, &err), 0);
-    assert_int_equal(shelf_flush(s, &q, &err), 0);
+    assert_int_equal(spill_file_flush(s, &p, &err), 0);
+    assert_int_equal(spill_file_flush(s, &q, &err), 0);
     assert_int_equal(p.lines, 2000);
     ckpt_buf_init(&buf, SIZE_MAX);
     for (int i = 2999; i >= 0; i--) {
         size_t n = i % 1000 == 999 ? sizeof line : (size_t)(i % 50);
 
-        assert_int_equal(shelf_get(s, i % 3 ? &p : &q, i % 3 ? i / 3 * 2 + i % 3 - 1 : i / 3, &buf,
-                                   &err), 0);
+        assert_int_equal(spill_file_get(s, i % 3 ? &p : &q,
+                                        i % 3 ? i / 3 * 2 + i % 3 - 1 : i / 3, &buf, &err), 0);
         assert_int_equal(buf.len, n);
         assert_true(n == 0 || (buf.data[0] == 'a' + i % 26 && buf.data[n - 1] == buf.data[0]));
     }
     ckpt_buf_release(&buf);
-    shelf_part_release(&p);
-    shelf_part_release(&q);
-    shelf_close(s);
+    spill_file_part_release(&p);
+    spill_file_part_release(&q);
+    spill_file_close(s);
 }
 
-static void test_a_shelf_without_a_place_is_told(void **state)
+TEST(a_shelf_without_a_place_is_told)
 {
     struct ckpt_err err = {0};
-    struct shelf *s;
+    struct spill_file *s;
 
-    (void)state;
     assert_int_equal(setenv("TMPDIR", "/nowhere/at/all", 1), 0);
-    assert_int_equal(shelf_open(&s, &err), CKPT_ECREATE);
+    assert_int_equal(spill_file_open(&s, &err), CKPT_ECREATE);
     assert_non_null(strstr(err.hint, "TMPDIR"));
     unsetenv("TMPDIR");
 }
 
-#ifdef CKPT_FAULTS
-/* The k-th operation of a kind fails while all records are read once. */
-static int read_with_fault(const char *name, enum ckpt_fault kind, unsigned long k)
+TEST(failures_at_any_point_are_told)
 {
-    struct ckpt_err err = {0};
-    struct records *r = NULL;
-    char path[300];
-    const char *list = path;
-    json_t *v;
-    int rc;
-
-    snprintf(path, sizeof path, G "%s.parquet", name);
-    ckpt_fault_arm(kind, k);
-    rc = records_open(&r, &list, 1, &err);
-    for (int64_t i = 0; rc == 0 && i < records_count(r); i++) {
-        rc = records_get(r, i, &v, &err);
-        json_decref(v);
-    }
-    ckpt_fault_arm(kind, 0);
-    records_close(r);
-    return rc;
-}
-#endif
-
-static void test_failures_at_any_point_are_told(void **state)
-{
-#ifdef CKPT_FAULTS
-    static const struct { enum ckpt_fault kind; int code, or; } rows[] = {
-        {CKPT_FAULT_ALLOC, CKPT_ENOMEM, 0}, {CKPT_FAULT_READ, CKPT_EIO, 0},
-        {CKPT_FAULT_WRITE, CKPT_EIO, 0}, {CKPT_FAULT_OPEN, CKPT_ECREATE, CKPT_EIO},
+    static const struct { unsigned kind; int code, or; } rows[] = {
+        {FAULT(ALLOC), CKPT_ENOMEM, 0}, {FAULT(READ), CKPT_EIO, 0},
+        {FAULT(WRITE), CKPT_EIO, 0}, {FAULT(OPEN), CKPT_ECREATE, CKPT_EIO},
     };
 
-    (void)state;
     for (size_t i = 0; i < 4; i++) {
-        unsigned long k = 1;
-        int rc;
+        struct faults f = {.kinds = rows[i].kind};
 
-        for (; (rc = read_with_fault("flat-delta", rows[i].kind, k)) != 0; k++)
-            if (rc != rows[i].code && rc != rows[i].or)
-                fail_msg("kind %zu, number %lu: %d", i, k, rc);
-        assert_true(k > 1);
+        while (faults_next(&f)) {
+            struct ckpt_err err = {0};
+            struct records *r = NULL;
+            const char *list = G "flat-delta.parquet";
+            int rc = records_open(&r, &list, 1, &err);
+            json_t *v;
+
+            for (int64_t k = 0; rc == 0 && k < records_count(r); k++) {
+                rc = records_get(r, k, &v, &err);
+                json_decref(v);
+            }
+            faults_disarm(&f);
+            records_close(r);
+            faults_told(&f, rc, &err, list);
+            if (rc && rc != rows[i].code && rc != rows[i].or)
+                fail_msg("kind %zu, number %lu: %d", i, f.n, rc);
+        }
+        assert_true(f.rounds > 1);
     }
-#else
-    (void)state;
-    skip();
-#endif
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows_are_those_the_reference_reads),
-        cmocka_unit_test(test_a_whole_number_and_a_fraction_stay_what_they_are),
-        cmocka_unit_test(test_rows_come_in_any_order),
-        cmocka_unit_test(test_threads_read_row_groups_side_by_side),
-        cmocka_unit_test(test_columns_that_are_not_wanted_are_not_read),
-        cmocka_unit_test(test_changed_bytes_are_told_or_harmless),
-        cmocka_unit_test(test_checksums_are_held),
-        cmocka_unit_test(test_a_cut_file_is_refused),
-        cmocka_unit_test(test_what_asks_for_much_is_refused),
-        cmocka_unit_test(test_encrypted_files_are_told),
-        cmocka_unit_test(test_rows_in_front_of_damage_can_be_had),
-        cmocka_unit_test(test_hybrid_runs),
-        cmocka_unit_test(test_delta_headers_that_lie),
-        cmocka_unit_test(test_pages_that_unpack_to_another_size_are_refused),
-        cmocka_unit_test(test_a_shelf_gives_back_its_lines),
-        cmocka_unit_test(test_a_shelf_without_a_place_is_told),
-        cmocka_unit_test(test_failures_at_any_point_are_told),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

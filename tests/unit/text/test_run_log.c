@@ -1,12 +1,11 @@
 /* run_log: what TensorBoard and W&B see in their own files, files cut and damaged anywhere. */
-#include "tests/unit/unit.h"
+#include "tests/unit/faults.h"
 
 #include <math.h>
 
 #include "formats/container/protobuf.h"
 #include "formats/logs/crc32c.h"
 #include "formats/logs/run_log.h"
-#include "libckpt/base/fault.h"
 #include "libckpt/base/json.h"
 
 #define G "tests/golden/logs/"
@@ -97,9 +96,8 @@ static void assert_series(const struct run_log *log, const json_t *want)
     assert_int_equal(scalars, json_object_size(want));
 }
 
-static void test_scalars_are_those_tensorboard_loads(void **state)
+TEST(scalars_are_those_tensorboard_loads)
 {
-    (void)state;
     for (size_t i = 0; i < 2; i++) {
         struct run_log *log = must_read(goldens[i]);
         json_t *want = must_json(goldens[i]);
@@ -114,7 +112,7 @@ static void test_scalars_are_those_tensorboard_loads(void **state)
     }
 }
 
-static void test_other_values_of_tensorboard_have_their_kinds(void **state)
+TEST(other_values_of_tensorboard_have_their_kinds)
 {
     static const char *const want[][2] = {
         {"args/text_summary/text_summary", "text"}, {"weights", "histogram"},
@@ -122,7 +120,6 @@ static void test_other_values_of_tensorboard_have_their_kinds(void **state)
     };
     struct run_log *log = must_read(goldens[0]);
 
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
         const struct log_series *s = run_log_find(log, want[i][0], strlen(want[i][0]),
                                                   want[i][1]);
@@ -149,9 +146,8 @@ static const json_t *dotted(const json_t *v, const char *key)
     return dotted(json_object_get(v, part), dot + 1);
 }
 
-static void test_a_wandb_run_is_what_its_records_say(void **state)
+TEST(a_wandb_run_is_what_its_records_say)
 {
-    (void)state;
     for (size_t i = 2; i < 4; i++) {
         struct run_log *log = must_read(goldens[i]);
         json_t *want = must_json(goldens[i]), *v;
@@ -171,14 +167,13 @@ static void test_a_wandb_run_is_what_its_records_say(void **state)
     }
 }
 
-static void test_a_long_text_is_cut_between_characters(void **state)
+TEST(a_long_text_is_cut_between_characters)
 {
     unsigned char event[2 * LOG_MAX_TEXT];
     struct run_log *log = must_read(goldens[3]);
     const struct log_series *s = run_log_find(log, "text", 4, "text");
     struct ckpt_err err = {0};
 
-    (void)state;
     assert_non_null(s);
     assert_string_equal(s->text, "ééé");
     memset(event, 'a', sizeof event);
@@ -190,9 +185,8 @@ static void test_a_long_text_is_cut_between_characters(void **state)
 }
 
 /* Any byte changed: told, or at the very end taken for a torn record; never as good. */
-static void test_a_changed_byte_is_found(void **state)
+TEST(a_changed_byte_is_found)
 {
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
         size_t n, step = i == 1 ? 1 : 13;
         unsigned char *b = slurp(goldens[i], &n);
@@ -215,9 +209,8 @@ static void test_a_changed_byte_is_found(void **state)
     }
 }
 
-static void test_a_torn_end_is_left_out_and_counted(void **state)
+TEST(a_torn_end_is_left_out_and_counted)
 {
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
         size_t n, least = i < 2 ? 36 : 7, step = i == 1 ? 1 : 7;
         unsigned char *b = slurp(goldens[i], &n);
@@ -266,7 +259,7 @@ static void put_event(struct ckpt_buf *b, const void *payload, size_t n)
 
 static const char version[] = "\x1a\x0d" "brain.Event:2";
 
-static void test_checksums_have_their_known_values(void **state)
+TEST(checksums_have_their_known_values)
 {
     static const unsigned char known[] = {
         0x1a, 0, 0, 0, 0, 0, 0, 0, 0x12, 0x9b, 0xd8, 0x2d, 0x09, 0, 0, 0x40, 0x40, 0xfc, 0x54, 0xd9,
@@ -277,7 +270,6 @@ static void test_checksums_have_their_known_values(void **state)
     struct run_log *log;
     struct ckpt_buf b;
 
-    (void)state;
     assert_int_equal(crc32c("123456789", 9), 0xe3069283);
     assert_int_equal(crc32c_masked("123456789", 9), 0xc78ab0e5);
     ckpt_buf_init(&b, SIZE_MAX);
@@ -300,7 +292,7 @@ static void put_loss(struct ckpt_buf *b, int step)
     put_event(b, e, sizeof e);
 }
 
-static void test_a_session_that_starts_again_takes_back_what_was_not_saved(void **state)
+TEST(a_session_that_starts_again_takes_back_what_was_not_saved)
 {
     static const unsigned char start[] = {0x10, 3, 0x3a, 0x02, 0x08, 0x01},
                                stop[] = {0x10, 0, 0x3a, 0x02, 0x08, 0x02};
@@ -308,7 +300,6 @@ static void test_a_session_that_starts_again_takes_back_what_was_not_saved(void 
     struct run_log *log;
     struct ckpt_buf b;
 
-    (void)state;
     ckpt_buf_init(&b, SIZE_MAX);
     put_event(&b, version, sizeof version - 1);
     for (int i = 1; i <= 5; i++)
@@ -325,7 +316,7 @@ static void test_a_session_that_starts_again_takes_back_what_was_not_saved(void 
     ckpt_buf_release(&b);
 }
 
-static void test_event_files_of_one_run_are_one_log(void **state)
+TEST(event_files_of_one_run_are_one_log)
 {
     static const unsigned char start[] = {0x10, 3, 0x3a, 0x02, 0x08, 0x01};
     struct ckpt_err err = {0};
@@ -335,7 +326,6 @@ static void test_event_files_of_one_run_are_one_log(void **state)
     size_t n;
     unsigned char *wandb = slurp(goldens[2], &n);
 
-    (void)state;
     ckpt_buf_init(&b, SIZE_MAX);
     put_event(&b, version, sizeof version - 1);
     for (int i = 1; i <= 5; i++)
@@ -362,7 +352,7 @@ static void test_event_files_of_one_run_are_one_log(void **state)
     free(wandb);
 }
 
-static void test_events_that_are_none_are_refused(void **state)
+TEST(events_that_are_none_are_refused)
 {
     static const struct { const char *bytes; size_t n; const char *why; } bad[] = {
         {"\x0b", 1, "not an Event"}, {"\x2a\x05\x0a", 3, "not an Event"},
@@ -372,7 +362,6 @@ static void test_events_that_are_none_are_refused(void **state)
         {"\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02", 11, "not an Event"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct ckpt_err err = {0};
         struct run_log *log;
@@ -412,7 +401,7 @@ static int read_record(struct run_log **log, const void *record, size_t n, struc
     return read_bytes(log, b, 14 + n, err);
 }
 
-static void test_typed_values_of_a_history_are_read(void **state)
+TEST(typed_values_of_a_history_are_read)
 {
     /* step {num: 7}, i: sint64 -3, d: 1.5, t: "hi", b: true */
     static const char record[] =
@@ -423,7 +412,6 @@ static void test_typed_values_of_a_history_are_read(void **state)
     const struct log_series *s;
     struct run_log *log;
 
-    (void)state;
     if (read_record(&log, record, sizeof record - 1, &err))
         fail_msg("%s", err.text);
     s = run_log_find(log, "i", 1, "scalar");
@@ -437,7 +425,7 @@ static void test_typed_values_of_a_history_are_read(void **state)
     run_log_free(log);
 }
 
-static void test_measurements_of_the_machine_are_counted(void **state)
+TEST(measurements_of_the_machine_are_counted)
 {
     /* stats { timestamp { seconds: 100 } item { key: "cpu" value_json: "12.5" } item ... } */
     static const char record[] = "\x3a\x20\x12\x02\x08\x64" "\x1a\x0c\x0a\x03" "cpu"
@@ -447,7 +435,6 @@ static void test_measurements_of_the_machine_are_counted(void **state)
     const struct log_series *s;
     struct run_log *log;
 
-    (void)state;
     if (read_record(&log, record, sizeof record - 1, &err))
         fail_msg("%s", err.text);
     s = run_log_find(log, "system/cpu", 10, "scalar");
@@ -457,7 +444,7 @@ static void test_measurements_of_the_machine_are_counted(void **state)
     run_log_free(log);
 }
 
-static void test_records_that_are_none_are_refused(void **state)
+TEST(records_that_are_none_are_refused)
 {
     static const struct { const char *bytes; size_t n; const char *why; } bad[] = {
         {"\x0b", 1, "not a Record"},
@@ -468,7 +455,6 @@ static void test_records_that_are_none_are_refused(void **state)
         {"\x12\x0b\x0a\x09\x0a\x01k\x42\x04" "][1]", 13, "json"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct ckpt_err err = {0};
         struct run_log *log;
@@ -479,13 +465,12 @@ static void test_records_that_are_none_are_refused(void **state)
     }
 }
 
-static void test_columns_of_nvidia_smi_are_series_of_each_gpu(void **state)
+TEST(columns_of_nvidia_smi_are_series_of_each_gpu)
 {
     static const char used[] = "0/memory.used [MiB]", power[] = "1/power.draw [W]";
     struct run_log *log = must_read(G "nvidia-smi.csv");
     const struct log_series *s = run_log_find(log, used, sizeof used - 1, "scalar");
 
-    (void)state;
     assert_string_equal(log->format, "nvidia-smi");
     assert_string_equal(json_string_value(json_object_get(log->info, "gpu 1")), "NVIDIA H200");
     assert_int_equal(log->records, 5);
@@ -497,7 +482,7 @@ static void test_columns_of_nvidia_smi_are_series_of_each_gpu(void **state)
     run_log_free(log);
 }
 
-static void test_lines_of_nvidia_smi_that_are_none_are_refused(void **state)
+TEST(lines_of_nvidia_smi_that_are_none_are_refused)
 {
     static const struct {
         const char *text, *why;
@@ -510,7 +495,6 @@ static void test_lines_of_nvidia_smi_that_are_none_are_refused(void **state)
         {"index, memory.total [MiB]\n0, 1 MiB\n", "neither", 0},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
         struct ckpt_err err = {0};
         struct run_log *log = NULL;
@@ -525,58 +509,26 @@ static void test_lines_of_nvidia_smi_that_are_none_are_refused(void **state)
     }
 }
 
-static void test_no_memory_at_any_point_is_told(void **state)
+TEST(no_memory_at_any_point_is_told)
 {
-#ifdef CKPT_FAULTS
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
         size_t n;
         unsigned char *b = slurp(goldens[i], &n);
 
-        for (unsigned long k = 1;; k++) {
+        for (struct faults f = {.kinds = FAULT(ALLOC), .later = true}; faults_next(&f);) {
             struct run_log *log = NULL;
             struct ckpt_err err = {0};
-            struct ckpt_file *f;
+            struct ckpt_file *file;
             int rc;
 
-            assert_int_equal(ckpt_file_memory(&f, b, n, "memory", &err), 0);
-            ckpt_fault_arm(CKPT_FAULT_ALLOC, k);
-            rc = run_log_read(&log, f, &err);
-            ckpt_fault_arm(CKPT_FAULT_ALLOC, 0);
-            ckpt_file_close(f);
+            assert_int_equal(ckpt_file_memory(&file, b, n, "memory", &err), 0);
+            faults_arm(&f);
+            rc = run_log_read(&log, file, &err);
+            faults_disarm(&f);
+            ckpt_file_close(file);
             run_log_free(log);
-            if (rc == 0)
-                break;
-            assert_int_equal(rc, CKPT_ENOMEM);
+            faults_fail(&f, rc, CKPT_ENOMEM, &err, goldens[i]);
         }
         free(b);
     }
-#else
-    (void)state;
-    skip();
-#endif
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scalars_are_those_tensorboard_loads),
-        cmocka_unit_test(test_other_values_of_tensorboard_have_their_kinds),
-        cmocka_unit_test(test_a_wandb_run_is_what_its_records_say),
-        cmocka_unit_test(test_a_long_text_is_cut_between_characters),
-        cmocka_unit_test(test_a_changed_byte_is_found),
-        cmocka_unit_test(test_a_torn_end_is_left_out_and_counted),
-        cmocka_unit_test(test_checksums_have_their_known_values),
-        cmocka_unit_test(test_a_session_that_starts_again_takes_back_what_was_not_saved),
-        cmocka_unit_test(test_event_files_of_one_run_are_one_log),
-        cmocka_unit_test(test_events_that_are_none_are_refused),
-        cmocka_unit_test(test_typed_values_of_a_history_are_read),
-        cmocka_unit_test(test_measurements_of_the_machine_are_counted),
-        cmocka_unit_test(test_records_that_are_none_are_refused),
-        cmocka_unit_test(test_columns_of_nvidia_smi_are_series_of_each_gpu),
-        cmocka_unit_test(test_lines_of_nvidia_smi_that_are_none_are_refused),
-        cmocka_unit_test(test_no_memory_at_any_point_is_told),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

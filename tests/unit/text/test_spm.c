@@ -2,13 +2,7 @@
  * sentencepiece models and files of tiktoken ranks: the ids and texts of sentencepiece itself, line
  * for line; merges by rank against a plain search; damaged files.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "formats/tokens/base64.h"
 #include "formats/tokens/tokenizer_parts.h"
@@ -27,7 +21,7 @@ static struct tokenizer *open_bytes(const char *bytes, size_t n, struct ckpt_err
     return t;
 }
 
-static void test_the_ids_of_sentencepiece(void **state)
+TEST(the_ids_of_sentencepiece)
 {
     struct ckpt_arena arena = {0};
     struct ckpt_err err = {0};
@@ -37,7 +31,6 @@ static void test_the_ids_of_sentencepiece(void **state)
     struct tokenizer *t;
     char *model = slurp(&arena, TOKENIZERS "/t5/spiece.model", &n);
 
-    (void)state;
     texts_read(&texts, &arena);
     t = open_bytes(model, n, &err);
     if (!t)
@@ -87,7 +80,7 @@ static void expect(const struct tokenizer *t, const char *text, const char *want
 }
 
 /* What sentencepiece 0.2.3 gives for the same models. */
-static void test_models_of_merges(void **state)
+TEST(models_of_merges)
 {
     struct ckpt_arena arena = {0};
     struct ckpt_err err;
@@ -95,7 +88,6 @@ static void test_models_of_merges(void **state)
     size_t n;
     char *bytes = slurp(&arena, "tests/fuzz/seeds/spm/bpe330.model", &n);
 
-    (void)state;
     t = open_bytes(bytes, n, &err);
     if (!t)
         fail_msg("%s", err.text);
@@ -150,7 +142,7 @@ static int rank_of(const char *s, size_t n)
     return k < 50256 ? k : -1;
 }
 
-static void test_merges_by_rank(void **state)
+TEST(merges_by_rank)
 {
     static int letters[50256][5];
     struct ckpt_err err;
@@ -159,7 +151,6 @@ static void test_merges_by_rank(void **state)
     char *bytes = make_ranks(&n, letters);
     struct tokenizer *t = open_bytes(bytes, n, &err);
 
-    (void)state;
     if (!t)
         fail_msg("%s", err.text);
     for (int round = 0; round < 2000; round++) {
@@ -240,14 +231,13 @@ static char *ranks_with_e_acute(size_t n, size_t *len)
 }
 
 /* Qwen's own tokenizer normalizes before it looks for ranks; others' do not. */
-static void test_qwens_texts_are_normalized(void **state)
+TEST(qwens_texts_are_normalized)
 {
     static const struct { size_t n; int32_t id[4]; size_t n_id; } set[] = {
         {151643, {256, 'a'}, 2}, {100256, {'e', 0xcc, 0x81, 'a'}, 4},
         {128000, {'e', 0xcc, 0x81, 'a'}, 4},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof set / sizeof *set; i++) {
         struct ckpt_err err = {0};
         struct encoding e = {0};
@@ -267,7 +257,7 @@ static void test_qwens_texts_are_normalized(void **state)
     }
 }
 
-static void test_damaged_files(void **state)
+TEST(damaged_files)
 {
     static const char *const seeds[] = {"unigram26.model", "bpe40.model", "bpe330.model",
                                         "ranks.tiktoken"};
@@ -275,7 +265,6 @@ static void test_damaged_files(void **state)
     struct ckpt_err err;
     size_t refused = 0, opened = 0;
 
-    (void)state;
     for (size_t k = 0; k < sizeof seeds / sizeof *seeds; k++) {
         char path[256], *bytes;
         size_t n;
@@ -308,17 +297,4 @@ static void test_damaged_files(void **state)
     }
     assert_true(opened > 100 && refused > 100);
     ckpt_arena_release(&arena);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_ids_of_sentencepiece),
-        cmocka_unit_test(test_models_of_merges),
-        cmocka_unit_test(test_merges_by_rank),
-        cmocka_unit_test(test_qwens_texts_are_normalized),
-        cmocka_unit_test(test_damaged_files),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,5 @@
 /* template: the grammar of prompts, and what is wrong with a template or a record. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "trainer/data/template.h"
 
@@ -36,7 +31,7 @@ static int render(char *out, size_t size, const char *text, struct ckpt_err *err
     return rc;
 }
 
-static void test_what_is_rendered(void **state)
+TEST(what_is_rendered)
 {
     static const struct { const char *text, *want; } rows[] = {
         {"plain", "plain"},
@@ -62,7 +57,6 @@ static void test_what_is_rendered(void **state)
     struct ckpt_err err;
     char out[256];
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (render(out, sizeof out, rows[i].text, &err))
             fail_msg("\"%s\": %s", rows[i].text, err.text);
@@ -70,7 +64,7 @@ static void test_what_is_rendered(void **state)
     }
 }
 
-static void test_what_is_wrong(void **state)
+TEST(what_is_wrong)
 {
     static const struct { const char *text; int code; const char *says; } rows[] = {
         {"{absent}", CKPT_EFORMAT, "there are: name, empty"},
@@ -98,21 +92,19 @@ static void test_what_is_wrong(void **state)
     struct ckpt_err err;
     char out[256];
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (render(out, sizeof out, rows[i].text, &err) != rows[i].code ||
             !strstr(err.text, rows[i].says))
             fail_msg("\"%s\": code %d, \"%s\"", rows[i].text, err.code, err.text);
 }
 
-static void test_alpaca(void **state)
+TEST(alpaca)
 {
     json_t *v = json_loads("{\"instruction\":\"Do.\",\"input\":\"\"}", 0, NULL);
     struct ckpt_err err = {0};
     struct template *t;
     struct ckpt_buf b;
 
-    (void)state;
     ckpt_buf_init(&b, SIZE_MAX);
     assert_int_equal(template_parse(&t, "alpaca", &err), 0);
     assert_int_equal(template_render(t, &b, v, &err), 0);
@@ -129,15 +121,4 @@ static void test_alpaca(void **state)
     template_free(t);
     ckpt_buf_release(&b);
     json_decref(v);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_rendered),
-        cmocka_unit_test(test_what_is_wrong),
-        cmocka_unit_test(test_alpaca),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

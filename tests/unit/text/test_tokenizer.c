@@ -6,13 +6,7 @@
  * off (flat [start, end, ...] in code points), dec and skip (when different from the text), pre
  * (pieces of the pre-tokenizer in code points).
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "formats/tokens/tokenizer_parts.h"
 #include "libckpt/base/json.h"
@@ -169,75 +163,65 @@ static void check_golden(const char *name, bool pieces)
     ckpt_arena_release(&arena);
 }
 
-static void test_bloom_equals_the_reference(void **state)
+TEST(bloom_equals_the_reference)
 {
-    (void)state;
     check_golden("bloom", true);
 }
 
-static void test_gpt2_equals_the_reference(void **state)
+TEST(gpt2_equals_the_reference)
 {
-    (void)state;
     check_golden("gpt2", true);
 }
 
 /* ignore_merges and a template; the same splitter as GPT-2 with trimmed offsets. */
-static void test_llama3_equals_the_reference(void **state)
+TEST(llama3_equals_the_reference)
 {
-    (void)state;
     check_golden("llama3", true);
 }
 
-static void test_roberta_equals_the_reference(void **state)
+TEST(roberta_equals_the_reference)
 {
-    (void)state;
     check_golden("roberta", false);
 }
 
 /* NFC, and added tokens that strip, stand alone, or are normalized. */
-static void test_qwen_equals_the_reference(void **state)
+TEST(qwen_equals_the_reference)
 {
-    (void)state;
     check_golden("qwen", true);
 }
 
 /* BPE of characters with byte fallback; a normalizer that puts a mark in front. */
-static void test_llama2_equals_the_reference(void **state)
+TEST(llama2_equals_the_reference)
 {
-    (void)state;
     check_golden("llama2", false);
 }
 
 /* The same by Metaspace, of the first piece only. */
-static void test_mistral_equals_the_reference(void **state)
+TEST(mistral_equals_the_reference)
 {
-    (void)state;
     check_golden("mistral", false);
 }
 
 /* Unigram behind a precompiled character map. */
-static void test_t5_equals_the_reference(void **state)
+TEST(t5_equals_the_reference)
 {
-    (void)state;
     check_golden("t5", false);
 }
 
 /* WordPiece behind BertNormalizer. */
-static void test_bert_equals_the_reference(void **state)
+TEST(bert_equals_the_reference)
 {
-    (void)state;
     check_golden("bert", false);
 }
 
 /* BPE with a suffix at the end of words; NFKC, Lowercase, Strip, Replace; Punctuation, Digits. */
-static void test_zoo_equals_the_reference(void **state)
+TEST(zoo_equals_the_reference)
 {
-    (void)state;
     check_golden("zoo", false);
 }
 
 /* The tokenizer that the project ships: special ids, and lines of the reference. */
-static void test_the_demos_tokenizer(void **state)
+TEST(the_demos_tokenizer)
 {
     struct ckpt_arena arena = {0};
     struct ckpt_err err = {0};
@@ -246,7 +230,6 @@ static void test_the_demos_tokenizer(void **state)
     const char *golden;
     size_t len, n;
 
-    (void)state;
     assert_int_equal(ckpt_dir_open(&dir, "tools/recipes/demo/tokenizer", 0, &err), 0);
     if (tokenizer_open_dir(&t, dir, &err))
         fail_msg("%s", err.text);
@@ -320,14 +303,13 @@ static void expect(const struct tokenizer *t, const char *text, const char *want
     encoding_release(&e);
 }
 
-static void test_added_tokens(void **state)
+TEST(added_tokens)
 {
     struct ckpt_err err;
     struct tokenizer *t =
         small(ADDED, "null", "{\"type\":\"ByteLevel\",\"add_prefix_space\":false}", "null",
               MODEL, &err);
 
-    (void)state;
     assert_non_null(t);
     assert_int_equal(tokenizer_size(t), 10);
     expect(t, "ab<s>c", "3@0-2 9@2-5 2@5-6");
@@ -339,7 +321,7 @@ static void test_added_tokens(void **state)
     tokenizer_close(t);
 }
 
-static void test_prefix_space_and_template(void **state)
+TEST(prefix_space_and_template)
 {
     struct ckpt_err err;
     struct tokenizer *t = small(
@@ -351,7 +333,6 @@ static void test_prefix_space_and_template(void **state)
         "{\"<s>\":{\"id\":\"<s>\",\"ids\":[9],\"tokens\":[\"<s>\"]}}}]}",
         MODEL, &err);
 
-    (void)state;
     if (!t)
         fail_msg("%s", err.text);
     expect(t, "abc", "9@0-0 6@0-1 1@1-2 2@2-3 9@0-0");
@@ -368,12 +349,11 @@ static void test_prefix_space_and_template(void **state)
 #define ROBERTA "{\"type\":\"RobertaProcessing\",\"sep\":[\"<s>\",9],\"cls\":[\"<w>\",8]," \
                 "\"trim_offsets\":true,\"add_prefix_space\":%s}"
 
-static void test_trimmed_offsets(void **state)
+TEST(trimmed_offsets)
 {
     struct ckpt_err err;
     char post[256];
 
-    (void)state;
     for (int prefix = 0; prefix < 2; prefix++) {
         struct tokenizer *t;
 
@@ -396,7 +376,7 @@ static void test_trimmed_offsets(void **state)
     }
 }
 
-static void test_refusals_name_what_they_found(void **state)
+TEST(refusals_name_what_they_found)
 {
     static const struct { const char *added, *norm, *pre, *model, *says; int code;
     } bad[] = {
@@ -455,7 +435,6 @@ static void test_refusals_name_what_they_found(void **state)
     };
     struct ckpt_err err = {0};
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         const char *pre =
             strcmp(bad[i].pre, PRE) == 0 ? "{\"type\":\"ByteLevel\"}" : bad[i].pre;
@@ -467,7 +446,7 @@ static void test_refusals_name_what_they_found(void **state)
 }
 
 /* A pattern that explodes ends in an error, not in a hang. */
-static void test_a_pattern_that_explodes_is_stopped(void **state)
+TEST(a_pattern_that_explodes_is_stopped)
 {
     struct ckpt_err err;
     struct tokenizer *t = small("[]", "null",
@@ -478,7 +457,6 @@ static void test_a_pattern_that_explodes_is_stopped(void **state)
     struct encoding e = {0};
     char text[65];
 
-    (void)state;
     if (!t)
         fail_msg("%s", err.text);
     memset(text, 'a', 64);
@@ -491,7 +469,7 @@ static void test_a_pattern_that_explodes_is_stopped(void **state)
     tokenizer_close(t);
 }
 
-static void test_text_must_be_utf8(void **state)
+TEST(text_must_be_utf8)
 {
     static const char *const bad[] = {"ab\xff", "ab\xc0\x80", "ab\xed\xa0\x80",
                                       "ab\xf4\x90\x80\x80", "ab\xe2\x82"};
@@ -499,7 +477,6 @@ static void test_text_must_be_utf8(void **state)
     struct encoding e = {0};
     struct ckpt_err err = {0};
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(tokenizer_encode(t, &e, bad[i], strlen(bad[i]), true, &err),
                          CKPT_EFORMAT);
@@ -509,7 +486,7 @@ static void test_text_must_be_utf8(void **state)
     tokenizer_close(t);
 }
 
-static void test_special_ids_of_the_config(void **state)
+TEST(special_ids_of_the_config)
 {
     struct tokenizer *t = open_named("bloom");
     struct ckpt_err err = {0};
@@ -520,7 +497,6 @@ static void test_special_ids_of_the_config(void **state)
     const char *json = "{\"bos_token\":{\"content\":\"<s>\"},\"eos_token\":\"</s>\","
                        "\"pad_token\":null,\"model_max_length\":Infinity}";
 
-    (void)state;
     assert_int_equal(tokenizer_eos(t), -1);
     assert_int_equal(
         ckpt_json_parse(&config, json, strlen(json), CKPT_JSON_PYTHON, &err), 0);
@@ -538,7 +514,7 @@ static void test_special_ids_of_the_config(void **state)
 
 /* Every length that is cut short and flips spread over the file: an error or a tokenizer that
  * can be used; the sanitizers say when it is neither. */
-static void test_damaged_files(void **state)
+TEST(damaged_files)
 {
     struct ckpt_arena arena = {0};
     struct ckpt_err err = {0};
@@ -547,7 +523,6 @@ static void test_damaged_files(void **state)
     char *text = slurp(&arena, DIR "/bloom/tokenizer.json", &len);
     uint32_t random = 1;
 
-    (void)state;
     for (size_t i = 0; i < len; i += 97) {
         t = open_text(text, i, &err);
         assert_null(t);
@@ -575,31 +550,4 @@ static void test_damaged_files(void **state)
     }
     assert_true(opened > 0 && refused > 0);
     ckpt_arena_release(&arena);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bloom_equals_the_reference),
-        cmocka_unit_test(test_gpt2_equals_the_reference),
-        cmocka_unit_test(test_llama3_equals_the_reference),
-        cmocka_unit_test(test_roberta_equals_the_reference),
-        cmocka_unit_test(test_qwen_equals_the_reference),
-        cmocka_unit_test(test_llama2_equals_the_reference),
-        cmocka_unit_test(test_mistral_equals_the_reference),
-        cmocka_unit_test(test_t5_equals_the_reference),
-        cmocka_unit_test(test_bert_equals_the_reference),
-        cmocka_unit_test(test_zoo_equals_the_reference),
-        cmocka_unit_test(test_the_demos_tokenizer),
-        cmocka_unit_test(test_added_tokens),
-        cmocka_unit_test(test_prefix_space_and_template),
-        cmocka_unit_test(test_trimmed_offsets),
-        cmocka_unit_test(test_refusals_name_what_they_found),
-        cmocka_unit_test(test_a_pattern_that_explodes_is_stopped),
-        cmocka_unit_test(test_text_must_be_utf8),
-        cmocka_unit_test(test_special_ids_of_the_config),
-        cmocka_unit_test(test_damaged_files),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,21 +97,19 @@ static void refused(const char *name, const void *bytes, size_t n, const char *s
     ckpt_file_close(file);
 }
 
-static void test_files_and_places_are_told(void **state)
+TEST(files_and_places_are_told)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         refused(bad[i].name, bad[i].text, strlen(bad[i].text), bad[i].says, bad[i].code);
 }
 
 /* Of a real model each front part is refused, and where it breaks off is within it. */
-static void test_a_model_that_is_cut(void **state)
+TEST(a_model_that_is_cut)
 {
     static unsigned char bytes[400000];
     FILE *f = fopen("tests/golden/tokenizers/t5/spiece.model", "rb");
     size_t n;
 
-    (void)state;
     assert_non_null(f);
     n = fread(bytes, 1, sizeof bytes, f);
     fclose(f);
@@ -144,7 +142,7 @@ static void put(const char *dir, const char *name, const char *text)
 }
 
 /* In a directory it is told which of its files it is. */
-static void test_directories_name_the_file(void **state)
+TEST(directories_name_the_file)
 {
     static const struct { const char *name, *text, *config, *says; } one[] = {
         {"tokenizer.json", HEAD "\"model\":3}", "{}", "/tokenizer.json: \"model\" is an integer"},
@@ -156,7 +154,6 @@ static void test_directories_name_the_file(void **state)
         {"vocab.txt", "", "{}", "/vocab.txt: no lines"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof one / sizeof one[0]; i++) {
         const char *path = scratch("tokenizer-bad");
         struct ckpt_err err = {0};
@@ -174,15 +171,4 @@ static void test_directories_name_the_file(void **state)
         ckpt_dir_close(dir);
         scratch_remove(path);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_files_and_places_are_told),
-        cmocka_unit_test(test_a_model_that_is_cut),
-        cmocka_unit_test(test_directories_name_the_file),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

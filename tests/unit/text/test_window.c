@@ -2,13 +2,7 @@
  * Pairs of texts, truncation with its windows, padding: what the reference library gave for ten
  * tokenizers (tokenizers/NAME/pairs.json), number for number.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "formats/tokens/tokenizer_parts.h"
 #include "libckpt/base/json.h"
@@ -141,20 +135,20 @@ static void check_padding(const struct at *at, const json_t *c)
     }
     for (size_t i = 0; i < n; i++) {
         if (use)
-            assert_int_equal(encoding_pad(&e[i], use, padding_length(use, longest), &err), 0);
+            assert_int_equal(encoding_pad(&e[i], use, window_padded_length(use, longest), &err),
+                             0);
         check_numbers(at, "ids", e[i].id, e[i].n,
                       json_array_get(json_object_get(c, "ids"), i));
         encoding_release(&e[i]);
     }
 }
 
-static void test_pairs_truncation_padding(void **state)
+TEST(pairs_truncation_padding)
 {
     struct ckpt_arena arena = {0};
     struct texts texts;
     size_t seen[3] = {0};
 
-    (void)state;
     texts_read(&texts, &arena);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct at at = {.t = open_named(names[i]), .texts = &texts, .name = names[i]};
@@ -230,7 +224,7 @@ static char *joined(const struct texts *texts, const json_t *numbers)
 }
 
 /* What a file asks for is done as the reference does it that reads the same file. */
-static void test_what_a_file_asks_for(void **state)
+TEST(what_a_file_asks_for)
 {
     struct ckpt_arena arena = {0};
     struct texts texts;
@@ -238,7 +232,6 @@ static void test_what_a_file_asks_for(void **state)
     size_t n, cut = 0, padded = 0;
     json_t *cases, *c;
 
-    (void)state;
     texts_read(&texts, &arena);
     cases = json_loads(slurp(&arena, TOKENIZERS "/stored.json", &n), 0, NULL);
     json_array_foreach(cases, at.number, c) {
@@ -267,7 +260,8 @@ static void test_what_a_file_asks_for(void **state)
         }
         for (size_t i = 0; i < n; i++) {
             if (pad)
-                assert_int_equal(encoding_pad(&e[i], pad, padding_length(pad, longest), &err), 0);
+                assert_int_equal(encoding_pad(&e[i], pad, window_padded_length(pad, longest),
+                                              &err), 0);
             check_numbers(&at, "ids", e[i].id, e[i].n,
                           json_array_get(json_object_get(c, "ids"), i));
             check_numbers(&at, "type ids", e[i].type, e[i].n,
@@ -282,7 +276,7 @@ static void test_what_a_file_asks_for(void **state)
     ckpt_arena_release(&arena);
 }
 
-static void test_what_files_may_not_ask_for(void **state)
+TEST(what_files_may_not_ask_for)
 {
     static const struct { const char *json; bool padding; const char *says; } bad[] = {
         {"{\"max_length\":-1}", false, "max_length is -1"},
@@ -295,29 +289,17 @@ static void test_what_files_may_not_ask_for(void **state)
         {"{\"strategy\":{}}", true, "\"Fixed\" is absent"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         json_t *v = json_loads(bad[i].json, 0, NULL);
         struct truncation t = {0};
         struct padding p = {0};
         struct ckpt_err err = {0};
         bool is;
-        int rc = bad[i].padding ? padding_read(&p, &is, v, &err)
-                                : truncation_read(&t, &is, v, &err);
+        int rc = bad[i].padding ? window_read_padding(&p, &is, v, &err)
+                                : window_read_truncation(&t, &is, v, &err);
 
         if (rc != CKPT_EFORMAT || !strstr(err.text, bad[i].says))
             fail_msg("case %zu: %d, \"%s\"", i, rc, err.text);
         json_decref(v);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pairs_truncation_padding),
-        cmocka_unit_test(test_what_a_file_asks_for),
-        cmocka_unit_test(test_what_files_may_not_ask_for),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

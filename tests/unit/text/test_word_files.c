@@ -2,13 +2,7 @@
  * vocab.txt, and vocab.json with merges.txt: the same tokenizers as the tokenizer.json whose
  * vocabularies they hold, line for line; what the configuration beside them changes.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "formats/tokens/tokenizer_parts.h"
 #include "formats/tokens/word_files.h"
@@ -51,17 +45,15 @@ static void check_same(const char *files, const char *json)
     tokenizer_close(b);
 }
 
-static void test_vocab_txt(void **state)
+TEST(vocab_txt)
 {
-    (void)state;
     check_same("files/vocab-txt", "bert");
 }
 
-static void test_vocab_json_and_merges(void **state)
+TEST(vocab_json_and_merges)
 {
     struct tokenizer *t = open_named("files/vocab-merges");
 
-    (void)state;
     assert_int_equal(tokenizer_bos(t), tokenizer_id(t, "<|endoftext|>"));
     assert_int_equal(tokenizer_eos(t), tokenizer_id(t, "<|endoftext|>"));
     tokenizer_close(t);
@@ -79,7 +71,7 @@ static void expect(json_t *root, const char *config, const char *added, const ch
     char found[256] = "";
     size_t n = 0;
 
-    if (added_files_read(root, a, c, &err) || tokenizer_from_json(&t, root, 1000, &err) ||
+    if (word_files_added(root, a, c, &err) || tokenizer_from_json(&t, root, 1000, &err) ||
         tokenizer_config(t, c, false, &err) ||
         tokenizer_encode(t, &e, text, strlen(text), true, &err))
         fail_msg("%s", err.text);
@@ -101,7 +93,7 @@ static json_t *txt(const char *config)
     json_t *root, *c = json_loads(config, 0, NULL);
     struct ckpt_err err = {0};
 
-    if (vocab_txt_read(&root, TXT, strlen(TXT), c, &err))
+    if (word_files_vocab_txt(&root, TXT, strlen(TXT), c, &err))
         fail_msg("%s", err.text);
     json_decref(c);
     return root;
@@ -115,14 +107,14 @@ static json_t *merges(const char *config)
     struct ckpt_err err = {0};
     const char *text = "#version: 0.2\na b\n\xc4\xa0 a\n";
 
-    if (vocab_merges_read(&root, vocab, text, strlen(text), c, &err))
+    if (word_files_vocab_merges(&root, vocab, text, strlen(text), c, &err))
         fail_msg("%s", err.text);
     json_decref(vocab);
     json_decref(c);
     return root;
 }
 
-static void test_what_the_configuration_says(void **state)
+TEST(what_the_configuration_says)
 {
     static const char cased[] = "{\"do_lower_case\":false}";
     static const char roberta[] = "{\"tokenizer_class\":\"RobertaTokenizer\","
@@ -132,7 +124,6 @@ static void test_what_the_configuration_says(void **state)
     static const char more[] = "{\"added_tokens_decoder\":{\"7\":{\"content\":\"<x>\","
                                "\"special\":true,\"lstrip\":true}}}";
 
-    (void)state;
     expect(txt("{}"), "{}", NULL, "ABC ab", "[CLS] ab ##c ab [SEP]");
     expect(txt(cased), cased, NULL, "AB abc b", "[CLS] AB ab ##c [UNK] [SEP]");
     expect(merges("{}"), "{}", NULL, "ab a", "ab \xc4\xa0" "a");
@@ -141,29 +132,16 @@ static void test_what_the_configuration_says(void **state)
     expect(merges("{}"), more, "{\"<y>\":8}", "ab  <x>a<y>", "ab <x> a <y>");
 }
 
-static void test_damage_is_named(void **state)
+TEST(damage_is_named)
 {
     json_t *root, *vocab = json_object();
     struct ckpt_err err = {0};
 
-    (void)state;
-    assert_int_equal(vocab_txt_read(&root, "a\n\xff\n", 4, NULL, &err), CKPT_EFORMAT);
+    assert_int_equal(word_files_vocab_txt(&root, "a\n\xff\n", 4, NULL, &err), CKPT_EFORMAT);
     assert_non_null(strstr(err.text, "line 2"));
-    assert_int_equal(vocab_txt_read(&root, "", 0, NULL, &err), CKPT_EFORMAT);
-    assert_int_equal(vocab_merges_read(&root, vocab, "a b\n\xc0 b\n", 8, NULL, &err),
+    assert_int_equal(word_files_vocab_txt(&root, "", 0, NULL, &err), CKPT_EFORMAT);
+    assert_int_equal(word_files_vocab_merges(&root, vocab, "a b\n\xc0 b\n", 8, NULL, &err),
                      CKPT_EFORMAT);
     assert_non_null(strstr(err.text, "merges.txt:2"));
     json_decref(vocab);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_vocab_txt),
-        cmocka_unit_test(test_vocab_json_and_merges),
-        cmocka_unit_test(test_what_the_configuration_says),
-        cmocka_unit_test(test_damage_is_named),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

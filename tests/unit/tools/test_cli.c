@@ -48,13 +48,12 @@ static int items_of(char *joined, size_t size, const char *const *arg, int n, bo
     return rc;
 }
 
-static void test_items(void **state)
+TEST(items)
 {
     static const char *const two[] = {"a", "b"}, *const mixed[] = {"a", "-", "b", "-"};
     struct ckpt_err err = {0};
     char got[256];
 
-    (void)state;
     feed("x\n", 2);
     assert_int_equal(items_of(got, sizeof got, two, 2, false, &err), 0);
     assert_string_equal(got, "a|b");
@@ -88,7 +87,7 @@ static void send_to(int fd, const char *text)
     assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
 }
 
-static void test_items_of_a_pipe(void **state)
+TEST(items_of_a_pipe)
 {
     static const char *const mixed[] = {"a", "-", "b"};
     struct ckpt_err err = {0};
@@ -97,7 +96,6 @@ static void test_items_of_a_pipe(void **state)
     bool bytes;
     int fd = pipe_in();
 
-    (void)state;
     send_to(fd, "x\n\ny");
     close(fd);
     assert_int_equal(items_of(got, sizeof got, mixed, 3, false, &err), 0);
@@ -136,7 +134,7 @@ static bool leased(const char *path)
 }
 
 /* From when a path is announced until it was worked on. */
-static void test_items_are_leased(void **state)
+TEST(items_are_leased)
 {
     const char *const dir = scratch("cli");
     const char *arg[1];
@@ -145,7 +143,6 @@ static void test_items_are_leased(void **state)
     char one[300], two[300], lines[700], *item;
     int fd;
 
-    (void)state;
     snprintf(one, sizeof one, "%s/one", dir);
     snprintf(two, sizeof two, "%s/two", dir);
     arg[0] = one;
@@ -185,7 +182,7 @@ static void test_items_are_leased(void **state)
 }
 
 /* Through a pipe: INT is waited out and told, TERM is not. */
-static void test_signals_and_pipes(void **state)
+TEST(signals_and_pipes)
 {
     struct cli cli = {0};
     struct ckpt_err err = {0};
@@ -194,7 +191,6 @@ static void test_signals_and_pipes(void **state)
     char *item, *said;
     int fd = pipe_in();
 
-    (void)state;
     cli_begin(&cli, "tool");
     assert_int_equal(cli_items_open(&items, NULL, 0, false, &err), 0);
     stdio_begin(&s, stderr);
@@ -231,7 +227,7 @@ static int two_fail(void *ctx, const char *item, struct ckpt_err *err)
            : strcmp(item, "e") == 0 ? ckpt_fail(err, CKPT_ESTOPPED, "stopped") : 0;
 }
 
-static void test_a_failure_hides_no_other_item(void **state)
+TEST(a_failure_hides_no_other_item)
 {
     static const char *const all[] = {"a", "b", "c", "d"}, *const stop[] = {"b", "e", "a"};
     struct cli cli = {.tool = "tool"};
@@ -241,7 +237,6 @@ static void test_a_failure_hides_no_other_item(void **state)
     struct stdio_to s;
     int status = 0;
 
-    (void)state;
     assert_int_equal(cli_items_open(&items, (char **)all, 4, false, &err), 0);
     stdio_begin(&s, stderr);
     assert_int_equal(cli_items_each(items, &cli, two_fail, seen, &status, &err), 0);
@@ -262,12 +257,11 @@ static void test_a_failure_hides_no_other_item(void **state)
     assert_int_equal(status, 66);
 }
 
-static void test_items_refused(void **state)
+TEST(items_refused)
 {
     struct ckpt_err err = {0};
     char got[256], *line = malloc(70000);
 
-    (void)state;
     feed("a\nb\0c\n", 6);
     assert_int_equal(items_of(got, sizeof got, NULL, 0, false, &err), CKPT_EFORMAT);
     assert_string_equal(err.text, "standard input: line 2 has a NUL byte in it");
@@ -286,7 +280,7 @@ static void test_items_refused(void **state)
     assert_int_equal(items_of(got, sizeof got, NULL, 0, false, &err), CKPT_EIO);
 }
 
-static void test_stop_between_items(void **state)
+TEST(stop_between_items)
 {
     static const char *const two[] = {"a", "b"};
     struct cli cli = {0};
@@ -294,7 +288,6 @@ static void test_stop_between_items(void **state)
     struct ckpt_err err = {0};
     char *item;
 
-    (void)state;
     cli_begin(&cli, "tool");
     assert_int_equal(cli_items_open(&items, (char **)two, 2, false, &err), 0);
     assert_int_equal(cli_items_next(items, &item, &err), 0);
@@ -305,7 +298,7 @@ static void test_stop_between_items(void **state)
     assert_int_equal(cli_items_next(items, &item, &err), CKPT_ESTOPPED);
     assert_null(item);
     assert_string_equal(err.text, "stopped by SIGTERM before all was done");
-    assert_int_equal(ckpt_exit_status(err.code), 75);
+    assert_int_equal(ckpt_err_status(err.code), 75);
     cli_stop = 0;
     assert_int_equal(cli_items_next(items, &item, &err), 0);
     ckpt_free(item);
@@ -317,7 +310,7 @@ static void test_stop_between_items(void **state)
     ckpt_log_hook(NULL, NULL);
 }
 
-static void test_errors(void **state)
+TEST(errors)
 {
     struct cli cli = {.tool = "ckpt-test"};
     struct ckpt_err err = {0};
@@ -325,7 +318,6 @@ static void test_errors(void **state)
     json_t *o;
     char *text;
 
-    (void)state;
     ckpt_fail_as(&err, CKPT_EFORMAT, "truncated", "file \"x\": %d bytes", 3);
     ckpt_err_hint(&err, "fetch it again");
     stdio_begin(&s, stderr);
@@ -349,14 +341,13 @@ static void test_errors(void **state)
     free(text);
 }
 
-static void test_artifacts(void **state)
+TEST(artifacts)
 {
     struct cli cli = {.tool = "ckpt-test"};
     struct ckpt_err err = {0};
     struct stdio_to s;
     char *text;
 
-    (void)state;
     stdio_begin(&s, stdout);
     assert_int_equal(cli_artifact(&cli, "a b", NULL, &err), 0);
     cli.json = true;
@@ -397,7 +388,7 @@ static int end_with(const char *out, unsigned warnings, bool strict, bool quiet,
     return WEXITSTATUS(wait_status);
 }
 
-static void test_end(void **state)
+TEST(end)
 {
     static const struct {
         const char *out;
@@ -418,7 +409,6 @@ static void test_end(void **state)
         {"/dev/full", 0, false, false, 65, 65, ""},     /* the first cause stands */
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         char *said;
 
@@ -431,12 +421,11 @@ static void test_end(void **state)
 }
 
 /* Closed descriptors are filled: a file opened next is none of the standard ones. */
-static void test_closed_descriptors(void **state)
+TEST(closed_descriptors)
 {
     int status;
     pid_t pid;
 
-    (void)state;
     fflush(NULL);
     pid = fork();
     if (pid == 0) {
@@ -455,12 +444,11 @@ static void test_closed_descriptors(void **state)
 }
 
 /* A second later it is impatience: the signal has its own way. */
-static void test_a_later_signal_ends_the_process(void **state)
+TEST(a_later_signal_ends_the_process)
 {
     int status;
     pid_t pid = fork();
 
-    (void)state;
     if (pid == 0) {
         struct cli cli = {0};
 
@@ -474,19 +462,4 @@ static void test_a_later_signal_ends_the_process(void **state)
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_later_signal_ends_the_process),
-        cmocka_unit_test(test_items),     cmocka_unit_test(test_items_of_a_pipe),
-        cmocka_unit_test(test_items_are_leased), cmocka_unit_test(test_signals_and_pipes),
-        cmocka_unit_test(test_a_failure_hides_no_other_item), cmocka_unit_test(test_items_refused),
-        cmocka_unit_test(test_stop_between_items), cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_artifacts), cmocka_unit_test(test_end),
-        cmocka_unit_test(test_closed_descriptors),
-    };
-
-    return cmocka_run_group_tests_name("cli", tests, NULL, NULL);
 }

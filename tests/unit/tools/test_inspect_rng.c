@@ -8,19 +8,15 @@
 
 static char path[300];
 
-static int setup(void **state)
+BEFORE_ALL()
 {
-    (void)state;
     snprintf(path, sizeof path, "%s/rng.pth", scratch("inspect_rng"));
-    return 0;
 }
 
-static int teardown(void **state)
+AFTER_ALL()
 {
-    (void)state;
     *strrchr(path, '/') = '\0';
     scratch_remove(path);
-    return 0;
 }
 
 static struct torch_archive *reopen(void)
@@ -62,7 +58,7 @@ static double next_of(const json_t *all, const char *stream, size_t i)
 
 /* After random.seed(42), numpy.random.seed(42), torch.manual_seed(42): CPython 3.11, numpy 2.4,
  * torch 2.15. */
-static void test_fresh_streams(void **state)
+TEST(fresh_streams)
 {
     static const char *const stream[] = {"python", "numpy", "cpu"};
     struct ckpt_err err = {0};
@@ -71,10 +67,9 @@ static void test_fresh_streams(void **state)
     char *lines;
     json_t *all;
 
-    (void)state;
-    rng_streams_seed(&s, 42);
+    hf_rng_seed(&s, 42);
     assert_int_equal(ckpt_out_create(&out, path, 0, &err), 0);
-    assert_int_equal(rng_file_write(out, &s, &err), 0);
+    assert_int_equal(hf_rng_write(out, &s, &err), 0);
     all = told(&lines);
     assert_true(next_of(all, "python", 0) == 0.6394267984578837);
     assert_true(next_of(all, "python", 1) == 0.025010755222666936);
@@ -125,13 +120,12 @@ static void write_cuda(const uint64_t (*pair)[2], size_t n, const char *python)
 
 /* Random123's known answers for a zero key: 6627e8d5 e169c58d ...; torch.rand on CUDA after
  * manual_seed(0) is 0.3990.  Parts that are no states are left out. */
-static void test_cuda(void **state)
+TEST(cuda)
 {
     static const uint64_t pair[3][2] = {{0, 0}, {0, 1}, {UINT64_MAX, 8}};
     json_t *all, *cuda;
     char *lines;
 
-    (void)state;
     write_cuda(pair, 3, "python");
     all = told(&lines);
     cuda = json_object_get(all, "cuda");
@@ -151,25 +145,14 @@ static void test_cuda(void **state)
     unlink(path);
 }
 
-static void test_what_is_none(void **state)
+TEST(what_is_none)
 {
     static const uint64_t pair[1][2] = {{0, 0}};
     struct torch_archive *a;
 
-    (void)state;
     write_cuda(pair, 1, "pythons");
     a = reopen();
     assert_false(inspect_is_rng(a));
     torch_archive_close(a);
     unlink(path);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fresh_streams), cmocka_unit_test(test_cuda),
-        cmocka_unit_test(test_what_is_none),
-    };
-
-    return cmocka_run_group_tests_name("inspect_rng", tests, setup, teardown);
 }

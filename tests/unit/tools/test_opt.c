@@ -2,11 +2,10 @@
 #include "tests/unit/opt_rows_of.h"
 #include "tests/unit/stdio_to.h"
 
-static void test_every_kind(void **state)
+TEST(every_kind)
 {
     struct parsed p = {0};
 
-    (void)state;
     PARSE(&p, "--fast-mode", "--max-steps=-2", "--any", "9223372036854775807", "--rate", "1e-1",
           "--name", "", "--output=a=b", "--color", "green");
     assert_int_equal(p.rc, 0);
@@ -22,11 +21,10 @@ static void test_every_kind(void **state)
     parsed_release(&p);
 }
 
-static void test_defaults_stand(void **state)
+TEST(defaults_stand)
 {
     struct parsed p = {.v = {.fast = true, .steps = 7, .color = "blue"}};
 
-    (void)state;
     PARSE(&p, "x");
     assert_int_equal(p.rc, 0);
     assert_true(p.v.fast && p.v.steps == 7);
@@ -35,11 +33,10 @@ static void test_defaults_stand(void **state)
 }
 
 /* Short options alone, joined, with the value behind or apart. */
-static void test_short_options(void **state)
+TEST(short_options)
 {
     struct parsed p = {0};
 
-    (void)state;
     PARSE(&p, "-fsn3", "-o", "-x", "-vv", "-v", "-ia", "-i", "b");
     assert_int_equal(p.rc, 0);
     assert_true(p.v.fast && p.v.slow && p.v.steps == 3);
@@ -57,11 +54,10 @@ static void test_short_options(void **state)
 }
 
 /* The last one counts; a flag can be undone; "_" is "-". */
-static void test_repeated(void **state)
+TEST(repeated)
 {
     struct parsed p = {0};
 
-    (void)state;
     PARSE(&p, "--fast_mode", "--max_steps", "1", "-n2", "--no-fast-mode", "--slow", "--no_slow");
     assert_int_equal(p.rc, CKPT_EUSAGE);        /* "no_" is no prefix: nothing is named so */
     parsed_release(&p);
@@ -76,11 +72,10 @@ static void test_repeated(void **state)
 }
 
 /* Positional arguments keep their order, whatever stands between; "-" is one, "--" ends options. */
-static void test_positional(void **state)
+TEST(positional)
 {
     struct parsed p = {0};
 
-    (void)state;
     PARSE(&p, "a", "-n", "1", "-", "b", "--slow", "--", "-f", "--", "c");
     assert_int_equal(p.rc, 0);
     assert_int_equal(p.n_rest, 6);
@@ -94,7 +89,7 @@ static void test_positional(void **state)
     parsed_release(&p);
 }
 
-static void test_numbers(void **state)
+TEST(numbers)
 {
     static const struct { const char *arg, *said; } wrong[] = {
         {"--max-steps=11", "--max-steps: 11 is out of range, -2 to 10 wanted"},
@@ -112,7 +107,6 @@ static void test_numbers(void **state)
     };
     struct parsed p = {0};
 
-    (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         p.v.steps = 5;
         PARSE(&p, wrong[i].arg);
@@ -121,7 +115,7 @@ static void test_numbers(void **state)
     }
 }
 
-static void test_sizes(void **state)
+TEST(sizes)
 {
     static const struct { const char *text; uint64_t size; } right[] = {
         {"0", 0},          {"4096", 4096},         {"1K", 1024},      {"1k", 1024},
@@ -132,7 +126,6 @@ static void test_sizes(void **state)
                                         "inf", "5GiX"};
     struct parsed p = {0};
 
-    (void)state;
     for (size_t i = 0; i < sizeof right / sizeof right[0]; i++) {
         PARSE(&p, "--shard-size", right[i].text);
         assert_int_equal(p.rc, 0);
@@ -149,11 +142,10 @@ static void test_sizes(void **state)
     }
 }
 
-static void test_choices(void **state)
+TEST(choices)
 {
     struct parsed p = {0};
 
-    (void)state;
     PARSE(&p, "--color=re");
     assert_said(&p, CKPT_EUSAGE, "--color: \"re\" is none of: red green blue");
     PARSE(&p, "--color", "red green");
@@ -162,7 +154,7 @@ static void test_choices(void **state)
     assert_said(&p, CKPT_EUSAGE, "--color: \"\" is none of: red green blue");
 }
 
-static void test_unknown(void **state)
+TEST(unknown)
 {
     static const struct { const char *arg, *hint; } rows[] = {
         {"--max-step", "did you mean --max-steps?"}, {"--MAX", "tool --help lists them"},
@@ -173,7 +165,6 @@ static void test_unknown(void **state)
     struct parsed p = {0};
     char said[80];
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         PARSE(&p, rows[i].arg);
         assert_string_equal(p.err.hint, rows[i].hint);
@@ -187,11 +178,10 @@ static void test_unknown(void **state)
     parsed_release(&p);
 }
 
-static void test_values_where_none_goes(void **state)
+TEST(values_where_none_goes)
 {
     struct parsed p = {0};
 
-    (void)state;
     PARSE(&p, "--slow=1");
     assert_said(&p, CKPT_EUSAGE, "--slow takes no value");
     PARSE(&p, "--no-slow=1");
@@ -211,13 +201,12 @@ static void test_values_where_none_goes(void **state)
 }
 
 /* --help says every row and stops the program, whatever else is asked. */
-static void test_help(void **state)
+TEST(help)
 {
     struct parsed p = {0};
     struct stdio_to s;
     char *text;
 
-    (void)state;
     stdio_begin(&s, stdout);
     PARSE(&p, "-h", "--config", "build/no-such-file");
     text = stdio_end(&s);
@@ -237,16 +226,44 @@ static void test_help(void **state)
     parsed_release(&p);
 }
 
-int main(void)
+TEST(a_char)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_kind),     cmocka_unit_test(test_defaults_stand),
-        cmocka_unit_test(test_short_options),  cmocka_unit_test(test_repeated),
-        cmocka_unit_test(test_positional),     cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_sizes),          cmocka_unit_test(test_choices),
-        cmocka_unit_test(test_unknown),        cmocka_unit_test(test_values_where_none_goes),
-        cmocka_unit_test(test_help),
-    };
+    struct parsed p = {0};
 
-    return cmocka_run_group_tests_name("opt", tests, NULL, NULL);
+    PARSE(&p, "--comma=;", "--slow");
+    assert_int_equal(p.rc, 0);
+    assert_int_equal(p.v.comma, ';');
+    parsed_release(&p);
+    PARSE(&p, "--comma", "tab", "--color", "blue");
+    assert_int_equal(p.v.comma, '\t');
+    parsed_release(&p);
+    PARSE(&p, "--comma=ab");
+    assert_said(&p, CKPT_EUSAGE, "--comma: \"ab\" is not one byte");
+}
+
+/* What is said counts, whether it is the default or not; a flag that is off, and said off, not. */
+TEST(given_is_what_was_said)
+{
+    struct parsed p = {.v = {.comma = ',', .width = 5, .steps = 3}};
+
+    PARSE(&p, "--max-steps", "3", "--no-fast-mode", "--slow", "--item", "x");
+    assert_int_equal(p.rc, 0);
+    assert_int_equal(p.given.n, 3);
+    assert_true(opt_has(&p.given, "max_steps") && opt_has(&p.given, "slow"));
+    assert_true(opt_has(&p.given, "item") && !opt_has(&p.given, "fast_mode"));
+    parsed_release(&p);
+    p.v.comma = ',';
+    PARSE(&p, "--comma", ",");
+    assert_said(&p, CKPT_EUSAGE, "--comma has no effect without --color=blue or --slow");
+    p.v.width = 5;
+    PARSE(&p, "--width", "5");
+    assert_said(&p, CKPT_EUSAGE, "--width has no effect without --color=blue or --slow");
+    PARSE(&p, "--no-slow", "--width", "5");
+    assert_said(&p, CKPT_EUSAGE, "--width has no effect without --color=blue or --slow");
+    PARSE(&p, "--comma=,", "--slow", "--any", "0");
+    assert_said(&p, CKPT_EUSAGE, "--any has no effect with --comma");
+    p.v.color = "blue";                         /* that value, though nobody said it */
+    PARSE(&p, "--comma=,");
+    assert_int_equal(p.rc, 0);
+    parsed_release(&p);
 }

@@ -3,19 +3,15 @@
 
 static char path[300];
 
-static int setup(void **state)
+BEFORE_ALL()
 {
-    (void)state;
     snprintf(path, sizeof path, "%s/run.yaml", scratch("opt_file"));
-    return 0;
 }
 
-static int teardown(void **state)
+AFTER_ALL()
 {
-    (void)state;
     *strrchr(path, '/') = '\0';
     scratch_remove(path);
-    return 0;
 }
 
 static void put(const char *text, size_t n)
@@ -61,11 +57,10 @@ static void check(struct parsed *p)
     parsed_release(p);
 }
 
-static void test_every_kind(void **state)
+TEST(every_kind)
 {
     struct parsed p = {.v = {.slow = true}};
 
-    (void)state;
     with(&p, "# comment\nfast_mode: yes\nslow: off\nmax-steps: 3\nshard_size: 2K\nrate: 0.5\n"
              "name: '# a name'\ncolor: red\nitem: [x, y z]\nverbose: 2\njobs: 4\n");
     check(&p);
@@ -77,12 +72,11 @@ static void test_every_kind(void **state)
 }
 
 /* Flags win, also over a value that is wrong; what has no value keeps its default. */
-static void test_flags_win(void **state)
+TEST(flags_win)
 {
     struct parsed p = {.v = {.rate = 0.25, .name = "kept"}};
     const char *text = "max_steps: 3\nfast_mode: true\nitem: [file]\nrate:\nname: ~\ncolor: null\n";
 
-    (void)state;
     put(text, strlen(text));
     PARSE(&p, "-n1", "--config", path, "--no-fast-mode", "--item", "flag");
     assert_int_equal(p.rc, 0);
@@ -101,9 +95,8 @@ static void test_flags_win(void **state)
     parsed_release(&p);
 }
 
-static void test_wrong_values(void **state)
+TEST(wrong_values)
 {
-    (void)state;
     refused("\nmax_steps: many\n", ":2: max-steps: \"many\" is no whole number");
     refused("max_steps: 11", ":1: max-steps: 11 is out of range, -2 to 10 wanted");
     refused("rate: .nan", ":1: rate: \".nan\" is no number");
@@ -116,11 +109,10 @@ static void test_wrong_values(void **state)
     refused("item: {a: b}", ":1: a plain value is wanted here");
 }
 
-static void test_names(void **state)
+TEST(names)
 {
     struct parsed p = {0};
 
-    (void)state;
     refused("rate: 0\n\nnothing: 1\n", ":3: unknown option nothing");
     refused("help: true", ":1: unknown option help");
     refused("heading: true", ":1: unknown option heading");
@@ -141,12 +133,11 @@ static void test_names(void **state)
     parsed_release(&p);
 }
 
-static void test_documents(void **state)
+TEST(documents)
 {
     struct parsed p = {0};
     static const char nul[] = "name: \"a\\0b\"\n", raw[] = "name: a\0b\n";
 
-    (void)state;
     refused("rate: 0\n---\nrate: 1\n", ":3: a second document; one is read");
     refused("", ": a mapping of options is wanted");
     refused("- rate\n", ": a mapping of options is wanted");
@@ -174,11 +165,10 @@ static void test_documents(void **state)
 }
 
 /* Values outlive the file's text, and a document that bites its own tail is no endless walk. */
-static void test_aliases(void **state)
+TEST(aliases)
 {
     struct parsed p = {0};
 
-    (void)state;
     with(&p, "name: &n word\noutput: *n\n");
     assert_int_equal(p.rc, 0);
     put("overwritten: text", 17);
@@ -186,15 +176,4 @@ static void test_aliases(void **state)
     assert_string_equal(p.v.name, "word");
     parsed_release(&p);
     refused("item: &l [a, *l]\n", ":1: a plain value is wanted here");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_kind),   cmocka_unit_test(test_flags_win),
-        cmocka_unit_test(test_wrong_values), cmocka_unit_test(test_names),
-        cmocka_unit_test(test_documents),    cmocka_unit_test(test_aliases),
-    };
-
-    return cmocka_run_group_tests_name("opt_file", tests, setup, teardown);
 }

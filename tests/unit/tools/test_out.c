@@ -55,11 +55,10 @@ static char *printed(bool json)
     return stdio_end(&s);
 }
 
-static void test_table_for_people(void **state)
+TEST(table_for_people)
 {
     char *text = printed(false);
 
-    (void)state;
     assert_string_equal(text, "format: x\\x1b[31m\n"
                               "count: -3\n"
                               "loss: 0.1\n"
@@ -74,13 +73,12 @@ static void test_table_for_people(void **state)
     free(text);
 }
 
-static void test_document_for_programs(void **state)
+TEST(document_for_programs)
 {
     char *text = printed(true);
     struct ckpt_err err = {0};
     json_t *doc, *row;
 
-    (void)state;
     assert_int_equal(ckpt_json_parse(&doc, text, strlen(text), CKPT_JSON_STRICT, &err), 0);
     assert_string_equal(json_string_value(json_object_get(doc, "format")), "x\033[31m");
     assert_string_equal(json_string_value(json_object_get(doc, "secret")), "for programs");
@@ -106,25 +104,23 @@ static void test_document_for_programs(void **state)
 }
 
 /* Every row is one line, so that grep and paste work on it. */
-static void test_a_row_is_a_line(void **state)
+TEST(a_row_is_a_line)
 {
     char *text = printed(true);
 
-    (void)state;
     assert_non_null(strstr(text, "\n    {\"name\": \"longer\", \"bytes\": 1234, \"shape\": null, "
                                  "\"hidden\": null, \"mean\": null}\n"));
     assert_non_null(strstr(text, "\n  \"n\": -3,\n"));
     free(text);
 }
 
-static void test_strings_survive(void **state)
+TEST(strings_survive)
 {
     static const struct { const char *in, *out; } rows[] = {
         {"", ""}, {"plain", "plain"}, {"\"\\\n\x7f\x01", "\"\\\n\x7f\x01"},
         {"\xe2\x82\xac", "\xe2\x82\xac"}, {"caf\xe9", "caf\\xe9"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct ckpt_err err = {0};
         struct stdio_to s;
@@ -144,11 +140,10 @@ static void test_strings_survive(void **state)
     }
 }
 
-static void test_reals_read_back(void **state)
+TEST(reals_read_back)
 {
     static const double values[] = {0, -0.0, 1, -1e300, 5e-324, 0.1, 1e16, 123456789.125, 1e-5};
 
-    (void)state;
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
         struct ckpt_err err = {0};
         struct stdio_to s;
@@ -169,14 +164,13 @@ static void test_reals_read_back(void **state)
     }
 }
 
-static void test_nothing_is_a_document(void **state)
+TEST(nothing_is_a_document)
 {
     struct ckpt_err err = {0};
     struct stdio_to s;
     struct out *o;
     char *text;
 
-    (void)state;
     assert_int_equal(out_new(&o, true, &err), 0);
     stdio_begin(&s, stdout);
     assert_int_equal(out_end(o, &err), 0);
@@ -192,14 +186,13 @@ static void test_nothing_is_a_document(void **state)
     free(text);
 }
 
-static void test_nothing_is_no_text(void **state)
+TEST(nothing_is_no_text)
 {
     struct ckpt_err err = {0};
     struct stdio_to s;
     struct out *o;
     char *text;
 
-    (void)state;
     assert_int_equal(out_new(&o, false, &err), 0);
     stdio_begin(&s, stdout);
     assert_int_equal(out_end(o, &err), 0);
@@ -208,13 +201,12 @@ static void test_nothing_is_no_text(void **state)
     free(text);
 }
 
-static void test_a_full_disk_is_told(void **state)
+TEST(a_full_disk_is_told)
 {
     struct ckpt_err err = {0};
     struct out *o;
     int was, full, rc;
 
-    (void)state;
     assert_int_equal(out_new(&o, false, &err), 0);
     out_str(o, "k", "k", "v");
     fflush(stdout);
@@ -229,20 +221,4 @@ static void test_a_full_disk_is_told(void **state)
     close(full);
     assert_int_equal(rc, CKPT_EIO);
     assert_non_null(strstr(err.text, "standard output"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table_for_people),
-        cmocka_unit_test(test_document_for_programs),
-        cmocka_unit_test(test_a_row_is_a_line),
-        cmocka_unit_test(test_strings_survive),
-        cmocka_unit_test(test_reals_read_back),
-        cmocka_unit_test(test_nothing_is_a_document),
-        cmocka_unit_test(test_nothing_is_no_text),
-        cmocka_unit_test(test_a_full_disk_is_told),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

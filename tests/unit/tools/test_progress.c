@@ -1,11 +1,5 @@
 /* progress: rates of the last seconds, and what a line says. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "tools/progress.h"
 
@@ -17,9 +11,8 @@ static void assert_line(const char *unit, uint64_t done, uint64_t total, double 
     assert_string_equal(progress_text(text, "push", unit, done, total, rate), wanted);
 }
 
-static void test_a_line(void **state)
+TEST(a_line)
 {
-    (void)state;
     assert_line("steps", 3, 9, 0, "push: 3 of 9 steps");
     assert_line("steps", 3, 9, 1.5, "push: 3 of 9 steps, 1.50 steps/s, 4 s left");
     assert_line("steps", 0, 1000, 0.5, "push: 0 of 1000 steps, 0.50 steps/s, 33 min 20 s left");
@@ -29,11 +22,10 @@ static void test_a_line(void **state)
     assert_line(NULL, 5, 10, 0, "push: 5 of 10 B");
 }
 
-static void test_no_rate_before_two_seconds(void **state)
+TEST(no_rate_before_two_seconds)
 {
     struct progress_window w = {0};
 
-    (void)state;
     progress_window_add(&w, 10, 0);
     assert_true(progress_window_rate(&w, 10.1, 1) <= 0);
     assert_true(progress_window_rate(&w, 11.9, 100) <= 0);
@@ -41,13 +33,12 @@ static void test_no_rate_before_two_seconds(void **state)
 }
 
 /* Hours at a crawl, then fast: what was long ago does not count. */
-static void test_a_rate_is_that_of_the_last_seconds(void **state)
+TEST(a_rate_is_that_of_the_last_seconds)
 {
     struct progress_window w = {0};
     double t = 0;
     uint64_t done = 0;
 
-    (void)state;
     for (; t < 3600; t += 1)
         progress_window_add(&w, t, done++);
     for (; t < 3620; t += 0.25)
@@ -56,25 +47,12 @@ static void test_a_rate_is_that_of_the_last_seconds(void **state)
 }
 
 /* Work that begins again, or that stands, has no rate. */
-static void test_no_rate_backwards(void **state)
+TEST(no_rate_backwards)
 {
     struct progress_window w = {0};
 
-    (void)state;
     progress_window_add(&w, 0, 50);
     progress_window_add(&w, 3, 50);
     assert_true(progress_window_rate(&w, 4, 50) <= 0);
     assert_true(progress_window_rate(&w, 4, 10) <= 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_line),
-        cmocka_unit_test(test_no_rate_before_two_seconds),
-        cmocka_unit_test(test_a_rate_is_that_of_the_last_seconds),
-        cmocka_unit_test(test_no_rate_backwards),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -71,13 +71,12 @@ static void check_to(const struct stats *s, size_t n, long double digits)
 
 static void check(const struct stats *s, size_t n) { check_to(s, n, 1e-13L); }
 
-static void test_all_lengths(void **state)
+TEST(all_lengths)
 {
     static const enum ckpt_dtype dtype[] = {CKPT_F32, CKPT_BF16, CKPT_F16, CKPT_F64, CKPT_I32,
                                             CKPT_F8_E4M3, CKPT_U8};
     static const size_t length[] = {0, 1, 2, 7, 8, 9, 31, 4095, 4096, 4097, MOST};
 
-    (void)state;
     for (size_t d = 0; d < sizeof dtype / sizeof dtype[0]; d++)
         for (size_t k = 0; k < sizeof length / sizeof length[0]; k++) {
             struct stats s = {0};
@@ -95,9 +94,8 @@ static void test_all_lengths(void **state)
 }
 
 /* A mean far from zero costs no digits; nor does a tensor whose parts lie far apart. */
-static void test_far_means(void **state)
+TEST(far_means)
 {
-    (void)state;
     for (int kind = 0; kind < 3; kind++) {
         struct stats s = {0};
         void *p;
@@ -119,11 +117,10 @@ static void test_far_means(void **state)
 }
 
 /* Extremes and zeros are seen in the bits of f16 and bf16: of one sign, zeros of either, both. */
-static void test_signs(void **state)
+TEST(signs)
 {
     static const enum ckpt_dtype dtype[] = {CKPT_F32, CKPT_BF16, CKPT_F16};
 
-    (void)state;
     for (size_t d = 0; d < 3; d++)
         for (int kind = 0; kind < 7; kind++) {
             struct stats s = {0};
@@ -150,12 +147,11 @@ static void test_signs(void **state)
 }
 
 /* Squares beyond f32 are taken again where they fit. */
-static void test_huge(void **state)
+TEST(huge)
 {
     struct stats s = {0};
     void *p;
 
-    (void)state;
     for (size_t i = 0; i < MOST; i++)
         value[i] = noise(i) * 3e38;
     p = as(CKPT_BF16, MOST, 0);
@@ -164,11 +160,10 @@ static void test_huge(void **state)
     free(p);
 }
 
-static void test_what_is_no_number(void **state)
+TEST(what_is_no_number)
 {
     static const enum ckpt_dtype dtype[] = {CKPT_F32, CKPT_BF16, CKPT_F64};
 
-    (void)state;
     for (size_t d = 0; d < 3; d++) {
         struct stats s = {0};
         void *p;
@@ -191,12 +186,11 @@ static void test_what_is_no_number(void **state)
 }
 
 /* Any cut and any place in memory give the same, to rounding. */
-static void test_cuts(void **state)
+TEST(cuts)
 {
     static const size_t cut[] = {0, 1, 13, 4096, 9000, MOST};
     struct stats whole = {0};
 
-    (void)state;
     for (size_t shift = 0; shift < 4; shift++) {
         struct stats s = {0};
         unsigned char *p;
@@ -227,17 +221,16 @@ static struct ckpt_source *golden(void)
 }
 
 /* As many workers as you like: the same bits, digests too. */
-static void test_workers(void **state)
+TEST(workers)
 {
     struct ckpt_source *src = golden();
     size_t n = ckpt_source_count(src);
     struct tensor_measure *a = calloc(n, sizeof *a), *b = calloc(n, sizeof *b);
-    unsigned what = MEASURE_STATS | MEASURE_DIGEST;
+    unsigned what = INSPECT_STATS | INSPECT_DIGEST;
     struct ckpt_err err = {0};
 
-    (void)state;
-    assert_int_equal(tensors_measure(a, src, NULL, n, what, 1, &err), 0);
-    assert_int_equal(tensors_measure(b, src, NULL, n, what, 4, &err), 0);
+    assert_int_equal(inspect_measure(a, src, NULL, n, what, 1, &err), 0);
+    assert_int_equal(inspect_measure(b, src, NULL, n, what, 4, &err), 0);
     for (size_t k = 0; k < n; k++) {
         uint64_t counted = 0;
 
@@ -254,30 +247,16 @@ static void test_workers(void **state)
     ckpt_source_close(src);
 }
 
-static void test_lines_of_blocks(void **state)
+TEST(lines_of_blocks)
 {
     struct tensor_measure m = {.hist_low = -1, .hist_high = 1, .hist = {0, 1, 4, 8}};
     char line[MEASURE_BINS * 3 + 1], json[512];
 
-    (void)state;
-    assert_string_equal(measure_spark(line, &m), " \u2581\u2584\u2588            ");
-    assert_string_equal(measure_histogram(json, &m),
+    assert_string_equal(inspect_measure_spark(line, &m), " \u2581\u2584\u2588            ");
+    assert_string_equal(inspect_measure_histogram(json, &m),
                         "{\"low\": -1, \"high\": 1, \"counts\": "
                         "[0, 1, 4, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]}");
     memset(m.hist, 0xff, sizeof m.hist);
     m.hist_low = m.hist_high = -1.23456789e-300;
-    assert_true(strlen(measure_histogram(json, &m)) < 400);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_lengths), cmocka_unit_test(test_far_means),
-        cmocka_unit_test(test_signs),
-        cmocka_unit_test(test_huge),
-        cmocka_unit_test(test_what_is_no_number), cmocka_unit_test(test_cuts),
-        cmocka_unit_test(test_workers),     cmocka_unit_test(test_lines_of_blocks),
-    };
-
-    return cmocka_run_group_tests_name("stats", tests, NULL, NULL);
+    assert_true(strlen(inspect_measure_histogram(json, &m)) < 400);
 }

@@ -1,10 +1,5 @@
 /* stream, sample: how records become ids and labels, what is refused, what is skipped. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
+#include "tests/unit/unit.h"
 #include "tests/unit/data_files.h"
 
 struct set {
@@ -59,7 +54,7 @@ static int64_t supervised_from(const struct sample *x)
     return i;
 }
 
-static void test_instruction_rows(void **state)
+TEST(instruction_rows)
 {
     static const char body[] =
         "{\"instruction\":\"Define the noun: dog\",\"input\":\"\",\"output\":\"an animal\"}\n"
@@ -71,7 +66,6 @@ static void test_instruction_rows(void **state)
     char *prompt, *completion;
     int64_t from;
 
-    (void)state;
     assert_int_equal(open_set(&s, body, NULL, &err), 0);
     assert_int_equal(data_source_kind(s.source), DATA_PROMPT);
     assert_int_equal(data_source_count(s.source), 2);
@@ -98,13 +92,12 @@ static void test_instruction_rows(void **state)
 }
 
 /* A token across the border of prompt and completion belongs to the completion. */
-static void test_the_border_inside_a_token(void **state)
+TEST(the_border_inside_a_token)
 {
     struct sample x = {0};
     struct ckpt_err err = {0};
     struct set s;
 
-    (void)state;
     assert_int_equal(
         open_set(&s, "{\"prompt\":\"the ani\",\"completion\":\"mal\"}\n", NULL, &err), 0);
     assert_int_equal(data_source_sample(s.source, 0, &x, &err), 0);
@@ -114,7 +107,7 @@ static void test_the_border_inside_a_token(void **state)
     close_set(&s);
 }
 
-static void test_text_rows_are_cut(void **state)
+TEST(text_rows_are_cut)
 {
     struct data_opts o = {.max_seq_length = 3}, field = {.text_field = "odd 'name"};
     struct data_opts bare = {.no_eos = true};
@@ -123,7 +116,6 @@ static void test_text_rows_are_cut(void **state)
     struct ckpt_err err = {0};
     struct set s;
 
-    (void)state;
     assert_int_equal(open_set(&s, "{\"text\":\"a b c d e\"}\n{\"text\":\"a\"}\n", &o, &err), 0);
     assert_int_equal(data_source_kind(s.source), DATA_TEXT);
     assert_int_equal(data_source_sample(s.source, 0, &x, &err), 0);
@@ -157,7 +149,7 @@ static void test_text_rows_are_cut(void **state)
     sample_release(&x);
 }
 
-static void test_templates(void **state)
+TEST(templates)
 {
     struct data_opts o = {.prompt_template = "Q: {q}\nA:", .completion_template = " {a[0]}"};
     struct data_opts half = {.prompt_template = "Q: {q}"};
@@ -165,7 +157,6 @@ static void test_templates(void **state)
     struct ckpt_err err = {0};
     struct set s;
 
-    (void)state;
     assert_int_equal(
         open_set(&s, "{\"q\":\"who\",\"a\":[\"me\"]}\n{\"q\":\"who\"}\n", &o, &err), 0);
     assert_int_equal(data_source_sample(s.source, 0, &x, &err), 0);
@@ -180,7 +171,7 @@ static void test_templates(void **state)
     sample_release(&x);
 }
 
-static void test_rows_of_ids(void **state)
+TEST(rows_of_ids)
 {
     static const int32_t ids[] = {5, 6, 7}, labels[] = {-100, 6, 7};
     struct data_opts cut = {.max_seq_length = 2};
@@ -189,7 +180,6 @@ static void test_rows_of_ids(void **state)
     struct set s;
     char *p, *c;
 
-    (void)state;
     assert_int_equal(open_set(&s,
         "{\"input_ids\":[3,3,5,6,7,3],\"attention_mask\":[0,0,1,1,1,0],"
         "\"labels\":[-100,-100,-100,6,7,-100]}\n{\"input_ids\":[5,6,7]}\n", NULL, &err), 0);
@@ -212,7 +202,7 @@ static void test_rows_of_ids(void **state)
     sample_release(&x);
 }
 
-static void test_rows_of_ids_that_are_wrong(void **state)
+TEST(rows_of_ids_that_are_wrong)
 {
     static const struct { const char *row; int code; const char *says; } bad[] = {
         {"\"input_ids\":[1,-1]", CKPT_EFORMAT, "input_ids[1]"},
@@ -229,7 +219,6 @@ static void test_rows_of_ids_that_are_wrong(void **state)
     };
     struct ckpt_err err = {0};
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct sample x = {0};
         struct set s;
@@ -245,7 +234,7 @@ static void test_rows_of_ids_that_are_wrong(void **state)
     }
 }
 
-static void test_sets_that_cannot_be_used(void **state)
+TEST(sets_that_cannot_be_used)
 {
     struct data_opts o = {.max_seq_length = 8};
     struct ckpt_err err = {0};
@@ -253,7 +242,6 @@ static void test_sets_that_cannot_be_used(void **state)
     struct data_source *d;
     struct set s;
 
-    (void)state;
     assert_int_equal(open_set(&s, "\n", NULL, &err), CKPT_EFORMAT);
     close_set(&s);
     assert_int_equal(open_set(&s, "{\"foo\":1,\"bar\":2}\n", NULL, &err), CKPT_EFORMAT);
@@ -268,7 +256,7 @@ static void test_sets_that_cannot_be_used(void **state)
     records_close(r);
 }
 
-static void test_bad_rows_stop_or_are_skipped(void **state)
+TEST(bad_rows_stop_or_are_skipped)
 {
     static const char body[] = "{\"text\":\"a\"}\n{\"txt\":\"b\"}\n{\"text\":\"c\"}\n{broken\n"
                                "{\"text\":\"d\"}\n";
@@ -278,7 +266,6 @@ static void test_bad_rows_stop_or_are_skipped(void **state)
     struct ckpt_err err = {0};
     struct set s;
 
-    (void)state;
     assert_int_equal(open_set(&s, body, NULL, &err), 0);
     assert_int_equal(data_source_sample(s.source, 1, &x, &err), CKPT_EFORMAT);
     assert_int_equal(data_source_scan(s.source, NULL, &err), CKPT_EFORMAT);
@@ -299,14 +286,13 @@ static void test_bad_rows_stop_or_are_skipped(void **state)
     sample_release(&x);
 }
 
-static void test_fingerprints(void **state)
+TEST(fingerprints)
 {
     struct data_opts all = {.loss_on_prompt = true};
     struct ckpt_err err = {0};
     unsigned char a[16], b[16];
     struct set s;
 
-    (void)state;
     assert_int_equal(open_set(&s, "{\"prompt\":\"a\\n\",\"completion\":\"b\"}\n", NULL, &err),
                      0);
     assert_int_equal(data_source_fingerprint(s.source, a, &err), 0);
@@ -321,21 +307,4 @@ static void test_fingerprints(void **state)
     assert_int_equal(data_source_fingerprint(s.source, b, &err), 0);
     assert_memory_not_equal(a, b, 16);
     close_set(&s);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_instruction_rows),
-        cmocka_unit_test(test_the_border_inside_a_token),
-        cmocka_unit_test(test_text_rows_are_cut),
-        cmocka_unit_test(test_templates),
-        cmocka_unit_test(test_rows_of_ids),
-        cmocka_unit_test(test_rows_of_ids_that_are_wrong),
-        cmocka_unit_test(test_sets_that_cannot_be_used),
-        cmocka_unit_test(test_bad_rows_stop_or_are_skipped),
-        cmocka_unit_test(test_fingerprints),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,60 +1,53 @@
 /* flat: every element of every parameter is owned exactly once, and survives the round trip. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "trainer/shard/flat.h"
 
 /* Units 0..2 of sizes that divide by no world. */
-static const struct { int unit; int64_t numel; } shapes[] = {
+static const struct { int layer; int64_t numel; } shapes[] = {
     {0, 31 * 7}, {0, 5}, {1, 1}, {1, 23}, {1, 64}, {2, 2}, {2, 97},
 };
 #define N (sizeof shapes / sizeof shapes[0])
 
-/* Every parameter but those of the mask is trained; unit_numel [6]: weights, then gradients. */
-static void make_some(struct params *p, struct param *item, int64_t *unit_numel, unsigned frozen)
+/* Every parameter but those of the mask is trained; layer_numel [6]: weights, then gradients. */
+static void make_some(struct params *p, struct param *item, int64_t *layer_numel, unsigned frozen)
 {
     memset(p, 0, sizeof *p);
-    memset(unit_numel, 0, 6 * sizeof *unit_numel);
-    p->unit_grad = unit_numel + 3;
+    memset(layer_numel, 0, 6 * sizeof *layer_numel);
+    p->layer_grad = layer_numel + 3;
     for (size_t i = 0; i < N; i++) {
-        int unit = shapes[i].unit;
+        int layer = shapes[i].layer;
         bool trained = !(frozen >> i & 1);
 
-        item[i] = (struct param){.name = "p", .unit = unit, .numel = shapes[i].numel,
-                                 .offset = unit_numel[unit], .trainable = trained,
-                                 .grad_offset = trained ? p->unit_grad[unit] : -1};
-        unit_numel[unit] += shapes[i].numel;
+        item[i] = (struct param){.name = "p", .layer = layer, .numel = shapes[i].numel,
+                                 .offset = layer_numel[layer], .trainable = trained,
+                                 .grad_offset = trained ? p->layer_grad[layer] : -1};
+        layer_numel[layer] += shapes[i].numel;
         p->numel += shapes[i].numel;
         if (trained) {
-            p->unit_grad[unit] += shapes[i].numel;
+            p->layer_grad[layer] += shapes[i].numel;
             p->grad_numel += shapes[i].numel;
         }
     }
     p->item = item;
     p->n = N;
-    p->n_unit = 3;
-    p->unit_numel = unit_numel;
+    p->n_layers = 3;
+    p->layer_numel = layer_numel;
 }
 
-static void make_params(struct params *p, struct param *item, int64_t *unit_numel)
+static void make_params(struct params *p, struct param *item, int64_t *layer_numel)
 {
-    make_some(p, item, unit_numel, 0);
+    make_some(p, item, layer_numel, 0);
 }
 
-static void test_stage_3_owns_each_element_once(void **state)
+TEST(stage_3_owns_each_element_once)
 {
     static const int worlds[] = {1, 2, 3, 8};
     struct param item[N];
-    int64_t unit_numel[6];
+    int64_t layer_numel[6];
     struct params p;
 
-    (void)state;
-    make_params(&p, item, unit_numel);
+    make_params(&p, item, layer_numel);
     for (size_t k = 0; k < 4; k++)
         for (size_t i = 0; i < N; i++) {
             int64_t next = 0;
@@ -78,34 +71,33 @@ static void test_stage_3_owns_each_element_once(void **state)
         }
 }
 
-static void test_spread_then_assemble_gives_the_same_unit(void **state)
+TEST(spread_then_assemble_gives_the_same_unit)
 {
     static const int worlds[] = {1, 2, 3, 8};
     struct param item[N];
-    int64_t unit_numel[6];
+    int64_t layer_numel[6];
     struct params p;
 
-    (void)state;
-    make_params(&p, item, unit_numel);
+    make_params(&p, item, layer_numel);
     for (size_t k = 0; k < 4; k++)
-        for (int unit = 0; unit < 3; unit++) {
+        for (int layer = 0; layer < 3; layer++) {
             struct ckpt_err err = {0};
             struct flat f;
-            size_t n = (size_t)unit_numel[unit], parts_n;
+            size_t n = (size_t)layer_numel[layer], parts_n;
             float *whole = malloc(n * sizeof *whole), *again = calloc(n, sizeof *again), *parts;
             double padding = 0;
 
             assert_int_equal(flat_init(&f, &p, 3, 0, worlds[k], &err), 0);
-            parts_n = (size_t)flat_unit_part(&f, unit) * (size_t)worlds[k];
+            parts_n = (size_t)flat_layer_part(&f, layer) * (size_t)worlds[k];
             parts = malloc(parts_n * sizeof *parts);
             memset(parts, 0xff, parts_n * sizeof *parts);
             for (size_t i = 0; i < n; i++)
                 whole[i] = (float)(i + 1);
-            flat_spread(&f, unit, parts, whole);
+            flat_scatter(&f, layer, parts, whole);
             for (size_t i = 0; i < parts_n; i++)
                 padding += (double)parts[i];
             assert_true(padding == (double)n * (double)(n + 1) / 2);    /* the rest is zero */
-            flat_assemble(&f, unit, again, parts, sizeof *again);
+            flat_assemble(&f, layer, again, parts, sizeof *again);
             assert_memory_equal(whole, again, n * sizeof *whole);
             flat_release(&f);
             free(whole);
@@ -114,33 +106,31 @@ static void test_spread_then_assemble_gives_the_same_unit(void **state)
         }
 }
 
-static void test_stage_0_holds_units_whole(void **state)
+TEST(stage_0_holds_units_whole)
 {
     struct ckpt_err err = {0};
     struct param item[N];
-    int64_t unit_numel[6];
+    int64_t layer_numel[6];
     struct params p;
     struct flat f;
 
-    (void)state;
-    make_params(&p, item, unit_numel);
+    make_params(&p, item, layer_numel);
     assert_int_equal(flat_init(&f, &p, 0, 1, 3, &err), 0);
     assert_int_equal(f.numel, p.numel);
-    for (size_t i = 0; i < N; i++)      /* a unit's layout is the arrays' own */
-        assert_int_equal(f.base[i], flat_unit_base(&f, p.item[i].unit) + p.item[i].offset);
+    for (size_t i = 0; i < N; i++)      /* a layer's layout is the arrays' own */
+        assert_int_equal(f.base[i], flat_layer_base(&f, p.item[i].layer) + p.item[i].offset);
     flat_release(&f);
 }
 
 /* Gradients of what is frozen are nowhere, those of the rest arrive in their order. */
-static void test_frozen_parameters_have_no_gradient(void **state)
+TEST(frozen_parameters_have_no_gradient)
 {
     static const int worlds[] = {1, 2, 3, 8};
     struct param item[N];
-    int64_t unit_numel[6];
+    int64_t layer_numel[6];
     struct params p;
 
-    (void)state;
-    make_some(&p, item, unit_numel, 1u << 0 | 1u << 3 | 1u << 5 | 1u << 6);
+    make_some(&p, item, layer_numel, 1u << 0 | 1u << 3 | 1u << 5 | 1u << 6);
     for (size_t k = 0; k < 4; k++)
         for (int stage = 0; stage <= 3; stage += 3) {
             float whole[1][96], parts[96 * 8 + 64];
@@ -173,23 +163,11 @@ static void test_frozen_parameters_have_no_gradient(void **state)
                 for (int i = 0; i < 65; i++)
                     whole[0][i] = (float)(i + 1);
                 memset(parts, 0xff, sizeof parts);
-                flat_spread(&f, 1, parts, whole[0]);
+                flat_scatter(&f, 1, parts, whole[0]);
                 for (int64_t i = 0; i < flat_grad_part(&f, 1) * worlds[k]; i++)
                     sum += (double)parts[i];
                 assert_true(sum == 65.0 * 66 / 2);
                 flat_release(&f);
             }
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stage_3_owns_each_element_once),
-        cmocka_unit_test(test_spread_then_assemble_gives_the_same_unit),
-        cmocka_unit_test(test_stage_0_holds_units_whole),
-        cmocka_unit_test(test_frozen_parameters_have_no_gradient),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

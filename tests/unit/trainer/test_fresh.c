@@ -72,12 +72,11 @@ static void check(struct two *t, struct device *dev)
     comm_close(comm);
 }
 
-static void test_written_gradients_are_those_added_to_zeros(void **state)
+TEST(written_gradients_are_those_added_to_zeros)
 {
     static const char *const models[] = {"bloom-a", "opt-350m", "opt-a", "opt-bare", "gpt2-a", "llama-a",
                                          "qwen3-a", "phi3-a", "mixtral-a", "t5-v10", "t5-v11"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         struct golden g;
         struct two t;
@@ -93,7 +92,7 @@ static void test_written_gradients_are_those_added_to_zeros(void **state)
 }
 
 /* Matrices beside changes that are trained whole: a tied embedding, a head, a projection. */
-static void test_adapters_write_what_is_trained_whole(void **state)
+TEST(adapters_write_what_is_trained_whole)
 {
     static const struct {
         const char *model, *config;
@@ -106,7 +105,6 @@ static void test_adapters_write_what_is_trained_whole(void **state)
                     "\"modules_to_save\": [\"lm_head\", \"down_proj\"]}"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
         json_t *config = json_loads(some[i].config, 0, NULL);
         struct model_opts opts = train;
@@ -131,13 +129,4 @@ static void test_adapters_write_what_is_trained_whole(void **state)
         json_decref(config);
         golden_close(&g);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_written_gradients_are_those_added_to_zeros),
-        cmocka_unit_test(test_adapters_write_what_is_trained_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,12 +2,7 @@
  * loader: what each rank gets in each step, against a plain walk through the order; the same
  * after a seek to any position; packing; ends of epochs; errors.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
+#include "tests/unit/unit.h"
 #include "tests/unit/data_files.h"
 #include "trainer/data/loader.h"
 #include "trainer/data/mt19937.h"
@@ -82,12 +77,11 @@ static struct loader *open_loader(struct data_source *d, const struct loader_opt
     return l;
 }
 
-static void test_batches_of_every_rank(void **state)
+TEST(batches_of_every_rank)
 {
     struct records *r;
     struct data_source *d = make_source(&r, 64);
 
-    (void)state;
     for (int world = 1; world <= 3; world++)
         for (int rank = 0; rank < world; rank++) {
             struct loader_opts o = {.micro_batch = 2, .grad_accum = 3, .seed = 42,
@@ -152,14 +146,13 @@ static void check_resume(struct data_source *d, const struct loader_opts *o, int
     loader_close(l);
 }
 
-static void test_resume_at_every_position(void **state)
+TEST(resume_at_every_position)
 {
     struct loader_opts o = {.micro_batch = 2, .grad_accum = 2, .seed = 7, .shuffle = true,
                             .rank = 1, .world_size = 2};
     struct records *r;
     struct data_source *d = make_source(&r, 64);
 
-    (void)state;
     for (int prefetch = 1; prefetch <= 3; prefetch++) {
         o.prefetch = prefetch;
         check_resume(d, &o, 20);
@@ -171,14 +164,13 @@ static void test_resume_at_every_position(void **state)
     records_close(r);
 }
 
-static void test_packing(void **state)
+TEST(packing)
 {
     struct records *r;
     struct data_source *d = make_source(&r, 64);
     int64_t steps[2], total;
     int seen[2][N] = {{0}};
 
-    (void)state;
     for (int rank = 0; rank < 2; rank++) {
         struct loader_opts o = {.packing = true, .max_tokens = 16, .grad_accum = 2, .seed = 1,
                                 .shuffle = true, .rank = rank, .world_size = 2};
@@ -214,12 +206,11 @@ static void test_packing(void **state)
 }
 
 /* For evaluation: every sample's targets once, and every rank has the same micro-batches. */
-static void test_each_target_counts_once(void **state)
+TEST(each_target_counts_once)
 {
     struct records *r;
     struct data_source *d = make_source(&r, 64);
 
-    (void)state;
     for (int packing = 0; packing < 2; packing++)
         for (int world = 1; world <= 4; world++) {
             int64_t targets = 0, steps = 0;
@@ -247,7 +238,7 @@ static void test_each_target_counts_once(void **state)
     records_close(r);
 }
 
-static void test_errors_come_out_of_the_thread(void **state)
+TEST(errors_come_out_of_the_thread)
 {
     struct records *r = records_of("{\"input_ids\":[1,2]}\n{\"input_ids\":[1,2]}\n{\"x\":1}\n");
     struct data_opts so = {.max_seq_length = 4};
@@ -257,7 +248,6 @@ static void test_errors_come_out_of_the_thread(void **state)
     struct loader *l;
     struct ckpt_err err = {0};
 
-    (void)state;
     assert_int_equal(data_source_open(&d, r, NULL, &so, &err), 0);
     l = open_loader(d, &o);
     assert_int_equal(loader_next(l, &s, &err), 0);
@@ -275,17 +265,4 @@ static void test_errors_come_out_of_the_thread(void **state)
     assert_int_equal(loader_open(&l, d, &o, &err), CKPT_ECONFIG);
     data_source_close(d);
     records_close(r);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_batches_of_every_rank),
-        cmocka_unit_test(test_resume_at_every_position),
-        cmocka_unit_test(test_packing),
-        cmocka_unit_test(test_each_target_counts_once),
-        cmocka_unit_test(test_errors_come_out_of_the_thread),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

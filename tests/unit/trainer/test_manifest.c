@@ -1,7 +1,7 @@
 /* manifest: says what a directory holds, and finds each way in which it no longer does. */
 #include "tests/unit/unit.h"
 
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/file.h"
 #include "libckpt/base/json.h"
 #include "libckpt/mem.h"
@@ -22,13 +22,12 @@ static void put(const char *name, const char *text)
 }
 
 /* A directory with two files, one in a folder, and its manifest. */
-static int setup(void **state)
+BEFORE_EACH()
 {
     json_t *facts = json_pack("{s:i, s:s}", "step", 3, "run", "abc");
     struct ckpt_err err = {0};
     char path[300], *text;
 
-    (void)state;
     snprintf(dir, sizeof dir, "%s", scratch("manifest"));
     snprintf(path, sizeof path, "%s/sub", dir);
     assert_int_equal(mkdir(path, 0777), 0);
@@ -39,14 +38,11 @@ static int setup(void **state)
     put(MANIFEST_NAME, text);
     ckpt_free(text);
     json_decref(facts);
-    return 0;
 }
 
-static int teardown(void **state)
+AFTER_EACH()
 {
-    (void)state;
     scratch_remove(dir);
-    return 0;
 }
 
 static json_t *load(void)
@@ -58,11 +54,10 @@ static json_t *load(void)
     return m;
 }
 
-static void test_what_it_says(void **state)
+TEST(what_it_says)
 {
     json_t *m = load(), *files = json_object_get(m, "files");
 
-    (void)state;
     assert_string_equal(json_string_value(json_object_get(m, "format")), "ckpt-manifest");
     assert_int_equal(json_integer_value(json_object_get(m, "version")), 1);
     assert_int_equal(json_integer_value(json_object_get(m, "step")), 3);
@@ -93,12 +88,11 @@ static void assert_found(enum manifest_depth depth, int code, const char *reason
     assert_null(m);
 }
 
-static void test_damage(void **state)
+TEST(damage)
 {
     struct ckpt_err err = {0};
     char path[300];
 
-    (void)state;
     assert_int_equal(manifest_check(NULL, dir, MANIFEST_DIGESTS, &err), 0);
     put("sub/a.bin", "abd");                    /* same size */
     assert_int_equal(manifest_check(NULL, dir, MANIFEST_SIZES, &err), 0);
@@ -135,7 +129,7 @@ static void save(json_t *m, bool sealed)
         assert_int_equal(ckpt_sha256_end(s, digest, &err), 0);
         ckpt_sha256_free(s);
         ckpt_buf_release(&b);
-        ckpt_hex(hex, digest, sizeof digest);
+        ckpt_digest_hex(hex, digest, sizeof digest);
         json_object_set_new(m, "digest", json_string(hex));
     }
     text = json_dumps(m, 0);
@@ -145,51 +139,49 @@ static void save(json_t *m, bool sealed)
 }
 
 /* A manifest that was changed is not believed, nor followed out of its directory. */
-static void test_forged(void **state)
+TEST(forged)
 {
     static const char *const unclean[] = {"../outside", "/etc/passwd", "sub/../b.txt", "", "a//b"};
     json_t *m = load();
 
-    (void)state;
     json_object_set_new(m, "step", json_integer(4));
     save(m, false);
-    assert_found(MANIFEST_SIZES, CKPT_EFORMAT, "digest", "its own digest does not fit");
+    assert_found(MANIFEST_SIZES, CKPT_EFORMAT, "digest", "its own digest does not match");
     for (size_t i = 0; i < sizeof unclean / sizeof unclean[0]; i++) {
         struct ckpt_err err = {0};
 
-        setup(state);
+        before_each();
         m = load();
         json_object_set_new(json_array_get(json_object_get(m, "files"), 0), "name",
                             json_string(unclean[i]));
         save(m, true);
         assert_int_equal(manifest_check(NULL, dir, MANIFEST_SIZES, &err), CKPT_EREFUSED);
         assert_string_equal(err.reason, "refused-path");
-        teardown(state);
+        after_each();
     }
-    setup(state);
+    before_each();
     m = load();
     json_object_set_new(json_array_get(json_object_get(m, "files"), 0), "size",
                         json_integer(-1));
     save(m, true);
     assert_found(MANIFEST_SIZES, CKPT_EFORMAT, "truncated", "b.txt: 6 bytes, -1 expected");
-    setup(state);
+    before_each();
     m = load();
     json_object_set_new(m, "files", json_string("none"));
     save(m, true);
     assert_found(MANIFEST_SIZES, CKPT_EFORMAT, "malformed", "files");
-    setup(state);
+    before_each();
     put(MANIFEST_NAME, "{\"digest\": \"\", \"digest\": \"\"}");
     assert_found(MANIFEST_SIZES, CKPT_EFORMAT, "duplicate", MANIFEST_NAME);
 }
 
 /* The same directory gives the same text. */
-static void test_deterministic(void **state)
+TEST(deterministic)
 {
     struct ckpt_err err = {0};
     char *a, *b, *at;
     json_t *none = json_object();
 
-    (void)state;
     assert_int_equal(manifest_make(&a, dir, none, &err), 0);
     assert_int_equal(manifest_make(&b, dir, none, &err), 0);
     assert_string_equal(a, b);
@@ -200,16 +192,4 @@ static void test_deterministic(void **state)
     assert_int_equal(manifest_make(&a, "build/no-such-directory", none, &err), CKPT_ENOTFOUND);
     assert_null(a);
     json_decref(none);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_what_it_says, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_damage, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_forged, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_deterministic, setup, teardown),
-    };
-
-    return cmocka_run_group_tests_name("manifest", tests, NULL, NULL);
 }

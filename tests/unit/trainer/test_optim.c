@@ -123,13 +123,12 @@ static const struct zero_opts places[] = {
     {.train = true, .stage = 3},
 };
 
-static void test_steps_are_torchs(void **state)
+TEST(steps_are_torchs)
 {
     struct ckpt_err err = {0};
     struct golden g;
     struct torch t = {.g = &g};
 
-    (void)state;
     golden_open(&g, "bloom-a", &train, 1);
     OK(ckpt_open_as(&t.file, "safetensors", "tests/golden/optim/adamw.safetensors", NULL, &err),
        err);
@@ -164,15 +163,15 @@ static unsigned char *stored(struct golden *g, struct side *s, size_t *bytes)
     for (int pass = 0; pass < 2; pass++) {
         *bytes = 0;
         for (size_t i = 0; i < p->n; i++)
-            for (int of = 0; of < STATES_ARRAYS; of++) {
+            for (int of = 0; of < OPTIM_STATE_ARRAYS; of++) {
                 enum op_moments m = zero_moments(s->zero, i);
                 int64_t n = p->item[i].numel;
-                size_t size = of == STATES_MASTER ? (size_t)n * 4
-                              : of <= STATES_AVG_SQ ? (size_t)n * moments_size(m)
+                size_t size = of == OPTIM_STATE_MASTER ? (size_t)n * 4
+                              : of <= OPTIM_STATE_AVG_SQ ? (size_t)n * moments_size(m)
                               : m == OP_MOMENTS_8BIT ? (size_t)(n + 255) / 256 * 4 : 0;
 
                 if (pass && size)
-                    OK(zero_read_stored(s->zero, (enum states_array)of, i, 0, n, all + *bytes,
+                    OK(zero_read_stored(s->zero, (enum optim_state_array)of, i, 0, n, all + *bytes,
                                         &err), err);
                 *bytes += size;
             }
@@ -183,7 +182,7 @@ static unsigned char *stored(struct golden *g, struct side *s, size_t *bytes)
 }
 
 /* Moments of every kind: what optim_step leaves is what the operation leaves that is given doubles. */
-static void test_no_number_is_narrowed_on_its_way(void **state)
+TEST(no_number_is_narrowed_on_its_way)
 {
     static const enum op_moments kinds[] = {OP_MOMENTS_F32, OP_MOMENTS_BF16, OP_MOMENTS_8BIT};
     struct optim_opts far = options;
@@ -191,7 +190,6 @@ static void test_no_number_is_narrowed_on_its_way(void **state)
     struct golden g;
     struct torch t = {.g = &g};
 
-    (void)state;
     golden_open(&g, "bloom-a", &train, 1);
     OK(ckpt_open_as(&t.file, "safetensors", "tests/golden/optim/adamw.safetensors", NULL, &err),
        err);
@@ -228,14 +226,4 @@ static void test_no_number_is_narrowed_on_its_way(void **state)
     }
     ckpt_source_close(t.file);
     golden_close(&g);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_steps_are_torchs),
-        cmocka_unit_test(test_no_number_is_narrowed_on_its_way),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

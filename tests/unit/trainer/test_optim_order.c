@@ -53,9 +53,8 @@ static void check(const char *config, bool fused, int group, const char *wanted)
             "\"word_embed_proj_dim\":4,\"tie_word_embeddings\":false,\"enable_bias\":false}"
 #define LAYER "model.decoder.layers.0."
 
-static void test_what_opt_makes_first_comes_first(void **state)
+TEST(what_opt_makes_first_comes_first)
 {
-    (void)state;
     check(OPT, true, 0, "model.decoder.embed_tokens.weight model.decoder.embed_positions.weight "
           "model.decoder.project_out.weight model.decoder.project_in.weight "
           LAYER "self_attn.k_proj.weight " LAYER "self_attn.v_proj.weight "
@@ -79,9 +78,8 @@ static void test_what_opt_makes_first_comes_first(void **state)
 #define Q L "mlp.experts."
 #define X L "block_sparse_moe."
 
-static void test_experts_are_one_tensor_or_one_by_one(void **state)
+TEST(experts_are_one_tensor_or_one_by_one)
 {
-    (void)state;
     check(QWEN, true, 0, QKVO Q "0.gate_proj.weight@0 " Q "0.up_proj.weight@12 "
           Q "1.gate_proj.weight@24 " Q "1.up_proj.weight@36 = [2, 6, 4] "
           Q "0.down_proj.weight@0 " Q "1.down_proj.weight@12 = [2, 4, 3] " L "mlp.gate.weight ");
@@ -110,13 +108,12 @@ static struct ckpt_source *listed(struct ckpt_tensors *list)
     return src;
 }
 
-static void test_a_file_is_matched_in_either_order(void **state)
+TEST(a_file_is_matched_in_either_order)
 {
     struct arch *arch = arch_of(MIXTRAL);
     struct params p;
     struct ckpt_err err = {0};
 
-    (void)state;
     OK(params_build(&p, arch, NULL, &err), err);
     for (int fused = 0; fused < 2; fused++) {
         struct ckpt_source *src = NULL;
@@ -149,15 +146,4 @@ static void test_a_file_is_matched_in_either_order(void **state)
     }
     params_release(&p);
     arch_free(arch);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_opt_makes_first_comes_first),
-        cmocka_unit_test(test_experts_are_one_tensor_or_one_by_one),
-        cmocka_unit_test(test_a_file_is_matched_in_either_order),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,14 +26,13 @@ static void check_plan(const struct plan *p)
     }
 }
 
-static void test_plan_shares_what_is_never_alive_together(void **state)
+TEST(plan_shares_what_is_never_alive_together)
 {
     struct ckpt_err err = {0};
     struct plan p = {0};
     size_t a = plan_add(&p, "a", 1000, 0, 1), b = plan_add(&p, "b", 500, 1, 2);
     size_t c = plan_add(&p, "c", 900, 2, 3), d = plan_add(&p, "d", 0, 0, 3);
 
-    (void)state;
     assert_int_equal(plan_pack(&p, &err), 0);
     check_plan(&p);
     assert_int_equal(p.bytes, 1024 + 512);
@@ -47,12 +46,11 @@ static void test_plan_shares_what_is_never_alive_together(void **state)
     plan_release(&p);
 }
 
-static void test_plan_meets_the_bound_when_lives_nest(void **state)
+TEST(plan_meets_the_bound_when_lives_nest)
 {
     struct ckpt_err err = {0};
     struct plan p = {0};
 
-    (void)state;
     for (int l = 0; l < 12; l++) {
         plan_add(&p, "kept", 4096 * 3, l, 24 - l);
         plan_add(&p, "kept too", 4096, l, 24 - l);
@@ -66,11 +64,10 @@ static void test_plan_meets_the_bound_when_lives_nest(void **state)
     plan_release(&p);
 }
 
-static void test_plan_never_overlaps_at_random(void **state)
+TEST(plan_never_overlaps_at_random)
 {
     uint32_t x = 5;
 
-    (void)state;
     for (int round = 0; round < 50; round++) {
         struct ckpt_err err = {0};
         struct plan p = {0};
@@ -91,12 +88,11 @@ static void test_plan_never_overlaps_at_random(void **state)
     }
 }
 
-static void test_plan_refuses_what_no_machine_has(void **state)
+TEST(plan_refuses_what_no_machine_has)
 {
     struct ckpt_err err = {0};
     struct plan p = {0};
 
-    (void)state;
     plan_add(&p, "a", UINT64_MAX, 0, 1);
     assert_int_equal(plan_pack(&p, &err), CKPT_ELIMIT);
     plan_release(&p);
@@ -123,7 +119,7 @@ static uint64_t planned(const struct arch *arch, struct device *dev, bool train,
 }
 
 /* Kept activations grow with depth; recomputed and forward-only ones hardly do. */
-static void test_plan_of_a_model_reuses_buffers_over_layers(void **state)
+TEST(plan_of_a_model_reuses_buffers_over_layers)
 {
     static const char *const text[] = {
         "{\"model_type\":\"bloom\",\"vocab_size\":300,\"hidden_size\":64,\"n_layer\":2}",
@@ -133,7 +129,6 @@ static void test_plan_of_a_model_reuses_buffers_over_layers(void **state)
     struct device *dev;
     uint64_t keep[2], again[2], eval[2];
 
-    (void)state;
     assert_int_equal(device_open_cpu(&dev, 2, &err), 0);
     for (int i = 0; i < 2; i++) {
         struct arch *arch = arch_of(text[i]);
@@ -148,16 +143,4 @@ static void test_plan_of_a_model_reuses_buffers_over_layers(void **state)
     /* h, y1, qkv, ctx, h1, y2, u, g: 16 rows, statistics and log-sum-exp */
     assert_in_range(keep[1] - keep[0], 160 * row, 165 * row);
     device_close(dev);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plan_shares_what_is_never_alive_together),
-        cmocka_unit_test(test_plan_meets_the_bound_when_lives_nest),
-        cmocka_unit_test(test_plan_never_overlaps_at_random),
-        cmocka_unit_test(test_plan_refuses_what_no_machine_has),
-        cmocka_unit_test(test_plan_of_a_model_reuses_buffers_over_layers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

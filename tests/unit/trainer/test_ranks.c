@@ -2,15 +2,7 @@
  * What launchers' variables come to: how many ranks, which, and whether they can meet; and the
  * communicator of a plan.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include "trainer/comm/comm.h"
 #include "trainer/comm/ranks.h"
@@ -64,9 +56,8 @@ static void set(const char *env)
     }
 }
 
-static void test_variables_say_how_many_and_which(void **state)
+TEST(variables_say_how_many_and_which)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct ckpt_err err = {0};
         struct ranks r;
@@ -83,19 +74,18 @@ static void test_variables_say_how_many_and_which(void **state)
         if (refused) {
             assert_int_equal(err.code, CKPT_ECONFIG);
             assert_non_null(strstr(err.text, r.where));
-            assert_non_null(strstr(err.hint, "--nproc"));
+            assert_non_null(strstr(err.hint, "`nproc"));
         }
     }
     set("");
 }
 
-static void test_a_plan_has_ranks_that_are_not_there(void **state)
+TEST(a_plan_has_ranks_that_are_not_there)
 {
     struct ckpt_err err = {0};
     int64_t one[2] = {5, 7}, all[6] = {0};
     struct comm *c;
 
-    (void)state;
     set("WORLD_SIZE=9");                /* nobody looks */
     assert_int_equal(comm_open_single(&c, 3, &err), 0);
     assert_int_equal(c->world_size, 3);
@@ -113,14 +103,4 @@ static void test_a_plan_has_ranks_that_are_not_there(void **state)
     assert_int_equal(c->world_size, 1);
     comm_close(c);
     set("");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_variables_say_how_many_and_which),
-        cmocka_unit_test(test_a_plan_has_ranks_that_are_not_there),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* The ring of slots: pieces come, are worked on and go back, on lanes that copy late. */
 #include "tests/unit/unit.h"
 
-#include "tests/unit/lazy_lanes.h"
+#include "tests/unit/lazy_streams.h"
 #include "trainer/shard/ring.h"
 
 enum { PIECES = 11, FLOATS = 100 };
@@ -17,8 +17,9 @@ static int moves(void *ctx, int64_t k, struct ring_move *move)
     struct job *j = ctx;
     size_t bytes = FLOATS * sizeof(float);
 
-    move[0] = (struct ring_move){j->a + k * FLOATS, 0, bytes, true, true};
-    move[1] = (struct ring_move){j->b + k * FLOATS, 1024, bytes, k % 2 == 0, k % 2 != 0};
+    move[0] = (struct ring_move){j->a + k * FLOATS, j->a + k * FLOATS, 0, bytes};
+    move[1] = (struct ring_move){k % 2 ? NULL : j->b + k * FLOATS,
+                                 k % 2 ? j->b + k * FLOATS : NULL, 1024, bytes};
     return 2;
 }
 
@@ -44,7 +45,7 @@ static struct device *open_lazy(void)
     struct device *dev;
 
     assert_int_equal(device_open_cpu(&dev, 1, &err), 0);
-    lazy_lanes(dev);
+    lazy_streams(dev);
     return dev;
 }
 
@@ -62,14 +63,13 @@ static void start(struct job *j, struct device *dev)
     }
 }
 
-static void test_pieces_pass(void **state)
+TEST(pieces_pass)
 {
     struct device *dev = open_lazy();
     struct ckpt_err err = {0};
     struct ring *r;
     struct job j;
 
-    (void)state;
     start(&j, dev);
     assert_int_equal(ring_new(&r, dev, 2048, 2, 5, &err), 0);
     /* Twice without a sync between: the second run reads what the first wrote. */
@@ -89,7 +89,7 @@ static void test_pieces_pass(void **state)
 }
 
 /* The lanes of this test are late: most of the last write-backs are made by the sync alone. */
-static void test_lanes_are_late(void **state)
+TEST(lanes_are_late)
 {
     struct device *dev = open_lazy();
     struct ckpt_err err = {0};
@@ -97,7 +97,6 @@ static void test_lanes_are_late(void **state)
     struct job j;
     int before;
 
-    (void)state;
     start(&j, dev);
     assert_int_equal(ring_new(&r, dev, 2048, 2, 0, &err), 0);
     ring_run(r, &(struct ring_run){.ctx = &j, .n = PIECES, .moves = moves, .work = work});
@@ -108,14 +107,4 @@ static void test_lanes_are_late(void **state)
     dev->ops->unpin(dev, j.a);
     dev->ops->unpin(dev, j.b);
     device_close(dev);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pieces_pass),
-        cmocka_unit_test(test_lanes_are_late),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

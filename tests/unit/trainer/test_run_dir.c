@@ -65,9 +65,8 @@ static unsigned rotated(int n, int limit, int best)
     return left;
 }
 
-static void test_what_is_pruned_is_what_transformers_removes(void **state)
+TEST(what_is_pruned_is_what_transformers_removes)
 {
-    (void)state;
     for (int n = 1; n <= 4; n++)
         for (int limit = 1; limit <= 4; limit++)
             for (int best = 0; best <= n; best++) {
@@ -88,13 +87,12 @@ static void test_what_is_pruned_is_what_transformers_removes(void **state)
             }
 }
 
-static void test_what_is_read_or_not_ours_is_not_pruned(void **state)
+TEST(what_is_read_or_not_ours_is_not_pruned)
 {
     struct run_dir d = {.path = dir};
     struct ckpt_lock *reader;
     char path[600];
 
-    (void)state;
     snprintf(dir, sizeof dir, "%s", scratch("run-dir-read"));
     for (int i = 1; i <= 4; i++)
         make(i);
@@ -108,14 +106,13 @@ static void test_what_is_read_or_not_ours_is_not_pruned(void **state)
     scratch_remove(dir);
 }
 
-static void test_the_newest_whole_one_is_found_and_damage_may_be_replaced(void **state)
+TEST(the_newest_whole_one_is_found_and_damage_may_be_replaced)
 {
     struct run_dir d = {.path = dir};
     struct ckpt_err err = {0};
     char path[4096], file[600];
     int64_t number = 0;
 
-    (void)state;
     snprintf(dir, sizeof dir, "%s", scratch("run-dir-newest"));
     assert_int_equal(run_dir_newest(path, &number, &d, dir, RUN_DIR_ANY, &err), CKPT_ENOTFOUND);
     assert_string_equal(err.reason, "none");
@@ -144,15 +141,4 @@ static void test_the_newest_whole_one_is_found_and_damage_may_be_replaced(void *
     assert_int_equal(run_dir_check_free(&d, 8, &err), 0);
     run_dir_close(&d);
     scratch_remove(dir);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_pruned_is_what_transformers_removes),
-        cmocka_unit_test(test_what_is_read_or_not_ours_is_not_pruned),
-        cmocka_unit_test(test_the_newest_whole_one_is_found_and_damage_may_be_replaced),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,7 +14,7 @@ static const struct scaler_opts usual = {.on = true, .initial_scale_power = 16,
 
 /* What DeepSpeed 0.19's DynamicLossScaler(2 ** 6, scale_window=3, min_scale=1, delayed_shift=2) has
  * as cur_scale and cur_hysteresis after each update_scale(bit). */
-static void test_moves_are_deepspeeds(void **state)
+TEST(moves_are_deepspeeds)
 {
     static const char overflow[] = "0000010001100000000011111000000000010100000000000000000";
     static const int want[][2] = {
@@ -29,7 +29,6 @@ static void test_moves_are_deepspeeds(void **state)
     struct scaler s;
     int64_t skipped = 0;
 
-    (void)state;
     o.initial_scale_power = 6;
     o.loss_scale_window = 3;
     scaler_init(&s, &o);
@@ -44,13 +43,12 @@ static void test_moves_are_deepspeeds(void **state)
     assert_int_equal(s.skipped, skipped);
 }
 
-static void test_the_end_is_told(void **state)
+TEST(the_end_is_told)
 {
     struct scaler_opts o = usual;
     struct ckpt_err err = {0};
     struct scaler s;
 
-    (void)state;
     o.initial_scale_power = 2;
     scaler_init(&s, &o);
     for (int i = 0; i < 3; i++)         /* patience, then 4 to 2 to 1 */
@@ -95,13 +93,12 @@ static struct scaler stored(const struct scaler *s, const struct scaler_opts *o)
 }
 
 /* Gone on from a file the scale moves as it would have. */
-static void test_a_file_brings_all_back(void **state)
+TEST(a_file_brings_all_back)
 {
     struct scaler_opts o = usual;
     struct ckpt_err err = {0};
     struct scaler s, n;
 
-    (void)state;
     o.loss_scale_window = 5;
     scaler_init(&s, &o);
     for (int i = 0; i < 60; i++) {
@@ -124,13 +121,12 @@ static void test_a_file_brings_all_back(void **state)
 }
 
 /* A file that torch wrote: GradScaler's five numbers alone. */
-static void test_torchs_file_is_read(void **state)
+TEST(torchs_file_is_read)
 {
     struct ckpt_err err = {0};
     struct ckpt_file *f;
     struct scaler n;
 
-    (void)state;
     scaler_init(&n, &usual);
     assert_int_equal(ckpt_file_open(&f, "tests/golden/optim/scaler.pt", 0, &err), 0);
     if (scaler_file_read(&n, f, &err))
@@ -139,15 +135,4 @@ static void test_torchs_file_is_read(void **state)
     assert_int_equal(n.skipped, 0);
     assert_int_equal(ckpt_file_open(&f, "tests/golden/torch/optimizer.pt", 0, &err), 0);
     assert_int_equal(scaler_file_read(&n, f, &err), CKPT_EFORMAT);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_moves_are_deepspeeds),
-        cmocka_unit_test(test_the_end_is_told),
-        cmocka_unit_test(test_a_file_brings_all_back),
-        cmocka_unit_test(test_torchs_file_is_read),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

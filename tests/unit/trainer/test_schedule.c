@@ -1,11 +1,7 @@
 /* schedule: the same doubles as transformers' schedules over 200 steps. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
+#include "tests/unit/unit.h"
 
-#include <cmocka.h>
+#include <math.h>
 
 #include "libckpt/base/json.h"
 #include "trainer/optim/schedule.h"
@@ -31,7 +27,7 @@ static double number(const json_t *obj, const char *key, double fallback)
     return v ? json_number_value(v) : fallback;
 }
 
-static void test_rates_equal_the_reference(void **state)
+TEST(rates_equal_the_reference)
 {
     json_t *root = golden("tests/golden/data/lr_schedules.json");
     double base = json_number_value(json_object_get(root, "base_lr"));
@@ -39,7 +35,6 @@ static void test_rates_equal_the_reference(void **state)
     json_t *row;
     int seen = 0;
 
-    (void)state;
     json_object_foreach (json_object_get(root, "schedules"), name, row) {
         const json_t *args = json_object_get(row, "args"), *lr = json_object_get(row, "lr");
         struct schedule s = {.lr = base};
@@ -69,12 +64,11 @@ static void test_rates_equal_the_reference(void **state)
 
 /* get_polynomial_decay_schedule_with_warmup without lr_end, over 4 steps from 3e-4 (transformers
  * 5.23: 3e-4, 2.25025e-4, 1.5005e-4, 7.5075e-5, 1e-7). */
-static void test_polynomial_ends_where_transformers_does(void **state)
+TEST(polynomial_ends_where_transformers_does)
 {
     static const double want[] = {3e-4, 2.25025e-4, 1.5005e-4, 7.5075e-5, 1e-7};
     struct schedule s = {.kind = SCHEDULE_POLYNOMIAL, .lr = 3e-4, .power = 1, .total_steps = 4};
 
-    (void)state;
     s.min_lr = schedule_end(s.kind, NAN);
     for (int i = 0; i < 5; i++)
         assert_true(fabs(schedule_lr(&s, i) - want[i]) < 1e-18);
@@ -83,26 +77,14 @@ static void test_polynomial_ends_where_transformers_does(void **state)
     assert_true(schedule_end(SCHEDULE_COSINE_WITH_MIN_LR, NAN) == 0);
 }
 
-static void test_names_round_trip(void **state)
+TEST(names_round_trip)
 {
     enum schedule_kind k;
 
-    (void)state;
     assert_false(schedule_parse(&k, "nosuch"));
     for (int i = SCHEDULE_CONSTANT; i <= SCHEDULE_INVERSE_SQRT; i++) {
         assert_true(schedule_parse(&k, schedule_name((enum schedule_kind)i)));
         assert_int_equal(k, i);
         assert_non_null(strstr(schedule_names(), schedule_name(k)));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rates_equal_the_reference),
-        cmocka_unit_test(test_polynomial_ends_where_transformers_does),
-        cmocka_unit_test(test_names_round_trip),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,16 +2,9 @@
  * shuffle, mt19937: torch.randperm, accelerate's seedable sampler over ranks, and the bytes of
  * torch's generator state (printed by torch 2.15 for the same seeds and draws).
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/unit/unit.h"
 
-#include <cmocka.h>
-
-#include "libckpt/digest_of.h"
+#include "libckpt/digest.h"
 #include "libckpt/base/json.h"
 #include "trainer/data/mt19937.h"
 #include "trainer/data/pcg64.h"
@@ -69,12 +62,11 @@ static void check_order(const json_t *want, const int64_t *order, int64_t n)
         assert_true(fnv(order, n) == strtoull(json_string_value(digest), NULL, 16));
 }
 
-static void test_randperm_equals_torch(void **state)
+TEST(randperm_equals_torch)
 {
     json_t *root = golden(), *row;
     size_t i;
 
-    (void)state;
     assert_int_equal(json_array_size(json_object_get(root, "torch_randperm")), 25);
     json_array_foreach(json_object_get(root, "torch_randperm"), i, row) {
         int64_t n = number(row, "n"), *order = calloc((size_t)n, sizeof *order);
@@ -121,12 +113,11 @@ static void check_batches(const json_t *row)
     shuffle_free(s);
 }
 
-static void test_ranks_get_what_accelerate_gives_them(void **state)
+TEST(ranks_get_what_accelerate_gives_them)
 {
     json_t *root = golden(), *row;
     size_t i;
 
-    (void)state;
     assert_int_equal(json_array_size(json_object_get(root, "seedable_sampler")), 36);
     json_array_foreach(json_object_get(root, "seedable_sampler"), i, row)
         check_batches(row);
@@ -162,12 +153,11 @@ static void check_distributed(const json_t *row, int64_t batch)
     free(got);
 }
 
-static void test_ranks_get_what_a_distributed_sampler_gives_them(void **state)
+TEST(ranks_get_what_a_distributed_sampler_gives_them)
 {
     json_t *root = golden(), *row;
     size_t i;
 
-    (void)state;
     assert_int_equal(json_array_size(json_object_get(root, "distributed_sampler")), 90);
     json_array_foreach(json_object_get(root, "distributed_sampler"), i, row) {
         check_distributed(row, 1);
@@ -177,12 +167,11 @@ static void test_ranks_get_what_a_distributed_sampler_gives_them(void **state)
     json_decref(root);
 }
 
-static void test_orders_and_splits_of_datasets(void **state)
+TEST(orders_and_splits_of_datasets)
 {
     json_t *root = golden(), *row;
     size_t i;
 
-    (void)state;
     assert_int_equal(json_array_size(json_object_get(root, "datasets")), 9);
     json_array_foreach(json_object_get(root, "datasets"), i, row) {
         int64_t n = number(row, "n"), *order = calloc((size_t)n, sizeof *order), n_train;
@@ -193,10 +182,10 @@ static void test_orders_and_splits_of_datasets(void **state)
         pcg64_seed(&g, seed);
         pcg64_permutation(&g, order, n);
         check_order(json_object_get(row, "shuffle"), order, n);
-        n_train = datasets_train_test_split(order, n, 0.1, true, seed);
+        n_train = pcg64_train_test_split(order, n, 0.1, true, seed);
         check_order(json_object_get(split, "train"), order, n_train);
         check_order(json_object_get(split, "test"), order + n_train, n - n_train);
-        n_train = datasets_train_test_split(order, n, 3, false, seed);
+        n_train = pcg64_train_test_split(order, n, 3, false, seed);
         check_order(json_object_get(json_object_get(row, "split_3_noshuffle"), "test"),
                     order + n_train, n - n_train);
         free(order);
@@ -204,12 +193,11 @@ static void test_orders_and_splits_of_datasets(void **state)
     json_decref(root);
 }
 
-static void test_pcg64_equals_numpy(void **state)
+TEST(pcg64_equals_numpy)
 {
     static const uint64_t seeds[] = {0, 42, UINT64_C(1099511627781)};
     json_t *root = golden();
 
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
         const json_t *want, *list;
         int64_t order[17];
@@ -233,12 +221,11 @@ static void test_pcg64_equals_numpy(void **state)
     json_decref(root);
 }
 
-static void test_orders_by_length_are_those_of_transformers(void **state)
+TEST(orders_by_length_are_those_of_transformers)
 {
     json_t *root = golden(), *row;
     size_t i;
 
-    (void)state;
     assert_int_equal(json_array_size(json_object_get(root, "length_grouped")), 24);
     json_array_foreach(json_object_get(root, "length_grouped"), i, row) {
         int64_t n = number(row, "n"), seed = number(row, "seed");
@@ -259,7 +246,7 @@ static void test_orders_by_length_are_those_of_transformers(void **state)
     json_decref(root);
 }
 
-static void test_tails(void **state)
+TEST(tails)
 {
     struct shuffle_opts o = {.n = 11, .micro_batch = 2, .grad_accum = 3, .rank = 1,
                              .world_size = 2};
@@ -268,7 +255,6 @@ static void test_tails(void **state)
     struct shuffle *s;
     int64_t first;
 
-    (void)state;
     o.tail = SHUFFLE_MASK;
     assert_int_equal(shuffle_new(&s, &o, &err), 0);
     assert_int_equal(shuffle_micros(s), 3);
@@ -306,13 +292,12 @@ static void test_tails(void **state)
 }
 
 /* The same global batch on other numbers of ranks covers the same samples in every step. */
-static void test_steps_do_not_depend_on_the_number_of_ranks(void **state)
+TEST(steps_do_not_depend_on_the_number_of_ranks)
 {
     static const struct { int world; int64_t micro, accum; } cuts[] = {
         {1, 4, 3}, {2, 2, 3}, {4, 1, 3}, {3, 4, 1}, {2, 6, 1}, {1, 1, 12}};
     struct ckpt_err err = {0};
 
-    (void)state;
     for (int64_t step = 0; step < 8; step++)
         for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++) {
             bool seen[96] = {false};
@@ -341,7 +326,7 @@ static void test_steps_do_not_depend_on_the_number_of_ranks(void **state)
         }
 }
 
-static void test_torch_generator_state(void **state)
+TEST(torch_generator_state)
 {
     static const struct {
         uint64_t seed;
@@ -372,7 +357,6 @@ static void test_torch_generator_state(void **state)
     };
     struct ckpt_err err = {0};
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         unsigned char bytes[MT19937_TORCH_BYTES], digest[CKPT_SHA256_BYTES];
         char hex[CKPT_SHA256_HEX];
@@ -388,7 +372,7 @@ static void test_torch_generator_state(void **state)
         assert_int_equal(ckpt_sha256_add(sha, bytes, sizeof bytes, &err), 0);
         assert_int_equal(ckpt_sha256_end(sha, digest, &err), 0);
         ckpt_sha256_free(sha);
-        ckpt_hex(hex, digest, sizeof digest);
+        ckpt_digest_hex(hex, digest, sizeof digest);
         assert_string_equal(hex, rows[i].sha256);
         assert_int_equal(mt19937_from_torch(&back, bytes), 0);
         mt19937_randperm(&back, order, 5);
@@ -396,21 +380,4 @@ static void test_torch_generator_state(void **state)
         bytes[8] ^= 1;                                  /* left no longer fits next */
         assert_int_equal(mt19937_from_torch(&back, bytes), -1);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_randperm_equals_torch),
-        cmocka_unit_test(test_ranks_get_what_accelerate_gives_them),
-        cmocka_unit_test(test_ranks_get_what_a_distributed_sampler_gives_them),
-        cmocka_unit_test(test_orders_and_splits_of_datasets),
-        cmocka_unit_test(test_pcg64_equals_numpy),
-        cmocka_unit_test(test_orders_by_length_are_those_of_transformers),
-        cmocka_unit_test(test_tails),
-        cmocka_unit_test(test_steps_do_not_depend_on_the_number_of_ranks),
-        cmocka_unit_test(test_torch_generator_state),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

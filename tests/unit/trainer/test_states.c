@@ -3,7 +3,7 @@
  * moments of each kind; on lanes that copy late and memory that is apart.
  */
 #include "tests/unit/golden_model.h"
-#include "tests/unit/lazy_lanes.h"
+#include "tests/unit/lazy_streams.h"
 
 #include "trainer/comm/comm.h"
 #include "trainer/rng.h"
@@ -38,8 +38,8 @@ static void open_model(struct side *s, struct golden *g, enum ckpt_dtype weight,
 
     OK(device_open_cpu(&s->dev, 2, &err), err);
     s->dev->weight = weight;
-    s->dev->apart = true;               /* as a GPU's: what is read passes the stage */
-    lazy_lanes(s->dev);
+    s->dev->discrete = true;               /* as a GPU's: what is read passes the stage */
+    lazy_streams(s->dev);
     OK(comm_open(&s->comm, &err), err);
     OK(model_new(&s->model, g->arch, model, s->dev, &err), err);
     OK(zero_new(&s->zero, model_params(s->model), opts, s->dev, s->comm, &err), err);
@@ -78,15 +78,15 @@ static void steps(struct side *s, int n)
 }
 
 /* Everything there is of parameter i, as it is stored; in the golden's arena. */
-static void *stored(struct golden *g, struct side *s, enum states_array of, size_t i, size_t *bytes)
+static void *stored(struct golden *g, struct side *s, enum optim_state_array of, size_t i, size_t *bytes)
 {
     enum op_moments m = zero_moments(s->zero, i);
     int64_t n = model_params(s->model)->item[i].numel;
     struct ckpt_err err = {0};
     void *to;
 
-    *bytes = of == STATES_MASTER ? (size_t)n * 4
-             : of == STATES_AVG || of == STATES_AVG_SQ ? (size_t)n * moments_size(m)
+    *bytes = of == OPTIM_STATE_MASTER ? (size_t)n * 4
+             : of == OPTIM_STATE_AVG || of == OPTIM_STATE_AVG_SQ ? (size_t)n * moments_size(m)
              : m == OP_MOMENTS_8BIT ? (size_t)(n + 255) / 256 * 4 : 0;
     to = ckpt_arena_alloc(&g->arena, *bytes + 1, 1);
     if (*bytes)
@@ -110,18 +110,18 @@ static struct saved save(struct golden *g, struct side *s)
         size_t at = 0;
 
         for (size_t i = 0; i < p->n; i++)
-            for (int of = 0; of < STATES_ARRAYS; of++) {
+            for (int of = 0; of < OPTIM_STATE_ARRAYS; of++) {
                 size_t n;
-                void *x = stored(g, s, (enum states_array)of, i, &n);
+                void *x = stored(g, s, (enum optim_state_array)of, i, &n);
 
                 if (pass)
                     memcpy(all.at + at, x, n);
                 at += n;
             }
-        for (int u = 0; u < p->n_unit; u++) {
+        for (int u = 0; u < p->n_layers; u++) {
             const struct model_weights *w = zero_weights(s->zero);
             const void *x = w->acquire(w->ctx, u);
-            size_t n = (size_t)p->unit_numel[u] * 2;
+            size_t n = (size_t)p->layer_numel[u] * 2;
 
             OK(device_sync(s->dev, &err), err);
             if (pass)
@@ -136,14 +136,13 @@ static struct saved save(struct golden *g, struct side *s)
     return all;
 }
 
-static void test_where_states_lie_changes_nothing(void **state)
+TEST(where_states_lie_changes_nothing)
 {
     static const enum op_moments kinds[] = {OP_MOMENTS_F32, OP_MOMENTS_BF16, OP_MOMENTS_8BIT};
     bool kinds_seen[3] = {false};
     struct ckpt_err err = {0};
     struct golden g;
 
-    (void)state;
     golden_open(&g, "bloom-a", &train, 1);
     for (int k = 0; k < 3; k++) {
         struct zero_opts resident = {.train = true, .moments = kinds[k]};
@@ -157,12 +156,12 @@ static void test_where_states_lie_changes_nothing(void **state)
         for (size_t i = 0; i < model_params(s.model)->n; i++)
             kinds_seen[zero_moments(s.zero, i)] = true;
         OK(zero_size(&all, model_params(s.model), &resident, 1, CKPT_BF16, &err), err);
-        assert_int_equal(all.states_host, 0);
+        assert_int_equal(all.optim_host, 0);
         assert_int_equal(all.ring, 0);
         close_side(&s);
         for (int t = 0; t < 4; t++) {
             struct zero_opts paged = {.train = true, .moments = kinds[k], .paged = true,
-                                      .states_on_device = t == 1   ? all.states / 2
+                                      .optim_on_device = t == 1   ? all.optim / 2
                                                           : t == 2 ? 70000 : 0,
                                       .chunk = t == 3 ? 0 : 512};
             struct zero_size size;
@@ -175,10 +174,10 @@ static void test_where_states_lie_changes_nothing(void **state)
             assert_int_equal(got.bytes, want.bytes);
             if (memcmp(got.at, want.at, want.bytes) != 0)
                 fail_msg("moments %d, place %d: states differ", k, t);
-            assert_int_equal(size.states + size.states_host, all.states);
-            assert_true(size.states <= paged.states_on_device && size.ring > 0);
+            assert_int_equal(size.optim + size.optim_host, all.optim);
+            assert_true(size.optim <= paged.optim_on_device && size.ring > 0);
             if (t == 1)
-                assert_true(size.states > 0);
+                assert_true(size.optim > 0);
             close_side(&s);
         }
     }
@@ -212,15 +211,14 @@ static void passes(struct side *s, struct golden *g, double loss[5])
     assert_int_equal(s->dev->n_alloc, n_alloc);
 }
 
-/* Weights and gradients on the host: every family's order of units, blocks made again or not. */
-static void test_weights_on_the_host_change_nothing(void **state)
+/* Weights and gradients on the host: every family's order of layers, blocks made again or not. */
+TEST(weights_on_the_host_change_nothing)
 {
     static const char *const names[] = {"bloom-a", "llama-a", "mixtral-a", "t5-v10", "opt-350m",
                                         "opt-bare"};
 
     struct ckpt_err err = {0};
 
-    (void)state;
     for (size_t n = 0; n < sizeof names / sizeof names[0]; n++)
         for (int full = 0; full < 2; full++) {
             struct model_opts opts = {.max_tokens = 160, .max_docs = 8, .max_rows = 160,
@@ -241,7 +239,7 @@ static void test_weights_on_the_host_change_nothing(void **state)
             close_side(&s);
             open_model(&s, &g, CKPT_BF16, &opts, &there);
             OK(zero_size(&size, model_params(s.model), &there, 1, CKPT_BF16, &err), err);
-            assert_true(size.states == 0 && size.ring > 0);
+            assert_true(size.optim == 0 && size.ring > 0);
             assert_int_equal(size.weights_host, 2 * model_params(s.model)->numel);
             passes(&s, &g, got_loss);
             got = save(&g, &s);
@@ -255,7 +253,7 @@ static void test_weights_on_the_host_change_nothing(void **state)
 }
 
 /* A gradient that is not finite leaves all as it was, what is on the host too. */
-static void test_nothing_is_stepped_without_a_verdict(void **state)
+TEST(nothing_is_stepped_without_a_verdict)
 {
     struct zero_opts opts = {.train = true, .offload_param = true, .chunk = 512};
     struct ckpt_err err = {0};
@@ -264,7 +262,6 @@ static void test_nothing_is_stepped_without_a_verdict(void **state)
     struct side s;
     float nan = NAN;
 
-    (void)state;
     golden_open(&g, "bloom-a", &train, 1);
     open_side(&s, &g, CKPT_BF16, &opts);
     before = save(&g, &s);
@@ -286,14 +283,13 @@ static void test_nothing_is_stepped_without_a_verdict(void **state)
 }
 
 /* What was written comes back, wherever it lies, in runs that cross from one place to the other. */
-static void test_what_is_written_is_read(void **state)
+TEST(what_is_written_is_read)
 {
-    struct zero_opts opts = {.train = true, .paged = true, .states_on_device = 60000, .chunk = 512};
+    struct zero_opts opts = {.train = true, .paged = true, .optim_on_device = 60000, .chunk = 512};
     struct ckpt_err err = {0};
     struct golden g;
     struct side s;
 
-    (void)state;
     golden_open(&g, "bloom-a", &train, 1);
     open_side(&s, &g, CKPT_BF16, &opts);
     for (int of = ZERO_MASTER; of <= ZERO_EXP_AVG_SQ; of++) {
@@ -317,7 +313,7 @@ static void test_what_is_written_is_read(void **state)
 }
 
 /* Of several ranks none pages. */
-static void test_several_ranks_are_refused(void **state)
+TEST(several_ranks_are_refused)
 {
     struct zero_opts opts = {.train = true, .paged = true};
     struct ckpt_err err = {0};
@@ -325,7 +321,6 @@ static void test_several_ranks_are_refused(void **state)
     struct side s;
     struct comm two;
 
-    (void)state;
     golden_open(&g, "bloom-a", &train, 1);
     OK(device_open_cpu(&s.dev, 1, &err), err);
     OK(comm_open(&s.comm, &err), err);
@@ -338,17 +333,4 @@ static void test_several_ranks_are_refused(void **state)
     assert_non_null(strstr(err.text, "one rank"));
     close_side(&s);
     golden_close(&g);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_where_states_lie_changes_nothing),
-        cmocka_unit_test(test_weights_on_the_host_change_nothing),
-        cmocka_unit_test(test_nothing_is_stepped_without_a_verdict),
-        cmocka_unit_test(test_what_is_written_is_read),
-        cmocka_unit_test(test_several_ranks_are_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,7 +28,7 @@ static struct store *connect_to(const struct store_server *s, const char *word)
     return c;
 }
 
-static void test_values_are_set_added_and_got(void **state)
+TEST(values_are_set_added_and_got)
 {
     struct store_server *s = serve(NULL);
     struct store *a = connect_to(s, NULL), *b = connect_to(s, NULL);
@@ -37,7 +37,6 @@ static void test_values_are_set_added_and_got(void **state)
     int64_t sum;
     size_t n;
 
-    (void)state;
     assert_int_equal(store_set(a, "k", "value", 5, &err), 0);
     assert_int_equal(store_get(b, "k", got, sizeof got, &n, 1000, &err), 0);
     assert_int_equal(n, 5);
@@ -60,7 +59,7 @@ static void test_values_are_set_added_and_got(void **state)
     store_server_close(s);
 }
 
-static void test_time_over_leaves_the_connection_usable(void **state)
+TEST(time_over_leaves_the_connection_usable)
 {
     struct store_server *s = serve(NULL);
     struct store *a = connect_to(s, NULL);
@@ -68,7 +67,6 @@ static void test_time_over_leaves_the_connection_usable(void **state)
     char got[10];
     size_t n;
 
-    (void)state;
     assert_int_equal(store_get(a, "late", got, sizeof got, &n, 50, &err), CKPT_ENOTFOUND);
     assert_int_equal(store_set(a, "late", "x", 1, &err), 0);
     assert_int_equal(store_get(a, "late", got, sizeof got, &n, 1000, &err), 0);
@@ -110,7 +108,7 @@ static void *meet(void *arg)
     return NULL;
 }
 
-static void test_ranks_meet(void **state)
+TEST(ranks_meet)
 {
     struct store_server *s = serve("open sesame");
     struct store *c = connect_to(s, "open sesame");
@@ -118,7 +116,6 @@ static void test_ranks_meet(void **state)
     struct ckpt_err err;
     int64_t sum;
 
-    (void)state;
     for (int i = 0; i < N_RANKS; i++) {
         rank[i] = (struct rank){.server = s, .number = i};
         assert_int_equal(pthread_create(&rank[i].thread, NULL, meet, &rank[i]), 0);
@@ -133,12 +130,11 @@ static void test_ranks_meet(void **state)
     store_server_close(s);
 }
 
-static void test_who_does_not_know_the_word_gets_nothing(void **state)
+TEST(who_does_not_know_the_word_gets_nothing)
 {
     static const char *const words[] = {NULL, "", "open", "open sesame!"};
     struct store_server *s = serve("open sesame");
 
-    (void)state;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         struct store *c = connect_to(s, words[i]);
         struct ckpt_err err;
@@ -150,7 +146,7 @@ static void test_who_does_not_know_the_word_gets_nothing(void **state)
 }
 
 /* What a stranger sends, byte for byte: the connection is closed, and others go on. */
-static void test_other_bytes_end_the_connection(void **state)
+TEST(other_bytes_end_the_connection)
 {
     static const struct {
         const char *bytes;
@@ -168,7 +164,6 @@ static void test_other_bytes_end_the_connection(void **state)
     struct store *well = connect_to(s, NULL);
     struct ckpt_err err;
 
-    (void)state;
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(store_server_port(s)),
                                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -187,14 +182,13 @@ static void test_other_bytes_end_the_connection(void **state)
     store_server_close(s);
 }
 
-static void test_nobody_there(void **state)
+TEST(nobody_there)
 {
     struct store_server *s = serve(NULL), *t;
     uint16_t port = store_server_port(s);
     struct ckpt_err err;
     struct store *c;
 
-    (void)state;
     assert_int_equal(store_server_open(&t, "127.0.0.1", port, NULL, &err), CKPT_ECONFIG);
     assert_non_null(strstr(err.text, "cannot listen"));
     assert_non_null(strstr(err.hint, "another MASTER_PORT"));
@@ -203,18 +197,4 @@ static void test_nobody_there(void **state)
     assert_int_equal(store_open(&c, "127.0.0.1", port, NULL, 300, &err), CKPT_ECOMM);
     assert_non_null(strstr(err.text, "nobody answered"));
     assert_int_equal(store_open(&c, "no-such-host.invalid", port, NULL, 300, &err), CKPT_ECONFIG);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values_are_set_added_and_got),
-        cmocka_unit_test(test_time_over_leaves_the_connection_usable),
-        cmocka_unit_test(test_ranks_meet),
-        cmocka_unit_test(test_who_does_not_know_the_word_gets_nothing),
-        cmocka_unit_test(test_other_bytes_end_the_connection),
-        cmocka_unit_test(test_nobody_there),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

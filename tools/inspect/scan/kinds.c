@@ -142,9 +142,9 @@ static judge_fn *judge_of(const struct subject *f, const struct head *h)
 
     if (begins(h, "PK\003\004", 4) || begins(h, "PK\005\006", 4))
         return scan_zip;
-    if (ckpt_is_compressed(h->b, h->n))
+    if (ckpt_spool_is_compressed(h->b, h->n))
         return scan_packed;
-    if (ckpt_is_tar(h->b, h->n))
+    if (ckpt_archive_is_tar(h->b, h->n))
         return scan_tar;
     if (begins(h, "GGUF", 4))
         return scan_gguf;

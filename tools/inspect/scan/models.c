@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "formats/container/npy.h"
-#include "formats/records/arrow/file.h"
+#include "formats/records/arrow/arrow.h"
 #include "formats/tokens/spm.h"
 #include "formats/gguf/header.h"
 #include "formats/hf/safetensors.h"

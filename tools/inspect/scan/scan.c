@@ -82,7 +82,7 @@ int scan_refused(struct scan *s, const char *path, struct ckpt_err *err)
                                                                                 : SCAN_UNJUDGED;
 
     if (err->code == CKPT_ENOMEM)
-        return err->code;
+        return ckpt_err_code(err);
     scan_put(s, path, err->text, SCAN_NOWHERE, "", v,
              v == SCAN_DANGEROUS ? "is refused by every reader here"
              : v == SCAN_DAMAGED ? "is not as its format has it" : "cannot be looked into");

@@ -1,34 +1,38 @@
 /*
- * attention - what the attention rooms share: their arguments, tiles of documents, terms of the
+ * attention - shared by the attention rooms: arguments, tiles of documents, terms of the
  * scores, and products of 16-bit tiles in shared memory on the tensor cores.
  *
- * Scores are kept in base 2: s * log2(e), so that a probability is one exp2.  A tile lies in shared
- * memory with 8 elements between its rows: 16-byte rows of an 8 x 8 matrix then fall on different
- * banks for every width here.
+ * Abbreviations: attn (attention), bwd, fwd (its two passes).
  *
- * A fragment of a 16 x 8 product holds, in lane l, rows l / 4 and l / 4 + 8 at columns
- * 2 (l % 4) and the next (PTX ISA 8.5, section 9.7.14, mma.m16n8k16).
+ * Scores are kept in base 2: s * log2(e), so that a probability is one exp2.  A tile has 8
+ * elements of padding between its rows in shared memory: the 16-byte rows of an 8 x 8 matrix
+ * then fall on different banks for every width here.
+ *
+ * A fragment of a 16 x 8 product holds, in lane l, rows l / 4 and l / 4 + 8 at columns 2 (l %
+ * 4) and the next (PTX ISA 8.5, section 9.7.14, mma.m16n8k16).
  */
 #ifndef CKPT_TRAINER_CUDA_ATTENTION_ATTENTION_H
 #define CKPT_TRAINER_CUDA_ATTENTION_ATTENTION_H
 
+#include "trainer/cuda/cp_async.cuh"
 #include "trainer/cuda/hopper/wgmma.cuh"
 
 #define LOG2E 1.4426950408889634f
 #define LN2   0.6931471805599453f
 
 /* What a kernel knows of an operation; pointers of 16-bit or f32 elements by the kernel's T. */
-struct attend {
+struct attn {
     const void    *q, *k, *v, *dout;
     void          *out, *dq, *dk, *dv;
     float         *lse, *delta;         /* [H, N] */
     float         *dline;               /* partial sums of dS: [groups, H, 2 far + 1] */
-    int            groups;              /* blocks of a head that have tiles in turn and leave one */
+    int            groups;              /* blocks of a head; each walks over tiles and leaves
+                                           one line */
     float         *lse2, *sums;         /* lse in base 2; bwd_one_pass.cu: dq so far */
-    int           *turns;               /* [H, N]: how many blocks have added to a tile's dq */
+    int           *tickets;             /* [H, N]: how many blocks have added to a tile's dq */
     const int32_t *doc_start, *key_start, *key_end;
-    const int32_t *seq, *past;          /* op_cached: keys lie in the cache */
-    const void    *new_k, *new_v;       /* but for the rows' own, which go there; NULL: all */
+    const int32_t *seq, *past;          /* op_cached: keys are read from the cache */
+    const void    *new_k, *new_v;       /* new rows, to be appended to the cache; NULL: none */
     const float   *slopes;
     const void    *table;
     const int32_t *bucket;              /* from distance -far on */
@@ -36,29 +40,33 @@ struct attend {
     int64_t        row_stride, kv_stride, q_head, kv_head, dq_head, dkv_head;
     int64_t        drop_width;          /* counters of a row of P */
     int            n_docs, n_head, n_kv, share, dim, window, slots, max_doc;
-    int            far, span;           /* distances the table tells apart; that may be asked */
+    int            far, span;           /* largest distance with a term of its own; largest
+                                           that a part of a tile asks for */
     float          scale, scale2;       /* the second in base 2 */
     bool           whole;
     bool           vec, pairs;          /* rows allow accesses of 16 bytes; of two elements */
     bool           wide;                /* the chip has wgmma */
-    bool           mapped;              /* tiles come by tensor maps */
+    bool           mapped;              /* tiles are loaded through tensor maps */
     bool           by_head;             /* fwd_producer.cu: a head's tiles follow each other */
     struct cuda_drop drop;
 };
 
 /* What differs from the plain causal case; a kernel is built for one of them: slopes, or a table
  * of distances without dropout, or any of all. */
-enum { ATTEND_PLAIN, ATTEND_SLOPES, ATTEND_TABLE, ATTEND_ANY };
+enum { ATTN_PLAIN, ATTN_SLOPES, ATTN_TABLE, ATTN_ANY };
 
-static __host__ __device__ constexpr bool has_slopes(int mode)
+static __host__ __device__ constexpr bool attn_has_slopes(int mode)
 {
-    return mode == ATTEND_SLOPES || mode == ATTEND_ANY;
+    return mode == ATTN_SLOPES || mode == ATTN_ANY;
 }
 
-static __host__ __device__ constexpr bool has_table(int mode) { return mode >= ATTEND_TABLE; }
+static __host__ __device__ constexpr bool attn_has_table(int mode)
+{
+    return mode >= ATTN_TABLE;
+}
 
 /* Whether that is all that differs. */
-static inline bool table_only(const struct attend &a)
+static inline bool attn_table_only(const struct attn &a)
 {
     return a.table && !a.drop.on && !a.slopes && a.dim <= 128;
 }
@@ -68,15 +76,16 @@ struct place {
     int64_t first, key_at;              /* the document's first row; first element of its keys */
     int64_t key_first;                  /* and their first row */
     int     doc, begin;                 /* the tile's first row, inside the document */
-    int     len, keys, shift;           /* row i stands at position shift + i among the keys */
+    int     len, keys, shift;           /* row i has position shift + i among the keys */
 };
 
 /*
- * Slots number tiles of packed documents without a list: those of document d begin at
- * start[d] / tile + d, which leaves each at least as many as it needs.  The warp looks for the
- * last document that begins at or before the slot, 32 at a time.
+ * Slots number tiles of packed documents without a list: those of document d begin at start[d]
+ * / tile + d, which leaves each document at least as many as it needs.  The warp finds the last
+ * document that begins at or before the slot, 32 at a time.
  */
-__device__ __forceinline__ int doc_of_slot(const int32_t *start, int n_docs, int tile, int slot)
+__device__ __forceinline__ int attn_doc_of_slot(const int32_t *start, int n_docs, int tile,
+                                                int slot)
 {
     int lane = (int)threadIdx.x % 32, lo = 0, n = n_docs;
 
@@ -91,9 +100,13 @@ __device__ __forceinline__ int doc_of_slot(const int32_t *start, int n_docs, int
     return lo;
 }
 
-static inline int64_t slots_of(int64_t n, int64_t n_docs, int tile) { return n / tile + n_docs; }
+static inline int64_t attn_slots(int64_t n, int64_t n_docs, int tile)
+{
+    return n / tile + n_docs;
+}
 
-__device__ __forceinline__ void document(const struct attend &a, struct place *p, int doc, int g)
+__device__ __forceinline__ void attn_document(const struct attn &a, struct place *p, int doc,
+                                              int g)
 {
     p->doc = doc;
     p->first = a.doc_start[doc];
@@ -115,65 +128,65 @@ __device__ __forceinline__ void document(const struct attend &a, struct place *p
 }
 
 /* The slot's tile of queries; false: it has none. */
-__device__ __forceinline__ bool query_tile(const struct attend &a, struct place *p, int tile,
-                                           int slot, int g)
+__device__ __forceinline__ bool attn_query_tile(const struct attn &a, struct place *p, int tile,
+                                                int slot, int g)
 {
-    int doc = doc_of_slot(a.doc_start, a.n_docs, tile, slot);
+    int doc = attn_doc_of_slot(a.doc_start, a.n_docs, tile, slot);
 
-    document(a, p, doc, g);
+    attn_document(a, p, doc, g);
     p->begin = (slot - (int)(p->first / tile) - doc) * tile;
     return p->begin < p->len;
 }
 
 /* The slot's tile of keys. */
-__device__ __forceinline__ bool key_tile(const struct attend &a, struct place *p, int tile,
-                                         int slot, int g)
+__device__ __forceinline__ bool attn_key_tile(const struct attn &a, struct place *p, int tile,
+                                              int slot, int g)
 {
     int each = (a.max_doc + tile - 1) / tile;
 
     if (!a.key_start)
-        return query_tile(a, p, tile, slot, g);
-    document(a, p, slot / each, g);
+        return attn_query_tile(a, p, tile, slot, g);
+    attn_document(a, p, slot / each, g);
     p->begin = slot % each * tile;
     return p->begin < p->keys;
 }
 
-static inline int64_t key_slots(const struct attend &a, int tile)
+static inline int64_t attn_key_slots(const struct attn &a, int tile)
 {
-    return a.key_start ? cuda_blocks(a.max_doc, tile) * a.n_docs : slots_of(a.n, a.n_docs, tile);
+    return a.key_start ? cuda_blocks(a.max_doc, tile) * a.n_docs
+                       : attn_slots(a.n, a.n_docs, tile);
 }
 
 /* Keys [from, to) that a query at that position sees. */
-__device__ __forceinline__ int sees_from(const struct attend &a, int pos)
+__device__ __forceinline__ int attn_sees_from(const struct attn &a, int pos)
 {
     return !a.whole && a.window > 0 && pos >= a.window ? pos - a.window + 1 : 0;
 }
 
-__device__ __forceinline__ int sees_to(const struct attend &a, int pos, int keys)
+__device__ __forceinline__ int attn_sees_to(const struct attn &a, int pos, int keys)
 {
     return a.whole || pos + 1 > keys ? keys : pos + 1;
 }
 
 /* Whether a query of [q0, q1] sees a key of [k0, k1], by position. */
-__device__ __forceinline__ bool meet(const struct attend &a, int q0, int q1, int k0, int k1)
+__device__ __forceinline__ bool attn_meet(const struct attn &a, int q0, int q1, int k0, int k1)
 {
     return a.whole || (k0 <= q1 && (a.window <= 0 || k1 > q0 - a.window));
 }
 
 /* -- terms of the scores ---------------------------------------------------------------------- */
 
-/* A warp's part of a tile that has a term of its own to ask for has others at most so far beyond:
- * 16 rows and 128 keys. */
+/* Where the terms of a warp's part of a tile differ, the part reaches at most this far past the
+ * table's last distance: 16 rows and 128 keys. */
 enum { TERMS_BEYOND = 160 };
 
 /*
- * The head's line of terms by distance in base 2, for distances [-span, span]: all that such a
- * part can ask for.  By so many threads, of which this is number t; of a thread's EACH are asked
- * for before one is waited for.
+ * The head's terms by distance, in base 2, for distances [-span, span], by `threads` threads of
+ * which this is number t.  Each thread has EACH loads in flight.
  */
 template <typename T, int EACH>
-__device__ __forceinline__ void distance_part(const struct attend &a, float *line, int h, int t,
-                                              int threads)
+__device__ __forceinline__ void attn_bias_part(const struct attn &a, float *line, int h, int t,
+                                               int threads)
 {
     const T *table = (const T *)a.table + h;
     int all = 2 * a.span + 1, at[EACH];
@@ -185,7 +198,7 @@ __device__ __forceinline__ void distance_part(const struct attend &a, float *lin
             at[i] = a.bucket[a.far + min(max(t + i * threads - a.span, -a.far), a.far)];
 #pragma unroll
         for (int i = 0; i < EACH; i++) {
-            float term = LOG2E * to_f32(table[(int64_t)at[i] * a.n_head]);
+            float term = LOG2E * cuda_to_f32(table[(int64_t)at[i] * a.n_head]);
 
             if (t + i * threads < all)
                 line[t + i * threads] = term;
@@ -194,39 +207,43 @@ __device__ __forceinline__ void distance_part(const struct attend &a, float *lin
 }
 
 template <typename T>
-__device__ __forceinline__ void distance_line(const struct attend &a, float *line, int h)
+__device__ __forceinline__ void attn_bias_line(const struct attn &a, float *line, int h)
 {
     if (a.table)
-        distance_part<T, 4>(a, line, h, (int)threadIdx.x, (int)blockDim.x);
+        attn_bias_part<T, 4>(a, line, h, (int)threadIdx.x, (int)blockDim.x);
 }
 
-static inline __host__ __device__ int line_floats(const struct attend &a)
+static inline __host__ __device__ int attn_line_floats(const struct attn &a)
 {
     return a.table ? 2 * a.span + 1 : 0;
 }
 
 /* Floats of a line of sums by distance, both ends for all beyond. */
-static inline __host__ __device__ int sums_floats(const struct attend &a) { return 2 * a.far + 1; }
+static inline __host__ __device__ int attn_sums_floats(const struct attn &a)
+{
+    return 2 * a.far + 1;
+}
 
-__device__ __forceinline__ float distance_term(const struct attend &a, const float *line, int rel)
+__device__ __forceinline__ float attn_bias_term(const struct attn &a, const float *line,
+                                                int rel)
 {
     return line[a.span + min(max(rel, -a.span), a.span)];
 }
 
 /* Whether terms differ inside a tile whose distances are [least, most]. */
-__device__ __forceinline__ bool terms_differ(const struct attend &a, int least, int most)
+__device__ __forceinline__ bool attn_terms_differ(const struct attn &a, int least, int most)
 {
     return least < a.far && most > -a.far;
 }
 
-__device__ __forceinline__ float head_slope(const struct attend &a, int h)
+__device__ __forceinline__ float attn_head_slope(const struct attn &a, int h)
 {
     return a.slopes ? a.slopes[h] * LOG2E : 0.0f;
 }
 
 /* -- f32 or 16 bits: small things ------------------------------------------------------------- */
 
-__device__ __forceinline__ float exp2_fast(float x)
+__device__ __forceinline__ float attn_exp2(float x)
 {
     float y;
 
@@ -236,49 +253,29 @@ __device__ __forceinline__ float exp2_fast(float x)
 
 /* -- tiles of 16-bit elements ----------------------------------------------------------------- */
 
-/* 16 bytes to shared memory, zeros where there is nothing to read. */
-__device__ __forceinline__ void copy_16(void *to, const void *from, bool there)
-{
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_at(to)), "l"(from),
-                 "r"(there ? 16 : 0));
-}
-
-__device__ __forceinline__ void copy_4(void *to, const void *from, bool there)
-{
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_at(to)), "l"(from),
-                 "r"(there ? 4 : 0));
-}
-
-__device__ __forceinline__ void copies_end() { asm volatile("cp.async.commit_group;"); }
-
-template <int LEFT> __device__ __forceinline__ void copies_wait()
-{
-    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT));
-}
-
 /*
  * Two kinds of tensor core code share the kernels: mma.sync, by warps, and wgmma, by groups of four
  * (WG).  They differ in how a tile of width D lies in shared memory and in the products.
  */
-template <int D, bool WG> static __host__ __device__ constexpr int tile_size(int rows)
+template <int D, bool WG> static __host__ __device__ constexpr int attn_tile_size(int rows)
 {
     return rows * (WG ? D : D + 8);
 }
 
 /* Where row r and column 8 c of a tile lie. */
-template <int D, int ROWS, bool WG> __device__ __forceinline__ int tile_at(int r, int c)
+template <int D, int ROWS, bool WG> __device__ __forceinline__ int attn_tile_at(int r, int c)
 {
-    return WG ? panel_at<D, ROWS>(r, c) : r * (D + 8) + 8 * c;
+    return WG ? wgmma_panel_at<D, ROWS>(r, c) : r * (D + 8) + 8 * c;
 }
 
-/* A chip runs the code that was built for it: kernels of the other kind are empty there. */
-template <int D, bool WG> __device__ constexpr bool runs_here()
+/* A chip runs only the code built for it: kernels of the other kind are empty there. */
+template <int D, bool WG> __device__ constexpr bool attn_runs_here()
 {
     return WG ? WGMMA_HERE : D > 128 || !WGMMA_HERE;
 }
 
-/* The rows of a tile that the warp makes products of together with others, from its own first. */
-template <bool WG, int MR> __device__ __forceinline__ int together(int row, int *last)
+/* First and last of the rows that the warp multiplies together with others. */
+template <bool WG, int MR> __device__ __forceinline__ int attn_together(int row, int *last)
 {
     int first = WG ? row / 64 * 64 : row;
 
@@ -286,24 +283,25 @@ template <bool WG, int MR> __device__ __forceinline__ int together(int row, int 
     return first;
 }
 
-/* The same element by element, where rows do not allow 16 bytes at once. */
+/* The same element by element, for rows that do not allow 16-byte accesses. */
 template <bool WG, int D, int ROWS, int THREADS, typename T>
-__device__ __noinline__ void load_slowly(T *tile, const T *from, int64_t stride, int rows, int dim)
+__device__ __noinline__ void attn_load_scalar(T *tile, const T *from, int64_t stride, int rows,
+                                              int dim)
 {
 #pragma unroll 1
     for (int c = (int)threadIdx.x; c < ROWS * D; c += THREADS) {
         int r = c / D, col = c % D;
 
-        tile[tile_at<D, ROWS, WG>(r, col / 8) + col % 8] =
-            r < rows && col < dim ? from[r * stride + col] : from_f32<T>(0.0f);
+        tile[attn_tile_at<D, ROWS, WG>(r, col / 8) + col % 8] =
+            r < rows && col < dim ? from[r * stride + col] : cuda_from_f32<T>(0.0f);
     }
 }
 
-/* ROWS rows of a matrix [rows, dim] into a tile of width D; zeros beyond both.  LANES threads a
- * row, so that what differs from row to row is one addition. */
+/* Load ROWS rows of a matrix [rows, dim] into a tile of width D; zeros beyond both. LANES
+ * threads take a row, so that one addition leads from row to row. */
 template <bool WG, int D, int ROWS, int THREADS, typename T>
-__device__ __forceinline__ void load_tile(T *tile, const T *from, int64_t stride, int rows,
-                                          int dim, bool vec)
+__device__ __forceinline__ void attn_load_tile(T *tile, const T *from, int64_t stride, int rows,
+                                               int dim, bool vec)
 {
     const int EACH = D / 8, LANES = EACH % 8 == 0 ? 8 : EACH % 4 == 0 ? 4 : 2;
     const int STEP = THREADS / LANES;
@@ -311,7 +309,7 @@ __device__ __forceinline__ void load_tile(T *tile, const T *from, int64_t stride
     const T *at = from + row * stride + lane * 8;
 
     if (!vec) {
-        load_slowly<WG, D, ROWS, THREADS>(tile, from, stride, rows, dim);
+        attn_load_scalar<WG, D, ROWS, THREADS>(tile, from, stride, rows, dim);
         return;
     }
 #pragma unroll
@@ -319,39 +317,40 @@ __device__ __forceinline__ void load_tile(T *tile, const T *from, int64_t stride
         if (ROWS % STEP == 0 || row + i < ROWS) {
 #pragma unroll
             for (int c = 0; c < EACH; c += LANES)
-                copy_16(tile + tile_at<D, ROWS, WG>(row + i, lane + c), at + 8 * c,
-                        row + i < rows && 8 * (lane + c) < dim);
+                cp_async_16(tile + attn_tile_at<D, ROWS, WG>(row + i, lane + c), at + 8 * c,
+                            row + i < rows && 8 * (lane + c) < dim);
         }
 }
 
-/* This thread's copies are there. */
-template <bool WG> __device__ __forceinline__ void tiles_here()
+/* This thread's copies have arrived. */
+template <bool WG> __device__ __forceinline__ void attn_tiles_here()
 {
-    copies_wait<0>();
+    cp_async_wait<0>();
     if (WG)
-        products_see();
+        wgmma_proxy_fence();
 }
 
-/* All copies are there, for everyone. */
-template <bool WG> __device__ __forceinline__ void tiles_ready()
+/* All copies have arrived, for every thread of the block. */
+template <bool WG> __device__ __forceinline__ void attn_tiles_ready()
 {
-    tiles_here<WG>();
+    attn_tiles_here<WG>();
     __syncthreads();
 }
 
-__device__ __forceinline__ void matrices_t(uint32_t to[4], const void *p)
+__device__ __forceinline__ void attn_ldmatrix_t(uint32_t to[4], const void *p)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(shared_at(p)));
+                 : "r"(cuda_shared_addr(p)));
 }
 
 template <typename T>
-__device__ __forceinline__ void mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1);
+__device__ __forceinline__ void attn_mma(float c[4], const uint32_t a[4], uint32_t b0,
+                                         uint32_t b1);
 
 template <>
-__device__ __forceinline__ void mma<__nv_bfloat16>(float c[4], const uint32_t a[4], uint32_t b0,
-                                                   uint32_t b1)
+__device__ __forceinline__ void attn_mma<__nv_bfloat16>(float c[4], const uint32_t a[4],
+                                                        uint32_t b0, uint32_t b1)
 {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
         "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -360,8 +359,8 @@ __device__ __forceinline__ void mma<__nv_bfloat16>(float c[4], const uint32_t a[
 }
 
 template <>
-__device__ __forceinline__ void mma<__half>(float c[4], const uint32_t a[4], uint32_t b0,
-                                            uint32_t b1)
+__device__ __forceinline__ void attn_mma<__half>(float c[4], const uint32_t a[4], uint32_t b0,
+                                                 uint32_t b1)
 {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
         "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -369,22 +368,7 @@ __device__ __forceinline__ void mma<__half>(float c[4], const uint32_t a[4], uin
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* Two elements as the fragments hold them, the first in the low half. */
-template <typename T> __device__ __forceinline__ uint32_t two(float lo, float hi);
-template <> __device__ __forceinline__ uint32_t two<__nv_bfloat16>(float lo, float hi)
-{
-    __nv_bfloat162 x = __floats2bfloat162_rn(lo, hi);
-
-    return *(uint32_t *)&x;
-}
-template <> __device__ __forceinline__ uint32_t two<__half>(float lo, float hi)
-{
-    __half2 x = __floats2half2_rn(lo, hi);
-
-    return *(uint32_t *)&x;
-}
-
-template <int MR, int NT> __device__ __forceinline__ void clear(float (&x)[MR][NT][4])
+template <int MR, int NT> __device__ __forceinline__ void attn_clear(float (&x)[MR][NT][4])
 {
 #pragma unroll
     for (int m = 0; m < MR; m++)
@@ -397,16 +381,16 @@ template <int MR, int NT> __device__ __forceinline__ void clear(float (&x)[MR][N
 
 /* acc = a b^T: rows of the warp (from `row` on) of a, a tile of ROWS_A; all 8 NT of b. */
 template <bool WG, int D, int ROWS_A, typename T, int MR, int NT>
-__device__ __forceinline__ void rows_by_rows(float (&acc)[MR][NT][4], const T *a, int row,
-                                             const T *b)
+__device__ __forceinline__ void attn_rows_by_rows(float (&acc)[MR][NT][4], const T *a, int row,
+                                                  const T *b)
 {
     const int ld = D + 8, lane = (int)threadIdx.x % 32;
 
     if constexpr (WG) {
-        wg_rows_by_rows<T, D, ROWS_A>(acc, a, row, b);
+        wgmma_rows_by_rows<T, D, ROWS_A>(acc, a, row, b);
         return;
     }
-    clear(acc);
+    attn_clear(acc);
     a += (row + lane % 16) * ld + lane / 16 * 8;
     b += (lane / 16 * 8 + lane % 8) * ld + lane / 8 % 2 * 8;
 #pragma unroll
@@ -415,14 +399,14 @@ __device__ __forceinline__ void rows_by_rows(float (&acc)[MR][NT][4], const T *a
 
 #pragma unroll
         for (int m = 0; m < MR; m++)
-            matrices(fa[m], a + m * 16 * ld + k);
+            wgmma_ldmatrix(fa[m], a + m * 16 * ld + k);
 #pragma unroll
         for (int n = 0; n < NT; n += 2) {
-            matrices(fb, b + n * 8 * ld + k);
+            wgmma_ldmatrix(fb, b + n * 8 * ld + k);
 #pragma unroll
             for (int m = 0; m < MR; m++) {
-                mma<T>(acc[m][n], fa[m], fb[0], fb[1]);
-                mma<T>(acc[m][n + 1], fa[m], fb[2], fb[3]);
+                attn_mma<T>(acc[m][n], fa[m], fb[0], fb[1]);
+                attn_mma<T>(acc[m][n + 1], fa[m], fb[2], fb[3]);
             }
         }
     }
@@ -430,29 +414,30 @@ __device__ __forceinline__ void rows_by_rows(float (&acc)[MR][NT][4], const T *a
 
 /* Fragments of a product as the first factor of the next, rounded. */
 template <typename T, int MR, int KT>
-__device__ __forceinline__ void as_factor(uint32_t (&f)[MR][KT / 2][4],
-                                          const float (&p)[MR][KT][4])
+__device__ __forceinline__ void attn_as_factor(uint32_t (&f)[MR][KT / 2][4],
+                                               const float (&p)[MR][KT][4])
 {
 #pragma unroll
     for (int m = 0; m < MR; m++)
 #pragma unroll
         for (int k = 0; k < KT / 2; k++) {
-            f[m][k][0] = two<T>(p[m][2 * k][0], p[m][2 * k][1]);
-            f[m][k][1] = two<T>(p[m][2 * k][2], p[m][2 * k][3]);
-            f[m][k][2] = two<T>(p[m][2 * k + 1][0], p[m][2 * k + 1][1]);
-            f[m][k][3] = two<T>(p[m][2 * k + 1][2], p[m][2 * k + 1][3]);
+            f[m][k][0] = cuda_pack2<T>(p[m][2 * k][0], p[m][2 * k][1]);
+            f[m][k][1] = cuda_pack2<T>(p[m][2 * k][2], p[m][2 * k][3]);
+            f[m][k][2] = cuda_pack2<T>(p[m][2 * k + 1][0], p[m][2 * k + 1][1]);
+            f[m][k][3] = cuda_pack2<T>(p[m][2 * k + 1][2], p[m][2 * k + 1][3]);
         }
 }
 
 /* acc[.., 8 NT] += f b: columns from col on of b, a tile of 16 KS rows. */
 template <bool WG, int D, typename T, int MR, int KS, int NT>
-__device__ __forceinline__ void times_rows(float (&acc)[MR][NT][4], const uint32_t (&f)[MR][KS][4],
-                                           const T *b, int col)
+__device__ __forceinline__ void attn_times_rows(float (&acc)[MR][NT][4],
+                                                const uint32_t (&f)[MR][KS][4], const T *b,
+                                                int col)
 {
     const int ld = D + 8, lane = (int)threadIdx.x % 32;
 
     if constexpr (WG) {
-        wg_times_rows<T, D, 2 * KS>(acc, f[0], b);
+        wgmma_times_rows<T, D, 2 * KS>(acc, f[0], b);
         return;
     }
     b += (lane / 8 % 2 * 8 + lane % 8) * ld + lane / 16 * 8 + col;
@@ -462,11 +447,11 @@ __device__ __forceinline__ void times_rows(float (&acc)[MR][NT][4], const uint32
 
 #pragma unroll
         for (int n = 0; n < NT; n += 2) {
-            matrices_t(fb, b + k * 16 * ld + n * 8);
+            attn_ldmatrix_t(fb, b + k * 16 * ld + n * 8);
 #pragma unroll
             for (int m = 0; m < MR; m++) {
-                mma<T>(acc[m][n], f[m][k], fb[0], fb[1]);
-                mma<T>(acc[m][n + 1], f[m][k], fb[2], fb[3]);
+                attn_mma<T>(acc[m][n], f[m][k], fb[0], fb[1]);
+                attn_mma<T>(acc[m][n + 1], f[m][k], fb[2], fb[3]);
             }
         }
     }
@@ -474,8 +459,9 @@ __device__ __forceinline__ void times_rows(float (&acc)[MR][NT][4], const uint32
 
 /* Fragments to rows [0, rows) of a matrix whose row 0 is at `to`, columns [0, dim). */
 template <typename T, int NT>
-__device__ __forceinline__ void store_rows(T *to, int64_t stride, int row, int rows, int dim,
-                                           bool pairs, const float (&x)[NT][4], float lo, float hi)
+__device__ __forceinline__ void attn_store_rows(T *to, int64_t stride, int row, int rows,
+                                                int dim, bool pairs, const float (&x)[NT][4],
+                                                float lo, float hi)
 {
     int lane = (int)threadIdx.x % 32, r = row + lane / 4, col = lane % 4 * 2;
 
@@ -492,81 +478,45 @@ __device__ __forceinline__ void store_rows(T *to, int64_t stride, int row, int r
 
             if (pairs) {
                 if (8 * n + col < dim)
-                    *(uint32_t *)(at + 8 * n) = two<T>(x0, x1);
+                    *(uint32_t *)(at + 8 * n) = cuda_pack2<T>(x0, x1);
             } else {
                 if (8 * n + col < dim)
-                    at[8 * n] = from_f32<T>(x0);
+                    at[8 * n] = cuda_from_f32<T>(x0);
                 if (8 * n + col + 1 < dim)
-                    at[8 * n + 1] = from_f32<T>(x1);
+                    at[8 * n + 1] = cuda_from_f32<T>(x1);
             }
         }
     }
 }
 
-/*
- * A warp's fragments [16, D], times by, to rows [row, rows) of a matrix whose row 0 is at `to`, in
- * pieces of 16 bytes side by side: by the same rows of a tile of ROWS, which nothing else reads.
- * The matrix' address, stride and columns are multiples of 8 elements.  Hopper's.
- */
-template <int D, int ROWS, typename T>
-__device__ __forceinline__ void put_fragments(T *to, int64_t stride, T *tile, int row, int rows,
-                                              int64_t dim, const float (*x)[4], float by)
-{
-    int lane = (int)threadIdx.x % 32;
-
-    asm volatile("" : "+r"(lane));      /* no place kept for what is made of it until here */
-#pragma unroll
-    for (int k = 0; k < D / 16; k++) {
-        const float *l = x[2 * k], *r = x[2 * k + 1];
-
-        asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                         shared_at(tile + panel_at<D, ROWS>(row + lane % 16, 2 * k + lane / 16))),
-                     "r"(two<T>(l[0] * by, l[1] * by)), "r"(two<T>(l[2] * by, l[3] * by)),
-                     "r"(two<T>(r[0] * by, r[1] * by)), "r"(two<T>(r[2] * by, r[3] * by))
-                     : "memory");
-    }
-    __syncwarp();
-#pragma unroll
-    for (int u = 0; u < D / 16; u++) {
-        int r = row + (32 * u + lane) / (D / 8), c = (32 * u + lane) % (D / 8);
-
-        if (r < rows && 8 * c < dim)
-            *(uint4 *)(to + r * stride + 8 * c) = *(const uint4 *)(tile + panel_at<D, ROWS>(r, c));
-    }
-}
-
-/* A kernel may use more than 48 KiB of shared memory only when told so. */
-template <typename F> static inline cudaError_t may_share(F *kernel, size_t bytes)
-{
-    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
-}
-
 /* -- entries ---------------------------------------------------------------------------------- */
 
-/* fwd.cu: what both passes read of an operation. */
-struct attend attend_of(const struct device *dev, const struct op_attention *a);
+/* fwd.cu: the arguments that both passes share. */
+struct attn attn_of(const struct device *dev, const struct op_attention *a);
 /* True when 16-byte accesses may read queries, keys and values of that element size. */
-bool attend_vec(const struct op_heads *at, int64_t dim, size_t size);
+bool attn_vec(const struct op_heads *at, int64_t dim, size_t size);
 /* Forward of that type, T: out, and lse where it is not NULL. */
-template <typename T> void attend_fwd(struct device *dev, const char *op, const struct attend &a);
-/* fwd_producer.cu: the same, where ahead_can; false: not after all, and nothing is done. */
-bool ahead_can(const struct attend &a);
-template <typename T> bool attend_ahead(struct device *dev, const char *op, const struct attend &a);
-/* bwd.cu: dq, and dline where it is not NULL; dk and dv.  delta is room for [H, N]. */
-template <typename T> void attend_bwd(struct device *dev, const struct attend &a);
+template <typename T> void attn_fwd(struct device *dev, const char *op, const struct attn &a);
+/* fwd_producer.cu: the same on Hopper; false: strides do not allow it, and nothing was queued. */
+bool attn_fwd_producer_supported(const struct attn &a);
+template <typename T>
+bool attn_fwd_producer(struct device *dev, const char *op, const struct attn &a);
+/* bwd.cu: dq, dk, dv, and dline unless it is NULL. delta: [H, N]. */
+template <typename T> void attn_bwd(struct device *dev, const struct attn &a);
 
 /* bwd_two_pass.cu: the same on Hopper, up to 128 columns. */
-template <typename T> void attend_twice(struct device *dev, const struct attend &a);
+template <typename T> void attn_bwd_two_pass(struct device *dev, const struct attn &a);
 
-/* bwd_one_pass.cu: the same in one pass, where once_can; sums is room for [H, N, once_width]. */
-template <typename T> void attend_once(struct device *dev, struct attend a);
+/* bwd_one_pass.cu: the same in one pass, where one_pass_supported (bwd_choice.cu). sums: [H, N,
+ * 64 or 128]. */
+template <typename T> void attn_bwd_one_pass(struct device *dev, struct attn a);
 
 /* f32.cu */
-template <> void attend_fwd<float>(struct device *dev, const char *op, const struct attend &a);
-template <> void attend_bwd<float>(struct device *dev, const struct attend &a);
+template <> void attn_fwd<float>(struct device *dev, const char *op, const struct attn &a);
+template <> void attn_bwd<float>(struct device *dev, const struct attn &a);
 
 /* The segment of a row: the last that begins at or before it. */
-__device__ __forceinline__ int segment_of(const int32_t *start, int n, int row)
+__device__ __forceinline__ int attn_segment_of(const int32_t *start, int n, int row)
 {
     int lo = 0, hi = n - 1;
 
@@ -580,8 +530,5 @@ __device__ __forceinline__ int segment_of(const int32_t *start, int n, int row)
     }
     return lo;
 }
-
-/* cache_append.cu: new keys and values into the cache. */
-void put_keys(struct device *dev, const struct attend &a, const struct op_cached *o);
 
 #endif

@@ -1,31 +1,31 @@
 /*
- * attention/bias_grad - the gradient of terms by distance: sums of dS along diagonals, without
+ * attention/bias_grad - the gradient of the relative bias: sums of dS along diagonals, without
  * atomics.
  *
- * Each warp adds up the diagonals of its part of a tile, first those of a lane, then by exchange
- * between lanes, and adds them to its line of sums in shared memory.  What lies farther than the
- * table tells apart is one sum a lane.
+ * Each warp sums the diagonals of its part of a tile, first within a lane, then by exchange
+ * between lanes, and adds them to its line of sums in shared memory.  Distances beyond the
+ * table share one sum a lane.
  */
 #ifndef CKPT_TRAINER_CUDA_ATTENTION_BIAS_GRAD_H
 #define CKPT_TRAINER_CUDA_ATTENTION_BIAS_GRAD_H
 
 #include "trainer/cuda/attention/attention.cuh"
 
-/* A part of a tile that is partly farther than the table tells apart goes so far beyond. */
-enum { SPREAD = 96 };
+/* How far past the table's last distance a part of a tile reaches at most. */
+enum { BIAS_GRAD_BEYOND = 96 };
 
-/* A warp's sums: line by distance [spread_floats], and a lane's of what lies beyond. */
-struct spread {
+/* A warp's sums: line by distance [bias_grad_floats], and a lane's sums of what lies beyond. */
+struct bias_grad {
     float *line, low, high;
 };
 
-static inline __host__ __device__ int spread_floats(const struct attend &a)
+static inline __host__ __device__ int bias_grad_floats(const struct attn &a)
 {
-    return 2 * (a.far + SPREAD) + 1;
+    return 2 * (a.far + BIAS_GRAD_BEYOND) + 1;
 }
 
 /* Of two values for as many lanes each keeps one, summed: the first where its `bit` is not set. */
-__device__ __forceinline__ float trade(float x0, float x1, bool bit, int with)
+__device__ __forceinline__ float bias_grad_exchange(float x0, float x1, bool bit, int with)
 {
     return (bit ? x1 : x0) + __shfl_sync(0xffffffffu, bit ? x0 : x1, with);
 }
@@ -36,13 +36,14 @@ __device__ __forceinline__ float trade(float x0, float x1, bool bit, int with)
  * and every eighth: its distances are rel + 8 u + p + 2 c - g, p 0 or 1.
  */
 template <int MR, int NT>
-__device__ __forceinline__ void add_diagonals(float *line, const float (&ds)[MR][NT][4], int rel)
+__device__ __forceinline__ void bias_grad_diagonals(float *line, const float (&ds)[MR][NT][4],
+                                                    int rel)
 {
     const int U = NT + 2 * MR, PAD = (U + 3) / 4 * 4;   /* u from -2 MR on, one more for both p */
     int lane = (int)threadIdx.x % 32, c = lane % 4, g = lane / 4;
     float x[PAD] = {}, y[2][U + 1];
 
-    static_assert(8 * PAD <= SPREAD, "what a line holds");
+    static_assert(8 * PAD <= BIAS_GRAD_BEYOND, "what a line holds");
 #pragma unroll
     for (int u = 0; u <= U; u++)
         y[0][u] = y[1][u] = -0.0f;      /* x - 0 is x, and no addition */
@@ -53,8 +54,8 @@ __device__ __forceinline__ void add_diagonals(float *line, const float (&ds)[MR]
 #pragma unroll
             for (int e = 0; e < 4; e++)
                 y[e % 2][n - 2 * m - e / 2 + 2 * MR] += ds[m][n][e];
-    /* Now by multiples of eight and what is left, (p + 2 c - g) % 8: the lane that holds the next
-     * row has the same left for p = 1. */
+    /* Now group by multiples of eight and the remainder (p + 2 c - g) % 8: the lane with the
+     * next row has the same remainder for p = 1. */
 #pragma unroll
     for (int u = 0; u < U; u++) {
         float y0 = 2 * c >= g ? y[0][u] : y[0][u + 1];
@@ -65,24 +66,24 @@ __device__ __forceinline__ void add_diagonals(float *line, const float (&ds)[MR]
     /* So have lanes of the next two keys two rows on, and of the second next four rows on. */
 #pragma unroll
     for (int u = 0; u < PAD / 2; u++)
-        x[u] = trade(x[2 * u], x[2 * u + 1], c & 1, (lane ^ 1) + (c & 1 ? -8 : 8));
+        x[u] = bias_grad_exchange(x[2 * u], x[2 * u + 1], c & 1, (lane ^ 1) + (c & 1 ? -8 : 8));
     line += rel - 16 * MR + 8 * c + ((2 * c - g) & 7);
 #pragma unroll
     for (int u = 0; u < PAD / 4; u++)
-        line[32 * u] += trade(x[2 * u], x[2 * u + 1], c & 2, lane ^ 18);
+        line[32 * u] += bias_grad_exchange(x[2 * u], x[2 * u + 1], c & 2, lane ^ 18);
 }
 
 /* Adds dS of a warp's rows, from position pos on, and keys from j on. */
 template <int MR, int NT>
-__device__ __forceinline__ void add_spread(const struct attend &a, struct spread &w,
-                                           const float (&ds)[MR][NT][4], int pos, int j)
+__device__ __forceinline__ void bias_grad_add(const struct attn &a, struct bias_grad &w,
+                                              const float (&ds)[MR][NT][4], int pos, int j)
 {
     int least = j - (pos + 16 * MR - 1), most = j + 8 * NT - 1 - pos;
     float sum = 0;
 
-    if (terms_differ(a, least, most)) {
+    if (attn_terms_differ(a, least, most)) {
         __syncwarp();                   /* of the last part's writers */
-        add_diagonals(w.line + a.far + SPREAD, ds, j - pos);
+        bias_grad_diagonals(w.line + a.far + BIAS_GRAD_BEYOND, ds, j - pos);
         return;
     }
 #pragma unroll
@@ -97,29 +98,30 @@ __device__ __forceinline__ void add_spread(const struct attend &a, struct spread
 }
 
 /* A warp's sums from nothing. */
-__device__ __forceinline__ void begin_spread(const struct attend &a, struct spread &w, float *lines)
+__device__ __forceinline__ void bias_grad_begin(const struct attn &a, struct bias_grad &w,
+                                                float *lines)
 {
-    w.line = lines + (int)threadIdx.x / 32 * spread_floats(a);
+    w.line = lines + (int)threadIdx.x / 32 * bias_grad_floats(a);
     w.low = w.high = 0;
-    for (int k = (int)threadIdx.x % 32; k < spread_floats(a); k += 32)
+    for (int k = (int)threadIdx.x % 32; k < bias_grad_floats(a); k += 32)
         w.line[k] = 0;
 }
 
 /* The block's line of sums [2 far + 1], both ends for all beyond, from those of its warps. */
 template <int WARPS>
-__device__ __forceinline__ void end_spread(const struct attend &a, const struct spread &w,
-                                           const float *lines, float *ends, float *to)
+__device__ __forceinline__ void bias_grad_end(const struct attn &a, const struct bias_grad &w,
+                                              const float *lines, float *ends, float *to)
 {
-    int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, all = sums_floats(a);
+    int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, all = attn_sums_floats(a);
     float low = w.low, high = w.high;
 
     __syncwarp();
-    for (int k = lane; k < SPREAD; k += 32) {
+    for (int k = lane; k < BIAS_GRAD_BEYOND; k += 32) {
         low += w.line[k];
-        high += w.line[SPREAD + all + k];
+        high += w.line[BIAS_GRAD_BEYOND + all + k];
     }
-    low = warp_sum(low);
-    high = warp_sum(high);
+    low = cuda_warp_sum(low);
+    high = cuda_warp_sum(high);
     if (lane == 0) {
         ends[2 * warp] = low;
         ends[2 * warp + 1] = high;
@@ -129,7 +131,7 @@ __device__ __forceinline__ void end_spread(const struct attend &a, const struct 
         float sum = 0;
 
         for (int i = 0; i < WARPS; i++) {
-            sum += lines[i * spread_floats(a) + SPREAD + k];
+            sum += lines[i * bias_grad_floats(a) + BIAS_GRAD_BEYOND + k];
             if (k == 0)
                 sum += ends[2 * i];
             if (k == all - 1)

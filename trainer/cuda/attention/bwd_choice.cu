@@ -1,11 +1,11 @@
 /*
  * attention/bwd_choice - backward of attention: the choice of kernels, their workspace, and the
- * last step of the table's gradient.
+ * last step of the bias gradient.
  *
- * Two passes (bwd_two_pass.cu on Hopper; wide heads and other chips: bwd.cu; f32:
- * f32.cu), but with dropout one on Hopper (bwd_one_pass.cu): it makes dropout's words
- * once, as it does scores, but keeps a whole multiprocessor for a block and hands dq on.  It leaves
- * the table's gradient to two passes.
+ * Two passes (bwd_two_pass.cu on Hopper; wide heads and other chips: bwd.cu; f32: f32.cu), except
+ * with dropout on Hopper, which takes one (bwd_one_pass.cu): it computes the dropout words and the
+ * scores once, but needs a whole multiprocessor for a block and adds dq in a fixed order.  It does
+ * not compute the bias gradient.
  */
 #include "trainer/cuda/attention/attention.cuh"
 
@@ -13,15 +13,15 @@ enum { FOLD = 1024 };
 
 /* dtable[bucket, h] += the lines of the head, all groups in order: a block is a head, `parts` of
  * its threads take every so manieth group, a warp takes a bucket. */
-__global__ void __launch_bounds__(FOLD) fold_lines(const __grid_constant__ struct attend a,
+__global__ void __launch_bounds__(FOLD) fold_lines(const __grid_constant__ struct attn a,
                                                    float *dtable, int n_bucket, int groups,
                                                    int parts)
 {
     extern __shared__ float sums[];     /* [parts][all] */
-    int h = (int)blockIdx.x, all = sums_floats(a), wide = FOLD / parts;
+    int h = (int)blockIdx.x, all = attn_sums_floats(a), wide = FOLD / parts;
     int part = (int)threadIdx.x / wide, lane = (int)threadIdx.x % 32;
 
-    cuda_begin();
+    cuda_pdl_wait();
     for (int k = (int)threadIdx.x % wide; k < all; k += wide) {
         const float *at = a.dline + (int64_t)h * all + k;
         float sum = 0;
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(FOLD) fold_lines(const __grid_constant__ struc
 
         for (int k = lane; k < all; k += 32)
             sum += a.bucket[k] == b ? sums[k] : 0.0f;
-        sum = warp_sum(sum);
+        sum = cuda_warp_sum(sum);
         if (lane == 0)
             dtable[(int64_t)b * a.n_head + h] += sum;
     }
@@ -49,11 +49,11 @@ __global__ void __launch_bounds__(FOLD) fold_lines(const __grid_constant__ struc
 
 static uint64_t delta_bytes(int64_t n, int64_t n_head)
 {
-    return cuda_part((uint64_t)(n * n_head) * sizeof(float));
+    return cuda_align((uint64_t)(n * n_head) * sizeof(float));
 }
 
-/* Blocks of a head that each leave a part of the table's gradient, at least that many: more have
- * one tile each and end together, where the workspace has room for their lines. */
+/* Least number of blocks of a head that each leave a part of the bias gradient. More, of one
+ * tile each, end at the same time; they are used where the workspace holds their lines. */
 enum { GROUPS = 16, TILE = 64 };
 
 static uint64_t dline_bytes(int64_t far, int64_t n_head)
@@ -61,25 +61,25 @@ static uint64_t dline_bytes(int64_t far, int64_t n_head)
     return (uint64_t)(GROUPS * n_head * (2 * far + 1)) * sizeof(float);
 }
 
-static int groups_of(const struct attend &a, uint64_t bytes)
+static int groups_of(const struct attn &a, uint64_t bytes)
 {
-    int64_t slots = slots_of(a.n, a.n_docs, TILE);
-    int64_t most = (int64_t)(bytes / sizeof(float)) / ((int64_t)a.n_head * sums_floats(a));
+    int64_t slots = attn_slots(a.n, a.n_docs, TILE);
+    int64_t most = (int64_t)(bytes / sizeof(float)) / ((int64_t)a.n_head * attn_sums_floats(a));
 
     return (int)cuda_blocks(slots, cuda_blocks(slots, most));
 }
 
 /* -- in one pass ------------------------------------------------------------------------------- */
 
-/* delta, lse2 and turns [H, N] and sums [H, N, the kernel's width]. */
-static uint64_t once_bytes(int64_t n, int64_t n_head, int64_t dim)
+/* delta, lse2 and tickets [H, N], and sums [H, N, the kernel's width]. */
+static uint64_t one_pass_bytes(int64_t n, int64_t n_head, int64_t dim)
 {
     uint64_t sums = (uint64_t)(n * n_head * (dim <= 64 ? 64 : 128)) * sizeof(float);
 
-    return 3 * delta_bytes(n, n_head) + (dim <= 128 ? cuda_part(sums) : 0);
+    return 3 * delta_bytes(n, n_head) + (dim <= 128 ? cuda_align(sums) : 0);
 }
 
-static bool once_can(const struct device *dev, const struct attend &a)
+static bool one_pass_supported(const struct device *dev, const struct attn &a)
 {
     return dev->act != CKPT_F32 && a.wide && a.vec && a.pairs && a.dim <= 128 && a.n > 0 &&
            !a.table && a.dq_head % 8 == 0 && cuda_aligned(a.dq, 16) && a.drop.on;
@@ -88,25 +88,25 @@ static bool once_can(const struct device *dev, const struct attend &a)
 uint64_t cuda_attention_work(const struct device *dev, const struct op_limits *l)
 {
     uint64_t two = 2 * delta_bytes(l->n, l->n_head) + dline_bytes(l->max_doc, l->n_head);
-    uint64_t once = once_bytes(l->n, l->n_head, l->head_dim);
+    uint64_t one_pass = one_pass_bytes(l->n, l->n_head, l->head_dim);
 
     if (!l->train)
         return 0;
-    return dev->act != CKPT_F32 && once > two ? once : two;
+    return dev->act != CKPT_F32 && one_pass > two ? one_pass : two;
 }
 
 void cuda_attention_bwd(struct device *dev, const struct op_attention *o)
 {
-    struct attend a;
+    struct attn a;
     uint64_t each = delta_bytes(o->n, o->n_head), bytes = 2 * each;
     unsigned char *work;
     size_t line;
     int parts;
-    bool once;
+    bool one_pass;
 
     if (dev->err.code || o->n_docs == 0)
         return;
-    a = attend_of(dev, o);
+    a = attn_of(dev, o);
     a.vec = a.vec && cuda_aligned(o->dout, 16) && cuda_aligned(o->out, 16);
     a.dq_head = o->grad.q_head;
     a.dkv_head = o->grad.kv_head;
@@ -116,36 +116,36 @@ void cuda_attention_bwd(struct device *dev, const struct op_attention *o)
     a.dout = o->dout;
     a.pairs = a.pairs && a.dq_head % 2 == 0 && a.dkv_head % 2 == 0 && cuda_aligned(a.dq, 4) &&
               cuda_aligned(a.dk, 4) && cuda_aligned(a.dv, 4);
-    once = once_can(dev, a);
-    if (once)
-        bytes = once_bytes(o->n, o->n_head, o->dim);
-    else if (o->distance.dtable)
+    one_pass = one_pass_supported(dev, a);
+    if (one_pass)
+        bytes = one_pass_bytes(o->n, o->n_head, o->dim);
+    else if (o->rel_bias.dtable)
         bytes += dline_bytes(a.far, o->n_head);
     work = (unsigned char *)cuda_work(dev, "attention_bwd", bytes);
     if (!work)
         return;
     a.delta = (float *)work;
     a.lse2 = (float *)(work + each);
-    if (o->distance.dtable) {
+    if (o->rel_bias.dtable) {
         a.dline = (float *)(work + 2 * each);
         a.groups = groups_of(a, dev->work_bytes - 2 * each);
     }
-    if (once) {
-        a.turns = (int *)(work + 2 * each);
+    if (one_pass) {
+        a.tickets = (int *)(work + 2 * each);
         a.sums = (float *)(work + 3 * each);
         if (dev->act == CKPT_BF16)
-            attend_once<__nv_bfloat16>(dev, a);
+            attn_bwd_one_pass<__nv_bfloat16>(dev, a);
         else
-            attend_once<__half>(dev, a);
+            attn_bwd_one_pass<__half>(dev, a);
     } else {
-        CUDA_ACT(dev, attend_bwd<T>(dev, a));
+        CUDA_ACT(dev, attn_bwd<T>(dev, a));
     }
-    parts = sums_floats(a) <= FOLD ? 4 : 1;
-    line = sizeof(float) * (size_t)(parts * sums_floats(a));
+    parts = attn_sums_floats(a) <= FOLD ? 4 : 1;
+    line = sizeof(float) * (size_t)(parts * attn_sums_floats(a));
     if (!a.dline || o->n == 0 || dev->err.code ||
-        !cuda_ok(dev, "attention_bwd", may_share(fold_lines, line)))
+        !cuda_ok(dev, "attention_bwd", cuda_allow_shared(fold_lines, line)))
         return;
-    cuda_early(dev, true, fold_lines, (unsigned)o->n_head, (unsigned)FOLD, line, a,
-               (float *)o->distance.dtable, (int)o->distance.n_bucket, a.groups, parts);
+    cuda_pdl_launch(dev, true, fold_lines, (unsigned)o->n_head, (unsigned)FOLD, line, a,
+                    (float *)o->rel_bias.dtable, (int)o->rel_bias.n_bucket, a.groups, parts);
     cuda_launched(dev, "attention_bwd");
 }

@@ -1,22 +1,22 @@
 /*
  * attention/bwd_one_pass - attention backward with dropout in one pass, on Hopper.
  *
- * A block holds 128 keys and walks over tiles of 64 queries that see them, of all heads that share
- * the keys.  Two groups of four warps, with 64 keys each, make S^T, dP^T and from them dv and dk,
- * which stay in their registers; dS goes to shared memory, and one of the groups, in turn, makes
- * the tile's part of dq from both.  Other warps bring tiles ahead of time, add parts of dq to what
- * the blocks before have left in the workspace, and round what the last one has added to: each
- * tile of queries is handed from block to block in a fixed order, so that every rerun gives the
+ * A block holds 128 keys and walks over tiles of 64 queries that see them, of all heads that
+ * share the keys.  Two warpgroups, with 64 keys each, compute S^T and dP^T and from them dv and
+ * dk, which stay in registers; dS goes to shared memory, where the groups alternately compute
+ * the tile's part of dq.  Producer warps load tiles ahead, add parts of dq to the sums of
+ * earlier blocks in the workspace, and round a tile after the last block has added to it.  Each
+ * tile of queries passes from block to block in a fixed order, so that every rerun gives the
  * same bits.
  *
- * The order.  Causal: from the tile's last keys back to its document's first; a block begins at
- * its diagonal, so that the blocks of a document, begun together, find each tile ready when they
- * come to it.  Where all keys are seen a block begins at its share of the queries and goes round;
- * this asks that all blocks of a head run at once, and where they cannot they go straight.
- * Blocks are numbered so that those that wait begin last.
+ * The order.  Causal: from the tile's last keys back to the document's first; a block begins at
+ * its diagonal, so that blocks of a document that start together find each tile ready when they
+ * reach it.  Where all keys are seen, a block begins at its share of the queries and wraps
+ * around; this needs all blocks of a head resident at once, else they go straight.  Blocks are
+ * numbered so that those that wait start last.
  *
- * Source: Dao 2023 (FlashAttention-2), section 3.1.2; Shah et al. 2024 (FlashAttention-3), section
- * 3 (groups of warps with roles); PTX ISA 8.5, 9.7.13.15 (mbarrier).
+ * Source: Dao 2023 (FlashAttention-2), section 3.1.2; Shah et al. 2024 (FlashAttention-3),
+ * section 3 (warpgroups with roles); PTX ISA 8.5, 9.7.13.15 (mbarrier).
  */
 #include "trainer/cuda/attention/bwd_one_pass_producer.cuh"
 
@@ -25,11 +25,11 @@ namespace {
 /* -- the groups that make products ------------------------------------------------------------- */
 
 /*
- * Scores, rows keys and columns queries, become P.  apart: the lane's first key less the tile's
- * first query.  lse is in base 2.
+ * Scores, rows keys and columns queries, become P. apart: the lane's first key minus the tile's
+ * first query. lse is in base 2.
  */
 template <int NT>
-__device__ __forceinline__ void to_p(const struct attend &a, float (&s)[1][NT][4],
+__device__ __forceinline__ void to_p(const struct attn &a, float (&s)[1][NT][4],
                                      const float *lse, int apart, float slope)
 {
     int col = (int)threadIdx.x % 4 * 2;
@@ -41,17 +41,17 @@ __device__ __forceinline__ void to_p(const struct attend &a, float (&s)[1][NT][4
         float c0 = fmaf(slope, (float)(8 * n + col), l.x);
         float c1 = fmaf(slope, (float)(8 * n + col + 1), l.y);
 
-        s[0][n][0] = exp2_fast(fmaf(s[0][n][0], a.scale2, low - c0));
-        s[0][n][1] = exp2_fast(fmaf(s[0][n][1], a.scale2, low - c1));
-        s[0][n][2] = exp2_fast(fmaf(s[0][n][2], a.scale2, high - c0));
-        s[0][n][3] = exp2_fast(fmaf(s[0][n][3], a.scale2, high - c1));
+        s[0][n][0] = attn_exp2(fmaf(s[0][n][0], a.scale2, low - c0));
+        s[0][n][1] = attn_exp2(fmaf(s[0][n][1], a.scale2, low - c1));
+        s[0][n][2] = attn_exp2(fmaf(s[0][n][2], a.scale2, high - c0));
+        s[0][n][3] = attn_exp2(fmaf(s[0][n][3], a.scale2, high - c1));
     }
 }
 
 /* P, dropped out where `kept` says, as the first factor of dv. */
 template <typename T>
-__device__ __forceinline__ void p_factor(const struct attend &a, uint32_t (&f)[1][4][4],
-                                         const float (&s)[1][8][4], uint64_t kept)
+__device__ __forceinline__ void bwd_p_factor(const struct attn &a, uint32_t (&f)[1][4][4],
+                                             const float (&s)[1][8][4], uint64_t kept)
 {
     float x[1][8][4];
 
@@ -60,12 +60,12 @@ __device__ __forceinline__ void p_factor(const struct attend &a, uint32_t (&f)[1
 #pragma unroll
         for (int e = 0; e < 4; e++)
             x[0][n][e] = kept >> (4 * n + e) & 1 ? s[0][n][e] * a.drop.scale : 0.0f;
-    as_factor<T>(f, x);
+    attn_as_factor<T>(f, x);
 }
 
 /* dP becomes dS. */
 template <int NT>
-__device__ __forceinline__ void to_ds(const struct attend &a, float (&dp)[1][NT][4],
+__device__ __forceinline__ void to_ds(const struct attn &a, float (&dp)[1][NT][4],
                                       const float (&p)[1][NT][4], const float *delta, uint64_t kept)
 {
     int col = (int)threadIdx.x % 4 * 2;
@@ -83,11 +83,11 @@ __device__ __forceinline__ void to_ds(const struct attend &a, float (&dp)[1][NT]
     }
 }
 
-/* What is not seen of a tile becomes a score of -inf, or whatever is that after scaling.  first:
- * query less key of the lane's first element; keys, queries: how many it has from there on. */
+/* Set the scores that are not seen to -inf, or whatever becomes that after scaling. first:
+ * query minus key of the lane's first element; keys, queries: how many exist from there on. */
 template <int NT>
-__device__ __forceinline__ void hide(const struct attend &a, float (&s)[1][NT][4], int first,
-                                     int keys, int queries)
+__device__ __forceinline__ void bwd_mask(const struct attn &a, float (&s)[1][NT][4], int first,
+                                         int keys, int queries)
 {
     float never = a.scale2 < 0 ? INFINITY : -INFINITY;
     int most = a.whole || a.window <= 0 ? INT_MAX : a.window - 1, least = a.whole ? INT_MIN : 0;
@@ -112,10 +112,11 @@ __device__ __forceinline__ void put_ds(T *ds, const uint32_t (&f)[1][4][4], int 
 
 #pragma unroll
     for (int k = 0; k < 4; k++)
-        asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared::cta.b16 [%0], {%1, %2, %3, %4};"
-                     ::"r"(shared_at(ds + panel_at<KEYS, ROWS>(16 * k + query, piece))),
-                     "r"(f[0][k][0]), "r"(f[0][k][1]), "r"(f[0][k][2]), "r"(f[0][k][3])
-                     : "memory");
+        asm volatile(
+            "stmatrix.sync.aligned.m8n8.x4.trans.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                cuda_shared_addr(ds + wgmma_panel_at<KEYS, ROWS>(16 * k + query, piece))),
+            "r"(f[0][k][0]), "r"(f[0][k][1]), "r"(f[0][k][2]), "r"(f[0][k][3])
+            : "memory");
 }
 
 /*
@@ -140,160 +141,161 @@ __device__ __forceinline__ void put_dq(float *to, const float (&dq)[1][D / 8][4]
 }
 
 template <typename T, int D>
-__device__ __forceinline__ void keys_group(const struct attend &a, struct pool_of<T, D> *m,
+__device__ __forceinline__ void keys_group(const struct attn &a, struct bwd_pool<T, D> *m,
                                            const struct place &p, int g)
 {
-    int w = alike((int)threadIdx.x / GROUP), lane = (int)threadIdx.x % 32;
+    int w = cuda_uniform((int)threadIdx.x / GROUP), lane = (int)threadIdx.x % 32;
     int row = (int)threadIdx.x % GROUP / 32 * 16 + lane / 4, mine = p.begin + 64 * w, it = 0;
     int last = min(p.keys, p.begin + KEYS) - 1;
-    struct walk walk = walk_of(a, p);
+    struct walk walk = bwd_walk_of(a, p);
     float dk[1][D / 8][4], dv[1][D / 8][4];
 
     const T *from = (const T *)(w ? a.v : a.k) + p.key_at + p.begin * a.kv_stride;
 
-    bring<D, KEYS, GROUP>(w ? m->v : m->k, from, a.kv_stride, p.keys - p.begin, a.dim,
-                          (int)threadIdx.x % GROUP);
-    gate_copies(&m->keys);
-    clear(dk);
-    clear(dv);
-    gate_wait(&m->keys, 0);
+    tma_copy_rows<D, KEYS, GROUP>(w ? m->v : m->k, from, a.kv_stride, p.keys - p.begin, a.dim,
+                                  (int)threadIdx.x % GROUP);
+    mbarrier_arrive_copies(&m->keys);
+    attn_clear(dk);
+    attn_clear(dv);
+    mbarrier_wait(&m->keys, 0);
     for (int h = g * a.share; h < (g + 1) * a.share; h++) {
-        float slope = head_slope(a, h);
+        float slope = attn_head_slope(a, h);
 
         for (int x = 0; x < walk.tiles; x++, it++) {
-            int i = tile_of(walk, x) * ROWS, st = it & 1, end = i + ROWS;
+            int i = bwd_tile_of(walk, x) * ROWS, st = it & 1, end = i + ROWS;
             const T *q = m->q[st], *dout = m->dout[st];
             bool out = !a.whole && (mine + 63 > i || (a.window > 0 && end - 1 - a.window >= mine));
             bool edge = out || end > p.len || mine + 64 > p.keys;
 
-            gate_wait(&m->full[st], it >> 1);
-            products_see();
-            if (mine <= last && meet(a, i, end - 1, mine, mine + 63)) {
+            mbarrier_wait(&m->full[st], it >> 1);
+            wgmma_proxy_fence();
+            if (mine <= last && attn_meet(a, i, end - 1, mine, mine + 63)) {
                 float s[1][8][4], dp[1][8][4];
                 uint32_t f[1][4][4], df[1][4][4];
                 uint64_t kept;
 
-                products_begin<true>();
-                wg_rows_by_rows<T, D, KEYS>(s, m->k, 64 * w, q);
-                products_group<true>();
-                wg_rows_by_rows<T, D, KEYS>(dp, m->v, 64 * w, dout);
-                products_group<true>();
-                kept = kept_tile_t<1, 8>(a, h * a.n + p.first + i + lane % 4 * 2, mine + row);
-                products_wait<true, 1>(s);
+                wgmma_fence<true>();
+                wgmma_rows_by_rows<T, D, KEYS>(s, m->k, 64 * w, q);
+                wgmma_commit<true>();
+                wgmma_rows_by_rows<T, D, KEYS>(dp, m->v, 64 * w, dout);
+                wgmma_commit<true>();
+                kept =
+                    dropout_tile_t<1, 8>(a, h * a.n + p.first + i + lane % 4 * 2, mine + row);
+                wgmma_wait<true, 1>(s);
                 if (edge)
-                    hide(a, s, i + lane % 4 * 2 - mine - row, p.keys - mine - row,
-                         p.len - i - lane % 4 * 2);
+                    bwd_mask(a, s, i + lane % 4 * 2 - mine - row, p.keys - mine - row,
+                             p.len - i - lane % 4 * 2);
                 to_p(a, s, m->lse[st], mine + row - i, slope);
-                p_factor<T>(a, f, s, kept);
-                products_begin<true>();
-                wg_times_rows<T, D, 8>(dv, f[0], dout);
-                products_group<true>();
+                bwd_p_factor<T>(a, f, s, kept);
+                wgmma_fence<true>();
+                wgmma_times_rows<T, D, 8>(dv, f[0], dout);
+                wgmma_commit<true>();
                 if (D > 96)             /* too few registers for more at once */
-                    products_wait<true, 0>(dp, dv);
+                    wgmma_wait<true, 0>(dp, dv);
                 else
-                    products_wait<true, 1>(dp);
+                    wgmma_wait<true, 1>(dp);
                 to_ds(a, dp, s, m->delta[st], kept);
-                as_factor<T>(df, dp);
+                attn_as_factor<T>(df, dp);
                 put_ds(m->ds[st], df, 64 * w + row / 16 * 16);
-                products_see();
-                products_begin<true>();
-                wg_times_rows<T, D, 8>(dk, df[0], q);
-                products_group<true>();
+                wgmma_proxy_fence();
+                wgmma_fence<true>();
+                wgmma_times_rows<T, D, 8>(dk, df[0], q);
+                wgmma_commit<true>();
             } else {
                 const uint32_t none[1][4][4] = {};
 
                 put_ds(m->ds[st], none, 64 * w + row / 16 * 16);
-                products_see();
+                wgmma_proxy_fence();
             }
             if (st != w) {
-                pass_by<2 * GROUP>(1 + st);
-                products_wait<true, 0>(dv, dk);
+                hopper_bar_arrive<2 * GROUP>(1 + st);
+                wgmma_wait<true, 0>(dv, dk);
             } else {
                 float dq[1][D / 8][4];
 
                 if (D > 96)             /* too few registers for all of it at once */
-                    products_wait<true, 0>(dv, dk);
-                meet_at<2 * GROUP>(1 + st);
-                products_begin<true>();
-                wg_rows_sum<T, D, KEYS>(dq, m->ds[st], m->k);
-                products_group<true>();
-                products_wait<true, 0>(dq, dv, dk);
+                    wgmma_wait<true, 0>(dv, dk);
+                hopper_bar_sync<2 * GROUP>(1 + st);
+                wgmma_fence<true>();
+                wgmma_rows_sum<T, D, KEYS>(dq, m->ds[st], m->k);
+                wgmma_commit<true>();
+                wgmma_wait<true, 0>(dq, dv, dk);
                 if (it > 1)
-                    gate_wait(&m->taken[st], (it >> 1) - 1);
+                    mbarrier_wait(&m->taken[st], (it >> 1) - 1);
                 put_dq<D>(m->dq[st], dq, p.first);
-                products_see();
+                wgmma_proxy_fence();
             }
             __syncwarp();
             if (lane == 0)
-                gate_arrive(&m->done[st]);
+                mbarrier_arrive(&m->done[st]);
         }
     }
     int64_t at = (p.key_first + p.begin) * a.kv_stride + g * a.dkv_head;
     int first = 64 * w + row / 16 * 16;
 
-    store_rows((T *)a.dk + at, a.kv_stride, first, p.keys - p.begin, a.dim, true, dk[0], a.scale,
-               a.scale);
-    store_rows((T *)a.dv + at, a.kv_stride, first, p.keys - p.begin, a.dim, true, dv[0], 1.0f,
-               1.0f);
+    attn_store_rows((T *)a.dk + at, a.kv_stride, first, p.keys - p.begin, a.dim, true, dk[0],
+                    a.scale, a.scale);
+    attn_store_rows((T *)a.dv + at, a.kv_stride, first, p.keys - p.begin, a.dim, true, dv[0],
+                    1.0f, 1.0f);
 }
 
 /* -- kernels ----------------------------------------------------------------------------------- */
 
 template <typename T, int D>
-__device__ __forceinline__ void once_tile(const struct attend &a, struct pool_of<T, D> *m)
+__device__ __forceinline__ void one_pass_tile(const struct attn &a, struct bwd_pool<T, D> *m)
 {
     struct place p;
     int g;
 
-    if (!keys_of(a, &p, &g))
+    if (!bwd_block_keys(a, &p, &g))
         return;
     if (threadIdx.x == 0) {
         for (int i = 0; i < 2; i++) {
-            gate_init(&m->full[i], 32);
-            gate_init(&m->done[i], 2 * GROUP / 32);
-            gate_init(&m->taken[i], 1);
+            mbarrier_init(&m->full[i], 32);
+            mbarrier_init(&m->done[i], 2 * GROUP / 32);
+            mbarrier_init(&m->taken[i], 1);
         }
-        gate_init(&m->keys, 2 * GROUP);
+        mbarrier_init(&m->keys, 2 * GROUP);
     }
     __syncthreads();
     if (threadIdx.x < 2 * GROUP) {
-        take_registers<registers<D>::MANY>();
+        hopper_registers_inc<registers<D>::MANY>();
         keys_group<T, D>(a, m, p, g);
     } else {
-        leave_registers<registers<D>::FEW>();
-        carry_group(a, m, p, g);
+        hopper_registers_dec<registers<D>::FEW>();
+        bwd_producer_group(a, m, p, g);
     }
 }
 
 template <typename T, int D>
-__global__ void __launch_bounds__(ALL, 1) once(const __grid_constant__ struct attend a)
+__global__ void __launch_bounds__(ALL, 1) bwd_one_pass(const __grid_constant__ struct attn a)
 {
     extern __shared__ __align__(1024) unsigned char pool[];
 
 #if WGMMA_HERE
-    cuda_begin();
-    once_tile<T, D>(a, (struct pool_of<T, D> *)pool);
+    cuda_pdl_wait();
+    one_pass_tile<T, D>(a, (struct bwd_pool<T, D> *)pool);
 #endif
 }
 
-/* What the kernel above reads of rows: D = dout . out, lse in base 2; and all turns begin.  LANES
+/* What the kernel above reads of rows: D = dout . out, lse in base 2; and all tickets begin.  LANES
  * threads take a row of a head. */
 template <typename T, int LANES>
-__global__ void __launch_bounds__(256) prepare(const __grid_constant__ struct attend a)
+__global__ void __launch_bounds__(256) prepare(const __grid_constant__ struct attn a)
 {
     int64_t at = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / LANES;
     int c = (int)threadIdx.x % LANES * 8;
     bool there = at < a.n * a.n_head;
     float sum = 0;
 
-    cuda_begin();
+    cuda_pdl_wait();
     if (there && c < a.dim) {
         cuda_pack<T, 8> x = *(const cuda_pack<T, 8> *)((const T *)a.out + at * a.dim + c);
         cuda_pack<T, 8> y = *(const cuda_pack<T, 8> *)((const T *)a.dout + at * a.dim + c);
 
 #pragma unroll
         for (int e = 0; e < 8; e++)
-            sum += to_f32(x.at[e]) * to_f32(y.at[e]);
+            sum += cuda_to_f32(x.at[e]) * cuda_to_f32(y.at[e]);
     }
     for (int i = LANES / 2; i > 0; i /= 2)
         sum += __shfl_xor_sync(0xffffffffu, sum, i);
@@ -302,13 +304,13 @@ __global__ void __launch_bounds__(256) prepare(const __grid_constant__ struct at
 
         a.delta[to] = sum;
         a.lse2[to] = a.lse[to] * LOG2E;
-        a.turns[to] = 0;
+        a.tickets[to] = 0;
     }
 }
 
-template <typename T, int D> void launch(struct device *dev, struct attend a)
+template <typename T, int D> void launch(struct device *dev, struct attn a)
 {
-    const size_t bytes = sizeof(struct pool_of<T, D>);
+    const size_t bytes = sizeof(struct bwd_pool<T, D>);
     const int LANES = D > 64 ? 16 : 8;
 
     static_assert(bytes <= 227 << 10, "what a block of 9.0 may have");
@@ -316,16 +318,16 @@ template <typename T, int D> void launch(struct device *dev, struct attend a)
     prepare<T, LANES><<<(unsigned)cuda_blocks(a.n * a.n_head, 256 / LANES), 256, 0,
                         cuda_of(dev)->stream>>>(a);
     if (!cuda_launched(dev, "attention_bwd") ||
-        !cuda_ok(dev, "attention_bwd", may_share(once<T, D>, bytes)))
+        !cuda_ok(dev, "attention_bwd", cuda_allow_shared(bwd_one_pass<T, D>, bytes)))
         return;
-    cuda_early(dev, true, once<T, D>, (unsigned)(key_slots(a, KEYS) * a.n_kv), (unsigned)ALL,
-               bytes, a);
+    cuda_pdl_launch(dev, true, bwd_one_pass<T, D>, (unsigned)(attn_key_slots(a, KEYS) * a.n_kv),
+                    (unsigned)ALL, bytes, a);
     cuda_launched(dev, "attention_bwd");
 }
 
 } /* namespace */
 
-template <typename T> void attend_once(struct device *dev, struct attend a)
+template <typename T> void attn_bwd_one_pass(struct device *dev, struct attn a)
 {
     a.slots = cuda_of(dev)->sms;
     if (a.dim <= 64)
@@ -334,5 +336,5 @@ template <typename T> void attend_once(struct device *dev, struct attend a)
         launch<T, 128>(dev, a);
 }
 
-template void attend_once<__nv_bfloat16>(struct device *, struct attend);
-template void attend_once<__half>(struct device *, struct attend);
+template void attn_bwd_one_pass<__nv_bfloat16>(struct device *, struct attn);
+template void attn_bwd_one_pass<__half>(struct device *, struct attn);

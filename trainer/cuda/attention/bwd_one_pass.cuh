@@ -1,40 +1,40 @@
 /*
- * attention/bwd_one_pass - what the groups of warps of attention/bwd_one_pass.cu share: what
- * lies in shared memory, which tiles of queries a block visits, and when its turn is to add to a
- * tile's dq.
+ * attention/bwd_one_pass - shared by the warpgroups of attention/bwd_one_pass.cu: the layout of
+ * shared memory, the tiles of queries that a block visits, and the ticket with which it may add
+ * to a tile's dq.
  */
 #ifndef CKPT_TRAINER_CUDA_ATTENTION_BWD_ONE_PASS_H
 #define CKPT_TRAINER_CUDA_ATTENTION_BWD_ONE_PASS_H
 
 #include "trainer/cuda/attention/dropout.cuh"
-#include "trainer/cuda/hopper/tensor_map.cuh"
+#include "trainer/cuda/hopper/tma.cuh"
 
 #include <limits.h>
 
 enum { KEYS = 128, ROWS = 64, GROUP = 128, ALL = 3 * GROUP, PAIR = 64 };
 
-/* Registers of a thread that makes products, and of one that carries: 2 groups, 1 group: 504. */
+/* Registers of a thread that multiplies (2 groups), and of a producer (1 group): 504 in all. */
 template <int D> struct registers {
     static const int MANY = D > 96 ? 240 : 232, FEW = 504 - 2 * MANY;
 };
 
 /* What a block has in shared memory. */
-template <typename T, int D> struct pool_of {
+template <typename T, int D> struct bwd_pool {
     T        k[KEYS * D], v[KEYS * D], q[2][ROWS * D], dout[2][ROWS * D], ds[2][ROWS * KEYS];
     float    dq[2][ROWS * D];           /* each written by one group of warps alone */
     float    lse[2][ROWS], delta[2][ROWS];
     uint64_t keys, full[2], done[2], taken[2];
 };
 
-/* Tiles of queries that a block visits: from `first` on, behind `wrap` from 0. */
+/* Tiles of queries that a block visits: from `first` on; at `wrap` it continues from 0. */
 struct walk {
     int first, wrap, tiles;
 };
 
 /* -- who is when ------------------------------------------------------------------------------- */
 
-/* The block's place; false: there are no keys. */
-__device__ __forceinline__ bool keys_of(const struct attend &a, struct place *p, int *g)
+/* The block's tile of keys; false: it has none. */
+__device__ __forceinline__ bool bwd_block_keys(const struct attn &a, struct place *p, int *g)
 {
     int b = (int)(gridDim.x - 1 - blockIdx.x), each, first;
 
@@ -43,46 +43,49 @@ __device__ __forceinline__ bool keys_of(const struct attend &a, struct place *p,
         p->doc = b / (each * a.n_kv);
         first = p->doc * each;
     } else {
-        p->doc = doc_of_slot(a.doc_start, a.n_docs, KEYS, b / a.n_kv);
+        p->doc = attn_doc_of_slot(a.doc_start, a.n_docs, KEYS, b / a.n_kv);
         first = a.doc_start[p->doc] / KEYS + p->doc;
         each = a.doc_start[p->doc + 1] / KEYS + p->doc + 1 - first;
     }
     b -= first * a.n_kv;
     *g = b / each;
-    document(a, p, p->doc, *g);
+    attn_document(a, p, p->doc, *g);
     p->begin = b % each * KEYS;
     return p->begin < p->keys;
 }
 
-__device__ __forceinline__ int parts(int n, int each) { return (n + each - 1) / each; }
+__device__ __forceinline__ int bwd_ceil_div(int n, int each) { return (n + each - 1) / each; }
 
-/* Blocks of a head go round where all of them are sure to run at once. */
-__device__ __forceinline__ bool rounds(const struct attend &a, int blocks)
+/* Whether blocks of a head wrap around: only where all of them are resident at once. */
+__device__ __forceinline__ bool bwd_goes_round(const struct attn &a, int blocks)
 {
     return blocks <= a.slots;
 }
 
-__device__ __forceinline__ struct walk walk_of(const struct attend &a, const struct place &p)
+__device__ __forceinline__ struct walk bwd_walk_of(const struct attn &a, const struct place &p)
 {
-    int tiles = parts(p.len, ROWS), blocks = parts(p.keys, KEYS), block = p.begin / KEYS;
+    int tiles = bwd_ceil_div(p.len, ROWS), blocks = bwd_ceil_div(p.keys, KEYS),
+        block = p.begin / KEYS;
     int last = min(p.keys, p.begin + KEYS) - 1, to = p.len;
 
     if (a.whole)
-        return {rounds(a, blocks) ? block * tiles / blocks : 0, tiles, tiles};
+        return {bwd_goes_round(a, blocks) ? block * tiles / blocks : 0, tiles, tiles};
     if (a.window > 0)
         to = min(to, last + a.window);
-    return {p.begin / ROWS, INT_MAX, parts(to, ROWS) - p.begin / ROWS};
+    return {p.begin / ROWS, INT_MAX, bwd_ceil_div(to, ROWS) - p.begin / ROWS};
 }
 
 /* How many blocks add to a tile of queries before this one; *last: none does after it. */
-__device__ __forceinline__ int turn_of(const struct attend &a, const struct place &p, int tile,
-                                       bool *last)
+__device__ __forceinline__ int bwd_ticket_of(const struct attn &a, const struct place &p,
+                                             int tile, bool *last)
 {
-    int tiles = parts(p.len, ROWS), blocks = parts(p.keys, KEYS), block = p.begin / KEYS;
+    int tiles = bwd_ceil_div(p.len, ROWS), blocks = bwd_ceil_div(p.keys, KEYS),
+        block = p.begin / KEYS;
     int least = a.window > 0 ? max(0, tile * ROWS - a.window + 1) / KEYS : 0, before;
 
     if (a.whole) {
-        int begun = rounds(a, blocks) ? parts((tile + 1) * blocks, tiles) : blocks;
+        int begun =
+            bwd_goes_round(a, blocks) ? bwd_ceil_div((tile + 1) * blocks, tiles) : blocks;
 
         before = block < begun ? begun - 1 - block : begun + blocks - 1 - block;
         *last = before == blocks - 1;
@@ -92,7 +95,7 @@ __device__ __forceinline__ int turn_of(const struct attend &a, const struct plac
     return (min(p.len, tile * ROWS + ROWS) - 1) / KEYS - block;
 }
 
-__device__ __forceinline__ int tile_of(const struct walk &w, int x)
+__device__ __forceinline__ int bwd_tile_of(const struct walk &w, int x)
 {
     int tile = w.first + x;
 

@@ -1,7 +1,7 @@
 /*
- * attention/bwd_one_pass_producer - the warps of attention/bwd_one_pass.cu that carry: one
- * brings tiles to shared memory, one hands parts of dq to the next block, two round what the
- * last block has added to.
+ * attention/bwd_one_pass_producer - the producer warps of attention/bwd_one_pass.cu: one loads
+ * tiles to shared memory, one adds parts of dq to the workspace, two round tiles that are
+ * complete.
  */
 #ifndef CKPT_TRAINER_CUDA_ATTENTION_BWD_ONE_PASS_PRODUCER_H
 #define CKPT_TRAINER_CUDA_ATTENTION_BWD_ONE_PASS_PRODUCER_H
@@ -10,90 +10,93 @@
 
 /* A tile of queries, its gradients of out and its statistics, by one warp. */
 template <typename T, int D>
-__device__ __forceinline__ void bring_queries(const struct attend &a, struct pool_of<T, D> *m,
-                                              const struct place &p, int h, int i, int st)
+__device__ __forceinline__ void bwd_load_queries(const struct attn &a, struct bwd_pool<T, D> *m,
+                                                 const struct place &p, int h, int i, int st)
 {
     int64_t at = p.first + i, ld = (int64_t)a.n_head * a.dim;
     int t = (int)threadIdx.x % 32;
 
-    bring<D, ROWS, 32>(m->q[st], (const T *)a.q + at * a.row_stride + h * a.q_head, a.row_stride,
-                       p.len - i, a.dim, t);
-    bring<D, ROWS, 32>(m->dout[st], (const T *)a.dout + at * ld + h * a.dim, ld, p.len - i, a.dim,
-                       t);
+    tma_copy_rows<D, ROWS, 32>(m->q[st], (const T *)a.q + at * a.row_stride + h * a.q_head,
+                               a.row_stride, p.len - i, a.dim, t);
+    tma_copy_rows<D, ROWS, 32>(m->dout[st], (const T *)a.dout + at * ld + h * a.dim, ld,
+                               p.len - i, a.dim, t);
 #pragma unroll
     for (int x = t; x < ROWS; x += 32) {
         bool there = i + x < p.len;
 
-        copy_4(&m->lse[st][x], a.lse2 + (there ? h * a.n + at + x : 0), there);
-        copy_4(&m->delta[st][x], a.delta + (there ? h * a.n + at + x : 0), there);
+        cp_async_4(&m->lse[st][x], a.lse2 + (there ? h * a.n + at + x : 0), there);
+        cp_async_4(&m->delta[st][x], a.delta + (there ? h * a.n + at + x : 0), there);
     }
-    gate_copies(&m->full[st]);
+    mbarrier_arrive_copies(&m->full[st]);
 }
 
-/* The warp that brings tiles of queries, two ahead of their products. */
+/* The warp that loads tiles of queries, two ahead of their products. */
 template <typename T, int D>
-__device__ __forceinline__ void bring_warp(const struct attend &a, struct pool_of<T, D> *m,
-                                           const struct place &p, const struct walk &walk, int g)
+__device__ __forceinline__ void bwd_load_warp(const struct attn &a, struct bwd_pool<T, D> *m,
+                                              const struct place &p, const struct walk &walk,
+                                              int g)
 {
     int it = 0;
 
     for (int h = g * a.share; h < (g + 1) * a.share; h++)
         for (int x = 0; x < walk.tiles; x++, it++) {
-            int st = it & 1, time = (it >> 1) - 1;
+            int st = it & 1, phase = (it >> 1) - 1;
 
-            if (time >= 0)
-                gate_wait(&m->done[st], time);
-            bring_queries<T, D>(a, m, p, h, tile_of(walk, x) * ROWS, st);
+            if (phase >= 0)
+                mbarrier_wait(&m->done[st], phase);
+            bwd_load_queries<T, D>(a, m, p, h, bwd_tile_of(walk, x) * ROWS, st);
         }
-    copies_wait<0>();
+    cp_async_wait<0>();
 }
 
 /*
- * The thread that hands parts of dq on, in its turn.  What it has sent takes a while to arrive:
- * when the next tile's part is ready it is sent first, but nothing is waited for while others
- * wait.
+ * The thread that adds parts of dq to the workspace when its ticket is up.  A bulk store takes
+ * a while to arrive: if the next tile's part is ready, that is sent first, but this thread
+ * never delays while other blocks wait.
  */
 template <typename T, int D>
-__device__ __forceinline__ void hand_on(const struct attend &a, struct pool_of<T, D> *m,
-                                        const struct place &p, const struct walk &walk, int g)
+__device__ __forceinline__ void bwd_add_dq(const struct attn &a, struct bwd_pool<T, D> *m,
+                                           const struct place &p, const struct walk &walk,
+                                           int g)
 {
     int *held = NULL;
     int it = 0, done = 0;
 
     for (int h = g * a.share; h < (g + 1) * a.share; h++)
         for (int x = 0; x < walk.tiles; x++, it++) {
-            int tile = tile_of(walk, x), i = tile * ROWS, st = it & 1;
+            int tile = bwd_tile_of(walk, x), i = tile * ROWS, st = it & 1;
             int64_t at = h * a.n + p.first + i;
             bool last;
-            int before = turn_of(a, p, tile, &last);
+            int before = bwd_ticket_of(a, p, tile, &last);
 
-            if (held && !(gate_now(&m->done[st], it >> 1) && read_turn(a.turns + at) >= before)) {
-                arrived<0>();
-                write_turn(held, done);
+            if (held && !(mbarrier_test_wait(&m->done[st], it >> 1) &&
+                          hopper_ticket_read(a.tickets + at) >= before)) {
+                hopper_bulk_wait<0>();
+                hopper_ticket_write(held, done);
                 held = NULL;
             }
-            while (read_turn(a.turns + at) < before)
+            while (hopper_ticket_read(a.tickets + at) < before)
                 ;
-            gate_wait(&m->done[st], it >> 1);
-            send(a.sums + at * D, m->dq[st], min((int)ROWS, p.len - i) * D * (int)sizeof(float),
-                 before > 0);
-            sent();
-            gate_arrive(&m->taken[st]);
+            mbarrier_wait(&m->done[st], it >> 1);
+            hopper_bulk_store(a.sums + at * D, m->dq[st],
+                              min((int)ROWS, p.len - i) * D * (int)sizeof(float), before > 0);
+            hopper_bulk_wait_read();
+            mbarrier_arrive(&m->taken[st]);
             if (held) {
-                arrived<1>();
-                write_turn(held, done);
+                hopper_bulk_wait<1>();
+                hopper_ticket_write(held, done);
             }
-            held = a.turns + at;
+            held = a.tickets + at;
             done = before + 1;
         }
-    arrived<0>();
+    hopper_bulk_wait<0>();
     if (held)
-        write_turn(held, done);
+        hopper_ticket_write(held, done);
 }
 
 /* 8 columns of dq from the sums; row is the workspace's, that is h N + the operation's. */
 template <typename T, int D>
-__device__ __forceinline__ void round_dq(const struct attend &a, int64_t row, int h, int c)
+__device__ __forceinline__ void bwd_round_dq(const struct attn &a, int64_t row, int h, int c)
 {
     int64_t mine = row - h * a.n;
     const float2 *from = (const float2 *)(a.sums + row * D) + (c / 2 ^ (int)(mine % 2)) * 8 + c % 2;
@@ -103,48 +106,49 @@ __device__ __forceinline__ void round_dq(const struct attend &a, int64_t row, in
     for (int q = 0; q < 4; q++) {
         float2 v = __ldcg(from + 2 * q);
 
-        to.at[2 * q] = from_f32<T>(v.x * a.scale);
-        to.at[2 * q + 1] = from_f32<T>(v.y * a.scale);
+        to.at[2 * q] = cuda_from_f32<T>(v.x * a.scale);
+        to.at[2 * q + 1] = cuda_from_f32<T>(v.y * a.scale);
     }
     *(cuda_pack<T, 8> *)((T *)a.dq + mine * a.row_stride + h * a.dq_head + 8 * c) = to;
 }
 
-/* The two warps that round a tile's dq once the last block has added to it. */
+/* The two warps that round a tile's dq after the last block has added to it. */
 template <typename T, int D>
-__device__ __forceinline__ void round_warps(const struct attend &a, const struct place &p,
+__device__ __forceinline__ void bwd_round_warps(const struct attn &a, const struct place &p,
                                              const struct walk &walk, int g)
 {
     for (int h = g * a.share; h < (g + 1) * a.share; h++)
         for (int x = 0; x < walk.tiles; x++) {
-            int tile = tile_of(walk, x), rows = p.len - tile * ROWS;
+            int tile = bwd_tile_of(walk, x), rows = p.len - tile * ROWS;
             int64_t at = h * a.n + p.first + tile * ROWS;
             bool last;
-            int before = turn_of(a, p, tile, &last);
+            int before = bwd_ticket_of(a, p, tile, &last);
 
             if (!last)
                 continue;
-            while (read_turn(a.turns + at) <= before)
+            while (hopper_ticket_read(a.tickets + at) <= before)
                 ;
 #pragma unroll 2
             for (int u = (int)threadIdx.x % PAIR; u < ROWS * D / 8; u += PAIR)
                 if (u / (D / 8) < rows && u % (D / 8) * 8 < a.dim)
-                    round_dq<T, D>(a, at + u / (D / 8), h, u % (D / 8));
+                    bwd_round_dq<T, D>(a, at + u / (D / 8), h, u % (D / 8));
         }
 }
 
 template <typename T, int D>
-__device__ __forceinline__ void carry_group(const struct attend &a, struct pool_of<T, D> *m,
-                                            const struct place &p, int g)
+__device__ __forceinline__ void bwd_producer_group(const struct attn &a,
+                                                   struct bwd_pool<T, D> *m,
+                                                   const struct place &p, int g)
 {
-    struct walk walk = walk_of(a, p);
+    struct walk walk = bwd_walk_of(a, p);
     int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / 32 - 2 * GROUP / 32, 0);
 
     if (warp == 0)
-        bring_warp(a, m, p, walk, g);
+        bwd_load_warp(a, m, p, walk, g);
     else if (warp == 1 && threadIdx.x % 32 == 0)
-        hand_on(a, m, p, walk, g);
+        bwd_add_dq(a, m, p, walk, g);
     else if (warp > 1)
-        round_warps<T, D>(a, p, walk, g);
+        bwd_round_warps<T, D>(a, p, walk, g);
 }
 
 #endif

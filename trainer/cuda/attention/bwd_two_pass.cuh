@@ -1,15 +1,15 @@
 /*
- * attention/bwd_two_pass - what the two kernels of attention/bwd_two_pass.cu share: how tiles
- * come, terms and masks of a tile of scores, dS.
+ * attention/bwd_two_pass - shared by the two kernels of attention/bwd_two_pass.cu: loading of
+ * tiles, terms and masks of a tile of scores, dS.
  *
- * A tile is 64 rows.  Whole ones are brought by the chip (tensor_map.cuh), the last of a document
- * by all threads, with zeros behind its end.
+ * A tile is 64 rows.  Whole tiles are loaded by TMA (tma.cuh), the last of a document by all
+ * threads, with zeros past its end.
  */
 #ifndef CKPT_TRAINER_CUDA_ATTENTION_BWD_TWO_PASS_H
 #define CKPT_TRAINER_CUDA_ATTENTION_BWD_TWO_PASS_H
 
 #include "trainer/cuda/attention/dropout.cuh"
-#include "trainer/cuda/hopper/tensor_map.cuh"
+#include "trainer/cuda/hopper/tma.cuh"
 
 #include <limits.h>
 
@@ -17,16 +17,16 @@ namespace {
 
 enum { TILE = 64, GROUP = 128 };
 
-/* Maps of what is read; kernels have them as a parameter. */
-struct back_maps {
+/* Tensor maps of the inputs; a parameter of the kernels. */
+struct bwd_maps {
     CUtensorMap q, dout, k, v;
-    bool        made;                   /* false: rows allow none */
-    bool        wide_out;               /* rows of gradients allow 16 bytes at once */
+    bool        valid;                  /* false: strides or alignment allow none */
+    bool        wide_out;               /* rows of gradients allow 16-byte stores */
 };
 
-/* Rows of two heads that go together: queries and their gradients of out, or keys and values.  What
- * only the end of a document asks for is left as it lies in the parameters. */
-template <typename T> struct pair_of {
+/* Rows of two heads that are loaded together: queries and their gradients of out, or keys and
+ * values. What only the end of a document needs is read from the kernel's parameters. */
+template <typename T> struct bwd_pair {
     const CUtensorMap *map_x, *map_y;
     const T           *x, *y;           /* row 0 of head 0 */
     int64_t            stride_x, stride_y, head_x, head_y;
@@ -37,80 +37,82 @@ template <typename T> struct pair_of {
 /* -- tiles ------------------------------------------------------------------------------------- */
 
 template <typename T>
-__device__ __forceinline__ struct pair_of<T> queries_of(const struct attend &a,
-                                                        const struct back_maps &maps, int h)
+__device__ __forceinline__ struct bwd_pair<T> bwd_queries_of(const struct attn &a,
+                                                             const struct bwd_maps &maps, int h)
 {
     return {&maps.q,      &maps.dout, (const T *)a.q, (const T *)a.dout, a.row_stride,
             (int64_t)a.n_head * a.dim, a.q_head, a.dim, h, true};
 }
 
 template <typename T>
-__device__ __forceinline__ struct pair_of<T> keys_of(const struct attend &a,
-                                                     const struct back_maps &maps, int g)
+__device__ __forceinline__ struct bwd_pair<T> bwd_keys_of(const struct attn &a,
+                                                          const struct bwd_maps &maps, int g)
 {
     return {&maps.k,     &maps.v,   (const T *)a.k, (const T *)a.v, a.kv_stride,
             a.kv_stride, a.kv_head, a.kv_head,      g,              !a.key_start};
 }
 
-/* Whether the chip brings tiles of which `left` rows are the document's. */
+/* Whether TMA loads a tile of which `left` rows are the document's. */
 template <typename T>
-__device__ __forceinline__ bool comes(const struct back_maps &maps, const struct pair_of<T> &of,
-                                      int left)
+__device__ __forceinline__ bool bwd_by_tma(const struct bwd_maps &maps,
+                                           const struct bwd_pair<T> &of, int left)
 {
-    return maps.made && (left >= TILE || of.bounded);
+    return maps.valid && (left >= TILE || of.bounded);
 }
 
-/* Asks for two tiles from `row` on; the gate opens once each time. */
+/* Load two tiles from `row` on; completes one phase of the mbarrier. */
 template <int D, typename T>
-__device__ __forceinline__ void bring_pair(const struct back_maps &maps,
-                                           const struct pair_of<T> &of, T *x, T *y, int row,
-                                           int left, uint64_t *gate)
+__device__ __forceinline__ void bwd_load_pair(const struct bwd_maps &maps,
+                                              const struct bwd_pair<T> &of, T *x, T *y, int row,
+                                              int left, uint64_t *mbar)
 {
     if (threadIdx.x == 0) {
-        if (comes(maps, of, left)) {
-            gate_expect(gate, 2 * TILE * D * (int)sizeof(T));
-            bring_tile<D, TILE>(x, of.map_x, of.head, row, gate);
-            bring_tile<D, TILE>(y, of.map_y, of.head, row, gate);
+        if (bwd_by_tma(maps, of, left)) {
+            mbarrier_expect_tx(mbar, 2 * TILE * D * (int)sizeof(T));
+            tma_load_tile<D, TILE>(x, of.map_x, of.head, row, mbar);
+            tma_load_tile<D, TILE>(y, of.map_y, of.head, row, mbar);
         } else {
-            gate_arrive(gate);
+            mbarrier_arrive(mbar);
         }
     }
 }
 
-/* The end of a document, or all where there are no maps. */
+/* Complete the last tile of a document, or load any tile where there are no maps. */
 template <int D, typename T>
-__device__ __forceinline__ void end_pair(const struct attend &a, const struct back_maps &maps,
-                                         const struct pair_of<T> &of, T *x, T *y, int row, int left)
+__device__ __forceinline__ void bwd_finish_pair(const struct attn &a,
+                                                const struct bwd_maps &maps,
+                                                const struct bwd_pair<T> &of, T *x, T *y,
+                                                int row, int left)
 {
     int t = (int)threadIdx.x;
 
-    if (comes(maps, of, left)) {
-        clear_rows<D, TILE, GROUP>(x, left, t);
-        clear_rows<D, TILE, GROUP>(y, left, t);
+    if (bwd_by_tma(maps, of, left)) {
+        tma_clear_rows<D, TILE, GROUP>(x, left, t);
+        tma_clear_rows<D, TILE, GROUP>(y, left, t);
     } else {
-        bring_part<D, TILE, GROUP>(x, of.x + of.head * of.head_x + row * of.stride_x,
+        tma_copy_part<D, TILE, GROUP>(x, of.x + of.head * of.head_x + row * of.stride_x,
                                      of.stride_x, left, a.dim, a.vec,
-                                   t);
-        bring_part<D, TILE, GROUP>(y, of.y + of.head * of.head_y + row * of.stride_y,
+                                      t);
+        tma_copy_part<D, TILE, GROUP>(y, of.y + of.head * of.head_y + row * of.stride_y,
                                      of.stride_y, left, a.dim, a.vec,
-                                   t);
-        copies_end();
-        copies_wait<0>();
+                                      t);
+        cp_async_commit();
+        cp_async_wait<0>();
     }
-    products_see();
+    wgmma_proxy_fence();
     __syncthreads();
 }
 
-/* Until two tiles are there for the products of the whole block. */
+/* Wait until two tiles may be multiplied by the whole block. */
 template <int D, typename T, typename... A>
-__device__ __forceinline__ void pair_there(const struct attend &a, const struct back_maps &maps,
-                                           const struct pair_of<T> &of, T *x, T *y, int row,
-                                           int left, uint64_t *gate, int time, A &...acc)
+__device__ __forceinline__ void bwd_wait_pair(const struct attn &a, const struct bwd_maps &maps,
+                                              const struct bwd_pair<T> &of, T *x, T *y, int row,
+                                              int left, uint64_t *mbar, int phase, A &...acc)
 {
-    gate_wait(gate, time);
-    if (left < TILE || !maps.made) {
-        products_wait<true, 0>(acc...);
-        end_pair<D>(a, maps, of, x, y, row, left);
+    mbarrier_wait(mbar, phase);
+    if (left < TILE || !maps.valid) {
+        wgmma_wait<true, 0>(acc...);
+        bwd_finish_pair<D>(a, maps, of, x, y, row, left);
     }
 }
 
@@ -118,8 +120,8 @@ __device__ __forceinline__ void pair_there(const struct attend &a, const struct 
 
 /* What is not seen of a tile becomes a score of -inf, or whatever is that after scaling: rows
  * lane / 4 and 8 below see columns [from, to), counted from the lane's first. */
-__device__ __forceinline__ void hide(const struct attend &a, float (&s)[1][8][4],
-                                     const int (&from)[2], const int (&to)[2])
+__device__ __forceinline__ void bwd_mask(const struct attn &a, float (&s)[1][8][4],
+                                         const int (&from)[2], const int (&to)[2])
 {
     float never = a.scale2 < 0 ? INFINITY : -INFINITY;
 
@@ -134,12 +136,12 @@ __device__ __forceinline__ void hide(const struct attend &a, float (&s)[1][8][4]
         }
 }
 
-/* Rows are queries: row[r] is what their terms and -lse amount to at the lane's first column, line
+/* Rows are queries: row[r] is the sum of the terms and -lse at the lane's first column, line
  * the terms by distance there. */
 template <int MODE, bool DIFFER>
-__device__ __forceinline__ void p_of_queries(const struct attend &a, float (&s)[1][8][4],
-                                             const float (&row)[2], float slope,
-                                             const float *line)
+__device__ __forceinline__ void bwd_p_of_queries(const struct attn &a, float (&s)[1][8][4],
+                                                 const float (&row)[2], float slope,
+                                                 const float *line)
 {
 #pragma unroll
     for (int n = 0; n < 8; n++)
@@ -147,20 +149,20 @@ __device__ __forceinline__ void p_of_queries(const struct attend &a, float (&s)[
         for (int e = 0; e < 4; e++) {
             float x = row[e / 2];
 
-            if (has_slopes(MODE))
+            if (attn_has_slopes(MODE))
                 x = fmaf(slope, (float)(8 * n + e % 2), x);
             if (DIFFER)
                 x += line[8 * n + e % 2 - e / 2 * 8];
-            s[0][n][e] = exp2_fast(fmaf(s[0][n][e], a.scale2, x));
+            s[0][n][e] = attn_exp2(fmaf(s[0][n][e], a.scale2, x));
         }
 }
 
-/* Rows are keys: row[r] is what their terms amount to at the lane's first column, without lse; of a
- * table alone both rows' the same. */
+/* Rows are keys: row[r] is the sum of the terms at the lane's first column, without lse; with a
+ * table alone it is the same for both rows. */
 template <int MODE, bool DIFFER>
-__device__ __forceinline__ void p_of_keys(const struct attend &a, float (&s)[1][8][4],
-                                          const float *lse, const float (&row)[2], float slope,
-                                          const float *line)
+__device__ __forceinline__ void bwd_p_of_keys(const struct attn &a, float (&s)[1][8][4],
+                                              const float *lse, const float (&row)[2],
+                                              float slope, const float *line)
 {
     int col = (int)threadIdx.x % 4 * 2;
 
@@ -168,10 +170,10 @@ __device__ __forceinline__ void p_of_keys(const struct attend &a, float (&s)[1][
     for (int n = 0; n < 8; n++) {
         float2 l = *(const float2 *)(lse + 8 * n + col);
 
-        if (has_slopes(MODE)) {
+        if (attn_has_slopes(MODE)) {
             l.x = fmaf(slope, (float)(8 * n), l.x);
             l.y = fmaf(slope, (float)(8 * n + 1), l.y);
-        } else if (has_table(MODE) && !DIFFER) {
+        } else if (attn_has_table(MODE) && !DIFFER) {
             l.x -= row[0];
             l.y -= row[0];
         }
@@ -179,41 +181,42 @@ __device__ __forceinline__ void p_of_keys(const struct attend &a, float (&s)[1][
         for (int e = 0; e < 4; e++) {
             float x = -(e % 2 ? l.y : l.x);
 
-            if (has_slopes(MODE))
+            if (attn_has_slopes(MODE))
                 x += row[e / 2];
             if (DIFFER)
                 x += line[e / 2 * 8 - 8 * n - e % 2];
-            s[0][n][e] = exp2_fast(fmaf(s[0][n][e], a.scale2, x));
+            s[0][n][e] = attn_exp2(fmaf(s[0][n][e], a.scale2, x));
         }
     }
 }
 
-/* dP, which is of what stays only, becomes dS. */
+/* dP, dropped out, becomes dS. */
 template <int MODE>
-__device__ __forceinline__ float ds_of(const struct attend &a, float dp, float p, float delta,
-                                       uint64_t kept, int bit)
+__device__ __forceinline__ float bwd_ds(const struct attn &a, float dp, float p, float delta,
+                                        uint64_t kept, int bit)
 {
-    if (MODE == ATTEND_ANY && a.drop.on)
+    if (MODE == ATTN_ANY && a.drop.on)
         dp = kept >> bit & 1 ? dp * a.drop.scale : 0.0f;
     return p * (dp - delta);
 }
 
 template <int MODE>
-__device__ __forceinline__ void ds_of_queries(const struct attend &a, float (&dp)[1][8][4],
-                                              const float (&p)[1][8][4], const float (&delta)[2],
-                                              uint64_t kept)
+__device__ __forceinline__ void bwd_ds_of_queries(const struct attn &a, float (&dp)[1][8][4],
+                                                  const float (&p)[1][8][4],
+                                                  const float (&delta)[2], uint64_t kept)
 {
 #pragma unroll
     for (int n = 0; n < 8; n++)
 #pragma unroll
         for (int e = 0; e < 4; e++)
-            dp[0][n][e] = ds_of<MODE>(a, dp[0][n][e], p[0][n][e], delta[e / 2], kept, 4 * n + e);
+            dp[0][n][e] =
+                bwd_ds<MODE>(a, dp[0][n][e], p[0][n][e], delta[e / 2], kept, 4 * n + e);
 }
 
 template <int MODE>
-__device__ __forceinline__ void ds_of_keys(const struct attend &a, float (&dp)[1][8][4],
-                                           const float (&p)[1][8][4], const float *delta,
-                                           uint64_t kept)
+__device__ __forceinline__ void bwd_ds_of_keys(const struct attn &a, float (&dp)[1][8][4],
+                                               const float (&p)[1][8][4], const float *delta,
+                                               uint64_t kept)
 {
     int col = (int)threadIdx.x % 4 * 2;
 
@@ -224,16 +227,16 @@ __device__ __forceinline__ void ds_of_keys(const struct attend &a, float (&dp)[1
 #pragma unroll
         for (int e = 0; e < 4; e++)
             dp[0][n][e] =
-                ds_of<MODE>(a, dp[0][n][e], p[0][n][e], e % 2 ? d.y : d.x, kept, 4 * n + e);
+                bwd_ds<MODE>(a, dp[0][n][e], p[0][n][e], e % 2 ? d.y : d.x, kept, 4 * n + e);
     }
 }
 
 /* P, dropped out where `kept` says, as the first factor of dv. */
 template <int MODE, typename T>
-__device__ __forceinline__ void p_factor(const struct attend &a, uint32_t (&f)[1][4][4],
-                                         const float (&p)[1][8][4], uint64_t kept)
+__device__ __forceinline__ void bwd_p_factor(const struct attn &a, uint32_t (&f)[1][4][4],
+                                             const float (&p)[1][8][4], uint64_t kept)
 {
-    if (MODE == ATTEND_ANY && a.drop.on) {
+    if (MODE == ATTN_ANY && a.drop.on) {
         float x[1][8][4];
 
 #pragma unroll
@@ -241,9 +244,9 @@ __device__ __forceinline__ void p_factor(const struct attend &a, uint32_t (&f)[1
 #pragma unroll
             for (int e = 0; e < 4; e++)
                 x[0][n][e] = kept >> (4 * n + e) & 1 ? p[0][n][e] * a.drop.scale : 0.0f;
-        as_factor<T>(f, x);
+        attn_as_factor<T>(f, x);
     } else {
-        as_factor<T>(f, p);
+        attn_as_factor<T>(f, p);
     }
 }
 
@@ -251,22 +254,22 @@ __device__ __forceinline__ void p_factor(const struct attend &a, uint32_t (&f)[1
 
 /* D = dout . out of a row by eight threads, of which this is `lane`. */
 template <typename T, int D>
-__device__ __forceinline__ float row_slowly(const struct attend &a, const T *x, const T *y,
-                                            int lane)
+__device__ __forceinline__ float bwd_row_scalar(const struct attn &a, const T *x, const T *y,
+                                                int lane)
 {
     float sum = 0;
 
 #pragma unroll 1
     for (int c = lane; c < a.dim; c += 8)
-        sum += to_f32(x[c]) * to_f32(y[c]);
+        sum += cuda_to_f32(x[c]) * cuda_to_f32(y[c]);
     return sum;
 }
 
-/* Of a tile's rows the sums D = dout . out, for this block and for those of keys.  All is asked for
- * before any of it is waited for. */
+/* D = dout . out for the rows of a tile, for this block and for those of keys. All loads are
+ * issued before the first is used. */
 template <typename T, int D>
-__device__ __forceinline__ void sums_of_rows(const struct attend &a, float *delta, int64_t i0,
-                                             int h, int rows)
+__device__ __forceinline__ void bwd_deltas(const struct attn &a, float *delta, int64_t i0,
+                                           int h, int rows)
 {
     const int LANES = 8, STEP = GROUP / LANES, TIMES = TILE / STEP, PACKS = (D + 63) / 64;
     int lane = (int)threadIdx.x % LANES, r0 = (int)threadIdx.x / LANES;
@@ -298,9 +301,9 @@ __device__ __forceinline__ void sums_of_rows(const struct attend &a, float *delt
         for (int c = 0; c < PACKS; c++)
 #pragma unroll
             for (int e = 0; e < 8; e++)
-                sum += to_f32(px[i][c].at[e]) * to_f32(py[i][c].at[e]);
+                sum += cuda_to_f32(px[i][c].at[e]) * cuda_to_f32(py[i][c].at[e]);
         if (!a.vec && r < rows)
-            sum = row_slowly<T, D>(a, x + i * STEP * stride, y + i * STEP * stride, lane);
+            sum = bwd_row_scalar<T, D>(a, x + i * STEP * stride, y + i * STEP * stride, lane);
 #pragma unroll
         for (int k = LANES / 2; k > 0; k /= 2)
             sum += __shfl_xor_sync(0xffffffffu, sum, k);
@@ -315,14 +318,15 @@ __device__ __forceinline__ void sums_of_rows(const struct attend &a, float *delt
 /* A warp's 16 rows of sums, from `row` on, to rows [0, rows) of a matrix whose row 0 is at `to`, by
  * its rows of a tile that no product reads any more. */
 template <int D, typename T>
-__device__ __forceinline__ void put_rows(const struct attend &a, const struct back_maps &maps,
-                                         T *to, int64_t stride, T *tile, int row, int rows,
-                                         const float (&x)[D / 8][4], float by)
+__device__ __forceinline__ void bwd_store_rows(const struct attn &a,
+                                               const struct bwd_maps &maps, T *to,
+                                               int64_t stride, T *tile, int row, int rows,
+                                               const float (&x)[D / 8][4], float by)
 {
     if (maps.wide_out)
-        put_fragments<D, TILE>(to, stride, tile, row, rows, a.dim, x, by);
+        wgmma_store_fragments<D, TILE>(to, stride, tile, row, rows, a.dim, x, by);
     else
-        store_rows(to, stride, row, rows, a.dim, a.pairs, x, by, by);
+        attn_store_rows(to, stride, row, rows, a.dim, a.pairs, x, by, by);
 }
 
 } /* namespace */

@@ -1,13 +1,13 @@
 /*
  * attention/cached - attention of new rows against a cache of keys and values (generation).
  *
- * First the new keys and values are put behind those in the cache (cache_append.cu); a
- * sequence's only row does that itself, in the block that reads the part with its key.  Prompts,
- * many rows of a sequence, go through the tiles of fwd.cu.  A few rows a sequence are bound
- * by reading the cache once: a block takes one row, one key head with the heads that share it, and
- * a part of the keys; groups of lanes read whole keys and values, 16 bytes a lane, and keep a
- * softmax of their own.  Heads that share keys are left to cached_heads.cu.  The groups of a
- * block, then the parts of a row, are put together in a fixed order.
+ * First the new keys and values are appended to the cache; where a sequence
+ * has one new row, the block that reads its last part appends it.  Prompts, many rows of a
+ * sequence, go through the tiles of fwd.cu.  A few rows a sequence are bound by reading the
+ * cache once: a block takes one row, one key head with the heads that share it, and a part of
+ * the keys; groups of lanes read whole keys and values, 16 bytes a lane, and keep a softmax
+ * each.  Heads that share keys go to cached_heads.cu.  The groups of a block, then the parts of
+ * a row, are joined in a fixed order.
  *
  * Source: Dao et al. 2023 (Flash-Decoding).
  */
@@ -16,7 +16,7 @@
 enum {
     ENOUGH = 1056,                      /* blocks: eight on each of 132 multiprocessors */
     LEAST_KEYS = 64,                    /* of a part: fewer are not worth another block; where */
-    MANY = 264, MANY_KEYS = 256,        /* so many rows and heads are there, not worth a join */
+    MANY = 264, MANY_KEYS = 256,        /* from so many rows x heads on, no join */
     FEW_ROWS = 8,                       /* rows a sequence from which tiles are better */
     MOST_SHARE = 8,                     /* heads of a block */
 };
@@ -24,7 +24,7 @@ enum {
 /* Eight elements as they came. */
 template <typename T> struct __align__(16) raw { T at[8]; };
 
-/* Those of a row of the cache from column c on, zeros beyond dim. */
+/* Columns [c, c + 8) of a row of the cache, zeros beyond dim. */
 template <typename T>
 __device__ __forceinline__ struct raw<T> eight(const T *at, int c, int dim, bool vec)
 {
@@ -37,7 +37,7 @@ __device__ __forceinline__ struct raw<T> eight(const T *at, int c, int dim, bool
     } else {
 #pragma unroll
         for (int i = 0; i < 8; i++)
-            x.at[i] = c + i < dim ? at[c + i] : from_f32<T>(0.0f);
+            x.at[i] = c + i < dim ? at[c + i] : cuda_from_f32<T>(0.0f);
     }
     return x;
 }
@@ -50,7 +50,7 @@ struct seen {
 __device__ __forceinline__ void join(struct seen &to, float max, float sum, const float *out)
 {
     float most = fmaxf(to.max, max), low = most == -INFINITY ? 0.0f : most;
-    float fix = exp2_fast(to.max - low), add = exp2_fast(max - low);
+    float fix = attn_exp2(to.max - low), add = attn_exp2(max - low);
 
     to.max = most;
     to.sum = to.sum * fix + sum * add;
@@ -61,7 +61,7 @@ __device__ __forceinline__ void join(struct seen &to, float max, float sum, cons
 
 /* KEYS keys at once, so that their loads are in flight together. */
 template <typename T, int LANES, int HEADS, int KEYS>
-__device__ __forceinline__ void step(const struct attend &a, struct seen (&w)[HEADS],
+__device__ __forceinline__ void step(const struct attn &a, struct seen (&w)[HEADS],
                                      const float (&q)[HEADS][8], const T *k, const T *v, int j,
                                      int stride, int end, int pos, int heads, const float *slopes,
                                      int h0)
@@ -85,7 +85,7 @@ __device__ __forceinline__ void step(const struct attend &a, struct seen (&w)[HE
 
 #pragma unroll
             for (int e = 0; e < 8; e++)
-                sum = fmaf(q[h][e], to_f32(rk[i].at[e]), sum);
+                sum = fmaf(q[h][e], cuda_to_f32(rk[i].at[e]), sum);
 #pragma unroll
             for (int l = LANES / 2; l > 0; l /= 2)
                 sum += __shfl_xor_sync(0xffffffffu, sum, l);
@@ -101,13 +101,15 @@ __device__ __forceinline__ void step(const struct attend &a, struct seen (&w)[HE
             float y = fmaf(slopes[h], (float)(at - pos), s[h][i]);
 
             if (a.table && h < heads)
-                y += LOG2E * to_f32(((const T *)a.table)[(int64_t)a.bucket[a.far + rel] * a.n_head +
-                                                         h0 + h]);
+                y += LOG2E *
+                     cuda_to_f32(
+                         ((const T *)
+                              a.table)[(int64_t)a.bucket[a.far + rel] * a.n_head + h0 + h]);
             s[h][i] = at < end ? y : -INFINITY;
             most = fmaxf(most, s[h][i]);
         }
         low = most == -INFINITY ? 0.0f : most;
-        fix = exp2_fast(w[h].max - low);
+        fix = attn_exp2(w[h].max - low);
         w[h].max = most;
         w[h].sum *= fix;
 #pragma unroll
@@ -115,12 +117,12 @@ __device__ __forceinline__ void step(const struct attend &a, struct seen (&w)[HE
             w[h].out[e] *= fix;
 #pragma unroll
         for (int i = 0; i < KEYS; i++) {
-            float p = exp2_fast(s[h][i] - low);
+            float p = attn_exp2(s[h][i] - low);
 
             w[h].sum += p;
 #pragma unroll
             for (int e = 0; e < 8; e++)
-                w[h].out[e] = fmaf(p, to_f32(rv[i].at[e]), w[h].out[e]);
+                w[h].out[e] = fmaf(p, cuda_to_f32(rv[i].at[e]), w[h].out[e]);
         }
     }
 }
@@ -128,7 +130,7 @@ __device__ __forceinline__ void step(const struct attend &a, struct seen (&w)[HE
 /* A part of a row: its largest score, sum and out [parts][n][H][2 + dim], in the workspace. */
 template <typename T, int LANES, int HEADS>
 __global__ void __launch_bounds__(THREADS)
-    row_part(const __grid_constant__ struct attend a, float *parts, int n_parts, int chunks)
+    row_part(const __grid_constant__ struct attn a, float *parts, int n_parts, int chunks)
 {
     const int GROUPS = THREADS / LANES, KEYS = HEADS > 4 ? 2 : 4;
     __shared__ float stats[GROUPS][HEADS][2], outs[GROUPS][HEADS][LANES * 8];
@@ -138,22 +140,22 @@ __global__ void __launch_bounds__(THREADS)
     struct seen w[HEADS];
     float q[HEADS][8], slopes[HEADS];
 
-    cuda_begin();
+    cuda_pdl_wait();
     g %= a.n_kv;
     int h0 = g * a.share + chunk * HEADS, heads = min(HEADS, a.share - chunk * HEADS);
-    struct part p = part_of(a, row, g, part, n_parts);
+    struct part p = cached_part_of(a, row, g, part, n_parts);
 
-    take_new<T>(a, row, g, p);
+    cached_append<T>(a, row, g, p);
 #pragma unroll
     for (int h = 0; h < HEADS; h++) {
         bool there = h < heads;
 
-        slopes[h] = there ? head_slope(a, h0 + h) : 0.0f;
+        slopes[h] = there ? attn_head_slope(a, h0 + h) : 0.0f;
         struct raw<T> x = eight((const T *)a.q + row * a.row_stride +
                                 (there ? h0 + h : h0) * a.q_head, c, a.dim, false);
 
         for (int e = 0; e < 8; e++) {
-            q[h][e] = to_f32(x.at[e]) * a.scale2;
+            q[h][e] = cuda_to_f32(x.at[e]) * a.scale2;
             w[h].out[e] = 0;
         }
         w[h].max = -INFINITY;
@@ -188,7 +190,7 @@ __global__ void __launch_bounds__(THREADS)
             if (n_parts > 1)
                 to_part[2 + c + e] = all.out[e];
             else
-                ((T *)a.out)[id * a.dim + c + e] = from_f32<T>(all.out[e] / all.sum);
+                ((T *)a.out)[id * a.dim + c + e] = cuda_from_f32<T>(all.out[e] / all.sum);
         }
     }
 }
@@ -196,14 +198,14 @@ __global__ void __launch_bounds__(THREADS)
 /* out[row, h] from its parts: a block each, so that loads of many parts are in flight. */
 template <typename T>
 __global__ void __launch_bounds__(THREADS)
-    join_parts(const __grid_constant__ struct attend a, const float *parts, int n_parts)
+    join_parts(const __grid_constant__ struct attn a, const float *parts, int n_parts)
 {
     __shared__ float by[ENOUGH], sums[ENOUGH];
     int64_t id = blockIdx.x, next = a.n * a.n_head * (a.dim + 2);
     const float *at = parts + id * (a.dim + 2);
     float max = -INFINITY, sum = 0;
 
-    cuda_begin();
+    cuda_pdl_wait();
     for (int i = (int)threadIdx.x; i < n_parts; i += THREADS)
         by[i] = at[i * next];
     __syncthreads();
@@ -211,7 +213,7 @@ __global__ void __launch_bounds__(THREADS)
         max = fmaxf(max, by[i]);
     __syncthreads();
     for (int i = (int)threadIdx.x; i < n_parts; i += THREADS) {
-        by[i] = exp2_fast(by[i] - max);
+        by[i] = attn_exp2(by[i] - max);
         sums[i] = by[i] * at[i * next + 1];
     }
     __syncthreads();
@@ -223,7 +225,7 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll 8
         for (int i = 0; i < n_parts; i++)
             x = fmaf(by[i], at[i * next + 2 + c], x);
-        ((T *)a.out)[id * a.dim + c] = from_f32<T>(x / sum);
+        ((T *)a.out)[id * a.dim + c] = cuda_from_f32<T>(x / sum);
     }
 }
 
@@ -250,18 +252,18 @@ uint64_t cuda_cached_work(const struct device *dev, const struct op_limits *l)
 }
 
 template <typename T, int LANES, int HEADS>
-static void launch_rows(struct device *dev, const struct attend &a, float *parts, int64_t n_parts)
+static void launch_rows(struct device *dev, const struct attn &a, float *parts, int64_t n_parts)
 {
     int64_t chunks = cuda_blocks(a.share, HEADS);
     dim3 grid((unsigned)(a.n * a.n_kv * chunks), (unsigned)n_parts, 1);
 
-    cuda_early(dev, true, row_part<T, LANES, HEADS>, grid, THREADS, 0, a, parts, (int)n_parts,
-               (int)chunks);
+    cuda_pdl_launch(dev, true, row_part<T, LANES, HEADS>, grid, THREADS, 0, a, parts,
+                    (int)n_parts, (int)chunks);
     cuda_launched(dev, "attention_cached");
 }
 
 template <typename T, int LANES>
-static void by_share(struct device *dev, const struct attend &a, float *parts, int64_t n_parts)
+static void by_share(struct device *dev, const struct attn &a, float *parts, int64_t n_parts)
 {
     if (a.share == 1)
         launch_rows<T, LANES, 1>(dev, a, parts, n_parts);
@@ -272,18 +274,18 @@ static void by_share(struct device *dev, const struct attend &a, float *parts, i
 }
 
 /* Whether heads that share keys are the rows of products. */
-static bool shares(const struct device *dev, const struct attend &a)
+static bool shares(const struct device *dev, const struct attn &a)
 {
     return dev->act != CKPT_F32 && a.share > 1;
 }
 
 template <typename T>
-static void by_width(struct device *dev, const struct attend &a, const struct turned &t,
+static void by_width(struct device *dev, const struct attn &a, const struct cached_rope &t,
                      float *parts, int64_t n_parts)
 {
     if constexpr (sizeof(T) == 2) {
         if (shares(dev, a)) {
-            attend_heads<T>(dev, a, t, parts, n_parts);
+            cached_heads<T>(dev, a, t, parts, n_parts);
             return;
         }
     }
@@ -297,7 +299,7 @@ static void by_width(struct device *dev, const struct attend &a, const struct tu
 
 /* Rows one by one. */
 template <typename T>
-static void rows(struct device *dev, const struct attend &a, const struct turned &t,
+static void rows(struct device *dev, const struct attn &a, const struct cached_rope &t,
                  int64_t max_keys)
 {
     int64_t n_parts = parts_of(a.n, a.n_kv, max_keys), all = a.n * a.n_head;
@@ -305,7 +307,7 @@ static void rows(struct device *dev, const struct attend &a, const struct turned
                    (n_parts <= CLUSTER || max_keys <= CLUSTER * MANY_KEYS);
     float *parts = NULL;
 
-    if (at_once && n_parts > CLUSTER)   /* larger ones take less than a kernel behind them */
+    if (at_once && n_parts > CLUSTER)   /* larger parts take less time than another kernel */
         n_parts = CLUSTER;
     if (n_parts > 1 && !at_once) {
         parts = (float *)cuda_work(dev, "attention_cached",
@@ -315,22 +317,23 @@ static void rows(struct device *dev, const struct attend &a, const struct turned
     }
     by_width<T>(dev, a, t, parts, n_parts);
     if (parts && !dev->err.code) {
-        cuda_early(dev, true, join_parts<T>, (unsigned)all, THREADS, 0, a, parts, (int)n_parts);
+        cuda_pdl_launch(dev, true, join_parts<T>, (unsigned)all, THREADS, 0, a, parts,
+                        (int)n_parts);
         cuda_launched(dev, "attention_cached");
     }
 }
 
 /* As one of packed documents, whose keys lie elsewhere. */
-static struct attend of_cached(const struct device *dev, const struct op_cached *o)
+static struct attn of_cached(const struct device *dev, const struct op_cached *o)
 {
     struct op_attention as = {};
-    struct attend a;
+    struct attn a;
 
     as.out = o->out;
     as.in = o->in;
     as.doc_start = o->seg_start;
     as.slopes = o->slopes;
-    as.distance = o->distance;
+    as.rel_bias = o->rel_bias;
     as.n = o->n;
     as.n_docs = o->n_seg;
     as.max_doc = o->max_keys;
@@ -339,7 +342,7 @@ static struct attend of_cached(const struct device *dev, const struct op_cached 
     as.dim = o->dim;
     as.window = o->window;
     as.scale = o->scale;
-    a = attend_of(dev, &as);
+    a = attn_of(dev, &as);
     a.seq = o->seg_seq;
     a.past = o->seg_past;
     a.capacity = o->capacity;
@@ -348,18 +351,18 @@ static struct attend of_cached(const struct device *dev, const struct op_cached 
     return a;
 }
 
-/* Whether a block that reads a row's queries can turn them itself: then t says how, and a where
- * they stand. */
-static bool turns(const struct device *dev, const struct op_cached *o, struct attend *a,
-                  struct turned *t)
+/* Whether a block that reads a row's queries can rotate them itself: then t says how, and a
+ * where they are. */
+static bool rotates(const struct device *dev, const struct op_cached *o, struct attn *a,
+                    struct cached_rope *t)
 {
     const struct op_rope *r = o->rope;
     size_t size = ckpt_dtype_size(dev->act);
     struct op_heads in = r->in;
 
     in.kv_stride = in.kv_stride ? in.kv_stride : in.row_stride;
-    if (!shares(dev, *a) || o->n != o->n_seg || !a->vec || !r->table || r->turned != o->dim ||
-        o->dim % 16 != 0 || in.kv_stride != in.row_stride || !attend_vec(&in, o->dim, size) ||
+    if (!shares(dev, *a) || o->n != o->n_seg || !a->vec || !r->table || r->rotary_dim != o->dim ||
+        o->dim % 16 != 0 || in.kv_stride != in.row_stride || !attn_vec(&in, o->dim, size) ||
         !cuda_aligned(r->q_norm, 16) || !cuda_aligned(r->k_norm, 16) ||
         !cuda_aligned(r->table, 16))
         return false;
@@ -377,10 +380,43 @@ static bool turns(const struct device *dev, const struct op_cached *o, struct at
     return true;
 }
 
+/* A block takes a new row, E elements at once. */
+template <typename T, int E>
+__global__ void append(const __grid_constant__ struct attn a, T *k_cache, T *v_cache)
+{
+    using pack = cuda_pack<T, E>;
+    int row = (int)blockIdx.x, each = a.dim / E;
+
+    cuda_pdl_wait();
+    int seg = attn_segment_of(a.doc_start, a.n_docs, row);
+    int64_t pos = a.past[seg] + row - a.doc_start[seg];
+    int64_t first = (int64_t)a.seq[seg] * a.n_kv * a.capacity;
+
+    for (int c = (int)threadIdx.x; c < a.n_kv * each; c += (int)blockDim.x) {
+        int64_t g = c / each, at = c % each * E;
+        int64_t from = row * a.row_stride + g * a.kv_head + at;
+        int64_t to = (first + g * a.capacity + pos) * a.dim + at;
+
+        *(pack *)(k_cache + to) = *(const pack *)((const T *)a.k + from);
+        *(pack *)(v_cache + to) = *(const pack *)((const T *)a.v + from);
+    }
+}
+
+template <typename T>
+static void append_rows(struct device *dev, const struct attn &a, const struct op_cached *o)
+{
+    const int E = 16 / sizeof(T);
+    T *k = (T *)o->k_cache, *v = (T *)o->v_cache;
+
+    cuda_pdl_launch(dev, a.n <= CUDA_FEW_ROWS, a.vec ? append<T, E> : append<T, 1>,
+                    (unsigned)a.n, 256, 0, a, k, v);
+    cuda_launched(dev, "attention_cached");
+}
+
 void cuda_attention_cached(struct device *dev, const struct op_cached *o)
 {
-    struct turned t = {};
-    struct attend a;
+    struct cached_rope t = {};
+    struct attn a;
 
     if (dev->err.code || o->n == 0 || o->n_seg == 0)
         return;
@@ -389,17 +425,17 @@ void cuda_attention_cached(struct device *dev, const struct op_cached *o)
         a.new_k = a.k;
         a.new_v = a.v;
     }
-    if (o->rope && !turns(dev, o, &a, &t))
+    if (o->rope && !rotates(dev, o, &a, &t))
         cuda_rope_fwd(dev, o->rope);
     if (o->n != o->n_seg)
-        put_keys(dev, a, o);
+        CUDA_ACT(dev, append_rows<T>(dev, a, o));
     a.k = o->k_cache;
     a.v = o->v_cache;
     a.kv_stride = a.dim;
     if (dev->err.code)
         return;
     if (o->n >= FEW_ROWS * o->n_seg)
-        CUDA_ACT(dev, attend_fwd<T>(dev, "attention_cached", a));
+        CUDA_ACT(dev, attn_fwd<T>(dev, "attention_cached", a));
     else
         CUDA_ACT(dev, rows<T>(dev, a, t, o->max_keys));
 }

@@ -1,5 +1,5 @@
 /*
- * attention/cached - what both ways of attending to a cache share: parts of rows.
+ * attention/cached - shared by the two kernels that attend to a cache: parts of rows.
  */
 #ifndef CKPT_TRAINER_CUDA_ATTENTION_CACHED_H
 #define CKPT_TRAINER_CUDA_ATTENTION_CACHED_H
@@ -8,41 +8,41 @@
 
 enum {
     THREADS = 128, WARPS = THREADS / 32,
-    CLUSTER = 8,                        /* parts that attend_heads puts together itself */
+    CLUSTER = 8,                        /* parts that cached_heads puts together itself */
 };
 
-/* How a row's queries and key are turned before they are used; table NULL: they are not. */
-struct turned {
+/* How a row's queries and key are rotated before use; table NULL: they are not. */
+struct cached_rope {
     const float   *table;               /* of as many columns as a head has */
     const int32_t *positions;
     const void    *q_norm, *k_norm;     /* or NULL */
     float          eps;
 };
 
-/* Where a part of a row lies: its position, its keys [from, to) and where the cache of its key head
+/* A part of a row: its position, its keys [from, to) and where the cache of its key head
  * begins. */
 struct part {
     int     pos, from, to;
     int64_t at;
 };
 
-__device__ __forceinline__ struct part part_of(const struct attend &a, int row, int g, int part,
-                                               int n_parts)
+__device__ __forceinline__ struct part cached_part_of(const struct attn &a, int row, int g,
+                                                      int part, int n_parts)
 {
-    int seg = a.new_k ? row : segment_of(a.doc_start, a.n_docs, row);   /* rows alone */
+    int seg = a.new_k ? row : attn_segment_of(a.doc_start, a.n_docs, row); /* rows alone */
     int pos = a.past[seg] + (a.new_k ? 0 : row - a.doc_start[seg]);
-    int first = sees_from(a, pos), each = (pos + 1 - first + n_parts - 1) / n_parts;
+    int first = attn_sees_from(a, pos), each = (pos + 1 - first + n_parts - 1) / n_parts;
     int from = first + part * each;
 
     return {pos, from, min(from + each, pos + 1),
             ((int64_t)a.seq[seg] * a.n_kv + g) * a.capacity * a.dim};
 }
 
-/* A row's own key and value go to the cache where its part has them, before the part is read.  The
- * whole block calls it. */
+/* Append the row's own key and value to the cache, if this part holds its position, before the
+ * part is read. Called by the whole block. */
 template <typename T>
-__device__ __forceinline__ void take_new(const struct attend &a, int row, int g,
-                                         const struct part &p)
+__device__ __forceinline__ void cached_append(const struct attn &a, int row, int g,
+                                              const struct part &p)
 {
     int64_t from = row * a.row_stride + g * a.kv_head, to = p.at + (int64_t)p.pos * a.dim;
 
@@ -55,10 +55,10 @@ __device__ __forceinline__ void take_new(const struct attend &a, int row, int g,
     __syncthreads();
 }
 
-/* cached_heads.cu: rows whose heads share keys, of 16 bits.  parts: room for what parts leave,
- * as row_part does; NULL: there are at most CLUSTER of them, and out is made. */
+/* cached_heads.cu: 16-bit rows whose heads share keys. parts: workspace as row_part fills it;
+ * NULL: there are at most CLUSTER parts, and out is written directly. */
 template <typename T>
-void attend_heads(struct device *dev, const struct attend &a, const struct turned &t, float *parts,
-                  int64_t n_parts);
+void cached_heads(struct device *dev, const struct attn &a, const struct cached_rope &t,
+                  float *parts, int64_t n_parts);
 
 #endif

@@ -1,11 +1,11 @@
 /*
- * attention/cached_heads - attention of single rows against a cache where heads share keys (GQA,
- * MQA).
+ * attention/cached_heads - attention of single rows against a cache where heads share keys
+ * (GQA, MQA).
  *
- * The heads are the rows of products on the tensor cores: each of a block's warps takes 16 keys of
- * a tile.  The warps of a block, then the parts of a row, are put together in a fixed order: of up
- * to eight parts, whose blocks are a cluster, at once.  Where all columns of a head turn, the
- * blocks turn queries and the new key themselves, in place of a kernel before them.
+ * The heads are the rows of products on the tensor cores: each of a block's warps takes 16 keys
+ * of a tile.  The warps of a block, then the parts of a row, are joined in a fixed order; up to
+ * eight parts form a cluster and are joined within the kernel.  Where all columns of a head
+ * rotate, the blocks rotate queries and the new key themselves, which saves a kernel.
  *
  * Source: Dao et al. 2023 (Flash-Decoding).
  */
@@ -25,12 +25,12 @@ struct two_heads {
     int   head[2];
 };
 
-/* Scores of heads and keys with their terms, key the lane's first, become probabilities against the
- * warp's largest; what was summed before follows by fix. */
+/* Turn scores, key the lane's first, into probabilities against the warp's largest; earlier
+ * sums are to be multiplied by fix. */
 template <typename T>
-__device__ __forceinline__ void soften(const struct attend &a, float (&s)[1][2][4],
-                                       struct two_heads &w, float (&fix)[2], int key,
-                                       const struct part &p)
+__device__ __forceinline__ void softmax_step(const struct attn &a, float (&s)[1][2][4],
+                                             struct two_heads &w, float (&fix)[2], int key,
+                                             const struct part &p)
 {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -44,7 +44,7 @@ __device__ __forceinline__ void soften(const struct attend &a, float (&s)[1][2][
             if (a.table) {
                 int64_t bucket = a.bucket[a.far + min(max(rel, -a.far), a.far)];
 
-                x += LOG2E * to_f32(((const T *)a.table)[bucket * a.n_head + w.head[r]]);
+                x += LOG2E * cuda_to_f32(((const T *)a.table)[bucket * a.n_head + w.head[r]]);
             }
             s[0][i / 2][2 * r + i % 2] = rel + p.pos < p.to ? x : -INFINITY;
             most = fmaxf(most, s[0][i / 2][2 * r + i % 2]);
@@ -52,11 +52,11 @@ __device__ __forceinline__ void soften(const struct attend &a, float (&s)[1][2][
         most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
         most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
         low = most == -INFINITY ? 0.0f : most;
-        fix[r] = exp2_fast(w.max[r] - low);
+        fix[r] = attn_exp2(w.max[r] - low);
         w.max[r] = most;
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            float e = exp2_fast(s[0][i / 2][2 * r + i % 2] - low);
+            float e = attn_exp2(s[0][i / 2][2 * r + i % 2] - low);
 
             s[0][i / 2][2 * r + i % 2] = e;
             sum += e;
@@ -67,7 +67,7 @@ __device__ __forceinline__ void soften(const struct attend &a, float (&s)[1][2][
 
 /* What the warps have of a part, put together: into `parts`, or out if it is the only one. */
 template <typename T, int D>
-__device__ __forceinline__ void join_warps(const struct attend &a, const float *stats,
+__device__ __forceinline__ void join_warps(const struct attn &a, const float *stats,
                                            const float *outs, float *parts, int n_parts,
                                            int64_t id, int heads)
 {
@@ -80,13 +80,13 @@ __device__ __forceinline__ void join_warps(const struct attend &a, const float *
             max = fmaxf(max, stats[2 * (w * ROWS + r)]);
         low = max == -INFINITY ? 0.0f : max;
         for (int w = 0; w < WARPS; w++) {
-            float by = exp2_fast(stats[2 * (w * ROWS + r)] - low);
+            float by = attn_exp2(stats[2 * (w * ROWS + r)] - low);
 
             sum += by * stats[2 * (w * ROWS + r) + 1];
             out += by * outs[(w * ROWS + r) * D + c];
         }
         if (n_parts == 1 && c < a.dim)
-            ((T *)a.out)[(id + r) * a.dim + c] = from_f32<T>(out / sum);
+            ((T *)a.out)[(id + r) * a.dim + c] = cuda_from_f32<T>(out / sum);
         if (n_parts > 1 && c < a.dim)
             to[2 + c] = out;
         if (n_parts > 1 && c == 0) {
@@ -98,7 +98,7 @@ __device__ __forceinline__ void join_warps(const struct attend &a, const float *
 
 /* What the blocks of a cluster have of their parts, own that of each, put together. */
 template <typename T, int D>
-__device__ __forceinline__ void join_cluster(const struct attend &a, float *own, int n_parts,
+__device__ __forceinline__ void join_cluster(const struct attn &a, float *own, int n_parts,
                                              int64_t id, int heads)
 {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
@@ -120,15 +120,15 @@ __device__ __forceinline__ void join_cluster(const struct attend &a, float *own,
         }
 #pragma unroll
         for (int i = 0; i < CLUSTER; i++) {
-            float by = exp2_fast(m[i] - max);
+            float by = attn_exp2(m[i] - max);
 
             sum += by * s[i];
             out = fmaf(by, o[i], out);
         }
         if (c < a.dim)
-            ((T *)a.out)[(id + r) * a.dim + c] = from_f32<T>(out / sum);
+            ((T *)a.out)[(id + r) * a.dim + c] = cuda_from_f32<T>(out / sum);
     }
-    cluster.sync();                     /* nobody leaves while others read */
+    cluster.sync();                     /* no block leaves while others read its memory */
 #endif
 }
 
@@ -137,16 +137,16 @@ __device__ __forceinline__ void to_l2(const void *p)
     asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
 }
 
-/* Asks for what a row alone will read that is not made by kernels in front of this one, before they
- * are done: weights and its part of the cache.  Where that is, is read past the L1, and again later
- * for use. */
+/* Prefetch what a single row reads that no earlier kernel writes, before those kernels end:
+ * weights and its part of the cache. The position is read past the L1, and read again later for
+ * use. */
 template <typename T>
-__device__ __forceinline__ void ask_ahead(const struct attend &a, const struct turned &t, int row,
-                                          int g, int n_parts)
+__device__ __forceinline__ void ask_ahead(const struct attn &a, const struct cached_rope &t,
+                                          int row, int g, int n_parts)
 {
     const int LINE = 128;
     int x = (int)threadIdx.x * LINE, head = a.dim * (int)sizeof(T), pos = __ldcg(a.past + row);
-    int from = sees_from(a, pos), each = (pos + 1 - from + n_parts - 1) / n_parts;
+    int from = attn_sees_from(a, pos), each = (pos + 1 - from + n_parts - 1) / n_parts;
     int64_t at = ((int64_t)__ldcg(a.seq + row) * a.n_kv + g) * a.capacity;
     const char *k, *v;
 
@@ -168,12 +168,13 @@ __device__ __forceinline__ void ask_ahead(const struct attend &a, const struct t
     }
 }
 
-/* The row's queries as a tile, and its key and value into the cache where the part has them,
- * turned by position, with norms by heads first where they are.  The whole block calls it. */
+/* Load the row's queries as a tile, and append its key and value to the cache if this part
+ * holds its position: rotated, after norms by head where there are any. Called by the whole
+ * block. */
 template <typename T, int D>
-__device__ __forceinline__ void take_turned(const struct attend &a, const struct turned &t, T *q,
-                                            int row, int g, int h0, int heads,
-                                            const struct part &p)
+__device__ __forceinline__ void take_rotated(const struct attn &a, const struct cached_rope &t,
+                                             T *q, int row, int g, int h0, int heads,
+                                             const struct part &p)
 {
     const int N = 8, GROUP = D / 16, EACH = THREADS / GROUP, WORDS = (D + 8) / 8;
     int me = (int)threadIdx.x % GROUP, c = me * N, half = a.dim / 2;
@@ -193,7 +194,7 @@ __device__ __forceinline__ void take_turned(const struct attend &a, const struct
     for (int x = (int)threadIdx.x; x < ROWS * WORDS; x += THREADS)
         if (x / WORDS >= heads || x % WORDS * 8 >= a.dim)
             ((uint4 *)q)[x] = make_uint4(0, 0, 0, 0);
-    for (int first = 0; first <= heads; first += EACH) {    /* the key behind the queries */
+    for (int first = 0; first <= heads; first += EACH) {    /* the key after the queries */
         int i = first + (int)threadIdx.x / GROUP;
         bool key = i == heads, on = i <= heads && c < half;
         const T *from = key ? (const T *)a.new_k + from_kv :
@@ -209,13 +210,13 @@ __device__ __forceinline__ void take_turned(const struct attend &a, const struct
             row_get(wx, w + c);
             row_get(wy, w + c + half);
         }
-        r = group_sum(squares(x) + squares(y), GROUP);
+        r = rope_group_sum(rope_squares(x) + rope_squares(y), GROUP);
         if (w) {
-            r = head_inverse(r, a.dim, t.eps);
-            scale(x, r, wx);
-            scale(y, r, wy);
+            r = rope_head_rstd(r, a.dim, t.eps);
+            rope_scale(x, r, wx);
+            rope_scale(y, r, wy);
         }
-        turn(x, y, cos, sin);
+        rope_rotate(x, y, cos, sin);
         if (on && (!key || (p.pos >= p.from && p.pos < p.to))) {
             T *to = key ? (T *)(uintptr_t)a.k + to_kv : q + i * (D + 8);
 
@@ -228,16 +229,17 @@ __device__ __forceinline__ void take_turned(const struct attend &a, const struct
     __syncthreads();
 }
 
-/* A part of a row, for up to 16 heads that share keys, as row_part leaves it; without parts the
- * blocks of a row are a cluster. */
+/* A part of a row, for up to 16 heads that share keys; the result is as row_part's. Without
+ * `parts` the blocks of a row form a cluster. */
 template <typename T, int D>
 __global__ void __launch_bounds__(THREADS, D > 128 ? 2 : 4)
-    heads_part(const __grid_constant__ struct attend a, const __grid_constant__ struct turned t,
-               float *parts, int n_parts, int chunks)
+    heads_part(const __grid_constant__ struct attn a,
+               const __grid_constant__ struct cached_rope t, float *parts, int n_parts,
+               int chunks)
 {
-    const int SIZE = tile_size<D, false>(TILE), OT = D / 8;
+    const int SIZE = attn_tile_size<D, false>(TILE), OT = D / 8;
     extern __shared__ __align__(16) unsigned char pool[];
-    T *q = (T *)pool, *ring = q + tile_size<D, false>(ROWS);
+    T *q = (T *)pool, *ring = q + attn_tile_size<D, false>(ROWS);
     float *stats = (float *)ring, *outs = stats + 2 * WARPS * ROWS;    /* at last */
     float *own = outs + WARPS * ROWS * D;
     int chunk = (int)(blockIdx.x % (unsigned)chunks), g = (int)(blockIdx.x / (unsigned)chunks);
@@ -247,39 +249,40 @@ __global__ void __launch_bounds__(THREADS, D > 128 ? 2 : 4)
     g %= a.n_kv;
     if (a.new_k)
         ask_ahead<T>(a, t, row, g, n_parts);
-    cuda_begin();
+    cuda_pdl_wait();
     int h0 = g * a.share + chunk * ROWS, heads = min((int)ROWS, a.share - chunk * ROWS);
-    struct part p = part_of(a, row, g, (int)blockIdx.y, n_parts);
+    struct part p = cached_part_of(a, row, g, (int)blockIdx.y, n_parts);
     float out[1][OT][4], fix[2];
     struct two_heads w;
 
     if (t.table)
-        take_turned<T, D>(a, t, q, row, g, h0, heads, p);
+        take_rotated<T, D>(a, t, q, row, g, h0, heads, p);
     else
-        take_new<T>(a, row, g, p);
-    clear(out);
+        cached_append<T>(a, row, g, p);
+    attn_clear(out);
     for (int r = 0; r < 2; r++) {
         int h = lane / 4 + 8 * r;
 
         w.max[r] = -INFINITY;
         w.sum[r] = 0;
         w.head[r] = h0 + min(h, heads - 1);
-        w.slope[r] = head_slope(a, w.head[r]);
+        w.slope[r] = attn_head_slope(a, w.head[r]);
     }
     if (!t.table)
-        load_tile<false, D, ROWS, THREADS>(q, (const T *)a.q + row * a.row_stride + h0 * a.q_head,
-                                           a.q_head, heads, a.dim, a.vec);
-    /* Keys and values in turn, two of them on their way to the ring. */
+        attn_load_tile<false, D, ROWS, THREADS>(
+            q, (const T *)a.q + row * a.row_stride + h0 * a.q_head, a.q_head, heads, a.dim,
+            a.vec);
+    /* Keys and values alternate; two tiles are on their way to the ring. */
     auto load = [&](const void *from, int j, int to) {
         if (j < p.to)
-            load_tile<false, D, TILE, THREADS>(ring + to * SIZE,
-                                               (const T *)from + p.at + (int64_t)j * a.dim, a.dim,
-                                               p.to - j, a.dim, a.vec);
-        copies_end();
+            attn_load_tile<false, D, TILE, THREADS>(ring + to * SIZE,
+                                                    (const T *)from + p.at + (int64_t)j * a.dim,
+                                                    a.dim, p.to - j, a.dim, a.vec);
+        cp_async_commit();
     };
     auto next = [&](const void *from, int j) {
-        copies_wait<1>();
-        __syncthreads();                /* it is there, and what was before it has been read */
+        cp_async_wait<1>();
+        __syncthreads();                /* the tile has arrived, and the one before was read */
         load(from, j, stage ? stage - 1 : TILES - 1);
     };
 
@@ -290,20 +293,20 @@ __global__ void __launch_bounds__(THREADS, D > 128 ? 2 : 4)
         uint32_t f[1][1][4];
 
         next(a.k, j + TILE);
-        rows_by_rows<false, D, ROWS>(s, q, 0, ring + mine + stage * SIZE);
-        soften<T>(a, s, w, fix, j + warp * ROWS + lane % 4 * 2, p);
+        attn_rows_by_rows<false, D, ROWS>(s, q, 0, ring + mine + stage * SIZE);
+        softmax_step<T>(a, s, w, fix, j + warp * ROWS + lane % 4 * 2, p);
 #pragma unroll
         for (int n = 0; n < OT; n++)
 #pragma unroll
             for (int e = 0; e < 4; e++)
                 out[0][n][e] *= fix[e / 2];
-        as_factor<T>(f, s);
+        attn_as_factor<T>(f, s);
         stage = stage + 1 < TILES ? stage + 1 : 0;
         next(a.v, j + TILE);
-        times_rows<false, D>(out, f, ring + stage * SIZE + mine, 0);
+        attn_times_rows<false, D>(out, f, ring + stage * SIZE + mine, 0);
         stage = stage + 1 < TILES ? stage + 1 : 0;
     }
-    tiles_ready<false>();               /* all have read the last tile */
+    attn_tiles_ready<false>();          /* all have read the last tile */
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         int at = warp * ROWS + lane / 4 + 8 * r;
@@ -328,21 +331,22 @@ __global__ void __launch_bounds__(THREADS, D > 128 ? 2 : 4)
         join_cluster<T, D>(a, own, n_parts, id, heads);
 }
 
-/* In clusters of a row's parts where there is no room for them. */
+/* The parts of a row form a cluster where they have no workspace. */
 template <typename T, int D>
-static void launch_heads(struct device *dev, const struct attend &a, const struct turned &t,
+static void launch_heads(struct device *dev, const struct attn &a, const struct cached_rope &t,
                          float *parts, int64_t n_parts)
 {
     int64_t chunks = cuda_blocks(a.share, ROWS);
     cudaLaunchAttribute how[2] = {};
     cudaLaunchConfig_t c = {};
 
-    c.dynamicSmemBytes = sizeof(T) * (size_t)tile_size<D, false>(ROWS + TILES * TILE);
+    c.dynamicSmemBytes = sizeof(T) * (size_t)attn_tile_size<D, false>(ROWS + TILES * TILE);
     c.gridDim = dim3((unsigned)(a.n * a.n_kv * chunks), (unsigned)n_parts, 1);
     c.blockDim = THREADS;
     c.stream = cuda_of(dev)->stream;
     c.attrs = how;
-    if (!cuda_ok(dev, "attention_cached", may_share(heads_part<T, D>, c.dynamicSmemBytes)))
+    if (!cuda_ok(dev, "attention_cached",
+                 cuda_allow_shared(heads_part<T, D>, c.dynamicSmemBytes)))
         return;
     if (cuda_of(dev)->hopper) {
         how[c.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -358,8 +362,8 @@ static void launch_heads(struct device *dev, const struct attend &a, const struc
 }
 
 template <typename T>
-void attend_heads(struct device *dev, const struct attend &a, const struct turned &t, float *parts,
-                  int64_t n_parts)
+void cached_heads(struct device *dev, const struct attn &a, const struct cached_rope &t,
+                  float *parts, int64_t n_parts)
 {
     if (a.dim <= 64)
         launch_heads<T, 64>(dev, a, t, parts, n_parts);
@@ -369,7 +373,7 @@ void attend_heads(struct device *dev, const struct attend &a, const struct turne
         launch_heads<T, 256>(dev, a, t, parts, n_parts);
 }
 
-template void attend_heads<__nv_bfloat16>(struct device *, const struct attend &,
-                                          const struct turned &, float *, int64_t);
-template void attend_heads<__half>(struct device *, const struct attend &, const struct turned &,
-                                   float *, int64_t);
+template void cached_heads<__nv_bfloat16>(struct device *, const struct attn &,
+                                          const struct cached_rope &, float *, int64_t);
+template void cached_heads<__half>(struct device *, const struct attn &,
+                                   const struct cached_rope &, float *, int64_t);

@@ -8,12 +8,12 @@
 #include "trainer/cuda/attention/attention.cuh"
 
 /* Which of the four columns from 4 * col4 on stay, as bits. */
-__device__ __forceinline__ unsigned kept_bits(const struct attend &a, int64_t row, int col4)
+__device__ __forceinline__ unsigned dropout_bits(const struct attn &a, int64_t row, int col4)
 {
     uint32_t w[4];
     unsigned bits = 0;
 
-    cuda_philox(w, a.drop.seed, a.drop.stream, (uint64_t)(row * a.drop_width + col4));
+    philox(w, a.drop.seed, a.drop.stream, (uint64_t)(row * a.drop_width + col4));
 #pragma unroll
     for (int i = 0; i < 4; i++)
         bits |= (unsigned)(w[i] >= a.drop.least) << i;
@@ -21,20 +21,22 @@ __device__ __forceinline__ unsigned kept_bits(const struct attend &a, int64_t ro
 }
 
 /*
- * Which of a lane's elements of a tile of P stay: bit 4 (m NT + n) + e.  row is the counter's row
- * of the lane's first, j the tile's first key.  Two neighbours hold four columns of rows g and
- * g + 8: each makes the words of one.  (One loop for all: the words are long in code.)
+ * Which of a lane's elements of a tile of P are kept: bit 4 (m NT + n) + e. row is the
+ * counter's row of the lane's first element, j the tile's first key.  Two neighbouring lanes
+ * hold four columns of rows g and g + 8: each computes the words of one. (One loop for all: the
+ * words take much code.)
  */
 template <int MR, int NT>
-__device__ __forceinline__ uint64_t kept_tile(const struct attend &a, int64_t row, int j)
+__device__ __forceinline__ uint64_t dropout_tile(const struct attn &a, int64_t row, int j)
 {
     int odd = (int)threadIdx.x % 2, quad = (int)threadIdx.x % 4 / 2;
     uint64_t all = 0;
 
 #pragma unroll 1
     for (int t = 0; t < MR * NT; t++) {
-        unsigned bits = kept_bits(a, row + t / NT * 16 + 8 * odd, (j + t % NT * 8) / 4 + quad)
-                        << (4 * odd);
+        unsigned bits =
+            dropout_bits(a, row + t / NT * 16 + 8 * odd, (j + t % NT * 8) / 4 + quad)
+            << (4 * odd);
 
         bits |= __shfl_xor_sync(0xffffffffu, bits, 1);
         bits >>= 2 * odd;
@@ -44,20 +46,21 @@ __device__ __forceinline__ uint64_t kept_tile(const struct attend &a, int64_t ro
 }
 
 /*
- * The same where rows are keys and columns queries: row is the counter's row of the lane's first
- * query, j its first key.  Four lanes that hold keys 4x ... 4x + 3 need one word each of the same
- * four counters, keys 8 apart of two queries; each makes one, and its bits go to all.
+ * The same where rows are keys and columns queries: row is the counter's row of the lane's
+ * first query, j its first key.  Four lanes that hold keys 4x ... 4x + 3 need one word each of
+ * the same four counters (two queries, keys 8 apart); each computes one counter, and the bits
+ * are exchanged.
  */
 template <int MR, int NT>
-__device__ __forceinline__ uint64_t kept_tile_t(const struct attend &a, int64_t row, int j)
+__device__ __forceinline__ uint64_t dropout_tile_t(const struct attn &a, int64_t row, int j)
 {
     int third = (int)threadIdx.x / 4 % 4;
     uint64_t all = 0;
 
 #pragma unroll 1
     for (int t = 0; t < MR * NT; t++) {
-        unsigned bits = kept_bits(a, row + t % NT * 8 + third % 2,
-                                  (j + t / NT * 16 + third / 2 * 8) / 4) << (4 * third);
+        unsigned bits = dropout_bits(a, row + t % NT * 8 + third % 2,
+                                     (j + t / NT * 16 + third / 2 * 8) / 4) << (4 * third);
 
         bits |= __shfl_xor_sync(0xffffffffu, bits, 4);
         bits |= __shfl_xor_sync(0xffffffffu, bits, 8);

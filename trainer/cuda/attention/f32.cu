@@ -1,16 +1,15 @@
 /*
  * attention/f32 - attention over packed documents in f32, forward and backward.
  *
- * The same walks over tiles as fwd.cu and bwd.cu, without tensor cores: 256
- * threads as 16 x 16, of which each makes R x R scores of a tile of 16 R x 16 R and R rows by
- * every 16th column of what is summed.  Tiles lie in shared memory with an odd number of floats
- * from row to row.
+ * Walks over tiles as fwd.cu and bwd.cu do, without tensor cores: of 256 threads as 16 x 16,
+ * each computes R x R scores of a tile of 16 R x 16 R, and R rows by every 16th column of the
+ * sums.  Rows of a tile in shared memory are an odd number of floats apart.
  */
 #include "trainer/cuda/attention/dropout.cuh"
 
 enum { THREADS = 256 };
 
-/* Where a thread stands. */
+/* The thread's column and row among 16 x 16. */
 __device__ __forceinline__ int across() { return (int)threadIdx.x % 16; }
 __device__ __forceinline__ int down() { return (int)threadIdx.x / 16; }
 
@@ -118,51 +117,51 @@ __device__ __forceinline__ float row_max(float x)
 }
 
 /* The score of a query at that position and a key, in base 2; -inf where it is not seen. */
-__device__ __forceinline__ float score(const struct attend &a, float s, int pos, int j, int keys,
+__device__ __forceinline__ float score(const struct attn &a, float s, int pos, int j, int keys,
                                        float slope, const float *line)
 {
     float x = fmaf(slope, (float)(j - pos), s * a.scale2);
 
     if (a.table)
-        x += distance_term(a, line, j - pos);
-    return j >= sees_from(a, pos) && j < sees_to(a, pos, keys) ? x : -INFINITY;
+        x += attn_bias_term(a, line, j - pos);
+    return j >= attn_sees_from(a, pos) && j < attn_sees_to(a, pos, keys) ? x : -INFINITY;
 }
 
 /* What an element of P is multiplied by. */
-__device__ __forceinline__ float kept(const struct attend &a, int h, int64_t row, int j)
+__device__ __forceinline__ float kept(const struct attn &a, int h, int64_t row, int j)
 {
     if (!a.drop.on)
         return 1.0f;
-    return kept_bits(a, h * a.n + row, j / 4) >> (j % 4) & 1 ? a.drop.scale : 0.0f;
+    return dropout_bits(a, h * a.n + row, j / 4) >> (j % 4) & 1 ? a.drop.scale : 0.0f;
 }
 
 template <int R, int DB> __global__ void __launch_bounds__(THREADS)
-    forward_f32(const __grid_constant__ struct attend a)
+    forward_f32(const __grid_constant__ struct attn a)
 {
     const int TILE = 16 * R;
     extern __shared__ float pool[];
     int size = TILE * tile_ld(a.dim), h = (int)(blockIdx.x % (unsigned)a.n_head);
     int slot = a.slots - 1 - (int)(blockIdx.x / (unsigned)a.n_head);
     float *q = pool, *k = q + size, *v = k + size, *s = v + size, *line = s + TILE * (TILE + 1);
-    float out[R][DB], max[R], sum[R], slope = head_slope(a, h);
+    float out[R][DB], max[R], sum[R], slope = attn_head_slope(a, h);
     struct place p;
 
-    if (!query_tile(a, &p, TILE, slot, h / a.share))
+    if (!attn_query_tile(a, &p, TILE, slot, h / a.share))
         return;
     int64_t i0 = p.first + p.begin, ld_out = (int64_t)a.n_head * a.dim;
     int pos = p.shift + p.begin;
     int last = p.len - p.begin < TILE ? p.shift + p.len - 1 : pos + TILE - 1;
-    int end = sees_to(a, last, p.keys);
+    int end = attn_sees_to(a, last, p.keys);
 
     fill<TILE>(q, (const float *)a.q + i0 * a.row_stride + h * a.q_head, a.row_stride,
                p.len - p.begin, a.dim);
-    distance_line<float>(a, line, h);
+    attn_bias_line<float>(a, line, h);
     nothing(out);
     for (int x = 0; x < R; x++) {
         max[x] = -INFINITY;
         sum[x] = 0;
     }
-    for (int j = sees_from(a, pos) / TILE * TILE; j < end; j += TILE) {
+    for (int j = attn_sees_from(a, pos) / TILE * TILE; j < end; j += TILE) {
         int64_t at = p.key_at + j * a.kv_stride;
         float w[R][R];
 
@@ -212,7 +211,7 @@ template <int R, int DB> __global__ void __launch_bounds__(THREADS)
 }
 
 /* D[h, i] = dout[i, h] . out[i, h]: eight lanes a row and head. */
-__global__ void deltas_f32(const __grid_constant__ struct attend a)
+__global__ void deltas_f32(const __grid_constant__ struct attn a)
 {
     int64_t at = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 8, all = a.n * a.n_head;
     const float *x = (const float *)a.out + at * a.dim, *y = (const float *)a.dout + at * a.dim;
@@ -228,7 +227,7 @@ __global__ void deltas_f32(const __grid_constant__ struct attend a)
 
 /* P (dropped out) into s, dS into ds, of R x R elements; rows are queries, or keys. */
 template <int R>
-__device__ __forceinline__ void backs(const struct attend &a, const float (&w)[R][R],
+__device__ __forceinline__ void backs(const struct attn &a, const float (&w)[R][R],
                                       const float (&dp)[R][R], float *s, float *ds,
                                       const struct place &p, int i0, int j0, int h, float slope,
                                       const float *line, bool keys_down)
@@ -256,28 +255,28 @@ __device__ __forceinline__ void backs(const struct attend &a, const float (&w)[R
 }
 
 template <int R, int DB> __global__ void __launch_bounds__(THREADS)
-    queries_back_f32(const __grid_constant__ struct attend a)
+    queries_back_f32(const __grid_constant__ struct attn a)
 {
     const int TILE = 16 * R;
     extern __shared__ float pool[];
     int size = TILE * tile_ld(a.dim), h = (int)(blockIdx.x % (unsigned)a.n_head);
     int groups = (int)(gridDim.x / (unsigned)a.n_head), group = (int)blockIdx.x / a.n_head;
     float *q = pool, *dout = q + size, *k = dout + size, *v = k + size, *ds = v + size;
-    float *line = ds + TILE * (TILE + 1), *sums = line + line_floats(a);
-    float slope = head_slope(a, h), low = 0, high = 0;
+    float *line = ds + TILE * (TILE + 1), *sums = line + attn_line_floats(a);
+    float slope = attn_head_slope(a, h), low = 0, high = 0;
 
-    distance_line<float>(a, line, h);
-    for (int x = (int)threadIdx.x; a.dline && x < sums_floats(a); x += THREADS)
+    attn_bias_line<float>(a, line, h);
+    for (int x = (int)threadIdx.x; a.dline && x < attn_sums_floats(a); x += THREADS)
         sums[x] = 0;
     for (int slot = a.slots - 1 - group; slot >= 0; slot -= groups) {
         float dq[R][DB];
         struct place p;
 
-        if (!query_tile(a, &p, TILE, slot, h / a.share))
+        if (!attn_query_tile(a, &p, TILE, slot, h / a.share))
             continue;
         int64_t i0 = p.first + p.begin, ld_out = (int64_t)a.n_head * a.dim;
         int last = (p.len < p.begin + TILE ? p.len : p.begin + TILE) - 1;
-        int end = sees_to(a, last, p.keys);
+        int end = attn_sees_to(a, last, p.keys);
 
         __syncthreads();
         fill<TILE>(q, (const float *)a.q + i0 * a.row_stride + h * a.q_head, a.row_stride,
@@ -285,7 +284,7 @@ template <int R, int DB> __global__ void __launch_bounds__(THREADS)
         fill<TILE>(dout, (const float *)a.dout + i0 * ld_out + h * a.dim, ld_out,
                    p.len - p.begin, a.dim);
         nothing(dq);
-        for (int j = sees_from(a, p.begin) / TILE * TILE; j < end; j += TILE) {
+        for (int j = attn_sees_from(a, p.begin) / TILE * TILE; j < end; j += TILE) {
             int64_t at = p.key_at + j * a.kv_stride;
             float w[R][R], dp[R][R];
 
@@ -314,16 +313,16 @@ template <int R, int DB> __global__ void __launch_bounds__(THREADS)
             a.dim, dq, a.scale);
     }
     if (a.dline) {
-        float lows = block_sum(low), highs = block_sum(high);
+        float lows = cuda_block_sum(low), highs = cuda_block_sum(high);
 
-        for (int x = (int)threadIdx.x; x < sums_floats(a); x += THREADS)
-            a.dline[((int64_t)group * a.n_head + h) * sums_floats(a) + x] =
+        for (int x = (int)threadIdx.x; x < attn_sums_floats(a); x += THREADS)
+            a.dline[((int64_t)group * a.n_head + h) * attn_sums_floats(a) + x] =
                 sums[x] + (x == 0 ? lows : 0.0f) + (x == 2 * a.far ? highs : 0.0f);
     }
 }
 
 template <int R, int DB> __global__ void __launch_bounds__(THREADS)
-    keys_back_f32(const __grid_constant__ struct attend a)
+    keys_back_f32(const __grid_constant__ struct attn a)
 {
     const int TILE = 16 * R;
     extern __shared__ float pool[];
@@ -332,7 +331,7 @@ template <int R, int DB> __global__ void __launch_bounds__(THREADS)
     float *ds = s + TILE * (TILE + 1), *line = ds + TILE * (TILE + 1), dk[R][DB], dv[R][DB];
     struct place p;
 
-    if (!key_tile(a, &p, TILE, (int)(blockIdx.x / (unsigned)a.n_kv), g))
+    if (!attn_key_tile(a, &p, TILE, (int)(blockIdx.x / (unsigned)a.n_kv), g))
         return;
     int64_t at = p.key_at + p.begin * a.kv_stride, ld_out = (int64_t)a.n_head * a.dim;
     int64_t to_at = (p.key_first + p.begin) * a.kv_stride + g * a.dkv_head;
@@ -345,10 +344,10 @@ template <int R, int DB> __global__ void __launch_bounds__(THREADS)
     nothing(dk);
     nothing(dv);
     for (int h = g * a.share; h < (g + 1) * a.share; h++) {
-        float slope = head_slope(a, h);
+        float slope = attn_head_slope(a, h);
 
         __syncthreads();
-        distance_line<float>(a, line, h);
+        attn_bias_line<float>(a, line, h);
         for (int i = a.whole ? 0 : p.begin; i < to; i += TILE) {
             int64_t row = p.first + i;
             float w[R][R], dp[R][R];
@@ -372,36 +371,36 @@ template <int R, int DB> __global__ void __launch_bounds__(THREADS)
 }
 
 template <int R, int DB>
-static void launch_fwd(struct device *dev, const char *op, struct attend a)
+static void launch_fwd(struct device *dev, const char *op, struct attn a)
 {
     const int TILE = 16 * R;
     size_t bytes = sizeof(float) * (size_t)(3 * TILE * tile_ld(a.dim) + TILE * (TILE + 1) +
-                                            line_floats(a));
-    int64_t slots = slots_of(a.n, a.n_docs, TILE);
+                                            attn_line_floats(a));
+    int64_t slots = attn_slots(a.n, a.n_docs, TILE);
 
     a.slots = (int)slots;
-    if (!cuda_ok(dev, op, may_share(forward_f32<R, DB>, bytes)))
+    if (!cuda_ok(dev, op, cuda_allow_shared(forward_f32<R, DB>, bytes)))
         return;
     forward_f32<R, DB><<<(unsigned)(slots * a.n_head), THREADS, bytes, cuda_of(dev)->stream>>>(a);
     cuda_launched(dev, op);
 }
 
-template <int R, int DB> static void launch_bwd(struct device *dev, struct attend a)
+template <int R, int DB> static void launch_bwd(struct device *dev, struct attn a)
 {
     const int TILE = 16 * R;
     size_t tile = (size_t)TILE * (TILE + 1), four = 4 * (size_t)(TILE * tile_ld(a.dim));
-    size_t line = (size_t)line_floats(a), sums = (size_t)sums_floats(a);
+    size_t line = (size_t)attn_line_floats(a), sums = (size_t)attn_sums_floats(a);
     size_t bytes_q = sizeof(float) * (four + tile + line + sums);
     size_t bytes_k = sizeof(float) * (four + 2 * tile + line);
-    int64_t slots = slots_of(a.n, a.n_docs, TILE), keys = key_slots(a, TILE) * a.n_kv;
+    int64_t slots = attn_slots(a.n, a.n_docs, TILE), keys = attn_key_slots(a, TILE) * a.n_kv;
     int64_t groups = a.dline ? (int64_t)a.groups : slots;
     cudaStream_t stream = cuda_of(dev)->stream;
 
     a.slots = (int)slots;
     if (a.n > 0)
         deltas_f32<<<(unsigned)cuda_blocks(a.n * a.n_head * 8, THREADS), THREADS, 0, stream>>>(a);
-    if (!cuda_ok(dev, "attention_bwd", may_share(queries_back_f32<R, DB>, bytes_q)) ||
-        !cuda_ok(dev, "attention_bwd", may_share(keys_back_f32<R, DB>, bytes_k)))
+    if (!cuda_ok(dev, "attention_bwd", cuda_allow_shared(queries_back_f32<R, DB>, bytes_q)) ||
+        !cuda_ok(dev, "attention_bwd", cuda_allow_shared(keys_back_f32<R, DB>, bytes_k)))
         return;
     queries_back_f32<R, DB><<<(unsigned)(groups * a.n_head), THREADS, bytes_q, stream>>>(a);
     if (cuda_launched(dev, "attention_bwd") && keys > 0) {
@@ -410,7 +409,7 @@ template <int R, int DB> static void launch_bwd(struct device *dev, struct atten
     }
 }
 
-template <> void attend_fwd<float>(struct device *dev, const char *op, const struct attend &a)
+template <> void attn_fwd<float>(struct device *dev, const char *op, const struct attn &a)
 {
     if (a.dim <= 64)
         launch_fwd<4, 4>(dev, op, a);
@@ -420,7 +419,7 @@ template <> void attend_fwd<float>(struct device *dev, const char *op, const str
         launch_fwd<2, 16>(dev, op, a);
 }
 
-template <> void attend_bwd<float>(struct device *dev, const struct attend &a)
+template <> void attn_bwd<float>(struct device *dev, const struct attn &a)
 {
     if (a.dim <= 64)
         launch_bwd<4, 4>(dev, a);

@@ -1,25 +1,25 @@
 /*
  * attention/fwd - attention over packed documents on the tensor cores: forward.
  *
- * A block takes one tile of queries of one head and walks over the tiles of keys they see: scores,
- * a softmax that rescales what was summed before (online), and the product with the values, all in
- * registers.  Keys and values come a tile ahead, whole tiles by tensor maps, others by each
- * thread's own copies.  Tiles that the mask leaves empty are not visited, and only those on its
- * edge test each element.  Longer documents go to fwd_producer.cu, f32 to f32.cu.
+ * A block takes one tile of queries of one head and walks over the tiles of keys they see:
+ * scores, an online softmax, and the product with the values, all in registers.  Keys and
+ * values are loaded a tile ahead, whole tiles by TMA, others by each thread's own copies.
+ * Tiles that the mask leaves empty are skipped, and only tiles on its edge test each element.
+ * Longer documents go to fwd_producer.cu, f32 to f32.cu.
  *
- * cuDNN's attention is not used: its deterministic backward on Hopper has neither slopes nor a bias
- * with a gradient, and takes two bytes for each pair of a head's queries and keys (cudnn-frontend
- * 1.x, scaled_dot_product_flash_attention.h); BLOOM and T5 need the first, long documents the
- * memory.
+ * cuDNN's attention is not used: its deterministic backward on Hopper has neither slopes nor a
+ * bias with a gradient, and takes two bytes for each pair of a head's queries and keys
+ * (cudnn-frontend 1.x, scaled_dot_product_flash_attention.h); BLOOM and T5 need the first, long
+ * documents the memory.
  *
  * Source: Dao 2023 (FlashAttention-2), Milakov and Gimelshein 2018 (online softmax).
  */
 #include "trainer/cuda/attention/fwd.cuh"
 
 /*
- * Sizes by the width of a head and by the groups of four warps that make wgmma products (0:
- * mma.sync).  Several groups read keys and values once; single ones wait less for each other's
- * beginnings and ends, which counts in short documents.
+ * Sizes by the width of a head and the number of warpgroups that multiply by wgmma (0:
+ * mma.sync).  Several groups share loaded keys and values; a single one waits less at the ends
+ * of short documents.
  */
 template <int D, int GROUPS> struct fwd_shape {
     static const bool WG = GROUPS > 0;
@@ -30,41 +30,44 @@ template <int D, int GROUPS> struct fwd_shape {
     static const int KS = 2, VS = WG ? 3 : 2;       /* tiles of keys, of values in memory */
 };
 
-enum { SHORT_DOC = 4096, GATES = 6 };
+enum { SHORT_DOC = 4096, MBARS = 6 };
 
 template <typename T, int D, int MODE, int GROUPS>
 __device__ __forceinline__ void
-forward_tile(const struct attend &a, const struct forward_maps &maps, unsigned char *pool)
+forward_tile(const struct attn &a, const struct fwd_maps &maps, unsigned char *pool)
 {
     using S = fwd_shape<D, GROUPS>;
-    static_assert(!has_table(MODE) || 16 * S::MR + S::BN <= TERMS_BEYOND, "what a line holds");
+    static_assert(!attn_has_table(MODE) || 16 * S::MR + S::BN <= TERMS_BEYOND,
+                  "what a line holds");
     const int BM = S::BM, BN = S::BN, MR = S::MR, NT = BN / 8, OT = D / 8, THREADS = S::WARPS * 32;
     const bool WG = S::WG;
-    const int SIZE = tile_size<D, WG>(BN);
-    T *q = (T *)pool, *k = q + tile_size<D, WG>(BM), *v = k + S::KS * SIZE;
-    uint64_t *q_gate = (uint64_t *)(v + S::VS * SIZE), *k_gate = q_gate + 1, *v_gate = k_gate + 2;
-    float *line = (float *)(q_gate + GATES);
+    const int SIZE = attn_tile_size<D, WG>(BN);
+    T *q = (T *)pool, *k = q + attn_tile_size<D, WG>(BM), *v = k + S::KS * SIZE;
+    uint64_t *q_mbar = (uint64_t *)(v + S::VS * SIZE), *k_mbar = q_mbar + 1,
+             *v_mbar = k_mbar + 2;
+    float *line = (float *)(q_mbar + MBARS);
     int h = (int)(blockIdx.x % (unsigned)a.n_head), g = h / a.share;
     int slot = a.slots - 1 - (int)(blockIdx.x / (unsigned)a.n_head);
-    int lane = (int)threadIdx.x % 32, row = alike((int)threadIdx.x / 32) * MR * 16;
+    int lane = (int)threadIdx.x % 32, row = cuda_uniform((int)threadIdx.x / 32) * MR * 16;
     int ks = 0, vs = 0, it = 0, was = 0, was_vs = 0, was_at = 0;    /* the tile before */
     bool first_thread = threadIdx.x == 0;
     struct place p;
-    float slope = head_slope(a, h), out[MR][OT][4], s[MR][NT][4], fix[MR][2];
+    float slope = attn_head_slope(a, h), out[MR][OT][4], s[MR][NT][4], fix[MR][2];
     uint32_t f[MR][NT / 2][4];
     struct softmax<MR> w;
 
-    if (!query_tile(a, &p, BM, slot, g))
+    if (!attn_query_tile(a, &p, BM, slot, g))
         return;
     const T *kf = (const T *)a.k + p.key_at, *vf = (const T *)a.v + p.key_at;
     int64_t i0 = p.first + p.begin;
     int pos = p.shift + p.begin, last = p.len - p.begin < BM ? p.shift + p.len - 1 : pos + BM - 1;
-    int j = sees_from(a, pos) / BN * BN, end = sees_to(a, last, p.keys);
-    int mine_last, mine = together<WG, MR>(row, &mine_last);
-    int none_before = sees_to(a, pos + mine, p.keys);
-    int all_after = sees_from(a, min(last, pos + mine_last));
+    int j = attn_sees_from(a, pos) / BN * BN, end = attn_sees_to(a, last, p.keys);
+    int mine_last, mine = attn_together<WG, MR>(row, &mine_last);
+    int none_before = attn_sees_to(a, pos + mine, p.keys);
+    int all_after = attn_sees_from(a, min(last, pos + mine_last));
 
-    /* Whole tiles come by maps: rows behind a document's last may hold anything. */
+    /* Whole tiles are loaded through maps; others are not, as rows past a document's last may
+     * hold anything. */
     auto mapped = [&](int at) { return WG && a.mapped && at + BN <= p.keys; };
     auto load_keys = [&](int at, int to_k, int to_v) {
         T *kt = k + to_k * SIZE, *vt = v + to_v * SIZE;
@@ -73,39 +76,39 @@ forward_tile(const struct attend &a, const struct forward_maps &maps, unsigned c
             int head = a.past ? 0 : g, first = (int)p.key_first + at;
 
             if (first_thread) {
-                gate_expect(&k_gate[to_k], SIZE * (int)sizeof(T));
-                bring_tile<D, BN>(kt, &maps.k, head, first, &k_gate[to_k]);
-                gate_expect(&v_gate[to_v], SIZE * (int)sizeof(T));
-                bring_tile<D, BN>(vt, &maps.v, head, first, &v_gate[to_v]);
+                mbarrier_expect_tx(&k_mbar[to_k], SIZE * (int)sizeof(T));
+                tma_load_tile<D, BN>(kt, &maps.k, head, first, &k_mbar[to_k]);
+                mbarrier_expect_tx(&v_mbar[to_v], SIZE * (int)sizeof(T));
+                tma_load_tile<D, BN>(vt, &maps.v, head, first, &v_mbar[to_v]);
             }
             return;
         }
-        load_tile<WG, D, BN, THREADS>(kt, kf + at * a.kv_stride, a.kv_stride, p.keys - at, a.dim,
-                                      a.vec);
-        load_tile<WG, D, BN, THREADS>(vt, vf + at * a.kv_stride, a.kv_stride, p.keys - at, a.dim,
-                                      a.vec);
-        copies_end();
+        attn_load_tile<WG, D, BN, THREADS>(kt, kf + at * a.kv_stride, a.kv_stride, p.keys - at,
+                                           a.dim, a.vec);
+        attn_load_tile<WG, D, BN, THREADS>(vt, vf + at * a.kv_stride, a.kv_stride, p.keys - at,
+                                           a.dim, a.vec);
+        cp_async_commit();
     };
-    /* The tile is there for this thread, and the one before it free. */
+    /* The tile has arrived for this thread, and the one before is free. */
     auto tile_ready = [&]() {
         if (!mapped(j))
-            tiles_here<WG>();
+            attn_tiles_here<WG>();
         __syncthreads();
     };
     if (WG && a.mapped && first_thread) {
-        for (int i = 0; i < GATES; i++)
-            gate_init(&q_gate[i], 1);
-        gates_seen();
-        gate_expect(q_gate, tile_size<D, WG>(BM) * (int)sizeof(T));
-        bring_tile<D, BM>(q, &maps.q, h, (int)i0, q_gate);
+        for (int i = 0; i < MBARS; i++)
+            mbarrier_init(&q_mbar[i], 1);
+        mbarrier_fence_init();
+        mbarrier_expect_tx(q_mbar, attn_tile_size<D, WG>(BM) * (int)sizeof(T));
+        tma_load_tile<D, BM>(q, &maps.q, h, (int)i0, q_mbar);
     }
     if (!WG || !a.mapped)
-        load_tile<WG, D, BM, THREADS>(q, (const T *)a.q + i0 * a.row_stride + h * a.q_head,
-                                      a.row_stride, p.len - p.begin, a.dim, a.vec);
+        attn_load_tile<WG, D, BM, THREADS>(q, (const T *)a.q + i0 * a.row_stride + h * a.q_head,
+                                           a.row_stride, p.len - p.begin, a.dim, a.vec);
     load_keys(j, 0, 0);
-    if (has_table(MODE))
-        distance_line<T>(a, line, h);
-    clear(out);
+    if (attn_has_table(MODE))
+        attn_bias_line<T>(a, line, h);
+    attn_clear(out);
 #pragma unroll
     for (int m = 0; m < MR; m++)
         for (int r = 0; r < 2; r++) {
@@ -116,51 +119,52 @@ forward_tile(const struct attend &a, const struct forward_maps &maps, unsigned c
         if (j + BN < end)
             load_keys(j + BN, (ks + 1) % S::KS, (vs + 1) % S::VS);
         if (mapped(j))
-            gate_wait(&k_gate[ks], it / S::KS);
+            mbarrier_wait(&k_mbar[ks], it / S::KS);
     };
-    /* They are asked for one tile later. */
+    /* Queued one tile later than the scores. */
     auto add_values = [&]() {
         if (mapped(was_at))
-            gate_wait(&v_gate[was_vs], was / S::VS);
-        products_begin<WG>();
-        times_rows<WG, D>(out, f, v + was_vs * SIZE, 0);
-        products_group<WG>();
+            mbarrier_wait(&v_mbar[was_vs], was / S::VS);
+        wgmma_fence<WG>();
+        attn_times_rows<WG, D>(out, f, v + was_vs * SIZE, 0);
+        wgmma_commit<WG>();
     };
     auto scores_to_p = [&]() {
         int col = j + lane % 4 * 2, first = pos + row, i = first + lane / 4;
 
-        if (has_table(MODE) && a.table &&
-            terms_differ(a, j - first - 16 * MR + 1, j - first + BN - 1))
-            add_terms<MODE, true>(a, s, col, i, slope, 0.0f, line);
-        else if (MODE != ATTEND_PLAIN)
-            add_terms<MODE, false>(a, s, col, i, slope,
-                                   has_table(MODE) && a.table
+        if (attn_has_table(MODE) && a.table &&
+            attn_terms_differ(a, j - first - 16 * MR + 1, j - first + BN - 1))
+            fwd_add_terms<MODE, true>(a, s, col, i, slope, 0.0f, line);
+        else if (MODE != ATTN_PLAIN)
+            fwd_add_terms<MODE, false>(a, s, col, i, slope,
+                                       attn_has_table(MODE) && a.table
                                        ? line[j > first ? 2 * a.span : 0] : 0.0f, line);
-        mask<BN>(a, s, j, i, p.keys, none_before, all_after);
-        soften<MODE>(s, w, fix, a.scale2);
+        fwd_mask<BN>(a, s, j, i, p.keys, none_before, all_after);
+        fwd_softmax_step<MODE>(s, w, fix, a.scale2);
     };
     auto p_to_factor = [&]() {
-        if (MODE == ATTEND_ANY && a.drop.on)
-            drop_tile(a, s, h * a.n + i0 + row + lane / 4, j);
-        as_factor<T>(f, s);
+        if (MODE == ATTN_ANY && a.drop.on)
+            fwd_drop_tile(a, s, h * a.n + i0 + row + lane / 4, j);
+        attn_as_factor<T>(f, s);
         was = it;
         was_vs = vs;
         was_at = j;
         if (!WG)
-            times_rows<WG, D>(out, f, v + vs * SIZE, 0);
+            attn_times_rows<WG, D>(out, f, v + vs * SIZE, 0);
     };
 
     tile_ready();
     next_and_wait();
     if (WG && a.mapped)
-        gate_wait(q_gate, 0);
-    products_begin<WG>();
-    rows_by_rows<WG, D, BM>(s, q, row, k);
-    products_end<WG>(s);
+        mbarrier_wait(q_mbar, 0);
+    wgmma_fence<WG>();
+    attn_rows_by_rows<WG, D, BM>(s, q, row, k);
+    wgmma_finish<WG>(s);
     scores_to_p();
     p_to_factor();
-    /* The product with a tile's values runs while the next tile's scores are softened.  Rows that
-     * are through (at most two tiles before others) find their last values still there. */
+    /* The product with a tile's values runs during the softmax of the next tile's scores. Rows
+     * that are finished (at most two tiles before others) find their last values still in
+     * memory. */
     for (j += BN; j < end; j += BN) {
         ks = (ks + 1) % S::KS;
         vs = (vs + 1) % S::VS;
@@ -169,21 +173,21 @@ forward_tile(const struct attend &a, const struct forward_maps &maps, unsigned c
         next_and_wait();
         if (!a.whole && j > pos + mine_last)
             continue;
-        products_begin<WG>();
-        rows_by_rows<WG, D, BM>(s, q, row, k + ks * SIZE);
-        products_group<WG>();
+        wgmma_fence<WG>();
+        attn_rows_by_rows<WG, D, BM>(s, q, row, k + ks * SIZE);
+        wgmma_commit<WG>();
         if (WG)
             add_values();
-        products_wait<WG, 1>(s);
+        wgmma_wait<WG, 1>(s);
         scores_to_p();
-        hold(s);                        /* not put off until after the wait */
-        products_wait<WG, 0>(out);
-        follow(out, fix);
+        wgmma_hold(s);                  /* not put off until after the wait */
+        wgmma_wait<WG, 0>(out);
+        fwd_rescale(out, fix);
         p_to_factor();
     }
     if (WG) {
         add_values();
-        products_wait<WG, 0>(out);
+        wgmma_wait<WG, 0>(out);
     }
 #pragma unroll
     for (int m = 0; m < MR; m++) {
@@ -199,36 +203,38 @@ forward_tile(const struct attend &a, const struct forward_maps &maps, unsigned c
             by[r] = 1.0f / sum;
             if (a.lse && lane % 4 == 0 && p.begin + i < p.len)
                 a.lse[h * a.n + i0 + i] =
-                    w.max[m][r] * (MODE == ATTEND_PLAIN ? a.scale : LN2) + logf(sum);
+                    w.max[m][r] * (MODE == ATTN_PLAIN ? a.scale : LN2) + logf(sum);
         }
-        store_rows((T *)a.out + i0 * a.n_head * a.dim + h * a.dim, (int64_t)a.n_head * a.dim,
-                   row + 16 * m, p.len - p.begin, a.dim, a.pairs, out[m], by[0], by[1]);
+        attn_store_rows((T *)a.out + i0 * a.n_head * a.dim + h * a.dim,
+                        (int64_t)a.n_head * a.dim, row + 16 * m, p.len - p.begin, a.dim,
+                        a.pairs, out[m], by[0], by[1]);
     }
 }
 
 template <typename T, int D, int MODE, int GROUPS>
 __global__ void __launch_bounds__(fwd_shape<D, GROUPS>::WARPS * 32, fwd_shape<D, GROUPS>::BLOCKS)
-    forward(const __grid_constant__ struct attend a,
-            const __grid_constant__ struct forward_maps maps)
+    forward(const __grid_constant__ struct attn a,
+            const __grid_constant__ struct fwd_maps maps)
 {
     extern __shared__ __align__(1024) unsigned char pool[];
 
-    if constexpr (runs_here<D, (GROUPS > 0)>())
+    if constexpr (attn_runs_here<D, (GROUPS > 0)>())
         forward_tile<T, D, MODE, GROUPS>(a, maps, pool);
 }
 
 template <typename T, int D, int MODE, int GROUPS>
-static void launch_kind(struct device *dev, const char *op, struct attend a)
+static void launch_kind(struct device *dev, const char *op, struct attn a)
 {
     using S = fwd_shape<D, GROUPS>;
-    size_t bytes = sizeof(T) * (size_t)tile_size<D, S::WG>(S::BM + (S::KS + S::VS) * S::BN) +
-                   sizeof(uint64_t) * GATES + sizeof(float) * (size_t)line_floats(a);
-    struct forward_maps maps = {};
-    int64_t slots = slots_of(a.n, a.n_docs, S::BM), blocks = slots * a.n_head;
+    size_t bytes =
+        sizeof(T) * (size_t)attn_tile_size<D, S::WG>(S::BM + (S::KS + S::VS) * S::BN) +
+        sizeof(uint64_t) * MBARS + sizeof(float) * (size_t)attn_line_floats(a);
+    struct fwd_maps maps = {};
+    int64_t slots = attn_slots(a.n, a.n_docs, S::BM), blocks = slots * a.n_head;
 
     a.slots = (int)slots;
-    a.mapped = S::WG && forward_maps_of<D>(&maps, a, S::BM, S::BN);
-    if (blocks == 0 || !cuda_ok(dev, op, may_share(forward<T, D, MODE, GROUPS>, bytes)))
+    a.mapped = S::WG && fwd_maps_of<D>(&maps, a, S::BM, S::BN);
+    if (blocks == 0 || !cuda_ok(dev, op, cuda_allow_shared(forward<T, D, MODE, GROUPS>, bytes)))
         return;
     forward<T, D, MODE, GROUPS>
         <<<(unsigned)blocks, S::WARPS * 32, bytes, cuda_of(dev)->stream>>>(a, maps);
@@ -236,14 +242,14 @@ static void launch_kind(struct device *dev, const char *op, struct attend a)
 }
 
 template <typename T, int D, int MODE>
-static void launch(struct device *dev, const char *op, const struct attend &a)
+static void launch(struct device *dev, const char *op, const struct attn &a)
 {
     if constexpr (D <= 128) {
-        if (a.wide && (a.max_doc <= SHORT_DOC || D == 64 || has_table(MODE))) {
+        if (a.wide && (a.max_doc <= SHORT_DOC || D == 64 || attn_has_table(MODE))) {
             launch_kind<T, D, MODE, 1>(dev, op, a);
             return;
         }
-        if constexpr (!has_table(MODE) && D > 64)
+        if constexpr (!attn_has_table(MODE) && D > 64)
             if (a.wide) {
                 launch_kind<T, D, MODE, 3>(dev, op, a);
                 return;
@@ -253,31 +259,31 @@ static void launch(struct device *dev, const char *op, const struct attend &a)
 }
 
 template <typename T, int D>
-static void plain_or_slopes(struct device *dev, const char *op, const struct attend &a)
+static void plain_or_slopes(struct device *dev, const char *op, const struct attn &a)
 {
     if (a.slopes)
-        launch<T, D, ATTEND_SLOPES>(dev, op, a);
+        launch<T, D, ATTN_SLOPES>(dev, op, a);
     else
-        launch<T, D, ATTEND_PLAIN>(dev, op, a);
+        launch<T, D, ATTN_PLAIN>(dev, op, a);
 }
 
 /* Rare terms and wide heads share a kernel: each takes its time to compile. */
-template <typename T> void attend_fwd(struct device *dev, const char *op, const struct attend &a)
+template <typename T> void attn_fwd(struct device *dev, const char *op, const struct attn &a)
 {
-    if (ahead_can(a) && attend_ahead<T>(dev, op, a))
+    if (attn_fwd_producer_supported(a) && attn_fwd_producer<T>(dev, op, a))
         return;
-    if (a.wide && table_only(a)) {
+    if (a.wide && attn_table_only(a)) {
         if (a.dim <= 64)
-            launch_kind<T, 64, ATTEND_TABLE, 1>(dev, op, a);
+            launch_kind<T, 64, ATTN_TABLE, 1>(dev, op, a);
         else
-            launch_kind<T, 128, ATTEND_TABLE, 1>(dev, op, a);
+            launch_kind<T, 128, ATTN_TABLE, 1>(dev, op, a);
     } else if (a.table || a.drop.on || a.dim > 128 || !(a.scale > 0)) {
         if (a.dim <= 64)
-            launch<T, 64, ATTEND_ANY>(dev, op, a);
+            launch<T, 64, ATTN_ANY>(dev, op, a);
         else if (a.dim <= 128)
-            launch<T, 128, ATTEND_ANY>(dev, op, a);
+            launch<T, 128, ATTN_ANY>(dev, op, a);
         else
-            launch<T, 256, ATTEND_ANY>(dev, op, a);
+            launch<T, 256, ATTN_ANY>(dev, op, a);
     } else if (a.dim <= 64) {
         plain_or_slopes<T, 64>(dev, op, a);
     } else if (a.dim <= 80) {
@@ -289,10 +295,10 @@ template <typename T> void attend_fwd(struct device *dev, const char *op, const 
     }
 }
 
-template void attend_fwd<__nv_bfloat16>(struct device *, const char *, const struct attend &);
-template void attend_fwd<__half>(struct device *, const char *, const struct attend &);
+template void attn_fwd<__nv_bfloat16>(struct device *, const char *, const struct attn &);
+template void attn_fwd<__half>(struct device *, const char *, const struct attn &);
 
-bool attend_vec(const struct op_heads *at, int64_t dim, size_t size)
+bool attn_vec(const struct op_heads *at, int64_t dim, size_t size)
 {
     int64_t each = 16 / (int64_t)size;
 
@@ -301,11 +307,11 @@ bool attend_vec(const struct op_heads *at, int64_t dim, size_t size)
            at->kv_head % each == 0 && dim % each == 0;
 }
 
-struct attend attend_of(const struct device *dev, const struct op_attention *o)
+struct attn attn_of(const struct device *dev, const struct op_attention *o)
 {
-    struct attend a = {};
+    struct attn a = {};
     size_t size = ckpt_dtype_size(dev->act);
-    int64_t far = o->distance.reach < o->max_doc ? o->distance.reach : o->max_doc;
+    int64_t far = o->rel_bias.reach < o->max_doc ? o->rel_bias.reach : o->max_doc;
 
     a.q = o->in.q;
     a.k = o->in.k;
@@ -332,16 +338,16 @@ struct attend attend_of(const struct device *dev, const struct op_attention *o)
     a.scale2 = o->scale * LOG2E;
     a.whole = o->whole || o->key_start;
     a.wide = ((const struct cuda_device *)dev)->hopper;
-    a.vec = attend_vec(&o->in, o->dim, size);
+    a.vec = attn_vec(&o->in, o->dim, size);
     a.pairs = o->dim % 2 == 0 && a.row_stride % 2 == 0 && a.kv_stride % 2 == 0 &&
               a.q_head % 2 == 0 && a.kv_head % 2 == 0;
     a.drop = cuda_drop_of(&o->drop);
     a.drop_width = (o->max_doc + 3) / 4;
-    if (o->distance.table) {
-        a.table = o->distance.table;
+    if (o->rel_bias.table) {
+        a.table = o->rel_bias.table;
         a.far = (int)far;
         a.span = a.far + TERMS_BEYOND;
-        a.bucket = o->distance.bucket + (o->distance.reach - far);
+        a.bucket = o->rel_bias.bucket + (o->rel_bias.reach - far);
     }
     return a;
 }
@@ -350,5 +356,5 @@ void cuda_attention_fwd(struct device *dev, const struct op_attention *o)
 {
     if (dev->err.code || o->n == 0 || o->n_docs == 0)
         return;
-    CUDA_ACT(dev, attend_fwd<T>(dev, "attention_fwd", attend_of(dev, o)));
+    CUDA_ACT(dev, attn_fwd<T>(dev, "attention_fwd", attn_of(dev, o)));
 }

@@ -1,33 +1,33 @@
 /*
- * attention/fwd - what the forward kernels share: terms and masks of a tile of scores, and the
- * softmax that rescales what was summed before.
+ * attention/fwd - shared by the forward kernels: terms and masks of a tile of scores, and the
+ * online softmax.
  */
 #ifndef CKPT_TRAINER_CUDA_ATTENTION_FWD_H
 #define CKPT_TRAINER_CUDA_ATTENTION_FWD_H
 
 #include "trainer/cuda/attention/dropout.cuh"
-#include "trainer/cuda/hopper/tensor_map.cuh"
+#include "trainer/cuda/hopper/tma.cuh"
 
 #include <limits.h>
 
-/* Where tiles of queries, keys and values come from. */
-struct forward_maps {
+/* Tensor maps of queries, keys and values. */
+struct fwd_maps {
     CUtensorMap q, k, v;
 };
 
-/* False: strides do not allow it.  How many rows keys have is not always known, but only whole
- * tiles of them come this way. */
+/* False: strides do not allow maps. The number of rows of keys is not always known, but only
+ * whole tiles are loaded through maps. */
 template <int D>
-static inline bool forward_maps_of(struct forward_maps *m, const struct attend &a, int queries,
-                                   int keys)
+static inline bool fwd_maps_of(struct fwd_maps *m, const struct attn &a, int queries,
+                               int keys)
 {
     int64_t rows = a.key_start || a.past ? INT_MAX : a.n, heads = a.past ? 1 : a.n_kv;
     int64_t head = a.past ? a.dim : a.kv_head;
 
     return a.vec &&
-           tensor_map_of<D>(&m->q, a.q, a.n, a.row_stride, a.n_head, a.q_head, a.dim, queries) &&
-           tensor_map_of<D>(&m->k, a.k, rows, a.kv_stride, heads, head, a.dim, keys) &&
-           tensor_map_of<D>(&m->v, a.v, rows, a.kv_stride, heads, head, a.dim, keys);
+           tma_map_of<D>(&m->q, a.q, a.n, a.row_stride, a.n_head, a.q_head, a.dim, queries) &&
+           tma_map_of<D>(&m->k, a.k, rows, a.kv_stride, heads, head, a.dim, keys) &&
+           tma_map_of<D>(&m->v, a.v, rows, a.kv_stride, heads, head, a.dim, keys);
 }
 
 /* What a warp keeps of its rows: lane / 4 and 8 below, for each part. */
@@ -37,10 +37,11 @@ template <int MR> struct softmax {
 
 /* Scores of a tile in base 2 with all terms: from the line where they differ, else `beyond`. */
 template <int MODE, bool DIFFER, int MR, int NT>
-__device__ __forceinline__ void add_terms(const struct attend &a, float (&s)[MR][NT][4], int j,
-                                          int pos, float slope, float beyond, const float *line)
+__device__ __forceinline__ void fwd_add_terms(const struct attn &a, float (&s)[MR][NT][4],
+                                              int j, int pos, float slope, float beyond,
+                                              const float *line)
 {
-    float base = has_slopes(MODE) ? fmaf(slope, (float)(j - pos), beyond) : beyond;
+    float base = attn_has_slopes(MODE) ? fmaf(slope, (float)(j - pos), beyond) : beyond;
 
     line += a.span + j - pos;
 #pragma unroll
@@ -50,26 +51,25 @@ __device__ __forceinline__ void add_terms(const struct attend &a, float (&s)[MR]
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 const int step = 8 * n + e % 2 - 16 * m - e / 2 * 8;
-                float x = has_slopes(MODE) ? fmaf(slope, (float)step, base) : base;
+                float x = attn_has_slopes(MODE) ? fmaf(slope, (float)step, base) : base;
 
                 if (DIFFER)
-                    x = has_slopes(MODE) ? x + line[step] : line[step];
+                    x = attn_has_slopes(MODE) ? x + line[step] : line[step];
                 s[m][n][e] = fmaf(s[m][n][e], a.scale2, x);
             }
 }
 
-/* Columns that rows do not see: behind the last that each does where AFTER, else before the
- * first. */
+/* Mask the columns that rows do not see: past the last one where AFTER, else before the first. */
 template <bool AFTER, int MR, int NT>
-__device__ __forceinline__ void mask_side(const struct attend &a, float (&s)[MR][NT][4], int j,
-                                          int pos, int keys)
+__device__ __forceinline__ void fwd_mask_side(const struct attn &a, float (&s)[MR][NT][4],
+                                              int j, int pos, int keys)
 {
 #pragma unroll
     for (int m = 0; m < MR; m++)
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             int i = pos + 16 * m + 8 * r;
-            int edge = (AFTER ? sees_to(a, i, keys) : sees_from(a, i)) - j;
+            int edge = (AFTER ? attn_sees_to(a, i, keys) : attn_sees_from(a, i)) - j;
 
 #pragma unroll
             for (int n = 0; n < NT; n++)
@@ -83,24 +83,24 @@ __device__ __forceinline__ void mask_side(const struct attend &a, float (&s)[MR]
 /* Both, of rows of which the first sees keys before none_before, the last those from all_after
  * on. */
 template <int BN, int MR, int NT>
-__device__ __forceinline__ void mask(const struct attend &a, float (&s)[MR][NT][4], int j, int pos,
-                                     int keys, int none_before, int all_after)
+__device__ __forceinline__ void fwd_mask(const struct attn &a, float (&s)[MR][NT][4], int j,
+                                         int pos, int keys, int none_before, int all_after)
 {
     int col = j + (int)threadIdx.x % 4 * 2;
 
     if (j + BN > none_before)
-        mask_side<true>(a, s, col, pos, keys);
+        fwd_mask_side<true>(a, s, col, pos, keys);
     if (j < all_after)
-        mask_side<false>(a, s, col, pos, keys);
+        fwd_mask_side<false>(a, s, col, pos, keys);
 }
 
-/* Scores become probabilities against the largest so far; the sums follow it, and so must what was
- * summed before, by fix. */
+/* Turn scores into probabilities against the largest so far; earlier sums are to be multiplied
+ * by fix. */
 template <int MODE, int MR, int NT>
-__device__ __forceinline__ void soften(float (&s)[MR][NT][4], struct softmax<MR> &w,
-                                       float (&fixes)[MR][2], float scale2)
+__device__ __forceinline__ void fwd_softmax_step(float (&s)[MR][NT][4], struct softmax<MR> &w,
+                                                 float (&fixes)[MR][2], float scale2)
 {
-    const float by = MODE == ATTEND_PLAIN ? scale2 : 1.0f;
+    const float by = MODE == ATTN_PLAIN ? scale2 : 1.0f;
 
 #pragma unroll
     for (int m = 0; m < MR; m++)
@@ -114,13 +114,13 @@ __device__ __forceinline__ void soften(float (&s)[MR][NT][4], struct softmax<MR>
             max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1));
             max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 2));
             low = max == -INFINITY ? 0.0f : max * by;
-            fix = exp2_fast(w.max[m][r] * by - low);
+            fix = attn_exp2(w.max[m][r] * by - low);
             w.max[m][r] = max;
 #pragma unroll
             for (int n = 0; n < NT; n++)
 #pragma unroll
                 for (int c = 0; c < 2; c++) {
-                    float p = exp2_fast(fmaf(s[m][n][2 * r + c], by, -low));
+                    float p = attn_exp2(fmaf(s[m][n][2 * r + c], by, -low));
 
                     s[m][n][2 * r + c] = p;
                     sum += p;
@@ -131,7 +131,7 @@ __device__ __forceinline__ void soften(float (&s)[MR][NT][4], struct softmax<MR>
 }
 
 template <int MR, int OT>
-__device__ __forceinline__ void follow(float (&out)[MR][OT][4], const float (&fix)[MR][2])
+__device__ __forceinline__ void fwd_rescale(float (&out)[MR][OT][4], const float (&fix)[MR][2])
 {
 #pragma unroll
     for (int m = 0; m < MR; m++)
@@ -142,12 +142,12 @@ __device__ __forceinline__ void follow(float (&out)[MR][OT][4], const float (&fi
                 out[m][n][e] *= fix[m][e / 2];
 }
 
-/* Probabilities of a tile dropped out; row and j as in kept_tile. */
+/* Probabilities of a tile dropped out; row and j as in dropout_tile. */
 template <int MR, int NT>
-__device__ __forceinline__ void drop_tile(const struct attend &a, float (&s)[MR][NT][4],
-                                          int64_t row, int j)
+__device__ __forceinline__ void fwd_drop_tile(const struct attn &a, float (&s)[MR][NT][4],
+                                              int64_t row, int j)
 {
-    uint64_t bits = kept_tile<MR, NT>(a, row, j);
+    uint64_t bits = dropout_tile<MR, NT>(a, row, j);
 
 #pragma unroll
     for (int m = 0; m < MR; m++)

@@ -1,11 +1,12 @@
 /*
- * attention/fwd_producer - attention forward on Hopper, tiles brought ahead by warps of their own.
+ * attention/fwd_producer - attention forward on Hopper, with producer warps that load tiles
+ * ahead.
  *
- * A block stays and takes tiles of queries of a head in turn.  Its groups of four warps have 64 of
- * the queries each and walk over tiles of keys: the product with a tile's values runs while the
- * next tile's scores are softened, and one group's softmax beside the others' products.  A warp
- * more asks for queries, keys and values as room becomes free, over the border from one tile of
- * queries to the next.
+ * Blocks are persistent and take tiles of queries of a head, round by round.  The warpgroups of
+ * a block have 64 queries each and walk over tiles of keys: the product with a tile's values
+ * runs during the softmax of the next tile's scores, and the softmax of one group during the
+ * products of the others.  One more warp loads queries, keys and values as buffers become free,
+ * also across the border between tiles of queries.
  *
  * Source: Shah et al. 2024 (FlashAttention-3), section 3.
  */
@@ -13,9 +14,9 @@
 
 enum { GROUP = 128, STAGES = 2, DOCS = 1024 };
 
-/* Sizes by the width of a head.  MANY registers has a thread that makes products, FEW one of the
- * group whose first warp asks for tiles: 504 for two groups and that one, 512 for three. */
-template <int D> struct ahead_shape {
+/* Sizes by the width of a head. Registers of a thread: MANY in the groups that multiply, FEW in
+ * the producer's group; 504 in all with two groups, 512 with three. */
+template <int D> struct producer_shape {
     static const int GROUPS = D > 96 ? 2 : 3, BM = 64 * GROUPS, BN = 128, NT = BN / 8;
     static const int PRODUCTS = GROUPS * GROUP, ALL = PRODUCTS + GROUP;
     static const int MANY = D > 96 ? 232 : 160, FEW = D > 96 ? 40 : 32;
@@ -24,8 +25,8 @@ template <int D> struct ahead_shape {
 namespace {
 
 template <typename T, int D> struct pool_of {
-    T        q[2][ahead_shape<D>::BM * D];
-    T        k[STAGES][ahead_shape<D>::BN * D], v[STAGES][ahead_shape<D>::BN * D];
+    T        q[2][producer_shape<D>::BM * D];
+    T        k[STAGES][producer_shape<D>::BN * D], v[STAGES][producer_shape<D>::BN * D];
     uint64_t q_full[2], q_free[2], k_full[STAGES], k_free[STAGES], v_full[STAGES], v_free[STAGES];
     int      tile[DOCS + 1];            /* a document's first, of queries */
     float    line[];                    /* terms by distance, of two tiles' heads */
@@ -38,7 +39,7 @@ struct job {
 };
 
 /* Which tile is each document's first, by a warp: places that none takes would be unequal work. */
-template <int BM> __device__ __forceinline__ void number_tiles(const struct attend &a, int *tile)
+template <int BM> __device__ __forceinline__ void number_tiles(const struct attn &a, int *tile)
 {
     int lane = (int)threadIdx.x % 32, before = 0;
 
@@ -59,7 +60,7 @@ template <int BM> __device__ __forceinline__ void number_tiles(const struct atte
         tile[0] = 0;
 }
 
-/* The document of a tile: the last whose first is not behind it. */
+/* The document of a tile: the last whose first tile is not after it. */
 template <int BM> __device__ __forceinline__ int doc_of_tile(const int *tile, int n_docs, int at)
 {
     int lane = (int)threadIdx.x % 32, lo = 0, n = n_docs;
@@ -75,31 +76,31 @@ template <int BM> __device__ __forceinline__ int doc_of_tile(const int *tile, in
     return lo;
 }
 
-/* The block's job of that turn; false: there is none.  Turns run to and fro over the blocks, as
- * long tiles come before short ones. */
+/* The block's job of a round; false: none is left. Rounds alternate in direction over the
+ * blocks, as long tiles precede short ones. */
 template <int BM, int BN>
-__device__ __forceinline__ bool job_of(const struct attend &a, const int *tile, struct job *j,
-                                       int turn)
+__device__ __forceinline__ bool job_of(const struct attn &a, const int *tile, struct job *j,
+                                       int round)
 {
-    int blocks = (int)gridDim.x, x = (int)blockIdx.x, tiles = alike(tile[a.n_docs]);
-    int at = turn * blocks + (turn % 2 ? blocks - 1 - x : x), mine;
+    int blocks = (int)gridDim.x, x = (int)blockIdx.x, tiles = cuda_uniform(tile[a.n_docs]);
+    int at = round * blocks + (round % 2 ? blocks - 1 - x : x), mine;
 
     if (at >= tiles * a.n_head)
         return false;
     j->h = a.by_head ? at / tiles : at % a.n_head;
     j->g = j->h / a.share;
     mine = tiles - 1 - (a.by_head ? at % tiles : at / a.n_head);
-    document(a, &j->p, alike(doc_of_tile<BM>(tile, a.n_docs, mine)), j->g);
-    j->p.begin = (mine - alike(tile[j->p.doc])) * BM;
+    attn_document(a, &j->p, cuda_uniform(doc_of_tile<BM>(tile, a.n_docs, mine)), j->g);
+    j->p.begin = (mine - cuda_uniform(tile[j->p.doc])) * BM;
     j->pos = j->p.shift + j->p.begin;
     j->last = min(j->p.len - j->p.begin, BM) + j->pos - 1;
-    j->from = sees_from(a, j->pos) / BN * BN;
-    j->end = max(sees_to(a, j->last, j->p.keys), j->from + 1);  /* one at least is waited for */
+    j->from = attn_sees_from(a, j->pos) / BN * BN;
+    j->end = max(attn_sees_to(a, j->last, j->p.keys), j->from + 1); /* one at least is waited for */
     return true;
 }
 
 template <typename T, int MODE, int OT>
-__device__ __forceinline__ void end_rows(const struct attend &a, const float (&out)[1][OT][4],
+__device__ __forceinline__ void end_rows(const struct attn &a, const float (&out)[1][OT][4],
                                          const struct softmax<1> &w, const struct job &job, int row)
 {
     int lane = (int)threadIdx.x % 32, rows = job.p.len - job.p.begin;
@@ -116,179 +117,185 @@ __device__ __forceinline__ void end_rows(const struct attend &a, const float (&o
         by[r] = 1.0f / sum;
         if (a.lse && lane % 4 == 0 && i < rows)
             a.lse[job.h * a.n + i0 + i] =
-                w.max[0][r] * (MODE == ATTEND_PLAIN ? a.scale : LN2) + logf(sum);
+                w.max[0][r] * (MODE == ATTN_PLAIN ? a.scale : LN2) + logf(sum);
     }
-    store_rows((T *)a.out + i0 * ld + job.h * a.dim, ld, row, rows, a.dim, true, out[0], by[0],
-               by[1]);
+    attn_store_rows((T *)a.out + i0 * ld + job.h * a.dim, ld, row, rows, a.dim, true, out[0],
+                    by[0], by[1]);
 }
 
 template <typename T, int D, int MODE>
-__device__ __forceinline__ void products_group_of(const struct attend &a, struct pool_of<T, D> *m)
+__device__ __forceinline__ void products_group_of(const struct attn &a, struct pool_of<T, D> *m)
 {
-    using S = ahead_shape<D>;
+    using S = producer_shape<D>;
     const int BM = S::BM, BN = S::BN, NT = S::NT;
-    int lane = (int)threadIdx.x % 32, row = alike((int)threadIdx.x / 32) * 16, it = 0;
+    int lane = (int)threadIdx.x % 32, row = cuda_uniform((int)threadIdx.x / 32) * 16, it = 0;
     struct job job;
 
     if (row / 64 == S::GROUPS - 1)
-        pass_by<2 * GROUP>(1);
-    for (int turn = 0; job_of<BM, BN>(a, m->tile, &job, turn); turn++) {
+        hopper_bar_arrive<2 * GROUP>(1);
+    for (int round = 0; job_of<BM, BN>(a, m->tile, &job, round); round++) {
         float out[1][D / 8][4], s[1][NT][4], fix[1][2];
         uint32_t f[1][NT / 2][4];
         struct softmax<1> w;
-        const int b = turn & 1, first = job.pos + row, mine = job.pos + row / 64 * 64;
+        const int b = round & 1, first = job.pos + row, mine = job.pos + row / 64 * 64;
         int last = min(mine + 63, job.last);
         /* the group's rows may see less than the tile's */
-        int j = job.from, end = sees_to(a, last, job.p.keys);
-        int none_before = sees_to(a, mine, job.p.keys), all_after = sees_from(a, last);
-        float slope = head_slope(a, job.h);
+        int j = job.from, end = attn_sees_to(a, last, job.p.keys);
+        int none_before = attn_sees_to(a, mine, job.p.keys),
+            all_after = attn_sees_from(a, last);
+        float slope = attn_head_slope(a, job.h);
         const T *q = m->q[b];
-        const float *line = m->line + b * line_floats(a);
-        /* The tile of keys from `at` on is there; if not by the map, it is to be seen first. */
-        auto wait_for = [&](uint64_t *gate, int time, int at) {
-            gate_wait(gate, time);
+        const float *line = m->line + b * attn_line_floats(a);
+        /* Wait for the tile of keys from `at` on; one that was not loaded by TMA needs a fence. */
+        auto wait_for = [&](uint64_t *mbar, int phase, int at) {
+            mbarrier_wait(mbar, phase);
             if (at + BN > job.p.keys)
-                products_see();
+                wgmma_proxy_fence();
         };
-        /* Groups ask for products in turn, so that they soften one behind the other. */
-        auto my_turn = [&]() { meet_at<2 * GROUP>(1 + row / 64); };
-        auto next_one = [&]() { pass_by<2 * GROUP>(1 + (row / 64 + 1) % S::GROUPS); };
+        /* Groups queue their products in a fixed order, so that their softmax phases alternate. */
+        auto await_order = [&]() { hopper_bar_sync<2 * GROUP>(1 + row / 64); };
+        auto pass_order = [&]() {
+            hopper_bar_arrive<2 * GROUP>(1 + (row / 64 + 1) % S::GROUPS);
+        };
         auto scores_to_p = [&]() {
             int col = j + lane % 4 * 2, i = first + lane / 4;
 
-            if (has_table(MODE) && terms_differ(a, j - first - 15, j - first + BN - 1))
-                add_terms<MODE, true>(a, s, col, i, slope, 0.0f, line);
-            else if (MODE != ATTEND_PLAIN)
-                add_terms<MODE, false>(a, s, col, i, slope,
-                                       has_table(MODE) ? line[j > first ? 2 * a.span : 0] : 0.0f,
-                                       line);
-            mask<BN>(a, s, j, i, job.p.keys, none_before, all_after);
-            soften<MODE>(s, w, fix, a.scale2);
+            if (attn_has_table(MODE) &&
+                attn_terms_differ(a, j - first - 15, j - first + BN - 1))
+                fwd_add_terms<MODE, true>(a, s, col, i, slope, 0.0f, line);
+            else if (MODE != ATTN_PLAIN)
+                fwd_add_terms<MODE, false>(
+                    a, s, col, i, slope,
+                    attn_has_table(MODE) ? line[j > first ? 2 * a.span : 0] : 0.0f, line);
+            fwd_mask<BN>(a, s, j, i, job.p.keys, none_before, all_after);
+            fwd_softmax_step<MODE>(s, w, fix, a.scale2);
         };
 
-        clear(out);
+        attn_clear(out);
         for (int r = 0; r < 2; r++) {
             w.max[0][r] = -INFINITY;
             w.sum[0][r] = 0;
         }
-        gate_wait(&m->q_full[b], turn >> 1);
+        mbarrier_wait(&m->q_full[b], round >> 1);
         wait_for(&m->k_full[it % STAGES], it / STAGES, j);
-        products_begin<true>();
-        wg_rows_by_rows<T, D, BM>(s, q, row, m->k[it % STAGES]);
-        products_end<true>(s);
+        wgmma_fence<true>();
+        wgmma_rows_by_rows<T, D, BM>(s, q, row, m->k[it % STAGES]);
+        wgmma_finish<true>(s);
         if (lane == 0)
-            gate_arrive(&m->k_free[it % STAGES]);
+            mbarrier_arrive(&m->k_free[it % STAGES]);
         scores_to_p();
-        as_factor<T>(f, s);
+        attn_as_factor<T>(f, s);
         for (j += BN; j < end; j += BN) {
             int was = it % STAGES, now = (it + 1) % STAGES;
 
             wait_for(&m->k_full[now], (it + 1) / STAGES, j);
-            my_turn();
-            products_begin<true>();
-            wg_rows_by_rows<T, D, BM>(s, q, row, m->k[now]);
-            products_group<true>();
-            gate_wait(&m->v_full[was], it / STAGES);
-            products_begin<true>();
-            wg_times_rows<T, D, NT>(out, f[0], m->v[was]);
-            products_group<true>();
-            next_one();
-            products_wait<true, 1>(s);
+            await_order();
+            wgmma_fence<true>();
+            wgmma_rows_by_rows<T, D, BM>(s, q, row, m->k[now]);
+            wgmma_commit<true>();
+            mbarrier_wait(&m->v_full[was], it / STAGES);
+            wgmma_fence<true>();
+            wgmma_times_rows<T, D, NT>(out, f[0], m->v[was]);
+            wgmma_commit<true>();
+            pass_order();
+            wgmma_wait<true, 1>(s);
             if (lane == 0)
-                gate_arrive(&m->k_free[now]);
+                mbarrier_arrive(&m->k_free[now]);
             scores_to_p();
-            hold(s);                    /* not put off until after the wait */
-            products_wait<true, 0>(out);
+            wgmma_hold(s);              /* not put off until after the wait */
+            wgmma_wait<true, 0>(out);
             if (lane == 0)
-                gate_arrive(&m->v_free[was]);
-            follow(out, fix);
-            as_factor<T>(f, s);
+                mbarrier_arrive(&m->v_free[was]);
+            fwd_rescale(out, fix);
+            attn_as_factor<T>(f, s);
             it++;
         }
         __syncwarp();                   /* of the line's readers */
         if (lane == 0)
-            gate_arrive(&m->q_free[b]);
+            mbarrier_arrive(&m->q_free[b]);
         wait_for(&m->v_full[it % STAGES], it / STAGES, j - BN);
-        products_begin<true>();
-        wg_times_rows<T, D, NT>(out, f[0], m->v[it % STAGES]);
-        products_end<true>(out);
+        wgmma_fence<true>();
+        wgmma_times_rows<T, D, NT>(out, f[0], m->v[it % STAGES]);
+        wgmma_finish<true>(out);
         if (lane == 0)
-            gate_arrive(&m->v_free[it % STAGES]);
+            mbarrier_arrive(&m->v_free[it % STAGES]);
         it++;
         end_rows<T, MODE>(a, out, w, job, row);
-        /* What other groups alone see: the next of a kind comes when all have let go of this. */
+        /* Tiles that only other groups see: pass the barriers, as buffers are free only after
+         * all groups have arrived. */
         for (; j < job.end; j += BN, it++) {
-            my_turn();
-            next_one();
-            gate_wait(&m->k_full[it % STAGES], it / STAGES);
+            await_order();
+            pass_order();
+            mbarrier_wait(&m->k_full[it % STAGES], it / STAGES);
             if (lane == 0)
-                gate_arrive(&m->k_free[it % STAGES]);
-            gate_wait(&m->v_full[it % STAGES], it / STAGES);
+                mbarrier_arrive(&m->k_free[it % STAGES]);
+            mbarrier_wait(&m->v_full[it % STAGES], it / STAGES);
             if (lane == 0)
-                gate_arrive(&m->v_free[it % STAGES]);
+                mbarrier_arrive(&m->v_free[it % STAGES]);
         }
     }
 }
 
-/* Keys or values [j, j + BN) by a warp: whole tiles by the map, as rows behind the last may hold
- * anything. */
+/* Load keys or values [j, j + BN) by a warp: whole tiles through the map, as rows past the last
+ * may hold anything. */
 template <int D, int BN, typename T>
-__device__ __forceinline__ void bring_keys(const struct attend &a, T *tile, const CUtensorMap *map,
-                                           const void *from, const struct job &job, int j,
-                                           uint64_t *gate)
+__device__ __forceinline__ void bring_keys(const struct attn &a, T *tile,
+                                           const CUtensorMap *map, const void *from,
+                                           const struct job &job, int j, uint64_t *mbar)
 {
     int lane = (int)threadIdx.x % 32;
 
     if (j + BN > job.p.keys) {
-        bring<D, BN, 32>(tile, (const T *)from + job.p.key_at + j * a.kv_stride, a.kv_stride,
-                         job.p.keys - j, a.dim, lane);
-        gate_copies(gate);
+        tma_copy_rows<D, BN, 32>(tile, (const T *)from + job.p.key_at + j * a.kv_stride,
+                                 a.kv_stride, job.p.keys - j, a.dim, lane);
+        mbarrier_arrive_copies(mbar);
     } else if (lane == 0) {
-        gate_expect(gate, BN * D * (int)sizeof(T));
-        bring_tile<D, BN>(tile, map, a.past ? 0 : job.g, (int)job.p.key_first + j, gate);
+        mbarrier_expect_tx(mbar, BN * D * (int)sizeof(T));
+        tma_load_tile<D, BN>(tile, map, a.past ? 0 : job.g, (int)job.p.key_first + j, mbar);
     } else {
-        gate_arrive(gate);
+        mbarrier_arrive(mbar);
     }
 }
 
 template <typename T, int D, int MODE>
-__device__ __forceinline__ void copies_warp(const struct attend &a, const struct forward_maps &maps,
+__device__ __forceinline__ void copies_warp(const struct attn &a, const struct fwd_maps &maps,
                                             struct pool_of<T, D> *m)
 {
-    const int BM = ahead_shape<D>::BM, BN = ahead_shape<D>::BN;
+    const int BM = producer_shape<D>::BM, BN = producer_shape<D>::BN;
     int lane = (int)threadIdx.x % 32, it = 0;
     struct job job;
 
-    for (int turn = 0; job_of<BM, BN>(a, m->tile, &job, turn); turn++) {
-        const int b = turn & 1;
+    for (int round = 0; job_of<BM, BN>(a, m->tile, &job, round); round++) {
+        const int b = round & 1;
 
-        if (turn > 1)
-            gate_wait(&m->q_free[b], (turn >> 1) - 1);
-        if (lane == 0)                  /* rows behind the last are nobody's */
-            bring_tile<D, BM>(m->q[b], &maps.q, job.h, (int)job.p.first + job.p.begin,
-                              &m->q_full[b]);
-        if (has_table(MODE))
-            distance_part<T, 8>(a, m->line + b * line_floats(a), job.h, lane, 32);
+        if (round > 1)
+            mbarrier_wait(&m->q_free[b], (round >> 1) - 1);
+        if (lane == 0)                  /* rows past the last are not used */
+            tma_load_tile<D, BM>(m->q[b], &maps.q, job.h, (int)job.p.first + job.p.begin,
+                                 &m->q_full[b]);
+        if (attn_has_table(MODE))
+            attn_bias_part<T, 8>(a, m->line + b * attn_line_floats(a), job.h, lane, 32);
         __syncwarp();
         if (lane == 0)
-            gate_expect(&m->q_full[b], BM * D * (int)sizeof(T));
+            mbarrier_expect_tx(&m->q_full[b], BM * D * (int)sizeof(T));
         for (int j = job.from; j < job.end; j += BN, it++) {
-            const int st = it % STAGES, time = it / STAGES;
+            const int st = it % STAGES, phase = it / STAGES;
 
-            if (time)
-                gate_wait(&m->k_free[st], time - 1);
+            if (phase)
+                mbarrier_wait(&m->k_free[st], phase - 1);
             bring_keys<D, BN>(a, m->k[st], &maps.k, a.k, job, j, &m->k_full[st]);
-            if (time)
-                gate_wait(&m->v_free[st], time - 1);
+            if (phase)
+                mbarrier_wait(&m->v_free[st], phase - 1);
             bring_keys<D, BN>(a, m->v[st], &maps.v, a.v, job, j, &m->v_full[st]);
         }
     }
-    copies_wait<0>();
+    cp_async_wait<0>();
 }
 
 template <typename T, int D, int MODE>
-__global__ void __launch_bounds__(ahead_shape<D>::ALL, 1)
-    ahead(const __grid_constant__ struct attend a, const __grid_constant__ struct forward_maps maps)
+__global__ void __launch_bounds__(producer_shape<D>::ALL, 1)
+    fwd_producer(const __grid_constant__ struct attn a,
+                 const __grid_constant__ struct fwd_maps maps)
 {
     extern __shared__ __align__(1024) unsigned char pool[];
 
@@ -297,45 +304,47 @@ __global__ void __launch_bounds__(ahead_shape<D>::ALL, 1)
 
     if (threadIdx.x == 0) {
         for (int i = 0; i < 2; i++) {
-            gate_init(&m->q_full[i], 1);
-            gate_init(&m->q_free[i], ahead_shape<D>::PRODUCTS / 32);
-            gate_init(&m->k_full[i], 32);
-            gate_init(&m->k_free[i], ahead_shape<D>::PRODUCTS / 32);
-            gate_init(&m->v_full[i], 32);
-            gate_init(&m->v_free[i], ahead_shape<D>::PRODUCTS / 32);
+            mbarrier_init(&m->q_full[i], 1);
+            mbarrier_init(&m->q_free[i], producer_shape<D>::PRODUCTS / 32);
+            mbarrier_init(&m->k_full[i], 32);
+            mbarrier_init(&m->k_free[i], producer_shape<D>::PRODUCTS / 32);
+            mbarrier_init(&m->v_full[i], 32);
+            mbarrier_init(&m->v_free[i], producer_shape<D>::PRODUCTS / 32);
         }
-        gates_seen();
+        mbarrier_fence_init();
     }
-    if (alike((int)threadIdx.x / 32) == ahead_shape<D>::ALL / 32 - 1)
-        number_tiles<ahead_shape<D>::BM>(a, m->tile);
+    if (cuda_uniform((int)threadIdx.x / 32) == producer_shape<D>::ALL / 32 - 1)
+        number_tiles<producer_shape<D>::BM>(a, m->tile);
     __syncthreads();
-    if (threadIdx.x < ahead_shape<D>::PRODUCTS) {
-        take_registers<ahead_shape<D>::MANY>();
+    if (threadIdx.x < producer_shape<D>::PRODUCTS) {
+        hopper_registers_inc<producer_shape<D>::MANY>();
         products_group_of<T, D, MODE>(a, m);
     } else {
-        leave_registers<ahead_shape<D>::FEW>();
-        if (threadIdx.x < ahead_shape<D>::PRODUCTS + 32)
+        hopper_registers_dec<producer_shape<D>::FEW>();
+        if (threadIdx.x < producer_shape<D>::PRODUCTS + 32)
             copies_warp<T, D, MODE>(a, maps, m);
     }
 #endif
 }
 
 template <typename T, int D, int MODE>
-bool launch(struct device *dev, const char *op, struct attend a)
+bool launch(struct device *dev, const char *op, struct attn a)
 {
-    size_t bytes = sizeof(struct pool_of<T, D>) + 2 * sizeof(float) * (size_t)line_floats(a);
+    size_t bytes =
+        sizeof(struct pool_of<T, D>) + 2 * sizeof(float) * (size_t)attn_line_floats(a);
     int64_t jobs, blocks = cuda_of(dev)->sms;
-    struct forward_maps maps;
+    struct fwd_maps maps;
 
-    if (!forward_maps_of<D>(&maps, a, ahead_shape<D>::BM, ahead_shape<D>::BN))
+    if (!fwd_maps_of<D>(&maps, a, producer_shape<D>::BM, producer_shape<D>::BN))
         return false;
-    /* Long and short tiles of equal documents fall to each block alike if those of a head follow
-     * each other; else long ones better come first. */
+    /* With documents of equal length, long and short tiles are spread evenly if those of a head
+     * follow each other; else long tiles go first. */
     a.by_head = !a.whole && a.n_docs > 1 && a.n == (int64_t)a.n_docs * a.max_doc;
-    jobs = slots_of(a.n, a.n_docs, ahead_shape<D>::BM) * a.n_head;     /* at most */
-    if (jobs == 0 || !cuda_ok(dev, op, may_share(ahead<T, D, MODE>, bytes)))
+    jobs = attn_slots(a.n, a.n_docs, producer_shape<D>::BM) * a.n_head; /* at most */
+    if (jobs == 0 || !cuda_ok(dev, op, cuda_allow_shared(fwd_producer<T, D, MODE>, bytes)))
         return true;
-    ahead<T, D, MODE><<<(unsigned)(jobs < blocks ? jobs : blocks), ahead_shape<D>::ALL, bytes,
+    jobs = jobs < blocks ? jobs : blocks;
+    fwd_producer<T, D, MODE><<<(unsigned)jobs, producer_shape<D>::ALL, bytes,
                         cuda_of(dev)->stream>>>(a, maps);
     cuda_launched(dev, op);
     return true;
@@ -345,7 +354,7 @@ bool launch(struct device *dev, const char *op, struct attend a)
 
 /* Wide heads and documents of some length, narrow ones and long documents: others wait more for the
  * one block that fits than they win.  Dropout waits for its words alone. */
-bool ahead_can(const struct attend &a)
+bool attn_fwd_producer_supported(const struct attn &a)
 {
     bool wide = a.dim > 96 && a.dim <= 128 && a.n >= 256 * (int64_t)a.n_docs;
     bool narrow = a.dim <= 64 && !a.table && a.n >= 2048 * (int64_t)a.n_docs;
@@ -354,18 +363,20 @@ bool ahead_can(const struct attend &a)
            !(a.table && a.slopes) && a.far <= 1024;
 }
 
-template <typename T> bool attend_ahead(struct device *dev, const char *op, const struct attend &a)
+template <typename T>
+bool attn_fwd_producer(struct device *dev, const char *op, const struct attn &a)
 {
     bool terms = a.slopes || !(a.scale > 0);
 
     if (a.dim <= 64)
-        return terms ? launch<T, 64, ATTEND_SLOPES>(dev, op, a)
-                     : launch<T, 64, ATTEND_PLAIN>(dev, op, a);
+        return terms ? launch<T, 64, ATTN_SLOPES>(dev, op, a)
+                     : launch<T, 64, ATTN_PLAIN>(dev, op, a);
     if (a.table)
-        return launch<T, 128, ATTEND_TABLE>(dev, op, a);
-    return terms ? launch<T, 128, ATTEND_SLOPES>(dev, op, a)
-                 : launch<T, 128, ATTEND_PLAIN>(dev, op, a);
+        return launch<T, 128, ATTN_TABLE>(dev, op, a);
+    return terms ? launch<T, 128, ATTN_SLOPES>(dev, op, a)
+                 : launch<T, 128, ATTN_PLAIN>(dev, op, a);
 }
 
-template bool attend_ahead<__nv_bfloat16>(struct device *, const char *, const struct attend &);
-template bool attend_ahead<__half>(struct device *, const char *, const struct attend &);
+template bool attn_fwd_producer<__nv_bfloat16>(struct device *, const char *,
+                                               const struct attn &);
+template bool attn_fwd_producer<__half>(struct device *, const char *, const struct attn &);

@@ -1,6 +1,6 @@
 /*
- * matmul/call - what the rooms of matmul share: a product as cuBLASLt is told it, and the search
- * for what computes it fastest.
+ * matmul/call - shared by the rooms of matmul: a product as cuBLASLt describes it, and the
+ * search for the fastest algorithm.
  */
 #ifndef CKPT_TRAINER_CUDA_MATMUL_CALL_H
 #define CKPT_TRAINER_CUDA_MATMUL_CALL_H
@@ -12,11 +12,11 @@ struct matmul {
     cublasLtHandle_t      handle;
     struct matmul_choices choices;
     cudaEvent_t           begin, end;
-    double               *made;         /* on the device, for matmul_make */
+    double               *checksum;     /* on the device, for matmul_probe */
 };
 
 /* One product. */
-struct call {
+struct matmul_call {
     cublasLtMatmulDescOpaque_t   desc;
     cublasLtMatrixLayoutOpaque_t a, b, c, d;
     const void                  *pa, *pb, *pc;
@@ -42,35 +42,36 @@ static inline uint32_t matmul_alignment(const void *p, int64_t ld, enum ckpt_dty
 }
 
 /* matmul.cu */
-void matmul_describe(struct device *dev, struct call *to, const struct matmul_args *a);
-/* algo NULL: by matmul_tiles.  Not supported: also where an algorithm would leave some of k out. */
-cublasStatus_t matmul_launch(struct device *dev, const struct call *x,
+void matmul_describe(struct device *dev, struct matmul_call *to, const struct matmul_args *a);
+/* algo NULL: by matmul_tiles. CUBLAS_STATUS_NOT_SUPPORTED also where an algorithm would leave
+ * part of k out. */
+cublasStatus_t matmul_launch(struct device *dev, const struct matmul_call *x,
                              const cublasLtMatmulAlgo_t *algo);
 
 /* matmul/search.cu */
 /* The first `most` algorithms the heuristic names, the likely best first; gives how many. */
-int matmul_ask(struct device *dev, const struct call *x, cublasLtMatmulHeuristicResult_t *to,
-               int most);
+int matmul_heuristic(struct device *dev, const struct matmul_call *x,
+                     cublasLtMatmulHeuristicResult_t *to, int most);
 /* What computes it: the choice's state and algorithm.  False: nothing can. */
-bool matmul_search(struct device *dev, const struct matmul_args *a, const struct call *x,
+bool matmul_search(struct device *dev, const struct matmul_args *a, const struct matmul_call *x,
                    struct matmul_choice *choice);
 
 /* matmul/probe.cu: numbers of D that tell a right result from a wrong one. */
-enum { MADE_SIGNS = 8 };
+enum { CHECKSUM_SIGNS = 8 };
 
-struct made { double sum[MADE_SIGNS + 1]; };
+struct checksum { double sum[CHECKSUM_SIGNS + 1]; };
 
 /* That algorithm's, which finds garbage in the workspace.  False: it did not run. */
-bool matmul_make(struct device *dev, const struct call *x, const cublasLtMatmulAlgo_t *algo,
-                 struct made *to);
+bool matmul_probe(struct device *dev, const struct matmul_call *x,
+                  const cublasLtMatmulAlgo_t *algo, struct checksum *to);
 /* Whether y is x but for roundings; fast: sums of 14 bits. */
-bool made_alike(const struct made *x, const struct made *y, bool fast);
+bool matmul_checksum_close(const struct checksum *x, const struct checksum *y, bool fast);
 
 /*
  * matmul/tiles.cu: products of 16 bits on Hopper by a kernel of our own (tiles.cuh), with all
  * epilogues but that of RELU with aux.
  */
-bool matmul_tiles_can(const struct device *dev, const struct matmul_args *a);
+bool matmul_tiles_supported(const struct device *dev, const struct matmul_args *a);
 void matmul_tiles(struct device *dev, const struct matmul_args *a);
 
 #endif

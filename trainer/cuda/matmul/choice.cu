@@ -1,8 +1,8 @@
 /*
  * matmul/choice - see matmul/choice.h.
  *
- * Processes take turns by a lock on a file beside it; one that cannot lock still writes a file
- * that is whole.
+ * Processes exclude each other by a lock on a file beside it; a process that cannot lock still
+ * writes a complete file.
  */
 #include "trainer/cuda/matmul/choice.h"
 
@@ -34,7 +34,8 @@ static uint64_t hash_key(const struct matmul_key *key)
     return hash(1469598103934665603u, key->at, KEY_NUMBERS);
 }
 
-/* What a line of the file ends with: cuBLASLt does not expect algorithms it has not made. */
+/* The checksum at the end of a line of the file: cuBLASLt does not expect algorithms that it
+ * did not make. */
 static uint64_t digest(const struct matmul_choice *c)
 {
     return hash(hash_key(&c->key) + (uint64_t)c->state, c->algo.data, ALGO_WORDS);
@@ -57,7 +58,7 @@ const struct matmul_choice *matmul_choices_find(const struct matmul_choices *c,
     return at->state == CHOICE_EMPTY ? NULL : at;
 }
 
-/* How far apart two sizes are, as a ratio of at least 1. */
+/* The ratio of two sizes, at least 1. */
 static double apart(int64_t x, int64_t y)
 {
     return x < y ? (double)y / (double)x : (double)x / (double)y;
@@ -150,7 +151,7 @@ static bool parse(struct matmul_choice *to, const char *line)
     return strtoull(line, &end, 16) == digest(to) && *end == '\n';
 }
 
-/* What the file has wins over what the table has. */
+/* Entries of the file replace those of the table. */
 static void read_file(struct matmul_choices *c)
 {
     FILE *f = fopen(c->path, "re");
@@ -225,7 +226,7 @@ const struct matmul_choice *matmul_choices_add(struct matmul_choices *c,
     return at;
 }
 
-/* The folder, made where it is not there; false: none can be. */
+/* The directory, created if absent; false: it cannot be. */
 static bool folder(char *to, size_t size)
 {
     const char *own = getenv("CKPT_CACHE"), *xdg = getenv("XDG_CACHE_HOME");
@@ -244,7 +245,7 @@ static bool folder(char *to, size_t size)
         if (*p != '/')
             continue;
         *p = '\0';
-        mkdir(to, 0777);                /* what fails shows at the end */
+        mkdir(to, 0777);                /* access below reports a failure */
         *p = '/';
     }
     mkdir(to, 0777);

@@ -2,11 +2,11 @@
  * matmul/choice - which algorithm of cuBLASLt computes which shape: a table, and the file that
  * keeps it between runs.
  *
- * The file is $CKPT_CACHE, $XDG_CACHE_HOME/ckpt or ~/.cache/ckpt + "/cublaslt-GPU-VERSION", text:
- * a line with its name, then a line for each shape: the numbers of its key, a colon (a plus: by
- * our own kernel; a dash: it is faster in two steps), the eight words of the algorithm, which
- * cuBLASLt lets one store for the same version, and a sum over all of these.  It is replaced whole;
- * what another process put there first wins.
+ * The file is $CKPT_CACHE, $XDG_CACHE_HOME/ckpt or ~/.cache/ckpt + "/cublaslt-GPU-VERSION",
+ * text: a line with its name, then a line for each shape: the numbers of its key, a colon (a
+ * plus: by our own kernel; a dash: two steps are faster), the eight words of the algorithm,
+ * which cuBLASLt lets one store for the same version, and a checksum of all of these.  It is
+ * replaced whole; what another process wrote first wins.
  */
 #ifndef CKPT_TRAINER_CUDA_MATMUL_CHOICE_H
 #define CKPT_TRAINER_CUDA_MATMUL_CHOICE_H
@@ -19,8 +19,8 @@ enum {
     KEY_IN, KEY_OUT, KEY_COMPUTE,
     KEY_FLAGS,                          /* transposed A, B; beta, in place; alone; quick; parts */
     KEY_EPILOGUE,
-    KEY_ALIGN,                          /* what pointers and row lengths allow */
-    KEY_WORK,                           /* workspace there */
+    KEY_ALIGN,                          /* alignment of pointers and row lengths */
+    KEY_WORK,                           /* whether there is a workspace */
     KEY_NUMBERS
 };
 
@@ -51,8 +51,8 @@ const struct matmul_choice *matmul_choices_find(const struct matmul_choices *c,
  * same, the nearest that is kept; or NULL. */
 const struct matmul_choice *matmul_choices_like(const struct matmul_choices *c,
                                                 const struct matmul_key *key);
-/* Put one in; with keep also into the file, unless another stands there, which is taken then.
- * Gives what stands now, or NULL without memory. */
+/* Add a choice; with keep also to the file, unless it has another, which is taken instead.
+ * Returns the choice in force, or NULL without memory. */
 const struct matmul_choice *matmul_choices_add(struct matmul_choices *c,
                                                const struct matmul_choice *choice, bool keep);
 

@@ -1,30 +1,30 @@
 /*
  * fp8 - see fp8.h.
  *
- * At the end of the workspace lie, from the end down: what the product reads of x, turned for dw;
- * the weights where they are not kept; dy, and dy turned.  They stay where they are from dx to dw,
- * and x stays for the next projection of the same x.
+ * At the end of the workspace, from the end down: the factor made of x, transposed for dw;
+ * weights that are not cached; dy, and dy transposed.  They stay from dx to dw, and x stays for
+ * the next projection of the same x.
  */
 #include "trainer/cuda/matmul/fp8.h"
 
 #include <stdlib.h>
 
 /*
- * Where 8 bits win.  An H200 multiplies them at 1250 TFLOP/s where 16 bits go at 680; rounding
- * reads a factor twice and writes it once, five bytes an element at 3.3 TB/s.  So each element of
- * x or of dy must meet 1130 columns to pay for itself, and twice that for a gain: WIDE, or NARROW
- * where x is rounded already.  With fewer rows launches weigh as much as what is saved.
+ * Where 8 bits win.  An H200 multiplies them at 1250 TFLOP/s, 16 bits at 680; rounding reads a
+ * factor twice and writes it once, five bytes an element at 3.3 TB/s.  So each element of x or
+ * of dy must meet 1130 columns to pay for itself, and twice that for a gain: WIDE, or NARROW
+ * where x is rounded already.  With fewer rows, launches cost as much as 8 bits save.
  */
 enum { LEAST_ROWS = 1024, WIDE = 2048, NARROW = 1024 };
 
-enum { KEPT_MOST = 4096, KEPT_PLACES = 2 * KEPT_MOST };
-enum { SCALE_X, SCALE_DY, SCALE_W, SCALE_KEPT };
+enum { CACHED_MOST = 4096, CACHED_PLACES = 2 * CACHED_MOST };
+enum { SCALE_X, SCALE_DY, SCALE_W, SCALE_CACHED };
 
 /* A weight that stays in 8 bits. */
-struct kept {
+struct cached_weight {
     const void    *w;                   /* NULL: a free place */
     int64_t        rows, cols;
-    unsigned char *plain, *turned;
+    unsigned char *plain, *transposed;
     uint64_t       stepped;             /* the device's count when it was rounded */
     bool           rounded, frozen;     /* it was; an optimizer does not change it */
     struct fp8_scale *scale;
@@ -32,15 +32,15 @@ struct kept {
 
 struct fp8 {
     uint32_t         *parts;            /* as fp8_cast asks */
-    struct fp8_scale *scale;            /* [SCALE_KEPT + KEPT_MOST] on the device */
-    struct kept      *kept;             /* [KEPT_PLACES], hashed */
-    int64_t           n_kept;
-    const void       *copies;           /* dev->copies, which they lie in */
+    struct fp8_scale *scale;            /* [SCALE_CACHED + CACHED_MOST] on the device */
+    struct cached_weight      *cached;    /* [CACHED_PLACES], hashed */
+    int64_t           n_cached;
+    const void       *cache;            /* dev->fp8_cache, which they lie in */
     uint64_t          loaded, taken;    /* the device's count then; bytes of it */
-    const void       *turned;           /* the dy that lies there turned; NULL: none */
-    const void       *x;                /* likewise; with x_turned turned */
+    const void       *transposed;       /* the dy that is there, transposed; NULL: none */
+    const void       *x;                /* likewise; with x_transposed transposed */
     int64_t           n, n_in;          /* of it */
-    bool              x_turned;
+    bool              x_transposed;
 };
 
 /* One operation's part of the workspace. */
@@ -54,15 +54,16 @@ int fp8_open(struct cuda_device *d)
         return 0;
     f = d->fp8 = (struct fp8 *)calloc(1, sizeof *f);
     if (f)
-        f->kept = (struct kept *)calloc(KEPT_PLACES, sizeof *f->kept);
-    if (!f || !f->kept) {
+        f->cached = (struct cached_weight *)calloc(CACHED_PLACES, sizeof *f->cached);
+    if (!f || !f->cached) {
         cuda_ok(&d->dev, "opening", cudaErrorMemoryAllocation);
         return d->dev.err.code;
     }
-    if (cuda_ok(&d->dev, "opening", cudaMalloc((void **)&f->parts,
-                                               (FP8_PARTS + 1) * sizeof *f->parts)) &&
-        cuda_ok(&d->dev, "opening", cudaMalloc((void **)&f->scale, (SCALE_KEPT + KEPT_MOST) *
-                                                                       sizeof *f->scale)))
+    if (cuda_ok(&d->dev, "opening",
+                cudaMalloc((void **)&f->parts, (FP8_PARTS + 1) * sizeof *f->parts)) &&
+        cuda_ok(
+            &d->dev, "opening",
+            cudaMalloc((void **)&f->scale, (SCALE_CACHED + CACHED_MOST) * sizeof *f->scale)))
         cuda_ok(&d->dev, "opening", cudaMemsetAsync(f->parts, 0, (FP8_PARTS + 1) *
                                                                      sizeof *f->parts, d->stream));
     return d->dev.err.code;
@@ -76,7 +77,7 @@ void fp8_close(struct cuda_device *d)
         return;
     cudaFree(f->parts);
     cudaFree(f->scale);
-    free(f->kept);
+    free(f->cached);
     free(f);
     d->fp8 = NULL;
 }
@@ -85,8 +86,8 @@ static int64_t filled(int64_t n) { return (n + 15) / 16 * 16; }
 
 static uint64_t size_of_all(int64_t n, int64_t in, int64_t out, uint64_t weights)
 {
-    return cuda_part((uint64_t)(filled(n) * in)) + cuda_part(weights) +
-           2 * cuda_part((uint64_t)(filled(n) * out));
+    return cuda_align((uint64_t)(filled(n) * in)) + cuda_align(weights) +
+           2 * cuda_align((uint64_t)(filled(n) * out));
 }
 
 uint64_t fp8_work(const struct device *dev, const struct op_limits *l, int64_t in, int64_t out)
@@ -98,12 +99,12 @@ uint64_t fp8_work(const struct device *dev, const struct op_limits *l, int64_t i
     return dev->fp8 ? size_of_all(l->n, in, wide, (uint64_t)(dim * wide)) : 0;
 }
 
-/* Whether all that the products and what rounds their factors reach for lies at 16 bytes: kernels
- * for 8 bits move no less. */
+/* Whether all arrays of the products and casts are aligned to 16 bytes: 8-bit kernels move no
+ * less. */
 static bool aligned(const struct op_linear *a)
 {
-    const void *all[] = {a->x, a->w, a->b, a->out, a->pre, a->residual, a->dout, a->x_pre, a->dx,
-                         a->dw};
+    const void *all[] = {a->x,        a->proj.w, a->proj.b, a->out, a->pre,
+                         a->residual, a->dout,   a->x_pre,  a->dx,  a->proj.dw};
 
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (!cuda_aligned(all[i], 16))
@@ -116,14 +117,17 @@ static bool possible(struct device *dev, const struct op_linear *a)
 {
     if (dev->err.code || !dev->fp8)
         return false;
-    if (!a->x_again)
+    if (!(a->flags & OP_LINEAR_SAME_X))
         cuda_of(dev)->fp8->x = NULL;
     return a->n >= LEAST_ROWS && a->n_in >= NARROW && a->n_out >= NARROW && a->n_in % 16 == 0 &&
            a->n_out % 16 == 0 && aligned(a);
 }
 
 /* Whether x pays for being rounded. */
-static bool x_pays(const struct op_linear *a) { return a->x_again || a->n_out >= WIDE; }
+static bool x_pays(const struct op_linear *a)
+{
+    return (a->flags & OP_LINEAR_SAME_X) || a->n_out >= WIDE;
+}
 
 /* Whether dy does: for dx, and then for dw too. */
 static bool dy_pays(const struct op_linear *a) { return a->n_in >= WIDE; }
@@ -137,12 +141,12 @@ static bool open_space(struct space *s, struct device *dev, const struct op_line
     uint64_t end = dev->work_bytes / 256 * 256;
     struct fp8 *f = cuda_of(dev)->fp8;
 
-    if (!cuda_work(dev, p->op, MATMUL_WORK + cuda_part(p->busy) + need))
+    if (!cuda_work(dev, p->op, MATMUL_WORK + cuda_align(p->busy) + need))
         return false;
-    s->x = (unsigned char *)dev->work + end - cuda_part((uint64_t)(filled(a->n) * a->n_in));
-    s->w = s->x - cuda_part(weights);
-    s->dy = s->w - cuda_part((uint64_t)(filled(a->n) * a->n_out));
-    s->dy_t = s->dy - cuda_part((uint64_t)(filled(a->n) * a->n_out));
+    s->x = (unsigned char *)dev->work + end - cuda_align((uint64_t)(filled(a->n) * a->n_in));
+    s->w = s->x - cuda_align(weights);
+    s->dy = s->w - cuda_align((uint64_t)(filled(a->n) * a->n_out));
+    s->dy_t = s->dy - cuda_align((uint64_t)(filled(a->n) * a->n_out));
     cuda_of(dev)->tail = dev->work_bytes - end + need;
     if (f->n != a->n || f->n_in != a->n_in)
         f->x = NULL;
@@ -151,113 +155,114 @@ static bool open_space(struct space *s, struct device *dev, const struct op_line
     return true;
 }
 
-/* x as it lies, or turned. */
+/* x as it lies, or transposed. */
 static const struct fp8_scale *cast_x(struct device *dev, const struct op_linear *a,
                                       const struct matmul_args *p, const void *x,
-                                      const struct space *s, bool turned)
+                                      const struct space *s, bool transposed)
 {
     struct fp8 *f = cuda_of(dev)->fp8;
     struct fp8_cast c = {};
 
     c.scale = &f->scale[SCALE_X];
-    if (f->x == x && f->x_turned == turned)
+    if (f->x == x && f->x_transposed == transposed)
         return c.scale;
     c.x = x;
     c.rows = a->n;
     c.cols = c.ld = a->n_in;
-    *(turned ? &c.turned : &c.plain) = s->x;
+    *(transposed ? &c.transposed : &c.plain) = s->x;
     fp8_cast(dev, p->op, &c, f->parts);
     f->x = x;
-    f->x_turned = turned;
+    f->x_transposed = transposed;
     return c.scale;
 }
 
 /* -- weights ---------------------------------------------------------------------------------- */
 
 /* Where a weight is in the table, or would be. */
-static struct kept *seat_of(struct fp8 *f, const void *w)
+static struct cached_weight *seat_of(struct fp8 *f, const void *w)
 {
-    size_t i = (size_t)((uintptr_t)w * 0x9E3779B97F4A7C15u >> 32) % KEPT_PLACES;
+    size_t i = (size_t)((uintptr_t)w * 0x9E3779B97F4A7C15u >> 32) % CACHED_PLACES;
 
-    while (f->kept[i].w && f->kept[i].w != w)
-        i = (i + 1) % KEPT_PLACES;
-    return &f->kept[i];
+    while (f->cached[i].w && f->cached[i].w != w)
+        i = (i + 1) % CACHED_PLACES;
+    return &f->cached[i];
 }
 
 /* The place of a weight; NULL: it is not kept. */
-static struct kept *place_of(struct device *dev, const struct op_linear *a)
+static struct cached_weight *place_of(struct device *dev, const struct op_linear *a)
 {
     struct fp8 *f = cuda_of(dev)->fp8;
-    int64_t rows = a->in_out ? a->n_in : a->n_out, cols = a->in_out ? a->n_out : a->n_in;
-    uint64_t each = cuda_part((uint64_t)(rows * cols));
-    struct kept *k;
+    int64_t rows = op_linear_rows(a), cols = op_linear_cols(a);
+    uint64_t each = cuda_align((uint64_t)(rows * cols));
+    struct cached_weight *k;
 
-    if (f->copies != dev->copies || f->loaded != dev->loaded) {
-        for (size_t i = 0; i < KEPT_PLACES; i++)
-            f->kept[i].w = NULL;
-        f->copies = dev->copies;
+    if (f->cache != dev->fp8_cache || f->loaded != dev->loaded) {
+        for (size_t i = 0; i < CACHED_PLACES; i++)
+            f->cached[i].w = NULL;
+        f->cache = dev->fp8_cache;
         f->loaded = dev->loaded;
         f->taken = 0;
-        f->n_kept = 0;
+        f->n_cached = 0;
     }
-    if (!dev->copies)
+    if (!dev->fp8_cache)
         return NULL;
-    k = seat_of(f, a->w);
+    k = seat_of(f, a->proj.w);
     if (k->w)
         return k->rows == rows && k->cols == cols ? k : NULL;
-    if (f->n_kept == KEPT_MOST || f->taken + 2 * each > dev->copies_bytes)
+    if (f->n_cached == CACHED_MOST || f->taken + 2 * each > dev->fp8_cache_bytes)
         return NULL;
-    *k = {a->w, rows, cols, (unsigned char *)dev->copies + f->taken,
-          (unsigned char *)dev->copies + f->taken + each, 0, false, false,
-          &f->scale[SCALE_KEPT + f->n_kept++]};
+    *k = {a->proj.w, rows, cols, (unsigned char *)dev->fp8_cache + f->taken,
+          (unsigned char *)dev->fp8_cache + f->taken + each, 0, false, false,
+          &f->scale[SCALE_CACHED + f->n_cached++]};
     f->taken += 2 * each;
     return k;
 }
 
 /* What is recorded is run again after optimizer steps that we do not see. */
-static bool fresh(struct device *dev, const struct kept *k)
+static bool fresh(struct device *dev, const struct cached_weight *k)
 {
-    return k->rounded && (k->frozen || (k->stepped == dev->stepped && !cuda_recording(dev)));
+    return k->rounded && (k->frozen || (k->stepped == dev->stepped && !cuda_graph_capturing(dev)));
 }
 
-/* The weights with the columns of W innermost, or with turned its rows; *scale: theirs. */
-static const unsigned char *weights(struct device *dev, const struct op_linear *a, const char *op,
-                                    unsigned char *to, bool turned, struct fp8_scale **scale)
+/* The weights with the columns of W innermost, or with transposed its rows; *scale: theirs. */
+static const unsigned char *weights(struct device *dev, const struct op_linear *a,
+                                    const char *op, unsigned char *to, bool transposed,
+                                    struct fp8_scale **scale)
 {
     struct fp8 *f = cuda_of(dev)->fp8;
     struct fp8_cast c = {};
-    struct kept *k;
+    struct cached_weight *k;
 
-    c.rows = a->in_out ? a->n_in : a->n_out;
-    c.cols = c.ld = a->in_out ? a->n_out : a->n_in;
-    c.x = a->w;
+    c.rows = op_linear_rows(a);
+    c.cols = c.ld = op_linear_cols(a);
+    c.x = a->proj.w;
     k = place_of(dev, a);
     *scale = c.scale = k ? k->scale : &f->scale[SCALE_W];
     if (!k) {
-        *(turned ? &c.turned : &c.plain) = to;
+        *(transposed ? &c.transposed : &c.plain) = to;
         fp8_cast(dev, op, &c, f->parts);
         return to;
     }
     if (!fresh(dev, k)) {
         c.plain = k->plain;
-        c.turned = k->turned;
+        c.transposed = k->transposed;
         fp8_cast(dev, op, &c, f->parts);
         k->stepped = dev->stepped;
         k->rounded = true;
         k->frozen = false;
     }
-    return turned ? k->turned : k->plain;
+    return transposed ? k->transposed : k->plain;
 }
 
-/* No optimizer changes what has no gradient; that may come in a call of its own, behind the one
- * for dx. */
+/* No optimizer changes a weight without a gradient; dw may be computed by a call of its own,
+ * after the one for dx. */
 static void note_gradient(struct device *dev, const struct op_linear *a)
 {
     struct fp8 *f = cuda_of(dev)->fp8;
-    struct kept *k = f ? seat_of(f, a->w) : NULL;
+    struct cached_weight *k = f ? seat_of(f, a->proj.w) : NULL;
 
     if (k && k->w)
-        k->frozen = k->rounded && !a->dw;
+        k->frozen = k->rounded && !a->proj.dw;
 }
 
 /* -- products --------------------------------------------------------------------------------- */
@@ -278,7 +283,7 @@ static void factors(struct matmul_args *p, const unsigned char *a, const struct 
 
 static bool wide_gradients(const struct device *dev) { return dev->fp8 == DEVICE_FP8_HYBRID; }
 
-void fp8_forward(struct device *dev, const struct op_linear *a, struct matmul_args *p)
+void fp8_fwd(struct device *dev, const struct op_linear *a, struct matmul_args *p)
 {
     const struct fp8_scale *x_scale;
     struct fp8_scale *w_scale;
@@ -288,12 +293,12 @@ void fp8_forward(struct device *dev, const struct op_linear *a, struct matmul_ar
     if (!possible(dev, a) || !x_pays(a) || !open_space(&s, dev, a, p))
         return;
     x_scale = cast_x(dev, a, p, p->a, &s, false);
-    w = weights(dev, a, p->op, s.w, a->in_out, &w_scale);
+    w = weights(dev, a, p->op, s.w, op_linear_in_out(a), &w_scale);
     factors(p, s.x, x_scale, w, w_scale, a->n_in);
     p->fast = true;
 }
 
-/* dy, turned too where dw is wanted. */
+/* dy, transposed too where dw is wanted. */
 static struct fp8_cast cast_dy(struct device *dev, const struct op_linear *a, const void *dy,
                                int64_t ld, const struct space *s)
 {
@@ -306,7 +311,7 @@ static struct fp8_cast cast_dy(struct device *dev, const struct op_linear *a, co
     c.scale = &cuda_of(dev)->fp8->scale[SCALE_DY];
     c.e5m2 = wide_gradients(dev);
     c.plain = s->dy;
-    c.turned = a->dw && x_pays(a) ? s->dy_t : NULL;
+    c.transposed = a->proj.dw && x_pays(a) ? s->dy_t : NULL;
     return c;
 }
 
@@ -323,8 +328,8 @@ void fp8_dx(struct device *dev, const struct op_linear *a, const void *dy, int64
         return;
     c = cast_dy(dev, a, dy, ld, &s);
     fp8_cast(dev, p->op, &c, f->parts);
-    f->turned = c.turned ? dy : NULL;
-    w = weights(dev, a, p->op, s.w, !a->in_out, &w_scale);
+    f->transposed = c.transposed ? dy : NULL;
+    w = weights(dev, a, p->op, s.w, !op_linear_in_out(a), &w_scale);
     factors(p, s.dy, c.scale, w, w_scale, a->n_out);
     if (c.e5m2)
         p->in = CKPT_F8_E5M2;
@@ -342,19 +347,19 @@ void fp8_dw(struct device *dev, const struct op_linear *a, const void *dy, int64
     note_gradient(dev, a);
     if (!possible(dev, a))
         return;
-    there = f->turned == dy;
-    f->turned = NULL;
-    if (!a->dw || !x_pays(a) || !dy_pays(a) || !open_space(&s, dev, a, p))
+    there = f->transposed == dy;
+    f->transposed = NULL;
+    if (!a->proj.dw || !x_pays(a) || !dy_pays(a) || !open_space(&s, dev, a, p))
         return;
     c = cast_dy(dev, a, dy, ld, &s);
     c.plain = NULL;
     if (!there)
         fp8_cast(dev, p->op, &c, f->parts);
     x_scale = cast_x(dev, a, p, a->x, &s, true);
-    if (a->in_out)
+    if (op_linear_in_out(a))
         factors(p, s.x, x_scale, s.dy_t, c.scale, filled(a->n));
     else
         factors(p, s.dy_t, c.scale, s.x, x_scale, filled(a->n));
     if (c.e5m2)
-        *(a->in_out ? &p->in_b : &p->in) = CKPT_F8_E5M2;
+        *(op_linear_in_out(a) ? &p->in_b : &p->in) = CKPT_F8_E5M2;
 }

@@ -1,17 +1,18 @@
 /*
- * fp8 - factors of 8 bits for the products of projections.
+ * fp8 - 8-bit factors for the products of projections.
  *
- * A factor is rounded with one scale for the whole, made from its largest element just before: so
- * a run depends on nothing but its state, and goes on from a checkpoint with the same bits.  (A
- * scale from earlier steps would save one reading of the factor, and would be state to be kept.)
- * The scale is a power of two: it costs no bit of the significand, and rounding is the same in
- * every layout.  An infinity or a NaN makes the scale NaN, and with it the whole product.
+ * A factor is rounded with one scale for the whole, computed from its largest element just
+ * before: so a run depends on nothing but its state, and continues from a checkpoint with the
+ * same bits. (A scale from earlier steps would save one reading of the factor, but would be
+ * state to save.) The scale is a power of two: it costs no bit of the significand, and rounding
+ * is the same in every layout.  An infinity or a NaN makes the scale NaN, and with it the whole
+ * product.
  *
- * cuBLASLt multiplies factors of 8 bits only where the summed index lies innermost in both: what
- * lies otherwise is turned while it is rounded, and rows are filled up with zeros to 16.
+ * cuBLASLt multiplies 8-bit factors only where the summed index is innermost in both: others
+ * are transposed while they are rounded, and rows are padded with zeros to 16.
  *
- * Memory: what belongs to one operation lies at the end of the workspace; weights stay in
- * dev->copies, in both layouts, while there is room.
+ * Memory: factors of one operation are at the end of the workspace; weights stay in
+ * dev->fp8_cache, in both layouts, while there is space.
  *
  * Source: NVIDIA Transformer Engine 2, recipe Float8CurrentScaling; pytorch/ao 0.14, float8
  * tensorwise scaling; NVIDIA cuBLAS 13.0, cublasLtMatmul, "FP8 kernels".
@@ -29,11 +30,11 @@ void fp8_close(struct cuda_device *d);
 uint64_t fp8_work(const struct device *dev, const struct op_limits *l, int64_t in, int64_t out);
 
 /*
- * p is the product of a projection, whole but for its epilogue: forward, for dx from dy (rows ld
- * apart), or for dw.  It becomes one of factors of 8 bits where that is wanted, possible and
- * faster, else it stays.  Backward they are called in this order.
+ * p is the product of a projection, complete but for its epilogue: forward, for dx from dy
+ * (rows ld apart), or for dw.  Its factors become 8-bit where that is wanted, possible and
+ * faster; else p is unchanged.  Backward calls dx first, then dw.
  */
-void fp8_forward(struct device *dev, const struct op_linear *a, struct matmul_args *p);
+void fp8_fwd(struct device *dev, const struct op_linear *a, struct matmul_args *p);
 void fp8_dx(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
             struct matmul_args *p);
 void fp8_dw(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
@@ -43,19 +44,19 @@ void fp8_dw(struct device *dev, const struct op_linear *a, const void *dy, int64
 
 enum { FP8_PARTS = 1056 };              /* blocks that look for the largest */
 
-/* A scale on the device: what a factor is multiplied by, and what undoes it.  cuBLASLt multiplies
- * with scales at multiples of 16 bytes only. */
+/* A scale on the device: the factor, and its inverse. cuBLASLt requires scales at multiples of
+ * 16 bytes. */
 struct fp8_scale {
     alignas(16) float by;
     alignas(16) float back;
 };
 
-/* A matrix of bf16 and where it goes; rows of x are ld apart. */
+/* A matrix of bf16 and its destinations; rows of x are ld apart. */
 struct fp8_cast {
     const void       *x;
     int64_t           rows, cols, ld;   /* cols: a multiple of 16 */
     unsigned char    *plain;            /* [rows, cols], or NULL */
-    unsigned char    *turned;           /* [cols, rows filled up to 16], or NULL */
+    unsigned char    *transposed;       /* [cols, rows filled up to 16], or NULL */
     struct fp8_scale *scale;
     bool              e5m2;             /* else e4m3 */
 };

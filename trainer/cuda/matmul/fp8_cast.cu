@@ -1,14 +1,14 @@
 /*
- * fp8_cast - matrices of bf16 to 8 bits, as they lie and turned.
+ * fp8_cast - matrices of bf16 to 8 bits, in the same layout and transposed.
  *
- * First the largest element: magnitudes are compared as integers, where a NaN is above infinity
- * and that above the numbers; blocks leave what they found, and the last to finish makes the
- * scale.  That goes from the end to the beginning, since the end is what the second-level cache
- * still has of whatever wrote x; the rounding behind it finds the beginning there.
+ * First the largest element: magnitudes are compared as integers, where a NaN is above
+ * infinity, and infinity above the numbers; each block stores its maximum, and the last to
+ * finish computes the scale.  This goes from the end to the beginning, since the L2 cache still
+ * holds the end of x from its producer; the rounding that follows finds the beginning there.
  *
- * Turning goes by tiles of 128 x 128 through shared memory.  A word there is four neighbours of a
- * row; word c of row r lies at place c ^ (r / 16 * 4), so that both the rows that are written and
- * the pieces of 16 rows that are read fall into different banks.
+ * The transpose goes by tiles of 128 x 128 through shared memory.  A word there is four
+ * neighbours of a row; word c of row r is at c ^ (r / 16 * 4), so that both the rows that are
+ * written and the pieces of 16 rows that are read fall into different banks.
  */
 #include "trainer/cuda/matmul/fp8.h"
 
@@ -215,7 +215,7 @@ turn_kernel(struct fp8_cast c, int64_t filled, bool whole)
     }
 #pragma unroll
     for (int j = 0; j < 4; j++)
-        *(uint4 *)(c.turned + (col + j) * filled + row0 + part * 16) =
+        *(uint4 *)(c.transposed + (col + j) * filled + row0 + part * 16) =
             make_uint4(w[0][j], w[1][j], w[2][j], w[3][j]);
 }
 
@@ -225,7 +225,7 @@ void round_all(struct device *dev, const struct fp8_cast *c, bool whole)
     cudaStream_t on = cuda_of(dev)->stream;
     uint32_t n = (uint32_t)(c->rows * (c->cols / 16));
 
-    if (!c->turned)
+    if (!c->transposed)
         plain_kernel<F><<<(n + 2 * block - 1) / (2 * block), block, 0, on>>>(
             (uint4 *)c->plain, (const __nv_bfloat16 *)c->x, n, (uint32_t)(c->cols / 16), c->ld,
             whole, c->scale);

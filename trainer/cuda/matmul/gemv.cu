@@ -1,18 +1,18 @@
 /*
  * gemv - see gemv.h.
  *
- * A warp makes one output column for all rows: its lanes read the weights' row 16 bytes at once,
- * several loads in flight, the rows of x out of the nearest cache.  The order of the sum depends
- * on n_in alone.
+ * A warp computes one output column for all rows: its lanes read the weights' row 16 bytes at
+ * once, several loads in flight, and the rows of x from the nearest cache.  The order of the
+ * sum depends on n_in alone.
  *
- * Chips of 9.0 have rows of 16 bits by rings that are filled ahead (gemv_ring.cu).  Weights are
- * not asked for ahead of what makes x here: in a chain like one token of Qwen3-8B having 4 or 8 KB
- * of each row brought into the L2 cache first took 6 to 12 % more than it took without.
+ * On Hopper, 16-bit rows use rings that are filled ahead (gemv_ring.cu).  Weights are not
+ * prefetched here before x is ready: in a chain like one token of Qwen3-8B, prefetching 4 or 8
+ * KB of each row to the L2 cache took 6 to 12 % longer.
  */
 #include "trainer/cuda/matmul/gemv.h"
 
 #include "trainer/cuda/act.h"
-#include "trainer/cuda/rows.h"
+#include "trainer/cuda/row.h"
 
 enum { THREADS = 128, WARPS = THREADS / 32, MOST = 4, AHEAD = 8 };
 
@@ -41,7 +41,7 @@ gemv_kernel(O *out, T *pre, const T *x, const T *w, const T *b, const T *residua
     int64_t c = lane * N;
 
     w += (o < p.n_out ? o : 0) * p.n_in;
-    cuda_begin();
+    cuda_pdl_wait();
     if (o >= p.n_out)
         return;
     for (; c + (AHEAD - 1) * 32 * N < p.n_in; c += AHEAD * 32 * N) {
@@ -65,20 +65,20 @@ gemv_kernel(O *out, T *pre, const T *x, const T *w, const T *b, const T *residua
     }
 #pragma unroll
     for (int r = 0; r < R; r++) {
-        float v = warp_sum(sum[r]) * p.alpha;
+        float v = cuda_warp_sum(sum[r]) * p.alpha;
 
         if (lane != 0)
             continue;
-        v += b ? to_f32(b[o]) : 0.0f;
+        v += b ? cuda_to_f32(b[o]) : 0.0f;
         if (pre)
-            pre[r * p.n_out + o] = from_f32<T>(v);
+            pre[r * p.n_out + o] = cuda_from_f32<T>(v);
         v = act_value<A>(v);
-        v += residual ? to_f32(residual[r * p.n_out + o]) : 0.0f;
-        out[r * p.out_ld + o] = from_f32<O>(v);
+        v += residual ? cuda_to_f32(residual[r * p.n_out + o]) : 0.0f;
+        out[r * p.out_ld + o] = cuda_from_f32<O>(v);
     }
 }
 
-/* The same where a column is one of each half, which a gate joins. */
+/* The same for a gated output: a column of each half. */
 template <typename T, int R, enum op_act A>
 static __global__ void __launch_bounds__(THREADS)
 gated_kernel(T *out, const T *x, const T *w, struct place p)
@@ -89,7 +89,7 @@ gated_kernel(T *out, const T *x, const T *w, struct place p)
     const T *row[2] = {w + (o < half ? o : 0) * p.n_in, w + (half + (o < half ? o : 0)) * p.n_in};
     float sum[2][R] = {};
 
-    cuda_begin();
+    cuda_pdl_wait();
     if (o >= half)
         return;
     for (int64_t c = lane * N; c < p.n_in; c += EACH * 32 * N) {
@@ -116,11 +116,11 @@ gated_kernel(T *out, const T *x, const T *w, struct place p)
     }
 #pragma unroll
     for (int r = 0; r < R; r++) {
-        float g = to_f32(from_f32<T>(warp_sum(sum[0][r]) * p.alpha));
-        float u = to_f32(from_f32<T>(warp_sum(sum[1][r]) * p.alpha));
+        float g = cuda_to_f32(cuda_from_f32<T>(cuda_warp_sum(sum[0][r]) * p.alpha));
+        float u = cuda_to_f32(cuda_from_f32<T>(cuda_warp_sum(sum[1][r]) * p.alpha));
 
         if (lane == 0)
-            out[r * p.out_ld + o] = from_f32<T>(u * act_value<A>(g));
+            out[r * p.out_ld + o] = cuda_from_f32<T>(u * act_value<A>(g));
     }
 }
 
@@ -131,13 +131,15 @@ static void launch(struct device *dev, const struct gemv *g)
     unsigned blocks = (unsigned)cuda_blocks(g->gated ? g->n_out / 2 : g->n_out, WARPS);
 
     if (g->gated) {
-        CUDA_OP_ACT(g->act, cuda_early(dev, true, gated_kernel<T, R, A>, blocks, THREADS, 0,
-                                       (T *)g->out, (const T *)g->x, (const T *)g->w, p));
+        CUDA_OP_ACT(g->act,
+                    cuda_pdl_launch(dev, true, gated_kernel<T, R, A>, blocks, THREADS, 0,
+                                    (T *)g->out, (const T *)g->x, (const T *)g->w, p));
         return;
     }
-    CUDA_OP_ACT(g->act, cuda_early(dev, true, gemv_kernel<T, O, R, A>, blocks, THREADS, 0,
-                                   (O *)g->out, (T *)g->pre, (const T *)g->x, (const T *)g->w,
-                                   (const T *)g->b, (const T *)g->residual, p));
+    CUDA_OP_ACT(g->act,
+                cuda_pdl_launch(dev, true, gemv_kernel<T, O, R, A>, blocks, THREADS, 0,
+                                (O *)g->out, (T *)g->pre, (const T *)g->x, (const T *)g->w,
+                                (const T *)g->b, (const T *)g->residual, p));
 }
 
 template <typename T, typename O> static void by_rows(struct device *dev, const struct gemv *g)

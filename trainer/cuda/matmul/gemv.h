@@ -1,12 +1,12 @@
 /*
- * gemv - projections of a few rows, as generation makes them: as fast as the weights are read.
+ * gemv - projections of a few rows, as in generation: limited by reading the weights.
  */
 #ifndef CKPT_TRAINER_CUDA_MATMUL_GEMV_H
 #define CKPT_TRAINER_CUDA_MATMUL_GEMV_H
 
 #include "trainer/cuda/cuda.h"
 
-/* out = act(alpha x W^T + b) + residual, pre what act reads. */
+/* out = act(alpha x W^T + b) + residual; pre gets the argument of act. */
 struct gemv {
     const char  *op;
     void        *out, *pre;         /* [n, n_out]; rows of out are out_ld apart; pre NULL: none */
@@ -18,13 +18,13 @@ struct gemv {
     bool         gated;             /* out = act(first half of p) * second half, [n, n_out / 2], the
                                        halves rounded first; without pre, b and residual */
     bool         wide;              /* out is f32, whatever the device's type; without the rest */
-    const struct op_rownorm *norm;  /* forward, its stats unwritten: makes x, which is not read;
-                                       NULL: none */
+    const struct op_rownorm *norm;  /* forward, stats unwritten: computes x, which is not
+                                       read; NULL: none */
 };
 
 /* False, with nothing queued: too many rows, or widths and pointers that do not allow it. */
 bool gemv(struct device *dev, const struct gemv *g);
-/* The same by gemv_ring.cu alone; pointers and widths allow 16 bytes at once. */
+/* The same by gemv_ring.cu alone; pointers and widths allow 16-byte accesses. */
 bool gemv_ring(struct device *dev, const struct gemv *g);
 
 #endif

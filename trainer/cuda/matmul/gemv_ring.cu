@@ -1,34 +1,37 @@
 /*
- * gemv_ring - projections of a few rows on Hopper: weights come through rings in shared memory.
+ * gemv_ring - projections of a few rows on Hopper: weights stream through rings in shared
+ * memory.
  *
  * A block on each multiprocessor takes neighbouring columns of the output, its warps one after
- * another.  Each warp has a ring of its own that one of its lanes keeps full by bulk copies,
- * whole pieces of the matrix' rows on their way at once, and waits for nobody else.  x lies in
- * shared memory, behind its norm where there is one: every block makes that for itself, which
- * takes less than a kernel in between.  Lane and order of each term are those of gemv.cu.
+ * another.  Each warp has a ring of its own, which one of its lanes keeps full by bulk copies
+ * of whole pieces of rows; it waits for no other warp. x is in shared memory, after its norm
+ * where there is one: every block computes the norm for itself, which takes less time than a
+ * kernel in between.  Lane and order of each term are those of gemv.cu.
  *
- * In what is recorded, where weights stay as they are, a kernel fills its rings before it waits for
- * x.  Rings are so large that no two blocks share a multiprocessor: one begins where one of the
- * kernel before has ended, and memory goes on reading while the others end and x is made.
+ * In a captured graph, where weights do not change, a kernel fills its rings before it waits
+ * for x.  Rings are so large that no two blocks share a multiprocessor: a block starts when one
+ * of the previous kernel has ended, and memory goes on reading while the others end and x is
+ * computed.
  *
- * Tried in a chain of such kernels, weights of a token of Qwen3-8B without its head, 3.39 ms at 4.1
- * TB/s: 16 warps with two pieces of 4 KB, three where halves share them, 3.27 ms, two everywhere
- * 3.29, of 2 KB 3.43; 12 warps with three 3.32; 8 warps with four 3.47, with three, two blocks side
- * by side, 3.43, and 3.94 where what follows begins behind the last copy (some multiprocessors get
- * two blocks); kernels for the norms take 0.07 more; gemv.cu 3.77.
+ * Tried in a chain of such kernels, weights of a token of Qwen3-8B without its head, 3.39 ms at
+ * 4.1 TB/s: 16 warps with two pieces of 4 KB, three where halves share them, 3.27 ms, two
+ * everywhere 3.29, of 2 KB 3.43; 12 warps with three 3.32; 8 warps with four 3.47, with three,
+ * two blocks side by side, 3.43, and 3.94 where the next kernel starts after the last copy
+ * (some multiprocessors get two blocks); kernels for the norms take 0.07 more; gemv.cu 3.77.
  *
  * Source: PTX ISA 8.5, 9.7.9.25.5 (cp.async.bulk), 9.7.13.13 (griddepcontrol).
  */
 #include "trainer/cuda/act.h"
 #include "trainer/cuda/hopper/mbarrier.cuh"
 #include "trainer/cuda/matmul/gemv.h"
-#include "trainer/cuda/rows.h"
+#include "trainer/cuda/row.h"
 
 enum {
     WARPS = 16, THREADS = WARPS * 32,
     STAGE = 4096,                       /* bytes of a piece, of both halves' pieces */
     PACKS = 2,                          /* 16-byte words of a normed row that a thread holds */
-    RESERVED = 2048                     /* of shared memory: a block's own, gates and sums */
+    RESERVED = 2048                     /* bytes of shared memory for the block itself,
+                                           mbarriers and sums */
 };
 
 struct job {
@@ -38,22 +41,22 @@ struct job {
     int          n_in, items;           /* items: columns, or pairs of them */
     float        alpha;
     enum op_act  act;
-    bool         ahead;                 /* weights may be read before what was queued is done */
+    bool         ahead;                 /* weights may be read before earlier work is done */
     const void    *gain, *shift;        /* of the norm */
     const int32_t *rows;
     float          eps;
     bool           rms;
 };
 
-/* What a warp's first lane keeps of its ring: the piece it asks for next. */
+/* The state of a ring, kept by the warp's first lane: the next piece to load. */
 struct ring {
     const unsigned char *from;
-    uint64_t *gate;
+    uint64_t *mbar;
     uint32_t  to;
     int       piece, left;              /* of the row; of all */
 };
 
-/* Pieces of a ring: more of halves, whose copies are shorter, while x leaves them room. */
+/* Pieces of a ring: more for halves, whose copies are shorter, if x leaves space for them. */
 static __host__ __device__ constexpr int stages_of(int halves, int rows)
 {
     return halves == 2 && rows == 1 ? 3 : 2;
@@ -61,12 +64,12 @@ static __host__ __device__ constexpr int stages_of(int halves, int rows)
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-/* `bytes` of memory to shared memory; the gate opens when all that it was told of is there. */
-__device__ __forceinline__ void fetch(uint32_t to, const void *from, int bytes, uint64_t *gate)
+/* Copy `bytes` to shared memory; they count towards the mbarrier's phase. */
+__device__ __forceinline__ void fetch(uint32_t to, const void *from, int bytes, uint64_t *mbar)
 {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
                  "[%0], [%1], %2, [%3];"
-                 ::"r"(to), "l"(from), "r"(bytes), "r"(shared_at(gate)) : "memory");
+                 ::"r"(to), "l"(from), "r"(bytes), "r"(cuda_shared_addr(mbar)) : "memory");
 }
 
 /* Until all that was queued before is done and seen. */
@@ -85,11 +88,11 @@ __device__ __forceinline__ void ask(const struct job &j, struct ring &r, int sta
 
     if (r.left == 0)
         return;
-    gate_expect(r.gate + stage, bytes * HALVES);
+    mbarrier_expect_tx(r.mbar + stage, bytes * HALVES);
 #pragma unroll
     for (int k = 0; k < HALVES; k++)
         fetch(r.to + stage * STAGE + k * PIECE, from + (int64_t)k * j.items * row, bytes,
-              r.gate + stage);
+              r.mbar + stage);
     if ((r.piece + 1) * PIECE < row) {
         r.piece++;
     } else {
@@ -122,7 +125,7 @@ __device__ __forceinline__ void add_pack(float (&sum)[HALVES][R], const unsigned
     }
 }
 
-/* Of a piece: what the row has left, at most a whole one. */
+/* Add a piece: the rest of the row, at most a whole piece. */
 template <typename T, int R, int HALVES>
 __device__ __forceinline__ void add_piece(float (&sum)[HALVES][R], const unsigned char *w,
                                           const unsigned char *x, int row, int left)
@@ -140,7 +143,7 @@ __device__ __forceinline__ void add_piece(float (&sum)[HALVES][R], const unsigne
     }
 }
 
-/* The block's x: row r of it, behind its norm. */
+/* Row r of the block's x, after its norm. */
 template <typename T>
 __device__ __forceinline__ void norm_row(const struct job &j, unsigned char *to, int r,
                                          const uint4 (&gain)[PACKS])
@@ -162,7 +165,7 @@ __device__ __forceinline__ void norm_row(const struct job &j, unsigned char *to,
 #pragma unroll
             for (int e = 0; e < N; e++)
                 mean += in[p].at(e);
-        mean = block_sum(mean) * inv;
+        mean = cuda_block_sum(mean) * inv;
     }
 #pragma unroll
     for (int p = 0; p < PACKS; p++)
@@ -170,7 +173,7 @@ __device__ __forceinline__ void norm_row(const struct job &j, unsigned char *to,
         for (int e = 0; e < N; e++)
             if ((p * THREADS + (int)threadIdx.x) * N < j.n_in)
                 sq = fmaf(in[p].at(e) - mean, in[p].at(e) - mean, sq);
-    sq = 1.0f / sqrtf(block_sum(sq) * inv + j.eps);
+    sq = 1.0f / sqrtf(cuda_block_sum(sq) * inv + j.eps);
 #pragma unroll
     for (int p = 0; p < PACKS; p++) {
         int c = (p * THREADS + (int)threadIdx.x) * N;
@@ -188,7 +191,7 @@ __device__ __forceinline__ void norm_row(const struct job &j, unsigned char *to,
     }
 }
 
-/* x into shared memory, once it is there; the gains before. */
+/* Load x to shared memory, once it is ready; the gains before. */
 template <typename T, int R, bool NORM>
 __device__ __forceinline__ void take_x(const struct job &j, unsigned char *to, int row)
 {
@@ -231,15 +234,16 @@ __device__ __forceinline__ void put(const struct job &j, int o, const float (&v)
     O *to = (O *)j.out + r * j.out_ld + o;
 
     if constexpr (HALVES == 2) {
-        float g = to_f32(from_f32<T>(v[0] * j.alpha)), u = to_f32(from_f32<T>(v[1] * j.alpha));
+        float g = cuda_to_f32(cuda_from_f32<T>(v[0] * j.alpha)),
+              u = cuda_to_f32(cuda_from_f32<T>(v[1] * j.alpha));
 
-        *to = from_f32<O>(u * act_any(j.act, g));
+        *to = cuda_from_f32<O>(u * act_any(j.act, g));
     } else {
         float y = v[0] * j.alpha + bias;
 
         if (j.pre)
-            ((T *)j.pre)[r * j.n_out + o] = from_f32<T>(y);
-        *to = from_f32<O>(act_any(j.act, y) + add);
+            ((T *)j.pre)[r * j.n_out + o] = cuda_from_f32<T>(y);
+        *to = cuda_from_f32<O>(act_any(j.act, y) + add);
     }
 }
 
@@ -258,7 +262,7 @@ static __global__ void __launch_bounds__(THREADS, R == 1 ? 2 : 1) ring_kernel(st
     int row = j.n_in * (int)sizeof(T), stage = 0, time = 0;
     unsigned char *mine = pool + warp * STAGES * STAGE, *x = pool + WARPS * STAGES * STAGE;
     struct ring r = {(const unsigned char *)j.w + (int64_t)first * row, gates[warp],
-                     shared_at(mine), 0, 0};
+                     cuda_shared_addr(mine), 0, 0};
 
     if (first < end)
         r.left = (end - first + WARPS - 1) / WARPS * ((row + PIECE - 1) / PIECE);
@@ -268,8 +272,8 @@ static __global__ void __launch_bounds__(THREADS, R == 1 ? 2 : 1) ring_kernel(st
     if (lane == 0) {
 #pragma unroll
         for (int s = 0; s < STAGES; s++)
-            gate_init(r.gate + s, 1);
-        gates_seen();
+            mbarrier_init(r.mbar + s, 1);
+        mbarrier_fence_init();
 #pragma unroll
         for (int s = 0; s < STAGES; s++)
             ask<HALVES>(j, r, s, row);
@@ -279,12 +283,12 @@ static __global__ void __launch_bounds__(THREADS, R == 1 ? 2 : 1) ring_kernel(st
     for (int o = first; o < end; o += WARPS) {
         bool last = lane < R;           /* of the lanes: one a row */
         float sum[HALVES][R] = {}, v[HALVES];
-        float bias = last && j.b ? to_f32(((const T *)j.b)[o]) : 0.0f;
+        float bias = last && j.b ? cuda_to_f32(((const T *)j.b)[o]) : 0.0f;
         float add = last && j.residual ?
-                        to_f32(((const T *)j.residual)[lane * j.n_out + o]) : 0.0f;
+                        cuda_to_f32(((const T *)j.residual)[lane * j.n_out + o]) : 0.0f;
 
         for (int c = 0; c < row; c += PIECE) {
-            gate_wait(r.gate + stage, time);
+            mbarrier_wait(r.mbar + stage, time);
             add_piece<T, R, HALVES>(sum, mine + stage * STAGE, x + c, row, row - c);
             __syncwarp();
             if (lane == 0)
@@ -298,7 +302,7 @@ static __global__ void __launch_bounds__(THREADS, R == 1 ? 2 : 1) ring_kernel(st
         for (int k = 0; k < HALVES; k++)
 #pragma unroll
             for (int i = 0; i < R; i++) {
-                float all = warp_sum(sum[k][i]);
+                float all = cuda_warp_sum(sum[k][i]);
 
                 v[k] = lane == i || i == 0 ? all : v[k];
             }
@@ -308,12 +312,10 @@ static __global__ void __launch_bounds__(THREADS, R == 1 ? 2 : 1) ring_kernel(st
 #endif
 }
 
-/* Also that small kernels find room beside it, all of a multiprocessor's memory is to be shared. */
+/* Prefers all of a multiprocessor's memory as shared, so that small kernels fit beside it. */
 template <typename K> static bool shares(struct device *dev, const char *op, K kernel, size_t bytes)
 {
-    return cuda_ok(dev, op, cudaFuncSetAttribute(kernel,
-                                                 cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                 (int)bytes)) &&
+    return cuda_ok(dev, op, cuda_allow_shared(kernel, bytes)) &&
            cuda_ok(dev, op, cudaFuncSetAttribute(kernel,
                                                  cudaFuncAttributePreferredSharedMemoryCarveout,
                                                  cudaSharedmemCarveoutMaxShared));
@@ -329,8 +331,8 @@ static bool launch(struct device *dev, const struct gemv *g, const struct job &j
     if (bytes + RESERVED > cuda_of(dev)->shared_most)
         return false;
     if (shares(dev, g->op, ring_kernel<T, O, R, HALVES, NORM>, bytes)) {
-        cuda_early(dev, true, ring_kernel<T, O, R, HALVES, NORM>, (unsigned)cuda_of(dev)->sms,
-                   THREADS, bytes, j);
+        cuda_pdl_launch(dev, true, ring_kernel<T, O, R, HALVES, NORM>,
+                        (unsigned)cuda_of(dev)->sms, THREADS, bytes, j);
         cuda_launched(dev, g->op);
     }
     return true;
@@ -386,7 +388,7 @@ bool gemv_ring(struct device *dev, const struct gemv *g)
     j.items = (int)(g->gated ? g->n_out / 2 : g->n_out);
     j.alpha = g->alpha;
     j.act = g->act;
-    j.ahead = cuda_recording(dev);
+    j.ahead = cuda_graph_capturing(dev);
     if (g->norm) {
         j.gain = g->norm->norm.w;
         j.shift = g->norm->norm.b;

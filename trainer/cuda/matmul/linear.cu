@@ -1,18 +1,18 @@
 /*
  * linear - projections with bias, activation, residual and dropout, and their backward.
  *
- * Bias, a residual (as what the product is added to), ReLU and 16-bit GELU in its tanh form go
- * into the product's epilogue, and their slopes on the way back (ReLU's as bits, made by a pass of
- * their own); what it cannot do is one elementwise pass behind it.  A few rows have a kernel of
- * their own.  A bias' gradient comes first on the way back, while what it sums may still be in the
- * cache.
+ * Bias, residual (as C), ReLU and 16-bit GELU by tanh go into the product's epilogue, and their
+ * slopes into that of the backward (ReLU's as bits, computed by a separate pass); the rest is
+ * one elementwise pass after the product.  A few rows have a kernel of their own.  Backward
+ * computes a bias' gradient first, while dout may still be in the cache.
  */
 #include "trainer/cuda/matmul/linear.h"
 
 #include "trainer/cuda/matmul/fp8.h"
 #include "trainer/cuda/matmul/gemv.h"
+#include "trainer/cuda/matmul/lora.h"
 
-enum { TRIAL_BYTES = 64 << 20 };        /* for timing products that add to what they write */
+enum { TRIAL_BYTES = 64 << 20 };        /* for timing products that accumulate */
 
 struct matmul_args linear_product(const struct device *dev, const struct op_linear *a,
                                   const void *x, void *to, int64_t ld)
@@ -25,9 +25,9 @@ struct matmul_args linear_product(const struct device *dev, const struct op_line
     p.k = a->n_in;
     p.a = x;
     p.lda = a->n_in;
-    p.b = a->w;
-    p.b_t = !a->in_out;
-    p.ldb = a->in_out ? a->n_out : a->n_in;
+    p.b = a->proj.w;
+    p.b_t = !op_linear_in_out(a);
+    p.ldb = op_linear_cols(a);
     p.d = to;
     p.ldd = ld;
     p.in = p.out = dev->act;
@@ -35,7 +35,7 @@ struct matmul_args linear_product(const struct device *dev, const struct op_line
     return p;
 }
 
-/* The product with what an epilogue can do at once: true when nothing is left to be done. */
+/* The product with as much as an epilogue can do: true when nothing is left to do. */
 static bool fused(struct device *dev, const struct op_linear *a, const struct matmul_args *product,
                   const void *add, int64_t add_ld, uint64_t busy)
 {
@@ -47,7 +47,7 @@ static bool fused(struct device *dev, const struct op_linear *a, const struct ma
         return false;
     switch (a->act) {
     case OP_ACT_NONE:
-        p.epilogue = a->b ? MATMUL_BIAS : MATMUL_PLAIN;
+        p.epilogue = a->proj.b ? MATMUL_BIAS : MATMUL_PLAIN;
         break;
     case OP_ACT_RELU:
         p.epilogue = MATMUL_RELU;
@@ -61,7 +61,7 @@ static bool fused(struct device *dev, const struct op_linear *a, const struct ma
     default:
         return false;
     }
-    p.bias = a->b;
+    p.bias = a->proj.b;
     p.c = add;
     p.ldc = add_ld;
     p.beta = add ? 1.0f : 0.0f;
@@ -77,19 +77,19 @@ void linear_main(struct device *dev, const struct op_linear *a, const void *add,
     struct linear_finish f = {};
 
     p.busy = busy;
-    fp8_forward(dev, a, &p);
+    fp8_fwd(dev, a, &p);
     if (fused(dev, a, &p, add, add_ld, busy))
         return;
-    p.epilogue = a->b ? MATMUL_BIAS : MATMUL_PLAIN;
-    p.bias = a->b;
+    p.epilogue = a->proj.b ? MATMUL_BIAS : MATMUL_PLAIN;
+    p.bias = a->proj.b;
     p.c = add;
     p.ldc = add_ld;
     p.beta = add ? 1.0f : 0.0f;
-    if (!matmul(dev, &p)) {             /* the bias by the pass behind it */
+    if (!matmul(dev, &p)) {             /* the bias by the pass after it */
         p.epilogue = MATMUL_PLAIN;
         p.bias = NULL;
         matmul(dev, &p);
-        f.bias = a->b;
+        f.bias = a->proj.b;
         f.pre = a->pre;
     }
     f.out = a->out;
@@ -104,30 +104,31 @@ void linear_main(struct device *dev, const struct op_linear *a, const void *add,
         linear_finish(dev, &f);
 }
 
-bool linear_joined(struct device *dev, const struct op_linear *a, const struct matmul_part *more,
-                   uint64_t busy)
+bool linear_fused(struct device *dev, const struct op_linear *a, const struct matmul_part *more,
+                  uint64_t busy)
 {
     struct matmul_args p = linear_product(dev, a, a->x, a->out, linear_out_ld(a));
 
     p.part = more;
     p.parts = 1;
-    return !dev->fp8 && !a->in_out &&
+    return !dev->fp8 && !op_linear_in_out(a) &&
            fused(dev, a, &p, a->residual, linear_out_ld(a), busy);
 }
 
-/* A few rows, with the norm that makes x and the gate behind, where there are (NULL: none). */
-static bool narrow(struct device *dev, const struct op_rownorm *norm, const struct op_linear *a,
-                   const struct op_gate *gate)
+/* A few rows, with the norm before and the gate after it (NULL: none). */
+static bool by_gemv(struct device *dev, const struct op_rownorm *norm,
+                    const struct op_linear *a, const struct op_gate *gate)
 {
     struct gemv g = {};
 
-    if (a->in_out || a->lora.rank || a->drop.p > 0 || (a->pre && a->residual) || (gate && a->b))
+    if (op_linear_in_out(a) || a->proj.lora.rank || a->drop.p > 0 || (a->pre && a->residual) ||
+        (gate && a->proj.b))
         return false;
     g.op = gate ? "gated_fwd" : "linear_fwd";
     g.norm = norm;
     g.out = gate ? gate->out : a->out;
     g.x = a->x;
-    g.w = a->w;
+    g.w = a->proj.w;
     g.n = a->n;
     g.n_in = a->n_in;
     g.n_out = a->n_out;
@@ -137,7 +138,7 @@ static bool narrow(struct device *dev, const struct op_rownorm *norm, const stru
     g.gated = gate != NULL;
     if (!gate) {
         g.pre = a->pre;
-        g.b = a->b;
+        g.b = a->proj.b;
         g.residual = a->residual;
     }
     return gemv(dev, &g);
@@ -147,15 +148,15 @@ void cuda_linear_fwd(struct device *dev, const struct op_linear *a)
 {
     if (dev->err.code || a->n == 0)
         return;
-    if (a->lora.rank)
+    if (a->proj.lora.rank)
         lora_linear_fwd(dev, a);
-    else if (!narrow(dev, NULL, a, NULL))
+    else if (!by_gemv(dev, NULL, a, NULL))
         linear_main(dev, a, a->drop.p > 0 ? NULL : a->residual, linear_out_ld(a), 0);
 }
 
 void cuda_gated_fwd(struct device *dev, const struct op_linear *a, const struct op_gate *gate)
 {
-    if (narrow(dev, NULL, a, gate))
+    if (by_gemv(dev, NULL, a, gate))
         return;
     cuda_linear_fwd(dev, a);
     cuda_gate_fwd(dev, gate);
@@ -164,7 +165,7 @@ void cuda_gated_fwd(struct device *dev, const struct op_linear *a, const struct 
 void cuda_normed_fwd(struct device *dev, const struct op_rownorm *norm, const struct op_linear *a,
                      const struct op_gate *gate)
 {
-    if (norm->n == a->n && narrow(dev, norm, a, gate))
+    if (norm->n == a->n && by_gemv(dev, norm, a, gate))
         return;
     cuda_norm_fwd(dev, norm);
     if (gate)
@@ -173,24 +174,24 @@ void cuda_normed_fwd(struct device *dev, const struct op_rownorm *norm, const st
         cuda_linear_fwd(dev, a);
 }
 
-/* The product with ReLU's slope at x_pre at once, by way of bits. */
-static bool clipped(struct device *dev, const struct op_linear *a,
-                    const struct matmul_args *product, uint64_t busy)
+/* The product with ReLU's slope at x_pre in its epilogue, as bits. */
+static bool fused_drelu(struct device *dev, const struct op_linear *a,
+                        const struct matmul_args *product, uint64_t busy)
 {
-    uint64_t bytes = cuda_part((uint64_t)(a->n * a->n_in) / 8);
+    uint64_t bytes = cuda_align((uint64_t)(a->n * a->n_in) / 8);
     struct matmul_args p = *product;
     unsigned char *work;
 
-    if (a->x_act != OP_ACT_RELU || (a->x != a->x_pre && !a->x_made) || a->x_drop.p > 0 ||
-        dev->act == CKPT_F32 || a->n_in % 128 || p.scale_a)
+    if (a->x_act != OP_ACT_RELU || (a->x != a->x_pre && !(a->flags & OP_LINEAR_X_KEPT)) ||
+        a->x_drop.p > 0 || dev->act == CKPT_F32 || a->n_in % 128 || p.scale_a)
         return false;
-    work = (unsigned char *)matmul_work(dev, "linear_bwd", cuda_part(busy) + bytes);
+    work = (unsigned char *)matmul_work(dev, "linear_bwd", cuda_align(busy) + bytes);
     if (!work)
         return false;
     p.epilogue = MATMUL_DRELU;
-    p.aux = work + cuda_part(busy);
-    p.busy = cuda_part(busy) + bytes;
-    if (!matmul_able(dev, &p))
+    p.aux = work + cuda_align(busy);
+    p.busy = cuda_align(busy) + bytes;
+    if (!matmul_supported(dev, &p))
         return false;
     linear_positive(dev, p.aux, a->x_pre, a->n, a->n_in);
     return matmul(dev, &p);
@@ -208,9 +209,9 @@ static struct matmul_args dx_product(const struct device *dev, const struct op_l
     p.k = a->n_out;
     p.a = dy;
     p.lda = ld;
-    p.b = a->w;
-    p.b_t = a->in_out;
-    p.ldb = a->in_out ? a->n_out : a->n_in;
+    p.b = a->proj.w;
+    p.b_t = op_linear_in_out(a);
+    p.ldb = op_linear_cols(a);
     p.d = a->dx;
     p.ldd = a->n_in;
     p.in = p.out = dev->act;
@@ -220,14 +221,14 @@ static struct matmul_args dx_product(const struct device *dev, const struct op_l
     return p;
 }
 
-bool linear_dx_joined(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
-                      const struct matmul_part *more, int n, bool add, uint64_t busy)
+bool linear_dx_fused(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
+                     const struct matmul_part *more, int n, bool add, uint64_t busy)
 {
     struct matmul_args p = dx_product(dev, a, dy, ld, add, busy);
 
     p.part = more;
     p.parts = n;
-    return !dev->fp8 && !a->in_out && a->x_act == OP_ACT_NONE && matmul(dev, &p);
+    return !dev->fp8 && !op_linear_in_out(a) && a->x_act == OP_ACT_NONE && matmul(dev, &p);
 }
 
 void linear_dx(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld, bool add,
@@ -235,11 +236,11 @@ void linear_dx(struct device *dev, const struct op_linear *a, const void *dy, in
 {
     struct matmul_args p = dx_product(dev, a, dy, ld, add, busy);
     struct op_drop none = {};
-    void *x = a->x == a->x_pre || a->x_made ? NULL : a->x;
+    void *x = a->x == a->x_pre || (a->flags & OP_LINEAR_X_KEPT) ? NULL : a->x;
     bool act = a->x_act != OP_ACT_NONE, sloped = false;
 
     fp8_dx(dev, a, dy, ld, &p);
-    if (clipped(dev, a, &p, busy))
+    if (fused_drelu(dev, a, &p, busy))
         return;
     if (a->x_act == OP_ACT_GELU_TANH && dev->act != CKPT_F32 && a->x_drop.p <= 0 &&
         a->n_in % 8 == 0 && !p.scale_a) {       /* of 8 bits a pass of its own is faster */
@@ -263,31 +264,32 @@ void linear_dw(struct device *dev, const struct op_linear *a, const void *dy, in
     struct matmul_args p = {};
 
     p.op = "linear_bwd";
-    p.m = a->in_out ? a->n_in : a->n_out;
-    p.n = a->in_out ? a->n_out : a->n_in;
+    p.m = op_linear_rows(a);
+    p.n = op_linear_cols(a);
     p.k = a->n;
-    p.a = a->in_out ? a->x : dy;
-    p.lda = a->in_out ? a->n_in : ld;
-    p.b = a->in_out ? dy : a->x;
-    p.ldb = a->in_out ? ld : a->n_in;
+    p.a = op_linear_in_out(a) ? a->x : dy;
+    p.lda = op_linear_in_out(a) ? a->n_in : ld;
+    p.b = op_linear_in_out(a) ? dy : a->x;
+    p.ldb = op_linear_in_out(a) ? ld : a->n_in;
     p.a_t = true;
-    p.d = a->dw;
+    p.d = a->proj.dw;
     p.ldd = p.n;
     p.in = dev->act;
     p.out = CKPT_F32;
     p.alpha = 1.0f;
-    p.beta = a->fresh ? 0.0f : 1.0f;
+    p.beta = (a->flags & OP_LINEAR_OVERWRITE) ? 0.0f : 1.0f;
     p.busy = busy;
     fp8_dw(dev, a, dy, ld, &p);         /* frozen too: it takes note of x */
-    if (a->dw)
+    if (a->proj.dw)
         matmul(dev, &p);
 }
 
 void linear_db(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
                float *part)
 {
-    if (a->db)
-        linear_sums(dev, (float *)a->db, dy, ld, a->n, a->n_out, part, !a->fresh);
+    if (a->proj.db)
+        linear_sums(dev, (float *)a->proj.db, dy, ld, a->n, a->n_out, part,
+                    !(a->flags & OP_LINEAR_OVERWRITE));
 }
 
 const void *linear_dropped(struct device *dev, const struct op_linear *a, void *to)
@@ -306,8 +308,8 @@ const void *linear_dropped(struct device *dev, const struct op_linear *a, void *
 
 void cuda_linear_bwd(struct device *dev, const struct op_linear *a)
 {
-    uint64_t dropped = a->drop.p > 0 ? cuda_part(linear_bytes(dev, a->n * a->n_out)) : 0;
-    uint64_t busy = dropped + (a->db ? linear_sums_bytes(a->n_out) : 0);
+    uint64_t dropped = a->drop.p > 0 ? cuda_align(linear_bytes(dev, a->n * a->n_out)) : 0;
+    uint64_t busy = dropped + (a->proj.db ? linear_sums_bytes(a->n_out) : 0);
     int64_t ld = linear_out_ld(a);
     const void *dy = a->dout;
     unsigned char *work;
@@ -315,13 +317,13 @@ void cuda_linear_bwd(struct device *dev, const struct op_linear *a)
     if (dev->err.code)
         return;
     if (a->n == 0) {
-        if (a->fresh && a->dw)
-            dev->ops->zero(dev, a->dw, (size_t)(a->n_in * a->n_out) * sizeof(float));
-        if (a->fresh && a->db)
-            dev->ops->zero(dev, a->db, (size_t)a->n_out * sizeof(float));
+        if ((a->flags & OP_LINEAR_OVERWRITE) && a->proj.dw)
+            dev->ops->zero(dev, a->proj.dw, (size_t)(a->n_in * a->n_out) * sizeof(float));
+        if ((a->flags & OP_LINEAR_OVERWRITE) && a->proj.db)
+            dev->ops->zero(dev, a->proj.db, (size_t)a->n_out * sizeof(float));
         return;
     }
-    if (a->lora.rank) {
+    if (a->proj.lora.rank) {
         lora_linear_bwd(dev, a);
         return;
     }
@@ -334,7 +336,7 @@ void cuda_linear_bwd(struct device *dev, const struct op_linear *a)
     }
     linear_db(dev, a, dy, ld, (float *)(void *)(work + dropped));
     if (a->dx)
-        linear_dx(dev, a, dy, ld, a->dx_add && a->x_act == OP_ACT_NONE, busy);
+        linear_dx(dev, a, dy, ld, (a->flags & OP_LINEAR_DX_ADD) && a->x_act == OP_ACT_NONE, busy);
     linear_dw(dev, a, dy, ld, busy);
 }
 
@@ -349,8 +351,8 @@ uint64_t cuda_linear_work(const struct device *dev, const struct op_limits *l)
 
     if (l->train) {
         bytes += linear_sums_bytes(out) + TRIAL_BYTES;
-        bytes += l->drop ? cuda_part(linear_bytes(dev, l->n * D)) : 0;
-        bytes += cuda_part((uint64_t)(l->n * l->ff) / 8) + 256;
+        bytes += l->drop ? cuda_align(linear_bytes(dev, l->n * D)) : 0;
+        bytes += cuda_align((uint64_t)(l->n * l->ff) / 8) + 256;
     }
     return MATMUL_WORK + bytes + (l->lora_rank ? lora_linear_bytes(dev, l, in, out) : 0);
 }

@@ -1,6 +1,6 @@
 /*
- * linear - the parts of a projection that its plain form, the one with a low-rank change and
- * the experts share: products, and the elementwise kernels around them.
+ * linear - the parts of a projection that its plain form, LoRA and the experts share: products,
+ * and the elementwise kernels around them.
  */
 #ifndef CKPT_TRAINER_CUDA_MATMUL_LINEAR_H
 #define CKPT_TRAINER_CUDA_MATMUL_LINEAR_H
@@ -15,14 +15,13 @@ static inline int64_t linear_out_ld(const struct op_linear *a)
 /* Bytes of n values of the device's activations. */
 static inline uint64_t linear_bytes(const struct device *dev, int64_t n)
 {
-    return (uint64_t)n * (dev->act == CKPT_F32 ? 4 : 2);
+    return (uint64_t)n * cuda_size(dev);
 }
 
 /* -- linear_parts.cu -------------------------------------------------------------------------- */
 
-/* out[i, j] = drop(act(p[i, j] + bias[j])) + residual[i, j]; pre, where given, gets the sum that
- * act reads.  Rows of out are ld apart, those of p p_ld (0: ld), the others dense.  out may be
- * p. */
+/* out[i, j] = drop(act(p[i, j] + bias[j])) + residual[i, j]; pre, if given, gets the argument
+ * of act. Rows of out are ld apart, those of p p_ld (0: ld), the others dense. out may be p. */
 struct linear_finish {
     void          *out, *pre;
     const void    *p, *bias, *residual;     /* NULL: none, but p */
@@ -40,8 +39,8 @@ void linear_act_back(struct device *dev, enum op_act act, void *x, void *dx, con
 /* Bit j % 8 of byte j / 8 of row i: x[i, j] > 0.  width a multiple of 8, x aligned to 16 bytes. */
 void linear_positive(struct device *dev, void *bits, const void *x, int64_t n, int64_t width);
 
-/* to[i, j] = drop(x[i, j] * (gain[j] - less)) + add[i, j]; rest, where given, gets x minus what
- * is left of it by drop (without a gain).  Rows of x are ld (0: width) apart, the others dense.
+/* to[i, j] = drop(x[i, j] * (gain[j] - less)) + add[i, j]; rest, if given, gets x minus the
+ * part that drop keeps (without a gain). Rows of x are ld (0: width) apart, the others dense.
  * to may be x or add. */
 struct linear_mix {
     void          *to, *rest;
@@ -66,34 +65,27 @@ uint64_t linear_sums_bytes(int64_t width);
 struct matmul_args linear_product(const struct device *dev, const struct op_linear *a,
                                   const void *x, void *to, int64_t ld);
 /*
- * Forward without the change: p = x W^T + b + add, where add is [n, n_out] with rows add_ld
- * apart (NULL: none; may be where p goes), and all that comes behind p.
+ * Forward without LoRA: p = x W^T + b + add, where add is [n, n_out] with rows add_ld apart
+ * (NULL: none; may be p's memory), and everything after p.
  */
 void linear_main(struct device *dev, const struct op_linear *a, const void *add, int64_t add_ld,
                  uint64_t busy);
-/* All of forward with a further product of the same columns at once; false: nothing was queued. */
-bool linear_joined(struct device *dev, const struct op_linear *a, const struct matmul_part *more,
-                   uint64_t busy);
+/* All of forward with a further product of the same columns in one kernel; false: nothing was
+ * queued. */
+bool linear_fused(struct device *dev, const struct op_linear *a, const struct matmul_part *more,
+                  uint64_t busy);
 /* Likewise dx, with n further ones. */
-bool linear_dx_joined(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
-                      const struct matmul_part *more, int n, bool add, uint64_t busy);
+bool linear_dx_fused(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
+                     const struct matmul_part *more, int n, bool add, uint64_t busy);
 /* to[n, n_out], which it gives back: dout, dropped out. */
 const void *linear_dropped(struct device *dev, const struct op_linear *a, void *to);
-/* dx from dy (rows ld apart), on what is there with add; x with it. */
+/* dx from dy (rows ld apart), accumulated with add; x is recomputed with it. */
 void linear_dx(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld, bool add,
                uint64_t busy);
-/* dw and db, where wanted; part as linear_sums asks. */
+/* dw and db, where wanted; part: linear_sums_bytes. */
 void linear_dw(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
                uint64_t busy);
 void linear_db(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
                float *part);
-
-/* -- lora.cu: both with a change -------------------------------------------------------------- */
-
-void lora_linear_fwd(struct device *dev, const struct op_linear *a);
-void lora_linear_bwd(struct device *dev, const struct op_linear *a);
-/* Bytes behind MATMUL_WORK, but for the dropped-out dout and what sums need. */
-uint64_t lora_linear_bytes(const struct device *dev, const struct op_limits *l, int64_t in,
-                           int64_t out);
 
 #endif

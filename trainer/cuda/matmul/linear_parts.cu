@@ -1,13 +1,13 @@
 /*
  * linear_parts - the elementwise kernels around a projection's products, and column sums.
  *
- * Where rows are multiples of eight elements and pointers allow it a thread moves eight at once,
- * else one.
+ * A thread moves eight elements at once where rows are multiples of eight and pointers allow
+ * it, else one.
  */
 #include "trainer/cuda/matmul/linear.h"
 
 #include "trainer/cuda/act.h"
-#include "trainer/cuda/rows.h"
+#include "trainer/cuda/row.h"
 
 enum { THREADS = 256, WIDE = 8, SUM_ROWS = 8, SUM_BLOCKS = 528 };
 
@@ -38,7 +38,7 @@ finish_kernel(T *out, T *pre, const T *p, const T *bias, const T *residual, int6
     if (bias)
 #pragma unroll
         for (int j = 0; j < N; j++)
-            v[j] += to_f32(bias[col + j]);
+            v[j] += cuda_to_f32(bias[col + j]);
     if (pre)
         row_put<T, N>(pre + row * width + col, v);
 #pragma unroll
@@ -83,7 +83,7 @@ act_back_kernel(T *x, T *dx, const T *pre, int64_t n, int64_t width, struct cuda
         row_put<T, N>(dx, g);
 }
 
-enum { BYTES = 4 };                     /* that a thread makes */
+enum { BYTES = 4 };                     /* that a thread writes */
 
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
@@ -129,7 +129,7 @@ mix_kernel(T *to, T *rest, const T *x, int64_t ld, const float *gain, float less
     if (rest) {
 #pragma unroll
         for (int j = 0; j < N; j++)
-            f[j] -= to_f32(from_f32<T>(v[j]));
+            f[j] -= cuda_to_f32(cuda_from_f32<T>(v[j]));
         row_put<T, N>(rest + row * width + col, f);
     }
     if (add) {
@@ -153,7 +153,7 @@ sums_kernel(float *part, const T *x, int64_t ld, int64_t n, int64_t width, int64
     int64_t begin = (int64_t)blockIdx.y * rows, end = begin + rows < n ? begin + rows : n;
     float sum[N] = {};
 
-    cuda_begin();                       /* lets the end be launched */
+    cuda_pdl_wait();                    /* lets the end be launched */
     for (int64_t i = begin + group; col < width && i < end; i += DEEP * SUM_ROWS) {
         cuda_pack<T, N> v[DEEP];
 
@@ -167,7 +167,7 @@ sums_kernel(float *part, const T *x, int64_t ld, int64_t n, int64_t width, int64
         for (int u = 0; u < DEEP; u++)
 #pragma unroll
             for (int j = 0; j < N; j++)
-                sum[j] += to_f32(v[u].at[j]);
+                sum[j] += cuda_to_f32(v[u].at[j]);
     }
 #pragma unroll
     for (int j = 0; j < N; j++)
@@ -183,7 +183,7 @@ sums_kernel(float *part, const T *x, int64_t ld, int64_t n, int64_t width, int64
     }
 }
 
-/* 32 columns a block; its eight warps take a part in turn each. */
+/* 32 columns a block; its eight warps take the parts round robin. */
 static __global__ void __launch_bounds__(THREADS)
 sums_end_kernel(float *sum, const float *part, int64_t parts, int64_t width, bool add)
 {
@@ -192,7 +192,7 @@ sums_end_kernel(float *sum, const float *part, int64_t parts, int64_t width, boo
     int64_t j = (int64_t)blockIdx.x * 32 + lane;
     float all = 0;
 
-    cuda_begin();
+    cuda_pdl_wait();
     if (j < width)
 #pragma unroll 4
         for (int64_t i = group; i < parts; i += SUM_ROWS)
@@ -210,9 +210,7 @@ sums_end_kernel(float *sum, const float *part, int64_t parts, int64_t width, boo
 
 static bool fits(const struct device *dev, const void *p, int64_t ld)
 {
-    size_t size = dev->act == CKPT_F32 ? 4 : 2;
-
-    return !p || (ld % WIDE == 0 && cuda_aligned(p, WIDE * size));
+    return !p || (ld % WIDE == 0 && cuda_aligned(p, WIDE * cuda_size(dev)));
 }
 
 /* Run the statements with N as the elements of a thread. */
@@ -293,7 +291,7 @@ void linear_mix(struct device *dev, const struct linear_mix *m)
     cuda_launched(dev, "linear");
 }
 
-/* Rows of a part: as many parts as multiprocessors take at once. */
+/* Rows of a part: as many parts as blocks are resident at once. */
 static int64_t sum_rows(int64_t n, int64_t width)
 {
     int64_t groups = cuda_blocks(width, 32 * WIDE), parts = SUM_BLOCKS / groups;
@@ -320,10 +318,10 @@ void linear_sums(struct device *dev, float *sum, const void *x, int64_t ld, int6
     CUDA_ACT(dev, BY_WIDTH(wide, {
         dim3 grid((unsigned)cuda_blocks(width, 32 * N), (unsigned)parts);
 
-        cuda_early(dev, true, sums_kernel<T, N>, grid, dim3(THREADS), 0, part, (const T *)x, ld, n,
-                   width, rows);
+        cuda_pdl_launch(dev, true, sums_kernel<T, N>, grid, dim3(THREADS), 0, part,
+                        (const T *)x, ld, n, width, rows);
     }));
-    cuda_early(dev, true, sums_end_kernel, dim3((unsigned)cuda_blocks(width, 32)), dim3(THREADS), 0,
-               sum, part, parts, width, add);
+    cuda_pdl_launch(dev, true, sums_end_kernel, dim3((unsigned)cuda_blocks(width, 32)),
+                    dim3(THREADS), 0, sum, part, parts, width, add);
     cuda_launched(dev, "column sums");
 }

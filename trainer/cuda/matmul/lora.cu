@@ -1,17 +1,16 @@
 /*
- * lora - projections with a low-rank change beside the matrix.
+ * lora - projections with LoRA beside the matrix.
  *
- * The change's product t B^T joins the matrix' own where a kernel does both at once; else it goes
- * first, and the other is added to it, so that bias, activation and residual stay where they are
- * without it.  t = scale * xd A^T [n, r] and
- * dt = scale * dz B [n, r] have the device's type, rows padded to eight elements, and are made
- * again in backward.
+ * The product t B^T joins the matrix' own where one kernel computes both; else it goes first,
+ * and the other accumulates onto it, so that bias, activation and residual are applied as
+ * without LoRA. t = scale * xd A^T [n, r] and dt = scale * dz B [n, r] have the device's type,
+ * rows padded to eight elements, and are recomputed in backward.
  *
- * Lengths of the rows of W' = W + scale B A, which a magnitude needs, come from
+ * The lengths of the rows of W' = W + scale B A, for a magnitude (DoRA), come from
  *   |W'_o|^2 = |W_o|^2 + B_o . (2 scale (W A^T)_o + scale^2 (A A^T) B_o),
  * without W' itself.
  *
- * With dropout of the change's input the gradient through the change is dropped out likewise:
+ * With dropout of LoRA's input, its gradient is dropped out likewise:
  *   dx = dy W + drop((dz - dy) W + dt A), dz = gain dy with a magnitude, else dy.
  */
 #include "trainer/cuda/matmul/lora.h"
@@ -32,7 +31,7 @@ static uint64_t lay_out(struct lora_space *s, const struct device *dev, unsigned
 #define TAKE(field, type, wanted, bytes)                                                       \
     do {                                                                                       \
         s->field = (wanted) && base ? (type *)(void *)(base + at) : NULL;                      \
-        at += (wanted) ? cuda_part(bytes) : 0;                                                 \
+        at += (wanted) ? cuda_align(bytes) : 0;                                                \
     } while (0)
     s->r8 = (z->r + 7) / 8 * 8;
     TAKE(t, unsigned char, true, linear_bytes(dev, z->n * s->r8));
@@ -55,15 +54,21 @@ static uint64_t lay_out(struct lora_space *s, const struct device *dev, unsigned
 static bool open_space(struct lora_space *s, struct device *dev, const struct op_linear *a,
                        bool back, const char *op)
 {
-    struct sizes z = {a->n, a->n_in, a->n_out, a->lora.rank, a->lora.drop.p > 0,
-                      a->lora.magnitude != NULL, back && a->drop.p > 0, back && a->db != NULL};
+    struct sizes z = {a->n,
+                      a->n_in,
+                      a->n_out,
+                      a->proj.lora.rank,
+                      a->proj.lora.drop.p > 0,
+                      a->proj.lora.magnitude != NULL,
+                      back && a->drop.p > 0,
+                      back && a->proj.db != NULL};
     unsigned char *base = (unsigned char *)matmul_work(dev, op, lay_out(s, dev, NULL, &z));
 
     if (!base)
         return false;
     lay_out(s, dev, base, &z);
-    if (a->lora.t)
-        s->t = (unsigned char *)a->lora.t;
+    if (a->proj.lora.t)
+        s->t = (unsigned char *)a->proj.lora.t;
     return true;
 }
 
@@ -92,7 +97,7 @@ struct matmul_args lora_product(const struct device *dev, const char *op,
     return p;
 }
 
-/* to[n, n_in] = drop(x) + add as the change's input is dropped out; rest as in linear_mix. */
+/* to[n, n_in] = drop(x) + add, with LoRA's dropout; rest as in linear_mix. */
 static void drop_in(struct device *dev, const struct op_linear *a, void *to, void *rest,
                     const void *x, const void *add)
 {
@@ -104,43 +109,43 @@ static void drop_in(struct device *dev, const struct op_linear *a, void *to, voi
     m.add = add;
     m.n = a->n;
     m.width = a->n_in;
-    m.drop = a->lora.drop;
+    m.drop = a->proj.lora.drop;
     linear_mix(dev, &m);
 }
 
-/* t = scale * xd A^T, with xd = drop(x) first where there is such, and with rest x - xd. */
-static void narrow(struct device *dev, const struct op_linear *a, const struct lora_space *s,
-                   bool rest, bool back)
+/* t = scale * xd A^T; where there is dropout, xd = drop(x) first, and with rest x - xd. */
+static void down(struct device *dev, const struct op_linear *a, const struct lora_space *s,
+                 bool rest, bool back)
 {
     struct matmul_args p = lora_product(dev, "linear_fwd", s);
 
     if (s->xd)
         drop_in(dev, a, s->xd, rest ? s->xr : NULL, a->x, NULL);
-    if (back && a->lora.t)
+    if (back && a->proj.lora.t)
         return;
     p.m = a->n;
-    p.n = a->lora.rank;
+    p.n = a->proj.lora.rank;
     p.k = p.lda = p.ldb = a->n_in;
     p.a = s->xd ? s->xd : a->x;
-    p.b = a->lora.a;
+    p.b = a->proj.lora.a;
     p.b_t = true;
     p.d = s->t;
     p.ldd = s->r8;
-    p.alpha = a->lora.scale;
+    p.alpha = a->proj.lora.scale;
     matmul(dev, &p);
 }
 
-void lora_widen(struct device *dev, const struct op_linear *a, const struct lora_space *s, void *to,
-                  int64_t ld, const void *add)
+void lora_up(struct device *dev, const struct op_linear *a, const struct lora_space *s,
+             void *to, int64_t ld, const void *add)
 {
     struct matmul_args p = lora_product(dev, "linear_fwd", s);
 
     p.m = a->n;
     p.n = a->n_out;
-    p.k = p.ldb = a->lora.rank;
+    p.k = p.ldb = a->proj.lora.rank;
     p.a = s->t;
     p.lda = s->r8;
-    p.b = a->lora.b;
+    p.b = a->proj.lora.b;
     p.b_t = true;
     p.c = add;
     p.d = to;
@@ -151,43 +156,43 @@ void lora_widen(struct device *dev, const struct op_linear *a, const struct lora
 
 struct matmul_part lora_part(const struct op_linear *a, const struct lora_space *s)
 {
-    return {s->t, a->lora.b, s->r8, a->lora.rank, a->lora.rank};
+    return {s->t, a->proj.lora.b, s->r8, a->proj.lora.rank, a->proj.lora.rank};
 }
 
 struct matmul_part lora_part_back(const struct op_linear *a, const struct lora_space *s)
 {
-    return {s->dt, a->lora.a, s->r8, a->n_in, a->lora.rank};
+    return {s->dt, a->proj.lora.a, s->r8, a->n_in, a->proj.lora.rank};
 }
 
-void lora_narrow_back(struct device *dev, const struct op_linear *a, const struct lora_space *s,
+void lora_down_bwd(struct device *dev, const struct op_linear *a, const struct lora_space *s,
                         const void *dz, int64_t ld)
 {
     struct matmul_args p = lora_product(dev, "linear_bwd", s);
 
     p.m = a->n;
-    p.n = p.ldb = a->lora.rank;
+    p.n = p.ldb = a->proj.lora.rank;
     p.k = a->n_out;
     p.a = dz;
     p.lda = ld;
-    p.b = a->lora.b;
+    p.b = a->proj.lora.b;
     p.d = s->dt;
     p.ldd = s->r8;
-    p.alpha = a->lora.scale;
+    p.alpha = a->proj.lora.scale;
     matmul(dev, &p);
 }
 
-/* to[n, n_in] = dt A, on what is there with add. */
-static void widen_back(struct device *dev, const struct op_linear *a, const struct lora_space *s,
-                       void *to, bool add)
+/* to[n, n_in] = dt A, accumulated with add. */
+static void up_bwd(struct device *dev, const struct op_linear *a, const struct lora_space *s,
+                   void *to, bool add)
 {
     struct matmul_args p = lora_product(dev, "linear_bwd", s);
 
     p.m = a->n;
     p.n = p.ldb = p.ldd = a->n_in;
-    p.k = a->lora.rank;
+    p.k = a->proj.lora.rank;
     p.a = s->dt;
     p.lda = s->r8;
-    p.b = a->lora.a;
+    p.b = a->proj.lora.a;
     p.d = to;
     p.beta = add ? 1.0f : 0.0f;
     matmul(dev, &p);
@@ -230,7 +235,7 @@ gain_kernel(float *gain, float *inv, const T *w, int64_t step, int64_t each, con
 
     if (o < out) {
         for (int64_t c = group; c < in; c += GROUPS) {
-            float v = to_f32(w[o * step + c * each]);
+            float v = cuda_to_f32(w[o * step + c * each]);
 
             sum += v * v;
         }
@@ -238,8 +243,8 @@ gain_kernel(float *gain, float *inv, const T *w, int64_t step, int64_t each, con
             float inner = 2.0f * wa[o * r + j];
 
             for (int k = 0; k < r; k++)
-                inner += scale * aa[j * r + k] * to_f32(b[o * r + k]);
-            sum += scale * to_f32(b[o * r + j]) * inner;
+                inner += scale * aa[j * r + k] * cuda_to_f32(b[o * r + k]);
+            sum += scale * cuda_to_f32(b[o * r + j]) * inner;
         }
     }
     part[group][lane] = sum;
@@ -249,23 +254,23 @@ gain_kernel(float *gain, float *inv, const T *w, int64_t step, int64_t each, con
     for (int g = 1; g < GROUPS; g++)
         sum += part[g][lane];
     inv[o] = 1.0f / sqrtf(sum);
-    gain[o] = to_f32(magnitude[o]) * inv[o];
+    gain[o] = cuda_to_f32(magnitude[o]) * inv[o];
 }
 
 /* gain and inv, by way of wa and aa. */
 static void gains(struct device *dev, const struct op_linear *a, const struct lora_space *s)
 {
-    const struct op_lora *l = &a->lora;
+    const struct op_lora *l = &a->proj.lora;
     struct matmul_args p = lora_product(dev, "linear_fwd", s);
-    int64_t step = a->in_out ? 1 : a->n_in, each = a->in_out ? a->n_out : 1;
+    int64_t step = op_linear_in_out(a) ? 1 : a->n_in, each = op_linear_in_out(a) ? a->n_out : 1;
     cudaStream_t stream = cuda_of(dev)->stream;
 
     p.m = a->n_out;
     p.n = p.ldd = l->rank;
     p.k = p.ldb = a->n_in;
-    p.a = a->w;
-    p.a_t = a->in_out;
-    p.lda = a->in_out ? a->n_out : a->n_in;
+    p.a = a->proj.w;
+    p.a_t = op_linear_in_out(a);
+    p.lda = op_linear_cols(a);
     p.b = l->a;
     p.b_t = true;
     p.d = s->wa;
@@ -281,7 +286,7 @@ static void gains(struct device *dev, const struct op_linear *a, const struct lo
         return;
     CUDA_ACT(dev, gain_kernel<T>
              <<<(unsigned)cuda_blocks(a->n_out, COLS), THREADS, 0, stream>>>(
-                 s->gain, s->inv, (const T *)a->w, step, each, (const T *)l->b,
+                 s->gain, s->inv, (const T *)a->proj.w, step, each, (const T *)l->b,
                  (const T *)l->magnitude, s->wa, s->aa, a->n_in, a->n_out, (int)l->rank,
                  l->scale));
     cuda_launched(dev, "linear_fwd");
@@ -316,7 +321,7 @@ magnitude_kernel(float *dm, const float *inv, const T *dy, int64_t ld, const T *
     float sum = 0;
 
     for (int64_t i = group; o < out && i < n; i += GROUPS)
-        sum += to_f32(dy[i * ld + o]) * to_f32(z[i * out + o]);
+        sum += cuda_to_f32(dy[i * ld + o]) * cuda_to_f32(z[i * out + o]);
     part[group][lane] = sum;
     __syncthreads();
     if (group != 0 || o >= out)
@@ -327,11 +332,11 @@ magnitude_kernel(float *dm, const float *inv, const T *dy, int64_t ld, const T *
 }
 
 /* z = xd W^T + t B^T */
-static void changed(struct device *dev, const struct op_linear *a, const struct lora_space *s)
+static void adapted(struct device *dev, const struct op_linear *a, const struct lora_space *s)
 {
     struct matmul_args p = linear_product(dev, a, s->xd ? s->xd : a->x, s->z, a->n_out);
 
-    lora_widen(dev, a, s, s->z, a->n_out, NULL);
+    lora_up(dev, a, s, s->z, a->n_out, NULL);
     p.beta = 1.0f;
     p.busy = s->busy;
     matmul(dev, &p);
@@ -346,11 +351,11 @@ static void magnitude_fwd(struct device *dev, const struct op_linear *a, const s
     struct op_linear rest = *a;
 
     gains(dev, a, s);
-    changed(dev, a, s);
+    adapted(dev, a, s);
     times(dev, a, s, s->z, s->z, a->n_out, 0.0f, s->xd ? add : NULL);
     if (s->xd) {
         rest.x = s->xr;
-        rest.x_again = false;
+        rest.flags &= ~(unsigned)OP_LINEAR_SAME_X;
         linear_main(dev, &rest, s->z, a->n_out, s->busy);
         return;
     }
@@ -358,7 +363,7 @@ static void magnitude_fwd(struct device *dev, const struct op_linear *a, const s
     f.pre = a->pre;
     f.p = s->z;
     f.p_ld = a->n_out;
-    f.bias = a->b;
+    f.bias = a->proj.b;
     f.residual = a->residual;
     f.n = a->n;
     f.width = a->n_out;
@@ -371,20 +376,20 @@ static void magnitude_fwd(struct device *dev, const struct op_linear *a, const s
 void lora_linear_fwd(struct device *dev, const struct op_linear *a)
 {
     void *to = a->pre ? a->pre : a->out;
-    struct matmul_part change;
+    struct matmul_part delta;
     struct lora_space s;
 
     if (!open_space(&s, dev, a, false, "linear_fwd"))
         return;
-    narrow(dev, a, &s, a->lora.magnitude != NULL, false);
-    change = lora_part(a, &s);
-    if (a->lora.magnitude) {
+    down(dev, a, &s, a->proj.lora.magnitude != NULL, false);
+    delta = lora_part(a, &s);
+    if (a->proj.lora.magnitude) {
         magnitude_fwd(dev, a, &s);
         return;
     }
-    if (linear_joined(dev, a, &change, s.busy))
+    if (linear_fused(dev, a, &delta, s.busy))
         return;
-    lora_widen(dev, a, &s, to, linear_out_ld(a), a->drop.p > 0 ? NULL : a->residual);
+    lora_up(dev, a, &s, to, linear_out_ld(a), a->drop.p > 0 ? NULL : a->residual);
     linear_main(dev, a, to, linear_out_ld(a), s.busy);
 }
 
@@ -392,19 +397,19 @@ void lora_linear_fwd(struct device *dev, const struct op_linear *a)
 static void dx_of(struct device *dev, const struct op_linear *a, const struct lora_space *s,
                   const void *dy, int64_t ld)
 {
-    bool add = a->dx_add && a->x_act == OP_ACT_NONE;
-    struct matmul_part change = lora_part_back(a, s);
+    bool add = (a->flags & OP_LINEAR_DX_ADD) && a->x_act == OP_ACT_NONE;
+    struct matmul_part delta = lora_part_back(a, s);
     struct op_linear back = *a;
 
-    if (!s->xd && linear_dx_joined(dev, a, s->dz ? s->dz : dy, s->dz ? a->n_out : ld, &change, 1,
-                                   add, s->busy))
+    if (!s->xd && linear_dx_fused(dev, a, s->dz ? s->dz : dy, s->dz ? a->n_out : ld, &delta, 1,
+                                  add, s->busy))
         return;
     if (!s->xd) {
-        widen_back(dev, a, s, a->dx, add);
+        up_bwd(dev, a, s, a->dx, add);
         linear_dx(dev, a, s->dz ? s->dz : dy, s->dz ? a->n_out : ld, true, s->busy);
         return;
     }
-    widen_back(dev, a, s, s->xr, false);
+    up_bwd(dev, a, s, s->xr, false);
     if (s->gain) {                      /* z: dz - dy */
         times(dev, a, s, s->z, dy, ld, 1.0f, NULL);
         back.dx = s->xr;
@@ -415,13 +420,13 @@ static void dx_of(struct device *dev, const struct op_linear *a, const struct lo
     linear_dx(dev, a, dy, ld, true, s->busy);
 }
 
-static void change_grads(struct device *dev, const struct op_linear *a, const struct lora_space *s,
-                         const void *dy, int64_t ld)
+static void adapter_grads(struct device *dev, const struct op_linear *a,
+                          const struct lora_space *s, const void *dy, int64_t ld)
 {
-    const struct op_lora *l = &a->lora;
+    const struct op_lora *l = &a->proj.lora;
     const void *dz = s->dz ? s->dz : dy;
 
-    narrow(dev, a, s, false, true);
+    down(dev, a, s, false, true);
     if (l->db)
         lora_add_outer(dev, s, l->db, dz, s->dz ? a->n_out : ld, s->t, s->r8, a->n, a->n_out,
                        l->rank);
@@ -430,7 +435,7 @@ static void change_grads(struct device *dev, const struct op_linear *a, const st
                   a->n_in);
     if (!s->z || !l->dmagnitude)
         return;
-    changed(dev, a, s);
+    adapted(dev, a, s);
     if (dev->err.code)
         return;
     CUDA_ACT(dev, magnitude_kernel<T>
@@ -442,7 +447,7 @@ static void change_grads(struct device *dev, const struct op_linear *a, const st
 
 void lora_linear_bwd(struct device *dev, const struct op_linear *a)
 {
-    const struct op_lora *l = &a->lora;
+    const struct op_lora *l = &a->proj.lora;
     int64_t ld = linear_out_ld(a);
     const void *dy = a->dout;
     struct lora_space s;
@@ -458,10 +463,10 @@ void lora_linear_bwd(struct device *dev, const struct op_linear *a)
         gains(dev, a, &s);
         times(dev, a, &s, s.dz, dy, ld, 0.0f, NULL);
     }
-    lora_narrow_back(dev, a, &s, s.dz ? s.dz : dy, s.dz ? a->n_out : ld);
+    lora_down_bwd(dev, a, &s, s.dz ? s.dz : dy, s.dz ? a->n_out : ld);
     if (a->dx)
         dx_of(dev, a, &s, dy, ld);
     if (l->da || l->db || l->dmagnitude)
-        change_grads(dev, a, &s, dy, ld);
+        adapter_grads(dev, a, &s, dy, ld);
     linear_dw(dev, a, dy, ld, s.busy);
 }

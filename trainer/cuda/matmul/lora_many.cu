@@ -1,15 +1,15 @@
 /*
- * lora_many - projections with low-rank changes that read one x, at once.
+ * lora_many - projections with LoRA that read the same x, at once.
  *
- * The factors A lie one below the other in the workspace, [R, n_in], R the sum of the ranks: so
- * x is read once for all t = scale * x A^T ([n, R], side by side), and once for all gradients of
- * A; and dx gets what goes back through the changes from one product, dt A, which those of the
- * matrices join, or are added to.  Changes with a magnitude or dropout, ranks that are no multiple
- * of 8 and scales that differ are done one by one.
+ * The factors A are stacked in the workspace, [R, n_in], R the sum of the ranks: so x is read
+ * once for all t = scale * x A^T ([n, R], side by side), and once for all gradients of A; and
+ * one product, dt A, computes the gradient of x through all of them, which the matrices' own
+ * products join or accumulate onto.  LoRA with a magnitude or dropout, ranks that are not
+ * multiples of 8 and different scales go one by one.
  */
 #include "trainer/cuda/matmul/lora.h"
 
-#include "trainer/cuda/rows.h"
+#include "trainer/cuda/row.h"
 
 enum { MANY = 3, THREADS = 256 };
 
@@ -33,10 +33,10 @@ static bool stacks(const struct op_linear *a, int n)
     if (n < 2 || n > MANY)
         return false;
     for (int i = 0; i < n; i++, a++) {
-        const struct op_lora *l = &a->lora;
+        const struct op_lora *l = &a->proj.lora;
 
         if (!l->rank || l->rank % 8 || l->magnitude || l->drop.p > 0 || a->drop.p > 0 ||
-            a->x_act != OP_ACT_NONE || l->scale != first->lora.scale || a->x != first->x ||
+            a->x_act != OP_ACT_NONE || l->scale != first->proj.lora.scale || a->x != first->x ||
             a->n != first->n || a->n_in != first->n_in || a->dx != first->dx)
             return false;
     }
@@ -46,13 +46,14 @@ static bool stacks(const struct op_linear *a, int n)
 static uint64_t lay_out(struct many *s, const struct device *dev, unsigned char *base, int64_t n,
                         int64_t in, int64_t R)
 {
-    uint64_t t = cuda_part(linear_bytes(dev, n * R)), a = cuda_part(linear_bytes(dev, R * in));
+    uint64_t t = cuda_align(linear_bytes(dev, n * R)),
+             a = cuda_align(linear_bytes(dev, R * in));
 
     s->all.t = base;
     s->all.dt = base + t;
     s->a = base + 2 * t;
     s->da = (float *)(void *)(base + 2 * t + a);
-    return 2 * t + a + cuda_part((uint64_t)(R * in) * sizeof(float));
+    return 2 * t + a + cuda_align((uint64_t)(R * in) * sizeof(float));
 }
 
 uint64_t lora_many_bytes(const struct device *dev, int64_t n, int64_t in, int64_t rank)
@@ -72,11 +73,11 @@ static bool open_many(struct many *s, struct device *dev, const struct op_linear
 
     *s = {};
     for (int i = 0; i < n; i++) {
-        uint64_t some = back && a[i].db ? linear_sums_bytes(a[i].n_out) : 0;
+        uint64_t some = back && a[i].proj.db ? linear_sums_bytes(a[i].n_out) : 0;
 
-        s->rank.at[i] = (void *)(uintptr_t)a[i].lora.a;
+        s->rank.at[i] = (void *)(uintptr_t)a[i].proj.lora.a;
         s->rank.begin[i] = R;
-        R += a[i].lora.rank;
+        R += a[i].proj.lora.rank;
         sums = some > sums ? some : sums;
     }
     for (int i = n; i <= MANY; i++)
@@ -86,8 +87,8 @@ static bool open_many(struct many *s, struct device *dev, const struct op_linear
     if (!base)
         return false;
     lay_out(s, dev, base, a->n, a->n_in, R);
-    if (a->lora.t)
-        s->all.t = (unsigned char *)a->lora.t;
+    if (a->proj.lora.t)
+        s->all.t = (unsigned char *)a->proj.lora.t;
     s->all.part = (float *)(void *)(base + bytes);
     s->all.r8 = R;
     s->all.busy = bytes + sums;
@@ -172,7 +173,7 @@ static void add_rows(struct device *dev, const struct op_linear *a, int n, const
     struct each to = s->rank;
 
     for (int i = 0; i < MANY; i++)
-        to.at[i] = i < n ? a[i].lora.da : NULL;
+        to.at[i] = i < n ? a[i].proj.lora.da : NULL;
     if (dev->err.code)
         return;
     if (wide(&to, a->n_in))
@@ -185,7 +186,7 @@ static void add_rows(struct device *dev, const struct op_linear *a, int n, const
 /* -- the operations --------------------------------------------------------------------------- */
 
 /* t of all. */
-static void narrow(struct device *dev, const struct op_linear *a, const struct many *s)
+static void down(struct device *dev, const struct op_linear *a, const struct many *s)
 {
     struct matmul_args p = lora_product(dev, "linear_fwd", &s->all);
 
@@ -196,7 +197,7 @@ static void narrow(struct device *dev, const struct op_linear *a, const struct m
     p.b = s->a;
     p.b_t = true;
     p.d = s->all.t;
-    p.alpha = a->lora.scale;
+    p.alpha = a->proj.lora.scale;
     matmul(dev, &p);
 }
 
@@ -220,15 +221,15 @@ void cuda_linears_fwd(struct device *dev, const struct op_linear *a, int n)
     if (!at_once || dev->err.code || a->n == 0 || !open_many(&s, dev, a, n, "linear_fwd", false))
         return;
     stack(dev, a, &s);
-    narrow(dev, a, &s);
+    down(dev, a, &s);
     for (int i = 0; i < n; i++) {
         struct lora_space o = own(dev, &s, i);
         void *to = a[i].pre ? a[i].pre : a[i].out;
-        struct matmul_part change = lora_part(&a[i], &o);
+        struct matmul_part delta = lora_part(&a[i], &o);
 
-        if (linear_joined(dev, &a[i], &change, o.busy))
+        if (linear_fused(dev, &a[i], &delta, o.busy))
             continue;
-        lora_widen(dev, &a[i], &o, to, linear_out_ld(&a[i]), a[i].residual);
+        lora_up(dev, &a[i], &o, to, linear_out_ld(&a[i]), a[i].residual);
         linear_main(dev, &a[i], to, linear_out_ld(&a[i]), o.busy);
     }
 }
@@ -241,11 +242,11 @@ static void dx_of(struct device *dev, const struct op_linear *a, int n, const st
     bool alike = true;
 
     for (int i = 1; i < n; i++) {
-        more[i] = {a[i].dout, a[i].w, linear_out_ld(&a[i]), a->n_in, a[i].n_out};
-        alike &= !a[i].in_out;
+        more[i] = {a[i].dout, a[i].proj.w, linear_out_ld(&a[i]), a->n_in, a[i].n_out};
+        alike &= !op_linear_in_out(&a[i]);
     }
-    if (alike && linear_dx_joined(dev, a, a->dout, linear_out_ld(a), more, n, a->dx_add,
-                                  s->all.busy))
+    if (alike && linear_dx_fused(dev, a, a->dout, linear_out_ld(a), more, n,
+                                 (a->flags & OP_LINEAR_DX_ADD), s->all.busy))
         return;
     p.m = a->n;
     p.n = p.ldb = p.ldd = a->n_in;
@@ -253,7 +254,7 @@ static void dx_of(struct device *dev, const struct op_linear *a, int n, const st
     p.a = s->all.dt;
     p.b = s->a;
     p.d = a->dx;
-    p.beta = a->dx_add ? 1.0f : 0.0f;
+    p.beta = (a->flags & OP_LINEAR_DX_ADD) ? 1.0f : 0.0f;
     matmul(dev, &p);
     for (int i = 0; i < n; i++)
         linear_dx(dev, &a[i], a[i].dout, linear_out_ld(&a[i]), true, s->all.busy);
@@ -284,28 +285,28 @@ void cuda_linears_bwd(struct device *dev, const struct op_linear *a, int n)
     for (int i = 0; !at_once && i < n; i++)
         cuda_linear_bwd(dev, &a[i]);
     for (int i = 0; at_once && i < n && a->n == 0; i++)
-        cuda_linear_bwd(dev, &a[i]);    /* what is written all the same */
+        cuda_linear_bwd(dev, &a[i]);    /* zeroes fresh gradients */
     if (!at_once || dev->err.code || a->n == 0 || !open_many(&s, dev, a, n, "linear_bwd", true))
         return;
     for (int i = 0; i < n; i++) {
         struct lora_space o = own(dev, &s, i);
 
-        lora_narrow_back(dev, &a[i], &o, a[i].dout, linear_out_ld(&a[i]));
-        a_trained |= a[i].lora.da != NULL;
-        b_trained |= a[i].lora.db != NULL;
+        lora_down_bwd(dev, &a[i], &o, a[i].dout, linear_out_ld(&a[i]));
+        a_trained |= a[i].proj.lora.da != NULL;
+        b_trained |= a[i].proj.lora.db != NULL;
     }
     stack(dev, a, &s);
     if (a->dx)
         dx_of(dev, a, n, &s);
-    if (b_trained && !a->lora.t)
-        narrow(dev, a, &s);
+    if (b_trained && !a->proj.lora.t)
+        down(dev, a, &s);
     for (int i = 0; i < n; i++) {
         struct lora_space o = own(dev, &s, i);
         int64_t ld = linear_out_ld(&a[i]);
 
-        if (a[i].lora.db)
-            lora_add_outer(dev, &o, a[i].lora.db, a[i].dout, ld, o.t, o.r8, a->n, a[i].n_out,
-                           a[i].lora.rank);
+        if (a[i].proj.lora.db)
+            lora_add_outer(dev, &o, a[i].proj.lora.db, a[i].dout, ld, o.t, o.r8, a->n, a[i].n_out,
+                           a[i].proj.lora.rank);
         linear_db(dev, &a[i], a[i].dout, ld, o.part);
         linear_dw(dev, &a[i], a[i].dout, ld, o.busy);
     }

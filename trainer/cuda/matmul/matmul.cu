@@ -1,11 +1,11 @@
 /*
  * matmul - see matmul.h.
  *
- * cuBLASLt counts by columns: the product of row-major matrices is asked for transposed, with
- * the factors' places exchanged.
+ * cuBLASLt is column-major: the product of row-major matrices is computed as its transpose,
+ * with the factors exchanged.
  *
  * Split sums go through the workspace in f32 (reduction scheme "compute type"); the scheme in
- * place, whose order depends on time, is never asked for.
+ * place, whose order depends on timing, is never used.
  *
  * Source: NVIDIA cuBLAS 13.0, cuBLASLt API.
  */
@@ -56,7 +56,7 @@ int matmul_open(struct cuda_device *d)
         broken(&d->dev, &none, rc);
     cuda_ok(&d->dev, "opening", cudaEventCreate(&x->begin));
     cuda_ok(&d->dev, "opening", cudaEventCreate(&x->end));
-    cuda_ok(&d->dev, "opening", cudaMalloc((void **)&x->made, sizeof(struct made)));
+    cuda_ok(&d->dev, "opening", cudaMalloc((void **)&x->checksum, sizeof(struct checksum)));
     return d->dev.err.code;
 }
 
@@ -72,7 +72,7 @@ void matmul_close(struct cuda_device *d)
         cudaEventDestroy(x->begin);
     if (x->end)
         cudaEventDestroy(x->end);
-    cudaFree(x->made);
+    cudaFree(x->checksum);
     matmul_choices_close(&x->choices);
     free(x);
     d->matmul = NULL;
@@ -131,7 +131,7 @@ static void layout(cublasLtMatrixLayoutOpaque_t *l, enum ckpt_dtype type, int64_
 #define SET(what, value)                                                                       \
     cublasLtMatmulDescSetAttribute(&to->desc, CUBLASLT_MATMUL_DESC_##what, &(value), sizeof(value))
 
-void matmul_describe(struct device *dev, struct call *to, const struct matmul_args *a)
+void matmul_describe(struct device *dev, struct matmul_call *to, const struct matmul_args *a)
 {
     int32_t ta = a->b_t ? CUBLAS_OP_T : CUBLAS_OP_N, tb = a->a_t ? CUBLAS_OP_T : CUBLAS_OP_N;
     uint32_t epilogue = epilogue_of(a);
@@ -173,11 +173,11 @@ void matmul_describe(struct device *dev, struct call *to, const struct matmul_ar
     to->beta = a->beta;
     to->work = dev->work && dev->work_bytes >= MATMUL_WORK ? MATMUL_WORK : 0;
     to->args = *a;
-    to->tiles = matmul_tiles_can(dev, a);
+    to->tiles = matmul_tiles_supported(dev, a);
 }
 
 /* As that algorithm is. */
-static cublasStatus_t multiply(struct device *dev, const struct call *x,
+static cublasStatus_t multiply(struct device *dev, const struct matmul_call *x,
                                const cublasLtMatmulAlgo_t *algo)
 {
     return cublasLtMatmul(cuda_of(dev)->matmul->handle, (cublasLtMatmulDesc_t)&x->desc, &x->alpha,
@@ -188,11 +188,11 @@ static cublasStatus_t multiply(struct device *dev, const struct call *x,
 }
 
 /*
- * Whether an algorithm's parts are all of k.  cuBLASLt 13.0 (its algorithm 66, on Hopper) makes
- * each as long as k / parts, rounded down, and this up to whole steps of 64: where it is whole
- * steps already what the division leaves is nobody's, 1 row of 1025 in two parts.  An algorithm
- * that was timed at one k serves others near it, so that this is asked at each.  (Others have
- * numbers of parts that may be more than k, and mean a most.)
+ * Whether the parts of a split algorithm cover all of k. cuBLASLt 13.0 (its algorithm 66, on
+ * Hopper) makes each part k / parts long, rounded down, then up to whole steps of 64: where it
+ * is whole steps already, the remainder of the division is left out, 1 row of 1025 in two
+ * parts.  An algorithm timed at one k serves others near it, so each launch checks. (Other
+ * algorithms have numbers of parts above k, which are a maximum.)
  */
 static bool sums_all(const cublasLtMatmulAlgo_t *algo, int64_t k)
 {
@@ -205,7 +205,7 @@ static bool sums_all(const cublasLtMatmulAlgo_t *algo, int64_t k)
     return parts <= 1 || k < parts || k % parts == 0 || k / parts % step != 0;
 }
 
-cublasStatus_t matmul_launch(struct device *dev, const struct call *x,
+cublasStatus_t matmul_launch(struct device *dev, const struct matmul_call *x,
                              const cublasLtMatmulAlgo_t *algo)
 {
     if (algo)
@@ -227,7 +227,7 @@ static int64_t rounded(int64_t x)
 }
 
 static struct matmul_key key_of(const struct device *dev, const struct matmul_args *a,
-                                const struct call *x)
+                                const struct matmul_call *x)
 {
     struct matmul_key k = {};
     int64_t depth = a->k;
@@ -259,7 +259,8 @@ static struct matmul_key key_of(const struct device *dev, const struct matmul_ar
 
 /* What computes that product from now on; NULL: no memory. */
 static const struct matmul_choice *choose(struct device *dev, const struct matmul_args *a,
-                                          const struct call *x, const struct matmul_key *key)
+                                          const struct matmul_call *x,
+                                          const struct matmul_key *key)
 {
     struct matmul_choices *known = &cuda_of(dev)->matmul->choices;
     const struct matmul_choice *like = a->quick ? matmul_choices_like(known, key) : NULL;
@@ -272,23 +273,23 @@ static const struct matmul_choice *choose(struct device *dev, const struct matmu
         found = matmul_search(dev, a, x, &choice);
     choice.key = *key;
     choice.kept = false;
-    /* What was not timed is kept too: the heuristic goes by exact sizes, and a run that is resumed
-     * may meet another of the key's first. */
-    return matmul_choices_add(known, &choice, found && !cuda_recording(dev));
+    /* A choice that was not timed is kept too: the heuristic depends on exact sizes, and a
+     * resumed run may meet another size of the key first. */
+    return matmul_choices_add(known, &choice, found && !cuda_graph_capturing(dev));
 }
 
 /* One of the key's rounded sizes may suit an algorithm where another does not. */
-static cublasStatus_t launch_other(struct device *dev, const struct call *x)
+static cublasStatus_t launch_other(struct device *dev, const struct matmul_call *x)
 {
     cublasLtMatmulHeuristicResult_t first;
 
-    return matmul_ask(dev, x, &first, 1) ? multiply(dev, x, &first.algo)
+    return matmul_heuristic(dev, x, &first, 1) ? multiply(dev, x, &first.algo)
                                          : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-/* The choice for the product, made now where there is none, and its call; NULL: no memory. */
+/* The choice for the product, searched now if there is none, and its call; NULL: no memory. */
 static const struct matmul_choice *choice_of(struct device *dev, const struct matmul_args *a,
-                                             struct call *x)
+                                             struct matmul_call *x)
 {
     const struct matmul_choice *choice;
     struct matmul_key key;
@@ -303,10 +304,10 @@ static const struct matmul_choice *choice_of(struct device *dev, const struct ma
     return choice;
 }
 
-bool matmul_able(struct device *dev, const struct matmul_args *a)
+bool matmul_supported(struct device *dev, const struct matmul_args *a)
 {
     const struct matmul_choice *choice;
-    struct call x;
+    struct matmul_call x;
 
     if (dev->err.code || a->m <= 0 || a->n <= 0)
         return true;
@@ -318,7 +319,7 @@ bool matmul(struct device *dev, const struct matmul_args *a)
 {
     const struct matmul_choice *choice;
     cublasStatus_t rc = CUBLAS_STATUS_NOT_SUPPORTED;
-    struct call x;
+    struct matmul_call x;
 
     if (dev->err.code || a->m <= 0 || a->n <= 0)
         return true;

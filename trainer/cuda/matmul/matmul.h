@@ -3,12 +3,12 @@
  *   D = epilogue(alpha op(A) op(B) + beta C)
  *
  * Matrices are row-major.  Sums are f32; f32 factors are exact unless the device says tf32.
- * Which algorithm computes a shape is found by timing when the shape is first seen and kept in a
- * file (matmul/choice.h), so that later products of that shape, in this run and the next, give
- * the same bits; nothing that adds in an order of its own is ever taken.
+ * The algorithm for a shape is found by timing when the shape is first seen, and kept in a file
+ * (matmul/choice.h), so that later products of that shape, in this run and the next, give the
+ * same bits; algorithms without a fixed order of sums are never taken.
  *
- * The workspace of every operation that multiplies begins with this room's part: others lay
- * theirs behind it, at MATMUL_WORK bytes.
+ * The workspace of every operation that multiplies begins with this room's part; the
+ * operation's own follows at MATMUL_WORK bytes.
  */
 #ifndef CKPT_TRAINER_CUDA_MATMUL_MATMUL_H
 #define CKPT_TRAINER_CUDA_MATMUL_MATMUL_H
@@ -44,9 +44,10 @@ struct matmul_args {
     bool            a_t, b_t;
     enum ckpt_dtype in, out;        /* of A and B; of C and D */
     enum ckpt_dtype in_b;           /* of B where scales are */
-    const float    *scale_a, *scale_b;      /* on the device, at 16 bytes: what undoes the scales of
-                                               factors of 8 bits, both; NULL: they are wider.  Then
-                                               k lies innermost in both, a multiple of 16 */
+    const float    *scale_a, *scale_b;      /* on the device, at 16 bytes: the inverse scales
+                                               of 8-bit factors, both; NULL: factors are
+                                               wider. With scales, k is innermost in both, a
+                                               multiple of 16 */
     bool            fast;           /* sums of those may keep 14 bits between promotions to f32 */
     float           alpha, beta;
     int64_t         batch, stride_a, stride_b, stride_d;    /* batch 0: one */
@@ -56,21 +57,26 @@ struct matmul_args {
     bool            quick;          /* one of many shapes: not timed for long, and not where one of
                                        about its size was */
     bool            alone;          /* DGELU: else a pass over aux follows all the same */
-    const struct matmul_part *part; /* [parts], at most 3: all at once or, false, not at all */
+    const struct matmul_part *part; /* [parts], at most 3: all in one kernel or, false, none */
     int             parts;
-    uint64_t        busy;           /* bytes of the workspace behind MATMUL_WORK that are in use */
+    uint64_t        busy;           /* bytes of the workspace after MATMUL_WORK that are in
+                                       use */
 };
 
+/* The state of a device.  Non-zero: the device is marked. */
+int  matmul_open(struct cuda_device *d);
+void matmul_close(struct cuda_device *d);
+
 /*
- * Queue the product.  False: cuBLASLt cannot do it with this epilogue, or is slower so than with
- * a pass of its own, and nothing was queued; what it cannot do plainly marks the device.  m or n
- * 0: nothing; k is at least 1.
+ * Queue the product.  False: cuBLASLt cannot compute it with this epilogue, or a separate pass
+ * is faster, and nothing was queued; failure of a plain product marks the device. m or n 0:
+ * nothing to do; k is at least 1.
  */
 bool matmul(struct device *dev, const struct matmul_args *a);
 /* What it would say; nothing is queued but the timing of a shape that is seen first. */
-bool matmul_able(struct device *dev, const struct matmul_args *a);
+bool matmul_supported(struct device *dev, const struct matmul_args *a);
 
-/* The workspace with `bytes` behind matmul's part: gives those; NULL as cuda_work. */
+/* The `bytes` of workspace after matmul's part; NULL as cuda_work. */
 static inline void *matmul_work(struct device *dev, const char *op, uint64_t bytes)
 {
     unsigned char *work = (unsigned char *)cuda_work(dev, op, MATMUL_WORK + bytes);

@@ -1,10 +1,10 @@
 /*
- * matmul/probe - what a product made, as a few numbers that tell right results from wrong ones: the
- * sums of D under eight patterns of signs, and that of its squares.
+ * matmul/probe - checksums of a product that tell right results from wrong ones: the sums of D
+ * under eight patterns of signs, and the sum of its squares.
  *
- * Two algorithms round alike, so that their sums are as far apart as roundings are; one that
- * leaves a part of k out, or reads what it never wrote, is off by a part of D's norm in nearly all
- * of them.
+ * The sums of two correct algorithms differ only by rounding; those of one that leaves a part
+ * of k out, or reads memory it never wrote, differ by a part of D's norm in nearly all
+ * patterns.
  */
 #include "trainer/cuda/matmul/call.h"
 
@@ -21,53 +21,53 @@ __device__ __forceinline__ uint32_t signs_of(int64_t i)
     return h ^ h >> 16;
 }
 
-/* to[MADE_SIGNS + 1] += those of so many matrices d[m, n]. */
+/* to[CHECKSUM_SIGNS + 1] += the sums over `batch` matrices d[m, n]. */
 template <typename T>
 __global__ void __launch_bounds__(BLOCK)
-    made_kernel(double *to, const T *d, int64_t m, int64_t n, int64_t ld, int64_t stride,
-                int64_t batch)
+    checksum_kernel(double *to, const T *d, int64_t m, int64_t n, int64_t ld, int64_t stride,
+                    int64_t batch)
 {
-    double sums[MADE_SIGNS + 1] = {};
+    double sums[CHECKSUM_SIGNS + 1] = {};
     int64_t step = (int64_t)gridDim.x * BLOCK;
 
     for (int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x; i < batch * m * n; i += step) {
-        double x = (double)to_f32(d[i / n / m * stride + i / n % m * ld + i % n]);
+        double x = (double)cuda_to_f32(d[i / n / m * stride + i / n % m * ld + i % n]);
         uint32_t signs = signs_of(i);
 
 #pragma unroll
-        for (int s = 0; s < MADE_SIGNS; s++)
+        for (int s = 0; s < CHECKSUM_SIGNS; s++)
             sums[s] += signs >> s & 1 ? x : -x;
-        sums[MADE_SIGNS] += x * x;
+        sums[CHECKSUM_SIGNS] += x * x;
     }
 #pragma unroll
-    for (int s = 0; s <= MADE_SIGNS; s++) {
-        double sum = block_sum(sums[s]);
+    for (int s = 0; s <= CHECKSUM_SIGNS; s++) {
+        double sum = cuda_block_sum(sums[s]);
 
         if (threadIdx.x == 0)
             atomicAdd(&to[s], sum);
     }
 }
 
-template <typename T> static void sum_up(struct device *dev, const struct call *x)
+template <typename T> static void sum_up(struct device *dev, const struct matmul_call *x)
 {
     struct cuda_device *d = cuda_of(dev);
     const struct matmul_args *a = &x->args;
     int64_t batch = a->batch > 1 ? a->batch : 1, most = 8 * d->sms;
     int64_t blocks = cuda_blocks(batch * a->m * a->n, BLOCK);
 
-    made_kernel<T><<<(unsigned)(blocks < most ? blocks : most), BLOCK, 0, d->stream>>>(
-        d->matmul->made, (const T *)x->pd, a->m, a->n, a->ldd, a->stride_d, batch);
+    checksum_kernel<T><<<(unsigned)(blocks < most ? blocks : most), BLOCK, 0, d->stream>>>(
+        d->matmul->checksum, (const T *)x->pd, a->m, a->n, a->ldd, a->stride_d, batch);
     cuda_launched(dev, a->op);
 }
 
-bool matmul_make(struct device *dev, const struct call *x, const cublasLtMatmulAlgo_t *algo,
-                 struct made *to)
+bool matmul_probe(struct device *dev, const struct matmul_call *x,
+                  const cublasLtMatmulAlgo_t *algo, struct checksum *to)
 {
     struct cuda_device *d = cuda_of(dev);
 
     if (x->work)
         cudaMemsetAsync(dev->work, GARBAGE, x->work, d->stream);
-    cudaMemsetAsync(d->matmul->made, 0, sizeof *to, d->stream);
+    cudaMemsetAsync(d->matmul->checksum, 0, sizeof *to, d->stream);
     if (matmul_launch(dev, x, algo) != CUBLAS_STATUS_SUCCESS)
         return false;
     switch (x->args.out) {
@@ -76,19 +76,19 @@ bool matmul_make(struct device *dev, const struct call *x, const cublasLtMatmulA
     default: sum_up<float>(dev, x);
     }
     return dev->err.code == 0 &&
-           cudaMemcpyAsync(to, d->matmul->made, sizeof *to, cudaMemcpyDefault, d->stream) ==
+           cudaMemcpyAsync(to, d->matmul->checksum, sizeof *to, cudaMemcpyDefault, d->stream) ==
                cudaSuccess &&
            cudaStreamSynchronize(d->stream) == cudaSuccess;
 }
 
-bool made_alike(const struct made *x, const struct made *y, bool fast)
+bool matmul_checksum_close(const struct checksum *x, const struct checksum *y, bool fast)
 {
-    double norm = sqrt(x->sum[MADE_SIGNS]), bound = norm / (fast ? 32 : 256);
+    double norm = sqrt(x->sum[CHECKSUM_SIGNS]), bound = norm / (fast ? 32 : 256);
 
     if (!isfinite(norm))
-        return !isfinite(y->sum[MADE_SIGNS]);
-    for (int s = 0; s < MADE_SIGNS; s++)
+        return !isfinite(y->sum[CHECKSUM_SIGNS]);
+    for (int s = 0; s < CHECKSUM_SIGNS; s++)
         if (!(fabs(x->sum[s] - y->sum[s]) <= bound))
             return false;
-    return fabs(sqrt(y->sum[MADE_SIGNS]) - norm) <= bound;
+    return fabs(sqrt(y->sum[CHECKSUM_SIGNS]) - norm) <= bound;
 }

@@ -1,10 +1,11 @@
 /*
- * matmul/search - which of cuBLASLt's algorithms, or our own kernel, computes a product fastest.
+ * matmul/search - which of cuBLASLt's algorithms, or our own kernel, computes a product
+ * fastest.
  *
- * Of a shape seen first, the algorithms that the heuristic names are timed on the stream itself:
- * into D, which is written again afterwards, or, where D is also read, into what is free of the
- * workspace, for as many rows as fit there.  What does not make what the heuristic's first makes
- * (matmul/probe.cu) is no candidate, however fast.
+ * When a shape is first seen, the heuristic's algorithms are timed on the stream itself: into
+ * D, which is written again afterwards, or, where D is also read, into the free part of the
+ * workspace, for as many rows as fit there.  An algorithm whose result differs from that of the
+ * heuristic's first (matmul/probe.cu) is no candidate, however fast.
  */
 #include "trainer/cuda/matmul/call.h"
 
@@ -20,16 +21,16 @@ enum {
     DEEP       = 256            /* a part's k: below, its product is a pass over D */
 };
 
-/* Sums at least so long, and D of at most so many elements, are tried in parts. */
+/* Sums at least so long, with D of at most so many elements, are also tried split. */
 #define SPLIT_LEAST 1024
 #define SPLIT_TILES ((int64_t)8 * 132 * 128 * 256)
 
 /*
- * How finalists are read, in milliseconds: those of products that take `heavy` and more after
- * `warm` of work, each over `length` behind `settle`.  What counts is the speed that the chip's
- * power sustains, not that of the first milliseconds: small tiles that are the fastest in these
- * draw more and are up to a tenth slower then.  Those of 8 bits are read for a short time: one of
- * them ended in a launch failure when read for long beside other programs (cuBLASLt 13.0).
+ * How finalists are timed, in milliseconds: products that take `heavy` and more after `warm` of
+ * work, each over `length` after `settle`. What counts is the speed that the chip's power
+ * sustains, not that of the first milliseconds: small tiles that are the fastest at first draw
+ * more power and are up to a tenth slower later. 8-bit products are timed briefly: one of them
+ * ended in a launch failure when timed for long beside other programs (cuBLASLt 13.0).
  */
 struct reading { float heavy, warm, settle, length; };
 
@@ -39,8 +40,8 @@ static const struct reading sustained = {0.02f, 100, 16, 32}, brief = {0.04f, 0,
 #define PASS_MS    0.003
 #define PASS_BYTES 3.3e12
 
-int matmul_ask(struct device *dev, const struct call *x, cublasLtMatmulHeuristicResult_t *to,
-               int most)
+int matmul_heuristic(struct device *dev, const struct matmul_call *x,
+                     cublasLtMatmulHeuristicResult_t *to, int most)
 {
     uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     uint32_t aa = matmul_alignment(x->pa, 0, CKPT_F32), ab = matmul_alignment(x->pb, 0, CKPT_F32);
@@ -76,10 +77,9 @@ int matmul_ask(struct device *dev, const struct call *x, cublasLtMatmulHeuristic
 /* Whether factors have 8 bits. */
 static bool eight(const struct matmul_args *a) { return matmul_size(a->in) == 1; }
 
-/* Adds to n algorithms the first of them with the sum over k in parts: where D is small its tiles
- * alone leave multiprocessors idle.  (Of 8 bits only what cuBLASLt names.)  Gives how many there
- * are now. */
-static int splits(struct device *dev, const struct call *x, const struct matmul_args *a,
+/* Append to n algorithms the first of them with k split: where D is small, its tiles alone
+ * leave multiprocessors idle. (For 8 bits only cuBLASLt's own.) Returns how many there are now. */
+static int splits(struct device *dev, const struct matmul_call *x, const struct matmul_args *a,
                   cublasLtMatmulHeuristicResult_t *all, int n)
 {
     static const int32_t parts[] = {2, 3, 4, 6, 8};
@@ -112,9 +112,10 @@ static int splits(struct device *dev, const struct call *x, const struct matmul_
     return n;
 }
 
-/* Milliseconds of one of so many launches, behind others; a large number where it cannot run. */
-static float time_of(struct device *dev, const struct call *x, const cublasLtMatmulAlgo_t *algo,
-                     int before, int repeats)
+/* Milliseconds of one of so many launches, after `before` others; a large number if it cannot
+ * run. */
+static float time_of(struct device *dev, const struct matmul_call *x,
+                     const cublasLtMatmulAlgo_t *algo, int before, int repeats)
 {
     struct cuda_device *d = cuda_of(dev);
     float ms = 1e30f;
@@ -132,37 +133,38 @@ static float time_of(struct device *dev, const struct call *x, const cublasLtMat
     return ms / (float)repeats;
 }
 
-/* The candidates of a product: cuBLASLt's algorithms, and behind them matmul_tiles where it can. */
-struct field {
-    const struct call                     *x;
+/* The candidates of a product: cuBLASLt's algorithms, followed by matmul_tiles where it can. */
+struct candidates {
+    const struct matmul_call                     *x;
     const cublasLtMatmulHeuristicResult_t *all;
     int                                    n;       /* of all */
 };
 
-static int entrants(const struct field *f) { return f->n + f->x->tiles; }
+static int n_candidates(const struct candidates *f) { return f->n + f->x->tiles; }
 
-static const cublasLtMatmulAlgo_t *algo_of(const struct field *f, int i)
+static const cublasLtMatmulAlgo_t *algo_of(const struct candidates *f, int i)
 {
     return i < f->n ? &f->all[i].algo : NULL;
 }
 
 /* Of candidate i. */
-static float time_at(struct device *dev, const struct field *f, int i, int before, int repeats)
+static float time_at(struct device *dev, const struct candidates *f, int i, int before,
+                     int repeats)
 {
     return time_of(dev, f->x, algo_of(f, i), before, repeats);
 }
 
-static bool make(struct device *dev, const struct field *f, int i, struct made *to)
+static bool probe_at(struct device *dev, const struct candidates *f, int i, struct checksum *to)
 {
-    return matmul_make(dev, f->x, algo_of(f, i), to);
+    return matmul_probe(dev, f->x, algo_of(f, i), to);
 }
 
 /* The numbers of those that are the fastest in two launches, the heuristic's first always among
  * them; ms their times.  Gives how many. */
-static int finalists(struct device *dev, const struct field *f, int to[FINALISTS],
+static int finalists(struct device *dev, const struct candidates *f, int to[FINALISTS],
                      float ms[CANDIDATES + 1])
 {
-    int n = entrants(f), most = n < FINALISTS ? n : FINALISTS, order[CANDIDATES + 1] = {};
+    int n = n_candidates(f), most = n < FINALISTS ? n : FINALISTS, order[CANDIDATES + 1] = {};
     bool first = false;
 
     for (int i = 0; i < n; i++)
@@ -190,34 +192,36 @@ static int finalists(struct device *dev, const struct field *f, int to[FINALISTS
     return most;
 }
 
-/* Of so many finalists those that make what candidate 0 makes, or, where that is none of them, the
- * first of them; gives how many.  Where D is added to (joined_wins, which wants a time alone) each
- * makes more than the one before, and all are left. */
-static int rightful(struct device *dev, const struct field *f, bool fast, int at[FINALISTS], int n)
+/* Keep those finalists whose checksum matches candidate 0's, or, if it is not a finalist, that
+ * of the first; returns how many. Where D accumulates (fused_wins, which wants only a time)
+ * each launch adds to the last, and all are kept. */
+static int keep_correct(struct device *dev, const struct candidates *f, bool fast,
+                        int at[FINALISTS], int n)
 {
     bool grows = f->x->beta != 0 && f->x->pc == f->x->pd;
-    struct made right, made;
+    struct checksum right, checksum;
     int first = at[0], left = 0;
 
     for (int i = 1; i < n; i++)
         first = at[i] == 0 ? 0 : first;
-    if (n < 2 || grows || !make(dev, f, first, &right))
+    if (n < 2 || grows || !probe_at(dev, f, first, &right))
         return n;
     for (int i = 0; i < n; i++)
-        if (at[i] == first || (make(dev, f, at[i], &made) && made_alike(&right, &made, fast)))
+        if (at[i] == first || (probe_at(dev, f, at[i], &checksum) &&
+                               matmul_checksum_close(&right, &checksum, fast)))
             at[left++] = at[i];
     return left;
 }
 
 /* The fastest of them, and its time.  What the heuristic names first must be beaten by one part
  * in 100. */
-static int fastest(struct device *dev, const struct field *f, const struct matmul_args *a,
+static int fastest(struct device *dev, const struct candidates *f, const struct matmul_args *a,
                    float *took)
 {
     const struct reading &how = eight(a) ? brief : sustained;
     float ms[CANDIDATES + 1], sum[FINALISTS] = {};
     int at[FINALISTS] = {}, won = 0;
-    int most = rightful(dev, f, a->fast, at, finalists(dev, f, at, ms));
+    int most = keep_correct(dev, f, a->fast, at, finalists(dev, f, at, ms));
     bool heavy = !a->quick && most > 0 && ms[at[0]] >= how.heavy;
 
     if (heavy && most > 1 && how.warm > 0)
@@ -240,10 +244,11 @@ static int fastest(struct device *dev, const struct field *f, const struct matmu
 }
 
 /* What may be written while timing: true, and a call whose D is that. */
-static bool trial(struct device *dev, struct call *to, const struct matmul_args *a)
+static bool trial(struct device *dev, struct matmul_call *to, const struct matmul_args *a)
 {
     struct matmul_args t = *a;
-    uint64_t begin = MATMUL_WORK + cuda_part(a->busy), row = (uint64_t)a->ldd * matmul_size(a->out);
+    uint64_t begin = MATMUL_WORK + cuda_align(a->busy),
+             row = (uint64_t)a->ldd * matmul_size(a->out);
     uint64_t tail = cuda_of(dev)->tail, end = dev->work_bytes > tail ? dev->work_bytes - tail : 0;
     uint64_t unused = dev->work && end > begin ? end - begin : 0;
 
@@ -266,16 +271,16 @@ static bool trial(struct device *dev, struct call *to, const struct matmul_args 
  * between runs. */
 static bool may_time(struct device *dev)
 {
-    return cuda_of(dev)->matmul->choices.path && !cuda_recording(dev);
+    return cuda_of(dev)->matmul->choices.path && !cuda_graph_capturing(dev);
 }
 
-/* Bytes that a pass of its own moves for what the epilogue does at once; 0: there is none. */
+/* Bytes that a separate pass would move instead of the epilogue; 0: there is none. */
 static double pass_bytes(const struct matmul_args *a)
 {
     switch (a->epilogue) {
     case MATMUL_DGELU: return (a->alone ? 3.0 : 2.0) * (double)a->m * (double)a->n *
                               (double)matmul_size(a->out);
-    case MATMUL_DRELU:                  /* and a pass that makes its bits */
+    case MATMUL_DRELU:                  /* and a pass that computes its bits */
     case MATMUL_RELU:
     case MATMUL_GELU: return 2.0 * (double)a->m * (double)a->n * (double)matmul_size(a->out);
     default: return 0;
@@ -283,13 +288,13 @@ static double pass_bytes(const struct matmul_args *a)
 }
 
 /* Whether the product with at most a bias, and such a pass, take less than `with` ms. */
-static bool better_apart(struct device *dev, const struct matmul_args *a, float with)
+static bool better_unfused(struct device *dev, const struct matmul_args *a, float with)
 {
     cublasLtMatmulHeuristicResult_t all[CANDIDATES];
     double pass = PASS_MS + 1e3 * pass_bytes(a) / PASS_BYTES;
     struct matmul_args plain = *a;
-    struct call probe;
-    struct field f;
+    struct matmul_call probe;
+    struct candidates f;
     float without;
     int n;
 
@@ -297,23 +302,23 @@ static bool better_apart(struct device *dev, const struct matmul_args *a, float 
     plain.aux = NULL;
     if (!trial(dev, &probe, &plain))
         return false;
-    n = splits(dev, &probe, &plain, all, matmul_ask(dev, &probe, all, NAMED));
+    n = splits(dev, &probe, &plain, all, matmul_heuristic(dev, &probe, all, NAMED));
     if (n == 0)
         return false;
-    f = (struct field){&probe, all, n};
+    f = (struct candidates){&probe, all, n};
     fastest(dev, &f, &plain, &without);
     return (double)without + pass < (double)with;
 }
 
-/* Whether all parts at once take less than one after the other: each on what is there by the
- * fastest for the first, the short ones as passes over D. */
-static bool joined_wins(struct device *dev, const struct matmul_args *a)
+/* Whether one kernel for all parts is faster than one after another: each accumulating, by the
+ * fastest algorithm of the first; short ones count as passes over D. */
+static bool fused_wins(struct device *dev, const struct matmul_args *a)
 {
     cublasLtMatmulHeuristicResult_t all[CANDIDATES];
     double depth = (double)a->k, apart, joined = 0, pass;
     struct matmul_args one;
-    struct call probe, alone;
-    struct field f;
+    struct matmul_call probe, alone;
+    struct candidates f;
     float took;
 
     if (!trial(dev, &probe, a) || !probe.tiles)
@@ -325,8 +330,8 @@ static bool joined_wins(struct device *dev, const struct matmul_args *a)
     one.epilogue = a->bias ? MATMUL_BIAS : MATMUL_PLAIN;
     one.aux = NULL;
     matmul_describe(dev, &alone, &one);
-    f = (struct field){&alone, all, 0};
-    f.n = splits(dev, &alone, &one, all, matmul_ask(dev, &alone, all, NAMED));
+    f = (struct candidates){&alone, all, 0};
+    f.n = splits(dev, &alone, &one, all, matmul_heuristic(dev, &alone, all, NAMED));
     fastest(dev, &f, &one, &took);
     pass = pass_bytes(&probe.args);
     apart = pass > 0 ? PASS_MS + 1e3 * pass / PASS_BYTES : 0;
@@ -343,12 +348,12 @@ static bool joined_wins(struct device *dev, const struct matmul_args *a)
     return joined < apart;
 }
 
-bool matmul_search(struct device *dev, const struct matmul_args *a, const struct call *x,
+bool matmul_search(struct device *dev, const struct matmul_args *a, const struct matmul_call *x,
                    struct matmul_choice *choice)
 {
     cublasLtMatmulHeuristicResult_t all[CANDIDATES];
-    struct call probe;
-    struct field f = {&probe, all, 0};
+    struct matmul_call probe;
+    struct candidates f = {&probe, all, 0};
     int best = 0;
     float took;
 
@@ -356,15 +361,15 @@ bool matmul_search(struct device *dev, const struct matmul_args *a, const struct
     if (a->parts) {
         if (!x->tiles || !may_time(dev))
             return false;
-        choice->state = joined_wins(dev, a) ? CHOICE_TILES : CHOICE_NONE;
+        choice->state = fused_wins(dev, a) ? CHOICE_TILES : CHOICE_NONE;
         return true;
     }
-    f.n = splits(dev, x, a, all, matmul_ask(dev, x, all, NAMED));
+    f.n = splits(dev, x, a, all, matmul_heuristic(dev, x, all, NAMED));
     if (f.n + x->tiles == 0)
         return false;
     if ((f.n + x->tiles > 1 || pass_bytes(a) > 0) && may_time(dev) && trial(dev, &probe, a)) {
         best = fastest(dev, &f, a, &took);
-        if (pass_bytes(a) > 0 && better_apart(dev, a, took))
+        if (pass_bytes(a) > 0 && better_unfused(dev, a, took))
             return true;
     }
     choice->state = best < f.n ? CHOICE_FOUND : CHOICE_TILES;

@@ -1,10 +1,10 @@
 /*
- * matmul/tiles - dense products of 16 bits on Hopper by tiles.cuh, with what follows them:
+ * matmul/tiles - dense 16-bit products on Hopper by tiles.cuh, with their epilogues:
  *   D = epilogue(alpha (A op(B) + parts') + bias + beta C)
  *
- * A warp adds to its sums, and turns them into what is stored, while the other group of four goes
- * on multiplying.  Matrices that are read and written there pass by the warp's part of shared
- * memory, in rows of 256 bytes.
+ * A warp applies the epilogue and stores its sums while the other warpgroup goes on
+ * multiplying.  Matrices that the epilogue reads and writes pass through the warp's part of
+ * shared memory, in rows of 256 bytes.
  */
 #include "trainer/cuda/act.h"
 #include "trainer/cuda/matmul/call.h"
@@ -22,8 +22,8 @@ struct args {
     float       alpha, beta;
 };
 
-/* f(sums[n] + 2 h, x) for each pair of a warp's fragments of 128 columns, x what rows [0, rows) of
- * a matrix have there; zeros beyond. */
+/* f(sums[n] + 2 h, x) for each pair of a warp's fragments of 128 columns, x the elements of a
+ * matrix with rows [0, rows) there; zeros beyond. */
 template <typename T, typename F>
 __device__ __forceinline__ void with_fragments(const T *from, int64_t stride, T *tile, int rows,
                                                int cols, float (*sums)[4], F f)
@@ -38,14 +38,14 @@ __device__ __forceinline__ void with_fragments(const T *from, int64_t stride, T 
 
         if (r < rows && 8 * c < cols)
             x = *(const uint4 *)(from + r * stride + 8 * c);
-        *(uint4 *)(tile + panel_at<TILE_HALF, 16>(r, c)) = x;
+        *(uint4 *)(tile + wgmma_panel_at<TILE_HALF, 16>(r, c)) = x;
     }
     __syncwarp();
 #pragma unroll
     for (int k = 0; k < TILE_HALF / 16; k++) {
         uint32_t x[4];
 
-        matrices(x, tile + panel_at<TILE_HALF, 16>(lane % 16, 2 * k + lane / 16));
+        wgmma_ldmatrix(x, tile + wgmma_panel_at<TILE_HALF, 16>(lane % 16, 2 * k + lane / 16));
 #pragma unroll
         for (int i = 0; i < 4; i++)
             f(sums[2 * k + i / 2] + i % 2 * 2, *(const cuda_pack<T, 2> *)&x[i]);
@@ -65,11 +65,11 @@ __device__ __forceinline__ void add_bias(float (&sums)[TILE_COLS / 8][4], const 
 
 #pragma unroll
             for (int e = 0; e < 4; e++)
-                sums[n][e] += to_f32(x.at[e % 2]);
+                sums[n][e] += cuda_to_f32(x.at[e % 2]);
         }
 }
 
-/* A warp's fragments of 128 columns become 0 where they have no bit; rows of bits `stride` bytes
+/* Zero the fragments of 128 columns whose bit is not set; rows of bits are `stride` bytes
  * apart. */
 [[maybe_unused]] __device__ __forceinline__ void clip(float (*sums)[4], const unsigned char *bits,
                                                       int64_t stride, int rows)
@@ -115,22 +115,24 @@ __device__ __forceinline__ void put(const struct args &g, const struct tile &t, 
         if (E == MATMUL_PLAIN && g.c)
             with_fragments<T>((const T *)g.c + first * g.ldc + col, g.ldc, mine, rows, left, sums,
                               [&](float *s, const cuda_pack<T, 2> &x) {
-                                  s[0] += g.beta * to_f32(x.at[0]);
-                                  s[1] += g.beta * to_f32(x.at[1]);
+                                  s[0] += g.beta * cuda_to_f32(x.at[0]);
+                                  s[1] += g.beta * cuda_to_f32(x.at[1]);
                               });
         if (E == MATMUL_DGELU)
             with_fragments<T>((const T *)g.aux + first * g.n + col, g.n, mine, rows, left, sums,
                               [&](float *s, const cuda_pack<T, 2> &x) {
                                   float value;
 
-                                  s[0] *= act_slope<OP_ACT_GELU_TANH>(to_f32(x.at[0]), &value);
-                                  s[1] *= act_slope<OP_ACT_GELU_TANH>(to_f32(x.at[1]), &value);
+                                  s[0] *=
+                                      act_slope<OP_ACT_GELU_TANH>(cuda_to_f32(x.at[0]), &value);
+                                  s[1] *=
+                                      act_slope<OP_ACT_GELU_TANH>(cuda_to_f32(x.at[1]), &value);
                               });
         if (E == MATMUL_DRELU && left > 0)
             clip(sums, (const unsigned char *)g.aux + (first * g.n + col) / 8, g.n / 8, rows);
         if (E == MATMUL_GELU && g.aux) {
-            put_fragments<TILE_HALF, 16>((T *)g.aux + first * g.n + col, g.n, mine, 0, rows, left,
-                                         sums, 1.0f);
+            wgmma_store_fragments<TILE_HALF, 16>((T *)g.aux + first * g.n + col, g.n, mine, 0,
+                                                rows, left, sums, 1.0f);
             __syncwarp();
         }
 #pragma unroll
@@ -141,8 +143,8 @@ __device__ __forceinline__ void put(const struct args &g, const struct tile &t, 
                     sums[n][e] = act_value<OP_ACT_GELU_TANH>(sums[n][e]);
                 else if (E == MATMUL_RELU)
                     sums[n][e] = act_value<OP_ACT_RELU>(sums[n][e]);
-        put_fragments<TILE_HALF, 16>((T *)g.d + first * g.ldd + col, g.ldd, mine, 0, rows, left,
-                                     sums, 1.0f);
+        wgmma_store_fragments<TILE_HALF, 16>((T *)g.d + first * g.ldd + col, g.ldd, mine, 0,
+                                            rows, left, sums, 1.0f);
         __syncwarp();
     }
 }
@@ -155,8 +157,8 @@ __device__ __forceinline__ void put(const struct args &g, const struct tile &t, 
 
     if (at >= pairs * across)
         return false;
-    tile_place(at, pairs, across, g.band, &pair, &t->col);
-    t->row = (pair * TILE_PAIR + cluster_block()) * TILE_ROWS;
+    tiles_place(at, pairs, across, g.band, &pair, &t->col);
+    t->row = (pair * TILE_PAIR + hopper_cluster_rank()) * TILE_ROWS;
     t->rows = min(g.m - t->row, (int)TILE_ROWS);
     t->col *= TILE_COLS;
     t->second = TILE_HALF;
@@ -220,7 +222,7 @@ template <typename T, bool BT> void launch_for(struct device *dev, const struct 
 
 bool rows_of_16(const void *p, int64_t ld) { return cuda_aligned(p, 16) && ld % 8 == 0; }
 
-bool parts_can(const struct matmul_args *a)
+bool parts_supported(const struct matmul_args *a)
 {
     bool can = a->parts < TILE_PARTS;
 
@@ -231,17 +233,18 @@ bool parts_can(const struct matmul_args *a)
 
 } /* namespace */
 
-bool matmul_tiles_can(const struct device *dev, const struct matmul_args *a)
+bool matmul_tiles_supported(const struct device *dev, const struct matmul_args *a)
 {
     bool plain = a->epilogue == MATMUL_PLAIN || a->epilogue == MATMUL_BIAS;
     bool known = a->epilogue != MATMUL_RELU || !a->aux;
 
     return (a->in == CKPT_BF16 || a->in == CKPT_F16) && a->out == a->in && known && !a->a_t &&
            a->batch <= 1 && (plain || a->beta == 0) && a->m >= LEAST && a->n >= NARROW &&
-           a->m <= INT32_MAX && a->n <= INT32_MAX && a->k <= INT32_MAX &&
-           a->n % 8 == 0 && a->k % 8 == 0 && rows_of_16(a->a, a->lda) && rows_of_16(a->b, a->ldb) &&
+           a->m <= INT32_MAX && a->n <= INT32_MAX && a->k <= INT32_MAX && a->n % 8 == 0 &&
+           a->k % 8 == 0 && rows_of_16(a->a, a->lda) && rows_of_16(a->b, a->ldb) &&
            rows_of_16(a->c, a->ldc) && rows_of_16(a->d, a->ldd) && rows_of_16(a->aux, 0) &&
-           parts_can(a) && cuda_aligned(a->bias, 4) && tiles_can((const struct cuda_device *)dev) &&
+           parts_supported(a) && cuda_aligned(a->bias, 4) &&
+           tiles_supported((const struct cuda_device *)dev) &&
            cuda_blocks(a->m, TILE_ROWS) * cuda_blocks(a->n, TILE_COLS) <= INT32_MAX;
 }
 

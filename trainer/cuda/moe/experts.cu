@@ -1,9 +1,9 @@
 /*
  * experts - routed feed-forwards.
  *
- * Rows are put in order by expert, so that each expert's products run over its own rows at once;
- * what experts make is added up row by row afterwards, by rising expert.  Where the matrices of
- * gate and up lie behind one another they are one product.
+ * Rows are sorted by expert, so that each expert's products run over its own rows at once; the
+ * experts' outputs are then summed row by row, in rising order of experts.  Where the gate's
+ * matrix is followed by up's, they are one product.
  */
 #include "trainer/cuda/moe/experts.h"
 
@@ -13,12 +13,12 @@ enum { TRIAL_BYTES = 64 << 20 };
 
 /* The workspace of one call. */
 struct space {
-    struct route   r;
+    struct moe_route   r;
     unsigned char *x, *y;           /* [n k, D] rows of x; outputs, or gradients of x */
     unsigned char *g, *dg;          /* [n k, F] */
     unsigned char *du;              /* bwd: [n k, 2F] */
     unsigned char *dlogits;         /* bwd: [n, E] */
-    const int32_t *first;           /* [E + 1] on the host, where it is needed there */
+    const int32_t *first;           /* [E + 1] on the host, if it is needed there */
     bool           here;
     uint64_t       busy;
 };
@@ -26,14 +26,14 @@ struct space {
 static uint64_t lay_out(struct space *s, const struct device *dev, unsigned char *base, int64_t n,
                         int64_t k, int64_t E, int64_t D, int64_t F, bool back)
 {
-    uint64_t item = dev->act == CKPT_F32 ? 4 : 2;
-    uint64_t at = route_lay_out(s ? &s->r : NULL, base, n, k, E);
+    uint64_t item = cuda_size(dev);
+    uint64_t at = moe_route_layout(s ? &s->r : NULL, base, n, k, E);
 
 #define TAKE(field, wanted, count)                                                             \
     do {                                                                                       \
         if (s)                                                                                 \
             s->field = (wanted) ? base + at : NULL;                                            \
-        at += (wanted) ? cuda_part((uint64_t)(count) * item) : 0;                              \
+        at += (wanted) ? cuda_align((uint64_t)(count) * item) : 0;                             \
     } while (0)
     TAKE(x, true, n * k * D);
     TAKE(y, true, n * k * D);
@@ -83,31 +83,70 @@ static bool open_space(struct space *s, struct device *dev, const struct op_expe
     return true;
 }
 
-/* Who goes where, and to the host how many go to each. */
+/* Sort slots by expert, and copy the experts' counts to the host if needed. */
 static void order(struct device *dev, const struct op_experts *a, struct space *s, bool outer)
 {
     size_t bytes = (size_t)(a->n_expert + 1) * sizeof(int32_t);
 
-    route_order(dev, a, &s->r);
+    moe_route_sort(dev, a, &s->r);
     s->first = NULL;
-    s->here = grouped_able(dev, a);
+    s->here = moe_grouped_supported(dev, a);
     if (s->here)
-        grouped_order(dev, &s->r, a->n_expert);
+        moe_grouped_start(dev, &s->r, a->n_expert);
     if (s->here && !outer)
         return;
     dev->ops->to_host(dev, cuda_of(dev)->host, s->r.first, bytes);
     s->first = (const int32_t *)(const void *)cuda_of(dev)->host;
 }
 
-static const void *behind(const struct device *dev, const void *p, int64_t elements)
+static const void *at(const void *p, size_t size, int64_t elements)
 {
-    return (const unsigned char *)p + elements * (dev->act == CKPT_F32 ? 4 : 2);
+    return (const unsigned char *)p + elements * (int64_t)size;
 }
 
-/* Products over rows: d = a op(b_e), on what is there with beta. */
-static struct grouped rows_of(const struct op_experts *a, const struct space *s, const char *op)
+/* Products by expert: one product of cuBLASLt for each that has rows, or a kernel of our own for
+ * all of them. */
+static void grouped(struct device *dev, const struct moe_grouped *g)
 {
-    struct grouped g = {};
+    struct matmul_args p = {};
+    size_t size = cuda_size(dev);
+
+    if (g->here && !g->outer) {
+        moe_grouped_rows(dev, g);
+        return;
+    }
+    p.op = g->op;
+    p.in = dev->act;
+    p.out = g->outer ? CKPT_F32 : dev->act;
+    p.lda = g->lda;
+    p.ldb = g->ldb;
+    p.ldd = g->ldd;
+    p.n = g->n;
+    p.a_t = g->outer;
+    p.b_t = g->b_t;
+    p.alpha = 1.0f;
+    p.beta = g->outer ? 1.0f : g->beta;
+    p.busy = g->busy;
+    p.quick = true;
+    for (int64_t e = 0; e < g->E; e++) {
+        int64_t first = g->first[e], rows = g->first[e + 1] - first;
+
+        p.m = g->outer ? g->m : rows;
+        p.k = g->outer ? rows : g->k;
+        p.a = at(g->a, size, first * g->lda);
+        p.b = at(g->b, size, g->outer ? first * g->ldb : e * g->stride);
+        p.d = (void *)(uintptr_t)(g->outer ? at(g->d, sizeof(float), e * g->stride)
+                                           : at(g->d, size, first * g->ldd));
+        if (rows > 0)
+            matmul(dev, &p);
+    }
+}
+
+/* Products over rows: d = a op(b_e), accumulated with beta. */
+static struct moe_grouped rows_of(const struct op_experts *a, const struct space *s,
+                                  const char *op)
+{
+    struct moe_grouped g = {};
 
     g.op = op;
     g.E = a->n_expert;
@@ -122,13 +161,13 @@ static struct grouped rows_of(const struct op_experts *a, const struct space *s,
 
 static bool joint(const struct device *dev, const struct op_experts *a)
 {
-    return a->up == behind(dev, a->gate, a->ff * a->dim);
+    return a->up == at(a->gate, cuda_size(dev), a->ff * a->dim);
 }
 
 /* u = x [Wgate; Wup]^T; g = act(u_gate) * u_up */
 static void widen(struct device *dev, const struct op_experts *a, const struct space *s)
 {
-    struct grouped g = rows_of(a, s, "experts_fwd");
+    struct moe_grouped g = rows_of(a, s, "experts_fwd");
     bool both = joint(dev, a), gated = s->here && both && a->act == OP_ACT_SILU;
     struct op_gate gate = {};
 
@@ -145,7 +184,7 @@ static void widen(struct device *dev, const struct op_experts *a, const struct s
         return;
     if (!both) {
         g.b = a->up;
-        g.d = (void *)(uintptr_t)behind(dev, a->u, a->ff);
+        g.d = (void *)(uintptr_t)at(a->u, cuda_size(dev), a->ff);
         grouped(dev, &g);
     }
     gate.out = s->g;
@@ -159,7 +198,7 @@ static void widen(struct device *dev, const struct op_experts *a, const struct s
 void cuda_experts_fwd(struct device *dev, const struct op_experts *a)
 {
     struct matmul_args p = {};
-    struct grouped g;
+    struct moe_grouped g;
     struct space s;
 
     if (dev->err.code || a->n == 0 || !open_space(&s, dev, a, false, "experts_fwd"))
@@ -177,11 +216,11 @@ void cuda_experts_fwd(struct device *dev, const struct op_experts *a)
     p.alpha = 1.0f;
     p.busy = s.busy;
     matmul(dev, &p);
-    route_pick(dev, a);
+    moe_route_topk(dev, a);
     order(dev, a, &s, false);
     if (a->used)
-        route_count_used(dev, a, &s.r);
-    route_gather(dev, &s.r, s.x, a->x, a->n * a->top_k, a->dim);
+        moe_route_count_used(dev, a, &s.r);
+    moe_route_gather(dev, &s.r, s.x, a->x, a->n * a->top_k, a->dim);
     if (dev->err.code)
         return;
     widen(dev, a, &s);
@@ -193,13 +232,13 @@ void cuda_experts_fwd(struct device *dev, const struct op_experts *a)
     g.d = s.y;
     g.n = g.ldd = a->dim;
     grouped(dev, &g);
-    route_combine(dev, a, &s.r, a->out, a->residual, s.y, true);
+    moe_route_combine(dev, a, &s.r, a->out, a->residual, s.y, true);
 }
 
-/* The gradients of an expert's matrices: y is dout by slot, g what down read, weighted. */
+/* The gradients of an expert's matrices: y is dout by slot, g the weighted input of down. */
 static void matrices_back(struct device *dev, const struct op_experts *a, const struct space *s)
 {
-    struct grouped g = rows_of(a, s, "experts_bwd");
+    struct moe_grouped g = rows_of(a, s, "experts_bwd");
     float *dgate = (float *)a->dgate, *dup = (float *)a->dup;
     bool both = dgate && dup == dgate + a->ff * a->dim && joint(dev, a);
 
@@ -222,7 +261,7 @@ static void matrices_back(struct device *dev, const struct op_experts *a, const 
         grouped(dev, &g);
     }
     if (dup && !both) {
-        g.a = behind(dev, s->du, a->ff);
+        g.a = at(s->du, cuda_size(dev), a->ff);
         g.d = dup;
         grouped(dev, &g);
     }
@@ -231,7 +270,7 @@ static void matrices_back(struct device *dev, const struct op_experts *a, const 
 /* y = du [Wgate; Wup]: the gradient of x by slot. */
 static void narrow_back(struct device *dev, const struct op_experts *a, const struct space *s)
 {
-    struct grouped g = rows_of(a, s, "experts_bwd");
+    struct moe_grouped g = rows_of(a, s, "experts_bwd");
     bool both = joint(dev, a);
 
     g.a = s->du;
@@ -243,7 +282,7 @@ static void narrow_back(struct device *dev, const struct op_experts *a, const st
     grouped(dev, &g);
     if (both)
         return;
-    g.a = behind(dev, s->du, a->ff);
+    g.a = at(s->du, cuda_size(dev), a->ff);
     g.b = a->up;
     g.beta = 1.0f;
     grouped(dev, &g);
@@ -254,7 +293,7 @@ static void router_back(struct device *dev, const struct op_experts *a, const st
 {
     struct matmul_args p = {};
 
-    route_back(dev, a, &s->r, s->dlogits);
+    moe_route_bwd(dev, a, &s->r, s->dlogits);
     p.op = "experts_bwd";
     p.m = a->n;
     p.n = p.ldb = p.ldd = a->dim;
@@ -280,15 +319,15 @@ static void router_back(struct device *dev, const struct op_experts *a, const st
 
 void cuda_experts_bwd(struct device *dev, const struct op_experts *a)
 {
-    struct grouped g;
+    struct moe_grouped g;
     struct space s;
 
     if (dev->err.code || a->n == 0 || !open_space(&s, dev, a, true, "experts_bwd"))
         return;
     order(dev, a, &s, a->dgate || a->dup || a->ddown);
     if (a->dgate || a->dup)
-        route_gather(dev, &s.r, s.x, a->x, a->n * a->top_k, a->dim);
-    route_gather(dev, &s.r, s.y, a->dout, a->n * a->top_k, a->dim);
+        moe_route_gather(dev, &s.r, s.x, a->x, a->n * a->top_k, a->dim);
+    moe_route_gather(dev, &s.r, s.y, a->dout, a->n * a->top_k, a->dim);
     if (dev->err.code)
         return;
     g = rows_of(a, &s, "experts_bwd");
@@ -298,9 +337,9 @@ void cuda_experts_bwd(struct device *dev, const struct op_experts *a)
     g.d = s.dg;
     g.n = g.ldb = g.ldd = a->ff;
     grouped(dev, &g);
-    route_gate_back(dev, a, &s.r, a->ddown ? s.g : NULL, s.du, s.dg);
+    moe_route_gate_bwd(dev, a, &s.r, a->ddown ? s.g : NULL, s.du, s.dg);
     matrices_back(dev, a, &s);
     narrow_back(dev, a, &s);
     router_back(dev, a, &s);
-    route_combine(dev, a, &s.r, a->dx, a->dx, s.y, false);
+    moe_route_combine(dev, a, &s.r, a->dx, a->dx, s.y, false);
 }

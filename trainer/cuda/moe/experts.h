@@ -1,7 +1,7 @@
 /*
- * experts - the parts of routed feed-forwards: who goes where, and products by expert.
+ * experts - the parts of routed feed-forwards: routing, and products by expert.
  *
- * A slot is one picked expert of one row.  Slots lie by expert, then row.
+ * A slot is one picked expert of one row.  Slots are sorted by expert, then row.
  */
 #ifndef CKPT_TRAINER_CUDA_MOE_EXPERTS_H
 #define CKPT_TRAINER_CUDA_MOE_EXPERTS_H
@@ -12,7 +12,7 @@
 enum { ROUTE_ROWS = 256, ROUTE_MOST = 1024 };
 
 /* In the workspace. */
-struct route {
+struct moe_route {
     int32_t *first;                 /* [E + 1] of each expert in the order */
     int2    *start;                 /* [E + 1] grouped_rows.cu's */
     int32_t *counts;                /* [E, chunks] rows of each chunk, then where they begin */
@@ -23,36 +23,39 @@ struct route {
 };
 
 /* Bytes of a route; r, where not NULL, gets its places from base on. */
-uint64_t route_lay_out(struct route *r, unsigned char *base, int64_t n, int64_t k, int64_t E);
+uint64_t moe_route_layout(struct moe_route *r, unsigned char *base, int64_t n, int64_t k,
+                          int64_t E);
 
 /* probs: logits -> probabilities; picked. */
-void route_pick(struct device *dev, const struct op_experts *a);
+void moe_route_topk(struct device *dev, const struct op_experts *a);
 /* All of r but dweight, from probs and picked. */
-void route_order(struct device *dev, const struct op_experts *a, const struct route *r);
-void route_count_used(struct device *dev, const struct op_experts *a, const struct route *r);
+void moe_route_sort(struct device *dev, const struct op_experts *a, const struct moe_route *r);
+void moe_route_count_used(struct device *dev, const struct op_experts *a,
+                          const struct moe_route *r);
 /* dlogits [n, E], of the device's type, from dweight. */
-void route_back(struct device *dev, const struct op_experts *a, const struct route *r,
-                void *dlogits);
+void moe_route_bwd(struct device *dev, const struct op_experts *a, const struct moe_route *r,
+                   void *dlogits);
 /* to[slot] = from[row of the slot], rows of D. */
-void route_gather(struct device *dev, const struct route *r, void *to, const void *from,
-                  int64_t slots, int64_t D);
+void moe_route_gather(struct device *dev, const struct moe_route *r, void *to, const void *from,
+                      int64_t slots, int64_t D);
 /* out[i] = base[i] + sum over j of weight * y[place of (i, j)], by rising expert; base NULL: 0,
  * may be out; weighted: by weight, else by 1. */
-void route_combine(struct device *dev, const struct op_experts *a, const struct route *r,
-                   void *out, const void *base, const void *y, bool weighted);
+void moe_route_combine(struct device *dev, const struct op_experts *a,
+                       const struct moe_route *r, void *out, const void *base, const void *y,
+                       bool weighted);
 /*
  * Between the products of backward, by slot: dweight = g . dg, then with its weight
  * du from w dg, and g, where it is not NULL, becomes w g; g = act(u_gate) * u_up.
  */
-void route_gate_back(struct device *dev, const struct op_experts *a, const struct route *r,
-                     void *g, void *du, const void *dg);
+void moe_route_gate_bwd(struct device *dev, const struct op_experts *a,
+                        const struct moe_route *r, void *g, void *du, const void *dg);
 
 /*
  * Products by expert.  Rows: d[slots of e, n] = a[slots of e, k] op(b_e) + beta d.  Outer:
- * d_e[m, n] += a[slots of e, m]^T b[slots of e, n], in f32.  Matrices of expert e lie e * stride
- * elements behind those of expert 0; the others have rows by slot.
+ * d_e[m, n] += a[slots of e, m]^T b[slots of e, n], in f32.  Matrices of expert e are e *
+ * stride elements after those of expert 0; the others have rows by slot.
  */
-struct grouped {
+struct moe_grouped {
     const char    *op;
     bool           outer, b_t;
     int64_t        E, stride, m, n, k;
@@ -64,18 +67,16 @@ struct grouped {
     float          beta;
     uint64_t       busy;
     const int32_t *first;           /* [E + 1], on the host; NULL: only by grouped_rows */
-    const struct route *route;
+    const struct moe_route *route;
     int64_t        slots;
     bool           here;            /* rows by grouped_rows, which needs nothing on the host */
 };
 
-void grouped(struct device *dev, const struct grouped *g);
-
 /* grouped_rows.cu: one launch for all experts, on chips of 9.0. */
 /* Whether it can do all products over rows of this operation. */
-bool grouped_able(struct device *dev, const struct op_experts *a);
+bool moe_grouped_supported(struct device *dev, const struct op_experts *a);
 /* Where each expert's tiles begin. */
-void grouped_order(struct device *dev, const struct route *r, int64_t E);
-void grouped_rows(struct device *dev, const struct grouped *g);
+void moe_grouped_start(struct device *dev, const struct moe_route *r, int64_t E);
+void moe_grouped_rows(struct device *dev, const struct moe_grouped *g);
 
 #endif

@@ -3,12 +3,12 @@
  * (tiles.cuh):
  *   d[slots of e, n] = a[slots of e, k] op(b_e) + beta d
  *
- * An expert's tiles go by twos one below the other; its last, where they are odd in number, by twos
- * beside each other.  How many rows an expert has is known on the device alone, where each block
- * counts tiles by a table of where experts' begin.
+ * An expert's tiles go in pairs, one below the other; its last, where their number is odd, in
+ * pairs side by side.  Only the device knows how many rows an expert has: each block counts
+ * tiles by a table of the experts' first tiles.
  *
- * With gated, half of a tile's columns are a gate's and half what it gates, whose product is
- * written too: b_e is both matrices, d both factors.
+ * With gated, half of a tile's columns are the gate's and half up's, and act(gate) * up is
+ * written too: b_e is both matrices, d both outputs.
  */
 #include "trainer/cuda/act.h"
 #include "trainer/cuda/moe/experts.h"
@@ -63,16 +63,17 @@ __global__ void __launch_bounds__(ROUTE_MOST) start_kernel(int2 *start, const in
     return at.x * across_of(g) + at.y * ((across_of(g) + 1) / 2);
 }
 
-/* The block's part of its cluster's tile `at`, which is of expert t->matrix or of one behind it. */
+/* The block's part of its cluster's tile `at`, which belongs to expert t->matrix or a later
+ * one. */
 template <bool GATED>
 __device__ __forceinline__ bool tile_of(const struct args &g, struct tile *t, int at)
 {
-    int lane = (int)threadIdx.x % 32, across = across_of(g), block = cluster_block();
+    int lane = (int)threadIdx.x % 32, across = across_of(g), block = hopper_cluster_rank();
     int more, pairs, pair, col;
 
     if (at >= tiles_before(g, g.E))
         return false;
-    do {                                /* the last whose tiles do not begin behind it */
+    do {                                /* the last expert whose tiles begin at or before it */
         int e = t->matrix + 1 + lane;
 
         more = __popc(__ballot_sync(0xffffffffu, e < g.E && tiles_before(g, e) <= at));
@@ -85,7 +86,7 @@ __device__ __forceinline__ bool tile_of(const struct args &g, struct tile *t, in
         pair = pairs;
         col = TILE_PAIR * (at - pairs * across) + block;
     } else {
-        tile_place(at, pairs, across, g.band, &pair, &col);
+        tiles_place(at, pairs, across, g.band, &pair, &col);
     }
     t->row = g.first[t->matrix] + (pair * TILE_PAIR + (t->beside ? 0 : block)) * TILE_ROWS;
     t->rows = min(g.first[t->matrix + 1] - t->row, (int)TILE_ROWS);
@@ -110,8 +111,8 @@ __device__ __forceinline__ void add_old(float (&sums)[TILE_COLS / 8][4], const T
                 const T *old = d + (row + 8 * h) * ldd + 8 * n + col;
                 cuda_pack<T, 2> x = *(const cuda_pack<T, 2> *)old;
 
-                sums[n][2 * h] += beta * to_f32(x.at[0]);
-                sums[n][2 * h + 1] += beta * to_f32(x.at[1]);
+                sums[n][2 * h] += beta * cuda_to_f32(x.at[0]);
+                sums[n][2 * h + 1] += beta * cuda_to_f32(x.at[1]);
             }
 }
 
@@ -127,21 +128,22 @@ __device__ __forceinline__ void put(const struct args &g, const struct tile &t, 
         add_old<T>(sums, d, g.ldd, rows, cols, g.beta);
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        put_fragments<TILE_HALF, 16>(d + h * t.second, g.ldd, mine, 0, rows,
-                                     GATED ? cols : cols - h * TILE_HALF, sums + h * TILE_HALF / 8,
-                                     1.0f);
+        wgmma_store_fragments<TILE_HALF, 16>(d + h * t.second, g.ldd, mine, 0, rows,
+                                            GATED ? cols : cols - h * TILE_HALF,
+                                            sums + h * TILE_HALF / 8, 1.0f);
         __syncwarp();
     }
     if constexpr (GATED) {
-        hold(all);                      /* no copies as they were written */
+        wgmma_hold(all);                /* no copies as they were written */
 #pragma unroll
         for (int n = 0; n < TILE_HALF / 8; n++)
 #pragma unroll
             for (int e = 0; e < 4; e++)
-                sums[n][e] = act_value<OP_ACT_SILU>(to_f32(from_f32<T>(sums[n][e]))) *
-                             to_f32(from_f32<T>(sums[n + TILE_HALF / 8][e]));
-        put_fragments<TILE_HALF, 16>((T *)g.gated + (int64_t)(t.row + row) * t.second + t.col,
-                                     t.second, mine, 0, rows, cols, sums, 1.0f);
+                sums[n][e] = act_value<OP_ACT_SILU>(cuda_to_f32(cuda_from_f32<T>(sums[n][e]))) *
+                             cuda_to_f32(cuda_from_f32<T>(sums[n + TILE_HALF / 8][e]));
+        wgmma_store_fragments<TILE_HALF, 16>((T *)g.gated + (int64_t)(t.row + row) * t.second +
+                                                t.col,
+                                            t.second, mine, 0, rows, cols, sums, 1.0f);
         __syncwarp();
     }
 }
@@ -171,7 +173,7 @@ __global__ void __launch_bounds__(TILE_BLOCK, 1)
 }
 
 template <typename T, bool BT, bool GATED>
-void launch(struct device *dev, const struct grouped *g)
+void launch(struct device *dev, const struct moe_grouped *g)
 {
     struct args a = {g->d, g->gated, g->route->first, g->route->start, g->ldd, (int)g->E,
                      (int)g->n, tiles_band(g->k), g->beta};
@@ -184,7 +186,7 @@ void launch(struct device *dev, const struct grouped *g)
         cuda_ok(dev, g->op, cudaErrorNotSupported);
 }
 
-template <typename T> void launch_for(struct device *dev, const struct grouped *g)
+template <typename T> void launch_for(struct device *dev, const struct moe_grouped *g)
 {
     if (g->gated)
         launch<T, true, true>(dev, g);
@@ -196,17 +198,17 @@ template <typename T> void launch_for(struct device *dev, const struct grouped *
 
 } /* namespace */
 
-bool grouped_able(struct device *dev, const struct op_experts *a)
+bool moe_grouped_supported(struct device *dev, const struct op_experts *a)
 {
     int64_t slots = a->n * a->top_k, widest = a->dim < 2 * a->ff ? 2 * a->ff : a->dim;
     int64_t tiles = (slots / (TILE_PAIR * TILE_ROWS) + a->n_expert) * (widest / TILE_COLS + 1);
     return slots >= LEAST_ROWS * a->n_expert && dev->act != CKPT_F32 && a->dim % TILE_K == 0 &&
-           a->ff % TILE_K == 0 && tiles <= INT32_MAX && tiles_can(cuda_of(dev)) &&
+           a->ff % TILE_K == 0 && tiles <= INT32_MAX && tiles_supported(cuda_of(dev)) &&
            a->stride % 8 == 0 && cuda_aligned(a->gate, 16) && cuda_aligned(a->up, 16) &&
            cuda_aligned(a->down, 16);
 }
 
-void grouped_order(struct device *dev, const struct route *r, int64_t E)
+void moe_grouped_start(struct device *dev, const struct moe_route *r, int64_t E)
 {
     if (dev->err.code)
         return;
@@ -214,7 +216,7 @@ void grouped_order(struct device *dev, const struct route *r, int64_t E)
     cuda_launched(dev, "experts");
 }
 
-void grouped_rows(struct device *dev, const struct grouped *g)
+void moe_grouped_rows(struct device *dev, const struct moe_grouped *g)
 {
     if (dev->err.code)
         return;

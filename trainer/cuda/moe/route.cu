@@ -1,21 +1,22 @@
 /*
- * moe/route - the router's softmax and choice, the order of slots, and what moves rows into
- * that order and back.
+ * moe/route - the router's softmax and top k, the sort of slots, and the gather and combine of
+ * rows.
  *
- * The order is made without the host: chunks of ROUTE_ROWS rows mark in bit masks who picked
- * which expert and count them; one block turns counts into places; each slot then finds its own
- * by the bits before it.  Nothing depends on who comes first.
+ * The sort needs no host: chunks of ROUTE_ROWS rows set bit masks of the rows of each expert
+ * and count them; one block turns counts into offsets; each slot then finds its place by the
+ * bits before it.  Nothing depends on timing.
  */
 #include "trainer/cuda/moe/experts.h"
 
 #include "trainer/cuda/act.h"
-#include "trainer/cuda/rows.h"
+#include "trainer/cuda/row.h"
 
 enum { THREADS = 256, WARPS = THREADS / 32, WORDS = ROUTE_ROWS / 32, HELD = ROUTE_MOST / 32 };
 
 static int64_t chunks_of(int64_t n) { return cuda_blocks(n, ROUTE_ROWS); }
 
-uint64_t route_lay_out(struct route *r, unsigned char *base, int64_t n, int64_t k, int64_t E)
+uint64_t moe_route_layout(struct moe_route *r, unsigned char *base, int64_t n, int64_t k,
+                          int64_t E)
 {
     uint64_t at = 0;
 
@@ -23,7 +24,7 @@ uint64_t route_lay_out(struct route *r, unsigned char *base, int64_t n, int64_t 
     do {                                                                                       \
         if (r)                                                                                 \
             r->field = (type *)(void *)(base + at);                                            \
-        at += cuda_part((uint64_t)(count) * sizeof(type));                                     \
+        at += cuda_align((uint64_t)(count) * sizeof(type));                                    \
     } while (0)
     TAKE(first, int32_t, E + 1);
     TAKE(start, int2, E + 1);
@@ -51,14 +52,14 @@ pick_kernel(float *probs, int32_t *picked, int64_t n, int E, int k)
         return;
     for (int e = lane; e < E; e += 32)
         max = fmaxf(max, p[e]);
-    max = warp_max(max);
+    max = cuda_warp_max(max);
     for (int e = lane; e < E; e += 32) {
         float x = expf(p[e] - max);
 
         p[e] = x;
         sum += x;
     }
-    sum = warp_sum(sum);
+    sum = cuda_warp_sum(sum);
     for (int e = lane; e < E; e += 32)
         p[e] /= sum;
     for (int j = 0; j < k; j++) {       /* the largest left; of equal ones the first */
@@ -91,12 +92,12 @@ pick_kernel(float *probs, int32_t *picked, int64_t n, int E, int k)
     }
 }
 
-void route_pick(struct device *dev, const struct op_experts *a)
+void moe_route_topk(struct device *dev, const struct op_experts *a)
 {
     if (dev->err.code)
         return;
     pick_kernel<<<(unsigned)cuda_blocks(a->n, WARPS), THREADS, 0, cuda_of(dev)->stream>>>(
-        a->probs, a->picked, a->n, (int)a->n_expert, (int)a->top_k);
+        a->probs, a->top_k_index, a->n, (int)a->n_expert, (int)a->top_k);
     cuda_launched(dev, "experts_fwd");
 }
 
@@ -169,8 +170,8 @@ begin_kernel(int32_t *counts, int32_t *first, int E, int chunks)
 }
 
 static __global__ void __launch_bounds__(THREADS)
-place_kernel(struct route r, const int32_t *picked, const float *probs, int64_t n, int E, int k,
-             bool renorm)
+    place_kernel(struct moe_route r, const int32_t *picked, const float *probs, int64_t n,
+                 int E, int k, bool renorm)
 {
     extern __shared__ uint32_t shared[];
     uint32_t (*mask)[WORDS] = (uint32_t (*)[WORDS])shared;
@@ -195,7 +196,7 @@ place_kernel(struct route r, const int32_t *picked, const float *probs, int64_t 
     }
 }
 
-void route_order(struct device *dev, const struct op_experts *a, const struct route *r)
+void moe_route_sort(struct device *dev, const struct op_experts *a, const struct moe_route *r)
 {
     unsigned chunks = (unsigned)chunks_of(a->n);
     size_t bytes = (size_t)a->n_expert * WORDS * sizeof(uint32_t);
@@ -204,9 +205,9 @@ void route_order(struct device *dev, const struct op_experts *a, const struct ro
 
     if (dev->err.code)
         return;
-    count_kernel<<<chunks, THREADS, bytes, stream>>>(r->counts, a->picked, a->n, E, k);
+    count_kernel<<<chunks, THREADS, bytes, stream>>>(r->counts, a->top_k_index, a->n, E, k);
     begin_kernel<<<1, 1024, 0, stream>>>(r->counts, r->first, E, (int)chunks);
-    place_kernel<<<chunks, THREADS, bytes, stream>>>(*r, a->picked, a->probs, a->n, E, k,
+    place_kernel<<<chunks, THREADS, bytes, stream>>>(*r, a->top_k_index, a->probs, a->n, E, k,
                                                      a->renorm);
     cuda_launched(dev, "experts");
 }
@@ -232,7 +233,8 @@ used_kernel(float *used, const float *probs, const int32_t *first, int64_t n, in
     used[E + e] += (float)sum;
 }
 
-void route_count_used(struct device *dev, const struct op_experts *a, const struct route *r)
+void moe_route_count_used(struct device *dev, const struct op_experts *a,
+                          const struct moe_route *r)
 {
     if (dev->err.code)
         return;
@@ -241,10 +243,11 @@ void route_count_used(struct device *dev, const struct op_experts *a, const stru
     cuda_launched(dev, "experts_fwd");
 }
 
-/* A warp takes a row.  With renorm the weights' sum is one, so what all of them gain is lost. */
+/* A warp takes a row. With renorm the weights' sum is one, so a common change of all of them
+ * has no effect. */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
-router_back_kernel(T *dlogits, const float *probs, const int32_t *picked, struct route r,
+router_back_kernel(T *dlogits, const float *probs, const int32_t *picked, struct moe_route r,
                    const float *dused, int64_t n, int E, int k, bool renorm)
 {
     int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
@@ -265,7 +268,7 @@ router_back_kernel(T *dlogits, const float *probs, const int32_t *picked, struct
     }
     for (int e = lane; dused && e < E; e += 32)
         inner += dused[e] * p[e];
-    inner = warp_sum(inner);
+    inner = cuda_warp_sum(inner);
     for (int j = 0; j < k; j++)
         inner += (r.dweight[place[j]] - mean) / sum * p[who[j]];
     for (int e = lane; e < E; e += 32) {
@@ -273,18 +276,18 @@ router_back_kernel(T *dlogits, const float *probs, const int32_t *picked, struct
 
         for (int j = 0; j < k; j++)
             d += who[j] == e ? (r.dweight[place[j]] - mean) / sum : 0.0f;
-        dlogits[row * E + e] = from_f32<T>(p[e] * (d - inner));
+        dlogits[row * E + e] = cuda_from_f32<T>(p[e] * (d - inner));
     }
 }
 
-void route_back(struct device *dev, const struct op_experts *a, const struct route *r,
-                void *dlogits)
+void moe_route_bwd(struct device *dev, const struct op_experts *a, const struct moe_route *r,
+                   void *dlogits)
 {
     if (dev->err.code)
         return;
     CUDA_ACT(dev, router_back_kernel<T>
              <<<(unsigned)cuda_blocks(a->n, WARPS), THREADS, 0, cuda_of(dev)->stream>>>(
-                 (T *)dlogits, a->probs, a->picked, *r, a->dused, a->n, (int)a->n_expert,
+                 (T *)dlogits, a->probs, a->top_k_index, *r, a->dused, a->n, (int)a->n_expert,
                  (int)a->top_k, a->renorm));
     cuda_launched(dev, "experts_bwd");
 }
@@ -307,8 +310,8 @@ gather_kernel(W *to, const W *from, const int32_t *row, int64_t slots, int64_t w
         to[i] = from[i];
 }
 
-void route_gather(struct device *dev, const struct route *r, void *to, const void *from,
-                  int64_t slots, int64_t D)
+void moe_route_gather(struct device *dev, const struct moe_route *r, void *to, const void *from,
+                      int64_t slots, int64_t D)
 {
     uint64_t bytes = (uint64_t)D * cuda_size(dev);
     unsigned blocks = (unsigned)cuda_blocks(slots, WARPS);
@@ -349,8 +352,9 @@ combine_kernel(T *out, const T *base, const T *y, const int32_t *place, const fl
     row_put<T, N>(out + row * D + col, sum);
 }
 
-void route_combine(struct device *dev, const struct op_experts *a, const struct route *r,
-                   void *out, const void *base, const void *y, bool weighted)
+void moe_route_combine(struct device *dev, const struct op_experts *a,
+                       const struct moe_route *r, void *out, const void *base, const void *y,
+                       bool weighted)
 {
     const float *weight = weighted ? r->weight : NULL;
     cudaStream_t stream = cuda_of(dev)->stream;
@@ -360,8 +364,8 @@ void route_combine(struct device *dev, const struct op_experts *a, const struct 
         return;
     CUDA_ACT(dev, {
         constexpr int N = CUDA_PACK<T>;
-        bool wide = row_whole<T>(out, a->dim) && row_whole<T>(base, a->dim) &&
-                    row_whole<T>(y, a->dim);
+        bool wide = row_packable<T>(out, a->dim) && row_packable<T>(base, a->dim) &&
+                    row_packable<T>(y, a->dim);
         dim3 grid((unsigned)a->n, (unsigned)cuda_blocks(a->dim, THREADS * (wide ? N : 1)));
 
         if (wide)
@@ -377,7 +381,7 @@ void route_combine(struct device *dev, const struct op_experts *a, const struct 
 /* A block takes a slot. */
 template <typename T, enum op_act A, int N>
 static __global__ void __launch_bounds__(THREADS)
-gate_back_kernel(T *g, T *du, const T *u, const T *dg, struct route r, int64_t F)
+gate_back_kernel(T *g, T *du, const T *u, const T *dg, struct moe_route r, int64_t F)
 {
     int64_t slot = blockIdx.x;
     float w = r.weight[slot], dot = 0;
@@ -406,13 +410,13 @@ gate_back_kernel(T *g, T *du, const T *u, const T *dg, struct route r, int64_t F
         row_put<T, N>(du + col, a);
         row_put<T, N>(du + F + col, b);
     }
-    dot = block_sum(dot);
+    dot = cuda_block_sum(dot);
     if (threadIdx.x == 0)
         r.dweight[slot] = dot;
 }
 
-void route_gate_back(struct device *dev, const struct op_experts *a, const struct route *r,
-                     void *g, void *du, const void *dg)
+void moe_route_gate_bwd(struct device *dev, const struct op_experts *a,
+                        const struct moe_route *r, void *g, void *du, const void *dg)
 {
     unsigned slots = (unsigned)(a->n * a->top_k);
     cudaStream_t stream = cuda_of(dev)->stream;
@@ -422,8 +426,8 @@ void route_gate_back(struct device *dev, const struct op_experts *a, const struc
     CUDA_ACT(dev, CUDA_OP_ACT(a->act, {
         constexpr int N = CUDA_PACK<T>;
 
-        if (row_whole<T>(g, a->ff) && row_whole<T>(du, a->ff) && row_whole<T>(dg, a->ff) &&
-            row_whole<T>(a->u, a->ff))
+        if (row_packable<T>(g, a->ff) && row_packable<T>(du, a->ff) &&
+            row_packable<T>(dg, a->ff) && row_packable<T>(a->u, a->ff))
             gate_back_kernel<T, A, N><<<slots, THREADS, 0, stream>>>(
                 (T *)g, (T *)du, (const T *)a->u, (const T *)dg, *r, a->ff);
         else

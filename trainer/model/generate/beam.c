@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "libckpt/mem.h"
-#include "trainer/model/arch.h"
+#include "formats/families/arch.h"
 #include "trainer/model/generate/logits.h"
 #include "trainer/model/pass.h"         /* the description of a model */
 
@@ -202,11 +202,12 @@ static int advance(struct beams *s, int64_t i, int64_t len, struct ckpt_err *err
     struct search *q = &s->search[i];
     bool last = len + 1 == q->most;
     bool full = s->opts->early_stopping == GENERATE_FULL && q->n_end == s->B;
+    int rc;
 
     s->n_best = 0;
     for (int64_t b = 0; b < (len ? s->B : 1); b++)
-        if (offer_all(s, i, b, len, err))
-            return err->code;
+        if ((rc = offer_all(s, i, b, len, err)) != 0)
+            return rc;
     for (int64_t k = 0; !full && k < s->B && k < s->n_best; k++)
         if (last || generate_is_eos(s->opts, s->best[k].id))
             add_end(s, q, &s->best[k], len);
@@ -221,6 +222,7 @@ static int begin(struct beams *s, const struct model_weights *w, struct ckpt_err
 {
     bool encoder = s->arch->stack == ARCH_ENCODER_DECODER;
     int64_t at = 0;
+    int rc;
 
     for (int64_t i = 0; i < s->n; i++) {
         memcpy(s->ids + at, s->seq[i].prompt, (size_t)s->seq[i].n_prompt * sizeof *s->ids);
@@ -229,8 +231,9 @@ static int begin(struct beams *s, const struct model_weights *w, struct ckpt_err
     }
     if (!encoder)
         return 0;
-    if (decode_encode(s->decode, w, s->ids, s->n_new, s->n, s->B, err))
-        return err->code;
+    rc = decode_encode(s->decode, w, s->ids, s->n_new, s->n, s->B, err);
+    if (rc)
+        return rc;
     memset(s->n_new, 0, (size_t)(s->n * s->B) * sizeof *s->n_new);
     for (int64_t i = 0; i < s->n; i++) {
         generate_fed(s->ids + i, s->arch, s->opts, &s->seq[i]);
@@ -242,29 +245,31 @@ static int begin(struct beams *s, const struct model_weights *w, struct ckpt_err
 static int run(struct beams *s, const struct model_weights *w, struct ckpt_err *err)
 {
     int64_t fed = 1;
+    int rc = begin(s, w, err);
 
-    if (begin(s, w, err))
-        return err->code;
+    if (rc)
+        return rc;
     for (int64_t len = 0; fed > 0; len++) {
-        if (s->top.k ? decode_top(s->decode, w, s->ids, s->n_new, s->n * s->B, &s->top, err)
-                     : decode_step(s->decode, w, s->ids, s->n_new, s->n * s->B, s->logits, err))
-            return err->code;
+        rc = s->top.k ? decode_top(s->decode, w, s->ids, s->n_new, s->n * s->B, &s->top, err)
+                      : decode_step(s->decode, w, s->ids, s->n_new, s->n * s->B, s->logits, err);
+        if (rc)
+            return rc;
         for (int64_t i = 0; i < s->n * s->B; i++)
             s->from[i] = (int32_t)i;
         fed = 0;
         for (int64_t i = 0; i < s->n; i++) {
             struct search *q = &s->search[i];
 
-            if (!q->done && advance(s, i, len, err))
-                return err->code;
+            if (!q->done && (rc = advance(s, i, len, err)) != 0)
+                return rc;
             for (int64_t b = 0; b < s->B; b++) {
                 s->n_new[i * s->B + b] = !q->done;
                 if (!q->done)
                     s->ids[fed++] = q->out[b * s->max_new + len];
             }
         }
-        if (fed > 0 && decode_reorder(s->decode, s->from, err))
-            return err->code;
+        if (fed > 0 && (rc = decode_reorder(s->decode, s->from, err)) != 0)
+            return rc;
     }
     for (int64_t i = 0; i < s->n; i++) {
         const struct search *q = &s->search[i];
@@ -290,6 +295,7 @@ static int allocate(struct beams *s, struct model *m, struct ckpt_err *err)
 {
     int64_t longest = 0, all = 0, row = s->B * s->max_new;
     size_t seqs = (size_t)(s->n * s->B), V = (size_t)s->vocab;
+    int rc;
 
     for (int64_t i = 0; i < s->n; i++) {
         longest = s->seq[i].n_prompt > longest ? s->seq[i].n_prompt : longest;
@@ -305,8 +311,9 @@ static int allocate(struct beams *s, struct model *m, struct ckpt_err *err)
     s->history = ckpt_alloc((size_t)longest, sizeof *s->history);
     s->scratch = ckpt_alloc(V, sizeof *s->scratch);
     s->best = ckpt_alloc((size_t)s->K, sizeof *s->best);
-    if (decode_new(&s->decode, m, s->n * s->B, longest, err))
-        return err->code;
+    rc = decode_new(&s->decode, m, s->n * s->B, longest, err);
+    if (rc)
+        return rc;
     if ((int64_t)seqs <= decode_top_docs(s->decode))
         s->top.k = top_wanted(s);
     s->top.temperature = 1;

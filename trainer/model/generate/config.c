@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "libckpt/base/json.h"
-#include "trainer/model/config.h"
+#include "formats/families/arch.h"
 
 #define FILE_NAME "generation_config.json"
 
@@ -46,8 +46,10 @@ int generate_config_built(const struct generate_config *c, const struct generate
                       (unbuilt[i].when == WHEN_DRAWN ? o->do_sample : o->num_beams > 1);
 
         if (counts && !neutral(json_object_get(c->json, unbuilt[i].key), unbuilt[i].neutral))
-            return ckpt_fail_as(err, CKPT_EUNSUPPORTED, "config-key", FILE_NAME ": key %s changes "
-                                "what is generated, and is not built here", unbuilt[i].key);
+            return ckpt_fail_as(err, CKPT_EUNSUPPORTED, "config-key",
+                                FILE_NAME ": key %s changes "
+                                          "what is generated, and is not built here",
+                                unbuilt[i].key);
     }
     return 0;
 }
@@ -113,25 +115,29 @@ static int read_numbers(struct generate_opts *o, const json_t *json, struct ckpt
         {"repetition_penalty", &o->repetition_penalty, 1},
         {"length_penalty", &o->length_penalty, 1},
     };
+    int rc;
 
     for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++) {
-        if (ckpt_json_int_or(whole[i].at, json, whole[i].key, whole[i].fallback, err))
-            return err->code;
+        rc = ckpt_json_int_or(whole[i].at, json, whole[i].key, whole[i].fallback, err);
+        if (rc)
+            return rc;
         if (*whole[i].at < 0 || *whole[i].at > 1 << 30)
             return ckpt_fail(err, CKPT_EFORMAT, "key %s is %lld, wanted 0 to 2^30", whole[i].key,
                              (long long)*whole[i].at);
     }
     for (size_t i = 0; i < sizeof real / sizeof real[0]; i++)
-        if (ckpt_json_num_or(real[i].at, json, real[i].key, real[i].fallback, err))
-            return err->code;
+        if ((rc = ckpt_json_num_or(real[i].at, json, real[i].key, real[i].fallback, err)) != 0)
+            return rc;
     return ckpt_json_bool_or(&o->do_sample, json, "do_sample", false, err);
 }
 
 /* What decodes first: its own id, or that of a beginning. */
 static int read_start(struct generate_config *c, struct ckpt_err *err)
 {
-    if (read_ids(&c->opts.start, c, "decoder_start_token_id", err))
-        return err->code;
+    int rc = read_ids(&c->opts.start, c, "decoder_start_token_id", err);
+
+    if (rc)
+        return rc;
     return c->opts.start.n ? 0 : read_ids(&c->opts.start, c, "bos_token_id", err);
 }
 
@@ -139,18 +145,23 @@ int generate_config_of(struct generate_config *out, const json_t *json, struct c
 {
     struct generate_opts *o = &out->opts;
     struct generate_ids eos;
+    int rc;
 
     memset(out, 0, sizeof *out);
     if (!json_is_object(json))
         return ckpt_fail(err, CKPT_EFORMAT, "the document is no object");
-    out->json = json_incref((json_t *)(uintptr_t)json);
-    if (read_numbers(o, json, err) || read_early(&o->early_stopping, json, err) ||
-        read_ids(&eos, out, "eos_token_id", err) ||
-        read_ids(&o->suppress, out, "suppress_tokens", err) ||
-        read_ids(&o->begin_suppress, out, "begin_suppress_tokens", err) ||
-        read_ids(&o->forced_bos, out, "forced_bos_token_id", err) ||
-        read_ids(&o->forced_eos, out, "forced_eos_token_id", err) || read_start(out, err))
-        return err->code;
+    out->json = json_deep_copy(json);
+    if (!out->json)
+        return ckpt_nomem(err, sizeof *out->json);
+    if ((rc = read_numbers(o, json, err)) != 0 ||
+        (rc = read_early(&o->early_stopping, json, err)) != 0 ||
+        (rc = read_ids(&eos, out, "eos_token_id", err)) != 0 ||
+        (rc = read_ids(&o->suppress, out, "suppress_tokens", err)) != 0 ||
+        (rc = read_ids(&o->begin_suppress, out, "begin_suppress_tokens", err)) != 0 ||
+        (rc = read_ids(&o->forced_bos, out, "forced_bos_token_id", err)) != 0 ||
+        (rc = read_ids(&o->forced_eos, out, "forced_eos_token_id", err)) != 0 ||
+        (rc = read_start(out, err)) != 0)
+        return rc;
     o->eos = eos.id;
     o->n_eos = eos.n;
     if (o->max_new_tokens > 0)          /* it wins */
@@ -168,10 +179,10 @@ int generate_config_read(struct generate_config *out, struct ckpt_dir *dir,
 
     memset(out, 0, sizeof *out);
     if (own)
-        rc = ckpt_file_open_at(&file, dir, FILE_NAME, err) ||
-                     ckpt_json_read(&json, file, CKPT_JSON_MAX_BYTES, CKPT_JSON_PYTHON, err)
-                 ? err->code : 0;
-    else
+        rc = ckpt_file_open_at(&file, dir, FILE_NAME, err);
+    if (own && rc == 0)
+        rc = ckpt_json_read(&json, file, CKPT_JSON_MAX_BYTES, CKPT_JSON_PYTHON, err);
+    if (!own)
         json = json_incref(arch_config(arch));
     if (rc == 0 && generate_config_of(out, json, err))
         rc = ckpt_err_in(err, "%s", own ? FILE_NAME : "config.json");

@@ -10,7 +10,8 @@
 
 #include "libckpt/mem.h"
 #include "trainer/model/generate/decode.h"
-#include "trainer/model/families.h"
+#include "formats/families/family.h"
+#include "trainer/model/plan.h"
 
 #define CHUNK 512                   /* rows; a multiple of the attention's block */
 #define LOGIT_BYTES ((int64_t)256 << 20)
@@ -42,18 +43,19 @@ static int allocate(struct decode *d, struct ckpt_err *err)
     struct device *dev = d->m->dev;
     struct op_limits lim = model_limits(d->m, d->chunk);
     uint64_t act = ckpt_dtype_size(dev->act);
-    uint64_t rows = (uint64_t)(d->chunk > view->logit_rows ? d->chunk : view->logit_rows);
+    uint64_t rows = (uint64_t)(d->chunk > view->head.logit_rows ? d->chunk : view->head.logit_rows);
     struct {
         void **to;
         size_t item;
     } at[N_PLACES];
     uint64_t layers = (uint64_t)(a->num_hidden_layers - d->first);
     size_t n = 0;
+    int rc;
 
     d->layer_bytes = (uint64_t)d->n_seq * (uint64_t)(a->num_key_value_heads * a->head_dim) *
                      (uint64_t)d->max_len * act;
     lim.max_keys = d->max_len;
-    lim.top_rows = view->logit_rows;
+    lim.top_rows = view->head.logit_rows;
     view->work_bytes = dev->ops->workspace(dev, &lim);
 #define ADD(place, bytes)                                                                      \
     (at[n].to = (void **)&(place), at[n].item = plan_add(&d->plan, #place, bytes, 0, 0), n++)
@@ -69,33 +71,33 @@ static int allocate(struct decode *d, struct ckpt_err *err)
         ADD(d->cross, d->cross_bytes * layers);
     }
     ADD(d->feed, (uint64_t)decode_feed_size(d) * sizeof *d->feed);
-    ADD(d->top, top_bytes(view->logit_rows, OP_TOP_MOST));
-    ADD(view->emb_stats, rows * 2 * sizeof(float));
-    ADD(view->final_stats, rows * 2 * sizeof(float));
-    ADD(view->y_rows, rows * (uint64_t)a->hidden_size * act);
-    ADD(view->logits, (uint64_t)(view->logit_rows * a->vocab_size) * sizeof(float));
+    ADD(d->top, top_bytes(view->head.logit_rows, OP_TOP_MOST));
+    ADD(view->embed.stats, rows * 2 * sizeof(float));
+    ADD(view->head.stats, rows * 2 * sizeof(float));
+    ADD(view->head.y, rows * (uint64_t)a->hidden_size * act);
+    ADD(view->head.logits, (uint64_t)(view->head.logit_rows * a->vocab_size) * sizeof(float));
     ADD(view->work, view->work_bytes);
-    if (view->head_w)
-        ADD(view->head_w, (uint64_t)(a->vocab_size * a->word_embed_proj_dim) *
+    if (view->head.w)
+        ADD(view->head.w, (uint64_t)(a->vocab_size * a->word_embed_proj_dim) *
                               ckpt_dtype_size(dev->weight));
-    if (view->turns)
-        ADD(view->turns, (uint64_t)(d->max_len * a->rope.turned) * sizeof(float));
-    if (view->emb) {
-        ADD(view->emb, rows * (uint64_t)a->word_embed_proj_dim * act);
-        ADD(view->z_rows, rows * (uint64_t)a->word_embed_proj_dim * act);
+    if (view->positions.rope)
+        ADD(view->positions.rope, (uint64_t)(d->max_len * a->rope.rotary_dim) * sizeof(float));
+    if (view->embed.e) {
+        ADD(view->embed.e, rows * (uint64_t)a->word_embed_proj_dim * act);
+        ADD(view->head.z, rows * (uint64_t)a->word_embed_proj_dim * act);
     }
 #undef ADD
-    if (plan_pack(&d->plan, err))
-        return err->code;
+    if ((rc = plan_pack(&d->plan, err)) != 0)
+        return rc;
     d->arena = device_alloc(dev, d->plan.bytes, err);
     if (!d->arena)
-        return err->code;
+        return ckpt_err_code(err);
     for (size_t i = 0; i < n; i++)
         *at[i].to = plan_at(&d->plan, d->arena, at[i].item);
     return 0;
 }
 
-/* Longrope's angles all change at one length: what is cached is then computed again. */
+/* Longrope's angles all change at one length: what is cached is then recomputed. */
 static bool replays(const struct arch *a)
 {
     return a->pos == ARCH_POS_ROPE && a->rope.kind == ARCH_ROPE_LONG;
@@ -124,10 +126,11 @@ int decode_new(struct decode **out, struct model *m, int64_t max_docs, int64_t m
     d->m = m;
     d->view = *m;
     d->first = (int)arch_stack_first(m->arch, m->arch->num_hidden_layers - 1);
+    d->plain = !(m->dev->ops->can & OP_CAN_GRAPH);
     d->n_seq = max_docs;
     d->max_len = max_len;
     d->chunk = max_docs * max_len < CHUNK ? max_docs * max_len : CHUNK;
-    d->view.logit_rows = logit_rows(d);
+    d->view.head.logit_rows = logit_rows(d);
     d->len = ckpt_alloc(n, sizeof *d->len);
     d->done = ckpt_alloc(n, sizeof *d->done);
     d->host.start = ckpt_alloc(n + 1, sizeof *d->host.start);
@@ -137,22 +140,23 @@ int decode_new(struct decode **out, struct model *m, int64_t max_docs, int64_t m
     d->enc_first = ckpt_alloc(n, sizeof *d->enc_first);
     d->none = ckpt_alloc(n + 1, sizeof *d->none);
     d->feed_host = ckpt_alloc((size_t)decode_feed_size(d), sizeof *d->feed_host);
-    d->top_host = ckpt_alloc((size_t)top_bytes(d->view.logit_rows, OP_TOP_MOST), 1);
+    d->top_host = ckpt_alloc((size_t)top_bytes(d->view.head.logit_rows, OP_TOP_MOST), 1);
     d->ids = ckpt_alloc((size_t)d->chunk, sizeof *d->ids);
     d->positions = ckpt_alloc((size_t)d->chunk, sizeof *d->positions);
-    d->view.turns_host = ckpt_alloc(m->turns ? (size_t)(max_len * m->arch->rope.turned) : 0,
-                                    sizeof *d->view.turns_host);
+    d->view.positions.rope_host =
+        ckpt_alloc(m->positions.rope ? (size_t)(max_len * m->arch->rope.rotary_dim) : 0,
+                   sizeof *d->view.positions.rope_host);
     if (replays(m->arch)) {
         d->past = ckpt_alloc(n * (size_t)max_len, sizeof *d->past);
-        d->again = ckpt_alloc(n * (size_t)max_len, sizeof *d->again);
+        d->replay = ckpt_alloc(n * (size_t)max_len, sizeof *d->replay);
         d->n_past = ckpt_alloc(n, sizeof *d->n_past);
     }
-    d->view.turn_rows = max_len;
-    d->view.turn_regime = -1;
-    if ((replays(m->arch) && (!d->past || !d->again || !d->n_past)) || !d->positions ||
+    d->view.positions.rope_rows = max_len;
+    d->view.positions.rope_regime = -1;
+    if ((replays(m->arch) && (!d->past || !d->replay || !d->n_past)) || !d->positions ||
         !d->enc_len || !d->enc_first || !d->none ||
         !d->feed_host || !d->top_host ||
-        !d->view.turns_host || !d->len || !d->done || !d->host.start || !d->host.seq ||
+        !d->view.positions.rope_host || !d->len || !d->done || !d->host.start || !d->host.seq ||
         !d->host.past || !d->ids) {
         ckpt_nomem(err, n * sizeof *d->len);
         goto fail;
@@ -163,14 +167,15 @@ int decode_new(struct decode **out, struct model *m, int64_t max_docs, int64_t m
     return 0;
 fail:
     decode_free(d);
-    return err->code;
+    return ckpt_err_code(err);
 }
 
 void decode_free(struct decode *d)
 {
     if (!d)
         return;
-    d->m->dev->ops->forget(d->m->dev, d->recording);
+    if (d->graph)
+        d->m->dev->ops->graph_free(d->m->dev, d->graph);
     d->m->dev->ops->free(d->m->dev, d->arena);
     d->m->dev->ops->free(d->m->dev, d->spare);
     ckpt_free(d->enc_len);
@@ -188,14 +193,14 @@ void decode_free(struct decode *d)
     ckpt_free(d->positions);
     ckpt_free(d->past);
     ckpt_free(d->n_past);
-    ckpt_free(d->again);
-    ckpt_free(d->view.turns_host);
+    ckpt_free(d->replay);
+    ckpt_free(d->view.positions.rope_host);
     ckpt_free(d);
 }
 
 void decode_reset(struct decode *d)
 {
-    d->view.head_made = false;
+    d->view.head.made = false;
     memset(d->len, 0, (size_t)d->n_seq * sizeof *d->len);
     if (d->n_past)
         memset(d->n_past, 0, (size_t)d->n_seq * sizeof *d->n_past);
@@ -262,11 +267,11 @@ static void next_chunk(struct decode *d, const int32_t *ids, const int32_t *n_ne
 }
 
 /*
- * Note what is fed.  Where the table of turns has become another one under cached keys, all
+ * Note what is fed.  Where the table of rope has become another one under cached keys, all
  * sequences start again: ids and n_new then name the whole of each.
  */
 static void note_past(struct decode *d, const int32_t **ids, const int32_t **n_new,
-                      int64_t n_docs, bool turned)
+                      int64_t n_docs, bool changed)
 {
     int64_t at = 0, all = 0;
     bool cached = false;
@@ -278,14 +283,14 @@ static void note_past(struct decode *d, const int32_t **ids, const int32_t **n_n
         d->n_past[i] += (*n_new)[i];
         at += (*n_new)[i];
     }
-    if (!turned || !cached)
+    if (!changed || !cached)
         return;
     for (int64_t i = 0; i < n_docs; i++) {
-        memcpy(d->again + all, d->past + i * d->max_len, (size_t)d->n_past[i] * sizeof *d->past);
+        memcpy(d->replay + all, d->past + i * d->max_len, (size_t)d->n_past[i] * sizeof *d->past);
         all += d->n_past[i];
         d->len[i] = 0;
     }
-    *ids = d->again;
+    *ids = d->replay;
     *n_new = d->n_past;
 }
 
@@ -297,18 +302,19 @@ static int run(struct decode *d, const struct model_weights *w, const int32_t *i
     uint64_t n_alloc = dev->n_alloc;
     struct pass p = {.m = &d->view, .w = w, .dev = dev};
     int64_t seq = 0, at = 0, longest = 0, regime;
+    int rc = check_feed(d, ids, n_new, n_docs, err);
 
-    if (check_feed(d, ids, n_new, n_docs, err))
-        return err->code;
+    if (rc)
+        return rc;
     dev->work = d->view.work;
     dev->work_bytes = d->view.work_bytes;
     memset(d->done, 0, (size_t)d->n_seq * sizeof *d->done);
     for (int64_t i = 0; i < n_docs; i++)
         longest = d->len[i] + n_new[i] > longest ? d->len[i] + n_new[i] : longest;
-    regime = d->view.turn_regime;
-    turn_table(&d->view, longest);
+    regime = d->view.positions.rope_regime;
+    pass_rope_table(&d->view, longest);
     if (d->past)
-        note_past(d, &ids, &n_new, n_docs, regime != d->view.turn_regime);
+        note_past(d, &ids, &n_new, n_docs, regime != d->view.positions.rope_regime);
     for (;;) {
         next_chunk(d, ids, n_new, n_docs, &seq, &at);
         if (d->host.rows == 0)
@@ -323,12 +329,12 @@ static int run(struct decode *d, const struct model_weights *w, const int32_t *i
 int decode_step(struct decode *d, const struct model_weights *w, const int32_t *ids,
                 const int32_t *n_new, int64_t n_docs, float *logits, struct ckpt_err *err)
 {
-    if (run(d, w, ids, n_new, n_docs, logits, err))
-        return err->code;
-    return device_sync(d->m->dev, err);
+    int rc = run(d, w, ids, n_new, n_docs, logits, err);
+
+    return rc ? rc : device_sync(d->m->dev, err);
 }
 
-int64_t decode_top_docs(const struct decode *d) { return d->view.logit_rows; }
+int64_t decode_top_docs(const struct decode *d) { return d->view.head.logit_rows; }
 
 int decode_top(struct decode *d, const struct model_weights *w, const int32_t *ids,
                const int32_t *n_new, int64_t n_docs, struct decode_top *top, struct ckpt_err *err)
@@ -338,16 +344,18 @@ int decode_top(struct decode *d, const struct model_weights *w, const int32_t *i
     float *value = (float *)(void *)(sum + n_docs);
     unsigned char *host = d->top_host;
     struct op_top op = {.value = value, .id = (int32_t *)(void *)(value + n_docs * top->k),
-                        .sum = top->temperature > 0 ? sum : NULL, .logits = d->view.logits,
+                        .sum = top->temperature > 0 ? sum : NULL, .logits = d->view.head.logits,
                         .n = n_docs, .vocab = d->m->arch->vocab_size, .k = top->k,
                         .temperature = top->temperature};
+    int rc;
 
-    if (n_docs > d->view.logit_rows || top->k < 1 || top->k > OP_TOP_MOST || top->k > op.vocab)
+    if (n_docs > d->view.head.logit_rows || top->k < 1 || top->k > OP_TOP_MOST || top->k > op.vocab)
         return ckpt_fail(err, CKPT_ELIMIT, "the %lld likeliest of %lld sequences: wanted 1 to %d "
                          "of at most %lld", (long long)top->k, (long long)n_docs, OP_TOP_MOST,
-                         (long long)d->view.logit_rows);
-    if (run(d, w, ids, n_new, n_docs, NULL, err))
-        return err->code;
+                         (long long)d->view.head.logit_rows);
+    rc = run(d, w, ids, n_new, n_docs, NULL, err);
+    if (rc)
+        return rc;
     dev->ops->head_top(dev, &op);
     dev->ops->to_host(dev, host, d->top, top_bytes(n_docs, top->k));
     top->sum = (const double *)(const void *)host;
@@ -360,7 +368,7 @@ int decode_row(struct decode *d, int64_t seq, float *logits, struct ckpt_err *er
 {
     int64_t V = d->m->arch->vocab_size;
 
-    d->m->dev->ops->to_host(d->m->dev, logits, d->view.logits + seq * V,
+    d->m->dev->ops->to_host(d->m->dev, logits, d->view.head.logits + seq * V,
                             (size_t)V * sizeof *logits);
     return device_sync(d->m->dev, err);
 }

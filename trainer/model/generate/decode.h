@@ -31,8 +31,8 @@ struct decode {
     int32_t           *done;        /* [n_seq] tokens of this call already fed; host */
     int32_t           *ids, *positions;     /* [chunk] of the chunk in work; host */
     int32_t           *past, *n_past;       /* [n_seq][max_len], [n_seq]: all tokens fed; NULL
-                                               where a prefix is never computed again */
-    int32_t           *again;               /* [n_seq * max_len] a prefix being fed again */
+                                               where a prefix is never recomputed */
+    int32_t           *replay;              /* [n_seq * max_len] a prefix being fed again */
     void              *k, *v;       /* all layers */
     uint64_t           layer_bytes;
     void              *cross;       /* keys and values of the encoder's rows: a layer
@@ -47,7 +47,7 @@ struct decode {
     void              *next;        /* the other half of the residual stream's two buffers */
     void              *top;         /* what head_top makes, on the device */
     unsigned char     *top_host;
-    struct recording  *recording;   /* of a step of `shape`; NULL: none yet */
+    struct op_graph  *graph;       /* of a step of `shape`; NULL: none yet */
     void              *recorded_h;  /* where its residual stream ends */
     struct shape       shape;       /* of the last step */
     bool               plain;       /* this device keeps no work */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "libckpt/mem.h"
+#include "trainer/model/cross.h"
 #include "trainer/model/generate/decode.h"
 
 /* The batch of documents [from, to) for the encoder; what it points to is the caller's. */
@@ -15,17 +16,18 @@ static int encode_some(struct decode *d, const struct model_weights *w, const in
     struct batch b = {.n_docs = to - from, .n_enc = start[to - from], .enc_ids = ids,
                       .enc_start = start, .doc_start = d->none};
     struct pass p;
+    int rc = pass_begin(&p, d->m, w, &b, false, err);
 
-    if (pass_begin(&p, d->m, w, &b, false, err))
-        return err->code;
+    if (rc)
+        return rc;
     encoder_fwd(&p);
-    for (int l = d->first; l < (int)d->m->arch->num_hidden_layers; l++) {
-        struct unit u = unit_acquire(&p, l + 1);
+    for (int i = d->first; i < (int)d->m->arch->num_hidden_layers; i++) {
+        struct layer l = layer_acquire(&p, i + 1);
         uint64_t row = d->cross_bytes / (uint64_t)(d->n_seq * d->max_len);
 
-        cross_keys(&p, &u, (unsigned char *)d->cross + (uint64_t)(l - d->first) * d->cross_bytes +
+        cross_keys(&p, &l, (unsigned char *)d->cross + (uint64_t)(i - d->first) * d->cross_bytes +
                                (uint64_t)d->enc_first[from] * row, b.n_enc);
-        unit_release(&p, &u);
+        layer_release(&p, &l);
     }
     return device_sync(dev, err);
 }
@@ -94,15 +96,15 @@ static void move_cache(struct decode *d, unsigned char *layer, const int32_t *fr
         }
 }
 
-/* The tokens fed so far, where a prefix may be computed again. */
+/* The tokens fed so far, where a prefix may be recomputed. */
 static int move_past(struct decode *d, const int32_t *from, struct ckpt_err *err)
 {
     size_t row = (size_t)d->max_len, n = (size_t)d->n_seq;
 
-    memcpy(d->again, d->past, n * row * sizeof *d->past);
+    memcpy(d->replay, d->past, n * row * sizeof *d->past);
     memcpy(d->done, d->n_past, n * sizeof *d->n_past);
     for (size_t i = 0; i < n; i++) {
-        memcpy(d->past + i * row, d->again + (size_t)from[i] * row, row * sizeof *d->past);
+        memcpy(d->past + i * row, d->replay + (size_t)from[i] * row, row * sizeof *d->past);
         d->n_past[i] = d->done[from[i]];
     }
     return device_sync(d->m->dev, err);

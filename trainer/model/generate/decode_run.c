@@ -2,8 +2,8 @@
  * decode_run - a chunk of a generation session's new rows through the model; see decode.h.
  *
  * All that the operations of a chunk index with goes to the device in one copy.  A step that feeds
- * one token to each of as many sequences as the last one did is what the device keeps as one piece
- * of work (ops.h, record) and does again: what differs, ids, positions and lengths, it reads from
+ * one token to each of as many sequences as the last one did is what the device captures as a
+ * graph (ops.h) and launches again: what differs, ids, positions and lengths, it reads from
  * that copy, and the number of keys by which attention is cut into parts is rounded up.
  */
 #include "trainer/model/generate/decode.h"
@@ -56,8 +56,8 @@ static void feed(struct decode *d, struct pass *p, const int32_t *n_new)
     int64_t at = 0, first, n = 0;
 
     p->n = s->rows;
-    p->ids = d->view.ids = put(d, d->ids, s->rows, &at);
-    d->view.positions = put(d, d->positions, s->rows, &at);
+    p->ids = d->view.batch.ids = put(d, d->ids, s->rows, &at);
+    d->view.batch.positions = put(d, d->positions, s->rows, &at);
     d->seg_start = put(d, s->start, s->n + 1, &at);
     d->seg_seq = put(d, s->seq, s->n, &at);
     d->seg_past = put(d, s->past, s->n, &at);
@@ -79,13 +79,13 @@ static struct cache_view cache_of(const struct decode *d, int l, int64_t max_key
 
     return (struct cache_view){
         .cross = d->cross ? (unsigned char *)d->cross + at * d->cross_bytes : NULL,
-        .key_start = d->key_start, .key_end = d->key_end, .op = {
-        .k_cache = (unsigned char *)d->k + at * d->layer_bytes,
-        .v_cache = (unsigned char *)d->v + at * d->layer_bytes,
-        .seg_start = d->seg_start, .seg_seq = d->seg_seq, .seg_past = d->seg_past,
-        .slopes = d->view.slopes, .n = d->host.rows, .n_seg = d->host.n, .capacity = d->max_len,
-        .max_keys = max_keys, .n_head = a->num_attention_heads, .n_kv = a->num_key_value_heads,
-        .dim = a->head_dim}};
+        .key_start = d->key_start, .key_end = d->key_end,
+        .op = {.k_cache = (unsigned char *)d->k + at * d->layer_bytes,
+               .v_cache = (unsigned char *)d->v + at * d->layer_bytes,
+               .seg_start = d->seg_start, .seg_seq = d->seg_seq, .seg_past = d->seg_past,
+               .slopes = d->view.positions.slopes, .n = d->host.rows, .n_seg = d->host.n,
+               .capacity = d->max_len, .max_keys = max_keys, .n_head = a->num_attention_heads,
+               .n_kv = a->num_key_value_heads, .dim = a->head_dim}};
 }
 
 /* Queue the chunk's operations; gives where its residual stream ends. */
@@ -93,22 +93,22 @@ static void *queue(struct decode *d, struct pass *p, int64_t max_keys)
 {
     struct block_bufs b = d->bufs;
     void *next = d->next, *h;
-    struct unit u;
+    struct layer l;
 
-    u = unit_acquire(p, 0);
-    embed_pass(p, &u, b.at[BUF_H], false);
-    unit_release(p, &u);
-    stack_begin(p, d->first, false);
-    for (int l = d->first; l < (int)d->m->arch->num_hidden_layers; l++) {
-        struct cache_view cache = cache_of(d, l, max_keys);
+    l = layer_acquire(p, 0);
+    embed_pass(p, &l, b.at[BUF_H], false);
+    layer_release(p, &l);
+    block_stack_begin(p, d->first, false);
+    for (int i = d->first; i < (int)d->m->arch->num_hidden_layers; i++) {
+        struct cache_view cache = cache_of(d, i, max_keys);
 
         p->cache = &cache;
-        block_step(p, l, &b, next);
+        block_step(p, i, &b, next);
         h = b.at[BUF_H];
         b.at[BUF_H] = next;
         next = h;
     }
-    stack_end(p);
+    block_stack_end(p);
     p->cache = NULL;
     return b.at[BUF_H];
 }
@@ -124,7 +124,7 @@ static int64_t rounded(int64_t keys, int64_t most)
 }
 
 /* The step as the device keeps it, made now if it was run like that before; false: run it. */
-static bool again(struct decode *d, struct pass *p, const struct shape *shape)
+static bool launch_graph(struct decode *d, struct pass *p, const struct shape *shape)
 {
     const struct ops *ops = p->dev->ops;
     struct shape *last = &d->shape;
@@ -132,22 +132,23 @@ static bool again(struct decode *d, struct pass *p, const struct shape *shape)
                 last->max_keys == shape->max_keys && last->max_enc == shape->max_enc;
 
     if (!same) {
-        ops->forget(p->dev, d->recording);
-        d->recording = NULL;
+        if (d->graph)
+            ops->graph_free(p->dev, d->graph);
+        d->graph = NULL;
         *last = *shape;
         return false;
     }
-    if (!d->recording && !d->plain) {
-        d->plain = !ops->record(p->dev);
+    if (!d->graph && !d->plain) {
+        d->plain = !ops->graph_begin(p->dev);
         if (!d->plain) {
             d->recorded_h = queue(d, p, shape->max_keys);
-            d->recording = ops->recorded(p->dev);
-            d->plain = !d->recording;
+            d->graph = ops->graph_end(p->dev);
+            d->plain = !d->graph;
         }
     }
-    if (d->recording)
-        ops->replay(p->dev, d->recording);
-    return d->recording != NULL;
+    if (d->graph)
+        ops->graph_launch(p->dev, d->graph);
+    return d->graph != NULL;
 }
 
 void *decode_chunk(struct decode *d, struct pass *p, const int32_t *n_new)
@@ -156,10 +157,10 @@ void *decode_chunk(struct decode *d, struct pass *p, const int32_t *n_new)
     struct shape shape = {.w = p->w, .rows = s->rows, .max_keys = s->max_keys};
 
     feed(d, p, n_new);
-    if (p->dev->apart)
+    if (p->dev->discrete)
         shape.max_keys = rounded(s->max_keys, d->max_len);
     shape.max_enc = p->max_enc;
-    if (s->rows == s->n && p->w->fixed && !p->dev->profile && again(d, p, &shape))
+    if (s->rows == s->n && p->w->fixed && !p->dev->profile && launch_graph(d, p, &shape))
         return d->recorded_h;
     return queue(d, p, shape.max_keys);
 }
@@ -168,19 +169,19 @@ void decode_chunk_logits(struct decode *d, const struct pass *p, const int32_t *
                          const void *h, float *logits)
 {
     const struct segments *s = &d->host;
-    struct unit after = unit_acquire(p, d->m->params.n_unit - 1);
-    struct unit head = unit_acquire(p, head_unit(d->m));
+    struct layer after = layer_acquire(p, d->m->params.n_layers - 1);
+    struct layer head = layer_acquire(p, head_layer(d->m));
     const void *matrix = head_matrix(p, &head);
     int64_t V = d->m->arch->vocab_size;
 
-    d->view.head_made = true;
-    d->view.rows = d->last_rows;
+    d->view.head.made = true;
+    d->view.batch.rows = d->last_rows;
     for (int64_t g = 0; g < s->n;) {
         int64_t first = g, n = 0, seq = s->seq[g];
-        float *to = d->view.logits + (logits ? 0 : seq * V);
+        float *to = d->view.head.logits + (logits ? 0 : seq * V);
 
         /* Finished sequences that follow each other share one product. */
-        while (g < s->n && n < d->view.logit_rows && d->done[s->seq[g]] == n_new[s->seq[g]] &&
+        while (g < s->n && n < d->view.head.logit_rows && d->done[s->seq[g]] == n_new[s->seq[g]] &&
                s->seq[g] == s->seq[first] + n) {
             n++;
             g++;
@@ -192,8 +193,8 @@ void decode_chunk_logits(struct decode *d, const struct pass *p, const int32_t *
         head_rows(p, &after, matrix, h, n, to);
         if (logits)
             p->dev->ops->to_host(p->dev, logits + seq * V, to, (size_t)(n * V) * sizeof *logits);
-        d->view.rows += n;
+        d->view.batch.rows += n;
     }
-    unit_release(p, &head);
-    unit_release(p, &after);
+    layer_release(p, &head);
+    layer_release(p, &after);
 }

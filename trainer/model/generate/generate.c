@@ -6,7 +6,7 @@
 
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
-#include "trainer/model/arch.h"
+#include "formats/families/arch.h"
 #include "trainer/model/generate/logits.h"
 #include "trainer/model/pass.h"
 #include "trainer/rng.h"
@@ -80,6 +80,7 @@ static int allocate(struct state *s, struct model *m, struct ckpt_err *err)
 {
     int64_t longest = 0, all = 0;
     size_t n = (size_t)s->n;
+    int rc;
 
     for (int64_t i = 0; i < s->n; i++) {
         longest = s->seq[i].n_prompt > longest ? s->seq[i].n_prompt : longest;
@@ -90,8 +91,9 @@ static int allocate(struct state *s, struct model *m, struct ckpt_err *err)
     s->n_new = ckpt_alloc(n, sizeof *s->n_new);
     s->history = ckpt_alloc((size_t)longest, sizeof *s->history);
     s->scratch = ckpt_alloc((size_t)s->vocab, sizeof *s->scratch);
-    if (decode_new(&s->decode, m, s->n, longest, err))
-        return err->code;
+    rc = decode_new(&s->decode, m, s->n, longest, err);
+    if (rc)
+        return rc;
     if (s->n <= decode_top_docs(s->decode))
         s->top.k = generate_top_wanted(s->opts, s->vocab);
     s->top.temperature = generate_top_temperature(s->opts, s->vocab);
@@ -151,6 +153,7 @@ static int choose(struct state *s, int64_t i, struct ckpt_err *err)
     struct generate_top top = {.k = t->k};
     float *logits = s->logits + (t->k ? 0 : i * s->vocab);
     int32_t id;
+    int rc;
 
     memcpy(s->history + fed, q->out, (size_t)q->n_out * sizeof *s->history);
     if (t->k) {
@@ -159,8 +162,8 @@ static int choose(struct state *s, int64_t i, struct ckpt_err *err)
         top.sum = t->sum[i];
     }
     if (!t->k || !generate_pick_top(&id, &top, s->vocab, &at, s->opts, draw)) {
-        if (t->k && decode_row(s->decode, i, logits, err))
-            return err->code;
+        if (t->k && (rc = decode_row(s->decode, i, logits, err)) != 0)
+            return rc;
         id = generate_pick(logits, s->vocab, &at, s->opts, draw, s->scratch);
     }
     if (id < 0)
@@ -176,25 +179,28 @@ static int choose(struct state *s, int64_t i, struct ckpt_err *err)
 static int run(struct state *s, const struct model_weights *w, struct ckpt_err *err)
 {
     int64_t fed = 0, step = 0;
+    int rc = encode(s, w, 1, err);
 
-    if (encode(s, w, 1, err))
-        return err->code;
+    if (rc)
+        return rc;
     for (int64_t i = 0; i < s->n; i++) {
         s->n_new[i] = (int32_t)generate_fed(s->ids + fed, s->arch, s->opts, &s->seq[i]);
         fed += s->n_new[i];
     }
     while (fed > 0) {
-        if (s->top.k ? decode_top(s->decode, w, s->ids, s->n_new, s->n, &s->top, err)
-                     : decode_step(s->decode, w, s->ids, s->n_new, s->n, s->logits, err))
-            return err->code;
+        rc = s->top.k ? decode_top(s->decode, w, s->ids, s->n_new, s->n, &s->top, err)
+                      : decode_step(s->decode, w, s->ids, s->n_new, s->n, s->logits, err);
+        if (rc)
+            return rc;
         fed = 0;
         for (int64_t i = 0; i < s->n; i++) {
             struct generate_seq *q = &s->seq[i];
 
             if (s->n_new[i] == 0)
                 continue;
-            if (choose(s, i, err))
-                return err->code;
+            rc = choose(s, i, err);
+            if (rc)
+                return rc;
             s->n_new[i] = !q->stopped && q->n_out < generate_most(s->arch, s->opts, q);
             if (s->n_new[i])
                 s->ids[fed++] = q->out[q->n_out - 1];
@@ -220,7 +226,8 @@ int generate_run(struct model *m, const struct model_weights *w,
         seq[i].n_out = 0;
         seq[i].stopped = false;
     }
-    rc = check(opts, err) ? err->code : check_seq(m->arch, opts, seq, n, err);
+    rc = check(opts, err);
+    rc = rc ? rc : check_seq(m->arch, opts, seq, n, err);
     if (rc == 0 && opts->num_beams > 1)
         return generate_beams(m, w, opts, seq, n, err);
     if (rc == 0)

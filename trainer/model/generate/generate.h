@@ -38,7 +38,7 @@ struct generate_opts {
     const int32_t *eos;                 /* ids that end a sequence */
     size_t         n_eos;
     struct generate_ids suppress, begin_suppress;   /* never, and not first */
-    struct generate_ids forced_bos;     /* behind a single token */
+    struct generate_ids forced_bos;     /* after a single token */
     struct generate_ids forced_eos;     /* as the last */
     struct generate_ids start;          /* a decoder's beside an encoder; n 0: the description's */
     uint64_t       seed;

@@ -108,7 +108,7 @@ bool generate_is_eos(const struct generate_opts *o, int32_t id)
 static void rules(struct view *v, const struct generate_place *at, const struct generate_opts *o)
 {
     int64_t chosen = at->n - at->n_fed;
-    /* A forced beginning moves what counts as the first token behind it. */
+    /* A forced beginning moves what counts as the first token after it. */
     int64_t first = at->n_fed > 1 || o->forced_bos.n == 0 ? 0 : 1;
 
     if (o->repetition_penalty != 1)
@@ -405,7 +405,7 @@ bool generate_pick_top(int32_t *id, const struct generate_top *top, int64_t voca
                        const struct generate_place *at, const struct generate_opts *o, double draw)
 {
     struct generate_choice c[OP_TOP_MOST];
-    /* No other logit is larger than this before the rules, nor behind them. */
+    /* No other logit is larger than this before the rules, nor after them. */
     float beyond = top->k < vocab ? top->value[top->k - 1] : -INFINITY;
     int64_t n, first = -1;
     bool changed;

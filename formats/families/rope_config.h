@@ -1,0 +1,17 @@
+/*
+ * rope_config - rotary positions as config.json has them.
+ *
+ * Source: transformers 5.17, modeling_rope_utils.py.
+ */
+#ifndef CKPT_FORMATS_FAMILIES_ROPE_CONFIG_H
+#define CKPT_FORMATS_FAMILIES_ROPE_CONFIG_H
+
+#include "formats/families/arch.h"
+
+/*
+ * Fill arch->rope from rope_parameters (v5), or rope_theta, rope_scaling and, for a family with
+ * longrope, partial_rotary_factor (v4).  Sizes are known.
+ */
+int rope_config_read(struct arch *arch, const json_t *config, struct ckpt_err *err);
+
+#endif

@@ -1,0 +1,91 @@
+/* settings: what goes together goes by what was given, also when it is the default. */
+#include "tests/unit/unit.h"
+#include "trainer/run/settings.h"
+
+/* Settings of a run that would start, with one name given. */
+static struct settings with(const char *const *given)
+{
+    static const char *const train[] = {"rows.jsonl"};
+    struct settings s;
+
+    settings_default(&s);
+    s.model = "model";
+    s.train = train;
+    s.n_train = 1;
+    s.given = given;
+    s.n_given = given ? 1 : 0;
+    return s;
+}
+
+static void refused(const struct settings *s, const char *says)
+{
+    struct ckpt_err err = {0};
+
+    assert_int_equal(settings_check(s, &err), CKPT_ECONFIG);
+    assert_string_equal(err.text, says);
+}
+
+TEST(a_default_that_is_given_counts)
+{
+    static const struct { const char *name, *says; } rows[] = {
+        {"lora_alpha", "`lora_alpha` needs `lora_rank N`"},
+        {"lora_dropout", "`lora_dropout` needs `lora_rank N`"},
+        {"lora_bias", "`lora_bias` needs `lora_rank N`"},
+        {"init_lora_weights", "`init_lora_weights` needs `lora_rank N`"},
+        {"initial_scale_power", "`initial_scale_power` needs `fp16`: other losses are not scaled"},
+        {"loss_scale_window", "`loss_scale_window` needs `fp16`: other losses are not scaled"},
+        {"hysteresis", "`hysteresis` needs `fp16`: other losses are not scaled"},
+        {"min_loss_scale", "`min_loss_scale` needs `fp16`: other losses are not scaled"},
+        {"loss_scale", "`loss_scale` needs `fp16`: other losses are not scaled"},
+        {"fp8_format", "`fp8_format` needs `fp8`"},
+        {"shard_index", "`shard_index` needs `num_shards N`"},
+        {"min_lr", "`min_lr` is not used by linear, only by cosine_with_min_lr and polynomial"},
+    };
+    struct ckpt_err err = {0};
+    struct settings s = with(NULL);
+
+    assert_int_equal(settings_check(&s, &err), 0);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        s = with(&rows[i].name);
+        refused(&s, rows[i].says);
+    }
+    s = with(&rows[0].name);
+    s.lora_rank = 4;
+    assert_int_equal(settings_check(&s, &err), 0);
+}
+
+TEST(recompute_beside_gradient_checkpointing)
+{
+    static const char *const name[] = {"recompute"};
+    struct ckpt_err err = {0};
+    struct settings s = with(name);
+
+    s.gradient_checkpointing = true;
+    refused(&s, "`gradient_checkpointing` is `recompute full`: `recompute auto` excludes it");
+    s.recompute = "full";
+    assert_int_equal(settings_check(&s, &err), 0);
+    s = with(NULL);                             /* nobody said auto */
+    s.gradient_checkpointing = true;
+    assert_int_equal(settings_check(&s, &err), 0);
+}
+
+TEST(the_sentence_has_the_values)
+{
+    struct settings s = with(NULL);
+
+    s.start_idx = 5;
+    s.end_idx = 3;
+    refused(&s, "`end_idx 3` is not after `start_idx 5`");
+    s = with(NULL);
+    s.zero_stage = 2;
+    refused(&s, "`zero_stage 2`: 0 or 3 wanted");
+    s = with(NULL);
+    s.zero_stage = 3;
+    s.optim = "adamw_8bit";
+    refused(&s, "`optim adamw_8bit` needs `zero_stage 0`: DeepSpeed's shards hold moments in "
+                "float32");
+    s = with(NULL);
+    s.lr_scheduler_type = "polynomial";
+    s.min_lr = 1;
+    refused(&s, "polynomial ends at `min_lr 1`: it must be smaller than `learning_rate 5e-05`");
+}

@@ -1,0 +1,39 @@
+/* attention - a block's first half: norm, projections, attention, output projection, residual. */
+#ifndef CKPT_TRAINER_MODEL_ATTENTION_H
+#define CKPT_TRAINER_MODEL_ATTENTION_H
+
+#include <stdint.h>
+
+#include "trainer/ops/ops.h"
+
+struct arch;
+struct block_bufs;
+struct layer;
+struct pass;
+
+/* What positions add to scores, and how rope rotates; on the device, NULL: not in this model. */
+struct position_tables {
+    float   *slopes;                    /* ALiBi [H] */
+    int32_t *bucket[2];                 /* of distances: a decoder's, an encoder's */
+    int64_t  reach[2];                  /* beyond it buckets no longer differ */
+    float   *rope, *rope_host;          /* [rope_rows][R]: rope_table */
+    int64_t  rope_rows, rope_regime;
+};
+
+/* The cache of a generation session as one block's attention sees it. */
+struct cache_view {
+    struct op_cached op;                /* all but out and in */
+    void            *cross;             /* keys and values of the encoder's rows, as BUF_KVX */
+    const int32_t   *key_start, *key_end;   /* [n_seg] which of them a segment sees */
+};
+
+/* y1 ... h1, and back: dh becomes the gradient of h. */
+void attention_fwd(const struct pass *p, const struct layer *l, const struct block_bufs *b);
+void attention_bwd(const struct pass *p, const struct layer *l, const struct block_bufs *b,
+                   void *dh);
+/* Width of the fused matrix of queries, keys and values. */
+int64_t attention_qkv_width(const struct arch *a);
+/* slopes[H] of ALiBi, as transformers' build_alibi_tensor computes them. */
+void attention_alibi_slopes(float *slopes, int64_t n_head);
+
+#endif

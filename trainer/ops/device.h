@@ -1,0 +1,73 @@
+/*
+ * device - a backend in use: the head of every backend's device, and opening one by name.
+ */
+#ifndef CKPT_TRAINER_OPS_DEVICE_H
+#define CKPT_TRAINER_OPS_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "libckpt/dtype.h"
+#include "libckpt/err.h"
+
+struct ops;
+
+/*
+ * Products of the blocks' projections with factors of 8 bits, each with one scale for the whole:
+ * HYBRID rounds weights and what is multiplied by them to e4m3, gradients of outputs to e5m2; E4M3
+ * rounds all to e4m3.  (The words are Transformer Engine's.)
+ */
+enum device_fp8 { DEVICE_FP8_OFF, DEVICE_FP8_HYBRID, DEVICE_FP8_E4M3 };
+
+/* The head of every device; a backend puts its own fields after it. */
+struct device {
+    const struct ops *ops;
+    struct ckpt_err   err;          /* err.code != 0: broken, with the name of the op */
+    int               threads;      /* CPU: threads of this rank */
+    int64_t           grain;        /* CPU: multiply-adds below which one thread does an op */
+    enum ckpt_dtype   act, weight, grad;    /* see the top */
+    bool              discrete;     /* its memory is not the host's */
+    bool              untimed;      /* which algorithms are fast here is not known: as products are
+                                       first met they are timed, which takes seconds */
+    enum device_fp8   fp8;          /* projections may round their factors to 8 bits */
+    /* Memory for weights in 8 bits: the caller's, or NULL: they are made at each use.  Who lends
+     * it keeps all weights where they are and raises a count after each change: `stepped` where
+     * an optimizer changed what is trained, `loaded` where anything may be new. */
+    void             *fp8_cache;
+    uint64_t          fp8_cache_bytes, stepped, loaded;
+    char              label[64];    /* GPU: what it is, for a person */
+    char             bus[32];       /* GPU: where it is, as NVML knows it */
+    void             *work;         /* workspace: the caller's memory, set before operations */
+    uint64_t          work_bytes;
+    uint64_t          held;         /* GPU: bytes that alloc has given and free not taken */
+    uint64_t          context;      /* GPU: bytes that its driver holds for this process */
+    struct profile   *profile;      /* profile.h, or NULL */
+    uint64_t          n_alloc;      /* calls of alloc so far: a step must not raise it */
+};
+
+/* Open the CPU device with so many threads (0: by CPUs). */
+int device_open_cpu(struct device **out, int threads, struct ckpt_err *err);
+
+struct device_opts {
+    const char     *name;           /* "cpu", "cuda", "cuda:N"; NULL or "auto": a GPU when there is
+                                       one and its plug-in, else the CPU */
+    int             threads;        /* of the CPU, 0: by CPUs */
+    enum ckpt_dtype weights;        /* F32, BF16, F16: the device's weight type, a GPU's act too */
+    uint64_t        memory_limit;   /* bytes of a GPU's memory, 0: all */
+    bool            tf32;           /* of a GPU: f32 products may round their factors to tf32 */
+    enum device_fp8 fp8;            /* of a GPU, with weights of bf16 */
+};
+
+/* Open a device by name (device_open.c).  CKPT_ECONFIG for an unknown name, CKPT_EDEVICE when it
+ * is asked for by name and cannot be used. */
+int device_open(struct device **out, const struct device_opts *opts, struct ckpt_err *err);
+/* Whether "auto" would be a GPU. */
+bool device_gpu_usable(void);
+void device_close(struct device *dev);
+/* As ops->alloc, with the reason in err when it is NULL. */
+void *device_alloc(struct device *dev, size_t bytes, struct ckpt_err *err);
+/* Wait for everything; 0 or the sticky failure. */
+int device_sync(struct device *dev, struct ckpt_err *err);
+
+#endif
