@@ -236,7 +236,7 @@ static void fail(void *ctx, const struct ckpt_err *err)
 
     if (report_error(err, false))
         return;
-    if (r.world_size > 1 && r.meets && strncmp(own.text, "rank ", 5) != 0)
+    if (r.world_size > 1 && r.meet != RANKS_NOWHERE && strncmp(own.text, "rank ", 5) != 0)
         ckpt_err_in(&own, "rank %ld", r.rank);
     cli_error(t->cli, &own);
 }
@@ -250,7 +250,7 @@ static int starts_ranks(bool *starts, const struct settings *s, struct ckpt_err 
     if (!*starts || r.world_size == 1 || !r.placed)
         return 0;
     *starts = false;
-    if (r.meets && r.world_size == s->nproc)
+    if (r.meet != RANKS_NOWHERE && r.world_size == s->nproc)
         return 0;
     ckpt_fail(err, CKPT_ECONFIG, "--nproc %lld starts ranks, but this process is one of %ld ranks "
               "of %s already (%s)", (long long)s->nproc, r.world_size, r.launcher, r.where);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "libckpt/mem.h"
+#include "trainer/comm/meet.h"
 
 /* Whether a collective has anything to do; marks the handle on a call that cannot be right. */
 static bool wanted(struct comm *c, const char *what, int64_t count, enum ckpt_dtype t, bool sums)
@@ -111,5 +112,6 @@ void comm_close(struct comm *c)
         return;
     c->status = ckpt_err_status(c->err.code);
     c->ops->close(c);
+    meet_close(c->meet);
     ckpt_free(c);
 }

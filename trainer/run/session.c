@@ -121,7 +121,7 @@ static int open_parts(struct session *s, const char *model_dir, const char *toke
 int session_join(struct session *s, int ranks, struct ckpt_err *err)
 {
     memset(s, 0, sizeof *s);
-    return ranks ? comm_open_single(&s->comm, ranks, err) : comm_open(&s->comm, err);
+    return ranks ? comm_open_single(&s->comm, ranks, err) : comm_open(&s->comm, 0, err);
 }
 
 int session_open(struct session *s, const char *model_dir, const char *tokenizer_dir,

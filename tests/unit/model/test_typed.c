@@ -193,7 +193,7 @@ TEST(typed_models_are_those_of_the_wide_numbers)
     struct ckpt_err err = {0};
     struct comm *comm;
 
-    OK(comm_open(&comm, &err), err);
+    OK(comm_open(&comm, 0, &err), err);
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
         for (size_t t = 0; t < 2; t++) {
             same_model(models[i], halves[t], true, comm);

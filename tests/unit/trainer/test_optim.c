@@ -73,7 +73,7 @@ static void open_side(struct side *s, struct torch *t, enum ckpt_dtype weight,
 
     OK(device_open_cpu(&s->dev, 2, &err), err);
     s->dev->weight = weight;
-    OK(comm_open(&s->comm, &err), err);
+    OK(comm_open(&s->comm, 0, &err), err);
     OK(model_new(&s->model, t->g->arch, &train, s->dev, &err), err);
     OK(zero_new(&s->zero, model_params(s->model), opts, s->dev, s->comm, &err), err);
     fill_from(s, t, ZERO_MASTER, "start.p", 0);

@@ -40,7 +40,7 @@ static void open_model(struct side *s, struct golden *g, enum ckpt_dtype weight,
     s->dev->weight = weight;
     s->dev->discrete = true;               /* as a GPU's: what is read passes the stage */
     lazy_streams(s->dev);
-    OK(comm_open(&s->comm, &err), err);
+    OK(comm_open(&s->comm, 0, &err), err);
     OK(model_new(&s->model, g->arch, model, s->dev, &err), err);
     OK(zero_new(&s->zero, model_params(s->model), opts, s->dev, s->comm, &err), err);
     OK(zero_fill(s->zero, ZERO_MASTER, fill, &seed, &err), err);
@@ -323,7 +323,7 @@ TEST(several_ranks_are_refused)
 
     golden_open(&g, "bloom-a", &train, 1);
     OK(device_open_cpu(&s.dev, 1, &err), err);
-    OK(comm_open(&s.comm, &err), err);
+    OK(comm_open(&s.comm, 0, &err), err);
     OK(model_new(&s.model, g.arch, &train, s.dev, &err), err);
     two = *s.comm;
     two.world_size = 2;
