@@ -14,7 +14,6 @@
 #include "trainer/comm/meet.h"
 #include "trainer/comm/plugin.h"
 #include "trainer/comm/ranks.h"
-#include "trainer/comm/report.h"
 #include "trainer/plugin.h"
 
 static void single_close(struct comm *c) { (void)c; }
@@ -95,9 +94,7 @@ static int open_plugin(struct comm **out, const char *name, const struct comm_me
     c = ckpt_alloc(1, plugin->size);
     if (!c)
         return ckpt_nomem(err, plugin->size);
-    report_aside(true);
     rc = plugin->start(c, meeting);
-    report_aside(false);
     if (rc) {
         *err = c->err;
         ckpt_free(c);

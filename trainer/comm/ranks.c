@@ -64,7 +64,7 @@ static void find_store(struct ranks *r, bool slurm)
     if (port < 1 && slurm)              /* below the ports that systems give out by themselves */
         port = 15000 + (number("SLURM_JOB_ID", 0) * 101 + number("SLURM_STEP_ID", 0)) % 15000;
     r->port = port <= UINT16_MAX ? (uint16_t)port : 0;
-    r->held = getenv("CKPT_STORE_HELD") || (agent && strcmp(agent, "True") == 0);
+    r->held = getenv(RANKS_HELD_ENV) || (agent && strcmp(agent, "True") == 0);
     if (r->host[0] && r->port)
         r->meet = RANKS_STORE;
 }

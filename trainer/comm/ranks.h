@@ -11,6 +11,8 @@
 
 #include "libckpt/err.h"
 
+#define RANKS_HELD_ENV "CKPT_STORE_HELD"    /* set: the launcher holds the store */
+
 enum ranks_meet {
     RANKS_NOWHERE,                      /* alone, or nothing says where */
     RANKS_MPI,                          /* through the MPI that started them */
