@@ -11,9 +11,10 @@
  *   write  or range by range, from memory                                ckpt_sink_write
  *   close  the output appears, whole, or nothing does                    ckpt_sink_commit, ...
  *
- * Calls that can fail return 0 or a negative code and fill the last argument, err (err.h).
+ * Calls that can fail return 0 or a negative code and fill the last argument, err (err.h,
+ * codes in fail.h).
  *
- * Abbreviations: fail (err), dir (file), tensors (tensor), out and outdir (commit), sha256 and
+ * Abbreviations: err (fail), dir (file), tensors (tensor), out and outdir (commit), sha256 and
  * xxh128 (digest), and of mem the words of C: alloc, grow, reserve, free, strdup, nomem, arena,
  * add, mul.
  */

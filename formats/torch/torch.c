@@ -16,6 +16,7 @@
 #include "formats/torch/value.h"
 #include "libckpt/base/buf.h"
 #include "libckpt/base/map.h"
+#include "libckpt/err.h"
 #include "libckpt/io/guard.h"
 
 #define MAX_PICKLE ((uint64_t)256 << 20)

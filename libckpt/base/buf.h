@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 /*
  * Growable bytes.  Errors are sticky: after a refusal (limit or memory) further puts do nothing

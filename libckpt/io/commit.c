@@ -5,6 +5,7 @@
  * directory makes the name durable (Linux, ext4 to NFS), flock(2) ends with its last descriptor.
  */
 #include "libckpt/commit.h"
+#include "libckpt/err.h"
 
 #include <ctype.h>
 #include <errno.h>

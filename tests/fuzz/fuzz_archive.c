@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "libckpt/err.h"
 #include "libckpt/io/archive.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

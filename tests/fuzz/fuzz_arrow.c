@@ -8,6 +8,7 @@
 
 #include "formats/records/record.h"
 #include "formats/records/rows.h"
+#include "libckpt/err.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

@@ -9,6 +9,7 @@
 #include "formats/place.h"
 #include "formats/bnb/bnb.h"
 #include "formats/hf/safetensors.h"
+#include "libckpt/err.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

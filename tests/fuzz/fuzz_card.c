@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "formats/records/card.h"
+#include "libckpt/err.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

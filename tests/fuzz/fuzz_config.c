@@ -6,6 +6,7 @@
 
 #include "libckpt/base/json.h"
 #include "formats/families/arch.h"
+#include "libckpt/err.h"
 #include "trainer/model/params.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);

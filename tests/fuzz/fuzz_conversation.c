@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 #include "tests/fuzz/lib/memory_dir.h"
 #include "trainer/data/conversation.h"
 

@@ -6,6 +6,7 @@
 
 #include "formats/dcp/meta.h"
 #include "formats/dcp/names.h"
+#include "libckpt/err.h"
 
 static void check(const struct dcp_entry *e)
 {

@@ -10,6 +10,7 @@
 #include "formats/gguf/gguf.h"
 #include "formats/gguf/as_model.h"
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

@@ -10,6 +10,7 @@
 #include "formats/hf/config_text.h"
 #include "formats/hf/dir.h"
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 #include "tests/fuzz/lib/memory_dir.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);

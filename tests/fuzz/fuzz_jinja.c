@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "formats/jinja/jinja.h"
+#include "libckpt/err.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

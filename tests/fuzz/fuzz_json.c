@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

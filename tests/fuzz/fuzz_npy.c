@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "formats/npy.h"
+#include "libckpt/err.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

@@ -7,6 +7,7 @@
 
 #include "formats/records/parquet/rows.h"
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

@@ -9,6 +9,7 @@
 #include "formats/peft/peft.h"
 #include "formats/peft/extract.h"
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

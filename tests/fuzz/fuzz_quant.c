@@ -10,6 +10,7 @@
 #include "formats/place.h"
 #include "formats/quant/quant.h"
 #include "formats/hf/safetensors.h"
+#include "libckpt/err.h"
 #include "libckpt/views/extra.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "libckpt/digest.h"
+#include "libckpt/err.h"
 #include "trainer/data/sample_file.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);

@@ -8,6 +8,7 @@
 
 #include "formats/torch/export.h"
 #include "libckpt/base/crc32.h"
+#include "libckpt/err.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

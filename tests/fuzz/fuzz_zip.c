@@ -13,6 +13,7 @@
 
 #include "formats/container/zip.h"
 #include "libckpt/base/buf.h"
+#include "libckpt/err.h"
 
 /* -- an archive by orders -------------------------------------------------------------------- */
 

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 #define RANKS_HELD_ENV "CKPT_STORE_HELD"    /* set: the launcher holds the store */
 

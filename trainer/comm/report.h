@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 /* Find the supervisor that the environment names, if it names one.  First thing in main after
  * signals are set up.  CKPT_ECONFIG for a name that is no supervisor's. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "formats/logs/run_log.h"
+#include "libckpt/err.h"
 
 static inline void log_walk(const void *data, size_t size)
 {

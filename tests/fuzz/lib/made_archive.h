@@ -16,6 +16,7 @@
 #include "formats/container/pickle/pickle.h"
 #include "formats/torch/value.h"
 #include "libckpt/base/buf.h"
+#include "libckpt/err.h"
 
 #define MAX_PAYLOAD ((uint64_t)1 << 16)
 

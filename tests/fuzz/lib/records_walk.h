@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "formats/records/rows.h"
+#include "libckpt/err.h"
 
 static inline void walk(const struct record_ops *ops, const unsigned char *data, size_t size,
                         const struct records_opts *opts, void (*use)(const json_t *))

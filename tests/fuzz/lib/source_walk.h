@@ -4,6 +4,7 @@
 #ifndef CKPT_TESTS_FUZZ_LIB_SOURCE_WALK_H
 #define CKPT_TESTS_FUZZ_LIB_SOURCE_WALK_H
 
+#include "libckpt/err.h"
 #include "libckpt/source.h"
 
 static void read_tensors(struct ckpt_source *src)

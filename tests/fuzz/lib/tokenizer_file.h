@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "formats/tokens/tokenizer.h"
+#include "libckpt/err.h"
 
 static const char text[] =
     "Hello, <s> it's 2 caf\xc3\xa9s (x|y)\n\n \xe4\xb8\xad\xe6\x96\x87 <unk> e\xcc\x81\xcc\xa3"
