@@ -172,7 +172,9 @@ static const struct opt loop_rows[] = {
              "write the gradients of the first step as safetensors"),
     OPT_HEADING("Ranks"),
     OPT_INT("nproc", "N", nproc, 0, 4096,
-            "ranks to start on this host through mpirun; 0: none"),
+            "ranks to start on this host; 0: none"),
+    OPT_INT("ddp-timeout", "SECONDS", ddp_timeout, 1, 1000000,
+            "seconds that ranks wait for each other at the start"),
     OPT_INT("zero-stage", "N", zero_stage, 0, 3,
             "ZeRO stage; 0: every rank holds everything; 3: weights, gradients and optimizer "
             "state are sharded"),

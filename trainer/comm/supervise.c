@@ -46,6 +46,7 @@ struct watch {
     int           signals;              /* a signalfd */
     int           asked;                /* the signal that was passed on; 0: none */
     bool          at_once;              /* a second one came */
+    char          host[65];             /* this one's name */
     double        now;
     double        asked_at, failed_at, echo_at, quiet_at;       /* 0: not yet */
     struct ckpt_err verdict;            /* what the supervisor itself found */
@@ -220,7 +221,8 @@ static void tell_lost(struct watch *w, size_t r)
     else if (l->ended)
         snprintf(how, sizeof how, "ended with status %d", WEXITSTATUS(l->status));
     ckpt_fail_as(&w->verdict, another_try_helps(sig) ? CKPT_ECOMM : CKPT_ESTATE, "peer-dead",
-                 "rank %zu, process %ld: %s in: %s", r, (long)l->pid, how, w->peer[r].phase);
+                 "rank %zu on %s, process %ld: %s in: %s", r, w->host, (long)l->pid, how,
+                 w->peer[r].phase);
     if (sig == SIGKILL)
         ckpt_err_hint(&w->verdict, "the system may be out of memory (dmesg tells); go on with "
                       "`resume_from_checkpoint latest`");
@@ -239,8 +241,8 @@ static bool tell_silent(struct watch *w, size_t r)
     if (!stopped && (state == 't' || state == 'Z' || !since(w, p->heard, SILENT)))
         return false;                   /* under a debugger, ending, or only slow */
     ckpt_fail_as(&w->verdict, CKPT_ECOMM, "peer-dead",
-                 "rank %zu, process %ld: %s, not heard for %.0f s, in: %s", r, (long)pid,
-                 stopped ? "stopped" : "hangs", w->now - p->heard, p->phase);
+                 "rank %zu on %s, process %ld: %s, not heard for %.0f s, in: %s", r, w->host,
+                 (long)pid, stopped ? "stopped" : "hangs", w->now - p->heard, p->phase);
     go_on_hint(&w->verdict);
     return true;
 }
@@ -378,6 +380,8 @@ static int watch_open(struct watch *w, sigset_t *was, struct ckpt_err *err)
     for (size_t i = 0; i < sizeof mine / sizeof mine[0]; i++)
         sigaddset(&set, mine[i]);
     sigprocmask(SIG_BLOCK, &set, was);
+    if (gethostname(w->host, sizeof w->host - 1))
+        snprintf(w->host, sizeof w->host, "this host");
     w->n = (size_t)w->o->n;
     w->peer = ckpt_alloc(w->n, sizeof *w->peer);
     w->poll = ckpt_alloc(w->n + 1, sizeof *w->poll);
