@@ -7,10 +7,7 @@
 #ifndef CKPT_TESTS_FUZZ_LIB_MADE_ARCHIVE_H
 #define CKPT_TESTS_FUZZ_LIB_MADE_ARCHIVE_H
 
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
 #include <zlib.h>
 
 #include "formats/container/pickle/pickle.h"
