@@ -144,6 +144,28 @@ done
 step() { env SLURM_NTASKS=2 SLURM_STEP_NUM_TASKS=2 SLURM_PROCID="$1" SLURM_LOCALID="$1" SLURM_STEP_ID=0 SLURM_JOB_ID=$((port + $$)) SLURM_STEP_NODELIST="$(hostname)" timeout 60 ckpt-train -q --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --max-steps 1 -o "$T/step"; }
 steps_meet() { local p; step 1 & p=$!; step 0 && wait $p; }
 t "tasks of srun without PMI" steps_meet
+# Nobody answers for them: they watch each other.
+trainer() { local p; for p in $(pids "$@"); do [ "$(cat "/proc/$p/comm" 2>/dev/null)" = ckpt-train ] && echo "$p"; done; }
+watched() {     # SIGNAL RANK STATUS TEXT - of three ranks one gets the signal; the others end within five seconds, by name
+    local name=w$1$2 r pid=() left status
+    port=$((port + 1))
+    for r in 0 1 2; do RANKS_TEST=$mark.$name rank $r 3 $port -q --max-steps 100000 --logging-steps 1 -o "$T/$name" >"$T/$name.$r" 2>&1 & pid[r]=$!; done
+    until_seen 20 steps "$name" || return 1
+    since=$(now); kill -s "$1" "$(trainer "$name" "$2")"
+    for r in 0 1 2; do
+        [ $r = "$2" ] && continue
+        wait "${pid[r]}"; status=$?
+        [ $status = "$3" ] && grep -qE "^ckpt-train: (error: )?rank $r: ended: $4" "$T/$name.$r" || { echo "rank $r: status $status"; cat "$T/$name.$r"; left=1; }
+    done
+    [ $((($(now) - since) / 1000000)) -lt 5000 ] || { echo "after $((($(now) - since) / 1000000)) ms"; left=1; }
+    [ "$1" = KILL ] || kill -s KILL "$(trainer "$name" "$2")"
+    wait "${pid[$2]}" 2>/dev/null
+    [ -z "${left:-}" ]
+}
+t "one is killed" watched KILL 1 75 'rank 1 on [^ ]*: not heard for 3 s, in: '
+t "one is stopped" watched STOP 2 75 'rank 2 on [^ ]*: not heard for 3 s, in: '
+t "the one with the store is killed" watched KILL 0 75 'rank 0 is gone: store at '
+t "or stopped" watched STOP 0 75 'rank 0 is gone: store at '
 short() { rank "$@" -q --ddp-timeout 1 -o "$T/none"; }
 expect 75 "a master that never comes" short 1 2 9
 says "rank 1: store at 127.0.0.1:9: nobody answered for 1 s"; check "is named" $?

@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "libckpt/ckpt.h"
+#include "trainer/comm/pulse.h"
+#include "trainer/comm/report.h"
 #include "trainer/comm/store.h"
 #include "trainer/comm/store_server.h"
 
@@ -17,9 +19,10 @@ struct meet {
     struct comm_meeting  meeting;
     struct store        *store;
     struct store_server *server;        /* NULL: another process holds the store */
+    struct pulse        *pulse;         /* NULL: a supervisor watches */
     char                 run[160];      /* before every key: this start of this run */
     char                 address[64];
-    char                 host[65];
+    char                 host[65], word[65];
 };
 
 static int64_t now_ms(void)
@@ -58,27 +61,30 @@ static void name_run(struct meet *m)
 }
 
 /* Take the store's word from the environment, where child processes would see it. */
-static bool take_word(char word[65])
+static void take_word(struct meet *m)
 {
     const char *given = getenv(MEET_WORD_ENV);
 
-    if (!given)
-        return false;
-    snprintf(word, 65, "%s", given);
+    snprintf(m->word, sizeof m->word, "%s", given ? given : "");
     unsetenv(MEET_WORD_ENV);
-    return true;
+}
+
+static int connect_store(struct store **out, const struct meet *m, const struct ranks *r,
+                         struct ckpt_err *err)
+{
+    return store_open(out, r->host, r->port, m->word[0] ? m->word : NULL, m->meeting.timeout_ms,
+                      err);
 }
 
 static int reach_store(struct meet *m, const struct ranks *r, struct ckpt_err *err)
 {
-    char word[65];
-    const char *given = take_word(word) ? word : NULL;
     int rc = 0;
 
+    take_word(m);
     if (r->rank == 0 && !r->held)
-        rc = store_server_open(&m->server, r->host, r->port, given, err);
+        rc = store_server_open(&m->server, r->host, r->port, m->word[0] ? m->word : NULL, err);
     if (rc == 0)
-        rc = store_open(&m->store, r->host, r->port, given, m->meeting.timeout_ms, err);
+        rc = connect_store(&m->store, m, r, err);
     if (rc == 0)
         rc = store_own_address(m->store, m->address, sizeof m->address, err);
     if (rc && !err->hint[0])
@@ -169,6 +175,17 @@ static int hear_roll(struct meet *m, struct ckpt_err *err)
                      *text == ' ' ? text + 1 : text);
 }
 
+/* Ranks that no supervisor watches watch each other. */
+static int start_pulse(struct meet *m, const struct ranks *r, struct ckpt_err *err)
+{
+    struct pulse_opts opts = {.run = m->run, .host = m->host, .rank = m->meeting.rank,
+                              .world_size = m->meeting.world_size,
+                              .holder = r->held ? "the launcher" : "rank 0"};
+    int rc = report_watched() ? 1 : connect_store(&opts.store, m, r, err);
+
+    return rc == 1 ? 0 : rc ? rc : pulse_open(&m->pulse, &opts, err);
+}
+
 int meet_open(struct meet **out, const struct ranks *r, int64_t timeout_ms, struct ckpt_err *err)
 {
     struct meet *m = ckpt_alloc(1, sizeof *m);
@@ -189,8 +206,10 @@ int meet_open(struct meet **out, const struct ranks *r, int64_t timeout_ms, stru
         rc = say_hello(m, err);
     if (rc == 0)
         rc = m->meeting.rank == 0 ? call_roll(m, err) : hear_roll(m, err);
+    if (rc == 0)
+        rc = start_pulse(m, r, err);
     if (rc)
-        meet_close(m);
+        meet_close(m, false);
     else
         *out = m;
     return rc;
@@ -198,10 +217,43 @@ int meet_open(struct meet **out, const struct ranks *r, int64_t timeout_ms, stru
 
 const struct comm_meeting *meet_meeting(const struct meet *m) { return &m->meeting; }
 
-void meet_close(struct meet *m)
+void meet_tell(const struct meet *m, const char *text)
 {
+    if (m && m->pulse)
+        pulse_tell(m->pulse, text);
+}
+
+bool meet_cause(const struct meet *m, char *text, size_t size)
+{
+    return m && m->pulse && pulse_cause(m->pulse, text, size);
+}
+
+/* Until every rank has closed its meeting: they would take the end of the store for a failure. */
+static void outlast_others(struct meet *m, int64_t ms)
+{
+    const struct timespec a_while = {.tv_nsec = 20000000};
+    int64_t until = now_ms() + ms, left = 0;
+    struct ckpt_err unheard = {0};
+    char key[192];
+
+    snprintf(key, sizeof key, "%s/left", m->run);
+    while (store_add(m->store, key, 0, &left, &unheard) == 0 && left < m->meeting.world_size &&
+           now_ms() < until)
+        nanosleep(&a_while, NULL);
+}
+
+void meet_close(struct meet *m, bool well)
+{
+    struct ckpt_err unheard = {0};
+    char key[192];
+    int64_t left;
+
     if (!m)
         return;
+    pulse_close(m->pulse);
+    snprintf(key, sizeof key, "%s/left", m->run);
+    if (m->store && store_add(m->store, key, 1, &left, &unheard) == 0 && m->server)
+        outlast_others(m, well ? 30000 : 1000);
     store_close(m->store);
     store_server_close(m->server);
     ckpt_free(m);

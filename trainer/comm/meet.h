@@ -23,7 +23,14 @@ struct meet;
 int meet_open(struct meet **out, const struct ranks *r, int64_t timeout_ms, struct ckpt_err *err);
 /* For plug-ins; borrowed from m. */
 const struct comm_meeting *meet_meeting(const struct meet *m);
-/* NULL is closed. */
-void meet_close(struct meet *m);
+/* Tell the other ranks why this one fails.  NULL: nobody to tell. */
+void meet_tell(const struct meet *m, const char *text);
+/* Why a peer is gone, as it or others told; waited for some seconds.  False: nobody knows. */
+bool meet_cause(const struct meet *m, char *text, size_t size);
+/*
+ * NULL is closed.  What happens to other ranks from here on is theirs.  well: no failure; whoever
+ * holds the store keeps it until the others have closed their meetings too, for a while.
+ */
+void meet_close(struct meet *m, bool well);
 
 #endif

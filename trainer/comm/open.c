@@ -130,7 +130,7 @@ static int open_gloo(struct comm **out, const struct ranks *ranks, int64_t timeo
     if (rc == 0)
         rc = open_plugin(out, "libckpt_gloo.so", meet_meeting(meet), ranks, err);
     if (rc)
-        meet_close(meet);
+        meet_close(meet, false);
     else
         (*out)->meet = meet;
     return rc;

@@ -21,7 +21,8 @@ static struct {
     pthread_t       beat;
     int             fd;                 /* -1: nobody listens */
     bool            leaving;            /* the end of the connection is no surprise */
-} self = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
+    char            phase[96];
+} self = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1, .phase = "start-up"};
 
 /* A message that finds no room is a beat too many, but an error or a goodbye must arrive. */
 static bool tell(struct control_message *m, bool wait)
@@ -104,12 +105,21 @@ void report_phase(const char *fmt, ...)
     struct control_message m = {.kind = CONTROL_PHASE};
     va_list ap;
 
-    if (self.fd < 0)
-        return;
     va_start(ap, fmt);
     vsnprintf(m.text, sizeof m.text, fmt, ap);
     va_end(ap);
-    tell(&m, false);
+    pthread_mutex_lock(&self.lock);
+    memcpy(self.phase, m.text, sizeof self.phase);
+    pthread_mutex_unlock(&self.lock);
+    if (self.fd >= 0)
+        tell(&m, false);
+}
+
+void report_phase_now(char *out, size_t size)
+{
+    pthread_mutex_lock(&self.lock);
+    snprintf(out, size, "%s", self.phase);
+    pthread_mutex_unlock(&self.lock);
 }
 
 bool report_error(const struct ckpt_err *err, bool agreed)

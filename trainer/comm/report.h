@@ -8,6 +8,7 @@
 #define CKPT_TRAINER_COMM_REPORT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "libckpt/fail.h"
 
@@ -18,6 +19,8 @@ int report_open(struct ckpt_err *err);
 bool report_watched(void);
 /* What the run does from here on: a few words for a sentence, as "train step 12". */
 void report_phase(const char *fmt, ...) CKPT_PRINTF(1, 2);
+/* What was last said of it: "start-up" at first. */
+void report_phase_now(char *out, size_t size);
 /*
  * Tell a failure, which the supervisor prints with the rank.  agreed: all ranks know of it, and
  * only one tells it.  False: nobody listens, the caller prints it.
