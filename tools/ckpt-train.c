@@ -211,7 +211,8 @@ static const struct opt_rule rules[] = {
 /* Who is told of checkpoints, and whether anybody still listens. */
 struct told {
     struct cli     *cli;
-    struct ckpt_err lost;               /* why stdout takes no more; told once, status at the end */
+    int             failed;             /* stdout takes no more: told once, the status at the end */
+    struct ckpt_err lost;               /* why */
 };
 
 /* A reader that left, or a full disk below it, is no reason to lose what is being trained. */
@@ -220,7 +221,7 @@ static int artifact(void *ctx, const char *path, struct ckpt_err *err)
     struct told *t = ctx;
 
     (void)err;
-    if (t->lost.code || cli_artifact(t->cli, path, NULL, &t->lost) == 0)
+    if (t->failed || (t->failed = cli_artifact(t->cli, path, NULL, &t->lost)) == 0)
         return 0;
     ckpt_log(CKPT_LOG_WARNING, "%s: no checkpoint is announced any more; training and saving go on",
              t->lost.text);
@@ -270,9 +271,9 @@ static int train(struct cli *cli, const struct settings *s, char **argv, struct 
 
     if (rc == 0)
         rc = starts ? supervise_run(&status, &many, err) : run_train(s, &io, err);
-    if (rc == 0 && told.lost.code) {
+    if (rc == 0 && told.failed) {
         *err = told.lost;
-        rc = err->code;
+        rc = told.failed;
     }
     if (rc == 0)
         return status;

@@ -38,7 +38,7 @@ struct comm_ops {
     void (*close)(struct comm *c);
 };
 
-/* The head of every communicator; backends put their own fields behind it. */
+/* The head of every communicator; backends put their own fields after it. */
 struct comm {
     const struct comm_ops *ops;
     int                    rank, world_size, local_rank;
@@ -59,13 +59,14 @@ void comm_barrier(struct comm *c);
 /* 0, or the sticky failure copied to err. */
 int comm_error(const struct comm *c, struct ckpt_err *err);
 /*
- * Agree: every rank passes its own record (code 0 when well); returns 0 when all are well, else
- * on every rank the code and text of the lowest failing rank ("rank 2: ...").
+ * Agree: every rank passes the code of what it did before (0: it succeeded) with its record;
+ * returns 0 when all succeeded, else on every rank the code and text of the lowest failing rank
+ * ("rank 2: ...").
  */
-int comm_agree(struct comm *c, struct ckpt_err *err);
+int comm_agree(struct comm *c, int rc, struct ckpt_err *err);
 /*
- * Whether err is this rank's alone, so that no other will tell it; then "rank N: " stands in front
- * of it.  To be asked, and told, before comm_close, which ends the peers.
+ * Whether a failure is this rank's alone, so that no other rank reports it; then "rank N: " is put
+ * in front of err.  To be asked, and reported, before comm_close, which ends the peers.
  */
 bool comm_alone(const struct comm *c, struct ckpt_err *err);
 /* NULL is closed.  With a failure that was not agreed upon all peers are ended too. */

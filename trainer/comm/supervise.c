@@ -17,6 +17,7 @@
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
 #include "trainer/comm/control.h"
+#include "trainer/clock.h"
 #include "trainer/comm/launch.h"
 
 /* Seconds. */
@@ -51,14 +52,6 @@ struct watch {
     double        asked_at, failed_at, echo_at, quiet_at;       /* 0: not yet */
     struct ckpt_err verdict;            /* what the supervisor itself found */
 };
-
-static double clock_now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static bool since(const struct watch *w, double then, double seconds)
 {

@@ -72,9 +72,9 @@ struct sample_pair session_pair(const struct session *s);
 /* Tell the log what will run where: parameters, ranks, stage, memory of one rank. */
 void session_describe(const struct session *s, int64_t max_steps);
 /*
- * Close.  err is the run's outcome: when it failed on this rank alone (comm_alone), the peers are
- * ended too, and perhaps this process with them: it has been told before.
+ * Close.  rc and err are the run's outcome: when it failed on this rank alone (comm_alone), the
+ * peers are ended too, and perhaps this process with them: the failure has been reported before.
  */
-void session_close(struct session *s, const struct ckpt_err *err);
+void session_close(struct session *s, int rc, const struct ckpt_err *err);
 
 #endif
