@@ -75,8 +75,8 @@ void comm_close(struct comm *c);
 /*
  * Chooser (comm/open.c): MPI when started by mpirun or srun with PMI (plug-in libckpt_mpi.so), Gloo
  * for ranks of other launchers (libckpt_gloo.so), single otherwise.  Ranks wait timeout_ms (0: half
- * an hour) for each other.  CKPT_EDEVICE when the plug-in cannot be opened, CKPT_ECONFIG for ranks that were
- * announced and cannot meet.
+ * an hour) for each other.  CKPT_EDEVICE when the plug-in cannot be opened, CKPT_ECONFIG for ranks
+ * that were announced and cannot meet.
  */
 int comm_open(struct comm **out, int64_t timeout_ms, struct ckpt_err *err);
 /* Alone, whatever is announced; with n > 1 as if there were so many ranks, for a plan: what this

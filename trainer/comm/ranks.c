@@ -103,9 +103,9 @@ int ranks_check(const struct ranks *r, struct ckpt_err *err)
     if (r->world_size == 1 || r->meet != RANKS_NOWHERE)
         return 0;
     ckpt_fail(err, CKPT_ECONFIG, "%s says %ld ranks (%s), but %s", r->where, r->world_size,
-              r->launcher, r->placed ? "neither MASTER_ADDR and MASTER_PORT nor MPI says where they "
-                                       "meet"
-                                     : "no RANK says which of them this is");
+              r->launcher,
+              r->placed ? "neither MASTER_ADDR and MASTER_PORT nor MPI says where they meet"
+                        : "no RANK says which of them this is");
     return ckpt_err_hint(err, "`nproc %ld` on one host, torchrun --no-python, mpirun -np %ld or "
                          "srun start ranks; a single rank: unset %s", r->world_size,
                          r->world_size, r->where);

@@ -255,7 +255,8 @@ static bool judge_ranks(struct watch *w)
         if (!p->lost && since(w, p->heard, STOPPED) && tell_silent(w, i))
             return true;
     }
-    if (first == w->n || (!w->launch.rank[first].ended && !since(w, w->peer[first].lost_at, OTHERS)))
+    if (first == w->n ||
+        (!w->launch.rank[first].ended && !since(w, w->peer[first].lost_at, OTHERS)))
         return false;
     tell_lost(w, first);
     return true;
