@@ -251,6 +251,8 @@ void meet_close(struct meet *m, bool well)
     if (!m)
         return;
     pulse_close(m->pulse);
+    if (m->store)                       /* whoever holds it may be why this one ends */
+        store_answers_within(m->store, well ? 5000 : 500);
     snprintf(key, sizeof key, "%s/left", m->run);
     if (m->store && store_add(m->store, key, 1, &left, &unheard) == 0 && m->server)
         outlast_others(m, well ? 30000 : 1000);
