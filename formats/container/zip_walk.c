@@ -19,7 +19,7 @@
 
 struct end {
     uint64_t at;                /* of the end record */
-    uint64_t dir, size;         /* of the directory, where it stands */
+    uint64_t dir, size;         /* of the directory, by its end */
     uint64_t base;              /* what its offsets count from */
 };
 
@@ -37,52 +37,66 @@ static uint32_t u32(const unsigned char *p)
 static uint64_t u64(const unsigned char *p) { return u32(p) | (uint64_t)u32(p + 4) << 32; }
 static unsigned u16(const unsigned char *p) { return p[0] | (unsigned)p[1] << 8; }
 
-/* The last end record of the tail whose comment fits; false when there is none. */
-static bool find_end(uint64_t *at, unsigned char end[END_BYTES], struct ckpt_file *file,
-                     struct ckpt_err *err)
+static int no_end(const struct ckpt_file *file, struct ckpt_err *err)
+{
+    return ckpt_fail(err, CKPT_EFORMAT, "%s: no end of a zip file", ckpt_file_name(file));
+}
+
+/* The last end record of the tail whose comment fits. */
+static int find_end(uint64_t *at, unsigned char end[END_BYTES], struct ckpt_file *file,
+                    struct ckpt_err *err)
 {
     uint64_t size = ckpt_file_size(file), n = size < TAIL_BYTES ? size : TAIL_BYTES;
-    unsigned char *tail = ckpt_alloc_buffer(n);
+    unsigned char *tail;
     bool found = false;
+    int rc;
 
-    if (!tail || n < END_BYTES || ckpt_file_read_at(file, tail, n, size - n, err))
-        n = 0;
-    for (uint64_t i = n >= END_BYTES ? n - END_BYTES + 1 : 0; !found && i-- > 0;)
+    if (n < END_BYTES)
+        return no_end(file, err);
+    tail = ckpt_alloc_buffer(n);
+    rc = tail ? ckpt_file_read_at(file, tail, n, size - n, err) : ckpt_nomem(err, n);
+    for (uint64_t i = n - END_BYTES + 1; rc == 0 && !found && i-- > 0;)
         if (memcmp(tail + i, "PK\005\006", 4) == 0 && u16(tail + i + 20) <= n - i - END_BYTES) {
             *at = size - n + i;
             memcpy(end, tail + i, END_BYTES);
             found = true;
         }
     ckpt_free(tail);
-    return found;
+    return rc || found ? rc : no_end(file, err);
 }
 
-/* The 64-bit end record in front of the other one. */
-static void use_end64(struct end *e, uint64_t *dir_at, struct ckpt_file *file)
+/* The 64-bit end record in front of the other one, if there is one. */
+static int use_end64(struct end *e, uint64_t *dir_at, struct ckpt_file *file,
+                     struct ckpt_err *err)
 {
-    struct ckpt_err ignored = {0};
     unsigned char b[END64_BYTES + LOCATOR];
+    int rc;
 
-    if (e->at < sizeof b ||
-        ckpt_file_read_at(file, b, sizeof b, e->at - sizeof b, &ignored) ||
-        memcmp(b + END64_BYTES, "PK\006\007", 4) != 0 || memcmp(b, "PK\006\006", 4) != 0)
-        return;
+    if (e->at < sizeof b)
+        return 0;
+    if ((rc = ckpt_file_read_at(file, b, sizeof b, e->at - sizeof b, err)) != 0)
+        return rc;
+    if (memcmp(b + END64_BYTES, "PK\006\007", 4) != 0 || memcmp(b, "PK\006\006", 4) != 0)
+        return 0;
     e->size = u64(b + 40);
     *dir_at = u64(b + 48);
     e->dir = e->at - sizeof b;          /* where the directory ends */
+    return 0;
 }
 
 static int read_end(struct end *e, struct ckpt_file *file, struct ckpt_err *err)
 {
-    unsigned char b[END_BYTES];
+    unsigned char b[END_BYTES] = {0};
     uint64_t dir_at;
+    int rc;
 
-    if (!find_end(&e->at, b, file, err))
-        return ckpt_fail(err, CKPT_EFORMAT, "%s: no end of a zip file", ckpt_file_name(file));
+    if ((rc = find_end(&e->at, b, file, err)) != 0)
+        return rc;
     e->dir = e->at;
     e->size = u32(b + 12);
     dir_at = u32(b + 16);
-    use_end64(e, &dir_at, file);
+    if ((rc = use_end64(e, &dir_at, file, err)) != 0)
+        return rc;
     if (e->size > e->dir || dir_at > e->dir - e->size || e->size > MAX_DIR)
         return ckpt_fail(err, CKPT_EFORMAT, "%s: the directory of the zip file is not there",
                          ckpt_file_name(file));
@@ -138,20 +152,20 @@ static void use_extra64(struct zip_piece *p, uint64_t *local, const unsigned cha
 }
 
 /* Where the bytes are, and whether the header in front of them says the same. */
-static void read_local(struct entry *e, struct ckpt_file *file)
+static int read_local(struct entry *e, struct ckpt_file *file, struct ckpt_err *err)
 {
-    struct ckpt_err ignored = {0};
     struct zip_piece *p = &e->piece;
     uint64_t size = ckpt_file_size(file), name;
-    unsigned char b[LOCAL_BYTES];
+    unsigned char b[LOCAL_BYTES] = {0};
     char text[ZIP_MAX_NAME];
+    int rc = 0;
 
-    if (e->local > size || size - e->local < LOCAL_BYTES ||
-        ckpt_file_read_at(file, b, sizeof b, e->local, &ignored) ||
-        memcmp(b, "PK\003\004", 4) != 0) {
+    if (e->local <= size && size - e->local >= LOCAL_BYTES)
+        rc = ckpt_file_read_at(file, b, sizeof b, e->local, err);
+    if (rc || memcmp(b, "PK\003\004", 4) != 0) {
         p->wrong = "has no local header";
         p->offset = p->size = 0;
-        return;
+        return rc;
     }
     name = u16(b + 26);
     p->offset = e->local + LOCAL_BYTES + name + u16(b + 28);
@@ -161,12 +175,15 @@ static void read_local(struct entry *e, struct ckpt_file *file)
         p->size = size - p->offset;
     } else if (u16(b + 8) != p->method) {
         p->wrong = "is compressed in another way by its local header";
-    } else if (name != strlen(p->name) || name > sizeof text ||
-               ckpt_file_read_at(file, text, (size_t)name, e->local + LOCAL_BYTES, &ignored) ||
-               memcmp(text, p->name, (size_t)name) != 0) {
+    } else if (name != strlen(p->name) || name > sizeof text) {
         p->wrong = "has another name in its local header";
+    } else {
+        rc = ckpt_file_read_at(file, text, (size_t)name, e->local + LOCAL_BYTES, err);
+        if (rc == 0 && memcmp(text, p->name, (size_t)name) != 0)
+            p->wrong = "has another name in its local header";
     }
     p->encrypted |= u16(b + 6) & 1;
+    return rc;
 }
 
 static int read_entry(struct entry *e, struct ckpt_cursor *c, const struct end *end,
@@ -249,7 +266,7 @@ static int read_entries(struct entry **out, size_t *n, const struct end *end,
                                   : ckpt_fail(err, CKPT_ELIMIT, "zip: more than %u members",
                                               ZIP_MAX_MEMBERS);
         if (rc == 0)
-            read_local(&(*out)[(*n)++], file);
+            rc = read_local(&(*out)[(*n)++], file, err);
     }
     ckpt_free(bytes);
     return rc;

@@ -1,4 +1,6 @@
 /* zip_walk: every member that some reader would find, and the bytes of none. */
+#include "tests/unit/faults.h"
+#include "tests/unit/files.h"
 #include "tests/unit/zip_of.h"
 
 #include "formats/container/zip_walk.h"
@@ -67,6 +69,34 @@ TEST(an_archive_in_front_of_another)
     assert_int_equal(p[0].size, base);
     assert_memory_equal(file.data + p[1].offset, "one", 3);
     ckpt_arena_release(&a);
+    ckpt_buf_release(&file);
+}
+
+/* A part that cannot be read is no part that is not there. */
+TEST(failures_are_told)
+{
+    const char *path = text_of("build/zip-walk-%d.zip", (int)getpid());
+    struct ckpt_err err = {0};
+    struct ckpt_file *f;
+    struct ckpt_buf file;
+
+    ckpt_buf_init(&file, 4096);
+    zip_of(&file, (struct part[]){{.name = "a", .data = "one"}, {.name = "b", .data = "two"}}, 2);
+    put_bytes(path, file.data, file.len);
+    assert_int_equal(ckpt_file_open(&f, path, 0, &err), 0);
+    remove(path);
+    for (struct faults fault = {.kinds = FAULT(ALLOC) | FAULT(READ)}; faults_next(&fault);) {
+        struct ckpt_arena a = {0};
+        struct zip_piece *p;
+        size_t n;
+        int rc = zip_walk(&p, &n, f, &a, &err);
+
+        faults_disarm(&fault);
+        faults_fail(&fault, rc, fault.kind == CKPT_FAULT_READ ? CKPT_EIO : CKPT_ENOMEM, &err,
+                    path);
+        ckpt_arena_release(&a);
+    }
+    ckpt_file_close(f);
     ckpt_buf_release(&file);
 }
 
