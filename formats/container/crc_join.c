@@ -12,7 +12,7 @@ void crc_join_release(struct crc_join *j)
     memset(j, 0, sizeof *j);
 }
 
-/* Make room for a piece at index k. */
+/* Insert a piece at index k. */
 static int insert(struct crc_join *j, uint32_t k, struct crc_piece p, struct ckpt_err *err)
 {
     if (j->n == j->cap) {

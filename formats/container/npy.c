@@ -100,7 +100,7 @@ static bool is_object(const char *descr)
     return false;
 }
 
-/* A list of fields: strings, numbers and brackets.  A field's name may be O as well: told, too. */
+/* A list of fields: strings, numbers and brackets.  A field named O counts as well. */
 static int take_fields(struct npy *h, struct text *t, struct ckpt_err *err)
 {
     char word[256];

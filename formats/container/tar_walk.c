@@ -55,7 +55,7 @@ static int bad(const struct tar_walk *w, struct ckpt_err *err, const char *what)
     return ckpt_fail(err, CKPT_EFORMAT, "tar: %s at byte %llu", what, (unsigned long long)w->at);
 }
 
-/* What stands in the bytes of a header that is about the next one. */
+/* The bytes of a header that describes the next one. */
 static int read_note(struct tar_walk *w, struct tar_piece *p, uint64_t *size, char type,
                      struct ckpt_err *err)
 {

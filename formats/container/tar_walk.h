@@ -1,7 +1,7 @@
 /*
  * tar_walk - the members of a tar file one after another, whatever their names.
  *
- * archive.h refuses a whole archive for one strange member; a search for danger goes on.  ustar,
+ * archive.h refuses an archive for one strange member; a search for danger continues.  ustar,
  * old and GNU tar (long names), pax (path, size).
  *   512 bytes of header: 0 name[100], 124 size[12] in octal or base 256, 148 checksum[8],
  *   156 type, 157 link[100], 257 "ustar", 345 prefix[155]; then the bytes, padded to 512.

@@ -27,7 +27,7 @@ struct thrift_field {
 
 /*
  * The next field of the struct at c; false at its end, and with c->failed where the bytes are no
- * struct.  The cursor stands after a scalar, and before the contents of a list, set, map or
+ * struct.  The cursor is after a scalar, and before the contents of a list, set, map or
  * struct: read them, or thrift_skip the field.
  */
 bool thrift_next(struct ckpt_cursor *c, struct thrift_field *f);

@@ -1,10 +1,10 @@
 /*
- * value - an inert Python value: what a pickle says, with nothing executed, and what a pickle
- * is written from.
+ * value - an inert Python value, read from a pickle without executing anything, or built to be
+ * written as one.
  *
  * Values live in an arena and may form a graph (memos make sharing and even cycles): every walk
  * has a visit budget, nothing recurses without an explicit bound, freeing is by arena.  A call
- * (REDUCE, NEWOBJ, BUILD) is only a record of what would be called.
+ * (REDUCE, NEWOBJ, BUILD) is only recorded.
  */
 #ifndef CKPT_FORMATS_CONTAINER_VALUE_H
 #define CKPT_FORMATS_CONTAINER_VALUE_H
@@ -20,7 +20,7 @@ enum value_kind {
     VALUE_LIST, VALUE_TUPLE, VALUE_SET, VALUE_DICT,
     VALUE_GLOBAL,       /* module.name, not called */
     VALUE_OBJECT,       /* module.name(args), with state and items recorded */
-    VALUE_PERSISTENT,   /* a persistent id not yet understood: seq has one item */
+    VALUE_PERSISTENT,   /* a persistent id that is not resolved: seq has one item */
     VALUE_TENSOR        /* made by torch_value from a rebuild call */
 };
 
@@ -64,8 +64,8 @@ struct value {
             const char         *module, *name;
             struct value       *args;           /* TUPLE; NULL for GLOBAL */
             struct value       *kwargs;         /* DICT or NULL */
-            struct value       *callee;         /* what is called, when a call made it; name
-                                                   then ends in "()" */
+            struct value       *callee;         /* the record of a call, when its result is
+                                                   called; name then ends in "()" */
             struct value       *state;          /* BUILD's argument, or NULL */
             struct value_seq    items;          /* APPEND(S) onto the object */
             struct value_pairs  pairs;          /* SETITEM(S) onto the object */
@@ -130,8 +130,8 @@ static inline bool value_is(const struct value *v, enum value_kind kind)
 }
 bool value_as_int(const struct value *v, int64_t *out);     /* INT, BOOL */
 bool value_as_float(const struct value *v, double *out);    /* FLOAT, INT */
-const char *value_as_str(const struct value *v);            /* NULL when not a STR, or when a
-                                                               NUL stands in it */
+const char *value_as_str(const struct value *v);            /* NULL when not a STR, or with a
+                                                               NUL in it */
 /* True when v is an object or global of that module and name. */
 bool value_names(const struct value *v, const char *module, const char *name);
 
@@ -140,7 +140,7 @@ bool value_names(const struct value *v, const char *module, const char *name);
  * {"$object": "module.name", "args": [...], "state": ...}, bytes as {"$bytes": n, "hex": first
  * 32}, sets as lists, tuples as lists, NaN and infinities as strings, numbers beyond 64 bits as
  * digits.  A part inside itself appears as {"$ref": levels up}; shared parts are repeated.
- * Stops at budget values: what is left out shows as "...".
+ * Stops at budget values; "..." is in place of the rest.
  */
 json_t *value_to_json(const struct value *v, size_t budget);
 

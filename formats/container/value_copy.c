@@ -66,7 +66,7 @@ static int copy_object(struct copier *c, struct value *to, const struct value *f
     return copy_pairs(c, &to->u.obj.pairs, &from->u.obj.pairs, depth);
 }
 
-/* Keep in mind that made stands for v. */
+/* made is the copy of v from here on. */
 static int remember(struct copier *c, const struct value *v, struct value *made)
 {
     const struct value **key = ckpt_arena_alloc(c->a, 1, sizeof *key);

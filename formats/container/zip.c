@@ -50,7 +50,7 @@ static int read_zip64(struct end *end, struct ckpt_file *file, uint64_t at, stru
         return rc;
     ckpt_cursor_init(&c, raw, 20);
     if (ckpt_cursor_u32le(&c) != 0x07064b50)
-        return 0;                       /* no locator: the classic record stands */
+        return 0;                       /* no locator: the classic record is valid */
     ckpt_cursor_skip(&c, 4);
     where = ckpt_cursor_u64le(&c);
     if (where > at || at - where < sizeof raw)
@@ -144,7 +144,7 @@ static int read_extra(const char *name, uint64_t *size, uint64_t *packed, uint64
     return 0;
 }
 
-/* What TorchScript archives deflate, and nobody reads here: <folder>/code/... */
+/* Members that TorchScript deflates, and nobody reads here: <folder>/code/... */
 static bool is_code(const char *full)
 {
     const char *slash = strchr(full, '/');
@@ -199,7 +199,7 @@ static int read_entry(struct zip *z, struct raw *m, struct ckpt_cursor *c, struc
     return 0;
 }
 
-/* Same characters, case apart, give the same key. */
+/* Names that differ in case alone give the same key. */
 static char *folded(struct ckpt_arena *a, const char *s)
 {
     char *copy = ckpt_arena_strndup(a, s, strlen(s));
@@ -260,7 +260,7 @@ static int check_descriptor(const struct raw *m, const unsigned char *p, size_t 
     uint64_t packed, size;
     uint32_t crc;
 
-    /* Nothing lies between members but descriptors: what no member owns, some readers find. */
+    /* Nothing lies between members but descriptors: some readers would find other bytes. */
     if (n == 0 && ((m->flags & 8) == 0 || m->e.size == 0))
         return 0;
     if (n != 0 && (m->flags & 8) == 0)
@@ -276,7 +276,7 @@ static int check_descriptor(const struct raw *m, const unsigned char *p, size_t 
     return crc == m->e.crc ? 0 : fault(err, m->full, "its data descriptor says another checksum");
 }
 
-/* Extra field of a local header: what the header itself could not hold. */
+/* Extra field of a local header: sizes beyond 32 bits. */
 static int read_local_extra(const struct zip *z, struct raw *m, uint16_t n, uint64_t *size,
                             uint64_t *packed, struct ckpt_err *err)
 {
@@ -335,7 +335,7 @@ static int check_local(const struct zip *z, struct raw *m, const unsigned char *
 }
 
 /*
- * What lies from `from`, the end of the payload before, up to the name of m's local header: one
+ * The bytes from `from`, the end of the payload before, up to the name of m's local header: one
  * read for the descriptor of the one and the header of the other.  m NULL: up to the directory.
  */
 static int check_between(const struct zip *z, const struct raw *before, struct raw *m,
@@ -478,7 +478,7 @@ const struct zip_entry *zip_find(const struct zip *z, const char *name)
 static int misfit(const struct zip_entry *e, struct ckpt_err *err)
 {
     return ckpt_fail_as(err, CKPT_EFORMAT, "digest", "zip: %s: its bytes have another checksum "
-                        "than the directory says (torch can be told not to write one)", e->name);
+                        "than the directory says (torch has an option not to write one)", e->name);
 }
 
 int zip_slurp(const struct zip *z, const struct zip_entry *e, struct ckpt_arena *arena,

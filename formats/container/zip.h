@@ -31,16 +31,16 @@ struct zip {
     char             *top;      /* the folder all members lie in */
     struct zip_entry *entry;    /* sorted by name */
     size_t            n;
-    bool              no_sums;  /* torch was told to write no checksums: all are 0 */
+    bool              no_sums;  /* torch wrote no checksums, as an option of it says: all are 0 */
 };
 
 int zip_open(struct zip *z, struct ckpt_file *file, struct ckpt_err *err);
-/* How many members it says it has, at the price of its end. */
+/* The number of members by the end record, which alone is read. */
 int zip_count(uint64_t *n, struct ckpt_file *file, struct ckpt_err *err);
 void zip_release(struct zip *z);
 /* NULL when absent. */
 const struct zip_entry *zip_find(const struct zip *z, const char *name);
-/* A whole member into arena memory, NUL-terminated, its CRC proved. */
+/* A member's bytes into arena memory, NUL-terminated, its CRC proved. */
 int zip_slurp(const struct zip *z, const struct zip_entry *e, struct ckpt_arena *arena,
               uint64_t limit, char **out, struct ckpt_err *err);
 /* Prove a member's CRC by reading it through buf. */

@@ -24,7 +24,7 @@ struct zip_member {
 
 /* Fill header and data of every member; returns where the central directory begins. */
 uint64_t zip_layout(struct zip_member *member, size_t n);
-/* Bytes of the whole archive. */
+/* Bytes of the archive. */
 uint64_t zip_total(const struct zip_member *member, size_t n, uint64_t directory);
 /* Write all local headers.  base: where in the file the archive begins, 0 unless it is one of
  * several. */

@@ -1,11 +1,11 @@
 /*
  * zip_walk - everything that some reader of a zip file could find in it.
  *
- * zip.h refuses archives that readers would disagree about; who looks for danger needs what each
- * of them would see: the members of the directory, wherever their local headers are and however
+ * zip.h refuses archives that readers would disagree about; a search for danger needs what each of
+ * them would see: the members of the directory, wherever their local headers are and however
  * they are called there, and the bytes that belong to no member (in front, between, after: other
  * archives, or a pickle).  Offsets are taken as Python's zipfile takes them, from where the
- * directory really stands.
+ * directory really is.
  * Source: as in zip.h; CPython 3.13 Lib/zipfile/__init__.py.
  */
 #ifndef CKPT_FORMATS_CONTAINER_ZIP_WALK_H

@@ -106,7 +106,7 @@ int dcp_blob_finish(struct ckpt_out *out, const struct dcp_blob *b, struct ckpt_
     int rc;
 
     if (!crc_join_whole(&b->crc, b->bytes, &data))
-        return ckpt_fail(err, CKPT_ESTATE, "an item of %llu bytes was not written whole",
+        return ckpt_fail(err, CKPT_ESTATE, "the %llu bytes of an item were not all written",
                          (unsigned long long)b->bytes);
     lay_out(&l, b);
     /* torch's id is of the members' names and checksums: diagnostic, any 40 digits will do. */

@@ -22,7 +22,7 @@
 #define MODEL_DIR   "pytorch_model_fsdp_0"
 #define OPTIM_DIR   "optimizer_0"
 
-/* A directory with an index: the whole, or the model's or the optimizer's part of it. */
+/* A directory with an index: of everything, or of the model or the optimizer. */
 struct part {
     struct ckpt_dir  *dir;          /* NULL: that of the place */
     struct dcp_files  files;
@@ -66,7 +66,7 @@ struct wanted {
     struct ckpt_fragment   *frag;       /* [e->n_chunk] */
 };
 
-/* Finding where boxes lie reads a little of each item: what the threads share. */
+/* Shared by the threads that find boxes, which reads a little of each item. */
 struct finder {
     struct wanted     *wanted;
     struct dcp_files  *files;
@@ -142,7 +142,7 @@ static int add_tensors(struct reader *r, struct dcp_files *files, const struct d
     return rc;
 }
 
-/* Ranks that the data files' names tell. */
+/* Ranks by the data files' names. */
 static json_int_t count_ranks(const struct dcp_meta *m)
 {
     long most = 0;

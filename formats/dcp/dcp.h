@@ -1,8 +1,8 @@
 /*
- * dcp - checkpoints of torch.distributed.checkpoint (FSDP, torchtitan, Megatron's torch_dist) as
- * whole tensors.
+ * dcp - checkpoints of torch.distributed.checkpoint (FSDP, torchtitan, Megatron's torch_dist),
+ * shards joined to tensors.
  *
- *   .metadata              what there is and where it lies, see dcp/meta.h; written last, so
+ *   .metadata              items and their places, see dcp/meta.h; written last, so
  *                          that a directory without it was never finished
  *   __R.metadata           in its place, one a rank, when ranks saved without talking
  *   __R_K.distcp           the bytes, see dcp/files.h; files the metadata does not name are

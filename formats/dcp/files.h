@@ -1,7 +1,7 @@
 /*
- * dcp/files - the data files of a distributed checkpoint, and what lies at an offset of them.
+ * dcp/files - the data files of a distributed checkpoint, and the items at their offsets.
  *
- *   __R_K.distcp     of rank R: items one after the other, each a whole archive of torch.save
+ *   __R_K.distcp     of rank R: items one after the other, each an archive of torch.save
  *                    ([offset, offset + length) of the file), holding one tensor or one value
  *   with safetensors in place of archives: values as above, then one safetensors image to the
  *                    file's end; all tensors' offsets say where it begins, and its own header
@@ -45,8 +45,8 @@ int dcp_files_prepare(struct dcp_files *files, const struct dcp_place *place,
                       struct ckpt_err *err);
 /*
  * Any thread, once the place is prepared.
- * Where box c of tensor e lies: f covers it, in the coordinates of the whole tensor.  What the
- * file says it holds must agree with e and c in dtype and shape.
+ * Where box c of tensor e lies: f covers it, in the coordinates of the complete tensor.  The file's
+ * own dtype and shape must agree with e and c.
  */
 int dcp_files_tensor(struct dcp_files *files, struct ckpt_fragment *f, const struct dcp_entry *e,
                      const struct dcp_chunk *c, struct ckpt_arena *arena, struct ckpt_err *err);
@@ -55,11 +55,11 @@ int dcp_files_value(struct dcp_files *files, struct torch_archive **out,
                     const struct dcp_place *place, struct ckpt_err *err);
 
 /*
- * What a safetensors file's __metadata__ says under DCP_SHARDING_INFO, JSON in a text, as a new
- * reference: {"<name>": {"saved_offsets": [...]}}; NULL when it says nothing.
+ * DCP_SHARDING_INFO of a safetensors file's __metadata__, which is JSON in a text, as a new
+ * reference: {"<name>": {"saved_offsets": [...]}}; NULL when it is absent.
  */
 int dcp_sharding_info(json_t **out, const json_t *metadata, struct ckpt_err *err);
-/* Where the box of that name begins; at 0 on every axis when nothing is said of it. */
+/* Where the box of that name begins; at 0 on every axis when boxes lacks it. */
 int dcp_sharding_start(int64_t start[CKPT_MAX_RANK], const json_t *boxes, const char *fqn,
                        int rank, struct ckpt_err *err);
 

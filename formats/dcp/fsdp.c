@@ -88,7 +88,7 @@ static int read_rank(struct reader *r, struct fsdp_join *j, struct ckpt_file *fi
     return rc;
 }
 
-/* Who knows the shapes of flattened parameters: a model directory, or a file. */
+/* The source of flattened parameters' shapes: a model directory, or a file. */
 static int open_base(struct ckpt_source **out, const struct reader *r)
 {
     struct ckpt_open_opts opts = {.follow = r->opts->follow};
@@ -109,7 +109,7 @@ static int open_base(struct ckpt_source **out, const struct reader *r)
     return rc ? ckpt_err_in(r->err, "base") : 0;
 }
 
-/* List what the files of a set hold.  A hole is told with how many files there should be. */
+/* List the tensors of a set's files.  A hole's error adds how many files there should be. */
 static int list_set(struct reader *r, struct fsdp_join *j, size_t ranks)
 {
     struct ckpt_source *base = NULL;
@@ -188,7 +188,7 @@ static int read_file(struct reader *r, struct ckpt_place *p)
     return rc;
 }
 
-/* A file that names its rank stands for all that lie beside it. */
+/* A file that names its rank names the set of those beside it. */
 static int read_beside(struct reader *r, const struct ckpt_place *p)
 {
     const char *slash = strrchr(p->path, '/'), *name = slash ? slash + 1 : p->path;
@@ -245,7 +245,7 @@ static int open_source(struct ckpt_source **out, struct ckpt_place *place,
     return ckpt_source_new(out, &ops, r.f, &list, r.f->side.item, r.f->side.n, info, err);
 }
 
-/* A distributed tensor's class stands among the first names of a pickle that has some. */
+/* A distributed tensor's class is among the first names of a pickle that has some. */
 static bool mentions(const struct ckpt_place *p)
 {
     static const char *const word[] = {"torch.distributed.tensor\nDTensor\n",

@@ -1,5 +1,5 @@
 /*
- * fsdp - the files that ranks of FSDP left with torch.save, one each, as whole tensors.
+ * fsdp - the files that ranks of FSDP left with torch.save, one each, joined to tensors.
  *
  *   NAME_rank_0.pt, NAME_rank_1.pt, ...   (NAME_rank0.pt too, .bin, .pth): any one of them names
  *                          the set, the others lie beside it
@@ -8,8 +8,8 @@
  *                          set that is not called rng, extra ...
  *   pytorch_model_fsdp.bin with optimizer.bin (accelerate, FULL_STATE_DICT)
  *
- * DTensors and ShardedTensors are joined, see fsdp_pieces.h; a single file that holds them whole
- * is a set of one.  LOCAL state dicts of FSDP1 hold runs of flattened parameters without their
+ * DTensors and ShardedTensors are joined, see fsdp_pieces.h; a single file that has all of
+ * them is a set of one.  LOCAL state dicts of FSDP1 hold runs of flattened parameters without their
  * shapes, which opts->base then gives (a model that has the same names); without use_orig_params
  * not even the names are there.
  * Names: dcp/names.h.  Source: torch 2.15, accelerate utils/fsdp_utils.py, verl's

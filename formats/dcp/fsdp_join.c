@@ -144,7 +144,7 @@ static int add_boxes(struct lister *l, const struct dcp_item *it, const struct o
     return 0;
 }
 
-/* The shape of the parameter that a name is of, by who knows it. */
+/* The tensor of l->shapes whose shape a name's parameter has; NULL. */
 static const struct ckpt_tensor *known(struct lister *l, const char *name)
 {
     const char *bar = strrchr(name, '|');

@@ -1,5 +1,5 @@
 /*
- * fsdp_join - what the ranks of a set hold, put together to whole tensors.
+ * fsdp_join - the pieces of a set's ranks, joined to tensors.
  */
 #ifndef CKPT_FORMATS_DCP_FSDP_JOIN_H
 #define CKPT_FORMATS_DCP_FSDP_JOIN_H
@@ -17,8 +17,8 @@ int fsdp_join_rank(struct fsdp_join *j, const struct fsdp_rank *rank, struct ckp
 bool fsdp_join_is_local(const struct fsdp_join *j);
 /*
  * Append the tensors to list; without optimizer the weights only, if there are some.  shapes:
- * who knows the shapes of a LOCAL set, or NULL.  CKPT_EFORMAT for boxes that do not tile, and for
- * what differs from rank to rank without a word on how it is cut; CKPT_EMISMATCH for runs that do
+ * the source of a LOCAL set's shapes, or NULL.  CKPT_EFORMAT for boxes that do not tile, and for
+ * plain tensors that differ from rank to rank; CKPT_EMISMATCH for runs that do
  * not fit shapes.
  */
 int fsdp_join_list(struct fsdp_join *j, struct ckpt_tensors *list, bool optimizer,

@@ -2,7 +2,7 @@
  * fsdp_pieces - the boxes of tensors that one rank's torch file holds.
  *
  *   DTensors, ShardedTensors   as torch_shard reads them
- *   plain tensors              whole, and the same on every rank; but in FSDP1's LOCAL state dicts
+ *   plain tensors              the same on every rank; but in FSDP1's LOCAL state dicts
  *                              (those with a flat_param) one-dimensional ones are the rank's run
  *                              of the flattened parameter
  *
@@ -16,24 +16,24 @@
 struct fsdp_piece {
     const char *const   *part;          /* path in the file */
     size_t               n_part;
-    bool                 marker;        /* no tensor: param_groups stands here */
+    bool                 marker;        /* no tensor: the place of param_groups */
     bool                 plain;         /* no record of a distributed tensor around it */
     enum ckpt_dtype      dtype;
-    struct ckpt_shape    shape;         /* of the whole tensor */
+    struct ckpt_shape    shape;         /* of the complete tensor */
     struct ckpt_fragment frag;          /* file NULL: this rank has no element of it */
 };
 
 struct fsdp_rank {
     struct fsdp_piece *item;            /* the pieces: in the caller's arena */
     size_t             n, cap;
-    int64_t            world, rank;     /* as its records tell, or -1 */
+    int64_t            world, rank;     /* by its records, or -1 */
     bool               local;           /* a flat_param was among them */
 };
 
 /*
  * Walk the tree of an archive whose bytes are those of file from 0.  Paths, boxes and strides go
  * to arena: the archive may be closed.  CKPT_EUNSUPPORTED for partial sums, layouts that are no
- * box, and other records that stand for tensors; CKPT_EFORMAT when a local tensor is not of the
+ * box, and other records of tensors; CKPT_EFORMAT when a local tensor is not of the
  * shape its layout gives.
  */
 int fsdp_pieces_read(struct fsdp_rank *out, const struct torch_archive *a,

@@ -86,7 +86,7 @@ static int read_shard(struct reader *r, const struct ckpt_place *p, const char *
         rc = dcp_sharding_info(&boxes, metadata, r->err);
     if (rc == 0 && !boxes)
         rc = ckpt_fail_as(r->err, CKPT_EFORMAT, "missing",
-                          "no DCP_SHARDING_INFO: where its boxes begin is not told");
+                          "no DCP_SHARDING_INFO: where its boxes begin is not said");
     for (size_t i = 0; rc == 0 && i < shard.n; i++)
         rc = add_box(r, &shard.item[i], boxes);
     json_decref(metadata);

@@ -121,7 +121,7 @@ static int read_place(struct reader *r, struct dcp_place *p, const struct value 
     return 0;
 }
 
-/* The place of an item; of a tensor that is whole, one without offsets will do. */
+/* The place of an item; for a tensor of one box, one without offsets will do. */
 static int find_place(struct reader *r, struct dcp_place *p, const char *fqn,
                       const int64_t *offset, int n, bool whole)
 {

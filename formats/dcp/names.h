@@ -5,13 +5,13 @@
  * "param_groups": ...}, "step": ...}.  Here "model.emb.weight" becomes emb.weight, a weight, and
  * "optimizer.state.emb.weight.exp_avg" becomes emb.weight|exp_avg, optimizer state.
  *
- *   optimizer   what lies beside param_groups, or under "optimizer" or "optim":
+ *   optimizer   items beside param_groups, or under "optimizer" or "optim":
  *               state/<parameter>/<key>, or flattened state.<parameter>.<key>; Megatron's
  *               optimizer.state.<key>.<parameter>
- *   weights     of what is left, what lies under "model", "state_dict" or "module", or under the
+ *   weights     of the other items, those under "model", "state_dict" or "module", or under the
  *               one key that all have in common; _fsdp_wrapped_module., _orig_mod.,
  *               _checkpoint_wrapped_module. and a module. that all begin with are left out
- *   other       the rest, under its whole path
+ *   other       the rest, under its full path
  *
  * Source: torch 2.15 distributed/checkpoint/state_dict.py and _nested_dict.py; accelerate's
  * merge_fsdp_weights; files of both.

@@ -2,7 +2,7 @@
  * dcp/out - writing a distributed checkpoint that torch.distributed.checkpoint loads.
  *
  *   {"model": {name: weight}, "optimizer": {"state": {name: {exp_avg, exp_avg_sq, step}},
- *   "param_groups": [{"params": [names], ...}]}, and what else the input had}
+ *   "param_groups": [{"params": [names], ...}]}, and the input's other values}
  *
  * as torch's get_state_dict gives it and FSDP, Trainer and accelerate save it; any world size
  * loads it, each rank reading what it needs.  __0_0.distcp, more when max_shard_bytes says so;
@@ -13,7 +13,7 @@
  * "group_params", name every parameter that has state; or when there is one group, which then
  * has them all.
  * Beside the model: tensors of kind CKPT_OTHER under their own name; info's "values" that are
- * plain and stand at the top.
+ * plain and at the top.
  * Source: torch 2.15 distributed/checkpoint/{filesystem,metadata,planner_helpers,state_dict}.py.
  */
 #ifndef CKPT_FORMATS_DCP_OUT_H

@@ -49,7 +49,7 @@ static int add_value(struct filler *f, struct value *path, struct value *v)
     return 0;
 }
 
-/* Plain values that stood at the top: "step", "note".  Those of deeper paths have lost them. */
+/* Plain values of the top: "step", "note".  Deeper ones no longer have their paths. */
 static int add_values(struct filler *f)
 {
     struct ckpt_arena *a = &f->x->arena;
@@ -160,8 +160,8 @@ static int add_groups(struct filler *f)
     bool cover = rc == 0 && groups_cover(f, seen);
 
     if (rc == 0 && ckpt_map_count(seen) > 0 && !cover && n != 1) {
-        ckpt_log(CKPT_LOG_WARNING, "no param_groups are written: which parameters are in which is "
-                 "not told");
+        ckpt_log(CKPT_LOG_WARNING, "no param_groups are written: which group a parameter is in is "
+                 "not said");
         n = 0;
     }
     if (rc == 0 && ckpt_map_count(seen) == 0)
@@ -174,7 +174,7 @@ static int add_groups(struct filler *f)
 
 /* -- tensors --------------------------------------------------------------------------------- */
 
-/* Where tensor t stands. */
+/* The path of tensor t. */
 static struct value *tensor_path(struct filler *f, const struct ckpt_tensor *t)
 {
     struct ckpt_arena *a = &f->x->arena;

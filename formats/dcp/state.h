@@ -1,5 +1,5 @@
 /*
- * dcp/state - where tensors and facts stand in the state dict that is written.
+ * dcp/state - the places of tensors and facts in the state dict that is written.
  */
 #ifndef CKPT_FORMATS_DCP_STATE_H
 #define CKPT_FORMATS_DCP_STATE_H

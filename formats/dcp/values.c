@@ -153,7 +153,7 @@ static int tell_one(struct teller *t, const struct dcp_entry *e)
 
 static int tell_all(struct teller *t, bool optimizer)
 {
-    size_t told = 0, left = 0;
+    size_t taken = 0, left = 0;
     int rc;
 
     for (size_t i = 0; i < t->m->n; i++) {
@@ -161,11 +161,11 @@ static int tell_all(struct teller *t, bool optimizer)
 
         if (!e->bytes || (!optimizer && groups_depth(e) != SIZE_MAX))
             continue;
-        if (told == DCP_MAX_VALUES) {
+        if (taken == DCP_MAX_VALUES) {
             left++;
             continue;
         }
-        told++;
+        taken++;
         if ((rc = tell_one(t, e)) != 0)
             return rc;
     }

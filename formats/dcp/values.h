@@ -1,5 +1,5 @@
 /*
- * dcp/values - what a distributed checkpoint says in values: steps, hyper-parameters, notes.
+ * dcp/values - the Python values of a distributed checkpoint: steps, hyper-parameters, notes.
  */
 #ifndef CKPT_FORMATS_DCP_VALUES_H
 #define CKPT_FORMATS_DCP_VALUES_H
@@ -8,13 +8,13 @@
 
 #include "formats/dcp/files.h"
 
-#define DCP_MAX_VALUES 16384u       /* that are decoded; how many were not is told */
+#define DCP_MAX_VALUES 16384u       /* that are decoded; "values_left_out" counts the others */
 
 /*
  * Add facts to info:
  *   "param_groups"  the optimizer's groups, a list of {hyper-parameter: value, "params":
  *                   [names]}; flattened ones are gathered by equal values.  With optimizer only.
- *   "values"        {path: value} of what lies outside the optimizer
+ *   "values"        {path: value} outside the optimizer
  *   "step"          when there is a number called so, or global_step, iteration
  *   "values_left_out"  how many more there are
  * Each value is an archive of its own, opened strictly: a name in no table refuses it.

@@ -6,7 +6,7 @@
 #include "formats/deepspeed/universal.h"
 #include "libckpt/convert.h"
 
-#define FACT 5000              /* values looked at of a fact */
+#define FACT 5000              /* values of a fact that are compared */
 
 static int differ(struct ckpt_err *err, size_t rank, const char *what, long long found,
                   long long wanted)
@@ -157,7 +157,7 @@ static int check_shapes(const struct ds_files *f, size_t r, struct ckpt_err *err
                        "frozen_param_shapes", err);
 }
 
-/* How many ranks saved it, where their number of files does not tell. */
+/* How many ranks saved it, where the number of files does not say. */
 static void saved_world(struct ds_files *f)
 {
     int64_t world;
@@ -167,7 +167,7 @@ static void saved_world(struct ds_files *f)
         f->world = (size_t)world;
 }
 
-/* Whether the model computes in bf16: its first trained parameter tells. */
+/* Whether the model computes in bf16, by its first trained parameter. */
 static bool computes_in_bf16(const struct ds_files *f)
 {
     struct value *v = NULL;
@@ -179,7 +179,7 @@ static bool computes_in_bf16(const struct ds_files *f)
     return value_is(v, VALUE_TENSOR) && v->u.tensor->dtype == CKPT_BF16;
 }
 
-/* A universal checkpoint: its model files agree; they tell of the stage that it was made of. */
+/* A universal checkpoint: its model files agree; they have the stage of the original run. */
 static int agree_universal(struct ds_files *f, struct ckpt_err *err)
 {
     int stage = ds_stage(f, 0);
@@ -196,7 +196,7 @@ static int agree_universal(struct ds_files *f, struct ckpt_err *err)
     return number(&f->step, f->universal->step_file, f->universal->step, err);
 }
 
-/* Two values that every rank has alike; budgeted, for each is walked by as many ranks. */
+/* A value that every rank has alike; budgeted, for it is walked once a rank. */
 static int check_fact(const char *what, size_t r, const struct value *a, const struct value *b,
                       struct ckpt_err *err)
 {

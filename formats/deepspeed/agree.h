@@ -1,5 +1,5 @@
 /*
- * deepspeed/agree - whether the files of a tag belong together.
+ * deepspeed/agree - whether the files of a tag belong to one save.
  */
 #ifndef CKPT_FORMATS_DEEPSPEED_AGREE_H
 #define CKPT_FORMATS_DEEPSPEED_AGREE_H
@@ -7,7 +7,7 @@
 #include "formats/deepspeed/parts.h"
 
 /*
- * Fill stage, bf16 and step, and prove that all files tell of the same stage, number of
+ * Fill stage, bf16 and step, and prove that all files have the same stage, number of
  * partitions, step, version, parameters, configuration, schedule, options and loss scale.
  * CKPT_EFORMAT "mismatch" names the rank and both values.
  */

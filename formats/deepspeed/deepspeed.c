@@ -16,7 +16,7 @@
 #include "formats/deepspeed/flat.h"
 #include "formats/deepspeed/write/sink.h"
 #include "formats/deepspeed/stage0.h"
-#include "formats/deepspeed/whole.h"
+#include "formats/deepspeed/module.h"
 #include "formats/hf/side_files.h"
 #include "formats/deepspeed/universal.h"
 #include "formats/deepspeed/write/universal.h"

@@ -1,9 +1,9 @@
 /*
- * deepspeed - a DeepSpeed run directory seen as whole tensors; see deepspeed/layout.h for the
+ * deepspeed - a DeepSpeed run directory as a source of tensors; see deepspeed/layout.h for the
  * arithmetic.
  *
  * Listed: fp32 master weights under the parameter's name (kind WEIGHT; of stage 0 where
- * deepspeed_stage0 can tell them apart), frozen weights and buffers in their stored dtype,
+ * deepspeed/stage0.h finds their names), frozen weights and buffers in their stored dtype,
  * aliases (tied names), and with opts->optimizer the moments as "<parameter>|exp_avg" and
  * "<parameter>|exp_avg_sq".
  * Abbreviations: ds (deepspeed), ds3 (ZeRO stage 3), ds12 (ZeRO stages 1 and 2).

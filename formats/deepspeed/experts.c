@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/deepspeed/whole.h"
+#include "formats/deepspeed/module.h"
 
 #define MARK       ".deepspeed_experts."
 #define MAX_EXPERT 1000000
@@ -26,7 +26,7 @@ static const char *read_number(size_t *out, const char *s)
     return n < MAX_EXPERT ? end : NULL;
 }
 
-/* What a name says: old files have no layer, for which SIZE_MAX stands. */
+/* Layer and expert of a name; old files have no layer: SIZE_MAX. */
 static bool expert_of(size_t *layer, size_t *expert, const char *name)
 {
     *layer = SIZE_MAX;
@@ -71,7 +71,7 @@ static bool split(size_t *prefix, size_t *number, const char **rest, const char 
 /* -- opening --------------------------------------------------------------------------------- */
 
 /* Experts of MoE layer L as the model file has them: a number each, or in old files one for all. */
-static size_t told(const struct ds_files *f, size_t layer)
+static size_t n_experts(const struct ds_files *f, size_t layer)
 {
     const struct value *v = value_get(f->rank[0].model_root, "num_experts");
     int64_t n = 0;
@@ -83,13 +83,13 @@ static size_t told(const struct ds_files *f, size_t layer)
     return n > 0 && n < MAX_EXPERT ? (size_t)n : 0;
 }
 
-/* How many layers it tells of; 1 when it has one number. */
+/* How many layers num_experts has; 1 when it is one number. */
 static size_t layers(const struct ds_files *f)
 {
     const struct value *v = value_get(f->rank[0].model_root, "num_experts");
 
     return value_is(v, VALUE_LIST) || value_is(v, VALUE_TUPLE) ? v->u.seq.n
-                                                               : told(f, 0) > 0;
+                                                               : n_experts(f, 0) > 0;
 }
 
 static int add_tensor(struct ds_experts *x, const struct ds_expert *e, size_t prefix,
@@ -200,7 +200,7 @@ static int open_optim(struct ds_experts *x, struct ckpt_dir *dir, size_t n, stru
     return 0;
 }
 
-/* What the folder has: the experts found, and optimizers. */
+/* The experts and optimizers that the folder has. */
 struct found {
     size_t n, n_optim;
     bool   old;
@@ -219,9 +219,9 @@ static int look(struct found *have, const struct ds_files *f, const struct ckpt_
             continue;
         have->n++;
         have->old |= layer == SIZE_MAX;
-        if (expert >= told(f, layer))
+        if (expert >= n_experts(f, layer))
             return ckpt_fail_as(err, CKPT_EFORMAT, "unexpected", "%s: of an expert beyond the %zu "
-                                "that num_experts tells of", entry[i].name, told(f, layer));
+                                "of num_experts", entry[i].name, n_experts(f, layer));
     }
     return have->n_optim <= DS_MAX_RANKS
                ? 0 : ckpt_fail(err, CKPT_ELIMIT, "expp_rank_%zu: more than %d ranks",
@@ -263,7 +263,7 @@ int ds_experts_open(struct ds_files *f, struct ckpt_dir *dir, const struct ckpt_
         (rc = ckpt_map_new(&x->layer, 16, err)) != 0)
         return rc;
     for (size_t l = 0; l < (have.old ? 1 : layers(f)); l++) {
-        size_t layer = have.old ? SIZE_MAX : l, of = told(f, layer);
+        size_t layer = have.old ? SIZE_MAX : l, of = n_experts(f, layer);
 
         for (size_t e = 0; e < of; e++)
             if ((rc = open_expert(f, dir, layer, e, of, err)) != 0)
@@ -324,7 +324,7 @@ int ds_expert_find(const struct ds_expert **out, const struct ds_experts *x, con
                    size_t size, size_t p, struct ckpt_err *err)
 {
     size_t prefix, number, of, at;
-    char whole[CKPT_MAX_NAME];
+    char full[CKPT_MAX_NAME];
     const char *rest;
 
     *out = NULL;
@@ -337,12 +337,12 @@ int ds_expert_find(const struct ds_expert **out, const struct ds_experts *x, con
         return ckpt_fail_as(err, CKPT_EFORMAT, "mismatch", "%s: each of %zu ranks has %zu of its "
                             "layer's %zu experts", name, size, of / size, of);
     number += p * (of / size);
-    if ((size_t)snprintf(whole, sizeof whole, "%.*s%zu%s", (int)prefix, name, number, rest) >=
-        sizeof whole)
+    if ((size_t)snprintf(full, sizeof full, "%.*s%zu%s", (int)prefix, name, number, rest) >=
+        sizeof full)
         return ckpt_fail(err, CKPT_EFORMAT, "a name of %zu bytes", strlen(name));
-    at = ckpt_map_get(x->by_name, whole, strlen(whole));
+    at = ckpt_map_get(x->by_name, full, strlen(full));
     if (at == CKPT_MAP_NONE)
-        return ckpt_fail_as(err, CKPT_EFORMAT, "missing", "%s: is in no expert's file", whole);
+        return ckpt_fail_as(err, CKPT_EFORMAT, "missing", "%s: is in no expert's file", full);
     *out = &x->item[at];
     return 0;
 }
@@ -356,7 +356,7 @@ int ds_expert_list(struct ckpt_tensors *list, const struct ds_files *f, struct c
         const struct ds_expert *e = &x->item[i];
 
         if (ckpt_tensors_find(list, e->name) == SIZE_MAX &&
-            (rc = ds_whole_add(list, e->archive, e->name, e->t, CKPT_WEIGHT, err)) != 0)
+            (rc = ds_tensor_add(list, e->archive, e->name, e->t, CKPT_WEIGHT, err)) != 0)
             return rc;
     }
     return 0;

@@ -1,6 +1,6 @@
 /*
  * deepspeed/experts - the files of MoE layers: experts have files of their own, and in them the
- * numbers that they have in the whole model.
+ * numbers that they have in the complete model.
  *
  *   layer_L_expert_E_mp_rank_00_model_states.pt   weights of expert E of MoE layer L, by name
  *   expert_E_mp_rank_00_model_states.pt           old: of expert E of every layer
@@ -22,7 +22,7 @@
 
 /* A tensor of an expert. */
 struct ds_expert {
-    const char                 *name;       /* with the expert's number in the whole model */
+    const char                 *name;       /* with the expert's number in the complete model */
     size_t                      number;     /* that number */
     size_t                      of;         /* experts that its layer has */
     const struct value_tensor  *t;
@@ -41,10 +41,10 @@ struct ds_experts {
     bool                   data_first;      /* use_data_before_expert_parallelism */
 };
 
-/* Whether a file is of this room. */
+/* Whether a file's name is one of the above. */
 bool ds_expert_file(const char *name);
 /*
- * Open them.  f's model file is open.  Proved: every expert that num_experts tells of is there
+ * Open them.  f's model file is open.  Proved: every expert that num_experts counts is there
  * and no other, and each file holds its own expert.
  */
 int ds_experts_open(struct ds_files *f, struct ckpt_dir *dir, const struct ckpt_entry *entry,
@@ -56,8 +56,8 @@ const struct value *ds_expert_optim(const struct ds_experts *x, size_t p);
 /* Rank k of those that share the experts of number p, of groups of `size` ranks. */
 size_t ds_expert_rank(const struct ds_files *f, size_t size, size_t p, size_t k);
 /*
- * What rank calls rank 0's flat group g.  DeepSpeed makes the groups of experts out of a set of
- * their names, whose order is another in every process.  SIZE_MAX when it has none.
+ * The number of rank 0's flat group g on another rank.  DeepSpeed makes the groups of experts out
+ * of a set of names, whose order differs from process to process.  SIZE_MAX when it has none.
  */
 size_t ds_expert_group(const struct ds_files *f, size_t rank, size_t g);
 /*
@@ -66,7 +66,7 @@ size_t ds_expert_group(const struct ds_files *f, size_t rank, size_t g);
  */
 int ds_expert_find(const struct ds_expert **out, const struct ds_experts *x, const char *name,
                    size_t size, size_t p, struct ckpt_err *err);
-/* List what list has not: all without ZeRO, else experts that are not trained. */
+/* List those that list lacks: all without ZeRO, else experts that are not trained. */
 int ds_expert_list(struct ckpt_tensors *list, const struct ds_files *f, struct ckpt_err *err);
 
 #endif

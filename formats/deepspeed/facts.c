@@ -83,7 +83,7 @@ static json_t *names_in(const struct value *v)
     return names;
 }
 
-/* param_groups say numbers where others say names: which parameters each group has. */
+/* param_groups have parameters by number: here are the names of each group's. */
 static void put_group_params(json_t *info, const struct ds_files *f)
 {
     json_t *groups = json_array();

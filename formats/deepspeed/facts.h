@@ -1,5 +1,5 @@
 /*
- * deepspeed/facts - what the files of a tag tell besides tensors, as JSON.
+ * deepspeed/facts - the facts in the files of a tag other than tensors, as JSON.
  */
 #ifndef CKPT_FORMATS_DEEPSPEED_FACTS_H
 #define CKPT_FORMATS_DEEPSPEED_FACTS_H
@@ -11,9 +11,9 @@
 /*
  * format, tag, zero_stage, world_size, ds_version, global_steps, global_samples, skipped_steps,
  * num_experts (one an MoE layer), optimizer_step, lr (one a group), loss_scale,
- * dynamic_loss_scale, loss_scaler, lr_scheduler, param_groups, frozen (names), client_state (what
- * the caller of save_checkpoint added), ds_config.
- * A new reference, NULL when memory is refused; what a version does not keep is left out.
+ * dynamic_loss_scale, loss_scaler, lr_scheduler, param_groups, frozen (names), client_state (the
+ * additions of save_checkpoint's caller), ds_config.
+ * A new reference, NULL when memory is refused; facts that a version does not keep are left out.
  */
 json_t *ds_facts(const struct ds_files *f);
 

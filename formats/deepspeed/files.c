@@ -258,7 +258,7 @@ static int open_ranks(struct ds_files *f, struct ckpt_dir *dir, const struct nam
     return 0;
 }
 
-/* The files of one mp_rank; what else the folder has, of the first. */
+/* The files of one mp_rank; for the first also the folder's other files. */
 static int open_stage(struct ds_files *f, struct names *names, struct ckpt_dir *dir,
                       const struct ckpt_entry *entry, size_t n, struct ckpt_err *err)
 {
@@ -290,7 +290,7 @@ static int open_stages(struct ds_files **out, size_t *n, struct ckpt_dir *dir, c
 {
     struct names names;
     size_t n_stage = 1;
-    int64_t told = 0;
+    int64_t saved = 0;
     int rc;
 
     for (size_t i = 0; i < n_stage; i++) {
@@ -310,10 +310,10 @@ static int open_stages(struct ds_files **out, size_t *n, struct ckpt_dir *dir, c
         n_stage = names.pipeline && !names.universal ? names.n_mp : 1;
     }
     if (n_stage > 1 || (*out)->layers)
-        value_as_int(value_get((*out)->rank[0].model_root, "mp_world_size"), &told);
-    return told <= (int64_t)n_stage
+        value_as_int(value_get((*out)->rank[0].model_root, "mp_world_size"), &saved);
+    return saved <= (int64_t)n_stage
                ? 0 : ckpt_fail_as(err, CKPT_EFORMAT, "missing", "mp_rank_%02zu_model_states.pt: is "
-                                  "absent, %lld stages saved it", n_stage, (long long)told);
+                                  "absent, %lld stages saved it", n_stage, (long long)saved);
 }
 
 int ds_files_open(struct ds_files **out, size_t *n, struct ckpt_dir *dir, const char *tag,

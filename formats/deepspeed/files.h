@@ -1,5 +1,5 @@
 /*
- * deepspeed/files - which files a DeepSpeed tag consists of, opened and agreed with each other.
+ * deepspeed/files - the files of a DeepSpeed tag, opened and checked against each other.
  *
  *   latest                                          text: the tag
  *   latest_universal                                text: that of a universal checkpoint
@@ -20,15 +20,15 @@
 #include "formats/deepspeed/parts.h"
 
 /*
- * The tag to read: what was asked for, or what `latest` or else `latest_universal` says (one
+ * The tag to read: wanted, or the one in `latest` or else in `latest_universal` (one
  * clean name, at most 256 bytes with the line end some put after it).
  */
 int ds_find_tag(char tag[DS_MAX_TAG], struct ckpt_dir *dir, const char *wanted,
                 struct ckpt_err *err);
 /*
  * Open all files of a tag; dir holds the tag's folder, or is it when tag is "".  *out is one set
- * for each of *n pipeline stages, 1 for what is no pipeline.  Proved: every rank's files are
- * there and no other's; all tell of the same stage, world, step, version and parameters.
+ * for each of *n pipeline stages, 1 without a pipeline.  Proved: every rank's files are
+ * there and no other's; all have the same stage, world, step, version and parameters.
  * CKPT_EFORMAT "missing" names the file that is absent.
  */
 int ds_files_open(struct ds_files **out, size_t *n, struct ckpt_dir *dir, const char *tag,

@@ -114,7 +114,7 @@ static int add_pieces(struct reader *r, const char *name, const struct ckpt_shap
     size_t n = 0;
     struct ckpt_fragment *frag;
     struct ckpt_tensor *added;
-    struct ckpt_shape whole;
+    struct ckpt_shape all;
     int rc;
 
     /* A parameter that ties pipeline stages is in each of them. */
@@ -151,12 +151,12 @@ static int add_pieces(struct reader *r, const char *name, const struct ckpt_shap
                                true, r->err)) != 0)
         return rc;
     added->kind = kind;
-    whole = ckpt_shape_1d(added->numel);
-    return ckpt_fragment_check(&whole, flat->dtype, frag, n, r->err)
+    all = ckpt_shape_1d(added->numel);
+    return ckpt_fragment_check(&all, flat->dtype, frag, n, r->err)
                ? ckpt_err_in(r->err, "%s", name) : 0;
 }
 
-/* -- what else the files say of the cut ------------------------------------------------------ */
+/* -- checks against other facts of the files ------------------------------------------------- */
 
 /* Filler after parameter i of group g inside the flat buffer (0.19.8; 0 in nearly every run). */
 static int64_t filler(const struct reader *r, size_t g, size_t i)
@@ -196,9 +196,9 @@ static int sum_extents(struct reader *r, const struct value *shapes, size_t g, i
 static int check_part(struct reader *r, size_t g, int64_t total)
 {
     int world = (int)r->flat.n;
-    int64_t part = ds12_part(total, world, DS_ALIGN), first = r->flat.part[0].numel, told;
+    int64_t part = ds12_part(total, world, DS_ALIGN), first = r->flat.part[0].numel, said;
 
-    /* Old versions padded less: the first rank's part tells, wherever that makes a difference. */
+    /* Old versions padded less: the first rank's part shows it, where that makes a difference. */
     r->flat.align = DS_ALIGN;
     if (first != part && first != part - ds12_padding(total, 0, world, DS_ALIGN) &&
         first == ds12_part(total, world, DS_ALIGN_OLD)) {
@@ -218,16 +218,16 @@ static int check_part(struct reader *r, size_t g, int64_t total)
                                 "rank %zu: its part of group %zu has %lld elements, the parameters "
                                 "need %lld and %lld of padding", rank, g, (long long)n,
                                 (long long)(part - pad), (long long)pad);
-        if (value_as_int(value_item(v, r->flat.part[k].group), &told) && told != noted)
+        if (value_as_int(value_item(v, r->flat.part[k].group), &said) && said != noted)
             return ckpt_fail_as(r->err, CKPT_EFORMAT, "mismatch",
                                 "rank %zu: says that group %zu has %lld elements of padding, the "
-                                "parameters leave %lld", rank, g, (long long)told,
+                                "parameters leave %lld", rank, g, (long long)said,
                                 (long long)noted);
     }
     return 0;
 }
 
-/* param_slice_mappings lists a rank's pieces in flat order; it must say what we computed. */
+/* param_slice_mappings lists a rank's pieces in flat order; it must agree with the layout. */
 static int check_mapping(struct reader *r, const char *name)
 {
     for (size_t k = 0; k < r->flat.n; k++) {

@@ -5,8 +5,8 @@
  * Stage 3: tensor j of fp32_flat_groups belongs to dictionary j of param_shapes (sub-groups);
  * stages 1, 2 and BF16_Optimizer: entry g of single_partition_of_fp32_groups is rank's part of
  * flat group g, without its padding (BF16_Optimizer and the moments: with it).  The arithmetic is
- * deepspeed_layout's; what the files say of it besides (group_paddings, param_slice_mappings) is
- * held against it.  Padding is in no fragment, so it is never read.
+ * deepspeed/layout.h's; the files' own facts (group_paddings, param_slice_mappings) must agree
+ * with it.  Padding is in no fragment, so it is never read.
  */
 #ifndef CKPT_FORMATS_DEEPSPEED_FLAT_H
 #define CKPT_FORMATS_DEEPSPEED_FLAT_H

@@ -15,13 +15,13 @@ bool ds_address(const struct value *v, int64_t *numel, int64_t *start)
     return value_as_int(value_arg(v, 0), numel) && value_as_int(value_arg(v, 1), start);
 }
 
-/* Whether a layer's tensor can be the one called name: itself, or what a tied module has. */
+/* Whether a layer's tensor can be the one called name: itself, or one of a tied module. */
 static bool can_be(const struct ds_layer_tensor *t, const char *name)
 {
     return strcmp(t->name, name) == 0 || ds_layer_may_be_tied(name, t->name);
 }
 
-/* The shape of what is called name and has so many elements; NULL unless there is one alone. */
+/* The shape of the tensor with that name and so many elements; NULL unless there is just one. */
 static const struct ckpt_shape *shape_of(const struct ds_files *f, const char *name, int64_t numel)
 {
     const struct value *v = value_get(value_get(f->rank[0].model_root, "module"), name);
@@ -40,7 +40,7 @@ static const struct ckpt_shape *shape_of(const struct ds_files *f, const char *n
     return found && ckpt_shape_numel(&have, found) && have == numel ? found : NULL;
 }
 
-/* Name and all elements of what is next; a parameter goes on in the next ranks' parts. */
+/* Name and number of elements of the next parameter, which may continue in other ranks' parts. */
 struct walk {
     const struct ds_files *f;
     size_t                 g, rank, at;
@@ -88,7 +88,7 @@ static int add_group(struct ds_files *f, struct value *list, size_t g, struct ck
         shape = shape_of(f, name, numel);
         if (!shape)
             return ckpt_fail(err, CKPT_EUNSUPPORTED, "param_shapes is in neither file of rank 0, "
-                             "and no weight tells the shape of the %lld elements of %s",
+                             "and no weight has the shape of the %lld elements of %s",
                              (long long)numel, name);
         if (value_set_str(&f->arena, d, name, value_size(&f->arena, shape)))
             return ckpt_nomem(err, sizeof *d);

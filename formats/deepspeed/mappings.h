@@ -1,9 +1,9 @@
 /*
- * deepspeed/mappings - param_slice_mappings: which elements of a rank's part of a flat group are
- * whose, {name: fragment_address(numel, start)} a group, in the order of the group.
+ * deepspeed/mappings - param_slice_mappings: which parameter the elements of a rank's part of a
+ * flat group belong to, {name: fragment_address(numel, start)} a group, in the order of the group.
  *
- * Besides proving a cut it stands for param_shapes where a run has none: BF16_Optimizer of a
- * pipeline without ZeRO.  The shapes then are those of the weights beside.
+ * It proves a cut, and takes the place of param_shapes where a run has none: BF16_Optimizer of a
+ * pipeline without ZeRO.  The shapes then are those of the weights.
  * Source: DeepSpeed 0.19.8 runtime/bf16_optimizer.py, zero/stage_1_and_2.py.
  */
 #ifndef CKPT_FORMATS_DEEPSPEED_MAPPINGS_H

@@ -1,5 +1,5 @@
-/* deepspeed/whole - see deepspeed/whole.h. */
-#include "formats/deepspeed/whole.h"
+/* deepspeed/module - see deepspeed/module.h. */
+#include "formats/deepspeed/module.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -28,7 +28,7 @@ static bool has(const struct ckpt_map *m, const char *name)
     return ckpt_map_get(m, name, strlen(name)) != CKPT_MAP_NONE;
 }
 
-int ds_whole_add(struct ckpt_tensors *list, const struct torch_archive *a, const char *name,
+int ds_tensor_add(struct ckpt_tensors *list, const struct torch_archive *a, const char *name,
                  const struct value_tensor *t, enum ckpt_kind kind, struct ckpt_err *err)
 {
     struct ckpt_fragment *frag = NULL;
@@ -60,7 +60,7 @@ int ds_alias_add(struct ckpt_tensors *list, const char *name, size_t kept, struc
     return 0;
 }
 
-/* What makes two tensors of an archive the same: storage, offset, dtype, shape, strides. */
+/* Two tensors of an archive are the same by storage, offset, dtype, shape and strides. */
 static const char *identity(struct ckpt_arena *a, const struct value_tensor *t)
 {
     const char *s = ckpt_arena_printf(a, "%zu+%" PRId64 ":%d", t->storage, t->offset,
@@ -136,7 +136,7 @@ static int list_entry(struct ckpt_tensors *list, const struct ds_files *f, struc
                       : ckpt_tensors_find(list, value_as_str(m->dict->u.dict.key[first]));
     if (kept != SIZE_MAX)
         return ds_alias_add(list, name, kept, err);
-    return ds_whole_add(list, f->rank[0].model, name, v->u.tensor,
+    return ds_tensor_add(list, f->rank[0].model, name, v->u.tensor,
                         buffer ? CKPT_BUFFER : CKPT_WEIGHT, err);
 }
 
@@ -165,7 +165,7 @@ static int list_shared(struct ckpt_tensors *list, const struct ds_files *f,
         return 0;
     /* A kept name that is frozen may have been left out on saving, mostly its alias with it. */
     if (k == SIZE_MAX)
-        return t ? ds_whole_add(list, f->rank[0].model, alias, t, CKPT_WEIGHT, err) : 0;
+        return t ? ds_tensor_add(list, f->rank[0].model, alias, t, CKPT_WEIGHT, err) : 0;
     if (t && !ckpt_shape_equal(&t->shape, &list->item[k].shape))
         return ckpt_fail_as(err, CKPT_EFORMAT, "mismatch",
                             "shared_params: %s is %s, %s that it shares is %s", alias,

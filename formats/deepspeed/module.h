@@ -1,15 +1,15 @@
 /*
- * deepspeed/whole - what lies whole in rank 0's model file: buffers, weights that no optimizer
- * trained, tied names; and of stage 0 everything.
+ * deepspeed/module - tensors of rank 0's model file that are not cut into parts: buffers, weights
+ * that no optimizer trained, tied names; in stage 0 everything.
  */
-#ifndef CKPT_FORMATS_DEEPSPEED_WHOLE_H
-#define CKPT_FORMATS_DEEPSPEED_WHOLE_H
+#ifndef CKPT_FORMATS_DEEPSPEED_MODULE_H
+#define CKPT_FORMATS_DEEPSPEED_MODULE_H
 
 #include "formats/deepspeed/parts.h"
 #include "libckpt/base/map.h"
 #include "libckpt/tensor.h"
 
-/* `module` and what is asked of it: names that are in it, and those the file lists besides. */
+/* `module`, and maps of its names and of those that the file lists beside it. */
 struct ds_module {
     const struct value *dict;
     struct ckpt_map    *names, *buffers, *shared;
@@ -21,19 +21,18 @@ struct ds_module {
 int ds_module_open(struct ds_module *m, const struct ds_files *f, struct ckpt_err *err);
 void ds_module_close(struct ds_module *m);
 /*
- * Number of the name that entry i, a tensor, was first met under, or i itself, which is kept in
- * mind.
+ * The entry that first had the tensor of entry i: i itself when that is new.
  */
 int ds_module_first(size_t *out, struct ds_module *m, size_t i, struct ckpt_err *err);
 
-/* List a tensor that lies whole in an archive. */
-int ds_whole_add(struct ckpt_tensors *list, const struct torch_archive *a, const char *name,
+/* List a tensor of an archive. */
+int ds_tensor_add(struct ckpt_tensors *list, const struct torch_archive *a, const char *name,
                  const struct value_tensor *t, enum ckpt_kind kind, struct ckpt_err *err);
 /* List name as another of tensor number `kept` of the list. */
 int ds_alias_add(struct ckpt_tensors *list, const char *name, size_t kept, struct ckpt_err *err);
 /*
- * List what `module` has and list has not: buffers (kind BUFFER), weights, and names that share
- * the storage of another (alias_of).  Stage 3's placeholders are passed over.
+ * List the entries of `module` that list lacks: buffers (kind BUFFER), weights, and names that
+ * share the storage of another (alias_of).  Stage 3's placeholders are skipped.
  */
 int ds_module_list(struct ckpt_tensors *list, const struct ds_files *f, struct ckpt_err *err);
 /* List the aliases of shared_params whose kept name is listed.  Shapes are proved. */

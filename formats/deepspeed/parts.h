@@ -1,5 +1,5 @@
 /*
- * deepspeed/parts - the open files of a DeepSpeed tag, and where their dictionaries keep what.
+ * deepspeed/parts - the open files of a DeepSpeed tag, and the places of facts in them.
  *
  * Source: DeepSpeed 0.19.8 and 0.14.5 runtime/engine.py, zero/stage_1_and_2.py, zero/stage3.py,
  * bf16_optimizer.py, fp16/{fused,unfused}_optimizer.py.
@@ -20,7 +20,7 @@
 struct ds_rank {
     struct torch_archive *model, *optim;
     const struct value   *model_root;   /* dict */
-    const struct value   *optim_file;   /* dict: the whole optim file */
+    const struct value   *optim_file;   /* dict: all of the optim file */
     const struct value   *optim_root;   /* dict: its optimizer_state_dict */
 };
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/deepspeed/whole.h"
+#include "formats/deepspeed/module.h"
 #include "libckpt/convert.h"
 
 #define MAX_LAYER 100000
@@ -31,13 +31,13 @@ static int add_tensor(struct ds_layers *l, size_t layer, const char *name,
                       const struct value_tensor *t, const struct torch_archive *a,
                       struct ckpt_err *err)
 {
-    const char *whole = ckpt_arena_printf(&l->arena, "%zu.%s", layer, name);
+    const char *full = ckpt_arena_printf(&l->arena, "%zu.%s", layer, name);
 
     if (ckpt_reserve(&l->item, l->n, &l->cap, sizeof *l->item, err))
         return CKPT_ENOMEM;
-    if (!whole)
+    if (!full)
         return ckpt_nomem(err, strlen(name));
-    l->item[l->n++] = (struct ds_layer_tensor){.name = whole, .t = t, .archive = a};
+    l->item[l->n++] = (struct ds_layer_tensor){.name = full, .t = t, .archive = a};
     return 0;
 }
 
@@ -118,7 +118,7 @@ void ds_layers_close(struct ds_layers *l)
 
 /* -- listing --------------------------------------------------------------------------------- */
 
-/* Whether what is listed, rounded to the layer's dtype, is what the layer has. */
+/* Whether a listed tensor, rounded to the layer's dtype, is the layer's. */
 static int rounds_to(bool *same, const struct ckpt_tensor *listed, const struct ds_layer_tensor *l,
                      struct ckpt_err *err)
 {
@@ -167,7 +167,7 @@ static int list_one(struct ckpt_tensors *list, const struct ds_layer_tensor *l, 
         if (same)
             return ds_alias_add(list, l->name, k, err);
     }
-    return ds_whole_add(list, l->archive, l->name, l->t, buffer ? CKPT_BUFFER : CKPT_WEIGHT, err);
+    return ds_tensor_add(list, l->archive, l->name, l->t, buffer ? CKPT_BUFFER : CKPT_WEIGHT, err);
 }
 
 bool ds_layer_buffer(const struct ds_files *f, const char *name)

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "formats/deepspeed/whole.h"
+#include "formats/deepspeed/module.h"
 #include "libckpt/convert.h"
 #include "libckpt/log.h"
 

@@ -5,12 +5,12 @@
 
 #include "formats/deepspeed/experts.h"
 #include "formats/deepspeed/pipe.h"
-#include "formats/deepspeed/whole.h"
+#include "formats/deepspeed/module.h"
 #include "libckpt/convert.h"
 #include "libckpt/err.h"
 #include "libckpt/log.h"
 
-#define SAMPLE 2048             /* elements that tell one parameter from another, at each end */
+#define SAMPLE 2048             /* elements that are compared at each end of a parameter */
 
 /* One entry of the optimizer. */
 struct entry {
@@ -34,7 +34,7 @@ struct param {
     bool                        taken;
 };
 
-/* What is of one shape. */
+/* Parameters and entries of one shape. */
 struct class {
     size_t *param;                      /* [n_param] numbers of its parameters */
     size_t  n_param;
@@ -220,14 +220,14 @@ static int take_entry(struct match *m, struct optimizer *o, size_t g, const stru
     if (!value_as_int(number, &key) || key != (int64_t)o->number)
         return ckpt_fail(err, CKPT_EFORMAT, "optimizer: number %zu of its entries is not where "
                          "torch counts it, in group %zu", o->number, g);
-    /* Without a master any tensor of the parameter's shape tells it: moments have it. */
+    /* Without a master any tensor of the parameter's shape will do: moments have it. */
     for (size_t i = 0; !v && value_is(e->state, VALUE_DICT) && i < e->state->u.dict.n; i++)
         if (value_is(e->state->u.dict.val[i], VALUE_TENSOR) &&
             e->state->u.dict.val[i]->u.tensor->shape.rank > 0)
             v = e->state->u.dict.val[i];
     if (!v)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "optimizer: entry %zu has no moment to tell its "
-                         "shape by", o->number);
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "optimizer: entry %zu has no moment, which "
+                         "would have its shape", o->number);
     e->shape = shape_key(m, o->part, &v->u.tensor->shape);
     return e->shape ? 0 : ckpt_nomem(err, 64);
 }
@@ -524,7 +524,7 @@ int ds_stage0_names(struct ds_numbered **out, size_t *n, struct ckpt_arena *aren
     return rc;
 }
 
-/* What pipeline stages are tied by is a parameter of each. */
+/* A parameter that ties pipeline stages is in each of them. */
 static bool is_listed(const struct ckpt_tensors *list, const struct ds_files *f, const char *name)
 {
     return f->mp > 0 && ckpt_tensors_find(list, name) != SIZE_MAX;
@@ -542,7 +542,7 @@ int ds_master_list(struct ckpt_tensors *list, const struct ds_files *f, struct c
     rc = open_match(&m, f, err);
     for (size_t i = 0; rc == 0 && i < m.n_entry; i++)
         if (m.entry[i].master && !is_listed(list, f, m.entry[i].param->name))
-            rc = ds_whole_add(list, m.entry[i].archive, m.entry[i].param->name,
+            rc = ds_tensor_add(list, m.entry[i].archive, m.entry[i].param->name,
                               m.entry[i].master, CKPT_WEIGHT, err);
     close_match(&m);
     if (rc == CKPT_EUNSUPPORTED) {
@@ -570,7 +570,7 @@ static int list_moment(struct ckpt_tensors *list, struct match *m, const struct 
             return ckpt_nomem(err, sizeof *t);
     }
     return t && !is_listed(list, m->f, name)
-               ? ds_whole_add(list, e->archive, name, t, CKPT_OPTIM, err) : 0;
+               ? ds_tensor_add(list, e->archive, name, t, CKPT_OPTIM, err) : 0;
 }
 
 int ds_moment_list(struct ckpt_tensors *list, const struct ds_files *f, const char *state,

@@ -1,6 +1,6 @@
 /*
- * deepspeed/swap - what stage 3 swapped out to a file system: flat tensors that are empty in the
- * optim files and whose elements lie bare in files beside them.
+ * deepspeed/swap - tensors that stage 3 swapped out to a file system: flat ones that are empty in
+ * the optim files and whose elements lie bare in files beside them.
  *
  *   <tag>/offloaded_tensors/rankRR/<ds_id>.tensor.swp    RR has two digits or more
  *
@@ -19,7 +19,7 @@ int ds_swap_open(struct ds_files *f, struct ckpt_dir *dir, struct ckpt_err *err)
 void ds_swap_close(struct ds_swap *s);
 /*
  * A fragment of all `numel` elements of rank's tensor t, which is empty.  CKPT_EUNSUPPORTED when
- * the files do not tell where they lie.
+ * the files do not say where they lie.
  */
 int ds_swap_fragment(struct ckpt_fragment **out, struct ckpt_arena *arena,
                      const struct ds_files *f, size_t rank, const struct value_tensor *t,

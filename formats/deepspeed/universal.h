@@ -1,16 +1,16 @@
 /*
  * universal - the tensors of a universal checkpoint: one small torch file for each parameter
- * and state, whole, independent of stage and ranks.
+ * and state, independent of stage and ranks.
  *
  *   <tag>/zero/<parameter>/fp32.pt, exp_avg.pt, ..., step.pt
- *   <tag>/zero/optimizer_state.pt        what the optimizer keeps besides
+ *   <tag>/zero/optimizer_state.pt        the optimizer's other values
  *   <tag>/[zero_pp_rank_R_]mp_rank_00_model_states.pt
  *
  * A state's file is {"param": tensor, "cat_dim": 0} or, made of stage 3, a tensor without its
  * shape, which param_shapes of the model file has.  Made of a tensor-parallel run or a pipeline,
- * with several mp_rank files, the states are whole all the same, each with its shape, while the
- * model files have slices and stages: then the folders of zero/ say what parameters there are,
- * and the rest of the model is left out, with a warning.  Source: DeepSpeed 0.19.8 and 0.14.5
+ * with several mp_rank files, the states are complete all the same, each with its shape, while
+ * the model files have slices and stages: then the folders of zero/ name the parameters, and the
+ * rest of the model is left out, with a warning.  Source: DeepSpeed 0.19.8 and 0.14.5
  * checkpoint/ds_to_universal.py, universal_checkpoint.py.
  */
 #ifndef CKPT_FORMATS_DEEPSPEED_UNIVERSAL_H
@@ -24,7 +24,7 @@ struct ds_universal {
     struct ckpt_dir       *dir;         /* zero/ */
     struct torch_archive **open;        /* [n] files of states, as far as they were asked for */
     size_t                 n, cap;
-    const char           **state;       /* [n_state] what is kept of a parameter: exp_avg, ... */
+    const char           **state;       /* [n_state] of a parameter: exp_avg, ... */
     size_t                 n_state;
     const char           **param;       /* [n_param] folders, when there are several mp_ranks */
     size_t                 n_param;
@@ -33,7 +33,7 @@ struct ds_universal {
     const struct value    *step;        /* a number, or a tensor of step_file; NULL */
 };
 
-/* Warn of what the model file has besides, of which it may have slices. */
+/* Warn of the model file's other tensors, of which it may have slices. */
 void universal_tell_rest(const struct ckpt_tensors *list, const struct ds_files *f);
 /*
  * Open zero/ of a tag's folder, its optimizer_state.pt as rank 0's optim file, and the step.

@@ -68,7 +68,7 @@ static int find_alias(struct torch_adder *to, const struct value_tensor *t, size
     return ckpt_map_add(to->seen, (const char *)w, sizeof *w, to->list->n - 1, err);
 }
 
-/* Listed as its values, which are F32; a scheme that is not read is only listed. */
+/* Listed as F32 values; a scheme that is not read is only listed. */
 static int add_quantised(struct torch_adder *to, const char *name, size_t len,
                          const struct value_tensor *t, struct ckpt_err *err)
 {
@@ -119,7 +119,7 @@ static int add_window(struct torch_adder *to, const char *name, size_t len,
     return numel ? find_alias(to, t, &added->alias_of, err) : 0;
 }
 
-/* Of a tensor that is spread over ranks this file has the whole, or it is a part of a set. */
+/* A sharded tensor: this file has all of it, or is one of a set. */
 static int add_shard(struct torch_adder *to, const char *name, size_t len, const struct value *v,
                      struct ckpt_err *err)
 {
@@ -138,7 +138,7 @@ static int add_shard(struct torch_adder *to, const char *name, size_t len, const
     return ckpt_err_hint(err, "a directory that holds the files of all ranks is read as one");
 }
 
-/* An array of what has no dtype here stays what it is: a value that is no tensor. */
+/* An array whose elements have no dtype here is a value, no tensor. */
 static int add_array(struct torch_adder *to, const char *name, size_t len, const struct value *v,
                      struct ckpt_err *err)
 {

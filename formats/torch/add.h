@@ -1,6 +1,6 @@
 /*
- * torch/add - values that stand for a tensor -> entries of a list: tensors, what is spread over
- * ranks and lies here whole, numpy arrays, and tensors that are known and not read.
+ * torch/add - values that are a tensor -> entries of a list: tensors, sharded ones of which this
+ * file has all, numpy arrays, and tensors that are known and not read.
  */
 #ifndef CKPT_FORMATS_TORCH_ADD_H
 #define CKPT_FORMATS_TORCH_ADD_H
@@ -20,13 +20,13 @@ struct torch_adder {
     const struct torch_archive *a;
     struct ckpt_tensors        *list;
     struct ckpt_map            *seen;       /* window -> index: tied tensors */
-    enum ckpt_kind              kind;       /* of what is added next */
+    enum ckpt_kind              kind;       /* of the tensors added next */
     struct torch_inner         *inner;      /* in rising order; to be freed */
     size_t                      n_inner, cap_inner;
     size_t                      left_out;   /* arrays of elements without a dtype */
 };
 
-/* True when v stands for a tensor, and is not to be looked into. */
+/* True when v is a tensor, or the record of one. */
 bool torch_add_is(const struct value *v);
 /*
  * Append v under that name; a window on the bytes of another is its alias.  CKPT_EUNSUPPORTED for

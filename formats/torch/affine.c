@@ -54,7 +54,7 @@ static int take_channels(struct torch_affine *out, const struct value *axis, str
         return bad(err, "its channels lie along no axis that it has");
     out->channels = out->shape.dim[k];
     for (int i = (int)k + 1; i < out->shape.rank; i++)
-        out->inner *= out->shape.dim[i];    /* no more than the whole, where that is not empty */
+        out->inner *= out->shape.dim[i];    /* no more than numel, where that is not 0 */
     return 0;
 }
 

@@ -1,6 +1,5 @@
 /*
- * torch/affine - torch's own quantised tensors (qint8, quint8, qint32), as the values they stand
- * for.
+ * torch/affine - torch's own quantised tensors (qint8, quint8, qint32), dequantised.
  *
  *   _rebuild_qtensor(storage, offset, size, stride, quantizer, requires_grad, hooks)
  *   quantizer: (torch.per_tensor_affine, scale, zero)

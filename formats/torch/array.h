@@ -26,7 +26,8 @@ struct torch_array {
 
 /* True for the record of any array. */
 bool torch_array_is(const struct value *v);
-/* CKPT_EUNSUPPORTED for elements that have no dtype here, CKPT_EFORMAT for what is no array. */
+/* CKPT_EUNSUPPORTED for elements that have no dtype here, CKPT_EFORMAT for a malformed
+ * record. */
 int torch_array_read(struct torch_array *out, const struct value *v, struct ckpt_err *err);
 /* Elements [start, start + count) in row-major order, little-endian.  Any thread. */
 int torch_array_gather(void *dst, const struct torch_array *a, int64_t start, int64_t count,

@@ -1,5 +1,5 @@
 /*
- * torch/legacy - what torch.save wrote before 1.6, and still writes when asked to: five pickles
+ * torch/legacy - the format of torch.save before 1.6, and still an option of it: five pickles
  * and the storages, one after the other.
  *
  *   pickle   0x1950a86a20f9469cfc6c

@@ -1,9 +1,9 @@
 /*
  * torch/list - the tensors of a value tree under the names of their paths.
  *
- * Keys joined by ".", list positions as numbers; what an object holds (pairs, items, attributes)
- * is named as if it were a dictionary.  A state dict inside {"model": ...}, {"state_dict": ...}
- * or {"module": ...} is listed without that wrapper, what lies beside it is CKPT_OTHER; so are
+ * Keys joined by ".", list positions as numbers; pairs, items and attributes of an object
+ * are named as if it were a dictionary.  A state dict inside {"model": ...}, {"state_dict": ...}
+ * or {"module": ...} is listed without that wrapper, its siblings are CKPT_OTHER; so are
  * all tensors of an optimizer's or a random state's file.
  */
 #ifndef CKPT_FORMATS_TORCH_LIST_H
@@ -13,7 +13,7 @@
 
 /*
  * Add to to->list.  A container that is shared is listed under each of its paths.  CKPT_ELIMIT
- * when the graph unfolds to far more values than it has; else as torch_add.
+ * when the graph expands to far more values than it has; else as torch_add.
  */
 int torch_list(struct torch_adder *to, struct ckpt_err *err);
 

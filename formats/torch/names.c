@@ -1,7 +1,6 @@
 /*
- * torch/names - see torch/names.h.  Rows by producer; what each file of theirs was seen to hold.
- * Python 2's module names (__builtin__, copy_reg) stand beside today's, since protocol 2 uses
- * them.
+ * torch/names - see torch/names.h.  Rows by producer, from files of each.  Python 2's module names
+ * (__builtin__, copy_reg) are beside today's, since protocol 2 uses them.
  */
 #include "formats/torch/names.h"
 
@@ -168,7 +167,7 @@ static const struct torch_name rows[] = {
     {"typing", "Any", NAME_INERT},
 };
 
-/* What is known by more than a row. */
+/* The row of names that a rule knows. */
 static const struct torch_name inert_row = {"torch", NULL, NAME_INERT};
 
 /* Dtypes of torch that are known by name only, and the storages of some. */
@@ -200,7 +199,7 @@ static bool names_dtype(const char *module, const char *name)
 
 /*
  * A module of the package: classes of TorchScript, whose code lies in the archive and stays
- * there, and torchao's, whose tensors are told by their class.
+ * there, and torchao's, whose tensors are known by their class.
  */
 static bool is_below(const char *module, const char *package)
 {
@@ -210,7 +209,7 @@ static bool is_below(const char *module, const char *package)
 }
 
 /*
- * A row for a whole module means the classes of it: CamelCase, and no dot, which protocol 4 would
+ * A row without a name means the classes of a module: CamelCase, and no dot, which protocol 4 would
  * follow to any module that the module imports.
  */
 static bool is_class(const char *name)

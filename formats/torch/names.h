@@ -10,7 +10,7 @@ enum torch_name_what {
     NAME_INERT,                 /* kept as a record, or as a name */
     NAME_ENUM,                  /* likewise; getattr of it may name a member */
     NAME_GETATTR, NAME_DICT, NAME_SET, NAME_BYTES,
-    /* What makes tensors; of UNREAD, of kinds that are not read: kept as a record. */
+    /* Calls that make tensors; UNREAD: of kinds that are not read, kept as a record. */
     NAME_UNREAD, NAME_TENSOR_V2, NAME_TENSOR_V3, NAME_QTENSOR, NAME_PARAMETER, NAME_FROM_TYPE
 };
 

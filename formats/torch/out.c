@@ -193,7 +193,7 @@ void torch_writer_place(const struct torch_writer *w, size_t i, int64_t start,
 
 /*
  * torch's id is 20 digits of the members' names hashed and 20 of their checksums: diagnostic, so
- * any hash will do that tells one archive from another.
+ * any hash will do that differs from archive to archive.
  */
 static int put_id(struct torch_writer *w, struct ckpt_err *err)
 {

@@ -31,7 +31,7 @@ void torch_writer_place(const struct torch_writer *w, size_t i, int64_t start,
 int torch_writer_commit(struct torch_writer *w, struct ckpt_err *err);
 void torch_writer_abort(struct torch_writer *w);        /* NULL accepted */
 
-/* A small archive in one go: data[i] holds storage i whole (NULL where numel is 0).  Takes out. */
+/* A small archive in one go: data[i] has all of storage i (NULL where numel is 0).  Takes out. */
 int torch_write(struct ckpt_out *out, const char *top, const struct value *root,
                 const struct torch_storage *storage, const void *const *data, size_t n_storage,
                 struct ckpt_err *err);

@@ -1,12 +1,12 @@
 /*
- * torch/shard - what one rank's torch file holds of a tensor that is spread over ranks.
+ * torch/shard - one rank's pieces of a tensor that is sharded over ranks.
  *
  *   DTensor        _rebuild_from_type_v2(_rebuild_wrapper_subclass, DTensor, (DTensor, dtype,
- *                  size of the whole, ...), (None, {_local_tensor, _spec})); _spec has the mesh
+ *                  its size, ...), (None, {_local_tensor, _spec})); _spec has the mesh
  *                  (its sizes, and this rank's place in it) and one placement for each of its
- *                  axes: Shard {dim} cuts what the axes before have left as torch.chunk does,
+ *                  axes: Shard {dim} cuts as torch.chunk does, after the axes before it;
  *                  _StridedShard {dim, split_factor} what the axes after it have left, into
- *                  split_factor parts together; Replicate keeps it whole, Partial is a sum that
+ *                  split_factor parts together; Replicate does not cut, Partial is a sum that
  *                  was never taken
  *   ShardedTensor  ..., (local shards, metadata, process group, ...)): each shard has its
  *                  offsets and sizes beside it
@@ -20,16 +20,16 @@
 #include "formats/torch/torch.h"
 
 struct torch_piece {
-    int64_t                    start[CKPT_MAX_RANK];    /* in the whole */
+    int64_t                    start[CKPT_MAX_RANK];    /* in the complete tensor */
     const struct value_tensor *tensor;                  /* as long as the archive */
 };
 
 struct torch_shard {
-    struct ckpt_shape   shape;          /* of the whole */
+    struct ckpt_shape   shape;          /* of the complete tensor */
     enum ckpt_dtype     dtype;
-    struct torch_piece *piece;          /* what this rank adds to those before it */
+    struct torch_piece *piece;          /* [n] that no rank before has */
     size_t              n;
-    int64_t             world, rank;    /* ranks it is spread over, this one's number; -1: untold */
+    int64_t             world, rank;    /* number of ranks, this one; -1: unknown */
 };
 
 /* True for the record of a DTensor or a ShardedTensor. */

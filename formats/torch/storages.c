@@ -69,7 +69,7 @@ int torch_storages_name(struct torch_storages *s, const char *id, struct value_t
     return ckpt_map_add(s->by_id, id, strlen(id), n, err);
 }
 
-/* The furthest element lies inside the base, and the whole is no blown-up view. */
+/* The furthest element lies inside the base, and the tensor is no blown-up view. */
 int torch_storages_fit(const struct torch_storages *storages, const struct value_tensor *t,
                        int64_t base_numel, struct ckpt_err *err)
 {

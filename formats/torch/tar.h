@@ -1,5 +1,5 @@
 /*
- * torch/tar - what torch.save wrote before 0.1.11: a tar of four members.
+ * torch/tar - the format of torch.save before 0.1.11: a tar of four members.
  *
  *   sys_info   not looked at: the byte order is little, as every reader of it takes it
  *   storages   pickle of their number; for each a pickle (key, location, class), its number of

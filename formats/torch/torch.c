@@ -23,7 +23,7 @@
 
 /*
  * Memory for values, by the pickle's size: an opcode of one byte makes a value of 130, and names
- * that are spelt from remembered texts cost most.  What real files take is a tenth of it.
+ * that are spelt from remembered texts cost most.  Real files take a tenth of it.
  */
 #define VALUE_BYTES_MIN ((uint64_t)16 << 20)
 #define VALUE_BYTES_PER 256
@@ -34,7 +34,7 @@ struct torch_archive {
     struct ckpt_arena      arena;       /* of the values */
     struct value          *root;
     struct torch_storages  storages;
-    struct ckpt_sum       *sum;         /* that guard the file, or NULL */
+    struct ckpt_sum       *sum;         /* of the file's guard, or NULL */
     bool                   big_endian;
     const char            *container;
 };
@@ -125,7 +125,7 @@ static int by_offset(const void *a, const void *b)
     return x < y ? -1 : x > y ? 1 : 0;
 }
 
-/* From here on who reads a member's bytes has its checksum proved. */
+/* From here on reading a member's bytes proves its checksum. */
 static int guard(struct torch_archive *a, struct ckpt_err *err)
 {
     size_t n = 0;
@@ -179,7 +179,7 @@ static int open_zip(struct torch_archive *a, bool strict, struct ckpt_err *err)
     return rc ? rc : guard(a, err);
 }
 
-/* By the first bytes, as torch itself tells its containers apart. */
+/* By the first bytes, as torch itself recognises its containers. */
 static int open_archive(struct torch_archive *a, bool strict, struct ckpt_err *err)
 {
     unsigned char head[CKPT_HEAD_BYTES];
@@ -316,7 +316,7 @@ static int bid(const struct ckpt_place *p)
     return torch_tar_is(p->head, p->head_len) ? 40 : 0;
 }
 
-/* What a source has: the archive, and which of its tensors are no windows. */
+/* The archive, and its tensors that are no windows. */
 struct torch_source {
     struct torch_archive      *archive;
     const struct ckpt_tensors *list;
@@ -430,8 +430,8 @@ static int open_program(struct ckpt_source **out, struct ckpt_file *file, struct
 }
 
 /*
- * How many files a model's matrices are cut over, of which this is one: what Megatron's arguments
- * say, which lie beside the weights; 1 where nothing is said.
+ * How many files a model's matrices are cut over, of which this is one: by Megatron's arguments,
+ * which lie beside the weights; 1 without them.
  */
 static int64_t tensor_parallel(const struct torch_archive *a)
 {

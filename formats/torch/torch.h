@@ -39,13 +39,13 @@ int torch_archive_open(struct torch_archive **out, struct ckpt_file *file, struc
 int torch_archive_open_any(struct torch_archive **out, struct ckpt_file *file,
                            struct ckpt_err *err);
 /*
- * What such a file holds, as a source of tensors to look at: only who was refused by ckpt_open
- * has a use for it.  Takes file, on failure too.
+ * The tensors of such a file, as a source to look at, for files that ckpt_open refuses.  Takes
+ * file, on failure too.
  */
 int torch_look(struct ckpt_source **out, struct ckpt_file *file, struct ckpt_err *err);
-/* False for legacy files, and for archives that torch was told to write no checksums into. */
+/* False for legacy files, and for archives that torch wrote without checksums. */
 bool torch_archive_has_sums(const struct torch_archive *a);
-/* Prove the checksum of every member, if there are any: reads the whole file. */
+/* Prove the checksum of every member, if there are any: reads all of the file. */
 int torch_archive_verify(const struct torch_archive *a, struct ckpt_err *err);
 void torch_archive_close(struct torch_archive *a);
 const struct value *torch_archive_root(const struct torch_archive *a);

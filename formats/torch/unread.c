@@ -48,7 +48,7 @@ static void add_bytes(struct torch_unread *u, const struct value *v)
         u->bytes += bytes;
 }
 
-/* The layout's own name: sparse_coo.  What lies after the values is the size. */
+/* The layout's own name: sparse_coo.  The size follows the values. */
 static bool tell_sparse(struct torch_unread *u, const struct value *args)
 {
     const struct value *layout = value_item(args, 0), *data = value_item(args, 1), *values;

@@ -1,5 +1,5 @@
 /*
- * torch/unread - tensors that are known for what they are and whose values are not read: sparse,
+ * torch/unread - tensors whose kind is known and whose values are not read: sparse,
  * nested and meta tensors, classes of other libraries, dtypes without a place here, windows with
  * a conjugate or negative bit.
  *
@@ -29,7 +29,7 @@ struct torch_unread {
 
 /* True for the record of a call that would make a tensor. */
 bool torch_unread_is(const struct value *v);
-/* CKPT_EUNSUPPORTED when even dtype and shape cannot be told. */
+/* CKPT_EUNSUPPORTED when even dtype and shape are unknown. */
 int torch_unread_tell(struct torch_unread *out, const struct value *v, struct ckpt_err *err);
 
 #endif

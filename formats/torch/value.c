@@ -24,7 +24,7 @@ struct walk {
     struct ckpt_err       *err;
     struct level          *stack;
     size_t                 n, cap, visits;
-    unsigned               depth;       /* of the value in work */
+    unsigned               depth;       /* of the value that is visited */
     const struct value    *class;       /* of the storage before, mostly of the next one too */
     enum ckpt_dtype        class_dtype;
 };
@@ -36,7 +36,7 @@ static int bad(struct walk *w, const char *what)
 
 /* -- storages -------------------------------------------------------------------------------- */
 
-/* What a persistent id names: a storage, or in old files a part of one. */
+/* A storage that a persistent id names, or in old files a part of one. */
 struct base {
     size_t  storage;
     int64_t offset, numel;              /* elements */
@@ -198,7 +198,7 @@ static int make_tensor(struct walk *w, struct value *v, const struct torch_name 
     if ((rc = torch_storages_fit(w->storages, &t, base.numel, w->err)) != 0 ||
         (pairs && (rc = make_pairs(w, &t)) != 0))
         return rc;
-    /* Last: what has failed stays a record, and would be resolved again wherever it is met. */
+    /* Last: a call that failed stays a record, which would be resolved again at each visit. */
     if (row->what == NAME_QTENSOR && (rc = take_quantizer(w, &t, value_arg(v, 4), nest)) != 0)
         return rc;
     t.offset += base.offset;            /* a typed view: the same elements, both below 2^63 */
@@ -262,7 +262,7 @@ static int from_type(struct walk *w, struct value *v, int nest)
 
 /* -- plain values ---------------------------------------------------------------------------- */
 
-/* OrderedDict(): its items are what SETITEMS put on it. */
+/* OrderedDict(): SETITEMS added its items. */
 static int make_dict(struct walk *w, struct value *v)
 {
     struct value_pairs pairs = v->u.obj.pairs;
@@ -348,14 +348,14 @@ static int refuse(struct ckpt_err *err, const struct value *v)
     return ckpt_err_hint(err, "ckpt-inspect shows what such a file holds without running it");
 }
 
-/* The same, with what makes weights of a module that was saved whole. */
+/* The same, with a hint where a module was saved instead of its state_dict. */
 static int refuse_of(const struct value_seq *names, const struct value *v, struct ckpt_err *err)
 {
     int rc = refuse(err, v);
 
     for (size_t i = 0; i < names->n && !torch_name_alarms(v->u.obj.module, v->u.obj.name); i++)
         if (strncmp(names->item[i]->u.obj.module, "torch.nn.modules.", 17) == 0)
-            return ckpt_err_hint(err, "a whole module was saved: load it where its code is, and "
+            return ckpt_err_hint(err, "a module was saved: load it where its code is, and "
                                  "save its state_dict()");
     return rc;
 }
@@ -392,7 +392,7 @@ static int take_named(struct walk *w, struct value *v)
     return 0;
 }
 
-/* A persistent id that is no storage: torch's old way to name a module's source. */
+/* A persistent id that is no storage names a module's source, in torch's old files. */
 static int check_persistent(struct walk *w, struct value *v)
 {
     const struct value *t = v->u.seq.item[0];
@@ -428,13 +428,13 @@ static bool is_member(const struct value *v)
                                       strcmp(name, "ProcessGroupState") == 0);
 }
 
-/* A name that is no row, getattr, or a call of what a call gave: a record, or a refusal. */
+/* A name without a row, getattr, or a call of a call's result: a record, or a refusal. */
 static int unknown(struct walk *w, struct value *v)
 {
     const struct value *callee = v->u.obj.callee, *get = callee ? callee : v;
     const struct torch_name *row = NULL;
 
-    /* What is called may have become a dictionary by now. */
+    /* The callee may have become a dictionary by now. */
     if (get->kind == VALUE_OBJECT && !get->u.obj.callee)
         row = torch_name_find(get->u.obj.module, get->u.obj.name);
     return !w->strict || (row && row->what == NAME_GETATTR && is_member(get))
@@ -460,7 +460,7 @@ static int resolve_by(struct walk *w, struct value *v, const struct torch_name *
     return 0;
 }
 
-/* One value; what lies below it is the walk's business. */
+/* One value; values below it are the walk's business. */
 static int resolve(struct walk *w, struct value *v, int nest)
 {
     const struct torch_name *row;
@@ -480,7 +480,7 @@ static int resolve(struct walk *w, struct value *v, int nest)
             return 0;
         rc = resolve_by(w, v, row, nest);
     }
-    /* Who only looks is shown the record of what is not read; who lists tells it. */
+    /* Records of tensors that are not read stay: for who only looks, and for who lists them. */
     if ((rc == CKPT_EUNSUPPORTED && (!w->strict || w->storages->keep_unread)) ||
         (rc == CKPT_ELIMIT && !w->strict)) {
         ckpt_err_clear(w->err);

@@ -1,10 +1,10 @@
 /*
  * torch/value - pickle values -> storages, tensors, dictionaries.
  *
- * One table says which names a checkpoint may contain and what each becomes; anything else is an
- * inert record, which strict resolving refuses by name.  Nothing is called.
+ * One table lists the names that a checkpoint may contain, and the value of each; anything else is
+ * an inert record, which strict resolving refuses by name.  Nothing is called.
  * Source: torch 2.15 torch/_utils.py, serialization.py, _tensor.py; DeepSpeed 0.19; transformers
- * 5.17; what their files contain.
+ * 5.17; files of theirs.
  */
 #ifndef CKPT_FORMATS_TORCH_VALUE_H
 #define CKPT_FORMATS_TORCH_VALUE_H
@@ -39,14 +39,14 @@ enum ckpt_dtype torch_storage_dtype(const struct value *class);
 
 /*
  * Refuse a pickle that names a global of no table, wherever it did so.  alarms_only: it failed
- * anyway, and only names that look malicious change what is said about it.
+ * anyway, and only names that look malicious change the sentence.
  */
 int torch_names_check(const struct value_seq *names, bool alarms_only, struct ckpt_err *err);
 
 /*
  * Make tensors, dictionaries and plain values of the records below root, in place.  Every value
  * is visited once; more than 64 M are CKPT_ELIMIT.  Tensors are checked against their storage's
- * size as the pickle tells it (offsets in the file are not known here); those of kinds that are
+ * size by the pickle (offsets in the file are not known here); those of kinds that are
  * not read are CKPT_EUNSUPPORTED, unless the storages say they stay records.
  */
 int torch_value_resolve(struct value *root, struct torch_storages *storages,

@@ -1,6 +1,6 @@
 /*
- * pickle/fields - how many bytes an array has that joblib wrote between the opcodes of a pickle:
- * what numpy's dtype and joblib's wrapper were told.
+ * pickle/fields - how many bytes an array has that joblib wrote between the opcodes of a pickle,
+ * from the arguments of numpy's dtype and joblib's wrapper.
  */
 #ifndef CKPT_FORMATS_CONTAINER_PICKLE_FIELDS_H
 #define CKPT_FORMATS_CONTAINER_PICKLE_FIELDS_H
@@ -18,7 +18,7 @@ struct fields {
 void fields_of_dtype(struct fields *f, const struct item *args);
 /* A key of the wrapper's state and its value. */
 void fields_set(struct fields *f, const struct item *key, const struct item *val);
-/* False when that cannot be told. */
+/* False when that is unknown. */
 bool fields_bytes(const struct fields *f, int64_t *bytes);
 
 #endif

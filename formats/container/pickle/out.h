@@ -4,7 +4,7 @@
  * Protocol 2, in the opcodes that torch's weights-only loader knows: batches of 1000, a memo for
  * every text, container, name and call, bytes as _codecs.encode of Latin-1 text, tensors as
  * torch._utils._rebuild_tensor_v2 (_v3 where torch has no typed storage) over a persistent id.
- * What the reader gave of a file that torch wrote is written back byte for byte.
+ * Values read from a file that torch wrote are written back byte for byte.
  * Source: CPython 3.13 Modules/_pickle.c; torch 2.15 serialization.py, _tensor.py.
  */
 #ifndef CKPT_FORMATS_CONTAINER_PICKLE_OUT_H
@@ -20,9 +20,9 @@ struct pickle_storage {
 };
 
 /*
- * Append the whole pickle.  Graphs are written as graphs.  CKPT_ELIMIT for values nested deeper
- * than 512; CKPT_EUNSUPPORTED for what protocol 2 cannot say (keyword arguments, raw persistent
- * ids); CKPT_ESTATE for a tensor that does not lie in its storage.
+ * Append the pickle.  Graphs are written as graphs.  CKPT_ELIMIT for values nested deeper
+ * than 512; CKPT_EUNSUPPORTED for values that protocol 2 has not (keyword arguments, raw
+ * persistent ids); CKPT_ESTATE for a tensor that does not lie in its storage.
  */
 int pickle_write(struct ckpt_buf *out, const struct value *v,
                  const struct pickle_storage *storage, size_t n_storage, struct ckpt_err *err);

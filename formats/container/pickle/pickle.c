@@ -134,7 +134,7 @@ static int push_text(struct machine *m, enum value_kind kind, uint64_t n)
     return push(m, text(m, kind, p, (size_t)n));
 }
 
-/* What pickle_text made, or why it did not. */
+/* A value of pickle/text.h, or the reason that there is none. */
 static int push_made(struct machine *m, struct value *v, const char *why)
 {
     return why ? bad(m, why) : push(m, v);
@@ -249,7 +249,7 @@ static struct value *class_of(struct value *v)
     return value_is(id, VALUE_TUPLE) && value_count(id) == 4 ? value_item(id, 1) : v;
 }
 
-/* callable(*args) as a record.  What is called is a name, or the record of another call. */
+/* callable(*args) as a record.  The callable is a name, or the record of another call. */
 static int push_call(struct machine *m, struct value *callable, struct value *args,
                      struct value *kwargs, bool newobj)
 {

@@ -1,6 +1,6 @@
 /*
- * pickle/stack - the stack, the marks and the memo of a walk, which never fail for what a pickle
- * does: an empty stack gives values that are unknown, and the first such thing is kept.
+ * pickle/stack - the stack, the marks and the memo of a walk, which no pickle can make fail: an
+ * empty stack gives values that are unknown, and the first such thing is kept.
  */
 #ifndef CKPT_FORMATS_CONTAINER_PICKLE_STACK_H
 #define CKPT_FORMATS_CONTAINER_PICKLE_STACK_H
@@ -37,7 +37,7 @@ struct pickle_stack {
     size_t            n_mark, cap_mark;
     struct memo_slot *memo;             /* open addressing */
     size_t            n_memo, cap_memo;
-    const char       *broken;           /* what a loader would stop at; cleared by who reads it */
+    const char       *broken;           /* why a loader would stop; cleared by its reader */
 };
 
 /* CKPT_ELIMIT, CKPT_ENOMEM: these and the two below. */
@@ -52,7 +52,7 @@ struct item stack_pop(struct pickle_stack *s);
 size_t stack_pop_mark(struct pickle_stack *s, size_t *from);
 /* POP: an item, or the mark above all. */
 void stack_drop(struct pickle_stack *s);
-/* What is remembered, or OTHER. */
+/* The item of the memo, or OTHER. */
 struct item stack_recall(struct pickle_stack *s, uint64_t index);
 void stack_release(struct pickle_stack *s);
 

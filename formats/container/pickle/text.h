@@ -1,8 +1,8 @@
 /*
  * pickle/text - the numbers and texts of pickles, as Python spells them.
  *
- * All give a value in the arena, NULL when the arena refuses, or set *why to what is wrong with
- * the bytes.
+ * All give a value in the arena, NULL when the arena refuses, or set *why to the fault of the
+ * bytes.
  */
 #ifndef CKPT_FORMATS_CONTAINER_PICKLE_TEXT_H
 #define CKPT_FORMATS_CONTAINER_PICKLE_TEXT_H
@@ -27,7 +27,7 @@ struct value *pickle_line_unicode(struct ckpt_arena *a, const char *p, size_t n,
 /* Bytes of a Python 2 str: text when they are UTF-8, else bytes. */
 struct value *pickle_str8(struct ckpt_arena *a, const void *p, size_t n);
 
-/* Python's "surrogatepass" UTF-8: strict, but lone surrogates and NUL may stand in it. */
+/* Python's "surrogatepass" UTF-8: strict, but with lone surrogates and NUL. */
 bool pickle_text_valid(const unsigned char *s, size_t n);
 
 #endif

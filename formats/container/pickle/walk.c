@@ -21,7 +21,7 @@ struct walker {
     struct pickle_stack s;
     uint64_t            next_memo;      /* MEMOIZE's */
     int64_t             getattrs;       /* values that are getattr itself, less those understood */
-    size_t              base;           /* of nested pickles: where their bytes stand */
+    size_t              base;           /* of nested pickles: where their bytes begin */
     size_t              at;
     unsigned char       op;
     int                 nest;
@@ -259,7 +259,7 @@ static int push_dict(struct walker *k)
 
 /* -- operands -------------------------------------------------------------------------------- */
 
-/* Bytes that are a pickle themselves are what pickle.loads would be given. */
+/* Bytes that are a pickle themselves may be meant for pickle.loads. */
 static int push_bytes(struct walker *k, enum item_kind kind, uint64_t n)
 {
     struct item item = {kind, (size_t)n, {0}};

@@ -1,12 +1,12 @@
 /*
- * pickle/walk - which names a pickle asks for, whatever else is wrong with it.
+ * pickle/walk - the names that a pickle asks for, whatever else is wrong with it.
  *
- * pickle.h refuses what is not as a pickle should be; who looks for danger goes on, since a
- * loader would have run by then what came before.  The walk follows the stack only as far as
+ * pickle.h refuses malformed pickles; a search for danger continues, since a loader would have
+ * run everything up to there.  The walk follows the stack only as far as
  * names, texts and small tuples need it; a stack that is empty gives values that are unknown.
  * Names in pickles within byte strings are found too.
  *
- * Between the opcodes of joblib's files stand the bytes of arrays: one padding byte with its
+ * Between the opcodes of joblib's files are the bytes of arrays: one padding byte with its
  * padding where the wrapper's state says numpy_array_alignment_bytes, then the elements; arrays
  * of objects are pickles.  Source: joblib 1.5 numpy_pickle.py; opcodes as in pickle.h.
  */
@@ -21,7 +21,7 @@
 
 #define PICKLE_WALK_ODDS 16u
 
-/* A name, told once. */
+/* A name, listed once. */
 struct pickle_use {
     const char *module, *name;
     size_t      at;             /* offset of the opcode that asks for it first */
@@ -29,7 +29,7 @@ struct pickle_use {
     bool        member;         /* getattr asks for a member of it */
 };
 
-/* What is strange about a pickle that is no name. */
+/* A strange thing in a pickle, other than a name. */
 struct pickle_odd {
     const char *what;
     size_t      at;
@@ -46,7 +46,7 @@ struct pickle_walk {
     bool               stopped;     /* STOP was met */
     bool               cut;         /* the bytes ended before */
     bool               called;      /* a loader would have called something */
-    bool               arrays;      /* bytes of joblib's arrays stand in it */
+    bool               arrays;      /* it has bytes of joblib's arrays */
     bool               getattr;     /* is used otherwise than as getattr(a class, "MEMBER") */
     const char        *broken;      /* the first thing that a loader would stop at, or NULL */
     size_t             broken_at;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "formats/deepspeed/deepspeed.h"
-#include "formats/deepspeed/whole.h"
+#include "formats/deepspeed/module.h"
 #include "libckpt/convert.h"
 
 /* The dtype of a parameter in the model: of its tensor or placeholder in `module`. */
@@ -74,7 +74,7 @@ static int find_target(struct ds_cut *cut, const struct ds_module *module, size_
     return check_form(t, was->dtype, &was->shape, err);
 }
 
-/* Nothing that was saved may be left out but second names of tied tensors. */
+/* Every saved tensor is written, but second names of tied ones may be left out. */
 static int check_all_there(const struct ds_cut *cut, struct ckpt_err *err)
 {
     const struct ds_run *run = &cut->run;
@@ -83,7 +83,7 @@ static int check_all_there(const struct ds_cut *cut, struct ckpt_err *err)
         if (cut->saved->item[i].alias_of == i &&
             ckpt_tensors_find(cut->list, cut->saved->item[i].name) == SIZE_MAX)
             return ckpt_fail_as(err, CKPT_EMISMATCH, "missing", "%s: is left out, a run is "
-                                "written whole", cut->saved->item[i].name);
+                                "written with all its tensors", cut->saved->item[i].name);
     for (size_t i = 0; i < run->n_param; i++)
         for (size_t k = 0; k < run->n_moment; k++) {
             char name[CKPT_MAX_NAME + 64];

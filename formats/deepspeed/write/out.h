@@ -28,7 +28,7 @@ struct ds_alias {
     const char *kept;                   /* transformer.word_embeddings.weight */
 };
 
-/* What one rank writes of a stage-3 run.  All arrays are borrowed for the call. */
+/* One rank's state of a stage-3 run.  All arrays are borrowed for the call. */
 struct ds_rank_state {
     int                     rank, world_size;
     const struct ds_param  *param;              /* group 0's first, then group 1's */

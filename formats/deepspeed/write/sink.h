@@ -1,6 +1,6 @@
 /*
- * write/sink - a saved run written again for another ZeRO stage or number of ranks, so that
- * DeepSpeed goes on from it.
+ * write/sink - a saved run written for another ZeRO stage or number of ranks, from which DeepSpeed
+ * resumes.
  */
 #ifndef CKPT_FORMATS_DEEPSPEED_WRITE_SINK_H
 #define CKPT_FORMATS_DEEPSPEED_WRITE_SINK_H
