@@ -6,6 +6,7 @@
 
 #include "formats/container/npy.h"
 #include "formats/place.h"
+#include "libckpt/err.h"
 
 #define MAX_FOLDERS 8
 

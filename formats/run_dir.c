@@ -24,6 +24,7 @@
 
 #include "formats/place.h"
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 
 #define SNAPSHOT  "checkpoint_manager_snapshot.json"
 

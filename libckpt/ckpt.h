@@ -11,10 +11,12 @@
  *   write  or range by range, from memory                                ckpt_sink_write
  *   close  the output appears, whole, or nothing does                    ckpt_sink_commit, ...
  *
- * Calls that can fail return 0 or a negative code and fill the last argument, err (err.h).
+ * Calls that can fail return 0 or a negative code and fill the last argument, err (err.h,
+ * codes in fail.h).
  *
- * Abbreviations: ckpt (libckpt), fail (err), dir (file), tensors (tensor), out (commit),
- * outdir (commit), sha256 (digest), xxh128 (digest), arena (mem).
+ * Abbreviations: err (fail), dir (file), tensors (tensor), out and outdir (commit), sha256 and
+ * xxh128 (digest), and of mem the words of C: alloc, grow, reserve, free, strdup, nomem, arena,
+ * add, mul.
  */
 #ifndef CKPT_LIBCKPT_CKPT_H
 #define CKPT_LIBCKPT_CKPT_H

@@ -26,7 +26,7 @@
 #include <stdint.h>
 
 #include "libckpt/api.h"
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 #include "libckpt/file.h"
 
 CKPT_BEGIN_C

@@ -7,6 +7,7 @@
 
 #include "libckpt/base/opts.h"
 #include "libckpt/base/pool.h"
+#include "libckpt/err.h"
 #include "libckpt/io/guard.h"
 
 #define DEFAULT_CHUNK ((size_t)4 << 20)

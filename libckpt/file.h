@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #include "libckpt/api.h"
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 #include "libckpt/mem.h"
 
 CKPT_BEGIN_C

@@ -11,7 +11,7 @@
 
 #include "libckpt/api.h"
 #include "libckpt/dtype.h"
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 #include "libckpt/file.h"
 #include "libckpt/mem.h"
 #include "libckpt/shape.h"

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "libckpt/api.h"
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 CKPT_BEGIN_C
 

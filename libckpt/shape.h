@@ -10,7 +10,7 @@
 
 #include "libckpt/api.h"
 #include "libckpt/dtype.h"
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 CKPT_BEGIN_C
 

@@ -1,5 +1,6 @@
 /* sink - see sink.h. */
 #include "libckpt/sink.h"
+#include "libckpt/err.h"
 
 #include <stdatomic.h>
 

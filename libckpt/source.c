@@ -1,5 +1,6 @@
 /* source - see source.h.  The checked wrappers over a format's or a view's calls. */
 #include "libckpt/source.h"
+#include "libckpt/err.h"
 
 #include <string.h>
 

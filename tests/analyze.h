@@ -3,7 +3,7 @@
 #ifndef CKPT_TESTS_ANALYZE_H
 #define CKPT_TESTS_ANALYZE_H
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 static inline int analyze_nonzero(int code)
 {

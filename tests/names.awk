@@ -1,13 +1,14 @@
 # names.awk HEADER... - functions that a header declares and whose name does not say where they live.
 #
 # A name begins with its room's (the file's), its folder's, or both, ckpt_ before it or not; or with
-# an abbreviation of its folder, which a header there lists in its head comment:
+# an abbreviation of its folder, which a header there lists in its head comment (up to a full stop):
 #
 #  * Abbreviations: ds (deepspeed), ds3 (ZeRO stage 3).
 #
+# Functions of ckpt.h begin with ckpt_.
 # Prints file:line:name for each other.  Headers are read twice: abbreviations first.
 function words(line,    n, w, i) {
-    sub(/.*Abbreviations: */, "", line)
+    sub(/^ \* (Abbreviations: )?/, "", line)
     gsub(/\([^)]*\)/, "", line)
     n = split(line, w, /[ ,.]+/)
     for (i = 1; i <= n; i++)
@@ -19,6 +20,7 @@ function begins(name, with) {
 }
 
 function lives_here(name,    p, n, w, i) {
+    if (begins(name, stem)) return 1
     sub(/^ckpt_/, "", name)
     p = folder
     sub(/.*\//, "", p)
@@ -49,10 +51,15 @@ FNR == 1 {
     folder = FILENAME; sub(/\/[^\/]*$/, "", folder)
     stem = FILENAME; sub(/.*\//, "", stem); sub(/\.[a-z]*$/, "", stem)
     first = stem; sub(/_.*/, "", first)
-    text = ""; depth = 0; comment = 0; directive = 0; cplusplus = 0
+    listing = 0; text = ""; depth = 0; comment = 0; directive = 0; cplusplus = 0
 }
 
-!again { if ($0 ~ /^ \* Abbreviations: /) words($0); next }
+!again {
+    if ($0 ~ /^ \* Abbreviations: /) listing = 1
+    if (listing) words($0)
+    if ($0 ~ /\.$|\*\/$/) listing = 0
+    next
+}
 
 {
     line = $0

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "libckpt/err.h"
 #include "libckpt/mem.h"
 #include "tools/cli_items.h"
 #include "tools/data_rows.h"

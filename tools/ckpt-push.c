@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "libckpt/err.h"
 #include "tools/cli_items.h"
 #include "tools/opt/opt.h"
 #include "tools/out.h"

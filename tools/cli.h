@@ -10,7 +10,7 @@
 
 #include <jansson.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 #include "libckpt/mem.h"
 
 /* Settings every tool has; filled by the common option rows (opt.h). */

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "libckpt/err.h"
 #include "libckpt/mem.h"
 #include "tools/cli.h"
 

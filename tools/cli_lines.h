@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 /* No path or address is longer; a stream without line ends must not fill memory. */
 #define CLI_MAX_LINE 65536

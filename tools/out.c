@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 #include "libckpt/mem.h"
 #include "tools/out_fit.h"
 #include "tools/term.h"

@@ -15,7 +15,7 @@
 #include <jansson.h>
 
 #include "libckpt/base/buf.h"
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 struct out;
 

@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 struct crc_piece {
     uint64_t start, bytes;

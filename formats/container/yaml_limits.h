@@ -11,7 +11,7 @@
 
 #include <stddef.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 #define YAML_MAX_DEPTH      64          /* as JSON's */
 #define YAML_MAX_ANCHORS    1000        /* and aliases */

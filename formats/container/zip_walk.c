@@ -6,6 +6,7 @@
 
 #include "formats/container/zip.h"
 #include "libckpt/base/buf.h"
+#include "libckpt/err.h"
 
 #define END_BYTES    22u
 #define END64_BYTES  56u

@@ -9,6 +9,7 @@
 #include "formats/hf/dir.h"
 #include "formats/hf/safetensors.h"
 #include "formats/hf/side_files.h"
+#include "libckpt/err.h"
 #include "libckpt/io/path.h"
 
 #define PEEK_BYTES 262144u      /* of a file, in which a distributed tensor is looked for */

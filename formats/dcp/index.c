@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "formats/container/pickle/out.h"
+#include "libckpt/err.h"
 
 #define METADATA   "torch.distributed.checkpoint.metadata"
 #define FILESYSTEM "torch.distributed.checkpoint.filesystem"

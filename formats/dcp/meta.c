@@ -5,6 +5,7 @@
 
 #include "formats/container/pickle/pickle.h"
 #include "formats/torch/value.h"
+#include "libckpt/err.h"
 
 #define MAX_BYTES ((uint64_t)512 << 20)
 

@@ -7,6 +7,7 @@
 #include "formats/deepspeed/pipe.h"
 #include "formats/deepspeed/whole.h"
 #include "libckpt/convert.h"
+#include "libckpt/err.h"
 #include "libckpt/log.h"
 
 #define SAMPLE 2048             /* elements that tell one parameter from another, at each end */
@@ -425,9 +426,9 @@ static int same_bytes(bool *same, const struct param *p, const struct param *q,
     for (int64_t at = 0; rc == 0 && *same && at < p->numel; at += SAMPLE) {
         int64_t n = p->numel - at < SAMPLE ? p->numel - at : SAMPLE;
 
-        if (ckpt_fragment_gather(a, &p->t->shape, p->t->dtype, f, 1, at, n, err) ||
-            ckpt_fragment_gather(b, &q->t->shape, q->t->dtype, g, 1, at, n, err))
-            rc = err->code;
+        rc = ckpt_fragment_gather(a, &p->t->shape, p->t->dtype, f, 1, at, n, err);
+        if (rc == 0)
+            rc = ckpt_fragment_gather(b, &q->t->shape, q->t->dtype, g, 1, at, n, err);
         *same = memcmp(a, b, (size_t)n * width) == 0;
     }
     ckpt_arena_release(&arena);
@@ -560,7 +561,6 @@ int ds_master_list(struct ckpt_tensors *list, const struct ds_files *f, struct c
     close_match(&m);
     if (rc == CKPT_EUNSUPPORTED) {
         ckpt_log(CKPT_LOG_WARNING, "%s; weights are the module's, in its dtype", err->text);
-        ckpt_err_clear(err);
         rc = 0;
     }
     return rc;

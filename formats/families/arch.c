@@ -8,6 +8,7 @@
 #include "formats/quant/quant.h"
 #include "formats/quant/config.h"
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
 #include "formats/families/family.h"

@@ -6,6 +6,7 @@
 
 #include "formats/families/family.h"
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
 

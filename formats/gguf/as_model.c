@@ -10,6 +10,7 @@
 #include "formats/gguf/vocab.h"
 #include "libckpt/base/buf.h"
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 #include "libckpt/log.h"
 #include "libckpt/view.h"
 #include "libckpt/views/extra.h"

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "libckpt/base/buf.h"
+#include "libckpt/err.h"
 
 #define WINDOW      65536u
 #define MAX_PAIRS   100000u         /* a model has some fifty */

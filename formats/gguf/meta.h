@@ -12,7 +12,7 @@
 #include <jansson.h>
 
 #include "formats/gguf/names.h"
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 /* Append a key; takes value.  False when memory is refused. */
 bool gguf_put(json_t *keys, const char *key, const char *kind, json_t *value);

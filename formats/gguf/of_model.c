@@ -11,6 +11,7 @@
 #include "libckpt/base/buf.h"
 #include "libckpt/convert.h"
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 #include "libckpt/log.h"
 #include "libckpt/base/map.h"
 #include "libckpt/views/layout.h"

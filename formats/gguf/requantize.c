@@ -8,6 +8,7 @@
 #include "formats/gguf/meta.h"
 #include "formats/gguf/names.h"
 #include "libckpt/convert.h"
+#include "libckpt/err.h"
 #include "libckpt/log.h"
 #include "libckpt/io/path.h"
 #include "libckpt/views/layout.h"

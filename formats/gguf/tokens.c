@@ -6,6 +6,7 @@
 
 #include "formats/gguf/meta.h"
 #include "libckpt/base/buf.h"
+#include "libckpt/err.h"
 #include "libckpt/log.h"
 #include "libckpt/base/map.h"
 #include "libckpt/mem.h"

@@ -13,7 +13,7 @@
 
 #include <jansson.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 /* tokenizer.ggml.token_type, as llama.cpp numbers them. */
 enum gguf_token {

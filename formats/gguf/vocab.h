@@ -14,7 +14,7 @@
 
 #include <jansson.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 #include "libckpt/file.h"
 
 /*

@@ -9,6 +9,7 @@
 #include "formats/hf/side_files.h"
 #include "formats/torch/torch.h"
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 
 #define MAX_SHARDS 100000
 

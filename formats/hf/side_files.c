@@ -1,5 +1,6 @@
 /* side_files - see side_files.h. */
 #include "formats/hf/side_files.h"
+#include "libckpt/err.h"
 
 #include <fnmatch.h>
 #include <stdlib.h>

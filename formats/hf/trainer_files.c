@@ -5,6 +5,7 @@
 
 #include "formats/torch/out.h"
 #include "libckpt/base/buf.h"
+#include "libckpt/err.h"
 #include "libckpt/mem.h"
 
 #define TORCH_STATE_BYTES 5056          /* of a CPU generator */

@@ -19,7 +19,7 @@
 #include <jansson.h>
 
 #include "libckpt/base/buf.h"
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 #define JINJA_MAX_TEMPLATE ((size_t)1 << 20)    /* bytes */
 #define JINJA_MAX_OUTPUT   ((size_t)64 << 20)

@@ -3,6 +3,7 @@
 #define CKPT_FORMATS_JINJA_PARTS_H
 
 #include "formats/jinja/jinja.h"
+#include "libckpt/err.h"
 #include "libckpt/mem.h"
 
 /* -- tokens (jinja/lex.c) -------------------------------------------------------------------- */

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "formats/records/csv/value.h"
+#include "libckpt/err.h"
 
 #define MAX_LINE ((size_t)4096)
 enum { MAX_COLUMNS = 64, MAX_GPUS = 256 };

@@ -7,6 +7,7 @@
 
 #include "formats/tokens/unicode/regex.h"
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
 

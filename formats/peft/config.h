@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 struct peft_patterns;           /* name pattern -> number; the first that matches counts */
 

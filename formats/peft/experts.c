@@ -6,6 +6,7 @@
 
 #include "formats/peft/names.h"
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 
 #define MAX_EXPERTS 65536
 #define TAIL_A      ".lora_A.weight"

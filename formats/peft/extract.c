@@ -9,6 +9,7 @@
 #include "formats/peft/tied.h"
 #include "libckpt/convert.h"
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 #include "libckpt/log.h"
 #include "libckpt/base/map.h"
 

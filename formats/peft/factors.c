@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "libckpt/convert.h"
+#include "libckpt/err.h"
 #include "libckpt/log.h"
 #include "libckpt/lora/low_rank.h"
 

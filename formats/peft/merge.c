@@ -23,6 +23,7 @@
 #include "formats/peft/names.h"
 #include "formats/peft/tied.h"
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 #include "libckpt/log.h"
 
 #define NONE PEFT_NONE

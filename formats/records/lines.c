@@ -1,5 +1,6 @@
 /* lines - see lines.h. */
 #include "formats/records/lines.h"
+#include "libckpt/err.h"
 
 #include <string.h>
 

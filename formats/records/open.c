@@ -11,6 +11,7 @@
 #include "formats/records/split.h"
 #include "libckpt/base/buf.h"
 #include "libckpt/digest.h"
+#include "libckpt/err.h"
 #include "libckpt/io/path.h"
 #include "libckpt/io/spool.h"
 

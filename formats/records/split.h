@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 /* How the files of a folder say which split they belong to: the first rule that fits any. */
 enum split_rule {

@@ -9,6 +9,7 @@
 #include "formats/tokens/unicode/regex.h"
 #include "formats/tokens/unicode/unicode.h"
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 #include "libckpt/mem.h"
 
 #define MARK "\xe2\x96\x81"     /* U+2581 */

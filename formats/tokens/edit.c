@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "formats/tokens/bytelevel.h"
+#include "libckpt/err.h"
 #include "libckpt/mem.h"
 
 void edit_buf_release(struct edit_buf *b)

@@ -12,7 +12,7 @@
 
 #include "formats/tokens/piece.h"
 #include "formats/tokens/unicode/unicode.h"
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 /* Memory of a rewritten piece: zeroed is empty; reused for piece after piece. */
 struct edit_buf {

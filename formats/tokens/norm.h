@@ -11,7 +11,7 @@
 #include <stdbool.h>
 
 #include "formats/tokens/piece.h"
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 struct norm;
 struct norm_run;                    /* memory of rewriting: one a thread */

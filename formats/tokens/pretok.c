@@ -6,6 +6,7 @@
 #include "formats/tokens/component.h"
 #include "formats/tokens/pretok_steps.h"
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 #include "libckpt/mem.h"
 
 static int add_step(struct pretok *p, const struct pretok_step *step, struct ckpt_err *err)

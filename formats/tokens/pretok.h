@@ -12,7 +12,7 @@
 #include <stdbool.h>
 
 #include "formats/tokens/piece.h"
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 struct pretok;
 struct pretok_run;                  /* memory of splitting: one a thread */

@@ -17,7 +17,7 @@
 #include <jansson.h>
 
 #include "formats/tokens/norm_steps.h"
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 /* Ids that the model names, -1 when it has none. */
 struct spm_ids { int32_t bos, eos, pad; };

@@ -13,7 +13,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 /* True when the bytes begin as such a file does. */
 bool tiktoken_is(const char *bytes, size_t n);

@@ -16,6 +16,7 @@
 #include "formats/tokens/word_files.h"
 #include "libckpt/digest.h"
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 
 #define PIECE ((size_t)1 << 20)     /* bytes that are hashed at once */
 

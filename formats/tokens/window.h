@@ -10,7 +10,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 enum window_strategy { WINDOW_LONGEST_FIRST, WINDOW_ONLY_FIRST, WINDOW_ONLY_SECOND };
 

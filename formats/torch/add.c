@@ -6,6 +6,7 @@
 #include "formats/torch/shard.h"
 #include "formats/torch/unread.h"
 #include "libckpt/base/map.h"
+#include "libckpt/err.h"
 
 bool torch_add_is(const struct value *v)
 {

@@ -13,7 +13,7 @@
 #define CKPT_FORMATS_TORCH_ARRAY_H
 
 #include "formats/container/value.h"
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 struct torch_array {
     enum ckpt_dtype   dtype;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "formats/container/pickle/pickle.h"
+#include "libckpt/err.h"
 #include "libckpt/io/archive.h"
 #include "libckpt/base/map.h"
 

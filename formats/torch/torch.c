@@ -16,6 +16,7 @@
 #include "formats/torch/value.h"
 #include "libckpt/base/buf.h"
 #include "libckpt/base/map.h"
+#include "libckpt/err.h"
 #include "libckpt/io/guard.h"
 
 #define MAX_PICKLE ((uint64_t)256 << 20)
@@ -141,7 +142,7 @@ static int guard(struct torch_archive *a, struct ckpt_err *err)
             a->sum[n++] = (struct ckpt_sum){e->name, e->offset, e->size, e->crc};
     }
     qsort(a->sum, n, sizeof *a->sum, by_offset);
-    return ckpt_file_guard(a->file, a->sum, n, err);
+    return ckpt_guard_file(a->file, a->sum, n, err);
 }
 
 static int open_zip(struct torch_archive *a, bool strict, struct ckpt_err *err)

@@ -6,6 +6,7 @@
 
 #include "formats/torch/array.h"
 #include "formats/torch/names.h"
+#include "libckpt/err.h"
 
 #define MAX_WRAPS 8             /* calls around each other; resolving bounds them alike */
 

@@ -18,7 +18,7 @@
 #define CKPT_FORMATS_TORCH_UNREAD_H
 
 #include "formats/container/value.h"
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 struct torch_unread {
     char              kind[64];         /* "sparse_csr", "nested", "meta", a class, a dtype */

@@ -1,6 +1,8 @@
 /*
  * buf - growable bytes with a limit given at birth, and the cursor through which every parser
  * reads foreign bytes.
+ *
+ * Abbreviations: cursor, utf8 (buf), f32, f16, bf16, f8 (half).
  */
 #ifndef CKPT_LIBCKPT_BASE_BUF_H
 #define CKPT_LIBCKPT_BASE_BUF_H
@@ -9,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 /*
  * Growable bytes.  Errors are sticky: after a refusal (limit or memory) further puts do nothing

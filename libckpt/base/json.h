@@ -10,7 +10,7 @@
 #include <jansson.h>
 
 #include "libckpt/base/buf.h"
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 #include "libckpt/file.h"
 
 #define CKPT_JSON_MAX_DEPTH 64

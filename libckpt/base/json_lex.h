@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 #include "libckpt/mem.h"
 
 struct ckpt_json_text { const char *p; size_t n; };     /* not NUL-terminated */

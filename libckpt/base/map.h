@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 #define CKPT_MAP_NONE SIZE_MAX
 

@@ -9,7 +9,7 @@
 
 #include <stddef.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 /*
  * Fill dst, size bytes, from src, which may be NULL: what src lacks is zero.  CKPT_EUNSUPPORTED

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "libckpt/err.h"
 #include "libckpt/mem.h"
 
 struct shared {

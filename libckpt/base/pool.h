@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 /* Work on item i; worker is 0..n_workers-1 and is never used by two calls at once. */
 typedef int ckpt_pool_fn(void *ctx, size_t i, size_t worker, struct ckpt_err *err);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "libckpt/err.h"
 #include "libckpt/io/archive_index.h"
 #include "libckpt/io/file_at.h"
 #include "libckpt/io/spool.h"

@@ -5,6 +5,7 @@
  * directory makes the name durable (Linux, ext4 to NFS), flock(2) ends with its last descriptor.
  */
 #include "libckpt/commit.h"
+#include "libckpt/err.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -422,7 +423,7 @@ int ckpt_out_copy(struct ckpt_out *out, uint64_t offset, const struct ckpt_file 
                             (unsigned long long)ckpt_file_size(file));
     if (offset > INT64_MAX || n > INT64_MAX - offset)
         return write_failed(err, out->path, EFBIG);
-    if ((rc = ckpt_file_prove(file, from, n, err)) != 0)
+    if ((rc = ckpt_guard_prove(file, from, n, err)) != 0)
         return rc;
     done = kernel_copy(out, offset, file, from, n);
     if (done < n && bounce_bytes == 0)

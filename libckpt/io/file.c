@@ -294,13 +294,13 @@ int file_read(const struct ckpt_file *file, void *dst, size_t n, uint64_t offset
     return 0;
 }
 
-int ckpt_file_guard(struct ckpt_file *file, const struct ckpt_sum *sum, size_t n,
+int ckpt_guard_file(struct ckpt_file *file, const struct ckpt_sum *sum, size_t n,
                     struct ckpt_err *err)
 {
     return guard_new(&file->guard, sum, n, err);
 }
 
-int ckpt_file_prove(const struct ckpt_file *file, uint64_t offset, uint64_t n,
+int ckpt_guard_prove(const struct ckpt_file *file, uint64_t offset, uint64_t n,
                     struct ckpt_err *err)
 {
     return file->guard ? guard_prove(file->guard, file, offset, n, err) : 0;

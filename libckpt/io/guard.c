@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "libckpt/base/crc32.h"
+#include "libckpt/err.h"
 #include "libckpt/io/file_at.h"
 
 #define PIECE_BYTES ((size_t)1 << 20)

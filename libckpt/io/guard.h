@@ -1,10 +1,10 @@
 /*
  * guard - checksums of a file's ranges, proved when the first byte of a range is asked for.
  *
- * The reader who touches a range first proves it whole (or has it proved, see guard_proofs_new);
- * others that read in it meanwhile are not held up.  So bytes are not known to be right when they
- * are read, but the reader who touched their range first has been told by the time it has
- * finished: who publishes what many workers read does so after all of them have succeeded.
+ * The first reader of a range proves all of it (or has it proved, see guard_proofs_new); other
+ * readers of that range do not wait.  So bytes are not known to be right when they are read, but
+ * the first reader of their range fails before it finishes: publish the work of many readers only
+ * after all of them have succeeded.
  */
 #ifndef CKPT_LIBCKPT_IO_GUARD_H
 #define CKPT_LIBCKPT_IO_GUARD_H
@@ -18,14 +18,14 @@ struct ckpt_sum {
     uint32_t    crc;
 };
 /*
- * From now on each of these ranges is proved, whole and once, when the first read touches it:
- * CKPT_EFORMAT "digest".  Sorted by offset, apart, borrowed until the file is closed; once a file.
- * Windows made of the file are not guarded by it.
+ * From now on the first read of each of these ranges proves all of that range, once:
+ * CKPT_EFORMAT "digest".  The ranges are sorted by offset, do not overlap and are borrowed until
+ * the file is closed.  One call a file; windows made of the file are not guarded.
  */
-int ckpt_file_guard(struct ckpt_file *file, const struct ckpt_sum *sum, size_t n,
+int ckpt_guard_file(struct ckpt_file *file, const struct ckpt_sum *sum, size_t n,
                     struct ckpt_err *err);
 /* Prove what a read there would prove, for callers that move the bytes in another way. */
-int ckpt_file_prove(const struct ckpt_file *file, uint64_t offset, uint64_t n,
+int ckpt_guard_prove(const struct ckpt_file *file, uint64_t offset, uint64_t n,
                     struct ckpt_err *err);
 
 struct guard;

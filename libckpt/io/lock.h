@@ -14,7 +14,7 @@
 
 #include <stdbool.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 struct ckpt_lock;
 

@@ -1,5 +1,6 @@
 /* pack - see pack.h. */
 #include "libckpt/io/pack.h"
+#include "libckpt/err.h"
 
 #include <archive.h>
 #include <archive_entry.h>

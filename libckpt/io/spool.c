@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "libckpt/err.h"
 #include "libckpt/io/commit_sys.h"
 #include "libckpt/base/fault.h"
 #include "libckpt/io/file_at.h"

@@ -12,7 +12,7 @@
 
 #include <stdint.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 #define CKPT_LOW_RANK_MAX 1024
 

@@ -19,7 +19,7 @@
 
 #include <jansson.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 #include "libckpt/remote/field.h"
 
 #define HTTP_URL 8192           /* bytes of an address, with terminator */

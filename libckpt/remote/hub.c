@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 #include "libckpt/log.h"
 #include "libckpt/remote/cache/proof.h"
 

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "libckpt/err.h"
 #include "libckpt/remote/cache/cache.h"
 #include "libckpt/remote/range.h"
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "libckpt/err.h"
 #include "libckpt/log.h"
 #include "libckpt/remote/cache/cache.h"
 #include "libckpt/remote/hub.h"

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 #include "libckpt/remote/cache/cache.h"
 #include "libckpt/remote/sigv4.h"
 #include "libckpt/base/secret.h"

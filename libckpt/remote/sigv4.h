@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <time.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 struct sigv4_key {
     char id[256], secret[256];

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libckpt/err.h"
 #include "libckpt/io/file_at.h"
 #include "libckpt/log.h"
 #include "libckpt/base/pool.h"

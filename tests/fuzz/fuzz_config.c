@@ -2,15 +2,11 @@
  * config.json of any bytes: a description whose parameter list adds up, or an error.  Seeds:
  * tests/golden/models/<name>/config.json.
  */
-#include <stdlib.h>
-
-#include "libckpt/base/json.h"
 #include "formats/families/arch.h"
+#include "libckpt/err.h"
 #include "trainer/model/params.h"
 
-int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
-
-int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct ckpt_err err = {0};
     struct arch *arch = NULL;
@@ -23,16 +19,14 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
         struct params p;
 
         arch_describe(text, sizeof text, arch);
-        if (arch_numel(arch) <= 0 || arch->head_dim * arch->num_attention_heads <= 0)
-            abort();
+        must(arch_numel(arch) > 0 && arch->head_dim * arch->num_attention_heads > 0);
         if (arch->num_hidden_layers <= 64 && params_build(&p, arch, NULL, &err) == 0) {
-            if (p.numel != arch_numel(arch))
-                abort();
+            must(p.numel == arch_numel(arch));
             params_release(&p);
         }
         arch_free(arch);
-    } else if (err.code == 0 || err.text[0] == '\0') {
-        abort();
+    } else {
+        must(err.code != 0 && err.text[0]);
     }
     json_decref(json);
     return 0;

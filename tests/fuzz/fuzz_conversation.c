@@ -1,12 +1,8 @@
 /* A record of any shape as a chat: spans inside the text, in order, or an error that says why. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 #include "tests/fuzz/lib/memory_dir.h"
 #include "trainer/data/conversation.h"
-
-int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
 /* Templates of the two kinds: what follows changes what was, and marks. */
 static const char *const templates[] = {
@@ -23,15 +19,12 @@ static void check(const struct conversation *talk, const struct chat *chat,
     size_t at = 0;
 
     if (conversation_render(talk, chat, loss, &out, &err)) {
-        if (!err.text[0])
-            abort();
+        must(err.text[0]);
     } else {
-        if (out.n_span == 0)
-            abort();
+        must(out.n_span > 0);
         for (size_t i = 0; i < out.n_span; i++) {
-            if (out.span[i].begin < at || out.span[i].begin >= out.span[i].end ||
-                out.span[i].end > out.text.len)
-                abort();
+            must(at <= out.span[i].begin && out.span[i].begin < out.span[i].end &&
+                 out.span[i].end <= out.text.len);
             at = out.span[i].begin;
         }
     }
@@ -41,18 +34,16 @@ static void check(const struct conversation *talk, const struct chat *chat,
 static struct chat *chat_of(const char *text)
 {
     const struct memory_file file = {"chat_template.jinja", text, strlen(text)};
-    struct memory_dir memory = {&file, 1};
+    struct ckpt_dir *dir = memory_dir_of(&file, 1);
     struct ckpt_err err = {0};
-    struct ckpt_dir *dir;
     struct chat *chat;
 
-    if (memory_dir_open(&dir, &memory, &err) || chat_open(&chat, dir, NULL, NULL, &err))
-        abort();
+    must(chat_open(&chat, dir, NULL, NULL, &err) == 0);
     ckpt_dir_close(dir);
     return chat;
 }
 
-int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct chat *chat[2];
     struct ckpt_buf ask, answer;
@@ -68,8 +59,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
         return 0;
     field = conversation_field(record);
     if (conversation_of(&talk, record, field ? field : "messages", &err)) {
-        if (!err.text[0])
-            abort();
+        must(err.text[0]);
     } else {
         for (int i = 0; i < 2; i++) {
             for (enum conversation_loss loss = 0; loss <= CONVERSATION_ALL; loss++)
@@ -77,8 +67,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
             ckpt_err_clear(&err);
             ckpt_buf_init(&ask, SIZE_MAX);
             ckpt_buf_init(&answer, SIZE_MAX);
-            if (conversation_question(&talk, chat[i], &ask, &answer, &err) && !err.text[0])
-                abort();
+            must(conversation_question(&talk, chat[i], &ask, &answer, &err) == 0 || err.text[0]);
             ckpt_buf_release(&ask);
             ckpt_buf_release(&answer);
         }

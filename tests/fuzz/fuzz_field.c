@@ -1,19 +1,14 @@
 /* fuzz_field: the header of an answer, line by line; what is kept obeys the rules of field.h. */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "libckpt/remote/field.h"
+#include "tests/fuzz/lib/target.h"
 
 static void check(const char *text, size_t size)
 {
     size_t n = strnlen(text, size);
 
-    if (n == size)
-        abort();
+    must(n < size);
     for (size_t i = 0; i < n; i++)
-        if ((unsigned char)text[i] < 32 || text[i] == 127)
-            abort();
+        must((unsigned char)text[i] >= 32 && text[i] != 127);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -34,10 +29,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check(a.next, sizeof a.next);
     check(a.problem, sizeof a.problem);
     check(a.commit, sizeof a.commit);
-    if (a.range_at != FIELD_NONE && (a.range_end <= a.range_at ||
-                                     (a.total != FIELD_NONE && a.range_end > a.total)))
-        abort();
-    if (a.status < 0 || a.status > 999)
-        abort();
+    must(a.range_at == FIELD_NONE || a.range_at < a.range_end);
+    must(a.range_at == FIELD_NONE || a.total == FIELD_NONE || a.range_end <= a.total);
+    must(a.status >= 0 && a.status <= 999);
     return 0;
 }

@@ -3,16 +3,12 @@
  * sentence, or a list of the shards' own tensors.  config.json is the same bytes, once to be
  * read and once to be edited.  Seed: tests/golden/hf/sharded.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "formats/place.h"
 #include "formats/hf/config_text.h"
 #include "formats/hf/dir.h"
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 #include "tests/fuzz/lib/memory_dir.h"
-
-int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
 static const char shard[] =
     "{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}..";
@@ -26,7 +22,7 @@ static void make_shard(unsigned char bytes[8 + sizeof shard - 1], char tensor)
 }
 
 /* What an edit gives is JSON that says what was asked for. */
-static void edit(const unsigned char *data, size_t size)
+static void edit(const uint8_t *data, size_t size)
 {
     struct ckpt_err err = {0};
     struct ckpt_buf b;
@@ -34,31 +30,29 @@ static void edit(const unsigned char *data, size_t size)
 
     ckpt_buf_init(&b, SIZE_MAX);
     if (config_set(&b, (const char *)data, size, "tie_word_embeddings", "false", &err) == 0) {
-        if (ckpt_json_parse(&v, (const char *)b.data, b.len, CKPT_JSON_PYTHON, &err) ||
-            !json_is_false(json_object_get(v, "tie_word_embeddings")))
-            abort();
+        must(ckpt_json_parse(&v, (const char *)b.data, b.len, CKPT_JSON_PYTHON, &err) == 0);
+        must(json_is_false(json_object_get(v, "tie_word_embeddings")));
         json_decref(v);
     }
     ckpt_buf_release(&b);
     ckpt_buf_init(&b, SIZE_MAX);
     if (config_set_dtype(&b, (const char *)data, size, "bfloat16", &err) == 0) {
-        if (ckpt_json_parse(&v, (const char *)b.data, b.len, CKPT_JSON_PYTHON, &err))
-            abort();
+        must(ckpt_json_parse(&v, (const char *)b.data, b.len, CKPT_JSON_PYTHON, &err) == 0);
         json_decref(v);
     }
     ckpt_buf_release(&b);
 }
 
-static void open_folder(const unsigned char *data, size_t size)
+static void open_folder(const uint8_t *data, size_t size)
 {
     static unsigned char x[8 + sizeof shard - 1], y[8 + sizeof shard - 1];
     const struct memory_file file[] = {
         {"config.json", data, size}, {"model.safetensors.index.json", data, size},
         {"x", x, sizeof x}, {"y", y, sizeof y},
     };
-    struct memory_dir dir = {file, sizeof file / sizeof file[0]};
     static const struct ckpt_open_opts none;
-    struct ckpt_place place = {.path = "memory"};
+    struct ckpt_place place = {.path = "memory",
+                               .dir = memory_dir_of(file, sizeof file / sizeof file[0])};
     struct ckpt_arena arena = {0};
     struct ckpt_source *s = NULL;
     struct ckpt_entry *entry;
@@ -66,23 +60,20 @@ static void open_folder(const unsigned char *data, size_t size)
 
     make_shard(x, 'a');
     make_shard(y, 'b');
-    if (memory_dir_open(&place.dir, &dir, &err) ||
-        ckpt_dir_list(place.dir, &arena, &entry, &place.n_entry, &err))
-        abort();
+    must(ckpt_dir_list(place.dir, &arena, &entry, &place.n_entry, &err) == 0);
     place.entry = entry;
     if (ckpt_format_hf.bid(&place) && ckpt_format_hf.open(&s, &place, &none, &err) == 0) {
         for (size_t i = 0; i < ckpt_source_count(s); i++)
-            if (strlen(ckpt_source_tensor(s, i)->name) != 1)
-                abort();
-    } else if (!err.text[0] || s) {
-        abort();
+            must(strlen(ckpt_source_tensor(s, i)->name) == 1);
+    } else {
+        must(err.text[0] && !s);
     }
     ckpt_source_close(s);
     place_close(&place);
     ckpt_arena_release(&arena);
 }
 
-int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     open_folder(data, size);
     edit(data, size);

@@ -3,15 +3,12 @@
  * that begin "<" the list of a bucket; others are a page of a tree, an answer about a revision, and the
  * index of a folder on the web.
  */
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 #include "libckpt/remote/hub.h"
 #include "libckpt/remote/s3.h"
 #include "libckpt/remote/web.h"
+#include "tests/fuzz/lib/target.h"
 
 static void use(struct tree *t, struct ckpt_err *err)
 {
@@ -23,8 +20,8 @@ static void use(struct tree *t, struct ckpt_err *err)
     if (tree_ready(t, err) == 0 && tree_open_dir(&dir, t, "", "x", 0, err) == 0) {
         if (ckpt_dir_list(dir, &a, &e, &n, err) == 0)
             for (size_t i = 0; i < n; i++)
-                if (!ckpt_file_name_is_clean(e[i].name) || (i && strcmp(e[i - 1].name, e[i].name) == 0))
-                    abort();
+                must(ckpt_file_name_is_clean(e[i].name) &&
+                     (i == 0 || strcmp(e[i - 1].name, e[i].name) != 0));
         ckpt_dir_close(dir);
         ckpt_arena_release(&a);
     }
@@ -35,21 +32,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct ckpt_err err = {0};
     struct hub_place p;
     struct tree *t;
-    char commit[41], url[6000];
+    char commit[41];
     json_t *json;
 
-    if (size > 5 && memcmp(data, "hf://", 5) == 0 && size < sizeof url) {
-        memcpy(url, data, size);
-        url[size] = '\0';
-        if (hub_parse(&p, url, &err) == 0 && (!p.id[0] || !p.revision[0] || strstr(p.id, "..")))
-            abort();
+    if (size > 5 && memcmp(data, "hf://", 5) == 0 && size < 6000) {
+        char *url = (char *)copy_of(data, size);
+
+        if (hub_parse(&p, url, &err) == 0)
+            must(p.id[0] && p.revision[0] && !strstr(p.id, ".."));
+        free(url);
         return 0;
     }
     if (size > 0 && data[0] == '<' && size < 65536) {
-        char *text = malloc(size + 1), next[1100];
+        char *text = (char *)copy_of(data, size), next[1100];
 
-        memcpy(text, data, size);
-        text[size] = '\0';
         if (tree_new(&t, "s3://b/m", &err) == 0) {
             if (s3_read_page(t, text, "m/", next, &err) == 0)
                 use(t, &err);

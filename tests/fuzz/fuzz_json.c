@@ -1,9 +1,6 @@
 /* fuzz_json: what is read is written, and what was written reads back equal. */
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -16,9 +13,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             continue;
         ckpt_buf_init(&text, (size_t)1 << 24);
         if (ckpt_json_write(&text, a, flags ? 2 : 0, false, &err) == 0) {
-            if (ckpt_json_parse(&b, (const char *)text.data, text.len, 0, &err) ||
-                !json_equal(a, b))
-                abort();
+            must(ckpt_json_parse(&b, (const char *)text.data, text.len, 0, &err) == 0);
+            must(json_equal(a, b));
             json_decref(b);
         }
         ckpt_buf_release(&text);

@@ -1,12 +1,8 @@
 /* JSON documents and token ids of any bytes; a split expression of them. */
-#include <string.h>
-
 #include "formats/records/split.h"
 #include "tests/fuzz/lib/records_walk.h"
 
-int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
-
-int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const struct records_opts plain, deep = {.field = "a.b", .stream_tokens = 3};
     struct split_part part[SPLIT_MAX_PARTS];
@@ -22,8 +18,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
     text[n] = '\0';
     if (split_parse(part, &n, text, &err) == 0)
         for (size_t i = 0; i < n; i++)
-            if (split_range(&part[i], 1234, &from, &to, &err) == 0 &&
-                (from < 0 || from > to || to > 1234))
-                abort();
+            must(split_range(&part[i], 1234, &from, &to, &err) ||
+                 (from >= 0 && from <= to && to <= 1234));
     return 0;
 }

@@ -2,14 +2,9 @@
  * JSON lines and text of any bytes: each record is an object or an error, and asking for
  * records backwards gives the same answers.  Then, as data: a sample or an error.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/fuzz/lib/records_walk.h"
 #include "trainer/data/sample.h"
 #include "trainer/data/template.h"
-
-int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
 static void use(const json_t *record)
 {
@@ -20,8 +15,7 @@ static void use(const json_t *record)
 
     if (sample_from_ids(&s, record, 16, &err) == 0)
         for (int64_t i = 0; i < s.n; i++)
-            if (s.ids[i] < 0 || s.labels[i] < SAMPLE_NO_LABEL)
-                abort();
+            must(s.ids[i] >= 0 && s.labels[i] >= SAMPLE_NO_LABEL);
     sample_release(&s);
     ckpt_buf_init(&b, SIZE_MAX);
     /* The record's own text as a template over it. */
@@ -33,7 +27,7 @@ static void use(const json_t *record)
     ckpt_buf_release(&b);
 }
 
-int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const struct records_opts none;
 

@@ -1,10 +1,6 @@
 /* fuzz_lfs: a pointer that is recognised is written the same. */
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "libckpt/remote/git/lfs.h"
+#include "tests/fuzz/lib/target.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -16,8 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     ckpt_buf_init(&b, 4096);
     ckpt_lfs_pointer(&b, oid, n);
-    if (!ckpt_buf_ok(&b))
-        abort();
+    must(ckpt_buf_ok(&b));
     ckpt_buf_release(&b);
     return 0;
 }

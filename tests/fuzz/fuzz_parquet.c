@@ -2,11 +2,9 @@
  * A parquet file of any bytes: refused with a sentence, or rows each of which is JSON text.
  * Seeds: tests/golden/parquet.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "formats/records/parquet/rows.h"
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
@@ -18,9 +16,8 @@ static void check_row(const struct ckpt_buf *row)
 
     if (!ckpt_utf8_valid(row->data, row->len) || memmem(row->data, row->len, "\\u0000", 6))
         return;
-    if (ckpt_json_parse(&v, (const char *)row->data, row->len, CKPT_JSON_STRICT, &err) &&
-        err.code == CKPT_EFORMAT)
-        abort();
+    must(ckpt_json_parse(&v, (const char *)row->data, row->len, CKPT_JSON_STRICT, &err) !=
+         CKPT_EFORMAT);
     json_decref(v);
 }
 
@@ -39,25 +36,22 @@ static void read_group(const struct pq_file *f, size_t g)
         if (rc == 0)
             check_row(&row);
     }
-    if (rc && !err.text[0])
-        abort();
+    must(rc == 0 || err.text[0]);
     pq_rows_close(rows);
     ckpt_buf_release(&row);
 }
 
-int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    struct ckpt_file *file = file_of(data, size, "fuzz");
     struct ckpt_err err = {0};
-    struct ckpt_file *file;
     struct pq_file f;
 
-    if (ckpt_file_memory(&file, data, size, "fuzz", &err))
-        abort();
     if (pq_file_open(&f, file, &err) == 0) {
         for (size_t g = 0; g < f.n_group && g < 20; g++)
             read_group(&f, g);
-    } else if (!err.text[0]) {
-        abort();
+    } else {
+        must(err.text[0]);
     }
     pq_file_release(&f);
     ckpt_file_close(file);

@@ -3,12 +3,10 @@
  * "NAME ROWS COLUMNS [MORE]".  Refused with a sentence, or every element of the merged model can be
  * read, and what it changed can be extracted again.  Seeds: the goldens' names.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "formats/peft/peft.h"
 #include "formats/peft/extract.h"
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
@@ -30,11 +28,6 @@ static const struct { const char *name; int64_t dim[3]; } base_rows[] = {
     {"model.norm.weight", {6, 0, 0}},
 };
 
-static void close_nothing(void *self)
-{
-    (void)self;
-}
-
 /* Elements count up, so that no matrix is of rank 1. */
 static int read_any(void *self, size_t i, int64_t start, int64_t count, void *dst,
                     struct ckpt_err *err)
@@ -46,18 +39,14 @@ static int read_any(void *self, size_t i, int64_t start, int64_t count, void *ds
     return 0;
 }
 
-static const struct ckpt_source_ops ops = {
-    .format = "fuzz", .read = read_any, .close = close_nothing,
-};
+static const struct ckpt_source_ops ops = {.format = "fuzz", .read = read_any};
 
 static struct ckpt_source *make(struct ckpt_tensors *list, json_t *info)
 {
-    static char self;
     struct ckpt_source *s = NULL;
     struct ckpt_err err = {0};
 
-    if (ckpt_source_new(&s, &ops, &self, list, NULL, 0, info, &err))
-        abort();
+    must(ckpt_source_new(&s, &ops, NULL, list, NULL, 0, info, &err) == 0);
     return s;
 }
 
@@ -70,9 +59,8 @@ static struct ckpt_source *make_base(bool tied)
         struct ckpt_shape s = {.rank = base_rows[i].dim[2] ? 3 : base_rows[i].dim[1] ? 2 : 1};
 
         memcpy(s.dim, base_rows[i].dim, sizeof base_rows[i].dim);
-        if (ckpt_tensors_add(&list, NULL, base_rows[i].name, strlen(base_rows[i].name), CKPT_F32,
-                             &s, NULL, 0, false, &err))
-            abort();
+        must(ckpt_tensors_add(&list, NULL, base_rows[i].name, strlen(base_rows[i].name),
+                              CKPT_F32, &s, NULL, 0, false, &err) == 0);
     }
     return make(&list, json_pack("{s:{s:b,s:s,s:[s]}}", "config", "tie_word_embeddings", tied,
                                  "model_type", "mixtral", "architectures", "MixtralForCausalLM"));
@@ -109,11 +97,11 @@ static void read_all(struct ckpt_source *s)
 
     for (size_t i = 0; i < ckpt_source_count(s); i++)
         for (int64_t at = 0, n = ckpt_source_tensor(s, i)->numel; at < n; at += 97)
-            if (ckpt_source_read(s, i, at, n - at < 97 ? n - at : 97, part, &err) && !err.text[0])
-                abort();
+            must(ckpt_source_read(s, i, at, n - at < 97 ? n - at : 97, part, &err) == 0 ||
+                 err.text[0]);
 }
 
-int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const char *text = (const char *)data, *line = memchr(text, '\n', size);
     struct peft_extract_opts opts = {.rank = 2, .base_name = "base"};
@@ -138,8 +126,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
     if (peft_merge(&merged, make_base(size % 2),
                    &(struct peft_adapter){make(&list, json_pack("{s:o}", "adapter_config", config)),
                                           "adapter", 1}, 1, &err)) {
-        if (!err.text[0] || merged)
-            abort();
+        must(err.text[0] && !merged);
         return 0;
     }
     read_all(merged);

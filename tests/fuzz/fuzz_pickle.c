@@ -2,13 +2,9 @@
  * fuzz_pickle: any bytes as a pickle: a value or a refusal.  A value prints within its budget,
  * and what is written of it is read and written again to the same bytes.
  */
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "formats/container/pickle/pickle.h"
 #include "formats/container/pickle/out.h"
+#include "libckpt/err.h"
 
 #define WRITTEN ((size_t)4 << 20)      /* a graph of few bytes may be long when written */
 
@@ -19,17 +15,18 @@ static void write_twice(const struct value *v)
     struct ckpt_buf once, again;
     struct ckpt_cursor c;
     struct value *w;
+    int rc;
 
     ckpt_buf_init(&once, WRITTEN);
     ckpt_buf_init(&again, WRITTEN);
     if (pickle_write(&once, v, NULL, 0, &err) == 0 && ckpt_buf_ok(&once)) {
         ckpt_cursor_init(&c, once.data, once.len);
-        if (pickle_read(&w, &c, &a, NULL, &err) || ckpt_cursor_left(&c))
-            abort();
+        must(pickle_read(&w, &c, &a, NULL, &err) == 0 && ckpt_cursor_left(&c) == 0);
         /* A set comes back as the call that makes one, a level deeper: the only way to fail. */
-        if (pickle_write(&again, w, NULL, 0, &err) ? err.code != CKPT_ELIMIT :
-            again.len != once.len || memcmp(again.data, once.data, once.len) != 0)
-            abort();
+        if ((rc = pickle_write(&again, w, NULL, 0, &err)) != 0)
+            must(rc == CKPT_ELIMIT);
+        else
+            must(again.len == once.len && memcmp(again.data, once.data, once.len) == 0);
     }
     ckpt_buf_release(&once);
     ckpt_buf_release(&again);
@@ -47,11 +44,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     ckpt_cursor_init(&c, data, size);
     rc = pickle_read(&v, &c, &a, &names, &err);
-    if (rc == 0 ? c.failed || c.pos > size : !err.text[0])
-        abort();
     if (rc == 0) {
+        must(!c.failed && c.pos <= size);
         json_decref(value_to_json(v, 1000));
         write_twice(v);
+    } else {
+        must(err.text[0]);
     }
     ckpt_arena_release(&a);
     return 0;

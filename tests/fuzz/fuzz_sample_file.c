@@ -2,13 +2,9 @@
  * A file of samples of any bytes, its digests made to fit: each record is a sample of ids, none, or
  * an error, and asking backwards gives the same answers.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "libckpt/digest.h"
+#include "libckpt/err.h"
 #include "trainer/data/sample_file.h"
-
-int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
 static uint64_t u64(const unsigned char *b)
 {
@@ -47,26 +43,22 @@ static void prove(unsigned char *b, size_t size, uint64_t n)
 static void use(const struct sample *s)
 {
     for (int64_t i = 0; i < s->n; i++)
-        if (s->ids[i] < 0 || s->labels[i] < SAMPLE_NO_LABEL)
-            abort();
+        must(s->ids[i] >= 0 && s->labels[i] >= SAMPLE_NO_LABEL);
     for (int64_t i = 0; i < s->n_enc; i++)
-        if (s->enc[i] < 0)
-            abort();
+        must(s->enc[i] >= 0);
 }
 
-int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    unsigned char *b = size >= SAMPLE_FILE_HEAD ? malloc(size) : NULL, key[16] = {0};
+    unsigned char *b = copy_of(data, size), key[16] = {0};
     struct sample_file *f = NULL;
     struct ckpt_err err = {0};
-    struct ckpt_file *file;
     struct sample s = {0};
     uint64_t n = 1, len = size;
     int64_t good = 0;
     bool have;
 
-    if (b) {
-        memcpy(b, data, size);
+    if (size >= SAMPLE_FILE_HEAD) {
         n = u64(b + 24) % ((size - SAMPLE_FILE_HEAD) / SAMPLE_FILE_ENTRY + 1);
         memcpy(b, "CKPTIDS1", 8);
         memset(b + 8, 0, 16);
@@ -74,20 +66,18 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
         memcpy(b + 32, &len, 8);
         prove(b, size, n);
     }
-    if (ckpt_file_memory(&file, b ? b : data, size, "samples", &err) == 0)
-        sample_file_open(&f, file, key, (int64_t)n, &err);
+    sample_file_open(&f, file_of(b, size, "samples"), key, (int64_t)n, &err);
     for (uint64_t i = 0; f && i < 2 * n; i++) {
         ckpt_err_clear(&err);
         if (sample_file_get(f, (int64_t)(i < n ? i : 2 * n - 1 - i), &s, &have, &err) == 0) {
             good += i < n ? 1 : -1;
             if (have)
                 use(&s);
-        } else if (!err.text[0]) {
-            abort();
+        } else {
+            must(err.text[0]);
         }
     }
-    if (good != 0)
-        abort();
+    must(good == 0);
     sample_release(&s);
     sample_file_close(f);
     free(b);

@@ -2,17 +2,13 @@
  * fuzz_scan: any bytes before the walks that look for danger.  Whatever the strict machine makes
  * of a pickle, the walk has every name that it had; pieces lie in the file.
  */
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "formats/container/npy.h"
 #include "formats/container/pickle/pickle.h"
 #include "formats/container/pickle/danger.h"
 #include "formats/container/pickle/walk.h"
 #include "formats/container/tar_walk.h"
 #include "formats/container/zip_walk.h"
+#include "libckpt/err.h"
 
 static bool has_name(const struct pickle_walk *w, const struct value *v)
 {
@@ -33,11 +29,9 @@ static void walk_pickle(const uint8_t *data, size_t size)
     struct value *v;
     int rc = pickle_walk(&w, data, size, &err);
 
-    if (w.end > size || (rc && !err.text[0]))
-        abort();
+    must(w.end <= size && (rc == 0 || err.text[0]));
     for (size_t i = 0; i < w.n_use; i++) {
-        if (w.use[i].at >= size)
-            abort();
+        must(w.use[i].at < size);
         pickle_danger(w.use[i].module, w.use[i].name);
         pickle_name_is_plain(w.use[i].name);
     }
@@ -46,10 +40,8 @@ static void walk_pickle(const uint8_t *data, size_t size)
         int strict = pickle_read(&v, &c, &a, &names, &err);
 
         for (size_t i = 0; i < names.n && i < 100; i++)
-            if (!has_name(&w, names.item[i]))
-                abort();
-        if (strict == 0 && (!w.stopped || w.broken))
-            abort();                    /* what is read is walked to its end */
+            must(has_name(&w, names.item[i]));
+        must(strict || (w.stopped && !w.broken));   /* what is read is walked to its end */
     }
     pickle_walk_release(&w);
     ckpt_arena_release(&a);
@@ -62,15 +54,13 @@ static void walk_zip(struct ckpt_file *file, size_t size)
     struct zip_piece *p;
     size_t n;
 
-    if (zip_front(file) > size)
-        abort();
+    must(zip_front(file) <= size);
     zip_ends_here(file);
     if (zip_walk(&p, &n, file, &a, &err) == 0) {
         for (size_t i = 0; i < n; i++)
-            if (p[i].offset > size || p[i].size > size - p[i].offset)
-                abort();
-    } else if (!err.text[0]) {
-        abort();
+            must(p[i].offset <= size && p[i].size <= size - p[i].offset);
+    } else {
+        must(err.text[0]);
     }
     ckpt_arena_release(&a);
 }
@@ -82,23 +72,22 @@ static void walk_tar(struct ckpt_file *file, size_t size)
     struct ckpt_err err = {0};
 
     while (tar_walk_next(&w, &p, &err) == 1)
-        if (p.offset > size || p.size > size - p.offset || w.at > size)
-            abort();
+        must(p.offset <= size && p.size <= size - p.offset && w.at <= size);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    struct ckpt_file *file = file_of(data, size, "fuzz");
     struct ckpt_err err = {0};
-    struct ckpt_file *file;
     struct npy npy;
 
-    if (ckpt_file_memory(&file, data, size, "fuzz", &err))
-        return 0;
     walk_pickle(data, size);
     walk_zip(file, size);
     walk_tar(file, size);
-    if (npy_header(&npy, file, &err) == 0 ? npy.data > size : !err.text[0])
-        abort();
+    if (npy_header(&npy, file, &err) == 0)
+        must(npy.data <= size);
+    else
+        must(err.text[0]);
     ckpt_file_close(file);
     return 0;
 }

@@ -5,14 +5,11 @@
  * Bytes that do not begin as an archive are orders to make one: sizes, places and copies of them
  * must agree in so many places that no change of single bytes would.
  */
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <zlib.h>
 
 #include "formats/container/zip.h"
 #include "libckpt/base/buf.h"
+#include "libckpt/err.h"
 
 /* -- an archive by orders -------------------------------------------------------------------- */
 
@@ -163,9 +160,8 @@ static void check_apart(const struct zip *z)
         for (size_t k = 0; k < i; k++) {
             const struct zip_entry *a = &z->entry[i], *b = &z->entry[k];
 
-            if (a->size && b->size && a->offset < b->offset + b->size &&
-                b->offset < a->offset + a->size)
-                abort();
+            must(a->size == 0 || b->size == 0 || a->offset >= b->offset + b->size ||
+                 b->offset >= a->offset + a->size);
         }
 }
 
@@ -176,33 +172,29 @@ static void check_member(const struct zip *z, const struct zip_entry *e, const u
     char *bytes, buf[512];
     int slurped, verified;
 
-    if (zip_find(z, e->name) != e)
-        abort();
+    must(zip_find(z, e->name) == e);
     slurped = zip_slurp(z, e, &a, 1 << 20, &bytes, &err);
     verified = zip_verify(z, e, buf, sizeof buf, &err);
-    if ((!e->deflated && slurped != verified) || (slurped == 0 && memcmp(bytes, data + e->offset, e->size) != 0))
-        abort();
+    must(e->deflated || slurped == verified);
+    must(slurped || memcmp(bytes, data + e->offset, e->size) == 0);
     ckpt_arena_release(&a);
 }
 
 static void open_and_check(const uint8_t *data, size_t size)
 {
+    struct ckpt_file *file = file_of(data, size, "fuzz");
     struct ckpt_err err = {0};
-    struct ckpt_file *file;
     struct zip z;
 
-    if (ckpt_file_memory(&file, data, size, "fuzz", &err))
-        return;
     if (zip_open(&z, file, &err) == 0) {
         for (size_t i = 0; i < z.n; i++)
-            if (z.entry[i].offset > size || z.entry[i].size > size - z.entry[i].offset)
-                abort();
+            must(z.entry[i].offset <= size && z.entry[i].size <= size - z.entry[i].offset);
         check_apart(&z);
         for (size_t i = 0; i < z.n; i++)
             check_member(&z, &z.entry[i], data);
         zip_release(&z);
-    } else if (!err.text[0]) {
-        abort();
+    } else {
+        must(err.text[0]);
     }
     ckpt_file_close(file);
 }

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "libckpt/convert.h"
+#include "libckpt/err.h"
 #include "libckpt/fragment.h"
 
 #define ELEMENTS ((size_t)4 << 20)

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "formats/tokens/tokenizer.h"
+#include "libckpt/err.h"
 
 static double now(void)
 {

@@ -1,5 +1,6 @@
 /* gpu_watch - see gpu_watch.h. */
 #include "tests/perf/gpu_watch.h"
+#include "libckpt/err.h"
 
 #include <stdio.h>
 #include <string.h>

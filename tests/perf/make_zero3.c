@@ -4,6 +4,7 @@
 
 #include "formats/deepspeed/layout.h"
 #include "formats/deepspeed/write/out.h"
+#include "libckpt/err.h"
 
 #define SIDE 4096               /* every parameter is SIDE x SIDE: 64 MiB */
 

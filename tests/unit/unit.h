@@ -15,6 +15,8 @@
 
 #include <cmocka.h>
 
+#include "libckpt/err.h"
+
 /*
  * A suite is a file; its tests are heads TEST(name), each with a body, and run in the file's order.
  * BEFORE_ALL() and AFTER_ALL() head what is done once, BEFORE_EACH() and AFTER_EACH() what is done

@@ -71,7 +71,7 @@ static bool measure_mapped(struct unit *u, struct ckpt_sha256 *sha, const struct
 
     if (!j->what || bytes < PIECE_BYTES || !ckpt_source_locate(j->src, i, at, n, &x))
         return false;
-    *rc = ckpt_file_prove(x.file, x.offset, bytes, err);
+    *rc = ckpt_guard_prove(x.file, x.offset, bytes, err);
     if (*rc == 0) {
         if (!mapped_begin(&raw, &x, bytes))
             return false;

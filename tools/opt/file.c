@@ -5,6 +5,7 @@
 #include <yaml.h>
 
 #include "formats/container/yaml_limits.h"
+#include "libckpt/err.h"
 #include "libckpt/file.h"
 #include "tools/opt/rows.h"
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "formats/torch/torch.h"
+#include "libckpt/err.h"
 
 #define MAX_VALUES 100000       /* TrainingArguments have some two hundred */
 #define TOKEN_LETTERS 20        /* behind "hf_": a token has 34 */

@@ -1,4 +1,5 @@
 /* send_git - one commit on a branch of a git repository with LFS; see send.h. */
+#include "libckpt/err.h"
 #include "tools/push/send.h"
 
 #include <errno.h>

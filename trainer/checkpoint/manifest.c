@@ -6,6 +6,7 @@
 
 #include "libckpt/digest.h"
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 #include "libckpt/mem.h"
 #include "libckpt/io/path.h"
 

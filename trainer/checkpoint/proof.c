@@ -9,6 +9,7 @@
 
 #include "formats/hf/side_files.h"
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
 #include "libckpt/io/path.h"

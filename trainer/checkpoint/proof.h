@@ -14,7 +14,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 struct proof;
 

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 struct ranks {
     long        world_size, rank;       /* 1 and 0: alone */

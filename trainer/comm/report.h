@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 /*
  * Say hello to the supervisor that the environment names, if it names one; standard streams are

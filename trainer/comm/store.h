@@ -32,7 +32,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 #define STORE_MAGIC     0x3c85f7ceu
 #define STORE_WORD_KEY  "ckpt/word"

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "libckpt/base/map.h"
+#include "libckpt/err.h"
 #include "libckpt/mem.h"
 #include "trainer/comm/store.h"
 

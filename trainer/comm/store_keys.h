@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 struct store_bytes {
     const unsigned char *p;

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 struct store_server;
 

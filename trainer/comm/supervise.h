@@ -13,7 +13,7 @@
 
 #include <stdint.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 struct supervise_opts {
     int64_t n;                          /* ranks, > 1 */

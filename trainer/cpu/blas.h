@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 /*
  * First thing in main.  Where the address space is limited, start the program once more with

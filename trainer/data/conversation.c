@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 #include "libckpt/mem.h"
 
 /* -- records --------------------------------------------------------------------------------- */

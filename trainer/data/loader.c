@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libckpt/err.h"
 #include "trainer/data/plan.h"
 
 #define PREFETCH     2

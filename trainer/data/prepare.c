@@ -8,6 +8,7 @@
 
 #include "libckpt/commit.h"
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 #include "trainer/data/pcg64.h"
 
 #define FLUSH ((size_t)1 << 20)

@@ -1,6 +1,7 @@
 /* scan - a pass over all records of a source, see stream.h: lengths, bad records, statistics. */
 #include <string.h>
 
+#include "libckpt/err.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
 #include "libckpt/base/pool.h"

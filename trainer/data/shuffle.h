@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 enum shuffle_tail {
     /* HF Trainer's: completed from the start of the epoch's order.  With one rank nothing is

@@ -5,6 +5,7 @@
 
 #include "libckpt/digest.h"
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 #include "trainer/data/sample_cache.h"
 
 #define FINGERS      64         /* samples a fingerprint looks at */

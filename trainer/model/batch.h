@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 struct batch;
 struct model;

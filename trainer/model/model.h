@@ -10,7 +10,7 @@
 #ifndef CKPT_TRAINER_MODEL_MODEL_H
 #define CKPT_TRAINER_MODEL_MODEL_H
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 #include "trainer/model/params.h"
 
 struct arch;

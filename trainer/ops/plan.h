@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 #define PLAN_ALIGN 256u             /* of every offset: what alloc of ops.h gives */
 

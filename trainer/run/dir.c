@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "libckpt/commit.h"
+#include "libckpt/err.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
 #include "libckpt/io/path.h"

@@ -5,7 +5,7 @@
 #ifndef CKPT_TRAINER_RUN_MODEL_FIND_H
 #define CKPT_TRAINER_RUN_MODEL_FIND_H
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 /*
  * given, or the checkpoint it stands for.  An address elsewhere is left as it is.  CKPT_ENOTFOUND

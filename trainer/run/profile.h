@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 struct device;
 struct profile;

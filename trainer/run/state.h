@@ -8,7 +8,7 @@
 
 #include <jansson.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 struct run_state {
     int64_t global_step;

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 /* MEMBER: of a class, by getattr. */
 enum item_kind { OTHER, TEXT, BYTES, INT, NAME, TUPLE, DICT, MADE, MEMBER };

@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 #include "libckpt/mem.h"
 
 #define PICKLE_WALK_ODDS 16u

@@ -3,6 +3,8 @@
  *
  * Each rank writes its own files into a staging directory (ckpt_outdir); rank 0 writes `latest`
  * last.  Layout and keys as DeepSpeed 0.19.8 writes them.
+ *
+ * Abbreviations: ds (deepspeed).
  */
 #ifndef CKPT_FORMATS_DEEPSPEED_WRITE_OUT_H
 #define CKPT_FORMATS_DEEPSPEED_WRITE_OUT_H

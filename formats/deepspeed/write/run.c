@@ -283,9 +283,8 @@ static int cut(struct ds_run *run, struct ckpt_err *err)
         size_t first = run->first[g];
         size_t end = g + 1 < run->n_group ? run->first[g + 1] : run->n_param;
 
-        if (round_robin(run, run->stage))
-            rc = deal(run->param + first, end - first, (size_t)run->world, false, err);
-        if (rc)
+        if (round_robin(run, run->stage) &&
+            (rc = deal(run->param + first, end - first, (size_t)run->world, false, err)) != 0)
             return rc;
         if ((rc = cut_group(run, g, first, end, (int64_t)limit, err)) != 0)
             return rc;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "formats/deepspeed/write/values.h"
+#include "libckpt/err.h"
 
 /* A file in the making, and what it is made for. */
 struct maker {

@@ -14,6 +14,7 @@
 #include "formats/deepspeed/write/values.h"
 #include "formats/dir_sink.h"
 #include "formats/hf/side_files.h"
+#include "libckpt/err.h"
 
 #define SUFFIX  "_universal"
 #define VERSION 0.2             /* of what is written: no parameter is split over ranks */

@@ -18,6 +18,7 @@
 #include "formats/records/rows.h"
 #include "formats/records/spill_file.h"
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 
 #define MAX_ROW     ((uint64_t)64 << 20)    /* bytes of a row; the limit of documents */
 #define MAX_COLUMNS 4096

@@ -5,6 +5,7 @@
 
 #include "libckpt/base/json.h"
 #include "libckpt/base/json_lex.h"
+#include "libckpt/err.h"
 
 #define BLOCK ((size_t)1 << 20)
 

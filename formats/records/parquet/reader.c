@@ -15,6 +15,7 @@
 #include "formats/records/rows.h"
 #include "formats/records/spill_file.h"
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 
 #define MAX_TEXT ((uint64_t)16 << 30)   /* bytes that the rows of a group may unfold to */
 

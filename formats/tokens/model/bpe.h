@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "formats/tokens/piece.h"
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 struct bpe;
 struct bpe_run;                 /* memory of merging: one a thread */

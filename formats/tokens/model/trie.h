@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -5,6 +5,7 @@
 #include <utf8proc.h>
 
 #include "formats/tokens/base64.h"
+#include "libckpt/err.h"
 #include "libckpt/mem.h"
 
 struct charsmap {

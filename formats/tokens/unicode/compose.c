@@ -4,6 +4,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "libckpt/err.h"
 #include "libckpt/mem.h"
 
 #define MAX_DECOMPOSED 18           /* characters of U+FDFA's, the longest */

@@ -14,7 +14,7 @@
 #include <stddef.h>
 
 #include "libckpt/base/buf.h"
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 #define REGEX_MAX_PATTERN   4096        /* bytes; the longest in use is under 400 */
 #define REGEX_MATCH_LIMIT   1000000u    /* PCRE2's steps of one match */

@@ -13,6 +13,7 @@
 
 #include "libckpt/commit.h"
 #include "libckpt/digest.h"
+#include "libckpt/err.h"
 #include "libckpt/io/file_at.h"
 #include "libckpt/base/json.h"
 #include "libckpt/log.h"

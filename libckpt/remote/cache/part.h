@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 struct cache_part;
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "libckpt/digest.h"
+#include "libckpt/err.h"
 #include "libckpt/remote/cache/at.h"
 #include "libckpt/remote/http.h"
 

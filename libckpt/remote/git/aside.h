@@ -9,7 +9,7 @@
 
 #include <git2.h>
 
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 
 struct git_aside;
 

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "libckpt/commit.h"
+#include "libckpt/err.h"
 #include "libckpt/mem.h"
 #include "libckpt/remote/git/aside.h"
 

@@ -13,7 +13,7 @@
 
 #include "libckpt/base/buf.h"
 #include "libckpt/digest.h"
-#include "libckpt/err.h"
+#include "libckpt/fail.h"
 #include "libckpt/file.h"
 
 #define CKPT_LFS_POINTER_MAX 1024           /* a pointer is shorter, by the specification */

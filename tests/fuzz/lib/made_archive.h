@@ -7,15 +7,13 @@
 #ifndef CKPT_TESTS_FUZZ_LIB_MADE_ARCHIVE_H
 #define CKPT_TESTS_FUZZ_LIB_MADE_ARCHIVE_H
 
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
 #include <zlib.h>
 
 #include "formats/container/pickle/pickle.h"
 #include "formats/torch/value.h"
 #include "libckpt/base/buf.h"
+#include "libckpt/err.h"
 
 #define MAX_PAYLOAD ((uint64_t)1 << 16)
 

@@ -3,41 +3,36 @@
 #ifndef CKPT_TESTS_FUZZ_LIB_RECORDS_WALK_H
 #define CKPT_TESTS_FUZZ_LIB_RECORDS_WALK_H
 
-#include <stdlib.h>
-
 #include "formats/records/rows.h"
+#include "libckpt/err.h"
 
 static inline void walk(const struct record_ops *ops, const unsigned char *data, size_t size,
                         const struct records_opts *opts, void (*use)(const json_t *))
 {
     struct ckpt_err err = {0};
-    struct ckpt_file *file;
     void *self;
     int64_t n, good = 0;
     json_t *v;
 
-    if (ckpt_file_memory(&file, data, size, "rows", &err) ||
-        ops->open(&self, file, opts, &err))
+    if (ops->open(&self, file_of(data, size, "rows"), opts, &err))
         return;
     n = ops->count(self);
     for (int64_t i = 0; i < n; i++)
         if (ops->get(self, i, &v, &err) == 0) {
-            if (!json_is_object(v))
-                abort();
+            must(json_is_object(v));
             if (use)
                 use(v);
             json_decref(v);
             good++;
-        } else if (v || !err.text[0]) {
-            abort();
+        } else {
+            must(!v && err.text[0]);
         }
     for (int64_t i = n; i-- > 0;)
         if (ops->get(self, i, &v, &err) == 0) {
             json_decref(v);
             good--;
         }
-    if (good != 0)
-        abort();
+    must(good == 0);
     ops->close(self);
 }
 

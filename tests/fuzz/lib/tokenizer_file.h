@@ -5,10 +5,8 @@
 #ifndef CKPT_TESTS_FUZZ_LIB_TOKENIZER_FILE_H
 #define CKPT_TESTS_FUZZ_LIB_TOKENIZER_FILE_H
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "formats/tokens/tokenizer.h"
+#include "libckpt/err.h"
 
 static const char text[] =
     "Hello, <s> it's 2 caf\xc3\xa9s (x|y)\n\n \xe4\xb8\xad\xe6\x96\x87 <unk> e\xcc\x81\xcc\xa3"
@@ -23,13 +21,11 @@ static void check(const struct tokenizer *t)
 
     if (tokenizer_encode(t, &e, text, sizeof text - 1, true, &err) == 0) {
         for (size_t i = 0; i < e.n; i++)
-            if (e.id[i] < 0 || e.id[i] >= tokenizer_size(t) || e.start[i] < 0 ||
-                e.start[i] > e.end[i] || e.end[i] > (int64_t)sizeof text - 1)
-                abort();
-        if (tokenizer_decode(t, &back, &len, e.id, e.n, true, &err) && !err.text[0])
-            abort();
-    } else if (!err.text[0]) {
-        abort();
+            must(e.id[i] >= 0 && e.id[i] < tokenizer_size(t) && e.start[i] >= 0 &&
+                 e.start[i] <= e.end[i] && e.end[i] <= (int64_t)sizeof text - 1);
+        must(tokenizer_decode(t, &back, &len, e.id, e.n, true, &err) == 0 || err.text[0]);
+    } else {
+        must(err.text[0]);
     }
     ckpt_free(back);
     encoding_release(&e);
@@ -37,16 +33,14 @@ static void check(const struct tokenizer *t)
 
 static void tokenizer_of_bytes(const char *name, const unsigned char *data, size_t size)
 {
+    struct ckpt_file *file = file_of(data, size, name);
     struct ckpt_err err = {0};
-    struct ckpt_file *file;
     struct tokenizer *t;
 
-    if (ckpt_file_memory(&file, data, size, name, &err))
-        return;
     if (tokenizer_open(&t, file, &err) == 0)
         check(t);
-    else if (!err.text[0] || t)
-        abort();
+    else
+        must(err.text[0] && !t);
     tokenizer_close(t);
     ckpt_file_close(file);
 }

@@ -7,12 +7,6 @@
 #ifndef CKPT_TESTS_FUZZ_LIB_TORCH_FILE_H
 #define CKPT_TESTS_FUZZ_LIB_TORCH_FILE_H
 
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "formats/place.h"
 #include "formats/torch/legacy.h"
 #include "formats/torch/tar.h"
 #include "tests/fuzz/lib/made_archive.h"
@@ -23,20 +17,11 @@
 /* As a source of tensors, strictly. */
 static void load(const struct ckpt_format *format, const uint8_t *data, size_t size)
 {
-    static const struct ckpt_open_opts none;
-    struct ckpt_source *src = NULL;
-    struct ckpt_err err = {0};
-    struct ckpt_place place;
-    struct ckpt_file *file;
+    struct ckpt_source *src = source_of(format, data, size);
 
-    if (ckpt_file_memory(&file, data, size, "fuzz", &err) || place_of_file(&place, file, &err))
-        return;
-    if (format->open(&src, &place, &none, &err) == 0)
-        read_tensors(src);
-    else if (!err.text[0])
-        abort();
+    if (src)
+        read_tensors(src, READ_MAY_FAIL);
     ckpt_source_close(src);
-    place_close(&place);
 }
 
 /* As something to look at. */
@@ -44,10 +29,8 @@ static void look(const uint8_t *data, size_t size)
 {
     struct ckpt_err err = {0};
     struct torch_archive *a;
-    struct ckpt_file *file;
 
-    if (ckpt_file_memory(&file, data, size, "fuzz", &err) ||
-        torch_archive_open_any(&a, file, &err))
+    if (torch_archive_open_any(&a, file_of(data, size, "fuzz"), &err))
         return;
     json_decref(value_to_json(torch_archive_root(a), 1000));
     torch_archive_verify(a, &err);

@@ -30,7 +30,7 @@ static void guarded_open(struct guarded *g)
     for (size_t i = 0; i < 3; i++)
         g->sum[i].crc = (uint32_t)crc32_z(0, g->bytes + g->sum[i].offset, g->sum[i].size);
     assert_int_equal(ckpt_file_memory(&g->file, g->bytes, BIG + 20, "guarded", &err), 0);
-    assert_int_equal(ckpt_file_guard(g->file, g->sum, 3, &err), 0);
+    assert_int_equal(ckpt_guard_file(g->file, g->sum, 3, &err), 0);
 }
 
 static void guarded_close(struct guarded *g)
@@ -101,8 +101,8 @@ TEST(bytes_outside_and_other_ranges_are_read)
         assert_int_equal(ckpt_file_read_at(g.file, back, rows[i].n, rows[i].at, &err), 0);
         assert_memory_equal(back, g.bytes + rows[i].at, rows[i].n);
     }
-    assert_int_equal(ckpt_file_prove(g.file, 0, 20, &err), 0);
-    assert_int_equal(ckpt_file_prove(g.file, 0, 21, &err), CKPT_EFORMAT);
+    assert_int_equal(ckpt_guard_prove(g.file, 0, 20, &err), 0);
+    assert_int_equal(ckpt_guard_prove(g.file, 0, 21, &err), CKPT_EFORMAT);
     guarded_close(&g);
 }
 

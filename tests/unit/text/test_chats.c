@@ -1,45 +1,33 @@
-/* chat, talk: conversations as transformers and trl turn them into ids and labels; where templates
+/* chat, conversation: records as transformers and trl make ids and labels of them; where templates
  * lie; what is refused. */
-#include "tests/unit/unit.h"
+#include "tests/unit/records_help.h"
 
-#include "libckpt/base/json.h"
 #include "tests/unit/data_files.h"
 #include "trainer/data/conversation.h"
 
-#define DIR "/tmp/ckpt-test-chats"
+static const char *dir;
 
-static void put(const char *rel, const char *text)
-{
-    char path[256];
-    FILE *f;
-
-    snprintf(path, sizeof path, "%s/%s", DIR, rel);
-    f = fopen(path, "w");
-    assert_non_null(f);
-    assert_int_equal(fputs(text, f) < 0, 0);
-    assert_int_equal(fclose(f), 0);
-}
+static void put(const char *rel, const char *text) { put_in(dir, rel, text); }
 
 /* The directory with one of the golden tokenizers and nothing else. */
 static void fresh(const char *tokenizer)
 {
     char from[4096], cwd[2048];
 
-    assert_int_equal(system("rm -rf " DIR), 0);
-    assert_int_equal(mkdir(DIR, 0777), 0);
+    scratch_at(dir);
     assert_non_null(getcwd(cwd, sizeof cwd));
     snprintf(from, sizeof from, "%s/tests/golden/tokenizers/%s/tokenizer.json", cwd, tokenizer);
-    assert_int_equal(symlink(from, DIR "/tokenizer.json"), 0);
+    assert_int_equal(symlink(from, path_in(dir, "tokenizer.json")), 0);
 }
 
 static struct ckpt_dir *open_dir(void)
 {
     struct ckpt_err err = {0};
-    struct ckpt_dir *dir;
+    struct ckpt_dir *open;
 
-    if (ckpt_dir_open(&dir, DIR, CKPT_FOLLOW, &err))
+    if (ckpt_dir_open(&open, dir, CKPT_FOLLOW, &err))
         fail_msg("%s", err.text);
-    return dir;
+    return open;
 }
 
 struct set {
@@ -178,17 +166,11 @@ static void check_case(const json_t *one)
 
 TEST(learns_what_trl_learns)
 {
-    struct ckpt_err err = {0};
+    json_t *root = golden_json("tests/golden/chats.json");
     const json_t *one, *style;
     const char *now = "";
-    struct ckpt_file *f;
-    json_t *root;
     size_t i;
 
-    if (ckpt_file_open(&f, "tests/golden/chats.json", 0, &err) ||
-        ckpt_json_read(&root, f, CKPT_JSON_MAX_BYTES, 0, &err))
-        fail_msg("%s", err.text);
-    ckpt_file_close(f);
     assert_true(json_array_size(json_object_get(root, "cases")) > 200);
     json_array_foreach(json_object_get(root, "cases"), i, one) {
         if (strcmp(now, str(one, "style")) != 0) {
@@ -201,7 +183,7 @@ TEST(learns_what_trl_learns)
             json_object_set(config, "eos_token", json_object_get(style, "eos_token"));
             if (json_object_get(style, "bos_token"))
                 json_object_set(config, "bos_token", json_object_get(style, "bos_token"));
-            assert_int_equal(json_dump_file(config, DIR "/tokenizer_config.json", 0), 0);
+            assert_int_equal(json_dump_file(config, path_in(dir, "tokenizer_config.json"), 0), 0);
             json_decref(config);
         }
         check_case(one);
@@ -219,11 +201,11 @@ static void expect_template(const char *which, bool tools, const char *want)
 {
     struct ckpt_err err = {0};
     struct jinja_out out = {0};
-    struct ckpt_dir *dir = open_dir();
+    struct ckpt_dir *open = open_dir();
     struct chat_turns turns = {.n = 1};
     struct chat *c;
 
-    if (chat_open(&c, dir, which, NULL, &err))
+    if (chat_open(&c, open, which, NULL, &err))
         fail_msg("%s", err.text);
     turns.messages = json_pack("[{s:s,s:s}]", "role", "user", "content", "x");
     turns.tools = tools ? json_pack("[{}]") : NULL;
@@ -234,25 +216,25 @@ static void expect_template(const char *which, bool tools, const char *want)
     json_decref((json_t *)turns.tools);
     jinja_out_release(&out);
     chat_close(c);
-    ckpt_dir_close(dir);
+    ckpt_dir_close(open);
 }
 
 static void expect_no_template(const char *which, int code, const char *why)
 {
     struct ckpt_err err = {0};
-    struct ckpt_dir *dir = open_dir();
+    struct ckpt_dir *open = open_dir();
     struct chat *c;
 
-    if (chat_open(&c, dir, which, NULL, &err) != code || !strstr(err.text, why))
+    if (chat_open(&c, open, which, NULL, &err) != code || !strstr(err.text, why))
         fail_msg("\"%s\" (%d) does not say \"%s\"", err.text, err.code, why);
-    ckpt_dir_close(dir);
+    ckpt_dir_close(open);
 }
 
 TEST(templates_are_found)
 {
     struct ckpt_arena arena = {0};
     struct ckpt_err err = {0};
-    struct ckpt_dir *dir;
+    struct ckpt_dir *open;
     const char *text;
 
     fresh("qwen");
@@ -280,20 +262,19 @@ TEST(templates_are_found)
     put("chat_template.jinja", "file{{ messages[0].content }}");
     expect_template(NULL, true, "filex");
     expect_no_template("rag", CKPT_ENOTFOUND, "rag");
-    assert_int_equal(mkdir(DIR "/additional_chat_templates", 0777), 0);
     put("additional_chat_templates/tool_use.jinja", "more");
     put("additional_chat_templates/notes.txt", "none of them");
     expect_template(NULL, true, "more");
     expect_template(NULL, false, "filex");
     put("own.jinja", "own");
-    expect_template(DIR "/own.jinja", true, "own");
-    dir = open_dir();
-    assert_int_equal(chat_template_text(&text, dir, "tool_use", &arena, &err), 0);
+    expect_template(path_in(dir, "own.jinja"), true, "own");
+    open = open_dir();
+    assert_int_equal(chat_template_text(&text, open, "tool_use", &arena, &err), 0);
     assert_string_equal(text, "more");
-    assert_int_equal(chat_template_text(&text, dir, DIR "/own.jinja", &arena, &err), 0);
+    assert_int_equal(chat_template_text(&text, open, path_in(dir, "own.jinja"), &arena, &err), 0);
     assert_string_equal(text, "own");
     ckpt_arena_release(&arena);
-    ckpt_dir_close(dir);
+    ckpt_dir_close(open);
 }
 
 static void chatml(void)
@@ -340,16 +321,16 @@ TEST(a_template_that_prints_nothing)
     struct ckpt_buf prompt, answer;
     struct ckpt_err err = {0};
     struct conversation talk = {0};
-    struct ckpt_dir *dir;
+    struct ckpt_dir *open;
     struct chat *chat;
     json_t *record;
 
     fresh("qwen");
     put("chat_template.jinja", "{% set a = 1 %}");
-    dir = open_dir();
+    open = open_dir();
     ckpt_buf_init(&prompt, SIZE_MAX);
     ckpt_buf_init(&answer, SIZE_MAX);
-    assert_int_equal(chat_open(&chat, dir, NULL, NULL, &err), 0);
+    assert_int_equal(chat_open(&chat, open, NULL, NULL, &err), 0);
     assert_int_equal(ckpt_json_parse(&record, body, strlen(body), 0, &err), 0);
     assert_int_equal(conversation_of(&talk, record, "messages", &err), 0);
     assert_int_equal(conversation_question(&talk, chat, &prompt, &answer, &err), 0);
@@ -359,7 +340,7 @@ TEST(a_template_that_prints_nothing)
     conversation_release(&talk);
     json_decref(record);
     chat_close(chat);
-    ckpt_dir_close(dir);
+    ckpt_dir_close(open);
 }
 
 /* The text of the tokens that are learnt. */
@@ -476,4 +457,14 @@ TEST(parquet)
     }
     tokenizer_close(tok);
     ckpt_dir_close(o.chat_dir);
+}
+
+BEFORE_ALL()
+{
+    dir = scratch("chats");
+}
+
+AFTER_ALL()
+{
+    scratch_remove(dir);
 }

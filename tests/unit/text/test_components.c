@@ -5,7 +5,6 @@
 #include "tests/unit/unit.h"
 
 #include "formats/tokens/tokenizer_parts.h"
-#include "libckpt/base/json.h"
 #include "tests/unit/golden_tokens.h"
 
 static struct golden {
@@ -151,14 +150,11 @@ TEST(decoders)
 
 BEFORE_ALL()
 {
-    json_t *t5;
+    json_t *t5 = golden_json(TOKENIZERS "/t5/tokenizer.json");
     size_t n;
-    char *text;
 
     golden.components = slurp(&golden.arena, TOKENIZERS "/components.jsonl", &n);
     texts_read(&golden.texts, &golden.arena);
-    text = slurp(&golden.arena, TOKENIZERS "/t5/tokenizer.json", &n);
-    t5 = json_loadb(text, n, 0, NULL);
     golden.t5 = json_incref(json_object_get(
         json_array_get(json_object_get(json_object_get(t5, "normalizer"), "normalizers"), 0),
         "precompiled_charsmap"));

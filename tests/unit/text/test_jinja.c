@@ -1,23 +1,9 @@
 /* jinja: what transformers' apply_chat_template renders, byte for byte; errors; limits. */
 #include <time.h>
 
-#include "tests/unit/unit.h"
+#include "tests/unit/golden_files.h"
 
 #include "formats/jinja/jinja.h"
-#include "libckpt/base/json.h"
-
-static json_t *cases(void)
-{
-    struct ckpt_err err = {0};
-    struct ckpt_file *f;
-    json_t *root;
-
-    if (ckpt_file_open(&f, "tests/golden/chat.json", 0, &err) ||
-        ckpt_json_read(&root, f, CKPT_JSON_MAX_BYTES, 0, &err))
-        fail_msg("%s", err.text);
-    ckpt_file_close(f);
-    return root;
-}
 
 static const char *str(const json_t *v, const char *key)
 {
@@ -44,7 +30,7 @@ static void check_spans(const struct jinja_out *out, const json_t *want, const c
 
 TEST(renders_what_transformers_renders)
 {
-    json_t *root = cases(), *one;
+    json_t *root = golden_json("tests/golden/chat.json"), *one;
     struct jinja_out out = {0};
     size_t i, good = 0;
 

@@ -9,33 +9,17 @@
 #include "formats/records/parquet/rows.h"
 #include "formats/records/rows.h"
 #include "formats/records/spill_file.h"
-#include "libckpt/base/json.h"
 
-#define G "tests/golden/parquet/"
+#define G "tests/golden/parquet"
 
 TEST(rows_are_those_the_reference_reads)
 {
-    struct ckpt_err err = {0};
-    struct ckpt_file *f;
-    json_t *index, *expect;
-    const char *name;
-    char path[300], rows[300];
-
-    assert_int_equal(ckpt_file_open(&f, G "index.json", 0, &err), 0);
-    assert_int_equal(ckpt_json_read(&index, f, 1 << 20, 0, &err), 0);
-    ckpt_file_close(f);
-    assert_true(json_object_size(index) > 25);
-    json_object_foreach (index, name, expect) {
-        snprintf(path, sizeof path, G "%s.parquet", name);
-        snprintf(rows, sizeof rows, G "%s.jsonl", json_string_value(expect));
-        assert_same_rows(path, rows, 1);
-    }
-    json_decref(index);
+    assert_index(G, "index.json", ".parquet", 25);
 }
 
 TEST(a_whole_number_and_a_fraction_stay_what_they_are)
 {
-    struct records *r = must_open_records(G "flat.parquet");
+    struct records *r = must_open_records(G "/flat.parquet", NULL);
     json_t *v = must_get(r, 3), *text = must_get(r, 2);
 
     assert_true(json_is_integer(json_object_get(v, "id")));
@@ -48,7 +32,7 @@ TEST(a_whole_number_and_a_fraction_stay_what_they_are)
 
 TEST(rows_come_in_any_order)
 {
-    struct records *r = must_open_records(G "flat-groups.parquet");
+    struct records *r = must_open_records(G "/flat-groups.parquet", NULL);
 
     for (int64_t k = 0, i = 7; k < 200; k++, i = (i * 37 + 11) % 60) {
         json_t *v = must_get(r, i);
@@ -85,7 +69,7 @@ static void *read_all(void *arg)
 
 TEST(threads_read_row_groups_side_by_side)
 {
-    struct records *r = must_open_records(G "nested-groups.parquet");
+    struct records *r = must_open_records(G "/nested-groups.parquet", NULL);
     struct reader me[6];
     pthread_t t[6];
 
@@ -102,35 +86,15 @@ TEST(threads_read_row_groups_side_by_side)
 
 /* --- rows without records */
 
-static unsigned char *slurp(const char *name, size_t *n)
-{
-    struct ckpt_err err = {0};
-    struct ckpt_file *f;
-    unsigned char *b;
-    char path[300];
-
-    snprintf(path, sizeof path, G "%s.parquet", name);
-    assert_int_equal(ckpt_file_open(&f, path, 0, &err), 0);
-    *n = (size_t)ckpt_file_size(f);
-    b = malloc(*n);
-    assert_non_null(b);
-    assert_int_equal(ckpt_file_read_at(f, b, *n, 0, &err), 0);
-    ckpt_file_close(f);
-    return b;
-}
-
 /* All rows of bytes, at most 2000, into out; the first failure. */
 static int read_rows(const void *bytes, size_t n, const bool *want, struct ckpt_buf *out,
                      struct ckpt_err *err)
 {
-    struct ckpt_file *f;
+    struct ckpt_file *f = file_of(bytes, n, "memory");
     struct pq_file file;
     int64_t left = 2000;
-    int rc;
+    int rc = pq_file_open(&file, f, err);
 
-    if (ckpt_file_memory(&f, bytes, n, "memory", err))
-        return err->code;
-    rc = pq_file_open(&file, f, err);
     for (size_t g = 0; rc == 0 && g < file.n_group; g++) {
         struct pq_rows *rows = NULL;
 
@@ -148,10 +112,22 @@ static int read_rows(const void *bytes, size_t n, const bool *want, struct ckpt_
     return rc;
 }
 
+/* The same where nobody looks at the rows. */
+static int try_rows(const void *bytes, size_t n, struct ckpt_err *err)
+{
+    struct ckpt_buf out;
+    int rc;
+
+    ckpt_buf_init(&out, (size_t)1 << 20);
+    rc = read_rows(bytes, n, NULL, &out, err);
+    ckpt_buf_release(&out);
+    return rc;
+}
+
 TEST(columns_that_are_not_wanted_are_not_read)
 {
     size_t n;
-    unsigned char *b = slurp("nested", &n);
+    unsigned char *b = golden_bytes(G "/nested.parquet", &n);
     /* tags, ll, m.key, m.value, fixed, st.a, st.b.c, st.b.d, ... last */
     bool want[17] = {[3] = true, [7] = true, [16] = true};
     struct ckpt_err err = {0};
@@ -174,56 +150,28 @@ TEST(columns_that_are_not_wanted_are_not_read)
     free(b);
 }
 
-/* Any byte changed: rows, or a sentence; never more than that. */
-static void flip(const char *name, size_t step)
-{
-    size_t n, told = 0;
-    unsigned char *b = slurp(name, &n);
-
-    for (size_t at = 0; at < n; at += step)
-        for (int k = 0; k < 3; k++) {
-            unsigned char was = b[at];
-            struct ckpt_err err = {0};
-            struct ckpt_buf out;
-
-            b[at] = k == 0 ? was ^ 0xff : k == 1 ? (unsigned char)(was + 1) : 0x7f;
-            ckpt_buf_init(&out, 1 << 20);
-            if (read_rows(b, n, NULL, &out, &err)) {
-                assert_true(err.text[0] != '\0');
-                told++;
-            }
-            ckpt_buf_release(&out);
-            b[at] = was;
-        }
-    assert_true(told > 20);
-    free(b);
-}
-
 TEST(changed_bytes_are_told_or_harmless)
 {
-    flip("old-lists", 1);
-    flip("hadoop-lz4", 3);
-    flip("int96", 2);
-    flip("flat-delta", 11);
-    flip("flat-split", 23);
-    flip("nested-v2", 13);
-    flip("runs", 5);
+    assert_damage_is_told(G "/old-lists.parquet", 1, try_rows);
+    assert_damage_is_told(G "/hadoop-lz4.parquet", 3, try_rows);
+    assert_damage_is_told(G "/int96.parquet", 2, try_rows);
+    assert_damage_is_told(G "/flat-delta.parquet", 11, try_rows);
+    assert_damage_is_told(G "/flat-split.parquet", 23, try_rows);
+    assert_damage_is_told(G "/nested-v2.parquet", 13, try_rows);
+    assert_damage_is_told(G "/runs.parquet", 5, try_rows);
 }
 
 TEST(checksums_are_held)
 {
     size_t n, told = 0, tried = 0;
-    unsigned char *b = slurp("flat-crc", &n);
+    unsigned char *b = golden_bytes(G "/flat-crc.parquet", &n);
 
     for (size_t at = 60; at < 400; at += 7, tried++) {
         struct ckpt_err err = {0};
-        struct ckpt_buf out;
 
         b[at] ^= 1;
-        ckpt_buf_init(&out, SIZE_MAX);
-        if (read_rows(b, n, NULL, &out, &err))
+        if (try_rows(b, n, &err))
             told += strstr(err.text, "checksum") != NULL;
-        ckpt_buf_release(&out);
         b[at] ^= 1;
     }
     assert_true(told > tried / 2);
@@ -233,38 +181,32 @@ TEST(checksums_are_held)
 TEST(a_cut_file_is_refused)
 {
     size_t n;
-    unsigned char *b = slurp("flat-gzip", &n);
+    unsigned char *b = golden_bytes(G "/flat-gzip.parquet", &n);
 
     for (size_t len = 0; len < n; len += len < 20 || n - len < 20 ? 1 : 97) {
         struct ckpt_err err = {0};
-        struct ckpt_buf out;
 
-        ckpt_buf_init(&out, SIZE_MAX);
-        assert_int_equal(read_rows(b, len, NULL, &out, &err), CKPT_EFORMAT);
-        ckpt_buf_release(&out);
+        assert_int_equal(try_rows(b, len, &err), CKPT_EFORMAT);
     }
     free(b);
 }
 
 TEST(what_asks_for_much_is_refused)
 {
-    static const struct { const char *name; int code; const char *why; } rows[] = {
-        {"bomb", CKPT_ELIMIT, "unpacks to 134217728"},
-        {"too-deep", CKPT_ELIMIT, "nested deeper than 32"},
-        {"twice", CKPT_EFORMAT, "two fields are named \"n\""},
+    static const struct { const char *path; int code; const char *why; } rows[] = {
+        {G "/bomb.parquet", CKPT_ELIMIT, "unpacks to 134217728"},
+        {G "/too-deep.parquet", CKPT_ELIMIT, "nested deeper than 32"},
+        {G "/twice.parquet", CKPT_EFORMAT, "two fields are named \"n\""},
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         size_t n;
-        unsigned char *b = slurp(rows[i].name, &n);
+        unsigned char *b = golden_bytes(rows[i].path, &n);
         struct ckpt_err err = {0};
-        struct ckpt_buf out;
 
-        ckpt_buf_init(&out, SIZE_MAX);
-        assert_int_equal(read_rows(b, n, NULL, &out, &err), rows[i].code);
+        assert_int_equal(try_rows(b, n, &err), rows[i].code);
         if (!strstr(err.text, rows[i].why))
             fail_msg("%s", err.text);
-        ckpt_buf_release(&out);
         free(b);
     }
 }
@@ -273,25 +215,21 @@ TEST(encrypted_files_are_told)
 {
     static const char file[] = "PARE....\4\0\0\0PARE";
     struct ckpt_err err = {0};
-    struct ckpt_buf out;
 
-    ckpt_buf_init(&out, SIZE_MAX);
-    assert_int_equal(read_rows(file, sizeof file - 1, NULL, &out, &err), CKPT_EUNSUPPORTED);
+    assert_int_equal(try_rows(file, sizeof file - 1, &err), CKPT_EUNSUPPORTED);
     assert_non_null(strstr(err.text, "encrypted"));
-    ckpt_buf_release(&out);
 }
 
 /* Rows that can be had one by one; what is said then, twice the same. */
 static int64_t rows_until_damage(const unsigned char *b, size_t n, struct ckpt_err *err)
 {
     struct ckpt_err again = {0};
-    struct ckpt_file *f;
     json_t *v = NULL;
     void *self;
     int64_t got = 0;
 
-    assert_int_equal(ckpt_file_memory(&f, b, n, "memory", err), 0);
-    assert_int_equal(record_parquet.open(&self, f, &(struct records_opts){0}, err), 0);
+    assert_int_equal(record_parquet.open(&self, file_of(b, n, "memory"), &(struct records_opts){0},
+                                         err), 0);
     assert_int_equal(record_parquet.count(self), 60);
     while (got < 60 && record_parquet.get(self, got, &v, err) == 0) {
         assert_int_equal(json_integer_value(json_object_get(v, "id")), got);
@@ -309,7 +247,7 @@ static int64_t rows_until_damage(const unsigned char *b, size_t n, struct ckpt_e
 TEST(rows_in_front_of_damage_can_be_had)
 {
     size_t n, found = 0;
-    unsigned char *b = slurp("flat-smallpages", &n);
+    unsigned char *b = golden_bytes(G "/flat-smallpages.parquet", &n);
 
     /* Pages of the text columns and others, far behind their first. */
     for (size_t at = 2000; at < 8000; at += 29) {
@@ -395,9 +333,9 @@ TEST(pages_that_unpack_to_another_size_are_refused)
                      CKPT_EFORMAT);
 }
 
-/* --- the shelf */
+/* --- spill files */
 
-TEST(a_shelf_gives_back_its_lines)
+TEST(a_spill_file_gives_back_its_lines)
 {
     struct spill_part p = {0}, q = {0};
     struct ckpt_err err = {0};
@@ -430,7 +368,7 @@ TEST(a_shelf_gives_back_its_lines)
     spill_file_close(s);
 }
 
-TEST(a_shelf_without_a_place_is_told)
+TEST(a_spill_file_without_a_place_is_told)
 {
     struct ckpt_err err = {0};
     struct spill_file *s;
@@ -454,7 +392,7 @@ TEST(failures_at_any_point_are_told)
         while (faults_next(&f)) {
             struct ckpt_err err = {0};
             struct records *r = NULL;
-            const char *list = G "flat-delta.parquet";
+            const char *list = G "/flat-delta.parquet";
             int rc = records_open(&r, &list, 1, &err);
             json_t *v;
 

@@ -10,65 +10,15 @@
 #include "libckpt/base/json.h"
 
 #define G "tests/golden/data/"
+#define HF_ROWS "tests/golden/hf-rows.jsonl"
 
 static const char *dir;
-
-static struct records *open_with(const char *path, const struct records_opts *opts)
-{
-    struct ckpt_err err = {0};
-    struct records *r;
-
-    if (records_open_with(&r, &path, 1, opts, &err))
-        fail_msg("%s: %s", path, err.text);
-    return r;
-}
-
-static void assert_equal_rows(struct records *got, struct records *want, const char *name)
-{
-    assert_int_equal(records_count(got), records_count(want));
-    for (int64_t i = records_count(want) - 1; i >= 0; i--) {
-        json_t *a = must_get(got, i), *b = must_get(want, i);
-
-        if (!json_equal(a, b))
-            fail_msg("%s: row %lld is\n%s, not\n%s", name, (long long)i, json_dumps(a, 0),
-                     json_dumps(b, 0));
-        json_decref(a);
-        json_decref(b);
-    }
-    records_close(got);
-    records_close(want);
-}
-
-static void same_rows(const char *path, const struct records_opts *opts, const char *expect)
-{
-    assert_equal_rows(open_with(path, opts), open_with(expect, NULL), path);
-}
-
-static const char *put(const char *name, const void *bytes, size_t n)
-{
-    static char path[4][256];
-    static int i;
-    FILE *f;
-
-    i = (i + 1) % 4;
-    snprintf(path[i], sizeof path[i], "%s/%s", dir, name);
-    f = fopen(path[i], "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(bytes, 1, n, f), n);
-    assert_int_equal(fclose(f), 0);
-    return path[i];
-}
-
-static const char *put_str(const char *name, const char *s) { return put(name, s, strlen(s)); }
 
 /* The rows of a file of that text, one JSON text a line. */
 static void reads(const char *name, const char *text, const struct records_opts *opts,
                   const char *rows)
 {
-    char want[64];
-
-    snprintf(want, sizeof want, "want-%s.jsonl", name);
-    same_rows(put_str(name, text), opts, put_str(want, rows));
+    assert_same_rows(put_in(dir, name, text), opts, put_in(dir, "want.jsonl", rows), 1);
 }
 
 /* The error of opening the file, or of its record i. */
@@ -76,7 +26,7 @@ static void fails(const char *name, const char *text, const struct records_opts 
                   const char *why)
 {
     struct ckpt_err err = {0};
-    const char *path = put_str(name, text);
+    const char *path = put_in(dir, name, text);
     struct records *r;
     json_t *v;
 
@@ -92,45 +42,29 @@ static void fails(const char *name, const char *text, const struct records_opts 
 
 TEST(parquet_as_pyarrow_reads_it)
 {
-    struct ckpt_err err = {0};
-    struct ckpt_file *f;
-    json_t *index, *expect;
-    char path[300], want[300];
-    const char *name;
-
-    assert_int_equal(ckpt_file_open(&f, G "parquet/index.json", 0, &err), 0);
-    assert_int_equal(ckpt_json_read(&index, f, 1 << 20, 0, &err), 0);
-    ckpt_file_close(f);
-    assert_true(json_object_size(index) >= 25);
-    json_object_foreach (index, name, expect) {
-        snprintf(path, sizeof path, G "parquet/%s.parquet", name);
-        snprintf(want, sizeof want, G "parquet/%s.jsonl",
-                 json_string_value(json_object_get(expect, "expect")));
-        same_rows(path, NULL, want);
-    }
-    json_decref(index);
+    assert_index(G "parquet", "index.json", ".parquet", 24);
 }
 
 TEST(flat_files_as_datasets_reads_them)
 {
     static const struct records_opts data = {.field = "data"};
 
-    same_rows(G "flat/array.json", NULL, G "flat/rows.jsonl");
-    same_rows(G "flat/columns.json", NULL, G "flat/rows.jsonl");
-    same_rows(G "flat/field-data.json", NULL, G "flat/rows.jsonl");
-    same_rows(G "flat/field-data.json", &data, G "flat/rows.jsonl");
-    same_rows(G "flat/rows.jsonl.gz", NULL, G "flat/rows.jsonl");
-    same_rows(G "flat/rows.csv", NULL, G "flat/rows-csv.jsonl");
-    same_rows(G "flat/rows.crlf.csv", NULL, G "flat/rows-csv.jsonl");
-    same_rows(G "flat/bom.csv", NULL, G "flat/rows-csv.jsonl");
-    same_rows(G "flat/rows.tsv", NULL, G "flat/rows-csv.jsonl");
-    same_rows(G "flat/nulls.csv", NULL, G "flat/nulls.jsonl");
+    assert_same_rows(G "flat/array.json", NULL, G "flat/rows.jsonl", 1);
+    assert_same_rows(G "flat/columns.json", NULL, G "flat/rows.jsonl", 1);
+    assert_same_rows(G "flat/field-data.json", NULL, G "flat/rows.jsonl", 1);
+    assert_same_rows(G "flat/field-data.json", &data, G "flat/rows.jsonl", 1);
+    assert_same_rows(G "flat/rows.jsonl.gz", NULL, G "flat/rows.jsonl", 1);
+    assert_same_rows(G "flat/rows.csv", NULL, G "flat/rows-csv.jsonl", 1);
+    assert_same_rows(G "flat/rows.crlf.csv", NULL, G "flat/rows-csv.jsonl", 1);
+    assert_same_rows(G "flat/bom.csv", NULL, G "flat/rows-csv.jsonl", 1);
+    assert_same_rows(G "flat/rows.tsv", NULL, G "flat/rows-csv.jsonl", 1);
+    assert_same_rows(G "flat/nulls.csv", NULL, G "flat/nulls.jsonl", 1);
 }
 
 TEST(nested_squad_is_one_record_a_question)
 {
-    struct records *got = open_with(G "squad-v2.json", NULL),
-                   *want = open_with(G "parquet/squad.jsonl", NULL);
+    struct records *got = must_open_records(G "squad-v2.json", NULL),
+                   *want = must_open_records(G "parquet/squad.jsonl", NULL);
 
     assert_int_equal(records_count(got), records_count(want));
     for (int64_t i = 0; i < records_count(got); i++) {
@@ -148,16 +82,12 @@ TEST(nested_squad_is_one_record_a_question)
 
 TEST(lines_of_text)
 {
-    struct records *r = open_with(G "flat/lines.txt", NULL);
+    struct records *r = must_open_records(G "flat/lines.txt", NULL);
     static const char *const want[] = {"first", "", "third \xc3\xa9", "last without newline"};
 
     assert_int_equal(records_count(r), 4);
-    for (int i = 0; i < 4; i++) {
-        json_t *v = must_get(r, i);
-
-        assert_string_equal(json_string_value(json_object_get(v, "text")), want[i]);
-        json_decref(v);
-    }
+    for (int i = 0; i < 4; i++)
+        assert_member(r, i, "text", want[i]);
     records_close(r);
 }
 
@@ -223,7 +153,6 @@ TEST(csv_as_pandas_reads_it)
     fails("p.csv", "a,\xff\n1,2\n", NULL, 0, "the name of column 2");
 }
 
-/* A record that lies across the blocks of the scan and of a read. */
 /* What is read without strtod and strtoll is what they read. */
 TEST(csv_numbers)
 {
@@ -256,6 +185,7 @@ TEST(csv_numbers)
     }
 }
 
+/* A record that lies across the blocks of the scan and of a read. */
 TEST(csv_over_block_ends)
 {
     size_t n = (3u << 20) + 17, at;
@@ -273,16 +203,14 @@ TEST(csv_over_block_ends)
         long_one[i + 1] = i + 1 < n - 40 ? long_one[i + 1] : 0;
     }
     at += (size_t)sprintf(text + at, "\"\n2,y\n");
-    r = open_with(put("big.csv", text, at), NULL);
+    r = must_open_records(put_bytes_in(dir, "big.csv", text, at), NULL);
     assert_int_equal(records_count(r), 2);
     v = must_get(r, 0);
     assert_memory_equal(json_string_value(json_object_get(v, "b")), long_one,
                         json_string_length(json_object_get(v, "b")));
     assert_true(json_string_length(json_object_get(v, "b")) > 2 << 20);
     json_decref(v);
-    v = must_get(r, 1);
-    assert_string_equal(json_string_value(json_object_get(v, "b")), "y");
-    json_decref(v);
+    assert_member(r, 1, "b", "y");
     records_close(r);
     free(text);
     free(long_one);
@@ -300,24 +228,19 @@ TEST(token_ids)
                               "\2\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\4\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
                       bin[] = "\x0a\0\x0b\0\x0c\0";
     static const struct records_opts two = {.stream_tokens = 2};
-    struct ckpt_err err = {0};
-    const char *path;
-    struct records *r;
 
-    same_rows(put("s.npy", npy, sizeof npy - 1), &two,
-              put_str("s.jsonl", "{\"input_ids\":[1,2]}\n{\"input_ids\":[3,65535]}\n{\"input_ids\":[5]}"));
-    same_rows(put("t.npy", table, sizeof table - 1), &two,
-              put_str("t.jsonl", "{\"input_ids\":[7]}\n{\"input_ids\":[8]}"));
-    put("m.bin", bin, sizeof bin - 1);
-    same_rows(put("m.idx", idx, sizeof idx - 1), NULL,
-              put_str("m.jsonl", "{\"input_ids\":[10,11]}\n{\"input_ids\":[12]}"));
-    path = put("cut.npy", npy, sizeof npy - 3);
-    assert_int_equal(records_open(&r, &path, 1, &err), CKPT_EFORMAT);
-    assert_non_null(strstr(err.text, "cut.npy: 5 x 1 ids of 2 bytes, the file has 8 bytes"));
-    ckpt_err_clear(&err);
-    path = put("cut.idx", idx, sizeof idx - 9);
-    assert_int_equal(records_open(&r, &path, 1, &err), CKPT_EFORMAT);
-    assert_non_null(strstr(err.text, "cut.idx: 2 sequences and 1 documents do not fit"));
+    assert_same_rows(put_bytes_in(dir, "s.npy", npy, sizeof npy - 1), &two,
+                     put_in(dir, "s.jsonl", "{\"input_ids\":[1,2]}\n{\"input_ids\":[3,65535]}\n"
+                                            "{\"input_ids\":[5]}"), 1);
+    assert_same_rows(put_bytes_in(dir, "t.npy", table, sizeof table - 1), &two,
+                     put_in(dir, "t.jsonl", "{\"input_ids\":[7]}\n{\"input_ids\":[8]}"), 1);
+    put_bytes_in(dir, "m.bin", bin, sizeof bin - 1);
+    assert_same_rows(put_bytes_in(dir, "m.idx", idx, sizeof idx - 1), NULL,
+                     put_in(dir, "m.jsonl", "{\"input_ids\":[10,11]}\n{\"input_ids\":[12]}"), 1);
+    refuse_records(put_bytes_in(dir, "cut.npy", npy, sizeof npy - 3), NULL, CKPT_EFORMAT,
+                   "cut.npy: 5 x 1 ids of 2 bytes, the file has 8 bytes", "");
+    refuse_records(put_bytes_in(dir, "cut.idx", idx, sizeof idx - 9), NULL, CKPT_EFORMAT,
+                   "cut.idx: 2 sequences and 1 documents do not fit", "");
 }
 
 /* -- splits ---------------------------------------------------------------------------------- */
@@ -360,6 +283,7 @@ TEST(split_expressions)
         {"train[:50%](pct1_dropremainder)", 250, 0, 100}, {"train[:]", 250, 0, 250},
         {"train[:50%](closest)", 7, 0, 4}, {"train[5:2]", 7, 2, 2},
     };
+    static const char *const bad[] = {"train[5]", "train[:5", "train+", ""};
     struct split_part part[SPLIT_MAX_PARTS];
     struct ckpt_err err = {0};
     int64_t from, to;
@@ -376,15 +300,13 @@ TEST(split_expressions)
     assert_int_equal(split_parse(part, &n, " train[:5] + test ", &err), 0);
     assert_int_equal(n, 2);
     assert_string_equal(part[1].name, "test");
-    assert_int_equal(split_parse(part, &n, "train[5]", &err), CKPT_EUSAGE);
-    assert_int_equal(split_parse(part, &n, "train[:5", &err), CKPT_EUSAGE);
-    assert_int_equal(split_parse(part, &n, "train+", &err), CKPT_EUSAGE);
-    assert_int_equal(split_parse(part, &n, "", &err), CKPT_EUSAGE);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(split_parse(part, &n, bad[i], &err), CKPT_EUSAGE);
     assert_int_equal(split_parse(part, &n, "train[:500%]", &err), 0);
     assert_int_equal(split_range(part, 10, &from, &to, &err), CKPT_EUSAGE);
 }
 
-static void expect_ids(struct records *r, const char *want)
+static void assert_ids(struct records *r, const char *want)
 {
     char got[256] = "";
 
@@ -398,6 +320,14 @@ static void expect_ids(struct records *r, const char *want)
     assert_string_equal(got, want);
 }
 
+static void opens(const char *path, const struct records_opts *opts, const char *ids)
+{
+    struct records *r = must_open_records(path, opts);
+
+    assert_ids(r, ids);
+    records_close(r);
+}
+
 TEST(parts_of_a_folder)
 {
     static const struct {
@@ -408,60 +338,48 @@ TEST(parts_of_a_folder)
         {1, 0, false, "1 2 3 4 5 6 7", ""}, {7, 6, true, "7", ""}, {7, 6, false, "7", ""},
     };
     struct records_opts opts = {.split = "test[1:]+train[:50%]+test[:1]"};
+    const char *path = path_in(dir, "set");
     struct ckpt_err err = {0};
-    const char *path = dir;
     struct records *r;
-    char sub[300];
 
-    snprintf(sub, sizeof sub, "%s/set", dir);
-    assert_int_equal(mkdir(sub, 0777), 0);
-    snprintf(sub, sizeof sub, "%s/set/data", dir);
-    assert_int_equal(mkdir(sub, 0777), 0);
-    put_str("set/config.json", "{}");
-    put_str("set/data/train-00000-of-00002.jsonl", "{\"i\":1}\n{\"i\":2}\n");
-    put_str("set/data/train-00001-of-00002.jsonl", "{\"i\":3}\n{\"i\":4}\n");
-    put_str("set/data/test-00000-of-00001.jsonl", "{\"i\":5}\n{\"i\":6}\n{\"i\":7}\n");
-    snprintf(sub, sizeof sub, "%s/set", dir);
-    path = sub;
-    r = open_with(path, &opts);
-    expect_ids(r, "6 7 1 2 5");
+    put_in(dir, "set/config.json", "{}");
+    put_in(dir, "set/data/train-00000-of-00002.jsonl", "{\"i\":1}\n{\"i\":2}\n");
+    put_in(dir, "set/data/train-00001-of-00002.jsonl", "{\"i\":3}\n{\"i\":4}\n");
+    put_in(dir, "set/data/test-00000-of-00001.jsonl", "{\"i\":5}\n{\"i\":6}\n{\"i\":7}\n");
+    r = must_open_records(path, &opts);
+    assert_ids(r, "6 7 1 2 5");
     records_slice(r, 1, 4);
-    expect_ids(r, "7 1 2");
+    assert_ids(r, "7 1 2");
     records_slice(r, -2, INT64_MAX);
-    expect_ids(r, "1 2");
+    assert_ids(r, "1 2");
     records_close(r);
     /* Dataset.shard(n, index, contiguous) of datasets 5.2 of seven rows. */
     opts.split = "train+test";
     for (size_t i = 0; i < sizeof shard / sizeof *shard; i++) {
-        r = open_with(path, &opts);
+        r = must_open_records(path, &opts);
         assert_int_equal(records_shard(r, shard[i].n, shard[i].index, shard[i].strided, &err), 0);
-        expect_ids(r, shard[i].ids);
+        assert_ids(r, shard[i].ids);
         if (shard[i].strided) {
             records_slice(r, 1, 2);
             assert_int_equal(records_shard(r, 1, 0, true, &err), 0);
-            expect_ids(r, shard[i].second);
+            assert_ids(r, shard[i].second);
         }
         records_close(r);
     }
-    r = open_with(path, &opts);
+    r = must_open_records(path, &opts);
     assert_int_equal(records_shard(r, 3, 3, false, &err), CKPT_EUSAGE);
     assert_int_equal(records_shard(r, 2, 1, true, &err), 0);
     assert_int_equal(records_shard(r, 2, 1, false, &err), 0);
-    expect_ids(r, "6");
+    assert_ids(r, "6");
     records_close(r);
-    ckpt_err_clear(&err);
-    assert_int_equal(records_open(&r, &path, 1, &err), CKPT_EUSAGE);
+    refuse_records(path, NULL, CKPT_EUSAGE, "", "");
     opts.split = "validation";
-    ckpt_err_clear(&err);
-    assert_int_equal(records_open_with(&r, &path, 1, &opts, &err), CKPT_ENOTFOUND);
-    assert_non_null(strstr(err.text, "no files of split \"validation\""));
+    refuse_records(path, &opts, CKPT_ENOTFOUND, "no files of split \"validation\"", "");
     opts.split = "train";
-    same_rows("tests/golden/hf-imdb", &opts, "tests/golden/hf-rows.jsonl");
-    same_rows("tests/golden/hf-saved", &opts, "tests/golden/hf-rows.jsonl");
+    assert_same_rows("tests/golden/hf-imdb", &opts, HF_ROWS, 1);
+    assert_same_rows("tests/golden/hf-saved", &opts, HF_ROWS, 1);
     opts.split = "nowhere";
-    path = "tests/golden/hf-saved";
-    ckpt_err_clear(&err);
-    assert_int_equal(records_open_with(&r, &path, 1, &opts, &err), CKPT_ENOTFOUND);
+    refuse_records("tests/golden/hf-saved", &opts, CKPT_ENOTFOUND, "", "");
 }
 
 TEST(patterns)
@@ -481,100 +399,73 @@ TEST(patterns)
             fail_msg("%s %s", rows[i].pattern, rows[i].path);
 }
 
-static void must_fail(const char *path, const struct records_opts *opts, int code,
-                      const char *why)
+/* A README.md with one configuration more than the others. */
+static void put_card(const char *more)
 {
-    struct ckpt_err err = {0};
-    struct records *r;
+    char text[1000];
 
-    assert_int_equal(records_open_with(&r, &path, 1, opts, &err), code);
-    if (!strstr(err.text, why))
-        fail_msg("%s: no \"%s\"", err.text, why);
+    snprintf(text, sizeof text,
+             "---\nlicense: mit\nconfigs:\n"
+             "- config_name: main\n  data_files:\n"
+             "  - split: train\n    path: [m/a*.jsonl, \"m/**/z.jsonl\"]\n"
+             "  - split: test\n    path: m/b.jsonl\n"
+             "- config_name: socratic\n  data_dir: ./s/\n  data_files: '*.jsonl'\n"
+             "- config_name: whole\n  data_dir: m\n"
+             "- config_name: lost\n  data_files: nothing/*\n"
+             "%s---\n# Text\n", more);
+    put_in(dir, "card/README.md", text);
 }
 
 TEST(configurations_of_a_card)
 {
-    static const char card[] =
-        "---\nlicense: mit\nconfigs:\n"
-        "- config_name: main\n  data_files:\n"
-        "  - split: train\n    path: [m/a*.jsonl, \"m/**/z.jsonl\"]\n"
-        "  - split: test\n    path: m/b.jsonl\n"
-        "- config_name: socratic\n  data_dir: ./s/\n  data_files: '*.jsonl'\n"
-        "- config_name: whole\n  data_dir: m\n"
-        "- config_name: lost\n  data_files: nothing/*\n"
-        "%s---\n# Text\n";
-    struct records_opts opts = {0};
-    char path[300], text[1000];
+    /* `ids` of the records, or the code and words of the refusal. */
+    static const struct {
+        const char *more, *config, *split, *ids; int code; const char *why;
+    } rows[] = {
+        {"", NULL, NULL, NULL, CKPT_EUSAGE,
+         "several configurations in README.md: main, socratic, whole, lost"},
+        {"", "other", NULL, NULL, CKPT_ENOTFOUND,
+         "no configuration \"other\" in README.md; there are: main, soc"},
+        {"", "main", NULL, NULL, CKPT_EUSAGE, "files of several splits, train and test"},
+        {"", "main", "train", "1 2 3", 0, NULL},
+        {"", "main", "test+train[:1]", "4 1", 0, NULL},
+        {"", "main", "validation", NULL, CKPT_ENOTFOUND,
+         "no files of split \"validation\"; README.md names train, test"},
+        {"", "socratic", NULL, "5", 0, NULL},
+        {"", "whole", NULL, "1 2 4 3", 0, NULL},
+        {"", "lost", NULL, NULL, CKPT_ENOTFOUND,
+         "configuration \"lost\": no file of data matches \"nothing/*\""},
+        /* One that is meant without its name. */
+        {"- config_name: d\n  default: true\n  data_files: s\n", NULL, NULL, "5", 0, NULL},
+        {"- config_name: out\n  data_files: ../x\n", NULL, NULL, NULL, CKPT_EREFUSED,
+         "\"../x\" is no pattern of files below the folder"},
+        /* Slashes after "./" lead below the folder, not to the root. */
+        {"- config_name: here\n  data_dir: .//m\n  data_files: .///b.jsonl\n", "here", NULL, "4", 0,
+         NULL},
+        {"- config_name: out\n  data_files: ././/\n", NULL, NULL, NULL, CKPT_EREFUSED,
+         "\"\" is no pattern of files below the folder"},
+        {"- data_files: x\n", NULL, NULL, NULL, CKPT_EFORMAT,
+         "README.md: a configuration without config_name"},
+    };
     struct records *r;
 
-    snprintf(path, sizeof path, "%s/card", dir);
-    assert_int_equal(mkdir(path, 0777), 0);
-    snprintf(path, sizeof path, "%s/card/m", dir);
-    assert_int_equal(mkdir(path, 0777), 0);
-    snprintf(path, sizeof path, "%s/card/m/deep", dir);
-    assert_int_equal(mkdir(path, 0777), 0);
-    snprintf(path, sizeof path, "%s/card/s", dir);
-    assert_int_equal(mkdir(path, 0777), 0);
-    put_str("card/m/a2.jsonl", "{\"i\":2}\n");
-    put_str("card/m/a1.jsonl", "{\"i\":1}\n");
-    put_str("card/m/deep/z.jsonl", "{\"i\":3}\n");
-    put_str("card/m/b.jsonl", "{\"i\":4}\n");
-    put_str("card/s/x.jsonl", "{\"i\":5}\n");
-    snprintf(path, sizeof path, "%s/card", dir);
-    snprintf(text, sizeof text, card, "");
-    put_str("card/README.md", text);
-    must_fail(path, &opts, CKPT_EUSAGE, "several configurations in README.md: main, socratic, whole, lost");
-    opts.config = "other";
-    must_fail(path, &opts, CKPT_ENOTFOUND, "no configuration \"other\" in README.md; there are: main, soc");
-    opts.config = "main";
-    must_fail(path, &opts, CKPT_EUSAGE, "files of several splits, train and test");
-    opts.split = "train";
-    r = open_with(path, &opts);
-    expect_ids(r, "1 2 3");
-    records_close(r);
-    opts.split = "test+train[:1]";
-    r = open_with(path, &opts);
-    expect_ids(r, "4 1");
-    records_close(r);
-    opts.split = "validation";
-    must_fail(path, &opts, CKPT_ENOTFOUND, "no files of split \"validation\"; README.md names train, test");
-    opts = (struct records_opts){.config = "socratic"};
-    r = open_with(path, &opts);
-    expect_ids(r, "5");
-    records_close(r);
-    opts.config = "whole";
-    r = open_with(path, &opts);
-    expect_ids(r, "1 2 4 3");
-    records_close(r);
-    opts.config = "lost";
-    must_fail(path, &opts, CKPT_ENOTFOUND, "configuration \"lost\": no file of data matches \"nothing/*\"");
-    /* One that is meant without its name. */
-    snprintf(text, sizeof text, card, "- config_name: d\n  default: true\n  data_files: s\n");
-    put_str("card/README.md", text);
-    opts.config = NULL;
-    r = open_with(path, &opts);
-    expect_ids(r, "5");
-    records_close(r);
-    snprintf(text, sizeof text, card, "- config_name: out\n  data_files: ../x\n");
-    put_str("card/README.md", text);
-    must_fail(path, &opts, CKPT_EREFUSED, "\"../x\" is no pattern of files below the folder");
-    /* Slashes after "./" lead below the folder, not to the root. */
-    snprintf(text, sizeof text, card, "- config_name: here\n  data_dir: .//m\n  data_files: .///b.jsonl\n");
-    put_str("card/README.md", text);
-    opts.config = "here";
-    r = open_with(path, &opts);
-    expect_ids(r, "4");
-    records_close(r);
-    opts.config = NULL;
-    snprintf(text, sizeof text, card, "- config_name: out\n  data_files: ././/\n");
-    put_str("card/README.md", text);
-    must_fail(path, &opts, CKPT_EREFUSED, "\"\" is no pattern of files below the folder");
-    snprintf(text, sizeof text, card, "- data_files: x\n");
-    put_str("card/README.md", text);
-    must_fail(path, &opts, CKPT_EFORMAT, "README.md: a configuration without config_name");
+    put_in(dir, "card/m/a2.jsonl", "{\"i\":2}\n");
+    put_in(dir, "card/m/a1.jsonl", "{\"i\":1}\n");
+    put_in(dir, "card/m/deep/z.jsonl", "{\"i\":3}\n");
+    put_in(dir, "card/m/b.jsonl", "{\"i\":4}\n");
+    put_in(dir, "card/s/x.jsonl", "{\"i\":5}\n");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct records_opts opts = {.config = rows[i].config, .split = rows[i].split};
+
+        put_card(rows[i].more);
+        if (rows[i].ids)
+            opens(path_in(dir, "card"), &opts, rows[i].ids);
+        else
+            refuse_records(path_in(dir, "card"), &opts, rows[i].code, rows[i].why, "");
+    }
     /* What is no YAML is told, and the names of files decide. */
-    put_str("card/README.md", "---\nconfigs: [\n---\n");
-    r = open_with(path, &opts);
+    put_in(dir, "card/README.md", "---\nconfigs: [\n---\n");
+    r = must_open_records(path_in(dir, "card"), NULL);
     assert_int_equal(records_count(r), 5);
     records_close(r);
 }

@@ -6,20 +6,9 @@
 
 #include "formats/tokens/base64.h"
 #include "formats/tokens/tokenizer_parts.h"
-#include "libckpt/base/json.h"
 #include "tests/unit/golden_tokens.h"
 
-static struct tokenizer *open_bytes(const char *bytes, size_t n, struct ckpt_err *err)
-{
-    struct tokenizer *t;
-    struct ckpt_file *f;
-
-    ckpt_err_clear(err);
-    assert_int_equal(ckpt_file_memory(&f, bytes, n, "tokenizer.model", err), 0);
-    tokenizer_open(&t, f, err);
-    ckpt_file_close(f);
-    return t;
-}
+#define NAME "tokenizer.model"
 
 TEST(the_ids_of_sentencepiece)
 {
@@ -28,13 +17,10 @@ TEST(the_ids_of_sentencepiece)
     struct texts texts;
     size_t n, lines = 0;
     const char *golden = slurp(&arena, TOKENIZERS "/t5/spm_golden.jsonl", &n);
-    struct tokenizer *t;
     char *model = slurp(&arena, TOKENIZERS "/t5/spiece.model", &n);
+    struct tokenizer *t = must_open_bytes(NAME, model, n);
 
     texts_read(&texts, &arena);
-    t = open_bytes(model, n, &err);
-    if (!t)
-        fail_msg("%s", err.text);
     assert_int_equal(tokenizer_eos(t), 1);
     assert_int_equal(tokenizer_pad(t), 0);
     assert_int_equal(tokenizer_bos(t), -1);
@@ -47,10 +33,7 @@ TEST(the_ids_of_sentencepiece)
         if (tokenizer_encode(t, &e, json_string_value(texts.text[i]),
                              json_string_length(texts.text[i]), true, &err))
             fail_msg("line %lld: %s", (long long)i, err.text);
-        assert_int_equal(e.n, json_array_size(ids));
-        for (size_t k = 0; k < e.n; k++)
-            if (e.id[k] != json_integer_value(json_array_get(ids, k)))
-                fail_msg("line %lld: id %zu is %d", (long long)i, k, e.id[k]);
+        assert_numbers("t5", (size_t)i, "ids", e.id, e.n, ids);
         assert_int_equal(tokenizer_decode(t, &text, &n, e.id, e.n, false, &err), 0);
         assert_string_equal(text, json_string_value(json_object_get(want, "dec")));
         ckpt_free(text);
@@ -63,37 +46,17 @@ TEST(the_ids_of_sentencepiece)
     ckpt_arena_release(&arena);
 }
 
-static void expect(const struct tokenizer *t, const char *text, const char *want)
-{
-    struct encoding e = {0};
-    struct ckpt_err err = {0};
-    char found[512] = "";
-    size_t n = 0;
-
-    if (tokenizer_encode(t, &e, text, strlen(text), true, &err))
-        fail_msg("%s", err.text);
-    for (size_t i = 0; i < e.n; i++)
-        n += (size_t)snprintf(found + n, sizeof found - n, "%s%s", i ? " " : "",
-                              tokenizer_token(t, e.id[i]));
-    assert_string_equal(found, want);
-    encoding_release(&e);
-}
-
 /* What sentencepiece 0.2.3 gives for the same models. */
 TEST(models_of_merges)
 {
     struct ckpt_arena arena = {0};
-    struct ckpt_err err;
-    struct tokenizer *t;
     size_t n;
     char *bytes = slurp(&arena, "tests/fuzz/seeds/spm/bpe330.model", &n);
+    struct tokenizer *t = must_open_bytes(NAME, bytes, n);
 
-    t = open_bytes(bytes, n, &err);
-    if (!t)
-        fail_msg("%s", err.text);
-    expect(t, "the cat  sat", "\xe2\x96\x81the \xe2\x96\x81" "cat \xe2\x96\x81sat");
-    expect(t, "a[INST]the <u>x", "\xe2\x96\x81" "a [INST] t he \xe2\x96\x81 <u> x");
-    expect(t, "\xc3\xa9", "\xe2\x96\x81 <0xC3> <0xA9>");
+    assert_tokens(t, "the cat  sat", "\xe2\x96\x81the \xe2\x96\x81" "cat \xe2\x96\x81sat");
+    assert_tokens(t, "a[INST]the <u>x", "\xe2\x96\x81" "a [INST] t he \xe2\x96\x81 <u> x");
+    assert_tokens(t, "\xc3\xa9", "\xe2\x96\x81 <0xC3> <0xA9>");
     tokenizer_close(t);
     ckpt_arena_release(&arena);
 }
@@ -149,10 +112,8 @@ TEST(merges_by_rank)
     uint32_t random = 7;
     size_t n;
     char *bytes = make_ranks(&n, letters);
-    struct tokenizer *t = open_bytes(bytes, n, &err);
+    struct tokenizer *t = must_open_bytes(NAME, bytes, n);
 
-    if (!t)
-        fail_msg("%s", err.text);
     for (int round = 0; round < 2000; round++) {
         size_t len = 1 + (size_t)round % 14, cut[16], parts = len;
         struct encoding e = {0};
@@ -195,13 +156,10 @@ TEST(merges_by_rank)
     }
     tokenizer_close(t);
     /* One rank less is nobody's file. */
-    t = open_bytes(bytes, n - 1, &err);
-    assert_non_null(t);
-    tokenizer_close(t);
+    tokenizer_close(must_open_bytes(NAME, bytes, n - 1));
     while (bytes[n - 2] != '\n')
         n--;
-    t = open_bytes(bytes, n - 1, &err);
-    assert_null(t);
+    assert_null(open_bytes(NAME, bytes, n - 1, &err));
     assert_int_equal(err.code, CKPT_EUNSUPPORTED);
     assert_non_null(strstr(err.text, "50255 ranks"));
     free(bytes);
@@ -243,10 +201,8 @@ TEST(qwens_texts_are_normalized)
         struct encoding e = {0};
         size_t len;
         char *bytes = ranks_with_e_acute(set[i].n, &len);
-        struct tokenizer *t = open_bytes(bytes, len, &err);
+        struct tokenizer *t = must_open_bytes(NAME, bytes, len);
 
-        if (!t)
-            fail_msg("%s", err.text);
         assert_int_equal(tokenizer_encode(t, &e, "e\xcc\x81" "a", 4, true, &err), 0);
         assert_int_equal(e.n, set[i].n_id);
         for (size_t k = 0; k < e.n; k++)
@@ -262,39 +218,16 @@ TEST(damaged_files)
     static const char *const seeds[] = {"unigram26.model", "bpe40.model", "bpe330.model",
                                         "ranks.tiktoken"};
     struct ckpt_arena arena = {0};
-    struct ckpt_err err;
-    size_t refused = 0, opened = 0;
+    struct flipped f = {0};
 
     for (size_t k = 0; k < sizeof seeds / sizeof *seeds; k++) {
         char path[256], *bytes;
         size_t n;
-        uint32_t random = 3;
 
         snprintf(path, sizeof path, "tests/fuzz/seeds/spm/%s", seeds[k]);
         bytes = slurp(&arena, path, &n);
-        for (int i = 0; i < 400; i++) {
-            struct encoding e = {0};
-            struct tokenizer *t;
-            size_t at, len = n;
-            char keep;
-
-            random = random * 1664525u + 1013904223u;
-            at = (random >> 8) % n;
-            keep = bytes[at];
-            bytes[at] = (char)(keep ^ (1 << (random & 7)));
-            len = i % 4 == 0 ? at : n;
-            t = open_bytes(bytes, len, &err);
-            bytes[at] = keep;
-            opened += t != NULL;
-            refused += t == NULL;
-            if (!t)
-                assert_true(err.code < 0 && strstr(err.text, "tokenizer.model"));
-            else if (tokenizer_encode(t, &e, "Hello [INST] it is", 18, true, &err))
-                assert_true(err.text[0]);
-            encoding_release(&e);
-            tokenizer_close(t);
-        }
+        flip_bits(&f, NAME, bytes, n, 400, true);
     }
-    assert_true(opened > 100 && refused > 100);
+    assert_true(f.opened > 100 && f.refused > 100);
     ckpt_arena_release(&arena);
 }

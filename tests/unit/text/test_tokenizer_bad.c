@@ -1,7 +1,6 @@
 /* Files that are no tokenizers: one line each, with the file and the place in it. */
-#include "tests/unit/unit.h"
-
-#include "formats/tokens/tokenizer.h"
+#include "tests/unit/golden_tokens.h"
+#include "tests/unit/records_help.h"
 
 #define MODEL "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},"             \
               "\"merges\":[\"a b\"]}"
@@ -83,18 +82,14 @@ static const struct { const char *name, *text, *says; int code; } bad[] = {
 static void refused(const char *name, const void *bytes, size_t n, const char *says, int code)
 {
     struct ckpt_err err = {0};
-    struct ckpt_file *file;
-    struct tokenizer *t;
     size_t len = strlen(name);
 
-    assert_int_equal(ckpt_file_memory(&file, bytes, n, name, &err), 0);
-    if (tokenizer_open(&t, file, &err) == 0 || t)
+    if (open_bytes(name, bytes, n, &err))
         fail_msg("%s: opened, \"%s\" wanted", name, says);
     if (err.code != code || strncmp(err.text, name, len) != 0 ||
         strncmp(err.text + len, ": ", 2) != 0 || !strstr(err.text + len, says) ||
         strchr(err.text, '\n'))
         fail_msg("%d, \"%s\"; wanted %d, \"%s\"", err.code, err.text, code, says);
-    ckpt_file_close(file);
 }
 
 TEST(files_and_places_are_told)
@@ -106,39 +101,13 @@ TEST(files_and_places_are_told)
 /* Of a real model each front part is refused, and where it breaks off is within it. */
 TEST(a_model_that_is_cut)
 {
-    static unsigned char bytes[400000];
-    FILE *f = fopen("tests/golden/tokenizers/t5/spiece.model", "rb");
     size_t n;
+    unsigned char *bytes = golden_bytes(TOKENIZERS "/t5/spiece.model", &n);
 
-    assert_non_null(f);
-    n = fread(bytes, 1, sizeof bytes, f);
-    fclose(f);
-    assert_true(n > 10000 && n < sizeof bytes);
-    for (size_t cut = 1; cut < n; cut += cut < 300 ? 1 : 3989) {
-        struct ckpt_err err = {0};
-        struct ckpt_file *file;
-        struct tokenizer *t;
-
-        assert_int_equal(ckpt_file_memory(&file, bytes, cut, SPM, &err), 0);
-        assert_int_equal(tokenizer_open(&t, file, &err), CKPT_EFORMAT);
-        assert_null(t);
-        if (strncmp(err.text, SPM ": ", sizeof SPM + 1) != 0 || strchr(err.text, '\n'))
-            fail_msg("cut at %zu: \"%s\"", cut, err.text);
-        ckpt_file_close(file);
-    }
+    for (size_t cut = 1; cut < n; cut += cut < 300 ? 1 : 3989)
+        refused(SPM, bytes, cut, "", CKPT_EFORMAT);
     refused(SPM, bytes, 5003, " of 5003", CKPT_EFORMAT);
-}
-
-static void put(const char *dir, const char *name, const char *text)
-{
-    char path[400];
-    FILE *f;
-
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    f = fopen(path, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    fclose(f);
+    free(bytes);
 }
 
 /* In a directory it is told which of its files it is. */
@@ -161,8 +130,8 @@ TEST(directories_name_the_file)
         struct tokenizer *t;
         char says[400];
 
-        put(path, one[i].name, one[i].text);
-        put(path, "tokenizer_config.json", one[i].config);
+        put_in(path, one[i].name, one[i].text);
+        put_in(path, "tokenizer_config.json", one[i].config);
         assert_int_equal(ckpt_dir_open(&dir, path, 0, &err), 0);
         assert_true(tokenizer_open_dir(&t, dir, &err) < 0 && !t);
         snprintf(says, sizeof says, "%s%s", path, one[i].says);

@@ -5,7 +5,6 @@
 #include "tests/unit/unit.h"
 
 #include "formats/tokens/tokenizer_parts.h"
-#include "libckpt/base/json.h"
 #include "tests/unit/golden_tokens.h"
 
 static const char *const names[] = {"bert", "bloom", "gpt2", "llama2", "llama3",
@@ -17,17 +16,7 @@ struct at { struct tokenizer *t; const struct texts *texts; const char *name; si
 static void check_numbers(const struct at *at, const char *what, const int32_t *found, size_t n,
                           const json_t *want)
 {
-    if (n != json_array_size(want))
-        fail_msg("%s: case %zu: %zu %s, %zu wanted", at->name, at->number, n, what,
-                 json_array_size(want));
-    for (size_t i = 0; i < n; i++) {
-        const json_t *v = json_array_get(want, i);
-        int64_t wanted = json_is_null(v) ? -1 : json_integer_value(v);
-
-        if (found[i] != wanted)
-            fail_msg("%s: case %zu: %s %zu is %d, %lld wanted", at->name, at->number, what, i,
-                     found[i], (long long)wanted);
-    }
+    assert_numbers(at->name, at->number, what, found, n, want);
 }
 
 static void text_of(const struct at *at, const json_t *i, const char **s, size_t *n)
@@ -153,11 +142,10 @@ TEST(pairs_truncation_padding)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct at at = {.t = open_named(names[i]), .texts = &texts, .name = names[i]};
         char path[256];
-        size_t n;
         json_t *cases, *c;
 
         snprintf(path, sizeof path, TOKENIZERS "/%s/pairs.json", names[i]);
-        cases = json_loads(slurp(&arena, path, &n), 0, NULL);
+        cases = golden_json(path);
         json_array_foreach(cases, at.number, c) {
             bool truncation = json_object_get(c, "truncation") != NULL;
             bool batch = json_object_get(c, "batch") != NULL;
@@ -183,22 +171,19 @@ TEST(pairs_truncation_padding)
 /* The tokenizer of that name with the case's two values in its file. */
 static struct tokenizer *with_stored(const json_t *c)
 {
-    struct ckpt_arena arena = {0};
     struct ckpt_err err = {0};
     struct tokenizer *t;
     char path[256];
-    size_t n;
     json_t *file;
 
     snprintf(path, sizeof path, TOKENIZERS "/%s/tokenizer.json",
              json_string_value(json_object_get(c, "name")));
-    file = json_loads(slurp(&arena, path, &n), 0, NULL);
+    file = golden_json(path);
     json_object_set(file, "truncation", json_object_get(c, "truncation"));
     json_object_set(file, "padding", json_object_get(c, "padding"));
-    if (tokenizer_from_json(&t, file, (int64_t)n, &err))
+    if (tokenizer_from_json(&t, file, INT32_MAX, &err))
         fail_msg("%s: %s", path, err.text);
     json_decref(file);
-    ckpt_arena_release(&arena);
     return t;
 }
 
@@ -233,7 +218,7 @@ TEST(what_a_file_asks_for)
     json_t *cases, *c;
 
     texts_read(&texts, &arena);
-    cases = json_loads(slurp(&arena, TOKENIZERS "/stored.json", &n), 0, NULL);
+    cases = golden_json(TOKENIZERS "/stored.json");
     json_array_foreach(cases, at.number, c) {
         const json_t *batch = json_object_get(c, "batch");
         struct tokenizer *t = with_stored(c);

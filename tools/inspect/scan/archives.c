@@ -6,6 +6,7 @@
 #include "formats/container/unfold.h"
 #include "formats/container/zip.h"
 #include "formats/container/zip_walk.h"
+#include "libckpt/err.h"
 #include "libckpt/io/spool.h"
 #include "tools/inspect/scan/scan.h"
 

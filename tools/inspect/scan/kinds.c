@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "formats/container/zip_walk.h"
+#include "libckpt/err.h"
 #include "libckpt/io/archive.h"
 #include "libckpt/io/spool.h"
 #include "tools/inspect/scan/scan.h"

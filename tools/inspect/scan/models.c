@@ -11,6 +11,7 @@
 #include "formats/gguf/header.h"
 #include "formats/hf/safetensors.h"
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 #include "tools/inspect/scan/scan.h"
 
 #define PIECE      ((size_t)4 << 20)

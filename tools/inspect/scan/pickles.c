@@ -7,6 +7,7 @@
 #include "formats/container/pickle/walk.h"
 #include "formats/torch/torch.h"
 #include "formats/torch/names.h"
+#include "libckpt/err.h"
 #include "tools/inspect/scan/scan.h"
 
 #define FIRST_BYTES   ((uint64_t)1 << 20)

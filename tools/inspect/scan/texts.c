@@ -8,6 +8,7 @@
 
 #include "formats/container/pickle/danger.h"
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 #include "tools/inspect/scan/scan.h"
 
 #define MAX_TEXT ((uint64_t)64 << 20)
