@@ -169,6 +169,8 @@ static void row(struct bench *b, const void *of)
 {
     const struct row *r = of;
 
+    if (!bench_wanted(b, r->name))
+        return;
     if (r->cached)
         generated(b, r);
     else

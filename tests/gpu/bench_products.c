@@ -67,6 +67,8 @@ static void linear(struct bench *b, const void *of)
     double flops = 2.0 * (double)p->n * (double)p->in * (double)p->out;
     struct op_linear op = {.n = p->n, .n_in = p->in, .n_out = p->out, .act = p->act}, back;
 
+    if (!bench_wanted(b, p->name))
+        return;
     b->dev->loaded++;
     op.x = bench_values(b, p->n * p->in);
     op.proj.w = bench_values(b, p->in * p->out);
@@ -118,10 +120,13 @@ static void head(struct bench *b, const void *of)
 {
     const struct head *h = of;
     double flops = 2.0 * (double)h->n * (double)h->dim * (double)h->vocab;
-    int32_t *targets = calloc((size_t)h->n, sizeof *targets);
+    int32_t *targets;
     struct op_head op = {.n = h->n, .dim = h->dim, .vocab = h->vocab, .mul = 1,
                          .scale = 1.0f / (float)h->n};
 
+    if (!bench_wanted(b, h->name))
+        return;
+    targets = calloc((size_t)h->n, sizeof *targets);
     for (int64_t i = 0; i < h->n; i++)
         targets[i] = (int32_t)(i * 7919 % h->vocab);
     op.x = bench_values(b, h->n * h->dim);
@@ -159,6 +164,8 @@ static void experts(struct bench *b, const void *of)
     unsigned char *w;
     float *dw;
 
+    if (!bench_wanted(b, r->name))
+        return;
     op.x = bench_values(b, r->n * r->dim);
     op.residual = bench_values(b, r->n * r->dim);
     op.out = bench_values(b, r->n * r->dim);
@@ -222,6 +229,8 @@ static void many(struct bench *b, const void *of)
     unsigned char *out, *dout;
     void *x, *dx, *t;
 
+    if (!bench_wanted(b, j->name))
+        return;
     for (int i = 0; i < j->count; i++)
         wide += j->out[i];
     x = bench_values(b, j->n * j->in);
