@@ -63,8 +63,24 @@ struct matmul_args {
                                        use */
 };
 
-/* The state of a device.  Non-zero: the device is marked. */
-int  matmul_open(struct cuda_device *d);
+/* A product of those sizes, of the device's type, to be completed with its matrices. */
+static inline struct matmul_args matmul_of(const struct device *dev, const char *op, int64_t m,
+                                           int64_t n, int64_t k, uint64_t busy)
+{
+    struct matmul_args p = {};
+
+    p.op = op;
+    p.m = m;
+    p.n = n;
+    p.k = k;
+    p.in = p.out = dev->act;
+    p.alpha = 1.0f;
+    p.busy = busy;
+    return p;
+}
+
+/* The state of a device.  False: the device is marked. */
+bool matmul_open(struct cuda_device *d);
 void matmul_close(struct cuda_device *d);
 
 /*
