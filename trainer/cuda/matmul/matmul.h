@@ -17,7 +17,7 @@
 
 #define MATMUL_WORK ((uint64_t)64 << 20)
 
-/* What happens to a sum before it is stored; p is the sum with the bias.
+/* Applied to a sum before it is stored; p is the sum with the bias.
  *   BIAS    p                               RELU   max(0, p)
  *   GELU    its tanh form of p; aux, where given, <- p
  *   DGELU   the sum times the slope of GELU at aux
@@ -54,9 +54,9 @@ struct matmul_args {
     enum matmul_epilogue epilogue;
     const void     *bias;           /* [n] of out's type, or NULL */
     void           *aux;            /* [m, n] of out's type, or bits; rows dense */
-    bool            quick;          /* one of many shapes: not timed for long, and not where one of
-                                       about its size was */
-    bool            alone;          /* DGELU: else a pass over aux follows all the same */
+    bool            quick;          /* the shape varies from step to step: time briefly, and reuse
+                                       the choice made for a similar size */
+    bool            alone;          /* DGELU: no pass over aux follows the product */
     const struct matmul_part *part; /* [parts], at most 3: all in one kernel or, false, none */
     int             parts;
     uint64_t        busy;           /* bytes of the workspace after MATMUL_WORK that are in
@@ -89,7 +89,7 @@ void matmul_close(struct cuda_device *d);
  * nothing to do; k is at least 1.
  */
 bool matmul(struct device *dev, const struct matmul_args *a);
-/* What it would say; nothing is queued but the timing of a shape that is seen first. */
+/* The result that matmul would return; only a shape that is seen first queues its timing. */
 bool matmul_supported(struct device *dev, const struct matmul_args *a);
 
 /* The `bytes` of workspace after matmul's part; NULL as cuda_work. */
