@@ -206,7 +206,7 @@ CLANG    ?= clang
 ANALYZED := $(patsubst %.c,build/analyze/%.ok,$(call rooms,libckpt formats trainer tools))
 build/analyze/%.ok: %.c | build/release/tools/inspect/page.inc
 	@mkdir -p $(@D)
-	$(Q)$(CLANG) --analyze -Xclang -analyzer-werror -std=c11 $(if $(filter libckpt/err.c,$<),,-include tests/analyze.h) \
+	$(Q)$(CLANG) --analyze -Xclang -analyzer-werror -std=c11 $(if $(filter libckpt/err.c libckpt/mem.c,$<),,-include tests/analyze.h) \
 	    -Ibuild/release $(CPPFLAGS) $(call PC,--cflags,$(PC_CKPT)) -MMD -MP -MF $(@:.ok=.d) -MT $@ -o /dev/null $< && touch $@
 analyze: $(ANALYZED)                                ## clang's static analyzer, over what changed since the last time
 

@@ -4,6 +4,7 @@
 #define CKPT_TESTS_ANALYZE_H
 
 #include "libckpt/fail.h"
+#include "libckpt/mem.h"
 
 static inline int analyze_nonzero(int code)
 {
@@ -18,5 +19,6 @@ static inline int analyze_nonzero(int code)
 #define ckpt_err_in(...)     analyze_nonzero(ckpt_err_in(__VA_ARGS__))
 #define ckpt_err_hint(...)   analyze_nonzero(ckpt_err_hint(__VA_ARGS__))
 #define ckpt_err_code(...)   analyze_nonzero(ckpt_err_code(__VA_ARGS__))
+#define ckpt_nomem(...)      analyze_nonzero(ckpt_nomem(__VA_ARGS__))
 
 #endif

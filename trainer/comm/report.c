@@ -131,7 +131,7 @@ static int find(struct sockaddr_un *at, char word[CONTROL_WORD + 1], struct ckpt
 {
     const char *where = getenv(CONTROL_ENV);
 
-    if (strlen(where) <= CONTROL_WORD + 1 || where[CONTROL_WORD] != ':' ||
+    if (!where || strlen(where) <= CONTROL_WORD + 1 || where[CONTROL_WORD] != ':' ||
         strlen(where + CONTROL_WORD + 1) >= sizeof at->sun_path)
         return ckpt_fail(err, CKPT_ECONFIG, "%s: no supervisor is named in it", CONTROL_ENV);
     memcpy(word, where, CONTROL_WORD);

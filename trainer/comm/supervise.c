@@ -1,6 +1,7 @@
 /* supervise - see supervise.h. */
 #include "trainer/comm/supervise.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -219,6 +220,7 @@ static void take_strangers(struct watch *w)
 {
     int fd;
 
+    assert(w->peer);
     while ((fd = accept4(w->launch.listener, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
         struct ucred who = {.uid = (uid_t)-1};
         socklen_t size = sizeof who;

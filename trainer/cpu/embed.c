@@ -8,10 +8,10 @@
  */
 #include "trainer/cpu/cpu.h"
 
-#include <cblas.h>
 #include <string.h>
 
 #include "trainer/cpu/drop.h"
+#include "trainer/cpu/gemm.h"
 #include "trainer/cpu/typed.h"
 
 /* Rows of id `not` are left out. */
@@ -242,8 +242,8 @@ static void changed_bwd(const struct device *dev, const struct op_embed *a, cons
     float *da = l->da, *dtokens = a->dtokens;
 
     if (l->db)
-        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)a->dim, (int)l->rank, (int)a->n,
-                    l->scale, dout, (int)a->dim, s->t, (int)l->rank, 1.0f, l->db, (int)l->rank);
+        gemm_tn(a->dim, l->rank, a->n, l->scale, dout, a->dim, s->t, l->rank, 1.0f, l->db,
+                l->rank);
     if (da)
         typed_nn(dev, a->n, l->rank, a->dim, l->scale, dout, a->dim, l->b, l->rank, 0.0f, s->dt,
                  l->rank);
@@ -261,7 +261,7 @@ static void changed_bwd(const struct device *dev, const struct op_embed *a, cons
 
 void cpu_embed_bwd(struct device *dev, const struct op_embed *a)
 {
-    struct space s;
+    struct space s = {0};
 
     if (dev->err.code || a->n == 0 || (apart(dev, a) && !open_space(&s, dev, a, "embed_bwd")))
         return;
