@@ -498,7 +498,7 @@ int main(int argc, char **argv)
                                .recompute = o->recompute, .lora = b.lora};
     opts.max_rows = opts.max_tokens;
     want = (struct fit_opts){.arch = b.arch, .dev = b.dev, .world_size = 1, .model = opts,
-                             .zero = zero, .room = b.dev->ops->free_bytes(b.dev)};
+                             .zero = zero, .free_bytes = b.dev->ops->free_bytes(b.dev)};
     need(fit_find(&fit, &want, &err), &err);
     zero.paged = fit.paged;
     zero.optim_on_device = fit.optim_on_device;
@@ -506,7 +506,7 @@ int main(int argc, char **argv)
     need(zero_new(&b.zero, model_params(b.model), &zero, b.dev, b.comm, &err), &err);
     need(zero_fill(b.zero, ZERO_MASTER, fill, (void *)(uintptr_t)model_params(b.model), &err), &err);
     if (o->fp8)
-        need(fp8_cache_lend(b.dev, model_params(b.model), fit.room - fit.all, false, &err), &err);
+        need(fp8_cache_lend(b.dev, model_params(b.model), fit.free_bytes - fit.all, false, &err), &err);
     if (o->decode)
         decode(&b);
     else

@@ -198,12 +198,12 @@ void launch_look(struct launch *l)
     ssize_t n;
 
     while (l->output >= 0 && (n = read(l->output, more, sizeof more)) != 0) {
-        size_t room = sizeof l->said - 1 - l->n_said;
+        size_t most = sizeof l->said - 1 - l->n_said;
 
         if (n < 0)
             break;
-        memcpy(l->said + l->n_said, more, (size_t)n < room ? (size_t)n : room);
-        l->n_said += (size_t)n < room ? (size_t)n : room;
+        memcpy(l->said + l->n_said, more, (size_t)n < most ? (size_t)n : most);
+        l->n_said += (size_t)n < most ? (size_t)n : most;
     }
     if (!l->ended && waitpid(l->pid, &l->status, WNOHANG) == l->pid)
         l->ended = true;

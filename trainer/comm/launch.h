@@ -3,7 +3,7 @@
  *
  * mpirun runs in a session of its own: a terminal's signals reach only the supervisor, which
  * forwards them.  The output of mpirun and of ranks without a supervisor is kept, to be quoted
- * when nothing else tells why they ended.  All their files are in one private directory.
+ * when nothing else says why they ended.  All their files are in one private directory.
  */
 #ifndef CKPT_TRAINER_COMM_LAUNCH_H
 #define CKPT_TRAINER_COMM_LAUNCH_H

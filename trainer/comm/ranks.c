@@ -5,8 +5,8 @@
 
 /*
  * One row per launcher, the surest first: a variable that says how many ranks there are and one
- * that says which of them this is.  Slurm tells every process of a job about the job; srun alone
- * tells of a step, and a process in a batch script is no step.
+ * that says which of them this is.  Slurm sets every process' variables of the job; srun alone
+ * sets those of a step, and a process in a batch script is no step.
  */
 static const struct {
     const char *size, *rank, *launcher;

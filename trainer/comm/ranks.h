@@ -16,7 +16,7 @@ struct ranks {
     const char *launcher;               /* "mpirun", "srun", "torchrun"; "" */
     bool        placed;                 /* it says which rank this is, too */
     bool        meets;                  /* the ranks can find each other, through MPI */
-    const char *job;                    /* a variable that tells of a job of several tasks while
+    const char *job;                    /* a variable that announces a job of several tasks while
                                            this is one process of its own; NULL: none */
     long        job_size;
 };

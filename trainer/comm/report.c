@@ -29,8 +29,8 @@ static struct {
     char            dir[108];           /* the supervisor's, where it has one for the ranks */
 } self = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
 
-/* A message that finds no room is a beat too many, but an error or a goodbye must arrive. */
-static bool tell(struct control_message *m, bool wait)
+/* A beat that the full socket refuses may be lost, but an error or a goodbye must arrive. */
+static bool send_message(struct control_message *m, bool wait)
 {
     ssize_t n;
 
@@ -75,7 +75,7 @@ static void *beat(void *unused)
             break;
         }
         m = (struct control_message){.kind = CONTROL_BEAT};
-        tell(&m, false);
+        send_message(&m, false);
     }
     return unused;
 }
@@ -96,11 +96,11 @@ static int start_beat(struct ckpt_err *err)
 /* Take the standard streams that come with the welcome: output and error, for rank 0 input. */
 static int take_streams(struct ckpt_err *err)
 {
-    union { char bytes[CMSG_SPACE(3 * sizeof(int))]; struct cmsghdr align; } room;
+    union { char bytes[CMSG_SPACE(3 * sizeof(int))]; struct cmsghdr align; } ancillary;
     struct control_message m;
     struct iovec part = {.iov_base = &m, .iov_len = sizeof m};
-    struct msghdr h = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = room.bytes,
-                       .msg_controllen = sizeof room.bytes};
+    struct msghdr h = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = ancillary.bytes,
+                       .msg_controllen = sizeof ancillary.bytes};
     struct cmsghdr *c;
     int fd[3], count = 0;
     ssize_t n;
@@ -166,7 +166,7 @@ int report_open(struct ckpt_err *err)
     if (self.fd < 0)
         return ckpt_fail_errno(err, CKPT_ENOMEM, errno, "a socket");
     keep_dir(&at);
-    if (connect(self.fd, (struct sockaddr *)&at, sizeof at) || !tell(&m, true)) {
+    if (connect(self.fd, (struct sockaddr *)&at, sizeof at) || !send_message(&m, true)) {
         rc = ckpt_fail_errno(err, CKPT_ECOMM, errno, "the supervisor of this rank is gone");
     } else if ((rc = take_streams(err)) == 0 && (rc = start_beat(err)) == 0) {
         report_phase("start-up");
@@ -195,7 +195,7 @@ void report_phase(const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(m.text, sizeof m.text, fmt, ap);
     va_end(ap);
-    tell(&m, false);
+    send_message(&m, false);
 }
 
 bool report_error(const struct ckpt_err *err, bool agreed)
@@ -205,21 +205,21 @@ bool report_error(const struct ckpt_err *err, bool agreed)
     if (self.fd < 0)
         return false;
     m.err = *err;
-    return tell(&m, true);
+    return send_message(&m, true);
 }
 
 int report_close(int status)
 {
     struct control_message m = {.kind = CONTROL_BYE, .value = status};
-    bool told;
+    bool sent;
 
     if (self.fd < 0)
         return status;
     __atomic_store_n(&self.leaving, true, __ATOMIC_RELEASE);
-    told = tell(&m, true);
+    sent = send_message(&m, true);
     shutdown(self.fd, SHUT_RD);         /* wakes the thread */
     pthread_join(self.beat, NULL);
     close(self.fd);
     self.fd = -1;
-    return told ? 0 : status;
+    return sent ? 0 : status;
 }

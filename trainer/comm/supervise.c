@@ -28,7 +28,7 @@
 #define START      120.0                /* until every rank has said hello */
 #define OTHERS     0.5                  /* after one failure, for the failures of others */
 #define NOTICED    0.4                  /* after a rank is lost: mpirun knows it */
-#define REASON     2.5                  /* after that, until mpirun ends and tells the signal */
+#define REASON     2.5                  /* after that, until mpirun ends and names the signal */
 #define LEAVE      5.0                  /* after the last goodbye, until mpirun ends */
 #define AT_ONCE    1.0                  /* between two signals that are two requests */
 
@@ -113,12 +113,12 @@ static void drop(struct peer *p)
 /* The answer to a hello: where the rank prints, and what rank 0 reads. */
 static bool welcome(const struct peer *p)
 {
-    union { char bytes[CMSG_SPACE(3 * sizeof(int))]; struct cmsghdr align; } room = {{0}};
+    union { char bytes[CMSG_SPACE(3 * sizeof(int))]; struct cmsghdr align; } ancillary = {{0}};
     struct control_message m = {.kind = CONTROL_WELCOME, .version = CONTROL_VERSION};
     const int fd[3] = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO};
     size_t skip = p->rank != 0, bytes = (3 - skip) * sizeof(int);
     struct iovec part = {.iov_base = &m, .iov_len = sizeof m};
-    struct msghdr h = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = room.bytes,
+    struct msghdr h = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = ancillary.bytes,
                        .msg_controllen = CMSG_SPACE(bytes)};
     struct cmsghdr *c = CMSG_FIRSTHDR(&h);
 
@@ -333,7 +333,7 @@ static void tell_lost(struct watch *w, const struct peer *p)
                  "rank %d on %s, process %ld: %s in: %s%s%s", p->rank, p->host, (long)p->pid, how,
                  p->phase, *quote ? ": " : "", quote);
     if (sig == SIGKILL)
-        ckpt_err_hint(&w->verdict, "the system may be out of memory (dmesg tells); go on with "
+        ckpt_err_hint(&w->verdict, "the system may be out of memory (see dmesg); go on with "
                       "`resume_from_checkpoint latest`");
     else if (another_try_helps(sig) && !*quote)
         go_on_hint(&w->verdict);
@@ -411,7 +411,7 @@ static bool over(struct watch *w)
     return false;
 }
 
-/* -- what is told ----------------------------------------------------------------------------- */
+/* -- what is printed -------------------------------------------------------------------------- */
 
 static const char *plain(const char *text)
 {
@@ -420,7 +420,7 @@ static const char *plain(const char *text)
     return colon ? colon + 2 : text;
 }
 
-/* One line for each failure; the same of several ranks is told once.  Gives the first's status. */
+/* One line for each failure, once for several ranks with the same.  Gives the first's status. */
 static int tell_failures(struct watch *w)
 {
     bool cause = w->verdict.code != 0;

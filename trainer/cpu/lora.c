@@ -1,5 +1,5 @@
 /*
- * lora - projections with a low-rank change beside the matrix, with dropout, or with both.
+ * lora - projections with LoRA, with dropout, or with both.
  *
  * The narrow products t = scale * xd A^T [n, r] and dt = scale * dz B [n, r] are made once, by
  * rows, and never kept between the passes: to recompute them costs r / n_out of the product
@@ -24,7 +24,7 @@ struct space {
     float *dy;                  /* [n, n_out]: dropped-out dout */
     float *dz, *z;              /* [n, n_out]: with a magnitude, of W' x before it and itself */
     float *gain, *inv;          /* [n_out]: magnitude / length of the row; 1 / length */
-    float *a, *b, *m;           /* 16-bit weights of the change as f32 */
+    float *a, *b, *m;           /* 16-bit weights of LoRA as f32 */
     const struct device *dev;
 };
 
@@ -198,8 +198,8 @@ static void forward(const struct op_linear *a, const struct space *s, int64_t r0
                     int64_t c0, int64_t c1)
 {
     int64_t ld = linear_out_ld(a), to_ld = s->z ? a->n_out : ld, m = r1 - r0, n = c1 - c0;
-    bool apart = s->gain && s->xd, there = a->residual == a->out && !s->z;
-    const float *x = apart ? s->xd : a->x, *b = a->proj.b;
+    bool both = s->gain && s->xd, there = a->residual == a->out && !s->z;
+    const float *x = both ? s->xd : a->x, *b = a->proj.b;
     float *p = (float *)(a->pre ? a->pre : a->out) + r0 * ld + c0;
     float *out = (float *)a->out + r0 * ld + c0, *to = s->z ? s->z + r0 * a->n_out + c0 : p;
 
@@ -207,7 +207,7 @@ static void forward(const struct op_linear *a, const struct space *s, int64_t r0
     widen(a, s, to, to_ld, r0, c0, m, n);
     for (int64_t i = 0; s->gain && i < m; i++)
         times_row(to + i * to_ld, s->gain + c0, n);
-    if (apart)
+    if (both)
         linear_product(s->dev, a, to, to_ld, s->xr + r0 * a->n_in, c0, m, n, 1.0f);
     for (int64_t i = 0; i < m; i++) {
         if (b)
@@ -305,8 +305,8 @@ static void widen_back(const struct op_linear *a, const struct space *s, float *
 }
 
 /*
- * dx of rows [r0, r1).  When the change's input is dropped out, so is the gradient that comes
- * back through the change: q + drop(dz W + dt A - q), where q = dy W and, without a magnitude,
+ * dx of rows [r0, r1).  When LoRA's input is dropped out, so is the gradient that comes
+ * back through it: q + drop(dz W + dt A - q), where q = dy W and, without a magnitude,
  * dz W = q.
  */
 static void dx_rows(const struct op_linear *a, const struct space *s, int64_t r0, int64_t r1)

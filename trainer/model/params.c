@@ -38,7 +38,7 @@ static size_t module_length(const char *name)
     return dot ? (size_t)(dot - name) : strlen(name);
 }
 
-/* Put the parameter that stands at item[n] in its place and count it. */
+/* Give item[n] its layer and offset, and count it. */
 static int place(struct build *b, struct param *q, int layer, struct ckpt_err *err)
 {
     struct params *p = b->p;
