@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "formats/hf/side_files.h"
+#include "libckpt/base/json.h"
 
 static bool sink_locate(void *self, size_t i, int64_t start, int64_t count,
                         struct ckpt_sink_extent *out)
@@ -61,6 +62,23 @@ static const struct ckpt_sink_ops sink_ops = {
 int dir_sink_copy(void *self, const struct ckpt_extra *extra, struct ckpt_err *err)
 {
     return side_file_put(((struct dir_sink *)self)->dir, extra, err);
+}
+
+int dir_sink_put_json(struct ckpt_outdir *dir, const char *name, const json_t *value,
+                      const char *end, struct ckpt_err *err)
+{
+    struct ckpt_buf b;
+    int rc;
+
+    ckpt_buf_init(&b, (size_t)1 << 30);
+    rc = ckpt_json_write(&b, value, 2, true, err);
+    ckpt_buf_put_str(&b, end);
+    if (rc == 0 && !ckpt_buf_ok(&b))
+        rc = ckpt_nomem(err, b.len);
+    if (rc == 0)
+        rc = ckpt_outdir_put(dir, name, b.data, b.len, err);
+    ckpt_buf_release(&b);
+    return rc;
 }
 
 int dir_sink_create(struct ckpt_sink **out, const struct dir_sink_ops *ops, const char *path,

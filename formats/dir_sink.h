@@ -48,5 +48,8 @@ int dir_sink_create(struct ckpt_sink **out, const struct dir_sink_ops *ops, cons
                     struct ckpt_err *err);
 /* Copy a side file into the directory. */
 int dir_sink_copy(void *self, const struct ckpt_extra *extra, struct ckpt_err *err);
+/* Write value, indented and with sorted keys, and `end` after it ("" or "\n"). */
+int dir_sink_put_json(struct ckpt_outdir *dir, const char *name, const json_t *value,
+                      const char *end, struct ckpt_err *err);
 
 #endif

@@ -1,41 +1,19 @@
 /* bnb - see bnb.h. */
 #include "formats/bnb/bnb.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "formats/bnb/parts.h"
 #include "libckpt/convert.h"
 
 #define PIECE  8192             /* elements worked out at once */
 #define WINDOW 256              /* scales held at once */
 
-struct bnb {
-    struct ckpt_source *below;
-    struct bnb_part    *part;   /* [n], in the list's arena */
-};
-
 /* Scales of neighbouring blocks. */
 struct scales {
-    const struct bnb     *b;
+    struct ckpt_source    *src;
     const struct bnb_part *p;
-    int64_t               from, n;
-    float                 value[WINDOW];
+    int64_t                from, n;
+    float                  value[WINDOW];
 };
-
-/* n floats of a tensor of any floating dtype. */
-static int read_floats(struct ckpt_source *src, size_t i, int64_t start, int64_t n, float *dst,
-                       struct ckpt_err *err)
-{
-    unsigned char raw[WINDOW * 8];
-    enum ckpt_dtype t = ckpt_source_tensor(src, i)->dtype;
-    int rc;
-
-    if ((rc = ckpt_source_read(src, i, start, n, raw, err)) != 0)
-        return rc;
-    ckpt_convert(dst, CKPT_F32, raw, t, (size_t)n);
-    return 0;
-}
 
 static int fill(struct scales *s, int64_t k, struct ckpt_err *err)
 {
@@ -48,13 +26,13 @@ static int fill(struct scales *s, int64_t k, struct ckpt_err *err)
     s->from = k;
     s->n = p->n_scale - k < WINDOW ? p->n_scale - k : WINDOW;
     if (!p->nested_map)
-        return read_floats(s->b->below, p->scale, k, s->n, s->value, err);
-    if ((rc = ckpt_source_read(s->b->below, p->scale, k, s->n, code, err)) != 0)
+        return quant_read_scales(s->value, s->src, p->scale, k, s->n, err);
+    if ((rc = ckpt_source_read(s->src, p->scale, k, s->n, code, err)) != 0)
         return rc;
     for (int64_t i = 0; i < s->n; i++) {
         if ((k + i) / p->nested_block != at) {
             at = (k + i) / p->nested_block;
-            if ((rc = read_floats(s->b->below, p->nested_scale, at, 1, &outer, err)) != 0)
+            if ((rc = quant_read_scales(&outer, s->src, p->nested_scale, at, 1, err)) != 0)
                 return rc;
         }
         s->value[i] = p->nested_map[code[i]] * outer + p->offset;
@@ -74,7 +52,7 @@ static int scale_of(struct scales *s, int64_t k, float *out, struct ckpt_err *er
 }
 
 /* The codes of elements [at, at + n), one a byte. */
-static int read_codes(const struct bnb *b, const struct bnb_part *p, int64_t at, int64_t n,
+static int read_codes(struct ckpt_source *src, const struct bnb_part *p, int64_t at, int64_t n,
                       unsigned char *code, struct ckpt_err *err)
 {
     unsigned char raw[PIECE / 2 + 32];
@@ -82,11 +60,11 @@ static int read_codes(const struct bnb *b, const struct bnb_part *p, int64_t at,
     int rc;
 
     if (p->kind != BNB_NIBBLES)
-        return ckpt_source_read(b->below, p->codes, at, n, code, err);
-    width = (int64_t)ckpt_dtype_size(ckpt_source_tensor(b->below, p->codes)->dtype);
+        return ckpt_source_read(src, p->seen.codes, at, n, code, err);
+    width = (int64_t)ckpt_dtype_size(ckpt_source_tensor(src, p->seen.codes)->dtype);
     first = at / 2 / width;
     last = (at + n - 1) / 2 / width;
-    if ((rc = ckpt_source_read(b->below, p->codes, first, last - first + 1, raw, err)) != 0)
+    if ((rc = ckpt_source_read(src, p->seen.codes, first, last - first + 1, raw, err)) != 0)
         return rc;
     for (int64_t i = 0; i < n; i++) {
         unsigned char byte = raw[(at + i) / 2 - first * width];
@@ -104,7 +82,7 @@ static int work_out(struct scales *s, int64_t at, int64_t n, float *value, struc
     int64_t i = 0;
     int rc;
 
-    if ((rc = read_codes(s->b, p, at, n, code, err)) != 0)
+    if ((rc = read_codes(s->src, p, at, n, code, err)) != 0)
         return rc;
     while (i < n) {                     /* a run of one scale */
         int64_t slice = (at + i) / p->slice, in = (at + i) % p->slice;
@@ -127,49 +105,25 @@ static int work_out(struct scales *s, int64_t at, int64_t n, float *value, struc
     return 0;
 }
 
-static int bnb_read(void *self, size_t i, int64_t start, int64_t count, void *dst,
-                    struct ckpt_err *err)
+static int bnb_read(struct ckpt_source *src, const void *part, int64_t start, int64_t count,
+                    void *dst, struct ckpt_err *err)
 {
-    const struct bnb *b = self;
-    const struct bnb_part *p = &b->part[i];
-    struct scales s = {.b = b, .p = p};
-    size_t width = ckpt_dtype_size(p->dtype);
+    const struct bnb_part *p = part;
+    struct scales s = {.src = src, .p = p};
+    size_t width = ckpt_dtype_size(p->seen.dtype);
     float value[PIECE];
     int rc;
 
-    if (p->kind == BNB_PLAIN)
-        return ckpt_source_read(b->below, p->codes, start, count, dst, err);
     for (int64_t at = 0; at < count; at += PIECE) {
         int64_t n = count - at < PIECE ? count - at : PIECE;
 
         if ((rc = work_out(&s, start + at, n, value, err)) != 0)
             return rc;
-        ckpt_convert((unsigned char *)dst + (size_t)at * width, p->dtype, value, CKPT_F32,
+        ckpt_convert((unsigned char *)dst + (size_t)at * width, p->seen.dtype, value, CKPT_F32,
                      (size_t)n);
     }
     return 0;
 }
-
-static bool bnb_locate(void *self, size_t i, int64_t start, int64_t count,
-                       struct ckpt_extent *out)
-{
-    const struct bnb *b = self;
-
-    return b->part[i].kind == BNB_PLAIN &&
-           ckpt_source_locate(b->below, b->part[i].codes, start, count, out);
-}
-
-static void bnb_close(void *self)
-{
-    struct bnb *b = self;
-
-    ckpt_source_close(b->below);
-    ckpt_free(b);
-}
-
-static const struct ckpt_source_ops ops = {
-    .format = "view", .read = bnb_read, .locate = bnb_locate, .close = bnb_close,
-};
 
 size_t bnb_count(const struct ckpt_source *src, const char **what)
 {
@@ -188,52 +142,16 @@ size_t bnb_count(const struct ckpt_source *src, const char **what)
     return n;
 }
 
-static int add_parts(struct bnb *b, struct ckpt_tensors *list, struct ckpt_err *err)
-{
-    size_t n = 0;
-    int rc;
-
-    if ((rc = bnb_parts(&b->part, &n, b->below, &list->arena, err)) != 0)
-        return rc;
-    for (size_t i = 0; i < n; i++) {
-        const struct bnb_part *p = &b->part[i];
-        const struct ckpt_tensor *below = ckpt_source_tensor(b->below, p->codes);
-        struct ckpt_tensor *t;
-
-        if ((rc = ckpt_tensors_add(list, &t, p->name, strlen(p->name), p->dtype, &p->shape,
-                                   NULL, 0, p->kind == BNB_PLAIN && below->flat, err)) != 0)
-            return rc;
-        t->kind = below->kind;
-    }
-    return 0;
-}
-
 int bnb_view(struct ckpt_source **out, struct ckpt_source *src, struct ckpt_err *err)
 {
-    struct ckpt_tensors list = {0};
-    const struct ckpt_extra *extra;
-    size_t n_extra = ckpt_source_extras(src, &extra);
-    json_t *info = json_incref((json_t *)ckpt_source_info(src));
+    struct quant_seen_list list = {.size = sizeof(struct bnb_part), .read = bnb_read};
     const char *what;
-    struct bnb *b;
     int rc;
 
-    *out = NULL;
     if (bnb_count(src, &what) == 0) {
-        json_decref(info);
         *out = src;
         return 0;
     }
-    b = ckpt_alloc(1, sizeof *b);
-    if (b)
-        b->below = src;
-    rc = b ? add_parts(b, &list, err) : ckpt_nomem(err, sizeof *b);
-    if (rc) {
-        json_decref(info);
-        ckpt_tensors_release(&list);
-        ckpt_source_close(src);
-        ckpt_free(b);
-        return rc;
-    }
-    return ckpt_source_new(out, &ops, b, &list, extra, n_extra, info, err);
+    rc = bnb_parts(&list, src, err);
+    return quant_seen_view(out, src, &list, rc, err);
 }

@@ -8,20 +8,10 @@
 #include "libckpt/base/json.h"
 
 #define MAX_STATE   65536       /* bytes of a packed quant_state: some 200 */
-#define MIN_8BIT    4096        /* elements from which optimizers pack */
 #define WRAPPER     "__bnb_optimizer_quant_state__."
 
 static const char *const states[] = {".quant_state.bitsandbytes__nf4",
                                      ".quant_state.bitsandbytes__fp4"};
-
-/* The tensor of a name made of the first n bytes of base and a tail. */
-static size_t beside(const struct ckpt_source *src, const char *base, size_t n, const char *tail)
-{
-    char name[CKPT_MAX_NAME + 1];
-    int len = snprintf(name, sizeof name, "%.*s%s", (int)n, base, tail);
-
-    return len > 0 && (size_t)len < sizeof name ? ckpt_source_find(src, name) : SIZE_MAX;
-}
 
 static bool ends_in(const char *s, size_t n, const char *tail)
 {
@@ -40,7 +30,7 @@ static char optimizer_state(const struct ckpt_source *src, size_t i)
     if (t->dtype != CKPT_U8 || (!ends_in(t->name, n, ".state1") && !ends_in(t->name, n, ".state2")))
         return 0;
     snprintf(tail, sizeof tail, "absmax%c", which);
-    return beside(src, t->name, n - 6, tail) != SIZE_MAX ? which : 0;
+    return quant_beside(src, t->name, n - 6, tail) != SIZE_MAX ? which : 0;
 }
 
 bool bnb_hint(const struct ckpt_source *src)
@@ -62,10 +52,10 @@ const char *bnb_kind(const struct ckpt_source *src, size_t i)
     size_t n = strlen(t->name);
 
     for (int k = 0; k < 2; k++)
-        if (beside(src, t->name, n, states[k]) != SIZE_MAX)
+        if (quant_beside(src, t->name, n, states[k]) != SIZE_MAX)
             return k ? "fp4" : "nf4";
     if (t->dtype == CKPT_I8 && ends_in(t->name, n, ".weight") &&
-        beside(src, t->name, n - 6, "SCB") != SIZE_MAX)
+        quant_beside(src, t->name, n - 6, "SCB") != SIZE_MAX)
         return "int8";
     return optimizer_state(src, i) ? "8-bit optimizer" : NULL;
 }
@@ -74,7 +64,7 @@ const char *bnb_kind(const struct ckpt_source *src, size_t i)
 static int need(size_t *out, const struct ckpt_source *src, const char *base, size_t n,
                 const char *tail, struct ckpt_err *err)
 {
-    *out = beside(src, base, n, tail);
+    *out = quant_beside(src, base, n, tail);
     return *out != SIZE_MAX ? 0 : ckpt_fail(err, CKPT_EFORMAT, "%.*s%s is not there", (int)n,
                                             base, tail);
 }
@@ -95,12 +85,10 @@ static int load_map(float **out, struct ckpt_source *src, size_t i, int64_t n,
     return ckpt_source_read(src, i, 0, n, map, err);
 }
 
-static bool is_scale(const struct ckpt_tensor *t)
+static bool is_float(enum ckpt_dtype t)
 {
-    return t->dtype == CKPT_F32 || t->dtype == CKPT_F16 || t->dtype == CKPT_BF16;
+    return t == CKPT_F32 || t == CKPT_F16 || t == CKPT_BF16;
 }
-
-static int64_t blocks(int64_t n, int64_t block) { return n / block + (n % block != 0); }
 
 /* A scale for each block, of a dtype that can be one. */
 static int check_scales(const struct ckpt_source *src, size_t i, int64_t n, bool bytes,
@@ -108,7 +96,7 @@ static int check_scales(const struct ckpt_source *src, size_t i, int64_t n, bool
 {
     const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
 
-    if (t->numel != n || (bytes ? t->dtype != CKPT_U8 : !is_scale(t)))
+    if (t->numel != n || (bytes ? t->dtype != CKPT_U8 : !is_float(t->dtype)))
         return ckpt_fail(err, CKPT_EFORMAT, "%s: %lld elements of %s, %lld of %s wanted", t->name,
                          (long long)t->numel, ckpt_dtype_name(t->dtype), (long long)n,
                          bytes ? "U8" : "F32");
@@ -178,7 +166,8 @@ static int nested(struct bnb_part *p, struct ckpt_source *src, const char *base,
         return rc;
     p->nested_map = values;
     p->offset = (float)offset;
-    return check_scales(src, p->nested_scale, blocks(p->n_scale, p->nested_block), false, err);
+    return check_scales(src, p->nested_scale, quant_blocks(p->n_scale, p->nested_block), false,
+                        err);
 }
 
 static int four_bits(struct bnb_part *p, struct ckpt_source *src, size_t i, const char *tail,
@@ -190,18 +179,18 @@ static int four_bits(struct bnb_part *p, struct ckpt_source *src, size_t i, cons
     json_t *state = NULL;
     const char *dtype;
     int64_t numel = 0;
-    int rc = load_state(&state, src, beside(src, t->name, n, tail), err);
+    int rc = load_state(&state, src, quant_beside(src, t->name, n, tail), err);
 
     p->kind = BNB_NIBBLES;
     if (rc == 0)
-        rc = state_shape(&p->shape, &numel, state, err);
+        rc = state_shape(&p->seen.shape, &numel, state, err);
     if (rc == 0)
         rc = ckpt_json_str(&dtype, state, "dtype", err);
     if (rc == 0)
         rc = block_size(&p->block, state, "blocksize", err);
     if (rc == 0) {
-        p->dtype = ckpt_dtype_parse(dtype);
-        if (p->dtype != CKPT_F32 && p->dtype != CKPT_F16 && p->dtype != CKPT_BF16)
+        p->seen.dtype = ckpt_dtype_parse(dtype);
+        if (!is_float(p->seen.dtype))
             rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "quant_state: dtype %s", dtype);
         else if (ckpt_dtype_size(t->dtype) == 0 ||
                  (uint64_t)numel / 2 + (uint64_t)numel % 2 > ckpt_tensor_bytes(t))
@@ -218,10 +207,10 @@ static int four_bits(struct bnb_part *p, struct ckpt_source *src, size_t i, cons
     if (rc == 0)
         rc = need(&p->scale, src, t->name, n, ".absmax", err);
     if (rc == 0) {
-        p->n_scale = blocks(numel, p->block);
+        p->n_scale = quant_blocks(numel, p->block);
         p->slice = numel ? numel : 1;
         p->scales_of_slice = p->n_scale;
-        p->nested_scale = beside(src, t->name, n, ".nested_absmax");
+        p->nested_scale = quant_beside(src, t->name, n, ".nested_absmax");
         rc = check_scales(src, p->scale, p->n_scale, p->nested_scale != SIZE_MAX, err);
     }
     if (rc == 0 && p->nested_scale != SIZE_MAX)
@@ -235,7 +224,7 @@ static int four_bits(struct bnb_part *p, struct ckpt_source *src, size_t i, cons
 static int int8(struct bnb_part *p, struct ckpt_source *src, size_t i, struct ckpt_err *err)
 {
     const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
-    size_t n = strlen(t->name), format = beside(src, t->name, n, "_format");
+    size_t n = strlen(t->name), format = quant_beside(src, t->name, n, "_format");
     unsigned char order[8] = {0};
     int rc;
 
@@ -250,8 +239,7 @@ static int int8(struct bnb_part *p, struct ckpt_source *src, size_t i, struct ck
     if (order[0] != 0)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "its rows are stored in order %u", order[0]);
     p->kind = BNB_INT8;
-    p->dtype = CKPT_F32;
-    p->shape = t->shape;
+    p->seen.dtype = CKPT_F32;
     p->n_scale = t->shape.dim[0];
     p->block = t->shape.dim[1] ? t->shape.dim[1] : 1;
     p->slice = t->numel ? t->numel : 1;
@@ -262,7 +250,7 @@ static int int8(struct bnb_part *p, struct ckpt_source *src, size_t i, struct ck
 /* The block size that gives so many scales of so many elements: 256, or 2048 as it was. */
 static int64_t optimizer_block(int64_t n, int64_t scales)
 {
-    return blocks(n, 256) == scales ? 256 : blocks(n, 2048) == scales ? 2048 : 0;
+    return quant_blocks(n, 256) == scales ? 256 : quant_blocks(n, 2048) == scales ? 2048 : 0;
 }
 
 static int optimizer(struct bnb_part *p, struct ckpt_source *src, size_t i, char which,
@@ -285,8 +273,7 @@ static int optimizer(struct bnb_part *p, struct ckpt_source *src, size_t i, char
     p->map = values;
     absmax = ckpt_source_tensor(src, p->scale);
     p->kind = BNB_BYTES;
-    p->dtype = CKPT_F32;
-    p->shape = t->shape;
+    p->seen.dtype = CKPT_F32;
     p->n_scale = absmax->numel;
     if (absmax->shape.rank == 2 && t->shape.rank > 1 && t->shape.dim[0] == absmax->shape.dim[0] &&
         t->shape.dim[0] > 0)
@@ -318,12 +305,12 @@ static bool describes(const struct ckpt_source *src, size_t i)
         if (ends_in(t->name, n, of_weight[k])) {
             size_t base = n - strlen(of_weight[k]);
 
-            return beside(src, t->name, base, "") != SIZE_MAX &&
-                   (beside(src, t->name, base, states[0]) != SIZE_MAX ||
-                    beside(src, t->name, base, states[1]) != SIZE_MAX);
+            return quant_beside(src, t->name, base, "") != SIZE_MAX &&
+                   (quant_beside(src, t->name, base, states[0]) != SIZE_MAX ||
+                    quant_beside(src, t->name, base, states[1]) != SIZE_MAX);
         }
     if (ends_in(t->name, n, ".SCB") || ends_in(t->name, n, ".weight_format")) {
-        k = beside(src, t->name, n - (ends_in(t->name, n, ".SCB") ? 3 : 13), "weight");
+        k = quant_beside(src, t->name, n - (ends_in(t->name, n, ".SCB") ? 3 : 13), "weight");
         return k != SIZE_MAX && bnb_kind(src, k) && strcmp(bnb_kind(src, k), "int8") == 0;
     }
     for (k = 0; k < 4; k++)
@@ -331,7 +318,7 @@ static bool describes(const struct ckpt_source *src, size_t i)
             size_t state;
 
             snprintf(tail, sizeof tail, "state%c", t->name[n - 1]);
-            state = beside(src, t->name, n - strlen(of_state[k]), tail);
+            state = quant_beside(src, t->name, n - strlen(of_state[k]), tail);
             return state != SIZE_MAX && optimizer_state(src, state);
         }
     return false;
@@ -346,7 +333,7 @@ static const char *state_name(struct ckpt_arena *a, const struct ckpt_source *sr
 
     if (!ends_in(t->name, n, ".state1") && !ends_in(t->name, n, ".state2"))
         return t->name;
-    k = beside(src, t->name, n - 1, t->name[n - 1] == '1' ? "2" : "1");
+    k = quant_beside(src, t->name, n - 1, t->name[n - 1] == '1' ? "2" : "1");
     other = k == SIZE_MAX ? NULL : ckpt_source_tensor(src, k);
     tail = !other || !ckpt_shape_equal(&t->shape, &other->shape) ? t->name + n - 6
            : t->name[n - 1] == '1'                               ? "exp_avg"
@@ -372,43 +359,39 @@ static int one(struct bnb_part *p, struct ckpt_source *src, size_t i, struct ckp
     const char *kind = bnb_kind(src, i);
     int rc = 0;
 
-    p->codes = i;
-    if (!kind) {
-        p->dtype = t->dtype;
-        p->shape = t->shape;
-    } else if (strcmp(kind, "int8") == 0) {
+    p->seen = (struct quant_seen){.dtype = t->dtype, .shape = t->shape, .codes = i,
+                                  .packed = kind != NULL};
+    if (!kind)
+        return 0;
+    if (strcmp(kind, "int8") == 0)
         rc = int8(p, src, i, err);
-    } else if (strcmp(kind, "8-bit optimizer") == 0) {
+    else if (strcmp(kind, "8-bit optimizer") == 0)
         rc = optimizer(p, src, i, optimizer_state(src, i), a, err);
-    } else {
+    else
         rc = four_bits(p, src, i, states[strcmp(kind, "fp4") == 0], a, err);
-    }
     return rc ? ckpt_err_in(err, "tensor %s", t->name) : 0;
 }
 
-int bnb_parts(struct bnb_part **out, size_t *n, struct ckpt_source *src, struct ckpt_arena *arena,
-              struct ckpt_err *err)
+int bnb_parts(struct quant_seen_list *out, struct ckpt_source *src, struct ckpt_err *err)
 {
     size_t all = ckpt_source_count(src);
+    struct ckpt_arena *arena = &out->tensors.arena;
     struct bnb_part *part = ckpt_arena_alloc(arena, all, sizeof *part);
     bool optimizer = any_state(src);
-    int rc;
+    int rc = part ? 0 : ckpt_nomem(err, all * sizeof *part);
 
-    *n = 0;
-    if (!part)
-        return ckpt_nomem(err, all * sizeof *part);
-    for (size_t i = 0; i < all; i++) {
-        struct bnb_part *p = &part[*n];
+    out->part = part;
+    for (size_t i = 0; rc == 0 && i < all; i++) {
+        struct bnb_part *p = &part[out->n];
 
         if (describes(src, i))
             continue;
-        if ((rc = one(p, src, i, arena, err)) != 0)
-            return rc;
-        p->name = optimizer ? state_name(arena, src, i) : ckpt_source_tensor(src, i)->name;
-        if (!p->name)
-            return ckpt_nomem(err, 64);
-        ++*n;
+        rc = one(p, src, i, arena, err);
+        if (rc)
+            break;
+        p->seen.name = optimizer ? state_name(arena, src, i) : ckpt_source_tensor(src, i)->name;
+        rc = p->seen.name ? 0 : ckpt_nomem(err, 64);
+        out->n++;
     }
-    *out = part;
-    return 0;
+    return rc;
 }

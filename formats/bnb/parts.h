@@ -4,17 +4,13 @@
 #ifndef CKPT_FORMATS_BNB_PARTS_H
 #define CKPT_FORMATS_BNB_PARTS_H
 
-#include "libckpt/source.h"
+#include "formats/quant/seen.h"
 
-enum bnb_how { BNB_PLAIN, BNB_NIBBLES, BNB_BYTES, BNB_INT8 };
+enum bnb_how { BNB_NIBBLES, BNB_BYTES, BNB_INT8 };
 
-/* A tensor as it is seen. */
 struct bnb_part {
-    const char       *name;
-    enum bnb_how      kind;
-    enum ckpt_dtype   dtype;
-    struct ckpt_shape shape;
-    size_t            codes;            /* index of the packed tensor, or of a plain one */
+    struct quant_seen seen;
+    enum bnb_how      kind;             /* the rest is that of a packed one */
     size_t            scale;            /* absmax or SCB */
     int64_t           n_scale;
     const float      *map;              /* [16], [256] */
@@ -31,8 +27,7 @@ struct bnb_part {
 bool bnb_hint(const struct ckpt_source *src);
 /* What tensor i is packed as, by its name and those beside it; NULL: it is not. */
 const char *bnb_kind(const struct ckpt_source *src, size_t i);
-/* All tensors as they are seen, in their order, checked; in arena. */
-int bnb_parts(struct bnb_part **out, size_t *n, struct ckpt_source *src, struct ckpt_arena *arena,
-              struct ckpt_err *err);
+/* All tensors as they are seen, in their order, checked. */
+int bnb_parts(struct quant_seen_list *out, struct ckpt_source *src, struct ckpt_err *err);
 
 #endif

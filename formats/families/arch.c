@@ -119,10 +119,11 @@ static int read_act(enum arch_act *act, const struct family_key *k, const json_t
                     const char *name, struct ckpt_err *err)
 {
     const char *text;
+    int rc = ckpt_json_str_or(&text, config, name, NULL, err);
 
     *act = (enum arch_act)k->fallback;
-    if (ckpt_json_str_or(&text, config, name, NULL, err) || !text)
-        return err->code;
+    if (rc || !text)
+        return rc;
     return arch_act_of(act, text)
                ? 0
                : ckpt_fail_as(err, CKPT_EUNSUPPORTED, "config-key",
@@ -140,30 +141,28 @@ static int read_key(struct arch *a, const struct family_key *k, const json_t *co
 {
     const char *name = k->alias && !json_object_get(config, k->name) ? k->alias : k->name;
     unsigned char *at = (unsigned char *)a + k->at;
-    int64_t i;
-    double d;
-    bool b;
+    int64_t i = 0;
+    double d = 0;
+    bool b = false;
+    int rc;
 
     switch (k->kind) {
     case KEY_INT:
-        if (ckpt_json_int_or(&i, config, name, (int64_t)k->fallback, err))
-            return err->code;
-        if (i < (int64_t)k->min || i > (int64_t)k->max)
-            return out_of_range(k, (double)i, err);
+        rc = ckpt_json_int_or(&i, config, name, (int64_t)k->fallback, err);
+        if (rc == 0 && (i < (int64_t)k->min || i > (int64_t)k->max))
+            rc = out_of_range(k, (double)i, err);
         memcpy(at, &i, sizeof i);
-        return 0;
+        return rc;
     case KEY_NUM:
-        if (ckpt_json_num_or(&d, config, name, k->fallback, err))
-            return err->code;
-        if (!(d >= k->min && d <= k->max))
-            return out_of_range(k, d, err);
+        rc = ckpt_json_num_or(&d, config, name, k->fallback, err);
+        if (rc == 0 && !(d >= k->min && d <= k->max))
+            rc = out_of_range(k, d, err);
         memcpy(at, &d, sizeof d);
-        return 0;
+        return rc;
     case KEY_BOOL:
-        if (ckpt_json_bool_or(&b, config, name, k->fallback != 0, err))
-            return err->code;
+        rc = ckpt_json_bool_or(&b, config, name, k->fallback != 0, err);
         memcpy(at, &b, sizeof b);
-        return 0;
+        return rc;
     case KEY_ACT:
         return read_act((enum arch_act *)(void *)at, k, config, name, err);
     }
@@ -201,9 +200,10 @@ static int find_family(const struct family **out, const json_t *config, struct c
     const json_t *classes = json_object_get(config, "architectures");
     const char *type, *class = json_string_value(json_array_get(classes, 0));
     char known[256];
+    int rc;
 
-    if (ckpt_json_str_or(&type, config, "model_type", NULL, err))
-        return err->code;
+    if ((rc = ckpt_json_str_or(&type, config, "model_type", NULL, err)) != 0)
+        return rc;
     if (!type && !class)
         return ckpt_fail(err, CKPT_EFORMAT, "neither model_type nor architectures is there");
     *out = family_find(type, type ? NULL : class);
@@ -219,9 +219,10 @@ static int read_arch(struct arch **out, json_t *config, struct ckpt_err *err)
 {
     const struct family *f;
     struct arch *a;
+    int rc;
 
-    if (find_family(&f, config, err) || check_keys(f, config, err))
-        return err->code;
+    if ((rc = find_family(&f, config, err)) != 0 || (rc = check_keys(f, config, err)) != 0)
+        return rc;
     a = ckpt_alloc(1, sizeof *a);
     if (!a)
         return ckpt_nomem(err, sizeof *a);
@@ -229,16 +230,19 @@ static int read_arch(struct arch **out, json_t *config, struct ckpt_err *err)
     a->pad_token_id = -1;
     a->family = f;
     a->config = json_incref(config);
-    for (const struct family_key *k = f->keys; k->name; k++)
-        if (read_key(a, k, config, err))
-            goto fail;
-    if (derive(a, err) || (f->finish && f->finish(a, config, err)) || arch_supported(a, err))
-        goto fail;
-    *out = a;
-    return 0;
-fail:
-    arch_free(a);
-    return err->code;
+    for (const struct family_key *k = f->keys; rc == 0 && k->name; k++)
+        rc = read_key(a, k, config, err);
+    if (rc == 0)
+        rc = derive(a, err);
+    if (rc == 0 && f->finish)
+        rc = f->finish(a, config, err);
+    if (rc == 0)
+        rc = arch_supported(a, err);
+    if (rc)
+        arch_free(a);
+    else
+        *out = a;
+    return rc;
 }
 
 int arch_read_json(struct arch **out, const json_t *config, struct ckpt_err *err)
@@ -249,8 +253,8 @@ int arch_read_json(struct arch **out, const json_t *config, struct ckpt_err *err
     *out = NULL;
     if (!json_is_object(config))
         return ckpt_fail(err, CKPT_EFORMAT, "the document is no object");
-    if (quant_check_config(config, err))
-        return err->code;
+    if ((rc = quant_check_config(config, err)) != 0)
+        return rc;
     plain = json_deep_copy(config);
     if (!plain)
         return ckpt_nomem(err, sizeof *plain);
@@ -264,15 +268,16 @@ int arch_read(struct arch **out, struct ckpt_dir *dir, const char *name, struct 
 {
     struct ckpt_file *file = NULL;
     json_t *config = NULL;
+    int rc = ckpt_file_open_at(&file, dir, name, err);
 
     *out = NULL;
-    if (ckpt_file_open_at(&file, dir, name, err) == 0 &&
-        ckpt_json_read(&config, file, MAX_CONFIG_BYTES, CKPT_JSON_PYTHON, err) == 0 &&
-        arch_read_json(out, config, err))
+    if (rc == 0)
+        rc = ckpt_json_read(&config, file, MAX_CONFIG_BYTES, CKPT_JSON_PYTHON, err);
+    if (rc == 0 && (rc = arch_read_json(out, config, err)) != 0)
         ckpt_err_in(err, "%s", name);
     json_decref(config);
     ckpt_file_close(file);
-    return *out ? 0 : err->code;
+    return rc;
 }
 
 void arch_free(struct arch *arch)

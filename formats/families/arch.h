@@ -39,7 +39,7 @@ enum arch_rope    { ARCH_ROPE_DEFAULT, ARCH_ROPE_LINEAR, ARCH_ROPE_DYNAMIC, ARCH
 /* Rotary positions, by the names of config.json's rope_parameters (rope_config.h fills it). */
 struct rope {
     enum arch_rope kind;
-    int64_t rotary_dim;                         /* R: leading elements of a head that turn */
+    int64_t rotary_dim;                         /* R: leading elements of a head, rotated */
     int64_t original_max_position_embeddings;   /* 0: not said */
     double  theta, factor;
     double  low_freq_factor, high_freq_factor;

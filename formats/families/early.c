@@ -63,25 +63,28 @@ static const struct family_key opt_keys[] = {
     {"dropout", NULL, KEY_NUM, AT(hidden_dropout), 0.1, 0, 1},
     {"attention_dropout", NULL, KEY_NUM, AT(attention_dropout), 0, 0, 1},
     {"tie_word_embeddings", NULL, KEY_BOOL, AT(tie_word_embeddings), 1, 0, 0},
+    {"enable_bias", NULL, KEY_BOOL, AT(qkv_bias), 1, 0, 0},
     END,
 };
 static const char *const opt_ignored[] = {"activation_dropout", NULL};
 static const char *const opt_read[] = {
-    "do_layer_norm_before", "_remove_final_layer_norm", "enable_bias",
-    "layer_norm_elementwise_affine", "layerdrop", NULL,
+    "do_layer_norm_before", "_remove_final_layer_norm", "layer_norm_elementwise_affine",
+    "layerdrop", NULL,
 };
 
 static int opt_finish(struct arch *a, const json_t *config, struct ckpt_err *err)
 {
     bool before, removed, affine;
     double layerdrop;
+    int rc;
 
-    if (ckpt_json_bool_or(&before, config, "do_layer_norm_before", true, err) ||
-        ckpt_json_bool_or(&removed, config, "_remove_final_layer_norm", false, err) ||
-        ckpt_json_bool_or(&a->qkv_bias, config, "enable_bias", true, err) ||
-        ckpt_json_bool_or(&affine, config, "layer_norm_elementwise_affine", true, err) ||
-        ckpt_json_num_or(&layerdrop, config, "layerdrop", 0, err))
-        return err->code;
+    if ((rc = ckpt_json_bool_or(&before, config, "do_layer_norm_before", true, err)) != 0 ||
+        (rc = ckpt_json_bool_or(&removed, config, "_remove_final_layer_norm", false,
+                                err)) != 0 ||
+        (rc = ckpt_json_bool_or(&affine, config, "layer_norm_elementwise_affine", true,
+                                err)) != 0 ||
+        (rc = ckpt_json_num_or(&layerdrop, config, "layerdrop", 0, err)) != 0)
+        return rc;
     a->out_bias = a->mlp_bias = a->qkv_bias;
     a->place = before ? ARCH_PRE_NORM : ARCH_POST_NORM;
     a->final_norm = before && !removed;
@@ -91,6 +94,7 @@ static int opt_finish(struct arch *a, const json_t *config, struct ckpt_err *err
     return ckpt_fail_as(err, CKPT_EUNSUPPORTED, "config-key", "key layerdrop changes the "
                         "mathematics, and opt has no such choice here");
 }
+
 static const struct family_name opt_before[] = {
     {ROLE_TOKENS, "decoder.embed_tokens.weight"}, {ROLE_POS, "decoder.embed_positions.weight"},
     {ROLE_PROJ_IN, "decoder.project_in.weight"}, NAMES_END,
@@ -136,14 +140,14 @@ static const char *const gpt2_read[] = {"scale_attn_weights", NULL};
 
 static int gpt2_finish(struct arch *a, const json_t *config, struct ckpt_err *err)
 {
-    bool scaled;
+    bool scaled = true;
+    int rc = ckpt_json_bool_or(&scaled, config, "scale_attn_weights", true, err);
 
-    if (ckpt_json_bool_or(&scaled, config, "scale_attn_weights", true, err))
-        return err->code;
     if (!scaled)
         a->attn_scale = 1;
-    return 0;
+    return rc;
 }
+
 static const struct family_name gpt2_before[] = {
     {ROLE_TOKENS, "wte.weight"}, {ROLE_POS, "wpe.weight"}, NAMES_END,
 };

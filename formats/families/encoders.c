@@ -49,9 +49,10 @@ static const char *const t5_spare[] = {
 static int read_feed_forward(struct arch *a, const json_t *config, struct ckpt_err *err)
 {
     const char *text, *act;
+    int rc;
 
-    if (ckpt_json_str_or(&text, config, "feed_forward_proj", "relu", err))
-        return err->code;
+    if ((rc = ckpt_json_str_or(&text, config, "feed_forward_proj", "relu", err)) != 0)
+        return rc;
     act = strncmp(text, "gated-", 6) == 0 ? text + 6 : text;
     a->mlp = act == text ? ARCH_MLP_PLAIN : ARCH_MLP_GATED;
     if (strcmp(text, "gated-gelu") == 0)
@@ -65,13 +66,15 @@ static int read_feed_forward(struct arch *a, const json_t *config, struct ckpt_e
 static int t5_finish(struct arch *a, const json_t *config, struct ckpt_err *err)
 {
     int64_t decoder;
-    bool both, scaled;
+    bool both, scaled, tied = a->tie_word_embeddings;
+    int rc;
 
-    if (ckpt_json_int_or(&decoder, config, "num_decoder_layers", a->num_encoder_layers, err) ||
-        ckpt_json_bool_or(&both, config, "is_encoder_decoder", true, err) ||
-        ckpt_json_bool_or(&scaled, config, "scale_decoder_outputs", a->tie_word_embeddings, err) ||
-        read_feed_forward(a, config, err))
-        return err->code;
+    if ((rc = ckpt_json_int_or(&decoder, config, "num_decoder_layers", a->num_encoder_layers,
+                               err)) != 0 ||
+        (rc = ckpt_json_bool_or(&both, config, "is_encoder_decoder", true, err)) != 0 ||
+        (rc = ckpt_json_bool_or(&scaled, config, "scale_decoder_outputs", tied, err)) != 0 ||
+        (rc = read_feed_forward(a, config, err)) != 0)
+        return rc;
     if (decoder < 1 || decoder > MAX_LAYERS)
         return ckpt_fail(err, CKPT_EFORMAT, "num_decoder_layers is %lld", (long long)decoder);
     if (!both)
@@ -125,10 +128,12 @@ static int bert_finish(struct arch *a, const json_t *config, struct ckpt_err *er
 {
     const char *places;
     bool decoder;
+    int rc;
 
-    if (ckpt_json_str_or(&places, config, "position_embedding_type", "absolute", err) ||
-        ckpt_json_bool_or(&decoder, config, "is_decoder", false, err))
-        return err->code;
+    if ((rc = ckpt_json_str_or(&places, config, "position_embedding_type", "absolute",
+                               err)) != 0 ||
+        (rc = ckpt_json_bool_or(&decoder, config, "is_decoder", false, err)) != 0)
+        return rc;
     if (decoder || strcmp(places, "absolute") != 0)
         return ckpt_fail_as(err, CKPT_EUNSUPPORTED, "config-key", "key %s changes the "
                             "mathematics, and %s has no such choice here",

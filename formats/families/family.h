@@ -91,6 +91,7 @@ struct family {
     const struct family_key        *keys;
     const char *const              *ignored;        /* keys that change no mathematics */
     const char *const              *read;           /* keys that finish reads */
+    unsigned                        says;           /* flags for finish, its own */
     /* What keys cannot say by themselves; after them and derived sizes. */
     int (*finish)(struct arch *arch, const json_t *config, struct ckpt_err *err);
 };

@@ -74,20 +74,16 @@ static const struct family_key qwen2_moe_keys[] = {
 };
 static const char *const llama_ignored[] = {"pretraining_tp", NULL};
 static const char *const phi3_ignored[] = {"embd_pdrop", "pretraining_tp", NULL};
-static const char *const llama_read[] = {
-    "rope_parameters", "rope_scaling", "rope_theta", "attention_bias",
-    "original_max_position_embeddings", NULL,
-};
+#define ROPE_READ                                                                              \
+    "rope_parameters", "rope_scaling", "rope_theta", "attention_bias",                         \
+    "original_max_position_embeddings"
+#define WINDOW_READ                                                                            \
+    ROPE_READ, "layer_types", "use_sliding_window", "sliding_window", "max_window_layers"
+static const char *const llama_read[] = {ROPE_READ, NULL};
+static const char *const window_read[] = {WINDOW_READ, "partial_rotary_factor", NULL};
 static const char *const experts_read[] = {
-    "rope_parameters", "rope_scaling", "rope_theta", "attention_bias", "layer_types",
-    "use_sliding_window", "sliding_window", "max_window_layers",
-    "original_max_position_embeddings", "output_router_logits", "router_aux_loss_coef",
-    "decoder_sparse_step", "mlp_only_layers", NULL,
-};
-static const char *const window_read[] = {
-    "rope_parameters", "rope_scaling", "rope_theta", "attention_bias", "layer_types",
-    "use_sliding_window", "sliding_window", "max_window_layers", "partial_rotary_factor",
-    "original_max_position_embeddings", NULL,
+    WINDOW_READ, "output_router_logits", "router_aux_loss_coef", "decoder_sparse_step",
+    "mlp_only_layers", NULL,
 };
 
 static const struct family_name llama_before[] = {
@@ -169,45 +165,21 @@ static int read_windows(struct arch *a, const json_t *config, int64_t first,
     return 0;
 }
 
-static int llama_finish(struct arch *a, const json_t *config, struct ckpt_err *err)
-{
-    if (ckpt_json_bool_or(&a->qkv_bias, config, "attention_bias", false, err))
-        return err->code;
-    a->out_bias = a->qkv_bias;
-    return rope_config_read(a, config, err);
-}
-
-static int mistral_finish(struct arch *a, const json_t *config, struct ckpt_err *err)
-{
-    return read_windows(a, config, 0, err) ? err->code
-                                           : rope_config_read(a, config, err);
-}
-
 /* The window counts where use_sliding_window says so, in blocks from max_window_layers on. */
 static int read_qwen_windows(struct arch *a, const json_t *config, struct ckpt_err *err)
 {
     int64_t window, first;
     bool used;
+    int rc;
 
-    if (ckpt_json_bool_or(&used, config, "use_sliding_window", false, err) ||
-        ckpt_json_int_or(&window, config, "sliding_window", 4096, err) ||
-        ckpt_json_int_or(&first, config, "max_window_layers", 28, err))
-        return err->code;
+    if ((rc = ckpt_json_bool_or(&used, config, "use_sliding_window", false, err)) != 0 ||
+        (rc = ckpt_json_int_or(&window, config, "sliding_window", 4096, err)) != 0 ||
+        (rc = ckpt_json_int_or(&first, config, "max_window_layers", 28, err)) != 0)
+        return rc;
     if (window < 0 || window > MAX_POSITIONS)
         return ckpt_fail(err, CKPT_EFORMAT, "sliding_window is %lld", (long long)window);
     a->sliding_window = used ? window : 0;
     return read_windows(a, config, first, err);
-}
-
-static int qwen2_finish(struct arch *a, const json_t *config, struct ckpt_err *err)
-{
-    return read_qwen_windows(a, config, err) ? err->code
-                                             : rope_config_read(a, config, err);
-}
-
-static int qwen3_finish(struct arch *a, const json_t *config, struct ckpt_err *err)
-{
-    return read_qwen_windows(a, config, err) ? err->code : llama_finish(a, config, err);
 }
 
 /* What a router does besides routing. */
@@ -215,10 +187,11 @@ static int check_router(struct arch *a, const json_t *config, struct ckpt_err *e
 {
     double coef;
     bool aux;
+    int rc;
 
-    if (ckpt_json_num_or(&coef, config, "router_aux_loss_coef", 0.001, err) ||
-        ckpt_json_bool_or(&aux, config, "output_router_logits", false, err))
-        return err->code;
+    if ((rc = ckpt_json_num_or(&coef, config, "router_aux_loss_coef", 0.001, err)) != 0 ||
+        (rc = ckpt_json_bool_or(&aux, config, "output_router_logits", false, err)) != 0)
+        return rc;
     if (!(coef >= 0 && coef <= 1e6))
         return ckpt_fail(err, CKPT_EFORMAT, "router_aux_loss_coef is %g", coef);
     a->router_aux = aux && a->num_experts ? coef : 0;
@@ -228,20 +201,15 @@ static int check_router(struct arch *a, const json_t *config, struct ckpt_err *e
     return 0;
 }
 
-static int mixtral_finish(struct arch *a, const json_t *config, struct ckpt_err *err)
-{
-    a->moe_intermediate_size = a->intermediate_size;
-    return check_router(a, config, err) ? err->code : mistral_finish(a, config, err);
-}
-
 /* Blocks without experts: those listed, and all but every n-th. */
 static int read_dense(struct arch *a, const json_t *config, struct ckpt_err *err)
 {
     const json_t *only = json_object_get(config, "mlp_only_layers");
     int64_t step, L = a->num_hidden_layers;
+    int rc;
 
-    if (ckpt_json_int_or(&step, config, "decoder_sparse_step", 1, err))
-        return err->code;
+    if ((rc = ckpt_json_int_or(&step, config, "decoder_sparse_step", 1, err)) != 0)
+        return rc;
     if (step < 1)
         return ckpt_fail(err, CKPT_EFORMAT, "decoder_sparse_step is %lld", (long long)step);
     a->dense = ckpt_alloc((size_t)L, sizeof *a->dense);
@@ -258,11 +226,27 @@ static int read_dense(struct arch *a, const json_t *config, struct ckpt_err *err
     return 0;
 }
 
-static int qwen3_moe_finish(struct arch *a, const json_t *config, struct ckpt_err *err)
+/* What a family's config.json says beyond its keys. */
+enum { WINDOWS = 1, QWEN_WINDOWS = 2, BIAS = 4, ROUTER = 8, DENSE = 16 };
+
+static int llama_finish(struct arch *a, const json_t *config, struct ckpt_err *err)
 {
-    if (check_router(a, config, err) || read_dense(a, config, err))
-        return err->code;
-    return qwen3_finish(a, config, err);
+    unsigned says = a->family->says;
+    int rc = says & ROUTER ? check_router(a, config, err) : 0;
+
+    if (a->num_experts && a->moe_intermediate_size == 0)
+        a->moe_intermediate_size = a->intermediate_size;
+    if (rc == 0 && says & DENSE)
+        rc = read_dense(a, config, err);
+    if (rc == 0 && says & WINDOWS)
+        rc = read_windows(a, config, 0, err);
+    if (rc == 0 && says & QWEN_WINDOWS)
+        rc = read_qwen_windows(a, config, err);
+    if (rc == 0 && says & BIAS) {
+        rc = ckpt_json_bool_or(&a->qkv_bias, config, "attention_bias", false, err);
+        a->out_bias = a->qkv_bias;
+    }
+    return rc ? rc : rope_config_read(a, config, err);
 }
 
 /* Choices that Llama and its kin share. */
@@ -271,45 +255,46 @@ static int qwen3_moe_finish(struct arch *a, const json_t *config, struct ckpt_er
     .place = ARCH_PRE_NORM, .final_norm = true, .mlp = ARCH_MLP_GATED,                         \
     .weight_order = ARCH_OUT_IN, .emb_mul = 1, .head_mul = 1
 #define LLAMA_NAMES                                                                            \
-    .prefix = "model.", .before = llama_before, .after = llama_after, .spare = llama_spare
+    .prefix = "model.", .before = llama_before, .after = llama_after, .spare = llama_spare,    \
+    .finish = llama_finish
 
 const struct family families_llama[] = {
     {
         .model_type = "llama", .architecture = "LlamaForCausalLM", LLAMA_NAMES,
         .block = llama_block, .lora_targets = "q_proj,v_proj", .gguf = "llama",
         .gguf_llama = true, .fixed = {LLAMA_LIKE}, .keys = llama_keys, .ignored = llama_ignored,
-        .read = llama_read, .finish = llama_finish,
+        .read = llama_read, .says = BIAS,
     },
     {
         .model_type = "mistral", .architecture = "MistralForCausalLM", LLAMA_NAMES,
         .block = llama_block, .lora_targets = "q_proj,v_proj", .gguf = "llama",
         .gguf_llama = true, .fixed = {LLAMA_LIKE}, .keys = mistral_keys,
-        .ignored = llama_ignored, .read = window_read, .finish = mistral_finish,
+        .ignored = llama_ignored, .read = window_read, .says = WINDOWS,
     },
     {
         .model_type = "qwen2", .architecture = "Qwen2ForCausalLM", LLAMA_NAMES,
         .block = llama_block, .lora_targets = "q_proj,v_proj", .gguf = "qwen2",
         .fixed = {LLAMA_LIKE, .qkv_bias = true}, .keys = qwen2_keys, .ignored = llama_ignored,
-        .read = window_read, .finish = qwen2_finish,
+        .read = window_read, .says = QWEN_WINDOWS,
     },
     {
         .model_type = "qwen3", .architecture = "Qwen3ForCausalLM", LLAMA_NAMES,
         .block = qwen3_block, .lora_targets = "q_proj,v_proj", .gguf = "qwen3",
         .fixed = {LLAMA_LIKE, .qk_norm = ARCH_QK_NORM_HEAD}, .keys = qwen3_keys,
-        .ignored = llama_ignored, .read = window_read, .finish = qwen3_finish,
+        .ignored = llama_ignored, .read = window_read, .says = QWEN_WINDOWS | BIAS,
     },
     {
         .model_type = "mixtral", .architecture = "MixtralForCausalLM", LLAMA_NAMES,
         .block = mixtral_block, .lora_targets = "q_proj,v_proj", .gguf = "llama",
         .gguf_llama = true, .fixed = {LLAMA_LIKE, .norm_topk_prob = true}, .keys = mixtral_keys,
-        .ignored = llama_ignored, .read = experts_read, .finish = mixtral_finish,
+        .ignored = llama_ignored, .read = experts_read, .says = ROUTER | WINDOWS,
     },
     {
         .model_type = "qwen3_moe", .architecture = "Qwen3MoeForCausalLM", LLAMA_NAMES,
         .block = qwen3_moe_block, .gguf = "qwen3moe",
         .fixed = {LLAMA_LIKE, .qk_norm = ARCH_QK_NORM_HEAD}, .experts_first = true,
         .keys = qwen3_moe_keys, .ignored = llama_ignored, .read = experts_read,
-        .finish = qwen3_moe_finish,
+        .says = ROUTER | DENSE | QWEN_WINDOWS | BIAS,
     },
     {
         .model_type = "qwen2_moe", .architecture = "Qwen2MoeForCausalLM", LLAMA_NAMES,
@@ -320,7 +305,7 @@ const struct family families_llama[] = {
         .model_type = "phi3", .architecture = "Phi3ForCausalLM", LLAMA_NAMES,
         .block = phi3_block, .gguf = "phi3", .fixed = {LLAMA_LIKE, .qkv = ARCH_QKV_BLOCKS},
         .longrope = true, .keys = phi3_keys, .ignored = phi3_ignored, .read = window_read,
-        .finish = mistral_finish,
+        .says = WINDOWS,
     },
     {.model_type = NULL},
 };

@@ -22,10 +22,11 @@ static const struct {
 static int find_kind(enum arch_rope *kind, const json_t *o, bool longrope, struct ckpt_err *err)
 {
     const char *text, *old;
+    int rc;
 
-    if (ckpt_json_str_or(&old, o, "type", "default", err) ||
-        ckpt_json_str_or(&text, o, "rope_type", old, err))
-        return err->code;
+    if ((rc = ckpt_json_str_or(&old, o, "type", "default", err)) != 0 ||
+        (rc = ckpt_json_str_or(&text, o, "rope_type", old, err)) != 0)
+        return rc;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (strcmp(kinds[i].name, text) == 0) {
             *kind = longrope && kinds[i].kind == ARCH_ROPE_YARN ? ARCH_ROPE_LONG : kinds[i].kind;
@@ -67,12 +68,13 @@ static int default_attention(struct arch *a, const json_t *o, struct ckpt_err *e
 {
     struct rope *r = &a->rope;
     double m, m_all;
+    int rc;
 
     r->attention_factor = 1;
     if (r->kind == ARCH_ROPE_YARN) {
-        if (ckpt_json_num_or(&m, o, "mscale", 0, err) ||
-            ckpt_json_num_or(&m_all, o, "mscale_all_dim", 0, err))
-            return err->code;
+        if ((rc = ckpt_json_num_or(&m, o, "mscale", 0, err)) != 0 ||
+            (rc = ckpt_json_num_or(&m_all, o, "mscale_all_dim", 0, err)) != 0)
+            return rc;
         r->attention_factor = m != 0 && m_all != 0
                                   ? get_scale(r->factor, m) / get_scale(r->factor, m_all)
                                   : get_scale(r->factor, 1);
@@ -89,11 +91,12 @@ static int read_factor(struct arch *a, const json_t *o, struct ckpt_err *err)
     struct rope *r = &a->rope;
     double ratio = 0;
     bool stretched = r->kind == ARCH_ROPE_YARN || r->kind == ARCH_ROPE_LONG;
+    int rc;
 
     if (r->original_max_position_embeddings > 0)
         ratio = (double)a->max_position_embeddings / (double)r->original_max_position_embeddings;
-    if (ckpt_json_num_or(&r->factor, o, "factor", stretched ? ratio : 0, err))
-        return err->code;
+    if ((rc = ckpt_json_num_or(&r->factor, o, "factor", stretched ? ratio : 0, err)) != 0)
+        return rc;
     if (r->kind == ARCH_ROPE_DEFAULT)
         return 0;
     if (!(r->factor > 0) || (r->kind != ARCH_ROPE_LONG && r->factor < 1))
@@ -108,19 +111,25 @@ static int read_factor(struct arch *a, const json_t *o, struct ckpt_err *err)
 static int read_scaling(struct arch *a, const json_t *o, const json_t *config,
                         struct ckpt_err *err)
 {
+    static const char before[] = "original_max_position_embeddings";
     struct rope *r = &a->rope;
+    const struct { const char *key; double *to, fallback; } numbers[] = {
+        {"low_freq_factor", &r->low_freq_factor, 1},
+        {"high_freq_factor", &r->high_freq_factor, 4},
+        {"beta_fast", &r->beta_fast, 32}, {"beta_slow", &r->beta_slow, 1},
+    };
     int64_t top;
+    int rc;
 
-    if (ckpt_json_int_or(&top, config, "original_max_position_embeddings", 0, err) ||
-        ckpt_json_int_or(&r->original_max_position_embeddings, o,
-                         "original_max_position_embeddings", top, err) ||
-        read_factor(a, o, err) ||
-        ckpt_json_num_or(&r->low_freq_factor, o, "low_freq_factor", 1, err) ||
-        ckpt_json_num_or(&r->high_freq_factor, o, "high_freq_factor", 4, err) ||
-        ckpt_json_num_or(&r->beta_fast, o, "beta_fast", 32, err) ||
-        ckpt_json_num_or(&r->beta_slow, o, "beta_slow", 1, err) ||
-        ckpt_json_bool_or(&r->truncate, o, "truncate", true, err))
-        return err->code;
+    if ((rc = ckpt_json_int_or(&top, config, before, 0, err)) != 0 ||
+        (rc = ckpt_json_int_or(&r->original_max_position_embeddings, o, before, top,
+                               err)) != 0 ||
+        (rc = read_factor(a, o, err)) != 0)
+        return rc;
+    for (size_t i = 0; rc == 0 && i < sizeof numbers / sizeof numbers[0]; i++)
+        rc = ckpt_json_num_or(numbers[i].to, o, numbers[i].key, numbers[i].fallback, err);
+    if (rc || (rc = ckpt_json_bool_or(&r->truncate, o, "truncate", true, err)) != 0)
+        return rc;
     if ((r->kind == ARCH_ROPE_LLAMA3 || r->kind == ARCH_ROPE_LONG) &&
         r->original_max_position_embeddings < 2)
         return ckpt_fail(err, CKPT_EFORMAT, "rope: original_max_position_embeddings is %lld",
@@ -128,14 +137,14 @@ static int read_scaling(struct arch *a, const json_t *o, const json_t *config,
     if (r->kind == ARCH_ROPE_LLAMA3 && !(r->high_freq_factor > r->low_freq_factor))
         return ckpt_fail(err, CKPT_EFORMAT, "rope: high_freq_factor %g is not above "
                          "low_freq_factor %g", r->high_freq_factor, r->low_freq_factor);
-    if (r->kind == ARCH_ROPE_LONG &&
-        (read_list(&r->short_factor, o, "short_factor", r->rotary_dim / 2, err) ||
-         read_list(&r->long_factor, o, "long_factor", r->rotary_dim / 2, err)))
-        return err->code;
-    if (default_attention(a, o, err))
-        return err->code;
-    return ckpt_json_num_or(&r->attention_factor, o, "attention_factor", r->attention_factor,
-                            err);
+    if (r->kind == ARCH_ROPE_LONG)
+        rc = read_list(&r->short_factor, o, "short_factor", r->rotary_dim / 2, err);
+    if (rc == 0 && r->kind == ARCH_ROPE_LONG)
+        rc = read_list(&r->long_factor, o, "long_factor", r->rotary_dim / 2, err);
+    if (rc == 0)
+        rc = default_attention(a, o, err);
+    return rc ? rc : ckpt_json_num_or(&r->attention_factor, o, "attention_factor",
+                                      r->attention_factor, err);
 }
 
 int rope_config_read(struct arch *a, const json_t *config, struct ckpt_err *err)
@@ -144,17 +153,19 @@ int rope_config_read(struct arch *a, const json_t *config, struct ckpt_err *err)
     struct rope *r = &a->rope;
     bool longrope = a->family->longrope;
     double theta, part;
+    int rc;
 
     if (!json_is_object(o))
         o = json_object_get(config, "rope_scaling");
     if (!json_is_object(o))
         o = NULL;
-    if (ckpt_json_num_or(&theta, config, "rope_theta", 10000, err) ||
-        ckpt_json_num_or(&part, config, "partial_rotary_factor", 1, err) ||
-        (o && (ckpt_json_num_or(&theta, o, "rope_theta", theta, err) ||
-               ckpt_json_num_or(&part, o, "partial_rotary_factor", part, err) ||
-               find_kind(&r->kind, o, longrope, err))))
-        return err->code;
+    if ((rc = ckpt_json_num_or(&theta, config, "rope_theta", 10000, err)) != 0 ||
+        (rc = ckpt_json_num_or(&part, config, "partial_rotary_factor", 1, err)) != 0)
+        return rc;
+    if (o && ((rc = ckpt_json_num_or(&theta, o, "rope_theta", theta, err)) != 0 ||
+              (rc = ckpt_json_num_or(&part, o, "partial_rotary_factor", part, err)) != 0 ||
+              (rc = find_kind(&r->kind, o, longrope, err)) != 0))
+        return rc;
     if (!(theta > 1) || !(part > 0 && part <= 1))
         return ckpt_fail(err, CKPT_EFORMAT, "rope: theta %g, partial_rotary_factor %g", theta,
                          part);
@@ -162,7 +173,7 @@ int rope_config_read(struct arch *a, const json_t *config, struct ckpt_err *err)
     r->rotary_dim = (int64_t)((double)a->head_dim * (longrope ? part : 1));
     r->attention_factor = 1;
     if (r->rotary_dim < 2 || r->rotary_dim % 2 || r->rotary_dim > ARCH_MAX_ROTARY_DIM)
-        return ckpt_fail(err, CKPT_EFORMAT, "rope: %lld elements of a head turn, wanted an even "
-                         "number of 2 to %d", (long long)r->rotary_dim, ARCH_MAX_ROTARY_DIM);
+        return ckpt_fail(err, CKPT_EFORMAT, "rope: %lld elements of a head are rotated, wanted an "
+                         "even number of 2 to %d", (long long)r->rotary_dim, ARCH_MAX_ROTARY_DIM);
     return o ? read_scaling(a, o, config, err) : 0;
 }

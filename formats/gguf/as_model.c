@@ -8,12 +8,11 @@
 #include "formats/gguf/meta.h"
 #include "formats/gguf/names.h"
 #include "formats/gguf/vocab.h"
-#include "libckpt/base/buf.h"
+#include "formats/hf/side_files.h"
 #include "libckpt/base/json.h"
 #include "libckpt/err.h"
 #include "libckpt/log.h"
 #include "libckpt/view.h"
-#include "libckpt/views/extra.h"
 #include "libckpt/views/layout.h"
 
 struct work {
@@ -41,33 +40,13 @@ static const json_t *own(const struct work *w, const char *key)
 
 /* -- rows ------------------------------------------------------------------------------------ */
 
-/* Room for n more rows. */
-static int reserve(struct work *w, size_t n, struct ckpt_err *err)
-{
-    size_t cap = w->cap;
-    void *grown;
-
-    if (n <= w->cap - w->n_row)
-        return 0;
-    while (cap - w->n_row < n)
-        cap = cap ? 2 * cap : 256;
-    grown = ckpt_grow(w->row, cap, sizeof *w->row);
-    if (!grown)
-        return ckpt_nomem(err, cap * sizeof *w->row);
-    w->row = grown;
-    w->cap = cap;
-    return 0;
-}
-
 static int add_row(struct work *w, const char *name, size_t i, int64_t start,
                    const struct ckpt_shape *shape, struct ckpt_err *err)
 {
     struct ckpt_layout_part *part = ckpt_arena_alloc(&w->arena, 1, sizeof *part);
     char *copy = ckpt_arena_strndup(&w->arena, name, strlen(name));
 
-    if (reserve(w, 1, err))
-        return err->code;
-    if (!part || !copy)
+    if (!part || !copy || ckpt_reserve(&w->row, w->n_row, &w->cap, sizeof *w->row, err))
         return ckpt_nomem(err, sizeof *part);
     *part = (struct ckpt_layout_part){i, start};
     w->row[w->n_row++] = (struct ckpt_layout){
@@ -150,14 +129,16 @@ static int add_tensor(struct work *w, size_t i, struct ckpt_err *err)
 /* The family, the config.json that is kept or one that is made; family NULL: none. */
 static int begin(struct work *w, struct ckpt_err *err)
 {
-    const struct ckpt_extra *e = ckpt_source_extra(w->src, "config.json");
     const char *architecture = json_string_value(json_object_get(w->keys, "general.architecture"));
     const json_t *experts = own(w, "expert_count"), *v;
     size_t embedding = ckpt_source_find(w->src, "token_embd.weight");
+    int64_t tokens = embedding == SIZE_MAX
+                         ? 0 : ckpt_source_tensor(w->src, embedding)->shape.dim[0];
     const char *type;
+    int rc = side_file_read(&w->config, w->src, "config.json", CKPT_JSON_MAX_BYTES, err);
 
-    if (e && ckpt_json_read(&w->config, e->file, CKPT_JSON_MAX_BYTES, CKPT_JSON_PYTHON, err))
-        return ckpt_err_in(err, "config.json");
+    if (rc)
+        return rc;
     type = json_string_value(json_object_get(w->config, "model_type"));
     w->family = type           ? gguf_family(type)
                 : architecture ? gguf_family_of(architecture, json_integer_value(experts) > 0)
@@ -165,13 +146,11 @@ static int begin(struct work *w, struct ckpt_err *err)
     if (!w->family)
         return 0;
     w->made = !w->config;
-    if (w->made && gguf_meta_config(&w->config, w->family, w->keys,
-                                    ckpt_source_find(w->src, "output.weight") == SIZE_MAX,
-                                    embedding == SIZE_MAX
-                                        ? 0
-                                        : ckpt_source_tensor(w->src, embedding)->shape.dim[0],
-                                    err))
-        return err->code;
+    if (w->made &&
+        (rc = gguf_meta_config(&w->config, w->family, w->keys,
+                               ckpt_source_find(w->src, "output.weight") == SIZE_MAX, tokens,
+                               err)) != 0)
+        return rc;
     v = json_object_get(w->keys, "ckpt.prefix");
     w->prefix = json_is_string(v) ? json_string_value(v) : w->family->prefix;
     if (strlen(w->prefix) > 64)
@@ -185,29 +164,7 @@ static int begin(struct work *w, struct ckpt_err *err)
     return 0;                           /* 0: unknown, which matters to few tensors */
 }
 
-/* Add a side file that was made. */
-static int add_json(struct ckpt_source **src, const char *name, const json_t *json,
-                    struct ckpt_err *err)
-{
-    struct ckpt_source *below = *src;
-    struct ckpt_buf b;
-    int rc;
-
-    ckpt_buf_init(&b, (size_t)1 << 30);
-    rc = ckpt_json_write(&b, json, 2, false, err);
-    ckpt_buf_put_u8(&b, '\n');
-    if (rc == 0 && !ckpt_buf_ok(&b))
-        rc = ckpt_nomem(err, b.len);
-    *src = NULL;
-    if (rc)
-        ckpt_source_close(below);
-    else
-        rc = ckpt_view_extra(src, below, name, b.data, b.len, NULL, err);
-    ckpt_buf_release(&b);
-    return rc;
-}
-
-/* The vocabulary that the file's keys tell, where it keeps no tokenizer of its own. */
+/* Add the vocabulary of the file's keys, where it keeps no tokenizer of its own. */
 static int add_vocab(struct ckpt_source **laid, struct ckpt_file *file, struct ckpt_err *err)
 {
     json_t *tokenizer = NULL, *settings = NULL;
@@ -216,9 +173,9 @@ static int add_vocab(struct ckpt_source **laid, struct ckpt_file *file, struct c
     if (file && !ckpt_source_extra(*laid, "tokenizer.json"))
         rc = gguf_vocab(&tokenizer, &settings, file, err);
     if (rc == 0 && tokenizer)
-        rc = add_json(laid, "tokenizer.json", tokenizer, err);
+        rc = side_file_replace(laid, "tokenizer.json", tokenizer, NULL, err);
     if (rc == 0 && tokenizer && !ckpt_source_extra(*laid, "tokenizer_config.json"))
-        rc = add_json(laid, "tokenizer_config.json", settings, err);
+        rc = side_file_replace(laid, "tokenizer_config.json", settings, NULL, err);
     json_decref(tokenizer);
     json_decref(settings);
     return rc;
@@ -227,11 +184,10 @@ static int add_vocab(struct ckpt_source **laid, struct ckpt_file *file, struct c
 static int build(struct work *w, struct ckpt_err *err)
 {
     size_t n = ckpt_source_count(w->src);
-    int rc = reserve(w, n, err);
+    int rc;
 
     w->cast = ckpt_alloc(n, sizeof *w->cast);
-    if (rc == 0 && !w->cast)
-        rc = ckpt_nomem(err, n * sizeof *w->cast);
+    rc = w->cast ? 0 : ckpt_nomem(err, n * sizeof *w->cast);
     for (size_t i = 0; rc == 0 && i < n; i++)
         rc = add_tensor(w, i, err);
     return rc;
@@ -266,7 +222,7 @@ int gguf_as_model(struct ckpt_source **out, struct ckpt_source *src, struct ckpt
         rc = ckpt_view_cast(&laid, below, w.cast, w.n_cast, err);
     }
     if (rc == 0 && w.made)
-        rc = add_json(&laid, "config.json", w.config, err);
+        rc = side_file_replace(&laid, "config.json", w.config, NULL, err);
     if (rc == 0 && w.made)
         rc = add_vocab(&laid, file, err);
     if (rc) {

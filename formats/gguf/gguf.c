@@ -51,14 +51,15 @@ static int read_packed(const struct packed *p, int64_t start, int64_t count, flo
     unsigned char stage[STAGE];
     float block[GGUF_MAX_BLOCK];
     int64_t at = start, end = start + count, per = STAGE / t->bytes;
+    int rc;
 
     while (at < end) {
         int64_t first = at / t->n, last = (end - 1) / t->n;
         int64_t n = last - first + 1 < per ? last - first + 1 : per;
 
-        if (ckpt_file_read_at(p->file, stage, (size_t)n * t->bytes,
-                              p->offset + (uint64_t)first * t->bytes, err))
-            return err->code;
+        if ((rc = ckpt_file_read_at(p->file, stage, (size_t)n * t->bytes,
+                                    p->offset + (uint64_t)first * t->bytes, err)) != 0)
+            return rc;
         for (int64_t b = 0; b < n; b++) {
             int64_t from = at % t->n, left = end - at;
             int64_t take = left < t->n - from ? left : t->n - from;
@@ -106,6 +107,7 @@ static int add_tensor(struct gguf *g, struct ckpt_tensors *list, const struct gg
     struct ckpt_shape shape = ckpt_shape_of(r->rank, r->dim);
     struct ckpt_fragment *f = NULL;
     struct ckpt_tensor *t;
+    int rc;
 
     if (r->type->n == 1 && r->bytes > 0) {
         f = ckpt_arena_alloc(&list->arena, 1, sizeof *f);
@@ -114,9 +116,9 @@ static int add_tensor(struct gguf *g, struct ckpt_tensors *list, const struct gg
         f->file = file;
         f->offset = r->offset;
     }
-    if (ckpt_tensors_add(list, &t, r->name, r->name_len, r->type->dtype, &shape, f, f != NULL,
-                         false, err))
-        return err->code;
+    if ((rc = ckpt_tensors_add(list, &t, r->name, r->name_len, r->type->dtype, &shape, f,
+                               f != NULL, false, err)) != 0)
+        return rc;
     if (r->type->n > 1) {
         t->stored = r->type->name;
         t->stored_bytes = r->bytes;
@@ -126,8 +128,9 @@ static int add_tensor(struct gguf *g, struct ckpt_tensors *list, const struct gg
             if (!t->unread)
                 return ckpt_nomem(err, sizeof *t);
         }
-        g->packed[list->n - 1] = (struct packed){file, r->offset, r->type};
     }
+    g->packed[list->n - 1] =
+        (struct packed){r->type->n > 1 ? file : NULL, r->offset, r->type};
     return 0;
 }
 
@@ -135,18 +138,9 @@ static int add_tensor(struct gguf *g, struct ckpt_tensors *list, const struct gg
 static int add_file(struct gguf *g, struct ckpt_tensors *list, const struct gguf_header *h,
                     struct ckpt_file *file, struct ckpt_err *err)
 {
-    size_t n = list->n + h->n_row;
-    int rc = 0;
+    struct ckpt_array packed = {&g->packed, sizeof *g->packed};
+    int rc = ckpt_reserve_all(&packed, 1, &g->cap, list->n + h->n_row, err);
 
-    if (n > g->cap) {
-        void *grown = ckpt_grow(g->packed, n, sizeof *g->packed);
-
-        if (!grown)
-            return ckpt_nomem(err, n * sizeof *g->packed);
-        g->packed = grown;
-        memset(g->packed + g->cap, 0, (n - g->cap) * sizeof *g->packed);
-        g->cap = n;
-    }
     for (size_t i = 0; rc == 0 && i < h->n_row; i++)
         rc = add_tensor(g, list, &h->row[i], file, err);
     return rc;
@@ -273,6 +267,7 @@ static int add_extras(struct gguf *g, struct ckpt_arena *a, const struct gguf_he
                       struct ckpt_file *file, struct ckpt_err *err)
 {
     size_t n = 0;
+    int rc;
 
     for (size_t i = 0; i < h->n_pair; i++)
         n += side_file(h, &h->pair[i]) != NULL;
@@ -289,8 +284,8 @@ static int add_extras(struct gguf *g, struct ckpt_arena *a, const struct gguf_he
         e->name = ckpt_arena_strndup(a, name, strlen(name));
         if (!e->name)
             return ckpt_nomem(err, strlen(name));
-        if (ckpt_file_window(&e->file, file, p->at, p->end - p->at, name, err))
-            return err->code;
+        if ((rc = ckpt_file_window(&e->file, file, p->at, p->end - p->at, name, err)) != 0)
+            return rc;
         g->n_extra++;
     }
     return 0;

@@ -31,25 +31,22 @@
 struct reader {
     struct ckpt_file *file;
     struct ckpt_err  *err;
+    int               rc;           /* of the first failure */
     uint64_t          at, size;     /* of the file */
     uint64_t          from;         /* of the window's first byte */
     size_t            n;            /* bytes in it */
     unsigned char    *window;
 };
 
-static bool failed(const struct reader *r) { return r->err->code != 0; }
-
-/* Leave n bytes for whoever comes: false, and failed, when the file ends before. */
+/* Whether there are n bytes more; the reader has failed when not. */
 static bool has(struct reader *r, uint64_t n, const char *what)
 {
-    if (failed(r))
-        return false;
-    if (n <= r->size - r->at)
-        return true;
-    ckpt_fail_as(r->err, CKPT_EFORMAT, "truncated",
-                 "%s needs %llu bytes at %llu, the file has %llu", what,
-                 (unsigned long long)n, (unsigned long long)r->at, (unsigned long long)r->size);
-    return false;
+    if (r->rc == 0 && n > r->size - r->at)
+        r->rc = ckpt_fail_as(r->err, CKPT_EFORMAT, "truncated",
+                             "%s needs %llu bytes at %llu, the file has %llu", what,
+                             (unsigned long long)n, (unsigned long long)r->at,
+                             (unsigned long long)r->size);
+    return r->rc == 0;
 }
 
 /* n bytes, at most a window. */
@@ -65,7 +62,8 @@ static const unsigned char *take(struct reader *r, size_t n, const char *what)
 
         r->n = left < WINDOW ? (size_t)left : WINDOW;
         r->from = r->at;
-        if (ckpt_file_read_at(r->file, r->window, r->n, r->from, r->err)) {
+        r->rc = ckpt_file_read_at(r->file, r->window, r->n, r->from, r->err);
+        if (r->rc) {
             r->n = 0;
             return zeros;
         }
@@ -104,16 +102,14 @@ static const char *string(struct reader *r, struct ckpt_arena *a, size_t *len, s
     if (!has(r, n, what))
         return NULL;
     if (n > limit) {
-        ckpt_fail(r->err, CKPT_ELIMIT, "%s has %llu bytes, %zu at most", what,
-                  (unsigned long long)n, limit);
+        r->rc = ckpt_fail(r->err, CKPT_ELIMIT, "%s has %llu bytes, %zu at most", what,
+                          (unsigned long long)n, limit);
         return NULL;
     }
     p = take(r, (size_t)n, what);
-    if (failed(r))
-        return NULL;
-    s = ckpt_arena_strndup(a, (const char *)p, (size_t)n);
-    if (!s)
-        ckpt_nomem(r->err, (size_t)n);
+    s = r->rc ? NULL : ckpt_arena_strndup(a, (const char *)p, (size_t)n);
+    if (r->rc == 0 && !s)
+        r->rc = ckpt_nomem(r->err, (size_t)n);
     *len = (size_t)n;
     return s;
 }
@@ -150,7 +146,7 @@ static json_t *scalar(struct reader *r, enum gguf_kind kind)
     double d;
     float f;
 
-    if (failed(r))
+    if (r->rc)
         return NULL;
     switch (kind) {
     case GGUF_F32:
@@ -162,7 +158,7 @@ static json_t *scalar(struct reader *r, enum gguf_kind kind)
     case GGUF_BOOL:
         if (v <= 1)
             return json_boolean(v);
-        ckpt_fail(r->err, CKPT_EFORMAT, "a bool is %llu", (unsigned long long)v);
+        r->rc = ckpt_fail(r->err, CKPT_EFORMAT, "a bool is %llu", (unsigned long long)v);
         return NULL;
     default:
         return integer(v, (unsigned)kinds[kind].width * 8,
@@ -184,7 +180,7 @@ static json_t *text(struct reader *r, uint64_t *len)
         return json_null();
     }
     p = take(r, (size_t)n, "a string");
-    if (failed(r))
+    if (r->rc)
         return NULL;
     return ckpt_utf8_valid(p, (size_t)n) ? json_stringn((const char *)p, (size_t)n) : json_null();
 }
@@ -201,10 +197,10 @@ static void element(struct reader *r, json_t *array, enum gguf_kind of)
         return;
     }
     v = of == GGUF_STRING ? text(r, &n) : scalar(r, of);
-    if (failed(r))
+    if (r->rc)
         json_decref(v);
     else if (!v || json_array_append_new(array, v))
-        ckpt_nomem(r->err, 64);
+        r->rc = ckpt_nomem(r->err, 64);
 }
 
 static void array(struct reader *r, struct gguf_pair *p)
@@ -212,11 +208,11 @@ static void array(struct reader *r, struct gguf_pair *p)
     uint32_t of = u32(r, "an array");
     uint64_t n = number(r, 8, "an array"), bytes;
 
-    if (failed(r))
+    if (r->rc)
         return;
     if (of >= GGUF_KINDS || of == GGUF_ARRAY) {
-        ckpt_fail(r->err, of == GGUF_ARRAY ? CKPT_EUNSUPPORTED : CKPT_EFORMAT,
-                  "an array of kind %u", of);
+        r->rc = ckpt_fail(r->err, of == GGUF_ARRAY ? CKPT_EUNSUPPORTED : CKPT_EFORMAT,
+                          "an array of kind %u", of);
         return;
     }
     p->of = (enum gguf_kind)of;
@@ -231,11 +227,30 @@ static void array(struct reader *r, struct gguf_pair *p)
         return;
     }
     if (n <= SHORT_ARRAY && !(p->value = json_array())) {
-        ckpt_nomem(r->err, 64);
+        r->rc = ckpt_nomem(r->err, 64);
         return;
     }
-    for (uint64_t i = 0; i < n && !failed(r); i++)
+    for (uint64_t i = 0; i < n && r->rc == 0; i++)
         element(r, p->value, p->of);
+}
+
+/* A string that is long or no UTF-8 is no value: it is fetched. */
+static void value(struct reader *r, struct gguf_pair *p)
+{
+    p->at = r->at;
+    if (p->kind == GGUF_ARRAY)
+        array(r, p);
+    else
+        p->value = p->kind == GGUF_STRING ? text(r, &p->n) : scalar(r, p->kind);
+    if (r->rc == 0 && !p->value && p->kind != GGUF_ARRAY)
+        r->rc = ckpt_nomem(r->err, 64);
+    if (p->kind == GGUF_STRING)
+        p->at += 8;
+    p->end = r->at;
+    if (json_is_null(p->value)) {
+        json_decref(p->value);
+        p->value = NULL;
+    }
 }
 
 static void pair(struct reader *r, struct gguf_header *h, struct gguf_pair *p)
@@ -244,32 +259,18 @@ static void pair(struct reader *r, struct gguf_header *h, struct gguf_pair *p)
     uint32_t kind;
 
     p->key = string(r, &h->arena, &len, MAX_KEY, "a key");
-    if (!failed(r) && !ckpt_utf8_valid(p->key, len))
-        ckpt_fail(r->err, CKPT_EFORMAT, "a key is not strict UTF-8");
+    if (r->rc == 0 && !ckpt_utf8_valid(p->key, len))
+        r->rc = ckpt_fail(r->err, CKPT_EFORMAT, "a key is not strict UTF-8");
     kind = u32(r, "a kind");
-    if (failed(r))
+    if (r->rc)
         return;
-    p->at = r->at;
-    if (kind >= GGUF_KINDS) {
-        ckpt_fail(r->err, CKPT_EFORMAT, "kind %u", kind);
-    } else {
-        p->kind = (enum gguf_kind)kind;
-        if (p->kind == GGUF_ARRAY)
-            array(r, p);
-        else
-            p->value = p->kind == GGUF_STRING ? text(r, &p->n) : scalar(r, p->kind);
-        if (!failed(r) && !p->value && p->kind != GGUF_ARRAY)
-            ckpt_nomem(r->err, 64);
-    }
-    if (p->kind == GGUF_STRING)
-        p->at += 8;
-    p->end = r->at;
-    if (failed(r))
+    p->kind = (enum gguf_kind)kind;
+    if (kind < GGUF_KINDS)
+        value(r, p);
+    else
+        r->rc = ckpt_fail(r->err, CKPT_EFORMAT, "kind %u", kind);
+    if (r->rc)
         ckpt_err_in(r->err, "key %s", p->key);
-    if (json_is_null(p->value)) {
-        json_decref(p->value);
-        p->value = NULL;
-    }
 }
 
 static int by_key(const void *a, const void *b)
@@ -291,10 +292,10 @@ static int read_pairs(struct reader *r, struct gguf_header *h, uint64_t n)
     h->pair = ckpt_alloc((size_t)n, sizeof *h->pair);
     if (!h->pair)
         return ckpt_nomem(r->err, (size_t)n * sizeof *h->pair);
-    for (; h->n_pair < n && !failed(r); h->n_pair++)
+    for (; h->n_pair < n && r->rc == 0; h->n_pair++)
         pair(r, h, &h->pair[h->n_pair]);
-    if (failed(r))
-        return r->err->code;
+    if (r->rc)
+        return r->rc;
     qsort(h->pair, h->n_pair, sizeof *h->pair, by_key);
     for (size_t i = 1; i < h->n_pair; i++)
         if (strcmp(h->pair[i - 1].key, h->pair[i].key) == 0)
@@ -320,8 +321,8 @@ static int row_shape(struct reader *r, struct gguf_row *t)
     uint64_t n = 1, dim;
     uint32_t number_of_type;
 
-    if (failed(r))
-        return r->err->code;
+    if (r->rc)
+        return r->rc;
     if (rank > GGUF_MAX_RANK)
         return ckpt_fail(r->err, CKPT_EFORMAT, "%u axes, %d at most", rank, GGUF_MAX_RANK);
     t->rank = (int)rank;
@@ -332,8 +333,8 @@ static int row_shape(struct reader *r, struct gguf_row *t)
         t->dim[k] = (int64_t)dim;
     }
     number_of_type = u32(r, "a tensor");
-    if (failed(r))
-        return r->err->code;
+    if (r->rc)
+        return r->rc;
     t->type = gguf_type(number_of_type);
     if (!t->type)
         return ckpt_fail(r->err, CKPT_EUNSUPPORTED, "type %u is not known", number_of_type);
@@ -363,11 +364,11 @@ static int read_rows(struct reader *r, struct gguf_header *h, uint64_t n)
         struct gguf_row *t = &h->row[h->n_row];
 
         t->name = string(r, &h->arena, &t->name_len, CKPT_MAX_NAME, "a tensor's name");
-        if (failed(r))
+        if (r->rc)
             return ckpt_err_in(r->err, "tensor %zu", h->n_row);
-        if (row_shape(r, t) == 0)
-            t->offset = number(r, 8, "a tensor");
-        if (failed(r))
+        r->rc = row_shape(r, t);
+        t->offset = number(r, 8, "a tensor");
+        if (r->rc)
             return ckpt_err_in(r->err, "tensor %s", t->name);
     }
     return 0;
@@ -432,34 +433,32 @@ int gguf_header_read(struct gguf_header *h, struct ckpt_file *file, struct ckpt_
     struct reader r = {.file = file, .err = err, .size = ckpt_file_size(file)};
     uint64_t n_row, n_pair;
     const unsigned char *magic;
-    int rc;
 
     memset(h, 0, sizeof *h);
-    ckpt_err_clear(err);
     r.window = ckpt_alloc_buffer(WINDOW);
     if (!r.window)
         return ckpt_nomem(err, WINDOW);
     magic = take(&r, 4, "the magic");
-    if (!failed(&r) && memcmp(magic, "GGUF", 4) != 0)
-        ckpt_fail(err, CKPT_EFORMAT, "does not begin with GGUF");
+    if (r.rc == 0 && memcmp(magic, "GGUF", 4) != 0)
+        r.rc = ckpt_fail(err, CKPT_EFORMAT, "does not begin with GGUF");
     h->version = u32(&r, "the version");
-    if (!failed(&r) && (h->version & 0xffff) == 0 && h->version >> 16 != 0)
-        ckpt_fail(err, CKPT_EUNSUPPORTED, "is big-endian, which is not read");
-    else if (!failed(&r) && h->version != 2 && h->version != 3)
-        ckpt_fail(err, CKPT_EUNSUPPORTED, "GGUF version %u, 2 and 3 are read", h->version);
+    if (r.rc == 0 && (h->version & 0xffff) == 0 && h->version >> 16 != 0)
+        r.rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "is big-endian, which is not read");
+    if (r.rc == 0 && h->version != 2 && h->version != 3)
+        r.rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "GGUF version %u, 2 and 3 are read",
+                         h->version);
     n_row = number(&r, 8, "the number of tensors");
     n_pair = number(&r, 8, "the number of keys");
-    if (!failed(&r) && n_row == 0 && n_pair == 0)
-        ckpt_fail(err, CKPT_EFORMAT, "has neither tensors nor keys");
-    rc = err->code;
-    if (rc == 0)
-        rc = read_pairs(&r, h, n_pair);
-    if (rc == 0)
-        rc = read_rows(&r, h, n_row);
-    if (rc == 0)
-        rc = check_tiling(h, padded(r.at, h->alignment), r.size, err);
+    if (r.rc == 0 && n_row == 0 && n_pair == 0)
+        r.rc = ckpt_fail(err, CKPT_EFORMAT, "has neither tensors nor keys");
+    if (r.rc == 0)
+        r.rc = read_pairs(&r, h, n_pair);
+    if (r.rc == 0)
+        r.rc = read_rows(&r, h, n_row);
+    if (r.rc == 0)
+        r.rc = check_tiling(h, padded(r.at, h->alignment), r.size, err);
     ckpt_free(r.window);
-    return rc;
+    return r.rc;
 }
 
 void gguf_header_release(struct gguf_header *h)

@@ -1,8 +1,8 @@
 /*
- * gguf/header - what stands in front of the data of a GGUF file: keys with values, tensors.
+ * gguf/header - the header of a GGUF file: keys with values, tensors.
  *
  * The header is walked through a window, so memory follows what is kept: keys, short strings,
- * short arrays, tensor rows.  Long arrays (the tokens of a vocabulary) are stepped over and
+ * short arrays, tensor rows.  Long arrays (the tokens of a vocabulary) are skipped, and
  * can be fetched by their place in the file.
  */
 #ifndef CKPT_FORMATS_GGUF_HEADER_H

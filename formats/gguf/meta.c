@@ -78,11 +78,11 @@ static const char *names_of(char dst[160], const struct family *f, const struct 
     return r->at == NAMED ? (r->names ? r->names : dst) : gguf_field(dst, f, r->at);
 }
 
-bool gguf_put(json_t *keys, const char *key, const char *kind, json_t *value)
+void gguf_put(struct gguf_keys *keys, const char *key, const char *kind, json_t *value)
 {
     json_t *pair = json_pack("[s,s,o]", key, kind, value);
 
-    return pair && json_array_append_new(keys, pair) == 0;
+    keys->failed |= !pair || json_array_append_new(keys->list, pair) != 0;
 }
 
 /* One name of up to two parts. */
@@ -144,43 +144,44 @@ static const char *rope_type(const json_t *config)
     return type ? type : "default";
 }
 
-static bool put_own(json_t *keys, const struct family *f, const char *key, const char *kind,
-                    json_t *value)
+static void put_own(struct gguf_keys *keys, const struct family *f, const char *key,
+                    const char *kind, json_t *value)
 {
     char name[128];
 
     snprintf(name, sizeof name, "%s.%s", f->gguf, key);
-    return value && gguf_put(keys, name, kind, value);
+    gguf_put(keys, name, kind, value);
 }
 
-static bool put_number(json_t *keys, const struct family *f, const char *key,
+static void put_number(struct gguf_keys *keys, const struct family *f, const char *key,
                        const json_t *v)
 {
-    return !json_is_number(v) || put_own(keys, f, key, "f32", json_real(json_number_value(v)));
+    if (json_is_number(v))
+        put_own(keys, f, key, "f32", json_real(json_number_value(v)));
 }
 
 /* linear and yarn; the factors of llama3 and longrope are tensors. */
-static bool put_rope(json_t *keys, const struct family *f, const json_t *config)
+static void put_rope(struct gguf_keys *keys, const struct family *f, const json_t *config)
 {
+    static const char *const yarn_keys[][2] = {
+        {"rope.scaling.yarn_ext_factor", "extrapolation_factor"},
+        {"rope.scaling.yarn_attn_factor", "attention_factor|attn_factor"},
+        {"rope.scaling.yarn_beta_fast", "beta_fast"}, {"rope.scaling.yarn_beta_slow", "beta_slow"},
+    };
     const json_t *rope = rope_of(config);
     const json_t *old = gguf_config(rope, "original_max_position_embeddings");
     const char *type = rope_type(config);
-    bool yarn = strcmp(type, "yarn") == 0, ok = true;
+    bool yarn = strcmp(type, "yarn") == 0;
 
-    if ((yarn || strcmp(type, "linear") == 0) && gguf_config(rope, "factor"))
-        ok = put_own(keys, f, "rope.scaling.type", "string", json_string(type)) &&
-             put_number(keys, f, "rope.scaling.factor", gguf_config(rope, "factor"));
-    if (ok && yarn && json_is_integer(old))
-        ok = put_own(keys, f, "rope.scaling.original_context_length", "u32",
-                     json_integer(json_integer_value(old)));
-    if (ok && yarn)
-        ok = put_number(keys, f, "rope.scaling.yarn_ext_factor",
-                        gguf_config(rope, "extrapolation_factor")) &&
-             put_number(keys, f, "rope.scaling.yarn_attn_factor",
-                        gguf_config(rope, "attention_factor|attn_factor")) &&
-             put_number(keys, f, "rope.scaling.yarn_beta_fast", gguf_config(rope, "beta_fast")) &&
-             put_number(keys, f, "rope.scaling.yarn_beta_slow", gguf_config(rope, "beta_slow"));
-    return ok;
+    if ((yarn || strcmp(type, "linear") == 0) && gguf_config(rope, "factor")) {
+        put_own(keys, f, "rope.scaling.type", "string", json_string(type));
+        put_number(keys, f, "rope.scaling.factor", gguf_config(rope, "factor"));
+    }
+    if (yarn && json_is_integer(old))
+        put_own(keys, f, "rope.scaling.original_context_length", "u32",
+                json_integer(json_integer_value(old)));
+    for (size_t i = 0; yarn && i < sizeof yarn_keys / sizeof yarn_keys[0]; i++)
+        put_number(keys, f, yarn_keys[i][0], gguf_config(rope, yarn_keys[i][1]));
 }
 
 /* The hidden size, and the size of a head. */
@@ -199,7 +200,7 @@ static int read_sizes(int64_t *hidden, int64_t *heads, int64_t *head_dim, const 
 }
 
 /* The factor by which longrope scales attention. */
-static int put_attn_factor(json_t *keys, const struct family *f, const json_t *config,
+static int put_attn_factor(struct gguf_keys *keys, const struct family *f, const json_t *config,
                            struct ckpt_err *err)
 {
     int64_t longest, old;
@@ -213,50 +214,52 @@ static int put_attn_factor(json_t *keys, const struct family *f, const json_t *c
     scale = (double)longest / (double)old;
     if (scale > 1 && old > 1)
         factor = sqrt(1 + log(scale) / log((double)old));
-    return put_own(keys, f, "rope.scaling.attn_factor", "f32", json_real(factor))
-               ? 0 : ckpt_nomem(err, 256);
+    put_own(keys, f, "rope.scaling.attn_factor", "f32", json_real(factor));
+    return 0;
 }
 
-/* What follows from several values of config.json. */
-static int put_derived(json_t *keys, const struct family *f, const json_t *config,
+/* Keys of a family with longrope: the rotated part of a head, the window, attention. */
+static int put_longrope(struct gguf_keys *keys, const struct family *f, const json_t *config,
+                        int64_t hidden, int64_t heads, struct ckpt_err *err)
+{
+    const json_t *v = gguf_config(config,
+                                  "partial_rotary_factor|rope_parameters.partial_rotary_factor");
+    double part = json_is_number(v) ? json_number_value(v) : 1;
+
+    if (!(part > 0 && part <= 1))
+        return ckpt_fail(err, CKPT_EFORMAT, "config.json: partial_rotary_factor is %g", part);
+    put_own(keys, f, "rope.dimension_count", "u32",
+            json_integer((json_int_t)(part * (double)hidden) / heads));
+    put_own(keys, f, "attention.sliding_window", "u32",
+            json_integer(json_integer_value(gguf_config(config, "sliding_window"))));
+    return gguf_config(rope_of(config), "long_factor") ? put_attn_factor(keys, f, config, err)
+                                                       : 0;
+}
+
+/* Keys that follow from several values of config.json. */
+static int put_derived(struct gguf_keys *keys, const struct family *f, const json_t *config,
                        struct ckpt_err *err)
 {
     const struct family_key *ff = family_key_of(f, AT(intermediate_size));
     int64_t hidden, heads, head_dim;
-    const json_t *v;
-    double part;
-    bool ok = true;
     int rc = read_sizes(&hidden, &heads, &head_dim, f, config, err);
 
     if (rc)
         return rc;
     if (f->gguf_llama)
-        ok = put_own(keys, f, "rope.dimension_count", "u32", json_integer(head_dim));
+        put_own(keys, f, "rope.dimension_count", "u32", json_integer(head_dim));
     if (f->ff_factor && !(ff && gguf_config(config, ff->name)))
-        ok = put_own(keys, f, "feed_forward_length", "u32", json_integer(f->ff_factor * hidden));
-    if (f->longrope) {
-        v = gguf_config(config, "partial_rotary_factor|rope_parameters.partial_rotary_factor");
-        part = json_is_number(v) ? json_number_value(v) : 1;
-        v = gguf_config(config, "sliding_window");
-        ok = part > 0 && part <= 1 &&
-             put_own(keys, f, "rope.dimension_count", "u32",
-                     json_integer((json_int_t)(part * (double)hidden) / heads)) &&
-             put_own(keys, f, "attention.sliding_window", "u32",
-                     json_integer(json_integer_value(v)));
-    }
-    if (ok && f->longrope && gguf_config(rope_of(config), "long_factor"))
-        return put_attn_factor(keys, f, config, err);
-    return ok ? 0 : ckpt_nomem(err, 256);
+        put_own(keys, f, "feed_forward_length", "u32", json_integer(f->ff_factor * hidden));
+    return f->longrope ? put_longrope(keys, f, config, hidden, heads, err) : 0;
 }
 
-int gguf_meta_keys(json_t *keys, const struct family *f, const json_t *config,
+int gguf_meta_keys(struct gguf_keys *keys, const struct family *f, const json_t *config,
                    struct ckpt_err *err)
 {
     char dst[160];
 
-    if (!gguf_put(keys, "general.architecture", "string", json_string(f->gguf)) ||
-        !gguf_put(keys, "general.type", "string", json_string("model")))
-        return ckpt_nomem(err, 256);
+    gguf_put(keys, "general.architecture", "string", json_string(f->gguf));
+    gguf_put(keys, "general.type", "string", json_string("model"));
     for (size_t i = 0; i < N_ROWS; i++) {
         const struct row *r = &rows[i];
         const char *names = names_of(dst, f, r);
@@ -268,12 +271,11 @@ int gguf_meta_keys(json_t *keys, const struct family *f, const json_t *config,
         if (real ? !json_is_number(v) : !json_is_integer(v) || json_integer_value(v) < 0 ||
                                             json_integer_value(v) > UINT32_MAX)
             return ckpt_fail(err, CKPT_EFORMAT, "config.json: %s is no %s", names, r->kind);
-        if (!put_own(keys, f, r->key, r->kind, real ? json_real(json_number_value(v))
-                                                    : json_integer(json_integer_value(v))))
-            return ckpt_nomem(err, 256);
+        put_own(keys, f, r->key, r->kind, real ? json_real(json_number_value(v))
+                                               : json_integer(json_integer_value(v)));
     }
-    if (traits(f) & ROPE && !f->longrope && !put_rope(keys, f, config))
-        return ckpt_nomem(err, 256);
+    if (traits(f) & ROPE && !f->longrope)
+        put_rope(keys, f, config);
     return put_derived(keys, f, config, err);
 }
 

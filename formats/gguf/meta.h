@@ -14,8 +14,13 @@
 #include "formats/gguf/names.h"
 #include "libckpt/fail.h"
 
-/* Append a key; takes value.  False when memory is refused. */
-bool gguf_put(json_t *keys, const char *key, const char *kind, json_t *value);
+/* A list of keys.  failed: memory was refused for one; looked at once, after the last. */
+struct gguf_keys {
+    json_t *list;
+    bool    failed;
+};
+/* Append a key; takes value, of which NULL is a failure. */
+void gguf_put(struct gguf_keys *keys, const char *key, const char *kind, json_t *value);
 /* The first of "a|b|c" that config has and is not null; a dot goes into an object.  Or NULL. */
 const json_t *gguf_config(const json_t *config, const char *names);
 /* The same as an integer that must be there, 1 to 2^31 - 1. */
@@ -25,7 +30,7 @@ int gguf_config_int(int64_t *out, const json_t *config, const char *names, struc
 const char *gguf_field(char dst[160], const struct family *f, size_t at);
 
 /* Append general.architecture, general.type and the architecture's own keys. */
-int gguf_meta_keys(json_t *keys, const struct family *f, const json_t *config,
+int gguf_meta_keys(struct gguf_keys *keys, const struct family *f, const json_t *config,
                    struct ckpt_err *err);
 /*
  * The factors by which long contexts divide the frequencies of the rotary embedding, as tensors

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "formats/gguf/types.h"
 #include "libckpt/views/layout.h"
 
 /* Of two rows with one name a family has the role of one. */
@@ -125,6 +126,29 @@ int gguf_layout(struct ckpt_layout *r, enum gguf_change change, const struct ckp
     r->b = to_gguf ? inner : outer;
     r->c = run;
     return 0;
+}
+
+void gguf_layout_pack(struct ckpt_layout *r, int64_t numel)
+{
+    r->stored = "Q8_0";
+    r->stored_bytes = (uint64_t)numel / GGUF_Q8_0_N * GGUF_Q8_0_BYTES;
+}
+
+void gguf_count_add(struct gguf_count *c, const struct ckpt_layout *r, enum ckpt_dtype dtype,
+                    int64_t numel)
+{
+    c->numel[r->stored ? 3 : dtype == CKPT_BF16 ? 2 : dtype == CKPT_F16 ? 1 : 0] += numel;
+}
+
+int gguf_count_type(const struct gguf_count *c)
+{
+    static const int number[4] = {0, 1, 32, 7};
+    int best = 0;
+
+    for (int k = 1; k < 4; k++)
+        if (c->numel[k] > c->numel[best])
+            best = k;
+    return number[best];
 }
 
 bool gguf_wants_f32(const char *name)

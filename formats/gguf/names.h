@@ -10,6 +10,7 @@
 #define CKPT_FORMATS_GGUF_NAMES_H
 
 #include "formats/families/family.h"
+#include "libckpt/dtype.h"
 
 struct ckpt_layout;
 struct ckpt_tensor;
@@ -46,6 +47,18 @@ bool gguf_name_of_gguf(struct gguf_name *out, const struct family *f, const char
  */
 int gguf_layout(struct ckpt_layout *r, enum gguf_change change, const struct ckpt_tensor *t,
                 int64_t heads, bool to_gguf, struct ckpt_err *err);
+/* The row's numel elements are packed, in blocks of Q8_0. */
+void gguf_layout_pack(struct ckpt_layout *r, int64_t numel);
+
+/* Elements of a file in F32 (and all else), F16, BF16, Q8_0. */
+struct gguf_count {
+    int64_t numel[4];
+};
+void gguf_count_add(struct gguf_count *c, const struct ckpt_layout *r, enum ckpt_dtype dtype,
+                    int64_t numel);
+/* llama.cpp's number for what most of them are in: general.file_type. */
+int gguf_count_type(const struct gguf_count *c);
+
 /* Tensors llama.cpp wants in F32 whatever the rest is in, by their names in a GGUF file. */
 bool gguf_wants_f32(const char *name);
 

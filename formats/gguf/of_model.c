@@ -8,6 +8,7 @@
 #include "formats/gguf/names.h"
 #include "formats/gguf/tokens.h"
 #include "formats/gguf/types.h"
+#include "formats/hf/side_files.h"
 #include "libckpt/base/buf.h"
 #include "libckpt/convert.h"
 #include "libckpt/base/json.h"
@@ -16,6 +17,7 @@
 #include "libckpt/base/map.h"
 #include "libckpt/views/layout.h"
 
+#define MAX_SIDE     CKPT_JSON_MAX_TOKENIZER_BYTES
 #define MAX_EXPERTS  65536
 #define MAX_PROMOTED 60000u         /* bytes of ckpt.promoted: a reader keeps strings of 64 KiB */
 
@@ -33,12 +35,13 @@ static const struct { const char *file, *key; } kept[] = {
 struct work {
     struct ckpt_source       *src;
     const struct family      *family;   /* NULL: names stay */
-    json_t                   *config, *keys, *factors;
+    json_t                   *config, *factors;
+    struct gguf_keys          keys;
     struct ckpt_layout       *row;
     size_t                    n_row;
     struct ckpt_cast_rule    *cast;
     size_t                    n_cast;
-    enum ckpt_dtype          *dtype;    /* of each row in the file */
+    struct gguf_count         count;
     const struct ckpt_cast_rule *rule;  /* what was asked for, by the names in src */
     const bool               *packs;
     size_t                    n_rule;
@@ -60,6 +63,7 @@ static int add_expert(struct work *w, size_t i, const char *name, int64_t expert
     size_t k = ckpt_map_get(w->by_name, name, strlen(name));
     struct ckpt_layout_part *part;
     struct ckpt_layout *r;
+    int rc;
 
     if (expert >= w->experts)
         return ckpt_fail(err, CKPT_EFORMAT, "tensor %s: config.json has %lld experts", t->name,
@@ -70,8 +74,8 @@ static int add_expert(struct work *w, size_t i, const char *name, int64_t expert
             return ckpt_nomem(err, (size_t)w->experts * sizeof *part);
         for (int64_t e = 0; e < w->experts; e++)
             part[e].src = SIZE_MAX;
-        if (ckpt_map_add(w->by_name, name, strlen(name), w->n_row, err))
-            return err->code;
+        if ((rc = ckpt_map_add(w->by_name, name, strlen(name), w->n_row, err)) != 0)
+            return rc;
         r = &w->row[w->n_row++];
         *r = (struct ckpt_layout){.name = name, .part = part, .n_part = (size_t)w->experts};
         r->shape.rank = t->shape.rank + 1;
@@ -175,62 +179,40 @@ static int settle(struct work *w, size_t i, struct ckpt_err *err)
     bool small = w->family && (r->shape.rank < 2 || gguf_wants_f32(r->name));
     bool packs = rule && w->packs && w->packs[rule - w->rule];
     int64_t width = r->shape.rank ? r->shape.dim[r->shape.rank - 1] : 1, numel = 0;
-    enum ckpt_dtype was = t ? t->dtype : CKPT_F32;
+    enum ckpt_dtype was = t ? t->dtype : CKPT_F32, to = rule ? rule->dtype : was;
 
-    w->dtype[i] = rule ? rule->dtype : was;
     ckpt_shape_numel(&numel, &r->shape);
     if (small && ckpt_dtype_class(was) == CKPT_CLASS_FLOAT) {
-        w->dtype[i] = CKPT_F32;
+        to = CKPT_F32;
         if (!rule && was != CKPT_F32)
             ckpt_buf_printf(&w->promoted, "%s %s\n", r->name, ckpt_dtype_name(was));
     } else if (packs && width % GGUF_Q8_0_N == 0) {
         w->packed = true;
-        r->stored = "Q8_0";
-        r->stored_bytes = (uint64_t)numel / GGUF_Q8_0_N * GGUF_Q8_0_BYTES;
+        gguf_layout_pack(r, numel);
     } else if (packs) {
         ckpt_log(CKPT_LOG_NOTE, "%s: rows of %lld do not go into blocks of %d, it is F16",
                  r->name, (long long)width, GGUF_Q8_0_N);
-        w->dtype[i] = CKPT_F16;
+        to = CKPT_F16;
     }
-    if (w->dtype[i] == was)
+    gguf_count_add(&w->count, r, to, numel);
+    if (to == was)
         return 0;
-    w->cast[w->n_cast++] = (struct ckpt_cast_rule){r->name, w->dtype[i]};
-    return ckpt_convert_can(w->dtype[i], was)
+    w->cast[w->n_cast++] = (struct ckpt_cast_rule){r->name, to};
+    return ckpt_convert_can(to, was)
                ? 0
                : ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s cannot be cast to %s", t->name,
-                           ckpt_dtype_name(was), ckpt_dtype_name(w->dtype[i]));
+                           ckpt_dtype_name(was), ckpt_dtype_name(to));
 }
 
 static int settle_all(struct work *w, struct ckpt_err *err)
 {
-    int rc = 0;
+    int rc;
 
     w->cast = ckpt_alloc(w->n_row, sizeof *w->cast);
-    w->dtype = ckpt_alloc(w->n_row, sizeof *w->dtype);
-    if (!w->cast || !w->dtype)
-        return ckpt_nomem(err, w->n_row * sizeof *w->cast);
+    rc = w->cast ? 0 : ckpt_nomem(err, w->n_row * sizeof *w->cast);
     for (size_t i = 0; rc == 0 && i < w->n_row; i++)
         rc = settle(w, i, err);
     return rc;
-}
-
-/* llama.cpp's number for what most of the file is in. */
-static int file_type(const struct work *w)
-{
-    int64_t n[4] = {0}, numel = 0;
-    static const int number[4] = {0, 1, 32, 7};         /* F32, F16, BF16, Q8_0 */
-    int best = 0;
-
-    for (size_t i = 0; i < w->n_row; i++) {
-        enum ckpt_dtype t = w->dtype[i];
-
-        ckpt_shape_numel(&numel, &w->row[i].shape);
-        n[w->row[i].stored ? 3 : t == CKPT_BF16 ? 2 : t == CKPT_F16 ? 1 : 0] += numel;
-    }
-    for (int k = 1; k < 4; k++)
-        if (n[k] > n[best])
-            best = k;
-    return number[best];
 }
 
 /* -- keys ------------------------------------------------------------------------------------ */
@@ -242,38 +224,31 @@ static int side_text(struct work *w, const char *name, char **text, size_t *n,
     const struct ckpt_extra *e = ckpt_source_extra(w->src, name);
 
     *text = NULL;
-    return e ? ckpt_file_slurp(e->file, &w->arena, CKPT_JSON_MAX_TOKENIZER_BYTES, text, n, err)
+    return e ? ckpt_file_slurp(e->file, &w->arena, MAX_SIDE, text, n, err)
              : 0;
-}
-
-static int side_json(struct work *w, const char *name, json_t **out, struct ckpt_err *err)
-{
-    const struct ckpt_extra *e = ckpt_source_extra(w->src, name);
-
-    *out = NULL;
-    if (e && ckpt_json_read(out, e->file, CKPT_JSON_MAX_TOKENIZER_BYTES, CKPT_JSON_PYTHON, err))
-        return ckpt_err_in(err, "%s", name);
-    return 0;
 }
 
 static int keep_files(struct work *w, struct ckpt_err *err)
 {
-    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < sizeof kept / sizeof kept[0]; i++) {
         json_t *value;
         char *text;
         size_t n;
 
-        if (side_text(w, kept[i].file, &text, &n, err))
-            return ckpt_err_in(err, "%s", kept[i].file);
-        if (!text)
+        rc = side_text(w, kept[i].file, &text, &n, err);
+        if (rc)
+            ckpt_err_in(err, "%s", kept[i].file);
+        if (rc || !text)
             continue;
         value = json_stringn(text, n);
-        if (!value)
+        if (value)
+            gguf_put(&w->keys, kept[i].key, "string", value);
+        else
             ckpt_log(CKPT_LOG_NOTE, "%s: is no UTF-8, it is not kept", kept[i].file);
-        else if (!gguf_put(w->keys, kept[i].key, "string", value))
-            return ckpt_nomem(err, n);
     }
-    return 0;
+    return rc;
 }
 
 static int put_tokens(struct work *w, struct ckpt_err *err)
@@ -283,18 +258,17 @@ static int put_tokens(struct work *w, struct ckpt_err *err)
     char *chat = NULL, key[64];
     bool counted = w->family->gguf_llama;       /* among the architecture's keys */
     size_t n;
-    int rc = side_json(w, "tokenizer.json", &tokenizer, err);
+    int rc = side_file_read(&tokenizer, w->src, "tokenizer.json", MAX_SIDE, err);
 
     if (rc == 0)
-        rc = side_json(w, "tokenizer_config.json", &settings, err);
+        rc = side_file_read(&settings, w->src, "tokenizer_config.json", MAX_SIDE, err);
     if (rc == 0)
         rc = side_text(w, "chat_template.jinja", &chat, &n, err);
     if (rc == 0)
-        rc = gguf_token_keys(w->keys, tokenizer, settings, w->config, chat, err);
+        rc = gguf_token_keys(&w->keys, tokenizer, settings, w->config, chat, err);
     snprintf(key, sizeof key, "%s.vocab_size", w->family->gguf);
-    if (rc == 0 && !tokenizer && json_is_integer(size) && !counted &&
-        !gguf_put(w->keys, key, "u32", json_incref((json_t *)size)))
-        rc = ckpt_nomem(err, 64);       /* else llama.cpp counts the tokens */
+    if (!tokenizer && json_is_integer(size) && !counted)    /* else llama.cpp counts the tokens */
+        gguf_put(&w->keys, key, "u32", json_incref((json_t *)size));
     json_decref(tokenizer);
     json_decref(settings);
     return rc;
@@ -304,33 +278,29 @@ static int put_keys(struct work *w, struct ckpt_err *err)
 {
     const char *name = json_string_value(json_object_get(w->config, "_name_or_path")), *slash;
     const char *type = json_string_value(json_object_get(w->config, "model_type"));
+    struct gguf_keys *keys = &w->keys;
     int rc = 0;
 
     if (w->family)
-        rc = gguf_meta_keys(w->keys, w->family, w->config, err);
-    else if (!gguf_put(w->keys, "general.architecture", "string",
-                       json_string(type ? type : "unknown")))
-        rc = ckpt_nomem(err, 64);
+        rc = gguf_meta_keys(keys, w->family, w->config, err);
+    else
+        gguf_put(keys, "general.architecture", "string", json_string(type ? type : "unknown"));
     slash = name ? strrchr(name, '/') : NULL;
     name = slash ? slash + 1 : name;
-    if (rc == 0 && ((name && *name && !gguf_put(w->keys, "general.name", "string",
-                                                json_string(name))) ||
-                    !gguf_put(w->keys, "general.file_type", "u32", json_integer(file_type(w))) ||
-                    !gguf_put(w->keys, "general.quantization_version", "u32", json_integer(2))))
-        rc = ckpt_nomem(err, 64);
+    if (name && *name)
+        gguf_put(keys, "general.name", "string", json_string(name));
+    gguf_put(keys, "general.file_type", "u32", json_integer(gguf_count_type(&w->count)));
+    gguf_put(keys, "general.quantization_version", "u32", json_integer(2));
     if (rc == 0 && w->family)
         rc = put_tokens(w, err);
     if (rc == 0)
         rc = keep_files(w, err);
-    if (rc == 0 && w->family &&
-        !gguf_put(w->keys, "ckpt.prefix", "string", json_string(w->bare ? "" : w->family->prefix)))
-        rc = ckpt_nomem(err, 64);
-    if (rc == 0 && w->promoted.len > 0 && w->promoted.len <= MAX_PROMOTED &&
-        (!ckpt_buf_ok(&w->promoted) ||
-         !gguf_put(w->keys, "ckpt.promoted", "string",
-                   json_stringn((char *)w->promoted.data, w->promoted.len))))
-        rc = ckpt_nomem(err, 64);
-    return rc;
+    if (w->family)
+        gguf_put(keys, "ckpt.prefix", "string", json_string(w->bare ? "" : w->family->prefix));
+    if (w->promoted.len > 0 && w->promoted.len <= MAX_PROMOTED)
+        gguf_put(keys, "ckpt.promoted", "string",
+                 json_stringn((char *)w->promoted.data, w->promoted.len));
+    return rc == 0 && (keys->failed || !ckpt_buf_ok(&w->promoted)) ? ckpt_nomem(err, 64) : rc;
 }
 
 /* config.json, the family, and what its layouts depend on. */
@@ -339,7 +309,7 @@ static int begin(struct work *w, struct ckpt_err *err)
     const char *type;
     const json_t *v;
     char names[160];
-    int rc = side_json(w, "config.json", &w->config, err);
+    int rc = side_file_read(&w->config, w->src, "config.json", MAX_SIDE, err);
 
     if (rc)
         return rc;
@@ -372,9 +342,9 @@ static int build(struct work *w, struct ckpt_err *err)
 
     if (rc == 0)
         rc = ckpt_map_new(&w->by_name, n, err);
-    w->keys = json_array();
+    w->keys.list = json_array();
     w->row = ckpt_alloc(n + 2, sizeof *w->row);         /* two made ones at most */
-    if (rc == 0 && (!w->keys || !w->row))
+    if (rc == 0 && (!w->keys.list || !w->row))
         rc = ckpt_nomem(err, n * sizeof *w->row);
     if (rc == 0)
         rc = add_factors(w, err);
@@ -421,7 +391,7 @@ int gguf_of_model(struct ckpt_source **out, struct ckpt_source *src,
     *out = NULL;
     ckpt_buf_init(&w.promoted, (size_t)64 << 20);
     rc = build(&w, err);
-    info = rc == 0 ? json_pack("{s:s,s:O}", "format", "gguf", "gguf", w.keys) : NULL;
+    info = rc == 0 ? json_pack("{s:s,s:O}", "format", "gguf", "gguf", w.keys.list) : NULL;
     if (rc == 0 && !info)
         rc = ckpt_nomem(err, 64);
     if (rc)
@@ -440,11 +410,10 @@ int gguf_of_model(struct ckpt_source **out, struct ckpt_source *src,
     ckpt_buf_release(&w.promoted);
     ckpt_map_free(w.by_name);
     json_decref(w.config);
-    json_decref(w.keys);
+    json_decref(w.keys.list);
     json_decref(w.factors);
     ckpt_free(w.row);
     ckpt_free(w.cast);
-    ckpt_free(w.dtype);
     ckpt_arena_release(&w.arena);
     return rc;
 }

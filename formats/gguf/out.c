@@ -179,6 +179,7 @@ static int put_keys(struct ckpt_buf *b, struct sink *s, const json_t *info, uint
     const char *from = json_string_value(json_object_get(info, "gguf_from"));
     json_t *pair;
     size_t i;
+    int rc = 0;
 
     *n = 0;
     if (s->record) {                    /* first, so that its place is known */
@@ -188,13 +189,12 @@ static int put_keys(struct ckpt_buf *b, struct sink *s, const json_t *info, uint
         s->record_at = b->len + 8;
         put_string(b, s->record, s->record_len);
     }
-    if (from && gguf_requantize_keys(b, n, from, err))
-        return err->code;
+    if (from)
+        rc = gguf_requantize_keys(b, n, from, err);
     json_array_foreach ((json_t *)pairs, i, pair)
-        if (put_pair(b, pair, err))
-            return err->code;
+        rc = rc ? rc : put_pair(b, pair, err);
     *n += json_array_size(pairs) + (s->record != NULL);
-    return 0;
+    return rc;
 }
 
 /* The header's bytes; place[] gets offsets relative to the data. */
@@ -202,21 +202,22 @@ static int put_header(struct ckpt_buf *b, struct sink *s, const json_t *info, ui
                       struct ckpt_err *err)
 {
     uint64_t at = 0, n;
+    int rc;
 
     ckpt_buf_put_str(b, "GGUF");
     ckpt_buf_put_u32le(b, 3);
     ckpt_buf_put_u64le(b, s->list->n);
     ckpt_buf_put_u64le(b, 0);           /* their number, when it is known */
-    if (put_keys(b, s, info, &n, err))
-        return err->code;
+    if ((rc = put_keys(b, s, info, &n, err)) != 0)
+        return rc;
     for (int k = 0; k < 8 && ckpt_buf_ok(b); k++)
         b->data[16 + k] = (unsigned char)(n >> 8 * k);
     for (size_t i = 0; i < s->list->n; i++) {
         const struct ckpt_tensor *t = &s->list->item[i];
         uint64_t end;
 
-        if (put_row(b, t, at, err))
-            return err->code;
+        if ((rc = put_row(b, t, at, err)) != 0)
+            return rc;
         s->place[i] = (struct place){at, is_packed(t)};
         if (!ckpt_add(&end, at, bytes_of(t)) || !ckpt_add(&end, end, GGUF_ALIGNMENT - 1))
             return ckpt_fail(err, CKPT_ELIMIT, "tensor %s: the bytes of all tensors overflow",
@@ -242,24 +243,17 @@ static int put_edge(struct sink *s, size_t i, int64_t at, int64_t n, const float
     int64_t k = at / GGUF_Q8_0_N;
     struct edge *e;
     bool full = false;
+    size_t at_edge = 0;
 
     pthread_mutex_lock(&s->lock);
-    for (e = s->edge; e < s->edge + s->n_edge; e++)
-        if (e->tensor == i && e->block == k)
-            break;
-    if (s->n_edge == s->cap && e == s->edge + s->n_edge) {
-        size_t cap = s->cap ? 2 * s->cap : 16;
-        struct edge *grown = ckpt_grow(s->edge, cap, sizeof *grown);
-
-        if (!grown) {
-            pthread_mutex_unlock(&s->lock);
-            return ckpt_nomem(err, cap * sizeof *grown);
-        }
-        s->edge = grown;
-        s->cap = cap;
-        e = s->edge + s->n_edge;
+    while (at_edge < s->n_edge && (s->edge[at_edge].tensor != i || s->edge[at_edge].block != k))
+        at_edge++;
+    if (ckpt_reserve(&s->edge, at_edge, &s->cap, sizeof *s->edge, err)) {
+        pthread_mutex_unlock(&s->lock);
+        return CKPT_ENOMEM;
     }
-    if (e == s->edge + s->n_edge) {
+    e = &s->edge[at_edge];
+    if (at_edge == s->n_edge) {
         *e = (struct edge){.tensor = i, .block = k};
         s->n_edge++;
     }

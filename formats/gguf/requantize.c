@@ -49,6 +49,7 @@ static int copy_pair(struct ckpt_buf *b, const struct gguf_pair *p, struct ckpt_
                      struct ckpt_err *err)
 {
     unsigned char stage[16384];
+    int rc;
 
     ckpt_buf_put_u64le(b, strlen(p->key));
     ckpt_buf_put_str(b, p->key);
@@ -60,8 +61,8 @@ static int copy_pair(struct ckpt_buf *b, const struct gguf_pair *p, struct ckpt_
     for (uint64_t at = p->at; at < p->end; at += sizeof stage) {
         size_t n = p->end - at < sizeof stage ? (size_t)(p->end - at) : sizeof stage;
 
-        if (ckpt_file_read_at(file, stage, n, at, err))
-            return err->code;
+        if ((rc = ckpt_file_read_at(file, stage, n, at, err)) != 0)
+            return rc;
         ckpt_buf_put(b, stage, n);
     }
     return ckpt_buf_ok(b) ? 0 : ckpt_nomem(err, b->len);
@@ -103,7 +104,7 @@ struct work {
     struct ckpt_layout_part *part;
     struct ckpt_cast_rule   *cast;
     size_t                   n, n_cast;
-    int64_t                  numel[4];  /* in F32, F16, BF16, Q8_0 */
+    struct gguf_count        count;
 };
 
 static bool is_q8_0(const struct ckpt_tensor *t)
@@ -131,26 +132,13 @@ static void add_row(struct work *w, const struct ckpt_tensor *t, size_t i,
     *r = (struct ckpt_layout){.name = t->name, .shape = t->shape, .part = &w->part[i],
                               .n_part = 1};
     if (whole && (rule ? packs : is_q8_0(t))) {
-        r->stored = "Q8_0";
-        r->stored_bytes = (uint64_t)t->numel / GGUF_Q8_0_N * GGUF_Q8_0_BYTES;
+        gguf_layout_pack(r, t->numel);
     } else if (!rule && t->stored && !is_q8_0(t)) {
         ckpt_log(CKPT_LOG_NOTE, "%s: %s is not packed here, it becomes F32", t->name, t->stored);
     }
     if (to != t->dtype)
         w->cast[w->n_cast++] = (struct ckpt_cast_rule){t->name, to};
-    w->numel[r->stored ? 3 : to == CKPT_BF16 ? 2 : to == CKPT_F16 ? 1 : 0] += t->numel;
-}
-
-/* llama.cpp's number for what most of the file is in. */
-static int file_type(const struct work *w)
-{
-    static const int number[4] = {0, 1, 32, 7};
-    int best = 0;
-
-    for (int k = 1; k < 4; k++)
-        if (w->numel[k] > w->numel[best])
-            best = k;
-    return number[best];
+    gguf_count_add(&w->count, r, to, t->numel);
 }
 
 int gguf_requantize(struct ckpt_source **out, struct ckpt_source *src, const char *path,
@@ -180,7 +168,7 @@ int gguf_requantize(struct ckpt_source **out, struct ckpt_source *src, const cha
     }
     if (rc == 0)
         info = json_pack("{s:s,s:s,s:[[s,s,i]]}", "format", "gguf", "gguf_from", path, "gguf",
-                         "general.file_type", "u32", file_type(&w));
+                         "general.file_type", "u32", gguf_count_type(&w.count));
     if (rc == 0 && !info)
         rc = ckpt_nomem(err, 64);
     if (rc == 0 && w.n_cast) {

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/gguf/meta.h"
 #include "libckpt/base/buf.h"
 #include "libckpt/err.h"
 #include "libckpt/log.h"
@@ -128,6 +127,7 @@ static int read_vocab(struct tokens *t, const json_t *tokenizer, int64_t vocab_s
     const char *unknown = str(model, "unk_token"), *key;
     int64_t n = highest(vocab, t->added, vocab_size - 1) + 1;
     size_t i;
+    int rc = 0;
 
     if (n < 1 || n > MAX_TOKENS)
         return ckpt_fail(err, CKPT_ELIMIT, "tokenizer.json: %lld tokens, %d at most",
@@ -139,9 +139,10 @@ static int read_vocab(struct tokens *t, const json_t *tokenizer, int64_t vocab_s
     if (!t->text || !t->type || !t->score)
         return ckpt_nomem(err, t->n * 16);
     json_object_foreach ((json_t *)vocab, key, v)
-        if (put_token(t, json_is_integer(v) ? (int64_t)json_integer_value(v) : -1, key,
-                      t->bytes && is_byte(key) ? GGUF_TOKEN_BYTE : GGUF_TOKEN_NORMAL, err))
-            return err->code;
+        if ((rc = put_token(t, json_is_integer(v) ? (int64_t)json_integer_value(v) : -1, key,
+                            t->bytes && is_byte(key) ? GGUF_TOKEN_BYTE : GGUF_TOKEN_NORMAL,
+                            err)) != 0)
+            return rc;
     json_array_foreach ((json_t *)t->added, i, v) {
         const char *text = str(v, "content");
         bool special = json_is_true(json_object_get(v, "special"));
@@ -151,11 +152,11 @@ static int read_vocab(struct tokens *t, const json_t *tokenizer, int64_t vocab_s
             type = GGUF_TOKEN_UNKNOWN;
         else if (special || (text && !t->bytes && looks_special(text)))
             type = GGUF_TOKEN_CONTROL;
-
         if (text && type == GGUF_TOKEN_USER_DEFINED && !(text = blanks(t, text)))
             return ckpt_nomem(err, 64);
-        if (put_token(t, json_integer_value(json_object_get(v, "id")), text, type, err))
-            return err->code;
+        if ((rc = put_token(t, json_integer_value(json_object_get(v, "id")), text, type,
+                            err)) != 0)
+            return rc;
     }
     return 0;
 }
@@ -189,7 +190,7 @@ static json_t *merge_text(const json_t *merge, struct ckpt_buf *b)
     return put_part(b, right) ? json_stringn((char *)b->data, b->len) : NULL;
 }
 
-static int put_merges(json_t *keys, const json_t *merges, struct ckpt_err *err)
+static int put_merges(struct gguf_keys *keys, const json_t *merges, struct ckpt_err *err)
 {
     json_t *list = json_array(), *merge;
     struct ckpt_buf b;
@@ -205,8 +206,7 @@ static int put_merges(json_t *keys, const json_t *merges, struct ckpt_err *err)
     }
     ckpt_buf_release(&b);
     if (rc == 0 && json_array_size(list) > 0)
-        return gguf_put(keys, "tokenizer.ggml.merges", "string[]", list) ? 0
-                                                                         : ckpt_nomem(err, 64);
+        gguf_put(keys, "tokenizer.ggml.merges", "string[]", json_incref(list));
     json_decref(list);
     return rc;
 }
@@ -262,7 +262,7 @@ static int put_ranks(struct tokens *t, const json_t *merges, struct ckpt_err *er
 
 /* -- keys ------------------------------------------------------------------------------------ */
 
-static bool put_lists(json_t *keys, const struct tokens *t)
+static void put_lists(struct gguf_keys *keys, const struct tokens *t)
 {
     json_t *text = json_array(), *type = json_array(), *score = json_array();
     bool ok = text && type && score;
@@ -275,12 +275,13 @@ static bool put_lists(json_t *keys, const struct tokens *t)
                                                                  : GGUF_TOKEN_UNUSED)) == 0 &&
              (!t->bytes || json_array_append_new(score, json_real(t->score[i])) == 0);
     }
-    ok = gguf_put(keys, "tokenizer.ggml.tokens", "string[]", text) && ok;
+    keys->failed |= !ok;
+    gguf_put(keys, "tokenizer.ggml.tokens", "string[]", text);
     if (t->bytes)
-        ok = gguf_put(keys, "tokenizer.ggml.scores", "f32[]", score) && ok;
+        gguf_put(keys, "tokenizer.ggml.scores", "f32[]", score);
     else
         json_decref(score);
-    return gguf_put(keys, "tokenizer.ggml.token_type", "i32[]", type) && ok;
+    gguf_put(keys, "tokenizer.ggml.token_type", "i32[]", type);
 }
 
 /* The regular expression that the pre-tokenizer splits with, or NULL. */
@@ -333,8 +334,8 @@ static const json_t *id_of(const json_t *added, const char *text)
     return NULL;
 }
 
-static bool put_special_ids(json_t *keys, const struct tokens *t, const json_t *settings,
-                            const json_t *config)
+static void put_special_ids(struct gguf_keys *keys, const struct tokens *t,
+                            const json_t *settings, const json_t *config)
 {
     for (size_t i = 0; i < sizeof specials / sizeof specials[0]; i++) {
         const json_t *id = id_of(t->added, special(settings, specials[i].token));
@@ -342,11 +343,9 @@ static bool put_special_ids(json_t *keys, const struct tokens *t, const json_t *
         if (!json_is_integer(id))
             id = json_object_get(config, specials[i].id);
         if (json_is_integer(id) && json_integer_value(id) >= 0 &&
-            (uint64_t)json_integer_value(id) < t->n &&
-            !gguf_put(keys, specials[i].key, "u32", json_integer(json_integer_value(id))))
-            return false;
+            (uint64_t)json_integer_value(id) < t->n)
+            gguf_put(keys, specials[i].key, "u32", json_integer(json_integer_value(id)));
     }
-    return true;
 }
 
 /* What the post-processor puts in front (which 0) or behind (which 1) of a text: -1 nothing is
@@ -377,7 +376,7 @@ static int adds(const json_t *post, int which, const char *token)
     return says;
 }
 
-static bool put_adds(json_t *keys, const json_t *tokenizer, const json_t *settings)
+static void put_adds(struct gguf_keys *keys, const json_t *tokenizer, const json_t *settings)
 {
     const json_t *post = json_object_get(tokenizer, "post_processor");
 
@@ -389,10 +388,9 @@ static bool put_adds(json_t *keys, const json_t *tokenizer, const json_t *settin
         if (says < 0 && json_is_boolean(v))
             says = json_is_true(v);
         snprintf(key, sizeof key, "tokenizer.ggml.%s", specials[which].add);
-        if (says >= 0 && !gguf_put(keys, key, "bool", json_boolean(says)))
-            return false;
+        if (says >= 0)
+            gguf_put(keys, key, "bool", json_boolean(says));
     }
-    return true;
 }
 
 /* The template itself, or the one called "default" of several. */
@@ -409,7 +407,7 @@ static const char *template_of(const json_t *settings, const char *chat_template
     return chat_template;
 }
 
-int gguf_token_keys(json_t *keys, const json_t *tokenizer, const json_t *settings,
+int gguf_token_keys(struct gguf_keys *keys, const json_t *tokenizer, const json_t *settings,
                     const json_t *config, const char *chat_template, struct ckpt_err *err)
 {
     const json_t *model = json_object_get(tokenizer, "model");
@@ -420,10 +418,10 @@ int gguf_token_keys(json_t *keys, const json_t *tokenizer, const json_t *setting
     const char *type = str(model, "type");
     int rc;
 
-    if (!tokenizer)                     /* weights alone: llama.cpp takes ids then */
-        return gguf_put(keys, "tokenizer.ggml.model", "string", json_string("none"))
-                   ? 0
-                   : ckpt_nomem(err, 64);
+    if (!tokenizer) {                   /* weights alone: llama.cpp takes ids then */
+        gguf_put(keys, "tokenizer.ggml.model", "string", json_string("none"));
+        return 0;
+    }
     if (!type || strcmp(type, "BPE") != 0 || !json_is_object(json_object_get(model, "vocab"))) {
         ckpt_log(CKPT_LOG_NOTE, "tokenizer.json: a model of type %s is not written as tokens",
                  type ? type : "unknown");
@@ -432,24 +430,23 @@ int gguf_token_keys(json_t *keys, const json_t *tokenizer, const json_t *setting
     rc = read_vocab(&t, tokenizer, json_integer_value(json_object_get(config, "vocab_size")), err);
     if (rc == 0 && t.bytes)
         rc = put_ranks(&t, merges, err);
-    chat_template = template_of(settings, chat_template);
-    if (rc == 0 &&
-        (!gguf_put(keys, "tokenizer.ggml.model", "string",
-                   json_string(t.bytes ? "llama" : "gpt2")) ||
-         !gguf_put(keys, "tokenizer.ggml.pre", "string",
-                   json_string(t.bytes ? "default" : pre_name(tokenizer))) ||
-         !put_lists(keys, &t)))
-        rc = ckpt_nomem(err, 256);
+    if (rc == 0) {
+        gguf_put(keys, "tokenizer.ggml.model", "string", json_string(t.bytes ? "llama" : "gpt2"));
+        gguf_put(keys, "tokenizer.ggml.pre", "string",
+                 json_string(t.bytes ? "default" : pre_name(tokenizer)));
+        put_lists(keys, &t);
+    }
     if (rc == 0 && !t.bytes)
         rc = put_merges(keys, merges, err);
-    if (rc == 0 &&
-        (!put_special_ids(keys, &t, settings, config) || !put_adds(keys, tokenizer, settings) ||
-         (t.bytes && json_is_boolean(prefix) &&
-          !gguf_put(keys, "tokenizer.ggml.add_space_prefix", "bool",
-                    json_incref((json_t *)prefix))) ||
-         (chat_template &&
-          !gguf_put(keys, "tokenizer.chat_template", "string", json_string(chat_template)))))
-        rc = ckpt_nomem(err, 256);
+    if (rc == 0) {
+        put_special_ids(keys, &t, settings, config);
+        put_adds(keys, tokenizer, settings);
+    }
+    if (t.bytes && json_is_boolean(prefix))
+        gguf_put(keys, "tokenizer.ggml.add_space_prefix", "bool", json_incref((json_t *)prefix));
+    chat_template = template_of(settings, chat_template);
+    if (chat_template)
+        gguf_put(keys, "tokenizer.chat_template", "string", json_string(chat_template));
     ckpt_free(t.text);
     ckpt_free(t.type);
     ckpt_free(t.score);

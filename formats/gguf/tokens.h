@@ -5,15 +5,13 @@
  * llama.cpp has for its way of splitting; BPE with byte fallback (Llama 2, Mistral, Phi-3)
  * becomes "llama" with scores that bring its merges back in their order.  A splitting that has
  * no name here is called "default"; other kinds of tokenizer are left out, both with a note.
- * tokenizer.json itself goes along whole as "tokenizer.huggingface.json".
+ * tokenizer.json itself is kept as "tokenizer.huggingface.json".
  * Source: llama.cpp of 2026-10, conversion/base.py; gguf-py 0.19, vocab.py.
  */
 #ifndef CKPT_FORMATS_GGUF_TOKENS_H
 #define CKPT_FORMATS_GGUF_TOKENS_H
 
-#include <jansson.h>
-
-#include "libckpt/fail.h"
+#include "formats/gguf/meta.h"
 
 /* tokenizer.ggml.token_type, as llama.cpp numbers them. */
 enum gguf_token {
@@ -21,14 +19,14 @@ enum gguf_token {
     GGUF_TOKEN_UNUSED, GGUF_TOKEN_BYTE
 };
 
-/* The regular expression behind llama.cpp's name of a way to split, or NULL. */
+/* The regular expression that llama.cpp calls by that name, or NULL. */
 const char *gguf_split_regex(const char *name);
 
 /*
  * Append the keys; any of config, tokenizer, settings (tokenizer_config.json) and chat_template
  * may be NULL.  Without a tokenizer the model of tokens is "none".
  */
-int gguf_token_keys(json_t *keys, const json_t *tokenizer, const json_t *settings,
+int gguf_token_keys(struct gguf_keys *keys, const json_t *tokenizer, const json_t *settings,
                     const json_t *config, const char *chat_template, struct ckpt_err *err);
 
 #endif

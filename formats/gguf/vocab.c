@@ -54,10 +54,11 @@ static int fetch_texts(struct value_text **out, size_t *n, struct vocab *v, cons
     const unsigned char *bytes;
     struct ckpt_cursor c;
     uint64_t count;
+    int rc;
 
     *n = 0;
-    if (fetch(&bytes, v, key, GGUF_STRING, &count, err))
-        return err->code;
+    if ((rc = fetch(&bytes, v, key, GGUF_STRING, &count, err)) != 0)
+        return rc;
     *out = ckpt_arena_alloc(&v->arena, (size_t)count + 1, sizeof **out);
     if (!*out)
         return ckpt_nomem(err, (size_t)count * sizeof **out);
@@ -173,37 +174,34 @@ static int merges_by_score(json_t *out, struct vocab *v, struct ckpt_err *err)
 
 /* -- the parts of tokenizer.json ------------------------------------------------------------- */
 
-static int set(json_t *to, const char *key, json_t *value, struct ckpt_err *err)
-{
-    return json_object_set_new(to, key, value) ? ckpt_nomem(err, 64) : 0;
-}
-
-/* Tokens that users or the model's maker added stand apart from those that merges make. */
+/* Tokens that users or the model's maker added are listed, besides those that merges make. */
 static int put_tokens(json_t *vocab, json_t *added, struct vocab *v, bool bytes,
                       struct ckpt_err *err)
 {
+    int rc;
+
     for (size_t i = 0; i < v->n; i++) {
         const struct value_text *t = &v->token[i];
         int32_t type = type_of(v, i);
-        bool apart = type == GGUF_TOKEN_CONTROL || type == GGUF_TOKEN_USER_DEFINED ||
+        bool listed = type == GGUF_TOKEN_CONTROL || type == GGUF_TOKEN_USER_DEFINED ||
                      type == GGUF_TOKEN_UNKNOWN;
 
         if (type == GGUF_TOKEN_UNUSED && t->n > 4 && memcmp(t->p, "[PAD", 4) == 0)
             continue;                   /* ids that no token has */
-        if (apart && json_array_append_new(added, json_pack(
+        if (listed && json_array_append_new(added, json_pack(
                          "{s:I,s:s%,s:b,s:b,s:b,s:b,s:b}", "id", (json_int_t)i, "content", t->p,
                          t->n, "single_word", 0, "lstrip", 0, "rstrip", 0, "normalized", 0,
                          "special", type != GGUF_TOKEN_USER_DEFINED)))
             return ckpt_nomem(err, 64);
-        if (apart && !bytes)
+        if (listed && !bytes)
             continue;
         if (json_object_getn(vocab, t->p, t->n))
             return ckpt_fail(err, CKPT_EFORMAT, "tokenizer.ggml.tokens: %.*s stands twice",
                              (int)(t->n < 200 ? t->n : 200), t->p);
         if (json_object_setn_new(vocab, t->p, t->n, json_integer((json_int_t)i)))
             return ckpt_nomem(err, 64);
-        if (ckpt_map_add(v->ids, t->p, t->n, i, err))
-            return err->code;
+        if ((rc = ckpt_map_add(v->ids, t->p, t->n, i, err)) != 0)
+            return rc;
     }
     return 0;
 }
@@ -213,13 +211,12 @@ static int put_merges(json_t *merges, struct vocab *v, struct ckpt_err *err)
 {
     struct value_text *text;
     size_t n;
+    int rc = fetch_texts(&text, &n, v, "tokenizer.ggml.merges", err);
 
-    if (fetch_texts(&text, &n, v, "tokenizer.ggml.merges", err))
-        return err->code;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; rc == 0 && i < n; i++)
         if (json_array_append_new(merges, json_stringn(text[i].p, text[i].n)))
-            return ckpt_nomem(err, 64);
-    return 0;
+            rc = ckpt_nomem(err, 64);
+    return rc;
 }
 
 static json_t *byte_level(bool regex, bool prefix)
@@ -339,35 +336,36 @@ static json_t *sentencepiece_decoder(bool prefix)
     return json_pack("{s:s,s:o}", "type", "Sequence", "decoders", list);
 }
 
-/* root owns every part from the start, so that it is released with it. */
-static int build(json_t *root, struct vocab *v, bool bytes, json_t *split, bool ignores,
-                 struct ckpt_err *err)
+/* The parts of tokenizer.json that need no walk over the vocabulary; takes split. */
+static json_t *frame(const struct vocab *v, bool bytes, json_t *split, bool ignores)
 {
     const struct value_text *unknown = special(v, "tokenizer.ggml.unknown_token_id");
     bool prefix = adds(v, "tokenizer.ggml.add_space_prefix", true);
-    json_t *model = json_object(), *vocab = json_object(), *merges = json_array();
-    json_t *added = json_array();
+    json_t *model = json_pack(
+        "{s:s,s:n,s:o,s:n,s:n,s:b,s:b,s:b,s:{},s:[]}", "type", "BPE", "dropout", "unk_token",
+        bytes && unknown ? json_stringn(unknown->p, unknown->n) : json_null(),
+        "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", bytes, "byte_fallback",
+        bytes, "ignore_merges", ignores, "vocab", "merges");
 
-    if (set(root, "version", json_string("1.0"), err) ||
-        set(root, "truncation", json_null(), err) || set(root, "padding", json_null(), err) ||
-        set(root, "added_tokens", added, err) ||
-        set(root, "normalizer", bytes ? sentencepiece_normalizer(prefix) : json_null(), err) ||
-        set(root, "pre_tokenizer", split, err) ||
-        set(root, "post_processor", post_processor(v, bytes), err) ||
-        set(root, "decoder", bytes ? sentencepiece_decoder(prefix) : byte_level(true, true), err) ||
-        set(root, "model", model, err) || set(model, "type", json_string("BPE"), err) ||
-        set(model, "dropout", json_null(), err) ||
-        set(model, "unk_token", bytes && unknown ? json_stringn(unknown->p, unknown->n)
-                                                 : json_null(), err) ||
-        set(model, "continuing_subword_prefix", json_null(), err) ||
-        set(model, "end_of_word_suffix", json_null(), err) ||
-        set(model, "fuse_unk", json_boolean(bytes), err) ||
-        set(model, "byte_fallback", json_boolean(bytes), err) ||
-        set(model, "ignore_merges", json_boolean(ignores), err) ||
-        set(model, "vocab", vocab, err) || set(model, "merges", merges, err) ||
-        put_tokens(vocab, added, v, bytes, err))
-        return err->code;
-    return bytes ? merges_by_score(merges, v, err) : put_merges(merges, v, err);
+    return json_pack(
+        "{s:s,s:n,s:n,s:[],s:o,s:o,s:o,s:o,s:o}", "version", "1.0", "truncation", "padding",
+        "added_tokens", "normalizer", bytes ? sentencepiece_normalizer(prefix) : json_null(),
+        "pre_tokenizer", split, "post_processor", post_processor(v, bytes), "decoder",
+        bytes ? sentencepiece_decoder(prefix) : byte_level(true, true), "model", model);
+}
+
+static int build(json_t **out, struct vocab *v, bool bytes, json_t *split, bool ignores,
+                 struct ckpt_err *err)
+{
+    json_t *root = *out = frame(v, bytes, split, ignores);
+    json_t *model = json_object_get(root, "model"), *merges = json_object_get(model, "merges");
+    int rc = root ? put_tokens(json_object_get(model, "vocab"),
+                               json_object_get(root, "added_tokens"), v, bytes, err)
+                  : ckpt_nomem(err, 256);
+
+    if (rc == 0)
+        rc = bytes ? merges_by_score(merges, v, err) : put_merges(merges, v, err);
+    return rc;
 }
 
 /* tokenizer_config.json: which tokens are special for what. */
@@ -392,11 +390,12 @@ static json_t *settings_of(const struct vocab *v)
 static int read_lists(struct vocab *v, struct ckpt_err *err)
 {
     uint64_t types, scores;
+    int rc;
 
-    if (fetch_texts(&v->token, &v->n, v, "tokenizer.ggml.tokens", err) ||
-        fetch(&v->type, v, "tokenizer.ggml.token_type", GGUF_I32, &types, err) ||
-        fetch(&v->score, v, "tokenizer.ggml.scores", GGUF_F32, &scores, err))
-        return err->code;
+    if ((rc = fetch_texts(&v->token, &v->n, v, "tokenizer.ggml.tokens", err)) != 0 ||
+        (rc = fetch(&v->type, v, "tokenizer.ggml.token_type", GGUF_I32, &types, err)) != 0 ||
+        (rc = fetch(&v->score, v, "tokenizer.ggml.scores", GGUF_F32, &scores, err)) != 0)
+        return rc;
     if ((v->type && types != v->n) || (v->score && scores != v->n) || v->n > INT32_MAX)
         return ckpt_fail(err, CKPT_EFORMAT, "tokenizer.ggml: %zu tokens, %llu types, %llu scores",
                          v->n, (unsigned long long)types, (unsigned long long)scores);
@@ -421,13 +420,12 @@ int gguf_vocab(json_t **tokenizer, json_t **settings, struct ckpt_file *file,
         way = find_split(pre);
     if (way || bytes) {
         rc = read_lists(&v, err);
-        *tokenizer = json_object();
         if (rc == 0)
-            rc = build(*tokenizer, &v, bytes, way ? pre_tokenizer(way) : json_null(),
+            rc = build(tokenizer, &v, bytes, way ? pre_tokenizer(way) : json_null(),
                        way && way->ignores_merges, err);
         *settings = rc == 0 ? settings_of(&v) : NULL;
     } else if (model && strcmp(model, "none") != 0) {
-        ckpt_log(CKPT_LOG_NOTE, "a vocabulary of the kind %s%s%s is left behind", model,
+        ckpt_log(CKPT_LOG_NOTE, "a vocabulary of the kind %s%s%s is left out", model,
                  pre ? ", split as " : "", pre ? pre : "");
     }
     if (rc) {

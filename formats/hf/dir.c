@@ -104,16 +104,17 @@ static int add_source(struct shard *s, struct ckpt_tensors *list, struct ckpt_pl
                       const struct ckpt_format *format, struct ckpt_err *err)
 {
     static const struct ckpt_open_opts none;
+    int rc;
 
-    if (format->open(&s->source, p, &none, err))
-        return err->code;
+    if ((rc = format->open(&s->source, p, &none, err)) != 0)
+        return rc;
     for (size_t i = 0; i < ckpt_source_count(s->source); i++) {
         const struct ckpt_tensor *t = ckpt_source_tensor(s->source, i);
         struct ckpt_tensor *added;
 
-        if (ckpt_tensors_add(list, &added, t->name, strlen(t->name), t->dtype, &t->shape, t->frag,
-                             t->n_frag, t->flat, err))
-            return err->code;
+        if ((rc = ckpt_tensors_add(list, &added, t->name, strlen(t->name), t->dtype, &t->shape,
+                                   t->frag, t->n_frag, t->flat, err)) != 0)
+            return rc;
         added->kind = t->kind;
         added->alias_of = s->first + t->alias_of;
         added->unread = t->unread;
@@ -133,8 +134,9 @@ static int add_shard(struct hf *h, struct ckpt_tensors *list, const struct ckpt_
 
     if (!ckpt_file_name_is_clean(name))
         return ckpt_fail_as(err, CKPT_EREFUSED, "refused-path", "shard %s: no clean name", name);
-    if (ckpt_file_open_at(&file, h->dir, name, err) || place_of_file(&p, file, err))
-        return err->code;
+    if ((rc = ckpt_file_open_at(&file, h->dir, name, err)) != 0 ||
+        (rc = place_of_file(&p, file, err)) != 0)
+        return rc;
     h->n_shard++;
     s->first = list->n;
     if (p.head_len > 23 && memcmp(p.head, "version https://git-lfs", 23) == 0) {
@@ -179,6 +181,7 @@ static int list_files(struct files *f, struct ckpt_arena *a, const json_t *map,
 {
     const char *tensor;
     json_t *v;
+    int rc;
 
     f->name = ckpt_arena_alloc(a, json_object_size(map) + 1, sizeof *f->name);
     f->number = json_object();
@@ -187,8 +190,8 @@ static int list_files(struct files *f, struct ckpt_arena *a, const json_t *map,
     json_object_foreach ((json_t *)map, tensor, v) {
         if (!json_is_string(v))
             return ckpt_fail(err, CKPT_EFORMAT, "weight_map: %s is mapped to no file name", tensor);
-        if (add_file(f, a, json_string_value(v), json_string_length(v), err))
-            return err->code;
+        if ((rc = add_file(f, a, json_string_value(v), json_string_length(v), err)) != 0)
+            return rc;
     }
     return 0;
 }
@@ -329,10 +332,10 @@ static int open_source(struct ckpt_source **out, struct ckpt_place *place,
             json_object_set(info, "metadata", h->metadata);
         add_config(info, h);
     }
-    if (ckpt_source_new(out, &ops, h, &list, h->side.item, h->side.n, info, err))
-        return err->code;
-    h->list = ckpt_source_tensors(*out);
-    return 0;
+    rc = ckpt_source_new(out, &ops, h, &list, h->side.item, h->side.n, info, err);
+    if (rc == 0)
+        h->list = ckpt_source_tensors(*out);
+    return rc;
 }
 
 const struct ckpt_format ckpt_format_hf = {

@@ -112,7 +112,6 @@ static int put_index(void *self, struct ckpt_err *err)
     json_t *map, *index;
     uint64_t total = 0;
     int64_t params = 0;
-    struct ckpt_buf b;
     char name[64];
     int rc;
 
@@ -129,15 +128,8 @@ static int put_index(void *self, struct ckpt_err *err)
     }
     index = json_pack("{s:{s:I,s:I},s:o}", "metadata", "total_parameters", (json_int_t)params,
                       "total_size", (json_int_t)total, "weight_map", map);
-    ckpt_buf_init(&b, (size_t)1 << 30);
     if (rc == 0)
-        rc = ckpt_json_write(&b, index, 2, true, err);
-    ckpt_buf_put_u8(&b, '\n');
-    if (rc == 0 && !ckpt_buf_ok(&b))
-        rc = ckpt_nomem(err, b.len);
-    if (rc == 0)
-        rc = ckpt_outdir_put(s->base.dir, "model.safetensors.index.json", b.data, b.len, err);
-    ckpt_buf_release(&b);
+        rc = dir_sink_put_json(s->base.dir, "model.safetensors.index.json", index, "\n", err);
     json_decref(index);
     return rc;
 }

@@ -91,23 +91,18 @@ static int check_tiling(struct reading *r, uint64_t data_bytes, struct ckpt_err 
 
 static int add_span(struct reading *r, uint64_t begin, struct ckpt_err *err)
 {
-    if (r->n == r->cap) {
-        size_t cap = r->cap ? 2 * r->cap : 64;
-        void *grown = ckpt_grow(r->span, cap, sizeof *r->span);
+    int rc = ckpt_reserve(&r->span, r->n, &r->cap, sizeof *r->span, err);
 
-        if (!grown)
-            return ckpt_nomem(err, cap * sizeof *r->span);
-        r->span = grown;
-        r->cap = cap;
-    }
-    r->span[r->n++] = (struct span){begin, r->list->n - 1};
-    return 0;
+    if (rc == 0)
+        r->span[r->n++] = (struct span){begin, r->list->n - 1};
+    return rc;
 }
 
 static int add_tensor(void *ctx, const struct safetensors_row *e, struct ckpt_err *err)
 {
     struct reading *r = ctx;
     struct ckpt_fragment *f = NULL;
+    int rc;
 
     if (e->end > e->begin) {
         f = ckpt_arena_alloc(&r->list->arena, 1, sizeof *f);
@@ -116,9 +111,9 @@ static int add_tensor(void *ctx, const struct safetensors_row *e, struct ckpt_er
         f->file = r->file;
         f->offset = r->data + e->begin;
     }
-    if (ckpt_tensors_add(r->list, NULL, e->name, e->name_len, e->dtype, &e->shape, f, f != NULL,
-                         false, err))
-        return err->code;
+    if ((rc = ckpt_tensors_add(r->list, NULL, e->name, e->name_len, e->dtype, &e->shape, f,
+                               f != NULL, false, err)) != 0)
+        return rc;
     if (check_size(e, err))
         return ckpt_err_in(err, "tensor %.*s", e->name_len < 200 ? (int)e->name_len : 200, e->name);
     return add_span(r, e->begin, err);
@@ -130,12 +125,13 @@ static int header_size(uint64_t *n, struct ckpt_file *file, struct ckpt_err *err
     uint64_t size = ckpt_file_size(file);
     unsigned char head[8], last = ' ';
     struct ckpt_cursor c;
+    int rc;
 
     if (size < 8)
         return ckpt_fail_as(err, CKPT_EFORMAT, "truncated", "%llu bytes, at least 8 wanted",
                             (unsigned long long)size);
-    if (ckpt_file_read_at(file, head, sizeof head, 0, err))
-        return err->code;
+    if ((rc = ckpt_file_read_at(file, head, sizeof head, 0, err)) != 0)
+        return rc;
     ckpt_cursor_init(&c, head, sizeof head);
     *n = ckpt_cursor_u64le(&c);
     if (*n > SAFETENSORS_MAX_HEADER)
@@ -145,8 +141,8 @@ static int header_size(uint64_t *n, struct ckpt_file *file, struct ckpt_err *err
         return ckpt_fail_as(err, CKPT_EFORMAT, "truncated",
                             "header says %llu bytes, the file has %llu after its first 8",
                             (unsigned long long)*n, (unsigned long long)(size - 8));
-    if (*n > 0 && ckpt_file_read_at(file, &last, 1, 8 + *n - 1, err))
-        return err->code;
+    if (*n > 0 && (rc = ckpt_file_read_at(file, &last, 1, 8 + *n - 1, err)) != 0)
+        return rc;
     if (last == '\0')
         return ckpt_fail(err, CKPT_EFORMAT, "header is padded with NUL, blanks wanted");
     return 0;
@@ -199,15 +195,16 @@ static int open_source(struct ckpt_source **out, struct ckpt_place *place,
 {
     struct ckpt_tensors list = {0};
     json_t *metadata, *info;
+    int rc;
 
     (void)opts;
     *out = NULL;
     if (!place->file)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: is a directory, one safetensors file wanted",
                          place->path);
-    if (safetensors_read(&list, place->file, &metadata, err)) {
+    if ((rc = safetensors_read(&list, place->file, &metadata, err)) != 0) {
         ckpt_tensors_release(&list);
-        return err->code;
+        return rc;
     }
     info = json_pack("{s:s}", "format", "safetensors");
     if (info && metadata)

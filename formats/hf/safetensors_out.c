@@ -33,15 +33,12 @@ static int by_class(const void *a, const void *b)
 }
 
 /* The tensors in the order they lie in the file; pick NULL: all.  NULL when memory is refused. */
-static struct row *rows_in_order(const struct ckpt_tensors *list, const size_t *pick, size_t n,
-                                 struct ckpt_err *err)
+static struct row *rows_in_order(const struct ckpt_tensors *list, const size_t *pick, size_t n)
 {
     struct row *row = ckpt_alloc(n, sizeof *row);
 
-    if (!row) {
-        ckpt_nomem(err, n * sizeof *row);
+    if (!row)
         return NULL;
-    }
     for (size_t k = 0; k < n; k++) {
         const struct ckpt_tensor *t = &list->item[pick ? pick[k] : k];
 
@@ -49,21 +46,6 @@ static struct row *rows_in_order(const struct ckpt_tensors *list, const size_t *
     }
     qsort(row, n, sizeof *row, by_class);
     return row;
-}
-
-static int put_json(struct ckpt_buf *b, const json_t *v, bool sort, struct ckpt_err *err)
-{
-    return ckpt_json_write(b, v, 0, sort, err);
-}
-
-/* A name as JSON text. */
-static int put_name(struct ckpt_buf *b, const char *name, struct ckpt_err *err)
-{
-    json_t *s = json_string(name);
-    int rc = s ? put_json(b, s, false, err) : ckpt_nomem(err, strlen(name));
-
-    json_decref(s);
-    return rc;
 }
 
 /* The record comes first in the object, so that its place is known. */
@@ -79,7 +61,8 @@ static int put_metadata(struct ckpt_buf *b, struct safetensors_file *s, const js
     ckpt_buf_put_str(b, "{\"__metadata__\":");
     if (rc == 0 && s->record) {
         json_object_del(m, CKPT_RECORD_KEY);
-        rc = put_name(&s->stood, s->record, err);
+        ckpt_json_put_string(&s->stood, s->record, strlen(s->record));
+        rc = ckpt_buf_ok(&s->stood) ? 0 : ckpt_nomem(err, s->stood.len);
         ckpt_buf_put_str(b, "{\"" CKPT_RECORD_KEY "\":");
         s->record_at = 8 + b->len;
         ckpt_buf_put(b, s->stood.data, s->stood.len);
@@ -88,7 +71,7 @@ static int put_metadata(struct ckpt_buf *b, struct safetensors_file *s, const js
     if (rc == 0) {
         size_t brace = b->len;
 
-        rc = put_json(b, m, true, err);
+        rc = ckpt_json_write(b, m, 0, true, err);
         if (rc == 0 && s->record && ckpt_buf_ok(b)) {   /* one object of both */
             memmove(b->data + brace, b->data + brace + 1, b->len - brace - 1);
             b->len--;
@@ -102,13 +85,15 @@ static int put_metadata(struct ckpt_buf *b, struct safetensors_file *s, const js
 static int pass_on(struct ckpt_buf *b, uint64_t *len, size_t n, struct ckpt_out *out,
                    struct ckpt_err *err)
 {
+    int rc;
+
     if (!ckpt_buf_ok(b) && b->len < b->limit / 2)      /* memory grows by doubling */
         return ckpt_nomem(err, b->len);
     if (!ckpt_buf_ok(b) || *len + b->len > SAFETENSORS_MAX_HEADER)
         return ckpt_fail(err, CKPT_ELIMIT, "header of %zu tensors passes %u bytes", n,
                          SAFETENSORS_MAX_HEADER);
-    if (out && ckpt_out_write(out, b->data, b->len, err))
-        return err->code;
+    if (out && (rc = ckpt_out_write(out, b->data, b->len, err)) != 0)
+        return rc;
     *len += b->len;
     b->len = 0;
     return 0;
@@ -123,11 +108,12 @@ static int put_header(uint64_t *len, struct ckpt_buf *b, struct safetensors_file
                       struct ckpt_out *out, struct ckpt_err *err)
 {
     uint64_t at = 0;
+    int rc;
 
     *len = 0;
     s->stood.len = 0;
-    if (put_metadata(b, s, metadata, err))
-        return err->code;
+    if ((rc = put_metadata(b, s, metadata, err)) != 0)
+        return rc;
     for (size_t i = 0; i < n; i++) {
         const struct ckpt_tensor *t = row[i].t;
         uint64_t bytes = ckpt_tensor_bytes(t);
@@ -139,8 +125,7 @@ static int put_header(uint64_t *len, struct ckpt_buf *b, struct safetensors_file
             return ckpt_fail(err, CKPT_EUNSUPPORTED, "safetensors has no tensor of name %s",
                              t->name);
         ckpt_buf_put_u8(b, ',');
-        if (put_name(b, t->name, err))
-            return err->code;
+        ckpt_json_put_string(b, t->name, strlen(t->name));
         ckpt_buf_printf(b, ":{\"dtype\":\"%s\",\"shape\":[", ckpt_dtype_name(t->dtype));
         for (int d = 0; d < t->shape.rank; d++)
             ckpt_buf_printf(b, d ? ",%lld" : "%lld", (long long)t->shape.dim[d]);
@@ -148,8 +133,8 @@ static int put_header(uint64_t *len, struct ckpt_buf *b, struct safetensors_file
                         (unsigned long long)(at + bytes));
         s->offset[row[i].k] = at;
         at += bytes;
-        if (b->len >= PART_BYTES && pass_on(b, len, n, out, err))
-            return err->code;
+        if (b->len >= PART_BYTES && (rc = pass_on(b, len, n, out, err)) != 0)
+            return rc;
     }
     ckpt_buf_put_u8(b, '}');
     while ((*len + b->len) % 8 != 0 && ckpt_buf_ok(b))
@@ -163,7 +148,7 @@ int safetensors_begin(struct safetensors_file **f, struct ckpt_out *out,
                       const json_t *metadata, const char *record, struct ckpt_err *err)
 {
     struct safetensors_file *s = ckpt_alloc(1, sizeof *s);
-    struct row *row = rows_in_order(list, pick, n_pick, err);
+    struct row *row = rows_in_order(list, pick, n_pick);
     unsigned char size[8];
     struct ckpt_buf head;
     uint64_t total = 0, len = 0;
@@ -222,9 +207,8 @@ static int rewrite_record(struct safetensors_file *f, struct ckpt_err *err)
     int rc;
 
     ckpt_buf_init(&now, SAFETENSORS_MAX_HEADER);
-    rc = put_name(&now, f->record, err);
-    if (rc == 0 && !ckpt_buf_ok(&now))
-        rc = ckpt_nomem(err, now.len);
+    ckpt_json_put_string(&now, f->record, strlen(f->record));
+    rc = ckpt_buf_ok(&now) ? 0 : ckpt_nomem(err, now.len);
     if (rc == 0 && now.len != f->stood.len)
         rc = ckpt_fail(err, CKPT_ESTATE, "the record's length changed while it was written");
     if (rc == 0 && memcmp(now.data, f->stood.data, now.len) != 0)
@@ -235,16 +219,15 @@ static int rewrite_record(struct safetensors_file *f, struct ckpt_err *err)
 
 int safetensors_commit(struct safetensors_file *f, struct ckpt_err *err)
 {
-    if (f->record && !ckpt_out_is_stream(f->out) && rewrite_record(f, err)) {
+    int rc = f->record && !ckpt_out_is_stream(f->out) ? rewrite_record(f, err) : 0;
+
+    if (rc) {
         safetensors_abort(f);
-        return err->code;
+        return rc;
     }
-    if (ckpt_out_commit(f->out, err)) {
-        file_free(f);
-        return err->code;
-    }
+    rc = ckpt_out_commit(f->out, err);
     file_free(f);
-    return 0;
+    return rc;
 }
 
 void safetensors_abort(struct safetensors_file *f)
@@ -320,8 +303,8 @@ static const struct ckpt_sink_ops sink_ops = {
 /* A stream takes tensors in file order: the sink's list is a sorted copy. */
 static int sort_list(struct sink *s, const struct ckpt_tensors *list, struct ckpt_err *err)
 {
-    struct row *row = rows_in_order(list, NULL, list->n, err);
-    int rc = row ? 0 : err->code;
+    struct row *row = rows_in_order(list, NULL, list->n);
+    int rc = row ? 0 : ckpt_nomem(err, list->n * sizeof *row);
 
     for (size_t k = 0; rc == 0 && k < list->n; k++)
         rc = ckpt_tensors_add(&s->sorted, NULL, row[k].t->name, strlen(row[k].t->name),

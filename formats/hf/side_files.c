@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libckpt/base/json.h"
+#include "libckpt/views/extra.h"
+
 #define MAX_BYTES ((uint64_t)256 << 20)
 #define MAX_FILES 65536u
 #define BOUNCE    ((size_t)1 << 20)     /* bytes of a file in memory */
@@ -35,81 +38,69 @@ bool side_file_name(const char *name)
            !any(left, sizeof left / sizeof left[0], name);
 }
 
-/* Room is made by doubling in the arena: the lists that are left behind are half of it. */
-static int add(struct side_files *s, size_t *cap, struct ckpt_arena *arena, struct ckpt_extra e,
-               struct ckpt_err *err)
+/* Takes the file. */
+static int add(struct side_files *s, struct ckpt_extra e, struct ckpt_err *err)
 {
-    if (s->n == *cap) {
-        size_t more = *cap ? 2 * *cap : 16;
-        struct ckpt_extra *grown = ckpt_arena_alloc(arena, more, sizeof *grown);
+    int rc = s->n < MAX_FILES ? ckpt_reserve(&s->item, s->n, &s->cap, sizeof *s->item, err)
+                              : ckpt_fail(err, CKPT_ELIMIT, "more than %u side files", MAX_FILES);
 
-        if (!grown || s->n >= MAX_FILES) {
-            ckpt_file_close(e.file);
-            return grown ? ckpt_fail(err, CKPT_ELIMIT, "more than %u side files", MAX_FILES)
-                         : ckpt_nomem(err, more * sizeof *grown);
-        }
-        if (s->n)
-            memcpy(grown, s->item, s->n * sizeof *grown);
-        s->item = grown;
-        *cap = more;
-    }
-    s->item[s->n++] = e;
-    return 0;
+    if (rc)
+        ckpt_file_close(e.file);
+    else
+        s->item[s->n++] = e;
+    return rc;
 }
 
 /* The side files of a directory; those of a folder are named with it. */
-static int add_all(struct side_files *s, size_t *cap, struct ckpt_dir *dir, const char *folder,
+static int add_all(struct side_files *s, struct ckpt_dir *dir, const char *folder,
                    struct ckpt_arena *arena, struct ckpt_err *err)
 {
     struct ckpt_entry *entry;
-    size_t n;
+    size_t n = 0;
+    int rc = ckpt_dir_list(dir, arena, &entry, &n, err);
 
-    if (ckpt_dir_list(dir, arena, &entry, &n, err))
-        return err->code;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; rc == 0 && i < n; i++) {
         struct ckpt_extra e = {.name = entry[i].name};
 
         if (!entry[i].is_file || entry[i].size > MAX_BYTES || !side_file_name(entry[i].name))
             continue;
         if (folder && !(e.name = ckpt_arena_printf(arena, "%s/%s", folder, entry[i].name)))
             return ckpt_nomem(err, strlen(entry[i].name));
-        if (ckpt_file_open_at(&e.file, dir, entry[i].name, err) || add(s, cap, arena, e, err))
-            return err->code;
+        rc = ckpt_file_open_at(&e.file, dir, entry[i].name, err);
+        if (rc == 0)
+            rc = add(s, e, err);
     }
-    for (size_t i = 0; !folder && i < n; i++) {
+    for (size_t i = 0; rc == 0 && !folder && i < n; i++) {
         struct ckpt_dir *sub;
-        int rc;
 
         if (!entry[i].is_dir || !any(folders, sizeof folders / sizeof folders[0], entry[i].name))
             continue;
-        if (ckpt_dir_open_at(&sub, dir, entry[i].name, err))
-            return err->code;
-        rc = add_all(s, cap, sub, entry[i].name, arena, err);
+        rc = ckpt_dir_open_at(&sub, dir, entry[i].name, err);
+        if (rc == 0)
+            rc = add_all(s, sub, entry[i].name, arena, err);
         ckpt_dir_close(sub);
-        if (rc)
-            return rc;
     }
-    return 0;
+    return rc;
 }
 
 int side_files_open(struct side_files *s, struct ckpt_dir *dir, struct ckpt_arena *arena,
                     struct ckpt_err *err)
 {
-    size_t cap = 0;
+    int rc;
 
     memset(s, 0, sizeof *s);
-    if (add_all(s, &cap, dir, NULL, arena, err))
+    rc = add_all(s, dir, NULL, arena, err);
+    if (rc)
         side_files_close(s);
-    else
-        return 0;
-    return err->code;
+    return rc;
 }
 
 void side_files_close(struct side_files *s)
 {
     for (size_t i = 0; i < s->n; i++)
         ckpt_file_close(s->item[i].file);
-    s->n = 0;
+    ckpt_free(s->item);
+    memset(s, 0, sizeof *s);
 }
 
 int side_file_put(struct ckpt_outdir *dir, const struct ckpt_extra *e, struct ckpt_err *err)
@@ -131,7 +122,43 @@ int side_file_put(struct ckpt_outdir *dir, const struct ckpt_extra *e, struct ck
     return rc;
 }
 
-/* Whether a file of a checkpoint goes along with the run when it goes on on `world` ranks. */
+int side_file_read(json_t **out, const struct ckpt_source *src, const char *name, uint64_t limit,
+                   struct ckpt_err *err)
+{
+    const struct ckpt_extra *e = ckpt_source_extra(src, name);
+    int rc;
+
+    *out = NULL;
+    rc = e ? ckpt_json_read(out, e->file, limit, CKPT_JSON_PYTHON, err) : 0;
+    return rc ? ckpt_err_in(err, "%s", name) : 0;
+}
+
+int side_file_replace(struct ckpt_source **src, const char *name, const json_t *value,
+                      json_t *info, struct ckpt_err *err)
+{
+    struct ckpt_source *below = *src;
+    struct ckpt_buf b;
+    int rc = 0;
+
+    ckpt_buf_init(&b, (size_t)1 << 30);
+    if (value) {
+        rc = ckpt_json_write(&b, value, 2, false, err);
+        ckpt_buf_put_u8(&b, '\n');
+        if (rc == 0 && !ckpt_buf_ok(&b))
+            rc = ckpt_nomem(err, b.len);
+    }
+    *src = NULL;
+    if (rc == 0) {
+        rc = ckpt_view_extra(src, below, name, value ? b.data : NULL, b.len, info, err);
+    } else {
+        ckpt_source_close(below);
+        json_decref(info);
+    }
+    ckpt_buf_release(&b);
+    return rc;
+}
+
+/* Whether a file goes along with a run that is continued on `world` ranks. */
 static bool goes_along(const char *name, int world)
 {
     static const char *const run[] = {"trainer_state.json", "scheduler.pt", "training_args.bin",

@@ -11,8 +11,8 @@
 #include "libckpt/source.h"
 
 struct side_files {
-    struct ckpt_extra *item;            /* in the arena it was opened with */
-    size_t             n;
+    struct ckpt_extra *item;            /* names lie in the arena it was opened with */
+    size_t             n, cap;
 };
 
 /* True for a name that goes along with a model. */
@@ -23,6 +23,13 @@ int side_files_open(struct side_files *s, struct ckpt_dir *dir, struct ckpt_aren
 void side_files_close(struct side_files *s);
 /* Copy one into a directory that is being written. */
 int side_file_put(struct ckpt_outdir *dir, const struct ckpt_extra *e, struct ckpt_err *err);
+/* A source's side file as JSON, of so many bytes at most; NULL when it has none. */
+int side_file_read(json_t **out, const struct ckpt_source *src, const char *name, uint64_t limit,
+                   struct ckpt_err *err);
+/* *src with value as that side file, or without the file (value NULL).  Takes info, the new facts;
+ * NULL: they stay.  *src is closed and NULL after a failure. */
+int side_file_replace(struct ckpt_source **src, const char *name, const json_t *value,
+                      json_t *info, struct ckpt_err *err);
 /*
  * Copy what goes with a run and not with a model: trainer_state.json, scheduler.pt,
  * training_args.bin, random states of the ranks below world, an adapter's own files.

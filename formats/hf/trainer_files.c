@@ -240,17 +240,18 @@ static int put_moment(struct torch_writer *w, size_t i, const struct adamw_param
 {
     const float *whole = of == ADAMW_EXP_AVG ? p->exp_avg : p->exp_avg_sq;
     int64_t numel = 0;
+    int rc = 0;
 
     ckpt_shape_numel(&numel, &p->shape);
-    for (int64_t at = 0; at < numel; at += ADAMW_PIECE) {
+    for (int64_t at = 0; rc == 0 && at < numel; at += ADAMW_PIECE) {
         int64_t n = numel - at < ADAMW_PIECE ? numel - at : ADAMW_PIECE;
 
-        if (!whole && reader->read(reader->ctx, i, of, at, n, piece, err))
-            return err->code;
-        if (torch_writer_put(w, 3 * i + (size_t)of, at, n, whole ? whole + at : piece, err))
-            return err->code;
+        if (!whole)
+            rc = reader->read(reader->ctx, i, of, at, n, piece, err);
+        if (rc == 0)
+            rc = torch_writer_put(w, 3 * i + (size_t)of, at, n, whole ? whole + at : piece, err);
     }
-    return 0;
+    return rc;
 }
 
 static int put_states(struct torch_writer *w, const struct adamw_param *param, size_t n_param,

@@ -36,7 +36,7 @@ static int add_pattern(struct peft_patterns *p, const char *key, const json_t *v
                        struct ckpt_err *err)
 {
     char pattern[REGEX_MAX_PATTERN];
-    int n = snprintf(pattern, sizeof pattern, "^(?:.*\\.)?(?:%s)$", key);
+    int n = snprintf(pattern, sizeof pattern, "^(?:.*\\.)?(?:%s)$", key), rc;
 
     if (!json_is_number(v))
         return ckpt_fail(err, CKPT_EFORMAT, "%s is given no number", key);
@@ -44,10 +44,8 @@ static int add_pattern(struct peft_patterns *p, const char *key, const json_t *v
         return ckpt_fail(err, CKPT_ELIMIT, "a pattern has more than %d bytes", REGEX_MAX_PATTERN);
     p->item[p->n].value = json_number_value(v);
     p->n++;
-    if (regex_new(&p->item[p->n - 1].re, pattern, (size_t)n, false, err) ||
-        regex_run_new(&p->item[p->n - 1].run, p->item[p->n - 1].re, err))
-        return err->code;
-    return 0;
+    rc = regex_new(&p->item[p->n - 1].re, pattern, (size_t)n, false, err);
+    return rc ? rc : regex_run_new(&p->item[p->n - 1].run, p->item[p->n - 1].re, err);
 }
 
 static int read_patterns(struct peft_patterns **out, const json_t *config, const char *name,
@@ -112,9 +110,10 @@ static int check_kind(const json_t *config, struct ckpt_err *err)
                                          "use_bdlora", "kasa_config", "velora_config",
                                          "monteclora_config"};
     const char *type;
+    int rc;
 
-    if (ckpt_json_str(&type, config, "peft_type", err))
-        return err->code;
+    if ((rc = ckpt_json_str(&type, config, "peft_type", err)) != 0)
+        return rc;
     if (strcmp(type, "LORA") != 0)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "peft_type %s is not merged, only LORA", type);
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
@@ -138,6 +137,10 @@ static void warn_of_start(const json_t *config)
 
 int peft_config_init(struct peft_config *c, const json_t *json, struct ckpt_err *err)
 {
+    const struct { const char *key; bool *to; } flags[] = {
+        {"use_rslora", &c->rslora}, {"use_dora", &c->dora},
+        {"fan_in_fan_out", &c->fan_in_fan_out}, {"ensure_weight_tying", &c->keeps_ties},
+    };
     int rc;
 
     memset(c, 0, sizeof *c);
@@ -149,14 +152,8 @@ int peft_config_init(struct peft_config *c, const json_t *json, struct ckpt_err 
         rc = ckpt_json_num_or(&c->alpha, json, "lora_alpha", 8, err);
     if (rc == 0)
         rc = ckpt_json_num_or(&c->r, json, "r", 8, err);
-    if (rc == 0)
-        rc = ckpt_json_bool_or(&c->rslora, json, "use_rslora", false, err);
-    if (rc == 0)
-        rc = ckpt_json_bool_or(&c->dora, json, "use_dora", false, err);
-    if (rc == 0)
-        rc = ckpt_json_bool_or(&c->fan_in_fan_out, json, "fan_in_fan_out", false, err);
-    if (rc == 0)
-        rc = ckpt_json_bool_or(&c->keeps_ties, json, "ensure_weight_tying", false, err);
+    for (size_t i = 0; rc == 0 && i < sizeof flags / sizeof flags[0]; i++)
+        rc = ckpt_json_bool_or(flags[i].to, json, flags[i].key, false, err);
     if (rc == 0)
         rc = read_patterns(&c->alpha_of, json, "alpha_pattern", err);
     if (rc == 0)
@@ -186,9 +183,11 @@ int peft_config_scale(float *scale, const struct peft_config *c, const char *mod
                       struct ckpt_err *err)
 {
     double alpha = c->alpha, told;
+    int rc;
 
-    if (match(&alpha, c->alpha_of, module, err) || peft_config_rank(&told, c, module, err))
-        return err->code;
+    if ((rc = match(&alpha, c->alpha_of, module, err)) != 0 ||
+        (rc = peft_config_rank(&told, c, module, err)) != 0)
+        return rc;
     if (told != (double)r)
         ckpt_log(CKPT_LOG_WARNING, "%s: adapter_config.json says rank %g, its factors have %lld",
                  module, told, (long long)r);

@@ -28,11 +28,11 @@ struct stack {
     size_t               whole;                 /* the parameter as one tensor, or NONE */
     const struct layout *layout;                /* else this */
     int64_t              experts;
-    bool                 turned;                /* [experts, in, out] */
+    bool                 transposed;                /* [experts, in, out] */
 };
 
 /* Families that keep an expert's matrix as [in, out]. */
-static bool keeps_turned(const struct ckpt_source *base)
+static bool keeps_transposed(const struct ckpt_source *base)
 {
     static const char *const types[] = {"gpt_oss", "openai_privacy_filter", "aria", "aria_text",
                                         "llama4", "llama4_text"};
@@ -59,16 +59,16 @@ static bool fits_whole(struct stack *s, const struct ckpt_source *base, size_t i
 {
     const struct ckpt_shape *w = &ckpt_source_tensor(base, i)->shape;
     int last = w->rank - 1;
-    bool plain, turned;
+    bool plain, transposed;
 
     if (last < 1 || last > 2)
         return false;
     s->whole = i;
     s->experts = last == 2 ? w->dim[0] : 1;
     plain = w->dim[last - 1] == s->out && w->dim[last] == s->in;
-    turned = last == 2 && w->dim[1] == s->in && w->dim[2] == s->out;
-    s->turned = turned && (!plain || keeps_turned(base));
-    return plain || turned;
+    transposed = last == 2 && w->dim[1] == s->in && w->dim[2] == s->out;
+    s->transposed = transposed && (!plain || keeps_transposed(base));
+    return plain || transposed;
 }
 
 static bool fits_parts(struct stack *s, const struct ckpt_source *base, const struct layout *l)
@@ -93,7 +93,7 @@ static bool fits(struct stack *s, const struct ckpt_source *base)
 
     s->whole = PEFT_NONE;
     s->layout = NULL;
-    s->turned = false;
+    s->transposed = false;
     snprintf(suffix, sizeof suffix, ".%s", s->param);
     whole = peft_find(base, s->module, suffix);
     if (whole != SIZE_MAX)
@@ -151,19 +151,19 @@ static int add_update(struct peft_updates *m, const struct stack *s, size_t base
                             peft_of_adapter(m, s->a)->name, w->name);
     u = peft_update_new(m, base, NULL);
     if (!u)
-        return m->err->code;
+        return ckpt_err_code(m->err);
     u->a = s->a;
     u->b = s->b;
     u->scale = scale;
-    u->transposed = s->turned;
+    u->transposed = s->transposed;
     u->part = (struct ckpt_lora_part){
         .rank = s->columns / s->experts, .a_row = expert * (s->columns / s->experts),
         .b_row = s->layout && s->layout->part[1] ? part * (s->out / 2) : 0, .b_col = expert,
         .b_step = s->experts,
     };
     if (s->whole != PEFT_NONE) {
-        u->part.n_row = s->turned ? s->in : s->out;
-        u->part.n_col = s->turned ? s->out : s->in;
+        u->part.n_row = s->transposed ? s->in : s->out;
+        u->part.n_col = s->transposed ? s->out : s->in;
         u->part.first = expert * s->in * s->out;
     }
     return 0;

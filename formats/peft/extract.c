@@ -8,6 +8,7 @@
 #include "formats/peft/names.h"
 #include "formats/peft/tied.h"
 #include "libckpt/convert.h"
+#include "libckpt/lora/factors.h"
 #include "libckpt/base/json.h"
 #include "libckpt/err.h"
 #include "libckpt/log.h"
@@ -68,15 +69,6 @@ static const json_t *config_of(const struct extract *x)
 
 /* -- what differs ---------------------------------------------------------------------------- */
 
-static int read_f32(float *dst, void *raw, struct ckpt_source *src, size_t i, int64_t at,
-                    int64_t n, struct ckpt_err *err)
-{
-    if (ckpt_source_read(src, i, at, n, raw, err))
-        return err->code;
-    ckpt_convert(dst, CKPT_F32, raw, ckpt_source_tensor(src, i)->dtype, (size_t)n);
-    return 0;
-}
-
 /* Values, whatever their dtypes; bits where the dtype is the same. */
 static int differs(bool *yes, struct extract *x, size_t i, size_t j)
 {
@@ -97,12 +89,12 @@ static int differs(bool *yes, struct extract *x, size_t i, size_t j)
             rc = ckpt_source_read(x->full, i, at, n, raw, x->err);
             if (rc == 0)
                 rc = ckpt_source_read(x->base, j, at, n, raw + CHUNK * WIDEST, x->err);
-            *yes = memcmp(raw, raw + CHUNK * WIDEST, (size_t)n * width) != 0;
+            *yes = rc == 0 && memcmp(raw, raw + CHUNK * WIDEST, (size_t)n * width) != 0;
         } else {
-            rc = read_f32(v, raw, x->full, i, at, n, x->err);
+            rc = lora_read_as(v, CKPT_F32, x->full, i, at, n, x->err);
             if (rc == 0)
-                rc = read_f32(v + CHUNK, raw, x->base, j, at, n, x->err);
-            *yes = memcmp(v, v + CHUNK, (size_t)n * sizeof *v) != 0;
+                rc = lora_read_as(v + CHUNK, CKPT_F32, x->base, j, at, n, x->err);
+            *yes = rc == 0 && memcmp(v, v + CHUNK, (size_t)n * sizeof *v) != 0;
         }
     }
     ckpt_free(raw);
@@ -186,9 +178,10 @@ static int look_at(struct extract *x, size_t i)
     struct tensor *e = &x->tensor[i];
     struct module *m;
     size_t j;
+    int rc;
 
-    if (find_module(&e->module, x, t->name) || find_base(x, i))
-        return x->err->code;
+    if ((rc = find_module(&e->module, x, t->name)) != 0 || (rc = find_base(x, i)) != 0)
+        return rc;
     m = &x->module[e->module];
     j = e->base;
     e->linear = t->shape.rank == 2 && t->numel && is_float(t) && !is_table(m->name) &&
@@ -252,18 +245,19 @@ static void decide(struct extract *x)
 static int look(struct extract *x)
 {
     size_t n = ckpt_source_count(x->full), found = 0;
+    int rc;
 
     x->tensor = ckpt_alloc(n, sizeof *x->tensor);
     x->module = ckpt_alloc(n, sizeof *x->module);
     if (!x->tensor || !x->module)
         return ckpt_nomem(x->err, n * sizeof *x->tensor);
-    if (ckpt_map_new(&x->modules, n, x->err))
-        return x->err->code;
-    for (size_t i = 0; i < n; i++)
-        if (look_at(x, i))
-            return x->err->code;
-    if (check_all_there(x))
-        return x->err->code;
+    rc = ckpt_map_new(&x->modules, n, x->err);
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = look_at(x, i);
+    if (rc == 0)
+        rc = check_all_there(x);
+    if (rc)
+        return rc;
     decide(x);
     for (size_t i = 0; i < n; i++)
         found += x->tensor[i].fate != SAME;

@@ -5,25 +5,22 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "libckpt/convert.h"
 #include "libckpt/err.h"
 #include "libckpt/log.h"
+#include "libckpt/lora/factors.h"
 #include "libckpt/lora/low_rank.h"
+#include "libckpt/lora/ring.h"
 
-#define KEEP ((size_t)8)        /* pairs that stay when nobody reads them */
+#define STAY ((size_t)8)        /* pairs that stay when nobody reads them */
 #define NONE SIZE_MAX
 
 /* The difference of two matrices and its factors. */
 struct pair {
-    size_t          full, base;
-    int64_t         m, n, r;
-    bool            turned;
-    pthread_mutex_t lock;               /* of finding them */
-    bool            ready;
-    float          *left, *right;       /* [m, r], [n, r] */
-    double          whole, kept;
-    size_t          users;              /* these two: of the lock of all */
-    bool            in_ring;
+    size_t  full, base;
+    int64_t m, n, r;
+    bool    transposed;
+    float  *left, *right;               /* [m, r], [n, r] */
+    double  total, kept;                /* squares of the difference; what the factors have */
 };
 
 /* A tensor of the list: of a pair, or a copy. */
@@ -38,53 +35,50 @@ struct peft_factors {
     struct pair        *pair;
     struct entry       *entry;
     size_t              n_pair, n_entry;
-    pthread_mutex_t     lock;
-    size_t              ring[KEEP], next, n_ring;
+    struct lora_ring   *ring;
 };
+
+static int find(void *ctx, size_t i, struct ckpt_err *err);
+
+static void unload(void *ctx, size_t i)
+{
+    struct pair *p = &((struct peft_factors *)ctx)->pair[i];
+
+    ckpt_free(p->left);
+    ckpt_free(p->right);
+    p->left = p->right = NULL;
+}
+
+static const struct lora_ring_ops ring_ops = {.load = find, .unload = unload};
 
 int peft_factors_new(struct peft_factors **out, struct ckpt_source *base,
                      struct ckpt_source *full, struct ckpt_err *err)
 {
     size_t n = ckpt_source_count(full);
     struct peft_factors *f = ckpt_alloc(1, sizeof *f);
+    int rc;
 
     *out = NULL;
-    if (f) {
-        f->pair = ckpt_alloc(n, sizeof *f->pair);
-        f->entry = ckpt_alloc(2 * n, sizeof *f->entry);
-    }
-    if (!f || !f->pair || !f->entry) {
-        if (f) {
-            ckpt_free(f->pair);
-            ckpt_free(f->entry);
-        }
-        ckpt_free(f);
-        return ckpt_nomem(err, n * sizeof *f->pair);
-    }
-    pthread_mutex_init(&f->lock, NULL);
+    if (!f)
+        return ckpt_nomem(err, sizeof *f);
     f->base = base;
     f->full = full;
-    *out = f;
-    return 0;
-}
-
-static void unload(struct pair *p)
-{
-    ckpt_free(p->left);
-    ckpt_free(p->right);
-    p->left = p->right = NULL;
-    p->ready = false;
+    f->pair = ckpt_alloc(n, sizeof *f->pair);
+    f->entry = ckpt_alloc(2 * n, sizeof *f->entry);
+    rc = f->pair && f->entry ? lora_ring_new(&f->ring, n, STAY, &ring_ops, f, err)
+                             : ckpt_nomem(err, n * sizeof *f->pair);
+    if (rc)
+        peft_factors_free(f);
+    else
+        *out = f;
+    return rc;
 }
 
 void peft_factors_free(struct peft_factors *f)
 {
     if (!f)
         return;
-    for (size_t i = 0; i < f->n_pair; i++) {
-        unload(&f->pair[i]);
-        pthread_mutex_destroy(&f->pair[i].lock);
-    }
-    pthread_mutex_destroy(&f->lock);
+    lora_ring_free(f->ring);
     ckpt_tensors_release(&f->list);
     ckpt_free(f->pair);
     ckpt_free(f->entry);
@@ -110,22 +104,21 @@ static int list_tensor(struct peft_factors *f, const char *name, const char *tai
 }
 
 int peft_factors_add(struct peft_factors *f, const char *name, size_t full, size_t base,
-                     int64_t rank, bool turned, struct ckpt_err *err)
+                     int64_t rank, bool transposed, struct ckpt_err *err)
 {
     const struct ckpt_tensor *w = ckpt_source_tensor(f->full, full);
     int64_t r = peft_factors_rank(w, rank);
-    struct ckpt_shape a = ckpt_shape_2d(r, w->shape.dim[turned ? 0 : 1]);
-    struct ckpt_shape b = ckpt_shape_2d(w->shape.dim[turned ? 1 : 0], r);
+    struct ckpt_shape a = ckpt_shape_2d(r, w->shape.dim[transposed ? 0 : 1]);
+    struct ckpt_shape b = ckpt_shape_2d(w->shape.dim[transposed ? 1 : 0], r);
     struct entry e = {f->n_pair, NONE, true};
     struct pair *p = &f->pair[f->n_pair++];
+    int rc;
 
     *p = (struct pair){.full = full, .base = base, .m = w->shape.dim[0], .n = w->shape.dim[1],
-                       .r = r, .turned = turned};
-    pthread_mutex_init(&p->lock, NULL);
-    if (list_tensor(f, name, ".lora_A.weight", CKPT_F32, &a, e, err))
-        return err->code;
+                       .r = r, .transposed = transposed};
+    rc = list_tensor(f, name, ".lora_A.weight", CKPT_F32, &a, e, err);
     e.is_a = false;
-    return list_tensor(f, name, ".lora_B.weight", CKPT_F32, &b, e, err);
+    return rc ? rc : list_tensor(f, name, ".lora_B.weight", CKPT_F32, &b, e, err);
 }
 
 int peft_factors_copy(struct peft_factors *f, const char *name, size_t full,
@@ -143,23 +136,6 @@ struct rows {
     const struct pair   *p;
 };
 
-static int read_as_f32(float *to, struct ckpt_source *src, size_t i, int64_t at, int64_t n,
-                       struct ckpt_err *err)
-{
-    enum ckpt_dtype dtype = ckpt_source_tensor(src, i)->dtype;
-    void *raw = dtype == CKPT_F32 ? NULL : ckpt_alloc_buffer((size_t)n * ckpt_dtype_size(dtype));
-    int rc;
-
-    if (dtype == CKPT_F32)
-        return ckpt_source_read(src, i, at, n, to, err);
-    rc = raw ? ckpt_source_read(src, i, at, n, raw, err)
-             : ckpt_nomem(err, (size_t)n * ckpt_dtype_size(dtype));
-    if (rc == 0)
-        ckpt_convert(to, CKPT_F32, raw, dtype, (size_t)n);
-    ckpt_free(raw);
-    return rc;
-}
-
 /* Rows of the difference. */
 static int read_rows(void *ctx, int64_t row, int64_t n, float *d, struct ckpt_err *err)
 {
@@ -167,61 +143,38 @@ static int read_rows(void *ctx, int64_t row, int64_t n, float *d, struct ckpt_er
     const struct pair *p = x->p;
     int64_t count = n * p->n;
     float *b = ckpt_alloc_buffer((size_t)count * sizeof *b);
-    int rc = b ? read_as_f32(d, x->f->full, p->full, row * p->n, count, err)
+    int rc = b ? lora_read_as(d, CKPT_F32, x->f->full, p->full, row * p->n, count, err)
                : ckpt_nomem(err, (size_t)count * sizeof *b);
 
     if (rc == 0)
-        rc = read_as_f32(b, x->f->base, p->base, row * p->n, count, err);
+        rc = lora_read_as(b, CKPT_F32, x->f->base, p->base, row * p->n, count, err);
     for (int64_t i = 0; rc == 0 && i < count; i++)
         d[i] -= b[i];
     ckpt_free(b);
     return rc;
 }
 
-static int find(struct peft_factors *f, struct pair *p, struct ckpt_err *err)
+static int find(void *ctx, size_t i, struct ckpt_err *err)
 {
+    struct peft_factors *f = ctx;
+    struct pair *p = &f->pair[i];
     struct rows x = {f, p};
     int rc;
 
     p->left = ckpt_alloc_buffer((size_t)(p->m * p->r) * sizeof *p->left);
     p->right = ckpt_alloc_buffer((size_t)(p->n * p->r) * sizeof *p->right);
     rc = p->left && p->right
-             ? ckpt_low_rank(p->left, p->right, &p->whole, &p->kept, p->m, p->n, p->r, read_rows,
+             ? ckpt_low_rank(p->left, p->right, &p->total, &p->kept, p->m, p->n, p->r, read_rows,
                              &x, err)
              : ckpt_nomem(err, (size_t)((p->m + p->n) * p->r) * sizeof *p->left);
-    if (rc) {
-        unload(p);
-        return ckpt_err_in(err, "%s", ckpt_source_tensor(f->full, p->full)->name);
-    }
-    p->ready = true;
-    return 0;
+    return rc ? ckpt_err_in(err, "%s", ckpt_source_tensor(f->full, p->full)->name) : 0;
 }
 
-/* With the lock held: pair i stays for a while, and who was longest in the ring may go. */
-static void keep(struct peft_factors *f, size_t i)
-{
-    struct pair *old;
-
-    if (f->pair[i].in_ring)
-        return;
-    if (f->n_ring == KEEP) {
-        old = &f->pair[f->ring[f->next]];
-        old->in_ring = false;
-        if (old->users == 0)
-            unload(old);
-    } else {
-        f->n_ring++;
-    }
-    f->ring[f->next] = i;
-    f->next = (f->next + 1) % KEEP;
-    f->pair[i].in_ring = true;
-}
-
-/* Elements of A [r, in] or B [out, r]: A is a factor turned. */
+/* Elements of A [r, in] or B [out, r]: A is a transposed factor. */
 static void copy_part(const struct pair *p, bool is_a, int64_t start, int64_t count, float *dst)
 {
-    const float *from = is_a == p->turned ? p->left : p->right;
-    int64_t in = p->turned ? p->m : p->n;
+    const float *from = is_a == p->transposed ? p->left : p->right;
+    int64_t in = p->transposed ? p->m : p->n;
 
     if (!is_a)
         memcpy(dst, from + start, (size_t)count * sizeof *dst);
@@ -234,26 +187,16 @@ static int factors_read(void *self, size_t i, int64_t start, int64_t count, void
 {
     struct peft_factors *f = self;
     const struct entry *e = &f->entry[i];
-    struct pair *p;
     int rc;
 
     if (e->pair == NONE)
         return ckpt_source_read(f->full, e->copy, start, count, dst, err);
-    p = &f->pair[e->pair];
-    pthread_mutex_lock(&f->lock);
-    p->users++;
-    keep(f, e->pair);
-    pthread_mutex_unlock(&f->lock);
-    pthread_mutex_lock(&p->lock);
-    rc = p->ready ? 0 : find(f, p, err);
-    pthread_mutex_unlock(&p->lock);
-    if (rc == 0)
-        copy_part(p, e->is_a, start, count, dst);
-    pthread_mutex_lock(&f->lock);
-    if (--p->users == 0 && !p->in_ring)
-        unload(p);
-    pthread_mutex_unlock(&f->lock);
-    return rc;
+    rc = lora_ring_begin(f->ring, e->pair, err);
+    if (rc)
+        return rc;
+    copy_part(&f->pair[e->pair], e->is_a, start, count, dst);
+    lora_ring_end(f->ring, e->pair);
+    return 0;
 }
 
 static bool factors_locate(void *self, size_t i, int64_t start, int64_t count,
@@ -265,25 +208,25 @@ static bool factors_locate(void *self, size_t i, int64_t start, int64_t count,
            ckpt_source_locate(f->full, f->entry[i].copy, start, count, out);
 }
 
-/* How near the adapter comes, of those pairs that were asked for. */
-static void tell(const struct peft_factors *f)
+/* Log how near the adapter comes, of those pairs that were read. */
+static void log_kept(const struct peft_factors *f)
 {
-    double whole = 0, kept = 0, least = 1;
+    double total = 0, kept = 0, least = 1;
     const char *worst = NULL;
 
     for (size_t i = 0; i < f->n_pair; i++) {
         const struct pair *p = &f->pair[i];
 
-        whole += p->whole;
+        total += p->total;
         kept += p->kept;
-        if (p->whole > 0 && p->kept / p->whole < least) {
-            least = p->kept / p->whole;
+        if (p->total > 0 && p->kept / p->total < least) {
+            least = p->kept / p->total;
             worst = ckpt_source_tensor(f->full, p->full)->name;
         }
     }
-    if (whole > 0)
+    if (total > 0)
         ckpt_log(CKPT_LOG_NOTE, "the factors have %.4g %% of the change, by squares",
-                 100 * (kept < whole ? kept / whole : 1));
+                 100 * (kept < total ? kept / total : 1));
     if (worst)
         ckpt_log(CKPT_LOG_NOTE, "least of %s: %.4g %%", worst, 100 * least);
 }
@@ -293,7 +236,7 @@ static void factors_close(void *self)
     struct peft_factors *f = self;
     struct ckpt_source *base = f->base, *full = f->full;
 
-    tell(f);
+    log_kept(f);
     peft_factors_free(f);
     ckpt_source_close(base);
     ckpt_source_close(full);

@@ -17,9 +17,10 @@ int peft_factors_new(struct peft_factors **out, struct ckpt_source *base,
 void peft_factors_free(struct peft_factors *f);     /* NULL accepted */
 /* The rank that a matrix gets: no more than it has rows and columns. */
 int64_t peft_factors_rank(const struct ckpt_tensor *w, int64_t rank);
-/* <name>.lora_A.weight and .lora_B.weight of full's tensor less base's; turned: both [in, out]. */
+/* <name>.lora_A.weight and .lora_B.weight of full's tensor less base's; transposed: both are
+ * [in, out]. */
 int peft_factors_add(struct peft_factors *f, const char *name, size_t full, size_t base,
-                     int64_t rank, bool turned, struct ckpt_err *err);
+                     int64_t rank, bool transposed, struct ckpt_err *err);
 /* full's tensor under that name. */
 int peft_factors_copy(struct peft_factors *f, const char *name, size_t full,
                       struct ckpt_err *err);

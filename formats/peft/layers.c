@@ -114,14 +114,14 @@ static int replicate(struct ckpt_source **out, struct ckpt_source *base,
     struct ckpt_tensors list = {0};
     const char *digits, *rest;
     struct view *v;
-    int rc = 0;
+    int rc;
 
     if (uses > CKPT_MAX_TENSORS) {
         ckpt_source_close(base);
         return ckpt_fail(err, CKPT_ELIMIT, "layer_replication: %zu tensors", uses);
     }
-    if (view_new(&v, sizeof *v, base, uses, err))
-        return err->code;
+    if ((rc = view_new(&v, sizeof *v, base, uses, err)) != 0)
+        return rc;
     for (size_t i = 0; rc == 0 && i < n; i++)
         rc = add_uses(v, &list, l, i, err);
     if (rc == 0)

@@ -149,6 +149,7 @@ static int find_trained(struct finder *f, const struct ckpt_source *src)
     const json_t *groups = json_object_get(ckpt_source_info(src), "group_params");
     size_t g, k, n = 0;
     json_t *group, *v;
+    int rc;
 
     ckpt_map_free(f->trained);
     f->trained = NULL;
@@ -156,17 +157,15 @@ static int find_trained(struct finder *f, const struct ckpt_source *src)
         n += json_array_size(group);
     if (n == 0)
         return 0;
-    if (ckpt_map_new(&f->trained, n, f->err))
-        return f->err->code;
+    rc = ckpt_map_new(&f->trained, n, f->err);
     json_array_foreach ((json_t *)groups, g, group)
         json_array_foreach (group, k, v) {
-            const char *name = json_string_value(v);
+            const char *name = rc ? NULL : json_string_value(v);
 
-            if (name && ckpt_map_get(f->trained, name, strlen(name)) == CKPT_MAP_NONE &&
-                ckpt_map_add(f->trained, name, strlen(name), k, f->err))
-                return f->err->code;
+            if (name && ckpt_map_get(f->trained, name, strlen(name)) == CKPT_MAP_NONE)
+                rc = ckpt_map_add(f->trained, name, strlen(name), k, f->err);
         }
-    return 0;
+    return rc;
 }
 
 /* A tensor that has no adapter's name: in a live state it is the base's, unless it was trained. */

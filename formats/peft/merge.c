@@ -32,17 +32,8 @@ struct ckpt_lora_update *peft_update_new(struct peft_updates *m, size_t base, co
 {
     struct ckpt_lora_update *u;
 
-    if (m->n == m->cap) {
-        size_t cap = m->cap ? 2 * m->cap : 64;
-
-        u = ckpt_grow(m->update, cap, sizeof *u);
-        if (!u) {
-            ckpt_nomem(m->err, cap * sizeof *u);
-            return NULL;
-        }
-        m->update = u;
-        m->cap = cap;
-    }
+    if (ckpt_reserve(&m->update, m->n, &m->cap, sizeof *u, m->err))
+        return NULL;
     u = &m->update[m->n];
     *u = (struct ckpt_lora_update){.base = base, .as = as, .from = m->from, .weight = m->weight,
                                    .own = NONE, .a = NONE, .b = NONE, .magnitude = NONE,
@@ -139,12 +130,12 @@ static bool orient(struct peft_updates *m, const struct ckpt_lora_update *u, con
     int64_t in = peft_of_adapter(m, u->a)->shape.dim[1];
     int64_t out = peft_of_adapter(m, u->b)->shape.dim[0];
     bool plain = w->dim[0] == out && w->dim[1] == in;
-    bool turned = w->dim[0] == in && w->dim[1] == out;
+    bool transposed = w->dim[0] == in && w->dim[1] == out;
     bool head = peft_module_ends(module, "lm_head") || peft_module_ends(module, "score");
 
-    if (plain != turned) {
-        m->turned |= turned != m->config.fan_in_fan_out && !head;
-        return turned;
+    if (plain != transposed) {
+        m->transposed |= transposed != m->config.fan_in_fan_out && !head;
+        return transposed;
     }
     if (plain && peft_has_conv1d(m->base))
         return !head;
@@ -184,7 +175,7 @@ static int take_bias(struct peft_updates *m, const char *name, const char *tail,
                             peft_of_adapter(m, i)->name, module);
     u = update_of(m, module, ".bias", peft_of_adapter(m, i)->name);
     if (!u)
-        return m->err->code;
+        return ckpt_err_code(m->err);
     u->add = i;
     u->scale = scale;
     m->taken[i] = true;
@@ -216,13 +207,14 @@ static int take_pair(struct peft_updates *m, size_t a, const char *tail, const c
     char module[CKPT_MAX_NAME + 1];
     struct ckpt_lora_update *u;
     float scale;
+    int rc;
 
     peft_module_of(module, t->name, tail);
-    if (check_pair(m, t, b, partner))
-        return m->err->code;
+    if ((rc = check_pair(m, t, b, partner)) != 0)
+        return rc;
     u = update_of(m, module, ".weight", t->name);
     if (!u)
-        return m->err->code;
+        return ckpt_err_code(m->err);
     u->a = a;
     u->b = b;
     m->taken[a] = m->taken[b] = true;
@@ -232,9 +224,9 @@ static int take_pair(struct peft_updates *m, size_t a, const char *tail, const c
     if (ckpt_source_tensor(m->base, u->base)->shape.rank == 2 && t->shape.rank == 2 &&
         peft_of_adapter(m, b)->shape.rank == 2)
         u->transposed = embedding || orient(m, u, module);
-    if (take_magnitude(m, u, t->name, tail) ||
-        peft_config_scale(&scale, &m->config, module, t->shape.dim[0], m->err))
-        return m->err->code;
+    if ((rc = take_magnitude(m, u, t->name, tail)) != 0 ||
+        (rc = peft_config_scale(&scale, &m->config, module, t->shape.dim[0], m->err)) != 0)
+        return rc;
     u->scale = strstr(t->name, ".base_layer.out_proj.") ? 2 * scale : scale;
     return take_bias(m, t->name, tail, module, scale);
 }
@@ -269,10 +261,11 @@ static int take_tokens(struct peft_updates *m, size_t i, const char *tail)
     struct ckpt_lora_update *u;
     size_t base, n = 0, root;
     int64_t *row = NULL;
+    int rc;
 
     peft_module_of(module, t->name, tail);
-    if (token_rows(&row, &n, m, module, t->name))
-        return m->err->code;
+    if ((rc = token_rows(&row, &n, m, module, t->name)) != 0)
+        return rc;
     base = peft_find(m->base, module, ".weight");
     if (base == SIZE_MAX)
         return ckpt_fail_as(m->err, CKPT_EMISMATCH, "unexpected", "%s: the base has no %s.weight",
@@ -284,7 +277,7 @@ static int take_tokens(struct peft_updates *m, size_t i, const char *tail)
             continue;
         u = m->of_base[k] == NONE ? peft_update_new(m, k, NULL) : &m->update[m->of_base[k]];
         if (!u)
-            return m->err->code;
+            return ckpt_err_code(m->err);
         u->rows = i;
         u->row = row;
         u->n_row = n;
@@ -306,6 +299,7 @@ static int take_again(bool *took, struct peft_updates *m, size_t i)
     char plain[CKPT_MAX_NAME + 64];
     bool same = true;
     size_t j;
+    int rc;
 
     *took = false;
     if (!at && !old)
@@ -316,8 +310,8 @@ static int take_again(bool *took, struct peft_updates *m, size_t i)
     if (j == SIZE_MAX)
         return ckpt_fail_as(m->err, CKPT_EMISMATCH, "unexpected", "%s: there is no %s beside it",
                             name, plain);
-    if (at && peft_same_bytes(&same, m->adapter, i, j, m->err))
-        return m->err->code;
+    if (at && (rc = peft_same_bytes(&same, m->adapter, i, j, m->err)) != 0)
+        return rc;
     if (!same)
         return ckpt_fail(m->err, CKPT_EMISMATCH, "%s: is not what %s is", name, plain);
     *took = m->taken[i] = true;
@@ -330,12 +324,13 @@ static int take_tied_copy(bool *took, struct peft_updates *m, size_t i, const ch
 {
     const struct ckpt_lora_update *e = m->embedding == NONE || m->of_base[m->embedding] == NONE
                                            ? NULL : &m->update[m->of_base[m->embedding]];
+    int rc;
 
     *took = false;
     if (!e || e->own == NONE || !is_tied_head(m, module, suffix))
         return 0;
-    if (peft_same_bytes(took, m->adapter, i, e->own, m->err))
-        return m->err->code;
+    if ((rc = peft_same_bytes(took, m->adapter, i, e->own, m->err)) != 0)
+        return rc;
     m->taken[i] = *took;
     m->tied_copy |= *took;
     return 0;
@@ -356,20 +351,23 @@ static int take_copy(struct peft_updates *m, size_t i)
     char module[CKPT_MAX_NAME + 1];
     bool took;
     size_t k = 0;
+    int rc;
 
     for (size_t p = 0; p < sizeof partners / sizeof partners[0]; p++)
         if (peft_ends(name, partners[p]))
             return ckpt_fail(m->err, CKPT_EFORMAT, "%s: belongs to no pair of factors", name);
-    if (take_again(&took, m, i) || took)
-        return m->err->code;
+    rc = take_again(&took, m, i);
+    if (rc || took)
+        return rc;
     while (copies[k].tail[0] && !peft_ends(name, copies[k].tail))
         k++;
     peft_module_of(module, name, copies[k].tail);
-    if (take_tied_copy(&took, m, i, module, copies[k].suffix) || took)
-        return m->err->code;
+    rc = take_tied_copy(&took, m, i, module, copies[k].suffix);
+    if (rc || took)
+        return rc;
     u = update_of(m, module, copies[k].suffix, name);
     if (!u)
-        return m->err->code;
+        return ckpt_err_code(m->err);
     set_own(m, u, i, module);
     return 0;
 }
@@ -392,11 +390,13 @@ static int take_factors(struct peft_updates *m, size_t i)
         {".lora_embedding_A", ".lora_embedding_B", true},
     };
     bool took;
+    int rc;
 
     if (m->taken[i])
         return 0;
-    if (peft_take_experts(&took, m, i) || took)
-        return m->err->code;
+    rc = peft_take_experts(&took, m, i);
+    if (rc || took)
+        return rc;
     for (size_t k = 0; k < 2; k++)
         if (peft_ends(peft_of_adapter(m, i)->name, pairs[k].a))
             return take_pair(m, i, pairs[k].a, pairs[k].b, pairs[k].embedding);
@@ -426,7 +426,7 @@ static int take_all(struct peft_updates *m)
             rc = take_copy(m, i % n);
     if (rc == 0 && m->n == before)
         rc = ckpt_fail(m->err, CKPT_EMISMATCH, "the adapter has no tensors");
-    if (rc == 0 && m->turned && m->square)
+    if (rc == 0 && m->transposed && m->square)
         rc = ckpt_fail(m->err, CKPT_EUNSUPPORTED,
                        "fan_in_fan_out is %s, some shapes say otherwise, "
                        "and others are square", m->config.fan_in_fan_out ? "true" : "false");
@@ -454,19 +454,18 @@ static int check_weight(struct peft_updates *m, size_t before)
 static int take_adapter(struct peft_updates *m, const struct peft_adapter *a)
 {
     size_t n_base = ckpt_source_count(m->base), before = m->n;
-    int rc = 0;
+    int rc;
 
     m->adapter = a->source;
     m->weight = (float)a->weight;
-    m->square = m->turned = m->tied_copy = false;
+    m->square = m->transposed = m->tied_copy = false;
     m->taken = ckpt_alloc(ckpt_source_count(m->adapter), sizeof *m->taken);
     if (!m->taken)
         return ckpt_nomem(m->err, ckpt_source_count(m->adapter));
     for (size_t i = 0; i < n_base; i++)
         m->of_base[i] = NONE;
-    if (peft_config_init(&m->config, json_object_get(ckpt_source_info(m->adapter),
-                                                     "adapter_config"), m->err))
-        rc = m->err->code;
+    rc = peft_config_init(&m->config, json_object_get(ckpt_source_info(m->adapter),
+                                                      "adapter_config"), m->err);
     if (rc == 0)
         rc = take_all(m);
     if (rc == 0)
@@ -497,7 +496,7 @@ static int follow(struct peft_updates *m)
             continue;
         to = peft_update_new(m, u.base, as);
         if (!to)
-            return m->err->code;
+            return ckpt_err_code(m->err);
         *to = u;
         to->as = as;
     }

@@ -5,9 +5,6 @@
 
 #include "formats/hf/dir_out.h"
 #include "formats/hf/side_files.h"
-#include "libckpt/base/json.h"
-
-#define MAX_CONFIG ((size_t)64 << 20)
 
 /* PEFT finds its tensors by these names. */
 static int check_list(const struct ckpt_tensors *list, const json_t *config, struct ckpt_err *err)
@@ -32,25 +29,11 @@ static int plan(void *self, const struct ckpt_create_opts *opts, struct ckpt_err
     return rc ? rc : hf_shards_plan(s, "adapter_model", UINT64_MAX, err);
 }
 
-static int put_config(struct ckpt_outdir *dir, const json_t *config, struct ckpt_err *err)
-{
-    struct ckpt_buf b;
-    int rc;
-
-    ckpt_buf_init(&b, MAX_CONFIG);
-    rc = ckpt_json_write(&b, config, 2, true, err);
-    if (rc == 0 && !ckpt_buf_ok(&b))
-        rc = ckpt_nomem(err, b.len);
-    if (rc == 0)
-        rc = ckpt_outdir_put(dir, "adapter_config.json", b.data, b.len, err);
-    ckpt_buf_release(&b);
-    return rc;
-}
-
 static int begin(void *self, const struct ckpt_create_opts *opts, struct ckpt_err *err)
 {
     struct hf_shards *s = self;
-    int rc = put_config(s->base.dir, json_object_get(opts->info, "adapter_config"), err);
+    int rc = dir_sink_put_json(s->base.dir, "adapter_config.json",
+                               json_object_get(opts->info, "adapter_config"), "", err);
 
     if (rc == 0)
         rc = hf_shards_begin(s, opts->metadata, err);

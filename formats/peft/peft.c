@@ -99,15 +99,16 @@ static int open_saved(struct peft *p, const struct ckpt_place *place, const stru
     static const struct ckpt_open_opts none;
     struct ckpt_place inner;
     struct ckpt_file *file;
+    int rc;
 
-    if (ckpt_file_open_at(&file, place->dir, k->file, err) || place_of_file(&inner, file, err))
-        return err->code;
-    if (k->format->open(&p->part[p->n], &inner, &none, err)) {
+    if ((rc = ckpt_file_open_at(&file, place->dir, k->file, err)) != 0 ||
+        (rc = place_of_file(&inner, file, err)) != 0)
+        return rc;
+    rc = k->format->open(&p->part[p->n], &inner, &none, err);
+    if (rc)
         place_close(&inner);
-        return err->code;
-    }
-    p->n++;
-    return 0;
+    p->n += rc == 0;
+    return rc;
 }
 
 /* All of the only part, in its order and under its names. */
@@ -126,14 +127,16 @@ static int list_saved(struct peft *p, struct ckpt_err *err)
 
 static int fill_list(struct ckpt_tensors *list, const struct peft *p, struct ckpt_err *err)
 {
+    int rc;
+
     for (size_t i = 0; i < p->list.n; i++) {
         const struct peft_live_item *it = &p->list.item[i];
         const struct ckpt_tensor *t = ckpt_source_tensor(p->part[it->source], it->index);
         struct ckpt_tensor *added;
 
-        if (ckpt_tensors_add(list, &added, it->name, strlen(it->name), t->dtype, &t->shape,
-                             t->frag, t->n_frag, t->flat, err))
-            return err->code;
+        if ((rc = ckpt_tensors_add(list, &added, it->name, strlen(it->name), t->dtype, &t->shape,
+                                   t->frag, t->n_frag, t->flat, err)) != 0)
+            return rc;
         added->kind = t->kind;
         added->unread = t->unread;
     }
@@ -171,19 +174,19 @@ static int open_parts(struct peft *p, struct ckpt_place *place, const struct ckp
 {
     const struct kind *k = kind_of(place);
     const char *path = place->path;
+    int rc;
 
-    if (shards && shards->open(&p->part[0], place, opts, err))
-        return err->code;
+    if (shards && (rc = shards->open(&p->part[0], place, opts, err)) != 0)
+        return rc;
     p->n += shards != NULL;
     p->dir = shards ? NULL : place->dir;
     place->took = true;
-    if (k && open_saved(p, place, k, err))
-        return err->code;
+    if (k && (rc = open_saved(p, place, k, err)) != 0)
+        return rc;
     if (!shards)
         return list_saved(p, err);
-    if (peft_live_find(&p->list, p->part, p->n, config, &p->arena, err))
-        return ckpt_err_in(err, "%s", path);
-    return 0;
+    rc = peft_live_find(&p->list, p->part, p->n, config, &p->arena, err);
+    return rc ? ckpt_err_in(err, "%s", path) : 0;
 }
 
 static int open_source(struct ckpt_source **out, struct ckpt_place *place,

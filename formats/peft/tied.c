@@ -71,7 +71,7 @@ int peft_untie(struct peft_updates *m)
                  !m->tied_copy && !m->vocab && peft_is_tied(m->base);
 
     if (alone && head == SIZE_MAX && !m->untied && !peft_update_new(m, e, "lm_head.weight"))
-        return m->err->code;
+        return ckpt_err_code(m->err);
     m->untied |= alone || (head != SIZE_MAX && e != SIZE_MAX && m->of_base[head] != PEFT_NONE &&
                            peft_is_tied(m->base) && !m->config.keeps_ties &&
                            m->update[m->of_base[head]].rows == PEFT_NONE);
@@ -144,33 +144,34 @@ static int set_layers(struct ckpt_buf *text, json_t *info, const struct peft_lay
 {
     static const char *const keys[] = {"num_hidden_layers", "n_layer", "num_layers", "n_layers"};
     bool any = false;
+    int rc = 0;
 
-    for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
+    for (size_t k = 0; rc == 0 && k < sizeof keys / sizeof keys[0]; k++) {
         if (!json_is_integer(json_object_get(json_object_get(info, "config"), keys[k])))
             continue;
         any = true;
-        if (set_number(text, info, keys[k], (int64_t)l->n, err))
-            return err->code;
+        rc = set_number(text, info, keys[k], (int64_t)l->n, err);
     }
     if (!any)
         ckpt_log(CKPT_LOG_WARNING, "the model has %zu layers now; config.json does not count them",
                  l->n);
-    return set_layer_types(text, info, l, err);
+    return rc ? rc : set_layer_types(text, info, l, err);
 }
 
 static int set_members(struct ckpt_buf *text, json_t *info, const struct peft_changes *c,
                        struct ckpt_err *err)
 {
     bool told = json_is_integer(json_object_get(json_object_get(info, "config"), "vocab_size"));
+    int rc = 0;
 
-    if (c->untied && set_member(text, info, "tie_word_embeddings", "false", json_false(), err))
-        return err->code;
-    if (c->layers.n && set_layers(text, info, &c->layers, err))
-        return err->code;
+    if (c->untied)
+        rc = set_member(text, info, "tie_word_embeddings", "false", json_false(), err);
+    if (rc == 0 && c->layers.n)
+        rc = set_layers(text, info, &c->layers, err);
     if (c->vocab && !told)
         ckpt_log(CKPT_LOG_WARNING, "the embedding has %lld rows now; config.json has no vocab_size "
                  "of its own that would say so", (long long)c->vocab);
-    return c->vocab && told ? set_number(text, info, "vocab_size", c->vocab, err) : 0;
+    return rc == 0 && c->vocab && told ? set_number(text, info, "vocab_size", c->vocab, err) : rc;
 }
 
 int peft_tell_config(struct ckpt_source **src, const struct peft_changes *c,

@@ -27,7 +27,7 @@ struct peft_updates {
     struct peft_config       config;
     size_t                  *of_base;   /* [base] its update in place, or NONE */
     bool                    *taken;     /* [adapter] tensors that are accounted for */
-    bool                     square, turned;    /* see orient in peft_merge */
+    bool                     square, transposed;    /* see orient in peft_merge */
     bool                     tied_copy; /* the head's copy is the embedding's */
 };
 

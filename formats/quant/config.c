@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/hf/side_files.h"
 #include "libckpt/base/json.h"
-#include "libckpt/views/extra.h"
 
 #define MAX_BLOCK INT32_MAX
 
@@ -160,17 +160,6 @@ static enum ckpt_dtype dtype_of(const json_t *config)
     return t == CKPT_F32 || t == CKPT_F16 || t == CKPT_BF16 ? t : CKPT_DTYPE_NONE;
 }
 
-static int read_extra(json_t **out, const struct ckpt_source *src, const char *name,
-                      struct ckpt_err *err)
-{
-    const struct ckpt_extra *e = ckpt_source_extra(src, name);
-
-    *out = NULL;
-    if (e && ckpt_json_read(out, e->file, CKPT_JSON_MAX_BYTES, CKPT_JSON_PYTHON, err))
-        return ckpt_err_in(err, "%s", name);
-    return 0;
-}
-
 static int read_config(struct quant_config *c, const json_t *config, struct ckpt_err *err)
 {
     const json_t *text = json_object_get(config, "text_config"), *q, *outer;
@@ -201,13 +190,13 @@ int quant_config_read(struct quant_config *out, const struct ckpt_source *src,
                       struct ckpt_err *err)
 {
     json_t *config = NULL;
-    int rc = read_extra(&config, src, "config.json", err);
+    int rc = side_file_read(&config, src, "config.json", CKPT_JSON_MAX_BYTES, err);
 
     if (quant_config_of(out, config, err) && rc == 0)
         rc = ckpt_err_in(err, "config.json");
     json_decref(config);
     for (size_t i = 0; rc == 0 && !out->method[0] && i < sizeof side / sizeof side[0]; i++) {
-        rc = read_extra(&config, src, side[i].file, err);
+        rc = side_file_read(&config, src, side[i].file, CKPT_JSON_MAX_BYTES, err);
         if (rc == 0 && json_is_object(config) &&
             read_description(out, config, side[i].method, err))
             rc = ckpt_err_in(err, "%s", side[i].file);
@@ -248,51 +237,31 @@ static json_t *facts_without(const struct ckpt_source *src)
     return info;
 }
 
-/* *src with other bytes for one of its files, or without it (bytes NULL). */
-static int replace(struct ckpt_source **src, const char *name, const void *bytes, size_t n,
+/* *src with another config.json, or without one of its files (value NULL). */
+static int replace(struct ckpt_source **src, const char *name, const json_t *value,
                    struct ckpt_err *err)
 {
-    struct ckpt_source *below = *src;
-    json_t *info = facts_without(below);
+    json_t *info = facts_without(*src);
 
-    *src = NULL;
     if (!info) {
-        ckpt_source_close(below);
+        ckpt_source_close(*src);
+        *src = NULL;
         return ckpt_nomem(err, 64);
     }
-    return ckpt_view_extra(src, below, name, bytes, n, info, err);
-}
-
-static int drop_from_config(struct ckpt_source **src, struct ckpt_err *err)
-{
-    json_t *config;
-    struct ckpt_buf b;
-    bool any;
-    int rc = read_extra(&config, *src, "config.json", err);
-
-    if (rc)
-        return rc;
-    ckpt_buf_init(&b, CKPT_JSON_MAX_BYTES);
-    any = quant_config_strip(config);
-    if (any)
-        rc = ckpt_json_write(&b, config, 2, false, err);
-    ckpt_buf_put_u8(&b, '\n');
-    if (rc == 0 && !ckpt_buf_ok(&b))
-        rc = ckpt_nomem(err, b.len);
-    if (rc == 0 && any)
-        rc = replace(src, "config.json", b.data, b.len, err);
-    ckpt_buf_release(&b);
-    json_decref(config);
-    return rc;
+    return side_file_replace(src, name, value, info, err);
 }
 
 int quant_config_drop(struct ckpt_source **src, struct ckpt_err *err)
 {
-    int rc = drop_from_config(src, err);
+    json_t *config;
+    int rc = side_file_read(&config, *src, "config.json", CKPT_JSON_MAX_BYTES, err);
 
+    if (rc == 0 && quant_config_strip(config))
+        rc = replace(src, "config.json", config, err);
+    json_decref(config);
     for (size_t i = 0; rc == 0 && i < sizeof side / sizeof side[0]; i++)
         if (ckpt_source_extra(*src, side[i].file))
-            rc = replace(src, side[i].file, NULL, 0, err);
+            rc = replace(src, side[i].file, NULL, err);
     if (rc) {
         ckpt_source_close(*src);
         *src = NULL;

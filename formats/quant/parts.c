@@ -10,22 +10,6 @@
 
 /* -- names ----------------------------------------------------------------------------------- */
 
-size_t quant_beside(const struct ckpt_source *src, const char *base, size_t n, const char *tail)
-{
-    char name[CKPT_MAX_NAME + 1];
-    int len = snprintf(name, sizeof name, "%.*s%s", (int)n, base, tail);
-
-    return len > 0 && (size_t)len < sizeof name ? ckpt_source_find(src, name) : QUANT_NONE;
-}
-
-/* The length of name without tail, or 0 when it does not end in that. */
-static size_t stem(const char *name, const char *tail)
-{
-    size_t n = strlen(name), k = strlen(tail);
-
-    return n > k && strcmp(name + n - k, tail) == 0 ? n - k : 0;
-}
-
 static bool is_f8(enum ckpt_dtype t)
 {
     return t == CKPT_F8_E4M3 || t == CKPT_F8_E5M2 || t == CKPT_F8_E4M3FNUZ ||
@@ -36,7 +20,7 @@ static bool is_f8(enum ckpt_dtype t)
 static size_t scale_of(const struct ckpt_source *src, const struct ckpt_tensor *t)
 {
     static const char *const of_weight[] = {".scale", ".scale_weight"};
-    size_t n = strlen(t->name), i, y = stem(t->name, ".weight");
+    size_t n = strlen(t->name), i, y = quant_stem(t->name, ".weight");
 
     if ((i = quant_beside(src, t->name, n, "_scale")) != QUANT_NONE || !is_f8(t->dtype))
         return i;
@@ -55,10 +39,10 @@ enum quant_how quant_how_of(const struct ckpt_source *src, size_t i)
         return scale_of(src, t) != QUANT_NONE ? QUANT_SCALED : QUANT_PLAIN;
     if (t->dtype != CKPT_I32 || t->shape.rank < 2)
         return QUANT_PLAIN;
-    if ((y = stem(t->name, ".weight_packed")) > 0)
+    if ((y = quant_stem(t->name, ".weight_packed")) > 0)
         return quant_beside(src, t->name, y, ".weight_scale") != QUANT_NONE ? QUANT_PACKED
                                                                             : QUANT_PLAIN;
-    if ((y = stem(t->name, ".qweight")) == 0 || t->shape.rank != 2 ||
+    if ((y = quant_stem(t->name, ".qweight")) == 0 || t->shape.rank != 2 ||
         quant_beside(src, t->name, y, ".qzeros") == QUANT_NONE ||
         (k = quant_beside(src, t->name, y, ".scales")) == QUANT_NONE)
         return QUANT_PLAIN;
@@ -79,14 +63,12 @@ static bool is_of_activations(const char *name)
     };
 
     for (size_t k = 0; k < sizeof tails / sizeof tails[0]; k++)
-        if (stem(name, tails[k]))
+        if (quant_stem(name, tails[k]))
             return true;
     return strcmp(name, "scaled_fp8") == 0;
 }
 
 /* -- shapes ---------------------------------------------------------------------------------- */
-
-static int64_t parts_of(int64_t n, int64_t size) { return n / size + (n % size != 0); }
 
 /* CKPT_EFORMAT for a tensor beside the codes whose shape or dtype does not fit. */
 static int misfit(const struct ckpt_source *src, size_t i, const char *wanted,
@@ -108,7 +90,7 @@ static int take_scale(struct quant_part *p, const struct ckpt_source *src,
 
     if (t != CKPT_F32 && t != CKPT_F16 && t != CKPT_BF16 && t != CKPT_F8_E8M0)
         return misfit(src, p->scale, "floats", err);
-    p->dtype = t == CKPT_F16 || t == CKPT_BF16             ? t
+    p->seen.dtype = t == CKPT_F16 || t == CKPT_BF16             ? t
                : config->dtype != CKPT_DTYPE_NONE          ? config->dtype
                                                            : CKPT_BF16;
     return 0;
@@ -116,7 +98,8 @@ static int take_scale(struct quant_part *p, const struct ckpt_source *src,
 
 static bool blocks_fit(const struct quant_part *p, int64_t rows, int64_t columns)
 {
-    return parts_of(p->rows, rows) == p->grid[0] && parts_of(p->columns, columns) == p->grid[1];
+    return quant_blocks(p->rows, rows) == p->grid[0] &&
+           quant_blocks(p->columns, columns) == p->grid[1];
 }
 
 /* How many elements share a scale follows from the counts, or is one of the sizes told. */
@@ -157,16 +140,16 @@ static int find_grid(struct quant_part *p, const struct ckpt_source *src,
                      const struct quant_config *config, struct ckpt_err *err)
 {
     const struct ckpt_tensor *s = ckpt_source_tensor(src, p->scale);
-    int rank = p->shape.rank;
+    int rank = p->seen.shape.rank;
     bool same = s->shape.rank == rank && rank >= 2;
 
-    p->rows = rank >= 2 ? p->shape.dim[rank - 2] : 1;
-    p->columns = rank >= 1 ? p->shape.dim[rank - 1] : 1;
+    p->rows = rank >= 2 ? p->seen.shape.dim[rank - 2] : 1;
+    p->columns = rank >= 1 ? p->seen.shape.dim[rank - 1] : 1;
     for (int k = 0; k + 2 < rank; k++)
-        same = same && s->shape.dim[k] == p->shape.dim[k];
+        same = same && s->shape.dim[k] == p->seen.shape.dim[k];
     if (s->numel == 1 && !same) {               /* one for all */
         for (int k = 0; k + 2 < rank; k++)
-            p->rows *= p->shape.dim[k];         /* cannot overflow: of a shape that was checked */
+            p->rows *= p->seen.shape.dim[k];    /* cannot overflow: the shape was checked */
         p->grid[0] = p->grid[1] = 1;
     } else if (same) {
         p->grid[0] = s->shape.dim[rank - 2];
@@ -185,12 +168,10 @@ static int find_grid(struct quant_part *p, const struct ckpt_source *src,
 static int scaled(struct quant_part *p, const struct ckpt_source *src,
                   const struct quant_config *config, struct ckpt_err *err)
 {
-    const struct ckpt_tensor *t = ckpt_source_tensor(src, p->codes);
+    const struct ckpt_tensor *t = ckpt_source_tensor(src, p->seen.codes);
     size_t n = strlen(t->name);
     int rc;
 
-    p->name = t->name;
-    p->shape = t->shape;
     p->scale = scale_of(src, t);
     if (t->dtype == CKPT_I8 || is_f8(t->dtype))
         p->zero = quant_beside(src, t->name, n, "_zero_point");
@@ -223,12 +204,12 @@ static int read_shape(struct quant_part *p, struct ckpt_source *src, size_t i,
                                err)) != 0)
         return rc;
     for (int k = 0; k < 2; k++) {
-        p->shape.dim[k] = t->dtype == CKPT_I64 ? wide[k] : narrow[k];
-        if (p->shape.dim[k] < 0 || p->shape.dim[k] > INT32_MAX)
+        p->seen.shape.dim[k] = t->dtype == CKPT_I64 ? wide[k] : narrow[k];
+        if (p->seen.shape.dim[k] < 0 || p->seen.shape.dim[k] > INT32_MAX)
             return ckpt_fail(err, CKPT_EFORMAT, "%s: a dimension of %lld", t->name,
-                             (long long)p->shape.dim[k]);
+                             (long long)p->seen.shape.dim[k]);
     }
-    p->shape.rank = 2;
+    p->seen.shape.rank = 2;
     return 0;
 }
 
@@ -239,7 +220,7 @@ static unsigned bits_of_words(const struct quant_config *config, int64_t columns
 
     for (size_t k = 0; k < 4; k++)
         if ((choice[k] == 2 || choice[k] == 4 || choice[k] == 8) &&
-            parts_of(columns, 32 / choice[k]) == words)
+            quant_blocks(columns, 32 / choice[k]) == words)
             return (unsigned)choice[k];
     return 0;
 }
@@ -248,7 +229,7 @@ static int check_packed_zero(const struct quant_part *p, const struct ckpt_sourc
                              struct ckpt_err *err)
 {
     const struct ckpt_tensor *z = ckpt_source_tensor(src, p->zero);
-    int64_t rows = z->dtype == CKPT_I32 ? parts_of(p->grid[0], 32 / (int64_t)p->bits)
+    int64_t rows = z->dtype == CKPT_I32 ? quant_blocks(p->grid[0], 32 / (int64_t)p->bits)
                                         : p->grid[0];
 
     if (z->shape.rank != 2 || z->shape.dim[0] != rows || z->shape.dim[1] != p->grid[1] ||
@@ -273,27 +254,28 @@ static int check_order(const struct quant_part *p, const struct ckpt_source *src
 static int packed(struct quant_part *p, struct ckpt_source *src,
                   const struct quant_config *config, struct ckpt_arena *a, struct ckpt_err *err)
 {
-    const struct ckpt_tensor *t = ckpt_source_tensor(src, p->codes);
-    size_t y = stem(t->name, "_packed"), shape = quant_beside(src, t->name, y, "_shape");
+    const struct ckpt_tensor *t = ckpt_source_tensor(src, p->seen.codes);
+    size_t y = quant_stem(t->name, "_packed"), shape = quant_beside(src, t->name, y, "_shape");
     int rc;
 
-    p->name = ckpt_arena_strndup(a, t->name, y);
-    if (!p->name)
+    p->seen.name = ckpt_arena_strndup(a, t->name, y);
+    if (!p->seen.name)
         return ckpt_nomem(err, y);
     p->scale = quant_beside(src, t->name, y, "_scale");
     p->zero = quant_beside(src, t->name, y, "_zero_point");
     p->order = quant_beside(src, t->name, y, "_g_idx");
     if (shape == QUANT_NONE)
-        return ckpt_fail(err, CKPT_EFORMAT, "%s_shape is not there", p->name);
+        return ckpt_fail(err, CKPT_EFORMAT, "%s_shape is not there", p->seen.name);
     if ((rc = take_scale(p, src, config, err)) != 0 ||
         (rc = read_shape(p, src, shape, err)) != 0)
         return rc;
-    if (t->shape.rank != 2 || t->shape.dim[0] != p->shape.dim[0])
+    if (t->shape.rank != 2 || t->shape.dim[0] != p->seen.shape.dim[0])
         return misfit(src, shape, "the shape of the codes", err);
-    p->bits = bits_of_words(config, p->shape.dim[1], t->shape.dim[1]);
+    p->bits = bits_of_words(config, p->seen.shape.dim[1], t->shape.dim[1]);
     if (p->bits == 0)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%lld elements in %lld words a row are not of 2, "
-                         "4 or 8 bits", (long long)p->shape.dim[1], (long long)t->shape.dim[1]);
+                         "4 or 8 bits", (long long)p->seen.shape.dim[1],
+                         (long long)t->shape.dim[1]);
     rc = find_grid(p, src, config, err);
     if (rc == 0 && p->zero != QUANT_NONE)
         rc = check_packed_zero(p, src, err);
@@ -318,7 +300,8 @@ static int find_groups(struct quant_part *p, const struct ckpt_source *src,
     p->grid[1] = p->rows;
     p->block[0] = p->grid[0] == 1 ? p->columns : 0;
     for (size_t k = 0; p->block[0] == 0 && k < config->n_block; k++)
-        if (config->block[k][0] == 1 && parts_of(p->columns, config->block[k][1]) == p->grid[0])
+        if (config->block[k][0] == 1 &&
+            quant_blocks(p->columns, config->block[k][1]) == p->grid[0])
             p->block[0] = config->block[k][1];
     if (p->block[0] == 0 && config->n_block == 0 && p->columns % p->grid[0] == 0)
         p->block[0] = p->columns / p->grid[0];
@@ -332,14 +315,14 @@ static int find_groups(struct quant_part *p, const struct ckpt_source *src,
 static int words(struct quant_part *p, const struct ckpt_source *src,
                  const struct quant_config *config, struct ckpt_arena *a, struct ckpt_err *err)
 {
-    const struct ckpt_tensor *t = ckpt_source_tensor(src, p->codes), *z;
-    size_t y = stem(t->name, ".qweight");
+    const struct ckpt_tensor *t = ckpt_source_tensor(src, p->seen.codes), *z;
+    size_t y = quant_stem(t->name, ".qweight");
     bool awq = p->how == QUANT_AWQ;
     int64_t per;
     int rc;
 
-    p->name = ckpt_arena_printf(a, "%.*s.weight", (int)y, t->name);
-    if (!p->name)
+    p->seen.name = ckpt_arena_printf(a, "%.*s.weight", (int)y, t->name);
+    if (!p->seen.name)
         return ckpt_nomem(err, y);
     p->scale = quant_beside(src, t->name, y, ".scales");
     p->zero = quant_beside(src, t->name, y, ".qzeros");
@@ -361,7 +344,7 @@ static int words(struct quant_part *p, const struct ckpt_source *src,
     per = 32 / (int64_t)p->bits;
     p->rows = awq ? 8 * t->shape.dim[1] : t->shape.dim[1];
     p->columns = awq ? t->shape.dim[0] : per * t->shape.dim[0];
-    p->shape = ckpt_shape_2d(p->rows, p->columns);
+    p->seen.shape = ckpt_shape_2d(p->rows, p->columns);
     if (p->order != QUANT_NONE && (rc = check_order(p, src, p->columns, err)) != 0)
         return rc;
     if ((rc = find_groups(p, src, config, err)) != 0)
@@ -374,13 +357,8 @@ static int words(struct quant_part *p, const struct ckpt_source *src,
 /* -- the list -------------------------------------------------------------------------------- */
 
 /* Codes of a quantised checkpoint that nothing gives a scale. */
-static int plain(struct quant_part *p, const struct ckpt_source *src, struct ckpt_err *err)
+static int plain(const struct ckpt_tensor *t, struct ckpt_err *err)
 {
-    const struct ckpt_tensor *t = ckpt_source_tensor(src, p->codes);
-
-    p->name = t->name;
-    p->dtype = t->dtype;
-    p->shape = t->shape;
     if (t->shape.rank < 2 || (!is_f8(t->dtype) && t->dtype != CKPT_I8))
         return 0;
     return ckpt_fail_as(err, CKPT_EFORMAT, "missing", "%s elements without a scale: neither "
@@ -391,17 +369,18 @@ static int plain(struct quant_part *p, const struct ckpt_source *src, struct ckp
 static int one(struct quant_part *p, struct ckpt_source *src, size_t i,
                const struct quant_config *config, struct ckpt_arena *a, struct ckpt_err *err)
 {
+    const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
     int rc;
 
-    memset(p, 0, sizeof *p);
-    p->how = quant_how_of(src, i);
-    p->codes = i;
-    p->scale = p->zero = p->order = QUANT_NONE;
+    *p = (struct quant_part){.how = quant_how_of(src, i), .scale = QUANT_NONE,
+                             .zero = QUANT_NONE, .order = QUANT_NONE};
+    p->seen = (struct quant_seen){.name = t->name, .dtype = t->dtype, .shape = t->shape,
+                                  .codes = i, .packed = p->how != QUANT_PLAIN};
     rc = p->how == QUANT_SCALED   ? scaled(p, src, config, err)
          : p->how == QUANT_PACKED ? packed(p, src, config, a, err)
-         : p->how == QUANT_PLAIN  ? plain(p, src, err)
+         : p->how == QUANT_PLAIN  ? plain(t, err)
                                   : words(p, src, config, a, err);
-    return rc ? ckpt_err_in(err, "tensor %s", ckpt_source_tensor(src, i)->name) : 0;
+    return rc ? ckpt_err_in(err, "tensor %s", t->name) : 0;
 }
 
 /* Tensors that a packed one has taken are not seen. */
@@ -413,40 +392,36 @@ static void mark(bool *taken, const struct ckpt_source *src, const struct quant_
         if (parts[k] != QUANT_NONE)
             taken[parts[k]] = true;
     if (p->how == QUANT_PACKED) {
-        size_t shape = quant_beside(src, p->name, strlen(p->name), "_shape");
+        size_t shape = quant_beside(src, p->seen.name, strlen(p->seen.name), "_shape");
 
         if (shape != QUANT_NONE)
             taken[shape] = true;
     }
 }
 
-int quant_parts(struct quant_part **out, size_t *n, struct ckpt_source *src,
-                const struct quant_config *config, struct ckpt_arena *arena,
-                struct ckpt_err *err)
+int quant_parts(struct quant_seen_list *out, struct ckpt_source *src,
+                const struct quant_config *config, struct ckpt_err *err)
 {
-    size_t all = ckpt_source_count(src), kept = 0;
-    struct quant_part *part = ckpt_arena_alloc(arena, all, sizeof *part);
+    size_t all = ckpt_source_count(src);
+    struct quant_part *part = ckpt_arena_alloc(&out->tensors.arena, all, sizeof *part);
     bool *taken = ckpt_alloc(all, sizeof *taken);
     int rc = part && taken ? 0 : ckpt_nomem(err, all * sizeof *part);
 
-    for (int pass = 0; rc == 0 && pass < 2; pass++) {
-        kept = 0;
+    out->part = part;
+    for (int pass = 0; rc == 0 && pass < 2; pass++)
         for (size_t i = 0; rc == 0 && i < all; i++) {
-            struct quant_part *p = &part[kept];
+            struct quant_part *p = &part[out->n];
             bool codes = quant_how_of(src, i) != QUANT_PLAIN;
 
             /* First all that is packed, which tells what belongs to it; then the rest. */
             if (pass == 0 ? !codes
                           : taken[i] || is_of_activations(ckpt_source_tensor(src, i)->name))
                 continue;
-            rc = one(p, src, i, config, arena, err);
+            rc = one(p, src, i, config, &out->tensors.arena, err);
             if (rc == 0 && pass == 0)
                 mark(taken, src, p);
-            kept += pass == 1;
+            out->n += pass == 1;
         }
-    }
     ckpt_free(taken);
-    *out = rc ? NULL : part;
-    *n = rc ? 0 : kept;
     return rc;
 }

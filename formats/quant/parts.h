@@ -34,18 +34,15 @@
 #define CKPT_FORMATS_QUANT_PARTS_H
 
 #include "formats/quant/config.h"
+#include "formats/quant/seen.h"
 
 enum quant_how { QUANT_PLAIN, QUANT_SCALED, QUANT_PACKED, QUANT_GPTQ, QUANT_AWQ };
 
-#define QUANT_NONE SIZE_MAX
-
-/* A tensor as it is seen.  A part that is absent is QUANT_NONE. */
+/* A part that is absent is QUANT_NONE. */
 struct quant_part {
-    const char       *name;
+    struct quant_seen seen;
     enum quant_how    how;
-    enum ckpt_dtype   dtype;
-    struct ckpt_shape shape;
-    size_t            codes, scale, zero, order;    /* tensors of the source */
+    size_t            scale, zero, order;           /* tensors of the source */
     int64_t           rows, columns;                /* of one matrix; shape may have several */
     int64_t           block[2];                     /* elements that share a scale */
     int64_t           grid[2];                      /* scales of one matrix */
@@ -55,11 +52,8 @@ struct quant_part {
 
 /* How tensor i is packed, by its name, its dtype and the names beside it. */
 enum quant_how quant_how_of(const struct ckpt_source *src, size_t i);
-/* The tensor named as the first n bytes of base and a tail, or QUANT_NONE. */
-size_t quant_beside(const struct ckpt_source *src, const char *base, size_t n, const char *tail);
-/* All tensors as they are seen, in their order, checked; in arena. */
-int quant_parts(struct quant_part **out, size_t *n, struct ckpt_source *src,
-                const struct quant_config *config, struct ckpt_arena *arena,
-                struct ckpt_err *err);
+/* All tensors as they are seen, in their order, checked. */
+int quant_parts(struct quant_seen_list *out, struct ckpt_source *src,
+                const struct quant_config *config, struct ckpt_err *err);
 
 #endif

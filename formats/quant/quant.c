@@ -85,106 +85,6 @@ int quant_tell(struct quant_told *out, const struct ckpt_source *src, struct ckp
 
 /* -- the view -------------------------------------------------------------------------------- */
 
-struct quant {
-    struct ckpt_source *below;
-    struct quant_part  *part;   /* [n], in the list's arena */
-};
-
-static int view_read(void *self, size_t i, int64_t start, int64_t count, void *dst,
-                     struct ckpt_err *err)
-{
-    const struct quant *q = self;
-    const struct quant_part *p = &q->part[i];
-
-    return p->how == QUANT_PLAIN ? ckpt_source_read(q->below, p->codes, start, count, dst, err)
-                                 : quant_read(q->below, p, start, count, dst, err);
-}
-
-static bool view_locate(void *self, size_t i, int64_t start, int64_t count,
-                        struct ckpt_extent *out)
-{
-    const struct quant *q = self;
-
-    return q->part[i].how == QUANT_PLAIN &&
-           ckpt_source_locate(q->below, q->part[i].codes, start, count, out);
-}
-
-static void view_close(void *self)
-{
-    struct quant *q = self;
-
-    ckpt_source_close(q->below);
-    ckpt_free(q);
-}
-
-static const struct ckpt_source_ops ops = {
-    .format = "view", .read = view_read, .locate = view_locate, .close = view_close,
-};
-
-/* Ties between tensors that are seen as they are. */
-static int tie(const struct quant *q, struct ckpt_tensors *list, struct ckpt_err *err)
-{
-    size_t all = ckpt_source_count(q->below), *seen = ckpt_alloc(all + 1, sizeof *seen);
-
-    if (!seen)
-        return ckpt_nomem(err, (all + 1) * sizeof *seen);
-    for (size_t i = 0; i < list->n; i++)
-        seen[q->part[i].codes] = i + 1;
-    for (size_t i = 0; i < list->n; i++) {
-        size_t to = seen[ckpt_source_tensor(q->below, q->part[i].codes)->alias_of];
-
-        if (q->part[i].how == QUANT_PLAIN && to)
-            list->item[i].alias_of = to - 1;
-    }
-    ckpt_free(seen);
-    return 0;
-}
-
-static int add_parts(struct quant *q, struct ckpt_tensors *list,
-                     const struct quant_config *config, struct ckpt_err *err)
-{
-    size_t n = 0;
-    int rc;
-
-    if ((rc = quant_parts(&q->part, &n, q->below, config, &list->arena, err)) != 0)
-        return rc;
-    for (size_t i = 0; i < n; i++) {
-        const struct quant_part *p = &q->part[i];
-        const struct ckpt_tensor *below = ckpt_source_tensor(q->below, p->codes);
-        struct ckpt_tensor *t;
-
-        if ((rc = ckpt_tensors_add(list, &t, p->name, strlen(p->name), p->dtype, &p->shape,
-                                   NULL, 0, p->how == QUANT_PLAIN && below->flat, err)) != 0)
-            return rc;
-        t->kind = below->kind;
-        t->unread = below->unread;
-    }
-    return tie(q, list, err);
-}
-
-static int values(struct ckpt_source **out, struct ckpt_source *src,
-                  const struct quant_config *config, struct ckpt_err *err)
-{
-    struct ckpt_tensors list = {0};
-    const struct ckpt_extra *extra;
-    size_t n_extra = ckpt_source_extras(src, &extra);
-    json_t *info = json_incref((json_t *)ckpt_source_info(src));
-    struct quant *q = ckpt_alloc(1, sizeof *q);
-    int rc;
-
-    if (q)
-        q->below = src;
-    rc = q ? add_parts(q, &list, config, err) : ckpt_nomem(err, sizeof *q);
-    if (rc) {
-        json_decref(info);
-        ckpt_tensors_release(&list);
-        ckpt_source_close(src);
-        ckpt_free(q);
-        return rc;
-    }
-    return ckpt_source_new(out, &ops, q, &list, extra, n_extra, info, err);
-}
-
 /* Named and refused. */
 static int refuse(const struct quant_kind *kind, const struct quant_config *config,
                   struct ckpt_err *err)
@@ -218,6 +118,7 @@ int quant_view(struct ckpt_source **out, struct ckpt_source *src, struct ckpt_er
 {
     const struct quant_kind *kind;
     struct quant_config config;
+    struct quant_seen_list list = {.size = sizeof(struct quant_part), .read = quant_read};
     const char *what;
     size_t n;
     int rc = find(&kind, &n, &config, src, err);
@@ -231,6 +132,11 @@ int quant_view(struct ckpt_source **out, struct ckpt_source *src, struct ckpt_er
         ckpt_source_close(src);
         return rc;
     }
-    rc = bnb_count(src, &what) ? bnb_view(out, src, err) : values(out, src, &config, err);
+    if (bnb_count(src, &what)) {
+        rc = bnb_view(out, src, err);
+    } else {
+        rc = quant_parts(&list, src, &config, err);
+        rc = quant_seen_view(out, src, &list, rc, err);
+    }
     return rc ? rc : quant_config_drop(out, err);
 }

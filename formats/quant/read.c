@@ -24,29 +24,6 @@ struct reader {
     unsigned char *codes;       /* [PIECE] */
 };
 
-/* 2^(byte - 127), 255 is NaN. */
-static float of_e8m0(unsigned char b) { return b == 255 ? NAN : ldexpf(1.0f, b - 127); }
-
-int quant_read_scales(float *dst, struct ckpt_source *src, size_t i, int64_t start, int64_t n,
-                      struct ckpt_err *err)
-{
-    enum ckpt_dtype t = ckpt_source_tensor(src, i)->dtype;
-    unsigned char raw[WORDS * 8];
-    int rc;
-
-    for (int64_t at = 0; at < n; at += WORDS) {
-        int64_t some = n - at < WORDS ? n - at : WORDS;
-
-        if ((rc = ckpt_source_read(src, i, start + at, some, raw, err)) != 0)
-            return rc;
-        if (t != CKPT_F8_E8M0)
-            ckpt_convert(dst + at, CKPT_F32, raw, t, (size_t)some);
-        for (int64_t k = 0; t == CKPT_F8_E8M0 && k < some; k++)
-            dst[at + k] = of_e8m0(raw[k]);
-    }
-    return 0;
-}
-
 /* Zeros that lie in words down the rows: those of row r. */
 static int read_packed_zeros(struct reader *r, int64_t row, struct ckpt_err *err)
 {
@@ -87,7 +64,7 @@ static int load_grid(struct reader *r, int64_t row, struct ckpt_err *err)
 
 static void fill_values(struct reader *r)
 {
-    enum ckpt_dtype t = ckpt_source_tensor(r->src, r->p->codes)->dtype;
+    enum ckpt_dtype t = ckpt_source_tensor(r->src, r->p->seen.codes)->dtype;
     unsigned char byte[256];
 
     for (int i = 0; i < 256; i++) {
@@ -100,32 +77,43 @@ static void fill_values(struct reader *r)
               CPU_FEATURE_ACTIVE(AVX2) && CPU_FEATURE_ACTIVE(F16C);
 }
 
+int quant_read_order(int32_t **out, struct ckpt_source *src, const struct quant_part *p,
+                     int64_t groups, struct ckpt_err *err)
+{
+    int32_t *order;
+    int rc;
+
+    *out = NULL;
+    if (p->order == QUANT_NONE)
+        return 0;
+    order = ckpt_alloc_buffer((size_t)p->columns * sizeof *order);
+    rc = order ? ckpt_source_read(src, p->order, 0, p->columns, order, err)
+               : ckpt_nomem(err, (size_t)p->columns * sizeof *order);
+    for (int64_t c = 0; rc == 0 && c < p->columns; c++)
+        if (order[c] < 0 || order[c] >= groups)
+            rc = ckpt_fail(err, CKPT_EFORMAT, "%s: column %lld is in group %d of %lld",
+                           ckpt_source_tensor(src, p->order)->name, (long long)c, order[c],
+                           (long long)groups);
+    if (rc)
+        ckpt_free(order);
+    else
+        *out = order;
+    return rc;
+}
+
 static int begin(struct reader *r, struct ckpt_err *err)
 {
     const struct quant_part *p = r->p;
     size_t grid = (size_t)p->grid[1] * sizeof(float);
-    int rc;
 
     r->at = -1;
     r->scale = ckpt_alloc_buffer(grid);
     r->zero = p->zero != QUANT_NONE ? ckpt_alloc_buffer(grid) : NULL;
     r->codes = ckpt_alloc_buffer(PIECE);
-    if (p->order != QUANT_NONE)
-        r->order = ckpt_alloc_buffer((size_t)p->columns * sizeof *r->order);
-    if (!r->scale || !r->codes || (p->zero != QUANT_NONE && !r->zero) ||
-        (p->order != QUANT_NONE && !r->order))
+    if (!r->scale || !r->codes || (p->zero != QUANT_NONE && !r->zero))
         return ckpt_nomem(err, grid);
     fill_values(r);
-    if (!r->order)
-        return 0;
-    if ((rc = ckpt_source_read(r->src, p->order, 0, p->columns, r->order, err)) != 0)
-        return rc;
-    for (int64_t c = 0; c < p->columns; c++)
-        if (r->order[c] < 0 || r->order[c] >= p->grid[1])
-            return ckpt_fail(err, CKPT_EFORMAT, "%s: column %lld is in group %d of %lld",
-                             ckpt_source_tensor(r->src, p->order)->name, (long long)c, r->order[c],
-                             (long long)p->grid[1]);
-    return 0;
+    return quant_read_order(&r->order, r->src, p, p->grid[1], err);
 }
 
 static void end(struct reader *r)
@@ -197,8 +185,8 @@ static int unpack(struct reader *r, int64_t row, int64_t c, int64_t n, unsigned 
     int64_t first = c / per, last = (c + n - 1) / per;
     int rc;
 
-    if ((rc = ckpt_source_read(r->src, p->codes, row * width + first, last - first + 1, raw,
-                               err)) != 0)
+    if ((rc = ckpt_source_read(r->src, p->seen.codes, row * width + first, last - first + 1,
+                               raw, err)) != 0)
         return rc;
     for (int64_t i = 0; i < n; i++)
         code[i] = (unsigned char)(raw[(c + i) / per - first] >>
@@ -211,15 +199,15 @@ static int read_codes(struct reader *r, int64_t at, int64_t n, struct ckpt_err *
 {
     return r->p->how == QUANT_PACKED
                ? unpack(r, at / r->p->columns, at % r->p->columns, n, r->codes, err)
-               : ckpt_source_read(r->src, r->p->codes, at, n, r->codes, err);
+               : ckpt_source_read(r->src, r->p->seen.codes, at, n, r->codes, err);
 }
 
-/* Codes that were read, as values of p->dtype. */
+/* Codes that were read, as values of p->seen.dtype. */
 static int convert(struct reader *r, int64_t at, int64_t n, unsigned char *dst,
                    struct ckpt_err *err)
 {
     const struct quant_part *p = r->p;
-    size_t width = ckpt_dtype_size(p->dtype);
+    size_t width = ckpt_dtype_size(p->seen.dtype);
     CKPT_UNSET float value[STEP];
     int rc;
 
@@ -232,17 +220,18 @@ static int convert(struct reader *r, int64_t at, int64_t n, unsigned char *dst,
                             err)) != 0)
             return rc;
         work_out(value, r, r->codes + i, c, some);
-        ckpt_convert(dst + (size_t)i * width, p->dtype, value, CKPT_F32, (size_t)some);
+        ckpt_convert(dst + (size_t)i * width, p->seen.dtype, value, CKPT_F32, (size_t)some);
         i += some;
     }
     return 0;
 }
 
-int quant_read(struct ckpt_source *src, const struct quant_part *p, int64_t start, int64_t count,
+int quant_read(struct ckpt_source *src, const void *part, int64_t start, int64_t count,
                void *dst, struct ckpt_err *err)
 {
+    const struct quant_part *p = part;
     struct reader r = {.src = src, .p = p};
-    size_t width = ckpt_dtype_size(p->dtype);
+    size_t width = ckpt_dtype_size(p->seen.dtype);
     int rc;
 
     if (p->how == QUANT_GPTQ || p->how == QUANT_AWQ)

@@ -6,14 +6,14 @@
 
 #include "formats/quant/parts.h"
 
-/* Elements [start, start + count) of p, in p->dtype, row-major.  Any thread.  p is not PLAIN. */
-int quant_read(struct ckpt_source *src, const struct quant_part *p, int64_t start, int64_t count,
+/* Elements [start, start + count) of a quant_part that is packed: a quant_seen_fn. */
+int quant_read(struct ckpt_source *src, const void *part, int64_t start, int64_t count,
                void *dst, struct ckpt_err *err);
-/* n floats of a tensor of scales, from element start on. */
-int quant_read_scales(float *dst, struct ckpt_source *src, size_t i, int64_t start, int64_t n,
-                      struct ckpt_err *err);
 /* The same of a transposed matrix (GPTQ, AWQ): quant_read calls it. */
 int quant_read_words(struct ckpt_source *src, const struct quant_part *p, int64_t start,
                      int64_t count, void *dst, struct ckpt_err *err);
+/* The group of each column, or NULL where p has no order; freed by the caller. */
+int quant_read_order(int32_t **out, struct ckpt_source *src, const struct quant_part *p,
+                     int64_t groups, struct ckpt_err *err);
 
 #endif

@@ -67,8 +67,8 @@ static int load_tile(struct strip *s, int64_t k, int64_t n, struct ckpt_err *err
     int rc;
 
     for (int64_t r = 0; r < rows; r++)
-        if ((rc = ckpt_source_read(s->src, p->codes, ((awq ? k : k / per) + r) * width + first,
-                                   some, s->words + r * some, err)) != 0)
+        if ((rc = ckpt_source_read(s->src, p->seen.codes, ((awq ? k : k / per) + r) * width +
+                                   first, some, s->words + r * some, err)) != 0)
             return rc;
     return 0;
 }
@@ -96,13 +96,14 @@ static void put_row(const struct strip *s, int64_t o, int64_t k, int64_t n)
 {
     const struct quant_part *p = s->p;
     int64_t at = (s->first + o) * p->columns + k - s->start, skip = at < 0 ? -at : 0;
+    enum ckpt_dtype dtype = p->seen.dtype;
     float value[TILE];
 
     n = n < s->count - at ? n : s->count - at;
     if (n <= skip)
         return;
     work_out(value, s, o, k, n);
-    ckpt_convert(s->dst + (size_t)(at + skip) * ckpt_dtype_size(p->dtype), p->dtype, value + skip,
+    ckpt_convert(s->dst + (size_t)(at + skip) * ckpt_dtype_size(dtype), dtype, value + skip,
                  CKPT_F32, (size_t)(n - skip));
 }
 
@@ -121,21 +122,6 @@ static int read_strip(struct strip *s, struct ckpt_err *err)
         for (int64_t o = 0; o < s->n; o++)
             put_row(s, o, k, n);
     }
-    return 0;
-}
-
-static int load_order(struct strip *s, struct ckpt_err *err)
-{
-    const struct quant_part *p = s->p;
-    int rc;
-
-    if ((rc = ckpt_source_read(s->src, p->order, 0, p->columns, s->order, err)) != 0)
-        return rc;
-    for (int64_t k = 0; k < p->columns; k++)
-        if (s->order[k] < 0 || s->order[k] >= p->grid[0])
-            return ckpt_fail(err, CKPT_EFORMAT, "%s: input %lld is in group %d of %lld",
-                             ckpt_source_tensor(s->src, p->order)->name, (long long)k, s->order[k],
-                             (long long)p->grid[0]);
     return 0;
 }
 
@@ -165,12 +151,10 @@ int quant_read_words(struct ckpt_source *src, const struct quant_part *p, int64_
     s.scale = ckpt_alloc_buffer(scales);
     s.zero = ckpt_alloc_buffer(scales);
     s.words = ckpt_alloc_buffer(words);
-    if (p->order != QUANT_NONE)
-        s.order = ckpt_alloc_buffer((size_t)p->columns * sizeof *s.order);
-    if (!s.scale || !s.zero || !s.words || (p->order != QUANT_NONE && !s.order))
+    if (!s.scale || !s.zero || !s.words)
         rc = ckpt_nomem(err, scales + words);
-    if (rc == 0 && s.order)
-        rc = load_order(&s, err);
+    if (rc == 0)
+        rc = quant_read_order(&s.order, src, p, p->grid[0], err);
     for (; rc == 0 && o < end; o += s.n) {
         s.first = o;
         s.n = end - o < most ? end - o : most;

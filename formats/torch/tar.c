@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "formats/container/pickle/pickle.h"
-#include "libckpt/err.h"
 #include "libckpt/io/archive.h"
 #include "libckpt/base/map.h"
 
@@ -85,11 +84,10 @@ static int next_count(struct tar *t, int64_t *n, struct ckpt_err *err)
                ? 0 : bad(err, "a number of storages or tensors is none");
 }
 
+/* Item i of n. */
 static const struct value *item(const struct value *v, size_t i, size_t n)
 {
-    bool seq = value_is(v, VALUE_TUPLE) || value_is(v, VALUE_LIST);
-
-    return seq && v->u.seq.n == n ? v->u.seq.item[i] : NULL;
+    return value_count(v) == n ? value_item(v, i) : NULL;
 }
 
 /* A key as text, in the arena. */
@@ -263,13 +261,14 @@ int torch_tar_read(struct value **root, struct torch_storages *storages, struct 
                    struct ckpt_arena *arena, bool strict, struct ckpt_err *err)
 {
     struct tar t = {.arena = arena, .storages = storages};
-    struct ckpt_file *again;
-    int rc = ckpt_file_window(&again, file, 0, ckpt_file_size(file), ckpt_file_name(file), err);
+    struct ckpt_file *window;
+    int rc = ckpt_file_window(&window, file, 0, ckpt_file_size(file), ckpt_file_name(file), err);
+    int refused;
 
     arena->limit = ((uint64_t)16 << 20) + 256 * ckpt_file_size(file);
     (void)ckpt_file_fd(file, &t.base);
     if (rc == 0)
-        rc = ckpt_archive_open(&t.dir, again, NULL, err);
+        rc = ckpt_archive_open(&t.dir, window, NULL, err);
     if (rc == 0)
         rc = ckpt_map_new(&t.by_key, 64, err);
     if (rc == 0)
@@ -278,8 +277,8 @@ int torch_tar_read(struct value **root, struct torch_storages *storages, struct 
         rc = read_tensors(&t, err);
     if (rc == 0)
         rc = read_object(&t, root, err);
-    if (strict && torch_names_check(&t.names, rc != 0, err))
-        rc = err->code;
+    refused = strict ? torch_names_check(&t.names, rc != 0, err) : 0;
+    rc = refused ? refused : rc;
     if (rc == 0)
         rc = torch_value_resolve(*root, storages, arena, strict, err);
     ckpt_map_free(t.by_key);

@@ -6,19 +6,19 @@
 #include <string.h>
 
 #include "libckpt/convert.h"
+#include "libckpt/lora/ring.h"
 
-#define KEEP  16                /* pairs that stay loaded when nobody uses them */
-#define CHUNK ((int64_t)65536)  /* elements of W read at a time for lengths */
+#define STAY   16               /* pairs that stay loaded when nobody uses them */
+#define CHUNK  ((int64_t)65536) /* elements of W read at a time for lengths */
+#define STAGE  4096             /* elements of another dtype read at a time */
+#define WIDEST 16               /* bytes of an element */
 
-struct slot {
-    pthread_mutex_t lock;       /* of loading */
-    size_t          users;      /* the rest: of the lock of all */
-    bool            kept;       /* in the ring of those that stay */
-    bool            ready;
-    float          *panel, *coef, *stretch;  /* of a lora_product */
+/* A pair's part of a lora_product. */
+struct loaded {
+    float *panel, *coef, *stretch;
 };
 
-/* A whole B whose columns belong to many pairs (experts): read once for neighbours. */
+/* A B whose columns belong to many pairs (experts): read once for neighbours. */
 struct shared_b {
     pthread_mutex_t           lock;
     const struct ckpt_source *adapter;
@@ -30,48 +30,48 @@ struct lora_factors {
     lora_read_fn       *read_w;
     void               *ctx;
     struct lora_pair   *pair;
-    struct slot        *slot;
     size_t              n;
-    pthread_mutex_t     lock;
-    size_t              ring[KEEP], next, n_ring;
+    struct loaded      *loaded;
+    struct lora_ring   *ring;
     struct shared_b     shared;
 };
 
 /* The lengths stay: they cost a pass over W. */
-static void unload(struct slot *s)
+static void unload(void *ctx, size_t i)
 {
+    struct loaded *s = &((struct lora_factors *)ctx)->loaded[i];
+
     ckpt_free(s->panel);
     ckpt_free(s->coef);
     s->panel = s->coef = NULL;
-    s->ready = false;
 }
+
+static int load_pair(void *ctx, size_t i, struct ckpt_err *err);
+
+static const struct lora_ring_ops ring_ops = {.load = load_pair, .unload = unload};
 
 int lora_factors_new(struct lora_factors **out, const struct lora_pair *pair, size_t n,
                      lora_read_fn *read_w, void *ctx, struct ckpt_err *err)
 {
     struct lora_factors *f = ckpt_alloc(1, sizeof *f);
+    int rc;
 
     *out = NULL;
-    if (f) {
-        f->pair = ckpt_alloc(n, sizeof *f->pair);
-        f->slot = ckpt_alloc(n, sizeof *f->slot);
-    }
-    if (!f || !f->pair || !f->slot) {
-        if (f) {
-            ckpt_free(f->pair);
-            ckpt_free(f->slot);
-        }
-        ckpt_free(f);
-        return ckpt_nomem(err, n * sizeof *f->slot);
-    }
-    memcpy(f->pair, pair, n * sizeof *pair);
-    f->n = n;
+    if (!f)
+        return ckpt_nomem(err, sizeof *f);
+    pthread_mutex_init(&f->shared.lock, NULL);
     f->read_w = read_w;
     f->ctx = ctx;
-    pthread_mutex_init(&f->lock, NULL);
-    pthread_mutex_init(&f->shared.lock, NULL);
-    for (size_t i = 0; i < n; i++)
-        pthread_mutex_init(&f->slot[i].lock, NULL);
+    f->n = n;
+    f->pair = ckpt_alloc(n, sizeof *f->pair);
+    f->loaded = ckpt_alloc(n, sizeof *f->loaded);
+    rc = f->pair && f->loaded ? lora_ring_new(&f->ring, n, STAY, &ring_ops, f, err)
+                              : ckpt_nomem(err, n * sizeof *f->pair);
+    if (rc) {
+        lora_factors_free(f);
+        return rc;
+    }
+    memcpy(f->pair, pair, n * sizeof *pair);
     *out = f;
     return 0;
 }
@@ -80,38 +80,50 @@ void lora_factors_free(struct lora_factors *f)
 {
     if (!f)
         return;
-    for (size_t i = 0; i < f->n; i++) {
-        unload(&f->slot[i]);
-        ckpt_free(f->slot[i].stretch);
-        pthread_mutex_destroy(&f->slot[i].lock);
-    }
-    pthread_mutex_destroy(&f->lock);
+    lora_ring_free(f->ring);
+    for (size_t i = 0; f->loaded && i < f->n; i++)
+        ckpt_free(f->loaded[i].stretch);
     pthread_mutex_destroy(&f->shared.lock);
     ckpt_free(f->shared.raw);
-    ckpt_free(f->slot);
+    ckpt_free(f->loaded);
     ckpt_free(f->pair);
     ckpt_free(f);
 }
 
 /* -- loading --------------------------------------------------------------------------------- */
 
+int lora_read_as(void *dst, enum ckpt_dtype to, struct ckpt_source *src, size_t i, int64_t start,
+                 int64_t n, struct ckpt_err *err)
+{
+    enum ckpt_dtype from = ckpt_source_tensor(src, i)->dtype;
+    size_t width = ckpt_dtype_size(to);
+    CKPT_UNSET _Alignas(64) unsigned char stage[STAGE * WIDEST];
+    int rc;
+
+    if (to == from)
+        return ckpt_source_read(src, i, start, n, dst, err);
+    for (int64_t at = 0; at < n; at += STAGE) {
+        int64_t k = n - at < STAGE ? n - at : STAGE;
+
+        if ((rc = ckpt_source_read(src, i, start + at, k, stage, err)) != 0)
+            return rc;
+        ckpt_convert((unsigned char *)dst + (size_t)at * width, to, stage, from, (size_t)k);
+    }
+    return 0;
+}
+
 /* Elements [first, first + n) of a tensor as f32. */
 static int load(float **out, struct ckpt_source *src, size_t i, int64_t first, int64_t n,
                 struct ckpt_err *err)
 {
-    enum ckpt_dtype dtype = ckpt_source_tensor(src, i)->dtype;
-    void *raw = ckpt_alloc_buffer((size_t)n * ckpt_dtype_size(dtype));
     float *f = ckpt_alloc_buffer((size_t)n * sizeof *f);
-    int rc = raw && f ? ckpt_source_read(src, i, first, n, raw, err)
-                      : ckpt_nomem(err, (size_t)n * sizeof *f);
+    int rc = f ? lora_read_as(f, CKPT_F32, src, i, first, n, err)
+               : ckpt_nomem(err, (size_t)n * sizeof *f);
 
-    if (rc == 0) {
-        ckpt_convert(f, CKPT_F32, raw, dtype, (size_t)n);
+    if (rc == 0)
         *out = f;
-    } else {
+    else
         ckpt_free(f);
-    }
-    ckpt_free(raw);
     return rc;
 }
 
@@ -229,7 +241,7 @@ static int load_stretch(struct lora_factors *f, size_t i, const struct lora_prod
         m[k] /= (float)sqrt(sum[k]);
     ckpt_free(sum);
     if (rc == 0)
-        f->slot[i].stretch = m;
+        f->loaded[i].stretch = m;
     else
         ckpt_free(m);
     return rc;
@@ -238,7 +250,7 @@ static int load_stretch(struct lora_factors *f, size_t i, const struct lora_prod
 static void show(struct lora_product *use, const struct lora_factors *f, size_t i)
 {
     const struct lora_pair *p = &f->pair[i];
-    const struct slot *s = &f->slot[i];
+    const struct loaded *s = &f->loaded[i];
 
     *use = (struct lora_product){.n_col = p->n_col, .r = p->r, .panel = s->panel, .coef = s->coef,
                                  .scale = p->scale, .stretch = s->stretch,
@@ -246,7 +258,7 @@ static void show(struct lora_product *use, const struct lora_factors *f, size_t 
 }
 
 /* Lines and coefficients: A and B, or for a transposed W B and A, both transposed. */
-static int load_both(struct slot *s, struct lora_factors *f, const struct lora_pair *p,
+static int load_both(struct loaded *s, struct lora_factors *f, const struct lora_pair *p,
                      struct ckpt_err *err)
 {
     int64_t in = p->transposed ? p->n_row : p->n_col;
@@ -268,9 +280,10 @@ static int load_both(struct slot *s, struct lora_factors *f, const struct lora_p
     return rc;
 }
 
-static int load_slot(struct lora_factors *f, size_t i, struct ckpt_err *err)
+static int load_pair(void *ctx, size_t i, struct ckpt_err *err)
 {
-    struct slot *s = &f->slot[i];
+    struct lora_factors *f = ctx;
+    struct loaded *s = &f->loaded[i];
     struct lora_product use;
     int rc = load_both(s, f, &f->pair[i], err);
 
@@ -278,59 +291,17 @@ static int load_slot(struct lora_factors *f, size_t i, struct ckpt_err *err)
         show(&use, f, i);
         rc = load_stretch(f, i, &use, err);
     }
-    if (rc)
-        unload(s);
-    else
-        s->ready = true;
     return rc;
-}
-
-/* With the lock held: pair i enters the ring, and who leaves it goes unless it is in use. */
-static void keep(struct lora_factors *f, size_t i)
-{
-    struct slot *old;
-
-    if (f->slot[i].kept)
-        return;
-    if (f->n_ring == KEEP) {
-        old = &f->slot[f->ring[f->next]];
-        old->kept = false;
-        if (old->users == 0)
-            unload(old);
-    } else {
-        f->n_ring++;
-    }
-    f->ring[f->next] = i;
-    f->next = (f->next + 1) % KEEP;
-    f->slot[i].kept = true;
 }
 
 int lora_factors_begin(struct lora_product *use, struct lora_factors *f, size_t i,
                        struct ckpt_err *err)
 {
-    struct slot *s = &f->slot[i];
-    int rc;
+    int rc = lora_ring_begin(f->ring, i, err);
 
-    pthread_mutex_lock(&f->lock);
-    s->users++;
-    keep(f, i);
-    pthread_mutex_unlock(&f->lock);
-    pthread_mutex_lock(&s->lock);
-    rc = s->ready ? 0 : load_slot(f, i, err);
     if (rc == 0)
         show(use, f, i);
-    pthread_mutex_unlock(&s->lock);
-    if (rc)
-        lora_factors_end(f, i);
     return rc;
 }
 
-void lora_factors_end(struct lora_factors *f, size_t i)
-{
-    struct slot *s = &f->slot[i];
-
-    pthread_mutex_lock(&f->lock);
-    if (--s->users == 0 && !s->kept)
-        unload(s);
-    pthread_mutex_unlock(&f->lock);
-}
+void lora_factors_end(struct lora_factors *f, size_t i) { lora_ring_end(f->ring, i); }

@@ -25,6 +25,10 @@ struct lora_pair {
 typedef int lora_read_fn(void *ctx, size_t i, int64_t start, int64_t n, float *w,
                          struct ckpt_err *err);
 
+/* Elements [start, start + n) of a source's tensor as dtype `to`. */
+int lora_read_as(void *dst, enum ckpt_dtype to, struct ckpt_source *src, size_t i, int64_t start,
+                 int64_t n, struct ckpt_err *err);
+
 struct lora_factors;
 
 /* Keeps adapters and ctx until free; copies pairs.  read_w is asked only for lengths. */

@@ -6,8 +6,6 @@
 #include "libckpt/convert.h"
 
 #define BLOCK  65536            /* elements of W worked on at a time: rows that share a cache */
-#define STAGE  4096             /* elements of another dtype read at a time */
-#define WIDEST 16               /* bytes of an element */
 
 /* The updates that touch every element of a stretch of one tensor: one an adapter at most. */
 struct touch {
@@ -16,7 +14,7 @@ struct touch {
     struct lora_product use[CKPT_LORA_MAX_ADAPTERS];
 };
 
-/* Room for a block of W, as it was, as one adapter makes it, and for what is added to it. */
+/* A block of W, as it was, as one adapter makes it, and what is added to it. */
 struct work {
     float w[BLOCK], old[BLOCK], alone[BLOCK], add[BLOCK];
 };
@@ -26,35 +24,14 @@ static const struct ckpt_tensor *base_tensor(const struct lora *l, size_t base)
     return ckpt_source_tensor(l->base, base);
 }
 
-/* Elements [start, start + n) of a source's tensor as dtype `to`. */
-static int read_as(void *dst, enum ckpt_dtype to, struct ckpt_source *src, size_t i,
-                   int64_t start, int64_t n, struct ckpt_err *err)
-{
-    enum ckpt_dtype from = ckpt_source_tensor(src, i)->dtype;
-    size_t width = ckpt_dtype_size(to);
-    CKPT_UNSET _Alignas(64) unsigned char stage[STAGE * WIDEST];
-    int rc;
-
-    if (to == from)
-        return ckpt_source_read(src, i, start, n, dst, err);
-    for (int64_t at = 0; at < n; at += STAGE) {
-        int64_t k = n - at < STAGE ? n - at : STAGE;
-
-        if ((rc = ckpt_source_read(src, i, start + at, k, stage, err)) != 0)
-            return rc;
-        ckpt_convert((unsigned char *)dst + (size_t)at * width, to, stage, from, (size_t)k);
-    }
-    return 0;
-}
-
 int lora_range_start(void *ctx, size_t u, int64_t start, int64_t n, float *w, struct ckpt_err *err)
 {
     const struct lora *l = ctx;
     const struct ckpt_lora_update *up = &l->update[u];
 
     return up->own != CKPT_LORA_NONE
-               ? read_as(w, CKPT_F32, l->adapter[up->from], up->own, start, n, err)
-               : read_as(w, CKPT_F32, l->base, up->base, start, n, err);
+               ? lora_read_as(w, CKPT_F32, l->adapter[up->from], up->own, start, n, err)
+               : lora_read_as(w, CKPT_F32, l->base, up->base, start, n, err);
 }
 
 void lora_range_of(const struct lora *l, size_t u, int64_t *first, int64_t *end)
@@ -84,7 +61,7 @@ static int add_delta(struct lora *l, const struct touch *t, size_t k, int64_t st
         lora_add_product(w, &t->use[k], start - up->part.first, n);
     if (up->add == CKPT_LORA_NONE)
         return 0;
-    if ((rc = read_as(v, CKPT_F32, l->adapter[up->from], up->add, start, n, err)) != 0)
+    if ((rc = lora_read_as(v, CKPT_F32, l->adapter[up->from], up->add, start, n, err)) != 0)
         return rc;
     for (int64_t j = 0; j < n; j++)
         w[j] += scale * v[j];
@@ -104,7 +81,7 @@ static int replace_rows(struct lora *l, const struct ckpt_lora_update *up, int64
         int64_t hi = end < start + count ? end : start + count;
 
         if (lo < hi)
-            rc = read_as((unsigned char *)dst + (size_t)(lo - start) * ckpt_dtype_size(dtype),
+            rc = lora_read_as((unsigned char *)dst + (size_t)(lo - start) * ckpt_dtype_size(dtype),
                          dtype, l->adapter[up->from], up->rows, (int64_t)k * cols + lo - first,
                          hi - lo, err);
     }
@@ -119,7 +96,7 @@ static int alone(struct lora *l, const struct touch *t, size_t k, int64_t start,
     int rc;
 
     if (up->own != CKPT_LORA_NONE &&
-        (rc = read_as(w, CKPT_F32, l->adapter[up->from], up->own, start, n, err)) != 0)
+        (rc = lora_read_as(w, CKPT_F32, l->adapter[up->from], up->own, start, n, err)) != 0)
         return rc;
     if ((rc = add_delta(l, t, k, start, n, w, v, err)) != 0)
         return rc;
@@ -267,7 +244,7 @@ static int copy_range(struct lora *l, const struct ckpt_lora_update *up, int64_t
     enum ckpt_dtype dtype = base_tensor(l, up->base)->dtype;
     int rc = up->own == CKPT_LORA_NONE
                  ? ckpt_source_read(l->base, up->base, start, count, dst, err)
-                 : read_as(dst, dtype, l->adapter[up->from], up->own, start, count, err);
+                 : lora_read_as(dst, dtype, l->adapter[up->from], up->own, start, count, err);
 
     return rc == 0 && up->rows != CKPT_LORA_NONE
                ? replace_rows(l, up, start, count, dst, dtype, err) : rc;

@@ -103,11 +103,10 @@ static int open_bench(struct bench *b, const char *model, bool bf16, const long 
     if (rc || (rc = device_open_cpu(&b->dev, (int)a[THREADS], err)) != 0)
         return rc;
     b->dev->weight = bf16 ? CKPT_BF16 : CKPT_F32;
-    if ((rc = comm_open(&b->comm, err)) != 0 ||
-        (rc = model_new(&b->model, b->arch, opts, b->dev, err)) != 0 ||
-        (rc = zero_new(&b->zero, model_params(b->model), &(struct zero_opts){.train = opts->train},
-                       b->dev, b->comm, err)) != 0)
-        return rc;
+    if (comm_open(&b->comm, 0, err) || model_new(&b->model, b->arch, opts, b->dev, err) ||
+        zero_new(&b->zero, model_params(b->model), &(struct zero_opts){.train = opts->train}, b->dev,
+                 b->comm, err))
+        return err->code;
     return zero_fill(b->zero, ZERO_MASTER, fill, (void *)(uintptr_t)model_params(b->model), err);
 }
 

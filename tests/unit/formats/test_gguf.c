@@ -1,5 +1,6 @@
 /* gguf: files of the reference writer, values of every block type, headers that lie. */
 #include "tests/unit/compare.h"
+#include "tests/unit/files.h"
 
 #include "formats/gguf/gguf.h"
 #include "libckpt/base/buf.h"
@@ -43,22 +44,14 @@ TEST(any_range_of_a_packed_tensor_is_that_of_the_whole)
 {
     struct ckpt_source *s = must_open(G "types.gguf", NULL);
     static const char *const names[] = {"Q4_0", "Q6_K", "NVFP4"};
-    struct ckpt_err err = {0};
     struct ckpt_extent e;
-    float part[512];
 
     for (size_t k = 0; k < 3; k++) {
         size_t i = ckpt_source_find(s, names[k]);
-        float *all = read_whole(s, i);
         int64_t n = ckpt_source_tensor(s, i)->numel;
 
         assert_false(ckpt_source_locate(s, i, 0, n, &e));
-        for (int64_t at = 0; at < n; at += 13)
-            for (int64_t len = 1; len <= n - at; len += 29) {
-                assert_int_equal(ckpt_source_read(s, i, at, len, part, &err), 0);
-                assert_memory_equal(part, all + at, (size_t)len * sizeof *part);
-            }
-        free(all);
+        assert_any_range(s, i, 13, 29, n + 1);
     }
     ckpt_source_close(s);
 }
@@ -137,32 +130,31 @@ TEST(a_split_model_is_one)
     }
 }
 
-static void copy_file(const char *to, const char *from)
-{
-    char command[512];
-
-    snprintf(command, sizeof command, "cp %s %s", from, to);
-    assert_int_equal(system(command), 0);
-}
-
 TEST(a_split_model_lacking_a_part_is_told)
 {
-    struct ckpt_source *s;
-    struct ckpt_err err = {0};
+    static const struct { const char *from, *to, *open; int code; const char *says; } step[] = {
+        {"part-00001-of-00002", "m-00001-of-00002", "m-00001-of-00002", CKPT_ENOTFOUND,
+         "m-00002-of-00002.gguf"},
+        {"part-00001-of-00002", "m-00002-of-00002", "m-00001-of-00002", CKPT_EMISMATCH,
+         "is not part 2 of 2"},
+        {"part-00001-of-00002", "m", "m", CKPT_ENOTFOUND,
+         "it is not called NAME-00001-of-00002.gguf"},
+    };
+    const char *dir = scratch("gguf-split");
 
-    assert_int_equal(system("rm -rf build/gguf-split && mkdir -p build/gguf-split"), 0);
-    copy_file("build/gguf-split/m-00001-of-00002.gguf", G "part-00001-of-00002.gguf");
-    assert_int_equal(ckpt_open(&s, "build/gguf-split/m-00001-of-00002.gguf", NULL, &err),
-                     CKPT_ENOTFOUND);
-    assert_non_null(strstr(err.text, "m-00002-of-00002.gguf"));
-    copy_file("build/gguf-split/m-00002-of-00002.gguf", G "part-00001-of-00002.gguf");
-    assert_int_equal(ckpt_open(&s, "build/gguf-split/m-00001-of-00002.gguf", NULL, &err),
-                     CKPT_EMISMATCH);
-    assert_non_null(strstr(err.text, "is not part 2 of 2"));
-    copy_file("build/gguf-split/m.gguf", G "part-00001-of-00002.gguf");
-    assert_int_equal(ckpt_open(&s, "build/gguf-split/m.gguf", NULL, &err), CKPT_ENOTFOUND);
-    assert_non_null(strstr(err.text, "it is not called NAME-00001-of-00002.gguf"));
-    assert_int_equal(system("rm -rf build/gguf-split"), 0);
+    for (size_t i = 0; i < sizeof step / sizeof step[0]; i++) {
+        char path[400], from[400];
+        struct ckpt_source *s;
+        struct ckpt_err err = {0};
+
+        snprintf(from, sizeof from, G "%s.gguf", step[i].from);
+        snprintf(path, sizeof path, "%s/%s.gguf", dir, step[i].to);
+        put_copy(path, from);
+        snprintf(path, sizeof path, "%s/%s.gguf", dir, step[i].open);
+        assert_int_equal(ckpt_open(&s, path, NULL, &err), step[i].code);
+        assert_non_null(strstr(err.text, step[i].says));
+    }
+    scratch_remove(dir);
 }
 
 /* -- headers that lie ------------------------------------------------------------------------ */
@@ -185,13 +177,10 @@ struct lie {
 
 static int open_bytes(const struct ckpt_buf *b, struct ckpt_err *err)
 {
-    FILE *f = fopen("build/gguf-lie", "wb");
     struct ckpt_source *s;
     int rc;
 
-    assert_non_null(f);
-    assert_int_equal(fwrite(b->data, 1, b->len, f), b->len);
-    fclose(f);
+    put_bytes("build/gguf-lie", b->data, b->len);
     memset(err, 0, sizeof *err);
     rc = ckpt_open_as(&s, "gguf", "build/gguf-lie", NULL, err);
     ckpt_source_close(s);
@@ -315,16 +304,13 @@ TEST(a_file_cut_short_is_refused_at_every_byte)
 {
     struct ckpt_err err;
     struct ckpt_buf b;
-    static unsigned char bytes[8192];
-    FILE *f = fopen(G "types.gguf", "rb");
     size_t n;
+    char *bytes = slurp(G "types.gguf", &n);
 
-    assert_non_null(f);
-    n = fread(bytes, 1, sizeof bytes, f);
-    fclose(f);
     for (size_t cut = 0; cut + 32 < n; cut += cut < 2000 ? 3 : 61) {
-        b = (struct ckpt_buf){.data = bytes, .len = cut};
+        b = (struct ckpt_buf){.data = (unsigned char *)bytes, .len = cut};
         if (open_bytes(&b, &err) != CKPT_EFORMAT || !err.text[0])
             fail_msg("cut at %zu: %s", cut, err.text);
     }
+    free(bytes);
 }

@@ -1,5 +1,6 @@
 /* gguf_out: what is written is read back, blocks are the reference's, refusals are told. */
 #include "tests/unit/compare.h"
+#include "tests/unit/files.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -62,27 +63,17 @@ static void packed_list(struct ckpt_tensors *list, int64_t rows, int64_t cols)
     t->stored = "Q8_0";
 }
 
-static size_t slurp(unsigned char *p, size_t room, const char *path)
-{
-    FILE *f = fopen(path, "rb");
-    size_t n;
-
-    assert_non_null(f);
-    n = fread(p, 1, room, f);
-    fclose(f);
-    return n;
-}
-
 /* The data of a file with one tensor: its last bytes, up to padding. */
 static void assert_same_data(const char *path, const char *golden, size_t bytes)
 {
-    static unsigned char a[1 << 16], b[1 << 16];
-    size_t n = slurp(a, sizeof a, path), m = slurp(b, sizeof b, golden);
-    size_t padded = (bytes + 31) / 32 * 32;
+    size_t n, m, padded = (bytes + 31) / 32 * 32;
+    char *a = slurp(path, &n), *b = slurp(golden, &m);
 
     assert_true(n > padded && m > padded);
     if (memcmp(a + n - padded, b + m - padded, bytes) != 0)
         fail_msg("the blocks differ");
+    free(a);
+    free(b);
 }
 
 TEST(blocks_are_the_reference_s_in_whatever_order_they_come)
@@ -117,6 +108,10 @@ TEST(blocks_are_the_reference_s_in_whatever_order_they_come)
 TEST(keys_of_every_kind_come_back)
 {
     static const struct store_row row[] = {{"t", CKPT_F32, 1, {2}, 0}};
+    static const struct { const char *key; int64_t value; } integers[] = {
+        {"a.u8", 255}, {"a.i8", -128}, {"a.u16", 65535}, {"a.i16", -32768}, {"a.u32", 4294967295},
+        {"a.i32", -2147483648}, {"a.u64", INT64_MAX}, {"a.i64", INT64_MIN},
+    };
     json_t *keys = json_pack(
         "[[s,s,i],[s,s,i],[s,s,i],[s,s,i],[s,s,I],[s,s,I],[s,s,f],[s,s,f],[s,s,b],[s,s,s],[s,s,[s,s]],"
         "[s,s,[i,i]],[s,s,[f]],[s,s,I],[s,s,I]]",
@@ -143,12 +138,9 @@ TEST(keys_of_every_kind_come_back)
     assert_int_equal(h.n_pair, 16);
     assert_string_equal(gguf_string(&h, "ckpt.provenance"), "{\"a\":7}");
     assert_int_equal(gguf_pair(&h, "a.i8")->kind, GGUF_I8);
-    assert_int_equal(json_integer_value(gguf_pair(&h, "a.i8")->value), -128);
-    assert_int_equal(json_integer_value(gguf_pair(&h, "a.i16")->value), -32768);
-    assert_true(json_integer_value(gguf_pair(&h, "a.i32")->value) == -2147483648);
-    assert_true(json_integer_value(gguf_pair(&h, "a.u32")->value) == 4294967295);
-    assert_true(json_integer_value(gguf_pair(&h, "a.u64")->value) == INT64_MAX);
-    assert_true(json_integer_value(gguf_pair(&h, "a.i64")->value) == INT64_MIN);
+    for (size_t i = 0; i < sizeof integers / sizeof integers[0]; i++)
+        assert_true(json_integer_value(gguf_pair(&h, integers[i].key)->value) ==
+                    integers[i].value);
     assert_true(json_real_value(gguf_pair(&h, "a.f32")->value) == (double)0.1f);
     assert_true(json_real_value(gguf_pair(&h, "a.f64")->value) == 0.1);
     assert_true(json_is_true(gguf_pair(&h, "a.bool")->value));

@@ -10,22 +10,10 @@
 #include "formats/gguf/vocab.h"
 #include "libckpt/ckpt.h"
 #include "libckpt/base/json.h"
+#include "tests/unit/files.h"
 
 #define T "tests/golden/tokenizers/"
 #define G "tests/golden/gguf/"
-
-static json_t *load(const char *path)
-{
-    struct ckpt_file *f;
-    struct ckpt_err err = {0};
-    json_t *json;
-
-    if (ckpt_file_open(&f, path, 0, &err) ||
-        ckpt_json_read(&json, f, CKPT_JSON_MAX_BYTES, CKPT_JSON_PYTHON, &err))
-        fail_msg("%s: %s", path, err.text);
-    ckpt_file_close(f);
-    return json;
-}
 
 static struct tokenizer *open_json(const json_t *json)
 {
@@ -84,14 +72,14 @@ static json_t *vocab_of(const char *path, json_t **settings)
     return made;
 }
 
-static const char *text_of(const json_t *o, const char *key)
+static const char *string_of(const json_t *o, const char *key)
 {
     return json_string_value(json_object_get(o, key));
 }
 
 TEST(a_file_of_llama_cpp)
 {
-    json_t *wanted = load(G "llama/tokenizer.json"), *settings, *made;
+    json_t *wanted = golden_json(G "llama/tokenizer.json"), *settings, *made;
 
     made = vocab_of(G "llama.q8_0.gguf", &settings);
     assert_non_null(made);
@@ -102,8 +90,8 @@ TEST(a_file_of_llama_cpp)
                            json_object_get(wanted, "pre_tokenizer")));
     assert_true(json_equal(json_object_get(json_object_get(made, "model"), "vocab"),
                            json_object_get(json_object_get(wanted, "model"), "vocab")));
-    assert_string_equal(text_of(settings, "bos_token"), "<|begin_of_text|>");
-    assert_string_equal(text_of(settings, "eos_token"), "<|end_of_text|>");
+    assert_string_equal(string_of(settings, "bos_token"), "<|begin_of_text|>");
+    assert_string_equal(string_of(settings, "eos_token"), "<|end_of_text|>");
     json_decref(made);
     json_decref(settings);
     json_decref(wanted);
@@ -117,7 +105,6 @@ static json_t *there_and_back(const char *tokenizer, const char *special)
     struct ckpt_create_opts opts = {0};
     struct ckpt_source *src, *as_gguf;
     struct ckpt_err err = {0};
-    struct ckpt_sink *sink;
     json_t *made, *settings;
 
     snprintf(model, sizeof model, "%s/model", d);
@@ -128,8 +115,7 @@ static json_t *there_and_back(const char *tokenizer, const char *special)
     if (ckpt_open(&src, model, NULL, &err) || gguf_of_model(&as_gguf, src, NULL, NULL, 0, &err))
         fail_msg("%s", err.text);
     opts.info = ckpt_source_info(as_gguf);
-    if (ckpt_create(&sink, "gguf", path, ckpt_source_tensors(as_gguf), &opts, &err) ||
-        ckpt_copy(sink, as_gguf, NULL, &err) || ckpt_sink_commit(sink, &err))
+    if (write_to("gguf", path, as_gguf, &opts, 0, &err))
         fail_msg("%s", err.text);
     ckpt_source_close(as_gguf);
     made = vocab_of(path, &settings);
@@ -150,7 +136,7 @@ TEST(byte_level_vocabularies)
         char path[200];
 
         snprintf(path, sizeof path, "%s/tokenizer.json", rows[i].dir);
-        wanted = load(path);
+        wanted = golden_json(path);
         if (!made)
             fail_msg("%s", path);
         assert_encode_alike(made, wanted);
@@ -166,7 +152,7 @@ TEST(a_vocabulary_of_scores)
                                        "added_tokens"};
     json_t *made = there_and_back(G "sentencepiece",
                                   "{\"bos_token\": \"<s>\", \"unk_token\": \"<unk>\"}");
-    json_t *wanted = load(G "sentencepiece/tokenizer.json"), *old, *new, *pair;
+    json_t *wanted = golden_json(G "sentencepiece/tokenizer.json"), *old, *new, *pair;
     size_t at = 0, i;
 
     for (i = 0; i < sizeof same / sizeof same[0]; i++)
@@ -204,14 +190,11 @@ TEST(damaged_vocabularies)
     struct ckpt_err err = {0};
     struct ckpt_file *f;
     json_t *made, *settings;
-    unsigned char *p = malloc(1 << 17);
-    FILE *in = fopen(G "llama.q8_0.gguf", "rb");
     size_t n, seen = 0;
+    char *p = slurp(G "llama.q8_0.gguf", &n);
 
-    n = fread(p, 1, 1 << 17, in);
-    fclose(in);
     for (size_t at = 0; at < n && at < 20000; at += 3) {
-        p[at] ^= 0x80;                  /* headers that do not hold, texts that are none */
+        p[at] ^= (char)0x80;            /* headers that do not hold, texts that are none */
         memset(&err, 0, sizeof err);
         assert_int_equal(ckpt_file_memory(&f, p, n, "x.gguf", &err), 0);
         if (gguf_vocab(&made, &settings, f, &err)) {
@@ -222,7 +205,7 @@ TEST(damaged_vocabularies)
         json_decref(made);
         json_decref(settings);
         ckpt_file_close(f);
-        p[at] ^= 0x80;
+        p[at] ^= (char)0x80;
     }
     assert_true(seen > 1700);
     free(p);

@@ -1,5 +1,6 @@
 /* hf_dir: model directories as transformers keeps them, and as downloads leave them. */
 #include "tests/unit/compare.h"
+#include "tests/unit/files.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,56 +11,29 @@
 #define TMP  "build/test-hf"
 #define OUT  "build/test-hf-out"
 
-static void fresh(const char *path)
-{
-    struct ckpt_err err = {0};
-    struct stat st;
+/* The files of hf/sharded. */
+static const char *const shards[] = {
+    "config.json", "generation_config.json", "model.safetensors.index.json",
+    "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
+};
 
-    mkdir("build", 0777);
-    if (stat(path, &st) == 0 && ckpt_outdir_remove(path, &err))
-        fail_msg("%s", err.text);
-}
-
-static void put(const char *name, const void *bytes, size_t n)
+static const char *in_tmp(const char *name)
 {
-    struct ckpt_err err = {0};
-    char path[300];
+    static char path[300];
 
     snprintf(path, sizeof path, TMP "/%s", name);
-    if (ckpt_out_put(path, bytes, n, &err))
-        fail_msg("%s", err.text);
-}
-
-static void put_text(const char *name, const char *text) { put(name, text, strlen(text)); }
-
-static void put_copy(const char *name, const char *from)
-{
-    static unsigned char bytes[1 << 20];
-    FILE *f = fopen(from, "rb");
-    size_t n;
-
-    if (!f)
-        fail_msg("%s is not there", from);
-    n = fread(bytes, 1, sizeof bytes, f);
-    fclose(f);
-    put(name, bytes, n);
+    return path;
 }
 
 /* hf/sharded in TMP. */
 static void copy_sharded(void)
 {
-    static const char *const names[] = {"config.json", "generation_config.json",
-                                        "model.safetensors.index.json",
-                                        "model-00001-of-00002.safetensors",
-                                        "model-00002-of-00002.safetensors"};
-
-    fresh(TMP);
-    mkdir(TMP, 0777);
+    scratch_at(TMP);
     for (size_t i = 0; i < 5; i++) {
         char from[300];
 
-        snprintf(from, sizeof from, HF "sharded/%s", names[i]);
-        put_copy(names[i], from);
+        snprintf(from, sizeof from, HF "sharded/%s", shards[i]);
+        put_copy(in_tmp(shards[i]), from);
     }
 }
 
@@ -121,7 +95,7 @@ TEST(a_single_file_goes_before_an_index)
     struct ckpt_source *s;
 
     copy_sharded();
-    put_copy("model.safetensors", "tests/golden/safetensors/names.safetensors");
+    put_copy(TMP "/model.safetensors", "tests/golden/safetensors/names.safetensors");
     s = must_open(TMP, NULL);
     assert_int_equal(ckpt_source_count(s), 16);
     ckpt_source_close(s);
@@ -136,41 +110,42 @@ TEST(what_the_index_gets_wrong_is_told)
     unlink(TMP "/model-00001-of-00002.safetensors");
     assert_refused(CKPT_EFORMAT, "missing", "stale index: none of the 2 files");
     copy_sharded();
-    put_copy("model-00002-of-00002.safetensors", HF "sharded/model-00001-of-00002.safetensors");
+    put_copy(TMP "/model-00002-of-00002.safetensors", HF "sharded/model-00001-of-00002.safetensors");
     assert_refused(CKPT_EFORMAT, "duplicate", "appears twice");
     copy_sharded();
-    put_copy("model-00002-of-00002.safetensors", "tests/golden/safetensors/names.safetensors");
+    put_copy(TMP "/model-00002-of-00002.safetensors", "tests/golden/safetensors/names.safetensors");
     assert_refused(CKPT_EFORMAT, "missing", "which does not have it");
     copy_sharded();
-    put_text("model-00002-of-00002.safetensors",
+    put_text(TMP "/model-00002-of-00002.safetensors",
              "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n");
     assert_refused(CKPT_EUNSUPPORTED, "unsupported", "Git LFS pointer");
     copy_sharded();
-    put("model-00002-of-00002.safetensors", "\0", 1);
+    put_bytes(TMP "/model-00002-of-00002.safetensors", "\0", 1);
     assert_refused(CKPT_EFORMAT, "truncated", "model-00002-of-00002.safetensors");
 }
 
 TEST(a_foreign_index_is_read_with_care)
 {
+    static const struct { const char *text; int code; const char *reason, *says; } row[] = {
+        {"{\"weight_map\": {\"a\": \"../x.safetensors\"}}", CKPT_EREFUSED, "refused-path",
+         "no clean name"},
+        {"{\"weight_map\": {\"a\": \"/etc/passwd\"}}", CKPT_EREFUSED, "refused-path",
+         "no clean name"},
+        {"{\"weight_map\": {\"a\": 1}}", CKPT_EFORMAT, "malformed", "a is mapped to no file name"},
+        {"{\"weight_map\": []}", CKPT_EFORMAT, "malformed", "weight_map"},
+        {"{}", CKPT_EFORMAT, "malformed", "weight_map"},
+        {"", CKPT_EFORMAT, "malformed", "index.json"},
+        {"{\"weight_map\": {\"a\": \"x.safetensors\", \"a\": \"x.safetensors\"}}", CKPT_EFORMAT,
+         "duplicate", ""},
+        {"{\"weight_map\": {\"model.embed_tokens.weight\": \"model-00001-of-00002.safetensors\"}}",
+         CKPT_EFORMAT, "unexpected", "which the index does not name"},
+    };
+
     copy_sharded();
-    put_text("model.safetensors.index.json", "{\"weight_map\": {\"a\": \"../x.safetensors\"}}");
-    assert_refused(CKPT_EREFUSED, "refused-path", "no clean name");
-    put_text("model.safetensors.index.json", "{\"weight_map\": {\"a\": \"/etc/passwd\"}}");
-    assert_refused(CKPT_EREFUSED, "refused-path", "no clean name");
-    put_text("model.safetensors.index.json", "{\"weight_map\": {\"a\": 1}}");
-    assert_refused(CKPT_EFORMAT, "malformed", "a is mapped to no file name");
-    put_text("model.safetensors.index.json", "{\"weight_map\": []}");
-    assert_refused(CKPT_EFORMAT, "malformed", "weight_map");
-    put_text("model.safetensors.index.json", "{}");
-    assert_refused(CKPT_EFORMAT, "malformed", "weight_map");
-    put_text("model.safetensors.index.json", "");
-    assert_refused(CKPT_EFORMAT, "malformed", "index.json");
-    put_text("model.safetensors.index.json",
-             "{\"weight_map\": {\"a\": \"x.safetensors\", \"a\": \"x.safetensors\"}}");
-    assert_refused(CKPT_EFORMAT, "duplicate", "");
-    put_text("model.safetensors.index.json",
-             "{\"weight_map\": {\"model.embed_tokens.weight\": \"model-00001-of-00002.safetensors\"}}");
-    assert_refused(CKPT_EFORMAT, "unexpected", "which the index does not name");
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        put_text(TMP "/model.safetensors.index.json", row[i].text);
+        assert_refused(row[i].code, row[i].reason, row[i].says);
+    }
 }
 
 TEST(links_are_followed_only_when_asked)
@@ -200,9 +175,9 @@ TEST(side_files_are_the_models_own)
     mkdir(TMP "/1_Pooling", 0777);
     mkdir(TMP "/other", 0777);
     for (size_t i = 2; i < 7; i++)
-        put_text(go[i], "{}");
+        put_text(in_tmp(go[i]), "{}");
     for (size_t i = 0; i < 4; i++)
-        put_text(stay[i], "{}");
+        put_text(in_tmp(stay[i]), "{}");
     s = must_open(TMP, NULL);
     for (size_t i = 0; i < 7; i++)
         if (!ckpt_source_extra(s, go[i]))
@@ -218,53 +193,14 @@ TEST(side_files_are_the_models_own)
 static int write_dir(struct ckpt_source *src, uint64_t max_shard, struct ckpt_err *err)
 {
     struct ckpt_create_opts opts = {.max_shard_bytes = max_shard};
-    struct ckpt_sink *sink;
 
-    memset(err, 0, sizeof *err);
-    fresh(OUT);
+    scratch_remove(OUT);
     opts.n_extra = ckpt_source_extras(src, &opts.extra);
-    if (ckpt_create(&sink, "hf", OUT, ckpt_source_tensors(src), &opts, err))
-        return err->code;
-    if (ckpt_copy(sink, src, NULL, err)) {
-        ckpt_sink_abort(sink);
-        return err->code;
-    }
-    return ckpt_sink_commit(sink, err);
-}
-
-static size_t slurp(const char *path, char *to, size_t room)
-{
-    FILE *f = fopen(path, "rb");
-    size_t n;
-
-    if (!f)
-        fail_msg("%s is not there", path);
-    n = fread(to, 1, room - 1, f);
-    to[n] = '\0';
-    fclose(f);
-    return n;
-}
-
-static void assert_same_file(const char *name)
-{
-    static char a[1 << 16], b[1 << 16];
-    char p[300], q[300];
-    size_t n, m;
-
-    snprintf(p, sizeof p, HF "sharded/%s", name);
-    snprintf(q, sizeof q, OUT "/%s", name);
-    n = slurp(p, a, sizeof a);
-    m = slurp(q, b, sizeof b);
-    if (n != m || memcmp(a, b, n) != 0)
-        fail_msg("%s differs: %s", name, b);
+    return write_to("hf", OUT, src, &opts, 0, err);
 }
 
 TEST(what_transformers_wrote_is_written_alike)
 {
-    static const char *const names[] = {"config.json", "generation_config.json",
-                                        "model.safetensors.index.json",
-                                        "model-00001-of-00002.safetensors",
-                                        "model-00002-of-00002.safetensors"};
     static const char *const layer[] = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
                                         "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj",
                                         "mlp.down_proj", "input_layernorm",
@@ -272,6 +208,7 @@ TEST(what_transformers_wrote_is_written_alike)
     struct ckpt_source *s = must_open(HF "sharded", NULL);
     size_t keep[20], n = 0;
     struct ckpt_err err = {0};
+    char golden[300];
 
     /* The order of the module tree, by which the shards were cut. */
     keep[n++] = ckpt_source_find(s, "model.embed_tokens.weight");
@@ -284,8 +221,13 @@ TEST(what_transformers_wrote_is_written_alike)
     keep[n++] = ckpt_source_find(s, "model.norm.weight");
     if (ckpt_view_select(&s, s, keep, n, &err) || write_dir(s, 12000, &err))
         fail_msg("%s", err.text);
-    for (size_t i = 0; i < 5; i++)
-        assert_same_file(names[i]);
+    for (size_t i = 0; i < 5; i++) {
+        char wrote[300];
+
+        snprintf(wrote, sizeof wrote, OUT "/%s", shards[i]);
+        snprintf(golden, sizeof golden, HF "sharded/%s", shards[i]);
+        assert_same_file(wrote, golden);
+    }
     ckpt_source_close(s);
 }
 
@@ -302,9 +244,7 @@ TEST(every_shard_size_reads_back)
         assert_int_equal(stat(OUT "/model.safetensors.index.json", &st) == 0, sizes[k] &&
                                                                                   sizes[k] < 19584);
         back = must_open(OUT, NULL);
-        assert_int_equal(ckpt_source_count(back), 20);
-        for (size_t i = 0; i < 20; i++)
-            assert_same_tensor(back, ckpt_source_tensor(s, i)->name, s, i, OUT);
+        assert_same_tensors(back, s, OUT);
         ckpt_source_close(back);
     }
     ckpt_source_close(s);
@@ -313,20 +253,21 @@ TEST(every_shard_size_reads_back)
 TEST(a_cast_is_told_in_config_json)
 {
     struct ckpt_cast_rule rule = {"*", CKPT_BF16};
-    static char found[4096], wanted[4096];
     struct ckpt_source *s = must_open(HF "sharded", NULL), *cast;
+    char wanted[4096], *found, *theirs, *at;
     struct ckpt_err err = {0};
-    char *at;
+    size_t n;
 
     assert_int_equal(ckpt_view_cast(&cast, s, &rule, 1, &err), 0);
     assert_int_equal(write_dir(cast, 0, &err), 0);
-    slurp(OUT "/config.json", found, sizeof found);
-    slurp(HF "sharded/config.json", wanted, sizeof wanted);
-    at = strstr(wanted, "float32");
+    found = slurp(OUT "/config.json", &n);
+    theirs = slurp(HF "sharded/config.json", &n);
+    at = strstr(theirs, "float32");
     assert_non_null(at);
-    memmove(at + 8, at + 7, strlen(at + 7) + 1);
-    memcpy(at, "bfloat16", 8);
+    snprintf(wanted, sizeof wanted, "%.*sbfloat16%s", (int)(at - theirs), theirs, at + 7);
     assert_string_equal(found, wanted);
+    free(found);
+    free(theirs);
     ckpt_source_close(cast);
 }
 
@@ -338,7 +279,7 @@ TEST(what_stops_half_way_leaves_nothing)
     struct ckpt_err err = {0};
     struct stat st;
 
-    fresh(OUT);
+    scratch_remove(OUT);
     assert_int_equal(ckpt_create(&sink, "hf", OUT, ckpt_source_tensors(s), &opts, &err), 0);
     assert_int_equal(ckpt_sink_commit(sink, &err), CKPT_ESTATE);
     assert_int_equal(stat(OUT, &st), -1);
@@ -353,6 +294,6 @@ TEST(what_stops_half_way_leaves_nothing)
 
 AFTER_ALL()
 {
-    fresh(TMP);
-    fresh(OUT);
+    scratch_remove(TMP);
+    scratch_remove(OUT);
 }

@@ -1,13 +1,12 @@
 /* peft: adapters merged as peft's own merge_and_unload merges them, and those that do not fit. */
 #include "tests/unit/compare.h"
-
-#include <sys/stat.h>
+#include "tests/unit/files.h"
 
 #include "formats/peft/peft.h"
 #include "libckpt/base/json.h"
 
 #define LORA "tests/golden/lora/"
-#define TMP  "build/test-peft/"
+#define TMP  "build/test-peft-"
 
 /* base + adapters with their weights, or the code of the refusal. */
 static int merge_two(struct ckpt_source **out, const char *base, const char *first, double w1,
@@ -188,6 +187,16 @@ static float element(const struct made *m, int64_t i)
     return (float)((int)(i * 37 + (int64_t)m->seed * 11) % 61 - 30) / 64.0f;
 }
 
+/* Element (out, in) of 2 B A, where in is the width of A; the adapter of this file has rank 2. */
+static float delta(const struct made *a, const struct made *b, int64_t out, int64_t in)
+{
+    float d = 0;
+
+    for (int64_t r = 0; r < 2; r++)
+        d += element(b, out * 2 + r) * element(a, r * a->cols + in);
+    return 2 * d;
+}
+
 static void write_safetensors(const char *path, const struct made *made, size_t n,
                               enum ckpt_dtype dtype)
 {
@@ -221,34 +230,42 @@ static void write_safetensors(const char *path, const struct made *made, size_t 
     ckpt_tensors_release(&list);
 }
 
-static void write_text(const char *path, const char *text)
-{
-    struct ckpt_err err = {0};
-
-    assert_int_equal(ckpt_out_put(path, text, strlen(text), &err), 0);
-}
-
 static void make_base(const char *config, const struct made *made, size_t n, enum ckpt_dtype dtype)
 {
-    mkdir("build", 0777);
-    mkdir(TMP, 0777);
-    mkdir(TMP "base", 0777);
-    write_text(TMP "base/config.json", config);
+    scratch_at(TMP "base");
+    put_text(TMP "base/config.json", config);
     write_safetensors(TMP "base/model.safetensors", made, n, dtype);
 }
 
 static void make_adapter(const char *config, const struct made *made, size_t n)
 {
-    mkdir("build", 0777);
-    mkdir(TMP, 0777);
-    mkdir(TMP "adapter", 0777);
-    write_text(TMP "adapter/adapter_config.json", config);
+    scratch_at(TMP "adapter");
+    put_text(TMP "adapter/adapter_config.json", config);
     write_safetensors(TMP "adapter/adapter_model.safetensors", made, n, CKPT_F32);
 }
 
 static int merge_made(struct ckpt_source **out, struct ckpt_err *err)
 {
     return merge(out, TMP "base", TMP "adapter", err);
+}
+
+static struct ckpt_source *must_merge(void)
+{
+    struct ckpt_source *s;
+    struct ckpt_err err;
+
+    if (merge_made(&s, &err))
+        fail_msg("%s", err.text);
+    return s;
+}
+
+static void *values_of(struct ckpt_source *s, const char *name)
+{
+    size_t i = ckpt_source_find(s, name);
+
+    if (i == SIZE_MAX)
+        fail_msg("%s is absent", name);
+    return read_whole(s, i);
 }
 
 #define P "base_model.model."
@@ -282,24 +299,20 @@ TEST(an_embedding_changed_alone_is_untied)
         {P "model.embed_tokens.lora_embedding_B", 6, 2, 6},
     };
     struct ckpt_source *s;
-    struct ckpt_err err;
     float *head, *emb;
     size_t changed = 0;
 
     make_base(tied_config, tied_base, 2, CKPT_F32);
     make_adapter(lora_config, adapter, 2);
-    if (merge_made(&s, &err))
-        fail_msg("%s", err.text);
+    s = must_merge();
     assert_int_equal(ckpt_source_count(s), 3);
-    head = read_whole(s, ckpt_source_find(s, "lm_head.weight"));
-    emb = read_whole(s, ckpt_source_find(s, "model.embed_tokens.weight"));
+    head = values_of(s, "lm_head.weight");
+    emb = values_of(s, "model.embed_tokens.weight");
     for (int64_t i = 0; i < 120; i++) {
-        float w = element(&embedding, i), d = 0;
+        float w = element(&embedding, i);
 
-        for (int64_t r = 0; r < 2; r++)
-            d += element(&adapter[0], r * 20 + i / 6) * element(&adapter[1], i % 6 * 2 + r);
         assert_true(head[i] == w);
-        assert_true(emb[i] == w + 2 * d);
+        assert_true(emb[i] == w + delta(&adapter[0], &adapter[1], i % 6, i / 6));
         changed += emb[i] != w;
     }
     assert_true(changed > 60);
@@ -318,30 +331,26 @@ TEST(a_head_that_only_the_adapter_has_is_added)
     };
     static const struct made whole[] = {{P "lm_head.weight", 20, 6, 9}};
     struct ckpt_source *s;
-    struct ckpt_err err;
     float *head, *emb;
 
     make_base(tied_config, tied_base, 2, CKPT_F32);
     make_adapter(lora_config, adapter, 2);
-    if (merge_made(&s, &err))
-        fail_msg("%s", err.text);
-    head = read_whole(s, ckpt_source_find(s, "lm_head.weight"));
-    emb = read_whole(s, ckpt_source_find(s, "model.embed_tokens.weight"));
+    s = must_merge();
+    head = values_of(s, "lm_head.weight");
+    emb = values_of(s, "model.embed_tokens.weight");
     for (int64_t i = 0; i < 120; i++) {
-        float w = element(&embedding, i), d = 0;
+        float w = element(&embedding, i);
 
-        for (int64_t r = 0; r < 2; r++)
-            d += element(&adapter[0], r * 6 + i % 6) * element(&adapter[1], i / 6 * 2 + r);
         assert_true(emb[i] == w);
-        assert_true(head[i] == w + 2 * d);
+        assert_true(head[i] == w + delta(&adapter[0], &adapter[1], i / 6, i % 6));
     }
     assert_config_says(s, "\"tie_word_embeddings\": false");
     free(head);
     free(emb);
     ckpt_source_close(s);
     make_adapter(lora_config, whole, 1);
-    assert_int_equal(merge_made(&s, &err), 0);
-    head = read_whole(s, ckpt_source_find(s, "lm_head.weight"));
+    s = must_merge();
+    head = values_of(s, "lm_head.weight");
     for (int64_t i = 0; i < 120; i++)
         assert_true(head[i] == element(&whole[0], i));
     free(head);
@@ -423,22 +432,19 @@ TEST(sixteen_bits_are_rounded_once)
     static const struct made adapter[] = {{Q ".lora_A.weight", 2, 6, 1},
                                           {Q ".lora_B.weight", 6, 2, 7}};
     struct ckpt_source *s;
-    struct ckpt_err err;
     uint16_t *found;
 
     make_base(tied_config, tied_base, 2, CKPT_BF16);
     make_adapter("{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 3}", adapter, 2);
-    assert_int_equal(merge_made(&s, &err), 0);
-    found = read_whole(s, ckpt_source_find(s, "model.layers.0.self_attn.q_proj.weight"));
+    s = must_merge();
+    found = values_of(s, "model.layers.0.self_attn.q_proj.weight");
     for (int64_t i = 0; i < 36; i++) {
-        float w = element(&tied_base[1], i), d = 0;
+        float w = element(&tied_base[1], i);
         uint16_t half;
 
         ckpt_convert(&half, CKPT_BF16, &w, CKPT_F32, 1);
         ckpt_convert(&w, CKPT_F32, &half, CKPT_BF16, 1);
-        for (int64_t r = 0; r < 2; r++)
-            d += element(&adapter[1], i / 6 * 2 + r) * element(&adapter[0], r * 6 + i % 6);
-        w += 1.5f * d;
+        w += 0.75f * delta(&adapter[0], &adapter[1], i / 6, i % 6);     /* alpha is 3 */
         ckpt_convert(&half, CKPT_BF16, &w, CKPT_F32, 1);
         assert_int_equal(found[i], half);
     }
@@ -454,12 +460,10 @@ TEST(modules_are_found_under_other_wrappers)
         {P "layers.0.self_attn.q_proj.lora_B.weight", 6, 2, 7},
     };
     struct ckpt_source *s;
-    struct ckpt_err err;
 
     make_base(tied_config, tied_base, 2, CKPT_F32);
     make_adapter(lora_config, adapter, 2);
-    if (merge_made(&s, &err))
-        fail_msg("%s", err.text);
+    s = must_merge();
     assert_int_equal(ckpt_source_count(s), 2);
     ckpt_source_close(s);
 }
@@ -481,16 +485,11 @@ TEST(conv1d_is_told_by_shape_and_family)
 
     make_base("{\"model_type\": \"gpt2\"}", base, 2, CKPT_F32);
     make_adapter(lora_config, adapter, 4);      /* which says nothing: false */
-    if (merge_made(&s, &err))
-        fail_msg("%s", err.text);
-    found = read_whole(s, ckpt_source_find(s, "h.0.attn.c_proj.weight"));
-    for (int64_t i = 0; i < 36; i++) {
-        float d = 0;
-
-        for (int64_t r = 0; r < 2; r++)
-            d += element(&adapter[2], r * 6 + i / 6) * element(&adapter[3], i % 6 * 2 + r);
-        assert_true(found[i] == element(&base[1], i) + 2 * d);
-    }
+    s = must_merge();
+    found = values_of(s, "h.0.attn.c_proj.weight");
+    for (int64_t i = 0; i < 36; i++)
+        assert_true(found[i] == element(&base[1], i) +
+                                    delta(&adapter[2], &adapter[3], i % 6, i / 6));
     free(found);
     ckpt_source_close(s);
     make_base("{\"model_type\": \"other\"}", base, 2, CKPT_F32);
@@ -514,31 +513,24 @@ static const struct made layers_adapter[] = {
 TEST(layers_used_twice_become_two)
 {
     struct ckpt_source *s;
-    struct ckpt_err err;
 
     make_base("{\"model_type\": \"qwen2\", \"num_hidden_layers\": 2, "
               "\"layer_types\": [\"a\", \"b\"]}", layers_base, 3, CKPT_F32);
     make_adapter("{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 4, "
                  "\"layer_replication\": [[0, 2], [1, 2]]}", layers_adapter, 4);
-    if (merge_made(&s, &err))
-        fail_msg("%s", err.text);
+    s = must_merge();
     assert_int_equal(ckpt_source_count(s), 4);
     for (size_t k = 0; k < 3; k++) {
         char name[64];
         const struct made *w = &layers_base[k ? 2 : 1];
-        const struct made *a = k == 1 ? NULL : &layers_adapter[k], *b = a ? a + 1 : NULL;
+        const struct made *a = k == 1 ? NULL : &layers_adapter[k];
         float *found;
 
         snprintf(name, sizeof name, "model.layers.%zu.mlp.up_proj.weight", k);
         assert_true(ckpt_source_find(s, name) != SIZE_MAX);
-        found = read_whole(s, ckpt_source_find(s, name));
-        for (int64_t i = 0; i < 36; i++) {
-            float d = 0;
-
-            for (int64_t r = 0; a && r < 2; r++)
-                d += element(b, i / 6 * 2 + r) * element(a, r * 6 + i % 6);
-            assert_true(found[i] == element(w, i) + 2 * d);
-        }
+        found = values_of(s, name);
+        for (int64_t i = 0; i < 36; i++)
+            assert_true(found[i] == element(w, i) + (a ? delta(a, a + 1, i / 6, i % 6) : 0));
         free(found);
     }
     assert_config_says(s, "\"num_hidden_layers\": 3");

@@ -5,6 +5,7 @@
 #include "formats/peft/extract.h"
 #include "libckpt/view.h"
 #include "tests/unit/compare.h"
+#include "tests/unit/files.h"
 
 #define LORA "tests/golden/lora/"
 
@@ -125,26 +126,6 @@ TEST(settings_are_peft_s)
     ckpt_source_close(s);
 }
 
-/* The model without the tensors that match glob, or with one prefix renamed. */
-static struct ckpt_source *without(struct ckpt_source *s, const char *glob)
-{
-    struct ckpt_source *out;
-    struct ckpt_err err = {0};
-
-    assert_int_equal(ckpt_view_filter(&out, s, NULL, 0, &glob, 1, &err), 0);
-    return out;
-}
-
-static struct ckpt_source *renamed(struct ckpt_source *s, const char *from, const char *to)
-{
-    struct ckpt_rename_rule rule = {from, to};
-    struct ckpt_source *out;
-    struct ckpt_err err = {0};
-
-    assert_int_equal(ckpt_view_rename(&out, s, &rule, 1, &err), 0);
-    return out;
-}
-
 static void assert_refused(struct ckpt_source *base, struct ckpt_source *full, bool partial,
                            int code, const char *says)
 {
@@ -184,29 +165,10 @@ TEST(what_does_not_belong_together_is_refused)
 
 /* -- writing --------------------------------------------------------------------------------- */
 
-static void assert_same_file(const char *a, const char *b)
+static int write_adapter(const char *path, struct ckpt_source *s, struct ckpt_err *err)
 {
-    char command[1000];
-
-    snprintf(command, sizeof command, "cmp -s %s %s", a, b);
-    if (system(command) != 0)
-        fail_msg("%s and %s differ", a, b);
-}
-
-static int write_to(const char *path, struct ckpt_source *s, struct ckpt_err *err)
-{
-    struct ckpt_create_opts opts = {.info = ckpt_source_info(s)};
-    struct ckpt_sink *sink = NULL;
-    int rc = ckpt_create(&sink, "peft", path, ckpt_source_tensors(s), &opts, err);
-
-    if (rc == 0)
-        rc = ckpt_copy(sink, s, &(struct ckpt_copy_opts){.workers = 2}, err);
-    if (rc == 0) {
-        rc = ckpt_sink_commit(sink, err);
-        sink = NULL;
-    }
-    ckpt_sink_abort(sink);
-    return rc;
+    return write_to("peft", path, s, &(struct ckpt_create_opts){.info = ckpt_source_info(s)}, 0,
+                    err);
 }
 
 TEST(files_are_those_peft_wrote)
@@ -221,7 +183,7 @@ TEST(files_are_those_peft_wrote)
         struct ckpt_source *s = open_part(names[i], "adapter");
 
         snprintf(to, sizeof to, "%s/%s", dir, names[i]);
-        if (write_to(to, s, &err))
+        if (write_adapter(to, s, &err))
             fail_msg("%s", err.text);
         ckpt_source_close(s);
         assert_int_equal(entries(to), 2);
@@ -233,7 +195,6 @@ TEST(files_are_those_peft_wrote)
             assert_same_file(a, b);
         }
     }
-    scratch_remove(dir);
 }
 
 TEST(a_model_is_no_adapter)
@@ -244,13 +205,12 @@ TEST(a_model_is_no_adapter)
 
     snprintf(dir, sizeof dir, "%s", scratch("peft-out"));
     snprintf(to, sizeof to, "%s/x", dir);
-    assert_int_equal(write_to(to, s, &err), CKPT_EUNSUPPORTED);
+    assert_int_equal(write_adapter(to, s, &err), CKPT_EUNSUPPORTED);
     assert_non_null(strstr(err.text, "no adapter"));
     ckpt_source_close(s);
     s = renamed(open_part("bloom-qkv", "adapter"), "base_model.model.", "x.");
-    assert_int_equal(write_to(to, s, &err), CKPT_EUNSUPPORTED);
+    assert_int_equal(write_adapter(to, s, &err), CKPT_EUNSUPPORTED);
     assert_non_null(strstr(err.text, "begin with base_model.model."));
     ckpt_source_close(s);
     assert_int_equal(entries(dir), 0);
-    scratch_remove(dir);
 }

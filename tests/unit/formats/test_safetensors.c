@@ -1,5 +1,6 @@
 /* safetensors: headers as the reference writes them, and headers that lie. */
 #include "tests/unit/compare.h"
+#include "tests/unit/files.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -10,15 +11,11 @@
 /* A file of a header and n_data bytes that count up. */
 static size_t build(unsigned char *to, size_t room, const char *header, size_t n_data)
 {
-    size_t n = strlen(header);
+    size_t at = put_header(to, room, header, n_data);
 
-    assert_true(8 + n + n_data <= room);
-    for (int i = 0; i < 8; i++)
-        to[i] = (unsigned char)((uint64_t)n >> 8 * i);
-    memcpy(to + 8, header, n);
     for (size_t i = 0; i < n_data; i++)
-        to[8 + n + i] = (unsigned char)i;
-    return 8 + n + n_data;
+        to[at + i] = (unsigned char)i;
+    return at + n_data;
 }
 
 static int read_bytes(struct ckpt_tensors *list, const void *bytes, size_t n, json_t **metadata,
@@ -297,26 +294,25 @@ TEST(a_source_reads_and_locates)
 
 TEST(ten_thousand_tensors_open)
 {
-    size_t n = 10000, room = n * 160, at = 9;
-    unsigned char *bytes = calloc(room, 1);
+    size_t n = 10000, room = n * 160, at = 1;
+    char *header = calloc(room, 1), *bytes = calloc(room, 1);
     struct ckpt_tensors list;
     struct ckpt_err err;
 
-    bytes[8] = '{';
+    header[0] = '{';
     for (size_t i = 0; i < n; i++)
-        at += (size_t)snprintf((char *)bytes + at, room - at,
+        at += (size_t)snprintf(header + at, room - at,
                                "%s\"model.layers.%zu.mlp.experts.%zu.down_proj.weight\":{\"dtype\":"
                               "\"BF16\",\"shape\":[1],\"data_offsets\":[%zu,%zu]}", i ? "," : "",
                               i / 128, i % 128, 2 * i, 2 * i + 2);
-    bytes[at++] = '}';
-    for (int i = 0; i < 8; i++)
-        bytes[i] = (unsigned char)((at - 8) >> 8 * i);
-    assert_true(at + 2 * n <= room);
+    header[at] = '}';
+    at = put_header(bytes, room, header, 2 * n);
     assert_int_equal(read_bytes(&list, bytes, at + 2 * n, NULL, &err), 0);
     assert_int_equal(list.n, n);
     assert_int_equal(ckpt_tensors_find(&list, "model.layers.78.mlp.experts.15.down_proj.weight"),
                      9999);
     ckpt_tensors_release(&list);
+    free(header);
     free(bytes);
 }
 

@@ -1,5 +1,6 @@
 /* safetensors_out: the bytes that the reference writes, whole or not at all. */
 #include "tests/unit/compare.h"
+#include "tests/unit/files.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -8,45 +9,10 @@
 #define GOLDEN "tests/golden/safetensors/"
 #define TMP    "build/test-safetensors-out.safetensors"
 
-static unsigned char *slurp(const char *path, size_t *n)
-{
-    unsigned char *p = malloc(1 << 20);
-    FILE *f = fopen(path, "rb");
-
-    if (!f)
-        fail_msg("%s is not there", path);
-    *n = fread(p, 1, 1 << 20, f);
-    fclose(f);
-    return p;
-}
-
-static void assert_same_file(const char *a, const char *b)
-{
-    size_t n, m;
-    unsigned char *p = slurp(a, &n), *q = slurp(b, &m);
-
-    if (n != m || memcmp(p, q, n) != 0)
-        fail_msg("%s and %s differ", a, b);
-    free(p);
-    free(q);
-}
-
-/* The tensors of src through a sink made with opts. */
 static int write_out(struct ckpt_source *src, const char *path, struct ckpt_create_opts opts,
                      struct ckpt_err *err)
 {
-    struct ckpt_copy_opts copy = {.workers = 2, .chunk_bytes = 4096};
-    struct ckpt_sink *sink;
-
-    memset(err, 0, sizeof *err);
-    mkdir("build", 0777);
-    if (ckpt_create(&sink, "safetensors", path, ckpt_source_tensors(src), &opts, err))
-        return err->code;
-    if (ckpt_copy(sink, src, &copy, err)) {
-        ckpt_sink_abort(sink);
-        return err->code;
-    }
-    return ckpt_sink_commit(sink, err);
+    return write_to("safetensors", path, src, &opts, 4096, err);
 }
 
 TEST(bytes_are_those_of_the_reference)
@@ -87,7 +53,7 @@ TEST(metadata_is_sorted_and_always_has_a_format)
     struct ckpt_source *s = must_open(GOLDEN "names.safetensors", NULL), *back;
     json_t *m = json_pack("{s:s,s:s}", "zeta", "1", "alpha", "\x01 \"");
     struct ckpt_err err;
-    unsigned char *p;
+    char *p;
     size_t n;
 
     assert_int_equal(write_out(s, TMP, (struct ckpt_create_opts){

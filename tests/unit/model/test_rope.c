@@ -127,6 +127,6 @@ TEST(rope_refuses_what_makes_no_sense)
     refused("{\"type\":\"llama3\",\"factor\":8,\"original_max_position_embeddings\":16,"
             "\"low_freq_factor\":4,\"high_freq_factor\":1}", CKPT_EFORMAT, "high_freq_factor");
     refused("{\"rope_type\":\"default\",\"partial_rotary_factor\":0.1}", CKPT_EFORMAT,
-            "elements of a head turn");
+            "elements of a head are rotated");
     refused("{\"rope_type\":\"default\",\"rope_theta\":0}", CKPT_EFORMAT, "theta");
 }
