@@ -112,7 +112,7 @@ void report_phase(const char *fmt, ...)
     memcpy(self.phase, m.text, sizeof self.phase);
     pthread_mutex_unlock(&self.lock);
     if (self.fd >= 0)
-        tell(&m, false);
+        send_message(&m, false);
 }
 
 void report_phase_now(char *out, size_t size)
@@ -139,7 +139,7 @@ int report_close(int status)
     if (self.fd < 0)
         return status;
     __atomic_store_n(&self.leaving, true, __ATOMIC_RELEASE);
-    tell(&m, true);
+    send_message(&m, true);
     shutdown(self.fd, SHUT_RD);         /* wakes the thread */
     pthread_join(self.beat, NULL);
     close(self.fd);
