@@ -20,7 +20,7 @@ struct unique_id { char bytes[CUDA_NCCL_ID]; };
 typedef struct ncclComm *handle;
 
 /* ncclDataType_t, ncclRedOp_t, ncclResult_t. */
-enum { INT8 = 0, UINT8 = 1, INT32 = 2, INT64 = 4, FLOAT16 = 6, FLOAT32 = 7, FLOAT64 = 8, BFLOAT16 = 9 };
+enum { UINT8 = 1, INT32 = 2, INT64 = 4, FLOAT16 = 6, FLOAT32 = 7, FLOAT64 = 8, BFLOAT16 = 9 };
 enum { SUM = 0, MAX = 2, MIN = 3 };
 enum { SUCCESS = 0 };
 
@@ -62,7 +62,7 @@ int fail(struct ckpt_err *err, const char *what, const char *why)
     err->hint[0] = '\0';
     snprintf(err->reason, sizeof err->reason, "peer-dead");
     snprintf(err->text, sizeof err->text, "NCCL, %s: %s", what, why);
-    return err->code;
+    return CKPT_ECOMM;
 }
 
 int open_library(struct ckpt_err *err)
@@ -86,7 +86,7 @@ int open_library(struct ckpt_err *err)
         snprintf(err->hint, sizeof err->hint,
                  "several ranks on GPUs need NCCL: install it, or name its folder in "
                  "CKPT_CUDA_PATH");
-        return err->code;
+        return CKPT_EDEVICE;
     }
     return 0;
 }
@@ -186,7 +186,7 @@ int cuda_nccl_connect(struct comm *c, struct device *dev, const void *id, struct
     n->dev = dev;
     if (!cuda_ok(dev, "joining ranks", cudaSetDevice(cuda_of(dev)->index))) {
         *err = dev->err;
-        return err->code;
+        return CKPT_EDEVICE;
     }
     rc = lib.init(&n->nccl, c->world_size, *static_cast<const unique_id *>(id), c->rank);
     if (rc == SUCCESS)

@@ -74,8 +74,8 @@ static int choose_device(struct device_opts *opts, char name[32], const struct c
         return 0;
     }
     if (most >= gpus) {
-        ckpt_fail(err, CKPT_ECONFIG, "rank %d is number %d on its host, which has %d GPU%s", c->rank,
-                  c->local_rank, (int)gpus, gpus == 1 ? "" : "s");
+        ckpt_fail(err, CKPT_ECONFIG, "rank %d is number %d on its host, which has %d GPU%s",
+                  c->rank, c->local_rank, (int)gpus, gpus == 1 ? "" : "s");
         return ckpt_err_hint(err, "a rank needs a GPU of its own: fewer ranks, or `device cpu`");
     }
     snprintf(name, 32, "cuda:%d", c->local_rank);
