@@ -1,4 +1,4 @@
-/* comm - see comm.h.  The checked wrappers; what holds for every backend stands here. */
+/* comm - see comm.h.  The checked wrappers; what holds for every backend. */
 #include "trainer/comm/comm.h"
 
 #include <stdbool.h>

@@ -85,7 +85,7 @@ void comm_close(struct comm *c);
  */
 int comm_open(struct comm **out, int64_t timeout_ms, struct ckpt_err *err);
 /* Alone, whatever is announced; with n > 1 as if there were so many ranks, for a plan: what this
- * one brings to a collective stands for all. */
+ * one brings to a collective counts for all. */
 int comm_open_single(struct comm **out, int n, struct ckpt_err *err);
 
 #endif
