@@ -1,5 +1,5 @@
 /*
- * device_open - which device a run computes on; the only room that knows them all.
+ * device_open - which device a run computes on; the only file that knows them all.
  *
  * The CUDA backend is a plug-in.  cuBLASLt, which it needs, may lie where the dynamic linker does
  * not look: it is then loaded by path first, from where NVIDIA's installers, distributions and

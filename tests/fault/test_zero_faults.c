@@ -32,7 +32,7 @@ static int use(const struct golden *g, struct device *dev, struct comm *comm,
                const struct zero_opts *opts, struct ckpt_err *err)
 {
     struct fit_opts want = {.arch = g->arch, .dev = dev, .world_size = 1, .model = train,
-                            .zero = *opts, .room = UINT64_MAX};
+                            .zero = *opts, .free_bytes = UINT64_MAX};
     const struct params *p = model_params(g->model);
     struct zero *z = NULL;
     struct fit f;
@@ -70,7 +70,7 @@ static void run(const struct zero_opts *place, struct faults *f)
 
     golden_open(&g, "bloom-a", &train, 1);
     OK(device_open_cpu(&dev, 1, &err), err);
-    OK(comm_open(&comm, &err), err);
+    OK(comm_open(&comm, 0, &err), err);
     dev->weight = CKPT_BF16;
     dev->discrete = true;
     if (f)

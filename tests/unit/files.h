@@ -8,11 +8,10 @@
 #include "tests/unit/golden_files.h"
 #include "tests/unit/unit.h"
 
-/* Each test of the suite has a fresh directory `dir`, which is removed after it. */
+/* Each test of the suite has a fresh directory `dir`. */
 #define SCRATCH_EACH(name)                     \
     static const char *dir;                    \
-    BEFORE_EACH() { dir = scratch(name); }     \
-    AFTER_EACH() { scratch_remove(dir); }
+    BEFORE_EACH() { dir = scratch(name); }
 
 /* A text, mostly a path, in one of 64 static buffers that are used in turn. */
 __attribute__((format(printf, 1, 2)))

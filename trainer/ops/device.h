@@ -14,7 +14,7 @@
 struct ops;
 
 /*
- * Products of the blocks' projections with factors of 8 bits, each with one scale for the whole:
+ * Products of the blocks' projections with factors of 8 bits, each with one scale per tensor:
  * HYBRID rounds weights and what is multiplied by them to e4m3, gradients of outputs to e5m2; E4M3
  * rounds all to e4m3.  (The words are Transformer Engine's.)
  */

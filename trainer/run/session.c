@@ -118,10 +118,11 @@ static int open_parts(struct session *s, const char *model_dir, const char *toke
     return rc ? rc : check_vocabulary(s, err);
 }
 
-int session_join(struct session *s, int ranks, struct ckpt_err *err)
+int session_join(struct session *s, int ranks, int64_t timeout_s, struct ckpt_err *err)
 {
     memset(s, 0, sizeof *s);
-    return ranks ? comm_open_single(&s->comm, ranks, err) : comm_open(&s->comm, err);
+    return ranks ? comm_open_single(&s->comm, ranks, err)
+                 : comm_open(&s->comm, timeout_s * 1000, err);
 }
 
 int session_open(struct session *s, const char *model_dir, const char *tokenizer_dir,
@@ -129,7 +130,7 @@ int session_open(struct session *s, const char *model_dir, const char *tokenizer
 {
     int rc;
 
-    if (!s->comm && (rc = session_join(s, ranks, err)) != 0)
+    if (!s->comm && (rc = session_join(s, ranks, 0, err)) != 0)
         return rc;
     rc = open_parts(s, model_dir, tokenizer_dir, device, err);
     return comm_agree(s->comm, rc, err);
@@ -151,16 +152,16 @@ int session_untie(struct session *s, const char *path, const char *tag, struct c
     const char *head = arch_tied_name(s->arch);
     struct ckpt_open_opts opts = {.tag = tag, .follow = true};
     struct ckpt_source *src = NULL;
-    bool apart = false;
+    bool differs = false;
     int rc = head ? open_values(&src, path, &opts, err) : 0;
 
     if (rc == 0 && head)
-        rc = weights_head_apart(&apart, src, head, s->arch->family->prefix,
-                                arch_tokens_name(s->arch), err);
+        rc = weights_head_differs(&differs, src, head, s->arch->family->prefix,
+                                  arch_tokens_name(s->arch), err);
     ckpt_source_close(src);
     if (rc)
         ckpt_err_in(err, "%s", path);
-    else if (apart && (rc = arch_untie(s->arch, err)) == 0 && s->comm->rank == 0)
+    else if (differs && (rc = arch_untie(s->arch, err)) == 0 && s->comm->rank == 0)
         ckpt_log(CKPT_LOG_WARNING, "%s: %s differs from the embedding that config.json ties it to; "
                  "it is kept apart", path, head);
     return comm_agree(s->comm, rc, err);
@@ -244,7 +245,7 @@ int session_adapt(struct session *s, const json_t *config, struct ckpt_err *err)
     return arch_untie(s->arch, err);
 }
 
-/* What a driver keeps for a process on a GPU that is not there to be asked, about. */
+/* Assumed size of the CUDA context, for dry_run without a GPU. */
 #define PAPER_CONTEXT ((uint64_t)1 << 30)
 
 /* Choose how memory is used: what is asked for becomes what is done. */
@@ -252,7 +253,7 @@ static int plan_memory(struct session *s, struct model_opts *with, struct ckpt_e
 {
     struct fit_opts o = {.arch = s->arch, .dev = s->dev, .world_size = s->comm->world_size,
                          .model = *with, .choose = with->recompute == RECOMPUTE_AUTO,
-                         .zero = s->zero_opts, .room = s->dev->ops->free_bytes(s->dev),
+                         .zero = s->zero_opts, .free_bytes = s->dev->ops->free_bytes(s->dev),
                          .batch = s->batch, .batch_option = s->batch_option};
     enum ckpt_dtype act = s->dev->act;
     int rc;
@@ -261,7 +262,7 @@ static int plan_memory(struct session *s, struct model_opts *with, struct ckpt_e
         o.model.recompute = RECOMPUTE_NONE;
     if (with->dry && s->paper_limit && !s->dev->discrete) {
         s->dev->act = s->dev->weight;
-        o.room = s->paper_limit > PAPER_CONTEXT ? s->paper_limit - PAPER_CONTEXT : 0;
+        o.free_bytes = s->paper_limit > PAPER_CONTEXT ? s->paper_limit - PAPER_CONTEXT : 0;
     }
     rc = fit_find(&s->fit, &o, err);
     s->dev->act = act;
@@ -286,8 +287,8 @@ int session_plan(struct session *s, const struct model_opts *opts, const struct 
     if (rc == 0 && !with.dry)
         rc = zero_new(&s->zero, model_params(s->model), &s->zero_opts, s->dev, s->comm, err);
     if (rc == 0 && s->dev->fp8 && s->comm->world_size == 1 && !s->zero_opts.offload_param)
-        rc = fp8_cache_lend(s->dev, model_params(s->model), s->fit.room - s->fit.all, with.dry,
-                            err);
+        rc = fp8_cache_lend(s->dev, model_params(s->model), s->fit.free_bytes - s->fit.all,
+                            with.dry, err);
     return comm_agree(s->comm, rc, err);
 }
 
@@ -333,7 +334,7 @@ void session_describe(const struct session *s, int64_t max_steps)
     const double mib = 1.0 / (1 << 20);
     double weights = (double)(z->weights + s->dev->fp8_cache_bytes);
     double all = (double)(s->fit.all + s->dev->fp8_cache_bytes);
-    char room[64] = "";
+    char of[64] = "";
 
     ckpt_log(CKPT_LOG_NOTE, "model: %.2f M parameters in %d blocks", (double)p->numel * 1e-6,
              p->n_layers - 2);
@@ -351,14 +352,14 @@ void session_describe(const struct session *s, int64_t max_steps)
     else
         ckpt_log(CKPT_LOG_NOTE, "ranks: %d (%s), ZeRO stage %d, %d threads each",
                  s->comm->world_size, s->comm->ops->name, s->zero_opts.stage, s->dev->threads);
-    if (s->fit.room != UINT64_MAX)
-        snprintf(room, sizeof room, " of %.1f", (double)s->fit.room * mib);
+    if (s->fit.free_bytes != UINT64_MAX)
+        snprintf(of, sizeof of, " of %.1f", (double)s->fit.free_bytes * mib);
     ckpt_log(CKPT_LOG_NOTE,
              "memory of a rank: weights %.1f, gradients %.1f, optimizer %.1f, gathered %.1f, "
              "activations %.1f, workspace %.1f: %.1f%s MiB", weights * mib,
              (double)z->grads * mib, (double)(z->optim + z->ring) * mib,
              (double)z->gathered * mib, (double)s->fit.activations * mib,
-             (double)s->fit.workspace * mib, all * mib, room);
+             (double)s->fit.workspace * mib, all * mib, of);
     if (z->optim_host || z->weights_host)
         ckpt_log(CKPT_LOG_NOTE, "on the host: optimizer %.1f, weights %.1f, gradients %.1f MiB",
                  (double)z->optim_host * mib, (double)z->weights_host * mib,
