@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "libckpt/base/json.h"
 #include "libckpt/err.h"
 #include "libckpt/log.h"
 #include "libckpt/remote/cache/proof.h"
