@@ -172,7 +172,9 @@ static const struct opt loop_rows[] = {
              "write the gradients of the first step as safetensors"),
     OPT_HEADING("Ranks"),
     OPT_INT("nproc", "N", nproc, 0, 4096,
-            "ranks to start on this host through mpirun; 0: none"),
+            "ranks to start on this host; 0: none"),
+    OPT_INT("ddp-timeout", "SECONDS", ddp_timeout, 1, 1000000,
+            "seconds that ranks wait for each other at the start"),
     OPT_INT("zero-stage", "N", zero_stage, 0, 3,
             "ZeRO stage; 0: every rank holds everything; 3: weights, gradients and optimizer "
             "state are sharded"),
@@ -237,7 +239,7 @@ static void fail(void *ctx, const struct ckpt_err *err)
 
     if (report_error(err, false))
         return;
-    if (r.world_size > 1 && r.meets && strncmp(own.text, "rank ", 5) != 0)
+    if (r.world_size > 1 && r.meet != RANKS_NOWHERE && strncmp(own.text, "rank ", 5) != 0)
         ckpt_err_in(&own, "rank %ld", r.rank);
     cli_error(t->cli, &own);
 }
@@ -251,7 +253,7 @@ static int starts_ranks(bool *starts, const struct settings *s, struct ckpt_err 
     if (!*starts || r.world_size == 1 || !r.placed)
         return 0;
     *starts = false;
-    if (r.meets && r.world_size == s->nproc)
+    if (r.meet != RANKS_NOWHERE && r.world_size == s->nproc)
         return 0;
     ckpt_fail(err, CKPT_ECONFIG, "--nproc %lld starts ranks, but this process is one of %ld ranks "
               "of %s already (%s)", (long long)s->nproc, r.world_size, r.launcher, r.where);

@@ -245,8 +245,6 @@ struct value *value_of_json(struct ckpt_arena *a, const json_t *json)
     return json ? of_json(a, json, 0) : NULL;
 }
 
-bool value_is(const struct value *v, enum value_kind kind) { return v && v->kind == kind; }
-
 struct value *value_get(const struct value *dict, const char *key)
 {
     struct value *found = NULL;

@@ -124,7 +124,10 @@ struct value *value_arg(const struct value *record, size_t i);
  * >= 0 or v is none of them, VALUE_MANY_DIMS for more than max; both are below 0. */
 enum { VALUE_NO_DIMS = -1, VALUE_MANY_DIMS = -2 };
 int value_dims(const struct value *v, int64_t *out, int max);
-bool value_is(const struct value *v, enum value_kind kind);
+static inline bool value_is(const struct value *v, enum value_kind kind)
+{
+    return v && v->kind == kind;
+}
 bool value_as_int(const struct value *v, int64_t *out);     /* INT, BOOL */
 bool value_as_float(const struct value *v, double *out);    /* FLOAT, INT */
 const char *value_as_str(const struct value *v);            /* NULL when not a STR, or when a

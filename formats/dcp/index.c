@@ -12,7 +12,7 @@
 void dcp_index_release(struct dcp_index *x)
 {
     for (size_t i = 0; i < x->n; i++)
-        dcp_blob_release(&x->item[i].blob);
+        crc_join_release(&x->item[i].blob.crc);
     ckpt_free(x->item);
     ckpt_map_free(x->by_name);
     ckpt_arena_release(&x->arena);
@@ -190,8 +190,6 @@ int dcp_index_pickle(struct ckpt_buf *out, struct dcp_index *x, struct ckpt_err 
     struct value *root = metadata(&a, x);
     int rc = root ? pickle_write(out, root, NULL, 0, err) : ckpt_nomem(err, (size_t)a.used);
 
-    if (rc == 0 && !ckpt_buf_ok(out))
-        rc = ckpt_nomem(err, out->len);
     ckpt_arena_release(&a);
     return rc;
 }

@@ -1,6 +1,7 @@
 /* deepspeed/flat - see deepspeed/flat.h. */
 #include "formats/deepspeed/flat.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "formats/deepspeed/experts.h"
@@ -138,6 +139,7 @@ static int add_pieces(struct reader *r, const char *name, const struct ckpt_shap
                                 "rank %zu: %s reaches to element %lld of a flat tensor of %lld",
                                 part->rank, name, (long long)(p->at + p->count),
                                 (long long)part->numel);
+        assert(part->frag);             /* of a tensor that has elements */
         frag[n] = *part->frag;
         frag[n].stride = NULL;
         frag[n].box = ckpt_fragment_box(&r->list->arena, 1, &p->start, &p->count);

@@ -162,7 +162,7 @@ static int add_parameter(struct ckpt_tensors *list, const struct ds_files *f,
     int rc;
 
     if (!full)
-        return ckpt_nomem(err, strlen(p->name));
+        return ckpt_nomem(err, 64);
     if ((rc = find_tensor(&a, &t, f, p->name, state, err)) != 0)
         return rc;
     flat = t->shape.rank == 1;

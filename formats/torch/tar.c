@@ -17,7 +17,7 @@ struct window { size_t storage; int64_t offset, numel; };
 
 struct tar {
     struct ckpt_dir       *dir;
-    struct ckpt_file      *member;      /* in work */
+    struct ckpt_file      *member;      /* that is read */
     uint64_t               at;          /* in it */
     uint64_t               base;        /* of the archive in its descriptor */
     struct ckpt_arena     *arena;
@@ -43,7 +43,7 @@ static int enter(struct tar *t, const char *name, struct ckpt_err *err)
     return ckpt_file_open_at(&t->member, t->dir, name, err);
 }
 
-/* The next pickle of the member: how long it is only running it tells. */
+/* The next pickle of the member; its length is known once it has run. */
 static int next_pickle(struct tar *t, struct value **v, struct ckpt_err *err)
 {
     uint64_t left = ckpt_file_size(t->member) - t->at, n = FIRST_READ;
@@ -172,20 +172,7 @@ static int read_views(struct tar *t, struct ckpt_err *err)
         if ((rc = add_window(t, key, w, err)) != 0)
             return rc;
     }
-    return t->at == ckpt_file_size(t->member) ? 0 : bad(err, "bytes after the storages");
-}
-
-static int read_storages(struct tar *t, struct ckpt_err *err)
-{
-    int64_t n;
-    int rc;
-
-    if ((rc = enter(t, "storages", err)) != 0 || (rc = next_count(t, &n, err)) != 0)
-        return rc;
-    for (int64_t i = 0; i < n; i++)
-        if ((rc = read_storage(t, err)) != 0)
-            return rc;
-    return read_views(t, err);
+    return 0;
 }
 
 static int read_tensor(struct tar *t, struct ckpt_err *err)
@@ -235,26 +222,39 @@ static int read_tensor(struct tar *t, struct ckpt_err *err)
     return torch_storages_name(t->storages, key, tensor, err);
 }
 
-static int read_tensors(struct tar *t, struct ckpt_err *err)
+/* The member is read to its end. */
+static int leave(const struct tar *t, const char *what, struct ckpt_err *err)
 {
-    int64_t n;
-    int rc;
-
-    if ((rc = enter(t, "tensors", err)) != 0 || (rc = next_count(t, &n, err)) != 0)
-        return rc;
-    for (int64_t i = 0; i < n; i++)
-        if ((rc = read_tensor(t, err)) != 0)
-            return rc;
-    return t->at == ckpt_file_size(t->member) ? 0 : bad(err, "bytes after the tensors");
+    return t->at == ckpt_file_size(t->member)
+               ? 0 : ckpt_fail(err, CKPT_EFORMAT, "torch's tar: bytes after the %s", what);
 }
 
-static int read_object(struct tar *t, struct value **root, struct ckpt_err *err)
+/* A member of a number and so many of what `one` reads. */
+static int read_member(struct tar *t, const char *name,
+                       int (*one)(struct tar *t, struct ckpt_err *err), struct ckpt_err *err)
+{
+    int64_t n = 0;
+    int rc;
+
+    if ((rc = enter(t, name, err)) != 0 || (rc = next_count(t, &n, err)) != 0)
+        return rc;
+    for (int64_t i = 0; rc == 0 && i < n; i++)
+        rc = one(t, err);
+    return rc;
+}
+
+/* All members; the order is that in which they refer to each other. */
+static int read_members(struct tar *t, struct value **root, struct ckpt_err *err)
 {
     int rc;
 
-    if ((rc = enter(t, "pickle", err)) != 0 || (rc = next_pickle(t, root, err)) != 0)
+    if ((rc = read_member(t, "storages", read_storage, err)) != 0 ||
+        (rc = read_views(t, err)) != 0 || (rc = leave(t, "storages", err)) != 0 ||
+        (rc = read_member(t, "tensors", read_tensor, err)) != 0 ||
+        (rc = leave(t, "tensors", err)) != 0 || (rc = enter(t, "pickle", err)) != 0 ||
+        (rc = next_pickle(t, root, err)) != 0)
         return rc;
-    return t->at == ckpt_file_size(t->member) ? 0 : bad(err, "bytes after the object");
+    return leave(t, "object", err);
 }
 
 int torch_tar_read(struct value **root, struct torch_storages *storages, struct ckpt_file *file,
@@ -272,11 +272,7 @@ int torch_tar_read(struct value **root, struct torch_storages *storages, struct 
     if (rc == 0)
         rc = ckpt_map_new(&t.by_key, 64, err);
     if (rc == 0)
-        rc = read_storages(&t, err);
-    if (rc == 0)
-        rc = read_tensors(&t, err);
-    if (rc == 0)
-        rc = read_object(&t, root, err);
+        rc = read_members(&t, root, err);
     refused = strict ? torch_names_check(&t.names, rc != 0, err) : 0;
     rc = refused ? refused : rc;
     if (rc == 0)

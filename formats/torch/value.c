@@ -64,15 +64,14 @@ static int find_storage(struct walk *w, const struct value *v, struct base *b)
     const struct value *t = value_is(v, VALUE_PERSISTENT) ? v->u.seq.item[0] : NULL;
     size_t n = w->storages->legacy ? 6 : 5;
     enum ckpt_dtype dtype;
-    const char *key;
+    const char *what = value_as_str(value_item(t, 0)), *key = value_as_str(value_item(t, 2));
     int rc;
 
-    if (!value_is(t, VALUE_TUPLE) || t->u.seq.n != n || !value_as_str(t->u.seq.item[0]) ||
-        strcmp(value_as_str(t->u.seq.item[0]), "storage") != 0)
+    *b = (struct base){0};
+    if (!value_is(t, VALUE_TUPLE) || value_count(t) != n || !what || strcmp(what, "storage") != 0)
         return bad(w, "a persistent id is no storage");
-    key = value_as_str(t->u.seq.item[2]);
-    if (t->u.seq.item[1] != w->class) {
-        w->class = t->u.seq.item[1];
+    if (value_item(t, 1) != w->class) {
+        w->class = value_item(t, 1);
         w->class_dtype = torch_storage_dtype(w->class);
     }
     dtype = w->class_dtype;
@@ -80,12 +79,11 @@ static int find_storage(struct walk *w, const struct value *v, struct base *b)
         return bad(w, "a storage's key is no number");
     if (dtype == CKPT_DTYPE_NONE)
         return ckpt_fail(w->err, CKPT_EUNSUPPORTED, "storage %s: of an unknown class", key);
-    b->offset = 0;
-    if (!value_as_int(t->u.seq.item[4], &b->numel) || b->numel < 0)
+    if (!value_as_int(value_item(t, 4), &b->numel) || b->numel < 0)
         return ckpt_fail(w->err, CKPT_EFORMAT, "storage %s: its size is no number >= 0", key);
     if ((rc = torch_storages_add(w->storages, &b->storage, key, dtype, b->numel, w->err)) != 0)
         return rc;
-    return n == 6 ? view_of(w, b, t->u.seq.item[5]) : 0;
+    return n == 6 ? view_of(w, b, value_item(t, 5)) : 0;
 }
 
 /* -- tensors --------------------------------------------------------------------------------- */

@@ -20,7 +20,7 @@ static inline void side_open(struct side *s, const struct golden *g, struct devi
     struct ckpt_err err = {0};
 
     s->dev = dev;
-    OK(comm_open(&s->comm, &err), err);
+    OK(comm_open(&s->comm, 0, &err), err);
     OK(model_new(&s->model, g->arch, model, s->dev, &err), err);
     OK(zero_new(&s->zero, model_params(s->model), opts, s->dev, s->comm, &err), err);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "libckpt/mem.h"
+#include "trainer/comm/meet.h"
 
 /* Whether a collective has anything to do; marks the handle on a call that cannot be right. */
 static bool wanted(struct comm *c, const char *what, int64_t count, enum ckpt_dtype t, bool sums)
@@ -98,17 +99,27 @@ int comm_agree(struct comm *c, int rc, struct ckpt_err *err)
 
 bool comm_alone(const struct comm *c, struct ckpt_err *err)
 {
+    char cause[1000];
+
     if (!c || c->agreed || c->world_size == 1)
         return false;
+    if (err->code == CKPT_ECOMM && meet_cause(c->meet, cause, sizeof cause))
+        ckpt_fail_as(err, CKPT_ECOMM, "peer-dead", "ended: %s", cause);
     name_rank(err, c->rank);
+    if (err->code != CKPT_ECOMM)
+        meet_tell(c->meet, err->text);
     return true;
 }
 
 void comm_close(struct comm *c)
 {
+    bool well;
+
     if (!c)
         return;
+    well = c->err.code == 0;
     c->status = ckpt_err_status(c->err.code);
     c->ops->close(c);
+    meet_close(c->meet, well);
     ckpt_free(c);
 }

@@ -22,7 +22,7 @@ struct comm;
 enum comm_op { COMM_SUM, COMM_MAX, COMM_MIN };
 
 struct comm_ops {
-    const char *name;                       /* "single", "mpi", "nccl" */
+    const char *name;                       /* "single", "mpi", "gloo" */
     /* buf[count] <- reduction over ranks.  F32, F64, I64. */
     void (*all_reduce)(struct comm *c, void *buf, int64_t count, enum ckpt_dtype t,
                        enum comm_op op);
@@ -46,6 +46,7 @@ struct comm {
     bool                   agreed;          /* all ranks know that they leave */
     int                    status;          /* with err: exit status of ranks that this one
                                                ends */
+    struct meet           *meet;            /* where its ranks met; NULL: through MPI, or alone */
 };
 
 /* Checked wrappers: counts >= 0, not broken, one-rank shortcuts. */
@@ -72,11 +73,12 @@ bool comm_alone(const struct comm *c, struct ckpt_err *err);
 void comm_close(struct comm *c);
 
 /*
- * Chooser (comm/open.c): MPI when started by mpirun or srun (its plug-in libckpt_mpi.so is opened
- * at run time), single otherwise.  CKPT_EDEVICE when the plug-in cannot be opened, CKPT_ECONFIG
- * for ranks that were announced and cannot meet.
+ * Chooser (comm/open.c): MPI when started by mpirun or srun with PMI (plug-in libckpt_mpi.so), Gloo
+ * for ranks of other launchers (libckpt_gloo.so), single otherwise.  Ranks wait timeout_ms (0: half
+ * an hour) for each other.  CKPT_EDEVICE when the plug-in cannot be opened, CKPT_ECONFIG for ranks
+ * that were announced and cannot meet.
  */
-int comm_open(struct comm **out, struct ckpt_err *err);
+int comm_open(struct comm **out, int64_t timeout_ms, struct ckpt_err *err);
 /* Alone, whatever is announced; with n > 1 as if there were so many ranks, for a plan: what this
  * one brings to a collective stands for all. */
 int comm_open_single(struct comm **out, int n, struct ckpt_err *err);

@@ -426,7 +426,8 @@ static int prepare(struct run *r, struct ckpt_err *err)
     const struct settings *s = r->s;
     int rc;
 
-    if ((rc = session_join(&r->session, s->dry_run ? (int)s->nproc : 0, err)) != 0 ||
+    if ((rc = session_join(&r->session, s->dry_run ? (int)s->nproc : 0, s->ddp_timeout,
+                           err)) != 0 ||
         (rc = find_start(r, err)) != 0 ||
         (rc = run_start_open(&r->session, &r->start, s, err)) != 0)
         return rc;

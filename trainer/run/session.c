@@ -118,10 +118,11 @@ static int open_parts(struct session *s, const char *model_dir, const char *toke
     return rc ? rc : check_vocabulary(s, err);
 }
 
-int session_join(struct session *s, int ranks, struct ckpt_err *err)
+int session_join(struct session *s, int ranks, int64_t timeout_s, struct ckpt_err *err)
 {
     memset(s, 0, sizeof *s);
-    return ranks ? comm_open_single(&s->comm, ranks, err) : comm_open(&s->comm, err);
+    return ranks ? comm_open_single(&s->comm, ranks, err)
+                 : comm_open(&s->comm, timeout_s * 1000, err);
 }
 
 int session_open(struct session *s, const char *model_dir, const char *tokenizer_dir,
@@ -129,7 +130,7 @@ int session_open(struct session *s, const char *model_dir, const char *tokenizer
 {
     int rc;
 
-    if (!s->comm && (rc = session_join(s, ranks, err)) != 0)
+    if (!s->comm && (rc = session_join(s, ranks, 0, err)) != 0)
         return rc;
     rc = open_parts(s, model_dir, tokenizer_dir, device, err);
     return comm_agree(s->comm, rc, err);

@@ -39,7 +39,7 @@ struct session {
  * The ranks alone, for what they must agree on before anything is opened.  ranks 0: as the process
  * was started; 1: alone, whatever a launcher says; more: a plan for so many.
  */
-int session_join(struct session *s, int ranks, struct ckpt_err *err);
+int session_join(struct session *s, int ranks, int64_t timeout_s, struct ckpt_err *err);
 /*
  * Ranks (as session_join finds them, unless s has joined; else it is zeroed), device and
  * description.  model_dir is a directory with config.json (or config.json itself, whatever its name

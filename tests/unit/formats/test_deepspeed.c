@@ -5,7 +5,6 @@
 #include "tests/unit/compare.h"
 #include "tests/unit/files.h"
 
-#include "formats/deepspeed/layout.h"
 #include "libckpt/convert.h"
 
 #define GOLDEN "tests/golden/deepspeed/"
@@ -132,38 +131,6 @@ TEST(facts_are_told)
     assert_int_equal(json_integer_value(json_object_get(info, "zero_stage")), 2);
     assert_int_equal(json_integer_value(json_object_get(info, "world_size")), 2);
     ckpt_source_close(s);
-}
-
-/* -- layout ---------------------------------------------------------------------------------- */
-
-TEST(pieces_cover_every_element_once)
-{
-    static const int worlds[] = {1, 2, 3, 8};
-    static const int64_t sizes[] = {1, 2, 5, 7, 31, 64, 1000, 1023};
-
-    for (size_t k = 0; k < 4; k++)
-        for (size_t i = 0; i < 8; i++) {
-            int64_t next3 = 0, next12 = 0, pad = 0, w = worlds[k], n = sizes[i];
-
-            for (int r = 0; r < w; r++) {
-                struct ds_piece a = ds3_piece(n, 17, r, (int)w);
-                struct ds_piece b = ds12_piece(3, n, n + 10, r, (int)w, 2);
-
-                if (a.count) {
-                    assert_int_equal(a.start, next3);
-                    assert_int_equal(a.at, 17);
-                }
-                if (b.count)
-                    assert_int_equal(b.start, next12);
-                next3 += a.count;
-                next12 += b.count;
-                pad += ds12_padding(n + 10, r, (int)w, 2);
-                assert_true(b.at + b.count <= ds12_part(n + 10, (int)w, 2));
-            }
-            assert_int_equal(next3, n);
-            assert_int_equal(next12, n);
-            assert_int_equal(ds12_part(n + 10, (int)w, 2) * w, n + 10 + pad);
-        }
 }
 
 /* -- damage ---------------------------------------------------------------------------------- */

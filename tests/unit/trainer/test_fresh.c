@@ -60,7 +60,7 @@ static void check(struct two *t, struct device *dev)
     struct ckpt_err err = {0};
     struct comm *comm;
 
-    OK(comm_open(&comm, &err), err);
+    OK(comm_open(&comm, 0, &err), err);
     OK(zero_new(&t->written, model_params(t->model), &opts, dev, comm, &err), err);
     OK(zero_fill(t->written, ZERO_MASTER, fill, t, &err), err);
     same_grads(t, 1, false);

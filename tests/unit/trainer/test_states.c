@@ -239,7 +239,7 @@ TEST(several_ranks_are_refused)
 
     golden_open(&g, "bloom-a", &train, 1);
     s.dev = cpu_device(1);
-    OK(comm_open(&s.comm, &err), err);
+    OK(comm_open(&s.comm, 0, &err), err);
     OK(model_new(&s.model, g.arch, &train, s.dev, &err), err);
     two = *s.comm;
     two.world_size = 2;
