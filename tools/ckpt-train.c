@@ -260,6 +260,12 @@ static int starts_ranks(bool *starts, const struct settings *s, struct ckpt_err 
     return ckpt_err_hint(err, "leave --nproc out, or start ckpt-train once");
 }
 
+/* What ranks may have each its own: paths on their hosts, and how each of them computes. */
+static const char own_settings[] =
+    "model init tokenizer adapter train-file eval-file data-dir chat-template output-dir "
+    "resume-from-checkpoint dump-grads nproc ddp-timeout device device-memory-limit threads "
+    "memory-log profile data-cache";
+
 /* Start ranks, or be one, or the only one.  Returns the exit status. */
 static int train(struct cli *cli, const struct settings *s, char **argv, struct ckpt_err *err)
 {
@@ -296,7 +302,7 @@ int main(int argc, char **argv)
         .rule = rules, .n_rule = sizeof rules / sizeof rules[0],
     };
     struct ckpt_err err = {0};
-    struct opt_list given = {0};
+    struct opt_list given = {0}, shared = {0};
     char **rest;
     int n_rest, rc;
 
@@ -313,6 +319,10 @@ int main(int argc, char **argv)
     cli_ignore_pipe();
     s.given = given.item;
     s.n_given = given.n;
+    if (rc == 0)
+        rc = opt_values(&shared, &cli, own_settings, &err);
+    s.shared = shared.item;
+    s.n_shared = shared.n;
     if (rc == 0)
         rc = settings_check(&s, &err);
     if (rc == 0)

@@ -144,6 +144,17 @@ done
 step() { env SLURM_NTASKS=2 SLURM_STEP_NUM_TASKS=2 SLURM_PROCID="$1" SLURM_LOCALID="$1" SLURM_STEP_ID=0 SLURM_JOB_ID=$((port + $$)) SLURM_STEP_NODELIST="$(hostname)" timeout 60 ckpt-train -q --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --max-steps 1 -o "$T/step"; }
 steps_meet() { local p; step 1 & p=$!; step 0 && wait $p; }
 t "tasks of srun without PMI" steps_meet
+other() {       # OPTION... - rank 1 of two with these options besides
+    local second; port=$((port + 1))
+    rank 1 2 $port -q -o "$T/none" "$@" >"$T/other.1" 2>&1 & second=$!
+    rank 0 2 $port -q -o "$T/none"; first=$?
+    wait $second
+    return $first
+}
+expect 78 "ranks of other settings" other --learning-rate 1e-4
+says "rank 1: --learning-rate is 0.0001 here"; check "are named" $?
+says "rank 0 has 5e-05"; check "with both values" $?
+
 # Nobody answers for them: they watch each other.
 trainer() { local p; for p in $(pids "$@"); do [ "$(cat "/proc/$p/comm" 2>/dev/null)" = ckpt-train ] && echo "$p"; done; }
 watched() {     # SIGNAL RANK STATUS TEXT - of three ranks one gets the signal; the others end within five seconds, by name

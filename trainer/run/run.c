@@ -10,6 +10,7 @@
 #include "libckpt/mem.h"
 #include "trainer/clock.h"
 #include "trainer/comm/report.h"
+#include "trainer/comm/same.h"
 #include "trainer/run/evaluate.h"
 #include "trainer/run/memory_log.h"
 #include "trainer/run/metrics.h"
@@ -428,6 +429,7 @@ static int prepare(struct run *r, struct ckpt_err *err)
 
     if ((rc = session_join(&r->session, s->dry_run ? (int)s->nproc : 0, s->ddp_timeout,
                            err)) != 0 ||
+        (rc = comm_same(r->session.comm, s->shared, s->n_shared, err)) != 0 ||
         (rc = find_start(r, err)) != 0 ||
         (rc = run_start_open(&r->session, &r->start, s, err)) != 0)
         return rc;

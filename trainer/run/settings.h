@@ -109,6 +109,9 @@ struct settings {
      * beside other settings goes by these. */
     const char *const *given;
     size_t       n_given;
+    /* "NAME VALUE" of all that every rank must have alike. */
+    const char *const *shared;
+    size_t       n_shared;
 };
 
 bool settings_given(const struct settings *s, const char *name);
