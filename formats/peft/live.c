@@ -8,7 +8,6 @@
 #include "formats/deepspeed/deepspeed.h"
 #include "formats/dcp/fsdp.h"
 #include "formats/place.h"
-#include "libckpt/err.h"
 #include "libckpt/log.h"
 #include "libckpt/base/map.h"
 
