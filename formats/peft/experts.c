@@ -34,8 +34,7 @@ static bool keeps_transposed(const struct ckpt_source *base)
 {
     static const char *const types[] = {"gpt_oss", "openai_privacy_filter", "aria", "aria_text",
                                         "llama4", "llama4_text"};
-    const char *type = json_string_value(json_object_get(
-        json_object_get(ckpt_source_info(base), "config"), "model_type"));
+    const char *type = peft_model_type(base);
 
     for (size_t i = 0; type && i < sizeof types / sizeof types[0]; i++)
         if (strcmp(type, types[i]) == 0)

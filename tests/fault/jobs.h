@@ -5,12 +5,29 @@
 #ifndef CKPT_TESTS_FAULT_JOBS_H
 #define CKPT_TESTS_FAULT_JOBS_H
 
+#include "libckpt/source.h"
 #include "tests/unit/faults.h"
 
 struct job {
     int (*run)(const char *path, struct ckpt_err *err);
     const char *path;
 };
+
+/* Every tensor to its end.  Closes src. */
+static inline int jobs_read_all(struct ckpt_source *src, struct ckpt_err *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < ckpt_source_count(src); i++) {
+        const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
+        void *p = malloc((size_t)ckpt_tensor_bytes(t) + 1);
+
+        rc = ckpt_source_read(src, i, 0, t->numel, p, err);
+        free(p);
+    }
+    ckpt_source_close(src);
+    return rc;
+}
 
 static inline void jobs_undisturbed(const struct job *job, size_t n)
 {

@@ -17,17 +17,7 @@ static int see(const char *path, struct ckpt_err *err)
 
     if (rc == 0)
         rc = bnb_view(&seen, src, err);
-    if (rc)
-        return rc;
-    for (size_t i = 0; rc == 0 && i < ckpt_source_count(seen); i++) {
-        const struct ckpt_tensor *t = ckpt_source_tensor(seen, i);
-        void *p = malloc((size_t)ckpt_tensor_bytes(t) + 1);
-
-        rc = ckpt_source_read(seen, i, 0, t->numel, p, err);
-        free(p);
-    }
-    ckpt_source_close(seen);
-    return rc;
+    return rc ? rc : jobs_read_all(seen, err);
 }
 
 static int write_file(const char *unused, struct ckpt_err *err)
@@ -36,11 +26,10 @@ static int write_file(const char *unused, struct ckpt_err *err)
     const struct adamw_param param = {{1, {4500}}, 0, moment[0], moment[1], ADAMW_8BIT};
     const struct adamw_group group = {1e-3, 1e-3, 0.9, 0.999, 1e-8, 0.01};
     struct ckpt_out *out;
+    int rc = ckpt_out_create(&out, OUT, 0, err);
 
     (void)unused;
-    if (ckpt_out_create(&out, OUT, 0, err))
-        return err->code;
-    return bnb_optimizer_file_write(out, &param, 1, &group, 1, 3, NULL, err);
+    return rc ? rc : bnb_optimizer_file_write(out, &param, 1, &group, 1, 3, NULL, err);
 }
 
 static const struct job jobs[] = {

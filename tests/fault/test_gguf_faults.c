@@ -4,8 +4,8 @@
  * Each time: a sentence, nothing under the final name and nothing beside it, no leak (asan
  * tells); or the output is whole.
  */
+#include "tests/fault/jobs.h"
 #include "tests/unit/compare.h"
-#include "tests/unit/faults.h"
 
 #include "formats/gguf/requantize.h"
 #include "formats/gguf/as_model.h"
@@ -62,17 +62,7 @@ static int read_file(struct ckpt_err *err)
 
     if (rc == 0)
         rc = gguf_as_model(&seen, src, err);
-    if (rc)
-        return rc;
-    for (size_t i = 0; rc == 0 && i < ckpt_source_count(seen); i++) {
-        const struct ckpt_tensor *t = ckpt_source_tensor(seen, i);
-        void *p = malloc((size_t)ckpt_tensor_bytes(t) + 1);
-
-        rc = ckpt_source_read(seen, i, 0, t->numel, p, err);
-        free(p);
-    }
-    ckpt_source_close(seen);
-    return rc;
+    return rc ? rc : jobs_read_all(seen, err);
 }
 
 TEST(an_undisturbed_run_is_whole)

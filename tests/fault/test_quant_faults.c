@@ -13,20 +13,13 @@ static int see(const char *path, struct ckpt_err *err)
 
     if (rc)
         return rc;
-    if (quant_tell(&told, src, err)) {
+    rc = quant_tell(&told, src, err);
+    if (rc) {
         ckpt_source_close(src);
-        return err->code;
+        return rc;
     }
     rc = quant_view(&seen, src, err);
-    for (size_t i = 0; rc == 0 && i < ckpt_source_count(seen); i++) {
-        const struct ckpt_tensor *t = ckpt_source_tensor(seen, i);
-        void *p = malloc((size_t)ckpt_tensor_bytes(t) + 1);
-
-        rc = ckpt_source_read(seen, i, 0, t->numel, p, err);
-        free(p);
-    }
-    ckpt_source_close(seen);
-    return rc;
+    return rc ? rc : jobs_read_all(seen, err);
 }
 
 static const struct job jobs[] = {
