@@ -23,6 +23,7 @@ static const struct input {
     {"tests/golden/gguf/llama", {"*", CKPT_F32}, true},
     {"tests/golden/gguf/mixtral", {"*", CKPT_F32}, false},
     {"tests/golden/gguf/gpt2", {"*", CKPT_F16}, false},
+    {"tests/golden/gguf/llama", {"none", CKPT_F32}, false},     /* norms become F32, and a key */
     {"tests/golden/gguf/llama.q8_0.gguf", {"*attn*", CKPT_F16}, false},     /* into another */
 };
 #define N_INPUT (sizeof inputs / sizeof inputs[0])
@@ -77,9 +78,22 @@ TEST(an_undisturbed_run_is_whole)
     }
 }
 
+static int64_t size_of_out(void)
+{
+    struct stat st;
+
+    return stat(OUT, &st) ? -1 : (int64_t)st.st_size;
+}
+
 TEST(writing)
 {
-    for (size_t i = 0; i < N_INPUT; i++)
+    for (size_t i = 0; i < N_INPUT; i++) {
+        struct ckpt_err ignored = {0};
+        int64_t whole;
+
+        assert_int_equal(write_file(&inputs[i], &ignored), 0);
+        whole = size_of_out();
+        remove(OUT);
         for (struct faults f = {0}; faults_next(&f);) {
             struct ckpt_err err = {0};
             const char *model = inputs[i].model;
@@ -91,9 +105,12 @@ TEST(writing)
                 fail_msg("%s, kind %d, %lu: leaves something", model, f.kind, f.n);
             if (entries(DIR_NAME) && read_file(&err))
                 fail_msg("%s, kind %d, %lu: is not whole: %s", model, f.kind, f.n, err.text);
+            if (rc == 0 && size_of_out() != whole)
+                fail_msg("%s, kind %d, %lu: lacks something", model, f.kind, f.n);
             remove(OUT);
             assert_int_equal(entries(DIR_NAME), 0);
         }
+    }
 }
 
 TEST(reading)
