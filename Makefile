@@ -11,6 +11,7 @@ OBJCOPY ?= objcopy
 VERSION := $(shell sed -n 's/^\#define CKPT_VERSION "\(.*\)"/\1/p' libckpt/ckpt.h)
 
 MPI     ?= $(if $(shell command -v mpicc 2>/dev/null),1,0)
+GLOO    ?= $(if $(wildcard /usr/include/gloo/context.h /usr/local/include/gloo/context.h),1,0)
 NVCC    ?= $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc) nvcc)
 # The plug-in for GPUs is built where CUDA 13's compiler and cuBLASLt are (device_open.c loads that
 # version's library); under a sanitizer not at all.
@@ -20,7 +21,7 @@ CUDA    ?= $(if $(filter asan fault,$(MODE)),0,$(if $(findstring release 13.,$(s
 # What Debian 12 and Ubuntu 24.04 call what is needed to build, test and run the demo.
 PACKAGES := gcc make pkg-config git git-lfs ca-certificates g++ libjansson-dev libyaml-dev libssl-dev zlib1g-dev \
             libutf8proc-dev libpcre2-dev libopenblas-dev libxxhash-dev libarchive-dev libcurl4-openssl-dev \
-            libgit2-dev libsnappy-dev libzstd-dev liblz4-dev libbrotli-dev libopenmpi-dev openmpi-bin libcmocka-dev mandoc wordnet-base
+            libgit2-dev libsnappy-dev libzstd-dev liblz4-dev libbrotli-dev libopenmpi-dev openmpi-bin libgloo-dev libcmocka-dev mandoc wordnet-base
 
 PC_CKPT  := jansson libarchive libcrypto zlib libxxhash libutf8proc libpcre2-8 libgit2 snappy libzstd liblz4 libbrotlidec yaml-0.1
 PC       = $(shell pkg-config $(1) $(2) 2>/dev/null)
@@ -61,6 +62,7 @@ FUZZERS := $(patsubst tests/%.c,$B/%,$(wildcard tests/fuzz/fuzz_*.c))
 GPUTESTS := $(patsubst tests/%.c,$B/%,$(wildcard tests/gpu/test_*.c))
 CUDA_O  := $(patsubst %.cu,$B/%.o,$(sort $(shell find trainer/cuda -name '*.cu')))
 PLUGINS := $(if $(filter 1,$(MPI)),$(if $(wildcard trainer/comm/mpi.c),$B/libckpt_mpi.so)) \
+           $(if $(filter 1,$(GLOO)),$B/libckpt_gloo.so) \
            $(if $(filter 1,$(CUDA)),$B/libckpt_cuda.so)
 
 # A line for each folder that is worked on; make V=1 shows whole commands.
@@ -115,6 +117,11 @@ $B/libckpt_mpi.so: trainer/comm/mpi.c
 	@mkdir -p $(@D)
 	$(if $(V),,@echo LD $@)
 	$(Q)mpicc -shared $(CPPFLAGS) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $<
+$B/libckpt_gloo.so: trainer/comm/gloo.cc $(wildcard trainer/comm/*.h)
+	@mkdir -p $(@D)
+	$(if $(V),,@echo LD $@)
+	$(Q)$(CXX) -std=c++17 -shared -fPIC -fvisibility=hidden -Wall -Wextra $(if $(WERROR),-Werror) $(CPPFLAGS) $(filter -f%,$(CFLAGS_$(MODE))) -O2 \
+	    $(CFLAGS) $(ALL_LDFLAGS) -o $@ $< -lgloo -lpthread
 
 # Hopper gets code of its own; others from 8.0 on start from the PTX, which the driver compiles once.
 CUDA_ARCH ?= -gencode=arch=compute_80,code=compute_80 -gencode=arch=compute_90a,code=sm_90a
@@ -206,7 +213,7 @@ CLANG    ?= clang
 ANALYZED := $(patsubst %.c,build/analyze/%.ok,$(call rooms,libckpt formats trainer tools))
 build/analyze/%.ok: %.c | build/release/tools/inspect/page.inc
 	@mkdir -p $(@D)
-	$(Q)$(CLANG) --analyze -Xclang -analyzer-werror -std=c11 $(if $(filter libckpt/err.c,$<),,-include tests/analyze.h) \
+	$(Q)$(CLANG) --analyze -Xclang -analyzer-werror -std=c11 $(if $(filter libckpt/err.c libckpt/mem.c,$<),,-include tests/analyze.h) \
 	    -Ibuild/release $(CPPFLAGS) $(call PC,--cflags,$(PC_CKPT)) -MMD -MP -MF $(@:.ok=.d) -MT $@ -o /dev/null $< && touch $@
 analyze: $(ANALYZED)                                ## clang's static analyzer, over what changed since the last time
 

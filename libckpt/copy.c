@@ -37,7 +37,8 @@ struct job {
     pthread_mutex_t              lock;      /* of all below */
     pthread_cond_t               next_changed;
     size_t                       next_piece; /* stream: the piece to be written next */
-    struct ckpt_err              err;       /* the first failure; code 0: none yet */
+    int                          failed;    /* the code of the first failure, which err tells */
+    struct ckpt_err              err;
     uint64_t                     done, total;   /* bytes */
     struct timespec              told;
 };
@@ -156,9 +157,9 @@ static int wait_until_next(struct job *j, size_t piece, struct ckpt_err *err)
     bool failed;
 
     pthread_mutex_lock(&j->lock);
-    while (j->next_piece != piece && j->err.code == 0)
+    while (j->next_piece != piece && j->failed == 0)
         pthread_cond_wait(&j->next_changed, &j->lock);
-    failed = j->err.code != 0;
+    failed = j->failed != 0;
     pthread_mutex_unlock(&j->lock);
     return failed ? ckpt_fail(err, CKPT_ESTOPPED, "another piece failed") : 0;
 }
@@ -168,8 +169,10 @@ static void end_piece(struct job *j, int rc, const struct ckpt_err *err)
 {
     pthread_mutex_lock(&j->lock);
     j->next_piece++;
-    if (rc && j->err.code == 0)
+    if (rc && j->failed == 0) {
+        j->failed = rc;
         j->err = *err;
+    }
     pthread_cond_broadcast(&j->next_changed);
     pthread_mutex_unlock(&j->lock);
 }
@@ -284,7 +287,7 @@ int ckpt_copy(struct ckpt_sink *sink, struct ckpt_source *src,
                     .next_changed = PTHREAD_COND_INITIALIZER};
     struct ckpt_err wrong = {0};
     size_t workers;
-    int rc = ckpt_opts_read(&own, sizeof own, opts, err);
+    int proved, rc = ckpt_opts_read(&own, sizeof own, opts, err);
 
     workers = own.workers ? own.workers : ckpt_pool_default(8);
     j.chunk = own.chunk_bytes ? own.chunk_bytes : DEFAULT_CHUNK;
@@ -296,14 +299,18 @@ int ckpt_copy(struct ckpt_sink *sink, struct ckpt_source *src,
     /* What a stream has been given cannot be taken back: its workers prove before they write. */
     if (rc == 0 && !ckpt_sink_is_stream(sink))
         rc = guard_proofs_new(&j.proofs, workers < 2 ? workers : 2, err);
-    if (rc == 0 && (rc = make_buffers(&j, workers, err)) == 0 &&
-        (rc = ckpt_pool_run(workers, j.n_piece, work, &j, err)) != 0 && j.err.code != 0) {
-        *err = j.err;                   /* not that of one that only waited for it */
-        rc = err->code;
+    if (rc == 0)
+        rc = make_buffers(&j, workers, err);
+    if (rc == 0)
+        rc = ckpt_pool_run(workers, j.n_piece, work, &j, err);
+    if (j.failed) {                     /* not the failure of one that only waited for it */
+        *err = j.err;
+        rc = j.failed;
     }
-    if (guard_proofs_end(j.proofs, &wrong)) { /* the reason why the others stopped */
+    proved = guard_proofs_end(j.proofs, &wrong);
+    if (proved) {                       /* the reason why the others stopped */
         *err = wrong;
-        rc = err->code;
+        rc = proved;
     }
     for (size_t w = 0; j.buffer && w < workers; w++)
         ckpt_free(j.buffer[w]);

@@ -26,16 +26,7 @@ static int make_room(struct ckpt_tensors *list, struct ckpt_err *err)
         return rc;
     if (list->n >= CKPT_MAX_TENSORS)
         return ckpt_fail(err, CKPT_ELIMIT, "more than %d tensors", CKPT_MAX_TENSORS);
-    if (list->n == list->cap) {
-        size_t cap = list->cap ? 2 * list->cap : 64;
-        void *grown = ckpt_grow(list->item, cap, sizeof *list->item);
-
-        if (!grown)
-            return ckpt_nomem(err, cap * sizeof *list->item);
-        list->item = grown;
-        list->cap = cap;
-    }
-    return 0;
+    return ckpt_reserve(&list->item, list->n, &list->cap, sizeof *list->item, err);
 }
 
 int ckpt_tensors_add(struct ckpt_tensors *list, struct ckpt_tensor **out, const char *name,

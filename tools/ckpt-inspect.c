@@ -75,39 +75,20 @@ static const struct opt_rule rules[] = {
 static int together(const struct inspect_want *w, struct cli *cli, struct cli_items *items,
                     struct ckpt_err *err)
 {
-    char **all = NULL, *item = NULL;
-    size_t n = 0, cap = 0;
-    int rc = 0;
+    struct inspect_want one = *w;
+    const char *const *all;
+    size_t n = 0;
+    int rc = cli_items_all(items, &all, &n, err);
 
-    cli_items_hold(items);
-    while (rc == 0 && (rc = cli_items_next(items, &item, err)) == 0 && item) {
-        if (n == cap) {
-            char **more = ckpt_grow(all, cap = cap ? 2 * cap : 8, sizeof *all);
-
-            if (!more) {
-                rc = ckpt_nomem(err, cap * sizeof *all);
-                ckpt_free(item);
-                break;
-            }
-            all = more;
-        }
-        all[n++] = item;
-    }
-    if (rc == 0 && w->together && n < 2) {
-        rc = ckpt_fail(err, CKPT_EUSAGE, "--together: %zu path, two at least are wanted", n);
-    } else if (rc == 0 && w->together) {
-        struct inspect_want one = *w;
-
-        one.part = (const char *const *)all + 1;
-        one.n_part = n - 1;
-        rc = inspect_path(&one, cli, all[0], err);
-    } else if (rc == 0) {
-        rc = inspect_together(w, cli, all, n, err);
-    }
-    while (n > 0)
-        ckpt_free(all[--n]);
-    ckpt_free(all);
-    return rc;
+    if (rc)
+        return rc;
+    if (!w->together)
+        return inspect_together(w, cli, all, n, err);
+    if (n < 2)
+        return ckpt_fail(err, CKPT_EUSAGE, "--together: %zu path, two at least are wanted", n);
+    one.part = all + 1;
+    one.n_part = n - 1;
+    return inspect_path(&one, cli, all[0], err);
 }
 
 /* Each path by itself. */

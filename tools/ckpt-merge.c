@@ -115,32 +115,15 @@ static int merge_item(void *ctx, const char *item, struct ckpt_err *err)
 static int together(const struct merge_want *w, struct cli *cli, struct cli_items *items,
                     struct ckpt_err *err)
 {
-    char **all = NULL, *item = NULL;
-    size_t n = 0, cap = 0;
-    int rc = 0;
+    const char *const *all;
+    size_t n = 0;
+    int rc = cli_items_all(items, &all, &n, err);
 
-    cli_items_hold(items);
-    while (rc == 0 && (rc = cli_items_next(items, &item, err)) == 0 && item) {
-        if (n == cap) {
-            char **more = ckpt_grow(all, cap = cap ? 2 * cap : 8, sizeof *all);
-
-            if (!more) {
-                rc = ckpt_nomem(err, cap * sizeof *all);
-                ckpt_free(item);
-                break;
-            }
-            all = more;
-        }
-        all[n++] = item;
-    }
     if (rc == 0 && n < 2)
         rc = ckpt_fail(err, CKPT_EUSAGE, "--%s: %zu input, two at least are wanted",
                        w->average ? "average" : "together", n);
     if (rc == 0)
-        rc = one(w, cli, (const char *const *)all, n, false, err);
-    while (n > 0)
-        ckpt_free(all[--n]);
-    ckpt_free(all);
+        rc = one(w, cli, all, n, false, err);
     return rc;
 }
 

@@ -172,7 +172,9 @@ static const struct opt loop_rows[] = {
              "write the gradients of the first step as safetensors"),
     OPT_HEADING("Ranks"),
     OPT_INT("nproc", "N", nproc, 0, 4096,
-            "ranks to start on this host through mpirun; 0: none"),
+            "ranks to start on this host; 0: none"),
+    OPT_INT("ddp-timeout", "SECONDS", ddp_timeout, 1, 1000000,
+            "seconds that ranks wait for each other at the start"),
     OPT_INT("zero-stage", "N", zero_stage, 0, 3,
             "ZeRO stage; 0: every rank holds everything; 3: weights, gradients and optimizer "
             "state are sharded"),
@@ -209,7 +211,8 @@ static const struct opt_rule rules[] = {
 /* Who is told of checkpoints, and whether anybody still listens. */
 struct told {
     struct cli     *cli;
-    struct ckpt_err lost;               /* why stdout takes no more; told once, status at the end */
+    int             failed;             /* stdout takes no more: told once, the status at the end */
+    struct ckpt_err lost;               /* why */
 };
 
 /* A reader that left, or a full disk below it, is no reason to lose what is being trained. */
@@ -218,7 +221,7 @@ static int artifact(void *ctx, const char *path, struct ckpt_err *err)
     struct told *t = ctx;
 
     (void)err;
-    if (t->lost.code || cli_artifact(t->cli, path, NULL, &t->lost) == 0)
+    if (t->failed || (t->failed = cli_artifact(t->cli, path, NULL, &t->lost)) == 0)
         return 0;
     ckpt_log(CKPT_LOG_WARNING, "%s: no checkpoint is announced any more; training and saving go on",
              t->lost.text);
@@ -236,7 +239,7 @@ static void fail(void *ctx, const struct ckpt_err *err)
 
     if (report_error(err, false))
         return;
-    if (r.world_size > 1 && r.meets && strncmp(own.text, "rank ", 5) != 0)
+    if (r.world_size > 1 && r.meet != RANKS_NOWHERE && strncmp(own.text, "rank ", 5) != 0)
         ckpt_err_in(&own, "rank %ld", r.rank);
     cli_error(t->cli, &own);
 }
@@ -250,12 +253,18 @@ static int starts_ranks(bool *starts, const struct settings *s, struct ckpt_err 
     if (!*starts || r.world_size == 1 || !r.placed)
         return 0;
     *starts = false;
-    if (r.meets && r.world_size == s->nproc)
+    if (r.meet != RANKS_NOWHERE && r.world_size == s->nproc)
         return 0;
     ckpt_fail(err, CKPT_ECONFIG, "--nproc %lld starts ranks, but this process is one of %ld ranks "
               "of %s already (%s)", (long long)s->nproc, r.world_size, r.launcher, r.where);
     return ckpt_err_hint(err, "leave --nproc out, or start ckpt-train once");
 }
+
+/* What ranks may have each its own: paths on their hosts, and how each of them computes. */
+static const char own_settings[] =
+    "model init tokenizer adapter train-file eval-file data-dir chat-template output-dir "
+    "resume-from-checkpoint dump-grads nproc ddp-timeout device device-memory-limit threads "
+    "memory-log profile data-cache";
 
 /* Start ranks, or be one, or the only one.  Returns the exit status. */
 static int train(struct cli *cli, const struct settings *s, char **argv, struct ckpt_err *err)
@@ -268,9 +277,9 @@ static int train(struct cli *cli, const struct settings *s, char **argv, struct 
 
     if (rc == 0)
         rc = starts ? supervise_run(&status, &many, err) : run_train(s, &io, err);
-    if (rc == 0 && told.lost.code) {
+    if (rc == 0 && told.failed) {
         *err = told.lost;
-        rc = err->code;
+        rc = told.failed;
     }
     if (rc == 0)
         return status;
@@ -293,7 +302,7 @@ int main(int argc, char **argv)
         .rule = rules, .n_rule = sizeof rules / sizeof rules[0],
     };
     struct ckpt_err err = {0};
-    struct opt_list given = {0};
+    struct opt_list given = {0}, shared = {0};
     char **rest;
     int n_rest, rc;
 
@@ -310,6 +319,10 @@ int main(int argc, char **argv)
     cli_ignore_pipe();
     s.given = given.item;
     s.n_given = given.n;
+    if (rc == 0)
+        rc = opt_values(&shared, &cli, own_settings, &err);
+    s.shared = shared.item;
+    s.n_shared = shared.n;
     if (rc == 0)
         rc = settings_check(&s, &err);
     if (rc == 0)

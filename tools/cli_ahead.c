@@ -27,7 +27,9 @@ struct cli_ahead {
     struct waiting   item[MOST];        /* a ring */
     size_t           first, n;
     bool             ended, quit;
-    struct ckpt_err  err;               /* what ended it; told once the items before it are out */
+    int              failed;            /* what ended it: the code of err, which is told once the
+                                           items before it are out; 0: the end of the pipe */
+    struct ckpt_err  err;
     int              pipe[2];           /* closing [1] wakes the thread */
     struct cli_lines lines;
 };
@@ -53,18 +55,20 @@ static void *read_all(void *ctx)
     struct cli_ahead *a = ctx;
     struct ckpt_err err = {0};
     bool more = true;
+    int rc;
 
-    while (cli_lines_next(&a->lines, &more, &err) == 0 && more && err.code == 0) {
+    while ((rc = cli_lines_next(&a->lines, &more, &err)) == 0 && more) {
         struct waiting w = {.path = ckpt_strdup(a->lines.line)};
 
         if (!w.path) {
-            ckpt_nomem(&err, CLI_MAX_LINE);
+            rc = ckpt_nomem(&err, CLI_MAX_LINE);
             break;
         }
         w.lease = ckpt_lock_reader(w.path);
         put(a, w);
     }
     pthread_mutex_lock(&a->lock);
+    a->failed = rc;
     a->err = err;
     a->ended = true;
     pthread_cond_signal(&a->changed);
@@ -150,9 +154,9 @@ int cli_ahead_next(struct cli_ahead *a, char **path, struct ckpt_lock **lease,
         a->first = (a->first + 1) % MOST;
         a->n--;
         pthread_cond_signal(&a->changed);
-    } else if (a->err.code) {
+    } else if (a->failed) {
         *err = a->err;
-        rc = err->code;
+        rc = a->failed;
     }
     pthread_mutex_unlock(&a->lock);
     return rc;

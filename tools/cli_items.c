@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "libckpt/err.h"
 #include "libckpt/io/lock.h"
 #include "tools/cli_ahead.h"
 #include "tools/cli_bytes.h"
@@ -16,6 +17,8 @@ struct cli_items {
     bool   from_stdin, bytes;   /* bytes: stdin is a checkpoint: one item, "-" */
     bool   pipe;                /* stdin is one */
     bool   hold;                /* leases are kept */
+    char **all;                 /* [n_all] of cli_items_all */
+    size_t n_all, cap_all;
     unsigned char     head[CLI_HEAD];   /* what was read of stdin to see what it is */
     size_t            head_len;
     struct cli_ahead *ahead;    /* reads the pipe; NULL: lines are read when they are wanted */
@@ -85,23 +88,15 @@ static void release_leases(struct cli_items *items)
 /* Takes lease; without memory there is none, and the item is worked on all the same. */
 static void keep_lease(struct cli_items *items, struct ckpt_lock *lease)
 {
+    struct ckpt_err ignored = {0};
+
     if (!lease)
         return;
-    if (items->n_lease == items->cap) {
-        size_t cap = items->cap ? 2 * items->cap : 4;
-        struct ckpt_lock **more = ckpt_grow(items->lease, cap, sizeof *more);
-
-        if (!more) {
-            ckpt_lock_release(lease);
-            return;
-        }
-        items->lease = more;
-        items->cap = cap;
-    }
-    items->lease[items->n_lease++] = lease;
+    if (ckpt_reserve(&items->lease, items->n_lease, &items->cap, sizeof *items->lease, &ignored))
+        ckpt_lock_release(lease);
+    else
+        items->lease[items->n_lease++] = lease;
 }
-
-void cli_items_hold(struct cli_items *items) { items->hold = true; }
 
 /* -- the next one ---------------------------------------------------------------------------- */
 
@@ -169,6 +164,26 @@ int cli_items_next(struct cli_items *items, char **out, struct ckpt_err *err)
     }
 }
 
+int cli_items_all(struct cli_items *items, const char *const **all, size_t *n,
+                  struct ckpt_err *err)
+{
+    char *item = NULL;
+    int rc;
+
+    items->hold = true;
+    while ((rc = cli_items_next(items, &item, err)) == 0 && item) {
+        rc = ckpt_reserve(&items->all, items->n_all, &items->cap_all, sizeof *items->all, err);
+        if (rc) {
+            ckpt_free(item);
+            return rc;
+        }
+        items->all[items->n_all++] = item;
+    }
+    *all = (const char *const *)items->all;
+    *n = items->n_all;
+    return rc;
+}
+
 void cli_items_close(struct cli_items *items)
 {
     if (!items)
@@ -177,6 +192,9 @@ void cli_items_close(struct cli_items *items)
     cli_ahead_end(items->ahead);
     release_leases(items);
     ckpt_free(items->lease);
+    while (items->n_all > 0)
+        ckpt_free(items->all[--items->n_all]);
+    ckpt_free(items->all);
     ckpt_free(items);
 }
 

@@ -28,8 +28,10 @@ int cli_items_open(struct cli_items **out, char **arg, int n_arg, bool nul, stru
 int cli_items_bytes(struct cli_items *items, bool *bytes, struct ckpt_err *err);
 /* The next item or NULL at the end; yours (ckpt_free).  Its lease lasts until the next call. */
 int cli_items_next(struct cli_items *items, char **out, struct ckpt_err *err);
-/* From now on leases last until the items are closed: for tools that work on all at once. */
-void cli_items_hold(struct cli_items *items);
+/* All that are left, for tools that work on them at once.  They and their leases last until the
+ * items are closed. */
+int cli_items_all(struct cli_items *items, const char *const **all, size_t *n,
+                  struct ckpt_err *err);
 void cli_items_close(struct cli_items *items);
 
 /* Works on one item. */

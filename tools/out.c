@@ -253,17 +253,11 @@ static char *safe_text(struct out *o, const char *text)
 /* One more cell for people. */
 static void text_cell(struct out *o, const char *text)
 {
-    if (o->n_cell == o->cap) {
-        size_t cap = o->cap ? 2 * o->cap : 256;
-        void *grown = ckpt_grow(o->cell, cap, sizeof *o->cell);
+    struct ckpt_err ignored = {0};
 
-        if (!grown) {
-            o->text.failed = true;
-            return;
-        }
-        o->cell = grown;
-        o->cap = cap;
-    }
+    o->text.failed |= ckpt_reserve(&o->cell, o->n_cell, &o->cap, sizeof *o->cell, &ignored) != 0;
+    if (o->text.failed)
+        return;
     if (!o->column[o->n_cell % o->n_column].title)
         text = "";
     o->cell[o->n_cell] = safe_text(o, text);
@@ -311,6 +305,14 @@ void out_cell_pair(struct out *o, const char *text, const char *json)
 }
 
 void out_cell_none(struct out *o) { out_cell_json(o, o->json ? "null" : ""); }
+
+void out_cell_known(struct out *o, double value)
+{
+    if (isnan(value))
+        out_cell_none(o);
+    else
+        out_cell_real(o, value);
+}
 
 void out_cell_int(struct out *o, int64_t value)
 {

@@ -55,6 +55,8 @@ void out_cell_value(struct out *o, const json_t *value);
 void out_cell_pair(struct out *o, const char *text, const char *json);
 /* Nothing: null. */
 void out_cell_none(struct out *o);
+/* A number, or nothing where it is NaN. */
+void out_cell_known(struct out *o, double value);
 void out_table_end(struct out *o);
 /* The whole text instead of printing it, into text (released by the caller); takes o. */
 int out_take(struct out *o, struct ckpt_buf *text, struct ckpt_err *err);

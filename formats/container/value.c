@@ -133,7 +133,18 @@ struct value *value_tensor_whole(struct ckpt_arena *a, enum ckpt_dtype dtype,
     return value_tensor_new(a, &t);
 }
 
-/* Room for one more in a sequence that lives in an arena: doubled, the old block is left. */
+struct value *value_size(struct ckpt_arena *a, const struct ckpt_shape *shape)
+{
+    struct value *dims = value_tuple(a), *args = value_tuple(a);
+
+    for (int i = 0; i < shape->rank; i++)
+        if (value_append(a, dims, value_int(a, shape->dim[i])))
+            return NULL;
+    return value_append(a, args, dims) ? NULL
+                                       : value_object(a, "torch", "Size", args, NULL, false);
+}
+
+/* A sequence that lives in an arena, with place for one more: the old block is left. */
 static struct value **grown(struct ckpt_arena *a, struct value **old, size_t n, size_t *cap)
 {
     size_t more = *cap ? 2 * *cap : 4;
@@ -234,8 +245,6 @@ struct value *value_of_json(struct ckpt_arena *a, const json_t *json)
     return json ? of_json(a, json, 0) : NULL;
 }
 
-bool value_is(const struct value *v, enum value_kind kind) { return v && v->kind == kind; }
-
 struct value *value_get(const struct value *dict, const char *key)
 {
     struct value *found = NULL;
@@ -248,6 +257,44 @@ struct value *value_get(const struct value *dict, const char *key)
             found = dict->u.dict.val[i];
     }
     return found;
+}
+
+bool value_next(const struct value *dict, size_t *i, const char **key, struct value **val)
+{
+    for (*key = NULL; value_is(dict, VALUE_DICT) && !*key && *i < dict->u.dict.n; ++*i) {
+        *key = value_as_str(dict->u.dict.key[*i]);
+        *val = dict->u.dict.val[*i];
+    }
+    return *key != NULL;
+}
+
+size_t value_count(const struct value *seq)
+{
+    return value_is(seq, VALUE_LIST) || value_is(seq, VALUE_TUPLE) ? seq->u.seq.n : 0;
+}
+
+struct value *value_item(const struct value *seq, size_t i)
+{
+    return i < value_count(seq) ? seq->u.seq.item[i] : NULL;
+}
+
+struct value *value_arg(const struct value *record, size_t i)
+{
+    return value_is(record, VALUE_OBJECT) ? value_item(record->u.obj.args, i) : NULL;
+}
+
+int value_dims(const struct value *v, int64_t *out, int max)
+{
+    if (value_names(v, "torch", "Size"))
+        v = value_arg(v, 0);
+    if (!value_is(v, VALUE_TUPLE) && !value_is(v, VALUE_LIST))
+        return VALUE_NO_DIMS;
+    if (v->u.seq.n > (size_t)max)
+        return VALUE_MANY_DIMS;
+    for (size_t i = 0; i < v->u.seq.n; i++)
+        if (!value_as_int(v->u.seq.item[i], &out[i]) || out[i] < 0)
+            return VALUE_NO_DIMS;
+    return (int)v->u.seq.n;
 }
 
 bool value_as_int(const struct value *v, int64_t *out)

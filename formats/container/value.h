@@ -97,6 +97,8 @@ struct value *value_tensor_whole(struct ckpt_arena *a, enum ckpt_dtype dtype,
                                  const struct ckpt_shape *shape, size_t storage);
 /* Set the strides of a contiguous tensor: the last axis 1. */
 void value_tensor_pack(struct value_tensor *t);
+/* torch.Size(shape) */
+struct value *value_size(struct ckpt_arena *a, const struct ckpt_shape *shape);
 /* JSON as dict, list, str, int, float, bool, None.  NULL also when nested deeper than 64. */
 struct value *value_of_json(struct ckpt_arena *a, const json_t *json);
 /* Append to a list, tuple or set; set a key of a dict.  Return 0 or CKPT_ENOMEM without a
@@ -112,7 +114,20 @@ int value_pairs_add(struct ckpt_arena *a, struct value_pairs *d, struct value *k
 
 /* Questions; all accept NULL. */
 struct value *value_get(const struct value *dict, const char *key);      /* NULL when absent */
-bool value_is(const struct value *v, enum value_kind kind);
+/* The next entry of a dictionary whose key is a text, from entry *i on; false after the last. */
+bool value_next(const struct value *dict, size_t *i, const char **key, struct value **val);
+/* Items of a list or tuple; item i of it, argument i of a record: NULL when there is none. */
+size_t value_count(const struct value *seq);
+struct value *value_item(const struct value *seq, size_t i);
+struct value *value_arg(const struct value *record, size_t i);
+/* The numbers of a tuple, a list or a torch.Size: how many.  VALUE_NO_DIMS when one is no number
+ * >= 0 or v is none of them, VALUE_MANY_DIMS for more than max; both are below 0. */
+enum { VALUE_NO_DIMS = -1, VALUE_MANY_DIMS = -2 };
+int value_dims(const struct value *v, int64_t *out, int max);
+static inline bool value_is(const struct value *v, enum value_kind kind)
+{
+    return v && v->kind == kind;
+}
 bool value_as_int(const struct value *v, int64_t *out);     /* INT, BOOL */
 bool value_as_float(const struct value *v, double *out);    /* FLOAT, INT */
 const char *value_as_str(const struct value *v);            /* NULL when not a STR, or when a

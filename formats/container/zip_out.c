@@ -47,44 +47,44 @@ static uint16_t flags_of(const struct zip_member *m)
     return m->size == 0 ? 0x0800 : 0x0808;      /* UTF-8 name; sizes in a descriptor */
 }
 
+/* The zip64 block of an extra field, if there is one: what 32 bits cannot hold. */
+static void put_zip64(struct ckpt_buf *b, const struct zip_member *m)
+{
+    unsigned n = zip64_bytes(m);
+
+    if (n == 0)
+        return;
+    ckpt_buf_put_u16le(b, 1);
+    ckpt_buf_put_u16le(b, (uint16_t)(n - 4));
+    for (int i = 0; m->size >= BIG && i < 2; i++)
+        ckpt_buf_put_u64le(b, m->size);
+    if (m->header >= BIG)
+        ckpt_buf_put_u64le(b, m->header);
+}
+
 static void put_head(struct ckpt_buf *b, const struct zip_member *m)
 {
-    unsigned z = zip64_bytes(m), pad = pad_bytes(m);
+    unsigned pad = pad_bytes(m);
 
     ckpt_buf_put_u32le(b, 0x04034b50);
     ckpt_buf_put_u16le(b, 0);                   /* version needed */
     ckpt_buf_put_u16le(b, flags_of(m));
     for (int i = 0; i < 3; i++)                 /* stored; time, date */
         ckpt_buf_put_u16le(b, 0);
-    for (int i = 0; i < 3; i++)                 /* crc and sizes stand in the descriptor */
+    for (int i = 0; i < 3; i++)                 /* crc and sizes are in the descriptor */
         ckpt_buf_put_u32le(b, 0);
     ckpt_buf_put_u16le(b, (uint16_t)strlen(m->name));
-    ckpt_buf_put_u16le(b, (uint16_t)(z + 4 + pad));
+    ckpt_buf_put_u16le(b, (uint16_t)(zip64_bytes(m) + 4 + pad));
     ckpt_buf_put_str(b, m->name);
-    if (z) {
-        ckpt_buf_put_u16le(b, 1);
-        ckpt_buf_put_u16le(b, (uint16_t)(z - 4));
-        if (m->size >= BIG) {
-            ckpt_buf_put_u64le(b, m->size);
-            ckpt_buf_put_u64le(b, m->size);
-        }
-        if (m->header >= BIG)
-            ckpt_buf_put_u64le(b, m->header);
-    }
+    put_zip64(b, m);
     ckpt_buf_put(b, "FB", 2);
     ckpt_buf_put_u16le(b, (uint16_t)pad);
     for (unsigned i = 0; i < pad; i++)
         ckpt_buf_put_u8(b, 'Z');
 }
 
-int zip_begin(struct ckpt_out *out, const struct zip_member *member, size_t n,
+int zip_begin(struct ckpt_out *out, uint64_t base, const struct zip_member *member, size_t n,
               struct ckpt_err *err)
-{
-    return zip_begin_at(out, 0, member, n, err);
-}
-
-int zip_begin_at(struct ckpt_out *out, uint64_t base, const struct zip_member *member, size_t n,
-                 struct ckpt_err *err)
 {
     struct ckpt_buf b;
     int rc = 0;
@@ -102,8 +102,6 @@ int zip_begin_at(struct ckpt_out *out, uint64_t base, const struct zip_member *m
 
 static void put_entry(struct ckpt_buf *b, const struct zip_member *m)
 {
-    unsigned extra = wide(m) ? zip64_bytes(m) : 0;
-
     ckpt_buf_put_u32le(b, 0x02014b50);
     ckpt_buf_put_u32le(b, 0);                   /* versions made by and needed */
     ckpt_buf_put_u16le(b, flags_of(m));
@@ -113,21 +111,12 @@ static void put_entry(struct ckpt_buf *b, const struct zip_member *m)
     ckpt_buf_put_u32le(b, m->size >= BIG ? BIG : (uint32_t)m->size);
     ckpt_buf_put_u32le(b, m->size >= BIG ? BIG : (uint32_t)m->size);
     ckpt_buf_put_u16le(b, (uint16_t)strlen(m->name));
-    ckpt_buf_put_u16le(b, (uint16_t)extra);
+    ckpt_buf_put_u16le(b, (uint16_t)zip64_bytes(m));
     for (int i = 0; i < 5; i++)                 /* comment, disk, attributes */
         ckpt_buf_put_u16le(b, 0);
     ckpt_buf_put_u32le(b, m->header >= BIG ? BIG : (uint32_t)m->header);
     ckpt_buf_put_str(b, m->name);
-    if (extra) {
-        ckpt_buf_put_u16le(b, 1);
-        ckpt_buf_put_u16le(b, (uint16_t)(extra - 4));
-        if (m->size >= BIG) {
-            ckpt_buf_put_u64le(b, m->size);
-            ckpt_buf_put_u64le(b, m->size);
-        }
-        if (m->header >= BIG)
-            ckpt_buf_put_u64le(b, m->header);
-    }
+    put_zip64(b, m);
 }
 
 static void put_end(struct ckpt_buf *b, size_t n, uint64_t directory, uint64_t bytes)
@@ -161,18 +150,12 @@ uint64_t zip_total(const struct zip_member *member, size_t n, uint64_t directory
     uint64_t bytes = 0;
 
     for (size_t i = 0; i < n; i++)
-        bytes += 46 + strlen(member[i].name) + (wide(&member[i]) ? zip64_bytes(&member[i]) : 0);
+        bytes += 46 + strlen(member[i].name) + zip64_bytes(&member[i]);
     return directory + bytes + 56 + 20 + 22;
 }
 
-int zip_finish(struct ckpt_out *out, const struct zip_member *member, size_t n,
+int zip_finish(struct ckpt_out *out, uint64_t base, const struct zip_member *member, size_t n,
                uint64_t directory, struct ckpt_err *err)
-{
-    return zip_finish_at(out, 0, member, n, directory, err);
-}
-
-int zip_finish_at(struct ckpt_out *out, uint64_t base, const struct zip_member *member, size_t n,
-                  uint64_t directory, struct ckpt_err *err)
 {
     struct ckpt_buf b;
     int rc = 0;

@@ -26,17 +26,12 @@ struct zip_member {
 uint64_t zip_layout(struct zip_member *member, size_t n);
 /* Bytes of the whole archive. */
 uint64_t zip_total(const struct zip_member *member, size_t n, uint64_t directory);
-/* Write all local headers. */
-int zip_begin(struct ckpt_out *out, const struct zip_member *member, size_t n,
+/* Write all local headers.  base: where in the file the archive begins, 0 unless it is one of
+ * several. */
+int zip_begin(struct ckpt_out *out, uint64_t base, const struct zip_member *member, size_t n,
               struct ckpt_err *err);
 /* Write descriptors, directory and end records; every crc is known now. */
-int zip_finish(struct ckpt_out *out, const struct zip_member *member, size_t n,
+int zip_finish(struct ckpt_out *out, uint64_t base, const struct zip_member *member, size_t n,
                uint64_t directory, struct ckpt_err *err);
-
-/* The same for an archive whose byte 0 is byte base of the file: one of several in it. */
-int zip_begin_at(struct ckpt_out *out, uint64_t base, const struct zip_member *member, size_t n,
-                 struct ckpt_err *err);
-int zip_finish_at(struct ckpt_out *out, uint64_t base, const struct zip_member *member, size_t n,
-                  uint64_t directory, struct ckpt_err *err);
 
 #endif

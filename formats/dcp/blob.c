@@ -48,12 +48,8 @@ static void lay_out(struct layout *l, const struct dcp_blob *b)
 
 int dcp_blob_pickle(struct ckpt_buf *out, const struct value *v, struct ckpt_err *err)
 {
-    int rc;
-
     out->len = 0;
-    if ((rc = pickle_write(out, v, NULL, 0, err)) != 0)
-        return rc;
-    return ckpt_buf_ok(out) ? 0 : ckpt_nomem(err, out->len);
+    return pickle_write(out, v, NULL, 0, err);
 }
 
 int dcp_blob_tensor_pickle(struct ckpt_buf *out, enum ckpt_dtype dtype,
@@ -62,15 +58,12 @@ int dcp_blob_tensor_pickle(struct ckpt_buf *out, enum ckpt_dtype dtype,
     struct value_tensor t = {.dtype = dtype, .shape = *shape};
     struct value v = {.kind = VALUE_TENSOR, .u.tensor = &t};
     struct pickle_storage storage = {.dtype = dtype};
-    int rc;
 
     if (!ckpt_shape_numel(&storage.numel, shape))
         return ckpt_fail(err, CKPT_EFORMAT, "its size overflows");
     value_tensor_pack(&t);
     out->len = 0;
-    if ((rc = pickle_write(out, &v, &storage, 1, err)) != 0)
-        return rc;
-    return ckpt_buf_ok(out) ? 0 : ckpt_nomem(err, out->len);
+    return pickle_write(out, &v, &storage, 1, err);
 }
 
 void dcp_blob_plan(struct dcp_blob *b, const struct ckpt_buf *pickle, bool tensor, uint64_t bytes)
@@ -93,7 +86,7 @@ int dcp_blob_begin(struct ckpt_out *out, const struct dcp_blob *b, const struct 
     int rc;
 
     lay_out(&l, b);
-    rc = zip_begin_at(out, b->base, l.member, l.n, err);
+    rc = zip_begin(out, b->base, l.member, l.n, err);
     for (size_t i = 0; rc == 0 && i < l.n; i++) {
         const void *bytes = l.what[i] == M_PICKLE ? (const void *)pickle->data
                                                   : small[l.what[i]].text;
@@ -103,12 +96,6 @@ int dcp_blob_begin(struct ckpt_out *out, const struct dcp_blob *b, const struct 
                                    b->base + l.member[i].data, err);
     }
     return rc;
-}
-
-int dcp_blob_wrote(struct dcp_blob *b, uint64_t at, uint64_t n, uint32_t crc,
-                   struct ckpt_err *err)
-{
-    return crc_join_add(&b->crc, at, n, crc, err);
 }
 
 int dcp_blob_finish(struct ckpt_out *out, const struct dcp_blob *b, struct ckpt_err *err)
@@ -132,7 +119,5 @@ int dcp_blob_finish(struct ckpt_out *out, const struct dcp_blob *b, struct ckpt_
                           : ckpt_crc32(0, small[k].text, strlen(small[k].text));
     }
     rc = ckpt_out_write_at(out, id, ID_DIGITS, b->base + l.member[l.n - 1].data, err);
-    return rc ? rc : zip_finish_at(out, b->base, l.member, l.n, l.directory, err);
+    return rc ? rc : zip_finish(out, b->base, l.member, l.n, l.directory, err);
 }
-
-void dcp_blob_release(struct dcp_blob *b) { crc_join_release(&b->crc); }

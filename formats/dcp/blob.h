@@ -1,8 +1,8 @@
 /*
  * dcp/blob - one item of a data file being written: an archive of torch.save of its own.
  *
- * Its length follows from what the item is, so that items are placed before any is written; the
- * bytes of its tensor may then come in any order from any thread.
+ * Its length follows from the item's dtype and shape, or its pickle, so that items are placed
+ * before any is written; the bytes of its tensor may then come in any order from any thread.
  *
  *   archive/data.pkl, .format_version, .storage_alignment, byteorder, data/0 (of a tensor that
  *   is: its elements), version, .data/serialization_id; laid out as zip_out does
@@ -22,12 +22,12 @@ struct dcp_blob {
     uint64_t        bytes;          /* of the elements */
     uint32_t        pickle, pickle_crc;     /* bytes and checksum of data.pkl */
     bool            tensor;
-    struct crc_join crc;
+    struct crc_join crc;            /* of the elements written: for the caller to add to */
 };
 
-/* What the item is: value's pickle into out, in place of what it held. */
+/* value's pickle into out, in place of its content. */
 int dcp_blob_pickle(struct ckpt_buf *out, const struct value *v, struct ckpt_err *err);
-/* The pickle of a whole contiguous tensor. */
+/* The pickle of a contiguous tensor. */
 int dcp_blob_tensor_pickle(struct ckpt_buf *out, enum ckpt_dtype dtype,
                            const struct ckpt_shape *shape, struct ckpt_err *err);
 /* Fill everything but base.  bytes: of the elements, for a tensor. */
@@ -35,11 +35,7 @@ void dcp_blob_plan(struct dcp_blob *b, const struct ckpt_buf *pickle, bool tenso
 /* Write headers and the small members. */
 int dcp_blob_begin(struct ckpt_out *out, const struct dcp_blob *b, const struct ckpt_buf *pickle,
                    struct ckpt_err *err);
-/* Bytes [at, at + n) of the elements were written with this checksum.  Not for two threads. */
-int dcp_blob_wrote(struct dcp_blob *b, uint64_t at, uint64_t n, uint32_t crc,
-                   struct ckpt_err *err);
-/* Write what needs the checksums. */
+/* Write the members that need the checksums; crc has those of all elements. */
 int dcp_blob_finish(struct ckpt_out *out, const struct dcp_blob *b, struct ckpt_err *err);
-void dcp_blob_release(struct dcp_blob *b);
 
 #endif

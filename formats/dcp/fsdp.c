@@ -156,10 +156,10 @@ static int read_set(struct reader *r, const char *name, const struct ckpt_entry 
 static int read_directory(struct reader *r, const struct ckpt_place *p)
 {
     const char *name, *optimizer = NULL;
-    int rc = fsdp_weights_in(&name, p->entry, p->n_entry, r->err);
+    int rc = fsdp_set_in(&name, FSDP_WEIGHTS, p->entry, p->n_entry, r->err);
 
     if (rc == 0 && r->opts->optimizer)
-        rc = fsdp_optimizer_in(&optimizer, p->entry, p->n_entry, r->err);
+        rc = fsdp_set_in(&optimizer, FSDP_OPTIMIZER, p->entry, p->n_entry, r->err);
     if (rc == 0 && !name)
         rc = ckpt_fail(r->err, CKPT_ENOTFOUND, "no files of a model's ranks");
     if (rc == 0)
@@ -272,7 +272,7 @@ static int bid(const struct ckpt_place *p)
 
     if (!p->dir)
         return p->head_len > 4 && memcmp(p->head, "PK\3\4", 4) == 0 && mentions(p) ? 85 : 0;
-    if (fsdp_weights_in(&name, p->entry, p->n_entry, &ignored))
+    if (fsdp_set_in(&name, FSDP_WEIGHTS, p->entry, p->n_entry, &ignored))
         return 30;
     return !name ? 0 : strncmp(name, "model_world_size_", 17) == 0 ||
                            strncmp(name, "pytorch_model_fsdp", 18) == 0 ? 65 : 30;

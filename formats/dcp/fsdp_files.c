@@ -77,14 +77,12 @@ int fsdp_set_of(struct fsdp_set *s, const char *name, const struct ckpt_entry *e
     return 0;
 }
 
-/* Files of a single rank that a set may be called by, where all is in one file. */
-static const char *const whole_weights = "pytorch_model_fsdp.bin";
-static const char *const whole_optimizer = "optimizer.bin";
+/* Names without a rank, of sets that are one file. */
+static const char *const alone[] = {[FSDP_WEIGHTS] = "pytorch_model_fsdp.bin",
+                                    [FSDP_OPTIMIZER] = "optimizer.bin"};
 
-enum set_kind { SET_WEIGHTS, SET_OPTIMIZER, SET_ASIDE };
-
-/* What the name says before the rank's number. */
-static enum set_kind kind_of(const char *name, size_t n_before)
+/* By the name's part before the rank's number. */
+static enum fsdp_kind kind_of(const char *name, size_t n_before)
 {
     static const char *const aside[] = {"extra", "rng", "random", "mp_rank", "zero_pp"};
     char before[256];
@@ -92,8 +90,8 @@ static enum set_kind kind_of(const char *name, size_t n_before)
     snprintf(before, sizeof before, "%.*s", (int)(n_before < 255 ? n_before : 255), name);
     for (size_t i = 0; i < sizeof aside / sizeof aside[0]; i++)
         if (strstr(before, aside[i]))
-            return SET_ASIDE;
-    return strstr(before, "optim") ? SET_OPTIMIZER : SET_WEIGHTS;
+            return FSDP_ASIDE;
+    return strstr(before, "optim") ? FSDP_OPTIMIZER : FSDP_WEIGHTS;
 }
 
 static bool is_torch_name(const char *name)
@@ -103,9 +101,8 @@ static bool is_torch_name(const char *name)
     return dot && (strcmp(dot, ".pt") == 0 || strcmp(dot, ".pth") == 0 || strcmp(dot, ".bin") == 0);
 }
 
-/* The first file of the one set of that kind. */
-static int find(const char **out, const struct ckpt_entry *entry, size_t n, enum set_kind kind,
-                const char *whole, struct ckpt_err *err)
+int fsdp_set_in(const char **out, enum fsdp_kind kind, const struct ckpt_entry *entry, size_t n,
+                struct ckpt_err *err)
 {
     size_t at, len;
     unsigned long rank;
@@ -124,19 +121,7 @@ static int find(const char **out, const struct ckpt_entry *entry, size_t n, enum
         *out = name;
     }
     for (size_t i = 0; !*out && i < n; i++)
-        if (entry[i].is_file && strcmp(entry[i].name, whole) == 0)
+        if (entry[i].is_file && strcmp(entry[i].name, alone[kind]) == 0)
             *out = entry[i].name;
     return 0;
-}
-
-int fsdp_weights_in(const char **out, const struct ckpt_entry *entry, size_t n,
-                    struct ckpt_err *err)
-{
-    return find(out, entry, n, SET_WEIGHTS, whole_weights, err);
-}
-
-int fsdp_optimizer_in(const char **out, const struct ckpt_entry *entry, size_t n,
-                      struct ckpt_err *err)
-{
-    return find(out, entry, n, SET_OPTIMIZER, whole_optimizer, err);
 }

@@ -1,5 +1,5 @@
 /*
- * fsdp_files - which files a set of ranks consists of.
+ * fsdp_files - the files of a set of ranks.
  */
 #ifndef CKPT_FORMATS_DCP_FSDP_FILES_H
 #define CKPT_FORMATS_DCP_FSDP_FILES_H
@@ -24,13 +24,14 @@ bool fsdp_rank_in(const char *name, size_t *at, size_t *len);
 int fsdp_set_of(struct fsdp_set *s, const char *name, const struct ckpt_entry *entry,
                 size_t n_entry, struct ckpt_arena *arena, struct ckpt_err *err);
 
+/* FSDP_ASIDE: random states, and files of other formats. */
+enum fsdp_kind { FSDP_WEIGHTS, FSDP_OPTIMIZER, FSDP_ASIDE };
+
 /*
- * Among a directory's files the first of its set of weights, of optimizer state; *out NULL: none.
- * CKPT_EUNSUPPORTED "ambiguous" when there are two.
+ * Among a directory's files the first of its set of weights, or of optimizer state; *out NULL:
+ * none.  CKPT_EUNSUPPORTED "ambiguous" when there are two sets.
  */
-int fsdp_weights_in(const char **out, const struct ckpt_entry *entry, size_t n,
-                    struct ckpt_err *err);
-int fsdp_optimizer_in(const char **out, const struct ckpt_entry *entry, size_t n,
-                      struct ckpt_err *err);
+int fsdp_set_in(const char **out, enum fsdp_kind kind, const struct ckpt_entry *entry, size_t n,
+                struct ckpt_err *err);
 
 #endif

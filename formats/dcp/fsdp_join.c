@@ -54,25 +54,16 @@ void fsdp_join_free(struct fsdp_join *j)
 
 bool fsdp_join_is_local(const struct fsdp_join *j) { return j->local; }
 
-/* The number of the item at a path; parts end in NUL, so that no dot can shift between them. */
+/* The number of the item at a path. */
 static int item_at(struct fsdp_join *j, size_t *out, const struct fsdp_piece *p,
                    struct ckpt_err *err)
 {
-    size_t len = 0;
-    char *key, *to;
+    size_t len;
+    char *key = dcp_names_key(&j->arena, p->part, p->n_part, &len);
     int rc;
 
-    for (size_t i = 0; i < p->n_part; i++)
-        len += strlen(p->part[i]) + 1;
-    to = key = ckpt_arena_alloc(&j->arena, len + 1, 1);
     if (!key)
         return ckpt_nomem(err, len);
-    for (size_t i = 0; i < p->n_part; i++) {
-        size_t k = strlen(p->part[i]) + 1;
-
-        memcpy(to, p->part[i], k);
-        to += k;
-    }
     *out = ckpt_map_get(j->by_path, key, len);
     if (*out != CKPT_MAP_NONE)
         return 0;
@@ -120,7 +111,7 @@ struct lister {
     struct ckpt_err          *err;
 };
 
-/* All ranks tell the same of it. */
+/* All ranks say the same of it. */
 static bool agree(const struct owned *o, size_t n)
 {
     for (size_t i = 1; i < n; i++)
@@ -200,7 +191,7 @@ static int add_runs(struct lister *l, const struct dcp_item *it, const struct ow
                ? ckpt_err_in(l->err, "%s", it->name) : 0;
 }
 
-/* In a LOCAL set: flat_param says what the runs say, buffers are whole, the rest are runs. */
+/* In a LOCAL set: flat_param repeats the runs, buffers are complete, the rest are runs. */
 static int add_local(struct lister *l, const struct dcp_item *it, const struct owned *o, size_t n)
 {
     const struct ckpt_tensor *base;
@@ -213,7 +204,7 @@ static int add_local(struct lister *l, const struct dcp_item *it, const struct o
     base = known(l, it->name);
     if (!base)
         return ckpt_fail_as(l->err, CKPT_EMISMATCH, "missing",
-                            "%s: is not in the base, which is to tell its shape", it->name);
+                            "%s: is not in the base, which must give its shape", it->name);
     for (size_t i = 0; i < n; i++)
         whole = whole && ckpt_shape_equal(&o[i].p.shape, &base->shape);
     return whole ? add_boxes(l, it, o, n) : add_runs(l, it, o, n, &base->shape);
@@ -230,11 +221,11 @@ static int check_local(const struct lister *l)
     }
     if (flat && !named)
         return ckpt_fail(l->err, CKPT_EUNSUPPORTED, "flattened parameters without their names: "
-                         "they were saved without use_orig_params, and cannot be told apart");
+                         "they were saved without use_orig_params");
     if (l->shapes)
         return 0;
     ckpt_fail(l->err, CKPT_EUNSUPPORTED, "flattened parameters: their shapes are not in the files");
-    return ckpt_err_hint(l->err, "--base MODEL tells the shapes: any checkpoint of the same model");
+    return ckpt_err_hint(l->err, "--base MODEL gives the shapes: any checkpoint of the same model");
 }
 
 /* Several ranks, and nothing but plain tensors: each may have its own, or all the same. */

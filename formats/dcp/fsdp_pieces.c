@@ -49,8 +49,8 @@ static int add(struct walker *w, struct fsdp_piece **out)
     return 0;
 }
 
-/* Where tensor t lies in the rank's file; nowhere when it is empty. */
-/* start: of t in the piece's tensor, NULL when it is all of it. */
+/* Where tensor t lies in the rank's file; nowhere when it is empty.  start: of t in the piece's
+ * tensor, NULL when t is all of it. */
 static int place(struct walker *w, struct fsdp_piece *p, const struct value_tensor *t,
                  const int64_t *start)
 {
@@ -85,7 +85,7 @@ static int add_plain(struct walker *w, const struct value_tensor *t)
     return place(w, p, t, NULL);
 }
 
-/* The boxes that the rank has of a distributed tensor; it is told even where it has none. */
+/* The rank's boxes of a distributed tensor; a piece without elements where it has none. */
 static int add_boxes(struct walker *w, const struct torch_shard *s)
 {
     struct fsdp_piece *p;
@@ -123,9 +123,8 @@ static int take_record(struct walker *w, const struct value *v, bool *entered)
     int rc;
 
     *entered = false;
-    if (row && row->what == NAME_PARAMETER && v->u.obj.args->u.seq.n > 0 &&
-        value_is(v->u.obj.args->u.seq.item[0], VALUE_OBJECT))
-        v = v->u.obj.args->u.seq.item[0];       /* a Parameter around it adds nothing */
+    if (row && row->what == NAME_PARAMETER && value_is(value_arg(v, 0), VALUE_OBJECT))
+        v = value_arg(v, 0);            /* a Parameter around it adds nothing */
     if (torch_shard_is(v)) {
         if (w->depth && ends_in(w->part[w->depth - 1], "flat_param"))
             w->out->local = true;
@@ -152,7 +151,7 @@ static int visit(struct walker *w, const struct value *v)
         rc = take_record(w, v, &enter);
     if (rc)
         return ckpt_err_in(w->err, "%s", w->depth ? w->part[w->depth - 1] : "tensor");
-    /* What lies in a record that is no tensor, or deeper than state dicts go, is let be. */
+    /* Records that are no tensor, and values deeper than state dicts go, are skipped. */
     if (enter && !value_is(v, VALUE_OBJECT) && w->depth < MAX_DEPTH)
         w->frame[w->depth++] = (struct frame){v, 0};
     return 0;
@@ -186,7 +185,7 @@ static const struct value *next(struct walker *w, int *rc)
     return f->v->kind == VALUE_DICT ? f->v->u.dict.val[i] : f->v->u.seq.item[i];
 }
 
-/* Where param_groups stand, an optimizer's state stands beside them. */
+/* param_groups are beside an optimizer's state. */
 static int mark(struct walker *w)
 {
     struct fsdp_piece *p;

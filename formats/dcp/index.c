@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "formats/container/pickle/out.h"
-#include "libckpt/err.h"
 
 #define METADATA   "torch.distributed.checkpoint.metadata"
 #define FILESYSTEM "torch.distributed.checkpoint.filesystem"
@@ -13,7 +12,7 @@
 void dcp_index_release(struct dcp_index *x)
 {
     for (size_t i = 0; i < x->n; i++)
-        dcp_blob_release(&x->item[i].blob);
+        crc_join_release(&x->item[i].blob.crc);
     ckpt_free(x->item);
     ckpt_map_free(x->by_name);
     ckpt_arena_release(&x->arena);
@@ -53,10 +52,9 @@ int dcp_index_add(struct dcp_index *x, struct dcp_out_item **out, struct value *
         return rc;
     if (ckpt_reserve(&x->item, x->n, &x->cap, sizeof *x->item, err))
         return CKPT_ENOMEM;
-    if (ckpt_map_add(x->by_name, fqn, strlen(fqn), x->n, err))
-        return err->code == CKPT_EFORMAT
-                   ? ckpt_fail(err, CKPT_EMISMATCH, "two items would be called %s", fqn)
-                   : err->code;
+    if ((rc = ckpt_map_add(x->by_name, fqn, strlen(fqn), x->n, err)) != 0)
+        return rc == CKPT_EFORMAT
+                   ? ckpt_fail(err, CKPT_EMISMATCH, "two items would be called %s", fqn) : rc;
     x->item[x->n] = (struct dcp_out_item){.fqn = fqn, .path = path};
     if (out)
         *out = &x->item[x->n];
@@ -78,15 +76,12 @@ static struct value *tuple1(struct ckpt_arena *a, struct value *v)
     return value_append(a, t, v) ? NULL : t;
 }
 
-/* torch.Size of the dims, or of as many zeros. */
-static struct value *size_of(struct ckpt_arena *a, const struct ckpt_shape *s, bool zeros)
+/* torch.Size of zeros: where the one box of a tensor begins. */
+static struct value *origin(struct ckpt_arena *a, const struct ckpt_shape *shape)
 {
-    struct value *dims = value_tuple(a);
+    struct ckpt_shape zeros = {.rank = shape->rank};
 
-    for (int d = 0; d < s->rank; d++)
-        if (value_append(a, dims, value_int(a, zeros ? 0 : s->dim[d])))
-            return NULL;
-    return value_object(a, "torch", "Size", tuple1(a, dims), NULL, false);
+    return value_size(a, &zeros);
 }
 
 /* An instance of a class with this state, as copyreg makes one. */
@@ -109,14 +104,14 @@ static struct value *properties(struct ckpt_arena *a, const struct shared *s,
     return instance(a, METADATA, "TensorProperties", t);
 }
 
-/* TensorStorageMetadata of one chunk that is the whole. */
+/* TensorStorageMetadata of one chunk that is all of the tensor. */
 static struct value *tensor_entry(struct ckpt_arena *a, const struct shared *s,
                                   const struct dcp_out_item *it)
 {
     struct value *chunk = value_dict(a, false), *state = value_dict(a, false);
-    struct value *chunks = value_list(a), *size = size_of(a, it->shape, false);
+    struct value *chunks = value_list(a), *size = value_size(a, it->shape);
 
-    if (value_set_str(a, chunk, "offsets", size_of(a, it->shape, true)) ||
+    if (value_set_str(a, chunk, "offsets", origin(a, it->shape)) ||
         value_set_str(a, chunk, "sizes", size) ||
         value_append(a, chunks, instance(a, METADATA, "ChunkStorageMetadata", chunk)) ||
         value_set_str(a, state, "properties", properties(a, s, it->dtype)) ||
@@ -131,13 +126,9 @@ static struct value *index_key(struct ckpt_arena *a, const struct shared *s,
 {
     struct value *state = value_dict(a, false);
 
-    if (value_set_str(a, state, "fqn", value_str(a, it->fqn)))
-        return NULL;
-    if (!it->value && (value_set_str(a, state, "offset", size_of(a, it->shape, true)) ||
-                       value_set_str(a, state, "index", value_int(a, 0))))
-        return NULL;
-    if (it->value && (value_set_str(a, state, "offset", s->none) ||
-                      value_set_str(a, state, "index", s->none)))
+    if (value_set_str(a, state, "fqn", value_str(a, it->fqn)) ||
+        value_set_str(a, state, "offset", it->value ? s->none : origin(a, it->shape)) ||
+        value_set_str(a, state, "index", it->value ? s->none : value_int(a, 0)))
         return NULL;
     return instance(a, METADATA, "MetadataIndex", state);
 }
@@ -199,8 +190,6 @@ int dcp_index_pickle(struct ckpt_buf *out, struct dcp_index *x, struct ckpt_err 
     struct value *root = metadata(&a, x);
     int rc = root ? pickle_write(out, root, NULL, 0, err) : ckpt_nomem(err, (size_t)a.used);
 
-    if (rc == 0 && !ckpt_buf_ok(out))
-        rc = ckpt_nomem(err, out->len);
     ckpt_arena_release(&a);
     return rc;
 }

@@ -1,8 +1,8 @@
 /*
- * dcp/index - the items of a distributed checkpoint in the making, and its .metadata.
+ * dcp/index - the items of a distributed checkpoint that is written, and its .metadata.
  *
- * An item stands at a path of the state dict; its flat name is the path joined by dots.  What is
- * read back: dcp/meta.h.
+ * An item has a path in the state dict; its flat name is the path joined by dots.  Read back by
+ * dcp/meta.h.
  */
 #ifndef CKPT_FORMATS_DCP_INDEX_H
 #define CKPT_FORMATS_DCP_INDEX_H
@@ -14,7 +14,7 @@
 struct dcp_out_item {
     const char              *fqn;
     const struct value      *path;          /* a tuple of texts and numbers */
-    const struct value      *value;         /* what is stored, or NULL: a tensor */
+    const struct value      *value;         /* NULL: a tensor */
     enum ckpt_dtype          dtype;         /* of a tensor */
     const struct ckpt_shape *shape;
     size_t                   file;          /* number of its data file */

@@ -5,7 +5,6 @@
 
 #include "formats/container/pickle/pickle.h"
 #include "formats/torch/value.h"
-#include "libckpt/err.h"
 
 #define MAX_BYTES ((uint64_t)512 << 20)
 
@@ -17,7 +16,7 @@ struct reader {
     struct dcp_meta    *m;
     struct ckpt_map    *index;      /* key of an item -> index in storage_data */
     const struct value *storage;    /* its dictionary */
-    size_t              n_before;   /* entries that earlier files told */
+    size_t              n_before;   /* entries of earlier files */
     struct ckpt_err    *err;
 };
 
@@ -39,22 +38,14 @@ static bool is_object(const struct value *v, const char *name)
     return value_is(v, VALUE_OBJECT) && strcmp(v->u.obj.name, name) == 0;
 }
 
-/* torch.Size((..)), a tuple or a list of numbers >= 0; *n becomes its length. */
+/* *n becomes the length. */
 static int read_numbers(struct reader *r, int64_t out[CKPT_MAX_RANK], int *n,
                         const struct value *v, const char *what)
 {
-    if (value_names(v, "torch", "Size") && v->u.obj.args && v->u.obj.args->u.seq.n == 1)
-        v = v->u.obj.args->u.seq.item[0];
-    if (!value_is(v, VALUE_TUPLE) && !value_is(v, VALUE_LIST))
-        return ckpt_fail(r->err, CKPT_EFORMAT, "%s is no tuple of numbers", what);
-    if (v->u.seq.n > CKPT_MAX_RANK)
-        return ckpt_fail(r->err, CKPT_ELIMIT, "%s has %zu axes, %d at most", what, v->u.seq.n,
-                         CKPT_MAX_RANK);
-    *n = (int)v->u.seq.n;
-    for (int i = 0; i < *n; i++)
-        if (!value_as_int(v->u.seq.item[i], &out[i]) || out[i] < 0)
-            return ckpt_fail(r->err, CKPT_EFORMAT, "%s is no tuple of numbers >= 0", what);
-    return 0;
+    *n = value_dims(v, out, CKPT_MAX_RANK);
+    if (*n == VALUE_MANY_DIMS)
+        return ckpt_fail(r->err, CKPT_ELIMIT, "%s has more than %d axes", what, CKPT_MAX_RANK);
+    return *n < 0 ? ckpt_fail(r->err, CKPT_EFORMAT, "%s is no tuple of numbers >= 0", what) : 0;
 }
 
 /* -- where items lie ------------------------------------------------------------------------- */
@@ -101,11 +92,10 @@ static int index_storage(struct reader *r)
         key = item_key(&r->m->arena, &len, fqn, box ? offset : NULL, n);
         if (!key)
             return ckpt_nomem(r->err, strlen(fqn));
-        if (ckpt_map_add(r->index, key, len, i, r->err))
-            return r->err->code == CKPT_EFORMAT
+        if ((rc = ckpt_map_add(r->index, key, len, i, r->err)) != 0)
+            return rc == CKPT_EFORMAT
                        ? ckpt_fail_as(r->err, CKPT_EFORMAT, "ambiguous",
-                                      "storage_data: %s is placed twice", fqn)
-                       : r->err->code;
+                                      "storage_data: %s is placed twice", fqn) : rc;
     }
     return 0;
 }
@@ -158,10 +148,7 @@ static enum ckpt_dtype read_dtype(const struct value *properties)
     const struct value *s = is_object(properties, "TensorProperties") ? properties->u.obj.state
                                                                       : NULL;
 
-    if (value_is(s, VALUE_TUPLE) && s->u.seq.n > 0)
-        s = s->u.seq.item[0];
-    else
-        s = value_get(s, "dtype");
+    s = value_is(s, VALUE_TUPLE) ? value_item(s, 0) : value_get(s, "dtype");
     return value_is(s, VALUE_GLOBAL) && strcmp(s->u.obj.module, "torch") == 0
                ? ckpt_dtype_parse(s->u.obj.name) : CKPT_DTYPE_NONE;
 }
@@ -174,7 +161,7 @@ static bool has_chunk(const struct dcp_entry *e, const int64_t *start)
     return false;
 }
 
-/* One box: inside the tensor, and placed.  known: an earlier file told some. */
+/* One box: inside the tensor, and placed.  known: an earlier file had some. */
 static int add_chunk(struct reader *r, struct dcp_entry *e, const struct value *v, bool known,
                      bool whole)
 {
@@ -231,7 +218,7 @@ static int read_tensor(struct reader *r, struct dcp_entry *e, const struct value
     if (!value_is(chunks, VALUE_LIST))
         return bad(r, "its chunks are no list");
     if (known && (e->bytes || dtype != e->dtype || !ckpt_shape_equal(&s, &e->shape)))
-        return bad(r, "another rank tells another size or dtype");
+        return bad(r, "another rank says another size or dtype");
     e->dtype = dtype;
     e->shape = s;
     all = ckpt_arena_alloc(&r->m->arena, e->n_chunk + chunks->u.seq.n, sizeof *all);
@@ -302,15 +289,15 @@ static int read_entries(struct reader *r, const struct value *dict)
     return 0;
 }
 
-/* planner_data: where in the state dict an entry stood.  Names it does not know are let be. */
+/* planner_data: an entry's path in the state dict.  Names that are no entry are skipped. */
 static int read_paths(struct reader *r, const struct value *dict)
 {
     struct dcp_meta *m = r->m;
+    struct value *path;
+    const char *fqn;
 
-    for (size_t i = 0; value_is(dict, VALUE_DICT) && i < dict->u.dict.n; i++) {
-        const char *fqn = value_as_str(dict->u.dict.key[i]);
-        const struct value *path = dict->u.dict.val[i];
-        size_t k = fqn ? ckpt_map_get(m->by_name, fqn, strlen(fqn)) : CKPT_MAP_NONE;
+    for (size_t i = 0; value_next(dict, &i, &fqn, &path);) {
+        size_t k = ckpt_map_get(m->by_name, fqn, strlen(fqn));
         const char **part;
 
         if (k == CKPT_MAP_NONE)
@@ -325,8 +312,8 @@ static int read_paths(struct reader *r, const struct value *dict)
             if (!part[j] && value_as_int(path->u.seq.item[j], &number))
                 part[j] = ckpt_arena_printf(&m->arena, "%lld", (long long)number);
             if (!part[j])
-                return ckpt_fail(r->err, CKPT_EFORMAT, "planner_data: the path of %s holds what is "
-                                 "neither text nor number", fqn);
+                return ckpt_fail(r->err, CKPT_EFORMAT, "planner_data: the path of %s is not of "
+                                 "texts and numbers", fqn);
         }
         if (!part)
             return ckpt_nomem(r->err, path->u.seq.n * sizeof *part);
@@ -338,7 +325,7 @@ static int read_paths(struct reader *r, const struct value *dict)
 
 /* -- the pickle ------------------------------------------------------------------------------ */
 
-/* Run the pickle: every name it asks for is in the table, and no tensor stands in it. */
+/* Run the pickle: every name it asks for is in the table, and it has no tensor. */
 static int load(struct reader *r, struct value **root, struct ckpt_file *file)
 {
     struct ckpt_arena *a = &r->m->arena;
@@ -363,9 +350,9 @@ static int load(struct reader *r, struct value **root, struct ckpt_file *file)
                             ckpt_cursor_left(&c));
     rc = torch_value_resolve(*root, &storages, a, true, r->err);
     if (rc == 0 && storages.n)
-        rc = bad(r, "tensors stand in the pickle, which has no room for their storages");
+        rc = bad(r, "tensors are in the pickle, which cannot hold their storages");
     torch_storages_release(&storages);
-    a->limit = 0;                       /* what is kept from here on is less than the values */
+    a->limit = 0;                       /* allocations from here on are smaller than the values */
     return rc;
 }
 

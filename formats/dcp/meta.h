@@ -23,7 +23,7 @@
 #include "libckpt/file.h"
 #include "libckpt/base/map.h"
 
-/* Where an item's bytes lie, as the file says: nothing is compared with the files here. */
+/* Where an item's bytes lie, as the file says; not compared with the data files here. */
 struct dcp_place {
     const char *file;           /* clean relative path */
     uint64_t    offset, length;
@@ -48,7 +48,7 @@ struct dcp_entry {
 };
 
 struct dcp_meta {
-    struct ckpt_arena  arena;           /* all that is below, and the values it was read from */
+    struct ckpt_arena  arena;           /* of all below, and of the pickle's values */
     struct dcp_entry  *entry;           /* in the file's order */
     size_t             n, cap;
     struct ckpt_map   *by_name;
@@ -56,8 +56,8 @@ struct dcp_meta {
 };
 
 /*
- * Add what one .metadata tells.  Of several (a save without collectives leaves one a rank) the
- * entries are joined: boxes that an earlier file told stay as that one told them.
+ * Add the entries of one .metadata.  Those of several (a save without collectives leaves one a
+ * rank) are joined: boxes that an earlier file had stay as that one placed them.
  * CKPT_EFORMAT for a graph that is none of the above, for a box that has no place ("missing")
  * or two; CKPT_EUNSUPPORTED for items that are stored transformed; CKPT_EREFUSED for a name in
  * no table and for a path that leads out of the directory.

@@ -10,7 +10,7 @@ struct namer {
     struct dcp_item   *item;
     size_t             n;
     struct ckpt_arena *a;
-    struct ckpt_map   *roots;       /* paths that param_groups stand under */
+    struct ckpt_map   *roots;       /* paths that have param_groups */
     struct ckpt_err   *err;
 };
 
@@ -23,10 +23,7 @@ char *dcp_names_join(struct ckpt_arena *arena, const char *const *part, size_t n
         len += strlen(part[i]) + 1;
     to = text = ckpt_arena_alloc(arena, len + 1, 1);
     for (size_t i = from; text && i < n; i++) {
-        size_t k = strlen(part[i]);
-
-        memcpy(to, part[i], k);
-        to += k;
+        to = stpcpy(to, part[i]);
         *to++ = i + 1 < n ? '.' : '\0';
     }
     return text;
@@ -40,22 +37,16 @@ bool dcp_names_groups_at(const struct dcp_item *item, size_t k)
                                 begins(item->part[k], "param_groups."));
 }
 
-/* The first k parts as a key: lengths apart, so that no dot can shift between them. */
-static char *path_key(struct namer *m, const struct dcp_item *it, size_t k, size_t *len)
+char *dcp_names_key(struct ckpt_arena *arena, const char *const *part, size_t n, size_t *len)
 {
-    size_t n = 0;
     char *key, *to;
 
-    for (size_t i = 0; i < k; i++)
-        n += strlen(it->part[i]) + 1;
-    to = key = ckpt_arena_alloc(m->a, n + 1, 1);
-    for (size_t i = 0; key && i < k; i++) {
-        size_t part = strlen(it->part[i]) + 1;
-
-        memcpy(to, it->part[i], part);
-        to += part;
-    }
-    *len = n;
+    *len = 0;
+    for (size_t i = 0; i < n; i++)
+        *len += strlen(part[i]) + 1;
+    to = key = ckpt_arena_alloc(arena, *len + 1, 1);
+    for (size_t i = 0; key && i < n; i++)
+        to = stpcpy(to, part[i]) + 1;
     return key;
 }
 
@@ -73,7 +64,7 @@ static int find_roots(struct namer *m)
 
             if (!dcp_names_groups_at(&m->item[i], k))
                 continue;
-            key = path_key(m, &m->item[i], k, &len);
+            key = dcp_names_key(m->a, m->item[i].part, k, &len);
             if (!key)
                 return ckpt_nomem(m->err, 64);
             if (ckpt_map_get(m->roots, key, len) == CKPT_MAP_NONE &&
@@ -102,7 +93,7 @@ static int root_of(struct namer *m, const struct dcp_item *it, size_t *depth)
         if (strcmp(it->part[k], "state") != 0 && !begins(it->part[k], "state.") &&
             !dcp_names_groups_at(it, k))
             continue;
-        key = path_key(m, it, k, &len);
+        key = dcp_names_key(m->a, it->part, k, &len);
         if (!key)
             return ckpt_nomem(m->err, 64);
         if (is_called_optimizer(it, k) || ckpt_map_get(m->roots, key, len) != CKPT_MAP_NONE) {
@@ -193,7 +184,7 @@ bool dcp_names_weights(const struct dcp_item *item, size_t n)
     return false;
 }
 
-/* The key that weights stand under at this depth, or NULL: they begin here. */
+/* The key above weights at this depth, or NULL: they begin here. */
 static const char *wrapper_at(const struct namer *m, size_t depth)
 {
     static const char *const known[] = {"model", "state_dict", "module"};
@@ -218,7 +209,7 @@ static const char *wrapper_at(const struct namer *m, size_t depth)
     return all ? common : NULL;
 }
 
-/* Descend as long as there is a wrapper; what lies beside it is no weight. */
+/* Descend as long as there is a wrapper; items beside it are no weights. */
 static size_t find_weights(struct namer *m)
 {
     const char *key;

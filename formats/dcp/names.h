@@ -1,5 +1,5 @@
 /*
- * dcp/names - what the tensors of a distributed checkpoint are called outside of it.
+ * dcp/names - names of a distributed checkpoint's tensors outside of it.
  *
  * A state dict is saved with everything around it: {"model": ..., "optimizer": {"state": ...,
  * "param_groups": ...}, "step": ...}.  Here "model.emb.weight" becomes emb.weight, a weight, and
@@ -21,13 +21,13 @@
 
 #include "libckpt/tensor.h"
 
-/* An item: its path, and what becomes of it. */
+/* An item: its path, and its kind and name outside. */
 struct dcp_item {
     const char *const *part;
     size_t             n_part;
-    bool               tensor;      /* else a Python value: it only shows where optimizers are */
-    enum ckpt_kind     kind;        /* filled, and so is */
-    const char        *name;        /* this, in the arena */
+    bool               tensor;      /* else a Python value, which only marks an optimizer */
+    enum ckpt_kind     kind;        /* filled by dcp_names_fill */
+    const char        *name;        /* likewise, in the arena */
 };
 
 /* Fill kind and name of all tensors. */
@@ -40,10 +40,14 @@ bool dcp_names_weights(const struct dcp_item *item, size_t n);
 /* path joined by dots from part `from` on, in the arena; NULL when it refuses. */
 char *dcp_names_join(struct ckpt_arena *arena, const char *const *part, size_t n, size_t from);
 
+/* The first n parts as a map's key of *len bytes: each ends in NUL, so that no dot can move from
+ * one to the next.  NULL when memory is refused. */
+char *dcp_names_key(struct ckpt_arena *arena, const char *const *part, size_t n, size_t *len);
+
 /* True when part k of the path is "param_groups", or begins with "param_groups.". */
 bool dcp_names_groups_at(const struct dcp_item *item, size_t k);
 
-/* name without what wrappers put into it, in the arena (or name itself). */
+/* name without the parts that wrappers put into it, in the arena (or name itself). */
 const char *dcp_names_unwrap(struct ckpt_arena *arena, const char *name);
 
 #endif

@@ -29,23 +29,28 @@ static uint64_t payload_of(const struct dcp_out_item *it, int64_t start)
     return it->blob.base + it->blob.payload + (uint64_t)start * ckpt_dtype_size(it->dtype);
 }
 
+/* Elements of an item, from any thread. */
+static int put(struct sink *s, struct dcp_out_item *it, int64_t start, int64_t count,
+               const void *src, struct ckpt_err *err)
+{
+    size_t width = ckpt_dtype_size(it->dtype), n = (size_t)count * width;
+    uint32_t crc = ckpt_crc32(0, src, n);
+    int rc = ckpt_out_write_at(s->file[it->file], src, n, payload_of(it, start), err);
+
+    if (rc)
+        return rc;
+    pthread_mutex_lock(&s->lock);
+    rc = crc_join_add(&it->blob.crc, (uint64_t)start * width, n, crc, err);
+    pthread_mutex_unlock(&s->lock);
+    return rc;
+}
+
 static int sink_write(void *self, size_t i, int64_t start, int64_t count, const void *src,
                       struct ckpt_err *err)
 {
     struct sink *s = self;
-    struct dcp_out_item *it = &s->index.item[s->item_of[i]];
-    size_t width = ckpt_dtype_size(it->dtype), n = (size_t)count * width;
-    uint64_t at = (uint64_t)start * width;
-    uint32_t crc = ckpt_crc32(0, src, n);
-    int rc;
 
-    rc = ckpt_out_write_at(s->file[it->file], src, n, payload_of(it, start), err);
-    if (rc == 0) {
-        pthread_mutex_lock(&s->lock);
-        rc = dcp_blob_wrote(&it->blob, at, n, crc, err);
-        pthread_mutex_unlock(&s->lock);
-    }
-    return rc;
+    return put(s, &s->index.item[s->item_of[i]], start, count, src, err);
 }
 
 static void sink_release(void *self)
@@ -93,7 +98,7 @@ static int sink_finish(void *self, struct ckpt_err *err)
     return rc;
 }
 
-/* Checksums are made of what passes. */
+/* Checksums are made of the bytes that pass. */
 static bool sink_locate(void *self, size_t i, int64_t start, int64_t count,
                         struct ckpt_sink_extent *out)
 {
@@ -190,18 +195,10 @@ static int begin_items(struct sink *s, struct ckpt_buf *b, struct ckpt_err *err)
 
     for (size_t i = 0; i < s->index.n; i++) {
         struct dcp_out_item *it = &s->index.item[i];
-        struct ckpt_out *out = s->file[it->file];
 
         if ((rc = pickle_of(b, it, err)) != 0 ||
-            (rc = dcp_blob_begin(out, &it->blob, b, err)) != 0)
-            return rc;
-        if (!is_step(s, i))
-            continue;
-        rc = ckpt_out_write_at(out, &s->step, sizeof s->step, payload_of(it, 0), err);
-        if (rc == 0)
-            rc = dcp_blob_wrote(&it->blob, 0, sizeof s->step,
-                                ckpt_crc32(0, &s->step, sizeof s->step), err);
-        if (rc)
+            (rc = dcp_blob_begin(s->file[it->file], &it->blob, b, err)) != 0 ||
+            (is_step(s, i) && (rc = put(s, it, 0, 1, &s->step, err)) != 0))
             return rc;
     }
     return 0;

@@ -21,8 +21,6 @@ static int number(double *out, const struct torch_archive *a, const struct value
                   struct ckpt_err *err)
 {
     const struct value_tensor *t = value_is(v, VALUE_TENSOR) ? v->u.tensor : NULL;
-    struct ckpt_arena arena = {0};
-    struct ckpt_fragment *frag;
     unsigned char bytes[16];
     int64_t numel;
     int rc;
@@ -31,12 +29,8 @@ static int number(double *out, const struct torch_archive *a, const struct value
     if (value_as_float(v, out) || !t || !ckpt_shape_numel(&numel, &t->shape) || numel != 1 ||
         !ckpt_convert_can(CKPT_F64, t->dtype))
         return 0;
-    rc = torch_archive_fragment(&frag, &arena, a, t, err);
-    if (rc == 0)
-        rc = ckpt_fragment_gather(bytes, &t->shape, t->dtype, frag, 1, 0, 1, err);
-    if (rc == 0)
+    if ((rc = torch_archive_read(bytes, a, t, 0, 1, err)) == 0)
         ckpt_convert(out, CKPT_F64, bytes, t->dtype, 1);
-    ckpt_arena_release(&arena);
     return rc;
 }
 
@@ -48,7 +42,7 @@ static int optimizer_step(double *out, const struct ds_files *f, size_t rank,
     const struct value *v = value_get(ds_state(f, rank, 0), "step");
 
     if (!v)
-        v = value_get(ds_item(ds_param_groups(f, rank), 0), "step");
+        v = value_get(value_item(ds_param_groups(f, rank), 0), "step");
     if (!v)
         v = value_get(r->optim_root, "base_optimizer_state_step");
     return number(out, f->stage > 0 ? r->optim : r->model, v, err);
@@ -82,7 +76,7 @@ static int check_stage(struct ds_files *f, size_t r, struct ckpt_err *err)
 static int check_counters(const struct ds_files *f, size_t r, struct ckpt_err *err)
 {
     static const char *const same[] = {"global_steps", "skipped_steps", "global_samples"};
-    const struct value *m = f->rank[r].model_root, *zero;
+    const struct value *m = f->rank[r].model_root;
     int64_t a, b, mics = 0;
 
     for (size_t i = 0; i < sizeof same / sizeof same[0]; i++)
@@ -93,8 +87,7 @@ static int check_counters(const struct ds_files *f, size_t r, struct ckpt_err *e
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "saved with %lld model-parallel ranks, which is not read", (long long)a);
     /* With MiCS the world is larger than the group that partitions, and only that one writes. */
-    zero = value_get(value_get(m, "ds_config"), "zero_optimization");
-    value_as_int(value_get(zero, "mics_shard_size"), &mics);
+    value_as_int(ds_zero_option(f, "mics_shard_size"), &mics);
     if (f->stage > 0 && mics <= 0 && !f->universal &&
         value_as_int(value_get(m, "dp_world_size"), &a) && a != (int64_t)f->n)
         return ckpt_fail_as(err, CKPT_EFORMAT, "mismatch",
@@ -131,21 +124,17 @@ static int same_shapes(const struct value *a, const struct value *b, size_t r,
     if (n != wanted)
         return differ(err, r, what, (long long)n, (long long)wanted);
     for (size_t i = 0; i < n; i++) {
-        struct ckpt_shape x, y;
-        const char *p, *q;
-        int64_t numel;
+        struct ds_listed x, y;
+        char s[96], t[96];
 
-        if ((rc = ds_shape_at(&p, &x, &numel, a, i, what, err)) != 0 ||
-            (rc = ds_shape_at(&q, &y, &numel, b, i, what, err)) != 0)
+        if ((rc = ds_shape_at(&x, a, i, what, err)) != 0 ||
+            (rc = ds_shape_at(&y, b, i, what, err)) != 0)
             return rc;
-        if (strcmp(p, q) != 0 || !ckpt_shape_equal(&x, &y)) {
-            char s[96], t[96];
-
+        if (strcmp(x.name, y.name) != 0 || !ckpt_shape_equal(&x.shape, &y.shape))
             return ckpt_fail_as(err, CKPT_EFORMAT, "mismatch",
                                 "rank %zu: parameter %zu of %s is %s %s, rank 0 has %s %s", r, i,
-                                what, p, ckpt_shape_text(s, sizeof s, &x), q,
-                                ckpt_shape_text(t, sizeof t, &y));
-        }
+                                what, x.name, ckpt_shape_text(s, sizeof s, &x.shape), y.name,
+                                ckpt_shape_text(t, sizeof t, &y.shape));
     }
     return 0;
 }
@@ -181,12 +170,12 @@ static void saved_world(struct ds_files *f)
 /* Whether the model computes in bf16: its first trained parameter tells. */
 static bool computes_in_bf16(const struct ds_files *f)
 {
-    const struct value *shapes = ds_shapes(f, 0, 0), *v;
-    const char *name =
-        value_is(shapes, VALUE_DICT) && shapes->u.dict.n > 0
-            ? value_as_str(shapes->u.dict.key[0]) : NULL;
+    struct value *v = NULL;
+    const char *name;
+    size_t first = 0;
 
-    v = name ? value_get(value_get(f->rank[0].model_root, "module"), name) : NULL;
+    if (value_next(ds_shapes(f, 0, 0), &first, &name, &v))
+        v = value_get(value_get(f->rank[0].model_root, "module"), name);
     return value_is(v, VALUE_TENSOR) && v->u.tensor->dtype == CKPT_BF16;
 }
 
@@ -225,31 +214,28 @@ static int check_fact(const char *what, size_t r, const struct value *a, const s
                                    "rank 0: files of two runs", r, what);
 }
 
-/* What two runs of the same model are told apart by, when they came as far as each other. */
+/* Facts that differ between two runs of the same model, when both are at the same step. */
 static int check_facts(const struct ds_files *f, size_t r, struct ckpt_err *err)
 {
-    static const char *const of_model[] = {"ds_config", "lr_scheduler"};
-    static const char *const of_optim[] = {"loss_scaler", "dynamic_loss_scale", "overflow",
-                                           "clip_grad"};
+    enum { MODEL, OPTIM, OPTIM_FILE };
+    static const struct { int in; const char *key; } rows[] = {
+        {MODEL, "ds_config"}, {MODEL, "lr_scheduler"}, {OPTIM, "loss_scaler"},
+        {OPTIM, "dynamic_loss_scale"}, {OPTIM, "overflow"}, {OPTIM, "clip_grad"},
+        {OPTIM_FILE, "ds_config"},
+    };
     const struct ds_rank *a = &f->rank[r], *b = &f->rank[0];
+    const struct value *const of_a[] = {a->model_root, a->optim_root, a->optim_file};
+    const struct value *const of_b[] = {b->model_root, b->optim_root, b->optim_file};
     int rc;
 
-    for (size_t i = 0; a->model && i < sizeof of_model / sizeof of_model[0]; i++)
-        if ((rc = check_fact(of_model[i], r, value_get(a->model_root, of_model[i]),
-                             value_get(b->model_root, of_model[i]), err)) != 0)
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if ((rc = check_fact(rows[i].key, r, value_get(of_a[rows[i].in], rows[i].key),
+                             value_get(of_b[rows[i].in], rows[i].key), err)) != 0)
             return rc;
-    if (!a->optim)
-        return 0;
-    for (size_t i = 0; i < sizeof of_optim / sizeof of_optim[0]; i++)
-        if ((rc = check_fact(of_optim[i], r, value_get(a->optim_root, of_optim[i]),
-                             value_get(b->optim_root, of_optim[i]), err)) != 0)
-            return rc;
-    if ((rc = check_fact("ds_config", r, value_get(a->optim_file, "ds_config"),
-                         value_get(b->optim_file, "ds_config"), err)) != 0)
-        return rc;
-    /* Groups of experts stand in another order in every process: see ds_expert_group. */
-    return f->experts ? 0 : check_fact("param_groups", r, ds_param_groups(f, r),
-                                       ds_param_groups(f, 0), err);
+    /* Groups of experts are in another order in every process: see ds_expert_group. */
+    return !a->optim || f->experts
+               ? 0 : check_fact("param_groups", r, ds_param_groups(f, r), ds_param_groups(f, 0),
+                                err);
 }
 
 int ds_agree(struct ds_files *f, struct ckpt_err *err)

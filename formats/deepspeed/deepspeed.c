@@ -75,20 +75,18 @@ static int list_weights(struct ckpt_tensors *list, const struct ds_files *f, siz
     }
     if (rc || f->layers)
         return rc ? rc : ds_layers_list(list, f, n, err);
-    rc = ds_prove_masters(list, f, err);
-    if (rc == 0 && f->stage == 3)
-        rc = ds_frozen_list(list, f, err);
-    if (rc == 0)
-        rc = ds_module_list(list, f, err);
-    if (rc == 0)
-        rc = ds_expert_list(list, f, err);
-    return rc ? rc : ds_alias_list(list, f, err);
+    if ((rc = ds_prove_masters(list, f, err)) != 0 ||
+        (f->stage == 3 && (rc = ds_frozen_list(list, f, err)) != 0) ||
+        (rc = ds_module_list(list, f, err)) != 0 || (rc = ds_expert_list(list, f, err)) != 0)
+        return rc;
+    return ds_alias_list(list, f, err);
 }
 
 /* Every tensor that the optimizer keeps for a parameter, by whatever name it calls it. */
 static int list_moments(struct ckpt_tensors *list, const struct ds_files *f, struct ckpt_err *err)
 {
-    const struct value *state = ds_state(f, 0, 0);
+    const char *name;
+    struct value *v;
     int rc;
 
     for (size_t i = 0; f->universal && i < f->universal->n_state; i++)
@@ -96,11 +94,8 @@ static int list_moments(struct ckpt_tensors *list, const struct ds_files *f, str
             return rc;
     if (f->universal)
         return 0;
-    for (size_t i = 0; value_is(state, VALUE_DICT) && i < state->u.dict.n; i++) {
-        const char *name = value_as_str(state->u.dict.key[i]);
-        const struct value *v = state->u.dict.val[i];
-
-        if (!name || !value_is(v, VALUE_TENSOR) || v->u.tensor->shape.rank == 0)
+    for (size_t i = 0; value_next(ds_state(f, 0, 0), &i, &name, &v);) {
+        if (!value_is(v, VALUE_TENSOR) || v->u.tensor->shape.rank == 0)
             continue;                   /* step is no tensor, or one of rank 0 */
         rc = f->stage == 0 ? ds_moment_list(list, f, name, err) : ds_flat_list(list, f, name, err);
         if (rc)
@@ -164,9 +159,7 @@ static int open_source(struct ckpt_source **out, struct ckpt_place *place,
         rc = ds_files_open(&d->files, &d->n, d->dir, tag, err);
     if (rc == 0)
         rc = list_weights(&list, d->files, d->n, err);
-    if (rc == 0 && opts->optimizer)
-        rc = list_moments(&list, d->files, err);
-    for (size_t i = 1; rc == 0 && opts->optimizer && i < d->n; i++)
+    for (size_t i = 0; rc == 0 && opts->optimizer && i < d->n; i++)
         rc = list_moments(&list, &d->files[i], err);
     if (rc == 0)
         rc = side_files_open(&d->side, d->dir, &list.arena, err);

@@ -79,7 +79,7 @@ static size_t told(const struct ds_files *f, size_t layer)
     if (layer == SIZE_MAX && (value_is(v, VALUE_LIST) || value_is(v, VALUE_TUPLE)))
         layer = 0;
     if (!value_as_int(v, &n))
-        value_as_int(ds_item(v, layer), &n);
+        value_as_int(value_item(v, layer), &n);
     return n > 0 && n < MAX_EXPERT ? (size_t)n : 0;
 }
 
@@ -301,7 +301,7 @@ size_t ds_expert_rank(const struct ds_files *f, size_t size, size_t p, size_t k)
 
 static const char *group_name(const struct ds_files *f, size_t rank, size_t g)
 {
-    return value_as_str(value_get(ds_item(ds_param_groups(f, rank), g), "name"));
+    return value_as_str(value_get(value_item(ds_param_groups(f, rank), g), "name"));
 }
 
 size_t ds_expert_group(const struct ds_files *f, size_t rank, size_t g)

@@ -31,15 +31,13 @@ static void put(json_t *to, const char *key, const struct value *v)
 /* The additions of save_checkpoint's caller: every key that is not DeepSpeed's own. */
 static json_t *client_state(const struct ds_files *f)
 {
-    const struct value *root = f->rank[0].model_root;
     json_t *client = json_object();
+    const char *key;
+    struct value *v;
 
-    for (size_t i = 0; value_is(root, VALUE_DICT) && i < root->u.dict.n; i++) {
-        const char *key = value_as_str(root->u.dict.key[i]);
-
-        if (key && !is_own(key))
-            json_object_set_new(client, key, value_to_json(root->u.dict.val[i], BUDGET));
-    }
+    for (size_t i = 0; value_next(f->rank[0].model_root, &i, &key, &v);)
+        if (!is_own(key))
+            json_object_set_new(client, key, value_to_json(v, BUDGET));
     return client;
 }
 
@@ -49,8 +47,8 @@ static void put_lr(json_t *info, const struct value *groups)
     json_t *lr = json_array();
     double x;
 
-    for (size_t i = 0; value_is(groups, VALUE_LIST) && i < groups->u.seq.n; i++)
-        if (value_as_float(value_get(groups->u.seq.item[i], "lr"), &x))
+    for (size_t i = 0; i < value_count(groups); i++)
+        if (value_as_float(value_get(value_item(groups, i), "lr"), &x))
             json_array_append_new(lr, json_real(x));
     if (json_array_size(lr) > 0)
         json_object_set(info, "lr", lr);
@@ -77,10 +75,11 @@ static void put_scale(json_t *info, const struct ds_files *f)
 static json_t *names_in(const struct value *v)
 {
     json_t *names = json_array();
+    const char *name;
+    struct value *shape;
 
-    for (size_t i = 0; value_is(v, VALUE_DICT) && i < v->u.dict.n; i++)
-        if (value_as_str(v->u.dict.key[i]))
-            json_array_append_new(names, json_string(value_as_str(v->u.dict.key[i])));
+    for (size_t i = 0; value_next(v, &i, &name, &shape);)
+        json_array_append_new(names, json_string(name));
     return names;
 }
 

@@ -14,10 +14,25 @@ struct ds_copied {
     const struct value_tensor  *t;
 };
 
+/* Keep the code of a call that gives a value. */
+static int note(struct ds_file *file, int rc)
+{
+    if (file->rc == 0)
+        file->rc = rc;
+    return rc;
+}
+
+int ds_file_check(const struct ds_file *file, bool failed, struct ckpt_err *err)
+{
+    if (!failed || file->rc)
+        return failed ? file->rc : 0;
+    return ckpt_nomem(err, (size_t)file->arena.used);
+}
+
 size_t ds_file_storage(struct ds_file *file, enum ckpt_dtype dtype, int64_t numel,
                        struct ckpt_err *err)
 {
-    if (ckpt_reserve(&file->storage, file->n, &file->cap, sizeof *file->storage, err))
+    if (note(file, ckpt_reserve(&file->storage, file->n, &file->cap, sizeof *file->storage, err)))
         return SIZE_MAX;
     file->storage[file->n] = (struct torch_storage){.dtype = dtype, .numel = numel};
     return file->n++;
@@ -36,7 +51,7 @@ struct value *ds_file_new_tensor(struct ds_file *file, size_t *storage, enum ckp
     int64_t numel;
 
     if (!ckpt_shape_numel(&numel, shape)) {
-        ckpt_fail(err, CKPT_EFORMAT, "a shape has no count of elements");
+        note(file, ckpt_fail(err, CKPT_EFORMAT, "a shape has no count of elements"));
         return NULL;
     }
     *storage = ds_file_storage(file, dtype, numel, err);
@@ -44,11 +59,11 @@ struct value *ds_file_new_tensor(struct ds_file *file, size_t *storage, enum ckp
         return NULL;
     v = ds_file_tensor(file, *storage, shape);
     if (!v)
-        ckpt_nomem(err, sizeof(struct value_tensor));
+        note(file, ckpt_nomem(err, sizeof(struct value_tensor)));
     return v;
 }
 
-/* -- taking over ----------------------------------------------------------------------------- */
+/* -- copying --------------------------------------------------------------------------------- */
 
 struct taking {
     struct ds_file             *file;
@@ -62,8 +77,8 @@ static struct value *take_tensor(void *ctx, const struct value_tensor *t, struct
     struct value *v;
     size_t storage;
 
-    if (ckpt_reserve(&file->copied, file->n_copied, &file->cap_copied, sizeof *file->copied,
-                     err))
+    if (note(file, ckpt_reserve(&file->copied, file->n_copied, &file->cap_copied,
+                                sizeof *file->copied, err)))
         return NULL;
     v = ds_file_new_tensor(file, &storage, t->dtype, &t->shape, err);
     if (!v)
@@ -80,29 +95,24 @@ struct value *ds_file_take(struct ds_file *file, const struct torch_archive *fro
     struct taking k = {file, from};
     struct value *out;
 
-    return value_copy(&out, &file->arena, v, take_tensor, &k, err) ? NULL : out;
+    return note(file, value_copy(&out, &file->arena, v, take_tensor, &k, err)) ? NULL : out;
 }
 
-/* The bytes of one tensor that was taken over. */
+/* The bytes of one tensor that was copied. */
 static int put_copied(struct ds_file *file, const struct ds_copied *c, struct ckpt_err *err)
 {
     int64_t width = (int64_t)ckpt_dtype_size(c->t->dtype), step = CHUNK / width;
     int64_t numel = file->storage[c->storage].numel;
     unsigned char *chunk = ckpt_alloc_buffer(CHUNK);
-    struct ckpt_arena a = {0};
-    struct ckpt_fragment *frag;
     int rc = chunk ? 0 : ckpt_nomem(err, CHUNK);
 
-    if (rc == 0 && numel > 0)
-        rc = torch_archive_fragment(&frag, &a, c->from, c->t, err);
     for (int64_t at = 0; rc == 0 && at < numel; at += step) {
         int64_t n = numel - at < step ? numel - at : step;
 
-        rc = ckpt_fragment_gather(chunk, &c->t->shape, c->t->dtype, frag, 1, at, n, err);
+        rc = torch_archive_read(chunk, c->from, c->t, at, n, err);
         if (rc == 0)
             rc = ds_file_put(file, c->storage, at, n, chunk, err);
     }
-    ckpt_arena_release(&a);
     ckpt_free(chunk);
     return rc;
 }

@@ -1,6 +1,6 @@
 /*
- * deepspeed/file - one torch file of a checkpoint while it is put together: storages are asked
- * for as its values are made, parts of a saved archive are taken over with their tensors.
+ * deepspeed/file - one torch file of a checkpoint while it is built: its values ask for storages,
+ * values of a saved archive are copied with their tensors.
  */
 #ifndef CKPT_FORMATS_DEEPSPEED_FILE_H
 #define CKPT_FORMATS_DEEPSPEED_FILE_H
@@ -12,11 +12,17 @@ struct ds_file {
     struct ckpt_arena     arena;        /* of its values */
     struct torch_storage *storage;
     size_t                n, cap;
-    struct ds_copied     *copied;       /* tensors taken over: filled when the file begins */
+    struct ds_copied     *copied;       /* tensors of saved archives, written by begin */
     size_t                n_copied, cap_copied;
     struct torch_writer  *w;            /* once it has begun */
+    int                   rc;           /* of the first call that failed to give a value, or 0 */
 };
 
+/*
+ * The code of building values, any step of which may have given NULL: that of the first call below
+ * that failed, else CKPT_ENOMEM.  0 when not failed.
+ */
+int ds_file_check(const struct ds_file *file, bool failed, struct ckpt_err *err);
 /* A new storage; SIZE_MAX with err filled. */
 size_t ds_file_storage(struct ds_file *file, enum ckpt_dtype dtype, int64_t numel,
                        struct ckpt_err *err);
@@ -26,11 +32,11 @@ struct value *ds_file_tensor(struct ds_file *file, size_t storage,
 /* The same with a storage of its own. */
 struct value *ds_file_new_tensor(struct ds_file *file, size_t *storage, enum ckpt_dtype dtype,
                                  const struct ckpt_shape *shape, struct ckpt_err *err);
-/* A value of a saved archive, tensors and all.  NULL with err filled. */
+/* A copy of a value of a saved archive, with its tensors.  NULL with err filled. */
 struct value *ds_file_take(struct ds_file *file, const struct torch_archive *from,
                            const struct value *v, struct ckpt_err *err);
 
-/* Write root and what was taken over; then the other storages may be put. */
+/* Write root and the tensors that were copied; then the other storages may be put. */
 int ds_file_begin(struct ds_file *file, struct ckpt_outdir *dir, const char *path,
                   const struct value *root, struct ckpt_err *err);
 /* Elements of a storage; any thread. */

@@ -1,6 +1,7 @@
 /* deepspeed/flat - see deepspeed/flat.h. */
 #include "formats/deepspeed/flat.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "formats/deepspeed/experts.h"
@@ -8,26 +9,30 @@
 #include "formats/deepspeed/mappings.h"
 #include "formats/deepspeed/swap.h"
 
+/* A rank's part of a flat tensor. */
+struct part {
+    size_t                rank, group;  /* the tensor's number there */
+    struct ckpt_fragment *frag;
+    int64_t               numel;
+    struct ds_piece       piece;        /* of the parameter that is added */
+    size_t                mapped;       /* entries of param_slice_mappings passed */
+};
+
 /* One flat tensor of the ranks that cut it among themselves: all, but for groups of experts. */
-struct flat_states {
-    size_t                 n;           /* ranks */
-    size_t                *rank;        /* [n] */
-    size_t                *group;       /* [n]: its number there */
-    struct ckpt_fragment **frag;        /* [n] */
-    int64_t               *numel;       /* [n] */
-    struct ds_piece       *piece;       /* [n]: of the parameter in work */
-    size_t                *mapped;      /* [n]: entries of param_slice_mappings passed */
-    enum ckpt_dtype        dtype;
-    size_t                 size, p;     /* number p of groups of `size` ranks has it */
-    int                    align;       /* what stages 1 and 2 padded it to */
+struct flat {
+    struct part    *part;               /* [n] */
+    size_t          n;                  /* ranks */
+    enum ckpt_dtype dtype;
+    size_t          size, p;            /* number p of groups of `size` ranks has it */
+    int             align;              /* what stages 1 and 2 padded it to */
 };
 
 struct reader {
     struct ckpt_tensors   *list;
     const struct ds_files *f;
     const char            *state;       /* moment, or NULL for weights */
-    const char            *what;        /* what the flat tensors are called in the files */
-    struct flat_states     flat;
+    const char            *what;        /* the flat tensors' key in the files */
+    struct flat            flat;
     struct ckpt_err       *err;
 };
 
@@ -51,32 +56,27 @@ static int flat_fragment(struct ckpt_fragment **out, int64_t *numel, enum ckpt_d
     return *numel > 0 ? torch_archive_fragment(out, arena, a, v->u.tensor, err) : 0;
 }
 
-/* Go on with what number p of groups of `size` ranks has of flat group g. */
+/* The parts of flat group g that number p of groups of `size` ranks has come next. */
 static void share(struct reader *r, size_t g, size_t size, size_t p)
 {
     r->flat.size = size;
     r->flat.p = p;
     r->flat.n = r->f->n / size;
     for (size_t k = 0; k < r->flat.n; k++) {
-        r->flat.rank[k] = ds_expert_rank(r->f, size, p, k);
-        r->flat.group[k] = ds_expert_group(r->f, r->flat.rank[k], g);
+        struct part *part = &r->flat.part[k];
+
+        part->rank = ds_expert_rank(r->f, size, p, k);
+        part->group = ds_expert_group(r->f, part->rank, g);
     }
 }
 
 static int begin(struct reader *r)
 {
     size_t n = r->f->n;
-    struct ckpt_arena *a = &r->list->arena;
 
-    r->flat = (struct flat_states){.rank = ckpt_arena_alloc(a, n, sizeof *r->flat.rank),
-                            .group = ckpt_arena_alloc(a, n, sizeof *r->flat.group),
-                            .frag = ckpt_arena_alloc(a, n, sizeof *r->flat.frag),
-                            .numel = ckpt_arena_alloc(a, n, sizeof *r->flat.numel),
-                            .piece = ckpt_arena_alloc(a, n, sizeof *r->flat.piece),
-                            .mapped = ckpt_arena_alloc(a, n, sizeof *r->flat.mapped)};
-    if (!r->flat.rank || !r->flat.group || !r->flat.frag || !r->flat.numel || !r->flat.piece ||
-        !r->flat.mapped)
-        return ckpt_nomem(r->err, n * sizeof *r->flat.piece);
+    r->flat.part = ckpt_arena_alloc(&r->list->arena, n, sizeof *r->flat.part);
+    if (!r->flat.part)
+        return ckpt_nomem(r->err, n * sizeof *r->flat.part);
     share(r, 0, 1, 0);
     return 0;
 }
@@ -85,25 +85,24 @@ static int begin(struct reader *r)
 static const struct value *find(const struct reader *r, size_t rank, size_t g)
 {
     return r->state ? value_get(ds_state(r->f, rank, g), r->state)
-                    : ds_item(value_get(r->f->rank[rank].optim_root, r->what), g);
+                    : value_item(value_get(r->f->rank[rank].optim_root, r->what), g);
 }
 
 /* Take the flat tensor of rank number k into r->flat; all ranks have the same dtype. */
 static int take_flat(struct reader *r, size_t k, const struct torch_archive *a,
                      const struct value *v, const char *what)
 {
-    struct flat_states *flat = &r->flat;
+    struct part *part = &r->flat.part[k];
     enum ckpt_dtype dtype = CKPT_DTYPE_NONE;
-    int rc = flat_fragment(&flat->frag[k], &flat->numel[k], &dtype, &r->list->arena, a, v, what,
-                           r->err);
+    int rc = flat_fragment(&part->frag, &part->numel, &dtype, &r->list->arena, a, v, what, r->err);
 
     if (rc)
         return rc;
-    if (k > 0 && dtype != flat->dtype)
+    if (k > 0 && dtype != r->flat.dtype)
         return ckpt_fail_as(r->err, CKPT_EFORMAT, "mismatch", "rank %zu: %s is %s, rank %zu has %s",
-                            flat->rank[k], what, ckpt_dtype_name(dtype), flat->rank[0],
-                            ckpt_dtype_name(flat->dtype));
-    flat->dtype = dtype;
+                            part->rank, what, ckpt_dtype_name(dtype), r->flat.part[0].rank,
+                            ckpt_dtype_name(r->flat.dtype));
+    r->flat.dtype = dtype;
     return 0;
 }
 
@@ -111,35 +110,37 @@ static int take_flat(struct reader *r, size_t k, const struct torch_archive *a,
 static int add_pieces(struct reader *r, const char *name, const struct ckpt_shape *shape,
                       enum ckpt_kind kind)
 {
-    const struct flat_states *flat = &r->flat;
+    const struct flat *flat = &r->flat;
     size_t n = 0;
     struct ckpt_fragment *frag;
     struct ckpt_tensor *added;
     struct ckpt_shape whole;
     int rc;
 
-    /* What pipeline stages are tied by is a parameter of each. */
+    /* A parameter that ties pipeline stages is in each of them. */
     if (r->f->mp > 0 && ckpt_tensors_find(r->list, name) != SIZE_MAX)
         return ckpt_shape_equal(&r->list->item[ckpt_tensors_find(r->list, name)].shape, shape)
                    ? 0 : ckpt_fail_as(r->err, CKPT_EFORMAT, "mismatch", "mp_rank_%02zu: %s has "
                                       "another shape than in a stage before", r->f->mp, name);
     for (size_t k = 0; k < flat->n; k++)
-        n += flat->piece[k].count > 0;
+        n += flat->part[k].piece.count > 0;
     frag = ckpt_arena_alloc(&r->list->arena, n, sizeof *frag);
     if (!frag)
         return ckpt_nomem(r->err, n * sizeof *frag);
     n = 0;
     for (size_t k = 0; k < flat->n; k++) {
-        const struct ds_piece *p = &flat->piece[k];
+        const struct part *part = &flat->part[k];
+        const struct ds_piece *p = &part->piece;
 
         if (p->count == 0)
             continue;
-        if (p->at > flat->numel[k] || p->count > flat->numel[k] - p->at)
+        if (p->at > part->numel || p->count > part->numel - p->at)
             return ckpt_fail_as(r->err, CKPT_EFORMAT, "truncated",
                                 "rank %zu: %s reaches to element %lld of a flat tensor of %lld",
-                                flat->rank[k], name, (long long)(p->at + p->count),
-                                (long long)flat->numel[k]);
-        frag[n] = *flat->frag[k];
+                                part->rank, name, (long long)(p->at + p->count),
+                                (long long)part->numel);
+        assert(part->frag);             /* of a tensor that has elements */
+        frag[n] = *part->frag;
         frag[n].stride = NULL;
         frag[n].box = ckpt_fragment_box(&r->list->arena, 1, &p->start, &p->count);
         if (!frag[n].box)
@@ -155,7 +156,7 @@ static int add_pieces(struct reader *r, const char *name, const struct ckpt_shap
                ? ckpt_err_in(r->err, "%s", name) : 0;
 }
 
-/* -- what the files say of the cut besides ---------------------------------------------------- */
+/* -- what else the files say of the cut ------------------------------------------------------ */
 
 /* Filler after parameter i of group g inside the flat buffer (0.19.8; 0 in nearly every run). */
 static int64_t filler(const struct reader *r, size_t g, size_t i)
@@ -163,24 +164,28 @@ static int64_t filler(const struct reader *r, size_t g, size_t i)
     const struct value *v = value_get(r->f->rank[0].optim_root, "param_alignment_paddings");
     int64_t n;
 
-    return value_as_int(ds_item(ds_item(v, g), i), &n) && n > 0 && n < INT64_MAX >> 20 ? n : 0;
+    v = value_item(value_item(v, g), i);
+    return value_as_int(v, &n) && n > 0 && n < INT64_MAX >> 20 ? n : 0;
 }
 
-/* Stages 1 and 2: the flat group's elements, fillers included. */
-static int group_numel(struct reader *r, const struct value *shapes, size_t g, int64_t *total)
+/* Elements that a parameter takes up: of each rank's tensor in stage 3, else of the flat group. */
+static int64_t extent(const struct reader *r, size_t g, size_t i, int64_t numel)
 {
+    return r->f->stage == 3 ? ds3_part(numel, (int)r->flat.n) : numel + filler(r, g, i);
+}
+
+/* The sum of that over group g. */
+static int sum_extents(struct reader *r, const struct value *shapes, size_t g, int64_t *total)
+{
+    struct ds_listed p;
     int rc;
 
     *total = 0;
     for (size_t i = 0; i < shapes->u.dict.n; i++) {
-        struct ckpt_shape shape;
-        const char *name;
-        int64_t numel;
-
-        if ((rc = ds_shape_at(&name, &shape, &numel, shapes, i, "param_shapes", r->err)) != 0)
+        if ((rc = ds_shape_at(&p, shapes, i, "param_shapes", r->err)) != 0)
             return rc;
-        if (__builtin_add_overflow(*total, numel + filler(r, g, i), total) ||
-            *total > INT64_MAX / 4)
+        if (__builtin_add_overflow(*total, extent(r, g, i, p.numel), total) ||
+            *total > INT64_MAX / 64)
             return ckpt_fail(r->err, CKPT_EFORMAT, "param_shapes: group %zu has more elements than "
                              "can be", g);
     }
@@ -191,7 +196,7 @@ static int group_numel(struct reader *r, const struct value *shapes, size_t g, i
 static int check_part(struct reader *r, size_t g, int64_t total)
 {
     int world = (int)r->flat.n;
-    int64_t part = ds12_part(total, world, DS_ALIGN), first = r->flat.numel[0], told;
+    int64_t part = ds12_part(total, world, DS_ALIGN), first = r->flat.part[0].numel, told;
 
     /* Old versions padded less: the first rank's part tells, wherever that makes a difference. */
     r->flat.align = DS_ALIGN;
@@ -202,8 +207,8 @@ static int check_part(struct reader *r, size_t g, int64_t total)
     }
 
     for (int k = 0; k < world; k++) {
-        int64_t pad = ds12_padding(total, k, world, r->flat.align), n = r->flat.numel[k];
-        size_t rank = r->flat.rank[k];
+        int64_t pad = ds12_padding(total, k, world, r->flat.align), n = r->flat.part[k].numel;
+        size_t rank = r->flat.part[k].rank;
         const struct value *v = value_get(r->f->rank[rank].optim_root, "group_paddings");
         /* BF16_Optimizer notes all of the padding on the last rank, wherever it lies. */
         int64_t noted = !r->f->bf16 ? pad : k == world - 1 ? part * world - total : 0;
@@ -213,7 +218,7 @@ static int check_part(struct reader *r, size_t g, int64_t total)
                                 "rank %zu: its part of group %zu has %lld elements, the parameters "
                                 "need %lld and %lld of padding", rank, g, (long long)n,
                                 (long long)(part - pad), (long long)pad);
-        if (value_as_int(ds_item(v, r->flat.group[k]), &told) && told != noted)
+        if (value_as_int(value_item(v, r->flat.part[k].group), &told) && told != noted)
             return ckpt_fail_as(r->err, CKPT_EFORMAT, "mismatch",
                                 "rank %zu: says that group %zu has %lld elements of padding, the "
                                 "parameters leave %lld", rank, g, (long long)told,
@@ -226,11 +231,12 @@ static int check_part(struct reader *r, size_t g, int64_t total)
 static int check_mapping(struct reader *r, const char *name)
 {
     for (size_t k = 0; k < r->flat.n; k++) {
-        const struct ds_piece *p = &r->flat.piece[k];
-        size_t rank = r->flat.rank[k];
-        const struct value *all = value_get(r->f->rank[rank].optim_root, "param_slice_mappings");
-        const struct value *map = ds_item(all, r->flat.group[k]);
-        size_t at = r->flat.mapped[k];
+        struct part *part = &r->flat.part[k];
+        const struct ds_piece *p = &part->piece;
+        const struct value *all = value_get(r->f->rank[part->rank].optim_root,
+                                            "param_slice_mappings");
+        const struct value *map = value_item(all, part->group);
+        size_t at = part->mapped;
         int64_t numel, start;
         const char *found;
 
@@ -241,9 +247,9 @@ static int check_mapping(struct reader *r, const char *name)
             !ds_address(map->u.dict.val[at], &numel, &start) || numel != p->count || start != p->at)
             return ckpt_fail_as(r->err, CKPT_EFORMAT, "mismatch",
                                 "rank %zu: param_slice_mappings does not have %s as %lld elements "
-                                "from %lld, as the shapes have it", rank, name,
+                                "from %lld, as the shapes have it", part->rank, name,
                                 (long long)p->count, (long long)p->at);
-        r->flat.mapped[k]++;
+        part->mapped++;
     }
     return 0;
 }
@@ -255,48 +261,46 @@ static int check_mapping(struct reader *r, const char *name)
 static bool has_mappings(const struct reader *r)
 {
     const struct value *config = value_get(r->f->rank[0].model_root, "ds_config");
-    const struct value *v =
-        value_get(value_get(config, "zero_optimization"), "round_robin_gradients");
     int64_t on = 0;
 
     /* The configuration can be the path it was read from: then nothing is known of it. */
     if (r->f->stage == 3 || r->state || !value_is(config, VALUE_DICT))
         return false;
-    return !(value_as_int(v, &on) && on);
+    return !(value_as_int(ds_zero_option(r->f, "round_robin_gradients"), &on) && on);
 }
 
 /* -- groups ---------------------------------------------------------------------------------- */
 
-/* Where parameter `name` lies on each rank, base being the sum of what came before it. */
+/* Where a parameter lies on each rank; base is the sum of the ones before it. */
 static void cut(struct reader *r, int64_t numel, int64_t base, int64_t total)
 {
     int world = (int)r->flat.n;
 
     for (int k = 0; k < world; k++)
-        r->flat.piece[k] = r->f->stage == 3 ? ds3_piece(numel, base, k, world)
-                                            : ds12_piece(base, numel, total, k, world,
-                                                         r->flat.align);
+        r->flat.part[k].piece = r->f->stage == 3
+                                    ? ds3_piece(numel, base, k, world)
+                                    : ds12_piece(base, numel, total, k, world, r->flat.align);
 }
 
-/* What the parameter is called in the whole model; experts of a part of it have other numbers. */
-static int whole_name(const char **name, const struct reader *r, const struct ckpt_shape *shape,
-                      struct ckpt_err *err)
+/* Name an expert as the complete model does; ranks count their own experts from 0. */
+static int name_expert(struct ds_listed *param, const struct reader *r)
 {
     const struct ds_expert *e;
     char a[96], b[96];
     int rc;
 
-    if ((rc = ds_expert_find(&e, r->f->experts, *name, r->flat.size, r->flat.p, err)) != 0)
+    if ((rc = ds_expert_find(&e, r->f->experts, param->name, r->flat.size, r->flat.p,
+                             r->err)) != 0)
         return rc;
     if (!e)
         return r->flat.size == 1
-                   ? 0 : ckpt_fail(err, CKPT_EFORMAT, "%s: is no expert, yet cut into %zu parts on "
-                                   "%zu ranks", *name, r->flat.n, r->f->n);
-    if (!ckpt_shape_equal(&e->t->shape, shape))
-        return ckpt_fail_as(err, CKPT_EFORMAT, "mismatch", "%s: is %s in its file, %s in "
+                   ? 0 : ckpt_fail(r->err, CKPT_EFORMAT, "%s: is no expert, yet cut into %zu parts "
+                                   "on %zu ranks", param->name, r->flat.n, r->f->n);
+    if (!ckpt_shape_equal(&e->t->shape, &param->shape))
+        return ckpt_fail_as(r->err, CKPT_EFORMAT, "mismatch", "%s: is %s in its file, %s in "
                             "param_shapes", e->name, ckpt_shape_text(a, sizeof a, &e->t->shape),
-                            ckpt_shape_text(b, sizeof b, shape));
-    *name = e->name;
+                            ckpt_shape_text(b, sizeof b, &param->shape));
+    param->name = e->name;
     return 0;
 }
 
@@ -306,88 +310,58 @@ static int add_parameters(struct reader *r, const struct value *shapes, size_t g
     int64_t base = 0;
     int rc;
 
-    memset(r->flat.mapped, 0, r->flat.n * sizeof *r->flat.mapped);
+    for (size_t k = 0; k < r->flat.n; k++)
+        r->flat.part[k].mapped = 0;
     for (size_t i = 0; i < shapes->u.dict.n; i++) {
-        struct ckpt_shape shape;
+        struct ds_listed p;
         const char *name;
-        int64_t numel;
 
-        if ((rc = ds_shape_at(&name, &shape, &numel, shapes, i, "param_shapes", r->err)) != 0)
+        if ((rc = ds_shape_at(&p, shapes, i, "param_shapes", r->err)) != 0)
             return rc;
-        cut(r, numel, base, total);
-        if (mappings && (rc = check_mapping(r, name)) != 0)
+        cut(r, p.numel, base, total);
+        if ((mappings && (rc = check_mapping(r, p.name)) != 0) || (rc = name_expert(&p, r)) != 0)
             return rc;
-        if ((rc = whole_name(&name, r, &shape, r->err)) != 0)
-            return rc;
-        if (r->state && !(name = ckpt_arena_printf(&r->list->arena, "%s|%s", name, r->state)))
+        name = r->state ? ckpt_arena_printf(&r->list->arena, "%s|%s", p.name, r->state) : p.name;
+        if (!name)
             return ckpt_nomem(r->err, 64);
-        if ((rc = add_pieces(r, name, &shape, r->state ? CKPT_OPTIM : CKPT_WEIGHT)) != 0)
+        if ((rc = add_pieces(r, name, &p.shape, r->state ? CKPT_OPTIM : CKPT_WEIGHT)) != 0)
             return rc;
-        base += r->f->stage == 3 ? ds3_part(numel, (int)r->flat.n) : numel + filler(r, g, i);
+        base += extent(r, g, i, p.numel);
     }
     for (size_t k = 0; r->f->stage == 3 && k < r->flat.n; k++)
-        if (r->flat.numel[k] != base)
+        if (r->flat.part[k].numel != base)
             return ckpt_fail_as(r->err, CKPT_EFORMAT, "mismatch",
                                 "rank %zu: %s %zu has %lld elements, its parameters need %lld", k,
-                                r->what, g, (long long)r->flat.numel[k], (long long)base);
+                                r->what, g, (long long)r->flat.part[k].numel, (long long)base);
     return 0;
 }
 
-/* Stage 3: elements of each rank's flat tensor. */
-static int due(struct reader *r, const struct value *shapes, int64_t *numel)
-{
-    int rc;
-
-    *numel = 0;
-    for (size_t i = 0; i < shapes->u.dict.n; i++) {
-        struct ckpt_shape shape;
-        const char *name;
-        int64_t n;
-
-        if ((rc = ds_shape_at(&name, &shape, &n, shapes, i, "param_shapes", r->err)) != 0)
-            return rc;
-        if (__builtin_add_overflow(*numel, ds3_part(n, (int)r->flat.n), numel) ||
-            *numel > INT64_MAX / 64)
-            return ckpt_fail(r->err, CKPT_EFORMAT, "param_shapes: more elements than can be");
-    }
-    return 0;
-}
-
-/* A flat tensor that was swapped out is empty in its file. */
-static int take_swapped(struct reader *r, const struct value *shapes, size_t k,
-                        const struct value *v)
-{
-    struct flat_states *flat = &r->flat;
-    bool empty = flat->numel[k] == 0;
-    int rc = !empty ? 0 : due(r, shapes, &flat->numel[k]);
-
-    if (!empty || rc)
-        return rc;
-    return flat->numel[k] == 0
-               ? 0 : ds_swap_fragment(&flat->frag[k], &r->list->arena, r->f, flat->rank[k],
-                                      v->u.tensor, flat->numel[k], r->what, r->err);
-}
-
-/* Group g of the ranks that share it. */
+/* Group g of the ranks that share it.  In stage 3 a tensor that was swapped out is empty. */
 static int add_share(struct reader *r, const struct value *shapes, size_t g)
 {
-    int64_t total = 0;
+    int64_t total;
     int rc;
 
+    if ((rc = sum_extents(r, shapes, g, &total)) != 0)
+        return rc;
     for (size_t k = 0; k < r->flat.n; k++) {
-        size_t rank = r->flat.rank[k];
-        const struct value *v = find(r, rank, r->flat.group[k]);
+        struct part *part = &r->flat.part[k];
+        const struct value *v = find(r, part->rank, part->group);
 
         if (!v)
             return ckpt_fail_as(r->err, CKPT_EFORMAT, "missing",
-                                "rank %zu: no %s of group %zu, which param_shapes has", rank,
+                                "rank %zu: no %s of group %zu, which param_shapes has", part->rank,
                                 r->what, g);
-        if ((rc = take_flat(r, k, r->f->rank[rank].optim, v, r->what)) != 0 ||
-            (r->f->stage == 3 && (rc = take_swapped(r, shapes, k, v)) != 0))
+        if ((rc = take_flat(r, k, r->f->rank[part->rank].optim, v, r->what)) != 0)
+            return rc;
+        if (r->f->stage != 3 || part->numel > 0 || total == 0)
+            continue;
+        part->numel = total;
+        if ((rc = ds_swap_fragment(&part->frag, &r->list->arena, r->f, part->rank, v->u.tensor,
+                                   total, r->what, r->err)) != 0)
             return rc;
     }
-    if (r->f->stage != 3 && ((rc = group_numel(r, shapes, g, &total)) != 0 ||
-                             (rc = check_part(r, g, total)) != 0))
+    if (r->f->stage != 3 && (rc = check_part(r, g, total)) != 0)
         return rc;
     return add_parameters(r, shapes, g, total);
 }
@@ -457,31 +431,28 @@ int ds_frozen_list(struct ckpt_tensors *list, const struct ds_files *f, struct c
     if ((rc = begin(&r)) != 0)
         return rc;
     for (size_t i = 0; i < shapes->u.dict.n; i++) {
-        struct ckpt_shape shape;
-        const char *name;
-        int64_t numel;
+        struct ds_listed p;
 
-        if ((rc = ds_shape_at(&name, &shape, &numel, shapes, i, "frozen_param_shapes",
-                              err)) != 0)
+        if ((rc = ds_shape_at(&p, shapes, i, "frozen_param_shapes", err)) != 0)
             return rc;
         for (size_t k = 0; k < f->n; k++) {
             const struct value *all = value_get(f->rank[k].model_root, r.what);
             const char *key = value_is(all, VALUE_DICT) && i < all->u.dict.n
                                   ? value_as_str(all->u.dict.key[i]) : NULL;
+            int64_t due = ds3_part(p.numel, (int)f->n);
 
-            if (!key || strcmp(key, name) != 0)
+            if (!key || strcmp(key, p.name) != 0)
                 return ckpt_fail_as(err, CKPT_EFORMAT, "missing",
-                                    "rank %zu: entry %zu of %s is not %s", k, i, r.what, name);
-            if ((rc = take_flat(&r, k, f->rank[k].model, all->u.dict.val[i], name)) != 0)
+                                    "rank %zu: entry %zu of %s is not %s", k, i, r.what, p.name);
+            if ((rc = take_flat(&r, k, f->rank[k].model, all->u.dict.val[i], p.name)) != 0)
                 return rc;
-            if (r.flat.numel[k] != ds3_part(numel, (int)f->n))
+            if (r.flat.part[k].numel != due)
                 return ckpt_fail_as(err, CKPT_EFORMAT, "mismatch",
                                     "rank %zu: its piece of %s has %lld elements, %lld are due", k,
-                                    name, (long long)r.flat.numel[k],
-                                    (long long)ds3_part(numel, (int)f->n));
+                                    p.name, (long long)r.flat.part[k].numel, (long long)due);
         }
-        cut(&r, numel, 0, 0);
-        if ((rc = add_pieces(&r, name, &shape, CKPT_WEIGHT)) != 0)
+        cut(&r, p.numel, 0, 0);
+        if ((rc = add_pieces(&r, p.name, &p.shape, CKPT_WEIGHT)) != 0)
             return rc;
     }
     return 0;

@@ -7,13 +7,12 @@
 
 bool ds_address(const struct value *v, int64_t *numel, int64_t *start)
 {
-    const struct value *args = value_is(v, VALUE_OBJECT) ? v->u.obj.args : NULL;
     const struct value *state = value_is(v, VALUE_OBJECT) ? v->u.obj.state : NULL;
 
     if (value_is(state, VALUE_DICT))
         return value_as_int(value_get(state, "numel"), numel) &&
                value_as_int(value_get(state, "start"), start);
-    return value_as_int(ds_item(args, 0), numel) && value_as_int(ds_item(args, 1), start);
+    return value_as_int(value_arg(v, 0), numel) && value_as_int(value_arg(v, 1), start);
 }
 
 /* Whether a layer's tensor can be the one called name: itself, or what a tied module has. */
@@ -49,7 +48,7 @@ struct walk {
 
 static const struct value *map_of(const struct walk *w, size_t rank)
 {
-    return ds_item(value_get(w->f->rank[rank].optim_root, "param_slice_mappings"), w->g);
+    return value_item(value_get(w->f->rank[rank].optim_root, "param_slice_mappings"), w->g);
 }
 
 static bool next(struct walk *w, const char **name, int64_t *numel)
@@ -77,16 +76,6 @@ static bool next(struct walk *w, const char **name, int64_t *numel)
     return *name != NULL;
 }
 
-static struct value *dims(struct ckpt_arena *a, const struct ckpt_shape *shape)
-{
-    struct value *t = value_tuple(a);
-
-    for (int d = 0; d < shape->rank; d++)
-        if (value_append(a, t, value_int(a, shape->dim[d])))
-            return NULL;
-    return t;
-}
-
 static int add_group(struct ds_files *f, struct value *list, size_t g, struct ckpt_err *err)
 {
     struct walk w = {.f = f, .g = g};
@@ -101,7 +90,7 @@ static int add_group(struct ds_files *f, struct value *list, size_t g, struct ck
             return ckpt_fail(err, CKPT_EUNSUPPORTED, "param_shapes is in neither file of rank 0, "
                              "and no weight tells the shape of the %lld elements of %s",
                              (long long)numel, name);
-        if (value_set_str(&f->arena, d, name, dims(&f->arena, shape)))
+        if (value_set_str(&f->arena, d, name, value_size(&f->arena, shape)))
             return ckpt_nomem(err, sizeof *d);
     }
     return value_append(&f->arena, list, d) ? ckpt_nomem(err, sizeof *d) : 0;
@@ -109,9 +98,7 @@ static int add_group(struct ds_files *f, struct value *list, size_t g, struct ck
 
 int ds_shapes_of_mappings(struct ds_files *f, struct ckpt_err *err)
 {
-    const struct value *maps = f->rank[0].optim_root
-                                   ? value_get(f->rank[0].optim_root, "param_slice_mappings")
-                                   : NULL;
+    const struct value *maps = value_get(f->rank[0].optim_root, "param_slice_mappings");
     struct value *list = value_list(&f->arena);
     int rc;
 

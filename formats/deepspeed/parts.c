@@ -37,14 +37,8 @@ int ds_stage(const struct ds_files *f, size_t rank)
     int64_t stage;
 
     if (value_is(v, VALUE_OBJECT))
-        v = v->u.obj.args ? ds_item(v->u.obj.args, 0) : NULL;
+        v = value_arg(v, 0);
     return value_as_int(v, &stage) && stage >= 0 && stage <= 3 ? (int)stage : -1;
-}
-
-const struct value *ds_item(const struct value *list, size_t i)
-{
-    return (value_is(list, VALUE_LIST) || value_is(list, VALUE_TUPLE)) && i < list->u.seq.n
-               ? list->u.seq.item[i] : NULL;
 }
 
 const struct value *ds_numbered(const struct value *dict, size_t key)
@@ -69,7 +63,7 @@ size_t ds_group_partitions(const struct ds_files *f, size_t rank, size_t g)
 
     if (!value_is(v, VALUE_LIST))
         return ds_partitions(f, rank);
-    return value_as_int(ds_item(v, g), &n) && n >= 1 && n <= DS_MAX_RANKS ? (size_t)n : 0;
+    return value_as_int(value_item(v, g), &n) && n >= 1 && n <= DS_MAX_RANKS ? (size_t)n : 0;
 }
 
 /* Stage 3: optimizer_state_dict; 1 and 2: base_optimizer_state; 0: the model file's optimizer. */
@@ -91,7 +85,7 @@ const struct value *ds_state(const struct ds_files *f, size_t rank, size_t g)
     const struct value *o = optimizer(f, rank);
 
     /* With elastic_checkpoint the state is a list, else a dictionary. */
-    return value_is(o, VALUE_LIST) ? ds_item(o, g) : ds_numbered(value_get(o, "state"), g);
+    return value_is(o, VALUE_LIST) ? value_item(o, g) : ds_numbered(value_get(o, "state"), g);
 }
 
 const struct value *ds_param_groups(const struct ds_files *f, size_t rank)
@@ -124,29 +118,29 @@ const struct value *ds_shapes(const struct ds_files *f, size_t rank, size_t g)
 {
     const struct value *v = all_shapes(f, rank);
 
-    return value_is(v, VALUE_DICT) && g == 0 ? v : ds_item(v, g);
+    return value_is(v, VALUE_DICT) && g == 0 ? v : value_item(v, g);
 }
 
-int ds_shape_at(const char **name, struct ckpt_shape *shape, int64_t *numel,
-                const struct value *shapes, size_t i, const char *what, struct ckpt_err *err)
+int ds_shape_at(struct ds_listed *out, const struct value *shapes, size_t i, const char *what,
+                struct ckpt_err *err)
 {
-    const struct value *v = shapes->u.dict.val[i];
-
-    *name = value_as_str(shapes->u.dict.key[i]);
-    if (!*name)
+    out->name = value_as_str(shapes->u.dict.key[i]);
+    if (!out->name)
         return ckpt_fail(err, CKPT_EFORMAT, "%s: name %zu is no text", what, i);
-    if (value_names(v, "torch", "Size") && v->u.obj.args && v->u.obj.args->u.seq.n == 1)
-        v = v->u.obj.args->u.seq.item[0];
-    if ((!value_is(v, VALUE_TUPLE) && !value_is(v, VALUE_LIST)) || v->u.seq.n > CKPT_MAX_RANK)
-        return ckpt_fail(err, CKPT_EFORMAT, "%s: the shape of %s is no tuple of up to %d", what,
-                         *name, CKPT_MAX_RANK);
-    shape->rank = (int)v->u.seq.n;
-    for (int d = 0; d < shape->rank; d++)
-        if (!value_as_int(v->u.seq.item[d], &shape->dim[d]) || shape->dim[d] < 0)
-            return ckpt_fail(err, CKPT_EFORMAT, "%s: dim %d of %s is no number >= 0", what, d,
-                             *name);
-    /* Far below what sums over a group could overflow with. */
-    if (!ckpt_shape_numel(numel, shape) || *numel > INT64_MAX >> 20)
-        return ckpt_fail(err, CKPT_EFORMAT, "%s: %s has more elements than can be", what, *name);
+    out->shape.rank = value_dims(shapes->u.dict.val[i], out->shape.dim, CKPT_MAX_RANK);
+    if (out->shape.rank < 0)
+        return ckpt_fail(err, CKPT_EFORMAT, "%s: the shape of %s is no tuple of up to %d numbers "
+                         ">= 0", what, out->name, CKPT_MAX_RANK);
+    /* Far below the sizes at which sums over a group could overflow. */
+    if (!ckpt_shape_numel(&out->numel, &out->shape) || out->numel > INT64_MAX >> 20)
+        return ckpt_fail(err, CKPT_EFORMAT, "%s: %s has more elements than can be", what,
+                         out->name);
     return 0;
+}
+
+const struct value *ds_zero_option(const struct ds_files *f, const char *key)
+{
+    const struct value *config = value_get(f->rank[0].model_root, "ds_config");
+
+    return value_get(value_get(config, "zero_optimization"), key);
 }

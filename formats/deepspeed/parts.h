@@ -54,8 +54,6 @@ size_t ds_group_partitions(const struct ds_files *f, size_t rank, size_t g);
 int ds_stage(const struct ds_files *f, size_t rank);
 
 /* All below give NULL where there is none. */
-/* Item of a list or tuple. */
-const struct value *ds_item(const struct value *list, size_t i);
 /* Value of a number key of a dictionary. */
 const struct value *ds_numbered(const struct value *dict, size_t key);
 /* The state of flat group g on a rank: step, exp_avg, exp_avg_sq. */
@@ -66,8 +64,16 @@ const struct value *ds_param_groups(const struct ds_files *f, size_t rank);
 size_t ds_shape_groups(const struct ds_files *f, size_t rank);
 const struct value *ds_shapes(const struct ds_files *f, size_t rank, size_t g);
 
-/* Name and shape i of a dictionary of shapes (torch.Size or plain tuples); what names it. */
-int ds_shape_at(const char **name, struct ckpt_shape *shape, int64_t *numel,
-                const struct value *shapes, size_t i, const char *what, struct ckpt_err *err);
+/* A parameter as the shapes list it. */
+struct ds_listed {
+    const char       *name;
+    struct ckpt_shape shape;
+    int64_t           numel;
+};
+/* Entry i of a dictionary of shapes (torch.Size or plain tuples); what names it in errors. */
+int ds_shape_at(struct ds_listed *out, const struct value *shapes, size_t i, const char *what,
+                struct ckpt_err *err);
+/* What ds_config says under zero_optimization; NULL also when the configuration is a path. */
+const struct value *ds_zero_option(const struct ds_files *f, const char *key);
 
 #endif

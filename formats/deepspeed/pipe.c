@@ -124,25 +124,21 @@ static int rounds_to(bool *same, const struct ckpt_tensor *listed, const struct 
 {
     unsigned char wide[CHUNK * 8], rounded[CHUNK * 8], found[CHUNK * 8];
     const struct ckpt_shape flat = ckpt_shape_1d(listed->numel);
-    struct ckpt_arena a = {0};
-    struct ckpt_fragment *frag;
-    int rc;
+    int rc = 0;
 
     *same = ckpt_shape_equal(&listed->shape, &l->t->shape) && listed->numel > 0 &&
             ckpt_convert_can(l->t->dtype, listed->dtype) && ckpt_dtype_size(l->t->dtype) <= 8 &&
             ckpt_dtype_size(listed->dtype) <= 8;
-    rc = *same ? torch_archive_fragment(&frag, &a, l->archive, l->t, err) : 0;
     for (int64_t at = 0; rc == 0 && *same && at < listed->numel; at += CHUNK) {
         int64_t n = listed->numel - at < CHUNK ? listed->numel - at : CHUNK;
 
         rc = ckpt_fragment_gather(wide, listed->flat ? &flat : &listed->shape, listed->dtype,
                                   listed->frag, listed->n_frag, at, n, err);
         if (rc == 0)
-            rc = ckpt_fragment_gather(found, &l->t->shape, l->t->dtype, frag, 1, at, n, err);
+            rc = torch_archive_read(found, l->archive, l->t, at, n, err);
         ckpt_convert(rounded, l->t->dtype, wide, listed->dtype, rc ? 0 : (size_t)n);
         *same = rc == 0 && memcmp(rounded, found, (size_t)n * ckpt_dtype_size(l->t->dtype)) == 0;
     }
-    ckpt_arena_release(&a);
     return rc;
 }
 

@@ -174,22 +174,14 @@ static int same_window(bool *same, const struct torch_archive *a, const struct v
                        const struct param *p, int64_t from, int64_t n, struct ckpt_err *err)
 {
     unsigned char wide[SAMPLE * 8], rounded[SAMPLE * 8], found[SAMPLE * 8];
-    struct ckpt_arena arena = {0};
-    struct ckpt_fragment *frag;
-    int rc = torch_archive_fragment(&frag, &arena, a, master, err);
+    int rc;
 
-    if (rc == 0)
-        rc = ckpt_fragment_gather(wide, &master->shape, master->dtype, frag, 1, from, n, err);
-    if (rc == 0)
-        rc = torch_archive_fragment(&frag, &arena, p->archive, p->t, err);
-    if (rc == 0)
-        rc = ckpt_fragment_gather(found, &p->t->shape, p->t->dtype, frag, 1, from, n, err);
-    if (rc == 0) {
-        ckpt_convert(rounded, p->t->dtype, wide, master->dtype, (size_t)n);
-        *same = memcmp(rounded, found, (size_t)n * ckpt_dtype_size(p->t->dtype)) == 0;
-    }
-    ckpt_arena_release(&arena);
-    return rc;
+    if ((rc = torch_archive_read(wide, a, master, from, n, err)) != 0 ||
+        (rc = torch_archive_read(found, p->archive, p->t, from, n, err)) != 0)
+        return rc;
+    ckpt_convert(rounded, p->t->dtype, wide, master->dtype, (size_t)n);
+    *same = memcmp(rounded, found, (size_t)n * ckpt_dtype_size(p->t->dtype)) == 0;
+    return 0;
 }
 
 /* Whether the first and last elements of the master are those of the parameter of its shape. */
@@ -322,21 +314,21 @@ static int take_entries(struct match *m, struct optimizer *o, struct ckpt_err *e
     int rc;
 
     for (size_t g = 0; value_is(groups, VALUE_LIST) && g < groups->u.seq.n; g++) {
-        const struct value *p = value_get(ds_item(groups, g), "params");
+        const struct value *p = value_get(value_item(groups, g), "params");
         size_t n = value_is(p, VALUE_LIST) ? p->u.seq.n : 0;
         int64_t experts = 0;
 
-        value_as_int(value_get(ds_item(groups, g), "moe"), &experts);
+        value_as_int(value_get(value_item(groups, g), "moe"), &experts);
         o->part = experts ? first : 0;
         /* Every optimizer has what is no expert's; the first is asked. */
         if (!experts && first > 1) {
             o->number += n;
             continue;
         }
-        if (flat && (rc = take_flat(m, o, g, ds_item(flat, g), err)) != 0)
+        if (flat && (rc = take_flat(m, o, g, value_item(flat, g), err)) != 0)
             return rc;
         for (size_t i = 0; !flat && i < n; i++, o->number++)
-            if ((rc = take_entry(m, o, g, p->u.seq.item[i], ds_item(ds_item(masters, g), i),
+            if ((rc = take_entry(m, o, g, p->u.seq.item[i], value_item(value_item(masters, g), i),
                                  err)) != 0)
                 return rc;
     }
@@ -414,25 +406,19 @@ static int same_bytes(bool *same, const struct param *p, const struct param *q,
                       struct ckpt_err *err)
 {
     unsigned char a[SAMPLE * 8], b[SAMPLE * 8];
-    struct ckpt_arena arena = {0};
-    struct ckpt_fragment *f, *g;
     size_t width = ckpt_dtype_size(p->t->dtype);
-    int rc = 0;
+    int rc;
 
     *same = p->t->dtype == q->t->dtype && width > 0 && width <= 8;
-    if (*same && p->numel > 0 &&
-        (rc = torch_archive_fragment(&f, &arena, p->archive, p->t, err)) == 0)
-        rc = torch_archive_fragment(&g, &arena, q->archive, q->t, err);
-    for (int64_t at = 0; rc == 0 && *same && at < p->numel; at += SAMPLE) {
+    for (int64_t at = 0; *same && at < p->numel; at += SAMPLE) {
         int64_t n = p->numel - at < SAMPLE ? p->numel - at : SAMPLE;
 
-        rc = ckpt_fragment_gather(a, &p->t->shape, p->t->dtype, f, 1, at, n, err);
-        if (rc == 0)
-            rc = ckpt_fragment_gather(b, &q->t->shape, q->t->dtype, g, 1, at, n, err);
+        if ((rc = torch_archive_read(a, p->archive, p->t, at, n, err)) != 0 ||
+            (rc = torch_archive_read(b, q->archive, q->t, at, n, err)) != 0)
+            return rc;
         *same = memcmp(a, b, (size_t)n * width) == 0;
     }
-    ckpt_arena_release(&arena);
-    return rc;
+    return 0;
 }
 
 /* Runs with experts save tied names as copies of the tensor: those are no parameters. */

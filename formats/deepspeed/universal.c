@@ -88,10 +88,7 @@ int universal_open(struct ds_files *f, struct ckpt_dir *dir, bool sliced, struct
 {
     struct ds_universal *u = ckpt_alloc(1, sizeof *u);
     const struct value *shapes = ds_shapes(f, 0, 0);
-    struct ckpt_file *file;
-    struct ckpt_shape shape;
-    const char *first;
-    int64_t numel;
+    struct ds_listed first;
     int rc;
 
     if (!u)
@@ -99,16 +96,14 @@ int universal_open(struct ds_files *f, struct ckpt_dir *dir, bool sliced, struct
     f->universal = u;
     u->sliced = sliced;
     if ((rc = ckpt_dir_open_at(&u->dir, dir, "zero", err)) != 0 ||
-        (rc = ckpt_file_open_at(&file, u->dir, "optimizer_state.pt", err)) != 0 ||
-        (rc = torch_archive_open(&f->rank[0].optim, file, err)) != 0)
+        (rc = ds_archive_open(&f->rank[0].optim, &f->rank[0].optim_file, u->dir,
+                              "optimizer_state.pt", err)) != 0)
         return rc;
-    f->rank[0].optim_root = f->rank[0].optim_file = torch_archive_root(f->rank[0].optim);
-    if (!value_is(f->rank[0].optim_root, VALUE_DICT))
-        return ckpt_fail(err, CKPT_EFORMAT, "zero/optimizer_state.pt: holds no dictionary");
+    f->rank[0].optim_root = f->rank[0].optim_file;
     if (!value_is(shapes, VALUE_DICT) || shapes->u.dict.n == 0)
         return ckpt_fail(err, CKPT_EFORMAT, "param_shapes of the model file is empty");
-    if ((rc = ds_shape_at(&first, &shape, &numel, shapes, 0, "param_shapes", err)) != 0 ||
-        (rc = find_states(u, first, err)) != 0)
+    if ((rc = ds_shape_at(&first, shapes, 0, "param_shapes", err)) != 0 ||
+        (rc = find_states(u, first.name, err)) != 0)
         return rc;
     if (sliced && (rc = find_params(u, err)) != 0)
         return rc;
@@ -153,11 +148,10 @@ static int find_tensor(struct torch_archive **a, const struct value_tensor **t,
     return 0;
 }
 
-static int add_parameter(struct ckpt_tensors *list, const struct ds_files *f, const char *name,
-                         const struct ckpt_shape *shape, int64_t numel, const char *state,
-                         struct ckpt_err *err)
+static int add_parameter(struct ckpt_tensors *list, const struct ds_files *f,
+                         const struct ds_listed *p, const char *state, struct ckpt_err *err)
 {
-    const char *full = state ? ckpt_arena_printf(&list->arena, "%s|%s", name, state) : name;
+    const char *full = state ? ckpt_arena_printf(&list->arena, "%s|%s", p->name, state) : p->name;
     const struct value_tensor *t;
     struct torch_archive *a;
     struct ckpt_fragment *frag = NULL;
@@ -168,20 +162,20 @@ static int add_parameter(struct ckpt_tensors *list, const struct ds_files *f, co
     int rc;
 
     if (!full)
-        return ckpt_nomem(err, strlen(name));
-    if ((rc = find_tensor(&a, &t, f, name, state, err)) != 0)
+        return ckpt_nomem(err, 64);
+    if ((rc = find_tensor(&a, &t, f, p->name, state, err)) != 0)
         return rc;
     flat = t->shape.rank == 1;
-    if (!ckpt_shape_numel(&have, &t->shape) || have != numel ||
-        (!flat && !ckpt_shape_equal(&t->shape, shape)))
+    if (!ckpt_shape_numel(&have, &t->shape) || have != p->numel ||
+        (!flat && !ckpt_shape_equal(&t->shape, &p->shape)))
         return ckpt_fail_as(err, CKPT_EFORMAT, "mismatch",
-                            "zero/%s: its %s is %s, the model file says %s", name,
+                            "zero/%s: its %s is %s, the model file says %s", p->name,
                             state ? state : "weight",
                             ckpt_shape_text(found, sizeof found, &t->shape),
-                            ckpt_shape_text(wanted, sizeof wanted, shape));
-    if (numel > 0 && (rc = torch_archive_fragment(&frag, &list->arena, a, t, err)) != 0)
+                            ckpt_shape_text(wanted, sizeof wanted, &p->shape));
+    if (have > 0 && (rc = torch_archive_fragment(&frag, &list->arena, a, t, err)) != 0)
         return rc;
-    if ((rc = ckpt_tensors_add(list, &added, full, strlen(full), t->dtype, shape, frag,
+    if ((rc = ckpt_tensors_add(list, &added, full, strlen(full), t->dtype, &p->shape, frag,
                                frag != NULL, flat, err)) != 0)
         return rc;
     added->kind = state ? CKPT_OPTIM : CKPT_WEIGHT;
@@ -189,21 +183,21 @@ static int add_parameter(struct ckpt_tensors *list, const struct ds_files *f, co
 }
 
 /* The shape that a state's file has; flat ones of stage 3 have none of their own. */
-static int own_shape(struct ckpt_shape *shape, int64_t *numel, const struct ds_files *f,
-                     const char *name, const char *state, struct ckpt_err *err)
+static int own_shape(struct ds_listed *p, const struct ds_files *f, const char *state,
+                     struct ckpt_err *err)
 {
     const struct value_tensor *t;
     struct torch_archive *a;
     int rc;
 
-    if ((rc = find_tensor(&a, &t, f, name, state, err)) != 0)
+    if ((rc = find_tensor(&a, &t, f, p->name, state, err)) != 0)
         return rc;
     if (!value_is(torch_archive_root(a), VALUE_DICT))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "zero/%s: its shape is in no file, the model "
-                         "files have slices", name);
-    *shape = t->shape;
-    return ckpt_shape_numel(numel, shape)
-               ? 0 : ckpt_fail(err, CKPT_EFORMAT, "zero/%s: its shape has no count", name);
+                         "files have slices", p->name);
+    p->shape = t->shape;
+    return ckpt_shape_numel(&p->numel, &p->shape)
+               ? 0 : ckpt_fail(err, CKPT_EFORMAT, "zero/%s: its shape has no count", p->name);
 }
 
 /* Tied names have weights alone. */
@@ -214,15 +208,14 @@ static int list_sliced(struct ckpt_tensors *list, const struct ds_files *f, cons
     int rc;
 
     for (size_t i = 0; i < u->n_param; i++) {
+        struct ds_listed p = {.name = u->param[i]};
         char path[CKPT_MAX_NAME + 64];
-        struct ckpt_shape shape;
-        int64_t numel;
 
         snprintf(path, sizeof path, "%s/%s.pt", u->param[i], state ? state : "fp32");
         if (state && !ckpt_dir_has(u->dir, path))
             continue;
-        if ((rc = own_shape(&shape, &numel, f, u->param[i], state, err)) != 0 ||
-            (rc = add_parameter(list, f, u->param[i], &shape, numel, state, err)) != 0)
+        if ((rc = own_shape(&p, f, state, err)) != 0 ||
+            (rc = add_parameter(list, f, &p, state, err)) != 0)
             return rc;
     }
     return 0;
@@ -230,18 +223,13 @@ static int list_sliced(struct ckpt_tensors *list, const struct ds_files *f, cons
 
 void universal_tell_rest(const struct ckpt_tensors *list, const struct ds_files *f)
 {
-    const struct value *module = value_get(f->rank[0].model_root, "module");
-    const char *first = NULL;
+    const char *name, *first = NULL;
+    struct value *v;
     size_t n = 0;
 
-    for (size_t i = 0; value_is(module, VALUE_DICT) && i < module->u.dict.n; i++) {
-        const char *name = value_as_str(module->u.dict.key[i]);
-
-        if (!name || !value_is(module->u.dict.val[i], VALUE_TENSOR) ||
-            ckpt_tensors_find(list, name) != SIZE_MAX)
-            continue;
-        first = n++ == 0 ? name : first;
-    }
+    for (size_t i = 0; value_next(value_get(f->rank[0].model_root, "module"), &i, &name, &v);)
+        if (value_is(v, VALUE_TENSOR) && ckpt_tensors_find(list, name) == SIZE_MAX)
+            first = n++ == 0 ? name : first;
     if (n > 0)
         ckpt_log(CKPT_LOG_WARNING, "%zu of the model file's tensors (the first: %s) were not "
                  "trained and are left out: files of several mp_ranks have slices of them", n,
@@ -261,13 +249,10 @@ int universal_list(struct ckpt_tensors *list, const struct ds_files *f, const ch
         if (!value_is(shapes, VALUE_DICT))
             return ckpt_fail(err, CKPT_EFORMAT, "param_shapes: group %zu is no dictionary", g);
         for (size_t i = 0; i < shapes->u.dict.n; i++) {
-            struct ckpt_shape shape;
-            const char *name;
-            int64_t numel;
+            struct ds_listed p;
 
-            if ((rc = ds_shape_at(&name, &shape, &numel, shapes, i, "param_shapes",
-                                  err)) != 0 ||
-                (rc = add_parameter(list, f, name, &shape, numel, state, err)) != 0)
+            if ((rc = ds_shape_at(&p, shapes, i, "param_shapes", err)) != 0 ||
+                (rc = add_parameter(list, f, &p, state, err)) != 0)
                 return rc;
         }
     }
@@ -280,13 +265,11 @@ int universal_dtype(enum ckpt_dtype *dtype, const struct ds_files *f, const char
     const struct value *shapes = ds_shapes(f, 0, 0);
     const struct value_tensor *t;
     struct torch_archive *a;
-    struct ckpt_shape shape;
-    const char *name;
-    int64_t numel;
+    struct ds_listed p;
     int rc;
 
-    if ((rc = ds_shape_at(&name, &shape, &numel, shapes, 0, "param_shapes", err)) != 0 ||
-        (rc = find_tensor(&a, &t, f, name, state, err)) != 0)
+    if ((rc = ds_shape_at(&p, shapes, 0, "param_shapes", err)) != 0 ||
+        (rc = find_tensor(&a, &t, f, p.name, state, err)) != 0)
         return rc;
     *dtype = t->dtype;
     return 0;

@@ -24,6 +24,17 @@ static bool close_with(struct parser *p, const char *name)
     return false;
 }
 
+/* The rest of a tag, statements, and "{% end %}"; false on failure. */
+static bool parse_inside(struct parser *p, const char *end, int32_t *body)
+{
+    const char *const ends[] = {end, NULL};
+
+    if (p->rc || !end_block(p))
+        return false;
+    *body = parse_body(p, ends);
+    return !p->rc && close_with(p, end);
+}
+
 /* Names with commas between, chained. */
 static int32_t parse_targets(struct parser *p)
 {
@@ -46,7 +57,7 @@ static int32_t parse_targets(struct parser *p)
             n = attr;
         }
         jp_chain(p, &first, &last, n);
-    } while (!p->err->code && jp_accept(p, TOK_OP, ","));
+    } while (!p->rc && jp_accept(p, TOK_OP, ","));
     if (paren && !jp_expect(p, ")"))
         return -1;
     return first;
@@ -57,28 +68,22 @@ static int32_t parse_if(struct parser *p)
     static const char *const ends[] = {"elif", "else", "endif", NULL};
     int32_t n = jp_new(p, N_IF), condition = jp_expr(p), then = -1, otherwise = -1;
 
-    if (p->err->code || !end_block(p))
+    if (p->rc || !end_block(p))
         return -1;
     then = parse_body(p, ends);
-    if (p->err->code)
+    if (p->rc)
         return -1;
-    if (++p->depth > JINJA_MAX_DEPTH)
-        return jp_bad(p, CKPT_ELIMIT, "nested too deep", "", 0);
+    if (!jp_enter(p))
+        return -1;
     if (jp_accept(p, TOK_NAME, "elif")) {
         otherwise = parse_if(p);
     } else if (jp_accept(p, TOK_NAME, "else")) {
-        static const char *const end[] = {"endif", NULL};
-
-        if (!end_block(p))
-            return -1;
-        otherwise = parse_body(p, end);
-        if (!p->err->code)
-            close_with(p, "endif");
+        parse_inside(p, "endif", &otherwise);
     } else {
         close_with(p, "endif");
     }
     p->depth--;
-    if (p->err->code)
+    if (p->rc)
         return -1;
     jp_at(p, n)->a = condition;
     jp_at(p, n)->b = then;
@@ -91,7 +96,7 @@ static int32_t parse_for(struct parser *p)
     static const char *const ends[] = {"else", "endfor", NULL}, *const end[] = {"endfor", NULL};
     int32_t n = jp_new(p, N_FOR), targets = parse_targets(p), list, where = -1, body, other = -1;
 
-    if (p->err->code || !jp_accept(p, TOK_NAME, "in"))
+    if (p->rc || !jp_accept(p, TOK_NAME, "in"))
         return jp_wrong(p, "\"in\" is missing before");
     /* Without the ternary, which would take the filter's if. */
     p->loops++;
@@ -100,13 +105,13 @@ static int32_t parse_for(struct parser *p)
         where = jp_expr(p);
     if (jp_accept(p, TOK_NAME, "recursive"))
         return jp_bad(p, CKPT_EUNSUPPORTED, "a recursive loop", "", 0);
-    if (p->err->code || !end_block(p))
+    if (p->rc || !end_block(p))
         return -1;
     body = parse_body(p, ends);
     p->loops--;
-    if (!p->err->code && jp_accept(p, TOK_NAME, "else") && end_block(p))
+    if (!p->rc && jp_accept(p, TOK_NAME, "else") && end_block(p))
         other = parse_body(p, end);
-    if (p->err->code || !close_with(p, "endfor"))
+    if (p->rc || !close_with(p, "endfor"))
         return -1;
     jp_at(p, n)->a = targets;
     jp_at(p, n)->b = list;
@@ -118,14 +123,13 @@ static int32_t parse_for(struct parser *p)
 
 static int32_t parse_set(struct parser *p)
 {
-    static const char *const end[] = {"endset", NULL};
     int32_t targets = parse_targets(p), n, value;
 
-    if (p->err->code)
+    if (p->rc)
         return -1;
     if (jp_accept(p, TOK_OP, "=")) {
         value = jp_expr(p);
-        if (!p->err->code && jp_is(jp_now(p), TOK_OP, ",")) {
+        if (!p->rc && jp_is(jp_now(p), TOK_OP, ",")) {
             int32_t first = -1, last = -1;
 
             jp_chain(p, &first, &last, jp_node(p, N_PLUS, value, -1, -1));
@@ -136,15 +140,12 @@ static int32_t parse_set(struct parser *p)
                 jp_at(p, value)->value.is_tuple = true;
         }
         n = jp_node(p, N_SET, targets, value, -1);
-        return !p->err->code && end_block(p) ? n : -1;
+        return !p->rc && end_block(p) ? n : -1;
     }
     if (jp_is(jp_now(p), TOK_OP, "|"))
         return jp_bad(p, CKPT_EUNSUPPORTED, "set with a filter", "", 0);
     n = jp_node(p, N_SET_BLOCK, targets, -1, -1);
-    if (p->err->code || !end_block(p))
-        return -1;
-    value = parse_body(p, end);
-    if (p->err->code || !close_with(p, "endset"))
+    if (!parse_inside(p, "endset", &value))
         return -1;
     jp_at(p, n)->c = value;
     return n;
@@ -152,8 +153,7 @@ static int32_t parse_set(struct parser *p)
 
 static int32_t parse_macro(struct parser *p)
 {
-    static const char *const end[] = {"endmacro", NULL};
-    int32_t n = jp_new(p, N_MACRO), first = -1, last = -1, body;
+    int32_t n = jp_new(p, N_MACRO), first = -1, last = -1, body, value;
     int loops = p->loops;
 
     if (jp_now(p)->kind != TOK_NAME || !jp_name(p, n, jp_now(p)))
@@ -161,15 +161,14 @@ static int32_t parse_macro(struct parser *p)
     p->i++;
     if (!jp_expect(p, "("))
         return -1;
-    while (!p->err->code && !jp_accept(p, TOK_OP, ")")) {
+    while (!p->rc && !jp_accept(p, TOK_OP, ")")) {
         int32_t param = jp_new(p, N_KEYWORD);
 
         if (jp_now(p)->kind != TOK_NAME || !jp_name(p, param, jp_now(p)))
             return jp_wrong(p, "a parameter is missing before");
         p->i++;
         if (jp_accept(p, TOK_OP, "=")) {
-            int32_t value = jp_expr(p);
-
+            value = jp_expr(p);
             jp_at(p, param)->a = value;
         }
         jp_chain(p, &first, &last, param);
@@ -177,12 +176,9 @@ static int32_t parse_macro(struct parser *p)
             return -1;
     }
     p->loops = 0;
-    if (p->err->code || !end_block(p))
+    if (!parse_inside(p, "endmacro", &body))
         return -1;
-    body = parse_body(p, end);
     p->loops = loops;
-    if (p->err->code || !close_with(p, "endmacro"))
-        return -1;
     jp_at(p, n)->a = first;
     jp_at(p, n)->c = body;
     return n;
@@ -191,15 +187,11 @@ static int32_t parse_macro(struct parser *p)
 /* A block of which only the inside counts, or over which a filter goes. */
 static int32_t parse_wrapped(struct parser *p, enum node_kind kind, const char *end)
 {
-    const char *const ends[] = {end, NULL};
     int32_t n = jp_new(p, kind), filter = -1, body;
 
     if (kind == N_FILTER_BLOCK)
         filter = jp_filter(p, -1);
-    if (p->err->code || !end_block(p))
-        return -1;
-    body = parse_body(p, ends);
-    if (p->err->code || !close_with(p, end))
+    if (!parse_inside(p, end, &body))
         return -1;
     jp_at(p, n)->a = filter;
     jp_at(p, n)->c = body;
@@ -239,9 +231,9 @@ static int32_t parse_body(struct parser *p, const char *const *ends)
 {
     int32_t first = -1, last = -1, n;
 
-    if (++p->depth > JINJA_MAX_DEPTH)
-        return jp_bad(p, CKPT_ELIMIT, "nested too deep", "", 0);
-    while (!p->err->code) {
+    if (!jp_enter(p))
+        return -1;
+    while (!p->rc) {
         const struct token *t = jp_now(p);
 
         if (t->kind == TOK_END) {
@@ -257,7 +249,7 @@ static int32_t parse_body(struct parser *p, const char *const *ends)
                 jp_at(p, n)->value = jv_str(t->s, t->n);
         } else if (t->kind == TOK_VAR) {
             n = jp_node(p, N_PRINT, jp_expr(p), -1, -1);
-            if (!p->err->code && jp_now(p)->kind != TOK_VAR_END)
+            if (!p->rc && jp_now(p)->kind != TOK_VAR_END)
                 return jp_wrong(p, "\"}}\" is missing before");
             p->i++;
         } else {
@@ -279,7 +271,6 @@ int jinja_parse(struct jinja **out, const char *text, size_t len, struct ckpt_er
     struct parser p = {.err = err};
     struct token *token = NULL;
     size_t n;
-    int rc;
 
     *out = NULL;
     if (len > JINJA_MAX_TEMPLATE)
@@ -290,16 +281,15 @@ int jinja_parse(struct jinja **out, const char *text, size_t len, struct ckpt_er
     p.t = ckpt_alloc(1, sizeof *p.t);
     if (!p.t)
         return ckpt_nomem(err, sizeof *p.t);
-    rc = jinja_lex(&token, &n, text, len, &p.t->arena, err);
+    p.rc = jinja_lex(&token, &n, text, len, &p.t->arena, err);
     p.token = token;
-    if (rc == 0)
+    if (p.rc == 0)
         p.t->root = parse_body(&p, NULL);
-    if (err->code) {
+    if (p.rc)
         jinja_free(p.t);
-        return ckpt_err_code(err);
-    }
-    *out = p.t;
-    return 0;
+    else
+        *out = p.t;
+    return p.rc;
 }
 
 void jinja_free(struct jinja *t)

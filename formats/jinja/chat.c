@@ -51,9 +51,9 @@ static int add_file(struct chat *c, struct ckpt_file *file, const char *name,
 {
     char *text;
     size_t n;
+    int rc = ckpt_file_slurp(file, &c->arena, JINJA_MAX_TEMPLATE, &text, &n, err);
 
-    return ckpt_file_slurp(file, &c->arena, JINJA_MAX_TEMPLATE, &text, &n, err)
-               ? err->code : add(c, name, text, n, err);
+    return rc ? rc : add(c, name, text, n, err);
 }
 
 static int add_file_at(struct chat *c, struct ckpt_dir *dir, const char *rel, const char *name,

@@ -19,12 +19,12 @@ int jinja_fail(struct run *r, int code, const char *fmt, ...)
     char text[600];
     va_list ap;
 
-    if (r->err->code)
-        return jinja_status(r);
+    if (r->rc)
+        return r->rc;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    return ckpt_fail(r->err, code, "chat template: line %d: %s", r->line, text);
+    return r->rc = ckpt_fail(r->err, code, "chat template: line %d: %s", r->line, text);
 }
 
 static const struct node *node_at(const struct run *r, int32_t i) { return &r->t->node[i]; }
@@ -54,12 +54,12 @@ struct jv jinja_arg(const struct args *args, size_t i, const char *name, struct 
 
 int jinja_args_of(struct run *r, int32_t first, struct args *args)
 {
-    struct jv list = jv_list_new(r, 0), named = {0};
+    struct jv list = jv_list_new(r, 0);
 
-    if (r->err->code)
-        return jinja_status(r);
+    if (r->rc)
+        return r->rc;
     args->named = NULL;
-    for (int32_t i = first; i >= 0 && !r->err->code; i = node_at(r, i)->next) {
+    for (int32_t i = first; i >= 0 && !r->rc; i = node_at(r, i)->next) {
         const struct node *n = node_at(r, i);
         struct jv v = jinja_eval(r, n->a);
 
@@ -67,16 +67,14 @@ int jinja_args_of(struct run *r, int32_t first, struct args *args)
             jv_append(r, list.list, v);
             continue;
         }
-        if (!args->named) {
-            named = jv_map_new(r);
-            args->named = r->err->code ? NULL : named.map;
-        }
+        if (!args->named)
+            args->named = jv_map_new(r).map;
         if (args->named)
             jv_put(r, args->named, jv_str(n->name, n->n_name), v);
     }
     args->item = list.list->item;
     args->n = list.list->n;
-    return jinja_status(r);
+    return r->rc;
 }
 
 static struct jv call_macro(struct run *r, const struct node *m, const struct args *args)
@@ -85,7 +83,7 @@ static struct jv call_macro(struct run *r, const struct node *m, const struct ar
     size_t before = jinja_push(r), k = 0;
     int line = r->line;
 
-    for (int32_t i = m->a; i >= 0 && !r->err->code; i = node_at(r, i)->next, k++) {
+    for (int32_t i = m->a; i >= 0 && !r->rc; i = node_at(r, i)->next, k++) {
         const struct node *param = node_at(r, i);
         struct jv none = {.kind = V_UNDEFINED, .str = {param->name, param->n_name}};
         struct jv v = jinja_arg(args, k, param->name, none);
@@ -96,7 +94,7 @@ static struct jv call_macro(struct run *r, const struct node *m, const struct ar
     }
     if (args->n > k)
         jinja_fail(r, CKPT_EFORMAT, "macro %s takes %zu arguments, not %zu", m->name, k, args->n);
-    if (!r->err->code)
+    if (!r->rc)
         out = jinja_capture(r, m->c);
     jinja_pop(r, before);
     r->line = line;
@@ -117,7 +115,7 @@ static struct jv make_range(struct run *r, const struct args *args)
         return zero;
     }
     out = jv_list_new(r, 0);
-    for (int64_t i = a.i; !r->err->code && (step.i > 0 ? i < b.i : i > b.i);) {
+    for (int64_t i = a.i; !r->rc && (step.i > 0 ? i < b.i : i > b.i);) {
         if (out.list->n == MAX_RANGE)
             jinja_fail(r, CKPT_ELIMIT, "a range of more than %d", MAX_RANGE);
         else
@@ -154,12 +152,12 @@ static struct jv make_map(struct run *r, const struct args *args, bool is_namesp
 {
     struct jv out = jv_map_new(r);
 
-    if (!r->err->code)
+    if (!r->rc)
         out.map->is_namespace = is_namespace;
     for (size_t i = 0; args->n > 0 && args->item[0].kind == V_MAP && i < args->item[0].map->n &&
-                       !r->err->code; i++)
+                       !r->rc; i++)
         jv_put(r, out.map, args->item[0].map->pair[i].key, args->item[0].map->pair[i].value);
-    for (size_t i = 0; args->named && i < args->named->n && !r->err->code; i++)
+    for (size_t i = 0; args->named && i < args->named->n && !r->rc; i++)
         jv_put(r, out.map, args->named->pair[i].key, args->named->pair[i].value);
     return out;
 }
@@ -208,7 +206,7 @@ struct jv jinja_attr(struct run *r, const struct jv *v, const char *name, size_t
         struct jv *self = ckpt_arena_alloc(&r->arena, 1, sizeof *self);
 
         if (!self) {
-            ckpt_nomem(r->err, sizeof *self);
+            jinja_no_memory(r, sizeof *self);
             return out;
         }
         *self = *v;
@@ -272,7 +270,7 @@ static struct jv slice_of(struct run *r, const struct node *node)
     struct jv_list *items;
     struct ckpt_buf b;
 
-    if (r->err->code || step == 0 || (v.kind != V_LIST && v.kind != V_STRING)) {
+    if (r->rc || step == 0 || (v.kind != V_LIST && v.kind != V_STRING)) {
         jinja_fail(r, CKPT_EFORMAT, "a slice of %s with step %" PRId64, jv_type(&v), step);
         return none;
     }
@@ -283,12 +281,12 @@ static struct jv slice_of(struct run *r, const struct node *node)
     end = step > 0 ? slice_bound(&to, n, step, false)
                    : to.kind == V_INT ? slice_bound(&to, n, step, false) : -1;
     for (int64_t i = step < 0 && from.kind != V_INT ? n - 1 : slice_bound(&from, n, step, true);
-         !r->err->code && (step > 0 ? i < end : i > end);) {
+         !r->rc && (step > 0 ? i < end : i > end);) {
         jv_append(r, out.list, items->item[i]);
         if (__builtin_add_overflow(i, step, &i))
             break;
     }
-    if (r->err->code || v.kind == V_LIST)
+    if (r->rc || v.kind == V_LIST)
         return out;
     ckpt_buf_init(&b, JINJA_MAX_OUTPUT);
     for (size_t i = 0; i < out.list->n; i++)
@@ -300,10 +298,10 @@ static struct jv eval_list(struct run *r, const struct node *node)
 {
     struct jv out = node->kind == N_LIST ? jv_list_new(r, 0) : jv_map_new(r);
 
-    for (int32_t i = node->a; i >= 0 && !r->err->code; i = node_at(r, i)->next) {
+    for (int32_t i = node->a; i >= 0 && !r->rc; i = node_at(r, i)->next) {
         struct jv v = jinja_eval(r, i);
 
-        if (r->err->code)
+        if (r->rc)
             break;
         if (node->kind == N_LIST) {
             jv_append(r, out.list, v);
@@ -323,7 +321,7 @@ static struct jv eval_call(struct run *r, const struct node *node)
     struct jv v = jinja_eval(r, node->a);
     struct args args = {0};
 
-    if (r->err->code || jinja_args_of(r, node->b, &args))
+    if (r->rc || jinja_args_of(r, node->b, &args))
         return v;
     if (node->kind == N_FILTER)
         return jinja_filter(r, node->name, v, &args);
@@ -348,7 +346,7 @@ static struct jv eval_node(struct run *r, const struct node *node)
     default:        break;
     }
     v = jinja_eval(r, node->a);
-    if (r->err->code)
+    if (r->rc)
         return v;
     switch (node->kind) {
     case N_PLUS: return v;
@@ -356,7 +354,7 @@ static struct jv eval_node(struct run *r, const struct node *node)
     case N_NOT:  return jv_bool(!jv_true(&v));
     case N_ITEM:
         key = jinja_eval(r, node->b);
-        return r->err->code ? key : item_of(r, &v, &key);
+        return r->rc ? key : item_of(r, &v, &key);
     case N_AND:  return jv_true(&v) ? jinja_eval(r, node->b) : v;
     case N_OR:   return jv_true(&v) ? v : jinja_eval(r, node->b);
     case N_COND:
@@ -367,7 +365,7 @@ static struct jv eval_node(struct run *r, const struct node *node)
         return jinja_op(r, "-", jv_int(0), v);
     case N_OP:
         key = jinja_eval(r, node->b);
-        return r->err->code ? key : jinja_op(r, node->name, v, key);
+        return r->rc ? key : jinja_op(r, node->name, v, key);
     default:
         jinja_fail(r, CKPT_ESTATE, "node %d is no expression", node->kind);
         return v;
@@ -378,13 +376,13 @@ struct jv jinja_eval(struct run *r, int32_t i)
 {
     struct jv v = {0};
 
-    if (r->err->code || i < 0)
+    if (i < 0)
         return v;
-    if (++r->steps > JINJA_MAX_STEPS || r->depth >= 2 * JINJA_MAX_DEPTH) {
-        jinja_fail(r, CKPT_ELIMIT, r->steps > JINJA_MAX_STEPS ? "takes too many steps"
-                                                              : "calls itself too deep");
+    jv_work(r, 0);
+    if (r->depth >= 2 * JINJA_MAX_DEPTH)
+        jinja_fail(r, CKPT_ELIMIT, "calls itself too deep");
+    if (r->rc)
         return v;
-    }
     r->depth++;
     v = eval_node(r, node_at(r, i));
     r->depth--;

@@ -80,13 +80,13 @@ static struct jv length_of(struct run *r, const struct jv *v)
 /* "a.b" or "0" of v; what is not there is undefined. */
 static struct jv path_of(struct run *r, struct jv v, const struct jv *path)
 {
-    const char *s = path->kind == V_STRING ? path->str.s : "", *end = s;
+    const char *s = path->kind == V_STRING ? path->str.s : "", *end;
     size_t n = path->kind == V_STRING ? path->str.n : 0;
 
     if (path->kind == V_INT)
         return v.kind == V_LIST && path->i >= 0 && (size_t)path->i < v.list->n
                    ? v.list->item[path->i] : (struct jv){.kind = V_UNDEFINED, .str = {"", 0}};
-    for (const char *last = s + n; s <= last && n > 0 && !r->err->code; s = end + 1) {
+    for (const char *last = s + n; s <= last && n > 0 && !r->rc; s = end + 1) {
         const struct jv *found;
 
         for (end = s; end < last && *end != '.'; end++)
@@ -120,13 +120,12 @@ static struct jv map(struct run *r, const struct jv_list *items, const struct ar
                                    : (struct args){0};
     const char *name = attribute.kind == V_UNDEFINED && args->n ? name_arg(r, &args->item[0]) : "";
 
-    if (attribute.kind == V_UNDEFINED && !r->err->code && !jinja_knows_filter(name))
+    if (attribute.kind == V_UNDEFINED && !r->rc && !jinja_knows_filter(name))
         jinja_fail(r, CKPT_EUNSUPPORTED, "map: no filter \"%s\"", name);
-    for (size_t i = 0; i < items->n && !r->err->code; i++) {
+    for (size_t i = 0; i < items->n && !r->rc; i++) {
         struct jv v;
 
-        if (++r->steps > JINJA_MAX_STEPS)
-            jinja_fail(r, CKPT_ELIMIT, "takes too many steps");
+        jv_work(r, 0);
         if (attribute.kind == V_UNDEFINED) {
             v = jinja_filter(r, name, items->item[i], &rest);
         } else {
@@ -134,7 +133,7 @@ static struct jv map(struct run *r, const struct jv_list *items, const struct ar
             if (v.kind == V_UNDEFINED && fallback.kind != V_UNDEFINED)
                 v = fallback;
         }
-        if (!r->err->code)
+        if (!r->rc)
             jv_append(r, out.list, v);
     }
     return out;
@@ -151,14 +150,13 @@ static struct jv select_items(struct run *r, const struct jv_list *items,
 
     if (args->n > skip + 1)
         rest = (struct args){.item = args->item + skip + 1, .n = args->n - skip - 1};
-    if (!r->err->code && name && !jinja_knows_test(name))
+    if (!r->rc && name && !jinja_knows_test(name))
         jinja_fail(r, CKPT_EUNSUPPORTED, "no test \"%s\"", name);
-    for (size_t i = 0; i < items->n && !r->err->code; i++) {
+    for (size_t i = 0; i < items->n && !r->rc; i++) {
         struct jv v = by_attribute ? path_of(r, items->item[i], &path) : items->item[i];
 
-        if (++r->steps > JINJA_MAX_STEPS)
-            jinja_fail(r, CKPT_ELIMIT, "takes too many steps");
-        if (!r->err->code && (name ? jinja_test(r, name, &v, &rest) : jv_true(&v)) == want)
+        jv_work(r, 0);
+        if (!r->rc && (name ? jinja_test(r, name, &v, &rest) : jv_true(&v)) == want)
             jv_append(r, out.list, items->item[i]);
     }
     return out;
@@ -200,7 +198,7 @@ static struct jv indent(struct run *r, struct jv v, const struct args *args)
                        : jinja_op(r, "*", STR(" "), width);
     struct ckpt_buf b;
 
-    if (r->err->code || v.kind != V_STRING || pad.kind != V_STRING)
+    if (r->rc || v.kind != V_STRING || pad.kind != V_STRING)
         return v;
     ckpt_buf_init(&b, JINJA_MAX_OUTPUT);
     for (size_t i = 0, n; i < v.str.n; i += n + 1) {
@@ -230,21 +228,19 @@ static struct jv sort_key(struct run *r, struct jv v, const struct args *args)
 /* A stable sort by insertion; lists here are short. */
 static void sort(struct run *r, struct jv *item, struct jv *key, size_t n, bool down)
 {
-    for (size_t i = 1; i < n && !r->err->code; i++) {
+    for (size_t i = 1; i < n && !r->rc; i++) {
         struct jv v = item[i], k = key[i];
         size_t at = i;
 
-        while (at > 0 && !r->err->code &&
+        while (at > 0 && !r->rc &&
                (down ? jv_less(r, &key[at - 1], &k) : jv_less(r, &k, &key[at - 1]))) {
             item[at] = item[at - 1];
             key[at] = key[at - 1];
             at--;
-            r->steps++;
+            jv_work(r, 0);
         }
         item[at] = v;
         key[at] = k;
-        if (r->steps > JINJA_MAX_STEPS)
-            jinja_fail(r, CKPT_ELIMIT, "takes too many steps");
     }
 }
 
@@ -255,7 +251,7 @@ static struct jv arrange(struct run *r, enum filter filter, const struct jv_list
     struct jv out = jv_list_new(r, items->n), keys = jv_list_new(r, items->n), down;
 
     down = jinja_arg(args, 0, "reverse", jv_bool(false));
-    for (size_t i = 0; i < items->n && !r->err->code; i++) {
+    for (size_t i = 0; i < items->n && !r->rc; i++) {
         size_t from = filter == F_REVERSE ? items->n - 1 - i : i;
         struct jv key = filter == F_REVERSE ? jv_none()
                            : filter == F_DICTSORT ? items->item[i].list->item[0]
@@ -271,14 +267,14 @@ static struct jv arrange(struct run *r, enum filter filter, const struct jv_list
             if (k < keys.list->n)
                 continue;
         }
-        if (!r->err->code && jv_append(r, keys.list, key) == 0)
+        if (!r->rc && jv_append(r, keys.list, key) == 0)
             jv_append(r, out.list, items->item[from]);
     }
-    if (r->err->code || filter == F_REVERSE || filter == F_UNIQUE)
+    if (r->rc || filter == F_REVERSE || filter == F_UNIQUE)
         return out;
     sort(r, out.list->item, keys.list->item, out.list->n,
          filter == F_MAX || (filter == F_SORT && jv_true(&down)));
-    if (filter == F_SORT || filter == F_DICTSORT || r->err->code)
+    if (filter == F_SORT || filter == F_DICTSORT || r->rc)
         return out;
     return out.list->n ? out.list->item[0] : (struct jv){.kind = V_UNDEFINED, .str = {"", 0}};
 }
@@ -288,7 +284,7 @@ static struct jv sum(struct run *r, const struct jv_list *items, const struct ar
     struct jv none = {0}, attribute = jinja_arg(args, 0, "attribute", none),
                  out = jinja_arg(args, 1, "start", jv_int(0));
 
-    for (size_t i = 0; i < items->n && !r->err->code; i++)
+    for (size_t i = 0; i < items->n && !r->rc; i++)
         out = jinja_op(r, "+", out, attribute.kind == V_UNDEFINED
                        ? items->item[i] : path_of(r, items->item[i], &attribute));
     return out;
@@ -338,10 +334,10 @@ static struct jv over_items(struct run *r, enum filter filter, const struct jv *
         if (out.kind != V_UNDEFINED) {
             struct jv by = jv_map_new(r), list;
 
-            if (r->err->code || jv_put(r, by.map, STR("attribute"), out))
+            if (r->rc || jv_put(r, by.map, STR("attribute"), out))
                 return undefined;
             list = map(r, items, &(struct args){.named = by.map});
-            items = r->err->code ? items : list.list;
+            items = r->rc ? items : list.list;
         }
         out = jinja_arg(args, 0, "d", STR(""));
         return jinja_join(r, items, &out);
@@ -364,7 +360,7 @@ struct jv jinja_filter(struct run *r, const char *name, struct jv v, const struc
     int filter = find_filter(name);
 
     jv_work(r, v.kind == V_STRING ? v.str.n : 0);
-    if (r->err->code)
+    if (r->rc)
         return v;
     switch (filter) {
     case F_TOJSON:  return to_json(r, &v, args);
@@ -386,11 +382,11 @@ struct jv jinja_filter(struct run *r, const char *name, struct jv v, const struc
         if (v.kind != V_MAP)
             return jv_list_new(r, 0);
         v = jinja_items(r, v.map);
-        return filter == F_ITEMS || r->err->code ? v : over_items(r, F_DICTSORT, &v, args);
+        return filter == F_ITEMS || r->rc ? v : over_items(r, F_DICTSORT, &v, args);
     case F_REVERSE:
         if (v.kind == V_STRING) {
             b = over_items(r, F_REVERSE, &v, args);
-            return r->err->code ? b : jinja_join(r, b.list, &(struct jv){0});
+            return r->rc ? b : jinja_join(r, b.list, &(struct jv){0});
         }
         return over_items(r, F_REVERSE, &v, args);
     case F_JOIN: case F_FIRST: case F_LAST: case F_LIST: case F_MAP: case F_SELECTATTR:
@@ -401,7 +397,7 @@ struct jv jinja_filter(struct run *r, const char *name, struct jv v, const struc
         break;
     }
     v = as_string(r, &v);
-    if (r->err->code)
+    if (r->rc)
         return v;
     switch (filter) {
     case F_TRIM:       return jinja_strip(v, &a, true, true);

@@ -72,7 +72,7 @@ static void split_words(struct run *r, struct jv_list *out, struct jv v, int64_t
 {
     const struct jv space = {.kind = V_NONE};
 
-    while (!r->err->code) {
+    while (!r->rc) {
         size_t n = 0, width;
 
         v = jinja_strip(v, &space, true, false);
@@ -103,7 +103,7 @@ static struct jv split(struct run *r, struct jv v, const struct jv *by, int64_t 
     struct jv out = jv_list_new(r, 0);
     const char *at;
 
-    if (r->err->code)
+    if (r->rc)
         return out;
     if (by->kind != V_STRING) {
         split_words(r, out.list, v, most);
@@ -113,7 +113,7 @@ static struct jv split(struct run *r, struct jv v, const struct jv *by, int64_t 
         jinja_fail(r, CKPT_EFORMAT, "split by an empty string");
         return out;
     }
-    while (!r->err->code && (most < 0 || (int64_t)out.list->n < most) &&
+    while (!r->rc && (most < 0 || (int64_t)out.list->n < most) &&
            (at = from_right ? find_last(v.str.s, v.str.n, by->str.s, by->str.n)
                             : v.str.n ? memmem(v.str.s, v.str.n, by->str.s, by->str.n) : NULL)) {
         size_t n = (size_t)(at - v.str.s), rest = v.str.n - n - by->str.n;
@@ -122,7 +122,7 @@ static struct jv split(struct run *r, struct jv v, const struct jv *by, int64_t 
                                              : jv_str(v.str.s, n));
         v = from_right ? jv_str(v.str.s, n) : jv_str(at + by->str.n, rest);
     }
-    if (!r->err->code)
+    if (!r->rc)
         jv_append(r, out.list, v);
     for (size_t i = 0; from_right && i < out.list->n / 2; i++) {
         struct jv kept = out.list->item[i];
@@ -137,7 +137,7 @@ static struct jv split_lines(struct run *r, struct jv v)
 {
     struct jv out = jv_list_new(r, 0);
 
-    while (!r->err->code && v.str.n > 0) {
+    while (!r->rc && v.str.n > 0) {
         size_t n = 0, gap;
 
         while (n < v.str.n && v.str.s[n] != '\n' && v.str.s[n] != '\r')
@@ -191,7 +191,7 @@ struct jv jinja_case(struct run *r, struct jv v, char how)
 
     jv_work(r, SLOW * v.str.n);
     ckpt_buf_init(&b, JINJA_MAX_OUTPUT);
-    for (size_t i = 0; i < v.str.n && !r->err->code;) {
+    for (size_t i = 0; i < v.str.n && !r->rc;) {
         utf8proc_uint8_t text[4];
         utf8proc_int32_t c;
         utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)v.str.s + i,
@@ -263,7 +263,7 @@ static struct jv count(struct run *r, struct jv v, const struct jv *what)
         return v;
     }
     list = split(r, v, what, -1, false);
-    return r->err->code ? list : jv_int((int64_t)list.list->n - 1);
+    return r->rc ? list : jv_int((int64_t)list.list->n - 1);
 }
 
 static bool is_digits(const struct jv *v)
@@ -292,7 +292,7 @@ static struct jv string_method(struct run *r, int method, struct jv v, const str
     struct jv_list *items;
 
     jv_work(r, work_of(method, &v, &a));
-    if (r->err->code)
+    if (r->rc)
         return none;
     switch (method) {
     case M_STRIP:      return jinja_strip(v, &a, true, true);
@@ -330,12 +330,12 @@ static struct jv members(struct run *r, const struct jv_map *map, int what)
 {
     struct jv out = jv_list_new(r, map->n);
 
-    for (size_t i = 0; i < map->n && !r->err->code; i++) {
+    for (size_t i = 0; i < map->n && !r->rc; i++) {
         struct jv pair = what == M_KEYS ? map->pair[i].key : map->pair[i].value;
 
         if (what == M_ITEMS) {
             pair = jv_list_new(r, 2);
-            if (r->err->code)
+            if (r->rc)
                 break;
             jv_append(r, pair.list, map->pair[i].key);
             jv_append(r, pair.list, map->pair[i].value);

@@ -95,8 +95,8 @@ static struct jv repeat(struct run *r, const struct jv *v, int64_t n)
         return jv_of_buf(r, &text);
     }
     out = jv_list_new(r, 0);
-    for (int64_t i = 0; v->list->n && i < n && !r->err->code; i++)
-        for (size_t k = 0; k < v->list->n && !r->err->code; k++)
+    for (int64_t i = 0; v->list->n && i < n && !r->rc; i++)
+        for (size_t k = 0; k < v->list->n && !r->rc; k++)
             jv_append(r, out.list, v->list->item[k]);
     return out;
 }
@@ -129,9 +129,9 @@ static struct jv add(struct run *r, const struct jv *a, const struct jv *b)
     if (a->kind != V_LIST || b->kind != V_LIST)
         return no_op(r, "+", a, b);
     out = jv_list_new(r, 0);
-    for (size_t i = 0; i < a->list->n && !r->err->code; i++)
+    for (size_t i = 0; i < a->list->n && !r->rc; i++)
         jv_append(r, out.list, a->list->item[i]);
-    for (size_t i = 0; i < b->list->n && !r->err->code; i++)
+    for (size_t i = 0; i < b->list->n && !r->rc; i++)
         jv_append(r, out.list, b->list->item[i]);
     out.is_tuple = a->is_tuple;
     return out;

@@ -5,13 +5,28 @@
 
 #include "formats/jinja/parser.h"
 
-
 int32_t jp_bad(struct parser *p, int code, const char *what, const char *s, size_t n)
 {
-    if (!p->err->code)
-        ckpt_fail(p->err, code, "chat template: line %d: %s%s%.*s%s", p->token[p->i].line, what,
-                  n ? " \"" : "", (int)(n > 60 ? 60 : n), s, n ? "\"" : "");
+    if (!p->rc)
+        p->rc = ckpt_fail(p->err, code, "chat template: line %d: %s%s%.*s%s",
+                          p->token[p->i].line, what, n ? " \"" : "", (int)(n > 60 ? 60 : n), s,
+                          n ? "\"" : "");
     return -1;
+}
+
+int32_t jp_no_memory(struct parser *p, size_t bytes)
+{
+    if (!p->rc)
+        p->rc = ckpt_nomem(p->err, bytes);
+    return -1;
+}
+
+bool jp_enter(struct parser *p)
+{
+    if (++p->depth <= JINJA_MAX_DEPTH)
+        return true;
+    jp_bad(p, CKPT_ELIMIT, "nested too deep", "", 0);
+    return false;
 }
 
 const struct token *jp_now(const struct parser *p) { return &p->token[p->i]; }
@@ -52,16 +67,14 @@ int32_t jp_new(struct parser *p, enum node_kind kind)
 {
     struct jinja *t = p->t;
 
-    if (p->err->code)
+    if (p->rc)
         return -1;
     if (t->n == t->cap) {
         size_t cap = t->cap ? 2 * t->cap : 256;
         struct node *node = ckpt_arena_alloc(&t->arena, cap, sizeof *node);
 
-        if (!node) {
-            ckpt_nomem(p->err, cap * sizeof *node);
-            return -1;
-        }
+        if (!node)
+            return jp_no_memory(p, cap * sizeof *node);
         if (t->n)
             memcpy(node, t->node, t->n * sizeof *node);
         t->node = node;
@@ -113,7 +126,7 @@ bool jp_name(struct parser *p, int32_t n, const struct token *t)
     jp_at(p, n)->name = ckpt_arena_strndup(&p->t->arena, t->s, t->n);
     jp_at(p, n)->n_name = t->n;
     if (!jp_at(p, n)->name)
-        ckpt_nomem(p->err, t->n);
+        jp_no_memory(p, t->n);
     return jp_at(p, n)->name != NULL;
 }
 
@@ -134,9 +147,9 @@ void jp_chain(struct parser *p, int32_t *first, int32_t *last, int32_t n)
 /* Arguments up to the closing parenthesis, after the opening one. */
 int32_t jp_args(struct parser *p)
 {
-    int32_t first = -1, last = -1;
+    int32_t first = -1, last = -1, value;
 
-    while (!p->err->code && !jp_accept(p, TOK_OP, ")")) {
+    while (!p->rc && !jp_accept(p, TOK_OP, ")")) {
         if (first >= 0 && !jp_expect(p, ","))
             return -1;
         if (jp_accept(p, TOK_OP, ")"))
@@ -147,17 +160,13 @@ int32_t jp_args(struct parser *p)
             if (!jp_name(p, n, jp_now(p)))
                 return -1;
             p->i += 2;
-            {
-                int32_t value = jp_expr(p);
-
-                jp_at(p, n)->a = value;
-            }
+            value = jp_expr(p);
+            jp_at(p, n)->a = value;
             jp_chain(p, &first, &last, n);
         } else {
             /* In a node of its own, since an expression may be shared. */
-            int32_t value = jp_expr(p), n = jp_node(p, N_PLUS, value, -1, -1);
-
-            jp_chain(p, &first, &last, n);
+            value = jp_expr(p);
+            jp_chain(p, &first, &last, jp_node(p, N_PLUS, value, -1, -1));
         }
     }
     return first;
@@ -168,7 +177,7 @@ static int32_t parse_items(struct parser *p, const char *close, bool is_map)
 {
     int32_t first = -1, last = -1;
 
-    while (!p->err->code && !jp_accept(p, TOK_OP, close)) {
+    while (!p->rc && !jp_accept(p, TOK_OP, close)) {
         if (first >= 0 && !jp_expect(p, ","))
             return -1;
         if (jp_accept(p, TOK_OP, close))
@@ -192,7 +201,7 @@ static int32_t parse_parens(struct parser *p)
         return n;
     }
     n = jp_expr(p);
-    while (!p->err->code && jp_accept(p, TOK_OP, ",")) {
+    while (!p->rc && jp_accept(p, TOK_OP, ",")) {
         if (!tuple)
             jp_chain(p, &first, &last, jp_node(p, N_PLUS, n, -1, -1));
         tuple = true;
@@ -214,6 +223,7 @@ static int32_t parse_number(struct parser *p)
 {
     const struct token *t = &p->token[p->i++];
     char text[40], *end;
+    struct jv v;
     size_t n = 0;
 
     for (size_t i = 0; i < t->n && n < sizeof text - 1; i++)
@@ -222,15 +232,12 @@ static int32_t parse_number(struct parser *p)
     text[n] = '\0';
     errno = 0;
     if (t->kind == TOK_FLOAT) {
-        struct jv v = {.kind = V_FLOAT, .d = strtod(text, &end)};
-
-        return *end ? jp_bad(p, CKPT_EFORMAT, "no number", t->s, t->n) : const_of(p, v);
+        v = (struct jv){.kind = V_FLOAT, .d = strtod(text, &end)};
+        errno = 0;                      /* a fraction beyond the range is infinite, as Python's */
+    } else {
+        v = jv_int(strtoll(text, &end, 10));
     }
-    {
-        struct jv v = jv_int(strtoll(text, &end, 10));
-
-        return *end || errno ? jp_bad(p, CKPT_EFORMAT, "no number", t->s, t->n) : const_of(p, v);
-    }
+    return *end || errno ? jp_bad(p, CKPT_EFORMAT, "no number", t->s, t->n) : const_of(p, v);
 }
 
 /* Adjacent strings are one. */
@@ -248,10 +255,8 @@ static int32_t parse_string(struct parser *p)
     n = b.len;
     text = ckpt_arena_strndup(&p->t->arena, n ? (const char *)b.data : "", n);
     ckpt_buf_release(&b);
-    if (!text) {
-        ckpt_nomem(p->err, n);
-        return -1;
-    }
+    if (!text)
+        return jp_no_memory(p, n);
     return const_of(p, jv_str(text, n));
 }
 
@@ -296,7 +301,7 @@ static int32_t parse_subscript(struct parser *p, int32_t n)
     int32_t part[3] = {-1, -1, -1}, made;
     int k = 0;
 
-    for (; k < 3 && !p->err->code; k++) {
+    for (; k < 3 && !p->rc; k++) {
         if (!jp_is(jp_now(p), TOK_OP, ":") && !jp_is(jp_now(p), TOK_OP, "]"))
             part[k] = jp_expr(p);
         if (!jp_accept(p, TOK_OP, ":"))
@@ -365,14 +370,14 @@ static int32_t parse_test(struct parser *p, int32_t n)
         args = jp_args(p);
     else if (starts_argument(jp_now(p)))
         args = jp_node(p, N_PLUS, parse_postfix(p, parse_primary(p)), -1, -1);
-    if (made >= 0 && !p->err->code)
+    if (made >= 0 && !p->rc)
         jp_at(p, made)->b = args;
     return negate ? jp_node(p, N_NOT, made, -1, -1) : made;
 }
 
 static int32_t parse_postfix(struct parser *p, int32_t n)
 {
-    while (!p->err->code) {
+    while (!p->rc) {
         int32_t made;
 
         if (jp_accept(p, TOK_OP, ".")) {
@@ -403,17 +408,17 @@ static int32_t parse_unary(struct parser *p, bool with_filters)
 {
     int32_t n;
 
-    if (++p->depth > JINJA_MAX_DEPTH)
-        return jp_bad(p, CKPT_ELIMIT, "nested too deep", "", 0);
+    if (!jp_enter(p))
+        return -1;
     if (jp_accept(p, TOK_OP, "-"))
         n = jp_node(p, N_NEGATE, parse_unary(p, false), -1, -1);
     else if (jp_accept(p, TOK_OP, "+"))
         n = jp_node(p, N_PLUS, parse_unary(p, false), -1, -1);
     else
         n = parse_postfix(p, parse_primary(p));
-    if (!p->err->code && jp_accept(p, TOK_OP, "**"))
+    if (!p->rc && jp_accept(p, TOK_OP, "**"))
         n = op_of(p, "**", n, parse_unary(p, false));
-    while (with_filters && !p->err->code) {
+    while (with_filters && !p->rc) {
         if (jp_accept(p, TOK_OP, "|"))
             n = jp_filter(p, n);
         else if (jp_accept(p, TOK_NAME, "is"))
@@ -439,7 +444,7 @@ static int32_t parse_binary(struct parser *p, size_t level)
     if (level == sizeof levels / sizeof *levels)
         return parse_unary(p, true);
     n = parse_binary(p, level + 1);
-    while (!p->err->code) {
+    while (!p->rc) {
         size_t k;
 
         for (k = 0; levels[level][k] && !jp_is(jp_now(p), TOK_OP, levels[level][k]); k++)
@@ -458,7 +463,7 @@ static int32_t parse_compare(struct parser *p)
     static const char *const ops[] = {"==", "!=", "<", "<=", ">", ">="};
     int32_t left = parse_binary(p, 0), all = -1;
 
-    while (!p->err->code) {
+    while (!p->rc) {
         const char *op = NULL;
         int32_t right, one;
         bool negate = false;
@@ -491,8 +496,8 @@ static int32_t parse_not(struct parser *p)
 
     if (!jp_accept(p, TOK_NAME, "not"))
         return parse_compare(p);
-    if (++p->depth > JINJA_MAX_DEPTH)
-        return jp_bad(p, CKPT_ELIMIT, "nested too deep", "", 0);
+    if (!jp_enter(p))
+        return -1;
     n = jp_node(p, N_NOT, parse_not(p), -1, -1);
     p->depth--;
     return n;
@@ -502,7 +507,7 @@ static int32_t parse_and(struct parser *p)
 {
     int32_t n = parse_not(p);
 
-    while (!p->err->code && jp_accept(p, TOK_NAME, "and"))
+    while (!p->rc && jp_accept(p, TOK_NAME, "and"))
         n = jp_node(p, N_AND, n, parse_not(p), -1);
     return n;
 }
@@ -511,7 +516,7 @@ int32_t jp_or(struct parser *p)
 {
     int32_t n = parse_and(p);
 
-    while (!p->err->code && jp_accept(p, TOK_NAME, "or"))
+    while (!p->rc && jp_accept(p, TOK_NAME, "or"))
         n = jp_node(p, N_OR, n, parse_and(p), -1);
     return n;
 }
@@ -520,12 +525,12 @@ int32_t jp_expr(struct parser *p)
 {
     int32_t n, condition, otherwise;
 
-    if (++p->depth > JINJA_MAX_DEPTH)
-        return jp_bad(p, CKPT_ELIMIT, "nested too deep", "", 0);
+    if (!jp_enter(p))
+        return -1;
     n = jp_or(p);
-    while (!p->err->code && jp_accept(p, TOK_NAME, "if")) {
+    while (!p->rc && jp_accept(p, TOK_NAME, "if")) {
         condition = jp_or(p);
-        otherwise = !p->err->code && jp_accept(p, TOK_NAME, "else") ? jp_expr(p) : -1;
+        otherwise = !p->rc && jp_accept(p, TOK_NAME, "else") ? jp_expr(p) : -1;
         n = jp_node(p, N_COND, condition, n, otherwise);
     }
     p->depth--;

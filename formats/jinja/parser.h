@@ -10,11 +10,15 @@ struct parser {
     size_t              i;
     int                 depth, loops;
     struct ckpt_err    *err;
+    int                 rc;             /* of the first failure, which ends the parsing, or 0 */
 };
 
-/* -1 with err filled in; what stands at the place is quoted. */
+/* -1 and p->rc; s is quoted. */
 int32_t jp_bad(struct parser *p, int code, const char *what, const char *s, size_t n);
 int32_t jp_wrong(struct parser *p, const char *wanted);
+int32_t jp_no_memory(struct parser *p, size_t bytes);
+/* One level deeper; false beyond the limit. */
+bool jp_enter(struct parser *p);
 const struct token *jp_now(const struct parser *p);
 bool jp_is(const struct token *t, enum token_kind kind, const char *s);
 bool jp_accept(struct parser *p, enum token_kind kind, const char *s);

@@ -61,6 +61,7 @@ struct run {
     struct jinja_out   *out;
     struct ckpt_buf    *to;             /* where text goes: out->text, or a block's own */
     struct ckpt_err    *err;
+    int                 rc;             /* of the first failure, which ends the rendering, or 0 */
     struct variable    *var;
     size_t              n_var, cap_var, frame;  /* variables from frame on are the innermost */
     int64_t             steps, now;
@@ -73,7 +74,7 @@ struct jv jv_none(void);
 struct jv jv_bool(bool b);
 struct jv jv_int(int64_t i);
 struct jv jv_str(const char *s, size_t n);
-/* These give V_UNDEFINED and set err when memory is short. */
+/* These give V_UNDEFINED when memory is short. */
 struct jv jv_list_new(struct run *r, size_t room);
 struct jv jv_map_new(struct run *r);
 struct jv jv_copy_str(struct run *r, const char *s, size_t n);
@@ -84,8 +85,8 @@ int jv_put(struct run *r, struct jv_map *map, struct jv key, struct jv v);
 const struct jv *jv_get(struct run *r, const struct jv_map *map, const char *key, size_t n);
 const struct jv *jv_find(struct run *r, const struct jv_map *map, const struct jv *key);
 /*
- * Count work that a node's evaluation does beyond itself, over so many bytes, as steps; err is set
- * when that is too much.  NULL: not counted.
+ * Count work over so many bytes as one step or more; too many steps end the rendering.  NULL: not
+ * counted.
  */
 #define JINJA_STEP_BYTES 64
 void jv_work(struct run *r, size_t bytes);
@@ -149,9 +150,9 @@ struct jinja {
 /* -- evaluation ------------------------------------------------------------------------------ */
 
 struct args {
-    struct jv     *item;             /* [n] by position */
-    size_t            n;
-    struct jv_map *named;            /* or NULL */
+    struct jv     *item;                /* [n] by position */
+    size_t         n;
+    struct jv_map *named;               /* or NULL */
 };
 
 /* Variables: those from the last push on are the innermost and go with its pop. */
@@ -162,16 +163,11 @@ void jinja_pop(struct run *r, size_t before);
 /* What statements write, as a string. */
 struct jv jinja_capture(struct run *r, int32_t first);
 int jinja_args_of(struct run *r, int32_t first, struct args *args);
-/* 0, or the code of the first failure of this rendering, which ends it. */
-static inline int jinja_status(const struct run *r)
-{
-    int code = r->err->code;
-
-    return code;
-}
-/* V_UNDEFINED with err on failure; jinja_status tells. */
+/* V_UNDEFINED with r->rc on failure. */
 struct jv jinja_eval(struct run *r, int32_t node);
+/* These end the rendering, unless it has ended; they return r->rc. */
 int jinja_fail(struct run *r, int code, const char *fmt, ...) CKPT_PRINTF(3, 4);
+int jinja_no_memory(struct run *r, size_t bytes);
 /* A buffer that failed does not tell why: one that is far from its limit had no memory. */
 int jinja_full(struct run *r, const struct ckpt_buf *b);
 struct jv jinja_call(struct run *r, const struct jv *f, const struct args *args);

@@ -34,7 +34,7 @@ int jinja_set(struct run *r, const char *name, size_t n, struct jv value)
     if (r->n_var == MAX_VARS)
         return jinja_fail(r, CKPT_ELIMIT, "more than %d variables", MAX_VARS);
     if (ckpt_reserve(&r->var, r->n_var, &r->cap_var, sizeof *r->var, r->err))
-        return CKPT_ENOMEM;
+        return r->rc = CKPT_ENOMEM;
     r->var[r->n_var++] = (struct variable){name, n, value};
     return 0;
 }
@@ -88,8 +88,8 @@ static int assign(struct run *r, int32_t target, struct jv v)
     if (n->kind == N_NAME)
         return jinja_set(r, n->name, n->n_name, v);
     space = jinja_eval(r, n->a);
-    if (r->err->code)
-        return jinja_status(r);
+    if (r->rc)
+        return r->rc;
     if (space.kind != V_MAP || !space.map->is_namespace)
         return jinja_fail(r, CKPT_EFORMAT, "only members of a namespace can be set, not of %s",
                           jv_type(&space));
@@ -127,7 +127,7 @@ static void put_loop(struct run *r, struct jv loop, const struct jv_list *items,
         {STR("nextitem"), k + 1 < n ? items->item[k + 1] : none},
     };
 
-    for (size_t f = 0; f < sizeof fields / sizeof *fields && !r->err->code; f++)
+    for (size_t f = 0; f < sizeof fields / sizeof *fields && !r->rc; f++)
         jv_put(r, loop.map, fields[f].key, fields[f].value);
 }
 
@@ -137,14 +137,14 @@ static struct jv_list *keep_items(struct run *r, const struct node *node,
 {
     struct jv kept = jv_list_new(r, 0);
 
-    for (size_t i = 0; i < items->n && !r->err->code; i++) {
+    for (size_t i = 0; i < items->n && !r->rc; i++) {
         size_t before = jinja_push(r);
         struct jv v = {0};
 
         if (assign_all(r, node->a, items->item[i]) == 0)
             v = jinja_eval(r, node->d);
         jinja_pop(r, before);
-        if (!r->err->code && jv_true(&v))
+        if (!r->rc && jv_true(&v))
             jv_append(r, kept.list, items->item[i]);
     }
     return kept.list;
@@ -156,12 +156,12 @@ static enum flow run_for(struct run *r, const struct node *node)
     struct jv_list *items;
     enum flow flow = GO_ON;
 
-    if (r->err->code || jv_items(r, &list, &items))
+    if (r->rc || jv_items(r, &list, &items))
         return FAIL;
     if (node->d >= 0)
         items = keep_items(r, node, items);
     loop = jv_map_new(r);
-    if (r->err->code)
+    if (r->rc)
         return FAIL;
     if (items->n == 0)
         return node->e >= 0 ? run_all(r, node->e) : GO_ON;
@@ -169,7 +169,7 @@ static enum flow run_for(struct run *r, const struct node *node)
         size_t before = jinja_push(r);
 
         put_loop(r, loop, items, i);
-        if (r->err->code || jinja_set(r, "loop", 4, loop) ||
+        if (r->rc || jinja_set(r, "loop", 4, loop) ||
             assign_all(r, node->a, items->item[i]))
             flow = FAIL;
         else
@@ -202,30 +202,30 @@ static enum flow run_one(struct run *r, int32_t i)
         break;
     case N_PRINT:
         v = jinja_eval(r, node->a);
-        if (!r->err->code)
+        if (!r->rc)
             jv_print(r->to, &v, false);
         break;
     case N_IF:
         v = jinja_eval(r, node->a);
-        return r->err->code ? FAIL : run_all(r, jv_true(&v) ? node->b : node->c);
+        return r->rc ? FAIL : run_all(r, jv_true(&v) ? node->b : node->c);
     case N_FOR:
         return run_for(r, node);
     case N_SET:
         v = jinja_eval(r, node->b);
-        if (!r->err->code)
+        if (!r->rc)
             assign_all(r, node->a, v);
         break;
     case N_SET_BLOCK:
     case N_FILTER_BLOCK:
         v = jinja_capture(r, node->c);
-        if (!r->err->code && node->kind == N_SET_BLOCK) {
+        if (!r->rc && node->kind == N_SET_BLOCK) {
             assign_all(r, node->a, v);
-        } else if (!r->err->code) {
+        } else if (!r->rc) {
             const struct node *filter = node_at(r, node->a);
 
             if (jinja_args_of(r, filter->b, &none) == 0)
                 v = jinja_filter(r, filter->name, v, &none);
-            if (!r->err->code)
+            if (!r->rc)
                 jv_print(r->to, &v, false);
         }
         break;
@@ -237,14 +237,14 @@ static enum flow run_one(struct run *r, int32_t i)
     case N_GENERATION:
         flow = run_all(r, node->c);
         if (flow != FAIL && r->to == &r->out->text)
-            jinja_out_add(r->out, begin, r->out->text.len, r->err);
+            r->rc = jinja_out_add(r->out, begin, r->out->text.len, r->err);
         break;
     default:
         jinja_fail(r, CKPT_ESTATE, "node %d is no statement", node->kind);
     }
-    if (!r->err->code && !ckpt_buf_ok(r->to))
+    if (!r->rc && !ckpt_buf_ok(r->to))
         jinja_full(r, r->to);
-    return r->err->code ? FAIL : flow;
+    return r->rc ? FAIL : flow;
 }
 
 static enum flow run_all(struct run *r, int32_t first)
@@ -257,12 +257,8 @@ static enum flow run_all(struct run *r, int32_t first)
     }
     r->depth++;
     for (int32_t i = first; i >= 0 && flow == GO_ON; i = node_at(r, i)->next) {
-        if (++r->steps > JINJA_MAX_STEPS) {
-            jinja_fail(r, CKPT_ELIMIT, "takes too many steps");
-            flow = FAIL;
-            break;
-        }
-        flow = run_one(r, i);
+        jv_work(r, 0);
+        flow = r->rc ? FAIL : run_one(r, i);
     }
     r->depth--;
     return flow;
@@ -280,14 +276,14 @@ int jinja_render(const struct jinja *t, const json_t *vars, int64_t now, struct 
         ckpt_buf_init(&out->text, JINJA_MAX_OUTPUT);
     out->text.len = out->n_span = 0;
     json_object_foreach((json_t *)vars, name, v)
-        if (err->code || jinja_set(&r, name, strlen(name), jv_of_json(&r, v)))
-            break;
+        if (r.rc == 0)
+            jinja_set(&r, name, strlen(name), jv_of_json(&r, v));
     /* What a template sets itself at the top is in the same frame, as in jinja's context. */
-    if (!err->code)
+    if (r.rc == 0)
         run_all(&r, t->root);
     ckpt_free(r.var);
     ckpt_arena_release(&r.arena);
-    return jinja_status(&r);
+    return r.rc;
 }
 
 void jinja_out_release(struct jinja_out *out)

@@ -19,14 +19,39 @@ struct jv jv_str(const char *s, size_t n)
     return (struct jv){.kind = V_STRING, .str = {s, n}};
 }
 
-static struct jv no_memory(struct run *r, size_t bytes)
+int jinja_no_memory(struct run *r, size_t bytes)
 {
     if (r->arena.limit && r->arena.used + bytes > r->arena.limit)
-        jinja_fail(r, CKPT_ELIMIT, "more than %llu bytes of values",
-                   (unsigned long long)r->arena.limit);
-    else
-        ckpt_nomem(r->err, bytes);
+        return jinja_fail(r, CKPT_ELIMIT, "more than %llu bytes of values",
+                          (unsigned long long)r->arena.limit);
+    if (r->rc == 0)
+        r->rc = ckpt_nomem(r->err, bytes);
+    return r->rc;
+}
+
+static struct jv no_memory(struct run *r, size_t bytes)
+{
+    jinja_no_memory(r, bytes);
     return (struct jv){0};
+}
+
+/* Space for one element more in an array of the rendering's arena. */
+static int grow(struct run *r, void *array, size_t n, size_t *cap, size_t size)
+{
+    size_t more = *cap ? 2 * *cap : 8;
+    void *new, *old;
+
+    if (n < *cap)
+        return 0;
+    new = ckpt_arena_alloc(&r->arena, more, size);
+    if (!new)
+        return jinja_no_memory(r, more * size);
+    memcpy(&old, array, sizeof old);
+    if (n)
+        memcpy(new, old, n * size);
+    memcpy(array, &new, sizeof new);
+    *cap = more;
+    return 0;
 }
 
 struct jv jv_list_new(struct run *r, size_t room)
@@ -59,7 +84,7 @@ struct jv jv_copy_str(struct run *r, const char *s, size_t n)
 int jinja_full(struct run *r, const struct ckpt_buf *b)
 {
     if (b->len < JINJA_MAX_OUTPUT / 4)
-        return ckpt_nomem(r->err, 2 * b->cap);
+        return jinja_no_memory(r, 2 * b->cap);
     return jinja_fail(r, CKPT_ELIMIT, "a text of more than %zu bytes", JINJA_MAX_OUTPUT);
 }
 
@@ -77,26 +102,16 @@ struct jv jv_of_buf(struct run *r, struct ckpt_buf *b)
 
 int jv_append(struct run *r, struct jv_list *list, struct jv v)
 {
-    if (list->n == list->cap) {
-        size_t cap = list->cap ? 2 * list->cap : 8;
-        struct jv *item = ckpt_arena_alloc(&r->arena, cap, sizeof *item);
+    int rc = grow(r, &list->item, list->n, &list->cap, sizeof *list->item);
 
-        if (!item) {
-            no_memory(r, cap * sizeof *item);
-            return jinja_status(r);
-        }
-        if (list->n)
-            memcpy(item, list->item, list->n * sizeof *item);
-        list->item = item;
-        list->cap = cap;
-    }
-    list->item[list->n++] = v;
-    return 0;
+    if (rc == 0)
+        list->item[list->n++] = v;
+    return rc;
 }
 
 void jv_work(struct run *r, size_t bytes)
 {
-    if (!r || r->err->code)
+    if (!r || r->rc)
         return;
     r->steps += 1 + (int64_t)(bytes / JINJA_STEP_BYTES);
     if (r->steps > JINJA_MAX_STEPS)
@@ -121,31 +136,21 @@ const struct jv *jv_get(struct run *r, const struct jv_map *map, const char *key
 /* A key that the map does not have. */
 static int put_new(struct run *r, struct jv_map *map, struct jv key, struct jv v)
 {
-    if (map->n == map->cap) {
-        size_t cap = map->cap ? 2 * map->cap : 8;
-        struct jv_pair *pair = ckpt_arena_alloc(&r->arena, cap, sizeof *pair);
+    int rc = grow(r, &map->pair, map->n, &map->cap, sizeof *map->pair);
 
-        if (!pair) {
-            no_memory(r, cap * sizeof *pair);
-            return jinja_status(r);
-        }
-        if (map->n)
-            memcpy(pair, map->pair, map->n * sizeof *pair);
-        map->pair = pair;
-        map->cap = cap;
-    }
-    map->pair[map->n++] = (struct jv_pair){key, v};
-    return 0;
+    if (rc == 0)
+        map->pair[map->n++] = (struct jv_pair){key, v};
+    return rc;
 }
 
 int jv_put(struct run *r, struct jv_map *map, struct jv key, struct jv v)
 {
-    for (size_t i = 0; i < map->n && !r->err->code; i++)
+    for (size_t i = 0; i < map->n && !r->rc; i++)
         if (jv_equal(r, &map->pair[i].key, &key)) {
             map->pair[i].value = v;
-            return jinja_status(r);
+            return r->rc;
         }
-    return jinja_status(r) ? jinja_status(r) : put_new(r, map, key, v);
+    return r->rc ? r->rc : put_new(r, map, key, v);
 }
 
 /* Strings are borrowed from the JSON, which outlives the rendering.  JSON's own depth is bounded
@@ -167,13 +172,13 @@ struct jv jv_of_json(struct run *r, const json_t *v)
     case JSON_ARRAY:
         out = jv_list_new(r, json_array_size(v));
         json_array_foreach((json_t *)v, i, item)
-            if (r->err->code || jv_append(r, out.list, jv_of_json(r, item)))
+            if (r->rc || jv_append(r, out.list, jv_of_json(r, item)))
                 return (struct jv){0};
         return out;
     case JSON_OBJECT:
         out = jv_map_new(r);
         json_object_foreach((json_t *)v, key, item)
-            if (r->err->code || put_new(r, out.map, jv_str(key, strlen(key)), jv_of_json(r, item)))
+            if (r->rc || put_new(r, out.map, jv_str(key, strlen(key)), jv_of_json(r, item)))
                 return (struct jv){0};
     }
     return out;
@@ -209,7 +214,7 @@ double jv_number(const struct jv *v)
 static bool equal_at(struct run *r, const struct jv *a, const struct jv *b, int depth)
 {
     jv_work(r, a->kind == V_STRING ? a->str.n : 0);
-    if (depth > MAX_NESTED || (r && r->err->code))
+    if (depth > MAX_NESTED || (r && r->rc))
         return false;
     if (jv_is_number(a) && jv_is_number(b))
         return a->kind == V_INT && b->kind == V_INT ? a->i == b->i
@@ -480,8 +485,8 @@ int jv_items(struct run *r, const struct jv *v, struct jv_list **out)
     }
     list = jv_list_new(r, 0);
     *out = list.list;
-    if (r->err->code)
-        return jinja_status(r);
+    if (r->rc)
+        return r->rc;
     if (v->kind == V_MAP) {
         for (size_t i = 0; i < v->map->n; i++)
             if ((rc = jv_append(r, list.list, v->map->pair[i].key)) != 0)

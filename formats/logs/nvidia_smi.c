@@ -135,14 +135,12 @@ static int put(struct reader *r, int column, int64_t gpu, struct field f, double
 
 static int name_gpu(struct reader *r, int64_t gpu, struct field f, struct ckpt_err *err)
 {
-    json_t *name;
     char key[32];
 
     if (r->step[gpu] > 0)
         return 0;
     snprintf(key, sizeof key, "gpu %lld", (long long)gpu);
-    name = json_stringn(f.at, f.n);     /* NULL: no UTF-8 */
-    return name ? run_log_fact(r->log, key, name, err) : 0;
+    return run_log_text_fact(r->log, key, f.at, f.n, err);
 }
 
 static int take(struct reader *r, const char *line, size_t n, struct ckpt_err *err)
@@ -194,12 +192,10 @@ int nvidia_smi_read(struct run_log *log, struct ckpt_file *file, struct ckpt_err
         r->log = log;
     while (rc == 0 && at < size) {
         size_t most = size - at < MAX_LINE ? (size_t)(size - at) : MAX_LINE, n, text;
-        const unsigned char *b = run_log_window_at(&w, at, most, err);
+        const unsigned char *b;
 
-        if (!b) {
-            rc = err->code;
+        if ((rc = run_log_window_at(&b, &w, at, most, err)) != 0)
             break;
-        }
         n = line_at(b, most);
         if (n == SIZE_MAX) {
             if (most == MAX_LINE)

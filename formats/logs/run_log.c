@@ -149,44 +149,55 @@ int run_log_fact(struct run_log *log, const char *key, json_t *value, struct ckp
     return json_object_set_new_nocheck(log->info, key, value) ? ckpt_nomem(err, 64) : 0;
 }
 
-const unsigned char *run_log_window_at(struct run_log_window *w, uint64_t offset, size_t n,
-                                       struct ckpt_err *err)
+int run_log_text_fact(struct run_log *log, const char *key, const void *text, size_t n,
+                      struct ckpt_err *err)
+{
+    if (!text || !ckpt_utf8_valid(text, n))
+        return 0;
+    return run_log_fact(log, key, json_stringn_nocheck(text, n), err);
+}
+
+int run_log_window_at(const unsigned char **out, struct run_log_window *w, uint64_t offset,
+                      size_t n, struct ckpt_err *err)
 {
     uint64_t left = ckpt_file_size(w->file) - offset;
     size_t want = n > WINDOW ? n : WINDOW;
+    int rc;
 
-    if (offset >= w->start && offset - w->start <= w->len && n <= w->len - (offset - w->start))
-        return w->data + (offset - w->start);
+    if (offset >= w->start && offset - w->start <= w->len && n <= w->len - (offset - w->start)) {
+        *out = w->data + (offset - w->start);
+        return 0;
+    }
     w->len = 0;
     want = want < left ? want : (size_t)left;
     if (want > w->cap) {
         ckpt_free(w->data);
         w->data = ckpt_alloc_buffer(want);
         w->cap = w->data ? want : 0;
-        if (!w->data) {
-            ckpt_nomem(err, want);
-            return NULL;
-        }
+        if (!w->data)
+            return ckpt_nomem(err, want);
     }
-    if (ckpt_file_read_at(w->file, w->data, want, offset, err))
-        return NULL;
+    if ((rc = ckpt_file_read_at(w->file, w->data, want, offset, err)) != 0)
+        return rc;
     w->start = offset;
     w->len = want;
-    return w->data;
+    *out = w->data;
+    return 0;
 }
 
 int run_log_window_zeros(struct run_log_window *w, uint64_t offset, bool *zeros,
                          struct ckpt_err *err)
 {
     uint64_t size = ckpt_file_size(w->file);
+    const unsigned char *b;
+    int rc;
 
     *zeros = true;
     while (*zeros && offset < size) {
         size_t n = size - offset < PAGE ? (size_t)(size - offset) : PAGE;
-        const unsigned char *b = run_log_window_at(w, offset, n, err);
 
-        if (!b)
-            return ckpt_err_code(err);
+        if ((rc = run_log_window_at(&b, w, offset, n, err)) != 0)
+            return rc;
         for (size_t i = 0; i < n; i++)
             if (b[i])
                 *zeros = false;

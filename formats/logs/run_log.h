@@ -67,6 +67,9 @@ const struct log_series *run_log_find(const struct run_log *log, const void *tag
 void run_log_purge(struct run_log *log, int64_t step);
 /* info[key] = value, a new reference that is taken. */
 int run_log_fact(struct run_log *log, const char *key, json_t *value, struct ckpt_err *err);
+/* The same of a text; nothing where it is NULL or not UTF-8. */
+int run_log_text_fact(struct run_log *log, const char *key, const void *text, size_t n,
+                      struct ckpt_err *err);
 
 /* A window on a file that is read from front to back. */
 struct run_log_window {
@@ -76,9 +79,9 @@ struct run_log_window {
     uint64_t          start;    /* of data in the file */
 };
 
-/* n bytes at offset, which lie inside the file; valid until the next call.  NULL with err. */
-const unsigned char *run_log_window_at(struct run_log_window *w, uint64_t offset, size_t n,
-                                       struct ckpt_err *err);
+/* n bytes at offset, which lie inside the file; valid until the next call. */
+int run_log_window_at(const unsigned char **out, struct run_log_window *w, uint64_t offset,
+                      size_t n, struct ckpt_err *err);
 /* Whether only zeros follow from offset on, as a crash leaves an unwritten tail. */
 int run_log_window_zeros(struct run_log_window *w, uint64_t offset, bool *zeros,
                          struct ckpt_err *err);

@@ -279,15 +279,6 @@ static int add_value(struct reader *r, const struct event *e, const struct proto
                          : v.audio.number ? "audio" : "other", e->step, NULL, 0, err);
 }
 
-/* Text of the file as a fact; what is no UTF-8 is left out. */
-static int text_fact(struct run_log *log, const char *key, const struct protobuf_field *f,
-                     struct ckpt_err *err)
-{
-    if (!f->bytes || !ckpt_utf8_valid(f->bytes, f->len))
-        return 0;
-    return run_log_fact(log, key, json_stringn_nocheck((const char *)f->bytes, f->len), err);
-}
-
 static int session(struct reader *r, const struct event *e, struct ckpt_err *err)
 {
     struct ckpt_cursor c = protobuf_inside(&e->session);
@@ -317,11 +308,11 @@ static int add_event(struct reader *r, const unsigned char *payload, size_t len,
     if (!parse_event(&e, c))
         return ckpt_fail(err, CKPT_EFORMAT, "not an Event");
     if (e.version.bytes && r->log->records == 0)
-        rc = text_fact(r->log, "file_version", &e.version, err);
+        rc = run_log_text_fact(r->log, "file_version", e.version.bytes, e.version.len, err);
     c = protobuf_inside(&e.source);
     while (rc == 0 && protobuf_next(&c, &f))
         if (protobuf_is(&f, 1, PROTOBUF_BYTES))
-            rc = text_fact(r->log, "writer", &f, err);
+            rc = run_log_text_fact(r->log, "writer", f.bytes, f.len, err);
     if (rc == 0 && e.session.bytes)
         rc = session(r, &e, err);
     c = protobuf_inside(&e.summary);
@@ -344,9 +335,8 @@ static int next_record(struct reader *r, struct run_log_window *w, uint64_t *at,
 
     if (left < FRAME)
         return 0;
-    b = run_log_window_at(w, *at, FRAME, err);
-    if (!b)
-        return ckpt_err_code(err);
+    if ((rc = run_log_window_at(&b, w, *at, FRAME, err)) != 0)
+        return rc;
     len = le64(b);
     if (le32(b + 8) != crc32c_masked(b, 8)) {
         if ((rc = run_log_window_zeros(w, *at, &zeros, err)) != 0)
@@ -359,9 +349,8 @@ static int next_record(struct reader *r, struct run_log_window *w, uint64_t *at,
                          (unsigned long long)len, (unsigned long long)LOG_MAX_RECORD);
     if (left - FRAME < len + 4)
         return 0;
-    b = run_log_window_at(w, *at + FRAME, (size_t)len + 4, err);
-    if (!b)
-        return ckpt_err_code(err);
+    if ((rc = run_log_window_at(&b, w, *at + FRAME, (size_t)len + 4, err)) != 0)
+        return rc;
     if (le32(b + len) != crc32c_masked(b, (size_t)len)) {
         if ((rc = run_log_window_zeros(w, *at + FRAME, &zeros, err)) != 0)
             return rc;

@@ -47,9 +47,8 @@ static int read_chunk(struct chunk *c, struct run_log_window *w, uint64_t at,
         at += BLOCK - at % BLOCK;
     if (at >= size || size - at < CHUNK)
         return 0;
-    b = run_log_window_at(w, at, CHUNK, err);
-    if (!b)
-        return ckpt_err_code(err);
+    if ((rc = run_log_window_at(&b, w, at, CHUNK, err)) != 0)
+        return rc;
     len = (size_t)b[4] | (size_t)b[5] << 8;
     if (b[6] < WHOLE || b[6] > LAST || len > BLOCK - CHUNK - at % BLOCK) {
         if ((rc = run_log_window_zeros(w, at, &zeros, err)) != 0)
@@ -59,9 +58,8 @@ static int read_chunk(struct chunk *c, struct run_log_window *w, uint64_t at,
     }
     if (size - at - CHUNK < len)
         return 0;
-    b = run_log_window_at(w, at, CHUNK + len, err);
-    if (!b)
-        return ckpt_err_code(err);
+    if ((rc = run_log_window_at(&b, w, at, CHUNK + len, err)) != 0)
+        return rc;
     if (le32(b) != (uint32_t)crc32(0, b + 6, (unsigned)len + 1))
         return ckpt_fail_as(err, CKPT_EFORMAT, "checksum", "the checksum of a chunk does not hold");
     *c = (struct chunk){b + CHUNK, len, b[6], at + CHUNK + len};

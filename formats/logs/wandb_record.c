@@ -359,14 +359,6 @@ static int updates(json_t *root, const struct protobuf_field *from, struct ckpt_
     return c.failed ? ckpt_fail(err, CKPT_EFORMAT, "an update that is cut") : 0;
 }
 
-static int put_text(struct run_log *log, const char *key, const struct protobuf_field *f,
-                    struct ckpt_err *err)
-{
-    if (f->len == 0 || !ckpt_utf8_valid(f->bytes, f->len))
-        return 0;
-    return run_log_fact(log, key, json_stringn_nocheck((const char *)f->bytes, f->len), err);
-}
-
 /* A field of a record that is a fact by itself. */
 struct fact {
     uint32_t    number;
@@ -374,8 +366,7 @@ struct fact {
 };
 
 static int texts(struct run_log *log, const struct protobuf_field *from,
-                 const struct fact *fact,
-                 size_t n, struct ckpt_err *err)
+                 const struct fact *fact, size_t n, struct ckpt_err *err)
 {
     struct ckpt_cursor c = protobuf_inside(from);
     struct protobuf_field f;
@@ -383,8 +374,8 @@ static int texts(struct run_log *log, const struct protobuf_field *from,
 
     while (protobuf_next(&c, &f))
         for (size_t i = 0; i < n; i++)
-            if (protobuf_is(&f, fact[i].number, PROTOBUF_BYTES) &&
-                (rc = put_text(log, fact[i].key, &f, err)) != 0)
+            if (protobuf_is(&f, fact[i].number, PROTOBUF_BYTES) && f.len > 0 &&
+                (rc = run_log_text_fact(log, fact[i].key, f.bytes, f.len, err)) != 0)
                 return rc;
     return c.failed ? ckpt_fail(err, CKPT_EFORMAT, "a record that is cut") : 0;
 }

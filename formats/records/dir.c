@@ -1,6 +1,7 @@
 /* records/dir - see records/dir.h. */
 #include "formats/records/dir.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -134,6 +135,7 @@ static int keep_split(const char *path, const char **name, size_t *n, const char
     enum split_rule rule = split_rule_of(name, *n);
     size_t kept = 0;
 
+    assert(name || *n == 0);
     for (size_t i = 0; i < *n; i++) {
         struct split_name a = split_name_of(name[0], rule), b = split_name_of(name[i], rule);
 

@@ -6,13 +6,6 @@
 
 #define SCAN_BYTES ((size_t)1 << 20)
 
-struct lines {
-    struct ckpt_file *file;
-    uint64_t         *start;        /* [n] offset of each line's first byte */
-    int64_t           n;
-    size_t            cap;
-};
-
 /* Where the scan stands. */
 struct scan {
     struct lines *l;
@@ -60,22 +53,15 @@ static int scan_block(struct scan *s, const unsigned char *b, size_t n, uint64_t
     return 0;
 }
 
-int lines_open(struct lines **out, struct ckpt_file *file, bool skip_blank,
-               struct ckpt_err *err)
+int lines_open(void *self, struct ckpt_file *file, bool skip_blank, struct ckpt_err *err)
 {
-    struct lines *l = ckpt_alloc(1, sizeof *l);
+    struct lines *l = self;
     uint64_t size = ckpt_file_size(file);
     size_t block_bytes = size < SCAN_BYTES ? (size_t)size : SCAN_BYTES;
     unsigned char *block = ckpt_alloc_buffer(block_bytes);
     struct scan s = {.l = l, .skip_blank = skip_blank, .blank = true};
-    int rc = 0;
+    int rc = block ? 0 : ckpt_nomem(err, block_bytes);
 
-    *out = NULL;
-    if (!l || !block) {
-        ckpt_file_close(file);
-        rc = ckpt_nomem(err, block_bytes);
-        goto out;
-    }
     l->file = file;
     ckpt_file_sequential(file);
     for (uint64_t at = 0; rc == 0 && at < size; at += SCAN_BYTES) {
@@ -89,61 +75,50 @@ int lines_open(struct lines **out, struct ckpt_file *file, bool skip_blank,
     }
     if (rc == 0 && s.begin < size)
         rc = end_line(&s, size, err);
-    if (rc == 0) {
-        *out = l;
-        l = NULL;
-    }
-out:
-    lines_close(l);
     ckpt_free(block);
     return rc;
 }
 
-void lines_close(struct lines *l)
+void lines_close(void *self)
 {
-    if (!l)
-        return;
+    struct lines *l = self;
+
     ckpt_file_close(l->file);
     ckpt_free(l->start);
-    ckpt_free(l);
 }
 
-int64_t lines_count(const struct lines *l) { return l->n; }
+int64_t lines_count(void *self) { return ((struct lines *)self)->n; }
 
-int lines_get(const struct lines *l, int64_t i, struct ckpt_buf *buf, struct ckpt_err *err)
+/* The bytes of line i; free them. */
+static int read_line(const struct lines *l, int64_t i, char **out, size_t *len,
+                     struct ckpt_err *err)
 {
     uint64_t begin = l->start[i],
              next = i + 1 < l->n ? l->start[i + 1] : ckpt_file_size(l->file);
-    unsigned char *eol;
+    const char *eol;
     size_t n;
     int rc;
 
+    *out = NULL;
     if (next - begin > LINES_MAX_LINE)
         return ckpt_fail(err, CKPT_ELIMIT, "a line of %llu bytes; the limit is %llu",
                          (unsigned long long)(next - begin),
                          (unsigned long long)LINES_MAX_LINE);
     n = (size_t)(next - begin);
-    if (n > buf->cap) {
-        void *p = ckpt_grow(buf->data, n + 1, 1);
-
-        if (!p)
-            return ckpt_nomem(err, n + 1);
-        buf->data = p;
-        buf->cap = n + 1;
-    }
-    buf->len = 0;
-    if (n > 0 && (rc = ckpt_file_read_at(l->file, buf->data, n, begin, err)) != 0)
+    *out = ckpt_alloc_buffer(n + 1);
+    if (!*out)
+        return ckpt_nomem(err, n + 1);
+    if (n > 0 && (rc = ckpt_file_read_at(l->file, *out, n, begin, err)) != 0)
         return rc;
     /* Lines that were skipped may follow. */
-    eol = n > 0 ? memchr(buf->data, '\n', n) : NULL;
-    n = eol ? (size_t)(eol - buf->data) : n;
-    if (n > 0 && buf->data[n - 1] == '\r')
-        n--;
-    buf->len = n;
+    eol = memchr(*out, '\n', n);
+    n = eol ? (size_t)(eol - *out) : n;
+    *len = n > 0 && (*out)[n - 1] == '\r' ? n - 1 : n;
     return 0;
 }
 
-int64_t lines_number(const struct lines *l, int64_t i)
+/* The number of line i in the file, from 1: counted anew, for messages. */
+static int64_t number_of(const struct lines *l, int64_t i)
 {
     struct ckpt_err ignored = {0};
     unsigned char block[4096];
@@ -157,4 +132,24 @@ int64_t lines_number(const struct lines *l, int64_t i)
             number += block[k] == '\n';
     }
     return number;
+}
+
+int lines_get(void *self, int64_t i, json_t **out,
+              int (*parse)(json_t **out, const char *line, size_t n, struct ckpt_err *err),
+              struct ckpt_err *err)
+{
+    char *line;
+    size_t n;
+    int rc = read_line(self, i, &line, &n, err);
+
+    *out = NULL;
+    if (rc == 0)
+        rc = parse(out, line, n, err);
+    if (rc) {
+        ckpt_err_in(err, "line %lld", (long long)number_of(self, i));
+        json_decref(*out);
+        *out = NULL;
+    }
+    ckpt_free(line);
+    return rc;
 }

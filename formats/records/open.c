@@ -1,4 +1,5 @@
 /* records/open - chooses the reader for a path or a list of paths, see record.h. */
+#include <assert.h>
 #include <glob.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #include "formats/records/rows.h"
 #include "formats/records/split.h"
 #include "libckpt/base/buf.h"
+#include "libckpt/base/range.h"
 #include "libckpt/digest.h"
 #include "libckpt/err.h"
 #include "libckpt/io/path.h"
@@ -110,17 +112,43 @@ static int choose(const struct record_ops **out, const char *name, struct ckpt_f
     return 0;
 }
 
-/* Room for one more file; it is zeroed but for its first record. */
-static struct part *new_part(struct records *r, struct ckpt_err *err)
+int record_open(void **self, const struct record_ops *ops, struct ckpt_file *file,
+                const struct records_opts *opts, struct ckpt_err *err)
 {
-    if (r->n == MAX_FILES) {
-        ckpt_fail(err, CKPT_ELIMIT, "more than %d files of records", MAX_FILES);
-        return NULL;
+    void *made = ckpt_alloc(1, ops->size);
+    int rc;
+
+    *self = NULL;
+    if (!made) {
+        ckpt_file_close(file);
+        return ckpt_nomem(err, ops->size);
     }
-    if (ckpt_reserve(&r->part, r->n, &r->cap, sizeof *r->part, err))
-        return NULL;
-    r->part[r->n] = (struct part){.first = r->held};
-    return &r->part[r->n];
+    rc = ops->open(made, file, opts, err);
+    if (rc)
+        record_close(made, ops);
+    else
+        *self = made;
+    return rc;
+}
+
+void record_close(void *self, const struct record_ops *ops)
+{
+    if (!self)
+        return;
+    ops->close(self);
+    ckpt_free(self);
+}
+
+int64_t records_int(const unsigned char *bytes, size_t width, bool is_signed)
+{
+    uint64_t v = 0;
+
+    assert(width >= 1 && width <= 8);
+    for (size_t i = 0; i < width; i++)
+        v |= (uint64_t)bytes[i] << 8 * i;
+    if (is_signed && width < 8 && v >> (8 * width - 1))
+        v |= UINT64_MAX << 8 * width;
+    return (int64_t)v;
 }
 
 /* A file on this host by its place, size and time; another by its bytes. */
@@ -163,34 +191,34 @@ static int file_id(unsigned char id[16], struct ckpt_file *file, struct ckpt_err
 /* takes file */
 static int add_file(struct records *r, struct ckpt_file *file, struct ckpt_err *err)
 {
-    struct part *part = new_part(r, err);
-    char *plain = NULL;
-    int rc = part ? 0 : err->code;
+    struct part part = {.first = r->held, .name = ckpt_strdup(ckpt_file_name(file))};
+    char *plain = ckpt_strdup(ckpt_file_name(file));
+    int rc = part.name && plain ? 0 : ckpt_nomem(err, sizeof part);
 
-    if (rc == 0) {
-        part->name = ckpt_strdup(ckpt_file_name(file));
-        plain = part->name ? ckpt_strdup(part->name) : NULL;
-        rc = plain ? 0 : ckpt_nomem(err, sizeof *part);
-    }
+    if (rc == 0 && r->n == MAX_FILES)
+        rc = ckpt_fail(err, CKPT_ELIMIT, "more than %d files of records", MAX_FILES);
+    if (rc == 0)
+        rc = ckpt_reserve(&r->part, r->n, &r->cap, sizeof *r->part, err);
     if (rc == 0 && r->opts->identity)
-        rc = file_id(part->id, file, err);
+        rc = file_id(part.id, file, err);
     if (rc == 0)
         rc = unpack(&file, err);
     if (rc == 0) {
+        assert(plain);
         plain[split_plain_length(plain)] = '\0';
-        rc = choose(&part->ops, plain, file, err);
+        rc = choose(&part.ops, plain, file, err);
     }
     if (rc == 0) {
-        rc = part->ops->open(&part->self, file, r->opts, err);
+        rc = record_open(&part.self, part.ops, file, r->opts, err);
         file = NULL;
     }
     if (rc == 0) {
-        r->n++;
-        r->held += part->ops->count(part->self);
-    } else if (part) {
-        if (part->name)
-            ckpt_err_in(err, "%s", part->name);
-        ckpt_free(part->name);
+        r->part[r->n++] = part;
+        r->held += part.ops->count(part.self);
+    } else {
+        if (part.name)
+            ckpt_err_in(err, "%s", part.name);
+        ckpt_free(part.name);
     }
     ckpt_free(plain);
     ckpt_file_close(file);
@@ -451,7 +479,7 @@ void records_close(struct records *r)
     if (!r)
         return;
     for (size_t i = 0; i < r->n; i++) {
-        r->part[i].ops->close(r->part[i].self);
+        record_close(r->part[i].self, r->part[i].ops);
         ckpt_free(r->part[i].name);
     }
     ckpt_free(r->part);
@@ -470,26 +498,16 @@ bool records_is(const char *path, const unsigned char *head, size_t len)
     return false;
 }
 
-/* The file record i of the views lies in, and which of all records it is: the last file that
- * starts at or before that, since empty files share a start with the next. */
+/* The file record i of the views lies in, and which of all records it is. */
 static const struct part *part_of(const struct records *r, int64_t *i)
 {
-    size_t low = 0, high = r->n, k = 0;
+    size_t k = 0;
 
     *i = r->begin + *i * r->stride;
     while (k + 1 < r->n_view && *i >= r->view[k].n)
         *i -= r->view[k++].n;
     *i += r->view[k].first;
-
-    while (high - low > 1) {
-        size_t mid = low + (high - low) / 2;
-
-        if (r->part[mid].first <= *i)
-            low = mid;
-        else
-            high = mid;
-    }
-    return &r->part[low];
+    return &r->part[ckpt_range_of(&r->part->first, r->n, sizeof *r->part, (uint64_t)*i)];
 }
 
 int records_err_in(const struct records *r, int64_t i, struct ckpt_err *err)

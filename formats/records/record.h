@@ -25,15 +25,21 @@ struct records_opts {
 
 struct record_ops {
     const char *name;                                   /* "jsonl", "text", "parquet", ... */
+    size_t      size;                                   /* bytes of self */
     int (*bid)(const char *path, const unsigned char *head, size_t len);   /* 0..100 */
-    /* takes file; opts are looked at now only */
-    int (*open)(void **self, struct ckpt_file *file, const struct records_opts *opts,
+    /* self is zeroed, and closed after a failure too.  Takes file; looks at opts only now. */
+    int (*open)(void *self, struct ckpt_file *file, const struct records_opts *opts,
                 struct ckpt_err *err);
     int64_t (*count)(void *self);                       /* records */
     /* Record i as a new reference.  Any thread. */
     int (*get)(void *self, int64_t i, json_t **out, struct ckpt_err *err);
-    void (*close)(void *self);
+    void (*close)(void *self);                          /* self itself stays the caller's */
 };
+
+/* One file by the reader of ops, without a choice.  Takes file, on failure too. */
+int record_open(void **self, const struct record_ops *ops, struct ckpt_file *file,
+                const struct records_opts *opts, struct ckpt_err *err);
+void record_close(void *self, const struct record_ops *ops);
 
 /* Several files seen as one list of records, in the order given. */
 struct records;
@@ -66,8 +72,7 @@ const char *records_format(const struct records *r);
 bool records_is(const char *path, const unsigned char *head, size_t len);
 /* Errors name file and record.  Any thread. */
 int records_get(struct records *r, int64_t i, json_t **out, struct ckpt_err *err);
-/* Put "file: record n: " in front of what a user of record i found wrong.  Returns err->code.
- */
+/* Put "file: record n: " in front of what a user of record i found wrong.  Returns err->code. */
 int records_err_in(const struct records *r, int64_t i, struct ckpt_err *err);
 
 #endif

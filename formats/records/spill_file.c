@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "libckpt/base/fault.h"
+#include "libckpt/base/range.h"
 #include "libckpt/mem.h"
 #include "libckpt/io/spool.h"
 
@@ -130,22 +131,6 @@ int spill_file_put(struct spill_file *s, struct spill_part *p, const void *line,
     return p->filling.len >= BLOCK ? spill_file_flush(s, p, err) : 0;
 }
 
-/* The block line i lies in. */
-static const struct spill_block *block_of(const struct spill_part *p, int64_t i)
-{
-    size_t low = 0, high = p->n;
-
-    while (high - low > 1) {
-        size_t mid = low + (high - low) / 2;
-
-        if (p->block[mid].first <= i)
-            low = mid;
-        else
-            high = mid;
-    }
-    return &p->block[low];
-}
-
 static int read_at(const struct spill_file *s, unsigned char *b, size_t n, uint64_t at,
                    struct ckpt_err *err)
 {
@@ -167,7 +152,8 @@ static int read_at(const struct spill_file *s, unsigned char *b, size_t n, uint6
 int spill_file_get(struct spill_file *s, const struct spill_part *p, int64_t i,
                    struct ckpt_buf *buf, struct ckpt_err *err)
 {
-    const struct spill_block *b = block_of(p, i);
+    const struct spill_block *b =
+        &p->block[ckpt_range_of(&p->block->first, p->n, sizeof *p->block, (uint64_t)i)];
     unsigned char *raw = ckpt_alloc_buffer((size_t)b->raw + b->packed), *line, *end, *last;
     int rc;
 

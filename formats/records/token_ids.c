@@ -54,7 +54,6 @@ static void ids_close(void *self)
 
     ckpt_file_close(d->file);
     ckpt_file_close(d->index);
-    ckpt_free(d);
 }
 
 /* -- Megatron -------------------------------------------------------------------------------- */
@@ -167,48 +166,22 @@ static int open_npy(struct ids *d, int64_t stream, struct ckpt_err *err)
 
 /* -- the room -------------------------------------------------------------------------------- */
 
-static int ids_open(void **self, struct ckpt_file *file, const struct records_opts *opts,
+static int ids_open(void *self, struct ckpt_file *file, const struct records_opts *opts,
                     struct ckpt_err *err)
 {
-    struct ids *d = ckpt_alloc(1, sizeof *d);
+    struct ids *d = self;
     unsigned char first = 0;
-    int rc;
+    int rc = ckpt_file_read_at(file, &first, 1, 0, err);
 
-    *self = NULL;
-    if (!d) {
-        ckpt_file_close(file);
-        return ckpt_nomem(err, sizeof *d);
-    }
-    d->file = file;
-    rc = ckpt_file_read_at(file, &first, 1, 0, err);
     if (rc == 0 && first == (unsigned char)megatron[0]) {
         d->index = file;
-        d->file = NULL;
-        rc = open_idx(d, err);
-    } else if (rc == 0) {
-        rc = open_npy(d, opts->stream_tokens > 0 ? opts->stream_tokens : STREAM, err);
+        return open_idx(d, err);
     }
-    if (rc) {
-        ids_close(d);
-        return rc;
-    }
-    *self = d;
-    return 0;
+    d->file = file;
+    return rc ? rc : open_npy(d, opts->stream_tokens > 0 ? opts->stream_tokens : STREAM, err);
 }
 
 static int64_t ids_count(void *self) { return ((struct ids *)self)->n; }
-
-static int64_t id_at(const struct ids *d, const unsigned char *b)
-{
-    uint64_t v = 0;
-    unsigned bits = 8 * d->width;
-
-    for (unsigned k = 0; k < d->width; k++)
-        v |= (uint64_t)b[k] << (8 * k);
-    if (d->is_signed && bits < 64 && v >> (bits - 1))
-        v |= UINT64_MAX << bits;
-    return (int64_t)v;
-}
 
 static int ids_get(void *self, int64_t i, json_t **out, struct ckpt_err *err)
 {
@@ -228,7 +201,8 @@ static int ids_get(void *self, int64_t i, json_t **out, struct ckpt_err *err)
     if (rc == 0 && n > 0)
         rc = ckpt_file_read_at(d->file, bytes, (size_t)n * d->width, at, err);
     for (int64_t k = 0; rc == 0 && k < n; k++)
-        if (json_array_append_new(list, json_integer(id_at(d, bytes + k * d->width))))
+        if (json_array_append_new(list, json_integer(records_int(bytes + k * d->width, d->width,
+                                                                d->is_signed))))
             rc = ckpt_nomem(err, (size_t)n);
     ckpt_free(bytes);
     if (rc == 0) {
@@ -240,6 +214,6 @@ static int ids_get(void *self, int64_t i, json_t **out, struct ckpt_err *err)
 }
 
 const struct record_ops record_token_ids = {
-    .name = "token ids", .bid = bid, .open = ids_open, .count = ids_count, .get = ids_get,
-    .close = ids_close,
+    .name = "token ids", .size = sizeof(struct ids), .bid = bid, .open = ids_open,
+    .count = ids_count, .get = ids_get, .close = ids_close,
 };

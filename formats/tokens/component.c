@@ -5,6 +5,7 @@
 
 #include "formats/tokens/unicode/unicode.h"
 #include "libckpt/base/json.h"
+#include "libckpt/mem.h"
 
 bool component_is_absent(const json_t *v)
 {
@@ -22,22 +23,26 @@ static int in_lists(const char *list, const struct level *open, size_t depth,
     return ckpt_err_code(err);
 }
 
-static int one(const json_t *json, const struct component_row *rows, void *ctx,
+static int one(const json_t *json, const struct component_table *t, void *ctx,
                struct ckpt_err *err)
 {
-    const char *type;
+    const char *type, *name;
     int rc;
 
     if ((rc = ckpt_json_str(&type, json, "type", err)) != 0)
         return rc;
-    for (; rows->type; rows++)
-        if (strcmp(rows->type, type) == 0)
-            return rows->parse(ctx, json, err) ? ckpt_err_in(err, "%s", type) : 0;
+    for (size_t i = 0; i < t->n; i++) {
+        const char *row = (const char *)t->row + i * t->size;
+
+        memcpy(&name, row, sizeof name);
+        if (strcmp(name, type) == 0)
+            return t->add(ctx, row, json, err) ? ckpt_err_in(err, "%s", type) : 0;
+    }
     return ckpt_fail(err, CKPT_EUNSUPPORTED, "type \"%s\" is not read", type);
 }
 
 /* A stack of the sequences being read keeps their nesting off the C stack. */
-int component_each(const json_t *json, const char *list, const struct component_row *rows,
+int component_each(const json_t *json, const char *list, const struct component_table *table,
                    void *ctx, struct ckpt_err *err)
 {
     struct level open[CKPT_JSON_MAX_DEPTH];
@@ -58,7 +63,7 @@ int component_each(const json_t *json, const char *list, const struct component_
                                  CKPT_JSON_MAX_DEPTH);
             open[depth].list = inner;
             open[depth++].i = 0;
-        } else if (one(item, rows, ctx, err)) {
+        } else if (one(item, table, ctx, err)) {
             return in_lists(list, open, depth, err);
         }
         while (depth > 0 && open[depth - 1].i == json_array_size(open[depth - 1].list))
@@ -85,6 +90,19 @@ int component_pattern(const json_t *json, const char **pattern, bool *literal,
     *pattern = regex ? regex : text;
     *literal = !regex;
     return 0;
+}
+
+int component_text(char **out, const json_t *json, const char *key, const char *fallback,
+                   struct ckpt_err *err)
+{
+    const char *s;
+    int rc;
+
+    if ((rc = fallback ? ckpt_json_str_or(&s, json, key, fallback, err)
+                       : ckpt_json_str(&s, json, key, err)) != 0)
+        return rc;
+    *out = ckpt_strdup(s);
+    return *out ? 0 : ckpt_nomem(err, strlen(s));
 }
 
 int component_char(const json_t *json, const char *key, const char **s, struct ckpt_err *err)

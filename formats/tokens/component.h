@@ -10,24 +10,27 @@
 
 #include "libckpt/fail.h"
 
-/* A table ends with a row whose type is NULL. */
-struct component_row {
-    const char *type;
-    int (*parse)(void *ctx, const json_t *json, struct ckpt_err *err);
+/* Rows of a table, whose first member is the name of a type, and what is done with one. */
+struct component_table {
+    const void *row;
+    size_t      n, size;            /* rows; bytes of one */
+    int (*add)(void *ctx, const void *row, const json_t *json, struct ckpt_err *err);
 };
 
 /* True when v is absent or null. */
 bool component_is_absent(const json_t *v);
 /*
- * Call the row of each component in json, in order: json is one, or sequences of them, whose
- * members are under list; nothing when it is absent.  A type without a row is
- * CKPT_EUNSUPPORTED.
+ * Add each component in json, in order, by its row: json is one, or sequences of them, whose
+ * members are under list; nothing when it is absent.  A type without a row is CKPT_EUNSUPPORTED.
  */
-int component_each(const json_t *json, const char *list, const struct component_row *rows,
+int component_each(const json_t *json, const char *list, const struct component_table *table,
                    void *ctx, struct ckpt_err *err);
 /* "pattern": {"String": s} or {"Regex": s}. */
 int component_pattern(const json_t *json, const char **pattern, bool *literal,
                       struct ckpt_err *err);
+/* A member that is text, copied; fallback NULL: it must be there. */
+int component_text(char **out, const json_t *json, const char *key, const char *fallback,
+                   struct ckpt_err *err);
 /* A member that is one character. */
 int component_char(const json_t *json, const char *key, const char **s, struct ckpt_err *err);
 

@@ -166,17 +166,32 @@ static int run_replace(const struct step *s, const struct decoder_list *in,
     return rc;
 }
 
-static int run_metaspace(const struct step *s, const struct decoder_list *in,
-                         struct decoder_list *out, struct ckpt_err *err)
+/* Each token with the step's text as a space, or as nothing in one of them. */
+static void replace_text(const struct step *s, const struct decoder_list *in,
+                         struct decoder_list *out, size_t no_space)
 {
-    (void)err;
     for (size_t i = 0; i < in->n; i++) {
         size_t n;
         const char *token = string_of(in, i, &n);
 
-        put_replaced(&out->text, token, n, s->text, i == 0 && s->prefixed ? "" : " ");
+        put_replaced(&out->text, token, n, s->text, i == no_space ? "" : " ");
         end_string(out);
     }
+}
+
+static int run_metaspace(const struct step *s, const struct decoder_list *in,
+                         struct decoder_list *out, struct ckpt_err *err)
+{
+    (void)err;
+    replace_text(s, in, out, s->prefixed ? 0 : SIZE_MAX);
+    return 0;
+}
+
+static int run_bpe(const struct step *s, const struct decoder_list *in, struct decoder_list *out,
+                   struct ckpt_err *err)
+{
+    (void)err;
+    replace_text(s, in, out, in->n - 1);
     return 0;
 }
 
@@ -206,20 +221,6 @@ static int run_wordpiece(const struct step *s, const struct decoder_list *in,
     }
     out->failed |= word.failed;
     ckpt_buf_release(&word);
-    return 0;
-}
-
-static int run_bpe(const struct step *s, const struct decoder_list *in, struct decoder_list *out,
-                   struct ckpt_err *err)
-{
-    (void)err;
-    for (size_t i = 0; i < in->n; i++) {
-        size_t n;
-        const char *token = string_of(in, i, &n);
-
-        put_replaced(&out->text, token, n, s->text, i + 1 == in->n ? "" : " ");
-        end_string(out);
-    }
     return 0;
 }
 
@@ -395,150 +396,120 @@ static int run_sentencepiece(const struct step *s, const struct decoder_list *in
     return 0;
 }
 
-static struct step *add_step(struct decoder *d, step_fn *run, struct ckpt_err *err)
+static int read_bpe(struct step *s, const json_t *json, struct ckpt_err *err)
 {
-    if (d->n == MAX_STEPS) {
-        ckpt_fail(err, CKPT_ELIMIT, "more than %d steps", MAX_STEPS);
-        return NULL;
-    }
-    d->step[d->n].run = run;
-    return &d->step[d->n++];
+    return component_text(&s->text, json, "suffix", "</w>", err);
 }
 
-static int keep(char **out, const json_t *json, const char *key, const char *fallback,
-                struct ckpt_err *err)
+static int read_wordpiece(struct step *s, const json_t *json, struct ckpt_err *err)
 {
-    const char *s;
-    int rc;
+    int rc = ckpt_json_bool_or(&s->cleanup, json, "cleanup", true, err);
 
-    if ((rc = ckpt_json_str_or(&s, json, key, fallback, err)) != 0)
-        return rc;
-    if (!s)
-        return ckpt_fail(err, CKPT_EFORMAT, "%s is missing", key);
-    *out = ckpt_strdup(s);
-    return *out ? 0 : ckpt_nomem(err, strlen(s));
+    return rc ? rc : component_text(&s->text, json, "prefix", "##", err);
 }
 
-static int parse_bytelevel(void *d, const json_t *json, struct ckpt_err *err)
+static int read_metaspace(struct step *s, const json_t *json, struct ckpt_err *err)
 {
-    (void)json;
-    return add_step(d, run_bytelevel, err) ? 0 : ckpt_err_code(err);
-}
-
-static int parse_fallback(void *d, const json_t *json, struct ckpt_err *err)
-{
-    (void)json;
-    return add_step(d, run_fallback, err) ? 0 : ckpt_err_code(err);
-}
-
-static int parse_fuse(void *d, const json_t *json, struct ckpt_err *err)
-{
-    (void)json;
-    return add_step(d, run_fuse, err) ? 0 : ckpt_err_code(err);
-}
-
-static int parse_bpe(void *d, const json_t *json, struct ckpt_err *err)
-{
-    struct step *s = add_step(d, run_bpe, err);
-
-    return s ? keep(&s->text, json, "suffix", "</w>", err) : ckpt_err_code(err);
-}
-
-static int parse_wordpiece(void *d, const json_t *json, struct ckpt_err *err)
-{
-    struct step *s = add_step(d, run_wordpiece, err);
-
-    if (!s || ckpt_json_bool_or(&s->cleanup, json, "cleanup", true, err))
-        return ckpt_err_code(err);
-    return keep(&s->text, json, "prefix", "##", err);
-}
-
-static int parse_metaspace(void *d, const json_t *json, struct ckpt_err *err)
-{
-    struct step *s = add_step(d, run_metaspace, err);
     enum metaspace scheme;
     const char *c;
+    int rc;
 
-    if (!s || pretok_metaspace_scheme(json, &scheme, err) ||
-        component_char(json, "replacement", &c, err))
-        return ckpt_err_code(err);
+    if ((rc = pretok_metaspace_scheme(json, &scheme, err)) != 0 ||
+        (rc = component_char(json, "replacement", &c, err)) != 0)
+        return rc;
     s->prefixed = scheme != META_NEVER;
-    return keep(&s->text, json, "replacement", NULL, err);
+    return component_text(&s->text, json, "replacement", NULL, err);
 }
 
-static int parse_sentencepiece(void *d, const json_t *json, struct ckpt_err *err)
+static int read_sentencepiece(struct step *s, const json_t *json, struct ckpt_err *err)
 {
-    struct step *s = add_step(d, run_sentencepiece, err);
+    int rc = ckpt_json_bool_or(&s->prefixed, json, "prefix", true, err);
 
-    if (!s || ckpt_json_bool_or(&s->prefixed, json, "prefix", true, err))
-        return ckpt_err_code(err);
-    return ckpt_json_bool_or(&s->cleanup, json, "squeeze", true, err);
+    return rc ? rc : ckpt_json_bool_or(&s->cleanup, json, "squeeze", true, err);
 }
 
-static int parse_ctc(void *d, const json_t *json, struct ckpt_err *err)
+static int read_ctc(struct step *s, const json_t *json, struct ckpt_err *err)
 {
-    struct step *s = add_step(d, run_ctc, err);
+    int rc;
 
-    if (!s || ckpt_json_bool_or(&s->cleanup, json, "cleanup", true, err) ||
-        keep(&s->text, json, "pad_token", "<pad>", err))
-        return ckpt_err_code(err);
-    return keep(&s->delimiter, json, "word_delimiter_token", "|", err);
+    if ((rc = ckpt_json_bool_or(&s->cleanup, json, "cleanup", true, err)) != 0 ||
+        (rc = component_text(&s->text, json, "pad_token", "<pad>", err)) != 0)
+        return rc;
+    return component_text(&s->delimiter, json, "word_delimiter_token", "|", err);
 }
 
-static int parse_replace(void *d, const json_t *json, struct ckpt_err *err)
+static int read_replace(struct step *s, const json_t *json, struct ckpt_err *err)
 {
-    struct step *s = add_step(d, run_replace, err);
     const char *pattern;
     bool literal;
+    int rc;
 
-    if (!s || component_pattern(json, &pattern, &literal, err) ||
-        keep(&s->text, json, "content", NULL, err))
-        return ckpt_err_code(err);
+    if ((rc = component_pattern(json, &pattern, &literal, err)) != 0 ||
+        (rc = component_text(&s->text, json, "content", NULL, err)) != 0)
+        return rc;
     return regex_new(&s->regex, pattern, strlen(pattern), literal, err);
 }
 
-static int parse_strip(void *d, const json_t *json, struct ckpt_err *err)
+static int read_strip(struct step *s, const json_t *json, struct ckpt_err *err)
 {
-    struct step *s = add_step(d, run_strip, err);
     const char *c;
     int64_t start, stop;
+    int rc;
 
-    if (!s || component_char(json, "content", &c, err) ||
-        ckpt_json_int_or(&start, json, "start", 0, err) ||
-        ckpt_json_int_or(&stop, json, "stop", 0, err))
-        return ckpt_err_code(err);
+    if ((rc = component_char(json, "content", &c, err)) != 0 ||
+        (rc = ckpt_json_int_or(&start, json, "start", 0, err)) != 0 ||
+        (rc = ckpt_json_int_or(&stop, json, "stop", 0, err)) != 0)
+        return rc;
     if (start < 0 || stop < 0)
         return ckpt_fail(err, CKPT_EFORMAT, "start %lld, stop %lld", (long long)start,
                          (long long)stop);
     s->start = (size_t)start;
     s->stop = (size_t)stop;
-    return keep(&s->text, json, "content", NULL, err);
+    return component_text(&s->text, json, "content", NULL, err);
 }
 
 /* Component types but Sequence, which only lists others. */
-static const struct component_row rows[] = {
-    {"ByteLevel", parse_bytelevel},
-    {"WordPiece", parse_wordpiece},
-    {"Metaspace", parse_metaspace},
-    {"BPEDecoder", parse_bpe},
-    {"ByteFallback", parse_fallback},
-    {"Fuse", parse_fuse},
-    {"Replace", parse_replace},
-    {"Strip", parse_strip},
-    {"CTC", parse_ctc},
-    {"SentencePiece", parse_sentencepiece},     /* of spm.c, not of a tokenizer.json */
-    {NULL, NULL},
+static const struct row {
+    const char *type;
+    step_fn    *run;
+    int (*read)(struct step *s, const json_t *json, struct ckpt_err *err);
+} rows[] = {
+    {"ByteLevel", run_bytelevel, NULL},
+    {"WordPiece", run_wordpiece, read_wordpiece},
+    {"Metaspace", run_metaspace, read_metaspace},
+    {"BPEDecoder", run_bpe, read_bpe},
+    {"ByteFallback", run_fallback, NULL},
+    {"Fuse", run_fuse, NULL},
+    {"Replace", run_replace, read_replace},
+    {"Strip", run_strip, read_strip},
+    {"CTC", run_ctc, read_ctc},
+    {"SentencePiece", run_sentencepiece, read_sentencepiece},   /* of spm.c's roots alone */
 };
+
+static int add_step(void *ctx, const void *row, const json_t *json, struct ckpt_err *err)
+{
+    const struct row *r = row;
+    struct decoder *d = ctx;
+    struct step *s = &d->step[d->n];
+
+    if (d->n == MAX_STEPS)
+        return ckpt_fail(err, CKPT_ELIMIT, "more than %d steps", MAX_STEPS);
+    d->n++;
+    s->run = r->run;
+    return r->read ? r->read(s, json, err) : 0;
+}
 
 int decoder_new(struct decoder **out, const json_t *json, struct ckpt_err *err)
 {
+    static const struct component_table table = {rows, sizeof rows / sizeof *rows, sizeof *rows,
+                                                 add_step};
     struct decoder *d = ckpt_alloc(1, sizeof *d);
 
     *out = NULL;
     if (!d)
         return ckpt_nomem(err, sizeof *d);
     d->joins = !component_is_absent(json);
-    if (component_each(json, "decoders", rows, d, err)) {
+    if (component_each(json, "decoders", &table, d, err)) {
         decoder_free(d);
         return ckpt_err_in(err, "decoder");
     }

@@ -22,89 +22,49 @@ struct norm_run {
     struct regex_run *regex[MAX_STEPS];
 };
 
-static struct norm_step *add_step(struct norm *n, norm_fn *apply, struct ckpt_err *err)
+/* The next step, zeroed but for these. */
+static int add_step(struct norm *n, struct norm_step step, struct norm_step **out,
+                    struct ckpt_err *err)
 {
-    struct norm_step *s = &n->step[n->n];
-
-    if (n->n == MAX_STEPS) {
-        ckpt_fail(err, CKPT_ELIMIT, "more than %d steps", MAX_STEPS);
-        return NULL;
-    }
-    n->n++;
-    *s = (struct norm_step){.apply = apply, .only = -1};
-    return s;
-}
-
-static int add_form(struct norm *n, enum compose_form form, struct ckpt_err *err)
-{
-    struct norm_step *s = add_step(n, norm_compose, err);
-
-    if (!s)
-        return ckpt_err_code(err);
-    s->form = form;
-    n->composes = true;
+    if (n->n == MAX_STEPS)
+        return ckpt_fail(err, CKPT_ELIMIT, "more than %d steps", MAX_STEPS);
+    n->composes |= step.apply == norm_compose;
+    n->step[n->n] = step;
+    *out = &n->step[n->n++];
     return 0;
 }
 
-static int add_plain(struct norm *n, norm_fn *apply, struct ckpt_err *err)
+static int read_strip(struct norm_step *s, const json_t *json, struct ckpt_err *err)
 {
-    return add_step(n, apply, err) ? 0 : ckpt_err_code(err);
+    int rc = ckpt_json_bool_or(&s->left, json, "strip_left", false, err);
+
+    return rc ? rc : ckpt_json_bool_or(&s->right, json, "strip_right", false, err);
 }
 
-#define PLAIN(name, call)                                                                      \
-    static int name(void *n, const json_t *json, struct ckpt_err *err)                         \
-    {                                                                                          \
-        (void)json;                                                                            \
-        return call;                                                                           \
-    }
-PLAIN(parse_nfc, add_form(n, COMPOSE_NFC, err))
-PLAIN(parse_nfd, add_form(n, COMPOSE_NFD, err))
-PLAIN(parse_nfkc, add_form(n, COMPOSE_NFKC, err))
-PLAIN(parse_nfkd, add_form(n, COMPOSE_NFKD, err))
-PLAIN(parse_lowercase, add_plain(n, norm_lowercase, err))
-PLAIN(parse_strip_accents, add_plain(n, norm_strip_accents, err))
-PLAIN(parse_nmt, add_plain(n, norm_nmt, err))
-PLAIN(parse_bytes, add_plain(n, norm_bytes, err))
-#undef PLAIN
-
-static int parse_strip(void *n, const json_t *json, struct ckpt_err *err)
-{
-    struct norm_step *s = add_step(n, norm_strip, err);
-
-    if (!s || ckpt_json_bool_or(&s->left, json, "strip_left", false, err))
-        return ckpt_err_code(err);
-    return ckpt_json_bool_or(&s->right, json, "strip_right", false, err);
-}
-
-static int keep_text(struct norm_step *s, const json_t *json, const char *key,
+static int read_text(struct norm_step *s, const json_t *json, const char *key,
                      struct ckpt_err *err)
 {
-    const char *text;
-    int rc;
+    int rc = component_text(&s->text, json, key, NULL, err);
 
-    if ((rc = ckpt_json_str(&text, json, key, err)) != 0)
-        return rc;
-    s->n_text = strlen(text);
-    s->text = ckpt_strdup(text);
-    return s->text ? 0 : ckpt_nomem(err, s->n_text);
+    s->n_text = rc ? 0 : strlen(s->text);
+    return rc;
 }
 
-static int parse_prepend(void *n, const json_t *json, struct ckpt_err *err)
+static int read_prepend(struct norm_step *s, const json_t *json, struct ckpt_err *err)
 {
-    struct norm_step *s = add_step(n, norm_prepend, err);
-
-    return s ? keep_text(s, json, "prepend", err) : ckpt_err_code(err);
+    return read_text(s, json, "prepend", err);
 }
 
-static int parse_replace(void *n, const json_t *json, struct ckpt_err *err)
+static int read_replace(struct norm_step *s, const json_t *json, struct ckpt_err *err)
 {
-    struct norm_step *s = add_step(n, norm_replace, err);
     const char *pattern;
     bool literal;
+    int rc;
 
-    if (!s || keep_text(s, json, "content", err) ||
-        component_pattern(json, &pattern, &literal, err))
-        return ckpt_err_code(err);
+    s->only = -1;
+    if ((rc = read_text(s, json, "content", err)) != 0 ||
+        (rc = component_pattern(json, &pattern, &literal, err)) != 0)
+        return rc;
     if (literal && pattern[0] && !pattern[1] && (unsigned char)pattern[0] < 0x80) {
         s->only = pattern[0];
         return 0;
@@ -112,69 +72,86 @@ static int parse_replace(void *n, const json_t *json, struct ckpt_err *err)
     return regex_new(&s->regex, pattern, strlen(pattern), literal, err);
 }
 
-static int parse_precompiled(void *n, const json_t *json, struct ckpt_err *err)
+static int read_precompiled(struct norm_step *s, const json_t *json, struct ckpt_err *err)
 {
-    struct norm_step *s = add_step(n, norm_precompiled, err);
     const char *text;
+    int rc = ckpt_json_str(&text, json, "precompiled_charsmap", err);
 
-    if (!s || ckpt_json_str(&text, json, "precompiled_charsmap", err))
-        return ckpt_err_code(err);
-    return charsmap_parse(&s->map, text, err);
+    return rc ? rc : charsmap_parse(&s->map, text, err);
 }
 
-static int parse_bert(void *n, const json_t *json, struct ckpt_err *err)
+/* Component types but Sequence, which only lists others. */
+static const struct row {
+    const char      *type;
+    norm_fn         *apply;         /* NULL: add_bert */
+    int (*read)(struct norm_step *s, const json_t *json, struct ckpt_err *err);
+    enum compose_form form;
+} rows[] = {
+    {"NFC", norm_compose, NULL, COMPOSE_NFC},
+    {"NFD", norm_compose, NULL, COMPOSE_NFD},
+    {"NFKC", norm_compose, NULL, COMPOSE_NFKC},
+    {"NFKD", norm_compose, NULL, COMPOSE_NFKD},
+    {"Lowercase", norm_lowercase, NULL, 0},
+    {"Strip", norm_strip, read_strip, 0},
+    {"StripAccents", norm_strip_accents, NULL, 0},
+    {"Replace", norm_replace, read_replace, 0},
+    {"Prepend", norm_prepend, read_prepend, 0},
+    {"Precompiled", norm_precompiled, read_precompiled, 0},
+    {"BertNormalizer", NULL, NULL, 0},
+    {"Bert", NULL, NULL, 0},
+    {"Nmt", norm_nmt, NULL, 0},
+    {"ByteLevel", norm_bytes, NULL, 0},
+    {"SentencePiece", spm_norm, spm_norm_parse, 0},     /* of spm.c, not of a tokenizer.json */
+};
+
+/* BertNormalizer: up to five steps. */
+static int add_bert(struct norm *n, const json_t *json, struct ckpt_err *err)
 {
     bool clean, chinese, lower, accents;
+    struct norm_step *s;
     int rc;
 
     if ((rc = ckpt_json_bool_or(&clean, json, "clean_text", true, err)) != 0 ||
         (rc = ckpt_json_bool_or(&chinese, json, "handle_chinese_chars", true, err)) != 0 ||
         (rc = ckpt_json_bool_or(&lower, json, "lowercase", true, err)) != 0 ||
-        (rc = ckpt_json_bool_or(&accents, json, "strip_accents", lower, err)) != 0 ||
-        (clean && (rc = add_plain(n, norm_clean, err)) != 0) ||
-        (chinese && (rc = add_plain(n, norm_chinese, err)) != 0) ||
-        (accents && (rc = add_form(n, COMPOSE_NFD, err)) != 0) ||
-        (accents && (rc = add_plain(n, norm_strip_nonspacing, err)) != 0) ||
-        (lower && (rc = add_plain(n, norm_lowercase, err)) != 0))
+        (rc = ckpt_json_bool_or(&accents, json, "strip_accents", lower, err)) != 0)
         return rc;
-    return 0;
+    const struct { bool wanted; struct norm_step step; } steps[] = {
+        {clean, {.apply = norm_clean}},
+        {chinese, {.apply = norm_chinese}},
+        {accents, {.apply = norm_compose, .form = COMPOSE_NFD}},
+        {accents, {.apply = norm_strip_nonspacing}},
+        {lower, {.apply = norm_lowercase}},
+    };
+
+    for (size_t i = 0; rc == 0 && i < sizeof steps / sizeof *steps; i++)
+        if (steps[i].wanted)
+            rc = add_step(n, steps[i].step, &s, err);
+    return rc;
 }
 
-static int parse_sentencepiece(void *n, const json_t *json, struct ckpt_err *err)
+static int add_row(void *ctx, const void *row, const json_t *json, struct ckpt_err *err)
 {
-    struct norm_step *s = add_step(n, spm_norm, err);
+    const struct row *r = row;
+    struct norm_step *s;
+    int rc;
 
-    return s ? spm_norm_parse(s, json, err) : ckpt_err_code(err);
+    if (!r->apply)
+        return add_bert(ctx, json, err);
+    rc = add_step(ctx, (struct norm_step){.apply = r->apply, .form = r->form}, &s, err);
+    return rc || !r->read ? rc : r->read(s, json, err);
 }
-
-/* Component types but Sequence, which only lists others. */
-static const struct component_row rows[] = {
-    {"NFC", parse_nfc},
-    {"NFD", parse_nfd},
-    {"NFKC", parse_nfkc},
-    {"NFKD", parse_nfkd},
-    {"Lowercase", parse_lowercase},
-    {"Strip", parse_strip},
-    {"StripAccents", parse_strip_accents},
-    {"Replace", parse_replace},
-    {"Prepend", parse_prepend},
-    {"Precompiled", parse_precompiled},
-    {"BertNormalizer", parse_bert},
-    {"Bert", parse_bert},
-    {"Nmt", parse_nmt},
-    {"ByteLevel", parse_bytes},
-    {"SentencePiece", parse_sentencepiece},     /* of spm.c, not of a tokenizer.json */
-    {NULL, NULL},
-};
 
 int norm_new(struct norm **out, const json_t *json, struct ckpt_err *err)
 {
+    static const struct component_table table = {rows, sizeof rows / sizeof *rows, sizeof *rows,
+                                                 add_row};
     struct norm *n = ckpt_alloc(1, sizeof *n);
 
     *out = NULL;
     if (!n)
         return ckpt_nomem(err, sizeof *n);
-    if (component_each(json, "normalizers", rows, n, err)) {
+    if (component_each(json, "normalizers", &table, n, err)) {
         norm_free(n);
         return ckpt_err_in(err, "normalizer");
     }

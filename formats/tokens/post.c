@@ -42,6 +42,15 @@ static int add_parts(struct post_template *t, const struct vocab *v,
     return 0;
 }
 
+/* The parts around a pair; the first three are those around one text. */
+static int set_parts(struct post *post, const struct vocab *v, const struct post_part *part,
+                     size_t n, struct ckpt_err *err)
+{
+    int rc = add_parts(&post->single, v, part, 3, err);
+
+    return rc ? rc : add_parts(&post->pair, v, part, n, err);
+}
+
 int post_set(struct post *post, const struct vocab *v, int32_t before, int32_t after,
              struct ckpt_err *err)
 {
@@ -49,11 +58,8 @@ int post_set(struct post *post, const struct vocab *v, int32_t before, int32_t a
         {POST_TOKEN, before, 0}, {POST_A, 0, 0}, {POST_TOKEN, after, 0},
         {POST_TOKEN, before, 1}, {POST_B, 0, 1}, {POST_TOKEN, after, 1},
     };
-    int rc;
 
-    if ((rc = add_parts(&post->single, v, part, 3, err)) != 0)
-        return rc;
-    return add_parts(&post->pair, v, part, 6, err);
+    return set_parts(post, v, part, 6, err);
 }
 
 static int known_id(const struct vocab *v, int32_t *out, const json_t *id, struct ckpt_err *err)
@@ -66,9 +72,8 @@ static int known_id(const struct vocab *v, int32_t *out, const json_t *id, struc
     return 0;
 }
 
-static int parse_trim(void *ctx, const json_t *json, struct ckpt_err *err)
+static int parse_trim(struct reading *r, const json_t *json, struct ckpt_err *err)
 {
-    struct reading *r = ctx;
     bool trim, prefix;
     int rc;
 
@@ -106,9 +111,8 @@ static int cls_sep(struct reading *r, const json_t *json, int32_t *cls, int32_t 
     return known_id(r->vocab, sep, json_array_get(s, 1), err);
 }
 
-static int parse_bert(void *ctx, const json_t *json, struct ckpt_err *err)
+static int parse_bert(struct reading *r, const json_t *json, struct ckpt_err *err)
 {
-    struct reading *r = ctx;
     int32_t cls, sep;
     int rc;
 
@@ -118,14 +122,11 @@ static int parse_bert(void *ctx, const json_t *json, struct ckpt_err *err)
         {POST_TOKEN, cls, 0}, {POST_A, 0, 0}, {POST_TOKEN, sep, 0},
         {POST_B, 0, 1}, {POST_TOKEN, sep, 1},
     };
-    if ((rc = add_parts(&r->post->single, r->vocab, part, 3, err)) != 0)
-        return rc;
-    return add_parts(&r->post->pair, r->vocab, part, 5, err);
+    return set_parts(r->post, r->vocab, part, 5, err);
 }
 
-static int parse_roberta(void *ctx, const json_t *json, struct ckpt_err *err)
+static int parse_roberta(struct reading *r, const json_t *json, struct ckpt_err *err)
 {
-    struct reading *r = ctx;
     int32_t cls, sep;
     int rc;
 
@@ -136,9 +137,7 @@ static int parse_roberta(void *ctx, const json_t *json, struct ckpt_err *err)
         {POST_TOKEN, cls, 0}, {POST_A, 0, 0}, {POST_TOKEN, sep, 0},
         {POST_TOKEN, sep, 0}, {POST_B, 0, 0}, {POST_TOKEN, sep, 0},
     };
-    if ((rc = add_parts(&r->post->single, r->vocab, part, 3, err)) != 0)
-        return rc;
-    return add_parts(&r->post->pair, r->vocab, part, 6, err);
+    return set_parts(r->post, r->vocab, part, 6, err);
 }
 
 static int parse_type(int32_t *type, const json_t *json, struct ckpt_err *err)
@@ -186,9 +185,8 @@ static int parse_part(struct reading *r, struct post_template *t, const json_t *
     return 0;
 }
 
-static int parse_template(void *ctx, const json_t *json, struct ckpt_err *err)
+static int parse_template(struct reading *r, const json_t *json, struct ckpt_err *err)
 {
-    struct reading *r = ctx;
     json_t *single, *pair = json_object_get(json, "pair"), *tokens;
     int rc;
 
@@ -216,23 +214,32 @@ static int parse_template(void *ctx, const json_t *json, struct ckpt_err *err)
 }
 
 /* Component types but Sequence. */
-static const struct component_row rows[] = {
+static const struct row {
+    const char *type;
+    int (*parse)(struct reading *r, const json_t *json, struct ckpt_err *err);
+} rows[] = {
     {"ByteLevel", parse_trim},
     {"TemplateProcessing", parse_template},
     {"RobertaProcessing", parse_roberta},
     {"BertProcessing", parse_bert},
-    {NULL, NULL},
 };
+
+static int parse_row(void *ctx, const void *row, const json_t *json, struct ckpt_err *err)
+{
+    return ((const struct row *)row)->parse(ctx, json, err);
+}
 
 int post_read(struct post *post, const struct vocab *v, const json_t *json,
               struct ckpt_err *err)
 {
+    static const struct component_table table = {rows, sizeof rows / sizeof *rows, sizeof *rows,
+                                                 parse_row};
     struct reading r = {.post = post, .vocab = v};
     int rc;
 
     memset(post, 0, sizeof *post);
     if ((rc = post_set(post, v, -1, -1, err)) != 0)
         return rc;
-    return component_each(json, "processors", rows, &r, err)
+    return component_each(json, "processors", &table, &r, err)
                ? ckpt_err_in(err, "post_processor") : 0;
 }

@@ -17,22 +17,27 @@ static int add_step(struct pretok *p, const struct pretok_step *step, struct ckp
     return 0;
 }
 
-static int parse_bytelevel(void *p, const json_t *json, struct ckpt_err *err)
+/* Reads a step from json, as its row has it; steps that come before it are added to p. */
+typedef int read_fn(struct pretok *p, struct pretok_step *step, const json_t *json,
+                    struct ckpt_err *err);
+
+static int read_bytelevel(struct pretok *p, struct pretok_step *step, const json_t *json,
+                          struct ckpt_err *err)
 {
     static const struct pretok_step in_front = {.kind = STEP_PREFIX},
                                     gpt2 = {.kind = STEP_SCAN, .scan = scan_gpt2};
     bool prefix, regex;
     int rc;
 
+    (void)step;
     if ((rc = ckpt_json_bool_or(&prefix, json, "add_prefix_space", true, err)) != 0 ||
         (rc = ckpt_json_bool_or(&regex, json, "use_regex", true, err)) != 0 ||
-        (prefix && (rc = add_step(p, &in_front, err)) != 0) ||
-        (regex && (rc = add_step(p, &gpt2, err)) != 0))
+        (prefix && (rc = add_step(p, &in_front, err)) != 0))
         return rc;
-    return add_step(p, &(struct pretok_step){.kind = STEP_BYTES}, err);
+    return regex ? add_step(p, &gpt2, err) : 0;
 }
 
-static int parse_behaviour(enum behaviour *out, const json_t *json, const char *fallback,
+static int read_behaviour(enum behaviour *out, const json_t *json, const char *fallback,
                            struct ckpt_err *err)
 {
     static const char *const names[] = {"Removed", "Isolated", "MergedWithPrevious",
@@ -50,147 +55,143 @@ static int parse_behaviour(enum behaviour *out, const json_t *json, const char *
     return ckpt_fail(err, CKPT_EFORMAT, "split behaviour \"%s\" is unknown", name ? name : "");
 }
 
-static int parse_split(void *p, const json_t *json, struct ckpt_err *err)
+static int read_split(struct pretok *p, struct pretok_step *step, const json_t *json,
+                      struct ckpt_err *err)
 {
-    struct pretok_step step = {.kind = STEP_REGEX};
     const char *pattern;
     bool literal;
     int rc;
 
+    (void)p;
     if ((rc = component_pattern(json, &pattern, &literal, err)) != 0 ||
-        (rc = ckpt_json_bool_or(&step.invert, json, "invert", false, err)) != 0 ||
-        (rc = parse_behaviour(&step.behaviour, json, NULL, err)) != 0)
+        (rc = ckpt_json_bool_or(&step->invert, json, "invert", false, err)) != 0 ||
+        (rc = read_behaviour(&step->behaviour, json, NULL, err)) != 0)
         return rc;
     /* Scanned are texts that nothing was done to but cuts at other patterns. */
-    if (!literal && step.behaviour == ISOLATED && scan_for(pattern)) {
-        step.kind = STEP_SCAN;
-        step.scan = scan_for(pattern);
-    } else if ((rc = regex_new(&step.regex, pattern, strlen(pattern), literal, err)) != 0) {
-        return rc;
+    if (!literal && step->behaviour == ISOLATED && scan_for(pattern)) {
+        step->kind = STEP_SCAN;
+        step->scan = scan_for(pattern);
+        return 0;
     }
-    rc = add_step(p, &step, err);
-    if (rc)
-        regex_free(step.regex);
+    return regex_new(&step->regex, pattern, strlen(pattern), literal, err);
+}
+
+static int read_bert(struct pretok *p, struct pretok_step *step, const json_t *json,
+                     struct ckpt_err *err)
+{
+    static const struct pretok_step spaces = {.kind = STEP_CLASS, .is = unicode_is_space,
+                                              .behaviour = REMOVED};
+
+    (void)step;
+    (void)json;
+    return add_step(p, &spaces, err);
+}
+
+static int read_punctuation(struct pretok *p, struct pretok_step *step, const json_t *json,
+                            struct ckpt_err *err)
+{
+    (void)p;
+    return read_behaviour(&step->behaviour, json, "Isolated", err);
+}
+
+static int read_digits(struct pretok *p, struct pretok_step *step, const json_t *json,
+                       struct ckpt_err *err)
+{
+    bool single = false;
+    int rc = ckpt_json_bool_or(&single, json, "individual_digits", false, err);
+
+    (void)p;
+    step->behaviour = single ? ISOLATED : CONTIGUOUS;
     return rc;
 }
 
-static int add_class(struct pretok *p, bool (*is)(uint32_t), enum behaviour behaviour,
+/* A member that is one character: the step's mark. */
+static int read_mark(struct pretok_step *step, const json_t *json, const char *key,
                      struct ckpt_err *err)
 {
-    return add_step(p, &(struct pretok_step){.kind = STEP_CLASS, .is = is,
-                                             .behaviour = behaviour}, err);
-}
-
-static int parse_whitespace(void *p, const json_t *json, struct ckpt_err *err)
-{
-    (void)json;
-    return add_step(p, &(struct pretok_step){.kind = STEP_WORDS}, err);
-}
-
-static int parse_whitespace_split(void *p, const json_t *json, struct ckpt_err *err)
-{
-    (void)json;
-    return add_class(p, unicode_is_space, REMOVED, err);
-}
-
-static int parse_bert(void *p, const json_t *json, struct ckpt_err *err)
-{
-    (void)json;
-    return add_class(p, unicode_is_space, REMOVED, err)
-               ? err->code : add_class(p, unicode_is_punctuation, ISOLATED, err);
-}
-
-static int parse_punctuation(void *p, const json_t *json, struct ckpt_err *err)
-{
-    enum behaviour behaviour;
-    int rc;
-
-    if ((rc = parse_behaviour(&behaviour, json, "Isolated", err)) != 0)
-        return rc;
-    return add_class(p, unicode_is_punctuation, behaviour, err);
-}
-
-static int parse_digits(void *p, const json_t *json, struct ckpt_err *err)
-{
-    bool single;
-    int rc;
-
-    if ((rc = ckpt_json_bool_or(&single, json, "individual_digits", false, err)) != 0)
-        return rc;
-    return add_class(p, unicode_is_numeric, single ? ISOLATED : CONTIGUOUS, err);
-}
-
-static int parse_delimiter(void *p, const json_t *json, struct ckpt_err *err)
-{
-    struct pretok_step step = {.kind = STEP_CLASS, .behaviour = REMOVED};
     const char *s;
     size_t width;
     int rc;
 
-    if ((rc = component_char(json, "delimiter", &s, err)) != 0)
+    if ((rc = component_char(json, key, &s, err)) != 0)
         return rc;
-    step.mark = utf8_get((const unsigned char *)s, &width);
-    return add_step(p, &step, err);
+    step->mark = utf8_get((const unsigned char *)s, &width);
+    return 0;
 }
 
-static int parse_scripts(void *p, const json_t *json, struct ckpt_err *err)
+static int read_delimiter(struct pretok *p, struct pretok_step *step, const json_t *json,
+                          struct ckpt_err *err)
 {
-    (void)json;
-    return add_step(p, &(struct pretok_step){.kind = STEP_SCRIPTS}, err);
+    (void)p;
+    return read_mark(step, json, "delimiter", err);
 }
 
-static int parse_fixed(void *p, const json_t *json, struct ckpt_err *err)
+static int read_fixed(struct pretok *p, struct pretok_step *step, const json_t *json,
+                      struct ckpt_err *err)
 {
-    struct pretok_step step = {.kind = STEP_FIXED};
     int64_t length;
     int rc;
 
+    (void)p;
     if ((rc = ckpt_json_int_or(&length, json, "length", 5, err)) != 0)
         return rc;
     if (length < 1)
         return ckpt_fail(err, CKPT_EFORMAT, "length %lld", (long long)length);
-    step.length = (size_t)length;
-    return add_step(p, &step, err);
+    step->length = (size_t)length;
+    return 0;
 }
 
-static int parse_metaspace(void *p, const json_t *json, struct ckpt_err *err)
+static int read_metaspace(struct pretok *p, struct pretok_step *step, const json_t *json,
+                          struct ckpt_err *err)
 {
-    struct pretok_step step = {.kind = STEP_METASPACE};
     bool split;
-    const char *s;
-    size_t width;
     int rc;
 
-    if ((rc = pretok_metaspace_scheme(json, &step.scheme, err)) != 0 ||
-        (rc = component_char(json, "replacement", &s, err)) != 0 ||
+    if ((rc = pretok_metaspace_scheme(json, &step->scheme, err)) != 0 ||
+        (rc = read_mark(step, json, "replacement", err)) != 0 ||
         (rc = ckpt_json_bool_or(&split, json, "split", true, err)) != 0)
-        return rc;
-    step.mark = utf8_get((const unsigned char *)s, &width);
-    if ((rc = add_step(p, &step, err)) != 0)
         return rc;
     if (!split)
         return 0;
-    step.kind = STEP_CLASS;
-    step.behaviour = MERGED_NEXT;
-    return add_step(p, &step, err);
+    rc = add_step(p, step, err);
+    step->kind = STEP_CLASS;
+    step->behaviour = MERGED_NEXT;
+    return rc;
 }
 
 /* Component types but Sequence, which only lists others. */
-static const struct component_row rows[] = {
-    {"ByteLevel", parse_bytelevel},
-    {"Split", parse_split},
-    {"Whitespace", parse_whitespace},
-    {"WhitespaceSplit", parse_whitespace_split},
-    {"BertPreTokenizer", parse_bert},
-    {"Metaspace", parse_metaspace},
-    {"Punctuation", parse_punctuation},
-    {"Digits", parse_digits},
-    {"CharDelimiterSplit", parse_delimiter},
-    {"Delimiter", parse_delimiter},
-    {"UnicodeScripts", parse_scripts},
-    {"FixedLength", parse_fixed},
-    {NULL, NULL},
+static const struct row {
+    const char        *type;
+    read_fn           *read;        /* NULL: the step as it is here */
+    struct pretok_step step;
+} rows[] = {
+    {"ByteLevel", read_bytelevel, {.kind = STEP_BYTES}},
+    {"Split", read_split, {.kind = STEP_REGEX}},
+    {"Whitespace", NULL, {.kind = STEP_WORDS}},
+    {"WhitespaceSplit", NULL, {.kind = STEP_CLASS, .is = unicode_is_space, .behaviour = REMOVED}},
+    {"BertPreTokenizer", read_bert,
+     {.kind = STEP_CLASS, .is = unicode_is_punctuation, .behaviour = ISOLATED}},
+    {"Metaspace", read_metaspace, {.kind = STEP_METASPACE}},
+    {"Punctuation", read_punctuation, {.kind = STEP_CLASS, .is = unicode_is_punctuation}},
+    {"Digits", read_digits, {.kind = STEP_CLASS, .is = unicode_is_numeric}},
+    {"CharDelimiterSplit", read_delimiter, {.kind = STEP_CLASS, .behaviour = REMOVED}},
+    {"Delimiter", read_delimiter, {.kind = STEP_CLASS, .behaviour = REMOVED}},
+    {"UnicodeScripts", NULL, {.kind = STEP_SCRIPTS}},
+    {"FixedLength", read_fixed, {.kind = STEP_FIXED}},
 };
+
+static int add_row(void *ctx, const void *row, const json_t *json, struct ckpt_err *err)
+{
+    const struct row *r = row;
+    struct pretok_step step = r->step;
+    int rc = r->read ? r->read(ctx, &step, json, err) : 0;
+
+    if (rc == 0)
+        rc = add_step(ctx, &step, err);
+    if (rc)
+        regex_free(step.regex);
+    return rc;
+}
 
 int pretok_metaspace_scheme(const json_t *json, enum metaspace *out, struct ckpt_err *err)
 {
@@ -217,13 +218,15 @@ int pretok_metaspace_scheme(const json_t *json, enum metaspace *out, struct ckpt
 
 int pretok_new(struct pretok **out, const json_t *json, struct ckpt_err *err)
 {
+    static const struct component_table table = {rows, sizeof rows / sizeof *rows, sizeof *rows,
+                                                 add_row};
     struct pretok *p = ckpt_alloc(1, sizeof *p);
     const char *type = json_string_value(json_object_get(json, "type"));
 
     *out = NULL;
     if (!p)
         return ckpt_nomem(err, sizeof *p);
-    if (component_each(json, "pretokenizers", rows, p, err)) {
+    if (component_each(json, "pretokenizers", &table, p, err)) {
         pretok_free(p);
         return ckpt_err_in(err, "pre_tokenizer");
     }

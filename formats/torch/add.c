@@ -23,6 +23,19 @@ static int add_inner(struct torch_adder *to, const struct torch_inner *in, struc
     return 0;
 }
 
+/* Append a tensor under a name; *added stays valid until the next. */
+static int append(struct torch_adder *to, struct ckpt_tensor **added, const char *name, size_t len,
+                  enum ckpt_dtype dtype, const struct ckpt_shape *shape,
+                  const struct ckpt_fragment *frag, struct ckpt_err *err)
+{
+    int rc = ckpt_tensors_add(to->list, added, name, len, dtype, shape, frag, frag != NULL, false,
+                              err);
+
+    if (rc == 0)
+        (*added)->kind = to->kind;
+    return rc;
+}
+
 /* Windows are the same when all of this is. */
 struct window {
     uint64_t storage, dtype, rank, bits, quantizer;
@@ -75,11 +88,9 @@ static int add_quantised(struct torch_adder *to, const char *name, size_t len,
         rc = unread ? 0 : ckpt_nomem(err, sizeof err->text);
     }
     if (rc == 0)
-        rc = ckpt_tensors_add(to->list, &added, name, len, CKPT_F32, &t->shape, NULL, 0, false,
-                              err);
+        rc = append(to, &added, name, len, CKPT_F32, &t->shape, NULL, err);
     if (rc)
         return rc;
-    added->kind = to->kind;
     added->unread = unread;
     added->stored = ckpt_dtype_name(t->dtype);
     ckpt_shape_bytes(&added->stored_bytes, &t->shape, t->dtype);
@@ -103,10 +114,8 @@ static int add_window(struct torch_adder *to, const char *name, size_t len,
     if (numel > 0 && ckpt_dtype_size(t->dtype) > 0 &&
         (rc = torch_archive_fragment(&f, &to->list->arena, to->a, t, err)) != 0)
         return rc;
-    if ((rc = ckpt_tensors_add(to->list, &added, name, len, t->dtype, &t->shape, f, f != NULL,
-                               false, err)) != 0)
+    if ((rc = append(to, &added, name, len, t->dtype, &t->shape, f, err)) != 0)
         return rc;
-    added->kind = to->kind;
     return numel ? find_alias(to, t, &added->alias_of, err) : 0;
 }
 
@@ -114,6 +123,7 @@ static int add_window(struct torch_adder *to, const char *name, size_t len,
 static int add_shard(struct torch_adder *to, const char *name, size_t len, const struct value *v,
                      struct ckpt_err *err)
 {
+    struct ckpt_tensor *added;
     struct torch_shard s;
     int64_t numel;
     int rc;
@@ -123,7 +133,7 @@ static int add_shard(struct torch_adder *to, const char *name, size_t len, const
     if (s.n == 1 && ckpt_shape_equal(&s.shape, &s.piece[0].tensor->shape))
         return add_window(to, name, len, s.piece[0].tensor, err);
     if (s.n == 0 && ckpt_shape_numel(&numel, &s.shape) && numel == 0)
-        return ckpt_tensors_add(to->list, NULL, name, len, s.dtype, &s.shape, NULL, 0, false, err);
+        return append(to, &added, name, len, s.dtype, &s.shape, NULL, err);
     ckpt_fail(err, CKPT_EUNSUPPORTED, "one rank's part of a sharded tensor");
     return ckpt_err_hint(err, "a directory that holds the files of all ranks is read as one");
 }
@@ -142,12 +152,8 @@ static int add_array(struct torch_adder *to, const char *name, size_t len, const
         return 0;
     }
     if (rc == 0)
-        rc = ckpt_tensors_add(to->list, &added, name, len, in.array.dtype,
-                              &in.array.shape, NULL, 0, false, err);
-    if (rc)
-        return rc;
-    added->kind = to->kind;
-    return add_inner(to, &in, err);
+        rc = append(to, &added, name, len, in.array.dtype, &in.array.shape, NULL, err);
+    return rc ? rc : add_inner(to, &in, err);
 }
 
 static int add_unread(struct torch_adder *to, const char *name, size_t len, const struct value *v,
@@ -159,11 +165,9 @@ static int add_unread(struct torch_adder *to, const char *name, size_t len, cons
     int rc;
 
     if ((rc = torch_unread_tell(&u, v, err)) != 0 ||
-        (rc = ckpt_tensors_add(to->list, &added, name, len, u.dtype, &u.shape, NULL, 0, false,
-                               err)) != 0)
+        (rc = append(to, &added, name, len, u.dtype, &u.shape, NULL, err)) != 0)
         return rc;
     kind = ckpt_arena_printf(&to->list->arena, "%s", u.kind);
-    added->kind = to->kind;
     added->stored = kind;
     added->stored_bytes = u.bytes;
     added->unread = ckpt_arena_printf(&to->list->arena, "of kind %s, which is not read", u.kind);

@@ -13,11 +13,6 @@ static int bad(struct ckpt_err *err, const char *what)
     return ckpt_fail(err, CKPT_EFORMAT, "a quantised tensor of torch: %s", what);
 }
 
-static const struct value *item(const struct value *seq, size_t i)
-{
-    return value_is(seq, VALUE_TUPLE) && i < seq->u.seq.n ? seq->u.seq.item[i] : NULL;
-}
-
 /* v as n numbers. */
 static int take_numbers(struct torch_affine_numbers *out, struct ckpt_arena *arena,
                         const struct torch_archive *a, const struct value *v, int64_t n,
@@ -67,7 +62,7 @@ int torch_affine_read(struct torch_affine *out, struct ckpt_arena *arena,
                       const struct torch_archive *a, const struct value_tensor *t,
                       struct ckpt_err *err)
 {
-    const struct value *q = t->quantizer, *scheme = item(q, 0);
+    const struct value *q = t->quantizer, *scheme = value_item(q, 0);
     struct ckpt_fragment *f = NULL;
     int64_t numel;
     double number;
@@ -81,8 +76,8 @@ int torch_affine_read(struct torch_affine *out, struct ckpt_arena *arena,
     if (numel > 0 && (rc = torch_archive_fragment(&f, arena, a, t, err)) != 0)
         return rc;
     out->frag = f;
-    out->scale.value = item(q, 1);
-    out->zero.value = item(q, 2);
+    out->scale.value = value_item(q, 1);
+    out->zero.value = value_item(q, 2);
     if (value_names(scheme, "torch", "per_tensor_affine"))
         return value_as_float(out->scale.value, &number) && value_as_float(out->zero.value, &number)
                    ? 0 : bad(err, "its scale or zero point is no number");
@@ -90,11 +85,11 @@ int torch_affine_read(struct torch_affine *out, struct ckpt_arena *arena,
         !value_names(scheme, "torch", "per_channel_affine_float_qparams"))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "a quantised tensor of torch, %.40s, which is "
                          "not read", scheme->u.obj.name);
-    rc = numel > 0 ? take_channels(out, item(q, 3), err) : 0;
+    rc = numel > 0 ? take_channels(out, value_item(q, 3), err) : 0;
     if (rc == 0 && numel > 0)
-        rc = take_numbers(&out->scale, arena, a, item(q, 1), out->channels, err);
+        rc = take_numbers(&out->scale, arena, a, value_item(q, 1), out->channels, err);
     if (rc == 0 && numel > 0)
-        rc = take_numbers(&out->zero, arena, a, item(q, 2), out->channels, err);
+        rc = take_numbers(&out->zero, arena, a, value_item(q, 2), out->channels, err);
     return rc;
 }
 

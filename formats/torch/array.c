@@ -23,11 +23,6 @@ static bool is_frombuffer(const struct value *v)
 
 bool torch_array_is(const struct value *v) { return is_reconstruct(v) || is_frombuffer(v); }
 
-static const struct value *item(const struct value *seq, size_t i)
-{
-    return value_is(seq, VALUE_TUPLE) && i < seq->u.seq.n ? seq->u.seq.item[i] : NULL;
-}
-
 static int bad(struct ckpt_err *err, const char *what)
 {
     return ckpt_fail(err, CKPT_EFORMAT, "numpy array: %s", what);
@@ -46,8 +41,8 @@ static int read_dtype(struct torch_array *a, const struct value *v, struct ckpt_
     if (!value_is(v, VALUE_OBJECT) || !value_names(v, "numpy", "dtype"))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "numpy array: its elements are of no dtype that "
                          "is read");
-    code = value_as_str(item(v->u.obj.args, 0));
-    order = value_as_str(item(v->u.obj.state, 1));
+    code = value_as_str(value_arg(v, 0));
+    order = value_as_str(value_item(v->u.obj.state, 1));
     if (!code)
         return bad(err, "its dtype has no code");
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
@@ -62,18 +57,10 @@ static int read_dtype(struct torch_array *a, const struct value *v, struct ckpt_
 
 static int read_shape(struct ckpt_shape *out, const struct value *v, struct ckpt_err *err)
 {
-    int64_t dim[CKPT_MAX_RANK];
-
-    if (!value_is(v, VALUE_TUPLE))
-        return bad(err, "its shape is no tuple");
-    if (v->u.seq.n > CKPT_MAX_RANK)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "numpy array: %zu axes, %d at most", v->u.seq.n,
-                         CKPT_MAX_RANK);
-    for (size_t i = 0; i < v->u.seq.n; i++)
-        if (!value_as_int(v->u.seq.item[i], &dim[i]) || dim[i] < 0)
-            return bad(err, "its shape is not of numbers >= 0");
-    *out = ckpt_shape_of((int)v->u.seq.n, dim);
-    return 0;
+    out->rank = value_dims(v, out->dim, CKPT_MAX_RANK);
+    if (out->rank == VALUE_MANY_DIMS)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "numpy array: more than %d axes", CKPT_MAX_RANK);
+    return out->rank < 0 ? bad(err, "its shape is no tuple of numbers >= 0") : 0;
 }
 
 /* Of an array that lies with its first or its last axis innermost. */
@@ -89,8 +76,8 @@ static void set_strides(struct torch_array *a, bool fortran)
     }
 }
 
-/* The axes in another order than they lie in. */
-static int turn(struct torch_array *a, const struct value *axes, struct ckpt_err *err)
+/* Put the axes into another order than they lie in. */
+static int permute(struct torch_array *a, const struct value *axes, struct ckpt_err *err)
 {
     struct torch_array lies = *a;
     unsigned seen = 0;
@@ -100,7 +87,7 @@ static int turn(struct torch_array *a, const struct value *axes, struct ckpt_err
     for (int i = 0; i < a->shape.rank; i++) {
         int64_t k;
 
-        if (!value_as_int(axes->u.seq.item[i], &k) || k < 0 || k >= a->shape.rank ||
+        if (!value_as_int(value_item(axes, (size_t)i), &k) || k < 0 || k >= a->shape.rank ||
             (seen & 1u << k))
             return bad(err, "the order of its axes is none");
         seen |= 1u << k;
@@ -119,13 +106,13 @@ int torch_array_read(struct torch_array *out, const struct value *v, struct ckpt
     int rc;
 
     memset(out, 0, sizeof *out);
-    bytes = item(from, buffer ? 0 : 4);
-    fortran = item(from, 3);
-    axes = item(from, 4);
+    bytes = value_item(from, buffer ? 0 : 4);
+    fortran = value_item(from, 3);
+    axes = value_item(from, 4);
     order = buffer ? value_as_str(fortran) : value_is(fortran, VALUE_BOOL) && fortran->u.b
                                                   ? "F" : "C";
-    if ((rc = read_dtype(out, item(from, buffer ? 1 : 2), err)) != 0 ||
-        (rc = read_shape(&out->shape, item(from, buffer ? 2 : 1), err)) != 0)
+    if ((rc = read_dtype(out, value_item(from, buffer ? 1 : 2), err)) != 0 ||
+        (rc = read_shape(&out->shape, value_item(from, buffer ? 2 : 1), err)) != 0)
         return rc;
     if (!value_is(bytes, VALUE_BYTES) || !ckpt_shape_bytes(&n, &out->shape, out->dtype) ||
         n != bytes->u.text.n)
@@ -136,7 +123,7 @@ int torch_array_read(struct torch_array *out, const struct value *v, struct ckpt
         return bad(err, "the order of its elements is none of C, F and K");
     if (n > 0)                          /* else dimensions beside a 0 may be anything */
         set_strides(out, *order == 'F');
-    return *order == 'K' && axes ? turn(out, axes, err) : 0;
+    return *order == 'K' && axes ? permute(out, axes, err) : 0;
 }
 
 int torch_array_gather(void *dst, const struct torch_array *a, int64_t start, int64_t count,

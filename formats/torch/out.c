@@ -125,7 +125,7 @@ static int begin(struct torch_writer *w, const char *top, const struct value *ro
         rc = ckpt_out_reserve(w->out, zip_total(w->member, w->n_member, w->directory), err);
     }
     if (rc == 0)
-        rc = zip_begin(w->out, w->member, w->n_member, err);
+        rc = zip_begin(w->out, 0, w->member, w->n_member, err);
     if (rc == 0)
         rc = put_small(w, M_PICKLE, pickle.data, err);
     for (size_t i = M_FORMAT; rc == 0 && i < M_BEFORE; i++)
@@ -225,7 +225,7 @@ int torch_writer_commit(struct torch_writer *w, struct ckpt_err *err)
     if (rc == 0)
         rc = put_id(w, err);
     if (rc == 0)
-        rc = zip_finish(out, w->member, w->n_member, w->directory, err);
+        rc = zip_finish(out, 0, w->member, w->n_member, w->directory, err);
     free_writer(w);
     if (rc)
         ckpt_out_abort(out);

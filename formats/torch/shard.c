@@ -5,52 +5,21 @@
 
 #define MAX_MESH 8              /* axes of a device mesh */
 
-/* A record's n-th argument. */
-static const struct value *arg(const struct value *v, size_t n)
-{
-    const struct value *args = value_is(v, VALUE_OBJECT) ? v->u.obj.args : NULL;
-
-    return args && n < args->u.seq.n ? args->u.seq.item[n] : NULL;
-}
-
-static const struct value *item(const struct value *v, size_t n)
-{
-    bool seq = value_is(v, VALUE_TUPLE) || value_is(v, VALUE_LIST);
-
-    return seq && n < v->u.seq.n ? v->u.seq.item[n] : NULL;
-}
-
 /* An attribute: of the state, or of the second half that classes with slots have. */
 static const struct value *attr(const struct value *v, const char *name)
 {
     const struct value *state = value_is(v, VALUE_OBJECT) ? v->u.obj.state : NULL;
 
     if (value_is(state, VALUE_TUPLE))
-        state = item(state, 1);
+        state = value_item(state, 1);
     return value_get(state, name);
-}
-
-/* Numbers of a tuple, a list or a torch.Size; -1 when it is none of them, or too long. */
-static int numbers(const struct value *v, int64_t *out, int max)
-{
-    size_t n;
-
-    if (value_names(v, "torch", "Size"))
-        v = arg(v, 0);
-    if (!value_is(v, VALUE_TUPLE) && !value_is(v, VALUE_LIST))
-        return -1;
-    n = v->u.seq.n;
-    for (size_t i = 0; i < n; i++)
-        if (i >= (size_t)max || !value_as_int(v->u.seq.item[i], &out[i]) || out[i] < 0)
-            return -1;
-    return (int)n;
 }
 
 static const struct value *class_of(const struct value *v)
 {
     return value_names(v, "torch._tensor", "_rebuild_from_type_v2") ||
                    value_names(v, "torch.tensor", "_rebuild_from_type_v2")
-               ? arg(v, 1) : NULL;
+               ? value_arg(v, 1) : NULL;
 }
 
 static bool is_class(const struct value *v, const char *name)
@@ -101,13 +70,13 @@ static int add_piece(struct torch_shard *s, struct ckpt_err *err, const int64_t 
 static int read_sharded(struct torch_shard *s, struct ckpt_arena *a, const struct value *state,
                         struct ckpt_err *err)
 {
-    const struct value *local = item(state, 0), *size = attr(item(state, 1), "size");
-    const struct value *group = item(state, 2);
+    const struct value *local = value_item(state, 0), *size = attr(value_item(state, 1), "size");
+    const struct value *group = value_item(state, 2);
     int64_t whole[CKPT_MAX_RANK], start[CKPT_MAX_RANK], count[CKPT_MAX_RANK];
     int rank = s->shape.rank;
     int rc;
 
-    if (!value_is(local, VALUE_LIST) || numbers(size, whole, CKPT_MAX_RANK) != rank ||
+    if (!value_is(local, VALUE_LIST) || value_dims(size, whole, CKPT_MAX_RANK) != rank ||
         memcmp(whole, s->shape.dim, (size_t)rank * sizeof *whole) != 0)
         return bad(err, "says its size twice, and differently, or has no shards");
     if (!value_as_int(attr(group, "global_world_size"), &s->world))
@@ -120,8 +89,8 @@ static int read_sharded(struct torch_shard *s, struct ckpt_arena *a, const struc
     for (size_t i = 0; i < local->u.seq.n; i++) {
         const struct value *shard = local->u.seq.item[i], *place = attr(shard, "metadata");
 
-        if (numbers(attr(place, "shard_offsets"), start, CKPT_MAX_RANK) != rank ||
-            numbers(attr(place, "shard_sizes"), count, CKPT_MAX_RANK) != rank)
+        if (value_dims(attr(place, "shard_offsets"), start, CKPT_MAX_RANK) != rank ||
+            value_dims(attr(place, "shard_sizes"), count, CKPT_MAX_RANK) != rank)
             return bad(err, "has a shard without offsets and sizes");
         if ((rc = add_piece(s, err, start, count, attr(shard, "tensor"))) != 0)
             return rc;
@@ -140,7 +109,7 @@ static int mesh_sizes(const struct value *mesh, int64_t size[MAX_MESH])
     int n;
 
     if (!axes && layout)
-        return numbers(attr(layout, "shape"), size, MAX_MESH);
+        return value_dims(attr(layout, "shape"), size, MAX_MESH);
     if (!axes && value_is(ranks, VALUE_TENSOR) && ranks->u.tensor->shape.rank <= MAX_MESH) {
         memcpy(size, ranks->u.tensor->shape.dim, sizeof ranks->u.tensor->shape.dim[0] *
                                                      (size_t)ranks->u.tensor->shape.rank);
@@ -149,7 +118,7 @@ static int mesh_sizes(const struct value *mesh, int64_t size[MAX_MESH])
     if (!value_is(axes, VALUE_TUPLE) && !value_is(axes, VALUE_LIST))
         return -1;
     for (size_t i = 0; i < axes->u.seq.n; i++) {
-        n = i < MAX_MESH ? numbers(attr(axes->u.seq.item[i], "shape"), part, MAX_MESH) : -1;
+        n = i < MAX_MESH ? value_dims(attr(axes->u.seq.item[i], "shape"), part, MAX_MESH) : -1;
         if (n < 0)
             return -1;
         size[i] = 1;
@@ -165,8 +134,8 @@ static bool in_order(const struct value *order)
 {
     int64_t axis[MAX_MESH];
 
-    for (size_t i = 0; item(order, i); i++) {
-        int n = numbers(arg(item(order, i), 1), axis, MAX_MESH);
+    for (size_t i = 0; value_item(order, i); i++) {
+        int n = value_dims(value_arg(value_item(order, i), 1), axis, MAX_MESH);
 
         if (n < 0)
             return false;
@@ -247,7 +216,7 @@ static int place_all(const struct placement *p, int n, int64_t *start, int64_t *
 static int read_dtensor(struct torch_shard *s, struct ckpt_arena *a, const struct value *state,
                         struct ckpt_err *err)
 {
-    const struct value *parts = value_is(state, VALUE_TUPLE) ? item(state, 1) : state;
+    const struct value *parts = value_is(state, VALUE_TUPLE) ? value_item(state, 1) : state;
     const struct value *spec = value_get(parts, "_spec"), *mesh = attr(spec, "mesh");
     const struct value *placements = attr(spec, "placements"), *order = attr(spec, "shard_order");
     int64_t size[MAX_MESH], at[MAX_MESH], start[CKPT_MAX_RANK] = {0}, count[CKPT_MAX_RANK];
@@ -256,7 +225,7 @@ static int read_dtensor(struct torch_shard *s, struct ckpt_arena *a, const struc
     bool copy = false;
     int rc;
 
-    if (n < 0 || numbers(attr(mesh, "_coordinate_on_dim"), at, MAX_MESH) != n ||
+    if (n < 0 || value_dims(attr(mesh, "_coordinate_on_dim"), at, MAX_MESH) != n ||
         !value_is(placements, VALUE_TUPLE) || placements->u.seq.n != (size_t)n)
         return bad(err, "has no mesh, no place in it, or not one placement an axis");
     if (!in_order(order))
@@ -282,15 +251,15 @@ static int read_dtensor(struct torch_shard *s, struct ckpt_arena *a, const struc
 int torch_shard_read(struct torch_shard *out, struct ckpt_arena *a, const struct value *v,
                      struct ckpt_err *err)
 {
-    const struct value *args = arg(v, 2), *dtype = item(args, 1);
+    const struct value *args = value_arg(v, 2), *dtype = value_item(args, 1);
 
     memset(out, 0, sizeof *out);
     out->world = out->rank = -1;
     out->dtype = value_is(dtype, VALUE_GLOBAL) ? ckpt_dtype_parse(dtype->u.obj.name)
                                                : CKPT_DTYPE_NONE;
-    out->shape.rank = numbers(item(args, 2), out->shape.dim, CKPT_MAX_RANK);
+    out->shape.rank = value_dims(value_item(args, 2), out->shape.dim, CKPT_MAX_RANK);
     if (out->dtype == CKPT_DTYPE_NONE || out->shape.rank < 0)
         return bad(err, "has no dtype or size");
-    return is_class(v, "DTensor") ? read_dtensor(out, a, arg(v, 3), err)
-                                  : read_sharded(out, a, arg(v, 3), err);
+    return is_class(v, "DTensor") ? read_dtensor(out, a, value_arg(v, 3), err)
+                                  : read_sharded(out, a, value_arg(v, 3), err);
 }

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "formats/container/pickle/pickle.h"
-#include "libckpt/err.h"
 #include "libckpt/io/archive.h"
 #include "libckpt/base/map.h"
 
@@ -18,7 +17,7 @@ struct window { size_t storage; int64_t offset, numel; };
 
 struct tar {
     struct ckpt_dir       *dir;
-    struct ckpt_file      *member;      /* in work */
+    struct ckpt_file      *member;      /* that is read */
     uint64_t               at;          /* in it */
     uint64_t               base;        /* of the archive in its descriptor */
     struct ckpt_arena     *arena;
@@ -44,7 +43,7 @@ static int enter(struct tar *t, const char *name, struct ckpt_err *err)
     return ckpt_file_open_at(&t->member, t->dir, name, err);
 }
 
-/* The next pickle of the member: how long it is only running it tells. */
+/* The next pickle of the member; its length is known once it has run. */
 static int next_pickle(struct tar *t, struct value **v, struct ckpt_err *err)
 {
     uint64_t left = ckpt_file_size(t->member) - t->at, n = FIRST_READ;
@@ -85,11 +84,10 @@ static int next_count(struct tar *t, int64_t *n, struct ckpt_err *err)
                ? 0 : bad(err, "a number of storages or tensors is none");
 }
 
+/* Item i of n. */
 static const struct value *item(const struct value *v, size_t i, size_t n)
 {
-    bool seq = value_is(v, VALUE_TUPLE) || value_is(v, VALUE_LIST);
-
-    return seq && v->u.seq.n == n ? v->u.seq.item[i] : NULL;
+    return value_count(v) == n ? value_item(v, i) : NULL;
 }
 
 /* A key as text, in the arena. */
@@ -174,20 +172,7 @@ static int read_views(struct tar *t, struct ckpt_err *err)
         if ((rc = add_window(t, key, w, err)) != 0)
             return rc;
     }
-    return t->at == ckpt_file_size(t->member) ? 0 : bad(err, "bytes after the storages");
-}
-
-static int read_storages(struct tar *t, struct ckpt_err *err)
-{
-    int64_t n;
-    int rc;
-
-    if ((rc = enter(t, "storages", err)) != 0 || (rc = next_count(t, &n, err)) != 0)
-        return rc;
-    for (int64_t i = 0; i < n; i++)
-        if ((rc = read_storage(t, err)) != 0)
-            return rc;
-    return read_views(t, err);
+    return 0;
 }
 
 static int read_tensor(struct tar *t, struct ckpt_err *err)
@@ -237,49 +222,59 @@ static int read_tensor(struct tar *t, struct ckpt_err *err)
     return torch_storages_name(t->storages, key, tensor, err);
 }
 
-static int read_tensors(struct tar *t, struct ckpt_err *err)
+/* The member is read to its end. */
+static int leave(const struct tar *t, const char *what, struct ckpt_err *err)
 {
-    int64_t n;
-    int rc;
-
-    if ((rc = enter(t, "tensors", err)) != 0 || (rc = next_count(t, &n, err)) != 0)
-        return rc;
-    for (int64_t i = 0; i < n; i++)
-        if ((rc = read_tensor(t, err)) != 0)
-            return rc;
-    return t->at == ckpt_file_size(t->member) ? 0 : bad(err, "bytes after the tensors");
+    return t->at == ckpt_file_size(t->member)
+               ? 0 : ckpt_fail(err, CKPT_EFORMAT, "torch's tar: bytes after the %s", what);
 }
 
-static int read_object(struct tar *t, struct value **root, struct ckpt_err *err)
+/* A member of a number and so many of what `one` reads. */
+static int read_member(struct tar *t, const char *name,
+                       int (*one)(struct tar *t, struct ckpt_err *err), struct ckpt_err *err)
+{
+    int64_t n = 0;
+    int rc;
+
+    if ((rc = enter(t, name, err)) != 0 || (rc = next_count(t, &n, err)) != 0)
+        return rc;
+    for (int64_t i = 0; rc == 0 && i < n; i++)
+        rc = one(t, err);
+    return rc;
+}
+
+/* All members; the order is that in which they refer to each other. */
+static int read_members(struct tar *t, struct value **root, struct ckpt_err *err)
 {
     int rc;
 
-    if ((rc = enter(t, "pickle", err)) != 0 || (rc = next_pickle(t, root, err)) != 0)
+    if ((rc = read_member(t, "storages", read_storage, err)) != 0 ||
+        (rc = read_views(t, err)) != 0 || (rc = leave(t, "storages", err)) != 0 ||
+        (rc = read_member(t, "tensors", read_tensor, err)) != 0 ||
+        (rc = leave(t, "tensors", err)) != 0 || (rc = enter(t, "pickle", err)) != 0 ||
+        (rc = next_pickle(t, root, err)) != 0)
         return rc;
-    return t->at == ckpt_file_size(t->member) ? 0 : bad(err, "bytes after the object");
+    return leave(t, "object", err);
 }
 
 int torch_tar_read(struct value **root, struct torch_storages *storages, struct ckpt_file *file,
                    struct ckpt_arena *arena, bool strict, struct ckpt_err *err)
 {
     struct tar t = {.arena = arena, .storages = storages};
-    struct ckpt_file *again;
-    int rc = ckpt_file_window(&again, file, 0, ckpt_file_size(file), ckpt_file_name(file), err);
+    struct ckpt_file *window;
+    int rc = ckpt_file_window(&window, file, 0, ckpt_file_size(file), ckpt_file_name(file), err);
+    int refused;
 
     arena->limit = ((uint64_t)16 << 20) + 256 * ckpt_file_size(file);
     (void)ckpt_file_fd(file, &t.base);
     if (rc == 0)
-        rc = ckpt_archive_open(&t.dir, again, NULL, err);
+        rc = ckpt_archive_open(&t.dir, window, NULL, err);
     if (rc == 0)
         rc = ckpt_map_new(&t.by_key, 64, err);
     if (rc == 0)
-        rc = read_storages(&t, err);
-    if (rc == 0)
-        rc = read_tensors(&t, err);
-    if (rc == 0)
-        rc = read_object(&t, root, err);
-    if (strict && torch_names_check(&t.names, rc != 0, err))
-        rc = err->code;
+        rc = read_members(&t, root, err);
+    refused = strict ? torch_names_check(&t.names, rc != 0, err) : 0;
+    rc = refused ? refused : rc;
     if (rc == 0)
         rc = torch_value_resolve(*root, storages, arena, strict, err);
     ckpt_map_free(t.by_key);

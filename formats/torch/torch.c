@@ -265,30 +265,44 @@ static bool contiguous(const struct value_tensor *t)
     return true;
 }
 
+/* The strides are t's. */
+static struct ckpt_fragment fragment_of(const struct torch_archive *a,
+                                        const struct value_tensor *t)
+{
+    size_t width = ckpt_dtype_size(t->dtype);
+
+    return (struct ckpt_fragment){
+        .file = a->file, .swapped = a->big_endian && width > 1, .negated = t->negated,
+        .offset = a->storages.item[t->storage].offset + (uint64_t)t->offset * width,
+        .conjugated = t->conjugated, .stride = contiguous(t) ? NULL : t->stride};
+}
+
 int torch_archive_fragment(struct ckpt_fragment **out, struct ckpt_arena *arena,
                            const struct torch_archive *a, const struct value_tensor *t,
                            struct ckpt_err *err)
 {
-    const struct torch_storage *s = &a->storages.item[t->storage];
     struct ckpt_fragment *f = ckpt_arena_alloc(arena, 1, sizeof *f);
     int64_t *stride;
 
     *out = f;
     if (!f)
         return ckpt_nomem(err, sizeof *f);
-    f->file = a->file;
-    f->offset = s->offset + (uint64_t)t->offset * ckpt_dtype_size(t->dtype);
-    f->swapped = a->big_endian && ckpt_dtype_size(t->dtype) > 1;
-    f->negated = t->negated;
-    f->conjugated = t->conjugated;
-    if (contiguous(t))
+    *f = fragment_of(a, t);
+    if (!f->stride)
         return 0;
-    stride = ckpt_arena_alloc(arena, CKPT_MAX_RANK, sizeof *stride);
+    f->stride = stride = ckpt_arena_alloc(arena, CKPT_MAX_RANK, sizeof *stride);
     if (!stride)
         return ckpt_nomem(err, CKPT_MAX_RANK * sizeof *stride);
     memcpy(stride, t->stride, sizeof t->stride);
-    f->stride = stride;
     return 0;
+}
+
+int torch_archive_read(void *dst, const struct torch_archive *a, const struct value_tensor *t,
+                       int64_t start, int64_t count, struct ckpt_err *err)
+{
+    struct ckpt_fragment f = fragment_of(a, t);
+
+    return ckpt_fragment_gather(dst, &t->shape, t->dtype, &f, 1, start, count, err);
 }
 
 /* -- the format row -------------------------------------------------------------------------- */

@@ -56,11 +56,14 @@ const char *torch_archive_container(const struct torch_archive *a);
 size_t torch_archive_values(const struct torch_archive *a);
 size_t torch_archive_storages(const struct torch_archive *a, const struct torch_storage **out);
 /*
- * One fragment that covers tensor t whole, strides and byte order included, in arena memory.
+ * One fragment that covers all of tensor t, strides and byte order included, in arena memory.
  * The tensor was bounds-checked against its storage when the archive was opened.
  */
 int torch_archive_fragment(struct ckpt_fragment **out, struct ckpt_arena *arena,
                            const struct torch_archive *a, const struct value_tensor *t,
                            struct ckpt_err *err);
+/* Elements [start, start + count) of it in row-major order.  Any thread. */
+int torch_archive_read(void *dst, const struct torch_archive *a, const struct value_tensor *t,
+                       int64_t start, int64_t count, struct ckpt_err *err);
 
 #endif

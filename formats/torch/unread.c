@@ -18,27 +18,10 @@ bool torch_unread_is(const struct value *v)
     return row && row->what >= NAME_UNREAD;
 }
 
-static const struct value *item(const struct value *seq, size_t i)
-{
-    return (value_is(seq, VALUE_TUPLE) || value_is(seq, VALUE_LIST)) && i < seq->u.seq.n
-               ? seq->u.seq.item[i] : NULL;
-}
-
-/* A tuple of sizes, or torch.Size of one. */
 static bool take_shape(struct ckpt_shape *out, const struct value *v)
 {
-    int64_t dim[CKPT_MAX_RANK];
-    size_t n = 0;
-
-    if (value_names(v, "torch", "Size") && value_is(v, VALUE_OBJECT))
-        v = item(v->u.obj.args, 0);
-    if (!value_is(v, VALUE_TUPLE) && !value_is(v, VALUE_LIST))
-        return false;
-    for (; n < v->u.seq.n; n++)
-        if (n == CKPT_MAX_RANK || !value_as_int(v->u.seq.item[n], &dim[n]) || dim[n] < 0)
-            return false;
-    *out = ckpt_shape_of((int)n, dim);
-    return true;
+    out->rank = value_dims(v, out->dim, CKPT_MAX_RANK);
+    return out->rank >= 0;
 }
 
 /* torch.float32, or FloatStorage: a name that is a dtype's. */
@@ -68,27 +51,26 @@ static void add_bytes(struct torch_unread *u, const struct value *v)
 /* The layout's own name: sparse_coo.  What lies after the values is the size. */
 static bool tell_sparse(struct torch_unread *u, const struct value *args)
 {
-    const struct value *layout = item(args, 0), *data = item(args, 1), *values;
-    const char *name = value_is(layout, VALUE_OBJECT) ? value_as_str(item(layout->u.obj.args, 0))
-                                                      : NULL;
+    const struct value *layout = value_item(args, 0), *data = value_item(args, 1), *values;
+    const char *name = value_as_str(value_arg(layout, 0));
     size_t at;
 
     if (!name || strncmp(name, "torch.sparse_", 13) != 0)
         return false;
     snprintf(u->kind, sizeof u->kind, "%.60s", name + 6);
     at = strcmp(u->kind, "sparse_coo") == 0 ? 1 : 2;
-    values = item(data, at);
+    values = value_item(data, at);
     if (!value_is(values, VALUE_TENSOR))
         return false;
     u->dtype = values->u.tensor->dtype;
     for (size_t i = 0; i <= at; i++)
-        add_bytes(u, item(data, i));
-    return take_shape(&u->shape, item(data, at + 1));
+        add_bytes(u, value_item(data, i));
+    return take_shape(&u->shape, value_item(data, at + 1));
 }
 
 static bool tell_nested(struct torch_unread *u, const struct value *args)
 {
-    const struct value *buffer = item(args, 0);
+    const struct value *buffer = value_item(args, 0);
 
     if (!value_is(buffer, VALUE_TENSOR))
         return false;
@@ -96,19 +78,19 @@ static bool tell_nested(struct torch_unread *u, const struct value *args)
     u->dtype = buffer->u.tensor->dtype;
     u->shape = buffer->u.tensor->shape;
     for (size_t i = 0; i < 4; i++)
-        add_bytes(u, item(args, i));
+        add_bytes(u, value_item(args, i));
     return true;
 }
 
 /* (tensor or array, dtype, device, ...) */
 static bool tell_device(struct torch_unread *u, const struct value *args)
 {
-    const struct value *inner = item(args, 0);
+    const struct value *inner = value_item(args, 0);
     struct ckpt_err ignored = {0};
     struct torch_array a;
 
     snprintf(u->kind, sizeof u->kind, "device tensor");
-    take_dtype(u, item(args, 1), false);
+    take_dtype(u, value_item(args, 1), false);
     if (value_is(inner, VALUE_TENSOR)) {
         u->shape = inner->u.tensor->shape;
         add_bytes(u, inner);
@@ -124,22 +106,23 @@ static bool tell_device(struct torch_unread *u, const struct value *args)
 /* A window on a storage: its dtype is why it is not read, or a bit in its metadata. */
 static bool tell_window(struct torch_unread *u, const struct value *args, bool typed)
 {
-    const struct value *pid = item(args, 0);
-    const struct value *class;
+    const struct value *pid = value_item(args, 0);
+    const struct value *id, *class;
     int64_t numel;
 
     if (!value_is(pid, VALUE_PERSISTENT))
         return false;
-    class = item(pid->u.seq.item[0], 1);
-    take_dtype(u, typed ? item(args, 6) : class, true);
+    id = pid->u.seq.item[0];
+    class = value_item(id, 1);
+    take_dtype(u, typed ? value_item(args, 6) : class, true);
     if (u->dtype != CKPT_DTYPE_NONE)
         snprintf(u->kind, sizeof u->kind, "%s, conjugate or negative", ckpt_dtype_name(u->dtype));
-    if (!u->kind[0] || !take_shape(&u->shape, item(args, 2)))
+    if (!u->kind[0] || !take_shape(&u->shape, value_item(args, 2)))
         return false;
     /* Of elements whose width is not known, all that its storage has. */
     if (u->dtype != CKPT_DTYPE_NONE)
         return ckpt_shape_bytes(&u->bytes, &u->shape, u->dtype);
-    u->bytes = value_as_int(item(pid->u.seq.item[0], 4), &numel) && numel > 0 ? (uint64_t)numel : 0;
+    u->bytes = value_as_int(value_item(id, 4), &numel) && numel > 0 ? (uint64_t)numel : 0;
     return true;
 }
 
@@ -156,13 +139,13 @@ static bool tell_call(struct torch_unread *u, const char *name, const struct val
         return tell_window(u, args, strcmp(name, "_rebuild_tensor_v3") == 0);
     if (strcmp(name, "_rebuild_meta_tensor_no_storage") == 0) {
         snprintf(u->kind, sizeof u->kind, "meta");
-        take_dtype(u, item(args, 0), false);
-        return take_shape(&u->shape, item(args, 1));
+        take_dtype(u, value_item(args, 0), false);
+        return take_shape(&u->shape, value_item(args, 1));
     }
     if (strcmp(name, "_rebuild_wrapper_subclass") == 0) {
-        take_dtype(u, item(args, 0), true);
-        take_dtype(u, item(args, 1), false);
-        return u->kind[0] && take_shape(&u->shape, item(args, 2));
+        take_dtype(u, value_item(args, 0), true);
+        take_dtype(u, value_item(args, 1), false);
+        return u->kind[0] && take_shape(&u->shape, value_item(args, 2));
     }
     return false;
 }
@@ -175,13 +158,13 @@ int torch_unread_tell(struct torch_unread *out, const struct value *v, struct ck
 
     memset(out, 0, sizeof *out);
     for (int wraps = 0; wraps < MAX_WRAPS && name; wraps++) {
-        const struct value *inner = item(args, 0);
+        const struct value *inner = value_item(args, 0);
 
         if (strncmp(name, "_rebuild_from_type", 18) == 0) {
-            if (value_is(item(args, 1), VALUE_GLOBAL))
-                class = item(args, 1);
+            if (value_is(value_item(args, 1), VALUE_GLOBAL))
+                class = value_item(args, 1);
             name = value_is(inner, VALUE_GLOBAL) ? inner->u.obj.name : NULL;
-            args = item(args, 2);
+            args = value_item(args, 2);
         } else if (strncmp(name, "_rebuild_parameter", 18) == 0) {
             name = value_is(inner, VALUE_OBJECT) ? inner->u.obj.name : NULL;
             args = name ? inner->u.obj.args : NULL;

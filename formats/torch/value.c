@@ -34,13 +34,6 @@ static int bad(struct walk *w, const char *what)
     return ckpt_fail(w->err, CKPT_EFORMAT, "pickle: %s", what);
 }
 
-static struct value *arg(const struct value *v, size_t i)
-{
-    const struct value *args = v->u.obj.args;
-
-    return args && i < args->u.seq.n ? args->u.seq.item[i] : NULL;
-}
-
 /* -- storages -------------------------------------------------------------------------------- */
 
 /* What a persistent id names: a storage, or in old files a part of one. */
@@ -71,15 +64,14 @@ static int find_storage(struct walk *w, const struct value *v, struct base *b)
     const struct value *t = value_is(v, VALUE_PERSISTENT) ? v->u.seq.item[0] : NULL;
     size_t n = w->storages->legacy ? 6 : 5;
     enum ckpt_dtype dtype;
-    const char *key;
+    const char *what = value_as_str(value_item(t, 0)), *key = value_as_str(value_item(t, 2));
     int rc;
 
-    if (!value_is(t, VALUE_TUPLE) || t->u.seq.n != n || !value_as_str(t->u.seq.item[0]) ||
-        strcmp(value_as_str(t->u.seq.item[0]), "storage") != 0)
+    *b = (struct base){0};
+    if (!value_is(t, VALUE_TUPLE) || value_count(t) != n || !what || strcmp(what, "storage") != 0)
         return bad(w, "a persistent id is no storage");
-    key = value_as_str(t->u.seq.item[2]);
-    if (t->u.seq.item[1] != w->class) {
-        w->class = t->u.seq.item[1];
+    if (value_item(t, 1) != w->class) {
+        w->class = value_item(t, 1);
         w->class_dtype = torch_storage_dtype(w->class);
     }
     dtype = w->class_dtype;
@@ -87,31 +79,22 @@ static int find_storage(struct walk *w, const struct value *v, struct base *b)
         return bad(w, "a storage's key is no number");
     if (dtype == CKPT_DTYPE_NONE)
         return ckpt_fail(w->err, CKPT_EUNSUPPORTED, "storage %s: of an unknown class", key);
-    b->offset = 0;
-    if (!value_as_int(t->u.seq.item[4], &b->numel) || b->numel < 0)
+    if (!value_as_int(value_item(t, 4), &b->numel) || b->numel < 0)
         return ckpt_fail(w->err, CKPT_EFORMAT, "storage %s: its size is no number >= 0", key);
     if ((rc = torch_storages_add(w->storages, &b->storage, key, dtype, b->numel, w->err)) != 0)
         return rc;
-    return n == 6 ? view_of(w, b, t->u.seq.item[5]) : 0;
+    return n == 6 ? view_of(w, b, value_item(t, 5)) : 0;
 }
 
 /* -- tensors --------------------------------------------------------------------------------- */
 
-/* A tuple of ints, or torch.Size of one. */
 static int dims(struct walk *w, const struct value *v, int64_t *out, int *n)
 {
-    if (value_names(v, "torch", "Size"))
-        v = arg(v, 0);
-    if (!value_is(v, VALUE_TUPLE) && !value_is(v, VALUE_LIST))
-        return bad(w, "a tensor's size or stride is no tuple");
-    if (v->u.seq.n > CKPT_MAX_RANK)
-        return ckpt_fail(w->err, CKPT_ELIMIT, "pickle: a tensor of %zu axes, %d at most",
-                         v->u.seq.n, CKPT_MAX_RANK);
-    *n = (int)v->u.seq.n;
-    for (int i = 0; i < *n; i++)
-        if (!value_as_int(v->u.seq.item[i], &out[i]) || out[i] < 0)
-            return bad(w, "a tensor's size or stride is no number >= 0");
-    return 0;
+    *n = value_dims(v, out, CKPT_MAX_RANK);
+    if (*n == VALUE_MANY_DIMS)
+        return ckpt_fail(w->err, CKPT_ELIMIT, "pickle: a tensor of more than %d axes",
+                         CKPT_MAX_RANK);
+    return *n < 0 ? bad(w, "a tensor's size or stride is no tuple of numbers >= 0") : 0;
 }
 
 /*
@@ -135,7 +118,7 @@ static int make_pairs(struct walk *w, struct value_tensor *t)
     return 0;
 }
 
-/* {"conj": True}, {"neg": True}: what lies in the storage is the conjugate, the negative. */
+/* {"conj": True}, {"neg": True}: the storage holds the conjugate, the negative. */
 static int take_bits(struct walk *w, struct value_tensor *t, const struct value *metadata)
 {
     enum ckpt_dtype_class class = ckpt_dtype_class(t->dtype);
@@ -180,22 +163,22 @@ static int take_quantizer(struct walk *w, struct value_tensor *t, struct value *
 static int make_tensor(struct walk *w, struct value *v, const struct torch_name *row, int nest)
 {
     struct value_tensor t = {0};
-    const struct value *grad = arg(v, row->what == NAME_QTENSOR ? 5 : 4);
-    const struct value *dtype = row->what == NAME_TENSOR_V3 ? arg(v, 6) : NULL;
-    const struct value *metadata = row->what == NAME_TENSOR_V3 ? arg(v, 7)
-                                   : row->what == NAME_QTENSOR ? NULL : arg(v, 6);
+    const struct value *grad = value_arg(v, row->what == NAME_QTENSOR ? 5 : 4);
+    const struct value *dtype = row->what == NAME_TENSOR_V3 ? value_arg(v, 6) : NULL;
+    const struct value *metadata = row->what == NAME_TENSOR_V3 ? value_arg(v, 7)
+                                   : row->what == NAME_QTENSOR ? NULL : value_arg(v, 6);
     struct base base;
     bool pairs = false;
     int n_stride;
     int rc;
 
-    if ((rc = find_storage(w, arg(v, 0), &base)) != 0)
+    if ((rc = find_storage(w, value_arg(v, 0), &base)) != 0)
         return rc;
     t.storage = base.storage;
-    if (!value_as_int(arg(v, 1), &t.offset) || t.offset < 0)
+    if (!value_as_int(value_arg(v, 1), &t.offset) || t.offset < 0)
         return bad(w, "a tensor's offset is no number >= 0");
-    if ((rc = dims(w, arg(v, 2), t.shape.dim, &t.shape.rank)) != 0 ||
-        (rc = dims(w, arg(v, 3), t.stride, &n_stride)) != 0)
+    if ((rc = dims(w, value_arg(v, 2), t.shape.dim, &t.shape.rank)) != 0 ||
+        (rc = dims(w, value_arg(v, 3), t.stride, &n_stride)) != 0)
         return rc;
     if (n_stride != t.shape.rank)
         return bad(w, "a tensor has more strides than axes, or fewer");
@@ -216,7 +199,7 @@ static int make_tensor(struct walk *w, struct value *v, const struct torch_name 
         (pairs && (rc = make_pairs(w, &t)) != 0))
         return rc;
     /* Last: what has failed stays a record, and would be resolved again wherever it is met. */
-    if (row->what == NAME_QTENSOR && (rc = take_quantizer(w, &t, arg(v, 4), nest)) != 0)
+    if (row->what == NAME_QTENSOR && (rc = take_quantizer(w, &t, value_arg(v, 4), nest)) != 0)
         return rc;
     t.offset += base.offset;            /* a typed view: the same elements, both below 2^63 */
     v->kind = VALUE_TENSOR;
@@ -230,9 +213,9 @@ static int make_tensor(struct walk *w, struct value *v, const struct torch_name 
 /* A call whose value is that of its n-th argument. */
 static int become_arg(struct walk *w, struct value *v, size_t n, int nest, bool parameter)
 {
-    struct value *inner = arg(v, n);
+    struct value *inner = value_arg(v, n);
     struct value_tensor *copy;
-    bool grad = value_is(arg(v, 1), VALUE_BOOL) && arg(v, 1)->u.b;
+    bool grad = value_is(value_arg(v, 1), VALUE_BOOL) && value_arg(v, 1)->u.b;
     int rc;
 
     if (!inner)
@@ -259,7 +242,7 @@ static int become_arg(struct walk *w, struct value *v, size_t n, int nest, bool 
 /* _rebuild_from_type_v2(func, type, args, state): func(*args), with attributes. */
 static int from_type(struct walk *w, struct value *v, int nest)
 {
-    struct value *func = arg(v, 0), *args = arg(v, 2);
+    struct value *func = value_arg(v, 0), *args = value_arg(v, 2);
     struct value call = {.kind = VALUE_OBJECT};
     int rc;
 
@@ -271,7 +254,7 @@ static int from_type(struct walk *w, struct value *v, int nest)
     if ((rc = resolve(w, &call, nest + 1)) != 0)
         return rc;
     if (call.kind == VALUE_TENSOR) {
-        call.u.tensor->attrs = value_is(arg(v, 3), VALUE_DICT) ? arg(v, 3) : NULL;
+        call.u.tensor->attrs = value_is(value_arg(v, 3), VALUE_DICT) ? value_arg(v, 3) : NULL;
         *v = call;
     }
     return 0;
@@ -283,14 +266,14 @@ static int from_type(struct walk *w, struct value *v, int nest)
 static int make_dict(struct walk *w, struct value *v)
 {
     struct value_pairs pairs = v->u.obj.pairs;
-    struct value *items = arg(v, 0);
+    struct value *items = value_arg(v, 0);
 
     /* OrderedDict([[key, value], ...]) is how protocol 0 spells it. */
     if (items && value_is(items, VALUE_LIST))
         for (size_t i = 0; i < items->u.seq.n; i++) {
             struct value *kv = items->u.seq.item[i];
 
-            if ((!value_is(kv, VALUE_LIST) && !value_is(kv, VALUE_TUPLE)) || kv->u.seq.n != 2)
+            if (value_count(kv) != 2)
                 return bad(w, "an OrderedDict of what are no pairs");
             if (value_pairs_add(w->a, &pairs, kv->u.seq.item[0], kv->u.seq.item[1]))
                 return ckpt_nomem(w->err, sizeof pairs);
@@ -304,7 +287,7 @@ static int make_dict(struct walk *w, struct value *v)
 
 static int make_set(struct walk *w, struct value *v)
 {
-    struct value *items = arg(v, 0);
+    struct value *items = value_arg(v, 0);
 
     if (items && !value_is(items, VALUE_LIST) && !value_is(items, VALUE_TUPLE))
         return bad(w, "a set of what is no list");
@@ -316,8 +299,8 @@ static int make_set(struct walk *w, struct value *v)
 /* bytes(), or _codecs.encode(text, 'latin1'): characters below 256 are the bytes. */
 static int make_bytes(struct walk *w, struct value *v)
 {
-    const struct value *t = arg(v, 0);
-    const char *encoding = value_as_str(arg(v, 1));
+    const struct value *t = value_arg(v, 0);
+    const char *encoding = value_as_str(value_arg(v, 1));
     const unsigned char *s;
     struct value out = {.kind = VALUE_BYTES};
     size_t n = 0;
@@ -368,12 +351,13 @@ static int refuse(struct ckpt_err *err, const struct value *v)
 /* The same, with what makes weights of a module that was saved whole. */
 static int refuse_of(const struct value_seq *names, const struct value *v, struct ckpt_err *err)
 {
-    refuse(err, v);
+    int rc = refuse(err, v);
+
     for (size_t i = 0; i < names->n && !torch_name_alarms(v->u.obj.module, v->u.obj.name); i++)
         if (strncmp(names->item[i]->u.obj.module, "torch.nn.modules.", 17) == 0)
             return ckpt_err_hint(err, "a whole module was saved: load it where its code is, and "
                                  "save its state_dict()");
-    return ckpt_err_code(err);
+    return rc;
 }
 
 int torch_names_check(const struct value_seq *names, bool alarms_only, struct ckpt_err *err)
@@ -432,8 +416,8 @@ static int check_persistent(struct walk *w, struct value *v)
  */
 static bool is_member(const struct value *v)
 {
-    const struct value *class = arg(v, 0);
-    const char *name = value_as_str(arg(v, 1));
+    const struct value *class = value_arg(v, 0);
+    const char *name = value_as_str(value_arg(v, 1));
     const struct torch_name *row = value_is(class, VALUE_GLOBAL)
                                        ? torch_name_find(class->u.obj.module, class->u.obj.name)
                                        : NULL;

@@ -23,6 +23,7 @@ struct reader {
     uint64_t              pos;
     unsigned char        *piece;
     struct ckpt_err      *err;
+    int                   failed;       /* the code of a read that failed, which err tells */
 };
 
 /* -- libarchive over a file ------------------------------------------------------------- */
@@ -34,7 +35,8 @@ static la_ssize_t give(struct archive *a, void *ctx, const void **bytes)
     size_t n = left < PIECE ? (size_t)left : PIECE;
 
     *bytes = r->piece;
-    if (ckpt_file_read_at(r->file, r->piece, n, r->pos, r->err)) {
+    r->failed = ckpt_file_read_at(r->file, r->piece, n, r->pos, r->err);
+    if (r->failed) {
         archive_set_error(a, EIO, "read");
         return -1;
     }
@@ -81,8 +83,8 @@ static int failed(struct reader *r)
 {
     const char *why = archive_error_string(r->a);
 
-    if (r->err->code)
-        return ckpt_err_code(r->err);
+    if (r->failed)
+        return r->failed;
     if (archive_errno(r->a) == ENOMEM)
         return ckpt_nomem(r->err, PIECE);
     return ckpt_fail(r->err, CKPT_EFORMAT, "%s: damaged archive: %s", ckpt_file_name(r->file),
@@ -93,7 +95,6 @@ static int reader_open(struct reader *r, struct ckpt_file *file, int (*format)(s
                        struct ckpt_err *err)
 {
     *r = (struct reader){.file = file, .err = err};
-    ckpt_err_clear(err);
     r->a = archive_read_new();
     r->piece = ckpt_alloc_buffer(PIECE);
     if (!r->a || !r->piece || format(r->a) != ARCHIVE_OK) {
@@ -190,17 +191,8 @@ static struct member *add(struct archive_index *x, struct reader *r)
                   ARCHIVE_MAX_MEMBERS);
         return NULL;
     }
-    if (x->n == x->cap) {
-        size_t cap = x->cap ? 2 * x->cap : 64;
-        struct member *more = ckpt_grow(x->member, cap, sizeof *more);
-
-        if (!more) {
-            ckpt_nomem(r->err, cap * sizeof *more);
-            return NULL;
-        }
-        x->member = more;
-        x->cap = cap;
-    }
+    if (ckpt_reserve(&x->member, x->n, &x->cap, sizeof *x->member, r->err))
+        return NULL;
     x->member[x->n] = (struct member){0};
     return &x->member[x->n++];
 }

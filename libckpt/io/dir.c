@@ -234,6 +234,7 @@ static int read_names(DIR *stream, struct ckpt_dir *dir, struct ckpt_arena *aren
 {
     size_t cap = 0;
     struct dirent *e;
+    int rc;
 
     for (errno = 0; (e = readdir(stream)) != NULL; errno = 0) {
         struct ckpt_entry *entry;
@@ -243,15 +244,8 @@ static int read_names(DIR *stream, struct ckpt_dir *dir, struct ckpt_arena *aren
             continue;
         if (*n == MAX_ENTRIES)
             return ckpt_fail(err, CKPT_ELIMIT, "%s: more than %u entries", dir->path, MAX_ENTRIES);
-        if (*n == cap) {
-            size_t grown = cap ? 2 * cap : 64;
-            void *more = ckpt_grow(*list, grown, sizeof **list);
-
-            if (!more)
-                return ckpt_nomem(err, grown * sizeof **list);
-            *list = more;
-            cap = grown;
-        }
+        if ((rc = ckpt_reserve(list, *n, &cap, sizeof **list, err)) != 0)
+            return rc;
         if (fstatat(dir->fd, e->d_name, &st, dir->flags & CKPT_FOLLOW ? 0 : AT_SYMLINK_NOFOLLOW))
             memset(&st, 0, sizeof st);  /* it went away, or a link leads nowhere: no file */
         if (S_ISLNK(st.st_mode) && snapshot_stat(dir->fd, e->d_name, &st))

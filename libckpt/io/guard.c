@@ -103,7 +103,8 @@ struct proofs {
     pthread_cond_t   more;
     struct proof    *first, **last;
     bool             ended;
-    struct ckpt_err  err;           /* the first failure; code 0: none yet */
+    int              failed;        /* the code of the first failure, which err tells; 0: none */
+    struct ckpt_err  err;
 };
 
 static _Thread_local struct proofs *handed_to;
@@ -116,6 +117,7 @@ static void *prove_all(void *ctx)
     for (;;) {
         struct ckpt_err err = {0};
         struct proof *one;
+        int rc;
 
         while (!p->first && !p->ended)
             pthread_cond_wait(&p->more, &p->lock);
@@ -125,13 +127,16 @@ static void *prove_all(void *ctx)
         p->first = one->next;
         if (!p->first)
             p->last = &p->first;
-        if (p->err.code == 0) {
+        if (p->failed == 0) {
             pthread_mutex_unlock(&p->lock);
-            if (prove(one->file, &one->guard->sum[one->i], &err))
+            rc = prove(one->file, &one->guard->sum[one->i], &err);
+            if (rc)
                 atomic_store(&one->guard->state[one->i], WRONG);
             pthread_mutex_lock(&p->lock);
-            if (err.code && p->err.code == 0)
+            if (rc && p->failed == 0) {
+                p->failed = rc;
                 p->err = err;
+            }
         }
         ckpt_free(one);
     }
@@ -169,14 +174,14 @@ bool guard_proofs_failed(struct proofs *p)
     bool failed;
 
     pthread_mutex_lock(&p->lock);
-    failed = p->err.code != 0;
+    failed = p->failed != 0;
     pthread_mutex_unlock(&p->lock);
     return failed;
 }
 
 int guard_proofs_end(struct proofs *p, struct ckpt_err *err)
 {
-    int rc = 0;
+    int rc;
 
     if (!p)
         return 0;
@@ -186,10 +191,9 @@ int guard_proofs_end(struct proofs *p, struct ckpt_err *err)
     pthread_mutex_unlock(&p->lock);
     for (size_t i = 0; i < p->n_thread; i++)
         pthread_join(p->thread[i], NULL);
-    if (p->err.code) {
+    rc = p->failed;
+    if (rc)
         *err = p->err;
-        rc = err->code;
-    }
     pthread_cond_destroy(&p->more);
     pthread_mutex_destroy(&p->lock);
     ckpt_free(p->thread);

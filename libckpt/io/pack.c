@@ -22,6 +22,7 @@ struct walk {
 struct sink {
     struct archive  *a;
     struct ckpt_out *out;
+    int              failed;    /* the code of a write that failed, which err tells */
     struct ckpt_err *err;
 };
 
@@ -47,17 +48,11 @@ enum ckpt_pack ckpt_pack_of(const char *name)
 
 static int push(const char ***list, size_t *n, size_t *cap, const char *path, struct ckpt_err *err)
 {
-    if (*n == *cap) {
-        size_t grown = *cap ? 2 * *cap : 64;
-        void *more = ckpt_grow(*list, grown, sizeof **list);
+    int rc = ckpt_reserve(list, *n, cap, sizeof **list, err);
 
-        if (!more)
-            return ckpt_nomem(err, grown * sizeof **list);
-        *list = more;
-        *cap = grown;
-    }
-    (*list)[(*n)++] = path;
-    return 0;
+    if (rc == 0)
+        (*list)[(*n)++] = path;
+    return rc;
 }
 
 /* Entries of one folder ("" is dir itself) to the walk's lists. */
@@ -109,7 +104,8 @@ static la_ssize_t put(struct archive *a, void *ctx, const void *bytes, size_t n)
 {
     struct sink *s = ctx;
 
-    if (ckpt_out_write(s->out, bytes, n, s->err)) {
+    s->failed = ckpt_out_write(s->out, bytes, n, s->err);
+    if (s->failed) {
         archive_set_error(a, EIO, "write");
         return -1;
     }
@@ -120,8 +116,8 @@ static int failed(const struct sink *s)
 {
     const char *why = archive_error_string(s->a);
 
-    if (s->err->code)
-        return ckpt_err_code(s->err);
+    if (s->failed)
+        return s->failed;
     return ckpt_fail(s->err, archive_errno(s->a) == ENOMEM ? CKPT_ENOMEM : CKPT_EIO,
                      "archive: %s", why ? why : "not written");
 }

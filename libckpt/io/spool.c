@@ -27,6 +27,7 @@ struct feed {
     unsigned          flags;    /* of what comes out */
     const volatile int *stop;
     unsigned char    *piece;
+    bool              failed;   /* giving did, as err tells */
     struct ckpt_err  *err;
 };
 
@@ -104,7 +105,8 @@ static la_ssize_t give(struct archive *a, void *ctx, const void **bytes)
         ckpt_fail(f->err, CKPT_ESTOPPED, "%s: stopped while it was read", f->name);
         n = -1;
     }
-    if (n < 0)
+    f->failed = n < 0;
+    if (f->failed)
         archive_set_error(a, EIO, "read");
     else
         f->pos += (uint64_t)n;
@@ -170,7 +172,7 @@ int spool_check(const char *name, uint64_t unpacked, uint64_t packed, struct ckp
 /* libarchive's words, unless the cause is ours and known. */
 static int reading_failed(struct archive *a, const struct feed *f)
 {
-    if (f->err->code)
+    if (f->failed)
         return ckpt_err_code(f->err);
     if (archive_errno(a) == ENOMEM)
         return ckpt_nomem(f->err, PIECE);
@@ -219,7 +221,6 @@ static int spool(struct ckpt_file **out, struct feed *f, const char *where)
     int fd = -1, rc = 0;
 
     *out = NULL;
-    ckpt_err_clear(f->err);
     f->piece = ckpt_alloc_buffer(PIECE);
     if (!a || !f->piece)
         rc = ckpt_nomem(f->err, PIECE);

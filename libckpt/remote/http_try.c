@@ -28,6 +28,7 @@ struct exchange {
     uint64_t            got;        /* bytes of the body */
     bool                begun, in_header;
     bool                connected, stalled;
+    bool                failed;     /* a callback filled err and ended the transfer */
     long                stall_seconds;
     time_t              moved;      /* when a byte of the header's or the body's came last */
     uint64_t            moved_at;   /* how many there were then */
@@ -43,8 +44,8 @@ static size_t on_header(char *line, size_t one, size_t n, void *ctx)
     (void)one;
     x->header_bytes += n;
     if (x->header_bytes > HEADER_BYTES || ++x->header_lines > HEADER_LINES) {
-        ckpt_fail(x->err, CKPT_EPROTOCOL, "%s: the header of the answer is longer than %u bytes or "
-                  "%u lines", x->t->name, HEADER_BYTES, HEADER_LINES);
+        x->failed = ckpt_fail(x->err, CKPT_EPROTOCOL, "%s: the header of the answer is longer than "
+                              "%u bytes or %u lines", x->t->name, HEADER_BYTES, HEADER_LINES);
         return 0;
     }
     x->in_header = n > 2;
@@ -77,15 +78,15 @@ static size_t on_body(char *bytes, size_t one, size_t n, void *ctx)
         x->got += n;
         return x->got > 64 * PROBLEM_BYTES ? 0 : n;
     }
-    if (!x->begun && begin(x))
-        return 0;
+    if (!x->begun)
+        x->failed = begin(x);
     x->got += n;
-    if (x->got > r->limit) {
-        ckpt_fail(x->err, CKPT_EPROTOCOL, "%s: sent more than the %llu bytes that were wanted",
-                  x->t->name, (unsigned long long)r->limit);
-        return 0;
-    }
-    return r->put && r->put(r->ctx, bytes, n, x->err) ? 0 : n;
+    if (!x->failed && x->got > r->limit)
+        x->failed = ckpt_fail(x->err, CKPT_EPROTOCOL, "%s: sent more than the %llu bytes that were "
+                              "wanted", x->t->name, (unsigned long long)r->limit);
+    if (!x->failed && r->put)
+        x->failed = r->put(r->ctx, bytes, n, x->err);
+    return x->failed ? 0 : n;
 }
 
 static time_t now(void)
@@ -152,7 +153,8 @@ static int on_connected(void *ctx, char *ip, char *own, int port, int own_port)
         x->t->is_private = is_private(ip);
     if (x->t->hop == 0 || x->t->is_private || !is_private(ip))
         return CURL_PREREQFUNC_OK;
-    ckpt_fail(x->err, CKPT_EREFUSED, "%s: redirected to a private address, %s", x->t->name, ip);
+    x->failed = ckpt_fail(x->err, CKPT_EREFUSED, "%s: redirected to a private address, %s",
+                          x->t->name, ip);
     return CURL_PREREQFUNC_ABORT;
 }
 
@@ -294,12 +296,12 @@ static enum http_end broken(struct exchange *x, CURLcode code, const char *why)
 {
     switch (code) {
     case CURLE_ABORTED_BY_CALLBACK:
-        if (!x->err->code && x->stalled) {
+        if (!x->failed && x->stalled) {
             ckpt_fail(x->err, CKPT_ESTOPPED, "%s: nothing came in %ld seconds", x->t->name,
                       x->stall_seconds);
             return HTTP_AGAIN;
         }
-        if (!x->err->code)
+        if (!x->failed)
             ckpt_fail(x->err, CKPT_ESTOPPED, "%s: stopped by a signal", x->t->name);
         return HTTP_FAILED;
     case CURLE_COULDNT_RESOLVE_HOST:
@@ -322,12 +324,12 @@ static enum http_end broken(struct exchange *x, CURLcode code, const char *why)
     case CURLE_OUT_OF_MEMORY:
         if (!x->in_header)
             ckpt_nomem(x->err, 0);
-        else if (!x->err->code)         /* so libcurl calls a line of more than 100 KiB */
+        else if (!x->failed)         /* so libcurl calls a line of more than 100 KiB */
             ckpt_fail(x->err, CKPT_EPROTOCOL, "%s: the header of the answer has a line that does "
                       "not end", x->t->name);
         return HTTP_FAILED;
     default:
-        if (!x->err->code)
+        if (!x->failed)
             ckpt_fail(x->err, CKPT_EPROTOCOL, "%s: %s", x->t->name, why);
         return HTTP_FAILED;
     }

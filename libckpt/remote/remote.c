@@ -21,6 +21,7 @@ struct found {
     struct tree    *tree;
     struct range   *range;
     char            local[1024];    /* a directory on this host */
+    int             failed;         /* it is nothing, as err tells */
     struct ckpt_err err;
 };
 
@@ -63,50 +64,47 @@ static int check_plain(const char *address, struct ckpt_err *err)
 }
 
 /* A query may be a secret: it is part of the address, never of the name. */
-static void look_at_file(struct found *f, const char *address)
+static int look_at_file(struct found *f, const char *address)
 {
     size_t n = strcspn(address, "?#");
     char *name = ckpt_alloc(n + 1, 1);
+    const struct range_at at = {.name = name, .url = address, .size = FIELD_NONE, .digest = ""};
+    int rc;
 
-    if (name) {
-        memcpy(name, address, n);
-        range_new(&f->range, &(struct range_at){.name = name, .url = address, .size = FIELD_NONE,
-                                                .digest = ""}, &f->err);
-    } else {
-        ckpt_nomem(&f->err, n);
-    }
+    if (!name)
+        return ckpt_nomem(&f->err, n);
+    memcpy(name, address, n);
+    rc = range_new(&f->range, &at, &f->err);
     ckpt_free(name);
+    return rc;
 }
 
 /* Find out what a key is; f->err tells when it is nothing. */
-static void look(struct found *f, const char *address)
+static int look(struct found *f, const char *address)
 {
     struct hub_place *place;
+    int rc;
 
-    if (cache_check(&f->err))
-        return;
+    if ((rc = cache_check(&f->err)) != 0)
+        return rc;
     if (begins(address, "hf://")) {
         place = ckpt_alloc(1, sizeof *place);
-        if (!place)
-            ckpt_nomem(&f->err, sizeof *place);
-        else if (hub_parse(place, address, &f->err) == 0)
-            hub_open(&f->tree, f->local, place, &f->err);
+        rc = place ? hub_parse(place, address, &f->err) : ckpt_nomem(&f->err, sizeof *place);
+        if (rc == 0)
+            rc = hub_open(&f->tree, f->local, place, &f->err);
         ckpt_free(place);
         if (f->local[0])
             ckpt_log(CKPT_LOG_NOTE, "%s: read from the cache of the Hub's own client, %s", f->key,
                      f->local);
-        return;
+        return rc;
     }
-    if (begins(address, "s3://")) {
-        s3_open(&f->tree, &f->range, address, &f->err);
-        return;
-    }
-    if (begins(address, "http://") && check_plain(address, &f->err))
-        return;
+    if (begins(address, "s3://"))
+        return s3_open(&f->tree, &f->range, address, &f->err);
+    if (begins(address, "http://") && (rc = check_plain(address, &f->err)) != 0)
+        return rc;
     if (address[strlen(address) - 1] == '/' && !strchr(address, '?'))
-        web_open(&f->tree, address, &f->err);
-    else
-        look_at_file(f, address);
+        return web_open(&f->tree, address, &f->err);
+    return look_at_file(f, address);
 }
 
 /* What an address is known by, and the rest of it. */
@@ -158,7 +156,7 @@ static int find(struct found **out, char rel[4096], const char *address, struct 
             f = NULL;
         }
         if (f) {
-            look(f, address);
+            f->failed = look(f, address);
             f->next = all;
             all = f;
         }
@@ -166,9 +164,9 @@ static int find(struct found **out, char rel[4096], const char *address, struct 
     pthread_mutex_unlock(&lock);
     if (!f)
         return ckpt_nomem(err, sizeof *f);
-    if (f->err.code) {
+    if (f->failed) {
         *err = f->err;
-        return f->err.code;
+        return f->failed;
     }
     *out = f;
     return 0;

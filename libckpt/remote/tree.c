@@ -73,21 +73,16 @@ static bool is_safe(const char *path)
 int tree_add(struct tree *t, const char *path, uint64_t size, const char *digest,
              struct ckpt_err *err)
 {
+    int rc;
+
     if (!is_safe(path)) {
         ckpt_log(CKPT_LOG_WARNING, "%s: a file named %.200s is left out", t->name, path);
         return 0;
     }
     if (t->n == TREE_MAX_FILES)
         return ckpt_fail(err, CKPT_ELIMIT, "%s: more than %u files", t->name, TREE_MAX_FILES);
-    if (t->n == t->cap) {
-        size_t cap = t->cap ? 2 * t->cap : 64;
-        struct tree_file *more = ckpt_grow(t->file, cap, sizeof *more);
-
-        if (!more)
-            return ckpt_nomem(err, cap * sizeof *more);
-        t->file = more;
-        t->cap = cap;
-    }
+    if ((rc = ckpt_reserve(&t->file, t->n, &t->cap, sizeof *t->file, err)) != 0)
+        return rc;
     t->file[t->n] = (struct tree_file){
         .path = ckpt_arena_strndup(&t->arena, path, strlen(path)), .size = size,
         .digest = ckpt_arena_strndup(&t->arena, digest, strlen(digest)),

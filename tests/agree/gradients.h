@@ -23,6 +23,18 @@ static inline double random_value(void)
     return (double)(int32_t)(seed >> 9) / (1 << 22) - 1.0;
 }
 
+/* Memory of a case, until device_done. */
+static void *taken[64];
+static int   n_taken;
+
+static inline void *zeros(int64_t n, size_t size)
+{
+    assert_in_range(n_taken, 0, sizeof taken / sizeof taken[0] - 1);
+    taken[n_taken] = calloc((size_t)n + 1, size);
+    assert_non_null(taken[n_taken]);
+    return taken[n_taken++];
+}
+
 /* An array in both types: f the operation's, d the formula's. */
 struct array {
     int64_t n;
@@ -32,12 +44,7 @@ struct array {
 
 static inline struct array array_new(int64_t n)
 {
-    struct array a = {n, calloc((size_t)n + 1, sizeof(float)),
-                      calloc((size_t)n + 1, sizeof(double))};
-
-    assert_non_null(a.f);
-    assert_non_null(a.d);
-    return a;
+    return (struct array){n, zeros(n, sizeof(float)), zeros(n, sizeof(double))};
 }
 
 static inline struct array array_random(int64_t n)
@@ -51,55 +58,80 @@ static inline struct array array_random(int64_t n)
     return a;
 }
 
-static inline void array_free(struct array *a)
-{
-    free(a->f);
-    free(a->d);
-}
-
 /* f must agree with d. */
-static inline void agree(const float *f, const double *d, int64_t n, const char *what)
+static inline void agree(const struct array *a, const char *what)
 {
     double max = 0;
 
-    for (int64_t i = 0; i < n; i++)
-        max = fmax(max, fabs(d[i]));
-    for (int64_t i = 0; i < n; i++)
-        if (!(fabs((double)f[i] - d[i]) <= TOL * fmax(max, 1e-3)))
-            fail_msg("%s[%d of %d] is %.8g, wanted %.8g (largest %.3g)", what, (int)i, (int)n,
-                     (double)f[i], d[i], max);
+    for (int64_t i = 0; i < a->n; i++)
+        max = fmax(max, fabs(a->d[i]));
+    for (int64_t i = 0; i < a->n; i++)
+        if (!(fabs((double)a->f[i] - a->d[i]) <= TOL * fmax(max, 1e-3)))
+            fail_msg("%s[%d of %d] is %.8g, wanted %.8g (largest %.3g)", what, (int)i,
+                     (int)a->n, (double)a->f[i], a->d[i], max);
 }
 
-/* The formula: fills its outputs from the d side of its inputs; gives the loss. */
-typedef double formula_fn(void *ctx);
+/*
+ * An operation's formula, the first member of a case's struct: fill writes out.d from the d
+ * side of its inputs.  The loss is the sum of weight * out.
+ */
+struct formula {
+    void       (*fill)(struct formula *);
+    struct array out, weight;
+};
 
-/* Central differences of the loss by every element of x; plus gives what was there before. */
-static inline void differences(struct array *out, struct array *x, formula_fn *formula, void *ctx)
+static inline void formula_init(struct formula *of, void (*fill)(struct formula *), int64_t n)
 {
-    *out = array_new(x->n);
+    *of = (struct formula){.fill = fill, .out = array_new(n), .weight = array_random(n)};
+}
+
+/* out.f must agree with the formula. */
+static inline void check_out(struct formula *of, const char *what)
+{
+    of->fill(of);
+    agree(&of->out, what);
+}
+
+static inline double loss(struct formula *of)
+{
+    double sum = 0;
+
+    of->fill(of);
+    for (int64_t i = 0; i < of->out.n; i++)
+        sum += of->weight.d[i] * of->out.d[i];
+    return sum;
+}
+
+/* found.f against `before` (NULL: overwritten) and central differences of the loss by x. */
+static inline void check_gradient(struct formula *of, const struct array *found,
+                                  const double *before, struct array *x, const char *what)
+{
+    struct array want = {.n = x->n, .f = found->f, .d = zeros(x->n, sizeof(double))};
+
     for (int64_t i = 0; i < x->n; i++) {
         double held = x->d[i], up, down;
 
         x->d[i] = held + STEP;
-        up = formula(ctx);
+        up = loss(of);
         x->d[i] = held - STEP;
-        down = formula(ctx);
+        down = loss(of);
         x->d[i] = held;
-        out->d[i] = (up - down) / (2 * STEP);
+        want.d[i] = (up - down) / (2 * STEP) + (before ? before[i] : 0);
     }
+    agree(&want, what);
 }
 
-/* found (f32, which held `before` or was to be overwritten) against differences by x. */
-static inline void check_gradient(const float *found, const double *before, struct array *x,
-                           formula_fn *formula, void *ctx, const char *what)
+/* A gradient that is overwritten, and one that is added to its random beginning. */
+static inline void check_written(struct formula *of, const struct array *found, struct array *x,
+                                 const char *what)
 {
-    struct array want;
+    check_gradient(of, found, NULL, x, what);
+}
 
-    differences(&want, x, formula, ctx);
-    for (int64_t i = 0; before && i < x->n; i++)
-        want.d[i] += before[i];
-    agree(found, want.d, x->n, what);
-    array_free(&want);
+static inline void check_added(struct formula *of, const struct array *found, struct array *x,
+                               const char *what)
+{
+    check_gradient(of, found, found->d, x, what);
 }
 
 static inline struct device *device(int threads)
@@ -123,6 +155,8 @@ static inline void device_done(struct device *dev)
         fail_msg("%s", err.text);
     dev->ops->free(dev, dev->work);
     device_close(dev);
+    while (n_taken > 0)
+        free(taken[--n_taken]);
 }
 
 /* The activation functions, as ops.h has them. */

@@ -9,190 +9,128 @@
  */
 #include "tests/agree/gradients.h"
 
-/* -- norms ---------------------------------------------------------------------------- */
+/* -- norms and lookups ---------------------------------------------------------------- */
 
 struct norm_case {
-    int64_t        n, n_x, dim;
+    struct formula of;
+    int64_t        n, n_x, dim;         /* of a lookup: n_x ids, x the table, rows the ids */
     const int32_t *rows;
-    bool           rms;
-    struct array x, w, b, weight, add; /* weight: of the loss, by output; add: of x itself */
-    double        *out;
+    bool           rms, bare;           /* bare: the rows as they are */
+    struct array   x, w, b, dx, dw, db;
+    float         *stats;
 };
 
-static double norm_formula(void *ctx)
+static void norm_fill(struct formula *of)
 {
-    struct norm_case *c = ctx;
-    double loss = 0;
+    struct norm_case *c = (struct norm_case *)of;
 
     for (int64_t i = 0; i < c->n; i++) {
         const double *x = c->x.d + (c->rows ? c->rows[i] : i) * c->dim;
-        double mean = 0, var = 0;
+        double mean = 0, var = 0, *y = of->out.d + i * c->dim;
 
         for (int64_t j = 0; !c->rms && j < c->dim; j++)
             mean += x[j] / (double)c->dim;
         for (int64_t j = 0; j < c->dim; j++)
             var += (x[j] - mean) * (x[j] - mean) / (double)c->dim;
         for (int64_t j = 0; j < c->dim; j++) {
-            double y = (x[j] - mean) / sqrt(var + 1e-5) * c->w.d[j] + (c->rms ? 0 : c->b.d[j]);
+            double normed = (x[j] - mean) / sqrt(var + 1e-5) * c->w.d[j];
 
-            if (c->out)
-                c->out[i * c->dim + j] = y;
-            loss += c->weight.d[i * c->dim + j] * y;
+            y[j] = c->bare ? x[j] : normed + (c->rms ? 0 : c->b.d[j]);
         }
     }
-    for (int64_t i = 0; i < c->add.n; i++)  /* the path around the norm */
-        loss += c->add.d[i] * c->x.d[i];
-    return loss;
 }
 
-static void norm_case(int64_t n, int64_t n_x, int64_t dim, const int32_t *rows, bool rms,
-                      int threads)
+static void norm_arrays(struct norm_case *c)
+{
+    formula_init(&c->of, norm_fill, c->n * c->dim);
+    c->x = array_random(c->n_x * c->dim);
+    c->dx = array_random(c->n_x * c->dim);
+    c->w = array_random(c->dim);
+    c->b = array_random(c->dim);
+    c->dw = array_random(c->dim);
+    c->db = array_random(c->dim);
+    c->stats = zeros(2 * c->n, sizeof *c->stats);
+}
+
+static struct op_norm op_norm(const struct norm_case *c)
+{
+    return (struct op_norm){.kind = c->rms ? OP_NORM_RMS : OP_NORM_LAYER, .eps = 1e-5f,
+                            .w = c->w.f, .b = c->rms ? NULL : c->b.f, .dw = c->dw.f,
+                            .db = c->rms ? NULL : c->db.f};
+}
+
+static void norm_case(struct norm_case c, int threads)
 {
     struct device *dev = device(threads);
-    struct norm_case c = {.n = n,
-                          .n_x = n_x,
-                          .dim = dim,
-                          .rows = rows,
-                          .rms = rms,
-                          .x = array_random(n_x * dim),
-                          .w = array_random(dim),
-                          .b = array_random(dim),
-                          .weight = array_random(n * dim),
-                          .add = array_random(rows ? 0 : n_x * dim)};
-    struct array out = array_new(n * dim), dw = array_random(dim), db = array_random(dim);
-    float *stats = calloc((size_t)(2 * n + 1), sizeof *stats), *half = c.weight.f;
-    float *dx = calloc((size_t)(n_x * dim + 1), sizeof *dx);
-    struct op_rownorm op = {
-        .out = out.f, .stats = stats, .dx = dx, .x = c.x.f, .dout = half, .rows = rows,
-        .norm = {.kind = rms ? OP_NORM_RMS : OP_NORM_LAYER, .eps = 1e-5f, .w = c.w.f,
-                 .b = rms ? NULL : c.b.f, .dw = dw.f, .db = rms ? NULL : db.f},
-        .n = n, .n_x = n_x, .dim = dim,
-    };
+    struct op_rownorm op;
 
-    c.out = out.d;
-    norm_formula(&c);
-    c.out = NULL;
+    norm_arrays(&c);
+    op = (struct op_rownorm){.out = c.of.out.f, .stats = c.stats, .dx = c.dx.f, .x = c.x.f,
+                             .dout = c.of.weight.f, .rows = c.rows, .norm = op_norm(&c),
+                             .n = c.n, .n_x = c.n_x, .dim = c.dim};
+    if (!c.rows)                        /* in place of what is added, as the passes do */
+        op.dx_add = c.dx.f;
     dev->ops->norm_fwd(dev, &op);
-    agree(out.f, out.d, n * dim, "norm");
-    if (!rows) {                        /* in place of what is added, as the passes do */
-        memcpy(dx, c.add.f, (size_t)(n_x * dim) * sizeof *dx);
-        op.dx_add = dx;
-    }
+    check_out(&c.of, "norm");
     dev->ops->norm_bwd(dev, &op);
-    check_gradient(dx, NULL, &c.x, norm_formula, &c, "norm dx");
-    check_gradient(dw.f, dw.d, &c.w, norm_formula, &c, "norm dw");
-    if (!rms)
-        check_gradient(db.f, db.d, &c.b, norm_formula, &c, "norm db");
+    check_gradient(&c.of, &c.dx, c.rows ? NULL : c.dx.d, &c.x, "norm dx");
+    check_added(&c.of, &c.dw, &c.w, "norm dw");
+    if (!c.rms)
+        check_added(&c.of, &c.db, &c.b, "norm db");
+    if (!c.rows) {                      /* a gradient given in two halves through dout_add */
+        struct array half = array_random(c.n * c.dim);
 
-    /* The same gradient given in two halves through dout_add. */
-    if (!rows) {
-        for (int64_t i = 0; i < n_x * dim; i++)
-            c.weight.d[i] += c.add.d[i];
-        c.add.n = 0;
-        memcpy(dx, c.add.f, (size_t)(n_x * dim) * sizeof *dx);
+        for (int64_t i = 0; i < half.n; i++)
+            c.of.weight.d[i] += half.d[i];
         op.dx_add = NULL;
-        op.dout_add = dx;
+        op.dout_add = op.dx = half.f;
         op.norm.dw = op.norm.db = NULL;
         dev->ops->norm_bwd(dev, &op);
-        check_gradient(dx, NULL, &c.x, norm_formula, &c, "norm dx of two halves");
+        check_written(&c.of, &half, &c.x, "norm dx of two halves");
     }
-    free(stats);
-    free(dx);
-    array_free(&out);
-    array_free(&dw);
-    array_free(&db);
-    array_free(&c.x);
-    array_free(&c.w);
-    array_free(&c.b);
-    array_free(&c.weight);
-    array_free(&c.add);
     device_done(dev);
 }
 
 TEST(norm_agrees_on_awkward_shapes)
 {
     static const int32_t some[] = {1, 2, 6}, none[1];
-
-    for (int k = 0; k < 6; k++) {
-        int threads = 1 + k / 2;
-        bool rms = k % 2;
-
-        /* With fewer than three columns dx is zero but for rounding. */
-        norm_case(1, 1, 3, NULL, rms, threads);
-        norm_case(5, 5, 7, NULL, rms, threads);
-        norm_case(3, 3, 37, NULL, rms, threads);
-        norm_case(3, 7, 17, some, rms, threads);
-        norm_case(0, 4, 5, none, rms, threads);
-    }
-}
-
-/* -- embedding ------------------------------------------------------------------------ */
-
-struct embed_case {
-    struct norm_case norm;              /* x is the table, rows the ids */
-    bool             bare;
-};
-
-static double embed_formula(void *ctx)
-{
-    struct embed_case *c = ctx;
-    double loss = 0;
-
-    if (!c->bare)
-        return norm_formula(&c->norm);
-    for (int64_t i = 0; i < c->norm.n; i++)
-        for (int64_t j = 0; j < c->norm.dim; j++) {
-            double y = c->norm.x.d[c->norm.rows[i] * c->norm.dim + j];
-
-            if (c->norm.out)
-                c->norm.out[i * c->norm.dim + j] = y;
-            loss += c->norm.weight.d[i * c->norm.dim + j] * y;
-        }
-    return loss;
-}
-
-static void embed_case(int64_t n, int64_t vocab, int64_t dim, const int32_t *ids, bool bare,
-                       int threads)
-{
-    struct device *dev = device(threads);
-    struct embed_case c = {.bare = bare, .norm = {
-        .n = n, .n_x = vocab, .dim = dim, .rows = ids, .x = array_random(vocab * dim),
-        .w = array_random(dim), .b = array_random(dim), .weight = array_random(n * dim)}};
-    struct array out = array_new(n * dim), table = array_random(vocab * dim);
-    struct array dw = array_random(dim), db = array_random(dim);
-    float *stats = calloc((size_t)(2 * n + 1), sizeof *stats);
-    struct op_norm norm = {.kind = OP_NORM_LAYER,
-                           .eps = 1e-5f,
-                           .w = c.norm.w.f,
-                           .b = c.norm.b.f,
-                           .dw = dw.f,
-                           .db = db.f};
-    struct op_embed op = {
-        .out = out.f, .stats = stats, .dout = c.norm.weight.f, .dtable = table.f,
-        .table = c.norm.x.f, .ids = ids, .norm = bare ? NULL : &norm, .n = n, .dim = dim,
-        .vocab = vocab, .no_grad = -1,
+    static const struct norm_case cases[] = {   /* with fewer columns dx is 0 but for rounding */
+        {.n = 1, .n_x = 1, .dim = 3},
+        {.n = 5, .n_x = 5, .dim = 7},
+        {.n = 3, .n_x = 3, .dim = 37},
+        {.n = 3, .n_x = 7, .dim = 17, .rows = some},
+        {.n = 0, .n_x = 4, .dim = 5, .rows = none},
     };
 
-    c.norm.out = out.d;
-    embed_formula(&c);
-    c.norm.out = NULL;
+    for (int k = 0; k < 6; k++)
+        for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+            struct norm_case c = cases[i];
+
+            c.rms = k % 2;
+            norm_case(c, 1 + k / 2);
+        }
+}
+
+static void embed_case(struct norm_case c, int threads)
+{
+    struct device *dev = device(threads);
+    struct op_norm norm;
+    struct op_embed op;
+
+    norm_arrays(&c);
+    norm = op_norm(&c);
+    op = (struct op_embed){.out = c.of.out.f, .stats = c.stats, .dout = c.of.weight.f,
+                           .dtable = c.dx.f, .table = c.x.f, .ids = c.rows,
+                           .norm = c.bare ? NULL : &norm, .n = c.n, .dim = c.dim,
+                           .vocab = c.n_x, .no_grad = -1};
     dev->ops->embed_fwd(dev, &op);
-    agree(out.f, out.d, n * dim, "embed");
+    check_out(&c.of, "embed");
     dev->ops->embed_bwd(dev, &op);
-    check_gradient(table.f, table.d, &c.norm.x, embed_formula, &c, "embed dtable");
-    if (!bare) {
-        check_gradient(dw.f, dw.d, &c.norm.w, embed_formula, &c, "embed dw");
-        check_gradient(db.f, db.d, &c.norm.b, embed_formula, &c, "embed db");
+    check_added(&c.of, &c.dx, &c.x, "embed dtable");
+    if (!c.bare) {
+        check_added(&c.of, &c.dw, &c.w, "embed dw");
+        check_added(&c.of, &c.db, &c.b, "embed db");
     }
-    free(stats);
-    array_free(&out);
-    array_free(&table);
-    array_free(&dw);
-    array_free(&db);
-    array_free(&c.norm.x);
-    array_free(&c.norm.w);
-    array_free(&c.norm.b);
-    array_free(&c.norm.weight);
     device_done(dev);
 }
 
@@ -201,20 +139,70 @@ TEST(embed_agrees_when_ids_repeat)
     static const int32_t ids[] = {4, 0, 4, 4, 2, 10, 0};
 
     for (int threads = 1; threads <= 3; threads++) {
-        embed_case(7, 11, 19, ids, false, threads);
-        embed_case(7, 11, 33, ids, true, threads);
-        embed_case(1, 5, 3, ids, false, threads);
+        embed_case((struct norm_case){.n = 7, .n_x = 11, .dim = 19, .rows = ids}, threads);
+        embed_case((struct norm_case){.n = 7, .n_x = 11, .dim = 33, .rows = ids, .bare = true},
+                   threads);
+        embed_case((struct norm_case){.n = 1, .n_x = 5, .dim = 3, .rows = ids}, threads);
+    }
+}
+
+/* -- lookups of tokens and positions -------------------------------------------------- */
+
+struct place_case {
+    struct formula of;
+    struct array   table, pos;
+    int32_t        frozen;              /* this id's row is held out of the loss; -1: none */
+};
+
+enum { E_N = 6, E_D = 19, E_V = 5, E_P = 4 };
+
+static const int32_t ids[E_N] = {4, 1, 4, 0, 1, 2}, positions[E_N] = {0, 1, 2, 3, 0, 1};
+
+static void place_fill(struct formula *of)
+{
+    const struct place_case *c = (const struct place_case *)of;
+
+    for (int64_t i = 0; i < E_N; i++)
+        for (int64_t j = 0; j < E_D; j++) {
+            double e = ids[i] == c->frozen ? 0 : c->table.d[ids[i] * E_D + j];
+
+            of->out.d[i * E_D + j] = e + c->pos.d[positions[i] * E_D + j];
+        }
+}
+
+TEST(embed_agrees_with_positions_and_a_padding_id)
+{
+    for (int threads = 1; threads <= 3; threads++) {
+        struct device *dev = device(threads);
+        struct place_case c = {.table = array_random(E_V * E_D), .pos = array_random(E_P * E_D),
+                               .frozen = -1};
+        struct array dtable = array_random(E_V * E_D), dpos = array_random(E_P * E_D);
+        struct op_embed op;
+
+        formula_init(&c.of, place_fill, E_N * E_D);
+        op = (struct op_embed){.out = c.of.out.f, .dout = c.of.weight.f, .table = c.table.f,
+                               .dtable = dtable.f, .pos = c.pos.f, .dpos = dpos.f, .ids = ids,
+                               .positions = positions, .n = E_N, .dim = E_D, .vocab = E_V,
+                               .no_grad = 1};
+        dev->ops->embed_fwd(dev, &op);
+        check_out(&c.of, "embed with positions");
+        dev->ops->embed_bwd(dev, &op);
+        c.frozen = 1;
+        check_added(&c.of, &dtable, &c.table, "embed dtable");
+        check_added(&c.of, &dpos, &c.pos, "embed dpos");
+        device_done(dev);
     }
 }
 
 /* -- projections ---------------------------------------------------------------------- */
 
 struct linear_case {
+    struct formula of;
     int64_t      n, n_in, n_out;
-    struct array x, w, b, weight, res;  /* x: x_pre when x_act */
+    struct array x, w, b, res;          /* x: x_pre when x_act */
+    struct array pre, in;               /* act's and the product's inputs */
     bool         bias, residual, in_out;
     enum op_act  act, x_act;
-    double      *out, *pre, *in;
 };
 
 /* Where W's element for output o and input k lies. */
@@ -223,96 +211,78 @@ static int64_t w_at(const struct linear_case *c, int64_t o, int64_t k)
     return c->in_out ? k * c->n_out + o : o * c->n_in + k;
 }
 
-static double linear_formula(void *ctx)
+static void linear_fill(struct formula *of)
 {
-    struct linear_case *c = ctx;
-    double loss = 0;
+    struct linear_case *c = (struct linear_case *)of;
 
+    for (int64_t i = 0; i < c->n * c->n_in; i++)
+        c->in.d[i] = act_formula(c->x_act, c->x.d[i]);
     for (int64_t i = 0; i < c->n; i++)
         for (int64_t o = 0; o < c->n_out; o++) {
-            double p = c->bias ? c->b.d[o] : 0, y;
+            int64_t at = i * c->n_out + o;
+            double p = c->bias ? c->b.d[o] : 0;
 
-            for (int64_t k = 0; k < c->n_in; k++) {
-                double x = c->x.d[i * c->n_in + k];
-
-                x = act_formula(c->x_act, x);
-                if (c->in)
-                    c->in[i * c->n_in + k] = x;
-                p += x * c->w.d[w_at(c, o, k)];
-            }
-            y = act_formula(c->act, p) +
-                (c->residual ? c->res.d[i * c->n_out + o] : 0);
-            if (c->out) {
-                c->out[i * c->n_out + o] = y;
-                c->pre[i * c->n_out + o] = p;
-            }
-            loss += c->weight.d[i * c->n_out + o] * y;
+            for (int64_t k = 0; k < c->n_in; k++)
+                p += c->in.d[i * c->n_in + k] * c->w.d[w_at(c, o, k)];
+            c->pre.d[at] = p;
+            of->out.d[at] = act_formula(c->act, p) + (c->residual ? c->res.d[at] : 0);
         }
-    return loss;
+}
+
+static void linear_bwd_case(struct device *dev, struct linear_case *c, struct op_linear *op)
+{
+    struct array dx = array_random(c->x.n), dw = array_random(c->w.n);
+    struct array db = array_random(c->n_out);
+
+    op->dout = c->of.weight.f;
+    op->dx = dx.f;
+    op->proj.dw = dw.f;
+    op->proj.db = c->bias ? db.f : NULL;
+    op->x_act = c->x_act;
+    op->x_pre = c->x.f;
+    if (c->x_act != OP_ACT_NONE)        /* is recomputed */
+        memset(c->in.f, 0x7f, (size_t)c->in.n * sizeof(float));
+    dev->ops->linear_bwd(dev, op);
+    agree(&c->in, "linear x recomputed");
+    check_written(&c->of, &dx, &c->x, "linear dx");
+    check_added(&c->of, &dw, &c->w, "linear dw");
+    if (c->bias)
+        check_added(&c->of, &db, &c->b, "linear db");
 }
 
 static void linear_case(struct linear_case c, int threads)
 {
     struct device *dev = device(threads);
-    struct array out = array_new(c.n * c.n_out), pre = array_new(c.n * c.n_out);
-    struct array in = array_new(c.n * c.n_in), dx = array_random(c.n * c.n_in);
-    struct array dw = array_random(c.n_in * c.n_out), db = array_random(c.n_out);
     struct op_linear op;
 
+    formula_init(&c.of, linear_fill, c.n * c.n_out);
     c.x = array_random(c.n * c.n_in);
     c.w = array_random(c.n_in * c.n_out);
     c.b = array_random(c.n_out);
     c.res = array_random(c.n * c.n_out);
-    c.weight = array_random(c.n * c.n_out);
-    c.out = out.d;
-    c.pre = pre.d;
-    c.in = in.d;
-    linear_formula(&c);
-    c.out = c.in = NULL;
-    for (int64_t i = 0; i < c.n * c.n_in; i++)
-        in.f[i] = (float)in.d[i];
+    c.pre = array_new(c.n * c.n_out);
+    c.in = array_new(c.n * c.n_in);
+    linear_fill(&c.of);
+    for (int64_t i = 0; i < c.in.n; i++)
+        c.in.f[i] = (float)c.in.d[i];
     op = (struct op_linear){
-        .out = out.f, .pre = c.act != OP_ACT_NONE ? pre.f : NULL, .x = in.f, .proj.w = c.w.f,
-        .proj.b = c.bias ? c.b.f : NULL, .residual = c.residual ? c.res.f : NULL, .act = c.act,
-        .n = c.n, .n_in = c.n_in, .n_out = c.n_out, .flags = c.in_out ? OP_LINEAR_IN_OUT : 0,
+        .out = c.of.out.f, .pre = c.act != OP_ACT_NONE ? c.pre.f : NULL, .x = c.in.f,
+        .proj.w = c.w.f, .proj.b = c.bias ? c.b.f : NULL, .residual = c.residual ? c.res.f : NULL,
+        .act = c.act, .n = c.n, .n_in = c.n_in, .n_out = c.n_out,
+        .flags = c.in_out ? OP_LINEAR_IN_OUT : 0,
     };
     dev->ops->linear_fwd(dev, &op);
-    agree(out.f, out.d, c.n * c.n_out, "linear");
+    check_out(&c.of, "linear");
     if (op.pre)
-        agree(pre.f, pre.d, c.n * c.n_out, "linear pre");
+        agree(&c.pre, "linear pre");
     if (c.residual) {                   /* out may be the residual */
-        memcpy(out.f, c.res.f, (size_t)out.n * sizeof(float));
-        op.residual = out.f;
+        memcpy(c.of.out.f, c.res.f, (size_t)c.res.n * sizeof(float));
+        op.residual = c.of.out.f;
         dev->ops->linear_fwd(dev, &op);
-        agree(out.f, out.d, c.n * c.n_out, "linear in place");
+        agree(&c.of.out, "linear in place");
     }
-    if (c.act == OP_ACT_NONE) {
-        op.dout = c.weight.f;
-        op.dx = dx.f;
-        op.proj.dw = dw.f;
-        op.proj.db = c.bias ? db.f : NULL;
-        op.x_act = c.x_act;
-        op.x_pre = c.x.f;
-        if (c.x_act != OP_ACT_NONE)     /* is written again */
-            memset(in.f, 0x7f, (size_t)in.n * sizeof(float));
-        dev->ops->linear_bwd(dev, &op);
-        check_gradient(dx.f, NULL, &c.x, linear_formula, &c, "linear dx");
-        check_gradient(dw.f, dw.d, &c.w, linear_formula, &c, "linear dw");
-        if (c.bias)
-            check_gradient(db.f, db.d, &c.b, linear_formula, &c, "linear db");
-        agree(in.f, in.d, in.n, "linear x again");
-    }
-    array_free(&out);
-    array_free(&pre);
-    array_free(&in);
-    array_free(&dx);
-    array_free(&dw);
-    array_free(&db);
-    array_free(&c.x);
-    array_free(&c.w);
-    array_free(&c.b);
-    array_free(&c.res);
-    array_free(&c.weight);
+    if (c.act == OP_ACT_NONE)
+        linear_bwd_case(dev, &c, &op);
     device_done(dev);
 }
 
@@ -333,161 +303,80 @@ TEST(linear_agrees_on_awkward_shapes)
                                                        : OP_ACT_NONE}, threads);
 }
 
-/* -- attention ------------------------------------------------------------------------ */
+/* -- projections side by side --------------------------------------------------------- */
 
-struct attention_case {
-    int64_t      n, docs, H, K, d, window;
-    const int32_t *start;
-    bool         interleaved, alibi;
-    struct array qkv, weight, slopes;
-    double      *out, *lse;
+/* Two products of one x, their outputs next to each other in rows of 9. */
+struct pair_case {
+    struct formula of;
+    struct array   x, w[2], b;
 };
 
-/* Offset of (row, head) of q, k (part 1) or v (part 2). */
-static int64_t place(const struct attention_case *c, int64_t row, int part, int64_t head)
-{
-    int64_t ld = (c->H + 2 * c->K) * c->d;
+enum { P_N = 5, P_IN = 4, P_ONE = 6, P_TWO = 3, P_LD = P_ONE + P_TWO };
 
-    if (c->interleaved)
-        return row * ld + head * 3 * c->d + part * c->d;
-    return row * ld + (part == 0 ? head : c->H + (part == 2 ? c->K : 0) + head) * c->d;
+static void pair_fill(struct formula *of)
+{
+    const struct pair_case *c = (const struct pair_case *)of;
+
+    for (int64_t i = 0; i < P_N; i++)
+        for (int64_t o = 0; o < P_LD; o++) {
+            const double *w = o < P_ONE ? c->w[0].d + o * P_IN : c->w[1].d + (o - P_ONE) * P_IN;
+            double *y = &of->out.d[i * P_LD + o];
+
+            *y = o < P_ONE ? c->b.d[o] : 0;
+            for (int64_t k = 0; k < P_IN; k++)
+                *y += c->x.d[i * P_IN + k] * w[k];
+        }
 }
 
-static double attention_formula(void *ctx)
+TEST(linears_agree_side_by_side)
 {
-    struct attention_case *c = ctx;
-    double loss = 0, s[256];
+    for (int threads = 1; threads <= 3; threads++) {
+        struct device *dev = device(threads);
+        struct pair_case c = {.x = array_random(P_N * P_IN), .b = array_random(P_ONE),
+                              .w = {array_random(P_ONE * P_IN), array_random(P_TWO * P_IN)}};
+        struct array dx = array_random(P_N * P_IN), dw = array_random(P_TWO * P_IN);
+        struct array db = array_random(P_ONE);
+        struct op_linear op[2];
 
-    for (int64_t doc = 0; doc < c->docs; doc++)
-        for (int64_t i = c->start[doc]; i < c->start[doc + 1]; i++)
-            for (int64_t h = 0; h < c->H; h++) {
-                int64_t g = h * c->K / c->H, from = c->start[doc];
-                const double *q = c->qkv.d + place(c, i, 0, h);
-                double sum = 0, o = 0;
-
-                if (c->window && i - c->window + 1 > from)
-                    from = i - c->window + 1;
-                for (int64_t j = from; j <= i; j++) {
-                    const double *k = c->qkv.d + place(c, j, 1, g);
-                    double z = c->alibi ? c->slopes.d[h] * (double)(j - i) : 0;
-
-                    for (int64_t e = 0; e < c->d; e++)
-                        z += 0.37 * q[e] * k[e];
-                    s[j - from] = exp(z);
-                    sum += s[j - from];
-                }
-                for (int64_t e = 0; e < c->d; e++) {
-                    o = 0;
-                    for (int64_t j = from; j <= i; j++)
-                        o += s[j - from] / sum * c->qkv.d[place(c, j, 2, g) + e];
-                    if (c->out)
-                        c->out[(i * c->H + h) * c->d + e] = o;
-                    loss += c->weight.d[(i * c->H + h) * c->d + e] * o;
-                }
-                if (c->lse)
-                    c->lse[h * c->n + i] = log(sum);
-            }
-    return loss;
-}
-
-static struct op_heads heads(const struct attention_case *c, float *base)
-{
-    return (struct op_heads){
-        .q = base + place(c, 0, 0, 0),
-        .k = base + place(c, 0, 1, 0),
-        .v = base + place(c, 0, 2, 0),
-        .row_stride = (c->H + 2 * c->K) * c->d,
-        .q_head = place(c, 0, 0, 1) - place(c, 0, 0, 0),
-        .kv_head = place(c, 0, 1, 1) - place(c, 0, 1, 0),
-    };
-}
-
-static void attention_case(struct attention_case c, int threads)
-{
-    struct device *dev = device(threads);
-    struct array out, lse, grad;
-    struct op_attention op;
-
-    c.n = c.start[c.docs];
-    c.qkv = array_random(c.n * (c.H + 2 * c.K) * c.d);
-    c.weight = array_random(c.n * c.H * c.d);
-    c.slopes = array_random(c.H);
-    out = array_new(c.n * c.H * c.d);
-    lse = array_new(c.H * c.n);
-    grad = array_random(c.qkv.n);       /* overwritten */
-    c.out = out.d;
-    c.lse = lse.d;
-    attention_formula(&c);
-    c.out = c.lse = NULL;
-    op = (struct op_attention){
-        .out = out.f, .lse = lse.f, .in = heads(&c, c.qkv.f), .grad = heads(&c, grad.f),
-        .dout = c.weight.f, .doc_start = c.start, .slopes = c.alibi ? c.slopes.f : NULL,
-        .n = c.n, .n_docs = c.docs, .max_doc = c.n, .n_head = c.H, .n_kv = c.K, .dim = c.d,
-        .window = c.window, .scale = 0.37f,
-    };
-    dev->ops->attention_fwd(dev, &op);
-    agree(out.f, out.d, out.n, "attention");
-    agree(lse.f, lse.d, lse.n, "attention lse");
-    dev->ops->attention_bwd(dev, &op);
-    check_gradient(grad.f, NULL, &c.qkv, attention_formula, &c, "attention dqkv");
-    array_free(&out);
-    array_free(&lse);
-    array_free(&grad);
-    array_free(&c.qkv);
-    array_free(&c.weight);
-    array_free(&c.slopes);
-    device_done(dev);
-}
-
-TEST(attention_agrees_over_documents)
-{
-    static const int32_t one[] = {0, 1}, some[] = {0, 5, 6, 13}, block[] = {0, 64, 67},
-                         empty[] = {0, 3, 3, 8};
-
-    for (int threads = 1; threads <= 3; threads += 2) {
-        attention_case((struct attention_case){.start = one, .docs = 1, .H = 1, .K = 1, .d = 1,
-                                               .interleaved = true, .alibi = true}, threads);
-        attention_case((struct attention_case){.start = some, .docs = 3, .H = 3, .K = 3, .d = 5,
-                                               .interleaved = true, .alibi = true}, threads);
-        attention_case(
-            (struct attention_case){.start = empty, .docs = 3, .H = 2, .K = 2, .d = 4},
-            threads);
-        attention_case((struct attention_case){.start = block,
-                                               .docs = 2,
-                                               .H = 1,
-                                               .K = 1,
-                                               .d = 2,
-                                               .interleaved = true,
-                                               .alibi = true},
-                       threads);
-        attention_case(
-            (struct attention_case){.start = some, .docs = 3, .H = 4, .K = 2, .d = 3}, threads);
-        attention_case((struct attention_case){.start = some, .docs = 3, .H = 6, .K = 1, .d = 2,
-                                               .window = 3, .alibi = true}, threads);
-        attention_case(
-            (struct attention_case){
-                .start = block, .docs = 2, .H = 1, .K = 1, .d = 1, .window = 7},
-            threads);
+        formula_init(&c.of, pair_fill, P_N * P_LD);
+        op[0] = (struct op_linear){
+            .out = c.of.out.f, .x = c.x.f, .proj = {.w = c.w[0].f, .b = c.b.f, .db = db.f},
+            .dout = c.of.weight.f, .dx = dx.f, .n = P_N, .n_in = P_IN, .n_out = P_ONE,
+            .out_ld = P_LD};
+        op[1] = op[0];
+        op[1].out = c.of.out.f + P_ONE;
+        op[1].dout = c.of.weight.f + P_ONE;
+        op[1].proj = (struct op_projection){.w = c.w[1].f, .dw = dw.f};
+        op[1].n_out = P_TWO;
+        op[1].flags = OP_LINEAR_DX_ADD;
+        for (int i = 0; i < 2; i++)
+            dev->ops->linear_fwd(dev, &op[i]);
+        check_out(&c.of, "pair");
+        for (int i = 0; i < 2; i++)
+            dev->ops->linear_bwd(dev, &op[i]);
+        check_written(&c.of, &dx, &c.x, "pair dx");
+        check_added(&c.of, &dw, &c.w[1], "pair dw");
+        check_added(&c.of, &db, &c.b, "pair db");
+        device_done(dev);
     }
 }
 
 /* -- head and loss -------------------------------------------------------------------- */
 
 struct head_case {
+    struct formula of;                  /* out: nll */
     int64_t        n, dim, vocab;
-    double         mul, scale;
-    const int32_t *targets;
+    double         mul;
+    int32_t       *targets;
     struct array   x, w;
-    double        *nll;
 };
 
-static double head_formula(void *ctx)
+static void head_fill(struct formula *of)
 {
-    struct head_case *c = ctx;
-    double loss = 0;
+    const struct head_case *c = (const struct head_case *)of;
 
     for (int64_t i = 0; i < c->n; i++) {
-        double sum = 0, wanted = 0, nll;
+        double sum = 0, wanted = 0;
 
         for (int64_t v = 0; v < c->vocab; v++) {
             double z = 0;
@@ -497,45 +386,35 @@ static double head_formula(void *ctx)
             sum += exp(z);
             wanted = v == c->targets[i] ? z : wanted;
         }
-        nll = log(sum) - wanted;
-        if (c->nll)
-            c->nll[i] = nll;
-        loss += c->scale * nll;
+        of->out.d[i] = log(sum) - wanted;
     }
-    return loss;
 }
 
 static void head_case(int64_t n, int64_t dim, int64_t vocab, double mul, int threads)
 {
     struct device *dev = device(threads);
-    struct head_case c = {.n = n, .dim = dim, .vocab = vocab, .mul = mul, .scale = 0.25,
+    struct head_case c = {.n = n, .dim = dim, .vocab = vocab, .mul = mul,
+                          .targets = zeros(n, sizeof *c.targets),
                           .x = array_random(n * dim), .w = array_random(vocab * dim)};
-    struct array nll = array_new(n), dx = array_random(n * dim), dw = array_random(vocab * dim);
-    int32_t *targets = calloc((size_t)n + 1, sizeof *targets);
-    struct op_head op = {.nll = nll.f, .x = c.x.f, .w = c.w.f, .targets = targets, .n = n,
-                         .dim = dim, .vocab = vocab, .mul = (float)mul, .scale = 0.25f};
+    struct array dx = array_random(n * dim), dw = array_random(vocab * dim);
+    struct op_head op;
 
-    for (int64_t i = 0; i < n; i++)
-        targets[i] = (int32_t)((i * 7 + 3) % vocab);
-    c.targets = targets;
-    c.nll = nll.d;
-    head_formula(&c);
-    c.nll = NULL;
+    formula_init(&c.of, head_fill, n);
+    op = (struct op_head){.nll = c.of.out.f, .x = c.x.f, .w = c.w.f, .targets = c.targets, .n = n,
+                          .dim = dim, .vocab = vocab, .mul = (float)mul, .scale = 0.25f};
+    for (int64_t i = 0; i < n; i++) {
+        c.targets[i] = (int32_t)((i * 7 + 3) % vocab);
+        c.of.weight.d[i] = 0.25;
+    }
     dev->ops->head_loss(dev, &op);
-    agree(nll.f, nll.d, n, "head nll");
-    memset(nll.f, 0, (size_t)n * sizeof(float));
+    check_out(&c.of, "head nll");
+    memset(c.of.out.f, 0, (size_t)n * sizeof(float));
     op.dx = dx.f;
     op.dw = dw.f;
     dev->ops->head_loss(dev, &op);
-    agree(nll.f, nll.d, n, "head nll with gradients");
-    check_gradient(dx.f, NULL, &c.x, head_formula, &c, "head dx");
-    check_gradient(dw.f, dw.d, &c.w, head_formula, &c, "head dw");
-    free(targets);
-    array_free(&nll);
-    array_free(&dx);
-    array_free(&dw);
-    array_free(&c.x);
-    array_free(&c.w);
+    agree(&c.of.out, "head nll with gradients");
+    check_written(&c.of, &dx, &c.x, "head dx");
+    check_added(&c.of, &dw, &c.w, "head dw");
     device_done(dev);
 }
 
@@ -556,8 +435,8 @@ TEST(head_agrees_over_chunks)
     enum { N = 1500, D = 8, V = 1100 };
     struct array x = array_random(N * D), w = array_random(V * D), dw = array_new(V * D);
     struct array nll = array_new(N), dx = array_new(N * D);
-    double *z = calloc(V, sizeof *z);
-    int32_t *targets = calloc(N, sizeof *targets);
+    double *z = zeros(V, sizeof *z);
+    int32_t *targets = zeros(N, sizeof *targets);
 
     for (int i = 0; i < N; i++) {
         double sum = 0;
@@ -582,16 +461,9 @@ TEST(head_agrees_over_chunks)
     dev->ops->head_loss(dev, &(struct op_head){
         .nll = nll.f, .dx = dx.f, .dw = dw.f, .x = x.f, .w = w.f, .targets = targets, .n = N,
         .dim = D, .vocab = V, .mul = 1, .scale = 1});
-    agree(nll.f, nll.d, N, "nll");
-    agree(dx.f, dx.d, N * D, "dx");
-    agree(dw.f, dw.d, V * D, "dw");
-    free(z);
-    free(targets);
-    array_free(&x);
-    array_free(&w);
-    array_free(&dw);
-    array_free(&nll);
-    array_free(&dx);
+    agree(&nll, "nll");
+    agree(&dx, "dx");
+    agree(&dw, "dw");
     device_done(dev);
 }
 

@@ -3,8 +3,7 @@
 for tool in ckpt-train ckpt-merge ckpt-push ckpt-inspect ckpt-eval; do
     t "$tool --help" bash -c "$tool --help | grep -q '^usage: $tool '"
     t "$tool --version" bash -c "[ \"\$($tool --version)\" = '$tool 0.1.0' ]"
-    expect 64 "$tool: an unknown option" $tool --verbosse
-    t "$tool: names the nearest" says "did you mean --verbose?"
+    expect_says 64 "$tool: an unknown option" "did you mean --verbose?" $tool --verbosse
     expect 74 "$tool: a full stdout" bash -c "$tool --help >/dev/full"
     expect 74 "$tool: a version nobody gets" bash -c "$tool --version >/dev/full"
     for shell in bash zsh fish; do t "$tool --completion $shell" bash -c "$tool --completion $shell | grep -q json"; done
@@ -12,14 +11,12 @@ for tool in ckpt-train ckpt-merge ckpt-push ckpt-inspect ckpt-eval; do
     expect 64 "$tool: a shell nobody knows" $tool --completion tcsh
     expect 64 "$tool: a short option that is none" $tool -Z
     expect 64 "$tool: a flag with a value" $tool --quiet=1
-    expect 64 "$tool: a number that is none" $tool --jobs 1e99
-    t "$tool: tells option and value" says '--jobs: "1e99"'
+    expect_says 64 "$tool: a number that is none" '--jobs: "1e99"' $tool --jobs 1e99
     printf '# units\nquiet: true\nnosuch_key: 1\n' > "$T/run.yaml"
     expect 78 "$tool: a run file with an unknown name" $tool --config "$T/run.yaml"
     t "$tool: tells file, line and name" says "$T/run.yaml:3: unknown option nosuch_key"
     printf '{"quiet": true,\n "nosuch_key": 1}\n' > "$T/run.json"
-    expect 78 "$tool: a JSON run file with an unknown name" $tool --config "$T/run.json"
-    t "$tool: tells its line" says "$T/run.json:2: "
+    expect_says 78 "$tool: a JSON run file with an unknown name" "$T/run.json:2: " $tool --config "$T/run.json"
     expect 66 "$tool: a run file that is not there" $tool --config "$T/nothing.yaml"
 done
 # A reader that leaves early ends us by SIGPIPE, without a word.
@@ -29,21 +26,17 @@ early() {
     [ "$rc" = 141 ] && [ ! -s "$T/.err" ] || { echo "status $rc"; cat "$T/.err"; return 1; }
 }
 t "a reader that leaves early is no error of ours" early
-expect 64 "an option nearly right" ckpt-train --modle x
-t "is hinted at" says "hint: did you mean --model?"
+expect_says 64 "an option nearly right" "hint: did you mean --model?" ckpt-train --modle x
 expect 64 "a number that is none" ckpt-train --max-steps 3x
-expect 64 "a number out of range" ckpt-train --zero-stage 9
-t "tells the range" says "--zero-stage: 9 is out of range, 0 to 3 wanted"
+expect_says 64 "a number out of range" "--zero-stage: 9 is out of range, 0 to 3 wanted" ckpt-train --zero-stage 9
 expect 64 "a number below the range" ckpt-eval --batch-size -1
 expect 64 "a rate that is no number" ckpt-train --learning-rate nan
 expect 64 "a size that is none" ckpt-merge --max-shard-size 5QB
 expect 64 "a dtype that is none" ckpt-merge --dtype f99 x
-expect 64 "a choice that is none" ckpt-merge --to nosuch x
-t "tells the choices" says "none of: hf safetensors torch dcp deepspeed universal gguf"
+expect_says 64 "a choice that is none" "none of: hf safetensors torch dcp deepspeed universal gguf" ckpt-merge --to nosuch x
 expect 64 "an option without its value" ckpt-merge -o
 printf 'max_stepz: 3\n' > "$T/run.yaml"
-expect 78 "a run file with an unknown name" ckpt-train --config "$T/run.yaml"
-t "tells file and line" says "run.yaml:1"
+expect_says 78 "a run file with an unknown name" "run.yaml:1" ckpt-train --config "$T/run.yaml"
 printf 'max_steps: many\n' > "$T/run.yaml"
 expect 78 "a run file with a wrong value" ckpt-train --config "$T/run.yaml"
 expect 78 "settings that clash" ckpt-train --model a --init b --train-file c

@@ -132,11 +132,9 @@ hinted 64 'weights are sharded by' ckpt-train --fsdp
 hinted 64 'did you mean --overwrite?' ckpt-merge --force
 hinted 64 'ckpt-push --help lists them' ckpt-push --zzzzzzzzzzzz
 printf 'model_name_or_path: a\n' > "$T/hf.yaml"
-expect 78 "a key of HF's in a run file" ckpt-train --config "$T/hf.yaml"
-t "is hinted at" says "hint: did you mean model?"
+expect_says 78 "a key of HF's in a run file" "hint: did you mean model?" ckpt-train --config "$T/hf.yaml"
 printf 'output_dir: a\nreport_to: none\n' > "$T/hf.yaml"
-expect 78 "one that nothing stands for" ckpt-train --config "$T/hf.yaml"
-t "says what to do" says "leave it out"
+expect_says 78 "one that nothing stands for" "leave it out" ckpt-train --config "$T/hf.yaml"
 expect 64 "one checkpoint to compare" ckpt-inspect --diff "$BASE"
 t "says what is wanted" says "--diff: 1 path; two are wanted, a checkpoint and the one to hold against it"
 expect 66 "a tensor by half its name" ckpt-inspect --tensor ln_f.weight "$BASE"

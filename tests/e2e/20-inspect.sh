@@ -26,10 +26,8 @@ expect 64 "two questions" ckpt-inspect --diff --compare "$T/x.pt" "$T/x.pt"
 HF=$G/hf-trainer/plain_w1/run
 expect 0 "runs side by side" ckpt-inspect --compare "$HF" "$HF/checkpoint-2" "$HF/checkpoint-4"
 t "the newest checkpoint's state, and each one's" bash -c "[ \$(grep -cE 'run +4 |checkpoint-4 +4 |checkpoint-2 +2 ' $T/.out) = 3 ]"
-expect 0 "two that are no runs" ckpt-inspect --compare "$T/x.pt" "$T/x.pt"
-t "are told apart by what they hold" prints "unequal tensors: 0"
-expect 66 "one that is none" ckpt-inspect --compare "$HF" "$G/torch" "$HF"
-t "says so" says "$G/torch: no run"
+expect_prints 0 "two that are no runs" "unequal tensors: 0" ckpt-inspect --compare "$T/x.pt" "$T/x.pt"
+expect_says 66 "one that is none" "$G/torch: no run" ckpt-inspect --compare "$HF" "$G/torch" "$HF"
 expect 0 "statistics as JSON" ckpt-inspect --stats --json "$T/x.pt"
 t "with zeros and a histogram" row '"zero_share": 0\.[0-9]+, "nan": 0, "inf": 0, "histogram": \{"low": [^}]*"counts": \[[0-9, ]+\]\}'
 expect 0 "a TensorBoard file" ckpt-inspect --json "$G/logs/events.out.tfevents.torch"
@@ -46,11 +44,9 @@ expect 0 "as a plot" ckpt-inspect --plot --glob '0/memory.used*' "$G/logs/nvidia
 expect 64 "tensors of a log" ckpt-inspect --stats "$G/logs/run-gold0001.wandb"
 expect 66 "a plot of nothing" ckpt-inspect --plot --glob none "$G/logs/run-gold0001.wandb"
 { cat "$G/logs/events.out.tfevents.tensors"; head -c 20 "$G/logs/events.out.tfevents.tensors"; } > "$T/torn"
-expect 0 "a torn event file" ckpt-inspect --verify "$T/torn"
-t "says how much is left out" prints "torn end, left out: 20"
+expect_prints 0 "a torn event file" "torn end, left out: 20" ckpt-inspect --verify "$T/torn"
 { head -c 400 "$G/logs/events.out.tfevents.tensors"; printf x; tail -c +402 "$G/logs/events.out.tfevents.tensors"; } > "$T/bad"
-expect 65 "a damaged event file" ckpt-inspect "$T/bad"
-t "says where" says "checksum of an event does not hold"
+expect_says 65 "a damaged event file" "checksum of an event does not hold" ckpt-inspect "$T/bad"
 expect 0 "a parquet file" ckpt-inspect --json "$G/parquet/flat-groups.parquet"
 t "its rows and row groups" bash -c "grep -q '\"rows\": 60,' $T/.out && grep -q '\"first_row\": 52, \"rows\": 8' $T/.out"
 t "its columns" row '"column": "u64", "type": "uint64", "physical": "INT64", "presence": "optional", "codec": "ZSTD"'
@@ -59,21 +55,17 @@ expect 0 "one column of one with lists" ckpt-inspect --verify --glob ll "$G/parq
 t "and no other" row '^\{"ll":\[\[null\]\]\}$'
 t "read to the end" prints "every value of every row reads"
 head -c 3000 "$G/parquet/flat-crc.parquet" > "$T/cut.parquet"
-expect 65 "a cut parquet file" ckpt-inspect "$T/cut.parquet"
-t "says so" says "does not end in PAR1"
+expect_says 65 "a cut parquet file" "does not end in PAR1" ckpt-inspect "$T/cut.parquet"
 { head -c 150 "$G/parquet/flat-crc.parquet"; printf '\377'; tail -c +152 "$G/parquet/flat-crc.parquet"; } > "$T/bad.parquet"
-expect 65 "a damaged page" ckpt-inspect --verify "$T/bad.parquet"
-t "says which" says "checksum of a page does not hold"
+expect_says 65 "a damaged page" "checksum of a page does not hold" ckpt-inspect --verify "$T/bad.parquet"
 expect 64 "a plot of rows" ckpt-inspect --plot "$T/bad.parquet"
-expect 0 "a saved data set" ckpt-inspect --verify "$G/hf-saved-2shards"
-t "its rows" prints "rows: 150"
+expect_prints 0 "a saved data set" "rows: 150" ckpt-inspect --verify "$G/hf-saved-2shards"
 cp -r "$G/hf-saved-2shards" "$T/saved"; rm "$T/saved/data-00001-of-00002.arrow"
 expect 65 "a saved data set without its last file" ckpt-inspect --verify "$T/saved"
 t "names it" prints "data-00001-of-00002.arrow  missing"
 expect 64 "a data set of splits" ckpt-inspect "$G/hf-saved"
 mkdir "$T/tb"; cp "$G/logs/events.out.tfevents.torch" "$T/tb"
-expect 0 "a folder with a log" ckpt-inspect "$T/tb"
-t "is told as it" prints "format: tensorboard"
+expect_prints 0 "a folder with a log" "format: tensorboard" ckpt-inspect "$T/tb"
 cp "$G/logs/events.out.tfevents.tensors" "$T/tb"
 expect 0 "a folder with two" ckpt-inspect --json "$T/tb"
 t "is told as one log" bash -c "grep -q '\"records\": 121,' $T/.out && grep -q '\"tag\": \"c_half\"' $T/.out && grep -q '\"tag\": \"eval/loss\"' $T/.out"
@@ -82,12 +74,10 @@ expect 65 "a folder with logs of two kinds" ckpt-inspect "$T/tb"
 expect 0 "JSON lines" ckpt-inspect "$G/rows.jsonl"
 t "their fields" row '^input +string +12$'
 printf '{"step": 1, "loss": 2}\n{"step": 2, "loss": 1}\n' > "$T/metrics.jsonl"
-expect 0 "a plot of JSON lines" ckpt-inspect --plot "$T/metrics.jsonl"
-t "by their steps" prints "loss, 2 values, steps 1 to 2"
+expect_prints 0 "a plot of JSON lines" "loss, 2 values, steps 1 to 2" ckpt-inspect --plot "$T/metrics.jsonl"
 expect 77 "a pickle that would run something" ckpt-inspect "$G/malicious/pt/bare_pickle_call.pt"
 printf 'version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n' > "$T/model.safetensors"
-expect 65 "a Git LFS pointer" ckpt-inspect "$T/model.safetensors"
-t "says what it is" says "Git LFS pointer"
+expect_says 65 "a Git LFS pointer" "Git LFS pointer" ckpt-inspect "$T/model.safetensors"
 printf '\033[31mx' > "$T/esc"; expect 65 "an escape sequence" ckpt-inspect "$T/esc"
 # Sides of a run.  The numbers are those that CPython, numpy and torch give from these states.
 DSC=$G/hf-trainer/ds3_w2_bf16/run/checkpoint-4
@@ -102,8 +92,7 @@ expect 64 "of a file that has none" ckpt-inspect --rng "$HF/checkpoint-2/schedul
 expect 0 "arguments" ckpt-inspect --args "$DSC"
 t "a field a line, enumerations by their values" row '^lr_scheduler_type +"linear"$'
 t "numbers as they are" row '^learning_rate +0\.003$'
-expect 0 "state" ckpt-inspect --state "$HF/checkpoint-4"
-t "with the curve" prints "train loss, 4 values, steps 1 to 4"
+expect_prints 0 "state" "train loss, 4 values, steps 1 to 4" ckpt-inspect --state "$HF/checkpoint-4"
 expect 0 "sides together are one document" ckpt-inspect --json --state --args --rng "$DSC"
 t "with each key once" bash -c "grep -oE '^  \"[a-z_]+\"' $T/.out | sort | uniq -d | grep . && exit 1; grep -c '^  \"' $T/.out"
 expect 0 "optimizer" ckpt-inspect --optimizer "$DSC"
@@ -179,8 +168,7 @@ t "a leaf with its shape" row '^        q_proj +2 +2 +512 +'
 expect 0 "as JSON, of some tensors" ckpt-inspect --tree --json --glob '*.mlp.*' "$DSC"
 t "with whole paths" row '"path": "model.layers.\*.mlp.gate_proj.weight", .*"instances": 2, .*"shape": "F32 \[28, 16\]"'
 t "a torch file is shown as values all the same" bash -c "ckpt-inspect --tree $G/torch/shared.pt | grep -q '^value: '"
-expect 0 "what a format is known by" ckpt-inspect "$DSC"
-t "is told" prints "known by: mp_rank files of a tag"
+expect_prints 0 "what a format is known by" "known by: mp_rank files of a tag" ckpt-inspect "$DSC"
 t "each part says what it is" row '^scheduler.pt +learning rate schedule .* step 4, lr 0, lr 0$'
 t "and whose arguments" row '^training_args.bin .* TrainingArguments, lr 0.003, batch 2, accumulation 1, steps 4$'
 t "the model too" row '^config.json .* llama, layers 2, hidden 16, vocabulary 41$'

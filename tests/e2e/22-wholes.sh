@@ -34,10 +34,8 @@ t "which checkpoint was taken is told" prints "checkpoint: $W/accelerate/checkpo
 t "its optimizer is told" bash -c "grep -q '^optimizer.bin  *optimizer ' $T/.out"
 t "its schedule is told" bash -c "grep -q '^scheduler.bin .*step 4, lr 0.002' $T/.out"
 t "its random states are told" bash -c "grep -q '^random_states_0.pkl .*torch seed 3' $T/.out"
-expect 0 "Ray's trial is inspected" ckpt-inspect "$W/ray-trial"
-t "the state of the run inside is told" prints "step: 4"
-expect 0 "Lightning's is inspected" ckpt-inspect "$L/last.ckpt"
-t "its optimizer's state is listed" prints "optimizer_states.0.state.0.exp_avg"
+expect_prints 0 "Ray's trial is inspected" "step: 4" ckpt-inspect "$W/ray-trial"
+expect_prints 0 "Lightning's is inspected" "optimizer_states.0.state.0.exp_avg" ckpt-inspect "$L/last.ckpt"
 # accelerate's names for DeepSpeed's folder.
 D=$G/deepspeed/0.19-s3_w2_bf16
 mkdir -p "$T/ds/checkpoints"; cp -r "$D/ckpt" "$T/ds/checkpoints/checkpoint_0"
@@ -53,8 +51,7 @@ holds "save_state of FSDP" "$T/f1.safetensors" "$T/fsdp"
 # What is not plain is refused, with the folder that was likely meant.
 # doubted WORDS HINT NAME PATH
 doubted() {
-    expect 65 "$3 is refused" ckpt-merge -q -o "$T/no.safetensors" "$4"
-    t "$3: why" says "$1"
+    expect_says 65 "$3 is refused" "$1" ckpt-merge -q -o "$T/no.safetensors" "$4"
     t "$3: a hint names it" bash -c "grep -q '^hint: .*/$2 looks like one' $T/.err"
 }
 mkdir "$T/exp"; cp -r "$W/ray-trial" "$T/exp/trial_a"; touch "$T/exp/.validate_storage_marker"
@@ -86,5 +83,4 @@ doubted "by two counts" checkpoint-10 "a folder of two programs" "$T/hf"
 tar -C "$W" -cf "$T/p.tar" accelerate
 holds "a packed project folder" "$W/expected.safetensors" "$T/p.tar"
 mkdir "$T/none"; touch "$T/none/notes.txt"; mkdir "$T/none/sub"
-expect 65 "a folder of no checkpoints" ckpt-inspect "$T/none"
-t "it is said of the folder that was named" says "$T/none: no checkpoint is recognised"
+expect_says 65 "a folder of no checkpoints" "$T/none: no checkpoint is recognised" ckpt-inspect "$T/none"

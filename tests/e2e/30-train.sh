@@ -21,21 +21,18 @@ t "of both ranks" bash -c "[ \$(wc -l < $T/mem/memory.csv) -gt 3 ] && [ \$(wc -l
 t "which can be read" bash -c "ckpt-inspect --json '$T/mem/memory.csv' | grep -q '0/memory.used'"
 t "and compared" bash -c "ckpt-inspect --compare '$T/mem' '$T/r1' | grep -q 'peak MiB'"
 t "drawn together" bash -c "ckpt-inspect --compare --plot '$T/mem' '$T/r1' > $T/drawn && grep -q '^loss by step, 1 to 6' $T/drawn && grep -q '^memory.used' $T/drawn && grep -q '^  b  .*r1' $T/drawn"
-losses() { sed -n 's/.*"loss":\([0-9.e+-]*\),.*/\1/p' "$T/$1/metrics.jsonl"; }
-agree() { paste <(losses r1) <(losses "$1") | awk -v n=6 '{ d = ($1 - $2) / $1; if (d < 0) d = -d; if (d > 1e-6) bad = 1; k++ } END { exit bad || k != n }'; }
-for run in r2z0 r2z3 r3z3; do t "losses of $run equal one rank's to 1e-6" agree $run; done
-state() { find "$T/$1/checkpoint-6" -type f ! -name MANIFEST.json ! -name training_args.bin ! -name trainer_state.json -printf '%P\n' | sort | (cd "$T/$1/checkpoint-6" && xargs sha256sum); }
-resume() { cp -r "$T/$1" "$T/$1-again" && rm -r "$T/$1-again/checkpoint-6" && train "$1-again" "$2" "$3" --resume-from-checkpoint latest && diff <(state "$1") <(state "$1-again"); }
+for run in r2z0 r2z3 r3z3; do t "losses of $run equal one rank's to 1e-6" losses_near r1 $run 1e-6 6; done
+resume() { rewind "$1" "$1-again" && train "$1-again" "$2" "$3" --resume-from-checkpoint latest && same_state "$1" "$1-again"; }
 t "3 steps, stop, 3 more = 6 steps, bit for bit: stage 0" resume r1 0 1
 t "the same: stage 3 on two ranks" resume r2z3 3 2
-elastic() { cp -r "$T/r2z3" "$T/el" && rm -r "$T/el/checkpoint-6" && train el 3 3 --resume-from-checkpoint latest && agree_tail; }
+elastic() { rewind r2z3 el && train el 3 3 --resume-from-checkpoint latest && agree_tail; }
 agree_tail() { paste <(losses r1 | tail -3) <(losses el | tail -3) | awk '{ d = ($1 - $2) / $1; if (d < 0) d = -d; if (d > 1e-6) bad = 1 } END { exit bad }'; }
 t "two ranks' checkpoint goes on with three" elastic
 cut() {     # both ways from step 3 to 6 on one rank: the shards of two, or those cut for one
     ckpt-merge -q --stage 2 --world 1 -o "$T/cut1" "$T/r2z3/checkpoint-3" >/dev/null || return
-    cp -r "$T/r2z3" "$T/way1"; rm -r "$T/way1/checkpoint-6"; cp -r "$T/way1" "$T/way2"
+    rewind r2z3 way1 && rewind r2z3 way2 || return
     train way1 3 1 --resume-from-checkpoint latest && train way2 3 1 --resume-from-checkpoint "$T/cut1" &&
-        diff <(state way1) <(state way2)
+        same_state way1 way2
 }
 t "shards that were cut anew go on to the same bits" cut
 t "every file of a checkpoint has its manifest's digest" ckpt-inspect --verify "$T/r2z3/checkpoint-6"
@@ -71,5 +68,4 @@ t "drawn from one is the likeliest" same_words "$(words)" "$(words --no-do-sampl
 say '"max_new_tokens": 9, "num_beams": 3, "no_repeat_ngram_size": 2'
 t "the model's own search" same_words "$(words)" "$(words --num-beams 3 --no-repeat-ngram-size 2 --max-new-tokens 9)"
 say '"guidance_scale": 2.0'
-expect 65 "a key that is not built" ckpt-eval --prompt "Define the noun: cat" "$T/says"
-t "is named" says "guidance_scale"
+expect_says 65 "a key that is not built" "guidance_scale" ckpt-eval --prompt "Define the noun: cat" "$T/says"

@@ -7,24 +7,20 @@ train() {
     ckpt-train -q --model "$T/base" --train-file "$2" --max-seq-length 64 --learning-rate 2e-3 --max-steps 3 \
         --logging-steps 1 --per-device-train-batch-size 8 --nproc "${3:-1}" -o "$T/$1"
 }
-losses() { sed -n 's/.*"loss":\([0-9.e+-]*\),.*/\1/p' "$T/$1/metrics.jsonl" | grep .; }
 t "a run on JSON lines" train lines "$D.jsonl"
 t "a run on parquet" train rows "$D.parquet"
-same() { losses "$1" > "$T/a" && losses "$2" > "$T/b" && diff "$T/a" "$T/b"; }
-t "has the same losses" same lines rows
+t "has the same losses" same_losses lines rows
 t "a run of two ranks on parquet" train two "$D.parquet" 2
 mkdir "$T/dir"; cp "$D.parquet" "$T/dir/train-00000-of-00001.parquet"
 t "a run on a directory of parquet files" train dir "$T/dir"
-t "has them too" same lines dir
+t "has them too" same_losses lines dir
 score() { ckpt-eval -q --json --eval-file "$1" "$T/lines/checkpoint-3" | grep -oE '"(loss|perplexity)": ?[0-9.e+-]+' | grep .; }
 scores() { score "$1" > "$T/a" && score "$2" > "$T/b" && diff "$T/a" "$T/b"; }
 t "scores agree" scores "$D.jsonl" "$D.parquet"
 head -c 3000 "$D.parquet" > "$T/cut.parquet"
-expect 65 "a cut file" train x "$T/cut.parquet"
-t "says so" says "cut.parquet: does not end in PAR1"
+expect_says 65 "a cut file" "cut.parquet: does not end in PAR1" train x "$T/cut.parquet"
 printf 'version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n' > "$T/pointer.parquet"
-expect 65 "a Git LFS pointer" train x "$T/pointer.parquet"
-t "says what it is" says "pointer.parquet: is a Git LFS pointer"
+expect_says 65 "a Git LFS pointer" "pointer.parquet: is a Git LFS pointer" train x "$T/pointer.parquet"
 expect 73 "no place for the rows" env TMPDIR=/nowhere/at/all ckpt-eval -q --eval-file "$D.parquet" "$T/lines/checkpoint-3"
 # What datasets' save_to_disk leaves, and a repository as it lies on the Hub.
 train_text() {
@@ -33,11 +29,9 @@ train_text() {
 }
 t "a run on a saved data set" train_text saved "$G/hf-saved/train"
 t "a run on its parquet files" train_text repo "$G/hf-imdb/data/train-*"
-t "has the same losses" same saved repo
-expect 64 "a data set of two splits" train_text x "$G/hf-saved"
-t "says how to name one" says "hint: name one of them, as in $G/hf-saved/train"
-expect 64 "a folder with files of two splits" train_text x "$G/hf-imdb"
-t "says so" says "files of several splits"
+t "has the same losses" same_losses saved repo
+expect_says 64 "a data set of two splits" "hint: name one of them, as in $G/hf-saved/train" train_text x "$G/hf-saved"
+expect_says 64 "a folder with files of two splits" "files of several splits" train_text x "$G/hf-imdb"
 # Every way to write the same rows, the same losses.
 F=$G/data/flat
 train_rows() { # NAME FILE [option ...]
@@ -48,29 +42,29 @@ train_rows() { # NAME FILE [option ...]
 t "a run on JSON lines of instructions" train_rows flat "$F/rows.jsonl"
 for f in array.json columns.json field-data.json rows.csv rows.tsv bom.csv rows.jsonl.gz; do
     t "a run on $f" train_rows "flat-$f" "$F/$f"
-    t "has the same losses" same flat "flat-$f"
+    t "has the same losses" same_losses flat "flat-$f"
 done
 t "a split of a folder" train_rows split "$G/hf-imdb" --train-split 'train[:50%]+test' --eval-split test
 t "is trained and scored" grep -q eval_loss "$T/split/metrics.jsonl"
 t "slices" train_rows slice "$F/rows.jsonl" --start-idx 4 --end-idx 8
 sed -n 5,8p "$F/rows.jsonl" > "$T/four.jsonl"
 t "the same rows as a file" train_rows four "$T/four.jsonl"
-t "have the same losses" same slice four
+t "have the same losses" same_losses slice four
 t "a shard" train_rows shard "$F/rows.jsonl" --num-shards 7 --shard-index 1 --max-train-samples 4
 sed -n 6,9p "$F/rows.jsonl" > "$T/shard.jsonl"
 t "the same rows as a file" train_rows sharded "$T/shard.jsonl"
-t "have the same losses" same shard sharded
+t "have the same losses" same_losses shard sharded
 t "a shard of every seventh row" train_rows strided "$F/rows.jsonl" --num-shards 7 --shard-index 1 --shard-strided
 sed -n '2~7p' "$F/rows.jsonl" > "$T/strided-rows.jsonl"
 t "the same rows as a file" train_rows every "$T/strided-rows.jsonl"
-t "have the same losses" same strided every
+t "have the same losses" same_losses strided every
 expect 78 "a shard that is not there" train_rows x "$F/rows.jsonl" --num-shards 7 --shard-index 7
 t "samples of like lengths together" train_rows lengths "$F/rows.jsonl" --train-sampling-strategy group_by_length
 expect 78 "but not packed" train_rows x "$F/rows.jsonl" --train-sampling-strategy group_by_length --packing
 t "other names for columns" train_rows named "$F/rows.jsonl" --field-mapping '{"prompt": "instruction", "completion": "output"}'
 sed 's/"instruction"/"prompt"/;s/"output"/"completion"/' "$F/rows.jsonl" > "$T/named.jsonl"
 t "the same names in the file" train_rows renamed "$T/named.jsonl"
-t "have the same losses" same named renamed
+t "have the same losses" same_losses named renamed
 expect 65 "a column that is not there" train_rows x "$F/rows.jsonl" --field-mapping '{"prompt": "nothing"}'
 t "is named" says 'record 1: no column "nothing" for field "prompt"'
 t "samples that lose their beginning" train_rows left "$F/rows.jsonl" --max-seq-length 16 --truncation-side left
@@ -85,11 +79,9 @@ t "is scored" grep -q eval_loss "$T/cut/metrics.jsonl"
 touch -d 2001-01-01 "$d/training.jsonl"
 t "a second run" cut again
 t "takes what is there" [ "$(stat -c %Y "$d/training.jsonl")" -lt 1000000000 ]
-t "with the same losses" same cut again
-expect 78 "another seed" cut other --seed 7
-t "is another cut" says "was made of 30 records with seed 42, not of 30 with seed 7"
-expect 64 "a split that is wrong" train_rows x "$F/rows.jsonl" --train-split 'train[5'
-t "says where" says 'is wrong at byte'
+t "with the same losses" same_losses cut again
+expect_says 78 "another seed" "was made of 30 records with seed 42, not of 30 with seed 7" cut other --seed 7
+expect_says 64 "a split that is wrong" 'is wrong at byte' train_rows x "$F/rows.jsonl" --train-split 'train[5'
 printf 'a,b\n1,2\n3,4,5\n' > "$T/bad.csv"
 expect 65 "a CSV row of too many fields" train_rows x "$T/bad.csv" --prompt-template '{a}' --completion-template '{b}'
 t "says file and row" says "bad.csv: record 2: at byte 8: 3 fields"
@@ -118,20 +110,20 @@ t "keeps none" none
 t "a run of one pass" keep auto auto
 t "keeps none unasked" none
 expect 0 "a run that keeps its samples" keep on on
-t "has the same losses" same off on
+t "has the same losses" same_losses off on
 kept=$(echo "$CKPT_CACHE"/objects/samples-*)
 t "has kept them" test -f "$kept"
 was=$(stat -c %i "$kept")
 t "a run that finds them, on two ranks" keep kept-two auto --nproc 2
 t "a run that finds them" keep found auto
-t "has the same losses" same off found
+t "has the same losses" same_losses off found
 t "leaves them as they are" [ "$(stat -c %i "$kept")" = "$was" ]
 t "a packed run of them" keep packed auto --packing
 t "and of the records" keep unkept off --packing
-t "have the same losses" same unkept packed
+t "have the same losses" same_losses unkept packed
 printf x | dd of="$kept" bs=1 seek=40 conv=notrunc status=none
 t "a run on a damaged file" keep damaged auto
-t "has the same losses" same off damaged
+t "has the same losses" same_losses off damaged
 t "drops it" none
 rm -rf "$CKPT_CACHE"
 t "a run of two passes and two ranks" train_rows twice "$T/many.jsonl" --per-device-train-batch-size 300 --max-seq-length 64 \

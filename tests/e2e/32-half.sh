@@ -9,8 +9,7 @@ train() {
     ckpt-train ${SAY--q} --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --learning-rate 1e-3 --max-steps 6 \
         --logging-steps 1 --save-steps 3 --per-device-train-batch-size $((8 / ranks)) --nproc "$ranks" --zero-stage "$stage" -o "$T/$out" "$@"
 }
-losses() { sed -n 's/.*"loss":\([0-9.e+-]*\),.*/\1/p' "$T/$1/metrics.jsonl"; }
-within() { paste <(losses "$1") <(losses "$2") | awk -v most="$3" '{ d = ($1 - $2) / $1; if (d < 0) d = -d; if (d > most) bad = 1; if (d > 0) some = 1; k++ } END { exit bad || !some || k != 6 }'; }
+within() { losses_near "$@" 6 && ! same_losses "$1" "$2" > /dev/null; }
 for type in bf16 fp16; do
     t "$type, one rank" train $type 0 1 --$type
     t "$type, two ranks with shards" train $type-2 3 2 --$type
@@ -20,10 +19,8 @@ t "bf16's losses are float32's to 1 %, and not the same" within f32 bf16 1e-2
 t "fp16's to 0.1 %" within f32 fp16 1e-3
 t "two ranks' are one rank's to 1e-5" within bf16 bf16-2 1e-5
 t "the same with fp16" within fp16 fp16-2 1e-5
-state() { (cd "$T/$1/checkpoint-6" && find . -type f ! -name MANIFEST.json ! -name training_args.bin ! -name trainer_state.json | sort | xargs sha256sum); }
 resume() {
-    cp -r "$T/$1" "$T/$1-again" && rm -r "$T/$1-again/checkpoint-6" &&
-        train "$1-again" "$2" "$3" --bf16 --resume-from-checkpoint latest && diff <(state "$1") <(state "$1-again")
+    rewind "$1" "$1-again" && train "$1-again" "$2" "$3" --bf16 --resume-from-checkpoint latest && same_state "$1" "$1-again"
 }
 t "3 steps, stop, 3 more = 6 steps, bit for bit" resume bf16 0 1
 t "the same with shards" resume bf16-2 3 2
@@ -35,27 +32,21 @@ overflowing() { SAY= train "$1" 0 1 --fp16 --initial-scale-power 133 --hysteresi
 t "a scale that is much too large" overflowing large
 t "skips steps and says so" grep -q "step 1: .*skipped, the scale is" "$T/said"
 t "the skipped are no steps of the optimizer" bash -c "ckpt-inspect --tree $T/large/checkpoint-6/scheduler.pt | grep -q 'last_epoch.*[1-5],'"
-again() {
-    cp -r "$T/large" "$T/large-again" && rm -r "$T/large-again/checkpoint-6" &&
-        overflowing large-again --resume-from-checkpoint latest && diff <(state large) <(state large-again)
-}
+again() { rewind large large-again && overflowing large-again --resume-from-checkpoint latest && same_state large large-again; }
 t "a resumed run goes on with the scale and the count" again
 expect 1 "a fixed scale that overflows ends the run" overflowing y --loss-scale 1e45
 expect 78 "a scale without float16" train x 0 1 --bf16 --loss-scale 8
 t "the true weights are kept as float32" bash -c "ckpt-inspect $T/bf16/checkpoint-6/model.safetensors | grep -q F32"
 t "the arguments say so" bash -c "ckpt-inspect --args $T/bf16/checkpoint-6 | grep -q 'bf16.*[Tt]rue'"
 expect 78 "both types at once" train x 0 1 --bf16 --fp16
-expect 78 "8 bits without bfloat16" train x 0 1 --fp8
-t "which is told" says "--fp8 needs --bf16"
+expect_says 78 "8 bits without bfloat16" "--fp8 needs --bf16" train x 0 1 --fp8
 expect 78 "8 bits with float16" train x 0 1 --fp8 --fp16
 expect 78 "a format of 8 bits alone" train x 0 1 --bf16 --fp8-format e4m3
 expect 78 "tf32 where no product is float32" train x 0 1 --tf32 --bf16
-expect 78 "8 bits on the CPU" train x 0 1 --device cpu --fp8 --bf16
-t "which is told too" says "--fp8 needs a GPU"
-expect 78 "tf32 on the CPU" train x 0 1 --device cpu --tf32
-t "and that" says "--tf32 needs a GPU"
-score() { ckpt-eval -q --json --eval-file "$T/few.jsonl" "$@" "$T/f32/checkpoint-6" | sed -n 's/.*"loss": \([0-9.e+-]*\),.*/\1/p'; }
-close() { awk -v a="$(score)" -v b="$(score --dtype "$1")" -v most="$2" 'BEGIN { d = (a - b) / a; if (d < 0) d = -d; exit !(a > 0 && d > 0 && d < most) }'; }
+expect_says 78 "8 bits on the CPU" "--fp8 needs a GPU" train x 0 1 --device cpu --fp8 --bf16
+expect_says 78 "tf32 on the CPU" "--tf32 needs a GPU" train x 0 1 --device cpu --tf32
+loss() { score "$T/few.jsonl" "$@" "$T/f32/checkpoint-6"; }
+close() { awk -v a="$(loss)" -v b="$(loss --dtype "$1")" -v most="$2" 'BEGIN { d = (a - b) / a; if (d < 0) d = -d; exit !(a > 0 && d > 0 && d < most) }'; }
 t "evaluation with bfloat16 is close" close bfloat16 5e-3
 t "closer with float16" close float16 5e-4
 answer() { ckpt-eval -q --prompt "Define the noun: cat" --max-new-tokens 12 "$@" "$T/f32/checkpoint-6"; }

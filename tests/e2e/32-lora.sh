@@ -2,15 +2,6 @@
 # is PEFT's, frozen weights cost nothing; gradients written out; dropout.  B6, A3
 . "$(dirname "$0")/lib.sh"
 M=$G/models L=$G/lora
-# No tensor sets the two apart by more than a part of itself, noise (1e-7) left out.
-within() {
-    ckpt-inspect --json --diff "$1" "$2" > "$T/diff" 2>"$T/.err"
-    grep -q '"differences"' "$T/diff" || { cat "$T/.err"; return 1; }
-    grep '"name"' "$T/diff" | tee "$T/bad" |
-        awk -v most="$3" '{ r = m = $0; sub(/.*"relative": /, "", r); sub(/.*"max_abs": /, "", m)
-            if (!/"difference": "values"/ || (r + 0 > most && m + 0 > 1e-7)) bad = 1 } END { exit bad }'
-}
-part() { rm -rf "$3"; ckpt-merge -q --include "$1.*" --rename "$1.=" --to safetensors -o "$3" "$2"; }
 
 # -- gradients of whole models ------------------------------------------------------------------
 grads() { ckpt-train -q --model "$M/$1" --train-file "$M/$1/rows.jsonl" --per-device-train-batch-size $((3 / $3)) \
@@ -50,11 +41,10 @@ t "take the same five steps" trained llama-all-linear 0 2
 t "llama-embed goes on" go_on llama-embed 0 1 --dump-grads "$T/embed.g"
 embed() { part final "$L/llama-embed/golden.safetensors" "$T/embed.final" && within "$T/llama-embed-0-1/checkpoint-5/adapter_model.safetensors" "$T/embed.final" 1e-4; }
 t "llama-embed: five steps are PEFT's" embed
-score() { ckpt-eval -q --json --eval-file "$1/rows.jsonl" "${@:2}" 2>"$T/.err" | sed -n 's/.*"loss": \([0-9.e+-]*\),.*/\1/p'; }
-near() { awk -v a="$1" -v b="$2" 'BEGIN { d = (a - b) / b; exit !(a != "" && d < 2e-6 && d > -2e-6) }'; }
+loss() { score "$1/rows.jsonl" "${@:2}"; }
 merged() {
     ckpt-merge -q --adapter "$T/$1-3-2/checkpoint-5" -o "$T/$1-merged" "$L/$1/base" &&
-        near "$(score "$L/$1" "$T/$1-merged")" "$(score "$L/$1" --adapter "$T/$1-3-2/checkpoint-5" "$L/$1/base")"
+        near "$(loss "$L/$1" "$T/$1-merged")" "$(loss "$L/$1" --adapter "$T/$1-3-2/checkpoint-5" "$L/$1/base")"
 }
 for m in llama-all-linear llama-dora mixtral-attn; do t "$m: merged it scores as beside its base" merged $m; done
 
@@ -67,8 +57,7 @@ fresh() {
         --zero-stage "$stage" -o "$T/$out" "$@"
 }
 same() { cmp "$T/$1/checkpoint-$3/adapter_model.safetensors" "$T/$2/checkpoint-$3/adapter_model.safetensors"; }
-state() { (cd "$T/$1/checkpoint-4" && find . -type f ! -name MANIFEST.json ! -name training_args.bin ! -name trainer_state.json | sort | xargs sha256sum); }
-again() { local out=$1; shift; cp -r "$T/$out" "$T/$out-again" && rm -r "$T/$out-again/checkpoint-4" && fresh "$out-again" "$@" --resume-from-checkpoint latest && diff <(state "$out") <(state "$out-again"); }
+again() { local out=$1; shift; rewind "$out" "$out-again" && fresh "$out-again" "$@" --resume-from-checkpoint latest && same_state "$out" "$out-again"; }
 ALL="--target-modules all-linear --use-dora --lora-dropout 0.2 --lora-bias all"
 for m in llama-a bloom-a opt-350m; do
     t "$m: DoRA with dropout on one rank" fresh $m-1 $m 0 1 $ALL
@@ -86,7 +75,7 @@ expect 65 "with another rank it is refused" fresh llama-a-1 llama-a 0 1 $ALL --l
 t "naming what differs" says "another r than"
 # A head that is tied and trained whole becomes one of its own.
 t "a tied head trained whole" fresh tied qwen2-a 0 1 --modules-to-save lm_head --target-modules q_proj,v_proj
-tied() { near "$(score "$M/qwen2-a" "$T/tied/checkpoint-4")" "$(ckpt-merge -q --adapter "$T/tied/checkpoint-4" -o "$T/tied-merged" "$M/qwen2-a" > "$T/.merged" && score "$M/qwen2-a" "$T/tied-merged")"; }
+tied() { near "$(loss "$M/qwen2-a" "$T/tied/checkpoint-4")" "$(ckpt-merge -q --adapter "$T/tied/checkpoint-4" -o "$T/tied-merged" "$M/qwen2-a" > "$T/.merged" && loss "$M/qwen2-a" "$T/tied-merged")"; }
 t "merged it scores alike" tied
 t "a pattern of modules" fresh pattern llama-a 0 1 --target-modules '.*layers\.[01]\.mlp\.(up|down)_proj' --rank-pattern down_proj=2
 expect 0 "a plan" ckpt-train --model "$M/llama-a" --train-file "$T/rows.jsonl" --lora-rank 2 --dry-run -o "$T/none"
@@ -99,8 +88,7 @@ ask() { ckpt-train --model "$M/$1" --train-file "$M/$1/rows.jsonl" --max-steps 1
 expect 78 "a target that is nowhere" ask llama-a --lora-rank 2 --target-modules frog
 expect 78 "options without a rank" ask llama-a --use-dora
 expect 78 "no usual targets" ask phi3-a --lora-rank 2
-expect 65 "the head" ask llama-a --lora-rank 2 --target-modules q_proj,lm_head
-t "with the way to go" says "modules_to_save"
+expect_says 65 "the head" "modules_to_save" ask llama-a --lora-rank 2 --target-modules q_proj,lm_head
 expect 65 "experts one by one" ask mixtral-a --lora-rank 2 --target-modules w1
 expect 65 "fused experts" ckpt-train --model "$L/mixtral-experts/base" --adapter "$L/mixtral-experts/adapter" \
     --train-file "$L/mixtral-attn/rows.jsonl" --max-steps 1 -o "$T/none"

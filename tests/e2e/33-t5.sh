@@ -23,8 +23,7 @@ t "and goes on there" train two-again 2 3 --resume-from-checkpoint "$T/two/check
 t "to the same bits" bash -c "for d in two two-again; do ckpt-merge -q -o $T/\$d-m $T/\$d/checkpoint-4 || exit 1; done; cmp $T/two-m/model.safetensors $T/two-again-m/model.safetensors"
 scores() { ckpt-eval -q --json --eval-file "$T/eval.jsonl" $text "$@"; }
 better() {
-    awk -v a="$(scores "$T/base" | sed -n 's/.*"loss": \([0-9.e+-]*\),.*/\1/p')" \
-        -v b="$(scores "$T/one/checkpoint-4" | sed -n 's/.*"loss": \([0-9.e+-]*\),.*/\1/p')" 'BEGIN { exit !(b > 0 && b < a) }'
+    awk -v a="$(scores "$T/base" | loss_of)" -v b="$(scores "$T/one/checkpoint-4" | loss_of)" 'BEGIN { exit !(b > 0 && b < a) }'
 }
 t "scores better than it began" better
 answers() { scores --generate 2 --max-new-tokens 6 "$@" "$T/one/checkpoint-4" | grep '"who"' | grep -v '"prompt"\|"reference"'; }

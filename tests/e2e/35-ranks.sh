@@ -11,12 +11,12 @@ pids() {
     local p
     for p in $(grep -lsaz "^RANKS_TEST=$mark.$1\$" /proc/[0-9]*/environ 2>/dev/null); do
         p=${p%/environ}
-        [ -z "${2:-}" ] || grep -qsaz "^OMPI_COMM_WORLD_RANK=$2\$" "$p/environ" || continue
+        [ -z "${2:-}" ] || grep -qsaz "^RANK=$2\$" "$p/environ" || continue
         echo "${p#/proc/}"
     done
 }
-# The one that answers for the ranks: no launcher told it a rank, and it is neither mpirun nor timeout.
-supervisor() { local p; for p in $(pids "$1"); do [ "$(cat "/proc/$p/comm" 2>/dev/null)" = ckpt-train ] && ! grep -qsaz '^OMPI_COMM_WORLD_RANK=' "/proc/$p/environ" && echo "$p"; done | head -n 1; }
+# The one that answers for the ranks: no launcher told it a rank, and it is not timeout.
+supervisor() { local p; for p in $(pids "$1"); do [ "$(cat "/proc/$p/comm" 2>/dev/null)" = ckpt-train ] && ! grep -qsaz '^RANK=' "/proc/$p/environ" && echo "$p"; done | head -n 1; }
 # start NAME OPTION... - a run of two ranks in the background that goes on until something happens.
 start() {
     local name=$1; shift
@@ -73,10 +73,11 @@ done
 wait
 mkdir "$T/empty"
 expect 66 "no model" ranks 2 --model "$T/empty" --train-file "$T/train.jsonl" -o "$T/none"
-expect 69 "no mpirun" env PATH="$B" "$B/ckpt-train" -q --model "$T/base" --train-file "$T/train.jsonl" --nproc 2 -o "$T/none"
+mkdir "$T/alone"; cp "$B/ckpt-train" "$T/alone"
+expect 69 "no plug-in" env PATH=/nowhere "$T/alone/ckpt-train" -q --model "$T/base" --train-file "$T/train.jsonl" --nproc 2 -o "$T/none"
 
 # A rank that dies or stands still, at any time.
-k1() { start k1; until_seen 5 there k1 1; t "killed while it starts" hit k1 KILL 75 'rank 1 on [^ ]*, process [0-9]*: killed by SIGKILL in: start-up|mpirun ended .*signal 9'; }
+k1() { start k1; until_seen 5 there k1 1; t "killed while it starts" hit k1 KILL 75 'rank 1 on [^ ]*, process [0-9]*: killed by SIGKILL in: '; }
 k4() {
     start k4 --save-steps 1; until_seen 9 [ -d "$T/k4/checkpoint-2" ]; t "killed in a run that saves" hit k4 KILL 75 'rank 1 .*: killed by SIGKILL in: '
     t "and goes on" ranks 2 --train-file "$T/train.jsonl" --max-steps 4 -o "$T/k4" --resume-from-checkpoint latest
@@ -101,15 +102,11 @@ twice() { kill -s TERM "$(supervisor "$1")"; sleep 0.2; kill -s TERM "$(supervis
 tw() { start tw --logging-steps 1; until_seen 9 steps tw; t "the same signal at once is one request" twice tw; }
 again() { kill -s STOP "$(pids "$1" 0 | head -n 1)"; kill -s INT "$(supervisor "$1")"; sleep 1.1; since=$(now); kill -s INT "$(supervisor "$1")"; ended "$1" 130 'SIGINT again: '; }
 ag() { start ag --logging-steps 1; until_seen 9 steps ag; t "a second one later ends all" again ag; }
-dir_of() { tr '\0' '\n' <"/proc/$(pids "$1" 1 | head -n 1)/environ" | sed -n 's/^OMPI_MCA_orte_tmpdir_base=//p'; }
 gone() { kill -s KILL "$(supervisor "$1")"; until_seen 5 none "$1"; }
-nothing_left() { local dir; dir=$(dir_of "$1"); [ -d "$dir" ] && gone "$1" && [ ! -e "$dir" ] || { echo "left: $dir"; ls -R "$dir"; return 1; }; }
 none() { [ -z "$(pids "$1")" ]; }
-o1() { start o1 --logging-steps 1; until_seen 9 steps o1; t "ranks end with their supervisor, and leave nothing" nothing_left o1; wait $run 2>/dev/null; }
+o1() { start o1 --logging-steps 1; until_seen 9 steps o1; t "ranks end with their supervisor" gone o1; wait $run 2>/dev/null; }
 o2() { start o2; until_seen 5 there o2 1; t "also while they start" gone o2; wait $run 2>/dev/null; }
-lone() { since=$(now); for p in $(pids "$1"); do [ "$(cat "/proc/$p/comm" 2>/dev/null)" = mpirun ] && kill -s KILL "$p"; done; ended "$1" 75 'mpirun ended by SIGKILL, '; }
-m1() { start m1 --logging-steps 1; until_seen 9 steps m1; t "and with mpirun" lone m1; }
-for two in "tw ag" "o1 o2" m1; do
+for two in "tw ag" "o1 o2"; do
     for one in $two; do aside "$one" "$one" & done
     wait
 done
@@ -120,11 +117,75 @@ check() { [ "$2" = 0 ] && echo "ok $1" || fail "$1" "$T/.out" "$T/.err"; }
 expect 0 "an evaluation is never one of ranks" env SLURM_NTASKS=4 SLURM_PROCID=0 SLURM_STEP_ID=0 WORLD_SIZE=2 RANK=1 OMPI_COMM_WORLD_SIZE=2 ckpt-eval -q --max-eval-samples 4 --eval-file "$T/eval.jsonl" "$T/base"
 t "nor is a look" env SLURM_NTASKS=4 SLURM_PROCID=0 SLURM_STEP_ID=0 WORLD_SIZE=2 RANK=1 OMPI_COMM_WORLD_SIZE=2 ckpt-inspect "$T/base"
 job() { env "${@:2}" timeout 60 ckpt-train -q --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --max-steps 1 -o "$T/$1"; }
-expect 78 "torchrun's ranks" job j1 RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500
-says "WORLD_SIZE says 2 ranks"; check "what was found where" $?
-says "hint: --nproc 2 on one host, mpirun -np 2, or srun --mpi=pmix"; check "and what starts them" $?
+expect 78 "ranks without a place to meet" job j1 RANK=1 WORLD_SIZE=2
+says "WORLD_SIZE says 2 ranks (torchrun), but neither MASTER_ADDR and MASTER_PORT nor MPI"; check "what was found where" $?
+says "hint: --nproc 2 on one host, torchrun --no-python, mpirun -np 2 or srun start ranks"; check "and what starts them" $?
 expect 78 "a number of ranks alone" job j1 WORLD_SIZE=2
-expect 78 "tasks of srun without PMIx" job j1 SLURM_NTASKS=8 SLURM_PROCID=3 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=8
+expect 78 "tasks of srun without their hosts" job j1 SLURM_NTASKS=8 SLURM_PROCID=3 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=8
+
+# Ranks that meet through a store: torchrun's variables, by hand; srun's, without any MPI.  A1 D1
+port=$((15000 + RANDOM % 15000))
+# rank R WORLD PORT OPTION... - one of them
+rank() { env RANK="$1" WORLD_SIZE="$2" LOCAL_RANK="$1" MASTER_ADDR=127.0.0.1 MASTER_PORT="$3" timeout 60 ckpt-train --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --per-device-train-batch-size 2 --max-steps 2 "${@:4}"; }
+# both NAME - rank 1 beside rank 0 of two; their statuses, their words in NAME.0 and NAME.1
+both() {
+    local name=$1 second; shift
+    port=$((port + 1))
+    rank 1 2 $port -o "$T/$name" "$@" >"$T/$name.1" 2>&1 & second=$!
+    rank 0 2 $port -o "$T/$name" "$@" >"$T/$name.0" 2>&1; first=$?
+    wait $second; second=$?
+    [ $first$second = 00 ] || { echo "status $first and $second"; cat "$T/$name".[01]; return 1; }
+}
+for stage in 0 3; do
+    t "ranks by hand, stage $stage" both "hand$stage" --zero-stage $stage
+    t "as --nproc has them" ranks 2 --train-file "$T/train.jsonl" --max-steps 2 --zero-stage $stage -o "$T/nproc$stage"
+    t "the same bits" bash -c "diff -r $T/hand$stage/checkpoint-2 $T/nproc$stage/checkpoint-2 -x '*.json' -x training_args.bin"
+done
+step() { env SLURM_NTASKS=2 SLURM_STEP_NUM_TASKS=2 SLURM_PROCID="$1" SLURM_LOCALID="$1" SLURM_STEP_ID=0 SLURM_JOB_ID=$((port + $$)) SLURM_STEP_NODELIST="$(hostname)" timeout 60 ckpt-train -q --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --max-steps 1 -o "$T/step"; }
+steps_meet() { local p; step 1 & p=$!; step 0 && wait $p; }
+t "tasks of srun without PMI" steps_meet
+other() {       # OPTION... - rank 1 of two with these options besides
+    local second; port=$((port + 1))
+    rank 1 2 $port -q -o "$T/none" "$@" >"$T/other.1" 2>&1 & second=$!
+    rank 0 2 $port -q -o "$T/none"; first=$?
+    wait $second
+    return $first
+}
+expect 78 "ranks of other settings" other --learning-rate 1e-4
+says "rank 1: --learning-rate is 0.0001 here"; check "are named" $?
+says "rank 0 has 5e-05"; check "with both values" $?
+
+# Nobody answers for them: they watch each other.
+trainer() { local p; for p in $(pids "$@"); do [ "$(cat "/proc/$p/comm" 2>/dev/null)" = ckpt-train ] && echo "$p"; done; }
+watched() {     # SIGNAL RANK STATUS TEXT - of three ranks one gets the signal; the others end within five seconds, by name
+    local name=w$1$2 r pid=() left status
+    port=$((port + 1))
+    for r in 0 1 2; do RANKS_TEST=$mark.$name rank $r 3 $port -q --max-steps 100000 --logging-steps 1 -o "$T/$name" >"$T/$name.$r" 2>&1 & pid[r]=$!; done
+    until_seen 20 steps "$name" || return 1
+    since=$(now); kill -s "$1" "$(trainer "$name" "$2")"
+    for r in 0 1 2; do
+        [ $r = "$2" ] && continue
+        wait "${pid[r]}"; status=$?
+        [ $status = "$3" ] && grep -qE "^ckpt-train: (error: )?rank $r: ended: $4" "$T/$name.$r" || { echo "rank $r: status $status"; cat "$T/$name.$r"; left=1; }
+    done
+    [ $((($(now) - since) / 1000000)) -lt 5000 ] || { echo "after $((($(now) - since) / 1000000)) ms"; left=1; }
+    [ "$1" = KILL ] || kill -s KILL "$(trainer "$name" "$2")"
+    wait "${pid[$2]}" 2>/dev/null
+    [ -z "${left:-}" ]
+}
+t "one is killed" watched KILL 1 75 'rank 1 on [^ ]*: not heard for 3 s, in: '
+t "one is stopped" watched STOP 2 75 'rank 2 on [^ ]*: not heard for 3 s, in: '
+t "the one with the store is killed" watched KILL 0 75 'rank 0 is gone: store at '
+t "or stopped" watched STOP 0 75 'rank 0 is gone: store at '
+short() { rank "$@" -q --ddp-timeout 1 -o "$T/none"; }
+expect 75 "a master that never comes" short 1 2 9
+says "rank 1: store at 127.0.0.1:9: nobody answered for 1 s"; check "is named" $?
+expect 75 "a rank that never comes" short 0 2 $((port + 10))
+says "rank 1 of 2 did not come within 1 s"; check "is named too" $?
+expect 78 "a master that is another host" env RANK=0 WORLD_SIZE=2 MASTER_ADDR=192.0.2.1 MASTER_PORT=29500 timeout 60 ckpt-train -q --model "$T/base" --train-file "$T/train.jsonl" --ddp-timeout 1 -o "$T/none"
+expect 78 "a port in use" bash -c "$(declare -f rank); T='$T'; rank 0 2 $port --ddp-timeout 3 -q -o '$T/none' 2>/dev/null & sleep 0.5; rank 0 2 $port -q -o '$T/none'"
+twice_there() { short 1 2 $((port + 20)) >/dev/null 2>&1 & short 1 2 $((port + 20)) >/dev/null 2>&1 & short 0 3 $((port + 20)); }
+expect 75 "a rank that is missing while another comes twice" twice_there
 expect 78 "ranks of another MPI" job j1 PMI_SIZE=2 PMI_RANK=0
 says "MPI found 1"; check "it is told" $?
 expect 0 "one process in a batch script" env SLURM_NTASKS=8 SLURM_PROCID=0 timeout 60 ckpt-train --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --max-steps 1 -o "$T/j2"
@@ -141,7 +202,7 @@ t "a rank's part of the optimizer" awk -v a="$(shard 1)" -v b="$(shard 4)" 'BEGI
 expect 78 "more ranks than the host has room for" ranks 999 --train-file "$T/train.jsonl" --max-steps 1 -o "$T/none"
 expect 78 "ranks on a GPU" ranks 2 --train-file "$T/train.jsonl" --device cuda --dry-run -o "$T/none"
 expect 78 "also under mpirun" mpi 2 ckpt-train --model "$T/base" --train-file "$T/train.jsonl" --device cuda --dry-run -o "$T/none"
-mkdir -p "$T/lib" "$T/bin"; cp "$B/ckpt-train" "$B/libckpt_mpi.so" "$T/bin"
+mkdir -p "$T/lib" "$T/bin"; cp "$B/ckpt-train" "$B/libckpt_gloo.so" "$T/bin"
 for so in libcuda.so.1 libcublasLt.so.13; do gcc -shared -o "$T/lib/$so" -x c /dev/null; done
 case $BUILD in *asan*) san=-fsanitize=address,undefined ;; *) san= ;; esac
 gcc -shared -fPIC -O1 $san -I. -D_GNU_SOURCE -o "$T/bin/libckpt_cuda.so" tests/gpu/fault_plugin.c "$B/libtrain.a" "$B/libckpt.a" \

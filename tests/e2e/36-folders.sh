@@ -13,8 +13,6 @@ flip() {
     was=$(od -An -tu1 -j "$at" -N 1 "$1")
     printf "\\x$(printf %x $((was ^ 1)))" | dd of="$1" bs=1 seek="$at" conv=notrunc status=none
 }
-state() { find "$T/$1/checkpoint-10" -type f ! -name MANIFEST.json ! -name training_args.bin ! -name trainer_state.json -printf '%P\n' | sort | (cd "$T/$1/checkpoint-10" && xargs sha256sum); }
-same() { diff <(state "$1") <(state "$2"); }
 warnings() { [ "$(grep -c 'is passed over' "$T/.err")" = "$1" ]; }
 
 t "ten steps" train a
@@ -26,7 +24,7 @@ damage() {      # damage NAME FROM FILE how...
     rm -rf "$T/d"; cp -r "$T/$from" "$T/d"; "$@" "$T/d/$file"
     SAY= expect 0 "$name: passed over" "${run[@]}" d --resume-from-checkpoint latest
     t "with one warning" warnings 1
-    t "and made anew, the same bits" same "$from" d
+    t "and made anew, the same bits" same_state "$from" d
     t "which proves" ckpt-inspect --verify "$T/d/checkpoint-10"
     t "so that it can be gone on from" "${run[@]}" d --resume-from-checkpoint latest
 }
@@ -69,16 +67,13 @@ t "by its shard" says "zero_pp_rank_0_mp_rank_00_optim_states.pt: sha-256 is"
 # One writer.  The first saves each step and goes on until it is told otherwise.
 long=(ckpt-train -q --model "$M/base" --train-file "$M/rows.jsonl" --per-device-train-batch-size 2 --max-steps 1000000 --save-steps 2
     --save-total-limit 2 --logging-steps 1 --lr-scheduler-type constant -o "$T/l")
-wait_for() { local i; for i in $(seq 200); do compgen -G "$1" >/dev/null && return; sleep 0.05; done; return 1; }
-newest() { ls "$T/l" | sed -n 's/^checkpoint-//p' | sort -n | tail -1; }
+last_step() { ls "$T/l" | sed -n 's/^checkpoint-//p' | sort -n | tail -1; }
 "${long[@]}" >"$T/l.out" 2>&1 & first=$!
-t "one writer" wait_for "$T/l/checkpoint-[1-9]*"
-expect 73 "a second one" "${long[@]}" --resume-from-checkpoint latest
-t "is told who is first" says "process $first on "
-expect 73 "of two ranks" "${long[@]}" --resume-from-checkpoint latest --nproc 2
-t "is told too" says "process $first on "
+t "one writer" wait_for 'compgen -G "$T/l/checkpoint-[1-9]*" > "$T/.t"'
+expect_says 73 "a second one" "process $first on " "${long[@]}" --resume-from-checkpoint latest
+expect_says 73 "of two ranks" "process $first on " "${long[@]}" --resume-from-checkpoint latest --nproc 2
 kill -9 $first; wait $first 2>/dev/null
-expect 0 "after a crash the folder is free" "${long[@]}" --max-steps $(($(newest) + 3)) --resume-from-checkpoint latest
+expect 0 "after a crash the folder is free" "${long[@]}" --max-steps $(($(last_step) + 3)) --resume-from-checkpoint latest
 lock_is_nobodys() {
     [ -e "$T/a/.lock" ] && [ "$(ckpt-inspect --json --scan "$T/a" | tr -d ' \n' | sed 's/.*"files":\([0-9]*\).*/\1/')" = "$(find "$T/a" -type f ! -name .lock | wc -l)" ] && ! ckpt-inspect --json "$T/a" | grep -q '\.lock' && ! ckpt-inspect --scan "$T/a" | grep -q '\.lock' &&
         ckpt-merge -q -o "$T/m" "$T/a" && [ ! -e "$T/m/.lock" ] && mkdir "$T/p" && ckpt-push -q "$T/p" "$T/a" && [ ! -e "$T/p/.lock" ]
@@ -94,8 +89,7 @@ refused "a fresh run where one was" train a
 t "says how to go on" says "--resume-from-checkpoint latest"
 refused "going back behind a newer checkpoint" train a --resume-from-checkpoint "$T/a/checkpoint-5"
 refused "another run's names, two ranks" two a --save-steps 3
-SAY= expect 0 "a dry run is told" train a --dry-run
-t "that it would be refused" says "would be refused"
+SAY= expect_says 0 "a dry run is told" "would be refused" train a --dry-run
 cp -r "$T/a" "$T/o"
 t "told to, it begins anew" train o --overwrite-output-dir --max-steps 6 --save-steps 3
 t "without what was there" bash -c "[ \"\$(ls $T/o | tr '\n' ' ')\" = 'checkpoint-3 checkpoint-6 metrics.jsonl ' ]"
@@ -117,8 +111,7 @@ t "a torn line is no harm" train o --max-steps 9 --resume-from-checkpoint latest
 t "to the next run's" [ "$(runs o)" = 4 ]
 counted() { tr -d ' \n' < "$T/a/checkpoint-10/trainer_state.json" | sed -n 's/.*"num_input_tokens_seen":\([0-9]*\),.*"total_flos":\([0-9.]*\),.*/\1 \2/p'; }
 t "floating point operations as HF counts them" bash -c "read tokens flos <<< '$(counted)'; [ \"\$tokens\" -gt 0 ] && awk -v t=\$tokens -v f=\$flos 'BEGIN { n = f / t / 6; exit n != 14544 }'"
-SAY= expect 0 "a run that diverges" train v --learning-rate 900
-t "says so" says "the run diverged"
+SAY= expect_says 0 "a run that diverges" "the run diverged" train v --learning-rate 900
 t "in columns" bash -c "! grep -qE '[0-9]{12}' $T/.err"
 
 # What stays of --save-total-limit, as HF Trainer's rule has it: the best counts, and beside it the newest stays.
@@ -140,8 +133,7 @@ exec 9<"$T/r/checkpoint-5"; flock -s 9
 SAY= expect 0 "beside a reader" train r --save-total-limit 1 --resume-from-checkpoint latest
 t "what is read stays" [ "$(left r)" = "5 10 " ]
 t "which is said" says "checkpoint-5 stays beyond --save-total-limit"
-expect 73 "nor is it overwritten" train r --overwrite-output-dir
-t "which is said too" says "another process reads it"
+expect_says 73 "nor is it overwritten" "another process reads it" train r --overwrite-output-dir
 exec 9<&-
 t "read to its end" train r --max-steps 12 --save-total-limit 1 --resume-from-checkpoint latest
 t "it goes" [ "$(left r)" = "12 " ]
@@ -152,7 +144,7 @@ git lfs install --skip-repo >/dev/null 2>&1
 published() {   # published FROM how...: pushed, cloned, gone on from
     local from=$1; shift
     ckpt-push -q --create --exclude training_args.bin "$T/$from.git" "$T/$from/checkpoint-5" && git clone -q "$T/$from.git" "$T/$from-clone" &&
-        [ ! -e "$T/$from-clone/training_args.bin" ] && SAY= "$@" "$from-on" --resume-from-checkpoint "$T/$from-clone" && same "$from" "$from-on"
+        [ ! -e "$T/$from-clone/training_args.bin" ] && SAY= "$@" "$from-on" --resume-from-checkpoint "$T/$from-clone" && same_state "$from" "$from-on"
 }
 t "a published checkpoint" published a train
 t "one of two ranks" published z two
@@ -160,10 +152,9 @@ SAY= expect 0 "is gone on from" train n --resume-from-checkpoint "$T/a-clone"
 t "a note names what it lacks" says "continuing without training_args.bin, which resuming does not need"
 echo "edited" > "$T/a-clone/README.md"; rm "$T/a-clone/scheduler.pt"
 t "a card may be edited, the schedule follows from settings" train n2 --resume-from-checkpoint "$T/a-clone"
-t "and the same bits" same a n2
+t "and the same bits" same_state a n2
 rm "$T/a-clone/trainer_state.json"
-expect 65 "without its state it is none" train n3 --resume-from-checkpoint "$T/a-clone"
-t "which is named" says "trainer_state.json: absent"
+expect_says 65 "without its state it is none" "trainer_state.json: absent" train n3 --resume-from-checkpoint "$T/a-clone"
 
 # Doors.
 t "latest in a folder that is not there yet, with parents" train new/deep/x --resume-from-checkpoint latest
@@ -213,19 +204,14 @@ t "and what would help" says "hint: less is worked on at once"
 model() { ckpt-train -q --model "$1" --train-file "$M/rows.jsonl" -o "$T/none"; }
 scored() { ckpt-eval -q --prompt x "$1"; }
 for tool in model scored; do
-    expect 66 "$tool: nothing there" $tool nosuch-model
-    t "by its name" says ": nosuch-model: no such file or directory"
+    expect_says 66 "$tool: nothing there" ": nosuch-model: no such file or directory" $tool nosuch-model
     t "perhaps of the Hub" says "hint: a model of the Hub is named hf://OWNER/nosuch-model"
-    expect 66 "$tool: of the Hub" $tool Qwen/Qwen3-8B
-    t "as hf://" says "hint: a model of the Hub is named hf://Qwen/Qwen3-8B"
-    expect 65 "$tool: records" $tool "$M/rows.jsonl"
-    t "are no model" says "rows.jsonl: a file of records, a model is wanted here"
+    expect_says 66 "$tool: of the Hub" "hint: a model of the Hub is named hf://Qwen/Qwen3-8B" $tool Qwen/Qwen3-8B
+    expect_says 65 "$tool: records" "rows.jsonl: a file of records, a model is wanted here" $tool "$M/rows.jsonl"
     cp "$M/base/model.safetensors" "$T/alone.safetensors"
-    expect 66 "$tool: weights alone" $tool "$T/alone.safetensors"
-    t "lack a config.json" says "alone.safetensors: no config.json lies beside it"
+    expect_says 66 "$tool: weights alone" "alone.safetensors: no config.json lies beside it" $tool "$T/alone.safetensors"
     mkdir -p "$T/killed"; cp "$T/a/metrics.jsonl" "$T/killed"
-    expect 66 "$tool: a run that saved nothing" $tool "$T/killed"
-    t "is called that" says "the folder of a run that has saved no checkpoint"
+    expect_says 66 "$tool: a run that saved nothing" "the folder of a run that has saved no checkpoint" $tool "$T/killed"
 done
 expect 65 "ckpt-inspect: a run that saved nothing" ckpt-inspect "$T/killed"
 t "is called that too" says "the log of a run that has saved no checkpoint"

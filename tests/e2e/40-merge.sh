@@ -53,8 +53,7 @@ t "chosen and renamed" bash -c "ckpt-merge -q --include 'l1.*' --exclude '*bias'
 mkdir "$T/dry"; cp -r "$DS" "$T/dry/run"
 expect 0 "a dry run" ckpt-merge -q --dry-run --dtype bf16 -o "$T/dry/out" "$DS"
 t "prints what would be written" bash -c "grep -q 'output format: hf' $T/.out && grep -qx 'input format: deepspeed' $T/.out && grep -qE '^emb.weight +BF16 +\[31, 18\]' $T/.out"
-expect 0 "as JSON" ckpt-merge -q --dry-run --json "$T/dry/run"
-t "with the output's name" prints "\"output\": \"$T/dry/run-merged\""
+expect_prints 0 "as JSON" "\"output\": \"$T/dry/run-merged\"" ckpt-merge -q --dry-run --json "$T/dry/run"
 t "and writes nothing" [ "$(ls -A "$T/dry")" = run ]
 expect 73 "an output that exists" ckpt-merge -q -o "$T/a.safetensors" "$DS"
 t "stays as it was" cmp "$T/a.safetensors" "$T/b.safetensors"

@@ -1,8 +1,7 @@
 # What bitsandbytes packs: told, passed on, made into values.
 . "$(dirname "$0")/lib.sh"
 W=$G/bnb/weights.safetensors
-expect 0 "a look at packed weights" ckpt-inspect "$W"
-t "tells by whom, and how many" prints "packed by bitsandbytes: 7 tensors, "
+expect_prints 0 "a look at packed weights" "packed by bitsandbytes: 7 tensors, " ckpt-inspect "$W"
 expect 0 "a look at packed states" ckpt-inspect "$G/bnb/AdamW8bit.pt"
 t "tells them too" prints "packed by bitsandbytes: 2 tensors, 8-bit optimizer"
 t "they pass as they are" ckpt-merge -q --verify -o "$T/same.safetensors" "$W"

@@ -12,19 +12,15 @@ for q in fp8 ct-float ct-int8 ct-pack gptq gptq-sym gptq-v2 awq; do
     t "$q: a copy stays as it is" merge --verify -o "$T/$q-copy" "$Q/$q"
     t "$q: codes, scales and config" bash -c "cmp '$Q/$q/config.json' '$T/$q-copy/config.json' && cmp '$Q/$q/model.safetensors' '$T/$q-copy/model.safetensors' ||
         [ \$(ckpt-inspect --json '$Q/$q' | grep -c I32) = \$(ckpt-inspect --json '$T/$q-copy' | grep -c I32) ]"
-    expect 0 "$q: a look" ckpt-inspect "$Q/$q"
-    t "$q: is told" prints "quantised: "
+    expect_prints 0 "$q: a look" "quantised: " ckpt-inspect "$Q/$q"
 done
 expect 0 "a copy says what it keeps" ckpt-merge -o "$T/said" "$Q/fp8"
 t "by name" says "8 tensors are quantised (FP8 with block scales) and stay so; --dtype writes their values"
-expect 0 "values of one" ckpt-inspect --tensor one.weight "$Q/fp8"
-t "are not its codes" prints "dtype: BF16"
-expect 0 "a scale by its name" ckpt-inspect --tensor one.weight_scale_inv "$Q/fp8"
-t "is what it is" prints "dtype: F32"
+expect_prints 0 "values of one" "dtype: BF16" ckpt-inspect --tensor one.weight "$Q/fp8"
+expect_prints 0 "a scale by its name" "dtype: F32" ckpt-inspect --tensor one.weight_scale_inv "$Q/fp8"
 
 # A model of FP8 is the model of its values, whatever is done with it.
 M=$Q/model V=$Q/model.expected
-score() { ckpt-eval -q --json --eval-file "$L/rows.jsonl" "$1" 2>"$T/.err" | sed -n 's/.*"loss": \([0-9.e+-]*\),.*/\1/p'; }
 t "values of a model" merge --dtype bf16 -o "$T/m" "$M"
 t "are those expected" same "$V" "$T/m"
 t "an adapter is folded into values" merge --adapter "$L/adapter" -o "$T/ma" "$M"
@@ -36,7 +32,7 @@ t "of the same model" same "$V" "$T/av"
 t "GGUF has values" merge --to gguf --dtype bf16 -o "$T/m.gguf" "$M"
 merge --to gguf --dtype bf16 -o "$T/v.gguf" "$V" >/dev/null
 t "the same" same "$T/v.gguf" "$T/m.gguf"
-a=$(score "$M") b=$(score "$V")
+a=$(score "$L/rows.jsonl" "$M") b=$(score "$L/rows.jsonl" "$V")
 t "evaluation computes with values ($a, $b)" test -n "$a" -a "$a" = "$b"
 train() { ckpt-train -q --model "$1" --train-file "$L/rows.jsonl" --max-steps 2 --save-steps 2 --seed 1 -o "$2"; }
 t "training begins from values" train "$M" "$T/tm"
@@ -64,16 +60,14 @@ done
 merge --dtype bf16 --tied keep -o "$T/own16" "$G/torch/quantised.expected.safetensors" >/dev/null
 t "their cast" merge --dtype bf16 --tied keep -o "$T/own16.safetensors" "$T/bin"
 t "is that of the values" same "$T/own16" "$T/own16.safetensors"
-expect 0 "one of them" ckpt-inspect --tensor row "$G/torch/quantised.pt"
-t "is listed as it lies" prints "dtype: QI8"
+expect_prints 0 "one of them" "dtype: QI8" ckpt-inspect --tensor row "$G/torch/quantised.pt"
 expect 65 "a scheme that torch does not save" ckpt-merge -o "$T/no" "$G/torch/quantised_scheme.pt"
 t "is named" says "tensor q: a quantised tensor of torch, per_tensor_symmetric, which is not read"
 
 # What is not read is named wherever a value is used, and copied.
 refuse() {
     local name=$1; shift
-    expect 65 "$name" "$@"
-    t "$name: is named" says "quantised by MLX, which is not read"
+    expect_says 65 "$name" "quantised by MLX, which is not read" "$@"
 }
 mkdir "$T/mlx"; cp "$M/model.safetensors" "$T/mlx"
 printf '{"model_type": "bloom", "quantization": {"group_size": 64, "bits": 4}}' >"$T/mlx/config.json"
@@ -85,8 +79,6 @@ refuse "a difference of it" ckpt-inspect --diff "$T/mlx" "$V"
 refuse "statistics of it" ckpt-inspect --stats "$T/mlx"
 refuse "training it" ckpt-train --model "$T/mlx" --train-file "$L/rows.jsonl" --max-steps 1 -o "$T/no"
 refuse "evaluating it" ckpt-eval --eval-file "$L/rows.jsonl" "$T/mlx"
-expect 0 "a copy of it" ckpt-merge -o "$T/mlx2" "$T/mlx"
-t "says what it is" says "(MLX) and stay so"
-expect 0 "a look at it" ckpt-inspect "$T/mlx"
-t "tells it" prints "MLX, which is not read"
+expect_says 0 "a copy of it" "(MLX) and stay so" ckpt-merge -o "$T/mlx2" "$T/mlx"
+expect_prints 0 "a look at it" "MLX, which is not read" ckpt-inspect "$T/mlx"
 t "nothing was written" test ! -e "$T/no" -a ! -e "$T/no.gguf"

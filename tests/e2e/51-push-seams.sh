@@ -98,8 +98,7 @@ expect 65 "nor is a folder made of it" ckpt-push -q "$T/i" "$T/texts"
 expect 0 "a sound store" ckpt-push -q --create "$T/j.git" "$M"
 o=$(find "$T/j.git/lfs/objects" -type f | head -n 1); s=$(sha256sum <"$o" | cut -c1-64); chmod u+w "$o"
 printf X | dd of="$o" bs=1 seek=9 conv=notrunc status=none
-expect 0 "a damaged object there" ckpt-push "$T/j.git" "$M"
-t "is told" says "is damaged in the store and is written anew"
+expect_says 0 "a damaged object there" "is damaged in the store and is written anew" ckpt-push "$T/j.git" "$M"
 t "and mended" [ "$(sha256sum <"$o" | cut -c1-64)" = "$s" ]
 
 # -- what is no destination -------------------------------------------------------------------
@@ -168,42 +167,26 @@ expect 0 "sound ones" ckpt-push -q "$T/o.git" "$T/run3"
 t "are sent" is_how "$T/o.git" training_args.bin pointer
 
 # -- the cache is proved when it is used ------------------------------------------------------
-[ -x "$B/serve" ] || { echo "not ok the test server is built: make units"; exit 1; }
-R=$T/root; L=$T/requests; A=$R/hub/models/acme
-export HF_HOME=$T/hf HF_HUB_DOWNLOAD_TIMEOUT=1
-unset HF_TOKEN HUGGING_FACE_HUB_TOKEN HF_TOKEN_PATH HF_HUB_CACHE HF_HUB_OFFLINE CKPT_OFFLINE TRANSFORMERS_OFFLINE
-unset http_proxy https_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY all_proxy
+. tests/e2e/hub.sh
+A=$R/hub/models/acme
 mkdir -p "$A" "$R/web"; cp -r "$G/models/llama-a" "$A/llama"; cp -r "$G/models/llama-a" "$R/web/llama"
-server=
-trap 'kill $server 2>/dev/null; rm -rf "$T"' EXIT
-# serve RULE... - a server with these rules; its port is $P, its log is empty.
-serve() {
-    [ -z "$server" ] || { kill "$server"; wait "$server"; } 2>/dev/null
-    : >"$L"; rm -f "$T/ports"; mkfifo "$T/ports"
-    "$B/serve" "$R" "$L" "$@" >"$T/ports" & server=$!
-    read -r P S <"$T/ports"
-    export HF_ENDPOINT=http://127.0.0.1:$P; W=http://127.0.0.1:$P/web
-}
 serve
 merge() { rm -rf "$T/far"; ckpt-merge "$@" -o "$T/far" hf://acme/llama; }
 near() { ckpt-inspect -q --diff "$T/far" "$A/llama"; }
 damage() { local f; f=$(ls "$1"/sha256-* "$1"/[0-9a-f][0-9a-f][0-9a-f]* 2>/dev/null | head -n 1); chmod u+w "$f"; printf '\1' | dd of="$f" bs=1 seek=9000 conv=notrunc status=none; }
 expect 0 "a model is merged from the Hub" merge -q
 damage "$CKPT_CACHE/objects"; : >"$L"
-expect 0 "a damaged object of the cache" merge
-t "is told" says "was damaged in the cache"
+expect_says 0 "a damaged object of the cache" "was damaged in the cache" merge
 t "fetched again" [ "$(grep -c '^cdn' "$L")" = 1 ]
 t "and the result is right" near
 t "it is set aside" ls "$CKPT_CACHE"/objects/damaged-sha256-*
 damage "$CKPT_CACHE/objects"
-expect 65 "offline, a damaged object" env CKPT_OFFLINE=1 ckpt-inspect --verify hf://acme/llama
-t "is told too" says "is damaged in the cache"
+expect_says 65 "offline, a damaged object" "is damaged in the cache" env CKPT_OFFLINE=1 ckpt-inspect --verify hf://acme/llama
 expect 65 "nor is it merged" env CKPT_OFFLINE=1 ckpt-merge -q -o "$T/far2" hf://acme/llama
 expect 0 "online" merge -q
 t "all is well again" near
 chmod 777 "$CKPT_CACHE"
-expect 77 "a cache that all can write to" merge -q
-t "has a hint" says "hint: CKPT_CACHE names another place"
+expect_says 77 "a cache that all can write to" "hint: CKPT_CACHE names another place" merge -q
 chmod 1777 "$CKPT_CACHE"; expect 0 "a sticky one" merge -q
 chmod 755 "$CKPT_CACHE"; expect 0 "one of ours" merge -q
 if [ "$(id -u)" = 0 ]; then chown 12345 "$CKPT_CACHE"; expect 77 "one of another user" merge -q; chown 0 "$CKPT_CACHE"; fi
@@ -275,7 +258,7 @@ expect 66 "a repository that is not there, or private" ckpt-inspect hf://acme/ll
 t "says how to see it" says "hint: if it is private, set HF_TOKEN"
 
 # -- snapshots of the Hub's cache -------------------------------------------------------------
-kill "$server"; wait "$server" 2>/dev/null; server=
+stop_serving
 # snapshot DIR KIND - what the Hub's client would have of DIR; its path is $N.
 snapshot() {
     local r=$T/hf/hub/$2--acme--model f s up; N=$r/snapshots/0123456789012345678901234567890123456789

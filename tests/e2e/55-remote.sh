@@ -1,10 +1,6 @@
 # Addresses in place of paths, against a hub and a web server on loopback (tests/serve).
 . "$(dirname "$0")/lib.sh"
-[ -x "$B/serve" ] || { echo "not ok the test server is built: make units"; exit 1; }
-R=$T/root; L=$T/requests
-export HF_HOME=$T/hf CKPT_CACHE=$T/cache HF_HUB_DOWNLOAD_TIMEOUT=1
-unset HF_TOKEN HUGGING_FACE_HUB_TOKEN HF_TOKEN_PATH HF_HUB_CACHE HF_HUB_OFFLINE CKPT_OFFLINE TRANSFORMERS_OFFLINE
-unset http_proxy https_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY all_proxy
+. tests/e2e/hub.sh
 M=$R/hub/models/acme/llama
 mkdir -p "$R/hub/models/acme" "$R/hub/models/private" "$R/hub/datasets/acme" "$R/web"
 cp -r "$G/models/llama-a" "$M"; cp -r "$G/models/llama-a" "$R/web/llama"
@@ -16,17 +12,6 @@ mkdir "$R/hub/models/acme/big"
 cp "$R/web/big.safetensors" "$R/hub/models/acme/big/big.safetensors"
 ln "$R/hub/models/acme/big/big.safetensors" "$R/hub/models/acme/big/model.safetensors"
 
-server=
-# serve RULE... - a server with these rules; its ports are $P and $S, its log is empty.
-serve() {
-    [ -z "$server" ] || { kill "$server"; wait "$server"; } 2>/dev/null
-    : >"$L"; rm -f "$T/ports"; mkfifo "$T/ports"
-    "$B/serve" "$R" "$L" "$@" >"$T/ports" & server=$!
-    read -r P S <"$T/ports"
-    export HF_ENDPOINT=http://127.0.0.1:$P
-    W=http://127.0.0.1:$P/web
-}
-trap 'kill $server 2>/dev/null; rm -rf "$T"' EXIT
 fresh() { rm -rf "$CKPT_CACHE"; : >"$L"; }
 # requests N GLOB - as many lines of the log match.
 requests() {
@@ -48,8 +33,7 @@ expect 0 "a second time" ckpt-inspect hf://acme/llama@refs/pr/1
 expect 0 "or by another name of the revision" ckpt-inspect hf://acme/llama@main
 t "the list of that commit is known" requests 2 'tree/'
 expect 0 "one file of it" ckpt-inspect hf://acme/llama/model-00002-of-00004.safetensors
-expect 0 "a JSON file of it" ckpt-inspect hf://acme/llama@main/config.json
-t "is shown" prints '"hidden_size"'
+expect_prints 0 "a JSON file of it" '"hidden_size"' ckpt-inspect hf://acme/llama@main/config.json
 fresh
 expect 0 "a model is merged from the Hub" ckpt-merge -q -o "$T/far" hf://acme/llama
 ckpt-merge -q -o "$T/near" "$M" >/dev/null
@@ -60,7 +44,7 @@ t "its shards are in the cache under their digests" \
 : >"$L"; rm -rf "$T/far"
 expect 0 "again" ckpt-merge -q -o "$T/far" hf://acme/llama
 t "from the cache" requests 0 '^cdn'
-kill "$server"; wait "$server" 2>/dev/null; server=; rm -rf "$T/far"
+stop_serving; rm -rf "$T/far"
 expect 0 "offline" env CKPT_OFFLINE=1 ckpt-merge -q -o "$T/far" hf://acme/llama
 t "the same" cmp "$T/far/model.safetensors" "$T/near/model.safetensors"
 expect 69 "offline, what is not in the cache" env HF_HUB_OFFLINE=1 ckpt-inspect hf://acme/other
@@ -108,8 +92,7 @@ t "nor does a message hold where it led" bash -c "! grep -q sig=secret $T/.err"
 unset HF_TOKEN; mkdir -p "$HF_HOME"; echo "  hf_canary" >"$HF_HOME/token"; chmod 600 "$HF_HOME/token"; fresh
 expect 0 "a token from its file" ckpt-inspect hf://private/gpt2
 chmod 644 "$HF_HOME/token"; fresh
-expect 0 "others may read the file" ckpt-inspect hf://private/gpt2
-t "that is told" says "$HF_HOME/token: other users can read this token"
+expect_says 0 "others may read the file" "$HF_HOME/token: other users can read this token" ckpt-inspect hf://private/gpt2
 rm "$HF_HOME/token"
 serve 'echo=403@/api/*'; export HF_TOKEN=hf_canary
 expect 77 "a server that says the token in its error" ckpt-inspect hf://acme/llama
@@ -121,8 +104,7 @@ unset HF_TOKEN
 # -- what is not there ------------------------------------------------------------------------
 serve
 expect 66 "no such repository" ckpt-inspect hf://acme/nothing
-expect 66 "no such revision" ckpt-inspect hf://acme/llama@v9
-t "is told" says "hf://acme/llama@v9: no revision v9"
+expect_says 66 "no such revision" "hf://acme/llama@v9: no revision v9" ckpt-inspect hf://acme/llama@v9
 expect 66 "no such file" ckpt-inspect hf://acme/llama/nothing.safetensors
 expect 64 "no address of the Hub" ckpt-inspect hf://-x/..
 expect 65 "an address that is not read" ckpt-inspect oci://host/thing
@@ -168,11 +150,9 @@ web 'status=500,0:2@/web/*'
 expect 0 "500 twice, then the file" ckpt-inspect "$W/$X"
 t "each wait is told" bash -c "[ \$(grep -c 'status 500: as the rule says; try' $T/.err) = 2 ]"
 web 'status=429,1:1@/web/*'
-expect 0 "429 with a second to wait" ckpt-inspect "$W/$X"
-t "that is told" says "status 429: as the rule says; try 2 of 6 in 1.0 s"
+expect_says 0 "429 with a second to wait" "status 429: as the rule says; try 2 of 6 in 1.0 s" ckpt-inspect "$W/$X"
 web 'status=503,0@/web/*'
-expect 75 "503 for ever" ckpt-inspect -q "$W/$X"
-t "is told with its tries" says "status 503: as the rule says, at the last of 6 tries"
+expect_says 75 "503 for ever" "status 503: as the rule says, at the last of 6 tries" ckpt-inspect -q "$W/$X"
 t "there were six" requests 6 .
 web 'status=429,99999@/web/*'
 expect 75 "a wait of a day" ckpt-inspect -q "$W/$X"
@@ -210,8 +190,7 @@ expect 76 "a length that is wrong by one" ckpt-inspect "$W/llama/config.json"
 web 'html@/web/llama/model.safetensors.index.json'
 expect 76 "a page for an index" ckpt-inspect "$W/llama/"
 web 'loop@/web/*'
-expect 76 "a redirect to itself" ckpt-inspect "$W/$X"
-t "ends" says "more than 5 redirects"
+expect_says 76 "a redirect to itself" "more than 5 redirects" ckpt-inspect "$W/$X"
 web 'head@/web/*'
 expect 76 "a header without end" ckpt-inspect "$W/$X"
 web 'gzip@/web/*'
@@ -223,8 +202,7 @@ expect 76 "a page for JSON of the Hub" ckpt-inspect hf://acme/llama
 web 'cut@/api/*tree*'
 expect 76 "half a list as if it were all" ckpt-inspect hf://acme/llama
 web 'flip@/cdn/*00002*'; rm -rf "$T/far"
-expect 65 "a wrong byte in a shard" ckpt-merge -q -o "$T/far" hf://acme/llama
-t "is told by its digest" says "was listed"
+expect_says 65 "a wrong byte in a shard" "was listed" ckpt-merge -q -o "$T/far" hf://acme/llama
 t "nothing is made of it, nor kept" bash -c "! ls $T/far* 2>/dev/null && ! cmp -s $M/model-00002-of-00004.safetensors $T/cache/objects/sha256-* "
 expect 65 "it is found by --verify too" ckpt-inspect --verify hf://acme/llama
 web 'flip@*config.json'

@@ -3,10 +3,8 @@
 mkdir "$T/in" "$T/out"
 # refused STATUS WORDS NAME PATH - inspected and merged: that status, those words, nothing written.
 refused() {
-    expect "$1" "$3 is not inspected" ckpt-inspect "$4"
-    t "$3: why" says "$2"
-    expect "$1" "$3 is not merged" ckpt-merge -q -o "$T/out/x.safetensors" "$4"
-    t "$3: why, again" says "$2"
+    expect_says "$1" "$3 is not inspected" "$2" ckpt-inspect "$4"
+    expect_says "$1" "$3 is not merged" "$2" ckpt-merge -q -o "$T/out/x.safetensors" "$4"
     t "$3: nothing is written" [ -z "$(ls -A "$T/out")" ]
 }
 # made NAME BYTES WORDS - the same for a file of these bytes, as printf writes them.
@@ -79,8 +77,7 @@ done
 no_model() {
     expect "$1" "training $3" ckpt-train --model "$3" --train-file "$G/lora/bloom-qkv/rows.jsonl" --max-steps 1 -o "$T/out/run"
     t "training $3: why" says "$2"
-    expect "$1" "evaluating $3" ckpt-eval --prompt a "$3"
-    t "evaluating $3: why" says "$2"
+    expect_says "$1" "evaluating $3" "$2" ckpt-eval --prompt a "$3"
     t "$3: nothing is written" [ -z "$(ls -A "$T/out")" ]
 }
 mkdir "$T/in/beside"; cp "$T/in/model.onnx" "$T/in/beside"; cp "$G/lora/bloom-qkv/base/config.json" "$T/in/beside"

@@ -102,8 +102,7 @@ t "four of them" [ "$(record "$T/r.safetensors" | grep -c _states.pt)" = 4 ]
 # -- what is refused --------------------------------------------------------------------------
 mkdir -p "$T/in/d"; cp "$HF"/* "$T/in/"; echo out > "$T/outside"
 hostile() {
-    expect "$1" "$2" ckpt-inspect -q "$T/evil.tar"
-    t "$2: why" says "$3"
+    expect_says "$1" "$2" "$3" ckpt-inspect -q "$T/evil.tar"
     expect "$1" "$2: not merged" ckpt-merge -q -o "$T/evil-out" "$T/evil.tar"
     t "$2: nothing is written" [ ! -e "$T/evil-out" ]
 }
@@ -124,8 +123,7 @@ truncate -s 1M "$T/in/sparse"; tar -S -cf "$T/evil.tar" -C "$T/in" .;    hostile
 t "nothing came out" [ "$(cat "$T/outside")" = out ]
 clean "refusing"
 if mkdir "$T/small" && mount -t tmpfs -o size=16k none "$T/small" 2>/dev/null; then
-    expect 74 "no room to unpack" env TMPDIR="$T/small" ckpt-inspect -q "$T/packed.tgz"
-    t "is said" says 'No space left'
+    expect_says 74 "no room to unpack" 'No space left' env TMPDIR="$T/small" ckpt-inspect -q "$T/packed.tgz"
     umount "$T/small"
 fi
 expect 73 "no place to unpack" env TMPDIR="$T/absent" ckpt-inspect -q "$T/packed.tgz"

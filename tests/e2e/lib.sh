@@ -21,13 +21,19 @@ t() {
 
 # expect STATUS NAME command... - the command ends with that status and, when the status tells a
 # failure, stderr is one line that begins with the tool's name, and at most a hint.
-expect() {
-    local want=$1 name=$2 got; shift 2
+expect() { expect_in "" "" "$@"; }
+# expect_says STATUS NAME TEXT command... - and stderr has this text; expect_prints: stdout has it.
+expect_says() { expect_in .err "$3" "$1" "$2" "${@:4}"; }
+expect_prints() { expect_in .out "$3" "$1" "$2" "${@:4}"; }
+expect_in() {
+    local where=$1 text=$2 want=$3 name=$4 got; shift 4
     "$@" >"$T/.out" 2>"$T/.err"; got=$?
     if [ "$got" != "$want" ]; then
         fail "$name: status $got, $want expected" "$T/.out" "$T/.err"
     elif [ "$want" -gt 1 ] && ! grep -v '^hint: ' "$T/.err" | one_line '^ckpt-[a-z]+: .'; then
         fail "$name: not one line of error" "$T/.err"
+    elif [ -n "$where" ] && ! grep -qF -- "$text" "$T/$where"; then
+        fail "$name: no \"$text\"" "$T/$where"
     else
         echo "ok $name"
     fi
@@ -38,3 +44,36 @@ says() { grep -qF -- "$1" "$T/.err"; }          # after expect: stderr has this 
 prints() { grep -qF -- "$1" "$T/.out"; }        # after expect: stdout has this text
 sums() { (cd "$1" && find . -type f | sort | xargs sha256sum); }
 same_files() { diff <(sums "$1") <(sums "$2"); }
+
+# wait_for CONDITION - until it holds, ten seconds at most.
+wait_for() { for _ in $(seq 200); do eval "$1" && return 0; sleep 0.05; done; return 1; }
+
+# -- models and runs; RUN is a folder of $T -----------------------------------------------------
+# score FILE MODEL... - the loss of evaluation; loss_of cuts it out of ckpt-eval's JSON.
+score() { ckpt-eval -q --json --eval-file "$@" 2>"$T/.err" | loss_of; }
+loss_of() { sed -n 's/.*"loss": \([0-9.e+-]*\),.*/\1/p'; }
+# near A B [PART] - A is B but for a part of it.
+near() { awk -v a="$1" -v b="$2" -v r="${3:-2e-6}" 'BEGIN { d = (a - b) / b; exit !(a != "" && d < r && d > -r) }'; }
+# losses RUN - of its steps; there are some.
+losses() { sed -n 's/.*"loss":\([0-9.e+-]*\),.*/\1/p' "$T/$1/metrics.jsonl" | grep .; }
+same_losses() { losses "$1" > "$T/a" && losses "$2" > "$T/b" && diff "$T/a" "$T/b"; }
+# losses_near RUN RUN PART N - N steps whose losses differ by no more than a part of themselves.
+losses_near() { paste <(losses "$1") <(losses "$2") | awk -v most="$3" -v n="$4" '
+    { d = ($1 - $2) / $1; if (d < 0) d = -d; if (d > most) bad = 1 } END { exit bad || NR != n }'; }
+# newest RUN - its checkpoint with the highest step.
+newest() { ls -d "$T/$1"/checkpoint-*[0-9] | sort -V | tail -n 1; }
+# state RUN - digests of its newest checkpoint, without the files that name the run.
+state() { (cd "$(newest "$1")" && find . -type f ! -name MANIFEST.json ! -name training_args.bin ! -name trainer_state.json | sort | xargs sha256sum); }
+same_state() { diff <(state "$1") <(state "$2"); }
+# rewind RUN OTHER - a copy of the run without its newest checkpoint.
+rewind() { cp -r "$T/$1" "$T/$2" && rm -r "$(newest "$2")"; }
+# part PREFIX FILE OUT - the tensors of that prefix, without it, as a file.
+part() { rm -rf "$3"; ckpt-merge -q --include "$1.*" --rename "$1.=" --to safetensors -o "$3" "$2"; }
+# within FILE FILE PART - no tensor sets the two apart by more than a part of itself, noise (1e-7) left out.
+within() {
+    ckpt-inspect --json --diff "$1" "$2" > "$T/diff" 2>"$T/.err"
+    grep -q '"differences"' "$T/diff" || { cat "$T/.err"; return 1; }
+    grep '"name"' "$T/diff" | tee "$T/bad" |
+        awk -v most="$3" '{ r = m = $0; sub(/.*"relative": /, "", r); sub(/.*"max_abs": /, "", m)
+            if (!/"difference": "values"/ || (r + 0 > most && m + 0 > 1e-7)) bad = 1 } END { exit bad }'
+}

@@ -1,147 +1,95 @@
 /*
- * what is written as a directory, under failure: model directories of shards, adapters folded into
- * their base, distributed checkpoints; the n-th allocation, read, write, sync, rename and open fails,
- * for every n there is.  Each time: a sentence, nothing under the final name and nothing beside it,
- * no leak (asan tells); or the output is whole.
+ * Formats that are written as a directory, under failure: model directories of shards, adapters
+ * folded into their base, distributed checkpoints.
  */
-#include "tests/unit/compare.h"
-#include "tests/unit/faults.h"
+#include "tests/fault/jobs.h"
 
 #include "formats/peft/peft.h"
 
-#define GOLDEN   "tests/golden/"
-#define DIR_NAME "build/test_directory_faults"
-#define OUT      DIR_NAME "/out"
+SCRATCH_EACH("directory-faults")
 
-static const struct input {
-    const char *format, *base, *adapter;
-    bool        allocations;            /* alone: the rest ends in many syncs */
-} inputs[] = {
-    {"hf", GOLDEN "hf/sharded", NULL, false},
-    {"hf", GOLDEN "hf/bin", NULL, false},
-    {"hf", GOLDEN "lora/llama-embed/base", GOLDEN "lora/llama-embed/adapter", false},
-    {"hf", GOLDEN "lora/llama-dora/base", GOLDEN "lora/llama-dora/adapter", false},
-    {"hf", GOLDEN "lora/llama-tokens/base", GOLDEN "lora/llama-tokens/adapter", false},
-    {"hf", GOLDEN "lora/gptoss-experts/base", GOLDEN "lora/gptoss-experts/adapter", false},
-    {"hf", GOLDEN "lora/llama-resized-tied/base", GOLDEN "lora/llama-resized-tied/adapter", false},
-    {"hf", GOLDEN "lora/net-conv/base", GOLDEN "lora/net-conv/adapter", false},
-    {"dcp", GOLDEN "fsdp/2.15-more/mesh2d", NULL, false},
-    {"dcp", GOLDEN "fsdp/2.15-more/st", NULL, false},
-    {"dcp", GOLDEN "fsdp/2.11-dcp_hf", NULL, true},
-    {"dcp", GOLDEN "fsdp/2.11-dcp_flatosd", NULL, true},
-    {"dcp", GOLDEN "fsdp/2.15-more/ranks", NULL, true},
-};
-#define N_INPUT (sizeof inputs / sizeof inputs[0])
+#define GOLDEN "tests/golden/"
 
-static int open_input(struct ckpt_source **out, const struct input *in, struct ckpt_err *err)
+/* adapter NULL: none */
+struct input { const char *format, *adapter; };
+
+static const char *out(void) { return text_of("%s/out", dir); }
+
+static int open_input(struct ckpt_source **src, const struct job *job, struct ckpt_err *err)
 {
+    const struct input *in = job->input;
     struct ckpt_open_opts opts = {.optimizer = strcmp(in->format, "dcp") == 0};
     struct ckpt_source *base, *adapter;
-    int rc = ckpt_open(&base, in->base, &opts, err);
+    int rc;
 
-    *out = NULL;
-    if (rc)
+    *src = NULL;
+    if ((rc = ckpt_open(&base, job->name, &opts, err)) != 0)
         return rc;
     if (!in->adapter) {
-        *out = base;
+        *src = base;
         return 0;
     }
-    rc = ckpt_open(&adapter, in->adapter, NULL, err);
-    if (rc) {
+    if ((rc = ckpt_open(&adapter, in->adapter, NULL, err)) != 0) {
         ckpt_source_close(base);
         return rc;
     }
-    return peft_merge(out, base, &(struct peft_adapter){adapter, "adapter", 1}, 1, err);
+    return peft_merge(src, base, &(struct peft_adapter){adapter, "adapter", 1}, 1, err);
 }
 
-static int run(const struct input *in, struct ckpt_err *err)
+static int run(const struct job *job, struct ckpt_err *err)
 {
+    const struct input *in = job->input;
     bool dcp = strcmp(in->format, "dcp") == 0;
-    struct ckpt_create_opts create = {.max_shard_bytes = dcp ? 200 : 8000};
     struct ckpt_copy_opts copy = {.workers = 1, .chunk_bytes = 4096};
+    struct ckpt_create_opts opts = {.max_shard_bytes = dcp ? 200 : 8000};
     struct ckpt_source *src;
-    struct ckpt_sink *sink;
-    int rc = open_input(&src, in, err);
+    int rc = open_input(&src, job, err);
 
     if (rc) {
         assert_null(src);
         return rc;
     }
-    create.n_extra = ckpt_source_extras(src, &create.extra);
-    if (dcp)
-        create.info = ckpt_source_info(src);
-    rc = ckpt_create(&sink, in->format, OUT, ckpt_source_tensors(src), &create, err);
-    if (rc == 0) {
-        rc = ckpt_copy(sink, src, &copy, err);
-        if (rc)
-            ckpt_sink_abort(sink);
-        else
-            rc = ckpt_sink_commit(sink, err);
-    }
+    opts.n_extra = ckpt_source_extras(src, &opts.extra);
+    opts.info = dcp ? ckpt_source_info(src) : NULL;
+    rc = write_source(out(), in->format, src, &opts, &copy, err);
     ckpt_source_close(src);
     return rc;
 }
 
-/* What stands is what an undisturbed run writes. */
-static void expect_whole(const struct input *in)
+/* The output is that of an undisturbed run. */
+static void check(const struct job *job)
 {
+    const struct input *in = job->input;
     struct ckpt_open_opts opts = {.optimizer = strcmp(in->format, "dcp") == 0};
-    struct ckpt_source *found = must_open(OUT, &opts), *wanted;
+    struct ckpt_source *found = must_open(out(), &opts), *wanted;
     struct ckpt_err err = {0};
 
-    assert_int_equal(open_input(&wanted, in, &err), 0);
-    assert_int_equal(ckpt_source_count(found), ckpt_source_count(wanted));
-    for (size_t i = 0; i < ckpt_source_count(wanted); i++)
-        assert_same_tensor(found, ckpt_source_tensor(wanted, i)->name, wanted, i, OUT);
+    assert_int_equal(open_input(&wanted, job, &err), 0);
+    assert_same_tensors(found, wanted, job->name);
     ckpt_source_close(found);
     ckpt_source_close(wanted);
-    if (ckpt_outdir_remove(OUT, &err))
+    if (ckpt_outdir_remove(out(), &err))
         fail_msg("%s", err.text);
 }
 
-BEFORE_ALL() { scratch_at(DIR_NAME); }
-AFTER_ALL()  { assert_int_equal(rmdir(DIR_NAME), 0); }
+#define ROW(format, base, adapter, kind) \
+    {.name = GOLDEN base, .run = run, .check = check, .kinds = kind, \
+     .input = &(const struct input){format, adapter}}
+#define MERGED(name) ROW("hf", "lora/" name "/base", GOLDEN "lora/" name "/adapter", 0)
 
-TEST(an_undisturbed_run_is_whole)
-{
-    for (size_t i = 0; i < N_INPUT; i++) {
-        struct ckpt_err err = {0};
+static const struct job jobs[] = {
+    ROW("hf", "hf/sharded", NULL, 0),
+    ROW("hf", "hf/bin", NULL, 0),
+    MERGED("llama-embed"), MERGED("llama-dora"), MERGED("llama-tokens"),
+    MERGED("gptoss-experts"), MERGED("llama-resized-tied"), MERGED("net-conv"),
+    ROW("dcp", "fsdp/2.15-more/mesh2d", NULL, 0),
+    ROW("dcp", "fsdp/2.15-more/st", NULL, 0),
+    /* Allocations alone: the rest ends in many syncs. */
+    ROW("dcp", "fsdp/2.11-dcp_hf", NULL, FAULT(ALLOC)),
+    ROW("dcp", "fsdp/2.11-dcp_flatosd", NULL, FAULT(ALLOC)),
+    ROW("dcp", "fsdp/2.15-more/ranks", NULL, FAULT(ALLOC)),
+};
+#define N (sizeof jobs / sizeof jobs[0])
 
-        if (run(&inputs[i], &err))
-            fail_msg("%s: %s", inputs[i].base, err.text);
-        assert_int_equal(entries(DIR_NAME), 1);
-        expect_whole(&inputs[i]);
-    }
-}
-
-static void fail_each(unsigned kinds, const struct input *in)
-{
-    for (struct faults f = {.kinds = kinds}; faults_next(&f);) {
-        struct ckpt_err err = {0};
-        int rc = run(in, &err), n;
-
-        faults_disarm(&f);
-        faults_told(&f, rc, &err, in->base);
-        n = entries(DIR_NAME);
-        /* A commit whose last sync failed may have got its name already: then it is whole. */
-        if (rc && n && f.kind != CKPT_FAULT_SYNC)
-            fail_msg("kind %d, %lu: leaves something: %s", f.kind, f.n, err.text);
-        if (rc == 0 || n)
-            expect_whole(in);
-        assert_int_equal(entries(DIR_NAME), 0);
-    }
-}
-
-TEST(allocations)
-{
-    for (size_t i = 0; i < N_INPUT; i++)
-        fail_each(FAULT(ALLOC), &inputs[i]);
-}
-
-TEST(files)
-{
-    for (size_t i = 0; i < N_INPUT; i++)
-        if (!inputs[i].allocations)
-            fail_each(FAULT(READ) | FAULT(WRITE) | FAULT(SYNC) | FAULT(RENAME) | FAULT(OPEN),
-                      &inputs[i]);
-}
+TEST(undisturbed) { jobs_undisturbed(jobs, N, dir); }
+TEST(each_failure_is_told) { jobs_fail(jobs, N, dir); }

@@ -1,51 +1,57 @@
-/*
- * scaler.pt under failure, read and written: the n-th allocation, read, write, sync, rename and
- * open fails, for every n there is.
- */
+/* scaler.pt under failure, read and written. */
 #include "tests/fault/jobs.h"
 
 #include "trainer/optim/scaler.h"
 
-#define OUT "build/test_scaler_faults.pt"
+SCRATCH_EACH("scaler-faults")
 
 static const struct scaler_opts opts = {.on = true, .initial_scale_power = 16,
                                         .loss_scale_window = 1000, .hysteresis = 2,
                                         .min_loss_scale = 1};
 
+static const char *out(void) { return text_of("%s/out.pt", dir); }
+
 static int read_scale(const char *path, struct ckpt_err *err)
 {
     struct ckpt_file *f;
     struct scaler s;
+    int rc;
 
     scaler_init(&s, &opts);
-    return ckpt_file_open(&f, path, 0, err) ? err->code : scaler_file_read(&s, f, err);
+    rc = ckpt_file_open(&f, path, 0, err);
+    return rc ? rc : scaler_file_read(&s, f, err);
 }
 
-static int write_scale(const char *path, struct ckpt_err *err)
+static int read_file(const struct job *job, struct ckpt_err *err)
 {
-    struct ckpt_out *out;
-    struct scaler s;
-
-    (void)path;
-    scaler_init(&s, &opts);
-    return ckpt_out_create(&out, OUT, 0, err) ? err->code : scaler_file_write(out, &s, err);
+    return read_scale(job->name, err);
 }
 
-static const struct job jobs[] = {
-    {read_scale, "tests/golden/optim/scaler.pt"}, {write_scale, NULL},
-};
+static int write_file(const struct job *job, struct ckpt_err *err)
+{
+    struct ckpt_out *to;
+    struct scaler s;
+    int rc;
 
-TEST(undisturbed)
+    (void)job;
+    scaler_init(&s, &opts);
+    rc = ckpt_out_create(&to, out(), 0, err);
+    return rc ? rc : scaler_file_write(to, &s, err);
+}
+
+static void check(const struct job *job)
 {
     struct ckpt_err err = {0};
 
-    jobs_undisturbed(jobs, 2);
-    if (read_scale(OUT, &err))
-        fail_msg("%s", err.text);
-    remove(OUT);
+    if (read_scale(out(), &err))
+        fail_msg("%s: %s", job->name, err.text);
+    remove(out());
 }
 
-TEST(each_failure_is_told)
-{
-    jobs_fail(jobs, 2, OUT);
-}
+static const struct job jobs[] = {
+    {.name = "tests/golden/optim/scaler.pt", .run = read_file},
+    {.name = "scaler.pt", .run = write_file, .check = check},
+};
+
+TEST(undisturbed) { jobs_undisturbed(jobs, 2, dir); }
+TEST(each_failure_is_told) { jobs_fail(jobs, 2, dir); }

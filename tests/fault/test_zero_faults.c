@@ -70,7 +70,7 @@ static void run(const struct zero_opts *place, struct faults *f)
 
     golden_open(&g, "bloom-a", &train, 1);
     OK(device_open_cpu(&dev, 1, &err), err);
-    OK(comm_open(&comm, &err), err);
+    OK(comm_open(&comm, 0, &err), err);
     dev->weight = CKPT_BF16;
     dev->discrete = true;
     if (f)

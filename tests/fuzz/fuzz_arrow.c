@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     void *self = NULL;
     int64_t n, step;
 
-    if (record_arrow.open(&self, file, &(struct records_opts){0}, &err)) {
+    if (record_open(&self, &record_arrow, file, &(struct records_opts){0}, &err)) {
         must(err.text[0] && !self);
         return 0;
     }
@@ -32,6 +32,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (i > INT64_MAX - step)
             break;
     }
-    record_arrow.close(self);
+    record_close(self, &record_arrow);
     return 0;
 }

@@ -79,7 +79,7 @@ static void start(struct on_gpu *o, const char *name, enum ckpt_dtype type, enum
     ckpt_dir_close(dir);
     golden_untie(&o->g, path);
     OK(device_open(&o->g.dev, &device, &err), err);
-    OK(comm_open(&o->comm, &err), err);
+    OK(comm_open(&o->comm, 0, &err), err);
     OK(model_new(&o->g.model, o->g.arch, &opts, o->g.dev, &err), err);
     OK(zero_new(&o->zero, model_params(o->g.model), &(struct zero_opts){.train = true}, o->g.dev,
                 o->comm, &err), err);

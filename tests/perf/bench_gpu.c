@@ -499,7 +499,7 @@ int main(int argc, char **argv)
     zero = (struct zero_opts){.train = !o->decode, .moments = o->moments, .paged = o->paged,
                               .offload = o->offload == 1, .offload_param = o->offload == 2};
     need(device_open(&b.dev, &device, &err), &err);
-    need(comm_open(&b.comm, &err), &err);
+    need(comm_open(&b.comm, 0, &err), &err);
     opts = (struct model_opts){.max_tokens = o->docs * (o->target ? o->target : o->length),
                                .max_docs = o->packed ? o->docs * o->length / 8 : o->docs,
                                .max_enc = o->docs * o->length, .train = !o->decode,

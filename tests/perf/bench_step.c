@@ -164,7 +164,7 @@ static int open_bench(struct bench *b, const char *model, bool bf16, const long 
     if (rc || device_open_cpu(&b->dev, (int)a[THREADS], err))
         return err->code;
     b->dev->weight = bf16 ? CKPT_BF16 : CKPT_F32;
-    if (comm_open(&b->comm, err) || model_new(&b->model, b->arch, opts, b->dev, err) ||
+    if (comm_open(&b->comm, 0, err) || model_new(&b->model, b->arch, opts, b->dev, err) ||
         zero_new(&b->zero, model_params(b->model), &(struct zero_opts){.train = opts->train}, b->dev,
                  b->comm, err))
         return err->code;

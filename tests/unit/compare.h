@@ -21,6 +21,38 @@ static inline struct ckpt_source *must_open(const char *path, const struct ckpt_
     return s;
 }
 
+/* Opening is refused with that code, and the words are in the sentence. */
+static inline void must_not_open(const char *path, const struct ckpt_open_opts *opts, int code,
+                                 const char *words)
+{
+    struct ckpt_source *s = NULL;
+    struct ckpt_err err = {0};
+    int rc = ckpt_open(&s, path, opts, &err);
+
+    if (rc == 0)
+        fail_msg("%s was opened, \"%s\" expected", path, words);
+    if (rc != code || !strstr(err.text, words))
+        fail_msg("%s: %d \"%s\", %d with \"%s\" expected", path, rc, err.text, code, words);
+    assert_null(s);
+}
+
+/* Write all of src in a format; side files are opts' own. */
+static inline int write_source(const char *path, const char *format, struct ckpt_source *src,
+                               const struct ckpt_create_opts *opts,
+                               const struct ckpt_copy_opts *copy, struct ckpt_err *err)
+{
+    struct ckpt_sink *sink = NULL;
+    int rc;
+
+    memset(err, 0, sizeof *err);
+    if ((rc = ckpt_create(&sink, format, path, ckpt_source_tensors(src), opts, err)) != 0)
+        return rc;
+    if ((rc = ckpt_copy(sink, src, copy, err)) == 0)
+        return ckpt_sink_commit(sink, err);
+    ckpt_sink_abort(sink);
+    return rc;
+}
+
 static inline void *read_whole(struct ckpt_source *s, size_t i)
 {
     const struct ckpt_tensor *t = ckpt_source_tensor(s, i);

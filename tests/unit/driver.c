@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <sys/wait.h>
 
-enum { MAX_SUITES = 64, MAX_TESTS = 96 };
+enum { MAX_SUITES = 64, MAX_TESTS = 96, MAX_SCRATCH = 16 };
 
 static struct suite {
     char name[64];                      /* lock, of tests/unit/libckpt/test_lock.c */
@@ -24,6 +24,85 @@ static struct suite {
 static size_t n_suite;
 static const struct suite *running;
 
+static char made[MAX_SCRATCH][256];     /* by scratch_at, since the test began */
+static size_t n_made;
+
+/* -- files and directories of a test ----------------------------------------------------------- */
+
+void scratch_remove(const char *path)
+{
+    char command[1024];
+
+    snprintf(command, sizeof command, "rm -rf %s", path);
+    if (system(command) != 0)
+        fail_msg("%s", command);
+}
+
+void scratch_at(const char *path)
+{
+    scratch_remove(path);
+    mkdir("build", 0777);
+    if (mkdir(path, 0777))
+        fail_msg("%s cannot be made", path);
+    for (size_t i = 0; i < n_made; i++)
+        if (strcmp(made[i], path) == 0)
+            return;
+    if (n_made == MAX_SCRATCH)
+        abort();
+    snprintf(made[n_made++], sizeof made[0], "%s", path);
+}
+
+const char *scratch(const char *name)
+{
+    static char path[256];
+
+    snprintf(path, sizeof path, "build/scratch-%s-%d", name, (int)getpid());
+    scratch_at(path);
+    return path;
+}
+
+char *file_in(char dst[600], const char *dir, const char *name)
+{
+    snprintf(dst, 600, "%s/%s", dir, name);
+    return dst;
+}
+
+void file_put(const char *dir, const char *name, const char *text)
+{
+    char path[600];
+    FILE *f = fopen(file_in(path, dir, name), "w");
+
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+void file_holds(const char *path, const char *want)
+{
+    char got[64] = "";
+    FILE *f = fopen(path, "r");
+
+    assert_non_null(f);
+    assert_int_equal(fread(got, 1, sizeof got - 1, f), strlen(want));
+    fclose(f);
+    assert_string_equal(got, want);
+}
+
+int entries(const char *path)
+{
+    DIR *d = opendir(path);
+    int n = 0;
+
+    if (!d)
+        fail_msg("%s cannot be listed", path);
+    for (struct dirent *e; (e = readdir(d));)
+        n += strcmp(e->d_name, ".") && strcmp(e->d_name, "..");
+    closedir(d);
+    return n;
+}
+
+/* -- suites ------------------------------------------------------------------------------------ */
+
 static int fixture(enum unit_part part)
 {
     if (running->fixture[part])
@@ -35,8 +114,21 @@ static int fixture(enum unit_part part)
 #define UNUSED __attribute__((unused))
 static int before_all(void **state UNUSED)  { return fixture(UNIT_BEFORE_ALL); }
 static int after_all(void **state UNUSED)   { return fixture(UNIT_AFTER_ALL); }
-static int before_each(void **state UNUSED) { return fixture(UNIT_BEFORE_EACH); }
-static int after_each(void **state UNUSED)  { return fixture(UNIT_AFTER_EACH); }
+
+static int before_each(void **state UNUSED)
+{
+    n_made = 0;                         /* what is made for all tests stays until the last */
+    return fixture(UNIT_BEFORE_EACH);
+}
+
+static int after_each(void **state UNUSED)
+{
+    int rc = fixture(UNIT_AFTER_EACH);
+
+    while (n_made > 0)
+        scratch_remove(made[--n_made]);
+    return rc;
+}
 
 static void call_test(void **state)
 {

@@ -1,18 +1,43 @@
 /*
- * files - files that tests make, damage and compare; paths are any, below build/ by habit.
+ * files - a directory for each test, paths in it, and files that tests make, damage and compare.
  */
 #ifndef CKPT_TESTS_UNIT_FILES_H
 #define CKPT_TESTS_UNIT_FILES_H
 
-#include "tests/unit/unit.h"
-
 #include "libckpt/ckpt.h"
 #include "tests/unit/golden_files.h"
+#include "tests/unit/unit.h"
+
+/* Each test of the suite has a fresh directory `dir`. */
+#define SCRATCH_EACH(name)                     \
+    static const char *dir;                    \
+    BEFORE_EACH() { dir = scratch(name); }
+
+/* A text, mostly a path, in one of 64 static buffers that are used in turn. */
+__attribute__((format(printf, 1, 2)))
+static inline const char *text_of(const char *fmt, ...)
+{
+    static char text[64][1024];
+    static unsigned next;
+    char *to = text[next++ % 64];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(to, sizeof text[0], fmt, args);
+    va_end(args);
+    return to;
+}
+
+static inline void shell(const char *command)
+{
+    if (system(command) != 0)
+        fail_msg("%s", command);
+}
 
 /* All bytes, and a NUL after them; the caller frees them. */
-static inline char *slurp(const char *path, size_t *n)
+static inline void *slurp(const char *path, size_t *n)
 {
-    char *p = (char *)golden_bytes(path, n);
+    unsigned char *p = golden_bytes(path, n);
 
     p[*n] = '\0';
     return p;
@@ -39,6 +64,34 @@ static inline void put_copy(const char *path, const char *from)
 
     put_bytes(path, p, n);
     free(p);
+}
+
+/*
+ * The file with one byte changed, for every step-th byte: tried as it is then, and put right again.
+ * Bits of the byte that change: each of masks[n_mask]; without masks one, another from byte to byte.
+ * Returns for how many of *tried `opens` said so.
+ */
+static inline size_t flip_each(const char *path, size_t step, const unsigned char *masks,
+                               size_t n_mask, bool (*opens)(void), size_t *tried)
+{
+    size_t n, opened = 0;
+    unsigned char *bytes = slurp(path, &n);
+    char name[1024];
+
+    snprintf(name, sizeof name, "%s", path);        /* opens may make texts of its own */
+    *tried = 0;
+    for (size_t i = 0; i < n; i += step)
+        for (size_t k = 0; k < (masks ? n_mask : 1); k++, ++*tried) {
+            unsigned char was = bytes[i];
+
+            bytes[i] ^= masks ? masks[k] : (unsigned char)(1u << i % 8);
+            put_bytes(name, bytes, n);
+            opened += opens();
+            bytes[i] = was;
+        }
+    put_bytes(name, bytes, n);
+    free(bytes);
+    return opened;
 }
 
 /* Replace n bytes, which begin so many before the end. */

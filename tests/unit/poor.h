@@ -6,11 +6,12 @@
 #ifndef CKPT_TESTS_UNIT_POOR_H
 #define CKPT_TESTS_UNIT_POOR_H
 
+#include "tests/unit/unit.h"
+
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <stdbool.h>
-#include <stddef.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
@@ -36,6 +37,15 @@ static inline bool poor_kernel(void)
 
     return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
            prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+/* As poor_kernel, which works from then on, or the test is skipped. */
+static inline void poor_kernel_or_skip(void)
+{
+    if (!poor_kernel())
+        skip();
+    assert_int_equal(renameat2(AT_FDCWD, "absent", AT_FDCWD, "x", RENAME_NOREPLACE), -1);
+    assert_int_equal(errno, EINVAL);
 }
 
 /* The same for flock alone: a file system without locks. */

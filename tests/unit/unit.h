@@ -43,46 +43,31 @@ void unit_add(enum unit_part part, const char *file, const char *name, void (*ru
     }                                                                                          \
     static void name(void)
 
-/* Remove what is there by name, or make it a fresh directory. */
-static inline void scratch_remove(const char *path)
-{
-    char command[1024];
+/* A test whose functions fill err, a record that is empty when the test begins. */
+#define TEST_ERR(name)                                                                         \
+    static void name##_with(struct ckpt_err *err);                                             \
+    TEST(name)                                                                                 \
+    {                                                                                          \
+        name##_with(&(struct ckpt_err){0});                                                    \
+    }                                                                                          \
+    static void name##_with(struct ckpt_err *err)
 
-    snprintf(command, sizeof command, "rm -rf %s", path);
-    if (system(command) != 0)
-        fail_msg("%s", command);
-}
+/*
+ * A fresh directory: below build/, its path in a static buffer; or at path.  One that is made in a
+ * test, or around each (BEFORE_EACH), goes when the test has ended, however that was.
+ */
+const char *scratch(const char *name);
+void scratch_at(const char *path);
+/* Remove what is there by name, now. */
+void scratch_remove(const char *path);
 
-static inline void scratch_at(const char *path)
-{
-    scratch_remove(path);
-    mkdir("build", 0777);
-    if (mkdir(path, 0777))
-        fail_msg("%s cannot be made", path);
-}
-
-/* A fresh directory below build/, its path in a static buffer. */
-static inline const char *scratch(const char *name)
-{
-    static char path[256];
-
-    snprintf(path, sizeof path, "build/scratch-%s-%d", name, (int)getpid());
-    scratch_at(path);
-    return path;
-}
-
+/* The path of a file in dir, in dst. */
+char *file_in(char dst[600], const char *dir, const char *name);
+/* Write a text to the file of this name in dir. */
+void file_put(const char *dir, const char *name, const char *text);
+/* The file's text is this, of less than 64 bytes. */
+void file_holds(const char *path, const char *want);
 /* Entries of a directory, hidden ones too. */
-static inline int entries(const char *path)
-{
-    DIR *d = opendir(path);
-    int n = 0;
-
-    if (!d)
-        fail_msg("%s cannot be listed", path);
-    for (struct dirent *e; (e = readdir(d));)
-        n += strcmp(e->d_name, ".") && strcmp(e->d_name, "..");
-    closedir(d);
-    return n;
-}
+int entries(const char *path);
 
 #endif

@@ -26,12 +26,12 @@ struct eval {
     struct loader          *loader;
 };
 
-static void close_eval(struct eval *e, const struct ckpt_err *err)
+static void close_eval(struct eval *e, int rc, const struct ckpt_err *err)
 {
     loader_close(e->loader);
     data_source_close(e->source);
     records_close(e->records);
-    session_close(&e->s, err);
+    session_close(&e->s, rc, err);
 }
 
 static int open_data(struct eval *e, struct ckpt_err *err)
@@ -347,7 +347,7 @@ int eval_run(struct eval_result *out, const struct eval_want *w, const char *mod
         rc = hidden_write(w->hidden, w->overwrite, &e.s, &w->prompt, w->rows.max_seq_length, err);
     else if (rc == 0 && (w->generate > 0 || w->prompt.n))
         rc = generate(&e, out, err);
-    close_eval(&e, err);
+    close_eval(&e, rc, err);
     return rc;
 }
 

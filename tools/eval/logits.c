@@ -71,13 +71,13 @@ static int row(struct writer *w, int64_t i, struct ckpt_err *err)
 static int write_all(struct writer *w, struct ckpt_err *err)
 {
     float loss = (float)w->loss;
+    int rc;
 
     for (int64_t i = 0; i < w->rows; i++)
         if (row(w, i, err))
             return ckpt_err_in(err, "row %lld", (long long)i + 1);
-    return ckpt_sink_write(w->sink, T_LOSS, 0, 1, &loss, err) ||
-                   ckpt_sink_write(w->sink, T_ROW_LOSS, 0, w->rows, w->row_loss, err)
-               ? err->code : 0;
+    rc = ckpt_sink_write(w->sink, T_LOSS, 0, 1, &loss, err);
+    return rc ? rc : ckpt_sink_write(w->sink, T_ROW_LOSS, 0, w->rows, w->row_loss, err);
 }
 
 static int allocate(struct writer *w, struct ckpt_err *err)

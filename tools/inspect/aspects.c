@@ -203,10 +203,7 @@ static int put_moments(struct out *o, struct moments *m, const struct tensor_mea
     for (size_t p = 0; p < m->n_param; p++) {
         out_cell_str(o, m->param[p]);
         for (size_t k = 0; k < m->n_part; k++)
-            if (isnan(value[p * m->n_part + k]))
-                out_cell_none(o);
-            else
-                out_cell_real(o, value[p * m->n_part + k]);
+            out_cell_known(o, value[p * m->n_part + k]);
     }
     out_table_end(o);
     ckpt_free(value);
@@ -332,9 +329,10 @@ int inspect_optimizer(struct out *o, struct ckpt_source *src, const struct inspe
             rc = place_of_file(&place, file, err);      /* takes it */
             file = NULL;
         }
-        if (rc == 0 && dir && ckpt_format_torch.open(&states, &place, &none, err)) {
-            place_close(&place);
-            rc = err->code;
+        if (rc == 0 && dir) {
+            rc = ckpt_format_torch.open(&states, &place, &none, err);
+            if (rc)
+                place_close(&place);
         }
         if (rc == 0 && (groups || states))
             rc = put_states(o, states ? states : src, groups, (int)cli->jobs, err);

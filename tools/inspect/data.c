@@ -143,13 +143,5 @@ int inspect_data(struct out *o, const struct inspect_want *w, const struct cli *
 int inspect_data_dir(struct out *o, const struct inspect_want *w, const struct cli *cli,
                      const char *path, struct ckpt_err *err)
 {
-    struct ckpt_err other = {0};
-    int rc;
-
-    if (!ckpt_path_is_dir(path))
-        return ckpt_err_code(err);
-    rc = data_dir(o, w, cli, path, &other);
-    if (rc != 1)
-        *err = other;
-    return rc == 1 ? err->code : rc;
+    return ckpt_path_is_dir(path) ? data_dir(o, w, cli, path, err) : 1;
 }

@@ -82,8 +82,9 @@ static int diff_one(void *ctx, size_t k, size_t worker, struct ckpt_err *err)
     if (!ckpt_dtype_size(ta) || !ckpt_dtype_size(tb))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: values of %s are not read", t->name,
                          ckpt_dtype_name(ckpt_dtype_size(ta) ? tb : ta));
-    if (ta == tb && (same_bytes(&equal, w, p, ckpt_dtype_size(ta), err) || equal))
-        return equal ? 0 : err->code;
+    rc = ta == tb ? same_bytes(&equal, w, p, ckpt_dtype_size(ta), err) : 0;
+    if (rc || equal)
+        return rc;
     for (int64_t at = 0; at < t->numel; at += N) {
         int64_t n = t->numel - at < N ? t->numel - at : N;
         bool same;
@@ -124,10 +125,7 @@ static void put_none(struct out *o)
 
 static void put_ratio(struct out *o, double part, double whole)
 {
-    if (whole > 0 && isfinite(part / whole))
-        out_cell_real(o, part / whole);
-    else
-        out_cell_none(o);
+    out_cell_known(o, whole > 0 && isfinite(part / whole) ? part / whole : NAN);
 }
 
 /* A row for what differs in a pair; false when nothing does. */

@@ -244,23 +244,34 @@ static int look_for_danger(struct out *o, const struct inspect_want *w, const st
     return ckpt_err_code(err);
 }
 
+/* As inspect_finish, after failure rc (0: none), which err tells and which is returned. */
+static int finish_failed(struct out *o, const struct inspect_want *w, int rc, struct ckpt_err *err)
+{
+    struct ckpt_err print = {0};
+    int unprinted = inspect_finish(o, w, &print);
+
+    if (unprinted)
+        *err = print;
+    return unprinted ? unprinted : rc;
+}
+
 static int inspect_into(struct out *o, const struct inspect_want *w, struct cli *cli,
                         const char *path, struct ckpt_err *err)
 {
-    struct ckpt_err print = {0};
+    struct ckpt_err other = {0};
     bool data = false;
-    int rc;
+    int rc, found;
 
     out_str(o, "path", "path", path);
     if (w->scan) {                      /* told whole, whatever the verdict */
         rc = inspect_scan(o, cli, path, err);
-        return inspect_finish(o, w, &print) ? (*err = print).code : rc;
+        return finish_failed(o, w, rc, err);
     }
     if (w->verify && !w->n_part && ckpt_path_is_dir(path)) {
         rc = inspect_whole(o, cli, path, err);
         if (rc) {                       /* what is missing is told */
             inspect_name_older(w, cli, path, err);
-            return inspect_finish(o, w, &print) ? (*err = print).code : rc;
+            return finish_failed(o, w, rc, err);
         }
     }
     rc = w->rng || w->args || w->state ? inspect_aspects(o, w, cli, path, err)
@@ -271,18 +282,18 @@ static int inspect_into(struct out *o, const struct inspect_want *w, struct cli 
     }
     if (rc == 1)
         rc = source_path(o, w, cli, path, err);
-    if (rc == CKPT_EUNSUPPORTED) {
-        rc = inspect_data_dir(o, w, cli, path, err);
+    found = rc == CKPT_EUNSUPPORTED ? inspect_data_dir(o, w, cli, path, &other) : 1;
+    if (found != 1) {
+        *err = other;
+        rc = found;
         data |= rc == 0;
     }
     if (rc == CKPT_EREFUSED && !inspect_tensors_asked(w) && refused(o, w, cli, path, err) == 0)
         return ckpt_err_code(err);
     if (rc == 0 && w->verify && !data)
         rc = inspect_verify(o, w, cli, path, err);
-    if (rc == 0 && look_for_danger(o, w, cli, path, err))       /* shown all the same */
-        return inspect_finish(o, w, &print) ? (*err = print).code : err->code;
-    if (rc == 0)
-        return inspect_finish(o, w, err);
+    if (rc == 0)                        /* what is dangerous is shown all the same */
+        return finish_failed(o, w, look_for_danger(o, w, cli, path, err), err);
     if (w->verify && !err->hint[0])
         inspect_name_older(w, cli, path, err);
     out_abort(o);

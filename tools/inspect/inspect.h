@@ -30,8 +30,8 @@ struct inspect_want {
 int inspect_path(const struct inspect_want *w, struct cli *cli, const char *path,
                  struct ckpt_err *err);
 /* --diff and --compare: n paths together, printed.  CKPT_ENO when --diff finds a difference. */
-int inspect_together(const struct inspect_want *w, struct cli *cli, char *const *path, size_t n,
-                     struct ckpt_err *err);
+int inspect_together(const struct inspect_want *w, struct cli *cli, const char *const *path,
+                     size_t n, struct ckpt_err *err);
 
 /* What was told goes to stdout, or into the page of w->html; takes o. */
 int inspect_finish(struct out *o, const struct inspect_want *w, struct ckpt_err *err);
@@ -43,8 +43,8 @@ int inspect_html(const struct inspect_want *w, const struct ckpt_buf *json, stru
 
 /* The curves of runs in one plot each, or with json as rows: losses by step, memory.csv by time.
  * *any says whether a run has one. */
-int inspect_overlay(struct out *o, char *const *path, size_t n, bool follow, bool json, bool *any,
-                    struct ckpt_err *err);
+int inspect_overlay(struct out *o, const char *const *path, size_t n, bool follow, bool json,
+                    bool *any, struct ckpt_err *err);
 
 /* ckpt_open, with quantised weights as their values. */
 int inspect_open_values(struct ckpt_source **out, const char *path,
@@ -112,7 +112,7 @@ const char *inspect_tensors_asked(const struct inspect_want *w);
 /* A file that is a log, or of rows: one of the three below; 1 when path is none. */
 int inspect_data(struct out *o, const struct inspect_want *w, const struct cli *cli,
                  const char *path, struct ckpt_err *err);
-/* A folder that err says is no checkpoint, as a log or rows; err stays when it is neither. */
+/* A folder that is no checkpoint, as a log or rows; 1 when it is neither. */
 int inspect_data_dir(struct out *o, const struct inspect_want *w, const struct cli *cli,
                      const char *path, struct ckpt_err *err);
 /* What a run logged. */

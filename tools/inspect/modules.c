@@ -38,19 +38,13 @@ static int node_of(size_t *out, struct tree *t, size_t parent, const char *path,
                    struct ckpt_err *err)
 {
     struct node *p;
+    int rc;
 
     *out = ckpt_map_get(t->at, path, len);
     if (*out != CKPT_MAP_NONE)
         return 0;
-    if (t->n == t->cap) {
-        size_t cap = t->cap ? 2 * t->cap : 64;
-        void *grown = ckpt_grow(t->node, cap, sizeof *t->node);
-
-        if (!grown)
-            return ckpt_nomem(err, cap * sizeof *t->node);
-        t->node = grown;
-        t->cap = cap;
-    }
+    if ((rc = ckpt_reserve(&t->node, t->n, &t->cap, sizeof *t->node, err)) != 0)
+        return rc;
     *out = t->n++;
     p = &t->node[parent];
     t->node[*out] = (struct node){.path = ckpt_arena_strndup(&t->arena, path, len), .child = NONE,

@@ -18,19 +18,11 @@ struct curve {
 
 static int add(struct curve *c, double x, double y, struct ckpt_err *err)
 {
-    if (c->n == c->cap) {
-        size_t cap = c->cap ? 2 * c->cap : 256;
-        double *wide = ckpt_grow(c->x, cap, sizeof *wide), *high;
+    const struct ckpt_array both[] = {{&c->x, sizeof *c->x}, {&c->y, sizeof *c->y}};
+    int rc = ckpt_reserve_all(both, 2, &c->cap, c->n + 1, err);
 
-        if (!wide)
-            return ckpt_nomem(err, cap * sizeof *wide);
-        c->x = wide;
-        high = ckpt_grow(c->y, cap, sizeof *high);
-        if (!high)
-            return ckpt_nomem(err, cap * sizeof *high);
-        c->y = high;
-        c->cap = cap;
-    }
+    if (rc)
+        return rc;
     c->x[c->n] = x;
     c->y[c->n++] = y;
     return 0;
@@ -115,7 +107,7 @@ static const struct what {
 };
 #define N_WHAT (sizeof whats / sizeof whats[0])
 
-static int read_all(struct curve *curve, const struct what *what, char *const *path, size_t n,
+static int read_all(struct curve *curve, const struct what *what, const char *const *path, size_t n,
                     bool follow, struct ckpt_err *err)
 {
     int rc = 0;
@@ -134,7 +126,7 @@ static int read_all(struct curve *curve, const struct what *what, char *const *p
 }
 
 static void put_rows(struct out *o, const struct what *what, const struct curve *curve,
-                     char *const *path, size_t n)
+                     const char *const *path, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < curve[i].n; k++) {
@@ -146,8 +138,8 @@ static void put_rows(struct out *o, const struct what *what, const struct curve 
 }
 
 /* One plot over all runs. */
-static int draw(struct out *o, const struct what *what, char *const *path, size_t n, bool follow,
-                bool json, bool *any, struct ckpt_err *err)
+static int draw(struct out *o, const struct what *what, const char *const *path, size_t n,
+                bool follow, bool json, bool *any, struct ckpt_err *err)
 {
     struct curve *curve = ckpt_alloc(n, sizeof *curve);
     struct plot_curve *all = ckpt_alloc(n, sizeof *all);
@@ -171,8 +163,8 @@ static int draw(struct out *o, const struct what *what, char *const *path, size_
     return rc;
 }
 
-int inspect_overlay(struct out *o, char *const *path, size_t n, bool follow, bool json, bool *any,
-                    struct ckpt_err *err)
+int inspect_overlay(struct out *o, const char *const *path, size_t n, bool follow, bool json,
+                    bool *any, struct ckpt_err *err)
 {
     static const struct out_column columns[] = {
         {"run", NULL, OUT_LEFT}, {"curve", NULL, OUT_LEFT}, {"x", NULL, OUT_RIGHT},

@@ -60,14 +60,8 @@ static void put_log(struct out *o, const json_t *log, bool all)
 
     out_table(o, "log", columns, 6);
     for (size_t i = n > LAST_ROWS && !all ? n - LAST_ROWS : 0; i < n; i++)
-        for (size_t k = 0; k < 6; k++) {
-            double v = number(json_array_get(log, i), columns[k].key);
-
-            if (isnan(v))
-                out_cell_none(o);
-            else
-                out_cell_real(o, v);
-        }
+        for (size_t k = 0; k < 6; k++)
+            out_cell_known(o, number(json_array_get(log, i), columns[k].key));
     out_table_end(o);
 }
 

@@ -181,12 +181,10 @@ static const char *file_of(const struct ckpt_tensor *t)
     return slash ? slash + 1 : name;
 }
 
+/* Squares of huge values may not be finite. */
 static void put_real(struct out *o, bool there, double v)
 {
-    if (there && isfinite(v))           /* squares of huge values may not be */
-        out_cell_real(o, v);
-    else
-        out_cell_none(o);
+    out_cell_known(o, there && isfinite(v) ? v : NAN);
 }
 
 static void put_stats(struct out *o, const struct tensor_measure *m)

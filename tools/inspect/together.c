@@ -143,7 +143,7 @@ static int take_run(double *value, const char *path, bool follow, struct ckpt_er
     return rc ? ckpt_err_in(err, "%s", path) : 0;
 }
 
-static int compare_runs(struct out *o, bool json, bool follow, char *const *path, size_t n,
+static int compare_runs(struct out *o, bool json, bool follow, const char *const *path, size_t n,
                         struct ckpt_err *err)
 {
     struct out_column column[1 + N_FACTS] = {{"path", "run", OUT_LEFT}};
@@ -167,14 +167,8 @@ static int compare_runs(struct out *o, bool json, bool follow, char *const *path
         out_table(o, "runs", column, 1 + n_shown);
     for (size_t i = 0; rc == 0 && i < n; i++) {
         out_cell_str(o, path[i]);
-        for (size_t k = 0; k < n_shown; k++) {
-            double v = value[i * N_FACTS + shown[k]];
-
-            if (isnan(v))
-                out_cell_none(o);
-            else
-                out_cell_real(o, v);
-        }
+        for (size_t k = 0; k < n_shown; k++)
+            out_cell_known(o, value[i * N_FACTS + shown[k]]);
     }
     if (rc == 0)
         out_table_end(o);
@@ -183,7 +177,7 @@ static int compare_runs(struct out *o, bool json, bool follow, char *const *path
 }
 
 static int diff_two(struct out *o, const struct inspect_want *w, const struct cli *cli,
-                    char *const *path, bool *differ, struct ckpt_err *err)
+                    const char *const *path, bool *differ, struct ckpt_err *err)
 {
     struct ckpt_open_opts opts = {.tag = w->tag, .optimizer = w->optimizer,
                                   .follow = cli->follow, .spool = cli_spool()};
@@ -216,7 +210,7 @@ static int check_options(const struct inspect_want *w, bool diff, struct ckpt_er
 }
 
 static int put_together(struct out *o, const struct inspect_want *w, const struct cli *cli,
-                        char *const *path, size_t n, bool diff, bool *differ,
+                        const char *const *path, size_t n, bool diff, bool *differ,
                         struct ckpt_err *err)
 {
     bool json = cli->json || w->html, any = false;
@@ -233,8 +227,8 @@ static int put_together(struct out *o, const struct inspect_want *w, const struc
     return rc;
 }
 
-int inspect_together(const struct inspect_want *w, struct cli *cli, char *const *path, size_t n,
-                     struct ckpt_err *err)
+int inspect_together(const struct inspect_want *w, struct cli *cli, const char *const *path,
+                     size_t n, struct ckpt_err *err)
 {
     struct ckpt_err not_run = {0};
     bool differ = false, diff = w->diff;

@@ -63,15 +63,9 @@ static void put(struct check *c, const char *name, bool missing, const char *why
 
     if (full && ckpt_map_get(f->told, full, strlen(full)) != CKPT_MAP_NONE)
         return;
-    if (f->n == f->cap) {
-        void *grown = ckpt_grow(f->item, f->cap ? 2 * f->cap : 16, sizeof *f->item);
-
-        f->failed |= !grown;
-        if (!grown)
-            return;
-        f->item = grown;
-        f->cap = f->cap ? 2 * f->cap : 16;
-    }
+    f->failed |= ckpt_reserve(&f->item, f->n, &f->cap, sizeof *f->item, &ignored) != 0;
+    if (f->failed)
+        return;
     f->item[f->n++] = (struct finding){full, ckpt_arena_printf(&f->arena, "%s", why), missing};
     f->missing += missing;
     if (!full || !f->item[f->n - 1].why || ckpt_map_add(f->told, full, strlen(full), 0, &ignored))

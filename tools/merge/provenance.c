@@ -44,7 +44,8 @@ struct provenance {
     const char *const *part;                /* further folders of the input; borrowed */
     size_t             n_part;
     pthread_t          thread;
-    struct ckpt_err    err;                 /* the thread's; read after it has ended */
+    int                failed;              /* the thread's, as err; read after it has ended */
+    struct ckpt_err    err;
 };
 
 static int set_list(json_t *options, const char *name, const struct opt_list *l)
@@ -134,17 +135,11 @@ int provenance_new(struct provenance **p, const struct merge_want *w, struct ckp
 
 static int keep_file(struct provenance *p, struct entry e, struct ckpt_err *err)
 {
-    if (p->n == p->cap) {
-        size_t cap = p->cap ? 2 * p->cap : 64;
-        struct entry *more = ckpt_grow(p->file, cap, sizeof *more);
+    int rc = ckpt_reserve(&p->file, p->n, &p->cap, sizeof *p->file, err);
 
-        if (!more)
-            return ckpt_nomem(err, cap * sizeof *more);
-        p->file = more;
-        p->cap = cap;
-    }
-    p->file[p->n++] = e;
-    return 0;
+    if (rc == 0)
+        p->file[p->n++] = e;
+    return rc;
 }
 
 /* The last component of a path, without slashes at its end; len gets its length. */
@@ -376,6 +371,7 @@ static void *digest_all(void *ctx)
     ckpt_xxh128_free(xxh);
     ckpt_sha256_free(sha);
     ckpt_free(buffer);
+    p->failed = rc;
     return NULL;
 }
 
@@ -422,9 +418,9 @@ int provenance_finish(struct provenance *p, struct ckpt_err *err)
     if (!p->runs)
         return 0;
     end_thread(p);
-    if (p->err.code) {
+    if (p->failed) {
         *err = p->err;
-        return ckpt_err_code(err);
+        return p->failed;
     }
     snprintf(mark, sizeof mark, "\"%s\":\"", p->kind->key);
     for (size_t i = 0; i < p->n; i++) {         /* no name holds the mark: quotes are escaped */

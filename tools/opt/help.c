@@ -52,21 +52,7 @@ static size_t wrapped(const struct page *p, size_t left, const char *text, size_
 /* The default in words: what the row's struct held before parsing, unless the row says more. */
 static const char *default_text(char dst[64], const struct opt_slot *s)
 {
-    const union opt_value *was = &s->was;
-
-    if (s->row->absent)
-        return s->row->absent;
-    switch (s->row->kind) {
-    case OPT_KIND_FLAG:  return was->flag ? "on" : "off";
-    case OPT_KIND_COUNT: snprintf(dst, 64, "%d", was->count); return dst;
-    case OPT_KIND_INT:   snprintf(dst, 64, "%lld", (long long)was->i); return dst;
-    case OPT_KIND_REAL:  snprintf(dst, 64, "%.10g", was->real); return dst;
-    case OPT_KIND_SIZE:  snprintf(dst, 64, "%llu", (unsigned long long)was->size); return dst;
-    case OPT_KIND_TEXT:
-    case OPT_KIND_PATH:
-    case OPT_KIND_ENUM:  return was->text ? was->text : "none";
-    default:             return "none";
-    }
+    return s->row->absent ? s->row->absent : opt_value_text(dst, s->row->kind, &s->was);
 }
 
 static void print_row(const struct page *p, const struct opt_slot *s)

@@ -174,23 +174,28 @@ static int join(struct parse *p, const struct opt_spec *spec)
     return 0;
 }
 
-/* The names of what counts as given, as settings are called. */
+/* An option as settings are called: "top_k"; NULL without memory. */
+static char *setting_name(const struct opt_table *t, const struct opt_slot *s)
+{
+    char *name = ckpt_arena_printf(t->arena, "%s", s->row->name);
+
+    for (char *c = name; c && *c; c++)
+        *c = *c == '-' ? '_' : *c;
+    return name;
+}
+
+/* The names of what counts as given. */
 static int tell_given(struct opt_list *given, const struct opt_table *t, struct ckpt_err *err)
 {
     const char **item = ckpt_arena_alloc(t->arena, t->n_tool + 1, sizeof *item);
 
     *given = (struct opt_list){item, 0};
     for (size_t i = 0; item && i < t->n_tool; i++) {
-        char *name = NULL;
-
         if (!opt_counts(&t->slot[i]))
             continue;
-        name = ckpt_arena_printf(t->arena, "%s", t->slot[i].row->name);
-        for (char *c = name; c && *c; c++)
-            *c = *c == '-' ? '_' : *c;
-        if (!name)
+        item[given->n] = setting_name(t, &t->slot[i]);
+        if (!item[given->n++])
             return ckpt_nomem(err, strlen(t->slot[i].row->name));
-        item[given->n++] = name;
     }
     return item ? 0 : ckpt_nomem(err, t->n * sizeof *item);
 }
@@ -201,6 +206,28 @@ bool opt_has(const struct opt_list *given, const char *name)
         if (strcmp(given->item[i], name) == 0)
             return true;
     return false;
+}
+
+int opt_values(struct opt_list *out, struct cli *cli, const char *without, struct ckpt_err *err)
+{
+    const struct opt_table *t = cli->options;
+    const char **item = ckpt_arena_alloc(&cli->arena, t->n_tool + 1, sizeof *item);
+
+    *out = (struct opt_list){item, 0};
+    for (const struct opt_slot *s = t->slot; item && s < t->slot + t->n_tool; s++) {
+        union opt_value v = opt_value_of(s);
+        char word[64], *name;
+
+        if (s->row->kind == OPT_KIND_HEADING || s->row->kind == OPT_KIND_LIST ||
+            opt_among(without, s->row->name, strlen(s->row->name)))
+            continue;
+        name = setting_name(t, s);
+        item[out->n] = ckpt_arena_printf(&cli->arena, "%s %s", name ? name : "",
+                                         opt_value_text(word, s->row->kind, &v));
+        if (!name || !item[out->n++])
+            return ckpt_nomem(err, strlen(s->row->name));
+    }
+    return item ? 0 : ckpt_nomem(err, t->n_tool * sizeof *item);
 }
 
 /* For cli_flags: the tool's own names, and the common ones. */

@@ -141,5 +141,8 @@ int opt_parse(const struct opt_spec *spec, struct cli *cli, int argc, char **arg
               int *n_rest, struct opt_list *given, struct ckpt_err *err);
 /* Whether given, as opt_parse filled it, has an option ("top_k"). */
 bool opt_has(const struct opt_list *given, const char *name);
+/* "top_k 50", the value of each option of the tool as cli's arguments left it, but for those named
+ * in without (by blanks), and without lists; in cli's arena. */
+int opt_values(struct opt_list *out, struct cli *cli, const char *without, struct ckpt_err *err);
 
 #endif

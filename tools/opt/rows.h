@@ -34,6 +34,8 @@ struct opt_table {
 };
 
 union opt_value opt_value_of(const struct opt_slot *s);
+/* A value in words, in dst or not.  Lists and letters are "none". */
+const char *opt_value_text(char dst[64], enum opt_kind kind, const union opt_value *v);
 /* Whether a row was given and, if it is a flag that is off by default, is on. */
 bool opt_counts(const struct opt_slot *s);
 /* Refuse an option that has no effect beside those given: CKPT_EUSAGE names both. */

@@ -180,3 +180,22 @@ int opt_set(const struct opt_table *t, const struct opt_slot *s, const char *tex
         return 0;
     }
 }
+
+const char *opt_value_text(char dst[64], enum opt_kind kind, const union opt_value *v)
+{
+    switch (kind) {
+    case OPT_KIND_FLAG:  return v->flag ? "on" : "off";
+    case OPT_KIND_COUNT: snprintf(dst, 64, "%d", v->count); return dst;
+    case OPT_KIND_INT:   snprintf(dst, 64, "%lld", (long long)v->i); return dst;
+    case OPT_KIND_REAL:
+        snprintf(dst, 64, "%.10g", v->real);
+        if (strtod(dst, NULL) != v->real)
+            snprintf(dst, 64, "%.17g", v->real);
+        return dst;
+    case OPT_KIND_SIZE:  snprintf(dst, 64, "%llu", (unsigned long long)v->size); return dst;
+    case OPT_KIND_TEXT:
+    case OPT_KIND_PATH:
+    case OPT_KIND_ENUM:  return v->text ? v->text : "none";
+    default:             return "none";
+    }
+}

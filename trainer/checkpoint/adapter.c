@@ -244,7 +244,7 @@ int adapter_load(struct session *s, const char *dir, struct ckpt_err *err)
         ckpt_err_in(err, "%s", dir);
     ckpt_source_close(src);
     ckpt_free(index);
-    return comm_agree(s->comm, err);
+    return comm_agree(s->comm, rc, err);
 }
 
 /* -- fresh ------------------------------------------------------------------------------------ */
@@ -386,7 +386,7 @@ int adapter_init(struct session *s, uint64_t seed, struct ckpt_err *err)
             rc = fresh.whole ? zero_fill(s->zero, ZERO_MASTER, fill_from_base, &fresh, err)
                              : ckpt_err_code(err);
     }
-    return comm_agree(s->comm, err);
+    return comm_agree(s->comm, rc, err);
 }
 
 /* -- out -------------------------------------------------------------------------------------- */

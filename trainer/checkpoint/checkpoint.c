@@ -18,7 +18,6 @@
 #include "formats/families/arch.h"
 #include "trainer/optim/order.h"
 #include "trainer/checkpoint/files.h"
-#include "trainer/shard/moments.h"
 #include "trainer/checkpoint/weights.h"
 
 /* Steps of the optimizer and of the schedule: those that were not skipped. */
@@ -44,19 +43,12 @@ struct reading {
     const struct optim_slot *slot;
 };
 
-/* Bytes of `count` elements, or of their scales. */
-static size_t stored_bytes(enum op_moments m, enum adamw_array of, int64_t count)
-{
-    if (of == ADAMW_ABSMAX || of == ADAMW_ABSMAX_SQ)
-        return (size_t)(count + OP_MOMENTS_BLOCK - 1) / OP_MOMENTS_BLOCK * sizeof(float);
-    return (size_t)count * (of == ADAMW_MASTER ? sizeof(float) : moments_size(m));
-}
-
 /* Elements of slot n, put together from its parts; of a rank's part of it where it is sharded. */
 static int read_slot(void *ctx, size_t n, enum adamw_array of, int64_t start, int64_t count,
                      void *to, struct ckpt_err *err)
 {
     static const enum optim_state_array array[ADAMW_ARRAYS] = {
+        [ADAMW_MASTER] = OPTIM_STATE_MASTER,
         [ADAMW_EXP_AVG] = OPTIM_STATE_AVG, [ADAMW_EXP_AVG_SQ] = OPTIM_STATE_AVG_SQ,
         [ADAMW_ABSMAX] = OPTIM_STATE_ABSMAX, [ADAMW_ABSMAX_SQ] = OPTIM_STATE_ABSMAX_SQ};
     const struct reading *r = ctx;
@@ -69,10 +61,11 @@ static int read_slot(void *ctx, size_t n, enum adamw_array of, int64_t start, in
         int64_t at = slot->part[k].at, own = flat_part(zero_flat(r->zero), i);
         int64_t from = start > at ? start : at;
         int64_t end = start + count < at + own ? start + count : at + own;
-        unsigned char *here = bytes + stored_bytes(zero_moments(r->zero, i), of, from - start);
+        unsigned char *here;
 
         if (from >= end)
             continue;
+        here = bytes + optim_state_bytes(array[of], zero_moments(r->zero, i), from - start);
         rc = of == ADAMW_MASTER ? zero_read(r->zero, ZERO_MASTER, i, from - at, end - from,
                                             (float *)(void *)here, err)
                                 : zero_read_stored(r->zero, array[of], i, from - at, end - from,
@@ -183,8 +176,7 @@ static int save_model(struct session *s, const char *staging, struct ckpt_err *e
         if (rc == 0)
             rc = ckpt_create(&sink, "safetensors", path, &list, &opts, err);
     }
-    rc = comm_agree(s->comm, err);
-    if (rc == 0)
+    if ((rc = comm_agree(s->comm, rc, err)) == 0)
         rc = weights_gather(s->zero, s->comm, sink, err);
     if (sink && rc == 0)
         rc = ckpt_sink_commit(sink, err);
@@ -328,7 +320,7 @@ int checkpoint_try(const char *output_dir, struct session *s, struct ckpt_err *e
 {
     char path[4200], host[65] = "";
     bool known = gethostname(host, sizeof host - 1) == 0;
-    int fd, why = 0;
+    int fd, why = 0, rc = 0;
 
     snprintf(path, sizeof path, "%s/.try-%s-%ld-%d", output_dir, host, (long)getpid(),
              s->comm->rank);
@@ -340,32 +332,32 @@ int checkpoint_try(const char *output_dir, struct session *s, struct ckpt_err *e
     if (fd >= 0)
         unlink(path);
     if (why) {
-        ckpt_fail_errno(err, CKPT_ECREATE, why, "%s: cannot write a file here", output_dir);
+        rc = ckpt_fail_errno(err, CKPT_ECREATE, why, "%s: cannot write a file here", output_dir);
         if (known && s->comm->world_size > 1)
             ckpt_err_in(err, "rank %d on %s", s->comm->rank, host);
     }
-    return comm_agree(s->comm, err);
+    return comm_agree(s->comm, rc, err);
 }
 
 int checkpoint_save_bare(const char *path, struct session *s, struct ckpt_err *err)
 {
     struct ckpt_outdir *dir = NULL;
     char staging[4096] = "";
+    int rc = s->comm->rank == 0 ? ckpt_outdir_create(&dir, path, err) : 0;
 
-    if (s->comm->rank == 0 && ckpt_outdir_create(&dir, path, err) == 0) {
+    if (dir) {
         snprintf(staging, sizeof staging, "%s", ckpt_outdir_staging(dir));
-        if (put_json(dir, "config.json", json_incref(arch_config(s->arch)), false, err) == 0 &&
-            s->tokenizer_dir)
-            checkpoint_copy_tokenizer(dir, s->tokenizer_dir, NULL, err);
+        rc = put_json(dir, "config.json", json_incref(arch_config(s->arch)), false, err);
+        if (rc == 0 && s->tokenizer_dir)
+            rc = checkpoint_copy_tokenizer(dir, s->tokenizer_dir, NULL, err);
     }
-    if (comm_agree(s->comm, err) == 0)
-        save_model(s, staging, err);
-    if (comm_agree(s->comm, err) == 0 && dir) {
-        ckpt_outdir_commit(dir, err);
-        dir = NULL;
-    }
-    ckpt_outdir_abort(dir);
-    return comm_agree(s->comm, err);
+    if ((rc = comm_agree(s->comm, rc, err)) == 0)
+        rc = save_model(s, staging, err);
+    if ((rc = comm_agree(s->comm, rc, err)) != 0)
+        ckpt_outdir_abort(dir);
+    else if (dir)
+        rc = ckpt_outdir_commit(dir, err);
+    return comm_agree(s->comm, rc, err);
 }
 
 int checkpoint_save(char path[4096], struct session *s, const struct checkpoint *c,
@@ -373,42 +365,40 @@ int checkpoint_save(char path[4096], struct session *s, const struct checkpoint 
 {
     struct ckpt_outdir *dir = NULL;
     char staging[4096] = "", tag[64];
-    int rc;
+    bool first = s->comm->rank == 0;
+    int rc = 0;
 
     snprintf(tag, sizeof tag, "global_step%lld", (long long)c->state->global_step);
     snprintf(path, 4096, "%s/checkpoint-%lld", c->settings->output_dir,
              (long long)c->state->global_step);
-    if (s->comm->rank == 0 &&
-        (c->replace ? ckpt_outdir_create_over : ckpt_outdir_create)(&dir, path, err) == 0)
+    if (first)
+        rc = (c->replace ? ckpt_outdir_create_over : ckpt_outdir_create)(&dir, path, err);
+    if (dir)
         snprintf(staging, sizeof staging, "%s", ckpt_outdir_staging(dir));
-    if ((rc = comm_agree(s->comm, err)) != 0)
+    if ((rc = comm_agree(s->comm, rc, err)) != 0)
         goto fail;
     comm_broadcast(s->comm, staging, sizeof staging, CKPT_U8, 0);
-    if (s->comm->rank != 0)
-        ckpt_outdir_join(&dir, staging, err);
-    if ((rc = comm_agree(s->comm, err)) != 0)
+    if (!first)
+        rc = ckpt_outdir_join(&dir, staging, err);
+    if ((rc = comm_agree(s->comm, rc, err)) != 0)
         goto fail;
-    if (save_parts(s, c, dir, tag, err))
+    if ((rc = save_parts(s, c, dir, tag, err)) != 0)
         ckpt_err_in(err, "%s", path);
-    if ((rc = comm_agree(s->comm, err)) != 0)
+    if ((rc = comm_agree(s->comm, rc, err)) != 0)
         goto fail;
     if (s->lora || c->settings->zero_stage == 0 ||
         c->settings->stage3_gather_16bit_weights_on_model_save)
-        save_model(s, staging, err);
-    if ((rc = comm_agree(s->comm, err)) != 0)
+        rc = save_model(s, staging, err);
+    if ((rc = comm_agree(s->comm, rc, err)) != 0)
         goto fail;
-    if (s->comm->rank != 0) {
-        ckpt_outdir_abort(dir);         /* a joined directory is only let go */
-        dir = NULL;
-    } else {
-        if (c->settings->zero_stage != 3 || ds_write_latest(dir, tag, err) == 0)
-            publish(s, c, dir, err);
-        else
-            ckpt_outdir_abort(dir);
+    if (first && c->settings->zero_stage == 3)
+        rc = ds_write_latest(dir, tag, err);
+    if (first && rc == 0) {
+        rc = publish(s, c, dir, err);
         dir = NULL;
     }
-    rc = comm_agree(s->comm, err);
+    rc = comm_agree(s->comm, rc, err);
 fail:
-    ckpt_outdir_abort(dir);
+    ckpt_outdir_abort(dir);             /* a joined directory is only let go */
     return rc;
 }

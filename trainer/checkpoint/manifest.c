@@ -137,9 +137,10 @@ int manifest_check_file(const json_t *row, struct ckpt_dir *dir, enum manifest_d
     int64_t size;
     int rc;
 
-    if (ckpt_json_str(&name, row, "name", err) || ckpt_json_int(&size, row, "size", err) ||
-        ckpt_json_str(&sha256, row, "sha256", err))
-        return err->code;
+    if ((rc = ckpt_json_str(&name, row, "name", err)) != 0 ||
+        (rc = ckpt_json_int(&size, row, "size", err)) != 0 ||
+        (rc = ckpt_json_str(&sha256, row, "sha256", err)) != 0)
+        return rc;
     if (!ckpt_file_path_is_clean(name))
         return ckpt_fail_as(err, CKPT_EREFUSED, "refused-path", "file %s: not a clean path", name);
     rc = ckpt_file_open_at(&f, dir, name, err);

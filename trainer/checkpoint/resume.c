@@ -85,8 +85,9 @@ static int check_manifest(json_t **out, struct session *s, struct ckpt_dir *dir,
         return rc;
     m = *out;
     ckpt_digest_hex(own, c->data, sizeof c->data);
-    if (ckpt_json_int(&seed, m, "seed", err) || ckpt_json_str(&data, m, "data", err))
-        return err->code;
+    if ((rc = ckpt_json_int(&seed, m, "seed", err)) != 0 ||
+        (rc = ckpt_json_str(&data, m, "data", err)) != 0)
+        return rc;
     if (seed != (int64_t)c->settings->seed)
         return ckpt_fail(err, CKPT_EMISMATCH, "%s: the run had `seed %lld`, this one has %llu",
                          path, (long long)seed, (unsigned long long)c->settings->seed);
@@ -193,7 +194,7 @@ int resume_load(struct session *s, const char *path, const struct checkpoint *c,
     any = *damaged;
     comm_all_reduce(s->comm, &any, 1, CKPT_I64, COMM_MAX);
     if (any && !*damaged)
-        ckpt_err_clear(err);            /* the rank that found the damage tells it */
+        rc = 0;                         /* the rank that found the damage reports it */
     *damaged = any != 0;
-    return comm_agree(s->comm, err);
+    return comm_agree(s->comm, rc, err);
 }

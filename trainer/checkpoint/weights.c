@@ -339,7 +339,7 @@ static int gather(struct zero *z, enum zero_array of, struct comm *comm, struct 
         const float *all = grads ? zero_gather_grad(z, layer, err) : zero_master(z, layer, err);
         size_t first, end;
 
-        rc = rc ? rc : all ? 0 : err->code;
+        rc = rc ? rc : all ? 0 : ckpt_err_code(err);
         flat_layer(flat, layer, &first, &end);
         for (size_t i = first; sink && rc == 0 && i < end; i++)
             if (in(p, i))

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "libckpt/mem.h"
+#include "trainer/comm/meet.h"
 
 /* Whether a collective has anything to do; marks the handle on a call that cannot be right. */
 static bool wanted(struct comm *c, const char *what, int64_t count, enum ckpt_dtype t, bool sums)
@@ -75,14 +76,13 @@ static void name_rank(struct ckpt_err *err, int rank)
         ckpt_err_in(err, "rank %d", rank);
 }
 
-int comm_agree(struct comm *c, struct ckpt_err *err)
+int comm_agree(struct comm *c, int rc, struct ckpt_err *err)
 {
-    int own = err->code;
-    int64_t first = own ? c->rank : c->world_size;      /* lowest failing rank */
+    int64_t first = rc ? c->rank : c->world_size;       /* lowest failing rank */
     struct ckpt_err told = *err;
 
     if (c->world_size == 1)
-        return own;
+        return rc;
     comm_all_reduce(c, &first, 1, CKPT_I64, COMM_MIN);
     if (comm_error(c, &told) == 0 && first == c->world_size)
         return 0;
@@ -90,26 +90,36 @@ int comm_agree(struct comm *c, struct ckpt_err *err)
         name_rank(&told, c->rank);
         comm_broadcast(c, &told, (int64_t)sizeof told, CKPT_U8, (int)first);
     }
-    if (comm_error(c, &told) && own)
-        return own;                     /* our own cause says more than a broken peer */
+    if (comm_error(c, &told) && rc)
+        return rc;                      /* our own cause says more than a broken peer */
     c->agreed = c->err.code == 0;
     *err = told;
-    return told.code;
+    return ckpt_err_code(err);
 }
 
 bool comm_alone(const struct comm *c, struct ckpt_err *err)
 {
-    if (!c || !err->code || c->agreed || c->world_size == 1)
+    char cause[1000];
+
+    if (!c || c->agreed || c->world_size == 1)
         return false;
+    if (err->code == CKPT_ECOMM && meet_cause(c->meet, cause, sizeof cause))
+        ckpt_fail_as(err, CKPT_ECOMM, "peer-dead", "ended: %s", cause);
     name_rank(err, c->rank);
+    if (err->code != CKPT_ECOMM)
+        meet_tell(c->meet, err->text);
     return true;
 }
 
 void comm_close(struct comm *c)
 {
+    bool well;
+
     if (!c)
         return;
+    well = c->err.code == 0;
     c->status = ckpt_err_status(c->err.code);
     c->ops->close(c);
+    meet_close(c->meet, well);
     ckpt_free(c);
 }

@@ -22,7 +22,7 @@ struct comm;
 enum comm_op { COMM_SUM, COMM_MAX, COMM_MIN };
 
 struct comm_ops {
-    const char *name;                       /* "single", "mpi", "nccl" */
+    const char *name;                       /* "single", "mpi", "gloo" */
     /* buf[count] <- reduction over ranks.  F32, F64, I64. */
     void (*all_reduce)(struct comm *c, void *buf, int64_t count, enum ckpt_dtype t,
                        enum comm_op op);
@@ -38,7 +38,7 @@ struct comm_ops {
     void (*close)(struct comm *c);
 };
 
-/* The head of every communicator; backends put their own fields behind it. */
+/* The head of every communicator; backends put their own fields after it. */
 struct comm {
     const struct comm_ops *ops;
     int                    rank, world_size, local_rank;
@@ -46,6 +46,7 @@ struct comm {
     bool                   agreed;          /* all ranks know that they leave */
     int                    status;          /* with err: exit status of ranks that this one
                                                ends */
+    struct meet           *meet;            /* where its ranks met; NULL: through MPI, or alone */
 };
 
 /* Checked wrappers: counts >= 0, not broken, one-rank shortcuts. */
@@ -58,24 +59,26 @@ void comm_barrier(struct comm *c);
 /* 0, or the sticky failure copied to err. */
 int comm_error(const struct comm *c, struct ckpt_err *err);
 /*
- * Agree: every rank passes its own record (code 0 when well); returns 0 when all are well, else
- * on every rank the code and text of the lowest failing rank ("rank 2: ...").
+ * Agree: every rank passes the code of what it did before (0: it succeeded) with its record;
+ * returns 0 when all succeeded, else on every rank the code and text of the lowest failing rank
+ * ("rank 2: ...").
  */
-int comm_agree(struct comm *c, struct ckpt_err *err);
+int comm_agree(struct comm *c, int rc, struct ckpt_err *err);
 /*
- * Whether err is this rank's alone, so that no other will tell it; then "rank N: " stands in front
- * of it.  To be asked, and told, before comm_close, which ends the peers.
+ * Whether a failure is this rank's alone, so that no other rank reports it; then "rank N: " is put
+ * in front of err.  To be asked, and reported, before comm_close, which ends the peers.
  */
 bool comm_alone(const struct comm *c, struct ckpt_err *err);
 /* NULL is closed.  With a failure that was not agreed upon all peers are ended too. */
 void comm_close(struct comm *c);
 
 /*
- * Chooser (comm/open.c): MPI when started by mpirun or srun (its plug-in libckpt_mpi.so is opened
- * at run time), single otherwise.  CKPT_EDEVICE when the plug-in cannot be opened, CKPT_ECONFIG
- * for ranks that were announced and cannot meet.
+ * Chooser (comm/open.c): MPI when started by mpirun or srun with PMI (plug-in libckpt_mpi.so), Gloo
+ * for ranks of other launchers (libckpt_gloo.so), single otherwise.  Ranks wait timeout_ms (0: half
+ * an hour) for each other.  CKPT_EDEVICE when the plug-in cannot be opened, CKPT_ECONFIG for ranks
+ * that were announced and cannot meet.
  */
-int comm_open(struct comm **out, struct ckpt_err *err);
+int comm_open(struct comm **out, int64_t timeout_ms, struct ckpt_err *err);
 /* Alone, whatever is announced; with n > 1 as if there were so many ranks, for a plan: what this
  * one brings to a collective stands for all. */
 int comm_open_single(struct comm **out, int n, struct ckpt_err *err);

@@ -1,111 +1,131 @@
 /* launch - see launch.h. */
 #include "trainer/comm/launch.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "libckpt/commit.h"
 #include "libckpt/mem.h"
+#include "trainer/comm/control.h"
+#include "trainer/comm/meet.h"
 
-static void pause_ms(int ms)
+extern char **environ;
+
+#define WORD 32                         /* hexadecimal digits */
+
+/* What every rank is told in its environment, after what this process has in its own. */
+enum { ENV_RANK, ENV_LOCAL_RANK, ENV_CONTROL, ENV_WORLD_SIZE, ENV_LOCAL_WORLD_SIZE, ENV_MASTER_ADDR,
+       ENV_MASTER_PORT, ENV_HELD, ENV_WORD, ENV_BLAS, ENV_N };
+
+struct environment {
+    char   text[ENV_N][96];
+    char **all;                         /* [n]: those kept, then text, then NULL */
+};
+
+/* What would place a rank otherwise (ranks.c), and what text replaces. */
+static bool is_kept(const char *variable)
 {
-    struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+    static const char *const dropped[] = {
+        "OMPI_", "PMI_", "PMIX_", "RANK=", "LOCAL_RANK=", "WORLD_SIZE=", "LOCAL_WORLD_SIZE=",
+        "MASTER_ADDR=", "MASTER_PORT=", "TORCHELASTIC_", CONTROL_ENV "=", RANKS_HELD_ENV "=",
+        MEET_WORD_ENV "=", "OPENBLAS_NUM_THREADS=",
+    };
 
-    nanosleep(&t, NULL);
+    for (size_t i = 0; i < sizeof dropped / sizeof dropped[0]; i++)
+        if (strncmp(variable, dropped[i], strlen(dropped[i])) == 0)
+            return false;
+    return true;
 }
 
-static int draw(char *digits, size_t n, struct ckpt_err *err)
+static int environment_make(struct environment *e, int64_t n, uint16_t port, const char *word,
+                            struct ckpt_err *err)
 {
-    unsigned char bits[CONTROL_WORD / 2];
+    size_t count = 0, kept = 0;
 
-    if (getrandom(bits, n / 2, 0) != (ssize_t)(n / 2))
-        return ckpt_fail_errno(err, CKPT_ENOMEM, errno, "random bytes");
-    for (size_t i = 0; i < n / 2; i++)
-        snprintf(digits + 2 * i, 3, "%02x", bits[i]);
+    while (environ[count])
+        count++;
+    e->all = ckpt_alloc(count + ENV_N + 1, sizeof *e->all);
+    if (!e->all)
+        return ckpt_nomem(err, (count + ENV_N + 1) * sizeof *e->all);
+    for (size_t i = 0; i < count; i++)
+        if (is_kept(environ[i]))
+            e->all[kept++] = environ[i];
+    for (size_t i = 0; i < ENV_N; i++)
+        e->all[kept++] = e->text[i];
+    snprintf(e->text[ENV_WORLD_SIZE], sizeof e->text[0], "WORLD_SIZE=%lld", (long long)n);
+    snprintf(e->text[ENV_LOCAL_WORLD_SIZE], sizeof e->text[0], "LOCAL_WORLD_SIZE=%lld",
+             (long long)n);
+    snprintf(e->text[ENV_MASTER_ADDR], sizeof e->text[0], "MASTER_ADDR=127.0.0.1");
+    snprintf(e->text[ENV_MASTER_PORT], sizeof e->text[0], "MASTER_PORT=%u", (unsigned)port);
+    snprintf(e->text[ENV_HELD], sizeof e->text[0], RANKS_HELD_ENV "=1");
+    snprintf(e->text[ENV_WORD], sizeof e->text[0], MEET_WORD_ENV "=%s", word);
+    /* Ranks use none of its own threads. */
+    snprintf(e->text[ENV_BLAS], sizeof e->text[0], "OPENBLAS_NUM_THREADS=1");
     return 0;
 }
 
-/* In memory where that is possible: MPI maps files of its own there. */
-static int make_dir(struct launch *l, struct ckpt_err *err)
+static void environment_place(struct environment *e, int64_t rank, int control)
 {
-    const char *tmp = getenv("TMPDIR");
-    const char *const in[] = {"/dev/shm", tmp && strlen(tmp) < 32 ? tmp : "/tmp", "/tmp"};
-    char name[17];
-    int rc;
-
-    if ((rc = draw(name, sizeof name - 1, err)) != 0)
-        return rc;
-    for (size_t i = 0; i < sizeof in / sizeof in[0]; i++) {
-        snprintf(l->dir, sizeof l->dir, "%s/ckpt-%s", in[i], name);
-        if (mkdir(l->dir, 0700) == 0)
-            return 0;
-    }
-    l->dir[0] = '\0';
-    return ckpt_fail_errno(err, CKPT_ECREATE, errno, "a directory in /dev/shm or /tmp");
+    snprintf(e->text[ENV_RANK], sizeof e->text[0], "RANK=%lld", (long long)rank);
+    snprintf(e->text[ENV_LOCAL_RANK], sizeof e->text[0], "LOCAL_RANK=%lld", (long long)rank);
+    snprintf(e->text[ENV_CONTROL], sizeof e->text[0], CONTROL_ENV "=%d", control);
 }
 
-static int listen_there(struct launch *l, struct ckpt_err *err)
+/* The CPUs of one of n ranks: its share of those that this process may use, or all of them. */
+static cpu_set_t cpus_of(int64_t rank, int64_t n)
 {
-    struct sockaddr_un at = {.sun_family = AF_UNIX};
-    int rc;
+    cpu_set_t all, own;
+    int64_t count, at = 0;
 
-    if ((rc = draw(l->word, CONTROL_WORD, err)) != 0)
-        return rc;
-    snprintf(at.sun_path, sizeof at.sun_path, "%s/control", l->dir);
-    l->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (l->listener < 0 || bind(l->listener, (struct sockaddr *)&at, sizeof at) ||
-        listen(l->listener, 4096))
-        return ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", at.sun_path);
-    return 0;
+    CPU_ZERO(&all);
+    CPU_ZERO(&own);
+    sched_getaffinity(0, sizeof all, &all);
+    count = CPU_COUNT(&all);
+    if (count < n)
+        return all;
+    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &all)) {
+            if (at * n / count == rank)
+                CPU_SET(cpu, &own);
+            at++;
+        }
+    return own;
 }
 
-/* What mpirun and the ranks read. */
-static int set_environment(const struct launch *l)
-{
-    char control[128];
-    int rc;
+struct start {
+    const char       *program;
+    char            **argv;
+    const sigset_t   *mask;
+    struct environment env;
+    int64_t           rank, n;
+    int               control;          /* the rank's end of its socket */
+    pid_t             parent;
+    cpu_set_t         cpus;
+};
 
-    snprintf(control, sizeof control, "%s:%s/control", l->word, l->dir);
-    rc = setenv(CONTROL_ENV, control, 1);
-    if (geteuid() == 0) {               /* Open MPI refuses root without both */
-        rc |= setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
-        rc |= setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
-    }
-    rc |= setenv("OPENBLAS_NUM_THREADS", "1", 1);   /* ranks use none of its own threads */
-    /* CMA fails in containers */
-    rc |= setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
-    rc |= setenv("OMPI_MCA_orte_tmpdir_base", l->dir, 1);
-    rc |= setenv("OMPI_MCA_btl_vader_backing_directory", l->dir, 1);
-    return rc;
-}
-
-/* In the child: a session of its own, which dies with the supervisor. */
-static void become(const struct launch *l, const char *const *args, const sigset_t *mask, int out,
-                   int failed, pid_t parent)
+/* In the child, whose memory may be another thread's midst: system calls alone. */
+static void become(const struct start *s, int failed)
 {
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC), why;
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC), why;
 
     setsid();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent)            /* it died before that */
+    if (getppid() != s->parent)         /* it died before that */
         _exit(0);
-    if (set_environment(l) == 0 && null >= 0 && dup2(null, 0) == 0 && dup2(out, 1) == 1 &&
-        dup2(out, 2) == 2 && sigprocmask(SIG_SETMASK, mask, NULL) == 0)
-        execvp(args[0], (char *const *)args);
+    sched_setaffinity(0, sizeof s->cpus, &s->cpus);
+    if ((s->rank == 0 || (null >= 0 && dup2(null, STDIN_FILENO) == STDIN_FILENO)) &&
+        fcntl(s->control, F_SETFD, 0) == 0 && sigprocmask(SIG_SETMASK, s->mask, NULL) == 0)
+        execve(s->program, s->argv, s->env.all);
     why = errno;
     if (write(failed, &why, sizeof why) < 0)
         _exit(1);
@@ -113,114 +133,84 @@ static void become(const struct launch *l, const char *const *args, const sigset
 }
 
 /* Returns the errno of a program that cannot be started, else 0. */
-static int start(struct launch *l, const char *const *args, const sigset_t *mask)
+static int start_rank(struct launch_rank *r, struct start *s)
 {
-    pid_t parent = getpid();
-    int out[2], failed[2], why = 0;
+    int pair[2], failed[2], why = 0;
 
-    if (pipe2(out, O_CLOEXEC))
+    if (pipe2(failed, O_CLOEXEC))
         return errno;
-    if (pipe2(failed, O_CLOEXEC)) {
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair)) {
         why = errno;
-        close(out[0]);
-        close(out[1]);
+        close(failed[0]);
+        close(failed[1]);
         return why;
     }
-    l->output = out[0];
-    l->pid = fork();
-    if (l->pid == 0)
-        become(l, args, mask, out[1], failed[1], parent);
-    why = l->pid < 0 ? errno : 0;
-    close(out[1]);
+    r->control = pair[0];
+    s->control = pair[1];
+    environment_place(&s->env, s->rank, pair[1]);
+    s->cpus = cpus_of(s->rank, s->n);
+    r->pid = fork();
+    if (r->pid == 0)
+        become(s, failed[1]);
+    if (r->pid < 0) {
+        why = errno;
+        r->pid = 0;
+    }
+    close(pair[1]);
     close(failed[1]);
     while (why == 0 && read(failed[0], &why, sizeof why) < 0 && errno == EINTR)
         ;
     close(failed[0]);
-    fcntl(l->output, F_SETFL, O_NONBLOCK);
     return why;
 }
 
-/* MPI's segments in shared memory are files: under a smaller limit ranks die or hang in its start,
- * which says nothing that helps. */
-static int check_file_size(struct ckpt_err *err)
+static int draw_word(char word[WORD + 1], struct ckpt_err *err)
 {
-    const rlim_t least = (rlim_t)4 << 20;
-    struct rlimit most;
+    unsigned char bits[WORD / 2];
 
-    if (getrlimit(RLIMIT_FSIZE, &most) || most.rlim_cur == RLIM_INFINITY || most.rlim_cur >= least)
-        return 0;
-    ckpt_fail(err, CKPT_ECREATE, "ulimit -f allows files of %llu bytes, Open MPI needs %llu for "
-              "ranks of one host", (unsigned long long)most.rlim_cur, (unsigned long long)least);
-    return ckpt_err_hint(err, "raise ulimit -f, or use one rank (`nproc 1`)");
+    if (getrandom(bits, sizeof bits, 0) != (ssize_t)sizeof bits)
+        return ckpt_fail_errno(err, CKPT_ENOMEM, errno, "random bytes");
+    for (size_t i = 0; i < sizeof bits; i++)
+        snprintf(word + 2 * i, 3, "%02x", bits[i]);
+    return 0;
 }
 
 int launch_start(struct launch *l, int64_t n, char **argv, const sigset_t *mask,
                  struct ckpt_err *err)
 {
-    static const char *const before[] = {"mpirun", "--oversubscribe", "--bind-to", "none", "-np"};
-    const size_t k = sizeof before / sizeof before[0];
-    const char **args;
-    char count[32], self[4096];
+    char self[4096], word[WORD + 1];
     ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
-    size_t argc = 0;
-    int why, rc;
+    struct start s = {.program = self, .argv = argv, .mask = mask, .n = n, .parent = getpid()};
+    int rc, why = 0;
 
-    *l = (struct launch){.listener = -1, .output = -1, .pid = -1, .ended = true};
+    *l = (struct launch){.n = n};
     if (len <= 0)
         return ckpt_fail_errno(err, CKPT_ENOMEM, errno, "/proc/self/exe");
     self[len] = '\0';
-    if ((rc = check_file_size(err)) != 0 || (rc = make_dir(l, err)) != 0 ||
-        (rc = listen_there(l, err)) != 0)
+    l->rank = ckpt_alloc((size_t)n, sizeof *l->rank);
+    if (!l->rank)
+        return ckpt_nomem(err, (size_t)n * sizeof *l->rank);
+    for (int64_t i = 0; i < n; i++)
+        l->rank[i].control = -1;
+    if ((rc = draw_word(word, err)) != 0 ||
+        (rc = store_server_open(&l->store, "127.0.0.1", 0, word, err)) != 0 ||
+        (rc = environment_make(&s.env, n, store_server_port(l->store), word, err)) != 0)
         return rc;
-    while (argv[argc])
-        argc++;
-    args = ckpt_alloc(argc + k + 2, sizeof *args);
-    if (!args)
-        return ckpt_nomem(err, (argc + k + 2) * sizeof *args);
-    snprintf(count, sizeof count, "%lld", (long long)n);
-    memcpy(args, before, sizeof before);
-    args[k] = count;
-    args[k + 1] = self;
-    memcpy(args + k + 2, argv + 1, argc * sizeof *argv);        /* the NULL too */
-    prctl(PR_SET_CHILD_SUBREAPER, 1);   /* what mpirun leaves becomes ours, to be ended */
-    why = start(l, args, mask);
-    ckpt_free(args);
-    l->ended = l->pid < 0;
-    if (why == 0)
-        return 0;
-    ckpt_fail_errno(err, CKPT_EDEVICE, why, "mpirun");
-    return ckpt_err_hint(err, "`nproc` needs Open MPI's mpirun (package openmpi-bin)");
+    prctl(PR_SET_CHILD_SUBREAPER, 1);   /* what a rank leaves becomes ours, to be ended */
+    for (; s.rank < n && why == 0; s.rank++)
+        why = start_rank(&l->rank[s.rank], &s);
+    ckpt_free(s.env.all);
+    return why ? ckpt_fail_errno(err, CKPT_EDEVICE, why, "rank %lld of %lld: %s",
+                                 (long long)s.rank - 1, (long long)n, self) : 0;
 }
 
 void launch_look(struct launch *l)
 {
-    char more[1024];
-    ssize_t n;
+    for (int64_t i = 0; i < l->n; i++) {
+        struct launch_rank *r = &l->rank[i];
 
-    while (l->output >= 0 && (n = read(l->output, more, sizeof more)) != 0) {
-        size_t room = sizeof l->said - 1 - l->n_said;
-
-        if (n < 0)
-            break;
-        memcpy(l->said + l->n_said, more, (size_t)n < room ? (size_t)n : room);
-        l->n_said += (size_t)n < room ? (size_t)n : room;
-    }
-    if (!l->ended && waitpid(l->pid, &l->status, WNOHANG) == l->pid)
-        l->ended = true;
-}
-
-void launch_quote(const struct launch *l, char *out, size_t size)
-{
-    const char *at = l->said;
-
-    *out = '\0';
-    while (*at && !*out) {
-        size_t n = strcspn(at, "\n");
-
-        for (size_t i = 0; i < n && !*out; i++)
-            if (isalnum((unsigned char)at[i]))
-                snprintf(out, size, "%.*s", (int)n, at);
-        at += n + (at[n] == '\n');
+        if (r->pid && !r->ended && waitpid(r->pid, &r->status, WNOHANG) == r->pid)
+            r->ended = true;
     }
 }
 
@@ -254,41 +244,21 @@ static int signal_children(int sig)
     return count;
 }
 
-/* Whether mpirun ended within so long. */
-static bool wait_ended(struct launch *l, int ms)
-{
-    for (; ms > 0 && !l->ended; ms -= 20) {
-        launch_look(l);
-        if (!l->ended)
-            pause_ms(20);
-    }
-    return l->ended;
-}
-
 void launch_end(struct launch *l)
 {
-    struct ckpt_err unused = {0};
+    const struct timespec a_while = {.tv_nsec = 10000000};
 
-    if (!l->ended) {                    /* mpirun removes what it made when it is asked to end */
-        kill(l->pid, SIGTERM);
-        kill(l->pid, SIGCONT);
-        if (!wait_ended(l, 1000)) {
-            kill(-l->pid, SIGKILL);
-            kill(l->pid, SIGKILL);
-            wait_ended(l, 1000);
-        }
-    }
     /* Whoever lost its parent became a child of this process, and whose parent goes now does. */
-    for (int i = 0; i < 50 && signal_children(SIGKILL) > 0; i++) {
+    for (int i = 0; i < 200 && l->rank && signal_children(SIGKILL) > 0; i++) {
+        launch_look(l);
         while (waitpid(-1, NULL, WNOHANG) > 0)
             ;
-        pause_ms(10);
+        nanosleep(&a_while, NULL);
     }
-    if (l->listener >= 0)
-        close(l->listener);
-    if (l->output >= 0)
-        close(l->output);
-    if (l->dir[0])
-        ckpt_outdir_remove(l->dir, &unused);
-    *l = (struct launch){.listener = -1, .output = -1, .pid = -1, .ended = true};
+    for (int64_t i = 0; l->rank && i < l->n; i++)
+        if (l->rank[i].control >= 0)
+            close(l->rank[i].control);
+    store_server_close(l->store);
+    ckpt_free(l->rank);
+    *l = (struct launch){0};
 }

@@ -1,9 +1,9 @@
 /*
- * launch - start ranks of this program on this host through Open MPI's mpirun, and end them.
+ * launch - start ranks of this program on this host, and end them.
  *
- * mpirun runs in a session of its own: a terminal's signals reach only the supervisor, which
- * forwards them.  The output of mpirun and of ranks without a supervisor is kept, to be quoted
- * when nothing else tells why they ended.  All their files are in one private directory.
+ * Ranks meet in a store on the loopback address, which this process holds and which asks for a
+ * word that only they are given.  Each runs in a session of its own: a terminal's signals reach
+ * only the supervisor, which forwards them.  When this process dies its ranks are killed.
  */
 #ifndef CKPT_TRAINER_COMM_LAUNCH_H
 #define CKPT_TRAINER_COMM_LAUNCH_H
@@ -13,31 +13,33 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "trainer/comm/control.h"
+#include "libckpt/err.h"
+#include "trainer/comm/store_server.h"
+
+/* One rank's process. */
+struct launch_rank {
+    pid_t pid;                          /* 0: not started */
+    int   control;                      /* this end of its control socket; -1 */
+    bool  ended;
+    int   status;                       /* once ended, as waitpid gives it */
+};
 
 struct launch {
-    char   dir[64];                     /* private; "": none */
-    char   word[CONTROL_WORD + 1];      /* what ranks say hello with */
-    int    listener;                    /* where they say it; -1 */
-    int    output;                      /* mpirun's words; -1 */
-    pid_t  pid;                         /* mpirun */
-    bool   ended;
-    int    status;                      /* once ended, as waitpid gives it */
-    char   said[4096];                  /* the first of its words */
-    size_t n_said;
+    struct store_server *store;
+    struct launch_rank  *rank;          /* [n] */
+    int64_t              n;
 };
 
 /*
- * Start n ranks with the arguments argv[1...] and the signal mask that they are to have.
- * CKPT_EDEVICE where there is no mpirun.  launch_end either way.
+ * Start n ranks with the arguments argv[1...] and the signal mask that they are to have.  Rank 0
+ * reads this process' standard input, the others none; where there are CPUs for all, each rank
+ * gets its own part of them.  launch_end either way.
  */
 int launch_start(struct launch *l, int64_t n, char **argv, const sigset_t *mask,
                  struct ckpt_err *err);
-/* Read what mpirun says, notice its end; to be called now and then. */
+/* Notice ranks that have ended. */
 void launch_look(struct launch *l);
-/* The first line of what mpirun said that says something; "" when nothing does. */
-void launch_quote(const struct launch *l, char *out, size_t size);
-/* End mpirun and every process that it leaves, within two seconds, and remove the directory. */
+/* Kill every rank, and every process that one leaves. */
 void launch_end(struct launch *l);
 
 #endif

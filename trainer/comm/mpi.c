@@ -159,12 +159,13 @@ static const struct comm_ops mpi_ops = {
     .close = mpi_close,
 };
 
-static int start(struct comm *c)
+static int start(struct comm *c, const struct comm_meeting *unused)
 {
     struct comm_mpi *m = (struct comm_mpi *)c;
     MPI_Comm node;
     int provided, rc = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided);
 
+    (void)unused;                       /* MPI's ranks meet by themselves */
     if (rc != MPI_SUCCESS) {
         mark(c, rc, "MPI_Init_thread");
         return -1;

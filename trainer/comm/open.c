@@ -1,8 +1,9 @@
 /*
  * comm/open - which communicator a process gets; the only room that knows them all.
  *
- * Ranks announce themselves through the environment of their launcher (ranks.h).  MPI lives in a
- * plug-in, so a single-process run needs none installed.
+ * Ranks announce themselves through the environment of their launcher (ranks.h).  Those that MPI
+ * started meet through it, all others through a store (meet.h) and talk over Gloo.  Both live in
+ * plug-ins, so a single-process run needs neither installed.
  */
 #include <dlfcn.h>
 #include <string.h>
@@ -10,9 +11,9 @@
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
 #include "trainer/comm/comm.h"
+#include "trainer/comm/meet.h"
 #include "trainer/comm/plugin.h"
 #include "trainer/comm/ranks.h"
-#include "trainer/comm/report.h"
 #include "trainer/plugin.h"
 
 static void single_close(struct comm *c) { (void)c; }
@@ -74,47 +75,68 @@ int comm_open_single(struct comm **out, int n, struct ckpt_err *err)
     return 0;
 }
 
-static int open_mpi(struct comm **out, const struct ranks *ranks, struct ckpt_err *err)
+/* Start a communicator of a plug-in; on failure *out is NULL. */
+static int open_plugin(struct comm **out, const char *name, const struct comm_meeting *meeting,
+                       const struct ranks *ranks, struct ckpt_err *err)
 {
     const struct comm_plugin *plugin;
     char why[512];
     struct comm *c;
     int rc;
-    void *so = plugin_open("libckpt_mpi.so", why, sizeof why);
+    void *so = plugin_open(name, why, sizeof why);
 
     if (!so)
-        return ckpt_fail(err, CKPT_EDEVICE,
-                         "%s says %ld ranks, but the MPI plug-in did not open: %s", ranks->where,
-                         ranks->world_size, why);
+        return ckpt_fail(err, CKPT_EDEVICE, "%s says %ld ranks, but their plug-in did not open: %s",
+                         ranks->where, ranks->world_size, why);
     plugin = dlsym(so, "comm_plugin");
     if (!plugin || plugin->version != COMM_PLUGIN_VERSION)
-        return ckpt_fail(err, CKPT_EDEVICE, "libckpt_mpi.so: of another version than this program");
+        return ckpt_fail(err, CKPT_EDEVICE, "%s: of another version than this program", name);
     c = ckpt_alloc(1, plugin->size);
     if (!c)
         return ckpt_nomem(err, plugin->size);
-    report_aside(true);
-    rc = plugin->start(c);
-    report_aside(false);
+    rc = plugin->start(c, meeting);
     if (rc) {
         *err = c->err;
         ckpt_free(c);
         return ckpt_err_code(err);
     }
-    if (c->world_size != ranks->world_size) {
-        rc = ckpt_fail(err, CKPT_ECONFIG,
-                       "%s says %ld ranks (%s), MPI found %d: they were not started by the MPI "
-                       "that is installed", ranks->where, ranks->world_size, ranks->launcher,
-                       c->world_size);
-        ckpt_err_hint(err, "`nproc %ld` on one host, Open MPI's mpirun -np %ld, or srun "
-                      "--mpi=pmix", ranks->world_size, ranks->world_size);
-        comm_close(c);
-        return rc;
-    }
     *out = c;
     return 0;
 }
 
-int comm_open(struct comm **out, struct ckpt_err *err)
+static int open_mpi(struct comm **out, const struct ranks *ranks, struct ckpt_err *err)
+{
+    int rc = open_plugin(out, "libckpt_mpi.so", NULL, ranks, err);
+
+    if (rc || (*out)->world_size == ranks->world_size)
+        return rc;
+    rc = ckpt_fail(err, CKPT_ECONFIG,
+                   "%s says %ld ranks (%s), MPI found %d: they were not started by the MPI "
+                   "that is installed", ranks->where, ranks->world_size, ranks->launcher,
+                   (*out)->world_size);
+    ckpt_err_hint(err, "`nproc %ld` on one host, Open MPI's mpirun -np %ld, or srun",
+                  ranks->world_size, ranks->world_size);
+    comm_close(*out);
+    *out = NULL;
+    return rc;
+}
+
+static int open_gloo(struct comm **out, const struct ranks *ranks, int64_t timeout_ms,
+                     struct ckpt_err *err)
+{
+    struct meet *meet;
+    int rc = meet_open(&meet, ranks, timeout_ms ? timeout_ms : 1800 * 1000, err);
+
+    if (rc == 0)
+        rc = open_plugin(out, "libckpt_gloo.so", meet_meeting(meet), ranks, err);
+    if (rc)
+        meet_close(meet, false);
+    else
+        (*out)->meet = meet;
+    return rc;
+}
+
+int comm_open(struct comm **out, int64_t timeout_ms, struct ckpt_err *err)
 {
     struct ranks ranks = ranks_found();
     int rc;
@@ -122,13 +144,14 @@ int comm_open(struct comm **out, struct ckpt_err *err)
     *out = NULL;
     if ((rc = ranks_check(&ranks, err)) != 0)
         return rc;
-    if (ranks.world_size > 1 && open_mpi(out, &ranks, err))
-        return ckpt_err_in(err, "rank %ld", ranks.rank);
-    if (ranks.world_size > 1)
-        return 0;
-    if (ranks.job)
-        ckpt_log(CKPT_LOG_NOTE, "%s says %ld tasks, but srun did not start this process: running "
-                 "one rank (`nproc %ld` starts as many here)", ranks.job, ranks.job_size,
-                 ranks.job_size);
-    return comm_open_single(out, 1, err);
+    if (ranks.world_size == 1) {
+        if (ranks.job)
+            ckpt_log(CKPT_LOG_NOTE, "%s says %ld tasks, but srun did not start this process: "
+                     "running one rank (`nproc %ld` starts as many here)", ranks.job,
+                     ranks.job_size, ranks.job_size);
+        return comm_open_single(out, 1, err);
+    }
+    rc = ranks.meet == RANKS_MPI ? open_mpi(out, &ranks, err)
+                                 : open_gloo(out, &ranks, timeout_ms, err);
+    return rc ? ckpt_err_in(err, "rank %ld", ranks.rank) : 0;
 }

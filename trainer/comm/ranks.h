@@ -1,24 +1,37 @@
 /*
- * ranks - how many ranks were started, by whom, and which of them this process is, according to
- * the launcher's environment variables.
+ * ranks - how many ranks were started, by whom, which of them this process is and where they meet,
+ * according to the launcher's environment variables.
  */
 #ifndef CKPT_TRAINER_COMM_RANKS_H
 #define CKPT_TRAINER_COMM_RANKS_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "libckpt/fail.h"
 
+#define RANKS_HELD_ENV "CKPT_STORE_HELD"    /* set: the launcher holds the store */
+
+enum ranks_meet {
+    RANKS_NOWHERE,                      /* alone, or nothing says where */
+    RANKS_MPI,                          /* through the MPI that started them */
+    RANKS_STORE                         /* through a store at host and port */
+};
+
 struct ranks {
-    long        world_size, rank;       /* 1 and 0: alone */
-    const char *where;                  /* the variable that says so; "": none does */
-    const char *launcher;               /* "mpirun", "srun", "torchrun"; "" */
-    bool        placed;                 /* it says which rank this is, too */
-    bool        meets;                  /* the ranks can find each other, through MPI */
-    const char *job;                    /* a variable that tells of a job of several tasks while
+    long            world_size, rank;   /* 1 and 0: alone */
+    long            local_rank;         /* among the ranks of this host, where it is said */
+    const char     *where;              /* the variable that says so; "": none does */
+    const char     *launcher;           /* "mpirun", "srun", "torchrun" ...; "" */
+    bool            placed;             /* it says which rank this is, too */
+    enum ranks_meet meet;
+    char            host[256];          /* of the store: a name or number */
+    uint16_t        port;
+    bool            held;               /* by the launcher, not by rank 0 */
+    const char     *job;                /* a variable that tells of a job of several tasks while
                                            this is one process of its own; NULL: none */
-    long        job_size;
+    long            job_size;
 };
 
 /* What the environment says.  Never fails: what is no number says nothing. */
@@ -28,5 +41,7 @@ struct ranks ranks_found(void);
  * through.  CKPT_ECONFIG, with what was found where and how to start them.
  */
 int ranks_check(const struct ranks *r, struct ckpt_err *err);
+/* The first host of a Slurm node list: "tux[03-07,9],other" gives "tux03".  "": none. */
+void ranks_first_host(char *out, size_t size, const char *list);
 
 #endif

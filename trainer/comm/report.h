@@ -8,29 +8,25 @@
 #define CKPT_TRAINER_COMM_REPORT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "libckpt/fail.h"
 
-/*
- * Say hello to the supervisor that the environment names, if it names one; standard streams are
- * the supervisor's from then on.  First thing in main after signals are set up.  CKPT_ECOMM when
- * the supervisor is gone.
- */
+/* Find the supervisor that the environment names, if it names one.  First thing in main after
+ * signals are set up.  CKPT_ECONFIG for a name that is no supervisor's. */
 int report_open(struct ckpt_err *err);
 /* Whether a supervisor listens. */
 bool report_watched(void);
-/* Standard error is the launcher's, which the supervisor quotes, while a library is called that
- * prints there; on false it is the user's again. */
-void report_aside(bool on);
 /* What the run does from here on: a few words for a sentence, as "train step 12". */
 void report_phase(const char *fmt, ...) CKPT_PRINTF(1, 2);
+/* What was last said of it: "start-up" at first. */
+void report_phase_now(char *out, size_t size);
 /*
  * Tell a failure, which the supervisor prints with the rank.  agreed: all ranks know of it, and
  * only one tells it.  False: nobody listens, the caller prints it.
  */
 bool report_error(const struct ckpt_err *err, bool agreed);
-/* Say goodbye with the exit status.  Returns what to end with: a rank that has told its status
- * ends with 0, so that the launcher does not end its peers in the midst of their own goodbyes. */
+/* Say goodbye with the exit status, which is returned. */
 int report_close(int status);
 
 #endif

@@ -18,8 +18,9 @@
 #define ANSWER_MS 60000         /* a store that is there answers within this */
 
 struct store {
-    int  fd;
-    char where[300];            /* HOST:PORT, for messages */
+    int     fd;
+    int64_t answer_ms;
+    char    where[300];         /* HOST:PORT, for messages */
 };
 
 static int64_t now_ms(void)
@@ -62,7 +63,7 @@ static int send_all(struct store *s, struct ckpt_buf *b, struct ckpt_err *err)
 
         if (n >= 0)
             at += (size_t)n;
-        else if (errno == EAGAIN && ready(s->fd, POLLOUT, now_ms() + ANSWER_MS))
+        else if (errno == EAGAIN && ready(s->fd, POLLOUT, now_ms() + s->answer_ms))
             continue;
         else if (errno != EINTR)
             rc = lost(s, errno, err);
@@ -79,7 +80,7 @@ static int receive(struct store *s, void *dst, size_t n, int64_t until, struct c
     while (at < n) {
         ssize_t k;
 
-        if (!ready(s->fd, POLLIN, at ? now_ms() + ANSWER_MS : until))
+        if (!ready(s->fd, POLLIN, at ? now_ms() + s->answer_ms : until))
             return at ? lost(s, ETIMEDOUT, err)
                       : ckpt_fail(err, CKPT_ENOTFOUND, "store at %s: no answer in time", s->where);
         k = recv(s->fd, (char *)dst + at, n - at, 0);
@@ -93,7 +94,7 @@ static int receive(struct store *s, void *dst, size_t n, int64_t until, struct c
 
 static int answer(struct store *s, void *dst, size_t n, struct ckpt_err *err)
 {
-    int rc = receive(s, dst, n, now_ms() + ANSWER_MS, err);
+    int rc = receive(s, dst, n, now_ms() + s->answer_ms, err);
 
     return rc == CKPT_ENOTFOUND ? lost(s, ETIMEDOUT, err) : rc;
 }
@@ -179,6 +180,7 @@ int store_open(struct store **out, const char *host, uint16_t port, const char *
     if (!s)
         return ckpt_nomem(err, sizeof *s);
     s->fd = -1;
+    s->answer_ms = ANSWER_MS;
     snprintf(text, sizeof text, "%u", (unsigned)port);
     snprintf(s->where, sizeof s->where, "%.255s:%s", host, text);
     rc = connect_until(s, host, text, timeout_ms, err);
@@ -202,6 +204,8 @@ void store_close(struct store *s)
         close(s->fd);
     ckpt_free(s);
 }
+
+void store_answers_within(struct store *s, int64_t ms) { s->answer_ms = ms; }
 
 int store_set(struct store *s, const char *key, const void *value, size_t n, struct ckpt_err *err)
 {

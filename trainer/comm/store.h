@@ -57,6 +57,8 @@ struct store;
 int store_open(struct store **out, const char *host, uint16_t port, const char *word,
                int64_t timeout_ms, struct ckpt_err *err);
 void store_close(struct store *s);
+/* A store that does not answer within ms is lost; a minute at first. */
+void store_answers_within(struct store *s, int64_t ms);
 int store_set(struct store *s, const char *key, const void *value, size_t n, struct ckpt_err *err);
 /* The sum after adding delta; an absent key counts as 0. */
 int store_add(struct store *s, const char *key, int64_t delta, int64_t *sum, struct ckpt_err *err);

@@ -6,7 +6,7 @@
  * - A rank that is killed, stopped or silent ends the run within five seconds.
  * - INT, TERM, HUP, USR1 and USR2 are forwarded to every rank once; then the run is waited for,
  *   however long its save takes.  INT or TERM a second later ends all ranks at once.
- * - When this process is killed itself, its ranks and mpirun end.
+ * - When this process is killed itself, its ranks end.
  */
 #ifndef CKPT_TRAINER_COMM_SUPERVISE_H
 #define CKPT_TRAINER_COMM_SUPERVISE_H

@@ -9,11 +9,11 @@
 
 #include <pthread.h>
 #include <string.h>
-#include <time.h>
 
 #include "libckpt/convert.h"
 #include "libckpt/base/fault.h"
 #include "libckpt/mem.h"
+#include "trainer/clock.h"
 #include "trainer/cpu/blas.h"
 #include "trainer/cpu/typed.h"
 
@@ -107,11 +107,10 @@ static void cpu_close(struct device *dev)
     ckpt_free(dev);
 }
 
-/* Stamps are times of the clock: an operation has ended when its call comes back. */
+/* Timestamps are times of the clock: an operation has ended when its call comes back. */
 static void cpu_timestamp(struct device *dev, int64_t i)
 {
     struct cpu_device *c = (struct cpu_device *)dev;
-    struct timespec t;
 
     if (i >= c->n_timestamps) {
         int64_t n = i < 2048 ? 4096 : 2 * i;
@@ -124,8 +123,7 @@ static void cpu_timestamp(struct device *dev, int64_t i)
         c->timestamps = more;
         c->n_timestamps = n;
     }
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    c->timestamps[i] = (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+    c->timestamps[i] = clock_now() * 1e3;
 }
 
 static double cpu_elapsed(struct device *dev, int64_t from, int64_t to)

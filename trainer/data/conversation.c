@@ -196,11 +196,16 @@ static int add_span(struct jinja_out *out, size_t begin, size_t end, struct ckpt
 
 static const char mark[] = "ckpt-ends-here-5b1d";
 
-/* Where the mark stands, if once. */
+static bool equal(const unsigned char *a, const unsigned char *b, size_t n)
+{
+    return n == 0 || memcmp(a, b, n) == 0;
+}
+
+/* Where the mark is, if it is there once. */
 static bool find_mark(const struct ckpt_buf *b, size_t *at)
 {
     const size_t k = sizeof mark - 1;
-    const unsigned char *p = b->len ? memmem(b->data, b->len, mark, k) : NULL;
+    const unsigned char *p = b->data ? memmem(b->data, b->len, mark, k) : NULL;
 
     if (!p)
         return false;
@@ -208,37 +213,34 @@ static bool find_mark(const struct ckpt_buf *b, size_t *at)
     return !memmem(p + k, b->len - *at - k, mark, k);
 }
 
-/* The chat with the mark after the last character of message i that is no blank; false when it
- * has no text. */
-static bool with_mark(const struct conversation *t, size_t i, struct conversation *out,
-                      struct ckpt_err *err)
+/* The chat with the mark after the last character of message i that is no blank; no messages in
+ * *out where that has no text. */
+static int with_mark(const struct conversation *t, size_t i, struct conversation *out,
+                     struct ckpt_err *err)
 {
-    json_t *list = json_copy(t->messages), *turn = json_copy(json_array_get(t->messages, i));
+    json_t *turn = json_copy(json_array_get(t->messages, i));
     const char *content = json_string_value(json_object_get(turn, "content"));
     size_t n = content ? strlen(content) : 0, end = n;
     struct ckpt_buf b;
-    bool done = false;
+    bool done = turn != NULL;
 
+    *out = *t;
+    out->messages = NULL;
     ckpt_buf_init(&b, SIZE_MAX);
     while (end > 0 && strchr(" \t\r\n", content[end - 1]))
         end--;
-    if (!list || !turn)
-        ckpt_nomem(err, n);
-    if (list && turn && end > 0) {
+    if (end > 0) {
         ckpt_buf_put(&b, content, end);
         ckpt_buf_put_str(&b, mark);
         ckpt_buf_put_str(&b, content + end);
-        done = ckpt_buf_ok(&b) &&
+        out->messages = json_copy(t->messages);
+        done = ckpt_buf_ok(&b) && out->messages &&
                json_object_set_new(turn, "content", json_string(ckpt_buf_str(&b))) == 0 &&
-               json_array_set(list, i, turn) == 0;
-        if (!done)
-            ckpt_nomem(err, b.len);
+               json_array_set(out->messages, i, turn) == 0;
     }
-    *out = *t;
-    out->messages = list;
     json_decref(turn);
     ckpt_buf_release(&b);
-    return done;
+    return done ? 0 : ckpt_nomem(err, n);
 }
 
 /*
@@ -247,36 +249,38 @@ static bool with_mark(const struct conversation *t, size_t i, struct conversatio
  * that is, and what the template puts after it where nothing follows is what belongs to it.  The
  * mark taken out must leave the text as it is.
  */
-static bool end_by_mark(const struct conversation *t, const struct chat *c, size_t n,
-                        const struct jinja_out *whole, size_t *end, struct ckpt_err *err)
+static int end_by_mark(const struct conversation *t, const struct chat *c, size_t n,
+                       const struct jinja_out *whole, size_t *end, bool *found,
+                       struct ckpt_err *err)
 {
     const size_t k = sizeof mark - 1, full = whole->text.len;
     struct jinja_out all = {0}, part = {0};
     struct conversation marked;
     size_t at = 0, tail = 0, rest, eos = strlen(chat_eos(c));
-    bool found = with_mark(t, n - 1, &marked, err) &&
-                 render(&marked, c, json_array_size(t->messages), false, &all, err) == 0 &&
-                 render(&marked, c, n, false, &part, err) == 0 && find_mark(&all.text, &at) &&
-                 find_mark(&part.text, &tail) && all.text.len == full + k &&
-                 memcmp(all.text.data, whole->text.data, at) == 0 &&
-                 memcmp(all.text.data + at + k, whole->text.data + at, full - at) == 0;
+    int rc = with_mark(t, n - 1, &marked, err);
 
-    if (found) {
+    if (rc == 0 && marked.messages)
+        rc = render(&marked, c, json_array_size(t->messages), false, &all, err);
+    if (rc == 0 && marked.messages)
+        rc = render(&marked, c, n, false, &part, err);
+    *found = rc == 0 && find_mark(&all.text, &at) && find_mark(&part.text, &tail) &&
+             all.text.len == full + k && equal(all.text.data, whole->text.data, at) &&
+             equal(all.text.data + at + k, whole->text.data + at, full - at);
+    if (*found) {
         tail += k;
         rest = part.text.len - tail;
-        found = rest <= full - at &&
-                memcmp(part.text.data + tail, whole->text.data + at, rest) == 0;
-        if (!found && rest >= eos && rest - eos <= full - at &&
+        *found = rest <= full - at && equal(part.text.data + tail, whole->text.data + at, rest);
+        if (!*found && rest >= eos && rest - eos <= full - at &&
             memcmp(part.text.data + part.text.len - eos, chat_eos(c), eos) == 0) {
             rest -= eos;
-            found = memcmp(part.text.data + tail, whole->text.data + at, rest) == 0;
+            *found = equal(part.text.data + tail, whole->text.data + at, rest);
         }
         *end = at + rest;
     }
     json_decref(marked.messages);
     jinja_out_release(&all);
     jinja_out_release(&part);
-    return found;
+    return rc == CKPT_EFORMAT ? 0 : rc;     /* a template may refuse the mark: not found */
 }
 
 /* Where the first n messages end in the whole text. */
@@ -286,6 +290,8 @@ static int end_of(const struct conversation *t, const struct chat *c, size_t n,
 {
     const char *eos = chat_eos(c);
     size_t k = strlen(eos), same;
+    bool found;
+    int rc;
 
     if (n == json_array_size(t->messages)) {
         *end = whole->text.len;
@@ -297,10 +303,11 @@ static int end_of(const struct conversation *t, const struct chat *c, size_t n,
     *end = part->text.len;
     if (same < *end && *end >= k && k > 0 && memcmp(part->text.data + *end - k, eos, k) == 0)
         *end -= k;
-    if (same >= *end || end_by_mark(t, c, n, whole, end, err))
+    if (same >= *end)
         return 0;
-    if (err->code && err->code != CKPT_EFORMAT)
-        return ckpt_err_code(err);
+    rc = end_by_mark(t, c, n, whole, end, &found, err);
+    if (rc || found)
+        return rc;
     ckpt_fail(err, CKPT_EFORMAT, "the chat template writes the first %zu messages otherwise where "
               "more follow, so that the assistant's turns cannot be told apart", n);
     return ckpt_err_hint(err, "`mask_history` learns the last turn alone, `train_on_prompt` all "
@@ -355,7 +362,7 @@ static int add_turns(const struct conversation *t, const struct chat *c, size_t 
 }
 
 /* Of the template's spans those after the first n messages: a turn may have several. */
-static int keep_behind(const struct conversation *t, const struct chat *c, size_t n,
+static int keep_after(const struct conversation *t, const struct chat *c, size_t n,
                        struct jinja_out *out, struct ckpt_err *err)
 {
     struct jinja_out part = {0};
@@ -401,7 +408,7 @@ int conversation_render(const struct conversation *t, const struct chat *c,
     if (loss == CONVERSATION_ASSISTANT && t->n_prompt == 0 && chat_marks(c, t->tools != NULL))
         rc = 0;
     else if (loss == CONVERSATION_LAST && n > 0)
-        rc = keep_behind(t, c, last_turn(t), out, err);
+        rc = keep_after(t, c, last_turn(t), out, err);
     else if ((out->n_span = 0, loss == CONVERSATION_ALL))
         rc = add_span(out, 0, out->text.len, err);
     else if (loss == CONVERSATION_ASSISTANT && t->n_prompt > 0)

@@ -34,7 +34,7 @@ int prepare_ready(bool *ready, const char *path, const struct prepare_opts *o, i
     struct ckpt_file *file = NULL;
     struct stat st;
     json_t *made = NULL;
-    int64_t rows, seed;
+    int64_t rows = 0, seed = 0;
     int rc;
 
     *ready = false;
@@ -46,8 +46,9 @@ int prepare_ready(bool *ready, const char *path, const struct prepare_opts *o, i
     if (rc == 0)
         rc = ckpt_json_read(&made, file, 65536, CKPT_JSON_STRICT, err);
     if (rc == 0)
-        rc = ckpt_json_int(&rows, made, "rows", err) || ckpt_json_int(&seed, made, "seed", err)
-                 ? err->code : 0;
+        rc = ckpt_json_int(&rows, made, "rows", err);
+    if (rc == 0)
+        rc = ckpt_json_int(&seed, made, "seed", err);
     if (rc) {
         ckpt_err_in(err, "%s/.data_ready", path);
     } else if (rows != n || seed != (int64_t)o->seed) {

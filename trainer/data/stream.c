@@ -394,9 +394,8 @@ int data_source_open(struct data_source **out, struct records *records,
                        (long long)opts->max_seq_length);
     else if (d->n == 0)
         rc = ckpt_fail(err, CKPT_EFORMAT, "the data has no records");
-    else
-        rc = parse_mapping(d, opts->field_mapping, err) || get_record(d, 0, &record, err)
-                 ? err->code : 0;
+    else if ((rc = parse_mapping(d, opts->field_mapping, err)) == 0)
+        rc = get_record(d, 0, &record, err);
     if (rc == 0 && (rc = decide(d, record, err)))
         records_err_in(records, 0, err);
     if (rc == 0 && d->kind == DATA_TEXT && d->o.pair.wanted)

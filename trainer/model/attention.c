@@ -163,11 +163,8 @@ static struct op_linear out_linear(const struct pass *p, const struct layer *l,
 static struct op_rownorm norm1(const struct pass *p, const struct layer *l,
                                const struct block_bufs *b)
 {
-    return (struct op_rownorm){
-        .out = b->at[BUF_Y1], .stats = b->at[BUF_STATS1], .x = b->at[BUF_H],
-        .norm = layer_op_norm(l, ROLE_NORM1_W, ROLE_NORM1_B), .n = p->n, .n_x = p->n,
-        .dim = p->m->arch->hidden_size,
-    };
+    return layer_op_rownorm(p, l, ROLE_NORM1_W, ROLE_NORM1_B, b->at[BUF_Y1], b->at[BUF_STATS1],
+                            b->at[BUF_H]);
 }
 
 void attention_fwd(const struct pass *p, const struct layer *l, const struct block_bufs *b)

@@ -76,11 +76,8 @@ static struct op_linear out_linear(const struct pass *p, const struct layer *l,
 static struct op_rownorm norm_in(const struct pass *p, const struct layer *l,
                                  const struct block_bufs *b)
 {
-    return (struct op_rownorm){
-        .out = b->at[BUF_YX], .stats = b->at[BUF_STATSX], .x = b->at[BUF_HX],
-        .norm = layer_op_norm(l, ROLE_CROSS_NORM_W, ROLE_COUNT), .n = p->n, .n_x = p->n,
-        .dim = p->m->arch->hidden_size,
-    };
+    return layer_op_rownorm(p, l, ROLE_CROSS_NORM_W, ROLE_COUNT, b->at[BUF_YX],
+                            b->at[BUF_STATSX], b->at[BUF_HX]);
 }
 
 void cross_keys(const struct pass *p, const struct layer *l, void *kv, int64_t n)

@@ -27,17 +27,11 @@ static struct op_rownorm last_norm(const struct pass *e, const struct layer *l)
 {
     const struct model *m = e->m;
 
-    return (struct op_rownorm){
-        .out = m->encoder.out,
-        .stats = m->encoder.stats,
-        .x = m->encoder.last,
-        .dout = m->encoder.dout,
-        .dx = m->encoder.dout,
-        .norm = layer_op_norm(l, ROLE_ENCODER_NORM_W, ROLE_COUNT),
-        .n = e->n,
-        .n_x = e->n,
-        .dim = m->arch->hidden_size,
-    };
+    struct op_rownorm op = layer_op_rownorm(e, l, ROLE_ENCODER_NORM_W, ROLE_COUNT,
+                                            m->encoder.out, m->encoder.stats, m->encoder.last);
+
+    op.dout = op.dx = m->encoder.dout;
+    return op;
 }
 
 /* What leaves the encoder, or its gradient, dropped out. */
@@ -131,7 +125,7 @@ int encoder_upload_buckets(struct model *m, struct ckpt_err *err)
 
     if (a->pos != ARCH_POS_BUCKETS)
         return 0;
-    host = ckpt_alloc(n, sizeof *host);
+    host = ckpt_arena_alloc(&m->host_arena, n, sizeof *host);
     if (!host)
         return ckpt_nomem(err, n * sizeof *host);
     for (int encoder = 0; encoder < 2; encoder++) {
@@ -143,7 +137,6 @@ int encoder_upload_buckets(struct model *m, struct ckpt_err *err)
                                m->positions.reach[encoder],
                                (2 * (size_t)m->positions.reach[encoder] + 1) * sizeof *host);
     }
-    ckpt_free(host);
     return device_sync(m->dev, err);
 }
 

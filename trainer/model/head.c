@@ -8,18 +8,14 @@ static struct op_rownorm final_norm(const struct pass *p, const struct layer *l,
 {
     const struct model *m = p->m;
 
-    return (struct op_rownorm){
-        .out = m->head.y,
-        .stats = m->head.stats,
-        .x = h,
-        .dout = m->head.dy,
-        .dx = m->dh,
-        .rows = m->batch.rows,
-        .norm = layer_op_norm(l, ROLE_FINAL_NORM_W, ROLE_FINAL_NORM_B),
-        .n = n,
-        .n_x = p->n,
-        .dim = m->arch->hidden_size,
-    };
+    struct op_rownorm op = layer_op_rownorm(p, l, ROLE_FINAL_NORM_W, ROLE_FINAL_NORM_B, m->head.y,
+                                            m->head.stats, h);
+
+    op.dout = m->head.dy;
+    op.dx = m->dh;
+    op.rows = m->batch.rows;
+    op.n = n;
+    return op;
 }
 
 /* Without a final norm the rows are only gathered; back, their gradients are scattered. */

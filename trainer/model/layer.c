@@ -102,6 +102,13 @@ struct op_norm layer_op_norm(const struct layer *l, enum role w, enum role b)
     };
 }
 
+struct op_rownorm layer_op_rownorm(const struct pass *p, const struct layer *l, enum role w,
+                                   enum role b, void *out, float *stats, const void *x)
+{
+    return (struct op_rownorm){.out = out, .stats = stats, .x = x, .norm = layer_op_norm(l, w, b),
+                               .n = p->n, .n_x = p->n, .dim = p->m->arch->hidden_size};
+}
+
 struct op_linear layer_op_linear(const struct pass *p, const struct layer *l, enum role w,
                                  enum role b, int64_t n_in, int64_t n_out)
 {

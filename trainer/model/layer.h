@@ -51,6 +51,9 @@ void *layer_grad(const struct layer *l, enum role role);
 void layer_trained_rows(struct op_embed *op, const struct layer *l);
 /* A norm's weights, gradients and constants. */
 struct op_norm layer_op_norm(const struct layer *l, enum role w, enum role b);
+/* That norm of p->n rows of x, not gathered. */
+struct op_rownorm layer_op_rownorm(const struct pass *p, const struct layer *l, enum role w,
+                                   enum role b, void *out, float *stats, const void *x);
 /* The LoRA of that role's matrix; rank 0 when it has none. */
 struct op_lora layer_op_lora(const struct pass *p, const struct layer *l, enum role role);
 /* The product of p->n rows with that role's matrix [n_out, n_in]; b is its bias, or ROLE_COUNT. */

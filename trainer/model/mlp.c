@@ -19,23 +19,17 @@ static struct op_rownorm norm_in(const struct pass *p, const struct layer *l,
 {
     bool post = p->m->arch->place == ARCH_POST_NORM;
 
-    return (struct op_rownorm){
-        .out = b->at[BUF_Y2], .stats = b->at[BUF_STATS2], .x = b->at[BUF_H1],
-        .norm = post ? layer_op_norm(l, ROLE_NORM1_W, ROLE_NORM1_B)
-                     : layer_op_norm(l, ROLE_NORM2_W, ROLE_NORM2_B),
-        .n = p->n, .n_x = p->n, .dim = p->m->arch->hidden_size,
-    };
+    return layer_op_rownorm(p, l, post ? ROLE_NORM1_W : ROLE_NORM2_W,
+                            post ? ROLE_NORM1_B : ROLE_NORM2_B, b->at[BUF_Y2], b->at[BUF_STATS2],
+                            b->at[BUF_H1]);
 }
 
 /* Post-norm: the norm after the sum s. */
 static struct op_rownorm norm_out(const struct pass *p, const struct layer *l,
                                   const struct block_bufs *b)
 {
-    return (struct op_rownorm){
-        .stats = b->at[BUF_STATS1], .x = b->at[BUF_Y1],
-        .norm = layer_op_norm(l, ROLE_NORM2_W, ROLE_NORM2_B), .n = p->n, .n_x = p->n,
-        .dim = p->m->arch->hidden_size,
-    };
+    return layer_op_rownorm(p, l, ROLE_NORM2_W, ROLE_NORM2_B, NULL, b->at[BUF_STATS1],
+                            b->at[BUF_Y1]);
 }
 
 /* A product of y2 and the matrix of that role. */

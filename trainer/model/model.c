@@ -58,7 +58,7 @@ static int place_roles(struct model *m, struct ckpt_err *err)
 {
     size_t n = (size_t)m->params.n_layers * ROLE_COUNT;
 
-    m->place = ckpt_alloc(n, sizeof *m->place);
+    m->place = ckpt_arena_alloc(&m->host_arena, n, sizeof *m->place);
     if (!m->place)
         return ckpt_nomem(err, n * sizeof *m->place);
     for (size_t i = 0; i < n; i++)
@@ -94,30 +94,24 @@ int model_new(struct model **out, const struct arch *arch, const struct model_op
     m->dev = dev;
     m->opts = *opts;
     m->fuses = dev->ops->can & OP_CAN_FUSE;
-    if (params_build(&m->params, arch, opts->lora, err) || place_roles(m, err) ||
-        model_plan(m, err)) {
+    rc = params_build(&m->params, arch, opts->lora, err);
+    rc = rc ? rc : place_roles(m, err);
+    rc = rc ? rc : model_plan(m, err);
+    if (rc)
         model_free(m);
-        return ckpt_err_code(err);
-    }
-    *out = m;
-    return 0;
+    else
+        *out = m;
+    return rc;
 }
 
 void model_free(struct model *m)
 {
     if (!m)
         return;
-    ckpt_free(m->bwd);
-    ckpt_free(m->fwd);
     if (m->arena)
         m->dev->ops->free(m->dev, m->arena);
-    ckpt_free(m->positions.rope_host);
-    ckpt_free(m->batch.positions_host);
-    ckpt_free(m->head.nll_host);
-    ckpt_free(m->routing.used_host);
-    ckpt_free(m->trained_rows.ids_host);
-    ckpt_free(m->place);
     plan_release(&m->plan);
+    ckpt_arena_release(&m->host_arena);
     params_release(&m->params);
     ckpt_free(m);
 }

@@ -28,6 +28,7 @@ struct model {
     uint64_t               drop_key;    /* of the masks of the next pass */
 
     struct plan            plan;
+    struct ckpt_arena      host_arena;  /* of what is the host's */
     void                  *arena, *work;
     uint64_t               work_bytes;
     struct block_bufs     *fwd, *bwd;   /* [L] each: addresses in the two directions */

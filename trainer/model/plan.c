@@ -12,6 +12,7 @@
 #include "libckpt/convert.h"
 #include "libckpt/mem.h"
 #include "libckpt/tensor.h"
+#include "trainer/model/host.h"
 #include "trainer/model/lora.h"
 
 enum { FWD_PHASES = 11, HEAD_PHASES = 3, BWD_PHASES = 21 };
@@ -26,7 +27,7 @@ static const struct life {
     const char *name;
     int         first, last;        /* forward phases, when nothing is kept; -1: unused */
     int         back;               /* backward phase of the last use; -1: none */
-    int         back_first;         /* backward phase of birth, when it is made anew there */
+    int         back_first;         /* backward phase of birth, when it is recomputed there */
 } life[BUF_COUNT] = {
     [BUF_H] = {"h", -1, 3, 20, -1},
     [BUF_Y1] = {"y1", 0, 3, 19, -1},
@@ -91,16 +92,8 @@ static struct life life_of(const struct arch *a, enum recompute level, int buf)
     return l;
 }
 
-#define NONE SIZE_MAX
-
-/* Indices of a block's buffers in the plan. */
-struct items {
-    size_t at[BUF_COUNT];
-};
-
 struct draft {
     struct model *m;
-    struct items *fwd, *bwd;        /* [L] */
     int           layers, head, end;
 };
 
@@ -111,7 +104,7 @@ static int bwd_phase(const struct draft *d, int layer)
     return d->head + HEAD_PHASES + (d->layers - 1 - layer) * BWD_PHASES;
 }
 
-/* Columns of a block's BUF_LOW, and where each change's are. */
+/* Columns of a block's BUF_LOW, and where each LoRA's are. */
 static int64_t low_columns(struct model *m, int layer)
 {
     int64_t n = 0;
@@ -125,19 +118,19 @@ static int64_t low_columns(struct model *m, int layer)
     return n;
 }
 
-/* A block's buffer. */
-static size_t add(struct draft *d, int layer, enum block_buf b, int first, int last)
+/* A block's buffer, to that place and (not NULL) also to another. */
+static void add(struct draft *d, int layer, int b, int first, int last, void **to, void **also)
 {
     struct model *m = d->m;
     bool encoder = m->arch->stack == ARCH_ENCODER_DECODER && !arch_has_cross(m->arch, layer);
     int64_t rows = encoder ? m->opts.max_enc : m->opts.max_tokens;
-    uint64_t bytes = block_bytes(m->arch, m->dev, b, rows, m->opts.max_enc);
+    uint64_t bytes = block_bytes(m->arch, m->dev, (enum block_buf)b, rows, m->opts.max_enc);
 
-    if (encoder && block_crosses(b))
+    if (encoder && block_crosses((enum block_buf)b))
         bytes = 0;
     if (b == BUF_LOW)
         bytes = (uint64_t)(m->low_rows * low_columns(m, layer)) * ckpt_dtype_size(m->dev->act);
-    return plan_add(&m->plan, life[b].name, bytes, first, last);
+    plan_share(&m->plan, plan_add(&m->plan, to, life[b].name, bytes, first, last), also);
 }
 
 /* Buffers of one block: kept from forward to backward, or made twice. */
@@ -150,25 +143,23 @@ static void draft_block(struct draft *d, int layer)
     for (int i = 0; i < BUF_COUNT; i++) {
         struct life one = life_of(d->m->arch, o->recompute, i), *l = &one;
         bool in_fwd = l->first >= 0 && (keep || l->last >= 0);
-        size_t *fwd = &d->fwd[layer].at[i], *bwd = &d->bwd[layer].at[i];
+        void **fwd = &d->m->fwd[layer].at[i], **bwd = &d->m->bwd[layer].at[i];
 
-        *fwd = *bwd = NONE;
         if (i == BUF_H) {           /* written by what comes before the block */
-            *fwd = *bwd =
-                add(d, layer, BUF_H, layer ? f - 1 : 0, o->train ? b + l->back : f + l->last);
+            add(d, layer, i, layer ? f - 1 : 0, o->train ? b + l->back : f + l->last, fwd, bwd);
             continue;
         }
         if (in_fwd && keep && l->back >= 0 && l->back_first < 0) {
-            *fwd = *bwd = add(d, layer, (enum block_buf)i, f + l->first, b + l->back);
+            add(d, layer, i, f + l->first, b + l->back, fwd, bwd);
             continue;
         }
         if (in_fwd)
-            *fwd = add(d, layer, (enum block_buf)i, f + l->first, f + l->last);
+            add(d, layer, i, f + l->first, f + l->last, fwd, NULL);
         if (o->train && l->back_first >= 0)
-            *bwd = add(d, layer, (enum block_buf)i, b + l->back_first,
-                       b + (l->back > l->back_first ? l->back : l->back_first));
+            add(d, layer, i, b + l->back_first,
+                b + (l->back > l->back_first ? l->back : l->back_first), bwd, NULL);
         else if (o->train && l->back >= 0)
-            *bwd = add(d, layer, (enum block_buf)i, b + l->first, b + l->back);
+            add(d, layer, i, b + l->first, b + l->back, bwd, NULL);
     }
 }
 
@@ -188,19 +179,11 @@ struct op_limits model_limits(const struct model *m, int64_t n)
     };
 }
 
-/* Where a planned buffer's address goes. */
-struct place {
-    void **to;
-    size_t item;
-};
-
-enum { N_PLACES = 40 };
-
 #define ADD(field, bytes, first, last)                                                         \
-    at[n++] = (struct place){(void **)&m->field, plan_add(&m->plan, #field, bytes, first, last)}
+    plan_add(&m->plan, (void **)&m->field, #field, bytes, first, last)
 
 /* What is between the two stacks, and the encoder's part of a batch. */
-static size_t draft_encoder(struct draft *d, struct place *at)
+static void draft_encoder(struct draft *d)
 {
     struct model *m = d->m;
     const struct arch *a = m->arch;
@@ -208,7 +191,6 @@ static size_t draft_encoder(struct draft *d, struct place *at)
     int layers = (int)a->num_encoder_layers, made = fwd_phase(layers) - 1, e = d->end;
     bool train = m->opts.train;
     int back = train ? bwd_phase(d, layers) + BWD_PHASES : 0;
-    size_t n = 0;
 
     ADD(encoder.ids, (uint64_t)m->opts.max_enc * sizeof(int32_t), 0, e);
     ADD(encoder.start, ((uint64_t)m->opts.max_docs + 1) * sizeof(int32_t), 0, e);
@@ -217,11 +199,10 @@ static size_t draft_encoder(struct draft *d, struct place *at)
     ADD(encoder.out, wide, made, train ? back : d->head);
     if (train)
         ADD(encoder.dout, wide, d->head + HEAD_PHASES, e);
-    return n;
 }
 
-/* Buffers outside of blocks; gives how many. */
-static size_t draft_rest(struct draft *d, struct place *at)
+/* Buffers outside of blocks. */
+static void draft_rest(struct draft *d)
 {
     struct model *m = d->m;
     const struct arch *a = m->arch;
@@ -230,7 +211,6 @@ static size_t draft_rest(struct draft *d, struct place *at)
     uint64_t N = (uint64_t)o->max_tokens, R = (uint64_t)o->max_rows, i4 = sizeof(int32_t);
     int h = d->head, e = d->end;
     uint64_t some, w = (uint64_t)a->word_embed_proj_dim;
-    size_t n = 0;
 
     m->head.logit_rows = LOGIT_BYTES / ((int64_t)sizeof(float) * a->vocab_size);
     m->head.logit_rows = m->head.logit_rows < 1            ? 1
@@ -282,75 +262,59 @@ static size_t draft_rest(struct draft *d, struct place *at)
     if (a->pos == ARCH_POS_BUCKETS)
         for (int k = 0; k < 2; k++)
             ADD(positions.bucket[k], (2 * (uint64_t)a->max_distance + 1) * i4, 0, e);
-    return n + (a->stack == ARCH_ENCODER_DECODER ? draft_encoder(d, at + n) : 0);
+    if (a->stack == ARCH_ENCODER_DECODER)
+        draft_encoder(d);
 }
 #undef ADD
 
-static void hand_out(struct draft *d, const struct place *at, size_t n)
+/* A constant of the model, from host_arena. */
+static int upload(struct model *m, void *to, const void *host, size_t bytes, struct ckpt_err *err)
 {
-    struct model *m = d->m;
-
-    for (size_t i = 0; i < n; i++)
-        *at[i].to = plan_at(&m->plan, m->arena, at[i].item);
-    for (int l = 0; l < d->layers; l++)
-        for (int i = 0; i < BUF_COUNT; i++) {
-            if (d->fwd[l].at[i] != NONE)
-                m->fwd[l].at[i] = plan_at(&m->plan, m->arena, d->fwd[l].at[i]);
-            if (d->bwd[l].at[i] != NONE)
-                m->bwd[l].at[i] = plan_at(&m->plan, m->arena, d->bwd[l].at[i]);
-        }
+    m->dev->ops->to_device(m->dev, to, host, bytes);
+    return device_sync(m->dev, err);
 }
 
 static int upload_slopes(struct model *m, struct ckpt_err *err)
 {
     size_t n = (size_t)m->arch->num_attention_heads;
-    float *host;
+    float *host = ckpt_arena_alloc(&m->host_arena, n, sizeof *host);
 
     if (m->arch->pos != ARCH_POS_ALIBI)
         return 0;
-    host = ckpt_alloc(n, sizeof *host);
     if (!host)
         return ckpt_nomem(err, n * sizeof *host);
     attention_alibi_slopes(host, (int64_t)n);
-    m->dev->ops->to_device(m->dev, m->positions.slopes, host, n * sizeof *host);
-    ckpt_free(host);
-    return device_sync(m->dev, err);
+    return upload(m, m->positions.slopes, host, n * sizeof *host, err);
 }
 
 static int upload_ones(struct model *m, struct ckpt_err *err)
 {
     size_t n = (size_t)m->arch->hidden_size, size = ckpt_dtype_size(m->dev->weight);
-    unsigned char *host;
+    unsigned char *host = ckpt_arena_alloc(&m->host_arena, n, size);
     const float one = 1;
 
     if (!m->ones)
         return 0;
-    host = ckpt_alloc(n, size);
     if (!host)
         return ckpt_nomem(err, n * size);
     for (size_t i = 0; i < n; i++)
         ckpt_convert(host + i * size, m->dev->weight, &one, CKPT_F32, 1);
-    m->dev->ops->to_device(m->dev, m->ones, host, n * size);
-    ckpt_free(host);
-    return device_sync(m->dev, err);
+    return upload(m, m->ones, host, n * size, err);
 }
 
 /* The ids whose rows of the embedding are trained by themselves, in their rows' order. */
 static int upload_tokens(struct model *m, struct ckpt_err *err)
 {
     const json_t *list = params_token_list(&m->params, m->opts.lora);
-    size_t n = json_array_size(list);
+    size_t n = m->trained_rows.n ? json_array_size(list) : 0;
+    int32_t *ids = ckpt_arena_alloc(&m->host_arena, n, sizeof *ids);
 
-    if (m->trained_rows.n == 0)
-        return 0;
-    m->trained_rows.ids_host = ckpt_alloc(n, sizeof *m->trained_rows.ids_host);
-    if (!m->trained_rows.ids_host)
-        return ckpt_nomem(err, n * sizeof *m->trained_rows.ids_host);
+    if (!ids)
+        return ckpt_nomem(err, n * sizeof *ids);
     for (size_t i = 0; i < n; i++)
-        m->trained_rows.ids_host[i] = (int32_t)json_integer_value(json_array_get(list, i));
-    m->dev->ops->to_device(m->dev, m->trained_rows.ids, m->trained_rows.ids_host,
-                           n * sizeof *m->trained_rows.ids_host);
-    return device_sync(m->dev, err);
+        ids[i] = (int32_t)json_integer_value(json_array_get(list, i));
+    m->trained_rows.ids_host = ids;
+    return n ? upload(m, m->trained_rows.ids, ids, n * sizeof *ids, err) : 0;
 }
 
 static int allocate(struct draft *d, struct ckpt_err *err)
@@ -358,8 +322,6 @@ static int allocate(struct draft *d, struct ckpt_err *err)
     struct model *m = d->m;
     int64_t rows = m->opts.max_tokens > m->opts.max_enc ? m->opts.max_tokens : m->opts.max_enc;
     struct op_limits lim = model_limits(m, rows);
-    struct place at[N_PLACES];
-    size_t n;
     int rc;
 
     lim.n_rows = m->opts.max_rows;
@@ -371,21 +333,22 @@ static int allocate(struct draft *d, struct ckpt_err *err)
         m->low_rows = rows;
     for (int l = 0; l < d->layers; l++)
         draft_block(d, l);
-    n = draft_rest(d, at);
+    draft_rest(d);
     if ((rc = plan_pack(&m->plan, err)) != 0 || m->opts.dry)
         return rc;
     m->arena = device_alloc(m->dev, m->plan.bytes, err);
     if (!m->arena)
         return ckpt_err_code(err);
-    hand_out(d, at, n);
+    plan_hand_out(&m->plan, m->arena);
     if (m->positions.rope) {
-        m->positions.rope_rows = m->opts.max_tokens;
+        int64_t most = m->opts.max_tokens;
+        const struct host_array table =
+            HOST_ARRAY(m->positions.rope_host, most * m->arch->rope.rotary_dim);
+
+        if ((rc = host_arrays(&m->host_arena, &table, 1, err)) != 0)
+            return rc;
+        m->positions.rope_rows = most;
         m->positions.rope_regime = -1;
-        m->positions.rope_host =
-            ckpt_alloc((size_t)(m->positions.rope_rows * m->arch->rope.rotary_dim),
-                       sizeof *m->positions.rope_host);
-        if (!m->positions.rope_host)
-            return ckpt_nomem(err, (size_t)m->positions.rope_rows);
         pass_rope_table(m, 0);
     }
     rc = upload_tokens(m, err);
@@ -397,25 +360,15 @@ static int allocate(struct draft *d, struct ckpt_err *err)
 int model_plan(struct model *m, struct ckpt_err *err)
 {
     struct draft d = {.m = m, .layers = (int)m->arch->num_hidden_layers};
-    size_t layers = (size_t)d.layers;
-    int rc;
+    const struct host_array arrays[] = {
+        HOST_ARRAY(m->fwd, d.layers), HOST_ARRAY(m->bwd, d.layers),
+        HOST_ARRAY(m->batch.positions_host, m->opts.max_tokens),
+        HOST_ARRAY(m->routing.used_host, 2 * m->arch->num_experts),
+        HOST_ARRAY(m->head.nll_host, m->opts.max_rows),
+    };
+    int rc = host_arrays(&m->host_arena, arrays, sizeof arrays / sizeof arrays[0], err);
 
     d.head = fwd_phase(d.layers);
     d.end = m->opts.train ? bwd_phase(&d, -1) : d.head + HEAD_PHASES;
-    d.fwd = ckpt_alloc(layers, sizeof *d.fwd);
-    d.bwd = ckpt_alloc(layers, sizeof *d.bwd);
-    m->fwd = ckpt_alloc(layers, sizeof *m->fwd);
-    m->bwd = ckpt_alloc(layers, sizeof *m->bwd);
-    m->batch.positions_host =
-        ckpt_alloc((size_t)m->opts.max_tokens, sizeof *m->batch.positions_host);
-    m->routing.used_host =
-        ckpt_alloc(2 * (size_t)m->arch->num_experts, sizeof *m->routing.used_host);
-    m->head.nll_host = ckpt_alloc((size_t)m->opts.max_rows, sizeof *m->head.nll_host);
-    rc = d.fwd && d.bwd && m->fwd && m->bwd && m->routing.used_host && m->head.nll_host &&
-                 m->batch.positions_host
-             ? allocate(&d, err)
-             : ckpt_nomem(err, layers * sizeof *d.fwd);
-    ckpt_free(d.fwd);
-    ckpt_free(d.bwd);
-    return rc;
+    return rc ? rc : allocate(&d, err);
 }

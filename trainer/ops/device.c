@@ -7,20 +7,36 @@ void device_close(struct device *dev)
         dev->ops->close(dev);
 }
 
-void *device_alloc(struct device *dev, size_t bytes, struct ckpt_err *err)
+/* p, or why it is NULL: the device's own reason says more. */
+static void *given(struct device *dev, void *p, size_t bytes, struct ckpt_err *err)
 {
-    void *p = dev->ops->alloc(dev, bytes);
-
     if (!p && device_sync(dev, err) == 0)
         ckpt_fail(err, CKPT_ENOMEM, "%s: no memory for %llu bytes", dev->ops->name,
                   (unsigned long long)bytes);
     return p;
 }
 
+void *device_alloc(struct device *dev, size_t bytes, struct ckpt_err *err)
+{
+    return given(dev, dev->ops->alloc(dev, bytes), bytes, err);
+}
+
+void *device_pin(struct device *dev, size_t bytes, struct ckpt_err *err)
+{
+    return given(dev, dev->ops->pin(dev, bytes), bytes, err);
+}
+
+int device_error(const struct device *dev, struct ckpt_err *err)
+{
+    int rc = dev->err.code;
+
+    if (rc)
+        *err = dev->err;
+    return rc;
+}
+
 int device_sync(struct device *dev, struct ckpt_err *err)
 {
     dev->ops->sync(dev);
-    if (dev->err.code)
-        *err = dev->err;
-    return dev->err.code;
+    return device_error(dev, err);
 }

@@ -65,9 +65,12 @@ int device_open(struct device **out, const struct device_opts *opts, struct ckpt
 /* Whether "auto" would be a GPU. */
 bool device_gpu_usable(void);
 void device_close(struct device *dev);
-/* As ops->alloc, with the reason in err when it is NULL. */
+/* As ops->alloc and ops->pin, with the reason in err when it is NULL. */
 void *device_alloc(struct device *dev, size_t bytes, struct ckpt_err *err);
-/* Wait for everything; 0 or the sticky failure. */
+void *device_pin(struct device *dev, size_t bytes, struct ckpt_err *err);
+/* 0, or the sticky failure copied to err; waits for nothing. */
+int device_error(const struct device *dev, struct ckpt_err *err);
+/* The same after everything that was queued. */
 int device_sync(struct device *dev, struct ckpt_err *err);
 
 #endif

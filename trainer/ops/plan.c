@@ -10,7 +10,7 @@
 
 #define MAX_ARENA ((uint64_t)1 << 48)
 
-size_t plan_add(struct plan *p, const char *name, uint64_t bytes, int first, int last)
+size_t plan_add(struct plan *p, void **to, const char *name, uint64_t bytes, int first, int last)
 {
     struct plan_item *item;
     size_t cap;
@@ -31,9 +31,15 @@ size_t plan_add(struct plan *p, const char *name, uint64_t bytes, int first, int
         bytes = 0;
     }
     bytes = (bytes + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN;
-    p->item[p->n] =
-        (struct plan_item){.name = name, .bytes = bytes, .first = first, .last = last};
+    p->item[p->n] = (struct plan_item){.name = name, .to = {to}, .bytes = bytes, .first = first,
+                                       .last = last};
     return p->n++;
+}
+
+void plan_share(struct plan *p, size_t i, void **also)
+{
+    if (i < p->n)                       /* not where the add was refused */
+        p->item[i].to[1] = also;
 }
 
 static int larger_first(const void *a, const void *b)
@@ -107,25 +113,12 @@ out:
     return rc;
 }
 
-uint64_t plan_peak(const struct plan *p)
+void plan_hand_out(const struct plan *p, void *base)
 {
-    uint64_t peak = 0;
-
-    /* The peak is reached in a phase in which some buffer is born. */
-    for (size_t i = 0; i < p->n; i++) {
-        uint64_t alive = 0;
-
-        for (size_t j = 0; j < p->n; j++)
-            if (p->item[j].first <= p->item[i].first && p->item[i].first <= p->item[j].last)
-                alive += p->item[j].bytes;
-        peak = alive > peak ? alive : peak;
-    }
-    return peak;
-}
-
-void *plan_at(const struct plan *p, void *base, size_t i)
-{
-    return (unsigned char *)base + p->item[i].offset;
+    for (size_t i = 0; i < p->n; i++)
+        for (int k = 0; k < 2; k++)
+            if (p->item[i].to[k])
+                *p->item[i].to[k] = (unsigned char *)base + p->item[i].offset;
 }
 
 void plan_release(struct plan *p)

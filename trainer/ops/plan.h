@@ -19,6 +19,7 @@
 
 struct plan_item {
     const char *name;               /* borrowed, for messages and listings */
+    void      **to[2];              /* where its address goes; NULL: nowhere */
     uint64_t    bytes;
     int         first, last;        /* phases, both alive */
     uint64_t    offset;             /* after plan_pack */
@@ -29,17 +30,20 @@ struct plan {
     struct plan_item *item;
     size_t            n, cap;
     uint64_t          bytes;        /* of the arena, after plan_pack */
-    int               failed;       /* code of a refused add; plan_pack tells */
+    int               failed;       /* code of a refused add, which plan_pack returns */
 };
 
-/* Index of the new buffer.  Failures are sticky and told by plan_pack. */
-size_t plan_add(struct plan *p, const char *name, uint64_t bytes, int first, int last);
+/*
+ * Index of the new buffer, whose address plan_hand_out writes to *to (NULL: nowhere).  Failures are
+ * sticky and returned by plan_pack.
+ */
+size_t plan_add(struct plan *p, void **to, const char *name, uint64_t bytes, int first, int last);
+/* Buffer i's address goes to *also as well. */
+void plan_share(struct plan *p, size_t i, void **also);
 /* Place everything.  CKPT_ENOMEM; CKPT_ELIMIT when sizes overflow. */
 int plan_pack(struct plan *p, struct ckpt_err *err);
-/* The most bytes alive in one phase: no placement can need less. */
-uint64_t plan_peak(const struct plan *p);
-/* Where buffer i lies in an arena that starts at base. */
-void *plan_at(const struct plan *p, void *base, size_t i);
+/* Write the addresses of all buffers, in an arena that starts at base. */
+void plan_hand_out(const struct plan *p, void *base);
 void plan_release(struct plan *p);
 
 #endif

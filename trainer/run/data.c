@@ -71,21 +71,41 @@ static int cut_aside(struct run_data *r, char *dir, size_t size, struct prepare_
     snprintf(r->scratch, sizeof r->scratch, "%s/ckpt-dry-run-%ld", tmp && *tmp ? tmp : "/tmp",
              (long)getpid());
     if (mkdir(r->scratch, 0700)) {
-        ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", r->scratch);
+        int rc = ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", r->scratch);
+
         r->scratch[0] = '\0';
-        return ckpt_err_code(err);
+        return rc;
     }
     o->dir = r->scratch;
     return prepare_path(dir, size, o, err);
 }
 
-/* The folder that holds the data cut by --train-split-ratio; the first rank makes it. */
-static int cut_data(struct run_data *r, char *dir, size_t size, struct ckpt_err *err)
+/* Rank 0's part of cut_data: the folder at dir, unless it is there. */
+static int make_cut(struct run_data *r, char *dir, size_t size, struct prepare_opts *o,
+                    struct ckpt_err *err)
 {
     const struct settings *s = r->settings;
     struct data_set all = {0};
-    char name[256];
     bool ready = false;
+    int rc = open_records(&all, s, s->train, s->n_train, true, err);
+
+    if (rc == 0)
+        rc = prepare_ready(&ready, dir, o, records_count(all.records), err);
+    if (rc == 0 && !ready && s->dry_run)
+        rc = cut_aside(r, dir, size, o, err);
+    if (rc == 0 && !ready)
+        rc = prepare_make(dir, o, all.records, err);
+    records_close(all.records);
+    return rc;
+}
+
+/* The folder that holds the data cut by `train_split_ratio`; the first rank makes it. */
+static int cut_data(struct run_data *r, char *dir, size_t size, struct ckpt_err *err)
+{
+    const struct settings *s = r->settings;
+    struct comm *comm = r->session->comm;
+    char name[256];
+    int rc;
     struct prepare_opts o = {
         .dir = s->data_dir, .name = name, .seed = s->seed,
         .train_ratio = s->train_split_ratio, .val_test_ratio = s->val_test_split_ratio,
@@ -93,15 +113,13 @@ static int cut_data(struct run_data *r, char *dir, size_t size, struct ckpt_err 
 
     o.config = s->data.rows.config ? s->data.rows.config : "default";
     name_of(name, s->dataset_name ? s->dataset_name : s->train[0]);
-    if (prepare_path(dir, size, &o, err) == 0 && r->session->comm->rank == 0 &&
-        open_records(&all, s, s->train, s->n_train, true, err) == 0 &&
-        prepare_ready(&ready, dir, &o, records_count(all.records), err) == 0 && !ready &&
-        (!s->dry_run || cut_aside(r, dir, size, &o, err) == 0))
-        prepare_make(dir, &o, all.records, err);
-    records_close(all.records);
-    if (comm_agree(r->session->comm, err) == 0)
-        comm_broadcast(r->session->comm, dir, (int64_t)size, CKPT_U8, 0);
-    return err->code ? ckpt_err_code(err) : 0;
+    rc = prepare_path(dir, size, &o, err);
+    if (rc == 0 && comm->rank == 0)
+        rc = make_cut(r, dir, size, &o, err);
+    if ((rc = comm_agree(comm, rc, err)) != 0)
+        return rc;
+    comm_broadcast(comm, dir, (int64_t)size, CKPT_U8, 0);
+    return comm_error(comm, err);
 }
 
 static bool by_length(const struct settings *s)
@@ -109,7 +127,7 @@ static bool by_length(const struct settings *s)
     return strcmp(s->train_sampling_strategy, "group_by_length") == 0;
 }
 
-/* How often each of n records will be asked for, about. */
+/* About how often each of n records will be asked for. */
 static int64_t passes(const struct run_data *r, int64_t n, bool train)
 {
     const struct settings *s = r->settings;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "libckpt/commit.h"
 #include "libckpt/err.h"
@@ -45,20 +46,24 @@ static int numbers(struct ckpt_arena *a, int64_t **out, size_t *n, const char *f
     struct ckpt_dir *dir = NULL;
     struct ckpt_entry *entry;
     size_t n_entry;
+    int64_t *found;
     int rc = ckpt_dir_open(&dir, folder, 0, err);
 
     *n = 0;
+    *out = NULL;
     if (rc == 0)
         rc = ckpt_dir_list(dir, a, &entry, &n_entry, err);
-    if (rc == 0 && !(*out = ckpt_arena_alloc(a, n_entry + 1, sizeof **out)))
-        rc = ckpt_nomem(err, n_entry * sizeof **out);
-    for (size_t i = 0; rc == 0 && i < n_entry; i++)
-        if (entry[i].is_dir && number_of(entry[i].name) >= 0)
-            (*out)[(*n)++] = number_of(entry[i].name);
     ckpt_dir_close(dir);
-    if (rc == 0)
-        qsort(*out, *n, sizeof **out, by_number_down);
-    return rc;
+    if (rc)
+        return rc;
+    if (!(found = ckpt_arena_alloc(a, n_entry + 1, sizeof *found)))
+        return ckpt_nomem(err, n_entry * sizeof *found);
+    for (size_t i = 0; i < n_entry; i++)
+        if (entry[i].is_dir && number_of(entry[i].name) >= 0)
+            found[(*n)++] = number_of(entry[i].name);
+    qsort(found, *n, sizeof *found, by_number_down);
+    *out = found;
+    return 0;
 }
 
 static char *path_of(char path[4096], const char *folder, int64_t number)
@@ -140,7 +145,34 @@ int run_dir_lock(struct run_dir *d, struct ckpt_err *err)
 
 int run_dir_make(struct run_dir *d, struct ckpt_err *err)
 {
-    return ckpt_path_make_dirs(d->path, err) ? err->code : run_dir_lock(d, err);
+    int rc = ckpt_path_make_dirs(d->path, err);
+
+    return rc ? rc : run_dir_lock(d, err);
+}
+
+int run_dir_make_above(const char *path, struct ckpt_err *err)
+{
+    char above[4096];
+    size_t n = (size_t)snprintf(above, sizeof above, "%s", path);
+
+    while (n > 0 && n < sizeof above && above[n - 1] == '/')
+        n--;
+    while (n > 0 && n < sizeof above && above[n - 1] != '/')
+        n--;
+    if (n == 0 || n >= sizeof above)
+        return 0;
+    above[n] = '\0';
+    return ckpt_path_make_dirs(above, err);
+}
+
+bool run_dir_holds(const char *folder, const char *path)
+{
+    struct stat above, there;
+    char up[4200];
+
+    snprintf(up, sizeof up, "%s/..", path);
+    return *path && stat(up, &above) == 0 && stat(folder, &there) == 0 &&
+           above.st_dev == there.st_dev && above.st_ino == there.st_ino;
 }
 
 bool run_dir_may_replace(const struct run_dir *d, int64_t number)
@@ -243,10 +275,11 @@ void run_dir_prune(struct run_dir *d, int64_t keep, const char *best, bool last)
     struct ckpt_err err = {0};
     size_t n;
 
-    if (numbers(&a, &number, &n, d->path, &err) == 0)
-        n = only_whole(number, n, d->path);
-    else
+    if (numbers(&a, &number, &n, d->path, &err)) {
+        ckpt_log(CKPT_LOG_WARNING, "nothing is removed: %s", err.text);
         n = 0;
+    }
+    n = only_whole(number, n, d->path);
     left = (int64_t)n;
     if (n > 0 && the_best >= 0 && the_best != number[0] && keep < 2)
         keep = 2;                           /* the newest and the best */
@@ -264,8 +297,6 @@ void run_dir_prune(struct run_dir *d, int64_t keep, const char *best, bool last)
             ckpt_log(CKPT_LOG_NOTE, "%s stays beyond `save_total_limit`: another process reads it",
                      path);
     }
-    if (err.code)
-        ckpt_log(CKPT_LOG_WARNING, "nothing is removed: %s", err.text);
     ckpt_arena_release(&a);
 }
 

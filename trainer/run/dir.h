@@ -41,6 +41,10 @@ int run_dir_pass_over(struct run_dir *d, const char *folder, int64_t number,
 int run_dir_lock(struct run_dir *d, struct ckpt_err *err);
 /* Make the folder with its parents, and lock it unless it is held already. */
 int run_dir_make(struct run_dir *d, struct ckpt_err *err);
+/* Make the folders above path. */
+int run_dir_make_above(const char *path, struct ckpt_err *err);
+/* Whether path is a folder directly in the other. */
+bool run_dir_holds(const char *folder, const char *path);
 /*
  * CKPT_ECREATE when the folder holds a checkpoint newer than step (-1: any), but for those known
  * to be damaged: a run that goes on from step would come to its name, or mistake it for its own.

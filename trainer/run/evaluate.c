@@ -1,24 +1,15 @@
 /* evaluate - see evaluate.h. */
 #include "trainer/run/evaluate.h"
 
-#include <time.h>
-
 #include "libckpt/log.h"
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+#include "trainer/clock.h"
 
 int evaluate_run(struct evaluate_result *out, struct model *model,
                  const struct model_weights *weights, struct comm *comm, struct loader *loader,
                  struct ckpt_err *err)
 {
     int64_t steps = loader_steps_per_epoch(loader), count[2] = {0, 0};
-    double start = now(), loss = 0;
+    double start = clock_now(), loss = 0;
     int rc;
 
     if ((rc = loader_seek(loader, 0, err)) != 0)
@@ -50,6 +41,6 @@ int evaluate_run(struct evaluate_result *out, struct model *model,
                          (long long)count[1]);
     }
     *out = (struct evaluate_result){.loss = loss / (double)count[0], .n_targets = count[0],
-                                    .n_samples = count[1], .seconds = now() - start};
+                                    .n_samples = count[1], .seconds = clock_now() - start};
     return 0;
 }

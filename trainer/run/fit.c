@@ -46,12 +46,19 @@ static int measure(struct fit *f, const struct fit_opts *o, struct ckpt_err *err
     return rc;
 }
 
-/* Measure a way and tell whether it fits. */
-static bool fits(struct fit *f, const struct fit_opts *o, enum recompute level, bool paged,
-                 struct ckpt_err *err)
+static int try_way(struct fit *f, const struct fit_opts *o, enum recompute level, bool paged,
+                   struct ckpt_err *err)
 {
     *f = (struct fit){.room = o->room, .recompute = level, .paged = paged};
-    return measure(f, o, err) == 0 && f->all <= f->room;
+    return measure(f, o, err);
+}
+
+/* Whether a way fits, for a hint: one that cannot be measured does not. */
+static bool fits(struct fit *f, const struct fit_opts *o, enum recompute level, bool paged)
+{
+    struct ckpt_err unused;
+
+    return try_way(f, o, level, paged, &unused) == 0 && f->all <= f->room;
 }
 
 /* -- what would fit --------------------------------------------------------------------------- */
@@ -78,7 +85,6 @@ static double gib(uint64_t bytes) { return (double)bytes / (1 << 30); }
 static bool hint_way(const struct fit_opts *o, struct ckpt_err *err)
 {
     for (size_t i = 0; o->model.train && i < sizeof ways / sizeof ways[0]; i++) {
-        struct ckpt_err unused = {0};
         struct fit_opts with = *o;
         struct fit f;
 
@@ -88,7 +94,7 @@ static bool hint_way(const struct fit_opts *o, struct ckpt_err *err)
             continue;
         with.zero.offload_param |= ways[i].streamed;
         with.zero.moments = ways[i].coded ? OP_MOMENTS_8BIT : o->zero.moments;
-        if (fits(&f, &with, ways[i].level, ways[i].paged || o->zero.offload, &unused)) {
+        if (fits(&f, &with, ways[i].level, ways[i].paged || o->zero.offload)) {
             ckpt_err_hint(err, "%s makes it %.2f GiB", ways[i].words, gib(f.all));
             return true;
         }
@@ -107,7 +113,6 @@ static int64_t part(int64_t n, int64_t of, int64_t all)
 static bool fits_part(struct fit *f, const struct fit_opts *o, enum recompute level, int64_t of,
                       int64_t all, bool docs_too)
 {
-    struct ckpt_err unused = {0};
     struct fit_opts with = *o;
 
     with.model.max_tokens = part(o->model.max_tokens, of, all);
@@ -115,7 +120,7 @@ static bool fits_part(struct fit *f, const struct fit_opts *o, enum recompute le
     with.model.max_enc = part(o->model.max_enc, of, all);
     if (docs_too)
         with.model.max_docs = part(o->model.max_docs, of, all);
-    return fits(f, &with, level, o->zero.offload && o->model.train, &unused);
+    return fits(f, &with, level, o->zero.offload && o->model.train);
 }
 
 /* Fewer samples at once, where there are several, or shorter ones. */
@@ -147,37 +152,42 @@ static int refuse(const struct fit *f, const struct fit_opts *o, struct ckpt_err
 {
     uint64_t fixed = f->all - f->activations - f->workspace;
 
-    ckpt_fail(err, CKPT_ENOMEM, "%s: %.2f GiB are needed (weights %.2f, gradients %.2f, optimizer "
-              "%.2f, gathered %.2f, activations %.2f, workspace %.2f), %.2f may be taken",
-              o->dev->discrete ? o->dev->label : "the limit", gib(f->all), gib(f->zero.weights),
-              gib(f->zero.grads), gib(f->zero.optim + f->zero.ring), gib(f->zero.gathered),
-              gib(f->activations), gib(f->workspace), gib(f->room));
+    int rc = ckpt_fail(
+        err, CKPT_ENOMEM, "%s: %.2f GiB are needed (weights %.2f, gradients %.2f, optimizer "
+        "%.2f, gathered %.2f, activations %.2f, workspace %.2f), %.2f may be taken",
+        o->dev->discrete ? o->dev->label : "the limit", gib(f->all), gib(f->zero.weights),
+        gib(f->zero.grads), gib(f->zero.optim + f->zero.ring), gib(f->zero.gathered),
+        gib(f->activations), gib(f->workspace), gib(f->room));
+
     if (!hint_way(o, err) && !hint_less(o, err) && fixed > f->room)
         ckpt_err_hint(err, "the model takes %.2f GiB without any data: more memory, a smaller "
                       "model%s", gib(fixed), o->model.train ? ", or an adapter (`lora_rank`)" : "");
-    return ckpt_err_code(err);
+    return rc;
 }
 
 int fit_find(struct fit *out, const struct fit_opts *o, struct ckpt_err *err)
 {
     enum recompute level = o->model.recompute;
-    bool may_page = o->zero.paged && o->model.train, must = o->zero.offload && o->model.train;
+    bool train = o->model.train, must = o->zero.offload && train;
+    bool may_page = must || (o->zero.paged && train);
+    enum recompute norms = o->choose && train && level < RECOMPUTE_NORMS ? RECOMPUTE_NORMS : level;
+    const struct { enum recompute level; bool paged; } way[] = {    /* in order of their cost */
+        {level, must}, {norms, must}, {norms, may_page}};
     uint64_t host = fit_host_free(), there;
+    bool found = false;
+    int rc = 0;
 
-    if (!fits(out, o, level, must, err) && err->code == 0) {
-        bool more = o->choose && o->model.train && level < RECOMPUTE_NORMS;
-        bool found = more && fits(out, o, RECOMPUTE_NORMS, must, err);
-
-        if (!found && may_page && !must)
-            found = fits(out, o, more ? RECOMPUTE_NORMS : level, true, err);
-        if (!found && err->code == 0) {
-            fits(out, o, level, must || may_page, err);
-            return err->code ? ckpt_err_code(err) : refuse(out, o, err);
-        }
+    for (size_t i = 0; i < 3 && rc == 0 && !found; i++) {
+        if (i > 0 && way[i].level == way[i - 1].level && way[i].paged == way[i - 1].paged)
+            continue;
+        rc = try_way(out, o, way[i].level, way[i].paged, err);
+        found = rc == 0 && out->all <= out->room;
     }
+    if (rc == 0 && !found && (rc = try_way(out, o, level, may_page, err)) == 0)
+        rc = refuse(out, o, err);
+    if (rc)
+        return rc;
     there = out->zero.optim_host + out->zero.weights_host + out->zero.grads_host;
-    if (err->code)
-        return ckpt_err_code(err);
     return there > host ? ckpt_fail(err, CKPT_ENOMEM, "%.2f GiB are to lie on the host, which has "
                                     "%.2f left", (double)there / (1 << 30),
                                     (double)host / (1 << 30)) : 0;

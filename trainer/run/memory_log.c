@@ -68,8 +68,8 @@ static void count(struct memory_log *m, double mib)
     f->mean = m->sum / (double)f->n;
 }
 
-/* One line, in one write; under the lock. */
-static void sample(struct memory_log *m)
+/* One line, in one write; under the lock.  The code of the first failure. */
+static int sample(struct memory_log *m)
 {
     char time[64], line[512];
     struct nvml_now now;
@@ -77,7 +77,7 @@ static void sample(struct memory_log *m)
     int n;
 
     if (m->err.code || (m->chip && nvml_sample(m->chip, &now, &m->err)))
-        return;
+        return ckpt_err_code(&m->err);
     stamp(time);
     if (m->chip) {
         mib = (double)now.used / (1 << 20);
@@ -91,9 +91,9 @@ static void sample(struct memory_log *m)
                               (1 << 20));
     }
     if (write(m->fd, line, (size_t)n) != n)
-        ckpt_fail_errno(&m->err, CKPT_EIO, errno, "write");
-    else
-        count(m, mib);
+        return ckpt_fail_errno(&m->err, CKPT_EIO, errno, "write");
+    count(m, mib);
+    return 0;
 }
 
 static void *watch(void *ctx)
@@ -123,6 +123,7 @@ int memory_log_open(struct memory_log **out, const char *path, const struct devi
 {
     struct memory_log *m = ckpt_alloc(1, sizeof *m);
     struct stat st;
+    int rc = 0;
 
     *out = NULL;
     if (!m)
@@ -131,32 +132,26 @@ int memory_log_open(struct memory_log **out, const char *path, const struct devi
     pthread_mutex_init(&m->lock, NULL);
     pthread_cond_init(&m->wake, NULL);
     m->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (m->fd < 0 || fstat(m->fd, &st)) {
-        ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", path);
-        goto fail;
-    }
-    if (dev->discrete && nvml_open(&m->chip, dev->bus, err))
-        goto fail;
-    if (st.st_size == 0 && write(m->fd, header, sizeof header - 1) != (ssize_t)sizeof header - 1) {
-        ckpt_fail_errno(err, CKPT_EIO, errno, "%s: write", path);
-        goto fail;
-    }
-    sample(m);
-    if (m->err.code) {
+    if (m->fd < 0 || fstat(m->fd, &st))
+        rc = ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", path);
+    if (rc == 0 && dev->discrete)
+        rc = nvml_open(&m->chip, dev->bus, err);
+    if (rc == 0 && st.st_size == 0 &&
+        write(m->fd, header, sizeof header - 1) != (ssize_t)sizeof header - 1)
+        rc = ckpt_fail_errno(err, CKPT_EIO, errno, "%s: write", path);
+    if (rc == 0 && sample(m)) {
         *err = m->err;
-        ckpt_err_in(err, "%s", path);
-        goto fail;
+        rc = ckpt_err_in(err, "%s", path);
     }
-    m->runs = pthread_create(&m->thread, NULL, watch, m) == 0;
-    if (!m->runs) {
-        ckpt_fail(err, CKPT_ENOMEM, "%s: no thread to sample with", path);
-        goto fail;
+    if (rc == 0) {
+        m->runs = pthread_create(&m->thread, NULL, watch, m) == 0;
+        rc = m->runs ? 0 : ckpt_fail(err, CKPT_ENOMEM, "%s: no thread to sample with", path);
     }
-    *out = m;
-    return 0;
-fail:
-    memory_log_close(m);
-    return ckpt_err_code(err);
+    if (rc)
+        memory_log_close(m);
+    else
+        *out = m;
+    return rc;
 }
 
 struct memory_figures memory_log_figures(struct memory_log *m)

@@ -90,6 +90,7 @@ int metrics_open(struct metrics **out, const char *output_dir, bool speak,
 {
     struct metrics *m = ckpt_alloc(1, sizeof *m);
     char path[4200];
+    int rc = 0;
 
     *out = NULL;
     if (!m)
@@ -98,17 +99,14 @@ int metrics_open(struct metrics **out, const char *output_dir, bool speak,
     snprintf(path, sizeof path, "%s/%s", output_dir, METRICS_LOG_NAME);
     if (speak) {
         m->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
-        if (m->fd < 0)
-            ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", path);
-        else
-            begin(m, start, err);
+        rc = m->fd < 0 ? ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", path)
+                       : begin(m, start, err);
     }
-    if (err->code) {
+    if (rc)
         metrics_close(m);
-        return ckpt_err_code(err);
-    }
-    *out = m;
-    return 0;
+    else
+        *out = m;
+    return rc;
 }
 
 json_t *metrics_number(double v) { return isfinite(v) ? json_real(v) : json_null(); }

@@ -48,8 +48,7 @@ static int check_foreign(const char *given, struct ckpt_err *err)
     int rc = place_open(&p, given, &(struct ckpt_open_opts){.follow = true}, &arena, err);
 
     if (rc == 0) {
-        if (foreign_tell(&p, err))
-            rc = err->code;
+        rc = foreign_tell(&p, err) ? ckpt_err_code(err) : 0;
         place_close(&p);
     }
     ckpt_arena_release(&arena);
@@ -112,7 +111,7 @@ static int enter(char path[4096], const char *given, struct ckpt_err *err)
         ckpt_log(CKPT_LOG_NOTE, "%s: the newest checkpoint in it is %s", given, path);
     }
     if (rc == 0 && !any && foreign_tell(&p, err))
-        rc = err->code;
+        rc = ckpt_err_code(err);
     place_close(&p);
     ckpt_arena_release(&arena);
     return rc;

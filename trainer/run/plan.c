@@ -70,14 +70,13 @@ int run_plan_check(struct session *s, struct ckpt_err *err)
 {
     bool here = !s->dev->discrete && !s->paper_limit;
     int64_t ranks = ranks_here(s->comm);
-    uint64_t need = s->fit.all * (uint64_t)ranks, total = host_total(), room = fit_host_free();
+    uint64_t need = s->fit.all * (uint64_t)ranks, total = host_total(), left = fit_host_free();
+    int rc = here && need > total ? refuse(s, ranks, total, err) : 0;
 
-    if (here && need > total)
-        refuse(s, ranks, total, err);
-    else if (here && need > room && s->comm->rank == 0)
+    if (rc == 0 && here && need > left && s->comm->rank == 0)
         ckpt_log(CKPT_LOG_WARNING, "%.2f GiB are needed, this host has %.2f free", gib(need),
-                 gib(room));
-    return comm_agree(s->comm, err);
+                 gib(left));
+    return comm_agree(s->comm, rc, err);
 }
 
 int64_t run_plan_numel(const struct params *p)

@@ -4,14 +4,13 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
 
 #include "formats/hf/side_files.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
-#include "libckpt/io/path.h"
+#include "trainer/clock.h"
 #include "trainer/comm/report.h"
+#include "trainer/comm/same.h"
 #include "trainer/run/evaluate.h"
 #include "trainer/run/memory_log.h"
 #include "trainer/run/metrics.h"
@@ -51,14 +50,6 @@ struct run {
     struct run_profile     profile;
 };
 
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* Batches decide how much the model must hold. */
@@ -76,14 +67,15 @@ static int plan(struct run *r, struct ckpt_err *err)
                              .paged = settings_paged(r->s),
                              .offload = strcmp(r->s->offload_optimizer, "cpu") == 0,
                              .offload_param = strcmp(r->s->offload_param, "cpu") == 0};
+    const char *alone = zero.paged           ? "optim paged_..."
+                        : zero.offload       ? "offload_optimizer cpu"
+                        : zero.offload_param ? "offload_param cpu" : NULL;
     int rc;
 
-    if ((zero.paged || zero.offload || zero.offload_param) && r->session.comm->world_size > 1) {
-        ckpt_fail(err, CKPT_ECONFIG, "`%s` needs one rank, there are %d",
-                  zero.paged     ? "optim paged_..."
-                  : zero.offload ? "offload_optimizer cpu" : "offload_param cpu",
-                  r->session.comm->world_size);
-        return comm_agree(r->session.comm, err);
+    if (alone && r->session.comm->world_size > 1) {
+        rc = ckpt_fail(err, CKPT_ECONFIG, "`%s` needs one rank, there are %d", alone,
+                       r->session.comm->world_size);
+        return comm_agree(r->session.comm, rc, err);
     }
     if (*r->start.base && (rc = session_untie(&r->session, r->start.base, NULL, err)) != 0)
         return rc;
@@ -163,21 +155,30 @@ static int evaluate(struct run *r, struct ckpt_err *err)
     return rc;
 }
 
-/* What follows a save on rank 0: nothing here takes the checkpoint back. */
-static void tell_saved(struct run *r, double seconds, struct ckpt_err *err)
+/* Report a finished checkpoint or model to the caller.  Rank 0. */
+static int tell_artifact(const struct run *r, const char *path, struct ckpt_err *err)
 {
+    return r->session.comm->rank == 0 && r->io->artifact
+               ? r->io->artifact(r->io->ctx, path, err) : 0;
+}
+
+/* After a save, on rank 0: nothing here takes the checkpoint back. */
+static int tell_saved(struct run *r, double seconds, struct ckpt_err *err)
+{
+    int rc;
+
     ckpt_log(CKPT_LOG_NOTE, "%6lld/%-5lld saved %s in %.2f s", (long long)r->state.global_step,
              (long long)r->state.max_steps, r->saved, seconds);
-    if (r->io->artifact)
-        r->io->artifact(r->io->ctx, r->saved, err);
+    rc = tell_artifact(r, r->saved, err);
     if (r->s->save_total_limit > 0)
         run_dir_prune(&r->dir, r->s->save_total_limit, r->state.best_model_checkpoint,
                       r->state.global_step == r->state.max_steps);
+    return rc;
 }
 
 static int save(struct run *r, struct ckpt_err *err)
 {
-    double start = now();
+    double start = clock_now();
     int rc;
 
     report_phase("save of step %lld", (long long)r->state.global_step);
@@ -189,8 +190,8 @@ static int save(struct run *r, struct ckpt_err *err)
         return rc;
     r->saved_step = r->state.global_step;
     if (r->session.comm->rank == 0)
-        tell_saved(r, now() - start, err);
-    return comm_agree(r->session.comm, err);
+        rc = tell_saved(r, clock_now() - start, err);
+    return comm_agree(r->session.comm, rc, err);
 }
 
 /* Whether any rank has been told to stop: all leave at the same step. */
@@ -213,7 +214,7 @@ static int log_step(struct run *r, double lr, struct window *w, struct ckpt_err 
     struct metrics_step m = {
         .step = r->state.global_step, .max_steps = r->state.max_steps, .epoch = r->state.epoch,
         .loss = w->loss / (double)w->steps, .grad_norm = w->grad_norm, .learning_rate = lr,
-        .tokens = w->tokens, .seconds = now() - w->start,
+        .tokens = w->tokens, .seconds = clock_now() - w->start,
     };
     json_t *row;
     int rc;
@@ -226,7 +227,7 @@ static int log_step(struct run *r, double lr, struct window *w, struct ckpt_err 
     r->last_loss = m.loss;
     if (isnan(r->first_loss))
         r->first_loss = m.loss;
-    *w = (struct window){.start = now()};
+    *w = (struct window){.start = clock_now()};
     return 0;
 }
 
@@ -255,6 +256,33 @@ static int check_targets(struct run *r, const struct step_result *res, struct ck
 
 static bool due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
 
+/* Before each step and after the last, rank 0's profile. */
+static int watch_profile(struct run *r, struct ckpt_err *err)
+{
+    if (!r->s->profile || r->session.comm->rank != 0)
+        return 0;
+    return run_profile_advance(&r->profile, r->session.dev, r->state.global_step - r->first_step,
+                               r->state.max_steps - r->first_step, err);
+}
+
+/* What a finished step changes. */
+static void count_step(struct run *r, struct window *w, const struct step_result *res)
+{
+    r->state.global_step++;
+    if (r->session.comm->rank == 0)
+        ckpt_log_progress("training", "steps", (uint64_t)r->state.global_step,
+                          (uint64_t)r->state.max_steps);
+    r->state.epoch = res->epoch;
+    r->state.num_input_tokens_seen += res->n_tokens;
+    r->state.total_flos += r->token_flos * (double)res->n_tokens;
+    w->tokens += res->n_tokens;
+    if (res->skipped)
+        return;
+    w->loss += res->loss;
+    w->grad_norm = res->grad_norm;
+    w->steps++;
+}
+
 static int loop(struct run *r, struct ckpt_err *err)
 {
     const struct settings *s = r->s;
@@ -265,37 +293,21 @@ static int loop(struct run *r, struct ckpt_err *err)
         .scaler = &r->scaler, .seed = s->seed,
         .dump_grads = s->dump_grads, .dump_step = r->state.global_step + 1,
     };
-    struct window w = {.start = now()};
-    int64_t first = r->first_step;
-    bool watch = s->profile && r->session.comm->rank == 0;
-    int rc = 0;
+    struct window w = {.start = clock_now()};
+    int rc;
 
     while (r->state.global_step < r->state.max_steps) {
         double lr = schedule_lr(&r->schedule, r->state.global_step - r->scaler.skipped);
         struct step_result res;
 
         report_phase("train step %lld", (long long)r->state.global_step + 1);
-        if (watch && run_profile_advance(&r->profile, r->session.dev, r->state.global_step - first,
-                                      r->state.max_steps - first, err))
-            return err->code;
-        if (step_run(&res, &r->session, r->data.train.loader, &opts, lr,
-                     r->state.global_step + 1, err))
-            return err->code;
-        r->state.global_step++;
-        if (r->session.comm->rank == 0)
-            ckpt_log_progress("training", "steps", (uint64_t)r->state.global_step,
-                              (uint64_t)r->state.max_steps);
-        r->state.epoch = res.epoch;
-        r->state.num_input_tokens_seen += res.n_tokens;
-        r->state.total_flos += r->token_flos * (double)res.n_tokens;
-        w.tokens += res.n_tokens;
+        if ((rc = watch_profile(r, err)) != 0 ||
+            (rc = step_run(&res, &r->session, r->data.train.loader, &opts, lr,
+                           r->state.global_step + 1, err)) != 0)
+            return rc;
+        count_step(r, &w, &res);
         if ((rc = check_targets(r, &res, err)) != 0)
             return rc;
-        if (!res.skipped) {
-            w.loss += res.loss;
-            w.grad_norm = res.grad_norm;
-            w.steps++;
-        }
         if (due(s->logging_steps, r->state.global_step) ||
             r->state.global_step == r->state.max_steps)
             if ((rc = log_step(r, lr, &w, err)) != 0)
@@ -312,12 +324,10 @@ static int loop(struct run *r, struct ckpt_err *err)
                              "`resume_from_checkpoint latest`", (long long)r->state.global_step);
         }
     }
-    return watch ? run_profile_advance(&r->profile, r->session.dev, r->state.global_step - first,
-                                    r->state.max_steps - first, err)
-                 : 0;
+    return watch_profile(r, err);
 }
 
-/* What memory_log.h sampled, to the closing row and line; a row without it is as good. */
+/* The figures of memory_log.h to the closing row and line; a row without them is as good. */
 static void tell_memory(struct run *r, json_t *row, char *line, size_t size)
 {
     struct memory_figures f = memory_log_figures(r->memory);
@@ -345,7 +355,7 @@ static void warn_lost(const struct run *r)
 /* The Trainer's closing row, a last evaluation and a last checkpoint. */
 static int finish(struct run *r, struct ckpt_err *err)
 {
-    double seconds = now() - r->started;
+    double seconds = clock_now() - r->started;
     int64_t steps = r->state.global_step - r->first_step;
     char line[256];
     json_t *row;
@@ -374,23 +384,25 @@ static int finish(struct run *r, struct ckpt_err *err)
 /* Whether checkpoints are in the way of this run's own; a dry run only tells. */
 static int check_free(struct run *r, struct ckpt_err *err)
 {
-    if (r->session.comm->rank == 0 && !r->s->overwrite_output_dir &&
-        run_dir_check_free(&r->dir, r->start.step, err) && r->s->dry_run) {
+    bool looks = r->session.comm->rank == 0 && !r->s->overwrite_output_dir;
+    int rc = looks ? run_dir_check_free(&r->dir, r->start.step, err) : 0;
+
+    if (rc && r->s->dry_run) {
         ckpt_log(CKPT_LOG_WARNING, "the run would be refused: %s", err->text);
-        ckpt_err_clear(err);
+        rc = 0;
     }
-    return comm_agree(r->session.comm, err);
+    return comm_agree(r->session.comm, rc, err);
 }
 
 /* The output, if it is there already, and where the run begins. */
 static int find_start(struct run *r, struct ckpt_err *err)
 {
-    int rc;
+    int rc = 0;
 
     r->dir.path = r->s->output_dir;
     if (r->session.comm->rank == 0 && !r->s->dry_run)
-        run_dir_lock(&r->dir, err);
-    if ((rc = comm_agree(r->session.comm, err)) != 0 ||
+        rc = run_dir_lock(&r->dir, err);
+    if ((rc = comm_agree(r->session.comm, rc, err)) != 0 ||
         (rc = run_start_find(&r->start, &r->session, r->s, &r->dir, err)) != 0)
         return rc;
     return check_free(r, err);
@@ -399,15 +411,14 @@ static int find_start(struct run *r, struct ckpt_err *err)
 /* The output as the run's own: made, locked, free of what is in its way. */
 static int take_output(struct run *r, struct ckpt_err *err)
 {
-    int rc;
+    bool first = r->session.comm->rank == 0;
+    int rc = first ? run_dir_make(&r->dir, err) : 0;
 
-    if (r->session.comm->rank == 0)
-        run_dir_make(&r->dir, err);
-    if ((rc = comm_agree(r->session.comm, err)) != 0 || (rc = check_free(r, err)) != 0)
+    if ((rc = comm_agree(r->session.comm, rc, err)) != 0 || (rc = check_free(r, err)) != 0)
         return rc;
-    if (r->session.comm->rank == 0 && r->s->overwrite_output_dir)
-        run_dir_clear(&r->dir, r->start.step, err);
-    return comm_agree(r->session.comm, err);
+    if (first && r->s->overwrite_output_dir)
+        rc = run_dir_clear(&r->dir, r->start.step, err);
+    return comm_agree(r->session.comm, rc, err);
 }
 
 /* Everything before the first step. */
@@ -416,17 +427,19 @@ static int prepare(struct run *r, struct ckpt_err *err)
     const struct settings *s = r->s;
     int rc;
 
-    if ((rc = session_join(&r->session, s->dry_run ? (int)s->nproc : 0, err)) != 0 ||
+    if ((rc = session_join(&r->session, s->dry_run ? (int)s->nproc : 0, s->ddp_timeout,
+                           err)) != 0 ||
+        (rc = comm_same(r->session.comm, s->shared, s->n_shared, err)) != 0 ||
         (rc = find_start(r, err)) != 0 ||
         (rc = run_start_open(&r->session, &r->start, s, err)) != 0)
         return rc;
     report_phase("load");
-    run_data_open(&r->data, s, &r->session, r->io->stop, err);
-    if ((rc = comm_agree(r->session.comm, err)) != 0 || (rc = plan(r, err)) != 0 ||
+    rc = run_data_open(&r->data, s, &r->session, r->io->stop, err);
+    if ((rc = comm_agree(r->session.comm, rc, err)) != 0 || (rc = plan(r, err)) != 0 ||
         (rc = run_plan_check(&r->session, err)) != 0)
         return rc;
-    set_schedule(r, err);
-    if ((rc = comm_agree(r->session.comm, err)) != 0)
+    rc = set_schedule(r, err);
+    if ((rc = comm_agree(r->session.comm, rc, err)) != 0)
         return rc;
     r->state.logging_steps = s->logging_steps;
     r->state.eval_steps = s->eval_steps > 0 ? s->eval_steps : s->logging_steps;
@@ -440,13 +453,11 @@ static int prepare(struct run *r, struct ckpt_err *err)
                                         .base = s->model ? r->start.base : NULL,
                                         .side = &r->side};
     if (r->session.comm->rank == 0 && !s->init && !s->dry_run)
-        side_files_open(&r->side, r->session.model_dir, &r->arena, err);
-    if (err->code == 0)
-        data_source_fingerprint(r->data.train.source, r->checkpoint.data, err);
-    if ((rc = comm_agree(r->session.comm, err)) != 0)
+        rc = side_files_open(&r->side, r->session.model_dir, &r->arena, err);
+    if (rc == 0)
+        rc = data_source_fingerprint(r->data.train.source, r->checkpoint.data, err);
+    if ((rc = comm_agree(r->session.comm, rc, err)) != 0 || s->dry_run)
         return rc;
-    if (s->dry_run)
-        return 0;
     if ((rc = run_start_load(&r->start, &r->session, &r->checkpoint, &r->state, &r->dir,
                              err)) != 0)
         return rc;
@@ -455,24 +466,8 @@ static int prepare(struct run *r, struct ckpt_err *err)
     if (!*r->start.resume)
         return 0;
     r->saved_step = r->state.global_step;
-    loader_seek(r->data.train.loader, r->state.global_step, err);
-    return comm_agree(r->session.comm, err);
-}
-
-/* The folders above a path. */
-static int make_parents(const char *path, struct ckpt_err *err)
-{
-    char above[4096];
-    size_t n = (size_t)snprintf(above, sizeof above, "%s", path);
-
-    while (n > 0 && n < sizeof above && above[n - 1] == '/')
-        n--;
-    while (n > 0 && n < sizeof above && above[n - 1] != '/')
-        n--;
-    if (n == 0 || n >= sizeof above)
-        return 0;
-    above[n] = '\0';
-    return ckpt_path_make_dirs(above, err);
+    rc = loader_seek(r->data.train.loader, r->state.global_step, err);
+    return comm_agree(r->session.comm, rc, err);
 }
 
 /* A fresh model as a directory, to start from or to compare with. */
@@ -488,26 +483,13 @@ static int init_only(struct run *r, struct ckpt_err *err)
     if ((rc = session_open(&r->session, r->s->init, r->s->tokenizer, &cpu, 0, err)) != 0)
         return rc;
     if (r->session.comm->rank == 0)
-        make_parents(r->s->output_dir, err);
-    if ((rc = comm_agree(r->session.comm, err)) != 0 ||
+        rc = run_dir_make_above(r->s->output_dir, err);
+    if ((rc = comm_agree(r->session.comm, rc, err)) != 0 ||
         (rc = session_plan(&r->session, &small, &zero, err)) != 0 ||
         (rc = session_init_weights(&r->session, r->s->seed, err)) != 0 ||
         (rc = checkpoint_save_bare(r->s->output_dir, &r->session, err)) != 0)
         return rc;
-    if (r->session.comm->rank == 0 && r->io->artifact)
-        r->io->artifact(r->io->ctx, r->s->output_dir, err);
-    return comm_agree(r->session.comm, err);
-}
-
-/* Whether path is a folder directly in another. */
-static bool lies_in(const char *path, const char *folder)
-{
-    struct stat above, there;
-    char up[4200];
-
-    snprintf(up, sizeof up, "%s/..", path);
-    return *path && stat(up, &above) == 0 && stat(folder, &there) == 0 &&
-           above.st_dev == there.st_dev && above.st_ino == there.st_ino;
+    return comm_agree(r->session.comm, tell_artifact(r, r->s->output_dir, err), err);
 }
 
 static int open_metrics(struct run *r, struct ckpt_err *err)
@@ -515,7 +497,7 @@ static int open_metrics(struct run *r, struct ckpt_err *err)
     const struct metrics_start start = {
         .step = r->state.global_step, .max_steps = r->state.max_steps,
         .resumed_from = r->start.resume,
-        .continues = lies_in(r->start.resume, r->s->output_dir),
+        .continues = run_dir_holds(r->s->output_dir, r->start.resume),
     };
 
     return metrics_open(&r->metrics, r->s->output_dir, r->session.comm->rank == 0, &start, err);
@@ -527,19 +509,21 @@ static int watch_memory(struct run *r, struct ckpt_err *err)
     int rank = r->session.comm->rank;
     char path[4200], name[40] = "memory.csv";
 
+    if (r->s->memory_log <= 0)
+        return 0;
     if (rank > 0)
         snprintf(name, sizeof name, "memory-%d.csv", rank);
     snprintf(path, sizeof path, "%s/%s", r->s->output_dir, name);
     return memory_log_open(&r->memory, path, r->session.dev, r->s->memory_log, err);
 }
 
-/* Who tells the failure: rank 0 when all know of it, else the rank that it is of, now: its peers
+/* Who reports the failure: rank 0 when all know of it, else the rank that failed, now: its peers
  * are ended before this process comes back from closing its session. */
 static void end_of_ranks(struct run *r, struct ckpt_err *err)
 {
     const struct comm *c = r->session.comm;
 
-    if (!c || !err->code)
+    if (!c)
         return;
     r->io->agreed = c->agreed;
     r->io->told = c->agreed && c->rank != 0;
@@ -549,37 +533,48 @@ static void end_of_ranks(struct run *r, struct ckpt_err *err)
     }
 }
 
-int run_train(const struct settings *s, struct run_io *io, struct ckpt_err *err)
+/* From a plan that is made to the last checkpoint. */
+static int train(struct run *r, struct ckpt_err *err)
 {
-    struct run r = {.s = s, .io = io, .started = now(), .saved_step = -1,
-                    .first_loss = NAN, .last_loss = NAN};
-    bool speak;
+    bool speak = r->session.comm->rank == 0;
+    int rc;
 
-    if (run_state_init(&r.state, err) || (s->init_only ? init_only(&r, err) : prepare(&r, err)) ||
-        s->init_only)
-        goto out;
-    speak = r.session.comm->rank == 0;
     if (speak)
-        session_describe(&r.session, r.state.max_steps);
-    if (s->dry_run) {
+        session_describe(&r->session, r->state.max_steps);
+    if (r->s->dry_run) {
         if (speak)
-            run_plan_tell(&r.data, r.state.max_steps, &(struct ckpt_err){0});
-        goto out;
+            run_plan_tell(&r->data, r->state.max_steps, &(struct ckpt_err){0});
+        return 0;
     }
-    if (r.state.global_step >= r.state.max_steps) {
+    if (r->state.global_step >= r->state.max_steps) {
         if (speak)
             ckpt_log(CKPT_LOG_NOTE, "nothing to do: %s is at step %lld, the run is to have %lld",
-                     r.start.resume, (long long)r.state.global_step, (long long)r.state.max_steps);
-        goto out;
+                     r->start.resume, (long long)r->state.global_step,
+                     (long long)r->state.max_steps);
+        return 0;
     }
-    if (take_output(&r, err) || checkpoint_try(s->output_dir, &r.session, err))
-        goto out;
-    open_metrics(&r, err);
-    if (err->code == 0 && s->memory_log > 0)
-        watch_memory(&r, err);
-    if (comm_agree(r.session.comm, err) == 0 && loop(&r, err) == 0)
-        finish(&r, err);
-out:
+    if ((rc = take_output(r, err)) != 0 ||
+        (rc = checkpoint_try(r->s->output_dir, &r->session, err)) != 0)
+        return rc;
+    rc = open_metrics(r, err);
+    if (rc == 0)
+        rc = watch_memory(r, err);
+    rc = comm_agree(r->session.comm, rc, err);
+    if (rc == 0)
+        rc = loop(r, err);
+    return rc ? rc : finish(r, err);
+}
+
+int run_train(const struct settings *s, struct run_io *io, struct ckpt_err *err)
+{
+    struct run r = {.s = s, .io = io, .started = clock_now(), .saved_step = -1,
+                    .first_loss = NAN, .last_loss = NAN};
+    int rc = run_state_init(&r.state, err);
+
+    if (rc == 0)
+        rc = s->init_only ? init_only(&r, err) : prepare(&r, err);
+    if (rc == 0 && !s->init_only)
+        rc = train(&r, err);
     run_profile_end(&r.profile);
     memory_log_close(r.memory);
     metrics_close(r.metrics);
@@ -588,7 +583,8 @@ out:
     run_dir_close(&r.dir);
     side_files_close(&r.side);
     ckpt_arena_release(&r.arena);
-    end_of_ranks(&r, err);
-    session_close(&r.session, err);
-    return err->code ? ckpt_err_code(err) : 0;
+    if (rc)
+        end_of_ranks(&r, err);
+    session_close(&r.session, rc, err);
+    return rc;
 }

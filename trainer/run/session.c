@@ -114,14 +114,15 @@ static int open_parts(struct session *s, const char *model_dir, const char *toke
     }
     if (!s->tokenizer_dir)
         return 0;
-    return tokenizer_open_dir(&s->tokenizer, s->tokenizer_dir, err) ? err->code
-                                                                    : check_vocabulary(s, err);
+    rc = tokenizer_open_dir(&s->tokenizer, s->tokenizer_dir, err);
+    return rc ? rc : check_vocabulary(s, err);
 }
 
-int session_join(struct session *s, int ranks, struct ckpt_err *err)
+int session_join(struct session *s, int ranks, int64_t timeout_s, struct ckpt_err *err)
 {
     memset(s, 0, sizeof *s);
-    return ranks ? comm_open_single(&s->comm, ranks, err) : comm_open(&s->comm, err);
+    return ranks ? comm_open_single(&s->comm, ranks, err)
+                 : comm_open(&s->comm, timeout_s * 1000, err);
 }
 
 int session_open(struct session *s, const char *model_dir, const char *tokenizer_dir,
@@ -129,10 +130,10 @@ int session_open(struct session *s, const char *model_dir, const char *tokenizer
 {
     int rc;
 
-    if (!s->comm && (rc = session_join(s, ranks, err)) != 0)
+    if (!s->comm && (rc = session_join(s, ranks, 0, err)) != 0)
         return rc;
-    open_parts(s, model_dir, tokenizer_dir, device, err);
-    return comm_agree(s->comm, err);
+    rc = open_parts(s, model_dir, tokenizer_dir, device, err);
+    return comm_agree(s->comm, rc, err);
 }
 
 /* Quantised weights are seen as their values. */
@@ -160,10 +161,10 @@ int session_untie(struct session *s, const char *path, const char *tag, struct c
     ckpt_source_close(src);
     if (rc)
         ckpt_err_in(err, "%s", path);
-    else if (apart && arch_untie(s->arch, err) == 0 && s->comm->rank == 0)
+    else if (apart && (rc = arch_untie(s->arch, err)) == 0 && s->comm->rank == 0)
         ckpt_log(CKPT_LOG_WARNING, "%s: %s differs from the embedding that config.json ties it to; "
                  "it is kept apart", path, head);
-    return comm_agree(s->comm, err);
+    return comm_agree(s->comm, rc, err);
 }
 
 /* Does a parameter belong to the module whose path ends with that name? */
@@ -255,6 +256,7 @@ static int plan_memory(struct session *s, struct model_opts *with, struct ckpt_e
                          .zero = s->zero_opts, .room = s->dev->ops->free_bytes(s->dev),
                          .batch = s->batch, .batch_option = s->batch_option};
     enum ckpt_dtype act = s->dev->act;
+    int rc;
 
     if (o.choose)
         o.model.recompute = RECOMPUTE_NONE;
@@ -262,12 +264,12 @@ static int plan_memory(struct session *s, struct model_opts *with, struct ckpt_e
         s->dev->act = s->dev->weight;
         o.room = s->paper_limit > PAPER_CONTEXT ? s->paper_limit - PAPER_CONTEXT : 0;
     }
-    fit_find(&s->fit, &o, err);
+    rc = fit_find(&s->fit, &o, err);
     s->dev->act = act;
     with->recompute = s->fit.recompute;
     s->zero_opts.paged = s->fit.paged;
     s->zero_opts.optim_on_device = s->fit.optim_on_device;
-    return comm_agree(s->comm, err);
+    return comm_agree(s->comm, rc, err);
 }
 
 int session_plan(struct session *s, const struct model_opts *opts, const struct zero_opts *zero,
@@ -281,11 +283,13 @@ int session_plan(struct session *s, const struct model_opts *opts, const struct 
     s->zero_opts.train = opts->train;
     if ((rc = plan_memory(s, &with, err)) != 0)
         return rc;
-    if (model_new(&s->model, s->arch, &with, s->dev, err) == 0 && !with.dry)
-        zero_new(&s->zero, model_params(s->model), &s->zero_opts, s->dev, s->comm, err);
-    if (err->code == 0 && s->dev->fp8 && s->comm->world_size == 1 && !s->zero_opts.offload_param)
-        fp8_cache_lend(s->dev, model_params(s->model), s->fit.room - s->fit.all, with.dry, err);
-    return comm_agree(s->comm, err);
+    rc = model_new(&s->model, s->arch, &with, s->dev, err);
+    if (rc == 0 && !with.dry)
+        rc = zero_new(&s->zero, model_params(s->model), &s->zero_opts, s->dev, s->comm, err);
+    if (rc == 0 && s->dev->fp8 && s->comm->world_size == 1 && !s->zero_opts.offload_param)
+        rc = fp8_cache_lend(s->dev, model_params(s->model), s->fit.room - s->fit.all, with.dry,
+                            err);
+    return comm_agree(s->comm, rc, err);
 }
 
 int session_load(struct session *s, const char *path, const char *tag, struct ckpt_err *err)
@@ -306,15 +310,14 @@ int session_load(struct session *s, const char *path, const char *tag, struct ck
         ckpt_err_in(err, "%s", path);
     ckpt_source_close(src);
     ckpt_free(index);
-    return comm_agree(s->comm, err);
+    return comm_agree(s->comm, rc, err);
 }
 
 int session_init_weights(struct session *s, uint64_t seed, struct ckpt_err *err)
 {
     struct init init = {.arch = s->arch, .params = model_params(s->model), .seed = seed};
 
-    zero_fill(s->zero, ZERO_MASTER, init_fill, &init, err);
-    return comm_agree(s->comm, err);
+    return comm_agree(s->comm, zero_fill(s->zero, ZERO_MASTER, init_fill, &init, err), err);
 }
 
 struct sample_pair session_pair(const struct session *s)
@@ -362,14 +365,14 @@ void session_describe(const struct session *s, int64_t max_steps)
                  (double)z->optim_host * mib, (double)z->weights_host * mib,
                  (double)z->grads_host * mib);
     if (s->fit.recompute == RECOMPUTE_NORMS)
-        ckpt_log(CKPT_LOG_NOTE, "what norms and activations gave is made again");
+        ckpt_log(CKPT_LOG_NOTE, "recomputing norms and activations in the backward pass");
     ckpt_log(CKPT_LOG_NOTE, "steps: %lld", (long long)max_steps);
 }
 
-void session_close(struct session *s, const struct ckpt_err *err)
+void session_close(struct session *s, int rc, const struct ckpt_err *err)
 {
     /* A rank that fails alone must not leave its peers waiting for it in a collective. */
-    if (err->code && s->comm && !s->comm->agreed && !s->comm->err.code)
+    if (rc && s->comm && !s->comm->agreed && !s->comm->err.code)
         s->comm->err = *err;
     model_free(s->model);
     zero_free(s->zero);

@@ -39,7 +39,7 @@ struct session {
  * The ranks alone, for what they must agree on before anything is opened.  ranks 0: as the process
  * was started; 1: alone, whatever a launcher says; more: a plan for so many.
  */
-int session_join(struct session *s, int ranks, struct ckpt_err *err);
+int session_join(struct session *s, int ranks, int64_t timeout_s, struct ckpt_err *err);
 /*
  * Ranks (as session_join finds them, unless s has joined; else it is zeroed), device and
  * description.  model_dir is a directory with config.json (or config.json itself, whatever its name
@@ -72,9 +72,9 @@ struct sample_pair session_pair(const struct session *s);
 /* Tell the log what will run where: parameters, ranks, stage, memory of one rank. */
 void session_describe(const struct session *s, int64_t max_steps);
 /*
- * Close.  err is the run's outcome: when it failed on this rank alone (comm_alone), the peers are
- * ended too, and perhaps this process with them: it has been told before.
+ * Close.  rc and err are the run's outcome: when it failed on this rank alone (comm_alone), the
+ * peers are ended too, and perhaps this process with them: the failure has been reported before.
  */
-void session_close(struct session *s, const struct ckpt_err *err);
+void session_close(struct session *s, int rc, const struct ckpt_err *err);
 
 #endif

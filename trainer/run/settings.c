@@ -35,6 +35,7 @@ void settings_default(struct settings *s)
                    .min_loss_scale = 1},
         .seed = 42,
         .recompute = "auto",
+        .ddp_timeout = 1800,
         .device = "auto",
         .offload_optimizer = "none",
         .offload_param = "none",

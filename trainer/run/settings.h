@@ -99,6 +99,7 @@ struct settings {
     const char  *offload_param;         /* where weights and gradients do, likewise */
     int64_t      nproc;                 /* ranks to start on this host, or with dry_run to plan
                                            for; 0: as the process was started */
+    int64_t      ddp_timeout;           /* seconds that ranks wait for each other */
     int64_t      threads;               /* per rank; 0: by CPUs */
     double       memory_log;            /* seconds between samples of memory; 0: none */
     bool         dry_run;
@@ -108,6 +109,9 @@ struct settings {
      * beside other settings goes by these. */
     const char *const *given;
     size_t       n_given;
+    /* "NAME VALUE" of all that every rank must have alike. */
+    const char *const *shared;
+    size_t       n_shared;
 };
 
 bool settings_given(const struct settings *s, const char *name);

@@ -21,15 +21,13 @@ static bool is_one_of(const char *word, const char *a, const char *b)
 static int find_newest(struct run_start *start, struct run_dir *d, bool may_be_fresh,
                        struct ckpt_err *err)
 {
-    if (run_dir_newest(start->resume, &start->number, d, start->folder, RUN_DIR_ANY, err) == 0) {
+    int rc = run_dir_newest(start->resume, &start->number, d, start->folder, RUN_DIR_ANY, err);
+
+    if (rc == 0)
         start->step = start->number;
-        return 0;
-    }
-    start->resume[0] = '\0';
-    if (!may_be_fresh || strcmp(err->reason, "none") != 0)
-        return ckpt_err_code(err);
-    ckpt_err_clear(err);
-    return 0;
+    else
+        start->resume[0] = '\0';
+    return rc && may_be_fresh && strcmp(err->reason, "none") == 0 ? 0 : rc;
 }
 
 /* A checkpoint that is named; a run's folder stands for the newest in it. */
@@ -37,6 +35,7 @@ static int find_named(struct run_start *start, const char *from, struct run_dir 
                       struct ckpt_err *err)
 {
     char state[4200];
+    int rc;
 
     if (!ckpt_path_is_dir(from) && !ckpt_path_is_file(from))
         return ckpt_fail(err, CKPT_ENOTFOUND, "%s: no such checkpoint", from);
@@ -46,11 +45,9 @@ static int find_named(struct run_start *start, const char *from, struct run_dir 
         return find_newest(start, d, false, err);
     }
     snprintf(start->resume, sizeof start->resume, "%s", from);
-    if (proof_first(from, true, err)) {
-        if (strcmp(err->reason, "unproved") != 0)
-            return ckpt_err_code(err);
-        ckpt_err_clear(err);
-    }
+    rc = proof_first(from, true, err);
+    if (rc && strcmp(err->reason, "unproved") != 0)
+        return rc;
     return resume_step(&start->step, from, err);
 }
 
@@ -72,20 +69,20 @@ static int find(struct run_start *start, const struct settings *set, struct run_
 {
     const char *from = set->resume_from_checkpoint;
     bool adapted;
-    int rc;
+    int rc = 0;
 
     if (from && is_one_of(from, "latest", "true")) {
         snprintf(start->folder, sizeof start->folder, "%s", d->path);
-        find_newest(start, d, true, err);
+        rc = find_newest(start, d, true, err);
     } else if (from && !is_one_of(from, "none", "false")) {
-        find_named(start, from, d, err);
+        rc = find_named(start, from, d, err);
     }
-    if (err->code == 0 && set->model)
-        model_find(start->base, set->model, err);
-    if (err->code == 0 && set->adapter)
-        model_find(start->adapter, set->adapter, err);
-    if (err->code)
-        return ckpt_err_code(err);
+    if (rc == 0 && set->model)
+        rc = model_find(start->base, set->model, err);
+    if (rc == 0 && set->adapter)
+        rc = model_find(start->adapter, set->adapter, err);
+    if (rc)
+        return rc;
     adapted = *start->resume && adapter_lies_at(start->resume);
     if (*start->resume && !adapted && adapter_wanted(set))
         return ckpt_fail(err, CKPT_EMISMATCH, "%s: the run had no adapter, this one has",
@@ -103,15 +100,20 @@ static int find(struct run_start *start, const struct settings *set, struct run_
     return 0;
 }
 
+/* Rank 0's choice, which came to rc, to all. */
+static int share(struct run_start *start, struct session *s, int rc, struct ckpt_err *err)
+{
+    if ((rc = comm_agree(s->comm, rc, err)) != 0)
+        return rc;
+    comm_broadcast(s->comm, start, (int64_t)sizeof *start, CKPT_U8, 0);
+    return comm_error(s->comm, err);
+}
+
 int run_start_find(struct run_start *start, struct session *s, const struct settings *set,
                    struct run_dir *d, struct ckpt_err *err)
 {
     *start = (struct run_start){.step = -1};
-    if (s->comm->rank == 0)
-        find(start, set, d, err);
-    if (comm_agree(s->comm, err) == 0)
-        comm_broadcast(s->comm, start, (int64_t)sizeof *start, CKPT_U8, 0);
-    return err->code ? ckpt_err_code(err) : comm_error(s->comm, err);
+    return share(start, s, s->comm->rank == 0 ? find(start, set, d, err) : 0, err);
 }
 
 int run_start_open(struct session *s, const struct run_start *start, const struct settings *set,
@@ -155,26 +157,26 @@ static int fall_back(struct run_start *start, struct session *s, struct run_dir 
                      struct ckpt_err *err)
 {
     struct ckpt_err why = *err;
+    bool first = s->comm->rank == 0;
+    int rc = first ? run_dir_pass_over(d, start->folder, start->number, &why, err) : 0;
 
-    ckpt_err_clear(err);
     s->comm->agreed = false;
-    if (s->comm->rank == 0 &&
-        run_dir_pass_over(d, start->folder, start->number, &why, err) == 0 &&
-        run_dir_newest(start->resume, &start->number, d, start->folder, start->number, err) == 0)
+    if (first && rc == 0)
+        rc = run_dir_newest(start->resume, &start->number, d, start->folder, start->number, err);
+    if (first && rc == 0)
         start->step = start->number;
-    if (comm_agree(s->comm, err) == 0)
-        comm_broadcast(s->comm, start, (int64_t)sizeof *start, CKPT_U8, 0);
-    return err->code ? ckpt_err_code(err) : comm_error(s->comm, err);
+    return share(start, s, rc, err);
 }
 
 static int load_resumed(struct run_start *start, struct session *s, struct checkpoint *c,
                         struct run_state *state, struct run_dir *d, struct ckpt_err *err)
 {
     bool damaged = false;
+    int rc;
 
-    while (load_checkpoint(start, s, c, state, &damaged, err))
-        if (!damaged || !*start->folder || fall_back(start, s, d, err))
-            return ckpt_err_code(err);
+    while ((rc = load_checkpoint(start, s, c, state, &damaged, err)) != 0)
+        if (!damaged || !*start->folder || (rc = fall_back(start, s, d, err)) != 0)
+            return rc;
     start->step = state->global_step;
     if (s->comm->rank == 0)
         ckpt_log(CKPT_LOG_NOTE, "resuming from %s, step %lld", start->resume,

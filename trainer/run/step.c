@@ -22,18 +22,20 @@ static int dump(const char *path, struct zero *zero, struct comm *comm, double s
     struct ckpt_create_opts opts = {0};
     struct ckpt_tensors list = {0};
     struct ckpt_sink *sink = NULL;
+    int rc = 0;
 
-    if (comm->rank == 0 &&
-        weights_trained_list(&list, zero_flat(zero)->params, CKPT_F32, err) == 0)
-        ckpt_create(&sink, "safetensors", path, &list, &opts, err);
-    if (comm_agree(comm, err) == 0)
-        weights_gather_grads(zero, comm, sink, (float)(1 / scale), err);
-    if (sink && err->code == 0)
-        ckpt_sink_commit(sink, err);
+    if (comm->rank == 0)
+        rc = weights_trained_list(&list, zero_flat(zero)->params, CKPT_F32, err);
+    if (comm->rank == 0 && rc == 0)
+        rc = ckpt_create(&sink, "safetensors", path, &list, &opts, err);
+    if ((rc = comm_agree(comm, rc, err)) == 0)
+        rc = weights_gather_grads(zero, comm, sink, (float)(1 / scale), err);
+    if (sink && rc == 0)
+        rc = ckpt_sink_commit(sink, err);
     else
         ckpt_sink_abort(sink);
     ckpt_tensors_release(&list);
-    return comm_agree(comm, err);
+    return comm_agree(comm, rc, err);
 }
 
 /* What a step that was not finite means; loss and norm are the same on every rank. */
@@ -86,7 +88,7 @@ int step_run(struct step_result *out, const struct session *s, struct loader *lo
     }
     comm_all_reduce(comm, count, 3, CKPT_I64, COMM_SUM);
     if (count[2])
-        return comm_agree(comm, err);
+        return comm_agree(comm, rc, err);
     scale = count[0] > 0 ? (float)(scaler->scale / (double)count[0]) : 0.0f;
     zero_begin(zero);
     for (int64_t j = 0; j < data->n_micro && rc == 0; j++) {
@@ -105,8 +107,8 @@ int step_run(struct step_result *out, const struct session *s, struct loader *lo
                                 .epoch = (double)data->epoch + (double)(data->step_of_epoch + 1) /
                                                                    (double)data->steps_of_epoch};
     zero_judge(zero, opts->optim.max_grad_norm, scaler->scale);
-    if ((s->dev->err.code || comm->err.code) && (rc = broken(s, err)) != 0)
-        return rc;
+    if (s->dev->err.code || comm->err.code)
+        return broken(s, err);
     if (opts->dump_grads && number == opts->dump_step && zero_verdict_host(zero).finite &&
         (rc = dump(opts->dump_grads, zero, comm, scaler->scale, err)) != 0)
         return rc;

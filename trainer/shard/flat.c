@@ -70,92 +70,77 @@ void flat_layer(const struct flat *f, int layer, size_t *first, size_t *end)
     *end = i;
 }
 
-int64_t flat_layer_base(const struct flat *f, int layer)
+/* A layer's part of an array: where it begins, by the parameters' bases, and its elements. */
+struct run {
+    int64_t at, n;
+};
+
+static struct run run_of(const struct flat *f, int layer, const int64_t *base)
 {
     size_t first, end;
 
     flat_layer(f, layer, &first, &end);
-    return f->base[first];
+    return (struct run){base[first], base[end] - base[first]};
 }
 
-int64_t flat_layer_part(const struct flat *f, int layer)
-{
-    size_t first, end;
-
-    flat_layer(f, layer, &first, &end);
-    return f->base[end] - f->base[first];
-}
-
+int64_t flat_layer_base(const struct flat *f, int layer) { return run_of(f, layer, f->base).at; }
+int64_t flat_layer_part(const struct flat *f, int layer) { return run_of(f, layer, f->base).n; }
 int64_t flat_grad_base(const struct flat *f, int layer)
 {
-    size_t first, end;
-
-    flat_layer(f, layer, &first, &end);
-    return f->grad_base[first];
+    return run_of(f, layer, f->grad_base).at;
 }
-
 int64_t flat_grad_part(const struct flat *f, int layer)
 {
-    size_t first, end;
-
-    flat_layer(f, layer, &first, &end);
-    return f->grad_base[end] - f->grad_base[first];
+    return run_of(f, layer, f->grad_base).n;
 }
 
-void flat_assemble(const struct flat *f, int layer, void *whole, const void *parts, size_t size)
+static void assemble(const struct flat *f, int layer, void *whole, const void *parts, size_t size,
+                     bool grads)
 {
+    const int64_t *base = grads ? f->grad_base : f->base;
+    struct run run = run_of(f, layer, base);
     size_t first, end;
-    int64_t part;
 
     flat_layer(f, layer, &first, &end);
-    part = f->base[end] - f->base[first];
     for (int r = 0; r < f->world_size; r++)
         for (size_t i = first; i < end; i++) {
-            struct flat_piece p = flat_piece(f, i, r);
+            const struct param *q = &f->params->item[i];
+            struct flat_piece p = grads ? flat_grad_piece(f, i, r) : flat_piece(f, i, r);
+            int64_t to = (grads ? q->grad_offset : q->offset) + p.start;
+            int64_t from = r * run.n + (base[i] - run.at);
 
             if (p.count > 0)
-                memcpy((char *)whole + (size_t)(f->params->item[i].offset + p.start) * size,
-                       (const char *)parts +
-                           (size_t)(r * part + (f->base[i] - f->base[first])) * size,
+                memcpy((char *)whole + (size_t)to * size, (const char *)parts + (size_t)from * size,
                        (size_t)p.count * size);
         }
 }
 
+void flat_assemble(const struct flat *f, int layer, void *whole, const void *parts, size_t size)
+{
+    assemble(f, layer, whole, parts, size, false);
+}
+
+void flat_assemble_grads(const struct flat *f, int layer, float *whole, const float *parts)
+{
+    assemble(f, layer, whole, parts, sizeof *whole, true);
+}
+
 void flat_scatter(const struct flat *f, int layer, float *parts, float *whole)
 {
+    struct run run = run_of(f, layer, f->grad_base);
     size_t first, end;
-    int64_t part;
 
     flat_layer(f, layer, &first, &end);
-    part = f->grad_base[end] - f->grad_base[first];
     for (int r = 0; r < f->world_size; r++)
         for (size_t i = first; i < end; i++) {
             struct flat_piece p = flat_grad_piece(f, i, r);
-            float *to = parts + r * part + (f->grad_base[i] - f->grad_base[first]);
+            float *to = parts + r * run.n + (f->grad_base[i] - run.at);
 
             if (p.count > 0)
                 memcpy(to, whole + f->params->item[i].grad_offset + p.start,
                        (size_t)p.count * sizeof(float));
             if (f->params->item[i].trainable)
                 memset(to + p.count, 0, (size_t)(flat_part(f, i) - p.count) * sizeof(float));
-        }
-}
-
-void flat_assemble_grads(const struct flat *f, int layer, float *whole, const float *parts)
-{
-    size_t first, end;
-    int64_t part;
-
-    flat_layer(f, layer, &first, &end);
-    part = f->grad_base[end] - f->grad_base[first];
-    for (int r = 0; r < f->world_size; r++)
-        for (size_t i = first; i < end; i++) {
-            struct flat_piece p = flat_grad_piece(f, i, r);
-
-            if (p.count > 0)
-                memcpy(whole + f->params->item[i].grad_offset + p.start,
-                       parts + r * part + (f->grad_base[i] - f->grad_base[first]),
-                       (size_t)p.count * sizeof(float));
         }
 }
 

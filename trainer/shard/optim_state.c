@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "formats/bnb/optim.h"
+#include "formats/families/role.h"
 #include "libckpt/mem.h"
 
 enum {
@@ -36,21 +38,54 @@ struct optim_state {
     const struct optim_state_step *step;     /* the one that is being given */
 };
 
+/* The weight of an nn.Embedding, whole. */
+static bool is_embedding(const struct param *p)
+{
+    return p->kind == PARAM_BASE && (p->role == ROLE_TOKENS || p->role == ROLE_POS ||
+                                     p->role == ROLE_TOKEN_TYPE || p->role == ROLE_REL_BIAS);
+}
+
+enum op_moments optim_state_kind(const struct params *params, size_t i, enum op_moments wanted)
+{
+    const struct param *p = &params->item[i];
+
+    if (wanted == OP_MOMENTS_8BIT &&
+        (p->numel < BNB_MIN_8BIT || is_embedding(p) ||
+         (role_is_expert((enum role)p->role) && p->numel % BLOCK)))
+        return OP_MOMENTS_F32;
+    return wanted;
+}
+
+enum ckpt_dtype optim_state_type(enum optim_state_array of, enum op_moments kind)
+{
+    static const enum ckpt_dtype type[] = {[OP_MOMENTS_F32] = CKPT_F32,
+                                           [OP_MOMENTS_BF16] = CKPT_BF16,
+                                           [OP_MOMENTS_8BIT] = CKPT_U8};
+
+    return of == OPTIM_STATE_AVG || of == OPTIM_STATE_AVG_SQ ? type[kind] : CKPT_F32;
+}
+
+size_t optim_state_bytes(enum optim_state_array of, enum op_moments kind, int64_t n)
+{
+    bool scales = of == OPTIM_STATE_ABSMAX || of == OPTIM_STATE_ABSMAX_SQ;
+
+    if (scales && kind != OP_MOMENTS_8BIT)
+        return 0;
+    return (size_t)(scales ? (n + BLOCK - 1) / BLOCK : n) *
+           ckpt_dtype_size(optim_state_type(of, kind));
+}
+
 static enum op_moments type_of(const struct layout *l, size_t i)
 {
-    return moments_of(l->flat->params, i, l->opts->moments);
+    return optim_state_kind(l->flat->params, i, l->opts->moments);
 }
 
 /* Bytes of the first n elements of parameter i in an array. */
 static int64_t bytes_of(const struct layout *l, int of, size_t i, int64_t n)
 {
-    enum op_moments m = type_of(l, i);
-
-    if (of == OPTIM_STATE_MASTER)
-        return l->opts->master ? n * (int64_t)sizeof(float) : 0;
-    if (of == OPTIM_STATE_AVG || of == OPTIM_STATE_AVG_SQ)
-        return n * (int64_t)moments_size(m);
-    return m == OP_MOMENTS_8BIT ? (n + BLOCK - 1) / BLOCK * (int64_t)sizeof(float) : 0;
+    if (of == OPTIM_STATE_MASTER && !l->opts->master)
+        return 0;
+    return (int64_t)optim_state_bytes((enum optim_state_array)of, type_of(l, i), n);
 }
 
 static int64_t place_bytes(const struct layout *l, int of, struct place p)
@@ -193,11 +228,9 @@ static int allocate(struct optim_state *s, int a, struct ckpt_err *err)
     if (split > 0 && !(s->device[a] = device_alloc(s->dev, (size_t)split, err)))
         return ckpt_err_code(err);
     if (end > split) {
-        s->host[a] = s->dev->ops->pin(s->dev, (size_t)(end - split));
-        if (!s->host[a]) {
-            *err = s->dev->err;         /* says more, where the device refused */
-            return s->dev->err.code ? ckpt_err_code(err) : ckpt_nomem(err, (size_t)(end - split));
-        }
+        s->host[a] = device_pin(s->dev, (size_t)(end - split), err);
+        if (!s->host[a])
+            return ckpt_err_code(err);
     }
     return 0;
 }
@@ -287,7 +320,7 @@ static struct adamw_run run_of(const struct optim_state *s, const struct bases *
 
 static bool joins(const struct adamw_run *a, const struct adamw_run *b, size_t wide)
 {
-    size_t n = (size_t)a->n, moment = moments_size(a->moments);
+    size_t n = (size_t)a->n, moment = optim_state_bytes(OPTIM_STATE_AVG, a->moments, 1);
 
     return a->moments == b->moments && a->moments != OP_MOMENTS_8BIT &&
            memcmp(&a->weight_decay, &b->weight_decay, sizeof a->weight_decay) == 0 &&
@@ -443,9 +476,4 @@ struct optim_state_spot optim_state_spot(const struct optim_state *s, enum optim
         return (struct optim_state_spot){0};
     return (struct optim_state_spot){base + byte - (host ? place_bytes(l, of, split) : 0), end - at,
                                 host};
-}
-
-enum op_moments optim_state_moments(const struct optim_state *s, size_t i)
-{
-    return type_of(&s->l, i);
 }

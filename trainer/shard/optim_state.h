@@ -8,13 +8,18 @@
  * many as it may hold; the others in pinned memory of the host, from where they pass a ring
  * (ring.h) at each step: fetched, stepped on the device, written back.  What is computed does not
  * depend on where a chunk lies.
+ *
+ * Of 8-bit moments bitsandbytes' optimizers leave some in f32: those of fewer than 4096 elements
+ * (min_8bit_size), and, as HF Trainer configures them, those of every nn.Embedding, whose rows get
+ * gradients of very different sizes.  Files have the matrices of all experts of a block as one
+ * tensor; where one expert is no whole number of blocks they are f32 too.
+ * Source: bitsandbytes 0.50.2, optim/optimizer.py; transformers 5.17, trainer_optimizer.py.
  */
 #ifndef CKPT_TRAINER_SHARD_OPTIM_STATE_H
 #define CKPT_TRAINER_SHARD_OPTIM_STATE_H
 
 #include "trainer/ops/ops.h"
 #include "trainer/shard/flat.h"
-#include "trainer/shard/moments.h"
 #include "trainer/shard/ring.h"
 
 struct optim_state;
@@ -28,8 +33,14 @@ enum optim_state_array {
     OPTIM_STATE_ARRAYS
 };
 
+/* How moments of parameter i are kept, where `wanted` is asked for. */
+enum op_moments optim_state_kind(const struct params *params, size_t i, enum op_moments wanted);
+/* The type of an array's numbers with moments of that kind, and the bytes of n elements of it. */
+enum ckpt_dtype optim_state_type(enum optim_state_array of, enum op_moments kind);
+size_t optim_state_bytes(enum optim_state_array of, enum op_moments kind, int64_t n);
+
 struct optim_state_opts {
-    enum op_moments moments;            /* where a parameter may have them so (moments.h) */
+    enum op_moments moments;            /* where a parameter may have them so */
     bool     master;                    /* true weights are here, else where the caller has them */
     int64_t  chunk;                     /* elements of a chunk; 0: CHUNK */
     uint64_t on_device;                 /* bytes of arrays that may lie there; 0 where something of
@@ -75,6 +86,5 @@ struct optim_state_spot {
 };
 struct optim_state_spot optim_state_spot(const struct optim_state *s, enum optim_state_array of,
                                          size_t i, int64_t at);
-enum op_moments optim_state_moments(const struct optim_state *s, size_t i);
 
 #endif

@@ -215,80 +215,88 @@ static struct optim_state_opts states_of(const struct zero_opts *opts, const str
                                              : opts->paged ? opts->optim_on_device : UINT64_MAX};
 }
 
-/* n floats on the device; *ok turns false when they are refused. */
-static float *floats(struct zero *z, int64_t n, bool *ok)
+/* Memory of the device, or pinned; NULL, with *rc and err, when it or one before was refused. */
+static void *memory(struct zero *z, size_t bytes, bool pinned, int *rc, struct ckpt_err *err)
 {
-    float *p = *ok ? z->dev->ops->alloc(z->dev, (size_t)n * sizeof(float)) : NULL;
+    void *p = *rc == 0 ? (pinned ? device_pin : device_alloc)(z->dev, bytes, err) : NULL;
 
-    *ok = p != NULL;
+    if (*rc == 0 && !p)
+        *rc = ckpt_err_code(err);
     return p;
 }
 
-/* The same on the host, pinned. */
-static void *pinned(struct zero *z, size_t bytes, bool *ok)
+static float *floats(struct zero *z, int64_t n, int *rc, struct ckpt_err *err)
 {
-    void *p = *ok ? z->dev->ops->pin(z->dev, bytes) : NULL;
-
-    *ok = p != NULL;
-    return p;
+    return memory(z, (size_t)n * sizeof(float), false, rc, err);
 }
 
-/* Rooms for layers that come and go.  Gathered weights may be the true ones, f32. */
-static bool allocate_slots(struct zero *z, bool train)
+/* Slots for layers that come and go.  Gathered weights may be the true ones, f32. */
+static int allocate_slots(struct zero *z, bool train, struct ckpt_err *err)
 {
     const struct flat *f = &z->flat;
     int64_t wide = z->sharded ? (int64_t)sizeof(float) : (int64_t)ckpt_dtype_size(z->type);
-    bool ok = true;
+    int rc = 0;
 
     for (int i = 0; i < (z->streamed ? N_SLOTS : N_SLOTS - 1); i++) {
-        z->weight[i].whole = floats(z, slot_floats(slot_size(f, i, whole_weights), wide), &ok);
+        z->weight[i].whole = floats(z, slot_floats(slot_size(f, i, whole_weights), wide), &rc,
+                                    err);
         if (train)
-            z->grad[i].whole = floats(z, slot_size(f, i, whole_grads), &ok);
+            z->grad[i].whole = floats(z, slot_size(f, i, whole_grads), &rc, err);
     }
-    return ok;
+    return rc;
 }
 
-static bool allocate(struct zero *z, const struct zero_opts *opts, struct ckpt_err *err)
+static int allocate(struct zero *z, const struct zero_opts *opts, struct ckpt_err *err)
 {
     const struct flat *f = &z->flat;
     struct optim_state_opts states = states_of(opts, f, z->type);
     size_t rounded = (size_t)f->numel * ckpt_dtype_size(z->type);
     size_t verdicts = sizeof *z->verdict * verdicts_of(f, opts);
-    bool ok = true, train = opts->train;
+    bool train = opts->train;
+    int rc = 0;
 
     for (int i = 0; i < N_SLOTS; i++)
         z->weight[i].layer = z->grad[i].layer = -1;
     if (!states.master && (train || z->type == CKPT_F32))
-        z->master = floats(z, f->numel, &ok);
-    if (ok && z->type != CKPT_F32) {
-        z->rounded = z->streamed ? pinned(z, rounded, &ok) : z->dev->ops->alloc(z->dev, rounded);
-        ok = z->rounded != NULL;
-    }
+        z->master = floats(z, f->numel, &rc, err);
+    if (z->type != CKPT_F32)
+        z->rounded = memory(z, rounded, z->streamed, &rc, err);
     if (train) {
-        z->grads = z->streamed ? pinned(z, (size_t)f->grad_numel * sizeof(float), &ok)
-                               : floats(z, f->grad_numel, &ok);
-        z->verdict = ok ? z->dev->ops->alloc(z->dev, verdicts) : NULL;
-        ok = z->verdict &&
-             optim_state_new(&z->optim, f, &states, z->dev, ZERO_EVENT_OPTIM, err) == 0;
+        z->grads = memory(z, (size_t)f->grad_numel * sizeof(float), z->streamed, &rc, err);
+        z->verdict = memory(z, verdicts, false, &rc, err);
+        rc = rc ? rc : optim_state_new(&z->optim, f, &states, z->dev, ZERO_EVENT_OPTIM, err);
     }
-    if (z->sharded || z->streamed)
-        ok = ok && allocate_slots(z, train);
-    if (ok && z->streamed)
+    if (rc == 0 && (z->sharded || z->streamed))
+        rc = allocate_slots(z, train, err);
+    if (rc == 0 && z->streamed)
         zero_stream_ready(z);
     if (z->sharded) {
-        z->parts = floats(z, largest(f, flat_layer_part) * f->world_size, &ok);
+        z->parts = floats(z, largest(f, flat_layer_part) * f->world_size, &rc, err);
         if (train)
-            z->reduced = floats(z, largest(f, flat_grad_part), &ok);
+            z->reduced = floats(z, largest(f, flat_grad_part), &rc, err);
     }
     if (z->dev->discrete)
-        z->stage = pinned(z, 2 * ZERO_STAGE, &ok);
-    return ok;
+        z->stage = memory(z, 2 * ZERO_STAGE, true, &rc, err);
+    return rc;
+}
+
+/* Whether the ranks and the device's type allow what is asked for. */
+static int check_opts(const struct zero_opts *opts, const struct device *dev,
+                      const struct comm *comm, struct ckpt_err *err)
+{
+    if ((opts->paged || opts->offload || opts->offload_param) && comm->world_size > 1)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "states on the host: of one rank alone, there "
+                         "are %d", comm->world_size);
+    if (opts->offload_param && dev->weight == CKPT_F32)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "weights on the host: of 16 bits alone");
+    return 0;
 }
 
 int zero_new(struct zero **out, const struct params *params, const struct zero_opts *opts,
              struct device *dev, struct comm *comm, struct ckpt_err *err)
 {
     struct zero *z = ckpt_alloc(1, sizeof *z);
+    int rc;
 
     *out = NULL;
     if (!z)
@@ -302,34 +310,18 @@ int zero_new(struct zero **out, const struct params *params, const struct zero_o
     z->door = (struct model_weights){.ctx = z, .acquire = acquire, .release = release,
                                      .grad = grad_of, .grad_done = grad_done, .fresh = fresh,
                                      .fixed = !z->sharded && !z->streamed};
-    if ((opts->paged || opts->offload || opts->offload_param) && comm->world_size > 1) {
-        ckpt_fail(err, CKPT_EUNSUPPORTED, "states on the host: of one rank alone, there are %d",
-                  comm->world_size);
-        goto fail;
-    }
-    if (opts->offload_param && dev->weight == CKPT_F32) {
-        ckpt_fail(err, CKPT_EUNSUPPORTED, "weights on the host: of 16 bits alone");
-        goto fail;
-    }
-    if (flat_init(&z->flat, params, opts->stage, comm->rank, comm->world_size, err))
-        goto fail;
-    z->fresh = ckpt_alloc((size_t)params->n_layers, sizeof *z->fresh);
-    if (!z->fresh) {
-        ckpt_nomem(err, (size_t)params->n_layers);
-        goto fail;
-    }
-    if (!allocate(z, opts, err)) {
-        if (!err->code)
-            *err = dev->err;            /* says more, where the device refused */
-        if (!err->code)
-            ckpt_nomem(err, (size_t)params->numel * sizeof(float));
-        goto fail;
-    }
-    *out = z;
-    return 0;
-fail:
-    zero_free(z);
-    return ckpt_err_code(err);
+    rc = check_opts(opts, dev, comm, err);
+    if (rc == 0)
+        rc = flat_init(&z->flat, params, opts->stage, comm->rank, comm->world_size, err);
+    if (rc == 0 && !(z->fresh = ckpt_alloc((size_t)params->n_layers, sizeof *z->fresh)))
+        rc = ckpt_nomem(err, (size_t)params->n_layers);
+    if (rc == 0)
+        rc = allocate(z, opts, err);
+    if (rc)
+        zero_free(z);
+    else
+        *out = z;
+    return rc;
 }
 
 void zero_free(struct zero *z)
@@ -362,7 +354,7 @@ void zero_free(struct zero *z)
 const struct flat *zero_flat(const struct zero *z) { return &z->flat; }
 enum op_moments zero_moments(const struct zero *z, size_t i)
 {
-    return moments_of(z->flat.params, i, z->opts.moments);
+    return optim_state_kind(z->flat.params, i, z->opts.moments);
 }
 
 float *zero_grads(const struct zero *z) { return z->grads; }

@@ -25,7 +25,7 @@ struct zero;
 struct zero_opts {
     int      stage;                     /* 0 or 3 */
     bool     train;                     /* else weights only: no gradients or moments */
-    enum op_moments moments;            /* of what may have them so, see moments.h */
+    enum op_moments moments;            /* of what may have them so (optim_state.h) */
     bool     paged;                     /* true weights and moments beyond optim_on_device bytes
                                            lie on the host (optim_state.h); one rank alone */
     bool     offload;                   /* all of them do */
@@ -41,7 +41,7 @@ struct zero_size {
     uint64_t weights_host, grads_host;  /* where those lie on the host, the former are slots */
     uint64_t optim, optim_host;       /* the true weights beside those, and moments */
     uint64_t ring;                      /* slots through which states pass */
-    uint64_t gathered;                  /* rooms for layers of other ranks */
+    uint64_t gathered;                  /* slots for layers of other ranks */
 };
 
 /* dev, comm and params outlive it, opts not. */

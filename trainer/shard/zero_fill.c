@@ -50,12 +50,10 @@ static struct spot spot_of(const struct zero *z, enum zero_array of, size_t i, i
         s.type = z->type;
         s.host = z->streamed;
     } else if (z->optim && trained) {
-        struct optim_state_spot p = optim_state_spot(z->optim, states_array(of), i, at);
-        enum op_moments m = optim_state_moments(z->optim, i);
+        enum optim_state_array array = states_array(of);
+        struct optim_state_spot p = optim_state_spot(z->optim, array, i, at);
 
-        s = (struct spot){p.at, CKPT_F32, p.n, p.host};
-        if (of != ZERO_MASTER && m != OP_MOMENTS_F32)
-            s.type = m == OP_MOMENTS_BF16 ? CKPT_BF16 : CKPT_U8;
+        s = (struct spot){p.at, optim_state_type(array, zero_moments(z, i)), p.n, p.host};
     }
     return s;
 }
@@ -140,13 +138,9 @@ static void put(struct zero *z, struct spot to, const unsigned char *from, enum 
 static int move_stored(struct zero *z, enum optim_state_array of, size_t i, int64_t at, int64_t n,
                        unsigned char *to, const unsigned char *from, struct ckpt_err *err)
 {
-    enum op_moments m = z->optim ? optim_state_moments(z->optim, i) : OP_MOMENTS_F32;
-    bool moment = of == OPTIM_STATE_AVG || of == OPTIM_STATE_AVG_SQ;
-    enum ckpt_dtype type = !moment || m == OP_MOMENTS_F32 ? CKPT_F32
-                           : m == OP_MOMENTS_BF16         ? CKPT_BF16 : CKPT_U8;
-    int64_t each =
-                of == OPTIM_STATE_ABSMAX || of == OPTIM_STATE_ABSMAX_SQ ? OP_MOMENTS_BLOCK : 1,
-            some;
+    bool scales = of == OPTIM_STATE_ABSMAX || of == OPTIM_STATE_ABSMAX_SQ;
+    enum ckpt_dtype type = optim_state_type(of, zero_moments(z, i));
+    int64_t each = scales ? OP_MOMENTS_BLOCK : 1, some;
 
     for (int64_t k = 0; k < n && z->dev->err.code == 0; k += some) {
         struct optim_state_spot p = {0};
@@ -165,20 +159,28 @@ static int move_stored(struct zero *z, enum optim_state_array of, size_t i, int6
             put(z, (struct spot){p.at, type, some, p.host}, from + skip, type,
                 (some + each - 1) / each);
     }
-    if (z->dev->err.code)
-        *err = z->dev->err;
-    return z->dev->err.code;
+    return device_error(z->dev, err);
 }
 
 enum { CODED = 1 << 16 };               /* elements that are coded or opened at once */
+
+/* Codes and their scales, either way. */
+static int move_codes(struct zero *z, bool first, size_t i, int64_t at, int64_t n, uint8_t *code,
+                      float *scale, bool read, struct ckpt_err *err)
+{
+    enum optim_state_array codes = first ? OPTIM_STATE_AVG : OPTIM_STATE_AVG_SQ;
+    enum optim_state_array scales = first ? OPTIM_STATE_ABSMAX : OPTIM_STATE_ABSMAX_SQ;
+    unsigned char *bytes = (unsigned char *)scale;
+    int rc = move_stored(z, codes, i, at, n, read ? code : NULL, code, err);
+
+    return rc ? rc : move_stored(z, scales, i, at, n, read ? bytes : NULL, bytes, err);
+}
 
 /* Coded moments as f32, and f32 as codes: at is a multiple of a block's length. */
 static int move_coded(struct zero *z, enum zero_array of, size_t i, int64_t at, int64_t n,
                       float *to, const float *from, struct ckpt_err *err)
 {
     bool first = of == ZERO_EXP_AVG;
-    enum optim_state_array codes = first ? OPTIM_STATE_AVG : OPTIM_STATE_AVG_SQ;
-    enum optim_state_array scales = first ? OPTIM_STATE_ABSMAX : OPTIM_STATE_ABSMAX_SQ;
     struct { struct bnb_codec codec; float scale[CODED / BNB_BLOCK]; uint8_t code[CODED]; } *w;
     int rc = 0;
 
@@ -191,17 +193,10 @@ static int move_coded(struct zero *z, enum zero_array of, size_t i, int64_t at, 
     for (int64_t k = 0; rc == 0 && k < n; k += CODED) {
         int64_t some = n - k < CODED ? n - k : CODED;
 
-        if (from) {
+        if (from)
             bnb_pack(w->code, w->scale, from + k, some, &w->codec);
-            rc = move_stored(z, codes, i, at + k, some, NULL, w->code, err);
-            if (rc == 0)
-                rc = move_stored(z, scales, i, at + k, some, NULL, (unsigned char *)w->scale, err);
-            continue;
-        }
-        rc = move_stored(z, codes, i, at + k, some, w->code, NULL, err);
-        if (rc == 0)
-            rc = move_stored(z, scales, i, at + k, some, (unsigned char *)w->scale, NULL, err);
-        for (int64_t j = 0; rc == 0 && j < some; j++)
+        rc = move_codes(z, first, i, at + k, some, w->code, w->scale, to != NULL, err);
+        for (int64_t j = 0; to && rc == 0 && j < some; j++)
             to[k + j] = w->codec.map[w->code[j]] * w->scale[j / BNB_BLOCK];
     }
     ckpt_free(w);
@@ -228,9 +223,7 @@ static int move(struct zero *z, enum zero_array of, size_t i, int64_t at, int64_
         else
             put(z, s, (const unsigned char *)(from + k), CKPT_F32, some);
     }
-    if (z->dev->err.code)
-        *err = z->dev->err;
-    return z->dev->err.code;
+    return device_error(z->dev, err);
 }
 
 int zero_read(struct zero *z, enum zero_array of, size_t i, int64_t at, int64_t n, float *to,
@@ -257,8 +250,8 @@ int zero_write_stored(struct zero *z, enum optim_state_array of, size_t i, int64
     return move_stored(z, of, i, at, n, NULL, from, err);
 }
 
-/* A parameter's true weights, rounded, to what passes see. */
-static void round_again(struct zero *z, size_t i)
+/* A parameter's true weights, rounded, to the copy for passes. */
+static void round_param(struct zero *z, size_t i)
 {
     int64_t n = z->flat.grad_base[i + 1] - z->flat.grad_base[i], some;
     size_t wide = ckpt_dtype_size(z->type);
@@ -289,7 +282,7 @@ void zero_changed(struct zero *z)
         z->dev->ops->cast(z->dev, z->rounded, z->type, z->master, CKPT_F32, z->flat.numel);
     for (size_t i = 0; z->rounded && !z->master && z->optim && i < p->n; i++)
         if (p->item[i].trainable)
-            round_again(z, i);
+            round_param(z, i);
 }
 
 /* -- whole parameters and layers --------------------------------------------------------------- */
@@ -324,8 +317,8 @@ int zero_fill(struct zero *z, enum zero_array of, zero_fill_fn *fn, void *ctx,
     return rc ? rc : device_sync(z->dev, err);
 }
 
-/* Room on the host for a layer. */
-static float *room(struct zero *z, struct ckpt_err *err)
+/* Memory on the host for a layer. */
+static float *layer_buffer(struct zero *z, struct ckpt_err *err)
 {
     int64_t most = 0;
 
@@ -342,7 +335,7 @@ static float *room(struct zero *z, struct ckpt_err *err)
 static const float *together(struct zero *z, enum zero_array of, int layer, struct ckpt_err *err)
 {
     const struct params *p = z->flat.params;
-    float *to = room(z, err);
+    float *to = layer_buffer(z, err);
     size_t first, end;
 
     flat_layer(&z->flat, layer, &first, &end);

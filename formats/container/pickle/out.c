@@ -54,32 +54,33 @@ static struct id id_of(const struct value *v)
     return id;
 }
 
+/* An opcode of the memo and its index, in one byte or in four. */
+static void put_index(struct out *o, int short_op, int long_op, size_t i)
+{
+    op(o, i < 256 ? short_op : long_op);
+    if (i < 256)
+        ckpt_buf_put_u8(o->b, (uint8_t)i);
+    else
+        ckpt_buf_put_u32le(o->b, (uint32_t)i);
+}
+
 /* True, and a GET, when the memo has it. */
 static bool put_known(struct out *o, const char *id, size_t n)
 {
     size_t i = ckpt_map_get(o->memo, id, n);
 
-    if (i == CKPT_MAP_NONE)
-        return false;
-    op(o, i < 256 ? 'h' : 'j');
-    if (i < 256)
-        ckpt_buf_put_u8(o->b, (uint8_t)i);
-    else
-        ckpt_buf_put_u32le(o->b, (uint32_t)i);
-    return true;
+    if (i != CKPT_MAP_NONE)
+        put_index(o, 'h', 'j', i);
+    return i != CKPT_MAP_NONE;
 }
 
-/* PUT what lies on top; id NULL: nothing will ask for it again. */
+/* PUT the top of the stack; id NULL: nothing will ask for it again. */
 static int memoize_as(struct out *o, const char *id, size_t n)
 {
     size_t i = o->n_memo++;
     char *key;
 
-    op(o, i < 256 ? 'q' : 'r');
-    if (i < 256)
-        ckpt_buf_put_u8(o->b, (uint8_t)i);
-    else
-        ckpt_buf_put_u32le(o->b, (uint32_t)i);
+    put_index(o, 'q', 'r', i);
     if (!id)
         return 0;
     key = ckpt_arena_strndup(&o->keys, id, n);
@@ -236,44 +237,43 @@ static int put_bytes(struct out *o, const struct value_text *t)
 
 /* -- containers ------------------------------------------------------------------------------ */
 
-/* Items in batches; one alone has no mark.  exact: as CPython's shortcut for true lists has it. */
-static int put_list(struct out *o, const struct value_seq *s, bool exact, int depth)
+/*
+ * n rows of items in batches, which end in ops[1]; one alone has no mark and ends in ops[0].
+ * exact: as CPython's shortcut for true lists and dictionaries does it.
+ */
+static int put_batches(struct out *o, struct value **const *column, size_t n_column, size_t n,
+                       const char *ops, bool exact, int depth)
 {
     int rc;
 
-    for (size_t i = 0; i < s->n;) {
-        size_t end = s->n - i < BATCH ? s->n : i + BATCH;
+    for (size_t i = 0; i < n;) {
+        size_t end = n - i < BATCH ? n : i + BATCH;
         bool alone = end - i == 1 && (i == 0 || !exact);
 
         if (!alone)
             op(o, '(');
         for (; i < end; i++)
-            if ((rc = put(o, s->item[i], depth + 1)) != 0)
-                return rc;
-        op(o, alone ? 'a' : 'e');
+            for (size_t k = 0; k < n_column; k++)
+                if ((rc = put(o, column[k][i], depth + 1)) != 0)
+                    return rc;
+        op(o, ops[!alone]);
     }
     return 0;
 }
 
+static int put_list(struct out *o, const struct value_seq *s, bool exact, int depth)
+{
+    return put_batches(o, &s->item, 1, s->n, "ae", exact, depth);
+}
+
 static int put_pairs(struct out *o, const struct value_pairs *d, bool exact, int depth)
 {
-    int rc;
+    struct value **const column[] = {d->key, d->val};
+    int rc = put_batches(o, column, 2, d->n, "su", exact, depth);
 
-    for (size_t i = 0; i < d->n;) {
-        size_t end = d->n - i < BATCH ? d->n : i + BATCH;
-        bool alone = end - i == 1 && (i == 0 || !exact);
-
-        if (!alone)
-            op(o, '(');
-        for (; i < end; i++)
-            if ((rc = put(o, d->key[i], depth + 1)) != 0 ||
-                (rc = put(o, d->val[i], depth + 1)) != 0)
-                return rc;
-        op(o, alone ? 's' : 'u');
-    }
-    if (exact && d->n > 0 && d->n % BATCH == 0)
+    if (rc == 0 && exact && d->n > 0 && d->n % BATCH == 0)
         ckpt_buf_put_str(o->b, "(u");   /* so does CPython: it looks for more, and finds none */
-    return 0;
+    return rc;
 }
 
 /* v's items as a tuple; id NULL for one that nobody else refers to. */

@@ -30,6 +30,7 @@ static int bad(struct machine *m, const char *what)
 }
 
 static int nomem(struct machine *m) { return ckpt_nomem(m->err, 64); }
+
 static int push(struct machine *m, struct value *v)
 {
     if (!v)
@@ -186,22 +187,21 @@ static int memo_get(struct machine *m, size_t i)
 
 /* -- containers and records ------------------------------------------------------------------ */
 
-static int append(struct machine *m, struct value *to, struct value **item, size_t n)
+static int add_items(struct machine *m, struct value_seq *to, struct value **item, size_t n)
 {
-    struct value_seq *s;
-
-    if (!to)
-        return bad(m, "nothing to append to");
-    if (to->kind == VALUE_LIST)
-        s = &to->u.seq;
-    else if (to->kind == VALUE_OBJECT)
-        s = &to->u.obj.items;
-    else
-        return bad(m, "appends to what is no list");
     for (size_t i = 0; i < n; i++)
-        if (value_seq_add(m->a, s, item[i]))
+        if (value_seq_add(m->a, to, item[i]))
             return nomem(m);
     return 0;
+}
+
+static int append(struct machine *m, struct value *to, struct value **item, size_t n)
+{
+    if (!to)
+        return bad(m, "nothing to append to");
+    if (to->kind != VALUE_LIST && to->kind != VALUE_OBJECT)
+        return bad(m, "appends to what is no list");
+    return add_items(m, to->kind == VALUE_LIST ? &to->u.seq : &to->u.obj.items, item, n);
 }
 
 static int set_items(struct machine *m, struct value *to, struct value **item, size_t n)
@@ -212,12 +212,9 @@ static int set_items(struct machine *m, struct value *to, struct value **item, s
         return bad(m, "nothing to set items of");
     if (n % 2)
         return bad(m, "a key without a value");
-    if (to->kind == VALUE_DICT)
-        d = &to->u.dict;
-    else if (to->kind == VALUE_OBJECT)
-        d = &to->u.obj.pairs;
-    else
+    if (to->kind != VALUE_DICT && to->kind != VALUE_OBJECT)
         return bad(m, "sets items of what is no dictionary");
+    d = to->kind == VALUE_DICT ? &to->u.dict : &to->u.obj.pairs;
     for (size_t i = 0; i < n; i += 2)
         if (item[i]->kind == VALUE_LIST || item[i]->kind == VALUE_DICT)
             return bad(m, "a key that cannot be one");
@@ -247,10 +244,9 @@ static int push_global(struct machine *m, const char *module, size_t n_module, c
 /* ('module', class, file, source) names a module's class in torch's old container. */
 static struct value *class_of(struct value *v)
 {
-    struct value *t = value_is(v, VALUE_PERSISTENT) ? v->u.seq.item[0] : NULL;
+    struct value *id = value_is(v, VALUE_PERSISTENT) ? v->u.seq.item[0] : NULL;
 
-
-    return value_is(t, VALUE_TUPLE) && t->u.seq.n == 4 ? t->u.seq.item[1] : v;
+    return value_is(id, VALUE_TUPLE) && value_count(id) == 4 ? value_item(id, 1) : v;
 }
 
 /* callable(*args) as a record.  What is called is a name, or the record of another call. */
@@ -435,12 +431,8 @@ static int op_container(struct machine *m)
     case 'u':  return set_items(m, top(m), item, n);
     case 0x90:
         v = top(m);
-        if (!value_is(v, VALUE_SET))
-            return bad(m, "adds to what is no set");
-        for (size_t i = 0; i < n; i++)
-            if (value_seq_add(m->a, &v->u.seq, item[i]))
-                return nomem(m);
-        return 0;
+        return value_is(v, VALUE_SET) ? add_items(m, &v->u.seq, item, n)
+                                      : bad(m, "adds to what is no set");
     default: return 0;                  /* POP_MARK */
     }
 }

@@ -36,10 +36,8 @@ static bool find_moment(const struct ds_run *run, const char *name, size_t *para
     const char *bar = strrchr(name, '|');
 
     *param = bar ? ckpt_map_get(run->by_name, name, (size_t)(bar - name)) : CKPT_MAP_NONE;
-    for (*moment = 0; bar && *moment < run->n_moment; ++*moment)
-        if (strcmp(run->moment[*moment], bar + 1) == 0)
-            return *param != CKPT_MAP_NONE;
-    return false;
+    *moment = bar ? ds_run_moment_of(run, bar + 1) : run->n_moment;
+    return *param != CKPT_MAP_NONE && *moment < run->n_moment;
 }
 
 static int find_target(struct ds_cut *cut, const struct ds_module *module, size_t i,
@@ -63,7 +61,7 @@ static int find_target(struct ds_cut *cut, const struct ds_module *module, size_
     }
     if (find_moment(&cut->run, t->name, &to->param, &to->moment)) {
         to->kind = DS_MOMENT;
-        return check_form(t, cut->run.moment_dtype[to->moment],
+        return check_form(t, cut->run.moment[to->moment].dtype,
                           &cut->run.param[to->param].shape, err);
     }
     if (!was || was->kind == CKPT_OPTIM)
@@ -90,7 +88,7 @@ static int check_all_there(const struct ds_cut *cut, struct ckpt_err *err)
         for (size_t k = 0; k < run->n_moment; k++) {
             char name[CKPT_MAX_NAME + 64];
 
-            snprintf(name, sizeof name, "%s|%s", run->param[i].name, run->moment[k]);
+            snprintf(name, sizeof name, "%s|%s", run->param[i].name, run->moment[k].name);
             if (ckpt_tensors_find(cut->list, name) == SIZE_MAX)
                 return ckpt_fail_as(err, CKPT_EMISMATCH, "missing", "%s: is left out, a run is "
                                     "written with its optimizer", name);
@@ -106,8 +104,8 @@ int ds_cut_plan(struct ds_cut *cut, const struct ckpt_tensors *tensors,
     int rc;
 
     if (!f)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "a DeepSpeed checkpoint is written from one "
-                         "alone: the input tells nothing of optimizer and schedule");
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "a DeepSpeed checkpoint is written from another "
+                         "DeepSpeed checkpoint alone: the input lacks optimizer and schedule");
     cut->list = tensors;
     cut->saved = ckpt_source_tensors(origin);
     rc = ds_run_plan(&cut->run, f, stage ? stage : f->stage, world ? world : (int)f->world, err);

@@ -1,6 +1,6 @@
 /*
- * write/cut - a list of tensors held against the saved run that is cut anew: what each of
- * them is, and that nothing is missing.
+ * write/cut - a list of tensors checked against the saved run that is written at another stage:
+ * the role of each tensor, and that nothing is missing.
  */
 #ifndef CKPT_FORMATS_DEEPSPEED_WRITE_CUT_H
 #define CKPT_FORMATS_DEEPSPEED_WRITE_CUT_H
@@ -8,7 +8,7 @@
 #include "formats/deepspeed/write/run.h"
 #include "libckpt/source.h"
 
-/* What a tensor that is written is in the run. */
+/* The role of a tensor in the run. */
 enum ds_kind {
     DS_TRAINED,         /* the optimizer's own weight of a parameter */
     DS_MOMENT,

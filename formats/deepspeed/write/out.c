@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/deepspeed/file.h"
 #include "formats/deepspeed/write/values.h"
-#include "formats/torch/out.h"
 #include "libckpt/convert.h"
 #include "libckpt/mem.h"
 
@@ -28,8 +28,7 @@ struct layout {
     int64_t *first, *count;     /* [n_group] sub-groups of the groups that have some */
     struct adamw_group *group;  /* [n_group] of the same */
     size_t   n_group;
-    size_t   n_frozen;
-    float   *piece;             /* [2][ADAMW_PIECE] what a reader gives; what was converted */
+    float   *piece;             /* [2][ADAMW_PIECE] read; converted */
 };
 
 #define NONE SIZE_MAX
@@ -85,7 +84,6 @@ static int lay_out(struct layout *l, struct ckpt_arena *a, const struct ds_rank_
                              p->group, s->n_group);
         l->part[i] = ds3_part(numel, s->world_size);
         l->sub[i] = NONE;
-        l->n_frozen += !p->trainable;
     }
     for (size_t g = 0; g < s->n_group; g++)
         cut_group(l, g);
@@ -94,20 +92,12 @@ static int lay_out(struct layout *l, struct ckpt_arena *a, const struct ds_rank_
 
 /* -- values ---------------------------------------------------------------------------------- */
 
-static struct value *flat_tensor(struct ckpt_arena *a, enum ckpt_dtype dtype, size_t storage,
-                                 int64_t numel)
+/* A flat tensor of a storage. */
+static struct value *flat_tensor(struct ds_file *file, size_t storage)
 {
-    struct ckpt_shape shape = ckpt_shape_1d(numel);
+    struct ckpt_shape shape = ckpt_shape_1d(file->storage[storage].numel);
 
-    return value_tensor_whole(a, dtype, &shape, storage);
-}
-
-static struct value *scalar_tensor(struct ckpt_arena *a, size_t storage)
-{
-    struct value_tensor t = {.dtype = CKPT_F32, .storage = storage,
-                             .shape = ckpt_shape_of(0, NULL)};
-
-    return value_tensor_new(a, &t);
+    return ds_file_tensor(file, storage, &shape);
 }
 
 /* One OrderedDict of name -> shape per sub-group. */
@@ -122,36 +112,37 @@ static struct value *param_shapes(struct ckpt_arena *a, const struct layout *l)
     for (size_t i = 0; list && i < l->s->n_param; i++)
         if (l->sub[i] != NONE &&
             value_set_str(a, list->u.seq.item[l->sub[i]], l->s->param[i].name,
-                          ds_value_size(a, &l->s->param[i].shape)))
+                          value_size(a, &l->s->param[i].shape)))
             return NULL;
     return list;
 }
 
 /* Stage 3 keeps only placeholders of shape [0] in `module`, tied and frozen names included. */
-static struct value *placeholders(struct ckpt_arena *a, const struct ds_rank_state *s)
+static struct value *placeholders(struct ds_file *file, const struct ds_rank_state *s)
 {
-    struct value *d = value_dict(a, true);
+    struct value *d = value_dict(&file->arena, true);
 
     for (size_t i = 0; i < s->n_param + s->n_alias; i++)
-        if (value_set_str(a, d, i < s->n_param ? s->param[i].name
-                                               : s->alias[i - s->n_param].name,
-                          flat_tensor(a, s->model_dtype, 0, 0)))
+        if (value_set_str(&file->arena, d,
+                          i < s->n_param ? s->param[i].name : s->alias[i - s->n_param].name,
+                          flat_tensor(file, 0)))
             return NULL;
     return d;
 }
 
-static struct value *frozen(struct ckpt_arena *a, const struct layout *l, bool fragments)
+/* Of each frozen parameter its shape, or this rank's part. */
+static struct value *frozen(struct ds_file *file, const struct layout *l, bool parts)
 {
-    struct value *d = value_dict(a, true);
+    struct value *d = value_dict(&file->arena, true);
     size_t storage = 1;
 
     for (size_t i = 0; i < l->s->n_param; i++) {
         const struct ds_param *p = &l->s->param[i];
 
         if (!p->trainable &&
-            value_set_str(a, d, p->name, fragments ? flat_tensor(a, l->s->model_dtype, storage++,
-                                                                 l->part[i])
-                                                   : ds_value_size(a, &p->shape)))
+            value_set_str(&file->arena, d, p->name,
+                          parts ? flat_tensor(file, storage++)
+                                : value_size(&file->arena, &p->shape)))
             return NULL;
     }
     return d;
@@ -194,48 +185,55 @@ static int merge_client(struct ckpt_arena *a, struct value *root, const struct v
 }
 
 /* The model file's dictionary. */
-static int model_states(struct value **out, struct ckpt_arena *a, const struct layout *l,
+static int model_states(struct value **out, struct ds_file *file, const struct layout *l,
                         struct ckpt_err *err)
 {
     const struct ds_rank_state *s = l->s;
+    struct ckpt_arena *a = &file->arena;
     struct value *d = value_dict(a, false);
-    int rc = value_set_str(a, d, "module", placeholders(a, s)) |
-             value_set_str(a, d, "buffer_names", value_list(a)) |
-             value_set_str(a, d, "optimizer", value_none(a)) |
-             value_set_str(a, d, "param_shapes", param_shapes(a, l)) |
-             value_set_str(a, d, "frozen_param_shapes", frozen(a, l, false)) |
-             value_set_str(a, d, "shared_params", shared_params(a, s)) |
-             value_set_str(a, d, "frozen_param_fragments", frozen(a, l, true)) |
-             value_set_str(a, d, "lr_scheduler", value_none(a)) |
-             value_set_str(a, d, "data_sampler", value_none(a)) |
-             value_set_str(a, d, "random_ltd", value_none(a)) |
-             value_set_str(a, d, "skipped_steps", value_int(a, s->skipped_steps)) |
-             value_set_str(a, d, "global_steps", value_int(a, s->global_steps)) |
-             value_set_str(a, d, "global_samples", value_int(a, s->global_samples)) |
-             value_set_str(a, d, "dp_world_size", value_int(a, s->world_size)) |
-             value_set_str(a, d, "mp_world_size", value_int(a, 1)) |
-             value_set_str(a, d, "checkpoint_parallel_dimensions", parallel_dimensions(a)) |
-             value_set_str(a, d, "ds_config", value_of_json(a, s->ds_config)) |
-             value_set_str(a, d, "ds_version", value_str(a, DS_VERSION));
+    int rc;
 
+    ds_file_storage(file, s->model_dtype, 0, err);
+    for (size_t i = 0; i < s->n_param; i++)
+        if (!s->param[i].trainable)
+            ds_file_storage(file, s->model_dtype, l->part[i], err);
+    if (file->rc)
+        return file->rc;
+    rc = value_set_str(a, d, "module", placeholders(file, s)) |
+         value_set_str(a, d, "buffer_names", value_list(a)) |
+         value_set_str(a, d, "optimizer", value_none(a)) |
+         value_set_str(a, d, "param_shapes", param_shapes(a, l)) |
+         value_set_str(a, d, "frozen_param_shapes", frozen(file, l, false)) |
+         value_set_str(a, d, "shared_params", shared_params(a, s)) |
+         value_set_str(a, d, "frozen_param_fragments", frozen(file, l, true)) |
+         value_set_str(a, d, "lr_scheduler", value_none(a)) |
+         value_set_str(a, d, "data_sampler", value_none(a)) |
+         value_set_str(a, d, "random_ltd", value_none(a)) |
+         value_set_str(a, d, "skipped_steps", value_int(a, s->skipped_steps)) |
+         value_set_str(a, d, "global_steps", value_int(a, s->global_steps)) |
+         value_set_str(a, d, "global_samples", value_int(a, s->global_samples)) |
+         value_set_str(a, d, "dp_world_size", value_int(a, s->world_size)) |
+         value_set_str(a, d, "mp_world_size", value_int(a, 1)) |
+         value_set_str(a, d, "checkpoint_parallel_dimensions", parallel_dimensions(a)) |
+         value_set_str(a, d, "ds_config", value_of_json(a, s->ds_config)) |
+         value_set_str(a, d, "ds_version", value_str(a, DS_VERSION));
     *out = d;
     return rc ? ckpt_nomem(err, (size_t)a->used) : merge_client(a, d, s->client_state, err);
 }
 
 /* torch's nested optimizer.state_dict(): one flat parameter per sub-group. */
-static struct value *adamw_state(struct ckpt_arena *a, const struct layout *l)
+static struct value *adamw_state(struct ds_file *file, const struct layout *l)
 {
+    const struct ckpt_shape scalar = {0};
+    struct ckpt_arena *a = &file->arena;
     struct value *state = value_dict(a, false), *d = value_dict(a, false);
 
     for (size_t k = 0; k < l->n_sub; k++) {
         struct value *one = value_dict(a, false);
-        int64_t n = l->sub_numel[k];
 
-        if (value_set_str(a, one, "step", scalar_tensor(a, k * S_COUNT + S_STEP)) ||
-            value_set_str(a, one, "exp_avg",
-                          flat_tensor(a, CKPT_F32, k * S_COUNT + S_EXP_AVG, n)) ||
-            value_set_str(a, one, "exp_avg_sq",
-                          flat_tensor(a, CKPT_F32, k * S_COUNT + S_EXP_AVG_SQ, n)) ||
+        if (value_set_str(a, one, "step", ds_file_tensor(file, k * S_COUNT + S_STEP, &scalar)) ||
+            value_set_str(a, one, "exp_avg", flat_tensor(file, k * S_COUNT + S_EXP_AVG)) ||
+            value_set_str(a, one, "exp_avg_sq", flat_tensor(file, k * S_COUNT + S_EXP_AVG_SQ)) ||
             value_set(a, state, value_int(a, (int64_t)k), one))
             return NULL;
     }
@@ -246,76 +244,83 @@ static struct value *adamw_state(struct ckpt_arena *a, const struct layout *l)
     return d;
 }
 
-static struct value *optim_states(struct ckpt_arena *a, const struct layout *l)
+static int optim_states(struct value **out, struct ds_file *file, const struct layout *l,
+                        struct ckpt_err *err)
 {
     const struct ds_rank_state *s = l->s;
+    struct ckpt_arena *a = &file->arena;
     struct value *root = value_dict(a, false), *d = value_dict(a, false), *flat = value_list(a);
     int rc = 0;
 
+    for (size_t i = 0; i < S_COUNT * l->n_sub; i++)
+        ds_file_storage(file, CKPT_F32, i % S_COUNT == S_STEP ? 1 : l->sub_numel[i / S_COUNT],
+                        err);
+    if (file->rc)
+        return file->rc;
     for (size_t k = 0; k < l->n_sub; k++)
-        rc |= value_append(a, flat,
-                           flat_tensor(a, CKPT_F32, k * S_COUNT + S_MASTER, l->sub_numel[k]));
+        rc |= value_append(a, flat, flat_tensor(file, k * S_COUNT + S_MASTER));
     rc |= value_set_str(a, d, "zero_stage", ds_value_stage(a, 3)) |
           value_set_str(a, d, "loss_scaler", ds_value_scaler(a, false, NULL, NULL, NULL)) |
           value_set_str(a, d, "dynamic_loss_scale", value_bool(a, false)) |
           value_set_str(a, d, "overflow", value_bool(a, false)) |
           value_set_str(a, d, "partition_count", value_int(a, s->world_size)) |
-          value_set_str(a, d, "optimizer_state_dict", adamw_state(a, l)) |
+          value_set_str(a, d, "optimizer_state_dict", adamw_state(file, l)) |
           value_set_str(a, d, "fp32_flat_groups", flat) |
           value_set_str(a, root, "optimizer_state_dict", d) |
           value_set_str(a, root, "ds_config", value_of_json(a, s->ds_config)) |
           value_set_str(a, root, "ds_version", value_str(a, DS_VERSION));
-    return rc ? NULL : root;
+    *out = root;
+    return rc ? ckpt_nomem(err, (size_t)a->used) : 0;
 }
 
 /* -- files ----------------------------------------------------------------------------------- */
 
-/* Up to a piece's elements of an array, from `at` on; n: how many.  NULL when the reader fails. */
-static const float *elements(const struct layout *l, size_t i, enum adamw_array of, int64_t at,
-                             int64_t *n, struct ckpt_err *err)
+/* Elements of this rank's part of parameter i go to a storage, from `at` there. */
+static int put_part(const struct ds_file *file, size_t storage, int64_t at, const struct layout *l,
+                    size_t i, enum adamw_array of, struct ckpt_err *err)
 {
     const struct ds_rank_state *s = l->s;
     const float *const *array[ADAMW_ARRAYS] = {[ADAMW_MASTER] = s->master,
                                                [ADAMW_EXP_AVG] = s->exp_avg,
                                                [ADAMW_EXP_AVG_SQ] = s->exp_avg_sq};
+    enum ckpt_dtype dtype = file->storage[storage].dtype;
+    int rc = 0;
 
-    *n = l->part[i] - at < ADAMW_PIECE ? l->part[i] - at : ADAMW_PIECE;
-    if (!s->reader.read)
-        return array[of][i] + at;
-    return s->reader.read(s->reader.ctx, i, of, at, *n, l->piece, err) ? NULL : l->piece;
+    for (int64_t k = 0, n; rc == 0 && k < l->part[i]; k += n) {
+        const void *from = s->reader.read ? l->piece : array[of][i] + k;
+
+        n = l->part[i] - k < ADAMW_PIECE ? l->part[i] - k : ADAMW_PIECE;
+        if (s->reader.read)
+            rc = s->reader.read(s->reader.ctx, i, of, k, n, l->piece, err);
+        if (rc == 0 && dtype != CKPT_F32) {
+            ckpt_convert(l->piece + ADAMW_PIECE, dtype, from, CKPT_F32, (size_t)n);
+            from = l->piece + ADAMW_PIECE;
+        }
+        if (rc == 0)
+            rc = ds_file_put(file, storage, at + k, n, from, err);
+    }
+    return rc;
 }
 
-/* Frozen parts go out in the model's dtype, where they were put together. */
-static int put_frozen(struct torch_writer *w, const struct layout *l, struct ckpt_err *err)
+/* Parts of frozen parameters, in the model's dtype. */
+static int put_frozen(const struct ds_file *file, const struct layout *l, struct ckpt_err *err)
 {
-    const struct ds_rank_state *s = l->s;
-    size_t storage = 0;
-    int64_t n;
-    int rc;
+    size_t storage = 1;
+    int rc = 0;
 
-    for (size_t i = 0; i < s->n_param; i++) {
-        if (s->param[i].trainable)
-            continue;
-        storage++;
-        for (int64_t at = 0; at < l->part[i]; at += n) {
-            const float *from = elements(l, i, ADAMW_MASTER, at, &n, err);
-
-            if (!from)
-                return ckpt_err_code(err);
-            ckpt_convert(l->piece + ADAMW_PIECE, s->model_dtype, from, CKPT_F32, (size_t)n);
-            if ((rc = torch_writer_put(w, storage, at, n, l->piece + ADAMW_PIECE, err)) != 0)
-                return rc;
-        }
-    }
-    return 0;
+    for (size_t i = 0; rc == 0 && i < l->s->n_param; i++)
+        if (!l->s->param[i].trainable)
+            rc = put_part(file, storage++, 0, l, i, ADAMW_MASTER, err);
+    return rc;
 }
 
 /* One array of every trainable parameter, part after part in its sub-group's storage. */
-static int put_parts(struct torch_writer *w, const struct layout *l, int which,
+static int put_parts(const struct ds_file *file, const struct layout *l, size_t which,
                      enum adamw_array of, struct ckpt_err *err)
 {
     size_t k = NONE;
-    int64_t base = 0, n;
+    int64_t base = 0;
+    int rc;
 
     for (size_t g = 0; g < l->s->n_group; g++)
         for (size_t i = 0; i < l->s->n_param; i++) {
@@ -323,103 +328,68 @@ static int put_parts(struct torch_writer *w, const struct layout *l, int which,
                 continue;
             base = l->sub[i] == k ? base : 0;
             k = l->sub[i];
-            for (int64_t at = 0; at < l->part[i]; at += n) {
-                const float *from = elements(l, i, of, at, &n, err);
-
-                if (!from || torch_writer_put(w, k * S_COUNT + (size_t)which, base + at, n, from,
-                                              err))
-                    return ckpt_err_code(err);
-            }
+            if ((rc = put_part(file, k * S_COUNT + which, base, l, i, of, err)) != 0)
+                return rc;
             base += l->part[i];
         }
     return 0;
 }
 
-static int put_optim(struct torch_writer *w, const struct layout *l, struct ckpt_err *err)
+static int put_optim(const struct ds_file *file, const struct layout *l, struct ckpt_err *err)
 {
     float step = (float)l->s->optimizer_step;
     int rc;
 
     for (size_t k = 0; k < l->n_sub; k++)
-        if ((rc = torch_writer_put(w, k * S_COUNT + S_STEP, 0, 1, &step, err)) != 0)
+        if ((rc = ds_file_put(file, k * S_COUNT + S_STEP, 0, 1, &step, err)) != 0)
             return rc;
-    if ((rc = put_parts(w, l, S_MASTER, ADAMW_MASTER, err)) != 0 ||
-        (rc = put_parts(w, l, S_EXP_AVG, ADAMW_EXP_AVG, err)) != 0)
+    if ((rc = put_parts(file, l, S_MASTER, ADAMW_MASTER, err)) != 0 ||
+        (rc = put_parts(file, l, S_EXP_AVG, ADAMW_EXP_AVG, err)) != 0)
         return rc;
-    return put_parts(w, l, S_EXP_AVG_SQ, ADAMW_EXP_AVG_SQ, err);
+    return put_parts(file, l, S_EXP_AVG_SQ, ADAMW_EXP_AVG_SQ, err);
 }
 
-typedef int put_fn(struct torch_writer *w, const struct layout *l, struct ckpt_err *err);
+/* A kind of file: its values and storages, and their elements. */
+struct kind {
+    int (*states)(struct value **root, struct ds_file *file, const struct layout *l,
+                  struct ckpt_err *err);
+    int (*put)(const struct ds_file *file, const struct layout *l, struct ckpt_err *err);
+};
 
-static int write_file(struct ckpt_outdir *dir, const char *path, const struct value *root,
-                      const struct torch_storage *storage, size_t n, put_fn *put,
+static int write_file(struct ckpt_outdir *dir, const char *path, const struct kind *kind,
                       const struct layout *l, struct ckpt_err *err)
 {
-    struct torch_writer *w = NULL;
-    struct ckpt_out *out;
-    int rc;
-
-    if ((rc = ckpt_outdir_file(&out, dir, path, err)) != 0 ||
-        (rc = torch_writer_new(&w, out, "archive", root, storage, n, NULL, err)) != 0)
-        return rc;
-    rc = put(w, l, err);
-    if (rc == 0)
-        return torch_writer_commit(w, err);
-    torch_writer_abort(w);
-    return rc;
-}
-
-static int write_model(struct ckpt_outdir *dir, const char *tag, struct ckpt_arena *a,
-                       const struct layout *l, struct ckpt_err *err)
-{
-    struct torch_storage *storage = ckpt_arena_alloc(a, l->n_frozen + 1, sizeof *storage);
+    struct ds_file file = {0};
     struct value *root;
-    char path[512];
-    size_t n = 1;
-    int rc;
+    int rc = kind->states(&root, &file, l, err);
 
-    if (!storage)
-        return ckpt_nomem(err, (l->n_frozen + 1) * sizeof *storage);
-    storage[0] = (struct torch_storage){.dtype = l->s->model_dtype, .numel = 0};
-    for (size_t i = 0; i < l->s->n_param; i++)
-        if (!l->s->param[i].trainable)
-            storage[n++] = (struct torch_storage){.dtype = l->s->model_dtype,
-                                                  .numel = l->part[i]};
-    if ((rc = model_states(&root, a, l, err)) != 0)
-        return rc;
-    snprintf(path, sizeof path, "%s/zero_pp_rank_%d_mp_rank_00_model_states.pt", tag, l->s->rank);
-    return write_file(dir, path, root, storage, n, put_frozen, l, err);
-}
-
-static int write_optim(struct ckpt_outdir *dir, const char *tag, struct ckpt_arena *a,
-                       const struct layout *l, struct ckpt_err *err)
-{
-    struct torch_storage *storage = ckpt_arena_alloc(a, S_COUNT * l->n_sub, sizeof *storage);
-    struct value *root = optim_states(a, l);
-    char path[512];
-
-    if (!storage || !root)
-        return ckpt_nomem(err, (size_t)a->used);
-    for (size_t i = 0; i < S_COUNT * l->n_sub; i++)
-        storage[i] = (struct torch_storage){
-            .dtype = CKPT_F32, .numel = i % S_COUNT == S_STEP ? 1 : l->sub_numel[i / S_COUNT]};
-    /* The prefix says that bf16 is enabled; DeepSpeed looks for it under that name alone. */
-    snprintf(path, sizeof path, "%s/%szero_pp_rank_%d_mp_rank_00_optim_states.pt", tag,
-             l->s->model_dtype == CKPT_BF16 ? "bf16_" : "", l->s->rank);
-    return write_file(dir, path, root, storage, S_COUNT * l->n_sub, put_optim, l, err);
+    if (rc == 0)
+        rc = ds_file_begin(&file, dir, path, root, err);
+    if (rc == 0)
+        rc = kind->put(&file, l, err);
+    if (rc == 0)
+        rc = ds_file_commit(&file, err);
+    ds_file_close(&file);
+    return rc;
 }
 
 int ds_write_rank(struct ckpt_outdir *dir, const char *tag, const struct ds_rank_state *state,
                   struct ckpt_err *err)
 {
+    static const struct kind model = {model_states, put_frozen}, optim = {optim_states, put_optim};
     struct ckpt_arena a = {0};
     struct layout l;
+    char path[512];
     int rc = lay_out(&l, &a, state, err);
 
+    snprintf(path, sizeof path, "%s/zero_pp_rank_%d_mp_rank_00_model_states.pt", tag, state->rank);
     if (rc == 0)
-        rc = write_model(dir, tag, &a, &l, err);
+        rc = write_file(dir, path, &model, &l, err);
+    /* The prefix says that bf16 is enabled; DeepSpeed looks for it under that name alone. */
+    snprintf(path, sizeof path, "%s/%szero_pp_rank_%d_mp_rank_00_optim_states.pt", tag,
+             state->model_dtype == CKPT_BF16 ? "bf16_" : "", state->rank);
     if (rc == 0)
-        rc = write_optim(dir, tag, &a, &l, err);
+        rc = write_file(dir, path, &optim, &l, err);
     ckpt_free(l.piece);
     ckpt_arena_release(&a);
     return rc;

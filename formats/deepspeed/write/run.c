@@ -7,26 +7,12 @@
 #include "formats/deepspeed/stage0.h"
 #include "formats/deepspeed/universal.h"
 
-/* A number of ds_config.zero_optimization, which may be a path instead of a dictionary. */
-static bool zero_option(const struct ds_run *run, const char *key, double *out)
-{
-    const struct value *config = value_get(run->f->rank[0].model_root, "ds_config");
-    const struct value *v = value_get(value_get(config, "zero_optimization"), key);
-    int64_t n;
-
-    if (value_as_int(v, &n)) {
-        *out = (double)n;
-        return true;
-    }
-    return value_as_float(v, out);
-}
-
 static bool round_robin(const struct ds_run *run, int stage)
 {
-    double on = 0;
+    const struct value *v = ds_zero_option(run->f, "round_robin_gradients");
+    int64_t on = 0;
 
-    return (stage == 1 || stage == 2) && !run->f->bf16 &&
-           zero_option(run, "round_robin_gradients", &on) && on != 0;
+    return (stage == 1 || stage == 2) && !run->f->bf16 && value_as_int(v, &on) && on != 0;
 }
 
 /* -- what was saved -------------------------------------------------------------------------- */
@@ -47,18 +33,17 @@ static int add_saved(struct ds_run *run, size_t g, size_t key, struct ckpt_err *
         return ckpt_nomem(err, (run->n_param + n) * sizeof *more);
     run->param = more;
     for (size_t i = 0; i < n; i++) {
-        struct ds_run_param *p = &run->param[run->n_param];
+        struct ds_listed p;
 
-        *p = (struct ds_run_param){0};
-        if ((rc = ds_shape_at(&p->name, &p->shape, &p->numel, shapes, i, "param_shapes",
-                              err)) != 0)
+        if ((rc = ds_shape_at(&p, shapes, i, "param_shapes", err)) != 0)
             return rc;
-        run->n_param++;
+        run->param[run->n_param++] =
+            (struct ds_run_param){.name = p.name, .shape = p.shape, .numel = p.numel};
     }
     return 0;
 }
 
-/* Deal n parameters out to ranks, one after another; or, back, take that back. */
+/* Deal n parameters out to ranks, one after another; back: the inverse. */
 static int deal(struct ds_run_param *param, size_t n, size_t ranks, bool back,
                 struct ckpt_err *err)
 {
@@ -78,21 +63,19 @@ static int deal(struct ds_run_param *param, size_t n, size_t ranks, bool back,
 /* Group g of the optimizer: its options, its state, its parameters in their first order. */
 static int take_group(struct ds_run *run, size_t g, struct ckpt_err *err)
 {
-    const struct value *options = ds_item(ds_param_groups(run->f, 0), g);
-    const struct value *keys = value_get(options, "params");
-    size_t before = run->n_param;
+    struct ds_run_group *group = &run->group[g];
+    const struct value *keys = value_get(group->options, "params");
+    size_t before = group->first = run->n_param;
     int64_t key;
     int rc;
 
-    run->first[g] = before;
-    run->options[g] = options;
-    if (!value_is(options, VALUE_DICT) || !value_is(keys, VALUE_LIST))
+    if (!value_is(group->options, VALUE_DICT) || !value_is(keys, VALUE_LIST))
         return ckpt_fail(err, CKPT_EFORMAT, "optimizer: group %zu lists no parameters", g);
     for (size_t i = 0; i < keys->u.seq.n; i++) {
         if (!value_as_int(keys->u.seq.item[i], &key) || key < 0)
             return ckpt_fail(err, CKPT_EFORMAT, "optimizer: group %zu names no number", g);
         if (i == 0 && !run->f->universal)
-            run->state[g] = ds_state(run->f, 0, (size_t)key);
+            group->state = ds_state(run->f, 0, (size_t)key);
         if ((rc = add_saved(run, g, (size_t)key, err)) != 0)
             return rc;
     }
@@ -100,7 +83,7 @@ static int take_group(struct ds_run *run, size_t g, struct ckpt_err *err)
                ? deal(run->param + before, run->n_param - before, run->f->world, true, err) : 0;
 }
 
-/* The same out of a universal checkpoint, as a state that every group has. */
+/* The moments of a universal checkpoint, as a state that every group has. */
 static int take_universal(struct ds_run *run, struct ckpt_err *err)
 {
     const struct ds_universal *u = run->f->universal;
@@ -109,42 +92,37 @@ static int take_universal(struct ds_run *run, struct ckpt_err *err)
 
     run->state_file = u->step_file;
     run->n_moment = u->n_state;
-    run->moment = u->state;
-    run->moment_dtype = ckpt_arena_alloc(&run->arena, u->n_state, sizeof *run->moment_dtype);
-    if (!state || !run->moment_dtype ||
+    run->moment = ckpt_arena_alloc(&run->arena, u->n_state, sizeof *run->moment);
+    if (!state || !run->moment ||
         (u->step && value_set_str(&run->arena, state, "step", (struct value *)u->step)))
         return ckpt_nomem(err, sizeof *state);
     for (size_t i = 0; i < u->n_state; i++) {
+        run->moment[i].name = u->state[i];
         if (value_set_str(&run->arena, state, u->state[i], value_none(&run->arena)))
             return ckpt_nomem(err, sizeof *state);
-        if ((rc = universal_dtype(&run->moment_dtype[i], run->f, u->state[i], err)) != 0)
+        if ((rc = universal_dtype(&run->moment[i].dtype, run->f, u->state[i], err)) != 0)
             return rc;
     }
     for (size_t g = 0; g < run->n_group; g++)
-        run->state[g] = state;
+        run->group[g].state = state;
     return universal_dtype(&run->dtype, run->f, NULL, err);
 }
 
 /* Names of the tensors that the optimizer keeps of every element. */
 static int take_moments(struct ds_run *run, struct ckpt_err *err)
 {
-    const struct value *state = run->n_group > 0 ? run->state[0] : NULL;
+    const struct value *state = run->n_group > 0 ? run->group[0].state : NULL;
     size_t n = value_is(state, VALUE_DICT) ? state->u.dict.n : 0;
+    const char *name;
+    struct value *v;
 
     run->state_file = run->f->stage == 0 ? run->f->rank[0].model : run->f->rank[0].optim;
     run->moment = ckpt_arena_alloc(&run->arena, n, sizeof *run->moment);
-    run->moment_dtype = ckpt_arena_alloc(&run->arena, n, sizeof *run->moment_dtype);
-    if (!run->moment || !run->moment_dtype)
+    if (!run->moment)
         return ckpt_nomem(err, n * sizeof *run->moment);
-    for (size_t i = 0; i < n; i++) {
-        const char *name = value_as_str(state->u.dict.key[i]);
-        const struct value *v = state->u.dict.val[i];
-
-        if (!name || !value_is(v, VALUE_TENSOR) || v->u.tensor->shape.rank == 0)
-            continue;                   /* step */
-        run->moment_dtype[run->n_moment] = v->u.tensor->dtype;
-        run->moment[run->n_moment++] = name;
-    }
+    for (size_t i = 0; value_next(state, &i, &name, &v);)
+        if (value_is(v, VALUE_TENSOR) && v->u.tensor->shape.rank > 0)   /* step has no axes */
+            run->moment[run->n_moment++] = (struct ds_run_moment){name, v->u.tensor->dtype};
     return 0;
 }
 
@@ -162,8 +140,7 @@ static int take_stage0(struct ds_run *run, struct ckpt_err *err)
         return ckpt_nomem(err, n * sizeof *run->param);
     run->options_file = run->f->rank[0].model;
     for (size_t g = 0; g < run->n_group; g++) {
-        run->options[g] = ds_item(ds_param_groups(run->f, 0), g);
-        run->first[g] = run->n_param;
+        run->group[g].first = run->n_param;
         for (size_t i = 0; i < n; i++) {
             struct ds_run_param *p = &run->param[run->n_param];
 
@@ -177,8 +154,8 @@ static int take_stage0(struct ds_run *run, struct ckpt_err *err)
                                  "as %s", p->name, ckpt_dtype_name(number[i].dtype),
                                  ckpt_dtype_name(run->dtype));
             run->dtype = number[i].dtype;
-            if (run->first[g] == run->n_param)
-                run->state[g] = number[i].state;
+            if (run->group[g].first == run->n_param)
+                run->group[g].state = number[i].state;
             run->n_param++;
         }
     }
@@ -189,7 +166,7 @@ static int take_stage0(struct ds_run *run, struct ckpt_err *err)
 static int take_dtype(struct ds_run *run, struct ckpt_err *err)
 {
     const struct value *o = run->f->rank[0].optim_root;
-    const struct value *v = ds_item(value_get(o, run->f->stage == 3
+    const struct value *v = value_item(value_get(o, run->f->stage == 3
                                                      ? "fp32_flat_groups"
                                                      : "single_partition_of_fp32_groups"), 0);
 
@@ -203,9 +180,9 @@ static bool has_fillers(const struct value *v)
 {
     int64_t n;
 
-    for (size_t g = 0; value_is(v, VALUE_LIST) && g < v->u.seq.n; g++)
-        for (size_t i = 0; ds_item(v->u.seq.item[g], i); i++)
-            if (value_as_int(ds_item(v->u.seq.item[g], i), &n) && n != 0)
+    for (size_t g = 0; g < value_count(v); g++)
+        for (size_t i = 0; i < value_count(value_item(v, g)); i++)
+            if (value_as_int(value_item(value_item(v, g), i), &n) && n != 0)
                 return true;
     return false;
 }
@@ -213,20 +190,20 @@ static bool has_fillers(const struct value *v)
 static int refuse(const struct ds_run *run, struct ckpt_err *err)
 {
     const struct value *o = run->f->rank[0].optim_root;
+    const struct { bool is; const char *why; } rows[] = {
+        {run->f->universal && run->f->universal->sliced,
+         "made of a run of several mp_ranks, whose model files have slices"},
+        {run->f->layers, "a pipeline, which is not written at another stage"},
+        {run->f->experts, "a run with experts, which is not written at another stage"},
+        {value_is(value_get(o, "base_optimizer_state"), VALUE_LIST),
+         "saved with elastic_checkpoint: the optimizer's learning rate and betas are not in it"},
+        {has_fillers(value_get(o, "param_alignment_paddings")),
+         "saved with zero_optimization.parameter_alignment, which is not written"},
+    };
 
-    if (run->f->universal && run->f->universal->sliced)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "made of a run of several mp_ranks, whose model "
-                         "files have slices");
-    if (run->f->layers)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "a pipeline, which is not cut anew");
-    if (run->f->experts)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "a run with experts, which is not cut anew");
-    if (value_is(value_get(o, "base_optimizer_state"), VALUE_LIST))
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "saved with elastic_checkpoint: what the "
-                         "optimizer was told (learning rate, betas) is not in it");
-    if (has_fillers(value_get(o, "param_alignment_paddings")))
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "saved with zero_optimization."
-                         "parameter_alignment, which is not written");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].is)
+            return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s", rows[i].why);
     return 0;
 }
 
@@ -273,15 +250,15 @@ static int cut_group(struct ds_run *run, size_t g, size_t first, size_t end, int
 
 static int cut(struct ds_run *run, struct ckpt_err *err)
 {
-    double limit = DS_SUB_GROUP_SIZE;
+    double limit;
     int rc;
 
-    zero_option(run, "sub_group_size", &limit);
-    if (!(limit >= 1 && limit <= 1e18))
+    if (!value_as_float(ds_zero_option(run->f, "sub_group_size"), &limit) ||
+        !(limit >= 1 && limit <= 1e18))
         limit = DS_SUB_GROUP_SIZE;
     for (size_t g = 0; g < run->n_group; g++) {
-        size_t first = run->first[g];
-        size_t end = g + 1 < run->n_group ? run->first[g + 1] : run->n_param;
+        size_t first = run->group[g].first;
+        size_t end = g + 1 < run->n_group ? run->group[g + 1].first : run->n_param;
 
         if (round_robin(run, run->stage) &&
             (rc = deal(run->param + first, end - first, (size_t)run->world, false, err)) != 0)
@@ -304,28 +281,26 @@ int ds_run_plan(struct ds_run *run, const struct ds_files *f, int stage, int wor
                          "are written", stage, world, DS_MAX_WORLD);
     if ((rc = refuse(run, err)) != 0)
         return rc;
-    run->n_group = value_is(groups, VALUE_LIST) ? groups->u.seq.n : 0;
-    run->options = ckpt_arena_alloc(&run->arena, run->n_group, sizeof *run->options);
-    run->state = ckpt_arena_alloc(&run->arena, run->n_group, sizeof *run->state);
-    run->first = ckpt_arena_alloc(&run->arena, run->n_group, sizeof *run->first);
-    if (!run->options || !run->state || !run->first)
-        return ckpt_nomem(err, run->n_group * sizeof *run->state);
+    run->n_group = value_count(groups);
+    run->group = ckpt_arena_alloc(&run->arena, run->n_group, sizeof *run->group);
+    if (!run->group)
+        return ckpt_nomem(err, run->n_group * sizeof *run->group);
     run->options_file = f->rank[0].optim;
-    for (size_t g = 0; f->stage > 0 && g < run->n_group; g++)
-        if ((rc = take_group(run, g, err)) != 0)
-            return rc;
-    rc = f->stage == 0 ? take_stage0(run, err) : f->universal ? 0 : take_dtype(run, err);
+    for (size_t g = 0; rc == 0 && g < run->n_group; g++) {
+        run->group[g].options = value_item(groups, g);
+        rc = f->stage > 0 ? take_group(run, g, err) : 0;
+    }
+    if (rc == 0)
+        rc = f->stage == 0 ? take_stage0(run, err) : f->universal ? 0 : take_dtype(run, err);
     if (rc == 0)
         rc = f->universal ? take_universal(run, err) : take_moments(run, err);
-    if (rc || (rc = cut(run, err)) != 0)
-        return rc;
-    if ((rc = ckpt_map_new(&run->by_name, run->n_param, err)) != 0)
-        return rc;
-    for (size_t i = 0; i < run->n_param; i++)
-        if ((rc = ckpt_map_add(run->by_name, run->param[i].name, strlen(run->param[i].name), i,
-                               err)) != 0)
-            return rc;
-    return 0;
+    if (rc == 0)
+        rc = cut(run, err);
+    if (rc == 0)
+        rc = ckpt_map_new(&run->by_name, run->n_param, err);
+    for (size_t i = 0; rc == 0 && i < run->n_param; i++)
+        rc = ckpt_map_add(run->by_name, run->param[i].name, strlen(run->param[i].name), i, err);
+    return rc;
 }
 
 void ds_run_release(struct ds_run *run)
@@ -334,6 +309,20 @@ void ds_run_release(struct ds_run *run)
     ckpt_free(run->param);
     ckpt_free(run->flat);
     ckpt_arena_release(&run->arena);
+}
+
+const struct value *ds_run_state(const struct ds_run *run, size_t flat)
+{
+    return run->group[run->flat[flat].group].state;
+}
+
+size_t ds_run_moment_of(const struct ds_run *run, const char *name)
+{
+    size_t i = 0;
+
+    while (i < run->n_moment && strcmp(run->moment[i].name, name) != 0)
+        i++;
+    return i;
 }
 
 int64_t ds_run_part(const struct ds_run *run, size_t flat)

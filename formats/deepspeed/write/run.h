@@ -1,10 +1,9 @@
 /*
- * write/run - a saved run cut anew: which parameters lie where, at another stage and number
- * of ranks.
+ * write/run - a saved run at another ZeRO stage and number of ranks: which parameters lie where.
  *
  * The optimizer's groups, the order of parameters in them and the names of its moments are the
  * saved run's.  With round_robin_gradients DeepSpeed deals the parameters of a group out to the
- * ranks; that order hangs on their number and is made for the new one.
+ * ranks; that order depends on their number and is recomputed.
  */
 #ifndef CKPT_FORMATS_DEEPSPEED_WRITE_RUN_H
 #define CKPT_FORMATS_DEEPSPEED_WRITE_RUN_H
@@ -13,7 +12,7 @@
 #include "formats/deepspeed/parts.h"
 #include "libckpt/base/map.h"
 
-#define DS_MAX_WORLD 4096       /* of what is written: two files a rank are open at once */
+#define DS_MAX_WORLD 4096       /* ranks of a run that is written: two open files each */
 
 /* One trained parameter. */
 struct ds_run_param {
@@ -31,30 +30,40 @@ struct ds_run_flat {
     int64_t numel;                      /* stages 1, 2: of the group; 3: of a rank's part */
 };
 
+/* A group of the optimizer. */
+struct ds_run_group {
+    size_t              first;          /* parameter that it begins with */
+    const struct value *options;        /* hyper-parameters */
+    const struct value *state;          /* optimizer state of its first flat tensor that was saved;
+                                           NULL */
+};
+
+/* A tensor that the optimizer keeps for every parameter. */
+struct ds_run_moment {
+    const char     *name;
+    enum ckpt_dtype dtype;
+};
+
 struct ds_run {
     struct ckpt_arena      arena;
     const struct ds_files *f;           /* the saved run */
-    int                    stage, world;        /* of what is written */
+    int                    stage, world;        /* to write */
     struct ds_run_param   *param;       /* [n_param], flat by flat */
     size_t                 n_param;
     struct ds_run_flat    *flat;        /* [n_flat] */
     size_t                 n_flat;
+    struct ds_run_group   *group;       /* [n_group] */
     size_t                 n_group;
-    size_t                *first;       /* [n_group] parameter that the group begins with */
-    const struct value   **options;     /* [n_group] what the optimizer is told of the group */
-    const struct value   **state;       /* [n_group] the optimizer's state, of the first flat
-                                           tensor that was saved of the group; NULL */
-    const struct torch_archive *state_file;     /* whose tensors the state has */
-    const struct torch_archive *options_file;   /* and the options */
+    const struct torch_archive *state_file;     /* that has the tensors of states */
+    const struct torch_archive *options_file;   /* and of options */
     enum ckpt_dtype        dtype;       /* of the optimizer's own weights */
-    const char           **moment;      /* [n_moment] tensors that the optimizer keeps */
-    enum ckpt_dtype       *moment_dtype;
+    struct ds_run_moment  *moment;      /* [n_moment] */
     size_t                 n_moment;
     struct ckpt_map       *by_name;     /* parameter -> its number */
 };
 
 /*
- * Plan.  CKPT_EUNSUPPORTED where the saved run does not tell what the new one needs:
+ * Plan.  CKPT_EUNSUPPORTED where the saved run lacks a fact that the new one needs:
  * elastic_checkpoint, aligned parameters, a stage 0 whose numbers have no certain names.
  * Release it, after a failure too.
  */
@@ -62,6 +71,10 @@ int ds_run_plan(struct ds_run *run, const struct ds_files *f, int stage, int wor
                 struct ckpt_err *err);
 void ds_run_release(struct ds_run *run);
 
+/* The state of the group that flat tensor k belongs to; NULL. */
+const struct value *ds_run_state(const struct ds_run *run, size_t flat);
+/* The number of a moment by name, n_moment when there is none. */
+size_t ds_run_moment_of(const struct ds_run *run, const char *name);
 /* Elements of a rank's flat tensor, padding included; and how many of them are padding. */
 int64_t ds_run_part(const struct ds_run *run, size_t flat);
 int64_t ds_run_padding(const struct ds_run *run, size_t flat, int rank);

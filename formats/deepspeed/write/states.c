@@ -7,25 +7,16 @@
 #include <string.h>
 
 #include "formats/deepspeed/write/values.h"
-#include "libckpt/err.h"
 
-/* A file in the making, and what it is made for. */
+/* A file that is built, and its rank. */
 struct maker {
-    struct ds_file   *file;
+    struct ds_file    *file;
     struct ckpt_arena *a;               /* the file's */
-    struct ds_cut    *cut;
-    int               rank;
-    size_t            from;             /* the saved rank whose files tell of this one */
-    struct ckpt_err  *err;
+    struct ds_cut     *cut;
+    int                rank;
+    size_t             from;            /* the saved rank whose files are copied */
+    struct ckpt_err   *err;
 };
-
-/* The code of steps that leave one in err, or fail for want of memory alone. */
-static int check(struct maker *m, int failed)
-{
-    if (failed && m->err->code == 0)
-        ckpt_nomem(m->err, (size_t)m->a->used);
-    return failed ? ckpt_err_code(m->err) : 0;
-}
 
 static void replace(struct value *dict, const char *key, struct value *v)
 {
@@ -42,7 +33,7 @@ static struct value *take_model(struct maker *m, const struct value *v)
     return ds_file_take(m->file, m->cut->run.f->rank[m->from].model, v, m->err);
 }
 
-/* Of the optimizer of rank 0: hyper-parameters and scalers are the same in all. */
+/* From rank 0's optimizer: hyper-parameters and scalers are the same on all ranks. */
 static struct value *take_optim(struct maker *m, const struct value *v)
 {
     return ds_file_take(m->file, m->cut->run.options_file, v, m->err);
@@ -84,13 +75,11 @@ static int model_storages(struct maker *m)
                                       to->kind == DS_TRAINED ? to->model_dtype : t->dtype,
                                       parts ? ds3_part(t->numel, cut->run.world) : t->numel,
                                       m->err);
-        if (to->storage == SIZE_MAX)
-            return ckpt_err_code(m->err);
     }
-    return 0;
+    return m->file->rc;
 }
 
-/* An empty tensor: what stage 3 has for a parameter in `module`. */
+/* An empty tensor, which stage 3 has in `module` for a parameter. */
 static struct value *placeholder(struct maker *m, enum ckpt_dtype dtype)
 {
     struct ckpt_shape none = ckpt_shape_1d(0);
@@ -119,7 +108,7 @@ static size_t written_as(const struct ds_cut *cut, const char *name)
                                               cut->saved->item[cut->saved->item[k].alias_of].name);
 }
 
-/* What stands in `module` under a name. */
+/* The value of a name in `module`. */
 static struct value *module_entry(struct maker *m, const char *name, const struct value *saved)
 {
     size_t i = name ? written_as(m->cut, name) : SIZE_MAX;
@@ -158,7 +147,7 @@ static struct value *param_shapes(struct maker *m)
 
         for (size_t i = run->flat[k].first; i < run->flat[k].first + run->flat[k].n; i++)
             if (value_set_str(m->a, d, run->param[i].name,
-                              ds_value_size(m->a, &run->param[i].shape)))
+                              value_size(m->a, &run->param[i].shape)))
                 return NULL;
         if (value_append(m->a, list, d))
             return NULL;
@@ -166,7 +155,7 @@ static struct value *param_shapes(struct maker *m)
     return list;
 }
 
-/* Stage 1 keeps no list of frozen parameters; 2 has them whole, 3 in parts. */
+/* Stage 1 keeps no list of frozen parameters; 2 has all of each, 3 has parts. */
 static struct value *frozen(struct maker *m, bool fragments)
 {
     const struct ds_cut *cut = m->cut;
@@ -184,7 +173,7 @@ static struct value *frozen(struct maker *m, bool fragments)
             shape = ckpt_shape_1d(ds3_part(t->numel, cut->run.world));
         if (value_set_str(m->a, d, t->name,
                           fragments ? ds_file_tensor(m->file, cut->target[i].storage, &shape)
-                                    : ds_value_size(m->a, &shape)))
+                                    : value_size(m->a, &shape)))
             return NULL;
     }
     return d;
@@ -235,14 +224,13 @@ int ds_model_states(struct value **root, struct ds_file *file, struct ds_cut *cu
 
         while (key && k < n_own && strcmp(own[k].key, key) != 0)
             k++;
-        rc = check(&m, value_set(m.a, *root, saved->u.dict.key[i],
-                                 key && k < n_own ? own[k].v
-                                                  : take_model(&m, saved->u.dict.val[i])));
+        rc = value_set(m.a, *root, saved->u.dict.key[i],
+                       key && k < n_own ? own[k].v : take_model(&m, saved->u.dict.val[i]));
     }
     for (size_t k = 0; rc == 0 && k < n_own; k++)
         if (!value_get(*root, own[k].key))
-            rc = check(&m, value_set_str(m.a, *root, own[k].key, own[k].v));
-    return rc;
+            rc = value_set_str(m.a, *root, own[k].key, own[k].v);
+    return ds_file_check(file, rc != 0, err);
 }
 
 /* -- the optim file -------------------------------------------------------------------------- */
@@ -267,13 +255,11 @@ static int optim_storages(struct maker *m)
 
     for (size_t k = 0; k < run->n_flat; k++)
         for (size_t which = 0; which <= run->n_moment; which++) {
-            enum ckpt_dtype dtype = which == 0 ? run->dtype : run->moment_dtype[which - 1];
+            enum ckpt_dtype dtype = which == 0 ? run->dtype : run->moment[which - 1].dtype;
 
-            if (ds_file_storage(m->file, dtype, ds_optim_numel(m->cut, k, which, m->rank),
-                                m->err) == SIZE_MAX)
-                return ckpt_err_code(m->err);
+            ds_file_storage(m->file, dtype, ds_optim_numel(m->cut, k, which, m->rank), m->err);
         }
-    return 0;
+    return m->file->rc;
 }
 
 static struct value *flat_tensor(struct maker *m, size_t k, size_t which)
@@ -299,23 +285,21 @@ static struct value *weights(struct maker *m)
     return list;
 }
 
-/* What the optimizer keeps of flat tensor k: moments anew, the rest (step) as it was. */
+/* The optimizer state of flat tensor k: moments of its new size, the rest (step) unchanged. */
 static struct value *state_of(struct maker *m, size_t k)
 {
     const struct ds_run *run = &m->cut->run;
-    const struct value *saved = run->state[run->flat[k].group];
+    const struct value *saved = ds_run_state(run, k);
     struct value *d = value_dict(m->a, false);
 
     for (size_t i = 0; d && i < saved->u.dict.n; i++) {
         const char *key = value_as_str(saved->u.dict.key[i]);
-        size_t which = 0;
+        size_t which = key ? ds_run_moment_of(run, key) : run->n_moment;
 
-        while (key && which < run->n_moment && strcmp(run->moment[which], key) != 0)
-            which++;
         if (value_set(m->a, d, saved->u.dict.key[i],
-                      key && which < run->n_moment ? flat_tensor(m, k, which + 1)
-                                                   : ds_file_take(m->file, run->state_file,
-                                                                  saved->u.dict.val[i], m->err)))
+                      which < run->n_moment ? flat_tensor(m, k, which + 1)
+                                            : ds_file_take(m->file, run->state_file,
+                                                           saved->u.dict.val[i], m->err)))
             return NULL;
     }
     return d;
@@ -329,11 +313,11 @@ static struct value *optimizer(struct maker *m)
     struct value *d = value_dict(m->a, false);
 
     for (size_t k = 0; k < run->n_flat; k++)
-        if (value_is(run->state[run->flat[k].group], VALUE_DICT) &&
+        if (value_is(ds_run_state(run, k), VALUE_DICT) &&
             value_set(m->a, state, value_int(m->a, (int64_t)k), state_of(m, k)))
             return NULL;
     for (size_t g = 0; g < run->n_group; g++) {
-        struct value *options = take_optim(m, run->options[g]), *params = value_list(m->a);
+        struct value *options = take_optim(m, run->group[g].options), *params = value_list(m->a);
 
         for (size_t k = 0; k < run->n_flat; k++)
             if (run->flat[k].group == g &&
@@ -413,7 +397,7 @@ static struct value *mappings(struct maker *m)
     return list;
 }
 
-/* Where loss scaling is told: in the optim file, without ZeRO beside the optimizer. */
+/* Where loss scaling is saved: in the optim file, without ZeRO beside the optimizer. */
 static const struct value *scaling(const struct maker *m)
 {
     const struct ds_files *f = m->cut->run.f;
@@ -421,7 +405,7 @@ static const struct value *scaling(const struct maker *m)
     return f->stage > 0 ? f->rank[0].optim_root : value_get(f->rank[0].model_root, "optimizer");
 }
 
-/* Without ZeRO the numbers of the scaler lie bare, and its settings in the configuration. */
+/* Without ZeRO the scaler is bare numbers, and its settings are in the configuration. */
 static struct value *make_scaler(struct maker *m)
 {
     const struct value *o = scaling(m), *scale = value_get(o, "cur_scale");
@@ -433,7 +417,7 @@ static struct value *make_scaler(struct maker *m)
     return ds_value_scaler(m->a, dynamic != 0, scale ? take_optim(m, scale) : NULL, o, fp16);
 }
 
-/* A fact of the saved optim file, or what stands for it where that has none. */
+/* A fact of the saved optim file, or another value where that has none. */
 static struct value *fact(struct maker *m, const char *key, struct value *otherwise)
 {
     const struct value *v = value_get(scaling(m), key);
@@ -441,7 +425,6 @@ static struct value *fact(struct maker *m, const char *key, struct value *otherw
     return v ? take_optim(m, v) : otherwise;
 }
 
-/* What every class but BF16_Optimizer keeps of loss scaling. */
 static int put_scaling(struct maker *m, struct value *d)
 {
     return value_set_str(m->a, d, "zero_stage", ds_value_stage(m->a, m->cut->run.stage)) |
@@ -464,7 +447,7 @@ int ds_put_scaling(struct value *d, struct ds_file *file, const struct ds_cut *c
 {
     struct maker m = {.file = file, .a = &file->arena, .cut = (struct ds_cut *)cut, .err = err};
 
-    return check(&m, put_scaling(&m, d) | put_clip(&m, d));
+    return ds_file_check(file, put_scaling(&m, d) | put_clip(&m, d), err);
 }
 
 /* Who saved the run; all files of a tag say the same. */
@@ -509,9 +492,10 @@ int ds_optim_states(struct value **root, struct ds_file *file, const struct ds_c
     *root = value_dict(m.a, false);
     if ((rc = optim_storages(&m)) != 0)
         return rc;
-    return check(&m, (bf16_form(cut) ? 0 : put_scaling(&m, d)) |
-                     (cut->run.stage == 3 ? put_stage_3(&m, d) : put_stage_12(&m, d)) |
-                     value_set_str(m.a, *root, "optimizer_state_dict", d) |
-                     value_set_str(m.a, *root, "ds_config", config(&m)) |
-                     value_set_str(m.a, *root, "ds_version", version(&m)));
+    rc = (bf16_form(cut) ? 0 : put_scaling(&m, d)) |
+         (cut->run.stage == 3 ? put_stage_3(&m, d) : put_stage_12(&m, d)) |
+         value_set_str(m.a, *root, "optimizer_state_dict", d) |
+         value_set_str(m.a, *root, "ds_config", config(&m)) |
+         value_set_str(m.a, *root, "ds_version", version(&m));
+    return ds_file_check(file, rc != 0, err);
 }

@@ -1,8 +1,8 @@
 /*
- * write/states - the values of the files of a run that is cut anew: what each rank's
- * model_states.pt and optim_states.pt hold, and which storage takes which tensor.
+ * write/states - the values of each rank's model_states.pt and optim_states.pt, for a saved run
+ * that is written at another stage, and which storage takes which tensor.
  *
- * What the saved files have beside tensors goes along as it is: client state, scheduler, loss
+ * Everything in the saved files but tensors is copied unchanged: client state, scheduler, loss
  * scaler, configuration (but for the stage).  Layout as DeepSpeed 0.19.8 writes it.
  */
 #ifndef CKPT_FORMATS_DEEPSPEED_WRITE_STATES_H
@@ -23,8 +23,8 @@ int ds_model_states(struct value **root, struct ds_file *file, struct ds_cut *cu
 int ds_optim_states(struct value **root, struct ds_file *file, const struct ds_cut *cut, int rank,
                     struct ckpt_err *err);
 /*
- * Put what every class but BF16_Optimizer keeps of loss scaling into d, a dictionary of file's;
- * of a run without ZeRO it is made of the numbers beside its optimizer.
+ * Put into d, a dictionary of file's, the loss scaling that every class but BF16_Optimizer keeps;
+ * for a run without ZeRO from the numbers beside its optimizer.
  */
 int ds_put_scaling(struct value *d, struct ds_file *file, const struct ds_cut *cut,
                    struct ckpt_err *err);

@@ -14,10 +14,9 @@
 #include "formats/deepspeed/write/values.h"
 #include "formats/dir_sink.h"
 #include "formats/hf/side_files.h"
-#include "libckpt/err.h"
 
 #define SUFFIX  "_universal"
-#define VERSION 0.2             /* of what is written: no parameter is split over ranks */
+#define VERSION 0.2             /* of the layout: no parameter is split over ranks */
 
 /* The file of one parameter's state. */
 struct one {
@@ -68,15 +67,13 @@ static int begin_one(struct sink *s, size_t i, struct ckpt_err *err)
     o->left = t->numel;
     root = value_dict(&o->file.arena, false);
     v = ds_file_new_tensor(&o->file, &storage, t->dtype, &t->shape, err);
-    if (!v)
-        return ckpt_err_code(err);
-    v->u.tensor->requires_grad = to->kind == DS_TRAINED;
-    if (value_set_str(&o->file.arena, root, "cat_dim", value_int(&o->file.arena, 0)) ||
+    if (!v || value_set_str(&o->file.arena, root, "cat_dim", value_int(&o->file.arena, 0)) ||
         value_set_str(&o->file.arena, root, "param", v))
-        return ckpt_nomem(err, sizeof *root);
+        return ds_file_check(&o->file, true, err);
+    v->u.tensor->requires_grad = to->kind == DS_TRAINED;
     return begin_state(s, &o->file, to->param,
-                       to->kind == DS_TRAINED ? "fp32" : s->whole.run.moment[to->moment], root,
-                       err);
+                       to->kind == DS_TRAINED ? "fp32" : s->whole.run.moment[to->moment].name,
+                       root, err);
 }
 
 static int end_one(struct one *o, struct ckpt_err *err)
@@ -130,7 +127,7 @@ static int sink_write(void *self, size_t i, int64_t start, int64_t count, const 
                                  err);
 }
 
-/* -- what is there from the beginning -------------------------------------------------------- */
+/* -- files that are written at once ---------------------------------------------------------- */
 
 /* The model file of a cut's first rank, with the version that loading asks for. */
 static int begin_model(struct sink *s, struct ds_cut *cut, struct ds_file *file, const char *name,
@@ -161,15 +158,14 @@ static int write_steps(struct sink *s, struct ckpt_err *err)
     int rc = 0;
 
     for (size_t i = 0; rc == 0 && i < run->n_param; i++) {
-        const struct value *step =
-            value_get(run->state[run->flat[run->param[i].flat].group], "step");
+        const struct value *step = value_get(ds_run_state(run, run->param[i].flat), "step");
         struct ds_file file = {0};
         struct value *root;
 
         if (!step)
             continue;
         root = ds_file_take(&file, run->state_file, step, err);
-        rc = root ? begin_state(s, &file, i, "step", root, err) : ckpt_err_code(err);
+        rc = root ? begin_state(s, &file, i, "step", root, err) : file.rc;
         if (rc == 0)
             rc = ds_file_commit(&file, err);
         ds_file_close(&file);
@@ -177,13 +173,13 @@ static int write_steps(struct sink *s, struct ckpt_err *err)
     return rc;
 }
 
-/* What stage 3 looks up: the options of the groups, and the step in a state. */
+/* The options of the groups, and the step in a state, where stage 3 looks them up. */
 static struct value *nested(struct ds_file *file, const struct ds_run *run, struct value *groups,
                             struct ckpt_err *err)
 {
     struct ckpt_arena *a = &file->arena;
     struct value *d = value_dict(a, false), *state = value_dict(a, false);
-    const struct value *step = run->n_group ? value_get(run->state[0], "step") : NULL;
+    const struct value *step = run->n_group ? value_get(run->group[0].state, "step") : NULL;
     struct value *one = value_dict(a, false);
 
     if (step &&
@@ -194,7 +190,7 @@ static struct value *nested(struct ds_file *file, const struct ds_run *run, stru
                ? NULL : d;
 }
 
-/* Every key of the saved optim file but what is cut into ranks. */
+/* Every key of the saved optim file but those of tensors that ranks share. */
 static int take_facts(struct ds_file *file, struct value *root, const struct ds_run *run,
                       struct ckpt_err *err)
 {
@@ -206,48 +202,50 @@ static int take_facts(struct ds_file *file, struct value *root, const struct ds_
 
     for (size_t i = 0; saved && i < saved->u.dict.n; i++) {
         const char *key = value_as_str(saved->u.dict.key[i]);
-        struct value *v;
         size_t k = 0;
 
         while (key && k < sizeof cut / sizeof cut[0] && strcmp(cut[k], key) != 0)
             k++;
-        if (key && k < sizeof cut / sizeof cut[0])
-            continue;
-        v = ds_file_take(file, run->f->rank[0].optim, saved->u.dict.val[i], err);
-        if (!v)
-            return ckpt_err_code(err);
-        if (value_set(&file->arena, root, saved->u.dict.key[i], v))
-            return ckpt_nomem(err, sizeof *root);
+        if ((!key || k == sizeof cut / sizeof cut[0]) &&
+            value_set(&file->arena, root, saved->u.dict.key[i],
+                      ds_file_take(file, run->f->rank[0].optim, saved->u.dict.val[i], err)))
+            return CKPT_ENOMEM;
     }
     return 0;
 }
 
-static int write_optimizer(struct sink *s, struct ckpt_err *err)
+/* The dictionary of optimizer_state.pt into root.  ds_file_check has the code. */
+static int optimizer_states(struct value *root, struct ds_file *file, const struct sink *s,
+                            struct ckpt_err *err)
 {
     const struct ds_run *run = &s->whole.run;
-    struct ds_file file = {0};
-    struct ckpt_arena *a = &file.arena;
-    struct value *root = value_dict(a, false), *groups = value_list(a);
     const char *version = value_as_str(value_get(run->f->rank[0].model_root, "ds_version"));
-    char path[3 * DS_MAX_TAG];
-    int rc = root && groups ? take_facts(&file, root, run, err) : ckpt_nomem(err, sizeof *root);
+    struct ckpt_arena *a = &file->arena;
+    struct value *groups = value_list(a);
+    int rc = take_facts(file, root, run, err);
 
     if (rc == 0 && run->f->stage == 0)
-        rc = ds_put_scaling(root, &file, &s->whole, err);
+        rc = ds_put_scaling(root, file, &s->whole, err);
     for (size_t g = 0; rc == 0 && g < run->n_group; g++)
-        if (value_append(a, groups, ds_file_take(&file, run->options_file, run->options[g],
-                                                 err)))
-            rc = err->code ? err->code : ckpt_nomem(err, sizeof *root);
-    if (rc == 0 && !run->f->bf16 && !value_get(root, "zero_stage") &&
-        value_set_str(a, root, "zero_stage", ds_value_stage(a, run->stage)))
-        rc = ckpt_nomem(err, sizeof *root);
-    if (rc == 0 && !value_get(root, "ds_version") &&
-        value_set_str(a, root, "ds_version", value_str(a, version ? version : DS_VERSION)))
-        rc = ckpt_nomem(err, sizeof *root);
-    if (rc == 0 && (value_set_str(a, root, "param_groups", groups) ||
-                    value_set_str(a, root, "optimizer_state_dict",
-                                  nested(&file, run, groups, err))))
-        rc = err->code ? err->code : ckpt_nomem(err, sizeof *root);
+        rc = value_append(a, groups, ds_file_take(file, run->options_file,
+                                                  run->group[g].options, err));
+    if (rc == 0 && !run->f->bf16 && !value_get(root, "zero_stage"))
+        rc = value_set_str(a, root, "zero_stage", ds_value_stage(a, run->stage));
+    if (rc == 0 && !value_get(root, "ds_version"))
+        rc = value_set_str(a, root, "ds_version", value_str(a, version ? version : DS_VERSION));
+    if (rc == 0)
+        rc = value_set_str(a, root, "param_groups", groups);
+    return rc ? rc : value_set_str(a, root, "optimizer_state_dict",
+                                   nested(file, run, groups, err));
+}
+
+static int write_optimizer(struct sink *s, struct ckpt_err *err)
+{
+    struct ds_file file = {0};
+    struct value *root = value_dict(&file.arena, false);
+    char path[3 * DS_MAX_TAG];
+    int rc = ds_file_check(&file, optimizer_states(root, &file, s, err) != 0, err);
+
     snprintf(path, sizeof path, "%s/zero/optimizer_state.pt", s->tag);
     if (rc == 0)
         rc = ds_file_begin(&file, s->base.dir, path, root, err);
@@ -278,7 +276,7 @@ static int sink_finish(void *self, struct ckpt_err *err)
     struct sink *s = self;
     int rc = 0;
 
-    /* Of a tensor without elements nothing was ever written. */
+    /* Nothing is ever put into a tensor without elements: its file is not begun yet. */
     for (size_t i = 0; rc == 0 && i < s->base.list->n; i++)
         if (is_state(s, i) && !s->one[i].begun) {
             rc = begin_one(s, i, err);
@@ -299,7 +297,7 @@ static int sink_put_index(void *self, struct ckpt_err *err)
     return ckpt_outdir_put(s->base.dir, "latest_universal", s->tag, strlen(s->tag), err);
 }
 
-/* "<tag>_universal", as most call it. */
+/* "<tag>_universal", the usual name. */
 static int name_tag(struct sink *s, struct ckpt_err *err)
 {
     char tag[DS_MAX_TAG];

@@ -1,16 +1,5 @@
-/* write/values - see write/values.h.  Source: what DeepSpeed 0.19.8 pickles. */
+/* write/values - see write/values.h.  Source: pickles of DeepSpeed 0.19.8. */
 #include "formats/deepspeed/write/values.h"
-
-struct value *ds_value_size(struct ckpt_arena *a, const struct ckpt_shape *shape)
-{
-    struct value *dims = value_tuple(a), *args = value_tuple(a);
-
-    for (int i = 0; i < shape->rank; i++)
-        if (value_append(a, dims, value_int(a, shape->dim[i])))
-            return NULL;
-    return value_append(a, args, dims) ? NULL
-                                       : value_object(a, "torch", "Size", args, NULL, false);
-}
 
 struct value *ds_value_stage(struct ckpt_arena *a, int64_t stage)
 {
@@ -21,7 +10,7 @@ struct value *ds_value_stage(struct ckpt_arena *a, int64_t stage)
                                      NULL, false);
 }
 
-/* A number of a dictionary, or what it is by default. */
+/* A number of a dictionary, or its default. */
 static struct value *number(struct ckpt_arena *a, const struct value *dict, const char *key,
                             int64_t otherwise)
 {

@@ -1,21 +1,19 @@
 /*
- * write/values - the Python objects that every DeepSpeed file has, ready to be pickled.
+ * write/values - Python objects that DeepSpeed files have, ready to be pickled.
  */
 #ifndef CKPT_FORMATS_DEEPSPEED_WRITE_VALUES_H
 #define CKPT_FORMATS_DEEPSPEED_WRITE_VALUES_H
 
 #include "formats/container/value.h"
 
-#define DS_VERSION "0.19.8"     /* whose layout is written */
+#define DS_VERSION "0.19.8"     /* of the layout that is written */
 
-/* torch.Size(dims) */
-struct value *ds_value_size(struct ckpt_arena *a, const struct ckpt_shape *shape);
 /* ZeroStageEnum(stage) */
 struct value *ds_value_stage(struct ckpt_arena *a, int64_t stage);
 /*
  * LossScaler(scale), or with dynamic DynamicLossScaler with the counters of `now` and the settings
- * of the configuration's fp16 (DeepSpeed's defaults where it has none).  scale NULL: 1, what a
- * run has whose dtype needs none.
+ * of the configuration's fp16 (DeepSpeed's defaults where it has none).  scale NULL: 1, for a
+ * dtype that needs no scaling.
  */
 struct value *ds_value_scaler(struct ckpt_arena *a, bool dynamic, struct value *scale,
                               const struct value *now, const struct value *fp16);

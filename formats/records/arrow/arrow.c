@@ -223,8 +223,6 @@ int arrow_file_open(struct arrow_file *f, struct ckpt_file *file, struct ckpt_er
     } while (rc == 0 && m.meta);
     if (rc == 0 && !f->field)
         rc = ckpt_fail(err, CKPT_EFORMAT, "has no schema");
-    if (rc)
-        arrow_file_release(f);
     return rc;
 }
 

@@ -67,7 +67,7 @@ struct arrow_file {
 
 /* Whether the first bytes are those of a stream or a file. */
 bool arrow_is(const unsigned char *head, size_t len);
-/* The file stays yours and is needed until release. */
+/* The file stays yours and is needed until release, which is due after a failure too. */
 int arrow_file_open(struct arrow_file *f, struct ckpt_file *file, struct ckpt_err *err);
 void arrow_file_release(struct arrow_file *f);
 

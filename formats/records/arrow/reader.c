@@ -13,6 +13,7 @@
 #include "formats/records/record.h"
 #include "formats/records/rows.h"
 #include "libckpt/base/json.h"
+#include "libckpt/base/range.h"
 
 #define MAX_NESTING 64          /* of dictionaries in dictionaries too */
 
@@ -52,30 +53,15 @@ static int range(struct row *r, const struct arrow_batch *b, size_t k, int64_t i
 {
     size_t width = r->f->field[k].width;
     unsigned char raw[16];
-    uint64_t v[2] = {0, 0};
     int rc;
 
     if ((rc = bytes(r, b, k, 1, (uint64_t)i * width, raw, 2 * width)) != 0)
         return rc;
-    for (size_t j = 0; j < 2 * width; j++)
-        v[j / width] |= (uint64_t)raw[j] << 8 * (j % width);
-    *from = width == 4 ? (int32_t)v[0] : (int64_t)v[0];
-    *to = width == 4 ? (int32_t)v[1] : (int64_t)v[1];
+    *from = records_int(raw, width, true);
+    *to = records_int(raw + width, width, true);
     return *from >= 0 && *to >= *from
                ? 0 : ckpt_fail(r->err, CKPT_EFORMAT, "column \"%s\": offsets %lld and %lld",
                                r->f->field[k].name, (long long)*from, (long long)*to);
-}
-
-/* A whole number of width bytes. */
-static int64_t whole(const unsigned char *b, size_t width, bool is_signed)
-{
-    uint64_t v = 0;
-
-    for (size_t i = 0; i < width; i++)
-        v |= (uint64_t)b[i] << 8 * i;
-    if (is_signed && width < 8 && v >> (8 * width - 1))
-        v |= ~(uint64_t)0 << 8 * width;
-    return (int64_t)v;
 }
 
 static int put_bytes(struct row *r, const struct arrow_batch *b, size_t k, size_t m, uint64_t from,
@@ -131,10 +117,10 @@ static int put_fixed(struct row *r, const struct arrow_batch *b, size_t k, int64
             turned[j] = raw[x->width - 1 - j];
         v.bytes = turned;
     } else if (x->is_float) {
-        v.d = x->width == 4 ? (double)protobuf_float((uint64_t)whole(raw, 4, false))
-                            : protobuf_double((uint64_t)whole(raw, 8, false));
+        v.d = x->width == 4 ? (double)protobuf_float((uint64_t)records_int(raw, 4, false))
+                            : protobuf_double((uint64_t)records_int(raw, 8, false));
     } else if (x->text.type != PQ_FIXED) {
-        v.i = whole(raw, x->width, x->is_signed);
+        v.i = records_int(raw, x->width, x->is_signed);
         if (__builtin_mul_overflow(v.i, x->factor, &v.i))
             return ckpt_fail(r->err, CKPT_EFORMAT, "column \"%s\": a time out of range", x->name);
         if (x->days_of_ms)
@@ -264,46 +250,22 @@ static void arrow_close(void *self)
 
     arrow_file_release(f);
     ckpt_file_close(file);
-    ckpt_free(f);
 }
 
-static int arrow_open(void **self, struct ckpt_file *file, const struct records_opts *opts,
+static int arrow_open(void *self, struct ckpt_file *file, const struct records_opts *opts,
                       struct ckpt_err *err)
 {
-    struct arrow_file *f = ckpt_alloc(1, sizeof *f);
-    int rc = f ? arrow_file_open(f, file, err) : ckpt_nomem(err, sizeof *f);
-
     (void)opts;
-    *self = rc == 0 ? f : NULL;
-    if (rc) {
-        ckpt_file_close(file);
-        ckpt_free(f);
-    }
-    return rc;
+    return arrow_file_open(self, file, err);
 }
 
 static int64_t arrow_count(void *self) { return ((struct arrow_file *)self)->rows; }
 
-/* The batch row i lies in: the last that begins at or before it. */
-static const struct arrow_batch *batch_of(const struct arrow_file *f, int64_t i)
-{
-    size_t low = 0, high = f->n_batch;
-
-    while (high - low > 1) {
-        size_t mid = low + (high - low) / 2;
-
-        if (f->batch[mid].first <= i)
-            low = mid;
-        else
-            high = mid;
-    }
-    return &f->batch[low];
-}
-
 static int arrow_get(void *self, int64_t i, json_t **out, struct ckpt_err *err)
 {
     const struct arrow_file *f = self;
-    const struct arrow_batch *b = batch_of(f, i);
+    const struct arrow_batch *b =
+        &f->batch[ckpt_range_of(&f->batch->first, f->n_batch, sizeof *f->batch, (uint64_t)i)];
     struct row r = {.f = f, .err = err};
     int rc;
 
@@ -317,6 +279,6 @@ static int arrow_get(void *self, int64_t i, json_t **out, struct ckpt_err *err)
 }
 
 const struct record_ops record_arrow = {
-    .name = "arrow", .bid = bid, .open = arrow_open, .count = arrow_count, .get = arrow_get,
-    .close = arrow_close,
+    .name = "arrow", .size = sizeof(struct arrow_file), .bid = bid, .open = arrow_open,
+    .count = arrow_count, .get = arrow_get, .close = arrow_close,
 };

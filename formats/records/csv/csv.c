@@ -319,7 +319,7 @@ static int read_all(struct csv *c, struct row *r, struct ckpt_err *err)
             rc = add_row(c, r, begin, err);
     }
     if (rc == 0 && r->state == QUOTED)
-        rc = ckpt_fail(err, CKPT_EFORMAT, "record %lld: a quote that begins behind byte %llu has "
+        rc = ckpt_fail(err, CKPT_EFORMAT, "record %lld: a quote that begins after byte %llu has "
                        "no end", (long long)c->n + 1, (unsigned long long)begin);
     if (rc == 0 && inside) {
         end_field(r);
@@ -359,22 +359,16 @@ static void csv_close(void *self)
     ckpt_arena_release(&c->arena);
     ckpt_free(c->start);
     ckpt_file_close(c->file);
-    ckpt_free(c);
 }
 
-static int csv_open(void **self, struct ckpt_file *file, const struct records_opts *opts,
+static int csv_open(void *self, struct ckpt_file *file, const struct records_opts *opts,
                     struct ckpt_err *err)
 {
-    struct csv *c = ckpt_alloc(1, sizeof *c);
-    struct row *r = NULL;
+    struct csv *c = self;
+    struct row *r;
     uint64_t fields;
     int rc;
 
-    *self = NULL;
-    if (!c) {
-        ckpt_file_close(file);
-        return ckpt_nomem(err, sizeof *c);
-    }
     c->file = file;
     c->literal = opts->literal;
     c->delimiter = opts->delimiter ? opts->delimiter
@@ -388,12 +382,7 @@ static int csv_open(void **self, struct ckpt_file *file, const struct records_op
     if (rc == 0)
         rc = read_all(c, r, err);
     row_free(r);
-    if (rc) {
-        csv_close(c);
-        return rc;
-    }
-    *self = c;
-    return 0;
+    return rc;
 }
 
 static int64_t csv_count(void *self) { return ((struct csv *)self)->n; }
@@ -457,6 +446,6 @@ static int csv_get(void *self, int64_t i, json_t **out, struct ckpt_err *err)
 }
 
 const struct record_ops record_csv = {
-    .name = "csv", .bid = bid, .open = csv_open, .count = csv_count, .get = csv_get,
-    .close = csv_close,
+    .name = "csv", .size = sizeof(struct csv), .bid = bid, .open = csv_open, .count = csv_count,
+    .get = csv_get, .close = csv_close,
 };

@@ -61,7 +61,6 @@ static void doc_close(void *self)
     ckpt_arena_release(&d->arena);
     ckpt_free(d->span);
     ckpt_file_close(d->file);
-    ckpt_free(d);
 }
 
 static int add_span(struct doc *d, struct json_span span, struct ckpt_err *err)
@@ -138,13 +137,11 @@ static int read_list(struct doc *d, struct json_scan *s, const char *name, struc
 /* A member's name, in the arena; the scan then stands at its value. */
 static int read_name(struct doc *d, struct json_scan *s, const char **name, struct ckpt_err *err)
 {
-    struct json_span span;
+    struct json_span span = {0};
     json_t *v = NULL;
-    int rc;
+    int rc = json_scan_peek(s) == '"' ? json_scan_value(s, &span) : json_scan_expect(s, '"');
 
-    if (json_scan_peek(s) != '"')
-        return json_scan_expect(s, '"');
-    rc = json_scan_value(s, &span);
+    *name = NULL;
     if (rc == 0)
         rc = parse_span(d, span, &v, err);
     if (rc == 0) {
@@ -207,7 +204,7 @@ static int read_stream(struct doc *d, struct json_scan *s, struct ckpt_err *err)
             rc = add_span(d, span, err);
     }
     d->column->n = d->n_span;
-    return rc || !s->err->code ? rc : ckpt_err_code(s->err);
+    return rc ? rc : s->rc;
 }
 
 static bool is_object(const struct doc *d, struct json_span span)
@@ -266,8 +263,8 @@ static int read_all(struct doc *d, struct json_scan *s, const char *field, struc
     if (field && (rc = read_member(d, s, field, err)) != 0)
         return rc;
     c = json_scan_peek(s);
-    if (c < 0 && !s->err->code)
-        return 0;
+    if (c < 0)
+        return s->rc;
     if (c != '{')
         return read_list(d, s, NULL, err);
     if ((rc = read_object(d, s, NULL, 0, &found, err)) != 0)
@@ -372,35 +369,22 @@ static int unfold_squad(struct doc *d, struct ckpt_err *err)
 
 /* -- the room -------------------------------------------------------------------------------- */
 
-static int doc_open(void **self, struct ckpt_file *file, const struct records_opts *opts,
+static int doc_open(void *self, struct ckpt_file *file, const struct records_opts *opts,
                     struct ckpt_err *err)
 {
-    struct doc *d = ckpt_alloc(1, sizeof *d);
+    struct doc *d = self;
     struct json_scan scan;
     int rc;
 
-    *self = NULL;
-    if (!d) {
-        ckpt_file_close(file);
-        return ckpt_nomem(err, sizeof *d);
-    }
     d->file = file;
     rc = json_scan_open(&scan, file, err);
     if (rc == 0)
         rc = read_all(d, &scan, opts->field, err);
     if (rc == 0)
-        rc = scan.err->code;
+        rc = scan.rc;
     json_scan_close(&scan);
-    if (rc == 0) {
-        d->rows = d->n_column ? (int64_t)d->column[0].n : 0;
-        rc = unfold_squad(d, err);
-    }
-    if (rc) {
-        doc_close(d);
-        return rc;
-    }
-    *self = d;
-    return 0;
+    d->rows = d->n_column ? (int64_t)d->column[0].n : 0;
+    return rc ? rc : unfold_squad(d, err);
 }
 
 static int64_t doc_count(void *self) { return ((struct doc *)self)->rows; }
@@ -454,6 +438,6 @@ static int doc_get(void *self, int64_t i, json_t **out, struct ckpt_err *err)
 }
 
 const struct record_ops record_json = {
-    .name = "json", .bid = bid, .open = doc_open, .count = doc_count, .get = doc_get,
-    .close = doc_close,
+    .name = "json", .size = sizeof(struct doc), .bid = bid, .open = doc_open, .count = doc_count,
+    .get = doc_get, .close = doc_close,
 };

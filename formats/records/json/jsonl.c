@@ -25,47 +25,26 @@ static int bid(const char *path, const unsigned char *head, size_t len)
     return i < len && head[i] == '{' && !memchr(head, 0, len) ? 60 : 0;
 }
 
-static int jsonl_open(void **self, struct ckpt_file *file, const struct records_opts *opts,
+static int jsonl_open(void *self, struct ckpt_file *file, const struct records_opts *opts,
                       struct ckpt_err *err)
 {
-    struct lines *l = NULL;
-    int rc = lines_open(&l, file, true, err);
-
     (void)opts;
-    *self = l;
-    return rc;
+    return lines_open(self, file, true, err);
 }
 
-static int64_t jsonl_count(void *self) { return lines_count(self); }
+static int parse(json_t **out, const char *line, size_t n, struct ckpt_err *err)
+{
+    int rc = ckpt_json_parse(out, line, n, CKPT_JSON_PYTHON | CKPT_JSON_LINE, err);
+
+    return rc || json_is_object(*out) ? rc : ckpt_fail(err, CKPT_EFORMAT, "not a JSON object");
+}
 
 static int jsonl_get(void *self, int64_t i, json_t **out, struct ckpt_err *err)
 {
-    struct ckpt_buf line;
-    json_t *record = NULL;
-    int rc;
-
-    *out = NULL;
-    ckpt_buf_init(&line, SIZE_MAX);
-    rc = lines_get(self, i, &line, err);
-    if (rc == 0)
-        rc = ckpt_json_parse(&record, (const char *)line.data, line.len,
-                             CKPT_JSON_PYTHON | CKPT_JSON_LINE, err);
-    if (rc == 0 && !json_is_object(record))
-        rc = ckpt_fail(err, CKPT_EFORMAT, "not a JSON object");
-    if (rc)
-        ckpt_err_in(err, "line %lld", (long long)lines_number(self, i));
-    if (rc == 0) {
-        *out = record;
-        record = NULL;
-    }
-    json_decref(record);
-    ckpt_buf_release(&line);
-    return rc;
+    return lines_get(self, i, out, parse, err);
 }
 
-static void jsonl_close(void *self) { lines_close(self); }
-
 const struct record_ops record_jsonl = {
-    .name = "jsonl", .bid = bid, .open = jsonl_open, .count = jsonl_count, .get = jsonl_get,
-    .close = jsonl_close,
+    .name = "jsonl", .size = sizeof(struct lines), .bid = bid, .open = jsonl_open,
+    .count = lines_count, .get = jsonl_get, .close = lines_close,
 };

@@ -44,14 +44,13 @@ static int look(struct json_scan *s)
     s->first += s->have;
     s->i = s->have = 0;
     left = s->size - s->first;
-    if (left == 0 || s->err->code)
+    if (left == 0 || s->rc)
         return -1;
     s->have = left < BLOCK ? (size_t)left : BLOCK;
-    if (ckpt_file_read_at(s->file, s->block, s->have, s->first, s->err)) {
+    s->rc = ckpt_file_read_at(s->file, s->block, s->have, s->first, s->err);
+    if (s->rc)
         s->have = 0;
-        return -1;
-    }
-    return s->block[0];
+    return s->rc ? -1 : s->block[0];
 }
 
 int json_scan_peek(struct json_scan *s)
@@ -68,13 +67,13 @@ static int wrong(struct json_scan *s, const char *wanted)
     int c = json_scan_peek(s);
     unsigned long long at = (unsigned long long)json_scan_at(s);
 
-    if (s->err->code)
-        return ckpt_err_code(s->err);
-    if (c < 0)
-        return ckpt_fail(s->err, CKPT_EFORMAT, "ends at byte %llu where %s was expected", at,
-                         wanted);
-    return ckpt_fail(s->err, CKPT_EFORMAT, "byte %llu is '%c' where %s was expected", at, c,
-                     wanted);
+    if (s->rc)
+        return s->rc;
+    s->rc = c < 0 ? ckpt_fail(s->err, CKPT_EFORMAT, "ends at byte %llu where %s was expected", at,
+                              wanted)
+                  : ckpt_fail(s->err, CKPT_EFORMAT, "byte %llu is '%c' where %s was expected", at,
+                              c, wanted);
+    return s->rc;
 }
 
 int json_scan_expect(struct json_scan *s, char c)
@@ -128,8 +127,9 @@ int json_scan_value(struct json_scan *s, struct json_span *out)
 
         if (c == '{' || c == '[') {
             if (depth == sizeof open)
-                return ckpt_fail(s->err, CKPT_ELIMIT, "nested deeper than %d at byte %llu",
-                                 CKPT_JSON_MAX_DEPTH, (unsigned long long)json_scan_at(s));
+                return s->rc = ckpt_fail(s->err, CKPT_ELIMIT, "nested deeper than %d at byte %llu",
+                                         CKPT_JSON_MAX_DEPTH,
+                                         (unsigned long long)json_scan_at(s));
             open[depth++] = c == '{' ? '}' : ']';
             s->i++;
         } else if (depth > 0 && c == open[depth - 1]) {
@@ -148,7 +148,7 @@ int json_scan_value(struct json_scan *s, struct json_span *out)
         }
     } while (depth > 0);
     out->n = json_scan_at(s) - out->at;
-    return s->err->code ? ckpt_err_code(s->err) : 0;
+    return s->rc;
 }
 
 int json_scan_next(struct json_scan *s, char close, bool *more)

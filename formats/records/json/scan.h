@@ -18,7 +18,8 @@ struct json_scan {
     uint64_t                first;      /* file offset of block[0] */
     size_t                  have, i;    /* bytes in block; the one looked at */
     uint64_t                size;
-    struct ckpt_err        *err;        /* of the first failure; then everything ends */
+    struct ckpt_err        *err;
+    int                     rc;         /* 0, or of the first failure, which ends everything */
 };
 
 /* Begins after a byte order mark.  err is kept. */

@@ -1,6 +1,7 @@
 /* parquet/column - see parquet/column.h. */
 #include "formats/records/parquet/column.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "formats/container/protobuf.h"
@@ -184,6 +185,7 @@ static bool begin_values(struct pq_column *c, const struct pq_page *p)
                begin_lengths(&c->suffix, &c->plain, c->plain.base + c->plain.pos,
                              ckpt_cursor_left(&c->plain), p->values);
     case PQ_ENC_SPLIT:
+        assert(width_of(c->leaf) > 0);      /* see allowed() */
         c->n_split = p->data_len / width_of(c->leaf);
         return p->data_len % width_of(c->leaf) == 0;
     default: return true;

@@ -125,7 +125,8 @@ static int set_chunk(const struct pq_file *f, const struct pq_node *leaf, struct
     chunk->bytes = (uint64_t)m->bytes;
     chunk->raw_bytes = (uint64_t)m->raw;
     chunk->values = (uint64_t)m->values;
-    if (!ckpt_add(&end, chunk->start, chunk->bytes) || end > size - TAIL)
+    end = chunk->start + chunk->bytes;      /* both are below 2^63 */
+    if (end > size - TAIL)
         return ckpt_fail_as(err, CKPT_EFORMAT, "truncated",
                             "column \"%s\" ends at byte %llu of %llu", leaf->name,
                             (unsigned long long)end, (unsigned long long)size);

@@ -15,6 +15,7 @@
 #include "formats/records/rows.h"
 #include "formats/records/spill_file.h"
 #include "libckpt/base/json.h"
+#include "libckpt/base/range.h"
 #include "libckpt/err.h"
 
 #define MAX_TEXT ((uint64_t)16 << 30)   /* bytes that the rows of a group may unfold to */
@@ -60,36 +61,22 @@ static void parquet_close(void *self)
     ckpt_file_close(p->file);
     pthread_cond_destroy(&p->read);
     pthread_mutex_destroy(&p->lock);
-    ckpt_free(p);
 }
 
-static int parquet_open(void **self, struct ckpt_file *file, const struct records_opts *opts,
+static int parquet_open(void *self, struct ckpt_file *file, const struct records_opts *opts,
                         struct ckpt_err *err)
 {
-    struct parquet *p = ckpt_alloc(1, sizeof *p);
+    struct parquet *p = self;
     int rc;
 
     (void)opts;
-    *self = NULL;
-    if (!p) {
-        ckpt_file_close(file);
-        return ckpt_nomem(err, sizeof *p);
-    }
     p->file = file;
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->read, NULL);
-    rc = pq_file_open(&p->meta, file, err);
-    if (rc == 0) {
-        p->store = ckpt_alloc(p->meta.n_group + 1, sizeof *p->store);
-        if (!p->store)
-            rc = ckpt_nomem(err, p->meta.n_group * sizeof *p->store);
-    }
-    if (rc) {
-        parquet_close(p);
+    if ((rc = pq_file_open(&p->meta, file, err)) != 0)
         return rc;
-    }
-    *self = p;
-    return 0;
+    p->store = ckpt_alloc(p->meta.n_group + 1, sizeof *p->store);
+    return p->store ? 0 : ckpt_nomem(err, p->meta.n_group * sizeof *p->store);
 }
 
 static int64_t parquet_count(void *self) { return ((struct parquet *)self)->meta.rows; }
@@ -128,13 +115,13 @@ static void read_group(struct parquet *p, size_t g)
 {
     struct store *s = &p->store[g];
     struct ckpt_err err = {0}, late = {0};
-    int rc = read_rows(p, g, &err);
+    int rc = read_rows(p, g, &err), flushed = spill_file_flush(p->spill, &s->part, &late);
 
-    if (spill_file_flush(p->spill, &s->part, &late)) {
+    if (flushed)
         s->part.lines = s->part.filling_first;      /* those that are in the file */
-        if (rc == 0)
-            err = late;
-        rc = late.code;
+    if (flushed && rc == 0) {
+        err = late;
+        rc = flushed;
     }
     ckpt_buf_release(&s->part.filling);
     if (rc == 0)
@@ -167,26 +154,11 @@ static int need_group(struct parquet *p, size_t g, struct ckpt_err *err)
     return rc;
 }
 
-static size_t group_of(const struct pq_file *f, int64_t i)
-{
-    size_t low = 0, high = f->n_group;
-
-    /* The last that begins at or before i: empty groups share a row with the next. */
-    while (high - low > 1) {
-        size_t mid = low + (high - low) / 2;
-
-        if (f->group[mid].first <= i)
-            low = mid;
-        else
-            high = mid;
-    }
-    return low;
-}
-
 static int parquet_get(void *self, int64_t i, json_t **out, struct ckpt_err *err)
 {
     struct parquet *p = self;
-    size_t g = group_of(&p->meta, i);
+    const struct pq_group *group = p->meta.group;
+    size_t g = ckpt_range_of(&group->first, p->meta.n_group, sizeof *group, (uint64_t)i);
     struct store *s = &p->store[g];
     struct ckpt_buf text;
     int rc;
@@ -194,7 +166,7 @@ static int parquet_get(void *self, int64_t i, json_t **out, struct ckpt_err *err
     *out = NULL;
     if ((rc = need_group(p, g, err)) != 0)
         return rc;
-    i -= p->meta.group[g].first;
+    i -= group[g].first;
     if (i >= s->part.lines) {
         if (!s->why)
             return ckpt_nomem(err, sizeof *s->why);
@@ -210,6 +182,6 @@ static int parquet_get(void *self, int64_t i, json_t **out, struct ckpt_err *err
 }
 
 const struct record_ops record_parquet = {
-    .name = "parquet", .bid = bid, .open = parquet_open, .count = parquet_count,
-    .get = parquet_get, .close = parquet_close,
+    .name = "parquet", .size = sizeof(struct parquet), .bid = bid, .open = parquet_open,
+    .count = parquet_count, .get = parquet_get, .close = parquet_close,
 };

@@ -123,15 +123,18 @@ const char *pq_json_key(struct ckpt_arena *arena, const char *name, struct ckpt_
 
 static void converted_meaning(struct pq_node *n, const struct element *e)
 {
-    static const uint8_t digits[] = {[TIME_MILLIS] = 3, [TIME_MICROS] = 6,
-                                     [TIMESTAMP_MILLIS] = 3, [TIMESTAMP_MICROS] = 6};
-
     switch (e->converted) {
     case UTF8: case ENUM: case JSON: n->meaning = PQ_TEXT; break;
     case DECIMAL: n->meaning = PQ_DECIMAL; break;
     case DATE: n->meaning = PQ_DATE; break;
-    case TIME_MILLIS: case TIME_MICROS: n->meaning = PQ_TIME; break;
-    case TIMESTAMP_MILLIS: case TIMESTAMP_MICROS: n->meaning = PQ_TIMESTAMP; break;
+    case TIME_MILLIS: case TIME_MICROS:
+        n->meaning = PQ_TIME;
+        n->digits = e->converted == TIME_MILLIS ? 3 : 6;
+        break;
+    case TIMESTAMP_MILLIS: case TIMESTAMP_MICROS:
+        n->meaning = PQ_TIMESTAMP;
+        n->digits = e->converted == TIMESTAMP_MILLIS ? 3 : 6;
+        break;
     case INTERVAL: n->meaning = PQ_INTERVAL; break;
     default:
         if (e->converted >= UINT_8 && e->converted <= UINT_64)
@@ -139,10 +142,7 @@ static void converted_meaning(struct pq_node *n, const struct element *e)
         n->bits = e->converted == UINT_8 || e->converted == INT_8      ? 8
                   : e->converted == UINT_8 + 1 || e->converted == INT_8 + 1 ? 16 : 0;
     }
-    if (n->meaning == PQ_TIME || n->meaning == PQ_TIMESTAMP) {
-        n->digits = digits[e->converted];
-        n->utc = true;
-    }
+    n->utc = n->meaning == PQ_TIME || n->meaning == PQ_TIMESTAMP;
 }
 
 static void logical_meaning(struct pq_node *n, const struct element *e)

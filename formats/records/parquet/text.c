@@ -116,16 +116,15 @@ static int put_date(char *dst, size_t size, int64_t days)
 }
 
 /* Seconds of a day and nanoseconds. */
-static int put_clock(char *dst, size_t size, int64_t s, int64_t nanos)
+static void put_clock(char *dst, size_t size, int64_t s, int64_t nanos)
 {
     int n = snprintf(dst, size, "%02lld:%02lld:%02lld", (long long)(s / 3600),
                      (long long)(s / 60 % 60), (long long)(s % 60));
 
     if (nanos % 1000)
-        n += snprintf(dst + n, size - (size_t)n, ".%09lld", (long long)nanos);
+        snprintf(dst + n, size - (size_t)n, ".%09lld", (long long)nanos);
     else if (nanos)
-        n += snprintf(dst + n, size - (size_t)n, ".%06lld", (long long)(nanos / 1000));
-    return n;
+        snprintf(dst + n, size - (size_t)n, ".%06lld", (long long)(nanos / 1000));
 }
 
 static void put_stamp(struct ckpt_buf *out, int64_t seconds, int64_t nanos, bool utc)
@@ -135,7 +134,7 @@ static void put_stamp(struct ckpt_buf *out, int64_t seconds, int64_t nanos, bool
     int n = put_date(text, sizeof text, days);
 
     text[n++] = 'T';
-    n += put_clock(text + n, sizeof text - (size_t)n, floor_rest(seconds, 86400), nanos);
+    put_clock(text + n, sizeof text - (size_t)n, floor_rest(seconds, 86400), nanos);
     ckpt_buf_printf(out, "\"%s%s\"", text, utc ? "+00:00" : "");
 }
 

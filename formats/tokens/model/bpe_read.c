@@ -154,27 +154,26 @@ static int split_merge(const json_t *v, const char **a, size_t *n_a, const char 
     return 0;
 }
 
-static int32_t known(const struct vocab *v, const char *s, size_t n, struct ckpt_err *err)
+static int known(int32_t *id, const struct vocab *v, const char *s, size_t n,
+                 struct ckpt_err *err)
 {
-    int32_t id = vocab_find(v, s, n);
-
-    if (id < 0)
-        ckpt_fail(err, CKPT_EFORMAT, "\"%.*s\" is not in the vocabulary",
-                  (int)(n > 200 ? 200 : n), s);
-    return id;
+    *id = vocab_find(v, s, n);
+    return *id >= 0 ? 0 : ckpt_fail(err, CKPT_EFORMAT, "\"%.*s\" is not in the vocabulary",
+                                    (int)(n > 200 ? 200 : n), s);
 }
 
 static int read_merge(struct reading *r, const json_t *json, struct ckpt_buf *joined,
                       struct ckpt_err *err)
 {
     const struct vocab *v = r->src->vocab;
-    size_t n_a, n_b, prefix = r->o.prefix ? strlen(r->o.prefix) : 0;
+    size_t n_a = 0, n_b = 0, prefix = r->o.prefix ? strlen(r->o.prefix) : 0;
     const char *a, *b;
     int32_t left, right, to;
+    int rc;
 
-    if (split_merge(json, &a, &n_a, &b, &n_b, err) || (left = known(v, a, n_a, err)) < 0 ||
-        (right = known(v, b, n_b, err)) < 0)
-        return ckpt_err_code(err);
+    if ((rc = split_merge(json, &a, &n_a, &b, &n_b, err)) != 0 ||
+        (rc = known(&left, v, a, n_a, err)) != 0 || (rc = known(&right, v, b, n_b, err)) != 0)
+        return rc;
     if (n_b < prefix)
         return ckpt_fail(err, CKPT_EFORMAT, "\"%s\" is shorter than the prefix", b);
     joined->len = 0;
@@ -182,8 +181,8 @@ static int read_merge(struct reading *r, const json_t *json, struct ckpt_buf *jo
     ckpt_buf_put(joined, b + prefix, n_b - prefix);
     if (!ckpt_buf_ok(joined))
         return ckpt_nomem(err, n_a + n_b);
-    to = known(v, (const char *)joined->data, joined->len, err);
-    return to < 0 ? ckpt_err_code(err) : add_merge(r, left, right, to, (uint32_t)r->n_merge, err);
+    rc = known(&to, v, (const char *)joined->data, joined->len, err);
+    return rc ? rc : add_merge(r, left, right, to, (uint32_t)r->n_merge, err);
 }
 
 static int read_merges(struct reading *r, struct ckpt_err *err)

@@ -146,9 +146,11 @@ static int lock_byte(off_t byte, struct ckpt_err *err)
     if (fd < 0)
         return ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", path), -1;
     while (fcntl(fd, F_OFD_SETLK, &l)) {
-        if ((errno != EAGAIN && errno != EACCES && errno != EINTR) || http_stopped(err)) {
-            if (!err->code)
-                ckpt_fail_errno(err, CKPT_EIO, errno, "%s", path);
+        bool busy = errno == EAGAIN || errno == EACCES || errno == EINTR;
+
+        if (!busy)
+            ckpt_fail_errno(err, CKPT_EIO, errno, "%s", path);
+        if (!busy || http_stopped(err)) {
             close(fd);
             return -1;
         }
@@ -203,6 +205,7 @@ static int by_use(const void *a, const void *b)
 /* All objects, and their bytes; NULL without memory or objects. */
 static struct kept *list_objects(DIR *dir, size_t *n, uint64_t *sum)
 {
+    struct ckpt_err ignored = {0};
     struct kept *all = NULL;
     size_t cap = 0;
     struct dirent *e;
@@ -214,13 +217,8 @@ static struct kept *list_objects(DIR *dir, size_t *n, uint64_t *sum)
         if (e->d_name[0] == '.' || strlen(e->d_name) >= CACHE_KEY ||
             fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode))
             continue;
-        if (*n == cap) {
-            struct kept *more = ckpt_grow(all, cap = cap ? 2 * cap : 64, sizeof *all);
-
-            if (!more)
-                break;
-            all = more;
-        }
+        if (ckpt_reserve(&all, *n, &cap, sizeof *all, &ignored))
+            break;
         snprintf(all[*n].name, CACHE_KEY, "%.*s", CACHE_KEY - 1, e->d_name);
         all[*n].bytes = (uint64_t)st.st_size;
         if (!cache_record_time(e->d_name, &all[*n].used))

@@ -54,21 +54,6 @@ struct attributes {
     size_t            bytes;
 };
 
-static int grow(void *array, size_t *cap, size_t n, size_t size, struct ckpt_err *err)
-{
-    void *at, *more;
-
-    if (n < *cap)
-        return 0;
-    memcpy(&at, array, sizeof at);
-    *cap = *cap ? 2 * *cap : 16;
-    more = ckpt_grow(at, *cap, size);
-    if (!more)
-        return ckpt_nomem(err, *cap * size);
-    memcpy(array, &more, sizeof more);
-    return 0;
-}
-
 /* The index of a name, which is added where it is new. */
 static int name_of(size_t *i, struct attributes *a, const char *text, size_t n,
                    struct ckpt_err *err)
@@ -80,7 +65,7 @@ static int name_of(size_t *i, struct attributes *a, const char *text, size_t n,
             return 0;
     if (a->n_name == 4096)
         return ckpt_fail(err, CKPT_ELIMIT, ".gitattributes: more than 4096 attributes");
-    if ((rc = grow(&a->name, &a->cap_name, a->n_name, sizeof *a->name, err)) != 0)
+    if ((rc = ckpt_reserve(&a->name, a->n_name, &a->cap_name, sizeof *a->name, err)) != 0)
         return rc;
     a->name[a->n_name] = (struct name){.text = ckpt_arena_strndup(&a->arena, text, n)};
     if (!a->name[a->n_name].text)
@@ -231,7 +216,7 @@ static int read_line(struct attributes *a, struct rules *r, const char *from, si
         a->name[name].macro = to;
         return 0;
     }
-    if ((rc = grow(&r->line, &r->cap, r->n_line, sizeof *r->line, err)) != 0)
+    if ((rc = ckpt_reserve(&r->line, r->n_line, &r->cap, sizeof *r->line, err)) != 0)
         return rc;
     r->line[r->n_line++] = l;
     return 0;
@@ -281,7 +266,7 @@ int attributes_add(struct attributes *a, const char *folder, const char *text, s
         return ckpt_fail(err, CKPT_ELIMIT, "%s%s.gitattributes: more than %zu bytes of such files",
                          folder, *folder ? "/" : "", MAX_BYTES);
     a->bytes += len;
-    if ((rc = grow(&a->file, &a->cap_file, a->n_file, sizeof *a->file, err)) != 0)
+    if ((rc = ckpt_reserve(&a->file, a->n_file, &a->cap_file, sizeof *a->file, err)) != 0)
         return rc;
     r = &a->file[a->n_file++];
     *r = (struct rules){.n_folder = strlen(folder)};

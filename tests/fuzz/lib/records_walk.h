@@ -14,7 +14,7 @@ static inline void walk(const struct record_ops *ops, const unsigned char *data,
     int64_t n, good = 0;
     json_t *v;
 
-    if (ops->open(&self, file_of(data, size, "rows"), opts, &err))
+    if (record_open(&self, ops, file_of(data, size, "rows"), opts, &err))
         return;
     n = ops->count(self);
     for (int64_t i = 0; i < n; i++)
@@ -33,7 +33,7 @@ static inline void walk(const struct record_ops *ops, const unsigned char *data,
             good--;
         }
     must(good == 0);
-    ops->close(self);
+    record_close(self, ops);
 }
 
 #endif

@@ -192,7 +192,6 @@ TEST(its_gguf_has_llama_cpp_names)
     assert_string_equal(back.pattern, "stems.#.look.tell.$");
     ckpt_source_close(src);
     sprout_close(&s);
-    scratch_remove(dir);
 }
 
 static void assert_targets(const json_t *config, const char *first, const char *second)
@@ -254,5 +253,4 @@ TEST(an_adapter_is_extracted)
     assert_true(ckpt_source_find(adapter, "base_model.model.garden.seeds.weight") != SIZE_MAX);
     ckpt_source_close(adapter);
     sprout_close(&s);
-    scratch_remove(dir);
 }

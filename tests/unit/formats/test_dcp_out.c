@@ -4,7 +4,7 @@
  * is held in tests/peers.
  */
 #include "tests/unit/compare.h"
-#include "tests/unit/unit.h"
+#include "tests/unit/files.h"
 
 #include "libckpt/base/crc32.h"
 #include "formats/dcp/index.h"
@@ -13,29 +13,24 @@
 
 #define FSDP "tests/golden/fsdp/"
 
+static const struct ckpt_open_opts with_optimizer = {.optimizer = true};
+
+SCRATCH_EACH("dcp-out")
+
 static int write_dcp(const char *to, struct ckpt_source *src, uint64_t shard, size_t chunk,
                      struct ckpt_err *err)
 {
-    struct ckpt_create_opts create = {.max_shard_bytes = shard,
-                                      .info = ckpt_source_info(src)};
     struct ckpt_copy_opts copy = {.workers = 3, .chunk_bytes = chunk};
-    struct ckpt_sink *sink;
+    struct ckpt_create_opts opts = {.max_shard_bytes = shard, .info = ckpt_source_info(src)};
 
-    create.n_extra = ckpt_source_extras(src, &create.extra);
-    if (ckpt_create(&sink, "dcp", to, ckpt_source_tensors(src), &create, err))
-        return err->code;
-    if (ckpt_copy(sink, src, &copy, err)) {
-        ckpt_sink_abort(sink);
-        return err->code;
-    }
-    return ckpt_sink_commit(sink, err);
+    opts.n_extra = ckpt_source_extras(src, &opts.extra);
+    return write_source(to, "dcp", src, &opts, &copy, err);
 }
 
 static void must_write(const char *to, const char *from, uint64_t shard, size_t chunk)
 {
-    struct ckpt_open_opts opts = {.optimizer = true};
-    struct ckpt_source *src = must_open(from, &opts);
-    struct ckpt_err err = {0};
+    struct ckpt_source *src = must_open(from, &with_optimizer);
+    struct ckpt_err err;
 
     if (write_dcp(to, src, shard, chunk, &err))
         fail_msg("%s: %s", from, err.text);
@@ -43,15 +38,13 @@ static void must_write(const char *to, const char *from, uint64_t shard, size_t 
 }
 
 /* Every item of a directory is an archive whose checksums are right. */
-static void assert_sound(const char *dir)
+static void assert_sound(const char *path)
 {
     struct dcp_meta m = {0};
     struct ckpt_err err = {0};
     struct ckpt_file *file;
-    char path[600];
 
-    snprintf(path, sizeof path, "%s/.metadata", dir);
-    assert_int_equal(ckpt_file_open(&file, path, 0, &err), 0);
+    assert_int_equal(ckpt_file_open(&file, text_of("%s/.metadata", path), 0, &err), 0);
     if (dcp_meta_read(&m, file, &err))
         fail_msg("%s", err.text);
     ckpt_file_close(file);
@@ -64,8 +57,7 @@ static void assert_sound(const char *dir)
 
         if (!p)
             continue;                           /* of no elements: it has no box */
-        snprintf(path, sizeof path, "%s/%s", dir, p->file);
-        assert_int_equal(ckpt_file_open(&file, path, 0, &err), 0);
+        assert_int_equal(ckpt_file_open(&file, text_of("%s/%s", path, p->file), 0, &err), 0);
         assert_int_equal(ckpt_file_window(&window, file, p->offset, p->length, "item", &err), 0);
         if (torch_archive_open(&a, window, &err) || torch_archive_verify(a, &err))
             fail_msg("%s: %s", e->fqn, err.text);
@@ -88,17 +80,15 @@ TEST(round_trips)
 {
     static const uint64_t shard[] = {0, 300};
     static const size_t chunk[] = {0, 64};
-    struct ckpt_open_opts opts = {.optimizer = true};
-    const char *dir = scratch("dcp-out");
     char to[300];
 
     for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++)
         for (size_t k = 0; k < 2; k++) {
-            struct ckpt_source *wanted = must_open(inputs[i], &opts), *found;
+            struct ckpt_source *wanted = must_open(inputs[i], &with_optimizer), *found;
 
             snprintf(to, sizeof to, "%s/%zu-%zu", dir, i, k);
             must_write(to, inputs[i], shard[k], chunk[k]);
-            found = must_open(to, &opts);
+            found = must_open(to, &with_optimizer);
             assert_string_equal(ckpt_source_format(found), "dcp");
             for (size_t t = 0; t < ckpt_source_count(wanted); t++) {
                 const struct ckpt_tensor *w = ckpt_source_tensor(wanted, t);
@@ -112,39 +102,31 @@ TEST(round_trips)
             ckpt_source_close(found);
             ckpt_source_close(wanted);
         }
-    scratch_remove(dir);
 }
 
 TEST(facts_go_along)
 {
-    struct ckpt_open_opts opts = {.optimizer = true};
-    const char *dir = scratch("dcp-out");
-    struct ckpt_source *a = must_open(inputs[0], &opts), *b;
-    char to[300];
+    struct ckpt_source *a = must_open(inputs[0], &with_optimizer), *b;
+    const char *to = text_of("%s/x", dir);
 
-    snprintf(to, sizeof to, "%s/x", dir);
     must_write(to, inputs[0], 0, 0);
-    b = must_open(to, &opts);
+    b = must_open(to, &with_optimizer);
     assert_true(json_equal(json_object_get(ckpt_source_info(a), "param_groups"),
                            json_object_get(ckpt_source_info(b), "param_groups")));
     assert_int_equal(json_integer_value(json_object_get(ckpt_source_info(b), "step")), 3);
     ckpt_source_close(a);
     ckpt_source_close(b);
-    scratch_remove(dir);
 }
 
 /* DeepSpeed counts steps for all: each parameter gets the number, as torch's optimizers want. */
 TEST(steps_are_made)
 {
-    struct ckpt_open_opts opts = {.optimizer = true};
-    const char *dir = scratch("dcp-out");
+    const char *to = text_of("%s/x", dir);
     struct ckpt_source *s;
-    char to[300];
     size_t n = 0;
 
-    snprintf(to, sizeof to, "%s/x", dir);
     must_write(to, "tests/golden/deepspeed/0.19-s3_w2_bf16/ckpt", 0, 0);
-    s = must_open(to, &opts);
+    s = must_open(to, &with_optimizer);
     for (size_t i = 0; i < ckpt_source_count(s); i++) {
         const struct ckpt_tensor *t = ckpt_source_tensor(s, i);
         const char *bar = strrchr(t->name, '|');
@@ -160,18 +142,15 @@ TEST(steps_are_made)
     assert_int_equal(n, 10);
     assert_int_equal(json_array_size(json_object_get(ckpt_source_info(s), "param_groups")), 2);
     ckpt_source_close(s);
-    scratch_remove(dir);
 }
 
 /* Enough tensors that threads look for them. */
 TEST(many_tensors)
 {
-    const char *dir = scratch("dcp-out");
     struct ckpt_source *a = must_open("tests/golden/torch/many_tensors.pt", NULL), *b;
-    struct ckpt_err err = {0};
-    char to[300];
+    const char *to = text_of("%s/x", dir);
+    struct ckpt_err err;
 
-    snprintf(to, sizeof to, "%s/x", dir);
     if (write_dcp(to, a, 0, 0, &err))
         fail_msg("%s", err.text);
     b = must_open(to, NULL);
@@ -181,21 +160,13 @@ TEST(many_tensors)
         assert_same_tensor(b, ckpt_source_tensor(a, i)->name, a, i, to);
     ckpt_source_close(a);
     ckpt_source_close(b);
-    scratch_remove(dir);
 }
 
 TEST(same_input_same_bytes)
 {
-    const char *dir = scratch("dcp-out");
-    char to[300], command[700];
-
-    for (int k = 0; k < 2; k++) {
-        snprintf(to, sizeof to, "%s/%d", dir, k);
-        must_write(to, inputs[0], 1000, k ? 64 : 0);
-    }
-    snprintf(command, sizeof command, "diff -r %s/0 %s/1", dir, dir);
-    assert_int_equal(system(command), 0);
-    scratch_remove(dir);
+    for (int k = 0; k < 2; k++)
+        must_write(text_of("%s/%d", dir, k), inputs[0], 1000, k ? 64 : 0);
+    shell(text_of("diff -r %s/0 %s/1", dir, dir));
 }
 
 /* -- refusals -------------------------------------------------------------------------------- */
@@ -214,18 +185,14 @@ static void add(struct ckpt_tensors *list, const char *name, enum ckpt_dtype dty
 
 static void assert_not_created(struct ckpt_tensors *list, int code, const char *words)
 {
-    const char *dir = scratch("dcp-out");
     struct ckpt_err err = {0};
     struct ckpt_sink *sink;
-    char to[300];
 
-    snprintf(to, sizeof to, "%s/x", dir);
-    assert_int_equal(ckpt_create(&sink, "dcp", to, list, NULL, &err), code);
+    assert_int_equal(ckpt_create(&sink, "dcp", text_of("%s/x", dir), list, NULL, &err), code);
     if (!strstr(err.text, words))
         fail_msg("\"%s\", \"%s\" expected", err.text, words);
     assert_null(sink);
     assert_int_equal(entries(dir), 0);
-    scratch_remove(dir);
     ckpt_tensors_release(list);
 }
 
@@ -249,34 +216,28 @@ TEST(refusals)
 
 TEST(an_existing_directory_stays)
 {
-    const char *dir = scratch("dcp-out");
     struct ckpt_source *src = must_open(inputs[2], NULL);
-    struct ckpt_err err = {0};
-    char to[300];
+    const char *to = text_of("%s/x", dir);
+    struct ckpt_err err;
 
-    snprintf(to, sizeof to, "%s/x", dir);
     assert_int_equal(mkdir(to, 0777), 0);
     assert_int_equal(write_dcp(to, src, 0, 0, &err), CKPT_ECREATE);
     assert_int_equal(entries(to), 0);
     assert_int_equal(entries(dir), 1);
     ckpt_source_close(src);
-    scratch_remove(dir);
 }
 
 TEST(an_unwritten_tensor_is_no_checkpoint)
 {
-    const char *dir = scratch("dcp-out");
     struct ckpt_source *src = must_open(inputs[2], NULL);
     struct ckpt_err err = {0};
     struct ckpt_sink *sink;
-    char to[300];
 
-    snprintf(to, sizeof to, "%s/x", dir);
-    assert_int_equal(ckpt_create(&sink, "dcp", to, ckpt_source_tensors(src), NULL, &err), 0);
+    assert_int_equal(ckpt_create(&sink, "dcp", text_of("%s/x", dir), ckpt_source_tensors(src),
+                                 NULL, &err), 0);
     assert_int_equal(ckpt_sink_commit(sink, &err), CKPT_ESTATE);
     assert_int_equal(entries(dir), 0);
     ckpt_source_close(src);
-    scratch_remove(dir);
 }
 
 /* -- metadata that lies ---------------------------------------------------------------------- */
@@ -291,20 +252,18 @@ struct lie {
     const char       *words;
 };
 
-static void put_lie(const char *dir, const struct lie *lie, bool true_length)
+static void put_lie(const char *path, const struct lie *lie, bool true_length)
 {
     struct dcp_index x = {0};
     struct ckpt_err err = {0};
     struct dcp_out_item *it;
-    struct value *path = value_tuple(&x.arena);
+    struct value *key = value_tuple(&x.arena);
     struct ckpt_shape shape = ckpt_shape_1d(2);
     struct ckpt_buf b;
-    char name[600];
-    FILE *f;
 
     ckpt_buf_init(&b, 1 << 20);
-    assert_int_equal(value_append(&x.arena, path, value_str(&x.arena, "t")), 0);
-    assert_int_equal(dcp_index_add(&x, &it, path, &err), 0);
+    assert_int_equal(value_append(&x.arena, key, value_str(&x.arena, "t")), 0);
+    assert_int_equal(dcp_index_add(&x, &it, key, &err), 0);
     assert_int_equal(dcp_blob_tensor_pickle(&b, CKPT_F32, &shape, &err), 0);
     dcp_blob_plan(&it->blob, &b, true, 8);
     it->dtype = lie->dtype;
@@ -314,11 +273,7 @@ static void put_lie(const char *dir, const struct lie *lie, bool true_length)
     it->blob.length = (true_length ? it->blob.length : 0) + lie->length;
     b.len = 0;
     assert_int_equal(dcp_index_pickle(&b, &x, &err), 0);
-    snprintf(name, sizeof name, "%s/.metadata", dir);
-    f = fopen(name, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(b.data, 1, b.len, f), b.len);
-    fclose(f);
+    put_bytes(text_of("%s/.metadata", path), b.data, b.len);
     ckpt_buf_release(&b);
     dcp_index_release(&x);
 }
@@ -339,12 +294,11 @@ TEST(metadata_that_lies)
         {CKPT_F32, {1, {2}}, 0, 0, 1, CKPT_EFORMAT, "__0_1.distcp is not there"},
     };
     static const struct lie shorter = {CKPT_F32, {1, {2}}, 0, 700, 0, CKPT_EFORMAT, ""};
-    const char *dir = scratch("dcp-out");
     struct ckpt_tensors list = {0};
     struct ckpt_err err = {0};
     struct ckpt_sink *sink;
-    char to[300];
     float v[2] = {1, 2};
+    char to[300];
 
     snprintf(to, sizeof to, "%s/x", dir);
     add(&list, "t", CKPT_F32, CKPT_OTHER);
@@ -363,7 +317,6 @@ TEST(metadata_that_lies)
         ckpt_source_close(s);
     }
     ckpt_tensors_release(&list);
-    scratch_remove(dir);
 }
 
 /* -- checksums of pieces --------------------------------------------------------------------- */

@@ -3,11 +3,8 @@
  * the live engine's moments; then sets that were damaged.
  */
 #include "tests/unit/compare.h"
+#include "tests/unit/files.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include "formats/deepspeed/layout.h"
 #include "libckpt/convert.h"
 
 #define GOLDEN "tests/golden/deepspeed/"
@@ -38,36 +35,22 @@ static const char *const exact[] = {
 
 static struct ckpt_source *open_run(const char *name, bool optimizer)
 {
-    struct ckpt_open_opts opts = {.optimizer = optimizer};
-    char path[512];
-
-    snprintf(path, sizeof path, GOLDEN "%s/ckpt", name);
-    return must_open(path, &opts);
+    return must_open(text_of(GOLDEN "%s/ckpt", name),
+                     &(struct ckpt_open_opts){.optimizer = optimizer});
 }
 
-TEST(weights_equal_zero_to_fp32)
+static void check_all(bool optimizer, const char *expected)
 {
     for (size_t i = 0; i < sizeof exact / sizeof exact[0]; i++) {
-        struct ckpt_source *s = open_run(exact[i], false);
-        char expected[512];
+        struct ckpt_source *s = open_run(exact[i], optimizer);
 
-        snprintf(expected, sizeof expected, GOLDEN "%s/expected.safetensors", exact[i]);
-        assert_true(assert_holds(s, expected) >= 8);
+        assert_true(assert_holds(s, text_of(GOLDEN "%s/%s", exact[i], expected)) >= 8);
         ckpt_source_close(s);
     }
 }
 
-TEST(moments_equal_the_live_engine)
-{
-    for (size_t i = 0; i < sizeof exact / sizeof exact[0]; i++) {
-        struct ckpt_source *s = open_run(exact[i], true);
-        char expected[512];
-
-        snprintf(expected, sizeof expected, GOLDEN "%s/expected_moments.safetensors", exact[i]);
-        assert_true(assert_holds(s, expected) >= 8);
-        ckpt_source_close(s);
-    }
-}
+TEST(weights_equal_zero_to_fp32) { check_all(false, "expected.safetensors"); }
+TEST(moments_equal_the_live_engine) { check_all(true, "expected_moments.safetensors"); }
 
 /* zero_to_fp32 drops the frozen weights of stage 1: they are in `module`. */
 TEST(frozen_weights_of_stage_1_are_read)
@@ -84,10 +67,8 @@ TEST(masters_round_to_the_models_weights)
 {
     for (size_t i = 0; i < sizeof exact / sizeof exact[0]; i++) {
         struct ckpt_source *s = open_run(exact[i], false), *live;
-        char path[512];
 
-        snprintf(path, sizeof path, GOLDEN "%s/expected_module.safetensors", exact[i]);
-        live = must_open(path, NULL);
+        live = must_open(text_of(GOLDEN "%s/expected_module.safetensors", exact[i]), NULL);
         for (size_t k = 0; k < ckpt_source_count(live); k++) {
             const struct ckpt_tensor *w = ckpt_source_tensor(live, k);
             size_t at = ckpt_source_find(s, w->name);
@@ -152,46 +133,15 @@ TEST(facts_are_told)
     ckpt_source_close(s);
 }
 
-/* -- layout ---------------------------------------------------------------------------------- */
-
-TEST(pieces_cover_every_element_once)
-{
-    static const int worlds[] = {1, 2, 3, 8};
-    static const int64_t sizes[] = {1, 2, 5, 7, 31, 64, 1000, 1023};
-
-    for (size_t k = 0; k < 4; k++)
-        for (size_t i = 0; i < 8; i++) {
-            int64_t next3 = 0, next12 = 0, pad = 0, w = worlds[k], n = sizes[i];
-
-            for (int r = 0; r < w; r++) {
-                struct ds_piece a = ds3_piece(n, 17, r, (int)w);
-                struct ds_piece b = ds12_piece(3, n, n + 10, r, (int)w, 2);
-
-                if (a.count) {
-                    assert_int_equal(a.start, next3);
-                    assert_int_equal(a.at, 17);
-                }
-                if (b.count)
-                    assert_int_equal(b.start, next12);
-                next3 += a.count;
-                next12 += b.count;
-                pad += ds12_padding(n + 10, r, (int)w, 2);
-                assert_true(b.at + b.count <= ds12_part(n + 10, (int)w, 2));
-            }
-            assert_int_equal(next3, n);
-            assert_int_equal(next12, n);
-            assert_int_equal(ds12_part(n + 10, (int)w, 2) * w, n + 10 + pad);
-        }
-}
-
 /* -- damage ---------------------------------------------------------------------------------- */
 
-#define COPY "build/test-deepspeed"
+SCRATCH_EACH("deepspeed")
 
-static void shell(const char *command)
+/* A fresh copy of a golden run, and what a command does to it; $D is the tag's folder. */
+static void copy_of(const char *run, const char *command)
 {
-    if (system(command) != 0)
-        fail_msg("%s", command);
+    shell(text_of("rm -rf %s/* && cp -r " GOLDEN "%s/ckpt/. %s && D=%s/$(cat %s/latest) && %s",
+                  dir, run, dir, dir, dir, command));
 }
 
 static int open_copy(struct ckpt_err *err)
@@ -200,16 +150,16 @@ static int open_copy(struct ckpt_err *err)
     int rc;
 
     memset(err, 0, sizeof *err);
-    rc = ckpt_open(&s, COPY, NULL, err);
+    rc = ckpt_open(&s, dir, NULL, err);
     ckpt_source_close(s);
     return rc;
 }
 
-/* What is done to a fresh copy of a golden run, and what must come of it. */
+/* A command on a copy of a golden run, and the refusal that must follow. */
 struct damage {
-    const char *run, *command;          /* in the copy, $D is the tag's folder */
+    const char *run, *command;
     int         code;
-    const char *says;                   /* in the message */
+    const char *says;                   /* in the sentence */
 };
 
 #define S3 "0.19-s3_w2_bf16"
@@ -231,9 +181,9 @@ static const struct damage damages[] = {
     {S3, "truncate -s -100 " OPTIM(1), CKPT_EFORMAT, "rank_1"},
     {S3, "truncate -s 0 " MODEL(1), CKPT_EFORMAT, "rank_1"},
     {S3, "truncate -s 700 " OPTIM(0), CKPT_EFORMAT, "rank_0"},
-    {S3, "printf ../global_step4 > build/test-deepspeed/latest", CKPT_EREFUSED, "no clean name"},
-    {S3, "printf 'a\\0b' > build/test-deepspeed/latest", CKPT_EREFUSED, "no clean name"},
-    {S3, "printf global_step9 > build/test-deepspeed/latest", CKPT_ENOTFOUND, "global_step9"},
+    {S3, "printf ../global_step4 > $D/../latest", CKPT_EREFUSED, "no clean name"},
+    {S3, "printf 'a\\0b' > $D/../latest", CKPT_EREFUSED, "no clean name"},
+    {S3, "printf global_step9 > $D/../latest", CKPT_ENOTFOUND, "global_step9"},
     /* A world's files over another's. */
     {S3, OTHER("0.19-s3_w4_hpz2", "global_step4", "bf16*rank_1_*optim*"), CKPT_EFORMAT,
      "rank 1: the number of partitions is 4, rank 0 has 2"},
@@ -295,52 +245,34 @@ TEST(damaged_sets_are_refused_by_name)
 {
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
         const struct damage *d = &damages[i];
-        char command[1024];
         struct ckpt_err err;
         int rc;
 
-        snprintf(command, sizeof command, "rm -rf " COPY " && mkdir -p build && cp -r " GOLDEN
-                 "%s/ckpt " COPY " && D=" COPY "/$(cat " COPY "/latest) && %s", d->run, d->command);
-        shell(command);
+        copy_of(d->run, d->command);
         rc = open_copy(&err);
         if (rc != d->code || (rc && !strstr(err.text, d->says)))
             fail_msg("%s: %d, \"%s\"", d->command, rc, err.text);
     }
-    shell("rm -rf " COPY);
+}
+
+static bool opens(void)
+{
+    struct ckpt_err err;
+
+    return open_copy(&err) == 0;
 }
 
 /*
- * A bit that turns over anywhere in a rank's optim file: seen, or in what is not read on opening
- * (tensors' own bytes, names of members' dates), and never a crash.
+ * A flipped bit anywhere in a rank's optim file is seen, unless it is in bytes that opening does not
+ * read (of tensors, of members' dates), and never a crash.
  */
 TEST(flipped_bits_do_no_harm)
 {
-    static const char path[] = COPY "/global_step4/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt";
-    struct ckpt_err err;
-    size_t seen = 0, tried = 0;
-    FILE *f;
-    long size;
+    size_t tried, opened;
 
-    shell("rm -rf " COPY " && mkdir -p build && cp -r " GOLDEN S3 "/ckpt " COPY);
-    f = fopen(path, "r+b");
-    assert_non_null(f);
-    assert_int_equal(fseek(f, 0, SEEK_END), 0);
-    size = ftell(f);
-    for (long at = 0; at < size; at += 61, tried++) {
-        int c;
-
-        fseek(f, at, SEEK_SET);
-        c = fgetc(f);
-        fseek(f, at, SEEK_SET);
-        fputc(c ^ 1 << at % 8, f);
-        fflush(f);
-        seen += open_copy(&err) != 0;
-        fseek(f, at, SEEK_SET);
-        fputc(c, f);
-        fflush(f);
-    }
-    fclose(f);
-    assert_int_equal(open_copy(&err), 0);
-    assert_true(seen > 20 && tried > 200);
-    shell("rm -rf " COPY);
+    copy_of(S3, "true");
+    opened = flip_each(text_of("%s/global_step4/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt",
+                               dir), 61, NULL, 0, opens, &tried);
+    assert_true(opens());
+    assert_true(tried - opened > 20 && tried > 200);
 }

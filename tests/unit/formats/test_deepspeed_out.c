@@ -1,12 +1,18 @@
 /* deepspeed_out: what is written is read back bit for bit, at every world size. */
 #include "tests/unit/ds_model.h"
 #include "tests/unit/faults.h"
+#include "tests/unit/files.h"
 
 #include "libckpt/base/half.h"
 
-static struct ckpt_source *open_saved(const char *path)
+SCRATCH_EACH("ds-out")
+
+/* The path of the run that a test saves. */
+static const char *run(void) { return text_of("%s/run", dir); }
+
+static struct ckpt_source *open_saved(void)
 {
-    return must_open(path, &(struct ckpt_open_opts){.optimizer = true});
+    return must_open(run(), &(struct ckpt_open_opts){.optimizer = true});
 }
 
 /* Array k of parameter i under its name, as f32 or as what a frozen weight is stored in. */
@@ -14,12 +20,10 @@ static void check_tensor(struct ckpt_source *s, int k, size_t i)
 {
     static const char *const suffix[] = {"", "|exp_avg", "|exp_avg_sq"};
     const struct ckpt_tensor *t;
-    char name[64];
-    size_t at;
+    const char *name = text_of("%s%s", ds_params[i].name, suffix[k]);
+    size_t at = ckpt_source_find(s, name);
     void *p;
 
-    snprintf(name, sizeof name, "%s%s", ds_params[i].name, suffix[k]);
-    at = ckpt_source_find(s, name);
     if (!ds_params[i].trainable && k > 0) {
         assert_int_equal(at, SIZE_MAX);
         return;
@@ -42,9 +46,9 @@ static void check_tensor(struct ckpt_source *s, int k, size_t i)
     free(p);
 }
 
-static void check_saved(const char *path)
+static void check_saved(void)
 {
-    struct ckpt_source *s = open_saved(path);
+    struct ckpt_source *s = open_saved();
     size_t head = ckpt_source_find(s, "head.weight");
 
     for (int k = 0; k < DS_ARRAYS; k++)
@@ -61,13 +65,9 @@ TEST(every_world_reads_back_equal)
     static const int worlds[] = {1, 2, 3, 8};
 
     for (size_t i = 0; i < 4; i++) {
-        const char *dir = scratch("ds-out");
-        char path[300];
-
-        snprintf(path, sizeof path, "%s/run", dir);
-        ds_save(path, worlds[i], NULL);
-        check_saved(path);
-        scratch_remove(dir);
+        ds_save(run(), worlds[i], NULL);
+        check_saved();
+        scratch_at(dir);
     }
 }
 
@@ -75,53 +75,39 @@ static void small_sub_groups(struct ds_rank_state *s) { s->sub_group_size = 100;
 
 TEST(sub_groups_are_cut_as_deepspeed_cuts_them)
 {
-    const char *dir = scratch("ds-sub");
     const json_t *groups;
     struct ckpt_source *s;
-    char path[300];
 
-    snprintf(path, sizeof path, "%s/run", dir);
-    ds_save(path, 2, small_sub_groups);
-    check_saved(path);
-    s = open_saved(path);
+    ds_save(run(), 2, small_sub_groups);
+    check_saved();
+    s = open_saved();
     groups = json_object_get(ckpt_source_info(s), "param_groups");
     /* Parts of 279, 207, 6 | 9, 1, 12: a cut follows the first two. */
     assert_int_equal(json_array_size(json_object_get(json_array_get(groups, 0), "params")), 3);
     assert_int_equal(json_array_size(json_object_get(json_array_get(groups, 1), "params")), 1);
     ckpt_source_close(s);
-    scratch_remove(dir);
 }
 
-static void nothing_in_group_1(struct ds_rank_state *s)
-{
-    s->n_param = 4;
-}
+static void nothing_in_group_1(struct ds_rank_state *s) { s->n_param = 4; }
 
 TEST(a_group_without_parameters_is_left_out)
 {
-    const char *dir = scratch("ds-empty");
     struct ckpt_source *s;
-    char path[300];
 
-    snprintf(path, sizeof path, "%s/run", dir);
-    ds_save(path, 2, nothing_in_group_1);
-    s = open_saved(path);
+    ds_save(run(), 2, nothing_in_group_1);
+    s = open_saved();
     assert_int_equal(json_array_size(json_object_get(ckpt_source_info(s), "param_groups")), 1);
     check_tensor(s, DS_EXP_AVG, 1);
     ckpt_source_close(s);
-    scratch_remove(dir);
 }
 
 TEST(bf16_is_in_the_name_and_counters_in_the_file)
 {
-    const char *dir = scratch("ds-facts");
     const json_t *info;
     struct ckpt_source *s;
-    char path[400];
 
-    snprintf(path, sizeof path, "%s/run", dir);
-    ds_save(path, 2, NULL);
-    s = open_saved(path);
+    ds_save(run(), 2, NULL);
+    s = open_saved();
     info = ckpt_source_info(s);
     assert_int_equal(json_integer_value(json_object_get(info, "global_steps")), DS_STEP + 1);
     assert_int_equal(json_integer_value(json_object_get(info, "skipped_steps")), 1);
@@ -129,17 +115,14 @@ TEST(bf16_is_in_the_name_and_counters_in_the_file)
     assert_true(json_number_value(json_array_get(json_object_get(info, "lr"), 1)) == 0.01);
     assert_int_equal(json_array_size(json_object_get(info, "frozen")), 2);
     ckpt_source_close(s);
-    snprintf(path, sizeof path, "%s/run/global_step8/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt",
-             dir);
-    assert_int_equal(access(path, R_OK), 0);
-    scratch_remove(dir);
+    assert_int_equal(access(text_of("%s/global_step8/bf16_zero_pp_rank_1_mp_rank_00_optim_states"
+                                    ".pt", run()), R_OK), 0);
 }
 
 /* The client's keys lie beside DeepSpeed's and may not shadow them. */
 TEST(client_state_is_merged_but_never_over_deepspeeds)
 {
     static const char *const keys[] = {"epoch", "global_steps"};
-    const char *dir = scratch("ds-client");
     json_t *config = json_object();
 
     for (int i = 0; i < 2; i++) {
@@ -149,14 +132,12 @@ TEST(client_state_is_merged_but_never_over_deepspeeds)
         struct ds_arrays a;
         struct ds_rank_state s;
         struct value *client = value_dict(&arena, false);
-        char path[300];
 
         ds_arrays_make(&a, 0, 1, 0);
         s = ds_state_of(&a, 0, 1, config);
         s.client_state = client;
         assert_int_equal(value_set_str(&arena, client, keys[i], value_int(&arena, 3)), 0);
-        snprintf(path, sizeof path, "%s/run", dir);
-        assert_int_equal(ckpt_outdir_create(&out, path, &err), 0);
+        assert_int_equal(ckpt_outdir_create(&out, run(), &err), 0);
         assert_int_equal(ds_write_rank(out, "t", &s, &err), i == 0 ? 0 : CKPT_ESTATE);
         if (i == 1)
             assert_non_null(strstr(err.text, "global_steps"));
@@ -165,19 +146,15 @@ TEST(client_state_is_merged_but_never_over_deepspeeds)
         ckpt_arena_release(&arena);
     }
     json_decref(config);
-    scratch_remove(dir);
 }
 
 /* Fail the n-th operation of a kind until none is reached: clean errors, nothing left behind. */
 TEST(failures_leave_nothing)
 {
-    const char *dir = scratch("ds-fault");
     json_t *config = json_object();
     struct ds_arrays a;
     struct ds_rank_state s;
-    char path[300];
 
-    snprintf(path, sizeof path, "%s/run", dir);
     ds_arrays_make(&a, 0, 2, 0);
     s = ds_state_of(&a, 0, 2, config);
     for (struct faults f = {.kinds = FAULT(ALLOC) | FAULT(WRITE) | FAULT(SYNC) | FAULT(RENAME),
@@ -186,7 +163,7 @@ TEST(failures_leave_nothing)
         struct ckpt_err err = {0};
         int rc;
 
-        assert_int_equal(ckpt_outdir_create(&out, path, &err), 0);
+        assert_int_equal(ckpt_outdir_create(&out, run(), &err), 0);
         faults_arm(&f);
         rc = ds_write_rank(out, "t", &s, &err);
         faults_disarm(&f);
@@ -196,5 +173,4 @@ TEST(failures_leave_nothing)
     }
     ds_arrays_free(&a);
     json_decref(config);
-    scratch_remove(dir);
 }

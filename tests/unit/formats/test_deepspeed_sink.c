@@ -4,11 +4,14 @@
  */
 #include "tests/unit/compare.h"
 #include "tests/unit/faults.h"
+#include "tests/unit/files.h"
 
 #include "formats/deepspeed/deepspeed.h"
 #include "libckpt/view.h"
 
 #define GOLDEN "tests/golden/deepspeed/"
+
+SCRATCH_EACH("ds-sink")
 
 static struct ckpt_source *open_all(const char *path)
 {
@@ -19,33 +22,22 @@ static struct ckpt_source *open_all(const char *path)
 static int cut(const char *path, struct ckpt_source *src, const struct ckpt_source *origin,
                int stage, int world, struct ckpt_err *err)
 {
-    struct ckpt_create_opts opts = {.origin = origin, .zero_stage = stage,
-                                    .world_size = world};
-    struct ckpt_sink *sink = NULL;
+    struct ckpt_copy_opts copy = {.workers = 2, .chunk_bytes = 512};
+    struct ckpt_create_opts opts = {.origin = origin, .zero_stage = stage, .world_size = world};
 
-    memset(err, 0, sizeof *err);
     opts.n_extra = ckpt_source_extras(src, &opts.extra);
-    if (ckpt_create(&sink, "deepspeed", path, ckpt_source_tensors(src), &opts, err))
-        return err->code;
-    if (ckpt_copy(sink, src, &(struct ckpt_copy_opts){.workers = 2, .chunk_bytes = 512}, err)) {
-        ckpt_sink_abort(sink);
-        return err->code;
-    }
-    return ckpt_sink_commit(sink, err);
+    return write_source(path, "deepspeed", src, &opts, &copy, err);
 }
 
-static void assert_same_source(struct ckpt_source *found, struct ckpt_source *wanted,
-                               const char *where)
+/* Names, bytes, kinds, and which names share a tensor. */
+static void assert_same_run(struct ckpt_source *found, struct ckpt_source *wanted,
+                            const char *where)
 {
-    size_t n = ckpt_source_count(wanted);
+    assert_same_tensors(found, wanted, where);
+    for (size_t i = 0; i < ckpt_source_count(wanted); i++) {
+        const struct ckpt_tensor *w = ckpt_source_tensor(wanted, i);
+        const struct ckpt_tensor *f = ckpt_source_tensor(found, ckpt_source_find(found, w->name));
 
-    assert_int_equal(ckpt_source_count(found), n);
-    for (size_t i = 0; i < n; i++) {
-        const struct ckpt_tensor *w = ckpt_source_tensor(wanted, i), *f;
-        const char *name = w->name;
-
-        assert_same_tensor(found, name, wanted, i, where);
-        f = ckpt_source_tensor(found, ckpt_source_find(found, name));
         assert_int_equal(f->kind, w->kind);
         assert_string_equal(ckpt_source_tensor(found, f->alias_of)->name,
                             ckpt_source_tensor(wanted, w->alias_of)->name);
@@ -69,28 +61,25 @@ static void assert_same_facts(struct ckpt_source *found, struct ckpt_source *wan
 static void check_run(const char *run)
 {
     static const struct { int stage, world; } cuts[] = {{1, 3}, {2, 1}, {2, 8}, {3, 2}, {3, 5}};
-    char path[300], where[400];
 
-    snprintf(path, sizeof path, GOLDEN "%s/ckpt", run);
     for (size_t k = 0; k < sizeof cuts / sizeof cuts[0]; k++) {
         int stage = cuts[k].stage, world = cuts[k].world;
-        const char *dir = scratch("ds-cut");
-        struct ckpt_source *src = open_all(path), *back;
+        const char *path = text_of("%s/run", dir);
+        const char *where = text_of("%s as stage %d on %d", run, stage, world);
+        struct ckpt_source *src = open_all(text_of(GOLDEN "%s/ckpt", run)), *back;
         struct ckpt_err err;
 
-        snprintf(where, sizeof where, "%s/run", dir);
-        if (cut(where, src, src, stage, world, &err))
-            fail_msg("%s as stage %d on %d: %s", run, stage, world, err.text);
-        back = open_all(where);
-        snprintf(where, sizeof where, "%s as stage %d on %d", run, stage, world);
-        assert_same_source(back, src, where);
+        if (cut(path, src, src, stage, world, &err))
+            fail_msg("%s: %s", where, err.text);
+        back = open_all(path);
+        assert_same_run(back, src, where);
         assert_same_facts(back, src, where);
         assert_int_equal(ds_source_files(back)->stage, stage);
         assert_int_equal(ds_source_files(back)->n, world);
         assert_int_equal(ds_source_files(back)->bf16, ds_source_files(src)->bf16 && stage == 1);
         ckpt_source_close(back);
         ckpt_source_close(src);
-        scratch_remove(dir);
+        scratch_at(dir);
     }
 }
 
@@ -100,8 +89,8 @@ TEST(every_cut_holds_what_was_saved)
     static const char *const runs[] = {
         "0.19-s0_w1_fp32", "0.19-s0_w2_bf16", "0.19-s0_w2_fused", "0.14-s0_w2_fp16",
         "0.19-s1_w2_bf16", "0.19-s1_w2_fp16", "0.19-s1_w2_bf16grad", "0.19-s1_w2_legacy",
-        "0.19-s2_w2_fp16", "0.19-s2_w2_offload", "0.19-s2_w2_rr", "0.19-s3_w3_bf16", "0.19-s3_w2_bf16", "0.19-s3_w2_subgroup",
-        "0.19-s3_w4_hpz2", "0.19-s3_w2_nvme", "0.14-s1_w2_bf16", "0.14-s3_w2_fp16"};
+        "0.19-s2_w2_fp16", "0.19-s2_w2_offload", "0.19-s2_w2_rr", "0.19-s3_w3_bf16",
+        "0.19-s3_w2_bf16", "0.19-s3_w2_subgroup", "0.19-s3_w4_hpz2", "0.19-s3_w2_nvme", "0.14-s1_w2_bf16", "0.14-s3_w2_fp16"};
 
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++)
         check_run(runs[i]);
@@ -110,21 +99,16 @@ TEST(every_cut_holds_what_was_saved)
 /* There and back again: the files of the first cut hold the model's weights as they were saved. */
 TEST(the_models_weights_are_rounded_as_deepspeed_rounds)
 {
-    const char *dir = scratch("ds-round");
     struct ckpt_source *src = open_all(GOLDEN "0.19-s3_w2_bf16/ckpt"), *model;
     struct ckpt_err err;
-    char path[300];
     size_t n;
 
-    snprintf(path, sizeof path, "%s/run", dir);
-    assert_int_equal(cut(path, src, src, 2, 3, &err), 0);
-    snprintf(path, sizeof path, "%s/run/global_step4/mp_rank_00_model_states.pt", dir);
-    model = must_open(path, NULL);
+    assert_int_equal(cut(text_of("%s/run", dir), src, src, 2, 3, &err), 0);
+    model = must_open(text_of("%s/run/global_step4/mp_rank_00_model_states.pt", dir), NULL);
     n = assert_holds(model, GOLDEN "0.19-s3_w2_bf16/expected_module.safetensors");
     assert_true(n >= 14);
     ckpt_source_close(model);
     ckpt_source_close(src);
-    scratch_remove(dir);
 }
 
 TEST(a_run_is_written_whole_or_not)
@@ -136,40 +120,32 @@ TEST(a_run_is_written_whole_or_not)
         {"running", "running: is left out"},
         {"emb.weight", "head.weight: is tied to emb.weight, which is left out"},
     };
-    const char *dir = scratch("ds-whole");
     struct ckpt_err err;
-    char path[300];
 
-    snprintf(path, sizeof path, "%s/run", dir);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct ckpt_source *origin = open_all(GOLDEN "0.19-s2_w2_bf16/ckpt"), *src;
 
         memset(&err, 0, sizeof err);
         assert_int_equal(ckpt_view_filter(&src, origin, NULL, 0, &cases[i].left, 1, &err), 0);
-        assert_int_equal(cut(path, src, origin, 3, 2, &err), CKPT_EMISMATCH);
+        assert_int_equal(cut(text_of("%s/run", dir), src, origin, 3, 2, &err), CKPT_EMISMATCH);
         if (!strstr(err.text, cases[i].says))
             fail_msg("%s: %s", cases[i].left, err.text);
         ckpt_source_close(src);
     }
     assert_int_equal(entries(dir), 0);
-    scratch_remove(dir);
 }
 
 /* Masters in another dtype are no masters. */
 TEST(cast_weights_are_refused)
 {
     struct ckpt_source *origin = open_all(GOLDEN "0.19-s2_w2_bf16/ckpt"), *src;
-    const char *dir = scratch("ds-cast");
     struct ckpt_err err = {0};
-    char path[300];
 
-    snprintf(path, sizeof path, "%s/run", dir);
     assert_int_equal(ckpt_view_cast(&src, origin, &(struct ckpt_cast_rule){"*", CKPT_BF16}, 1,
                                     &err), 0);
-    assert_int_equal(cut(path, src, origin, 3, 2, &err), CKPT_EMISMATCH);
+    assert_int_equal(cut(text_of("%s/run", dir), src, origin, 3, 2, &err), CKPT_EMISMATCH);
     assert_non_null(strstr(err.text, "is BF16 "));
     ckpt_source_close(src);
-    scratch_remove(dir);
 }
 
 TEST(what_cannot_be_cut_is_refused)
@@ -183,35 +159,27 @@ TEST(what_cannot_be_cut_is_refused)
         {"deepspeed/0.19-s2_w2_bf16/ckpt", "on 1 to 4096 ranks", 2, 5000, CKPT_EUSAGE},
         {"deepspeed/0.19-s2_w2_bf16/expected.safetensors", "DeepSpeed", 2, 2, CKPT_EUNSUPPORTED},
     };
-    const char *dir = scratch("ds-refuse");
     struct ckpt_err err;
-    char path[300], from[300];
 
-    snprintf(path, sizeof path, "%s/run", dir);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct ckpt_source *src;
+        struct ckpt_source *src = open_all(text_of("tests/golden/%s", cases[i].run));
 
-        snprintf(from, sizeof from, "tests/golden/%s", cases[i].run);
-        src = open_all(from);
-        assert_int_equal(cut(path, src, src, cases[i].stage, cases[i].world, &err),
-                         cases[i].code);
+        assert_int_equal(cut(text_of("%s/run", dir), src, src, cases[i].stage, cases[i].world,
+                             &err), cases[i].code);
         if (!strstr(err.text, cases[i].says))
             fail_msg("%s: %s", cases[i].run, err.text);
         ckpt_source_close(src);
     }
     assert_int_equal(entries(dir), 0);
-    scratch_remove(dir);
 }
 
 /* Fail the n-th operation of a kind until none is reached: clean errors, nothing left behind. */
 TEST(failures_leave_nothing)
 {
     /* Every one of the first, then ever rarer: there are thousands. */
-    const char *dir = scratch("ds-sink-fault");
     struct ckpt_source *src = open_all(GOLDEN "0.19-s2_w2_bf16/ckpt");
-    char path[300];
+    const char *path = text_of("%s/run", dir);
 
-    snprintf(path, sizeof path, "%s/run", dir);
     for (struct faults f = {.kinds = FAULT(ALLOC) | FAULT(WRITE) | FAULT(RENAME), .sparse = 8};
          faults_next(&f);) {
         struct ckpt_err err;
@@ -224,5 +192,4 @@ TEST(failures_leave_nothing)
             scratch_remove(path);
     }
     ckpt_source_close(src);
-    scratch_remove(dir);
 }

@@ -3,7 +3,7 @@
  * masters, by shape where only one reading is left, and else refused.
  */
 #include "tests/unit/compare.h"
-#include "tests/unit/unit.h"
+#include "tests/unit/files.h"
 
 #include "formats/torch/out.h"
 #include "libckpt/base/half.h"
@@ -13,6 +13,8 @@
 enum { A, B, C, N };
 static const char *const names[N] = {"a", "b", "c"};
 #define NUMEL 3
+
+SCRATCH_EACH("ds-stage0")
 
 /* Storages: `module` by parameter, then masters by entry, then a moment and a step an entry. */
 enum { S_MASTER = N, S_MOMENT = N + 2, S_STEP = N + 4, S_ALL = N + 6 };
@@ -83,7 +85,7 @@ static void save(const char *path, const struct run *r)
     struct torch_storage storage[S_ALL];
     const void *data[S_ALL];
     struct ckpt_arena a = {0};
-    struct ckpt_outdir *dir = NULL;
+    struct ckpt_outdir *made = NULL;
     struct ckpt_out *out;
     struct ckpt_err err = {0};
 
@@ -97,10 +99,10 @@ static void save(const char *path, const struct run *r)
             put(bytes[s] + (size_t)e * ckpt_dtype_size(dtype), dtype,
                 value_of(p, e) * (s < S_MOMENT ? 1.0f : 10.0f) + (s == S_MASTER ? r->off : 0));
     }
-    if (ckpt_outdir_create(&dir, path, &err) ||
-        ckpt_outdir_file(&out, dir, "mp_rank_00_model_states.pt", &err) ||
+    if (ckpt_outdir_create(&made, path, &err) ||
+        ckpt_outdir_file(&out, made, "mp_rank_00_model_states.pt", &err) ||
         torch_write(out, "archive", tree(&a, r), storage, data, S_ALL, &err) ||
-        ckpt_outdir_commit(dir, &err))
+        ckpt_outdir_commit(made, &err))
         fail_msg("%s", err.text);
     ckpt_arena_release(&a);
 }
@@ -130,18 +132,16 @@ static void count_warnings(void *ctx, enum ckpt_log_level level, const char *lin
 /* Save, open with or without moments; NULL and err when it is refused. */
 static struct ckpt_source *reopen(const struct run *r, bool optimizer, struct ckpt_err *err)
 {
-    const char *dir = scratch("ds-stage0");
+    const char *path = text_of("%s/run", dir);
     struct ckpt_source *s = NULL;
-    char path[300];
 
     last_warnings = 0;
     ckpt_log_hook(count_warnings, NULL);
     memset(err, 0, sizeof *err);
-    snprintf(path, sizeof path, "%s/run", dir);
     save(path, r);
     ckpt_open(&s, path, &(struct ckpt_open_opts){.optimizer = optimizer}, err);
     ckpt_log_hook(NULL, NULL);
-    scratch_remove(dir);
+    scratch_at(dir);
     return s;
 }
 
@@ -159,11 +159,8 @@ TEST(masters_are_told_by_their_values)
         if (!s)
             fail_msg("%s", err.text);
         for (size_t i = 0; i < 2; i++) {
-            char moment[32];
-
             check(s, names[r.entry[i]], r.entry[i], 1.0f);
-            snprintf(moment, sizeof moment, "%s|exp_avg", names[r.entry[i]]);
-            check(s, moment, r.entry[i], 10.0f);
+            check(s, text_of("%s|exp_avg", names[r.entry[i]]), r.entry[i], 10.0f);
         }
         assert_int_equal(ckpt_source_count(s), N + 2);
         assert_int_equal(last_warnings, 0);

@@ -3,13 +3,23 @@
  * with a file missing, swapped or of another save; flattened parameters without and with a base.
  */
 #include "tests/unit/compare.h"
-#include "tests/unit/unit.h"
+#include "tests/unit/files.h"
 
 #include "formats/dcp/fsdp_files.h"
 
 #define GOLDEN "tests/golden/fsdp/"
 #define FSDP1  GOLDEN "2.15-fsdp1_w2/"
 #define RANKS  GOLDEN "2.15-more/ranks"
+
+static const struct ckpt_open_opts with_optimizer = {.optimizer = true};
+
+SCRATCH_EACH("fsdp")
+
+/* Run a command in the shell; $G is golden, $F FSDP1's run in it, $D the test's directory. */
+static void make(const char *command)
+{
+    shell(text_of("G=tests/golden/fsdp F=" FSDP1 " D=%s; %s", dir, command));
+}
 
 /* -- what is read ---------------------------------------------------------------------------- */
 
@@ -64,42 +74,36 @@ TEST(flattened_parameters_take_their_shapes_from_a_base)
 
 TEST(directories)
 {
-    const char *dir = scratch("fsdp");
-    struct ckpt_open_opts opts = {.optimizer = true};
     struct ckpt_source *s;
-    char command[2000];
 
-    snprintf(command, sizeof command, "for r in 0 1; do cp " FSDP1 "sharded_rank$r.pt "
-             "%s/model_world_size_2_rank_$r.pt && cp " FSDP1 "sharded_optim_rank$r.pt "
-             "%s/optim_world_size_2_rank_$r.pt || exit 1; done; echo '{}' > %s/config.json",
-             dir, dir, dir);
-    assert_int_equal(system(command), 0);
-    s = must_open(dir, &opts);
+    make("for r in 0 1; do cp $F/sharded_rank$r.pt $D/model_world_size_2_rank_$r.pt && "
+         "cp $F/sharded_optim_rank$r.pt $D/optim_world_size_2_rank_$r.pt || exit 1; done; "
+         "echo '{}' > $D/config.json");
+    s = must_open(dir, &with_optimizer);
     assert_int_equal(assert_holds(s, FSDP1 "expected.safetensors"), 17);
     assert_int_equal(assert_holds(s, FSDP1 "dcp_moments.safetensors"), 30);
     assert_non_null(ckpt_source_extra(s, "config.json"));
     ckpt_source_close(s);
-    snprintf(command, sizeof command, "cd %s && rm *.pt && cp ../../" FSDP1 "full.pt "
-             "pytorch_model_fsdp.bin && cp ../../" FSDP1 "full_optim.pt optimizer.bin", dir);
-    assert_int_equal(system(command), 0);
-    s = must_open(dir, &opts);
+    make("rm $D/*.pt && cp $F/full.pt $D/pytorch_model_fsdp.bin && "
+         "cp $F/full_optim.pt $D/optimizer.bin");
+    s = must_open(dir, &with_optimizer);
     assert_int_equal(assert_holds(s, FSDP1 "expected.safetensors"), 17);
     assert_int_equal(assert_holds(s, FSDP1 "expected_moments.safetensors"), 30);
     ckpt_source_close(s);
-    scratch_remove(dir);
 }
 
 TEST(a_plain_archive_stays_torch)
 {
+    static const char *const rows[][2] = {
+        {FSDP1 "full.pt", "torch"}, {FSDP1 "local_rank0.pt", "fsdp"}, {RANKS, "fsdp"},
+    };
     const struct ckpt_format *f = NULL;
     struct ckpt_err err = {0};
 
-    assert_int_equal(ckpt_recognise(&f, FSDP1 "full.pt", false, &err), 0);
-    assert_string_equal(f->name, "torch");
-    assert_int_equal(ckpt_recognise(&f, FSDP1 "local_rank0.pt", false, &err), 0);
-    assert_string_equal(f->name, "fsdp");
-    assert_int_equal(ckpt_recognise(&f, RANKS, false, &err), 0);
-    assert_string_equal(f->name, "fsdp");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        assert_int_equal(ckpt_recognise(&f, rows[i][0], false, &err), 0);
+        assert_string_equal(f->name, rows[i][1]);
+    }
 }
 
 /* -- names of files -------------------------------------------------------------------------- */
@@ -123,32 +127,6 @@ TEST(names_of_ranks)
 }
 
 /* -- damage ---------------------------------------------------------------------------------- */
-
-static void assert_refused(const char *path, const char *base, int code, const char *words)
-{
-    struct ckpt_open_opts opts = {.optimizer = true, .base = base};
-    struct ckpt_source *s = NULL;
-    struct ckpt_err err = {0};
-    int rc = ckpt_open(&s, path, &opts, &err);
-
-    if (rc == 0)
-        fail_msg("%s was opened, \"%s\" expected", path, words);
-    if (rc != code || !strstr(err.text, words))
-        fail_msg("%d \"%s\", %d with \"%s\" expected", rc, err.text, code, words);
-    assert_null(s);
-}
-
-/* A directory that a command made of copies; $G is golden, $D the directory. */
-static const char *made(const char *command)
-{
-    const char *dir = scratch("fsdp");
-    char whole[2000];
-
-    snprintf(whole, sizeof whole, "G=tests/golden/fsdp D=%s; %s", dir, command);
-    if (system(whole))
-        fail_msg("%s", whole);
-    return dir;
-}
 
 TEST(sets_that_are_not_whole)
 {
@@ -174,61 +152,48 @@ TEST(sets_that_are_not_whole)
     };
 
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
-        const char *dir = made(row[i].command);
-        char path[400];
-
-        snprintf(path, sizeof path, "%s%s", dir, row[i].file);
-        assert_refused(path, NULL, row[i].code, row[i].words);
-        scratch_remove(dir);
+        make(row[i].command);
+        must_not_open(text_of("%s%s", dir, row[i].file), &with_optimizer, row[i].code,
+                      row[i].words);
+        scratch_at(dir);
     }
 }
 
 TEST(flattened_parameters_that_do_not_fit)
 {
-    assert_refused(FSDP1 "local_rank0.pt", NULL, CKPT_EUNSUPPORTED, "their shapes are not in");
-    assert_refused(FSDP1 "local_rank0.pt", RANKS "/expected.safetensors", CKPT_EMISMATCH,
-                   "is not in the base");
-    assert_refused(FSDP1 "local_rank0.pt", FSDP1 "dcp_moments.safetensors", CKPT_EMISMATCH,
-                   "is not in the base");
-    assert_refused(FSDP1 "local_rank0.pt", "build/no-such-model", CKPT_ENOTFOUND, "");
+    static const struct { const char *base; int code; const char *words; } row[] = {
+        {NULL, CKPT_EUNSUPPORTED, "their shapes are not in"},
+        {RANKS "/expected.safetensors", CKPT_EMISMATCH, "is not in the base"},
+        {FSDP1 "dcp_moments.safetensors", CKPT_EMISMATCH, "is not in the base"},
+        {"build/no-such-model", CKPT_ENOTFOUND, ""},
+    };
+
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++)
+        must_not_open(FSDP1 "local_rank0.pt", &(struct ckpt_open_opts){.base = row[i].base},
+                      row[i].code, row[i].words);
 }
 
-/* One byte of rank 1's file at a time: a word or values, nothing else. */
+/* Open a set that may be broken, and read it: a sentence or values, nothing else. */
+static bool opens(void)
+{
+    struct ckpt_source *s = NULL;
+    struct ckpt_err err = {0};
+    int rc = ckpt_open_as(&s, "fsdp", text_of("%s/dtensor_rank0.pt", dir), NULL, &err);
+
+    assert_true(rc == 0 || err.text[0] != '\0');
+    for (size_t t = 0; s && t < ckpt_source_count(s); t++)
+        if (ckpt_source_tensor(s, t)->numel > 0)
+            free(read_whole(s, t));
+    ckpt_source_close(s);
+    return rc == 0;
+}
+
+/* One byte of rank 1's file at a time. */
 TEST(flipped_files)
 {
-    const char *dir = made("cp $G/2.15-fsdp2_w2/dtensor_rank?.pt $D");
-    char path[400], from[400];
-    size_t opened = 0, tries = 0;
-    FILE *f;
+    size_t tried;
 
-    snprintf(path, sizeof path, "%s/dtensor_rank0.pt", dir);
-    snprintf(from, sizeof from, "%s/dtensor_rank1.pt", dir);
-    f = fopen(from, "r+b");
-    assert_non_null(f);
-    for (long i = 0; i < 6000; i += 3, tries++) {
-        struct ckpt_source *s = NULL;
-        struct ckpt_err err = {0};
-        int was, bit = 1 << (i % 8);
-
-        fseek(f, i, SEEK_SET);
-        was = fgetc(f);
-        assert_int_not_equal(was, EOF);
-        fseek(f, i, SEEK_SET);
-        fputc(was ^ bit, f);
-        fflush(f);
-        if (ckpt_open_as(&s, "fsdp", path, NULL, &err) == 0)
-            opened++;
-        else
-            assert_true(err.text[0] != '\0');
-        for (size_t t = 0; s && t < ckpt_source_count(s); t++)
-            if (ckpt_source_tensor(s, t)->numel > 0)
-                free(read_whole(s, t));
-        ckpt_source_close(s);
-        fseek(f, i, SEEK_SET);
-        fputc(was, f);
-        fflush(f);
-    }
-    fclose(f);
-    assert_true(opened < tries);
-    scratch_remove(dir);
+    make("cp $G/2.15-fsdp2_w2/dtensor_rank?.pt $D");
+    assert_true(flip_each(text_of("%s/dtensor_rank1.pt", dir), 5, NULL, 0, opens, &tried) <
+                tried);
 }

@@ -72,7 +72,7 @@ static json_t *vocab_of(const char *path, json_t **settings)
     return made;
 }
 
-static const char *text_of(const json_t *o, const char *key)
+static const char *string_of(const json_t *o, const char *key)
 {
     return json_string_value(json_object_get(o, key));
 }
@@ -90,8 +90,8 @@ TEST(a_file_of_llama_cpp)
                            json_object_get(wanted, "pre_tokenizer")));
     assert_true(json_equal(json_object_get(json_object_get(made, "model"), "vocab"),
                            json_object_get(json_object_get(wanted, "model"), "vocab")));
-    assert_string_equal(text_of(settings, "bos_token"), "<|begin_of_text|>");
-    assert_string_equal(text_of(settings, "eos_token"), "<|end_of_text|>");
+    assert_string_equal(string_of(settings, "bos_token"), "<|begin_of_text|>");
+    assert_string_equal(string_of(settings, "eos_token"), "<|end_of_text|>");
     json_decref(made);
     json_decref(settings);
     json_decref(wanted);

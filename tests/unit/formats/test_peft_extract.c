@@ -195,7 +195,6 @@ TEST(files_are_those_peft_wrote)
             assert_same_file(a, b);
         }
     }
-    scratch_remove(dir);
 }
 
 TEST(a_model_is_no_adapter)
@@ -214,5 +213,4 @@ TEST(a_model_is_no_adapter)
     assert_non_null(strstr(err.text, "begin with base_model.model."));
     ckpt_source_close(s);
     assert_int_equal(entries(dir), 0);
-    scratch_remove(dir);
 }

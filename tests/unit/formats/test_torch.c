@@ -1,5 +1,6 @@
 /* torch: archives that torch wrote, and archives that nobody should open. */
 #include "tests/unit/compare.h"
+#include "tests/unit/files.h"
 
 #include <sys/resource.h>
 #include <time.h>
@@ -21,13 +22,9 @@ TEST(tensors_equal_what_torch_reads)
     };
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        char path[256], expected[256];
-        struct ckpt_source *s;
+        struct ckpt_source *s = must_open(text_of(GOLDEN "%s.pt", names[i]), NULL);
 
-        snprintf(path, sizeof path, GOLDEN "%s.pt", names[i]);
-        snprintf(expected, sizeof expected, GOLDEN "%s.expected.safetensors", names[i]);
-        s = must_open(path, NULL);
-        assert_true(assert_holds(s, expected) > 0);
+        assert_true(assert_holds(s, text_of(GOLDEN "%s.expected.safetensors", names[i])) > 0);
         ckpt_source_close(s);
     }
 }
@@ -35,9 +32,11 @@ TEST(tensors_equal_what_torch_reads)
 static int open_any(struct torch_archive **out, const char *path, struct ckpt_err *err)
 {
     struct ckpt_file *f;
+    int rc;
 
     memset(err, 0, sizeof *err);
-    return ckpt_file_open(&f, path, 0, err) ? err->code : torch_archive_open_any(out, f, err);
+    rc = ckpt_file_open(&f, path, 0, err);
+    return rc ? rc : torch_archive_open_any(out, f, err);
 }
 
 TEST(trees_without_tensors_are_shown)
@@ -65,12 +64,9 @@ TEST(quantised_tensors_are_their_values)
     static const char *const names[] = {"quantised", "quantised_legacy"};
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        char path[256];
+        struct ckpt_source *s = must_open(text_of(GOLDEN "%s.pt", names[i]), NULL);
         const struct ckpt_tensor *row, *tied;
-        struct ckpt_source *s;
 
-        snprintf(path, sizeof path, GOLDEN "%s.pt", names[i]);
-        s = must_open(path, NULL);
         assert_int_equal(assert_holds(s, GOLDEN "quantised.expected.safetensors"), 13);
         row = ckpt_source_tensor(s, ckpt_source_find(s, "row"));
         tied = ckpt_source_tensor(s, ckpt_source_find(s, "tied"));
@@ -116,14 +112,10 @@ TEST(bad_quantizers_are_named)
     struct ckpt_err err = {0};
     struct ckpt_source *s;
     float value[15];
-    char path[256];
 
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        snprintf(path, sizeof path, GOLDEN "quantised_%s.pt", rows[i].name);
-        if (ckpt_open(&s, path, NULL, &err) != CKPT_EFORMAT || !strstr(err.text, rows[i].word))
-            fail_msg("%s: %d %s", path, err.code, err.text);
-        ckpt_err_clear(&err);
-    }
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        must_not_open(text_of(GOLDEN "quantised_%s.pt", rows[i].name), NULL, CKPT_EFORMAT,
+                      rows[i].word);
     s = must_open(GOLDEN "quantised_scheme.pt", NULL);
     assert_int_equal(ckpt_source_read(s, 0, 0, 15, value, &err), CKPT_EUNSUPPORTED);
     assert_non_null(strstr(err.text, "tensor q: a quantised tensor of torch, per_tensor_symmetric, "
@@ -140,13 +132,10 @@ TEST(dtypes_that_are_listed_only)
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct ckpt_source *s;
+        struct ckpt_source *s = must_open(text_of(GOLDEN "%s.pt", rows[i].name), NULL);
         struct ckpt_sink *sink;
         struct ckpt_err err = {0};
-        char path[256];
 
-        snprintf(path, sizeof path, GOLDEN "%s.pt", rows[i].name);
-        s = must_open(path, NULL);
         assert_int_equal(ckpt_source_count(s), 1);
         assert_int_equal(ckpt_source_tensor(s, 0)->dtype, rows[i].dtype);
         assert_int_equal(ckpt_source_tensor(s, 0)->shape.rank, 1);
@@ -165,29 +154,25 @@ TEST(dtypes_that_are_listed_only)
 /* Kinds that are not read: refused by name when asked for tensors, shown when only looked at. */
 TEST(what_is_not_read_is_named)
 {
-    static const struct { const char *path, *word; int code; bool shown; } rows[] = {
-        {"dtensor", "1 files of its set", CKPT_EFORMAT, true},
-        {"sharded", "1 files of its set", CKPT_EFORMAT, true},
-        {"param_od", "__main__.Sub", CKPT_EREFUSED, true},
-        {"python_mix", "__main__.Conf", CKPT_EREFUSED, true},
-        {"module", "torch.nn.modules.container.Sequential", CKPT_EREFUSED, true},
-        {"module_legacy", "torch.nn.modules.container.Sequential", CKPT_EREFUSED, true},
-        {"tar_evil", "posix.system", CKPT_EREFUSED, true},
+    static const struct { const char *path, *word; int code; } rows[] = {
+        {"dtensor", "1 files of its set", CKPT_EFORMAT},
+        {"sharded", "1 files of its set", CKPT_EFORMAT},
+        {"param_od", "__main__.Sub", CKPT_EREFUSED},
+        {"python_mix", "__main__.Conf", CKPT_EREFUSED},
+        {"module", "torch.nn.modules.container.Sequential", CKPT_EREFUSED},
+        {"module_legacy", "torch.nn.modules.container.Sequential", CKPT_EREFUSED},
+        {"tar_evil", "posix.system", CKPT_EREFUSED},
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *path = text_of(GOLDEN "%s.pt", rows[i].path);
         struct torch_archive *a;
-        struct ckpt_err err = {0};
-        struct ckpt_source *s;
-        char path[256];
+        struct ckpt_err err;
 
-        snprintf(path, sizeof path, GOLDEN "%s.pt", rows[i].path);
-        if (ckpt_open(&s, path, NULL, &err) != rows[i].code || !strstr(err.text, rows[i].word))
-            fail_msg("%s: %d %s", path, err.code, err.text);
-        if (open_any(&a, path, &err) == 0)
-            torch_archive_close(a);
-        if ((err.code == 0) != rows[i].shown)
+        must_not_open(path, NULL, rows[i].code, rows[i].word);
+        if (open_any(&a, path, &err))
             fail_msg("%s: %s", path, err.text);
+        torch_archive_close(a);
     }
 }
 
@@ -266,12 +251,9 @@ TEST(conjugates_and_negatives)
 TEST(numpy_arrays)
 {
     for (int protocol = 2; protocol <= 5; protocol++) {
-        struct ckpt_source *s;
-        char path[256];
+        struct ckpt_source *s = must_open(text_of(GOLDEN "arrays_p%d.pt", protocol), NULL);
         double last;
 
-        snprintf(path, sizeof path, GOLDEN "arrays_p%d.pt", protocol);
-        s = must_open(path, NULL);
         assert_int_equal(assert_holds(s, GOLDEN "arrays.expected.safetensors"), 19);
         assert_int_equal(ckpt_source_count(s), 20);
         assert_int_equal(ckpt_source_tensor(s, ckpt_source_find(s, "arrays.c16"))->dtype,
@@ -381,11 +363,9 @@ static void check_verdict(const char *kind, const char *name, const char *want)
     struct ckpt_source *s = NULL;
     struct ckpt_err err = {0};
     clock_t begin = clock();
-    char path[512];
-    int rc;
+    const char *path = text_of(HOSTILE "%s/%s", kind, name);
+    int rc = ckpt_open(&s, path, NULL, &err);
 
-    snprintf(path, sizeof path, HOSTILE "%s/%s", kind, name);
-    rc = ckpt_open(&s, path, NULL, &err);
     ckpt_source_close(s);
     if (rc && !err.text[0])
         fail_msg("%s: refused without a word", path);
@@ -430,12 +410,11 @@ TEST(hostile_archives_can_be_looked_at)
                                         "functools_partial.pt", "newobj_popen.pt"};
     struct torch_archive *a;
     struct ckpt_err err;
-    char path[512], *text;
     json_t *json;
+    char *text;
 
     for (size_t i = 0; i < sizeof shown / sizeof shown[0]; i++) {
-        snprintf(path, sizeof path, HOSTILE "pt/%s", shown[i]);
-        if (open_any(&a, path, &err))
+        if (open_any(&a, text_of(HOSTILE "pt/%s", shown[i]), &err))
             fail_msg("%s", err.text);
         json = value_to_json(torch_archive_root(a), 1000);
         text = json_dumps(json, 0);
@@ -452,17 +431,6 @@ TEST(hostile_safetensors_meet_their_verdict)
 }
 
 /* -- damage: every length, every bit of the structure ---------------------------------------- */
-
-static unsigned char *load(const char *path, size_t *n)
-{
-    unsigned char *p = malloc(1 << 20);
-    FILE *f = fopen(path, "rb");
-
-    assert_non_null(f);
-    *n = fread(p, 1, 1 << 20, f);
-    fclose(f);
-    return p;
-}
 
 /* Open as the format does, and read every tensor. */
 static int open_bytes(const unsigned char *p, size_t n)
@@ -492,7 +460,7 @@ TEST(every_truncation_is_refused)
 
     for (size_t i = 0; i < 2; i++) {
         size_t n;
-        unsigned char *p = load(paths[i], &n);
+        unsigned char *p = slurp(paths[i], &n);
 
         assert_int_equal(open_bytes(p, n), 0);
         for (size_t k = 0; k < n; k++)
@@ -507,7 +475,7 @@ TEST(damaged_tars)
     size_t n, end, refused = 0;
     unsigned char *p;
 
-    p = load(GOLDEN "tar.pt", &n);
+    p = slurp(GOLDEN "tar.pt", &n);
     assert_int_equal(open_bytes(p, n), 0);
     for (end = n; end > 0 && p[end - 1] == 0; end--)
         ;
@@ -528,13 +496,10 @@ static int read_proved(const unsigned char *p, size_t n, struct ckpt_err *err)
     const char *path = "build/test-torch-proved.pt";
     struct ckpt_open_opts opts = {.prove = true};
     struct ckpt_source *s = NULL;
-    FILE *f = fopen(path, "wb");
     unsigned char buf[4096];
     int rc;
 
-    assert_non_null(f);
-    assert_int_equal(fwrite(p, 1, n, f), n);
-    fclose(f);
+    put_bytes(path, p, n);
     memset(err, 0, sizeof *err);
     rc = ckpt_open(&s, path, &opts, err);
     for (size_t i = 0; rc == 0 && i < ckpt_source_count(s); i++)
@@ -553,7 +518,7 @@ TEST(damaged_payloads_are_found)
     unsigned char *p;
     size_t n, count;
 
-    p = load(GOLDEN "state_dict.pt", &n);
+    p = slurp(GOLDEN "state_dict.pt", &n);
     assert_int_equal(read_proved(p, n, &err), 0);
     assert_int_equal(open_any(&a, GOLDEN "state_dict.pt", &err), 0);
     assert_true(torch_archive_has_sums(a));
@@ -585,7 +550,7 @@ TEST(damaged_code_is_found)
     size_t n, found = 0;
     struct zip z;
 
-    p = load(GOLDEN "script.pt", &n);
+    p = slurp(GOLDEN "script.pt", &n);
     assert_int_equal(ckpt_file_memory(&f, p, n, "script", &err), 0);
     assert_int_equal(zip_open(&z, f, &err), 0);
     for (size_t i = 0; i < z.n; i++) {
@@ -620,7 +585,7 @@ TEST(no_bit_flip_is_fatal)
 
     for (size_t i = 0; i < 2; i++) {
         size_t n, refused = 0;
-        unsigned char *p = load(paths[i], &n);
+        unsigned char *p = slurp(paths[i], &n);
 
         for (size_t k = 0; k < 8 * n; k++) {
             p[k / 8] ^= (unsigned char)(1u << (k % 8));
@@ -640,6 +605,4 @@ BEFORE_ALL()
 
     assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
 }
-#else
-#define cap_memory NULL
 #endif

@@ -1,7 +1,6 @@
 /* torch_out, torch_sink: archives as torch would have written them, put in any order. */
 #include "tests/unit/compare.h"
-
-#include <sys/stat.h>
+#include "tests/unit/files.h"
 
 #include "formats/container/zip.h"
 #include "formats/torch/out.h"
@@ -10,9 +9,36 @@
 
 #define GOLDEN "tests/golden/torch/"
 
+SCRATCH_EACH("torch-out")
+
+/* An archive of that value and its storages, begun as a file of that name. */
+static struct torch_writer *begin(const char *name, const struct value *root,
+                                  const struct torch_storage *storage, size_t n)
+{
+    struct torch_writer *w;
+    struct ckpt_out *out;
+    struct ckpt_err err;
+
+    if (ckpt_out_create(&out, text_of("%s/%s", dir, name), 0, &err) ||
+        torch_writer_new(&w, out, "archive", root, storage, n, NULL, &err))
+        fail_msg("%s", err.text);
+    return w;
+}
+
+static struct torch_archive *must_open_archive(const char *path)
+{
+    struct torch_archive *a;
+    struct ckpt_file *f;
+    struct ckpt_err err;
+
+    if (ckpt_file_open(&f, path, 0, &err) || torch_archive_open(&a, f, &err))
+        fail_msg("%s: %s", path, err.text);
+    return a;
+}
+
 TEST(what_is_written_reads_back)
 {
-    const char *path = "build/test-torch-out.pt";
+    const char *path = text_of("%s/x.pt", dir);
     float data[12];
     struct ckpt_err err = {0};
     struct ckpt_arena a = {0};
@@ -22,23 +48,19 @@ TEST(what_is_written_reads_back)
                                  .storage = 1};
     struct value *root = value_dict(&a, true);
     struct torch_writer *w;
-    struct ckpt_out *out;
     struct ckpt_source *s;
     struct torch_archive *archive;
-    struct ckpt_file *f;
     float *back;
     int64_t got;
 
     for (int i = 0; i < 12; i++)
         data[i] = (float)i * 0.5f;
-    mkdir("build", 0777);
     value_set_str(&a, root, "w", value_tensor_new(&a, &t));
     value_set_str(&a, root, "none", value_tensor_new(&a, &empty));
     value_set_str(&a, root, "big", value_int(&a, INT64_C(1) << 40));
     value_set_str(&a, root, "negative", value_int(&a, -129));
     value_set_str(&a, root, "bytes", value_bytes(&a, "\0\x80\xff", 3));
-    assert_int_equal(ckpt_out_create(&out, path, CKPT_REPLACE, &err), 0);
-    assert_int_equal(torch_writer_new(&w, out, "archive", root, st, 2, NULL, &err), 0);
+    w = begin("x.pt", root, st, 2);
     assert_int_equal(torch_writer_put(w, 0, 8, 4, data + 8, &err), 0);  /* out of order */
     assert_int_equal(torch_writer_put(w, 0, 0, 8, data, &err), 0);
     assert_int_equal(torch_writer_commit(w, &err), 0);
@@ -47,15 +69,13 @@ TEST(what_is_written_reads_back)
     assert_memory_equal(back, data, sizeof data);
     free(back);
     ckpt_source_close(s);
-    assert_int_equal(ckpt_file_open(&f, path, 0, &err), 0);
-    assert_int_equal(torch_archive_open(&archive, f, &err), 0);
+    archive = must_open_archive(path);
     assert_true(value_as_int(value_get(torch_archive_root(archive), "big"), &got));
     assert_int_equal(got, INT64_C(1) << 40);
     assert_true(value_as_int(value_get(torch_archive_root(archive), "negative"), &got));
     assert_int_equal(got, -129);
     torch_archive_close(archive);
     ckpt_arena_release(&a);
-    remove(path);
 }
 
 TEST(a_storage_left_out_is_no_archive)
@@ -63,17 +83,12 @@ TEST(a_storage_left_out_is_no_archive)
     struct ckpt_err err = {0};
     struct ckpt_arena a = {0};
     struct torch_storage st = {.dtype = CKPT_F32, .numel = 4};
-    struct torch_writer *w;
-    struct ckpt_out *out;
+    struct torch_writer *w = begin("half.pt", value_dict(&a, false), &st, 1);
     float data[2] = {1, 2};
-    struct stat gone;
 
-    mkdir("build", 0777);
-    assert_int_equal(ckpt_out_create(&out, "build/test-half.pt", CKPT_REPLACE, &err), 0);
-    assert_int_equal(torch_writer_new(&w, out, "archive", value_dict(&a, false), &st, 1, NULL, &err), 0);
     assert_int_equal(torch_writer_put(w, 0, 0, 2, data, &err), 0);
     assert_int_equal(torch_writer_commit(w, &err), CKPT_ESTATE);
-    assert_int_not_equal(stat("build/test-half.pt", &gone), 0);
+    assert_int_equal(entries(dir), 0);
     ckpt_arena_release(&a);
 }
 
@@ -92,14 +107,10 @@ TEST(pieces_must_tile)
     float data[4] = {1, 2, 3, 4};
     struct ckpt_arena a = {0};
 
-    mkdir("build", 0777);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct torch_writer *w = begin(text_of("%zu.pt", i), value_dict(&a, false), &st, 1);
         struct ckpt_err err = {0};
-        struct torch_writer *w;
-        struct ckpt_out *out;
 
-        assert_int_equal(ckpt_out_create(&out, "build/test-tile.pt", CKPT_REPLACE, &err), 0);
-        assert_int_equal(torch_writer_new(&w, out, "t", value_dict(&a, false), &st, 1, NULL, &err), 0);
         for (size_t k = 0; k < 3; k++)
             assert_int_equal(torch_writer_put(w, 0, rows[i].start[k], rows[i].count[k],
                                               data + rows[i].start[k], &err), rows[i].put[k]);
@@ -107,7 +118,6 @@ TEST(pieces_must_tile)
         assert_int_equal(torch_writer_put(w, 1, 0, 1, data, &err), CKPT_ESTATE);
         assert_int_equal(torch_writer_put(w, 0, -1, 1, data, &err), CKPT_ESTATE);
         assert_int_equal(torch_writer_commit(w, &err), rows[i].code);
-        remove("build/test-tile.pt");
     }
     ckpt_arena_release(&a);
 }
@@ -133,46 +143,28 @@ static int put_piece(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
 
 TEST(any_thread_any_order)
 {
-    const char *path = "build/test-threads.pt";
     uint16_t *data = malloc(N_PIECES * PIECE * sizeof *data);
     struct torch_storage st = {.dtype = CKPT_BF16, .numel = N_PIECES * PIECE};
     struct value_tensor t = {.dtype = CKPT_BF16, .shape = {1, {N_PIECES * PIECE}}, .stride = {1}};
     struct ckpt_err err = {0};
     struct ckpt_arena a = {0};
     struct torch_archive *back;
-    struct ckpt_out *out;
-    struct ckpt_file *f;
     struct job j = {.data = data};
 
     for (size_t i = 0; i < N_PIECES * PIECE; i++)
         data[i] = (uint16_t)(i * 40503u);
-    mkdir("build", 0777);
-    assert_int_equal(ckpt_out_create(&out, path, CKPT_REPLACE, &err), 0);
-    assert_int_equal(torch_writer_new(&j.w, out, "t", value_tensor_new(&a, &t), &st, 1, NULL, &err), 0);
+    j.w = begin("threads.pt", value_tensor_new(&a, &t), &st, 1);
     assert_int_equal(ckpt_pool_run(4, N_PIECES, put_piece, &j, &err), 0);
     assert_int_equal(torch_writer_commit(j.w, &err), 0);
-    assert_int_equal(ckpt_file_open(&f, path, 0, &err), 0);
-    assert_int_equal(torch_archive_open(&back, f, &err), 0);
+    back = must_open_archive(text_of("%s/threads.pt", dir));
     if (torch_archive_verify(back, &err))
         fail_msg("%s", err.text);
     torch_archive_close(back);
     ckpt_arena_release(&a);
     free(data);
-    remove(path);
 }
 
 /* -- the whole file as torch wrote it -------------------------------------------------------- */
-
-static unsigned char *load(const char *path, size_t *n)
-{
-    unsigned char *p = malloc(4 << 20);
-    FILE *f = fopen(path, "rb");
-
-    assert_non_null(f);
-    *n = fread(p, 1, 4 << 20, f);
-    fclose(f);
-    return p;
-}
 
 static void name_untyped(struct torch_storage *s, const struct value *v)
 {
@@ -192,23 +184,19 @@ static void write_again(const char *from, const char *to, const unsigned char *b
     static const void *data[2000];
     static struct torch_storage mine[2000];
     const struct torch_storage *s;
-    struct torch_archive *a;
+    struct torch_archive *a = must_open_archive(from);
     struct ckpt_err err = {0};
-    struct ckpt_file *f;
     struct ckpt_out *out;
     struct zip z;
-    size_t n;
+    size_t n = torch_archive_storages(a, &s);
 
-    assert_int_equal(ckpt_file_open(&f, from, 0, &err), 0);
-    assert_int_equal(torch_archive_open(&a, f, &err), 0);
-    n = torch_archive_storages(a, &s);
     assert_true(n <= 2000);
     for (size_t i = 0; i < n; i++) {
         mine[i] = s[i];
         data[i] = bytes + s[i].offset;
     }
     name_untyped(mine, torch_archive_root(a));
-    assert_int_equal(zip_open(&z, f, &err), 0);
+    assert_int_equal(zip_open(&z, torch_archive_file(a), &err), 0);
     assert_int_equal(ckpt_out_create(&out, to, CKPT_REPLACE, &err), 0);
     if (torch_write(out, z.top, torch_archive_root(a), mine, data, n, &err))
         fail_msg("%s: %s", from, err.text);
@@ -239,18 +227,15 @@ TEST(the_file_is_torchs_but_for_the_id)
 {
     static const char *const names[] = {"zero_d", "noncontig", "shared", "dtypes", "state_dict",
                                         "many_tensors", "proto2", "numpy_mix"};
-    const char *to = "build/test-again.pt";
+    const char *to = text_of("%s/again.pt", dir);
 
-    mkdir("build", 0777);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        unsigned char *theirs, *ours;
-        char path[256];
+        const char *path = text_of(GOLDEN "%s.pt", names[i]);
         size_t n, m;
+        unsigned char *theirs = slurp(path, &n), *ours;
 
-        snprintf(path, sizeof path, GOLDEN "%s.pt", names[i]);
-        theirs = load(path, &n);
         write_again(path, to, theirs);
-        ours = load(to, &m);
+        ours = slurp(to, &m);
         assert_int_equal(m, n);
         blank_id(theirs, n);
         blank_id(ours, n);
@@ -260,33 +245,27 @@ TEST(the_file_is_torchs_but_for_the_id)
         free(theirs);
         free(ours);
     }
-    remove(to);
 }
 
 /* -- the sink -------------------------------------------------------------------------------- */
 
 TEST(a_list_of_tensors_becomes_a_state_dict)
 {
-    const char *path = "build/model..v2.bin";
+    const char *path = text_of("%s/model..v2.bin", dir);
     struct ckpt_source *from = must_open(GOLDEN "shared.pt", NULL), *back;
     struct ckpt_err err = {0};
-    struct ckpt_sink *sink;
     struct ckpt_file *f;
     struct zip z;
     size_t n = 0;
 
-    mkdir("build", 0777);
-    remove(path);
-    if (ckpt_create(&sink, "torch", path, ckpt_source_tensors(from), NULL, &err) ||
-        ckpt_copy(sink, from, &(struct ckpt_copy_opts){.chunk_bytes = 16}, &err) ||
-        ckpt_sink_commit(sink, &err))
+    if (write_source(path, "torch", from, NULL, &(struct ckpt_copy_opts){.chunk_bytes = 16},
+                     &err))
         fail_msg("%s", err.text);
     back = must_open(path, NULL);
-    assert_int_equal(ckpt_source_count(back), ckpt_source_count(from));
+    assert_same_tensors(back, from, path);
     for (size_t i = 0; i < ckpt_source_count(from); i++) {
         const struct ckpt_tensor *t = ckpt_source_tensor(from, i);
 
-        assert_same_tensor(back, t->name, from, i, path);
         assert_int_equal(ckpt_source_tensor(back, i)->alias_of, t->alias_of);
         n += t->alias_of == i;
     }
@@ -298,7 +277,6 @@ TEST(a_list_of_tensors_becomes_a_state_dict)
     ckpt_file_close(f);
     ckpt_source_close(back);
     ckpt_source_close(from);
-    remove(path);
 }
 
 TEST(what_torch_has_not_is_refused)
@@ -307,13 +285,12 @@ TEST(what_torch_has_not_is_refused)
     struct ckpt_shape shape = ckpt_shape_1d(8);
     struct ckpt_err err = {0};
     struct ckpt_sink *sink;
-    struct stat gone;
 
     assert_int_equal(ckpt_tensors_add(&list, NULL, "x", 1, CKPT_F6_E2M3, &shape, NULL, 0, false,
                                       &err), 0);
-    assert_int_equal(ckpt_create(&sink, "torch", "build/no.pt", &list, NULL, &err),
+    assert_int_equal(ckpt_create(&sink, "torch", text_of("%s/no.pt", dir), &list, NULL, &err),
                      CKPT_EUNSUPPORTED);
     assert_non_null(strstr(err.text, "F6_E2M3"));
-    assert_int_not_equal(stat("build/no.pt", &gone), 0);
+    assert_int_equal(entries(dir), 0);
     ckpt_tensors_release(&list);
 }

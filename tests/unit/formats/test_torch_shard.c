@@ -1,7 +1,7 @@
 /* torch_shard: state dicts that every rank saved its part of, by the format that joins them. */
 #include "tests/unit/compare.h"
-
 #include "tests/unit/faults.h"
+#include "tests/unit/files.h"
 
 #define GOLDEN "tests/golden/"
 #define FSDP1  "fsdp/2.15-fsdp1_w2/"
@@ -9,16 +9,17 @@
 #define MESH(from, to)                                                                         \
     "torch/mesh_w4/model_world_size_4_rank_" from ".pt=model_world_size_4_rank_" to ".pt"
 
-/* A directory of copies: "golden file=name in it". */
-static void make_set(const char *dir, const char *const *copy)
+SCRATCH_EACH("torch-shard")
+
+/* Fill the directory with copies: "golden file=name in it". */
+static void make_set(const char *const *copy)
 {
+    scratch_at(dir);
     for (size_t i = 0; copy[i]; i++) {
-        char command[1024];
         const char *equals = strchr(copy[i], '=');
 
-        snprintf(command, sizeof command, "cp " GOLDEN "%.*s %s/%s", (int)(equals - copy[i]),
-                 copy[i], dir, equals + 1);
-        assert_int_equal(system(command), 0);
+        shell(text_of("cp " GOLDEN "%.*s %s/%s", (int)(equals - copy[i]), copy[i], dir,
+                      equals + 1));
     }
 }
 
@@ -32,18 +33,15 @@ TEST(sets_hold_what_torch_gathers)
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        const char *dir = scratch("torch-shard");
         struct ckpt_source *s;
-        char expected[256];
 
-        make_set(dir, rows[i].copy);
-        snprintf(expected, sizeof expected, GOLDEN "%sexpected.safetensors", rows[i].expected);
+        make_set(rows[i].copy);
         s = must_open(dir, NULL);
         assert_string_equal(ckpt_source_format(s), "fsdp");
         assert_int_equal(ckpt_source_count(s), rows[i].tensors);
-        assert_int_equal(assert_holds(s, expected), rows[i].tensors);
+        assert_int_equal(assert_holds(s, text_of(GOLDEN "%sexpected.safetensors",
+                                                 rows[i].expected)), rows[i].tensors);
         ckpt_source_close(s);
-        scratch_remove(dir);
     }
 }
 
@@ -55,17 +53,15 @@ TEST(moments_of_a_set)
         FSDP1 "sharded_optim_rank1.pt=optim_rank_1.pt", NULL,
     };
     struct ckpt_open_opts opts = {.optimizer = true};
-    const char *dir = scratch("torch-shard");
     struct ckpt_source *s;
 
-    make_set(dir, copy);
+    make_set(copy);
     s = must_open(dir, &opts);
     assert_int_equal(ckpt_source_count(s), 17 + 45);         /* steps too */
     /* What torch gathers of DCP, not of FSDP: the latter is another state in torch 2.15. */
     assert_int_equal(assert_holds(s, GOLDEN FSDP1 "dcp_moments.safetensors"), 30);
     assert_int_equal(ckpt_source_tensor(s, ckpt_source_find(s, "tiny|exp_avg"))->kind, CKPT_OPTIM);
     ckpt_source_close(s);
-    scratch_remove(dir);
 }
 
 TEST(a_file_that_has_all_of_it)
@@ -103,14 +99,8 @@ TEST(what_is_no_whole_set)
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        const char *dir = scratch("torch-shard");
-        struct ckpt_source *s = NULL;
-        struct ckpt_err err = {0};
-
-        make_set(dir, rows[i].copy);
-        if (ckpt_open(&s, dir, NULL, &err) != rows[i].code || !strstr(err.text, rows[i].why))
-            fail_msg("set %zu: code %d, %s", i, err.code, err.text);
-        scratch_remove(dir);
+        make_set(rows[i].copy);
+        must_not_open(dir, NULL, rows[i].code, rows[i].why);
     }
 }
 
@@ -118,18 +108,12 @@ TEST(what_is_no_whole_set)
 TEST(a_part_finds_the_others)
 {
     static const char *const copy[] = {FSDP2 "dtensor_rank1.pt=part_rank1.pt", NULL};
-    const char *dir = scratch("torch-shard");
     struct ckpt_source *s = must_open(GOLDEN FSDP2 "dtensor_rank1.pt", NULL);
-    struct ckpt_err err = {0};
-    char path[300];
 
     assert_int_equal(assert_holds(s, GOLDEN FSDP2 "expected.safetensors"), 17);
     ckpt_source_close(s);
-    make_set(dir, copy);
-    snprintf(path, sizeof path, "%s/part_rank1.pt", dir);
-    assert_int_equal(ckpt_open(&s, path, NULL, &err), CKPT_EFORMAT);
-    assert_non_null(strstr(err.text, "only 1 files"));
-    scratch_remove(dir);
+    make_set(copy);
+    must_not_open(text_of("%s/part_rank1.pt", dir), NULL, CKPT_EFORMAT, "only 1 files");
 }
 
 TEST(every_failed_allocation_is_told)

@@ -4,12 +4,15 @@
  */
 #include "tests/unit/compare.h"
 #include "tests/unit/faults.h"
+#include "tests/unit/files.h"
 
 #include "formats/deepspeed/deepspeed.h"
 #include "formats/deepspeed/universal.h"
 #include "libckpt/log.h"
 
 #define GOLDEN "tests/golden/deepspeed/"
+
+SCRATCH_EACH("universal")
 
 static struct ckpt_source *open_all(const char *path, const char *tag)
 {
@@ -19,26 +22,10 @@ static struct ckpt_source *open_all(const char *path, const char *tag)
 static int write_as(const char *format, const char *path, struct ckpt_source *src, int stage,
                     int world, struct ckpt_err *err)
 {
-    struct ckpt_create_opts opts = {.origin = src, .zero_stage = stage,
-                                    .world_size = world};
-    struct ckpt_sink *sink = NULL;
+    struct ckpt_copy_opts copy = {.workers = 2, .chunk_bytes = 512};
+    struct ckpt_create_opts opts = {.origin = src, .zero_stage = stage, .world_size = world};
 
-    memset(err, 0, sizeof *err);
-    if (ckpt_create(&sink, format, path, ckpt_source_tensors(src), &opts, err))
-        return err->code;
-    if (ckpt_copy(sink, src, &(struct ckpt_copy_opts){.workers = 2, .chunk_bytes = 512}, err)) {
-        ckpt_sink_abort(sink);
-        return err->code;
-    }
-    return ckpt_sink_commit(sink, err);
-}
-
-static void assert_same_source(struct ckpt_source *found, struct ckpt_source *wanted,
-                               const char *where)
-{
-    assert_int_equal(ckpt_source_count(found), ckpt_source_count(wanted));
-    for (size_t i = 0; i < ckpt_source_count(wanted); i++)
-        assert_same_tensor(found, ckpt_source_tensor(wanted, i)->name, wanted, i, where);
+    return write_source(path, format, src, &opts, &copy, err);
 }
 
 TEST(what_the_peer_made_is_read)
@@ -47,24 +34,20 @@ TEST(what_the_peer_made_is_read)
     static const char tag[] = "global_step4_universal";
 
     for (size_t i = 0; i < 2; i++) {
-        char path[300], expected[300];
-        struct ckpt_source *s, *folder;
+        struct ckpt_source *s = open_all(text_of(GOLDEN "%s/ckpt", runs[i]), tag), *folder;
+        const char *path = text_of(GOLDEN "%s/ckpt/%s", runs[i], tag);
         size_t head;
 
-        snprintf(path, sizeof path, GOLDEN "%s/ckpt", runs[i]);
-        s = open_all(path, tag);
-        snprintf(expected, sizeof expected, GOLDEN "%s/expected.safetensors", runs[i]);
-        assert_int_equal(assert_holds(s, expected), 18);
-        snprintf(expected, sizeof expected, GOLDEN "%s/expected_moments.safetensors", runs[i]);
-        assert_int_equal(assert_holds(s, expected), 34);
+        assert_int_equal(assert_holds(s, text_of(GOLDEN "%s/expected.safetensors", runs[i])), 18);
+        assert_int_equal(assert_holds(s, text_of(GOLDEN "%s/expected_moments.safetensors",
+                                                 runs[i])), 34);
         head = ckpt_source_find(s, "lm_head.weight");
         assert_int_equal(ckpt_source_tensor(s, head)->alias_of,
                          ckpt_source_find(s, "transformer.word_embeddings.weight"));
         assert_true(json_number_value(json_object_get(ckpt_source_info(s), "optimizer_step")) == 4);
         assert_int_equal(json_integer_value(json_object_get(ckpt_source_info(s), "world_size")), 2);
-        snprintf(path, sizeof path, GOLDEN "%s/ckpt/%s", runs[i], tag);
         folder = open_all(path, NULL);
-        assert_same_source(folder, s, path);
+        assert_same_tensors(folder, s, path);
         ckpt_source_close(folder);
         ckpt_source_close(s);
     }
@@ -79,21 +62,22 @@ static void count_warnings(void *ctx, enum ckpt_log_level level, const char *lin
                 strstr(line, "transformer.ln_f.bias");
 }
 
+/* A copy of a universal checkpoint, and what a command does to it; $D is its folder. */
+static void copy_of(const char *command)
+{
+    shell(text_of("cp -r " GOLDEN "0.19-s1_w2_universal/ckpt/global_step4_universal %s/u && "
+                  "D=%s/u && %s", dir, dir, command));
+}
+
 /* Made of several mp_ranks: model files have slices, zero/ has all that was trained. */
 TEST(states_of_tensor_parallel_runs_are_whole)
 {
-    const char *dir = scratch("universal-tp");
     struct ckpt_source *s;
-    char command[900], path[300];
 
-    snprintf(command, sizeof command, "cp -r " GOLDEN "0.19-s1_w2_universal/ckpt/"
-             "global_step4_universal %s/u && cd %s/u && cp mp_rank_00_model_states.pt "
-             "mp_rank_01_model_states.pt && mv zero/transformer.ln_f.bias zero/another.name",
-             dir, dir);
-    assert_int_equal(system(command), 0);
-    snprintf(path, sizeof path, "%s/u", dir);
+    copy_of("cp $D/mp_rank_00_model_states.pt $D/mp_rank_01_model_states.pt && "
+            "mv $D/zero/transformer.ln_f.bias $D/zero/another.name");
     ckpt_log_hook(count_warnings, NULL);
-    s = open_all(path, NULL);
+    s = open_all(text_of("%s/u", dir), NULL);
     ckpt_log_hook(NULL, NULL);
     assert_int_equal(warnings, 1);
     assert_int_equal(ckpt_source_find(s, "transformer.ln_f.bias"), SIZE_MAX);
@@ -102,27 +86,23 @@ TEST(states_of_tensor_parallel_runs_are_whole)
     assert_true(ckpt_source_find(s, "lm_head.weight") != SIZE_MAX);
     assert_int_equal(ckpt_source_find(s, "lm_head.weight|exp_avg"), SIZE_MAX);
     ckpt_source_close(s);
-    scratch_remove(dir);
 }
 
 TEST(it_is_cut_like_any_run)
 {
     static const char *const runs[] = {"0.19-s1_w2_universal", "0.19-s3_w2_universal"};
-    const char *dir = scratch("universal-cut");
     struct ckpt_err err;
 
     for (size_t i = 0; i < 2; i++)
         for (int stage = 1; stage <= 3; stage++) {
-            struct ckpt_source *s, *back;
-            char from[300], to[300];
+            const char *to = text_of("%s/%zu-%d", dir, i, stage);
+            struct ckpt_source *s = open_all(text_of(GOLDEN "%s/ckpt", runs[i]),
+                                             "global_step4_universal"), *back;
 
-            snprintf(from, sizeof from, GOLDEN "%s/ckpt", runs[i]);
-            snprintf(to, sizeof to, "%s/%zu-%d", dir, i, stage);
-            s = open_all(from, "global_step4_universal");
             if (write_as("deepspeed", to, s, stage, 3, &err))
                 fail_msg("%s as stage %d: %s", runs[i], stage, err.text);
             back = open_all(to, NULL);
-            assert_same_source(back, s, to);
+            assert_same_tensors(back, s, to);
             assert_int_equal(ds_source_files(back)->stage, stage);
             assert_true(ds_source_files(back)->bf16_names);
             assert_true(json_equal(json_object_get(ckpt_source_info(back), "param_groups"),
@@ -130,7 +110,6 @@ TEST(it_is_cut_like_any_run)
             ckpt_source_close(back);
             ckpt_source_close(s);
         }
-    scratch_remove(dir);
 }
 
 /* Frozen weights and buffers too; of every class that saves. */
@@ -140,20 +119,16 @@ TEST(what_is_written_holds_the_run)
                                        "0.19-s2_w2_bf16", "0.19-s3_w2_subgroup",
                                        "0.14-s1_w2_bf16", "0.14-s0_w2_fp16"};
     static const char *const facts[] = {"lr", "loss_scale", "dynamic_loss_scale"};
-    const char *dir = scratch("universal-out");
     struct ckpt_err err;
 
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
-        struct ckpt_source *s, *back;
-        char from[300], to[300];
+        struct ckpt_source *s = open_all(text_of(GOLDEN "%s/ckpt", runs[i]), NULL), *back;
+        const char *to = text_of("%s/%zu", dir, i);
 
-        snprintf(from, sizeof from, GOLDEN "%s/ckpt", runs[i]);
-        snprintf(to, sizeof to, "%s/%zu", dir, i);
-        s = open_all(from, NULL);
         if (write_as("universal", to, s, 0, 0, &err))
             fail_msg("%s: %s", runs[i], err.text);
         back = open_all(to, NULL);
-        assert_same_source(back, s, runs[i]);
+        assert_same_tensors(back, s, runs[i]);
         assert_non_null(ds_source_files(back)->universal);
         assert_int_equal(ds_source_files(back)->bf16, ds_source_files(s)->bf16);
         for (size_t k = 0; k < sizeof facts / sizeof facts[0]; k++) {
@@ -165,13 +140,6 @@ TEST(what_is_written_holds_the_run)
         ckpt_source_close(back);
         ckpt_source_close(s);
     }
-    scratch_remove(dir);
-}
-
-static void shell(const char *command)
-{
-    if (system(command) != 0)
-        fail_msg("%s", command);
 }
 
 TEST(damage_is_told)
@@ -192,31 +160,19 @@ TEST(damage_is_told)
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const char *dir = scratch("universal-damage");
-        struct ckpt_source *s = NULL;
-        struct ckpt_err err = {0};
-        char command[800];
-        int rc;
-
-        snprintf(command, sizeof command, "cp -r " GOLDEN "0.19-s1_w2_universal/ckpt/"
-                 "global_step4_universal %s/u && D=%s/u && %s", dir, dir, cases[i].command);
-        shell(command);
-        snprintf(command, sizeof command, "%s/u", dir);
-        rc = ckpt_open(&s, command, &(struct ckpt_open_opts){.optimizer = true}, &err);
-        if (rc != cases[i].code || !strstr(err.text, cases[i].says))
-            fail_msg("%s: %d, \"%s\"", cases[i].command, rc, err.text);
-        scratch_remove(dir);
+        copy_of(cases[i].command);
+        must_not_open(text_of("%s/u", dir), &(struct ckpt_open_opts){.optimizer = true},
+                      cases[i].code, cases[i].says);
+        scratch_at(dir);
     }
 }
 
 /* Fail the n-th operation of a kind until none is reached: clean errors, nothing left behind. */
 TEST(failures_leave_nothing)
 {
-    const char *dir = scratch("universal-fault");
     struct ckpt_source *src = open_all(GOLDEN "0.19-s2_w2_bf16/ckpt", NULL);
-    char path[300];
+    const char *path = text_of("%s/run", dir);
 
-    snprintf(path, sizeof path, "%s/run", dir);
     for (struct faults f = {.kinds = FAULT(ALLOC) | FAULT(WRITE) | FAULT(RENAME), .sparse = 6};
          faults_next(&f);) {
         struct ckpt_err err;
@@ -229,5 +185,4 @@ TEST(failures_leave_nothing)
             scratch_remove(path);
     }
     ckpt_source_close(src);
-    scratch_remove(dir);
 }

@@ -1,103 +1,11 @@
 /* zip, zip_out: what torch writes, what it never writes, and where bytes lie. */
-#include "tests/unit/unit.h"
-
-#include <zlib.h>
+#include "tests/unit/files.h"
+#include "tests/unit/zip_of.h"
 
 #include "formats/container/zip.h"
 #include "formats/container/zip_out.h"
-#include "libckpt/base/buf.h"
 
-/* A member to build, with the lies that a test wants told. */
-struct part {
-    const char *name, *data;
-    const char *local_name;         /* NULL: the same */
-    unsigned    flags;
-    unsigned    gap;                /* bytes in front of its local header */
-    bool        zip64;              /* sizes in a zip64 block, here and in the directory */
-    int         local_size;         /* added to the local header's size */
-    unsigned    skip_descriptor;
-};
-
-static void u16(struct ckpt_buf *b, unsigned v) { ckpt_buf_put_u16le(b, (uint16_t)v); }
-static void u32(struct ckpt_buf *b, size_t v) { ckpt_buf_put_u32le(b, (uint32_t)v); }
-
-static void put_zip64(struct ckpt_buf *b, uint64_t size)
-{
-    u16(b, 1);
-    u16(b, 16);
-    ckpt_buf_put_u64le(b, size);
-    ckpt_buf_put_u64le(b, size);
-}
-
-static void put_local(struct ckpt_buf *b, const struct part *p, uint32_t crc)
-{
-    const char *name = p->local_name ? p->local_name : p->name;
-    size_t size = strlen(p->data);
-    bool later = p->flags & 8;
-
-    u32(b, 0x04034b50);
-    u16(b, 0);
-    u16(b, p->flags);
-    u16(b, 0);
-    u32(b, 0);
-    u32(b, later ? 0 : crc);
-    for (int k = 0; k < 2; k++)
-        u32(b, p->zip64 ? 0xffffffffu : later ? 0 : size + (size_t)p->local_size);
-    u16(b, (unsigned)strlen(name));
-    u16(b, p->zip64 ? 20 : 0);
-    ckpt_buf_put_str(b, name);
-    if (p->zip64)
-        put_zip64(b, size + (size_t)p->local_size);
-    ckpt_buf_put_str(b, p->data);
-    if (later && !p->skip_descriptor) {
-        u32(b, 0x08074b50);
-        u32(b, crc);
-        u32(b, size);
-        u32(b, size);
-    }
-}
-
-static void build(struct ckpt_buf *b, const struct part *p, size_t n)
-{
-    uint32_t crc[8];
-    size_t at[8], dir;
-
-    ckpt_buf_init(b, 1 << 20);
-    for (size_t i = 0; i < n; i++) {
-        for (unsigned k = 0; k < p[i].gap; k++)
-            ckpt_buf_put_u8(b, 'x');
-        at[i] = b->len;
-        crc[i] = (uint32_t)crc32_z(0, (const unsigned char *)p[i].data, strlen(p[i].data));
-        put_local(b, &p[i], crc[i]);
-    }
-    dir = b->len;
-    for (size_t i = 0; i < n; i++) {
-        u32(b, 0x02014b50);
-        u32(b, 0);
-        u16(b, p[i].flags);
-        u16(b, 0);
-        u32(b, 0);
-        u32(b, crc[i]);
-        for (int k = 0; k < 2; k++)
-            u32(b, p[i].zip64 ? 0xffffffffu : strlen(p[i].data));
-        u16(b, (unsigned)strlen(p[i].name));
-        u16(b, p[i].zip64 ? 20 : 0);
-        u16(b, 0);
-        u32(b, 0);
-        u32(b, 0);
-        u32(b, at[i]);
-        ckpt_buf_put_str(b, p[i].name);
-        if (p[i].zip64)
-            put_zip64(b, strlen(p[i].data));
-    }
-    u32(b, 0x06054b50);
-    u32(b, 0);
-    u16(b, (unsigned)n);
-    u16(b, (unsigned)n);
-    u32(b, b->len - 12 - dir);
-    u32(b, dir);
-    u16(b, 0);
-}
+SCRATCH_EACH("zip")
 
 /* Opens bytes; 0 or the code.  *text gets the sentence. */
 static int open_bytes(struct zip *z, struct ckpt_file **f, const struct ckpt_buf *b,
@@ -116,7 +24,8 @@ static void expect(const struct part *p, size_t n, int code, const char *word)
     struct zip z;
     int rc;
 
-    build(&b, p, n);
+    ckpt_buf_init(&b, 1 << 20);
+    zip_of(&b, p, n);
     rc = open_bytes(&z, &f, &b, &err);
     if (rc != code || (word && !strstr(err.text, word)))
         fail_msg("%d instead of %d, \"%s\" instead of \"%s\"", rc, code, err.text, word);
@@ -140,7 +49,8 @@ TEST(plain_archives_of_other_writers)
     struct zip z;
     char *text, room[2];
 
-    build(&b, p, 4);
+    ckpt_buf_init(&b, 1 << 20);
+    zip_of(&b, p, 4);
     assert_int_equal(open_bytes(&z, &f, &b, &err), 0);
     assert_string_equal(z.top, "a..b");
     assert_int_equal(z.n, 4);
@@ -184,23 +94,25 @@ TEST(names)
 
 TEST(readers_could_differ)
 {
-    expect((struct part[]){{.name = "t/a", .data = "1", .gap = 1}}, 1, CKPT_EFORMAT, "in front");
-    expect((struct part[]){{.name = "t/a", .data = "1"}, {.name = "t/b", .data = "2", .gap = 40}},
-           2, CKPT_EFORMAT, "belong to no member");
-    expect((struct part[]){{.name = "t/a", .data = "1"}, {.name = "t/b", .data = "2", .gap = 3}},
-           2, CKPT_EFORMAT, "belong to no member");
-    expect((struct part[]){{.name = "t/a", .data = "1", .local_name = "t/b"}}, 1, CKPT_EFORMAT,
-           "another name");
-    expect((struct part[]){{.name = "t/a", .data = "1", .local_size = 1}}, 1, CKPT_EFORMAT,
-           "differ in size");
-    expect((struct part[]){{.name = "t/a", .data = "1", .zip64 = true, .local_size = 1}}, 1,
-           CKPT_EFORMAT, "differ in size");
-    expect((struct part[]){{.name = "t/a", .data = "1", .flags = 8, .skip_descriptor = 1}}, 1,
-           CKPT_EFORMAT, "descriptor");
-    expect((struct part[]){{.name = "t/a", .data = "1", .flags = 1}}, 1, CKPT_EUNSUPPORTED,
-           "encrypted");
-    expect((struct part[]){{.name = "t/a", .data = "1", .flags = 0x2000}}, 1, CKPT_EUNSUPPORTED,
-           "encrypted");
+    static const struct { struct part part; int code; const char *word; } rows[] = {
+        {{.name = "t/a", .data = "1", .before = "x"}, CKPT_EFORMAT, "in front"},
+        {{.name = "t/a", .data = "1", .local_name = "t/b"}, CKPT_EFORMAT, "another name"},
+        {{.name = "t/a", .data = "1", .local_size = 1}, CKPT_EFORMAT, "differ in size"},
+        {{.name = "t/a", .data = "1", .zip64 = true, .local_size = 1}, CKPT_EFORMAT,
+         "differ in size"},
+        {{.name = "t/a", .data = "1", .flags = 8, .skip_descriptor = 1}, CKPT_EFORMAT,
+         "descriptor"},
+        {{.name = "t/a", .data = "1", .flags = 1}, CKPT_EUNSUPPORTED, "encrypted"},
+        {{.name = "t/a", .data = "1", .flags = 0x2000}, CKPT_EUNSUPPORTED, "encrypted"},
+    };
+    static const char *const gaps[] = {"1234567890123456789012345678901234567890", "123"};
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        expect(&rows[i].part, 1, rows[i].code, rows[i].word);
+    for (size_t i = 0; i < 2; i++)
+        expect((struct part[]){{.name = "t/a", .data = "1"},
+                               {.name = "t/b", .data = "2", .before = gaps[i]}}, 2, CKPT_EFORMAT,
+               "belong to no member");
 }
 
 /* -- writing --------------------------------------------------------------------------------- */
@@ -241,7 +153,7 @@ TEST(layout_is_torchs)
  */
 TEST(archives_beyond_4_gib)
 {
-    const char *path = "build/test-zip64.pt";
+    const char *path = text_of("%s/zip64.pt", dir);
     struct zip_member m[] = {
         {.name = "big/data.pkl", .size = 3},
         {.name = "big/data/0", .size = (UINT64_C(1) << 32) + 16, .crc = 7},
@@ -257,11 +169,10 @@ TEST(archives_beyond_4_gib)
     struct zip z;
     char room[64];
 
-    mkdir("build", 0777);
     m[2].crc = (uint32_t)crc32_z(0, zeros, sizeof zeros);
-    assert_int_equal(ckpt_out_create(&out, path, CKPT_REPLACE, &err), 0);
-    assert_int_equal(zip_begin(out, m, 5, &err), 0);
-    assert_int_equal(zip_finish(out, m, 5, directory, &err), 0);
+    assert_int_equal(ckpt_out_create(&out, path, 0, &err), 0);
+    assert_int_equal(zip_begin(out, 0, m, 5, &err), 0);
+    assert_int_equal(zip_finish(out, 0, m, 5, directory, &err), 0);
     assert_int_equal(ckpt_out_commit(out, &err), 0);
     assert_int_equal(ckpt_file_open(&f, path, 0, &err), 0);
     assert_int_equal(ckpt_file_size(f), zip_total(m, 5, directory));
@@ -274,5 +185,4 @@ TEST(archives_beyond_4_gib)
     assert_int_equal(zip_verify(&z, zip_find(&z, "data/1"), room, sizeof room, &err), 0);
     zip_release(&z);
     ckpt_file_close(f);
-    remove(path);
 }

@@ -1,44 +1,7 @@
 /* zip_walk: every member that some reader would find, and the bytes of none. */
-#include "tests/unit/unit.h"
+#include "tests/unit/zip_of.h"
 
 #include "formats/container/zip_walk.h"
-#include "libckpt/base/buf.h"
-
-/* A stored member, and its entry in the directory. */
-static void put_member(struct ckpt_buf *file, struct ckpt_buf *dir, size_t base, const char *name,
-                       const char *local_name, const char *bytes)
-{
-    size_t at = file->len - base, n = strlen(bytes);
-
-    for (int i = 0; i < 2; i++) {
-        struct ckpt_buf *b = i ? dir : file;
-
-        ckpt_buf_put(b, i ? "PK\001\002\0\0" : "PK\003\004", i ? 6 : 4);
-        ckpt_buf_put(b, "\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 14);
-        ckpt_buf_put_u32le(b, (uint32_t)n);
-        ckpt_buf_put_u32le(b, (uint32_t)n);
-        ckpt_buf_put_u16le(b, (uint16_t)strlen(name));
-        ckpt_buf_put_u16le(b, 0);
-        if (i) {
-            ckpt_buf_put(b, "\0\0\0\0\0\0\0\0\0\0", 10);
-            ckpt_buf_put_u32le(b, (uint32_t)at);
-        }
-        ckpt_buf_put_str(b, i ? name : local_name);
-        if (!i)
-            ckpt_buf_put_str(b, bytes);
-    }
-}
-
-static void put_end(struct ckpt_buf *file, struct ckpt_buf *dir, size_t base)
-{
-    size_t at = file->len - base;
-
-    ckpt_buf_put(file, dir->data, dir->len);
-    ckpt_buf_put(file, "PK\005\006\0\0\0\0\0\0\0\0", 12);
-    ckpt_buf_put_u32le(file, (uint32_t)dir->len);
-    ckpt_buf_put_u32le(file, (uint32_t)at);
-    ckpt_buf_put_u16le(file, 0);
-}
 
 static size_t walk(struct zip_piece **p, struct ckpt_arena *a, const struct ckpt_buf *b)
 {
@@ -56,17 +19,14 @@ static size_t walk(struct zip_piece **p, struct ckpt_arena *a, const struct ckpt
 TEST(members_gaps_and_names)
 {
     struct ckpt_arena a = {0};
-    struct ckpt_buf file, dir;
+    struct ckpt_buf file;
     struct zip_piece *p;
     size_t n;
 
     ckpt_buf_init(&file, 4096);
-    ckpt_buf_init(&dir, 4096);
-    ckpt_buf_put_str(&file, "front");
-    put_member(&file, &dir, 0, "a", "a", "one");
-    ckpt_buf_put_str(&file, "between");
-    put_member(&file, &dir, 0, "b", "c", "two");
-    put_end(&file, &dir, 0);
+    zip_of(&file, (struct part[]){{.before = "front", .name = "a", .data = "one"},
+                                  {.before = "between", .name = "b", .local_name = "c",
+                                   .data = "two"}}, 2);
     ckpt_buf_put_str(&file, "behind");
     n = walk(&p, &a, &file);
     assert_int_equal(n, 5);
@@ -81,7 +41,6 @@ TEST(members_gaps_and_names)
     assert_memory_equal(file.data + p[4].offset, "behind", 6);
     ckpt_arena_release(&a);
     ckpt_buf_release(&file);
-    ckpt_buf_release(&dir);
 }
 
 /* Each offset counts from where its own archive begins. */
@@ -89,7 +48,7 @@ TEST(an_archive_in_front_of_another)
 {
     struct ckpt_arena a = {0};
     struct ckpt_err err = {0};
-    struct ckpt_buf file, dir;
+    struct ckpt_buf file;
     struct ckpt_file *f;
     struct zip_piece *p;
     size_t base = 0, n;
@@ -97,10 +56,7 @@ TEST(an_archive_in_front_of_another)
     ckpt_buf_init(&file, 4096);
     for (int i = 0; i < 2; i++) {
         base = file.len;
-        ckpt_buf_init(&dir, 4096);
-        put_member(&file, &dir, base, "a", "a", "one");
-        put_end(&file, &dir, base);
-        ckpt_buf_release(&dir);
+        zip_of(&file, &(struct part){.name = "a", .data = "one"}, 1);
     }
     assert_int_equal(ckpt_file_memory(&f, file.data, file.len, "zip", &err), 0);
     assert_true(zip_ends_here(f));

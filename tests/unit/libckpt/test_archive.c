@@ -108,26 +108,25 @@ TEST(a_packed_directory_is_the_directory)
     }
 }
 
-TEST(one_folder_is_entered)
+TEST_ERR(one_folder_is_entered)
 {
     const struct packed p[] = {{"run", AE_IFDIR, NULL, NULL}, {"run/step", AE_IFDIR, NULL, NULL},
                                {"run/step/a", 0, NULL, "1"}, {"run/step/b", 0, NULL, "2"}};
     const struct packed q[] = {{"run/a", 0, NULL, "1"}, {"run-b", 0, NULL, "2"}};
     const struct packed here[] = {{".", AE_IFDIR, NULL, NULL}, {"run/a", 0, NULL, "1"}};
     const struct packed alone[] = {{"a", 0, NULL, "1"}};
-    struct ckpt_err err = {0};
     struct ckpt_dir *d;
 
-    assert_int_equal(open_bytes(&d, pack_bytes, pack(ARCHIVE_FORMAT_TAR_USTAR, 0, NULL, p, 4), &err), 0);
+    assert_int_equal(open_bytes(&d, pack_bytes, pack(ARCHIVE_FORMAT_TAR_USTAR, 0, NULL, p, 4), err), 0);
     assert_names(d, "step/");
     ckpt_dir_close(d);
-    assert_int_equal(open_bytes(&d, pack_bytes, pack(ARCHIVE_FORMAT_TAR_USTAR, 0, NULL, here, 2), &err), 0);
+    assert_int_equal(open_bytes(&d, pack_bytes, pack(ARCHIVE_FORMAT_TAR_USTAR, 0, NULL, here, 2), err), 0);
     assert_names(d, "run/");
     ckpt_dir_close(d);
-    assert_int_equal(open_bytes(&d, pack_bytes, pack(ARCHIVE_FORMAT_TAR_USTAR, 0, NULL, q, 2), &err), 0);
+    assert_int_equal(open_bytes(&d, pack_bytes, pack(ARCHIVE_FORMAT_TAR_USTAR, 0, NULL, q, 2), err), 0);
     assert_names(d, "run/ run-b");
     ckpt_dir_close(d);
-    assert_int_equal(open_bytes(&d, pack_bytes, pack(ARCHIVE_FORMAT_TAR_USTAR, 0, NULL, alone, 1), &err), 0);
+    assert_int_equal(open_bytes(&d, pack_bytes, pack(ARCHIVE_FORMAT_TAR_USTAR, 0, NULL, alone, 1), err), 0);
     assert_names(d, "a");
     assert_text(d, "a", "1");
     ckpt_dir_close(d);
@@ -186,19 +185,18 @@ TEST(what_leads_out_is_refused)
     }
 }
 
-TEST(links_inside)
+TEST_ERR(links_inside)
 {
     const struct packed p[] = {{"d/a", 0, NULL, "bytes"}, {"hard", 0, "d/a", NULL},
                                {"soft", AE_IFLNK, "d/../d/a", NULL}};
-    struct ckpt_err err = {0};
     struct ckpt_dir *d;
     struct ckpt_file *f;
 
-    assert_int_equal(open_bytes(&d, pack_bytes, pack(ARCHIVE_FORMAT_TAR_USTAR, 0, NULL, p, 3), &err), 0);
+    assert_int_equal(open_bytes(&d, pack_bytes, pack(ARCHIVE_FORMAT_TAR_USTAR, 0, NULL, p, 3), err), 0);
     assert_names(d, "d/ hard ?soft");
     assert_text(d, "hard", "bytes");
     assert_false(ckpt_dir_has(d, "soft"));
-    assert_int_equal(ckpt_file_open_at(&f, d, "soft", &err), CKPT_EREFUSED);
+    assert_int_equal(ckpt_file_open_at(&f, d, "soft", err), CKPT_EREFUSED);
     ckpt_dir_close(d);
 }
 
@@ -260,65 +258,61 @@ TEST(flips)
     }
 }
 
-TEST(nothing_lies_behind_the_end)
+TEST_ERR(nothing_lies_behind_the_end)
 {
     const struct packed p[] = {{"a", 0, NULL, "one"}};
     size_t n = pack(ARCHIVE_FORMAT_TAR_USTAR, 0, NULL, p, 1);
-    struct ckpt_err err = {0};
     struct ckpt_dir *d;
 
     memset(pack_bytes + n, 0, 10240);
-    assert_int_equal(open_bytes(&d, pack_bytes, n + 10240, &err), 0);
+    assert_int_equal(open_bytes(&d, pack_bytes, n + 10240, err), 0);
     ckpt_dir_close(d);
     pack_bytes[n + 10239] = 1;
-    assert_int_equal(open_bytes(&d, pack_bytes, n + 10240, &err), CKPT_EFORMAT);
-    assert_string_equal(err.reason, "ambiguous");
+    assert_int_equal(open_bytes(&d, pack_bytes, n + 10240, err), CKPT_EFORMAT);
+    assert_string_equal(err->reason, "ambiguous");
     memcpy(pack_bytes + n, pack_bytes, n);      /* two archives behind each other */
-    assert_int_equal(open_bytes(&d, pack_bytes, 2 * n, &err), CKPT_EFORMAT);
+    assert_int_equal(open_bytes(&d, pack_bytes, 2 * n, err), CKPT_EFORMAT);
 }
 
-TEST(the_two_directories_of_a_zip_agree)
+TEST_ERR(the_two_directories_of_a_zip_agree)
 {
     const struct packed p[] = {{"aaaa", 0, NULL, "payload"}, {"bbbb", 0, NULL, "x"}};
     size_t n = pack(ARCHIVE_FORMAT_ZIP, 0, "zip:compression=store", p, 2);
     unsigned char *at = memmem(pack_bytes, n, "aaaa", 4);
-    struct ckpt_err err = {0};
     struct ckpt_dir *d;
 
     at[0] = 'c';                                /* only before the member */
-    assert_int_equal(open_bytes(&d, pack_bytes, n, &err), CKPT_EFORMAT);
-    assert_string_equal(err.reason, "ambiguous");
+    assert_int_equal(open_bytes(&d, pack_bytes, n, err), CKPT_EFORMAT);
+    assert_string_equal(err->reason, "ambiguous");
     at[0] = 'a';
     at = memmem(pack_bytes, n, "payload", 7);
     at[3] ^= 1;
-    assert_int_equal(open_bytes(&d, pack_bytes, n, &err), CKPT_EFORMAT);
+    assert_int_equal(open_bytes(&d, pack_bytes, n, err), CKPT_EFORMAT);
     at[3] ^= 1;
-    assert_int_equal(open_bytes(&d, pack_bytes, n, &err), 0);
+    assert_int_equal(open_bytes(&d, pack_bytes, n, err), 0);
     ckpt_dir_close(d);
 }
 
 /* A zip file that was streamed, with one inside that was, as it is: sizes follow the bytes, and who
  * looks for headers finds those inside.  F11 */
-TEST(a_zip_inside_a_zip)
+TEST_ERR(a_zip_inside_a_zip)
 {
-    struct ckpt_err err = {0};
     struct ckpt_file *f;
     struct ckpt_dir *d;
 
-    assert_int_equal(ckpt_file_open(&f, "tests/fuzz/seeds/archive/nested.zip", 0, &err), 0);
-    if (ckpt_archive_open(&d, f, WHERE, &err))
-        fail_msg("%s", err.text);
+    assert_int_equal(ckpt_file_open(&f, "tests/fuzz/seeds/archive/nested.zip", 0, err), 0);
+    if (ckpt_archive_open(&d, f, WHERE, err))
+        fail_msg("%s", err->text);
     assert_text(d, "before", "one");
     assert_text(d, "behind", "two");
     ckpt_dir_close(d);
 }
 
 /* A member that the directory does not tell, first, between two others and last. */
-TEST(a_member_that_is_hidden)
+TEST_ERR(a_member_that_is_hidden)
 {
     const struct packed p[] = {{"aaaa", 0, NULL, "one"}, {"bbbb", 0, NULL, "two"},
                                {"cccc", 0, NULL, "three"}};
-    struct ckpt_err err = {0};
     struct ckpt_dir *d;
 
     for (size_t k = 0; k < 3; k++) {
@@ -338,9 +332,9 @@ TEST(a_member_that_is_hidden)
         end[10]--;
         end[12] = (unsigned char)(end[12] - gone);      /* of less than 256 bytes */
         assert_int_equal(end[13], 0);
-        assert_int_equal(open_bytes(&d, pack_bytes, n, &err), CKPT_EFORMAT);
-        assert_string_equal(err.reason, "ambiguous");
-        ckpt_err_clear(&err);
+        assert_int_equal(open_bytes(&d, pack_bytes, n, err), CKPT_EFORMAT);
+        assert_string_equal(err->reason, "ambiguous");
+        ckpt_err_clear(err);
     }
 }
 
@@ -411,12 +405,11 @@ TEST(streams_are_unpacked)
         }
 }
 
-TEST(a_bomb_is_refused)
+TEST_ERR(a_bomb_is_refused)
 {
     static const char zeros[1 << 16];
     struct archive *a = archive_write_new();
     struct archive_entry *e = archive_entry_new();
-    struct ckpt_err err = {0};
     struct ckpt_file *f, *m;
     size_t n = 0;
 
@@ -429,23 +422,11 @@ TEST(a_bomb_is_refused)
         assert_int_equal(archive_write_data(a, zeros, sizeof zeros), sizeof zeros);
     archive_entry_free(e);
     assert_int_equal(archive_write_free(a), ARCHIVE_OK);
-    assert_int_equal(ckpt_file_memory(&m, pack_bytes, n, "bomb", &err), 0);
-    assert_int_equal(ckpt_spool_file(&f, m, WHERE, &err), CKPT_ELIMIT);
+    assert_int_equal(ckpt_file_memory(&m, pack_bytes, n, "bomb", err), 0);
+    assert_int_equal(ckpt_spool_file(&f, m, WHERE, err), CKPT_ELIMIT);
     assert_null(f);
-    assert_int_equal(ckpt_file_memory(&m, pack_bytes, n, "bomb", &err), 0);
-    assert_int_equal(ckpt_spool_file(&f, m, "/absent", &err), CKPT_ECREATE);
-}
-
-static void write_file(const char *dir, const char *name, const char *text)
-{
-    char path[600];
-    FILE *f;
-
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    f = fopen(path, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    fclose(f);
+    assert_int_equal(ckpt_file_memory(&m, pack_bytes, n, "bomb", err), 0);
+    assert_int_equal(ckpt_spool_file(&f, m, "/absent", err), CKPT_ECREATE);
 }
 
 static void make_dir(const char *dir, const char *name)
@@ -469,12 +450,11 @@ static int join(struct ckpt_dir **out, const char *dir, const char *const *name,
     return ckpt_dir_union(out, part, n, err);
 }
 
-TEST(folders_together_are_one)
+TEST_ERR(folders_together_are_one)
 {
     static const char *const nodes[] = {"n0", "n1", "n2"};
     const char *d = scratch("union");
     struct ckpt_arena arena = {0};
-    struct ckpt_err err = {0};
     struct ckpt_entry *e;
     struct ckpt_dir *u, *sub;
     struct ckpt_file *f;
@@ -485,42 +465,40 @@ TEST(folders_together_are_one)
     make_dir(d, "n0/step");
     make_dir(d, "n1/step");
     make_dir(d, "n1/only");
-    write_file(d, "n0/latest", "step");
-    write_file(d, "n1/latest", "step");
-    write_file(d, "n2/latest", "step");
-    write_file(d, "n0/step/rank0", "zero");
-    write_file(d, "n1/step/rank1", "one");
-    write_file(d, "n0/other", "same size");
-    write_file(d, "n2/other", "SAME SIZE");
-    assert_int_equal(join(&u, d, nodes, 3, &err), 0);
+    file_put(d, "n0/latest", "step");
+    file_put(d, "n1/latest", "step");
+    file_put(d, "n2/latest", "step");
+    file_put(d, "n0/step/rank0", "zero");
+    file_put(d, "n1/step/rank1", "one");
+    file_put(d, "n0/other", "same size");
+    file_put(d, "n2/other", "SAME SIZE");
+    assert_int_equal(join(&u, d, nodes, 3, err), 0);
     assert_names(u, "latest only/ other step/");
     assert_text(u, "latest", "step");
     assert_text(u, "step/rank1", "one");
-    assert_int_equal(ckpt_file_open_at(&f, u, "other", &err), CKPT_EFORMAT);
-    assert_string_equal(err.reason, "ambiguous");
-    assert_int_equal(ckpt_file_open_at(&f, u, "absent", &err), CKPT_ENOTFOUND);
-    assert_int_equal(ckpt_file_open_at(&f, u, "../n0/latest", &err), CKPT_EREFUSED);
-    assert_int_equal(ckpt_dir_open_at(&sub, u, "absent", &err), CKPT_ENOTFOUND);
-    assert_int_equal(ckpt_dir_open_at(&sub, u, "step", &err), 0);
+    assert_int_equal(ckpt_file_open_at(&f, u, "other", err), CKPT_EFORMAT);
+    assert_string_equal(err->reason, "ambiguous");
+    assert_int_equal(ckpt_file_open_at(&f, u, "absent", err), CKPT_ENOTFOUND);
+    assert_int_equal(ckpt_file_open_at(&f, u, "../n0/latest", err), CKPT_EREFUSED);
+    assert_int_equal(ckpt_dir_open_at(&sub, u, "absent", err), CKPT_ENOTFOUND);
+    assert_int_equal(ckpt_dir_open_at(&sub, u, "step", err), 0);
     ckpt_dir_close(u);
     assert_names(sub, "rank0 rank1");
     ckpt_dir_close(sub);
-    write_file(d, "n2/step", "a file");
-    assert_int_equal(join(&u, d, nodes, 3, &err), 0);
-    assert_int_equal(ckpt_dir_list(u, &arena, &e, &n, &err), CKPT_EFORMAT);
+    file_put(d, "n2/step", "a file");
+    assert_int_equal(join(&u, d, nodes, 3, err), 0);
+    assert_int_equal(ckpt_dir_list(u, &arena, &e, &n, err), CKPT_EFORMAT);
     ckpt_dir_close(u);
     ckpt_arena_release(&arena);
-    scratch_remove(d);
 }
 
 #define DS "tests/golden/deepspeed/0.14-s3_w2_bf16/ckpt"
 
 /* A checkpoint whose ranks lie apart: not one without the other, whole with both. */
-TEST(a_checkpoint_of_two_nodes)
+TEST_ERR(a_checkpoint_of_two_nodes)
 {
     const char *d = scratch("nodes");
     struct ckpt_source *s;
-    struct ckpt_err err = {0};
     char a[600], b[600], command[6000];
     const char *part[1] = {b};
 
@@ -532,21 +510,20 @@ TEST(a_checkpoint_of_two_nodes)
              "cp " DS "/global_step4/*rank_1_* %s/global_step4 && "
              "tar -cf %s.tar -C %s .", a, b, a, a, b, b, b);
     assert_int_equal(system(command), 0);
-    assert_int_not_equal(ckpt_open(&s, a, NULL, &err), 0);
+    assert_int_not_equal(ckpt_open(&s, a, NULL, err), 0);
     for (int packed = 0; packed < 2; packed++) {
         struct ckpt_open_opts opts = {.part = part, .n_part = 1, .spool = WHERE};
 
         if (packed)
             strcat(b, ".tar");
-        if (ckpt_open(&s, a, &opts, &err))
-            fail_msg("%s", err.text);
+        if (ckpt_open(&s, a, &opts, err))
+            fail_msg("%s", err->text);
         assert_string_equal(ckpt_source_format(s), "deepspeed");
         ckpt_source_close(s);
     }
     part[0] = DS "/latest";
-    assert_int_equal(ckpt_open(&s, a, &(struct ckpt_open_opts){.part = part, .n_part = 1}, &err),
+    assert_int_equal(ckpt_open(&s, a, &(struct ckpt_open_opts){.part = part, .n_part = 1}, err),
                      CKPT_EUSAGE);
-    scratch_remove(d);
 }
 
 TEST(each_allocation_read_and_open_fails)

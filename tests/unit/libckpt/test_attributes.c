@@ -78,9 +78,8 @@ TEST(long_line)
     LOOK(text, NULL, {"a.bin", LFS}, {"a.pt", ATTRIBUTE_UNSAID, NULL});
 }
 
-TEST(costly)
+TEST_ERR(costly)
 {
-    struct ckpt_err err = {0};
     enum attribute_state got;
     struct attributes *a;
     const char *value;
@@ -91,9 +90,9 @@ TEST(costly)
     snprintf(text + 60, sizeof text - 60, "*b filter=lfs\n");
     memset(path, 'a', 200);
     path[200] = '\0';
-    assert_int_equal(attributes_new(&a, &err), 0);
-    assert_int_equal(attributes_add(a, "", text, strlen(text), &err), 0);
-    assert_int_equal(attributes_of(&got, &value, a, path, "filter", &err), CKPT_ELIMIT);
+    assert_int_equal(attributes_new(&a, err), 0);
+    assert_int_equal(attributes_add(a, "", text, strlen(text), err), 0);
+    assert_int_equal(attributes_of(&got, &value, a, path, "filter", err), CKPT_ELIMIT);
     attributes_free(a);
 }
 
@@ -116,12 +115,11 @@ TEST(patterns)
 }
 
 /* The pattern of a path matches it, and nothing that looks like it. */
-TEST(own_pattern)
+TEST_ERR(own_pattern)
 {
     static const char *const paths[] = {
         "tokenizer.json", "a b", "sub/a*b?[c]", "#x", "!x", "\"q\"", "[attr]x", "a\\b", "\xc3\xa4",
     };
-    struct ckpt_err err = {0};
 
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
         enum attribute_state got;
@@ -133,12 +131,12 @@ TEST(own_pattern)
         ckpt_buf_init(&b, 1000);
         attributes_pattern(&b, paths[i]);
         ckpt_buf_put_str(&b, " filter=lfs\n");
-        assert_int_equal(attributes_new(&a, &err), 0);
-        assert_int_equal(attributes_add(a, "", (char *)b.data, b.len, &err), 0);
-        assert_int_equal(attributes_of(&got, &value, a, paths[i], "filter", &err), 0);
+        assert_int_equal(attributes_new(&a, err), 0);
+        assert_int_equal(attributes_add(a, "", (char *)b.data, b.len, err), 0);
+        assert_int_equal(attributes_of(&got, &value, a, paths[i], "filter", err), 0);
         assert_int_equal(got, ATTRIBUTE_VALUE);
         snprintf(other, sizeof other, "x/%s", paths[i]);
-        assert_int_equal(attributes_of(&got, &value, a, other, "filter", &err), 0);
+        assert_int_equal(attributes_of(&got, &value, a, other, "filter", err), 0);
         assert_int_equal(got, ATTRIBUTE_UNSAID);
         attributes_free(a);
         ckpt_buf_release(&b);

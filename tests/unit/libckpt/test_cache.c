@@ -76,19 +76,18 @@ static void get(struct filler *f, const char *key, int want)
     ckpt_file_close(file);
 }
 
-TEST(what_was_fetched_stays)
+TEST_ERR(what_was_fetched_stays)
 {
     struct filler f = {.text = "bytes of an object"};
-    struct ckpt_err err = {0};
     struct ckpt_file *none;
 
-    assert_int_equal(cache_find(&none, "sha256-a", 18, "x", &err), 0);
+    assert_int_equal(cache_find(&none, "sha256-a", 18, "x", err), 0);
     assert_null(none);
     get(&f, "sha256-a", 0);
     get(&f, "sha256-a", 0);
     assert_int_equal(f.calls, 1);
     holds("sha256-a", f.text);
-    assert_int_equal(cache_find(&none, "sha256-a", 17, "x", &err), 0);
+    assert_int_equal(cache_find(&none, "sha256-a", 17, "x", err), 0);
     assert_null(none);
 }
 
@@ -122,10 +121,9 @@ TEST(who_wants_the_same_fetches_it_once)
     holds("sha256-c", f.text);
 }
 
-TEST(the_oldest_goes_first)
+TEST_ERR(the_oldest_goes_first)
 {
     struct filler f = {.text = "0123456789"};
-    struct ckpt_err err = {0};
     struct ckpt_file *a;
 
     setenv("CKPT_CACHE_LIMIT", "25", 1);
@@ -138,22 +136,21 @@ TEST(the_oldest_goes_first)
     holds("sha256-3", f.text);
     get(&f, "sha256-4", 0);
     get(&f, "sha256-5", 0);
-    assert_int_equal(cache_find(&a, "sha256-1", 10, "x", &err), 0);
+    assert_int_equal(cache_find(&a, "sha256-1", 10, "x", err), 0);
     assert_null(a);
 }
 
-TEST(an_open_object_outlives_its_name)
+TEST_ERR(an_open_object_outlives_its_name)
 {
     struct filler f = {.text = "0123456789"};
-    struct ckpt_err err = {0};
     struct ckpt_file *a;
     char got[11] = "";
 
     setenv("CKPT_CACHE_LIMIT", "10", 1);
-    assert_int_equal(cache_get(&a, "sha256-1", 10, "x", fill, &f, &err), 0);
+    assert_int_equal(cache_get(&a, "sha256-1", 10, "x", fill, &f, err), 0);
     get(&f, "sha256-2", 0);
     assert_int_equal(count("objects"), 1);
-    assert_int_equal(ckpt_file_read_at(a, got, 10, 0, &err), 0);
+    assert_int_equal(ckpt_file_read_at(a, got, 10, 0, err), 0);
     assert_string_equal(got, f.text);
     ckpt_file_close(a);
 }
@@ -194,10 +191,9 @@ static void overwrite(const char *key, const char *text)
 }
 
 /* Other bytes of the same length are not what was kept, whenever they came. */
-TEST(proved_when_found)
+TEST_ERR(proved_when_found)
 {
     static const char *const keys[] = {SHA256, SHA1, "url-of-no-digest"};
-    struct ckpt_err err = {0};
 
     for (size_t i = 0; i < 3; i++) {
         struct filler f = {.text = "bytes of an object"};
@@ -211,7 +207,7 @@ TEST(proved_when_found)
         holds(keys[i], f.text);
         holds(keys[i], f.text);
         overwrite(keys[i], "other");
-        assert_int_equal(cache_find(&file, keys[i], 18, "x", &err), 0);
+        assert_int_equal(cache_find(&file, keys[i], 18, "x", err), 0);
         assert_null(file);
         snprintf(aside, sizeof aside, PLACE "/objects/damaged-%s", keys[i]);
         assert_int_equal(stat(aside, &st), 0);
@@ -221,17 +217,16 @@ TEST(proved_when_found)
     }
 }
 
-TEST(damaged_offline)
+TEST_ERR(damaged_offline)
 {
     struct filler f = {.text = "bytes of an object"};
-    struct ckpt_err err = {0};
     struct ckpt_file *file;
 
     get(&f, SHA256, 0);
     overwrite(SHA256, "other");
     setenv("CKPT_OFFLINE", "1", 1);
-    assert_int_equal(cache_find(&file, SHA256, 18, "x", &err), CKPT_EFORMAT);
-    assert_string_equal(err.reason, "digest");
+    assert_int_equal(cache_find(&file, SHA256, 18, "x", err), CKPT_EFORMAT);
+    assert_string_equal(err->reason, "digest");
     unsetenv("CKPT_OFFLINE");
 }
 
@@ -257,11 +252,10 @@ TEST(records)
     assert_int_equal(f.calls, 1);
 }
 
-TEST(of_others)
+TEST_ERR(of_others)
 {
     static const char *const folders[] = {"", "/objects", "/lists"};
     struct filler f = {.text = "bytes of an object"};
-    struct ckpt_err err = {0};
     struct ckpt_file *file;
 
     get(&f, SHA256, 0);
@@ -272,17 +266,17 @@ TEST(of_others)
         snprintf(path, sizeof path, PLACE "%s", folders[i]);
         for (mode_t mode = 0777; mode; mode = mode == 0777 ? 0720 : mode == 0720 ? 0702 : 0) {
             assert_int_equal(chmod(path, mode), 0);
-            ckpt_err_clear(&err);
-            assert_int_equal(cache_find(&file, SHA256, 18, "x", &err), CKPT_EREFUSED);
-            assert_int_not_equal(err.hint[0], 0);
-            assert_int_equal(cache_get(&file, "other", 18, "x", fill, &f, &err), CKPT_EREFUSED);
+            ckpt_err_clear(err);
+            assert_int_equal(cache_find(&file, SHA256, 18, "x", err), CKPT_EREFUSED);
+            assert_int_not_equal(err->hint[0], 0);
+            assert_int_equal(cache_get(&file, "other", 18, "x", fill, &f, err), CKPT_EREFUSED);
         }
         assert_int_equal(chmod(path, 01777), 0);
         holds(SHA256, f.text);
         assert_int_equal(chmod(path, 0700), 0);
         if (geteuid() == 0) {
             assert_int_equal(chown(path, 12345, 0), 0);
-            assert_int_equal(cache_find(&file, SHA256, 18, "x", &err), CKPT_EREFUSED);
+            assert_int_equal(cache_find(&file, SHA256, 18, "x", err), CKPT_EREFUSED);
             assert_int_equal(chown(path, 0, 0), 0);
         }
     }

@@ -68,17 +68,16 @@ static const void *input(const struct inputs *in, enum ckpt_dtype t, size_t *n)
            : ckpt_dtype_size(t) == 1 ? (const void *)in->bytes : (const void *)in->halves;
 }
 
-TEST(same_bits_as_torch)
+TEST_ERR(same_bits_as_torch)
 {
     struct inputs *in = &inputs;
     FILE *f = fopen("tests/golden/half.txt", "r");
     char from_name[32], to_name[32], want[CKPT_SHA256_HEX], got[CKPT_SHA256_HEX];
-    struct ckpt_err err = {0};
     struct ckpt_sha256 *sha;
     int lines = 0;
 
     assert_non_null(f);
-    assert_int_equal(ckpt_sha256_new(&sha, &err), 0);
+    assert_int_equal(ckpt_sha256_new(&sha, err), 0);
     for (; fscanf(f, "%31[^-]-%31s %64s ", from_name, to_name, want) == 3; lines++) {
         enum ckpt_dtype from = ckpt_dtype_parse(from_name), to = ckpt_dtype_parse(to_name);
         unsigned char digest[CKPT_SHA256_BYTES];
@@ -89,8 +88,8 @@ TEST(same_bits_as_torch)
         src = input(in, from, &n);
         ckpt_convert(in->out, to, src, from, n);
         one_nan(in->out, to, n);
-        assert_int_equal(ckpt_sha256_add(sha, in->out, n * ckpt_dtype_size(to), &err), 0);
-        assert_int_equal(ckpt_sha256_end(sha, digest, &err), 0);
+        assert_int_equal(ckpt_sha256_add(sha, in->out, n * ckpt_dtype_size(to), err), 0);
+        assert_int_equal(ckpt_sha256_end(sha, digest, err), 0);
         ckpt_digest_hex(got, digest, sizeof digest);
         if (strcmp(got, want) != 0)
             fail_msg("%s to %s differs from torch", from_name, to_name);

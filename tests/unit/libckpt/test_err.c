@@ -12,55 +12,50 @@ TEST(status_follows_code)
     assert_int_equal(ckpt_err_status(-9999), 70);
 }
 
-TEST(context_goes_in_front)
+TEST_ERR(context_goes_in_front)
 {
-    struct ckpt_err err = {0};
-
-    assert_int_equal(ckpt_fail(&err, CKPT_EFORMAT, "%d bytes", 3), CKPT_EFORMAT);
-    assert_int_equal(ckpt_err_in(&err, "file %s", "x"), CKPT_EFORMAT);
-    assert_string_equal(err.text, "file x: 3 bytes");
-    assert_string_equal(err.reason, "malformed");
-    ckpt_err_in(&err, "%s", "file x");  /* told once, and so is what lies inside it */
-    assert_string_equal(err.text, "file x: 3 bytes");
-    ckpt_err_in(&err, "%s", "file");
-    assert_string_equal(err.text, "file: file x: 3 bytes");
-    ckpt_fail(&err, CKPT_EFORMAT, "dir/a: bad");
-    ckpt_err_in(&err, "%s", "dir");
-    assert_string_equal(err.text, "dir/a: bad");
-    ckpt_err_in(&err, "%s", "di");
-    assert_string_equal(err.text, "di: dir/a: bad");
-    ckpt_fail(&err, CKPT_EFORMAT, "/x/run/step 4/a.pt: bad: see b");
-    ckpt_err_in(&err, "%s", "step 4");
-    ckpt_err_in(&err, "%s", "/x/run");
-    ckpt_err_in(&err, "%s", "a.pt");
-    assert_string_equal(err.text, "/x/run/step 4/a.pt: bad: see b");
-    ckpt_err_in(&err, "%s", "bad");     /* said, but not of where */
-    ckpt_err_in(&err, "%s", "step");
-    assert_string_equal(err.text, "step: bad: /x/run/step 4/a.pt: bad: see b");
-    ckpt_fail_as(&err, CKPT_EFORMAT, "overlap", "y");
-    assert_string_equal(err.reason, "overlap");
-    assert_string_equal(err.text, "y");
+    assert_int_equal(ckpt_fail(err, CKPT_EFORMAT, "%d bytes", 3), CKPT_EFORMAT);
+    assert_int_equal(ckpt_err_in(err, "file %s", "x"), CKPT_EFORMAT);
+    assert_string_equal(err->text, "file x: 3 bytes");
+    assert_string_equal(err->reason, "malformed");
+    ckpt_err_in(err, "%s", "file x");  /* told once, and so is what lies inside it */
+    assert_string_equal(err->text, "file x: 3 bytes");
+    ckpt_err_in(err, "%s", "file");
+    assert_string_equal(err->text, "file: file x: 3 bytes");
+    ckpt_fail(err, CKPT_EFORMAT, "dir/a: bad");
+    ckpt_err_in(err, "%s", "dir");
+    assert_string_equal(err->text, "dir/a: bad");
+    ckpt_err_in(err, "%s", "di");
+    assert_string_equal(err->text, "di: dir/a: bad");
+    ckpt_fail(err, CKPT_EFORMAT, "/x/run/step 4/a.pt: bad: see b");
+    ckpt_err_in(err, "%s", "step 4");
+    ckpt_err_in(err, "%s", "/x/run");
+    ckpt_err_in(err, "%s", "a.pt");
+    assert_string_equal(err->text, "/x/run/step 4/a.pt: bad: see b");
+    ckpt_err_in(err, "%s", "bad");     /* said, but not of where */
+    ckpt_err_in(err, "%s", "step");
+    assert_string_equal(err->text, "step: bad: /x/run/step 4/a.pt: bad: see b");
+    ckpt_fail_as(err, CKPT_EFORMAT, "overlap", "y");
+    assert_string_equal(err->reason, "overlap");
+    assert_string_equal(err->text, "y");
 }
 
-TEST(long_sentences_are_cut)
+TEST_ERR(long_sentences_are_cut)
 {
     static char big[5000];
-    struct ckpt_err err = {0};
 
     memset(big, 'a', sizeof big - 1);
-    ckpt_fail(&err, CKPT_EIO, "%s", big);
-    ckpt_err_in(&err, "%s", big);
-    assert_true(strlen(err.text) < sizeof err.text);
+    ckpt_fail(err, CKPT_EIO, "%s", big);
+    ckpt_err_in(err, "%s", big);
+    assert_true(strlen(err->text) < sizeof err->text);
 }
 
-TEST(failure_is_never_0)
+TEST_ERR(failure_is_never_0)
 {
-    struct ckpt_err err = {0};
-
-    assert_int_equal(ckpt_err_code(&err), CKPT_ESTATE);
-    assert_string_equal(err.text, "a call failed without a reason");
-    ckpt_fail(&err, CKPT_EIO, "x");
-    assert_int_equal(ckpt_err_code(&err), CKPT_EIO);
+    assert_int_equal(ckpt_err_code(err), CKPT_ESTATE);
+    assert_string_equal(err->text, "a call failed without a reason");
+    ckpt_fail(err, CKPT_EIO, "x");
+    assert_int_equal(ckpt_err_code(err), CKPT_EIO);
 }
 
 TEST(escape)

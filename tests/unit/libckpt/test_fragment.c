@@ -184,17 +184,16 @@ static void naive(const struct puzzle *p, unsigned char *dst, int64_t flat)
         dst[i] = src[f->swapped ? i / part * part + part - 1 - i % part : i];
 }
 
-TEST(gather_equals_naive_reading)
+TEST_ERR(gather_equals_naive_reading)
 {
     struct puzzle *p = &puzzle;
     unsigned char got[SMALL * 16 + 16], want[SMALL * 16];
-    struct ckpt_err err = {0};
 
     for (int round = 0; round < 3000; round++) {
         make_shape(p, SMALL);
         make_boxes(p);
         make_bytes(p, 3);
-        assert_int_equal(ckpt_fragment_check(&p->shape, p->dtype, p->frag, p->n, &err), 0);
+        assert_int_equal(ckpt_fragment_check(&p->shape, p->dtype, p->frag, p->n, err), 0);
         for (int k = 0; k < 4; k++) {
             int64_t start = k ? pick(p, p->numel) : 0;
             int64_t count = k ? 1 + pick(p, p->numel - start) : p->numel;
@@ -204,7 +203,7 @@ TEST(gather_equals_naive_reading)
                 naive(p, want + (size_t)i * width, start + i);
             memset(got, 0xa5, sizeof got);
             assert_int_equal(ckpt_fragment_gather(got, &p->shape, p->dtype, p->frag, p->n, start, count,
-                                                  &err), 0);
+                                                  err), 0);
             assert_memory_equal(got, want, n);
             for (size_t i = n; i < n + 16; i++)
                 assert_int_equal(got[i], 0xa5);
@@ -213,11 +212,10 @@ TEST(gather_equals_naive_reading)
 }
 
 /* As above with strides and gaps that take a stage several times over. */
-TEST(gather_of_large_strides_equals_naive_reading)
+TEST_ERR(gather_of_large_strides_equals_naive_reading)
 {
     struct puzzle *p = &puzzle;
     unsigned char *got = malloc(LARGE * 16 + 16), *want = malloc(LARGE * 16);
-    struct ckpt_err err = {0};
 
     for (int round = 0; round < 60; round++) {
         size_t width;
@@ -235,7 +233,7 @@ TEST(gather_of_large_strides_equals_naive_reading)
             naive(p, want + (size_t)i * width, start + i);
         memset(got, 0xa5, LARGE * 16 + 16);
         assert_int_equal(
-            ckpt_fragment_gather(got, &p->shape, p->dtype, p->frag, p->n, start, count, &err), 0);
+            ckpt_fragment_gather(got, &p->shape, p->dtype, p->frag, p->n, start, count, err), 0);
         assert_memory_equal(got, want, (size_t)count * width);
         for (size_t i = 0; i < 16; i++)
             assert_int_equal(got[(size_t)count * width + i], 0xa5);
@@ -387,57 +385,54 @@ TEST(check_refuses_what_sticks_out)
     }
 }
 
-TEST(check_names_the_element)
+TEST_ERR(check_names_the_element)
 {
     struct puzzle *p = &puzzle;
     struct ckpt_shape shape = ckpt_shape_2d(4, 6);
-    struct ckpt_err err = {0};
     struct ckpt_box box[3] = {{{0, 0}, {2, 6}}, {{2, 0}, {2, 3}}, {{2, 4}, {2, 2}}};
     struct ckpt_fragment f[3] = {{.box = &box[0], .file = p->file[0]},
                                  {.box = &box[1], .file = p->file[0]},
                                  {.box = &box[2], .file = p->file[0]}};
 
-    assert_int_equal(ckpt_fragment_check(&shape, CKPT_F32, f, 3, &err), CKPT_EFORMAT);
-    assert_string_equal(err.text, "element [2, 3] lies in none of 3 pieces");
+    assert_int_equal(ckpt_fragment_check(&shape, CKPT_F32, f, 3, err), CKPT_EFORMAT);
+    assert_string_equal(err->text, "element [2, 3] lies in none of 3 pieces");
     box[2].start[1] = 2;
     box[2].count[1] = 4;
-    assert_int_equal(ckpt_fragment_check(&shape, CKPT_F32, f, 3, &err), CKPT_EFORMAT);
-    assert_string_equal(err.text, "element [2, 2] lies in 2 pieces");
+    assert_int_equal(ckpt_fragment_check(&shape, CKPT_F32, f, 3, err), CKPT_EFORMAT);
+    assert_string_equal(err->text, "element [2, 2] lies in 2 pieces");
 }
 
-TEST(empty_and_scalar_tensors)
+TEST_ERR(empty_and_scalar_tensors)
 {
     struct puzzle *p = &puzzle;
     struct ckpt_shape empty = ckpt_shape_2d(0, 6), scalar = {.rank = 0};
     struct ckpt_fragment f[2] = {{.file = p->file[0], .offset = 8}, {.file = p->file[0]}};
-    struct ckpt_err err = {0};
     struct ckpt_extent at;
     float got;
 
-    assert_int_equal(ckpt_fragment_check(&empty, CKPT_F32, NULL, 0, &err), 0);
-    assert_int_equal(ckpt_fragment_check(&empty, CKPT_F32, f, 1, &err), CKPT_EFORMAT);
-    assert_int_equal(ckpt_fragment_gather(NULL, &empty, CKPT_F32, NULL, 0, 0, 0, &err), 0);
+    assert_int_equal(ckpt_fragment_check(&empty, CKPT_F32, NULL, 0, err), 0);
+    assert_int_equal(ckpt_fragment_check(&empty, CKPT_F32, f, 1, err), CKPT_EFORMAT);
+    assert_int_equal(ckpt_fragment_gather(NULL, &empty, CKPT_F32, NULL, 0, 0, 0, err), 0);
     assert_false(ckpt_fragment_locate(&at, &empty, CKPT_F32, NULL, 0, 0, 0));
-    assert_int_equal(ckpt_fragment_check(&scalar, CKPT_F32, f, 1, &err), 0);
-    assert_int_equal(ckpt_fragment_gather(&got, &scalar, CKPT_F32, f, 1, 0, 1, &err), 0);
+    assert_int_equal(ckpt_fragment_check(&scalar, CKPT_F32, f, 1, err), 0);
+    assert_int_equal(ckpt_fragment_gather(&got, &scalar, CKPT_F32, f, 1, 0, 1, err), 0);
     assert_memory_equal(&got, p->bytes[0] + 8, 4);
     assert_true(ckpt_fragment_locate(&at, &scalar, CKPT_F32, f, 1, 0, 1));
     assert_int_equal(at.offset, 8);
-    assert_int_equal(ckpt_fragment_check(&scalar, CKPT_F32, f, 2, &err), CKPT_EFORMAT);
-    assert_string_equal(err.reason, "overlap");
-    assert_int_equal(ckpt_fragment_check(&scalar, CKPT_F32, NULL, 0, &err), CKPT_EFORMAT);
-    assert_string_equal(err.reason, "hole");
-    assert_int_equal(ckpt_fragment_check(&scalar, CKPT_F4, f, 1, &err), CKPT_EUNSUPPORTED);
+    assert_int_equal(ckpt_fragment_check(&scalar, CKPT_F32, f, 2, err), CKPT_EFORMAT);
+    assert_string_equal(err->reason, "overlap");
+    assert_int_equal(ckpt_fragment_check(&scalar, CKPT_F32, NULL, 0, err), CKPT_EFORMAT);
+    assert_string_equal(err->reason, "hole");
+    assert_int_equal(ckpt_fragment_check(&scalar, CKPT_F4, f, 1, err), CKPT_EUNSUPPORTED);
 }
 
 /* 65,536 pieces: a square grid that is off by one element somewhere is found, and quickly. */
-TEST(check_many_pieces)
+TEST_ERR(check_many_pieces)
 {
     struct puzzle *p = &puzzle;
     struct ckpt_fragment *f = calloc(65536, sizeof *f);
     struct ckpt_box *box = calloc(65536, sizeof *box);
     struct ckpt_shape shape = ckpt_shape_2d(1024, 1024);
-    struct ckpt_err err = {0};
 
     for (int64_t i = 0; i < 65536; i++) {
         struct ckpt_fragment *k = &f[i * 40503 % 65536];        /* in no order */
@@ -445,29 +440,28 @@ TEST(check_many_pieces)
         box[k - f] = (struct ckpt_box){{i / 256 * 4, i % 256 * 4}, {4, 4}};
         *k = (struct ckpt_fragment){.box = &box[k - f], .file = p->file[0]};
     }
-    assert_int_equal(ckpt_fragment_check(&shape, CKPT_U8, f, 65536, &err), 0);
+    assert_int_equal(ckpt_fragment_check(&shape, CKPT_U8, f, 65536, err), 0);
     box[777].count[1] = 3;
-    assert_int_equal(ckpt_fragment_check(&shape, CKPT_U8, f, 65536, &err), CKPT_EFORMAT);
-    assert_string_equal(err.reason, "hole");
+    assert_int_equal(ckpt_fragment_check(&shape, CKPT_U8, f, 65536, err), CKPT_EFORMAT);
+    assert_string_equal(err->reason, "hole");
     box[777].count[1] = 4;
     f[778].box = f[777].box;
-    assert_int_equal(ckpt_fragment_check(&shape, CKPT_U8, f, 65536, &err), CKPT_EFORMAT);
+    assert_int_equal(ckpt_fragment_check(&shape, CKPT_U8, f, 65536, err), CKPT_EFORMAT);
     free(box);
     free(f);
 }
 
-TEST(gather_of_unchecked_pieces_fails)
+TEST_ERR(gather_of_unchecked_pieces_fails)
 {
     struct puzzle *p = &puzzle;
     struct ckpt_shape shape = ckpt_shape_1d(8);
     struct ckpt_fragment f[2] = {{.box = &(struct ckpt_box){{0}, {3}}, .file = p->file[0]},
                                  {.box = &(struct ckpt_box){{4}, {4}}, .file = p->file[0],
                                   .offset = FILE_BYTES - 2}};
-    struct ckpt_err err = {0};
     unsigned char got[8];
 
-    assert_int_equal(ckpt_fragment_gather(got, &shape, CKPT_U8, f, 2, 0, 4, &err), CKPT_EFORMAT);
-    assert_string_equal(err.reason, "hole");
-    assert_int_equal(ckpt_fragment_gather(got, &shape, CKPT_U8, f, 2, 4, 4, &err), CKPT_EFORMAT);
-    assert_string_equal(err.reason, "truncated");
+    assert_int_equal(ckpt_fragment_gather(got, &shape, CKPT_U8, f, 2, 0, 4, err), CKPT_EFORMAT);
+    assert_string_equal(err->reason, "hole");
+    assert_int_equal(ckpt_fragment_gather(got, &shape, CKPT_U8, f, 2, 4, 4, err), CKPT_EFORMAT);
+    assert_string_equal(err->reason, "truncated");
 }

@@ -13,11 +13,6 @@ BEFORE_EACH()
     snprintf(repo, sizeof repo, "%s/deep/repo.git", dir);
 }
 
-AFTER_EACH()
-{
-    scratch_remove(dir);
-}
-
 /* What git itself says of the repository: its output up to n bytes. */
 static void git_says(char *out, size_t n, const char *what)
 {
@@ -52,10 +47,9 @@ static struct ckpt_git *begun(bool create, const char *branch)
     return g;
 }
 
-TEST(first_commit)
+TEST_ERR(first_commit)
 {
     struct ckpt_git *g = begun(true, NULL);
-    struct ckpt_err err = {0};
     char id[CKPT_GIT_ID], said[600];
     bool changed;
 
@@ -70,7 +64,7 @@ TEST(first_commit)
     assert_false(ckpt_git_has(g, "b"));
     assert_string_equal(ckpt_git_path(g, 0), "a.txt");
     assert_null(ckpt_git_path(g, 3));
-    assert_int_equal(ckpt_git_commit(g, "subject\n\nbody\n", AUTHOR, id, &changed, &err), 0);
+    assert_int_equal(ckpt_git_commit(g, "subject\n\nbody\n", AUTHOR, id, &changed, err), 0);
     assert_true(changed);
     ckpt_git_close(g);
     git_says(said, sizeof said, "log --format='%H|%an|%ae|%s|%b|%P' refs/heads/main");
@@ -84,27 +78,26 @@ TEST(first_commit)
 }
 
 /* The tree goes on from the branch's newest; the same tree is no commit. */
-TEST(second_commit)
+TEST_ERR(second_commit)
 {
     struct ckpt_git *g = begun(true, NULL);
-    struct ckpt_err err = {0};
     char first[CKPT_GIT_ID], id[CKPT_GIT_ID], said[600];
     bool changed;
 
     put(g, "keep", "1");
     put(g, "drop", "2");
-    assert_int_equal(ckpt_git_commit(g, "one", AUTHOR, first, &changed, &err), 0);
+    assert_int_equal(ckpt_git_commit(g, "one", AUTHOR, first, &changed, err), 0);
     ckpt_git_close(g);
     g = begun(false, "main");
     put(g, "keep", "1");
-    assert_int_equal(ckpt_git_commit(g, "nothing", AUTHOR, id, &changed, &err), 0);
+    assert_int_equal(ckpt_git_commit(g, "nothing", AUTHOR, id, &changed, err), 0);
     assert_false(changed);
     assert_string_equal(id, first);
-    assert_int_equal(ckpt_git_begin(g, NULL, &err), 0);
-    assert_int_equal(ckpt_git_remove(g, "absent", &err), CKPT_ENOTFOUND);
-    assert_int_equal(ckpt_git_remove(g, "drop", &err), 0);
+    assert_int_equal(ckpt_git_begin(g, NULL, err), 0);
+    assert_int_equal(ckpt_git_remove(g, "absent", err), CKPT_ENOTFOUND);
+    assert_int_equal(ckpt_git_remove(g, "drop", err), 0);
     put(g, "more", "3");
-    assert_int_equal(ckpt_git_commit(g, "two", AUTHOR, id, &changed, &err), 0);
+    assert_int_equal(ckpt_git_commit(g, "two", AUTHOR, id, &changed, err), 0);
     assert_true(changed);
     ckpt_git_close(g);
     git_says(said, sizeof said, "log --format=%s main");
@@ -114,97 +107,93 @@ TEST(second_commit)
 }
 
 /* Another branch is born beside the first, which stays where it was. */
-TEST(branches)
+TEST_ERR(branches)
 {
     struct ckpt_git *g = begun(true, "step-3");
-    struct ckpt_err err = {0};
     char id[CKPT_GIT_ID], said[600];
     bool changed;
 
     put(g, "a", "1");
-    assert_int_equal(ckpt_git_commit(g, "one", AUTHOR, id, &changed, &err), 0);
-    assert_int_equal(ckpt_git_begin(g, "bad..name", &err), CKPT_EUSAGE);
-    assert_int_equal(ckpt_git_begin(g, "-x", &err), CKPT_EUSAGE);
-    assert_int_equal(ckpt_git_begin(g, "", &err), CKPT_EUSAGE);
+    assert_int_equal(ckpt_git_commit(g, "one", AUTHOR, id, &changed, err), 0);
+    assert_int_equal(ckpt_git_begin(g, "bad..name", err), CKPT_EUSAGE);
+    assert_int_equal(ckpt_git_begin(g, "-x", err), CKPT_EUSAGE);
+    assert_int_equal(ckpt_git_begin(g, "", err), CKPT_EUSAGE);
     memset(said, 'x', sizeof said - 1);         /* cut short it would be another branch */
     said[sizeof said - 1] = '\0';
-    assert_int_equal(ckpt_git_begin(g, said, &err), CKPT_EUSAGE);
+    assert_int_equal(ckpt_git_begin(g, said, err), CKPT_EUSAGE);
     ckpt_git_close(g);
     git_says(said, sizeof said, "for-each-ref --format='%(refname)'");
     assert_string_equal(said, "refs/heads/step-3\n");
 }
 
 /* Two writers: the second is told that the branch moved, and nothing of the first is lost. */
-TEST(moved_meanwhile)
+TEST_ERR(moved_meanwhile)
 {
     struct ckpt_git *a = begun(true, NULL), *b;
-    struct ckpt_err err = {0};
     char id[CKPT_GIT_ID], said[600];
     bool changed;
 
     b = begun(false, NULL);                     /* of an unborn branch, too */
     put(a, "x", "a");
     put(b, "x", "b");
-    assert_int_equal(ckpt_git_commit(a, "a1", AUTHOR, id, &changed, &err), 0);
-    assert_int_equal(ckpt_git_commit(b, "b1", AUTHOR, id, &changed, &err), CKPT_ESTOPPED);
+    assert_int_equal(ckpt_git_commit(a, "a1", AUTHOR, id, &changed, err), 0);
+    assert_int_equal(ckpt_git_commit(b, "b1", AUTHOR, id, &changed, err), CKPT_ESTOPPED);
     assert_false(changed);
-    assert_non_null(strstr(err.text, "refs/heads/main: moved while"));
-    assert_int_equal(ckpt_git_begin(b, NULL, &err), 0);
-    assert_int_equal(ckpt_git_begin(a, NULL, &err), 0);
+    assert_non_null(strstr(err->text, "refs/heads/main: moved while"));
+    assert_int_equal(ckpt_git_begin(b, NULL, err), 0);
+    assert_int_equal(ckpt_git_begin(a, NULL, err), 0);
     put(b, "x", "b");
     put(a, "y", "a");
-    assert_int_equal(ckpt_git_commit(b, "b2", AUTHOR, id, &changed, &err), 0);
-    assert_int_equal(ckpt_git_commit(a, "a2", AUTHOR, id, &changed, &err), CKPT_ESTOPPED);
+    assert_int_equal(ckpt_git_commit(b, "b2", AUTHOR, id, &changed, err), 0);
+    assert_int_equal(ckpt_git_commit(a, "a2", AUTHOR, id, &changed, err), CKPT_ESTOPPED);
     ckpt_git_close(a);
     ckpt_git_close(b);
     git_says(said, sizeof said, "log --format=%s main");
     assert_string_equal(said, "b2\na1\n");
 }
 
-TEST(refused)
+TEST_ERR(refused)
 {
     static const char *const astray[] = {".git/hooks/post-update", "a/.GIT/config", "a/Git~1/x",
                                          "../out", "/abs", "a/../b", "a//b", ""};
-    struct ckpt_err err = {0};
     struct ckpt_git *g;
     char id[CKPT_GIT_ID], said[600];
     bool changed;
 
-    assert_int_equal(ckpt_git_open(&g, repo, false, &err), CKPT_ENOTFOUND);
+    assert_int_equal(ckpt_git_open(&g, repo, false, err), CKPT_ENOTFOUND);
     assert_null(g);
-    assert_string_equal(err.hint, "--create makes a bare repository there");
-    assert_int_equal(ckpt_git_open(&g, dir, true, &err), CKPT_EFORMAT); /* there, and no git */
+    assert_string_equal(err->hint, "--create makes a bare repository there");
+    assert_int_equal(ckpt_git_open(&g, dir, true, err), CKPT_EFORMAT); /* there, and no git */
     assert_null(g);
     assert_int_equal(entries(dir), 0);
     g = begun(true, NULL);
     for (size_t i = 0; i < sizeof astray / sizeof astray[0]; i++) {
-        assert_int_equal(ckpt_git_put(g, astray[i], "x", 1, &err), CKPT_EREFUSED);
-        assert_string_equal(err.reason, "refused-path");
+        assert_int_equal(ckpt_git_put(g, astray[i], "x", 1, err), CKPT_EREFUSED);
+        assert_string_equal(err->reason, "refused-path");
         assert_false(ckpt_git_has(g, astray[i]));
     }
     put(g, ".gitattributes", "1");
     put(g, "a.git/git", "1");
-    assert_int_equal(ckpt_git_commit(g, "m", "nobody", id, &changed, &err), CKPT_EUSAGE);
-    assert_int_equal(ckpt_git_commit(g, "m", "<a@b>", id, &changed, &err), CKPT_EUSAGE);
-    assert_int_equal(ckpt_git_commit(g, "m", "a> <b", id, &changed, &err), CKPT_EUSAGE);
+    assert_int_equal(ckpt_git_commit(g, "m", "nobody", id, &changed, err), CKPT_EUSAGE);
+    assert_int_equal(ckpt_git_commit(g, "m", "<a@b>", id, &changed, err), CKPT_EUSAGE);
+    assert_int_equal(ckpt_git_commit(g, "m", "a> <b", id, &changed, err), CKPT_EUSAGE);
     ckpt_git_close(g);
     git_says(said, sizeof said, "for-each-ref");
     assert_string_equal(said, "");
 }
 
 /* HEAD that names a commit and no branch wants to be told which. */
-TEST(detached)
+TEST_ERR(detached)
 {
     struct ckpt_git *g = begun(true, NULL);
-    struct ckpt_err err = {0};
     char id[CKPT_GIT_ID], said[600];
     bool changed;
 
     put(g, "a", "1");
-    assert_int_equal(ckpt_git_commit(g, "one", AUTHOR, id, &changed, &err), 0);
+    assert_int_equal(ckpt_git_commit(g, "one", AUTHOR, id, &changed, err), 0);
     git_says(said, sizeof said, "update-ref --no-deref HEAD refs/heads/main");
-    assert_int_equal(ckpt_git_begin(g, NULL, &err), CKPT_EUSAGE);
-    assert_string_equal(err.text, "HEAD names no branch: say which with --branch");
-    assert_int_equal(ckpt_git_begin(g, "main", &err), 0);
+    assert_int_equal(ckpt_git_begin(g, NULL, err), CKPT_EUSAGE);
+    assert_string_equal(err->text, "HEAD names no branch: say which with --branch");
+    assert_int_equal(ckpt_git_begin(g, "main", err), 0);
     ckpt_git_close(g);
 }

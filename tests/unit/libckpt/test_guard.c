@@ -39,20 +39,19 @@ static void guarded_close(struct guarded *g)
     free(g->bytes);
 }
 
-TEST(right_bytes_are_read)
+TEST_ERR(right_bytes_are_read)
 {
-    struct ckpt_err err = {0};
     struct guarded g;
     unsigned char *back = malloc(BIG + 20), byte;
 
     guarded_open(&g);
     for (int i = 0; i < 2; i++) {
         memset(back, 0, BIG + 20);
-        assert_int_equal(ckpt_file_read_at(g.file, back, BIG + 20, 0, &err), 0);
+        assert_int_equal(ckpt_file_read_at(g.file, back, BIG + 20, 0, err), 0);
         assert_memory_equal(back, g.bytes, BIG + 20);
     }
-    assert_int_equal(ckpt_file_read_at(g.file, &byte, 0, BIG + 20, &err), 0);
-    assert_int_equal(ckpt_file_read_at(g.file, &byte, 1, BIG + 20, &err), CKPT_EFORMAT);
+    assert_int_equal(ckpt_file_read_at(g.file, &byte, 0, BIG + 20, err), 0);
+    assert_int_equal(ckpt_file_read_at(g.file, &byte, 1, BIG + 20, err), CKPT_EFORMAT);
     free(back);
     guarded_close(&g);
 }
@@ -86,23 +85,22 @@ TEST(a_wrong_range_is_told)
     free(back);
 }
 
-TEST(bytes_outside_and_other_ranges_are_read)
+TEST_ERR(bytes_outside_and_other_ranges_are_read)
 {
     static const struct { size_t at, n; } rows[] = {
         {0, 10}, {10, 10}, {BIG, 5}, {BIG + 10, 10}, {BIG + 5, 5}, {20, 0}, {BIG - 1, 0},
     };
     unsigned char back[32];
-    struct ckpt_err err = {0};
     struct guarded g;
 
     guarded_open(&g);
     g.bytes[BIG / 2] ^= 1;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        assert_int_equal(ckpt_file_read_at(g.file, back, rows[i].n, rows[i].at, &err), 0);
+        assert_int_equal(ckpt_file_read_at(g.file, back, rows[i].n, rows[i].at, err), 0);
         assert_memory_equal(back, g.bytes + rows[i].at, rows[i].n);
     }
-    assert_int_equal(ckpt_guard_prove(g.file, 0, 20, &err), 0);
-    assert_int_equal(ckpt_guard_prove(g.file, 0, 21, &err), CKPT_EFORMAT);
+    assert_int_equal(ckpt_guard_prove(g.file, 0, 20, err), 0);
+    assert_int_equal(ckpt_guard_prove(g.file, 0, 21, err), CKPT_EFORMAT);
     guarded_close(&g);
 }
 
@@ -131,15 +129,14 @@ TEST(workers_hear_of_it)
 }
 
 #ifdef CKPT_FAULTS
-TEST(failures_are_told)
+TEST_ERR(failures_are_told)
 {
-    struct ckpt_err err = {0};
     struct guarded g;
     unsigned char byte;
 
     guarded_open(&g);
     ckpt_fault_arm(CKPT_FAULT_ALLOC, 1);
-    assert_int_equal(ckpt_file_read_at(g.file, &byte, 1, 12, &err), CKPT_ENOMEM);
+    assert_int_equal(ckpt_file_read_at(g.file, &byte, 1, 12, err), CKPT_ENOMEM);
     ckpt_fault_arm(CKPT_FAULT_ALLOC, 0);
     guarded_close(&g);
 }

@@ -33,19 +33,18 @@ TEST(addresses_that_are_read)
     check("hf://a/b@feature%2Fx/c", "models", "a/b", "feature/x", "c");
 }
 
-TEST(addresses_that_are_none)
+TEST_ERR(addresses_that_are_none)
 {
     static const char *const bad[] = {
         "hf://", "hf:///a", "hf://a//b", "hf://-a/b", "hf://a/b.git", "hf://a/b--c", "hf://a/..",
         "hf://a/b@", "hf://a/b@/c", "hf://a/b@%zz", "hf://a/b@a%00b", "hf://a/b@a..b", "hf://a b/c",
         "hf://a/b@x%20y",
     };
-    struct ckpt_err err;
     struct hub_place p;
 
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        ckpt_err_clear(&err);
-        assert_int_equal(hub_parse(&p, bad[i], &err), CKPT_EUSAGE);
+        ckpt_err_clear(err);
+        assert_int_equal(hub_parse(&p, bad[i], err), CKPT_EUSAGE);
     }
 }
 
@@ -68,19 +67,18 @@ static struct tree *tree_of(const char *page, int want)
 
 #define FILE_ROW(path) "{\"type\":\"file\",\"path\":\"" path "\",\"size\":3,\"oid\":\"x\"}"
 
-TEST(a_list_is_a_directory)
+TEST_ERR(a_list_is_a_directory)
 {
     struct tree *t = tree_of("[" FILE_ROW("a-b") "," FILE_ROW("a/x/2") "," FILE_ROW("a/x/1") ","
                              FILE_ROW("a.c") "," FILE_ROW(".gitattributes") ",{\"type\":"
                              "\"directory\",\"path\":\"a\"}]", 0);
-    struct ckpt_err err = {0};
     struct ckpt_arena arena = {0};
     struct ckpt_entry *e;
     struct ckpt_dir *dir, *sub;
     size_t n;
 
-    assert_int_equal(tree_open_dir(&dir, t, "", "hf://a/b", 0, &err), 0);
-    assert_int_equal(ckpt_dir_list(dir, &arena, &e, &n, &err), 0);
+    assert_int_equal(tree_open_dir(&dir, t, "", "hf://a/b", 0, err), 0);
+    assert_int_equal(ckpt_dir_list(dir, &arena, &e, &n, err), 0);
     assert_int_equal(n, 4);
     assert_string_equal(e[1].name, "a");
     assert_true(e[1].is_dir);
@@ -89,12 +87,12 @@ TEST(a_list_is_a_directory)
     assert_true(ckpt_dir_has(dir, "a/x/1"));
     assert_false(ckpt_dir_has(dir, "a/x"));
     assert_false(ckpt_dir_has(dir, "../a-b"));
-    assert_int_equal(ckpt_dir_open_at(&sub, dir, "a/x", &err), 0);
-    assert_int_equal(ckpt_dir_list(sub, &arena, &e, &n, &err), 0);
+    assert_int_equal(ckpt_dir_open_at(&sub, dir, "a/x", err), 0);
+    assert_int_equal(ckpt_dir_list(sub, &arena, &e, &n, err), 0);
     assert_int_equal(n, 2);
     ckpt_dir_close(sub);
-    assert_int_equal(ckpt_dir_open_at(&sub, dir, "a-b", &err), CKPT_ENOTFOUND);
-    assert_int_equal(ckpt_dir_open_at(&sub, dir, "b", &err), CKPT_ENOTFOUND);
+    assert_int_equal(ckpt_dir_open_at(&sub, dir, "a-b", err), CKPT_ENOTFOUND);
+    assert_int_equal(ckpt_dir_open_at(&sub, dir, "b", err), CKPT_ENOTFOUND);
     ckpt_dir_close(dir);
     ckpt_arena_release(&arena);
     tree_free(t);
@@ -138,32 +136,30 @@ TEST(paths_that_lead_out_are_left_out)
     tree_free(t);
 }
 
-TEST(commits)
+TEST_ERR(commits)
 {
-    struct ckpt_err err = {0};
     char commit[41];
     json_t *good = json_pack("{s:s}", "sha", "6ce70ec43db2e3e903040bf7ad01574c660a78e9");
     json_t *bad = json_pack("{s:s}", "sha", "../../../../../../../../../../../../../x");
 
-    assert_int_equal(hub_read_commit(commit, good, &err), 0);
-    assert_int_equal(hub_read_commit(commit, bad, &err), CKPT_EPROTOCOL);
+    assert_int_equal(hub_read_commit(commit, good, err), 0);
+    assert_int_equal(hub_read_commit(commit, bad, err), CKPT_EPROTOCOL);
     json_decref(good);
     json_decref(bad);
 }
 
-TEST(an_index_names_files)
+TEST_ERR(an_index_names_files)
 {
-    struct ckpt_err err = {0};
     struct tree *t;
     json_t *index = json_pack("{s:{s:s,s:s,s:s}}", "weight_map", "a", "m-1.safetensors", "b",
                               "m-1.safetensors", "c", "../m-2");
 
-    assert_int_equal(tree_new(&t, "https://h/x", &err), 0);
-    assert_int_equal(web_read_index(t, index, &err), 0);
+    assert_int_equal(tree_new(&t, "https://h/x", err), 0);
+    assert_int_equal(web_read_index(t, index, err), 0);
     assert_int_equal(t->n, 1);
     json_decref(index);
     index = json_pack("[i]", 1);
-    assert_int_equal(web_read_index(t, index, &err), CKPT_EFORMAT);
+    assert_int_equal(web_read_index(t, index, err), CKPT_EFORMAT);
     json_decref(index);
     tree_free(t);
 }
@@ -181,15 +177,14 @@ TEST(what_is_an_address)
     assert_false(ckpt_path_is_remote("-"));
 }
 
-TEST(file_addresses_are_paths)
+TEST_ERR(file_addresses_are_paths)
 {
-    struct ckpt_err err = {0};
     struct ckpt_dir *dir;
 
     assert_true(ckpt_path_is_dir("file:///"));
     assert_true(ckpt_path_is_dir("file://localhost/%2e"));
     assert_false(ckpt_path_is_file("file:///"));
-    assert_int_equal(ckpt_path_dir(&dir, "file:///", 0, &err), 0);
+    assert_int_equal(ckpt_path_dir(&dir, "file:///", 0, err), 0);
     ckpt_dir_close(dir);
-    assert_int_equal(ckpt_path_dir(&dir, "file://else/where", 0, &err), CKPT_ENOTFOUND);
+    assert_int_equal(ckpt_path_dir(&dir, "file://else/where", 0, err), CKPT_ENOTFOUND);
 }

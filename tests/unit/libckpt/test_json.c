@@ -111,24 +111,23 @@ TEST(writes_as_python)
                    "[\"\\u0001\\\"\\\\\\n\xc3\xa9\"]");
 }
 
-TEST(getters_name_key_and_type)
+TEST_ERR(getters_name_key_and_type)
 {
-    struct ckpt_err err = {0};
     const char *s;
     int64_t i;
     double d;
     json_t *v;
 
     assert_int_equal(parse(&v, "{\"i\":3,\"s\":\"x\",\"n\":null,\"d\":2.5}", 0), 0);
-    assert_int_equal(ckpt_json_int(&i, v, "i", &err), 0);
+    assert_int_equal(ckpt_json_int(&i, v, "i", err), 0);
     assert_int_equal(i, 3);
-    assert_int_equal(ckpt_json_int(&i, v, "d", &err), CKPT_EFORMAT);
-    assert_string_equal(err.text, "\"d\" is a number, an integer wanted");
-    assert_int_equal(ckpt_json_str(&s, v, "absent", &err), CKPT_EFORMAT);
-    assert_int_equal(ckpt_json_int_or(&i, v, "n", 9, &err), 0);
+    assert_int_equal(ckpt_json_int(&i, v, "d", err), CKPT_EFORMAT);
+    assert_string_equal(err->text, "\"d\" is a number, an integer wanted");
+    assert_int_equal(ckpt_json_str(&s, v, "absent", err), CKPT_EFORMAT);
+    assert_int_equal(ckpt_json_int_or(&i, v, "n", 9, err), 0);
     assert_int_equal(i, 9);
-    assert_int_equal(ckpt_json_num_or(&d, v, "i", 0, &err), 0);
+    assert_int_equal(ckpt_json_num_or(&d, v, "i", 0, err), 0);
     assert_true(d == 3.0);
-    assert_int_equal(ckpt_json_num_or(&d, v, "s", 0, &err), CKPT_EFORMAT);
+    assert_int_equal(ckpt_json_num_or(&d, v, "s", 0, err), CKPT_EFORMAT);
     json_decref(v);
 }

@@ -123,7 +123,6 @@ BEFORE_EACH()
 AFTER_EACH()
 {
     free(bytes);
-    scratch_remove(dir);
 }
 
 static void add(void *ctx, uint64_t n) { *(uint64_t *)ctx += n; }
@@ -141,16 +140,15 @@ static int put(const char *name, bool *had, uint64_t *told, struct ckpt_err *err
     return rc;
 }
 
-TEST(put)
+TEST_ERR(put)
 {
-    struct ckpt_err err = {0};
     unsigned char *got = malloc(BYTES + 1);
     char at[400];
     uint64_t told;
     bool had;
     FILE *r;
 
-    assert_int_equal(put(oid, &had, &told, &err), 0);
+    assert_int_equal(put(oid, &had, &told, err), 0);
     assert_false(had);
     assert_int_equal(told, BYTES);
     snprintf(at, sizeof at, "%s/lfs/objects/%.2s/%.2s/%s", dir, oid, oid + 2, oid);
@@ -159,12 +157,12 @@ TEST(put)
     assert_int_equal(fread(got, 1, BYTES + 1, r), BYTES);
     assert_memory_equal(got, bytes, BYTES);
     fclose(r);
-    assert_int_equal(put(oid, &had, &told, &err), 0);
+    assert_int_equal(put(oid, &had, &told, err), 0);
     assert_true(had);
     assert_int_equal(told, BYTES);
     /* An object of another length is none: an interrupted copy by somebody else. */
     assert_int_equal(truncate(at, 5), 0);
-    assert_int_equal(put(oid, &had, &told, &err), 0);
+    assert_int_equal(put(oid, &had, &told, err), 0);
     assert_false(had);
     r = fopen(at, "r");
     assert_non_null(r);
@@ -175,39 +173,37 @@ TEST(put)
 }
 
 /* A file that is not what was digested leaves nothing in the store. */
-TEST(changed)
+TEST_ERR(changed)
 {
-    struct ckpt_err err = {0};
     char at[400];
     uint64_t told;
     bool had;
 
-    assert_int_equal(put(OID, &had, &told, &err), CKPT_EFORMAT);
-    assert_string_equal(err.reason, "changed");
-    assert_non_null(strstr(err.text, "weights: changed while it was read"));
+    assert_int_equal(put(OID, &had, &told, err), CKPT_EFORMAT);
+    assert_string_equal(err->reason, "changed");
+    assert_non_null(strstr(err->text, "weights: changed while it was read"));
     snprintf(at, sizeof at, "%s/lfs/objects/98/ea", dir);
     assert_int_equal(entries(at), 0);
 }
 
-TEST(no_room)
+TEST_ERR(no_room)
 {
-    struct ckpt_err err = {0};
     uint64_t told;
     bool had;
 
     snprintf(dir + strlen(dir), 20, "/weights");        /* a file is no directory */
-    assert_int_equal(put(oid, &had, &told, &err), CKPT_ECREATE);
+    assert_int_equal(put(oid, &had, &told, err), CKPT_ECREATE);
     *strrchr(dir, '/') = '\0';
 #ifdef CKPT_FAULTS
     char at[400];
 
     snprintf(at, sizeof at, "%s/lfs/objects/%.2s/%.2s", dir, oid, oid + 2);
-    ckpt_err_clear(&err);
+    ckpt_err_clear(err);
     ckpt_fault_arm(CKPT_FAULT_WRITE, 2);
-    assert_int_equal(put(oid, &had, &told, &err), CKPT_EIO);
+    assert_int_equal(put(oid, &had, &told, err), CKPT_EIO);
     assert_true(ckpt_fault_struck());
     ckpt_fault_arm(CKPT_FAULT_SYNC, 1);
-    assert_int_equal(put(oid, &had, &told, &err), CKPT_EIO);
+    assert_int_equal(put(oid, &had, &told, err), CKPT_EIO);
     assert_true(ckpt_fault_struck());
     ckpt_fault_arm(CKPT_FAULT_SYNC, 0);
     assert_int_equal(entries(at), 0);

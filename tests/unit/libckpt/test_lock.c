@@ -7,40 +7,36 @@
 #include "libckpt/io/path.h"
 
 /* flock belongs to an open file description, so a second one in this process is another holder. */
-TEST(a_second_writer_is_refused)
+TEST_ERR(a_second_writer_is_refused)
 {
     const char *dir = scratch("lock");
     struct ckpt_lock *a = NULL, *b = NULL;
-    struct ckpt_err err = {0};
     char own[64];
 
-    assert_int_equal(ckpt_lock_writer(&a, dir, &err), 0);
-    assert_int_equal(ckpt_lock_writer(&b, dir, &err), CKPT_ECREATE);
-    assert_string_equal(err.reason, "locked");
+    assert_int_equal(ckpt_lock_writer(&a, dir, err), 0);
+    assert_int_equal(ckpt_lock_writer(&b, dir, err), CKPT_ECREATE);
+    assert_string_equal(err->reason, "locked");
     snprintf(own, sizeof own, "process %d on ", (int)getpid());
-    assert_non_null(strstr(err.text, own));
+    assert_non_null(strstr(err->text, own));
     assert_null(b);
     ckpt_lock_release(a);
-    assert_int_equal(ckpt_lock_writer(&b, dir, &err), 0);
+    assert_int_equal(ckpt_lock_writer(&b, dir, err), 0);
     ckpt_lock_release(b);
-    scratch_remove(dir);
 }
 
-TEST(a_dead_writer_holds_nothing)
+TEST_ERR(a_dead_writer_holds_nothing)
 {
     const char *dir = scratch("lock-dead");
     struct ckpt_lock *a = NULL;
-    struct ckpt_err err = {0};
     int status;
     pid_t child = fork();
 
     if (child == 0)
-        _exit(ckpt_lock_writer(&a, dir, &err) ? 1 : 0);     /* leaves without a release */
+        _exit(ckpt_lock_writer(&a, dir, err) ? 1 : 0);     /* leaves without a release */
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-    assert_int_equal(ckpt_lock_writer(&a, dir, &err), 0);
+    assert_int_equal(ckpt_lock_writer(&a, dir, err), 0);
     ckpt_lock_release(a);
-    scratch_remove(dir);
 }
 
 TEST(what_is_leased_is_not_unread)
@@ -61,27 +57,24 @@ TEST(what_is_leased_is_not_unread)
     assert_true(ckpt_lock_unread(dir));
     assert_int_equal(entries(dir), 0);  /* a lease leaves no trace */
     assert_null(ckpt_lock_reader("build/there-is-no-such-folder"));
-    scratch_remove(dir);
 }
 
-TEST(a_directory_is_made_with_its_parents)
+TEST_ERR(a_directory_is_made_with_its_parents)
 {
     const char *dir = scratch("lock-dirs");
-    struct ckpt_err err = {0};
     char path[400];
     FILE *f;
 
     snprintf(path, sizeof path, "%s/a/b//c/", dir);
-    assert_int_equal(ckpt_path_make_dirs(path, &err), 0);
-    assert_int_equal(ckpt_path_make_dirs(path, &err), 0);
+    assert_int_equal(ckpt_path_make_dirs(path, err), 0);
+    assert_int_equal(ckpt_path_make_dirs(path, err), 0);
     assert_true(ckpt_path_is_dir(path));
     snprintf(path, sizeof path, "%s/file", dir);
     f = fopen(path, "w");
     assert_non_null(f);
     fclose(f);
     snprintf(path, sizeof path, "%s/file/below", dir);
-    assert_int_equal(ckpt_path_make_dirs(path, &err), CKPT_ECREATE);
+    assert_int_equal(ckpt_path_make_dirs(path, err), CKPT_ECREATE);
     snprintf(path, sizeof path, "%s/file", dir);
-    assert_int_equal(ckpt_path_make_dirs(path, &err), CKPT_ECREATE);
-    scratch_remove(dir);
+    assert_int_equal(ckpt_path_make_dirs(path, err), CKPT_ECREATE);
 }

@@ -88,9 +88,8 @@ TEST(a_matrix_of_that_rank_is_met)
 }
 
 /* The optimum is the sum of the smaller eigenvalues of D^T D. */
-TEST(above_it_the_optimum_is_near)
+TEST_ERR(above_it_the_optimum_is_near)
 {
-    struct ckpt_err err = {0};
     double value[60], g[60 * 60] = {0}, v[60 * 60], eigen[60], best = 0, whole, kept, rest;
     float left[80 * 10], right[60 * 10];
     struct matrix x;
@@ -105,7 +104,7 @@ TEST(above_it_the_optimum_is_near)
     ckpt_low_rank_eigen(eigen, v, g, 60);
     for (int i = 10; i < 60; i++)
         best += eigen[i];
-    assert_int_equal(ckpt_low_rank(left, right, &whole, &kept, 80, 60, 10, read_rows, &x, &err),
+    assert_int_equal(ckpt_low_rank(left, right, &whole, &kept, 80, 60, 10, read_rows, &x, err),
                      0);
     rest = missed(&x, left, right, 10);
     if (!(rest >= best * 0.9999 && rest <= best * 1.005) || fabs(whole - kept - rest) > 1e-3 * rest)
@@ -122,41 +121,39 @@ TEST(above_it_the_optimum_is_near)
     free(x.d);
 }
 
-TEST(the_same_matrix_gives_the_same_bits)
+TEST_ERR(the_same_matrix_gives_the_same_bits)
 {
     static const double value[] = {1, 1, 1, 1, 1, 1};
     struct matrix x = make(2100, 600, value, 6);        /* more than one block of rows */
     float *a = malloc(2700 * 8 * sizeof *a);
-    struct ckpt_err err = {0};
     double whole, kept;
 
     for (int k = 0; k < 2; k++)
         assert_int_equal(ckpt_low_rank(a + k * 2700 * 4, a + k * 2700 * 4 + 2100 * 4, &whole,
-                                       &kept, 2100, 600, 4, read_rows, &x, &err), 0);
+                                       &kept, 2100, 600, 4, read_rows, &x, err), 0);
     assert_memory_equal(a, a + 2700 * 4, 2700 * 4 * sizeof *a);
     free(a);
     free(x.d);
 }
 
-TEST(what_cannot_be_read_or_is_no_number_is_told)
+TEST_ERR(what_cannot_be_read_or_is_no_number_is_told)
 {
     static const double value[] = {1, 1};
     struct matrix x = make(40, 30, value, 2);
     float left[80], right[60];
-    struct ckpt_err err = {0};
     double whole, kept;
 
     for (int k = 1; k < 4; k++) {
         x.passes_until_failure = k;
-        assert_int_equal(ckpt_low_rank(left, right, &whole, &kept, 40, 30, 2, read_rows, &x, &err),
+        assert_int_equal(ckpt_low_rank(left, right, &whole, &kept, 40, 30, 2, read_rows, &x, err),
                          CKPT_EIO);
     }
     x.passes_until_failure = 0;
     x.d[33] = NAN;
-    assert_int_equal(ckpt_low_rank(left, right, &whole, &kept, 40, 30, 2, read_rows, &x, &err),
+    assert_int_equal(ckpt_low_rank(left, right, &whole, &kept, 40, 30, 2, read_rows, &x, err),
                      CKPT_EFORMAT);
     memset(x.d, 0, 1200 * sizeof *x.d);
-    assert_int_equal(ckpt_low_rank(left, right, &whole, &kept, 40, 30, 2, read_rows, &x, &err), 0);
+    assert_int_equal(ckpt_low_rank(left, right, &whole, &kept, 40, 30, 2, read_rows, &x, err), 0);
     for (int i = 0; i < 80; i++)
         assert_true(left[i] == 0);
     free(x.d);

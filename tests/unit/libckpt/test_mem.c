@@ -101,23 +101,22 @@ TEST(utf8)
     }
 }
 
-TEST(map)
+TEST_ERR(map)
 {
     static char keys[5000][12];
-    struct ckpt_err err = {0};
     struct ckpt_map *m;
 
-    assert_int_equal(ckpt_map_new(&m, 2, &err), 0);
+    assert_int_equal(ckpt_map_new(&m, 2, err), 0);
     for (size_t i = 0; i < 5000; i++) {
         snprintf(keys[i], sizeof keys[i], "key%zu", i);
-        assert_int_equal(ckpt_map_add(m, keys[i], strlen(keys[i]), i, &err), 0);
+        assert_int_equal(ckpt_map_add(m, keys[i], strlen(keys[i]), i, err), 0);
     }
     assert_int_equal(ckpt_map_count(m), 5000);
     for (size_t i = 0; i < 5000; i++)
         assert_int_equal(ckpt_map_get(m, keys[i], strlen(keys[i])), i);
     assert_true(ckpt_map_get(m, "key", 3) == CKPT_MAP_NONE);
-    assert_int_equal(ckpt_map_add(m, "key7", 4, 1, &err), CKPT_EFORMAT);
-    assert_string_equal(err.reason, "duplicate");
+    assert_int_equal(ckpt_map_add(m, "key7", 4, 1, err), CKPT_EFORMAT);
+    assert_string_equal(err->reason, "duplicate");
     assert_int_equal(ckpt_map_get(m, "key7", 4), 7);
     ckpt_map_free(m);
 }

@@ -3,7 +3,7 @@
 
 #include "trainer/data/pack.h"
 
-TEST(rows_and_targets_stay_inside_documents)
+TEST_ERR(rows_and_targets_stay_inside_documents)
 {
     int32_t a_ids[] = {10, 11, 12, 13}, a_labels[] = {10, -100, 12, 13};
     int32_t b_ids[] = {20}, b_labels[] = {20}, c_ids[] = {30, 31}, c_labels[] = {-100, 31};
@@ -12,15 +12,14 @@ TEST(rows_and_targets_stay_inside_documents)
     struct sample c = {.ids = c_ids, .labels = c_labels, .n = 2};
     const int32_t ids[] = {10, 11, 12, 13, 20, 30, 31}, positions[] = {0, 1, 2, 3, 0, 0, 1};
     const int32_t starts[] = {0, 4, 5, 7}, rows[] = {1, 2, 5}, targets[] = {12, 13, 31};
-    struct ckpt_err err = {0};
     struct pack p;
 
-    assert_int_equal(pack_init(&p, 7, 3, &err), 0);
+    assert_int_equal(pack_init(&p, 7, 3, err), 0);
     for (int again = 0; again < 2; again++) {
         pack_clear(&p);
-        assert_int_equal(pack_add(&p, &a, true, &err), 0);
-        assert_int_equal(pack_add(&p, &b, true, &err), 0);
-        assert_int_equal(pack_add(&p, &c, true, &err), 0);
+        assert_int_equal(pack_add(&p, &a, true, err), 0);
+        assert_int_equal(pack_add(&p, &b, true, err), 0);
+        assert_int_equal(pack_add(&p, &c, true, err), 0);
         assert_int_equal(p.batch.n_tokens, 7);
         assert_int_equal(p.batch.n_docs, 3);
         assert_int_equal(p.batch.n_rows, 3);
@@ -32,18 +31,18 @@ TEST(rows_and_targets_stay_inside_documents)
     }
     assert_int_equal(sample_targets(&a) + sample_targets(&b) + sample_targets(&c), 3);
     /* Full: by documents, by tokens. */
-    assert_int_equal(pack_add(&p, &b, true, &err), CKPT_ESTATE);
+    assert_int_equal(pack_add(&p, &b, true, err), CKPT_ESTATE);
     pack_clear(&p);
-    assert_int_equal(pack_add(&p, &a, false, &err), 0);
+    assert_int_equal(pack_add(&p, &a, false, err), 0);
     assert_int_equal(p.batch.n_rows, 0);
-    assert_int_equal(pack_add(&p, &a, true, &err), CKPT_ESTATE);
+    assert_int_equal(pack_add(&p, &a, true, err), CKPT_ESTATE);
     assert_int_equal(p.batch.n_tokens, 4);
     pack_release(&p);
-    assert_int_equal(pack_init(&p, 0, 1, &err), CKPT_ECONFIG);
-    assert_int_equal(pack_init(&p, 1, 0, &err), CKPT_ECONFIG);
+    assert_int_equal(pack_init(&p, 0, 1, err), CKPT_ECONFIG);
+    assert_int_equal(pack_init(&p, 1, 0, err), CKPT_ECONFIG);
 }
 
-TEST(first_fit_decreasing)
+TEST_ERR(first_fit_decreasing)
 {
     /* Longest first: 5, 4, 3, 3, 2, 1 into bins of 6: {5 1} {4 2} {3 3}; bins come in the order
      * of their earliest sample, samples in the order given. */
@@ -51,14 +50,13 @@ TEST(first_fit_decreasing)
     const int32_t length[] = {4, 3, 1, 3, 5, 2};    /* by sample: order is 3 4 5 3 2 1 long */
     const int64_t item[] = {3, 1, 0, 5, 4, 2}, bin[] = {0, 2, 4, 6};
     struct pack_plan plan = {0};
-    struct ckpt_err err = {0};
 
-    assert_int_equal(pack_plan_make(&plan, order, 6, length, 6, &err), 0);
+    assert_int_equal(pack_plan_make(&plan, order, 6, length, 6, err), 0);
     assert_int_equal(plan.n_bin, 3);
     assert_int_equal(plan.largest, 2);
     assert_memory_equal(plan.item, item, sizeof item);
     assert_memory_equal(plan.bin, bin, sizeof bin);
-    assert_int_equal(pack_plan_make(&plan, order, 6, length, 4, &err), CKPT_ELIMIT);
+    assert_int_equal(pack_plan_make(&plan, order, 6, length, 4, err), CKPT_ELIMIT);
     pack_plan_release(&plan);
 }
 
@@ -89,7 +87,7 @@ static int64_t plain_bins(const int *length, size_t n, int max)
     return bins;
 }
 
-TEST(every_sample_once_and_no_bin_too_full)
+TEST_ERR(every_sample_once_and_no_bin_too_full)
 {
     const int64_t n = PACK_WINDOW + 1000;
     int64_t *order = calloc((size_t)n, sizeof *order), want;
@@ -97,7 +95,6 @@ TEST(every_sample_once_and_no_bin_too_full)
     int *first = calloc((size_t)n, sizeof *first);
     bool *seen = calloc((size_t)n, sizeof *seen);
     struct pack_plan plan = {0};
-    struct ckpt_err err = {0};
     uint32_t random = 7;
 
     for (int64_t i = 0; i < n; i++) {
@@ -108,7 +105,7 @@ TEST(every_sample_once_and_no_bin_too_full)
     for (int64_t i = 0; i < n; i++)
         first[i] = length[order[i]];
     for (int again = 0; again < 2; again++)
-        assert_int_equal(pack_plan_make(&plan, order, n, length, 512, &err), 0);
+        assert_int_equal(pack_plan_make(&plan, order, n, length, 512, err), 0);
     want = plain_bins(first, PACK_WINDOW, 512) + plain_bins(first + PACK_WINDOW, 1000, 512);
     assert_int_equal(plan.n_bin, want);
     assert_int_equal(plan.bin[plan.n_bin], n);

@@ -60,16 +60,14 @@ static void keep(void *ctx, enum ckpt_log_level level, const char *text)
     snprintf(line, sizeof line, "%s", text);
 }
 
-TEST(messages)
+TEST_ERR(messages)
 {
-    struct ckpt_err err = {0};
-
-    ckpt_fail(&err, CKPT_EREFUSED, "hf://a/b: status 403: bad token " TOKEN);
-    assert_string_equal(err.text, "hf://a/b: status 403: bad token ***");
-    ckpt_err_in(&err, "http://host/%s", "hf%5fAbCdEfGhIjKl");
-    assert_null(strstr(err.text, "AbCdEf"));
-    ckpt_err_hint(&err, "say %s", TOKEN);
-    assert_string_equal(err.hint, "say ***");
+    ckpt_fail(err, CKPT_EREFUSED, "hf://a/b: status 403: bad token " TOKEN);
+    assert_string_equal(err->text, "hf://a/b: status 403: bad token ***");
+    ckpt_err_in(err, "http://host/%s", "hf%5fAbCdEfGhIjKl");
+    assert_null(strstr(err->text, "AbCdEf"));
+    ckpt_err_hint(err, "say %s", TOKEN);
+    assert_string_equal(err->hint, "say ***");
     ckpt_log_hook(keep, NULL);
     ckpt_log(CKPT_LOG_DEBUG, "GET http://host/%s: status 200", TOKEN);
     assert_string_equal(line, "GET *** status 200");

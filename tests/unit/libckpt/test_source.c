@@ -28,7 +28,7 @@ TEST(facts)
     ckpt_source_close(NULL);
 }
 
-TEST(read_checks_its_range)
+TEST_ERR(read_checks_its_range)
 {
     static const struct {
         size_t  i;
@@ -42,18 +42,17 @@ TEST(read_checks_its_range)
         {2, 0, 8, CKPT_EUNSUPPORTED},
     };
     struct ckpt_source *src = store_source(rows, 3, NULL);
-    struct ckpt_err err = {0};
     unsigned char got[96];
     struct ckpt_extent at;
 
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
         assert_int_equal(ckpt_source_read(src, cases[k].i, cases[k].start, cases[k].count, got,
-                                          &err), cases[k].code);
+                                          err), cases[k].code);
         assert_int_equal(
             ckpt_source_locate(src, cases[k].i, cases[k].start, cases[k].count, &at),
             cases[k].code == 0 && cases[k].count > 0);
     }
-    assert_int_equal(ckpt_source_read(src, 0, 3, 2, got, &err), 0);
+    assert_int_equal(ckpt_source_read(src, 0, 3, 2, got, err), 0);
     for (int i = 0; i < 8; i++)
         assert_int_equal(got[i], 12 + i);
     assert_true(ckpt_source_locate(src, 0, 3, 2, &at));
@@ -76,10 +75,9 @@ static int ones(void *self, size_t i, int64_t start, int64_t count, void *dst,
 
 static const struct ckpt_source_ops ones_ops = {.format = "ones", .read = ones};
 
-TEST(own_read_and_no_locate)
+TEST_ERR(own_read_and_no_locate)
 {
     struct ckpt_shape shape = ckpt_shape_1d(3);
-    struct ckpt_err err = {0};
     struct ckpt_extent at;
 
     for (int fails = 0; fails < 2; fails++) {
@@ -88,35 +86,34 @@ TEST(own_read_and_no_locate)
         unsigned char got[3] = {0};
 
         assert_int_equal(ckpt_tensors_add(&list, NULL, "a", 1, CKPT_U8, &shape, NULL, 0, false,
-                                          &err), 0);
+                                          err), 0);
         assert_int_equal(ckpt_source_new(&src, &ones_ops, fails ? &fails : NULL, &list, NULL, 0,
-                                         NULL, &err), 0);
+                                         NULL, err), 0);
         assert_int_equal(list.n, 0);            /* the source took it */
         assert_true(json_is_object(ckpt_source_info(src)));
         assert_false(ckpt_source_locate(src, 0, 0, 3, &at));
-        assert_int_equal(ckpt_source_read(src, 0, 0, 3, got, &err), fails ? CKPT_EIO : 0);
+        assert_int_equal(ckpt_source_read(src, 0, 0, 3, got, err), fails ? CKPT_EIO : 0);
         assert_int_equal(got[2], !fails);
         if (fails)
-            assert_string_equal(err.text, "tensor a: no ones left");
+            assert_string_equal(err->text, "tensor a: no ones left");
         ckpt_source_close(src);
     }
 }
 
 static void count_close(void *self) { ++*(int *)self; }
 
-TEST(new_takes_all_when_it_fails)
+TEST_ERR(new_takes_all_when_it_fails)
 {
     static const struct ckpt_source_ops ops = {.format = "bad", .close = count_close};
     struct ckpt_shape shape = ckpt_shape_1d(3);
     struct ckpt_tensors list = {0};
-    struct ckpt_err err = {0};
     struct ckpt_source *src;
     int closed = 0;
 
     assert_int_equal(
-        ckpt_tensors_add(&list, NULL, "a", 1, CKPT_U8, &shape, NULL, 0, false, &err), 0);
+        ckpt_tensors_add(&list, NULL, "a", 1, CKPT_U8, &shape, NULL, 0, false, err), 0);
     list.item[0].alias_of = 1;
-    assert_int_equal(ckpt_source_new(&src, &ops, &closed, &list, NULL, 0, json_object(), &err),
+    assert_int_equal(ckpt_source_new(&src, &ops, &closed, &list, NULL, 0, json_object(), err),
                      CKPT_ESTATE);
     assert_null(src);
     assert_int_equal(closed, 1);

@@ -30,17 +30,16 @@ static double *all_of(struct ckpt_source *s, const char *name, size_t *n)
     return x;
 }
 
-TEST(weighted)
+TEST_ERR(weighted)
 {
     static const double weight[] = {3, 1};
     static const char *const names[] = {"w", "v", "e"};
-    struct ckpt_err err = {0};
     int closed = 0;
 
     struct ckpt_source *a = store_source(first, 3, NULL), *b = store_source(second, 3, NULL), *m;
     struct ckpt_source *two[] = {store_source(first, 3, &closed), store_source(second, 3, &closed)};
 
-    assert_int_equal(ckpt_view_average(&m, two, 2, weight, &err), 0);
+    assert_int_equal(ckpt_view_average(&m, two, 2, weight, err), 0);
     assert_int_equal(ckpt_source_count(m), 3);
     for (size_t k = 0; k < 3; k++) {
         size_t n, i = ckpt_source_find(m, names[k]);
@@ -70,39 +69,37 @@ TEST(weighted)
 }
 
 /* A range that begins and ends inside blocks is the same elements. */
-TEST(ranges)
+TEST_ERR(ranges)
 {
     struct ckpt_source *two[] = {store_source(first, 3, NULL), store_source(second, 3, NULL)}, *m;
     unsigned char whole[35070 * 2], part[20000 * 2 + 1];
-    struct ckpt_err err = {0};
 
-    assert_int_equal(ckpt_view_average(&m, two, 2, NULL, &err), 0);
-    assert_int_equal(ckpt_source_read(m, 0, 0, 35070, whole, &err), 0);
+    assert_int_equal(ckpt_view_average(&m, two, 2, NULL, err), 0);
+    assert_int_equal(ckpt_source_read(m, 0, 0, 35070, whole, err), 0);
     part[40000] = 0xa5;
-    assert_int_equal(ckpt_source_read(m, 0, 4095, 20000, part, &err), 0);
+    assert_int_equal(ckpt_source_read(m, 0, 4095, 20000, part, err), 0);
     assert_memory_equal(part, whole + 4095 * 2, 40000);
     assert_int_equal(part[40000], 0xa5);
     ckpt_source_close(m);
 }
 
 /* Whole numbers must agree: those of two equal stores do, of two that begin elsewhere do not. */
-TEST(integers)
+TEST_ERR(integers)
 {
     static const struct store_row same[] = {{"n", CKPT_I64, 1, {600}, 0}};
     static const struct store_row moved[] = {{"_", CKPT_U8, 1, {1}, 0}, {"n", CKPT_I64, 1, {600}, 0}};
     static const struct store_row both[] = {{"n", CKPT_I64, 1, {600}, 0}, {"_", CKPT_U8, 1, {1}, 0}};
     struct ckpt_source *alike[] = {store_source(same, 1, NULL), store_source(same, 1, NULL)}, *m;
     struct ckpt_source *other[] = {store_source(both, 2, NULL), store_source(moved, 2, NULL)};
-    struct ckpt_err err = {0};
     int64_t x[600];
 
-    assert_int_equal(ckpt_view_average(&m, alike, 2, NULL, &err), 0);
-    assert_int_equal(ckpt_source_read(m, 0, 0, 600, x, &err), 0);
+    assert_int_equal(ckpt_view_average(&m, alike, 2, NULL, err), 0);
+    assert_int_equal(ckpt_source_read(m, 0, 0, 600, x, err), 0);
     assert_int_equal(x[0], 0x0706050403020100);
     ckpt_source_close(m);
-    assert_int_equal(ckpt_view_average(&m, other, 2, NULL, &err), 0);
-    assert_int_equal(ckpt_source_read(m, 0, 0, 600, x, &err), CKPT_EMISMATCH);
-    assert_non_null(strstr(err.text, "tensor n"));
+    assert_int_equal(ckpt_view_average(&m, other, 2, NULL, err), 0);
+    assert_int_equal(ckpt_source_read(m, 0, 0, 600, x, err), CKPT_EMISMATCH);
+    assert_non_null(strstr(err->text, "tensor n"));
     ckpt_source_close(m);
 }
 
@@ -140,11 +137,10 @@ TEST(refused)
     refused(more, 4, "tensor x: only checkpoint 2");
 }
 
-TEST(weights_without_a_sum)
+TEST_ERR(weights_without_a_sum)
 {
     static const double weight[] = {1, -1};
     struct ckpt_source *two[] = {store_source(first, 3, NULL), store_source(first, 3, NULL)}, *m;
-    struct ckpt_err err = {0};
 
-    assert_int_equal(ckpt_view_average(&m, two, 2, weight, &err), CKPT_EUSAGE);
+    assert_int_equal(ckpt_view_average(&m, two, 2, weight, err), CKPT_EUSAGE);
 }

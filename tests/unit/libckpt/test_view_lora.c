@@ -181,16 +181,15 @@ TEST(a_further_tensor_starts_from_the_base)
     assert_int_equal(closed, 2);
 }
 
-TEST(copies_that_cannot_be_converted_are_refused)
+TEST_ERR(copies_that_cannot_be_converted_are_refused)
 {
     struct ckpt_lora_update u = update(5, NONE, NONE, false);
     struct ckpt_source *s;
-    struct ckpt_err err;
     unsigned char *p;
     int closed;
 
     u.own = 4;                          /* C128 for F32 */
-    assert_int_equal(view(&s, &u, 1, &closed, &err), CKPT_EUNSUPPORTED);
+    assert_int_equal(view(&s, &u, 1, &closed, err), CKPT_EUNSUPPORTED);
     assert_int_equal(closed, 2);
     u.own = 7;
     s = must_view(&u, 1, &closed);
@@ -198,19 +197,18 @@ TEST(copies_that_cannot_be_converted_are_refused)
     free(p);
     ckpt_source_close(s);
     u.own = 2;
-    assert_int_equal(view(&s, &u, 1, &closed, &err), CKPT_EMISMATCH);
-    if (!strstr(err.text, "[40]") || !strstr(err.text, "[300]"))
-        fail_msg("%s", err.text);
+    assert_int_equal(view(&s, &u, 1, &closed, err), CKPT_EMISMATCH);
+    if (!strstr(err->text, "[40]") || !strstr(err->text, "[300]"))
+        fail_msg("%s", err->text);
 }
 
-TEST(two_updates_of_one_tensor_are_refused)
+TEST_ERR(two_updates_of_one_tensor_are_refused)
 {
     struct ckpt_lora_update u[2] = {update(0, 0, 1, false), update(0, 0, 1, false)};
     struct ckpt_source *s;
-    struct ckpt_err err;
     int closed;
 
-    assert_int_equal(view(&s, u, 2, &closed, &err), CKPT_EMISMATCH);
+    assert_int_equal(view(&s, u, 2, &closed, err), CKPT_EMISMATCH);
     assert_null(s);
     assert_int_equal(closed, 2);
 }
@@ -242,17 +240,16 @@ static int view_stack(struct ckpt_source **out, const struct ckpt_lora_update *u
     return ckpt_view_lora(out, store_source(stack_rows, 2, NULL), &adapter, 1, u, n, err);
 }
 
-TEST(a_part_gets_its_rows_and_columns)
+TEST_ERR(a_part_gets_its_rows_and_columns)
 {
     struct ckpt_lora_update u[4] = {expert(0, 0, false), expert(0, 1, false), expert(1, 0, true),
                                     expert(1, 1, true)};
     struct ckpt_source *s, *b = store_source(stack_rows, 2, NULL);
     struct ckpt_source *f = store_source(stack_factors, 2, NULL);
     float *fa = (float *)whole(f, 0), *fb = (float *)whole(f, 1);
-    struct ckpt_err err;
 
-    if (view_stack(&s, u, 4, &err))
-        fail_msg("%s", err.text);
+    if (view_stack(&s, u, 4, err))
+        fail_msg("%s", err->text);
     for (size_t t = 0; t < 2; t++) {
         float *w = (float *)whole(b, t), *found = (float *)whole(s, t);
 
@@ -275,11 +272,10 @@ TEST(a_part_gets_its_rows_and_columns)
     ckpt_source_close(f);
 }
 
-TEST(parts_outside_of_their_tensors_are_refused)
+TEST_ERR(parts_outside_of_their_tensors_are_refused)
 {
     struct ckpt_lora_update u[2] = {expert(0, 0, false), expert(0, 1, false)};
     struct ckpt_source *s;
-    struct ckpt_err err;
 
     for (int k = 0; k < 6; k++) {
         u[1] = expert(0, 1, false);
@@ -288,19 +284,18 @@ TEST(parts_outside_of_their_tensors_are_refused)
         u[1].part.b_col = k == 3 ? 4 : 1;
         u[1].part.b_step = k == 4 ? 3 : 2;
         u[1].part.b_row = k == 5 ? 1 : 0;
-        assert_int_equal(view_stack(&s, u, 2, &err), CKPT_EMISMATCH);
+        assert_int_equal(view_stack(&s, u, 2, err), CKPT_EMISMATCH);
         assert_null(s);
     }
 }
 
 /* W + 0.75 (W1 - W) - 0.5 (W2 - W) for products, a copy, lengths, rows and a vector. */
-TEST(changes_of_several_adapters_add_up)
+TEST_ERR(changes_of_several_adapters_add_up)
 {
     static const int64_t row[] = {299, 7};
     struct ckpt_lora_update u[4] = {update(0, 0, 1, false), update(0, 0, 1, false),
                                     update(5, NONE, NONE, false), update(5, NONE, NONE, false)};
     struct ckpt_source *adapter[2], *s, *b = store_source(base_rows, N_BASE, NULL), *one[2];
-    struct ckpt_err err = {0};
     size_t checked = 0;
     int closed;
 
@@ -318,8 +313,8 @@ TEST(changes_of_several_adapters_add_up)
     }
     for (size_t i = 0; i < 2; i++)
         adapter[i] = store_source(adapter_rows, 8, NULL);
-    if (ckpt_view_lora(&s, store_source(base_rows, N_BASE, NULL), adapter, 2, u, 4, &err))
-        fail_msg("%s", err.text);
+    if (ckpt_view_lora(&s, store_source(base_rows, N_BASE, NULL), adapter, 2, u, 4, err))
+        fail_msg("%s", err->text);
     for (size_t t = 0; t < 6; t += 5) {
         float *w = (float *)whole(b, t), *found = (float *)whole(s, t);
         float *w1 = (float *)whole(one[0], t), *w2 = (float *)whole(one[1], t);
@@ -370,13 +365,12 @@ static int read_one(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
                ? 0 : ckpt_fail(err, CKPT_ENO, "tensor %zu differs", t);
 }
 
-TEST(threads_and_pairs_that_come_and_go)
+TEST_ERR(threads_and_pairs_that_come_and_go)
 {
     struct store_row rows[MANY], factors[2 * MANY];
     struct ckpt_lora_update u[MANY];
     char names[MANY][8], factor_names[2 * MANY][8];
     struct ckpt_source *adapter;
-    struct ckpt_err err = {0};
     struct crowd c;
 
     for (size_t i = 0; i < MANY; i++) {
@@ -391,11 +385,11 @@ TEST(threads_and_pairs_that_come_and_go)
     }
     adapter = store_source(factors, 2 * MANY, NULL);
     assert_int_equal(ckpt_view_lora(&c.s, store_source(rows, MANY, NULL), &adapter, 1, u, MANY,
-                                    &err), 0);
+                                    err), 0);
     for (size_t i = 0; i < MANY; i++)
         c.want[i] = whole(c.s, i);
-    if (ckpt_pool_run(4, 20 * MANY, read_one, &c, &err))
-        fail_msg("%s", err.text);
+    if (ckpt_pool_run(4, 20 * MANY, read_one, &c, err))
+        fail_msg("%s", err->text);
     for (size_t i = 0; i < MANY; i++)
         free(c.want[i]);
     ckpt_source_close(c.s);

@@ -85,7 +85,7 @@ TEST(cast_every_pair_of_floats)
         }
 }
 
-TEST(cast_rules)
+TEST_ERR(cast_rules)
 {
     const struct ckpt_cast_rule rule[] = {{"*", CKPT_BF16}, {"model.?", CKPT_F16},
                                           {"mask", CKPT_U8}, {"third", CKPT_F32}};
@@ -93,9 +93,8 @@ TEST(cast_rules)
                                                  CKPT_BF16, CKPT_U8,   CKPT_C64,
                                                  CKPT_F32,  CKPT_BF16, CKPT_BF16};
     struct ckpt_source *plain = store_source(rows, N_ROWS, NULL), *view;
-    struct ckpt_err err = {0};
 
-    assert_int_equal(ckpt_view_cast(&view, store_source(rows, N_ROWS, NULL), rule, 4, &err), 0);
+    assert_int_equal(ckpt_view_cast(&view, store_source(rows, N_ROWS, NULL), rule, 4, err), 0);
     for (size_t i = 0; i < N_ROWS; i++) {
         assert_int_equal(ckpt_source_tensor(view, i)->dtype, want[i]);
         same_elements(view, i, plain, i);
@@ -103,35 +102,33 @@ TEST(cast_rules)
     assert_int_equal(ckpt_source_tensor(view, 3)->alias_of, 3);     /* other dtypes: not tied */
     assert_int_equal(ckpt_source_tensor(view, 6)->alias_of, 6);
     ckpt_source_close(view);
-    assert_int_equal(ckpt_view_cast(&view, plain, rule, 1, &err), 0);
+    assert_int_equal(ckpt_view_cast(&view, plain, rule, 1, err), 0);
     assert_int_equal(ckpt_source_tensor(view, 3)->alias_of, 0);
     assert_int_equal(ckpt_source_tensor(view, 6)->alias_of, 0);
     ckpt_source_close(view);
 }
 
-TEST(cast_refuses_complex)
+TEST_ERR(cast_refuses_complex)
 {
     const struct ckpt_cast_rule rule = {"z", CKPT_F32};
     struct ckpt_source *view;
-    struct ckpt_err err = {0};
     int closed = 0;
 
-    assert_int_equal(ckpt_view_cast(&view, store_source(rows, N_ROWS, &closed), &rule, 1, &err),
+    assert_int_equal(ckpt_view_cast(&view, store_source(rows, N_ROWS, &closed), &rule, 1, err),
                      CKPT_EUNSUPPORTED);
-    assert_string_equal(err.text, "tensor z: C64 cannot be cast to F32");
+    assert_string_equal(err->text, "tensor z: C64 cannot be cast to F32");
     assert_null(view);
     assert_int_equal(closed, 1);
 }
 
-TEST(rename_first_matching_prefix)
+TEST_ERR(rename_first_matching_prefix)
 {
     const struct ckpt_rename_rule rule[] = {
         {"model.b", "other.b"}, {"model.", "m."}, {"lm", ""}};
     static const char *const want[] = {"m.a", "other.b", "ids", "_head"};
     struct ckpt_source *plain = store_source(rows, N_ROWS, NULL), *view;
-    struct ckpt_err err = {0};
 
-    assert_int_equal(ckpt_view_rename(&view, store_source(rows, N_ROWS, NULL), rule, 3, &err),
+    assert_int_equal(ckpt_view_rename(&view, store_source(rows, N_ROWS, NULL), rule, 3, err),
                      0);
     for (size_t i = 0; i < 4; i++) {
         assert_string_equal(name_of(view, i), want[i]);
@@ -144,27 +141,25 @@ TEST(rename_first_matching_prefix)
     ckpt_source_close(plain);
 }
 
-TEST(rename_refuses_one_name_twice)
+TEST_ERR(rename_refuses_one_name_twice)
 {
     const struct ckpt_rename_rule rule = {"lm_head", "ids"};
     struct ckpt_source *view;
-    struct ckpt_err err = {0};
     int closed = 0;
 
     assert_int_equal(
-        ckpt_view_rename(&view, store_source(rows, N_ROWS, &closed), &rule, 1, &err),
+        ckpt_view_rename(&view, store_source(rows, N_ROWS, &closed), &rule, 1, err),
         CKPT_EFORMAT);
-    assert_string_equal(err.reason, "duplicate");
+    assert_string_equal(err->reason, "duplicate");
     assert_int_equal(closed, 1);
 }
 
-TEST(select_keeps_order_and_ties)
+TEST_ERR(select_keeps_order_and_ties)
 {
     const size_t keep[] = {6, 2, 3};
     struct ckpt_source *plain = store_source(rows, N_ROWS, NULL), *view;
-    struct ckpt_err err = {0};
 
-    assert_int_equal(ckpt_view_select(&view, store_source(rows, N_ROWS, NULL), keep, 3, &err),
+    assert_int_equal(ckpt_view_select(&view, store_source(rows, N_ROWS, NULL), keep, 3, err),
                      0);
     assert_int_equal(ckpt_source_count(view), 3);
     for (size_t i = 0; i < 3; i++) {
@@ -178,18 +173,17 @@ TEST(select_keeps_order_and_ties)
     ckpt_source_close(plain);
 }
 
-TEST(select_refuses_bad_indices)
+TEST_ERR(select_refuses_bad_indices)
 {
     const size_t beyond[] = {0, N_ROWS}, twice[] = {1, 1};
     struct ckpt_source *view;
-    struct ckpt_err err = {0};
     int closed = 0;
 
     assert_int_equal(
-        ckpt_view_select(&view, store_source(rows, N_ROWS, &closed), beyond, 2, &err),
+        ckpt_view_select(&view, store_source(rows, N_ROWS, &closed), beyond, 2, err),
         CKPT_ESTATE);
     assert_int_equal(
-        ckpt_view_select(&view, store_source(rows, N_ROWS, &closed), twice, 2, &err),
+        ckpt_view_select(&view, store_source(rows, N_ROWS, &closed), twice, 2, err),
         CKPT_EFORMAT);
     assert_int_equal(closed, 2);
 }
@@ -208,11 +202,10 @@ static void filter(const char *include, const char *exclude, const char *want)
     ckpt_source_close(view);
 }
 
-TEST(filter_by_globs)
+TEST_ERR(filter_by_globs)
 {
     const char *none = "nothing*";
     struct ckpt_source *view;
-    struct ckpt_err err = {0};
     int closed = 0;
 
     filter("model.*", NULL, "model.a model.b ");
@@ -221,25 +214,24 @@ TEST(filter_by_globs)
     filter(NULL, "*a*", "model.b ids z third empty ");
     filter("*", "*", "");
     assert_int_equal(
-        ckpt_view_filter(&view, store_source(rows, N_ROWS, &closed), &none, 1, NULL, 0, &err),
+        ckpt_view_filter(&view, store_source(rows, N_ROWS, &closed), &none, 1, NULL, 0, err),
         CKPT_ENOTFOUND);
-    assert_string_equal(err.text, "no tensor matches nothing*");
+    assert_string_equal(err->text, "no tensor matches nothing*");
     assert_int_equal(closed, 1);
 }
 
-TEST(join_several)
+TEST_ERR(join_several)
 {
     const struct ckpt_rename_rule rule = {"", "second."};
     struct ckpt_source *plain = store_source(rows, N_ROWS, NULL), *both[2], *view;
     const struct ckpt_extra *extra;
     struct ckpt_extent at;
-    struct ckpt_err err = {0};
     int closed = 0;
 
     both[0] = store_source(rows, N_ROWS, &closed);
     assert_int_equal(ckpt_view_rename(&both[1], store_source(rows, N_ROWS, &closed), &rule, 1,
-                                      &err), 0);
-    assert_int_equal(ckpt_view_join(&view, both, 2, &err), 0);
+                                      err), 0);
+    assert_int_equal(ckpt_view_join(&view, both, 2, err), 0);
     assert_int_equal(ckpt_source_count(view), 2 * N_ROWS);
     for (size_t i = 0; i < 2 * N_ROWS; i++)
         same_elements(view, i, plain, i % N_ROWS);
@@ -254,44 +246,42 @@ TEST(join_several)
     ckpt_source_close(plain);
 }
 
-TEST(join_refuses_one_name_twice_and_takes_none)
+TEST_ERR(join_refuses_one_name_twice_and_takes_none)
 {
     struct ckpt_source *both[2], *view;
-    struct ckpt_err err = {0};
     int closed = 0;
 
     both[0] = store_source(rows, N_ROWS, &closed);
     both[1] = store_source(rows, 1, &closed);
-    assert_int_equal(ckpt_view_join(&view, both, 2, &err), CKPT_EFORMAT);
-    assert_string_equal(err.reason, "duplicate");
+    assert_int_equal(ckpt_view_join(&view, both, 2, err), CKPT_EFORMAT);
+    assert_string_equal(err->reason, "duplicate");
     assert_int_equal(closed, 2);
-    assert_int_equal(ckpt_view_join(&view, NULL, 0, &err), 0);
+    assert_int_equal(ckpt_view_join(&view, NULL, 0, err), 0);
     assert_int_equal(ckpt_source_count(view), 0);
     assert_true(json_is_object(ckpt_source_info(view)));
     ckpt_source_close(view);
 }
 
 /* All of them on top of each other, read at the end. */
-TEST(chain_of_views)
+TEST_ERR(chain_of_views)
 {
     const struct ckpt_rename_rule prefix = {"model.", ""};
     const struct ckpt_cast_rule cast = {"*", CKPT_F32}, back = {"*", CKPT_F16};
     const char *include = "b";
     struct ckpt_source *plain = store_source(rows, N_ROWS, NULL), *v;
-    struct ckpt_err err = {0};
     uint16_t got[9], src[9];
     float f[9];
     int closed = 0;
 
     v = store_source(rows, N_ROWS, &closed);
-    assert_int_equal(ckpt_view_cast(&v, v, &cast, 1, &err), 0);
-    assert_int_equal(ckpt_view_rename(&v, v, &prefix, 1, &err), 0);
-    assert_int_equal(ckpt_view_filter(&v, v, &include, 1, NULL, 0, &err), 0);
-    assert_int_equal(ckpt_view_cast(&v, v, &back, 1, &err), 0);
-    assert_int_equal(ckpt_view_join(&v, &v, 1, &err), 0);
+    assert_int_equal(ckpt_view_cast(&v, v, &cast, 1, err), 0);
+    assert_int_equal(ckpt_view_rename(&v, v, &prefix, 1, err), 0);
+    assert_int_equal(ckpt_view_filter(&v, v, &include, 1, NULL, 0, err), 0);
+    assert_int_equal(ckpt_view_cast(&v, v, &back, 1, err), 0);
+    assert_int_equal(ckpt_view_join(&v, &v, 1, err), 0);
     assert_int_equal(ckpt_source_count(v), 1);
-    assert_int_equal(ckpt_source_read(v, 0, 0, 9, got, &err), 0);
-    assert_int_equal(ckpt_source_read(plain, 1, 0, 9, src, &err), 0);
+    assert_int_equal(ckpt_source_read(v, 0, 0, 9, got, err), 0);
+    assert_int_equal(ckpt_source_read(plain, 1, 0, 9, src, err), 0);
     ckpt_convert(f, CKPT_F32, src, CKPT_BF16, 9);
     ckpt_convert(src, CKPT_F16, f, CKPT_F32, 9);
     assert_memory_equal(got, src, sizeof got);
@@ -309,7 +299,7 @@ static int no_read(void *self, size_t i, int64_t start, int64_t count, void *dst
     return ckpt_fail(err, CKPT_EIO, "unreadable");
 }
 
-TEST(error_names_the_tensor_once)
+TEST_ERR(error_names_the_tensor_once)
 {
     static const struct ckpt_source_ops ops = {.format = "bad", .read = no_read};
     const struct ckpt_cast_rule cast = {"*", CKPT_BF16};
@@ -317,18 +307,17 @@ TEST(error_names_the_tensor_once)
     struct ckpt_shape shape = ckpt_shape_1d(3);
     struct ckpt_tensors list = {0};
     struct ckpt_source *v;
-    struct ckpt_err err = {0};
     uint16_t got[3];
 
     assert_int_equal(
-        ckpt_tensors_add(&list, NULL, "x", 1, CKPT_F32, &shape, NULL, 0, false, &err), 0);
-    assert_int_equal(ckpt_source_new(&v, &ops, NULL, &list, NULL, 0, NULL, &err), 0);
-    assert_int_equal(ckpt_view_cast(&v, v, &cast, 1, &err), 0);
-    assert_int_equal(ckpt_source_read(v, 0, 0, 3, got, &err), CKPT_EIO);
-    assert_string_equal(err.text, "tensor x: unreadable");
-    assert_int_equal(ckpt_view_rename(&v, v, &rule, 1, &err), 0);
-    assert_int_equal(ckpt_source_read(v, 0, 0, 3, got, &err), CKPT_EIO);
-    assert_string_equal(err.text, "tensor y: tensor x: unreadable");
+        ckpt_tensors_add(&list, NULL, "x", 1, CKPT_F32, &shape, NULL, 0, false, err), 0);
+    assert_int_equal(ckpt_source_new(&v, &ops, NULL, &list, NULL, 0, NULL, err), 0);
+    assert_int_equal(ckpt_view_cast(&v, v, &cast, 1, err), 0);
+    assert_int_equal(ckpt_source_read(v, 0, 0, 3, got, err), CKPT_EIO);
+    assert_string_equal(err->text, "tensor x: unreadable");
+    assert_int_equal(ckpt_view_rename(&v, v, &rule, 1, err), 0);
+    assert_int_equal(ckpt_source_read(v, 0, 0, 3, got, err), CKPT_EIO);
+    assert_string_equal(err->text, "tensor y: tensor x: unreadable");
     ckpt_source_close(v);
 }
 
@@ -365,16 +354,15 @@ static int step_filter(struct ckpt_source **src, void *ctx, struct ckpt_err *err
     return ckpt_view_filter(src, *src, &none, 1, NULL, 0, err);
 }
 
-TEST(chain_closes_all_when_a_step_fails)
+TEST_ERR(chain_closes_all_when_a_step_fails)
 {
     ckpt_chain_step *const good[] = {step_cast, step_unchanged, step_cast};
     ckpt_chain_step *const bad[][3] = {{step_cast, step_refuse, step_cast},
                                        {step_cast, step_filter, step_cast}};
-    struct ckpt_err err = {0};
     int closed = 0, steps = 0;
     struct ckpt_source *v = store_source(rows, 2, &closed);
 
-    assert_int_equal(ckpt_chain_run(&v, good, 3, &steps, &err), 0);
+    assert_int_equal(ckpt_chain_run(&v, good, 3, &steps, err), 0);
     assert_int_equal(steps, 3);
     assert_int_equal(ckpt_source_tensor(v, 0)->dtype, CKPT_BF16);
     ckpt_source_close(v);
@@ -382,7 +370,7 @@ TEST(chain_closes_all_when_a_step_fails)
     for (size_t k = 0; k < 2; k++) {
         closed = steps = 0;
         v = store_source(rows, 2, &closed);
-        assert_int_equal(ckpt_chain_run(&v, bad[k], 3, &steps, &err),
+        assert_int_equal(ckpt_chain_run(&v, bad[k], 3, &steps, err),
                          k ? CKPT_ENOTFOUND : CKPT_EUSAGE);
         assert_int_equal(steps, 2);
         assert_null(v);

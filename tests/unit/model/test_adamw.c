@@ -7,7 +7,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "trainer/ops/ops.h"
 #include "trainer/rng.h"
 
 struct state {
@@ -45,22 +44,12 @@ static void step(struct device *dev, const struct state *s, double decay, const 
     dev->ops->adamw(dev, &run, 1, a);
 }
 
-static struct device *device(int threads)
-{
-    struct ckpt_err err = {0};
-    struct device *dev;
-
-    assert_int_equal(device_open_cpu(&dev, threads, &err), 0);
-    dev->grain = 0;                     /* all threads, however little there is to do */
-    return dev;
-}
-
 TEST(adamw_follows_the_formula)
 {
     static const int64_t sizes[] = {0, 1, 7, 16383, 16384, 40001};
 
     for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
-        struct device *dev = device(3);
+        struct device *dev = cpu_device(3);
         struct state s = state_new(sizes[k]), w = state_new(sizes[k]);
         struct adamw a = {.lr = 3e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8,
                           .grad_scale = 0.5};
@@ -101,7 +90,7 @@ TEST(adamw_gives_the_same_bits_on_any_threads)
     struct state one = state_new(70001);
 
     for (int threads = 1; threads <= 4; threads++) {
-        struct device *dev = device(threads);
+        struct device *dev = cpu_device(threads);
         struct state s = state_new(70001);
         struct adamw a = {.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .grad_scale = 1,
                           .step = 1};
@@ -127,7 +116,7 @@ TEST(sum_squares_is_exact_and_repeats)
         for (int64_t i = 0; i < s.n; i++)
             want += (double)s.g[i] * (double)s.g[i];
         for (int threads = 1; threads <= 5; threads++) {
-            struct device *dev = device(threads);
+            struct device *dev = cpu_device(threads);
             double sum = -1;
 
             dev->ops->sum_squares(dev, &sum, s.g, s.n);
@@ -144,7 +133,7 @@ TEST(sum_squares_is_exact_and_repeats)
 TEST(device_is_sticky)
 {
     struct ckpt_err err = {0};
-    struct device *dev = device(1);
+    struct device *dev = cpu_device(1);
     struct state s = state_new(5);
     struct adamw a = {.lr = 1, .step = 1};
     float held = s.p[0];
@@ -162,7 +151,7 @@ TEST(device_is_sticky)
 
 TEST(device_memory_is_aligned_and_zeroed)
 {
-    struct device *dev = device(1);
+    struct device *dev = cpu_device(1);
 
     for (size_t bytes = 0; bytes < 3000; bytes += 333) {
         unsigned char *p = dev->ops->alloc(dev, bytes);
@@ -184,7 +173,7 @@ TEST(moments_decay_to_nothing)
 {
     struct adamw a = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .step = 1000,
                       .grad_scale = 1};
-    struct device *dev = device(2);
+    struct device *dev = cpu_device(2);
     struct state s = state_new(20000);
 
     memset(s.g, 0, (size_t)s.n * sizeof *s.g);

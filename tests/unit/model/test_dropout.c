@@ -23,17 +23,6 @@ static void lightly(struct arch *a)
     a->ff_dropout = a->final_dropout = 0.02;
 }
 
-static double loss_grad(struct golden *g, const struct batch *b)
-{
-    struct ckpt_err err = {0};
-    double sum;
-
-    g->dev->ops->zero(g->dev, resident_grads(g->weights),
-                      (size_t)model_params(g->model)->grad_numel * sizeof(float));
-    OK(model_loss_grad(g->model, resident_door(g->weights), b, 1.0f, &sum, &err), err);
-    return sum;
-}
-
 /* Along a random direction, a parameter at a time: the loss falls as the gradient says. */
 static void check_slopes(struct golden *g, const struct batch *b)
 {
@@ -41,7 +30,7 @@ static void check_slopes(struct golden *g, const struct batch *b)
     float *grads, *kept;
     double norm = 0;
 
-    loss_grad(g, b);
+    golden_loss_grad(g, b, 1);
     grads = ckpt_arena_alloc(&g->arena, (size_t)p->grad_numel, sizeof *grads);
     memcpy(grads, resident_grads(g->weights), (size_t)p->grad_numel * sizeof *grads);
     for (int64_t i = 0; i < p->grad_numel; i++)
@@ -63,7 +52,7 @@ static void check_slopes(struct golden *g, const struct batch *b)
         for (int s = 0; s < 2; s++) {
             for (int64_t j = 0; j < n; j++)
                 w[j] = kept[j] + (float)((s ? 4e-3 : -4e-3) / sqrt(length)) * way[j];
-            side[s] = loss_grad(g, b);
+            side[s] = golden_loss_grad(g, b, 1);
         }
         memcpy(w, kept, (size_t)n * sizeof *w);
         along -= (side[1] - side[0]) / 8e-3;
@@ -81,10 +70,9 @@ TEST(gradients_are_those_of_the_loss_under_the_same_masks)
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         struct golden g;
         struct batch b;
-        int32_t *place;
 
         golden_open_as(&g, models[i], &train, 2, everywhere);
-        golden_batch(&g, "right", &b, &place);
+        golden_batch(&g, "right", &b, NULL);
         model_drop_key(g.model, 11, 0, 5);
         check_slopes(&g, &b);
         golden_close(&g);
@@ -97,11 +85,10 @@ static float *grads_of(struct golden *g, int rank, uint64_t number, double *loss
     size_t n = (size_t)model_params(g->model)->grad_numel;
     float *out = ckpt_arena_alloc(&g->arena, n, sizeof *out);
     struct batch b;
-    int32_t *place;
 
-    golden_batch(g, "right", &b, &place);
+    golden_batch(g, "right", &b, NULL);
     model_drop_key(g->model, 11, rank, number);
-    *loss = loss_grad(g, &b);
+    *loss = golden_loss_grad(g, &b, 1);
     memcpy(out, resident_grads(g->weights), n * sizeof *out);
     return out;
 }
@@ -118,7 +105,6 @@ TEST(masks_are_those_of_their_key)
         size_t bytes;
         struct ckpt_err err = {0};
         struct batch b;
-        int32_t *place;
 
         again.recompute = i % 2 ? RECOMPUTE_NORMS : RECOMPUTE_FULL;
         golden_open_as(&g[0], models[i], &train, 1, everywhere);
@@ -134,10 +120,10 @@ TEST(masks_are_those_of_their_key)
         grads_of(&g[0], 0, 8, &loss[4]);
         assert_true(fabs(loss[3] - loss[0]) > 1e-4 && fabs(loss[4] - loss[0]) > 1e-4);
         assert_memory_equal(grads_of(&g[0], 0, 7, &loss[3]), grad[0], bytes);
-        golden_batch(&g[0], "right", &b, &place);
+        golden_batch(&g[0], "right", &b, NULL);
         OK(model_loss(g[0].model, resident_door(g[0].weights), &b, &plain, NULL, &err), err);
         assert_true(fabs(plain / (double)b.n_rows -
-                         json_number_value(json_object_get(g[0].json, "right.loss"))) < 1e-4);
+                         golden_number(g[0].json, "right.loss")) < 1e-4);
         for (int k = 0; k < 3; k++)
             golden_close(&g[k]);
     }
@@ -150,14 +136,13 @@ TEST(the_mean_over_masks_is_near_the_loss_without)
     double sum = 0, loss, wanted;
 
     golden_open_as(&g, "gpt2-a", &train, 1, lightly);
-    wanted = json_number_value(json_object_get(g.json, "right.loss"));
+    wanted = golden_number(g.json, "right.loss");
     for (uint64_t k = 0; k < 200; k++) {
         struct batch b;
-        int32_t *place;
 
-        golden_batch(&g, "right", &b, &place);
+        golden_batch(&g, "right", &b, NULL);
         model_drop_key(g.model, 11, 0, k);
-        loss = loss_grad(&g, &b) / (double)b.n_rows;
+        loss = golden_loss_grad(&g, &b, 1) / (double)b.n_rows;
         assert_true(fabs(loss - wanted) < 0.25 * wanted);
         sum += loss;
     }
@@ -172,11 +157,9 @@ TEST(noise_is_uniform_by_the_words)
     const struct op_drop by = {.p = 0.25f, .seed = 5, .stream = 9};
     struct device *dev[2];
     float x[2][N * W], low = 2, high = 0;
-    struct ckpt_err err = {0};
 
     for (int d = 0; d < 2; d++) {
-        OK(device_open_cpu(&dev[d], d ? 3 : 1, &err), err);
-        dev[d]->grain = 1;
+        dev[d] = cpu_device(d ? 3 : 1);
         for (int i = 0; i < N * W; i++)
             x[d][i] = i % 2 ? 1.0f : -4.0f;
         dev[d]->ops->jitter(dev[d], x[d], N, W, &by);
@@ -203,11 +186,9 @@ TEST(what_stays_is_scaled_as_torch_does)
     enum { N = 64, W = 1024 };
     const struct op_drop by = {.p = 0.999, .seed = 5, .stream = 9};
     static float x[N * W];
-    struct device *dev;
-    struct ckpt_err err = {0};
+    struct device *dev = cpu_device(1);
     int kept = 0;
 
-    OK(device_open_cpu(&dev, 1, &err), err);
     for (int i = 0; i < N * W; i++)
         x[i] = 1;
     dev->ops->drop(dev, x, N, W, &by);

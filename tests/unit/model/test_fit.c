@@ -51,7 +51,7 @@ static void as_planned(const struct golden *g, struct device *dev, const struct 
     zero.train = with.train;
     zero.paged = f->paged;
     zero.optim_on_device = f->optim_on_device;
-    OK(comm_open(&comm, &err), err);
+    OK(comm_open(&comm, 0, &err), err);
     given = 0;
     OK(model_new(&model, g->arch, &with, dev, &err), err);
     OK(zero_new(&z, model_params(model), &zero, dev, comm, &err), err);

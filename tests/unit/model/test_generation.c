@@ -2,7 +2,7 @@
  * generation_config.json: what is done to logits before a token is chosen and what is generated,
  * as transformers does by the same file (tests/golden/generation.json); what is refused.
  */
-#include "tests/unit/golden_model.h"
+#include "tests/unit/golden_runs.h"
 
 #include "trainer/model/generate/config.h"
 #include "trainer/model/generate/logits.h"
@@ -10,15 +10,7 @@
 static const struct model_opts eval = {.max_tokens = 200, .max_docs = 3, .max_rows = 1,
                                        .max_enc = 200};
 
-static const json_t *at(const json_t *j, size_t i)
-{
-    const json_t *v = json_array_get(j, i);
-
-    assert_non_null(v);
-    return v;
-}
-
-static json_t *golden_json(const char *part, size_t least)
+static json_t *part_of(const char *part, size_t least)
 {
     json_t *all = json_load_file("tests/golden/generation.json", 0, NULL), *some;
 
@@ -38,7 +30,7 @@ static void check_row(const json_t *row)
     char *text = json_dumps(row, JSON_COMPACT);
     struct generate_choice c[12];
     struct generate_config g;
-    struct generate_place place = {.n = (int64_t)json_array_size(was)};
+    struct generate_place place = {0};
     struct ckpt_err err = {0};
     double total, got[12] = {0};
     int32_t history[8];
@@ -48,15 +40,14 @@ static void check_row(const json_t *row)
     json_object_set(config, "do_sample", json_object_get(row, "do_sample"));
     OK(generate_config_of(&g, config, &err), err);
     for (size_t i = 0; i < 12; i++)
-        z[i] = (float)json_number_value(at(logits, i));
-    for (size_t i = 0; i < json_array_size(was); i++)
-        history[i] = (int32_t)json_integer_value(at(was, i));
+        z[i] = (float)json_number_value(golden_at(logits, i));
+    place.n = golden_tokens(history, was);
     place.history = history;
     place.n_fed = (int64_t)json_integer_value(json_object_get(row, "n_fed"));
     place.most = g.opts.max_length - place.n_fed;
     generate_process(z, 12, &place, &g.opts, c);
     for (size_t i = 0; left && i < 12; i++) {
-        const json_t *want = at(left, i);
+        const json_t *want = golden_at(left, i);
 
         if (json_is_null(want) ? z[i] > -INFINITY
                                : !(fabs((double)z[i] - json_number_value(want)) <= 1e-6))
@@ -68,8 +59,8 @@ static void check_row(const json_t *row)
         for (int64_t i = 0; i < n; i++)
             got[c[i].id] = c[i].p / total;
         for (size_t i = 0; i < 12; i++)
-            if (!(fabs(got[i] - json_number_value(at(p, i))) <= 2e-6) ||
-                (got[i] > 0) != (json_number_value(at(p, i)) > 0))
+            if (!(fabs(got[i] - json_number_value(golden_at(p, i))) <= 2e-6) ||
+                (got[i] > 0) != (json_number_value(golden_at(p, i)) > 0))
                 fail_msg("id %zu is drawn by %g: %s", i, got[i], text);
     }
     generate_config_release(&g);
@@ -79,63 +70,33 @@ static void check_row(const json_t *row)
 
 TEST(logits_are_processed_as_in_transformers)
 {
-    json_t *rows = golden_json("processed", 70);
+    json_t *rows = part_of("processed", 70);
 
     for (size_t i = 0; i < json_array_size(rows); i++)
-        check_row(at(rows, i));
+        check_row(golden_at(rows, i));
     json_decref(rows);
 }
 
-/* One of "runs": both prompts at once. */
+/* One of "runs". */
 static void check_run(struct golden *g, const json_t *run)
 {
-    const json_t *prompts = json_object_get(run, "prompts"), *output = json_object_get(run, "output");
-    int32_t ids[2][16], out[2][32];
-    struct generate_seq seq[2];
     struct generate_config c;
     struct ckpt_err err = {0};
-    char *text = json_dumps(run, JSON_COMPACT);
 
     OK(generate_config_of(&c, json_object_get(run, "config"), &err), err);
     OK(generate_config_built(&c, &c.opts, &err), err);
     if (c.opts.max_new_tokens == 0)
         c.opts.max_new_tokens = c.opts.max_length;
     assert_in_range(c.opts.max_new_tokens, 1, 32);
-    for (size_t i = 0; i < 2; i++) {
-        seq[i] = (struct generate_seq){.prompt = ids[i], .out = out[i], .stream = i};
-        for (size_t j = 0; j < json_array_size(at(prompts, i)); j++)
-            ids[i][seq[i].n_prompt++] = (int32_t)json_integer_value(at(at(prompts, i), j));
-    }
-    OK(generate_run(g->model, resident_door(g->weights), &c.opts, seq, 2, &err), err);
-    for (size_t i = 0; i < 2; i++) {
-        if (seq[i].n_out != (int64_t)json_array_size(at(output, i)))
-            fail_msg("prompt %zu gives %d tokens: %s", i, (int)seq[i].n_out, text);
-        for (size_t j = 0; j < json_array_size(at(output, i)); j++)
-            if (out[i][j] != json_integer_value(at(at(output, i), j)))
-                fail_msg("prompt %zu, token %zu is %d: %s", i, j, (int)out[i][j], text);
-    }
+    golden_continue(g, &c.opts, run);
     generate_config_release(&c);
-    free(text);
 }
 
 TEST(runs_are_those_of_transformers)
 {
-    json_t *runs = golden_json("runs", 70);
-    const char *open = NULL;
-    struct golden g;
+    json_t *runs = part_of("runs", 70);
 
-    for (size_t i = 0; i < json_array_size(runs); i++) {
-        const char *name = json_string_value(json_object_get(at(runs, i), "model"));
-
-        if (!open || strcmp(open, name) != 0) {
-            if (open)
-                golden_close(&g);
-            golden_open(&g, name, &eval, 2);
-            open = name;
-        }
-        check_run(&g, at(runs, i));
-    }
-    golden_close(&g);
+    golden_each(runs, &eval, check_run);
     json_decref(runs);
 }
 

@@ -74,7 +74,7 @@ static struct found run(struct golden *g, struct model *m, const struct model_we
     return f;
 }
 
-/* Eight tokens behind the batch's first five. */
+/* Eight tokens after the batch's first five. */
 static void continued(int32_t out[8], struct model *m, const struct model_weights *w,
                       const struct batch *b)
 {
@@ -84,20 +84,6 @@ static void continued(int32_t out[8], struct model *m, const struct model_weight
 
     OK(generate_run(m, w, &o, &seq, 1, &err), err);
     assert_int_equal(seq.n_out, 8);
-}
-
-/* Within that share of the largest. */
-static void check_near(const char *model, const char *what, const float *x, const float *y,
-                       int64_t n, float share)
-{
-    float most = 0, apart = 0;
-
-    for (int64_t i = 0; i < n; i++) {
-        most = fmaxf(most, fabsf(y[i]));
-        apart = fmaxf(apart, fabsf(x[i] - y[i]));
-    }
-    if (!(apart <= share * most + 1e-7f))
-        fail_msg("%s: %s is off by %g of %g", model, what, (double)apart, (double)most);
 }
 
 /* A golden model twice: its weights rounded to a type and widened again, and as they are rounded. */
@@ -118,19 +104,17 @@ static void twice_open(struct twice *t, const char *name, enum ckpt_dtype dtype,
     struct ckpt_err err = {0};
     const struct params *p;
     uint16_t *rounded;
-    int32_t *place;
 
     golden_open(&t->g, name, &train, 2);
     p = model_params(t->g.model);
-    OK(device_open_cpu(&t->dev, 2, &err), err);
-    t->dev->grain = 0;
+    t->dev = cpu_device(2);
     t->dev->weight = dtype;
     ((struct cpu_device *)t->dev)->kernel = kernel;
     OK(model_new(&t->m, t->g.arch, &train, t->dev, &err), err);
     rounded = ckpt_arena_alloc(&t->g.arena, (size_t)p->numel, sizeof *rounded);
     ckpt_convert(rounded, dtype, resident_weights(t->g.weights), CKPT_F32, (size_t)p->numel);
     ckpt_convert(resident_weights(t->g.weights), CKPT_F32, rounded, dtype, (size_t)p->numel);
-    golden_batch(&t->g, "right", &t->b, &place);
+    golden_batch(&t->g, "right", &t->b, NULL);
     assert_true(t->b.n_tokens <= 128);
     for (int32_t i = 0; i < t->b.n_tokens; i++)
         all[i] = i;
@@ -139,7 +123,7 @@ static void twice_open(struct twice *t, const char *name, enum ckpt_dtype dtype,
                                      .grad = grad, .grad_done = grad_done};
     t->whole = run(&t->g, t->g.model, resident_door(t->g.weights), &t->b, all);
     t->half = run(&t->g, t->m, &t->door, &t->b, all);
-    t->wanted = json_number_value(json_object_get(t->g.json, "right.loss"));
+    t->wanted = golden_number(t->g.json, "right.loss");
 }
 
 static void twice_close(struct twice *t)
@@ -162,13 +146,13 @@ static void check(const char *name, enum ckpt_dtype dtype, double cost)
     if (!(fabs(t.half.loss - t.whole.loss) <= 2e-6 * t.wanted))
         fail_msg("%s: loss %.9g, of the same weights in f32 %.9g", name, t.half.loss,
                  t.whole.loss);
-    check_near(name, "a logit", t.half.logits, t.whole.logits,
-               t.b.n_tokens * t.g.arch->vocab_size, 1e-5f);
+    golden_close_to(t.half.logits, t.whole.logits, t.b.n_tokens * t.g.arch->vocab_size, 1e-5f,
+                    name);
     for (size_t i = 0; i < p->n; i++) {
         int64_t at = resident_grad(t.g.weights, i) - resident_grads(t.g.weights);
 
-        check_near(name, p->item[i].name, t.half.grads + at, t.whole.grads + at,
-                   p->item[i].numel, 5e-5f);
+        golden_close_to(t.half.grads + at, t.whole.grads + at, p->item[i].numel, 5e-5f,
+                        p->item[i].name);
     }
     continued(some, t.g.model, resident_door(t.g.weights), &t.b);
     continued(same, t.m, &t.door, &t.b);
@@ -202,8 +186,8 @@ static void check_tiles(const char *name, enum tiles_kernel kernel, double cost)
     if (!(fabs(t.half.loss - t.wanted) <= cost * t.wanted))
         fail_msg("%s: loss %g, in f32 %g", name, t.half.loss, t.wanted);
     assert_true(t.half.loss != t.whole.loss);           /* the tiles were taken */
-    check_near(name, "a logit", t.half.logits, t.whole.logits,
-               t.b.n_tokens * t.g.arch->vocab_size, (float)may.logits);
+    golden_close_to(t.half.logits, t.whole.logits, t.b.n_tokens * t.g.arch->vocab_size,
+                    (float)may.logits, name);
     whole = norm_of(NULL, t.whole.grads, p->grad_numel);
     off = norm_of(t.half.grads, t.whole.grads, p->grad_numel);
     if (!(off <= may.all * whole))
@@ -220,12 +204,6 @@ static void check_tiles(const char *name, enum tiles_kernel kernel, double cost)
     twice_close(&t);
 }
 
-static const char *const models[] = {
-    "bloom-a", "bloom-b", "opt-a", "opt-350m", "opt-bare", "gpt2-a", "gpt2-b", "llama-a",
-    "llama31", "mistral-sw", "qwen2-a", "qwen3-a", "phi3-a", "phi3-long", "mixtral-a", "mixtral-aux",
-    "qwen3moe-a", "t5-v10", "t5-v11",
-};
-
 /* The words: 1e-2 of the loss in f32, 2e-2 for T5 and experts. */
 static double cost_of(const char *name)
 {
@@ -235,22 +213,22 @@ static double cost_of(const char *name)
 
 TEST(bf16_weights_cost_what_is_stated)
 {
-    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
-        check(models[i], CKPT_BF16, cost_of(models[i]));
+    for (size_t i = 0; i < GOLDEN_MODELS; i++)
+        check(golden_models[i], CKPT_BF16, cost_of(golden_models[i]));
 }
 
 TEST(f16_weights_cost_an_eighth)
 {
-    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
-        check(models[i], CKPT_F16, cost_of(models[i]) / 8);
+    for (size_t i = 0; i < GOLDEN_MODELS; i++)
+        check(golden_models[i], CKPT_F16, cost_of(golden_models[i]) / 8);
 }
 
 static void check_products(enum tiles_kernel kernel)
 {
     if (kernel > TILES_PLAIN && kernel > tiles_best())
         skip();
-    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
-        check_tiles(models[i], kernel, cost_of(models[i]));
+    for (size_t i = 0; i < GOLDEN_MODELS; i++)
+        check_tiles(golden_models[i], kernel, cost_of(golden_models[i]));
 }
 
 TEST(bf16_products_cost_what_transformers_do) { check_products(TILES_PLAIN); }

@@ -1,14 +1,13 @@
 /*
- * Projections and embeddings with a low-rank change and with dropout: every gradient against
+ * Projections and embeddings with LoRA and with dropout: every gradient against
  * finite differences of the forward operation, with the masks as they are; and the masks
  * themselves.
  */
-#include "tests/unit/unit.h"
+#include "tests/unit/model_help.h"
 
 #include <math.h>
 
 #include "trainer/cpu/drop.h"
-#include "trainer/ops/ops.h"
 #include "trainer/rng.h"
 
 enum { N = 21, IN = 13, OUT = 18, R = 3, V = 11, TOKENS = 2 };
@@ -29,10 +28,7 @@ static void fill(void *to, size_t floats, const char *name)
 
 BEFORE_ALL()
 {
-    struct ckpt_err err = {0};
-
-    assert_int_equal(device_open_cpu(&dev, 3, &err), 0);
-    dev->grain = 0;
+    dev = cpu_device(3);
     dev->work = work;
     dev->work_bytes = sizeof work;
 }
@@ -153,10 +149,10 @@ TEST(gradients_of_projections_are_those_of_differences)
 {
     static const struct linear_case cases[] = {
         {.name = "lora", .rank = R, .bias = true, .residual = true},
-        {.name = "lora turned", .rank = R, .in_out = true, .dx_add = true},
+        {.name = "lora in-out", .rank = R, .in_out = true, .dx_add = true},
         {.name = "lora dropped", .rank = R, .lora_drop = 0.4f, .bias = true},
         {.name = "dora", .rank = R, .magnitude = true, .bias = true, .in_place = true},
-        {.name = "dora turned", .rank = R, .magnitude = true, .in_out = true, .residual = true},
+        {.name = "dora in-out", .rank = R, .magnitude = true, .in_out = true, .residual = true},
         {.name = "dora dropped", .rank = R, .magnitude = true, .lora_drop = 0.4f, .dx_add = true},
         {.name = "dropped", .drop = 0.3f, .bias = true, .residual = true},
         {.name = "all", .rank = R, .magnitude = true, .lora_drop = 0.2f, .drop = 0.3f,
@@ -202,7 +198,7 @@ TEST(gradients_of_projections_are_those_of_differences)
     }
 }
 
-/* x = drop(act(x_pre)) is made again and differentiated through. */
+/* x = drop(act(x_pre)) is recomputed and differentiated through. */
 TEST(dropped_activations_go_back_through_the_next_product)
 {
     static float pre[N * IN], x[N * IN], dx[N * IN], dout[N * OUT], w[IN * OUT], out[N * OUT];

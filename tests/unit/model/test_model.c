@@ -7,46 +7,6 @@
 static const struct model_opts train = {.max_tokens = 87, .max_docs = 3, .max_rows = 84,
                                         .max_enc = 300, .train = true};
 
-static double num(const json_t *j, const char *key)
-{
-    const json_t *v = json_object_get(j, key);
-
-    if (!json_is_number(v))
-        fail_msg("no number %s", key);
-    return json_number_value(v);
-}
-
-static void near(double found, double wanted, double relative, const char *what)
-{
-    if (!(fabs(found - wanted) <= relative * fabs(wanted)))
-        fail_msg("%s is %.9g, wanted %.9g", what, found, wanted);
-}
-
-/* Logits at every visible place: absolute 1e-5 as the fixtures promise (values are 1 to 10). */
-static void check_logits(struct golden *g, const char *side)
-{
-    struct ckpt_err err = {0};
-    struct batch b;
-    int32_t *place, rows[128];
-    int64_t V = g->arch->vocab_size, n;
-    char name[64];
-    float *found, *wanted;
-
-    golden_batch(g, side, &b, &place);
-    for (int32_t i = 0; i < (int32_t)b.n_tokens; i++)
-        rows[i] = i;
-    found = ckpt_arena_alloc(&g->arena, (size_t)(b.n_tokens * V), sizeof *found);
-    OK(model_logits(g->model, resident_door(g->weights), &b, rows, b.n_tokens, found, &err),
-       err);
-    snprintf(name, sizeof name, "%s.logits", side);
-    wanted = golden_floats(g, g->expect, name, &n);
-    for (int64_t i = 0; i < b.n_tokens; i++)
-        for (int64_t j = 0; j < V; j++)
-            if (!(fabsf(found[i * V + j] - wanted[place[i] * V + j]) <= 1e-5f))
-                fail_msg("%s row %d id %d: %.8g, wanted %.8g", name, (int)i, (int)j,
-                         (double)found[i * V + j], (double)wanted[place[i] * V + j]);
-}
-
 /*
  * Each supervised row's loss against the recorded logits in f64; the right side's mean also
  * against the recorded loss.  (The left side's counts the step from padding into the first
@@ -72,27 +32,14 @@ static void check_loss(struct golden *g, const char *side)
 
         for (int64_t j = 0; j < V; j++)
             total += exp((double)z[j]);
-        near((double)nll[i], log(total) - (double)z[b.targets[i]], 1e-5, "a row's loss");
+        golden_near((double)nll[i], log(total) - (double)z[b.targets[i]], 1e-5, "a row's loss");
         again += (double)nll[i];
     }
     if (g->arch->router_aux == 0)
         assert_true(again == sum);
     if (strcmp(side, "right") == 0)
-        near(sum / (double)b.n_rows, num(g->json, "right.loss"), 1e-6, "right.loss");
-}
-
-/* Mean loss and its gradients into the resident buffers. */
-static double loss_grad(struct golden *g, const struct batch *b)
-{
-    struct ckpt_err err = {0};
-    size_t bytes = (size_t)model_params(g->model)->numel * sizeof(float);
-    double sum;
-
-    g->dev->ops->zero(g->dev, resident_grads(g->weights), bytes);
-    OK(model_loss_grad(g->model, resident_door(g->weights), b, 1.0f / (float)b->n_rows, &sum,
-                       &err),
-       err);
-    return sum / (double)b->n_rows;
+        golden_near(sum / (double)b.n_rows, golden_number(g->json, "right.loss"), 1e-6,
+                    "right.loss");
 }
 
 /* Each tensor's gradient within 2e-5 of its own largest entry. */
@@ -100,43 +47,30 @@ static void check_gradients(struct golden *g)
 {
     const struct params *p = model_params(g->model);
     struct batch b;
-    int32_t *place;
     double norm;
 
-    golden_batch(g, "right", &b, &place);
-    near(loss_grad(g, &b), num(g->json, "right.loss"), 1e-6, "right.loss");
+    golden_batch(g, "right", &b, NULL);
+    golden_near(golden_mean_grad(g, &b), golden_number(g->json, "right.loss"), 1e-6, "right.loss");
     for (size_t i = 0; i < p->n; i++) {
         char name[160];
         int64_t n;
-        const float *wanted, *found = resident_grad(g->weights, i);
-        float max = 0;
+        const float *wanted;
 
         snprintf(name, sizeof name, "grad.%s", p->item[i].name);
         wanted = golden_floats(g, g->expect, name, &n);
-        for (int64_t j = 0; j < n; j++)
-            max = fmaxf(max, fabsf(wanted[j]));
-        for (int64_t j = 0; j < n; j++)
-            if (!(fabsf(found[j] - wanted[j]) <= 2e-5f * max + 1e-7f))
-                fail_msg("%s[%d] is %.8g, wanted %.8g (max %.8g)", name, (int)j,
-                         (double)found[j], (double)wanted[j], (double)max);
+        golden_close_to(resident_grad(g->weights, i), wanted, n, 2e-5f, name);
     }
     g->dev->ops->sum_squares(g->dev, &norm, resident_grads(g->weights), p->numel);
-    near(sqrt(norm), num(g->json, "grad_norm"), 1e-5, "grad_norm");
+    golden_near(sqrt(norm), golden_number(g->json, "grad_norm"), 1e-5, "grad_norm");
 }
 
 static void each_model(void (*check)(struct golden *g, const void *arg), const void *arg,
                        const struct model_opts *opts, int threads)
 {
-    static const char *const models[] = {
-        "bloom-a", "bloom-b", "opt-a", "opt-350m", "opt-bare", "gpt2-a", "gpt2-b", "llama-a", "llama31",
-        "mistral-sw", "qwen2-a", "qwen3-a", "phi3-a", "phi3-long", "mixtral-a", "qwen3moe-a",
-        "t5-v10", "t5-v11", "mixtral-aux",
-    };
-
-    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+    for (size_t i = 0; i < GOLDEN_MODELS; i++) {
         struct golden g;
 
-        golden_open(&g, models[i], opts, threads);
+        golden_open(&g, golden_models[i], opts, threads);
         check(&g, arg);
         golden_close(&g);
     }
@@ -145,15 +79,15 @@ static void each_model(void (*check)(struct golden *g, const void *arg), const v
 static void passes(struct golden *g, const void *arg)
 {
     (void)arg;
-    check_logits(g, "right");
+    golden_check_logits(g, "right");
     check_loss(g, "right");
     check_gradients(g);
     check_loss(g, "left");
-    check_logits(g, "left");
+    golden_check_logits(g, "left");
     if (ckpt_source_find(g->expect, "leftpos.logits") != SIZE_MAX)
-        check_logits(g, "leftpos");
+        golden_check_logits(g, "leftpos");
     if (ckpt_source_find(g->expect, "long.logits") != SIZE_MAX)
-        check_logits(g, "long");
+        golden_check_logits(g, "long");
 }
 
 TEST(model_agrees_with_transformers)
@@ -181,13 +115,12 @@ static void evaluation(struct golden *g, const void *arg)
 {
     struct ckpt_err err = {0};
     struct batch b;
-    int32_t *place;
     double sum;
 
     (void)arg;
-    check_logits(g, "right");
+    golden_check_logits(g, "right");
     check_loss(g, "left");
-    golden_batch(g, "right", &b, &place);
+    golden_batch(g, "right", &b, NULL);
     assert_int_equal(model_loss_grad(g->model, resident_door(g->weights), &b, 1, &sum, &err),
                      CKPT_ESTATE);
 }
@@ -200,7 +133,7 @@ TEST(model_agrees_without_a_backward_plan)
 
     opts.train = false;
     each_model(evaluation, NULL, &opts, 2);
-    /* The plans shrink in this order: kept, norms again, blocks again, forward only. */
+    /* The plans shrink in this order: kept, norms recomputed, blocks recomputed, forward only. */
     golden_open(&g, "bloom-a", &opts, 1);
     bytes[0] = model_planned_bytes(g.model);
     golden_close(&g);
@@ -227,7 +160,7 @@ static double train_step(struct golden *g, const struct batch *b, const struct a
                          float *moments, int64_t step, double *norm)
 {
     const struct params *p = model_params(g->model);
-    double loss = loss_grad(g, b);
+    double loss = golden_mean_grad(g, b);
     struct adamw a = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.95, .eps = run->eps, .grad_scale = 1,
                       .step = step};
 
@@ -290,18 +223,17 @@ static void five_steps(struct golden *g, const void *arg)
     size_t n = (size_t)model_params(g->model)->numel;
     float *moments = ckpt_arena_alloc(&g->arena, 2 * n, sizeof *moments);
     struct batch b;
-    int32_t *place;
     double norm;
 
-    golden_batch(g, "right", &b, &place);
+    golden_batch(g, "right", &b, NULL);
     assert_int_equal(json_array_size(losses), 5);
     for (size_t i = 0; i < 5; i++) {
         double loss = train_step(g, &b, run, moments, (int64_t)i + 1, &norm);
 
-        near(loss, json_number_value(json_array_get(losses, i)), 1e-5, run->name);
-        near(norm, json_number_value(json_array_get(norms, i)), 1e-4, "norm");
+        golden_near(loss, json_number_value(json_array_get(losses, i)), 1e-5, run->name);
+        golden_near(norm, json_number_value(json_array_get(norms, i)), 1e-4, "norm");
     }
-    near(loss_grad(g, &b), num(want, "loss_after"), 1e-5, "loss_after");
+    golden_near(golden_mean_grad(g, &b), golden_number(want, "loss_after"), 1e-5, "loss_after");
     check_sums(g, want,
                run->groups ? NULL : json_object_get(g->json, "skip_in_eps1e-8_checksums"));
 }
@@ -323,14 +255,13 @@ static void repeatable(struct golden *g, const void *arg)
     float *first = ckpt_arena_alloc(&g->arena, n, sizeof *first);
     float *grads = resident_grads(g->weights);
     struct batch b;
-    int32_t *place;
     double sum;
 
     (void)arg;
-    golden_batch(g, "right", &b, &place);
-    loss_grad(g, &b);
+    golden_batch(g, "right", &b, NULL);
+    golden_mean_grad(g, &b);
     memcpy(first, grads, n * sizeof *first);
-    loss_grad(g, &b);
+    golden_mean_grad(g, &b);
     assert_memory_equal(first, grads, n * sizeof *first);
     OK(model_loss_grad(g->model, resident_door(g->weights), &b, 1.0f / (float)b.n_rows, &sum,
                        &err),
@@ -351,12 +282,11 @@ TEST(model_passes_when_nothing_is_supervised)
     struct ckpt_err err = {0};
     struct golden g;
     struct batch b, empty = {.doc_start = (const int32_t[]){0}};
-    int32_t *place;
     double sum = 1;
     float *grads;
 
     golden_open(&g, "bloom-a", &train, 2);
-    golden_batch(&g, "right", &b, &place);
+    golden_batch(&g, "right", &b, NULL);
     b.n_rows = 0;
     OK(model_loss_grad(g.model, resident_door(g.weights), &b, 1, &sum, &err), err);
     assert_true(sum == 0);
@@ -373,11 +303,11 @@ TEST(model_refuses_a_batch_that_does_not_fit)
     struct ckpt_err err = {0};
     struct golden g;
     struct batch b, bad;
-    int32_t *place, wrong[128];
+    int32_t wrong[128];
     double sum;
 
     golden_open(&g, "bloom-a", &train, 1);
-    golden_batch(&g, "right", &b, &place);
+    golden_batch(&g, "right", &b, NULL);
 #define REFUSED(change)                                                                        \
     do {                                                                                       \
         bad = b;                                                                               \
@@ -456,12 +386,11 @@ static void brackets(const char *name, int most)
     struct model_weights door = {&w, watch_acquire, watch_release, watch_grad, watch_done, NULL,
                                  false};
     struct batch b;
-    int32_t *place;
     double sum;
 
     golden_open(&g, name, &train, 1);
     w.inner = resident_door(g.weights);
-    golden_batch(&g, "right", &b, &place);
+    golden_batch(&g, "right", &b, NULL);
     OK(model_loss_grad(g.model, &door, &b, 1, &sum, &err), err);
     for (int u = 0; u < model_params(g.model)->n_layers; u++) {
         assert_int_equal(w.held[u], 0);
@@ -478,7 +407,7 @@ TEST(model_brackets_every_unit_when_training)
     brackets("t5-v11", 2);
 }
 
-/* Hidden states behind every block, both paddings left out. */
+/* Hidden states after every block, both paddings left out. */
 static void check_hidden(const char *name, const char *side)
 {
     static const struct model_opts opts = {.max_tokens = 39, .max_docs = 3, .max_rows = 1};
@@ -492,13 +421,10 @@ static void check_hidden(const char *name, const char *side)
 
     golden_open(&g, name, &opts, 2);
     D = g.arch->hidden_size;
-    snprintf(key, sizeof key, "%s.input_ids", side);
-    ids = golden_ints(&g, key, &R, &C);
-    snprintf(key, sizeof key, "%s.attention_mask", side);
-    mask = golden_ints(&g, key, &R, &C);
-    snprintf(key, sizeof key, "%s.token_type_ids", side);
-    if (ckpt_source_find(g.expect, key) != SIZE_MAX)
-        types = golden_ints(&g, key, &R, &C);
+    ids = golden_ints(&g, side, "input_ids", &R, &C);
+    mask = golden_ints(&g, side, "attention_mask", &R, &C);
+    if (ckpt_source_find(g.expect, golden_name(key, side, "token_type_ids")) != SIZE_MAX)
+        types = golden_ints(&g, side, "token_type_ids", &R, &C);
     for (int64_t i = 0; i < R * C; i++) {
         /* BERT counts padding in front as places, RoBERTa never. */
         if (mask[i]) {
@@ -512,15 +438,9 @@ static void check_hidden(const char *name, const char *side)
     b.n_docs = R;
     b.token_type_ids = types ? kind : NULL;
     for (int64_t l = 0; l <= g.arch->num_hidden_layers; l++) {
-        const float *wanted;
-
         OK(model_hidden(g.model, resident_door(g.weights), &b, l, found, &err), err);
         snprintf(key, sizeof key, "%s.hidden.%d", side, (int)l);
-        wanted = golden_floats(&g, g.expect, key, &n);
-        for (int64_t i = 0; i < b.n_tokens * D; i++)
-            if (!(fabsf(found[i] - wanted[place[i / D] * D + i % D]) <= 1e-5f))
-                fail_msg("%s %s row %d: %.8g, wanted %.8g", name, key, (int)(i / D),
-                         (double)found[i], (double)wanted[place[i / D] * D + i % D]);
+        golden_same_rows(found, golden_floats(&g, g.expect, key, &n), place, b.n_tokens, D, key);
     }
     assert_int_equal(model_loss(g.model, resident_door(g.weights), &b, &(double){0}, NULL, &err),
                      CKPT_EUNSUPPORTED);

@@ -3,28 +3,18 @@
  * rule of ops.h; cut anywhere and by any threads to the same bits; the verdict obeyed.
  */
 #include "tests/unit/compare.h"
+#include "tests/unit/model_help.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 #include "formats/bnb/codes.h"
-#include "trainer/ops/ops.h"
 #include "trainer/ops/verdict.h"
 #include "trainer/philox.h"
 #include "trainer/rng.h"
 
 #define GOLDEN "tests/golden/optim/adamw8bit.safetensors"
 enum { N = 4100, BLOCKS = (N + 255) / 256 };
-
-static struct device *device(int threads)
-{
-    struct ckpt_err err = {0};
-    struct device *dev;
-
-    assert_int_equal(device_open_cpu(&dev, threads, &err), 0);
-    dev->grain = 0;
-    return dev;
-}
 
 static void *golden(struct ckpt_source *s, const char *when, int step, const char *what)
 {
@@ -58,7 +48,7 @@ static int apart(const uint8_t *got, const uint8_t *want, int zero, int coarse)
 TEST(codes_step_as_bitsandbytes_does)
 {
     struct ckpt_source *s = must_open(GOLDEN, NULL);
-    struct device *dev = device(2);
+    struct device *dev = cpu_device(2);
 
     for (int step = 1; step <= 3; step++) {
         struct adamw a = {.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .grad_scale = 1,
@@ -125,7 +115,7 @@ TEST(cuts_and_threads_do_not_show)
     static struct arrays one, cut;
 
     for (int m = OP_MOMENTS_BF16; m <= OP_MOMENTS_8BIT; m++) {
-        struct device *dev = device(1), *many = device(3);
+        struct device *dev = cpu_device(1), *many = cpu_device(3);
 
         dev->weight = many->weight = CKPT_BF16;
         fill(&one);
@@ -159,7 +149,7 @@ static float of_bf16(uint16_t x)
 TEST(bf16_is_rounded_as_ops_says)
 {
     static struct arrays x;
-    struct device *dev = device(2);
+    struct device *dev = cpu_device(2);
     struct adamw a = {.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .grad_scale = 1,
                       .step = 9, .seed = 1234567890123u};
     struct adamw_run run;
@@ -193,7 +183,7 @@ TEST(bf16_is_rounded_as_ops_says)
 TEST(bf16_does_not_stall)
 {
     static struct arrays x;
-    struct device *dev = device(2);
+    struct device *dev = cpu_device(2);
     struct adamw_run run;
     double mean = 0;
 
@@ -218,7 +208,7 @@ TEST(bf16_does_not_stall)
 TEST(a_verdict_is_obeyed)
 {
     static struct arrays x, y, was;
-    struct device *dev = device(1);
+    struct device *dev = cpu_device(1);
     struct adamw a = {.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .grad_scale = 99,
                       .step = 1};
     struct op_verdict v;

@@ -6,18 +6,6 @@
 
 #include "trainer/model/rope.h"
 
-static json_t *read_json(const char *path)
-{
-    struct ckpt_file *file;
-    struct ckpt_err err = {0};
-    json_t *json;
-
-    OK(ckpt_file_open(&file, path, 0, &err), err);
-    OK(ckpt_json_read(&json, file, CKPT_JSON_MAX_BYTES, CKPT_JSON_STRICT, &err), err);
-    ckpt_file_close(file);
-    return json;
-}
-
 static void check_frequencies(struct golden *g, const struct arch *arch)
 {
     double inv[64];
@@ -37,8 +25,8 @@ static void check_frequencies(struct golden *g, const struct arch *arch)
 static void check_logits(struct golden *g, int length)
 {
     struct ckpt_err err = {0};
-    int64_t rows, cols, V = g->arch->vocab_size, n, *ids64 = golden_ints(g, "input_ids", &rows,
-                                                                         &cols);
+    int64_t rows, cols, V = g->arch->vocab_size, n;
+    const int64_t *ids64 = golden_ints(g, "", "input_ids", &rows, &cols);
     int32_t ids[90], positions[90], start[] = {0, length}, at[4];
     struct batch b = {.n_tokens = length, .n_docs = 1, .ids = ids, .positions = positions,
                       .doc_start = start};
@@ -54,10 +42,7 @@ static void check_logits(struct golden *g, int length)
     OK(model_logits(g->model, resident_door(g->weights), &b, at, 4, found, &err), err);
     snprintf(name, sizeof name, "logits_last4.%d", length);
     wanted = golden_floats(g, g->expect, name, &n);
-    for (int64_t i = 0; i < 4 * V; i++)
-        if (!(fabsf(found[i] - wanted[i]) <= 1e-5f))
-            fail_msg("%s[%d] is %.8g, wanted %.8g", name, (int)i, (double)found[i],
-                     (double)wanted[i]);
+    golden_same_rows(found, wanted, (const int32_t[]){0, 1, 2, 3}, 4, V, name);
 }
 
 TEST(rope_agrees_with_transformers)
@@ -67,28 +52,23 @@ TEST(rope_agrees_with_transformers)
     static const struct model_opts opts = {.max_tokens = 90, .max_docs = 1, .max_rows = 1};
 
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        char dir[128], path[160];
+        char dir[128];
         struct ckpt_err err = {0};
         struct golden g;
-        json_t *config;
 
         golden_open(&g, "llama-a", &opts, 2);
         snprintf(dir, sizeof dir, "tests/golden/models/llama-a/ropes/%s", kinds[i]);
-        snprintf(path, sizeof path, "%s/config.json", dir);
-        config = read_json(path);
         ckpt_source_close(g.expect);
-        snprintf(path, sizeof path, "%s/golden.safetensors", dir);
-        OK(ckpt_open_as(&g.expect, "safetensors", path, NULL, &err), err);
+        g.expect = golden_source("safetensors", dir, "/golden.safetensors");
         /* The same weights under the other description. */
         model_free(g.model);
         arch_free(g.arch);
-        OK(arch_read_json(&g.arch, config, &err), err);
+        g.arch = golden_arch(dir, "config.json");
         OK(model_new(&g.model, g.arch, &opts, g.dev, &err), err);
         check_frequencies(&g, g.arch);
         check_logits(&g, 20);
         check_logits(&g, 90);
         check_logits(&g, 20);           /* dynamic: back from the longer table */
-        json_decref(config);
         golden_close(&g);
     }
 }
@@ -106,16 +86,8 @@ TEST(rope_reads_older_files)
         struct arch *arch[2];
         double inv[2][64];
 
-        for (int k = 0; k < 2; k++) {
-            char path[160];
-            struct ckpt_err err = {0};
-            json_t *config;
-
-            snprintf(path, sizeof path, "tests/golden/models/%s", pairs[i][k]);
-            config = read_json(path);
-            OK(arch_read_json(&arch[k], config, &err), err);
-            json_decref(config);
-        }
+        for (int k = 0; k < 2; k++)
+            arch[k] = golden_arch("tests/golden/models", pairs[i][k]);
         assert_int_equal(arch[0]->rope.kind, arch[1]->rope.kind);
         assert_int_equal(arch[0]->rope.rotary_dim, arch[1]->rope.rotary_dim);
         assert_true(arch[0]->rope.attention_factor == arch[1]->rope.attention_factor);

@@ -2,12 +2,11 @@
  * Operations whose work is cut in blocks for many threads: they give what one thread gives, and
  * the same bits each time; softmax by distance meets no number without a full mantissa.
  */
-#include "tests/unit/unit.h"
+#include "tests/unit/model_help.h"
 
 #include <math.h>
 
 #include "trainer/cpu/cpu.h"
-#include "trainer/ops/ops.h"
 #include "trainer/rng.h"
 
 enum { N = 203, IN = 150, OUT = 278, V = 1001, D = 16, MANY = 9 };
@@ -32,11 +31,8 @@ static struct bench start(int threads)
 {
     struct op_limits l = {.n = N, .n_rows = N, .max_doc = N, .dim = OUT, .n_head = 2, .n_kv = 1,
                           .head_dim = D, .ff = OUT, .vocab = V, .train = true};
-    struct ckpt_err err = {0};
-    struct bench b = {0};
+    struct bench b = {.dev = cpu_device(threads)};
 
-    assert_int_equal(device_open_cpu(&b.dev, threads, &err), 0);
-    b.dev->grain = 0;
     b.dev->work_bytes = b.dev->ops->workspace(b.dev, &l);
     b.dev->work = b.work = malloc(b.dev->work_bytes);
     assert_non_null(b.work);

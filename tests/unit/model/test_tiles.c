@@ -2,7 +2,7 @@
  * Products of bf16 tiles: each kernel that this CPU has, and the plain loop over the same
  * tiles, against sums in f64; and projections made of them against those with widened weights.
  */
-#include "tests/unit/unit.h"
+#include "tests/unit/model_help.h"
 
 #include <math.h>
 
@@ -19,7 +19,7 @@ static float some(void)
     return (float)((int32_t)seed >> 24) * 0x1p-7f;
 }
 
-static void *room(size_t bytes)
+static void *buffer(size_t bytes)
 {
     void *p = aligned_alloc(64, (bytes + 63) & ~(size_t)63);
 
@@ -63,9 +63,9 @@ static struct tiles_side side_of(void *to, const float *value, int64_t n, int64_
 
 static void check_product(enum tiles_kernel kernel, int64_t m, int64_t n, int64_t k, int form)
 {
-    float *a = room(MAX * MAX * 4), *b = room(MAX * MAX * 4), *c = room(MAX * MAX * 4);
-    void *left = room((MAX + 3) * (MAX + 3) * 4), *right = room((MAX + 3) * (MAX + 3) * 4);
-    uint16_t *l = room((size_t)tiles_packed(m, k) * 2), *r = room((size_t)tiles_packed(n, k) * 2);
+    float *a = buffer(MAX * MAX * 4), *b = buffer(MAX * MAX * 4), *c = buffer(MAX * MAX * 4);
+    void *left = buffer((MAX + 3) * (MAX + 3) * 4), *right = buffer((MAX + 3) * (MAX + 3) * 4);
+    uint16_t *l = buffer((size_t)tiles_packed(m, k) * 2), *r = buffer((size_t)tiles_packed(n, k) * 2);
     struct tiles_side x, y;
     bool add = form & 16;
     int64_t half = k > 2 * TILE_K ? TILE_K : 0;
@@ -192,15 +192,27 @@ static void same(const char *name, const char *what, const float *a, const float
                      (double)b[i]);
 }
 
+/* A device with weights of bf16, that kernel, and workspace for its own sizes. */
+static struct device *open_tiles(enum tiles_kernel kernel, const struct op_limits *limits)
+{
+    struct device *dev = cpu_device(3);
+
+    dev->weight = CKPT_BF16;
+    ((struct cpu_device *)dev)->kernel = kernel;
+    dev->work_bytes = dev->ops->workspace(dev, limits);
+    dev->work = dev->ops->alloc(dev, dev->work_bytes);
+    return dev;
+}
+
 TEST_KERNELS(projections_are_those_of_widened_weights)
 {
     static const struct linear_case cases[] = {
         {.name = "plain"},
         {.name = "bias, residual", .bias = true, .residual = true},
-        {.name = "turned", .in_out = true, .bias = true, .dx_add = true},
+        {.name = "in-out", .in_out = true, .bias = true, .dx_add = true},
         {.name = "act", .act = OP_ACT_GELU_TANH, .pre = true, .bias = true},
-        {.name = "turned, act", .in_out = true, .act = OP_ACT_SILU},
-        {.name = "x rebuilt", .x_act = OP_ACT_GELU_TANH},
+        {.name = "in-out, act", .in_out = true, .act = OP_ACT_SILU},
+        {.name = "x recomputed", .x_act = OP_ACT_GELU_TANH},
         {.name = "rows apart", .wide_rows = true, .dx_add = true},
     };
     static struct arrays v;
@@ -208,22 +220,16 @@ TEST_KERNELS(projections_are_those_of_widened_weights)
     static uint16_t w[IN * OUT], b[OUT];
     struct op_limits limits = {.n = N, .n_rows = 1, .dim = IN, .n_head = 1, .n_kv = 1, .vocab = 1,
                                .max_doc = 1, .head_dim = IN, .ff = IN, .train = true};
-    struct ckpt_err err = {0};
     struct device *dev;
 
     for (size_t i = 0; i < sizeof v / sizeof(float); i++)
         ((float *)&v)[i] = some();
     ckpt_convert(w, CKPT_BF16, v.w, CKPT_F32, IN * OUT);
     ckpt_convert(b, CKPT_BF16, v.b, CKPT_F32, OUT);
-    assert_int_equal(device_open_cpu(&dev, 3, &err), 0);
-    dev->grain = 0;
-    dev->weight = CKPT_BF16;
-    ((struct cpu_device *)dev)->kernel = kernel;
-    dev->work_bytes = dev->ops->workspace(dev, &limits);
-    dev->work = dev->ops->alloc(dev, dev->work_bytes);
+    dev = open_tiles(kernel, &limits);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const struct linear_case *c = &cases[i];
-        /* What was rebuilt is rounded as it goes into dw. */
+        /* What was recomputed is rounded as it goes into dw. */
         float loose = c->x_act == OP_ACT_NONE ? 2e-5f : 2e-2f;
 
         ((struct cpu_device *)dev)->kernel = kernel;
@@ -268,7 +274,6 @@ TEST_KERNELS(heads_are_those_of_widened_weights)
     struct op_limits limits = {.n = ROWS, .n_rows = ROWS, .dim = DIM, .n_head = 1, .n_kv = 1,
                                .max_doc = 1, .head_dim = DIM, .ff = DIM, .vocab = VOCAB,
                                .train = true};
-    struct ckpt_err err = {0};
     struct device *dev;
 
     for (int i = 0; i < ROWS * DIM; i++)
@@ -278,12 +283,7 @@ TEST_KERNELS(heads_are_those_of_widened_weights)
     for (int i = 0; i < ROWS; i++)
         targets[i] = i % VOCAB;
     ckpt_convert(w, CKPT_BF16, wide_w, CKPT_F32, VOCAB * DIM);
-    assert_int_equal(device_open_cpu(&dev, 3, &err), 0);
-    dev->grain = 0;
-    dev->weight = CKPT_BF16;
-    ((struct cpu_device *)dev)->kernel = kernel;
-    dev->work_bytes = dev->ops->workspace(dev, &limits);
-    dev->work = dev->ops->alloc(dev, dev->work_bytes);
+    dev = open_tiles(kernel, &limits);
     head_of(dev, kernel, x, w, targets, &tiles);
     head_of(dev, TILES_NONE, x, w, targets, &wide);
     same("head", "nll", tiles.nll, wide.nll, ROWS, 2e-5f);

@@ -2,7 +2,7 @@
  * The largest logits of rows: beside a sort of them, with equal values, infinities and NaN; and the
  * tokens chosen from them alone, which must be those chosen from all logits.
  */
-#include "tests/unit/unit.h"
+#include "tests/unit/model_help.h"
 
 #include <math.h>
 
@@ -13,10 +13,8 @@ TEST(top_is_what_a_sort_gives)
 {
     static const int64_t vocab[] = {1, 2, 7, 300, 5000};
     static const int64_t k[] = {1, 2, 5, 64, 256};
-    struct ckpt_err err = {0};
-    struct device *dev;
+    struct device *dev = cpu_device(2);
 
-    assert_int_equal(device_open_cpu(&dev, 2, &err), 0);
     for (int v = 0; v < 5; v++)
         for (int i = 0; i < 5; i++)
             for (int kind = 0; kind < TOP_KINDS; kind++)
@@ -81,12 +79,10 @@ static int same_choice(struct device *dev, const struct generate_opts *o, const 
 
 TEST(the_largest_tell_the_same_choice)
 {
-    struct ckpt_err err = {0};
-    struct device *dev;
+    struct device *dev = cpu_device(1);
     int32_t history[HISTORY];
     float z[V];
 
-    assert_int_equal(device_open_cpu(&dev, 1, &err), 0);
     for (size_t k = 0; k < sizeof options / sizeof *options; k++) {
         struct generate_opts o = options[k].o;
         int told = 0;

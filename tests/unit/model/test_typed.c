@@ -2,11 +2,9 @@
  * Weights of 16 bits: products with them, and whole models, are those of the same numbers held
  * as f32.
  */
-#include "tests/unit/golden_model.h"
+#include "tests/unit/zero_side.h"
 
-#include "trainer/comm/comm.h"
 #include "trainer/cpu/typed.h"
-#include "trainer/shard/zero.h"
 
 static const enum ckpt_dtype halves[] = {CKPT_BF16, CKPT_F16};
 
@@ -62,13 +60,11 @@ TEST(typed_products_are_those_of_the_wide_numbers)
 {
     static const int64_t size[][3] = {{1, 1, 1},   {1, 7, 9},    {1, 33, 64}, {2, 64, 31},
                                       {4, 17, 41}, {5, 24, 130}, {37, 129, 63}};
-    struct ckpt_err err = {0};
 
     for (size_t t = 0; t < 2; t++)
         for (size_t i = 0; i < sizeof size / sizeof size[0]; i++) {
-            struct device *dev;
+            struct device *dev = cpu_device(1);
 
-            OK(device_open_cpu(&dev, 1, &err), err);
             dev->weight = halves[t];
             ((struct cpu_device *)dev)->kernel = TILES_NONE;
             dev->work_bytes = typed_reserve(dev);
@@ -103,46 +99,29 @@ static int fill(void *ctx, size_t i, int64_t start, int64_t count, float *dst,
     return 0;
 }
 
-/* A model whose weights have the type, over the same numbers. */
-struct side {
-    struct device *dev;
-    struct model  *model;
-    struct zero   *zero;
-    double         loss;
-};
-
-static void open_side(struct side *s, struct golden *g, enum ckpt_dtype weight,
-                      enum ckpt_dtype rounded, const struct model_opts *opts, struct comm *comm)
+/* A model whose weights have the type, over the same numbers; gives its mean loss. */
+static double open_side(struct side *s, struct golden *g, enum ckpt_dtype weight,
+                        enum ckpt_dtype rounded, const struct model_opts *opts)
 {
+    struct device *dev = cpu_device(2);
     struct ckpt_err err = {0};
     struct rounded r = {g, rounded};
-    int32_t *place;
     struct batch b;
+    double loss;
 
-    OK(device_open_cpu(&s->dev, 2, &err), err);
-    s->dev->weight = weight;
-    ((struct cpu_device *)s->dev)->kernel = TILES_NONE;     /* activations stay f32 */
-    s->dev->grain = 0;
-    OK(model_new(&s->model, g->arch, opts, s->dev, &err), err);
-    OK(zero_new(&s->zero, model_params(s->model), &(struct zero_opts){.train = opts->train}, s->dev,
-                comm, &err), err);
+    dev->weight = weight;
+    ((struct cpu_device *)dev)->kernel = TILES_NONE;        /* activations stay f32 */
+    side_open(s, g, dev, opts, &(struct zero_opts){.train = opts->train});
     OK(zero_fill(s->zero, ZERO_MASTER, fill, &r, &err), err);
-    golden_batch(g, "right", &b, &place);
+    golden_batch(g, "right", &b, NULL);
     if (opts->train) {
         zero_begin(s->zero);
-        OK(model_loss_grad(s->model, zero_weights(s->zero), &b, 1.0f / (float)b.n_rows, &s->loss,
+        OK(model_loss_grad(s->model, zero_weights(s->zero), &b, 1.0f / (float)b.n_rows, &loss,
                            &err), err);
     } else {
-        OK(model_loss(s->model, zero_weights(s->zero), &b, &s->loss, NULL, &err), err);
+        OK(model_loss(s->model, zero_weights(s->zero), &b, &loss, NULL, &err), err);
     }
-    s->loss /= (double)b.n_rows;
-}
-
-static void close_side(struct side *s)
-{
-    zero_free(s->zero);
-    model_free(s->model);
-    device_close(s->dev);
+    return loss / (double)b.n_rows;
 }
 
 /* Gradients within 1e-4 of each parameter's largest: sums are made in another order. */
@@ -152,37 +131,28 @@ static void same_gradients(const struct side *a, const struct side *b)
 
     for (size_t i = 0; i < p->n; i++) {
         struct flat_piece at = flat_grad_piece(zero_flat(a->zero), i, 0);
-        const float *x = zero_grads(a->zero) + at.at, *y = zero_grads(b->zero) + at.at;
-        float max = 0;
 
-        for (int64_t j = 0; j < at.count; j++)
-            max = fmaxf(max, fabsf(x[j]));
-        for (int64_t j = 0; j < at.count; j++)
-            if (!(fabsf(x[j] - y[j]) <= 1e-4f * max + 1e-7f))
-                fail_msg("%s[%d]: %.8g with 16-bit weights, %.8g with f32", p->item[i].name,
-                         (int)j, (double)y[j], (double)x[j]);
+        golden_close_to(zero_grads(b->zero) + at.at, zero_grads(a->zero) + at.at, at.count, 1e-4f,
+                        p->item[i].name);
     }
 }
 
-static void same_model(const char *name, enum ckpt_dtype type, bool train, struct comm *comm)
+static void same_model(const char *name, enum ckpt_dtype type, bool train)
 {
     struct model_opts opts = {.max_tokens = 160, .max_docs = 8, .max_rows = 160, .train = train};
     struct side wide, narrow;
     struct golden g;
-    double wanted;
+    double found, wanted;
 
     golden_open(&g, name, &opts, 1);
-    open_side(&wide, &g, CKPT_F32, type, &opts, comm);
-    open_side(&narrow, &g, type, type, &opts, comm);
-    if (!(fabs(wide.loss - narrow.loss) <= 1e-6 * fabs(wide.loss)))
-        fail_msg("%s: loss %.9g with 16-bit weights, %.9g with f32", name, narrow.loss, wide.loss);
-    wanted = json_real_value(json_object_get(g.json, "right.loss"));
-    if (!(fabs(narrow.loss - wanted) <= 2e-2 * wanted))
-        fail_msg("%s: loss %.9g with 16-bit weights, %.9g as published", name, narrow.loss, wanted);
+    wanted = open_side(&wide, &g, CKPT_F32, type, &opts);
+    found = open_side(&narrow, &g, type, type, &opts);
+    golden_near(found, wanted, 1e-6, name);
+    golden_near(found, golden_number(g.json, "right.loss"), 2e-2, name);
     if (train)
         same_gradients(&wide, &narrow);
-    close_side(&wide);
-    close_side(&narrow);
+    side_close(&wide);
+    side_close(&narrow);
     golden_close(&g);
 }
 
@@ -190,14 +160,10 @@ TEST(typed_models_are_those_of_the_wide_numbers)
 {
     static const char *const models[] = {"bloom-a", "opt-350m", "opt-bare", "gpt2-a", "llama-a",
                                          "qwen3-a", "phi3-a", "mixtral-a"};
-    struct ckpt_err err = {0};
-    struct comm *comm;
 
-    OK(comm_open(&comm, &err), err);
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
         for (size_t t = 0; t < 2; t++) {
-            same_model(models[i], halves[t], true, comm);
-            same_model(models[i], halves[t], false, comm);
+            same_model(models[i], halves[t], true);
+            same_model(models[i], halves[t], false);
         }
-    comm_close(comm);
 }

@@ -45,7 +45,8 @@ static int read_rows(const void *bytes, size_t n, struct ckpt_err *err)
 {
     json_t *v = NULL;
     void *self;
-    int rc = record_arrow.open(&self, file_of(bytes, n, "memory"), &(struct records_opts){0}, err);
+    int rc = record_open(&self, &record_arrow, file_of(bytes, n, "memory"),
+                         &(struct records_opts){0}, err);
 
     if (rc)
         return rc;
@@ -53,7 +54,7 @@ static int read_rows(const void *bytes, size_t n, struct ckpt_err *err)
         rc = record_arrow.get(self, i, &v, err);
         json_decref(v);
     }
-    record_arrow.close(self);
+    record_close(self, &record_arrow);
     return rc;
 }
 
@@ -133,10 +134,10 @@ TEST(no_memory_at_any_point_is_told)
         int rc;
 
         faults_arm(&f);
-        rc = record_arrow.open(&self, file, &(struct records_opts){0}, &err);
+        rc = record_open(&self, &record_arrow, file, &(struct records_opts){0}, &err);
         if (rc == 0) {
             rc = record_arrow.get(self, 12, &v, &err);
-            record_arrow.close(self);
+            record_close(self, &record_arrow);
         }
         json_decref(v);
         faults_disarm(&f);

@@ -42,7 +42,7 @@ static int open_set(struct set *s, const char *body, const struct data_opts *opt
 {
     struct data_opts o = *opts;
 
-    ckpt_err_clear(err);
+    *err = (struct ckpt_err){.code = CKPT_EIO, .text = "of an earlier call"};
     s->dir = open_dir();
     if (tokenizer_open_dir(&s->tok, s->dir, err))
         fail_msg("%s", err->text);

@@ -76,6 +76,23 @@ static void fails(const char *text, int code, const char *why)
     json_decref(vars);
 }
 
+/* The record may hold anything before a call. */
+TEST(an_earlier_failure_changes_nothing)
+{
+    static const char text[] = "{% set a = [1, {'b': 2}] %}{{ a[1].b }}{{ x }}";
+    struct ckpt_err err = {.code = CKPT_EIO, .text = "before"};
+    struct jinja_out out = {0};
+    struct jinja *t;
+    json_t *vars = json_pack("{s:s}", "x", "y");
+
+    assert_int_equal(jinja_parse(&t, text, strlen(text), &err), 0);
+    assert_int_equal(jinja_render(t, vars, 0, &out, &err), 0);
+    assert_string_equal(ckpt_buf_str(&out.text), "2y");
+    jinja_out_release(&out);
+    jinja_free(t);
+    json_decref(vars);
+}
+
 TEST(what_is_not_understood_is_refused_by_name)
 {
     fails("a\n{% include 'x' %}", CKPT_EUNSUPPORTED, "chat template: line 2: no statement \"include\"");

@@ -228,8 +228,8 @@ static int64_t rows_until_damage(const unsigned char *b, size_t n, struct ckpt_e
     void *self;
     int64_t got = 0;
 
-    assert_int_equal(record_parquet.open(&self, file_of(b, n, "memory"), &(struct records_opts){0},
-                                         err), 0);
+    assert_int_equal(record_open(&self, &record_parquet, file_of(b, n, "memory"),
+                                 &(struct records_opts){0}, err), 0);
     assert_int_equal(record_parquet.count(self), 60);
     while (got < 60 && record_parquet.get(self, got, &v, err) == 0) {
         assert_int_equal(json_integer_value(json_object_get(v, "id")), got);
@@ -240,7 +240,7 @@ static int64_t rows_until_damage(const unsigned char *b, size_t n, struct ckpt_e
         assert_int_equal(record_parquet.get(self, 59, &v, &again), err->code);
         assert_string_equal(err->text, again.text);
     }
-    record_parquet.close(self);
+    record_close(self, &record_parquet);
     return got;
 }
 

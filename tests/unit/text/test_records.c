@@ -117,6 +117,21 @@ TEST(json_layouts)
     fails("o.json", "[{} {}]", NULL, 0, "byte 4 is '{' where ',' or ']' was expected");
 }
 
+/* The record of an error may hold anything before a call. */
+TEST(an_earlier_failure_changes_nothing)
+{
+    struct ckpt_err err = {.code = CKPT_EIO, .text = "before"};
+    const char *path = put_in(dir, "late.json", "{\"a\": 1}\n{\"a\": 2}\n");
+    struct records *r;
+    json_t *v;
+
+    assert_int_equal(records_open(&r, &path, 1, &err), 0);
+    assert_int_equal(records_count(r), 2);
+    assert_int_equal(records_get(r, 1, &v, &err), 0);
+    json_decref(v);
+    records_close(r);
+}
+
 /* -- CSV ------------------------------------------------------------------------------------- */
 
 /* Each of these is what pandas 3.0 read_csv gives. */
@@ -148,7 +163,7 @@ TEST(csv_as_pandas_reads_it)
     reads("l.csv", "a,b\n", NULL, "");
     fails("m.csv", "a,b\n1,2\n1,2,3\n", NULL, 1, "record 2: at byte 8: 3 fields, the header names 2");
     fails("mm.csv", "a,b\n1,2,3,4,5\n", NULL, 0, "at byte 4: 5 fields, the header names 2");
-    fails("n.csv", "a,b\n1,\"2\n3,4\n", NULL, 0, "record 1: a quote that begins behind byte 4 has no end");
+    fails("n.csv", "a,b\n1,\"2\n3,4\n", NULL, 0, "record 1: a quote that begins after byte 4 has no end");
     fails("o.csv", "a,b\n1,\xff\n", NULL, 0, "column \"b\" is not UTF-8 text");
     fails("p.csv", "a,\xff\n1,2\n", NULL, 0, "the name of column 2");
 }

@@ -48,26 +48,25 @@ static int items_of(char *joined, size_t size, const char *const *arg, int n, bo
     return rc;
 }
 
-TEST(items)
+TEST_ERR(items)
 {
     static const char *const two[] = {"a", "b"}, *const mixed[] = {"a", "-", "b", "-"};
-    struct ckpt_err err = {0};
     char got[256];
 
     feed("x\n", 2);
-    assert_int_equal(items_of(got, sizeof got, two, 2, false, &err), 0);
+    assert_int_equal(items_of(got, sizeof got, two, 2, false, err), 0);
     assert_string_equal(got, "a|b");
     feed("\nx y\n\n\nlast", 11);                /* empty lines are nothing, no end is needed */
-    assert_int_equal(items_of(got, sizeof got, NULL, 0, false, &err), 0);
+    assert_int_equal(items_of(got, sizeof got, NULL, 0, false, err), 0);
     assert_string_equal(got, "x y|last");
     feed("x\n", 2);
-    assert_int_equal(items_of(got, sizeof got, mixed, 4, false, &err), 0);
+    assert_int_equal(items_of(got, sizeof got, mixed, 4, false, err), 0);
     assert_string_equal(got, "a|x|b");
     feed("x\ny\0z\0", 6);
-    assert_int_equal(items_of(got, sizeof got, NULL, 0, true, &err), 0);
+    assert_int_equal(items_of(got, sizeof got, NULL, 0, true, err), 0);
     assert_string_equal(got, "x\ny|z");
     feed("", 0);
-    assert_int_equal(items_of(got, sizeof got, NULL, 0, false, &err), 0);
+    assert_int_equal(items_of(got, sizeof got, NULL, 0, false, err), 0);
     assert_string_equal(got, "");
 }
 
@@ -87,10 +86,9 @@ static void send_to(int fd, const char *text)
     assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
 }
 
-TEST(items_of_a_pipe)
+TEST_ERR(items_of_a_pipe)
 {
     static const char *const mixed[] = {"a", "-", "b"};
-    struct ckpt_err err = {0};
     struct cli_items *items;
     char got[256], *item;
     bool bytes;
@@ -98,15 +96,15 @@ TEST(items_of_a_pipe)
 
     send_to(fd, "x\n\ny");
     close(fd);
-    assert_int_equal(items_of(got, sizeof got, mixed, 3, false, &err), 0);
+    assert_int_equal(items_of(got, sizeof got, mixed, 3, false, err), 0);
     assert_string_equal(got, "a|x|y|b");
     fd = pipe_in();
     send_to(fd, "first-of-some\nz\n");
     close(fd);
-    assert_int_equal(cli_items_open(&items, NULL, 0, false, &err), 0);
-    assert_int_equal(cli_items_bytes(items, &bytes, &err), 0);      /* has taken some of it */
+    assert_int_equal(cli_items_open(&items, NULL, 0, false, err), 0);
+    assert_int_equal(cli_items_bytes(items, &bytes, err), 0);      /* has taken some of it */
     assert_false(bytes);
-    assert_int_equal(cli_items_next(items, &item, &err), 0);
+    assert_int_equal(cli_items_next(items, &item, err), 0);
     assert_string_equal(item, "first-of-some");
     ckpt_free(item);
     cli_items_close(items);                     /* with one that nobody took */
@@ -114,11 +112,11 @@ TEST(items_of_a_pipe)
     send_to(fd, "x\n");
     assert_int_equal(write(fd, "q\0\n", 3), 3);
     close(fd);
-    assert_int_equal(items_of(got, sizeof got, NULL, 0, false, &err), CKPT_EFORMAT);
+    assert_int_equal(items_of(got, sizeof got, NULL, 0, false, err), CKPT_EFORMAT);
     assert_string_equal(got, "x");              /* what came before it is not lost */
-    assert_string_equal(err.text, "standard input: line 2 has a NUL byte in it");
+    assert_string_equal(err->text, "standard input: line 2 has a NUL byte in it");
     fd = pipe_in();
-    assert_int_equal(cli_items_open(&items, NULL, 0, false, &err), 0);
+    assert_int_equal(cli_items_open(&items, NULL, 0, false, err), 0);
     cli_items_close(items);                     /* never asked */
     close(fd);
 }
@@ -134,11 +132,11 @@ static bool leased(const char *path)
 }
 
 /* From when a path is announced until it was worked on. */
-TEST(items_are_leased)
+TEST_ERR(items_are_leased)
 {
-    const char *const dir = scratch("cli");
+    const char *const dir = scratch("cli"), *const *all;
     const char *arg[1];
-    struct ckpt_err err = {0};
+    size_t n;
     struct cli_items *items;
     char one[300], two[300], lines[700], *item;
     int fd;
@@ -150,49 +148,45 @@ TEST(items_are_leased)
     fd = pipe_in();
     snprintf(lines, sizeof lines, "%s\n%s\nnot-there\n", one, two);
     send_to(fd, lines);
-    assert_int_equal(cli_items_open(&items, NULL, 0, false, &err), 0);
-    assert_int_equal(cli_items_next(items, &item, &err), 0);
+    assert_int_equal(cli_items_open(&items, NULL, 0, false, err), 0);
+    assert_int_equal(cli_items_next(items, &item, err), 0);
     ckpt_free(item);
     assert_true(leased(one) && leased(two));
-    assert_int_equal(cli_items_next(items, &item, &err), 0);
+    assert_int_equal(cli_items_next(items, &item, err), 0);
     ckpt_free(item);
     assert_true(ckpt_lock_unread(one) && !ckpt_lock_unread(two));
-    assert_int_equal(cli_items_next(items, &item, &err), 0);
+    assert_int_equal(cli_items_next(items, &item, err), 0);
     assert_string_equal(item, "not-there");
     ckpt_free(item);
     assert_true(ckpt_lock_unread(two));
     snprintf(lines, sizeof lines, "%s\n%s\n", one, two);
     send_to(fd, lines);
-    cli_items_hold(items);
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(cli_items_next(items, &item, &err), 0);
-        ckpt_free(item);
-    }
-    assert_true(!ckpt_lock_unread(one) && !ckpt_lock_unread(two));
-    cli_items_close(items);                     /* the pipe's other end is open still */
-    assert_true(ckpt_lock_unread(one) && ckpt_lock_unread(two));
     close(fd);
-    assert_int_equal(cli_items_open(&items, (char **)arg, 1, false, &err), 0);
-    assert_int_equal(cli_items_next(items, &item, &err), 0);
+    assert_int_equal(cli_items_all(items, &all, &n, err), 0);
+    assert_int_equal(n, 2);
+    assert_string_equal(all[1], two);
+    assert_true(!ckpt_lock_unread(one) && !ckpt_lock_unread(two));
+    cli_items_close(items);
+    assert_true(ckpt_lock_unread(one) && ckpt_lock_unread(two));
+    assert_int_equal(cli_items_open(&items, (char **)arg, 1, false, err), 0);
+    assert_int_equal(cli_items_next(items, &item, err), 0);
     ckpt_free(item);
     assert_false(ckpt_lock_unread(one));
     cli_items_close(items);
     assert_true(ckpt_lock_unread(one));
-    scratch_remove(dir);
 }
 
 /* Through a pipe: INT is waited out and told, TERM is not. */
-TEST(signals_and_pipes)
+TEST_ERR(signals_and_pipes)
 {
     struct cli cli = {0};
-    struct ckpt_err err = {0};
     struct cli_items *items;
     struct stdio_to s;
     char *item, *said;
     int fd = pipe_in();
 
     cli_begin(&cli, "tool");
-    assert_int_equal(cli_items_open(&items, NULL, 0, false, &err), 0);
+    assert_int_equal(cli_items_open(&items, NULL, 0, false, err), 0);
     stdio_begin(&s, stderr);
     raise(SIGINT);
     raise(SIGINT);                              /* at once: the same request */
@@ -202,15 +196,15 @@ TEST(signals_and_pipes)
     free(said);
     assert_int_equal(cli_stop, 0);
     send_to(fd, "x\n");
-    assert_int_equal(cli_items_next(items, &item, &err), 0);
+    assert_int_equal(cli_items_next(items, &item, err), 0);
     assert_string_equal(item, "x");
     ckpt_free(item);
     raise(SIGTERM);
-    assert_int_equal(cli_items_next(items, &item, &err), CKPT_ESTOPPED);
+    assert_int_equal(cli_items_next(items, &item, err), CKPT_ESTOPPED);
     assert_null(item);
     cli_stop = 0;
     close(fd);
-    assert_int_equal(cli_items_next(items, &item, &err), 0);
+    assert_int_equal(cli_items_next(items, &item, err), 0);
     assert_null(item);
     cli_items_close(items);
     raise(SIGINT);                              /* no pipe any more: as ever */
@@ -227,19 +221,18 @@ static int two_fail(void *ctx, const char *item, struct ckpt_err *err)
            : strcmp(item, "e") == 0 ? ckpt_fail(err, CKPT_ESTOPPED, "stopped") : 0;
 }
 
-TEST(a_failure_hides_no_other_item)
+TEST_ERR(a_failure_hides_no_other_item)
 {
     static const char *const all[] = {"a", "b", "c", "d"}, *const stop[] = {"b", "e", "a"};
     struct cli cli = {.tool = "tool"};
-    struct ckpt_err err = {0};
     struct cli_items *items;
     char seen[16] = "", *said;
     struct stdio_to s;
     int status = 0;
 
-    assert_int_equal(cli_items_open(&items, (char **)all, 4, false, &err), 0);
+    assert_int_equal(cli_items_open(&items, (char **)all, 4, false, err), 0);
     stdio_begin(&s, stderr);
-    assert_int_equal(cli_items_each(items, &cli, two_fail, seen, &status, &err), 0);
+    assert_int_equal(cli_items_each(items, &cli, two_fail, seen, &status, err), 0);
     said = stdio_end(&s);
     cli_items_close(items);
     assert_string_equal(seen, "abcd");
@@ -248,86 +241,83 @@ TEST(a_failure_hides_no_other_item)
     free(said);
     *seen = '\0';
     status = 0;
-    assert_int_equal(cli_items_open(&items, (char **)stop, 3, false, &err), 0);
+    assert_int_equal(cli_items_open(&items, (char **)stop, 3, false, err), 0);
     stdio_begin(&s, stderr);
-    assert_int_equal(cli_items_each(items, &cli, two_fail, seen, &status, &err), CKPT_ESTOPPED);
+    assert_int_equal(cli_items_each(items, &cli, two_fail, seen, &status, err), CKPT_ESTOPPED);
     free(stdio_end(&s));
     cli_items_close(items);
     assert_string_equal(seen, "be");
     assert_int_equal(status, 66);
 }
 
-TEST(items_refused)
+TEST_ERR(items_refused)
 {
-    struct ckpt_err err = {0};
     char got[256], *line = malloc(70000);
 
     feed("a\nb\0c\n", 6);
-    assert_int_equal(items_of(got, sizeof got, NULL, 0, false, &err), CKPT_EFORMAT);
-    assert_string_equal(err.text, "standard input: line 2 has a NUL byte in it");
-    assert_string_equal(err.hint, "-0 reads paths that end with NUL");
+    assert_int_equal(items_of(got, sizeof got, NULL, 0, false, err), CKPT_EFORMAT);
+    assert_string_equal(err->text, "standard input: line 2 has a NUL byte in it");
+    assert_string_equal(err->hint, "-0 reads paths that end with NUL");
     assert_non_null(line);
     memset(line, 'x', 70000);
     feed(line, 70000);
-    assert_int_equal(items_of(got, sizeof got, NULL, 0, false, &err), CKPT_ELIMIT);
-    assert_string_equal(err.text, "standard input: line 1 is longer than 65535 bytes");
+    assert_int_equal(items_of(got, sizeof got, NULL, 0, false, err), CKPT_ELIMIT);
+    assert_string_equal(err->text, "standard input: line 1 is longer than 65535 bytes");
     line[65535] = '\n';                         /* the longest that goes */
     feed(line, 65536);
-    assert_int_equal(items_of(got, sizeof got, NULL, 0, false, &err), 0);
+    assert_int_equal(items_of(got, sizeof got, NULL, 0, false, err), 0);
     free(line);
     assert_true(dup2(open("build", O_RDONLY), STDIN_FILENO) == 0);
     clearerr(stdin);
-    assert_int_equal(items_of(got, sizeof got, NULL, 0, false, &err), CKPT_EIO);
+    assert_int_equal(items_of(got, sizeof got, NULL, 0, false, err), CKPT_EIO);
 }
 
-TEST(stop_between_items)
+TEST_ERR(stop_between_items)
 {
     static const char *const two[] = {"a", "b"};
     struct cli cli = {0};
     struct cli_items *items;
-    struct ckpt_err err = {0};
     char *item;
 
     cli_begin(&cli, "tool");
-    assert_int_equal(cli_items_open(&items, (char **)two, 2, false, &err), 0);
-    assert_int_equal(cli_items_next(items, &item, &err), 0);
+    assert_int_equal(cli_items_open(&items, (char **)two, 2, false, err), 0);
+    assert_int_equal(cli_items_next(items, &item, err), 0);
     ckpt_free(item);
     raise(SIGTERM);
     raise(SIGTERM);                             /* at once: the same request */
     assert_int_equal(cli_stop, SIGTERM);
-    assert_int_equal(cli_items_next(items, &item, &err), CKPT_ESTOPPED);
+    assert_int_equal(cli_items_next(items, &item, err), CKPT_ESTOPPED);
     assert_null(item);
-    assert_string_equal(err.text, "stopped by SIGTERM before all was done");
-    assert_int_equal(ckpt_err_status(err.code), 75);
+    assert_string_equal(err->text, "stopped by SIGTERM before all was done");
+    assert_int_equal(ckpt_err_status(err->code), 75);
     cli_stop = 0;
-    assert_int_equal(cli_items_next(items, &item, &err), 0);
+    assert_int_equal(cli_items_next(items, &item, err), 0);
     ckpt_free(item);
     cli_stop = SIGINT;                          /* nothing is left: nothing was lost */
-    assert_int_equal(cli_items_next(items, &item, &err), 0);
+    assert_int_equal(cli_items_next(items, &item, err), 0);
     assert_null(item);
     cli_stop = 0;
     cli_items_close(items);
     ckpt_log_hook(NULL, NULL);
 }
 
-TEST(errors)
+TEST_ERR(errors)
 {
     struct cli cli = {.tool = "ckpt-test"};
-    struct ckpt_err err = {0};
     struct stdio_to s;
     json_t *o;
     char *text;
 
-    ckpt_fail_as(&err, CKPT_EFORMAT, "truncated", "file \"x\": %d bytes", 3);
-    ckpt_err_hint(&err, "fetch it again");
+    ckpt_fail_as(err, CKPT_EFORMAT, "truncated", "file \"x\": %d bytes", 3);
+    ckpt_err_hint(err, "fetch it again");
     stdio_begin(&s, stderr);
-    assert_int_equal(cli_error(&cli, &err), 65);
+    assert_int_equal(cli_error(&cli, err), 65);
     text = stdio_end(&s);
     assert_string_equal(text, "ckpt-test: file \"x\": 3 bytes\nhint: fetch it again\n");
     free(text);
     cli.json = true;
     stdio_begin(&s, stderr);
-    assert_int_equal(cli_error(&cli, &err), 65);
+    assert_int_equal(cli_error(&cli, err), 65);
     text = stdio_end(&s);
     o = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
     assert_non_null(o);
@@ -341,21 +331,20 @@ TEST(errors)
     free(text);
 }
 
-TEST(artifacts)
+TEST_ERR(artifacts)
 {
     struct cli cli = {.tool = "ckpt-test"};
-    struct ckpt_err err = {0};
     struct stdio_to s;
     char *text;
 
     stdio_begin(&s, stdout);
-    assert_int_equal(cli_artifact(&cli, "a b", NULL, &err), 0);
+    assert_int_equal(cli_artifact(&cli, "a b", NULL, err), 0);
     cli.json = true;
-    assert_int_equal(cli_artifact(&cli, "c", NULL, &err), 0);
-    assert_int_equal(cli_artifact(&cli, "c", json_pack("{s:i}", "n", 1), &err), 0);
+    assert_int_equal(cli_artifact(&cli, "c", NULL, err), 0);
+    assert_int_equal(cli_artifact(&cli, "c", json_pack("{s:i}", "n", 1), err), 0);
     cli.json = false;
     cli.nul = true;
-    assert_int_equal(cli_artifact(&cli, "d", NULL, &err), 0);
+    assert_int_equal(cli_artifact(&cli, "d", NULL, err), 0);
     text = stdio_end(&s);
     assert_memory_equal(text, "a b\n{\"path\":\"c\"}\n{\"n\":1}\nd\0", 28);
     free(text);

@@ -73,13 +73,12 @@ TEST(table_for_people)
     free(text);
 }
 
-TEST(document_for_programs)
+TEST_ERR(document_for_programs)
 {
     char *text = printed(true);
-    struct ckpt_err err = {0};
     json_t *doc, *row;
 
-    assert_int_equal(ckpt_json_parse(&doc, text, strlen(text), CKPT_JSON_STRICT, &err), 0);
+    assert_int_equal(ckpt_json_parse(&doc, text, strlen(text), CKPT_JSON_STRICT, err), 0);
     assert_string_equal(json_string_value(json_object_get(doc, "format")), "x\033[31m");
     assert_string_equal(json_string_value(json_object_get(doc, "secret")), "for programs");
     assert_int_equal(json_integer_value(json_object_get(doc, "n")), -3);
@@ -164,20 +163,19 @@ TEST(reals_read_back)
     }
 }
 
-TEST(nothing_is_a_document)
+TEST_ERR(nothing_is_a_document)
 {
-    struct ckpt_err err = {0};
     struct stdio_to s;
     struct out *o;
     char *text;
 
-    assert_int_equal(out_new(&o, true, &err), 0);
+    assert_int_equal(out_new(&o, true, err), 0);
     stdio_begin(&s, stdout);
-    assert_int_equal(out_end(o, &err), 0);
+    assert_int_equal(out_end(o, err), 0);
     text = stdio_end(&s);
     assert_string_equal(text, "{}\n");
     free(text);
-    assert_int_equal(out_new(&o, false, &err), 0);
+    assert_int_equal(out_new(&o, false, err), 0);
     out_str(o, "k", "k", "v");
     stdio_begin(&s, stdout);
     out_abort(o);
@@ -186,39 +184,37 @@ TEST(nothing_is_a_document)
     free(text);
 }
 
-TEST(nothing_is_no_text)
+TEST_ERR(nothing_is_no_text)
 {
-    struct ckpt_err err = {0};
     struct stdio_to s;
     struct out *o;
     char *text;
 
-    assert_int_equal(out_new(&o, false, &err), 0);
+    assert_int_equal(out_new(&o, false, err), 0);
     stdio_begin(&s, stdout);
-    assert_int_equal(out_end(o, &err), 0);
+    assert_int_equal(out_end(o, err), 0);
     text = stdio_end(&s);
     assert_string_equal(text, "");
     free(text);
 }
 
-TEST(a_full_disk_is_told)
+TEST_ERR(a_full_disk_is_told)
 {
-    struct ckpt_err err = {0};
     struct out *o;
     int was, full, rc;
 
-    assert_int_equal(out_new(&o, false, &err), 0);
+    assert_int_equal(out_new(&o, false, err), 0);
     out_str(o, "k", "k", "v");
     fflush(stdout);
     was = dup(1);
     full = open("/dev/full", O_WRONLY);
     assert_true(was >= 0 && full >= 0);
     assert_int_equal(dup2(full, 1), 1);
-    rc = out_end(o, &err);
+    rc = out_end(o, err);
     clearerr(stdout);
     assert_int_equal(dup2(was, 1), 1);
     close(was);
     close(full);
     assert_int_equal(rc, CKPT_EIO);
-    assert_non_null(strstr(err.text, "standard output"));
+    assert_non_null(strstr(err->text, "standard output"));
 }

@@ -221,16 +221,15 @@ static struct ckpt_source *golden(void)
 }
 
 /* As many workers as you like: the same bits, digests too. */
-TEST(workers)
+TEST_ERR(workers)
 {
     struct ckpt_source *src = golden();
     size_t n = ckpt_source_count(src);
     struct tensor_measure *a = calloc(n, sizeof *a), *b = calloc(n, sizeof *b);
     unsigned what = INSPECT_STATS | INSPECT_DIGEST;
-    struct ckpt_err err = {0};
 
-    assert_int_equal(inspect_measure(a, src, NULL, n, what, 1, &err), 0);
-    assert_int_equal(inspect_measure(b, src, NULL, n, what, 4, &err), 0);
+    assert_int_equal(inspect_measure(a, src, NULL, n, what, 1, err), 0);
+    assert_int_equal(inspect_measure(b, src, NULL, n, what, 4, err), 0);
     for (size_t k = 0; k < n; k++) {
         uint64_t counted = 0;
 

@@ -9,45 +9,40 @@ static const struct { int layer; int64_t numel; } shapes[] = {
 };
 #define N (sizeof shapes / sizeof shapes[0])
 
-/* Every parameter but those of the mask is trained; layer_numel [6]: weights, then gradients. */
-static void make_some(struct params *p, struct param *item, int64_t *layer_numel, unsigned frozen)
+/* Every parameter but those of the mask is trained. */
+static struct params *make_params(unsigned frozen)
 {
-    memset(p, 0, sizeof *p);
-    memset(layer_numel, 0, 6 * sizeof *layer_numel);
-    p->layer_grad = layer_numel + 3;
+    static struct param item[N];
+    static int64_t layer_numel[3], layer_grad[3];
+    static struct params p;
+
+    memset(layer_numel, 0, sizeof layer_numel);
+    memset(layer_grad, 0, sizeof layer_grad);
+    p = (struct params){.item = item, .n = N, .n_layers = 3, .layer_numel = layer_numel,
+                        .layer_grad = layer_grad};
     for (size_t i = 0; i < N; i++) {
         int layer = shapes[i].layer;
         bool trained = !(frozen >> i & 1);
 
         item[i] = (struct param){.name = "p", .layer = layer, .numel = shapes[i].numel,
                                  .offset = layer_numel[layer], .trainable = trained,
-                                 .grad_offset = trained ? p->layer_grad[layer] : -1};
+                                 .grad_offset = trained ? layer_grad[layer] : -1};
         layer_numel[layer] += shapes[i].numel;
-        p->numel += shapes[i].numel;
+        p.numel += shapes[i].numel;
         if (trained) {
-            p->layer_grad[layer] += shapes[i].numel;
-            p->grad_numel += shapes[i].numel;
+            layer_grad[layer] += shapes[i].numel;
+            p.grad_numel += shapes[i].numel;
         }
     }
-    p->item = item;
-    p->n = N;
-    p->n_layers = 3;
-    p->layer_numel = layer_numel;
+    return &p;
 }
 
-static void make_params(struct params *p, struct param *item, int64_t *layer_numel)
-{
-    make_some(p, item, layer_numel, 0);
-}
+static const int worlds[] = {1, 2, 3, 8};
 
 TEST(stage_3_owns_each_element_once)
 {
-    static const int worlds[] = {1, 2, 3, 8};
-    struct param item[N];
-    int64_t layer_numel[6];
-    struct params p;
+    const struct params *p = make_params(0);
 
-    make_params(&p, item, layer_numel);
     for (size_t k = 0; k < 4; k++)
         for (size_t i = 0; i < N; i++) {
             int64_t next = 0;
@@ -57,7 +52,7 @@ TEST(stage_3_owns_each_element_once)
                 struct flat f;
                 struct flat_piece piece;
 
-                assert_int_equal(flat_init(&f, &p, 3, r, worlds[k], &err), 0);
+                assert_int_equal(flat_init(&f, p, 3, r, worlds[k], &err), 0);
                 piece = flat_piece(&f, i, r);
                 if (piece.count > 0) {
                     assert_int_equal(piece.start, next);
@@ -67,27 +62,23 @@ TEST(stage_3_owns_each_element_once)
                 assert_true(piece.count <= flat_part(&f, i));
                 flat_release(&f);
             }
-            assert_int_equal(next, p.item[i].numel);
+            assert_int_equal(next, p->item[i].numel);
         }
 }
 
 TEST(spread_then_assemble_gives_the_same_unit)
 {
-    static const int worlds[] = {1, 2, 3, 8};
-    struct param item[N];
-    int64_t layer_numel[6];
-    struct params p;
+    const struct params *p = make_params(0);
 
-    make_params(&p, item, layer_numel);
     for (size_t k = 0; k < 4; k++)
         for (int layer = 0; layer < 3; layer++) {
             struct ckpt_err err = {0};
             struct flat f;
-            size_t n = (size_t)layer_numel[layer], parts_n;
+            size_t n = (size_t)p->layer_numel[layer], parts_n;
             float *whole = malloc(n * sizeof *whole), *again = calloc(n, sizeof *again), *parts;
             double padding = 0;
 
-            assert_int_equal(flat_init(&f, &p, 3, 0, worlds[k], &err), 0);
+            assert_int_equal(flat_init(&f, p, 3, 0, worlds[k], &err), 0);
             parts_n = (size_t)flat_layer_part(&f, layer) * (size_t)worlds[k];
             parts = malloc(parts_n * sizeof *parts);
             memset(parts, 0xff, parts_n * sizeof *parts);
@@ -108,29 +99,22 @@ TEST(spread_then_assemble_gives_the_same_unit)
 
 TEST(stage_0_holds_units_whole)
 {
+    const struct params *p = make_params(0);
     struct ckpt_err err = {0};
-    struct param item[N];
-    int64_t layer_numel[6];
-    struct params p;
     struct flat f;
 
-    make_params(&p, item, layer_numel);
-    assert_int_equal(flat_init(&f, &p, 0, 1, 3, &err), 0);
-    assert_int_equal(f.numel, p.numel);
+    assert_int_equal(flat_init(&f, p, 0, 1, 3, &err), 0);
+    assert_int_equal(f.numel, p->numel);
     for (size_t i = 0; i < N; i++)      /* a layer's layout is the arrays' own */
-        assert_int_equal(f.base[i], flat_layer_base(&f, p.item[i].layer) + p.item[i].offset);
+        assert_int_equal(f.base[i], flat_layer_base(&f, p->item[i].layer) + p->item[i].offset);
     flat_release(&f);
 }
 
 /* Gradients of what is frozen are nowhere, those of the rest arrive in their order. */
 TEST(frozen_parameters_have_no_gradient)
 {
-    static const int worlds[] = {1, 2, 3, 8};
-    struct param item[N];
-    int64_t layer_numel[6];
-    struct params p;
+    const struct params *p = make_params(1u << 0 | 1u << 3 | 1u << 5 | 1u << 6);
 
-    make_some(&p, item, layer_numel, 1u << 0 | 1u << 3 | 1u << 5 | 1u << 6);
     for (size_t k = 0; k < 4; k++)
         for (int stage = 0; stage <= 3; stage += 3) {
             float whole[1][96], parts[96 * 8 + 64];
@@ -140,12 +124,12 @@ TEST(frozen_parameters_have_no_gradient)
             for (int r = 0; r < worlds[k]; r++) {
                 struct flat f;
 
-                assert_int_equal(flat_init(&f, &p, stage, r, worlds[k], &err), 0);
+                assert_int_equal(flat_init(&f, p, stage, r, worlds[k], &err), 0);
                 for (size_t i = 0; i < N; i++) {
                     struct flat_piece piece = flat_grad_piece(&f, i, r);
 
                     held += piece.count;
-                    if (!p.item[i].trainable)
+                    if (!p->item[i].trainable)
                         assert_int_equal(piece.count, 0);
                     else if (piece.count > 0)
                         assert_in_range(piece.at + piece.count, 1, f.grad_numel);
@@ -159,7 +143,7 @@ TEST(frozen_parameters_have_no_gradient)
                 struct flat f;
                 double sum = 0;
 
-                assert_int_equal(flat_init(&f, &p, stage, 0, worlds[k], &err), 0);
+                assert_int_equal(flat_init(&f, p, stage, 0, worlds[k], &err), 0);
                 for (int i = 0; i < 65; i++)
                     whole[0][i] = (float)(i + 1);
                 memset(parts, 0xff, sizeof parts);

@@ -2,9 +2,8 @@
  * A step of the optimizer by the door that training uses, optim_step over zero: weights and moments
  * are torch's, and no number of the options reaches the device narrower than it was given.
  */
-#include "tests/unit/golden_model.h"
+#include "tests/unit/zero_side.h"
 
-#include "trainer/comm/comm.h"
 #include "trainer/optim/optim.h"
 
 /* Numbers that no float is. */
@@ -49,13 +48,6 @@ static int fill(void *ctx, size_t i, int64_t start, int64_t count, float *dst,
     return 0;
 }
 
-struct side {
-    struct device *dev;
-    struct comm   *comm;
-    struct model  *model;
-    struct zero   *zero;
-};
-
 static void fill_from(struct side *s, struct torch *t, enum zero_array of, const char *what,
                       int step)
 {
@@ -69,22 +61,11 @@ static void fill_from(struct side *s, struct torch *t, enum zero_array of, const
 static void open_side(struct side *s, struct torch *t, enum ckpt_dtype weight,
                       const struct zero_opts *opts)
 {
-    struct ckpt_err err = {0};
+    struct device *dev = cpu_device(2);
 
-    OK(device_open_cpu(&s->dev, 2, &err), err);
-    s->dev->weight = weight;
-    OK(comm_open(&s->comm, &err), err);
-    OK(model_new(&s->model, t->g->arch, &train, s->dev, &err), err);
-    OK(zero_new(&s->zero, model_params(s->model), opts, s->dev, s->comm, &err), err);
+    dev->weight = weight;
+    side_open(s, t->g, dev, &train, opts);
     fill_from(s, t, ZERO_MASTER, "start.p", 0);
-}
-
-static void close_side(struct side *s)
-{
-    zero_free(s->zero);
-    model_free(s->model);
-    comm_close(s->comm);
-    device_close(s->dev);
 }
 
 /* The gradient of step k, judged as one that is finite and not clipped. */
@@ -125,13 +106,11 @@ static const struct zero_opts places[] = {
 
 TEST(steps_are_torchs)
 {
-    struct ckpt_err err = {0};
     struct golden g;
     struct torch t = {.g = &g};
 
     golden_open(&g, "bloom-a", &train, 1);
-    OK(ckpt_open_as(&t.file, "safetensors", "tests/golden/optim/adamw.safetensors", NULL, &err),
-       err);
+    t.file = golden_source("safetensors", "tests/golden/optim", "/adamw.safetensors");
     for (size_t k = 0; k < sizeof places / sizeof places[0]; k++) {
         struct side s;
 
@@ -147,38 +126,10 @@ TEST(steps_are_torchs)
                 check(&s, &t, array[of], name[of], step);
             }
         }
-        close_side(&s);
+        side_close(&s);
     }
     ckpt_source_close(t.file);
     golden_close(&g);
-}
-
-/* All that a side keeps, byte for byte. */
-static unsigned char *stored(struct golden *g, struct side *s, size_t *bytes)
-{
-    const struct params *p = model_params(s->model);
-    struct ckpt_err err = {0};
-    unsigned char *all = NULL;
-
-    for (int pass = 0; pass < 2; pass++) {
-        *bytes = 0;
-        for (size_t i = 0; i < p->n; i++)
-            for (int of = 0; of < OPTIM_STATE_ARRAYS; of++) {
-                enum op_moments m = zero_moments(s->zero, i);
-                int64_t n = p->item[i].numel;
-                size_t size = of == OPTIM_STATE_MASTER ? (size_t)n * 4
-                              : of <= OPTIM_STATE_AVG_SQ ? (size_t)n * moments_size(m)
-                              : m == OP_MOMENTS_8BIT ? (size_t)(n + 255) / 256 * 4 : 0;
-
-                if (pass && size)
-                    OK(zero_read_stored(s->zero, (enum optim_state_array)of, i, 0, n, all + *bytes,
-                                        &err), err);
-                *bytes += size;
-            }
-        if (!pass)
-            all = ckpt_arena_alloc(&g->arena, *bytes, 1);
-    }
-    return all;
 }
 
 /* Moments of every kind: what optim_step leaves is what the operation leaves that is given doubles. */
@@ -186,18 +137,15 @@ TEST(no_number_is_narrowed_on_its_way)
 {
     static const enum op_moments kinds[] = {OP_MOMENTS_F32, OP_MOMENTS_BF16, OP_MOMENTS_8BIT};
     struct optim_opts far = options;
-    struct ckpt_err err = {0};
     struct golden g;
     struct torch t = {.g = &g};
 
     golden_open(&g, "bloom-a", &train, 1);
-    OK(ckpt_open_as(&t.file, "safetensors", "tests/golden/optim/adamw.safetensors", NULL, &err),
-       err);
+    t.file = golden_source("safetensors", "tests/golden/optim", "/adamw.safetensors");
     far.weight_decay = 333.3;           /* 1 - lr wd is small: its last digits count */
     for (size_t k = 0; k < 3 * sizeof places / sizeof places[0]; k++) {
         struct zero_opts opts = places[k / 3];
-        unsigned char *all[2];
-        size_t bytes[2];
+        struct saved all[2];
 
         if (opts.stage == 3 && kinds[k % 3] != OP_MOMENTS_F32)
             continue;
@@ -217,12 +165,10 @@ TEST(no_number_is_narrowed_on_its_way)
                 else
                     optim_step(s.zero, &far, LR, step);
             }
-            all[way] = stored(&g, &s, &bytes[way]);
-            close_side(&s);
+            all[way] = side_save(&g, &s);
+            side_close(&s);
         }
-        assert_int_equal(bytes[0], bytes[1]);
-        if (memcmp(all[0], all[1], bytes[0]) != 0)
-            fail_msg("moments %d, place %zu: a number is narrowed", (int)opts.moments, k / 3);
+        assert_same_saved(all[0], all[1], "a number that is narrowed");
     }
     ckpt_source_close(t.file);
     golden_close(&g);

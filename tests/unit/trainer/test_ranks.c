@@ -9,34 +9,50 @@
 
 static const char *const names[] = {
     "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_SIZE", "PMI_RANK", "PMIX_RANK",
-    "SLURM_NTASKS", "SLURM_PROCID", "SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "WORLD_SIZE", "RANK",
+    "SLURM_NTASKS", "SLURM_PROCID", "SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID",
+    "SLURM_STEP_NODELIST", "SLURM_JOB_ID", "WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_ADDR",
+    "MASTER_PORT", "TORCHELASTIC_USE_AGENT_STORE",
 };
 
+#define SLURM "SLURM_NTASKS=4 SLURM_PROCID=2 SLURM_STEP_ID=0"
+#define TORCH "MASTER_ADDR=h MASTER_PORT=29500"
 static const struct {
-    const char *env;                    /* NAME=VALUE, by blanks */
-    long        world_size, rank;
-    const char *launcher;
-    bool        meets;                  /* looked at with several ranks only */
-    long        job_size;
+    const char     *env;                /* NAME=VALUE, by blanks */
+    long            world_size, rank;
+    const char     *launcher;
+    enum ranks_meet meet;               /* looked at with several ranks only */
+    long            job_size;
+    const char     *store;              /* RANKS_STORE: HOST:PORT, "+" when it is held */
 } cases[] = {
-    {"", 1, 0, "", false, 0},
-    {"OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=3", 4, 3, "mpirun", true, 0},
-    {"PMI_SIZE=2 PMI_RANK=1", 2, 1, "mpirun", true, 0},
-    {"SLURM_NTASKS=4 SLURM_PROCID=0", 1, 0, "", false, 4},
-    {"SLURM_NTASKS=4", 1, 0, "", false, 0},
-    {"SLURM_NTASKS=4 SLURM_PROCID=2 SLURM_STEP_ID=0", 4, 2, "srun", false, 0},
-    {"SLURM_NTASKS=4 SLURM_PROCID=2 SLURM_STEP_ID=0 PMIX_RANK=2", 4, 2, "srun", true, 0},
-    {"SLURM_NTASKS=8 SLURM_STEP_NUM_TASKS=1 SLURM_PROCID=0 SLURM_STEP_ID=0", 1, 0, "srun", false, 8},
+    {"", 1, 0, "", RANKS_NOWHERE, 0, ""},
+    {"OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=3", 4, 3, "mpirun", RANKS_MPI, 0, ""},
+    {"PMI_SIZE=2 PMI_RANK=1", 2, 1, "mpirun", RANKS_MPI, 0, ""},
+    {"SLURM_NTASKS=4 SLURM_PROCID=0", 1, 0, "", RANKS_NOWHERE, 4, ""},
+    {"SLURM_NTASKS=4", 1, 0, "", RANKS_NOWHERE, 0, ""},
+    {SLURM, 4, 2, "srun", RANKS_NOWHERE, 0, ""},
+    {SLURM " PMIX_RANK=2", 4, 2, "srun", RANKS_MPI, 0, ""},
+    {SLURM " SLURM_STEP_NODELIST=tux[03-04] SLURM_JOB_ID=7", 4, 2, "srun", RANKS_STORE, 0,
+     "tux03:15707"},
+    {SLURM " SLURM_STEP_NODELIST=tux[03-04] " TORCH, 4, 2, "srun", RANKS_STORE, 0, "h:29500"},
+    {SLURM " WORLD_SIZE=8 RANK=5 " TORCH, 8, 5, "torchrun", RANKS_STORE, 0, "h:29500"},
+    {"SLURM_NTASKS=8 SLURM_STEP_NUM_TASKS=1 SLURM_PROCID=0 SLURM_STEP_ID=0", 1, 0, "srun",
+     RANKS_NOWHERE, 8, ""},
     {"SLURM_NTASKS=8 SLURM_STEP_NUM_TASKS=8 SLURM_PROCID=0 OMPI_COMM_WORLD_SIZE=2 "
-     "OMPI_COMM_WORLD_RANK=1", 2, 1, "mpirun", true, 0},
-    {"WORLD_SIZE=1 RANK=0", 1, 0, "torchrun", false, 0},
-    {"WORLD_SIZE=3 RANK=2", 3, 2, "torchrun", false, 0},
-    {"WORLD_SIZE=3 RANK=7", 3, 0, "torchrun", false, 0},
-    {"WORLD_SIZE=x RANK=0", 1, 0, "", false, 0},
-    {"WORLD_SIZE=-2", 1, 0, "", false, 0},
-    {"WORLD_SIZE=99999999999999999999", 1, 0, "", false, 0},
-    {"WORLD_SIZE=2x", 1, 0, "", false, 0},
-    {"OMPI_COMM_WORLD_SIZE= WORLD_SIZE=2", 2, 0, "torchrun", false, 0},
+     "OMPI_COMM_WORLD_RANK=1", 2, 1, "mpirun", RANKS_MPI, 0, ""},
+    {"WORLD_SIZE=1 RANK=0", 1, 0, "torchrun", RANKS_NOWHERE, 0, ""},
+    {"WORLD_SIZE=3 RANK=2", 3, 2, "torchrun", RANKS_NOWHERE, 0, ""},
+    {"WORLD_SIZE=3 RANK=2 " TORCH, 3, 2, "torchrun", RANKS_STORE, 0, "h:29500"},
+    {"WORLD_SIZE=3 RANK=2 TORCHELASTIC_USE_AGENT_STORE=True " TORCH, 3, 2, "torchrun",
+     RANKS_STORE, 0, "h:29500+"},
+    {"WORLD_SIZE=3 RANK=2 MASTER_ADDR=h", 3, 2, "torchrun", RANKS_NOWHERE, 0, ""},
+    {"WORLD_SIZE=3 RANK=2 MASTER_ADDR=h MASTER_PORT=70000", 3, 2, "torchrun", RANKS_NOWHERE, 0, ""},
+    {"WORLD_SIZE=3 " TORCH, 3, 0, "torchrun", RANKS_NOWHERE, 0, ""},
+    {"WORLD_SIZE=3 RANK=7", 3, 0, "torchrun", RANKS_NOWHERE, 0, ""},
+    {"WORLD_SIZE=x RANK=0", 1, 0, "", RANKS_NOWHERE, 0, ""},
+    {"WORLD_SIZE=-2", 1, 0, "", RANKS_NOWHERE, 0, ""},
+    {"WORLD_SIZE=99999999999999999999", 1, 0, "", RANKS_NOWHERE, 0, ""},
+    {"WORLD_SIZE=2x", 1, 0, "", RANKS_NOWHERE, 0, ""},
+    {"OMPI_COMM_WORLD_SIZE= WORLD_SIZE=2", 2, 0, "torchrun", RANKS_NOWHERE, 0, ""},
 };
 
 static void set(const char *env)
@@ -61,16 +77,21 @@ TEST(variables_say_how_many_and_which)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct ckpt_err err = {0};
         struct ranks r;
+        char store[300] = "";
         bool refused;
 
         set(cases[i].env);
         r = ranks_found();
         refused = ranks_check(&r, &err) != 0;
+        if (r.meet == RANKS_STORE)
+            snprintf(store, sizeof store, "%s:%u%s", r.host, (unsigned)r.port, r.held ? "+" : "");
         if (r.world_size != cases[i].world_size || r.rank != cases[i].rank ||
             strcmp(r.launcher, cases[i].launcher) != 0 || r.job_size != cases[i].job_size ||
-            refused != (r.world_size > 1 && !cases[i].meets))
-            fail_msg("%s: %ld ranks, this is %ld, of %s, a job of %ld, %s", cases[i].env,
-                     r.world_size, r.rank, r.launcher, r.job_size, refused ? "refused" : "taken");
+            r.meet != cases[i].meet || strcmp(store, cases[i].store) != 0 ||
+            refused != (r.world_size > 1 && r.meet == RANKS_NOWHERE))
+            fail_msg("%s: %ld ranks, this is %ld, of %s, a job of %ld, %s, at '%s'", cases[i].env,
+                     r.world_size, r.rank, r.launcher, r.job_size, refused ? "refused" : "taken",
+                     store);
         if (refused) {
             assert_int_equal(err.code, CKPT_ECONFIG);
             assert_non_null(strstr(err.text, r.where));
@@ -78,6 +99,20 @@ TEST(variables_say_how_many_and_which)
         }
     }
     set("");
+}
+
+TEST(a_node_list_begins_with_a_host)
+{
+    static const char *const list[][2] = {
+        {"tux", "tux"}, {"tux3,tux4", "tux3"}, {"tux[03-07,9],other", "tux03"}, {"a[9,11]", "a9"},
+        {"a[5]", "a5"}, {"", ""}, {"a[", "a"},
+    };
+    char host[64];
+
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        ranks_first_host(host, sizeof host, list[i][0]);
+        assert_string_equal(host, list[i][1]);
+    }
 }
 
 TEST(a_plan_has_ranks_that_are_not_there)
@@ -94,9 +129,10 @@ TEST(a_plan_has_ranks_that_are_not_there)
     comm_all_gather(c, all, one, 2, CKPT_I64);
     assert_int_equal(all[5], 7);
     comm_barrier(c);
-    assert_int_equal(comm_agree(c, &err), 0);
+    assert_int_equal(comm_agree(c, 0, &err), 0);
     ckpt_fail(&err, CKPT_EFORMAT, "no");
-    assert_int_equal(comm_agree(c, &err), CKPT_EFORMAT);
+    assert_int_equal(comm_agree(c, CKPT_EFORMAT, &err), CKPT_EFORMAT);
+    assert_int_equal(comm_agree(c, 0, &err), 0);        /* what a success left in the record */
     comm_close(c);
     ckpt_err_clear(&err);
     assert_int_equal(comm_open_single(&c, 1, &err), 0);

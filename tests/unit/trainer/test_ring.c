@@ -1,5 +1,5 @@
-/* The ring of slots: pieces come, are worked on and go back, on lanes that copy late. */
-#include "tests/unit/unit.h"
+/* The ring of slots: pieces come, are worked on and go back, on streams that copy late. */
+#include "tests/unit/model_help.h"
 
 #include "tests/unit/lazy_streams.h"
 #include "trainer/shard/ring.h"
@@ -9,7 +9,7 @@ enum { PIECES = 11, FLOATS = 100 };
 struct job {
     struct device *dev;
     float         *a, *b;               /* [PIECES][FLOATS] each, pinned */
-    int            turns;
+    int            works;
 };
 
 static int moves(void *ctx, int64_t k, struct ring_move *move)
@@ -29,7 +29,7 @@ static void work(void *ctx, int64_t k, unsigned char *slot)
     float *a = (float *)(void *)slot, *b = (float *)(void *)(slot + 1024);
     struct job *j = ctx;
 
-    j->turns++;
+    j->works++;
     for (int i = 0; i < FLOATS; i++) {
         if (k % 2)
             b[i] = a[i];
@@ -41,10 +41,8 @@ static void work(void *ctx, int64_t k, unsigned char *slot)
 
 static struct device *open_lazy(void)
 {
-    struct ckpt_err err = {0};
-    struct device *dev;
+    struct device *dev = cpu_device(1);
 
-    assert_int_equal(device_open_cpu(&dev, 1, &err), 0);
     lazy_streams(dev);
     return dev;
 }
@@ -76,7 +74,7 @@ TEST(pieces_pass)
     for (int t = 0; t < 2; t++)
         ring_run(r, &(struct ring_run){.ctx = &j, .n = PIECES, .moves = moves, .work = work});
     assert_int_equal(device_sync(dev, &err), 0);
-    assert_int_equal(j.turns, 2 * PIECES);
+    assert_int_equal(j.works, 2 * PIECES);
     for (int i = 0; i < PIECES * FLOATS; i++) {
         assert_true(j.a[i] == (float)(4 * i + 3));
         if (i / FLOATS % 2)
@@ -88,8 +86,8 @@ TEST(pieces_pass)
     device_close(dev);
 }
 
-/* The lanes of this test are late: most of the last write-backs are made by the sync alone. */
-TEST(lanes_are_late)
+/* The streams of this test are late: most of the last write-backs are made by the sync alone. */
+TEST(streams_are_late)
 {
     struct device *dev = open_lazy();
     struct ckpt_err err = {0};

@@ -103,7 +103,6 @@ TEST(what_is_read_or_not_ours_is_not_pruned)
     ckpt_lock_release(reader);
     run_dir_prune(&d, 1, "", false);
     assert_true(!is_there(1) && is_there(3) && is_there(4));
-    scratch_remove(dir);
 }
 
 TEST(the_newest_whole_one_is_found_and_damage_may_be_replaced)
@@ -140,5 +139,4 @@ TEST(the_newest_whole_one_is_found_and_damage_may_be_replaced)
     assert_true(is_there(8) && !is_there(9) && !is_there(10));
     assert_int_equal(run_dir_check_free(&d, 8, &err), 0);
     run_dir_close(&d);
-    scratch_remove(dir);
 }

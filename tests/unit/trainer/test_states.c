@@ -1,24 +1,14 @@
 /*
  * Where states lie does not change what they become: on the device, on the host, on both; with
- * moments of each kind; on lanes that copy late and memory that is apart.
+ * moments of each kind; on streams that copy late, in discrete memory.
  */
-#include "tests/unit/golden_model.h"
-#include "tests/unit/lazy_streams.h"
+#include "tests/unit/zero_side.h"
 
-#include "trainer/comm/comm.h"
+#include "tests/unit/lazy_streams.h"
 #include "trainer/rng.h"
-#include "trainer/shard/zero.h"
 
 static const struct model_opts train = {.max_tokens = 16, .max_docs = 2, .max_rows = 16,
                                         .train = true};
-
-/* A model's states somewhere, filled the same each time. */
-struct side {
-    struct device *dev;
-    struct comm   *comm;
-    struct model  *model;
-    struct zero   *zero;
-};
 
 static int fill(void *ctx, size_t i, int64_t start, int64_t count, float *dst,
                 struct ckpt_err *err)
@@ -30,34 +20,24 @@ static int fill(void *ctx, size_t i, int64_t start, int64_t count, float *dst,
     return 0;
 }
 
-static void open_model(struct side *s, struct golden *g, enum ckpt_dtype weight,
-                       const struct model_opts *model, const struct zero_opts *opts)
+/* Only one side may be lazy at a time. */
+static void open_model(struct side *s, struct golden *g, const struct model_opts *model,
+                       const struct zero_opts *opts)
 {
+    struct device *dev = cpu_device(2);
     struct ckpt_err err = {0};
     uint64_t seed = 3;
 
-    OK(device_open_cpu(&s->dev, 2, &err), err);
-    s->dev->weight = weight;
-    s->dev->discrete = true;               /* as a GPU's: what is read passes the stage */
-    lazy_streams(s->dev);
-    OK(comm_open(&s->comm, &err), err);
-    OK(model_new(&s->model, g->arch, model, s->dev, &err), err);
-    OK(zero_new(&s->zero, model_params(s->model), opts, s->dev, s->comm, &err), err);
+    dev->weight = CKPT_BF16;
+    dev->discrete = true;               /* as a GPU's: what is read passes the stage */
+    lazy_streams(dev);
+    side_open(s, g, dev, model, opts);
     OK(zero_fill(s->zero, ZERO_MASTER, fill, &seed, &err), err);
 }
 
-static void open_side(struct side *s, struct golden *g, enum ckpt_dtype weight,
-                      const struct zero_opts *opts)
+static void open_side(struct side *s, struct golden *g, const struct zero_opts *opts)
 {
-    open_model(s, g, weight, &train, opts);
-}
-
-static void close_side(struct side *s)
-{
-    zero_free(s->zero);
-    model_free(s->model);
-    comm_close(s->comm);
-    device_close(s->dev);
+    open_model(s, g, &train, opts);
 }
 
 static void steps(struct side *s, int n)
@@ -77,65 +57,6 @@ static void steps(struct side *s, int n)
     assert_int_equal(s->dev->n_alloc, n_alloc);         /* all was planned */
 }
 
-/* Everything there is of parameter i, as it is stored; in the golden's arena. */
-static void *stored(struct golden *g, struct side *s, enum optim_state_array of, size_t i, size_t *bytes)
-{
-    enum op_moments m = zero_moments(s->zero, i);
-    int64_t n = model_params(s->model)->item[i].numel;
-    struct ckpt_err err = {0};
-    void *to;
-
-    *bytes = of == OPTIM_STATE_MASTER ? (size_t)n * 4
-             : of == OPTIM_STATE_AVG || of == OPTIM_STATE_AVG_SQ ? (size_t)n * moments_size(m)
-             : m == OP_MOMENTS_8BIT ? (size_t)(n + 255) / 256 * 4 : 0;
-    to = ckpt_arena_alloc(&g->arena, *bytes + 1, 1);
-    if (*bytes)
-        OK(zero_read_stored(s->zero, of, i, 0, n, to, &err), err);
-    return to;
-}
-
-/* A copy of all that a side has, and of what passes see: only one side may be lazy at a time. */
-struct saved {
-    unsigned char *at;
-    size_t         bytes;
-};
-
-static struct saved save(struct golden *g, struct side *s)
-{
-    const struct params *p = model_params(s->model);
-    struct saved all = {NULL, 0};
-    struct ckpt_err err = {0};
-
-    for (int pass = 0; pass < 2; pass++) {
-        size_t at = 0;
-
-        for (size_t i = 0; i < p->n; i++)
-            for (int of = 0; of < OPTIM_STATE_ARRAYS; of++) {
-                size_t n;
-                void *x = stored(g, s, (enum optim_state_array)of, i, &n);
-
-                if (pass)
-                    memcpy(all.at + at, x, n);
-                at += n;
-            }
-        for (int u = 0; u < p->n_layers; u++) {
-            const struct model_weights *w = zero_weights(s->zero);
-            const void *x = w->acquire(w->ctx, u);
-            size_t n = (size_t)p->layer_numel[u] * 2;
-
-            OK(device_sync(s->dev, &err), err);
-            if (pass)
-                memcpy(all.at + at, x, n);
-            at += n;
-            w->release(w->ctx, u);
-        }
-        if (!pass)
-            all.at = ckpt_arena_alloc(&g->arena, at, 1);
-        all.bytes = at;
-    }
-    return all;
-}
-
 TEST(where_states_lie_changes_nothing)
 {
     static const enum op_moments kinds[] = {OP_MOMENTS_F32, OP_MOMENTS_BF16, OP_MOMENTS_8BIT};
@@ -150,15 +71,15 @@ TEST(where_states_lie_changes_nothing)
         struct saved want = {0};
         struct side s;
 
-        open_side(&s, &g, CKPT_BF16, &resident);
+        open_side(&s, &g, &resident);
         steps(&s, 3);
-        want = save(&g, &s);
+        want = side_save(&g, &s);
         for (size_t i = 0; i < model_params(s.model)->n; i++)
             kinds_seen[zero_moments(s.zero, i)] = true;
         OK(zero_size(&all, model_params(s.model), &resident, 1, CKPT_BF16, &err), err);
         assert_int_equal(all.optim_host, 0);
         assert_int_equal(all.ring, 0);
-        close_side(&s);
+        side_close(&s);
         for (int t = 0; t < 4; t++) {
             struct zero_opts paged = {.train = true, .moments = kinds[k], .paged = true,
                                       .optim_on_device = t == 1   ? all.optim / 2
@@ -167,18 +88,16 @@ TEST(where_states_lie_changes_nothing)
             struct zero_size size;
             struct saved got;
 
-            open_side(&s, &g, CKPT_BF16, &paged);
+            open_side(&s, &g, &paged);
             steps(&s, 3);
-            got = save(&g, &s);
+            got = side_save(&g, &s);
             OK(zero_size(&size, model_params(s.model), &paged, 1, CKPT_BF16, &err), err);
-            assert_int_equal(got.bytes, want.bytes);
-            if (memcmp(got.at, want.at, want.bytes) != 0)
-                fail_msg("moments %d, place %d: states differ", k, t);
+            assert_same_saved(got, want, t == 1 ? "half on the device" : "on the host");
             assert_int_equal(size.optim + size.optim_host, all.optim);
             assert_true(size.optim <= paged.optim_on_device && size.ring > 0);
             if (t == 1)
                 assert_true(size.optim > 0);
-            close_side(&s);
+            side_close(&s);
         }
     }
     assert_true(kinds_seen[0] && kinds_seen[1] && kinds_seen[2]);
@@ -190,10 +109,9 @@ static void passes(struct side *s, struct golden *g, double loss[5])
 {
     uint64_t n_alloc = s->dev->n_alloc;
     struct ckpt_err err = {0};
-    int32_t *place;
     struct batch b;
 
-    golden_batch(g, "right", &b, &place);
+    golden_batch(g, "right", &b, NULL);
     for (int k = 0; k < 2; k++) {
         struct adamw a = {.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .step = k + 1,
                           .seed = 5, .verdict = zero_verdict(s->zero)};
@@ -211,7 +129,7 @@ static void passes(struct side *s, struct golden *g, double loss[5])
     assert_int_equal(s->dev->n_alloc, n_alloc);
 }
 
-/* Weights and gradients on the host: every family's order of layers, blocks made again or not. */
+/* Weights and gradients on the host: every family's order of layers, blocks recomputed or not. */
 TEST(weights_on_the_host_change_nothing)
 {
     static const char *const names[] = {"bloom-a", "llama-a", "mixtral-a", "t5-v10", "opt-350m",
@@ -233,21 +151,19 @@ TEST(weights_on_the_host_change_nothing)
 
             there.offload_param = true;
             golden_open(&g, names[n], &opts, 1);
-            open_model(&s, &g, CKPT_BF16, &opts, &here);
+            open_model(&s, &g, &opts, &here);
             passes(&s, &g, want_loss);
-            want = save(&g, &s);
-            close_side(&s);
-            open_model(&s, &g, CKPT_BF16, &opts, &there);
+            want = side_save(&g, &s);
+            side_close(&s);
+            open_model(&s, &g, &opts, &there);
             OK(zero_size(&size, model_params(s.model), &there, 1, CKPT_BF16, &err), err);
             assert_true(size.optim == 0 && size.ring > 0);
             assert_int_equal(size.weights_host, 2 * model_params(s.model)->numel);
             passes(&s, &g, got_loss);
-            got = save(&g, &s);
+            got = side_save(&g, &s);
             assert_memory_equal(want_loss, got_loss, sizeof want_loss);
-            assert_int_equal(got.bytes, want.bytes);
-            if (memcmp(got.at, want.at, want.bytes) != 0)
-                fail_msg("%s: states differ", names[n]);
-            close_side(&s);
+            assert_same_saved(got, want, names[n]);
+            side_close(&s);
             golden_close(&g);
         }
 }
@@ -263,8 +179,8 @@ TEST(nothing_is_stepped_without_a_verdict)
     float nan = NAN;
 
     golden_open(&g, "bloom-a", &train, 1);
-    open_side(&s, &g, CKPT_BF16, &opts);
-    before = save(&g, &s);
+    open_side(&s, &g, &opts);
+    before = side_save(&g, &s);
     zero_begin(s.zero);
     zero_reduce(s.zero);                /* no pass: all zeros */
     OK(zero_write(s.zero, ZERO_GRAD, 0, 5, 1, &nan, &err), err);
@@ -276,9 +192,9 @@ TEST(nothing_is_stepped_without_a_verdict)
         s.dev->ops->to_device(s.dev, (void *)(uintptr_t)a.verdict, &bad, sizeof bad);
         zero_step(s.zero, &a, 0.1);
     }
-    after = save(&g, &s);
-    assert_memory_equal(before.at, after.at, before.bytes);
-    close_side(&s);
+    after = side_save(&g, &s);
+    assert_same_saved(after, before, "a step that was not judged");
+    side_close(&s);
     golden_close(&g);
 }
 
@@ -291,7 +207,7 @@ TEST(what_is_written_is_read)
     struct side s;
 
     golden_open(&g, "bloom-a", &train, 1);
-    open_side(&s, &g, CKPT_BF16, &opts);
+    open_side(&s, &g, &opts);
     for (int of = ZERO_MASTER; of <= ZERO_EXP_AVG_SQ; of++) {
         uint64_t seed = 40 + (uint64_t)of;
 
@@ -308,7 +224,7 @@ TEST(what_is_written_is_read)
             free(x);
             free(y);
         }
-    close_side(&s);
+    side_close(&s);
     golden_close(&g);
 }
 
@@ -322,8 +238,8 @@ TEST(several_ranks_are_refused)
     struct comm two;
 
     golden_open(&g, "bloom-a", &train, 1);
-    OK(device_open_cpu(&s.dev, 1, &err), err);
-    OK(comm_open(&s.comm, &err), err);
+    s.dev = cpu_device(1);
+    OK(comm_open(&s.comm, 0, &err), err);
     OK(model_new(&s.model, g.arch, &train, s.dev, &err), err);
     two = *s.comm;
     two.world_size = 2;
@@ -331,6 +247,6 @@ TEST(several_ranks_are_refused)
                      CKPT_EUNSUPPORTED);
     assert_null(s.zero);
     assert_non_null(strstr(err.text, "one rank"));
-    close_side(&s);
+    side_close(&s);
     golden_close(&g);
 }

@@ -230,18 +230,14 @@ int scan_words(struct scan *s, const struct subject *f, struct ckpt_err *err)
     json_t *model = NULL;
     char *bytes;
     size_t n;
-    int rc = 1;
+    int rc = ckpt_file_size(f->file) > MAX_MODEL
+                 ? 1 : ckpt_file_slurp(f->file, &a, MAX_MODEL, &bytes, &n, err);
 
-    if (ckpt_file_size(f->file) <= MAX_MODEL &&
-        ckpt_file_slurp(f->file, &a, MAX_MODEL, &bytes, &n, err) == 0 && n > 2 &&
-        bytes[0] == 0x0a &&
-        spm_read(&model, &ids, (const unsigned char *)bytes, n, err) == 0)
-        rc = 0;
-    if (err->code)
-        rc = err->code == CKPT_ENOMEM ? err->code : 1;
-    ckpt_err_clear(err);
+    (void)s;
+    if (rc == 0)
+        rc = n > 2 && bytes[0] == 0x0a
+                 ? spm_read(&model, &ids, (const unsigned char *)bytes, n, err) : 1;
     json_decref(model);
     ckpt_arena_release(&a);
-    (void)s;
-    return rc;
+    return rc == CKPT_ENOMEM ? rc : rc != 0;
 }

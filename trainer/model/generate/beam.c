@@ -11,9 +11,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "libckpt/mem.h"
 #include "formats/families/arch.h"
-#include "trainer/model/generate/logits.h"
+#include "trainer/model/generate/state.h"
+#include "trainer/model/host.h"
 #include "trainer/model/pass.h"         /* the description of a model */
 
 #define NO_SCORE (-1e9f)
@@ -38,32 +38,25 @@ struct search {
 };
 
 struct beams {
-    const struct generate_opts *opts;
-    const struct arch          *arch;
-    struct generate_seq        *seq;
-    int64_t                     n, B, K, vocab, max_new;
-    struct search              *search;         /* [n] */
-    int32_t                    *tokens;         /* [n][2][B][max_new] */
-    struct decode              *decode;
-    struct decode_top           top;            /* k 0: all logits come */
-    float                      *logits;         /* [n B][vocab]; of one beam with top */
-    int32_t                    *ids, *n_new, *from;     /* ids [all], [n B] each */
-    int32_t                    *history;        /* [longest] */
-    int32_t                    *kept;           /* [B][max_new] */
-    struct generate_choice     *scratch;        /* [vocab] */
-    struct next                *best;           /* [K] falling */
-    int64_t                     n_best;
+    struct generate_state g;                    /* each: B */
+    int64_t               B, K, max_new;
+    struct search        *search;               /* [n] */
+    int32_t              *tokens;               /* [n][2][B][max_new] */
+    int32_t              *from;                 /* [n B] */
+    int32_t              *kept;                 /* [B][max_new] */
+    struct next          *best;                 /* [K] falling */
+    int64_t               n_best;
 };
 
 /* Where a beam stands; its history is put together. */
 static struct generate_place place_of(struct beams *s, const struct search *q,
                                       const struct generate_seq *seq, int64_t beam, int64_t len)
 {
-    struct generate_place at = {.history = s->history, .most = q->most};
+    struct generate_place at = {.history = s->g.history, .most = q->most};
 
-    at.n_fed = generate_fed(s->history, s->arch, s->opts, seq);
+    at.n_fed = generate_fed(s->g.history, s->g.arch, s->g.opts, seq);
     at.n = at.n_fed + len;
-    memcpy(s->history + at.n_fed, q->out + beam * s->max_new, (size_t)len * sizeof *s->history);
+    memcpy(s->g.history + at.n_fed, q->out + beam * s->max_new, (size_t)len * sizeof *s->g.history);
     return at;
 }
 
@@ -74,16 +67,16 @@ static int log_probs(struct beams *s, const struct generate_place *at, int64_t l
     float max = -INFINITY;
     double sum = 0;
 
-    for (int64_t i = 0; i < s->vocab; i++)
+    for (int64_t i = 0; i < s->g.vocab; i++)
         max = z[i] > max || isnan(z[i]) ? z[i] : max;
     if (!isfinite(max))
         return ckpt_fail_as(err, CKPT_ENO, "non-finite", "logits after %lld tokens are not finite",
                             (long long)len);
-    for (int64_t i = 0; i < s->vocab; i++)
+    for (int64_t i = 0; i < s->g.vocab; i++)
         sum += exp((double)(z[i] - max));
-    for (int64_t i = 0; i < s->vocab; i++)
+    for (int64_t i = 0; i < s->g.vocab; i++)
         z[i] = z[i] - max - (float)log(sum);
-    generate_process(z, s->vocab, at, s->opts, s->scratch);
+    generate_process(z, s->g.vocab, at, s->g.opts, s->g.scratch);
     return 0;
 }
 
@@ -103,7 +96,7 @@ static void offer(struct beams *s, struct next next)
 /* An end takes its place among those found, if it is good enough. */
 static void add_end(struct beams *s, struct search *q, const struct next *next, int64_t len)
 {
-    float score = (float)((double)next->score / pow((double)(len + 1), s->opts->length_penalty));
+    float score = (float)((double)next->score / pow((double)(len + 1), s->g.opts->length_penalty));
     int64_t at = q->n_end < s->B ? q->n_end : s->B - 1;
 
     if (q->n_end == s->B && score <= q->end_score[at])
@@ -125,8 +118,8 @@ static void add_end(struct beams *s, struct search *q, const struct next *next, 
 /* Could a running beam still become better than the worst end? */
 static bool hopeful(const struct beams *s, const struct search *q, int64_t len)
 {
-    bool far = s->opts->early_stopping == GENERATE_NEVER && s->opts->length_penalty > 0;
-    double most = pow((double)(far ? q->most : len), s->opts->length_penalty);
+    bool far = s->g.opts->early_stopping == GENERATE_NEVER && s->g.opts->length_penalty > 0;
+    double most = pow((double)(far ? q->most : len), s->g.opts->length_penalty);
 
     return q->n_end < s->B || (float)((double)q->score[0] / most) > q->end_score[s->B - 1];
 }
@@ -140,7 +133,7 @@ static void run_on(struct beams *s, struct search *q, int64_t i, int64_t len, bo
     for (int64_t k = 0; k < s->n_best && b < s->B; k++) {
         const struct next *next = &s->best[k];
 
-        if (last || generate_is_eos(s->opts, next->id))
+        if (last || generate_is_eos(s->g.opts, next->id))
             continue;
         memcpy(q->out + b * s->max_new, s->kept + next->beam * s->max_new,
                (size_t)len * sizeof *q->out);
@@ -155,7 +148,7 @@ static void run_on(struct beams *s, struct search *q, int64_t i, int64_t len, bo
 static bool offer_some(struct beams *s, const struct generate_place *at, int64_t row, int64_t beam,
                        float score)
 {
-    const struct decode_top *t = &s->top;
+    const struct decode_top *t = &s->g.top;
     struct generate_top top = {t->value + row * t->k, t->id + row * t->k, t->k, t->sum[row]};
     struct generate_choice c[OP_TOP_MOST];
     float max = top.value[0], by = (float)log(top.sum), beyond;
@@ -167,12 +160,12 @@ static bool offer_some(struct beams *s, const struct generate_place *at, int64_t
     n = generate_some(c, &top);
     for (int64_t i = 0; i < n; i++)
         c[i].logit = c[i].logit - max - by;
-    if (!generate_process_some(c, n, at, s->opts, &changed))
+    if (!generate_process_some(c, n, at, s->g.opts, &changed))
         return false;
-    beyond = top.k < s->vocab ? top.value[top.k - 1] - max - by + score : -INFINITY;
+    beyond = top.k < s->g.vocab ? top.value[top.k - 1] - max - by + score : -INFINITY;
     for (int64_t i = 0; i < n; i++)
         sure += c[i].logit + score > beyond;
-    if (top.k < s->vocab && sure < s->K)
+    if (top.k < s->g.vocab && sure < s->K)
         return false;
     for (int64_t i = 0; i < n; i++)
         offer(s, (struct next){.score = c[i].logit + score, .id = c[i].id, .beam = beam});
@@ -183,15 +176,15 @@ static bool offer_some(struct beams *s, const struct generate_place *at, int64_t
 static int offer_all(struct beams *s, int64_t i, int64_t b, int64_t len, struct ckpt_err *err)
 {
     const struct search *q = &s->search[i];
-    struct generate_place at = place_of(s, q, &s->seq[i], b, len);
+    struct generate_place at = place_of(s, q, &s->g.seq[i], b, len);
     int64_t row = i * s->B + b;
-    float *z = s->logits + (s->top.k ? 0 : row * s->vocab);
+    float *z = s->g.logits + (s->g.top.k ? 0 : row * s->g.vocab);
 
-    if (s->top.k && offer_some(s, &at, row, b, q->score[b]))
+    if (s->g.top.k && offer_some(s, &at, row, b, q->score[b]))
         return 0;
-    if ((s->top.k && decode_row(s->decode, row, z, err)) || log_probs(s, &at, len, z, err))
+    if ((s->g.top.k && decode_row(s->g.decode, row, z, err)) || log_probs(s, &at, len, z, err))
         return ckpt_err_in(err, "sequence %lld", (long long)i);
-    for (int64_t t = 0; t < s->vocab; t++)
+    for (int64_t t = 0; t < s->g.vocab; t++)
         offer(s, (struct next){.score = z[t] + q->score[b], .id = (int32_t)t, .beam = b});
     return 0;
 }
@@ -201,7 +194,7 @@ static int advance(struct beams *s, int64_t i, int64_t len, struct ckpt_err *err
 {
     struct search *q = &s->search[i];
     bool last = len + 1 == q->most;
-    bool full = s->opts->early_stopping == GENERATE_FULL && q->n_end == s->B;
+    bool full = s->g.opts->early_stopping == GENERATE_FULL && q->n_end == s->B;
     int rc;
 
     s->n_best = 0;
@@ -209,127 +202,78 @@ static int advance(struct beams *s, int64_t i, int64_t len, struct ckpt_err *err
         if ((rc = offer_all(s, i, b, len, err)) != 0)
             return rc;
     for (int64_t k = 0; !full && k < s->B && k < s->n_best; k++)
-        if (last || generate_is_eos(s->opts, s->best[k].id))
+        if (last || generate_is_eos(s->g.opts, s->best[k].id))
             add_end(s, q, &s->best[k], len);
     run_on(s, q, i, len, last);
-    if (!hopeful(s, q, len + 1) || (s->opts->early_stopping == GENERATE_FULL && q->n_end == s->B))
+    if (!hopeful(s, q, len + 1) || (s->g.opts->early_stopping == GENERATE_FULL && q->n_end == s->B))
         q->done = true;
-    return 0;
-}
-
-/* Prompts to the encoder, or to the first beam of each. */
-static int begin(struct beams *s, const struct model_weights *w, struct ckpt_err *err)
-{
-    bool encoder = s->arch->stack == ARCH_ENCODER_DECODER;
-    int64_t at = 0;
-    int rc;
-
-    for (int64_t i = 0; i < s->n; i++) {
-        memcpy(s->ids + at, s->seq[i].prompt, (size_t)s->seq[i].n_prompt * sizeof *s->ids);
-        s->n_new[encoder ? i : i * s->B] = (int32_t)s->seq[i].n_prompt;
-        at += s->seq[i].n_prompt;
-    }
-    if (!encoder)
-        return 0;
-    rc = decode_encode(s->decode, w, s->ids, s->n_new, s->n, s->B, err);
-    if (rc)
-        return rc;
-    memset(s->n_new, 0, (size_t)(s->n * s->B) * sizeof *s->n_new);
-    for (int64_t i = 0; i < s->n; i++) {
-        generate_fed(s->ids + i, s->arch, s->opts, &s->seq[i]);
-        s->n_new[i * s->B] = 1;
-    }
     return 0;
 }
 
 static int run(struct beams *s, const struct model_weights *w, struct ckpt_err *err)
 {
     int64_t fed = 1;
-    int rc = begin(s, w, err);
+    int rc = generate_start(&s->g, w, err);
 
     if (rc)
         return rc;
     for (int64_t len = 0; fed > 0; len++) {
-        rc = s->top.k ? decode_top(s->decode, w, s->ids, s->n_new, s->n * s->B, &s->top, err)
-                      : decode_step(s->decode, w, s->ids, s->n_new, s->n * s->B, s->logits, err);
-        if (rc)
+        if ((rc = generate_feed(&s->g, w, err)) != 0)
             return rc;
-        for (int64_t i = 0; i < s->n * s->B; i++)
+        for (int64_t i = 0; i < s->g.n * s->B; i++)
             s->from[i] = (int32_t)i;
         fed = 0;
-        for (int64_t i = 0; i < s->n; i++) {
+        for (int64_t i = 0; i < s->g.n; i++) {
             struct search *q = &s->search[i];
 
             if (!q->done && (rc = advance(s, i, len, err)) != 0)
                 return rc;
             for (int64_t b = 0; b < s->B; b++) {
-                s->n_new[i * s->B + b] = !q->done;
+                s->g.n_new[i * s->B + b] = !q->done;
                 if (!q->done)
-                    s->ids[fed++] = q->out[b * s->max_new + len];
+                    s->g.ids[fed++] = q->out[b * s->max_new + len];
             }
         }
-        if (fed > 0 && (rc = decode_reorder(s->decode, s->from, err)) != 0)
+        if (fed > 0 && (rc = decode_reorder(s->g.decode, s->from, err)) != 0)
             return rc;
     }
-    for (int64_t i = 0; i < s->n; i++) {
+    for (int64_t i = 0; i < s->g.n; i++) {
         const struct search *q = &s->search[i];
 
-        s->seq[i].n_out = q->n_end ? q->end_len[0] : 0;
-        memcpy(s->seq[i].out, q->end, (size_t)s->seq[i].n_out * sizeof *q->end);
-        s->seq[i].stopped = q->n_end && generate_is_eos(s->opts, q->end[q->end_len[0] - 1]);
+        s->g.seq[i].n_out = q->n_end ? q->end_len[0] : 0;
+        memcpy(s->g.seq[i].out, q->end, (size_t)s->g.seq[i].n_out * sizeof *q->end);
+        s->g.seq[i].stopped = q->n_end && generate_is_eos(s->g.opts, q->end[q->end_len[0] - 1]);
     }
     return 0;
 }
 
 /* K of each beam, and as many as the rules may take away. */
-static int64_t top_wanted(const struct beams *s)
+static int64_t top_wanted(const struct generate_opts *opts, int64_t K, int64_t vocab)
 {
-    struct generate_opts as = *s->opts;
+    struct generate_opts as = *opts;
 
     as.do_sample = true;
-    as.top_k = s->K;
-    return generate_top_wanted(&as, s->vocab);
+    as.top_k = K;
+    return generate_top_wanted(&as, vocab);
 }
 
-static int allocate(struct beams *s, struct model *m, struct ckpt_err *err)
+static int allocate(struct beams *s, struct ckpt_err *err)
 {
-    int64_t longest = 0, all = 0, row = s->B * s->max_new;
-    size_t seqs = (size_t)(s->n * s->B), V = (size_t)s->vocab;
-    int rc;
+    int64_t n = s->g.n, row = s->B * s->max_new;
+    const struct host_array arrays[] = {
+        HOST_ARRAY(s->search, n), HOST_ARRAY(s->tokens, 2 * n * row), HOST_ARRAY(s->kept, row),
+        HOST_ARRAY(s->from, n * s->B), HOST_ARRAY(s->best, s->K),
+    };
+    int rc = host_arrays(&s->g.arena, arrays, sizeof arrays / sizeof arrays[0], err);
 
-    for (int64_t i = 0; i < s->n; i++) {
-        longest = s->seq[i].n_prompt > longest ? s->seq[i].n_prompt : longest;
-        all += s->seq[i].n_prompt;
-    }
-    longest += s->max_new;
-    s->search = ckpt_alloc((size_t)s->n, sizeof *s->search);
-    s->tokens = ckpt_alloc((size_t)(2 * s->n * row), sizeof *s->tokens);
-    s->kept = ckpt_alloc((size_t)row, sizeof *s->kept);
-    s->ids = ckpt_alloc((size_t)all + seqs, sizeof *s->ids);
-    s->n_new = ckpt_alloc(seqs, sizeof *s->n_new);
-    s->from = ckpt_alloc(seqs, sizeof *s->from);
-    s->history = ckpt_alloc((size_t)longest, sizeof *s->history);
-    s->scratch = ckpt_alloc(V, sizeof *s->scratch);
-    s->best = ckpt_alloc((size_t)s->K, sizeof *s->best);
-    rc = decode_new(&s->decode, m, s->n * s->B, longest, err);
-    if (rc)
-        return rc;
-    if ((int64_t)seqs <= decode_top_docs(s->decode))
-        s->top.k = top_wanted(s);
-    s->top.temperature = 1;
-    seqs = s->top.k ? 1 : seqs;
-    s->logits = ckpt_alloc(seqs * V, sizeof *s->logits);
-    if (!s->search || !s->tokens || !s->kept || !s->ids || !s->n_new || !s->from || !s->history ||
-        !s->scratch || !s->best || !s->logits)
-        return ckpt_nomem(err, seqs * V * sizeof *s->logits);
-    for (int64_t i = 0; i < s->n; i++) {
-        s->search[i].most = generate_most(s->arch, s->opts, &s->seq[i]);
+    for (int64_t i = 0; rc == 0 && i < n; i++) {
+        s->search[i].most = generate_most(s->g.arch, s->g.opts, &s->g.seq[i]);
         s->search[i].out = s->tokens + 2 * i * row;
         s->search[i].end = s->tokens + (2 * i + 1) * row;
         for (int64_t b = 0; b < s->B; b++)
             s->search[i].end_score[b] = NO_SCORE;
     }
-    return 0;
+    return rc;
 }
 
 int generate_beams(struct model *m, const struct model_weights *w,
@@ -337,23 +281,14 @@ int generate_beams(struct model *m, const struct model_weights *w,
                    struct ckpt_err *err)
 {
     int64_t B = opts->num_beams, eos = (int64_t)opts->n_eos;
-    struct beams s = {.opts = opts, .arch = m->arch, .seq = seq, .n = n, .B = B,
-                      .K = (eos > 1 ? 1 + eos : 2) * B, .vocab = m->arch->vocab_size,
-                      .max_new = opts->max_new_tokens};
-    int rc = allocate(&s, m, err);
+    struct beams s = {.B = B, .K = (eos > 1 ? 1 + eos : 2) * B, .max_new = opts->max_new_tokens};
+    int rc = generate_open(&s.g, m, opts, seq, n, B,
+                           top_wanted(opts, s.K, m->arch->vocab_size), 1, err);
 
     if (rc == 0)
+        rc = allocate(&s, err);
+    if (rc == 0)
         rc = run(&s, w, err);
-    decode_free(s.decode);
-    ckpt_free(s.search);
-    ckpt_free(s.tokens);
-    ckpt_free(s.kept);
-    ckpt_free(s.ids);
-    ckpt_free(s.n_new);
-    ckpt_free(s.from);
-    ckpt_free(s.history);
-    ckpt_free(s.scratch);
-    ckpt_free(s.best);
-    ckpt_free(s.logits);
+    generate_release(&s.g);
     return rc;
 }

@@ -10,14 +10,13 @@
 
 #include "libckpt/mem.h"
 #include "trainer/model/generate/decode.h"
+#include "trainer/model/host.h"
 #include "formats/families/family.h"
 #include "trainer/model/plan.h"
 
 #define CHUNK 512                   /* rows; a multiple of the attention's block */
 #define LOGIT_BYTES ((int64_t)256 << 20)
 #define LOGIT_ROWS  4096
-
-enum { N_PLACES = BUF_COUNT + 32 };
 
 /* How many sequences' logits are held at once. */
 static int64_t logit_rows(const struct decode *d)
@@ -44,12 +43,7 @@ static int allocate(struct decode *d, struct ckpt_err *err)
     struct op_limits lim = model_limits(d->m, d->chunk);
     uint64_t act = ckpt_dtype_size(dev->act);
     uint64_t rows = (uint64_t)(d->chunk > view->head.logit_rows ? d->chunk : view->head.logit_rows);
-    struct {
-        void **to;
-        size_t item;
-    } at[N_PLACES];
     uint64_t layers = (uint64_t)(a->num_hidden_layers - d->first);
-    size_t n = 0;
     int rc;
 
     d->layer_bytes = (uint64_t)d->n_seq * (uint64_t)(a->num_key_value_heads * a->head_dim) *
@@ -57,8 +51,7 @@ static int allocate(struct decode *d, struct ckpt_err *err)
     lim.max_keys = d->max_len;
     lim.top_rows = view->head.logit_rows;
     view->work_bytes = dev->ops->workspace(dev, &lim);
-#define ADD(place, bytes)                                                                      \
-    (at[n].to = (void **)&(place), at[n].item = plan_add(&d->plan, #place, bytes, 0, 0), n++)
+#define ADD(place, bytes) plan_add(&d->plan, (void **)&(place), #place, bytes, 0, 0)
     for (int i = 0; i < BUF_COUNT; i++)
         if (i <= BUF_G && i != BUF_LSE && i != BUF_LSEX && i != BUF_KVX &&
             (i != BUF_U || a->mlp == ARCH_MLP_GATED))
@@ -92,8 +85,7 @@ static int allocate(struct decode *d, struct ckpt_err *err)
     d->arena = device_alloc(dev, d->plan.bytes, err);
     if (!d->arena)
         return ckpt_err_code(err);
-    for (size_t i = 0; i < n; i++)
-        *at[i].to = plan_at(&d->plan, d->arena, at[i].item);
+    plan_hand_out(&d->plan, d->arena);
     return 0;
 }
 
@@ -103,23 +95,52 @@ static bool replays(const struct arch *a)
     return a->pos == ARCH_POS_ROPE && a->rope.kind == ARCH_ROPE_LONG;
 }
 
-int decode_new(struct decode **out, struct model *m, int64_t max_docs, int64_t max_len,
-               struct ckpt_err *err)
+/* What a session can hold, of such a model. */
+static int check_size(const struct arch *a, int64_t max_docs, int64_t max_len,
+                      struct ckpt_err *err)
 {
-    struct decode *d;
-    size_t n = (size_t)max_docs;
-
-    *out = NULL;
-    if (m->arch->stack == ARCH_ENCODER)
+    if (a->stack == ARCH_ENCODER)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s is an encoder: it generates nothing",
-                         m->arch->family->model_type);
+                         a->family->model_type);
     if (max_docs < 1 || max_docs > 1 << 20 || max_len < 1 || max_len > 1 << 28)
         return ckpt_fail(err, CKPT_ELIMIT,
                          "%lld sequences of %lld tokens: wanted 1 to %d of 1 to %d",
                          (long long)max_docs, (long long)max_len, 1 << 20, 1 << 28);
-    if (m->arch->stack == ARCH_ENCODER_DECODER && max_docs * max_len > INT32_MAX)
+    if (a->stack == ARCH_ENCODER_DECODER && max_docs * max_len > INT32_MAX)
         return ckpt_fail(err, CKPT_ELIMIT, "%lld sequences of %lld tokens: the rows of an encoder "
                          "are counted in 31 bits", (long long)max_docs, (long long)max_len);
+    return 0;
+}
+
+static int allocate_host(struct decode *d, struct ckpt_err *err)
+{
+    const struct model *m = d->m;
+    int64_t n = d->n_seq, again = replays(m->arch) ? n * d->max_len : 0;
+    const struct host_array arrays[] = {
+        HOST_ARRAY(d->len, n), HOST_ARRAY(d->done, n), HOST_ARRAY(d->host.start, n + 1),
+        HOST_ARRAY(d->host.seq, n), HOST_ARRAY(d->host.past, n), HOST_ARRAY(d->enc_len, n),
+        HOST_ARRAY(d->enc_first, n), HOST_ARRAY(d->none, n + 1),
+        HOST_ARRAY(d->feed_host, decode_feed_size(d)), HOST_ARRAY(d->ids, d->chunk),
+        HOST_ARRAY(d->positions, d->chunk),
+        HOST_ARRAY(d->top_host, (int64_t)top_bytes(d->view.head.logit_rows, OP_TOP_MOST)),
+        HOST_ARRAY(d->view.positions.rope_host,
+                   m->positions.rope ? d->max_len * m->arch->rope.rotary_dim : 0),
+        HOST_ARRAY(d->past, again), HOST_ARRAY(d->replay, again), HOST_ARRAY(d->n_past, n),
+    };
+    size_t last = again ? 0 : 3;
+
+    return host_arrays(&d->host_arena, arrays, sizeof arrays / sizeof arrays[0] - last, err);
+}
+
+int decode_new(struct decode **out, struct model *m, int64_t max_docs, int64_t max_len,
+               struct ckpt_err *err)
+{
+    struct decode *d;
+    int rc = check_size(m->arch, max_docs, max_len, err);
+
+    *out = NULL;
+    if (rc)
+        return rc;
     d = ckpt_alloc(1, sizeof *d);
     if (!d)
         return ckpt_nomem(err, sizeof *d);
@@ -131,43 +152,16 @@ int decode_new(struct decode **out, struct model *m, int64_t max_docs, int64_t m
     d->max_len = max_len;
     d->chunk = max_docs * max_len < CHUNK ? max_docs * max_len : CHUNK;
     d->view.head.logit_rows = logit_rows(d);
-    d->len = ckpt_alloc(n, sizeof *d->len);
-    d->done = ckpt_alloc(n, sizeof *d->done);
-    d->host.start = ckpt_alloc(n + 1, sizeof *d->host.start);
-    d->host.seq = ckpt_alloc(n, sizeof *d->host.seq);
-    d->host.past = ckpt_alloc(n, sizeof *d->host.past);
-    d->enc_len = ckpt_alloc(n, sizeof *d->enc_len);
-    d->enc_first = ckpt_alloc(n, sizeof *d->enc_first);
-    d->none = ckpt_alloc(n + 1, sizeof *d->none);
-    d->feed_host = ckpt_alloc((size_t)decode_feed_size(d), sizeof *d->feed_host);
-    d->top_host = ckpt_alloc((size_t)top_bytes(d->view.head.logit_rows, OP_TOP_MOST), 1);
-    d->ids = ckpt_alloc((size_t)d->chunk, sizeof *d->ids);
-    d->positions = ckpt_alloc((size_t)d->chunk, sizeof *d->positions);
-    d->view.positions.rope_host =
-        ckpt_alloc(m->positions.rope ? (size_t)(max_len * m->arch->rope.rotary_dim) : 0,
-                   sizeof *d->view.positions.rope_host);
-    if (replays(m->arch)) {
-        d->past = ckpt_alloc(n * (size_t)max_len, sizeof *d->past);
-        d->replay = ckpt_alloc(n * (size_t)max_len, sizeof *d->replay);
-        d->n_past = ckpt_alloc(n, sizeof *d->n_past);
-    }
     d->view.positions.rope_rows = max_len;
     d->view.positions.rope_regime = -1;
-    if ((replays(m->arch) && (!d->past || !d->replay || !d->n_past)) || !d->positions ||
-        !d->enc_len || !d->enc_first || !d->none ||
-        !d->feed_host || !d->top_host ||
-        !d->view.positions.rope_host || !d->len || !d->done || !d->host.start || !d->host.seq ||
-        !d->host.past || !d->ids) {
-        ckpt_nomem(err, n * sizeof *d->len);
-        goto fail;
-    }
-    if (allocate(d, err))
-        goto fail;
-    *out = d;
-    return 0;
-fail:
-    decode_free(d);
-    return ckpt_err_code(err);
+    rc = allocate_host(d, err);
+    if (rc == 0)
+        rc = allocate(d, err);
+    if (rc)
+        decode_free(d);
+    else
+        *out = d;
+    return rc;
 }
 
 void decode_free(struct decode *d)
@@ -178,23 +172,8 @@ void decode_free(struct decode *d)
         d->m->dev->ops->graph_free(d->m->dev, d->graph);
     d->m->dev->ops->free(d->m->dev, d->arena);
     d->m->dev->ops->free(d->m->dev, d->spare);
-    ckpt_free(d->enc_len);
-    ckpt_free(d->enc_first);
-    ckpt_free(d->none);
-    ckpt_free(d->feed_host);
-    ckpt_free(d->top_host);
     plan_release(&d->plan);
-    ckpt_free(d->len);
-    ckpt_free(d->done);
-    ckpt_free(d->host.start);
-    ckpt_free(d->host.seq);
-    ckpt_free(d->host.past);
-    ckpt_free(d->ids);
-    ckpt_free(d->positions);
-    ckpt_free(d->past);
-    ckpt_free(d->n_past);
-    ckpt_free(d->replay);
-    ckpt_free(d->view.positions.rope_host);
+    ckpt_arena_release(&d->host_arena);
     ckpt_free(d);
 }
 
@@ -240,12 +219,12 @@ static int check_feed(const struct decode *d, const int32_t *ids, const int32_t 
 static void next_chunk(struct decode *d, const int32_t *ids, const int32_t *n_new,
                        int64_t n_docs, int64_t *seq, int64_t *at)
 {
-    struct segments *s = &d->host;
+    struct chunk_rows *s = &d->host;
 
     s->n = s->rows = s->max_keys = 0;
     while (*seq < n_docs && s->rows < d->chunk) {
-        int64_t left = n_new[*seq] - d->done[*seq], room = d->chunk - s->rows;
-        int64_t take = left < room ? left : room, past = d->len[*seq];
+        int64_t left = n_new[*seq] - d->done[*seq], fits = d->chunk - s->rows;
+        int64_t take = left < fits ? left : fits, past = d->len[*seq];
 
         if (take > 0) {
             s->start[s->n] = (int32_t)s->rows;

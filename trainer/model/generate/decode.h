@@ -7,7 +7,7 @@
 #include "trainer/model/pass.h"
 
 /* Which part of a chunk belongs to which sequence. */
-struct segments {
+struct chunk_rows {
     int32_t *start;                 /* [n + 1] first row */
     int32_t *seq, *past;            /* [n] */
     int64_t  n, rows, max_keys;
@@ -25,7 +25,7 @@ struct decode {
     int64_t            n_seq, max_len, chunk;
     int                first;       /* the decoder's first block */
     int32_t           *len;         /* [n_seq] tokens in the cache; host */
-    struct segments    host;        /* of the chunk in work */
+    struct chunk_rows  host;        /* of the chunk in work */
     int32_t           *feed, *feed_host;        /* what a chunk's operations index with */
     int32_t           *seg_start, *seg_seq, *seg_past, *last_rows;      /* there, on the device */
     int32_t           *done;        /* [n_seq] tokens of this call already fed; host */
@@ -53,6 +53,7 @@ struct decode {
     bool               plain;       /* this device keeps no work */
     struct plan        plan;
     void              *arena;
+    struct ckpt_arena  host_arena;  /* of what is the host's */
 };
 
 /* decode_run.c: the chunk in d->host through all blocks; gives where its residual stream ends. */

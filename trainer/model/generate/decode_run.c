@@ -33,7 +33,7 @@ static int32_t *put(struct decode *d, const int32_t *src, int64_t n, int64_t *at
 /* Which of the encoder's rows each segment sees. */
 static void put_keys(struct decode *d, struct pass *p, int64_t *at)
 {
-    const struct segments *s = &d->host;
+    const struct chunk_rows *s = &d->host;
     int64_t start = *at, end = start + padded(s->n);
 
     p->max_enc = 0;
@@ -52,7 +52,7 @@ static void put_keys(struct decode *d, struct pass *p, int64_t *at)
 /* All that the chunk's operations index with. */
 static void feed(struct decode *d, struct pass *p, const int32_t *n_new)
 {
-    const struct segments *s = &d->host;
+    const struct chunk_rows *s = &d->host;
     int64_t at = 0, first, n = 0;
 
     p->n = s->rows;
@@ -153,7 +153,7 @@ static bool launch_graph(struct decode *d, struct pass *p, const struct shape *s
 
 void *decode_chunk(struct decode *d, struct pass *p, const int32_t *n_new)
 {
-    const struct segments *s = &d->host;
+    const struct chunk_rows *s = &d->host;
     struct shape shape = {.w = p->w, .rows = s->rows, .max_keys = s->max_keys};
 
     feed(d, p, n_new);
@@ -168,7 +168,7 @@ void *decode_chunk(struct decode *d, struct pass *p, const int32_t *n_new)
 void decode_chunk_logits(struct decode *d, const struct pass *p, const int32_t *n_new,
                          const void *h, float *logits)
 {
-    const struct segments *s = &d->host;
+    const struct chunk_rows *s = &d->host;
     struct layer after = layer_acquire(p, d->m->params.n_layers - 1);
     struct layer head = layer_acquire(p, head_layer(d->m));
     const void *matrix = head_matrix(p, &head);

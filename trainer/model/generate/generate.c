@@ -5,25 +5,10 @@
 #include <string.h>
 
 #include "libckpt/log.h"
-#include "libckpt/mem.h"
 #include "formats/families/arch.h"
-#include "trainer/model/generate/logits.h"
+#include "trainer/model/generate/state.h"
 #include "trainer/model/pass.h"
 #include "trainer/rng.h"
-
-/* A run in work. */
-struct state {
-    const struct generate_opts *opts;
-    struct generate_seq        *seq;
-    int64_t                     n, vocab;
-    const struct arch          *arch;
-    struct decode              *decode;
-    struct decode_top           top;            /* k 0: all logits come */
-    float                      *logits;         /* [n][vocab]; of one sequence with top */
-    int32_t                    *ids, *n_new;    /* what is fed next */
-    int32_t                    *history;        /* [longest] of the sequence in work */
-    struct generate_choice     *scratch;
-};
 
 static int check_seq(const struct arch *arch, const struct generate_opts *o,
                      const struct generate_seq *seq, int64_t n, struct ckpt_err *err)
@@ -76,34 +61,6 @@ static int check(const struct generate_opts *o, struct ckpt_err *err)
     return 0;
 }
 
-static int allocate(struct state *s, struct model *m, struct ckpt_err *err)
-{
-    int64_t longest = 0, all = 0;
-    size_t n = (size_t)s->n;
-    int rc;
-
-    for (int64_t i = 0; i < s->n; i++) {
-        longest = s->seq[i].n_prompt > longest ? s->seq[i].n_prompt : longest;
-        all += s->seq[i].n_prompt;
-    }
-    longest += s->opts->max_new_tokens;
-    s->ids = ckpt_alloc((size_t)all, sizeof *s->ids);
-    s->n_new = ckpt_alloc(n, sizeof *s->n_new);
-    s->history = ckpt_alloc((size_t)longest, sizeof *s->history);
-    s->scratch = ckpt_alloc((size_t)s->vocab, sizeof *s->scratch);
-    rc = decode_new(&s->decode, m, s->n, longest, err);
-    if (rc)
-        return rc;
-    if (s->n <= decode_top_docs(s->decode))
-        s->top.k = generate_top_wanted(s->opts, s->vocab);
-    s->top.temperature = generate_top_temperature(s->opts, s->vocab);
-    n = s->top.k ? 1 : n;
-    s->logits = ckpt_alloc(n * (size_t)s->vocab, sizeof *s->logits);
-    if (!s->ids || !s->n_new || !s->history || !s->scratch || !s->logits)
-        return ckpt_nomem(err, n * (size_t)s->vocab * sizeof *s->logits);
-    return 0;
-}
-
 int64_t generate_fed(int32_t *ids, const struct arch *arch, const struct generate_opts *o,
                      const struct generate_seq *q)
 {
@@ -125,24 +82,8 @@ int64_t generate_most(const struct arch *arch, const struct generate_opts *o,
     return o->max_length > 0 && left < o->max_new_tokens ? left : o->max_new_tokens;
 }
 
-/* Prompts to the encoder, `each` sequences of the session from one. */
-static int encode(struct state *s, const struct model_weights *w, int64_t each,
-                  struct ckpt_err *err)
-{
-    int64_t at = 0;
-
-    if (s->arch->stack != ARCH_ENCODER_DECODER)
-        return 0;
-    for (int64_t i = 0; i < s->n; i++) {
-        memcpy(s->ids + at, s->seq[i].prompt, (size_t)s->seq[i].n_prompt * sizeof *s->ids);
-        s->n_new[i] = (int32_t)s->seq[i].n_prompt;
-        at += s->seq[i].n_prompt;
-    }
-    return decode_encode(s->decode, w, s->ids, s->n_new, s->n, each, err);
-}
-
 /* Choose sequence i's next token from its logits. */
-static int choose(struct state *s, int64_t i, struct ckpt_err *err)
+static int choose(struct generate_state *s, int64_t i, struct ckpt_err *err)
 {
     struct generate_seq *q = &s->seq[i];
     int64_t fed = generate_fed(s->history, s->arch, s->opts, q), len = fed + q->n_out;
@@ -176,21 +117,13 @@ static int choose(struct state *s, int64_t i, struct ckpt_err *err)
     return 0;
 }
 
-static int run(struct state *s, const struct model_weights *w, struct ckpt_err *err)
+static int run(struct generate_state *s, const struct model_weights *w, struct ckpt_err *err)
 {
-    int64_t fed = 0, step = 0;
-    int rc = encode(s, w, 1, err);
+    int64_t fed = 1, step = 0;
+    int rc = generate_start(s, w, err);
 
-    if (rc)
-        return rc;
-    for (int64_t i = 0; i < s->n; i++) {
-        s->n_new[i] = (int32_t)generate_fed(s->ids + fed, s->arch, s->opts, &s->seq[i]);
-        fed += s->n_new[i];
-    }
-    while (fed > 0) {
-        rc = s->top.k ? decode_top(s->decode, w, s->ids, s->n_new, s->n, &s->top, err)
-                      : decode_step(s->decode, w, s->ids, s->n_new, s->n, s->logits, err);
-        if (rc)
+    while (rc == 0 && fed > 0) {
+        if ((rc = generate_feed(s, w, err)) != 0)
             return rc;
         fed = 0;
         for (int64_t i = 0; i < s->n; i++) {
@@ -209,15 +142,15 @@ static int run(struct state *s, const struct model_weights *w, struct ckpt_err *
         ckpt_log_progress("generation", "tokens each", (uint64_t)step,
                           (uint64_t)s->opts->max_new_tokens);
     }
-    return 0;
+    return rc;
 }
 
 int generate_run(struct model *m, const struct model_weights *w,
                  const struct generate_opts *opts, struct generate_seq *seq, int64_t n,
                  struct ckpt_err *err)
 {
-    struct state s = {.opts = opts, .seq = seq, .n = n, .vocab = m->arch->vocab_size,
-                      .arch = m->arch};
+    int64_t vocab = m->arch->vocab_size;
+    struct generate_state s;
     int rc;
 
     if (n == 0)
@@ -226,19 +159,14 @@ int generate_run(struct model *m, const struct model_weights *w,
         seq[i].n_out = 0;
         seq[i].stopped = false;
     }
-    rc = check(opts, err);
-    rc = rc ? rc : check_seq(m->arch, opts, seq, n, err);
-    if (rc == 0 && opts->num_beams > 1)
+    if ((rc = check(opts, err)) != 0 || (rc = check_seq(m->arch, opts, seq, n, err)) != 0)
+        return rc;
+    if (opts->num_beams > 1)
         return generate_beams(m, w, opts, seq, n, err);
-    if (rc == 0)
-        rc = allocate(&s, m, err);
+    rc = generate_open(&s, m, opts, seq, n, 1, generate_top_wanted(opts, vocab),
+                       generate_top_temperature(opts, vocab), err);
     if (rc == 0)
         rc = run(&s, w, err);
-    decode_free(s.decode);
-    ckpt_free(s.ids);
-    ckpt_free(s.n_new);
-    ckpt_free(s.history);
-    ckpt_free(s.scratch);
-    ckpt_free(s.logits);
+    generate_release(&s);
     return rc;
 }

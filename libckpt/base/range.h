@@ -1,0 +1,33 @@
+/*
+ * range - which of several ranges holds a place; each begins where the one before it ends.
+ */
+#ifndef CKPT_LIBCKPT_BASE_RANGE_H
+#define CKPT_LIBCKPT_BASE_RANGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/*
+ * The last of n ranges that begins at or before `at`: empty ones begin where the next does.  begin
+ * points to the begin of range 0, 64 bits that are not negative; those of the others lie `size`
+ * bytes apart.
+ */
+static inline size_t ckpt_range_of(const void *begin, size_t n, size_t size, uint64_t at)
+{
+    size_t low = 0, high = n;
+
+    while (high - low > 1) {
+        size_t mid = low + (high - low) / 2;
+        uint64_t first;
+
+        memcpy(&first, (const char *)begin + mid * size, sizeof first);
+        if (first <= at)
+            low = mid;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+#endif

@@ -1,0 +1,16 @@
+/* clock - time that only goes forward. */
+#ifndef CKPT_TRAINER_CLOCK_H
+#define CKPT_TRAINER_CLOCK_H
+
+#include <time.h>
+
+/* Seconds since some moment. */
+static inline double clock_now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+#endif

@@ -1,0 +1,258 @@
+/* comm/pulse - see pulse.h. */
+#include "trainer/comm/pulse.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "libckpt/err.h"
+#include "libckpt/log.h"
+#include "libckpt/mem.h"
+#include "trainer/comm/report.h"
+
+#define GRACE_MS 1000                   /* for a main thread that ends by itself */
+#define MAX_TEXT 1200
+
+struct pulse {
+    pthread_mutex_t lock;               /* of all below */
+    pthread_cond_t  changed;
+    pthread_t       thread;
+    struct store   *store;
+    const char     *holder;
+    char            run[160], host[65];
+    int             rank, world_size;
+    bool            leaving;
+    char            own[MAX_TEXT];      /* to be told; "": nothing */
+    char            cause[MAX_TEXT];    /* what ends the run; "": nothing */
+    int64_t         cause_at;           /* ms */
+    char            phase[96];          /* as the others know it */
+    int64_t         count, count_at;    /* the next rank's, and when it was seen first */
+};
+
+static int64_t now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static const char *key(char dst[256], const struct pulse *p, const char *what, int rank)
+{
+    snprintf(dst, 256, "%s/%s/%d", p->run, what, rank);
+    return dst;
+}
+
+/* Tell the phase when it is another than before, and the failure when there is one. */
+static int tell_own(struct pulse *p, struct ckpt_err *err)
+{
+    char k[256], phase[sizeof p->phase];
+    int rc = 0;
+
+    report_phase_now(phase, sizeof phase);
+    if (strcmp(phase, p->phase) != 0) {
+        memcpy(p->phase, phase, sizeof p->phase);
+        rc = store_set(p->store, key(k, p, "phase", p->rank), phase, strlen(phase), err);
+    }
+    if (rc == 0 && p->own[0]) {
+        rc = store_set(p->store, key(k, p, "cause", 0), p->own, strlen(p->own), err);
+        p->own[0] = '\0';
+    }
+    return rc;
+}
+
+/* What another rank told; read once. */
+static int hear_cause(struct pulse *p, struct ckpt_err *err)
+{
+    char k[256], text[MAX_TEXT];
+    size_t n = 0;
+    int rc = store_has(p->store, key(k, p, "cause", 0), err);
+
+    if (rc != 1)
+        return rc;
+    if ((rc = store_get(p->store, k, text, sizeof text - 1, &n, PULSE_SILENT_MS, err)) != 0)
+        return rc;
+    ckpt_err_escape(p->cause, sizeof p->cause, text, n);
+    return 0;
+}
+
+/* The next rank's number, phase and host. */
+static int watch_next(struct pulse *p, struct ckpt_err *err)
+{
+    int next = (p->rank + 1) % p->world_size, rc;
+    char k[256], phase[96] = "start-up", host[256] = "";
+    int64_t count = 0;
+    size_t n = 0;
+
+    if ((rc = store_add(p->store, key(k, p, "beat", next), 0, &count, err)) != 0)
+        return rc;
+    if (count != p->count || p->count_at == 0) {
+        p->count = count;
+        p->count_at = now_ms();
+        return 0;
+    }
+    if (now_ms() - p->count_at < PULSE_SILENT_MS)
+        return 0;
+    if ((rc = store_has(p->store, key(k, p, "bye", next), err)) != 0) {
+        p->count_at = now_ms();
+        return rc == 1 ? 0 : rc;
+    }
+    if (store_has(p->store, key(k, p, "phase", next), err) == 1 &&
+        store_get(p->store, k, phase, sizeof phase - 1, &n, PULSE_SILENT_MS, err) == 0)
+        phase[n] = '\0';
+    if (store_get(p->store, key(k, p, "hello", next), host, sizeof host - 1, &n, PULSE_SILENT_MS,
+                  err) == 0)
+        host[n] = '\0';
+    snprintf(p->cause, sizeof p->cause, "rank %d on %s: not heard for %d s, in: %s", next,
+             strchr(host, ' ') ? strchr(host, ' ') + 1 : "another host",
+             PULSE_SILENT_MS / 1000, phase);
+    return store_set(p->store, key(k, p, "cause", 0), p->cause, strlen(p->cause), err);
+}
+
+static int beat_once(struct pulse *p, struct ckpt_err *err)
+{
+    char k[256];
+    int64_t sum;
+    int rc = store_add(p->store, key(k, p, "beat", p->rank), 1, &sum, err);
+
+    if (rc == 0)
+        rc = tell_own(p, err);
+    if (rc == 0)
+        rc = hear_cause(p, err);
+    if (rc == 0 && !p->cause[0])
+        rc = watch_next(p, err);
+    return rc;
+}
+
+static void wait_ms(struct pulse *p, int ms)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += (long)ms * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&p->changed, &p->lock, &until);
+}
+
+/* The main thread waits for somebody who will not come. */
+static void end_process(const struct pulse *p)
+{
+    ckpt_log(CKPT_LOG_ERROR, "rank %d: ended: %s", p->rank, p->cause);
+    _exit(ckpt_err_status(CKPT_ECOMM));
+}
+
+static void *beat(void *arg)
+{
+    struct pulse *p = arg;
+    struct ckpt_err err = {0};
+
+    pthread_mutex_lock(&p->lock);
+    while (!p->leaving) {
+        if (!p->cause[0] && beat_once(p, &err) != 0)
+            snprintf(p->cause, sizeof p->cause, "%s is gone: %s", p->holder, err.text);
+        if (p->cause[0] && p->cause_at == 0) {
+            p->cause_at = now_ms();
+            pthread_cond_broadcast(&p->changed);
+        }
+        if (p->cause[0] && now_ms() - p->cause_at > GRACE_MS)
+            end_process(p);
+        wait_ms(p, p->cause[0] ? GRACE_MS / 4 : PULSE_BEAT_MS);
+    }
+    pthread_mutex_unlock(&p->lock);
+    return NULL;
+}
+
+static int start_thread(struct pulse *p, struct ckpt_err *err)
+{
+    pthread_condattr_t attr;
+    sigset_t all, was;
+    int rc;
+
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    sigfillset(&all);                   /* signals are the main thread's */
+    pthread_sigmask(SIG_SETMASK, &all, &was);
+    rc = pthread_create(&p->thread, NULL, beat, p);
+    pthread_sigmask(SIG_SETMASK, &was, NULL);
+    return rc ? ckpt_fail_errno(err, CKPT_ENOMEM, rc, "a thread") : 0;
+}
+
+int pulse_open(struct pulse **out, const struct pulse_opts *o, struct ckpt_err *err)
+{
+    struct pulse *p = ckpt_alloc(1, sizeof *p);
+    int rc;
+
+    *out = NULL;
+    if (!p) {
+        store_close(o->store);
+        return ckpt_nomem(err, sizeof *p);
+    }
+    p->store = o->store;
+    p->holder = o->holder;
+    p->rank = o->rank;
+    p->world_size = o->world_size;
+    snprintf(p->run, sizeof p->run, "%s", o->run);
+    snprintf(p->host, sizeof p->host, "%s", o->host);
+    store_answers_within(p->store, PULSE_SILENT_MS);
+    if ((rc = start_thread(p, err)) != 0) {
+        store_close(p->store);
+        ckpt_free(p);
+        return rc;
+    }
+    *out = p;
+    return 0;
+}
+
+void pulse_tell(struct pulse *p, const char *text)
+{
+    struct ckpt_err unheard = {0};
+
+    pthread_mutex_lock(&p->lock);
+    snprintf(p->own, sizeof p->own, "%s", text);
+    if (!p->cause[0])
+        tell_own(p, &unheard);
+    pthread_mutex_unlock(&p->lock);
+}
+
+bool pulse_cause(struct pulse *p, char *text, size_t size)
+{
+    int64_t until = now_ms() + PULSE_SILENT_MS + 3 * PULSE_BEAT_MS;
+    bool found;
+
+    pthread_mutex_lock(&p->lock);
+    while (!p->cause[0] && now_ms() < until)
+        wait_ms(p, PULSE_BEAT_MS);
+    found = p->cause[0] != '\0';
+    p->leaving = found || p->leaving;   /* this thread tells it */
+    if (found)
+        snprintf(text, size, "%s", p->cause);
+    pthread_mutex_unlock(&p->lock);
+    return found;
+}
+
+void pulse_close(struct pulse *p)
+{
+    struct ckpt_err unheard = {0};
+    char k[256];
+
+    if (!p)
+        return;
+    pthread_mutex_lock(&p->lock);
+    if (!p->cause[0])
+        store_set(p->store, key(k, p, "bye", p->rank), "", 0, &unheard);
+    p->leaving = true;
+    pthread_cond_broadcast(&p->changed);
+    pthread_mutex_unlock(&p->lock);
+    pthread_join(p->thread, NULL);
+    pthread_cond_destroy(&p->changed);
+    pthread_mutex_destroy(&p->lock);
+    store_close(p->store);
+    ckpt_free(p);
+}

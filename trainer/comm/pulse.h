@@ -1,0 +1,40 @@
+/*
+ * comm/pulse - ranks that no supervisor of ours watches watch each other, through their store.
+ *
+ * A thread of each rank counts a number up in the store, and looks whether the next rank's number
+ * goes up.  A rank that is not heard for PULSE_SILENT_MS ends all, by name: the others end with
+ * CKPT_ECOMM's status within a second, whatever their main threads wait for.
+ */
+#ifndef CKPT_TRAINER_COMM_PULSE_H
+#define CKPT_TRAINER_COMM_PULSE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "libckpt/fail.h"
+#include "trainer/comm/store.h"
+
+#define PULSE_BEAT_MS   400
+#define PULSE_SILENT_MS 3000
+
+struct pulse;
+
+struct pulse_opts {
+    struct store *store;                /* a connection of its own; taken, also on failure */
+    const char   *run;                  /* before every key; copied */
+    const char   *host;                 /* this one's name; copied */
+    const char   *holder;               /* of the store, for messages; a literal */
+    int           rank, world_size;
+};
+
+int pulse_open(struct pulse **out, const struct pulse_opts *opts, struct ckpt_err *err);
+/* Tell the others why this rank fails. */
+void pulse_tell(struct pulse *p, const char *text);
+/* What another rank told, or what was found out of one that is not heard; waits for it as long as
+ * that takes.  False: nothing. */
+bool pulse_cause(struct pulse *p, char *text, size_t size);
+/* The end of the others is no surprise from here on.  NULL is closed. */
+void pulse_close(struct pulse *p);
+
+#endif

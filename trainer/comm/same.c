@@ -1,0 +1,55 @@
+/* comm/same - see same.h. */
+#include "trainer/comm/same.h"
+
+#include <string.h>
+
+#include "libckpt/base/buf.h"
+#include "libckpt/mem.h"
+
+#define MAX_TEXT ((size_t)1 << 20)
+
+/* This rank's lines against rank 0's, which are separated by line ends. */
+static int compare(const char *const *line, size_t n, const char *text, struct ckpt_err *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t len = strcspn(text, "\n"), name = strcspn(line[i], " ");
+
+        if (strlen(line[i]) != len || memcmp(line[i], text, len) != 0)
+            return ckpt_fail_as(err, CKPT_ECONFIG, "mismatch", "`%.*s` is %s here, rank 0 has %.*s",
+                                (int)name, line[i], line[i] + name + (line[i][name] == ' '),
+                                len > name ? (int)(len - name - 1) : 0,
+                                len > name ? text + name + 1 : text);
+        text += len + (text[len] == '\n');
+    }
+    return *text ? ckpt_fail_as(err, CKPT_ECONFIG, "mismatch", "rank 0 has more settings: `%.*s`",
+                                (int)strcspn(text, " \n"), text) : 0;
+}
+
+int comm_same(struct comm *c, const char *const *line, size_t n, struct ckpt_err *err)
+{
+    struct ckpt_buf b;
+    int64_t size;
+    char *text = NULL;
+    int rc = 0;
+
+    if (c->world_size == 1)
+        return 0;
+    ckpt_buf_init(&b, MAX_TEXT);
+    for (size_t i = 0; i < n; i++)
+        ckpt_buf_printf(&b, "%s%s", i ? "\n" : "", line[i]);
+    size = ckpt_buf_ok(&b) ? (int64_t)b.len : -1;
+    comm_broadcast(c, &size, 1, CKPT_I64, 0);
+    if (comm_error(c, err) == 0 && (size < 0 || size > (int64_t)MAX_TEXT ||
+                                    !(text = ckpt_alloc((size_t)size + 1, 1))))
+        rc = ckpt_nomem(err, (uint64_t)size);
+    if ((rc = comm_agree(c, rc, err)) == 0) {
+        if (c->rank == 0)
+            memcpy(text, b.data, (size_t)size);
+        comm_broadcast(c, text, size, CKPT_U8, 0);
+        rc = comm_error(c, err);
+        rc = comm_agree(c, rc ? rc : compare(line, n, text, err), err);
+    }
+    ckpt_free(text);
+    ckpt_buf_release(&b);
+    return rc;
+}
