@@ -113,7 +113,7 @@ $B/serve: $B/tests/serve/serve.o
 	$(if $(V),,@echo LD $@)
 	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $^ -lcrypto -lpthread
 
-$B/libckpt_mpi.so: trainer/comm/mpi.c
+$B/libckpt_mpi.so: trainer/comm/mpi.c $(wildcard trainer/comm/*.h)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo LD $@)
 	$(Q)mpicc -shared $(CPPFLAGS) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $<

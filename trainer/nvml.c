@@ -43,7 +43,7 @@ struct calls {
 static const struct {
     const char *name;
     size_t      at;
-    bool        must;                   /* the others are told where the driver has them */
+    bool        must;                   /* the others are reported where the driver has them */
 } names[] = {
     {"nvmlInit_v2", offsetof(struct calls, init), true},
     {"nvmlShutdown", offsetof(struct calls, shutdown), true},
@@ -146,7 +146,7 @@ int nvml_sample(struct nvml *n, struct nvml_now *out, struct ckpt_err *err)
         return bad(err, "memory", rc);
     if (n->call.memory_v2 && n->call.memory_v2(n->chip, &now) == 0)
         m.used = now.used;
-    if (n->call.load)                   /* these four some chips do not tell */
+    if (n->call.load)                   /* these four some chips do not report */
         n->call.load(n->chip, &u);
     if (n->call.clock)
         n->call.clock(n->chip, CLOCK_SM, &mhz);

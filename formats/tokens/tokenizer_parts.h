@@ -34,7 +34,7 @@ struct tokenizer {
     struct added       *added_raw, *added_normalized;
     struct norm        *norm;
     struct pretok      *pretok;
-    struct model        model;
+    struct token_model  model;
     struct post         post;
     struct decoder     *decoder;
     bool                bytes;              /* the model works on bytes that ByteLevel spells */

@@ -59,7 +59,7 @@ t "nor is it lost" [ -e "$T/d/checkpoint-10/model.safetensors" ]
 cp "$T/a/checkpoint-10/MANIFEST.json" "$T/d/checkpoint-10"
 flip "$T/d/checkpoint-5/optimizer.pt"
 refuse "nothing whole is left" train d --resume-from-checkpoint latest
-t "which is said" says "none of its 2 checkpoints is whole"
+t "which is said" says "none of its 2 checkpoints is complete"
 rm -r "$T/d"; cp -r "$T/z" "$T/d"; flip "$T/d/checkpoint-10/global_step10/zero_pp_rank_0_mp_rank_00_optim_states.pt"
 refuse "a named one of two ranks" two d --max-steps 20 --resume-from-checkpoint "$T/d/checkpoint-10"
 t "by its shard" says "zero_pp_rank_0_mp_rank_00_optim_states.pt: sha-256 is"
@@ -160,7 +160,7 @@ expect_says 65 "without its state it is none" "trainer_state.json: absent" train
 t "latest in a folder that is not there yet, with parents" train new/deep/x --resume-from-checkpoint latest
 printf 'resume_from_checkpoint: true\n' > "$T/true.yaml"; printf 'resume_from_checkpoint: false\n' > "$T/false.yaml"
 SAY= expect 0 "true, as a run file has it" train new/y --config "$T/true.yaml"
-t "says that it starts anew" says "$T/new/y: no checkpoint to go on from yet: starting anew"
+t "says that it starts afresh" says "$T/new/y: no checkpoint to go on from yet: starting afresh"
 SAY= expect 0 "the same command again" train new/y --config "$T/true.yaml" --max-steps 12
 t "goes on" says "resuming from $T/new/y/checkpoint-10, step 10"
 expect 73 "false is a fresh run" train new/y --config "$T/false.yaml"

@@ -32,7 +32,7 @@ static int use(const struct golden *g, struct device *dev, struct comm *comm,
                const struct zero_opts *opts, struct ckpt_err *err)
 {
     struct fit_opts want = {.arch = g->arch, .dev = dev, .world_size = 1, .model = train,
-                            .zero = *opts, .room = UINT64_MAX};
+                            .zero = *opts, .free_bytes = UINT64_MAX};
     const struct params *p = model_params(g->model);
     struct zero *z = NULL;
     struct fit f;

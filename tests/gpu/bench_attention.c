@@ -1,26 +1,20 @@
 /*
- * bench_attention [NAME] - how fast attention is on a GPU at the shapes of real models: TFLOP/s
- * of useful work (causal work counted once, 4 d a pair of query and key forward, 10 d backward,
- * whatever is made again), and for generation bytes of the cache a second.  Random bf16.
+ * bench_attention [NAME] - the speed of attention on a GPU at the shapes of real models:
+ * TFLOP/s of useful work (causal work counted once, 4 d a pair of query and key forward, 10 d
+ * backward, recomputing not counted), and for generation bytes of the cache a second.  Random
+ * bf16.
  */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
+#include "tests/gpu/bench.h"
 
-#include "libckpt/convert.h"
-#include "libckpt/dtype.h"
-#include "trainer/ops/ops.h"
-#include "trainer/rng.h"
+#include <math.h>
 
 enum { CALLS = 50 };
 
 struct row {
     const char *name;
     int64_t     docs, len, n_head, n_kv, dim;
-    int64_t     reach, window;      /* T5's 32 buckets tell 91 or 113 distances apart */
-    int64_t     keys;               /* of another sequence, all of which are seen */
+    int64_t     reach, window;      /* T5's 32 buckets distinguish distances up to 91 or 113 */
+    int64_t     keys;               /* of another sequence, each seen by all queries */
     bool        bloom, slopes, whole;
     float       drop;
     int64_t     cached;             /* generation: keys in the cache of each sequence */
@@ -54,53 +48,14 @@ static const struct row rows[] = {
      .cached = 4096},
 };
 
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void fine(struct device *dev)
-{
-    struct ckpt_err err = {0};
-
-    if (device_sync(dev, &err)) {
-        fprintf(stderr, "%s\n", err.text);
-        exit(1);
-    }
-}
-
-/* n normal values on the GPU. */
-static void *normal(struct device *dev, int64_t n)
-{
-    enum { PART = 1 << 20 };
-    static uint16_t h[PART];            /* made once: 0.1 s each time otherwise */
-    unsigned char *p = dev->ops->alloc(dev, (size_t)n * sizeof *h);
-
-    if (!h[0]) {
-        float *f = malloc(PART * sizeof *f);
-
-        rng_normal(f, 0, PART, 1.0f, 5, 1);
-        ckpt_convert(h, CKPT_BF16, f, CKPT_F32, PART);
-        free(f);
-    }
-    for (int64_t i = 0; p && i < n; i += PART)
-        dev->ops->to_device(dev, p + (size_t)i * sizeof *h, h,
-                            (size_t)(n - i < PART ? n - i : PART) * sizeof *h);
-    fine(dev);
-    return p;
-}
-
-static int32_t *ints(struct device *dev, int64_t n, int64_t step, int64_t of)
+/* i * step (% of, unless 0) for i < n. */
+static int32_t *ints(struct bench *b, int64_t n, int64_t step, int64_t of)
 {
     int32_t *host = malloc((size_t)n * sizeof *host), *p;
 
     for (int64_t i = 0; i < n; i++)
         host[i] = (int32_t)(of ? i * step % of : i * step);
-    p = dev->ops->alloc(dev, (size_t)n * sizeof *host);
-    dev->ops->to_device(dev, p, host, (size_t)n * sizeof *host);
+    p = bench_array(b, (size_t)n * sizeof *host, host);
     free(host);
     return p;
 }
@@ -118,64 +73,55 @@ static struct op_heads heads(const struct row *r, void *at)
     };
 }
 
-static double timed(struct device *dev, void (*f)(struct device *, const struct op_attention *),
-                    const struct op_attention *a)
-{
-    double t;
+BENCH_CALL(attention_fwd, op_attention, attention_fwd)
+BENCH_CALL(attention_bwd, op_attention, attention_bwd)
+BENCH_CALL(attention_cached, op_cached, attention_cached)
 
-    for (int i = 0; i < 5; i++)
-        f(dev, a);
-    fine(dev);
-    t = now();
-    for (int i = 0; i < CALLS; i++)
-        f(dev, a);
-    fine(dev);
-    return (now() - t) / CALLS;
+static double timed(const struct bench *b, bench_call *f, const struct op_attention *a)
+{
+    bench_seconds(b, f, a, 0, 1, 5);    /* warms up */
+    return bench_seconds(b, f, a, 0, 1, CALLS);
 }
 
-/* Workspace for these sizes. */
-static void work(struct device *dev, const struct row *r, int64_t n, int64_t keys)
+/* A workspace for these sizes. */
+static void work(struct bench *b, const struct row *r, int64_t n, int64_t keys)
 {
-    struct op_limits l = {.n = n, .n_rows = n, .max_doc = r->len + r->keys,
-                          .max_keys = keys,
-                          .dim = r->n_head * r->dim, .n_head = r->n_head, .n_kv = r->n_kv,
-                          .head_dim = r->dim, .ff = 64, .vocab = 64, .train = keys == 0};
-
-    dev->ops->free(dev, dev->work);
-    dev->work_bytes = dev->ops->workspace(dev, &l);
-    dev->work = dev->ops->alloc(dev, dev->work_bytes);
+    bench_workspace(b, &(struct op_limits){
+        .n = n, .n_rows = n, .max_doc = r->len + r->keys, .max_keys = keys,
+        .dim = r->n_head * r->dim, .n_head = r->n_head, .n_kv = r->n_kv, .head_dim = r->dim,
+        .ff = 64, .vocab = 64, .train = keys == 0});
 }
 
-static void packed(struct device *dev, const struct row *r)
+static void packed(struct bench *b, const struct row *r)
 {
     int64_t n = r->docs * r->len, wide = (r->n_head + 2 * r->n_kv) * r->dim;
     double pairs = (double)(r->docs * r->n_head) * (double)r->len * (double)r->len, fwd, bwd;
     int64_t longest = r->keys > r->len ? r->keys : r->len;
     float slopes[64];
-    void *qkv = normal(dev, r->docs * longest * wide), *dqkv = normal(dev, r->docs * longest * wide);
+    void *qkv = bench_values(b, r->docs * longest * wide);
+    void *dqkv = bench_values(b, r->docs * longest * wide);
     struct op_attention a = {
-        .out = normal(dev, n * r->n_head * r->dim), .dout = normal(dev, n * r->n_head * r->dim),
-        .lse = dev->ops->alloc(dev, (size_t)(n * r->n_head) * sizeof(float)),
+        .out = bench_values(b, n * r->n_head * r->dim),
+        .dout = bench_values(b, n * r->n_head * r->dim),
+        .lse = bench_array(b, (size_t)(n * r->n_head) * sizeof(float), NULL),
         .in = heads(r, qkv), .grad = heads(r, dqkv), .n = n, .n_docs = r->docs,
-        .doc_start = ints(dev, r->docs + 1, r->len, 0), .max_doc = longest, .n_head = r->n_head,
+        .doc_start = ints(b, r->docs + 1, r->len, 0), .max_doc = longest, .n_head = r->n_head,
         .n_kv = r->n_kv, .dim = r->dim, .window = r->window, .whole = r->whole,
         .scale = 1.0f / sqrtf((float)r->dim), .drop = {r->drop, 3, 4},
     };
 
     for (int64_t h = 0; h < r->n_head; h++)
         slopes[h] = powf(0.7f, (float)(h + 1));
-    if (r->slopes) {
-        a.slopes = dev->ops->alloc(dev, sizeof slopes);
-        dev->ops->to_device(dev, (void *)a.slopes, slopes, sizeof slopes);
-    }
+    if (r->slopes)
+        a.slopes = bench_array(b, sizeof slopes, slopes);
     if (r->reach)
         a.rel_bias = (struct op_rel_bias){
-            .table = normal(dev, 32 * r->n_head), .reach = r->reach, .n_bucket = 32,
-            .dtable = dev->ops->alloc(dev, (size_t)(32 * r->n_head) * sizeof(float)),
-            .bucket = ints(dev, 2 * r->reach + 1, 1, 32),
+            .table = bench_values(b, 32 * r->n_head), .reach = r->reach, .n_bucket = 32,
+            .dtable = bench_array(b, (size_t)(32 * r->n_head) * sizeof(float), NULL),
+            .bucket = ints(b, 2 * r->reach + 1, 1, 32),
         };
     if (r->keys) {
-        a.key_start = ints(dev, r->docs + 1, r->keys, 0);
+        a.key_start = ints(b, r->docs + 1, r->keys, 0);
         a.key_end = a.key_start + 1;
         pairs = pairs / (double)r->len * (double)r->keys;
     }
@@ -184,71 +130,62 @@ static void packed(struct device *dev, const struct row *r)
                 ((double)r->len - (double)r->window / 2);
     else if (!r->whole)
         pairs /= 2;
-    work(dev, r, n, 0);
-    fwd = timed(dev, dev->ops->attention_fwd, &a);
-    bwd = timed(dev, dev->ops->attention_bwd, &a);
+    work(b, r, n, 0);
+    fwd = timed(b, attention_fwd, &a);
+    bwd = timed(b, attention_bwd, &a);
     printf("%-22s fwd %8.1f us %6.1f TFLOP/s   bwd %8.1f us %6.1f TFLOP/s\n", r->name, 1e6 * fwd,
            4e-12 * pairs * (double)r->dim / fwd, 1e6 * bwd,
            1e-11 * pairs * (double)r->dim / bwd);
 }
 
-static void generated(struct device *dev, const struct row *r)
+static void generated(struct bench *b, const struct row *r)
 {
     int64_t n = r->docs, wide = (r->n_head + 2 * r->n_kv) * r->dim;
     int64_t cache = n * r->n_kv * (r->cached + 1) * r->dim, sets = 1;
-    double t;
     struct op_cached a[16];
+    int32_t past[64];
+    double t;
 
     while (sets < 16 && sets * cache * 4 < 256 << 20)
         sets++;
+    for (int64_t s = 0; s < n; s++)
+        past[s] = (int32_t)r->cached;
     for (int64_t i = 0; i < sets; i++)
         a[i] = (struct op_cached){
-            .out = normal(dev, n * r->n_head * r->dim), .k_cache = normal(dev, cache),
-            .v_cache = normal(dev, cache), .in = heads(r, normal(dev, n * wide)),
-            .seg_start = ints(dev, n + 1, 1, 0), .seg_seq = ints(dev, n, 1, 0),
-            .seg_past = ints(dev, n, 0, 0), .n = n, .n_seg = n, .capacity = r->cached + 1,
-            .max_keys = r->cached + 1, .n_head = r->n_head, .n_kv = r->n_kv, .dim = r->dim,
-            .scale = 1.0f / sqrtf((float)r->dim),
+            .out = bench_values(b, n * r->n_head * r->dim), .k_cache = bench_values(b, cache),
+            .v_cache = bench_values(b, cache), .in = heads(r, bench_values(b, n * wide)),
+            .seg_start = ints(b, n + 1, 1, 0), .seg_seq = ints(b, n, 1, 0),
+            .seg_past = bench_array(b, (size_t)n * sizeof *past, past), .n = n, .n_seg = n,
+            .capacity = r->cached + 1, .max_keys = r->cached + 1, .n_head = r->n_head,
+            .n_kv = r->n_kv, .dim = r->dim, .scale = 1.0f / sqrtf((float)r->dim),
         };
-    for (int64_t i = 0; i < sets; i++) {
-        int32_t past[64];
-
-        for (int64_t s = 0; s < n; s++)
-            past[s] = (int32_t)r->cached;
-        dev->ops->to_device(dev, (void *)a[i].seg_past, past, (size_t)n * sizeof *past);
-    }
-    work(dev, r, n, r->cached + 1);
-    for (int64_t i = 0; i < sets; i++)
-        dev->ops->attention_cached(dev, &a[i]);
-    fine(dev);
-    t = now();
-    for (int i = 0; i < 20 * CALLS; i++)
-        dev->ops->attention_cached(dev, &a[i % sets]);
-    fine(dev);
-    t = (now() - t) / (20 * CALLS);
+    work(b, r, n, r->cached + 1);
+    bench_seconds(b, attention_cached, a, sizeof *a, sets, (int)sets);  /* warms up */
+    t = bench_seconds(b, attention_cached, a, sizeof *a, sets, 20 * CALLS);
     printf("%-22s %8.1f us %6.2f TB/s\n", r->name, 1e6 * t, 4e-12 * (double)cache / t);
+}
+
+static void row(struct bench *b, const void *of)
+{
+    const struct row *r = of;
+
+    if (!bench_wanted(b, r->name))
+        return;
+    if (r->cached)
+        generated(b, r);
+    else
+        packed(b, r);
 }
 
 int main(int argc, char **argv)
 {
     struct device_opts opts = {.name = "cuda", .weights = CKPT_BF16};
-    struct ckpt_err err = {0};
+    struct bench b;
 
     setvbuf(stdout, NULL, _IOLBF, 0);   /* rows so far, should the time run out */
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct device *dev;
-
-        if (argc > 1 && !strstr(rows[i].name, argv[1]))
-            continue;
-        if (device_open(&dev, &opts, &err)) {
-            fprintf(stderr, "%s\n", err.text);
-            return 1;
-        }
-        if (rows[i].cached)
-            generated(dev, &rows[i]);
-        else
-            packed(dev, &rows[i]);
-        device_close(dev);
-    }
+    bench_open(&b, &opts, argc > 1 ? argv[1] : NULL);
+    bench_samples(&b, 1.0f);
+    BENCH_ROWS(&b, row, rows);
+    device_close(b.dev);
     return 0;
 }

@@ -1,65 +1,22 @@
 /*
- * bench_ops [NAME] - how fast the operations that move memory are on a GPU, at the shapes of real
- * models: bytes that must move, over the time between two syncs around many calls, and that as a
- * share of PEAK.  NAME: only rows whose name contains it.
+ * bench_ops [NAME] - how fast the operations that move memory are on a GPU, at the shapes of
+ * real models: bytes that must move, over the time between two syncs around many calls, and
+ * that as a share of PEAK.  NAME: only rows whose name contains it.
  *
  * Each call takes the next of several sets of arrays, together larger than the caches.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
+#include "tests/gpu/bench.h"
 
-#include "libckpt/dtype.h"
-#include "trainer/ops/ops.h"
-
-/* What a plain copy reaches on an H200, bytes per second. */
+/* The speed of a plain copy on an H200, bytes per second. */
 #define PEAK 4.1e12
 
 enum { CALLS = 40, BEYOND = 256 << 20 };
 
-struct bench {
-    struct device *dev;
-    const char    *only;
-    void          *arrays[64];      /* of the row that runs */
-    int            n_arrays;
-};
+static void *acts(struct bench *b, int64_t n) { return bench_array(b, (size_t)n * 2, NULL); }
 
-static double now(void)
-{
-    struct timespec t;
+static void *floats(struct bench *b, int64_t n) { return bench_array(b, (size_t)n * 4, NULL); }
 
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void fine(const struct bench *b)
-{
-    struct ckpt_err err = {0};
-
-    if (device_sync(b->dev, &err)) {
-        fprintf(stderr, "%s\n", err.text);
-        exit(1);
-    }
-}
-
-/* So many bytes of zeros, or the values given. */
-static void *array(struct bench *b, size_t bytes, const void *values)
-{
-    void *p = b->dev->ops->alloc(b->dev, bytes);
-
-    if (values)
-        b->dev->ops->to_device(b->dev, p, values, bytes);
-    if (b->n_arrays < (int)(sizeof b->arrays / sizeof b->arrays[0]))
-        b->arrays[b->n_arrays++] = p;
-    return p;
-}
-
-static void *acts(struct bench *b, int64_t n) { return array(b, (size_t)n * 2, NULL); }
-
-static void *floats(struct bench *b, int64_t n) { return array(b, (size_t)n * 4, NULL); }
-
-/* Below limit, spread as a text's words are: few of them often. */
+/* Ids below a limit with the frequencies of a text's words: a few are frequent. */
 static void *ids(struct bench *b, int64_t n, int64_t limit)
 {
     int32_t *host = malloc((size_t)n * sizeof *host);
@@ -75,12 +32,12 @@ static void *ids(struct bench *b, int64_t n, int64_t limit)
         u = (double)(x >> 11) * 0x1p-53;
         host[i] = (int32_t)((double)limit * u * u * u * u);
     }
-    p = array(b, (size_t)n * sizeof *host, host);
+    p = bench_array(b, (size_t)n * sizeof *host, host);
     free(host);
     return p;
 }
 
-/* Sets of arrays of so many bytes a call, to be beyond the caches. */
+/* How many sets of arrays of so many bytes exceed the caches: four at most. */
 static int sets(double bytes)
 {
     int n = 1 + (int)(BEYOND / bytes);
@@ -88,54 +45,30 @@ static int sets(double bytes)
     return n < 4 ? n : 4;
 }
 
-typedef void (*call)(struct device *dev, const void *op);
-
 /* ops: [n] of that size, taken round robin. */
-static void row(struct bench *b, const char *name, const char *shape, double bytes, call f,
+static void row(struct bench *b, const char *name, const char *shape, double bytes, bench_call *f,
                 const void *ops, size_t size, int n)
 {
     double best = 1e30;
 
     for (int t = 0; t < 4; t++) {       /* the first one warms up */
-        double began;
+        double took = bench_seconds(b, f, ops, size, n, CALLS);
 
-        fine(b);
-        began = now();
-        for (int i = 0; i < CALLS; i++)
-            f(b->dev, (const char *)ops + (size_t)(i % n) * size);
-        fine(b);
-        began = (now() - began) / CALLS;
-        best = t && began < best ? began : best;
+        best = t && took < best ? took : best;
     }
     printf("%-24s %-22s %9.1f us %7.0f GB/s %5.1f %%\n", name, shape, 1e6 * best,
            1e-9 * bytes / best, 100 * bytes / best / PEAK);
     fflush(stdout);
 }
 
-static bool wanted(struct bench *b, const char *name)
-{
-    return !b->only || strstr(name, b->only);
-}
-
-static void done(struct bench *b)
-{
-    while (b->n_arrays)
-        b->dev->ops->free(b->dev, b->arrays[--b->n_arrays]);
-}
-
-#define CALL(name, type, entry)                                                                \
-    static void name(struct device *dev, const void *op)                                       \
-    {                                                                                          \
-        dev->ops->entry(dev, (const struct type *)op);                                         \
-    }
-CALL(norm_fwd, op_rownorm, norm_fwd)
-CALL(norm_bwd, op_rownorm, norm_bwd)
-CALL(gate_fwd, op_gate, gate_fwd)
-CALL(gate_bwd, op_gate, gate_bwd)
-CALL(rope_fwd, op_rope, rope_fwd)
-CALL(rope_bwd, op_rope, rope_bwd)
-CALL(embed_fwd, op_embed, embed_fwd)
-CALL(embed_bwd, op_embed, embed_bwd)
+BENCH_CALL(norm_fwd, op_rownorm, norm_fwd)
+BENCH_CALL(norm_bwd, op_rownorm, norm_bwd)
+BENCH_CALL(gate_fwd, op_gate, gate_fwd)
+BENCH_CALL(gate_bwd, op_gate, gate_bwd)
+BENCH_CALL(rope_fwd, op_rope, rope_fwd)
+BENCH_CALL(rope_bwd, op_rope, rope_bwd)
+BENCH_CALL(embed_fwd, op_embed, embed_fwd)
+BENCH_CALL(embed_bwd, op_embed, embed_bwd)
 
 static void norms(struct bench *b, const char *shape, enum op_norm_kind kind, int64_t n,
                   int64_t dim, bool frozen)
@@ -157,7 +90,7 @@ static void norms(struct bench *b, const char *shape, enum op_norm_kind kind, in
     row(b, "norm_fwd", shape, 2 * one, norm_fwd, op, sizeof *op, many);
     row(b, frozen ? "norm_bwd frozen, +dx" : "norm_bwd +dx", shape, 4 * one, norm_bwd, op,
         sizeof *op, many);
-    done(b);
+    bench_done(b);
 }
 
 static void gates(struct bench *b, const char *shape, enum op_act act, int64_t n, int64_t ff)
@@ -172,7 +105,7 @@ static void gates(struct bench *b, const char *shape, enum op_act act, int64_t n
                                  .n = n, .ff = ff};
     row(b, "gate_fwd", shape, 3 * one, gate_fwd, op, sizeof *op, many);
     row(b, "gate_bwd", shape, 5 * one, gate_bwd, op, sizeof *op, many);
-    done(b);
+    bench_done(b);
 }
 
 static struct op_heads heads(void *base, int64_t n_head, int64_t n_kv, int64_t d)
@@ -208,7 +141,7 @@ static void ropes(struct bench *b, const char *shape, int64_t n, int64_t H, int6
         rope_fwd, op, sizeof *op, many);
     row(b, norms_on ? "rope_bwd norms" : "rope_bwd", shape, (norms_on ? 3 : 2) * rotated, rope_bwd,
         op, sizeof *op, many);
-    done(b);
+    bench_done(b);
 }
 
 static void embeds(struct bench *b, const char *shape, int64_t n, int64_t dim, int64_t vocab,
@@ -227,7 +160,7 @@ static void embeds(struct bench *b, const char *shape, int64_t n, int64_t dim, i
     /* dout once, or thrice with its norm, and each id's row at most once there and back */
     row(b, normed ? "embed_bwd norm" : "embed_bwd", shape, (normed ? 8 : 5) * one, embed_bwd, &op,
         sizeof op, 1);
-    done(b);
+    bench_done(b);
 }
 
 struct flat {
@@ -278,7 +211,7 @@ static void flats(struct bench *b, const char *shape, int64_t n)
     row(b, "sum_squares", shape, 4.0 * (double)n, squares, &f, sizeof f, 1);
     row(b, "cast f32 to bf16", shape, 6.0 * (double)n, to_narrow, &f, sizeof f, 1);
     row(b, "drop", shape, 4.0 * (double)n, drop, &f, sizeof f, 1);
-    done(b);
+    bench_done(b);
 }
 
 /* The runs of bloomz-1b1: neighbours of one decay, as its parameters lie. */
@@ -304,7 +237,7 @@ static void run_sizes(int64_t size[RUNS])
     size[n++] = 2 * d;
 }
 
-/* n floats of many sizes: what 8-bit codes are made of in a real step. */
+/* n floats of many magnitudes, as 8-bit codes meet them in a real step. */
 static float *spread(struct bench *b, int64_t n)
 {
     enum { SOME = 1 << 20 };
@@ -338,14 +271,14 @@ static void step_runs(struct device *dev, const void *op)
 
 static void steps(struct bench *b)
 {
-    static const char *const kinds[] = {"adamw f32", "adamw bf16", "adamw 8bit"};
+    static const char *const names[] = {"adamw f32", "adamw bf16", "adamw 8bit"};
     static const size_t width[] = {4, 2, 1};
 
-    for (int kind = 0; kind < 3; kind++) {
+    for (int k = 0; k < 3; k++) {
         static struct step s;
         int64_t size[RUNS], n = 0, at = 0, block = 0;
         unsigned char *m, *v;
-        float *p, *g, *most;
+        float *p, *g, *absmax;
         char *w;
 
         run_sizes(size);
@@ -354,20 +287,20 @@ static void steps(struct bench *b)
         p = floats(b, n);
         g = spread(b, n);
         w = acts(b, n);
-        m = array(b, (size_t)n * width[kind], NULL);
-        v = array(b, (size_t)n * width[kind], NULL);
-        most = floats(b, 2 * (n / 256 + RUNS));
+        m = bench_array(b, (size_t)n * width[k], NULL);
+        v = bench_array(b, (size_t)n * width[k], NULL);
+        absmax = floats(b, 2 * (n / 256 + RUNS));
         s.n_run = RUNS;
         for (int i = 0; i < RUNS; at += size[i], block += (size[i] + 255) / 256, i++)
             s.run[i] = (struct adamw_run){
-                .param = p + at, .exp_avg = m + (size_t)at * width[kind],
-                .exp_avg_sq = v + (size_t)at * width[kind], .absmax = most + block,
-                .absmax_sq = most + n / 256 + RUNS + block, .grad = g + at, .rounded = w + 2 * at,
+                .param = p + at, .exp_avg = m + (size_t)at * width[k],
+                .exp_avg_sq = v + (size_t)at * width[k], .absmax = absmax + block,
+                .absmax_sq = absmax + n / 256 + RUNS + block, .grad = g + at, .rounded = w + 2 * at,
                 .n = size[i], .index = (uint64_t)at, .weight_decay = 0.01,
-                .moments = (enum op_moments)kind};
-        row(b, kinds[kind], "bloomz-1b1, 196 runs",
-            (double)n * (14 + 4 * (double)width[kind]), step_runs, &s, sizeof s, 1);
-        done(b);
+                .moments = (enum op_moments)k};
+        row(b, names[k], "bloomz-1b1, 196 runs",
+            (double)n * (14 + 4 * (double)width[k]), step_runs, &s, sizeof s, 1);
+        bench_done(b);
     }
 }
 
@@ -377,39 +310,34 @@ int main(int argc, char **argv)
     struct op_limits l = {.n = 16384, .dim = 4096, .n_head = 32, .n_kv = 8, .head_dim = 128,
                           .ff = 12288, .embed = 4096, .vocab = 250880,
                           .train = true};
-    struct bench b = {.only = argc > 1 ? argv[1] : NULL};
-    struct ckpt_err err = {0};
+    struct bench b;
 
-    if (device_open(&b.dev, &opts, &err)) {
-        fprintf(stderr, "%s\n", err.text);
-        return 1;
-    }
-    b.dev->work_bytes = b.dev->ops->workspace(b.dev, &l);
-    b.dev->work = b.dev->ops->alloc(b.dev, b.dev->work_bytes);
-    if (wanted(&b, "norm")) {
+    bench_open(&b, &opts, argc > 1 ? argv[1] : NULL);
+    bench_workspace(&b, &l);
+    if (bench_wanted(&b, "norm")) {
         norms(&b, "layer 8192 x 1536", OP_NORM_LAYER, 8192, 1536, false);
         norms(&b, "layer 16384 x 2048", OP_NORM_LAYER, 16384, 2048, false);
         norms(&b, "rms 2048 x 4096", OP_NORM_RMS, 2048, 4096, false);
         norms(&b, "rms 8192 x 4096", OP_NORM_RMS, 8192, 4096, true);
         norms(&b, "rms 16384 x 1024", OP_NORM_RMS, 16384, 1024, false);
     }
-    if (wanted(&b, "gate")) {
+    if (bench_wanted(&b, "gate")) {
         gates(&b, "silu 4096 x 12288", OP_ACT_SILU, 4096, 12288);
         gates(&b, "gelu 8192 x 5120", OP_ACT_GELU_TANH, 8192, 5120);
     }
-    if (wanted(&b, "rope")) {
+    if (bench_wanted(&b, "rope")) {
         ropes(&b, "8192 x (32 + 8) x 128", 8192, 32, 8, false);
         ropes(&b, "8192 x (32 + 8) x 128", 8192, 32, 8, true);
     }
-    if (wanted(&b, "embed")) {
+    if (bench_wanted(&b, "embed")) {
         embeds(&b, "8192 x 1536 of 250880", 8192, 1536, 250880, true);
         embeds(&b, "16384 x 2048 of 50272", 16384, 2048, 50272, false);
     }
-    if (wanted(&b, "flat")) {
+    if (bench_wanted(&b, "flat")) {
         flats(&b, "1e8", 100000000 / 4096 * 4096);
         flats(&b, "1e9", 1000000000 / 4096 * 4096);
     }
-    if (wanted(&b, "adamw"))
+    if (bench_wanted(&b, "adamw"))
         steps(&b);
     device_close(b.dev);
     return 0;

@@ -1,50 +1,30 @@
 /*
  * bench_ring [GIB] - the speed of streams and of the ring between host and GPU: bytes each way
- * over the time of a whole run, beside that of plain large copies; the time of pinning; and GPU
- * memory in use beyond what was allocated.
+ * over the time of a run, and that of plain large copies; the time of pinning; and GPU memory
+ * in use beyond the allocations.
  */
 #include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
-#include "trainer/ops/ops.h"
+#include "tests/gpu/bench.h"
 #include "trainer/shard/ring.h"
 
-/* One way, bytes per second, as read on the chip. */
+/* One way, bytes per second, as measured on the chip. */
 #define PCIE 55.5e9
 
-struct bench {
-    struct device *dev;
+struct link {
+    struct bench   b;
     unsigned char *host;
     size_t         piece;
     bool           in, out;
     double         plain;               /* bytes per second of the link in this way */
 };
 
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void need(int rc, const struct ckpt_err *err)
-{
-    if (rc) {
-        fprintf(stderr, "%s\n", err->text);
-        exit(1);
-    }
-}
-
 static int moves(void *ctx, int64_t k, struct ring_move *move)
 {
-    const struct bench *b = ctx;
-    unsigned char *at = b->host + (size_t)k * b->piece;
+    const struct link *l = ctx;
+    unsigned char *at = l->host + (size_t)k * l->piece;
 
-    *move = (struct ring_move){b->in ? at : NULL, b->out ? at : NULL, 0, b->piece};
+    *move = (struct ring_move){l->in ? at : NULL, l->out ? at : NULL, 0, l->piece};
     return 1;
 }
 
@@ -55,58 +35,85 @@ static void no_work(void *ctx, int64_t k, unsigned char *slot)
     (void)slot;
 }
 
-static void row(struct bench *b, const char *name, size_t piece, size_t bytes)
+/* The best of three runs after one to warm up, seconds. */
+static double best_of(struct link *l, void (*run)(struct link *l, const void *of), const void *of)
 {
-    struct ckpt_err err = {0};
-    struct ring *r;
-    double best = 1e30, rate;
+    double best = 1e30;
 
-    b->piece = piece;
-    need(ring_new(&r, b->dev, piece, 1, 0, &err), &err);
     for (int t = 0; t < 4; t++) {
-        double began = now();
+        double took = bench_now();
 
-        ring_run(r, &(struct ring_run){.ctx = b, .n = (int64_t)(bytes / piece), .moves = moves,
-                                       .work = no_work});
-        need(device_sync(b->dev, &err), &err);
-        began = now() - began;
-        best = t && began < best ? began : best;
+        run(l, of);
+        bench_sync(&l->b);
+        took = bench_now() - took;
+        best = t && took < best ? took : best;
     }
-    ring_free(r);
-    rate = (double)(bytes / piece * piece) / best;
+    return best;
+}
+
+struct ring_of {
+    struct ring *ring;
+    int64_t      n;
+};
+
+static void ring_once(struct link *l, const void *of)
+{
+    const struct ring_of *r = of;
+
+    ring_run(r->ring, &(struct ring_run){.ctx = l, .n = r->n, .moves = moves, .work = no_work});
+}
+
+static void row(struct link *l, const char *name, size_t piece, size_t bytes)
+{
+    struct ring_of r = {.n = (int64_t)(bytes / piece)};
+    struct ckpt_err err = {0};
+    double rate;
+
+    l->piece = piece;
+    bench_need(ring_new(&r.ring, l->b.dev, piece, 1, 0, &err), &err);
+    rate = (double)(bytes / piece * piece) / best_of(l, ring_once, &r);
+    ring_free(r.ring);
     printf("%-8s pieces of %3zu MiB: %5.1f GB/s each way, %5.1f %% of %.1f\n", name, piece >> 20,
-           1e-9 * rate, 100 * rate / b->plain, 1e-9 * b->plain);
+           1e-9 * rate, 100 * rate / l->plain, 1e-9 * l->plain);
     fflush(stdout);
 }
 
+enum { PIECE = 64 << 20 };
+
+struct plain {
+    unsigned char *dev;             /* [2 * PIECE] on the GPU */
+    size_t         bytes;           /* half of them in, half out */
+};
+
 /* Both streams at once, without events between them: the speed of the link both ways. */
-static double plain(struct bench *b, size_t bytes, bool in, bool out)
+static void plain_once(struct link *l, const void *of)
 {
-    const size_t piece = (size_t)64 << 20;
-    struct ckpt_err err = {0};
-    unsigned char *dev = b->dev->ops->alloc(b->dev, 2 * piece);
-    double best = 1e30;
+    const struct plain *p = of;
+    struct device *dev = l->b.dev;
 
-    need(device_sync(b->dev, &err), &err);
-    for (int t = 0; t < 4; t++) {
-        double began = now();
-
-        for (size_t at = 0; at + piece <= bytes / 2; at += piece) {
-            if (in)
-                b->dev->ops->stream_copy(b->dev, OP_STREAM_IN, dev, b->host + at, piece);
-            if (out)
-                b->dev->ops->stream_copy(b->dev, OP_STREAM_OUT, b->host + bytes / 2 + at, dev + piece,
-                                       piece);
-        }
-        need(device_sync(b->dev, &err), &err);
-        began = now() - began;
-        best = t && began < best ? began : best;
+    for (size_t at = 0; at + PIECE <= p->bytes / 2; at += PIECE) {
+        if (l->in)
+            dev->ops->stream_copy(dev, OP_STREAM_IN, p->dev, l->host + at, PIECE);
+        if (l->out)
+            dev->ops->stream_copy(dev, OP_STREAM_OUT, l->host + p->bytes / 2 + at,
+                                  p->dev + PIECE, PIECE);
     }
-    b->dev->ops->free(b->dev, dev);
-    return (double)(bytes / 2 / piece * piece) / best;
 }
 
-/* Bytes of the GPU in use by anybody, as the driver tells. */
+static double plain(struct link *l, size_t bytes, bool in, bool out)
+{
+    struct plain p = {l->b.dev->ops->alloc(l->b.dev, 2 * PIECE), bytes};
+    double best;
+
+    l->in = in;
+    l->out = out;
+    bench_sync(&l->b);
+    best = best_of(l, plain_once, &p);
+    l->b.dev->ops->free(l->b.dev, p.dev);
+    return (double)(bytes / 2 / PIECE * PIECE) / best;
+}
+
+/* Bytes of the GPU in use by all processes, from the driver. */
 static double in_use(void)
 {
     void *so = dlopen("libcuda.so.1", RTLD_NOW);
@@ -123,32 +130,30 @@ int main(int argc, char **argv)
     size_t bytes = (size_t)(argc > 1 ? atof(argv[1]) * (1 << 30) : (double)((size_t)4 << 30));
     struct device_opts opts = {.name = "cuda", .weights = CKPT_BF16};
     static const size_t piece[] = {4u << 20, 16u << 20, 32u << 20, 64u << 20};
-    struct ckpt_err err = {0};
-    struct bench b = {0};
-    double began;
+    struct link l = {0};
+    double began, in, out;
 
-    need(device_open(&b.dev, &opts, &err), &err);
-    printf("%s: %.0f MiB in use behind an open device\n", b.dev->label, in_use() / (1 << 20));
-    began = now();
-    b.host = b.dev->ops->pin(b.dev, bytes);
-    need(device_sync(b.dev, &err), &err);
-    printf("%.1f GiB pinned in %.2f s\n", (double)bytes / (1 << 30), now() - began);
-    b.plain = plain(&b, bytes, true, true);
-    printf("plain copies: in %.1f, out %.1f, both at once %.1f GB/s each way\n",
-           1e-9 * plain(&b, bytes, true, false), 1e-9 * plain(&b, bytes, false, true),
-           1e-9 * b.plain);
-    for (size_t i = 0; i < sizeof piece / sizeof *piece; i++) {
-        b.in = b.out = true;
-        row(&b, "both", piece[i], bytes);
-    }
-    b.plain = PCIE;
-    b.out = false;
-    row(&b, "in", piece[2], bytes);
-    b.in = false;
-    b.out = true;
-    row(&b, "out", piece[2], bytes);
+    bench_open(&l.b, &opts, NULL);
+    printf("%s: %.0f MiB in use after opening\n", l.b.dev->label, in_use() / (1 << 20));
+    began = bench_now();
+    l.host = l.b.dev->ops->pin(l.b.dev, bytes);
+    bench_sync(&l.b);
+    printf("%.1f GiB pinned in %.2f s\n", (double)bytes / (1 << 30), bench_now() - began);
+    in = plain(&l, bytes, true, false);
+    out = plain(&l, bytes, false, true);
+    l.plain = plain(&l, bytes, true, true);
+    printf("plain copies: in %.1f, out %.1f, both at once %.1f GB/s each way\n", 1e-9 * in,
+           1e-9 * out, 1e-9 * l.plain);
+    for (size_t i = 0; i < sizeof piece / sizeof *piece; i++)
+        row(&l, "both", piece[i], bytes);
+    l.plain = PCIE;
+    l.out = false;
+    row(&l, "in", piece[2], bytes);
+    l.in = false;
+    l.out = true;
+    row(&l, "out", piece[2], bytes);
     printf("%.0f MiB in use, %.0f MiB of it allocated\n", in_use() / (1 << 20),
-           (double)b.dev->held / (1 << 20));
-    device_close(b.dev);
+           (double)l.b.dev->held / (1 << 20));
+    device_close(l.b.dev);
     return 0;
 }

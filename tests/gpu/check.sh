@@ -1,30 +1,29 @@
 #!/usr/bin/env bash
-# check.sh BUILD [PATTERN] - everything on a GPU against the CPU: operations, golden models, whole
-# runs; and the operations under compute-sanitizer's memcheck and racecheck, where there is one.
-# Prints a line for each program, the failures of those that fail, and "N passed, N failed".
+# check.sh BUILD [PATTERN] - everything on a GPU against the CPU: operations, golden models, runs of
+# ckpt-train; and the operations under compute-sanitizer's memcheck and racecheck, if installed.
+# Prints a line for each program, the output of those that fail, and "N passed, N failed".
 #
 #   SANITIZE=0   not under the sanitizer; SANITIZE=1: nothing else
-#   P=8          so many programs at once (half of the cores); whole runs go one by one
+#   P=8          programs at once (default: half of the cores); runs go one by one
 #   LIMIT=300    seconds for each
 #
 # Under the sanitizer a test tries its awkward shapes alone (SMALL, see gpu.h), and nothing is timed
-# to choose algorithms (a cache that cannot be written) but where choices are what is tested.  API
-# errors are not reported: tests provoke them, and what they were to give is checked.  Hazards inside
-# cuBLAS's own kernels (nvjet_* reports some that its barriers order) are not ours to mend: told by
-# their number, and no failure.  To leave those kernels out by --kernel-name-exclude ends in a hardware
-# exception (13.0).
+# to choose algorithms (the cache cannot be written), except in the tests of choices.  API errors
+# are not reported: tests provoke them and check their results.  Hazards inside cuBLAS's own
+# kernels (nvjet_* reports some that its barriers order) are counted and are no failure.  Excluding
+# those kernels by --kernel-name-exclude ends in a hardware exception (13.0).
 set -u
 cd "$(dirname "$0")/../.."
 build=$1 only=${2:-}
 dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT
 cores=$(nproc)
 case $build in /*) CKPT_PLUGIN_PATH=$build ;; *) CKPT_PLUGIN_PATH=$PWD/$build ;; esac
-export CKPT_PLUGIN_PATH             # the tests lie in a folder of their own below it
+export CKPT_PLUGIN_PATH             # the tests are in a folder below it
 export build dir LIMIT=${LIMIT:-300} MOST=400 OMP_WAIT_POLICY=passive
 
-# hazards LOG - of ours to the log's end, of cuBLAS's the number; fails when there are some of ours
-# or the tool did not come to its end, or to that of its list.  Ours have names: a single one without
-# counts with cuBLAS's where there are some, of which the tool now and then leaves one out.
+# hazards LOG - our hazards and the number of cuBLAS's, to LOG.hazards; fails when there are some of
+# ours, when the tool did not finish, or when its list is full.  Ours have names: where cuBLAS has
+# hazards, a single one without a name counts with them, as the tool now and then omits a name.
 hazards() {
     awk '
         function judge() {
@@ -56,7 +55,7 @@ hazards() {
         }' most="$MOST" "$1" >"$1.hazards"
 }
 
-# one HOW PROGRAM - runs it and tells what came of it; the counts go to a file of its own.
+# one HOW PROGRAM - runs it and prints its result; the counts go to a file of their own.
 one() {
     local how=$1 program=$2 began=$SECONDS p f rc log
     local small=(env CKPT_CACHE=/proc/none OPENBLAS_NUM_THREADS=1 timeout "$LIMIT" compute-sanitizer --tool "$how" --print-limit "$MOST")
@@ -82,12 +81,12 @@ one() {
         printf '%-52s %4d passed %3d failed %5d s%s\n' "${program#"$build"/}" "$p" "$f" "$((SECONDS - began))" \
             "$([ "$rc" = 124 ] && echo ', out of time')$(sed -n 's/^[0-9]* hazards of cuBLAS$/, &/p' "$log")"
         [ "$f" = 0 ] || grep -vE '^\[ (RUN|      OK)|^ok |^=+$' "$log" | head -30 | cut -c1-200 | sed 's/^/    /'
-    } >"$log.told"
-    cat "$log.told"
+    } >"$log.summary"
+    cat "$log.summary"
 }
 export -f one hazards
 
-# jobs_of HOW FILE... - those of the pattern.
+# jobs_of HOW FILE... - the jobs whose file matches the pattern.
 jobs_of() {
     local how=$1 t; shift
     for t; do
@@ -95,15 +94,15 @@ jobs_of() {
     done
 }
 operations=()
-for t in "$build"/gpu/test_*; do        # a whole model is a hundred times as long there
+for t in "$build"/gpu/test_*; do        # a model takes a hundred times as long there
     case ${t##*/} in *.*|test_models|test_decode|test_generation|test_failures) ;; *) operations+=("$t") ;; esac
 done
 sanitize=${SANITIZE:-}
 [ -n "$sanitize" ] || { command -v compute-sanitizer >/dev/null && sanitize=2 || sanitize=0; }
-# beside P - the jobs that are read, so many at once.
+# beside P - run the jobs from stdin, so many at once.
 beside() { xargs -0 -r -n 2 -P "$1" bash -c 'one "$1" "$2"' one; }
-# Alone: whole runs, since those that obey a limit take all that is used of the chip at their start,
-# up to 1 GiB, for their own context; and kernels that fail on purpose.
+# Alone: runs, since one with a memory limit takes memory in use on the chip at its start, up to
+# 1 GiB, for its own context; and kernels that fail on purpose.
 [ "$sanitize" = 1 ] || { jobs_of runs tests/gpu/[0-9]*.sh; jobs_of plain "$build"/gpu/test_failures; } | beside 1
 {
     for t in "$build"/gpu/test_*; do

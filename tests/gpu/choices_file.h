@@ -1,6 +1,6 @@
 /*
- * choices_file - writes files of choices anew, so that products are computed by what is asked for:
- * what is timed takes our own kernel, or a sum in parts, only where it is faster.
+ * choices_file - rewrites files of choices, so that products are computed as a test asks:
+ * timing chooses our own kernel, or a sum in parts, only where it is faster.
  */
 #ifndef CKPT_TESTS_GPU_CHOICES_FILE_H
 #define CKPT_TESTS_GPU_CHOICES_FILE_H
@@ -24,9 +24,9 @@ static inline uint64_t mixed(uint64_t h, const uint64_t *w, int n)
     return h ^ h >> 29;
 }
 
-/* A line of the file, which now says "by our own kernel", or, with parts, of an algorithm for long
- * sums of 16 bits that they are split into so many (the high half of its second word, and the
- * third). */
+/* Copy a line of the file, changed to "by our own kernel", or, with parts, the algorithm of a
+ * long sum of 16 bits changed to split it into so many (the high half of its second word, and
+ * the third). */
 static inline void put_choice(FILE *to, const char *line, int parts)
 {
     uint64_t key[KEY_NUMBERS], algo[ALGO_WORDS], sum;
@@ -58,7 +58,18 @@ static inline void put_choice(FILE *to, const char *line, int parts)
     fprintf(to, " %llx\n", (unsigned long long)sum);
 }
 
-/* Where the folder's file is. */
+/* A fresh folder, in a static buffer, where choices are kept from now on. */
+static inline char *choices_folder(void)
+{
+    static char folder[64];
+
+    snprintf(folder, sizeof folder, "/tmp/choices-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    setenv("CKPT_CACHE", folder, 1);
+    return folder;
+}
+
+/* The path of the folder's file. */
 static inline void choices_path(const char *folder, char *path, size_t size)
 {
     DIR *dir = opendir(folder);
@@ -72,7 +83,7 @@ static inline void choices_path(const char *folder, char *path, size_t size)
     closedir(dir);
 }
 
-/* All lines of the folder's file, so; gives how many there are.  parts 0: by our own kernel. */
+/* Change all lines of the folder's file; returns their number.  parts 0: by our own kernel. */
 static inline int choices_put(const char *folder, int parts)
 {
     char path[512], other[600], line[1024];

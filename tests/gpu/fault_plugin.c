@@ -1,12 +1,12 @@
 /*
- * fault_plugin - stands in the place of libckpt_cuda.so and lets one operation fail.
+ * fault_plugin - replaces libckpt_cuda.so and lets one operation fail.
  *
- * FAULT=NAME:N    the N-th call of that operation fails: alloc finds no memory, norm_fwd and adamw
- *                 touch an address that is not theirs, sync comes to nothing
- * FAULT=late:     nothing is allocated once the first norm has been asked for
- * REAL=PATH       the true plug-in, whose device is wrapped; without it the CPU's is, and what fails
- *                 marks it as a GPU would be
- * FAULT_VERSION, FAULT_COUNT (of the compiler): what the plug-in says of itself.
+ * FAULT=NAME:N    the N-th call of that operation fails: alloc finds no memory, norm_fwd touches an
+ *                 address that is not its own, sync fails
+ * FAULT=late:     every allocation after the first norm fails
+ * REAL=PATH       the true plug-in, whose device is wrapped; without it the CPU device is wrapped,
+ *                 and a failure marks it as a GPU would be
+ * FAULT_VERSION, FAULT_COUNT (macros): the version and the number of GPUs that the plug-in reports.
  */
 #include <dlfcn.h>
 #include <stdio.h>

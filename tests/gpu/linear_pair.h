@@ -11,8 +11,8 @@ struct linear_case {
     enum op_act act, x_act;
     bool bias, pre, residual, in_place, in_out, dx_add, frozen, no_dx, odd;
     bool kept;                      /* RELU: x is x_pre */
-    bool made;                      /* x is there already */
-    bool fresh;                     /* gradients are written: they are NaN before */
+    bool made;                      /* x is valid before the backward */
+    bool fresh;                     /* gradients are overwritten: they are NaN before */
     float drop, x_drop;
     int64_t rank;
     bool magnitude;
@@ -26,7 +26,7 @@ struct linear_pair {
     struct both back_x;
 };
 
-/* odd: weights that begin one element behind where alignment would have them. */
+/* odd: weights that begin one element after an aligned address. */
 static inline struct both weights_at(struct gpu *g, int64_t n, float scale, bool odd)
 {
     struct both b = gpu_random(g, g->type, n + 1, scale);
@@ -39,7 +39,7 @@ static inline struct both weights_at(struct gpu *g, int64_t n, float scale, bool
     return b;
 }
 
-/* Half of them 0. */
+/* Half of the values are 0. */
 static inline struct both relu_values(struct gpu *g, int64_t n)
 {
     float *host = malloc((size_t)n * sizeof *host + 1);
@@ -53,7 +53,7 @@ static inline struct both relu_values(struct gpu *g, int64_t n)
     return b;
 }
 
-/* An activation of x, and its slope there. */
+/* An activation at x, and its slope. */
 static inline double linear_act(enum op_act act, double x, double *slope)
 {
     double s, t;
@@ -81,7 +81,7 @@ static inline double linear_act(enum op_act act, double x, double *slope)
     }
 }
 
-/* act of the values. */
+/* The activation of an array. */
 static inline struct both acted(struct gpu *g, enum op_act act, const struct both *of)
 {
     float *host = malloc((size_t)of->n * sizeof *host + 1);
@@ -188,52 +188,38 @@ static inline void linear_run(struct gpu *g, const struct linear_case *c,
     dev->ops->linear_bwd(dev, &op);
 }
 
-static inline void same_bytes(struct gpu *g, const char *name, const struct both *x,
-                              const struct both *y)
+/* All outputs of a projection, whose name is `of`; those that it does not write are as
+ * before. */
+static inline void linear_results(struct gpu_results *r, const struct linear_pair *p, double bound,
+                                  const char *of)
 {
-    void *a = gpu_bytes(g, x), *b = gpu_bytes(g, y);
-
-    if (memcmp(a, b, (size_t)x->n * ckpt_dtype_size(x->type)) != 0)
-        fail_msg("%s: two runs differ", name);
-    free(a);
-    free(b);
+    gpu_result(r, &p->out, bound, "out of %s", of);
+    gpu_result(r, &p->pre, bound, "pre of %s", of);
+    gpu_result(r, &p->dx, bound, "dx of %s", of);
+    gpu_result(r, &p->back_x, bound, "x of %s", of);
+    gpu_result(r, &p->dw, bound, "dw of %s", of);
+    gpu_result(r, &p->db, bound, "db of %s", of);
+    gpu_result(r, &p->dla, bound, "lora da of %s", of);
+    gpu_result(r, &p->dlb, bound, "lora db of %s", of);
+    gpu_result(r, &p->dlm, bound, "dmagnitude of %s", of);
 }
 
-/* On both devices, and on the GPU once more.  With a change what it adds, and with a magnitude
- * the product before it too, are rounded on their way: up to three roundings of values as large
- * as the result. */
-static inline void linear_check(struct gpu *g, const struct linear_case *c)
+/* The product with LoRA, and with a magnitude the product before it too, are rounded on their
+ * way: up to three roundings of values as large as the result. */
+static inline void linear_once(struct gpu *g, const void *of, bool cpu, struct gpu_results *r)
 {
-    uint64_t draws = g->draws;
-    struct linear_pair p = linear_arrays(g, c), again;
-    double bound = gpu_bound(g->type) * (c->rank ? 3 : 1);
-    struct both *all[] = {&p.out, &p.pre, &p.dx, &p.back_x, &p.dw, &p.db, &p.dla, &p.dlb, &p.dlm};
-    struct both *twice[] = {&again.out, &again.pre, &again.dx, &again.back_x, &again.dw,
-                            &again.db, &again.dla, &again.dlb, &again.dlm};
-    static const char *const names[] = {"out", "pre", "dx", "x", "dw", "db",
-                                        "lora da", "lora db", "dmagnitude"};
-    char name[160];
+    const struct linear_case *c = of;
+    struct linear_pair p = linear_arrays(g, c);
+    char name[120];
 
-    linear_run(g, c, &p, false);
-    linear_run(g, c, &p, true);
-    if (!gpu_small()) {
-        g->draws = draws;
-        again = linear_arrays(g, c);
-        linear_run(g, c, &again, true);
-    }
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        snprintf(name, sizeof name, "%s of [%lld, %lld -> %lld] act %d x_act %d rank %lld",
-                 names[i], (long long)c->n, (long long)c->in, (long long)c->out, (int)c->act,
-                 (int)c->x_act, (long long)c->rank);
-        gpu_close_to(g, name, all[i], bound);
-        if (!gpu_small())
-            same_bytes(g, name, all[i], twice[i]);
-    }
-    gpu_fine(g);
-    gpu_release(g);
+    for (int gpu = !cpu; gpu < 2; gpu++)
+        linear_run(g, c, &p, gpu);
+    snprintf(name, sizeof name, "[%lld, %lld -> %lld] act %d x_act %d rank %lld", (long long)c->n,
+             (long long)c->in, (long long)c->out, (int)c->act, (int)c->x_act, (long long)c->rank);
+    linear_results(r, &p, gpu_bound(g->type) * (c->rank ? 3 : 1), name);
 }
 
-/* Of a device for such projections. */
+/* Limits of a device for such projections. */
 static inline struct op_limits linear_limits(int64_t n, int64_t n_rows, int64_t dim)
 {
     return (struct op_limits){.n = n, .n_rows = n_rows, .dim = dim, .n_head = 8, .n_kv = 8,
@@ -242,6 +228,7 @@ static inline struct op_limits linear_limits(int64_t n, int64_t n_rows, int64_t 
                               .train = true};
 }
 
+/* Check n cases of at most so many rows. */
 static inline void linear_check_all(const struct linear_case *c, size_t n, int64_t rows)
 {
     struct op_limits l = linear_limits(rows, rows, 4104);
@@ -252,7 +239,7 @@ static inline void linear_check_all(const struct linear_case *c, size_t n, int64
         gpu_open(&g, gpu_types[t], &l);
         for (size_t i = 0; i < n; i++)
             if (!gpu_left_out(c[i].in * c[i].out))
-                linear_check(&g, &c[i]);
+                gpu_check(&g, linear_once, &c[i]);
         gpu_close(&g);
     }
 }

@@ -1,11 +1,11 @@
 /*
  * Attention over packed documents, GPU against CPU: every flag, forward and backward.
  *
- * Bounds.  16 bits: P, dS and results are rounded once each: two roundings of gpu_bound.  f32, and
- * the table's gradient everywhere, which is made of dS that are not rounded: an exponent of up to
- * 20 in base 2 has an error of 2e-6, products on tensor cores somewhat more.
+ * Bounds.  16 bits: P, dS and results are rounded once each: two roundings of gpu_bound.  f32,
+ * and the table's gradient in every type, which sums unrounded dS: an exponent of up to 20 in
+ * base 2 has an error of 2e-6, products on tensor cores somewhat more.
  */
-#include "tests/gpu/gpu.h"
+#include "tests/gpu/attention_pair.h"
 
 enum layout { BLOCKS, BLOOM, CROSS };
 
@@ -15,14 +15,12 @@ struct shape {
     const char *name;
     int64_t     n_head, n_kv, dim;
     enum layout layout;
-    int64_t     docs[DOCS], keys[DOCS];     /* lengths; -1 ends; keys: CROSS */
+    int64_t     docs[DOCS], keys[DOCS];     /* lengths; END ends; keys: CROSS */
     int64_t     window, reach, n_bucket;
     bool        whole, slopes, shared_keys; /* shared: all documents have the first's keys */
     float       drop;
-    bool        some;                       /* of the long ones, this one always */
+    bool        some;                       /* not left out under a sanitizer, though long */
 };
-
-#define END -1
 
 static const struct shape shapes[] = {
     {"one row", 1, 1, 16, BLOCKS, .docs = {1, END}},
@@ -110,8 +108,9 @@ static const struct shape shapes[] = {
 
 /* Both sides of one operation. */
 struct sides {
-    struct both qkv, kv, dqkv, dkv, out, dout, lse, table, dtable, slopes;
-    struct both doc_start, key_start, key_end, bucket;
+    struct both qkv, kv, dqkv, dkv, out, dout, lse, dtable;
+    struct both doc_start, key_start, key_end;
+    struct bias_pair bias;
     int64_t n, n_keys, n_docs, max_doc;
 };
 
@@ -152,8 +151,6 @@ static int64_t row_of(const struct shape *sh)
 static void arrays(struct gpu *g, struct sides *s, const struct shape *sh)
 {
     int64_t kv = 2 * sh->n_kv * sh->dim, out = s->n * sh->n_head * sh->dim;
-    float slopes[64];
-    int32_t bucket[4096];
 
     s->qkv = gpu_random(g, g->type, s->n * row_of(sh), 1.0f);
     s->dqkv = gpu_blank(g, g->type, s->n * row_of(sh));
@@ -162,17 +159,9 @@ static void arrays(struct gpu *g, struct sides *s, const struct shape *sh)
     s->out = gpu_blank(g, g->type, out);
     s->dout = gpu_random(g, g->type, out, 1.0f);
     s->lse = gpu_blank(g, CKPT_F32, s->n * sh->n_head);
-    for (int64_t h = 0; h < sh->n_head; h++)
-        slopes[h] = powf(0.5f, (float)(h + 1));
-    if (sh->slopes)
-        s->slopes = gpu_values(g, CKPT_F32, slopes, sh->n_head);
-    for (int64_t k = 0; k <= 2 * sh->reach; k++)
-        bucket[k] = (int32_t)(k * sh->n_bucket / (2 * sh->reach + 1));
-    if (sh->n_bucket) {
-        s->bucket = gpu_ints(g, bucket, 2 * sh->reach + 1);
-        s->table = gpu_random(g, g->type, sh->n_bucket * sh->n_head, 1.0f);
+    s->bias = attention_bias(g, sh->n_head, sh->slopes, sh->reach, sh->n_bucket);
+    if (sh->n_bucket)
         s->dtable = gpu_random(g, CKPT_F32, sh->n_bucket * sh->n_head, 1.0f);
-    }
 }
 
 /* Where queries, keys and values lie in the arrays of one side. */
@@ -198,8 +187,6 @@ static struct op_heads heads(const struct shape *sh, void *qkv, void *kv, size_t
     return at;
 }
 
-#define SIDE(b) (on_gpu ? (b).gpu : (b).cpu)
-
 static struct op_attention operation(const struct gpu *g, const struct sides *s,
                                      const struct shape *sh, bool on_gpu)
 {
@@ -210,8 +197,9 @@ static struct op_attention operation(const struct gpu *g, const struct sides *s,
         .in = heads(sh, SIDE(s->qkv), SIDE(s->kv), size),
         .grad = heads(sh, SIDE(s->dqkv), SIDE(s->dkv), size), .dout = SIDE(s->dout),
         .doc_start = SIDE(s->doc_start), .key_start = SIDE(s->key_start),
-        .key_end = SIDE(s->key_end), .slopes = SIDE(s->slopes),
-        .rel_bias = {SIDE(s->table), SIDE(s->dtable), SIDE(s->bucket), sh->reach, sh->n_bucket},
+        .key_end = SIDE(s->key_end), .slopes = SIDE(s->bias.slopes),
+        .rel_bias = {SIDE(s->bias.table), SIDE(s->dtable), SIDE(s->bias.bucket), sh->reach,
+                     sh->n_bucket},
         .n = s->n, .n_docs = s->n_docs, .max_doc = s->max_doc, .n_head = sh->n_head,
         .n_kv = sh->n_kv, .dim = sh->dim, .window = sh->window,
         .scale = 1.0f / sqrtf((float)sh->dim), .whole = sh->whole,
@@ -219,52 +207,8 @@ static struct op_attention operation(const struct gpu *g, const struct sides *s,
     };
 }
 
-/* The GPU once more into fresh arrays: the same bits. */
-static void again(struct gpu *g, const struct shape *sh, const struct sides *s, bool back)
-{
-    const struct both *what[] = {&s->out, &s->lse, &s->dqkv, &s->dkv};
-    struct op_attention op = operation(g, s, sh, true);
-    void *was[4];
-
-    if (gpu_small())
-        return;
-    op.rel_bias.dtable = NULL;          /* is added to: compared below */
-    for (int i = 0; i < 4; i++)
-        was[i] = gpu_bytes(g, what[i]);
-    g->gpu->ops->attention_fwd(g->gpu, &op);
-    if (back)
-        g->gpu->ops->attention_bwd(g->gpu, &op);
-    for (int i = 0; i < 4; i++) {
-        void *now = gpu_bytes(g, what[i]);
-
-        if (memcmp(now, was[i], (size_t)what[i]->n * ckpt_dtype_size(what[i]->type)))
-            fail_msg("%s: array %d differs in a second run", sh->name, i);
-        free(now);
-        free(was[i]);
-    }
-}
-
-/* A table's gradient from zero, twice. */
-static void table_again(struct gpu *g, const struct shape *sh, const struct sides *s)
-{
-    struct op_attention op = operation(g, s, sh, true);
-    size_t bytes = (size_t)s->dtable.n * sizeof(float);
-    void *was = NULL, *now;
-
-    for (int i = 0; s->dtable.gpu && !gpu_small() && i < 2; i++) {
-        g->gpu->ops->zero(g->gpu, s->dtable.gpu, bytes);
-        g->gpu->ops->attention_bwd(g->gpu, &op);
-        now = gpu_bytes(g, &s->dtable);
-        if (was && memcmp(now, was, bytes))
-            fail_msg("%s: the table's gradient differs in a second run", sh->name);
-        free(was);
-        was = now;
-    }
-    free(was);
-}
-
-/* The GPU's out for the CPU too, as it lies between the two passes: D = dout . out is common to a
- * row, so that its rounding would be in all of the row's dS alike. */
+/* Give the CPU the GPU's out before the backward: D = dout . out is common to a row, so that
+ * its rounding would be in all of the row's dS alike. */
 static void same_out(struct gpu *g, struct sides *s)
 {
     float *out = gpu_fetch(g, &s->out);
@@ -273,39 +217,38 @@ static void same_out(struct gpu *g, struct sides *s)
     free(out);
 }
 
-static void one(struct gpu *g, const struct shape *sh)
+static void attention_once(struct gpu *g, const void *of, bool cpu, struct gpu_results *r)
 {
+    const struct shape *sh = of;
+    double bound = attention_bound(g), sums = g->type == CKPT_F32 ? 3e-5 : 5e-4;
+    struct op_attention on_cpu, on_gpu;
     struct sides s = {0};
-    double bound = g->type == CKPT_F32 ? 1e-5 : gpu_bound(g->type);
-    double sums = g->type == CKPT_F32 ? 3e-5 : 5e-4;
-    bool back = !sh->shared_keys;
-    struct op_attention cpu, gpu;
-    char name[64];
 
     documents(g, &s, sh);
     arrays(g, &s, sh);
-    cpu = operation(g, &s, sh, false);
-    gpu = operation(g, &s, sh, true);
-    g->cpu->ops->attention_fwd(g->cpu, &cpu);
-    g->gpu->ops->attention_fwd(g->gpu, &gpu);
-#define CLOSE(array, by)                                                                       \
-    (snprintf(name, sizeof name, "%s: " #array, sh->name), gpu_close_to(g, name, &s.array, by))
-    CLOSE(out, bound);
-    CLOSE(lse, 1e-5);
-    if (back) {
+    on_cpu = operation(g, &s, sh, false);
+    on_gpu = operation(g, &s, sh, true);
+    if (cpu)
+        g->cpu->ops->attention_fwd(g->cpu, &on_cpu);
+    g->gpu->ops->attention_fwd(g->gpu, &on_gpu);
+    gpu_result(r, &s.out, bound, "%s: out", sh->name);
+    gpu_result(r, &s.lse, 1e-5, "%s: lse", sh->name);
+    if (sh->shared_keys)
+        return;
+    if (cpu) {
+        gpu_close_to(g, r->at[0].name, &s.out, bound);
         same_out(g, &s);
-        g->cpu->ops->attention_bwd(g->cpu, &cpu);
-        g->gpu->ops->attention_bwd(g->gpu, &gpu);
-        CLOSE(dqkv, 2 * bound);
-        CLOSE(dkv, 2 * bound);
-        if (s.dtable.n)
-            CLOSE(dtable, sums);
+        g->cpu->ops->attention_bwd(g->cpu, &on_cpu);
     }
-#undef CLOSE
-    again(g, sh, &s, back);
-    table_again(g, sh, &s);
-    gpu_fine(g);
-    gpu_release(g);
+    g->gpu->ops->attention_bwd(g->gpu, &on_gpu);
+    if (!cpu && s.dtable.n) {           /* a frozen table: the other gradients are the same */
+        on_gpu.rel_bias.dtable = NULL;
+        g->gpu->ops->attention_bwd(g->gpu, &on_gpu);
+    }
+    gpu_result(r, &s.dqkv, 2 * bound, "%s: dqkv", sh->name);
+    gpu_result(r, &s.dkv, 2 * bound, "%s: dkv", sh->name);
+    if (s.dtable.n)
+        gpu_result(r, &s.dtable, sums, "%s: dtable", sh->name);
 }
 
 static int64_t rows_of(const struct shape *sh)
@@ -317,8 +260,8 @@ static int64_t rows_of(const struct shape *sh)
     return n;
 }
 
-/* Under a sanitizer short documents; in 16 bits, whose kernels for long ones are others, `some` of
- * those too. */
+/* Under a sanitizer documents are short; in 16 bits, which have other kernels for long ones,
+ * `some` long ones are tried too. */
 static bool left_out(const struct shape *sh, enum ckpt_dtype type)
 {
     int64_t rows = rows_of(sh), work = rows * rows * sh->n_head * sh->dim;
@@ -337,19 +280,13 @@ static void all_shapes(enum ckpt_dtype type)
     gpu_open(&g, type, &l);
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         if (!left_out(&shapes[i], type))
-            one(&g, &shapes[i]);
+            gpu_check(&g, attention_once, &shapes[i]);
     gpu_close(&g);
 }
 
-TEST(f32)
-{
-    all_shapes(CKPT_F32);
-}
+TEST(f32) { all_shapes(CKPT_F32); }
 
-TEST(bf16)
-{
-    all_shapes(CKPT_BF16);
-}
+TEST(bf16) { all_shapes(CKPT_BF16); }
 
 TEST(f16)
 {
@@ -389,7 +326,8 @@ TEST(many_documents)
     gpu_close(&g);
 }
 
-/* A document whose distances do not fit into shared memory, of for which the table has few terms. */
+/* A document whose distances do not fit into shared memory, nearly all beyond the table's
+ * reach. */
 TEST(long_table)
 {
     static const struct shape sh = {"9000 rows", 1, 1, 16, BLOCKS, .docs = {9000, 64, END},
@@ -401,11 +339,11 @@ TEST(long_table)
     if (gpu_small())
         skip();
     gpu_open(&g, CKPT_BF16, &l);
-    one(&g, &sh);
+    gpu_check(&g, attention_once, &sh);
     gpu_close(&g);
 }
 
-/* Rows [from, to) of an array with that many elements a row, on the GPU, become infinities. */
+/* Make rows [from, to) of the GPU's array, of `wide` elements each, infinities. */
 static void infinities(struct gpu *g, const struct both *b, int64_t from, int64_t to, int64_t wide)
 {
     size_t size = ckpt_dtype_size(b->type), n = (size_t)((to - from) * wide);
@@ -434,8 +372,8 @@ static void same_outside(struct gpu *g, const char *name, const struct both *b, 
     free(was);
 }
 
-/* What a document gets does not change with what its neighbours hold, not even where tiles reach
- * over their border. */
+/* Infinities in a document change no result of its neighbours, not even where a tile crosses
+ * their border. */
 static void beside_infinities(struct gpu *g, const struct shape *sh)
 {
     struct sides s = {0};
@@ -467,7 +405,7 @@ static void beside_infinities(struct gpu *g, const struct shape *sh)
     gpu_release(g);
 }
 
-TEST(infinite_neighbours)
+static void all_beside(struct gpu *g)
 {
     static const struct shape beside[] = {
         {"beside 64", 2, 2, 64, BLOCKS, .docs = {70, 61, 90, END}},
@@ -486,18 +424,18 @@ TEST(infinite_neighbours)
         {"beside long 128", 2, 2, 128, BLOCKS, .docs = {1100, 61, 90, END}},
         {"beside dropped", 2, 2, 64, BLOCKS, .docs = {70, 61, 90, END}, .drop = 0.1f},
     };
+
+    for (size_t i = 0; i < sizeof beside / sizeof beside[0]; i++)
+        if (!gpu_small() || rows_of(&beside[i]) <= 300)
+            beside_infinities(g, &beside[i]);
+}
+
+TEST(infinite_neighbours)
+{
     struct op_limits l = {.n = 2048, .n_rows = 1, .max_doc = 1500, .dim = 1024, .n_head = 8,
                           .n_kv = 8, .head_dim = 256, .ff = 1024, .vocab = 64, .train = true};
 
     if (gpu_small() == 2)               /* the kernels are those of the shapes above */
         skip();
-    for (int t = 0; t < gpu_n_types(); t++) {
-        struct gpu g;
-
-        gpu_open(&g, gpu_types[t], &l);
-        for (size_t i = 0; i < sizeof beside / sizeof beside[0]; i++)
-            if (!gpu_small() || rows_of(&beside[i]) <= 300)
-                beside_infinities(&g, &beside[i]);
-        gpu_close(&g);
-    }
+    gpu_over_types(0, &l, all_beside);
 }

@@ -3,19 +3,17 @@
  *
  * Bounds: as in test_attention.c; new keys and values are copies, so exact.
  */
-#include "tests/gpu/gpu.h"
+#include "tests/gpu/attention_pair.h"
 
 enum { SEGS = 5, N_SEQ = 6 };
 
 struct shape {
     const char *name;
     int64_t     n_head, n_kv, dim;
-    int64_t     past[SEGS], fresh[SEGS];        /* of each segment; fresh -1 ends */
+    int64_t     past[SEGS], fresh[SEGS];        /* of each segment; fresh END ends */
     int64_t     window, reach, n_bucket, capacity;
     bool        slopes;
 };
-
-#define END -1
 
 static const struct shape shapes[] = {
     {"first row", 2, 2, 64, {0}, {1, END}, .capacity = 8},
@@ -42,7 +40,7 @@ static const struct shape shapes[] = {
      .n_bucket = 32},
     {"prompt", 4, 4, 64, {0}, {300, END}, .capacity = 512},
     {"prompt 128", 8, 2, 128, {0, 0}, {100, 30, END}, .capacity = 128},
-    {"prompt behind", 4, 2, 64, {100, 7}, {100, 1, END}, .capacity = 256, .slopes = true},
+    {"prompt after rows", 4, 2, 64, {100, 7}, {100, 1, END}, .capacity = 256, .slopes = true},
     {"prompt window", 4, 2, 96, {100}, {150, END}, .capacity = 256, .window = 70},
     {"prompt buckets", 4, 4, 64, {13, 0}, {20, 64, END}, .capacity = 256, .reach = 16,
      .n_bucket = 32},
@@ -51,15 +49,15 @@ static const struct shape shapes[] = {
 };
 
 struct sides {
-    struct both qkv, k, v, out, table, slopes, start, seq, past, bucket;
+    struct both qkv, k, v, out, start, seq, past;
+    struct bias_pair bias;
     int64_t n, n_seg, max_keys;
 };
 
 static void arrays(struct gpu *g, struct sides *s, const struct shape *sh)
 {
     int64_t cache = N_SEQ * sh->n_kv * sh->capacity * sh->dim;
-    int32_t start[SEGS + 1] = {0}, seq[SEGS], past[SEGS], bucket[512];
-    float slopes[128];
+    int32_t start[SEGS + 1] = {0}, seq[SEGS], past[SEGS];
 
     for (; s->n_seg < SEGS && sh->fresh[s->n_seg] != END; s->n_seg++) {
         int64_t i = s->n_seg, keys = sh->past[i] + sh->fresh[i];
@@ -78,19 +76,8 @@ static void arrays(struct gpu *g, struct sides *s, const struct shape *sh)
     s->k = gpu_random(g, g->type, cache, 1.0f);
     s->v = gpu_random(g, g->type, cache, 1.0f);
     s->out = gpu_blank(g, g->type, s->n * sh->n_head * sh->dim);
-    for (int64_t h = 0; h < sh->n_head; h++)
-        slopes[h] = powf(0.5f, (float)(h + 1));
-    if (sh->slopes)
-        s->slopes = gpu_values(g, CKPT_F32, slopes, sh->n_head);
-    for (int64_t i = 0; i <= 2 * sh->reach; i++)
-        bucket[i] = (int32_t)(i * sh->n_bucket / (2 * sh->reach + 1));
-    if (sh->n_bucket) {
-        s->bucket = gpu_ints(g, bucket, 2 * sh->reach + 1);
-        s->table = gpu_random(g, g->type, sh->n_bucket * sh->n_head, 1.0f);
-    }
+    s->bias = attention_bias(g, sh->n_head, sh->slopes, sh->reach, sh->n_bucket);
 }
-
-#define SIDE(b) (on_gpu ? (b).gpu : (b).cpu)
 
 static struct op_cached operation(const struct gpu *g, const struct sides *s,
                                   const struct shape *sh, bool on_gpu)
@@ -105,40 +92,88 @@ static struct op_cached operation(const struct gpu *g, const struct sides *s,
                .v = base + (size_t)((H + K) * d) * size, .row_stride = (H + 2 * K) * d,
                .q_head = d, .kv_head = d},
         .seg_start = SIDE(s->start), .seg_seq = SIDE(s->seq), .seg_past = SIDE(s->past),
-        .slopes = SIDE(s->slopes),
-        .rel_bias = {.table = SIDE(s->table), .bucket = SIDE(s->bucket), .reach = sh->reach,
-                     .n_bucket = sh->n_bucket},
+        .slopes = SIDE(s->bias.slopes),
+        .rel_bias = {.table = SIDE(s->bias.table), .bucket = SIDE(s->bias.bucket),
+                     .reach = sh->reach, .n_bucket = sh->n_bucket},
         .n = s->n, .n_seg = s->n_seg, .capacity = sh->capacity, .max_keys = s->max_keys,
         .n_head = H, .n_kv = K, .dim = d, .window = sh->window,
         .scale = 1.0f / sqrtf((float)d),
     };
 }
 
-static void one(struct gpu *g, const struct shape *sh)
-{
-    double bound = g->type == CKPT_F32 ? 1e-5 : gpu_bound(g->type);
-    struct sides s = {0};
-    struct op_cached cpu, gpu;
-    void *was, *now;
+/* The arrays of a rotation before attention. */
+struct rotary {
+    struct both qkv, table, positions, q_norm, k_norm, stats;
+};
 
-    arrays(g, &s, sh);
-    cpu = operation(g, &s, sh, false);
-    gpu = operation(g, &s, sh, true);
-    g->cpu->ops->attention_cached(g->cpu, &cpu);
-    g->gpu->ops->attention_cached(g->gpu, &gpu);
-    gpu_close_to(g, sh->name, &s.out, bound);
-    gpu_close_to(g, sh->name, &s.k, 0);         /* new keys and values are copied as they are */
-    gpu_close_to(g, sh->name, &s.v, 0);
-    if (!gpu_small()) {
-        was = gpu_bytes(g, &s.out);
-        g->gpu->ops->attention_cached(g->gpu, &gpu);
-        now = gpu_bytes(g, &s.out);
-        if (memcmp(was, now, (size_t)s.out.n * ckpt_dtype_size(g->type)))
-            fail_msg("%s: a second run differs", sh->name);
-        free(was);
-        free(now);
+enum { POSITIONS = 64 };
+
+static struct rotary rotary_arrays(struct gpu *g, int64_t n, const struct shape *sh)
+{
+    struct rotary t = {.qkv = gpu_random(g, g->type, n * (sh->n_head + 2 * sh->n_kv) * sh->dim,
+                                         1.0f)};
+    int32_t at[512];
+
+    t.table = gpu_random(g, CKPT_F32, POSITIONS * sh->dim, 0.7f);
+    for (int64_t i = 0; i < n; i++)
+        at[i] = (int32_t)(i * 7 % POSITIONS);
+    t.positions = gpu_ints(g, at, n);
+    t.q_norm = gpu_random(g, g->type, sh->dim, 1.0f);
+    t.k_norm = gpu_random(g, g->type, sh->dim, 1.0f);
+    t.stats = gpu_blank(g, CKPT_F32, n * (sh->n_head + sh->n_kv));
+    return t;
+}
+
+/* Rotate the rows that attention reads, in place or with norms by heads from others. */
+static struct op_rope rotation(const struct op_cached *op, const struct rotary *t, bool norms,
+                               bool on_gpu, size_t size)
+{
+    struct op_rope rope = {.in = op->in, .out = op->in, .table = SIDE(t->table),
+                           .positions = SIDE(t->positions), .n = op->n, .n_head = op->n_head,
+                           .n_kv = op->n_kv, .dim = op->dim, .rotary_dim = op->dim, .eps = 1e-6f};
+    unsigned char *base = SIDE(t->qkv);
+
+    if (norms) {
+        rope.in.q = base;
+        rope.in.k = base + (size_t)(op->n_head * op->dim) * size;
+        rope.in.v = base + (size_t)((op->n_head + op->n_kv) * op->dim) * size;
+        rope.q_norm = SIDE(t->q_norm);
+        rope.k_norm = SIDE(t->k_norm);
+        rope.stats = SIDE(t->stats);
     }
-    gpu_release(g);
+    return rope;
+}
+
+struct cached_case {
+    const struct shape *shape;
+    bool rope, norms;
+};
+
+static void cached_once(struct gpu *g, const void *of, bool cpu, struct gpu_results *r)
+{
+    const struct cached_case *c = of;
+    const char *name = c->shape->name;
+    double bound = attention_bound(g);
+    struct rotary t = {0};
+    struct sides s = {0};
+
+    arrays(g, &s, c->shape);
+    if (c->rope)
+        t = rotary_arrays(g, s.n, c->shape);
+    for (int on_gpu = !cpu; on_gpu < 2; on_gpu++) {
+        struct device *dev = on_gpu ? g->gpu : g->cpu;
+        struct op_cached op = operation(g, &s, c->shape, on_gpu);
+        struct op_rope rope = rotation(&op, &t, c->norms, on_gpu,
+                                       on_gpu ? ckpt_dtype_size(g->type) : sizeof(float));
+
+        op.rope = c->rope ? &rope : NULL;
+        dev->ops->attention_cached(dev, &op);
+    }
+    /* Rotated queries and keys are rounded: scores differ by a last place of each.  Others, and
+     * values, are copied as they are. */
+    gpu_result(r, &s.out, c->rope && g->type != CKPT_F32 ? 4 * bound : bound, "%s: out", name);
+    gpu_result(r, &s.k, c->rope ? bound : 0, "%s: keys", name);
+    gpu_result(r, &s.v, 0, "%s: values", name);
 }
 
 /* By the products of queries and keys. */
@@ -151,65 +186,6 @@ static bool left_out(const struct shape *sh)
     return gpu_left_out(work / 8);
 }
 
-/* The same of rows that are rotated first, with norms by heads or in place. */
-static void one_turned(struct gpu *g, const struct shape *sh, bool norms)
-{
-    enum { POSITIONS = 64 };
-    size_t size = ckpt_dtype_size(g->type);
-    struct both raw, table, positions, q_norm, k_norm;
-    struct op_cached op[2];
-    struct op_rope rope[2];
-    struct sides s = {0};
-    int32_t at[512];
-    void *was, *now;
-
-    arrays(g, &s, sh);
-    raw = gpu_random(g, g->type, s.n * (sh->n_head + 2 * sh->n_kv) * sh->dim, 1.0f);
-    table = gpu_random(g, CKPT_F32, POSITIONS * sh->dim, 0.7f);
-    for (int64_t i = 0; i < s.n; i++)
-        at[i] = (int32_t)(i * 7 % POSITIONS);
-    positions = gpu_ints(g, at, s.n);
-    q_norm = gpu_random(g, g->type, sh->dim, 1.0f);
-    k_norm = gpu_random(g, g->type, sh->dim, 1.0f);
-    for (int on_gpu = 0; on_gpu < 2; on_gpu++) {
-        size_t each = on_gpu ? size : sizeof(float);
-        unsigned char *base = SIDE(raw);
-
-        op[on_gpu] = operation(g, &s, sh, on_gpu);
-        rope[on_gpu] = (struct op_rope){
-            .in = op[on_gpu].in, .out = op[on_gpu].in, .table = SIDE(table),
-            .positions = SIDE(positions), .n = s.n, .n_head = sh->n_head, .n_kv = sh->n_kv,
-            .dim = sh->dim, .rotary_dim = sh->dim, .eps = 1e-6f};
-        if (norms) {
-            rope[on_gpu].in.q = base;
-            rope[on_gpu].in.k = base + (size_t)(sh->n_head * sh->dim) * each;
-            rope[on_gpu].in.v = base + (size_t)((sh->n_head + sh->n_kv) * sh->dim) * each;
-            rope[on_gpu].q_norm = SIDE(q_norm);
-            rope[on_gpu].k_norm = SIDE(k_norm);
-            rope[on_gpu].stats = (on_gpu ? g->gpu : g->cpu)->ops->alloc(
-                on_gpu ? g->gpu : g->cpu, (size_t)(s.n * (sh->n_head + sh->n_kv)) * sizeof(float));
-        }
-        op[on_gpu].rope = &rope[on_gpu];
-        (on_gpu ? g->gpu : g->cpu)->ops->attention_cached(on_gpu ? g->gpu : g->cpu, &op[on_gpu]);
-    }
-    /* Turned queries and keys are rounded here: scores differ by a last place of each. */
-    gpu_close_to(g, sh->name, &s.out, g->type == CKPT_F32 ? 1e-5 : 4 * gpu_bound(g->type));
-    gpu_close_to(g, sh->name, &s.k, g->type == CKPT_F32 ? 1e-5 : gpu_bound(g->type));
-    gpu_close_to(g, sh->name, &s.v, 0);
-    if (norms && !gpu_small()) {
-        was = gpu_bytes(g, &s.out);
-        g->gpu->ops->attention_cached(g->gpu, &op[1]);
-        now = gpu_bytes(g, &s.out);
-        if (memcmp(was, now, (size_t)s.out.n * size))
-            fail_msg("%s: a second run differs", sh->name);
-        free(was);
-        free(now);
-    }
-    g->cpu->ops->free(g->cpu, rope[0].stats);
-    g->gpu->ops->free(g->gpu, rope[1].stats);
-    gpu_release(g);
-}
-
 static void all_shapes(enum ckpt_dtype type)
 {
     struct op_limits l = {.n = 512, .n_rows = 1, .max_doc = 512, .max_keys = 9100, .dim = 4544,
@@ -217,26 +193,25 @@ static void all_shapes(enum ckpt_dtype type)
     struct gpu g;
 
     gpu_open(&g, type, &l);
-    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
-        if (!left_out(&shapes[i]))
-            one(&g, &shapes[i]);
-    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
-        if (shapes[i].dim % 2 == 0 && !left_out(&shapes[i])) {
-            one_turned(&g, &shapes[i], false);
-            one_turned(&g, &shapes[i], true);
-        }
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        struct cached_case c = {.shape = &shapes[i]};
+
+        if (left_out(c.shape))
+            continue;
+        gpu_check(&g, cached_once, &c);
+        c.rope = c.shape->dim % 2 == 0;
+        if (c.rope)
+            gpu_check(&g, cached_once, &c);
+        c.norms = true;
+        if (c.rope)
+            gpu_check(&g, cached_once, &c);
+    }
     gpu_close(&g);
 }
 
-TEST(f32)
-{
-    all_shapes(CKPT_F32);
-}
+TEST(f32) { all_shapes(CKPT_F32); }
 
-TEST(bf16)
-{
-    all_shapes(CKPT_BF16);
-}
+TEST(bf16) { all_shapes(CKPT_BF16); }
 
 TEST(f16)
 {

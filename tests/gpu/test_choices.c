@@ -1,13 +1,11 @@
-/*
- * The file that keeps which algorithm computes which product: written once, read again, never
- * trusted.
- */
+/* The file that keeps the algorithm chosen for each product: written once, read again, never
+ * trusted. */
 #include "tests/gpu/choices_file.h"
 #include "tests/gpu/linear_pair.h"
 
 enum { N = 256, IN = 2048, OUT = 192, MOST = 1 << 16 };
 
-/* The bytes that a projection gives with what is kept in that folder. */
+/* The bytes of a projection with the choices kept in that folder. */
 static void *project(const char *folder)
 {
     struct op_limits l = {.n = N, .n_rows = N, .dim = IN, .n_head = 16, .n_kv = 16,
@@ -28,7 +26,7 @@ static void *project(const char *folder)
     return bytes;
 }
 
-/* The folder's file: its path, and what is in it (the caller frees it). */
+/* The path and the text of the folder's file; the caller frees the text. */
 static char *kept(const char *folder, char *path, size_t size)
 {
     char *text = calloc(1, MOST);
@@ -53,12 +51,11 @@ static void put(const char *path, const char *text)
 
 TEST(kept)
 {
-    char folder[] = "/tmp/choices-XXXXXX", path[512], under[64], name[256];
+    char path[512], under[80], name[256];
     char *first, *again;
     void *a, *b;
 
-    assert_non_null(mkdtemp(folder));
-    snprintf(under, sizeof under, "%s/new/deep", folder);
+    snprintf(under, sizeof under, "%s/new/deep", choices_folder());
     a = project(under);
     first = kept(under, path, sizeof path);
     assert_non_null(strchr(first, ':'));
@@ -98,11 +95,9 @@ TEST(nowhere)
 /* A line that is not what was written counts for nothing. */
 TEST(damaged)
 {
-    char folder[] = "/tmp/choices-XXXXXX", path[512];
-    char *text, *at;
+    char path[512], *text, *at, *folder = choices_folder();
     void *a, *b;
 
-    assert_non_null(mkdtemp(folder));
     a = project(folder);
     text = kept(folder, path, sizeof path);
     for (at = strchr(text, ':'); *at && *at != '\n'; at++)
@@ -129,7 +124,7 @@ static void route(const char *folder, int64_t n)
     struct op_limits l = {.n = n, .n_rows = n, .dim = DIM, .n_head = 16, .n_kv = 16,
                           .head_dim = 16, .ff = FF, .vocab = 100, .n_expert = 1, .top_k = 1,
                           .expert_ff = FF};
-    struct both x, w, out, u, probs, picked;
+    struct both x, w, out, u, probs, chosen;
     int32_t *none = calloc((size_t)n, sizeof *none);
     struct op_experts op;
     struct gpu g;
@@ -141,30 +136,19 @@ static void route(const char *folder, int64_t n)
     out = gpu_blank(&g, g.type, n * DIM);
     u = gpu_blank(&g, g.type, n * 2 * FF);
     probs = gpu_blank(&g, CKPT_F32, n);
-    picked = gpu_ints(&g, none, n);
-    op = (struct op_experts){.out = out.gpu,
-                             .u = u.gpu,
-                             .probs = probs.gpu,
-                             .top_k_index = picked.gpu,
-                             .x = x.gpu,
-                             .gate = w.gpu,
-                             .up = (float *)w.gpu + DIM * FF,
-                             .down = (float *)w.gpu + 2 * DIM * FF,
-                             .router = (float *)w.gpu + 3 * DIM * FF,
-                             .n = n,
-                             .dim = DIM,
-                             .ff = FF,
-                             .n_expert = 1,
-                             .top_k = 1,
-                             .stride = 3 * DIM * FF,
-                             .act = OP_ACT_SILU};
+    chosen = gpu_ints(&g, none, n);
+    op = (struct op_experts){
+        .out = out.gpu, .u = u.gpu, .probs = probs.gpu, .top_k_index = chosen.gpu, .x = x.gpu,
+        .gate = w.gpu, .up = (float *)w.gpu + DIM * FF, .down = (float *)w.gpu + 2 * DIM * FF,
+        .router = (float *)w.gpu + 3 * DIM * FF, .n = n, .dim = DIM, .ff = FF, .n_expert = 1,
+        .top_k = 1, .stride = 3 * DIM * FF, .act = OP_ACT_SILU};
     g.gpu->ops->experts_fwd(g.gpu, &op);
     gpu_fine(&g);
     free(none);
     gpu_close(&g);
 }
 
-/* The rest of a line, but for the sum at its end. */
+/* Bytes of the rest of a line, without the sum at its end. */
 static size_t words_of(const char *at)
 {
     size_t n = strcspn(at, "\n");
@@ -174,16 +158,15 @@ static size_t words_of(const char *at)
     return n;
 }
 
-/* Products of experts, whose rows change from step to step, are not timed for each number of them:
- * what is kept of one holds for others near it. */
+/* Products of experts, whose number of rows changes from step to step, are not timed for each
+ * number: one choice holds for those near it. */
 TEST(near)
 {
     enum { LINES = 64 };
-    char folder[] = "/tmp/choices-XXXXXX", path[512], *text, *end, *algo[LINES];
+    char path[512], *text, *end, *algo[LINES], *folder = choices_folder();
     long key[LINES][KEY_NUMBERS];
     int n = 0, alike = 0;
 
-    assert_non_null(mkdtemp(folder));
     route(folder, 512);
     route(folder, 600);
     text = kept(folder, path, sizeof path);
@@ -212,8 +195,8 @@ TEST(near)
     folder_gone(folder);
 }
 
-/* Rows that the parts of a sum have no room for, which cuBLASLt would leave out: what was
- * chosen for 1152 rows, in parts now, for some less of the same key. */
+/* Sums in parts over fewer rows than they were chosen for, with the same key: cuBLASLt leaves
+ * out rows that do not fit the parts. */
 TEST(parts)
 {
     static const struct linear_case first = {.n = 1152, .in = 512, .out = 384},
@@ -225,10 +208,8 @@ TEST(parts)
     if (gpu_small())
         skip();
     for (int i = 0; i < 3; i++) {
-        char folder[] = "/tmp/choices-XXXXXX";
+        const char *folder = choices_folder();
 
-        assert_non_null(mkdtemp(folder));
-        setenv("CKPT_CACHE", folder, 1);
         linear_check_all(&first, 1, 1152);
         assert_true(choices_put(folder, parts[i]) >= 3);
         linear_check_all(later, 3, 1152);
@@ -236,7 +217,7 @@ TEST(parts)
     }
 }
 
-/* The same where sums are timed afresh: whatever is the fastest this time, it is right. */
+/* Sums timed afresh: whichever algorithm is the fastest this time gives the right values. */
 TEST(short_sums)
 {
     static const struct linear_case c[] = {
@@ -245,12 +226,11 @@ TEST(short_sums)
         {.n = 1281, .in = 1024, .out = 128}, {.n = 1536, .in = 512, .out = 384, .fresh = true},
         {.n = 2050, .in = 136, .out = 512},
     };
-    char folder[] = "/tmp/choices-XXXXXX";
+    const char *folder;
 
     if (gpu_small())
         skip();
-    assert_non_null(mkdtemp(folder));
-    setenv("CKPT_CACHE", folder, 1);
+    folder = choices_folder();
     linear_check_all(c, sizeof c / sizeof c[0], 2050);
     folder_gone(folder);
 }

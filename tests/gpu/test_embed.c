@@ -1,20 +1,24 @@
-/* The embedding on a GPU against the CPU: every field, ids that are seldom, often and alone. */
+/* The embedding on a GPU against the CPU: every field, ids that are rare, frequent and all
+ * alike. */
 #include "tests/gpu/gpu.h"
 
-/* Sums in f32 of what starts from the same rounded values. */
-#define SUM_BOUND 2e-5
+enum { V = 501, P = 300, TYPES = 3, RANK = 5, TOKENS = 40, NO_GRAD = 7 };
 
-enum { V = 501, P = 300, KINDS = 3, RANK = 5, TOKENS = 40, NO_GRAD = 7 };
-
-enum { POS = 1, KIND = 2, LAYER = 4, RMS = 8, LORA = 16, OWN = 32, DROP = 64, PICKS = 128,
-       FROZEN = 256, ODD_TABLE = 512, KIND_ZERO = 1024 };
+enum { POS = 1, TYPE = 2, LAYER = 4, RMS = 8, LORA = 16, OWN = 32, DROP = 64, GATHER = 128,
+       FROZEN = 256, ODD_TABLE = 512, TYPE_ZERO = 1024 };
 
 /* How ids are spread: evenly; most of them a few; all the same. */
 enum spread { EVEN, FEW, ONE };
 
+struct embed_case {
+    int64_t n, dim;
+    enum spread how;
+    unsigned opts;
+};
+
 struct data {
-    struct both out, stats, dout, table, dtable, pos, dpos, kind, w, b, dw, db, la, lb, dla, dlb,
-        tokens, dtokens, ids, positions, kinds, token_ids;
+    struct both out, stats, dout, table, dtable, pos, dpos, token_type, w, b, dw, db, la, lb, dla,
+        dlb, tokens, dtokens, ids, positions, token_type_ids, token_ids;
 };
 
 static struct both draw_ids(struct gpu *g, int64_t n, int64_t limit, enum spread how)
@@ -35,18 +39,18 @@ static struct both draw_ids(struct gpu *g, int64_t n, int64_t limit, enum spread
     return b;
 }
 
-static void draw(struct data *d, struct gpu *g, int64_t n, int64_t dim, enum spread how,
-                 unsigned opts)
+static void draw(struct data *d, struct gpu *g, const struct embed_case *c)
 {
+    int64_t n = c->n, dim = c->dim;
     int32_t own[TOKENS];
 
     *d = (struct data){.out = gpu_blank(g, g->type, n * dim), .stats = gpu_blank(g, CKPT_F32, 2 * n)};
     d->dout = gpu_random(g, g->type, n * dim, 1);
     d->table = gpu_random(g, g->type, V * dim + 1, 1);
-    d->dtable = gpu_random(g, opts & PICKS ? g->type : CKPT_F32, V * dim + 1, 1);
+    d->dtable = gpu_random(g, c->opts & GATHER ? g->type : CKPT_F32, V * dim + 1, 1);
     d->pos = gpu_random(g, g->type, P * dim, 1);
     d->dpos = gpu_random(g, CKPT_F32, P * dim, 1);
-    d->kind = gpu_random(g, g->type, KINDS * dim, 1);
+    d->token_type = gpu_random(g, g->type, TYPES * dim, 1);
     d->w = gpu_random(g, g->type, dim, 1);
     d->b = gpu_random(g, g->type, dim, 1);
     d->dw = gpu_random(g, CKPT_F32, dim, 1);
@@ -57,9 +61,9 @@ static void draw(struct data *d, struct gpu *g, int64_t n, int64_t dim, enum spr
     d->dlb = gpu_random(g, CKPT_F32, dim * RANK, 1);
     d->tokens = gpu_random(g, g->type, TOKENS * dim, 1);
     d->dtokens = gpu_random(g, CKPT_F32, TOKENS * dim, 1);
-    d->ids = draw_ids(g, n, V, how);
-    d->positions = draw_ids(g, n, P, how);
-    d->kinds = draw_ids(g, n, KINDS, EVEN);
+    d->ids = draw_ids(g, n, V, c->how);
+    d->positions = draw_ids(g, n, P, c->how);
+    d->token_type_ids = draw_ids(g, n, TYPES, EVEN);
     for (int i = 0; i < TOKENS; i++)
         own[i] = (V - 1) - i * 9 % V;
     own[3] = NO_GRAD;
@@ -67,8 +71,9 @@ static void draw(struct data *d, struct gpu *g, int64_t n, int64_t dim, enum spr
 }
 
 #define AT(v) (s ? (v).gpu : (v).cpu)
-static void run(struct gpu *g, const struct data *d, int s, int64_t n, int64_t dim, unsigned opts)
+static void run(struct gpu *g, const struct embed_case *c, const struct data *d, int s)
 {
+    unsigned opts = c->opts;
     struct device *dev = s ? g->gpu : g->cpu;
     size_t odd = opts & ODD_TABLE ? 1 : 0, wide = s ? ckpt_dtype_size(g->type) : sizeof(float);
     bool frozen = opts & FROZEN;
@@ -79,17 +84,17 @@ static void run(struct gpu *g, const struct data *d, int s, int64_t n, int64_t d
         .out = AT(d->out), .stats = AT(d->stats), .dout = AT(d->dout),
         .dtable = frozen ? NULL : (float *)AT(d->dtable) + odd,
         .table = (char *)AT(d->table) + odd * wide, .ids = AT(d->ids),
-        .positions = AT(d->positions), .norm = opts & (LAYER | RMS) ? &norm : NULL, .n = n,
-        .dim = dim, .vocab = V, .no_grad = NO_GRAD, .gather = opts & PICKS,
+        .positions = AT(d->positions), .norm = opts & (LAYER | RMS) ? &norm : NULL,
+        .n = c->n, .dim = c->dim, .vocab = V, .no_grad = NO_GRAD, .gather = opts & GATHER,
     };
 
     if (opts & POS) {
         op.pos = AT(d->pos);
         op.dpos = frozen ? NULL : AT(d->dpos);
     }
-    if (opts & KIND) {
-        op.token_type = AT(d->kind);
-        op.token_type_ids = opts & KIND_ZERO ? NULL : AT(d->kinds);
+    if (opts & TYPE) {
+        op.token_type = AT(d->token_type);
+        op.token_type_ids = opts & TYPE_ZERO ? NULL : AT(d->token_type_ids);
     }
     if (opts & LORA)
         op.lora = (struct op_lora){.a = AT(d->la), .b = AT(d->lb), .da = AT(d->dla),
@@ -103,74 +108,42 @@ static void run(struct gpu *g, const struct data *d, int s, int64_t n, int64_t d
     if (opts & DROP)
         op.drop = (struct op_drop){0.1f, 4242, 9};
     dev->ops->embed_fwd(dev, &op);
-    if (!(opts & KIND) && !(opts & POS && op.norm))     /* those are forward only */
+    if (!(opts & TYPE) && !(opts & POS && op.norm))     /* those are forward only */
         dev->ops->embed_bwd(dev, &op);
 }
 #undef AT
 
-static void once(struct gpu *g, int64_t n, int64_t dim, enum spread how, unsigned opts,
-                 void *bytes[3])
+static void embed_once(struct gpu *g, const void *of, bool cpu, struct gpu_results *r)
 {
-    /* what the sums add has been rounded before when a norm or a mask made it */
-    double bound = gpu_bound(g->type), sums = fmax(SUM_BOUND, bound);
+    const struct embed_case *c = of;
+    /* a norm, a mask or a gather rounds the terms of sums */
+    bool rounds = c->opts & (LAYER | RMS | DROP | GATHER);
+    double bound = gpu_bound(g->type), sums = rounds ? fmax(GPU_SUM_BOUND, bound) : GPU_SUM_BOUND;
     struct data d;
 
-    if (!(opts & (LAYER | RMS | DROP | PICKS)))
-        sums = SUM_BOUND;
-    draw(&d, g, n, dim, how, opts);
-    for (int s = 0; s < 2; s++)
-        run(g, &d, s, n, dim, opts);
-    gpu_close_to(g, "out", &d.out, bound);
-    if (opts & (LAYER | RMS))
-        gpu_close_to(g, "stats", &d.stats, SUM_BOUND);
-    gpu_close_to(g, "dtable", &d.dtable, sums);
-    gpu_close_to(g, "dpos", &d.dpos, sums);
-    gpu_close_to(g, "dw", &d.dw, sums);
-    gpu_close_to(g, "db", &d.db, sums);
-    gpu_close_to(g, "dA", &d.dla, sums);
-    gpu_close_to(g, "dB", &d.dlb, sums);
-    gpu_close_to(g, "dtokens", &d.dtokens, sums);
-    bytes[0] = gpu_bytes(g, &d.dtable);
-    bytes[1] = gpu_bytes(g, &d.dpos);
-    bytes[2] = gpu_bytes(g, &d.dlb);
-    gpu_release(g);
+    draw(&d, g, c);
+    for (int s = !cpu; s < 2; s++)
+        run(g, c, &d, s);
+    gpu_result(r, &d.out, bound, "out");
+    if (c->opts & (LAYER | RMS))
+        gpu_result(r, &d.stats, GPU_SUM_BOUND, "stats");
+    gpu_result(r, &d.dtable, sums, "dtable");
+    gpu_result(r, &d.dpos, sums, "dpos");
+    gpu_result(r, &d.dw, sums, "dw");
+    gpu_result(r, &d.db, sums, "db");
+    gpu_result(r, &d.dla, sums, "dA");
+    gpu_result(r, &d.dlb, sums, "dB");
+    gpu_result(r, &d.dtokens, sums, "dtokens");
 }
 
 static void check(struct gpu *g, int64_t n, int64_t dim, enum spread how, unsigned opts)
 {
-    uint64_t draws = g->draws;
-    size_t size[3] = {(size_t)(V * dim) * (opts & PICKS ? ckpt_dtype_size(g->type) : 4),
-                      (size_t)(P * dim) * 4, (size_t)(RANK * dim) * 4};
-    void *a[3], *b[3] = {0};
-
-    if (gpu_left_out(n * dim))
-        return;
-    once(g, n, dim, how, opts, a);
-    if (!gpu_small()) {
-        g->draws = draws;
-        once(g, n, dim, how, opts, b);
-    }
-    for (int i = 0; i < 3; i++) {
-        if (b[i])
-            assert_memory_equal(a[i], b[i], size[i]);
-        free(a[i]);
-        free(b[i]);
-    }
+    if (!gpu_left_out(n * dim))
+        gpu_check(g, embed_once, &(struct embed_case){n, dim, how, opts});
 }
 
-static void over_types(void (*test)(struct gpu *g))
-{
-    struct op_limits limits = {.n = 2500, .dim = 4096, .embed = 4096, .vocab = V,
-                               .lora_rank = RANK, .train = true};
-
-    for (int t = 0; t < gpu_n_types(); t++) {
-        struct gpu g;
-
-        gpu_open(&g, gpu_types[t], &limits);
-        test(&g);
-        gpu_close(&g);
-    }
-}
+static const struct op_limits limits = {.n = 2500, .dim = 4096, .embed = 4096, .vocab = V,
+                                        .lora_rank = RANK, .train = true};
 
 static void shapes(struct gpu *g)
 {
@@ -190,7 +163,7 @@ static void shapes(struct gpu *g)
 static void fields(struct gpu *g)
 {
     static const unsigned opts[] = {
-        POS, POS | DROP, POS | FROZEN, KIND, KIND | KIND_ZERO | POS, KIND | POS | LAYER, LAYER,
+        POS, POS | DROP, POS | FROZEN, TYPE, TYPE | TYPE_ZERO | POS, TYPE | POS | LAYER, LAYER,
         RMS, RMS | FROZEN, LORA, LORA | LAYER, LORA | RMS | DROP, OWN, OWN | LAYER,
         OWN | LORA | POS, OWN | LORA | LAYER | DROP, ODD_TABLE, ODD_TABLE | LAYER, DROP, FROZEN,
         FROZEN | LORA | OWN,
@@ -206,23 +179,14 @@ static void fields(struct gpu *g)
 }
 
 /* The table is an activation, and so is its gradient. */
-static void picks(struct gpu *g)
+static void gathers(struct gpu *g)
 {
-    check(g, 60, 768, EVEN, PICKS);
-    check(g, 60, 33, FEW, PICKS);
+    check(g, 60, 768, EVEN, GATHER);
+    check(g, 60, 33, FEW, GATHER);
 }
 
-TEST(shapes)
-{
-    over_types(shapes);
-}
+TEST(shapes) { gpu_over_types(0, &limits, shapes); }
 
-TEST(fields)
-{
-    over_types(fields);
-}
+TEST(fields) { gpu_over_types(0, &limits, fields); }
 
-TEST(picks)
-{
-    over_types(picks);
-}
+TEST(gathers) { gpu_over_types(0, &limits, gathers); }

@@ -1,12 +1,12 @@
-/*
- * Routed feed-forwards on the GPU against the CPU: choice, order, products, every gradient.
- */
+/* Routed feed-forwards on the GPU against the CPU: top_k, order, products, every gradient. */
 #include "tests/gpu/gpu.h"
 
 struct experts_case {
     int64_t n, dim, ff, experts, k;
     enum op_act act;
-    bool renorm, used, residual, frozen, apart, one;
+    bool renorm, used, residual, frozen;
+    bool separate;                  /* up does not follow gate: two products */
+    bool one;                       /* a router of zeros: all choose the first experts */
 };
 
 struct experts_pair {
@@ -49,7 +49,7 @@ static void run(struct gpu *g, const struct experts_case *c, const struct expert
                 bool gpu)
 {
     struct device *dev = gpu ? g->gpu : g->cpu;
-    int64_t one = c->dim * c->ff, up = c->apart ? 2 : 1, down = c->apart ? 1 : 2;
+    int64_t one = c->dim * c->ff, up = c->separate ? 2 : 1, down = 3 - up;
     void *w = SIDE(p->w), *dw = SIDE(p->dw);
     struct op_experts op = {
         .out = SIDE(p->out), .dx = SIDE(p->dx), .u = SIDE(p->u), .probs = SIDE(p->probs),
@@ -69,43 +69,29 @@ static void run(struct gpu *g, const struct experts_case *c, const struct expert
     dev->ops->experts_bwd(dev, &op);
 }
 
-static void check(struct gpu *g, const struct experts_case *c)
+static void experts_once(struct gpu *g, const void *of, bool cpu, struct gpu_results *r)
 {
-    uint64_t draws = g->draws;
-    struct experts_pair p = arrays(g, c), again;
-    struct both *all[] = {&p.out, &p.dx, &p.u, &p.probs, &p.used, &p.drouter, &p.dw};
-    struct both *twice[] = {&again.out, &again.dx, &again.u, &again.probs, &again.used,
-                            &again.drouter, &again.dw};
-    static const char *const names[] = {"out", "dx", "u", "probs", "used", "drouter", "dw"};
-    size_t bytes = (size_t)p.top_k_index.n * sizeof(int32_t);
-    int32_t *picked = malloc(bytes + 1);
+    const struct experts_case *c = of;
+    double bound = gpu_bound(g->type);
+    struct experts_pair p;
+    void *chosen;
 
-    run(g, c, &p, false);
-    run(g, c, &p, true);
-    if (!gpu_small()) {
-        g->draws = draws;
-        again = arrays(g, c);
-        run(g, c, &again, true);
-    }
-    g->gpu->ops->to_host(g->gpu, picked, p.top_k_index.gpu, bytes);
-    gpu_fine(g);
-    assert_memory_equal(picked, p.top_k_index.cpu, bytes);
-    free(picked);
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        void *a, *b;
-
-        gpu_close_to(g, names[i], all[i], gpu_bound(all[i]->type == CKPT_F32 && i == 3
-                                                        ? CKPT_F32 : g->type));
-        if (gpu_small())
-            continue;
-        a = gpu_bytes(g, all[i]);
-        b = gpu_bytes(g, twice[i]);
-        if (memcmp(a, b, (size_t)all[i]->n * ckpt_dtype_size(all[i]->type)) != 0)
-            fail_msg("%s: two runs differ", names[i]);
-        free(a);
-        free(b);
-    }
-    gpu_release(g);
+    if (gpu_small() == 2 && c->n * c->k > 600)
+        return;
+    p = arrays(g, c);
+    for (int gpu = !cpu; gpu < 2; gpu++)
+        run(g, c, &p, gpu);
+    chosen = gpu_bytes(g, &p.top_k_index);
+    if (cpu)
+        assert_memory_equal(chosen, p.top_k_index.cpu, gpu_size(&p.top_k_index));
+    free(chosen);
+    gpu_result(r, &p.out, bound, "out");
+    gpu_result(r, &p.dx, bound, "dx");
+    gpu_result(r, &p.u, bound, "u");
+    gpu_result(r, &p.probs, gpu_bound(CKPT_F32), "probs");
+    gpu_result(r, &p.used, bound, "used");
+    gpu_result(r, &p.drouter, bound, "drouter");
+    gpu_result(r, &p.dw, bound, "dw");
 }
 
 TEST(experts)
@@ -117,41 +103,33 @@ TEST(experts)
         {.n = 300, .dim = 64, .ff = 48, .experts = 8, .k = 2, .act = OP_ACT_SILU,
          .renorm = true, .used = true, .residual = true},
         {.n = 300, .dim = 64, .ff = 48, .experts = 128, .k = 8, .act = OP_ACT_SILU,
-         .renorm = true, .used = true, .residual = true, .apart = true},
+         .renorm = true, .used = true, .residual = true, .separate = true},
         {.n = 257, .dim = 33, .ff = 24, .experts = 40, .k = 4, .act = OP_ACT_SILU,
-         .used = true, .apart = true},
+         .used = true, .separate = true},
         {.n = 64, .dim = 64, .ff = 48, .experts = 8, .k = 2, .act = OP_ACT_SILU, .frozen = true,
          .residual = true},
         {.n = 64, .dim = 64, .ff = 48, .experts = 2, .k = 2, .act = OP_ACT_RELU, .renorm = true},
-        /* a router of zeros: all are equal, the first are picked, the others have no rows */
+        /* equal probabilities: the first experts are chosen, the others have no rows */
         {.n = 600, .dim = 32, .ff = 16, .experts = 8, .k = 2, .act = OP_ACT_SILU, .one = true,
          .renorm = true, .used = true},
         {.n = 0, .dim = 32, .ff = 16, .experts = 8, .k = 2, .act = OP_ACT_SILU},
         {.n = 300, .dim = 64, .ff = 64, .experts = 8, .k = 2, .act = OP_ACT_SILU, .renorm = true,
          .residual = true},
         {.n = 600, .dim = 320, .ff = 192, .experts = 5, .k = 2, .act = OP_ACT_SILU,
-         .apart = true},
+         .separate = true},
         {.n = 600, .dim = 192, .ff = 320, .experts = 128, .k = 8, .act = OP_ACT_SILU,
          .renorm = true, .frozen = true, .residual = true},
         /* more tiles than blocks, odd numbers of them either way */
         {.n = 4000, .dim = 320, .ff = 704, .experts = 3, .k = 2, .act = OP_ACT_SILU,
          .renorm = true, .frozen = true, .residual = true},
         {.n = 4000, .dim = 128, .ff = 320, .experts = 40, .k = 4, .act = OP_ACT_SILU,
-         .renorm = true, .apart = true},
-        /* all rows are one's: its tiles go by bands */
+         .renorm = true, .separate = true},
+        /* all rows belong to one expert: its tiles go by bands */
         {.n = 4000, .dim = 64, .ff = 448, .experts = 2, .k = 1, .act = OP_ACT_SILU, .one = true},
     };
     struct op_limits l = {.n = 4000, .n_rows = 4000, .dim = 320, .n_head = 4, .n_kv = 4,
                           .head_dim = 16, .ff = 64, .vocab = 100, .n_expert = 128, .top_k = 8,
                           .expert_ff = 704, .train = true};
 
-    for (int t = gpu_first_type(); t < gpu_n_types(); t++) {
-        struct gpu g;
-
-        gpu_open(&g, gpu_types[t], &l);
-        for (size_t i = 0; i < sizeof c / sizeof c[0]; i++)
-            if (gpu_small() < 2 || c[i].n * c[i].k <= 600)
-                check(&g, &c[i]);
-        gpu_close(&g);
-    }
+    GPU_CHECK_ALL(gpu_first_type(), &l, experts_once, c);
 }

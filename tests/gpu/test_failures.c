@@ -1,10 +1,10 @@
 /*
- * What fails on a GPU marks the device once, and nothing behind it is done or hangs.  The last test
- * leaves this process without a GPU.
+ * A failure on a GPU marks the device once; later operations do nothing and do not hang.  The
+ * last test leaves this process without a GPU.
  */
 #include "tests/gpu/gpu.h"
 
-TEST(memory_that_is_not_there_is_told)
+TEST(an_allocation_beyond_memory_fails)
 {
     struct ckpt_err err = {0};
     struct gpu g;
@@ -16,7 +16,7 @@ TEST(memory_that_is_not_there_is_told)
     gpu_close(&g);
 }
 
-TEST(a_workspace_too_small_is_told)
+TEST(a_workspace_too_small_fails)
 {
     struct op_limits lim = {.top_rows = 1, .vocab = 32000, .n = 1, .max_doc = 1, .dim = 8,
                             .n_head = 1, .n_kv = 1, .head_dim = 8, .ff = 8};
@@ -32,7 +32,7 @@ TEST(a_workspace_too_small_is_told)
     gpu_close(&g);
 }
 
-TEST(a_kernel_that_fails_is_told_once)
+TEST(a_kernel_that_fails_is_reported_once)
 {
     struct ckpt_err err = {0}, again = {0};
     struct gpu g;

@@ -1,13 +1,12 @@
 /*
- * Projections with factors of 8 bits on a GPU: how they are rounded, what is multiplied, which
- * weights are kept.
+ * Projections with factors of 8 bits on a GPU: rounding, products, and weights kept in 8 bits.
  *
- * What rounding does is seen through the product itself: an identity is exact in 8 bits, and its
- * product gives the other factor as it was rounded.
+ * The product itself shows the rounding: an identity is exact in 8 bits, and a product with it
+ * gives the other factor as it was rounded.
  */
 #include "tests/gpu/linear_pair.h"
 
-enum { N = 1032, WIDE = 2048 };         /* enough to be multiplied in 8 bits; N not by 16 */
+enum { N = 1032, WIDE = 2048 };         /* enough for 8 bits; N is no multiple of 16 */
 
 static const struct op_limits limits = {.n = WIDE, .n_rows = WIDE, .dim = 2064, .n_head = 8,
                                         .n_kv = 8, .head_dim = 65, .ff = 2304, .vocab = 100,
@@ -21,8 +20,8 @@ static void open_fp8(struct gpu *g, enum device_fp8 fp8)
     gpu_open_as(g, &opts, &limits);
 }
 
-/* x to the nearest of a type with so many bits behind the point, ties to even; least: of its
- * normal numbers. */
+/* x to the nearest of a type with so many bits after the point, ties to even; least: its least
+ * normal number. */
 static double nearest(double x, int bits, double least)
 {
     int e;
@@ -36,7 +35,7 @@ static double nearest(double x, int bits, double least)
 static double e4m3(double x) { return nearest(x, 3, 0x1p-6); }
 static double e5m2(double x) { return nearest(x, 2, 0x1p-14); }
 
-/* As the device: by the largest power of two that keeps all within `top`. */
+/* As the device: the largest power of two that keeps all within `top`. */
 static double scale_of(const float *x, int64_t n, double top)
 {
     double most = 0, scale = 1;
@@ -60,7 +59,7 @@ static void round_all(double *to, const float *x, int64_t n, bool wide)
         to[i] = (wide ? e5m2 : e4m3)((double)x[i] * scale) / scale;
 }
 
-/* Every bf16 up to `top`, again and again; the first is top, so that the scale is 1. */
+/* Every bf16 from `top` down, again and again: top is there, so that the scale is 1. */
 static struct both every_value(struct gpu *g, int64_t n, float top)
 {
     float *host = malloc((size_t)n * sizeof *host);
@@ -90,35 +89,27 @@ static struct both identity(struct gpu *g, int64_t rows, int64_t cols)
     return b;
 }
 
+/* got[rows, cols] is want, or with `transposed` its first rows are want's columns. */
 static void equal(struct gpu *g, const char *name, const struct both *got, const double *want,
-                  int64_t n)
-{
-    float *x = gpu_fetch(g, got);
-
-    for (int64_t i = 0; i < n; i++)
-        if ((double)x[i] != want[i])
-            fail_msg("%s[%lld]: %.9g, %.9g wanted", name, (long long)i, (double)x[i], want[i]);
-    free(x);
-}
-
-/* The same, but of the transposed: got[o, i] = want[i, o]; want has rows, got `filled` columns. */
-static void equal_turned(struct gpu *g, const char *name, const struct both *got,
-                         const double *want, int64_t rows, int64_t cols)
+                  int64_t rows, int64_t cols, bool transposed)
 {
     float *x = gpu_fetch(g, got);
 
     for (int64_t i = 0; i < rows; i++)
-        for (int64_t o = 0; o < cols; o++)
-            if ((double)x[o * cols + i] != want[i * cols + o])
-                fail_msg("%s[%lld, %lld]: %.9g, %.9g wanted", name, (long long)o, (long long)i,
-                         (double)x[o * cols + i], want[i * cols + o]);
+        for (int64_t o = 0; o < cols; o++) {
+            double found = (double)x[transposed ? o * cols + i : i * cols + o];
+
+            if (found != want[i * cols + o])
+                fail_msg("%s[%lld, %lld]: %.9g, %.9g wanted", name, (long long)i, (long long)o,
+                         found, want[i * cols + o]);
+        }
     free(x);
 }
 
 static void check_codes(enum device_fp8 fp8)
 {
     bool wide = fp8 == DEVICE_FP8_HYBRID;
-    int64_t n = 2041;                   /* dw sums over them: filled up to 2048 */
+    int64_t n = 2041;                   /* dw sums over them: padded to 2048 */
     struct op_linear op;
     struct both x, dy, w, one, out, dx, dw;
     double *want = malloc((size_t)(n * WIDE) * sizeof *want);
@@ -137,7 +128,7 @@ static void check_codes(enum device_fp8 fp8)
                             .n_out = WIDE};
     g.gpu->ops->linear_fwd(g.gpu, &op);
     round_all(want, x.cpu, n * WIDE, false);
-    equal(&g, "out", &out, want, n * WIDE);
+    equal(&g, "out", &out, want, n, WIDE, false);
 
     op.x = one.gpu;
     op.dout = dy.gpu;
@@ -145,8 +136,8 @@ static void check_codes(enum device_fp8 fp8)
     op.proj.dw = dw.gpu;
     g.gpu->ops->linear_bwd(g.gpu, &op);
     round_all(want, dy.cpu, n * WIDE, wide);
-    equal(&g, "dx", &dx, want, n * WIDE);
-    equal_turned(&g, "dw by dy", &dw, want, n, WIDE);
+    equal(&g, "dx", &dx, want, n, WIDE, false);
+    equal(&g, "dw by dy", &dw, want, n, WIDE, true);
 
     op.x = x.gpu;
     op.dout = one.gpu;
@@ -154,23 +145,13 @@ static void check_codes(enum device_fp8 fp8)
     g.gpu->ops->zero(g.gpu, dw.gpu, WIDE * WIDE * sizeof(float));
     g.gpu->ops->linear_bwd(g.gpu, &op);
     round_all(want, x.cpu, n * WIDE, false);
-    {                                   /* dw[o, i] = x[o, i] */
-        float *got = gpu_fetch(&g, &dw);
-
-        for (int64_t i = 0; i < n * WIDE; i++)
-            if ((double)got[i] != want[i])
-                fail_msg("dw by x[%lld]: %.9g, %.9g wanted", (long long)i, (double)got[i], want[i]);
-        free(got);
-    }
+    equal(&g, "dw by x", &dw, want, n, WIDE, false);
     free(want);
     gpu_fine(&g);
     gpu_close(&g);
 }
 
-TEST(codes_hybrid)
-{
-    check_codes(DEVICE_FP8_HYBRID);
-}
+TEST(codes_hybrid) { check_codes(DEVICE_FP8_HYBRID); }
 
 TEST(codes_e4m3)
 {
@@ -179,8 +160,8 @@ TEST(codes_e4m3)
     check_codes(DEVICE_FP8_E4M3);
 }
 
-/* One value that is not finite makes the whole product NaN; zeros give zeros; the largest and the
- * smallest numbers pass through. */
+/* One value that is not finite makes the whole product NaN; zeros give zeros; the largest and
+ * the smallest numbers pass through. */
 TEST(strange)
 {
     static const float at[] = {NAN, INFINITY, -INFINITY, 0, 1e30f, 1e-30f, 1e-40f};
@@ -220,7 +201,7 @@ TEST(strange)
 
 struct error { double worst, square; };
 
-/* Of a product A B^T, [m, k] and [n, k] with strides, at every 61st place: how far it is off, in
+/* The error of a product A B^T, [m, k] and [n, k] with strides, at every 6101st element, in
  * units of the root of the sum of its terms' squares. */
 static struct error product_error(const float *got, const double *a, int64_t a_row, int64_t a_k,
                                   const double *b, int64_t b_row, int64_t b_k, int64_t m,
@@ -257,10 +238,10 @@ static void within(const char *name, struct error e, double bound)
 }
 
 /*
- * Against f64 over the rounded factors.  A tensor core adds 32 products of 8 bits and what it
- * has so far at once, each cut some 13 bits behind the largest's first: that goes on over all
- * of k forward, while back sums of 128 are promoted to f32.  Of 390 sums the worst were 1.3e-3
- * and 4.5e-4 on an H200.
+ * Against f64 over the rounded factors.  A tensor core adds 32 products of 8 bits and its sum
+ * so far at once, each cut some 13 bits after the largest's first: over all of k forward, while
+ * the backward promotes sums of 128 to f32.  Of 390 sums the worst were 1.3e-3 and 4.5e-4 on an
+ * H200.
  */
 static void check_products(enum device_fp8 fp8)
 {
@@ -270,7 +251,7 @@ static void check_products(enum device_fp8 fp8)
     struct linear_pair p;
     double *x = malloc((size_t)(N * in) * sizeof *x), *w = malloc((size_t)(in * out) * sizeof *w);
     double *dy = malloc((size_t)(N * out) * sizeof *dy);
-    float *got;
+    float *y, *dx, *dw;
     struct gpu g;
 
     open_fp8(&g, fp8);
@@ -280,15 +261,15 @@ static void check_products(enum device_fp8 fp8)
     round_all(x, p.x.cpu, N * in, false);
     round_all(w, p.w.cpu, in * out, false);
     round_all(dy, p.dout.cpu, N * out, wide);
-    got = gpu_fetch(&g, &p.out);
-    within("out", product_error(got, x, in, 1, w, in, 1, N, out, in, 0x1p-8), 4e-3);
-    free(got);
-    got = gpu_fetch(&g, &p.dx);
-    within("dx", product_error(got, dy, out, 1, w, 1, in, N, in, out, 0x1p-8), 1e-3);
-    free(got);
-    got = gpu_fetch(&g, &p.dw);
-    within("dw", product_error(got, dy, 1, out, x, 1, in, out, in, N, 0x1p-23), 1e-3);
-    free(got);
+    y = gpu_fetch(&g, &p.out);
+    dx = gpu_fetch(&g, &p.dx);
+    dw = gpu_fetch(&g, &p.dw);
+    within("out", product_error(y, x, in, 1, w, in, 1, N, out, in, 0x1p-8), 4e-3);
+    within("dx", product_error(dx, dy, out, 1, w, 1, in, N, in, out, 0x1p-8), 1e-3);
+    within("dw", product_error(dw, dy, 1, out, x, 1, in, out, in, N, 0x1p-23), 1e-3);
+    free(y);
+    free(dx);
+    free(dw);
     free(x);
     free(w);
     free(dy);
@@ -320,43 +301,41 @@ static double distance(struct gpu *g, const struct both *b)
 }
 
 /*
- * Every field of the operation, against the CPU's f32.  Rounding to e4m3 changes a value by 2.6 %
- * in the mean square (2^-4 at most), to e5m2 by 5.2 %; a product of two such by 3.7 and 5.9 %, and
- * as much a sum of many.  What is added unrounded makes it less, an activation may stretch it.
+ * Every field of the operation, against the CPU's f32.  Rounding to e4m3 changes a value by 2.6
+ * % in the mean square (2^-4 at most), to e5m2 by 5.2 %; a product of two such by 3.7 and 5.9
+ * %, and as much a sum of many.  What is added unrounded makes it less, an activation may
+ * stretch it.
  */
 static void check_fields(enum device_fp8 fp8, const struct linear_case *c)
 {
-    static const char *const names[] = {"out", "pre", "dx", "x", "dw", "db"};
-    uint64_t draws;
-    struct linear_pair p, again;
-    struct gpu g;
+    const bool used[] = {true, c->pre, !c->no_dx, c->x_act != OP_ACT_NONE, !c->frozen, c->bias};
+    struct gpu_results first = {.n = 0}, again = {.n = 0};
+    struct linear_pair p, q;
     bool eight = false;
+    char name[120];
+    struct gpu g;
 
     open_fp8(&g, fp8);
-    draws = g.draws;
     p = linear_arrays(&g, c);
     linear_run(&g, c, &p, false);
     linear_run(&g, c, &p, true);
-    g.draws = draws;
-    again = linear_arrays(&g, c);
-    linear_run(&g, c, &again, true);
-    {
-        struct both *all[] = {&p.out, &p.pre, &p.dx, &p.back_x, &p.dw, &p.db};
-        struct both *twice[] = {&again.out, &again.pre, &again.dx, &again.back_x, &again.dw,
-                                &again.db};
-        bool used[] = {true, c->pre, !c->no_dx, c->x_act != OP_ACT_NONE, !c->frozen, c->bias};
+    g.draws = 0;
+    q = linear_arrays(&g, c);
+    linear_run(&g, c, &q, true);
+    snprintf(name, sizeof name, "act %d x_act %d in_out %d rank %lld", (int)c->act, (int)c->x_act,
+             c->in_out, (long long)c->rank);
+    linear_results(&first, &p, 0.08, name);
+    linear_results(&again, &q, 0.08, name);
+    for (size_t i = 0; i < sizeof used / sizeof used[0]; i++) {
+        const struct gpu_result *r = &first.at[i];
+        double off = used[i] ? distance(&g, &r->array) : 0;
 
-        for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-            double off = used[i] ? distance(&g, all[i]) : 0;
-
-            if (!used[i])
-                continue;
-            if (!(off < 0.08))
-                fail_msg("%s of act %d x_act %d in_out %d rank %lld: off by %.3g", names[i],
-                         (int)c->act, (int)c->x_act, c->in_out, (long long)c->rank, off);
-            eight |= off > 0.01;
-            same_bytes(&g, names[i], all[i], twice[i]);
-        }
+        if (!used[i])
+            continue;
+        if (!(off < r->bound))
+            fail_msg("%s: off by %.3g", r->name, off);
+        eight |= off > 0.01;
+        gpu_same(&g, r->name, &r->array, &again.at[i].array);
     }
     if (!eight)
         fail_msg("[%lld, %lld -> %lld] was not multiplied in 8 bits", (long long)c->n,
@@ -389,7 +368,7 @@ TEST(fields)
         check_fields(i % 2 ? DEVICE_FP8_E4M3 : DEVICE_FP8_HYBRID, &c[i]);
 }
 
-/* What stays in 16 bits is as close as without the option. */
+/* Products that stay in 16 bits are as close as without the option. */
 TEST(wide)
 {
     static const struct linear_case c[] = {
@@ -406,7 +385,7 @@ TEST(wide)
         skip();
     open_fp8(&g, DEVICE_FP8_HYBRID);
     for (size_t i = 0; i < sizeof c / sizeof c[0]; i++)
-        linear_check(&g, &c[i]);
+        gpu_check(&g, linear_once, &c[i]);
     gpu_close(&g);
 }
 
@@ -424,7 +403,7 @@ static bool gives(struct gpu *g, const struct linear_case *c, struct linear_pair
     return same;
 }
 
-/* Weights that stay in 8 bits follow what is told of them. */
+/* Weights kept in 8 bits are rounded again when the counts of changes rise. */
 TEST(kept)
 {
     struct linear_case c = {.n = N, .in = 2048, .out = 2048, .frozen = true};
@@ -446,7 +425,7 @@ TEST(kept)
     g.gpu->fp8_cache = g.gpu->ops->alloc(g.gpu, g.gpu->fp8_cache_bytes);
     for (int i = 0; i < 2; i++)
         assert_true(gives(&g, &c, &p, fresh, bytes));
-    /* Frozen: a step of the optimizer does not make it look again. */
+    /* Frozen: a step of the optimizer changes nothing. */
     g.gpu->ops->copy(g.gpu, p.w.gpu, other.gpu, 2048 * 2048 * 2);
     g.gpu->stepped++;
     assert_true(gives(&g, &c, &p, fresh, bytes));
@@ -463,7 +442,7 @@ TEST(kept)
     g.gpu->stepped++;
     assert_false(gives(&g, &c, &p, was, bytes));
     free(was);
-    /* As much where gradients of x and of the weights come in two calls. */
+    /* The same where two calls compute the gradients of x and of the weights. */
     back = linear_op(&c, &p, true, true);
     back.proj.dw = NULL;
     g.gpu->ops->linear_bwd(g.gpu, &back);
@@ -480,7 +459,7 @@ TEST(kept)
     gpu_close(&g);
 }
 
-/* Two projections of one x, the second told so or not; the first may be another's. */
+/* Two projections of one x, the second flagged so or not; the first may be another's. */
 static void run_two(struct gpu *g, struct linear_pair p[3], int first, bool again,
                     void *bytes[3])
 {
@@ -534,7 +513,7 @@ TEST(again)
     gpu_close(&g);
 }
 
-/* tf32 rounds factors to ten bits behind the point, and is off without the option. */
+/* tf32 rounds factors to ten bits after the point, and is off without the option. */
 TEST(tf32)
 {
     struct linear_case c = {.n = 512, .in = 512, .out = 512};

@@ -1,5 +1,5 @@
-/* Graphs: a launch reads memory as it is then; operations that cannot be captured leave the device as
- * it was. */
+/* Graphs: a launch reads memory as it is at that time; operations that cannot be captured leave
+ * the device as it was. */
 #include "tests/gpu/gpu.h"
 
 enum { N = 1000, TIMES = 5 };
@@ -11,9 +11,9 @@ static void work(struct device *dev, float *to, void *between, const float *from
     dev->ops->cast(dev, to, CKPT_F32, between, CKPT_BF16, N);
 }
 
-TEST(a_launch_reads_memory_as_it_is_then)
+TEST(a_launch_reads_memory_of_its_time)
 {
-    struct op_graph *kept;
+    struct op_graph *graph;
     struct device *dev;
     struct gpu g;
     float x[N], y[N], *from, *to;
@@ -27,23 +27,23 @@ TEST(a_launch_reads_memory_as_it_is_then)
     work(dev, to, between, from);
     assert_true(dev->ops->graph_begin(dev));
     work(dev, to, between, from);
-    kept = dev->ops->graph_end(dev);
-    assert_non_null(kept);
+    graph = dev->ops->graph_end(dev);
+    assert_non_null(graph);
     for (int t = 0; t < TIMES; t++) {
         for (int i = 0; i < N; i++)
             x[i] = (float)(i % 128 + t);        /* seven bits: bf16 has them exactly */
         dev->ops->to_device(dev, from, x, sizeof x);
-        dev->ops->graph_launch(dev, kept);
+        dev->ops->graph_launch(dev, graph);
         dev->ops->to_host(dev, y, to, sizeof y);
         gpu_fine(&g);
         assert_memory_equal(x, y, sizeof x);
     }
-    dev->ops->graph_free(dev, kept);
+    dev->ops->graph_free(dev, graph);
     dev->ops->graph_free(dev, NULL);
     gpu_close(&g);
 }
 
-TEST(what_waits_is_not_kept)
+TEST(an_operation_that_waits_is_not_captured)
 {
     struct device *dev;
     struct gpu g;

@@ -1,6 +1,6 @@
 /*
- * Head and loss on the GPU against the CPU: rows that need one block, a cluster, and more than a
- * cluster holds; several chunks.
+ * Head and loss on the GPU against the CPU: rows for one block, for a cluster, and longer than
+ * a cluster holds; several chunks.
  */
 #include "tests/gpu/gpu.h"
 
@@ -46,37 +46,23 @@ static void run(struct gpu *g, const struct head_case *c, const struct head_pair
 }
 
 /*
- * Losses are off by what rounding logits to the device's type does to them, gradients by that
- * and by rounding softmax - onehot: both relative to the largest.
+ * Errors of losses come from rounding logits to the device's type, those of gradients from that
+ * and from rounding softmax - onehot: both relative to the largest.
  */
-static void check(struct gpu *g, const struct head_case *c)
+static void loss_once(struct gpu *g, const void *of, bool cpu, struct gpu_results *r)
 {
-    uint64_t draws = g->draws;
-    struct head_pair p = arrays(g, c), again;
-    struct both *all[] = {&p.nll, &p.dx, &p.dw}, *twice[] = {&again.nll, &again.dx, &again.dw};
-    static const char *const names[] = {"nll", "dx", "dw"};
+    const struct head_case *c = of;
+    double bound = (g->type == CKPT_F32 ? 4.0 : 1.0) * gpu_bound(g->type);
+    struct head_pair p;
 
-    run(g, c, &p, false);
-    run(g, c, &p, true);
-    if (!gpu_small()) {
-        g->draws = draws;
-        again = arrays(g, c);
-        run(g, c, &again, true);
-    }
-    for (int i = 0; i < 3; i++) {
-        void *a, *b;
-
-        gpu_close_to(g, names[i], all[i], (g->type == CKPT_F32 ? 4.0 : 1.0) * gpu_bound(g->type));
-        if (gpu_small())
-            continue;
-        a = gpu_bytes(g, all[i]);
-        b = gpu_bytes(g, twice[i]);
-        if (memcmp(a, b, (size_t)all[i]->n * ckpt_dtype_size(all[i]->type)) != 0)
-            fail_msg("%s of vocabulary %lld: two runs differ", names[i], (long long)c->vocab);
-        free(a);
-        free(b);
-    }
-    gpu_release(g);
+    if (gpu_left_out(c->n * c->vocab / 8))
+        return;
+    p = arrays(g, c);
+    for (int gpu = !cpu; gpu < 2; gpu++)
+        run(g, c, &p, gpu);
+    gpu_result(r, &p.nll, bound, "nll of vocabulary %lld", (long long)c->vocab);
+    gpu_result(r, &p.dx, bound, "dx of vocabulary %lld", (long long)c->vocab);
+    gpu_result(r, &p.dw, bound, "dw of vocabulary %lld", (long long)c->vocab);
 }
 
 TEST(loss)
@@ -102,15 +88,7 @@ TEST(loss)
     struct op_limits l = {.n = 700, .n_rows = 700, .dim = 64, .n_head = 4, .n_kv = 4,
                           .head_dim = 16, .ff = 64, .vocab = 270001, .train = true};
 
-    for (int t = 0; t < gpu_n_types(); t++) {
-        struct gpu g;
-
-        gpu_open(&g, gpu_types[t], &l);
-        for (size_t i = 0; i < sizeof c / sizeof c[0]; i++)
-            if (!gpu_left_out(c[i].n * c[i].vocab / 8))
-                check(&g, &c[i]);
-        gpu_close(&g);
-    }
+    GPU_CHECK_ALL(0, &l, loss_once, c);
 }
 
 /* More rows than a chunk has: 2 GiB of logits are 8192 rows of 131072 (16 bits), 4096 (f32). */
@@ -124,37 +102,37 @@ TEST(chunks)
     if (gpu_small())
         skip();
     gpu_open(&g, CKPT_BF16, &l);
-    check(&g, &c);
+    gpu_check(&g, loss_once, &c);
     c.fresh = true;                     /* the second chunk adds */
     g.draws = 0;
-    check(&g, &c);
+    gpu_check(&g, loss_once, &c);
     gpu_close(&g);
+}
+
+struct logits_case { int64_t n, dim, vocab; };
+
+/* Both round their factors alike and sum in f32: the bound is that of f32 for every type. */
+static void logits_once(struct gpu *g, const void *of, bool cpu, struct gpu_results *r)
+{
+    const struct logits_case *c = of;
+    struct both x, w, logits;
+
+    if (gpu_left_out(c->n * c->vocab))
+        return;
+    x = gpu_random(g, g->type, c->n * c->dim, 1.0f);
+    logits = gpu_blank(g, CKPT_F32, c->n * c->vocab);
+    w = gpu_random(g, g->type, c->vocab * c->dim, 0.1f);
+    if (cpu)
+        g->cpu->ops->head_logits(g->cpu, logits.cpu, x.cpu, w.cpu, c->n, c->dim, c->vocab, 0.7f);
+    g->gpu->ops->head_logits(g->gpu, logits.gpu, x.gpu, w.gpu, c->n, c->dim, c->vocab, 0.7f);
+    gpu_result(r, &logits, gpu_bound(CKPT_F32), "logits");
 }
 
 TEST(logits)
 {
-    static const int64_t shapes[][3] = {{1, 64, 1000}, {7, 33, 501}, {64, 64, 50257}};
+    static const struct logits_case c[] = {{1, 64, 1000}, {7, 33, 501}, {64, 64, 50257}};
     struct op_limits l = {.n = 64, .n_rows = 64, .dim = 64, .n_head = 4, .n_kv = 4, .head_dim = 16,
                           .ff = 64, .vocab = 50257};
 
-    for (int t = 0; t < gpu_n_types(); t++) {
-        struct gpu g;
-
-        gpu_open(&g, gpu_types[t], &l);
-        for (size_t i = 0; i < 3; i++) {
-            int64_t n = shapes[i][0], D = shapes[i][1], V = shapes[i][2];
-            struct both x, w, logits;
-
-            if (gpu_left_out(n * V))
-                continue;
-            x = gpu_random(&g, g.type, n * D, 1.0f);
-            logits = gpu_blank(&g, CKPT_F32, n * V);
-            w = gpu_random(&g, g.type, V * D, 0.1f);
-            g.cpu->ops->head_logits(g.cpu, logits.cpu, x.cpu, w.cpu, n, D, V, 0.7f);
-            g.gpu->ops->head_logits(g.gpu, logits.gpu, x.gpu, w.gpu, n, D, V, 0.7f);
-            /* both round their factors alike and sum in f32: as f32 in every type */
-            gpu_close_to(&g, "logits", &logits, gpu_bound(CKPT_F32));
-        }
-        gpu_close(&g);
-    }
+    GPU_CHECK_ALL(0, &l, logits_once, c);
 }

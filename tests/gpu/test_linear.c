@@ -1,6 +1,5 @@
-/*
- * Projections on the GPU against the CPU: every field, awkward widths, reruns of the same bits.
- */
+/* Projections on the GPU against the CPU: every field, awkward widths, reruns of the same
+ * bits. */
 #include "tests/gpu/linear_pair.h"
 
 TEST(plain)
@@ -69,47 +68,43 @@ TEST(activations)
 {
     static const enum op_act acts[] = {OP_ACT_GELU_TANH, OP_ACT_GELU_ERF, OP_ACT_RELU,
                                        OP_ACT_SILU};
-    struct linear_case c[56];
+    static const struct linear_case relu[] = {
+        {.n = 40, .in = 128, .out = 64, .bias = true, .x_act = OP_ACT_RELU, .kept = true},
+        {.n = 5, .in = 27, .out = 64, .x_act = OP_ACT_RELU, .kept = true},
+        {.n = 40, .in = 128, .out = 64, .x_act = OP_ACT_RELU, .kept = true, .x_drop = 0.25f},
+    };
+    struct linear_case c[4 * 11 + 3];
     size_t n = 0;
 
-    for (size_t i = 0; i < 4; i++) {
-        enum op_act act = acts[i];
+    for (size_t i = 0; i < 4; i += gpu_small() == 2 ? 2 : 1) {
+        const struct linear_case by[] = {
+            {.n = 40, .in = 64, .out = 128, .bias = true, .act = acts[i]},
+            {.n = 40, .in = 64, .out = 128, .bias = true, .act = acts[i], .pre = true},
+            {.n = 2, .in = 64, .out = 19, .bias = true, .act = acts[i], .pre = true},
+            {.n = 3, .in = 21, .out = 19, .act = acts[i], .pre = true, .odd = true},
+            {.n = 40, .in = 64, .out = 128, .bias = true, .act = acts[i], .pre = true,
+             .drop = 0.2f},
+            {.n = 40, .in = 128, .out = 64, .bias = true, .x_act = acts[i]},
+            {.n = 5, .in = 27, .out = 64, .x_act = acts[i]},
+            {.n = 40, .in = 128, .out = 64, .bias = true, .x_act = acts[i], .x_drop = 0.3f,
+             .drop = 0.1f},
+            {.n = 40, .in = 128, .out = 64, .bias = true, .x_act = acts[i], .in_out = true},
+            {.n = 40, .in = 128, .out = 64, .bias = true, .x_act = acts[i], .made = true},
+            {.n = 5, .in = 27, .out = 64, .x_act = acts[i], .made = true},
+        };
 
-        if (gpu_small() == 2 && i % 2)
-            continue;
-        c[n++] = (struct linear_case){.n = 40, .in = 64, .out = 128, .bias = true, .act = act};
-        c[n++] = (struct linear_case){.n = 40, .in = 64, .out = 128, .bias = true, .act = act,
-                                      .pre = true};
-        c[n++] = (struct linear_case){.n = 2, .in = 64, .out = 19, .bias = true, .act = act,
-                                      .pre = true};
-        c[n++] = (struct linear_case){.n = 3, .in = 21, .out = 19, .act = act, .pre = true,
-                                      .odd = true};
-        c[n++] = (struct linear_case){.n = 40, .in = 64, .out = 128, .bias = true, .act = act,
-                                      .pre = true, .drop = 0.2f};
-        c[n++] = (struct linear_case){.n = 40, .in = 128, .out = 64, .bias = true, .x_act = act};
-        c[n++] = (struct linear_case){.n = 5, .in = 27, .out = 64, .x_act = act};
-        c[n++] = (struct linear_case){.n = 40, .in = 128, .out = 64, .bias = true, .x_act = act,
-                                      .x_drop = 0.3f, .drop = 0.1f};
-        c[n++] = (struct linear_case){.n = 40, .in = 128, .out = 64, .bias = true, .x_act = act,
-                                      .in_out = true};
-        c[n++] = (struct linear_case){.n = 40, .in = 128, .out = 64, .bias = true, .x_act = act,
-                                      .made = true};
-        c[n++] = (struct linear_case){.n = 5, .in = 27, .out = 64, .x_act = act, .made = true};
+        memcpy(c + n, by, sizeof by);
+        n += sizeof by / sizeof by[0];
     }
-    c[n++] = (struct linear_case){.n = 40, .in = 128, .out = 64, .bias = true,
-                                  .x_act = OP_ACT_RELU, .kept = true};
-    c[n++] = (struct linear_case){.n = 5, .in = 27, .out = 64, .x_act = OP_ACT_RELU,
-                                  .kept = true};
-    c[n++] = (struct linear_case){.n = 40, .in = 128, .out = 64, .x_act = OP_ACT_RELU,
-                                  .kept = true, .x_drop = 0.25f};
-    linear_check_all(c, n, 300);
+    memcpy(c + n, relu, sizeof relu);
+    linear_check_all(c, n + sizeof relu / sizeof relu[0], 300);
 }
 
 /* -- sizes of real models: a sample of rows in f64 ---------------------------------------------- */
 
 enum { SAMPLE = 4 };
 
-/* Some rows of an array [n, width] on the GPU against what they are to be. */
+/* Some rows of an array [n, width] on the GPU against those wanted. */
 static void check_rows(struct gpu *g, const struct linear_case *c, const char *what,
                        const struct both *b, const int64_t row[SAMPLE], int64_t width,
                        const double *want)
@@ -189,7 +184,7 @@ static void check_dx(struct gpu *g, const struct linear_case *c, const struct li
     free(want);
 }
 
-/* Some rows of W's gradient; x, where it is made again, was rounded to the type. */
+/* Some rows of W's gradient; recomputed x was rounded to the type. */
 static void check_dw(struct gpu *g, const struct linear_case *c, const struct linear_pair *p)
 {
     int64_t rows = c->in_out ? c->in : c->out, width = c->in_out ? c->out : c->in;
@@ -234,7 +229,7 @@ static void check_db(struct gpu *g, const struct linear_case *c, const struct li
 }
 
 /* The same inputs, and outputs as they were. */
-static struct linear_pair outputs_again(struct gpu *g, const struct linear_case *c,
+static struct linear_pair fresh_outputs(struct gpu *g, const struct linear_case *c,
                                         const struct linear_pair *p)
 {
     struct linear_pair q = *p;
@@ -251,16 +246,15 @@ static struct linear_pair outputs_again(struct gpu *g, const struct linear_case 
 
 static void check_large(struct gpu *g, const struct linear_case *c)
 {
-    struct linear_pair p = linear_arrays(g, c), again = outputs_again(g, c, &p);
-    struct both *all[] = {&p.out, &p.pre, &p.dx, &p.back_x, &p.dw, &p.db};
-    struct both *twice[] = {&again.out, &again.pre, &again.dx, &again.back_x, &again.dw,
-                            &again.db};
-    static const char *const names[] = {"out", "pre", "dx", "x", "dw", "db"};
+    struct linear_pair p = linear_arrays(g, c), q = fresh_outputs(g, c, &p);
+    struct gpu_results first = {.n = 0}, again = {.n = 0};
 
     linear_run(g, c, &p, true);
-    linear_run(g, c, &again, true);
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        same_bytes(g, names[i], all[i], twice[i]);
+    linear_run(g, c, &q, true);
+    linear_results(&first, &p, 0, "the first run");
+    linear_results(&again, &q, 0, "the second run");
+    for (size_t i = 0; i < first.n; i++)
+        gpu_same(g, first.at[i].name, &first.at[i].array, &again.at[i].array);
     check_out(g, c, &p);
     check_dx(g, c, &p);
     check_dw(g, c, &p);

@@ -1,10 +1,8 @@
-/*
- * Low-rank changes beside projections, on the GPU against the CPU.
- */
+/* Projections with LoRA on the GPU against the CPU. */
 #include "tests/gpu/choices_file.h"
 #include "tests/gpu/linear_pair.h"
 
-TEST(change)
+TEST(lora)
 {
     static const struct linear_case c[] = {
         {.n = 40, .in = 64, .out = 48, .rank = 8, .frozen = true},
@@ -76,7 +74,7 @@ struct many_case {
     struct linear_case c;           /* of the first; the others differ in width and rank */
     int64_t out[MOST], rank[MOST];
     int     count;
-    bool    kept;                   /* t is, from forward to back */
+    bool    kept;                   /* t is kept from forward to backward */
 };
 
 static void many_arrays(struct gpu *g, const struct many_case *m, struct linear_case c[MOST],
@@ -125,53 +123,31 @@ static void many_run(struct gpu *g, const struct many_case *m, const struct line
     }
 }
 
-static void many_check(struct gpu *g, const struct many_case *m)
+static void many_once(struct gpu *g, const void *of, bool cpu, struct gpu_results *r)
 {
-    static const char *const names[] = {"out", "dx", "dw", "db", "lora da", "lora db"};
-    uint64_t draws = g->draws;
+    const struct many_case *m = of;
     struct linear_case c[MOST];
-    struct linear_pair p[MOST], q[MOST] = {0};
-    char name[160];
+    struct linear_pair p[MOST];
+    char name[100];
 
+    if (gpu_left_out(m->c.n * m->c.in))
+        return;
     many_arrays(g, m, c, p);
-    many_run(g, m, c, p, false);
-    many_run(g, m, c, p, true);
-    if (!gpu_small()) {
-        g->draws = draws;
-        many_arrays(g, m, c, q);
-        many_run(g, m, c, q, true);
-    }
+    for (int gpu = !cpu; gpu < 2; gpu++)
+        many_run(g, m, c, p, gpu);
     for (int i = 0; i < m->count; i++) {
-        struct both *all[] = {&p[i].out, &p[i].dx, &p[i].dw, &p[i].db, &p[i].dla, &p[i].dlb};
-        struct both *twice[] = {&q[i].out, &q[i].dx, &q[i].dw, &q[i].db, &q[i].dla, &q[i].dlb};
-
-        for (size_t j = 0; j < sizeof all / sizeof all[0]; j++) {
-            snprintf(name, sizeof name, "%s of %d of %d, [%lld, %lld -> %lld] rank %lld",
-                     names[j], i, m->count, (long long)c[i].n, (long long)c[i].in,
-                     (long long)c[i].out, (long long)c[i].rank);
-            /* dx is rounded once more for each projection behind the first */
-            gpu_close_to(g, name, all[j], gpu_bound(g->type) * (3 + m->count));
-            if (!gpu_small())
-                same_bytes(g, name, all[j], twice[j]);
-        }
+        snprintf(name, sizeof name, "%d of %d, [%lld, %lld -> %lld] rank %lld", i, m->count,
+                 (long long)c[i].n, (long long)c[i].in, (long long)c[i].out, (long long)c[i].rank);
+        /* dx is rounded once more for each projection after the first */
+        linear_results(r, &p[i], gpu_bound(g->type) * (3 + m->count), name);
     }
-    gpu_fine(g);
-    gpu_release(g);
 }
 
 static void many_check_all(const struct many_case *c, size_t n)
 {
     struct op_limits l = linear_limits(2048, 64, 1024);
 
-    for (int t = gpu_first_type(); t < gpu_n_types(); t++) {
-        struct gpu g;
-
-        gpu_open(&g, gpu_types[t], &l);
-        for (size_t i = 0; i < n; i++)
-            if (!gpu_left_out(c[i].c.n * c[i].c.in))
-                many_check(&g, &c[i]);
-        gpu_close(&g);
-    }
+    gpu_check_all(gpu_first_type(), &l, many_once, c, n, sizeof *c);
 }
 
 TEST(many)
@@ -196,7 +172,7 @@ TEST(many)
     many_check_all(c, sizeof c / sizeof c[0]);
 }
 
-/* With the changes in the products of their matrices, which wants some rows. */
+/* With LoRA inside the products of the matrices, which takes some rows. */
 TEST(joined)
 {
     static const struct many_case c[] = {
@@ -208,12 +184,11 @@ TEST(joined)
         {{.n = 2048, .in = 1024, .frozen = true}, {1024, 256, 256}, {16, 16, 16}, 3, true},
     };
     size_t n = gpu_small() ? 2 : sizeof c / sizeof c[0];    /* timing is slow there */
-    char folder[] = "/tmp/joined-XXXXXX";
+    const char *folder;
 
     if (gpu_small() == 2)               /* no case is that small */
         skip();
-    assert_non_null(mkdtemp(folder));
-    setenv("CKPT_CACHE", folder, 1);
+    folder = choices_folder();
     many_check_all(c, n);
     assert_true(choices_put(folder, 0) >= (int)n);
     many_check_all(c, n);

@@ -1,6 +1,7 @@
 /*
- * Every golden model on a GPU: logits, losses and gradients against transformers' recorded ones,
- * in f32, and in bf16 and f16 as far as their rounding allows; two runs give the same bits.
+ * Every golden model on a GPU: logits, losses and gradients against transformers' recorded
+ * ones, in f32, and in bf16 and f16 as far as their rounding allows; two runs give the same
+ * bits.
  */
 #include "tests/unit/golden_model.h"
 #include "tests/unit/half_errors.h"
@@ -20,7 +21,7 @@ static const struct bounds f32 = {1e-5, 1e-6, 3e-5, 3e-5};
 
 static int n_wrong;
 
-/* One line of what is wrong: a run tells all of it. */
+/* Print an error and go on: a run reports all of them. */
 __attribute__((format(printf, 1, 2))) static void wrong(const char *fmt, ...)
 {
     char text[400];
@@ -136,7 +137,7 @@ static void check_logits(struct on_gpu *o, const char *side, const struct bounds
     }
 }
 
-/* Loss and gradients; the whole gradient's bytes to again [grad_numel], or compared with it. */
+/* Loss and gradients; all gradients' bytes to again [grad_numel], or compared with it. */
 static void check_gradients(struct on_gpu *o, const struct bounds *may, float *again, bool compare)
 {
     const struct params *p = model_params(o->g.model);
@@ -146,13 +147,13 @@ static void check_gradients(struct on_gpu *o, const struct bounds *may, float *a
     double sum;
     char name[200];
     int64_t n;
-    double whole, want, apart = 0;
+    double all, want, all_off = 0;
 
     golden_batch(&o->g, "right", &b, &place);
     zero_begin(o->zero);
     OK(model_loss_grad(o->g.model, zero_weights(o->zero), &b, 1.0f / (float)b.n_rows, &sum, &err),
        err);
-    whole = json_number_value(json_object_get(o->g.json, "grad_norm"));
+    all = json_number_value(json_object_get(o->g.json, "grad_norm"));
     want = json_number_value(json_object_get(o->g.json, "right.loss"));
     sum /= (double)b.n_rows;
     if (!(fabs(sum - want) <= may->loss * want))
@@ -177,19 +178,19 @@ static void check_gradients(struct on_gpu *o, const struct bounds *may, float *a
             most = fmax(most, fabs((double)wanted[j]));
             worst = fmax(worst, fabs(d));
         }
-        apart += off;
-        if (!(sqrt(off) <= may->gradient * (sqrt(norm) + 3e-3 * whole)) ||
+        all_off += off;
+        if (!(sqrt(off) <= may->gradient * (sqrt(norm) + 3e-3 * all)) ||
             (o->g.dev->act == CKPT_F32 && worst > 5e-5 * most + 1e-7))
             wrong("%s: gradient is off by %.3g of %.3g, %.3g of all (worst %.3g of %.3g, %s)",
-                  p->item[i].name, sqrt(off), sqrt(norm), whole, worst, most,
+                  p->item[i].name, sqrt(off), sqrt(norm), all, worst, most,
                   ckpt_dtype_name(o->g.dev->act));
     }
-    if (!(sqrt(apart) <= may->all * whole))
-        wrong("all gradients are off by %.3g of %.3g (%s)", sqrt(apart), whole,
+    if (!(sqrt(all_off) <= may->all * all))
+        wrong("all gradients are off by %.3g of %.3g (%s)", sqrt(all_off), all,
               ckpt_dtype_name(o->g.dev->act));
 }
 
-static void all(enum ckpt_dtype type, enum recompute recompute)
+static void all_models(enum ckpt_dtype type, enum recompute recompute)
 {
     n_wrong = 0;
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
@@ -214,21 +215,21 @@ static void all(enum ckpt_dtype type, enum recompute recompute)
 
 TEST(f32)
 {
-    all(CKPT_F32, RECOMPUTE_NONE);
+    all_models(CKPT_F32, RECOMPUTE_NONE);
 }
 
 TEST(f32_when_blocks_are_recomputed)
 {
-    all(CKPT_F32, RECOMPUTE_FULL);
-    all(CKPT_F32, RECOMPUTE_NORMS);
+    all_models(CKPT_F32, RECOMPUTE_FULL);
+    all_models(CKPT_F32, RECOMPUTE_NORMS);
 }
 
 TEST(bf16)
 {
-    all(CKPT_BF16, RECOMPUTE_NONE);
+    all_models(CKPT_BF16, RECOMPUTE_NONE);
 }
 
 TEST(f16)
 {
-    all(CKPT_F16, RECOMPUTE_NONE);
+    all_models(CKPT_F16, RECOMPUTE_NONE);
 }

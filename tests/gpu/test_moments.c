@@ -1,7 +1,8 @@
 /*
- * AdamW over many runs in one call, all kinds of moments, on a GPU against the CPU; its verdict.
+ * AdamW over many runs in one call, all types of moments, on a GPU against the CPU; its
+ * verdict.
  *
- * Before each step the GPU gets the CPU's state, so that what is compared is one step.
+ * Before each step the GPU gets the CPU's state: each comparison is of one step.
  */
 #include "tests/gpu/gpu.h"
 
@@ -10,8 +11,8 @@ enum { MOST_RUNS = 600, SLACK = 16 };
 /* One step's arithmetic in f32, contracted differently on each side. */
 #define F32_BOUND 2e-6
 
-/* How many of n codes or bf16 numbers may be neighbours: those that lie within a few units in the
- * last place of f32 of a border, of which there is one in 2^16 between two bf16 numbers. */
+/* How many of n codes or bf16 numbers may be off by one: those within a few units in the last
+ * place of f32 from a border, of which there is one in 2^16 between two bf16 numbers. */
 static int64_t neighbours(int64_t n) { return 2 + n / 2000; }
 
 /* All arrays of all runs: param, exp_avg, exp_avg_sq, absmax, absmax_sq, grad, rounded. */
@@ -30,61 +31,51 @@ static size_t moment_size(enum op_moments m)
     return m == OP_MOMENTS_F32 ? 4 : m == OP_MOMENTS_BF16 ? 2 : 1;
 }
 
-/* Runs of those lengths, kinds round robin unless one is given (>= 0), the i-th `skew` elements off. */
+/* Elements by which an array is off alignment: all alike but with skews 5 and 6. */
+static size_t off_of(int skew, int k)
+{
+    if ((skew == 5 && k == GRAD) || (skew == 6 && k == AVG))
+        return 1;
+    return (size_t)(skew & 3);
+}
+
+/* Runs of those lengths; types of moments round robin, unless one is given (>= 0). */
 static void set_open(struct set *s, enum ckpt_dtype type, const int64_t *size, int64_t n_run,
                      int kind, int skew)
 {
-    size_t used[N_ARRAYS] = {0};
+    static size_t offset[MOST_RUNS][N_ARRAYS];
+    static enum op_moments moments[MOST_RUNS];
 
     memset(s, 0, sizeof *s);
     gpu_open(&s->g, type, NULL);
     s->n_run = n_run;
-    for (int pass = 0; pass < 2; pass++) {
-        memset(used, 0, sizeof used);
-        for (int64_t i = 0; i < n_run; i++) {
-            enum op_moments m = kind < 0 ? (enum op_moments)(i % 3) : (enum op_moments)kind;
-            size_t wide[N_ARRAYS] = {4, moment_size(m), moment_size(m), 4, 4, 4,
-                                     ckpt_dtype_size(type)};
+    for (int64_t i = 0; i < n_run; i++) {
+        enum op_moments m = moments[i] = (enum op_moments)(kind < 0 ? i % 3 : kind);
+        size_t wide[N_ARRAYS] = {4, moment_size(m), moment_size(m), 4, 4, 4, ckpt_dtype_size(type)};
 
-            for (int k = 0; k < N_ARRAYS; k++) {
-                size_t n = k == MAX || k == MAX_SQ ? (size_t)(size[i] + 255) / 256
-                                                   : (size_t)size[i];
-                /* all alike but where skew says that some lie apart */
-                size_t off = (size_t)(skew == 5 && k == GRAD ? 1 : skew == 6 && k == AVG ? 1
-                                                               : skew & 3) * wide[k];
+        for (int k = 0; k < N_ARRAYS; k++) {
+            int64_t n = k == MAX || k == MAX_SQ ? (size[i] + 255) / 256 : size[i];
 
-                for (int side = 0; pass && side < 2; side++) {
-                    unsigned char *p = s->at[side][k] + used[k] + off;
-                    struct adamw_run *r = &s->run[side][i];
-
-                    r->n = size[i];
-                    r->moments = m;
-                    r->index = (uint64_t)(i * 100000 + (skew == 4));
-                    r->weight_decay = i % 2 ? 0.1 : 0;
-                    if (k == PARAM)
-                        r->param = (float *)(void *)p;
-                    else if (k == AVG)
-                        r->exp_avg = p;
-                    else if (k == AVG_SQ)
-                        r->exp_avg_sq = p;
-                    else if (k == MAX)
-                        r->absmax = (float *)(void *)p;
-                    else if (k == MAX_SQ)
-                        r->absmax_sq = (float *)(void *)p;
-                    else if (k == GRAD)
-                        r->grad = (float *)(void *)p;
-                    else if (i % 4 != 3)
-                        r->rounded = side ? p : NULL;   /* the CPU's weights are f32 */
-                }
-                used[k] += ((n + SLACK) * wide[k] + 255) / 256 * 256;
-            }
-        }
-        for (int k = 0; pass == 0 && k < N_ARRAYS; k++) {
-            s->bytes[k] = used[k];
-            s->at[0][k] = s->g.cpu->ops->alloc(s->g.cpu, used[k] + 1);
-            s->at[1][k] = s->g.gpu->ops->alloc(s->g.gpu, used[k] + 1);
+            offset[i][k] = s->bytes[k] + off_of(skew, k) * wide[k];
+            s->bytes[k] += ((size_t)(n + SLACK) * wide[k] + 255) / 256 * 256;
         }
     }
+    for (int k = 0; k < N_ARRAYS; k++) {
+        s->at[0][k] = s->g.cpu->ops->alloc(s->g.cpu, s->bytes[k] + 1);
+        s->at[1][k] = s->g.gpu->ops->alloc(s->g.gpu, s->bytes[k] + 1);
+    }
+    for (int side = 0; side < 2; side++)
+        for (int64_t i = 0; i < n_run; i++) {
+            void *p[N_ARRAYS];
+
+            for (int k = 0; k < N_ARRAYS; k++)
+                p[k] = s->at[side][k] + offset[i][k];
+            s->run[side][i] = (struct adamw_run){
+                .param = p[PARAM], .exp_avg = p[AVG], .exp_avg_sq = p[AVG_SQ], .absmax = p[MAX],
+                .absmax_sq = p[MAX_SQ], .grad = p[GRAD], .n = size[i], .moments = moments[i],
+                .rounded = side && i % 4 != 3 ? p[ROUNDED] : NULL,  /* the CPU's weights are f32 */
+                .index = (uint64_t)(i * 100000 + (skew == 4)), .weight_decay = i % 2 ? 0.1 : 0};
+        }
     rng_normal((float *)(void *)s->at[0][PARAM], 0, (int64_t)s->bytes[PARAM] / 4, 1, 3, 1);
 }
 
@@ -103,7 +94,7 @@ static void upload(struct set *s)
         s->g.gpu->ops->to_device(s->g.gpu, s->at[1][k], s->at[0][k], s->bytes[k]);
 }
 
-/* What the GPU has of an array; the caller frees it. */
+/* The GPU's bytes of an array; the caller frees them. */
 static unsigned char *fetched(struct set *s, int k)
 {
     unsigned char *p = malloc(s->bytes[k] + 1);
@@ -113,7 +104,7 @@ static unsigned char *fetched(struct set *s, int k)
     return p;
 }
 
-/* small: what rounding is relative to at least, where terms of that size cancel. */
+/* small: rounding is relative to this at least, where terms of that size cancel. */
 static void check_floats(struct set *s, int k, float small, const char *what)
 {
     unsigned char *held = fetched(s, k);
@@ -134,7 +125,7 @@ static void check_moments(struct set *s, int k, const unsigned char *got, int64_
     int64_t off = 0;
 
     for (int64_t j = 0; j < r->n; j++) {
-        int apart = 0;
+        int distance = 0;
 
         if (r->moments == OP_MOMENTS_F32) {
             float x = ((const float *)(const void *)have)[j];
@@ -144,22 +135,22 @@ static void check_moments(struct set *s, int k, const unsigned char *got, int64_
                 fail_msg("array %d, run %lld, %lld: GPU %g, CPU %g", k, (long long)i, (long long)j,
                          (double)x, (double)y);
         } else if (r->moments == OP_MOMENTS_BF16) {
-            apart = abs(((const uint16_t *)(const void *)have)[j] -
-                        ((const uint16_t *)(const void *)want)[j]);
+            distance = abs(((const uint16_t *)(const void *)have)[j] -
+                           ((const uint16_t *)(const void *)want)[j]);
         } else {
-            apart = abs(have[j] - want[j]);
+            distance = abs(have[j] - want[j]);
         }
-        if (apart > 1)
-            fail_msg("array %d, run %lld of kind %d, element %lld of %lld: %d codes apart", k,
-                     (long long)i, r->moments, (long long)j, (long long)r->n, apart);
-        off += apart;
+        if (distance > 1)
+            fail_msg("array %d, run %lld, moments %d, element %lld of %lld: off by %d codes", k,
+                     (long long)i, r->moments, (long long)j, (long long)r->n, distance);
+        off += distance;
     }
     if (off > neighbours(r->n))
-        fail_msg("array %d, run %lld of kind %d: %lld of %lld codes are neighbours", k,
+        fail_msg("array %d, run %lld, moments %d: %lld of %lld codes are off by one", k,
                  (long long)i, r->moments, (long long)off, (long long)r->n);
 }
 
-/* What was written beside the parameters is those, rounded, and nothing around them. */
+/* The weights written beside the parameters are those, rounded, and nothing around them. */
 static void check_rounded(struct set *s)
 {
     unsigned char *got = fetched(s, ROUNDED), *param = fetched(s, PARAM);
@@ -236,7 +227,7 @@ TEST(kinds_and_places)
             }
 }
 
-/* More runs than one launch takes, kinds mixed. */
+/* More runs than one launch takes, types of moments mixed. */
 TEST(many_runs)
 {
     static struct set s;
@@ -252,7 +243,7 @@ TEST(many_runs)
     set_close(&s);
 }
 
-/* The verdict is that of the CPU, and what it says is done: clipped, or nothing at all. */
+/* The verdict is the CPU's, and the step obeys it: it clips, or does nothing. */
 TEST(verdict)
 {
     static const int64_t size[] = {70001, 5000, 9000};
@@ -269,7 +260,6 @@ TEST(verdict)
     n = (int64_t)s.bytes[GRAD] / 4;
     for (int round = 0; round < 4; round++) {
         double max = round == 1 ? 0 : 1.0, scale = round == 2 ? 65536 : 1;
-        unsigned char *was;
 
         rng_normal(grad, 0, n, 2, 5, 1);
         if (round == 3)
@@ -285,13 +275,11 @@ TEST(verdict)
             break;
         assert_true(fabs(gpu.norm - cpu.norm) <= 1e-12 * cpu.norm);
         assert_true(fabsf(gpu.factor - cpu.factor) <= 1e-7f * cpu.factor);
-        was = fetched(&s, PARAM);
         a.verdict = held;
         s.g.gpu->ops->adamw(s.g.gpu, s.run[1], s.n_run, &a);
         a.verdict = &cpu;
         s.g.cpu->ops->adamw(s.g.cpu, s.run[0], s.n_run, &a);
         check_floats(&s, PARAM, 1e-2f, "param");
-        free(was);
     }
     a.verdict = held;
     for (int k = 0; k < ROUNDED; k++) {

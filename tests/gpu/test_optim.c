@@ -5,7 +5,7 @@
  * place, relative to values of one size. */
 #define F32_BOUND 2e-6
 
-/* What was written beside the parameters is those, rounded, and nothing around them. */
+/* The weights written beside the parameters are those, rounded, and nothing around them. */
 static void check_rounded(struct gpu *g, const struct both *param, int64_t at,
                           const struct both *rounded, int64_t to, int64_t n)
 {
@@ -21,7 +21,7 @@ static void check_rounded(struct gpu *g, const struct both *param, int64_t at,
     free(p);
 }
 
-/* Arrays of n that begin at those places of larger ones; to: that of the rounded, -1: none. */
+/* Arrays of n that begin at those offsets of larger ones; to: that of the rounded, -1: none. */
 static void check_adamw(struct gpu *g, int64_t n, const int at[4], int to)
 {
     struct both a[4], rounded = gpu_blank(g, g->type, n + 8);
@@ -52,25 +52,21 @@ static void check_adamw(struct gpu *g, int64_t n, const int at[4], int to)
     gpu_release(g);
 }
 
-TEST(adamw)
+static void adamw_sizes(struct gpu *g)
 {
     static const int64_t sizes[] = {1, 3, 4, 5, 1000, 1023, 100003};
 
-    for (int t = 0; t < gpu_n_types(); t++) {
-        struct gpu g;
+    for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++)
+        for (int skew = 0; skew < 6 && !gpu_left_out(sizes[k]); skew++) {
+            /* 4, 5: the arrays lie differently */
+            int lead = skew & 3;
+            int at[4] = {lead, lead, skew == 4 ? 1 : lead, skew == 5 ? 2 : lead};
 
-        gpu_open(&g, gpu_types[t], NULL);
-        for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++)
-            for (int skew = 0; skew < 6 && !gpu_left_out(sizes[k]); skew++) {
-                /* 4, 5: the arrays lie differently */
-                int lead = skew & 3;
-                int at[4] = {lead, lead, skew == 4 ? 1 : lead, skew == 5 ? 2 : lead};
-
-                check_adamw(&g, sizes[k], at, skew == 5 ? -1 : skew == 3 ? 2 : lead);
-            }
-        gpu_close(&g);
-    }
+            check_adamw(g, sizes[k], at, skew == 5 ? -1 : skew == 3 ? 2 : lead);
+        }
 }
+
+TEST(adamw) { gpu_over_types(0, NULL, adamw_sizes); }
 
 TEST(sum_squares)
 {
@@ -127,7 +123,7 @@ TEST(cast)
     gpu_close(&g);
 }
 
-/* Ends of the ranges: ties, overflow, what is below the normal numbers, infinity. */
+/* Ends of the ranges: ties, overflow, subnormal numbers, infinity. */
 TEST(cast_edges)
 {
     static const float edge[] = {0.0f, -0.0f, 1.00390625f, 1.01171875f, 65504, 65519, 65520, 1e30f,
@@ -150,31 +146,27 @@ TEST(cast_edges)
 }
 
 /* Masks are the same words on both sides, so that each value is off by one rounding at most. */
-TEST(masks)
+static void masks(struct gpu *g)
 {
     static const int64_t shape[][2] = {{1, 1}, {3, 7}, {5, 64}, {33, 1022}, {700, 1024}, {0, 8}};
     static const float ps[] = {0, 0.1f, 0.5f, 1};
+    struct device *dev[2] = {g->cpu, g->gpu};
 
-    for (int t = 0; t < gpu_n_types(); t++) {
-        struct gpu g;
+    for (size_t k = 0; k < sizeof shape / sizeof shape[0]; k++)
+        for (int i = 0; i < 8; i++) {
+            int64_t n = shape[k][0], width = shape[k][1];
+            struct op_drop d = {ps[i % 4], 1234567890123456789u, 77};
+            struct both x;
 
-        gpu_open(&g, gpu_types[t], NULL);
-        for (size_t k = 0; k < sizeof shape / sizeof shape[0]; k++)
-            for (int i = 0; i < 8; i++) {
-                int64_t n = shape[k][0], width = shape[k][1];
-                struct op_drop d = {ps[i % 4], 1234567890123456789u, 77};
-                struct device *dev[2] = {g.cpu, g.gpu};
-                struct both x;
-
-                if (gpu_left_out(n * width))
-                    continue;
-                x = gpu_random(&g, g.type, n * width, 2);
-                for (int s = 0; s < 2; s++)
-                    (i < 4 ? dev[s]->ops->drop : dev[s]->ops->jitter)(dev[s], s ? x.gpu : x.cpu, n,
-                                                                      width, &d);
-                gpu_close_to(&g, i < 4 ? "drop" : "jitter", &x, gpu_bound(g.type));
-                gpu_release(&g);
-            }
-        gpu_close(&g);
-    }
+            if (gpu_left_out(n * width))
+                continue;
+            x = gpu_random(g, g->type, n * width, 2);
+            for (int s = 0; s < 2; s++)
+                (i < 4 ? dev[s]->ops->drop : dev[s]->ops->jitter)(dev[s], s ? x.gpu : x.cpu, n,
+                                                                  width, &d);
+            gpu_close_to(g, i < 4 ? "drop" : "jitter", &x, gpu_bound(g->type));
+            gpu_release(g);
+        }
 }
+
+TEST(masks) { gpu_over_types(0, NULL, masks); }

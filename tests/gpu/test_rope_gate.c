@@ -1,27 +1,25 @@
 /* Rotary positions, norms by heads and gated activations on a GPU against the CPU. */
 #include "tests/gpu/gpu.h"
 
-/* Sums in f32 of what starts from the same rounded values. */
-#define SUM_BOUND 2e-5
-
 enum { POSITIONS = 97 };
 
-/* How a row's heads lie: q, k, v one after another; [K, 3, d] (H = K); with a gap behind. */
+/* How a row's heads lie: q, k, v one after another; [K, 3, d] (H = K); with a gap after
+ * them. */
 enum layout { BLOCKS, FUSED, GAP };
 
-struct shape {
-    int64_t n, n_head, n_kv, dim, turned;
+struct rope_case {
+    int64_t n, n_head, n_kv, dim, rotary_dim;
     enum layout layout;
     bool norms, frozen, skew;
 };
 
-static int64_t stride_of(const struct shape *c)
+static int64_t stride_of(const struct rope_case *c)
 {
     return (c->n_head + 2 * c->n_kv) * c->dim + (c->layout == GAP ? 24 : 0);
 }
 
 /* In elements of `size` bytes. */
-static struct op_heads heads(const struct shape *c, void *base, size_t size)
+static struct op_heads heads(const struct rope_case *c, void *base, size_t size)
 {
     char *q = base;
     int64_t d = c->dim, stride = stride_of(c);
@@ -33,19 +31,19 @@ static struct op_heads heads(const struct shape *c, void *base, size_t size)
                              q + (size_t)((c->n_head + c->n_kv) * d) * size, stride, 0, d, d};
 }
 
-static struct both angles(struct gpu *g, int64_t turned)
+static struct both angles(struct gpu *g, int64_t rotary_dim)
 {
-    float *host = malloc((size_t)(POSITIONS * turned) * sizeof *host + 1);
+    float *host = malloc((size_t)(POSITIONS * rotary_dim) * sizeof *host + 1);
     struct both b;
 
     for (int64_t p = 0; p < POSITIONS; p++)
-        for (int64_t j = 0; j < turned / 2; j++) {
-            double a = (double)p * pow(100, -2.0 * (double)j / (double)turned);
+        for (int64_t j = 0; j < rotary_dim / 2; j++) {
+            double a = (double)p * pow(100, -2.0 * (double)j / (double)rotary_dim);
 
-            host[p * turned + j] = (float)cos(a);
-            host[p * turned + turned / 2 + j] = (float)sin(a);
+            host[p * rotary_dim + j] = (float)cos(a);
+            host[p * rotary_dim + rotary_dim / 2 + j] = (float)sin(a);
         }
-    b = gpu_values(g, CKPT_F32, host, POSITIONS * turned);
+    b = gpu_values(g, CKPT_F32, host, POSITIONS * rotary_dim);
     free(host);
     return b;
 }
@@ -62,36 +60,34 @@ static struct both places(struct gpu *g, int64_t n)
     return b;
 }
 
-/* dq, dk: where the sums' bytes go. */
-static void rope_once(struct gpu *g, const struct shape *c, void **dq, void **dk)
+static void rope_once(struct gpu *g, const void *of, bool cpu, struct gpu_results *r)
 {
+    const struct rope_case *c = of;
     int64_t all = c->n * stride_of(c), skew = c->skew ? 1 : 0;
     double bound = gpu_bound(g->type);
-    struct both in = gpu_random(g, g->type, all, 1), out = gpu_blank(g, g->type, all);
-    struct both grad = gpu_random(g, g->type, all, 1), at = places(g, c->n);
-    struct both table = angles(g, c->turned ? c->turned : 2);
-    struct both w[2], dw[2], stats = gpu_blank(g, CKPT_F32, c->n * (c->n_head + c->n_kv));
+    struct both in, out, grad, at, table, w[2], dw[2], stats;
 
+    if (gpu_left_out(all))
+        return;
+    in = gpu_random(g, g->type, all, 1);
+    out = gpu_blank(g, g->type, all);
+    grad = gpu_random(g, g->type, all, 1);
+    at = places(g, c->n);
+    table = angles(g, c->rotary_dim ? c->rotary_dim : 2);
+    stats = gpu_blank(g, CKPT_F32, c->n * (c->n_head + c->n_kv));
     for (int i = 0; i < 2; i++) {
         w[i] = gpu_random(g, g->type, c->dim + 1, 1);
         dw[i] = gpu_random(g, CKPT_F32, c->dim, 1);
     }
-    for (int s = 0; s < 2; s++) {
+    for (int s = !cpu; s < 2; s++) {
         struct device *dev = s ? g->gpu : g->cpu;
         size_t size = s ? ckpt_dtype_size(g->type) : sizeof(float);
 #define AT(v) (s ? (v).gpu : (v).cpu)
         struct op_rope op = {
-            .in = heads(c, AT(in), size),
-            .out = heads(c, c->norms ? AT(out) : AT(in), size),
-            .grad = heads(c, AT(grad), size),
-            .stats = c->norms ? AT(stats) : NULL,
-            .table = c->turned ? AT(table) : NULL,
-            .positions = AT(at),
-            .n = c->n,
-            .n_head = c->n_head,
-            .n_kv = c->n_kv,
-            .dim = c->dim,
-            .rotary_dim = c->turned,
+            .in = heads(c, AT(in), size), .out = heads(c, c->norms ? AT(out) : AT(in), size),
+            .grad = heads(c, AT(grad), size), .stats = c->norms ? AT(stats) : NULL,
+            .table = c->rotary_dim ? AT(table) : NULL, .positions = AT(at), .n = c->n,
+            .n_head = c->n_head, .n_kv = c->n_kv, .dim = c->dim, .rotary_dim = c->rotary_dim,
             .eps = 1e-6f,
         };
 
@@ -105,39 +101,18 @@ static void rope_once(struct gpu *g, const struct shape *c, void **dq, void **dk
         dev->ops->rope_bwd(dev, &op);
 #undef AT
     }
-    gpu_close_to(g, "in", &in, bound);
-    gpu_close_to(g, "out", &out, bound);
-    gpu_close_to(g, "grad", &grad, bound);
+    gpu_result(r, &in, bound, "in");
+    gpu_result(r, &out, bound, "out");
+    gpu_result(r, &grad, bound, "grad");
     if (c->norms)
-        gpu_close_to(g, "stats", &stats, SUM_BOUND);
-    gpu_close_to(g, "dq_norm", &dw[0], SUM_BOUND);
-    gpu_close_to(g, "dk_norm", &dw[1], SUM_BOUND);
-    *dq = gpu_bytes(g, &dw[0]);
-    *dk = gpu_bytes(g, &dw[1]);
-    gpu_release(g);
-}
-
-static void check_rope(struct gpu *g, const struct shape *c)
-{
-    uint64_t draws = g->draws;
-    void *dw[2], *again[2] = {0};
-
-    rope_once(g, c, &dw[0], &dw[1]);
-    if (!gpu_small()) {
-        g->draws = draws;
-        rope_once(g, c, &again[0], &again[1]);
-    }
-    for (int i = 0; i < 2; i++) {
-        if (again[i])
-            assert_memory_equal(dw[i], again[i], (size_t)c->dim * sizeof(float));
-        free(dw[i]);
-        free(again[i]);
-    }
+        gpu_result(r, &stats, GPU_SUM_BOUND, "stats");
+    gpu_result(r, &dw[0], GPU_SUM_BOUND, "dq_norm");
+    gpu_result(r, &dw[1], GPU_SUM_BOUND, "dk_norm");
 }
 
 TEST(rope)
 {
-    static const struct shape shapes[] = {
+    static const struct rope_case c[] = {
         {0, 2, 2, 64, 64, BLOCKS, false, false, false},
         {1, 1, 1, 2, 2, BLOCKS, false, false, false},
         {37, 4, 2, 128, 128, BLOCKS, false, false, false},
@@ -161,62 +136,62 @@ TEST(rope)
     };
     struct op_limits limits = {.n = 1024, .dim = 64, .vocab = 64, .head_dim = 1024, .train = true};
 
-    for (int t = 0; t < gpu_n_types(); t++) {
-        struct gpu g;
-
-        gpu_open(&g, gpu_types[t], &limits);
-        for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
-            if (!gpu_left_out(shapes[i].n * stride_of(&shapes[i])))
-                check_rope(&g, &shapes[i]);
-        gpu_close(&g);
-    }
+    GPU_CHECK_ALL(0, &limits, rope_once, c);
 }
 
-static void check_gate(struct gpu *g, enum op_act act, int64_t n, int64_t ff, float p, float scale)
-{
-    double bound = gpu_bound(g->type);
-    struct both u = gpu_random(g, g->type, n * 2 * ff, scale), out = gpu_blank(g, g->type, n * ff);
-    struct both dout = gpu_random(g, g->type, n * ff, 1), du = gpu_blank(g, g->type, n * 2 * ff);
-    struct both again = gpu_blank(g, g->type, n * ff);
+struct gate_case {
+    enum op_act act;
+    int64_t n, ff;
+    float p, scale;
+};
 
-    for (int s = 0; s < 2; s++) {
+static void gate_once(struct gpu *g, const void *of, bool cpu, struct gpu_results *r)
+{
+    const struct gate_case *c = of;
+    double bound = gpu_bound(g->type);
+    struct both u = gpu_random(g, g->type, c->n * 2 * c->ff, c->scale);
+    struct both out = gpu_blank(g, g->type, c->n * c->ff);
+    struct both dout = gpu_random(g, g->type, c->n * c->ff, 1);
+    struct both du = gpu_blank(g, g->type, c->n * 2 * c->ff);
+    struct both recomputed = gpu_blank(g, g->type, c->n * c->ff);
+
+    for (int s = !cpu; s < 2; s++) {
         struct device *dev = s ? g->gpu : g->cpu;
 #define AT(v) (s ? (v).gpu : (v).cpu)
-        struct op_gate op = {.out = AT(out), .du = AT(du), .u = AT(u), .dout = AT(dout), .act = act,
-                             .n = n, .ff = ff, .drop = {p, 99, 5}};
+        struct op_gate op = {.out = AT(out), .du = AT(du), .u = AT(u), .dout = AT(dout),
+                             .act = c->act, .n = c->n, .ff = c->ff, .drop = {c->p, 99, 5}};
 
         dev->ops->gate_fwd(dev, &op);
-        op.out = n % 2 ? AT(again) : NULL;
-        op.recompute = n % 2;
+        op.recompute = c->n % 2;
+        op.out = op.recompute ? AT(recomputed) : NULL;
         dev->ops->gate_bwd(dev, &op);
 #undef AT
     }
-    gpu_close_to(g, "out again", &again, bound);
-    gpu_close_to(g, "out", &out, bound);
-    gpu_close_to(g, "du", &du, bound);
-    gpu_release(g);
+    gpu_result(r, &recomputed, bound, "recomputed out");
+    gpu_result(r, &out, bound, "out");
+    gpu_result(r, &du, bound, "du");
 }
 
-TEST(gate)
+static void gates(struct gpu *g)
 {
     static const int64_t shapes[][2] = {{0, 8},    {1, 1},     {5, 7},      {33, 100},
                                         {9, 2048}, {70, 5461}, {11, 11008}, {3, 12}};
 
-    for (int t = 0; t < gpu_n_types(); t++) {
-        struct gpu g;
+    for (int act = OP_ACT_GELU_TANH; act <= OP_ACT_SILU; act++)
+        for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+            struct gate_case c = {(enum op_act)act, shapes[i][0], shapes[i][1], 0, 1};
 
-        gpu_open(&g, gpu_types[t], NULL);
-        for (int act = OP_ACT_GELU_TANH; act <= OP_ACT_SILU; act++)
-            for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
-                int64_t n = shapes[i][0], ff = shapes[i][1];
-
-                if (gpu_left_out(n * ff))
-                    continue;
-                check_gate(&g, (enum op_act)act, n, ff, 0, 1);
-                check_gate(&g, (enum op_act)act, n, ff, 0.2f, 2);
-                if (ff > 1)             /* far into both tails, and not all of it into one */
-                    check_gate(&g, (enum op_act)act, n, ff, 0, 40);
-            }
-        gpu_close(&g);
-    }
+            if (gpu_left_out(c.n * c.ff))
+                continue;
+            gpu_check(g, gate_once, &c);
+            c.p = 0.2f;
+            c.scale = 2;
+            gpu_check(g, gate_once, &c);
+            c.p = 0;
+            c.scale = 40;               /* far into both tails, and not all of it into one */
+            if (c.ff > 1)
+                gpu_check(g, gate_once, &c);
+        }
 }
+
+TEST(gate) { gpu_over_types(0, NULL, gates); }

@@ -1,9 +1,10 @@
-/* Lanes on a GPU: pinned memory is zero, pieces pass the ring in order, a refusal is told. */
+/* Streams on a GPU: pinned memory is zero, pieces pass the ring in order, events are waited
+ * for. */
 #include "tests/gpu/gpu.h"
 
 #include "trainer/shard/ring.h"
 
-enum { PIECE = 3 << 20, PIECES = 40, TURNS = 3 };
+enum { PIECE = 3 << 20, PIECES = 40, ROUNDS = 3 };
 
 struct job {
     struct device *dev;
@@ -19,7 +20,7 @@ static int moves(void *ctx, int64_t k, struct ring_move *move)
     return 2;
 }
 
-/* The two change places, by way of a third; what lay in the third is stale. */
+/* Swap the two, by way of a third, whose old bytes are stale. */
 static void work(void *ctx, int64_t k, unsigned char *slot)
 {
     struct device *dev = ((struct job *)ctx)->dev;
@@ -52,11 +53,11 @@ TEST(ring)
         j.b[i] = byte_of(i, 1);
     }
     assert_int_equal(ring_new(&r, g.gpu, 3 * (size_t)PIECE, 2, 7, &err), 0);
-    for (int t = 0; t < TURNS; t++)
+    for (int t = 0; t < ROUNDS; t++)
         ring_run(r, &(struct ring_run){.ctx = &j, .n = PIECES, .moves = moves, .work = work});
     gpu_fine(&g);
     for (size_t i = 0; i < all; i++)
-        if (j.a[i] != byte_of(i, TURNS % 2) || j.b[i] != byte_of(i, 1 - TURNS % 2))
+        if (j.a[i] != byte_of(i, ROUNDS % 2) || j.b[i] != byte_of(i, 1 - ROUNDS % 2))
             fail_msg("byte %zu", i);
     ring_free(r);
     g.gpu->ops->unpin(g.gpu, j.a);

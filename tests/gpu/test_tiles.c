@@ -1,7 +1,5 @@
-/*
- * Projections by our own kernel, which is taken where it is faster: a file of choices that says so of
- * all products that were met, against the CPU.
- */
+/* Projections by our own kernel against the CPU: a file of choices asks for it in all
+ * products. */
 #include "tests/gpu/choices_file.h"
 #include "tests/gpu/linear_pair.h"
 
@@ -26,10 +24,8 @@ TEST(tiles)
         {.n = 6000, .in = 1032, .out = 2056, .bias = true, .frozen = true},
     };
     size_t n = gpu_small() ? 3 : sizeof c / sizeof c[0];    /* timing is slow there */
-    char folder[] = "/tmp/tiles-XXXXXX";
+    const char *folder = choices_folder();
 
-    assert_non_null(mkdtemp(folder));
-    setenv("CKPT_CACHE", folder, 1);
     linear_check_all(c, n, 6000);
     assert_true(choices_put(folder, 0) >= (int)n);
     linear_check_all(c, n, 6000);

@@ -1,9 +1,9 @@
-/* The largest logits of rows on a GPU, beside a sort; twice, to the same bits. */
+/* The largest logits of rows on a GPU against a sort. */
 #include "tests/gpu/gpu.h"
 
 #include "tests/unit/top_check.h"
 
-TEST(top_is_what_a_sort_gives)
+TEST(top_equals_a_sort)
 {
     static const struct {
         int64_t n, vocab, k;

@@ -4,7 +4,7 @@
  * The models' configurations are in gpu_models.json.
  *
  * usage: bench_gpu MODEL [OPTION...]
- *   --lora                a change of rank 32 beside all linear layers, the rest frozen; of a
+ *   --lora                LoRA of rank 32 beside all linear layers, the rest frozen; of a
  *                         mixture of experts beside attention's four alone
  *   --batch N             sequences of a micro-batch (8)
  *   --length N            tokens of each, of the encoder where there is one (512)
@@ -12,7 +12,7 @@
  *   --prompt P            so many percent of each sequence carry no loss (0)
  *   --accumulate N        micro-batches of a step (1)
  *   --packed              documents of real texts' lengths (below) fill batch x length tokens
- *   --recompute HOW       none, norms (norms and activations are made again) or full (none)
+ *   --recompute HOW       none, norms (norms and activations are recomputed) or full (none)
  *   --moments TYPE        f32, bf16 or 8bit (f32)
  *   --paged               true weights and moments lie on the host, as many as find no room
  *   --offload WHICH       states: all of those do; params: weights and gradients too
@@ -43,11 +43,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "libckpt/base/json.h"
 #include "libckpt/mem.h"
 #include "tests/perf/gpu_watch.h"
+#include "trainer/clock.h"
 #include "trainer/comm/comm.h"
 #include "trainer/fp8_cache.h"
 #include "trainer/run/fit.h"
@@ -88,14 +88,6 @@ struct bench {
     int64_t        step;
     double         tokens, docs, flops; /* of the steps so far */
 };
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static void need(int rc, const struct ckpt_err *err)
 {
@@ -285,13 +277,13 @@ static void decode(struct bench *b)
     for (int64_t i = -4; i < n; i++) {
         if (i == 0) {
             gpu_watch_start(&watch, b->dev->bus);
-            start = now();
+            start = clock_now();
         }
         for (int64_t j = 0; j < docs; j++)
             ids[j] = top.id[j];
         need(decode_top(d, zero_weights(b->zero), ids, some, docs, &top, &err), &err);
     }
-    each = (now() - start) / (double)n;
+    each = (clock_now() - start) / (double)n;
     gpu_watch_stop(&watch);
     for (size_t i = 0; i < p->n; i++)
         if (p->item[i].shape.rank == 2 && !strstr(p->item[i].name, "embed_tokens") &&
@@ -326,11 +318,11 @@ static double warm_up(struct bench *b, double *norm)
 
     for (int i = 0; i < WARM_MOST && (b->turn < WARM || b->turn < b->n_batch || steady < need_steady);
          i++) {
-        double start = now(), took;
+        double start = clock_now(), took;
 
         loss = step(b, norm);
         need(device_sync(b->dev, &err), &err);
-        took = now() - start;
+        took = clock_now() - start;
         best = took < best ? took : best;
         steady = took <= 1.05 * best ? steady + 1 : 0;
     }
@@ -364,15 +356,15 @@ static void train(struct bench *b)
     fprintf(stderr, "%s: loss %.4f, gradient norm %.4g\n", b->o.model, loss, norm);
     b->tokens = b->docs = b->flops = 0;
     gpu_watch_start(&watch, b->dev->bus);
-    began = now();
-    for (n = 0; n < b->o.steps && (n < AT_LEAST || now() - began < b->o.seconds); n++) {
-        double start = now();
+    began = clock_now();
+    for (n = 0; n < b->o.steps && (n < AT_LEAST || clock_now() - began < b->o.seconds); n++) {
+        double start = clock_now();
 
         loss = step(b, &norm);
         need(device_sync(b->dev, &err), &err);
-        seconds[n] = now() - start;
+        seconds[n] = clock_now() - start;
     }
-    took = now() - began;
+    took = clock_now() - began;
     gpu_watch_stop(&watch);
     qsort(seconds, (size_t)n, sizeof *seconds, by_size);
     printf("model=%s work=%s tok_s=%.0f ex_s=%.2f ms=%.2f median_ms=%.2f best_ms=%.2f mfu=%.1f "
@@ -506,7 +498,7 @@ int main(int argc, char **argv)
                                .recompute = o->recompute, .lora = b.lora};
     opts.max_rows = opts.max_tokens;
     want = (struct fit_opts){.arch = b.arch, .dev = b.dev, .world_size = 1, .model = opts,
-                             .zero = zero, .room = b.dev->ops->free_bytes(b.dev)};
+                             .zero = zero, .free_bytes = b.dev->ops->free_bytes(b.dev)};
     need(fit_find(&fit, &want, &err), &err);
     zero.paged = fit.paged;
     zero.optim_on_device = fit.optim_on_device;
@@ -514,7 +506,7 @@ int main(int argc, char **argv)
     need(zero_new(&b.zero, model_params(b.model), &zero, b.dev, b.comm, &err), &err);
     need(zero_fill(b.zero, ZERO_MASTER, fill, (void *)(uintptr_t)model_params(b.model), &err), &err);
     if (o->fp8)
-        need(fp8_cache_lend(b.dev, model_params(b.model), fit.room - fit.all, false, &err), &err);
+        need(fp8_cache_lend(b.dev, model_params(b.model), fit.free_bytes - fit.all, false, &err), &err);
     if (o->decode)
         decode(&b);
     else

@@ -5,7 +5,7 @@
  * usage: bench_step [threads] [hidden] [layers] [heads] [feed-forward of llama] [vocab]
  *   step llama|bloom f32|bf16 BATCH LENGTH STEPS   prints the median ms of a step, the median of
  *                                                  its CPU time, and the last loss
- *   profile ...                                    as step: ms of each operation in the last one
+ *   profile ...                                    as step, and the last one's operations by time
  *   decode llama|bloom f32|bf16 TOKENS             prints GB of weights a second, and GB/s at
  *                                                  which the same threads read as many bytes;
  *                                                  one thread's by its CPU time
@@ -18,10 +18,12 @@
 
 #include "libckpt/base/json.h"
 #include "libckpt/mem.h"
+#include "trainer/clock.h"
 #include "trainer/comm/comm.h"
 #include "trainer/cpu/cpu.h"
 #include "formats/families/arch.h"
 #include "trainer/model/model.h"
+#include "trainer/ops/profile.h"
 #include "trainer/optim/optim.h"
 #include "trainer/shard/zero.h"
 
@@ -38,13 +40,7 @@ struct bench {
     int64_t        step;
 };
 
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + 1e-6 * (double)t.tv_nsec;
-}
+static double now(void) { return clock_now() * 1e3; }
 
 static double cpu_time(void)
 {
@@ -72,63 +68,6 @@ static int fill(void *ctx, size_t i, int64_t start, int64_t count, float *dst,
         dst[j] = gain ? 1.0f : ((float)(r >> 8) * 0x1p-24f - 0.5f) * 0.07f;
     }
     return 0;
-}
-
-/* The row of operations with a watch around each. */
-static const struct ops *row;
-static double spent[32];
-
-#define WATCHED(X)                                                                             \
-    X(0, zero, (struct device *d, void *p, size_t n), (d, p, n))                               \
-    X(1, cast, (struct device *d, void *p, enum ckpt_dtype to, const void *q,                  \
-                enum ckpt_dtype from, int64_t n), (d, p, to, q, from, n))                      \
-    X(2, adamw, (struct device *d, const struct adamw_run *r, int64_t n, const struct adamw *a),\
-         (d, r, n, a))                                                                         \
-    X(3, grad_norm, (struct device *d, struct op_verdict *v, const float *g, int64_t n,        \
-                     double m, double s), (d, v, g, n, m, s))                                  \
-    X(4, embed_fwd, (struct device *d, const struct op_embed *a), (d, a))                      \
-    X(5, embed_bwd, (struct device *d, const struct op_embed *a), (d, a))                      \
-    X(6, norm_fwd, (struct device *d, const struct op_rownorm *a), (d, a))                     \
-    X(7, norm_bwd, (struct device *d, const struct op_rownorm *a), (d, a))                     \
-    X(8, linear_fwd, (struct device *d, const struct op_linear *a), (d, a))                    \
-    X(9, linear_bwd, (struct device *d, const struct op_linear *a), (d, a))                    \
-    X(10, rope_fwd, (struct device *d, const struct op_rope *a), (d, a))                       \
-    X(11, rope_bwd, (struct device *d, const struct op_rope *a), (d, a))                       \
-    X(12, gate_fwd, (struct device *d, const struct op_gate *a), (d, a))                       \
-    X(13, gate_bwd, (struct device *d, const struct op_gate *a), (d, a))                       \
-    X(14, attention_fwd, (struct device *d, const struct op_attention *a), (d, a))             \
-    X(15, attention_bwd, (struct device *d, const struct op_attention *a), (d, a))             \
-    X(16, head_loss, (struct device *d, const struct op_head *a), (d, a))
-#define WATCH(i, name, takes, given)                                                           \
-    static void watched_##name takes                                                           \
-    {                                                                                          \
-        double t = now();                                                                      \
-                                                                                               \
-        row->name given;                                                                       \
-        spent[i] += now() - t;                                                                 \
-    }
-WATCHED(WATCH)
-
-static const struct ops *watched_row(const struct ops *of)
-{
-    static struct ops watched;
-
-    row = of;
-    watched = *of;
-#define PUT(i, name, takes, given) watched.name = watched_##name;
-    WATCHED(PUT)
-#undef PUT
-    return &watched;
-}
-
-static void print_spent(void)
-{
-#define SAY(i, name, takes, given)                                                             \
-    if (spent[i] > 0)                                                                          \
-        printf(" %s %.2f", #name, spent[i]);
-    WATCHED(SAY)
-#undef SAY
-    printf("\n");
 }
 
 static json_t *config(const char *model, const long *a)
@@ -161,8 +100,8 @@ static int open_bench(struct bench *b, const char *model, bool bf16, const long 
     int rc = arch_read_json(&b->arch, json, err);
 
     json_decref(json);
-    if (rc || device_open_cpu(&b->dev, (int)a[THREADS], err))
-        return err->code;
+    if (rc || (rc = device_open_cpu(&b->dev, (int)a[THREADS], err)) != 0)
+        return rc;
     b->dev->weight = bf16 ? CKPT_BF16 : CKPT_F32;
     if (comm_open(&b->comm, 0, err) || model_new(&b->model, b->arch, opts, b->dev, err) ||
         zero_new(&b->zero, model_params(b->model), &(struct zero_opts){.train = opts->train}, b->dev,
@@ -226,6 +165,7 @@ static int steps(const char *model, bool bf16, int64_t batch, int64_t length, in
     struct model_opts opts = {.max_tokens = batch * length, .max_docs = batch,
                               .max_rows = batch * length, .train = true};
     double wall[100], cpu[100], loss = 0;
+    struct profile *prof = NULL;
     struct ckpt_err err = {0};
     struct bench b = {0};
 
@@ -235,21 +175,21 @@ static int steps(const char *model, bool bf16, int64_t batch, int64_t length, in
     }
     fill_batch(&b, batch, length, a[VOCAB]);
     step(&b, &err);
-    if (profile)
-        b.dev->ops = watched_row(b.dev->ops);
     for (int i = 0; i < n; i++) {
         double t = now(), c = cpu_time();
 
-        memset(spent, 0, sizeof spent);
+        if (profile && i == n - 1 && profile_on(&prof, b.dev, &err))
+            fprintf(stderr, "bench_step: %s\n", err.text);
         loss = step(&b, &err);
         wall[i] = now() - t;
         cpu[i] = cpu_time() - c;
     }
     qsort(wall, (size_t)n, sizeof *wall, by_size);
     qsort(cpu, (size_t)n, sizeof *cpu, by_size);
-    printf("%.2f %.2f %.4f%s", wall[n / 2], cpu[n / 2], loss, profile ? "" : "\n");
-    if (profile)
-        print_spent();
+    printf("%.2f %.2f %.4f\n", wall[n / 2], cpu[n / 2], loss);
+    if (prof)
+        profile_print(prof, stdout, 1);
+    profile_off(prof);
     close_bench(&b);
     return 0;
 }

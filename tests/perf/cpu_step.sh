@@ -77,7 +77,8 @@ for model in ${JOBS:-llama bloom}; do for type in ${TYPES:-f32 bf16}; do for siz
 done; done; done
 for type in ${TYPES:-f32 bf16}; do
     echo "profile llama $type 1 512 $STEPS" >&3
-    read -r line <&4 && echo "profile: llama $type 1x512, ms: ${line#* * }"
+    read -r line <&4 && echo "profile: llama $type 1x512, ms: $line"
+    while read -r line <&4 && echo "$line" && [ "${line%% *}" != all ]; do :; done
 done
 exec 3>&- 5>&-
 [ -s "$dir/torch.err" ] && grep -i -m3 error "$dir/torch.err"

@@ -282,16 +282,16 @@ static void fill_magnitude(struct session *s, size_t i, struct flat_piece piece,
     const struct params *p = zero_flat(s->zero)->params;
     const struct param *a = &p->item[i - 2], *b = &p->item[i - 1], *w = a;
     int64_t n_out = p->item[i].numel, n_in = a->shape.dim[1], r = a->shape.dim[0];
-    bool turned;
+    bool in_out;
 
     while (w->kind != PARAM_BASE || w->role != a->role)
         w--;
-    turned = s->arch->weight_order == ARCH_IN_OUT && role_is_transposed((enum role)w->role);
+    in_out = s->arch->weight_order == ARCH_IN_OUT && role_is_transposed((enum role)w->role);
     for (int64_t o = piece.start; o < piece.start + piece.count; o++) {
         double sum = 0;
 
         for (int64_t j = 0; j < n_in; j++) {
-            double v = (double)layer[w->offset + (turned ? j * n_out + o : o * n_in + j)];
+            double v = (double)layer[w->offset + (in_out ? j * n_out + o : o * n_in + j)];
 
             for (int64_t k = 0; k < r; k++)
                 v += (double)(a->scale * layer[b->offset + o * r + k] *

@@ -1,12 +1,12 @@
 /*
- * checkpoint - save a run's whole state: checkpoint-<step>/ as HF Trainer names it.
+ * checkpoint - save all of a run's state: checkpoint-<step>/ as HF Trainer names it.
  *
  * Stage 3: global_step<step>/ as DeepSpeed writes it, and `latest`. Stage 0: model.safetensors
  * and optimizer.pt.  An adapter has adapter_config.json and adapter_model.safetensors in place
  * of the model, in both stages, and its shards hold only the adapter.  Both: config.json,
  * tokenizer files, trainer_state.json, scheduler.pt, rng_state files, scaler.pt if the loss is
  * scaled, training_args.bin and MANIFEST.json with the digests of all others.  A checkpoint is
- * built aside and renamed whole: under its name it is always complete.
+ * built aside and renamed at once: under its name it is always complete.
  */
 #ifndef CKPT_TRAINER_CHECKPOINT_CHECKPOINT_H
 #define CKPT_TRAINER_CHECKPOINT_CHECKPOINT_H
@@ -38,7 +38,7 @@ struct checkpoint {
 int checkpoint_try(const char *output_dir, struct session *s, struct ckpt_err *err);
 /*
  * Save as output_dir/checkpoint-<global_step>.  Collective.  path gets the final name on every
- * rank.  On failure nothing stands under that name, or with c->replace what stood there before.
+ * rank.  On failure nothing has that name, or with c->replace the earlier checkpoint.
  */
 int checkpoint_save(char path[4096], struct session *s, const struct checkpoint *c,
                     struct ckpt_err *err);

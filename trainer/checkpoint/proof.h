@@ -30,7 +30,7 @@ int proof_first(const char *path, bool speak, struct ckpt_err *err);
  */
 int proof_begin(struct proof **out, const char *path, const json_t *manifest, int rank,
                 int world_size, struct ckpt_err *err);
-/* Wait, and tell the first file that does not fit.  Takes p; NULL accepted. */
+/* Wait, and return the failure of the first file that does not fit.  Takes p; NULL accepted. */
 int proof_end(struct proof *p, struct ckpt_err *err);
 
 #endif

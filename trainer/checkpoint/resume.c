@@ -161,7 +161,7 @@ static int load_proved(struct session *s, struct ckpt_dir *dir, const char *path
         rc = ckpt_dir_has(dir, "latest") ? load_deepspeed(s, path, !manifest, index, err)
                                          : load_plain(s, path, !manifest, index, err);
     proved = proof_end(proof, &why);
-    *damaged |= proved == CKPT_EFORMAT; /* the load's own error tells less then */
+    *damaged |= proved == CKPT_EFORMAT; /* the load's own error says less then */
     if (proved == CKPT_EFORMAT || (rc == 0 && proved)) {
         *err = why;
         rc = proved;

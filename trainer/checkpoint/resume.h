@@ -12,7 +12,7 @@ int resume_step(int64_t *step, const char *path, struct ckpt_err *err);
  * Weights, moments and counters from a checkpoint of any world size and stage, ours, DeepSpeed's
  * or HF Trainer's; of an adapter only what is trained, the base is there.  What is loaded has the
  * digests of our own manifest, proved beside the load; what is read before it is proof_first's.
- * Collective.  CKPT_EMISMATCH when our own manifest tells of other data or another seed than c
+ * Collective.  CKPT_EMISMATCH when our own manifest has other data or another seed than c
  * has.  *damaged, the same on all ranks: bytes do not have their digests (CKPT_EFORMAT), so that
  * nothing of what was loaded counts.
  */

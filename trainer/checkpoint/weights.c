@@ -190,8 +190,8 @@ static size_t find_either(const struct ckpt_source *src, const char *prefix, con
 
 #define PART 8192               /* elements compared at a time */
 
-int weights_head_apart(bool *apart, struct ckpt_source *src, const char *head,
-                       const char *prefix, const char *tokens, struct ckpt_err *err)
+int weights_head_differs(bool *differs, struct ckpt_source *src, const char *head,
+                         const char *prefix, const char *tokens, struct ckpt_err *err)
 {
     size_t h = ckpt_source_find(src, head), t = find_either(src, prefix, tokens);
     const struct ckpt_tensor *x, *y;
@@ -199,23 +199,23 @@ int weights_head_apart(bool *apart, struct ckpt_source *src, const char *head,
     void *stage;
     int rc;
 
-    *apart = false;
+    *differs = false;
     if (h == SIZE_MAX || t == SIZE_MAX)
         return 0;
     x = ckpt_source_tensor(src, h);
     y = ckpt_source_tensor(src, t);
     if (x->alias_of == y->alias_of || !ckpt_shape_equal(&x->shape, &y->shape))
-        return 0;               /* the same storage; or no head of this model, told elsewhere */
+        return 0;               /* the same storage; or no head of this model, refused elsewhere */
     a = ckpt_alloc_buffer(2 * PART * sizeof *a);
     stage = ckpt_alloc_buffer(STAGE_BYTES);
     rc = a && stage ? 0 : ckpt_nomem(err, STAGE_BYTES);
-    for (int64_t at = 0; rc == 0 && !*apart && at < x->numel; at += PART) {
+    for (int64_t at = 0; rc == 0 && !*differs && at < x->numel; at += PART) {
         int64_t n = x->numel - at < PART ? x->numel - at : PART;
 
         rc = read_f32(a, src, h, at, n, stage, err);
         if (rc == 0)
             rc = read_f32(a + PART, src, t, at, n, stage, err);
-        *apart = rc == 0 && memcmp(a, a + PART, (size_t)n * sizeof *a) != 0;
+        *differs = rc == 0 && memcmp(a, a + PART, (size_t)n * sizeof *a) != 0;
     }
     ckpt_free(a);
     ckpt_free(stage);

@@ -9,7 +9,7 @@
 #include "trainer/shard/zero.h"
 
 /*
- * Which tensor of a source holds each parameter: index[n_params].  suffix is put behind the
+ * Which tensor of a source holds each parameter: index[n_params].  suffix follows the
  * parameter's name ("" for weights, "|exp_avg" for a moment).  With exact set, tensors of kind
  * WEIGHT that belong to no parameter are errors, except names tied to one (`tied`, may be NULL)
  * and those the family calls spare.
@@ -20,15 +20,15 @@ int weights_match(size_t *index, const struct params *params, const struct ckpt_
                   const char *suffix, const char *tied, bool exact, struct ckpt_err *err);
 
 /*
- * A tied head that the checkpoint holds as well, with other values than the embedding (names as
- * they may stand in src, prefix or not): *apart.  The head in the file is then the one that counts.
+ * Whether src has a tied head whose values differ from the embedding's (names with or without the
+ * prefix): the head in the file is then the one that counts.
  */
-int weights_head_apart(bool *apart, struct ckpt_source *src, const char *head,
-                       const char *prefix, const char *tokens, struct ckpt_err *err);
+int weights_head_differs(bool *differs, struct ckpt_source *src, const char *head,
+                         const char *prefix, const char *tokens, struct ckpt_err *err);
 
 /*
  * Fill one of this rank's arrays from the matched tensors, converted to f32; index SIZE_MAX: left
- * as it is; from (or NULL) tells where in its tensor a parameter begins.  Reads only what the
+ * as it is; from: where in its tensor each parameter begins; NULL: at 0.  Reads only what the
  * rank owns, through at most 1 MiB of staging.
  */
 int weights_load(struct zero *z, enum zero_array of, struct ckpt_source *src, const size_t *index,

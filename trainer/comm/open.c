@@ -1,5 +1,5 @@
 /*
- * comm/open - which communicator a process gets; the only room that knows them all.
+ * comm/open - which communicator a process gets; the only file that knows them all.
  *
  * Ranks announce themselves through the environment of their launcher (ranks.h).  Those that MPI
  * started meet through it, all others through a store (meet.h) and talk over Gloo.  Both live in
@@ -21,7 +21,7 @@ static void single_close(struct comm *c) { (void)c; }
 /* One rank: the wrappers in comm.c never call the other entries. */
 static const struct comm_ops single_ops = {.name = "single", .close = single_close};
 
-/* As if there were more: what one rank brings stands for all. */
+/* As if there were more: what one rank brings counts for all. */
 static void plan_reduce(struct comm *c, void *buf, int64_t n, enum ckpt_dtype t, enum comm_op op)
 {
     (void)c;
@@ -71,6 +71,7 @@ int comm_open_single(struct comm **out, int n, struct ckpt_err *err)
         return ckpt_nomem(err, sizeof *c);
     c->ops = n > 1 ? &plan_ops : &single_ops;
     c->world_size = n;
+    c->planned = n > 1;
     *out = c;
     return 0;
 }

@@ -24,8 +24,8 @@ static struct {
     char            phase[96];
 } self = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1, .phase = "start-up"};
 
-/* A message that finds no room is a beat too many, but an error or a goodbye must arrive. */
-static bool tell(struct control_message *m, bool wait)
+/* A beat that the full socket refuses may be lost, but an error or a goodbye must arrive. */
+static bool send_message(struct control_message *m, bool wait)
 {
     ssize_t n;
 
@@ -56,7 +56,7 @@ static void *beat(void *unused)
             break;
         }
         m = (struct control_message){.kind = CONTROL_BEAT};
-        tell(&m, false);
+        send_message(&m, false);
     }
     return unused;
 }
@@ -112,7 +112,7 @@ void report_phase(const char *fmt, ...)
     memcpy(self.phase, m.text, sizeof self.phase);
     pthread_mutex_unlock(&self.lock);
     if (self.fd >= 0)
-        tell(&m, false);
+        send_message(&m, false);
 }
 
 void report_phase_now(char *out, size_t size)
@@ -129,7 +129,7 @@ bool report_error(const struct ckpt_err *err, bool agreed)
     if (self.fd < 0)
         return false;
     m.err = *err;
-    return tell(&m, true);
+    return send_message(&m, true);
 }
 
 int report_close(int status)
@@ -139,7 +139,7 @@ int report_close(int status)
     if (self.fd < 0)
         return status;
     __atomic_store_n(&self.leaving, true, __ATOMIC_RELEASE);
-    tell(&m, true);
+    send_message(&m, true);
     shutdown(self.fd, SHUT_RD);         /* wakes the thread */
     pthread_join(self.beat, NULL);
     close(self.fd);

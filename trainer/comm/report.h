@@ -1,8 +1,8 @@
 /*
  * report - a rank's side of control.h: its messages to the supervisor.
  *
- * Without a supervisor every call here returns at once.  A thread tells the supervisor that the
- * process runs, however long a step takes, and ends the process when the supervisor is gone.
+ * Without a supervisor every call here returns at once.  A thread reports that the process runs,
+ * however long a step takes, and ends the process when the supervisor is gone.
  */
 #ifndef CKPT_TRAINER_COMM_REPORT_H
 #define CKPT_TRAINER_COMM_REPORT_H
@@ -22,8 +22,8 @@ void report_phase(const char *fmt, ...) CKPT_PRINTF(1, 2);
 /* What was last said of it: "start-up" at first. */
 void report_phase_now(char *out, size_t size);
 /*
- * Tell a failure, which the supervisor prints with the rank.  agreed: all ranks know of it, and
- * only one tells it.  False: nobody listens, the caller prints it.
+ * Report a failure, which the supervisor prints with the rank.  agreed: all ranks know of it, and
+ * only one reports it.  False: nobody listens, the caller prints it.
  */
 bool report_error(const struct ckpt_err *err, bool agreed);
 /* Say goodbye with the exit status, which is returned. */

@@ -1,6 +1,7 @@
 /* supervise - see supervise.h. */
 #include "trainer/comm/supervise.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
@@ -217,7 +218,7 @@ static void tell_lost(struct watch *w, size_t r)
                  "rank %zu on %s, process %ld: %s in: %s", r, w->host, (long)l->pid, how,
                  w->peer[r].phase);
     if (sig == SIGKILL)
-        ckpt_err_hint(&w->verdict, "the system may be out of memory (dmesg tells); go on with "
+        ckpt_err_hint(&w->verdict, "the system may be out of memory (see dmesg); go on with "
                       "`resume_from_checkpoint latest`");
     else if (another_try_helps(sig))
         go_on_hint(&w->verdict);
@@ -279,7 +280,7 @@ static bool over(struct watch *w)
     return all_bye && (all_ended || since(w, w->quiet_at, LEAVE));
 }
 
-/* -- what is told ----------------------------------------------------------------------------- */
+/* -- what is printed -------------------------------------------------------------------------- */
 
 static const char *plain(const char *text)
 {
@@ -288,7 +289,7 @@ static const char *plain(const char *text)
     return colon ? colon + 2 : text;
 }
 
-/* One line for each failure; the same of several ranks is told once.  Gives the first's status. */
+/* One line for each failure, once for several ranks with the same.  Gives the first's status. */
 static int tell_failures(struct watch *w)
 {
     bool cause = w->verdict.code != 0;

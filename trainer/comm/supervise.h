@@ -1,6 +1,6 @@
 /*
  * supervise - start ranks on this host and answer for them: no end without a reason, no process
- * left behind.
+ * left over.
  *
  * - A rank's own failure is printed once, with the rank, and its status is the run's.
  * - A rank that is killed, stopped or silent ends the run within five seconds.
@@ -23,7 +23,7 @@ struct supervise_opts {
 };
 
 /*
- * Run ranks to their end.  0 with *status what to exit with: what went wrong has been told;
+ * Run ranks to their end.  0 with *status what to exit with: failures have been printed;
  * negative when nothing could be started.  More ranks than four for each CPU, and than 16, are
  * refused (CKPT_ECONFIG).
  */

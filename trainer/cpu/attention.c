@@ -18,12 +18,13 @@
  */
 #include "trainer/cpu/cpu.h"
 
-#include <cblas.h>
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
 #include "trainer/cpu/attention_rows.h"
 #include "trainer/cpu/drop.h"
+#include "trainer/cpu/gemm.h"
 #include "trainer/cpu/typed.h"
 
 #define BLOCK        64
@@ -36,7 +37,7 @@ struct tile {
 };
 
 /* A thread's part of the workspace. */
-struct room {
+struct bufs {
     float *s, *dp;                      /* [BLOCK, keys] each */
     float *line, *dline;                /* terms of distances; at distance 0 */
     float *dk, *dv;                     /* of the task's part: the document's first key */
@@ -46,7 +47,7 @@ struct room {
 static int64_t tile_floats(int64_t max_doc) { return BLOCK * ((max_doc + 15) & ~(int64_t)15); }
 
 /* One tile and one line, or two of each to go back. */
-static int64_t room_floats(int64_t max_doc, bool back)
+static int64_t bufs_floats(int64_t max_doc, bool back)
 {
     return (back ? 2 : 1) * (tile_floats(max_doc) + 2 * max_doc);
 }
@@ -68,16 +69,20 @@ static int64_t n_slabs(const struct device *dev, int64_t max_doc, int64_t d)
 
 static uint64_t back_bytes(const struct device *dev, int64_t max_doc, int64_t d)
 {
-    return (uint64_t)(dev->threads * room_floats(max_doc, true) +
+    return (uint64_t)(dev->threads * bufs_floats(max_doc, true) +
                       (d > 0 ? slabs_floats(dev, max_doc, d) : 0)) * sizeof(float);
+}
+
+static uint64_t fwd_bytes(const struct device *dev, int64_t keys)
+{
+    return (uint64_t)(dev->threads * bufs_floats(keys, false)) * sizeof(float);
 }
 
 uint64_t cpu_attention_work(const struct device *dev, const struct op_limits *l)
 {
     int64_t keys = l->max_doc > l->max_keys ? l->max_doc : l->max_keys;
 
-    return l->train ? back_bytes(dev, keys, l->head_dim)
-                    : (uint64_t)(dev->threads * room_floats(keys, false)) * sizeof(float);
+    return l->train ? back_bytes(dev, keys, l->head_dim) : fwd_bytes(dev, keys);
 }
 
 /* Parts of a task, so that there are `each` tasks a thread. */
@@ -91,12 +96,12 @@ static int64_t n_parts(int64_t tasks, int64_t blocks, int threads, int64_t each)
 static int64_t blocks_of(int64_t rows) { return (rows + BLOCK - 1) / BLOCK; }
 
 /* The calling thread's. */
-static struct room room_of(const struct device *dev, int64_t max_doc, bool back)
+static struct bufs bufs_of(const struct device *dev, int64_t max_doc, bool back)
 {
-    float *at = (float *)dev->work + omp_get_thread_num() * room_floats(max_doc, back);
+    float *at = (float *)dev->work + omp_get_thread_num() * bufs_floats(max_doc, back);
     float *lines = at + (back ? 2 : 1) * tile_floats(max_doc);
 
-    return (struct room){.s = at, .dp = at + tile_floats(max_doc), .line = lines + max_doc,
+    return (struct bufs){.s = at, .dp = at + tile_floats(max_doc), .line = lines + max_doc,
                          .dline = lines + 3 * max_doc};
 }
 
@@ -122,6 +127,7 @@ static float *unfold(float *line, const struct op_rel_bias *d, int64_t n_head, i
 {
     if (!d->table)
         return NULL;
+    assert(line);
     for (int64_t k = from; k <= to; k++)
         line[k] = ((const float *)d->table)[bucket_of(d, k) * n_head + h];
     return line;
@@ -139,30 +145,6 @@ static void fold(const float *dline, const struct op_rel_bias *d, int64_t n_head
 static int64_t first_key(int64_t i, int64_t window)
 {
     return window > 0 && i >= window ? i - window + 1 : 0;
-}
-
-/* c[m, n] = alpha a[m, k] b[n, k]^T */
-static void times_t(float *c, int64_t ldc, const float *a, int64_t lda, const float *b,
-                    int64_t ldb, int64_t m, int64_t n, int64_t k, float alpha)
-{
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)m, (int)n, (int)k, alpha, a,
-                (int)lda, b, (int)ldb, 0.0f, c, (int)ldc);
-}
-
-/* c[m, n] = alpha a[m, k] b[k, n] */
-static void times(float *c, int64_t ldc, const float *a, int64_t lda, const float *b,
-                  int64_t ldb, int64_t m, int64_t n, int64_t k, float alpha)
-{
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)m, (int)n, (int)k, alpha, a,
-                (int)lda, b, (int)ldb, 0.0f, c, (int)ldc);
-}
-
-/* c[m, n] += alpha a[k, m]^T b[k, n] */
-static void t_times(float *c, int64_t ldc, const float *a, int64_t lda, const float *b,
-                    int64_t ldb, int64_t m, int64_t n, int64_t k, float alpha)
-{
-    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)m, (int)n, (int)k, alpha, a,
-                (int)lda, b, (int)ldb, 1.0f, c, (int)ldc);
 }
 
 /* The keys [*begin, *end) of a tile, counted from its first, that query i sees. */
@@ -223,11 +205,11 @@ static void block_fwd(const struct op_attention *a, const struct tile *t, int64_
     const float *v = (const float *)a->in.v + (t->key_first + t->k0) * kv_ld + kv;
     float *out = (float *)a->out + (t->first + t->i0) * out_ld + h * d, sum[BLOCK];
 
-    times_t(s, n, q, ld, k, kv_ld, rows, n, d, a->scale);
+    gemm_nt(rows, n, d, a->scale, q, ld, k, kv_ld, 0.0f, s, n);
     tile_soften(s, t, a->window, a->whole, a->slopes ? a->slopes[h] : 0.0f, line, sum,
                 a->lse ? a->lse + h * a->n : NULL);
     tile_drop(a, s, t, h);
-    times(out, out_ld, s, n, v, kv_ld, rows, d, n, 1.0f);
+    gemm_nn(rows, d, n, 1.0f, s, n, v, kv_ld, 0.0f, out, out_ld);
     for (int64_t i = 0; i < rows; i++)
         row_scale(out + i * out_ld, d, 1.0f / sum[i]);
 }
@@ -259,16 +241,16 @@ static struct tile tile_of(const struct op_attention *a, const struct doc *d, in
 static void part_fwd(const struct device *dev, const struct op_attention *a,
                      const struct op_rel_bias *distance, int64_t task, int64_t part, int64_t parts)
 {
-    struct room room = room_of(dev, a->max_doc, false);
+    struct bufs bufs = bufs_of(dev, a->max_doc, false);
     struct doc doc = doc_of(a, task / a->n_head);
     int64_t h = task % a->n_head, b = blocks_of(doc.len) - 1 - part;
-    const float *line = b < 0 ? NULL : unfold(room.line, distance, a->n_head, h, 1 - doc.len,
+    const float *line = b < 0 ? NULL : unfold(bufs.line, distance, a->n_head, h, 1 - doc.len,
                                               doc.keys - 1);
 
     for (; b >= 0; b -= parts) {
         struct tile t = tile_of(a, &doc, b * BLOCK);
 
-        block_fwd(a, &t, h, room.s, line);
+        block_fwd(a, &t, h, bufs.s, line);
     }
 }
 
@@ -279,9 +261,7 @@ void cpu_attention_fwd(struct device *dev, const struct op_attention *a)
     int64_t tasks = a->n_docs * a->n_head;
     int64_t parts = n_parts(tasks, blocks_of(a->max_doc), threads, 4);
 
-    if (dev->err.code || cpu_work_short(dev, "attention_fwd",
-                                        (uint64_t)(dev->threads * room_floats(a->max_doc, false)) *
-                                            sizeof(float)))
+    if (dev->err.code || cpu_work_short(dev, "attention_fwd", fwd_bytes(dev, a->max_doc)))
         return;
     rel_bias = widened(dev, &a->rel_bias, a->n_head);
 #pragma omp parallel num_threads(threads)
@@ -297,14 +277,14 @@ void cpu_attention_fwd(struct device *dev, const struct op_attention *a)
 
 /* P and dS of a tile in place of scores and dP; dS is also added up by distance. */
 static void tile_back(const struct op_attention *a, const struct tile *t, int64_t h,
-                      const struct room *room, const float *line)
+                      const struct bufs *bufs, const float *line)
 {
     int64_t n = t->k1 - t->k0, d = a->dim, out_ld = a->n_head * d;
     const float *out = (const float *)a->out + h * d, *dout = (const float *)a->dout + h * d;
     float slope = a->slopes ? a->slopes[h] : 0.0f;
 
     for (int64_t i = t->i0; i < t->i1; i++) {
-        float *row = room->s + (i - t->i0) * n, *drow = room->dp + (i - t->i0) * n;
+        float *row = bufs->s + (i - t->i0) * n, *drow = bufs->dp + (i - t->i0) * n;
         int64_t r = t->first + i, j0, end;
         float delta = row_dot(out + r * out_ld, dout + r * out_ld, d);
 
@@ -314,7 +294,7 @@ static void tile_back(const struct op_attention *a, const struct tile *t, int64_
         row_soften_back(row + j0, drow + j0, end - j0, t->k0 + j0, i, slope, a->lse[h * a->n + r],
                     delta);
         if (a->rel_bias.dtable)
-            row_add(room->dline + (t->k0 + j0 - i), drow + j0, end - j0);
+            row_add(bufs->dline + (t->k0 + j0 - i), drow + j0, end - j0);
         memset(row, 0, (size_t)j0 * sizeof *row);
         memset(drow, 0, (size_t)j0 * sizeof *row);
         memset(row + end, 0, (size_t)(n - end) * sizeof *row);
@@ -323,62 +303,62 @@ static void tile_back(const struct op_attention *a, const struct tile *t, int64_
 }
 
 static void block_bwd(const struct op_attention *a, const struct tile *t, int64_t h,
-                      const struct room *room, const float *line)
+                      const struct bufs *bufs, const float *line)
 {
     int64_t d = a->dim, ld = a->in.row_stride, kv_ld = kv_stride(&a->in);
     int64_t rows = t->i1 - t->i0, n = t->k1 - t->k0, out_ld = a->n_head * d;
     int64_t g = h * a->n_kv / a->n_head, q_row = t->first + t->i0, k_row = t->key_first + t->k0;
-    int64_t dk_at = t->k0 * room->d_ld;
+    int64_t dk_at = t->k0 * bufs->d_ld;
     const float *q = (const float *)a->in.q + q_row * ld + h * a->in.q_head;
     const float *k = (const float *)a->in.k + k_row * kv_ld + g * a->in.kv_head;
     const float *v = (const float *)a->in.v + k_row * kv_ld + g * a->in.kv_head;
     const float *dout = (const float *)a->dout + q_row * out_ld + h * d;
     float *dq = (float *)a->grad.q + q_row * ld + h * a->grad.q_head;
 
-    times_t(room->s, n, q, ld, k, kv_ld, rows, n, d, a->scale);
-    times_t(room->dp, n, dout, out_ld, v, kv_ld, rows, n, d, 1.0f);
-    tile_drop(a, room->dp, t, h);
-    tile_back(a, t, h, room, line);
-    tile_drop(a, room->s, t, h);
-    times(dq, ld, room->dp, n, k, kv_ld, rows, d, n, a->scale);
-    t_times(room->dk + dk_at, room->d_ld, room->dp, n, q, ld, n, d, rows, a->scale);
-    t_times(room->dv + dk_at, room->d_ld, room->s, n, dout, out_ld, n, d, rows, 1.0f);
+    gemm_nt(rows, n, d, a->scale, q, ld, k, kv_ld, 0.0f, bufs->s, n);
+    gemm_nt(rows, n, d, 1.0f, dout, out_ld, v, kv_ld, 0.0f, bufs->dp, n);
+    tile_drop(a, bufs->dp, t, h);
+    tile_back(a, t, h, bufs, line);
+    tile_drop(a, bufs->s, t, h);
+    gemm_nn(rows, d, n, a->scale, bufs->dp, n, k, kv_ld, 0.0f, dq, ld);
+    gemm_tn(n, d, rows, a->scale, bufs->dp, n, q, ld, 1.0f, bufs->dk + dk_at, bufs->d_ld);
+    gemm_tn(n, d, rows, 1.0f, bufs->s, n, dout, out_ld, 1.0f, bufs->dv + dk_at, bufs->d_ld);
 }
 
 /* Where the part of a document and key head adds its dk, dv: zeros. */
-static void open_part(const struct device *dev, const struct op_attention *a, struct room *room,
+static void open_part(const struct device *dev, const struct op_attention *a, struct bufs *bufs,
                       const struct doc *doc, int64_t g, int64_t slab)
 {
     int64_t d = a->dim, ld = kv_stride(&a->grad), at = doc->key_first * ld + g * a->grad.kv_head;
-    float *slabs = (float *)dev->work + dev->threads * room_floats(a->max_doc, true);
+    float *slabs = (float *)dev->work + dev->threads * bufs_floats(a->max_doc, true);
 
-    room->d_ld = slab < 0 ? ld : d;
-    room->dk = slab < 0 ? (float *)a->grad.k + at : slabs + slab * slab_floats(a->max_doc, d);
-    room->dv = slab < 0 ? (float *)a->grad.v + at : room->dk + a->max_doc * d;
+    bufs->d_ld = slab < 0 ? ld : d;
+    bufs->dk = slab < 0 ? (float *)a->grad.k + at : slabs + slab * slab_floats(a->max_doc, d);
+    bufs->dv = slab < 0 ? (float *)a->grad.v + at : bufs->dk + a->max_doc * d;
     for (int64_t i = 0; i < doc->keys; i++) {
-        memset(room->dk + i * room->d_ld, 0, (size_t)d * sizeof(float));
-        memset(room->dv + i * room->d_ld, 0, (size_t)d * sizeof(float));
+        memset(bufs->dk + i * bufs->d_ld, 0, (size_t)d * sizeof(float));
+        memset(bufs->dv + i * bufs->d_ld, 0, (size_t)d * sizeof(float));
     }
 }
 
 /* Blocks of a document's queries, of the heads that share key head g. */
 static void part_bwd(const struct op_attention *a, const struct doc *doc, int64_t g,
-                     const struct room *room, int64_t part, int64_t parts)
+                     const struct bufs *bufs, int64_t part, int64_t parts)
 {
     int64_t share = a->n_head / a->n_kv, from = 1 - doc->len, to = doc->keys - 1;
 
     for (int64_t h = g * share; h < (g + 1) * share && doc->len > 0; h++) {
-        const float *line = unfold(room->line, &a->rel_bias, a->n_head, h, from, to);
+        const float *line = unfold(bufs->line, &a->rel_bias, a->n_head, h, from, to);
 
         if (a->rel_bias.dtable)
-            memset(room->dline + from, 0, (size_t)(to - from + 1) * sizeof(float));
+            memset(bufs->dline + from, 0, (size_t)(to - from + 1) * sizeof(float));
         for (int64_t b = blocks_of(doc->len) - 1 - part; b >= 0; b -= parts) {
             struct tile t = tile_of(a, doc, b * BLOCK);
 
-            block_bwd(a, &t, h, room, line);
+            block_bwd(a, &t, h, bufs, line);
         }
         if (a->rel_bias.dtable)
-            fold(room->dline, &a->rel_bias, a->n_head, h, from, to);
+            fold(bufs->dline, &a->rel_bias, a->n_head, h, from, to);
     }
 }
 
@@ -389,7 +369,7 @@ static void join_parts(const struct device *dev, const struct op_attention *a, i
     int64_t d = a->dim, ld = kv_stride(&a->grad);
     struct doc doc = doc_of(a, task / a->n_kv);
     int64_t at = doc.key_first * ld + task % a->n_kv * a->grad.kv_head;
-    const float *slabs = (const float *)dev->work + dev->threads * room_floats(a->max_doc, true);
+    const float *slabs = (const float *)dev->work + dev->threads * bufs_floats(a->max_doc, true);
 
     for (int64_t part = 1; part < parts; part++) {
         const float *dk = slabs + ((part - 1) * tasks + task) * slab_floats(a->max_doc, d);
@@ -404,13 +384,13 @@ static void join_parts(const struct device *dev, const struct op_attention *a, i
 /* Where a table of distances has a gradient: a key head takes all documents. */
 static void head_bwd(const struct device *dev, const struct op_attention *a, int64_t g)
 {
-    struct room room = room_of(dev, a->max_doc, true);
+    struct bufs bufs = bufs_of(dev, a->max_doc, true);
 
     for (int64_t i = 0; i < a->n_docs; i++) {
         struct doc doc = doc_of(a, i);
 
-        open_part(dev, a, &room, &doc, g, -1);
-        part_bwd(a, &doc, g, &room, 0, 1);
+        open_part(dev, a, &bufs, &doc, g, -1);
+        part_bwd(a, &doc, g, &bufs, 0, 1);
     }
 }
 
@@ -424,11 +404,11 @@ static void docs_bwd(const struct device *dev, const struct op_attention *a)
     parts = parts > slabs + 1 ? slabs + 1 : parts;
 #pragma omp for schedule(dynamic, 1)
     for (int64_t i = 0; i < tasks * parts; i++) {
-        struct room room = room_of(dev, a->max_doc, true);
+        struct bufs bufs = bufs_of(dev, a->max_doc, true);
         struct doc doc = doc_of(a, i % tasks / a->n_kv);
 
-        open_part(dev, a, &room, &doc, i % tasks % a->n_kv, i - tasks);
-        part_bwd(a, &doc, i % tasks % a->n_kv, &room, i / tasks, parts);
+        open_part(dev, a, &bufs, &doc, i % tasks % a->n_kv, i - tasks);
+        part_bwd(a, &doc, i % tasks % a->n_kv, &bufs, i / tasks, parts);
     }
     if (parts > 1) {
 #pragma omp for schedule(dynamic, 1)
@@ -440,13 +420,12 @@ static void docs_bwd(const struct device *dev, const struct op_attention *a)
 void cpu_attention_bwd(struct device *dev, const struct op_attention *a)
 {
     struct op_attention wide = *a;
-    int threads = cpu_threads(dev, a->n * a->max_doc * a->n_head * a->dim);
 
     if (dev->err.code ||
         cpu_work_short(dev, "attention_bwd", back_bytes(dev, a->max_doc, a->dim)))
         return;
     wide.rel_bias = widened(dev, &a->rel_bias, a->n_head);
-#pragma omp parallel num_threads(threads)
+#pragma omp parallel num_threads(cpu_threads(dev, a->n * a->max_doc * a->n_head * a->dim))
     {
         unsigned was = cpu_flush();
 
@@ -500,7 +479,7 @@ static void block_cached(const struct op_cached *a, int64_t seg, int64_t h, int6
     int64_t at = ((a->seg_seq[seg] * a->n_kv + h * a->n_kv / a->n_head) * a->capacity + k0) * d;
     const float *q = (const float *)a->in.q + row * ld + h * a->in.q_head;
     const float *k = (const float *)a->k_cache + at, *v = (const float *)a->v_cache + at;
-    float *out = (float *)a->out + row * out_ld + h * d, sum[BLOCK];
+    float *out = (float *)a->out + row * out_ld + h * d, sum[BLOCK] = {0};
     float slope = a->slopes ? a->slopes[h] : 0.0f;
     struct tile t = {.i0 = i0, .i1 = i1, .k0 = k0, .k1 = i1};
 
@@ -508,9 +487,9 @@ static void block_cached(const struct op_cached *a, int64_t seg, int64_t h, int6
         row_cached(a, q, k, v, out, s, n, k0, i0, slope, line);
         return;
     }
-    times_t(s, n, q, ld, k, d, i1 - i0, n, d, a->scale);
+    gemm_nt(i1 - i0, n, d, a->scale, q, ld, k, d, 0.0f, s, n);
     tile_soften(s, &t, a->window, false, slope, line, sum, NULL);
-    times(out, out_ld, s, n, v, d, i1 - i0, d, n, 1.0f);
+    gemm_nn(i1 - i0, d, n, 1.0f, s, n, v, d, 0.0f, out, out_ld);
     for (int64_t i = 0; i < i1 - i0; i++)
         row_scale(out + i * out_ld, d, 1.0f / sum[i]);
 }
@@ -520,31 +499,27 @@ static void task_cached(const struct device *dev, const struct op_cached *a,
 {
     int64_t share = a->n_head / a->n_kv, past = a->seg_past[seg];
     int64_t end = past + a->seg_start[seg + 1] - a->seg_start[seg];
-    struct room room = room_of(dev, a->max_keys, false);
+    struct bufs bufs = bufs_of(dev, a->max_keys, false);
 
     append(a, seg, g);
     for (int64_t h = g * share; h < (g + 1) * share; h++) {
-        const float *line = unfold(room.line, distance, a->n_head, h, 1 - end, 0);
+        const float *line = unfold(bufs.line, distance, a->n_head, h, 1 - end, 0);
 
         for (int64_t i = past; i < end; i += BLOCK)
-            block_cached(a, seg, h, i, i + BLOCK < end ? i + BLOCK : end, room.s, line);
+            block_cached(a, seg, h, i, i + BLOCK < end ? i + BLOCK : end, bufs.s, line);
     }
 }
 
 void cpu_attention_cached(struct device *dev, const struct op_cached *a)
 {
     struct op_rel_bias rel_bias;
-    int threads = cpu_threads(dev, a->n * a->max_keys * a->n_head * a->dim);
 
-    if (dev->err.code || cpu_work_short(dev, "attention_cached",
-                                        (uint64_t)(dev->threads *
-                                                   room_floats(a->max_keys, false)) *
-                                            sizeof(float)))
+    if (dev->err.code || cpu_work_short(dev, "attention_cached", fwd_bytes(dev, a->max_keys)))
         return;
     if (a->rope)
         cpu_rope_fwd(dev, a->rope);
     rel_bias = widened(dev, &a->rel_bias, a->n_head);
-#pragma omp parallel num_threads(threads)
+#pragma omp parallel num_threads(cpu_threads(dev, a->n * a->max_keys * a->n_head * a->dim))
     {
         unsigned was = cpu_flush();
 

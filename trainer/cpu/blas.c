@@ -5,7 +5,7 @@
  * model 176 on, Raptor Lake and Emerald Rapids among them, for a Prescott: its get_coretype()
  * (driver/others/dynamic.c) falls through from that family to the next.  SSE3 kernels are then a
  * fifth as fast as those of the processor.  A build for several processors chooses once more when
- * its own start is run again with the choice in the environment; a choice of the user's stands.
+ * its own start is run again with the choice in the environment; a choice of the user's stays.
  */
 #include "trainer/cpu/blas.h"
 

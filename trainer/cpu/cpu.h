@@ -1,5 +1,5 @@
 /*
- * cpu - what the rooms of the CPU backend share: the loops' compile switches, thread ranges,
+ * cpu - what the files of the CPU backend share: the loops' compile switches, thread ranges,
  * workspace, and the launchers that cpu_ops lists in the row.
  *
  * Floating point: sums may be reordered inside a loop (SIMD lanes) and products contracted into
@@ -38,7 +38,7 @@ static inline enum tiles_kernel cpu_kernel(const struct device *dev)
     return dev->weight == CKPT_BF16 ? cpu->kernel : TILES_NONE;
 }
 
-/* For rooms with hot loops, before their first function. */
+/* For files with hot loops, before their first function. */
 #pragma GCC optimize("O3", "fp-contract=fast", "no-math-errno", "no-trapping-math")
 
 /* A hot function: compiled for AVX2 + FMA and for any x86-64, chosen when the program starts.
@@ -98,7 +98,7 @@ static inline int cpu_threads(const struct device *dev, int64_t work)
 /* True, and the device marked, when the workspace is too small for the op: our bug. */
 bool cpu_work_short(struct device *dev, const char *op, uint64_t bytes);
 
-/* Workspace of each room, bytes. */
+/* Workspace of each kind of operation, bytes. */
 uint64_t cpu_norm_work(const struct device *dev, const struct op_limits *l);
 uint64_t cpu_linear_work(const struct device *dev, const struct op_limits *l);
 uint64_t cpu_embed_work(const struct device *dev, const struct op_limits *l);
@@ -110,7 +110,7 @@ uint64_t cpu_head_work(const struct device *dev, const struct op_limits *l);
 /* As norm_bwd with rows, but dx is [n, D], one row per row of dout; dx may be dout. */
 void cpu_norm_bwd_gathered(struct device *dev, const struct op_rownorm *a);
 
-/* Entries of the row, by room. */
+/* Entries of the row, by file. */
 void cpu_adamw(struct device *dev, const struct adamw_run *run, int64_t n_run,
                const struct adamw *a);
 void cpu_sum_squares(struct device *dev, double *sum, const float *grad, int64_t n);

@@ -8,10 +8,10 @@
  */
 #include "trainer/cpu/cpu.h"
 
-#include <cblas.h>
 #include <string.h>
 
 #include "trainer/cpu/drop.h"
+#include "trainer/cpu/gemm.h"
 #include "trainer/cpu/typed.h"
 
 /* Rows of id `not` are left out. */
@@ -47,8 +47,8 @@ struct space {
 
 static bool changed(const struct op_embed *a) { return a->lora.rank || a->tokens; }
 
-/* Rows are gathered before they are normalised. */
-static bool apart(const struct device *dev, const struct op_embed *a)
+/* Whether rows are gathered before they are normalised. */
+static bool gathers_first(const struct device *dev, const struct op_embed *a)
 {
     return changed(a) || (a->norm && dev->weight != CKPT_F32);
 }
@@ -188,7 +188,7 @@ void cpu_embed_fwd(struct device *dev, const struct op_embed *a)
 {
     if (dev->err.code)
         return;
-    if (apart(dev, a)) {
+    if (gathers_first(dev, a)) {
         changed_fwd(dev, a);
     } else if (a->norm && !a->pos && !a->token_type) {
         cpu_norm_fwd(dev, &(struct op_rownorm){
@@ -218,7 +218,7 @@ void cpu_embed_fwd(struct device *dev, const struct op_embed *a)
 /* Back to what is normalised; with LoRA t is recomputed. */
 static void norm_back(struct device *dev, const struct op_embed *a, const struct space *s)
 {
-    if (apart(dev, a)) {
+    if (gathers_first(dev, a)) {
         struct op_rownorm norm;
 
         if (a->norm) {
@@ -242,8 +242,8 @@ static void changed_bwd(const struct device *dev, const struct op_embed *a, cons
     float *da = l->da, *dtokens = a->dtokens;
 
     if (l->db)
-        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)a->dim, (int)l->rank, (int)a->n,
-                    l->scale, dout, (int)a->dim, s->t, (int)l->rank, 1.0f, l->db, (int)l->rank);
+        gemm_tn(a->dim, l->rank, a->n, l->scale, dout, a->dim, s->t, l->rank, 1.0f, l->db,
+                l->rank);
     if (da)
         typed_nn(dev, a->n, l->rank, a->dim, l->scale, dout, a->dim, l->b, l->rank, 0.0f, s->dt,
                  l->rank);
@@ -261,9 +261,11 @@ static void changed_bwd(const struct device *dev, const struct op_embed *a, cons
 
 void cpu_embed_bwd(struct device *dev, const struct op_embed *a)
 {
-    struct space s;
+    struct space s = {0};
 
-    if (dev->err.code || a->n == 0 || (apart(dev, a) && !open_space(&s, dev, a, "embed_bwd")))
+    if (dev->err.code || a->n == 0)
+        return;
+    if (gathers_first(dev, a) && !open_space(&s, dev, a, "embed_bwd"))
         return;
     drop_rows(dev, a, a->dout);
     norm_back(dev, a, &s);

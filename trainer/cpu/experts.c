@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "trainer/cpu/act.h"
+#include "trainer/cpu/gemm.h"
 #include "trainer/cpu/typed.h"
 
 /* The workspace of one call, in order. */
@@ -169,8 +170,7 @@ static const void *matrix(const struct slots *s, const struct op_experts *a, con
 static void add_outer(float *dw, const float *x, int64_t x_ld, const float *y, int64_t m,
                       int64_t n, int64_t k)
 {
-    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)n, (int)k, (int)m, 1.0f, x,
-                (int)x_ld, y, (int)k, 1.0f, dw, (int)k);
+    gemm_tn(n, k, m, 1.0f, x, x_ld, y, k, 1.0f, dw, k);
 }
 
 static void gather(const struct slots *s, const struct op_experts *a, int64_t first, int64_t end)
@@ -214,9 +214,14 @@ static void count_used(const struct slots *s, const struct op_experts *a)
     }
 }
 
+/* Threads for so many products of each slot. */
+static int threads_for(const struct device *dev, const struct op_experts *a, int64_t products)
+{
+    return cpu_threads(dev, products * a->n * a->top_k * a->ff * a->dim);
+}
+
 void cpu_experts_fwd(struct device *dev, const struct op_experts *a)
 {
-    int threads = cpu_threads(dev, 3 * a->n * a->top_k * a->ff * a->dim);
     int64_t k = a->top_k, D = a->dim;
     float *out = a->out;
     struct slots s;
@@ -224,7 +229,7 @@ void cpu_experts_fwd(struct device *dev, const struct op_experts *a)
     if (dev->err.code || a->n == 0 || !lay_out(&s, dev, a, false, "experts_fwd"))
         return;
     times_t(&s, a->probs, a->n_expert, a->x, D, a->router, a->n, a->n_expert, D);
-#pragma omp parallel for schedule(static) num_threads(threads)
+#pragma omp parallel for schedule(static) num_threads(threads_for(dev, a, 3))
     for (int64_t i = 0; i < a->n; i++) {
         softmax(a->probs + i * a->n_expert, a->n_expert);
         pick(a->top_k_index + i * k, a->probs + i * a->n_expert, a->n_expert, k);
@@ -232,10 +237,10 @@ void cpu_experts_fwd(struct device *dev, const struct op_experts *a)
     order(&s, a);
     if (a->used)
         count_used(&s, a);
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads_for(dev, a, 3))
     for (int64_t e = 0; e < a->n_expert; e++)
         expert_fwd(&s, a, e);
-#pragma omp parallel for schedule(static) num_threads(threads)
+#pragma omp parallel for schedule(static) num_threads(threads_for(dev, a, 3))
     for (int64_t i = 0; i < a->n; i++) {
         if (a->residual)
             memmove(out + i * D, (const float *)a->residual + i * D, (size_t)D * sizeof *out);
@@ -317,7 +322,6 @@ static void router_back(const struct slots *s, const struct op_experts *a, int64
 
 void cpu_experts_bwd(struct device *dev, const struct op_experts *a)
 {
-    int threads = cpu_threads(dev, 6 * a->n * a->top_k * a->ff * a->dim);
     int64_t k = a->top_k, D = a->dim, E = a->n_expert;
     float *dx = a->dx;
     struct slots s;
@@ -325,16 +329,16 @@ void cpu_experts_bwd(struct device *dev, const struct op_experts *a)
     if (dev->err.code || a->n == 0 || !lay_out(&s, dev, a, true, "experts_bwd"))
         return;
     order(&s, a);
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads_for(dev, a, 6))
     for (int64_t e = 0; e < E; e++)
         expert_bwd(&s, a, e);
-#pragma omp parallel for schedule(static) num_threads(threads)
+#pragma omp parallel for schedule(static) num_threads(threads_for(dev, a, 6))
     for (int64_t i = 0; i < a->n; i++)
         router_back(&s, a, i);
     times(&s, dx, s.dlogits, E, a->router, a->n, D, E, 0.0f);
     if (a->drouter)
         add_outer(a->drouter, s.dlogits, E, a->x, a->n, E, D);
-#pragma omp parallel for schedule(static) num_threads(threads)
+#pragma omp parallel for schedule(static) num_threads(threads_for(dev, a, 6))
     for (int64_t i = 0; i < a->n; i++)
         for (int64_t j = 0; j < k; j++)
             add_scaled(dx + i * D, s.y + s.place[i * k + j] * D, 1.0f, D);

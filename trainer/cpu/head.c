@@ -8,9 +8,9 @@
  */
 #include "trainer/cpu/cpu.h"
 
-#include <cblas.h>
 #include <math.h>
 
+#include "trainer/cpu/gemm.h"
 #include "trainer/cpu/tile_tasks.h"
 #include "trainer/cpu/typed.h"
 #include "trainer/cpu/vmath.h"
@@ -81,7 +81,7 @@ static uint64_t lay_out(struct space *s, unsigned char *at, int64_t rows, int64_
     uint64_t z = ((uint64_t)(rows * vocab) * sizeof(float) + 63) & ~(uint64_t)63;
     uint64_t tiles = (uint64_t)(across > along ? across : along) * sizeof(uint16_t);
 
-    if (at)
+    if (s)
         *s = (struct space){.z = (float *)(void *)at, .z_tiles = (uint16_t *)(void *)(at + z),
                             .x_tiles = (uint16_t *)(void *)(at + z + tiles)};
     return z + tiles + (uint64_t)(x > y ? x : y) * sizeof(uint16_t);
@@ -203,9 +203,8 @@ static void chunk_of(const struct device *dev, const struct op_head *a, float *z
     for (int64_t i = 0; i < (a->dx && a->dw ? dw.tasks : 0); i++) {
         struct task_block b = task_block(&dw, i);
 
-        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)(b.r1 - b.r0),
-                    (int)(b.c1 - b.c0), (int)n, 1.0f, z + b.r0, (int)V, x + b.c0, (int)D, 1.0f,
-                    (float *)a->dw + b.r0 * D + b.c0, (int)D);
+        gemm_tn(b.r1 - b.r0, b.c1 - b.c0, n, 1.0f, z + b.r0, V, x + b.c0, D, 1.0f,
+                (float *)a->dw + b.r0 * D + b.c0, D);
     }
 }
 

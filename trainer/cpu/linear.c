@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "trainer/cpu/act.h"
+#include "trainer/cpu/gemm.h"
 #include "trainer/cpu/tile_tasks.h"
 #include "trainer/cpu/typed.h"
 
@@ -159,10 +160,8 @@ static void grads_block(const struct op_linear *a, const float *dout, int64_t ou
     int64_t left_ld = in_out ? a->n_in : out_ld, right_ld = in_out ? out_ld : a->n_in;
     int64_t ld = op_linear_cols(a);
 
-    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)(b->r1 - b->r0),
-                (int)(b->c1 - b->c0), (int)a->n, 1.0f, left + b->r0, (int)left_ld,
-                right + b->c0, (int)right_ld, 1.0f, (float *)a->proj.dw + b->r0 * ld + b->c0,
-                (int)ld);
+    gemm_tn(b->r1 - b->r0, b->c1 - b->c0, a->n, 1.0f, left + b->r0, left_ld, right + b->c0,
+            right_ld, 1.0f, (float *)a->proj.dw + b->r0 * ld + b->c0, ld);
 }
 
 void linear_grads(const struct op_linear *a, const float *dout, int64_t ld, int64_t c0, int64_t c1)
@@ -223,12 +222,9 @@ void cpu_linear_bwd(struct device *dev, const struct op_linear *a)
 void cpu_head_logits(struct device *dev, float *logits, const void *x, const void *w, int64_t n,
                      int64_t dim, int64_t vocab, float mul)
 {
-    struct op_linear a = {.out = logits,
-                          .x = (void *)(uintptr_t)x,
-                          .proj.w = w,
-                          .n = n,
-                          .n_in = dim,
-                          .n_out = vocab};
+    /* x of an op_linear is not const for its backward, which may recompute it. */
+    struct op_linear a = {.out = logits, .x = (void *)(uintptr_t)x, .proj.w = w, .n = n,
+                          .n_in = dim, .n_out = vocab};
 
     cpu_linear_fwd(dev, &a);
     if (mul != 1.0f && !dev->err.code)

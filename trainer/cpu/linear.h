@@ -1,6 +1,5 @@
 /*
- * linear - the parts of a projection that its plain form and the one with a low-rank change or
- * dropout share.
+ * linear - the parts of a projection that its plain form and the one with LoRA or dropout share.
  */
 #ifndef CKPT_TRAINER_CPU_LINEAR_H
 #define CKPT_TRAINER_CPU_LINEAR_H
@@ -42,7 +41,7 @@ bool tiles_linear_bwd(struct device *dev, const struct op_linear *a);
 /* Bytes of workspace for projections of n rows. */
 uint64_t tiles_linear_work(const struct device *dev, int64_t n, int64_t n_in, int64_t n_out);
 
-/* lora.c: the same two operations with a change or dropout. */
+/* lora.c: the same two operations with LoRA or dropout. */
 void lora_linear_fwd(struct device *dev, const struct op_linear *a);
 void lora_linear_bwd(struct device *dev, const struct op_linear *a);
 

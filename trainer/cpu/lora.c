@@ -1,5 +1,5 @@
 /*
- * lora - projections with a low-rank change beside the matrix, with dropout, or with both.
+ * lora - projections with LoRA, with dropout, or with both.
  *
  * The narrow products t = scale * xd A^T [n, r] and dt = scale * dz B [n, r] are made once, by
  * rows, and never kept between the passes: to recompute them costs r / n_out of the product
@@ -8,12 +8,13 @@
  */
 #include "trainer/cpu/linear.h"
 
-#include <cblas.h>
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
 #include "trainer/cpu/act.h"
 #include "trainer/cpu/drop.h"
+#include "trainer/cpu/gemm.h"
 #include "trainer/cpu/typed.h"
 
 /* The workspace of one call; NULL: not needed. */
@@ -23,7 +24,7 @@ struct space {
     float *dy;                  /* [n, n_out]: dropped-out dout */
     float *dz, *z;              /* [n, n_out]: with a magnitude, of W' x before it and itself */
     float *gain, *inv;          /* [n_out]: magnitude / length of the row; 1 / length */
-    float *a, *b, *m;           /* 16-bit weights of the change as f32 */
+    float *a, *b, *m;           /* 16-bit weights of LoRA as f32 */
     const struct device *dev;
 };
 
@@ -132,9 +133,8 @@ static void gains(const struct op_linear *a, const struct space *s, int64_t o0, 
             int64_t cols = a->n_in - c < COLS ? a->n_in - c : COLS;
 
             matrix(a, s, panel, COLS, o, rows, c, cols);
-            cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)rows, (int)cols,
-                        (int)l->rank, l->scale, (const float *)l->b + o * l->rank, (int)l->rank,
-                        (const float *)l->a + c, (int)a->n_in, 1.0f, panel, COLS);
+            gemm_nn(rows, cols, l->rank, l->scale, (const float *)l->b + o * l->rank, l->rank,
+                    (const float *)l->a + c, a->n_in, 1.0f, panel, COLS);
             for (int64_t i = 0; i < rows; i++)
                 for (int64_t j = 0; j < cols; j++)
                     sum[i] += (double)panel[i * COLS + j] * (double)panel[i * COLS + j];
@@ -164,9 +164,8 @@ static void narrow(const struct op_linear *a, const struct space *s, int64_t r0,
             xr[i] = x[i] - to[i];
         xd = to;
     }
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)m, (int)l->rank, (int)a->n_in,
-                l->scale, xd, (int)a->n_in, l->a, (int)a->n_in, 0.0f, s->t + r0 * l->rank,
-                (int)l->rank);
+    gemm_nt(m, l->rank, a->n_in, l->scale, xd, a->n_in, l->a, a->n_in, 0.0f,
+            s->t + r0 * l->rank, l->rank);
 }
 
 /* to[m, n] += t B^T, columns from c0 on. */
@@ -176,9 +175,8 @@ static void widen(const struct op_linear *a, const struct space *s, float *to, i
     const struct op_lora *l = &a->proj.lora;
 
     if (l->rank && m > 0 && n > 0)
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)m, (int)n, (int)l->rank, 1.0f,
-                    s->t + r0 * l->rank, (int)l->rank, (const float *)l->b + c0 * l->rank,
-                    (int)l->rank, 1.0f, to, (int)ld);
+        gemm_nt(m, n, l->rank, 1.0f, s->t + r0 * l->rank, l->rank,
+                (const float *)l->b + c0 * l->rank, l->rank, 1.0f, to, ld);
 }
 
 CPU_HOT static void times_row(float *restrict to, const float *restrict by, int64_t n)
@@ -200,8 +198,8 @@ static void forward(const struct op_linear *a, const struct space *s, int64_t r0
                     int64_t c0, int64_t c1)
 {
     int64_t ld = linear_out_ld(a), to_ld = s->z ? a->n_out : ld, m = r1 - r0, n = c1 - c0;
-    bool apart = s->gain && s->xd, there = a->residual == a->out && !s->z;
-    const float *x = apart ? s->xd : a->x, *b = a->proj.b;
+    bool both = s->gain && s->xd, there = a->residual == a->out && !s->z;
+    const float *x = both ? s->xd : a->x, *b = a->proj.b;
     float *p = (float *)(a->pre ? a->pre : a->out) + r0 * ld + c0;
     float *out = (float *)a->out + r0 * ld + c0, *to = s->z ? s->z + r0 * a->n_out + c0 : p;
 
@@ -209,7 +207,7 @@ static void forward(const struct op_linear *a, const struct space *s, int64_t r0
     widen(a, s, to, to_ld, r0, c0, m, n);
     for (int64_t i = 0; s->gain && i < m; i++)
         times_row(to + i * to_ld, s->gain + c0, n);
-    if (apart)
+    if (both)
         linear_product(s->dev, a, to, to_ld, s->xr + r0 * a->n_in, c0, m, n, 1.0f);
     for (int64_t i = 0; i < m; i++) {
         if (b)
@@ -292,9 +290,8 @@ static void narrow_back(const struct op_linear *a, const struct space *s, int64_
         dz = s->dz + r0 * a->n_out;
         ld = a->n_out;
     }
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)m, (int)l->rank, (int)a->n_out,
-                l->scale, dz, (int)ld, l->b, (int)l->rank, 0.0f, s->dt + r0 * l->rank,
-                (int)l->rank);
+    gemm_nn(m, l->rank, a->n_out, l->scale, dz, ld, l->b, l->rank, 0.0f, s->dt + r0 * l->rank,
+            l->rank);
 }
 
 /* to[m, n_in] = dt A + beta to, rows from r0 on. */
@@ -303,14 +300,13 @@ static void widen_back(const struct op_linear *a, const struct space *s, float *
 {
     const struct op_lora *l = &a->proj.lora;
 
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)m, (int)a->n_in, (int)l->rank,
-                1.0f, s->dt + r0 * l->rank, (int)l->rank, l->a, (int)a->n_in, beta, to,
-                (int)a->n_in);
+    gemm_nn(m, a->n_in, l->rank, 1.0f, s->dt + r0 * l->rank, l->rank, l->a, a->n_in, beta, to,
+            a->n_in);
 }
 
 /*
- * dx of rows [r0, r1).  When the change's input is dropped out, so is the gradient that comes
- * back through the change: q + drop(dz W + dt A - q), where q = dy W and, without a magnitude,
+ * dx of rows [r0, r1).  When LoRA's input is dropped out, so is the gradient that comes
+ * back through it: q + drop(dz W + dt A - q), where q = dy W and, without a magnitude,
  * dz W = q.
  */
 static void dx_rows(const struct op_linear *a, const struct space *s, int64_t r0, int64_t r1)
@@ -387,9 +383,9 @@ static void out_grads(const struct op_linear *a, const struct space *s, int64_t 
         return;
     z_ld = s->dz ? a->n_out : ld;
     if (l->db)
-        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)(c1 - c0), (int)l->rank,
-                    (int)a->n, 1.0f, dz + c0, (int)z_ld, s->t, (int)l->rank, 1.0f,
-                    (float *)l->db + c0 * l->rank, (int)l->rank);
+        gemm_tn(c1 - c0, l->rank, a->n, 1.0f, dz + c0, z_ld, s->t, l->rank, 1.0f,
+                (float *)l->db + c0 * l->rank, l->rank);
+    assert(!dm || (s->z && s->inv));
     for (int64_t o = c0; dm && o < c1; o++) {
         double sum = 0;
 
@@ -406,9 +402,8 @@ static void in_grads(const struct op_linear *a, const struct space *s, int64_t c
     const float *xd = s->xd ? s->xd : a->x;
 
     if (l->da && c0 < c1)
-        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)l->rank, (int)(c1 - c0),
-                    (int)a->n, 1.0f, s->dt, (int)l->rank, xd + c0, (int)a->n_in, 1.0f,
-                    (float *)l->da + c0, (int)a->n_in);
+        gemm_tn(l->rank, c1 - c0, a->n, 1.0f, s->dt, l->rank, xd + c0, a->n_in, 1.0f,
+                (float *)l->da + c0, a->n_in);
 }
 
 void lora_linear_bwd(struct device *dev, const struct op_linear *op)

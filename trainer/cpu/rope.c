@@ -6,6 +6,7 @@
  */
 #include "trainer/cpu/cpu.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -24,8 +25,8 @@ CPU_HOT static void rotate(float *y, const float *x, const float *restrict c,
     }
 }
 
-CPU_HOT static void turn_back(float *g, const float *restrict c, const float *restrict s,
-                              int64_t half)
+CPU_HOT static void rotate_back(float *g, const float *restrict c, const float *restrict s,
+                                int64_t half)
 {
 #pragma omp simd
     for (int64_t j = 0; j < half; j++) {
@@ -76,6 +77,7 @@ static void head_fwd(const struct op_rope *a, float *y, const float *x, const fl
     int64_t half = a->rotary_dim / 2;
     const float *c = a->table ? a->table + a->positions[row] * a->rotary_dim : NULL;
 
+    assert(stat || !w);
     if (w)
         *stat = norm(y, x, w, a->dim, a->eps);
     if (c)
@@ -115,14 +117,18 @@ static struct op_rope wide(struct device *dev, const struct op_rope *op)
     return a;
 }
 
+static int threads_for(const struct device *dev, const struct op_rope *a)
+{
+    return cpu_threads(dev, 8 * a->n * (a->n_head + a->n_kv) * a->dim);
+}
+
 void cpu_rope_fwd(struct device *dev, const struct op_rope *op)
 {
     struct op_rope typed = wide(dev, op), *a = &typed;
-    int64_t work = 8 * a->n * (a->n_head + a->n_kv) * a->dim;
 
     if (dev->err.code)
         return;
-#pragma omp parallel num_threads(cpu_threads(dev, work))
+#pragma omp parallel num_threads(threads_for(dev, a))
     {
         int64_t begin, end;
 
@@ -138,8 +144,9 @@ static void head_bwd(const struct op_rope *a, float *g, float *dw, const float *
     int64_t half = a->rotary_dim / 2;
     const float *c = a->table ? a->table + a->positions[row] * a->rotary_dim : NULL;
 
+    assert(stat || !w);
     if (c)
-        turn_back(g, c, c + half, half);
+        rotate_back(g, c, c + half, half);
     if (w)
         norm_back(g, dw, x, w, *stat, a->dim);
 }
@@ -181,13 +188,13 @@ void cpu_rope_bwd(struct device *dev, const struct op_rope *op)
 {
     struct op_rope typed = wide(dev, op), *a = &typed;
     struct op_limits limits = {.head_dim = a->dim, .train = true};
-    int64_t work = 8 * a->n * (a->n_head + a->n_kv) * a->dim, d = a->dim;
+    int64_t d = a->dim;
     float *sums = dev->work;
     int team = 1;
 
     if (dev->err.code || cpu_work_short(dev, "rope_bwd", cpu_rope_work(dev, &limits)))
         return;
-#pragma omp parallel num_threads(cpu_threads(dev, work))
+#pragma omp parallel num_threads(threads_for(dev, a))
     {
         int me = omp_get_thread_num();
         int64_t begin, end;

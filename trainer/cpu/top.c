@@ -6,6 +6,7 @@
  */
 #include "trainer/cpu/cpu.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -64,12 +65,13 @@ static bool largest(struct one *heap, const float *z, int64_t vocab, int64_t k)
 
 void cpu_head_top(struct device *dev, const struct op_top *a)
 {
+    assert(a->k >= 1 && a->k <= a->vocab && a->k <= OP_TOP_MOST);
     if (dev->err.code)
         return;
 #pragma omp parallel for num_threads(cpu_threads(dev, a->n * a->vocab * (a->sum ? 32 : 2)))
     for (int64_t i = 0; i < a->n; i++) {
         const float *z = a->logits + i * a->vocab;
-        struct one heap[OP_TOP_MOST];
+        struct one heap[OP_TOP_MOST] = {{0}};
         bool fine = largest(heap, z, a->vocab, a->k);
         double sum = 0;
 

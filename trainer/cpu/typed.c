@@ -1,12 +1,12 @@
 /* typed - see typed.h. */
 #include "trainer/cpu/typed.h"
 
-#include <cblas.h>
 #include <immintrin.h>
 #include <string.h>
 #include <sys/platform/x86.h>
 
 #include "libckpt/convert.h"
+#include "trainer/cpu/gemm.h"
 
 #define PANEL  TYPED_PANEL
 #define VECTOR ((int64_t)1 << 18)       /* floats of a place for a vector */
@@ -153,20 +153,20 @@ X86_HALF static inline float dot_pairs(const float *x, const uint16_t *w, int64_
     return sum8(_mm256_add_ps(_mm256_add_ps(s[0], s[1]), _mm256_add_ps(s[2], s[3])));
 }
 
-/* y = alpha x W^T + beta y, bf16; room has a place for m split rows. */
+/* y = alpha x W^T + beta y, bf16; split has a place for m split rows. */
 X86_HALF static void few_pairs(int64_t m, int64_t n, int64_t k, float alpha, const float *x,
                                int64_t x_ld, const uint16_t *w, int64_t ld, float beta, float *y,
-                               int64_t y_ld, float *room)
+                               int64_t y_ld, float *split)
 {
-    int64_t room_ld = k / 16 * 16 + 16;
+    int64_t split_ld = k / 16 * 16 + 16;
 
     for (int64_t i = 0; i < m; i++)
-        split_pairs(room + i * room_ld, x + i * x_ld, k);
+        split_pairs(split + i * split_ld, x + i * x_ld, k);
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = 0; i < m; i++) {
             float *to = y + i * y_ld + j;
 
-            *to = alpha * dot_pairs(room + i * room_ld, w + j * ld, k) +
+            *to = alpha * dot_pairs(split + i * split_ld, w + j * ld, k) +
                   (beta == 0 ? 0 : beta * *to);
         }
 }
@@ -208,10 +208,11 @@ X86_HALF static void few_nn(int64_t m, int64_t n, int64_t k, float alpha, const 
     }
 }
 
-static bool reads_half(int64_t m)
+/* Whether a product of m rows reads the 16-bit numbers themselves. */
+static bool reads_half(const struct device *dev, int64_t m)
 {
-    return m <= FEW && CPU_FEATURE_ACTIVE(AVX2) && CPU_FEATURE_ACTIVE(FMA) &&
-           CPU_FEATURE_ACTIVE(F16C);
+    return dev->weight != CKPT_F32 && m <= FEW && CPU_FEATURE_ACTIVE(AVX2) &&
+           CPU_FEATURE_ACTIVE(FMA) && CPU_FEATURE_ACTIVE(F16C);
 }
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -227,80 +228,68 @@ static const float *widen(const struct device *dev, const void *w, int64_t ld, i
     return to;
 }
 
-static void nt(int64_t m, int64_t n, int64_t k, float alpha, const float *x, int64_t x_ld,
-               const float *w, int64_t ld, float beta, float *y, int64_t y_ld)
+/* y[m, n] = alpha x W^T + beta y, W [n, k] f32; or with nn, W [k, n]: alpha x W + beta y. */
+static void wide_product(bool nn, int64_t m, int64_t n, int64_t k, float alpha, const float *x,
+                         int64_t x_ld, const float *w, int64_t ld, float beta, float *y,
+                         int64_t y_ld)
 {
     if (m == 1)
-        cblas_sgemv(CblasRowMajor, CblasNoTrans, (int)n, (int)k, alpha, w, (int)ld, x, 1, beta, y,
-                    1);
+        cblas_sgemv(CblasRowMajor, nn ? CblasTrans : CblasNoTrans, (int)(nn ? k : n),
+                    (int)(nn ? n : k), alpha, w, (int)ld, x, 1, beta, y, 1);
     else
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)m, (int)n, (int)k, alpha, x,
-                    (int)x_ld, w, (int)ld, beta, y, (int)y_ld);
+        (nn ? gemm_nn : gemm_nt)(m, n, k, alpha, x, x_ld, w, ld, beta, y, y_ld);
 }
 
-static void nn(int64_t m, int64_t n, int64_t k, float alpha, const float *x, int64_t x_ld,
-               const float *w, int64_t ld, float beta, float *y, int64_t y_ld)
+/* The same, W of the device's type: panel by panel of its rows and columns. */
+static void product(const struct device *dev, bool nn, int64_t m, int64_t n, int64_t k, float alpha,
+                    const float *x, int64_t x_ld, const void *w, int64_t ld, float beta, float *y,
+                    int64_t y_ld)
 {
-    if (m == 1)
-        cblas_sgemv(CblasRowMajor, CblasTrans, (int)k, (int)n, alpha, w, (int)ld, x, 1, beta, y,
-                    1);
-    else
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)m, (int)n, (int)k, alpha, x,
-                    (int)x_ld, w, (int)ld, beta, y, (int)y_ld);
+    int64_t all_rows = nn ? k : n, all_cols = nn ? n : k, width = least(all_cols, PANEL), step;
+
+    if (dev->weight == CKPT_F32) {
+        wide_product(nn, m, n, k, alpha, x, x_ld, w, ld, beta, y, y_ld);
+        return;
+    }
+    step = PANEL / width;
+    for (int64_t r = 0; r < all_rows; r += step)
+        for (int64_t c = 0; c < all_cols; c += width) {
+            int64_t rows = least(all_rows - r, step), cols = least(all_cols - c, width);
+            const float *panel = widen(dev, w, ld, r, rows, c, cols);
+
+            if (nn)
+                wide_product(nn, m, cols, rows, alpha, x + r, x_ld, panel, cols, r ? 1.0f : beta,
+                             y + c, y_ld);
+            else
+                wide_product(nn, m, rows, cols, alpha, x + c, x_ld, panel, cols, c ? 1.0f : beta,
+                             y + r, y_ld);
+        }
 }
 
 void typed_nt(const struct device *dev, int64_t m, int64_t n, int64_t k, float alpha,
               const float *x, int64_t x_ld, const void *w, int64_t ld, float beta, float *y,
               int64_t y_ld)
 {
-    int64_t width = least(k, PANEL), step;
+    bool bf16 = dev->weight == CKPT_BF16;
 
     if (m <= 0 || n <= 0)
         return;
-    if (dev->weight == CKPT_F32) {
-        nt(m, n, k, alpha, x, x_ld, w, ld, beta, y, y_ld);
-        return;
-    }
-    if (reads_half(m) && dev->weight == CKPT_BF16 && m * (k + 16) <= PANEL) {
+    if (!reads_half(dev, m))
+        product(dev, false, m, n, k, alpha, x, x_ld, w, ld, beta, y, y_ld);
+    else if (bf16 && m * (k + 16) <= PANEL)
         few_pairs(m, n, k, alpha, x, x_ld, w, ld, beta, y, y_ld, typed_panel(dev));
-        return;
-    }
-    if (reads_half(m)) {
-        few_nt(m, n, k, alpha, x, x_ld, w, ld, beta, y, y_ld, dev->weight == CKPT_BF16);
-        return;
-    }
-    step = PANEL / width;
-    for (int64_t at = 0; at < n; at += step)
-        for (int64_t c = 0; c < k; c += width) {
-            int64_t rows = least(n - at, step), cols = least(k - c, width);
-
-            nt(m, rows, cols, alpha, x + c, x_ld, widen(dev, w, ld, at, rows, c, cols), cols,
-               c ? 1.0f : beta, y + at, y_ld);
-        }
+    else
+        few_nt(m, n, k, alpha, x, x_ld, w, ld, beta, y, y_ld, bf16);
 }
 
 void typed_nn(const struct device *dev, int64_t m, int64_t n, int64_t k, float alpha,
               const float *x, int64_t x_ld, const void *w, int64_t ld, float beta, float *y,
               int64_t y_ld)
 {
-    int64_t width = least(n, PANEL), step;
-
     if (m <= 0 || n <= 0)
         return;
-    if (dev->weight == CKPT_F32) {
-        nn(m, n, k, alpha, x, x_ld, w, ld, beta, y, y_ld);
-        return;
-    }
-    if (reads_half(m)) {
+    if (reads_half(dev, m))
         few_nn(m, n, k, alpha, x, x_ld, w, ld, beta, y, y_ld, dev->weight == CKPT_BF16);
-        return;
-    }
-    step = PANEL / width;
-    for (int64_t at = 0; at < k; at += step)
-        for (int64_t c = 0; c < n; c += width) {
-            int64_t rows = least(k - at, step), cols = least(n - c, width);
-
-            nn(m, cols, rows, alpha, x + at, x_ld, widen(dev, w, ld, at, rows, c, cols), cols,
-               at ? 1.0f : beta, y + c, y_ld);
-        }
+    else
+        product(dev, true, m, n, k, alpha, x, x_ld, w, ld, beta, y, y_ld);
 }

@@ -63,27 +63,17 @@ template <enum op_act A> __device__ __forceinline__ float act_value(float x)
 #define CUDA_OP_ACT(act_, ...)                                                                 \
     do {                                                                                       \
         switch (act_) {                                                                        \
-        case OP_ACT_GELU_TANH: {                                                               \
-            constexpr enum op_act A = OP_ACT_GELU_TANH;                                        \
-            __VA_ARGS__;                                                                       \
-        } break;                                                                               \
-        case OP_ACT_GELU_ERF: {                                                                \
-            constexpr enum op_act A = OP_ACT_GELU_ERF;                                         \
-            __VA_ARGS__;                                                                       \
-        } break;                                                                               \
-        case OP_ACT_RELU: {                                                                    \
-            constexpr enum op_act A = OP_ACT_RELU;                                             \
-            __VA_ARGS__;                                                                       \
-        } break;                                                                               \
-        case OP_ACT_SILU: {                                                                    \
-            constexpr enum op_act A = OP_ACT_SILU;                                             \
-            __VA_ARGS__;                                                                       \
-        } break;                                                                               \
-        default: {                                                                             \
-            constexpr enum op_act A = OP_ACT_NONE;                                             \
-            __VA_ARGS__;                                                                       \
-        } break;                                                                               \
+        case OP_ACT_GELU_TANH: CUDA_WITH_ACT(OP_ACT_GELU_TANH, __VA_ARGS__); break;            \
+        case OP_ACT_GELU_ERF: CUDA_WITH_ACT(OP_ACT_GELU_ERF, __VA_ARGS__); break;              \
+        case OP_ACT_RELU: CUDA_WITH_ACT(OP_ACT_RELU, __VA_ARGS__); break;                      \
+        case OP_ACT_SILU: CUDA_WITH_ACT(OP_ACT_SILU, __VA_ARGS__); break;                      \
+        default: CUDA_WITH_ACT(OP_ACT_NONE, __VA_ARGS__); break;                               \
         }                                                                                      \
     } while (0)
+#define CUDA_WITH_ACT(act_, ...)                                                               \
+    {                                                                                          \
+        constexpr enum op_act A = act_;                                                        \
+        __VA_ARGS__;                                                                           \
+    }
 
 #endif

@@ -57,6 +57,9 @@ enum { CUDA_SMALL = 8192 };
 
 static inline struct cuda_device *cuda_of(struct device *dev) { return (struct cuda_device *)dev; }
 
+/* Mark the device with that failure, unless it is marked already; false. */
+__attribute__((format(printf, 3, 4)))
+bool cuda_fail(struct device *dev, int code, const char *fmt, ...);
 /* True on success and if nothing failed before; else the device is marked with the op's name,
  * once. */
 bool cuda_ok(struct device *dev, const char *op, cudaError_t rc);
@@ -70,6 +73,15 @@ void *cuda_work(struct device *dev, const char *op, uint64_t bytes);
 
 /* Bytes rounded up to where the next part of a workspace may begin. */
 static inline uint64_t cuda_align(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+/* The next array of a workspace at `base`, of so many bytes at *at, which moves past it; base NULL
+ * only counts.  bytes 0: the array is not needed, and *to is NULL. */
+template <typename P>
+static inline void cuda_take(P **to, unsigned char *base, uint64_t *at, uint64_t bytes)
+{
+    *to = base && bytes ? (P *)(void *)(base + *at) : NULL;
+    *at += cuda_align(bytes);
+}
 
 static inline bool cuda_aligned(const void *p, size_t bytes) { return (uintptr_t)p % bytes == 0; }
 
@@ -95,7 +107,7 @@ __device__ __forceinline__ void cuda_pdl_wait(void)
 #endif
 }
 
-/* A kernel may use more than 48 KiB of shared memory only when told so. */
+/* Allow a kernel more than 48 KiB of shared memory. */
 template <typename F> static inline cudaError_t cuda_allow_shared(F *kernel, size_t bytes)
 {
     return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
@@ -183,16 +195,17 @@ __device__ __forceinline__ uint32_t cuda_shared_addr(const void *p)
  * what depends on it once a warp. */
 __device__ __forceinline__ int cuda_uniform(int x) { return __shfl_sync(0xffffffffu, x, 0); }
 
-__device__ __forceinline__ float cuda_warp_sum(float x)
+/* The sum or the largest over LANES neighbours, in each of them; the whole warp calls it. */
+template <int LANES = 32, typename F> __device__ __forceinline__ F cuda_warp_sum(F x)
 {
-    for (int i = 16; i > 0; i /= 2)
+    for (int i = LANES / 2; i > 0; i /= 2)
         x += __shfl_xor_sync(0xffffffffu, x, i);
     return x;
 }
 
-__device__ __forceinline__ float cuda_warp_max(float x)
+template <int LANES = 32> __device__ __forceinline__ float cuda_warp_max(float x)
 {
-    for (int i = 16; i > 0; i /= 2)
+    for (int i = LANES / 2; i > 0; i /= 2)
         x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, i));
     return x;
 }
@@ -312,8 +325,7 @@ void cuda_head_top(struct device *dev, const struct op_top *a);
 
 /* cuda/graph.cu */
 bool cuda_graph_begin(struct device *dev);
-/* Whether work is being captured (or that cannot be told): it will run again later, unseen by
- * the host. */
+/* Whether work is being captured, or may be: it will run again later, unseen by the host. */
 bool cuda_graph_capturing(struct device *dev);
 struct op_graph *cuda_graph_end(struct device *dev);
 void cuda_graph_launch(struct device *dev, struct op_graph *r);

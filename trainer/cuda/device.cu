@@ -16,19 +16,37 @@ extern "C" {
 #include "trainer/cuda/plugin.h"
 }
 #include "trainer/cuda/hopper/wgmma.cuh"
+#include "trainer/cuda/nccl.h"
 
 /* As ckpt_fail, which a plug-in does not have. */
+static int fail_ap(struct ckpt_err *err, int code, const char *fmt, va_list ap)
+{
+    err->code = code;
+    err->reason[0] = err->hint[0] = '\0';
+    vsnprintf(err->text, sizeof err->text, fmt, ap);
+    return code;
+}
+
 __attribute__((format(printf, 3, 4))) static int fail(struct ckpt_err *err, int code,
                                                        const char *fmt, ...)
 {
     va_list ap;
 
-    err->code = code;
-    err->reason[0] = err->hint[0] = '\0';
     va_start(ap, fmt);
-    vsnprintf(err->text, sizeof err->text, fmt, ap);
+    fail_ap(err, code, fmt, ap);
     va_end(ap);
     return code;
+}
+
+bool cuda_fail(struct device *dev, int code, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    if (dev->err.code == 0)
+        fail_ap(&dev->err, code, fmt, ap);
+    va_end(ap);
+    return false;
 }
 
 /* Whether the error is that of an earlier kernel, whichever call reports it. */
@@ -64,13 +82,12 @@ void *cuda_work(struct device *dev, const char *op, uint64_t bytes)
 {
     if (bytes <= dev->work_bytes)
         return dev->work;
-    if (dev->err.code == 0)
-        fail(&dev->err, CKPT_ESTATE, "%s: workspace has %llu bytes, %llu are needed", op,
-             (unsigned long long)dev->work_bytes, (unsigned long long)bytes);
+    cuda_fail(dev, CKPT_ESTATE, "%s: workspace has %llu bytes, %llu are needed", op,
+              (unsigned long long)dev->work_bytes, (unsigned long long)bytes);
     return NULL;
 }
 
-/* The size of each allocation, kept on the host, as cudaFree does not tell it. */
+/* The size of each allocation, kept on the host: cudaFree does not return it. */
 struct block {
     struct block *next;
     void         *at;
@@ -242,10 +259,8 @@ static uint64_t cuda_workspace(const struct device *dev, const struct op_limits 
     return most;
 }
 
-/*
- * Code of kernels is loaded when one is first used, and allocations are rounded up to 2 MiB: that
- * much is not given away.
- */
+/* Reserved: a kernel's code is loaded when it is first used, and allocations are rounded up to
+ * 2 MiB. */
 enum { LATER = 256 << 20 };
 
 static uint64_t cuda_free_bytes(struct device *dev)
@@ -302,7 +317,7 @@ static const struct ops cuda_row = {
     .graph_free = cuda_graph_free,
 };
 
-/* What this backend was built for: sm_90 code runs on 9.x alone, the rest through PTX. */
+/* The chips that this backend was built for: sm_90 code runs on 9.x alone, the rest through PTX. */
 static int check_chip(int index, const struct device_opts *opts, struct cudaDeviceProp *prop,
                       struct ckpt_err *err)
 {
@@ -335,8 +350,8 @@ static bool open_codec(struct cuda_device *d)
                                                   cudaMemcpyHostToDevice));
 }
 
-/* Tells which code was loaded: that for 9.0a has more shared memory here. Every element is
- * used, since the compiler drops those that are not. */
+/* Shows which code was loaded: that for 9.0a has more shared memory here.  Every element is used,
+ * since the compiler drops others. */
 static __global__ void probe(int *out)
 {
     const int n = WGMMA_HERE ? 256 : 1;
@@ -403,9 +418,7 @@ static int open_device(struct device **out, int index, const struct device_opts 
                                                CUDA_SMALL * sizeof(double))) &&
         cuda_ok(dev, "opening", cudaMalloc((void **)&o->cuda.small,
                                            CUDA_SMALL * sizeof(double))) &&
-        open_codec(&o->cuda) && matmul_open(&o->cuda) == 0)
-        fp8_open(&o->cuda);
-    if (dev->err.code == 0) {
+        open_codec(&o->cuda) && matmul_open(&o->cuda) && fp8_open(&o->cuda)) {
         o->cuda.hopper = is_hopper(dev);
         measure_context(dev);
     }
@@ -427,4 +440,5 @@ static int count_devices(void)
 }
 
 extern "C" __attribute__((visibility("default"))) const struct cuda_plugin cuda_plugin = {
-    CUDA_PLUGIN_VERSION, open_device, count_devices, bus_of_device};
+    CUDA_PLUGIN_VERSION, open_device, count_devices, bus_of_device,
+    cuda_nccl_size, cuda_nccl_id, cuda_nccl_connect};

@@ -224,23 +224,17 @@ struct space {
     uint64_t bytes;
 };
 
-struct space lay_out(const struct device *dev, char *base, int64_t n, int64_t dim, int64_t rank,
-                     bool back)
+struct space lay_out(const struct device *dev, unsigned char *base, int64_t n, int64_t dim,
+                     int64_t rank, bool back)
 {
-    int64_t slab = n < SLAB ? n : SLAB;
+    uint64_t slab = (uint64_t)((n < SLAB ? n : SLAB) * dim), dt = (uint64_t)(n * rank);
     struct space s = {};
 
-#define TAKE(field, wanted, size)                                                              \
-    if (wanted) {                                                                              \
-        s.field = (decltype(s.field))(base + s.bytes);                                         \
-        s.bytes += cuda_align((uint64_t)(size));                                               \
-    }
-    TAKE(delta, rank, slab * dim * (int64_t)sizeof(float))
-    TAKE(dt, rank && back, n * rank * (int64_t)sizeof(float))
-    TAKE(e, back, slab * dim * (int64_t)cuda_size(dev))
-    TAKE(part, back, cuda_norm_parts(dev, dim))
-    TAKE(sort, back, segments_bytes(n, dim))
-#undef TAKE
+    cuda_take(&s.delta, base, &s.bytes, rank ? slab * sizeof(float) : 0);
+    cuda_take(&s.dt, base, &s.bytes, back ? dt * sizeof(float) : 0);
+    cuda_take(&s.e, base, &s.bytes, back ? slab * cuda_size(dev) : 0);
+    cuda_take(&s.part, base, &s.bytes, back ? cuda_norm_parts(dev, dim) : 0);
+    cuda_take(&s.sort, base, &s.bytes, back ? segments_bytes(n, dim) : 0);
     return s;
 }
 
@@ -248,7 +242,8 @@ bool open_space(struct space *s, struct device *dev, const struct op_embed *op, 
                 const char *name)
 {
     struct space need = lay_out(dev, NULL, op->n, op->dim, op->lora.rank, back);
-    char *base = need.bytes ? (char *)cuda_work(dev, name, need.bytes) : NULL;
+    unsigned char *base =
+        need.bytes ? (unsigned char *)cuda_work(dev, name, need.bytes) : NULL;
 
     *s = lay_out(dev, base, op->n, op->dim, op->lora.rank, back);
     return dev->err.code == 0;

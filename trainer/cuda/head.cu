@@ -57,26 +57,12 @@ uint64_t cuda_head_work(const struct device *dev, const struct op_limits *l)
     return MATMUL_WORK + (train > other ? train : other);
 }
 
-/* What every product of the head has in common: rows [first, first + n) of a. */
-static struct matmul_args product(const struct device *dev, uint64_t busy)
-{
-    struct matmul_args p = {};
-
-    p.op = "head_loss";
-    p.in = p.out = dev->act;
-    p.alpha = 1.0f;
-    p.busy = busy;
-    return p;
-}
-
 static void logits_of(struct device *dev, const struct op_head *a, void *z, enum ckpt_dtype type,
                       const void *x, int64_t n, uint64_t busy)
 {
-    struct matmul_args p = product(dev, busy);
+    struct matmul_args p = matmul_of(dev, "head_loss", n, a->vocab, a->dim, busy);
 
-    p.m = n;
-    p.n = a->vocab;
-    p.k = p.lda = p.ldb = a->dim;
+    p.lda = p.ldb = a->dim;
     p.a = x;
     p.b = a->w;
     p.b_t = true;
@@ -90,15 +76,13 @@ static void logits_of(struct device *dev, const struct op_head *a, void *z, enum
 static void back(struct device *dev, const struct op_head *a, const void *z, const void *x,
                  void *dx, int64_t n, float by, bool add, uint64_t busy)
 {
-    struct matmul_args p = product(dev, busy);
+    struct matmul_args p = matmul_of(dev, "head_loss", a->vocab, a->dim, n, busy);
 
     p.a = z;
     p.lda = padded(a->vocab);
     p.alpha = by;
-    p.n = p.ldb = p.ldd = a->dim;
+    p.ldb = p.ldd = a->dim;
     if (a->dw) {
-        p.m = a->vocab;
-        p.k = n;
         p.a_t = true;
         p.b = x;
         p.d = a->dw;
@@ -151,7 +135,7 @@ void cuda_head_loss(struct device *dev, const struct op_head *a)
 void cuda_head_logits(struct device *dev, float *logits, const void *x, const void *w, int64_t n,
                       int64_t dim, int64_t vocab, float mul)
 {
-    struct matmul_args p = product(dev, 0);
+    struct matmul_args p = matmul_of(dev, "head_logits", n, vocab, dim, 0);
     struct gemv g = {};
 
     if (dev->err.code || n == 0)
@@ -167,10 +151,8 @@ void cuda_head_logits(struct device *dev, float *logits, const void *x, const vo
     g.wide = true;
     if (gemv(dev, &g))
         return;
-    p.op = "head_logits";
-    p.m = n;
-    p.n = p.ldd = vocab;
-    p.k = p.lda = p.ldb = dim;
+    p.ldd = vocab;
+    p.lda = p.ldb = dim;
     p.a = x;
     p.b = w;
     p.b_t = true;

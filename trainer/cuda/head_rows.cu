@@ -257,15 +257,8 @@ __device__ __forceinline__ struct soft join_blocks(const struct soft *box, int C
 
     if (from < C)
         a = box[from];
-    max = a.max;
-#pragma unroll
-    for (int i = CLUSTER_MOST / 2; i > 0; i /= 2)
-        max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, i));
-    a.sum *= power_part(a.max, max);
-#pragma unroll
-    for (int i = CLUSTER_MOST / 2; i > 0; i /= 2)
-        a.sum += __shfl_xor_sync(0xffffffffu, a.sum, i);
-    return {max, a.sum};
+    max = cuda_warp_max<CLUSTER_MOST>(a.max);
+    return {max, cuda_warp_sum<CLUSTER_MOST>(a.sum * power_part(a.max, max))};
 }
 
 /* Write the gradient of row i in its place, from its sums; the block that holds the target

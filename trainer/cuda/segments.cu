@@ -154,10 +154,10 @@ __device__ __forceinline__ int64_t place_of(const int32_t *ids, int64_t n, int32
 
 template <typename T, int N>
 __global__ void __launch_bounds__(256)
-pick_rows(float *table, const int32_t *picked, const T *rows, const int32_t *ids,
+pick_rows(float *table, const int32_t *chosen, const T *rows, const int32_t *ids,
           const int32_t *at, int64_t n, int64_t dim, int64_t none)
 {
-    int32_t id = picked[blockIdx.x];
+    int32_t id = chosen[blockIdx.x];
     int64_t c = ((int64_t)blockIdx.y * blockDim.x + threadIdx.x) * N;
     int64_t begin = place_of(ids, n, id), end = place_of(ids, n, id + 1);
     float sum[N] = {}, v[AHEAD][N];
@@ -225,24 +225,24 @@ void run_add(const struct segments *s, cudaStream_t on, void *table, const void 
 }
 
 template <typename T, int N>
-void launch_pick(const struct segments *s, cudaStream_t on, float *table, const int32_t *picked,
+void launch_pick(const struct segments *s, cudaStream_t on, float *table, const int32_t *chosen,
                  int64_t n, const void *rows, int64_t dim, int64_t none)
 {
     unsigned threads;
     dim3 grid = tiles(&threads, n, dim / N);
 
-    pick_rows<T, N><<<grid, threads, 0, on>>>(table, picked, (const T *)rows, s->ids, s->at, s->n,
+    pick_rows<T, N><<<grid, threads, 0, on>>>(table, chosen, (const T *)rows, s->ids, s->at, s->n,
                                               dim, none);
 }
 
 template <typename T>
-void run_pick(const struct segments *s, cudaStream_t on, float *table, const int32_t *picked,
+void run_pick(const struct segments *s, cudaStream_t on, float *table, const int32_t *chosen,
               int64_t n, const void *rows, int64_t dim, int64_t none)
 {
     if (row_packable<T>(rows, dim) && row_packable<float>(table, dim))
-        launch_pick<T, CUDA_PACK<T>>(s, on, table, picked, n, rows, dim, none);
+        launch_pick<T, CUDA_PACK<T>>(s, on, table, chosen, n, rows, dim, none);
     else
-        launch_pick<T, 1>(s, on, table, picked, n, rows, dim, none);
+        launch_pick<T, 1>(s, on, table, chosen, n, rows, dim, none);
 }
 
 cudaError_t sort(void *temp, size_t *bytes, const int32_t *ids, int32_t *sorted, const int32_t *at,
@@ -308,11 +308,11 @@ void segments_add(const struct segments *s, struct device *dev, const char *op, 
 }
 
 void segments_pick(const struct segments *s, struct device *dev, const char *op, float *table,
-                   const int32_t *picked, int64_t n, const void *rows, int64_t dim, int64_t none)
+                   const int32_t *chosen, int64_t n, const void *rows, int64_t dim, int64_t none)
 {
     if (dev->err.code || n == 0)
         return;
-    CUDA_ACT(dev, run_pick<T>(s, cuda_of(dev)->stream, table, picked, n, rows, dim, none));
+    CUDA_ACT(dev, run_pick<T>(s, cuda_of(dev)->stream, table, chosen, n, rows, dim, none));
     cuda_launched(dev, op);
 }
 

@@ -22,9 +22,9 @@ bool segments_sort(struct segments *s, struct device *dev, const char *op, void 
  * [n, dim].  The table is f32, or with `act` an activation. */
 void segments_add(const struct segments *s, struct device *dev, const char *op, void *table,
                   bool act, const void *rows, int64_t dim, int64_t none);
-/* table[k] += the sum of rows whose id is picked[k], k < n; f32. */
+/* table[k] += the sum of rows whose id is chosen[k], k < n; f32. */
 void segments_pick(const struct segments *s, struct device *dev, const char *op, float *table,
-                   const int32_t *picked, int64_t n, const void *rows, int64_t dim, int64_t none);
+                   const int32_t *chosen, int64_t n, const void *rows, int64_t dim, int64_t none);
 /* table[r, id] += the sum of rows[i, r]; both f32, the table's rows `stride` apart. */
 void segments_columns(const struct segments *s, struct device *dev, const char *op, float *table,
                       int64_t stride, const float *rows, int64_t dim, int64_t none);

@@ -106,8 +106,7 @@ __device__ int count_from(const struct pick &p, int64_t row, int64_t begin, int6
 /* In a fixed order: lanes, then warps. */
 __device__ double sum_all(double x, double *shared)
 {
-    for (int l = 16; l > 0; l /= 2)
-        x += __shfl_xor_sync(0xffffffffu, x, l);
+    x = cuda_warp_sum(x);
     __syncthreads();
     if (threadIdx.x % 32 == 0)
         shared[threadIdx.x / 32] = x;
@@ -124,7 +123,7 @@ __device__ void sort_most(const struct pick &p, int64_t row, int64_t begin, int6
 {
     __shared__ int counts[WARPS], n;
     uint64_t least;
-    int room = 1;
+    int places = 1;
 
     held[threadIdx.x] = most;
     sort(held, THREADS);
@@ -145,11 +144,11 @@ __device__ void sort_most(const struct pick &p, int64_t row, int64_t begin, int6
             held[atomicAdd(&n, 1)] = x;         /* sorted below: the order does not matter */
     }
     __syncthreads();
-    while (room < n)
-        room *= 2;
-    for (int i = n + (int)threadIdx.x; i < room; i += THREADS)
+    while (places < n)
+        places *= 2;
+    for (int i = n + (int)threadIdx.x; i < places; i += THREADS)
         held[i] = 0;
-    sort(held, room);
+    sort(held, places);
 }
 
 __global__ void __launch_bounds__(THREADS) pick_kernel(const __grid_constant__ struct pick p)

@@ -3,7 +3,7 @@
  * matrix, and back.
  *
  * The matrix is the embedding's table where they are tied.  Rows of that table which are trained by
- * themselves stand in the matrix too: it is then a copy of the table with these rows in their
+ * themselves are in the matrix too: it is then a copy of the table with these rows in their
  * places, and what it is given as gradients of those rows adds up with what
  * the lookups give them.  Source: peft 0.21 tuners/trainable_tokens/layer.py, a tied adapter.
  */

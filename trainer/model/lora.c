@@ -217,7 +217,7 @@ static int64_t layer_of(const char *module)
     return -1;
 }
 
-/* The number after one of the given names, wherever it stands. */
+/* The number after one of the given names, anywhere in the path. */
 static int64_t layer_by(const char *module, const char *name)
 {
     size_t k = strlen(name);

@@ -23,9 +23,9 @@ enum lora_module { LORA_OTHER, LORA_LINEAR, LORA_HEAD, LORA_EMBEDDING };
 /* How the factors start. */
 enum lora_init { LORA_INIT_DEFAULT, LORA_INIT_GAUSSIAN, LORA_INIT_BOTH };
 
-/* What an adapter does to one module. */
+/* The LoRA of one module. */
 struct lora_delta {
-    int64_t rank;                   /* 0: no low-rank change */
+    int64_t rank;                   /* 0: none */
     float   scale;
     bool    magnitude;              /* DoRA */
 };
@@ -36,7 +36,7 @@ void lora_free(struct lora *l);
 /* The module's path is the published one: "model.layers.0.self_attn.q_proj". */
 int lora_delta(struct lora_delta *out, const struct lora *l, const char *module,
                 enum lora_module kind, struct ckpt_err *err);
-/* The parameter (with its module's path) is trained whole: modules_to_save. */
+/* The parameter (with its module's path) is trained in full: modules_to_save. */
 bool lora_saves(const struct lora *l, const char *param);
 /* PEFT saves a changed embedding's own matrix too, when it is called embed_tokens. */
 bool lora_stores_base(const struct lora *l, const char *module);

@@ -82,7 +82,7 @@ static struct op_gate gate(const struct pass *p, const struct layer *l,
     };
 }
 
-/* max(0, p), dropped out or not, tells of p all that backward asks: it is kept in place of p. */
+/* max(0, p), dropped out or not, is all of p that backward needs: it is kept in place of p. */
 static bool keeps_out(const struct pass *p)
 {
     const struct arch *a = p->m->arch;

@@ -1,6 +1,7 @@
 /* params - see params.h. */
 #include "trainer/model/params.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -37,7 +38,7 @@ static size_t module_length(const char *name)
     return dot ? (size_t)(dot - name) : strlen(name);
 }
 
-/* Put the parameter that stands at item[n] in its place and count it. */
+/* Give item[n] its layer and offset, and count it. */
 static int place(struct build *b, struct param *q, int layer, struct ckpt_err *err)
 {
     struct params *p = b->p;
@@ -191,6 +192,7 @@ static int append_one(struct build *b, const struct family_name *name, int layer
         return rc;
     if (b->module == SIZE_MAX)
         b->module = p->n;
+    assert(p->item);
     q = &p->item[p->n];
     *q = (struct param){.name = ckpt_arena_strndup(&p->arena, text, strlen(text)),
                         .shape = role_shape(b->arch, name->role),

@@ -1,6 +1,6 @@
 /*
- * pass - a model with its planned memory, and one pass over it in work; for the rooms of a pass,
- * each of which has its part of both.
+ * pass - a model with its planned memory, and one pass over it in work; for the files that make up
+ * a pass, each of which has its part of both.
  */
 #ifndef CKPT_TRAINER_MODEL_PASS_H
 #define CKPT_TRAINER_MODEL_PASS_H
@@ -73,7 +73,7 @@ int pass_begin(struct pass *p, struct model *m, const struct model_weights *w,
 void pass_upload(const struct pass *p, int32_t *dst, const int32_t *src, int64_t n);
 /* Make the table of rope for sequences of that length, where another is there. */
 void pass_rope_table(struct model *m, int64_t length);
-/* Dropout with probability p of what stands at that place of the layer. */
+/* Dropout with that probability at that place of the layer. */
 struct op_drop pass_drop(const struct pass *p, const struct layer *l, int place,
                          double probability);
 /* Whether the backward pass recomputes outputs of norms. */

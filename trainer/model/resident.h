@@ -1,5 +1,5 @@
 /*
- * resident - the simplest weights of a model: all layers whole in one block of memory, gradients
+ * resident - the simplest weights of a model: all layers in one block of memory, gradients
  * (when asked for) in another.  For one rank, evaluation and tests.
  */
 #ifndef CKPT_TRAINER_MODEL_RESIDENT_H

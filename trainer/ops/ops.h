@@ -22,7 +22,7 @@
  *
  * Operations are as coarse as speed needs them: what a fast backend would fuse is one entry, so
  * that a backend decides how.  What an entry needs beyond its arguments comes from the device's
- * workspace, whose size `workspace` tells before anything is allocated.
+ * workspace, whose size `workspace` gives before anything is allocated.
  */
 #ifndef CKPT_TRAINER_OPS_OPS_H
 #define CKPT_TRAINER_OPS_OPS_H
@@ -38,7 +38,7 @@ struct op_graph;
 /*
  * How moments are stored.  BF16: exp_avg is rounded to nearest, exp_avg_sq stochastically, since at
  * a beta2 of 0.999 what a step adds is less than half a unit in its last place: rounded to
- * nearest it would stand still.  8BIT: bitsandbytes' block-wise dynamic codes of one byte
+ * nearest it would never change.  8BIT: bitsandbytes' block-wise dynamic codes of one byte
  * (formats/bnb/codes.h), with one f32 absmax for each 256 of them counted from the run's
  * start.  Zeros are codes and absmax all 0.
  */
@@ -60,7 +60,7 @@ struct adamw_run {
     enum op_moments moments;
 };
 
-/* What a step has to know of the whole gradient; in the device's memory. */
+/* What a step needs to know of all gradients together; in the device's memory. */
 struct op_verdict {
     double  norm;                   /* of the gradient without its scale, before clipping */
     float   factor;                 /* gradients are multiplied by it: unscales and clips */
@@ -69,7 +69,7 @@ struct op_verdict {
 
 /*
  * Scalars of one AdamW step, as torch.optim.AdamW applies them (decoupled decay first).  With
- * 8BIT moments the update is made from what the moments were before they are coded anew.
+ * 8BIT moments the update is made from the moments before they are coded again.
  */
 struct adamw {
     double lr, beta1, beta2, eps;
@@ -124,7 +124,7 @@ struct op_lora {
     void          *da, *db;         /* bwd: gradients; NULL both: frozen */
     void          *t;               /* activation [n, r rounded up to 8]: fwd leaves scale * A xd
                                        there for bwd, where the device has a use for it; of
-                                       projections done at once the first's has room for all;
+                                       projections done at once the first's holds all;
                                        NULL: not kept */
     const void    *magnitude;       /* weight [n_out], or NULL */
     void          *dmagnitude;      /* bwd: gradient; NULL: frozen */
@@ -138,7 +138,7 @@ struct op_lora {
  * e = table[ids] + pos[positions] + token_type[token_type_ids];  out = norm(e), or e (norm NULL).
  * (Token types, and a norm with positions, are forward only and without what follows.)
  * Ids among token_ids take their rows from tokens.  LoRA adds scale * (B A)^T's row to e.
- * What leaves is dropped out.  Backward gathers e anew: it is not kept.
+ * What leaves is dropped out.  Backward gathers e again: it is not kept.
  */
 struct op_embed {
     void                 *out;      /* fwd: activation [N, D] */
@@ -278,7 +278,7 @@ struct op_rel_bias {
  *   y[j]         = x[j] c - x[j + R/2] s
  *   y[j + R/2]   = x[j + R/2] c + x[j] s        c, s = table[position][j], j < R/2
  * Elements from R on pass.  With norms x = RMS(in) * w over the d elements of each head, in and
- * out lie apart and v is copied; without, out is `in`.
+ * out are different memory and v is copied; without, out is `in`.
  * Backward rotates the gradients in place, from those of out to those of in.
  * Source: Su et al. 2021; transformers 5.17, rotate_half of modeling_llama.py.
  */
@@ -386,7 +386,7 @@ struct op_cached {
     void           *out;            /* activation [n, H * d] */
     void           *k_cache, *v_cache;
     struct op_heads in;             /* q, k, v of the new rows */
-    const struct op_rope *rope;     /* NULL: they stand there as they are */
+    const struct op_rope *rope;     /* NULL: they are used as they are */
     const int32_t  *seg_start;      /* [n_seg + 1]; no segment is empty */
     const int32_t  *seg_seq, *seg_past;     /* [n_seg] */
     const float    *slopes;
@@ -398,7 +398,7 @@ struct op_cached {
 };
 
 /*
- * head and cross-entropy over the rows that carry a loss; logits [n, V] never exist whole.
+ * head and cross-entropy over the rows that carry a loss; logits [n, V] never exist all at once.
  *   z = mul * x W^T;  nll[i] = logsumexp(z[i]) - z[i, target[i]]
  * With dx not NULL also the gradients of scale * sum_i nll[i]:
  *   dz = scale * (softmax(z) - onehot);  dx = mul dz W;  dW += mul dz^T x.

@@ -1,7 +1,7 @@
 /*
  * profile - where a step's time goes: every operation of a device, timed in its own order.
  *
- * While a profile is on it stands between the callers and the device's row.  Each operation ends
+ * While a profile is on it lies between the callers and the device's row.  Each operation ends
  * with a timestamp of the device; what lies between two of them belongs to the later operation, so
  * that the times add up to the whole, idle gaps included.  Results do not change.
  */

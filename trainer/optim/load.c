@@ -15,7 +15,7 @@
 
 #define PIECE ((int64_t)1 << 20)        /* elements that move at once */
 
-/* An optimizer.pt as it lies and as the values it stands for. */
+/* An optimizer.pt as it is stored, and as its values. */
 struct file {
     struct ckpt_source *raw, *seen;
     bool                packed;

@@ -10,7 +10,7 @@
 struct optim_opts {
     double beta1, beta2, eps;
     double weight_decay;
-    double max_grad_norm;       /* clip the whole gradient to this norm; 0: never */
+    double max_grad_norm;       /* clip the gradient to this norm; 0: never */
     uint64_t seed;              /* of moments that are rounded by chance */
 };
 

@@ -7,7 +7,7 @@
 #include "formats/families/family.h"
 #include "formats/families/role.h"
 
-/* Where a parameter stands among all. */
+/* The position of a parameter among all. */
 struct place {
     int64_t major, minor;
     size_t  param;

@@ -30,7 +30,7 @@ struct scaler {
     double  scale;
     int64_t iter, last_overflow;        /* steps seen, and the last that was skipped; -1: none */
     int64_t patience;                   /* overflows until the scale is halved, that one included */
-    int64_t skipped;                    /* steps of the whole run */
+    int64_t skipped;                    /* steps of the run so far */
 };
 
 void scaler_init(struct scaler *s, const struct scaler_opts *o);

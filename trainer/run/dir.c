@@ -130,8 +130,8 @@ int run_dir_newest(char path[4096], int64_t *number, struct run_dir *d, const ch
         rc = ckpt_fail_as(err, CKPT_ENOTFOUND, "none", "%s: no checkpoint-<step> to resume from",
                           folder);
     else if (rc == 0) {
-        rc = ckpt_fail(err, CKPT_EFORMAT, "%s: none of its %zu checkpoints is whole", folder, n);
-        ckpt_err_hint(err, "to go on from one of another program, name it; to start anew, "
+        rc = ckpt_fail(err, CKPT_EFORMAT, "%s: none of its %zu checkpoints is complete", folder, n);
+        ckpt_err_hint(err, "to go on from one of another program, name it; to start afresh, "
                       "`resume_from_checkpoint none` `overwrite_output_dir`");
     }
     ckpt_arena_release(&a);
@@ -252,7 +252,7 @@ int run_dir_clear(struct run_dir *d, int64_t step, struct ckpt_err *err)
     return rc;
 }
 
-/* The checkpoints that count, newest first: whole, as far as sizes tell. */
+/* The checkpoints that count, newest first: complete, by the sizes of their files. */
 static size_t only_whole(int64_t *number, size_t n, const char *folder)
 {
     size_t kept = 0;

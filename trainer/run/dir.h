@@ -1,8 +1,9 @@
 /*
  * run/dir - what an output folder is: who writes it, which checkpoints lie in it, which of these
- * is the newest whole one, which may be replaced, and which go.
+ * is the newest complete one, which may be replaced, and which go.
  *
- * Rank 0's: the others have a zeroed one and are told.  A checkpoint is a folder checkpoint-<n>.
+ * Rank 0's: the others have a zeroed one and learn its results.  A checkpoint is a folder
+ * checkpoint-<n>.
  */
 #ifndef CKPT_TRAINER_RUN_DIR_H
 #define CKPT_TRAINER_RUN_DIR_H
@@ -24,13 +25,13 @@ struct run_dir {
 /* Above every number. */
 #define RUN_DIR_ANY INT64_MAX
 
-/* The folder is there and holds a checkpoint, whole or not. */
+/* The folder is there and holds a checkpoint, complete or not. */
 bool run_dir_is_run(const char *path);
 /*
- * The newest whole checkpoint of folder below number `below`: its path and number.  Damaged newer
- * ones are told, a warning each, and remembered in d when the folder is d's.  Sizes are looked at
- * and what is read first, the rest is for the load to prove.  CKPT_ENOTFOUND, reason "none":
- * there is no checkpoint at all; CKPT_EFORMAT: there are some, but none is whole.
+ * The newest complete checkpoint of folder below number `below`: its path and number.  Damaged
+ * newer ones are a warning each, and remembered in d when the folder is d's.  Sizes are checked,
+ * and what is read first; the rest is for the load to prove.  CKPT_ENOTFOUND, reason "none":
+ * there is no checkpoint at all; CKPT_EFORMAT: there are some, but none is complete.
  */
 int run_dir_newest(char path[4096], int64_t *number, struct run_dir *d, const char *folder,
                    int64_t below, struct ckpt_err *err);
@@ -55,10 +56,10 @@ int run_dir_clear(struct run_dir *d, int64_t step, struct ckpt_err *err);
 /* Whether a save as checkpoint-<number> may replace what has the name: damaged, and passed over. */
 bool run_dir_may_replace(const struct run_dir *d, int64_t number);
 /*
- * Remove the oldest whole checkpoints until `keep` are left.  The newest always stays, and so does
- * the best (a path whose last part is its name; may be empty), which counts as one of them.  One
- * that somebody reads stays until a later call; last: name those in a note.  Failures are warnings:
- * a run does not end because of them.
+ * Remove the oldest complete checkpoints until `keep` are left.  The newest always stays, and so
+ * does the best (a path whose last part is its name; may be empty), which counts as one of them.
+ * One that somebody reads stays until a later call; last: name those in a note.  Failures are
+ * warnings: a run does not end because of them.
  */
 void run_dir_prune(struct run_dir *d, int64_t keep, const char *best, bool last);
 void run_dir_close(struct run_dir *d);

@@ -40,8 +40,8 @@ static int measure(struct fit *f, const struct fit_opts *o, struct ckpt_err *err
     f->workspace = model_work_bytes(m);
     f->activations = model_arena_bytes(m) - f->workspace;
     rc = measure_zero(f, o, model_params(m), 0, err);
-    if (rc == 0 && f->paged && !o->zero.offload && f->all < f->room)
-        rc = measure_zero(f, o, model_params(m), f->room - f->all, err);
+    if (rc == 0 && f->paged && !o->zero.offload && f->all < f->free_bytes)
+        rc = measure_zero(f, o, model_params(m), f->free_bytes - f->all, err);
     model_free(m);
     return rc;
 }
@@ -49,7 +49,7 @@ static int measure(struct fit *f, const struct fit_opts *o, struct ckpt_err *err
 static int try_way(struct fit *f, const struct fit_opts *o, enum recompute level, bool paged,
                    struct ckpt_err *err)
 {
-    *f = (struct fit){.room = o->room, .recompute = level, .paged = paged};
+    *f = (struct fit){.free_bytes = o->free_bytes, .recompute = level, .paged = paged};
     return measure(f, o, err);
 }
 
@@ -58,7 +58,7 @@ static bool fits(struct fit *f, const struct fit_opts *o, enum recompute level, 
 {
     struct ckpt_err unused;
 
-    return try_way(f, o, level, paged, &unused) == 0 && f->all <= f->room;
+    return try_way(f, o, level, paged, &unused) == 0 && f->all <= f->free_bytes;
 }
 
 /* -- what would fit --------------------------------------------------------------------------- */
@@ -157,9 +157,9 @@ static int refuse(const struct fit *f, const struct fit_opts *o, struct ckpt_err
         "%.2f, gathered %.2f, activations %.2f, workspace %.2f), %.2f may be taken",
         o->dev->discrete ? o->dev->label : "the limit", gib(f->all), gib(f->zero.weights),
         gib(f->zero.grads), gib(f->zero.optim + f->zero.ring), gib(f->zero.gathered),
-        gib(f->activations), gib(f->workspace), gib(f->room));
+        gib(f->activations), gib(f->workspace), gib(f->free_bytes));
 
-    if (!hint_way(o, err) && !hint_less(o, err) && fixed > f->room)
+    if (!hint_way(o, err) && !hint_less(o, err) && fixed > f->free_bytes)
         ckpt_err_hint(err, "the model takes %.2f GiB without any data: more memory, a smaller "
                       "model%s", gib(fixed), o->model.train ? ", or an adapter (`lora_rank`)" : "");
     return rc;
@@ -181,7 +181,7 @@ int fit_find(struct fit *out, const struct fit_opts *o, struct ckpt_err *err)
         if (i > 0 && way[i].level == way[i - 1].level && way[i].paged == way[i - 1].paged)
             continue;
         rc = try_way(out, o, way[i].level, way[i].paged, err);
-        found = rc == 0 && out->all <= out->room;
+        found = rc == 0 && out->all <= out->free_bytes;
     }
     if (rc == 0 && !found && (rc = try_way(out, o, level, may_page, err)) == 0)
         rc = refuse(out, o, err);
@@ -205,7 +205,7 @@ static uint64_t number_in(const char *path)
     return found ? n : UINT64_MAX;
 }
 
-/* The number behind a word of such a file; 0: none. */
+/* The number after a word of such a file; 0: none. */
 static uint64_t number_of(const char *path, const char *word)
 {
     FILE *f = fopen(path, "r");
@@ -221,9 +221,9 @@ static uint64_t number_of(const char *path, const char *word)
     return found ? n : 0;
 }
 
-/* What a container may still take, by the second version of control groups or the first: files that
- * are kept in memory make room. */
-static uint64_t group_room(void)
+/* Free bytes of the container, by version 2 of control groups or version 1: cached files count as
+ * free. */
+static uint64_t group_free(void)
 {
     static const char *const files[][3] = {
         {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current",
@@ -247,8 +247,8 @@ static uint64_t group_room(void)
 
 uint64_t fit_host_free(void)
 {
-    uint64_t kib = number_of("/proc/meminfo", "MemAvailable:"), group = group_room();
-    uint64_t room = kib ? kib * 1024 : UINT64_MAX;
+    uint64_t kib = number_of("/proc/meminfo", "MemAvailable:"), group = group_free();
+    uint64_t host = kib ? kib * 1024 : UINT64_MAX;
 
-    return room < group ? room : group;
+    return host < group ? host : group;
 }

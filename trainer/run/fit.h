@@ -1,10 +1,10 @@
 /*
- * fit - what a model takes of a device's memory, told before anything is allocated, and what of it
- * may be changed so that it fits.
+ * fit - how much of a device's memory a model takes, before anything is allocated, and which
+ * settings would make it fit.
  *
- * Every byte that zero and model allocate is counted by the rooms that do so; what the driver and
- * the runtime keep for themselves the device has taken off its room.  Nothing is allocated after
- * what is planned here.
+ * Every byte that zero and model allocate is counted by the same code that allocates it; the device
+ * subtracts what its driver and runtime use from its free bytes.  Nothing is allocated beyond this
+ * plan.
  */
 #ifndef CKPT_TRAINER_RUN_FIT_H
 #define CKPT_TRAINER_RUN_FIT_H
@@ -17,8 +17,8 @@ struct fit {
     struct zero_size zero;
     uint64_t activations, workspace;    /* the model's, and what its operations need */
     uint64_t all;                       /* on the device */
-    uint64_t room;                      /* bytes that may be taken; UINT64_MAX: not known */
-    enum recompute recompute;           /* what was chosen */
+    uint64_t free_bytes;                /* that may be taken; UINT64_MAX: not known */
+    enum recompute recompute;           /* the level chosen */
     bool     paged;                     /* likewise: states are on the host, but so many bytes */
     uint64_t optim_on_device;
 };
@@ -31,18 +31,18 @@ struct fit_opts {
     bool               choose;          /* another level may be taken where memory is short */
     struct zero_opts   zero;            /* paged: as many states as must may go to the host;
                                            offload: all do */
-    uint64_t           room;
+    uint64_t           free_bytes;
     int64_t            batch;           /* samples of the micro-batch that model is sized for, */
     const char        *batch_option;    /* and the setting that says so; 0 and NULL: unknown */
 };
 
 /*
- * The first that fits of: all as asked; norms made again, with choose; states on the host, where
- * they may be paged.  CKPT_ENOMEM when nothing does, with figures that add up, and a hint of what
- * would, if anything.
+ * The first way that fits: as asked; with norms recomputed, where choose is set; with states on the
+ * host, where they may be paged.  CKPT_ENOMEM when none does, with figures that add up, and a hint
+ * at one that would, if there is any.
  */
 int fit_find(struct fit *out, const struct fit_opts *opts, struct ckpt_err *err);
-/* Bytes that the host can still give; UINT64_MAX when the system does not tell. */
+/* Free bytes of the host; UINT64_MAX when the system reports none. */
 uint64_t fit_host_free(void);
 
 #endif

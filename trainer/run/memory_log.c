@@ -31,7 +31,7 @@ struct memory_log {
 static const char header[] = "timestamp, index, name, memory.used [MiB], memory.total [MiB], "
                              "utilization.gpu [%], power.draw [W]\n";
 
-/* Resident memory of this process, MiB; 0 where /proc tells none. */
+/* Resident memory of this process, MiB; 0 where /proc has none. */
 static double resident(void)
 {
     unsigned long long whole, pages = 0;

@@ -2,7 +2,7 @@
  * memory_log - a device's memory by time, sampled beside the run, in the columns of nvidia-smi's
  * CSV (formats/logs/nvidia_smi.h).
  *
- * Of a GPU all processes' use counts, as nvidia-smi tells it; of the CPU this process's resident
+ * Of a GPU all processes' use counts, as in nvidia-smi; of the CPU this process's resident
  * memory.  A run that is resumed goes on in the same file.
  */
 #ifndef CKPT_TRAINER_RUN_MEMORY_LOG_H
@@ -23,7 +23,7 @@ int memory_log_open(struct memory_log **out, const char *path, const struct devi
                     double seconds, struct ckpt_err *err);
 /* What was sampled until now; NULL: nothing. */
 struct memory_figures memory_log_figures(struct memory_log *m);
-/* A failure to write or to sample is told as a warning. */
+/* A failure to write or to sample is a warning in the log. */
 void memory_log_close(struct memory_log *m);
 
 #endif

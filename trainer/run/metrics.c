@@ -60,7 +60,7 @@ static int append(struct metrics *m, const json_t *row, struct ckpt_err *err)
     return rc;
 }
 
-/* The row that tells this run's rows from those of earlier ones. */
+/* The row after which rows are this run's, not those of earlier ones. */
 static int begin(struct metrics *m, const struct metrics_start *start, struct ckpt_err *err)
 {
     unsigned char id[8];

@@ -16,7 +16,7 @@
 
 struct metrics;
 
-/* What a run's first row tells. */
+/* A run's first row. */
 struct metrics_start {
     int64_t     step, max_steps;    /* done before, and in all */
     const char *resumed_from;       /* a checkpoint; "": none */

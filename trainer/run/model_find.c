@@ -40,7 +40,7 @@ static int absent(const char *given, struct ckpt_err *err)
     return ckpt_path_hint_hub(given, err);
 }
 
-/* Files that other programs wrote are told as what they are. */
+/* Files that other programs wrote are refused by what they are. */
 static int check_foreign(const char *given, struct ckpt_err *err)
 {
     struct ckpt_arena arena = {0};

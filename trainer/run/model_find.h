@@ -1,6 +1,6 @@
 /*
- * model_find - the model or adapter that a user names: a run's folder stands for the newest
- * checkpoint in it, and a name that leads nowhere is told as it was typed.
+ * model_find - the model or adapter that a user names: a run's folder means the newest checkpoint
+ * in it, and errors quote a name as it was typed.
  */
 #ifndef CKPT_TRAINER_RUN_MODEL_FIND_H
 #define CKPT_TRAINER_RUN_MODEL_FIND_H
@@ -8,7 +8,7 @@
 #include "libckpt/fail.h"
 
 /*
- * given, or the checkpoint it stands for.  An address elsewhere is left as it is.  CKPT_ENOTFOUND
+ * given, or the checkpoint it means.  An address elsewhere is left as it is.  CKPT_ENOTFOUND
  * with a hint when nothing is there, CKPT_EUNSUPPORTED for a file that is no model, or one
  * of another program, by its name.
  */

@@ -8,7 +8,7 @@
 #include "libckpt/log.h"
 #include "formats/families/role.h"
 
-#define SAMPLED 2000            /* rows that are tokenised to tell how long all are */
+#define SAMPLED 2000            /* rows that are tokenised to estimate the length of all */
 
 /* Memory of this host and its swap, or what a container may have of it. */
 static uint64_t host_total(void)

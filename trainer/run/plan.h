@@ -1,5 +1,5 @@
 /*
- * run/plan - what a run will take, told before it begins: memory of this host, rows, tokens, steps.
+ * run/plan - what a run needs, before it begins: memory of this host, rows, tokens, steps.
  */
 #ifndef CKPT_TRAINER_RUN_PLAN_H
 #define CKPT_TRAINER_RUN_PLAN_H

@@ -1,5 +1,5 @@
 /*
- * run/profile - when a run's operations are timed: ten steps behind three that warm up, fewer in
+ * run/profile - when a run's operations are timed: ten steps after three to warm up, fewer in
  * a short run; then the table goes to the log.
  */
 #ifndef CKPT_TRAINER_RUN_PROFILE_H

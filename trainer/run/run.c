@@ -194,7 +194,7 @@ static int save(struct run *r, struct ckpt_err *err)
     return comm_agree(r->session.comm, rc, err);
 }
 
-/* Whether any rank has been told to stop: all leave at the same step. */
+/* Whether any rank is to stop: all leave at the same step. */
 static bool stop_wanted(struct run *r)
 {
     int64_t stop = r->io->stop && *r->io->stop;
@@ -219,7 +219,7 @@ static int log_step(struct run *r, double lr, struct window *w, struct ckpt_err 
     json_t *row;
     int rc;
 
-    if (w->steps == 0)                  /* all were skipped, which the log has told */
+    if (w->steps == 0)                  /* all were skipped: each has a line in the log */
         return 0;
     if ((rc = metrics_step(r->metrics, &m, &row, err)) != 0 ||
         (rc = run_state_log(&r->state, row, err)) != 0)
@@ -231,7 +231,7 @@ static int log_step(struct run *r, double lr, struct window *w, struct ckpt_err 
     return 0;
 }
 
-/* Steps without a supervised token teach nothing: the first is told, and an epoch or a run of them
+/* Steps without a supervised token teach nothing: the first is a warning, an epoch or a run of them
  * is refused, unless earlier steps were resumed from: the last one alone may have none.  The counts
  * are of all ranks, so all know. */
 static int check_targets(struct run *r, const struct step_result *res, struct ckpt_err *err)
@@ -381,7 +381,7 @@ static int finish(struct run *r, struct ckpt_err *err)
     return rc;
 }
 
-/* Whether checkpoints are in the way of this run's own; a dry run only tells. */
+/* Whether checkpoints are in the way of this run's own; a dry run only warns. */
 static int check_free(struct run *r, struct ckpt_err *err)
 {
     bool looks = r->session.comm->rank == 0 && !r->s->overwrite_output_dir;

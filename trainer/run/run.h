@@ -6,7 +6,7 @@
 
 #include "trainer/run/settings.h"
 
-/* What a run tells its caller while it goes on. */
+/* Between a run and its caller, while it runs. */
 struct run_io {
     void *ctx;
     /* A checkpoint is complete and durable.  Rank 0 only.  May be NULL. */
@@ -15,7 +15,7 @@ struct run_io {
     const volatile int *stop;
     /* Print a failure that is this rank's alone, before its peers are ended.  May be NULL. */
     void (*fail)(void *ctx, const struct ckpt_err *err);
-    /* Set by run_train: every rank knows of the failure; it was told, or another rank tells it. */
+    /* Set by run_train: every rank knows of the failure; this rank or another reported it. */
     bool agreed, told;
 };
 

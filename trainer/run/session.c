@@ -54,25 +54,46 @@ static int open_model_dir(struct ckpt_dir **out, const char **config, const char
     return ckpt_path_dir(out, path, CKPT_FOLLOW | CKPT_PROVE, err);
 }
 
-/* A GPU belongs to one rank, and ranks on GPUs need NCCL, which is not there yet. */
+/* Several ranks: a GPU each, that of the rank's number on its host, or all on CPUs. */
+static int choose_device(struct device_opts *opts, char name[32], const struct comm *c,
+                         struct ckpt_err *err)
+{
+    bool any = !opts->name || strcmp(opts->name, "auto") == 0;
+    int64_t most = c->local_rank, gpus;
+
+    if (opts->threads == 0)
+        opts->threads = 1;
+    if (!any && strncmp(opts->name, "cuda", 4) != 0)
+        return 0;
+    if (!any && opts->name[4] == ':')
+        return ckpt_fail(err, CKPT_ECONFIG, "`device %s` needs one rank, there are %d: `device "
+                         "cuda` gives each a GPU of its own", opts->name, c->world_size);
+    gpus = device_gpu_count();
+    if (any && gpus == 0) {
+        opts->name = "cpu";
+        return 0;
+    }
+    if (most >= gpus) {
+        ckpt_fail(err, CKPT_ECONFIG, "rank %d is number %d on its host, which has %d GPU%s",
+                  c->rank, c->local_rank, (int)gpus, gpus == 1 ? "" : "s");
+        return ckpt_err_hint(err, "a rank needs a GPU of its own: fewer ranks, or `device cpu`");
+    }
+    snprintf(name, 32, "cuda:%d", c->local_rank);
+    opts->name = name;
+    return 0;
+}
+
 static int open_device(struct session *s, const struct device_opts *wanted, struct ckpt_err *err)
 {
     struct device_opts opts = *wanted;
-    bool many = s->comm->world_size > 1, any = !opts.name || strcmp(opts.name, "auto") == 0;
+    char name[32];
+    int rc = s->comm->world_size > 1 ? choose_device(&opts, name, s->comm, err) : 0;
 
-    if (many && opts.threads == 0)
-        opts.threads = 1;
-    if (many && !any && strncmp(opts.name, "cuda", 4) == 0) {
-        ckpt_fail(err, CKPT_ECONFIG, "`device %s` needs one rank, there are %d", opts.name,
-                  s->comm->world_size);
-        return ckpt_err_hint(err, "several ranks train on CPUs (`device cpu`)");
-    }
-    if (many && any && s->comm->rank == 0 && device_gpu_usable())
-        ckpt_log(CKPT_LOG_WARNING, "%d ranks train on the CPU, and leave the GPU of this machine "
-                 "alone: one rank trains there", s->comm->world_size);
-    if (many && any)
-        opts.name = "cpu";
-    return device_open(&s->dev, &opts, err);
+    if (rc == 0)
+        rc = device_open(&s->dev, &opts, err);
+    if ((rc = comm_agree(s->comm, rc, err)) == 0)
+        rc = device_join(s->dev, s->comm, err);
+    return rc;
 }
 
 /*
@@ -152,16 +173,16 @@ int session_untie(struct session *s, const char *path, const char *tag, struct c
     const char *head = arch_tied_name(s->arch);
     struct ckpt_open_opts opts = {.tag = tag, .follow = true};
     struct ckpt_source *src = NULL;
-    bool apart = false;
+    bool differs = false;
     int rc = head ? open_values(&src, path, &opts, err) : 0;
 
     if (rc == 0 && head)
-        rc = weights_head_apart(&apart, src, head, s->arch->family->prefix,
-                                arch_tokens_name(s->arch), err);
+        rc = weights_head_differs(&differs, src, head, s->arch->family->prefix,
+                                  arch_tokens_name(s->arch), err);
     ckpt_source_close(src);
     if (rc)
         ckpt_err_in(err, "%s", path);
-    else if (apart && (rc = arch_untie(s->arch, err)) == 0 && s->comm->rank == 0)
+    else if (differs && (rc = arch_untie(s->arch, err)) == 0 && s->comm->rank == 0)
         ckpt_log(CKPT_LOG_WARNING, "%s: %s differs from the embedding that config.json ties it to; "
                  "it is kept apart", path, head);
     return comm_agree(s->comm, rc, err);
@@ -245,7 +266,7 @@ int session_adapt(struct session *s, const json_t *config, struct ckpt_err *err)
     return arch_untie(s->arch, err);
 }
 
-/* What a driver keeps for a process on a GPU that is not there to be asked, about. */
+/* Assumed size of the CUDA context, for dry_run without a GPU. */
 #define PAPER_CONTEXT ((uint64_t)1 << 30)
 
 /* Choose how memory is used: what is asked for becomes what is done. */
@@ -253,7 +274,7 @@ static int plan_memory(struct session *s, struct model_opts *with, struct ckpt_e
 {
     struct fit_opts o = {.arch = s->arch, .dev = s->dev, .world_size = s->comm->world_size,
                          .model = *with, .choose = with->recompute == RECOMPUTE_AUTO,
-                         .zero = s->zero_opts, .room = s->dev->ops->free_bytes(s->dev),
+                         .zero = s->zero_opts, .free_bytes = s->dev->ops->free_bytes(s->dev),
                          .batch = s->batch, .batch_option = s->batch_option};
     enum ckpt_dtype act = s->dev->act;
     int rc;
@@ -262,7 +283,7 @@ static int plan_memory(struct session *s, struct model_opts *with, struct ckpt_e
         o.model.recompute = RECOMPUTE_NONE;
     if (with->dry && s->paper_limit && !s->dev->discrete) {
         s->dev->act = s->dev->weight;
-        o.room = s->paper_limit > PAPER_CONTEXT ? s->paper_limit - PAPER_CONTEXT : 0;
+        o.free_bytes = s->paper_limit > PAPER_CONTEXT ? s->paper_limit - PAPER_CONTEXT : 0;
     }
     rc = fit_find(&s->fit, &o, err);
     s->dev->act = act;
@@ -287,8 +308,8 @@ int session_plan(struct session *s, const struct model_opts *opts, const struct 
     if (rc == 0 && !with.dry)
         rc = zero_new(&s->zero, model_params(s->model), &s->zero_opts, s->dev, s->comm, err);
     if (rc == 0 && s->dev->fp8 && s->comm->world_size == 1 && !s->zero_opts.offload_param)
-        rc = fp8_cache_lend(s->dev, model_params(s->model), s->fit.room - s->fit.all, with.dry,
-                            err);
+        rc = fp8_cache_lend(s->dev, model_params(s->model), s->fit.free_bytes - s->fit.all,
+                            with.dry, err);
     return comm_agree(s->comm, rc, err);
 }
 
@@ -334,7 +355,7 @@ void session_describe(const struct session *s, int64_t max_steps)
     const double mib = 1.0 / (1 << 20);
     double weights = (double)(z->weights + s->dev->fp8_cache_bytes);
     double all = (double)(s->fit.all + s->dev->fp8_cache_bytes);
-    char room[64] = "";
+    char of[64] = "";
 
     ckpt_log(CKPT_LOG_NOTE, "model: %.2f M parameters in %d blocks", (double)p->numel * 1e-6,
              p->n_layers - 2);
@@ -352,14 +373,14 @@ void session_describe(const struct session *s, int64_t max_steps)
     else
         ckpt_log(CKPT_LOG_NOTE, "ranks: %d (%s), ZeRO stage %d, %d threads each",
                  s->comm->world_size, s->comm->ops->name, s->zero_opts.stage, s->dev->threads);
-    if (s->fit.room != UINT64_MAX)
-        snprintf(room, sizeof room, " of %.1f", (double)s->fit.room * mib);
+    if (s->fit.free_bytes != UINT64_MAX)
+        snprintf(of, sizeof of, " of %.1f", (double)s->fit.free_bytes * mib);
     ckpt_log(CKPT_LOG_NOTE,
              "memory of a rank: weights %.1f, gradients %.1f, optimizer %.1f, gathered %.1f, "
              "activations %.1f, workspace %.1f: %.1f%s MiB", weights * mib,
              (double)z->grads * mib, (double)(z->optim + z->ring) * mib,
              (double)z->gathered * mib, (double)s->fit.activations * mib,
-             (double)s->fit.workspace * mib, all * mib, room);
+             (double)s->fit.workspace * mib, all * mib, of);
     if (z->optim_host || z->weights_host)
         ckpt_log(CKPT_LOG_NOTE, "on the host: optimizer %.1f, weights %.1f, gradients %.1f MiB",
                  (double)z->optim_host * mib, (double)z->weights_host * mib,

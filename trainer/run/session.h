@@ -49,16 +49,16 @@ int session_join(struct session *s, int ranks, int64_t timeout_s, struct ckpt_er
 int session_open(struct session *s, const char *model_dir, const char *tokenizer_dir,
                  const struct device_opts *device, int ranks, struct ckpt_err *err);
 /* Look whether a checkpoint has a head of its own where the description ties it to the embedding;
- * then it is kept apart, with a warning.  Before session_plan. */
+ * then it is untied, with a warning.  Before session_plan. */
 int session_untie(struct session *s, const char *path, const char *tag, struct ckpt_err *err);
 /*
  * Put an adapter beside the model, as its adapter_config.json says: only what it brings is trained
- * from then on.  A tied head or embedding that is trained whole is untied, as PEFT's copies are.
+ * from then on.  A tied head or embedding that is trained in full is untied, as PEFT's copies are.
  * Before session_plan.  Not collective, the same on every rank.
  */
 int session_adapt(struct session *s, const json_t *config, struct ckpt_err *err);
 /*
- * Plan all memory, tell whether it fits, and allocate it, with gradients and moments where
+ * Plan all memory, check that it fits, and allocate it, with gradients and moments where
  * opts->train says so; with opts->dry nothing is allocated and there is no zero.
  */
 int session_plan(struct session *s, const struct model_opts *opts, const struct zero_opts *zero,

@@ -17,7 +17,7 @@ static bool is_one_of(const char *word, const char *a, const char *b)
     return strcasecmp(word, a) == 0 || strcasecmp(word, b) == 0;
 }
 
-/* The newest whole checkpoint of the output, or a fresh run where there is none yet. */
+/* The newest complete checkpoint of the output, or a fresh run where there is none yet. */
 static int find_newest(struct run_start *start, struct run_dir *d, bool may_be_fresh,
                        struct ckpt_err *err)
 {
@@ -30,7 +30,7 @@ static int find_newest(struct run_start *start, struct run_dir *d, bool may_be_f
     return rc && may_be_fresh && strcmp(err->reason, "none") == 0 ? 0 : rc;
 }
 
-/* A checkpoint that is named; a run's folder stands for the newest in it. */
+/* A checkpoint that is named; a run's folder means the newest in it. */
 static int find_named(struct run_start *start, const char *from, struct run_dir *d,
                       struct ckpt_err *err)
 {
@@ -95,7 +95,7 @@ static int find(struct run_start *start, const struct settings *set, struct run_
         return ckpt_fail(err, CKPT_ECONFIG, "nothing to train: `model DIR` or `init CONFIG` "
                          "is missing");
     if (!*start->resume && *start->folder)
-        ckpt_log(CKPT_LOG_NOTE, "%s: no checkpoint to go on from yet: starting anew",
+        ckpt_log(CKPT_LOG_NOTE, "%s: no checkpoint to go on from yet: starting afresh",
                  start->folder);
     return 0;
 }
@@ -152,7 +152,7 @@ static int load_checkpoint(struct run_start *start, struct session *s, struct ch
     return rc;
 }
 
-/* The checkpoint before a damaged one.  Rank 0 looks, all are told. */
+/* The checkpoint before a damaged one.  Rank 0 looks and broadcasts it. */
 static int fall_back(struct run_start *start, struct session *s, struct run_dir *d,
                      struct ckpt_err *err)
 {

@@ -11,22 +11,22 @@
 /* The same on every rank. */
 struct run_start {
     char    resume[4096];       /* checkpoint to go on from; "": none */
-    char    folder[4096];       /* whose newest whole one that is; "": it was named */
+    char    folder[4096];       /* whose newest complete one that is; "": it was named */
     int64_t number;             /* of that */
     int64_t step;               /* of the checkpoint; -1: the run is a fresh one */
     char    base[4096];         /* the model that is started from; "": fresh or resumed */
     char    adapter[4096];      /* whose configuration counts; "": none, or as options say */
 };
 
-/* Choose; rank 0 looks, all are told.  s has joined; d is rank 0's.  Collective. */
+/* Choose where to start; rank 0 broadcasts it.  s has joined; d is rank 0's.  Collective. */
 int run_start_find(struct run_start *start, struct session *s, const struct settings *set,
                    struct run_dir *d, struct ckpt_err *err);
 /* Open the model, and beside it the adapter that was found or that options describe. */
 int run_start_open(struct session *s, const struct run_start *start, const struct settings *set,
                    struct ckpt_err *err);
 /*
- * Load or draw the weights.  Where the newest checkpoint is meant and turns out to be damaged, the
- * one before it is loaded instead, with a warning, and start tells so.  Collective.
+ * Load or draw the weights.  Where the newest checkpoint is asked for and is found to be damaged,
+ * the one before it is loaded instead, with a warning, and start becomes that one.  Collective.
  */
 int run_start_load(struct run_start *start, struct session *s, struct checkpoint *c,
                    struct run_state *state, struct run_dir *d, struct ckpt_err *err);

@@ -31,10 +31,10 @@ struct step_opts {
 
 /*
  * Collective: takes the loader's next step.  number counts from 1.  A record that one rank cannot
- * read is told on all.  When loss or gradient norm is not finite the weights stay as before the
- * step: with a scaled loss the step is skipped, else, or when the scale cannot fall any more, it
- * is CKPT_ENO (reason "non-finite") on every rank.  Dumped gradients are those
- * of the mean loss before clipping, as safetensors under the published names.
+ * read fails the step on all.  When loss or gradient norm is not finite the weights stay as before
+ * the step: with a scaled loss the step is skipped, else, or when the scale cannot fall any more,
+ * it is CKPT_ENO (reason "non-finite") on every rank.  Dumped gradients are those of the mean loss
+ * before clipping, as safetensors under the published names.
  */
 int step_run(struct step_result *out, const struct session *s, struct loader *loader,
              const struct step_opts *opts, double lr, int64_t number, struct ckpt_err *err);

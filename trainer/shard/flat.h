@@ -54,7 +54,7 @@ int64_t flat_grad_part(const struct flat *f, int layer);
 /*
  * Between gathered parts and whole parameters.  Assembling makes weights of
  * `size` bytes each: parts is [world_size][layer part], whole [layer_numel] in the layer's layout.
- * Spreading takes gradients apart: whole is [layer_grad], parts [world_size][gradient part];
+ * Scattering splits gradients: whole is [layer_grad], parts [world_size][gradient part];
  * padding becomes zeros.
  */
 void flat_assemble(const struct flat *f, int layer, void *whole, const void *parts, size_t size);

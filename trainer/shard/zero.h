@@ -8,7 +8,7 @@
  * holds the first and the last layer and two blocks, whatever the depth of the model.
  *
  * Where the device's weights have 16 bits a pass sees the true weights rounded: a copy of that
- * type lies beside the part, is what is gathered, and is rounded anew when the weights change.
+ * type lies beside the part, is what is gathered, and is rounded again when the weights change.
  * A frozen weight then has that copy alone, where one rank holds all.
  */
 #ifndef CKPT_TRAINER_SHARD_ZERO_H
@@ -73,7 +73,7 @@ const float *zero_gather_grad(struct zero *z, int layer, struct ckpt_err *err);
 void zero_judge(struct zero *z, double max_norm, double scale);
 const struct op_verdict *zero_verdict(const struct zero *z);    /* on the device */
 struct op_verdict zero_verdict_host(struct zero *z);            /* waits */
-/* The weights were changed in place: gathered ones are stale, rounded ones are rounded anew. */
+/* The weights were changed in place: gathered ones are stale, rounded ones are rounded again. */
 void zero_changed(struct zero *z);
 /* One step of AdamW of everything trained, true weights and rounded ones; weight_decay is that of
  * parameters that decay. */

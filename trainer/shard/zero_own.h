@@ -1,5 +1,5 @@
 /*
- * zero_own - what the rooms of zero share: its fields.  Only zero, zero_fill include this.
+ * zero_own - the fields of zero, for zero*.c alone.
  */
 #ifndef CKPT_TRAINER_SHARD_ZERO_OWN_H
 #define CKPT_TRAINER_SHARD_ZERO_OWN_H
@@ -39,7 +39,7 @@ struct zero {
     struct op_verdict   *verdict;       /* on the device; streamed: one for each layer after it */
     int                  before;        /* streamed: the layer that was asked for last */
     bool                 back;          /* likewise: gradients are asked for */
-    unsigned char       *stage;         /* [2][ZERO_STAGE], pinned, where it is apart */
+    unsigned char       *stage;         /* [2][ZERO_STAGE], pinned, of discrete memory */
     bool                *fresh;         /* [n_layers]: no pass has added its gradients yet; what a
                                            pass writes was not zeroed */
 };

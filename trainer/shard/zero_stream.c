@@ -4,7 +4,7 @@
  * gradients are added up in a slot and leave when the pass has finished them.
  *
  * Slots are those of gathering (zero.c): the first and the last layer have their own, blocks
- * take turns at three: one is in work, one comes, one leaves.  Events of a slot: it has been
+ * share three: one is in work, one comes, one leaves.  Events of a slot: it has been
  * fetched, what used it is done, it has been written back.  A pass goes through the layers in
  * one direction, so that the next one is known; on the way back its gradients are fetched ahead
  * as well, where earlier passes of the step made some.  The norm of the gradient is made layer

@@ -45,7 +45,7 @@ static const char *type_of(const json_t *json)
     return json_object_get(json, "continuing_subword_prefix") ? "WordPiece" : "WordLevel";
 }
 
-int model_open(struct model *m, const struct model_source *src, struct ckpt_err *err)
+int model_open(struct token_model *m, const struct model_source *src, struct ckpt_err *err)
 {
     const char *type;
 
@@ -59,13 +59,13 @@ int model_open(struct model *m, const struct model_source *src, struct ckpt_err 
     return ckpt_fail(err, CKPT_EUNSUPPORTED, "model: type \"%s\" is not read", type);
 }
 
-void model_release(struct model *m)
+void model_release(struct token_model *m)
 {
     if (m->model)
         m->ops->release(m->model);
 }
 
-int model_run_new(struct model_run **out, const struct model *m, struct ckpt_err *err)
+int model_run_new(struct model_run **out, const struct token_model *m, struct ckpt_err *err)
 {
     struct model_run *run = ckpt_alloc(1, sizeof *run);
     int rc = 0;
@@ -154,8 +154,8 @@ static void cache_put(struct slot *slot, const uint64_t key[3], size_t n_key,
     slot->n_key = (uint8_t)n_key;
 }
 
-int model_encode(const struct model *m, struct model_run *run, const unsigned char *s, size_t n,
-                 struct word *out, struct ckpt_err *err)
+int model_encode(const struct token_model *m, struct model_run *run, const unsigned char *s,
+                 size_t n, struct word *out, struct ckpt_err *err)
 {
     struct slot *slot;
     uint64_t key[3];

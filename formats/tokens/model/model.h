@@ -33,7 +33,7 @@ struct model_ops {
 
 extern const struct model_ops model_bpe, model_unigram, model_wordpiece, model_wordlevel;
 
-struct model {
+struct token_model {
     const struct model_ops *ops;
     void                   *model;
 };
@@ -41,14 +41,14 @@ struct model {
 struct model_run;               /* memory of encoding, and the words remembered: one a thread */
 
 /* The type that json names, or that its members tell. */
-int model_open(struct model *m, const struct model_source *src, struct ckpt_err *err);
-void model_release(struct model *m);
-int model_run_new(struct model_run **out, const struct model *m, struct ckpt_err *err);
+int model_open(struct token_model *m, const struct model_source *src, struct ckpt_err *err);
+void model_release(struct token_model *m);
+int model_run_new(struct model_run **out, const struct token_model *m, struct ckpt_err *err);
 void model_run_free(struct model_run *run);
 /* s[0, n), n >= 1, valid UTF-8.  Any thread, each with its own run. */
-int model_encode(const struct model *m, struct model_run *run, const unsigned char *s, size_t n,
-                 struct word *out, struct ckpt_err *err);
-static inline size_t model_part(const struct model *m, const unsigned char *s, size_t n)
+int model_encode(const struct token_model *m, struct model_run *run, const unsigned char *s,
+                 size_t n, struct word *out, struct ckpt_err *err);
+static inline size_t model_part(const struct token_model *m, const unsigned char *s, size_t n)
 {
     return m->ops->part ? m->ops->part(m->model, s, n) : n;
 }

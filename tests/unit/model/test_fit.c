@@ -64,7 +64,7 @@ static void as_planned(const struct golden *g, struct device *dev, const struct 
 static struct fit_opts wanted(const struct golden *g, struct device *dev, uint64_t room)
 {
     return (struct fit_opts){.arch = g->arch, .dev = dev, .world_size = 1, .model = train,
-                             .zero = {.train = true, .chunk = 1024}, .room = room};
+                             .zero = {.train = true, .chunk = 1024}, .free_bytes = room};
 }
 
 TEST(plans_are_exact)
@@ -90,9 +90,9 @@ TEST(plans_are_exact)
                 as_planned(&g, dev, &o, &f);
                 if (way == 2) {         /* a part of the states on the host */
                     o.zero.paged = true;
-                    o.room = f.all - f.zero.optim / 2;
+                    o.free_bytes = f.all - f.zero.optim / 2;
                     OK(fit_find(&f, &o, &err), err);
-                    assert_true(f.paged && f.all <= o.room);
+                    assert_true(f.paged && f.all <= o.free_bytes);
                     assert_true(f.zero.optim > 0 && f.zero.optim_host > 0);
                     as_planned(&g, dev, &o, &f);
                 }
@@ -118,15 +118,15 @@ TEST(the_first_that_fits)
     assert_true(norms.all < all.all);
     o.model.recompute = RECOMPUTE_NONE;
     o.choose = o.zero.paged = true;
-    o.room = all.all;
+    o.free_bytes = all.all;
     OK(fit_find(&f, &o, &err), err);
     assert_true(f.recompute == RECOMPUTE_NONE && !f.paged);
-    o.room = all.all - 1;
+    o.free_bytes = all.all - 1;
     OK(fit_find(&f, &o, &err), err);
     assert_true(f.recompute == RECOMPUTE_NORMS && !f.paged);
-    o.room = norms.all - 1;
+    o.free_bytes = norms.all - 1;
     OK(fit_find(&f, &o, &err), err);
-    assert_true(f.recompute == RECOMPUTE_NORMS && f.paged && f.all <= o.room);
+    assert_true(f.recompute == RECOMPUTE_NORMS && f.paged && f.all <= o.free_bytes);
     device_close(dev);
     golden_close(&g);
 }
@@ -168,7 +168,7 @@ TEST(the_parts_of_a_refusal_add_up)
     o.batch = 8;
     o.batch_option = "per_device_eval_batch_size";
     o.model.recompute = RECOMPUTE_FULL;
-    o.room = UINT64_MAX;
+    o.free_bytes = UINT64_MAX;
     OK(fit_find(&f, &o, &err), err);
     o.model.max_tokens /= 8;
     o.model.max_rows /= 8;
@@ -176,7 +176,7 @@ TEST(the_parts_of_a_refusal_add_up)
     OK(fit_find(&one, &o, &err), err);
     o.model = wide;
     o.model.recompute = RECOMPUTE_FULL;
-    o.room = one.all;                   /* one sample fits, two do not */
+    o.free_bytes = one.all;                   /* one sample fits, two do not */
     assert_int_equal(fit_find(&f, &o, &err), CKPT_ENOMEM);
     assert_non_null(strstr(err.hint, "`per_device_eval_batch_size 1` makes it"));
     ckpt_err_clear(&err);
@@ -203,19 +203,19 @@ TEST(a_refusal_names_what_would_fit)
     o.model.recompute = RECOMPUTE_FULL;
     OK(fit_find(&full, &o, &err), err);
     o.model.recompute = RECOMPUTE_NONE;
-    o.room = full.all;
+    o.free_bytes = full.all;
     assert_int_equal(fit_find(&f, &o, &err), CKPT_ENOMEM);
     assert_non_null(strstr(err.text, "GiB are needed (weights"));
     parts_add_up(err.text);
     assert_non_null(strstr(err.hint, "`gradient_checkpointing` makes it"));
     ckpt_err_clear(&err);
-    o.room = all.zero.weights;          /* nothing helps */
+    o.free_bytes = all.zero.weights;          /* nothing helps */
     assert_int_equal(fit_find(&f, &o, &err), CKPT_ENOMEM);
     assert_null(strstr(err.hint, "per_device_train_batch_size"));
     assert_non_null(strstr(err.hint, "without any data"));
     ckpt_err_clear(&err);
     o.zero.offload = true;              /* the host is asked too */
-    o.room = UINT64_MAX;
+    o.free_bytes = UINT64_MAX;
     OK(fit_find(&f, &o, &err), err);
     assert_true(f.zero.optim == 0 && f.zero.optim_host == all.zero.optim);
     assert_true(fit_host_free() > (uint64_t)1 << 20);

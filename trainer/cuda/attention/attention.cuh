@@ -491,10 +491,56 @@ __device__ __forceinline__ void attn_store_rows(T *to, int64_t stride, int row, 
 
 /* -- entries ---------------------------------------------------------------------------------- */
 
+/* fwd.cu: true when 16-byte accesses may read queries, keys and values of that element size. */
+bool attn_vec(const struct op_heads *at, int64_t dim, size_t size);
+
+/* The arguments that attention over documents and against a cache share, with the rows of document
+ * i from doc_start[i] on, and at most max_doc keys of a row. */
+template <typename O>
+static inline struct attn attn_common(const struct device *dev, const O *o,
+                                      const int32_t *doc_start, int64_t n_docs, int64_t max_doc)
+{
+    struct attn a = {};
+    int64_t far = o->rel_bias.reach < max_doc ? o->rel_bias.reach : max_doc;
+    const struct op_drop none = {};
+
+    a.q = o->in.q;
+    a.k = o->in.k;
+    a.v = o->in.v;
+    a.out = o->out;
+    a.doc_start = doc_start;
+    a.slopes = o->slopes;
+    a.n = o->n;
+    a.row_stride = o->in.row_stride;
+    a.kv_stride = o->in.kv_stride ? o->in.kv_stride : o->in.row_stride;
+    a.q_head = o->in.q_head;
+    a.kv_head = o->in.kv_head;
+    a.n_docs = (int)n_docs;
+    a.max_doc = (int)max_doc;
+    a.n_head = (int)o->n_head;
+    a.n_kv = (int)o->n_kv;
+    a.share = (int)(o->n_head / o->n_kv);
+    a.dim = (int)o->dim;
+    a.window = (int)o->window;
+    a.scale = o->scale;
+    a.scale2 = o->scale * LOG2E;
+    a.wide = ((const struct cuda_device *)dev)->hopper;
+    a.vec = attn_vec(&o->in, o->dim, ckpt_dtype_size(dev->act));
+    a.pairs = o->dim % 2 == 0 && a.row_stride % 2 == 0 && a.kv_stride % 2 == 0 &&
+              a.q_head % 2 == 0 && a.kv_head % 2 == 0;
+    a.drop = cuda_drop_of(&none);
+    a.drop_width = (max_doc + 3) / 4;
+    if (o->rel_bias.table) {
+        a.table = o->rel_bias.table;
+        a.far = (int)far;
+        a.span = a.far + TERMS_BEYOND;
+        a.bucket = o->rel_bias.bucket + (o->rel_bias.reach - far);
+    }
+    return a;
+}
+
 /* fwd.cu: the arguments that both passes share. */
 struct attn attn_of(const struct device *dev, const struct op_attention *a);
-/* True when 16-byte accesses may read queries, keys and values of that element size. */
-bool attn_vec(const struct op_heads *at, int64_t dim, size_t size);
 /* Forward of that type, T: out, and lse where it is not NULL. */
 template <typename T> void attn_fwd(struct device *dev, const char *op, const struct attn &a);
 /* fwd_producer.cu: the same on Hopper; false: strides do not allow it, and nothing was queued. */

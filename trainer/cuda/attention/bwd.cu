@@ -55,8 +55,7 @@ __device__ __forceinline__ void deltas(const struct attn &a, float *to, int64_t 
                 sum += cuda_to_f32(x[e]) * cuda_to_f32(y[e]);
         }
     }
-    for (int i = LANES / 2; i > 0; i /= 2)
-        sum += __shfl_xor_sync(0xffffffffu, sum, i);
+    sum = cuda_warp_sum<LANES>(sum);
     if (lane == 0) {
         to[r] = sum;
         if (r < rows)

@@ -297,8 +297,7 @@ __global__ void __launch_bounds__(256) prepare(const __grid_constant__ struct at
         for (int e = 0; e < 8; e++)
             sum += cuda_to_f32(x.at[e]) * cuda_to_f32(y.at[e]);
     }
-    for (int i = LANES / 2; i > 0; i /= 2)
-        sum += __shfl_xor_sync(0xffffffffu, sum, i);
+    sum = cuda_warp_sum<LANES>(sum);
     if (there && c == 0) {
         int64_t to = at % a.n_head * a.n + at / a.n_head;
 

@@ -304,9 +304,7 @@ __device__ __forceinline__ void bwd_deltas(const struct attn &a, float *delta, i
                 sum += cuda_to_f32(px[i][c].at[e]) * cuda_to_f32(py[i][c].at[e]);
         if (!a.vec && r < rows)
             sum = bwd_row_scalar<T, D>(a, x + i * STEP * stride, y + i * STEP * stride, lane);
-#pragma unroll
-        for (int k = LANES / 2; k > 0; k /= 2)
-            sum += __shfl_xor_sync(0xffffffffu, sum, k);
+        sum = cuda_warp_sum<LANES>(sum);
         if (lane == 0) {
             delta[r] = sum;
             if (r < rows)

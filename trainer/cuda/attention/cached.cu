@@ -86,10 +86,7 @@ __device__ __forceinline__ void step(const struct attn &a, struct seen (&w)[HEAD
 #pragma unroll
             for (int e = 0; e < 8; e++)
                 sum = fmaf(q[h][e], cuda_to_f32(rk[i].at[e]), sum);
-#pragma unroll
-            for (int l = LANES / 2; l > 0; l /= 2)
-                sum += __shfl_xor_sync(0xffffffffu, sum, l);
-            s[h][i] = sum;
+            s[h][i] = cuda_warp_sum<LANES>(sum);
         }
 #pragma unroll
     for (int h = 0; h < HEADS; h++) {
@@ -323,26 +320,10 @@ static void rows(struct device *dev, const struct attn &a, const struct cached_r
     }
 }
 
-/* As one of packed documents, whose keys lie elsewhere. */
 static struct attn of_cached(const struct device *dev, const struct op_cached *o)
 {
-    struct op_attention as = {};
-    struct attn a;
+    struct attn a = attn_common(dev, o, o->seg_start, o->n_seg, o->max_keys);
 
-    as.out = o->out;
-    as.in = o->in;
-    as.doc_start = o->seg_start;
-    as.slopes = o->slopes;
-    as.rel_bias = o->rel_bias;
-    as.n = o->n;
-    as.n_docs = o->n_seg;
-    as.max_doc = o->max_keys;
-    as.n_head = o->n_head;
-    as.n_kv = o->n_kv;
-    as.dim = o->dim;
-    as.window = o->window;
-    as.scale = o->scale;
-    a = attn_of(dev, &as);
     a.seq = o->seg_seq;
     a.past = o->seg_past;
     a.capacity = o->capacity;

@@ -7,7 +7,7 @@
  */
 #include "trainer/cuda/attention/dropout.cuh"
 
-enum { THREADS = 256 };
+enum { THREADS = 256, ROW = 16 };       /* threads of a block, of a row */
 
 /* The thread's column and row among 16 x 16. */
 __device__ __forceinline__ int across() { return (int)threadIdx.x % 16; }
@@ -101,21 +101,6 @@ __device__ __forceinline__ void put(float *to, int64_t stride, int rows, int dim
         }
 }
 
-/* The sum or the largest over the 16 threads of a row. */
-__device__ __forceinline__ float row_sum(float x)
-{
-    for (int i = 8; i > 0; i /= 2)
-        x += __shfl_xor_sync(0xffffffffu, x, i);
-    return x;
-}
-
-__device__ __forceinline__ float row_max(float x)
-{
-    for (int i = 8; i > 0; i /= 2)
-        x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, i));
-    return x;
-}
-
 /* The score of a query at that position and a key, in base 2; -inf where it is not seen. */
 __device__ __forceinline__ float score(const struct attn &a, float s, int pos, int j, int keys,
                                        float slope, const float *line)
@@ -179,7 +164,7 @@ template <int R, int DB> __global__ void __launch_bounds__(THREADS)
                 w[x][y] = score(a, w[x][y], pos + r, j + across() + 16 * y, p.keys, slope, line);
                 most = fmaxf(most, w[x][y]);
             }
-            most = row_max(most);
+            most = cuda_warp_max<ROW>(most);
             low = most == -INFINITY ? 0.0f : most;
             fix = exp2f(max[x] - low);
             max[x] = most;
@@ -200,7 +185,7 @@ template <int R, int DB> __global__ void __launch_bounds__(THREADS)
 #pragma unroll
     for (int x = 0; x < R; x++) {
         int r = down() + 16 * x;
-        float all = row_sum(sum[x]);
+        float all = cuda_warp_sum<ROW>(sum[x]);
 
         for (int y = 0; y < DB; y++)
             out[x][y] /= all;
@@ -219,8 +204,7 @@ __global__ void deltas_f32(const __grid_constant__ struct attn a)
 
     for (int c = (int)threadIdx.x % 8; at < all && c < a.dim; c += 8)
         sum += x[c] * y[c];
-    for (int i = 4; i > 0; i /= 2)
-        sum += __shfl_xor_sync(0xffffffffu, sum, i);
+    sum = cuda_warp_sum<8>(sum);
     if (at < all && threadIdx.x % 8 == 0)
         a.delta[at % a.n_head * a.n + at / a.n_head] = sum;
 }

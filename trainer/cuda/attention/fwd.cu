@@ -309,46 +309,13 @@ bool attn_vec(const struct op_heads *at, int64_t dim, size_t size)
 
 struct attn attn_of(const struct device *dev, const struct op_attention *o)
 {
-    struct attn a = {};
-    size_t size = ckpt_dtype_size(dev->act);
-    int64_t far = o->rel_bias.reach < o->max_doc ? o->rel_bias.reach : o->max_doc;
+    struct attn a = attn_common(dev, o, o->doc_start, o->n_docs, o->max_doc);
 
-    a.q = o->in.q;
-    a.k = o->in.k;
-    a.v = o->in.v;
-    a.out = o->out;
     a.lse = o->lse;
-    a.doc_start = o->doc_start;
     a.key_start = o->key_start;
     a.key_end = o->key_end;
-    a.slopes = o->slopes;
-    a.n = o->n;
-    a.row_stride = o->in.row_stride;
-    a.kv_stride = o->in.kv_stride ? o->in.kv_stride : o->in.row_stride;
-    a.q_head = o->in.q_head;
-    a.kv_head = o->in.kv_head;
-    a.n_docs = (int)o->n_docs;
-    a.max_doc = (int)o->max_doc;
-    a.n_head = (int)o->n_head;
-    a.n_kv = (int)o->n_kv;
-    a.share = (int)(o->n_head / o->n_kv);
-    a.dim = (int)o->dim;
-    a.window = (int)o->window;
-    a.scale = o->scale;
-    a.scale2 = o->scale * LOG2E;
     a.whole = o->whole || o->key_start;
-    a.wide = ((const struct cuda_device *)dev)->hopper;
-    a.vec = attn_vec(&o->in, o->dim, size);
-    a.pairs = o->dim % 2 == 0 && a.row_stride % 2 == 0 && a.kv_stride % 2 == 0 &&
-              a.q_head % 2 == 0 && a.kv_head % 2 == 0;
     a.drop = cuda_drop_of(&o->drop);
-    a.drop_width = (o->max_doc + 3) / 4;
-    if (o->rel_bias.table) {
-        a.table = o->rel_bias.table;
-        a.far = (int)far;
-        a.span = a.far + TERMS_BEYOND;
-        a.bucket = o->rel_bias.bucket + (o->rel_bias.reach - far);
-    }
     return a;
 }
 

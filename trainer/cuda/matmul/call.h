@@ -49,14 +49,14 @@ cublasStatus_t matmul_launch(struct device *dev, const struct matmul_call *x,
                              const cublasLtMatmulAlgo_t *algo);
 
 /* matmul/search.cu */
-/* The first `most` algorithms the heuristic names, the likely best first; gives how many. */
+/* The first `most` algorithms the heuristic names, the likely best first; returns their number. */
 int matmul_heuristic(struct device *dev, const struct matmul_call *x,
                      cublasLtMatmulHeuristicResult_t *to, int most);
-/* What computes it: the choice's state and algorithm.  False: nothing can. */
+/* The choice's state and algorithm for the product.  False: nothing can compute it. */
 bool matmul_search(struct device *dev, const struct matmul_args *a, const struct matmul_call *x,
                    struct matmul_choice *choice);
 
-/* matmul/probe.cu: numbers of D that tell a right result from a wrong one. */
+/* matmul/probe.cu: numbers of D that distinguish a right result from a wrong one. */
 enum { CHECKSUM_SIGNS = 8 };
 
 struct checksum { double sum[CHECKSUM_SIGNS + 1]; };

@@ -59,7 +59,7 @@ const struct matmul_choice *matmul_choices_find(const struct matmul_choices *c,
 }
 
 /* The ratio of two sizes, at least 1. */
-static double apart(int64_t x, int64_t y)
+static double ratio(int64_t x, int64_t y)
 {
     return x < y ? (double)y / (double)x : (double)x / (double)y;
 }
@@ -77,8 +77,8 @@ const struct matmul_choice *matmul_choices_like(const struct matmul_choices *c,
 
         if (at->state == CHOICE_EMPTY || !at->kept)
             continue;
-        m = apart(k.at[KEY_M], key->at[KEY_M]);
-        by = apart(k.at[KEY_K], key->at[KEY_K]);
+        m = ratio(k.at[KEY_M], key->at[KEY_M]);
+        by = ratio(k.at[KEY_K], key->at[KEY_K]);
         k.at[KEY_M] = key->at[KEY_M];
         k.at[KEY_K] = key->at[KEY_K];
         if (memcmp(&k, key, sizeof k) == 0 && m * by <= least) {
@@ -89,7 +89,7 @@ const struct matmul_choice *matmul_choices_like(const struct matmul_choices *c,
     return best;
 }
 
-/* Room for one more. */
+/* Grow for one more entry. */
 static int grow(struct matmul_choices *c)
 {
     struct matmul_choice *old = c->at;

@@ -1,12 +1,12 @@
 /*
- * matmul/choice - which algorithm of cuBLASLt computes which shape: a table, and the file that
+ * matmul/choice - the algorithm of cuBLASLt chosen for each shape: a table, and the file that
  * keeps it between runs.
  *
  * The file is $CKPT_CACHE, $XDG_CACHE_HOME/ckpt or ~/.cache/ckpt + "/cublaslt-GPU-VERSION",
  * text: a line with its name, then a line for each shape: the numbers of its key, a colon (a
  * plus: by our own kernel; a dash: two steps are faster), the eight words of the algorithm,
- * which cuBLASLt lets one store for the same version, and a checksum of all of these.  It is
- * replaced whole; what another process wrote first wins.
+ * which cuBLASLt allows to store for the same version, and a checksum of all of these.  It is
+ * replaced by rename; choices that another process wrote first win.
  */
 #ifndef CKPT_TRAINER_CUDA_MATMUL_CHOICE_H
 #define CKPT_TRAINER_CUDA_MATMUL_CHOICE_H

@@ -46,27 +46,23 @@ struct fp8 {
 /* One operation's part of the workspace. */
 struct space { unsigned char *x, *w, *dy, *dy_t; };
 
-int fp8_open(struct cuda_device *d)
+bool fp8_open(struct cuda_device *d)
 {
+    const size_t parts = (FP8_PARTS + 1) * sizeof(uint32_t);
+    const size_t scales = (SCALE_CACHED + CACHED_MOST) * sizeof(struct fp8_scale);
+    struct device *dev = &d->dev;
     struct fp8 *f;
 
-    if (!d->dev.fp8)
-        return 0;
+    if (!dev->fp8)
+        return true;
     f = d->fp8 = (struct fp8 *)calloc(1, sizeof *f);
     if (f)
         f->cached = (struct cached_weight *)calloc(CACHED_PLACES, sizeof *f->cached);
-    if (!f || !f->cached) {
-        cuda_ok(&d->dev, "opening", cudaErrorMemoryAllocation);
-        return d->dev.err.code;
-    }
-    if (cuda_ok(&d->dev, "opening",
-                cudaMalloc((void **)&f->parts, (FP8_PARTS + 1) * sizeof *f->parts)) &&
-        cuda_ok(
-            &d->dev, "opening",
-            cudaMalloc((void **)&f->scale, (SCALE_CACHED + CACHED_MOST) * sizeof *f->scale)))
-        cuda_ok(&d->dev, "opening", cudaMemsetAsync(f->parts, 0, (FP8_PARTS + 1) *
-                                                                     sizeof *f->parts, d->stream));
-    return d->dev.err.code;
+    if (!f || !f->cached)
+        return cuda_ok(dev, "opening", cudaErrorMemoryAllocation);
+    return cuda_ok(dev, "opening", cudaMalloc((void **)&f->parts, parts)) &&
+           cuda_ok(dev, "opening", cudaMalloc((void **)&f->scale, scales)) &&
+           cuda_ok(dev, "opening", cudaMemsetAsync(f->parts, 0, parts, d->stream));
 }
 
 void fp8_close(struct cuda_device *d)

@@ -22,8 +22,8 @@
 
 #include "trainer/cuda/matmul/matmul.h"
 
-/* Non-zero: the device is marked.  Without dev->fp8: nothing. */
-int  fp8_open(struct cuda_device *d);
+/* False: the device is marked.  Without dev->fp8: nothing. */
+bool fp8_open(struct cuda_device *d);
 void fp8_close(struct cuda_device *d);
 
 /* Bytes at the end of the workspace, for projections between these widths. */

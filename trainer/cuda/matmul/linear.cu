@@ -17,12 +17,8 @@ enum { TRIAL_BYTES = 64 << 20 };        /* for timing products that accumulate *
 struct matmul_args linear_product(const struct device *dev, const struct op_linear *a,
                                   const void *x, void *to, int64_t ld)
 {
-    struct matmul_args p = {};
+    struct matmul_args p = matmul_of(dev, "linear_fwd", a->n, a->n_out, a->n_in, 0);
 
-    p.op = "linear_fwd";
-    p.m = a->n;
-    p.n = a->n_out;
-    p.k = a->n_in;
     p.a = x;
     p.lda = a->n_in;
     p.b = a->proj.w;
@@ -30,8 +26,6 @@ struct matmul_args linear_product(const struct device *dev, const struct op_line
     p.ldb = op_linear_cols(a);
     p.d = to;
     p.ldd = ld;
-    p.in = p.out = dev->act;
-    p.alpha = 1.0f;
     return p;
 }
 
@@ -201,12 +195,8 @@ static bool fused_drelu(struct device *dev, const struct op_linear *a,
 static struct matmul_args dx_product(const struct device *dev, const struct op_linear *a,
                                      const void *dy, int64_t ld, bool add, uint64_t busy)
 {
-    struct matmul_args p = {};
+    struct matmul_args p = matmul_of(dev, "linear_bwd", a->n, a->n_in, a->n_out, busy);
 
-    p.op = "linear_bwd";
-    p.m = a->n;
-    p.n = a->n_in;
-    p.k = a->n_out;
     p.a = dy;
     p.lda = ld;
     p.b = a->proj.w;
@@ -214,10 +204,7 @@ static struct matmul_args dx_product(const struct device *dev, const struct op_l
     p.ldb = op_linear_cols(a);
     p.d = a->dx;
     p.ldd = a->n_in;
-    p.in = p.out = dev->act;
-    p.alpha = 1.0f;
     p.beta = add ? 1.0f : 0.0f;
-    p.busy = busy;
     return p;
 }
 
@@ -261,12 +248,9 @@ void linear_dx(struct device *dev, const struct op_linear *a, const void *dy, in
 void linear_dw(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
                uint64_t busy)
 {
-    struct matmul_args p = {};
+    struct matmul_args p = matmul_of(dev, "linear_bwd", op_linear_rows(a), op_linear_cols(a), a->n,
+                                     busy);
 
-    p.op = "linear_bwd";
-    p.m = op_linear_rows(a);
-    p.n = op_linear_cols(a);
-    p.k = a->n;
     p.a = op_linear_in_out(a) ? a->x : dy;
     p.lda = op_linear_in_out(a) ? a->n_in : ld;
     p.b = op_linear_in_out(a) ? dy : a->x;
@@ -274,11 +258,8 @@ void linear_dw(struct device *dev, const struct op_linear *a, const void *dy, in
     p.a_t = true;
     p.d = a->proj.dw;
     p.ldd = p.n;
-    p.in = dev->act;
     p.out = CKPT_F32;
-    p.alpha = 1.0f;
     p.beta = (a->flags & OP_LINEAR_OVERWRITE) ? 0.0f : 1.0f;
-    p.busy = busy;
     fp8_dw(dev, a, dy, ld, &p);         /* frozen too: it takes note of x */
     if (a->proj.dw)
         matmul(dev, &p);

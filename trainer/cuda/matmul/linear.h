@@ -61,7 +61,7 @@ uint64_t linear_sums_bytes(int64_t width);
 
 /* -- linear.cu -------------------------------------------------------------------------------- */
 
-/* The product x W^T (or x W) of a projection, without anything around it: to be filled up. */
+/* The product x W^T (or x W) of a projection alone, to be completed with its epilogue. */
 struct matmul_args linear_product(const struct device *dev, const struct op_linear *a,
                                   const void *x, void *to, int64_t ld);
 /*
@@ -77,7 +77,7 @@ bool linear_fused(struct device *dev, const struct op_linear *a, const struct ma
 /* Likewise dx, with n further ones. */
 bool linear_dx_fused(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
                      const struct matmul_part *more, int n, bool add, uint64_t busy);
-/* to[n, n_out], which it gives back: dout, dropped out. */
+/* dout, dropped out, into to[n, n_out]; returns to. */
 const void *linear_dropped(struct device *dev, const struct op_linear *a, void *to);
 /* dx from dy (rows ld apart), accumulated with add; x is recomputed with it. */
 void linear_dx(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld, bool add,

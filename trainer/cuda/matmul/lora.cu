@@ -26,27 +26,21 @@ struct sizes {
 static uint64_t lay_out(struct lora_space *s, const struct device *dev, unsigned char *base,
                         const struct sizes *z)
 {
-    uint64_t at = 0;
+    uint64_t at = 0, x = linear_bytes(dev, z->n * z->in), y = linear_bytes(dev, z->n * z->out);
 
-#define TAKE(field, type, wanted, bytes)                                                       \
-    do {                                                                                       \
-        s->field = (wanted) && base ? (type *)(void *)(base + at) : NULL;                      \
-        at += (wanted) ? cuda_align(bytes) : 0;                                                \
-    } while (0)
     s->r8 = (z->r + 7) / 8 * 8;
-    TAKE(t, unsigned char, true, linear_bytes(dev, z->n * s->r8));
-    TAKE(dt, unsigned char, true, linear_bytes(dev, z->n * s->r8));
-    TAKE(xd, unsigned char, z->x_drop, linear_bytes(dev, z->n * z->in));
-    TAKE(xr, unsigned char, z->x_drop, linear_bytes(dev, z->n * z->in));
-    TAKE(z, unsigned char, z->magnitude, linear_bytes(dev, z->n * z->out));
-    TAKE(dz, unsigned char, z->magnitude, linear_bytes(dev, z->n * z->out));
-    TAKE(gain, float, z->magnitude, (uint64_t)z->out * sizeof(float));
-    TAKE(inv, float, z->magnitude, (uint64_t)z->out * sizeof(float));
-    TAKE(wa, float, z->magnitude, (uint64_t)(z->out * z->r) * sizeof(float));
-    TAKE(aa, float, z->magnitude, (uint64_t)(z->r * z->r) * sizeof(float));
-    TAKE(dy, unsigned char, z->drop, linear_bytes(dev, z->n * z->out));
-    TAKE(part, float, z->sums, linear_sums_bytes(z->out));
-#undef TAKE
+    cuda_take(&s->t, base, &at, linear_bytes(dev, z->n * s->r8));
+    cuda_take(&s->dt, base, &at, linear_bytes(dev, z->n * s->r8));
+    cuda_take(&s->xd, base, &at, z->x_drop ? x : 0);
+    cuda_take(&s->xr, base, &at, z->x_drop ? x : 0);
+    cuda_take(&s->z, base, &at, z->magnitude ? y : 0);
+    cuda_take(&s->dz, base, &at, z->magnitude ? y : 0);
+    cuda_take(&s->gain, base, &at, z->magnitude ? (uint64_t)z->out * sizeof(float) : 0);
+    cuda_take(&s->inv, base, &at, z->magnitude ? (uint64_t)z->out * sizeof(float) : 0);
+    cuda_take(&s->wa, base, &at, z->magnitude ? (uint64_t)(z->out * z->r) * sizeof(float) : 0);
+    cuda_take(&s->aa, base, &at, z->magnitude ? (uint64_t)(z->r * z->r) * sizeof(float) : 0);
+    cuda_take(&s->dy, base, &at, z->drop ? y : 0);
+    cuda_take(&s->part, base, &at, z->sums ? linear_sums_bytes(z->out) : 0);
     s->busy = at;
     return at;
 }
@@ -85,18 +79,6 @@ uint64_t lora_linear_bytes(const struct device *dev, const struct op_limits *l, 
 
 /* -- products --------------------------------------------------------------------------------- */
 
-struct matmul_args lora_product(const struct device *dev, const char *op,
-                                const struct lora_space *s)
-{
-    struct matmul_args p = {};
-
-    p.op = op;
-    p.in = p.out = dev->act;
-    p.alpha = 1.0f;
-    p.busy = s->busy;
-    return p;
-}
-
 /* to[n, n_in] = drop(x) + add, with LoRA's dropout; rest as in linear_mix. */
 static void drop_in(struct device *dev, const struct op_linear *a, void *to, void *rest,
                     const void *x, const void *add)
@@ -117,15 +99,14 @@ static void drop_in(struct device *dev, const struct op_linear *a, void *to, voi
 static void down(struct device *dev, const struct op_linear *a, const struct lora_space *s,
                  bool rest, bool back)
 {
-    struct matmul_args p = lora_product(dev, "linear_fwd", s);
+    int64_t r = a->proj.lora.rank;
+    struct matmul_args p = matmul_of(dev, "linear_fwd", a->n, r, a->n_in, s->busy);
 
     if (s->xd)
         drop_in(dev, a, s->xd, rest ? s->xr : NULL, a->x, NULL);
     if (back && a->proj.lora.t)
         return;
-    p.m = a->n;
-    p.n = a->proj.lora.rank;
-    p.k = p.lda = p.ldb = a->n_in;
+    p.lda = p.ldb = a->n_in;
     p.a = s->xd ? s->xd : a->x;
     p.b = a->proj.lora.a;
     p.b_t = true;
@@ -138,11 +119,10 @@ static void down(struct device *dev, const struct op_linear *a, const struct lor
 void lora_up(struct device *dev, const struct op_linear *a, const struct lora_space *s,
              void *to, int64_t ld, const void *add)
 {
-    struct matmul_args p = lora_product(dev, "linear_fwd", s);
+    int64_t r = a->proj.lora.rank;
+    struct matmul_args p = matmul_of(dev, "linear_fwd", a->n, a->n_out, r, s->busy);
 
-    p.m = a->n;
-    p.n = a->n_out;
-    p.k = p.ldb = a->proj.lora.rank;
+    p.ldb = r;
     p.a = s->t;
     p.lda = s->r8;
     p.b = a->proj.lora.b;
@@ -167,11 +147,10 @@ struct matmul_part lora_part_back(const struct op_linear *a, const struct lora_s
 void lora_down_bwd(struct device *dev, const struct op_linear *a, const struct lora_space *s,
                         const void *dz, int64_t ld)
 {
-    struct matmul_args p = lora_product(dev, "linear_bwd", s);
+    int64_t r = a->proj.lora.rank;
+    struct matmul_args p = matmul_of(dev, "linear_bwd", a->n, r, a->n_out, s->busy);
 
-    p.m = a->n;
-    p.n = p.ldb = a->proj.lora.rank;
-    p.k = a->n_out;
+    p.ldb = r;
     p.a = dz;
     p.lda = ld;
     p.b = a->proj.lora.b;
@@ -185,11 +164,10 @@ void lora_down_bwd(struct device *dev, const struct op_linear *a, const struct l
 static void up_bwd(struct device *dev, const struct op_linear *a, const struct lora_space *s,
                    void *to, bool add)
 {
-    struct matmul_args p = lora_product(dev, "linear_bwd", s);
+    int64_t r = a->proj.lora.rank;
+    struct matmul_args p = matmul_of(dev, "linear_bwd", a->n, a->n_in, r, s->busy);
 
-    p.m = a->n;
-    p.n = p.ldb = p.ldd = a->n_in;
-    p.k = a->proj.lora.rank;
+    p.ldb = p.ldd = a->n_in;
     p.a = s->dt;
     p.lda = s->r8;
     p.b = a->proj.lora.a;
@@ -202,11 +180,9 @@ void lora_add_outer(struct device *dev, const struct lora_space *s, void *to, co
                       int64_t x_ld, const void *y, int64_t y_ld, int64_t rows, int64_t m,
                       int64_t n)
 {
-    struct matmul_args p = lora_product(dev, "linear_bwd", s);
+    struct matmul_args p = matmul_of(dev, "linear_bwd", m, n, rows, s->busy);
 
-    p.m = m;
-    p.n = p.ldd = n;
-    p.k = rows;
+    p.ldd = n;
     p.a = x;
     p.lda = x_ld;
     p.a_t = true;
@@ -261,13 +237,12 @@ gain_kernel(float *gain, float *inv, const T *w, int64_t step, int64_t each, con
 static void gains(struct device *dev, const struct op_linear *a, const struct lora_space *s)
 {
     const struct op_lora *l = &a->proj.lora;
-    struct matmul_args p = lora_product(dev, "linear_fwd", s);
+    struct matmul_args p = matmul_of(dev, "linear_fwd", a->n_out, l->rank, a->n_in, s->busy);
     int64_t step = op_linear_in_out(a) ? 1 : a->n_in, each = op_linear_in_out(a) ? a->n_out : 1;
     cudaStream_t stream = cuda_of(dev)->stream;
 
-    p.m = a->n_out;
-    p.n = p.ldd = l->rank;
-    p.k = p.ldb = a->n_in;
+    p.ldd = l->rank;
+    p.ldb = a->n_in;
     p.a = a->proj.w;
     p.a_t = op_linear_in_out(a);
     p.lda = op_linear_cols(a);

@@ -20,9 +20,6 @@ struct lora_space {
     uint64_t       busy;
 };
 
-/* What all of them have in common, to be filled up. */
-struct matmul_args lora_product(const struct device *dev, const char *op,
-                                const struct lora_space *s);
 /* to = t B^T + add; rows of to and add are ld apart. */
 void lora_up(struct device *dev, const struct op_linear *a, const struct lora_space *s,
              void *to, int64_t ld, const void *add);

@@ -188,11 +188,11 @@ static void add_rows(struct device *dev, const struct op_linear *a, int n, const
 /* t of all. */
 static void down(struct device *dev, const struct op_linear *a, const struct many *s)
 {
-    struct matmul_args p = lora_product(dev, "linear_fwd", &s->all);
+    int64_t R = s->all.r8;
+    struct matmul_args p = matmul_of(dev, "linear_fwd", a->n, R, a->n_in, s->all.busy);
 
-    p.m = a->n;
-    p.n = p.ldd = s->all.r8;
-    p.k = p.lda = p.ldb = a->n_in;
+    p.ldd = R;
+    p.lda = p.ldb = a->n_in;
     p.a = a->x;
     p.b = s->a;
     p.b_t = true;
@@ -201,7 +201,7 @@ static void down(struct device *dev, const struct op_linear *a, const struct man
     matmul(dev, &p);
 }
 
-/* Its columns of t and dt. */
+/* The space of projection i alone: its columns of t and dt. */
 static struct lora_space own(const struct device *dev, const struct many *s, int i)
 {
     struct lora_space o = s->all;
@@ -234,11 +234,12 @@ void cuda_linears_fwd(struct device *dev, const struct op_linear *a, int n)
     }
 }
 
-/* dx: through all changes, then through each matrix. */
+/* dx: through all adapters, then through each matrix. */
 static void dx_of(struct device *dev, const struct op_linear *a, int n, const struct many *s)
 {
-    struct matmul_args p = lora_product(dev, "linear_bwd", &s->all);
-    struct matmul_part more[MANY] = {{s->all.dt, s->a, s->all.r8, a->n_in, s->all.r8}};
+    int64_t R = s->all.r8;
+    struct matmul_args p = matmul_of(dev, "linear_bwd", a->n, a->n_in, R, s->all.busy);
+    struct matmul_part more[MANY] = {{s->all.dt, s->a, R, a->n_in, R}};
     bool alike = true;
 
     for (int i = 1; i < n; i++) {
@@ -248,9 +249,8 @@ static void dx_of(struct device *dev, const struct op_linear *a, int n, const st
     if (alike && linear_dx_fused(dev, a, a->dout, linear_out_ld(a), more, n,
                                  (a->flags & OP_LINEAR_DX_ADD), s->all.busy))
         return;
-    p.m = a->n;
-    p.n = p.ldb = p.ldd = a->n_in;
-    p.k = p.lda = s->all.r8;
+    p.ldb = p.ldd = a->n_in;
+    p.lda = R;
     p.a = s->all.dt;
     p.b = s->a;
     p.d = a->dx;
@@ -263,11 +263,11 @@ static void dx_of(struct device *dev, const struct op_linear *a, int n, const st
 /* Gradients of all A: dt^T x. */
 static void a_grads(struct device *dev, const struct op_linear *a, int n, const struct many *s)
 {
-    struct matmul_args p = lora_product(dev, "linear_bwd", &s->all);
+    int64_t R = s->all.r8;
+    struct matmul_args p = matmul_of(dev, "linear_bwd", R, a->n_in, a->n, s->all.busy);
 
-    p.m = p.lda = s->all.r8;
-    p.n = p.ldb = p.ldd = a->n_in;
-    p.k = a->n;
+    p.lda = R;
+    p.ldb = p.ldd = a->n_in;
     p.a = s->all.dt;
     p.a_t = true;
     p.b = a->x;

@@ -17,25 +17,20 @@
 
 static bool broken(struct device *dev, const struct matmul_args *a, cublasStatus_t rc)
 {
-    /* What an operation before did, cuBLAS tells as a failure of its own. */
+    /* cuBLAS reports the failure of an earlier operation as its own. */
     cudaError_t before = cudaStreamQuery(cuda_of(dev)->stream);
 
     if (before == cudaErrorNotReady)
         cudaGetLastError();
     else
         cuda_ok(dev, a->op, before);
-    if (dev->err.code == 0) {
-        dev->err.code = CKPT_EDEVICE;
-        dev->err.reason[0] = dev->err.hint[0] = '\0';
-        snprintf(dev->err.text, sizeof dev->err.text,
-                 "GPU %d, %s: product [%lld, %lld] x [%lld, %lld]: cuBLAS says %s",
-                 cuda_of(dev)->index, a->op, (long long)a->m, (long long)a->k, (long long)a->k,
-                 (long long)a->n, cublasLtGetStatusString(rc));
-    }
-    return false;
+    return cuda_fail(dev, CKPT_EDEVICE,
+                     "GPU %d, %s: product [%lld, %lld] x [%lld, %lld]: cuBLAS says %s",
+                     cuda_of(dev)->index, a->op, (long long)a->m, (long long)a->k, (long long)a->k,
+                     (long long)a->n, cublasLtGetStatusString(rc));
 }
 
-int matmul_open(struct cuda_device *d)
+bool matmul_open(struct cuda_device *d)
 {
     struct matmul_args none = {};
     struct cudaDeviceProp prop;
@@ -43,12 +38,10 @@ int matmul_open(struct cuda_device *d)
     struct matmul *x;
 
     if (!cuda_ok(&d->dev, "opening", cudaGetDeviceProperties(&prop, d->index)))
-        return d->dev.err.code;
+        return false;
     x = d->matmul = (struct matmul *)calloc(1, sizeof *x);
-    if (!x || matmul_choices_open(&x->choices, prop.name, cublasLtGetVersion())) {
-        cuda_ok(&d->dev, "opening", cudaErrorMemoryAllocation);
-        return d->dev.err.code;
-    }
+    if (!x || matmul_choices_open(&x->choices, prop.name, cublasLtGetVersion()))
+        return cuda_ok(&d->dev, "opening", cudaErrorMemoryAllocation);
     d->dev.untimed = x->choices.path && x->choices.n == 0;
     none.op = "opening";
     rc = cublasLtCreate(&x->handle);
@@ -56,8 +49,8 @@ int matmul_open(struct cuda_device *d)
         broken(&d->dev, &none, rc);
     cuda_ok(&d->dev, "opening", cudaEventCreate(&x->begin));
     cuda_ok(&d->dev, "opening", cudaEventCreate(&x->end));
-    cuda_ok(&d->dev, "opening", cudaMalloc((void **)&x->checksum, sizeof(struct checksum)));
-    return d->dev.err.code;
+    return cuda_ok(&d->dev, "opening",
+                   cudaMalloc((void **)&x->checksum, sizeof(struct checksum)));
 }
 
 void matmul_close(struct cuda_device *d)

@@ -17,7 +17,7 @@
 
 #define MATMUL_WORK ((uint64_t)64 << 20)
 
-/* What happens to a sum before it is stored; p is the sum with the bias.
+/* Applied to a sum before it is stored; p is the sum with the bias.
  *   BIAS    p                               RELU   max(0, p)
  *   GELU    its tanh form of p; aux, where given, <- p
  *   DGELU   the sum times the slope of GELU at aux
@@ -54,17 +54,33 @@ struct matmul_args {
     enum matmul_epilogue epilogue;
     const void     *bias;           /* [n] of out's type, or NULL */
     void           *aux;            /* [m, n] of out's type, or bits; rows dense */
-    bool            quick;          /* one of many shapes: not timed for long, and not where one of
-                                       about its size was */
-    bool            alone;          /* DGELU: else a pass over aux follows all the same */
+    bool            quick;          /* the shape varies from step to step: time briefly, and reuse
+                                       the choice made for a similar size */
+    bool            alone;          /* DGELU: no pass over aux follows the product */
     const struct matmul_part *part; /* [parts], at most 3: all in one kernel or, false, none */
     int             parts;
     uint64_t        busy;           /* bytes of the workspace after MATMUL_WORK that are in
                                        use */
 };
 
-/* The state of a device.  Non-zero: the device is marked. */
-int  matmul_open(struct cuda_device *d);
+/* A product of those sizes, of the device's type, to be completed with its matrices. */
+static inline struct matmul_args matmul_of(const struct device *dev, const char *op, int64_t m,
+                                           int64_t n, int64_t k, uint64_t busy)
+{
+    struct matmul_args p = {};
+
+    p.op = op;
+    p.m = m;
+    p.n = n;
+    p.k = k;
+    p.in = p.out = dev->act;
+    p.alpha = 1.0f;
+    p.busy = busy;
+    return p;
+}
+
+/* The state of a device.  False: the device is marked. */
+bool matmul_open(struct cuda_device *d);
 void matmul_close(struct cuda_device *d);
 
 /*
@@ -73,7 +89,7 @@ void matmul_close(struct cuda_device *d);
  * nothing to do; k is at least 1.
  */
 bool matmul(struct device *dev, const struct matmul_args *a);
-/* What it would say; nothing is queued but the timing of a shape that is seen first. */
+/* The result that matmul would return; only a shape that is seen first queues its timing. */
 bool matmul_supported(struct device *dev, const struct matmul_args *a);
 
 /* The `bytes` of workspace after matmul's part; NULL as cuda_work. */

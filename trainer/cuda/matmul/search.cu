@@ -1,6 +1,5 @@
 /*
- * matmul/search - which of cuBLASLt's algorithms, or our own kernel, computes a product
- * fastest.
+ * matmul/search - the fastest of cuBLASLt's algorithms, or our own kernel, for a product.
  *
  * When a shape is first seen, the heuristic's algorithms are timed on the stream itself: into
  * D, which is written again afterwards, or, where D is also read, into the free part of the
@@ -17,7 +16,7 @@ enum {
     FINALISTS  = 4,
     ROUNDS     = 2,             /* of all finalists, to and fro */
     REPEATS    = 6,             /* launches of one reading, at least */
-    LEAST_ROWS = 1024,          /* a part of D that still tells */
+    LEAST_ROWS = 1024,          /* rows of D that suffice for timing */
     DEEP       = 256            /* a part's k: below, its product is a pass over D */
 };
 
@@ -315,7 +314,7 @@ static bool better_unfused(struct device *dev, const struct matmul_args *a, floa
 static bool fused_wins(struct device *dev, const struct matmul_args *a)
 {
     cublasLtMatmulHeuristicResult_t all[CANDIDATES];
-    double depth = (double)a->k, apart, joined = 0, pass;
+    double depth = (double)a->k, separate, joined = 0, pass;
     struct matmul_args one;
     struct matmul_call probe, alone;
     struct candidates f;
@@ -334,18 +333,18 @@ static bool fused_wins(struct device *dev, const struct matmul_args *a)
     f.n = splits(dev, &alone, &one, all, matmul_heuristic(dev, &alone, all, NAMED));
     fastest(dev, &f, &one, &took);
     pass = pass_bytes(&probe.args);
-    apart = pass > 0 ? PASS_MS + 1e3 * pass / PASS_BYTES : 0;
+    separate = pass > 0 ? PASS_MS + 1e3 * pass / PASS_BYTES : 0;
     for (int i = 0; i < a->parts; i++)
         if (a->part[i].k >= DEEP)
             depth += (double)a->part[i].k;
         else
-            apart += PASS_MS + 1e3 * (double)(one.m * one.n) * (double)matmul_size(one.out) /
-                                   PASS_BYTES;
-    apart += (double)took * depth / (double)a->k;
+            separate += PASS_MS + 1e3 * (double)(one.m * one.n) * (double)matmul_size(one.out) /
+                                      PASS_BYTES;
+    separate += (double)took * depth / (double)a->k;
     for (int round = 0; round < ROUNDS; round++)
         joined += (double)time_of(dev, &probe, NULL, (int)(sustained.settle / took),
                                   1 + (int)(sustained.length / took)) / ROUNDS;
-    return joined < apart;
+    return joined < separate;
 }
 
 bool matmul_search(struct device *dev, const struct matmul_args *a, const struct matmul_call *x,

@@ -7,8 +7,6 @@
  */
 #include "trainer/cuda/moe/experts.h"
 
-#include <stdio.h>
-
 enum { TRIAL_BYTES = 64 << 20 };
 
 /* The workspace of one call. */
@@ -26,55 +24,46 @@ struct space {
 static uint64_t lay_out(struct space *s, const struct device *dev, unsigned char *base, int64_t n,
                         int64_t k, int64_t E, int64_t D, int64_t F, bool back)
 {
-    uint64_t item = cuda_size(dev);
-    uint64_t at = moe_route_layout(s ? &s->r : NULL, base, n, k, E);
+    uint64_t wide = (uint64_t)(n * k * D) * cuda_size(dev);
+    uint64_t hidden = (uint64_t)(n * k * F) * cuda_size(dev);
+    uint64_t at = moe_route_layout(&s->r, base, n, k, E);
 
-#define TAKE(field, wanted, count)                                                             \
-    do {                                                                                       \
-        if (s)                                                                                 \
-            s->field = (wanted) ? base + at : NULL;                                            \
-        at += (wanted) ? cuda_align((uint64_t)(count) * item) : 0;                             \
-    } while (0)
-    TAKE(x, true, n * k * D);
-    TAKE(y, true, n * k * D);
-    TAKE(g, true, n * k * F);
-    TAKE(dg, back, n * k * F);
-    TAKE(du, back, 2 * n * k * F);
-    TAKE(dlogits, back, n * E);
-#undef TAKE
+    cuda_take(&s->x, base, &at, wide);
+    cuda_take(&s->y, base, &at, wide);
+    cuda_take(&s->g, base, &at, hidden);
+    cuda_take(&s->dg, base, &at, back ? hidden : 0);
+    cuda_take(&s->du, base, &at, back ? 2 * hidden : 0);
+    cuda_take(&s->dlogits, base, &at, back ? (uint64_t)(n * E) * cuda_size(dev) : 0);
     return at;
 }
 
 uint64_t cuda_experts_work(const struct device *dev, const struct op_limits *l)
 {
+    struct space none;
+
     if (!l->n_expert)
         return 0;
     return MATMUL_WORK + (l->train ? (uint64_t)TRIAL_BYTES : 0) +
-           lay_out(NULL, dev, NULL, l->n, l->top_k, l->n_expert, l->dim, l->expert_ff, l->train);
+           lay_out(&none, dev, NULL, l->n, l->top_k, l->n_expert, l->dim, l->expert_ff, l->train);
 }
 
 static bool refuse(struct device *dev, const char *op, const char *what, int64_t found,
                    int64_t most)
 {
-    if (dev->err.code == 0) {
-        dev->err.code = CKPT_ECONFIG;
-        dev->err.reason[0] = dev->err.hint[0] = '\0';
-        snprintf(dev->err.text, sizeof dev->err.text, "GPU %d, %s: %lld %s, at most %lld",
-                 cuda_of(dev)->index, op, (long long)found, what, (long long)most);
-    }
-    return false;
+    return cuda_fail(dev, CKPT_ECONFIG, "GPU %d, %s: %lld %s, at most %lld", cuda_of(dev)->index,
+                     op, (long long)found, what, (long long)most);
 }
 
 static bool open_space(struct space *s, struct device *dev, const struct op_experts *a, bool back,
                        const char *op)
 {
-    uint64_t bytes = lay_out(NULL, dev, NULL, a->n, a->top_k, a->n_expert, a->dim, a->ff, back);
+    uint64_t bytes = lay_out(s, dev, NULL, a->n, a->top_k, a->n_expert, a->dim, a->ff, back);
     unsigned char *base;
 
     if (a->n_expert > ROUTE_MOST)
         return refuse(dev, op, "experts", a->n_expert, ROUTE_MOST);
     if (a->n * a->top_k > INT32_MAX)
-        return refuse(dev, op, "picked experts of all rows", a->n * a->top_k, INT32_MAX);
+        return refuse(dev, op, "chosen experts of all rows", a->n * a->top_k, INT32_MAX);
     base = (unsigned char *)matmul_work(dev, op, bytes);
     if (!base)
         return false;
@@ -108,31 +97,28 @@ static const void *at(const void *p, size_t size, int64_t elements)
  * all of them. */
 static void grouped(struct device *dev, const struct moe_grouped *g)
 {
-    struct matmul_args p = {};
+    struct matmul_args p = matmul_of(dev, g->op, g->m, g->n, g->k, g->busy);
     size_t size = cuda_size(dev);
 
     if (g->here && !g->outer) {
         moe_grouped_rows(dev, g);
         return;
     }
-    p.op = g->op;
-    p.in = dev->act;
     p.out = g->outer ? CKPT_F32 : dev->act;
     p.lda = g->lda;
     p.ldb = g->ldb;
     p.ldd = g->ldd;
-    p.n = g->n;
     p.a_t = g->outer;
     p.b_t = g->b_t;
-    p.alpha = 1.0f;
     p.beta = g->outer ? 1.0f : g->beta;
-    p.busy = g->busy;
     p.quick = true;
     for (int64_t e = 0; e < g->E; e++) {
         int64_t first = g->first[e], rows = g->first[e + 1] - first;
 
-        p.m = g->outer ? g->m : rows;
-        p.k = g->outer ? rows : g->k;
+        if (g->outer)
+            p.k = rows;
+        else
+            p.m = rows;
         p.a = at(g->a, size, first * g->lda);
         p.b = at(g->b, size, g->outer ? first * g->ldb : e * g->stride);
         p.d = (void *)(uintptr_t)(g->outer ? at(g->d, sizeof(float), e * g->stride)
@@ -197,24 +183,20 @@ static void widen(struct device *dev, const struct op_experts *a, const struct s
 
 void cuda_experts_fwd(struct device *dev, const struct op_experts *a)
 {
-    struct matmul_args p = {};
+    struct matmul_args p;
     struct moe_grouped g;
     struct space s;
 
     if (dev->err.code || a->n == 0 || !open_space(&s, dev, a, false, "experts_fwd"))
         return;
-    p.op = "experts_fwd";
-    p.m = a->n;
-    p.n = p.ldd = a->n_expert;
-    p.k = p.lda = p.ldb = a->dim;
+    p = matmul_of(dev, "experts_fwd", a->n, a->n_expert, a->dim, s.busy);
+    p.ldd = a->n_expert;
+    p.lda = p.ldb = a->dim;
     p.a = a->x;
     p.b = a->router;
     p.b_t = true;
     p.d = a->probs;
-    p.in = dev->act;
     p.out = CKPT_F32;
-    p.alpha = 1.0f;
-    p.busy = s.busy;
     matmul(dev, &p);
     moe_route_topk(dev, a);
     order(dev, a, &s, false);
@@ -291,19 +273,14 @@ static void narrow_back(struct device *dev, const struct op_experts *a, const st
 /* dx from the router alone; its matrix' gradient. */
 static void router_back(struct device *dev, const struct op_experts *a, const struct space *s)
 {
-    struct matmul_args p = {};
+    struct matmul_args p = matmul_of(dev, "experts_bwd", a->n, a->dim, a->n_expert, s->busy);
 
     moe_route_bwd(dev, a, &s->r, s->dlogits);
-    p.op = "experts_bwd";
-    p.m = a->n;
-    p.n = p.ldb = p.ldd = a->dim;
-    p.k = p.lda = a->n_expert;
+    p.ldb = p.ldd = a->dim;
+    p.lda = a->n_expert;
     p.a = s->dlogits;
     p.b = a->router;
     p.d = a->dx;
-    p.in = p.out = dev->act;
-    p.alpha = 1.0f;
-    p.busy = s->busy;
     matmul(dev, &p);
     if (!a->drouter)
         return;

@@ -1,7 +1,7 @@
 /*
  * experts - the parts of routed feed-forwards: routing, and products by expert.
  *
- * A slot is one picked expert of one row.  Slots are sorted by expert, then row.
+ * A slot is one chosen expert of one row.  Slots are sorted by expert, then row.
  */
 #ifndef CKPT_TRAINER_CUDA_MOE_EXPERTS_H
 #define CKPT_TRAINER_CUDA_MOE_EXPERTS_H
@@ -17,18 +17,18 @@ struct moe_route {
     int2    *start;                 /* [E + 1] grouped_rows.cu's */
     int32_t *counts;                /* [E, chunks] rows of each chunk, then where they begin */
     int32_t *row;                   /* [n k] of each slot */
-    int32_t *place;                 /* [n k] the slot of (row, j-th picked) */
+    int32_t *place;                 /* [n k] the slot of (row, j-th chosen) */
     float   *weight;                /* [n k] by slot */
     float   *dweight;               /* [n k] bwd: likewise */
 };
 
-/* Bytes of a route; r, where not NULL, gets its places from base on. */
+/* Bytes of a route; r gets its arrays, from base on. */
 uint64_t moe_route_layout(struct moe_route *r, unsigned char *base, int64_t n, int64_t k,
                           int64_t E);
 
-/* probs: logits -> probabilities; picked. */
+/* probs: logits -> probabilities; chosen. */
 void moe_route_topk(struct device *dev, const struct op_experts *a);
-/* All of r but dweight, from probs and picked. */
+/* All of r but dweight, from probs and chosen. */
 void moe_route_sort(struct device *dev, const struct op_experts *a, const struct moe_route *r);
 void moe_route_count_used(struct device *dev, const struct op_experts *a,
                           const struct moe_route *r);

@@ -18,22 +18,15 @@ static int64_t chunks_of(int64_t n) { return cuda_blocks(n, ROUTE_ROWS); }
 uint64_t moe_route_layout(struct moe_route *r, unsigned char *base, int64_t n, int64_t k,
                           int64_t E)
 {
-    uint64_t at = 0;
+    uint64_t at = 0, slots = (uint64_t)(n * k), ends = (uint64_t)E + 1;
 
-#define TAKE(field, type, count)                                                               \
-    do {                                                                                       \
-        if (r)                                                                                 \
-            r->field = (type *)(void *)(base + at);                                            \
-        at += cuda_align((uint64_t)(count) * sizeof(type));                                    \
-    } while (0)
-    TAKE(first, int32_t, E + 1);
-    TAKE(start, int2, E + 1);
-    TAKE(counts, int32_t, E * chunks_of(n));
-    TAKE(row, int32_t, n * k);
-    TAKE(place, int32_t, n * k);
-    TAKE(weight, float, n * k);
-    TAKE(dweight, float, n * k);
-#undef TAKE
+    cuda_take(&r->first, base, &at, ends * sizeof *r->first);
+    cuda_take(&r->start, base, &at, ends * sizeof *r->start);
+    cuda_take(&r->counts, base, &at, (uint64_t)(E * chunks_of(n)) * sizeof *r->counts);
+    cuda_take(&r->row, base, &at, slots * sizeof *r->row);
+    cuda_take(&r->place, base, &at, slots * sizeof *r->place);
+    cuda_take(&r->weight, base, &at, slots * sizeof *r->weight);
+    cuda_take(&r->dweight, base, &at, slots * sizeof *r->dweight);
     return at;
 }
 
@@ -41,7 +34,7 @@ uint64_t moe_route_layout(struct moe_route *r, unsigned char *base, int64_t n, i
 
 /* A warp takes a row: lane l holds probabilities l, l + 32, ... */
 static __global__ void __launch_bounds__(THREADS)
-pick_kernel(float *probs, int32_t *picked, int64_t n, int E, int k)
+pick_kernel(float *probs, int32_t *chosen, int64_t n, int E, int k)
 {
     int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     int lane = (int)threadIdx.x % 32, held = (E + 31) / 32, at = 0;
@@ -87,7 +80,7 @@ pick_kernel(float *probs, int32_t *picked, int64_t n, int E, int k)
         uint32_t all = __ballot_sync(0xffffffffu, taken >> i & 1);
 
         if (taken >> i & 1)
-            picked[row * k + at + __popc(all & ((1u << lane) - 1))] = 32 * i + lane;
+            chosen[row * k + at + __popc(all & ((1u << lane) - 1))] = 32 * i + lane;
         at += __popc(all);
     }
 }
@@ -103,8 +96,8 @@ void moe_route_topk(struct device *dev, const struct op_experts *a)
 
 /* -- the order -------------------------------------------------------------------------------- */
 
-/* mask[e]: which rows of this block's chunk picked e.  All threads call it. */
-static __device__ void mark(uint32_t (*mask)[WORDS], const int32_t *picked, int64_t n, int E,
+/* mask[e]: which rows of this block's chunk chosen e.  All threads call it. */
+static __device__ void mark(uint32_t (*mask)[WORDS], const int32_t *chosen, int64_t n, int E,
                             int k)
 {
     int64_t row = (int64_t)blockIdx.x * ROUTE_ROWS + threadIdx.x;
@@ -113,17 +106,17 @@ static __device__ void mark(uint32_t (*mask)[WORDS], const int32_t *picked, int6
         (&mask[0][0])[i] = 0;
     __syncthreads();
     for (int j = 0; row < n && j < k; j++)
-        atomicOr(&mask[picked[row * k + j]][threadIdx.x / 32], 1u << threadIdx.x % 32);
+        atomicOr(&mask[chosen[row * k + j]][threadIdx.x / 32], 1u << threadIdx.x % 32);
     __syncthreads();
 }
 
 static __global__ void __launch_bounds__(THREADS)
-count_kernel(int32_t *counts, const int32_t *picked, int64_t n, int E, int k)
+count_kernel(int32_t *counts, const int32_t *chosen, int64_t n, int E, int k)
 {
     extern __shared__ uint32_t shared[];
     uint32_t (*mask)[WORDS] = (uint32_t (*)[WORDS])shared;
 
-    mark(mask, picked, n, E, k);
+    mark(mask, chosen, n, E, k);
     for (int e = (int)threadIdx.x; e < E; e += THREADS) {
         int sum = 0;
 
@@ -170,7 +163,7 @@ begin_kernel(int32_t *counts, int32_t *first, int E, int chunks)
 }
 
 static __global__ void __launch_bounds__(THREADS)
-    place_kernel(struct moe_route r, const int32_t *picked, const float *probs, int64_t n,
+    place_kernel(struct moe_route r, const int32_t *chosen, const float *probs, int64_t n,
                  int E, int k, bool renorm)
 {
     extern __shared__ uint32_t shared[];
@@ -179,13 +172,13 @@ static __global__ void __launch_bounds__(THREADS)
     int word = (int)threadIdx.x / 32, bit = (int)threadIdx.x % 32;
     float sum = 0;
 
-    mark(mask, picked, n, E, k);
+    mark(mask, chosen, n, E, k);
     if (row >= n)
         return;
     for (int j = 0; j < k; j++)
-        sum += probs[row * E + picked[row * k + j]];
+        sum += probs[row * E + chosen[row * k + j]];
     for (int j = 0; j < k; j++) {
-        int e = picked[row * k + j], slot = r.counts[(int64_t)e * gridDim.x + blockIdx.x];
+        int e = chosen[row * k + j], slot = r.counts[(int64_t)e * gridDim.x + blockIdx.x];
 
         for (int w = 0; w < word; w++)
             slot += __popc(mask[e][w]);
@@ -247,13 +240,13 @@ void moe_route_count_used(struct device *dev, const struct op_experts *a,
  * has no effect. */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
-router_back_kernel(T *dlogits, const float *probs, const int32_t *picked, struct moe_route r,
+router_back_kernel(T *dlogits, const float *probs, const int32_t *chosen, struct moe_route r,
                    const float *dused, int64_t n, int E, int k, bool renorm)
 {
     int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     int lane = (int)threadIdx.x % 32;
     const float *p = probs + row * E;
-    const int32_t *who = picked + row * k, *place = r.place + row * k;
+    const int32_t *who = chosen + row * k, *place = r.place + row * k;
     float sum = 0, mean = 0, inner = 0;
 
     if (row >= n)

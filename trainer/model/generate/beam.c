@@ -48,7 +48,7 @@ struct beams {
     int64_t               n_best;
 };
 
-/* Where a beam stands; its history is put together. */
+/* The place of a beam's next token; its history is put together. */
 static struct generate_place place_of(struct beams *s, const struct search *q,
                                       const struct generate_seq *seq, int64_t beam, int64_t len)
 {
@@ -144,7 +144,7 @@ static void run_on(struct beams *s, struct search *q, int64_t i, int64_t len, bo
     q->done |= b < s->B;                /* the last token, or too few ids to go on with */
 }
 
-/* A beam's continuations from its likeliest tokens alone; false: they do not tell. */
+/* A beam's continuations from its likeliest tokens alone; false: they do not suffice. */
 static bool offer_some(struct beams *s, const struct generate_place *at, int64_t row, int64_t beam,
                        float score)
 {

@@ -3,7 +3,7 @@
  *
  * New rows of all sequences pass through the blocks together, CHUNK rows at a time, so that a
  * long prompt needs no more memory than a short one; attention is causal, so chunks are exact.
- * Cache of a layer: [n_seq][K][max_len][d], keys and values apart.
+ * Cache of a layer: [n_seq][K][max_len][d], keys and values separate.
  */
 #include <assert.h>
 #include <string.h>

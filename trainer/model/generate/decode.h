@@ -1,5 +1,5 @@
 /*
- * decode - a generation session, for the rooms that share it: decode, decode_run, decode_move.
+ * decode - a generation session, shared by decode.c, decode_run.c, decode_move.c.
  */
 #ifndef CKPT_TRAINER_MODEL_GENERATE_DECODE_H
 #define CKPT_TRAINER_MODEL_GENERATE_DECODE_H

@@ -55,7 +55,7 @@ struct generate_seq {
 };
 
 /* What the decoder is fed before anything of its own: the prompt, or where an encoder reads that
- * the start id.  Gives how many tokens; ids (or NULL) has room for them. */
+ * the start id.  Gives how many tokens; ids (or NULL) has space for them. */
 int64_t generate_fed(int32_t *ids, const struct arch *arch, const struct generate_opts *opts,
                      const struct generate_seq *seq);
 /* How many tokens may come at most; below 1: none. */

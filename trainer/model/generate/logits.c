@@ -312,7 +312,7 @@ int32_t generate_pick(float *logits, int64_t vocab, const struct generate_place 
 
 int64_t generate_top_wanted(const struct generate_opts *o, int64_t vocab)
 {
-    enum { TIES = 8, RULED = 48 };              /* what else may stand among the likeliest */
+    enum { TIES = 8, RULED = 48 };              /* what else may be among the likeliest */
     bool few = o->top_k > 0 && o->top_k < vocab;
     int64_t k = 1;
 

@@ -18,7 +18,7 @@ struct generate_choice {
     double  p;
 };
 
-/* Where a sequence stands. */
+/* The place of a sequence's next token. */
 struct generate_place {
     const int32_t *history;             /* [n] what was fed, then what was chosen */
     int64_t        n, n_fed;
@@ -56,7 +56,7 @@ struct generate_top {
 /* How many these options ask for; 0: all.  And the temperature of the sum; 0: none is asked for. */
 int64_t generate_top_wanted(const struct generate_opts *opts, int64_t vocab);
 double generate_top_temperature(const struct generate_opts *opts, int64_t vocab);
-/* generate_pick from them, the same choice; false: they do not tell, all logits are asked for. */
+/* generate_pick from them, the same choice; false: they do not suffice, all logits are needed. */
 bool generate_pick_top(int32_t *id, const struct generate_top *top, int64_t vocab,
                        const struct generate_place *at, const struct generate_opts *opts,
                        double draw);
