@@ -17,6 +17,7 @@
  */
 #include "formats/run_dir.h"
 
+#include <assert.h>
 #include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -211,6 +212,7 @@ static int pick_ckpt(const char **out, const struct ckpt_place *p, struct ckpt_e
         const char *name = p->entry[i].name;
         int64_t step;
 
+        assert(name);
         if (!p->entry[i].is_file || fnmatch("*.ckpt", name, 0) != 0)
             continue;
         step = fnmatch("last*.ckpt", name, 0) == 0 ? INT64_MAX : step_of(name);

@@ -230,11 +230,13 @@ static int check_map(const struct hf *h, const struct ckpt_tensors *list, const 
     if (list->n == json_object_size(map))
         return 0;
     for (size_t s = 0; s < h->n_shard; s++)
-        for (size_t i = h->shard[s].first; i < h->shard[s].end; i++)
+        for (size_t i = h->shard[s].first; i < h->shard[s].end; i++) {
+            assert(list->item);
             if (!json_object_get(map, list->item[i].name))
                 return ckpt_fail_as(err, CKPT_EFORMAT, "unexpected",
                                     "%s has %s, which the index does not name", f->name[s],
                                     list->item[i].name);
+        }
     return 0;
 }
 
