@@ -1,6 +1,7 @@
 /* formats - see formats.h.  The one room that knows all rows. */
 #include "formats/formats.h"
 
+#include <assert.h>
 #include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,8 +81,7 @@ static int tell_directory(const struct ckpt_place *p, struct ckpt_err *err)
 
     if (p->n_entry == 0)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: the directory is empty", p->path);
-    if (place_has_like(p, "*.incomplete") || place_has_like(p, "*.part") ||
-        place_has_like(p, "*.aria2"))
+    if (place_is_partial(p))
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "%s: a partial download: it has unfinished files and no weights", p->path);
     if (foreign_tell(p, err))
@@ -226,6 +226,7 @@ static int open_with(struct ckpt_source **out, const struct ckpt_format *format,
         if (!format)
             rc = choose_inside(&format, &inside, &p, &arena, err);
         if (rc == 0) {
+            assert(format);
             ckpt_err_clear(err);        /* of an earlier call: readers look at err->code */
             rc = format->open(out, &p, &own, err);
         }

@@ -200,10 +200,24 @@ bool place_has(const struct ckpt_place *p, const char *name)
     return false;
 }
 
+bool place_name_like(const char *name, const char *const *glob, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (fnmatch(glob[i], name, 0) == 0)
+            return true;
+    return false;
+}
+
 bool place_has_like(const struct ckpt_place *p, const char *glob)
 {
     for (size_t i = 0; i < p->n_entry; i++)
         if (p->entry[i].is_file && fnmatch(glob, p->entry[i].name, 0) == 0)
             return true;
     return false;
+}
+
+bool place_is_partial(const struct ckpt_place *p)
+{
+    return place_has_like(p, "*.incomplete") || place_has_like(p, "*.part") ||
+           place_has_like(p, "*.aria2");
 }

@@ -39,5 +39,9 @@ void place_close(struct ckpt_place *p);
 bool place_has(const struct ckpt_place *p, const char *name);
 /* Whether some regular file of a directory matches the glob. */
 bool place_has_like(const struct ckpt_place *p, const char *glob);
+/* Whether it holds what a download has not finished. */
+bool place_is_partial(const struct ckpt_place *p);
+/* True for a name that one of n globs fits. */
+bool place_name_like(const char *name, const char *const *glob, size_t n);
 
 #endif

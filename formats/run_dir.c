@@ -17,6 +17,7 @@
  */
 #include "formats/run_dir.h"
 
+#include <assert.h>
 #include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -173,14 +174,6 @@ static int pick_trial(const char **out, const struct ckpt_place *p, struct ckpt_
     return 0;
 }
 
-static bool is_like(const char *name, const char *const *pattern, size_t n)
-{
-    for (size_t k = 0; k < n; k++)
-        if (fnmatch(pattern[k], name, 0) == 0)
-            return true;
-    return false;
-}
-
 /* The only file of weights of a folder that is known to be a checkpoint. */
 static int pick_file(const char **out, const struct ckpt_place *p, struct ckpt_err *err)
 {
@@ -188,8 +181,8 @@ static int pick_file(const char **out, const struct ckpt_place *p, struct ckpt_e
     for (size_t i = 0; i < p->n_entry; i++) {
         const char *name = p->entry[i].name;
 
-        if (!p->entry[i].is_file || !is_like(name, weights, COUNT(weights)) ||
-            is_like(name, states, COUNT(states)))
+        if (!p->entry[i].is_file || !place_name_like(name, weights, COUNT(weights)) ||
+            place_name_like(name, states, COUNT(states)))
             continue;
         if (*out)
             return doubt(p, *out, "several files that could be its weights", err);
@@ -217,12 +210,12 @@ static int pick_ckpt(const char **out, const struct ckpt_place *p, struct ckpt_e
     *out = NULL;
     for (size_t i = 0; i < p->n_entry; i++) {
         const char *name = p->entry[i].name;
-        int64_t step = step_of(name);
+        int64_t step;
 
+        assert(name);
         if (!p->entry[i].is_file || fnmatch("*.ckpt", name, 0) != 0)
             continue;
-        if (fnmatch("last*.ckpt", name, 0) == 0)
-            step = INT64_MAX;
+        step = fnmatch("last*.ckpt", name, 0) == 0 ? INT64_MAX : step_of(name);
         n++;
         ties = step > most ? 1 : ties + (step == most);
         if (step > most || !best) {
@@ -279,8 +272,7 @@ int run_dir_enter(struct ckpt_place *p, bool found, struct ckpt_arena *arena, bo
     *entered = false;
     /* A model or adapter whose weights are missing, or are on their way, is not an older one. */
     if (!p->dir || place_has(p, "config.json") || place_has(p, "adapter_config.json") ||
-        place_has_like(p, "*.incomplete") || place_has_like(p, "*.part") ||
-        place_has_like(p, "*.aria2"))
+        place_is_partial(p))
         return 0;
     rc = pick(&name, p, arena, err);
     if (rc == 0 && !name)

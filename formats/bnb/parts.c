@@ -30,7 +30,7 @@ static char optimizer_state(const struct ckpt_source *src, size_t i)
     if (t->dtype != CKPT_U8 || (!ends_in(t->name, n, ".state1") && !ends_in(t->name, n, ".state2")))
         return 0;
     snprintf(tail, sizeof tail, "absmax%c", which);
-    return quant_beside(src, t->name, n - 6, tail) != SIZE_MAX ? which : 0;
+    return quant_beside(src, t->name, n - 6, tail) != QUANT_NONE ? which : 0;
 }
 
 bool bnb_hint(const struct ckpt_source *src)
@@ -46,18 +46,27 @@ bool bnb_hint(const struct ckpt_source *src)
     return false;
 }
 
-const char *bnb_kind(const struct ckpt_source *src, size_t i)
+enum what { PLAIN, NF4, FP4, INT8, OPTIMIZER };
+
+static enum what what_of(const struct ckpt_source *src, size_t i)
 {
     const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
     size_t n = strlen(t->name);
 
     for (int k = 0; k < 2; k++)
-        if (quant_beside(src, t->name, n, states[k]) != SIZE_MAX)
-            return k ? "fp4" : "nf4";
+        if (quant_beside(src, t->name, n, states[k]) != QUANT_NONE)
+            return k ? FP4 : NF4;
     if (t->dtype == CKPT_I8 && ends_in(t->name, n, ".weight") &&
-        quant_beside(src, t->name, n - 6, "SCB") != SIZE_MAX)
-        return "int8";
-    return optimizer_state(src, i) ? "8-bit optimizer" : NULL;
+        quant_beside(src, t->name, n - 6, "SCB") != QUANT_NONE)
+        return INT8;
+    return optimizer_state(src, i) ? OPTIMIZER : PLAIN;
+}
+
+const char *bnb_kind(const struct ckpt_source *src, size_t i)
+{
+    static const char *const names[] = {NULL, "nf4", "fp4", "int8", "8-bit optimizer"};
+
+    return names[what_of(src, i)];
 }
 
 /* Index of what must be there. */
@@ -65,7 +74,7 @@ static int need(size_t *out, const struct ckpt_source *src, const char *base, si
                 const char *tail, struct ckpt_err *err)
 {
     *out = quant_beside(src, base, n, tail);
-    return *out != SIZE_MAX ? 0 : ckpt_fail(err, CKPT_EFORMAT, "%.*s%s is not there", (int)n,
+    return *out != QUANT_NONE ? 0 : ckpt_fail(err, CKPT_EFORMAT, "%.*s%s is not there", (int)n,
                                             base, tail);
 }
 
@@ -155,7 +164,7 @@ static int nested(struct bnb_part *p, struct ckpt_source *src, const char *base,
                   const json_t *state, struct ckpt_arena *a, struct ckpt_err *err)
 {
     double offset = 0;
-    float *values;
+    float *values = NULL;
     size_t map;
     int rc;
 
@@ -211,9 +220,9 @@ static int four_bits(struct bnb_part *p, struct ckpt_source *src, size_t i, cons
         p->slice = numel ? numel : 1;
         p->scales_of_slice = p->n_scale;
         p->nested_scale = quant_beside(src, t->name, n, ".nested_absmax");
-        rc = check_scales(src, p->scale, p->n_scale, p->nested_scale != SIZE_MAX, err);
+        rc = check_scales(src, p->scale, p->n_scale, p->nested_scale != QUANT_NONE, err);
     }
-    if (rc == 0 && p->nested_scale != SIZE_MAX)
+    if (rc == 0 && p->nested_scale != QUANT_NONE)
         rc = nested(p, src, t->name, n, state, a, err);
     json_decref(state);
     return rc;
@@ -232,7 +241,7 @@ static int int8(struct bnb_part *p, struct ckpt_source *src, size_t i, struct ck
         return rc;
     if (t->shape.rank != 2)
         return ckpt_fail(err, CKPT_EFORMAT, "%d axes, 2 wanted", t->shape.rank);
-    if (format != SIZE_MAX && ckpt_source_tensor(src, format)->numel == 1 &&
+    if (format != QUANT_NONE && ckpt_source_tensor(src, format)->numel == 1 &&
         ckpt_dtype_size(ckpt_source_tensor(src, format)->dtype) <= 8 &&
         (rc = ckpt_source_read(src, format, 0, 1, order, err)) != 0)
         return rc;
@@ -289,37 +298,25 @@ static int optimizer(struct bnb_part *p, struct ckpt_source *src, size_t i, char
 
 /* -- names ----------------------------------------------------------------------------------- */
 
-/* Tensors that only tell how another is packed. */
+/* Whether tensor i only describes how another is packed. */
 static bool describes(const struct ckpt_source *src, size_t i)
 {
-    static const char *const of_weight[] = {
-        ".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map",
-        ".quant_state.bitsandbytes__nf4", ".quant_state.bitsandbytes__fp4",
+    static const struct { const char *tail, *of; enum what first, last; } rows[] = {
+        {".absmax", "", NF4, FP4}, {".quant_map", "", NF4, FP4}, {".nested_absmax", "", NF4, FP4},
+        {".nested_quant_map", "", NF4, FP4}, {".quant_state.bitsandbytes__nf4", "", NF4, FP4},
+        {".quant_state.bitsandbytes__fp4", "", NF4, FP4}, {".SCB", ".weight", INT8, INT8},
+        {".weight_format", ".weight", INT8, INT8}, {"absmax1", "state1", OPTIMIZER, OPTIMIZER},
+        {"absmax2", "state2", OPTIMIZER, OPTIMIZER}, {"qmap1", "state1", OPTIMIZER, OPTIMIZER},
+        {"qmap2", "state2", OPTIMIZER, OPTIMIZER},
     };
-    static const char *const of_state[] = {"absmax1", "absmax2", "qmap1", "qmap2"};
-    const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
-    size_t n = strlen(t->name), k;
-    char tail[16];
+    const char *name = ckpt_source_tensor(src, i)->name;
+    size_t n = strlen(name), k;
 
-    for (k = 0; k < sizeof of_weight / sizeof of_weight[0]; k++)
-        if (ends_in(t->name, n, of_weight[k])) {
-            size_t base = n - strlen(of_weight[k]);
-
-            return quant_beside(src, t->name, base, "") != SIZE_MAX &&
-                   (quant_beside(src, t->name, base, states[0]) != SIZE_MAX ||
-                    quant_beside(src, t->name, base, states[1]) != SIZE_MAX);
-        }
-    if (ends_in(t->name, n, ".SCB") || ends_in(t->name, n, ".weight_format")) {
-        k = quant_beside(src, t->name, n - (ends_in(t->name, n, ".SCB") ? 3 : 13), "weight");
-        return k != SIZE_MAX && bnb_kind(src, k) && strcmp(bnb_kind(src, k), "int8") == 0;
-    }
-    for (k = 0; k < 4; k++)
-        if (ends_in(t->name, n, of_state[k])) {
-            size_t state;
-
-            snprintf(tail, sizeof tail, "state%c", t->name[n - 1]);
-            state = quant_beside(src, t->name, n - strlen(of_state[k]), tail);
-            return state != SIZE_MAX && optimizer_state(src, state);
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++)
+        if (ends_in(name, n, rows[r].tail)) {
+            k = quant_beside(src, name, n - strlen(rows[r].tail), rows[r].of);
+            return k != QUANT_NONE && what_of(src, k) >= rows[r].first &&
+                   what_of(src, k) <= rows[r].last;
         }
     return false;
 }
@@ -334,7 +331,7 @@ static const char *state_name(struct ckpt_arena *a, const struct ckpt_source *sr
     if (!ends_in(t->name, n, ".state1") && !ends_in(t->name, n, ".state2"))
         return t->name;
     k = quant_beside(src, t->name, n - 1, t->name[n - 1] == '1' ? "2" : "1");
-    other = k == SIZE_MAX ? NULL : ckpt_source_tensor(src, k);
+    other = k == QUANT_NONE ? NULL : ckpt_source_tensor(src, k);
     tail = !other || !ckpt_shape_equal(&t->shape, &other->shape) ? t->name + n - 6
            : t->name[n - 1] == '1'                               ? "exp_avg"
                                                                  : "exp_avg_sq";
@@ -356,19 +353,15 @@ static int one(struct bnb_part *p, struct ckpt_source *src, size_t i, struct ckp
                struct ckpt_err *err)
 {
     const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
-    const char *kind = bnb_kind(src, i);
-    int rc = 0;
+    enum what what = what_of(src, i);
+    int rc;
 
     p->seen = (struct quant_seen){.dtype = t->dtype, .shape = t->shape, .codes = i,
-                                  .packed = kind != NULL};
-    if (!kind)
-        return 0;
-    if (strcmp(kind, "int8") == 0)
-        rc = int8(p, src, i, err);
-    else if (strcmp(kind, "8-bit optimizer") == 0)
-        rc = optimizer(p, src, i, optimizer_state(src, i), a, err);
-    else
-        rc = four_bits(p, src, i, states[strcmp(kind, "fp4") == 0], a, err);
+                                  .packed = what != PLAIN};
+    rc = what == PLAIN       ? 0
+         : what == INT8      ? int8(p, src, i, err)
+         : what == OPTIMIZER ? optimizer(p, src, i, optimizer_state(src, i), a, err)
+                             : four_bits(p, src, i, states[what == FP4], a, err);
     return rc ? ckpt_err_in(err, "tensor %s", t->name) : 0;
 }
 

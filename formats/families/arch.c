@@ -8,7 +8,6 @@
 #include "formats/quant/quant.h"
 #include "formats/quant/config.h"
 #include "libckpt/base/json.h"
-#include "libckpt/err.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
 #include "formats/families/family.h"
@@ -215,6 +214,21 @@ static int find_family(const struct family **out, const json_t *config, struct c
                         family_known(known, sizeof known));
 }
 
+/* CKPT_EUNSUPPORTED names the choice that the passes do not have. */
+static int check_supported(const struct arch *a, struct ckpt_err *err)
+{
+    const char *what = a->norm == ARCH_RMS_NORM_1P    ? "norms that add 1 to their gain"
+                       : a->place == ARCH_SANDWICH_NORM ? "norms on both sides of a sublayer"
+                       : a->act == ARCH_QUICK_GELU      ? "the activation quick_gelu"
+                       : a->emb_mul != 1                ? "scaled embeddings"
+                                                        : NULL;
+
+    if (!what)
+        return 0;
+    return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s needs %s, which is not built",
+                     a->family->model_type, what);
+}
+
 static int read_arch(struct arch **out, json_t *config, struct ckpt_err *err)
 {
     const struct family *f;
@@ -237,7 +251,7 @@ static int read_arch(struct arch **out, json_t *config, struct ckpt_err *err)
     if (rc == 0 && f->finish)
         rc = f->finish(a, config, err);
     if (rc == 0)
-        rc = arch_supported(a, err);
+        rc = check_supported(a, err);
     if (rc)
         arch_free(a);
     else
@@ -329,20 +343,6 @@ int64_t arch_window(const struct arch *arch, int64_t layer)
 double arch_scale(const struct arch *arch, int64_t layer)
 {
     return arch->scale_by_layer ? arch->attn_scale / (double)(layer + 1) : arch->attn_scale;
-}
-
-int arch_supported(const struct arch *a, struct ckpt_err *err)
-{
-    const char *what = a->norm == ARCH_RMS_NORM_1P    ? "norms that add 1 to their gain"
-                       : a->place == ARCH_SANDWICH_NORM ? "norms on both sides of a sublayer"
-                       : a->act == ARCH_QUICK_GELU      ? "the activation quick_gelu"
-                       : a->emb_mul != 1                ? "scaled embeddings"
-                                                        : NULL;
-
-    if (!what)
-        return 0;
-    return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s needs %s, which is not built",
-                     a->family->model_type, what);
 }
 
 int64_t arch_max_positions(const struct arch *arch)

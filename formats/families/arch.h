@@ -4,7 +4,7 @@
  *
  * A description is a family's fixed choices (family.h) and what its config.json says.  The
  * trainer's passes read the description and nothing else.  The enums hold choices that no pass
- * has yet; arch_supported refuses those.
+ * has yet, and which are refused.
  *
  * The JSON is kept as it was read and is written beside new weights, unknown keys included.  A
  * key that would change the mathematics and has no field here is refused by name; an unknown
@@ -126,9 +126,6 @@ bool arch_routed(const struct arch *arch, int64_t layer);
 /* The window of a block's attention (0: none), and its factor of q.k. */
 int64_t arch_window(const struct arch *arch, int64_t layer);
 double arch_scale(const struct arch *arch, int64_t layer);
-
-/* 0, or CKPT_EUNSUPPORTED naming the choice the passes do not have. */
-int arch_supported(const struct arch *arch, struct ckpt_err *err);
 
 /* Read a directory's config.json, or what stands for it.
  * CKPT_ENOTFOUND, CKPT_EFORMAT, CKPT_EUNSUPPORTED (lists the known). */

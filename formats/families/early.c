@@ -3,7 +3,6 @@
 
 #include "formats/families/keys.h"
 #include "libckpt/base/json.h"
-#include "libckpt/err.h"
 
 /* transformers 5.17, models/bloom/configuration_bloom.py */
 static const struct family_key bloom_keys[] = {

@@ -7,7 +7,6 @@
 
 #include "formats/families/keys.h"
 #include "libckpt/base/json.h"
-#include "libckpt/err.h"
 
 /* transformers 5.17, models/t5/configuration_t5.py */
 static const struct family_key t5_keys[] = {

@@ -7,7 +7,6 @@
 #include "formats/families/keys.h"
 #include "formats/families/rope_config.h"
 #include "libckpt/base/json.h"
-#include "libckpt/err.h"
 #include "libckpt/mem.h"
 
 /* Sizes of Llama and its kin; defaults are a family's own. */

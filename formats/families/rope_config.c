@@ -6,7 +6,6 @@
 
 #include "formats/families/family.h"
 #include "libckpt/base/json.h"
-#include "libckpt/err.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
 

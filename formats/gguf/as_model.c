@@ -10,7 +10,6 @@
 #include "formats/gguf/vocab.h"
 #include "formats/hf/side_files.h"
 #include "libckpt/base/json.h"
-#include "libckpt/err.h"
 #include "libckpt/log.h"
 #include "libckpt/view.h"
 #include "libckpt/views/layout.h"

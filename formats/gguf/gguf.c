@@ -7,7 +7,6 @@
 #include "formats/gguf/out.h"
 #include "formats/hf/side_files.h"
 #include "formats/place.h"
-#include "libckpt/err.h"
 #include "libckpt/io/path.h"
 
 #define STAGE 16384u            /* bytes of packed blocks read at once */

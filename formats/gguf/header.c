@@ -20,7 +20,6 @@
 #include <string.h>
 
 #include "libckpt/base/buf.h"
-#include "libckpt/err.h"
 
 #define WINDOW      65536u
 #define MAX_PAIRS   100000u         /* a model has some fifty */
@@ -278,20 +277,31 @@ static int by_key(const void *a, const void *b)
     return strcmp(((const struct gguf_pair *)a)->key, ((const struct gguf_pair *)b)->key);
 }
 
+/* Memory for n things of which the file has so many bytes at least. */
+static int reserve(void **out, struct reader *r, uint64_t n, size_t size, unsigned most,
+                   unsigned bytes, const char *what)
+{
+    uint64_t left = r->size - r->at;
+
+    if (n > most)
+        return ckpt_fail(r->err, CKPT_ELIMIT, "%llu %s, %u at most", (unsigned long long)n, what,
+                         most);
+    if (n > left / bytes)
+        return ckpt_fail_as(r->err, CKPT_EFORMAT, "truncated",
+                            "%llu %s do not fit in the %llu bytes that are left",
+                            (unsigned long long)n, what, (unsigned long long)left);
+    *out = ckpt_alloc((size_t)n, size);
+    return *out ? 0 : ckpt_nomem(r->err, (size_t)n * size);
+}
+
 static int read_pairs(struct reader *r, struct gguf_header *h, uint64_t n)
 {
     const struct gguf_pair *alignment;
+    void *pairs = NULL;
 
-    if (n > MAX_PAIRS)
-        return ckpt_fail(r->err, CKPT_ELIMIT, "%llu keys, %u at most", (unsigned long long)n,
-                         MAX_PAIRS);
-    if (n > (r->size - r->at) / 13)     /* an empty key, a kind, a byte */
-        return ckpt_fail_as(r->err, CKPT_EFORMAT, "truncated",
-                            "%llu keys do not fit in the %llu bytes that are left",
-                            (unsigned long long)n, (unsigned long long)(r->size - r->at));
-    h->pair = ckpt_alloc((size_t)n, sizeof *h->pair);
-    if (!h->pair)
-        return ckpt_nomem(r->err, (size_t)n * sizeof *h->pair);
+    /* An empty key, a kind, a byte. */
+    r->rc = reserve(&pairs, r, n, sizeof *h->pair, MAX_PAIRS, 13, "keys");
+    h->pair = pairs;
     for (; h->n_pair < n && r->rc == 0; h->n_pair++)
         pair(r, h, &h->pair[h->n_pair]);
     if (r->rc)
@@ -350,17 +360,12 @@ static int row_shape(struct reader *r, struct gguf_row *t)
 
 static int read_rows(struct reader *r, struct gguf_header *h, uint64_t n)
 {
-    if (n > CKPT_MAX_TENSORS)
-        return ckpt_fail(r->err, CKPT_ELIMIT, "%llu tensors, %d at most", (unsigned long long)n,
-                         CKPT_MAX_TENSORS);
-    if (n > (r->size - r->at) / 24)     /* an empty name, rank 0, type, offset */
-        return ckpt_fail_as(r->err, CKPT_EFORMAT, "truncated",
-                            "%llu tensors do not fit in the %llu bytes that are left",
-                            (unsigned long long)n, (unsigned long long)(r->size - r->at));
-    h->row = ckpt_alloc((size_t)n, sizeof *h->row);
-    if (!h->row)
-        return ckpt_nomem(r->err, (size_t)n * sizeof *h->row);
-    for (h->n_row = 0; h->n_row < n; h->n_row++) {
+    void *rows = NULL;
+
+    /* An empty name, rank 0, type, offset. */
+    r->rc = reserve(&rows, r, n, sizeof *h->row, CKPT_MAX_TENSORS, 24, "tensors");
+    h->row = rows;
+    for (; r->rc == 0 && h->n_row < n; h->n_row++) {
         struct gguf_row *t = &h->row[h->n_row];
 
         t->name = string(r, &h->arena, &t->name_len, CKPT_MAX_NAME, "a tensor's name");
@@ -371,7 +376,7 @@ static int read_rows(struct reader *r, struct gguf_header *h, uint64_t n)
         if (r->rc)
             return ckpt_err_in(r->err, "tensor %s", t->name);
     }
-    return 0;
+    return r->rc;
 }
 
 static int by_offset(const void *a, const void *b)

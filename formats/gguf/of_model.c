@@ -12,7 +12,6 @@
 #include "libckpt/base/buf.h"
 #include "libckpt/convert.h"
 #include "libckpt/base/json.h"
-#include "libckpt/err.h"
 #include "libckpt/log.h"
 #include "libckpt/base/map.h"
 #include "libckpt/views/layout.h"

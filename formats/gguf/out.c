@@ -7,7 +7,6 @@
 #include "formats/gguf/requantize.h"
 #include "formats/gguf/header.h"
 #include "libckpt/base/buf.h"
-#include "libckpt/err.h"
 
 #define HEADER_MAX ((size_t)1 << 30)
 #define STAGE      512              /* blocks packed at once */

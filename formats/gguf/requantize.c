@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "formats/gguf/header.h"
-#include "formats/gguf/meta.h"
 #include "formats/gguf/names.h"
 #include "libckpt/convert.h"
 #include "libckpt/err.h"

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "libckpt/base/buf.h"
-#include "libckpt/err.h"
 #include "libckpt/log.h"
 #include "libckpt/base/map.h"
 #include "libckpt/mem.h"

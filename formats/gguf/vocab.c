@@ -8,7 +8,6 @@
 #include "formats/gguf/header.h"
 #include "formats/gguf/tokens.h"
 #include "libckpt/base/buf.h"
-#include "libckpt/err.h"
 #include "libckpt/log.h"
 #include "libckpt/base/map.h"
 

@@ -1,6 +1,7 @@
 /* hf/dir - see hf/dir.h. */
 #include "formats/hf/dir.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "formats/place.h"
@@ -161,37 +162,30 @@ struct files {
     json_t      *number;        /* name -> index */
 };
 
-static int add_file(struct files *f, struct ckpt_arena *a, const char *name, size_t len,
-                    struct ckpt_err *err)
-{
-    if (json_object_get(f->number, name))
-        return 0;
-    if (f->n == MAX_SHARDS)
-        return ckpt_fail(err, CKPT_ELIMIT, "weight_map: more than %d files", MAX_SHARDS);
-    f->name[f->n] = ckpt_arena_strndup(a, name, len);
-    if (!f->name[f->n] ||
-        json_object_set_new(f->number, name, json_integer((json_int_t)f->n)))
-        return ckpt_nomem(err, len);
-    f->n++;
-    return 0;
-}
-
 static int list_files(struct files *f, struct ckpt_arena *a, const json_t *map,
                       struct ckpt_err *err)
 {
     const char *tensor;
     json_t *v;
-    int rc;
 
     f->name = ckpt_arena_alloc(a, json_object_size(map) + 1, sizeof *f->name);
     f->number = json_object();
     if (!f->name || !f->number)
         return ckpt_nomem(err, json_object_size(map) * sizeof *f->name);
     json_object_foreach ((json_t *)map, tensor, v) {
-        if (!json_is_string(v))
+        const char *name = json_string_value(v);
+
+        if (!name)
             return ckpt_fail(err, CKPT_EFORMAT, "weight_map: %s is mapped to no file name", tensor);
-        if ((rc = add_file(f, a, json_string_value(v), json_string_length(v), err)) != 0)
-            return rc;
+        if (json_object_get(f->number, name))
+            continue;
+        if (f->n == MAX_SHARDS)
+            return ckpt_fail(err, CKPT_ELIMIT, "weight_map: more than %d files", MAX_SHARDS);
+        f->name[f->n] = ckpt_arena_strndup(a, name, json_string_length(v));
+        if (!f->name[f->n] ||
+            json_object_set_new(f->number, name, json_integer((json_int_t)f->n)))
+            return ckpt_nomem(err, json_string_length(v));
+        f->n++;
     }
     return 0;
 }
@@ -223,6 +217,7 @@ static int check_map(const struct hf *h, const struct ckpt_tensors *list, const 
     const char *tensor;
     json_t *v;
 
+    assert(h->shard);
     json_object_foreach ((json_t *)map, tensor, v) {
         size_t i = ckpt_tensors_find(list, tensor);
         size_t s = (size_t)json_integer_value(json_object_get(f->number, json_string_value(v)));
@@ -235,11 +230,13 @@ static int check_map(const struct hf *h, const struct ckpt_tensors *list, const 
     if (list->n == json_object_size(map))
         return 0;
     for (size_t s = 0; s < h->n_shard; s++)
-        for (size_t i = h->shard[s].first; i < h->shard[s].end; i++)
+        for (size_t i = h->shard[s].first; i < h->shard[s].end; i++) {
+            assert(list->item);
             if (!json_object_get(map, list->item[i].name))
                 return ckpt_fail_as(err, CKPT_EFORMAT, "unexpected",
                                     "%s has %s, which the index does not name", f->name[s],
                                     list->item[i].name);
+        }
     return 0;
 }
 

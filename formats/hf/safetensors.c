@@ -8,7 +8,6 @@
 #include "formats/hf/safetensors_out.h"
 #include "formats/place.h"
 #include "libckpt/base/buf.h"
-#include "libckpt/err.h"
 
 /* Product of dims and width without stopping at a zero, as the reference computes it. */
 static int check_size(const struct safetensors_row *e, struct ckpt_err *err)

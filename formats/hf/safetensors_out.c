@@ -7,7 +7,6 @@
 #include "formats/hf/safetensors.h"
 #include "formats/hf/safetensors_header.h"
 #include "libckpt/base/json.h"
-#include "libckpt/err.h"
 
 #define PART_BYTES 65536u       /* of the header at once: all of it may be 100 MB */
 

@@ -1,11 +1,10 @@
 /* side_files - see side_files.h. */
 #include "formats/hf/side_files.h"
-#include "libckpt/err.h"
 
-#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/place.h"
 #include "libckpt/base/json.h"
 #include "libckpt/views/extra.h"
 
@@ -24,18 +23,10 @@ static const char *const left[] = {"*.index.json", "*.index.*.json", "trainer_st
 /* Folders of a model: templates for chats; pooling and the like of sentence-transformers. */
 static const char *const folders[] = {"additional_chat_templates", "[0-9]_[A-Z]*"};
 
-static bool any(const char *const *glob, size_t n, const char *name)
-{
-    for (size_t i = 0; i < n; i++)
-        if (fnmatch(glob[i], name, 0) == 0)
-            return true;
-    return false;
-}
-
 bool side_file_name(const char *name)
 {
-    return name[0] != '.' && any(kept, sizeof kept / sizeof kept[0], name) &&
-           !any(left, sizeof left / sizeof left[0], name);
+    return name[0] != '.' && place_name_like(name, kept, sizeof kept / sizeof kept[0]) &&
+           !place_name_like(name, left, sizeof left / sizeof left[0]);
 }
 
 /* Takes the file. */
@@ -73,7 +64,8 @@ static int add_all(struct side_files *s, struct ckpt_dir *dir, const char *folde
     for (size_t i = 0; rc == 0 && !folder && i < n; i++) {
         struct ckpt_dir *sub;
 
-        if (!entry[i].is_dir || !any(folders, sizeof folders / sizeof folders[0], entry[i].name))
+        if (!entry[i].is_dir ||
+            !place_name_like(entry[i].name, folders, sizeof folders / sizeof folders[0]))
             continue;
         rc = ckpt_dir_open_at(&sub, dir, entry[i].name, err);
         if (rc == 0)
@@ -167,7 +159,7 @@ static bool goes_along(const char *name, int world)
     char *end;
     long rank;
 
-    if (any(run, sizeof run / sizeof run[0], name))
+    if (place_name_like(name, run, sizeof run / sizeof run[0]))
         return true;
     if (strcmp(name, "rng_state.pth") == 0)
         return world == 1;
@@ -220,7 +212,7 @@ static bool is_state(const char *name, int world)
     };
 
     (void)world;
-    return any(states, sizeof states / sizeof states[0], name);
+    return place_name_like(name, states, sizeof states / sizeof states[0]);
 }
 
 int side_files_put_states(struct ckpt_outdir *out, struct ckpt_dir *from, struct ckpt_err *err)

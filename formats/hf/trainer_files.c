@@ -1,11 +1,11 @@
 /* trainer_files - see trainer_files.h. */
 #include "formats/hf/trainer_files.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "formats/torch/out.h"
 #include "libckpt/base/buf.h"
-#include "libckpt/err.h"
 #include "libckpt/mem.h"
 
 #define TORCH_STATE_BYTES 5056          /* of a CPU generator */
@@ -242,6 +242,7 @@ static int put_moment(struct torch_writer *w, size_t i, const struct adamw_param
     int64_t numel = 0;
     int rc = 0;
 
+    assert(whole || reader);
     ckpt_shape_numel(&numel, &p->shape);
     for (int64_t at = 0; rc == 0 && at < numel; at += ADAMW_PIECE) {
         int64_t n = numel - at < ADAMW_PIECE ? numel - at : ADAMW_PIECE;

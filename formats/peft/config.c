@@ -7,7 +7,6 @@
 
 #include "formats/tokens/unicode/regex.h"
 #include "libckpt/base/json.h"
-#include "libckpt/err.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
 

@@ -5,8 +5,6 @@
 #include <string.h>
 
 #include "formats/peft/names.h"
-#include "libckpt/base/json.h"
-#include "libckpt/err.h"
 
 #define MAX_EXPERTS 65536
 #define TAIL_A      ".lora_A.weight"
@@ -36,8 +34,7 @@ static bool keeps_transposed(const struct ckpt_source *base)
 {
     static const char *const types[] = {"gpt_oss", "openai_privacy_filter", "aria", "aria_text",
                                         "llama4", "llama4_text"};
-    const char *type = json_string_value(json_object_get(
-        json_object_get(ckpt_source_info(base), "config"), "model_type"));
+    const char *type = peft_model_type(base);
 
     for (size_t i = 0; type && i < sizeof types / sizeof types[0]; i++)
         if (strcmp(type, types[i]) == 0)
@@ -142,13 +139,11 @@ static void choose(struct stack *s, size_t *n, size_t *fit, const struct peft_up
 static int add_update(struct peft_updates *m, const struct stack *s, size_t base, int64_t expert,
                       int64_t part, float scale)
 {
-    const struct ckpt_tensor *w = ckpt_source_tensor(m->base, base);
     struct ckpt_lora_update *u;
+    int rc;
 
-    if (m->of_base[base] != PEFT_NONE && s->whole == PEFT_NONE)
-        return ckpt_fail_as(m->err, CKPT_EMISMATCH, "duplicate",
-                            "%s: %s is changed by another tensor too",
-                            peft_of_adapter(m, s->a)->name, w->name);
+    if (s->whole == PEFT_NONE && (rc = peft_update_check(m, base, s->a)) != 0)
+        return rc;
     u = peft_update_new(m, base, NULL);
     if (!u)
         return ckpt_err_code(m->err);
@@ -177,11 +172,8 @@ static int add_experts(struct peft_updates *m, const struct stack *s)
 
     snprintf(name, sizeof name, "%s.%s", s->module, s->param);
     rc = peft_config_scale(&scale, &m->config, name, s->columns / s->experts, m->err);
-    if (rc == 0 && s->whole != PEFT_NONE && m->of_base[s->whole] != PEFT_NONE)
-        rc = ckpt_fail_as(m->err, CKPT_EMISMATCH, "duplicate",
-                          "%s: %s is changed by another tensor too",
-                          peft_of_adapter(m, s->a)->name,
-                          ckpt_source_tensor(m->base, s->whole)->name);
+    if (rc == 0 && s->whole != PEFT_NONE)
+        rc = peft_update_check(m, s->whole, s->a);
     for (int64_t e = 0; rc == 0 && e < s->experts; e++)
         for (int64_t p = 0; rc == 0 && p < (s->layout && s->layout->part[1] ? 2 : 1); p++) {
             size_t base = s->layout ? find_part(m->base, s, e, s->layout->part[p]) : s->whole;

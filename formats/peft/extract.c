@@ -1,7 +1,6 @@
 /* peft/extract - see peft/extract.h.  What differs is found here, factors in peft_factors. */
 #include "formats/peft/extract.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "formats/peft/factors.h"
@@ -9,9 +8,6 @@
 #include "formats/peft/tied.h"
 #include "libckpt/convert.h"
 #include "libckpt/lora/factors.h"
-#include "libckpt/base/json.h"
-#include "libckpt/err.h"
-#include "libckpt/log.h"
 #include "libckpt/base/map.h"
 
 #define NONE   SIZE_MAX

@@ -1,11 +1,9 @@
 /* peft/factors - see peft/factors.h. */
 #include "formats/peft/factors.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "libckpt/err.h"
 #include "libckpt/log.h"
 #include "libckpt/lora/factors.h"
 #include "libckpt/lora/low_rank.h"

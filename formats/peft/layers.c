@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "formats/families/family.h"
-#include "libckpt/err.h"
 #include "libckpt/views/views.h"
 
 #define MAX_LAYERS 10000

@@ -8,7 +8,6 @@
 #include "formats/deepspeed/deepspeed.h"
 #include "formats/dcp/fsdp.h"
 #include "formats/place.h"
-#include "libckpt/err.h"
 #include "libckpt/log.h"
 #include "libckpt/base/map.h"
 
@@ -43,24 +42,24 @@ struct parts {
     const char *moment;                         /* "|exp_avg" behind the name, or "" */
 };
 
-static bool is_one_of(const char *const *word, size_t n, const char *s, size_t len)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strlen(word[i]) == len && memcmp(word[i], s, len) == 0)
-            return true;
-    return false;
-}
-#define IS_ONE_OF(words, s, len) is_one_of(words, sizeof(words) / sizeof((words)[0]), s, len)
+/* What a component of a name is. */
+enum word { FACTOR = 1, BEFORE = 2, LEAF = 4, COPY = 8, WRAPPER = 16, MAGNITUDE = 32 };
 
-static const char *const factors[] = {
-    "lora_A", "lora_B", "lora_embedding_A", "lora_embedding_B", "lora_magnitude_vector",
-    "trainable_tokens_delta",
-};
-static const char *const before[] = {"original_module", "trainable_tokens_original"};
-static const char *const leaves[] = {"weight", "bias"};
-static const char *const copies[] = {"modules_to_save"};
-static const char *const wrappers[] = {"_orig_mod", "module"};
-static const char *const magnitude[] = {"lora_magnitude_vector"};
+static unsigned word_is(const char *s, size_t len)
+{
+    static const struct { const char *word; unsigned is; } words[] = {
+        {"lora_A", FACTOR}, {"lora_B", FACTOR}, {"lora_embedding_A", FACTOR},
+        {"lora_embedding_B", FACTOR}, {"lora_magnitude_vector", FACTOR | MAGNITUDE},
+        {"trainable_tokens_delta", FACTOR}, {"original_module", BEFORE},
+        {"trainable_tokens_original", BEFORE}, {"weight", LEAF}, {"bias", LEAF},
+        {"modules_to_save", COPY}, {"_orig_mod", WRAPPER}, {"module", WRAPPER},
+    };
+
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strlen(words[i].word) == len && memcmp(words[i].word, s, len) == 0)
+            return words[i].is;
+    return 0;
+}
 
 /* Past the component at s: to the next one, or to the end at `end`. */
 static const char *after(const char *s, size_t len, const char *end)
@@ -73,7 +72,7 @@ static const char *take_adapter(struct parts *p, const char *at, const char *end
 {
     size_t len = strcspn(at, ".|");
 
-    if (at == end || (at + len == end && IS_ONE_OF(leaves, at, len)))
+    if (at == end || (at + len == end && word_is(at, len) & LEAF))
         return at;
     memcpy(p->adapter, at, len);
     p->adapter[len] = '\0';
@@ -89,21 +88,23 @@ static void split(struct parts *p, const char *name)
     p->adapter[0] = '\0';
     p->ours = p->live = p->original = false;
     p->moment = end;
-    while (at < end && (len = strcspn(at, ".|"), IS_ONE_OF(wrappers, at, len)))
+    while (at < end && (len = strcspn(at, ".|"), word_is(at, len) & WRAPPER))
         at = after(at, len, end);
     while (at < end) {
         const char *next, *word = at;
+        unsigned is;
 
         len = strcspn(at, ".|");
+        is = word_is(word, len);
         next = after(at, len, end);
-        p->original |= IS_ONE_OF(before, word, len);
+        p->original |= (is & BEFORE) != 0;
         at = next;
-        if (IS_ONE_OF(copies, word, len) && strcspn(next, ".|") < (size_t)(end - next)) {
+        if (is & COPY && strcspn(next, ".|") < (size_t)(end - next)) {
             p->ours = true;
             at = take_adapter(p, next, end);
             continue;                   /* neither of the two is in the saved name */
         }
-        if (IS_ONE_OF(factors, word, len)) {
+        if (is & FACTOR) {
             p->ours = true;
             at = take_adapter(p, next, end);
             p->live |= at != next;
@@ -112,7 +113,7 @@ static void split(struct parts *p, const char *name)
             p->text[n++] = '.';
         memcpy(p->text + n, word, len);
         n += len;
-        if (at != next && IS_ONE_OF(magnitude, word, len) && strncmp(at, "weight", 6) == 0 &&
+        if (at != next && is & MAGNITUDE && strncmp(at, "weight", 6) == 0 &&
             at + 6 == end)
             at = end;
     }

@@ -22,9 +22,6 @@
 #include "formats/peft/experts.h"
 #include "formats/peft/names.h"
 #include "formats/peft/tied.h"
-#include "libckpt/base/json.h"
-#include "libckpt/err.h"
-#include "libckpt/log.h"
 
 #define NONE PEFT_NONE
 
@@ -42,6 +39,15 @@ struct ckpt_lora_update *peft_update_new(struct peft_updates *m, size_t base, co
         m->of_base[base] = m->n;
     m->n++;
     return u;
+}
+
+int peft_update_check(const struct peft_updates *m, size_t base, size_t whose)
+{
+    if (m->of_base[base] == NONE)
+        return 0;
+    return ckpt_fail_as(m->err, CKPT_EMISMATCH, "duplicate",
+                        "%s: %s is changed by another tensor too",
+                        peft_of_adapter(m, whose)->name, ckpt_source_tensor(m->base, base)->name);
 }
 
 bool peft_ends(const char *s, const char *tail)
@@ -82,7 +88,7 @@ static struct ckpt_lora_update *new_head(struct peft_updates *m, const char *mod
 
 /* The update of <module><suffix>, a new one. */
 static struct ckpt_lora_update *update_of(struct peft_updates *m, const char *module,
-                                          const char *suffix, const char *whose)
+                                          const char *suffix, size_t whose)
 {
     size_t base = peft_find(m->base, module, suffix);
 
@@ -91,16 +97,11 @@ static struct ckpt_lora_update *update_of(struct peft_updates *m, const char *mo
     if (base == SIZE_MAX && strcmp(suffix, ".weight") == 0)
         base = peft_find(m->base, module, ".in_proj_weight");   /* MultiheadAttention */
     if (base == SIZE_MAX) {
-        ckpt_fail_as(m->err, CKPT_EMISMATCH, "unexpected", "%s: the base has no %s%s", whose,
-                     module, suffix);
+        ckpt_fail_as(m->err, CKPT_EMISMATCH, "unexpected", "%s: the base has no %s%s",
+                     peft_of_adapter(m, whose)->name, module, suffix);
         return NULL;
     }
-    if (m->of_base[base] != NONE) {
-        ckpt_fail_as(m->err, CKPT_EMISMATCH, "duplicate", "%s: %s is changed by another tensor too",
-                     whose, ckpt_source_tensor(m->base, base)->name);
-        return NULL;
-    }
-    return peft_update_new(m, base, NULL);
+    return peft_update_check(m, base, whose) ? NULL : peft_update_new(m, base, NULL);
 }
 
 /* A whole copy of a tensor of u's: embeddings and heads may have another number of rows. */
@@ -173,7 +174,7 @@ static int take_bias(struct peft_updates *m, const char *name, const char *tail,
         return ckpt_fail_as(m->err, CKPT_EMISMATCH, "unexpected",
                             "%s: the base has no %s.bias to add it to",
                             peft_of_adapter(m, i)->name, module);
-    u = update_of(m, module, ".bias", peft_of_adapter(m, i)->name);
+    u = update_of(m, module, ".bias", i);
     if (!u)
         return ckpt_err_code(m->err);
     u->add = i;
@@ -212,7 +213,7 @@ static int take_pair(struct peft_updates *m, size_t a, const char *tail, const c
     peft_module_of(module, t->name, tail);
     if ((rc = check_pair(m, t, b, partner)) != 0)
         return rc;
-    u = update_of(m, module, ".weight", t->name);
+    u = update_of(m, module, ".weight", a);
     if (!u)
         return ckpt_err_code(m->err);
     u->a = a;
@@ -365,7 +366,7 @@ static int take_copy(struct peft_updates *m, size_t i)
     rc = take_tied_copy(&took, m, i, module, copies[k].suffix);
     if (rc || took)
         return rc;
-    u = update_of(m, module, copies[k].suffix, name);
+    u = update_of(m, module, copies[k].suffix, i);
     if (!u)
         return ckpt_err_code(m->err);
     set_own(m, u, i, module);

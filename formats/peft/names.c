@@ -125,17 +125,17 @@ size_t peft_find_embedding(const struct ckpt_source *base)
     return SIZE_MAX;
 }
 
-const struct family *peft_family(const struct ckpt_source *base)
+const char *peft_model_type(const struct ckpt_source *src)
 {
-    const char *type = json_string_value(json_object_get(
-        json_object_get(ckpt_source_info(base), "config"), "model_type"));
+    const json_t *config = json_object_get(ckpt_source_info(src), "config");
 
-    return type ? family_find(type, NULL) : NULL;
+    return json_string_value(json_object_get(config, "model_type"));
 }
 
 bool peft_has_conv1d(const struct ckpt_source *base)
 {
-    const struct family *f = peft_family(base);
+    const char *type = peft_model_type(base);
+    const struct family *f = type ? family_find(type, NULL) : NULL;
 
     return f && f->fixed.weight_order == ARCH_IN_OUT;
 }

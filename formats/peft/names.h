@@ -22,8 +22,8 @@ void peft_module_of(char module[CKPT_MAX_NAME + 1], const char *name, const char
 size_t peft_find(const struct ckpt_source *base, const char *module, const char *suffix);
 /* The input embedding of a language model, by its usual names, or SIZE_MAX. */
 size_t peft_find_embedding(const struct ckpt_source *base);
-/* The row of the base's model_type, or NULL. */
-const struct family *peft_family(const struct ckpt_source *base);
+/* model_type of a source's config.json, or NULL. */
+const char *peft_model_type(const struct ckpt_source *src);
 /* Families whose blocks are made of Conv1D, which keeps its weight as [in, out]. */
 bool peft_has_conv1d(const struct ckpt_source *base);
 /* True when the last part of module is `part`. */

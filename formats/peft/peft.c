@@ -10,7 +10,6 @@
 #include "formats/hf/safetensors.h"
 #include "formats/torch/torch.h"
 #include "libckpt/base/json.h"
-#include "libckpt/err.h"
 
 static const struct kind { const char *file; const struct ckpt_format *format; } kinds[] = {
     {"adapter_model.safetensors", &ckpt_format_safetensors},

@@ -8,7 +8,6 @@
 #include "formats/hf/config_text.h"
 #include "formats/peft/names.h"
 #include "libckpt/base/json.h"
-#include "libckpt/err.h"
 #include "libckpt/log.h"
 #include "libckpt/views/extra.h"
 

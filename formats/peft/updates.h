@@ -37,6 +37,8 @@ static inline const struct ckpt_tensor *peft_of_adapter(const struct peft_update
     return ckpt_source_tensor(m->adapter, i);
 }
 
+/* CKPT_EMISMATCH, naming whose, when the base's tensor has an update already. */
+int peft_update_check(const struct peft_updates *m, size_t base, size_t whose);
 /* An update that changes nothing yet, valid until the next; NULL without memory. */
 struct ckpt_lora_update *peft_update_new(struct peft_updates *m, size_t base, const char *as);
 /* <module><suffix> of the adapter, where name is <module><tail>; NONE when absent. */

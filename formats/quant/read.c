@@ -2,7 +2,6 @@
 #include "formats/quant/read.h"
 
 #include <immintrin.h>
-#include <math.h>
 #include <string.h>
 #include <sys/platform/x86.h>
 

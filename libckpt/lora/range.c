@@ -217,7 +217,7 @@ static int update_range(struct lora *l, const struct lora_item *item, int64_t st
     int rc = work ? 0 : ckpt_nomem(err, sizeof *work);
 
     for (int64_t at = start, next; rc == 0 && at < end; at = next) {
-        struct touch t;
+        struct touch t = {0};
         size_t begun = 0;
 
         next = touched(&t, l, item, at, end);

@@ -9,6 +9,7 @@
 #include "formats/gguf/of_model.h"
 #include "formats/peft/extract.h"
 #include "tests/unit/compare.h"
+#include "tests/unit/files.h"
 #include "tests/unit/model_help.h"
 #include "trainer/checkpoint/adapter.h"
 #include "trainer/model/init.h"
@@ -115,14 +116,10 @@ static void sprout_save(const struct sprout *s, const char *dir)
     struct ckpt_sink *sink;
     struct ckpt_err err = {0};
     char path[400];
-    FILE *f;
 
     mkdir(dir, 0777);
     snprintf(path, sizeof path, "%s/config.json", dir);
-    f = fopen(path, "w");
-    assert_non_null(f);
-    fputs(CONFIG, f);
-    fclose(f);
+    put_text(path, CONFIG);
     for (size_t i = 0; i < p->n; i++) {
         const char *name = p->item[i].name;
 

@@ -76,20 +76,18 @@ static const json_t *key(const struct ckpt_source *s, const char *name)
 
 TEST(keys_of_every_kind_are_told)
 {
+    static const struct { const char *key; int64_t value; } integers[] = {
+        {"k.u8", 200}, {"k.i8", -100}, {"k.u16", 60000}, {"k.i16", -30000}, {"k.u32", 4000000000},
+        {"k.i32", -2000000000}, {"k.u64", 9000000000}, {"k.i64", -9000000000},
+    };
     struct ckpt_source *s = must_open(G "kinds.gguf", NULL);
     const struct ckpt_tensor *t = ckpt_source_tensor(s, ckpt_source_find(s, "rows"));
     uint16_t *rows;
 
     assert_string_equal(json_string_value(json_object_get(ckpt_source_info(s), "architecture")),
                         "test");
-    assert_int_equal(json_integer_value(key(s, "k.u8")), 200);
-    assert_int_equal(json_integer_value(key(s, "k.i8")), -100);
-    assert_int_equal(json_integer_value(key(s, "k.u16")), 60000);
-    assert_int_equal(json_integer_value(key(s, "k.i16")), -30000);
-    assert_int_equal(json_integer_value(key(s, "k.u32")), 4000000000);
-    assert_int_equal(json_integer_value(key(s, "k.i32")), -2000000000);
-    assert_true(json_integer_value(key(s, "k.u64")) == 9000000000);
-    assert_true(json_integer_value(key(s, "k.i64")) == -9000000000);
+    for (size_t i = 0; i < sizeof integers / sizeof integers[0]; i++)
+        assert_true(json_integer_value(key(s, integers[i].key)) == integers[i].value);
     assert_true(json_real_value(key(s, "k.f32")) == (double)0.1f);
     assert_true(json_real_value(key(s, "k.f64")) == 0.1);
     assert_true(json_is_true(key(s, "k.yes")) && json_is_false(key(s, "k.no")));
@@ -263,40 +261,30 @@ TEST(each_fault_has_its_code_and_word)
 
 TEST(names_repeated_are_refused)
 {
-    struct ckpt_err err;
-    struct ckpt_buf b;
+    for (int tensors = 0; tensors < 2; tensors++) {
+        struct ckpt_err err;
+        struct ckpt_buf b;
 
-    ckpt_buf_init(&b, SIZE_MAX);
-    ckpt_buf_put_str(&b, "GGUF");
-    ckpt_buf_put_u32le(&b, 3);
-    ckpt_buf_put_u64le(&b, 0);
-    ckpt_buf_put_u64le(&b, 2);
-    for (int i = 0; i < 2; i++) {
-        put_name(&b, "k");
-        ckpt_buf_put_u32le(&b, GGUF_U8);
-        ckpt_buf_put_u8(&b, 1);
+        ckpt_buf_init(&b, SIZE_MAX);
+        ckpt_buf_put_str(&b, "GGUF");
+        ckpt_buf_put_u32le(&b, 3);
+        ckpt_buf_put_u64le(&b, tensors ? 2 : 0);
+        ckpt_buf_put_u64le(&b, tensors ? 0 : 2);
+        for (uint64_t i = 0; i < 2; i++) {
+            put_name(&b, "t");
+            ckpt_buf_put_u32le(&b, tensors ? 0 : GGUF_U32);
+            ckpt_buf_put_u32le(&b, 0);          /* the type F32, or a value */
+            if (tensors)
+                ckpt_buf_put_u64le(&b, 32 * i);
+        }
+        while (tensors && b.len % 32)
+            ckpt_buf_put_u8(&b, 0);
+        for (int i = 0; tensors && i < 36; i++)
+            ckpt_buf_put_u8(&b, 0);
+        assert_int_equal(open_bytes(&b, &err), CKPT_EFORMAT);
+        assert_string_equal(err.reason, "duplicate");
+        ckpt_buf_release(&b);
     }
-    assert_int_equal(open_bytes(&b, &err), CKPT_EFORMAT);
-    assert_string_equal(err.reason, "duplicate");
-    ckpt_buf_release(&b);
-    ckpt_buf_init(&b, SIZE_MAX);
-    ckpt_buf_put_str(&b, "GGUF");
-    ckpt_buf_put_u32le(&b, 3);
-    ckpt_buf_put_u64le(&b, 2);
-    ckpt_buf_put_u64le(&b, 0);
-    for (uint64_t i = 0; i < 2; i++) {
-        put_name(&b, "t");
-        ckpt_buf_put_u32le(&b, 0);
-        ckpt_buf_put_u32le(&b, 0);
-        ckpt_buf_put_u64le(&b, 32 * i);
-    }
-    while (b.len % 32)
-        ckpt_buf_put_u8(&b, 0);
-    for (int i = 0; i < 36; i++)
-        ckpt_buf_put_u8(&b, 0);
-    assert_int_equal(open_bytes(&b, &err), CKPT_EFORMAT);
-    assert_string_equal(err.reason, "duplicate");
-    ckpt_buf_release(&b);
 }
 
 /* A file cut anywhere is refused, or is a header whose data is not needed. */

@@ -5,8 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "libckpt/base/json.h"
-
 #define HF   "tests/golden/hf/"
 #define TMP  "build/test-hf"
 #define OUT  "build/test-hf-out"

@@ -3,7 +3,6 @@
 #include "tests/unit/files.h"
 
 #include "formats/peft/peft.h"
-#include "libckpt/base/json.h"
 
 #define LORA "tests/golden/lora/"
 #define TMP  "build/test-peft-"
