@@ -129,6 +129,25 @@ void *ckpt_arena_alloc(struct ckpt_arena *a, size_t n, size_t size)
     return p;
 }
 
+int ckpt_arena_reserve(struct ckpt_arena *a, void *array, size_t n, size_t *cap, size_t size,
+                       struct ckpt_err *err)
+{
+    size_t more = *cap ? 2 * *cap : 16;
+    void *now, *was;
+
+    if (n < *cap)
+        return 0;
+    now = ckpt_arena_alloc(a, more, size);
+    if (!now)
+        return ckpt_nomem(err, more * size);
+    memcpy(&was, array, sizeof was);
+    if (n > 0)
+        memcpy(now, was, n * size);
+    memcpy(array, &now, sizeof now);
+    *cap = more;
+    return 0;
+}
+
 char *ckpt_arena_strndup(struct ckpt_arena *a, const char *s, size_t len)
 {
     char *copy = len < SIZE_MAX ? ckpt_arena_alloc(a, len + 1, 1) : NULL;

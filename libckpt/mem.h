@@ -91,6 +91,9 @@ struct ckpt_arena {
 };
 
 void *ckpt_arena_alloc(struct ckpt_arena *a, size_t n, size_t size);   /* NULL when refused */
+/* As ckpt_reserve, for an array in an arena: the smaller one stays there until release. */
+int ckpt_arena_reserve(struct ckpt_arena *a, void *array, size_t n, size_t *cap, size_t size,
+                       struct ckpt_err *err);
 char *ckpt_arena_strndup(struct ckpt_arena *a, const char *s, size_t len);
 char *ckpt_arena_printf(struct ckpt_arena *a, const char *fmt, ...) CKPT_PRINTF(2, 3);
 void ckpt_arena_release(struct ckpt_arena *a);

@@ -219,6 +219,7 @@ static const struct family_name bert_after[] = {NAMES_END};
 const struct family families_encoders[] = {
     {
         .model_type = "t5", .architecture = "T5ForConditionalGeneration", .prefix = "",
+        .tokenizer_class = "T5Tokenizer",
         .before = t5_before, .encoder = t5_encoder, .block = t5_block, .after = t5_after,
         .spare = t5_spare, .older = t5_older, .lora_targets = "q,v",
         .fixed = {
@@ -235,6 +236,7 @@ const struct family families_encoders[] = {
     },
     {
         .model_type = "roberta", .architecture = "RobertaModel", .prefix = "roberta.",
+        .tokenizer_class = "RobertaTokenizer",
         .fixed = {BERT_LIKE, .pos_from_ids = true}, .keys = roberta_keys,
         .finish = roberta_finish, BERT_NAMES,
     },

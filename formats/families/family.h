@@ -73,6 +73,8 @@ struct family {
                                                        needs (masks, frequencies) */
     const struct family_older_name *older;
     const char                     *lora_targets;   /* PEFT's default: "a,b"; NULL: it has none */
+    const char                     *tokenizer_class;    /* transformers', where config.json names
+                                                           none; NULL: by the files alone */
 
     const char                     *gguf;           /* general.architecture; NULL: unknown to
                                                        llama.cpp, or not written here */

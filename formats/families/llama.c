@@ -261,30 +261,35 @@ static int llama_finish(struct arch *a, const json_t *config, struct ckpt_err *e
 const struct family families_llama[] = {
     {
         .model_type = "llama", .architecture = "LlamaForCausalLM", LLAMA_NAMES,
+        .tokenizer_class = "LlamaTokenizer",
         .block = llama_block, .lora_targets = "q_proj,v_proj", .gguf = "llama",
         .gguf_llama = true, .fixed = {LLAMA_LIKE}, .keys = llama_keys, .ignored = llama_ignored,
         .read = llama_read, .says = BIAS,
     },
     {
         .model_type = "mistral", .architecture = "MistralForCausalLM", LLAMA_NAMES,
+        .tokenizer_class = "LlamaTokenizer",
         .block = llama_block, .lora_targets = "q_proj,v_proj", .gguf = "llama",
         .gguf_llama = true, .fixed = {LLAMA_LIKE}, .keys = mistral_keys,
         .ignored = llama_ignored, .read = window_read, .says = WINDOWS,
     },
     {
         .model_type = "qwen2", .architecture = "Qwen2ForCausalLM", LLAMA_NAMES,
+        .tokenizer_class = "Qwen2Tokenizer",
         .block = llama_block, .lora_targets = "q_proj,v_proj", .gguf = "qwen2",
         .fixed = {LLAMA_LIKE, .qkv_bias = true}, .keys = qwen2_keys, .ignored = llama_ignored,
         .read = window_read, .says = QWEN_WINDOWS,
     },
     {
         .model_type = "qwen3", .architecture = "Qwen3ForCausalLM", LLAMA_NAMES,
+        .tokenizer_class = "Qwen2Tokenizer",
         .block = qwen3_block, .lora_targets = "q_proj,v_proj", .gguf = "qwen3",
         .fixed = {LLAMA_LIKE, .qk_norm = ARCH_QK_NORM_HEAD}, .keys = qwen3_keys,
         .ignored = llama_ignored, .read = window_read, .says = QWEN_WINDOWS | BIAS,
     },
     {
         .model_type = "mixtral", .architecture = "MixtralForCausalLM", LLAMA_NAMES,
+        .tokenizer_class = "LlamaTokenizer",
         .block = mixtral_block, .lora_targets = "q_proj,v_proj", .gguf = "llama",
         .gguf_llama = true, .fixed = {LLAMA_LIKE, .norm_topk_prob = true}, .keys = mixtral_keys,
         .ignored = llama_ignored, .read = experts_read, .says = ROUTER | WINDOWS,

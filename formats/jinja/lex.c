@@ -22,19 +22,11 @@ static int broken(struct lexer *l, const char *what)
 
 static int add(struct lexer *l, enum token_kind kind, const char *s, size_t n)
 {
-    if (l->n_token == l->cap) {
-        size_t cap = l->cap ? 2 * l->cap : 256;
-        struct token *p = ckpt_arena_alloc(l->arena, cap, sizeof *p);
+    int rc = ckpt_arena_reserve(l->arena, &l->token, l->n_token, &l->cap, sizeof *l->token, l->err);
 
-        if (!p)
-            return ckpt_nomem(l->err, cap * sizeof *p);
-        if (l->n_token)
-            memcpy(p, l->token, l->n_token * sizeof *p);
-        l->token = p;
-        l->cap = cap;
-    }
-    l->token[l->n_token++] = (struct token){kind, s, n, l->line};
-    return 0;
+    if (rc == 0)
+        l->token[l->n_token++] = (struct token){kind, s, n, l->line};
+    return rc;
 }
 
 static void count_lines(struct lexer *l, size_t from, size_t to)

@@ -69,17 +69,9 @@ int32_t jp_new(struct parser *p, enum node_kind kind)
 
     if (p->rc)
         return -1;
-    if (t->n == t->cap) {
-        size_t cap = t->cap ? 2 * t->cap : 256;
-        struct node *node = ckpt_arena_alloc(&t->arena, cap, sizeof *node);
-
-        if (!node)
-            return jp_no_memory(p, cap * sizeof *node);
-        if (t->n)
-            memcpy(node, t->node, t->n * sizeof *node);
-        t->node = node;
-        t->cap = cap;
-    }
+    p->rc = ckpt_arena_reserve(&t->arena, &t->node, t->n, &t->cap, sizeof *t->node, p->err);
+    if (p->rc)
+        return -1;
     t->node[t->n] = (struct node){.kind = kind, .line = jp_now(p)->line, .a = -1, .b = -1, .c = -1,
                                   .d = -1, .e = -1, .next = -1};
     return (int32_t)t->n++;

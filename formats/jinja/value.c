@@ -38,20 +38,10 @@ static struct jv no_memory(struct run *r, size_t bytes)
 /* Space for one element more in an array of the rendering's arena. */
 static int grow(struct run *r, void *array, size_t n, size_t *cap, size_t size)
 {
-    size_t more = *cap ? 2 * *cap : 8;
-    void *new, *old;
+    struct ckpt_err ignored;
 
-    if (n < *cap)
-        return 0;
-    new = ckpt_arena_alloc(&r->arena, more, size);
-    if (!new)
-        return jinja_no_memory(r, more * size);
-    memcpy(&old, array, sizeof old);
-    if (n)
-        memcpy(new, old, n * size);
-    memcpy(array, &new, sizeof new);
-    *cap = more;
-    return 0;
+    return ckpt_arena_reserve(&r->arena, array, n, cap, size, &ignored)
+               ? jinja_no_memory(r, 2 * n * size) : 0;
 }
 
 struct jv jv_list_new(struct run *r, size_t room)

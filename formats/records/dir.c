@@ -45,19 +45,11 @@ static size_t kind_of(const char *path)
 static int more_names(const char ***name, size_t *n, size_t *cap, const char *one,
                       struct ckpt_arena *arena, struct ckpt_err *err)
 {
-    if (*n == *cap) {
-        size_t wider = *cap ? 2 * *cap : 64;
-        const char **grown = ckpt_arena_alloc(arena, wider, sizeof *grown);
+    int rc = ckpt_arena_reserve(arena, name, *n, cap, sizeof **name, err);
 
-        if (!grown)
-            return ckpt_nomem(err, wider * sizeof *grown);
-        if (*n)
-            memcpy(grown, *name, *n * sizeof *grown);
-        *name = grown;
-        *cap = wider;
-    }
-    (*name)[(*n)++] = one;
-    return 0;
+    if (rc == 0)
+        (*name)[(*n)++] = one;
+    return rc;
 }
 
 static int depth_of(const char *rel)

@@ -9,6 +9,7 @@
  */
 #include <string.h>
 
+#include "formats/families/family.h"
 #include "formats/tokens/component.h"
 #include "formats/tokens/spm.h"
 #include "formats/tokens/tiktoken.h"
@@ -103,12 +104,10 @@ static int read_config(struct opening *o, struct ckpt_err *err)
     return rc;
 }
 
-/* Classes of tokenizers by model_type, where config.json names none itself. */
+/* Classes of tokenizers by model_type, of models that are no family here. */
 static const struct { const char *type, *name; } class_of[] = {
-    {"t5", "T5Tokenizer"},         {"mt5", "T5Tokenizer"},        {"umt5", "T5Tokenizer"},
-    {"llama", "LlamaTokenizer"},   {"mistral", "LlamaTokenizer"}, {"mixtral", "LlamaTokenizer"},
-    {"gemma", "GemmaTokenizer"},   {"gemma2", "GemmaTokenizer"},  {"roberta", "RobertaTokenizer"},
-    {"bart", "BartTokenizer"},     {"qwen2", "Qwen2Tokenizer"},   {"qwen3", "Qwen2Tokenizer"},
+    {"mt5", "T5Tokenizer"},      {"umt5", "T5Tokenizer"},      {"gemma", "GemmaTokenizer"},
+    {"gemma2", "GemmaTokenizer"}, {"bart", "BartTokenizer"},
 };
 
 /* The class of tokenizers that a config.json stands for; NULL: unknown. */
@@ -116,7 +115,10 @@ static const char *class_by(const json_t *model)
 {
     const char *name = json_string_value(json_object_get(model, "tokenizer_class"));
     const char *type = json_string_value(json_object_get(model, "model_type"));
+    const struct family *family = type ? family_find(type, NULL) : NULL;
 
+    if (!name && family)
+        return family->tokenizer_class;
     for (size_t i = 0; !name && type && i < sizeof class_of / sizeof *class_of; i++)
         if (strcmp(type, class_of[i].type) == 0)
             name = class_of[i].name;
@@ -186,12 +188,11 @@ static int file_root(struct opening *o, struct ckpt_file *file, json_t **root,
     if (ckpt_file_size(file) == 0)
         return ckpt_fail(err, CKPT_EFORMAT, "is empty");
     /* A sentencepiece model begins with the key of a piece, 0x0a, which is a blank too. */
-    if (first == '{')
-        return note_file(o, file, err)
-                   ? err->code
-                   : ckpt_json_read(root, file, CKPT_JSON_MAX_TOKENIZER_BYTES, CKPT_JSON_STRICT,
+    if (first != '{')
+        return model_root(o, file, root, err);
+    rc = note_file(o, file, err);
+    return rc ? rc : ckpt_json_read(root, file, CKPT_JSON_MAX_TOKENIZER_BYTES, CKPT_JSON_STRICT,
                                     err);
-    return model_root(o, file, root, err);
 }
 
 static int merges_root(struct opening *o, json_t **root, struct ckpt_err *err)

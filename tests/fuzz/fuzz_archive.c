@@ -1,9 +1,4 @@
 /* fuzz_archive: any bytes as a tar or zip: files inside what is there, or a refusal. */
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include "libckpt/err.h"
 #include "libckpt/io/archive.h"
 #include "tests/fuzz/lib/target.h"
 

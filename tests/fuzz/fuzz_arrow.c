@@ -5,7 +5,7 @@
  */
 #include "formats/records/record.h"
 #include "formats/records/rows.h"
-#include "libckpt/err.h"
+#include "tests/fuzz/lib/target.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

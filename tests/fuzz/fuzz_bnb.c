@@ -5,7 +5,7 @@
  */
 #include "formats/bnb/bnb.h"
 #include "formats/hf/safetensors.h"
-#include "libckpt/err.h"
+#include "tests/fuzz/lib/source_walk.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -3,7 +3,7 @@
  * an error; each pattern matches a path or does not, and one can be picked or is told.
  */
 #include "formats/records/card.h"
-#include "libckpt/err.h"
+#include "tests/fuzz/lib/target.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -3,7 +3,8 @@
  * tests/golden/models/<name>/config.json.
  */
 #include "formats/families/arch.h"
-#include "libckpt/err.h"
+#include "libckpt/base/json.h"
+#include "tests/fuzz/lib/target.h"
 #include "trainer/model/params.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,6 +1,5 @@
 /* A record of any shape as a chat: spans inside the text, in order, or an error that says why. */
 #include "libckpt/base/json.h"
-#include "libckpt/err.h"
 #include "tests/fuzz/lib/memory_dir.h"
 #include "trainer/data/conversation.h"
 

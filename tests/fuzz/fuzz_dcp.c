@@ -1,7 +1,7 @@
 /* fuzz_dcp: any bytes as a .metadata: entries with boxes inside their tensors, or a refusal. */
 #include "formats/dcp/meta.h"
 #include "formats/dcp/names.h"
-#include "libckpt/err.h"
+#include "tests/fuzz/lib/target.h"
 
 static void check(const struct dcp_entry *e)
 {

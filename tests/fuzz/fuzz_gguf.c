@@ -6,7 +6,7 @@
 #include "formats/gguf/as_model.h"
 #include "formats/gguf/gguf.h"
 #include "libckpt/base/json.h"
-#include "libckpt/err.h"
+#include "tests/fuzz/lib/source_walk.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

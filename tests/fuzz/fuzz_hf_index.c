@@ -7,7 +7,6 @@
 #include "formats/hf/config_text.h"
 #include "formats/hf/dir.h"
 #include "libckpt/base/json.h"
-#include "libckpt/err.h"
 #include "tests/fuzz/lib/memory_dir.h"
 
 static const char shard[] =

@@ -4,7 +4,6 @@
  * index of a folder on the web.
  */
 #include "libckpt/base/json.h"
-#include "libckpt/err.h"
 #include "libckpt/remote/hub.h"
 #include "libckpt/remote/s3.h"
 #include "libckpt/remote/web.h"

@@ -1,6 +1,6 @@
 /* A chat template of any bytes over a conversation: text or an error, within the limits. */
 #include "formats/jinja/jinja.h"
-#include "libckpt/err.h"
+#include "tests/fuzz/lib/target.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

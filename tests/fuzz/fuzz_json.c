@@ -1,6 +1,6 @@
 /* fuzz_json: what is read is written, and what was written reads back equal. */
 #include "libckpt/base/json.h"
-#include "libckpt/err.h"
+#include "tests/fuzz/lib/target.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -3,7 +3,7 @@
  * Seeds: tests/golden/numpy.
  */
 #include "formats/npy.h"
-#include "libckpt/err.h"
+#include "tests/fuzz/lib/source_walk.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -4,7 +4,7 @@
  */
 #include "formats/records/parquet/rows.h"
 #include "libckpt/base/json.h"
-#include "libckpt/err.h"
+#include "tests/fuzz/lib/target.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

@@ -4,7 +4,7 @@
  */
 #include "formats/container/pickle/pickle.h"
 #include "formats/container/pickle/out.h"
-#include "libckpt/err.h"
+#include "tests/fuzz/lib/target.h"
 
 #define WRITTEN ((size_t)4 << 20)      /* a graph of few bytes may be long when written */
 

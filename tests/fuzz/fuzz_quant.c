@@ -5,7 +5,7 @@
  * Seeds: tests/golden/quant.
  */
 #include "formats/hf/safetensors.h"
-#include "libckpt/err.h"
+#include "formats/quant/quant.h"
 #include "libckpt/views/extra.h"
 #include "tests/fuzz/lib/source_walk.h"
 

@@ -6,7 +6,7 @@
 #include "formats/hf/safetensors.h"
 #include "formats/hf/safetensors_header.h"
 #include "libckpt/base/json.h"
-#include "libckpt/err.h"
+#include "tests/fuzz/lib/target.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 

@@ -3,7 +3,7 @@
  * an error, and asking backwards gives the same answers.
  */
 #include "libckpt/digest.h"
-#include "libckpt/err.h"
+#include "tests/fuzz/lib/target.h"
 #include "trainer/data/sample_file.h"
 
 static uint64_t u64(const unsigned char *b)

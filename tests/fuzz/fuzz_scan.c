@@ -8,7 +8,7 @@
 #include "formats/container/pickle/walk.h"
 #include "formats/container/tar_walk.h"
 #include "formats/container/zip_walk.h"
-#include "libckpt/err.h"
+#include "tests/fuzz/lib/target.h"
 
 static bool has_name(const struct pickle_walk *w, const struct value *v)
 {

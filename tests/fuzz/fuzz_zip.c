@@ -9,7 +9,7 @@
 
 #include "formats/container/zip.h"
 #include "libckpt/base/buf.h"
-#include "libckpt/err.h"
+#include "tests/fuzz/lib/target.h"
 
 /* -- an archive by orders -------------------------------------------------------------------- */
 

@@ -14,7 +14,7 @@
  * Repositories whose owner begins with "private" want "Bearer hf_canary".  Each request is a line of
  * LOG: "PORT METHOD TARGET RANGE TOKEN STATUS BYTES", RANGE and TOKEN "-" when there are none.
  *
- * RULE is ACTION[:[SKIP+]TIMES]@GLOB: of the requests whose path the glob matches, TIMES (all) behind
+ * RULE is ACTION[:[SKIP+]TIMES]@GLOB: of the requests whose path the glob matches, TIMES (all) after
  * the first SKIP get
  *   status=N[,SECONDS]  that status, with Retry-After
  *   reset   nothing, the connection closes      short   half of the body, then it closes
@@ -276,16 +276,34 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static void send_tree(struct request *r, const char *top)
+/* All below a folder, by path. */
+static struct list list_of(const char *top)
 {
-    const char *cursor = strstr(r->query, "cursor=");
-    size_t from = cursor ? (size_t)atol(cursor + 7) : 0, cap = 1 << 20, k = 0;
     struct list l = {0};
-    char *out = malloc(cap), headers[8192] = "Content-Type: application/json\r\n";
 
     walk(&l, top, "");
     if (l.n)
         qsort(l.item, l.n, sizeof *l.item, by_text);
+    return l;
+}
+
+/* An answer of text that was made of a list; both are freed. */
+static void answer_list(struct request *r, const char *headers, char *text, size_t n, struct list *l)
+{
+    answer(r, 200, headers, text, n);
+    for (size_t i = 0; i < l->n; i++)
+        free(l->item[i]);
+    free(l->item);
+    free(text);
+}
+
+static void send_tree(struct request *r, const char *top)
+{
+    const char *cursor = strstr(r->query, "cursor=");
+    size_t from = cursor ? (size_t)atol(cursor + 7) : 0, cap = 1 << 20, k = 0;
+    struct list l = list_of(top);
+    char *out = malloc(cap), headers[8192] = "Content-Type: application/json\r\n";
+
     k += (size_t)sprintf(out + k, "[");
     for (size_t i = from; i < l.n && i < from + PAGE_FILES; i++) {
         char path[8192], sha[41], sha256[65];
@@ -314,11 +332,7 @@ static void send_tree(struct request *r, const char *top)
     if (from + PAGE_FILES < l.n)
         snprintf(headers + strlen(headers), 5000, "Link: <http://127.0.0.1:%d%s?recursive=true&"
                  "cursor=%zu>; rel=\"next\"\r\n", port_of[0], r->path, from + PAGE_FILES);
-    answer(r, 200, headers, out, k);
-    for (size_t i = 0; i < l.n; i++)
-        free(l.item[i]);
-    free(l.item);
-    free(out);
+    answer_list(r, headers, out, k, &l);
 }
 
 static void send_file(struct request *r, const char *path, const char *commit)
@@ -362,24 +376,18 @@ static void send_info(struct request *r, const char *top, const char *owner, con
                       const char *commit)
 {
     char *out = malloc(1 << 20), path[8192];
-    struct list l = {0};
+    struct list l = list_of(top);
     size_t k, n = 0;
     struct stat st;
 
-    walk(&l, top, "");
-    if (l.n)
-        qsort(l.item, l.n, sizeof *l.item, by_text);
     k = (size_t)sprintf(out, "{\"id\":\"%s/%s\",\"sha\":\"%s\",\"siblings\":[", owner, name, commit);
     for (size_t i = 0; i < l.n; i++) {
         snprintf(path, sizeof path, "%.4000s/%.4000s", top, l.item[i]);
         if (stat(path, &st) == 0 && S_ISREG(st.st_mode))
             k += (size_t)sprintf(out + k, "%s{\"rfilename\":\"%s\"}", n++ ? "," : "", l.item[i]);
-        free(l.item[i]);
     }
     k += (size_t)sprintf(out + k, "]}");
-    answer(r, 200, "Content-Type: application/json\r\n", out, k);
-    free(l.item);
-    free(out);
+    answer_list(r, "Content-Type: application/json\r\n", out, k, &l);
 }
 
 static void commit_of(char hex[41], const char *top)
@@ -479,14 +487,11 @@ static void send_list(struct request *r, const char *top)
 {
     char prefix[512], token[64], *out = malloc(1 << 20), path[8192];
     size_t k = 0, i, sent = 0;
-    struct list l = {0};
+    struct list l = list_of(top);
     struct stat st;
 
     query_value(prefix, sizeof prefix, r->query, "prefix=");
     query_value(token, sizeof token, r->query, "continuation-token=");
-    walk(&l, top, "");
-    if (l.n)
-        qsort(l.item, l.n, sizeof *l.item, by_text);
     k += (size_t)sprintf(out + k, "<?xml version=\"1.0\"?><ListBucketResult>");
     for (i = *token ? (size_t)atol(token + 1) : 0; i < l.n && sent < 3; i++) {
         snprintf(path, sizeof path, "%.4000s/%.4000s", top, l.item[i]);
@@ -501,11 +506,7 @@ static void send_list(struct request *r, const char *top)
         k += (size_t)sprintf(out + k, "<IsTruncated>true</IsTruncated><NextContinuationToken>+%zu"
                              "</NextContinuationToken>", i);
     k += (size_t)sprintf(out + k, "</ListBucketResult>");
-    answer(r, 200, "Content-Type: application/xml\r\n", out, k);
-    for (i = 0; i < l.n; i++)
-        free(l.item[i]);
-    free(l.item);
-    free(out);
+    answer_list(r, "Content-Type: application/xml\r\n", out, k, &l);
 }
 
 static void serve_bucket(struct request *r)
@@ -682,13 +683,14 @@ static void field(char *dst, size_t size, const char *head, const char *name)
         *p = *p == ' ' ? '_' : *p;
 }
 
-struct client {
+/* A socket, and the port that it is of. */
+struct door {
     int fd, port;
 };
 
 static void *serve_client(void *ctx)
 {
-    struct client c = *(struct client *)ctx;
+    struct door c = *(struct door *)ctx;
     size_t have = 0, end, size = 65536;
     char *buf = malloc(size + 1);
     bool open = true;
@@ -723,23 +725,19 @@ static void *serve_client(void *ctx)
     return NULL;
 }
 
-struct door {
-    int fd, port;
-};
-
 static void *serve_port(void *ctx)
 {
     struct door *d = ctx;
 
     for (;;) {
         int fd = accept(d->fd, NULL, NULL), one = 1;
-        struct client *c = fd < 0 ? NULL : malloc(sizeof *c);
+        struct door *c = fd < 0 ? NULL : malloc(sizeof *c);
         pthread_t thread;
 
         if (!c)
             continue;
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-        *c = (struct client){fd, d->port};
+        *c = (struct door){fd, d->port};
         if (pthread_create(&thread, NULL, serve_client, c))
             exit(71);
         pthread_detach(thread);

@@ -7,6 +7,7 @@
 
 #include "formats/tokens/unicode/unicode.h"
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 #include "libckpt/mem.h"
 
 #define MAX_TEMPLATE ((size_t)64 << 10)     /* bytes */
@@ -65,17 +66,10 @@ static struct node *new_node(struct parse *p)
 {
     struct template *t = p->t;
 
-    if (t->n == p->cap) {
-        size_t cap = p->cap ? 2 * p->cap : 16;
-        struct node *grown = ckpt_arena_alloc(&t->arena, cap, sizeof *grown);
+    struct ckpt_err ignored;
 
-        if (!grown)
-            return NULL;
-        if (t->n > 0)
-            memcpy(grown, t->node, t->n * sizeof *grown);
-        t->node = grown;
-        p->cap = cap;
-    }
+    if (ckpt_arena_reserve(&t->arena, &t->node, t->n, &p->cap, sizeof *t->node, &ignored))
+        return NULL;
     memset(&t->node[t->n], 0, sizeof *t->node);
     return &t->node[t->n++];
 }

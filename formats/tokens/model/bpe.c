@@ -28,15 +28,10 @@ struct bpe {
     int32_t        *page[0x1100];   /* ids of characters by the 256; NULL: none of them has one */
 };
 
-/* A symbol while merging; the short way uses the arrays packed, the long way links them. */
-struct bpe_run {
-    int32_t  *id;
-    uint32_t *len, *rank;
-    int32_t  *joined;               /* what the pair (i, next) becomes */
-    uint32_t *next, *prev;
-    size_t    cap;
-    struct candidate { uint32_t rank, at; int32_t joined; } *heap;
-    size_t    n_heap, cap_heap;
+/* A pair that may be joined. */
+struct bpe_candidate {
+    uint32_t rank, at;
+    int32_t  joined;
 };
 
 static inline size_t pair_slot(const struct bpe *b, uint64_t key)
@@ -136,16 +131,8 @@ void bpe_free(struct bpe *b)
     ckpt_free(b);
 }
 
-int bpe_run_new(struct bpe_run **out, struct ckpt_err *err)
+void bpe_run_release(struct bpe_run *run)
 {
-    *out = ckpt_alloc(1, sizeof **out);
-    return *out ? 0 : ckpt_nomem(err, sizeof **out);
-}
-
-void bpe_run_free(struct bpe_run *run)
-{
-    if (!run)
-        return;
     ckpt_free(run->id);
     ckpt_free(run->len);
     ckpt_free(run->rank);
@@ -153,7 +140,6 @@ void bpe_run_free(struct bpe_run *run)
     ckpt_free(run->next);
     ckpt_free(run->prev);
     ckpt_free(run->heap);
-    ckpt_free(run);
 }
 
 static int reserve(struct bpe_run *run, size_t n, struct ckpt_err *err)
@@ -310,14 +296,14 @@ static size_t merge_short(const struct bpe *b, struct bpe_run *run, size_t m)
     return m;
 }
 
-static inline bool before(const struct candidate *a, const struct candidate *b)
+static inline bool before(const struct bpe_candidate *a, const struct bpe_candidate *b)
 {
     return a->rank != b->rank ? a->rank < b->rank : a->at < b->at;
 }
 
 /* Every symbol starts with one candidate and a merge adds two and removes one or more, so 3n
  * places are enough. */
-static void heap_push(struct bpe_run *run, struct candidate c)
+static void heap_push(struct bpe_run *run, struct bpe_candidate c)
 {
     size_t i = run->n_heap++;
 
@@ -328,9 +314,9 @@ static void heap_push(struct bpe_run *run, struct candidate c)
     run->heap[i] = c;
 }
 
-static struct candidate heap_pop(struct bpe_run *run)
+static struct bpe_candidate heap_pop(struct bpe_run *run)
 {
-    struct candidate top = run->heap[0], c = run->heap[--run->n_heap];
+    struct bpe_candidate top = run->heap[0], c = run->heap[--run->n_heap];
     size_t i = 0, child;
 
     while ((child = 2 * i + 1) < run->n_heap) {
@@ -355,7 +341,7 @@ static void consider(const struct bpe *b, struct bpe_run *run, uint32_t at)
         return;
     p = pair_find(b, run->id[at], run->id[run->next[at]]);
     if (p->rank != NO_RANK)
-        heap_push(run, (struct candidate){.rank = p->rank, .at = at, .joined = p->joined});
+        heap_push(run, (struct bpe_candidate){.rank = p->rank, .at = at, .joined = p->joined});
 }
 
 /* Many symbols: a linked list and a heap of candidates, n log n. */
@@ -379,7 +365,7 @@ static int merge_long(const struct bpe *b, struct bpe_run *run, size_t *m, struc
     for (size_t i = 0; i < n; i++)
         consider(b, run, (uint32_t)i);
     while (run->n_heap > 0) {
-        struct candidate c = heap_pop(run);
+        struct bpe_candidate c = heap_pop(run);
         uint32_t right = run->next[c.at];
 
         /* Gone (len 0), without a neighbour, or another pair by now. */

@@ -16,7 +16,18 @@
 #include "libckpt/fail.h"
 
 struct bpe;
-struct bpe_run;                 /* memory of merging: one a thread */
+
+/* Memory of merging, one a thread; a zeroed one is empty.  A symbol is an element of each array;
+ * the short way uses them packed, the long way links them. */
+struct bpe_run {
+    int32_t              *id;
+    uint32_t             *len, *rank;
+    int32_t              *joined;   /* what the pair (i, next) becomes */
+    uint32_t             *next, *prev;
+    size_t                cap;
+    struct bpe_candidate *heap;
+    size_t                n_heap, cap_heap;
+};
 
 /* One merge of the list. */
 struct bpe_merge { int32_t left, right, joined; uint32_t rank; };
@@ -48,8 +59,7 @@ struct bpe_opts {
 
 int bpe_new(struct bpe **out, const struct bpe_opts *opts, struct ckpt_err *err);
 void bpe_free(struct bpe *b);
-int bpe_run_new(struct bpe_run **out, struct ckpt_err *err);
-void bpe_run_free(struct bpe_run *run);
+void bpe_run_release(struct bpe_run *run);
 /* n >= 1.  Any thread, each with its own run. */
 int bpe_encode(const struct bpe *b, struct bpe_run *run, const unsigned char *s, size_t n,
                struct word *out, struct ckpt_err *err);

@@ -44,7 +44,6 @@ static void release(void *model)
     ckpt_map_free(m->by_raw);
     ckpt_free(m->prefix);
     ckpt_free(m->suffix);
-    ckpt_free(m);
 }
 
 static int32_t find_raw(const void *ctx, const unsigned char *s, size_t n)
@@ -369,39 +368,21 @@ static int read_all(struct reading *r, struct ckpt_err *err)
     return bpe_new(&r->m->bpe, &r->o, err);
 }
 
-static int read_bpe(void **out, const struct model_source *src, struct ckpt_err *err)
+static int read_bpe(void *model, const struct model_source *src, struct ckpt_err *err)
 {
-    struct reading r = {.src = src};
+    struct reading r = {.src = src, .m = model};
     int rc;
 
-    *out = NULL;
-    r.m = ckpt_alloc(1, sizeof *r.m);
-    if (!r.m)
-        return ckpt_nomem(err, sizeof *r.m);
     r.m->vocab = src->vocab;
     rc = read_all(&r, err);
-    if (rc)
-        release(r.m);
-    else
-        *out = r.m;
     ckpt_free(r.merge);
     ckpt_free(r.chr);
     return rc;
 }
 
-static int run_new(void **out, const void *model, struct ckpt_err *err)
+static void run_release(void *run)
 {
-    struct bpe_run *run;
-    int rc = bpe_run_new(&run, err);
-
-    (void)model;
-    *out = run;
-    return rc;
-}
-
-static void run_free(void *run)
-{
-    bpe_run_free(run);
+    bpe_run_release(run);
 }
 
 static int encode(const void *model, void *run, const unsigned char *s, size_t n,
@@ -416,6 +397,7 @@ static size_t part(const void *model, const unsigned char *s, size_t n)
 }
 
 const struct model_ops model_bpe = {
-    .type = "BPE", .read = read_bpe, .release = release, .run_new = run_new,
-    .run_free = run_free, .encode = encode, .part = part,
+    .type = "BPE", .size = sizeof(struct bpe_model), .run_size = sizeof(struct bpe_run),
+    .read = read_bpe, .release = release, .run_release = run_release, .encode = encode,
+    .part = part,
 };

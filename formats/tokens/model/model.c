@@ -54,48 +54,48 @@ int model_open(struct token_model *m, const struct model_source *src, struct ckp
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(kinds[i]->type, type) == 0) {
             m->ops = kinds[i];
-            return m->ops->read(&m->model, src, err) ? ckpt_err_in(err, "model") : 0;
+            m->model = ckpt_alloc(1, m->ops->size);
+            if (!m->model)
+                return ckpt_nomem(err, m->ops->size);
+            return m->ops->read(m->model, src, err) ? ckpt_err_in(err, "model") : 0;
         }
     return ckpt_fail(err, CKPT_EUNSUPPORTED, "model: type \"%s\" is not read", type);
 }
 
 void model_release(struct token_model *m)
 {
-    if (m->model)
+    if (m->model && m->ops->release)
         m->ops->release(m->model);
+    ckpt_free(m->model);
 }
 
 int model_run_new(struct model_run **out, const struct token_model *m, struct ckpt_err *err)
 {
     struct model_run *run = ckpt_alloc(1, sizeof *run);
-    int rc = 0;
 
     *out = NULL;
-    if (run)
-        run->cache = ckpt_alloc((size_t)1 << CACHE_BITS, sizeof *run->cache);
-    if (!run || !run->cache) {
-        rc = ckpt_nomem(err, sizeof(struct slot) << CACHE_BITS);
-        goto out;
+    if (!run)
+        return ckpt_nomem(err, sizeof *run);
+    run->ops = m->ops;
+    run->run = ckpt_alloc(1, m->ops->run_size);
+    run->cache = ckpt_alloc((size_t)1 << CACHE_BITS, sizeof *run->cache);
+    if (!run->run || !run->cache) {
+        model_run_free(run);
+        return ckpt_nomem(err, sizeof(struct slot) << CACHE_BITS);
     }
     if (getrandom(&run->seed, sizeof run->seed, GRND_NONBLOCK) != (ssize_t)sizeof run->seed)
         run->seed = (uint64_t)(uintptr_t)run;
-    run->ops = m->ops;
-    rc = m->ops->run_new(&run->run, m->model, err);
-    if (rc)
-        goto out;
     *out = run;
-    run = NULL;
-out:
-    model_run_free(run);
-    return rc;
+    return 0;
 }
 
 void model_run_free(struct model_run *run)
 {
     if (!run)
         return;
-    if (run->run)
-        run->ops->run_free(run->run);
+    if (run->run && run->ops->run_release)
+        run->ops->run_release(run->run);
+    ckpt_free(run->run);
     ckpt_free(run->cache);
     ckpt_free(run);
 }

@@ -20,10 +20,11 @@ struct model_source {
 
 struct model_ops {
     const char *type;
-    int (*read)(void **out, const struct model_source *src, struct ckpt_err *err);
-    void (*release)(void *model);
-    int (*run_new)(void **out, const void *model, struct ckpt_err *err);
-    void (*run_free)(void *run);
+    size_t      size, run_size;     /* bytes of a model and of a run, which begin as zeros */
+    /* A model that fails to be read is released too. */
+    int (*read)(void *model, const struct model_source *src, struct ckpt_err *err);
+    void (*release)(void *model);       /* what it holds; NULL: nothing */
+    void (*run_release)(void *run);     /* the same */
     int (*encode)(const void *model, void *run, const unsigned char *s, size_t n,
                   struct word *out, struct ckpt_err *err);
     /* Where the first part of s ends that no token and no merge reaches beyond; NULL: nowhere

@@ -49,7 +49,6 @@ static void release(void *model)
 
     trie_free(m->trie);
     ckpt_free(m->score);
-    ckpt_free(m);
 }
 
 /* kinds: as sentencepiece has them, or NULL when every token takes part. */
@@ -93,45 +92,28 @@ out:
     return rc;
 }
 
-static int read_unigram(void **out, const struct model_source *src, struct ckpt_err *err)
+static int read_unigram(void *model, const struct model_source *src, struct ckpt_err *err)
 {
-    struct unigram *m = ckpt_alloc(1, sizeof *m);
+    struct unigram *m = model;
     const json_t *kinds = json_object_get(src->json, "kinds");
     json_t *vocab;
     int64_t unk;
+    int rc;
 
-    *out = NULL;
-    if (!m)
-        return ckpt_nomem(err, sizeof *m);
-    if (ckpt_json_get(&vocab, src->json, "vocab", JSON_ARRAY, err) ||
-        ckpt_json_int_or(&unk, src->json, "unk_id", -1, err) ||
-        ckpt_json_bool_or(&m->byte_fallback, src->json, "byte_fallback", false, err))
-        goto fail;
-    if (unk < -1 || unk >= (int64_t)json_array_size(vocab)) {
-        ckpt_fail(err, CKPT_EFORMAT, "unk_id %lld, of %zu tokens", (long long)unk,
-                  json_array_size(vocab));
-        goto fail;
-    }
+    if ((rc = ckpt_json_get(&vocab, src->json, "vocab", JSON_ARRAY, err)) != 0 ||
+        (rc = ckpt_json_int_or(&unk, src->json, "unk_id", -1, err)) != 0 ||
+        (rc = ckpt_json_bool_or(&m->byte_fallback, src->json, "byte_fallback", false, err)) != 0)
+        return rc;
+    if (unk < -1 || unk >= (int64_t)json_array_size(vocab))
+        return ckpt_fail(err, CKPT_EFORMAT, "unk_id %lld, of %zu tokens", (long long)unk,
+                         json_array_size(vocab));
     m->unk_id = (int32_t)unk;
     m->floats = kinds != NULL;
     vocab_find_bytes(src->vocab, m->byte_id);
-    if (read_scores(m, vocab, kinds, src->vocab, err))
-        goto fail;
-    *out = m;
-    return 0;
-fail:
-    release(m);
-    return ckpt_err_code(err);
+    return read_scores(m, vocab, kinds, src->vocab, err);
 }
 
-static int run_new(void **out, const void *model, struct ckpt_err *err)
-{
-    (void)model;
-    *out = ckpt_alloc(1, sizeof(struct unigram_run));
-    return *out ? 0 : ckpt_nomem(err, sizeof(struct unigram_run));
-}
-
-static void run_free(void *memory)
+static void run_release(void *memory)
 {
     struct unigram_run *run = memory;
 
@@ -139,7 +121,6 @@ static void run_free(void *memory)
     ckpt_free(run->id);
     ckpt_free(run->len);
     ckpt_free(run->start);
-    ckpt_free(run);
 }
 
 /* Room for the places of n bytes, and for as many tokens. */
@@ -270,6 +251,6 @@ static int encode(const void *model, void *memory, const unsigned char *s, size_
 }
 
 const struct model_ops model_unigram = {
-    .type = "Unigram", .read = read_unigram, .release = release,
-    .run_new = run_new, .run_free = run_free, .encode = encode,
+    .type = "Unigram", .size = sizeof(struct unigram), .run_size = sizeof(struct unigram_run),
+    .read = read_unigram, .release = release, .run_release = run_release, .encode = encode,
 };

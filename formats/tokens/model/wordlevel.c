@@ -15,34 +15,17 @@ struct wordlevel {
 
 struct wordlevel_run { int32_t id; uint32_t len; };
 
-static int read_wordlevel(void **out, const struct model_source *src, struct ckpt_err *err)
+static int read_wordlevel(void *model, const struct model_source *src, struct ckpt_err *err)
 {
-    struct wordlevel *m;
+    struct wordlevel *m = model;
     const char *unk;
     int rc;
 
-    *out = NULL;
     if ((rc = ckpt_json_str_or(&unk, src->json, "unk_token", "<unk>", err)) != 0)
         return rc;
-    m = ckpt_alloc(1, sizeof *m);
-    if (!m)
-        return ckpt_nomem(err, sizeof *m);
     m->vocab = src->vocab;
     m->unk_id = vocab_find(src->vocab, unk, strlen(unk));
-    *out = m;
     return 0;
-}
-
-static void release(void *m)
-{
-    ckpt_free(m);
-}
-
-static int run_new(void **out, const void *model, struct ckpt_err *err)
-{
-    (void)model;
-    *out = ckpt_alloc(1, sizeof(struct wordlevel_run));
-    return *out ? 0 : ckpt_nomem(err, sizeof(struct wordlevel_run));
 }
 
 static int encode(const void *model, void *memory, const unsigned char *s, size_t n,
@@ -63,6 +46,6 @@ static int encode(const void *model, void *memory, const unsigned char *s, size_
 }
 
 const struct model_ops model_wordlevel = {
-    .type = "WordLevel", .read = read_wordlevel, .release = release,
-    .run_new = run_new, .run_free = release, .encode = encode,
+    .type = "WordLevel", .size = sizeof(struct wordlevel), .run_size = sizeof(struct wordlevel_run),
+    .read = read_wordlevel, .encode = encode,
 };

@@ -25,10 +25,7 @@ struct wordpiece_run {
 
 static void release(void *model)
 {
-    struct wordpiece *m = model;
-
-    trie_free(m->trie);
-    ckpt_free(m);
+    trie_free(((struct wordpiece *)model)->trie);
 }
 
 static int make_trie(struct wordpiece *m, const struct vocab *v, struct ckpt_err *err)
@@ -48,50 +45,35 @@ static int make_trie(struct wordpiece *m, const struct vocab *v, struct ckpt_err
     return rc;
 }
 
-static int read_wordpiece(void **out, const struct model_source *src, struct ckpt_err *err)
+static int read_wordpiece(void *model, const struct model_source *src, struct ckpt_err *err)
 {
-    struct wordpiece *m = ckpt_alloc(1, sizeof *m);
+    struct wordpiece *m = model;
     const char *unk, *prefix;
     int64_t max_chars;
+    int rc;
 
-    *out = NULL;
-    if (!m)
-        return ckpt_nomem(err, sizeof *m);
-    if (ckpt_json_str_or(&unk, src->json, "unk_token", "[UNK]", err) ||
-        ckpt_json_str_or(&prefix, src->json, "continuing_subword_prefix", "##", err) ||
-        ckpt_json_int_or(&max_chars, src->json, "max_input_chars_per_word", 100, err))
-        goto fail;
-    if (max_chars < 0) {
-        ckpt_fail(err, CKPT_EFORMAT, "max_input_chars_per_word is %lld", (long long)max_chars);
-        goto fail;
-    }
+    if ((rc = ckpt_json_str_or(&unk, src->json, "unk_token", "[UNK]", err)) != 0 ||
+        (rc = ckpt_json_str_or(&prefix, src->json, "continuing_subword_prefix", "##", err)) != 0 ||
+        (rc = ckpt_json_int_or(&max_chars, src->json, "max_input_chars_per_word", 100, err)) != 0)
+        return rc;
+    if (max_chars < 0)
+        return ckpt_fail(err, CKPT_EFORMAT, "max_input_chars_per_word is %lld",
+                         (long long)max_chars);
     m->max_chars = (size_t)max_chars;
     m->unk_id = vocab_find(src->vocab, unk, strlen(unk));
-    if (make_trie(m, src->vocab, err))
-        goto fail;
+    if ((rc = make_trie(m, src->vocab, err)) != 0)
+        return rc;
     for (m->inner = TRIE_ROOT; *prefix && m->inner != TRIE_NONE; prefix++)
         m->inner = trie_step(m->trie, m->inner, (unsigned char)*prefix);
-    *out = m;
     return 0;
-fail:
-    release(m);
-    return ckpt_err_code(err);
 }
 
-static int run_new(void **out, const void *model, struct ckpt_err *err)
-{
-    (void)model;
-    *out = ckpt_alloc(1, sizeof(struct wordpiece_run));
-    return *out ? 0 : ckpt_nomem(err, sizeof(struct wordpiece_run));
-}
-
-static void run_free(void *memory)
+static void run_release(void *memory)
 {
     struct wordpiece_run *run = memory;
 
     ckpt_free(run->id);
     ckpt_free(run->len);
-    ckpt_free(run);
 }
 
 static int reserve(struct wordpiece_run *run, size_t n, struct ckpt_err *err)
@@ -145,6 +127,7 @@ static int encode(const void *model, void *memory, const unsigned char *s, size_
 }
 
 const struct model_ops model_wordpiece = {
-    .type = "WordPiece", .read = read_wordpiece, .release = release,
-    .run_new = run_new, .run_free = run_free, .encode = encode,
+    .type = "WordPiece", .size = sizeof(struct wordpiece),
+    .run_size = sizeof(struct wordpiece_run), .read = read_wordpiece, .release = release,
+    .run_release = run_release, .encode = encode,
 };

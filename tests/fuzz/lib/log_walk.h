@@ -4,7 +4,7 @@
 #define CKPT_TESTS_FUZZ_LIB_LOG_WALK_H
 
 #include "formats/logs/run_log.h"
-#include "libckpt/err.h"
+#include "tests/fuzz/lib/target.h"
 
 static inline void log_walk(const void *data, size_t size)
 {

@@ -13,7 +13,7 @@
 #include "formats/container/pickle/pickle.h"
 #include "formats/torch/value.h"
 #include "libckpt/base/buf.h"
-#include "libckpt/err.h"
+#include "tests/fuzz/lib/target.h"
 
 #define MAX_PAYLOAD ((uint64_t)1 << 16)
 

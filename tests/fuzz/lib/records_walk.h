@@ -4,7 +4,7 @@
 #define CKPT_TESTS_FUZZ_LIB_RECORDS_WALK_H
 
 #include "formats/records/rows.h"
-#include "libckpt/err.h"
+#include "tests/fuzz/lib/target.h"
 
 static inline void walk(const struct record_ops *ops, const unsigned char *data, size_t size,
                         const struct records_opts *opts, void (*use)(const json_t *))

@@ -4,8 +4,8 @@
 #ifndef CKPT_TESTS_FUZZ_LIB_SOURCE_WALK_H
 #define CKPT_TESTS_FUZZ_LIB_SOURCE_WALK_H
 
-#include "libckpt/err.h"
-#include "libckpt/source.h"
+#include "formats/place.h"
+#include "tests/fuzz/lib/target.h"
 
 /* NULL, with a sentence, where the format refuses the bytes. */
 static inline struct ckpt_source *source_of(const struct ckpt_format *format, const void *data,

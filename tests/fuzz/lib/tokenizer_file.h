@@ -6,7 +6,7 @@
 #define CKPT_TESTS_FUZZ_LIB_TOKENIZER_FILE_H
 
 #include "formats/tokens/tokenizer.h"
-#include "libckpt/err.h"
+#include "tests/fuzz/lib/target.h"
 
 static const char text[] =
     "Hello, <s> it's 2 caf\xc3\xa9s (x|y)\n\n \xe4\xb8\xad\xe6\x96\x87 <unk> e\xcc\x81\xcc\xa3"

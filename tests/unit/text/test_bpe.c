@@ -99,12 +99,10 @@ static void check_word(const struct model *m, struct bpe_run *run, const char *s
 TEST(merges_in_order)
 {
     struct model m;
-    struct bpe_run *run;
-    struct ckpt_err err = {0};
+    struct bpe_run run = {0};
     char s[400];
 
     make_model(&m, -1, false);
-    assert_int_equal(bpe_run_new(&run, &err), 0);
     for (int t = 0; t < 3000; t++) {
         /* Short words, words around the two limits, and long ones. */
         size_t n = t % 4 == 0 ? 1 + below(8) : t % 4 == 1 ? 20 + below(10)
@@ -112,16 +110,16 @@ TEST(merges_in_order)
 
         for (size_t i = 0; i < n; i++)
             s[i] = (char)('a' + below(3));
-        check_word(&m, run, s, n);
+        check_word(&m, &run, s, n);
     }
-    bpe_run_free(run);
+    bpe_run_release(&run);
     bpe_free(m.bpe);
 }
 
 TEST(a_long_word_is_quick)
 {
     struct model m;
-    struct bpe_run *run;
+    struct bpe_run run = {0};
     struct word w;
     struct ckpt_err err = {0};
     size_t n = 1000000, bytes = 0;
@@ -130,13 +128,12 @@ TEST(a_long_word_is_quick)
     make_model(&m, -1, false);
     for (size_t i = 0; i < n; i++)
         s[i] = (unsigned char)('a' + below(3));
-    assert_int_equal(bpe_run_new(&run, &err), 0);
-    assert_int_equal(bpe_encode(m.bpe, run, s, n, &w, &err), 0);
+    assert_int_equal(bpe_encode(m.bpe, &run, s, n, &w, &err), 0);
     for (size_t i = 0; i < w.n; i++)
         bytes += w.len[i];
     assert_int_equal(bytes, n);
     assert_true(w.n < n);
-    bpe_run_free(run);
+    bpe_run_release(&run);
     bpe_free(m.bpe);
     free(s);
 }
@@ -152,19 +149,18 @@ TEST(unknown_bytes)
 
     for (size_t i = 0; i < 3; i++) {
         struct model m;
-        struct bpe_run *run;
+        struct bpe_run run = {0};
         struct word w;
 
         make_model(&m, rows[i].unk, rows[i].fuse);
-        assert_int_equal(bpe_run_new(&run, &err), 0);
-        for (int again = 0; again < 2; again++) {
+            for (int again = 0; again < 2; again++) {
             assert_int_equal(
-                bpe_encode(m.bpe, run, (const unsigned char *)"x???y", 5, &w, &err), 0);
+                bpe_encode(m.bpe, &run, (const unsigned char *)"x???y", 5, &w, &err), 0);
             assert_int_equal(w.n, rows[i].n);
             for (size_t k = 0; k < w.n; k++)
                 assert_int_equal(w.len[k], rows[i].len[k]);
         }
-        bpe_run_free(run);
+        bpe_run_release(&run);
         bpe_free(m.bpe);
     }
 }
