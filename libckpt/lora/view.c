@@ -1,6 +1,7 @@
 /* lora/view - see lora/view.h.  Checks and the list are here, reading in lora_range. */
 #include "libckpt/lora/view.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "libckpt/convert.h"
@@ -308,6 +309,7 @@ static int add(struct lora *l, struct ckpt_tensors *list, size_t i, struct ckpt_
     struct ckpt_tensor *added;
     int rc;
 
+    assert(item->n ? up != NULL : !item->resized);
     if (item->resized)
         shape.dim[0] = of_adapter(l, up->from, up->own)->shape.dim[0];
     if ((rc = ckpt_tensors_add(list, &added, name, strlen(name), t->dtype, &shape, NULL, 0,
