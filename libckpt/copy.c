@@ -2,7 +2,6 @@
 #include "libckpt/copy.h"
 
 #include <pthread.h>
-#include <string.h>
 #include <time.h>
 
 #include "libckpt/base/opts.h"

@@ -8,7 +8,6 @@
  * n log n, and the first corner that does not add up is the first element covered wrongly.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "libckpt/fragment.h"
 #include "libckpt/mem.h"

@@ -1,9 +1,7 @@
 /* ckpt-eval - loss, perplexity and generations of models, side by side with a base. */
-#include <stdio.h>
 #include <string.h>
 
 #include "libckpt/err.h"
-#include "libckpt/mem.h"
 #include "tools/cli_items.h"
 #include "tools/data_rows.h"
 #include "tools/eval/eval.h"

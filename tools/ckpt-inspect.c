@@ -1,6 +1,4 @@
 /* ckpt-inspect - tell everything about a checkpoint without running a byte of it. */
-#include <stdio.h>
-#include <string.h>
 
 #include "tools/cli_items.h"
 #include "tools/inspect/encode.h"

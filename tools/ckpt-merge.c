@@ -129,15 +129,9 @@ static int together(const struct merge_want *w, struct cli *cli, struct cli_item
 
 static bool is_file_name(const char *s)
 {
-    static const char *const tail[] = {".safetensors", ".pt", ".pth", ".bin", ".gguf"};
+    static const char *const tails[] = {".safetensors", ".pt", ".pth", ".bin", ".gguf", NULL};
 
-    if (ckpt_pack_of(s) != CKPT_PACK_NONE)
-        return true;
-
-    for (size_t i = 0; i < sizeof tail / sizeof tail[0]; i++)
-        if (strlen(s) >= strlen(tail[i]) && strcmp(s + strlen(s) - strlen(tail[i]), tail[i]) == 0)
-            return true;
-    return false;
+    return ckpt_pack_of(s) != CKPT_PACK_NONE || ckpt_path_ends_in_any(s, tails);
 }
 
 /* The directory that several outputs go below, made with its parents where it is missing. */

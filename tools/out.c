@@ -1,6 +1,7 @@
 /* out - see out.h.  Both forms are written as the calls come: no tree is built. */
 #include "tools/out.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -428,12 +429,13 @@ static void put_dropped(struct out *o, const struct out_fit *f)
 void out_table_end(struct out *o)
 {
     struct out_fit f = {.column = o->column, .n_column = o->n_column};
-    char *title[MAX_COLUMNS];
+    char *title[MAX_COLUMNS] = {0};
 
     if (o->json) {
         ckpt_buf_put_str(&o->text, o->n_cell ? "}\n  ]" : "]");
         return;
     }
+    assert(o->n_column > 0);
     for (size_t i = 0; i < o->n_column; i++) {
         title[i] = (char *)o->column[i].title;
         f.width[i] = title[i] ? out_fit_columns(title[i]) : 0;

@@ -130,22 +130,20 @@ static uint64_t get_le(struct ckpt_cursor *c, size_t n)
     return v;
 }
 
-static uint64_t get_be(struct ckpt_cursor *c, size_t n)
-{
-    const unsigned char *p = ckpt_cursor_bytes(c, n);
-    uint64_t v = 0;
-
-    for (size_t i = 0; p && i < n; i++)
-        v = v << 8 | p[i];
-    return v;
-}
-
 uint8_t ckpt_cursor_u8(struct ckpt_cursor *c) { return (uint8_t)get_le(c, 1); }
 uint16_t ckpt_cursor_u16le(struct ckpt_cursor *c) { return (uint16_t)get_le(c, 2); }
 uint32_t ckpt_cursor_u32le(struct ckpt_cursor *c) { return (uint32_t)get_le(c, 4); }
 uint64_t ckpt_cursor_u64le(struct ckpt_cursor *c) { return get_le(c, 8); }
-uint32_t ckpt_cursor_u32be(struct ckpt_cursor *c) { return (uint32_t)get_be(c, 4); }
-uint64_t ckpt_cursor_u64be(struct ckpt_cursor *c) { return get_be(c, 8); }
+
+uint64_t ckpt_cursor_u64be(struct ckpt_cursor *c)
+{
+    const unsigned char *p = ckpt_cursor_bytes(c, 8);
+    uint64_t v = 0;
+
+    for (size_t i = 0; p && i < 8; i++)
+        v = v << 8 | p[i];
+    return v;
+}
 
 const unsigned char *ckpt_cursor_line(struct ckpt_cursor *c, size_t *len)
 {

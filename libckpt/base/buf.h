@@ -55,7 +55,6 @@ uint8_t ckpt_cursor_u8(struct ckpt_cursor *c);
 uint16_t ckpt_cursor_u16le(struct ckpt_cursor *c);
 uint32_t ckpt_cursor_u32le(struct ckpt_cursor *c);
 uint64_t ckpt_cursor_u64le(struct ckpt_cursor *c);
-uint32_t ckpt_cursor_u32be(struct ckpt_cursor *c);
 uint64_t ckpt_cursor_u64be(struct ckpt_cursor *c);
 /* Borrow n bytes and step over them; NULL (and failed) when fewer are left. */
 const unsigned char *ckpt_cursor_bytes(struct ckpt_cursor *c, size_t n);

@@ -43,7 +43,7 @@ void ckpt_json_put_string(struct ckpt_buf *b, const char *s, size_t n)
 /* The shortest digits that read back to the same bits, placed as Python's repr places them. */
 static void put_real(struct ckpt_buf *b, double v)
 {
-    char text[40], digits[24];
+    char text[40], digits[24] = "";
     int precision = 0, exponent, n = 0;
     char *e;
 

@@ -1,7 +1,6 @@
 /* map - see map.h.  Open addressing over a seeded XXH3. */
 #include "libckpt/base/map.h"
 
-#include <stdbool.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <xxhash.h>

@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <string.h>
 
 #include "libckpt/err.h"
 #include "libckpt/mem.h"

@@ -4,7 +4,6 @@
 #include <ctype.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "libckpt/mem.h"

@@ -168,7 +168,7 @@ int archive_zip_list(struct archive_zip *z, struct ckpt_file *file, struct ckpt_
         const unsigned char *extra = ckpt_cursor_bytes(&c, n_extra);
 
         ckpt_cursor_skip(&c, head ? head[32] + 256u * head[33] : 0);
-        if (c.failed || memcmp(head, "PK\1\2", 4) != 0 || memchr(name, 0, len) ||
+        if (!head || c.failed || memcmp(head, "PK\1\2", 4) != 0 || memchr(name, 0, len) ||
             !entry_of(e, head, extra, n_extra))
             rc = broken(file, "its directory cannot be followed", err);
         else if ((e->name = ckpt_arena_strndup(arena, (const char *)name, len)) == NULL)

@@ -500,17 +500,21 @@ void ckpt_out_abort(struct ckpt_out *out)
         free_out(out);
 }
 
-int ckpt_out_put(const char *path, const void *bytes, size_t n, struct ckpt_err *err)
+int commit_bytes(struct ckpt_out *out, const void *bytes, size_t n, struct ckpt_err *err)
 {
-    struct ckpt_out *out;
-    int rc;
+    int rc = ckpt_out_write(out, bytes, n, err);
 
-    if ((rc = ckpt_out_create(&out, path, CKPT_REPLACE, err)) != 0)
-        return rc;
-    rc = ckpt_out_write(out, bytes, n, err);
     if (rc) {
         ckpt_out_abort(out);
         return rc;
     }
     return ckpt_out_commit(out, err);
+}
+
+int ckpt_out_put(const char *path, const void *bytes, size_t n, struct ckpt_err *err)
+{
+    struct ckpt_out *out;
+    int rc = ckpt_out_create(&out, path, CKPT_REPLACE, err);
+
+    return rc ? rc : commit_bytes(out, bytes, n, err);
 }

@@ -35,6 +35,9 @@ int commit_rename(int dir_fd, const char *from, const char *to, bool replace);
 int commit_create_at(struct ckpt_out **out, int dir_fd, const char *name, const char *path,
                      unsigned flags, struct ckpt_err *err);
 
+/* Write the bytes to an output that has none yet, and commit or abort it. */
+int commit_bytes(struct ckpt_out *out, const void *bytes, size_t n, struct ckpt_err *err);
+
 /* Hold fd, just made as name in dir_fd.  False when a cleaner was faster: make another. */
 bool commit_hold(int dir_fd, const char *name, int fd);
 /* True when name in dir_fd is what fd is open on. */

@@ -40,11 +40,11 @@ bool ckpt_file_name_is_clean(const char *name)
            strcmp(name, "..") != 0;
 }
 
-bool ckpt_file_path_is_clean(const char *rel)
+bool file_parts_are(const char *rel, bool (*good)(const char *part))
 {
     char part[256];
 
-    if (!*rel || strlen(rel) >= 4096)
+    if (strlen(rel) >= 4096)
         return false;
     for (;;) {
         size_t n = strcspn(rel, "/");
@@ -53,13 +53,17 @@ bool ckpt_file_path_is_clean(const char *rel)
             return false;
         memcpy(part, rel, n);
         part[n] = '\0';
-        if (!ckpt_file_name_is_clean(part) || part[0] == '.')
+        if (!ckpt_file_name_is_clean(part) || !good(part))
             return false;
         if (!rel[n])
             return true;
         rel += n + 1;
     }
 }
+
+static bool is_shown(const char *part) { return part[0] != '.'; }
+
+bool ckpt_file_path_is_clean(const char *rel) { return file_parts_are(rel, is_shown); }
 
 /* No name of something below a directory, whatever links there are. */
 static bool leads_out(const char *rel)
@@ -135,41 +139,38 @@ static int below_failed(struct ckpt_err *err, const char *path, const char *rel)
                           : file_open_failed(err, path, errno);
 }
 
-static int make_dir(struct ckpt_dir **out, int fd, const char *path, unsigned flags,
+static void let_go(const struct ckpt_dir *dir)
+{
+    if (dir->ops)
+        dir->ops->close(dir->self);
+    else
+        close(dir->fd);
+}
+
+/* A directory like d, with this path; takes what d holds, on failure too. */
+static int make_dir(struct ckpt_dir **out, const struct ckpt_dir *d, const char *path,
                     struct ckpt_err *err)
 {
-    struct ckpt_dir *d = ckpt_alloc(1, sizeof *d);
+    struct ckpt_dir *made = ckpt_alloc(1, sizeof *made);
     char *copy = ckpt_strdup(path);
 
-    if (!d || !copy) {
-        ckpt_free(d);
+    *out = NULL;
+    if (!made || !copy) {
+        ckpt_free(made);
         ckpt_free(copy);
-        close(fd);
-        return ckpt_nomem(err, sizeof *d + strlen(path));
+        let_go(d);
+        return ckpt_nomem(err, sizeof *made + strlen(path));
     }
-    d->fd = fd;
-    d->path = copy;
-    d->flags = flags;
-    *out = d;
+    *made = *d;
+    made->path = copy;
+    *out = made;
     return 0;
 }
 
 int file_make_dir(struct ckpt_dir **out, const struct dir_ops *ops, void *self, const char *path,
                   struct ckpt_err *err)
 {
-    struct ckpt_dir *d = ckpt_alloc(1, sizeof *d);
-    char *copy = ckpt_strdup(path);
-
-    *out = NULL;
-    if (!d || !copy) {
-        ckpt_free(d);
-        ckpt_free(copy);
-        ops->close(self);
-        return ckpt_nomem(err, sizeof *d + strlen(path));
-    }
-    *d = (struct ckpt_dir){.path = copy, .fd = -1, .ops = ops, .self = self};
-    *out = d;
-    return 0;
+    return make_dir(out, &(struct ckpt_dir){.fd = -1, .ops = ops, .self = self}, path, err);
 }
 
 int ckpt_dir_open(struct ckpt_dir **out, const char *path, unsigned flags, struct ckpt_err *err)
@@ -191,7 +192,7 @@ int ckpt_dir_open(struct ckpt_dir **out, const char *path, unsigned flags, struc
                                                    "%s: a directory wanted, is none", path);
         return file_open_failed(err, path, errno);
     }
-    return make_dir(out, fd, path, flags, err);
+    return make_dir(out, &(struct ckpt_dir){.fd = fd, .flags = flags}, path, err);
 }
 
 int ckpt_dir_open_at(struct ckpt_dir **out, struct ckpt_dir *parent, const char *rel,
@@ -206,17 +207,16 @@ int ckpt_dir_open_at(struct ckpt_dir **out, struct ckpt_dir *parent, const char 
         return leads_out(rel) ? below_failed(err, path, rel)
                               : parent->ops->open_dir(parent->self, out, rel, path, err);
     fd = open_below(parent, rel, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return fd < 0 ? below_failed(err, path, rel) : make_dir(out, fd, path, parent->flags, err);
+    if (fd < 0)
+        return below_failed(err, path, rel);
+    return make_dir(out, &(struct ckpt_dir){.fd = fd, .flags = parent->flags}, path, err);
 }
 
 void ckpt_dir_close(struct ckpt_dir *dir)
 {
     if (!dir)
         return;
-    if (dir->ops)
-        dir->ops->close(dir->self);
-    else
-        close(dir->fd);
+    let_go(dir);
     ckpt_free(dir->path);
     ckpt_free(dir);
 }

@@ -13,6 +13,8 @@ int file_take_fd(struct ckpt_file **out, int fd, const char *name, unsigned flag
 /* ckpt_file_read_at without a look at what guards the file. */
 int file_read(const struct ckpt_file *file, void *dst, size_t n, uint64_t offset,
               struct ckpt_err *err);
+/* Whether a path is made of clean names (file.h) that are all good. */
+bool file_parts_are(const char *rel, bool (*good)(const char *part));
 /* The error of an open that failed with errnum. */
 int file_open_failed(struct ckpt_err *err, const char *name, int errnum);
 /* A window like ckpt_file_window's that does not need the other file to stay open. */

@@ -213,16 +213,9 @@ int ckpt_outdir_put(struct ckpt_outdir *dir, const char *rel, const void *bytes,
                     struct ckpt_err *err)
 {
     struct ckpt_out *out;
-    int rc;
+    int rc = ckpt_outdir_file(&out, dir, rel, err);
 
-    if ((rc = ckpt_outdir_file(&out, dir, rel, err)) != 0)
-        return rc;
-    rc = ckpt_out_write(out, bytes, n, err);
-    if (rc) {
-        ckpt_out_abort(out);
-        return rc;
-    }
-    return ckpt_out_commit(out, err);
+    return rc ? rc : commit_bytes(out, bytes, n, err);
 }
 
 /* A file that was created and neither committed nor aborted, by us or by a peer. */

@@ -5,7 +5,6 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

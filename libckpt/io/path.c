@@ -30,6 +30,20 @@ static const char *local(char buf[PATH_MAX], const char *path)
     return buf;
 }
 
+bool ckpt_path_ends_in(const char *path, const char *tail)
+{
+    size_t n = strlen(path), k = strlen(tail);
+
+    return n >= k && strcmp(path + n - k, tail) == 0;
+}
+
+bool ckpt_path_ends_in_any(const char *path, const char *const *tails)
+{
+    while (*tails && !ckpt_path_ends_in(path, *tails))
+        tails++;
+    return *tails;
+}
+
 bool ckpt_path_is_remote(const char *path)
 {
     char buf[PATH_MAX];

@@ -10,6 +10,9 @@
 
 /* A path on this host has no scheme; "-" is not special here. */
 bool ckpt_path_is_remote(const char *path);
+bool ckpt_path_ends_in(const char *path, const char *tail);
+/* In one of several; NULL ends them. */
+bool ckpt_path_ends_in_any(const char *path, const char *const *tails);
 /* Neither is true when nothing is there or it cannot be asked for (opening tells why). */
 bool ckpt_path_is_dir(const char *path);
 bool ckpt_path_is_file(const char *path);

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "libckpt/base/json.h"
 #include "libckpt/err.h"
 #include "libckpt/log.h"
 #include "libckpt/remote/cache/proof.h"
@@ -166,14 +165,15 @@ static int token_file(char **out, const char *path, struct ckpt_err *err)
 /* $HF_HOME/tail, where that lies when it is not set. */
 static bool hf_home(char *path, size_t size, const char *tail)
 {
+    const char *set = getenv("HF_HOME");
     char home[2048];
 
-    if (!getenv("HF_HOME") || !*getenv("HF_HOME")) {
+    if (!set || !*set) {
         if (!cache_place(home, sizeof home, "XDG_CACHE_HOME", "/huggingface",
                          "/.cache/huggingface"))
             return false;
     } else {
-        snprintf(home, sizeof home, "%s", getenv("HF_HOME"));
+        snprintf(home, sizeof home, "%s", set);
     }
     return (size_t)snprintf(path, size, "%s%s", home, tail) < size;
 }
@@ -189,9 +189,12 @@ static int find_token(char **out, struct ckpt_err *err)
     *out = NULL;
     if (http_env_true("HF_HUB_DISABLE_IMPLICIT_TOKEN"))
         return 0;
-    for (size_t i = 0; i < 2 && !*out; i++)
-        if (getenv(names[i]) && (rc = take_token(out, getenv(names[i]), names[i], err)) != 0)
+    for (size_t i = 0; i < 2 && !*out; i++) {
+        const char *token = getenv(names[i]);
+
+        if (token && (rc = take_token(out, token, names[i], err)) != 0)
             return rc;
+    }
     if (*out)
         return 0;
     if (named && *named)

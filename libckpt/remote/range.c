@@ -184,7 +184,7 @@ int range_get(struct range *r, void *dst, uint64_t at, size_t n, size_t *got,
     struct piece p = {.r = r, .dst = dst, .at = at, .n = n, .total = FIELD_NONE};
     struct http_request q = {.auth = r->auth, .ranged = true, .at = at, .n = n, .limit = n,
                              .begin = begin_piece, .put = put_piece, .ctx = &p};
-    struct http_answer a;
+    struct http_answer a = {0};         /* ask may fail before there is one */
     int rc = ask(r, &q, &a, err);
 
     if (a.status == 416 && at == 0 && a.total == 0) {   /* an empty file has no ranges */

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "libckpt/base/json.h"
 #include "libckpt/err.h"
 #include "libckpt/remote/cache/cache.h"
 #include "libckpt/remote/sigv4.h"

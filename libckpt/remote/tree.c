@@ -48,34 +48,15 @@ void tree_free(struct tree *t)
     ckpt_free(t);
 }
 
-/* As a path below a directory: parts that are clean, of which the first ones may be hidden. */
-static bool is_safe(const char *path)
-{
-    char part[256];
-
-    if (strlen(path) >= 4096)
-        return false;
-    for (;;) {
-        size_t n = strcspn(path, "/");
-
-        if (n == 0 || n > 255)
-            return false;
-        memcpy(part, path, n);
-        part[n] = '\0';
-        if (!ckpt_file_name_is_clean(part) || strchr(part, '\\'))
-            return false;
-        if (!path[n])
-            return true;
-        path += n + 1;
-    }
-}
+/* Parts of a path here may be hidden. */
+static bool is_safe(const char *part) { return !strchr(part, '\\'); }
 
 int tree_add(struct tree *t, const char *path, uint64_t size, const char *digest,
              struct ckpt_err *err)
 {
     int rc;
 
-    if (!is_safe(path)) {
+    if (!file_parts_are(path, is_safe)) {
         ckpt_log(CKPT_LOG_WARNING, "%s: a file named %.200s is left out", t->name, path);
         return 0;
     }

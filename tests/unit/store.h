@@ -150,4 +150,35 @@ static inline struct store_out *store_new(const struct ckpt_tensors *list, int *
     return o;
 }
 
+/* A source of rows, and a sink for its tensors into a store; the source owns the list. */
+struct store_pair {
+    struct ckpt_source *src;
+    struct store_out   *out;
+    struct ckpt_sink   *sink;
+    int                 committed, aborted;
+    struct ckpt_err     err;
+};
+
+static inline void store_open_pair(struct store_pair *p, const struct store_row *row, size_t n,
+                                   bool stream)
+{
+    memset(p, 0, sizeof *p);
+    p->src = store_source(row, n, NULL);
+    p->out = store_new(ckpt_source_tensors(p->src), &p->committed, &p->aborted);
+    assert_int_equal(ckpt_sink_new(&p->sink, &store_out_ops, p->out,
+                                   ckpt_source_tensors(p->src), stream, &p->err), 0);
+}
+
+/* All bytes of tensor i; the caller frees them. */
+static inline void *store_whole(struct ckpt_source *s, size_t i)
+{
+    const struct ckpt_tensor *t = ckpt_source_tensor(s, i);
+    void *bytes = malloc((size_t)ckpt_tensor_bytes(t) + 1);
+    struct ckpt_err err = {0};
+
+    if (ckpt_source_read(s, i, 0, t->numel, bytes, &err))
+        fail_msg("%s", err.text);
+    return bytes;
+}
+
 #endif

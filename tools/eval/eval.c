@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "libckpt/mem.h"
-#include "libckpt/io/path.h"
 #include "tools/eval/hidden.h"
 #include "tools/eval/logits.h"
 #include "trainer/checkpoint/adapter.h"

@@ -1,9 +1,7 @@
 /* aspects - one side of a run: random states, arguments, state, optimizer; see inspect.h. */
 #include <fnmatch.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "formats/formats.h"
 #include "formats/place.h"

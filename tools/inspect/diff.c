@@ -5,7 +5,6 @@
  * twice.
  */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "libckpt/base/pool.h"

@@ -1,6 +1,7 @@
 /* encode - see encode.h. */
 #include "tools/inspect/encode.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <jansson.h>
 #include <string.h>
@@ -283,8 +284,10 @@ static int work(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
 /* Cut complete lines into at most n shares of about the same size. */
 static size_t deal(struct input *in, struct share *share, size_t n)
 {
-    size_t each = in->lines_end / n + 1, used = 0;
+    size_t each, used = 0;
 
+    assert(n > 0);
+    each = in->lines_end / n + 1;
     for (size_t at = 0; at < in->lines_end; used++) {
         size_t to = at + each < in->lines_end ? at + each : in->lines_end;
         const char *eol = memchr(in->data + to - 1, '\n', in->lines_end - to + 1);

@@ -9,13 +9,6 @@
 #include "libckpt/base/json.h"
 #include "libckpt/io/pack.h"
 
-static bool ends_in(const char *s, const char *tail)
-{
-    size_t n = strlen(s), k = strlen(tail);
-
-    return n >= k && strcmp(s + n - k, tail) == 0;
-}
-
 static int open_source(struct ckpt_source **out, const struct inspect_want *w,
                        const struct cli *cli, const char *path, struct ckpt_err *err)
 {
@@ -137,7 +130,7 @@ bool inspect_shown_as_values(const struct inspect_want *w, const struct cli *cli
 
     if (!ckpt_path_is_file(path))
         return false;
-    if (ends_in(path, ".json"))
+    if (ckpt_path_ends_in(path, ".json"))
         return true;
     if (ckpt_path_file(&file, path, cli->follow ? CKPT_FOLLOW : 0, &ignored))
         return false;
@@ -150,7 +143,7 @@ bool inspect_shown_as_values(const struct inspect_want *w, const struct cli *cli
 static int special_file(struct out *o, const struct inspect_want *w, const struct cli *cli,
                         const char *path, struct ckpt_err *err)
 {
-    bool json = ends_in(path, ".json");
+    bool json = ckpt_path_ends_in(path, ".json");
     struct ckpt_file *file;
     int rc;
 

@@ -1,6 +1,5 @@
 /* log - what a run logged: facts, tags, and every number for programs; see inspect.h. */
 #include <math.h>
-#include <string.h>
 
 #include "formats/logs/run_log.h"
 #include "tools/inspect/inspect.h"

@@ -1,11 +1,9 @@
 /* overlay - the curves of several runs in one plot each: losses by step, memory by time. */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "formats/logs/metrics_log.h"
 #include "formats/logs/run_log.h"
-#include "libckpt/base/json.h"
 #include "libckpt/mem.h"
 #include "tools/inspect/inspect.h"
 #include "tools/inspect/plot.h"

@@ -5,7 +5,6 @@
  * A part that cannot be read has no line: --verify tells of it.
  */
 #include <fnmatch.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,9 +1,6 @@
 /* run - what a training run left in its trainer_state.json; see inspect.h. */
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
-#include "libckpt/base/json.h"
 #include "tools/inspect/inspect.h"
 #include "tools/inspect/plot.h"
 

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/formats.h"
 #include "formats/quant/quant.h"
 #include "formats/bnb/bnb.h"
 #include "tools/inspect/inspect.h"

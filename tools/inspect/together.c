@@ -3,9 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-#include "formats/formats.h"
 #include "formats/logs/metrics_log.h"
 #include "libckpt/base/json.h"
 #include "tools/inspect/inspect.h"

@@ -1,5 +1,4 @@
 /* tree - torch files that hold more than tensors, shown as the values they are; inspect.h. */
-#include <stdio.h>
 #include <string.h>
 
 #include "formats/container/zip.h"

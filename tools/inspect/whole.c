@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "libckpt/base/json.h"
 #include "libckpt/base/map.h"
@@ -239,7 +238,7 @@ static int check_dir(struct check *c, struct ckpt_dir *dir, bool deep, struct ck
         struct ckpt_dir *inner = NULL;
         size_t n = strlen(name);
 
-        if (n > 11 && strcmp(name + n - 11, ".index.json") == 0)
+        if (ckpt_path_ends_in(name, ".index.json"))
             rc = check_index(c, dir, name, err);
         if (!deep || !c->entry[i].is_dir || name[0] == '.')
             continue;

@@ -1,32 +1,24 @@
 /* merge - see merge.h. */
 #include "tools/merge/merge.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "formats/formats.h"
 #include "libckpt/io/pack.h"
+#include "libckpt/io/path.h"
 #include "tools/merge/packed.h"
 #include "tools/merge/parts.h"
 #include "tools/progress.h"
-
-static bool ends_in(const char *s, const char *tail)
-{
-    size_t n = strlen(s), k = strlen(tail);
-
-    return n >= k && strcmp(s + n - k, tail) == 0;
-}
 
 /* The format that is written: what --to says, refined by what the output is called. */
 static int output_format(const char **format, const struct merge_want *w, const char *output,
                          struct ckpt_err *err)
 {
-    bool stream = strcmp(output, "-") == 0;
-    bool st = ends_in(output, ".safetensors"), pt = ends_in(output, ".pt") ||
-              ends_in(output, ".pth") || ends_in(output, ".bin");
-    bool gguf = ends_in(output, ".gguf"), packed = ckpt_pack_of(output) != CKPT_PACK_NONE;
+    static const char *const torch[] = {".pt", ".pth", ".bin", NULL};
+    bool stream = strcmp(output, "-") == 0, packed = ckpt_pack_of(output) != CKPT_PACK_NONE;
+    bool st = ckpt_path_ends_in(output, ".safetensors"), gguf = ckpt_path_ends_in(output, ".gguf");
+    bool pt = ckpt_path_ends_in_any(output, torch);
 
     *format = w->to ? w->to : w->extract ? "peft" : NULL;
     if (!*format && (w->world || w->stage))

@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "formats/formats.h"
 #include "formats/gguf/types.h"
 
 #define VERIFY_BYTES ((size_t)4 << 20)

@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "formats/formats.h"
 #include "formats/quant/quant.h"
 #include "formats/gguf/requantize.h"
 #include "formats/gguf/as_model.h"

@@ -1,8 +1,6 @@
 /* attributes - see attributes.h. */
 #include "libckpt/remote/git/attributes.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "libckpt/mem.h"

@@ -3,12 +3,9 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "libckpt/copy.h"
-#include "libckpt/view.h"
 
 static const struct store_row rows[] = {
     {"a", CKPT_F32, 2, {300, 70}, 0},  {"empty", CKPT_F32, 2, {0, 5}, 0},
@@ -18,32 +15,12 @@ static const struct store_row rows[] = {
 
 #define N_ROWS (sizeof rows / sizeof rows[0])
 
-/* Source, store and sink of rows; opened and closed together. */
-struct pair {
-    struct ckpt_source *src;
-    struct store_out   *out;
-    struct ckpt_sink   *sink;
-    int                 committed, aborted;
-    struct ckpt_err     err;
-};
-
-static void open_pair(struct pair *p, bool stream)
-{
-    memset(p, 0, sizeof *p);
-    p->src = store_source(rows, N_ROWS, NULL);
-    p->out = store_new(ckpt_source_tensors(p->src), &p->committed, &p->aborted);
-    assert_int_equal(ckpt_sink_new(&p->sink, &store_out_ops, p->out,
-                                   ckpt_source_tensors(p->src), stream, &p->err),
-                     0);
-}
-
-static void check_and_commit(struct pair *p)
+static void check_and_commit(struct store_pair *p)
 {
     for (size_t i = 0; i < N_ROWS; i++) {
         const struct ckpt_tensor *t = ckpt_source_tensor(p->src, i);
-        unsigned char *want = malloc((size_t)ckpt_tensor_bytes(t) + 1);
+        unsigned char *want = store_whole(p->src, i);
 
-        assert_int_equal(ckpt_source_read(p->src, i, 0, t->numel, want, &p->err), 0);
         assert_memory_equal(p->out->bytes[i], want, (size_t)ckpt_tensor_bytes(t));
         free(want);
     }
@@ -59,9 +36,9 @@ TEST(copy_with_any_workers_and_chunks)
         for (size_t chunk = 0; chunk < 3; chunk++)
             for (int stream = 0; stream < 2; stream++) {
                 struct ckpt_copy_opts opts = {.workers = workers, .chunk_bytes = chunk * 4999};
-                struct pair p;
+                struct store_pair p;
 
-                open_pair(&p, stream);
+                store_open_pair(&p, rows, N_ROWS, stream);
                 assert_int_equal(ckpt_copy(p.sink, p.src, &opts, &p.err), 0);
                 if (workers == 1 && chunk == 2)
                     assert_int_equal(p.out->most, 4999);        /* of the BF16 one */
@@ -71,9 +48,9 @@ TEST(copy_with_any_workers_and_chunks)
 
 TEST(copy_without_options)
 {
-    struct pair p;
+    struct store_pair p;
 
-    open_pair(&p, false);
+    store_open_pair(&p, rows, N_ROWS, false);
     assert_int_equal(ckpt_copy(p.sink, p.src, NULL, &p.err), 0);
     check_and_commit(&p);
 }
@@ -84,9 +61,9 @@ TEST(copy_tells_the_first_failure)
     for (int fail_at = 1; fail_at < 60; fail_at++)
         for (int stream = 0; stream < 2; stream++) {
             struct ckpt_copy_opts opts = {.workers = 4, .chunk_bytes = 4096};
-            struct pair p;
+            struct store_pair p;
 
-            open_pair(&p, stream);
+            store_open_pair(&p, rows, N_ROWS, stream);
             p.out->fail_at = fail_at;
             assert_int_equal(ckpt_copy(p.sink, p.src, &opts, &p.err), CKPT_EIO);
             assert_non_null(strstr(p.err.text, "the store is full"));
@@ -99,9 +76,9 @@ TEST(copy_tells_the_first_failure)
 
 TEST(copy_after_failure_does_not_commit)
 {
-    struct pair p;
+    struct store_pair p;
 
-    open_pair(&p, false);
+    store_open_pair(&p, rows, N_ROWS, false);
     p.out->fail_at = 2;
     assert_int_equal(ckpt_copy(p.sink, p.src, NULL, &p.err), CKPT_EIO);
     assert_int_equal(ckpt_sink_commit(p.sink, &p.err), CKPT_ESTATE);
@@ -114,10 +91,10 @@ TEST(copy_stops_when_told)
 {
     volatile int stop = 1;
     struct ckpt_copy_opts opts = {.stop = &stop};
-    struct pair p;
+    struct store_pair p;
 
     for (int stream = 0; stream < 2; stream++) {
-        open_pair(&p, stream);
+        store_open_pair(&p, rows, N_ROWS, stream);
         assert_int_equal(ckpt_copy(p.sink, p.src, &opts, &p.err), CKPT_ESTOPPED);
         assert_int_equal(atomic_load(&p.out->writes), 0);
         ckpt_sink_abort(p.sink);
@@ -128,9 +105,9 @@ TEST(copy_stops_when_told)
 static void copy_mismatch(const struct store_row *row, size_t n, const char *text)
 {
     struct ckpt_source *src = store_source(row, n, NULL);
-    struct pair p;
+    struct store_pair p;
 
-    open_pair(&p, false);
+    store_open_pair(&p, rows, N_ROWS, false);
     assert_int_equal(ckpt_copy(p.sink, src, NULL, &p.err), CKPT_EMISMATCH);
     if (!strstr(p.err.text, text))
         fail_msg("%s", p.err.text);
@@ -172,10 +149,10 @@ TEST(progress_is_throttled_and_ends_at_the_total)
     struct told told = {0};
     struct ckpt_copy_opts opts = {.workers = 2, .chunk_bytes = 4096, .progress = on_progress,
                                   .progress_ctx = &told};
-    struct pair p;
+    struct store_pair p;
     uint64_t want = 0;
 
-    open_pair(&p, false);
+    store_open_pair(&p, rows, N_ROWS, false);
     for (size_t i = 0; i < N_ROWS; i++)
         want += ckpt_tensor_bytes(ckpt_source_tensor(p.src, i));
     assert_int_equal(ckpt_copy(p.sink, p.src, &opts, &p.err), 0);
@@ -210,10 +187,10 @@ TEST(located_ranges_go_from_file_to_file)
 {
     struct ckpt_file *made;
     unsigned char *got;
-    struct pair p;
+    struct store_pair p;
     size_t at = 0;
 
-    open_pair(&p, false);
+    store_open_pair(&p, rows, N_ROWS, false);
     ckpt_sink_abort(p.sink);
     p.out = store_new(ckpt_source_tensors(p.src), &p.committed, &p.aborted);
     unlink("build/test_copy.out");
@@ -319,10 +296,9 @@ static void check_aside(struct ckpt_source *src, size_t chunk)
     assert_int_equal(ckpt_file_size(made), 64 << 20);
     for (size_t i = 0; i < N_LARGE; i++) {
         size_t n = (size_t)ckpt_tensor_bytes(&a.list->item[i]);
-        unsigned char *found = malloc(n + 1), *want = malloc(n + 1);
+        unsigned char *found = malloc(n + 1), *want = store_whole(src, i);
 
         assert_int_equal(ckpt_file_read_at(made, found, n, at, &err), 0);
-        assert_int_equal(ckpt_source_read(src, i, 0, a.list->item[i].numel, want, &err), 0);
         for (size_t k = 0; k < n; k++)
             if (found[k] != want[k])
                 fail_msg("%s: byte %zu, chunks of %zu", a.list->item[i].name, k, chunk);

@@ -1,8 +1,6 @@
 /* err: codes have statuses, sentences are escaped and never overflow. */
 #include "tests/unit/unit.h"
 
-#include "libckpt/err.h"
-
 TEST(status_follows_code)
 {
     assert_int_equal(ckpt_err_status(CKPT_OK), 0);

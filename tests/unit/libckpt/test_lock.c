@@ -62,19 +62,12 @@ TEST(what_is_leased_is_not_unread)
 TEST_ERR(a_directory_is_made_with_its_parents)
 {
     const char *dir = scratch("lock-dirs");
-    char path[400];
-    FILE *f;
+    char path[600];
 
-    snprintf(path, sizeof path, "%s/a/b//c/", dir);
-    assert_int_equal(ckpt_path_make_dirs(path, err), 0);
+    file_put(dir, "file", "");
+    assert_int_equal(ckpt_path_make_dirs(file_in(path, dir, "file/below"), err), CKPT_ECREATE);
+    assert_int_equal(ckpt_path_make_dirs(file_in(path, dir, "file"), err), CKPT_ECREATE);
+    assert_int_equal(ckpt_path_make_dirs(file_in(path, dir, "a/b//c/"), err), 0);
     assert_int_equal(ckpt_path_make_dirs(path, err), 0);
     assert_true(ckpt_path_is_dir(path));
-    snprintf(path, sizeof path, "%s/file", dir);
-    f = fopen(path, "w");
-    assert_non_null(f);
-    fclose(f);
-    snprintf(path, sizeof path, "%s/file/below", dir);
-    assert_int_equal(ckpt_path_make_dirs(path, err), CKPT_ECREATE);
-    snprintf(path, sizeof path, "%s/file", dir);
-    assert_int_equal(ckpt_path_make_dirs(path, err), CKPT_ECREATE);
 }

@@ -64,7 +64,7 @@ TEST(cursor_stays_inside)
 
     ckpt_cursor_init(&c, bytes, sizeof bytes);
     assert_int_equal(ckpt_cursor_u16le(&c), 0x0201);
-    assert_int_equal(ckpt_cursor_u32be(&c), 0x03040506);
+    assert_int_equal(ckpt_cursor_u32le(&c), 0x06050403);
     ckpt_cursor_skip(&c, 2);
     assert_memory_equal(ckpt_cursor_line(&c, &len), "l", 1);
     assert_int_equal(len, 1);

@@ -5,32 +5,19 @@ static const struct store_row rows[] = {
     {"a", CKPT_U8, 1, {10}, 0}, {"empty", CKPT_U8, 1, {0}, 0}, {"b", CKPT_U8, 1, {5}, 0},
 };
 
-struct fixture {
-    struct ckpt_source *src;            /* owns the list */
-    struct store_out   *out;
-    struct ckpt_sink   *sink;
-    int                 committed, aborted;
-    struct ckpt_err     err;
-};
-
-static void begin(struct fixture *f, bool stream)
+static void begin(struct store_pair *f, bool stream)
 {
-    memset(f, 0, sizeof *f);
-    f->src = store_source(rows, 3, NULL);
-    f->out = store_new(ckpt_source_tensors(f->src), &f->committed, &f->aborted);
-    assert_int_equal(ckpt_sink_new(&f->sink, &store_out_ops, f->out,
-                                   ckpt_source_tensors(f->src), stream, &f->err),
-                     0);
+    store_open_pair(f, rows, 3, stream);
     assert_int_equal(ckpt_sink_is_stream(f->sink), stream);
     assert_ptr_equal(ckpt_sink_tensors(f->sink), ckpt_source_tensors(f->src));
 }
 
-static int put(struct fixture *f, size_t i, int64_t start, int64_t count)
+static int put(struct store_pair *f, size_t i, int64_t start, int64_t count)
 {
     return ckpt_sink_write(f->sink, i, start, count, "0123456789", &f->err);
 }
 
-static void end(struct fixture *f, int code)
+static void end(struct store_pair *f, int code)
 {
     assert_int_equal(ckpt_sink_commit(f->sink, &f->err), code);
     assert_int_equal(f->committed, code == 0);
@@ -40,7 +27,7 @@ static void end(struct fixture *f, int code)
 
 TEST(any_order_and_all_written)
 {
-    struct fixture f;
+    struct store_pair f;
 
     begin(&f, false);
     assert_int_equal(put(&f, 2, 0, 5), 0);
@@ -52,7 +39,7 @@ TEST(any_order_and_all_written)
 
 TEST(commit_refuses_what_is_missing_or_twice)
 {
-    struct fixture f;
+    struct store_pair f;
 
     begin(&f, false);
     assert_int_equal(put(&f, 2, 0, 5), 0);
@@ -70,7 +57,7 @@ TEST(commit_refuses_what_is_missing_or_twice)
 
 TEST(ranges_are_checked)
 {
-    struct fixture f;
+    struct store_pair f;
 
     begin(&f, false);
     assert_int_equal(put(&f, 3, 0, 1), CKPT_ESTATE);
@@ -89,7 +76,7 @@ TEST(ranges_are_checked)
 
 TEST(stream_takes_elements_in_order)
 {
-    struct fixture f;
+    struct store_pair f;
 
     begin(&f, true);
     assert_int_equal(put(&f, 2, 0, 5), CKPT_ESTATE);
@@ -106,7 +93,7 @@ TEST(stream_takes_elements_in_order)
 
 TEST(failed_write_is_not_counted)
 {
-    struct fixture f;
+    struct store_pair f;
 
     begin(&f, false);
     f.out->fail_at = 2;
@@ -135,7 +122,7 @@ static const struct ckpt_sink_ops located_ops = {
 TEST(located_ranges_are_checked_and_counted)
 {
     struct ckpt_sink_extent at;
-    struct fixture f;
+    struct store_pair f;
 
     begin(&f, false);
     assert_false(ckpt_sink_locate(f.sink, 0, 0, 10, &at));      /* the store cannot tell */

@@ -50,23 +50,12 @@ static struct ckpt_source *must_view(const struct ckpt_lora_update *u, size_t n,
     return s;
 }
 
-static unsigned char *whole(struct ckpt_source *s, size_t i)
-{
-    const struct ckpt_tensor *t = ckpt_source_tensor(s, i);
-    unsigned char *p = malloc((size_t)ckpt_tensor_bytes(t));
-    struct ckpt_err err = {0};
-
-    if (ckpt_source_read(s, i, 0, t->numel, p, &err))
-        fail_msg("%s", err.text);
-    return p;
-}
-
 /* Tensor i read in ranges of n elements is tensor i read at once. */
 static void assert_ranges(struct ckpt_source *s, size_t i, int64_t n)
 {
     const struct ckpt_tensor *t = ckpt_source_tensor(s, i);
     size_t width = ckpt_dtype_size(t->dtype);
-    unsigned char *all = whole(s, i), *part = malloc((size_t)n * width);
+    unsigned char *all = store_whole(s, i), *part = malloc((size_t)n * width);
     struct ckpt_err err = {0};
 
     for (int64_t at = 0; at < t->numel; at += n) {
@@ -106,11 +95,11 @@ TEST(the_product_is_added)
     struct ckpt_lora_update u = update(2, 5, 6, false);
     struct ckpt_source *s = NULL, *b = store_source(base_rows, N_BASE, NULL);
     struct ckpt_source *a = store_source(adapter_rows, 8, NULL);
-    unsigned char *w = whole(b, 2), *fa = whole(a, 5), *fb = whole(a, 6), *found;
+    unsigned char *w = store_whole(b, 2), *fa = store_whole(a, 5), *fb = store_whole(a, 6), *found;
     int closed;
 
     s = must_view(&u, 1, &closed);
-    found = whole(s, 2);
+    found = store_whole(s, 2);
     for (size_t i = 0; i < 45; i++) {
         double x, y;
         float d = 0;
@@ -165,13 +154,13 @@ TEST(a_further_tensor_starts_from_the_base)
     u[1].as = "merged";
     s = must_view(u, 2, &closed);
     assert_int_equal(ckpt_source_count(s), N_BASE + 2);
-    x = whole(s, 4);
-    y = whole(s, ckpt_source_find(s, "copy"));
+    x = store_whole(s, 4);
+    y = store_whole(s, ckpt_source_find(s, "copy"));
     assert_memory_equal(x, y, 100);
     free(x);
     free(y);
-    x = whole(s, 0);
-    y = whole(s, ckpt_source_find(s, "merged"));
+    x = store_whole(s, 0);
+    y = store_whole(s, ckpt_source_find(s, "merged"));
     assert_memory_not_equal(x, y, 300 * 70 * 4);
     free(x);
     free(y);
@@ -193,7 +182,7 @@ TEST_ERR(copies_that_cannot_be_converted_are_refused)
     assert_int_equal(closed, 2);
     u.own = 7;
     s = must_view(&u, 1, &closed);
-    p = whole(s, 5);
+    p = store_whole(s, 5);
     free(p);
     ckpt_source_close(s);
     u.own = 2;
@@ -246,12 +235,12 @@ TEST_ERR(a_part_gets_its_rows_and_columns)
                                     expert(1, 1, true)};
     struct ckpt_source *s, *b = store_source(stack_rows, 2, NULL);
     struct ckpt_source *f = store_source(stack_factors, 2, NULL);
-    float *fa = (float *)whole(f, 0), *fb = (float *)whole(f, 1);
+    float *fa = store_whole(f, 0), *fb = store_whole(f, 1);
 
     if (view_stack(&s, u, 4, err))
         fail_msg("%s", err->text);
     for (size_t t = 0; t < 2; t++) {
-        float *w = (float *)whole(b, t), *found = (float *)whole(s, t);
+        float *w = store_whole(b, t), *found = store_whole(s, t);
 
         for (size_t k = 0; k < 24; k++) {
             size_t e = k / 12, o = t ? k % 3 : k % 12 / 4, i = t ? k % 12 / 3 : k % 4;
@@ -316,8 +305,8 @@ TEST_ERR(changes_of_several_adapters_add_up)
     if (ckpt_view_lora(&s, store_source(base_rows, N_BASE, NULL), adapter, 2, u, 4, err))
         fail_msg("%s", err->text);
     for (size_t t = 0; t < 6; t += 5) {
-        float *w = (float *)whole(b, t), *found = (float *)whole(s, t);
-        float *w1 = (float *)whole(one[0], t), *w2 = (float *)whole(one[1], t);
+        float *w = store_whole(b, t), *found = store_whole(s, t);
+        float *w1 = store_whole(one[0], t), *w2 = store_whole(one[1], t);
 
         for (int64_t k = 0; k < ckpt_source_tensor(s, t)->numel; k++) {
             double size = fabs((double)w[k]) + fabs((double)w1[k]) + fabs((double)w2[k]);
@@ -387,7 +376,7 @@ TEST_ERR(threads_and_pairs_that_come_and_go)
     assert_int_equal(ckpt_view_lora(&c.s, store_source(rows, MANY, NULL), &adapter, 1, u, MANY,
                                     err), 0);
     for (size_t i = 0; i < MANY; i++)
-        c.want[i] = whole(c.s, i);
+        c.want[i] = store_whole(c.s, i);
     if (ckpt_pool_run(4, 20 * MANY, read_one, &c, err))
         fail_msg("%s", err->text);
     for (size_t i = 0; i < MANY; i++)

@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "libckpt/base/json.h"
 #include "libckpt/io/lock.h"
 #include "libckpt/log.h"
 #include "tools/cli_items.h"

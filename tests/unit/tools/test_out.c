@@ -42,17 +42,44 @@ static void fill(struct out *o)
     json_decref(v);
 }
 
-static char *printed(bool json)
+static struct out *begun(bool json)
 {
     struct ckpt_err err = {0};
-    struct stdio_to s;
     struct out *o;
 
     assert_int_equal(out_new(&o, json, &err), 0);
-    fill(o);
+    return o;
+}
+
+/* What is printed at the end. */
+static char *ended(struct out *o)
+{
+    struct ckpt_err err = {0};
+    struct stdio_to s;
+
     stdio_begin(&s, stdout);
     assert_int_equal(out_end(o, &err), 0);
     return stdio_end(&s);
+}
+
+/* The same as a document. */
+static json_t *document(struct out *o)
+{
+    struct ckpt_err err = {0};
+    char *text = ended(o);
+    json_t *doc;
+
+    assert_int_equal(ckpt_json_parse(&doc, text, strlen(text), CKPT_JSON_STRICT, &err), 0);
+    free(text);
+    return doc;
+}
+
+static char *printed(bool json)
+{
+    struct out *o = begun(json);
+
+    fill(o);
+    return ended(o);
 }
 
 TEST(table_for_people)
@@ -73,12 +100,13 @@ TEST(table_for_people)
     free(text);
 }
 
-TEST_ERR(document_for_programs)
+TEST(document_for_programs)
 {
-    char *text = printed(true);
+    struct out *o = begun(true);
     json_t *doc, *row;
 
-    assert_int_equal(ckpt_json_parse(&doc, text, strlen(text), CKPT_JSON_STRICT, err), 0);
+    fill(o);
+    doc = document(o);
     assert_string_equal(json_string_value(json_object_get(doc, "format")), "x\033[31m");
     assert_string_equal(json_string_value(json_object_get(doc, "secret")), "for programs");
     assert_int_equal(json_integer_value(json_object_get(doc, "n")), -3);
@@ -99,7 +127,6 @@ TEST_ERR(document_for_programs)
     assert_true(json_is_null(json_object_get(row, "mean")));
     assert_int_equal(json_object_size(row), 5);
     json_decref(doc);
-    free(text);
 }
 
 /* Every row is one line, so that grep and paste work on it. */
@@ -121,21 +148,13 @@ TEST(strings_survive)
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct ckpt_err err = {0};
-        struct stdio_to s;
-        struct out *o;
+        struct out *o = begun(true);
         json_t *doc;
-        char *text;
 
-        assert_int_equal(out_new(&o, true, &err), 0);
         out_str(o, "k", "k", rows[i].in);
-        stdio_begin(&s, stdout);
-        assert_int_equal(out_end(o, &err), 0);
-        text = stdio_end(&s);
-        assert_int_equal(ckpt_json_parse(&doc, text, strlen(text), CKPT_JSON_STRICT, &err), 0);
+        doc = document(o);
         assert_string_equal(json_string_value(json_object_get(doc, "k")), rows[i].out);
         json_decref(doc);
-        free(text);
     }
 }
 
@@ -144,59 +163,37 @@ TEST(reals_read_back)
     static const double values[] = {0, -0.0, 1, -1e300, 5e-324, 0.1, 1e16, 123456789.125, 1e-5};
 
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
-        struct ckpt_err err = {0};
-        struct stdio_to s;
-        struct out *o;
+        struct out *o = begun(true);
         json_t *doc;
-        char *text;
 
-        assert_int_equal(out_new(&o, true, &err), 0);
         out_real(o, "k", "k", values[i]);
-        stdio_begin(&s, stdout);
-        assert_int_equal(out_end(o, &err), 0);
-        text = stdio_end(&s);
-        assert_int_equal(ckpt_json_parse(&doc, text, strlen(text), CKPT_JSON_STRICT, &err), 0);
+        doc = document(o);
         assert_true(json_is_real(json_object_get(doc, "k")));
         assert_true(json_real_value(json_object_get(doc, "k")) == values[i]);
         json_decref(doc);
-        free(text);
     }
 }
 
-TEST_ERR(nothing_is_a_document)
+static void assert_printed(char *text, const char *want)
+{
+    assert_string_equal(text, want);
+    free(text);
+}
+
+TEST(nothing_is_a_document)
 {
     struct stdio_to s;
     struct out *o;
-    char *text;
 
-    assert_int_equal(out_new(&o, true, err), 0);
-    stdio_begin(&s, stdout);
-    assert_int_equal(out_end(o, err), 0);
-    text = stdio_end(&s);
-    assert_string_equal(text, "{}\n");
-    free(text);
-    assert_int_equal(out_new(&o, false, err), 0);
+    assert_printed(ended(begun(true)), "{}\n");
+    o = begun(false);
     out_str(o, "k", "k", "v");
     stdio_begin(&s, stdout);
     out_abort(o);
-    text = stdio_end(&s);
-    assert_string_equal(text, "");
-    free(text);
+    assert_printed(stdio_end(&s), "");
 }
 
-TEST_ERR(nothing_is_no_text)
-{
-    struct stdio_to s;
-    struct out *o;
-    char *text;
-
-    assert_int_equal(out_new(&o, false, err), 0);
-    stdio_begin(&s, stdout);
-    assert_int_equal(out_end(o, err), 0);
-    text = stdio_end(&s);
-    assert_string_equal(text, "");
-    free(text);
-}
+TEST(nothing_is_no_text) { assert_printed(ended(begun(false)), ""); }
 
 TEST_ERR(a_full_disk_is_told)
 {

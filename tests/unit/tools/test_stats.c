@@ -3,7 +3,6 @@
 
 #include <math.h>
 
-#include "formats/formats.h"
 #include "libckpt/ckpt.h"
 #include "tools/inspect/inspect.h"
 

@@ -1,5 +1,5 @@
 /* manifest: says what a directory holds, and finds each way in which it no longer does. */
-#include "tests/unit/unit.h"
+#include "tests/unit/files.h"
 
 #include "libckpt/digest.h"
 #include "libckpt/file.h"
@@ -7,18 +7,11 @@
 #include "libckpt/mem.h"
 #include "trainer/checkpoint/manifest.h"
 
-static char dir[256];
+static const char *dir;
 
 static void put(const char *name, const char *text)
 {
-    char path[600];
-    FILE *f;
-
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    f = fopen(path, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    assert_int_equal(fclose(f), 0);
+    put_text(text_of("%s/%s", dir, name), text);
 }
 
 /* A directory with two files, one in a folder, and its manifest. */
@@ -26,11 +19,10 @@ BEFORE_EACH()
 {
     json_t *facts = json_pack("{s:i, s:s}", "step", 3, "run", "abc");
     struct ckpt_err err = {0};
-    char path[300], *text;
+    char *text;
 
-    snprintf(dir, sizeof dir, "%s", scratch("manifest"));
-    snprintf(path, sizeof path, "%s/sub", dir);
-    assert_int_equal(mkdir(path, 0777), 0);
+    dir = scratch("manifest");
+    assert_int_equal(mkdir(text_of("%s/sub", dir), 0777), 0);
     put("b.txt", "hello\n");
     put("sub/a.bin", "abc");
     put(".hidden", "not told");
@@ -86,7 +78,7 @@ static void assert_found(enum manifest_depth depth, int code, const char *reason
 TEST(damage)
 {
     struct ckpt_err err = {0};
-    char path[300];
+    const char *path = text_of("%s/sub/a.bin", dir);
 
     assert_int_equal(manifest_check(NULL, dir, MANIFEST_DIGESTS, &err), 0);
     put("sub/a.bin", "abd");                    /* same size */
@@ -95,14 +87,12 @@ TEST(damage)
     put("sub/a.bin", "ab");
     assert_found(MANIFEST_SIZES, CKPT_EFORMAT, "truncated",
                  "sub/a.bin: 2 bytes, 3 expected");
-    snprintf(path, sizeof path, "%s/sub/a.bin", dir);
     assert_int_equal(unlink(path), 0);
     assert_found(MANIFEST_SIZES, CKPT_EFORMAT, "missing", "sub/a.bin: absent");
     assert_int_equal(symlink("../b.txt", path), 0);
     assert_found(MANIFEST_SIZES, CKPT_EREFUSED, "refused-path", "sub/a.bin");
     assert_int_equal(unlink(path), 0);
-    snprintf(path, sizeof path, "%s/" MANIFEST_NAME, dir);
-    assert_int_equal(unlink(path), 0);
+    assert_int_equal(unlink(text_of("%s/" MANIFEST_NAME, dir)), 0);
     assert_found(MANIFEST_SIZES, CKPT_ENOTFOUND, "not-found", MANIFEST_NAME);
 }
 
@@ -133,6 +123,17 @@ static void save(json_t *m, bool sealed)
     json_decref(m);
 }
 
+/* A fresh directory, in whose manifest a value of the first file's is replaced, and the digest. */
+static void forge(const char *key, json_t *value)
+{
+    json_t *m;
+
+    before_each();
+    m = load();
+    json_object_set_new(json_array_get(json_object_get(m, "files"), 0), key, value);
+    save(m, true);
+}
+
 /* A manifest that was changed is not believed, nor followed out of its directory. */
 TEST(forged)
 {
@@ -145,19 +146,11 @@ TEST(forged)
     for (size_t i = 0; i < sizeof unclean / sizeof unclean[0]; i++) {
         struct ckpt_err err = {0};
 
-        before_each();
-        m = load();
-        json_object_set_new(json_array_get(json_object_get(m, "files"), 0), "name",
-                            json_string(unclean[i]));
-        save(m, true);
+        forge("name", json_string(unclean[i]));
         assert_int_equal(manifest_check(NULL, dir, MANIFEST_SIZES, &err), CKPT_EREFUSED);
         assert_string_equal(err.reason, "refused-path");
     }
-    before_each();
-    m = load();
-    json_object_set_new(json_array_get(json_object_get(m, "files"), 0), "size",
-                        json_integer(-1));
-    save(m, true);
+    forge("size", json_integer(-1));
     assert_found(MANIFEST_SIZES, CKPT_EFORMAT, "truncated", "b.txt: 6 bytes, -1 expected");
     before_each();
     m = load();

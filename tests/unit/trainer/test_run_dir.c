@@ -1,5 +1,5 @@
 /* run_dir: which checkpoints are pruned, passed over, in the way, and what is done about them. */
-#include "tests/unit/unit.h"
+#include "tests/unit/files.h"
 
 #include "libckpt/base/json.h"
 #include "libckpt/mem.h"
@@ -8,19 +8,9 @@
 
 static char dir[300];
 
-static char *at(char path[600], int number, const char *file)
+static const char *at(int number, const char *file)
 {
-    snprintf(path, 600, "%s/checkpoint-%d%s%s", dir, number, *file ? "/" : "", file);
-    return path;
-}
-
-static void put(const char *path, const char *text)
-{
-    FILE *f = fopen(path, "w");
-
-    assert_non_null(f);
-    fputs(text, f);
-    assert_int_equal(fclose(f), 0);
+    return text_of("%s/checkpoint-%d%s%s", dir, number, *file ? "/" : "", file);
 }
 
 /* A checkpoint that holds what its manifest says. */
@@ -28,23 +18,21 @@ static void make(int number)
 {
     json_t *facts = json_pack("{s:i}", "step", number);
     struct ckpt_err err = {0};
-    char path[600], *text;
+    char *text;
 
-    assert_int_equal(mkdir(at(path, number, ""), 0777), 0);
-    put(at(path, number, "model.safetensors"), "weights");
-    put(at(path, number, "config.json"), "{}");
-    put(at(path, number, "training_args.bin"), "private");
-    assert_int_equal(manifest_make(&text, at(path, number, ""), facts, &err), 0);
-    put(at(path, number, MANIFEST_NAME), text);
+    assert_int_equal(mkdir(at(number, ""), 0777), 0);
+    put_text(at(number, "model.safetensors"), "weights");
+    put_text(at(number, "config.json"), "{}");
+    put_text(at(number, "training_args.bin"), "private");
+    assert_int_equal(manifest_make(&text, at(number, ""), facts, &err), 0);
+    put_text(at(number, MANIFEST_NAME), text);
     ckpt_free(text);
     json_decref(facts);
 }
 
 static bool is_there(int number)
 {
-    char path[600];
-
-    return access(at(path, number, ""), F_OK) == 0;
+    return access(at(number, ""), F_OK) == 0;
 }
 
 /* transformers' rotate_checkpoints over 1..n: what is left, a bit each. */
@@ -91,13 +79,12 @@ TEST(what_is_read_or_not_ours_is_not_pruned)
 {
     struct run_dir d = {.path = dir};
     struct ckpt_lock *reader;
-    char path[600];
 
     snprintf(dir, sizeof dir, "%s", scratch("run-dir-read"));
     for (int i = 1; i <= 4; i++)
         make(i);
-    assert_int_equal(unlink(at(path, 3, MANIFEST_NAME)), 0);
-    reader = ckpt_lock_reader(at(path, 1, ""));
+    assert_int_equal(unlink(at(3, MANIFEST_NAME)), 0);
+    reader = ckpt_lock_reader(at(1, ""));
     run_dir_prune(&d, 1, "", false);
     assert_true(is_there(1) && !is_there(2) && is_there(3) && is_there(4));
     ckpt_lock_release(reader);
@@ -109,7 +96,7 @@ TEST(the_newest_whole_one_is_found_and_damage_may_be_replaced)
 {
     struct run_dir d = {.path = dir};
     struct ckpt_err err = {0};
-    char path[4096], file[600];
+    char path[4096];
     int64_t number = 0;
 
     snprintf(dir, sizeof dir, "%s", scratch("run-dir-newest"));
@@ -117,10 +104,10 @@ TEST(the_newest_whole_one_is_found_and_damage_may_be_replaced)
     assert_string_equal(err.reason, "none");
     for (int i = 8; i <= 12; i++)
         make(i);
-    put(at(file, 12, "config.json"), "[]");                     /* other bytes, the same size */
-    put(at(file, 11, "model.safetensors"), "weight");           /* cut short */
-    assert_int_equal(unlink(at(file, 10, MANIFEST_NAME)), 0);   /* another program's */
-    assert_int_equal(unlink(at(file, 9, "training_args.bin")), 0);      /* not needed */
+    put_text(at(12, "config.json"), "[]");              /* other bytes, the same size */
+    put_text(at(11, "model.safetensors"), "weight");   /* cut short */
+    assert_int_equal(unlink(at(10, MANIFEST_NAME)), 0);         /* another program's */
+    assert_int_equal(unlink(at(9, "training_args.bin")), 0);    /* not needed */
     err = (struct ckpt_err){0};
     assert_int_equal(run_dir_newest(path, &number, &d, dir, RUN_DIR_ANY, &err), 0);
     assert_int_equal(number, 9);

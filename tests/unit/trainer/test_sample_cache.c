@@ -8,6 +8,7 @@
 
 #include "tests/unit/data_files.h"
 #include "tests/unit/faults.h"
+#include "tests/unit/files.h"
 #include "libckpt/commit.h"
 #include "libckpt/log.h"
 #include "trainer/data/sample_cache.h"
@@ -45,14 +46,7 @@ BEFORE_EACH()
     ckpt_log_hook(listen, NULL);
 }
 
-static void write_rows(const char *body)
-{
-    FILE *f = fopen(ROWS, "w");
-
-    assert_non_null(f);
-    fputs(body, f);
-    fclose(f);
-}
+static void write_rows(const char *body) { put_text(ROWS, body); }
 
 /* n rows of text of several lengths, every bad-th of them without the field. */
 static void write_texts(int n, int bad)
@@ -74,12 +68,13 @@ static int open_set(struct set *s, const struct data_opts *opts, struct ckpt_err
     const char *path = ROWS;
     struct records_opts rows = {.identity = true};
     struct data_opts o = *opts;
+    int rc;
 
     memset(s, 0, sizeof *s);
     o.max_seq_length = o.max_seq_length ? o.max_seq_length : 64;
     o.workers = o.workers ? o.workers : 2;
-    return records_open_with(&s->records, &path, 1, &rows, err) ||
-           data_source_open(&s->source, s->records, tok, &o, err) ? err->code : 0;
+    rc = records_open_with(&s->records, &path, 1, &rows, err);
+    return rc ? rc : data_source_open(&s->source, s->records, tok, &o, err);
 }
 
 static void close_set(struct set *s)
@@ -94,6 +89,16 @@ static void must_open(struct set *s, const struct data_opts *opts)
 
     if (open_set(s, opts, &err))
         fail_msg("%s", err.text);
+}
+
+/* Whether a set that is opened like this has its samples from the cache. */
+static void expect_cache(const struct data_opts *opts, bool cached)
+{
+    struct set s;
+
+    must_open(&s, opts);
+    assert_int_equal(s.source->cache != NULL, cached);
+    close_set(&s);
 }
 
 /* Every sample, error, length and statistic of a is b's. */
@@ -221,8 +226,7 @@ TEST(bad_rows_are_the_same_rows)
     assert_kept_is_same(o);
     /* A file that was made while they were errors serves when they are skipped. */
     o = (struct data_opts){.cache = DATA_CACHE_ON};
-    must_open(&s, &o);
-    close_set(&s);
+    expect_cache(&o, true);
     o.bad = DATA_BAD_SKIP;
     told[0] = '\0';
     must_open(&s, &o);
@@ -243,28 +247,20 @@ TEST(whatever_decides_samples_makes_another_file)
         {.prompt_template = "{text}", .completion_template = "x",
          .pair = {.wanted = true, .start = 1}},
     };
-    struct set s;
     struct data_opts o = {.cache = DATA_CACHE_ON};
     struct timespec t[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
 
     write_texts(20, 0);
-    must_open(&s, &o);
-    close_set(&s);
+    expect_cache(&o, true);
     for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
         o = other[i];
         o.cache = DATA_CACHE_AUTO;
-        must_open(&s, &o);
-        assert_null(s.source->cache);
-        close_set(&s);
+        expect_cache(&o, false);
     }
     o = (struct data_opts){.cache = DATA_CACHE_AUTO};
-    must_open(&s, &o);
-    assert_non_null(s.source->cache);
-    close_set(&s);
+    expect_cache(&o, true);
     assert_int_equal(utimensat(AT_FDCWD, ROWS, t, 0), 0);
-    must_open(&s, &o);
-    assert_null(s.source->cache);
-    close_set(&s);
+    expect_cache(&o, false);
 }
 
 /* The same size and time, another text: some samples are looked at. */
@@ -276,8 +272,7 @@ TEST(a_file_of_other_samples_is_made_anew)
 
     write_rows("{\"text\": \"a cat\"}\n{\"text\": \"a dog\"}\n");
     assert_int_equal(utimensat(AT_FDCWD, ROWS, t, 0), 0);
-    must_open(&kept, &o);
-    close_set(&kept);
+    expect_cache(&o, true);
     write_rows("{\"text\": \"a dog\"}\n{\"text\": \"a dog\"}\n");
     assert_int_equal(utimensat(AT_FDCWD, ROWS, t, 0), 0);
     told[0] = '\0';
@@ -295,31 +290,18 @@ TEST(it_is_kept_unasked_where_it_pays)
                      twice = {.cache = DATA_CACHE_AUTO, .passes = 2},
                      skip = {.cache = DATA_CACHE_AUTO, .bad = DATA_BAD_SKIP};
     char path[512];
-    struct set s;
 
     write_texts(999, 0);
-    must_open(&s, &twice);
-    assert_null(s.source->cache);
-    close_set(&s);
+    expect_cache(&twice, false);
     write_texts(1000, 0);
-    must_open(&s, &once);
-    assert_null(s.source->cache);
-    close_set(&s);
-    must_open(&s, &twice);
-    assert_non_null(s.source->cache);
-    close_set(&s);
-    must_open(&s, &once);
-    assert_non_null(s.source->cache);
-    close_set(&s);
+    expect_cache(&once, false);
+    expect_cache(&twice, true);
+    expect_cache(&once, true);
     object(path);
     unlink(path);
-    must_open(&s, &skip);
-    assert_non_null(s.source->cache);
-    close_set(&s);
+    expect_cache(&skip, true);
     setenv("CKPT_CACHE", "none", 1);
-    must_open(&s, &twice);
-    assert_null(s.source->cache);
-    close_set(&s);
+    expect_cache(&twice, false);
 }
 
 /* Bytes of it changed, all but most of those of a text, and other lengths: never another sample. */
@@ -334,8 +316,7 @@ TEST(a_damaged_file_changes_no_sample)
 
     write_texts(6, 4);
     must_open(&plain, &(struct data_opts){0});
-    must_open(&kept, &o);
-    close_set(&kept);
+    expect_cache(&o, true);
     object(path);
     assert_int_equal(stat(path, &st), 0);
     for (long at = 0; at < st.st_size; at += at < 96 || at > 352 ? 1 : 32) {
@@ -351,10 +332,8 @@ TEST(a_damaged_file_changes_no_sample)
         assert_same(&plain, &kept);
         assert_non_null(strstr(told, "the cache of samples"));
         close_set(&kept);
-        if (access(path, F_OK)) {       /* it was damaged when a sample was read */
-            must_open(&kept, &o);
-            close_set(&kept);
-        }
+        if (access(path, F_OK))         /* it was damaged when a sample was read */
+            expect_cache(&o, true);
     }
     for (long size = 0; size < st.st_size; size += 29) {
         assert_int_equal(truncate(path, size), 0);

@@ -10,17 +10,42 @@
 #include "trainer/data/pcg64.h"
 #include "trainer/data/shuffle.h"
 
-static json_t *golden(void)
+static json_t *root;
+
+BEFORE_ALL()
 {
     struct ckpt_err err = {0};
     struct ckpt_file *f;
-    json_t *root;
 
     if (ckpt_file_open(&f, "tests/golden/shuffles.json", 0, &err) ||
         ckpt_json_read(&root, f, CKPT_JSON_MAX_BYTES, 0, &err))
         fail_msg("%s", err.text);
     ckpt_file_close(f);
-    return root;
+}
+
+AFTER_ALL()
+{
+    json_decref(root);
+}
+
+/* Check each row of a list of the golden file, which has so many. */
+static void each_row(const char *list, size_t n, void (*check)(const json_t *row))
+{
+    const json_t *rows = json_object_get(root, list);
+
+    assert_int_equal(json_array_size(rows), n);
+    for (size_t i = 0; i < n; i++)
+        check(json_array_get(rows, i));
+}
+
+static struct shuffle *must_shuffle(const struct shuffle_opts *o)
+{
+    struct ckpt_err err = {0};
+    struct shuffle *s;
+
+    if (shuffle_new(&s, o, &err))
+        fail_msg("%s", err.text);
+    return s;
 }
 
 static int64_t number(const json_t *obj, const char *key)
@@ -42,42 +67,41 @@ static uint64_t fnv(const int64_t *order, int64_t n)
     return h;
 }
 
+static void check_list(const json_t *want, const int64_t *got)
+{
+    for (size_t k = 0; k < json_array_size(want); k++)
+        assert_int_equal(got[k], json_integer_value(json_array_get(want, k)));
+}
+
 static void check_order(const json_t *want, const int64_t *order, int64_t n)
 {
     const json_t *all = json_object_get(want, "all"), *first = json_object_get(want, "first");
     const json_t *last = json_object_get(want, "last");
     const json_t *digest = json_object_get(want, "fnv1a64_u32le");
-    size_t k;
 
     assert_int_equal(n, number(want, "n"));
-    assert_true(all || (first && last && digest));
-    for (k = 0; all && k < (size_t)n; k++)
-        assert_int_equal(order[k], json_integer_value(json_array_get(all, k)));
-    for (k = 0; first && k < json_array_size(first); k++)
-        assert_int_equal(order[k], json_integer_value(json_array_get(first, k)));
-    for (k = 0; last && k < json_array_size(last); k++)
-        assert_int_equal(order[(size_t)n - json_array_size(last) + k],
-                         json_integer_value(json_array_get(last, k)));
+    assert_true(all ? json_array_size(all) == (size_t)n : first && last && digest);
+    check_list(all, order);
+    check_list(first, order);
+    check_list(last, order + (size_t)n - json_array_size(last));
     if (digest)
         assert_true(fnv(order, n) == strtoull(json_string_value(digest), NULL, 16));
 }
 
+static void check_randperm(const json_t *row)
+{
+    int64_t n = number(row, "n"), *order = calloc((size_t)n, sizeof *order);
+    struct mt19937 g;
+
+    mt19937_seed(&g, (uint64_t)number(row, "seed"));
+    mt19937_randperm(&g, order, n);
+    check_order(json_object_get(row, "order"), order, n);
+    free(order);
+}
+
 TEST(randperm_equals_torch)
 {
-    json_t *root = golden(), *row;
-    size_t i;
-
-    assert_int_equal(json_array_size(json_object_get(root, "torch_randperm")), 25);
-    json_array_foreach(json_object_get(root, "torch_randperm"), i, row) {
-        int64_t n = number(row, "n"), *order = calloc((size_t)n, sizeof *order);
-        struct mt19937 g;
-
-        mt19937_seed(&g, (uint64_t)number(row, "seed"));
-        mt19937_randperm(&g, order, n);
-        check_order(json_object_get(row, "order"), order, n);
-        free(order);
-    }
-    json_decref(root);
+    each_row("torch_randperm", 25, check_randperm);
 }
 
 static void check_batches(const json_t *row)
@@ -88,12 +112,9 @@ static void check_batches(const json_t *row)
         .micro_batch = number(row, "batch"), .grad_accum = 1, .rank = (int)number(row, "rank"),
         .world_size = (int)number(row, "world"),
     };
-    struct ckpt_err err = {0};
-    struct shuffle *s;
-    const int64_t *order;
+    struct shuffle *s = must_shuffle(&o);
+    const int64_t *order = shuffle_order(s, number(row, "epoch"));
 
-    assert_int_equal(shuffle_new(&s, &o, &err), 0);
-    order = shuffle_order(s, number(row, "epoch"));
     assert_int_equal(shuffle_micros(s), json_array_size(batches));
     for (size_t m = 0; m < json_array_size(batches); m++) {
         const json_t *want = json_array_get(batches, m);
@@ -115,17 +136,11 @@ static void check_batches(const json_t *row)
 
 TEST(ranks_get_what_accelerate_gives_them)
 {
-    json_t *root = golden(), *row;
-    size_t i;
-
-    assert_int_equal(json_array_size(json_object_get(root, "seedable_sampler")), 36);
-    json_array_foreach(json_object_get(root, "seedable_sampler"), i, row)
-        check_batches(row);
-    json_decref(root);
+    each_row("seedable_sampler", 36, check_batches);
 }
 
 /* All samples of a rank and epoch, batch after batch, for any batch size. */
-static void check_distributed(const json_t *row, int64_t batch)
+static void check_samples(const json_t *row, int64_t batch)
 {
     struct shuffle_opts o = {
         .n = number(row, "n"), .seed = (uint64_t)number(row, "seed"), .shuffle = true,
@@ -134,12 +149,9 @@ static void check_distributed(const json_t *row, int64_t batch)
         .tail = json_is_true(json_object_get(row, "drop_last")) ? SHUFFLE_DROP : SHUFFLE_WRAP,
     };
     int64_t *got = calloc((size_t)o.n, sizeof *got), n = 0;
-    struct ckpt_err err = {0};
-    const int64_t *order;
-    struct shuffle *s;
+    struct shuffle *s = must_shuffle(&o);
+    const int64_t *order = shuffle_order(s, number(row, "epoch"));
 
-    assert_int_equal(shuffle_new(&s, &o, &err), 0);
-    order = shuffle_order(s, number(row, "epoch"));
     for (int64_t m = 0; m < shuffle_micros(s); m++) {
         struct shuffle_slice slice;
 
@@ -153,50 +165,45 @@ static void check_distributed(const json_t *row, int64_t batch)
     free(got);
 }
 
+static void check_distributed(const json_t *row)
+{
+    check_samples(row, 1);
+    if (!json_is_true(json_object_get(row, "drop_last")))
+        check_samples(row, 3);
+}
+
 TEST(ranks_get_what_a_distributed_sampler_gives_them)
 {
-    json_t *root = golden(), *row;
-    size_t i;
+    each_row("distributed_sampler", 90, check_distributed);
+}
 
-    assert_int_equal(json_array_size(json_object_get(root, "distributed_sampler")), 90);
-    json_array_foreach(json_object_get(root, "distributed_sampler"), i, row) {
-        check_distributed(row, 1);
-        if (!json_is_true(json_object_get(row, "drop_last")))
-            check_distributed(row, 3);
-    }
-    json_decref(root);
+static void check_dataset(const json_t *row)
+{
+    int64_t n = number(row, "n"), *order = calloc((size_t)n, sizeof *order), n_train;
+    const json_t *split = json_object_get(row, "split_0.1");
+    uint64_t seed = (uint64_t)number(row, "seed");
+    struct pcg64 g;
+
+    pcg64_seed(&g, seed);
+    pcg64_permutation(&g, order, n);
+    check_order(json_object_get(row, "shuffle"), order, n);
+    n_train = pcg64_train_test_split(order, n, 0.1, true, seed);
+    check_order(json_object_get(split, "train"), order, n_train);
+    check_order(json_object_get(split, "test"), order + n_train, n - n_train);
+    n_train = pcg64_train_test_split(order, n, 3, false, seed);
+    check_order(json_object_get(json_object_get(row, "split_3_noshuffle"), "test"),
+                order + n_train, n - n_train);
+    free(order);
 }
 
 TEST(orders_and_splits_of_datasets)
 {
-    json_t *root = golden(), *row;
-    size_t i;
-
-    assert_int_equal(json_array_size(json_object_get(root, "datasets")), 9);
-    json_array_foreach(json_object_get(root, "datasets"), i, row) {
-        int64_t n = number(row, "n"), *order = calloc((size_t)n, sizeof *order), n_train;
-        const json_t *split = json_object_get(row, "split_0.1");
-        uint64_t seed = (uint64_t)number(row, "seed");
-        struct pcg64 g;
-
-        pcg64_seed(&g, seed);
-        pcg64_permutation(&g, order, n);
-        check_order(json_object_get(row, "shuffle"), order, n);
-        n_train = pcg64_train_test_split(order, n, 0.1, true, seed);
-        check_order(json_object_get(split, "train"), order, n_train);
-        check_order(json_object_get(split, "test"), order + n_train, n - n_train);
-        n_train = pcg64_train_test_split(order, n, 3, false, seed);
-        check_order(json_object_get(json_object_get(row, "split_3_noshuffle"), "test"),
-                    order + n_train, n - n_train);
-        free(order);
-    }
-    json_decref(root);
+    each_row("datasets", 9, check_dataset);
 }
 
 TEST(pcg64_equals_numpy)
 {
     static const uint64_t seeds[] = {0, 42, UINT64_C(1099511627781)};
-    json_t *root = golden();
 
     for (size_t i = 0; i < 3; i++) {
         const json_t *want, *list;
@@ -215,35 +222,40 @@ TEST(pcg64_equals_numpy)
         list = json_object_get(want, "permutation_17");
         pcg64_seed(&g, seeds[i]);
         pcg64_permutation(&g, order, 17);
-        for (size_t k = 0; k < 17; k++)
-            assert_int_equal(order[k], json_integer_value(json_array_get(list, k)));
+        assert_int_equal(json_array_size(list), 17);
+        check_list(list, order);
     }
-    json_decref(root);
+}
+
+static void check_lengths(const json_t *row)
+{
+    int64_t n = number(row, "n"), seed = number(row, "seed");
+    int32_t *length = calloc((size_t)n, sizeof *length);
+    struct shuffle_opts o = {.n = n, .seed = (uint64_t)seed - 3, .shuffle = true, .micro_batch = 1,
+                             .grad_accum = 1, .world_size = 1, .length = length,
+                             .group = number(row, "batch")};
+    struct shuffle *s;
+
+    for (int64_t k = 0; k < n; k++)
+        length[k] = (int32_t)(k * 7919 % 97 + 1);
+    s = must_shuffle(&o);
+    check_order(json_object_get(row, "order"), shuffle_order(s, 3), n);
+    shuffle_free(s);
+    free(length);
 }
 
 TEST(orders_by_length_are_those_of_transformers)
 {
-    json_t *root = golden(), *row;
-    size_t i;
+    each_row("length_grouped", 24, check_lengths);
+}
 
-    assert_int_equal(json_array_size(json_object_get(root, "length_grouped")), 24);
-    json_array_foreach(json_object_get(root, "length_grouped"), i, row) {
-        int64_t n = number(row, "n"), seed = number(row, "seed");
-        int32_t *length = calloc((size_t)n, sizeof *length);
-        struct shuffle_opts o = {.n = n, .seed = (uint64_t)seed - 3, .shuffle = true, .micro_batch = 1,
-                                 .grad_accum = 1, .world_size = 1, .length = length,
-                                 .group = number(row, "batch")};
-        struct ckpt_err err = {0};
-        struct shuffle *s;
+/* So many micro-batches are cut by these options. */
+static void check_micros(const struct shuffle_opts *o, int64_t n)
+{
+    struct shuffle *s = must_shuffle(o);
 
-        for (int64_t k = 0; k < n; k++)
-            length[k] = (int32_t)(k * 7919 % 97 + 1);
-        assert_int_equal(shuffle_new(&s, &o, &err), 0);
-        check_order(json_object_get(row, "order"), shuffle_order(s, 3), n);
-        shuffle_free(s);
-        free(length);
-    }
-    json_decref(root);
+    assert_int_equal(shuffle_micros(s), n);
+    shuffle_free(s);
 }
 
 TEST(tails)
@@ -256,7 +268,7 @@ TEST(tails)
     int64_t first;
 
     o.tail = SHUFFLE_MASK;
-    assert_int_equal(shuffle_new(&s, &o, &err), 0);
+    s = must_shuffle(&o);
     assert_int_equal(shuffle_micros(s), 3);
     assert_int_equal(shuffle_steps(s), 1);
     shuffle_slice(s, 2, &slice);        /* entries 10 and 11; one is a completion */
@@ -265,12 +277,10 @@ TEST(tails)
     assert_int_equal(slice.real, 1);
     shuffle_free(s);
     o.tail = SHUFFLE_DROP;
-    assert_int_equal(shuffle_new(&s, &o, &err), 0);
-    assert_int_equal(shuffle_micros(s), 2);
-    shuffle_free(s);
+    check_micros(&o, 2);
     o.grad_accum = 2;
     o.tail = SHUFFLE_WRAP;
-    assert_int_equal(shuffle_new(&s, &o, &err), 0);
+    s = must_shuffle(&o);
     assert_int_equal(shuffle_steps(s), 2);
     assert_int_equal(shuffle_step(s, 0, &first), 2);
     assert_int_equal(shuffle_step(s, 1, &first), 1);    /* an epoch's last step is shorter */
@@ -279,9 +289,7 @@ TEST(tails)
     shuffle_free(s);
     /* Fewer samples than one micro-batch of all ranks: the order is gone through again. */
     o.n = 1;
-    assert_int_equal(shuffle_new(&s, &o, &err), 0);
-    assert_int_equal(shuffle_micros(s), 1);
-    shuffle_free(s);
+    check_micros(&o, 1);
     o.tail = SHUFFLE_DROP;
     assert_int_equal(shuffle_new(&s, &o, &err), CKPT_ECONFIG);
     o.n = 0;
@@ -296,7 +304,6 @@ TEST(steps_do_not_depend_on_the_number_of_ranks)
 {
     static const struct { int world; int64_t micro, accum; } cuts[] = {
         {1, 4, 3}, {2, 2, 3}, {4, 1, 3}, {3, 4, 1}, {2, 6, 1}, {1, 1, 12}};
-    struct ckpt_err err = {0};
 
     for (int64_t step = 0; step < 8; step++)
         for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++) {
@@ -306,10 +313,9 @@ TEST(steps_do_not_depend_on_the_number_of_ranks)
                 struct shuffle_opts o = {.n = 96, .seed = 3, .shuffle = true, .rank = rank,
                     .world_size = cuts[c].world, .micro_batch = cuts[c].micro,
                     .grad_accum = cuts[c].accum};
-                struct shuffle *s;
+                struct shuffle *s = must_shuffle(&o);
                 int64_t first, n;
 
-                assert_int_equal(shuffle_new(&s, &o, &err), 0);
                 assert_int_equal(shuffle_steps(s), 8);
                 n = shuffle_step(s, step, &first);
                 for (int64_t m = first; m < first + n; m++) {
@@ -334,25 +340,15 @@ TEST(torch_generator_state)
         const char *sha256;
         int64_t then[5];
     } rows[] = {
-        {42,
-         0,
-         "5feb54a46230d321d888e9b43cf5a57492665f199e4377408d79ee460e36679c",
+        {42, 0, "5feb54a46230d321d888e9b43cf5a57492665f199e4377408d79ee460e36679c",
          {2, 4, 3, 0, 1}},
-        {42,
-         1,
-         "14239309871b8989a3075b343f5f5a0b82f3adb99b25be00cc3c8edcfb25eba2",
+        {42, 1, "14239309871b8989a3075b343f5f5a0b82f3adb99b25be00cc3c8edcfb25eba2",
          {2, 1, 3, 0, 4}},
-        {42,
-         623,
-         "550364b15cc9aa07a72c362a344ffd8963b192440839f1433ffd062bac406ef6",
+        {42, 623, "550364b15cc9aa07a72c362a344ffd8963b192440839f1433ffd062bac406ef6",
          {0, 1, 4, 3, 2}},
-        {42,
-         624,
-         "e390c389ddb91c65b76817ea612e51a55ad7246c340927a4e1e9ceb37c4a08b9",
+        {42, 624, "e390c389ddb91c65b76817ea612e51a55ad7246c340927a4e1e9ceb37c4a08b9",
          {2, 0, 4, 1, 3}},
-        {(UINT64_C(1) << 40) + 7,
-         1000,
-         "631212b9f20094d9ae9a2dd1cf610b6eec972a09f0482b940d69a6da91f3ac30",
+        {(UINT64_C(1) << 40) + 7, 1000, "631212b9f20094d9ae9a2dd1cf610b6eec972a09f0482b940d69a6da91f3ac30",
          {2, 0, 4, 3, 1}},
     };
     struct ckpt_err err = {0};

@@ -193,7 +193,7 @@ int scan_zip(struct scan *s, const struct subject *f, struct ckpt_err *err)
         torch = is_torch(one.file);
         rc = scan_pieces(s, &one, torch, err);
         if (rc == 0 && findings(s, SCAN_UNJUDGED) == before &&
-            (torch || scan_ends_in_any(f->path, tails)))
+            (torch || ckpt_path_ends_in_any(f->path, tails)))
             rc = scan_strictly(s, &one, err);
         ckpt_file_close(one.file);
         size = front;
@@ -298,11 +298,11 @@ static const char *unpacked_name(char dst[512], const char *path)
 
     snprintf(dst, 512, "%s", base);
     for (size_t i = 0; tails[i]; i++)
-        if (scan_ends_in(dst, tails[i])) {
+        if (ckpt_path_ends_in(dst, tails[i])) {
             dst[strlen(dst) - strlen(tails[i])] = '\0';
             return dst;
         }
-    if (scan_ends_in(dst, ".tgz"))
+    if (ckpt_path_ends_in(dst, ".tgz"))
         memcpy(dst + strlen(dst) - 4, ".tar", 4);
     return dst;
 }
@@ -311,14 +311,15 @@ int scan_packed(struct scan *s, const struct subject *f, struct ckpt_err *err)
 {
     struct ckpt_file *again, *file;
     char name[512];
+    bool tar;
 
     if (ckpt_file_window(&again, f->file, 0, ckpt_file_size(f->file), f->path, err))
         return scan_refused(s, f->path, err);
     if (ckpt_spool_file(&file, again, s->spool, err))   /* takes it */
         return not_unpacked(s, f, NULL, err);
     /* A tar file in it is what it is: its members are those of the path. */
-    return unpacked(s, f, scan_ends_in(unpacked_name(name, f->path), ".tar") ? NULL : name, file,
-                    err);
+    tar = ckpt_path_ends_in(unpacked_name(name, f->path), ".tar");
+    return unpacked(s, f, tar ? NULL : name, file, err);
 }
 
 int scan_zlib(struct scan *s, const struct subject *f, struct ckpt_err *err)

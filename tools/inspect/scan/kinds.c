@@ -162,9 +162,9 @@ static judge_fn *judge_of(const struct subject *f, const struct head *h)
     if (f->rest)
         return NULL;                    /* its name is not its own */
     for (size_t i = 0; i < sizeof named / sizeof named[0]; i++)
-        if (scan_ends_in(f->path, named[i].tail))
+        if (ckpt_path_ends_in(f->path, named[i].tail))
             return named[i].judge;
-    return scan_ends_in_any(f->path, named_zip) ? scan_zip : NULL;
+    return ckpt_path_ends_in_any(f->path, named_zip) ? scan_zip : NULL;
 }
 
 static void put(struct scan *s, const struct subject *f, const char *what, enum verdict v,
@@ -241,7 +241,7 @@ int scan_subject(struct scan *s, const struct subject *f, struct ckpt_err *err)
     if (size == 0) {
         if (!f->rest)
             put(s, f, "an empty file",
-                f->depth || scan_ends_in_any(f->path, may_be_empty) ? SCAN_NOTE : SCAN_DAMAGED,
+                f->depth || ckpt_path_ends_in_any(f->path, may_be_empty) ? SCAN_NOTE : SCAN_DAMAGED,
                 "holds nothing");
         return 0;
     }

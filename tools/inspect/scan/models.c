@@ -2,7 +2,6 @@
  * models - formats that hold numbers, which are judged by their own readers, and the places in
  * them where code can stand; see scan.h.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "formats/container/npy.h"
@@ -10,7 +9,6 @@
 #include "formats/tokens/spm.h"
 #include "formats/gguf/header.h"
 #include "formats/hf/safetensors.h"
-#include "libckpt/base/json.h"
 #include "libckpt/err.h"
 #include "tools/inspect/scan/scan.h"
 

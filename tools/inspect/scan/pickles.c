@@ -5,7 +5,6 @@
 #include "formats/container/pickle/pickle.h"
 #include "formats/container/pickle/danger.h"
 #include "formats/container/pickle/walk.h"
-#include "formats/torch/torch.h"
 #include "formats/torch/names.h"
 #include "libckpt/err.h"
 #include "tools/inspect/scan/scan.h"
@@ -222,7 +221,7 @@ int scan_pickles(struct scan *s, const struct subject *f, struct ckpt_err *err)
         n = n < MAX_BYTES ? n : MAX_BYTES;
     }
     if (rc == 0 && !t.told && before == s->count[SCAN_DANGEROUS] &&
-        (t.legacy || scan_ends_in_any(f->path, torch_tails)))
+        (t.legacy || ckpt_path_ends_in_any(f->path, torch_tails)))
         rc = scan_strictly(s, f, err);  /* judges storages, numbers and all after the pickles */
     ckpt_free(t.bytes);
     return rc;
@@ -247,7 +246,7 @@ static bool runs(const struct pickle_walk *w)
 bool scan_is_pickle(const struct subject *f, bool text)
 {
     uint64_t size = ckpt_file_size(f->file), n = size < FIRST_BYTES ? size : FIRST_BYTES;
-    bool named = scan_ends_in_any(f->path, pickle_tails), yes = false;
+    bool named = ckpt_path_ends_in_any(f->path, pickle_tails), yes = false;
     struct pickle_walk w = {0};
     struct ckpt_err ignored = {0};
     unsigned char *bytes;

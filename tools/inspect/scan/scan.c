@@ -7,7 +7,6 @@
 
 #include "formats/torch/torch.h"
 #include "libckpt/io/lock.h"
-#include "libckpt/io/path.h"
 #include "tools/inspect/inspect.h"
 
 #define MAX_FOLDERS 64              /* below each other */
@@ -18,20 +17,6 @@
 static const char *const words[SCAN_VERDICTS] = {
     "clean", "note", "suspicious", "unjudged", "damaged", "dangerous",
 };
-
-bool scan_ends_in(const char *s, const char *tail)
-{
-    size_t n = strlen(s), k = strlen(tail);
-
-    return n >= k && strcmp(s + n - k, tail) == 0;
-}
-
-bool scan_ends_in_any(const char *s, const char *const *tails)
-{
-    while (*tails && !scan_ends_in(s, *tails))
-        tails++;
-    return *tails;
-}
 
 const char *scan_base(const char *path)
 {

@@ -12,6 +12,7 @@
 #include <jansson.h>
 
 #include "libckpt/file.h"
+#include "libckpt/io/path.h"
 #include "tools/out.h"
 
 enum verdict {
@@ -59,9 +60,6 @@ int scan_part(struct scan *s, const struct subject *f, const char *name, uint64_
 int scan_made(struct scan *s, const struct subject *f, const char *name, struct ckpt_file *file,
               struct ckpt_err *err);
 
-bool scan_ends_in(const char *s, const char *tail);
-/* Some of them, ended by NULL. */
-bool scan_ends_in_any(const char *s, const char *const *tails);
 /* The last component of a path, within the last container. */
 const char *scan_base(const char *path);
 

@@ -157,7 +157,7 @@ static bool is_path_file(const struct subject *f, const char *text)
     for (const char *line = text; line; line = strchr(line, '\n')) {
         line += *line == '\n';
         if (strncmp(line, "import ", 7) == 0 || strncmp(line, "import\t", 7) == 0)
-            return scan_ends_in(f->path, ".pth");
+            return ckpt_path_ends_in(f->path, ".pth");
     }
     return false;
 }
@@ -167,7 +167,7 @@ static bool is_code(const struct subject *f, const char *text)
     static const char *const tails[] = {".py", ".pyw", ".pyx", ".sh", ".bash", ".ps1", ".bat",
                                         ".cmd", ".js", ".rb", ".pl", ".lua", ".cu", NULL};
 
-    return scan_ends_in_any(f->path, tails) || strncmp(text, "#!", 2) == 0;
+    return ckpt_path_ends_in_any(f->path, tails) || strncmp(text, "#!", 2) == 0;
 }
 
 /* Code of TorchScript within its archive: a small language, whose operators can still write. */
@@ -219,7 +219,7 @@ static int scan_document(struct scan *s, const struct subject *f, const char *te
         return 0;
     }
     if (err->code != CKPT_ENOMEM &&
-        (scan_lines(s, f, text) || !scan_ends_in(f->path, ".json"))) {
+        (scan_lines(s, f, text) || !ckpt_path_ends_in(f->path, ".json"))) {
         ckpt_err_clear(err);            /* a text that begins so */
         return 0;
     }
@@ -245,16 +245,16 @@ static int scan_content(struct scan *s, const struct subject *f, const char *tex
     else if (is_code(f, text))
         put(s, f, scan_base(f->path), SCAN_SUSPICIOUS,
             "is code: a loader that trusts the model runs it");
-    else if (scan_ends_in_any(f->path, models))
+    else if (ckpt_path_ends_in_any(f->path, models))
         put(s, f, "a text", SCAN_DAMAGED, "is called a model and is none");
-    if (scan_ends_in_any(f->path, templates))
+    if (ckpt_path_ends_in_any(f->path, templates))
         scan_template(s, f->path, "a chat template", text, n);
-    for (const char *line = text; line && scan_ends_in_any(f->path, yaml);
+    for (const char *line = text; line && ckpt_path_ends_in_any(f->path, yaml);
          line = strchr(line, '\n')) {
         line += *line == '\n';
         scan_line(s, f, line, strcspn(line, "\n"));
     }
-    return text[blank] == '{' || text[blank] == '[' || scan_ends_in(f->path, ".json")
+    return text[blank] == '{' || text[blank] == '[' || ckpt_path_ends_in(f->path, ".json")
                ? scan_document(s, f, text, n, err) : 0;
 }
 
@@ -268,7 +268,7 @@ int scan_text(struct scan *s, const struct subject *f, struct ckpt_err *err)
     if (ckpt_file_size(f->file) > MAX_TEXT) {
         static const char *const rows[] = {".jsonl", ".csv", ".tsv", ".txt", NULL};
 
-        if (!scan_ends_in_any(f->path, rows))
+        if (!ckpt_path_ends_in_any(f->path, rows))
             put(s, f, "a text of more than 64 MiB", SCAN_UNJUDGED, "is longer than is looked at");
         return 0;
     }
