@@ -7,7 +7,7 @@
  *
  * Fields lie between ", "; a number may have its unit after it (nounits: none), "[N/A]" is none.
  * A series is a column of one GPU, named "INDEX/column"; its steps count that GPU's lines from 0.
- * Times are read as UTC: the zone is not told.  A last line without an end is torn and left out.
+ * Times are read as UTC: the file names no zone.  A last line without an end is torn and left out.
  * Source: nvidia-smi 580, --help-query-gpu and its output.
  */
 #ifndef CKPT_FORMATS_LOGS_NVIDIA_SMI_H

@@ -7,7 +7,7 @@
  *
  *   u32 LE  CRC-32 (zlib's) of the type and the data
  *   u16 LE  length of the data
- *   u8      type: 1 a whole record, 2 its first part, 3 a middle one, 4 its last
+ *   u8      type: 1 a record in one piece, 2 its first part, 3 a middle one, 4 its last
  *   ...     data
  *
  * Where fewer than 7 bytes are left in a block the next chunk begins the next block.  A record

@@ -18,7 +18,7 @@ struct records_opts {
     const char *field;          /* member of a JSON document that holds the rows, or NULL */
     char        delimiter;      /* of CSV; 0: a comma, in *.tsv a tab */
     const char *columns;        /* "a,b,c": names of CSV columns, the first line is a row then */
-    bool        literal;        /* CSV: text as it stands; only an empty field is null */
+    bool        literal;        /* CSV: text as it is; only an empty field is null */
     int64_t     stream_tokens;  /* rows that a stream of ids is cut into; 0: 1024 */
     bool        identity;       /* records_identity will be asked for */
 };

@@ -2,7 +2,7 @@
  * edit - a piece rewritten character by character, with where each new byte came from.
  *
  * A character that replaces one takes its place; one that is put in takes the place of what
- * stands before it.  Source: huggingface/tokenizers 0.23 src/tokenizer/normalizer.rs
+ * comes before it.  Source: huggingface/tokenizers 0.23 src/tokenizer/normalizer.rs
  * (NormalizedString::transform).
  */
 #ifndef CKPT_FORMATS_TOKENS_EDIT_H

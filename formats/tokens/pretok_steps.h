@@ -40,7 +40,7 @@ struct pretok_step {
 struct pretok {
     struct pretok_step step[PRETOK_MAX_STEPS];
     size_t             n_step;
-    bool               lone_bytelevel;  /* the whole pre-tokenizer is one ByteLevel */
+    bool               lone_bytelevel;  /* the pre-tokenizer is one ByteLevel alone */
 };
 
 struct pretok_run {

@@ -1,7 +1,7 @@
 /*
  * tokenizer - text <-> ids, as the files of a tokenizer say.
  *
- * Read are tokenizer.json whole; sentencepiece models (spiece.model, tokenizer.model; see spm.h);
+ * Read are all of tokenizer.json; sentencepiece models (spiece.model, tokenizer.model; see spm.h);
  * tiktoken rank files (see tiktoken.h); vocab.json with merges.txt; vocab.txt.
  */
 #ifndef CKPT_FORMATS_TOKENS_TOKENIZER_H
@@ -17,7 +17,7 @@ struct tokenizer;
 int tokenizer_open_dir(struct tokenizer **out, struct ckpt_dir *dir, struct ckpt_err *err);
 /* Whether there is a file in it that tokenizer_open_dir would read. */
 bool tokenizer_in_dir(struct ckpt_dir *dir);
-/* One file: which it is is told by what is in it. */
+/* One file; its content says which kind it is. */
 int tokenizer_open(struct tokenizer **out, struct ckpt_file *file, struct ckpt_err *err);
 void tokenizer_close(struct tokenizer *t);
 

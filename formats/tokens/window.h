@@ -15,7 +15,7 @@
 enum window_strategy { WINDOW_LONGEST_FIRST, WINDOW_ONLY_FIRST, WINDOW_ONLY_SECOND };
 
 struct truncation {
-    size_t               max_length;    /* tokens of the whole, added ones too */
+    size_t               max_length;    /* tokens in all, added ones too */
     size_t               stride;        /* tokens that a window shares with the one before */
     enum window_strategy strategy;
     bool                 left;          /* cut at the beginning */

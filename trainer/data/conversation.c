@@ -1,6 +1,7 @@
 /* data/conversation - see data/conversation.h. */
 #include "trainer/data/conversation.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "libckpt/base/json.h"
@@ -198,6 +199,7 @@ static const char mark[] = "ckpt-ends-here-5b1d";
 
 static bool equal(const unsigned char *a, const unsigned char *b, size_t n)
 {
+    assert(n == 0 || (a && b));
     return n == 0 || memcmp(a, b, n) == 0;
 }
 
@@ -271,7 +273,7 @@ static int end_by_mark(const struct conversation *t, const struct chat *c, size_
         rest = part.text.len - tail;
         *found = rest <= full - at && equal(part.text.data + tail, whole->text.data + at, rest);
         if (!*found && rest >= eos && rest - eos <= full - at &&
-            memcmp(part.text.data + part.text.len - eos, chat_eos(c), eos) == 0) {
+            equal(part.text.data + part.text.len - eos, (const unsigned char *)chat_eos(c), eos)) {
             rest -= eos;
             *found = equal(part.text.data + tail, whole->text.data + at, rest);
         }

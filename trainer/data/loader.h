@@ -7,7 +7,7 @@
  * Memory is allocated when the loader opens and does not grow.
  *
  * Without packing a micro-batch is micro_batch samples (HF's per_device_train_batch_size), one
- * document each.  With packing it is as many whole samples as fit into max_tokens; bins are
+ * document each.  With packing it is as many samples as fit into max_tokens; bins are
  * then what shuffle's rules cut and hand to ranks, one bin a micro-batch.  An epoch has then as
  * many steps as its bins need, which may differ from epoch to epoch; a seek walks the epochs.
  */

@@ -1,5 +1,5 @@
 /*
- * options - what a tool is told of data: how files are read, what a record is, what is learnt.
+ * options - a tool's options of data: how files are read, what a record is, what is learnt.
  * One struct and one table of options (tools/data_rows.h) serve training and evaluation.
  */
 #ifndef CKPT_TRAINER_DATA_OPTIONS_H
@@ -24,7 +24,7 @@ struct data_settings {
 };
 
 void data_settings_default(struct data_settings *s);
-/* What of it a data_source is told; the caller adds what it knows itself. */
+/* The part for a data_source; the caller adds the rest. */
 struct data_opts data_settings_opts(const struct data_settings *s);
 /* Once a source is open: CKPT_EFORMAT when more rows are bad than may be, a warning when some
  * are. */

@@ -1,5 +1,5 @@
 /*
- * pcg64 - NumPy's default generator (PCG64 behind SeedSequence), and the orders that Hugging
+ * pcg64 - NumPy's default generator (PCG64, seeded by SeedSequence), and the orders that Hugging
  * Face's datasets draws from it.
  *
  * Source: numpy 2.4 random/bit_generator.pyx, src/pcg64, src/distributions (random_interval);

@@ -4,7 +4,7 @@
  *   DIR/NAME/CONFIG/train=0.8-val=0.1-test=0.1/{training,validation,test}.jsonl, .data_ready
  *
  * The cuts are those of datasets' train_test_split: first by train_ratio, then what is left by
- * val_test_ratio, both with the seed.  The folder appears whole or not at all; .data_ready is
+ * val_test_ratio, both with the seed.  The folder appears complete or not at all; .data_ready is
  * JSON that says what it was made of, and a folder made of something else is refused.
  */
 #ifndef CKPT_TRAINER_DATA_PREPARE_H

@@ -34,7 +34,7 @@ struct arrow_field {
     bool              is_signed, is_float;
     int64_t           factor;       /* by which a stored time is multiplied; 1 mostly */
     bool              days_of_ms;   /* a date in milliseconds */
-    struct pq_node    text;         /* how a value is told: its meaning, and key its JSON key */
+    struct pq_node    text;         /* how a value is printed: its meaning, and key its JSON key */
     /* A dictionary: the field holds indices, the values lie in batches of their own. */
     bool              coded;
     int64_t           dictionary;   /* its id */

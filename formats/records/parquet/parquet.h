@@ -54,7 +54,7 @@ struct pq_node {
     enum pq_meaning meaning;
     int32_t         scale, precision;   /* decimals */
     uint8_t         digits;         /* of a second: 3, 6 or 9 */
-    uint8_t         bits;           /* of a whole number that is said to have fewer, or 0 */
+    uint8_t         bits;           /* of an integer that is said to have fewer, or 0 */
     bool            utc;
 };
 

@@ -2,7 +2,7 @@
  * parquet/text - a value of a parquet column as JSON text.
  *
  * What JSON has no word for: bytes are {"b64": "..."}, times are ISO 8601 texts as Python's
- * isoformat writes them (to nanoseconds where there are some), decimals and whole numbers
+ * isoformat writes them (to nanoseconds where there are some), decimals and integers
  * beyond 63 bits are texts of their digits, numbers that are not finite "NaN", "Infinity",
  * "-Infinity".
  */

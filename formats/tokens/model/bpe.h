@@ -43,7 +43,7 @@ struct bpe_opts {
     const int32_t          *byte_id;        /* [256] id of each byte, -1 when absent; copied */
     int32_t                 unk_id;         /* for what is absent; -1: it is dropped */
     bool                    fuse_unk;       /* neighbouring unknowns become one token */
-    bool                    ignore_merges;  /* a word that is a token is taken whole */
+    bool                    ignore_merges;  /* a word that is a token is not merged */
     bool                    byte_fallback;  /* an unknown character becomes the ids of its bytes,
                                                where all are there; chars only */
     bool                    parts;          /* see bpe_part */

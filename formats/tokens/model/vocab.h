@@ -1,7 +1,7 @@
 /*
  * vocab - the tokens of a tokenizer by id and by their text.
  *
- * What the model was made with and what was added to it are told apart: a model splits words
+ * Tokens of the model and tokens that were added to it are kept separate: a model splits words
  * into its own tokens only.
  */
 #ifndef CKPT_FORMATS_TOKENS_MODEL_VOCAB_H
