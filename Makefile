@@ -10,6 +10,7 @@ DESTDIR ?=
 OBJCOPY ?= objcopy
 VERSION := $(shell sed -n 's/^\#define CKPT_VERSION "\(.*\)"/\1/p' libckpt/ckpt.h)
 
+CLANG   ?= clang
 MPI     ?= $(if $(shell command -v mpicc 2>/dev/null),1,0)
 GLOO    ?= $(if $(wildcard /usr/include/gloo/context.h /usr/local/include/gloo/context.h),1,0)
 NVCC    ?= $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc) nvcc)
@@ -205,12 +206,11 @@ check-gpu: all gpu-tests                            ## every operation, model an
 bundle: all                                         ## build/ckpt-VERSION-x86_64.tar.xz: tools, plug-ins and libraries, runs anywhere
 	@tools/recipes/bundle.sh $B build/ckpt-$(VERSION)-x86_64
 
-lint:                                               ## floors, banned functions, length of rooms
+lint: $(if $(shell command -v $(CLANG) 2>/dev/null),analyze)     ## floors, banned functions, length of rooms; the analyzer where clang is
 	@tests/lint.sh
 
 # clang's static analyzer over the rooms that changed since they were last clean.
-CLANG    ?= clang
-ANALYZED := $(patsubst %.c,build/analyze/%.ok,$(call rooms,libckpt formats trainer tools))
+ANALYZED := $(patsubst %.c,build/analyze/%.ok,$(filter-out $(PLUGINS_C),$(call rooms,libckpt formats trainer tools)))
 build/analyze/%.ok: %.c | build/release/tools/inspect/page.inc
 	@mkdir -p $(@D)
 	$(Q)$(CLANG) --analyze -Xclang -analyzer-werror -std=c11 $(if $(filter libckpt/err.c libckpt/mem.c,$<),,-include tests/analyze.h) \

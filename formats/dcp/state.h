@@ -1,5 +1,10 @@
 /*
- * dcp/state - the places of tensors and facts in the state dict that is written.
+ * dcp/state - the state dict that is written: which path each tensor and value has in it.
+ *
+ *   model.NAME                          weights and buffers
+ *   optimizer.state.PARAM.exp_avg ...   tensors named PARAM|exp_avg, and a step for each PARAM
+ *   optimizer.param_groups.N.KEY        of the facts, when they say which parameters are whose
+ *   KEY                                 plain values of the facts ("step", "note")
  */
 #ifndef CKPT_FORMATS_DCP_STATE_H
 #define CKPT_FORMATS_DCP_STATE_H

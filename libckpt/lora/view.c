@@ -327,6 +327,7 @@ static int keep_ties(const struct lora *l, struct ckpt_tensors *list, struct ckp
 
     if (!changed)
         return ckpt_nomem(err, n);
+    assert(n == 0 || list->item);
     for (size_t i = 0; i < n; i++)
         if (l->item[i].n)
             changed[ckpt_source_tensor(l->base, i)->alias_of] = true;

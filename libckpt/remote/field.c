@@ -1,6 +1,7 @@
 /* field - see field.h. */
 #include "libckpt/remote/field.h"
 
+#include <assert.h>
 #include <string.h>
 #include <strings.h>
 
@@ -65,6 +66,7 @@ static void keep(char *dst, size_t size, struct text t)
 {
     bool clean = t.n < size;
 
+    assert(dst);
     for (size_t i = 0; clean && i < t.n; i++)
         clean = (unsigned char)t.at[i] >= 32 && t.at[i] != 127;
     if (clean)

@@ -1,4 +1,5 @@
 /* views/rename - a source seen under other names; see view.h. */
+#include <assert.h>
 #include <string.h>
 
 #include "libckpt/views/views.h"
@@ -17,6 +18,7 @@ int ckpt_view_rename(struct ckpt_source **out, struct ckpt_source *src,
         const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
         const char *name = t->name;
 
+        assert(name);
         for (size_t k = 0; k < n_rule; k++) {
             size_t n = strlen(rule[k].from);
 

@@ -39,10 +39,12 @@ int comm_same(struct comm *c, const char *const *line, size_t n, struct ckpt_err
         ckpt_buf_printf(&b, "%s%s", i ? "\n" : "", line[i]);
     size = ckpt_buf_ok(&b) ? (int64_t)b.len : -1;
     comm_broadcast(c, &size, 1, CKPT_I64, 0);
-    if (comm_error(c, err) == 0 && (size < 0 || size > (int64_t)MAX_TEXT ||
-                                    !(text = ckpt_alloc((size_t)size + 1, 1))))
-        rc = ckpt_nomem(err, (uint64_t)size);
-    if ((rc = comm_agree(c, rc, err)) == 0) {
+    if ((rc = comm_error(c, err)) == 0 && (size < 0 || size > (int64_t)MAX_TEXT))
+        rc = ckpt_nomem(err, MAX_TEXT);
+    if (rc == 0 && !(text = ckpt_alloc((size_t)size + 1, 1)))
+        rc = ckpt_nomem(err, (size_t)size);
+    rc = comm_agree(c, rc, err);
+    if (rc == 0 && text) {
         if (c->rank == 0)
             memcpy(text, b.data, (size_t)size);
         comm_broadcast(c, text, size, CKPT_U8, 0);

@@ -1,6 +1,7 @@
 /* comm/store_keys - see store_keys.h. */
 #include "trainer/comm/store_keys.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "libckpt/base/map.h"
@@ -64,15 +65,9 @@ static struct store_entry *add_entry(struct store_keys *k, struct store_bytes ke
 
     if (k->n == MAX_ENTRIES)
         return NULL;
-    if (k->n == k->cap) {
-        size_t cap = k->cap ? 2 * k->cap : 64;
-        struct store_entry *more = ckpt_grow(k->entry, cap, sizeof *more);
-
-        if (!more)
-            return NULL;
-        k->entry = more;
-        k->cap = cap;
-    }
+    if (ckpt_reserve(&k->entry, k->n, &k->cap, sizeof *k->entry, &err))
+        return NULL;
+    assert(k->entry);
     e = &k->entry[k->n];
     *e = (struct store_entry){.key = ckpt_alloc(key.n + 1, 1), .key_len = key.n};
     if (!e->key)

@@ -1,6 +1,7 @@
 /* comm/store_server - see store_server.h. */
 #include "trainer/comm/store_server.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <netdb.h>
@@ -384,6 +385,7 @@ static bool serve(struct store_server *s, struct client *c)
 
 static void drop(struct client *c)
 {
+    assert(c);
     close(c->fd);
     end_wait(c);
     ckpt_buf_release(&c->in);
@@ -500,7 +502,7 @@ static void *run(void *arg)
 static int listen_on(struct store_server *s, const char *host, uint16_t port, struct ckpt_err *err)
 {
     const struct addrinfo want = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
-    struct sockaddr_storage a;
+    union { struct sockaddr any; struct sockaddr_in v4; struct sockaddr_in6 v6; } a = {0};
     struct addrinfo *list;
     socklen_t size = sizeof a;
     char text[8];
@@ -529,10 +531,9 @@ static int listen_on(struct store_server *s, const char *host, uint16_t port, st
         return ckpt_err_hint(err, why == EADDRINUSE ? "another job may hold this port: choose "
                              "another MASTER_PORT" : "MASTER_ADDR is the address of rank 0's host");
     }
-    if (getsockname(s->listener, (struct sockaddr *)&a, &size) < 0)
+    if (getsockname(s->listener, &a.any, &size) < 0)
         return ckpt_fail_errno(err, CKPT_EIO, errno, "store at %.255s:%s", host, text);
-    s->port = ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&a)->sin6_port
-                                            : ((struct sockaddr_in *)&a)->sin_port);
+    s->port = ntohs(a.any.sa_family == AF_INET6 ? a.v6.sin6_port : a.v4.sin_port);
     return 0;
 }
 
