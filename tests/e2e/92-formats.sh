@@ -70,7 +70,7 @@ t "tensors are listed beside it" bash -c "grep -qE '^weight +F32 +\[3, 2\]' $T/.
 refused 77 '__main__.Sub' 'a class of the user' "$G/torch/param_od.pt"
 for f in module module_legacy; do
     refused 77 'asks for torch.nn.modules.container.Sequential' "$f.pt" "$G/torch/$f.pt"
-    t "what to do about it" says 'a whole module was saved: load it where its code is, and save its state_dict()'
+    t "what to do about it" says 'a module was saved: load it where its code is, and save its state_dict()'
     t "its tensors are listed" bash -c "ckpt-inspect $G/torch/$f.pt 2>/dev/null | grep -q '^_modules.0._parameters.weight *F32 '"
 done
 # A model is told for what it is where one is to be trained or evaluated, too.

@@ -13,7 +13,7 @@
 #include "libckpt/mem.h"
 #include "trainer/comm/report.h"
 
-#define GRACE_MS 1000                   /* for a main thread that ends by itself */
+#define GRACE_MS 500                    /* for a main thread that ends by itself */
 #define MAX_TEXT 1200
 
 struct pulse {

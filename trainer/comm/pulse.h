@@ -15,7 +15,7 @@
 #include "libckpt/fail.h"
 #include "trainer/comm/store.h"
 
-#define PULSE_BEAT_MS   400
+#define PULSE_BEAT_MS   300
 #define PULSE_SILENT_MS 3000
 
 struct pulse;
