@@ -32,7 +32,8 @@ extern "C" {
 
 namespace {
 
-const int64_t PIECE = 1 << 20;              /* bytes of a peer's part that are on their way at once */
+const int64_t PIECE = 16 << 20;             /* bytes of a peer's part that are on their way at once */
+const int64_t STAGE = 64 << 20;             /* bytes of all peers' parts that wait to be summed */
 const int64_t SMALL = 1 << 16;              /* bytes up to which all ranks sum everything */
 const size_t MAX_ADDRESSES = 1 << 20;       /* bytes of a rank's addresses: some 128 for each peer */
 const std::chrono::milliseconds PATIENCE = std::chrono::hours(2);  /* for a peer that saves */
@@ -163,7 +164,8 @@ template <typename Body> void guarded(struct comm *c, const char *what, Body bod
 void reduce_parts(struct comm *c, char *dst, const char *src, int64_t stride, int64_t count,
                   enum ckpt_dtype t, enum comm_op op)
 {
-    int64_t width = static_cast<int64_t>(width_of(t)), step = PIECE / width;
+    int64_t width = static_cast<int64_t>(width_of(t));
+    int64_t step = std::max(std::min(PIECE, STAGE / c->world_size), SMALL) / width;
 
     for (int64_t at = 0; at < count; at += step) {
         int64_t n = std::min(step, count - at), bytes = n * width;

@@ -81,7 +81,8 @@ static void environment_place(struct environment *e, int64_t rank, int control)
     snprintf(e->text[ENV_CONTROL], sizeof e->text[0], CONTROL_ENV "=%d", control);
 }
 
-/* The CPUs of one of n ranks: its share of those that this process may use, or all of them. */
+/* The CPUs of one of n ranks: its share of those that this process may use, or all of them where a
+ * rank would have one, which it computes and communicates on. */
 static cpu_set_t cpus_of(int64_t rank, int64_t n)
 {
     cpu_set_t all, own;
@@ -91,7 +92,7 @@ static cpu_set_t cpus_of(int64_t rank, int64_t n)
     CPU_ZERO(&own);
     sched_getaffinity(0, sizeof all, &all);
     count = CPU_COUNT(&all);
-    if (count < n)
+    if (count < 2 * n)
         return all;
     for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
         if (CPU_ISSET(cpu, &all)) {

@@ -32,7 +32,7 @@ struct launch {
 
 /*
  * Start n ranks with the arguments argv[1...] and the signal mask that they are to have.  Rank 0
- * reads this process' standard input, the others none; where there are CPUs for all, each rank
+ * reads this process' standard input, the others none; where there are two CPUs for each, each rank
  * gets its own part of them.  launch_end either way.
  */
 int launch_start(struct launch *l, int64_t n, char **argv, const sigset_t *mask,
