@@ -2,6 +2,7 @@
 #ifndef CKPT_TRAINER_CLOCK_H
 #define CKPT_TRAINER_CLOCK_H
 
+#include <stdint.h>
 #include <time.h>
 
 /* Seconds since some moment. */
@@ -12,5 +13,7 @@ static inline double clock_now(void)
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
+
+static inline int64_t clock_ms(void) { return (int64_t)(clock_now() * 1e3); }
 
 #endif

@@ -10,8 +10,8 @@
 
 /*
  * The last of n ranges that begins at or before `at`: empty ones begin where the next does.  begin
- * points to the begin of range 0, 64 bits that are not negative; those of the others lie `size`
- * bytes apart.
+ * points to the begin of range 0, 64 bits that are not negative; each of the others is `size`
+ * bytes after the one before.
  */
 static inline size_t ckpt_range_of(const void *begin, size_t n, size_t size, uint64_t at)
 {

@@ -173,6 +173,17 @@ watched() {     # SIGNAL RANK STATUS TEXT - of three ranks one gets the signal; 
     wait "${pid[$2]}" 2>/dev/null
     [ -z "${left:-}" ]
 }
+paused() {      # all ranks of a job stop for longer than one may be silent, and go on
+    local r pid=() bad=0
+    port=$((port + 1))
+    for r in 0 1; do RANKS_TEST=$mark.paused rank $r 2 $port -q --max-steps 100000 --logging-steps 1 -o "$T/paused" >"$T/paused.$r" 2>&1 & pid[r]=$!; done
+    until_seen 20 steps paused || return 1
+    kill -s STOP $(trainer paused); sleep 4; kill -s CONT $(trainer paused); sleep 2
+    kill -s INT $(trainer paused)
+    for r in 0 1; do wait "${pid[r]}" || [ $? = 75 ] && grep -q 'ended: ' "$T/paused.$r" && bad=1; done
+    grep -q 'saved: go on' "$T/paused.0" && [ $bad = 0 ] || { cat "$T"/paused.[01]; return 1; }
+}
+t "a job that is stopped and goes on is not ended" paused
 t "one is killed" watched KILL 1 75 'rank 1 on [^ ]*: not heard for 3 s, in: '
 t "one is stopped" watched STOP 2 75 'rank 2 on [^ ]*: not heard for 3 s, in: '
 t "the one with the store is killed" watched KILL 0 75 'rank 0 is gone: store at '

@@ -48,7 +48,7 @@ static inline struct ckpt_file *file_of(const void *bytes, size_t n, const char 
     return f;
 }
 
-/* Change single bytes of a file, step apart, each in three ways: what is read of it, or a sentence;
+/* Change single bytes of a file, every step-th, each in three ways: what is read of it, or a sentence;
  * never more than that, and a sentence more than 20 times. */
 static inline void assert_damage_is_told(const char *path, size_t step,
                                          int (*read)(const void *bytes, size_t n,

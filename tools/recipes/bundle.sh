@@ -12,7 +12,7 @@ cp "$build"/ckpt-{train,merge,push,inspect,eval} "$out/bin"
 for so in "$build"/libckpt_*.so; do [ -e "$so" ] && cp "$so" "$out/lib/ckpt"; done
 # What they need, and what that needs: ldd gives the closure.
 system='^(linux-vdso|ld-linux-x86-64|libc|libm|libdl|libpthread|librt|libresolv|libutil|libnss_.*|libanl|libcuda|libcublasLt|libmpi|libopen-.*)\.so'
-for f in "$out"/bin/* "$out"/lib/ckpt/libckpt_gloo.so; do ldd "$f"; done | awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 }' | sort -u |
+for f in "$out"/bin/* "$out"/lib/ckpt/libckpt_gloo.so; do [ ! -e "$f" ] || ldd "$f"; done | awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 }' | sort -u |
 while read -r name path; do
     [[ $name =~ $system ]] || cp -L "$path" "$out/lib/$name"
 done
@@ -26,7 +26,7 @@ if [ -n "$curl" ]; then
 fi
 for f in "$out"/bin/*; do patchelf --set-rpath '$ORIGIN/../lib' "$f"; done
 for f in "$out"/lib/*.so*; do patchelf --set-rpath '$ORIGIN' "$f"; done
-patchelf --set-rpath '$ORIGIN/..' "$out/lib/ckpt/libckpt_gloo.so"
+[ ! -e "$out/lib/ckpt/libckpt_gloo.so" ] || patchelf --set-rpath '$ORIGIN/..' "$out/lib/ckpt/libckpt_gloo.so"
 strip "$out"/bin/* "$out"/lib/ckpt/*.so 2>/dev/null || true
 tar -C "$(dirname "$out")" -cJf "$out.tar.xz" "$(basename "$out")"
 du -h "$out.tar.xz"

@@ -59,7 +59,7 @@ void comm_barrier(struct comm *c);
 /* 0, or the sticky failure copied to err. */
 int comm_error(const struct comm *c, struct ckpt_err *err);
 /*
- * Agree: every rank passes the code of what it did before (0: it succeeded) with its record;
+ * Agree: every rank passes the code of its last call (0: it succeeded) with its record;
  * returns 0 when all succeeded, else on every rank the code and text of the lowest failing rank
  * ("rank 2: ...").
  */

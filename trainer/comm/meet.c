@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "libckpt/ckpt.h"
+#include "trainer/clock.h"
 #include "trainer/comm/pulse.h"
 #include "trainer/comm/report.h"
 #include "trainer/comm/store.h"
@@ -24,14 +25,6 @@ struct meet {
     char                 address[64];
     char                 host[65], word[65];
 };
-
-static int64_t now_ms(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 static int set_key(void *ctx, const char *key, const void *value, size_t n, struct ckpt_err *err)
 {
@@ -116,7 +109,7 @@ static int expect_rank(struct meet *m, int r, int64_t until, struct ckpt_err *er
 {
     char name[192], hello[MAX_HELLO + 1];
     size_t n = 0, same = strlen(CKPT_VERSION);
-    int64_t left = until - now_ms();
+    int64_t left = until - clock_ms();
     int rc;
 
     snprintf(name, sizeof name, "%s/hello/%d", m->run, r);
@@ -138,7 +131,7 @@ static int expect_rank(struct meet *m, int r, int64_t until, struct ckpt_err *er
 /* Rank 0 tells all what came of it: nothing, or the code and the reason. */
 static int call_roll(struct meet *m, struct ckpt_err *err)
 {
-    int64_t until = now_ms() + m->meeting.timeout_ms;
+    int64_t until = clock_ms() + m->meeting.timeout_ms;
     struct ckpt_err unheard = {0};
     char verdict[1100] = "";
     int rc = 0;
@@ -232,13 +225,13 @@ bool meet_cause(const struct meet *m, char *text, size_t size)
 static void outlast_others(struct meet *m, int64_t ms)
 {
     const struct timespec a_while = {.tv_nsec = 20000000};
-    int64_t until = now_ms() + ms, left = 0;
+    int64_t until = clock_ms() + ms, left = 0;
     struct ckpt_err unheard = {0};
     char key[192];
 
     snprintf(key, sizeof key, "%s/left", m->run);
     while (store_add(m->store, key, 0, &left, &unheard) == 0 && left < m->meeting.world_size &&
-           now_ms() < until)
+           clock_ms() < until)
         nanosleep(&a_while, NULL);
 }
 

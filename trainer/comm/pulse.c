@@ -11,6 +11,7 @@
 #include "libckpt/err.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
+#include "trainer/clock.h"
 #include "trainer/comm/report.h"
 
 #define GRACE_MS 500                    /* for a main thread that ends by itself */
@@ -30,15 +31,8 @@ struct pulse {
     int64_t         cause_at;           /* ms */
     char            phase[96];          /* as the others know it */
     int64_t         count, count_at;    /* the next rank's, and when it was seen first */
+    int64_t         beat_at;            /* when this thread beat last */
 };
-
-static int64_t now_ms(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 static const char *key(char dst[256], const struct pulse *p, const char *what, int rank)
 {
@@ -79,8 +73,9 @@ static int hear_cause(struct pulse *p, struct ckpt_err *err)
     return 0;
 }
 
-/* The next rank's number, phase and host. */
-static int watch_next(struct pulse *p, struct ckpt_err *err)
+/* The next rank's number, phase and host.  held_up: this process was, and the others may have been
+ * with it, as when a whole job is stopped and goes on. */
+static int watch_next(struct pulse *p, bool held_up, struct ckpt_err *err)
 {
     int next = (p->rank + 1) % p->world_size, rc;
     char k[256], phase[96] = "start-up", host[256] = "";
@@ -89,15 +84,15 @@ static int watch_next(struct pulse *p, struct ckpt_err *err)
 
     if ((rc = store_add(p->store, key(k, p, "beat", next), 0, &count, err)) != 0)
         return rc;
-    if (count != p->count || p->count_at == 0) {
+    if (count != p->count || p->count_at == 0 || held_up) {
         p->count = count;
-        p->count_at = now_ms();
+        p->count_at = clock_ms();
         return 0;
     }
-    if (now_ms() - p->count_at < PULSE_SILENT_MS)
+    if (clock_ms() - p->count_at < PULSE_SILENT_MS)
         return 0;
     if ((rc = store_has(p->store, key(k, p, "bye", next), err)) != 0) {
-        p->count_at = now_ms();
+        p->count_at = clock_ms();
         return rc == 1 ? 0 : rc;
     }
     if (store_has(p->store, key(k, p, "phase", next), err) == 1 &&
@@ -116,14 +111,16 @@ static int beat_once(struct pulse *p, struct ckpt_err *err)
 {
     char k[256];
     int64_t sum;
+    bool held_up = clock_ms() - p->beat_at > PULSE_SILENT_MS / 2;
     int rc = store_add(p->store, key(k, p, "beat", p->rank), 1, &sum, err);
 
+    p->beat_at = clock_ms();
     if (rc == 0)
         rc = tell_own(p, err);
     if (rc == 0)
         rc = hear_cause(p, err);
     if (rc == 0 && !p->cause[0])
-        rc = watch_next(p, err);
+        rc = watch_next(p, held_up, err);
     return rc;
 }
 
@@ -155,10 +152,10 @@ static void *beat(void *arg)
         if (!p->cause[0] && beat_once(p, &err) != 0)
             snprintf(p->cause, sizeof p->cause, "%s is gone: %s", p->holder, err.text);
         if (p->cause[0] && p->cause_at == 0) {
-            p->cause_at = now_ms();
+            p->cause_at = clock_ms();
             pthread_cond_broadcast(&p->changed);
         }
-        if (p->cause[0] && now_ms() - p->cause_at > GRACE_MS)
+        if (p->cause[0] && clock_ms() - p->cause_at > GRACE_MS)
             end_process(p);
         wait_ms(p, p->cause[0] ? GRACE_MS / 4 : PULSE_BEAT_MS);
     }
@@ -218,16 +215,17 @@ void pulse_tell(struct pulse *p, const char *text)
     snprintf(p->own, sizeof p->own, "%s", text);
     if (!p->cause[0])
         tell_own(p, &unheard);
+    p->leaving = true;                  /* with its own status, however long that takes */
     pthread_mutex_unlock(&p->lock);
 }
 
 bool pulse_cause(struct pulse *p, char *text, size_t size)
 {
-    int64_t until = now_ms() + PULSE_SILENT_MS + 3 * PULSE_BEAT_MS;
+    int64_t until = clock_ms() + PULSE_SILENT_MS + 3 * PULSE_BEAT_MS;
     bool found;
 
     pthread_mutex_lock(&p->lock);
-    while (!p->cause[0] && now_ms() < until)
+    while (!p->cause[0] && clock_ms() < until)
         wait_ms(p, PULSE_BEAT_MS);
     found = p->cause[0] != '\0';
     p->leaving = found || p->leaving;   /* this thread tells it */

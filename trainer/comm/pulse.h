@@ -29,7 +29,7 @@ struct pulse_opts {
 };
 
 int pulse_open(struct pulse **out, const struct pulse_opts *opts, struct ckpt_err *err);
-/* Tell the others why this rank fails. */
+/* Tell the others why this rank fails; it is watched no more. */
 void pulse_tell(struct pulse *p, const char *text);
 /* What another rank told, or what was found out of one that is not heard; waits for it as long as
  * that takes.  False: nothing. */

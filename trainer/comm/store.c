@@ -14,6 +14,7 @@
 
 #include "libckpt/base/buf.h"
 #include "libckpt/mem.h"
+#include "trainer/clock.h"
 
 #define ANSWER_MS 60000         /* a store that is there answers within this */
 
@@ -22,14 +23,6 @@ struct store {
     int64_t answer_ms;
     char    where[300];         /* HOST:PORT, for messages */
 };
-
-static int64_t now_ms(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 static int lost(const struct store *s, int errnum, struct ckpt_err *err)
 {
@@ -43,7 +36,7 @@ static int ready(int fd, short events, int64_t until)
 {
     for (;;) {
         struct pollfd p = {.fd = fd, .events = events};
-        int64_t left = until - now_ms();
+        int64_t left = until - clock_ms();
         int n = poll(&p, 1, left < 0 ? 0 : left > 1000 ? 1000 : (int)left);
 
         if (n > 0)
@@ -63,7 +56,7 @@ static int send_all(struct store *s, struct ckpt_buf *b, struct ckpt_err *err)
 
         if (n >= 0)
             at += (size_t)n;
-        else if (errno == EAGAIN && ready(s->fd, POLLOUT, now_ms() + s->answer_ms))
+        else if (errno == EAGAIN && ready(s->fd, POLLOUT, clock_ms() + s->answer_ms))
             continue;
         else if (errno != EINTR)
             rc = lost(s, errno, err);
@@ -80,7 +73,7 @@ static int receive(struct store *s, void *dst, size_t n, int64_t until, struct c
     while (at < n) {
         ssize_t k;
 
-        if (!ready(s->fd, POLLIN, at ? now_ms() + s->answer_ms : until))
+        if (!ready(s->fd, POLLIN, at ? clock_ms() + s->answer_ms : until))
             return at ? lost(s, ETIMEDOUT, err)
                       : ckpt_fail(err, CKPT_ENOTFOUND, "store at %s: no answer in time", s->where);
         k = recv(s->fd, (char *)dst + at, n - at, 0);
@@ -94,7 +87,7 @@ static int receive(struct store *s, void *dst, size_t n, int64_t until, struct c
 
 static int answer(struct store *s, void *dst, size_t n, struct ckpt_err *err)
 {
-    int rc = receive(s, dst, n, now_ms() + s->answer_ms, err);
+    int rc = receive(s, dst, n, clock_ms() + s->answer_ms, err);
 
     return rc == CKPT_ENOTFOUND ? lost(s, ETIMEDOUT, err) : rc;
 }
@@ -142,7 +135,7 @@ static int connect_until(struct store *s, const char *host, const char *port, in
                          struct ckpt_err *err)
 {
     const struct addrinfo want = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
-    int64_t until = now_ms() + timeout_ms, pause_ms = 10;
+    int64_t until = clock_ms() + timeout_ms, pause_ms = 10;
     int no_address = 0, why = 0;
 
     for (;;) {
@@ -157,7 +150,7 @@ static int connect_until(struct store *s, const char *host, const char *port, in
         if (s->fd >= 0)
             return 0;
         /* A name that is wrong stays wrong; one whose server is being asked may come. */
-        if (now_ms() + pause_ms > until || (no_address && no_address != EAI_AGAIN))
+        if (clock_ms() + pause_ms > until || (no_address && no_address != EAI_AGAIN))
             break;
         nanosleep(&(struct timespec){.tv_nsec = pause_ms * 1000000}, NULL);
         pause_ms = pause_ms < 500 ? 2 * pause_ms : 900;
@@ -252,7 +245,7 @@ static int wait_for(struct store *s, const char *key, int64_t timeout_ms, struct
     put_bytes(&b, key, strlen(key));
     rc = send_all(s, &b, err);
     if (rc == 0)
-        rc = receive(s, &said, 1, now_ms() + timeout_ms, err);
+        rc = receive(s, &said, 1, clock_ms() + timeout_ms, err);
     if (rc != CKPT_ENOTFOUND)
         return rc;
     b = request(STORE_CANCEL_WAIT);

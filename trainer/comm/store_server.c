@@ -23,6 +23,7 @@
 
 #include "libckpt/base/buf.h"
 #include "libckpt/mem.h"
+#include "trainer/clock.h"
 #include "trainer/comm/store.h"
 #include "trainer/comm/store_keys.h"
 
@@ -54,14 +55,6 @@ struct store_server {
     struct pollfd   *poll;          /* [cap_clients + 2] */
     struct store_keys *keys;
 };
-
-static int64_t now_ms(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 /* -- requests --------------------------------------------------------------------------------- */
 
@@ -417,7 +410,7 @@ static void welcome(struct store_server *s)
     }
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     c = &s->client[s->n_clients++];
-    *c = (struct client){.fd = fd, .since_ms = now_ms()};
+    *c = (struct client){.fd = fd, .since_ms = clock_ms()};
     ckpt_buf_init(&c->in, MAX_PENDING);
     ckpt_buf_init(&c->out, MAX_PENDING);
 }
@@ -448,7 +441,7 @@ static bool write_some(struct client *c)
 /* One look at every connection; those that ended are dropped. */
 static void look(struct store_server *s, size_t n)
 {
-    int64_t now = now_ms();
+    int64_t now = clock_ms();
     size_t kept = 0;
 
     for (size_t i = 0; i < s->n_clients; i++) {

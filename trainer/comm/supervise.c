@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "libckpt/base/pool.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
 #include "trainer/comm/control.h"
@@ -415,9 +415,7 @@ static void watch_close(struct watch *w, const sigset_t *was)
 /* Ranks share the CPUs that this process may use. */
 static int check_cpus(int64_t n, struct ckpt_err *err)
 {
-    cpu_set_t set;
-    int cpus = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
-                                                           : (int)sysconf(_SC_NPROCESSORS_ONLN);
+    int cpus = (int)ckpt_pool_default(SIZE_MAX);
     int64_t most = cpus > 4 ? 4 * (int64_t)cpus : 16;
 
     if (n > most) {
