@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "libckpt/log.h"
+#include "libckpt/mem.h"
 #include "trainer/cuda/plugin.h"
 #include "trainer/nvml.h"
 #include "trainer/ops/ops.h"
@@ -26,6 +27,7 @@ static const char *const folders[] = {
 };
 
 static const char library[] = "libcublasLt.so.13", driver[] = "libcuda.so.1";
+static const char nccl[] = "libnccl.so.2";      /* for several ranks alone */
 
 static bool load_from(const char *pattern, const char *name)
 {
@@ -177,10 +179,67 @@ int device_open(struct device **out, const struct device_opts *opts, struct ckpt
     return open_cpu(out, opts, err);
 }
 
-bool device_gpu_usable(void)
+int device_gpu_count(void)
 {
     const struct cuda_plugin *plugin;
     struct ckpt_err unused = {0};
 
-    return open_cuda(&plugin, &unused) == 0 && plugin->count() > 0;
+    return open_cuda(&plugin, &unused) == 0 ? plugin->count() : 0;
+}
+
+/* All ranks compute on GPUs, or all on CPUs; collective. */
+static int check_kinds(const struct device *dev, struct comm *host, struct ckpt_err *err)
+{
+    int64_t least[2] = {dev->discrete, -(int64_t)dev->discrete};
+    int rc;
+
+    comm_all_reduce(host, least, 2, CKPT_I64, COMM_MIN);
+    if ((rc = comm_error(host, err)) != 0 || least[0] == -least[1])
+        return rc;
+    return ckpt_fail(err, CKPT_ECONFIG, "rank %d computes on %s, others do not", host->rank,
+                     dev->discrete ? "a GPU" : "the CPU");
+}
+
+/* Rank 0 makes what NCCL's ranks meet by; collective among the hosts. */
+static int share_id(const struct cuda_plugin *plugin, void *id, struct comm *host,
+                    struct ckpt_err *err)
+{
+    int rc = host->rank == 0 ? plugin->comm_id(id, err) : 0;
+
+    if ((rc = comm_agree(host, rc, err)) != 0)
+        return rc;
+    comm_broadcast(host, id, CUDA_PLUGIN_ID, CKPT_U8, 0);
+    return comm_error(host, err);
+}
+
+int device_join(struct device *dev, struct comm *host, struct ckpt_err *err)
+{
+    const struct cuda_plugin *plugin;
+    unsigned char id[CUDA_PLUGIN_ID] = {0};
+    struct comm *c;
+    int rc;
+
+    if (host->world_size == 1 || host->planned)
+        return 0;
+    if ((rc = check_kinds(dev, host, err)) != 0 || !dev->discrete)
+        return rc;
+    if ((rc = open_cuda(&plugin, err)) != 0)
+        return rc;
+    load(nccl);                         /* the plug-in opens it by its name */
+    if ((rc = share_id(plugin, id, host, err)) != 0)
+        return rc;
+    c = ckpt_alloc(1, plugin->comm_size());
+    if (c) {
+        c->rank = host->rank;
+        c->world_size = host->world_size;
+        c->local_rank = host->local_rank;
+        rc = plugin->comm_connect(c, dev, id, err);
+    } else {
+        rc = ckpt_nomem(err, plugin->comm_size());
+    }
+    if (rc)
+        ckpt_free(c);
+    else
+        host->device = c;
+    return rc;
 }

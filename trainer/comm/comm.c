@@ -64,6 +64,8 @@ void comm_barrier(struct comm *c)
 
 int comm_error(const struct comm *c, struct ckpt_err *err)
 {
+    if (c->err.code == 0 && c->device)
+        return comm_error(c->device, err);
     if (c->err.code)
         *err = c->err;
     return c->err.code;
@@ -119,6 +121,11 @@ void comm_close(struct comm *c)
         return;
     well = c->err.code == 0;
     c->status = ckpt_err_status(c->err.code);
+    if (c->device && !well && c->device->err.code == 0)
+        c->device->err = c->err;        /* not to wait for the others there either */
+    if (c->device)
+        c->device->ops->close(c->device);
+    ckpt_free(c->device);
     c->ops->close(c);
     meet_close(c->meet, well);
     ckpt_free(c);

@@ -1,7 +1,8 @@
 /*
  * comm - the row of collectives among ranks.
  *
- * Counts are in ELEMENTS, with the dtype beside them; buffers are the device's.  Every rank
+ * Counts are in ELEMENTS, with the dtype beside them.  Buffers are the host's; those of
+ * comm_on_device are the device's, and move in the order of its operations.  Every rank
  * calls the same collectives in the same order.  Like devices, communicators are sticky: the
  * first failure marks the handle, later calls do nothing, and comm_error reports it.
  * Reductions have a fixed order (rank 0 + rank 1 + ...), so a rerun with the same world size
@@ -43,9 +44,11 @@ struct comm {
     const struct comm_ops *ops;
     int                    rank, world_size, local_rank;
     struct ckpt_err        err;             /* err.code != 0: broken */
+    bool                   planned;         /* its other ranks are not there (comm_open_single) */
     bool                   agreed;          /* all ranks know that they leave */
     int                    status;          /* with err: exit status of ranks that this one
                                                ends */
+    struct comm           *device;          /* over buffers of a GPU; NULL: this one is */
     struct meet           *meet;            /* where its ranks met; NULL: through MPI, or alone */
 };
 
@@ -56,7 +59,9 @@ void comm_reduce_scatter(struct comm *c, void *dst, const void *src, int64_t cou
                          enum ckpt_dtype t);
 void comm_broadcast(struct comm *c, void *buf, int64_t count, enum ckpt_dtype t, int root);
 void comm_barrier(struct comm *c);
-/* 0, or the sticky failure copied to err. */
+/* The communicator for buffers of the device: another one than c on a GPU. */
+static inline struct comm *comm_on_device(struct comm *c) { return c->device ? c->device : c; }
+/* 0, or the sticky failure, also of the device's, copied to err. */
 int comm_error(const struct comm *c, struct ckpt_err *err);
 /*
  * Agree: every rank passes the code of its last call (0: it succeeded) with its record;

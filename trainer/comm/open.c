@@ -71,6 +71,7 @@ int comm_open_single(struct comm **out, int n, struct ckpt_err *err)
         return ckpt_nomem(err, sizeof *c);
     c->ops = n > 1 ? &plan_ops : &single_ops;
     c->world_size = n;
+    c->planned = n > 1;
     *out = c;
     return 0;
 }

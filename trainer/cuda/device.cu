@@ -16,6 +16,7 @@ extern "C" {
 #include "trainer/cuda/plugin.h"
 }
 #include "trainer/cuda/hopper/wgmma.cuh"
+#include "trainer/cuda/nccl.h"
 
 /* As ckpt_fail, which a plug-in does not have. */
 static int fail_ap(struct ckpt_err *err, int code, const char *fmt, va_list ap)
@@ -439,4 +440,5 @@ static int count_devices(void)
 }
 
 extern "C" __attribute__((visibility("default"))) const struct cuda_plugin cuda_plugin = {
-    CUDA_PLUGIN_VERSION, open_device, count_devices, bus_of_device};
+    CUDA_PLUGIN_VERSION, open_device, count_devices, bus_of_device,
+    cuda_nccl_size, cuda_nccl_id, cuda_nccl_connect};

@@ -7,9 +7,11 @@
 #ifndef CKPT_TRAINER_CUDA_PLUGIN_H
 #define CKPT_TRAINER_CUDA_PLUGIN_H
 
+#include "trainer/comm/comm.h"
 #include "trainer/ops/ops.h"
 
-#define CUDA_PLUGIN_VERSION 5
+#define CUDA_PLUGIN_VERSION 6
+#define CUDA_PLUGIN_ID      128         /* bytes */
 
 struct cuda_plugin {
     int version;
@@ -21,6 +23,12 @@ struct cuda_plugin {
     int (*count)(void);
     /* Where device `index` is, as NVML knows it, before it is opened; "": not known. */
     void (*bus)(int index, char *to, int size);
+    /* Bytes of a communicator over this backend's buffers, struct comm first. */
+    size_t (*comm_size)(void);
+    /* What rank 0 makes, and all ranks give to comm_connect: id [CUDA_PLUGIN_ID]. */
+    int (*comm_id)(void *id, struct ckpt_err *err);
+    /* Fill c, whose rank and world size are set; all ranks at once.  CKPT_EDEVICE without NCCL. */
+    int (*comm_connect)(struct comm *c, struct device *dev, const void *id, struct ckpt_err *err);
 };
 
 #endif

@@ -62,8 +62,12 @@ struct device_opts {
 /* Open a device by name (device_open.c).  CKPT_ECONFIG for an unknown name, CKPT_EDEVICE when it
  * is asked for by name and cannot be used. */
 int device_open(struct device **out, const struct device_opts *opts, struct ckpt_err *err);
-/* Whether "auto" would be a GPU. */
-bool device_gpu_usable(void);
+/* How many GPUs "auto" could choose from. */
+int device_gpu_count(void);
+struct comm;
+/* Give the ranks' communicator one over buffers of the device (comm_on_device); nothing to do on
+ * the CPU.  Collective, once all ranks have opened theirs. */
+int device_join(struct device *dev, struct comm *host, struct ckpt_err *err);
 void device_close(struct device *dev);
 /* As ops->alloc and ops->pin, with the reason in err when it is NULL. */
 void *device_alloc(struct device *dev, size_t bytes, struct ckpt_err *err);

@@ -54,25 +54,46 @@ static int open_model_dir(struct ckpt_dir **out, const char **config, const char
     return ckpt_path_dir(out, path, CKPT_FOLLOW | CKPT_PROVE, err);
 }
 
-/* A GPU belongs to one rank, and ranks on GPUs need NCCL, which is not there yet. */
+/* Several ranks: a GPU each, that of the rank's number on its host, or all on CPUs. */
+static int choose_device(struct device_opts *opts, char name[32], const struct comm *c,
+                         struct ckpt_err *err)
+{
+    bool any = !opts->name || strcmp(opts->name, "auto") == 0;
+    int64_t most = c->local_rank, gpus;
+
+    if (opts->threads == 0)
+        opts->threads = 1;
+    if (!any && strncmp(opts->name, "cuda", 4) != 0)
+        return 0;
+    if (!any && opts->name[4] == ':')
+        return ckpt_fail(err, CKPT_ECONFIG, "`device %s` needs one rank, there are %d: `device "
+                         "cuda` gives each a GPU of its own", opts->name, c->world_size);
+    gpus = device_gpu_count();
+    if (any && gpus == 0) {
+        opts->name = "cpu";
+        return 0;
+    }
+    if (most >= gpus) {
+        ckpt_fail(err, CKPT_ECONFIG, "rank %d is number %d on its host, which has %d GPU%s",
+                  c->rank, c->local_rank, (int)gpus, gpus == 1 ? "" : "s");
+        return ckpt_err_hint(err, "a rank needs a GPU of its own: fewer ranks, or `device cpu`");
+    }
+    snprintf(name, 32, "cuda:%d", c->local_rank);
+    opts->name = name;
+    return 0;
+}
+
 static int open_device(struct session *s, const struct device_opts *wanted, struct ckpt_err *err)
 {
     struct device_opts opts = *wanted;
-    bool many = s->comm->world_size > 1, any = !opts.name || strcmp(opts.name, "auto") == 0;
+    char name[32];
+    int rc = s->comm->world_size > 1 ? choose_device(&opts, name, s->comm, err) : 0;
 
-    if (many && opts.threads == 0)
-        opts.threads = 1;
-    if (many && !any && strncmp(opts.name, "cuda", 4) == 0) {
-        ckpt_fail(err, CKPT_ECONFIG, "`device %s` needs one rank, there are %d", opts.name,
-                  s->comm->world_size);
-        return ckpt_err_hint(err, "several ranks train on CPUs (`device cpu`)");
-    }
-    if (many && any && s->comm->rank == 0 && device_gpu_usable())
-        ckpt_log(CKPT_LOG_WARNING, "%d ranks train on the CPU, and leave the GPU of this machine "
-                 "alone: one rank trains there", s->comm->world_size);
-    if (many && any)
-        opts.name = "cpu";
-    return device_open(&s->dev, &opts, err);
+    if (rc == 0)
+        rc = device_open(&s->dev, &opts, err);
+    if ((rc = comm_agree(s->comm, rc, err)) == 0)
+        rc = device_join(s->dev, s->comm, err);
+    return rc;
 }
 
 /*

@@ -239,8 +239,6 @@ static int check_ranks(const struct settings *s, struct ckpt_err *err)
     const struct rule rules[] = {
         RULE(s->zero_stage != 0 && !sharded, "`zero_stage {}`: 0 or 3 wanted",
              .a = (double)s->zero_stage),
-        RULE(s->nproc > 1 && strncmp(s->device, "cuda", 4) == 0,
-             "`nproc` trains on CPUs: `device {}` needs one rank", s->device),
         RULE(sharded && settings_moments(s) != OP_MOMENTS_F32,
              "`optim {}` needs `zero_stage 0`: DeepSpeed's shards hold moments in float32",
              s->optim),

@@ -40,7 +40,8 @@ static const void *part_of(const struct zero *z, int layer)
 
 void zero_gather(struct zero *z, int layer, float *whole, const void *part, enum ckpt_dtype type)
 {
-    comm_all_gather(z->comm, z->parts, part, flat_layer_part(&z->flat, layer), type);
+    comm_all_gather(comm_on_device(z->comm), z->parts, part, flat_layer_part(&z->flat, layer),
+                    type);
     flat_assemble(&z->flat, layer, whole, z->parts, ckpt_dtype_size(type));
 }
 
@@ -128,7 +129,7 @@ static void grad_done(void *ctx, int layer)
     own = z->grads + flat_grad_base(&z->flat, layer);
     if (part > 0) {                     /* the same on every rank */
         flat_scatter(&z->flat, layer, z->parts, s->whole);
-        comm_reduce_scatter(z->comm, z->reduced, z->parts, part, CKPT_F32);
+        comm_reduce_scatter(comm_on_device(z->comm), z->reduced, z->parts, part, CKPT_F32);
     }
     for (int64_t i = 0; i < part; i++)
         own[i] += z->reduced[i];
@@ -287,6 +288,9 @@ static int check_opts(const struct zero_opts *opts, const struct device *dev,
     if ((opts->paged || opts->offload || opts->offload_param) && comm->world_size > 1)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "states on the host: of one rank alone, there "
                          "are %d", comm->world_size);
+    if (opts->stage == 3 && comm->world_size > 1 && dev->discrete)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "ZeRO stage 3 on GPUs: of one rank alone so far, "
+                         "there are %d", comm->world_size);
     if (opts->offload_param && dev->weight == CKPT_F32)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "weights on the host: of 16 bits alone");
     return 0;
@@ -452,7 +456,8 @@ void zero_reduce(struct zero *z)
             z->fresh[u] = false;
         }
     if (z->flat.stage == 0)
-        comm_all_reduce(z->comm, z->grads, z->flat.grad_numel, CKPT_F32, COMM_SUM);
+        comm_all_reduce(comm_on_device(z->comm), z->grads, z->flat.grad_numel, CKPT_F32,
+                        COMM_SUM);
 }
 
 void zero_judge(struct zero *z, double max_norm, double scale)
@@ -464,14 +469,13 @@ void zero_judge(struct zero *z, double max_norm, double scale)
         zero_stream_judge(z, max_norm, scale);
         return;
     }
-    if (z->comm->world_size == 1) {
+    if (!z->sharded) {                  /* every rank has the sums of all */
         z->dev->ops->grad_norm(z->dev, z->verdict, z->grads, z->flat.grad_numel, max_norm,
                                scale);
         return;
     }
     z->dev->ops->sum_squares(z->dev, &sum, z->grads, z->flat.grad_numel);
-    if (z->flat.stage == 3)
-        comm_all_reduce(z->comm, &sum, 1, CKPT_F64, COMM_SUM);
+    comm_all_reduce(z->comm, &sum, 1, CKPT_F64, COMM_SUM);
     v = verdict_of(sum, max_norm, scale);
     z->dev->ops->to_device(z->dev, z->verdict, &v, sizeof v);
 }

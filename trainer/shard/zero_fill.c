@@ -374,7 +374,8 @@ const float *zero_gather_grad(struct zero *z, int layer, struct ckpt_err *err)
     zero_slots_of(z, layer, &i, &end);
     whole = z->grad[i].whole;
     if (part > 0) {
-        comm_all_gather(z->comm, z->parts, own + flat_grad_base(&z->flat, layer), part, CKPT_F32);
+        comm_all_gather(comm_on_device(z->comm), z->parts, own + flat_grad_base(&z->flat, layer),
+                        part, CKPT_F32);
         flat_assemble_grads(&z->flat, layer, whole, z->parts);
     }
     return whole;

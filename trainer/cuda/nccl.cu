@@ -1,0 +1,198 @@
+/*
+ * cuda/nccl - collectives over NCCL, in the order of the device's stream.
+ *
+ * NCCL is opened when several ranks meet on GPUs, from wherever device_open.c finds it; the few
+ * declarations here are those of its stable interface, so that no header of it is needed.  Nothing
+ * waits for the host: what a collective gives is there for the operations queued after it.  For a
+ * given world NCCL's algorithms are fixed, so that reruns give the same bits.
+ *
+ * Source: nccl.h of NCCL 2.27 (types and enumerations, unchanged since 2.10).
+ */
+#include "trainer/cuda/nccl.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+namespace {
+
+struct unique_id { char bytes[CUDA_NCCL_ID]; };
+typedef struct ncclComm *handle;
+
+/* ncclDataType_t, ncclRedOp_t, ncclResult_t. */
+enum { UINT8 = 1, INT32 = 2, INT64 = 4, FLOAT16 = 6, FLOAT32 = 7, FLOAT64 = 8, BFLOAT16 = 9 };
+enum { SUM = 0, MAX = 2, MIN = 3 };
+enum { SUCCESS = 0 };
+
+struct library {
+    int (*get_unique_id)(unique_id *id);
+    int (*init)(handle *comm, int n, unique_id id, int rank);
+    int (*all_reduce)(const void *src, void *dst, size_t n, int type, int op, handle c,
+                      cudaStream_t s);
+    int (*all_gather)(const void *src, void *dst, size_t n, int type, handle c, cudaStream_t s);
+    int (*reduce_scatter)(const void *src, void *dst, size_t n, int type, int op, handle c,
+                          cudaStream_t s);
+    int (*broadcast)(const void *src, void *dst, size_t n, int type, int root, handle c,
+                     cudaStream_t s);
+    int (*destroy)(handle c);
+    int (*abort)(handle c);
+    const char *(*error_string)(int rc);
+    const char *(*last_error)(handle c);
+};
+
+struct comm_nccl {
+    struct comm    head;
+    struct device *dev;
+    handle         nccl;
+};
+
+library lib;
+
+struct comm_nccl *of(struct comm *c) { return reinterpret_cast<struct comm_nccl *>(c); }
+
+template <typename F> bool find(void *so, F *f, const char *name)
+{
+    *f = reinterpret_cast<F>(dlsym(so, name));
+    return *f != nullptr;
+}
+
+int fail(struct ckpt_err *err, const char *what, const char *why)
+{
+    err->code = CKPT_ECOMM;
+    err->hint[0] = '\0';
+    snprintf(err->reason, sizeof err->reason, "peer-dead");
+    snprintf(err->text, sizeof err->text, "NCCL, %s: %s", what, why);
+    return CKPT_ECOMM;
+}
+
+int open_library(struct ckpt_err *err)
+{
+    void *so = lib.init ? nullptr : dlopen("libnccl.so.2", RTLD_NOW | RTLD_GLOBAL);
+
+    if (lib.init)
+        return 0;
+    if (!so || !find(so, &lib.get_unique_id, "ncclGetUniqueId") ||
+        !find(so, &lib.all_reduce, "ncclAllReduce") ||
+        !find(so, &lib.all_gather, "ncclAllGather") ||
+        !find(so, &lib.reduce_scatter, "ncclReduceScatter") ||
+        !find(so, &lib.broadcast, "ncclBroadcast") || !find(so, &lib.destroy, "ncclCommDestroy") ||
+        !find(so, &lib.abort, "ncclCommAbort") ||
+        !find(so, &lib.error_string, "ncclGetErrorString") ||
+        !find(so, &lib.last_error, "ncclGetLastError") ||
+        !find(so, &lib.init, "ncclCommInitRank")) {
+        lib.init = nullptr;
+        fail(err, "opening it", so ? "a function is missing" : "libnccl.so.2 is not found");
+        err->code = CKPT_EDEVICE;
+        snprintf(err->hint, sizeof err->hint,
+                 "several ranks on GPUs need NCCL: install it, or name its folder in "
+                 "CKPT_CUDA_PATH");
+        return CKPT_EDEVICE;
+    }
+    return 0;
+}
+
+/* Mark the handle with the first failure. */
+void check(struct comm *c, const char *what, int rc)
+{
+    if (rc == SUCCESS || c->err.code)
+        return;
+    fail(&c->err, what, of(c)->nccl ? lib.last_error(of(c)->nccl) : lib.error_string(rc));
+}
+
+int type_of(enum ckpt_dtype t)
+{
+    switch (t) {
+    case CKPT_F32:  return FLOAT32;
+    case CKPT_F64:  return FLOAT64;
+    case CKPT_I64:  return INT64;
+    case CKPT_I32:  return INT32;
+    case CKPT_BF16: return BFLOAT16;
+    case CKPT_F16:  return FLOAT16;
+    default:        return UINT8;
+    }
+}
+
+cudaStream_t stream_of(struct comm *c) { return cuda_of(of(c)->dev)->stream; }
+
+void nccl_all_reduce(struct comm *c, void *buf, int64_t n, enum ckpt_dtype t, enum comm_op op)
+{
+    static const int ops[] = {SUM, MAX, MIN};
+
+    check(c, "all_reduce", lib.all_reduce(buf, buf, (size_t)n, type_of(t), ops[op], of(c)->nccl,
+                                          stream_of(c)));
+}
+
+void nccl_all_gather(struct comm *c, void *dst, const void *src, int64_t n, enum ckpt_dtype t)
+{
+    check(c, "all_gather", lib.all_gather(src, dst, (size_t)n, type_of(t), of(c)->nccl,
+                                          stream_of(c)));
+}
+
+void nccl_reduce_scatter(struct comm *c, void *dst, const void *src, int64_t n, enum ckpt_dtype t)
+{
+    check(c, "reduce_scatter", lib.reduce_scatter(src, dst, (size_t)n, type_of(t), SUM,
+                                                  of(c)->nccl, stream_of(c)));
+}
+
+void nccl_broadcast(struct comm *c, void *buf, int64_t n, enum ckpt_dtype t, int root)
+{
+    check(c, "broadcast", lib.broadcast(buf, buf, (size_t)n, type_of(t), root, of(c)->nccl,
+                                        stream_of(c)));
+}
+
+/* Of the hosts: their communicator's. */
+void nccl_barrier(struct comm *c) { (void)c; }
+
+void nccl_close(struct comm *c)
+{
+    struct comm_nccl *n = of(c);
+
+    if (!n->nccl)
+        return;
+    if (c->err.code)
+        lib.abort(n->nccl);
+    else
+        lib.destroy(n->nccl);
+    n->nccl = nullptr;
+}
+
+const struct comm_ops nccl_ops = {
+    "nccl", nccl_all_reduce, nccl_all_gather, nccl_reduce_scatter, nccl_broadcast, nccl_barrier,
+    nccl_close,
+};
+
+} // namespace
+
+int cuda_nccl_id(void *id, struct ckpt_err *err)
+{
+    int rc = open_library(err);
+
+    if (rc)
+        return rc;
+    setenv("NCCL_NVLS_ENABLE", "0", 0);     /* its multicast objects fail in many containers */
+    rc = lib.get_unique_id(static_cast<unique_id *>(id));
+    return rc == SUCCESS ? 0 : fail(err, "a name for the ranks", lib.error_string(rc));
+}
+
+int cuda_nccl_connect(struct comm *c, struct device *dev, const void *id, struct ckpt_err *err)
+{
+    struct comm_nccl *n = of(c);
+    int rc = open_library(err);
+
+    if (rc)
+        return rc;
+    setenv("NCCL_NVLS_ENABLE", "0", 0);
+    c->ops = &nccl_ops;
+    n->dev = dev;
+    if (!cuda_ok(dev, "joining ranks", cudaSetDevice(cuda_of(dev)->index))) {
+        *err = dev->err;
+        return CKPT_EDEVICE;
+    }
+    rc = lib.init(&n->nccl, c->world_size, *static_cast<const unique_id *>(id), c->rank);
+    if (rc == SUCCESS)
+        return 0;
+    n->nccl = nullptr;
+    return fail(err, "joining ranks", lib.error_string(rc));
+}
+
+size_t cuda_nccl_size(void) { return sizeof(struct comm_nccl); }
