@@ -1,0 +1,49 @@
+# Ranks on GPUs, one each: the gradients of all are summed over NCCL.  Two GPUs of one host.
+. "$(dirname "$0")/../e2e/lib.sh"
+R=tools/recipes/demo
+export OMP_NUM_THREADS=4
+n=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ')
+[ "$n" -ge 2 ] || { echo "ok skipped: two GPUs are needed, there are $n"; exit 0; }
+grep -E '.{40}' README.md man/ckpt-train.1 | sed 's/^[^:]*://; s/[\\"]//g' | head -200 | awk '{ printf "{\"text\": \"%s\"}\n", $0 }' | tr -d '\t\r' >"$T/train.jsonl"
+ckpt-train -q --init $R/config.json --tokenizer $R/tokenizer --init-only -o "$T/base" >/dev/null
+train() {       # OUT RANKS OPTION... - batches of eight, whatever the ranks
+    local out=$1 ranks=$2; shift 2
+    timeout 120 ckpt-train -q --device cuda --nproc "$ranks" --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --learning-rate 5e-4 \
+        --weight-decay 0.01 --max-steps 6 --logging-steps 1 --save-steps 3 --per-device-train-batch-size $((8 / ranks)) -o "$T/$out" "$@"
+}
+losses() { sed -n 's/.*"loss":\([0-9.e+-]*\),.*/\1/p' "$T/$1/metrics.jsonl"; }
+near() { paste <(losses "$1") <(losses "$2") | awk -v b="$3" '{ d = ($1 - $2) / $2; if (d < 0) d = -d; if (!(d <= b)) { bad = 1; print $1, $2, d }; k++ } END { exit bad || k != 6 }'; }
+state() { find "$T/$1/checkpoint-6" -type f ! -name MANIFEST.json ! -name training_args.bin ! -name trainer_state.json -printf '%P\n' | sort | (cd "$T/$1/checkpoint-6" && xargs sha256sum); }
+for how in "" --bf16 "--bf16 --lora-rank 4 --target-modules all-linear" "--bf16 --optim adamw_8bit"; do
+    bound=1e-6
+    [ -z "$how" ] || bound=2e-3
+    rm -rf "$T"/{one,two,again,on}
+    # shellcheck disable=SC2086
+    {
+        t "one GPU${how:+, $how}" train one 1 $how
+        t "two GPUs" train two 2 $how
+        t "the same losses within $bound" near two one $bound
+        t "once more" train again 2 $how
+        t "the same bits" diff <(state two) <(state again)
+        cp -r "$T/two" "$T/on"; rm -r "$T/on/checkpoint-6"
+        t "the checkpoint goes on on one GPU" train on 1 $how --resume-from-checkpoint latest
+        t "to the same losses" near on one $bound
+    }
+done
+expect 78 "more ranks than GPUs" train many $((n + 1))
+says "which has $n GPUs"; [ $? = 0 ] && echo "ok they are counted" || fail "they are counted" "$T/.err"
+
+# What a rank held is free again soon after it is killed.
+used() { nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits | awk '{ s += $1 } END { print s }'; }
+before=$(used)
+train long 2 --max-steps 1000000 >"$T/long.out" 2>"$T/long.err" &
+run=$!
+for _ in $(seq 300); do [ -s "$T/long/metrics.jsonl" ] && break; sleep 0.1; done
+kill -KILL "$(pgrep -x ckpt-train | tail -n 1)"
+began=$(date +%s%N)
+wait $run; status=$?
+took=$((($(date +%s%N) - began) / 1000000))
+[ $status = 75 ] && [ $took -lt 5000 ] && grep -q 'killed by SIGKILL' "$T/long.err" && echo "ok a killed rank ends all, by name" ||
+    { echo "status $status after $took ms" >>"$T/long.err"; fail "a killed rank ends all, by name" "$T/long.err"; }
+for _ in $(seq 50); do [ "$(used)" -le $((before + 64)) ] && break; sleep 0.1; done
+[ "$(used)" -le $((before + 64)) ] && echo "ok its memory is free again" || fail "its memory is free again" "$T/long.err"
