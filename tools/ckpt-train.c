@@ -176,8 +176,13 @@ static const struct opt loop_rows[] = {
     OPT_INT("ddp-timeout", "SECONDS", ddp_timeout, 1, 1000000,
             "seconds that ranks wait for each other at the start"),
     OPT_INT("zero-stage", "N", zero_stage, 0, 3,
-            "ZeRO stage; 0: every rank holds everything; 3: weights, gradients and optimizer "
-            "state are sharded"),
+            "ZeRO stage; 0: every rank holds everything; 1: optimizer state is sharded; 2: and "
+            "gradients; 3: and weights"),
+    OPT_ENUM("fsdp", "NAME", fsdp, "no_shard shard_grad_op full_shard",
+             "the stage by FSDP's name: 0, 2 or 3", .absent = "by --zero-stage"),
+    OPT_ENUM("reshard-after-forward", "WHEN", reshard_after_forward, "auto true false",
+             "stage 3: free gathered weights after each use (true), keep them from step to step "
+             "(false), or keep them if GPU memory suffices (auto; on the CPU: free them)"),
     OPT_FLAG("stage3-gather-16bit-weights-on-model-save",
              stage3_gather_16bit_weights_on_model_save,
              "write model.safetensors in addition to the shards"),

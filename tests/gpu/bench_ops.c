@@ -183,9 +183,8 @@ static void adamw(struct device *dev, const void *op)
 static void squares(struct device *dev, const void *op)
 {
     const struct flat *f = op;
-    double sum;
 
-    dev->ops->sum_squares(dev, &sum, f->g, f->n);
+    dev->ops->sum_squares(dev, (double *)(void *)f->m, f->g, f->n);
 }
 
 static void to_narrow(struct device *dev, const void *op)

@@ -86,7 +86,7 @@ static const struct known {
      "the best checkpoint by eval loss is kept, and named in trainer_state.json: leave it out"},
     {"deepspeed deepspeed-config", NULL,
      "ZeRO is built in: --nproc N --zero-stage 3, and --offload-optimizer, --offload-param"},
-    {"fsdp fsdp-config", NULL, "weights are sharded by --nproc N --zero-stage 3"},
+    {"fsdp-config", NULL, "weights are sharded by --nproc N --zero-stage 3, or --fsdp full_shard"},
     {"local-rank ddp-backend ddp-find-unused-parameters master-port master-addr node-rank nnodes",
      NULL, "ranks come from --nproc N, or from torchrun --no-python, mpirun or srun around it"},
     {"save-strategy", NULL, "--save-steps N says how often; 0: at the end only"},

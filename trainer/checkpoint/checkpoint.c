@@ -41,6 +41,7 @@ static struct adamw_group group_options(const struct checkpoint *c, int group)
 struct reading {
     struct zero             *zero;
     const struct optim_slot *slot;
+    bool                     floats;    /* moments as f32, however they are stored */
 };
 
 /* Elements of slot n, put together from its parts; of a rank's part of it where it is sharded. */
@@ -51,6 +52,9 @@ static int read_slot(void *ctx, size_t n, enum adamw_array of, int64_t start, in
         [ADAMW_MASTER] = OPTIM_STATE_MASTER,
         [ADAMW_EXP_AVG] = OPTIM_STATE_AVG, [ADAMW_EXP_AVG_SQ] = OPTIM_STATE_AVG_SQ,
         [ADAMW_ABSMAX] = OPTIM_STATE_ABSMAX, [ADAMW_ABSMAX_SQ] = OPTIM_STATE_ABSMAX_SQ};
+    static const enum zero_array floats[ADAMW_ARRAYS] = {
+        [ADAMW_MASTER] = ZERO_MASTER, [ADAMW_EXP_AVG] = ZERO_EXP_AVG,
+        [ADAMW_EXP_AVG_SQ] = ZERO_EXP_AVG_SQ};
     const struct reading *r = ctx;
     const struct optim_slot *slot = &r->slot[n];
     unsigned char *bytes = to;
@@ -65,11 +69,13 @@ static int read_slot(void *ctx, size_t n, enum adamw_array of, int64_t start, in
 
         if (from >= end)
             continue;
-        here = bytes + optim_state_bytes(array[of], zero_moments(r->zero, i), from - start);
-        rc = of == ADAMW_MASTER ? zero_read(r->zero, ZERO_MASTER, i, from - at, end - from,
-                                            (float *)(void *)here, err)
-                                : zero_read_stored(r->zero, array[of], i, from - at, end - from,
-                                                   here, err);
+        here = bytes + (r->floats ? (size_t)(from - start) * sizeof(float)
+                                  : optim_state_bytes(array[of], zero_moments(r->zero, i),
+                                                      from - start));
+        rc = r->floats || of == ADAMW_MASTER
+                 ? zero_read(r->zero, floats[of], i, from - at, end - from, (float *)(void *)here,
+                             err)
+                 : zero_read_stored(r->zero, array[of], i, from - at, end - from, here, err);
         if (rc)
             return rc;
     }
@@ -109,7 +115,7 @@ static int save_deepspeed(struct session *s, const struct checkpoint *c, struct 
         if (!param[n].name)
             rc = ckpt_nomem(err, sizeof name);
     }
-    reading = (struct reading){s->zero, order.slot};
+    reading = (struct reading){s->zero, order.slot, true};
     state = (struct ds_rank_state){
         .rank = flat->rank, .world_size = flat->world_size,
         .param = param, .n_param = order.n, .alias = &alias, .n_alias = tied ? 1 : 0,
@@ -148,7 +154,7 @@ static int save_optimizer(struct session *s, const struct checkpoint *c, struct 
         param[n] = (struct adamw_param){
             .shape = order.slot[n].shape, .group = order.slot[n].group,
             .kind = kind[zero_moments(s->zero, order.slot[n].part[0].param)]};
-    reading = (struct reading){s->zero, order.slot};
+    reading = (struct reading){s->zero, order.slot, false};
     if (rc == 0)
         rc = ckpt_outdir_file(&out, dir, "optimizer.pt", err);
     if (rc == 0)
@@ -287,7 +293,7 @@ static int publish(struct session *s, const struct checkpoint *c, struct ckpt_ou
                       (json_int_t)c->state->global_step, "data_position",
                       (json_int_t)c->state->global_step, "seed", (json_int_t)c->settings->seed,
                       "world_size", s->comm->world_size, "zero_stage",
-                      (json_int_t)c->settings->zero_stage, "data", data);
+                      (json_int_t)settings_stage(c->settings), "data", data);
     rc = facts ? manifest_make(&text, ckpt_outdir_staging(dir), facts, err)
                : ckpt_nomem(err, sizeof *facts);
     json_decref(facts);
@@ -307,9 +313,9 @@ static int save_parts(struct session *s, const struct checkpoint *c, struct ckpt
 {
     int rc = save_rng(s, c, dir, err);
 
-    if (rc == 0 && c->settings->zero_stage == 3)
+    if (rc == 0 && settings_stage(c->settings) > 0)
         rc = save_deepspeed(s, c, dir, tag, err);
-    if (rc == 0 && s->comm->rank == 0 && c->settings->zero_stage == 0)
+    if (rc == 0 && s->comm->rank == 0 && settings_stage(c->settings) == 0)
         rc = save_optimizer(s, c, dir, err);
     if (rc == 0 && s->comm->rank == 0)
         rc = save_common(s, c, dir, err);
@@ -386,12 +392,12 @@ int checkpoint_save(char path[4096], struct session *s, const struct checkpoint 
         ckpt_err_in(err, "%s", path);
     if ((rc = comm_agree(s->comm, rc, err)) != 0)
         goto fail;
-    if (s->lora || c->settings->zero_stage == 0 ||
+    if (s->lora || settings_stage(c->settings) < 3 ||
         c->settings->stage3_gather_16bit_weights_on_model_save)
         rc = save_model(s, staging, err);
     if ((rc = comm_agree(s->comm, rc, err)) != 0)
         goto fail;
-    if (first && c->settings->zero_stage == 3)
+    if (first && settings_stage(c->settings) > 0)
         rc = ds_write_latest(dir, tag, err);
     if (first && rc == 0) {
         rc = publish(s, c, dir, err);

@@ -62,6 +62,15 @@ void comm_barrier(struct comm *c)
         c->ops->barrier(c);
 }
 
+static void group(struct comm *c, bool begin)
+{
+    if (!c->err.code && c->world_size > 1 && c->ops->group)
+        c->ops->group(c, begin);
+}
+
+void comm_group_begin(struct comm *c) { group(c, true); }
+void comm_group_end(struct comm *c) { group(c, false); }
+
 int comm_error(const struct comm *c, struct ckpt_err *err)
 {
     if (c->err.code == 0 && c->device)
@@ -113,6 +122,17 @@ bool comm_alone(const struct comm *c, struct ckpt_err *err)
     return true;
 }
 
+void comm_leave_device(struct comm *c)
+{
+    if (!c || !c->device)
+        return;
+    if (c->err.code && c->device->err.code == 0)
+        c->device->err = c->err;        /* not to wait for the others there either */
+    c->device->ops->close(c->device);
+    ckpt_free(c->device);
+    c->device = NULL;
+}
+
 void comm_close(struct comm *c)
 {
     bool well;
@@ -121,11 +141,7 @@ void comm_close(struct comm *c)
         return;
     well = c->err.code == 0;
     c->status = ckpt_err_status(c->err.code);
-    if (c->device && !well && c->device->err.code == 0)
-        c->device->err = c->err;        /* not to wait for the others there either */
-    if (c->device)
-        c->device->ops->close(c->device);
-    ckpt_free(c->device);
+    comm_leave_device(c);
     c->ops->close(c);
     meet_close(c->meet, well);
     ckpt_free(c);

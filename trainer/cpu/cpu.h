@@ -114,8 +114,9 @@ void cpu_norm_bwd_gathered(struct device *dev, const struct op_rownorm *a);
 void cpu_adamw(struct device *dev, const struct adamw_run *run, int64_t n_run,
                const struct adamw *a);
 void cpu_sum_squares(struct device *dev, double *sum, const float *grad, int64_t n);
-void cpu_grad_norm(struct device *dev, struct op_verdict *verdict, const float *grad, int64_t n,
-                   double max_norm, double scale);
+void cpu_judge(struct device *dev, struct op_verdict *verdict, const double *sum, double max_norm,
+               double scale);
+void cpu_add(struct device *dev, enum op_stream stream, float *dst, const float *src, int64_t n);
 void cpu_embed_fwd(struct device *dev, const struct op_embed *a);
 void cpu_embed_bwd(struct device *dev, const struct op_embed *a);
 void cpu_drop(struct device *dev, void *x, int64_t n, int64_t width, const struct op_drop *d);

@@ -2,7 +2,7 @@
  * cuda - shared by the rooms of the CUDA backend: the device's own fields, launching, types.
  *
  * A C++17 header, for .cu rooms alone.  Operations run in order on one stream; only sync,
- * to_host and sum_squares wait for it; copies run beside it (cuda/streams.cu).  Activations and
+ * to_host waits for it; copies run beside it (cuda/streams.cu).  Activations and
  * weights have one type T (f32, bf16, f16), gradients of parameters are f32.  A kernel loads T,
  * computes in f32 and rounds once when it stores.  No atomics on floats: sums over rows go
  * through the workspace in a fixed order, so that a rerun gives the same bits.
@@ -268,6 +268,8 @@ __device__ __forceinline__ float cuda_drop_factor(const struct cuda_drop &d, int
 
 /* Copies beside the main stream; sync waits for theirs alone. */
 void cuda_streams_sync(struct device *dev);
+/* One of the streams; NULL when the device is broken. */
+cudaStream_t cuda_stream_of(struct device *dev, enum op_stream stream);
 void cuda_streams_close(struct cuda_device *d);
 
 /* Workspace of each room, bytes. */
@@ -294,8 +296,9 @@ void cuda_cast(struct device *dev, void *dst, enum ckpt_dtype to, const void *sr
 void cuda_adamw(struct device *dev, const struct adamw_run *run, int64_t n_run,
                 const struct adamw *a);
 void cuda_sum_squares(struct device *dev, double *sum, const float *grad, int64_t n);
-void cuda_grad_norm(struct device *dev, struct op_verdict *verdict, const float *grad, int64_t n,
-                    double max_norm, double scale);
+void cuda_judge(struct device *dev, struct op_verdict *verdict, const double *sum, double max_norm,
+                double scale);
+void cuda_add(struct device *dev, enum op_stream stream, float *dst, const float *src, int64_t n);
 void cuda_drop_op(struct device *dev, void *x, int64_t n, int64_t width, const struct op_drop *d);
 void cuda_jitter(struct device *dev, void *x, int64_t n, int64_t width, const struct op_drop *d);
 void cuda_embed_fwd(struct device *dev, const struct op_embed *a);

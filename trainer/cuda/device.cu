@@ -299,7 +299,7 @@ static const struct ops cuda_row = {
     .workspace = cuda_workspace, .free_bytes = cuda_free_bytes,
     .cast = cuda_cast,
     .adamw = cuda_adamw, .sum_squares = cuda_sum_squares,
-    .grad_norm = cuda_grad_norm,
+    .judge = cuda_judge, .add = cuda_add,
     .embed_fwd = cuda_embed_fwd, .embed_bwd = cuda_embed_bwd,
     .drop = cuda_drop_op, .jitter = cuda_jitter,
     .norm_fwd = cuda_norm_fwd, .norm_bwd = cuda_norm_bwd,

@@ -1,6 +1,6 @@
 /*
- * cuda/streams - copies that run beside the operations: a stream for each direction, events
- * between them.
+ * cuda/streams - copies and collectives that run beside the operations: a stream for each
+ * direction and one for collectives, events between them.
  *
  * Pinned memory is the process's own, which the system provides zeroed, in huge pages where it
  * can, and the driver locks: memory allocated by the driver is neither promised to be zero nor
@@ -29,6 +29,7 @@ static struct cuda_streams *streams_of(struct device *dev)
 {
     struct cuda_device *d = cuda_of(dev);
     struct cuda_streams *l = d->streams;
+    int least = 0, most = 0;
 
     if (l || dev->err.code)
         return dev->err.code ? NULL : l;
@@ -38,11 +39,21 @@ static struct cuda_streams *streams_of(struct device *dev)
         return NULL;
     }
     l->stream[OP_STREAM_MAIN] = d->stream;
+    cuda_ok(dev, "streams", cudaDeviceGetStreamPriorityRange(&least, &most));
     for (int i = OP_STREAM_IN; i < OP_N_STREAMS; i++)
-        cuda_ok(dev, "streams", cudaStreamCreateWithFlags(&l->stream[i], cudaStreamNonBlocking));
+        cuda_ok(dev, "streams",
+                cudaStreamCreateWithPriority(&l->stream[i], cudaStreamNonBlocking,
+                                             i == OP_STREAM_COMM ? most : least));
     for (int i = 0; i < OP_N_EVENTS; i++)
         cuda_ok(dev, "streams", cudaEventCreateWithFlags(&l->event[i], cudaEventDisableTiming));
     return dev->err.code ? NULL : l;
+}
+
+cudaStream_t cuda_stream_of(struct device *dev, enum op_stream stream)
+{
+    struct cuda_streams *l = streams_of(dev);
+
+    return l ? l->stream[stream] : NULL;
 }
 
 void cuda_streams_sync(struct device *dev)

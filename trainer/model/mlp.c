@@ -159,7 +159,8 @@ static struct op_experts experts(const struct pass *p, const struct layer *l,
         .dup = layer_grad(l, ROLE_EXPERT_UP), .ddown = layer_grad(l, ROLE_EXPERT_DOWN),
         .n = p->n, .dim = a->hidden_size, .ff = a->moe_intermediate_size,
         .n_expert = a->num_experts, .top_k = a->num_experts_per_tok,
-        .stride = 3 * a->hidden_size * a->moe_intermediate_size, .act = act_of(a),
+        .stride = 3 * params_room(&p->m->params, a->hidden_size * a->moe_intermediate_size),
+        .act = act_of(a),
         .renorm = a->norm_topk_prob, .dused = p->m->routing.dused,
     };
 }

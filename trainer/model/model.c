@@ -95,6 +95,8 @@ int model_new(struct model **out, const struct arch *arch, const struct model_op
     m->opts = *opts;
     m->fuses = dev->ops->can & OP_CAN_FUSE;
     rc = params_build(&m->params, arch, opts->lora, err);
+    if (rc == 0 && opts->ranks > 1)
+        params_divide(&m->params, opts->ranks);
     rc = rc ? rc : place_roles(m, err);
     rc = rc ? rc : model_plan(m, err);
     if (rc)

@@ -75,6 +75,7 @@ struct model_opts {
     enum recompute recompute;
     bool    dry;                    /* plan alone: nothing is allocated, no pass may run */
     const struct lora *lora;        /* the adapter beside the weights; NULL: none.  Outlives it */
+    int     ranks;                  /* that share each parameter (params_divide); 0, 1: none */
 };
 
 int model_new(struct model **out, const struct arch *arch, const struct model_opts *opts,

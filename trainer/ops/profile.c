@@ -269,13 +269,6 @@ static void prof_sum_squares(struct device *dev, double *sum, const float *grad,
     note(dev, "sum_squares", 0, 0, 0, 0, (double)n * 4);
 }
 
-static void prof_grad_norm(struct device *dev, struct op_verdict *verdict, const float *grad,
-                           int64_t n, double max_norm, double scale)
-{
-    INNER(dev)->grad_norm(dev, verdict, grad, n, max_norm, scale);
-    note(dev, "grad_norm", 0, 0, 0, 0, (double)n * 4);
-}
-
 static void prof_zero(struct device *dev, void *p, size_t bytes)
 {
     INNER(dev)->zero(dev, p, bytes);
@@ -320,7 +313,6 @@ int profile_on(struct profile **out, struct device *dev, struct ckpt_err *err)
     p->row.cast = prof_cast;
     p->row.adamw = prof_adamw;
     p->row.sum_squares = prof_sum_squares;
-    p->row.grad_norm = prof_grad_norm;
     p->row.embed_fwd = prof_embed_fwd;
     p->row.embed_bwd = prof_embed_bwd;
     p->row.drop = prof_drop;
