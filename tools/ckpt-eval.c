@@ -12,7 +12,7 @@
 static const struct opt model_rows[] = {
     OPT_HEADING("Models"),
     OPT_PATH("base", "PATH", base, "model to compare with", .letter = 'b'),
-    OPT_PATH("adapter", "DIR", adapter, "PEFT adapter to put on each model"),
+    OPT_PATH("adapter", "DIR", adapter, "PEFT adapter to apply to each model"),
     OPT_PATH("tokenizer", "DIR", tokenizer, "directory of the tokenizer",
              .absent = "the model's"),
     OPT_TEXT("tag", "NAME", tag, "DeepSpeed folder to read", .absent = "named by latest"),

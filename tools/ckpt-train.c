@@ -73,8 +73,9 @@ static const struct opt model_rows[] = {
              "fraction of the data to train on; the rest is kept for evaluation; 0: no split"),
     OPT_REAL("val-test-split-ratio", "X", val_test_split_ratio, 0, 1,
              "fraction of that rest for validation; what remains is for tests"),
-    OPT_PATH("data-dir", "DIR", data_dir, "directory of split data, written and found again"),
-    OPT_TEXT("dataset-name", "NAME", dataset_name, "its folder in --data-dir",
+    OPT_PATH("data-dir", "DIR", data_dir,
+             "directory of split data; a split that exists is used again"),
+    OPT_TEXT("dataset-name", "NAME", dataset_name, "name of the data's folder in --data-dir",
              .absent = "after --train-file"),
 };
 
@@ -161,10 +162,10 @@ static const struct opt loop_rows[] = {
     OPT_INT("save-steps", "N", save_steps, 0, 1e15,
             "optimizer steps between checkpoints; 0: at the end only"),
     OPT_INT("save-total-limit", "N", save_total_limit, 0, 1e9,
-            "number of newest checkpoints to keep, beside the best; 0: all"),
+            "number of newest checkpoints to keep besides the best one; 0: all"),
     OPT_PATH("resume-from-checkpoint", "PATH", resume_from_checkpoint,
              "checkpoint to resume from; latest or true: the newest complete one in --output-dir, "
-             "if there is one; none or false: start anew"),
+             "if there is one; none or false: a fresh start"),
     OPT_FLAG("overwrite-output-dir", overwrite_output_dir,
              "before the first step, remove checkpoints of earlier runs that this run would write "
              "again"),
