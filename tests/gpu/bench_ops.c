@@ -191,7 +191,7 @@ static void to_narrow(struct device *dev, const void *op)
 {
     const struct flat *f = op;
 
-    dev->ops->cast(dev, f->narrow, CKPT_BF16, f->p, CKPT_F32, f->n);
+    dev->ops->cast(dev, OP_STREAM_MAIN, f->narrow, CKPT_BF16, f->p, CKPT_F32, f->n);
 }
 
 static void drop(struct device *dev, const void *op)

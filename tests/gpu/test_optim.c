@@ -143,7 +143,7 @@ TEST(cast)
                 unsigned char *got;
 
                 ckpt_convert(want, to, src + (size_t)at * in, from, (size_t)n);
-                g.gpu->ops->cast(g.gpu, (char *)y.gpu + (size_t)at * out, to,
+                g.gpu->ops->cast(g.gpu, OP_STREAM_MAIN, (char *)y.gpu + (size_t)at * out, to,
                                  (char *)x.gpu + (size_t)at * in, from, n);
                 got = gpu_bytes(&g, &y);
                 assert_memory_equal(got + (size_t)at * out, want, (size_t)n * out);
@@ -169,7 +169,7 @@ TEST(cast_edges)
         unsigned char want[sizeof edge], *got;
 
         ckpt_convert(want, gpu_types[i], edge, CKPT_F32, (size_t)n);
-        g.gpu->ops->cast(g.gpu, y.gpu, gpu_types[i], x.gpu, CKPT_F32, n);
+        g.gpu->ops->cast(g.gpu, OP_STREAM_MAIN, y.gpu, gpu_types[i], x.gpu, CKPT_F32, n);
         got = gpu_bytes(&g, &y);
         assert_memory_equal(got, want, (size_t)n * ckpt_dtype_size(gpu_types[i]));
         free(got);

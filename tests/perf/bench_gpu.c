@@ -20,6 +20,7 @@
  *   --fp8                 projections multiply factors of 8 bits
  *   --memory GIB          the device's limit
  *   --zero STAGE          of several ranks, as the environment announces them (0)
+ *   --reduce TYPE         gradients travel as f32 or bf16 (f32)
  *   --reshard WHEN        stage 3: auto, true or false (auto)
  *   --steps N             at most, after those to warm up (50)
  *   --seconds S           the most that they may take; ten are always done (60)
@@ -69,6 +70,7 @@ enum { WARM = 5, STEADY = 3, STEADY_EXPERTS = 8, WARM_MOST = 40, AT_LEAST = 10, 
 struct options {
     const char *model, *device;
     bool        lora, decode, fp16, fp8, packed, profile, paged;
+    enum ckpt_dtype reduce;
     int         stage, reshard;         /* reshard: 1: true, 2: false */
     int         offload;                /* 1: states; 2: weights and gradients too */
     enum recompute  recompute;
@@ -441,7 +443,7 @@ static void read_options(struct options *o, int argc, char **argv)
         {"prompt", 1, 0, 'p'}, {"accumulate", 1, 0, 'a'}, {"packed", 0, 0, 'k'},
         {"recompute", 1, 0, 'r'}, {"moments", 1, 0, 'o'}, {"paged", 0, 0, 'g'},
         {"offload", 1, 0, 'w'}, {"fp16", 0, 0, 'h'}, {"fp8", 0, 0, '8'},
-        {"memory", 1, 0, 'm'}, {"zero", 1, 0, 'z'}, {"reshard", 1, 0, 'R'}, {"steps", 1, 0, 's'}, {"seconds", 1, 0, 'x'},
+        {"memory", 1, 0, 'm'}, {"zero", 1, 0, 'z'}, {"reshard", 1, 0, 'R'}, {"reduce", 1, 0, 'D'}, {"steps", 1, 0, 's'}, {"seconds", 1, 0, 'x'},
         {"profile", 0, 0, 'f'}, {"decode", 0, 0, 'd'}, {"device", 1, 0, 'e'}, {0},
     };
     int c;
@@ -466,6 +468,7 @@ static void read_options(struct options *o, int argc, char **argv)
         case 'm': o->memory = strtod(optarg, NULL); break;
         case 'z': o->stage = atoi(optarg); break;
         case 'R': o->reshard = one_of("auto true false", optarg); break;
+        case 'D': o->reduce = one_of("f32 bf16", optarg) ? CKPT_BF16 : CKPT_F32; break;
         case 's': o->steps = atol(optarg); break;
         case 'x': o->seconds = strtod(optarg, NULL); break;
         case 'f': o->profile = true; break;
@@ -515,7 +518,7 @@ int main(int argc, char **argv)
     device.memory_limit = (uint64_t)(o->memory * (1 << 30));
     zero = (struct zero_opts){.train = !o->decode, .moments = o->moments, .paged = o->paged,
                               .offload = o->offload == 1, .offload_param = o->offload == 2,
-                              .stage = o->stage};
+                              .stage = o->stage, .reduce = o->reduce};
     need(device_open(&b.dev, &device, &err), &err);
     need(device_join(b.dev, b.comm, &err), &err);
     opts = (struct model_opts){.max_tokens = o->docs * (o->target ? o->target : o->length),

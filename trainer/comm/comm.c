@@ -10,12 +10,12 @@
 /* Whether a collective has anything to do; marks the handle on a call that cannot be right. */
 static bool wanted(struct comm *c, const char *what, int64_t count, enum ckpt_dtype t, bool sums)
 {
-    bool moved = t == CKPT_BF16 || t == CKPT_F16;       /* 16-bit floats are never summed */
+    bool moved = t == CKPT_BF16 || t == CKPT_F16;       /* on the host 16 bits are never summed */
 
     if (c->err.code)
         return false;
     if (count < 0 || (t != CKPT_F32 && t != CKPT_F64 && t != CKPT_I64 && t != CKPT_I32 &&
-                      t != CKPT_U8 && !(moved && !sums))) {
+                      t != CKPT_U8 && !(moved && (!sums || comm_groups(c))))) {
         ckpt_fail(&c->err, CKPT_ESTATE, "%s: %lld elements of %s", what, (long long)count,
                   ckpt_dtype_name(t));
         return false;

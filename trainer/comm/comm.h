@@ -31,7 +31,7 @@ struct comm_ops {
      * the types above, I32, U8, BF16, F16. */
     void (*all_gather)(struct comm *c, void *dst, const void *src, int64_t count,
                        enum ckpt_dtype t);
-    /* dst[count] <- sum over ranks of src[rank * count ...]; F32. */
+    /* dst[count] <- sum over ranks of src[rank * count ...]; F32, of a device also BF16, F16. */
     void (*reduce_scatter)(struct comm *c, void *dst, const void *src, int64_t count,
                            enum ckpt_dtype t);
     void (*broadcast)(struct comm *c, void *buf, int64_t count, enum ckpt_dtype t, int root);

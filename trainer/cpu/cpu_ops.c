@@ -83,9 +83,10 @@ static void cpu_move(struct device *dev, void *dst, const void *src, size_t byte
     }
 }
 
-static void cpu_cast(struct device *dev, void *dst, enum ckpt_dtype to, const void *src,
-                     enum ckpt_dtype from, int64_t n)
+static void cpu_cast(struct device *dev, enum op_stream stream, void *dst, enum ckpt_dtype to,
+                     const void *src, enum ckpt_dtype from, int64_t n)
 {
+    (void)stream;
     if (dev->err.code)
         return;
 #pragma omp parallel num_threads(cpu_threads(dev, 8 * n))

@@ -291,8 +291,8 @@ void cuda_stream_copy(struct device *dev, enum op_stream stream, void *dst, cons
 void cuda_event_record(struct device *dev, enum op_stream stream, int i);
 void cuda_stream_wait_event(struct device *dev, enum op_stream stream, int i);
 void cuda_event_sync(struct device *dev, int i);
-void cuda_cast(struct device *dev, void *dst, enum ckpt_dtype to, const void *src,
-               enum ckpt_dtype from, int64_t n);
+void cuda_cast(struct device *dev, enum op_stream stream, void *dst, enum ckpt_dtype to,
+               const void *src, enum ckpt_dtype from, int64_t n);
 void cuda_adamw(struct device *dev, const struct adamw_run *run, int64_t n_run,
                 const struct adamw *a);
 void cuda_sum_squares(struct device *dev, double *sum, const float *grad, int64_t n);

@@ -21,7 +21,7 @@ struct pin {
 
 struct cuda_streams {
     cudaStream_t stream[OP_N_STREAMS];       /* OP_STREAM_MAIN's is the device's */
-    cudaEvent_t  event[OP_N_EVENTS];
+    cudaEvent_t  event[OP_N_EVENTS];         /* NULL: never recorded */
     struct pin  *pins;
 };
 
@@ -44,8 +44,6 @@ static struct cuda_streams *streams_of(struct device *dev)
         cuda_ok(dev, "streams",
                 cudaStreamCreateWithPriority(&l->stream[i], cudaStreamNonBlocking,
                                              i == OP_STREAM_COMM ? most : least));
-    for (int i = 0; i < OP_N_EVENTS; i++)
-        cuda_ok(dev, "streams", cudaEventCreateWithFlags(&l->event[i], cudaEventDisableTiming));
     return dev->err.code ? NULL : l;
 }
 
@@ -198,7 +196,9 @@ void cuda_event_record(struct device *dev, enum op_stream stream, int i)
 {
     struct cuda_streams *l = streams_of(dev);
 
-    if (l)
+    if (l && (l->event[i] ||
+              cuda_ok(dev, "streams",
+                      cudaEventCreateWithFlags(&l->event[i], cudaEventDisableTiming))))
         cuda_ok(dev, "record an event", cudaEventRecord(l->event[i], l->stream[stream]));
 }
 
@@ -206,7 +206,7 @@ void cuda_stream_wait_event(struct device *dev, enum op_stream stream, int i)
 {
     struct cuda_streams *l = streams_of(dev);
 
-    if (l)
+    if (l && l->event[i])
         cuda_ok(dev, "wait for an event", cudaStreamWaitEvent(l->stream[stream], l->event[i], 0));
 }
 
@@ -214,6 +214,6 @@ void cuda_event_sync(struct device *dev, int i)
 {
     struct cuda_streams *l = streams_of(dev);
 
-    if (l)
+    if (l && l->event[i])
         cuda_ok(dev, "earlier work", cudaEventSynchronize(l->event[i]));
 }

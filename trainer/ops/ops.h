@@ -455,7 +455,7 @@ struct op_limits {
  * far; one that was never recorded counts as done.
  */
 enum op_stream { OP_STREAM_MAIN, OP_STREAM_IN, OP_STREAM_OUT, OP_STREAM_COMM, OP_N_STREAMS };
-enum { OP_N_EVENTS = 128 };
+enum { OP_N_EVENTS = 2048 };
 
 /*
  * What a device can do, read while a model or a generation session is planned.  Every backend fills
@@ -498,9 +498,10 @@ struct ops {
     /* Bytes that alloc may still give, when what the device needs for itself is taken off. */
     uint64_t (*free_bytes)(struct device *dev);
 
-    /* dst[n] of type `to` <- src[n] of type `from`: f32, bf16, f16; to nearest, ties to even. */
-    void (*cast)(struct device *dev, void *dst, enum ckpt_dtype to, const void *src,
-                 enum ckpt_dtype from, int64_t n);
+    /* dst[n] of type `to` <- src[n] of type `from`: f32, bf16, f16; to nearest, ties to even; on
+     * that stream. */
+    void (*cast)(struct device *dev, enum op_stream stream, void *dst, enum ckpt_dtype to,
+                 const void *src, enum ckpt_dtype from, int64_t n);
 
     /* -- optimizer ------------------------------------------------------------------------- */
     /* All runs are stepped in place.  They do not overlap; any may have n 0.

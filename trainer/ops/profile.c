@@ -241,12 +241,21 @@ static void prof_graph_launch(struct device *dev, struct op_graph *r)
     note(dev, "replay", 0, 0, 0, 0, 0);
 }
 
-static void prof_cast(struct device *dev, void *dst, enum ckpt_dtype to, const void *src,
-                      enum ckpt_dtype from, int64_t n)
+static void prof_cast(struct device *dev, enum op_stream stream, void *dst, enum ckpt_dtype to,
+                      const void *src, enum ckpt_dtype from, int64_t n)
 {
-    INNER(dev)->cast(dev, dst, to, src, from, n);
-    note(dev, "cast", 0, 0, 0, 0,
-         (double)n * (double)(ckpt_dtype_size(to) + ckpt_dtype_size(from)));
+    INNER(dev)->cast(dev, stream, dst, to, src, from, n);
+    if (stream == OP_STREAM_MAIN)
+        note(dev, "cast", 0, 0, 0, 0,
+             (double)n * (double)(ckpt_dtype_size(to) + ckpt_dtype_size(from)));
+}
+
+/* Copies and collectives that the operations had to wait for. */
+static void prof_stream_wait_event(struct device *dev, enum op_stream stream, int i)
+{
+    INNER(dev)->stream_wait_event(dev, stream, i);
+    if (stream == OP_STREAM_MAIN)
+        note(dev, "wait", 0, 0, 0, 0, 0);
 }
 
 static void prof_adamw(struct device *dev, const struct adamw_run *run, int64_t n_run,
@@ -311,6 +320,7 @@ int profile_on(struct profile **out, struct device *dev, struct ckpt_err *err)
     p->row.to_host = prof_to_host;
     p->row.copy = prof_copy;
     p->row.cast = prof_cast;
+    p->row.stream_wait_event = prof_stream_wait_event;
     p->row.adamw = prof_adamw;
     p->row.sum_squares = prof_sum_squares;
     p->row.embed_fwd = prof_embed_fwd;

@@ -64,7 +64,7 @@ static int plan(struct run *r, struct ckpt_err *err)
         .train = true, .recompute = settings_recompute(r->s), .dry = r->s->dry_run,
     };
     struct zero_opts zero = {.stage = settings_stage(r->s), .moments = settings_moments(r->s),
-                             .paged = settings_paged(r->s),
+                             .reduce = settings_reduce(r->s), .paged = settings_paged(r->s),
                              .offload = strcmp(r->s->offload_optimizer, "cpu") == 0,
                              .offload_param = strcmp(r->s->offload_param, "cpu") == 0};
     int rc;

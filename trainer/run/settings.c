@@ -37,6 +37,7 @@ void settings_default(struct settings *s)
         .recompute = "auto",
         .ddp_timeout = 1800,
         .device = "auto",
+        .reduce_dtype = "float32",
         .reshard_after_forward = "auto",
         .offload_optimizer = "none",
         .offload_param = "none",
@@ -82,6 +83,12 @@ static int fsdp_stage(const char *name)
 int settings_stage(const struct settings *s)
 {
     return s->fsdp ? fsdp_stage(s->fsdp) : (int)s->zero_stage;
+}
+
+enum ckpt_dtype settings_reduce(const struct settings *s)
+{
+    return strcmp(s->reduce_dtype, "bfloat16") == 0  ? CKPT_BF16
+           : strcmp(s->reduce_dtype, "float16") == 0 ? CKPT_F16 : CKPT_F32;
 }
 
 struct device_opts settings_device(const struct settings *s)
@@ -251,6 +258,10 @@ static int check_ranks(const struct settings *s, struct ckpt_err *err)
     const struct rule rules[] = {
         RULE(s->fsdp && settings_given(s, "zero_stage") && s->zero_stage != settings_stage(s),
              "`fsdp {}` is not `zero_stage {}`", s->fsdp, .b = (double)s->zero_stage),
+        RULE(settings_reduce(s) != CKPT_F32 && !sharded,
+             "`reduce_dtype {}` needs `zero_stage` 1, 2 or 3", s->reduce_dtype),
+        RULE(settings_reduce(s) != CKPT_F32 && cpu,
+             "`reduce_dtype {}` needs GPUs: ranks on CPUs sum in float32", s->reduce_dtype),
         RULE(settings_given(s, "reshard_after_forward") && settings_stage(s) != 3,
              "`reshard_after_forward` needs `zero_stage 3`"),
         RULE(sharded && settings_moments(s) == OP_MOMENTS_BF16,

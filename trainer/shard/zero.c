@@ -220,6 +220,20 @@ static int64_t reduced_numel(const struct flat *f, const struct passing *p, bool
                                                                     : 0;
 }
 
+/* Whether gradients are exchanged in another type than f32. */
+static bool narrows(const struct zero_opts *o, int world_size)
+{
+    return o->train && o->stage > 0 && world_size > 1 && o->reduce != CKPT_DTYPE_NONE &&
+           o->reduce != CKPT_F32;
+}
+
+/* Bytes of what travels then, and of its sums. */
+static uint64_t narrow_bytes(const struct flat *f, const struct zero_opts *o,
+                             int64_t (*size)(const struct flat *f, int layer))
+{
+    return narrows(o, f->world_size) ? (uint64_t)largest(f, size) * ckpt_dtype_size(o->reduce) : 0;
+}
+
 /* Sums of squares: one for the step; of what streams one for each layer too. */
 static size_t squares_of(const struct flat *f, const struct zero_opts *opts)
 {
@@ -304,6 +318,10 @@ static int allocate(struct zero *z, const struct zero_opts *opts, struct ckpt_er
         z->parts = floats(z, parts_numel(f, &p), &rc, err);
     if (reduced_numel(f, &p, train))
         z->reduced = floats(z, reduced_numel(f, &p, train), &rc, err);
+    if (narrows(opts, f->world_size)) {
+        z->narrow = memory(z, narrow_bytes(f, opts, whole_grads), false, &rc, err);
+        z->narrow_own = memory(z, narrow_bytes(f, opts, flat_grad_part), false, &rc, err);
+    }
     if (z->dev->discrete)
         z->stage = memory(z, 2 * ZERO_STAGE, true, &rc, err);
     return rc;
@@ -318,6 +336,8 @@ static int check_opts(const struct zero_opts *opts, const struct params *params,
                          "are %d", comm->world_size);
     if (opts->offload_param && dev->weight == CKPT_F32)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "weights on the host: of 16 bits alone");
+    if (narrows(opts, comm->world_size) && !comm_groups(comm_on_device(comm)))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "ranks on CPUs sum gradients in float32 alone");
     if (opts->stage > 0 && comm->world_size > 1 && comm_groups(comm_on_device(comm)) &&
         params->ranks != comm->world_size)
         return ckpt_fail(err, CKPT_ESTATE, "parameters are laid out for %d ranks, there are %d",
@@ -384,6 +404,8 @@ void zero_free(struct zero *z)
     z->dev->ops->free(z->dev, z->squares);
     z->dev->ops->free(z->dev, z->parts);
     z->dev->ops->free(z->dev, z->reduced);
+    z->dev->ops->free(z->dev, z->narrow);
+    z->dev->ops->free(z->dev, z->narrow_own);
     z->dev->ops->unpin(z->dev, z->stage);
     ckpt_free(z->layer_host);
     ckpt_free(z->parts_host);
@@ -431,7 +453,8 @@ int zero_size(struct zero_size *out, const struct params *params, const struct z
         out->weights = slots;
         out->grads = grad_slots;
     } else {
-        out->gathered = slots + grad_slots +
+        out->gathered = slots + grad_slots + narrow_bytes(&f, opts, whole_grads) +
+                        narrow_bytes(&f, opts, flat_grad_part) +
                         (uint64_t)(parts_numel(&f, &p) + reduced_numel(&f, &p, opts->train)) *
                             sizeof(float);
     }
@@ -461,11 +484,9 @@ void zero_step(struct zero *z, const struct adamw *a, double weight_decay)
 {
     optim_state_step(z->optim, &(struct optim_state_step){
         .adamw = a, .weight_decay = weight_decay, .master = z->master, .grad = z->grads,
-        .rounded = z->rounded});
+        .rounded = z->rounded, .done = z->sharded ? zero_ranks_stepped : NULL, .ctx = z});
     z->dev->stepped++;
-    if (z->sharded)
-        zero_ranks_stepped(z);
-    else if (z->streamed)
+    if (z->streamed)
         zero_stream_stepped(z);
 }
 

@@ -282,7 +282,7 @@ static void round_param(struct zero *z, size_t i)
         } else if (z->streamed) {
             get(z, to, z->type, from, some);
         } else {
-            z->dev->ops->cast(z->dev, to, z->type, from.at, CKPT_F32, some);
+            z->dev->ops->cast(z->dev, OP_STREAM_MAIN, to, z->type, from.at, CKPT_F32, some);
         }
     }
 }
@@ -294,7 +294,7 @@ void zero_changed(struct zero *z)
     z->dev->loaded++;
     zero_forget(z);
     if (z->rounded && z->master)
-        z->dev->ops->cast(z->dev, z->rounded, z->type, z->master, CKPT_F32, z->flat.numel);
+        z->dev->ops->cast(z->dev, OP_STREAM_MAIN, z->rounded, z->type, z->master, CKPT_F32, z->flat.numel);
     for (size_t i = 0; z->rounded && !z->master && z->optim && i < p->n; i++)
         if (p->item[i].trainable)
             round_param(z, i);

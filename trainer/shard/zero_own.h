@@ -44,6 +44,8 @@ struct zero {
     float               *parts;         /* [world_size][largest layer part]: gather and spread,
                                            where a collective moves all of a layer */
     float               *reduced;       /* [largest layer part]: where sums are added to others */
+    void                *narrow, *narrow_own;   /* [largest layer_grad], [largest layer part] of
+                                           opts.reduce: what travels, and its sums */
     float               *layer_host, *parts_host;       /* [largest layer], its parts of all
                                            ranks; once asked for */
     struct op_verdict   *verdict;       /* on the device */
@@ -62,10 +64,10 @@ struct zero {
  * that copies and conversions overlap. */
 enum { ZERO_STAGE = 1 << 20 };
 /* Events: the stage's halves each way; the optimizer state's; three of a slot: it has been filled,
- * what used it is done, what was in it has left.  Slots share them in turn: fewer than
- * ZERO_IN_FLIGHT of a kind are waited for at a time. */
+ * what used it is done, what was in it has left.  Of more slots than ZERO_IN_FLIGHT some share
+ * theirs, and wait for each other. */
 enum { ZERO_FILLED, ZERO_USED, ZERO_LEFT, ZERO_MARKS };
-enum { ZERO_IN_FLIGHT = 8 };
+enum { ZERO_IN_FLIGHT = 256 };
 enum { ZERO_EVENT_MAIN, ZERO_EVENT_OUT, ZERO_EVENT_IN = ZERO_EVENT_OUT + 2,
        ZERO_EVENT_OPTIM = ZERO_EVENT_IN + 2,
        ZERO_EVENT_SLOTS = ZERO_EVENT_OPTIM + OPTIM_STATE_EVENTS,
@@ -97,7 +99,7 @@ void *zero_ranks_grad(struct zero *z, int layer);
 void zero_ranks_grad_done(struct zero *z, int layer);
 void zero_ranks_begin(struct zero *z);
 void zero_ranks_reduce(struct zero *z);
-void zero_ranks_stepped(struct zero *z);
+void zero_ranks_stepped(void *ctx, int layer);       /* optim_state_step.done */
 /* Where every rank has all: its gradients of a layer become the sums of all ranks'. */
 void zero_ranks_sum(struct zero *z, int layer);
 /* A number of each rank on the device becomes their sum. */

@@ -4,9 +4,10 @@
  *
  * Collectives run on OP_STREAM_COMM.  A layer is gathered while the one before it is in work; its
  * gradients are reduced while the pass goes on to the next.  Slots (zero.c) hold the layers of a
- * pass: a few that layers pass through, or one for each layer, which stays.  Kept weights are
- * gathered after a step alone, and of them only what is trained; kept gradients are added up over
- * the passes of a step and reduced by the last.
+ * pass: a few that layers pass through, or one for each layer, which stays.  Of kept weights only
+ * what is trained is gathered again, as soon as a step has changed it, beside the other layers'
+ * steps and the first operations after it; kept gradients are added up over the passes of a step
+ * and reduced by the last.
  *
  * On GPUs each parameter is gathered to and reduced from its place in the layer, all of a layer in
  * one group.  On the host small collectives are slow: a layer's parts travel together and are
@@ -14,7 +15,8 @@
  */
 #include "trainer/shard/zero_own.h"
 
-enum { AHEAD = 2 };                     /* kept layers that are gathered before they are needed */
+enum { AHEAD = 2 };                     /* kept layers that are gathered before they are needed,
+                                           where the step did not */
 
 static bool grouped(const struct zero *z) { return comm_groups(comm_on_device(z->comm)); }
 
@@ -112,18 +114,25 @@ void zero_ranks_release(struct zero *z, struct slot *s)
                                   zero_mark(z, &z->weight, s, ZERO_USED));
 }
 
-void zero_ranks_stepped(struct zero *z)
+void zero_ranks_stepped(void *ctx, int layer)
 {
-    for (int i = 0; i < z->weight.n; i++) {
+    struct zero *z = ctx;
+    int from, end;
+
+    if (!trains(z, layer))
+        return;
+    zero_slots_of(z, &z->weight, layer, &from, &end);
+    for (int i = from; i < end; i++) {
         struct slot *s = &z->weight.slot[i];
 
-        if (s->layer >= 0 && trains(z, s->layer)) {
+        if (s->layer == layer)
             s->stale = true;
-            if (!z->weight.keep)
-                s->layer = -1;
-        }
+        if (s->layer == layer && !z->weight.keep)
+            s->layer = -1;
     }
     zero_follow(z, OP_STREAM_COMM, OP_STREAM_MAIN);
+    if (z->weight.keep && grouped(z))   /* while the other layers are stepped */
+        gather(z, &z->weight.slot[layer], layer);
 }
 
 /* -- gradients -------------------------------------------------------------------------------- */
@@ -142,11 +151,13 @@ void *zero_ranks_grad(struct zero *z, int layer)
     return s->whole;
 }
 
-static void reduce_places(struct zero *z, const struct slot *s, int layer, float *to)
+/* Each parameter's sums to `to` [layer part], from its place. */
+static void reduce_places(struct zero *z, const void *whole, int layer, void *to,
+                          enum ckpt_dtype type)
 {
     struct comm *comm = comm_on_device(z->comm);
     const struct flat *f = &z->flat;
-    size_t i, end;
+    size_t wide = ckpt_dtype_size(type), i, end;
     int64_t base = flat_grad_base(f, layer);
 
     flat_layer(f, layer, &i, &end);
@@ -155,10 +166,24 @@ static void reduce_places(struct zero *z, const struct slot *s, int layer, float
         const struct param *p = &f->params->item[i];
 
         if (p->trainable)
-            comm_reduce_scatter(comm, to + (f->grad_base[i] - base), s->whole + p->grad_offset,
-                                flat_part(f, i), CKPT_F32);
+            comm_reduce_scatter(comm, (unsigned char *)to + (size_t)(f->grad_base[i] - base) * wide,
+                                (const unsigned char *)whole + (size_t)p->grad_offset * wide,
+                                flat_part(f, i), type);
     }
     comm_group_end(comm);
+}
+
+/* The same in a narrower type. */
+static void reduce_narrow(struct zero *z, const struct slot *s, int layer, float *to)
+{
+    const struct ops *ops = z->dev->ops;
+    enum ckpt_dtype type = z->opts.reduce;
+
+    ops->cast(z->dev, OP_STREAM_COMM, z->narrow, type, s->whole, CKPT_F32,
+              z->flat.params->layer_grad[layer]);
+    reduce_places(z, z->narrow, layer, z->narrow_own, type);
+    ops->cast(z->dev, OP_STREAM_COMM, to, CKPT_F32, z->narrow_own, type,
+              flat_grad_part(&z->flat, layer));
 }
 
 /* The ranks' sums of a layer to their owners; the slot is free after that. */
@@ -171,8 +196,10 @@ static void reduce(struct zero *z, struct slot *s, int layer)
 
     ops->event_record(z->dev, OP_STREAM_MAIN, zero_mark(z, &z->grad, s, ZERO_USED));
     ops->stream_wait_event(z->dev, OP_STREAM_COMM, zero_mark(z, &z->grad, s, ZERO_USED));
-    if (part > 0 && grouped(z)) {
-        reduce_places(z, s, layer, to);
+    if (part > 0 && z->narrow) {
+        reduce_narrow(z, s, layer, to);
+    } else if (part > 0 && grouped(z)) {
+        reduce_places(z, s->whole, layer, to, CKPT_F32);
     } else if (part > 0) {              /* the same on every rank */
         flat_scatter(&z->flat, layer, z->parts, s->whole);
         comm_reduce_scatter(comm_on_device(z->comm), to, z->parts, part, CKPT_F32);
