@@ -150,7 +150,7 @@ template <bool WG, typename... A> __device__ __forceinline__ void wgmma_finish(A
 #define WGMMA_BEGIN(add, n, type, regs)                                                        \
     "{ .reg .pred p; setp.ne.b32 p, " add ", 0; wgmma.mma_async.sync.aligned.m64n" n           \
     "k16.f32." type "." type " {" WGMMA_TEXT_##regs "}, "
-/* acc = (or +=) a b: both are tiles; a by columns, b by columns or, with by_rows 1, by rows. */
+/* acc = (or +=) a b of two tiles: a is contiguous along k; b too, or along n with by_rows 1. */
 #define WGMMA_SS(n, regs, type, by_rows, x, y, add)                                            \
     asm volatile(WGMMA_BEGIN(add, #n, type, regs) x ", " y ", p, 1, 1, 0, " by_rows "; }"      \
                  : WGMMA_##regs(acc) : "l"(a), "l"(b), "r"((int)add_to))
