@@ -322,7 +322,7 @@ bool provenance_has(const struct provenance *p, const struct stat *st)
     return false;
 }
 
-/* sha or xxh is not NULL. */
+/* At least one of sha and xxh is not NULL. */
 static int digest_one(struct provenance *p, size_t i, struct ckpt_sha256 *sha,
                       struct ckpt_xxh128_state *xxh, unsigned char *buffer, struct ckpt_err *err)
 {
