@@ -43,7 +43,7 @@ struct dir_sink_ops {
     void (*release)(void *self);        /* releases everything but dir and self */
 };
 
-/* A row's create (libckpt/format.h).  CKPT_EUNSUPPORTED when a stream is asked for. */
+/* A row's create (libckpt/format.h).  CKPT_EUNSUPPORTED when a stream is requested. */
 int dir_sink_create(struct ckpt_sink **out, const struct dir_sink_ops *ops, const char *path,
                     const struct ckpt_tensors *tensors, const struct ckpt_create_opts *opts,
                     struct ckpt_err *err);

@@ -11,9 +11,9 @@
  *   <module>.modules_to_save.*, .original_module.*    saved a second time beside <module>.*
  *   anything else                                     a whole copy of the tensor of that name
  *
- * all behind "base_model.model.".  A tensor that matches nothing is an error.  Factors of
- * convolutions are matrices of their first axis and all others.
- * Source: peft 0.21 utils/save_and_load.py, tuners/lora/layer.py, tuners/trainable_tokens.
+ * all after "base_model.model.".  A tensor that matches nothing is an error.  Factors of
+ * convolutions are matrices of their first axis and all others.  Source: peft 0.21
+ * utils/save_and_load.py, tuners/lora/layer.py, tuners/trainable_tokens.
  */
 #include <stdio.h>
 #include <string.h>

@@ -67,7 +67,7 @@ static int read_split(struct pretok *p, struct pretok_step *step, const json_t *
         (rc = ckpt_json_bool_or(&step->invert, json, "invert", false, err)) != 0 ||
         (rc = read_behaviour(&step->behaviour, json, NULL, err)) != 0)
         return rc;
-    /* A scanner needs text that earlier steps have only split at other patterns. */
+    /* The scanners give the same pieces, also after steps that split the text at other patterns. */
     if (!literal && step->behaviour == ISOLATED && scan_for(pattern)) {
         step->kind = STEP_SCAN;
         step->scan = scan_for(pattern);
@@ -250,7 +250,7 @@ bool pretok_take_bytes(struct pretok *p)
 
     if (n == 0 || p->step[n - 1].kind != STEP_BYTES)
         return false;
-    /* Spelling bytes twice is not supported as bytes. */
+    /* A chain that spells bytes twice must keep doing so. */
     for (size_t i = 0; i + 1 < n; i++)
         if (p->step[i].kind == STEP_BYTES)
             return false;

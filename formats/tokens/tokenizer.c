@@ -231,8 +231,8 @@ static void blanks(const unsigned char *s, size_t n, bool literal, size_t *leadi
     }
 }
 
-/* Move start and end inwards by characters of the text: the original of a blank may be wider
- * than one, if the blank was inserted before it. */
+/* Move start and end inwards by characters of the text: a blank that was inserted before a
+ * character has that character's span, which may be wider than a blank. */
 static void shrink(const unsigned char *text, int64_t *start, int64_t *end, size_t leading,
                    size_t trailing)
 {

@@ -14,7 +14,8 @@
 
 #include <sys/stat.h>
 
-/* Open the blob behind the link rel below dir_fd; -1 and ELOOP when the link has another form. */
+/* Open the blob that the link rel below dir_fd points to; -1 and ELOOP when the link has another
+ * form. */
 int snapshot_open(int dir_fd, const char *rel, int flags);
 /* fstat of that blob. */
 int snapshot_stat(int dir_fd, const char *name, struct stat *st);

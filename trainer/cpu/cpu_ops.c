@@ -1,8 +1,8 @@
 /*
  * cpu_ops - the CPU device: memory, order, and the table of its operations.
  *
- * Threads: OpenMP, as many as the device was opened with.  OpenBLAS is told to use one thread and
- * is called by each OpenMP thread for its own part, so that two thread pools never compete for a
+ * Threads: OpenMP, as many as the device was opened with.  OpenBLAS is set to one thread and is
+ * called by each OpenMP thread for its own part, so that two thread pools never compete for a
  * core.
  */
 #include "trainer/cpu/cpu.h"

@@ -3,7 +3,7 @@
  * that is rewritten for another stage, and the storage of each tensor.
  *
  * Everything in the saved files except tensors is copied unchanged: client state, scheduler, loss
- * scaler, configuration (apart from the stage).  Layout as DeepSpeed 0.19.8 writes it.
+ * scaler, configuration (except for the stage).  Layout as DeepSpeed 0.19.8 writes it.
  */
 #ifndef CKPT_FORMATS_DEEPSPEED_WRITE_STATES_H
 #define CKPT_FORMATS_DEEPSPEED_WRITE_STATES_H

@@ -7,8 +7,8 @@
  *   {...} {...}                           rows one after another (JSON lines, or spread out)
  *   {"data": [{"paragraphs": ...}]}       SQuAD: one record a question, as datasets' squad_v2
  *
- * One pass finds where each row lies; a row is parsed when it is asked for.  SQuAD's questions
- * share their paragraphs and are put into a spill file.
+ * One pass finds where each row lies; a row is parsed when it is read.  SQuAD's questions share
+ * their paragraphs and are put into a spill file.
  */
 #include <string.h>
 #include <strings.h>
