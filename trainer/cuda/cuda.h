@@ -267,11 +267,11 @@ __device__ __forceinline__ float cuda_drop_factor(const struct cuda_drop &d, int
 
 /* -- the rooms -------------------------------------------------------------------------------- */
 
-/* Copies on the side stream; sync waits for the main stream's copies alone. */
+/* Copies beside the main stream; sync waits for theirs alone. */
 void cuda_streams_sync(struct device *dev);
 void cuda_streams_close(struct cuda_device *d);
 
-/* Workspace of each operation, bytes. */
+/* Workspace of each room, bytes. */
 uint64_t cuda_norm_work(const struct device *dev, const struct op_limits *l);
 uint64_t cuda_embed_work(const struct device *dev, const struct op_limits *l);
 uint64_t cuda_rope_work(const struct device *dev, const struct op_limits *l);
