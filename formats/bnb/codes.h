@@ -33,8 +33,8 @@ struct bnb_codec {
 void bnb_map(float map[256], bool with_sign);
 void bnb_codec_init(struct bnb_codec *c, bool with_sign);
 /*
- * Quantise n elements to codes, with a scale for each block: the nearest entry of map, the upper
- * one in a tie, never one of the other sign.  A block of zeros has the code of 0 and the scale 0.
+ * n elements as codes, and a scale for each block: the nearest entry of map, the upper one of two
+ * alike, never of the other sign.  A block of zeros has the code of 0 and the scale 0.
  */
 void bnb_pack(uint8_t *code, float *scale, const float *src, int64_t n, const struct bnb_codec *c);
 

@@ -1,11 +1,11 @@
 /*
  * cuda - shared by the rooms of the CUDA backend: the device's own fields, launching, types.
  *
- * A C++17 header, for .cu rooms alone.  Operations run in order on one stream; only sync, to_host
- * and sum_squares wait for it; copies run beside it (cuda/streams.cu).  Activations and weights
- * have one type T (f32, bf16, f16), gradients of parameters are f32.  A kernel loads T, computes
- * in f32 and rounds once when it stores.  No atomics on floats: sums over rows go through the
- * workspace in a fixed order, so that a rerun gives the same bits.
+ * A C++17 header, for .cu rooms alone.  Operations run in order on one stream; only sync,
+ * to_host and sum_squares wait for it; copies run beside it (cuda/streams.cu).  Activations and
+ * weights have one type T (f32, bf16, f16), gradients of parameters are f32.  A kernel loads T,
+ * computes in f32 and rounds once when it stores.  No atomics on floats: sums over rows go
+ * through the workspace in a fixed order, so that a rerun gives the same bits.
  *
  * Weights and their gradients are aligned to their element only (parameters of a layer follow
  * each other without gaps); activations, statistics and the workspace to 256 bytes, their rows to
