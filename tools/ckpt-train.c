@@ -208,7 +208,7 @@ static const struct opt loop_rows[] = {
 };
 #undef OPT_VALUES
 
-/* What single options ask of others; settings_check knows what their values do. */
+/* Which options depend on each other; checks of their values are in settings_check. */
 static const struct opt_rule rules[] = {
     {OPT_ONLY, "init-only", "init tokenizer output-dir seed zero-stage nproc threads"},
     {OPT_NEEDS, "val-test-split-ratio data-dir dataset-name", "train-split-ratio"},
@@ -216,14 +216,14 @@ static const struct opt_rule rules[] = {
     {OPT_BARS, "dry-run", "profile dump-grads"},
 };
 
-/* Who is told of checkpoints, and whether anybody still listens. */
+/* State of announcing checkpoints on stdout. */
 struct told {
     struct cli     *cli;
-    int             failed;             /* stdout takes no more: told once, the status at the end */
+    int             failed;             /* stdout failed: reported once, and in the exit status */
     struct ckpt_err lost;               /* why */
 };
 
-/* A reader that left, or a full disk below it, is no reason to lose what is being trained. */
+/* A closed pipe, or a full disk behind stdout, must not end the training. */
 static int artifact(void *ctx, const char *path, struct ckpt_err *err)
 {
     struct told *t = ctx;
@@ -238,7 +238,7 @@ static int artifact(void *ctx, const char *path, struct ckpt_err *err)
 
 static void print(void *ctx, const struct ckpt_err *err) { cli_error(ctx, err); }
 
-/* A rank's own failure is its supervisor's to print; without one, it is told with the rank. */
+/* A rank's failure is printed by its supervisor; without one, it is printed here with the rank. */
 static void fail(void *ctx, const struct ckpt_err *err)
 {
     const struct told *t = ctx;
@@ -252,7 +252,7 @@ static void fail(void *ctx, const struct ckpt_err *err)
     cli_error(t->cli, &own);
 }
 
-/* Whether this process is to start ranks: those that were started already do not. */
+/* Whether this process starts ranks; ranks that were started do not. */
 static int starts_ranks(bool *starts, const struct settings *s, struct ckpt_err *err)
 {
     struct ranks r = ranks_found();
@@ -268,13 +268,13 @@ static int starts_ranks(bool *starts, const struct settings *s, struct ckpt_err 
     return ckpt_err_hint(err, "leave --nproc out, or start ckpt-train once");
 }
 
-/* What ranks may have each its own: paths on their hosts, and how each of them computes. */
+/* Settings that may differ between ranks: paths on their hosts, and how each of them computes. */
 static const char own_settings[] =
     "model init tokenizer adapter train-file eval-file data-dir chat-template output-dir "
     "resume-from-checkpoint dump-grads nproc ddp-timeout device device-memory-limit threads "
     "memory-log profile data-cache";
 
-/* Start ranks, or be one, or the only one.  Returns the exit status. */
+/* Start ranks, be one of them, or be the only one.  Returns the exit status. */
 static int train(struct cli *cli, const struct settings *s, char **argv, struct ckpt_err *err)
 {
     struct told told = {.cli = cli};

@@ -12,7 +12,7 @@ static int ascending(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Element i of n from 0.1 to 1 evenly, as torch's linspace gives them in f32. */
+/* Element i of n evenly spaced values from 0.1 to 1, as torch's linspace computes them in f32. */
 static float even(int i, int n)
 {
     float step = (1.0f - 0.1f) / (float)(n - 1);
@@ -24,7 +24,7 @@ void bnb_map(float map[256], bool with_sign)
 {
     size_t n = 0;
 
-    for (int i = 0; i < 7; i++) {       /* one decade each: means of neighbouring edges */
+    for (int i = 0; i < 7; i++) {       /* one decade each: midpoints of the interval's edges */
         int edges = (with_sign ? 1 << i : 2 << i) + 1;
         float power = (float)pow(10, i - 6);
 

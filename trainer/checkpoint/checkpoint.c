@@ -20,7 +20,7 @@
 #include "trainer/checkpoint/files.h"
 #include "trainer/checkpoint/weights.h"
 
-/* Steps of the optimizer and of the schedule: those that were not skipped. */
+/* Steps of optimizer and schedule: those that were not skipped. */
 static int64_t done_steps(const struct checkpoint *c)
 {
     return c->state->global_step - c->scaler->skipped;
@@ -37,14 +37,14 @@ static struct adamw_group group_options(const struct checkpoint *c, int group)
     };
 }
 
-/* Whose states a writer asks for: slots of the optimizer's order. */
+/* Argument of a reader: the writer asks for slots of the optimizer's order. */
 struct reading {
     struct zero             *zero;
     const struct optim_slot *slot;
     bool                     floats;    /* moments as f32, however they are stored */
 };
 
-/* Elements of slot n, put together from its parts; of a rank's part of it where it is sharded. */
+/* Read elements of slot n, assembled from its parts; where it is sharded, of the rank's share. */
 static int read_slot(void *ctx, size_t n, enum adamw_array of, int64_t start, int64_t count,
                      void *to, struct ckpt_err *err)
 {
@@ -82,7 +82,7 @@ static int read_slot(void *ctx, size_t n, enum adamw_array of, int64_t start, in
     return 0;
 }
 
-/* This rank's shards, in DeepSpeed's files. */
+/* Write this rank's shards in DeepSpeed's files. */
 static int save_deepspeed(struct session *s, const struct checkpoint *c, struct ckpt_outdir *dir,
                           const char *tag, struct ckpt_err *err)
 {
@@ -133,7 +133,8 @@ static int save_deepspeed(struct session *s, const struct checkpoint *c, struct 
     return rc;
 }
 
-/* Whole moments of a stage-0 rank, as torch's optimizer keeps them, or bitsandbytes' of 8 bits. */
+/* Write complete moments of a stage-0 rank, as torch's optimizer stores them, or bitsandbytes'
+ * in 8 bits. */
 static int save_optimizer(struct session *s, const struct checkpoint *c, struct ckpt_outdir *dir,
                           struct ckpt_err *err)
 {
@@ -166,7 +167,7 @@ static int save_optimizer(struct session *s, const struct checkpoint *c, struct 
     return rc;
 }
 
-/* model.safetensors, or an adapter's file; collective when weights are sharded. */
+/* Write model.safetensors, or an adapter's file; collective when weights are sharded. */
 static int save_model(struct session *s, const char *staging, struct ckpt_err *err)
 {
     struct ckpt_tensors list = {0};
@@ -258,7 +259,7 @@ static int save_scaler(const struct checkpoint *c, struct ckpt_outdir *dir, stru
     return rc ? rc : scaler_file_write(out, c->scaler, err);
 }
 
-/* What rank 0 alone writes. */
+/* Write the files that only rank 0 writes. */
 static int save_common(struct session *s, const struct checkpoint *c, struct ckpt_outdir *dir,
                        struct ckpt_err *err)
 {
@@ -280,7 +281,7 @@ static int save_common(struct session *s, const struct checkpoint *c, struct ckp
     return rc;
 }
 
-/* MANIFEST.json over all that was written, then the one rename that makes it a checkpoint. */
+/* Write MANIFEST.json over all files, then do the one rename that makes it a checkpoint. */
 static int publish(struct session *s, const struct checkpoint *c, struct ckpt_outdir *dir,
                    struct ckpt_err *err)
 {
@@ -307,7 +308,7 @@ static int publish(struct session *s, const struct checkpoint *c, struct ckpt_ou
     return ckpt_outdir_commit(dir, err);
 }
 
-/* Everything this rank writes before the vote. */
+/* Write all of this rank's files, before the vote. */
 static int save_parts(struct session *s, const struct checkpoint *c, struct ckpt_outdir *dir,
                       const char *tag, struct ckpt_err *err)
 {
@@ -405,6 +406,6 @@ int checkpoint_save(char path[4096], struct session *s, const struct checkpoint 
     }
     rc = comm_agree(s->comm, rc, err);
 fail:
-    ckpt_outdir_abort(dir);             /* a joined directory is only let go */
+    ckpt_outdir_abort(dir);             /* only releases a directory that was joined */
     return rc;
 }

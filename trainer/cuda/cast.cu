@@ -13,7 +13,7 @@ namespace {
 
 const int block = 256;
 
-/* N elements that move 16 bytes at once, or all at once if they are fewer. */
+/* N elements moved as 16 bytes, or in one access if they are fewer. */
 template <typename T, int N> struct __align__(sizeof(T) * N < 16 ? sizeof(T) * N : 16) piece {
     T at[N];
 };
@@ -57,7 +57,7 @@ void convert_from(cudaStream_t on, void *to, const void *from, enum ckpt_dtype t
         run_convert<To, float>(on, to, from, n);
 }
 
-/* Factors of four elements from their words. */
+/* Dropout factors of four elements from their random words. */
 struct masked {
     struct cuda_drop d;
 

@@ -111,8 +111,8 @@ static void *touch(void *arg)
     return NULL;
 }
 
-/* Have the system zero the pages on several threads: locking them would do so on one, at some
- * 5 GB/s.  Where that cannot be, locking does. */
+/* Let the system zero the pages on several threads: locking them would do so on one, at some 5
+ * GB/s.  If that fails, locking does it. */
 static void populate(unsigned char *at, size_t bytes, size_t page)
 {
     enum { THREADS = 8 };
