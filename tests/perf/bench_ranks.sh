@@ -6,6 +6,7 @@
 #   STEPS=12           steps of each, behind those that warm up
 #   RANKS=2            GPUs (default: all there are)
 #   ALONE=0            not on one GPU
+#   SETS="--zero 3"    only these options of several ranks, sets by ";"
 #   PROFILE=1          where a step's time goes on rank 0, in DIR/NAME.log
 #   DIR=...            where logs go, default build/bench-ranks
 #
@@ -19,9 +20,9 @@ n=${RANKS:-$(nvidia-smi -L | grep -c '^GPU ')}
 mkdir -p "$DIR" || exit 73
 table='
 1b1        | bloomz-1b1 --batch 16 --accumulate 8                                  | --zero 3;--zero 2;--zero 0
-1b1-short  | bloomz-1b1 --batch 16                                                 | --zero 3;--zero 3 --reshard true
+1b1-short  | bloomz-1b1 --batch 16                                                 | --zero 3;--zero 3 --reduce bf16;--zero 3 --reshard true
 opt        | opt-1.3b --batch 8 --length 2048 --accumulate 4                       | --zero 3;--zero 3 --reshard true
-qwen-full  | qwen3-8b --batch 2 --length 2048 --accumulate 4 --recompute norms     | --zero 3 --moments 8bit;--zero 3
+qwen-full  | qwen3-8b --batch 2 --length 2048 --accumulate 4 --recompute norms     | --zero 3 --moments 8bit;--zero 3 --moments 8bit --reduce bf16;--zero 3
 qwen-lora  | qwen3-8b --lora --batch 4 --length 2048                               | --zero 3;--zero 3 --reshard true
 '
 of() { tr ' ' '\n' <"$2" | sed -n "s/^$1=//p" | tail -n 1; }
@@ -45,7 +46,7 @@ while IFS='|' read -r name alone sets; do
     # shellcheck disable=SC2086
     [ "${ALONE:-1}" = 0 ] || { [[ $name == qwen-full ]] && more="--moments 8bit" || more=
         "$B/gpu/bench_gpu" $alone $more --steps "$STEPS" >"$DIR/$name-one.log" 2>&1; one=$(of tok_s "$DIR/$name-one.log"); }
-    k=0
+    k=0 sets=${SETS:-$sets}
     while read -r -d ';' set; do
         log=$DIR/$name-$n-$((k++)).log
         # shellcheck disable=SC2086
