@@ -182,7 +182,8 @@ static const struct opt loop_rows[] = {
     OPT_ENUM("fsdp", "NAME", fsdp, "no_shard shard_grad_op full_shard",
              "the stage by FSDP's name: 0, 2 or 3", .absent = "the stage decides"),
     OPT_ENUM("reduce-dtype", "TYPE", reduce_dtype, "float32 bfloat16 float16",
-             "type in which GPUs exchange gradients at stages 1 to 3; sums stay in float32 on each"),
+             "type in which GPUs exchange gradients at stages 1 to 3; each GPU adds up its own in "
+             "float32"),
     OPT_ENUM("reshard-after-forward", "WHEN", reshard_after_forward, "auto true false",
              "stage 3: free gathered weights after each use (true), keep them from step to step "
              "(false), or keep them if GPU memory suffices (auto; on the CPU: free them)"),

@@ -34,8 +34,8 @@ void bnb_map(float map[256], bool with_sign);
 void bnb_codec_init(struct bnb_codec *c, bool with_sign);
 /*
  * n elements as codes, and a scale for each block: the nearest entry of map, the upper one of two
- * alike, never of the other sign.  A block of zeros has the code of 0 and the scale 0.  Numbers that
- * codes stood for (map[code] * scale) are packed without a loss: opened again they are the same.
+ * alike, never of the other sign.  A block of zeros has the code of 0 and the scale 0.  Numbers
+ * that codes stood for (map[code] * scale) are packed without loss: unpacked they are the same.
  */
 void bnb_pack(uint8_t *code, float *scale, const float *src, int64_t n, const struct bnb_codec *c);
 

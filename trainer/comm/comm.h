@@ -62,8 +62,8 @@ void comm_reduce_scatter(struct comm *c, void *dst, const void *src, int64_t cou
 void comm_broadcast(struct comm *c, void *buf, int64_t count, enum ckpt_dtype t, int root);
 void comm_barrier(struct comm *c);
 /*
- * Whether many small collectives are as fast as a large one, when comm_group_begin and comm_group_end
- * are put around them: on GPUs.  Elsewhere the two do nothing.
+ * Whether many small collectives are as fast as a large one, with comm_group_begin and
+ * comm_group_end around them: on GPUs.  Elsewhere the two do nothing.
  */
 static inline bool comm_groups(const struct comm *c) { return c->ops->group != NULL; }
 void comm_group_begin(struct comm *c);

@@ -1,5 +1,5 @@
 /*
- * cuda/nccl - collectives over NCCL, in the order of the device's stream.
+ * cuda/nccl - collectives over NCCL, in the order of the device's OP_STREAM_COMM.
  *
  * NCCL is opened when several ranks meet on GPUs, from wherever device_open.c finds it; the few
  * declarations here are those of its stable interface, so that no header of it is needed.  Nothing
@@ -22,7 +22,7 @@ typedef struct ncclComm *handle;
 /* ncclDataType_t, ncclRedOp_t, ncclResult_t. */
 enum { UINT8 = 1, INT32 = 2, INT64 = 4, FLOAT16 = 6, FLOAT32 = 7, FLOAT64 = 8, BFLOAT16 = 9 };
 enum { SUM = 0, MAX = 2, MIN = 3 };
-enum { SUCCESS = 0 };
+enum { SUCCESS = 0, IN_PROGRESS = 7 };
 
 struct library {
     int (*get_unique_id)(unique_id *id);
@@ -36,6 +36,7 @@ struct library {
                      cudaStream_t s);
     int (*group_start)(void);
     int (*group_end)(void);
+    int (*async_error)(handle c, int *rc);
     int (*destroy)(handle c);
     int (*abort)(handle c);
     const char *(*error_string)(int rc);
@@ -79,6 +80,7 @@ int open_library(struct ckpt_err *err)
         !find(so, &lib.reduce_scatter, "ncclReduceScatter") ||
         !find(so, &lib.group_start, "ncclGroupStart") ||
         !find(so, &lib.group_end, "ncclGroupEnd") ||
+        !find(so, &lib.async_error, "ncclCommGetAsyncError") ||
         !find(so, &lib.broadcast, "ncclBroadcast") || !find(so, &lib.destroy, "ncclCommDestroy") ||
         !find(so, &lib.abort, "ncclCommAbort") ||
         !find(so, &lib.error_string, "ncclGetErrorString") ||
@@ -95,9 +97,13 @@ int open_library(struct ckpt_err *err)
     return 0;
 }
 
-/* Mark the handle with the first failure. */
+/* Mark the handle with the first failure, of this call or of one before that shows only now. */
 void check(struct comm *c, const char *what, int rc)
 {
+    int later = SUCCESS;
+
+    if (rc == SUCCESS && of(c)->nccl && lib.async_error(of(c)->nccl, &later) == SUCCESS)
+        rc = later == IN_PROGRESS ? SUCCESS : later;
     if (rc == SUCCESS || c->err.code)
         return;
     fail(&c->err, what, of(c)->nccl ? lib.last_error(of(c)->nccl) : lib.error_string(rc));
@@ -183,9 +189,38 @@ int cuda_nccl_id(void *id, struct ckpt_err *err)
     return rc == SUCCESS ? 0 : fail(err, "a name for the ranks", lib.error_string(rc));
 }
 
+/* Bytes of this GPU that are in use. */
+static uint64_t in_use(void)
+{
+    size_t unused = 0, all = 0;
+
+    return cudaMemGetInfo(&unused, &all) == cudaSuccess ? all - unused : 0;
+}
+
+/* NCCL connects its ranks, and allocates memory for that, when it first meets each kind of
+ * collective: here, so that memory is planned beside it and the first step need not wait. */
+static void warm_up(struct comm *c)
+{
+    struct device *dev = of(c)->dev;
+    const int64_t n = 1 << 20;
+    size_t bytes = (size_t)n * sizeof(float) * (size_t)c->world_size;
+    float *all = nullptr;
+
+    if (!cuda_ok(dev, "joining ranks", cudaMalloc((void **)&all, bytes)))
+        return;
+    cuda_ok(dev, "joining ranks", cudaMemsetAsync(all, 0, bytes, stream_of(c)));
+    nccl_all_gather(c, all, all + c->rank * n, n, CKPT_F32);
+    nccl_reduce_scatter(c, all + c->rank * n, all, n, CKPT_F32);
+    nccl_all_reduce(c, all, n, CKPT_F32, COMM_SUM);
+    nccl_all_reduce(c, all, 1, CKPT_F32, COMM_SUM);     /* small ones go another way */
+    cuda_ok(dev, "joining ranks", cudaStreamSynchronize(stream_of(c)));
+    cuda_ok(dev, "joining ranks", cudaFree(all));
+}
+
 int cuda_nccl_connect(struct comm *c, struct device *dev, const void *id, struct ckpt_err *err)
 {
     struct comm_nccl *n = of(c);
+    uint64_t before;
     int rc = open_library(err);
 
     if (rc)
@@ -197,11 +232,18 @@ int cuda_nccl_connect(struct comm *c, struct device *dev, const void *id, struct
         *err = dev->err;
         return CKPT_EDEVICE;
     }
+    before = in_use();
     rc = lib.init(&n->nccl, c->world_size, *static_cast<const unique_id *>(id), c->rank);
-    if (rc == SUCCESS)
-        return 0;
-    n->nccl = nullptr;
-    return fail(err, "joining ranks", lib.error_string(rc));
+    if (rc != SUCCESS) {
+        n->nccl = nullptr;
+        return fail(err, "joining ranks", lib.error_string(rc));
+    }
+    warm_up(c);
+    dev->context += in_use() > before ? in_use() - before : 0;
+    if (c->err.code == 0 && dev->err.code)
+        c->err = dev->err;
+    *err = c->err;
+    return c->err.code;
 }
 
 size_t cuda_nccl_size(void) { return sizeof(struct comm_nccl); }

@@ -2,6 +2,7 @@
 #include "trainer/run/session.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "formats/formats.h"
@@ -59,7 +60,8 @@ static int choose_device(struct device_opts *opts, char name[32], const struct c
                          struct ckpt_err *err)
 {
     bool any = !opts->name || strcmp(opts->name, "auto") == 0;
-    int64_t most = c->local_rank, gpus;
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    int64_t mine = c->local_rank, gpus;
 
     if (opts->threads == 0)
         opts->threads = 1;
@@ -73,12 +75,14 @@ static int choose_device(struct device_opts *opts, char name[32], const struct c
         opts->name = "cpu";
         return 0;
     }
-    if (most >= gpus) {
+    if (gpus == 1 && visible)           /* the launcher shows each rank its own */
+        mine = 0;
+    if (mine >= gpus) {
         ckpt_fail(err, CKPT_ECONFIG, "rank %d is number %d on its host, which has %d GPU%s",
                   c->rank, c->local_rank, (int)gpus, gpus == 1 ? "" : "s");
         return ckpt_err_hint(err, "a rank needs a GPU of its own: fewer ranks, or `device cpu`");
     }
-    snprintf(name, 32, "cuda:%d", c->local_rank);
+    snprintf(name, 32, "cuda:%d", (int)mine);
     opts->name = name;
     return 0;
 }

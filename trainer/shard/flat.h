@@ -3,11 +3,11 @@
  *
  * A rank's arrays (master weights, gradients, moments) hold, in the order of the parameter list,
  * the part of every parameter that the rank owns: all of it (stage 0), or, at the other stages,
- * DeepSpeed's stage-3 part, ceil(numel / world_size) elements with padding at the last ranks' ends.  The parameters
- * of a layer are neighbours in the list, so a layer's part is one run of the arrays: what is
- * gathered and reduced at once.  Arrays of gradients and moments hold the parts of trained
- * parameters only, in the same order.  Padding elements are kept zero.  The arithmetic of a part is
- * DeepSpeed's (formats/deepspeed/layout), so that files and memory agree.
+ * DeepSpeed's stage-3 part, ceil(numel / world_size) elements with padding at the last ranks'
+ * ends.  The parameters of a layer are neighbours in the list, so a layer's part is one run of the
+ * arrays: what is gathered and reduced at once.  Arrays of gradients and moments hold the parts of
+ * trained parameters only, in the same order.  Padding elements are kept zero.  The arithmetic of
+ * a part is DeepSpeed's (formats/deepspeed/layout), so that files and memory agree.
  */
 #ifndef CKPT_TRAINER_SHARD_FLAT_H
 #define CKPT_TRAINER_SHARD_FLAT_H

@@ -64,7 +64,8 @@ int zero_size(struct zero_size *out, const struct params *params, const struct z
 const struct model_weights *zero_weights(struct zero *z);
 /*
  * A layer's true weights on the host, f32 [layer_numel], until the next call of this or of
- * zero_gather_grad, or the next pass.  Collective above stage 0.  NULL: no memory for it, err filled.
+ * zero_gather_grad, or the next pass.  Collective above stage 0.  NULL: no memory for it, err
+ * filled.
  * zero_read gives the same in pieces, where one rank has all.
  */
 const float *zero_master(struct zero *z, int layer, struct ckpt_err *err);

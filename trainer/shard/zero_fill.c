@@ -294,7 +294,8 @@ void zero_changed(struct zero *z)
     z->dev->loaded++;
     zero_forget(z);
     if (z->rounded && z->master)
-        z->dev->ops->cast(z->dev, OP_STREAM_MAIN, z->rounded, z->type, z->master, CKPT_F32, z->flat.numel);
+        z->dev->ops->cast(z->dev, OP_STREAM_MAIN, z->rounded, z->type, z->master, CKPT_F32,
+                          z->flat.numel);
     for (size_t i = 0; z->rounded && !z->master && z->optim && i < p->n; i++)
         if (p->item[i].trainable)
             round_param(z, i);
