@@ -100,6 +100,19 @@ meets() { rm -f "$T/asked"; env PATH="$T/bin:$PATH" PAUSE=0 RANK="$1" POD_IP=10.
 check "rank 0 waits for its own address" meets 0 3
 check "another for any" meets 1 2
 
+# -- Docker -------------------------------------------------------------------------------------
+if docker info >/dev/null 2>&1; then
+    chmod -R a+rX "$T"; mkdir -m 777 "$T/image"
+    in_image() { docker run --rm -v "$T":"$T" "$@"; }
+    check "the image is built" docker build -q -f $R/Dockerfile -t ckpt-test .
+    check "all tools start in it" in_image ckpt-test sh -ec 'for t in train merge inspect eval push; do ckpt-$t --version; done'
+    check "it trains on two ranks, as nobody in particular" in_image ckpt-test "${tiny[@]}" --nproc 2 --max-steps 2 -o "$T/image/run"
+    curl_is() { in_image ckpt-test ckpt-inspect https://127.0.0.1:9/x >"$T/.out" 2>&1; grep -q '127.0.0.1' "$T/.out" && ! grep libcurl "$T/.out"; }
+    check "addresses are read" curl_is
+else
+    echo "ok skipped: the image, no docker here"
+fi
+
 # -- Slurm --------------------------------------------------------------------------------------
 if [ "$(id -u)" = 0 ] && ! command -v slurmctld >/dev/null && command -v apt-get >/dev/null; then
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends slurmctld slurmd slurm-client munge iproute2 >/dev/null
