@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# check.sh BUILD - do torch, DeepSpeed and transformers read what we write, and see the same?
+# check.sh BUILD - do torch, DeepSpeed and transformers read what we write, and see the same?  Do Ray, torchrun and Slurm
+# start our ranks?
 #
 #   PEERS=python   a Python that has them; without it, one is made in build/peers (1.5 GB, once)
 #
@@ -19,6 +20,7 @@ if [ ! -x "$PEERS" ]; then
     "$PEERS" -m pip install -q deepspeed huggingface_hub transformers peft safetensors numpy gguf bitsandbytes sentencepiece tiktoken \
         picklescan fickling typing_extensions
 fi
+"$PEERS" -c 'import ray, kubernetes_validate' 2>/dev/null || "$PEERS" -m pip install -q ray kubernetes-validate
 T=$(mktemp -d); trap 'rm -rf "$T"' EXIT
 $R/wordnet.sh "$T" 600 >/dev/null
 ckpt-train -q --init $R/config.json --tokenizer $R/tokenizer --init-only -o "$T/base"
@@ -44,6 +46,7 @@ tests/peers/models.sh "$PEERS"
 tests/peers/encoder.sh "$PEERS"
 tests/peers/trainer.sh "$PEERS"
 tests/peers/optim.sh "$PEERS"
+tests/peers/launchers.sh "$PEERS" "$B"
 mkdir -p "$T/tokens" build/peers
 DONE=build/peers/tokens.jsonl "$PEERS" -P tests/peers/tokens.py "$T/tokens" "${LINES:-1000000}"
 tests/peers/hub.sh "$PEERS" "$B"
