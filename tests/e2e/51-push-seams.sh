@@ -167,7 +167,7 @@ expect 0 "sound ones" ckpt-push -q "$T/o.git" "$T/run3"
 t "are sent" is_how "$T/o.git" training_args.bin pointer
 
 # -- the cache is proved when it is used ------------------------------------------------------
-. tests/e2e/hub.sh
+. tests/e2e/shared/hub.sh
 A=$R/hub/models/acme
 mkdir -p "$A" "$R/web"; cp -r "$G/models/llama-a" "$A/llama"; cp -r "$G/models/llama-a" "$R/web/llama"
 serve

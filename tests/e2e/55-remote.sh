@@ -1,6 +1,6 @@
 # Addresses in place of paths, against a hub and a web server on loopback (tests/serve).
 . "$(dirname "$0")/lib.sh"
-. tests/e2e/hub.sh
+. tests/e2e/shared/hub.sh
 M=$R/hub/models/acme/llama
 mkdir -p "$R/hub/models/acme" "$R/hub/models/private" "$R/hub/datasets/acme" "$R/web"
 cp -r "$G/models/llama-a" "$M"; cp -r "$G/models/llama-a" "$R/web/llama"
