@@ -145,12 +145,13 @@ cat >"$T/ssh" <<END
 #!/usr/bin/env bash
 echo "\$*" >>"$T/ssh.log"
 while [ \$# -gt 2 ]; do shift; done
-case \$1 in dead*) echo "ssh: connect to host \$1 port 22: Connection refused" >&2; exit 255 ;; esac
+case \$1 in slow*) exec sleep 60 ;; dead*) echo "ssh: connect to host \$1 port 22: Connection refused" >&2; exit 255 ;; esac
 cd / && exec env -i HOME="\$HOME" LC_ALL=C.UTF-8 sh -c "\$2"
 END
 chmod +x "$T/ssh"
 export CKPT_SSH=$T/ssh
 printf '# two\nworker-0 slots=1\nworker-1 slots=2 # more\n' >"$T/hosts"
+printf 'worker-0 slots=1\nslow-1 slots=1\n' >"$T/slow"
 printf 'worker-0 slots=2\ndead-1 slots=2\n' >"$T/lost"
 hosts() { port=$((port + 3)); timeout -s KILL 60 ckpt-train --hostfile "$T/hosts" --master-addr 127.0.0.1 --master-port $port --model "$T/base" --max-seq-length 64 --per-device-train-batch-size 2 --train-file "$T/train.jsonl" "$@"; }
 three() {
@@ -182,9 +183,32 @@ own() { local rc; "$@" 2>"$T/own"; rc=$?; grep -vE '^(worker|dead)-[0-9]: ' "$T/
 expect_says 75 "which is told" "dead-1: the connection was not made, or broke" own hosts -q --hostfile "$T/lost" --include dead-1 --max-steps 2 -o "$T/none"
 nossh() { CKPT_SSH=/nowhere/ssh own hosts -q --max-steps 1 -o "$T/none"; }
 expect_says 69 "ssh itself is not" "ckpt-train did not start there: status 127" nossh
+meeting() { begin meeting hosts --hostfile "$T/slow" --max-steps 1; until_seen 9 there meeting 0; sleep 0.5; kill -s TERM "$(launcher meeting)"; came meeting 75 'ckpt-train: worker-0: SIGTERM in: start-up: ended, nothing was begun'; }
+t "a signal while they wait for each other" meeting
 printf 'localhost slots=2\n' >"$T/this"
 here() { begin here ckpt-train --hostfile "$T/this" --model "$T/base" --max-seq-length 64 --train-file "$T/train.jsonl" --max-steps 1; came here 0 '^ckpt-train: ranks: 2 \(gloo\)'; }
 t "one host, this one, needs no ssh" env CKPT_SSH=/nowhere/ssh bash -c "$(declare -f here begin came pids); T=$T; mark=$mark; here"
+
+# Two hosts with addresses of their own, and the cable between them cut.  (Where namespaces are allowed.)
+net=ck$$
+apart() {
+    local side
+    for side in 0 1; do ip netns add $net-$side || return 1; done
+    ip link add v0 netns $net-0 type veth peer name v1 netns $net-1 || return 1
+    for side in 0 1; do ip -n $net-$side addr add 10.77.0.$((side + 1))/24 dev v$side && ip -n $net-$side link set v$side up && ip -n $net-$side link set lo up || return 1; done
+}
+sed 's|^cd / && exec|cd / \&\& exec ip netns exec '$net'-${1#worker-}|' "$T/ssh" >"$T/ssh-net"; chmod +x "$T/ssh-net"
+far() { CKPT_SSH=$T/ssh-net hosts --master-addr 10.77.0.1 "$@"; }
+cut() {
+    begin cut far --logging-steps 1 --max-steps 100000; until_seen 20 steps cut || return 1
+    since=$(now); ip -n $net-0 link set v0 down
+    came cut 75 '^ckpt-train: worker-[01]: rank [0-2].*(not heard for 3 s, in: |rank 0 is gone: )' && [ $((($(now) - since) / 1000000)) -lt 9000 ] || { cat "$T/cut.err"; return 1; }
+}
+if [ "$(id -u)" = 0 ] && apart 2>/dev/null; then
+    t "two hosts apart" far --max-steps 2 -o "$T/far"
+    t "and cut off" cut
+fi
+for side in 0 1; do ip netns del $net-$side; done 2>/dev/null
 
 # Which hosts and slots.
 plan() { hosts --dry-run -o "$T/none" "$@"; }

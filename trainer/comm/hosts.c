@@ -25,7 +25,7 @@ extern char **environ;
 
 /* Seconds. */
 #define OTHERS   1.5                    /* after one host's failure, for those of others */
-#define LEAVE    10.0                   /* after one's end that all know of, for those of others */
+#define LEAVE    5.0                    /* after one's end that all know of, for those of others */
 #define AT_ONCE  1.0                    /* between two signals that are two requests */
 #define CLOSE    3.0                    /* for ssh to end after its input has */
 

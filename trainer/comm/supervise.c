@@ -28,6 +28,7 @@
 #define OTHERS     0.5                  /* after one failure, for the failures of others */
 #define ECHO       5.0                  /* after one that says only that a peer has gone: here, */
 #define ECHO_FAR   0.5                  /* or perhaps on another host */
+#define START      5.0                  /* after a signal, for ranks that have yet to meet */
 #define LEAVE      5.0                  /* after the last goodbye, until all processes have ended */
 #define AT_ONCE    1.0                  /* between two signals that are two requests */
 
@@ -123,7 +124,10 @@ static void lose(struct watch *w, size_t r)
 
     close(w->launch.rank[r].control);
     w->launch.rank[r].control = -1;
-    if (!p->bye) {
+    if (!p->bye && p->err) {            /* it said why */
+        p->bye = true;
+        p->status = ckpt_err_status(p->err->code);
+    } else if (!p->bye) {
         p->lost = true;
         p->lost_at = w->now;
     }
@@ -371,6 +375,19 @@ static bool judge_progress(struct watch *w)
     return true;
 }
 
+/* Ranks that still wait for each other look at no signal, and have nothing to lose. */
+static bool judge_start(struct watch *w)
+{
+    if (!since(w, w->asked_at, START))
+        return false;
+    for (size_t i = 0; i < w->n; i++)
+        if (strcmp(w->peer[i].phase, "start-up") != 0 || w->peer[i].bye)
+            return false;
+    ckpt_fail(&w->verdict, CKPT_ESTOPPED, "SIG%s in: start-up: ended, nothing was begun",
+              sigabbrev_np(w->asked));
+    return true;
+}
+
 /* Whether all is over; what is found goes to the verdict. */
 static bool over(struct watch *w)
 {
@@ -383,7 +400,8 @@ static bool over(struct watch *w)
     if (all_bye && w->quiet_at == 0)
         w->quiet_at = w->now;
     if (w->at_once || w->left || since(w, w->failed_at, OTHERS) ||
-        since(w, w->echo_at, w->o->place ? ECHO_FAR : ECHO) || judge_ranks(w) || judge_progress(w))
+        since(w, w->echo_at, w->o->place ? ECHO_FAR : ECHO) || judge_ranks(w) ||
+        judge_progress(w) || judge_start(w))
         return true;
     return all_bye && (all_ended || since(w, w->quiet_at, LEAVE));
 }
