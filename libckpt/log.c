@@ -38,6 +38,7 @@ void ckpt_log(enum ckpt_log_level level, const char *fmt, ...)
 
 static ckpt_log_progress_fn *progress_fn;
 static void *progress_ctx;
+static uint64_t progress_calls;
 
 void ckpt_log_progress_hook(ckpt_log_progress_fn *fn, void *ctx)
 {
@@ -49,8 +50,14 @@ void ckpt_log_progress_hook(ckpt_log_progress_fn *fn, void *ctx)
 
 void ckpt_log_progress(const char *what, const char *unit, uint64_t done, uint64_t total)
 {
+    __atomic_add_fetch(&progress_calls, 1, __ATOMIC_RELAXED);
     pthread_mutex_lock(&hook_lock);
     if (progress_fn)
         progress_fn(progress_ctx, what, unit, done, total);
     pthread_mutex_unlock(&hook_lock);
+}
+
+uint64_t ckpt_log_progress_calls(void)
+{
+    return __atomic_load_n(&progress_calls, __ATOMIC_RELAXED);
 }

@@ -5,9 +5,9 @@
 #include "tools/cli.h"
 #include "tools/data_rows.h"
 #include "tools/opt/opt.h"
+#include "tools/train/start.h"
 #include "trainer/comm/ranks.h"
 #include "trainer/comm/report.h"
-#include "trainer/comm/supervise.h"
 #include "trainer/cpu/blas.h"
 #include "trainer/run/run.h"
 
@@ -173,9 +173,10 @@ static const struct opt loop_rows[] = {
              "write the gradients of the first step as safetensors"),
     OPT_HEADING("Ranks"),
     OPT_INT("nproc", "N", nproc, 0, 4096,
-            "ranks to start on this host; 0: none"),
+            "ranks to start on this host, or gpu: one for each GPU; 0: none", .choices = "gpu"),
     OPT_INT("ddp-timeout", "SECONDS", ddp_timeout, 1, 1000000,
-            "seconds that ranks wait for each other at the start"),
+            "seconds that ranks wait for each other at the start, and later while none of them "
+            "comes any further"),
     OPT_INT("zero-stage", "N", zero_stage, 0, 3,
             "ZeRO stage; 0: every rank holds everything; 1: optimizer state is sharded; 2: and "
             "gradients; 3: and weights"),
@@ -215,6 +216,12 @@ static const struct opt_rule rules[] = {
     {OPT_NEEDS, "val-test-split-ratio data-dir dataset-name", "train-split-ratio"},
     {OPT_NEEDS, "max-eval-samples", "eval-file eval-split train-split-ratio"},
     {OPT_BARS, "dry-run", "profile dump-grads"},
+    {OPT_BARS, "hostfile", "nproc"},
+    {OPT_NEEDS, "include exclude num-nodes num-gpus master-addr master-port ssh-port", "hostfile"},
+    {OPT_BARS, "include", "exclude num-nodes num-gpus"},
+    {OPT_BARS, "exclude", "num-nodes num-gpus"},
+    {OPT_NEEDS, "max-restarts", "nproc hostfile"},
+    {OPT_NEEDS, "min-ranks", "max-restarts"},
 };
 
 /* State of announcing checkpoints on stdout. */
@@ -237,8 +244,6 @@ static int artifact(void *ctx, const char *path, struct ckpt_err *err)
     return 0;
 }
 
-static void print(void *ctx, const struct ckpt_err *err) { cli_error(ctx, err); }
-
 /* A rank's failure is printed by its supervisor; without one, it is printed here with the rank. */
 static void fail(void *ctx, const struct ckpt_err *err)
 {
@@ -246,46 +251,31 @@ static void fail(void *ctx, const struct ckpt_err *err)
     struct ranks r = ranks_found();
     struct ckpt_err own = *err;
 
-    if (report_error(err, false))
+    if (report_error(err, false) || train_start_tell(err))
         return;
     if (r.world_size > 1 && r.meet != RANKS_NOWHERE && strncmp(own.text, "rank ", 5) != 0)
         ckpt_err_in(&own, "rank %ld", r.rank);
     cli_error(t->cli, &own);
 }
 
-/* Whether this process starts ranks; ranks that were started do not. */
-static int starts_ranks(bool *starts, const struct settings *s, struct ckpt_err *err)
-{
-    struct ranks r = ranks_found();
-
-    *starts = s->nproc > 1 && !s->dry_run && !report_watched();
-    if (!*starts || r.world_size == 1 || !r.placed)
-        return 0;
-    *starts = false;
-    if (r.meet != RANKS_NOWHERE && r.world_size == s->nproc)
-        return 0;
-    ckpt_fail(err, CKPT_ECONFIG, "--nproc %lld starts ranks, but this process is one of %ld ranks "
-              "of %s already (%s)", (long long)s->nproc, r.world_size, r.launcher, r.where);
-    return ckpt_err_hint(err, "leave --nproc out, or start ckpt-train once");
-}
-
 /* Settings that may differ between ranks: paths on their hosts, and how each of them computes. */
 static const char own_settings[] =
     "model init tokenizer adapter train-file eval-file data-dir chat-template output-dir "
     "resume-from-checkpoint dump-grads nproc ddp-timeout device device-memory-limit threads "
-    "memory-log profile data-cache";
+    "memory-log profile data-cache " TRAIN_START_OPTIONS;
 
 /* Start ranks, be one of them, or be the only one.  Returns the exit status. */
-static int train(struct cli *cli, const struct settings *s, char **argv, struct ckpt_err *err)
+static int train(struct cli *cli, const struct settings *s, const struct train_start *start,
+                 struct ckpt_err *err)
 {
     struct told told = {.cli = cli};
     struct run_io io = {.ctx = &told, .artifact = artifact, .fail = fail, .stop = &cli_stop};
-    const struct supervise_opts many = {.n = s->nproc, .argv = argv, .ctx = cli, .tell = print};
-    bool starts = false;
-    int status = 0, rc = starts_ranks(&starts, s, err);
+    int status = 0, rc = train_start_ranks(&status, start, s, cli, err);
 
     if (rc == 0)
-        rc = starts ? supervise_run(&status, &many, err) : run_train(s, &io, err);
+        rc = run_train(s, &io, err);
+    else if (rc > 0)
+        rc = 0;
     if (rc == 0 && told.failed) {
         *err = told.lost;
         rc = told.failed;
@@ -303,10 +293,12 @@ int main(int argc, char **argv)
 {
     struct cli cli = {0};
     struct settings s;
+    struct train_start start = {.argv = argv};
     const struct opt_spec spec = {
         .synopsis = "--model DIR --train-file DATA [-o DIR] [option ...]",
         .summary = "fine-tune a model, or train a fresh one, on one or several ranks",
-        .section = {OPT_SECTION(model_rows, &s), data_rows(&s.data), OPT_SECTION(loop_rows, &s)},
+        .section = {OPT_SECTION(model_rows, &s), data_rows(&s.data), OPT_SECTION(loop_rows, &s),
+                    train_start_rows(&start)},
         .streams = "train-file eval-file chat-template",
         .rule = rules, .n_rule = sizeof rules / sizeof rules[0],
     };
@@ -318,7 +310,7 @@ int main(int argc, char **argv)
     blas_begin(argv);
     cli_begin(&cli, "ckpt-train");
     settings_default(&s);
-    rc = report_open(&err);
+    rc = train_start_begin(&start, &err);
     if (rc == 0)
         rc = opt_parse(&spec, &cli, argc, argv, &rest, &n_rest, &given, &err);
     if (rc == 1)
@@ -335,7 +327,13 @@ int main(int argc, char **argv)
     if (rc == 0)
         rc = settings_check(&s, &err);
     if (rc == 0)
-        return report_close(cli_end(&cli, train(&cli, &s, argv, &err)));
-    fail(&(struct told){.cli = &cli}, &err);
-    return report_close(cli_end(&cli, ckpt_err_status(rc)));
+        rc = train_start_count(&start, &s, &err);
+    if (rc == 0) {
+        rc = train(&cli, &s, &start, &err);
+    } else {
+        fail(&(struct told){.cli = &cli}, &err);
+        rc = ckpt_err_status(rc);
+    }
+    train_start_end(&start);
+    return report_close(cli_end(&cli, rc));
 }

@@ -69,7 +69,7 @@ dict() {
 longest() {
     case $1 in
     csv) echo 2048 ;;
-    jsonl|json_doc|nvidia_smi|field|card) echo 4096 ;;
+    jsonl|json_doc|nvidia_smi|field|card|hostfile) echo 4096 ;;
     deepspeed) echo 8192 ;;
     fsdp|dcp) echo 16384 ;;
     *) echo 65536 ;;

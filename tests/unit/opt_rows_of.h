@@ -30,7 +30,7 @@ static const struct opt value_rows[] = {
     OPT_PATH("output", "PATH", path, "path", .letter = 'o'),
     OPT_ENUM("color", "WORD", color, "red green blue", "color"),
     OPT_CHAR("comma", comma, "byte between values", .absent = "a comma"),
-    OPT_INT("width", "N", width, 0, 9, "width"),
+    OPT_INT("width", "N", width, 0, 9, "width", .choices = "any full"),
     OPT_LIST("item", "X", item, "items", .letter = 'i'),
 };
 #undef OPT_VALUES

@@ -87,8 +87,10 @@ static const struct known {
     {"deepspeed deepspeed-config", NULL,
      "ZeRO is built in: --nproc N --zero-stage 3, and --offload-optimizer, --offload-param"},
     {"fsdp-config", NULL, "weights are sharded by --nproc N --zero-stage 3, or --fsdp full_shard"},
-    {"local-rank ddp-backend ddp-find-unused-parameters master-port master-addr node-rank nnodes",
-     NULL, "ranks come from --nproc N, or from torchrun --no-python, mpirun or srun around it"},
+    {"nnodes", "num-nodes", NULL},
+    {"local-rank ddp-backend ddp-find-unused-parameters node-rank", NULL,
+     "ranks come from --nproc N or --hostfile FILE, or from torchrun --no-python, mpirun or srun "
+     "around it"},
     {"save-strategy", NULL, "--save-steps N says how often; 0: at the end only"},
     {"logging-strategy", NULL, "--logging-steps N says how often"},
     {"save-safetensors save-only-model save-on-each-node", NULL,

@@ -75,14 +75,36 @@ static int bad(struct ckpt_err *err, const char *where, const char *text, const 
     return ckpt_fail(err, CKPT_EUSAGE, "%s: \"%s\" is %s", where, text, want);
 }
 
+/* Which of the words beside numbers, from 1; 0: none. */
+static int word_of(const char *choices, const char *text)
+{
+    size_t n = strlen(text);
+    int i = 1;
+
+    for (; choices && *choices; choices += strspn(choices, " "), i++) {
+        size_t k = strcspn(choices, " ");
+
+        if (k == n && strncmp(choices, text, n) == 0)
+            return i;
+        choices += k;
+    }
+    return 0;
+}
+
 static int set_number(const struct opt_slot *s, const char *text, const char *where,
                       struct ckpt_err *err)
 {
     bool whole = s->row->kind == OPT_KIND_INT;
+    int word = whole ? word_of(s->row->choices, text) : 0;
     void *at = s->values + s->row->at;
     long long i = 0;
     char *end;
     double v;
+
+    if (word) {
+        *(int64_t *)at = -word;
+        return 0;
+    }
 
     errno = 0;
     if (isspace((unsigned char)text[0]))

@@ -6,6 +6,7 @@
 
 #include "libckpt/mem.h"
 #include "trainer/comm/meet.h"
+#include "trainer/comm/report.h"
 
 /* Whether a collective has anything to do; marks the handle on a call that cannot be right. */
 static bool wanted(struct comm *c, const char *what, int64_t count, enum ckpt_dtype t, bool sums)
@@ -20,6 +21,8 @@ static bool wanted(struct comm *c, const char *what, int64_t count, enum ckpt_dt
                   ckpt_dtype_name(t));
         return false;
     }
+    if (count > 0)
+        report_collective(what);
     return count > 0;
 }
 
@@ -58,8 +61,10 @@ void comm_broadcast(struct comm *c, void *buf, int64_t count, enum ckpt_dtype t,
 
 void comm_barrier(struct comm *c)
 {
-    if (!c->err.code && c->world_size > 1)
-        c->ops->barrier(c);
+    if (c->err.code || c->world_size == 1)
+        return;
+    report_collective("barrier");
+    c->ops->barrier(c);
 }
 
 static void group(struct comm *c, bool begin)

@@ -18,6 +18,7 @@
 #include "libckpt/mem.h"
 #include "trainer/comm/control.h"
 #include "trainer/comm/meet.h"
+#include "trainer/ops/device.h"
 
 extern char **environ;
 
@@ -25,10 +26,10 @@ extern char **environ;
 
 /* What every rank is told in its environment, after what this process has in its own. */
 enum { ENV_RANK, ENV_LOCAL_RANK, ENV_CONTROL, ENV_WORLD_SIZE, ENV_LOCAL_WORLD_SIZE, ENV_MASTER_ADDR,
-       ENV_MASTER_PORT, ENV_HELD, ENV_WORD, ENV_BLAS, ENV_N };
+       ENV_MASTER_PORT, ENV_HELD, ENV_WORD, ENV_SAVED, ENV_BLAS, ENV_N };
 
 struct environment {
-    char   text[ENV_N][96];
+    char   text[ENV_N][320];
     char **all;                         /* [n]: those kept, then text, then NULL */
 };
 
@@ -38,7 +39,7 @@ static bool is_kept(const char *variable)
     static const char *const dropped[] = {
         "OMPI_", "PMI_", "PMIX_", "RANK=", "LOCAL_RANK=", "WORLD_SIZE=", "LOCAL_WORLD_SIZE=",
         "MASTER_ADDR=", "MASTER_PORT=", "TORCHELASTIC_", CONTROL_ENV "=", RANKS_HELD_ENV "=",
-        MEET_WORD_ENV "=", "OPENBLAS_NUM_THREADS=",
+        MEET_WORD_ENV "=", CONTROL_SAVED_ENV "=", "OPENBLAS_NUM_THREADS=",
     };
 
     for (size_t i = 0; i < sizeof dropped / sizeof dropped[0]; i++)
@@ -47,7 +48,28 @@ static bool is_kept(const char *variable)
     return true;
 }
 
-static int environment_make(struct environment *e, int64_t n, uint16_t port, const char *word,
+static void say(struct environment *e, int which, const char *name, const char *value)
+{
+    snprintf(e->text[which], sizeof e->text[0], "%s=%s", name, value);
+}
+
+static void say_number(struct environment *e, int which, const char *name, int64_t n)
+{
+    snprintf(e->text[which], sizeof e->text[0], "%s=%lld", name, (long long)n);
+}
+
+/* Where the store is that ranks meet in, and who holds it. */
+static void environment_meet(struct environment *e, const struct launch_place *place,
+                             uint16_t port, const char *word)
+{
+    say(e, ENV_MASTER_ADDR, "MASTER_ADDR", place ? place->master : "127.0.0.1");
+    say_number(e, ENV_MASTER_PORT, "MASTER_PORT", place ? place->port : port);
+    say(e, ENV_WORD, MEET_WORD_ENV, place ? place->word : word);
+    if (!place)
+        say(e, ENV_HELD, RANKS_HELD_ENV, "1");
+}
+
+static int environment_make(struct environment *e, const struct launch_opts *o,
                             struct ckpt_err *err)
 {
     size_t count = 0, kept = 0;
@@ -60,25 +82,22 @@ static int environment_make(struct environment *e, int64_t n, uint16_t port, con
     for (size_t i = 0; i < count; i++)
         if (is_kept(environ[i]))
             e->all[kept++] = environ[i];
+    say_number(e, ENV_WORLD_SIZE, "WORLD_SIZE", o->place ? o->place->world_size : o->n);
+    say_number(e, ENV_LOCAL_WORLD_SIZE, "LOCAL_WORLD_SIZE", o->n);
+    if (o->saved >= 0)
+        say_number(e, ENV_SAVED, CONTROL_SAVED_ENV, o->saved);
+    say_number(e, ENV_BLAS, "OPENBLAS_NUM_THREADS", 1);     /* ranks use none of its own threads */
     for (size_t i = 0; i < ENV_N; i++)
-        e->all[kept++] = e->text[i];
-    snprintf(e->text[ENV_WORLD_SIZE], sizeof e->text[0], "WORLD_SIZE=%lld", (long long)n);
-    snprintf(e->text[ENV_LOCAL_WORLD_SIZE], sizeof e->text[0], "LOCAL_WORLD_SIZE=%lld",
-             (long long)n);
-    snprintf(e->text[ENV_MASTER_ADDR], sizeof e->text[0], "MASTER_ADDR=127.0.0.1");
-    snprintf(e->text[ENV_MASTER_PORT], sizeof e->text[0], "MASTER_PORT=%u", (unsigned)port);
-    snprintf(e->text[ENV_HELD], sizeof e->text[0], RANKS_HELD_ENV "=1");
-    snprintf(e->text[ENV_WORD], sizeof e->text[0], MEET_WORD_ENV "=%s", word);
-    /* Ranks use none of its own threads. */
-    snprintf(e->text[ENV_BLAS], sizeof e->text[0], "OPENBLAS_NUM_THREADS=1");
+        if (e->text[i][0] || i == ENV_RANK || i == ENV_LOCAL_RANK || i == ENV_CONTROL)
+            e->all[kept++] = e->text[i];
     return 0;
 }
 
-static void environment_place(struct environment *e, int64_t rank, int control)
+static void environment_place(struct environment *e, int64_t first, int64_t local, int control)
 {
-    snprintf(e->text[ENV_RANK], sizeof e->text[0], "RANK=%lld", (long long)rank);
-    snprintf(e->text[ENV_LOCAL_RANK], sizeof e->text[0], "LOCAL_RANK=%lld", (long long)rank);
-    snprintf(e->text[ENV_CONTROL], sizeof e->text[0], CONTROL_ENV "=%d", control);
+    say_number(e, ENV_RANK, "RANK", first + local);
+    say_number(e, ENV_LOCAL_RANK, "LOCAL_RANK", local);
+    say_number(e, ENV_CONTROL, CONTROL_ENV, control);
 }
 
 /* The CPUs of one of n ranks: its share of those that this process may use, or all of them where a
@@ -108,7 +127,9 @@ struct start {
     char            **argv;
     const sigset_t   *mask;
     struct environment env;
-    int64_t           rank, n;
+    int64_t           first;            /* rank of the first one here */
+    int64_t           rank, n;          /* which of them this is */
+    bool              all_here, reads;  /* standard input is its own */
     int               control;          /* the rank's end of its socket */
     pid_t             parent;
     cpu_set_t         cpus;
@@ -124,7 +145,7 @@ static void become(const struct start *s, int failed)
     if (getppid() != s->parent)         /* it died before that */
         _exit(0);
     sched_setaffinity(0, sizeof s->cpus, &s->cpus);
-    if ((s->rank == 0 || (null >= 0 && dup2(null, STDIN_FILENO) == STDIN_FILENO)) &&
+    if ((s->reads || (null >= 0 && dup2(null, STDIN_FILENO) == STDIN_FILENO)) &&
         fcntl(s->control, F_SETFD, 0) == 0 && sigprocmask(SIG_SETMASK, s->mask, NULL) == 0)
         execve(s->program, s->argv, s->env.all);
     why = errno;
@@ -148,7 +169,8 @@ static int start_rank(struct launch_rank *r, struct start *s)
     }
     r->control = pair[0];
     s->control = pair[1];
-    environment_place(&s->env, s->rank, pair[1]);
+    s->reads = s->rank == 0 && s->all_here;
+    environment_place(&s->env, s->first, s->rank, pair[1]);
     s->cpus = cpus_of(s->rank, s->n);
     r->pid = fork();
     if (r->pid == 0)
@@ -176,33 +198,47 @@ static int draw_word(char word[WORD + 1], struct ckpt_err *err)
     return 0;
 }
 
-int launch_start(struct launch *l, int64_t n, char **argv, const sigset_t *mask,
-                 struct ckpt_err *err)
+/* The store that all ranks meet in, when all are here. */
+static int hold_store(struct launch *l, struct start *s, const struct launch_opts *o,
+                      struct ckpt_err *err)
 {
-    char self[4096], word[WORD + 1];
+    char word[WORD + 1] = "";
+    uint16_t port = 0;
+    int rc = 0;
+
+    if (!o->place && (rc = draw_word(word, err)) == 0 &&
+        (rc = store_server_open(&l->store, "127.0.0.1", 0, word, err)) == 0)
+        port = store_server_port(l->store);
+    environment_meet(&s->env, o->place, port, word);
+    return rc ? rc : environment_make(&s->env, o, err);
+}
+
+int launch_start(struct launch *l, const struct launch_opts *o, struct ckpt_err *err)
+{
+    char self[4096];
     ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
-    struct start s = {.program = self, .argv = argv, .mask = mask, .n = n, .parent = getpid()};
+    struct start s = {.program = self, .argv = o->argv, .mask = o->mask, .n = o->n,
+                      .first = o->place ? o->place->first : 0, .all_here = !o->place,
+                      .parent = getpid()};
     int rc, why = 0;
 
-    *l = (struct launch){.n = n};
+    *l = (struct launch){.n = o->n};
     if (len <= 0)
         return ckpt_fail_errno(err, CKPT_ENOMEM, errno, "/proc/self/exe");
     self[len] = '\0';
-    l->rank = ckpt_alloc((size_t)n, sizeof *l->rank);
+    l->rank = ckpt_alloc((size_t)o->n, sizeof *l->rank);
     if (!l->rank)
-        return ckpt_nomem(err, (size_t)n * sizeof *l->rank);
-    for (int64_t i = 0; i < n; i++)
+        return ckpt_nomem(err, (size_t)o->n * sizeof *l->rank);
+    for (int64_t i = 0; i < o->n; i++)
         l->rank[i].control = -1;
-    if ((rc = draw_word(word, err)) != 0 ||
-        (rc = store_server_open(&l->store, "127.0.0.1", 0, word, err)) != 0 ||
-        (rc = environment_make(&s.env, n, store_server_port(l->store), word, err)) != 0)
+    if ((rc = hold_store(l, &s, o, err)) != 0)
         return rc;
     prctl(PR_SET_CHILD_SUBREAPER, 1);   /* what a rank leaves becomes ours, to be ended */
-    for (; s.rank < n && why == 0; s.rank++)
+    for (; s.rank < o->n && why == 0; s.rank++)
         why = start_rank(&l->rank[s.rank], &s);
     ckpt_free(s.env.all);
     return why ? ckpt_fail_errno(err, CKPT_EDEVICE, why, "rank %lld of %lld: %s",
-                                 (long long)s.rank - 1, (long long)n, self) : 0;
+                                 (long long)(s.first + s.rank) - 1, (long long)o->n, self) : 0;
 }
 
 void launch_look(struct launch *l)
@@ -262,4 +298,34 @@ void launch_end(struct launch *l)
     store_server_close(l->store);
     ckpt_free(l->rank);
     *l = (struct launch){0};
+}
+
+int launch_gpus(int64_t *n, struct ckpt_err *err)
+{
+    int result[2], count = -1;
+    pid_t pid;
+
+    *n = 0;
+    if (pipe2(result, O_CLOEXEC))
+        return ckpt_fail_errno(err, CKPT_ENOMEM, errno, "a pipe");
+    pid = fork();
+    if (pid == 0) {
+        count = device_gpu_count();
+        _exit(write(result[1], &count, sizeof count) == (ssize_t)sizeof count ? 0 : 1);
+    }
+    close(result[1]);
+    if (pid < 0) {
+        close(result[0]);
+        return ckpt_fail_errno(err, CKPT_ENOMEM, errno, "a process");
+    }
+    while (read(result[0], &count, sizeof count) < 0 && errno == EINTR)
+        ;
+    close(result[0]);
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    if (count < 0)
+        return ckpt_fail(err, CKPT_EDEVICE, "the GPUs of this host cannot be counted: the driver "
+                         "ended the process");
+    *n = count;
+    return 0;
 }

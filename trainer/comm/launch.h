@@ -25,21 +25,39 @@ struct launch_rank {
 };
 
 struct launch {
-    struct store_server *store;
+    struct store_server *store;         /* NULL: rank 0 of all hosts holds it */
     struct launch_rank  *rank;          /* [n] */
     int64_t              n;
 };
 
+/* Where ranks of several hosts meet.  Their rank 0 holds the store. */
+struct launch_place {
+    int64_t     first, world_size;      /* rank of the first one here; ranks of all hosts */
+    const char *master, *word;
+    uint16_t    port;
+    int64_t     saved;                  /* as in struct launch_opts */
+};
+
+struct launch_opts {
+    int64_t         n;                  /* ranks here */
+    char          **argv;               /* argv[1...] are their arguments */
+    const sigset_t *mask;               /* signals that they block */
+    int64_t         saved;              /* first step that earlier tries of this run saved; -1 */
+    const struct launch_place *place;   /* NULL: all ranks are here */
+};
+
 /*
- * Start n ranks with the arguments argv[1...] and the signal mask that they are to have.  Rank 0
- * reads this process' standard input, the others none; where there are two CPUs for each, each rank
- * gets its own part of them.  launch_end either way.
+ * Start the ranks.  The first reads this process' standard input when all are here, the others
+ * none; where there are two CPUs for each, each rank gets its own part of them.  launch_end either
+ * way.
  */
-int launch_start(struct launch *l, int64_t n, char **argv, const sigset_t *mask,
-                 struct ckpt_err *err);
+int launch_start(struct launch *l, const struct launch_opts *opts, struct ckpt_err *err);
 /* Notice ranks that have ended. */
 void launch_look(struct launch *l);
 /* Kill every rank, and every process that one leaves. */
 void launch_end(struct launch *l);
+/* How many GPUs can be used here.  A short-lived process counts them: what has opened CUDA cannot
+ * start ranks any more. */
+int launch_gpus(int64_t *n, struct ckpt_err *err);
 
 #endif

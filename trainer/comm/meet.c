@@ -168,13 +168,14 @@ static int hear_roll(struct meet *m, struct ckpt_err *err)
                      *text == ' ' ? text + 1 : text);
 }
 
-/* Ranks that no supervisor watches watch each other. */
+/* Ranks of which no supervisor watches all watch each other: it holds their store. */
 static int start_pulse(struct meet *m, const struct ranks *r, struct ckpt_err *err)
 {
     struct pulse_opts opts = {.run = m->run, .host = m->host, .rank = m->meeting.rank,
                               .world_size = m->meeting.world_size,
+                              .patience_ms = m->meeting.timeout_ms,
                               .holder = r->held ? "the launcher" : "rank 0"};
-    int rc = report_watched() ? 1 : connect_store(&opts.store, m, r, err);
+    int rc = report_watched() && r->held ? 1 : connect_store(&opts.store, m, r, err);
 
     return rc == 1 ? 0 : rc ? rc : pulse_open(&m->pulse, &opts, err);
 }

@@ -32,6 +32,10 @@ struct pulse {
     char            phase[96];          /* as the others know it */
     int64_t         count, count_at;    /* the next rank's, and when it was seen first */
     int64_t         beat_at;            /* when this thread beat last */
+    int64_t         patience_ms;
+    uint64_t        done;               /* this rank's progress */
+    int64_t         done_at;            /* when that went up last; 0: not looked at yet */
+    bool            idle;               /* counted among those that are */
 };
 
 static const char *key(char dst[256], const struct pulse *p, const char *what, int rank)
@@ -107,6 +111,64 @@ static int watch_next(struct pulse *p, bool held_up, struct ckpt_err *err)
     return store_set(p->store, key(k, p, "cause", 0), p->cause, strlen(p->cause), err);
 }
 
+/* The rank that has begun the fewest collectives: the others wait for it. */
+static int name_behind(struct pulse *p, struct ckpt_err *err)
+{
+    unsigned long long least = 0, most = 0, count;
+    char k[256], text[160], phase[96] = "", host[256] = "";
+    int behind = 0, at, rc;
+    size_t n = 0;
+
+    for (int r = 0; r < p->world_size; r++) {
+        if ((rc = store_get(p->store, key(k, p, "idle", r), text, sizeof text - 1, &n,
+                            PULSE_SILENT_MS, err)) != 0)
+            return rc;
+        text[n] = '\0';
+        if (sscanf(text, "%llu %n", &count, &at) != 1)
+            continue;
+        most = count > most ? count : most;
+        if (r == 0 || count < least) {
+            least = count;
+            behind = r;
+            ckpt_err_escape(phase, sizeof phase, text + at, strlen(text + at));
+        }
+    }
+    if (store_get(p->store, key(k, p, "hello", behind), host, sizeof host - 1, &n, PULSE_SILENT_MS,
+                  err) == 0)
+        host[n] = '\0';
+    snprintf(p->cause, sizeof p->cause, "rank %d on %s: no progress for %lld s in: %s%s", behind,
+             strchr(host, ' ') ? strchr(host, ' ') + 1 : "another host",
+             (long long)(p->patience_ms / 1000), phase,
+             most > least ? ", others wait for it" : "");
+    return store_set(p->store, key(k, p, "cause", 0), p->cause, strlen(p->cause), err);
+}
+
+/* Whether this rank comes further, and, when it does not, whether any does. */
+static int watch_progress(struct pulse *p, bool held_up, struct ckpt_err *err)
+{
+    struct report_progress now = report_progress_now();
+    char k[256], text[160];
+    int64_t idle = 0;
+    bool was = p->idle;
+    int rc = 0;
+
+    if (now.done != p->done || p->done_at == 0 || held_up) {
+        p->done = now.done;
+        p->done_at = clock_ms();
+        p->idle = false;
+        return was ? store_add(p->store, key(k, p, "idlers", 0), -1, &idle, err) : 0;
+    }
+    if (p->patience_ms == 0 || clock_ms() - p->done_at < p->patience_ms)
+        return 0;
+    snprintf(text, sizeof text, "%llu %s", (unsigned long long)now.collectives, p->phase);
+    if (!was)
+        rc = store_set(p->store, key(k, p, "idle", p->rank), text, strlen(text), err);
+    if (rc == 0)
+        rc = store_add(p->store, key(k, p, "idlers", 0), !was, &idle, err);
+    p->idle = true;
+    return rc ? rc : idle < p->world_size ? 0 : name_behind(p, err);
+}
+
 static int beat_once(struct pulse *p, struct ckpt_err *err)
 {
     char k[256];
@@ -121,6 +183,8 @@ static int beat_once(struct pulse *p, struct ckpt_err *err)
         rc = hear_cause(p, err);
     if (rc == 0 && !p->cause[0])
         rc = watch_next(p, held_up, err);
+    if (rc == 0 && !p->cause[0])
+        rc = watch_progress(p, held_up, err);
     return rc;
 }
 
@@ -138,7 +202,11 @@ static void wait_ms(struct pulse *p, int ms)
 /* The main thread waits for somebody who will not come. */
 static void end_process(const struct pulse *p)
 {
-    ckpt_log(CKPT_LOG_ERROR, "rank %d: ended: %s", p->rank, p->cause);
+    struct ckpt_err err = {0};
+
+    ckpt_fail_as(&err, CKPT_ECOMM, "peer-dead", "rank %d: ended: %s", p->rank, p->cause);
+    if (!report_error(&err, false))
+        ckpt_log(CKPT_LOG_ERROR, "%s", err.text);
     _exit(ckpt_err_status(CKPT_ECOMM));
 }
 
@@ -195,6 +263,7 @@ int pulse_open(struct pulse **out, const struct pulse_opts *o, struct ckpt_err *
     p->holder = o->holder;
     p->rank = o->rank;
     p->world_size = o->world_size;
+    p->patience_ms = o->patience_ms;
     snprintf(p->run, sizeof p->run, "%s", o->run);
     snprintf(p->host, sizeof p->host, "%s", o->host);
     store_answers_within(p->store, PULSE_SILENT_MS);

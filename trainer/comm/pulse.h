@@ -1,9 +1,11 @@
 /*
- * comm/pulse - ranks that no supervisor of ours watches watch each other, through their store.
+ * comm/pulse - ranks that no one supervisor of ours watches watch each other, through their store.
  *
  * A thread of each rank counts a number up in the store, and looks whether the next rank's number
  * goes up.  A rank that is not heard for PULSE_SILENT_MS ends all, by name: the others end with
- * CKPT_ECOMM's status within a second, whatever their main threads wait for.
+ * CKPT_ECOMM's status within a second, whatever their main threads wait for.  So do all when none
+ * of them has come any further (report.h) for as long as ranks wait for each other: by the name of
+ * the one that is behind.
  */
 #ifndef CKPT_TRAINER_COMM_PULSE_H
 #define CKPT_TRAINER_COMM_PULSE_H
@@ -26,6 +28,7 @@ struct pulse_opts {
     const char   *host;                 /* this one's name; copied */
     const char   *holder;               /* of the store, for messages; a literal */
     int           rank, world_size;
+    int64_t       patience_ms;          /* without progress of any rank; 0: no end */
 };
 
 int pulse_open(struct pulse **out, const struct pulse_opts *opts, struct ckpt_err *err);

@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "trainer/comm/control.h"
+#include "libckpt/log.h"
 
 /* One process is one rank. */
 static struct {
@@ -22,7 +22,11 @@ static struct {
     int             fd;                 /* -1: nobody listens */
     bool            leaving;            /* the end of the connection is no surprise */
     char            phase[96];
-} self = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1, .phase = "start-up"};
+    uint64_t        phases, collectives;
+    const char     *last;               /* collective */
+    int64_t         saved_before;
+} self = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1, .phase = "start-up", .last = "",
+          .saved_before = -1};
 
 /* A beat that the full socket refuses may be lost, but an error or a goodbye must arrive. */
 static bool send_message(struct control_message *m, bool wait)
@@ -41,13 +45,59 @@ static bool send_message(struct control_message *m, bool wait)
 /* The supervisor has died, and this process is about to be killed for it: nobody hears of it. */
 static void orphaned(void) { _exit(ckpt_err_status(CKPT_ECOMM)); }
 
+/* Data that this process has written and read from disks, in MiB: a save and a load have no
+ * collective for as long as they take. */
+static uint64_t moved_mib(void)
+{
+    FILE *f = fopen("/proc/self/io", "re");
+    char line[64];
+    uint64_t bytes = 0;
+
+    while (f && fgets(line, sizeof line, f))
+        if (strncmp(line, "wchar: ", 7) == 0 || strncmp(line, "read_bytes: ", 12) == 0)
+            bytes += strtoull(strchr(line, ' '), NULL, 10);
+    if (f)
+        fclose(f);
+    return bytes >> 20;
+}
+
+struct report_progress report_progress_now(void)
+{
+    struct report_progress p = {
+        .collectives = __atomic_load_n(&self.collectives, __ATOMIC_RELAXED),
+        .last = __atomic_load_n(&self.last, __ATOMIC_RELAXED),
+    };
+
+    p.done = p.collectives + __atomic_load_n(&self.phases, __ATOMIC_RELAXED) +
+             ckpt_log_progress_calls() + moved_mib();
+    return p;
+}
+
+void report_collective(const char *name)
+{
+    __atomic_store_n(&self.last, name, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&self.collectives, 1, __ATOMIC_RELAXED);
+}
+
+void report_part(void) { __atomic_add_fetch(&self.phases, 1, __ATOMIC_RELAXED); }
+
+static void send_beat(void)
+{
+    struct report_progress p = report_progress_now();
+    struct control_message m = {.kind = CONTROL_BEAT, .progress = p.done,
+                                .collectives = p.collectives};
+
+    snprintf(m.text, sizeof m.text, "%s", p.last);
+    send_message(&m, false);
+}
+
 static void *beat(void *unused)
 {
     struct pollfd p = {.fd = self.fd, .events = POLLIN};
 
     (void)unused;
     while (!__atomic_load_n(&self.leaving, __ATOMIC_ACQUIRE)) {
-        struct control_message m = {.kind = CONTROL_BEAT};
+        struct control_message m;
 
         if (poll(&p, 1, CONTROL_BEAT_MS) > 0 &&
             recv(self.fd, &m, sizeof m, MSG_DONTWAIT) <= 0 && errno != EAGAIN && errno != EINTR) {
@@ -55,8 +105,7 @@ static void *beat(void *unused)
                 orphaned();
             break;
         }
-        m = (struct control_message){.kind = CONTROL_BEAT};
-        send_message(&m, false);
+        send_beat();
     }
     return unused;
 }
@@ -74,6 +123,18 @@ static int start_beat(struct ckpt_err *err)
     return rc ? ckpt_fail_errno(err, CKPT_ENOMEM, rc, "a thread") : 0;
 }
 
+/* The step in CKPT_SAVED, which child processes of this one are not to see. */
+static void take_saved(void)
+{
+    const char *text = getenv(CONTROL_SAVED_ENV);
+
+    if (text && *text >= '0' && *text <= '9')
+        self.saved_before = strtoll(text, NULL, 10);
+    unsetenv(CONTROL_SAVED_ENV);
+}
+
+int64_t report_saved_before(void) { return self.saved_before; }
+
 int report_open(struct ckpt_err *err)
 {
     const char *text = getenv(CONTROL_ENV);
@@ -90,6 +151,7 @@ int report_open(struct ckpt_err *err)
         fcntl((int)fd, F_SETFD, FD_CLOEXEC))
         return ckpt_fail(err, CKPT_ECONFIG, "%s: no supervisor is named in it", CONTROL_ENV);
     unsetenv(CONTROL_ENV);
+    take_saved();
     self.fd = (int)fd;
     if ((rc = start_beat(err)) != 0) {
         close(self.fd);
@@ -100,19 +162,40 @@ int report_open(struct ckpt_err *err)
 
 bool report_watched(void) { return self.fd >= 0; }
 
+/* m names the phase, unless its text is empty. */
+static void enter(struct control_message *m, bool wait)
+{
+    m->kind = CONTROL_PHASE;
+    __atomic_add_fetch(&self.phases, 1, __ATOMIC_RELAXED);
+    pthread_mutex_lock(&self.lock);
+    if (m->text[0])
+        memcpy(self.phase, m->text, sizeof self.phase);
+    pthread_mutex_unlock(&self.lock);
+    if (self.fd >= 0)
+        send_message(m, wait);
+}
+
 void report_phase(const char *fmt, ...)
 {
-    struct control_message m = {.kind = CONTROL_PHASE};
+    struct control_message m = {.value = CONTROL_OTHER};
     va_list ap;
 
     va_start(ap, fmt);
     vsnprintf(m.text, sizeof m.text, fmt, ap);
     va_end(ap);
-    pthread_mutex_lock(&self.lock);
-    memcpy(self.phase, m.text, sizeof self.phase);
-    pthread_mutex_unlock(&self.lock);
-    if (self.fd >= 0)
-        send_message(&m, false);
+    enter(&m, false);
+}
+
+void report_step(enum control_stage stage, int64_t step)
+{
+    static const char *const words[] = {
+        [CONTROL_TRAIN] = "train step", [CONTROL_SAVE] = "save of step"
+    };
+    struct control_message m = {.value = (int32_t)stage, .step = step};
+
+    if (stage == CONTROL_TRAIN || stage == CONTROL_SAVE)
+        snprintf(m.text, sizeof m.text, "%s %lld", words[stage], (long long)step);
+    enter(&m, stage != CONTROL_TRAIN);  /* another try starts from what was saved */
 }
 
 void report_phase_now(char *out, size_t size)

@@ -9,8 +9,17 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "libckpt/fail.h"
+#include "trainer/comm/control.h"
+
+/* How far this process has come. */
+struct report_progress {
+    uint64_t    done;                   /* goes up with phases, collectives, records, data */
+    uint64_t    collectives;            /* begun so far */
+    const char *last;                   /* the last of them, "all_reduce"; "" */
+};
 
 /* Find the supervisor that the environment names, if it names one.  First thing in main after
  * signals are set up.  CKPT_ECONFIG for a name that is no supervisor's. */
@@ -19,6 +28,16 @@ int report_open(struct ckpt_err *err);
 bool report_watched(void);
 /* What the run does from here on: a few words for a sentence, as "train step 12". */
 void report_phase(const char *fmt, ...) CKPT_PRINTF(1, 2);
+/* The same with its number: "train step 12", "save of step 12"; CONTROL_SAVED names no phase. */
+void report_step(enum control_stage stage, int64_t step);
+/* The first step that earlier tries of this run began to save; -1: this is the first try, or they
+ * came to no save. */
+int64_t report_saved_before(void);
+/* A collective begins; a literal. */
+void report_collective(const char *name);
+/* A part of a step is done. */
+void report_part(void);
+struct report_progress report_progress_now(void);
 /* What was last said of it: "start-up" at first. */
 void report_phase_now(char *out, size_t size);
 /*

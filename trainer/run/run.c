@@ -179,7 +179,7 @@ static int save(struct run *r, struct ckpt_err *err)
     double start = clock_now();
     int rc;
 
-    report_phase("save of step %lld", (long long)r->state.global_step);
+    report_step(CONTROL_SAVE, r->state.global_step);
     if (r->state.best_global_step == r->state.global_step)
         snprintf(r->state.best_model_checkpoint, sizeof r->state.best_model_checkpoint,
                  "%s/checkpoint-%lld", r->s->output_dir, (long long)r->state.global_step);
@@ -187,6 +187,7 @@ static int save(struct run *r, struct ckpt_err *err)
     if ((rc = checkpoint_save(r->saved, &r->session, &r->checkpoint, err)) != 0)
         return rc;
     r->saved_step = r->state.global_step;
+    report_step(CONTROL_SAVED, r->saved_step);
     if (r->session.comm->rank == 0)
         rc = tell_saved(r, clock_now() - start, err);
     return comm_agree(r->session.comm, rc, err);
@@ -298,7 +299,7 @@ static int loop(struct run *r, struct ckpt_err *err)
         double lr = schedule_lr(&r->schedule, r->state.global_step - r->scaler.skipped);
         struct step_result res;
 
-        report_phase("train step %lld", (long long)r->state.global_step + 1);
+        report_step(CONTROL_TRAIN, r->state.global_step + 1);
         if ((rc = watch_profile(r, err)) != 0 ||
             (rc = step_run(&res, &r->session, r->data.train.loader, &opts, lr,
                            r->state.global_step + 1, err)) != 0)

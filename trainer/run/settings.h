@@ -101,7 +101,7 @@ struct settings {
     const char  *offload_optimizer;     /* where states lie: none (on the device), cpu */
     const char  *offload_param;         /* where weights and gradients do, likewise */
     int64_t      nproc;                 /* ranks to start on this host, or with dry_run to plan
-                                           for; 0: as the process was started */
+                                           for; 0: as the process was started; SETTINGS_GPUS */
     int64_t      ddp_timeout;           /* seconds that ranks wait for each other */
     int64_t      threads;               /* per rank; 0: by CPUs */
     double       memory_log;            /* seconds between samples of memory; 0: none */
@@ -116,6 +116,8 @@ struct settings {
     const char *const *shared;
     size_t       n_shared;
 };
+
+#define SETTINGS_GPUS (-1)              /* nproc: as many as there are GPUs */
 
 bool settings_given(const struct settings *s, const char *name);
 

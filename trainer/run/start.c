@@ -7,6 +7,7 @@
 
 #include "libckpt/log.h"
 #include "libckpt/io/path.h"
+#include "trainer/comm/report.h"
 #include "trainer/checkpoint/adapter.h"
 #include "trainer/run/model_find.h"
 #include "trainer/checkpoint/proof.h"
@@ -63,15 +64,32 @@ static int find_base(struct run_start *start, struct ckpt_err *err)
     return rc;
 }
 
+/* Ranks that are started again go on from what earlier tries saved, whatever the settings say; a
+ * checkpoint below those is another run's. */
+static int find_saved(struct run_start *start, struct run_dir *d, struct ckpt_err *err)
+{
+    int64_t first = report_saved_before();
+    int rc;
+
+    if (first < 0)
+        return 0;
+    snprintf(start->folder, sizeof start->folder, "%s", d->path);
+    if ((rc = find_newest(start, d, true, err)) == 0 && (!*start->resume || start->number < first))
+        *start = (struct run_start){.step = -1};
+    return rc;
+}
+
 /* Rank 0's choice. */
 static int find(struct run_start *start, const struct settings *set, struct run_dir *d,
                 struct ckpt_err *err)
 {
     const char *from = set->resume_from_checkpoint;
     bool adapted;
-    int rc = 0;
+    int rc = find_saved(start, d, err);
 
-    if (from && is_one_of(from, "latest", "true")) {
+    if (rc || *start->resume) {
+        ;
+    } else if (from && is_one_of(from, "latest", "true")) {
         snprintf(start->folder, sizeof start->folder, "%s", d->path);
         rc = find_newest(start, d, true, err);
     } else if (from && !is_one_of(from, "none", "false")) {

@@ -6,6 +6,7 @@
 #include "formats/formats.h"
 #include "libckpt/log.h"
 #include "trainer/checkpoint/weights.h"
+#include "trainer/comm/report.h"
 
 /* The sticky failures of device and communicator, in that order. */
 static int broken(const struct session *s, struct ckpt_err *err)
@@ -96,6 +97,7 @@ int step_run(struct step_result *out, const struct session *s, struct loader *lo
 
         if (j + 1 == data->n_micro)
             zero_last(zero);
+        report_part();
         model_drop_key(s->model, opts->seed, comm->rank, (uint64_t)number << 24 | (uint64_t)j);
         rc = model_loss_grad(s->model, zero_weights(zero), data->micro[j], scale, &sum, err);
         loss += sum;

@@ -142,6 +142,25 @@ TEST(sizes)
     }
 }
 
+TEST(words_beside_numbers)
+{
+    static const struct { const char *text; int64_t value; } rows[] = {
+        {"any", -1}, {"full", -2}, {"3", 3}, {"0", 0},
+    };
+    struct parsed p = {0};
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        PARSE(&p, "--slow", "--width", rows[i].text);
+        assert_int_equal(p.rc, 0);
+        assert_int_equal(p.v.width, rows[i].value);
+        parsed_release(&p);
+    }
+    PARSE(&p, "--slow", "--width", "ful");
+    assert_said(&p, CKPT_EUSAGE, "--width: \"ful\" is no whole number");
+    PARSE(&p, "--slow", "--width", "-1");
+    assert_said(&p, CKPT_EUSAGE, "--width: -1 is out of range, 0 to 9 wanted");
+}
+
 TEST(choices)
 {
     struct parsed p = {0};
