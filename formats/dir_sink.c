@@ -27,7 +27,7 @@ static int sink_write(void *self, size_t i, int64_t start, int64_t count, const 
                              to.offset, err);
 }
 
-/* Frees s; its directory is the caller's then. */
+/* Free s, and give its directory to the caller. */
 static struct ckpt_outdir *release(struct dir_sink *s)
 {
     struct ckpt_outdir *dir = s->dir;

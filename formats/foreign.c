@@ -13,12 +13,12 @@
 
 #include "formats/place.h"
 
-/* What must be there: bytes at a place, a name, entries of the folder; NULL is not asked for. */
+/* Evidence: bytes at an offset, a name, entries of the folder; NULL is not checked. */
 struct row {
     const char *magic;
     size_t      n, at;
-    const char *glob;           /* of its own name */
-    const char *inside[2];      /* globs of entries, files or folders */
+    const char *glob;           /* pattern of its own name */
+    const char *inside[2];      /* patterns of entries, files or folders */
     const char *what, *hint;
 };
 

@@ -1,4 +1,4 @@
-/* formats - see formats.h.  The one room that knows all rows. */
+/* formats - see formats.h.  The only file that knows all rows. */
 #include "formats/formats.h"
 
 #include <assert.h>
@@ -40,7 +40,7 @@ const struct ckpt_format *ckpt_format_named(const char *name)
     return NULL;
 }
 
-/* A web page, whatever stands before its first tag and however that is spelt. */
+/* Whether it is a web page, with anything before its first tag, in any case. */
 static bool is_html(const struct ckpt_place *p)
 {
     static const char *const tags[] = {"<!doctype html", "<html"};
@@ -55,7 +55,7 @@ static bool is_html(const struct ckpt_place *p)
     return false;
 }
 
-/* Fill hint with the last folder of that pattern, for users who named its parent. */
+/* Hint at the last folder that matches, for users who named its parent. */
 static void hint_folder(const struct ckpt_place *p, const char *glob, struct ckpt_err *err)
 {
     const char *last = NULL;
@@ -104,7 +104,7 @@ static int tell_directory(const struct ckpt_place *p, struct ckpt_err *err)
     return rc;
 }
 
-/* The file that a download writes before it has the name of this one. */
+/* Whether the temporary file of a download belongs to a file of this name. */
 static bool has_partner(const struct ckpt_place *p, const char *suffix)
 {
     char name[4096];
@@ -163,8 +163,8 @@ static int choose(const struct ckpt_format **out, const struct ckpt_place *p,
 #define MAX_DEPTH 6
 
 /*
- * The same; an archive of one thing that is no checkpoint yet is looked into, and the folder of a
- * run is left for the newest checkpoint in it: *inside then is its path in arena, else NULL.
+ * The same, but an archive of one thing that is not a checkpoint is entered, and for the folder
+ * of a run its newest checkpoint is chosen: *inside then is its path in arena, else NULL.
  */
 static int choose_inside(const struct ckpt_format **out, const char **inside,
                          struct ckpt_place *p, struct ckpt_arena *arena, struct ckpt_err *err)
@@ -227,7 +227,7 @@ static int open_with(struct ckpt_source **out, const struct ckpt_format *format,
             rc = choose_inside(&format, &inside, &p, &arena, err);
         if (rc == 0) {
             assert(format);
-            ckpt_err_clear(err);        /* of an earlier call: readers look at err->code */
+            ckpt_err_clear(err);        /* from an earlier call: callers look at err->code */
             rc = format->open(out, &p, &own, err);
         }
         if (rc == 0 && inside && ckpt_source_info(*out))

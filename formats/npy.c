@@ -12,7 +12,7 @@
 
 /* -- the array ------------------------------------------------------------------------------- */
 
-/* Whether elements are numbers that tensors have. */
+/* Check that elements are numbers of a type that tensors have. */
 static int check_elements(const struct npy *h, struct ckpt_err *err)
 {
     char shown[200];
@@ -32,7 +32,7 @@ static int check_elements(const struct npy *h, struct ckpt_err *err)
     return CKPT_EUNSUPPORTED;
 }
 
-/* Strides of column-major order: each axis is as far as the product of those before it. */
+/* Strides of column-major order: each is the product of the preceding dims. */
 static int column_major(const int64_t **out, const struct ckpt_shape *s, struct ckpt_arena *a,
                         struct ckpt_err *err)
 {
@@ -42,7 +42,7 @@ static int column_major(const int64_t **out, const struct ckpt_shape *s, struct 
         return ckpt_nomem(err, CKPT_MAX_RANK * sizeof *stride);
     for (int k = 0; k < s->rank; k++) {
         stride[k] = step;
-        step *= s->dim[k];              /* the product of all was checked */
+        step *= s->dim[k];              /* cannot overflow: the product of all was checked */
     }
     *out = stride;
     return 0;
@@ -97,7 +97,7 @@ bool npy_is_ids(const unsigned char *head, size_t n)
 
     if (n < 12 || memcmp(head, NPY_MAGIC, 6) != 0)
         return false;
-    len = (size_t)head[8] | (size_t)head[9] << 8;       /* one that is longer is none of a list */
+    len = (size_t)head[8] | (size_t)head[9] << 8;       /* a longer header is not that of a list */
     return len <= n - first && npy_parse(&h, (const char *)head + first, len, &ignored) == 0 &&
            ckpt_dtype_class(h.dtype) == CKPT_CLASS_INT && h.dtype != CKPT_BOOL && !h.swapped &&
            !h.fortran && h.shape.rank >= 1 && h.shape.rank <= 2;
@@ -122,10 +122,10 @@ static void close_arrays(void *self)
     ckpt_free(a);
 }
 
-/* Fragments do the work. */
+/* Tensors are read by their fragments. */
 static const struct ckpt_source_ops ops = {.format = "numpy", .close = close_arrays};
 
-/* The length of "NAME.npy" without its end, or 0. */
+/* The length of "NAME.npy" without the suffix, or 0. */
 static size_t stem(const char *name)
 {
     size_t n = strlen(name);
@@ -133,7 +133,7 @@ static size_t stem(const char *name)
     return n > 4 && strcmp(name + n - 4, ".npy") == 0 ? n - 4 : 0;
 }
 
-/* Whether an archive holds arrays and nothing else. */
+/* Whether an archive contains arrays and nothing else. */
 static bool holds_arrays(struct ckpt_dir *dir, int depth)
 {
     struct ckpt_err ignored = {0};
@@ -173,7 +173,7 @@ static int keep(struct arrays *a, struct ckpt_file *file, struct ckpt_err *err)
     return 0;
 }
 
-/* The arrays of a folder of the archive; prefix ends in / or is empty. */
+/* Add the arrays in a folder of the archive; prefix ends in / or is empty. */
 static int add_folder(struct arrays *a, struct ckpt_tensors *list, struct ckpt_dir *dir,
                       const char *prefix, int depth, struct ckpt_err *err)
 {

@@ -38,7 +38,7 @@ static bool is_torch_tar(struct ckpt_dir *dir)
            ckpt_dir_has(dir, "tensors");
 }
 
-/* torch.save's first member; its archives are files to their format, whatever is wrong in them. */
+/* Whether torch.save's first member comes first; such an archive stays a file, even if damaged. */
 static bool begins_as_torch(const struct ckpt_place *p)
 {
     size_t n = p->head_len > 30 ? p->head[26] + 256u * p->head[27] : 0;
@@ -46,7 +46,7 @@ static bool begins_as_torch(const struct ckpt_place *p)
     return n >= 8 && n <= p->head_len - 30 && memcmp(p->head + 30 + n - 8, "data.pkl", 8) == 0;
 }
 
-/* See a tar or zip file as the directory that it holds.  torch's own archives stay files. */
+/* Turn a tar or zip file into the directory inside.  torch's own archives stay files. */
 static int enter_archive(struct ckpt_place *p, const char *spool, struct ckpt_err *err)
 {
     struct ckpt_file *copy;
@@ -71,7 +71,7 @@ static int enter_archive(struct ckpt_place *p, const char *spool, struct ckpt_er
     return rc;
 }
 
-/* A path as it lies there, or as what it packs: p->dir or p->file. */
+/* Open a path as it is, or as the directory it packs: p->dir or p->file. */
 static int open_one(struct ckpt_place *p, const char *path, unsigned flags, const char *spool,
                     struct ckpt_err *err)
 {

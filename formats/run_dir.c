@@ -1,17 +1,18 @@
 /*
  * formats/run_dir - see formats/run_dir.h.
  *
- * What training programs lay around their checkpoints:
+ * Folders in which training programs put their checkpoints:
  *   HF Trainer    RUN/checkpoint-<step>/
  *   accelerate    PROJECT/checkpoints/checkpoint_<i>/
  *   Ray Train 1   [EXPERIMENT/]TRIAL/checkpoint_<i, six digits>/[checkpoint/], beside result.json
  *   Ray Train 2   RUN/<any name>/[checkpoint/], named by RUN/checkpoint_manager_snapshot.json
  *   Lightning     RUN/checkpoints/last.ckpt, or ...step=<step>.ckpt
- * Numbers are compared as numbers.  None of these programs marks a save as ended, but each writes
- * one file late: a newest folder without it, where an older one has it, was cut off.
+ * Numbers are compared as numbers.  None of these programs marks a save as complete, but each
+ * writes one file late: if the newest folder lacks it and an older one has it, the newest save
+ * was interrupted.
  *
- * Sources: transformers 5.17 trainer_utils.py get_last_checkpoint, accelerate 1.15
- * accelerator.py save_state, ray 2.5x train/_internal/storage.py and
+ * Sources: transformers 5.17 trainer_utils.py get_last_checkpoint, accelerate 1.15 accelerator.py
+ * save_state, ray 2.5x train/_internal/storage.py and
  * train/v2/_internal/execution/checkpoint/checkpoint_manager.py, lightning 2.6
  * pytorch/callbacks/model_checkpoint.py.
  */
@@ -33,12 +34,12 @@ static const char *const stems[] = {"checkpoint-", "checkpoint_"};
 static const char *const late[] = {"trainer_state.json", "random_states_0.pkl", ".metadata"};
 static const char *const weights[] = {"*.safetensors", "*.pt", "*.pth", "*.bin", "*.ckpt",
                                       "*.gguf"};
-/* What lies beside weights under names that are as good as theirs. */
+/* Files beside the weights with the same suffixes. */
 static const char *const states[] = {"optim*", "*_optim*", "*sched*", "*rng*", "random_state*",
                                      "*scaler*", "*sampler*", "extra_state*", "training_args*"};
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* What stands after the stem when that is a number of at most 18 digits; else -1. */
+/* The number after the stem, if it has at most 18 digits; else -1. */
 static int64_t number_of(const char *name, const char *stem)
 {
     size_t n = strlen(stem), digits;
@@ -51,7 +52,7 @@ static int64_t number_of(const char *name, const char *stem)
     return strtoll(name + n, NULL, 10);
 }
 
-/* The folder of the highest number below `below`. */
+/* The folder with the highest number less than `below`. */
 static const char *highest(const struct ckpt_place *p, const char *stem, int64_t below)
 {
     const char *name = NULL;
@@ -96,7 +97,7 @@ static int doubt(const struct ckpt_place *p, const char *name, const char *why,
     return ckpt_err_hint(err, "%s/%s looks like one", p->path, name);
 }
 
-/* The newest of numbered folders, unless its save was cut off. */
+/* The newest numbered folder, unless its save was interrupted. */
 static int pick_numbered(const char **out, const struct ckpt_place *p, struct ckpt_err *err)
 {
     const char *name = NULL, *stem = NULL;
@@ -130,7 +131,7 @@ static int pick_numbered(const char **out, const struct ckpt_place *p, struct ck
     return 0;
 }
 
-/* Ray Train 2: what the index of the run calls the latest. */
+/* Ray Train 2: the latest checkpoint according to the run's index. */
 static int pick_snapshot(const char **out, const struct ckpt_place *p, struct ckpt_arena *arena,
                          struct ckpt_err *err)
 {
@@ -158,7 +159,7 @@ static int pick_snapshot(const char **out, const struct ckpt_place *p, struct ck
     return rc;
 }
 
-/* Ray's experiment: the trial in it, known by its result.json. */
+/* Ray's experiment: the trial in it, recognised by its result.json. */
 static int pick_trial(const char **out, const struct ckpt_place *p, struct ckpt_err *err)
 {
     const char *name = NULL;
@@ -174,7 +175,7 @@ static int pick_trial(const char **out, const struct ckpt_place *p, struct ckpt_
     return 0;
 }
 
-/* The only file of weights of a folder that is known to be a checkpoint. */
+/* The single weights file of a folder that is known to be a checkpoint. */
 static int pick_file(const char **out, const struct ckpt_place *p, struct ckpt_err *err)
 {
     *out = NULL;
@@ -191,7 +192,7 @@ static int pick_file(const char **out, const struct ckpt_place *p, struct ckpt_e
     return 0;
 }
 
-/* The number after "step=" in a name of Lightning's, or -1. */
+/* The number after "step=" in one of Lightning's names, or -1. */
 static int64_t step_of(const char *name)
 {
     const char *at = strstr(name, "step=");
@@ -200,7 +201,7 @@ static int64_t step_of(const char *name)
     return digits > 0 && digits <= 18 ? strtoll(at + 5, NULL, 10) : -1;
 }
 
-/* Lightning's folder of .ckpt files: the last one, by its name or its step. */
+/* Lightning's folder of .ckpt files: the last one, by name or by step. */
 static int pick_ckpt(const char **out, const struct ckpt_place *p, struct ckpt_err *err)
 {
     const char *best = NULL;
@@ -249,7 +250,7 @@ static int pick(const char **out, const struct ckpt_place *p, struct ckpt_arena 
         *out = "checkpoints";
     if (*out)
         return 0;
-    for (size_t i = 0; i < p->n_entry; i++)     /* of Ray Train 2, its index lost */
+    for (size_t i = 0; i < p->n_entry; i++)     /* of Ray Train 2, without its index */
         if (p->entry[i].is_dir && fnmatch("checkpoint_[0-9]*", p->entry[i].name, 0) == 0) {
             only = p->entry[i].name;
             n++;
@@ -270,7 +271,7 @@ int run_dir_enter(struct ckpt_place *p, bool found, struct ckpt_arena *arena, bo
     int rc;
 
     *entered = false;
-    /* A model or adapter whose weights are missing, or are on their way, is not an older one. */
+    /* A model or adapter whose weights are missing or still arriving: do not enter an older one. */
     if (!p->dir || place_has(p, "config.json") || place_has(p, "adapter_config.json") ||
         place_is_partial(p))
         return 0;

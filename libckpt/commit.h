@@ -5,7 +5,7 @@
  * directory synced; a directory is built aside and renamed whole.  A failed sync is final: the
  * output is given up, never synced again.  The rule:
  *
- *   - The file or directory of a final name is whole, at any moment and after any failure.
+ *   - A file or directory under its final name is complete, at any moment and after any failure.
  *   - A commit that returns 0 lasts.  One that fails leaves the name as it was: absent, or the
  *     old file.  That holds for the last step too: a new name whose directory cannot be synced
  *     is taken back.  Only with CKPT_REPLACE, where the old file is gone by then, the new one
@@ -40,7 +40,7 @@ struct ckpt_outdir;             /* a directory being built */
 
 /*
  * CKPT_EUSAGE when a path is an address of another host (hf://owner/name, user@host:path): no
- * folder of such a name is made by mistake.
+ * folder of that name is created by mistake.
  */
 int ckpt_out_check(const char *path, struct ckpt_err *err);
 /*
@@ -67,8 +67,8 @@ int ckpt_out_copy(struct ckpt_out *out, uint64_t offset, const struct ckpt_file 
                   struct ckpt_err *err);
 bool ckpt_out_is_stream(const struct ckpt_out *out);
 /*
- * True when large writes go to the disk past the page cache: those whose memory has the same
- * place in a page of CKPT_OUT_PAGE bytes as their offset.  Other writes are right all the same.
+ * True when large writes bypass the page cache, as long as their memory is aligned like their
+ * file offset, modulo CKPT_OUT_PAGE bytes.  Other writes work too, through the page cache.
  */
 bool ckpt_out_is_direct(const struct ckpt_out *out);
 #define CKPT_OUT_PAGE 4096u
@@ -89,10 +89,10 @@ int ckpt_outdir_create(struct ckpt_outdir **out, const char *path, struct ckpt_e
 int ckpt_outdir_create_over(struct ckpt_outdir **out, const char *path, struct ckpt_err *err);
 /* Another process of the same save: write files into a staging directory someone created. */
 int ckpt_outdir_join(struct ckpt_outdir **out, const char *staging, struct ckpt_err *err);
-/* Where it is being built: absolute, for ckpt_outdir_join in a peer. */
+/* Absolute path of the directory while it is built, for ckpt_outdir_join in another process. */
 const char *ckpt_outdir_staging(const struct ckpt_outdir *dir);
-/* Create one file inside; rel may have several clean parts, whose folders are made; the only hidden
- * names are .metadata and .data_ready.  Commit it as a file. */
+/* Create one file inside; rel may have several clean parts, and their folders are created; the
+ * only hidden names allowed are .metadata and .data_ready.  Commit it as a file. */
 int ckpt_outdir_file(struct ckpt_out **out, struct ckpt_outdir *dir, const char *rel,
                      struct ckpt_err *err);
 /* Create a whole small file inside: create, write, commit. */

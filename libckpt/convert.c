@@ -11,7 +11,7 @@
 
 #define BLOCK 512               /* elements staged between two dtypes */
 
-/* Between an array of a stored type, at any alignment, and a stage. */
+/* Convert between an array of a stored type, at any alignment, and a staging array. */
 #define LOAD(name, type, wide, expr)                                                          \
     static void name(void *dst, const void *src, size_t n)                                    \
     {                                                                                         \
@@ -43,7 +43,7 @@ STORE(store_e5m2fnuz, uint8_t, float, ckpt_f32_to_f8_e5m2fnuz(v))
 LOAD(load_f64, double, double, v)
 STORE(store_f64, double, double, v)
 
-/* Integers as 64 bits: sign-extended, cut off on the way back. */
+/* Integers pass through 64 bits: sign-extended on the way in, truncated on the way out. */
 LOAD(load_bool, uint8_t, uint64_t, v != 0)
 LOAD(load_u8, uint8_t, uint64_t, v)
 LOAD(load_i8, int8_t, uint64_t, (uint64_t)(int64_t)v)
@@ -58,7 +58,7 @@ STORE(store_16, uint16_t, uint64_t, (uint16_t)v)
 STORE(store_32, uint32_t, uint64_t, (uint32_t)v)
 STORE(store_64, uint64_t, uint64_t, v)
 
-/* Each dtype passes through the stage that holds all its values: float, double or 64 bits. */
+/* Each dtype passes through a staging type that holds all its values: float, double or 64 bits. */
 static const struct row {
     void (*load_f)(void *dst, const void *src, size_t n);
     void (*store_f)(void *dst, const void *src, size_t n);
@@ -66,7 +66,7 @@ static const struct row {
     void (*store_d)(void *dst, const void *src, size_t n);
     void (*load_i)(void *dst, const void *src, size_t n);
     void (*store_i)(void *dst, const void *src, size_t n);
-    double low, high;           /* integers: what other values are clamped to */
+    double low, high;           /* integers: the range that other values are clamped to */
 } rows[CKPT_DTYPE_COUNT] = {
     [CKPT_BOOL] = {.load_i = load_bool, .store_i = store_bool, .high = 1},
     [CKPT_U8] = {.load_i = load_u8, .store_i = store_8, .high = UINT8_MAX},
@@ -167,11 +167,11 @@ __attribute__((target("avx2,f16c"))) static void f32_to_f16(unsigned char *dst,
     store_f16(dst + 2 * i, src + 4 * i, n - i);
 }
 
-/* The four conversions that checkpoints live on; false when there is no fast way. */
+/* The conversions that are frequent in checkpoints; false when there is no fast way. */
 static bool convert_fast(void *dst, enum ckpt_dtype to, const void *src, enum ckpt_dtype from,
                          size_t n)
 {
-    /* Asked of glibc: it has the answer ready, and not every compiler knows f16c. */
+    /* glibc detects it at start-up; __builtin_cpu_supports lacks f16c in some compilers. */
     bool avx2 = CPU_FEATURE_ACTIVE(AVX2);
     bool f16c = avx2 && CPU_FEATURE_ACTIVE(F16C);
     convert_fn *fn = to == CKPT_F32 && from == CKPT_BF16 && avx2   ? bf16_to_f32
@@ -191,7 +191,7 @@ struct stage {
     float    f[BLOCK];
     double   d[BLOCK];
     uint64_t i[BLOCK];
-    float    of_byte[256];      /* of 8-bit floats; filled when there are enough to look up */
+    float    of_byte[256];      /* the 256 values of an 8-bit float; filled when n makes that pay */
     bool     look_up;
 };
 
@@ -201,7 +201,7 @@ static void from_float(void *dst, enum ckpt_dtype to, const float *f, size_t n)
         rows[to].store_f(dst, f, n);
 }
 
-/* Towards zero and into the range; NaN is 0.  A bool is whether the value differs from 0. */
+/* Truncate towards zero and clamp; NaN becomes 0.  BOOL: whether the value differs from 0. */
 static void int_of_double(void *dst, enum ckpt_dtype to, struct stage *s, size_t n)
 {
     double low = rows[to].low, high = rows[to].high;
@@ -215,7 +215,7 @@ static void int_of_double(void *dst, enum ckpt_dtype to, struct stage *s, size_t
             s->i[k] = 0;
         else if (to == CKPT_U64)
             s->i[k] = v <= low ? 0 : v >= high ? UINT64_MAX : (uint64_t)v;
-        else if (v >= high)             /* 2^63 is one more than an I64 holds */
+        else if (v >= high)             /* for I64 high is 2^63, one more than its largest */
             s->i[k] = to == CKPT_I64 ? INT64_MAX : (uint64_t)high;
         else
             s->i[k] = (uint64_t)(int64_t)(v <= low ? low : v);
@@ -229,14 +229,14 @@ static void from_double(void *dst, enum ckpt_dtype to, struct stage *s, size_t n
         rows[to].store_d(dst, s->d, n);
     } else if (rows[to].store_i) {
         int_of_double(dst, to, s, n);
-    } else {                            /* as torch: first to float, then to the small type */
+    } else {                            /* as torch does: first to float, then to the small type */
         for (size_t k = 0; k < n; k++)
             s->f[k] = (float)s->d[k];
         from_float(dst, to, s->f, n);
     }
 }
 
-/* Rounded once, straight to the stage: 64 bits do not fit into a double. */
+/* Convert 64-bit integers with one rounding: a double could not hold them. */
 static void from_int(void *dst, enum ckpt_dtype to, struct stage *s, bool is_unsigned, size_t n)
 {
     if (rows[to].store_i) {

@@ -4,13 +4,13 @@
  * Floats round to nearest, ties to even; f64 -> 16-bit and 8-bit goes through f32 as torch's
  * casts do, and so do integers (rounded once).  int -> int keeps the low bits.  float -> int
  * truncates towards zero and clamps at the ends of the range, NaN gives 0 (torch leaves both to
- * the processor).  Anything but 0 is a true BOOL, NaN too.  Complex, sub-byte and quantised
- * types go to themselves only.
+ * the processor).  Any value but 0, NaN included, becomes a true BOOL.  Complex, sub-byte and
+ * quantised types convert to themselves only.
  *
- * NaN stays NaN, in these bits: BF16 0x7fc0 (torch's vector code of some processors says
- * 0xffff); F16 <-> F32 keeps sign and payload and sets the quiet bit, as the processor's
- * instructions and torch do; F8 as half.h says.  Vector code is chosen at run time and gives
- * the same bits as the plain loop (a unit test compares them).
+ * NaN stays NaN, in these bits: BF16 0x7fc0 (torch's vector code gives 0xffff on some
+ * processors); F16 <-> F32 keeps sign and payload and sets the quiet bit, as the processor's
+ * instructions and torch do; F8 as half.h says.  Vector code is chosen at run time and gives the
+ * same bits as the plain loop (a unit test compares them).
  */
 #ifndef CKPT_LIBCKPT_CONVERT_H
 #define CKPT_LIBCKPT_CONVERT_H

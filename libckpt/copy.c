@@ -32,11 +32,12 @@ struct job {
     struct part                 *part;      /* [n_part], by first */
     size_t                       n_part, n_piece;
     unsigned char              **buffer;    /* [workers][chunk + a page] */
-    struct proofs               *proofs;    /* of the source's checksums; NULL: by workers */
+    struct proofs               *proofs;    /* verifies the source's checksums; NULL: the workers
+                                               do */
     pthread_mutex_t              lock;      /* of all below */
     pthread_cond_t               next_changed;
     size_t                       next_piece; /* stream: the piece to be written next */
-    int                          failed;    /* the code of the first failure, which err tells */
+    int                          failed;    /* code of the first failure, whose text is in err */
     struct ckpt_err              err;
     uint64_t                     done, total;   /* bytes */
     struct timespec              told;
@@ -58,7 +59,8 @@ static int match(const struct ckpt_tensor *to, const struct ckpt_tensor *from,
     return 0;
 }
 
-/* Whether the kernel can copy the range: it lies verbatim at *from and goes verbatim to `to`. */
+/* Whether the kernel can copy the range: both the source (*from) and the sink (*to) store it
+ * unchanged. */
 static bool inside(struct job *j, const struct ckpt_sink_extent *to, size_t k, int64_t start,
                    int64_t count, struct ckpt_extent *from)
 {
@@ -66,7 +68,7 @@ static bool inside(struct job *j, const struct ckpt_sink_extent *to, size_t k, i
            ckpt_source_locate(j->src, k, start, count, from);
 }
 
-/* Elements of a piece: one buffer, or more where the bytes stay inside the kernel. */
+/* Choose the elements of a piece: a buffer's worth, or more where the kernel copies. */
 static void size_pieces(struct job *j, struct part *p, const struct ckpt_tensor *t)
 {
     size_t width = ckpt_dtype_size(t->dtype);
@@ -107,7 +109,7 @@ static int cut(struct job *j, struct ckpt_err *err)
                              t->name);
         *p = (struct part){.sink = i, .source = k, .first = j->n_piece};
         size_pieces(j, p, t);
-        /* Cannot overflow: a piece has a byte at least, and the bytes do not. */
+        /* Cannot overflow: every piece has at least one byte, and the byte count fits. */
         j->n_piece += (size_t)((t->numel - 1) / p->step + 1 +
                                ((t->numel - 1) % p->step >= p->step - p->less));
         j->n_part++;
@@ -148,8 +150,8 @@ static void tell(struct job *j, uint64_t bytes)
 }
 
 /*
- * Wait until all pieces before this one are written.  Pieces are begun in order, so a worker has
- * the piece that is waited for, and its failure wakes everybody.
+ * Wait until all pieces before this one are written.  Pieces are begun in order, so some worker
+ * holds the piece waited for, and its failure wakes all.
  */
 static int wait_until_next(struct job *j, size_t piece, struct ckpt_err *err)
 {
@@ -212,7 +214,7 @@ static int move_through(struct job *j, size_t piece, const struct part *p, int64
                                                                            p->source)->dtype));
     int rc = 0;
 
-    /* One round, unless a range was located as a whole but not in parts. */
+    /* One round, unless a range can be located as a whole but not in parts. */
     for (int64_t at = start, n; rc == 0 && at < start + count; at += n) {
         unsigned char *to = buffer;
 
@@ -295,19 +297,19 @@ int ckpt_copy(struct ckpt_sink *sink, struct ckpt_source *src,
         rc = cut(&j, err);
     if (workers > j.n_piece)
         workers = j.n_piece ? j.n_piece : 1;
-    /* What a stream has been given cannot be taken back: its workers prove before they write. */
+    /* Bytes sent to a stream cannot be taken back, so its workers verify before they write. */
     if (rc == 0 && !ckpt_sink_is_stream(sink))
         rc = guard_proofs_new(&j.proofs, workers < 2 ? workers : 2, err);
     if (rc == 0)
         rc = make_buffers(&j, workers, err);
     if (rc == 0)
         rc = ckpt_pool_run(workers, j.n_piece, work, &j, err);
-    if (j.failed) {                     /* not the failure of one that only waited for it */
+    if (j.failed) {            /* the first failure, not that of a worker that only waited for it */
         *err = j.err;
         rc = j.failed;
     }
     proved = guard_proofs_end(j.proofs, &wrong);
-    if (proved) {                       /* the reason why the others stopped */
+    if (proved) {                       /* the wrong checksum is why the others stopped */
         *err = wrong;
         rc = proved;
     }

@@ -6,8 +6,8 @@
  * Checksums that the source's files store are verified by threads beside the copy, before it
  * ends.  Ranges that lie verbatim on both sides never pass through user memory (ckpt_out_copy),
  * unless the file takes writes past the page cache (ckpt_out_is_direct), which are faster.  A
- * stream is written in order: a worker whose chunk is read waits until it is next, so that the
- * workers' buffers are the ring that is read ahead.
+ * stream is written in order: a worker that has read its chunk waits for the chunks before it, so
+ * the workers' buffers serve as read-ahead.
  */
 #ifndef CKPT_LIBCKPT_COPY_H
 #define CKPT_LIBCKPT_COPY_H
@@ -18,13 +18,13 @@
 
 CKPT_BEGIN_C
 
-/* Called at most a few times a second, from the calling thread's workers, one at a time. */
+/* Called at most a few times a second, from one worker at a time. */
 typedef void ckpt_copy_progress_fn(void *ctx, uint64_t done, uint64_t total);
 
-/* Zeroed it is the default. */
+/* All zero: the defaults. */
 struct ckpt_copy_opts {
-    size_t            size;             /* sizeof, or 0: as in version 0.1 */
-    size_t            workers;          /* 0: by CPUs, at most 8 */
+    size_t            size;             /* sizeof this struct; 0: version 0.1 */
+    size_t            workers;          /* 0: the number of CPUs, at most 8 */
     size_t            chunk_bytes;      /* 0: 4 MiB */
     ckpt_copy_progress_fn *progress;         /* NULL: none; counts bytes written */
     void             *progress_ctx;

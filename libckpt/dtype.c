@@ -73,7 +73,7 @@ static int same(const char *a, const char *b) { return b && strcasecmp(a, b) == 
 
 enum ckpt_dtype ckpt_dtype_parse(const char *name)
 {
-    for (int t = 1; t < CKPT_DTYPE_COUNT; t++)     /* the canonical spelling is the common one */
+    for (int t = 1; t < CKPT_DTYPE_COUNT; t++)  /* the canonical name is by far the most frequent */
         if (strcmp(name, rows[t].name) == 0)
             return (enum ckpt_dtype)t;
     if (strncasecmp(name, "torch.", 6) == 0)

@@ -2,7 +2,7 @@
  * dtype - element types: canonical names (safetensors' spelling), widths, aliases of others.
  *
  * Little-endian in memory and on disk.  Sub-byte types are listed for inspection and are never
- * converted; their width is told in bits.
+ * converted; their width is given in bits.
  */
 #ifndef CKPT_LIBCKPT_DTYPE_H
 #define CKPT_LIBCKPT_DTYPE_H

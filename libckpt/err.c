@@ -120,7 +120,7 @@ static bool begins_with(const char *text, const char *name, size_t n)
     return false;
 }
 
-/* Format, escape, and append to what is there (with front: prepend). */
+/* Format and escape, then append to the sentence (with front: prepend). */
 static void say(struct ckpt_err *err, bool front, const char *sep, const char *fmt, va_list ap)
 {
     char raw[sizeof err->text], old[sizeof err->text];

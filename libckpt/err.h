@@ -1,11 +1,11 @@
 /*
  * err - the error record: a code that says what the caller can do, and one sentence.
  *
- * The record is owned by the caller, has a fixed size (so that out-of-memory can be told
- * too) and is never NULL and never global.  It may hold anything when a call begins: a call that
- * fails fills it, a call that succeeds need not touch it, so the return code alone says which.
- * Text from files is escaped on its way in: control bytes, ESC, line ends and bidirectional
- * controls never reach a terminal.
+ * The record is owned by the caller, has a fixed size (so that out-of-memory can be told too) and
+ * is never NULL and never global.  Its content before a call does not matter: a failing call
+ * fills it, a successful one need not touch it, so only the return code says whether a call
+ * failed.  Text from files is escaped on its way in: control bytes, ESC, line ends and
+ * bidirectional controls never reach a terminal.
  */
 #ifndef CKPT_LIBCKPT_ERR_H
 #define CKPT_LIBCKPT_ERR_H

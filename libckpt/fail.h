@@ -1,8 +1,8 @@
 /*
  * fail - the codes of failures, and the calls that fill an error record (err.h).
  *
- * Most headers only name the record and most files only fill it: they include this header, and are
- * not recompiled when the record changes.
+ * Headers that only name the record, and files that only fill it, include this header instead of
+ * err.h and are not recompiled when the record changes.
  */
 #ifndef CKPT_LIBCKPT_FAIL_H
 #define CKPT_LIBCKPT_FAIL_H
@@ -19,7 +19,7 @@ struct ckpt_err;
 /* Each code says what the caller can do about it.  Exit statuses are those of sysexits(3). */
 enum ckpt_code {
     CKPT_OK           = 0,
-    CKPT_ENOTFOUND    = -1,  /* asked-for thing is absent, or no regular file: exit 66 */
+    CKPT_ENOTFOUND    = -1,  /* the requested thing is absent, or not a regular file: exit 66 */
     CKPT_EFORMAT      = -2,  /* bytes contradict the format or themselves: exit 65 */
     CKPT_EUNSUPPORTED = -3,  /* legal, but not read or written here: exit 65 */
     CKPT_EMISMATCH    = -4,  /* two inputs do not belong together: exit 65 */
@@ -27,7 +27,7 @@ enum ckpt_code {
     CKPT_EREFUSED     = -6,  /* would execute, unsafe path, not permitted: exit 77 */
     CKPT_ECREATE      = -7,  /* output cannot be created: exit 73 */
     CKPT_EIO          = -8,  /* read, write, sync or close failed: exit 74 */
-    CKPT_ENOMEM       = -9,  /* memory, processes, descriptors refused: exit 71 */
+    CKPT_ENOMEM       = -9,  /* memory, processes or descriptors ran out: exit 71 */
     CKPT_EDEVICE      = -10, /* a device or service is not available: exit 69 */
     CKPT_ECOMM        = -11, /* a peer rank failed; run again: exit 75 */
     CKPT_ESTATE       = -12, /* call out of order, our bug: exit 70 */
@@ -62,9 +62,9 @@ int ckpt_err_hint(struct ckpt_err *err, const char *fmt, ...) CKPT_PRINTF(2, 3);
 void ckpt_err_clear(struct ckpt_err *err);
 
 /*
- * The code of a call that failed and returned something else than a code: a pointer, a bool.
- * Never 0: a record that says nothing becomes CKPT_ESTATE with a sentence, so that a failure
- * cannot pass for success.
+ * The code of a failed call that returned something other than a code: a pointer, a bool.  Never
+ * 0: an empty record becomes CKPT_ESTATE with a sentence, so that a failure cannot pass for
+ * success.
  */
 int ckpt_err_code(struct ckpt_err *err);
 

@@ -1,7 +1,7 @@
 /*
  * file - random-access bytes to read: a file, or memory; and the directories they lie in.
  *
- * The one way in for every foreign byte.  No name below a directory handle leads out of it: no
+ * Every foreign byte is read through here.  No name below a directory handle leads out of it: no
  * absolute path, no "..", no symbolic link (unless CKPT_FOLLOW, or a link of the Hub client's
  * snapshots, io/snapshot.h).  Only regular files are opened, non-blocking so that a fifo cannot
  * hang the caller.  The size from fstat is the only number that is trusted.
@@ -48,16 +48,16 @@ int ckpt_dir_list(struct ckpt_dir *dir, struct ckpt_arena *arena, struct ckpt_en
                   size_t *n, struct ckpt_err *err);
 /*
  * Several directories seen as one: the nodes of a run each wrote a folder to their own disk.
- * Takes the n >= 1 directories, on failure too.  A file that several of them have must be the
- * same in all, byte by byte (compared when it is opened; CKPT_EFORMAT "ambiguous").
+ * Takes the n >= 1 directories, on failure too.  A file found in several of them must be
+ * identical in all, byte by byte (compared when it is opened; CKPT_EFORMAT "ambiguous").
  */
 int ckpt_dir_union(struct ckpt_dir **out, struct ckpt_dir **part, size_t n,
                    struct ckpt_err *err);
 /* True when rel names a regular file below dir that could be opened by the rules above. */
 bool ckpt_dir_has(struct ckpt_dir *dir, const char *rel);
 /*
- * Announce that the headers of these n files are read next: remote ones are fetched together,
- * for local ones nothing happens.  Absent names are no error.
+ * Announce that the headers of these n files are read next, so that remote ones can be fetched
+ * together; no effect on local files.  Absent names are no error.
  */
 int ckpt_dir_expect(struct ckpt_dir *dir, const char *const *rel, size_t n,
                     struct ckpt_err *err);
@@ -79,9 +79,9 @@ int ckpt_file_window(struct ckpt_file **out, struct ckpt_file *file, uint64_t of
                      uint64_t size, const char *name, struct ckpt_err *err);
 void ckpt_file_close(struct ckpt_file *file);
 
-const char *ckpt_file_name(const struct ckpt_file *file);   /* for messages, as it was given */
+const char *ckpt_file_name(const struct ckpt_file *file);  /* as the caller gave it, for messages */
 uint64_t ckpt_file_size(const struct ckpt_file *file);
-/* Descriptor, and in *base the offset of byte 0 in it, for copy_file_range; -1 for memory. */
+/* The descriptor, or -1 for memory; *base is the file's first byte in it, for copy_file_range. */
 int ckpt_file_fd(const struct ckpt_file *file, uint64_t *base);
 
 /* The flags that the file, or its directory, was opened with. */

@@ -1,9 +1,9 @@
 /*
- * fragment - see fragment.h.  The one place where a box becomes bytes.
+ * fragment - see fragment.h.  Only here does a box become bytes.
  *
- * A range of elements is at most 2 * rank - 1 boxes; what a box shares with a fragment is a box
- * again, and reading that is a copy between two strided arrays, one of them in a file.  Axes
- * that lie densely on both sides are merged first, so that the usual tensor is a single read.
+ * A range of elements is at most 2 * rank - 1 boxes; the intersection of a box with a fragment is
+ * a box again, and reading that is a copy between two strided arrays, one of them in a file.
+ * Axes that are dense on both sides are merged first, so that the usual tensor is a single read.
  */
 #include "libckpt/fragment.h"
 
@@ -11,11 +11,11 @@
 
 #include "libckpt/mem.h"
 
-#define STAGE_BYTES  65536u     /* what scattered elements pass through */
-#define DIRECT_BYTES 4096u      /* shorter runs cost more in calls than in copying */
-#define GAP_BYTES    4096u      /* unwanted bytes that are read rather than skipped */
+#define STAGE_BYTES  65536u     /* buffer for scattered elements */
+#define DIRECT_BYTES 4096u      /* shorter runs cost more in calls than copying costs */
+#define GAP_BYTES    4096u      /* unwanted bytes up to this many are read rather than skipped */
 
-/* One axis of a box on its way from file to memory; distances in elements. */
+/* One axis of a box that is read from file to memory; strides in elements. */
 struct axis {
     int64_t count, mem, file;
 };
@@ -56,7 +56,7 @@ static struct ckpt_box box_of(const struct ckpt_shape *shape)
 static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Elements of the tensor between neighbours on each axis. */
+/* Row-major strides of the tensor, in elements. */
 static void rows_of(int64_t row[CKPT_MAX_RANK], const struct ckpt_shape *shape)
 {
     int64_t n = 1;
@@ -65,11 +65,11 @@ static void rows_of(int64_t row[CKPT_MAX_RANK], const struct ckpt_shape *shape)
         row[d] = n;
 }
 
-/* The largest box that begins with element at and ends before end.  Returns its elements. */
+/* The largest box that begins with element at and ends before end.  Returns its element count. */
 static int64_t first_box(struct ckpt_box *b, const struct ckpt_shape *shape, int64_t at,
                          int64_t end)
 {
-    int64_t rest = at, inner = 1;       /* inner: elements of the axes taken whole so far */
+    int64_t rest = at, inner = 1;       /* inner: elements of the axes covered in full so far */
 
     for (int d = shape->rank; d-- > 0; rest /= shape->dim[d]) {
         b->start[d] = rest % shape->dim[d];
@@ -84,7 +84,7 @@ static int64_t first_box(struct ckpt_box *b, const struct ckpt_shape *shape, int
     return inner;
 }
 
-/* What a and b share; false when nothing. */
+/* The intersection of a and b; false when it is empty. */
 static bool common(struct ckpt_box *out, int rank, const struct ckpt_box *a,
                    const struct ckpt_box *b)
 {
@@ -101,8 +101,8 @@ static bool common(struct ckpt_box *out, int rank, const struct ckpt_box *a,
 }
 
 /*
- * Describe reading box, which lies inside the fragment, into memory that begins with element
- * `start` of the tensor.  Returns the elements of the box.
+ * Plan the read of box, which lies inside the fragment, into memory whose first element is
+ * element `start` of the tensor.  Returns the element count of the box.
  */
 static int64_t plan(struct transfer *t, const struct ckpt_shape *shape,
                     const struct ckpt_box *box, int64_t start)
@@ -138,7 +138,7 @@ static void swap_bytes(unsigned char *p, int64_t n, enum ckpt_dtype dtype)
     size_t width = ckpt_dtype_size(dtype);
 
     if (ckpt_dtype_class(dtype) == CKPT_CLASS_COMPLEX) {
-        width /= 2;                     /* real and imaginary parts on their own */
+        width /= 2;                     /* complex: each part is swapped separately */
         n *= 2;
     }
     for (int64_t i = 0; width > 1 && i < n; i++, p += width)
@@ -151,8 +151,8 @@ static void swap_bytes(unsigned char *p, int64_t n, enum ckpt_dtype dtype)
 }
 
 /*
- * From bytes of the file to elements.  Little-endian floats have their sign in the last byte,
- * complex numbers that of the imaginary part in the last and of the real part in the middle.
+ * Swap, negate, conjugate.  In little-endian order a float's sign is in its last byte; a complex
+ * number's imaginary sign is in the last byte, its real sign in the last of the first half.
  */
 static void finish(unsigned char *p, int64_t n, const struct ckpt_fragment *f,
                    enum ckpt_dtype dtype)
@@ -174,7 +174,7 @@ static bool as_it_lies(const struct ckpt_fragment *f)
     return !f->swapped && !f->negated && !f->conjugated;
 }
 
-/* Step an odometer over the axes from `from` on; false when it is back at zero. */
+/* Advance an odometer over axes `from` and up; false when it wraps to zero. */
 static bool step(int64_t at[CKPT_MAX_RANK], const struct axis *a, int from, int n)
 {
     for (int d = from; d < n; d++) {
@@ -185,7 +185,7 @@ static bool step(int64_t at[CKPT_MAX_RANK], const struct axis *a, int from, int 
     return false;
 }
 
-/* Runs that lie densely on both sides: straight into place. */
+/* Read runs that are dense on both sides, straight into place. */
 static int read_direct(const struct transfer *t, struct ckpt_err *err)
 {
     int64_t at[CKPT_MAX_RANK] = {0}, run = t->axis[0].count;
@@ -207,7 +207,7 @@ static int read_direct(const struct transfer *t, struct ckpt_err *err)
     return 0;
 }
 
-/* n elements, far apart on either side.  Fixed widths let the compiler move registers. */
+/* Copy n elements that are strided on either side.  Fixed widths let the compiler use registers. */
 static void spread(unsigned char *dst, size_t to, const unsigned char *src, size_t from,
                    int64_t n, size_t width)
 {
@@ -220,7 +220,7 @@ static void spread(unsigned char *dst, size_t to, const unsigned char *src, size
     }
 }
 
-/* Sort by distance, in memory or in the file; stable, so that the result is one. */
+/* Sort axes by stride, in memory or in the file; a stable sort, so that the order is unique. */
 static void sort_axes(struct axis *a, int n, bool by_mem)
 {
     for (int d = 1; d < n; d++) {
@@ -233,7 +233,7 @@ static void sort_axes(struct axis *a, int n, bool by_mem)
     }
 }
 
-/* From the stage to their places.  Writes go in memory's order, since reads hit the cache. */
+/* From the stage to the elements' places, in memory order, since the reads hit the cache. */
 static void scatter(const struct transfer *t, unsigned char *dst, const unsigned char *stage,
                     struct axis *a, int n)
 {
@@ -258,15 +258,15 @@ static void scatter(const struct transfer *t, unsigned char *dst, const unsigned
     } while (step(at, a, 1, n));
 }
 
-/* How a box passes through the stage. */
+/* How a box is cut into reads of at most a stage. */
 struct staging {
-    struct axis axis[CKPT_MAX_RANK];    /* by distance in the file */
+    struct axis axis[CKPT_MAX_RANK];    /* sorted by stride in the file */
     int         n;                      /* of them */
-    int         whole;                  /* the first ones, taken whole each time */
-    int64_t     span;                   /* elements of the file between the ends of those */
-    int64_t     portion;                /* how many along the next axis go with them */
-    int64_t     pitch;                  /* elements of the stage between these */
-    bool apart; /* the gaps between these are skipped: a read for each */
+    int         whole;                  /* number of first axes that are read in full each time */
+    int64_t     span;                   /* elements of the file that those axes span */
+    int64_t     portion;                /* how many steps of the next axis one read takes */
+    int64_t     pitch;                  /* elements of the stage between those steps */
+    bool apart; /* the gaps between the steps are skipped: one read for each */
 };
 
 static void plan_staging(struct staging *s, const struct transfer *t)
@@ -289,10 +289,10 @@ static void plan_staging(struct staging *s, const struct transfer *t)
         return;
     s->apart = a[s->whole].file - s->span > gap;
     s->pitch = s->apart ? s->span : a[s->whole].file;
-    s->portion = 1 + (limit - s->span) / s->pitch;      /* pitch 0 would fit whole */
+    s->portion = 1 + (limit - s->span) / s->pitch;    /* pitch 0: the whole box would have fitted */
 }
 
-/* Fill the stage with n portions from `file` elements on. */
+/* Fill the stage with n steps, beginning at element `file`. */
 static int fill(const struct transfer *t, const struct staging *s, unsigned char *stage,
                 int64_t file, int64_t n, struct ckpt_err *err)
 {
@@ -311,8 +311,8 @@ static int fill(const struct transfer *t, const struct staging *s, unsigned char
 }
 
 /*
- * Elements scattered on either side: as many axes, in the file's order, as span a stage at most
- * are read at once; the next axis in portions, the others one by one.
+ * Elements that are scattered on either side: each read covers as many axes, in file order, as
+ * span at most a stage; the next axis is read in groups of steps, the others step by step.
  */
 static int read_staged(const struct transfer *t, unsigned char *stage, struct ckpt_err *err)
 {
@@ -335,7 +335,7 @@ static int read_staged(const struct transfer *t, unsigned char *stage, struct ck
             n = min64(s.portion, s.axis[k].count - at[k]);
             part[k].count = n;
             part[k].file = s.pitch;
-            at[k] += n - 1;             /* the odometer makes the last step */
+            at[k] += n - 1;             /* the odometer advances the last step itself */
         }
         if ((rc = fill(t, &s, stage, file, n, err)) != 0)
             return rc;
@@ -357,8 +357,8 @@ static int read_box(const struct transfer *t, unsigned char **stage, struct ckpt
 }
 
 /*
- * Where to begin looking for the piece of element `flat`: the right place when the pieces lie
- * in order, and a place like any other when they do not.
+ * Where to start searching for the piece of element `flat`: exact when the pieces are sorted by
+ * first element, otherwise any start will do.
  */
 static size_t look_from(const struct ckpt_shape *shape, const struct ckpt_fragment *frag,
                         size_t n, int64_t flat)
@@ -396,7 +396,7 @@ int ckpt_fragment_gather(void *dst, const struct ckpt_shape *shape, enum ckpt_dt
         int64_t left = first_box(&box, shape, at, start + count), all = left;
         size_t from = look_from(shape, frag, n_frag, at);
 
-        /* The pieces are disjoint, so the box is whole when its count is. */
+        /* The pieces are disjoint, so the box is complete when the counts add up. */
         for (size_t i = 0; rc == 0 && left > 0 && i < n_frag; i++) {
             t.f = &frag[from + i < n_frag ? from + i : from + i - n_frag];
             t.box = t.f->box ? t.f->box : &whole;
@@ -416,7 +416,7 @@ int ckpt_fragment_gather(void *dst, const struct ckpt_shape *shape, enum ckpt_dt
     return rc;
 }
 
-/* Whether all of [start, end) lies densely in f, and from where on. */
+/* Whether all of [start, end) lies contiguously in f, and at which offset. */
 static bool locate_in(uint64_t *offset, const struct ckpt_shape *shape, enum ckpt_dtype dtype,
                       const struct ckpt_fragment *f, int64_t start, int64_t end)
 {
@@ -457,7 +457,7 @@ bool ckpt_fragment_locate(struct ckpt_extent *out, const struct ckpt_shape *shap
 
         if (f->box && !common(&part, shape->rank, &first, f->box))
             continue;
-        out->file = f->file;            /* the one piece that holds the first element */
+        out->file = f->file;            /* [start, end) starts in exactly one piece */
         return as_it_lies(f) && locate_in(&out->offset, shape, dtype, f, start, start + count);
     }
     return false;

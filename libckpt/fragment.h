@@ -24,22 +24,23 @@ struct ckpt_box {
 };
 
 struct ckpt_fragment {
-    const struct ckpt_box *box;     /* in the coordinates of the whole tensor, in memory that
-                                       lives as long; NULL: all of the tensor, which is most */
+    const struct ckpt_box *box;     /* in the coordinates of the tensor, in memory that lives as
+                                       long as this; NULL, the usual case: the whole tensor */
     struct ckpt_file *file;         /* borrowed: stays open as long as its source */
     uint64_t          offset;       /* of the box's first element, in bytes */
     const int64_t    *stride;       /* elements between neighbours per axis, >= 0 each, as many
                                        as the rank; NULL: contiguous row-major over the box */
     bool              swapped;      /* elements lie big-endian */
-    bool              negated;      /* reading gives their negatives: floats and complex */
-    bool              conjugated;   /* reading gives their conjugates: complex only */
+    bool              negated;      /* values are negated when read: floats and complex */
+    bool              conjugated;   /* values are conjugated when read: complex only */
 };
 
-/* A box in arena: rank axes of start, NULL for zeros, and of count.  NULL when refused. */
+/* Allocate a box in arena from rank axes of start (NULL: zeros) and count; NULL when out of
+ * memory. */
 struct ckpt_box *ckpt_fragment_box(struct ckpt_arena *arena, int rank, const int64_t *start,
                                    const int64_t *count);
 
-/* A run of bytes that lies verbatim in a file. */
+/* A contiguous run of bytes of a file, stored as they are read. */
 struct ckpt_extent {
     struct ckpt_file *file;
     uint64_t          offset;
@@ -57,16 +58,17 @@ int ckpt_fragment_check(const struct ckpt_shape *shape, enum ckpt_dtype dtype,
                         const struct ckpt_fragment *frag, size_t n_frag, struct ckpt_err *err);
 
 /*
- * Read elements [start, start + count) of the tensor in row-major order into dst, gathering
- * from as many fragments as they touch.  The fragments must have passed the check.  They may
- * lie in any order; in order of their first element the ones touched are found by bisection.
- * Scattered elements are staged through 64 KiB, all that is allocated.  Any thread.
+ * Read elements [start, start + count) of the tensor in row-major order into dst, gathering from
+ * as many fragments as they touch.  The fragments must have passed the check.  Their order is
+ * free; if sorted by first element, the touched ones are found by bisection.  Scattered elements
+ * are staged through a 64 KiB buffer, the only allocation.  Any thread.
  */
 int ckpt_fragment_gather(void *dst, const struct ckpt_shape *shape, enum ckpt_dtype dtype,
                 const struct ckpt_fragment *frag, size_t n_frag, int64_t start, int64_t count,
                 struct ckpt_err *err);
 
-/* True when elements [start, start + count) lie verbatim in one piece of one file. */
+/* True when elements [start, start + count) are stored as they are read, in one piece of one
+ * file. */
 bool ckpt_fragment_locate(struct ckpt_extent *out, const struct ckpt_shape *shape,
                           enum ckpt_dtype dtype, const struct ckpt_fragment *frag, size_t n_frag,
                           int64_t start, int64_t count);

@@ -1,21 +1,21 @@
 /*
  * fragment_check - the proof that pieces tile a tensor; see fragment.h.
  *
- * Give every box a weight at its corners: the product over the axes of +1 at its start and -1
- * at its end.  These weights are the differences of "how many boxes cover this element", and
+ * Give every box a weight at its corners: the product over the axes of +1 at its start and -1 at
+ * its end.  These weights are the differences of "how many boxes cover this element", and
  * differences determine a bounded function; so the boxes cover each element exactly once if and
- * only if their corner weights add up to those of the whole.  Sorting the corners decides it in
- * n log n, and the first corner that does not add up is the first element covered wrongly.
+ * only if their corner weights add up to those of the whole.  Sorting the corners decides this in
+ * n log n, and the first corner whose weights do not add up is the first element covered wrongly.
  */
 #include <stdlib.h>
 
 #include "libckpt/fragment.h"
 #include "libckpt/mem.h"
 
-#define MAX_CORNERS ((size_t)1 << 22)   /* 32 MiB; a million pieces of a two-axis cut */
+#define MAX_CORNERS ((size_t)1 << 22)   /* 32 MiB; enough for a million pieces of a two-axis cut */
 
 struct corner {
-    uint32_t piece;             /* n_frag: the whole */
+    uint32_t piece;             /* piece number; n_frag: the whole tensor */
     uint32_t ends;              /* bit k: the end on axis[k], otherwise its start */
 };
 
@@ -23,7 +23,7 @@ struct cut {
     const struct ckpt_shape    *shape;
     const struct ckpt_fragment *frag;
     size_t                      n_frag;
-    int                         axis[CKPT_MAX_RANK];    /* those that some piece divides */
+    int                         axis[CKPT_MAX_RANK];    /* axes that are cut by some piece */
     int                         n_axis;
 };
 
@@ -37,11 +37,12 @@ static int64_t count_of(const struct ckpt_fragment *f, const struct ckpt_shape *
     return f->box ? f->box->count[d] : shape->dim[d];
 }
 
-/* Inside the shape, and inside the file. */
+/* The box lies inside the shape, and its bytes inside the file. */
 static int check_bounds(const struct ckpt_shape *shape, size_t width,
                         const struct ckpt_fragment *f, struct ckpt_err *err)
 {
-    uint64_t last = 0, cover = 1, end, part;    /* last: element of the file furthest out */
+    uint64_t last = 0, cover = 1, end, part;    /* last: offset of the last element in the file,
+                                                   in elements */
 
     for (int d = shape->rank; d-- > 0;) {
         int64_t start = start_of(f, d), count = count_of(f, shape, d);
@@ -56,7 +57,7 @@ static int check_bounds(const struct ckpt_shape *shape, size_t width,
         if (f->stride && (!ckpt_mul(&part, (uint64_t)(count - 1), (uint64_t)f->stride[d]) ||
                           !ckpt_add(&last, last, part)))
             return ckpt_fail_as(err, CKPT_EFORMAT, "bounds", "strides overflow");
-        cover *= (uint64_t)count;       /* cannot overflow: at most the shape's own count */
+        cover *= (uint64_t)count;       /* cannot overflow: at most the shape's element count */
     }
     if (!f->stride)
         last = cover - 1;
@@ -80,7 +81,7 @@ static void find_cut_axes(struct cut *c)
             }
 }
 
-/* The usual case, which needs no memory: at most one axis is cut, the pieces lie in order. */
+/* The usual case, which needs no memory: at most one axis is cut, and the pieces are in order. */
 static bool tile_in_order(const struct cut *c)
 {
     int64_t at = 0;
@@ -119,7 +120,7 @@ static int compare(const void *a, const void *b, void *ctx)
     return 0;
 }
 
-/* The element at a corner is covered 1 + excess times. */
+/* Report the element at a corner, which is covered 1 + excess times. */
 static int told(const struct cut *c, const struct corner *k, int64_t excess,
                 struct ckpt_err *err)
 {

@@ -23,8 +23,8 @@ void ckpt_log_hook(ckpt_log_fn *fn, void *ctx);
 void ckpt_log(enum ckpt_log_level level, const char *fmt, ...) CKPT_PRINTF(2, 3);
 
 /*
- * Progress of long work: done of total, in unit ("steps"; NULL: bytes).  Called as often as the
- * worker likes, by any thread; done == total ends it.  what and unit are string constants.
+ * Progress of long work: done of total, in unit ("steps"; NULL: bytes).  May be called often, by
+ * any thread; done == total ends it.  what and unit are string constants.
  */
 typedef void ckpt_log_progress_fn(void *ctx, const char *what, const char *unit, uint64_t done,
                                   uint64_t total);

@@ -8,8 +8,8 @@
 
 #include "libckpt/base/fault.h"
 
-#define ARENA_FIRST 4096u       /* what small requests are cut from: blocks double up to the */
-#define ARENA_BLOCK 65536u      /* largest, so that a small arena costs little */
+#define ARENA_FIRST 4096u       /* size of the first block for small requests; blocks double */
+#define ARENA_BLOCK 65536u      /* up to this size, so that a small arena costs little */
 
 struct ckpt_arena_block {
     struct ckpt_arena_block *next;
@@ -114,7 +114,7 @@ void *ckpt_arena_alloc(struct ckpt_arena *a, size_t n, size_t size)
         if (!b)
             return NULL;
         b->size = block;
-        /* A block of its own goes after the head, so that the head's rest stays in use. */
+        /* A block for one request goes after the head, so that the head's rest stays in use. */
         if (a->head && block == bytes) {
             b->next = a->head->next;
             a->head->next = b;

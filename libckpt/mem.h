@@ -1,5 +1,5 @@
 /*
- * mem - the single door to malloc, checked size arithmetic, and arenas.
+ * mem - the only caller of malloc; checked size arithmetic and arenas.
  *
  * Sizes that come from a file go through ckpt_add/ckpt_mul before they reach an allocation.
  * Builds with -DCKPT_FAULTS can make the n-th request fail (see fault.h).
@@ -16,7 +16,7 @@
 
 CKPT_BEGIN_C
 
-/* *out = a + b, a * b.  False on overflow, *out is then untouched. */
+/* *out = a + b, a * b.  False on overflow, when *out is untouched. */
 static inline bool ckpt_add(uint64_t *out, uint64_t a, uint64_t b)
 {
     uint64_t sum;
@@ -38,8 +38,8 @@ static inline bool ckpt_mul(uint64_t *out, uint64_t a, uint64_t b)
 }
 
 /*
- * For a large local buffer that is filled before it is read, which -ftrivial-auto-var-init would
- * zero at every call.
+ * For a large local buffer that is written before it is read: skip -ftrivial-auto-var-init, which
+ * would zero it at every call.
  */
 #if defined(__has_attribute)
 #if __has_attribute(uninitialized)
@@ -52,46 +52,46 @@ static inline bool ckpt_mul(uint64_t *out, uint64_t a, uint64_t b)
 
 /* n elements of size bytes, zeroed; NULL when refused or when the product overflows. */
 void *ckpt_alloc(size_t n, size_t size);
-/* As ckpt_alloc without zeroing, for buffers that kernels or reads fill: aligned to 64 bytes, from
- * CKPT_LARGE bytes on to a page. */
+/* As ckpt_alloc without zeroing, for buffers that kernels or reads fill: aligned to 64 bytes, or
+ * to a page from CKPT_LARGE bytes on. */
 #define CKPT_LARGE ((size_t)1 << 20)
 void *ckpt_alloc_buffer(size_t bytes);
-/* Grow an array to n elements; the old block stays valid and unchanged on NULL. */
+/* Grow an array to n elements; NULL when refused, and the old block is unchanged. */
 void *ckpt_grow(void *old, size_t n, size_t size);
 int ckpt_grow_double(void *array, size_t *cap, size_t size, struct ckpt_err *err);
 /*
- * Make space for one more element in an array that has n of *cap elements of size bytes; it
- * doubles.  array is the address of the pointer to it.  CKPT_ENOMEM, and nothing else, with the
- * array as it was.
+ * Make space for one more element in an array that has n of *cap elements of size bytes; the
+ * capacity doubles.  array is the address of the pointer to it.  The only failure is CKPT_ENOMEM,
+ * with the array unchanged.
  */
 static inline int ckpt_reserve(void *array, size_t n, size_t *cap, size_t size,
                                struct ckpt_err *err)
 {
     return n < *cap ? 0 : ckpt_grow_double(array, cap, size, err);
 }
-/* Make space for n elements in each of arrays that grow together.  CKPT_ENOMEM, and nothing else,
- * with *cap and the elements as they were. */
+/* Make space for n elements in each of several arrays that grow together.  The only failure is
+ * CKPT_ENOMEM, with *cap and the elements unchanged. */
 struct ckpt_array { void *array; size_t size; };
 int ckpt_reserve_all(const struct ckpt_array *all, size_t n_all, size_t *cap, size_t n,
                      struct ckpt_err *err);
-/* NULL is accepted.  Frees what any of the calls above gave. */
+/* Frees memory of any call above; NULL is accepted. */
 void ckpt_free(void *p);
 char *ckpt_strdup(const char *s);
 /* Fill err with CKPT_ENOMEM and the size that was asked for. */
 int ckpt_nomem(struct ckpt_err *err, size_t bytes);
 
 /*
- * An arena: memory that dies together.  A zeroed struct is a valid empty arena.
- * All requests are aligned to 16 bytes and zeroed.  One thread at a time.
+ * An arena: memory that is freed together.  A zeroed struct is a valid empty arena. All requests
+ * are aligned to 16 bytes and zeroed.  One thread at a time.
  */
 struct ckpt_arena {
     struct ckpt_arena_block *head;
     uint64_t used;             /* bytes handed out */
-    uint64_t limit;            /* refuse beyond this; 0 means none */
+    uint64_t limit;            /* refuse beyond this many bytes; 0: no limit */
 };
 
 void *ckpt_arena_alloc(struct ckpt_arena *a, size_t n, size_t size);   /* NULL when refused */
-/* As ckpt_reserve, for an array in an arena: the smaller one stays there until release. */
+/* As ckpt_reserve, for an array in an arena: the smaller array stays there until release. */
 int ckpt_arena_reserve(struct ckpt_arena *a, void *array, size_t n, size_t *cap, size_t size,
                        struct ckpt_err *err);
 char *ckpt_arena_strndup(struct ckpt_arena *a, const char *s, size_t len);

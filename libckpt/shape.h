@@ -24,7 +24,7 @@ struct ckpt_shape {
 
 /* False when a dim is negative, the rank is out of range or the product overflows. */
 bool ckpt_shape_numel(int64_t *out, const struct ckpt_shape *s);
-/* Bytes of the whole, sub-byte types rounded up.  False on overflow. */
+/* Bytes of all elements, sub-byte types rounded up.  False on overflow. */
 bool ckpt_shape_bytes(uint64_t *out, const struct ckpt_shape *s, enum ckpt_dtype t);
 bool ckpt_shape_equal(const struct ckpt_shape *a, const struct ckpt_shape *b);
 struct ckpt_shape ckpt_shape_of(int rank, const int64_t *dim);

@@ -10,7 +10,7 @@ struct ckpt_sink {
     const struct ckpt_tensors  *tensors;
     _Atomic(int64_t)           *written;    /* [n] elements of each tensor */
     bool                        stream;
-    size_t                      at;         /* stream: tensor in work */
+    size_t                      at;         /* stream: the tensor being written */
 };
 
 int ckpt_sink_new(struct ckpt_sink **out, const struct ckpt_sink_ops *ops, void *self,

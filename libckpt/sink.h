@@ -1,8 +1,9 @@
 /*
  * sink - the write side: takes the tensors of a list, range by range, and writes a format.
  *
- * The list of tensors is complete before the first byte, so a format lays out its files at once,
- * and ranges may arrive in any order from any thread (unless the sink is a stream).
+ * The list of tensors is complete before the first byte is written, so a format can lay out its
+ * files at once, and ranges may arrive in any order from any thread (unless the sink is a
+ * stream).
  */
 #ifndef CKPT_LIBCKPT_SINK_H
 #define CKPT_LIBCKPT_SINK_H
@@ -16,11 +17,11 @@
 
 CKPT_BEGIN_C
 
-/* Where a range goes verbatim. */
+/* The place in a file where a range is stored unchanged. */
 struct ckpt_sink_extent {
     struct ckpt_out *out;
     uint64_t         offset;                    /* bytes */
-    bool             seen;      /* must pass through write, which computes a checksum */
+    bool             seen;      /* must pass through write, for a checksum */
 };
 
 struct ckpt_sink_ops {
@@ -48,7 +49,7 @@ int ckpt_sink_write(struct ckpt_sink *sink, size_t i, int64_t start, int64_t cou
                     const void *src, struct ckpt_err *err);
 bool ckpt_sink_locate(struct ckpt_sink *sink, size_t i, int64_t start, int64_t count,
                       struct ckpt_sink_extent *out);
-/* A located range was put there by the caller: count it. */
+/* The caller put a located range into the file itself: count it. */
 void ckpt_sink_wrote(struct ckpt_sink *sink, size_t i, int64_t count);
 /*
  * Finish: every element of every tensor must have been written (counted; CKPT_ESTATE else).

@@ -1,4 +1,4 @@
-/* source - see source.h.  The checked wrappers over a format's or a view's calls. */
+/* source - see source.h.  Argument checks around a format's or a view's calls. */
 #include "libckpt/source.h"
 #include "libckpt/err.h"
 
@@ -100,13 +100,13 @@ const struct ckpt_extra *ckpt_source_extra(const struct ckpt_source *src, const 
 
 const json_t *ckpt_source_info(const struct ckpt_source *src) { return src->info; }
 
-/* The shape that the tensor's boxes are told in. */
+/* The shape whose coordinates the tensor's boxes use. */
 static struct ckpt_shape box_shape(const struct ckpt_tensor *t)
 {
     return t->flat ? ckpt_shape_1d(t->numel) : t->shape;
 }
 
-/* Put the tensor in front of the sentence, unless a source beneath has done so. */
+/* Prefix the error with the tensor's name, unless a source beneath has done so. */
 static int in_tensor(struct ckpt_err *err, const char *name)
 {
     size_t n = strlen(name);

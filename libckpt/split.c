@@ -1,7 +1,7 @@
 /* split - see split.h. */
 #include "libckpt/split.h"
 
-#define OPEN SIZE_MAX           /* in the shard that is being filled, not numbered yet */
+#define OPEN SIZE_MAX           /* in the shard being filled, not numbered yet */
 
 /* Number the tensors of the shard that is being filled. */
 static void number(size_t *shard_of, size_t from, size_t end, size_t shard)
@@ -13,7 +13,7 @@ static void number(size_t *shard_of, size_t from, size_t end, size_t shard)
 
 size_t ckpt_split(size_t *shard_of, const struct ckpt_tensors *list, uint64_t max_bytes)
 {
-    size_t n = 0, first = 0;            /* first: where the shard being filled may begin */
+    size_t n = 0, first = 0;         /* first: first tensor that may be in the shard being filled */
     bool filling = false;
     uint64_t used = 0;
 

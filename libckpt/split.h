@@ -13,10 +13,10 @@ CKPT_BEGIN_C
 
 /*
  * shard_of[i] for each tensor: tensors fill a shard in order, and the next begins when one would
- * pass max_bytes.  A larger tensor gets a shard of its own at once, and the shard being filled goes
- * on after it (so numbers need not rise along the list).  Tied tensors count whole.  Returns the
- * number of shards (>= 1).
- * Source: huggingface_hub 2.4 serialization/_base.py, split_state_dict_into_shards_factory.
+ * pass max_bytes.  A tensor larger than max_bytes gets a shard of its own at once, and the shard
+ * being filled goes on after it (so numbers need not rise along the list).  Tied tensors count in
+ * full.  Returns the number of shards (>= 1).  Source: huggingface_hub 2.4
+ * serialization/_base.py, split_state_dict_into_shards_factory.
  */
 size_t ckpt_split(size_t *shard_of, const struct ckpt_tensors *list, uint64_t max_bytes);
 

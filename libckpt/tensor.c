@@ -17,7 +17,7 @@ static int check_name(const char *name, size_t len, struct ckpt_err *err)
     return 0;
 }
 
-/* Room for one more, and the map on first use. */
+/* Make space for one more, and create the map on first use. */
 static int make_room(struct ckpt_tensors *list, struct ckpt_err *err)
 {
     int rc;

@@ -26,15 +26,15 @@ struct ckpt_tensor {
     enum ckpt_kind              kind;
     struct ckpt_shape           shape;
     int64_t                     numel;   /* of shape */
-    const struct ckpt_fragment *frag;    /* may be none: then only its source can read it */
+    const struct ckpt_fragment *frag;    /* may be empty: then only its source can read it */
     size_t                      n_frag;
     bool                        flat;    /* boxes are in the rank-1 view [numel] */
-    size_t                      alias_of;/* index of the tensor whose storage this one shares
-                                            whole and in the same shape (tied), or its own */
+    size_t                      alias_of;/* index of the tensor with the same shape whose storage
+                                            this one shares in full (tied), or its own */
     const char                 *stored;  /* quantised: the block type in the file, "Q4_K", "NF4",
-                                            while reading gives dtype; else NULL */
+                                            while reads give dtype; else NULL */
     uint64_t                    stored_bytes;   /* quantised: bytes in the file */
-    const char                 *unread;  /* why its values cannot be read, only listed: "of kind
+    const char                 *unread;  /* why the values cannot be read, only listed: "of kind
                                             sparse_coo, which is not read"; else NULL */
 };
 
@@ -59,9 +59,9 @@ int ckpt_tensors_add(struct ckpt_tensors *list, struct ckpt_tensor **out, const 
 /* Index by name, or SIZE_MAX. */
 size_t ckpt_tensors_find(const struct ckpt_tensors *list, const char *name);
 void ckpt_tensors_release(struct ckpt_tensors *list);
-/* Bytes of one tensor; it was checked when it was added. */
+/* Bytes of one tensor; cannot overflow, ckpt_tensors_add checked it. */
 uint64_t ckpt_tensor_bytes(const struct ckpt_tensor *t);
-/* Name of the block type or dtype in the file, and bytes there. */
+/* Name of the block type or dtype in the file. */
 const char *ckpt_tensor_stored(const struct ckpt_tensor *t);
 uint64_t ckpt_tensor_stored_bytes(const struct ckpt_tensor *t);
 

@@ -1,7 +1,7 @@
 /*
- * view - a source seen otherwise.  Each view takes the source beneath it (on failure too, *out is
- * then NULL) and changes exactly one thing; extras and info pass through.  out may be the place of
- * the source itself: ckpt_view_cast(&src, src, ...).
+ * view - transformations of a source.  Each view takes the source beneath it (on failure too,
+ * when *out is NULL) and changes exactly one thing; extras and info pass through.  out may point
+ * to the source itself: ckpt_view_cast(&src, src, ...).
  */
 #ifndef CKPT_LIBCKPT_VIEW_H
 #define CKPT_LIBCKPT_VIEW_H
@@ -48,15 +48,15 @@ int ckpt_view_filter(struct ckpt_source **out, struct ckpt_source *src,
                      size_t n_exclude, struct ckpt_err *err);
 
 /*
- * Several sources as one list, in order.  Takes all.  Duplicate names are refused.  Extras are
- * those of all, the first of each name; info is that of the first.
+ * Several sources as one list, in order.  Takes all.  Duplicate names are refused.  The extras of
+ * all are joined, the first of each name; info is the first source's.
  */
 int ckpt_view_join(struct ckpt_source **out, struct ckpt_source **src, size_t n,
                    struct ckpt_err *err);
 
 /*
- * n >= 1 checkpoints of one model as sum(weight[k] * x[k]) / sum(weight), weight NULL: all alike.
- * Takes all.  Sums are taken in f64 and rounded by ckpt_convert to the first's dtype;
+ * n >= 1 checkpoints of one model as sum(weight[k] * x[k]) / sum(weight); weight NULL: equal
+ * weights.  Takes all.  Sums are taken in f64 and rounded by ckpt_convert to the first's dtype;
  * integers and bools must be the same in all (found while reading: CKPT_EMISMATCH).  Names and
  * shapes must agree: CKPT_EMISMATCH.  Extras and info are the first's.
  */

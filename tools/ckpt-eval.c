@@ -12,7 +12,7 @@
 static const struct opt model_rows[] = {
     OPT_HEADING("Models"),
     OPT_PATH("base", "PATH", base, "model to compare with", .letter = 'b'),
-    OPT_PATH("adapter", "DIR", adapter, "PEFT adapter to put on each model"),
+    OPT_PATH("adapter", "DIR", adapter, "PEFT adapter to apply to each model"),
     OPT_PATH("tokenizer", "DIR", tokenizer, "directory of the tokenizer",
              .absent = "the model's"),
     OPT_TEXT("tag", "NAME", tag, "DeepSpeed folder to read", .absent = "named by latest"),
@@ -77,7 +77,8 @@ static const struct opt work_rows[] = {
     "max-new-tokens min-new-tokens do-sample temperature top-k top-p min-p repetition-penalty "  \
     "no-repeat-ngram-size num-beams length-penalty early-stopping seed"
 
-/* Which options have an effect together; eval.c knows what generation_config.json decides. */
+/* Which options have an effect together; options that depend on generation_config.json are
+ * checked in eval.c. */
 static const struct opt_rule rules[] = {
     {OPT_NEEDS,
      "eval-split max-eval-samples batch-size generate logits dataset-config data-field "
@@ -155,7 +156,7 @@ static int report(const struct cli *cli, const struct eval_result *base,
 struct job {
     const struct eval_want   *w;
     struct cli               *cli;
-    const struct eval_result *base;     /* counts where w names one */
+    const struct eval_result *base;     /* used where w names a base */
 };
 
 static int eval_item(void *ctx, const char *item, struct ckpt_err *err)
@@ -178,7 +179,7 @@ static int work(struct eval_want *w, struct cli *cli, char **rest, int n_rest, i
     const char *logits = w->logits, *hidden = w->hidden;
     int rc = cli_items_open(&items, rest, n_rest, cli->nul, err);
 
-    w->logits = w->hidden = NULL;       /* the base's are not asked for */
+    w->logits = w->hidden = NULL;       /* not written for the base */
     if (rc == 0 && w->base)
         rc = eval_run(&base, w, w->base, NULL, err);
     w->logits = logits;
@@ -190,7 +191,7 @@ static int work(struct eval_want *w, struct cli *cli, char **rest, int n_rest, i
     return rc;
 }
 
-/* Standard input is one thing: data, or models' paths. */
+/* Standard input can be only one of these: data, or models' paths. */
 static int check_stdin(const struct opt_list *data, char *const *rest, int n_rest,
                        struct ckpt_err *err)
 {

@@ -1,4 +1,4 @@
-/* ckpt-inspect - tell everything about a checkpoint without running a byte of it. */
+/* ckpt-inspect - report everything about a checkpoint without executing a byte of it. */
 
 #include "tools/cli_items.h"
 #include "tools/inspect/encode.h"
@@ -49,8 +49,8 @@ static const struct opt encode_rows[] = {
 #undef OPT_VALUES
 
 /*
- * Which options have an effect together.  Every path gets one kind of answer; options that a kind
- * has no use for are refused.  --tensor includes what --stats and --digest ask for.
+ * Which options have an effect together.  Every path gets one kind of answer; options without
+ * effect on it are refused.  --tensor includes the output of --stats and --digest.
  */
 static const struct opt_rule rules[] = {
     {OPT_ONLY, "encode", "special-tokens"},
@@ -93,7 +93,7 @@ static int together(const struct inspect_want *w, struct cli *cli, struct cli_it
 struct by_itself {
     const struct inspect_want *w;
     struct cli                *cli;
-    size_t                     n;       /* looked at so far */
+    size_t                     n;       /* paths reported so far */
 };
 
 static int inspect_item(void *ctx, const char *item, struct ckpt_err *err)
@@ -105,7 +105,7 @@ static int inspect_item(void *ctx, const char *item, struct ckpt_err *err)
     return inspect_path(b->w, b->cli, item, err);
 }
 
-/* --encode and --decode: of the one path that has the tokenizer. */
+/* --encode and --decode: with the tokenizer of the single path. */
 static int encode(const struct encode_want *e, struct cli *cli, char **rest, int n_rest,
                   struct ckpt_err *err)
 {

@@ -56,14 +56,15 @@ static const struct opt rows[] = {
 };
 #undef OPT_VALUES
 
-/* Which options have an effect together; merge.c knows what the output's format decides. */
+/* Which options have an effect together; those that depend on the output's format are checked in
+ * merge.c. */
 static const struct opt_rule rules[] = {
     {OPT_NEEDS, "weights", "average"},
     {OPT_BARS, "dry-run", "verify"},
     {OPT_BARS, "output=-", "verify overwrite"},
 };
 
-/* Where one of several items goes: OUTPUT/<last part>, or beside it as <item>-merged. */
+/* Output path of one of several items: OUTPUT/<last part>, or beside the item as <item>-merged. */
 static char *output_for(struct ckpt_arena *a, const char *output, const char *item, bool many)
 {
     size_t n = strlen(item);
@@ -80,7 +81,7 @@ static char *output_for(struct ckpt_arena *a, const char *output, const char *it
     return ckpt_arena_printf(a, "%s/%.*s", output, (int)(item + n - last), last);
 }
 
-/* One output of n inputs, and its line on stdout. */
+/* Make one output from n inputs, and print its line on stdout. */
 static int one(const struct merge_want *w, struct cli *cli, const char *const *input, size_t n,
                bool many, struct ckpt_err *err)
 {
@@ -97,7 +98,7 @@ static int one(const struct merge_want *w, struct cli *cli, const char *const *i
     return rc;
 }
 
-/* Each input by itself, as it comes. */
+/* Each input by itself, as it arrives. */
 struct by_itself {
     const struct merge_want *w;
     struct cli              *cli;
@@ -134,7 +135,7 @@ static bool is_file_name(const char *s)
     return ckpt_pack_of(s) != CKPT_PACK_NONE || ckpt_path_ends_in_any(s, tails);
 }
 
-/* The directory that several outputs go below, made with its parents where it is missing. */
+/* Create the directory for several outputs, and its parents, where missing. */
 static int make_below(const char *path, struct ckpt_err *err)
 {
     struct stat st;

@@ -113,7 +113,7 @@ int main(int argc, char **argv)
     if (rc == 0 && n_rest < 1)
         rc = ckpt_fail(&err, CKPT_EUSAGE, "where to publish is missing: ckpt-push DESTINATION "
                        "[PATH ...]");
-    if (rc == 0)                        /* a trainer may take hours until the first item comes */
+    if (rc == 0)                    /* a trainer may take hours until it announces the first item */
         rc = send_check(rest[0], &w.send, &err);
     if (rc == 0)
         rc = cli_items_open(&items, rest + 1, n_rest - 1, cli.nul, &err);

@@ -73,8 +73,9 @@ static const struct opt model_rows[] = {
              "fraction of the data to train on; the rest is kept for evaluation; 0: no split"),
     OPT_REAL("val-test-split-ratio", "X", val_test_split_ratio, 0, 1,
              "fraction of that rest for validation; what remains is for tests"),
-    OPT_PATH("data-dir", "DIR", data_dir, "directory of split data, written and found again"),
-    OPT_TEXT("dataset-name", "NAME", dataset_name, "its folder in --data-dir",
+    OPT_PATH("data-dir", "DIR", data_dir,
+             "directory of split data; a split that exists is used again"),
+    OPT_TEXT("dataset-name", "NAME", dataset_name, "name of the data's folder in --data-dir",
              .absent = "after --train-file"),
 };
 
@@ -161,10 +162,10 @@ static const struct opt loop_rows[] = {
     OPT_INT("save-steps", "N", save_steps, 0, 1e15,
             "optimizer steps between checkpoints; 0: at the end only"),
     OPT_INT("save-total-limit", "N", save_total_limit, 0, 1e9,
-            "number of newest checkpoints to keep, beside the best; 0: all"),
+            "number of newest checkpoints to keep besides the best one; 0: all"),
     OPT_PATH("resume-from-checkpoint", "PATH", resume_from_checkpoint,
              "checkpoint to resume from; latest or true: the newest complete one in --output-dir, "
-             "if there is one; none or false: start anew"),
+             "if there is one; none or false: a fresh start"),
     OPT_FLAG("overwrite-output-dir", overwrite_output_dir,
              "before the first step, remove checkpoints of earlier runs that this run would write "
              "again"),
@@ -177,8 +178,15 @@ static const struct opt loop_rows[] = {
             "seconds that ranks wait for each other at the start, and later while none of them "
             "comes any further"),
     OPT_INT("zero-stage", "N", zero_stage, 0, 3,
-            "ZeRO stage; 0: every rank holds everything; 3: weights, gradients and optimizer "
-            "state are sharded"),
+            "ZeRO stage; 0: every rank holds everything; 1: optimizer state is sharded; 2: and "
+            "gradients; 3: and weights"),
+    OPT_ENUM("fsdp", "NAME", fsdp, "no_shard shard_grad_op full_shard",
+             "the stage by FSDP's name: 0, 2 or 3", .absent = "the stage decides"),
+    OPT_ENUM("reduce-dtype", "TYPE", reduce_dtype, "float32 bfloat16 float16",
+             "type in which GPUs exchange gradients at stages 1 to 3; sums stay in float32 on each"),
+    OPT_ENUM("reshard-after-forward", "WHEN", reshard_after_forward, "auto true false",
+             "stage 3: free gathered weights after each use (true), keep them from step to step "
+             "(false), or keep them if GPU memory suffices (auto; on the CPU: free them)"),
     OPT_FLAG("stage3-gather-16bit-weights-on-model-save",
              stage3_gather_16bit_weights_on_model_save,
              "write model.safetensors in addition to the shards"),
@@ -201,7 +209,7 @@ static const struct opt loop_rows[] = {
 };
 #undef OPT_VALUES
 
-/* What single options ask of others; settings_check knows what their values do. */
+/* Which options depend on each other; checks of their values are in settings_check. */
 static const struct opt_rule rules[] = {
     {OPT_ONLY, "init-only", "init tokenizer output-dir seed zero-stage nproc threads"},
     {OPT_NEEDS, "val-test-split-ratio data-dir dataset-name", "train-split-ratio"},
@@ -215,14 +223,14 @@ static const struct opt_rule rules[] = {
     {OPT_NEEDS, "min-ranks", "max-restarts"},
 };
 
-/* Who is told of checkpoints, and whether anybody still listens. */
+/* State of announcing checkpoints on stdout. */
 struct told {
     struct cli     *cli;
-    int             failed;             /* stdout takes no more: told once, the status at the end */
+    int             failed;             /* stdout failed: reported once, and in the exit status */
     struct ckpt_err lost;               /* why */
 };
 
-/* A reader that left, or a full disk below it, is no reason to lose what is being trained. */
+/* A closed pipe, or a full disk behind stdout, must not end the training. */
 static int artifact(void *ctx, const char *path, struct ckpt_err *err)
 {
     struct told *t = ctx;
@@ -235,7 +243,7 @@ static int artifact(void *ctx, const char *path, struct ckpt_err *err)
     return 0;
 }
 
-/* A rank's own failure is its supervisor's to print; without one, it is told with the rank. */
+/* A rank's failure is printed by its supervisor; without one, it is printed here with the rank. */
 static void fail(void *ctx, const struct ckpt_err *err)
 {
     const struct told *t = ctx;
@@ -249,13 +257,13 @@ static void fail(void *ctx, const struct ckpt_err *err)
     cli_error(t->cli, &own);
 }
 
-/* What ranks may have each its own: paths on their hosts, and how each of them computes. */
+/* Settings that may differ between ranks: paths on their hosts, and how each of them computes. */
 static const char own_settings[] =
     "model init tokenizer adapter train-file eval-file data-dir chat-template output-dir "
     "resume-from-checkpoint dump-grads nproc ddp-timeout device device-memory-limit threads "
     "memory-log profile data-cache " TRAIN_START_OPTIONS;
 
-/* Start ranks, or be one, or the only one.  Returns the exit status. */
+/* Start ranks, be one of them, or be the only one.  Returns the exit status. */
 static int train(struct cli *cli, const struct settings *s, const struct train_start *start,
                  struct ckpt_err *err)
 {

@@ -17,15 +17,16 @@
 
 volatile int cli_stop;
 
-/* What SIGINT means while items come through a pipe; see cli_drain. */
+/* Meaning of SIGINT while items come through a pipe; see cli_drain. */
 static volatile sig_atomic_t drains, drained;
 static char drain_note[200];
 static size_t drain_note_len;
 static const bool *drain_quiet;
 
 /*
- * The first signal asks for an orderly end, one that comes a second later has its own way.  Within
- * that second it is the same request: timeout(1) signals the process and then its whole group.
+ * The first signal asks for an orderly end; another one a second later has its default action.
+ * Within that second it counts as the same request: timeout(1) signals the process and then its
+ * whole group.
  */
 static void on_signal(int sig)
 {
@@ -40,7 +41,7 @@ static void on_signal(int sig)
         drained = 1;
         first = now;
         if (!*drain_quiet && write(STDERR_FILENO, drain_note, drain_note_len) < 0)
-            errno = saved;              /* nobody reads it: as with other notes */
+            errno = saved;              /* a failed write is ignored, as for other notes */
     } else if (!cli_stop && !drain) {
         cli_stop = sig;
         first = now;
@@ -54,8 +55,8 @@ static void on_signal(int sig)
 
 void cli_drain(bool on) { drains = on; }
 
-/* A setting in backquotes at s: how many characters its name has, up to the value or the end; 0
- * when the tool has no such option. */
+/* Length of the name in a setting in backquotes at s, up to the value or the end; 0 when the
+ * tool has no such option. */
 static size_t setting_at(const struct cli *cli, const char *s)
 {
     size_t n = *s == '`' ? strspn(s + 1, "abcdefghijklmnopqrstuvwxyz0123456789_") : 0;
@@ -104,8 +105,9 @@ static void tell(void *ctx, enum ckpt_log_level level, const char *line)
 }
 
 /*
- * A closed standard descriptor would be given to the next file that is opened, and lines meant
- * for people would land in a checkpoint.  Fill the gap with one on which every use fails.
+ * The next file opened would get the number of a closed standard descriptor, and lines meant for
+ * people would be written into a checkpoint.  Fill the gap with a descriptor on which every use
+ * fails.
  */
 static void fill_descriptors(void)
 {
@@ -114,7 +116,7 @@ static void fill_descriptors(void)
             _exit(ckpt_err_status(CKPT_ENOMEM));
 }
 
-/* As many files as the system allows: a sharded checkpoint has one or two for every rank. */
+/* Raise the limit of open files: a sharded checkpoint has one or two for every rank. */
 static void allow_files(void)
 {
     struct rlimit files;
@@ -133,7 +135,7 @@ void cli_begin(struct cli *cli, const char *tool)
 
     fill_descriptors();
     allow_files();
-    sigaction(SIGPIPE, &standard, NULL);        /* quiet, though the parent ignored it */
+    sigaction(SIGPIPE, &standard, NULL);      /* end silently, even if the parent ignores SIGPIPE */
     cli->tool = tool;
     snprintf(drain_note, sizeof drain_note, "%s: interrupted: working through what the pipe still "
              "brings; once more ends it now\n", tool);
@@ -144,7 +146,7 @@ void cli_begin(struct cli *cli, const char *tool)
     ckpt_remote_stop_on(&cli_stop);
     for (size_t i = 0; i < sizeof orderly / sizeof orderly[0]; i++)
         sigaction(orderly[i], &act, NULL);
-    sigaction(SIGXFSZ, &ignore, NULL);          /* EFBIG tells it better */
+    sigaction(SIGXFSZ, &ignore, NULL);          /* EFBIG gives a better message */
 }
 
 void cli_ignore_pipe(void)
@@ -154,7 +156,7 @@ void cli_ignore_pipe(void)
     sigaction(SIGPIPE, &ignore, NULL);
 }
 
-/* An error as one JSON object, for programs; false when even that takes too much memory. */
+/* An error as one JSON object, for programs; false when memory does not suffice. */
 static bool error_json(const struct cli *cli, const struct ckpt_err *err, const char *text,
                        const char *hint)
 {
@@ -189,7 +191,7 @@ int cli_error(const struct cli *cli, const struct ckpt_err *err)
     return ckpt_err_status(err->code);
 }
 
-/* Everything printed so far has reached whoever reads it. */
+/* Flush stdout: whether everything printed so far was written. */
 static int check_stdout(struct ckpt_err *err)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))

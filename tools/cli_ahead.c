@@ -12,8 +12,8 @@
 #include "libckpt/mem.h"
 #include "tools/cli.h"
 
-#define MOST     256u           /* paths that wait, each with its lease: a descriptor */
-#define LOOK_MS  100            /* how long a signal may stay unseen */
+#define MOST     256u           /* most waiting paths: each has a lease, a descriptor */
+#define LOOK_MS  100            /* longest time until a signal is noticed */
 
 struct waiting {
     char             *path;
@@ -27,14 +27,14 @@ struct cli_ahead {
     struct waiting   item[MOST];        /* a ring */
     size_t           first, n;
     bool             ended, quit;
-    int              failed;            /* what ended it: the code of err, which is told once the
-                                           items before it are out; 0: the end of the pipe */
+    int              failed;            /* code of err, which ended reading; reported after the
+                                           items before it; 0: the end of the pipe */
     struct ckpt_err  err;
     int              pipe[2];           /* closing [1] wakes the thread */
     struct cli_lines lines;
 };
 
-/* A path into the ring, once there is space; its lease was taken before. */
+/* Put a leased path into the ring, once there is space. */
 static void put(struct cli_ahead *a, struct waiting w)
 {
     pthread_mutex_lock(&a->lock);
@@ -76,7 +76,7 @@ static void *read_all(void *ctx)
     return NULL;
 }
 
-/* Signals are for the thread that works: they interrupt what it waits for. */
+/* The thread blocks signals, so that they interrupt the main thread's waiting. */
 static int start_thread(struct cli_ahead *a)
 {
     sigset_t all, was;

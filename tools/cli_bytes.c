@@ -10,7 +10,7 @@
 #include "libckpt/io/spool.h"
 #include "tools/cli.h"
 
-/* A checkpoint of one file by its first bytes; all of these have a NUL among them. */
+/* Whether the first bytes are those of a single-file checkpoint; all of these contain a NUL. */
 static bool is_format(const unsigned char *h, size_t n)
 {
     static const unsigned char legacy[] = {0x80, 0x02, 0x8a, 0x0a};
@@ -28,8 +28,9 @@ static bool is_bytes(const unsigned char *h, size_t n)
 }
 
 /*
- * More cannot change the answer: text without a NUL, or with -0 a path that is ended by one.  Two
- * in a row end no path, and what writes an archive writes its first block at once.
+ * Whether more bytes cannot change the answer: text without a NUL, or with -0 a path that ends in
+ * one.  Two NULs in a row end no path, and a program that writes an archive writes its first
+ * block at once.
  */
 static bool is_enough(const unsigned char *h, size_t n, int end)
 {

@@ -16,14 +16,14 @@ struct cli_items {
     int    n, at;
     bool   from_stdin, bytes;   /* bytes: stdin is a checkpoint: one item, "-" */
     bool   pipe;                /* stdin is one */
-    bool   hold;                /* leases are kept */
+    bool   hold;                /* take leases */
     char **all;                 /* [n_all] of cli_items_all */
     size_t n_all, cap_all;
-    unsigned char     head[CLI_HEAD];   /* what was read of stdin to see what it is */
+    unsigned char     head[CLI_HEAD];   /* bytes of stdin read to classify it */
     size_t            head_len;
-    struct cli_ahead *ahead;    /* reads the pipe; NULL: lines are read when they are wanted */
+    struct cli_ahead *ahead;    /* reads the pipe; NULL: lines are read on demand */
     struct cli_lines  lines;
-    struct ckpt_lock **lease;   /* [n_lease] of the items at work */
+    struct ckpt_lock **lease;   /* [n_lease] of the current items */
     size_t             n_lease, cap;
 };
 
@@ -85,7 +85,7 @@ static void release_leases(struct cli_items *items)
         ckpt_lock_release(items->lease[--items->n_lease]);
 }
 
-/* Takes lease; without memory there is none, and the item is worked on all the same. */
+/* Takes lease; out of memory, the lease is dropped and the item is worked on without it. */
 static void keep_lease(struct cli_items *items, struct ckpt_lock *lease)
 {
     struct ckpt_err ignored = {0};
@@ -100,7 +100,7 @@ static void keep_lease(struct cli_items *items, struct ckpt_lock *lease)
 
 /* -- the next one ---------------------------------------------------------------------------- */
 
-/* A copy of a path, with its lease. */
+/* Give a copy of a path, and keep its lease. */
 static int give(struct cli_items *items, char **out, const char *path, struct ckpt_err *err)
 {
     *out = ckpt_strdup(path);

@@ -8,7 +8,7 @@
 
 #include "tools/cli.h"
 
-/* Whether standard input has something to read, its end included; false when quit came first. */
+/* Wait until standard input has something to read, or ends; false when quit came first. */
 static bool wait_for_input(const struct cli_lines *l)
 {
     struct pollfd fd[2] = {{.fd = STDIN_FILENO, .events = POLLIN},
@@ -22,7 +22,7 @@ static bool wait_for_input(const struct cli_lines *l)
     return fd[1].revents == 0;
 }
 
-/* Fill the buffer; nothing in it is the end. */
+/* Fill the buffer; it stays empty at the end. */
 static int fill(struct cli_lines *l, struct ckpt_err *err)
 {
     ssize_t got;
@@ -54,7 +54,7 @@ static int next_byte(int *c, struct cli_lines *l, struct ckpt_err *err)
     return 0;
 }
 
-/* One line, which may be empty; *n is SIZE_MAX at the end. */
+/* Read one line, which may be empty; *n is SIZE_MAX at the end. */
 static int read_line(struct cli_lines *l, size_t *n, struct ckpt_err *err)
 {
     int c, rc;

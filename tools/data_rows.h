@@ -1,5 +1,5 @@
 /*
- * data_rows - the options of all tools that take records: how data is read, what a record is.
+ * data_rows - the options of all tools that read records: how data is read, what a record is.
  */
 #ifndef CKPT_TOOLS_DATA_ROWS_H
 #define CKPT_TOOLS_DATA_ROWS_H

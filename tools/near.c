@@ -8,7 +8,7 @@
 
 static char dashed(char c) { return c == '_' ? '-' : c; }
 
-/* Levenshtein's, one row at a time. */
+/* Levenshtein distance, one row at a time. */
 size_t near_edits(const char *a, size_t n, const char *b)
 {
     size_t m = strlen(b), row[MOST + 1];

@@ -6,7 +6,8 @@
 
 #include <stddef.h>
 
-/* Edits between a[0..n) and b, "_" as "-"; SIZE_MAX when one is longer than is looked at. */
+/* Edit distance between a[0..n) and b, "_" equal to "-"; SIZE_MAX when one is too long to
+ * compare. */
 size_t near_edits(const char *a, size_t n, const char *b);
 
 #endif

@@ -1,4 +1,4 @@
-/* out - see out.h.  Both forms are written as the calls come: no tree is built. */
+/* out - see out.h.  Both forms are written during the calls: no tree is built. */
 #include "tools/out.h"
 
 #include <assert.h>
@@ -16,18 +16,18 @@
 #include "tools/term.h"
 
 #define MAX_COLUMNS OUT_FIT_COLUMNS
-#define CUT         200         /* characters of a name that a person sees */
+#define CUT         200         /* most characters of a name shown to people */
 #define MAX_BYTES   ((size_t)1 << 30)
 
 struct out {
     bool                     json, begun;
     struct ckpt_buf          text;
-    const struct out_column *column;    /* of the table in work */
+    const struct out_column *column;    /* columns of the current table */
     size_t                   n_column, n_cell;
     struct ckpt_arena        arena;     /* cells as text, for people */
     char                   **cell;
     size_t                   cap;
-    size_t                   screen;    /* columns of the terminal; 0: nothing is cut */
+    size_t                   screen;    /* columns of the terminal; 0: unlimited */
     bool                     bold;      /* headings are */
 };
 
@@ -46,7 +46,7 @@ int out_new(struct out **out, bool json, struct ckpt_err *err)
     return 0;
 }
 
-/* Text in quotes.  Bytes that jansson would refuse are told as \xNN first. */
+/* Put text in quotes; bytes that jansson would refuse become \xNN first. */
 static void put_quoted(struct out *o, const char *s)
 {
     static const char plain[] = "\"\\";
@@ -80,7 +80,7 @@ static void put_real(struct out *o, double v)
     char text[40];
 
     if (!isfinite(v)) {
-        ckpt_buf_put_str(&o->text, "null");     /* JSON has no word for it */
+        ckpt_buf_put_str(&o->text, "null");     /* JSON cannot express it */
         return;
     }
     for (int digits = 15; digits <= 17; digits++) {
@@ -195,7 +195,7 @@ void out_json(struct out *o, const char *key, const char *title, const json_t *v
         ckpt_buf_put_str(&b, "null");
     else if (ckpt_json_write(&b, value, 2, false, &err))
         o->text.failed = true;
-    for (size_t i = 0, n; i < b.len; i += n) {  /* a line of the value is a line of ours */
+    for (size_t i = 0, n; i < b.len; i += n) {  /* indent each line of the value */
         const unsigned char *end = memchr(b.data + i, '\n', b.len - i);
 
         n = end ? (size_t)(end - b.data) - i + 1 : b.len - i;
@@ -219,7 +219,7 @@ void out_table(struct out *o, const char *key, const struct out_column *column, 
     }
 }
 
-/* What comes before the next cell's value. */
+/* Write everything that precedes the next cell's value. */
 static void json_cell(struct out *o)
 {
     size_t i = o->n_cell++ % o->n_column;
@@ -232,7 +232,7 @@ static void json_cell(struct out *o)
     ckpt_buf_put(&o->text, ": ", 2);
 }
 
-/* Text as a person may see it, in the arena. */
+/* Copy text to the arena, escaped for people. */
 static char *escaped_text(struct out *o, const char *text)
 {
     char safe[CUT * 4 + 1];
@@ -241,7 +241,8 @@ static char *escaped_text(struct out *o, const char *text)
     return ckpt_arena_strndup(&o->arena, safe, strlen(safe));
 }
 
-/* Most text is plain: it is spared the room above, which builds that zero their stack pay for. */
+/* Plain text, the usual case, avoids escaped_text's large buffer, which some builds zero at each
+ * call. */
 static char *safe_text(struct out *o, const char *text)
 {
     size_t n = 0;
@@ -251,7 +252,7 @@ static char *safe_text(struct out *o, const char *text)
     return text[n] == '\0' ? ckpt_arena_strndup(&o->arena, text, n) : escaped_text(o, text);
 }
 
-/* One more cell for people. */
+/* Add a cell for people. */
 static void text_cell(struct out *o, const char *text)
 {
     struct ckpt_err ignored = {0};
@@ -355,10 +356,11 @@ static void pad(struct out *o, size_t n)
     }
 }
 
-/* Cells of a row as far as they go into one line; what wraps is left in rest. */
+/* Write the cells of a row up to the end of one line; rest gets the remainder of wrapped cells. */
 static void put_line(struct out *o, const struct out_fit *f, const char **text)
 {
-    size_t blank = 0, done = 0;         /* blanks owed before the next text: none end a line */
+    size_t blank = 0, done = 0;         /* blanks before the next text: written late, so that
+                                           none end a line */
 
     for (size_t i = 0; i < f->n_column; i++) {
         const struct out_column *c = &f->column[i];
@@ -399,7 +401,7 @@ static void put_row(struct out *o, const struct out_fit *f, char *const *cell)
     } while (more);
 }
 
-/* Which columns found no room. */
+/* Name the columns that did not fit. */
 static void put_dropped(struct out *o, const struct out_fit *f)
 {
     static const char begin[] = "(a wider terminal shows:";

@@ -1,6 +1,6 @@
 /*
  * out - rows and fields -> an aligned table for people, or one JSON document for programs, from
- * the same calls.  Text from files is escaped in the table and whole in the JSON; what is no
+ * the same calls.  Text from files is escaped in the table and unchanged in the JSON; invalid
  * UTF-8 is escaped in both.  In JSON every field is a line, every row of a table is a line, and
  * numbers that are not finite are null.
  *
@@ -19,8 +19,9 @@
 
 struct out;
 
-/* A table goes by the terminal's width: text is cut in its middle, or where it is OUT_WRAP goes on
- * in the next line; columns that find no room are named below.  In a pipe everything is whole. */
+/* On a terminal a table is fitted to its width: text is cut in its middle, or with OUT_WRAP
+ * continued in the next line; columns that do not fit are named below the table.  In a pipe
+ * everything is printed in full. */
 enum out_align { OUT_LEFT, OUT_RIGHT, OUT_WRAP };
 
 struct out_column {
@@ -37,7 +38,7 @@ void out_int(struct out *o, const char *key, const char *title, int64_t value);
 void out_real(struct out *o, const char *key, const char *title, double value);
 /* Bytes: a number in JSON, "1.5 GB" for people. */
 void out_bytes(struct out *o, const char *key, const char *title, uint64_t value);
-/* NULL is null, and nothing for people. */
+/* A JSON value; NULL is null for programs, and not printed for people. */
 void out_json(struct out *o, const char *key, const char *title, const json_t *value);
 /* A line for people. */
 void out_line(struct out *o, const char *text);
@@ -58,7 +59,7 @@ void out_cell_none(struct out *o);
 /* A number, or nothing where it is NaN. */
 void out_cell_known(struct out *o, double value);
 void out_table_end(struct out *o);
-/* The whole text instead of printing it, into text (released by the caller); takes o. */
+/* Give the whole text in text (released by the caller) instead of printing it; takes o. */
 int out_take(struct out *o, struct ckpt_buf *text, struct ckpt_err *err);
 /* Print everything; takes o.  CKPT_EIO when stdout refuses. */
 int out_end(struct out *o, struct ckpt_err *err);

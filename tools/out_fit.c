@@ -5,8 +5,8 @@
 #include <string.h>
 
 #define GAP   2
-#define LEAST 12                /* of text that is cut, when nothing else helps */
-#define NAME  32                /* of the first column, while others can go */
+#define LEAST 12                /* narrowest column of cut text */
+#define NAME  32                /* narrowest first column, while other columns can be dropped */
 #define OTHER 16
 #define WRAP  24
 
@@ -31,7 +31,7 @@ static size_t total(const struct out_fit *f)
     return n;
 }
 
-/* How narrow column i may become. */
+/* The smallest width of column i. */
 static size_t least(const struct out_fit *f, size_t i, size_t first, bool hard)
 {
     size_t title = out_fit_columns(f->column[i].title);
@@ -40,7 +40,7 @@ static size_t least(const struct out_fit *f, size_t i, size_t first, bool hard)
     return n > title ? n : title;
 }
 
-/* Take from the widest column of text, again and again; false when that is not enough. */
+/* Narrow the widest text column repeatedly; false when that does not suffice. */
 static bool narrow(struct out_fit *f, size_t screen, bool hard)
 {
     size_t first = 0;
@@ -70,7 +70,7 @@ void out_fit_to(struct out_fit *f, size_t screen)
     if (screen == 0 || narrow(f, screen, false))
         return;
     *f = wanted;
-    while (last > 0) {                  /* the last columns go, but for what wraps */
+    while (last > 0) {                  /* drop the last columns, except wrapped ones */
         if (!f->column[--last].title || f->column[last].align == OUT_WRAP)
             continue;
         for (size_t i = 0; i < f->n_column; i++)
@@ -81,7 +81,7 @@ void out_fit_to(struct out_fit *f, size_t screen)
         if (narrow(f, screen, false))
             return;
     }
-    *f = wanted;                        /* a screen for nothing */
+    *f = wanted;                        /* nothing fits: keep the wanted widths */
     narrow(f, screen, true);
 }
 

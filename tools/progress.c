@@ -13,9 +13,9 @@
 
 #define DRAW_EVERY  0.2
 #define MARK_EVERY  0.5
-#define NO_RATE     2.0         /* seconds before which a rate is chance */
+#define NO_RATE     2.0         /* seconds before a rate is meaningful */
 #define NOTE_AFTER  30.0        /* seconds of silence before a line that stays */
-#define WORKS       4           /* that libraries tell of at a time, one within the other */
+#define WORKS       4           /* works that libraries report at a time, nested */
 
 struct progress {
     const struct cli      *cli;
@@ -23,7 +23,7 @@ struct progress {
     struct progress_window w;
 };
 
-/* All of it is drawn on one stderr. */
+/* One for the process, since stderr is one. */
 static struct {
     pthread_mutex_t   lock;
     const struct cli *cli;
@@ -107,7 +107,7 @@ static void erase(void)
     screen.drawn = false;
 }
 
-/* The line on a terminal; elsewhere one that stays, when nothing was said for a while. */
+/* Draw the line on a terminal; elsewhere print it, when nothing was printed for a while. */
 static void show(struct progress *p, double t, uint64_t done, uint64_t total)
 {
     double rate = progress_window_rate(&p->w, t, done);
@@ -128,7 +128,7 @@ static void show(struct progress *p, double t, uint64_t done, uint64_t total)
     }
 }
 
-/* Ranks other than the first say nothing of their own. */
+/* Only rank 0 shows progress. */
 static bool is_first(void)
 {
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
@@ -144,7 +144,7 @@ static void tick(struct progress *p, uint64_t done, uint64_t total)
     if (p->cli->quiet || total == 0)
         return;
     if (p->w.n == 0 && !screen.drawn)
-        screen.drawn_at = t;            /* what is done in a moment is not drawn */
+        screen.drawn_at = t;            /* work that ends at once is not drawn */
     progress_window_add(&p->w, t, done);
     if (done >= total)
         erase();
@@ -167,7 +167,7 @@ static void tell(void *ctx, const char *what, const char *unit, uint64_t done, u
         p->unit = unit;
         tick(p, done, total);
         if (done >= total)
-            *p = (struct progress){.what = what};       /* the next of its kind begins anew */
+            *p = (struct progress){.what = what};      /* the next work of this name starts fresh */
     }
     pthread_mutex_unlock(&screen.lock);
 }

@@ -1,9 +1,9 @@
 /*
- * act_math - the arithmetic of activation functions that cpu/ and cuda/ share: all of it but the
- * exponential and the reciprocal, of which each has its own.
+ * act_math - the arithmetic of activation functions that cpu/ and cuda/ share: everything but the
+ * exponential and the reciprocal, which each backend computes in its own way.
  *
- * A function X with e = exp(X_exponent(x)) and s = 1 / (1 + e), a sigmoid, gives its slope and in
- * *value itself.  1 - s is e s, without cancellation.
+ * A function X takes e = exp(X_exponent(x)) and the sigmoid s = 1 / (1 + e); it returns the slope
+ * and puts the value into *value.  1 - s is computed as e s, without cancellation.
  */
 #ifndef CKPT_TRAINER_ACT_MATH_H
 #define CKPT_TRAINER_ACT_MATH_H
@@ -60,7 +60,7 @@ HOST_DEVICE float act_phi_exponent(float z, float t)
     return -z * z - 1.26551223f + t * p;
 }
 
-/* e: that exponential. */
+/* e: exp of act_phi_exponent. */
 HOST_DEVICE float act_phi_of(float x, float t, float e)
 {
     float p = 0.5f * t * e;

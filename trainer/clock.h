@@ -1,4 +1,4 @@
-/* clock - time that only goes forward. */
+/* clock - monotonic time. */
 #ifndef CKPT_TRAINER_CLOCK_H
 #define CKPT_TRAINER_CLOCK_H
 

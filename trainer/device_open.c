@@ -1,8 +1,8 @@
 /*
- * device_open - which device a run computes on; the only file that knows them all.
+ * device_open - open the device that a run computes on; the only file that knows all devices.
  *
- * The CUDA backend is a plug-in.  cuBLASLt, which it needs, may lie where the dynamic linker does
- * not look: it is then loaded by path first, from where NVIDIA's installers, distributions and
+ * The CUDA backend is a plug-in.  cuBLASLt, which it needs, may be where the dynamic linker does
+ * not search: it is then loaded by path first, from where NVIDIA's installers, distributions and
  * pip put it, so that the plug-in finds it by its name.
  */
 #include <dlfcn.h>
@@ -18,7 +18,7 @@
 #include "trainer/ops/ops.h"
 #include "trainer/plugin.h"
 
-/* Patterns of folders; the first that has a library is where it is taken from.  ~: $HOME. */
+/* Patterns of folders; the library is taken from the first that has it.  ~: $HOME. */
 static const char *const folders[] = {
     "/usr/local/cuda/lib64", "/usr/local/cuda-1[0-9].[0-9]*/lib64",
     "/usr/lib/x86_64-linux-gnu", "/opt/cuda/lib64",
@@ -27,7 +27,7 @@ static const char *const folders[] = {
 };
 
 static const char library[] = "libcublasLt.so.13", driver[] = "libcuda.so.1";
-static const char nccl[] = "libnccl.so.2";      /* for several ranks alone */
+static const char nccl[] = "libnccl.so.2";      /* needed for several ranks only */
 
 static bool load_from(const char *pattern, const char *name)
 {
@@ -73,7 +73,8 @@ static int no_cuda(struct ckpt_err *err, const char *why)
     return ckpt_fail(err, CKPT_EDEVICE, "CUDA cannot be used: %s", why);
 }
 
-/* The plug-in, when there is a driver, its libraries and itself, all of the right version. */
+/* Open the plug-in, if the driver, its libraries and the plug-in are present in the right
+ * versions. */
 static int open_cuda(const struct cuda_plugin **out, struct ckpt_err *err)
 {
     const struct cuda_plugin *p;
@@ -112,8 +113,8 @@ static int gpu_index(int *index, const char *name, struct ckpt_err *err)
     return 0;
 }
 
-/* A limit counts what the driver holds for this process.  The plug-in sees what all processes have,
- * NVML what opening adds to it. */
+/* A limit covers everything that the driver holds for this process.  The plug-in sees the memory
+ * of all processes, NVML how much opening the device adds. */
 static int open_gpu(struct device **out, const struct cuda_plugin *plugin, int index,
                     const struct device_opts *opts, struct ckpt_err *err)
 {
@@ -172,7 +173,7 @@ int device_open(struct device **out, const struct device_opts *opts, struct ckpt
         return open_gpu(out, plugin, index, opts, err);
     if (!any)
         return rc;
-    /* A driver without a plug-in that works is worth a word; a machine without one is not. */
+    /* Mention a plug-in that fails if there is a driver; without a driver it is not expected. */
     if (rc && dlopen(driver, RTLD_NOW | RTLD_NOLOAD))
         ckpt_log(CKPT_LOG_NOTE, "%s: continuing on the CPU", err->text);
     ckpt_err_clear(err);
@@ -187,7 +188,7 @@ int device_gpu_count(void)
     return open_cuda(&plugin, &unused) == 0 ? plugin->count() : 0;
 }
 
-/* All ranks compute on GPUs, or all on CPUs; collective. */
+/* Check that all ranks compute on GPUs, or all on CPUs; collective. */
 static int check_kinds(const struct device *dev, struct comm *host, struct ckpt_err *err)
 {
     int64_t least[2] = {dev->discrete, -(int64_t)dev->discrete};
@@ -200,7 +201,7 @@ static int check_kinds(const struct device *dev, struct comm *host, struct ckpt_
                      dev->discrete ? "a GPU" : "the CPU");
 }
 
-/* Rank 0 makes what NCCL's ranks meet by; collective among the hosts. */
+/* Rank 0 creates the id by which NCCL's ranks meet; collective among the hosts. */
 static int share_id(const struct cuda_plugin *plugin, void *id, struct comm *host,
                     struct ckpt_err *err)
 {

@@ -13,8 +13,8 @@ enum { CLOCK_SM = 1 };
 struct memory {
     unsigned long long total, unused, used;
 };
-/* nvmlMemory_v2_t: used is without what the driver keeps back of an idle chip, as nvidia-smi
- * shows it. */
+/* nvmlMemory_v2_t: used excludes memory that the driver reserves on an idle chip, as in
+ * nvidia-smi. */
 struct memory_v2 {
     unsigned version;
     unsigned long long total, reserved, unused, used;
@@ -24,7 +24,7 @@ struct utilization {
     unsigned gpu, memory;
 };
 
-/* The library's functions that are used; each gives 0 when all is well. */
+/* The library's functions in use; each returns 0 on success. */
 struct calls {
     int (*init)(void);
     int (*shutdown)(void);
@@ -43,7 +43,7 @@ struct calls {
 static const struct {
     const char *name;
     size_t      at;
-    bool        must;                   /* the others are reported where the driver has them */
+    bool        must;                   /* the others are optional */
 } names[] = {
     {"nvmlInit_v2", offsetof(struct calls, init), true},
     {"nvmlShutdown", offsetof(struct calls, shutdown), true},
@@ -62,7 +62,7 @@ static const struct {
 struct nvml {
     void        *library, *chip;
     struct calls call;
-    bool         ready;                 /* init has been called */
+    bool         ready;                 /* nvmlInit was called */
     unsigned     index;
     char         name[96];
 };
@@ -146,7 +146,7 @@ int nvml_sample(struct nvml *n, struct nvml_now *out, struct ckpt_err *err)
         return bad(err, "memory", rc);
     if (n->call.memory_v2 && n->call.memory_v2(n->chip, &now) == 0)
         m.used = now.used;
-    if (n->call.load)                   /* these four some chips do not report */
+    if (n->call.load)                   /* not all chips report these four */
         n->call.load(n->chip, &u);
     if (n->call.clock)
         n->call.clock(n->chip, CLOCK_SM, &mhz);

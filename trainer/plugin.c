@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Opening a library runs it: what others may write is not opened.  Its owner may be the system,
- * this user, or whoever owns the program. */
+/* Opening a library executes it: one that others may write is refused.  Its owner may be the
+ * system, this user, or the program's owner. */
 static bool trusted(const char *path, uid_t owner, char *why, size_t why_size)
 {
     struct stat st;
@@ -23,8 +23,7 @@ static bool trusted(const char *path, uid_t owner, char *why, size_t why_size)
     return false;
 }
 
-/* 1: opened, 0: not there, -1: there, but not opened; the last two with the reason in why, the
- * first of them unless there is one. */
+/* 1: opened; 0: absent; -1: present, but refused or broken, with the reason in why. */
 static int try(void **so, const char *folder, const char *name, uid_t owner, char *why,
                size_t why_size)
 {
@@ -61,7 +60,7 @@ void *plugin_open(const char *name, char *why, size_t why_size)
         return so;
     exe[n] = '\0';
     stat(exe, &program);
-    *strrchr(exe, '/') = '\0';          /* the kernel's path is absolute */
+    *strrchr(exe, '/') = '\0';          /* /proc/self/exe is absolute */
     found = try(&so, exe, name, program.st_uid, why, why_size);
     n = (ssize_t)strlen(exe);
     if (found == 0 && n >= 4 && strcmp(exe + n - 4, "/bin") == 0) {

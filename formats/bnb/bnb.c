@@ -4,10 +4,10 @@
 #include "formats/bnb/parts.h"
 #include "libckpt/convert.h"
 
-#define PIECE  8192             /* elements worked out at once */
-#define WINDOW 256              /* scales held at once */
+#define PIECE  8192             /* elements dequantised at a time */
+#define WINDOW 256              /* scales held at a time */
 
-/* Scales of neighbouring blocks. */
+/* Scales of consecutive blocks. */
 struct scales {
     struct ckpt_source    *src;
     const struct bnb_part *p;
@@ -51,7 +51,7 @@ static int scale_of(struct scales *s, int64_t k, float *out, struct ckpt_err *er
     return 0;
 }
 
-/* The codes of elements [at, at + n), one a byte. */
+/* Read the codes of elements [at, at + n), one per byte. */
 static int read_codes(struct ckpt_source *src, const struct bnb_part *p, int64_t at, int64_t n,
                       unsigned char *code, struct ckpt_err *err)
 {
@@ -74,7 +74,7 @@ static int read_codes(struct ckpt_source *src, const struct bnb_part *p, int64_t
     return 0;
 }
 
-/* Values of elements [at, at + n), n at most a piece. */
+/* Dequantise elements [at, at + n), n at most a piece. */
 static int work_out(struct scales *s, int64_t at, int64_t n, float *value, struct ckpt_err *err)
 {
     const struct bnb_part *p = s->p;
@@ -84,7 +84,7 @@ static int work_out(struct scales *s, int64_t at, int64_t n, float *value, struc
 
     if ((rc = read_codes(s->src, p, at, n, code, err)) != 0)
         return rc;
-    while (i < n) {                     /* a run of one scale */
+    while (i < n) {                     /* a run of elements with one scale */
         int64_t slice = (at + i) / p->slice, in = (at + i) % p->slice;
         int64_t k = slice * p->scales_of_slice + in / p->block;
         int64_t end = in - in % p->block + p->block, run;

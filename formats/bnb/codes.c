@@ -12,7 +12,7 @@ static int ascending(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Element i of n from 0.1 to 1 evenly, as torch's linspace gives them in f32. */
+/* Element i of n evenly spaced values from 0.1 to 1, as torch's linspace computes them in f32. */
 static float even(int i, int n)
 {
     float step = (1.0f - 0.1f) / (float)(n - 1);
@@ -24,7 +24,7 @@ void bnb_map(float map[256], bool with_sign)
 {
     size_t n = 0;
 
-    for (int i = 0; i < 7; i++) {       /* one decade each: means of neighbouring edges */
+    for (int i = 0; i < 7; i++) {       /* one decade each: midpoints of the interval's edges */
         int edges = (with_sign ? 1 << i : 2 << i) + 1;
         float power = (float)pow(10, i - 6);
 
@@ -62,6 +62,35 @@ void bnb_codec_init(struct bnb_codec *c, bool with_sign)
     }
 }
 
+/* Whether codes with that scale give each of n numbers again. */
+static bool gives_again(const float *src, int64_t n, float scale, const struct bnb_codec *c)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (c->map[bnb_code(c, src[i] / scale)] * scale != src[i])
+            return false;
+    return true;
+}
+
+/*
+ * The scale of a block whose largest size is `most`.  There is no code for -1: where -1 was the
+ * largest, a block that was opened has the lowest entry of map as its largest, and its scale was
+ * larger than `most` by that entry, up to rounding.
+ */
+static float scale_of(const float *src, int64_t n, float most, const struct bnb_codec *c)
+{
+    float lowest = -c->map[0], scale;
+
+    if (!(most > 0) || lowest <= 0 || gives_again(src, n, most, c))
+        return most;
+    scale = most / lowest;
+    for (int i = 0; i < 2; i++)
+        scale = nextafterf(scale, 0);
+    for (int i = 0; i < 5; i++, scale = nextafterf(scale, INFINITY))
+        if (scale > 0 && gives_again(src, n, scale, c))
+            return scale;
+    return most;
+}
+
 void bnb_pack(uint8_t *code, float *scale, const float *src, int64_t n, const struct bnb_codec *c)
 {
     for (int64_t at = 0; at < n; at += BNB_BLOCK) {
@@ -70,6 +99,7 @@ void bnb_pack(uint8_t *code, float *scale, const float *src, int64_t n, const st
 
         for (int64_t i = at; i < end; i++)
             most = fabsf(src[i]) > most ? fabsf(src[i]) : most;
+        most = scale_of(src + at, end - at, most, c);
         scale[at / BNB_BLOCK] = most;
         for (int64_t i = at; i < end; i++)
             code[i] = bnb_code(c, most > 0 ? src[i] / most : 0);

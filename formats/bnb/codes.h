@@ -1,13 +1,13 @@
 /*
  * bnb/codes - bitsandbytes' dynamic codes of 8 bits: the nearest entry of a table of 256.
  *
- * Tables are dense near zero: seven decades, each with twice the entries of the one below.  With
- * signs entry 127 is 0, 128 + i and 126 - i are the same number with either sign, and 255 is 1,
- * which has no negative; without, entry 0 is 0.  The nearest entry is found without a search: the
- * exponent and seven bits of the mantissa choose a cell, and entries lie so far apart that a cell
- * has one border between two of them at most.  A plain struct, so that a GPU takes it as it is.
- * Source: bitsandbytes 0.50.2, functional.py (create_dynamic_map), csrc/kernels.cu
- * (kOptimizerStatic8bit2StateBlockwise).
+ * Tables are dense near zero: seven decades, each with twice the entries of the one below.  In a
+ * signed table entry 127 is 0, entries 128 + i and 126 - i differ in sign only, and 255 is 1,
+ * which has no negative; in an unsigned table entry 0 is 0.  The nearest entry is found without a
+ * search: the exponent and seven bits of the mantissa choose a cell, and entries are so far apart
+ * that a cell contains at most one border between two of them.  A plain struct, so that it can be
+ * copied to a GPU.  Source: bitsandbytes 0.50.2, functional.py (create_dynamic_map),
+ * csrc/kernels.cu (kOptimizerStatic8bit2StateBlockwise).
  */
 #ifndef CKPT_FORMATS_BNB_CODES_H
 #define CKPT_FORMATS_BNB_CODES_H
@@ -23,18 +23,19 @@ enum { BNB_CELL_BITS = 7, BNB_CELL_BASE = (127 - 23) << BNB_CELL_BITS,
 
 struct bnb_codec {
     float   map[256];                   /* ascending */
-    float   border[256];                /* between the i-th and the next size: the first that is
-                                           rounded up */
-    uint8_t cell[(BNB_CELLS + 3) / 4 * 4];      /* the size whose border may lie in it */
+    float   border[256];                /* border[i], between magnitudes i and i + 1: the
+                                           smallest value that is rounded up */
+    uint8_t cell[(BNB_CELLS + 3) / 4 * 4];      /* index of the border that may lie in the cell */
     int32_t zero;                       /* the code of 0 */
 };
 
-/* The table of a state with or without signs, ascending. */
+/* Fill the signed or unsigned table, in ascending order. */
 void bnb_map(float map[256], bool with_sign);
 void bnb_codec_init(struct bnb_codec *c, bool with_sign);
 /*
  * n elements as codes, and a scale for each block: the nearest entry of map, the upper one of two
- * alike, never of the other sign.  A block of zeros has the code of 0 and the scale 0.
+ * alike, never of the other sign.  A block of zeros has the code of 0 and the scale 0.  Numbers that
+ * codes stood for (map[code] * scale) are packed without a loss: opened again they are the same.
  */
 void bnb_pack(uint8_t *code, float *scale, const float *src, int64_t n, const struct bnb_codec *c);
 
@@ -44,7 +45,7 @@ void bnb_pack(uint8_t *code, float *scale, const float *src, int64_t n, const st
 #define BNB_BOTH inline __attribute__((always_inline))
 #endif
 
-/* The code of x, from -1 (0 without signs) to 1; more is taken for 1. */
+/* The code of x, from -1 (unsigned: 0) to 1; larger values count as 1. */
 static BNB_BOTH uint8_t bnb_code(const struct bnb_codec *c, float x)
 {
     union { float f; uint32_t bits; } at = {x};
@@ -59,8 +60,8 @@ static BNB_BOTH uint8_t bnb_code(const struct bnb_codec *c, float x)
         size += at.f >= c->border[size];
         return (uint8_t)(c->zero + size);
     }
-    size += at.f > c->border[size];     /* of two alike the upper one */
-    size += size == 0 && at.f > 0;      /* zero is no negative */
+    size += at.f > c->border[size];     /* in a tie the upper one */
+    size += size == 0 && at.f > 0;      /* zero has no negative */
     size -= size > c->zero;             /* -1 is none */
     return (uint8_t)(c->zero - size);
 }

@@ -3,25 +3,25 @@
 
 #include "formats/torch/out.h"
 
-#define PER_PARAM 4                     /* storages of a parameter: two states, two scales */
+#define PER_PARAM 4                     /* storages per parameter: two states, two scales */
 
 /* -- the file -------------------------------------------------------------------------------- */
 
 struct file {
     struct ckpt_arena           a;
     struct torch_storage       *storage;    /* two maps, then PER_PARAM of each parameter */
-    struct bnb_codec            codec[2];   /* with sign, without */
+    struct bnb_codec            codec[2];   /* signed, unsigned */
     const struct adamw_param   *param;
     size_t                      n_param;
     const struct adamw_reader  *reader;
     uint8_t                    *code;       /* [ADAMW_PIECE] */
-    float                      *piece;      /* [ADAMW_PIECE]; its start is for scales too */
+    float                      *piece;      /* [ADAMW_PIECE]; also used for scales */
 };
 
-/* Storages of state k of parameter i: itself, then its scales. */
+/* Storage of state k of parameter i; its scales follow. */
 static size_t storage_of(size_t i, int k) { return 2 + PER_PARAM * i + 2 * (size_t)k; }
 
-/* State k of parameter i into its dictionary; storages are told. */
+/* Add state k of parameter i to its dictionary, and describe its storages. */
 static int add_state(struct file *f, struct value *d, size_t i, int k, int64_t numel)
 {
     static const char *const names[2][3] = {{"state1", "qmap1", "absmax1"},
@@ -81,7 +81,7 @@ static struct value *group_value(struct ckpt_arena *a, const struct adamw_group 
     return rc ? NULL : d;
 }
 
-/* Elements [at, at + n) of state k of parameter i to their storages. */
+/* Write elements [at, at + n) of state k of parameter i to their storages. */
 static int put_piece(struct file *f, struct torch_writer *w, size_t i, int k, int64_t at,
                      int64_t n, struct ckpt_err *err)
 {

@@ -7,7 +7,7 @@
 #include "libckpt/convert.h"
 #include "libckpt/base/json.h"
 
-#define MAX_STATE   65536       /* bytes of a packed quant_state: some 200 */
+#define MAX_STATE   65536       /* most bytes of a packed quant_state; about 200 are usual */
 #define WRAPPER     "__bnb_optimizer_quant_state__."
 
 static const char *const states[] = {".quant_state.bitsandbytes__nf4",
@@ -20,7 +20,7 @@ static bool ends_in(const char *s, size_t n, const char *tail)
     return n >= k && memcmp(s + n - k, tail, k) == 0;
 }
 
-/* Of an 8-bit optimizer: "...state1" with "...absmax1" beside it.  Gives '1' or '2'. */
+/* An 8-bit optimizer's state: "...state1" with "...absmax1" beside it.  Gives '1' or '2'. */
 static char optimizer_state(const struct ckpt_source *src, size_t i)
 {
     const struct ckpt_tensor *t = ckpt_source_tensor(src, i);
@@ -69,7 +69,7 @@ const char *bnb_kind(const struct ckpt_source *src, size_t i)
     return names[what_of(src, i)];
 }
 
-/* Index of what must be there. */
+/* Index of a tensor that must exist. */
 static int need(size_t *out, const struct ckpt_source *src, const char *base, size_t n,
                 const char *tail, struct ckpt_err *err)
 {
@@ -99,7 +99,7 @@ static bool is_float(enum ckpt_dtype t)
     return t == CKPT_F32 || t == CKPT_F16 || t == CKPT_BF16;
 }
 
-/* A scale for each block, of a dtype that can be one. */
+/* Check for one scale per block, of a dtype suitable for scales. */
 static int check_scales(const struct ckpt_source *src, size_t i, int64_t n, bool bytes,
                         struct ckpt_err *err)
 {
@@ -211,7 +211,7 @@ static int four_bits(struct bnb_part *p, struct ckpt_source *src, size_t i, cons
     if (rc == 0)
         rc = load_map(&values, src, map, 16, a, err);
     if (rc == 0 && values[8] == 0)
-        values[8] = -0.0f;              /* fp4 has a sign, and the kernels keep it */
+        values[8] = -0.0f;              /* fp4 has a signed zero, which the kernels keep */
     p->map = values;
     if (rc == 0)
         rc = need(&p->scale, src, t->name, n, ".absmax", err);
@@ -256,7 +256,7 @@ static int int8(struct bnb_part *p, struct ckpt_source *src, size_t i, struct ck
     return check_scales(src, p->scale, p->n_scale, false, err);
 }
 
-/* The block size that gives so many scales of so many elements: 256, or 2048 as it was. */
+/* The block size that yields that many scales for that many elements: 256, or formerly 2048. */
 static int64_t optimizer_block(int64_t n, int64_t scales)
 {
     return quant_blocks(n, 256) == scales ? 256 : quant_blocks(n, 2048) == scales ? 2048 : 0;
@@ -298,7 +298,7 @@ static int optimizer(struct bnb_part *p, struct ckpt_source *src, size_t i, char
 
 /* -- names ----------------------------------------------------------------------------------- */
 
-/* Whether tensor i only describes how another is packed. */
+/* Whether tensor i only describes how another one is packed. */
 static bool describes(const struct ckpt_source *src, size_t i)
 {
     static const struct { const char *tail, *of; enum what first, last; } rows[] = {
@@ -321,7 +321,7 @@ static bool describes(const struct ckpt_source *src, size_t i)
     return false;
 }
 
-/* "P.__bnb...state1" as "P.exp_avg" where it has a partner of its shape, else "P.state1". */
+/* Name "P.__bnb...state1" "P.exp_avg" if it has a partner of the same shape, else "P.state1". */
 static const char *state_name(struct ckpt_arena *a, const struct ckpt_source *src, size_t i)
 {
     const struct ckpt_tensor *t = ckpt_source_tensor(src, i), *other;
@@ -340,7 +340,7 @@ static const char *state_name(struct ckpt_arena *a, const struct ckpt_source *sr
     return ckpt_arena_printf(a, "%.*s%s", (int)(wrapper - t->name), t->name, tail);
 }
 
-/* Whether some state here is packed: then the names of all of them are made plain. */
+/* Whether any state here is packed: then all of them get plain names. */
 static bool any_state(const struct ckpt_source *src)
 {
     for (size_t i = 0; i < ckpt_source_count(src); i++)

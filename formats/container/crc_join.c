@@ -36,7 +36,7 @@ int crc_join_add(struct crc_join *j, uint64_t start, uint64_t bytes, uint32_t cr
     struct crc_piece *before, *after;
     uint32_t k = j->n;
 
-    while (k > 0 && j->piece[k - 1].start > start)      /* nearly always the last */
+    while (k > 0 && j->piece[k - 1].start > start)      /* nearly always it is the last */
         k--;
     before = k > 0 ? &j->piece[k - 1] : NULL;
     after = k < j->n ? &j->piece[k] : NULL;

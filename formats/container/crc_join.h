@@ -1,7 +1,7 @@
 /*
  * crc_join - the CRC-32 of bytes that arrive in pieces, in any order.
  *
- * Pieces that touch are joined at once: only as many are kept as there are gaps.
+ * Adjacent pieces are joined at once, so memory grows with the number of gaps only.
  */
 #ifndef CKPT_FORMATS_CONTAINER_CRC_JOIN_H
 #define CKPT_FORMATS_CONTAINER_CRC_JOIN_H
@@ -15,16 +15,16 @@ struct crc_piece {
     uint32_t crc;
 };
 
-/* A zeroed struct is one without pieces. */
+/* A zeroed struct has no pieces. */
 struct crc_join {
-    struct crc_piece *piece;        /* in order, none touching the next */
+    struct crc_piece *piece;        /* sorted, none adjacent to the next */
     uint32_t          n, cap;
 };
 
-/* A piece that overlaps none that is there; CKPT_ESTATE otherwise. */
+/* Add a piece that overlaps none of the others; CKPT_ESTATE otherwise. */
 int crc_join_add(struct crc_join *j, uint64_t start, uint64_t bytes, uint32_t crc,
                  struct ckpt_err *err);
-/* True when all of [0, bytes) has come; *crc is then its CRC. */
+/* True when all of [0, bytes) has been added; *crc is then its CRC. */
 bool crc_join_whole(const struct crc_join *j, uint64_t bytes, uint32_t *crc);
 void crc_join_release(struct crc_join *j);
 

@@ -1,7 +1,7 @@
 /* container/flatbuffer - see flatbuffer.h. */
 #include "formats/container/flatbuffer.h"
 
-/* n bytes at `at`, sign extended; 0 and failed when they are not there. */
+/* n bytes at `at`, sign-extended; 0, with failed set, when they are out of range. */
 static int64_t number(struct flatbuffer *f, size_t at, unsigned n)
 {
     uint64_t v = 0;
@@ -39,7 +39,7 @@ bad:
 
 struct flatbuffer_table flatbuffer_root(struct flatbuffer *f) { return table_at(f, u32(f, 0)); }
 
-/* Where a field of that many bytes lies, or 0. */
+/* Position of a field of that many bytes, or 0. */
 static size_t field(struct flatbuffer *f, const struct flatbuffer_table *t, unsigned slot,
                     unsigned bytes)
 {
@@ -66,7 +66,7 @@ int64_t flatbuffer_int(struct flatbuffer *f, const struct flatbuffer_table *t, u
     return at ? number(f, at, bytes) : fallback;
 }
 
-/* Where the offset in a field leads, or 0. */
+/* Position that the offset in a field points to, or 0. */
 static size_t follow(struct flatbuffer *f, size_t at)
 {
     size_t by;

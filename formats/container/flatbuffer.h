@@ -1,12 +1,11 @@
 /*
- * container/flatbuffer - FlatBuffers as they lie in memory, every offset checked before it is
- * followed.
+ * container/flatbuffer - FlatBuffers in memory, every offset checked before it is followed.
  *
  * Source: flatbuffers.dev, "Internals".  A buffer begins with a u32 offset to its root table.  A
- * table begins with an i32: its own position minus this number is its vtable, which holds a u16 of
- * its own size, a u16 of the table's size, and for each field (slot) a u16 of its position in the
- * table, 0 for absent.  Tables, texts and vectors are u32 offsets, relative to the place of the
- * offset itself; a text or a vector begins with its u32 length.  All is little endian.
+ * table begins with an i32: its own position minus this number is its vtable, which holds a u16
+ * of its own size, a u16 of the table's size, and for each field (slot) a u16 of its position in
+ * the table, 0 for absent.  Tables, texts and vectors are u32 offsets, relative to the place of
+ * the offset itself; a text or a vector begins with its u32 length.  All is little endian.
  */
 #ifndef CKPT_FORMATS_CONTAINER_FLATBUFFER_H
 #define CKPT_FORMATS_CONTAINER_FLATBUFFER_H
@@ -15,14 +14,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes that are read; failed once an offset leads out of them. */
+/* The bytes read; failed is set once an offset leads out of them. */
 struct flatbuffer {
     const unsigned char *b;
     size_t               n;
     bool                 failed;
 };
 
-/* A table, or nothing: then at is 0 and every field of it is absent. */
+/* A table, or none: then at is 0 and every field is absent. */
 struct flatbuffer_table {
     size_t at, size, vtable, vsize;
 };
@@ -33,7 +32,7 @@ struct flatbuffer_vector {
 };
 
 struct flatbuffer_table flatbuffer_root(struct flatbuffer *f);
-/* Fields by slot.  Absent ones give fallback, no table, no text (NULL), an empty vector. */
+/* Fields by slot.  For an absent one: fallback, no table, no text (NULL), or an empty vector. */
 int64_t flatbuffer_int(struct flatbuffer *f, const struct flatbuffer_table *t, unsigned slot,
                        unsigned bytes,
                        int64_t fallback);

@@ -7,7 +7,7 @@
 #include "libckpt/base/buf.h"
 
 #define MAX_HEADER  ((uint64_t)1 << 20) /* numpy's own limit is 10,000 */
-#define MAX_DEPTH   32                  /* brackets of fields within fields */
+#define MAX_DEPTH   32                  /* nesting of fields */
 
 struct text {
     const char *at, *end;
@@ -30,7 +30,7 @@ static bool take(struct text *t, const char *word)
     return true;
 }
 
-/* A string without escapes, in either kind of quotes. */
+/* Parse a string without escapes, in either kind of quotes. */
 static bool take_string(char *dst, size_t size, struct text *t)
 {
     const char *stop;
@@ -49,7 +49,7 @@ static bool take_string(char *dst, size_t size, struct text *t)
     return true;
 }
 
-/* Digits, and the L that Python 2 wrote. */
+/* Parse digits, and the L that Python 2 wrote. */
 static bool take_number(int64_t *out, struct text *t)
 {
     const char *begin;
@@ -81,7 +81,7 @@ static int take_shape(struct npy *h, struct text *t, struct ckpt_err *err)
 }
 
 /*
- * Whether numpy.dtype(descr) has objects: "O", with the bytes of a pointer "|O8", by its name, or
+ * Whether numpy.dtype(descr) contains objects: "O", with the size of a pointer "|O8", by name, or
  * as one of several fields, "i4,3O".
  */
 static bool is_object(const char *descr)
@@ -100,7 +100,8 @@ static bool is_object(const char *descr)
     return false;
 }
 
-/* A list of fields: strings, numbers and brackets.  A field named O counts as well. */
+/* Skip a list of fields: strings, numbers and brackets.  A field named O counts as an object
+ * too. */
 static int take_fields(struct npy *h, struct text *t, struct ckpt_err *err)
 {
     char word[256];
@@ -148,7 +149,7 @@ static int take_descr(struct npy *h, struct text *t, struct ckpt_err *err)
     return 0;
 }
 
-/* One key and its value. */
+/* Parse one key and its value. */
 static int take_entry(struct npy *h, unsigned *seen, struct text *t, struct ckpt_err *err)
 {
     static const char *const keys[] = {"descr", "fortran_order", "shape"};
@@ -177,7 +178,7 @@ int npy_parse(struct npy *h, const char *text, size_t n, struct ckpt_err *err)
 {
     struct text t = {text, text + n};
     bool more = true;
-    unsigned seen = 0;             /* a bit for each key */
+    unsigned seen = 0;             /* a bit for each key seen */
     int rc;
 
     *h = (struct npy){.dtype = CKPT_DTYPE_NONE};

@@ -21,17 +21,17 @@
 struct npy {
     enum ckpt_dtype   dtype;            /* CKPT_DTYPE_NONE: elements of another kind */
     bool              swapped, fortran;
-    bool              record;           /* elements have fields */
-    bool              object;           /* they are objects of Python's, or have such a field */
+    bool              record;           /* elements have named fields */
+    bool              object;           /* elements are Python objects, or have such a field */
     struct ckpt_shape shape;
     char              descr[64];        /* "" where elements have fields */
-    uint64_t          width;            /* bytes of an element; 0: not known */
-    uint64_t          data;             /* where elements begin */
+    uint64_t          width;            /* bytes of an element; 0: unknown */
+    uint64_t          data;             /* offset of the elements */
 };
 
-/* The dictionary alone.  CKPT_EFORMAT, CKPT_ELIMIT; errors do not name the file. */
+/* Parse the dictionary alone.  CKPT_EFORMAT, CKPT_ELIMIT; errors do not name the file. */
 int npy_parse(struct npy *npy, const char *text, size_t n, struct ckpt_err *err);
-/* The header of a file.  Likewise; CKPT_EUNSUPPORTED of a later version. */
+/* Read the header of a file.  Errors as above; CKPT_EUNSUPPORTED for a later version. */
 int npy_header(struct npy *npy, struct ckpt_file *file, struct ckpt_err *err);
 
 #endif

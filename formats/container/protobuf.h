@@ -1,10 +1,9 @@
 /*
- * container/protobuf - fields of a protocol buffers message, one after another, decoded only when
- * asked for.
+ * container/protobuf - fields of a protocol buffers message, in order, decoded on request.
  *
  * Source: protobuf.dev, "Encoding".  A field is a varint key (number << 3 | type) and a value:
- * type 0 a varint, 1 eight bytes, 2 a varint length and so many bytes (text, sub-messages,
- * packed numbers), 5 four bytes.  Groups (3, 4) are not used since proto2 and refused.
+ * type 0 a varint, 1 eight bytes, 2 a varint length and that many bytes (text, sub-messages,
+ * packed numbers), 5 four bytes.  Groups (3, 4) are obsolete since proto2 and refused.
  */
 #ifndef CKPT_FORMATS_CONTAINER_PROTOBUF_H
 #define CKPT_FORMATS_CONTAINER_PROTOBUF_H
@@ -23,13 +22,11 @@ struct protobuf_field {
     size_t               len;
 };
 
-/*
- * The next field.  False at the end, and with c->failed where the bytes are no message.
- */
+/* The next field.  False at the end, and with c->failed where the bytes are not a valid message. */
 bool protobuf_next(struct ckpt_cursor *c, struct protobuf_field *f);
-/* A varint; with c->failed when it is cut or longer than 64 bits. */
+/* A varint; sets c->failed when it is truncated or longer than 64 bits. */
 uint64_t protobuf_varint(struct ckpt_cursor *c);
-/* A cursor over what a PROTOBUF_BYTES field holds; an empty one over any other field. */
+/* A cursor over the content of a PROTOBUF_BYTES field; an empty one for any other field. */
 struct ckpt_cursor protobuf_inside(const struct protobuf_field *f);
 double protobuf_double(uint64_t bits);
 float protobuf_float(uint64_t bits);

@@ -7,7 +7,7 @@
 #include "libckpt/io/archive.h"
 
 #define BLOCK     512u
-#define MAX_NOTE  65536u                /* bytes of a long name, or of pax records */
+#define MAX_NOTE  65536u                /* most bytes of a long name, or of pax records */
 
 static uint64_t number(const unsigned char *p, size_t n)
 {
@@ -31,7 +31,7 @@ static void copy(char *dst, size_t size, const void *src, size_t n)
     dst[n] = '\0';
 }
 
-/* "27 path=long/name\n" records. */
+/* Apply records "27 path=long/name\n". */
 static void use_pax(struct tar_piece *p, uint64_t *size, const char *s, size_t n)
 {
     while (n > 0) {
@@ -55,7 +55,7 @@ static int bad(const struct tar_walk *w, struct ckpt_err *err, const char *what)
     return ckpt_fail(err, CKPT_EFORMAT, "tar: %s at byte %llu", what, (unsigned long long)w->at);
 }
 
-/* The bytes of a header that describes the next one. */
+/* Read the content of a header that describes the next one. */
 static int read_note(struct tar_walk *w, struct tar_piece *p, uint64_t *size, char type,
                      struct ckpt_err *err)
 {
@@ -87,7 +87,7 @@ static void name_of(struct tar_piece *p, const unsigned char *b)
     size_t n = strnlen((const char *)b, 100), k = strnlen((const char *)b + 345, 155);
 
     if (p->name[0])
-        return;                         /* a note said it */
+        return;                         /* a preceding header gave the name */
     if (memcmp(b + 257, "ustar\0", 6) != 0)
         k = 0;
     memcpy(p->name, b + 345, k);

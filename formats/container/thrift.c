@@ -3,11 +3,11 @@
 
 #include "formats/container/protobuf.h"
 
-#define MAX_DEPTH 32            /* of what is skipped */
+#define MAX_DEPTH 32            /* nesting of skipped values */
 
 int64_t thrift_int(struct ckpt_cursor *c) { return protobuf_zigzag(protobuf_varint(c)); }
 
-/* NULL and c->failed when cut. */
+/* NULL, with c->failed, when it is truncated. */
 static const unsigned char *text(struct ckpt_cursor *c, size_t *len)
 {
     uint64_t n = protobuf_varint(c);
@@ -66,7 +66,7 @@ size_t thrift_list(struct ckpt_cursor *c, enum thrift_type *type)
     uint64_t n = b >> 4 == 15 ? protobuf_varint(c) : b >> 4;
 
     *type = (enum thrift_type)(b & 15);
-    /* An empty list of no type is what some writers put. */
+    /* Some writers write an empty list with element type 0. */
     if (c->failed || n > ckpt_cursor_left(c) ||
         (n > 0 && (*type < THRIFT_TRUE || *type > THRIFT_STRUCT))) {
         c->failed = true;
@@ -75,7 +75,7 @@ size_t thrift_list(struct ckpt_cursor *c, enum thrift_type *type)
     return (size_t)n;
 }
 
-/* What is being skipped: a struct, or elements of one type or of two in turn (a map). */
+/* A level being skipped: a struct, or elements of one type, or of two alternating ones (a map). */
 struct level {
     bool     fields;
     int32_t  id;
@@ -83,7 +83,7 @@ struct level {
     uint8_t  type[2];
 };
 
-/* A value in an element's place, where a bool is a byte.  True when it opens a level. */
+/* Skip a value in a list, where a bool takes a byte.  True when it opens a level. */
 static bool skip_value(struct ckpt_cursor *c, uint8_t type, bool field, struct level *inner)
 {
     enum thrift_type element;
@@ -106,7 +106,7 @@ static bool skip_value(struct ckpt_cursor *c, uint8_t type, bool field, struct l
         if (inner->left == 0)
             return false;
         b = ckpt_cursor_u8(c);
-        inner->type[0] = b & 15;        /* the last of a pair is the value */
+        inner->type[0] = b & 15;        /* the second type of a pair is the value's */
         inner->type[1] = b >> 4;
         if (inner->left > ckpt_cursor_left(c))
             c->failed = true;
@@ -124,7 +124,7 @@ void thrift_skip(struct ckpt_cursor *c, const struct thrift_field *f)
     uint8_t type;
 
     if (f->type < THRIFT_LIST)
-        return;                         /* thrift_next took it */
+        return;                         /* thrift_next has read it */
     if (skip_value(c, (uint8_t)f->type, true, &inner))
         stack[depth++] = inner;
     while (!c->failed && depth > 0) {

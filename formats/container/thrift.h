@@ -21,19 +21,19 @@ struct thrift_field {
     int32_t              id;
     enum thrift_type     type;
     int64_t              i;         /* of an integer or a bool */
-    const unsigned char *bytes;     /* of THRIFT_BYTES: borrowed, never NULL then */
+    const unsigned char *bytes;     /* THRIFT_BYTES: borrowed, not NULL */
     size_t               len;
 };
 
 /*
- * The next field of the struct at c; false at its end, and with c->failed where the bytes are no
- * struct.  The cursor is after a scalar, and before the contents of a list, set, map or
+ * The next field of the struct at c; false at its end, and with c->failed where the bytes are not
+ * a valid struct.  The cursor is after a scalar, and before the contents of a list, set, map or
  * struct: read them, or thrift_skip the field.
  */
 bool thrift_next(struct ckpt_cursor *c, struct thrift_field *f);
 /* Step over the contents of a field that thrift_next returned. */
 void thrift_skip(struct ckpt_cursor *c, const struct thrift_field *f);
-/* In front of a list: its size, and the type of its elements.  Every element has a byte. */
+/* Begin a list: its size, and the type of its elements.  Every element takes at least a byte. */
 size_t thrift_list(struct ckpt_cursor *c, enum thrift_type *type);
 /* An element of a list of integers. */
 int64_t thrift_int(struct ckpt_cursor *c);

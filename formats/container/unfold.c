@@ -9,7 +9,7 @@
 
 #define PIECE ((size_t)256 << 10)
 
-/* All of the stream into fd. */
+/* Unpack the stream into fd. */
 static int run(z_stream *z, int fd, const struct ckpt_file *file, uint64_t at, uint64_t end,
                unsigned char *in, unsigned char *out, struct ckpt_err *err)
 {

@@ -144,7 +144,7 @@ struct value *value_size(struct ckpt_arena *a, const struct ckpt_shape *shape)
                                        : value_object(a, "torch", "Size", args, NULL, false);
 }
 
-/* A sequence that lives in an arena, with place for one more: the old block is left. */
+/* Grow a sequence in an arena by one place; the old block stays allocated. */
 static struct value **grown(struct ckpt_arena *a, struct value **old, size_t n, size_t *cap)
 {
     size_t more = *cap ? 2 * *cap : 4;
@@ -208,7 +208,7 @@ int value_set_str(struct ckpt_arena *a, struct value *dict, const char *key, str
     return value_set(a, dict, value_str(a, key), val);
 }
 
-/* Bounded by the depth that documents may have. */
+/* Recursion is bounded by the depth limit of JSON documents. */
 static struct value *of_json(struct ckpt_arena *a, const json_t *json, int depth)
 {
     const char *key;
@@ -249,7 +249,7 @@ struct value *value_get(const struct value *dict, const char *key)
 {
     struct value *found = NULL;
 
-    /* The last one wins, as it does when Python sets items in turn. */
+    /* The last entry wins, as when Python sets items one after another. */
     for (size_t i = 0; value_is(dict, VALUE_DICT) && i < dict->u.dict.n; i++) {
         const char *k = value_as_str(dict->u.dict.key[i]);
 
@@ -321,7 +321,7 @@ bool value_as_float(const struct value *v, double *out)
 
 const char *value_as_str(const struct value *v)
 {
-    /* "a" and "a\0b" are two keys to Python: no C string may take one for the other. */
+    /* "a" and "a\0b" are different keys in Python: never return one as a C string of the other. */
     return value_is(v, VALUE_STR) && strlen(v->u.text.p) == v->u.text.n ? v->u.text.p : NULL;
 }
 

@@ -20,7 +20,7 @@ enum value_kind {
     VALUE_LIST, VALUE_TUPLE, VALUE_SET, VALUE_DICT,
     VALUE_GLOBAL,       /* module.name, not called */
     VALUE_OBJECT,       /* module.name(args), with state and items recorded */
-    VALUE_PERSISTENT,   /* a persistent id that is not resolved: seq has one item */
+    VALUE_PERSISTENT,   /* a persistent id that is not resolved: in seq, as the only item */
     VALUE_TENSOR        /* made by torch_value from a rebuild call */
 };
 
@@ -31,28 +31,27 @@ struct value_seq { struct value **item; size_t n, cap; };
 struct value_pairs {
     struct value **key, **val;
     size_t         n, cap;
-    struct value  *state;                       /* of an OrderedDict: BUILD's argument (torch's
-                                                   _metadata), or NULL */
+    struct value  *state;           /* OrderedDict: BUILD's argument (torch's _metadata), or NULL */
 };
 
-/* A tensor as torch pickles it: a window on a storage. */
+/* A tensor as torch pickles it: a view of a storage. */
 struct value_tensor {
     enum ckpt_dtype   dtype;
     struct ckpt_shape shape;
     int64_t           stride[CKPT_MAX_RANK];    /* elements */
-    int64_t           offset;                   /* elements into the storage */
+    int64_t           offset;                   /* elements from the start of the storage */
     size_t            storage;                  /* index in the archive's storage table */
-    bool              negated, conjugated;      /* views that torch leaves to be computed */
+    bool              negated, conjugated;      /* conjugation or negation that torch defers */
     bool              requires_grad;
-    bool              parameter;                /* torch.nn.Parameter around it */
-    struct value     *quantizer;                /* scheme, scales, zeros of quantised ones */
+    bool              parameter;                /* it is wrapped in torch.nn.Parameter */
+    struct value     *quantizer;                /* of a quantised tensor: scheme, scales, zeros */
     const struct value *attrs;                  /* DICT of attributes set on it, or NULL */
 };
 
 struct value {
     enum value_kind kind;
     bool            ordered;                    /* VALUE_DICT: an OrderedDict */
-    unsigned char   mark;                       /* for walks that visit everything once */
+    unsigned char   mark;                       /* for walks that visit every value once */
     union {
         bool                b;
         int64_t             i;
@@ -64,20 +63,20 @@ struct value {
             const char         *module, *name;
             struct value       *args;           /* TUPLE; NULL for GLOBAL */
             struct value       *kwargs;         /* DICT or NULL */
-            struct value       *callee;         /* the record of a call, when its result is
-                                                   called; name then ends in "()" */
+            struct value       *callee;         /* the record that is called, if a call's result
+                                                   is called; name then ends in "()" */
             struct value       *state;          /* BUILD's argument, or NULL */
             struct value_seq    items;          /* APPEND(S) onto the object */
             struct value_pairs  pairs;          /* SETITEM(S) onto the object */
             bool                newobj;         /* built by NEWOBJ rather than REDUCE */
-            bool                called;         /* GLOBAL: some record is a call of it */
+            bool                called;         /* GLOBAL: some record calls it */
         } obj;
         struct value_tensor *tensor;
     } u;
 };
 
-/* Builders; NULL when the arena refuses (and they accept NULL children by giving NULL, so a
- * tree is built in one go and checked once). */
+/* Builders; NULL when the arena refuses.  They return NULL for NULL children, so that a tree is
+ * built in one expression and checked once. */
 struct value *value_none(struct ckpt_arena *a);
 struct value *value_bool(struct ckpt_arena *a, bool b);
 struct value *value_int(struct ckpt_arena *a, int64_t i);
@@ -107,21 +106,23 @@ int value_append(struct ckpt_arena *a, struct value *seq, struct value *item);
 int value_set(struct ckpt_arena *a, struct value *dict, struct value *key, struct value *val);
 int value_set_str(struct ckpt_arena *a, struct value *dict, const char *key, struct value *val);
 
-/* The same for a bare sequence or pairs, as objects have them. */
+/* The same for a bare sequence or pairs, which objects have. */
 int value_seq_add(struct ckpt_arena *a, struct value_seq *s, struct value *item);
 int value_pairs_add(struct ckpt_arena *a, struct value_pairs *d, struct value *key,
                     struct value *val);
 
-/* Questions; all accept NULL. */
+/* Queries; all accept NULL. */
 struct value *value_get(const struct value *dict, const char *key);      /* NULL when absent */
-/* The next entry of a dictionary whose key is a text, from entry *i on; false after the last. */
+/* The next entry of a dictionary with a text key, from entry *i on; false after the last. */
 bool value_next(const struct value *dict, size_t *i, const char **key, struct value **val);
-/* Items of a list or tuple; item i of it, argument i of a record: NULL when there is none. */
+/* The number of items of a list or tuple; item i of it, or argument i of a record: NULL when
+ * there is none. */
 size_t value_count(const struct value *seq);
 struct value *value_item(const struct value *seq, size_t i);
 struct value *value_arg(const struct value *record, size_t i);
-/* The numbers of a tuple, a list or a torch.Size: how many.  VALUE_NO_DIMS when one is no number
- * >= 0 or v is none of them, VALUE_MANY_DIMS for more than max; both are below 0. */
+/* Copy the numbers of a tuple, a list or a torch.Size; returns how many.  VALUE_NO_DIMS when one
+ * is not a number >= 0 or v is none of these types, VALUE_MANY_DIMS for more than max; both are
+ * below 0. */
 enum { VALUE_NO_DIMS = -1, VALUE_MANY_DIMS = -2 };
 int value_dims(const struct value *v, int64_t *out, int max);
 static inline bool value_is(const struct value *v, enum value_kind kind)
@@ -130,8 +131,8 @@ static inline bool value_is(const struct value *v, enum value_kind kind)
 }
 bool value_as_int(const struct value *v, int64_t *out);     /* INT, BOOL */
 bool value_as_float(const struct value *v, double *out);    /* FLOAT, INT */
-const char *value_as_str(const struct value *v);            /* NULL when not a STR, or with a
-                                                               NUL in it */
+const char *value_as_str(const struct value *v);            /* NULL when it is not a STR, or
+                                                               contains a NUL */
 /* True when v is an object or global of that module and name. */
 bool value_names(const struct value *v, const char *module, const char *name);
 
@@ -139,8 +140,8 @@ bool value_names(const struct value *v, const char *module, const char *name);
  * The value as JSON for people and programs: tensors as {"$tensor": {dtype, shape}}, objects as
  * {"$object": "module.name", "args": [...], "state": ...}, bytes as {"$bytes": n, "hex": first
  * 32}, sets as lists, tuples as lists, NaN and infinities as strings, numbers beyond 64 bits as
- * digits.  A part inside itself appears as {"$ref": levels up}; shared parts are repeated.
- * Stops at budget values; "..." is in place of the rest.
+ * digits.  A part inside itself appears as {"$ref": levels up}; shared parts are repeated. After
+ * budget values, "..." replaces the rest.
  */
 json_t *value_to_json(const struct value *v, size_t budget);
 

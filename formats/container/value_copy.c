@@ -3,7 +3,7 @@
 
 #include "libckpt/base/map.h"
 
-#define MAX_DEPTH 512           /* as deep as pickles are read and written */
+#define MAX_DEPTH 512           /* same limit as for reading and writing pickles */
 
 struct copier {
     struct ckpt_arena *a;
@@ -66,7 +66,7 @@ static int copy_object(struct copier *c, struct value *to, const struct value *f
     return copy_pairs(c, &to->u.obj.pairs, &from->u.obj.pairs, depth);
 }
 
-/* made is the copy of v from here on. */
+/* Remember that `made` is the copy of v. */
 static int remember(struct copier *c, const struct value *v, struct value *made)
 {
     const struct value **key = ckpt_arena_alloc(c->a, 1, sizeof *key);

@@ -1,8 +1,8 @@
 /*
  * value_json - an inert value as JSON; see value.h.
  *
- * The value may be a graph: containers on the way down are remembered, and one that is met again
- * inside itself becomes {"$ref": levels up}.  Depth and count are bounded.
+ * The value may be a graph: containers on the path from the root are remembered, and one that
+ * contains itself becomes {"$ref": levels up}.  Depth and count are bounded.
  */
 #include <math.h>
 #include <stdio.h>
@@ -23,12 +23,12 @@ struct walk {
 
 static json_t *convert(struct walk *w, const struct value *v, size_t depth);
 
-/* Text as JSON wants it: what is no strict UTF-8 is escaped. */
+/* Text for JSON: invalid UTF-8 is escaped. */
 static json_t *text(struct walk *w, const char *p, size_t n)
 {
     char escaped[4096];
 
-    /* Shared texts are repeated: a long one named often would fill the memory. */
+    /* Shared texts are repeated, so that a long one with many references could fill memory. */
     if (n > w->text_left)
         return json_string("...");
     w->text_left -= n;
@@ -81,7 +81,7 @@ static json_t *sequence(struct walk *w, const struct value_seq *s, size_t depth)
     return list;
 }
 
-/* A key that is no text is spelt as JSON spells it. */
+/* Set a member; a key that is not a text is written in its JSON spelling. */
 static void set(struct walk *w, json_t *obj, const struct value *key, const struct value *val,
                 size_t depth)
 {

@@ -7,7 +7,7 @@
 
 #include "libckpt/mem.h"
 
-/* Lines that begin as directives do, before the parser compares each with all others. */
+/* Count lines that begin like directives, since the parser compares each with all others. */
 static int check_directives(const char *text, size_t len, struct ckpt_err *err)
 {
     size_t line = 1, n = 0;

@@ -1,10 +1,10 @@
 /*
- * yaml_limits - refuse YAML that libyaml would take minutes for: its work grows with the square of
- * nesting, of anchors and of directives.
+ * yaml_limits - refuse YAML that would keep libyaml busy for minutes: its work grows with the
+ * square of nesting, of anchors and of directives.
  *
- * libyaml's own events are counted until a limit is passed; no document is built.
- * Source: libyaml 0.2.5 src/scanner.c (yaml_parser_stale_simple_keys), src/loader.c
- * (yaml_parser_register_anchor), src/parser.c (yaml_parser_append_tag_directive).
+ * Counts libyaml's own events until a limit is passed; builds no document. Source: libyaml 0.2.5
+ * src/scanner.c (yaml_parser_stale_simple_keys), src/loader.c (yaml_parser_register_anchor),
+ * src/parser.c (yaml_parser_append_tag_directive).
  */
 #ifndef CKPT_FORMATS_CONTAINER_YAML_LIMITS_H
 #define CKPT_FORMATS_CONTAINER_YAML_LIMITS_H
@@ -19,8 +19,8 @@
 #define YAML_MAX_NODES      200000      /* some 100 bytes of memory each */
 
 /*
- * CKPT_ELIMIT, naming the line, when text passes a limit.  Text that is not YAML passes: the parser
- * that follows says where it is wrong.
+ * CKPT_ELIMIT, with the line, when text exceeds a limit.  Invalid YAML passes: the parser that
+ * runs next reports it.
  */
 int yaml_check_limits(const char *text, size_t len, struct ckpt_err *err);
 

@@ -17,10 +17,10 @@
 
 struct end {
     uint64_t n, bytes, offset;  /* entries, size and place of the directory */
-    uint64_t limit;             /* where the first end record begins: payloads stay below */
+    uint64_t limit;             /* offset of the first end record, which payloads must not exceed */
 };
 
-/* A member with what only the checks need. */
+/* A member, with fields that only the checks need. */
 struct raw {
     struct zip_entry e;
     const char      *full;
@@ -82,7 +82,8 @@ static int read_end(struct end *end, struct ckpt_file *file, struct ckpt_err *er
 
     if (size < END_BYTES)
         return bad(err, "too short for an end record");
-    /* torch writes no comment; an archive with one is read only if it ends the file exactly. */
+    /* torch writes no comment; an archive with one is accepted only if the comment ends the
+     * file. */
     if ((rc = ckpt_file_read_at(file, raw, END_BYTES, size - END_BYTES, err)) != 0)
         return rc;
     ckpt_cursor_init(&c, raw, END_BYTES);
@@ -113,7 +114,7 @@ static int read_end(struct end *end, struct ckpt_file *file, struct ckpt_err *er
     return 0;
 }
 
-/* Fields that overflowed, from the zip64 block of an extra field; header may be NULL. */
+/* Read fields that overflowed from the zip64 block of an extra field; header may be NULL. */
 static int read_extra(const char *name, uint64_t *size, uint64_t *packed, uint64_t *header,
                       struct ckpt_cursor extra, struct ckpt_err *err)
 {
@@ -129,7 +130,7 @@ static int read_extra(const char *name, uint64_t *size, uint64_t *packed, uint64
         ckpt_cursor_skip(&extra, n);
         if (id != 1)
             continue;
-        if (seen)                       /* readers differ in which they take */
+        if (seen)                       /* readers disagree on which of two they use */
             return fault(err, name, "two zip64 blocks");
         seen = true;
         if (*size == BIG)
@@ -144,7 +145,8 @@ static int read_extra(const char *name, uint64_t *size, uint64_t *packed, uint64
     return 0;
 }
 
-/* Members that TorchScript deflates, and nobody reads here: <folder>/code/... */
+/* Whether a member is one that TorchScript deflates, and that is not read here:
+ * <folder>/code/... */
 static bool is_code(const char *full)
 {
     const char *slash = strchr(full, '/');
@@ -199,7 +201,7 @@ static int read_entry(struct zip *z, struct raw *m, struct ckpt_cursor *c, struc
     return 0;
 }
 
-/* Names that differ in case alone give the same key. */
+/* A key that is equal for names that differ in case only. */
 static char *folded(struct ckpt_arena *a, const char *s)
 {
     char *copy = ckpt_arena_strndup(a, s, strlen(s));
@@ -209,7 +211,7 @@ static char *folded(struct ckpt_arena *a, const char *s)
     return copy;
 }
 
-/* Components joined by "/", none empty, "." or "..": safe below a folder of any system. */
+/* Components joined by "/", none empty, "." or "..": safe below a folder on any system. */
 static bool is_clean(const char *name)
 {
     for (const char *p = name;; p++) {
@@ -222,7 +224,7 @@ static bool is_clean(const char *name)
     }
 }
 
-/* Names are clean, in one folder, and different. */
+/* Check that names are clean, in one folder, and distinct. */
 static int check_names(struct zip *z, struct raw *raw, size_t n, struct ckpt_err *err)
 {
     const char *slash = n ? strchr(raw[0].full, '/') : NULL;
@@ -252,7 +254,7 @@ static int check_names(struct zip *z, struct raw *raw, size_t n, struct ckpt_err
     return rc;
 }
 
-/* The descriptor after m's payload, which fills the n bytes at p: 16 or 24 bytes, or none. */
+/* Check the descriptor after m's payload, which fills the n bytes at p: 16 or 24 bytes, or none. */
 static int check_descriptor(const struct raw *m, const unsigned char *p, size_t n,
                             struct ckpt_err *err)
 {
@@ -260,7 +262,7 @@ static int check_descriptor(const struct raw *m, const unsigned char *p, size_t 
     uint64_t packed, size;
     uint32_t crc;
 
-    /* Nothing lies between members but descriptors: some readers would find other bytes. */
+    /* Only descriptors may lie between members: some readers would find other bytes. */
     if (n == 0 && ((m->flags & 8) == 0 || m->e.size == 0))
         return 0;
     if (n != 0 && (m->flags & 8) == 0)
@@ -292,7 +294,8 @@ static int read_local_extra(const struct zip *z, struct raw *m, uint16_t n, uint
     return read_extra(m->full, size, packed, NULL, c, err);
 }
 
-/* The local header at p, name after it, agrees with the directory; finds the payload. */
+/* Check that the local header at p, followed by the name, agrees with the directory; find the
+ * payload. */
 static int check_local(const struct zip *z, struct raw *m, const unsigned char *p, uint64_t limit,
                        struct ckpt_err *err)
 {
@@ -335,8 +338,9 @@ static int check_local(const struct zip *z, struct raw *m, const unsigned char *
 }
 
 /*
- * The bytes from `from`, the end of the payload before, up to the name of m's local header: one
- * read for the descriptor of the one and the header of the other.  m NULL: up to the directory.
+ * Check the bytes from `from`, the end of the preceding payload, up to the name of m's local
+ * header: one read for the descriptor of one and the header of the other.  m NULL: up to the
+ * directory.
  */
 static int check_between(const struct zip *z, const struct raw *before, struct raw *m,
                          uint64_t from, uint64_t limit, struct ckpt_err *err)
@@ -410,7 +414,7 @@ static int read_members(struct zip *z, const struct end *end, struct raw *raw,
     return 0;
 }
 
-/* The end.  An entry has 46 bytes at least: a count that cannot be is found in time. */
+/* Find the end records.  An entry has at least 46 bytes, so an impossible count is found early. */
 static int find_end(struct end *end, struct ckpt_file *file, struct ckpt_err *err)
 {
     int rc;
@@ -501,7 +505,7 @@ int zip_slurp(const struct zip *z, const struct zip_entry *e, struct ckpt_arena 
                ? 0 : misfit(e, err);
 }
 
-/* The checksum of what a deflated member unfolds to, which must be as long as it says. */
+/* Checksum of a deflated member's content, whose length must match. */
 static int unfold_crc(const struct zip *z, const struct zip_entry *e, unsigned char *buf, size_t n,
                       uint32_t *crc, struct ckpt_err *err)
 {

@@ -2,10 +2,10 @@
  * zip_out - zip archives as torch writes them: stored members, payloads aligned to 64 bytes,
  * sizes in data descriptors, zip64 end records always, date 1980-00-00.
  *
- * Names and sizes are all known before the first byte, so every offset is; payloads may then be
- * written in any order.  CRC-32s of pieces are combined.
- * Source: PyTorch 2.15 caffe2/serialize/inline_container.cc over miniz 3; field by field from
- * files it wrote.
+ * All names and sizes are known before the first byte is written, and so are all offsets;
+ * payloads may then be written in any order, and CRC-32s of their pieces are combined.  Source:
+ * PyTorch 2.15 caffe2/serialize/inline_container.cc over miniz 3; field by field from files it
+ * wrote.
  */
 #ifndef CKPT_FORMATS_CONTAINER_ZIP_OUT_H
 #define CKPT_FORMATS_CONTAINER_ZIP_OUT_H
@@ -17,20 +17,20 @@
 struct zip_member {
     const char *name;           /* borrowed until the layout is freed */
     uint64_t    size;
-    uint64_t    header;         /* offset of its local header: filled by zip_layout */
-    uint64_t    data;           /* offset of its payload: likewise */
-    uint32_t    crc;            /* CRC-32 of the payload, before zip_finish */
+    uint64_t    header;         /* offset of its local header: set by zip_layout */
+    uint64_t    data;           /* offset of its payload: set by zip_layout */
+    uint32_t    crc;            /* CRC-32 of the payload, needed by zip_finish */
 };
 
-/* Fill header and data of every member; returns where the central directory begins. */
+/* Set header and data of every member; returns the offset of the central directory. */
 uint64_t zip_layout(struct zip_member *member, size_t n);
 /* Bytes of the archive. */
 uint64_t zip_total(const struct zip_member *member, size_t n, uint64_t directory);
-/* Write all local headers.  base: where in the file the archive begins, 0 unless it is one of
+/* Write all local headers.  base: offset of the archive in the file, 0 unless it is one of
  * several. */
 int zip_begin(struct ckpt_out *out, uint64_t base, const struct zip_member *member, size_t n,
               struct ckpt_err *err);
-/* Write descriptors, directory and end records; every crc is known now. */
+/* Write descriptors, directory and end records; every crc must be set. */
 int zip_finish(struct ckpt_out *out, uint64_t base, const struct zip_member *member, size_t n,
                uint64_t directory, struct ckpt_err *err);
 

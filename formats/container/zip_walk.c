@@ -14,13 +14,13 @@
 #define TAIL_BYTES   (END_BYTES + 65535u)
 #define ENTRY_BYTES  46u
 #define LOCAL_BYTES  30u
-#define DESCRIPTOR   24u                /* at most, after a member's bytes */
+#define DESCRIPTOR   24u                /* most bytes of a descriptor after a payload */
 #define MAX_DIR      ((uint64_t)256 << 20)
 
 struct end {
     uint64_t at;                /* of the end record */
-    uint64_t dir, size;         /* of the directory, by its end */
-    uint64_t base;              /* what its offsets count from */
+    uint64_t dir, size;         /* of the directory, from its end */
+    uint64_t base;              /* what its offsets are relative to */
 };
 
 struct entry {
@@ -42,7 +42,7 @@ static int no_end(const struct ckpt_file *file, struct ckpt_err *err)
     return ckpt_fail(err, CKPT_EFORMAT, "%s: no end of a zip file", ckpt_file_name(file));
 }
 
-/* The last end record of the tail whose comment fits. */
+/* The last end record in the tail whose comment fits. */
 static int find_end(uint64_t *at, unsigned char end[END_BYTES], struct ckpt_file *file,
                     struct ckpt_err *err)
 {
@@ -65,7 +65,7 @@ static int find_end(uint64_t *at, unsigned char end[END_BYTES], struct ckpt_file
     return rc || found ? rc : no_end(file, err);
 }
 
-/* The 64-bit end record in front of the other one, if there is one. */
+/* Use the 64-bit end record before the other one, if there is one. */
 static int use_end64(struct end *e, uint64_t *dir_at, struct ckpt_file *file,
                      struct ckpt_err *err)
 {
@@ -80,7 +80,7 @@ static int use_end64(struct end *e, uint64_t *dir_at, struct ckpt_file *file,
         return 0;
     e->size = u64(b + 40);
     *dir_at = u64(b + 48);
-    e->dir = e->at - sizeof b;          /* where the directory ends */
+    e->dir = e->at - sizeof b;          /* end of the directory */
     return 0;
 }
 
@@ -131,7 +131,7 @@ uint64_t zip_front(struct ckpt_file *file)
     return ends ? e.base : 0;
 }
 
-/* Sizes and place of a member beyond 32 bits. */
+/* Size and offset of a member beyond 32 bits. */
 static void use_extra64(struct zip_piece *p, uint64_t *local, const unsigned char *extra, size_t n)
 {
     uint64_t *const field[] = {&p->plain, &p->size, local};
@@ -151,7 +151,7 @@ static void use_extra64(struct zip_piece *p, uint64_t *local, const unsigned cha
     }
 }
 
-/* Where the bytes are, and whether the header in front of them says the same. */
+/* Find the payload, and check whether the local header before it agrees. */
 static int read_local(struct entry *e, struct ckpt_file *file, struct ckpt_err *err)
 {
     struct zip_piece *p = &e->piece;
@@ -220,7 +220,7 @@ static int by_place(const void *a, const void *b)
     return x->local < y->local ? -1 : x->local > y->local;
 }
 
-/* Members, and what lies before, between and after them. */
+/* List members, and the bytes before, between and after them. */
 static size_t put_pieces(struct zip_piece *out, struct entry *e, size_t n, const struct end *end,
                          uint64_t size)
 {
@@ -245,7 +245,7 @@ static size_t put_pieces(struct zip_piece *out, struct entry *e, size_t n, const
     return k;
 }
 
-/* The directory's entries, with what their local headers say; *n of them. */
+/* Read the directory's entries and their local headers; *n of them. */
 static int read_entries(struct entry **out, size_t *n, const struct end *end,
                         struct ckpt_file *file, struct ckpt_arena *arena, struct ckpt_err *err)
 {

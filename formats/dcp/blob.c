@@ -22,7 +22,7 @@ static const struct { const char *name, *text; } small[M_COUNT] = {
     [M_ID] = {"archive/.data/serialization_id", NULL},
 };
 
-/* Members of one blob and where they lie, recomputed when needed: it is arithmetic. */
+/* Members of one blob and their positions, recomputed when needed: it is only arithmetic. */
 struct layout {
     struct zip_member member[M_COUNT];
     size_t            n;
@@ -109,7 +109,8 @@ int dcp_blob_finish(struct ckpt_out *out, const struct dcp_blob *b, struct ckpt_
         return ckpt_fail(err, CKPT_ESTATE, "the %llu bytes of an item were not all written",
                          (unsigned long long)b->bytes);
     lay_out(&l, b);
-    /* torch's id is of the members' names and checksums: diagnostic, any 40 digits will do. */
+    /* torch's id is a hash of the members' names and checksums: only diagnostic, any 40 digits
+     * will do. */
     snprintf(id, sizeof id, "%020llu%010u%010u", (unsigned long long)b->bytes, b->pickle_crc, data);
     for (size_t i = 0; i < l.n; i++) {
         int k = l.what[i];

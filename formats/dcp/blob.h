@@ -16,26 +16,26 @@
 #include "libckpt/commit.h"
 
 struct dcp_blob {
-    uint64_t        base;           /* in its file: for the caller to set before begin */
+    uint64_t        base;           /* offset in the file: set by the caller before begin */
     uint64_t        length;         /* of the archive */
     uint64_t        payload;        /* of element 0, from base */
     uint64_t        bytes;          /* of the elements */
     uint32_t        pickle, pickle_crc;     /* bytes and checksum of data.pkl */
     bool            tensor;
-    struct crc_join crc;            /* of the elements written: for the caller to add to */
+    struct crc_join crc;            /* of the elements written: the caller adds to it */
 };
 
-/* value's pickle into out, in place of its content. */
+/* Replace out's content by value's pickle. */
 int dcp_blob_pickle(struct ckpt_buf *out, const struct value *v, struct ckpt_err *err);
 /* The pickle of a contiguous tensor. */
 int dcp_blob_tensor_pickle(struct ckpt_buf *out, enum ckpt_dtype dtype,
                            const struct ckpt_shape *shape, struct ckpt_err *err);
-/* Fill everything but base.  bytes: of the elements, for a tensor. */
+/* Set everything but base.  bytes: of a tensor's elements. */
 void dcp_blob_plan(struct dcp_blob *b, const struct ckpt_buf *pickle, bool tensor, uint64_t bytes);
 /* Write headers and the small members. */
 int dcp_blob_begin(struct ckpt_out *out, const struct dcp_blob *b, const struct ckpt_buf *pickle,
                    struct ckpt_err *err);
-/* Write the members that need the checksums; crc has those of all elements. */
+/* Write the members that contain checksums; crc must cover all elements. */
 int dcp_blob_finish(struct ckpt_out *out, const struct dcp_blob *b, struct ckpt_err *err);
 
 #endif

@@ -19,7 +19,7 @@ static int by_start(const void *a, const void *b, void *whole)
     return 0;
 }
 
-/* Keep one of the boxes that are the same; those that begin alike lie side by side. */
+/* Keep one of identical boxes; boxes with the same start are adjacent. */
 static size_t drop_replicas(struct ckpt_fragment *frag, size_t n,
                             const struct ckpt_box *whole)
 {

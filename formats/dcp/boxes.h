@@ -1,5 +1,5 @@
 /*
- * boxes - a tensor from the boxes that several files hold of it.
+ * boxes - build a tensor from boxes that are spread over several files.
  */
 #ifndef CKPT_FORMATS_DCP_BOXES_H
 #define CKPT_FORMATS_DCP_BOXES_H
@@ -7,9 +7,9 @@
 #include "libckpt/tensor.h"
 
 /*
- * Append a tensor of n boxes to list: frag lies in list's arena, and is sorted by where boxes
- * begin, so that reading finds them by bisection.  replicas: a box that is there again, the very
- * same, is taken once.  The boxes must tile the tensor; the error names it.
+ * Append a tensor of n boxes to list.  frag is in list's arena, and is sorted by the boxes'
+ * starts, so that reading finds them by bisection.  replicas: an identical box that occurs again
+ * is ignored.  The boxes must tile the tensor; errors name it.
  */
 int boxes_add(struct ckpt_tensors *list, struct ckpt_tensor **added, const char *name,
               enum ckpt_dtype dtype, const struct ckpt_shape *shape, struct ckpt_fragment *frag,

@@ -14,7 +14,7 @@
 #include "formats/hf/side_files.h"
 #include "libckpt/base/pool.h"
 
-#define MIN_THREADED 256u       /* fewer tensors are found faster than threads are made */
+#define MIN_THREADED 256u       /* for fewer tensors, starting threads takes longer than the work */
 
 #define INDEX       ".metadata"
 #define RANK_INDEX  "__[0-9]*.metadata"
@@ -22,9 +22,9 @@
 #define MODEL_DIR   "pytorch_model_fsdp_0"
 #define OPTIM_DIR   "optimizer_0"
 
-/* A directory with an index: of everything, or of the model or the optimizer. */
+/* A directory with an index: of everything, or of the model or optimizer alone. */
 struct part {
-    struct ckpt_dir  *dir;          /* NULL: that of the place */
+    struct ckpt_dir  *dir;          /* NULL: the place's own directory */
     struct dcp_files  files;
 };
 
@@ -59,14 +59,14 @@ static void close_dcp(void *self)
 
 static const struct ckpt_source_ops ops = {.format = "dcp", .close = close_dcp};
 
-/* A tensor on its way into the list. */
+/* A tensor to be listed. */
 struct wanted {
     const struct dcp_entry *e;
     const struct dcp_item  *it;
     struct ckpt_fragment   *frag;       /* [e->n_chunk] */
 };
 
-/* Shared by the threads that find boxes, which reads a little of each item. */
+/* Shared by the threads that locate boxes, which reads a little of each item. */
 struct finder {
     struct wanted     *wanted;
     struct dcp_files  *files;
@@ -85,7 +85,7 @@ static int find_boxes(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
     return 0;
 }
 
-/* Open the files of all its boxes; where in them is found later. */
+/* Open the files of all its boxes; offsets within them are found later. */
 static int prepare(struct reader *r, struct dcp_files *files, struct wanted *w)
 {
     w->frag = ckpt_arena_alloc(&r->list->arena, w->e->n_chunk, sizeof *w->frag);
@@ -132,7 +132,7 @@ static int add_tensors(struct reader *r, struct dcp_files *files, const struct d
     if (rc == 0)
         rc = dcp_names_fill(item, m->n, &a, r->err);
     if (rc == 0 && !dcp_names_weights(item, m->n))
-        r->optimizer = true;            /* it is all there is */
+        r->optimizer = true;            /* there is nothing but the optimizer */
     for (size_t i = 0; rc == 0 && i < m->n; i++)
         if (item[i].tensor && (r->optimizer || item[i].kind == CKPT_WEIGHT))
             wanted[n++] = (struct wanted){.e = &m->entry[i], .it = &item[i]};
@@ -142,7 +142,7 @@ static int add_tensors(struct reader *r, struct dcp_files *files, const struct d
     return rc;
 }
 
-/* Ranks by the data files' names. */
+/* Number of ranks, from the data files' names. */
 static json_int_t count_ranks(const struct dcp_meta *m)
 {
     long most = 0;
@@ -184,7 +184,7 @@ static int read_index(struct dcp_meta *m, struct ckpt_dir *dir, const char *name
     return rc;
 }
 
-/* .metadata, or all ranks' own. */
+/* Read .metadata, or all ranks' own. */
 static int read_indexes(struct dcp_meta *m, struct ckpt_dir *dir, struct ckpt_err *err)
 {
     struct ckpt_arena a = {0};
@@ -231,7 +231,7 @@ static bool has_folder(const struct ckpt_place *p, const char *name)
     return false;
 }
 
-/* Trainer's folder: the model's directory, and the optimizer's when it is asked for. */
+/* Trainer's folder: the model's directory, and the optimizer's if requested. */
 static int open_folders(struct reader *r, const struct ckpt_place *p)
 {
     static const char *const name[] = {MODEL_DIR, OPTIM_DIR};
@@ -261,7 +261,7 @@ static int bid(const struct ckpt_place *p)
     if (has_folder(p, MODEL_DIR))
         return 60;
     if (place_has_like(p, DCP_HF_GLOB))
-        return 45;                          /* where shards were joined, what they became wins */
+        return 45;                       /* if merged shards are there too, their format must win */
     return is_indexed(p) ? 30 : 0;
 }
 

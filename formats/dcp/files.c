@@ -35,7 +35,7 @@ static int open_file(struct dcp_files *f, struct dcp_file **out, const char *nam
     if (ckpt_reserve(&f->item, f->n, &f->cap, sizeof *f->item, err))
         return CKPT_ENOMEM;
     rc = ckpt_file_open_at(&d->file, f->dir, name, err);
-    /* The index names it: a lost file is damage, no wrong path. */
+    /* The index names it, so a missing file is damage, not a wrong path. */
     if (rc == CKPT_ENOTFOUND)
         return ckpt_fail_as(err, CKPT_EFORMAT, "missing", "%s is not there", name);
     if (rc)
@@ -44,7 +44,7 @@ static int open_file(struct dcp_files *f, struct dcp_file **out, const char *nam
     return ckpt_map_add(f->by_name, d->name, strlen(name), f->n - 1, err);
 }
 
-/* The file of a place that is prepared, or NULL. */
+/* The open file of a prepared place, or NULL. */
 static struct dcp_file *file_of(const struct dcp_files *f, const struct dcp_place *p)
 {
     size_t i = f->by_name ? ckpt_map_get(f->by_name, p->file, strlen(p->file)) : CKPT_MAP_NONE;
@@ -83,7 +83,7 @@ static int open_archive(struct torch_archive **out, struct ckpt_file *file,
     return ckpt_err_in(err, "item at %llu", (unsigned long long)p->offset);
 }
 
-/* The archive in [offset, offset + length); its window is the archive's to close. */
+/* Open the archive in [offset, offset + length); the archive closes its window. */
 static int open_window(struct torch_archive **out, const struct dcp_file *d,
                        const struct dcp_place *p, struct ckpt_err *err)
 {
@@ -95,7 +95,7 @@ static int open_window(struct torch_archive **out, const struct dcp_file *d,
     return open_archive(out, window, p, err);
 }
 
-/* The same through memory, for the many small ones: one read in place of one a record. */
+/* The same through memory, for many small ones: one read instead of one per record. */
 static int open_small(struct torch_archive **out, const struct dcp_file *d,
                       const struct dcp_place *p, unsigned char small[SMALL_BYTES],
                       struct ckpt_err *err)
@@ -142,7 +142,7 @@ static int misfit(struct ckpt_err *err, const struct dcp_file *d, enum ckpt_dtyp
                      ckpt_shape_text(b, sizeof b, &wanted));
 }
 
-/* An archive of one tensor. */
+/* Locate an archive with a single tensor. */
 static int in_archive(struct dcp_files *files, struct ckpt_fragment *f,
                       const struct dcp_file *d, const struct dcp_entry *e,
                       const struct dcp_chunk *c, struct ckpt_arena *arena, struct ckpt_err *err)
@@ -186,7 +186,7 @@ static int in_archive(struct dcp_files *files, struct ckpt_fragment *f,
 
 /* -- safetensors ----------------------------------------------------------------------------- */
 
-/* The image from offset to the file's end, read once a file. */
+/* Read the image from offset to the file's end, once per file. */
 static int load_image(struct dcp_file *d, uint64_t offset, struct ckpt_err *err)
 {
     struct ckpt_file *window;
@@ -241,7 +241,7 @@ int dcp_sharding_start(int64_t start[CKPT_MAX_RANK], const json_t *boxes, const 
     return 0;
 }
 
-/* Which box the image says it has: of two of one name in a file only the last is kept there. */
+/* Check which box the image contains: of two with one name, a file keeps only the last. */
 static int check_start(const struct dcp_file *d, const struct dcp_entry *e,
                        const struct dcp_chunk *c, struct ckpt_err *err)
 {

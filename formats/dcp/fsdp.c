@@ -12,7 +12,7 @@
 #include "libckpt/err.h"
 #include "libckpt/io/path.h"
 
-#define PEEK_BYTES 262144u      /* of a file, in which a distributed tensor is looked for */
+#define PEEK_BYTES 262144u      /* bytes of a file searched for a distributed tensor's class */
 
 struct fsdp {
     struct ckpt_dir   *dir;
@@ -56,7 +56,7 @@ static int keep(struct reader *r, struct ckpt_file *file)
     return 0;
 }
 
-/* The pieces in a rank's file; its values are gone again when this returns. */
+/* Read the pieces in a rank's file; its values are freed on return. */
 static int read_rank(struct reader *r, struct fsdp_join *j, struct ckpt_file *file, size_t rank,
                      size_t ranks)
 {
@@ -88,7 +88,7 @@ static int read_rank(struct reader *r, struct fsdp_join *j, struct ckpt_file *fi
     return rc;
 }
 
-/* The source of flattened parameters' shapes: a model directory, or a file. */
+/* Open the source of flattened parameters' shapes: a model directory, or a file. */
 static int open_base(struct ckpt_source **out, const struct reader *r)
 {
     struct ckpt_open_opts opts = {.follow = r->opts->follow};
@@ -109,7 +109,7 @@ static int open_base(struct ckpt_source **out, const struct reader *r)
     return rc ? ckpt_err_in(r->err, "base") : 0;
 }
 
-/* List the tensors of a set's files.  A hole's error adds how many files there should be. */
+/* List the tensors of a set's files.  The error for a hole adds how many files there should be. */
 static int list_set(struct reader *r, struct fsdp_join *j, size_t ranks)
 {
     struct ckpt_source *base = NULL;
@@ -126,7 +126,7 @@ static int list_set(struct reader *r, struct fsdp_join *j, size_t ranks)
     return rc;
 }
 
-/* The set that `name` is of; file: name's own, already open, when it is a set of one. */
+/* Read the set of `name`; file: name's own file, open already, when the set is a single file. */
 static int read_set(struct reader *r, const char *name, const struct ckpt_entry *entry,
                     size_t n_entry)
 {
@@ -152,7 +152,7 @@ static int read_set(struct reader *r, const char *name, const struct ckpt_entry 
     return rc;
 }
 
-/* A directory's weights, and its optimizer state when that is asked for. */
+/* Read a directory's weights, and its optimizer state if requested. */
 static int read_directory(struct reader *r, const struct ckpt_place *p)
 {
     const char *name, *optimizer = NULL;
@@ -171,7 +171,7 @@ static int read_directory(struct reader *r, const struct ckpt_place *p)
     return rc;
 }
 
-/* A file that names no rank is a set of its own. */
+/* Read a file without a rank in its name as a set of its own. */
 static int read_file(struct reader *r, struct ckpt_place *p)
 {
     struct fsdp_join *j = NULL;
@@ -188,7 +188,7 @@ static int read_file(struct reader *r, struct ckpt_place *p)
     return rc;
 }
 
-/* A file that names its rank names the set of those beside it. */
+/* Read the set of a file with a rank in its name. */
 static int read_beside(struct reader *r, const struct ckpt_place *p)
 {
     const char *slash = strrchr(p->path, '/'), *name = slash ? slash + 1 : p->path;
@@ -245,7 +245,7 @@ static int open_source(struct ckpt_source **out, struct ckpt_place *place,
     return ckpt_source_new(out, &ops, r.f, &list, r.f->side.item, r.f->side.n, info, err);
 }
 
-/* A distributed tensor's class is among the first names of a pickle that has some. */
+/* A distributed tensor's class is among the first names of its pickle. */
 static bool mentions(const struct ckpt_place *p)
 {
     static const char *const word[] = {"torch.distributed.tensor\nDTensor\n",
@@ -264,7 +264,7 @@ static bool mentions(const struct ckpt_place *p)
     return found;
 }
 
-/* A directory by its files' names: few others have some that end in rank0.pt. */
+/* Recognise a directory by its files' names: few others have names that end in rank0.pt. */
 static int bid(const struct ckpt_place *p)
 {
     struct ckpt_err ignored = {0};

@@ -8,12 +8,11 @@
  *                          set that is not called rng, extra ...
  *   pytorch_model_fsdp.bin with optimizer.bin (accelerate, FULL_STATE_DICT)
  *
- * DTensors and ShardedTensors are joined, see fsdp_pieces.h; a single file that has all of
- * them is a set of one.  LOCAL state dicts of FSDP1 hold runs of flattened parameters without their
- * shapes, which opts->base then gives (a model that has the same names); without use_orig_params
- * not even the names are there.
- * Names: dcp/names.h.  Source: torch 2.15, accelerate utils/fsdp_utils.py, verl's
- * fsdp_checkpoint_manager.py.
+ * DTensors and ShardedTensors are joined, see fsdp_pieces.h; a single file that contains all of
+ * them is a set of one.  LOCAL state dicts of FSDP1 hold runs of flattened parameters without
+ * shapes; the shapes are taken from opts->base, a model with the same names.  Without
+ * use_orig_params even the names are absent.  Names: dcp/names.h.  Source: torch 2.15, accelerate
+ * utils/fsdp_utils.py, verl's fsdp_checkpoint_manager.py.
  */
 #ifndef CKPT_FORMATS_DCP_FSDP_H
 #define CKPT_FORMATS_DCP_FSDP_H

@@ -20,7 +20,7 @@ bool fsdp_rank_in(const char *name, size_t *at, size_t *len)
     return *len > 0 && *len < 7 && found[*len] == '.';
 }
 
-/* True when both are of one set; *rank is that of name. */
+/* True when both belong to one set; *rank is name's. */
 static bool of_set(const char *first, const char *name, unsigned long *rank)
 {
     size_t at, len, at2, len2;
@@ -77,11 +77,11 @@ int fsdp_set_of(struct fsdp_set *s, const char *name, const struct ckpt_entry *e
     return 0;
 }
 
-/* Names without a rank, of sets that are one file. */
+/* Names without a rank, for sets of a single file. */
 static const char *const alone[] = {[FSDP_WEIGHTS] = "pytorch_model_fsdp.bin",
                                     [FSDP_OPTIMIZER] = "optimizer.bin"};
 
-/* By the name's part before the rank's number. */
+/* Kind of a set, from the part of the name before the rank's number. */
 static enum fsdp_kind kind_of(const char *name, size_t n_before)
 {
     static const char *const aside[] = {"extra", "rng", "random", "mp_rank", "zero_pp"};

@@ -8,7 +8,7 @@
 #include "formats/dcp/names.h"
 #include "libckpt/base/map.h"
 
-/* A rank's piece, and which tensor it is of. */
+/* A rank's piece, and the tensor it belongs to. */
 struct owned {
     struct fsdp_piece p;
     size_t            tensor, rank;
@@ -18,7 +18,7 @@ struct fsdp_join {
     struct ckpt_arena arena;        /* keys, names */
     struct owned     *piece;
     size_t            n, cap;
-    struct dcp_item  *item;         /* one a tensor or marker, in order of first mention */
+    struct dcp_item  *item;         /* one per tensor or marker, in order of first mention */
     size_t            n_item, cap_item;
     struct ckpt_map  *by_path;
     size_t            ranks;
@@ -54,7 +54,7 @@ void fsdp_join_free(struct fsdp_join *j)
 
 bool fsdp_join_is_local(const struct fsdp_join *j) { return j->local; }
 
-/* The number of the item at a path. */
+/* Index of the item at a path. */
 static int item_at(struct fsdp_join *j, size_t *out, const struct fsdp_piece *p,
                    struct ckpt_err *err)
 {
@@ -111,7 +111,7 @@ struct lister {
     struct ckpt_err          *err;
 };
 
-/* All ranks say the same of it. */
+/* Whether all ranks agree on the tensor. */
 static bool agree(const struct owned *o, size_t n)
 {
     for (size_t i = 1; i < n; i++)
@@ -121,7 +121,7 @@ static bool agree(const struct owned *o, size_t n)
     return true;
 }
 
-/* Fragments of the pieces that have elements; of a plain tensor, the first rank's. */
+/* Fragments of the pieces that have elements; of a plain tensor, only the first rank's. */
 static int add_boxes(struct lister *l, const struct dcp_item *it, const struct owned *o, size_t n)
 {
     struct ckpt_fragment *frag = ckpt_arena_alloc(&l->list->arena, n, sizeof *frag);
@@ -144,7 +144,7 @@ static int add_boxes(struct lister *l, const struct dcp_item *it, const struct o
     return 0;
 }
 
-/* The tensor of l->shapes whose shape a name's parameter has; NULL. */
+/* The tensor in l->shapes for a name's parameter; NULL. */
 static const struct ckpt_tensor *known(struct lister *l, const char *name)
 {
     const char *bar = strrchr(name, '|');
@@ -154,7 +154,7 @@ static const struct ckpt_tensor *known(struct lister *l, const char *name)
     return i == SIZE_MAX ? NULL : ckpt_source_tensor(l->shapes, i);
 }
 
-/* Runs of a flattened parameter, one after the other in the order of ranks. */
+/* Runs of a flattened parameter, concatenated in rank order. */
 static int add_runs(struct lister *l, const struct dcp_item *it, const struct owned *o, size_t n,
                     const struct ckpt_shape *shape)
 {
@@ -191,7 +191,7 @@ static int add_runs(struct lister *l, const struct dcp_item *it, const struct ow
                ? ckpt_err_in(l->err, "%s", it->name) : 0;
 }
 
-/* In a LOCAL set: flat_param repeats the runs, buffers are complete, the rest are runs. */
+/* In a LOCAL set flat_param repeats the runs, buffers are complete, and the rest are runs. */
 static int add_local(struct lister *l, const struct dcp_item *it, const struct owned *o, size_t n)
 {
     const struct ckpt_tensor *base;
@@ -210,7 +210,8 @@ static int add_local(struct lister *l, const struct dcp_item *it, const struct o
     return whole ? add_boxes(l, it, o, n) : add_runs(l, it, o, n, &base->shape);
 }
 
-/* LOCAL without use_orig_params: flat_param alone has the parameters, and their names nowhere. */
+/* LOCAL without use_orig_params: only flat_param has the parameters, and their names are
+ * nowhere. */
 static int check_local(const struct lister *l)
 {
     bool flat = false, named = false;
@@ -228,7 +229,7 @@ static int check_local(const struct lister *l)
     return ckpt_err_hint(l->err, "--base MODEL gives the shapes: any checkpoint of the same model");
 }
 
-/* Several ranks, and nothing but plain tensors: each may have its own, or all the same. */
+/* Several ranks with plain tensors only: each rank may have its own, or all the same. */
 static int check_sharded(const struct lister *l)
 {
     if (l->j->ranks < 2)

@@ -31,11 +31,11 @@ void fsdp_pieces_release(struct fsdp_rank *r)
     memset(r, 0, sizeof *r);
 }
 
-/* A new piece at the path that is being walked. */
+/* Add a piece at the current path. */
 static int add(struct walker *w, struct fsdp_piece **out)
 {
     struct fsdp_rank *r = w->out;
-    size_t depth = w->depth ? w->depth : 1;     /* a bare tensor is called so */
+    size_t depth = w->depth ? w->depth : 1;     /* name of a bare tensor */
     const char **part = ckpt_arena_alloc(w->arena, depth, sizeof *part);
 
     if (!part)
@@ -49,8 +49,8 @@ static int add(struct walker *w, struct fsdp_piece **out)
     return 0;
 }
 
-/* Where tensor t lies in the rank's file; nowhere when it is empty.  start: of t in the piece's
- * tensor, NULL when t is all of it. */
+/* Locate tensor t in the rank's file; not if it is empty.  start: of t in the piece's tensor,
+ * NULL when t is all of it. */
 static int place(struct walker *w, struct fsdp_piece *p, const struct value_tensor *t,
                  const int64_t *start)
 {
@@ -85,7 +85,7 @@ static int add_plain(struct walker *w, const struct value_tensor *t)
     return place(w, p, t, NULL);
 }
 
-/* The rank's boxes of a distributed tensor; a piece without elements where it has none. */
+/* Add the rank's boxes of a distributed tensor; a piece without elements if it has none. */
 static int add_boxes(struct walker *w, const struct torch_shard *s)
 {
     struct fsdp_piece *p;
@@ -115,7 +115,7 @@ static bool ends_in(const char *s, const char *tail)
     return n >= k && strcmp(s + n - k, tail) == 0;
 }
 
-/* A record that may stand for a tensor.  *entered: it is none. */
+/* Use a record that may stand for a tensor.  *entered: it does not. */
 static int take_record(struct walker *w, const struct value *v, bool *entered)
 {
     const struct torch_name *row = torch_name_find(v->u.obj.module, v->u.obj.name);
@@ -124,7 +124,7 @@ static int take_record(struct walker *w, const struct value *v, bool *entered)
 
     *entered = false;
     if (row && row->what == NAME_PARAMETER && value_is(value_arg(v, 0), VALUE_OBJECT))
-        v = value_arg(v, 0);            /* a Parameter around it adds nothing */
+        v = value_arg(v, 0);            /* a Parameter around it changes nothing */
     if (torch_shard_is(v)) {
         if (w->depth && ends_in(w->part[w->depth - 1], "flat_param"))
             w->out->local = true;
@@ -151,7 +151,7 @@ static int visit(struct walker *w, const struct value *v)
         rc = take_record(w, v, &enter);
     if (rc)
         return ckpt_err_in(w->err, "%s", w->depth ? w->part[w->depth - 1] : "tensor");
-    /* Records that are no tensor, and values deeper than state dicts go, are skipped. */
+    /* Skip records that are not tensors, and values nested deeper than state dicts are. */
     if (enter && !value_is(v, VALUE_OBJECT) && w->depth < MAX_DEPTH)
         w->frame[w->depth++] = (struct frame){v, 0};
     return 0;
@@ -185,7 +185,7 @@ static const struct value *next(struct walker *w, int *rc)
     return f->v->kind == VALUE_DICT ? f->v->u.dict.val[i] : f->v->u.seq.item[i];
 }
 
-/* param_groups are beside an optimizer's state. */
+/* Mark the place of param_groups, which are beside an optimizer's state. */
 static int mark(struct walker *w)
 {
     struct fsdp_piece *p;

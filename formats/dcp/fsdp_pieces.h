@@ -1,5 +1,5 @@
 /*
- * fsdp_pieces - the boxes of tensors that one rank's torch file holds.
+ * fsdp_pieces - the boxes of tensors in one rank's torch file.
  *
  *   DTensors, ShardedTensors   as torch_shard reads them
  *   plain tensors              the same on every rank; but in FSDP1's LOCAL state dicts
@@ -16,25 +16,25 @@
 struct fsdp_piece {
     const char *const   *part;          /* path in the file */
     size_t               n_part;
-    bool                 marker;        /* no tensor: the place of param_groups */
-    bool                 plain;         /* no record of a distributed tensor around it */
+    bool                 marker;        /* not a tensor: the position of param_groups */
+    bool                 plain;         /* not wrapped in a distributed tensor's record */
     enum ckpt_dtype      dtype;
     struct ckpt_shape    shape;         /* of the complete tensor */
-    struct ckpt_fragment frag;          /* file NULL: this rank has no element of it */
+    struct ckpt_fragment frag;          /* file NULL: this rank has no elements of it */
 };
 
 struct fsdp_rank {
-    struct fsdp_piece *item;            /* the pieces: in the caller's arena */
+    struct fsdp_piece *item;            /* the pieces, in the caller's arena */
     size_t             n, cap;
-    int64_t            world, rank;     /* by its records, or -1 */
+    int64_t            world, rank;     /* from the records, or -1 */
     bool               local;           /* a flat_param was among them */
 };
 
 /*
- * Walk the tree of an archive whose bytes are those of file from 0.  Paths, boxes and strides go
- * to arena: the archive may be closed.  CKPT_EUNSUPPORTED for partial sums, layouts that are no
- * box, and other records of tensors; CKPT_EFORMAT when a local tensor is not of the
- * shape its layout gives.
+ * Walk the tree of an archive whose bytes are those of file from 0.  Paths, boxes and strides are
+ * copied to arena, so the archive may be closed.  CKPT_EUNSUPPORTED for partial sums, layouts
+ * that are not a box, and other records of tensors; CKPT_EFORMAT when a local tensor's shape
+ * differs from its layout's.
  */
 int fsdp_pieces_read(struct fsdp_rank *out, const struct torch_archive *a,
                      struct ckpt_file *file, struct ckpt_arena *arena, struct ckpt_err *err);

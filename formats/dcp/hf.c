@@ -10,16 +10,16 @@
 #include "formats/hf/safetensors.h"
 #include "formats/place.h"
 
-/* A box on its way to the tensor it belongs to. */
+/* A box, with the tensor it belongs to. */
 struct box {
     const char          *name;
     size_t               name_len;
-    size_t               tensor;        /* number of its tensor in order of first mention */
-    size_t               order;         /* number of the box, for a stable order */
+    size_t               tensor;        /* index of its tensor in order of first mention */
+    size_t               order;         /* index of the box, for a stable order */
     enum ckpt_dtype      dtype;
     struct ckpt_shape    shape;         /* of the box */
     int64_t              start[CKPT_MAX_RANK];
-    struct ckpt_fragment frag;          /* of no file when the box is empty */
+    struct ckpt_fragment frag;          /* file NULL when the box is empty */
 };
 
 struct reader {
@@ -95,7 +95,7 @@ static int read_shard(struct reader *r, const struct ckpt_place *p, const char *
     return rc ? ckpt_err_in(r->err, "%s", name) : 0;
 }
 
-/* By tensor, then as the files come. */
+/* By tensor, then in the order of files. */
 static int by_tensor(const void *a, const void *b)
 {
     const struct box *x = a, *y = b;

@@ -1,11 +1,12 @@
 /*
- * dcp/hf - safetensors shards of boxes, as torch's HuggingFaceStorageWriter leaves them.
+ * dcp/hf - safetensors shards of boxes, as torch's HuggingFaceStorageWriter writes them.
  *
  *   shard-0000R-model-0000K-of-0000N.safetensors    R from 1
  *   __metadata__: DCP_SHARDING_INFO = {"<name>": {"saved_offsets": [first element an axis]}}
  *
- * A tensor is as large as its boxes reach.  Boxes that several shards hold alike (buffers) are
- * taken once.  Source: torch 2.15 distributed/checkpoint/hf_storage.py and _hf_utils.py.
+ * A tensor's shape follows from the furthest ends of its boxes.  Boxes that are identical in
+ * several shards (buffers) are used once.  Source: torch 2.15
+ * distributed/checkpoint/hf_storage.py and _hf_utils.py.
  */
 #ifndef CKPT_FORMATS_DCP_HF_H
 #define CKPT_FORMATS_DCP_HF_H

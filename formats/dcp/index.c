@@ -64,7 +64,7 @@ int dcp_index_add(struct dcp_index *x, struct dcp_out_item **out, struct value *
 
 /* -- the metadata's values ------------------------------------------------------------------- */
 
-/* Parts that all entries share: pickled once, by the memo. */
+/* Parts shared by all entries: pickled once, through the memo. */
 struct shared {
     struct value *strided, *memory_format, *no, *none;
 };
@@ -76,7 +76,7 @@ static struct value *tuple1(struct ckpt_arena *a, struct value *v)
     return value_append(a, t, v) ? NULL : t;
 }
 
-/* torch.Size of zeros: where the one box of a tensor begins. */
+/* torch.Size of zeros: the start of a tensor's single box. */
 static struct value *origin(struct ckpt_arena *a, const struct ckpt_shape *shape)
 {
     struct ckpt_shape zeros = {.rank = shape->rank};
@@ -104,7 +104,7 @@ static struct value *properties(struct ckpt_arena *a, const struct shared *s,
     return instance(a, METADATA, "TensorProperties", t);
 }
 
-/* TensorStorageMetadata of one chunk that is all of the tensor. */
+/* TensorStorageMetadata with one chunk, the whole tensor. */
 static struct value *tensor_entry(struct ckpt_arena *a, const struct shared *s,
                                   const struct dcp_out_item *it)
 {
@@ -120,7 +120,7 @@ static struct value *tensor_entry(struct ckpt_arena *a, const struct shared *s,
     return instance(a, METADATA, "TensorStorageMetadata", state);
 }
 
-/* MetadataIndex: a tensor's says where its box begins, a value's does not. */
+/* MetadataIndex: with the box's start for a tensor, without for a value. */
 static struct value *index_key(struct ckpt_arena *a, const struct shared *s,
                                const struct dcp_out_item *it)
 {

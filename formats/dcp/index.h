@@ -1,8 +1,8 @@
 /*
- * dcp/index - the items of a distributed checkpoint that is written, and its .metadata.
+ * dcp/index - the items of a distributed checkpoint being written, and its .metadata.
  *
- * An item has a path in the state dict; its flat name is the path joined by dots.  Read back by
- * dcp/meta.h.
+ * An item has a path in the state dict; its flat name is the path joined by dots.  dcp/meta.h
+ * reads it back.
  */
 #ifndef CKPT_FORMATS_DCP_INDEX_H
 #define CKPT_FORMATS_DCP_INDEX_H
@@ -29,7 +29,7 @@ struct dcp_index {
 };
 
 /*
- * Append an item at path, a tuple in the arena.  CKPT_EMISMATCH when another's path joins to the
+ * Append an item at path, a tuple in the arena.  CKPT_EMISMATCH when another path joins to the
  * same name.  Gives *out, if not NULL: valid until the next is added.
  */
 int dcp_index_add(struct dcp_index *x, struct dcp_out_item **out, struct value *path,

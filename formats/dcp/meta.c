@@ -50,7 +50,7 @@ static int read_numbers(struct reader *r, int64_t out[CKPT_MAX_RANK], int *n,
 
 /* -- where items lie ------------------------------------------------------------------------- */
 
-/* The key of an item: its name, and of a tensor's box the offsets after a NUL. */
+/* The key of an item: its name, and for a tensor's box the offsets after a NUL. */
 static char *item_key(struct ckpt_arena *a, size_t *len, const char *fqn, const int64_t *offset,
                       int n)
 {
@@ -66,7 +66,7 @@ static char *item_key(struct ckpt_arena *a, size_t *len, const char *fqn, const 
     return key;
 }
 
-/* {MetadataIndex: _StorageInfo} as a map from key to number. */
+/* Index {MetadataIndex: _StorageInfo} by key. */
 static int index_storage(struct reader *r)
 {
     const struct value_pairs *d = &r->storage->u.dict;
@@ -121,7 +121,7 @@ static int read_place(struct reader *r, struct dcp_place *p, const struct value 
     return 0;
 }
 
-/* The place of an item; for a tensor of one box, one without offsets will do. */
+/* Find the place of an item; for a tensor of one box, an entry without offsets will do. */
 static int find_place(struct reader *r, struct dcp_place *p, const char *fqn,
                       const int64_t *offset, int n, bool whole)
 {
@@ -142,7 +142,7 @@ static int find_place(struct reader *r, struct dcp_place *p, const char *fqn,
 
 /* -- entries --------------------------------------------------------------------------------- */
 
-/* The dtype is the first of the properties, or the one that is called so. */
+/* The dtype: the first of the properties, or the one of that name. */
 static enum ckpt_dtype read_dtype(const struct value *properties)
 {
     const struct value *s = is_object(properties, "TensorProperties") ? properties->u.obj.state
@@ -161,7 +161,7 @@ static bool has_chunk(const struct dcp_entry *e, const int64_t *start)
     return false;
 }
 
-/* One box: inside the tensor, and placed.  known: an earlier file had some. */
+/* Add one box: inside the tensor, and with a place.  known: an earlier file had some boxes. */
 static int add_chunk(struct reader *r, struct dcp_entry *e, const struct value *v, bool known,
                      bool whole)
 {
@@ -233,7 +233,7 @@ static int read_tensor(struct reader *r, struct dcp_entry *e, const struct value
     return 0;
 }
 
-/* The entry of that name, made when it is new. */
+/* The entry of that name, created when it is new. */
 static int entry_of(struct reader *r, struct dcp_entry **out, const char *fqn, bool *known)
 {
     struct dcp_meta *m = r->m;
@@ -289,7 +289,7 @@ static int read_entries(struct reader *r, const struct value *dict)
     return 0;
 }
 
-/* planner_data: an entry's path in the state dict.  Names that are no entry are skipped. */
+/* planner_data: paths of entries in the state dict.  Names without an entry are skipped. */
 static int read_paths(struct reader *r, const struct value *dict)
 {
     struct dcp_meta *m = r->m;
@@ -325,7 +325,7 @@ static int read_paths(struct reader *r, const struct value *dict)
 
 /* -- the pickle ------------------------------------------------------------------------------ */
 
-/* Run the pickle: every name it asks for is in the table, and it has no tensor. */
+/* Run the pickle: every name must be in the table, and there must be no tensor. */
 static int load(struct reader *r, struct value **root, struct ckpt_file *file)
 {
     struct ckpt_arena *a = &r->m->arena;
@@ -352,7 +352,7 @@ static int load(struct reader *r, struct value **root, struct ckpt_file *file)
     if (rc == 0 && storages.n)
         rc = bad(r, "tensors are in the pickle, which cannot hold their storages");
     torch_storages_release(&storages);
-    a->limit = 0;                       /* allocations from here on are smaller than the values */
+    a->limit = 0;                    /* allocations from here on are smaller than the values were */
     return rc;
 }
 

@@ -1,20 +1,9 @@
 /*
- * dcp/meta - the `.metadata` of a torch distributed checkpoint: which items there are, which
- * boxes each tensor is cut into, and which bytes of which file hold each of them.
+ * dcp/meta - the `.metadata` of a torch distributed checkpoint: its items, the boxes that each
+ * tensor is cut into, and the file and bytes of each.
  *
  * One pickle, not a zip; protocol 4 or 5 as written, any is read:
  *
- *   Metadata           state_dict_metadata: {fqn: TensorStorageMetadata | BytesStorageMetadata}
- *                      planner_data:        {fqn: path, a tuple of texts and numbers}
- *                      storage_data:        {MetadataIndex: _StorageInfo}
- *   TensorStorageMetadata    properties (a tuple, the dtype first), size, chunks
- *   ChunkStorageMetadata     offsets, sizes
- *   MetadataIndex            fqn, offset (absent for bytes), index (of no meaning on disk)
- *   _StorageInfo             relative_path, offset, length, transform_descriptors
- *
- * Nothing is called: names are compared with the table of torch_names, objects are records.
- * Source: torch 1.13 to 2.15 distributed/checkpoint/metadata.py and filesystem.py; files that
- * 2.11 and 2.15 wrote.
  */
 #ifndef CKPT_FORMATS_DCP_META_H
 #define CKPT_FORMATS_DCP_META_H

@@ -50,7 +50,7 @@ char *dcp_names_key(struct ckpt_arena *arena, const char *const *part, size_t n,
     return key;
 }
 
-/* Where optimizers are: above every param_groups. */
+/* Find optimizers: above every param_groups. */
 static int find_roots(struct namer *m)
 {
     int rc;
@@ -75,14 +75,14 @@ static int find_roots(struct namer *m)
     return 0;
 }
 
-/* An optimizer by its name alone, where groups were not saved. */
+/* Recognise an optimizer by its name alone, if its groups were not saved. */
 static bool is_called_optimizer(const struct dcp_item *it, size_t k)
 {
     return k > 0 && (strcmp(it->part[k - 1], "optimizer") == 0 ||
                      strcmp(it->part[k - 1], "optim") == 0);
 }
 
-/* The number of parts of the path of the optimizer that an item belongs to, or SIZE_MAX. */
+/* Length of the path of the optimizer that an item belongs to, or SIZE_MAX. */
 static int root_of(struct namer *m, const struct dcp_item *it, size_t *depth)
 {
     *depth = SIZE_MAX;
@@ -104,7 +104,7 @@ static int root_of(struct namer *m, const struct dcp_item *it, size_t *depth)
     return 0;
 }
 
-/* True for a text of digits: an optimizer that was saved by position, not by name. */
+/* Whether a text is digits: an optimizer saved by index, not by name. */
 static bool is_number(const char *s) { return *s && strspn(s, "0123456789") == strlen(s); }
 
 /* "<parameter>|<key>", or NULL when the path has another form. */
@@ -184,7 +184,7 @@ bool dcp_names_weights(const struct dcp_item *item, size_t n)
     return false;
 }
 
-/* The key above weights at this depth, or NULL: they begin here. */
+/* The key above the weights at this depth, or NULL: weights begin here. */
 static const char *wrapper_at(const struct namer *m, size_t depth)
 {
     static const char *const known[] = {"model", "state_dict", "module"};
@@ -209,7 +209,7 @@ static const char *wrapper_at(const struct namer *m, size_t depth)
     return all ? common : NULL;
 }
 
-/* Descend as long as there is a wrapper; items beside it are no weights. */
+/* Descend while there is a wrapper; items beside it are not weights. */
 static size_t find_weights(struct namer *m)
 {
     const char *key;
@@ -247,7 +247,7 @@ const char *dcp_names_unwrap(struct ckpt_arena *arena, const char *name)
     return copy ? copy : name;
 }
 
-/* "module." in front of every weight's name is of DistributedDataParallel. */
+/* "module." before every weight's name was added by DistributedDataParallel. */
 static void drop_module(struct namer *m)
 {
     bool all = true;
@@ -280,7 +280,7 @@ static int name_weights(struct namer *m)
     return 0;
 }
 
-/* Random states under keys of weights, as Megatron keeps them. */
+/* Random states under keys of weights, as in Megatron. */
 static bool is_random_state(const struct dcp_item *it)
 {
     static const char *const names[] = {"rng_state", "rng_states", "random_states"};

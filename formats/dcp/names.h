@@ -1,8 +1,8 @@
 /*
- * dcp/names - names of a distributed checkpoint's tensors outside of it.
+ * dcp/names - map the paths of a distributed checkpoint's tensors to their usual names.
  *
  * A state dict is saved with everything around it: {"model": ..., "optimizer": {"state": ...,
- * "param_groups": ...}, "step": ...}.  Here "model.emb.weight" becomes emb.weight, a weight, and
+ * "param_groups": ...}, "step": ...}.  "model.emb.weight" becomes emb.weight, a weight, and
  * "optimizer.state.emb.weight.exp_avg" becomes emb.weight|exp_avg, optimizer state.
  *
  *   optimizer   items beside param_groups, or under "optimizer" or "optim":
@@ -21,33 +21,34 @@
 
 #include "libckpt/tensor.h"
 
-/* An item: its path, and its kind and name outside. */
+/* An item: its path, and its kind and usual name. */
 struct dcp_item {
     const char *const *part;
     size_t             n_part;
-    bool               tensor;      /* else a Python value, which only marks an optimizer */
+    bool               tensor;      /* else a Python value, which only shows that there is an
+                                       optimizer */
     enum ckpt_kind     kind;        /* filled by dcp_names_fill */
     const char        *name;        /* likewise, in the arena */
 };
 
-/* Fill kind and name of all tensors. */
+/* Set kind and name of all tensors. */
 int dcp_names_fill(struct dcp_item *item, size_t n, struct ckpt_arena *arena,
                    struct ckpt_err *err);
 
-/* True when some tensor of them is a weight: an optimizer saved by itself has none. */
+/* Whether any of them is a weight: a separately saved optimizer has none. */
 bool dcp_names_weights(const struct dcp_item *item, size_t n);
 
-/* path joined by dots from part `from` on, in the arena; NULL when it refuses. */
+/* Join the parts of path from `from` on by dots, in the arena; NULL when it refuses. */
 char *dcp_names_join(struct ckpt_arena *arena, const char *const *part, size_t n, size_t from);
 
-/* The first n parts as a map's key of *len bytes: each ends in NUL, so that no dot can move from
- * one to the next.  NULL when memory is refused. */
+/* The first n parts as a map key of *len bytes: each part ends in NUL, so that a dot within a
+ * part cannot be confused with a separator.  NULL when out of memory. */
 char *dcp_names_key(struct ckpt_arena *arena, const char *const *part, size_t n, size_t *len);
 
 /* True when part k of the path is "param_groups", or begins with "param_groups.". */
 bool dcp_names_groups_at(const struct dcp_item *item, size_t k);
 
-/* name without the parts that wrappers put into it, in the arena (or name itself). */
+/* name without the parts inserted by wrappers, in the arena (or name itself). */
 const char *dcp_names_unwrap(struct ckpt_arena *arena, const char *name);
 
 #endif

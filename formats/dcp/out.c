@@ -17,13 +17,13 @@ struct sink {
     struct dcp_index  index;
     size_t           *item_of;      /* [list->n] */
     struct ckpt_out **file;         /* [n_file] */
-    uint64_t         *size;         /* [n_file] bytes */
+    uint64_t         *size;         /* [n_file] length in bytes */
     size_t            n_file;
-    float             step;         /* the value of items that have no tensor */
-    pthread_mutex_t   lock;         /* of the checksums */
+    float             step;         /* value of items without a tensor */
+    pthread_mutex_t   lock;         /* guards the checksums */
 };
 
-/* Where in its file an item's element lies. */
+/* Offset of an item's element in its file. */
 static uint64_t payload_of(const struct dcp_out_item *it, int64_t start)
 {
     return it->blob.base + it->blob.payload + (uint64_t)start * ckpt_dtype_size(it->dtype);
@@ -98,7 +98,7 @@ static int sink_finish(void *self, struct ckpt_err *err)
     return rc;
 }
 
-/* Checksums are made of the bytes that pass. */
+/* Checksums need the bytes to pass through write. */
 static bool sink_locate(void *self, size_t i, int64_t start, int64_t count,
                         struct ckpt_sink_extent *out)
 {
@@ -119,7 +119,7 @@ static int pickle_of(struct ckpt_buf *b, const struct dcp_out_item *it, struct c
     return rc ? ckpt_err_in(err, "%s", it->fqn) : 0;
 }
 
-/* Which file each item is in: tensors by size, everything else in the first. */
+/* Assign each item to a file: tensors by size, everything else in the first. */
 static int assign_files(struct sink *s, uint64_t max_bytes, struct ckpt_err *err)
 {
     size_t *shard_of = ckpt_alloc(s->base.list->n, sizeof *shard_of);
@@ -136,7 +136,7 @@ static int assign_files(struct sink *s, uint64_t max_bytes, struct ckpt_err *err
     return s->file && s->size ? 0 : ckpt_nomem(err, s->n_file * sizeof *s->file);
 }
 
-/* Where each item lies, and how long the files become. */
+/* Place each item, and compute the lengths of files. */
 static int lay_out(struct sink *s, struct ckpt_buf *b, struct ckpt_err *err)
 {
     int rc;
@@ -188,7 +188,7 @@ static bool is_step(const struct sink *s, size_t item)
     return !s->index.item[item].value;
 }
 
-/* Headers of all items, and the bytes of those that come from no tensor. */
+/* Write headers of all items, and the bytes of those without a tensor. */
 static int begin_items(struct sink *s, struct ckpt_buf *b, struct ckpt_err *err)
 {
     int rc;

@@ -15,7 +15,7 @@ struct filler {
     struct ckpt_err           *err;
 };
 
-/* The parameter a tensor is state of: its bytes in the name, or 0. */
+/* Length of the parameter's name in the name of its state, or 0. */
 static size_t param_len(const struct ckpt_tensor *t)
 {
     const char *bar = t->kind == CKPT_OPTIM ? strrchr(t->name, '|') : NULL;
@@ -49,7 +49,7 @@ static int add_value(struct filler *f, struct value *path, struct value *v)
     return 0;
 }
 
-/* Plain values of the top: "step", "note".  Deeper ones no longer have their paths. */
+/* Plain top-level values: "step", "note".  The paths of deeper ones are lost. */
 static int add_values(struct filler *f)
 {
     struct ckpt_arena *a = &f->x->arena;
@@ -65,7 +65,8 @@ static int add_values(struct filler *f)
     return 0;
 }
 
-/* The names of a group's parameters: its own, or what the facts say beside it; NULL: unknown. */
+/* The names of a group's parameters: its own, or those that the facts give besides; NULL:
+ * unknown. */
 static const json_t *group_names(const struct filler *f, size_t number)
 {
     const json_t *groups = json_object_get(f->info, "param_groups");
@@ -78,7 +79,7 @@ static const json_t *group_names(const struct filler *f, size_t number)
                                                               : NULL;
 }
 
-/* All parameters that have state, each once, in the list's order; *seen has them by name. */
+/* All parameters that have state, each once, in the list's order; *seen maps their names. */
 static int stateful(struct filler *f, struct value **list, struct ckpt_map **seen)
 {
     struct ckpt_arena *a = &f->x->arena;
@@ -103,7 +104,7 @@ static int stateful(struct filler *f, struct value **list, struct ckpt_map **see
     return 0;
 }
 
-/* True when each parameter with state is in one of the groups, by the names it has now. */
+/* Whether each parameter with state is in one of the groups, under its current name. */
 static bool groups_cover(const struct filler *f, const struct ckpt_map *seen)
 {
     size_t groups = json_array_size(json_object_get(f->info, "param_groups")), found = 0;
@@ -119,7 +120,7 @@ static bool groups_cover(const struct filler *f, const struct ckpt_map *seen)
     return found == ckpt_map_count(seen);
 }
 
-/* A hyper-parameter as torch has it: betas are a tuple. */
+/* A hyper-parameter in torch's form: betas are a tuple. */
 static struct value *hyper_value(struct ckpt_arena *a, const char *key, const json_t *v)
 {
     struct value *made = value_of_json(a, v);
@@ -129,7 +130,7 @@ static struct value *hyper_value(struct ckpt_arena *a, const char *key, const js
     return made;
 }
 
-/* names: of its parameters. */
+/* Add a group; names: of its parameters. */
 static int add_group(struct filler *f, size_t number, struct value *names)
 {
     const json_t *group = json_array_get(json_object_get(f->info, "param_groups"), number);
@@ -209,7 +210,7 @@ static int add_tensors(struct filler *f, size_t *item_of)
     return 0;
 }
 
-/* How many steps the optimizer has made, if anything says. */
+/* How many steps the optimizer has done, if that is known. */
 static bool steps_done(const json_t *info, float *step)
 {
     static const char *const names[] = {"optimizer_step", "step", "global_steps"};
@@ -225,7 +226,7 @@ static bool steps_done(const json_t *info, float *step)
     return false;
 }
 
-/* torch's optimizers count steps parameter by parameter: exp_avg without |step gets one. */
+/* torch's optimizers count steps per parameter: add one to exp_avg without |step. */
 static int add_steps(struct filler *f, float *step)
 {
     struct ckpt_arena *a = &f->x->arena;

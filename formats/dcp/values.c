@@ -7,7 +7,7 @@
 #include "formats/dcp/names.h"
 #include "libckpt/log.h"
 
-#define MAX_NODES 65536u            /* of one value: params lists every parameter */
+#define MAX_NODES 65536u            /* limit for one value: params lists every parameter */
 
 struct teller {
     json_t                *info, *values, *groups, *flat;
@@ -35,7 +35,8 @@ static int put(struct teller *t, json_t *object, const char *key, json_t *v)
     return json_object_set_new(object, key, v) ? ckpt_nomem(t->err, strlen(key)) : 0;
 }
 
-/* The i-th group, made when it is new.  Positions are small: the list has no holes for long. */
+/* The i-th group, created when it is new.  Indices are small, so that holes in the list stay
+ * few. */
 static json_t *group_at(struct teller *t, const char *number)
 {
     size_t i = (size_t)strtoul(number, NULL, 10);
@@ -57,7 +58,7 @@ static int put_group(struct teller *t, const struct dcp_entry *e, size_t depth, 
     return 0;
 }
 
-/* "param_groups.<parameter>.<key>": kept by parameter until all are there.  Takes v. */
+/* "param_groups.<parameter>.<key>": stored by parameter until all are read.  Takes v. */
 static int put_flat(struct teller *t, const char *rest, json_t *v)
 {
     const char *dot = strrchr(rest, '.');
@@ -79,7 +80,7 @@ static int put_flat(struct teller *t, const char *rest, json_t *v)
     return 0;
 }
 
-/* Parameters of equal values are one group. */
+/* Group parameters with equal values. */
 static int gather_flat(struct teller *t)
 {
     const char *name;
@@ -109,7 +110,7 @@ static int gather_flat(struct teller *t)
     return 0;
 }
 
-/* Where an entry says param_groups, or SIZE_MAX. */
+/* Depth of "param_groups" in an entry's path, or SIZE_MAX. */
 static size_t groups_depth(const struct dcp_entry *e)
 {
     struct dcp_item it = {.part = e->part, .n_part = e->n_part};
@@ -120,7 +121,7 @@ static size_t groups_depth(const struct dcp_entry *e)
     return SIZE_MAX;
 }
 
-/* Bytes of the program's own: named, never shown or looked into.  Takes v. */
+/* Replace bytes that the program saved by a note: they are never shown or examined.  Takes v. */
 static json_t *without_bytes(json_t *v, const char *path)
 {
     const char *class = json_string_value(json_object_get(v, "$object"));
@@ -174,7 +175,7 @@ static int tell_all(struct teller *t, bool optimizer)
     return left ? put(t, t->info, "values_left_out", json_integer((json_int_t)left)) : 0;
 }
 
-/* A number that says how far training was. */
+/* The number that tells how far training was. */
 static void tell_step(struct teller *t)
 {
     static const char *const names[] = {"step", "global_step", "iteration"};

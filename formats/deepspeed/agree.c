@@ -6,7 +6,7 @@
 #include "formats/deepspeed/universal.h"
 #include "libckpt/convert.h"
 
-#define FACT 5000              /* values of a fact that are compared */
+#define FACT 5000              /* most values of a fact that are compared */
 
 static int differ(struct ckpt_err *err, size_t rank, const char *what, long long found,
                   long long wanted)
@@ -16,7 +16,7 @@ static int differ(struct ckpt_err *err, size_t rank, const char *what, long long
                         found, wanted);
 }
 
-/* A number, or a tensor of one element, which lies in the file. */
+/* A number, or a tensor of one element, which is stored in the file. */
 static int number(double *out, const struct torch_archive *a, const struct value *v,
                   struct ckpt_err *err)
 {
@@ -34,7 +34,7 @@ static int number(double *out, const struct torch_archive *a, const struct value
     return rc;
 }
 
-/* The optimizer's count of applied steps: in the state of the first group, or in its group. */
+/* The optimizer's count of applied steps: from the first group's state, or from the group. */
 static int optimizer_step(double *out, const struct ds_files *f, size_t rank,
                           struct ckpt_err *err)
 {
@@ -48,7 +48,7 @@ static int optimizer_step(double *out, const struct ds_files *f, size_t rank,
     return number(out, f->stage > 0 ? r->optim : r->model, v, err);
 }
 
-/* Stage and partitions of one rank's optim file. */
+/* Check stage and partitions of one rank's optim file. */
 static int check_stage(struct ds_files *f, size_t r, struct ckpt_err *err)
 {
     const struct value *o = f->rank[r].optim_root;
@@ -72,7 +72,7 @@ static int check_stage(struct ds_files *f, size_t r, struct ckpt_err *err)
     return 0;
 }
 
-/* The model file says how many ranks saved it, and in which step. */
+/* Check number of ranks and step in the model file. */
 static int check_counters(const struct ds_files *f, size_t r, struct ckpt_err *err)
 {
     static const char *const same[] = {"global_steps", "skipped_steps", "global_samples"};
@@ -86,7 +86,7 @@ static int check_counters(const struct ds_files *f, size_t r, struct ckpt_err *e
     if (value_as_int(value_get(m, "mp_world_size"), &a) && a > 1 && !f->layers && !f->universal)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "saved with %lld model-parallel ranks, which is not read", (long long)a);
-    /* With MiCS the world is larger than the group that partitions, and only that one writes. */
+    /* With MiCS the world is larger than the group that partitions, and only that group writes. */
     value_as_int(ds_zero_option(f, "mics_shard_size"), &mics);
     if (f->stage > 0 && mics <= 0 && !f->universal &&
         value_as_int(value_get(m, "dp_world_size"), &a) && a != (int64_t)f->n)
@@ -113,7 +113,7 @@ static int check_version(const struct ds_files *f, size_t r, struct ckpt_err *er
     return 0;
 }
 
-/* Two dictionaries of shapes say the same in the same order. */
+/* Whether two dictionaries of shapes are equal and in the same order. */
 static int same_shapes(const struct value *a, const struct value *b, size_t r,
                        const char *what, struct ckpt_err *err)
 {
@@ -139,7 +139,7 @@ static int same_shapes(const struct value *a, const struct value *b, size_t r,
     return 0;
 }
 
-/* Every rank of stage 3 lists the parameters; they are cut alike or not at all. */
+/* In stage 3 every rank lists the parameters; all lists must agree. */
 static int check_shapes(const struct ds_files *f, size_t r, struct ckpt_err *err)
 {
     size_t n = ds_shape_groups(f, r), wanted = ds_shape_groups(f, 0);
@@ -157,7 +157,7 @@ static int check_shapes(const struct ds_files *f, size_t r, struct ckpt_err *err
                        "frozen_param_shapes", err);
 }
 
-/* How many ranks saved it, where the number of files does not say. */
+/* The number of saving ranks, where the number of files does not tell. */
 static void saved_world(struct ds_files *f)
 {
     int64_t world;
@@ -167,7 +167,7 @@ static void saved_world(struct ds_files *f)
         f->world = (size_t)world;
 }
 
-/* Whether the model computes in bf16, by its first trained parameter. */
+/* Whether the model computes in bf16, judged by its first trained parameter. */
 static bool computes_in_bf16(const struct ds_files *f)
 {
     struct value *v = NULL;
@@ -179,7 +179,7 @@ static bool computes_in_bf16(const struct ds_files *f)
     return value_is(v, VALUE_TENSOR) && v->u.tensor->dtype == CKPT_BF16;
 }
 
-/* A universal checkpoint: its model files agree; they have the stage of the original run. */
+/* Check a universal checkpoint: its model files agree; they have the original run's stage. */
 static int agree_universal(struct ds_files *f, struct ckpt_err *err)
 {
     int stage = ds_stage(f, 0);
@@ -196,7 +196,7 @@ static int agree_universal(struct ds_files *f, struct ckpt_err *err)
     return number(&f->step, f->universal->step_file, f->universal->step, err);
 }
 
-/* A value that every rank has alike; budgeted, for it is walked once a rank. */
+/* Check a value that all ranks must share; budgeted, since it is walked once per rank. */
 static int check_fact(const char *what, size_t r, const struct value *a, const struct value *b,
                       struct ckpt_err *err)
 {
@@ -214,7 +214,7 @@ static int check_fact(const char *what, size_t r, const struct value *a, const s
                                    "rank 0: files of two runs", r, what);
 }
 
-/* Facts that differ between two runs of the same model, when both are at the same step. */
+/* Check facts in which two runs of the same model differ even at the same step. */
 static int check_facts(const struct ds_files *f, size_t r, struct ckpt_err *err)
 {
     enum { MODEL, OPTIM, OPTIM_FILE };
@@ -232,7 +232,7 @@ static int check_facts(const struct ds_files *f, size_t r, struct ckpt_err *err)
         if ((rc = check_fact(rows[i].key, r, value_get(of_a[rows[i].in], rows[i].key),
                              value_get(of_b[rows[i].in], rows[i].key), err)) != 0)
             return rc;
-    /* Groups of experts are in another order in every process: see ds_expert_group. */
+    /* The order of groups of experts differs from process to process: see ds_expert_group. */
     return !a->optim || f->experts
                ? 0 : check_fact("param_groups", r, ds_param_groups(f, r), ds_param_groups(f, 0),
                                 err);

@@ -23,7 +23,7 @@
 
 struct ds {
     struct ckpt_dir  *dir;
-    struct ds_files  *files;            /* [n] pipeline stages; 1 of what is no pipeline */
+    struct ds_files  *files;            /* [n] pipeline stages; 1 without a pipeline */
     size_t            n;
     struct side_files side;
 };
@@ -54,14 +54,15 @@ struct ckpt_dir *ds_source_dir(const struct ckpt_source *src)
     return d && *d->files->tag ? d->dir : NULL;
 }
 
-/* The optimizer's own. */
+/* List the optimizer's own weights. */
 static int list_trained(struct ckpt_tensors *list, const struct ds_files *f, struct ckpt_err *err)
 {
     return f->universal ? universal_list(list, f, NULL, err)
              : f->stage == 0 ? ds_master_list(list, f, err) : ds_flat_list(list, f, NULL, err);
 }
 
-/* Trained, frozen, the rest of the model, tied names; of f[n], the stages of a pipeline. */
+/* List trained, frozen and remaining tensors of the model, and tied names; f[n] are the stages
+ * of a pipeline. */
 static int list_weights(struct ckpt_tensors *list, const struct ds_files *f, size_t n,
                         struct ckpt_err *err)
 {
@@ -82,7 +83,7 @@ static int list_weights(struct ckpt_tensors *list, const struct ds_files *f, siz
     return ds_alias_list(list, f, err);
 }
 
-/* Every tensor that the optimizer keeps for a parameter, by whatever name it calls it. */
+/* List every tensor that the optimizer keeps per parameter, under any name. */
 static int list_moments(struct ckpt_tensors *list, const struct ds_files *f, struct ckpt_err *err)
 {
     const char *name;
@@ -96,7 +97,7 @@ static int list_moments(struct ckpt_tensors *list, const struct ds_files *f, str
         return 0;
     for (size_t i = 0; value_next(ds_state(f, 0, 0), &i, &name, &v);) {
         if (!value_is(v, VALUE_TENSOR) || v->u.tensor->shape.rank == 0)
-            continue;                   /* step is no tensor, or one of rank 0 */
+            continue;                   /* step is not a tensor, or one of rank 0 */
         rc = f->stage == 0 ? ds_moment_list(list, f, name, err) : ds_flat_list(list, f, name, err);
         if (rc)
             return rc;
@@ -124,7 +125,7 @@ static int bid(const struct ckpt_place *p)
     return folder && (place_has(p, "latest") || place_has(p, "latest_universal")) ? 80 : 0;
 }
 
-/* Which tag; "" when place is a tag's folder itself. */
+/* Choose the tag; "" when place is a tag's folder itself. */
 static int choose_tag(char tag[DS_MAX_TAG], const struct ckpt_place *place, const char *wanted,
                       struct ckpt_err *err)
 {

@@ -15,10 +15,10 @@
 #include "libckpt/format.h"
 
 extern const struct ckpt_format ckpt_format_deepspeed;
-/* Universal checkpoints: the row above reads them, this one writes them. */
+/* Universal checkpoints: the row above reads them, this row writes them. */
 extern const struct ckpt_format ckpt_format_universal;
 
-/* The files of a source that this format opened, as long as it is open; else NULL. */
+/* The files of a source opened by this format, valid as long as it is open; else NULL. */
 const struct ds_files *ds_source_files(const struct ckpt_source *src);
 /* The directory that holds the tag's folder; NULL when that folder itself was opened. */
 struct ckpt_dir *ds_source_dir(const struct ckpt_source *src);

@@ -26,7 +26,7 @@ static const char *read_number(size_t *out, const char *s)
     return n < MAX_EXPERT ? end : NULL;
 }
 
-/* Layer and expert of a name; old files have no layer: SIZE_MAX. */
+/* Layer and expert in a name; old files have no layer: SIZE_MAX. */
 static bool expert_of(size_t *layer, size_t *expert, const char *name)
 {
     *layer = SIZE_MAX;
@@ -56,7 +56,7 @@ bool ds_expert_file(const char *name)
     return expert_of(&a, &b, name) || optim_of(&a, name);
 }
 
-/* "<layer's prefix, mark and all><number><rest>" */
+/* Split "<layer's prefix, with mark><number><rest>". */
 static bool split(size_t *prefix, size_t *number, const char **rest, const char *name)
 {
     const char *at = strstr(name, MARK);
@@ -70,7 +70,8 @@ static bool split(size_t *prefix, size_t *number, const char **rest, const char 
 
 /* -- opening --------------------------------------------------------------------------------- */
 
-/* Experts of MoE layer L as the model file has them: a number each, or in old files one for all. */
+/* Number of experts of MoE layer L in the model file: one per layer, or in old files one for
+ * all. */
 static size_t n_experts(const struct ds_files *f, size_t layer)
 {
     const struct value *v = value_get(f->rank[0].model_root, "num_experts");
@@ -83,7 +84,7 @@ static size_t n_experts(const struct ds_files *f, size_t layer)
     return n > 0 && n < MAX_EXPERT ? (size_t)n : 0;
 }
 
-/* How many layers num_experts has; 1 when it is one number. */
+/* Number of layers in num_experts; 1 when it is one number. */
 static size_t layers(const struct ds_files *f)
 {
     const struct value *v = value_get(f->rank[0].model_root, "num_experts");
@@ -110,7 +111,7 @@ static int add_tensor(struct ds_experts *x, const struct ds_expert *e, size_t pr
     return ckpt_map_add(x->by_name, e->name, strlen(e->name), x->n++, err);
 }
 
-/* Every tensor in the file is of its own expert. */
+/* Check that every tensor in the file belongs to its expert. */
 static int take_expert(struct ds_experts *x, const struct torch_archive *a, const char *file,
                        size_t expert, size_t of, struct ckpt_err *err)
 {
@@ -155,7 +156,7 @@ static int open_expert(struct ds_files *f, struct ckpt_dir *dir, size_t layer, s
     return take_expert(x, x->file[x->n_file++], file, expert, of, err);
 }
 
-/* Ranks of the largest expert-parallel group that the optimizer's groups are named after. */
+/* Ranks of the largest expert-parallel group named in the optimizer's groups. */
 static size_t group_size(const struct value *optimizer)
 {
     const struct value *o = value_get(optimizer, "optimizer_state_dict");
@@ -171,7 +172,7 @@ static size_t group_size(const struct value *optimizer)
     return most;
 }
 
-/* The optimizers of stage 0: one for each rank of the largest group. */
+/* Open the optimizers of stage 0: one for each rank of the largest group. */
 static int open_optim(struct ds_experts *x, struct ckpt_dir *dir, size_t n, struct ckpt_err *err)
 {
     int rc;
@@ -200,7 +201,7 @@ static int open_optim(struct ds_experts *x, struct ckpt_dir *dir, size_t n, stru
     return 0;
 }
 
-/* The experts and optimizers that the folder has. */
+/* Experts and optimizers found in the folder. */
 struct found {
     size_t n, n_optim;
     bool   old;

@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-#define BUDGET 20000            /* values of one fact */
+#define BUDGET 20000            /* most values of one fact */
 
-/* Keys of the model file that are DeepSpeed's own, of all versions. */
+/* DeepSpeed's own keys in the model file, of all versions. */
 static const char *const own[] = {
     "module", "buffer_names", "optimizer", "param_shapes", "frozen_param_shapes",
     "frozen_param_fragments", "shared_params", "lr_scheduler", "data_sampler", "random_ltd",
@@ -28,7 +28,7 @@ static void put(json_t *to, const char *key, const struct value *v)
         json_object_set_new(to, key, value_to_json(v, BUDGET));
 }
 
-/* The additions of save_checkpoint's caller: every key that is not DeepSpeed's own. */
+/* Keys added by save_checkpoint's caller: all that are not DeepSpeed's own. */
 static json_t *client_state(const struct ds_files *f)
 {
     json_t *client = json_object();
@@ -41,7 +41,7 @@ static json_t *client_state(const struct ds_files *f)
     return client;
 }
 
-/* One learning rate a group. */
+/* One learning rate per group. */
 static void put_lr(json_t *info, const struct value *groups)
 {
     json_t *lr = json_array();
@@ -55,7 +55,7 @@ static void put_lr(json_t *info, const struct value *groups)
     json_decref(lr);
 }
 
-/* The scaler is an object of cur_scale and more; without ZeRO the numbers lie bare. */
+/* The scaler is an object with cur_scale and more; without ZeRO there are plain numbers. */
 static void put_scale(json_t *info, const struct ds_files *f)
 {
     const struct value *o = f->stage > 0 ? f->rank[0].optim_root
@@ -71,7 +71,7 @@ static void put_scale(json_t *info, const struct ds_files *f)
     put(info, "loss_scaler", scaler);
 }
 
-/* The names that are keys of a dictionary, in its order. */
+/* The keys of a dictionary, in its order. */
 static json_t *names_in(const struct value *v)
 {
     json_t *names = json_array();
@@ -83,7 +83,7 @@ static json_t *names_in(const struct value *v)
     return names;
 }
 
-/* param_groups have parameters by number: here are the names of each group's. */
+/* param_groups refer to parameters by number: these are the names of each group's parameters. */
 static void put_group_params(json_t *info, const struct ds_files *f)
 {
     json_t *groups = json_array();

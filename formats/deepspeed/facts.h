@@ -10,10 +10,10 @@
 
 /*
  * format, tag, zero_stage, world_size, ds_version, global_steps, global_samples, skipped_steps,
- * num_experts (one an MoE layer), optimizer_step, lr (one a group), loss_scale,
+ * num_experts (one per MoE layer), optimizer_step, lr (one per group), loss_scale,
  * dynamic_loss_scale, loss_scaler, lr_scheduler, param_groups, frozen (names), client_state (the
- * additions of save_checkpoint's caller), ds_config.
- * A new reference, NULL when memory is refused; facts that a version does not keep are left out.
+ * additions of save_checkpoint's caller), ds_config.  A new reference, NULL when out of memory;
+ * facts that a version does not store are left out.
  */
 json_t *ds_facts(const struct ds_files *f);
 

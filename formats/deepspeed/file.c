@@ -7,14 +7,14 @@
 #define CHUNK   65536           /* bytes moved at once */
 #define ROUNDED 8192            /* elements rounded at once */
 
-/* A tensor of another archive and the storage that holds it here, contiguous. */
+/* A tensor of another archive, and the contiguous storage that holds it here. */
 struct ds_copied {
     size_t                      storage;
     const struct torch_archive *from;
     const struct value_tensor  *t;
 };
 
-/* Keep the code of a call that gives a value. */
+/* Remember the code of a call that returns a value. */
 static int note(struct ds_file *file, int rc)
 {
     if (file->rc == 0)
@@ -98,7 +98,7 @@ struct value *ds_file_take(struct ds_file *file, const struct torch_archive *fro
     return note(file, value_copy(&out, &file->arena, v, take_tensor, &k, err)) ? NULL : out;
 }
 
-/* The bytes of one tensor that was copied. */
+/* Write the bytes of one copied tensor. */
 static int put_copied(struct ds_file *file, const struct ds_copied *c, struct ckpt_err *err)
 {
     int64_t width = (int64_t)ckpt_dtype_size(c->t->dtype), step = CHUNK / width;

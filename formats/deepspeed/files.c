@@ -45,7 +45,7 @@ int ds_find_tag(char tag[DS_MAX_TAG], struct ckpt_dir *dir, const char *wanted,
 
 /* -- names ----------------------------------------------------------------------------------- */
 
-/* The names found of one mp_rank, by rank; NULL where there is none. */
+/* The file names of one mp_rank, by rank; NULL where one is absent. */
 struct names {
     const char **model, **optim;        /* [DS_MAX_RANKS] */
     const char  *single;                /* mp_rank_MM_model_states.pt */
@@ -58,7 +58,7 @@ struct names {
     const char  *last_mp;               /* a file of that */
 };
 
-/* "mp_rank_MM", the number and what comes after it; NULL. */
+/* Parse "mp_rank_MM": the number, and the text after it; or NULL. */
 static const char *mp_of(size_t *mp, const char *s)
 {
     char *end;
@@ -85,7 +85,7 @@ static long rank_of(size_t *mp, const char *name, const char *what)
     r = strtol(name, &end, 10);
     if (*end != '_' || r >= DS_MAX_RANKS || !(name = mp_of(mp, end + 1)))
         return -1;
-    name += *name == '_';               /* 0.3 left this one out */
+    name += *name == '_';               /* version 0.3 omitted this one */
     return strncmp(name, what, strlen(what)) == 0 && strcmp(name + strlen(what), "_states.pt") == 0
                ? r : -1;
 }
@@ -99,7 +99,7 @@ static int take(const char **slot, const char *name, struct ckpt_err *err)
     return 0;
 }
 
-/* A file of some mp_rank; it is taken when that is the one looked for. */
+/* Record a file of some mp_rank, if it is the wanted one. */
 static int collect_one(struct names *names, size_t wanted, const char *name, struct ckpt_err *err)
 {
     size_t mp = 0;
@@ -174,7 +174,7 @@ static int open_optim(struct ds_rank *rank, struct ckpt_dir *dir, const char *na
     return 0;
 }
 
-/* Every rank's files are there, and no file is of a rank beyond the world. */
+/* Check that every rank's files are there, and none of a rank beyond the world. */
 static int check_complete(const struct names *names, size_t mp, size_t world, bool sharded,
                           struct ckpt_err *err)
 {
@@ -195,7 +195,7 @@ static int check_complete(const struct names *names, size_t mp, size_t world, bo
     return 0;
 }
 
-/* The model files of a universal checkpoint: the one for all stages where there is one. */
+/* Open the model files of a universal checkpoint: the one for all stages if there is one. */
 static int open_universal(struct ds_files *f, struct ckpt_dir *dir, const struct names *names,
                           struct ckpt_err *err)
 {
@@ -220,7 +220,7 @@ static int open_universal(struct ds_files *f, struct ckpt_dir *dir, const struct
     return universal_open(f, dir, names->n_mp > 1, err);
 }
 
-/* Rank 0 says how many there must be. */
+/* Open the ranks' files: rank 0 says how many there must be. */
 static int open_ranks(struct ds_files *f, struct ckpt_dir *dir, const struct names *names,
                       struct ckpt_err *err)
 {
@@ -258,7 +258,7 @@ static int open_ranks(struct ds_files *f, struct ckpt_dir *dir, const struct nam
     return 0;
 }
 
-/* The files of one mp_rank; for the first also the folder's other files. */
+/* Open the files of one mp_rank; for the first one also the folder's other files. */
 static int open_stage(struct ds_files *f, struct names *names, struct ckpt_dir *dir,
                       const struct ckpt_entry *entry, size_t n, struct ckpt_err *err)
 {
@@ -284,7 +284,7 @@ static int open_stage(struct ds_files *f, struct names *names, struct ckpt_dir *
     return rc ? rc : ds_agree(f, err);
 }
 
-/* All stages of a pipeline. */
+/* Open all stages of a pipeline. */
 static int open_stages(struct ds_files **out, size_t *n, struct ckpt_dir *dir, const char *tag,
                        const struct ckpt_entry *entry, size_t n_entry, struct ckpt_err *err)
 {

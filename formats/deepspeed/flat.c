@@ -11,20 +11,20 @@
 
 /* A rank's part of a flat tensor. */
 struct part {
-    size_t                rank, group;  /* the tensor's number there */
+    size_t                rank, group;  /* index of the tensor there */
     struct ckpt_fragment *frag;
     int64_t               numel;
-    struct ds_piece       piece;        /* of the parameter that is added */
-    size_t                mapped;       /* entries of param_slice_mappings passed */
+    struct ds_piece       piece;        /* of the current parameter */
+    size_t                mapped;       /* entries of param_slice_mappings consumed */
 };
 
-/* One flat tensor of the ranks that cut it among themselves: all, but for groups of experts. */
+/* One flat tensor of the ranks that partition it: all ranks, except for groups of experts. */
 struct flat {
     struct part    *part;               /* [n] */
     size_t          n;                  /* ranks */
     enum ckpt_dtype dtype;
-    size_t          size, p;            /* number p of groups of `size` ranks has it */
-    int             align;              /* what stages 1 and 2 padded it to */
+    size_t          size, p;            /* member p of groups of `size` ranks owns it */
+    int             align;              /* stages 1 and 2: unit of the padding */
 };
 
 struct reader {
@@ -36,7 +36,7 @@ struct reader {
     struct ckpt_err       *err;
 };
 
-/* A contiguous 1-D tensor of an archive: its fragment covers all of it.  what names it. */
+/* Fragment of a contiguous 1-D tensor of an archive, all of it.  what names it in errors. */
 static int flat_fragment(struct ckpt_fragment **out, int64_t *numel, enum ckpt_dtype *dtype,
                          struct ckpt_arena *arena, const struct torch_archive *a,
                          const struct value *v, const char *what, struct ckpt_err *err)
@@ -56,7 +56,7 @@ static int flat_fragment(struct ckpt_fragment **out, int64_t *numel, enum ckpt_d
     return *numel > 0 ? torch_archive_fragment(out, arena, a, v->u.tensor, err) : 0;
 }
 
-/* The parts of flat group g that number p of groups of `size` ranks has come next. */
+/* Make r->flat the parts of flat group g that member p of groups of `size` ranks owns. */
 static void share(struct reader *r, size_t g, size_t size, size_t p)
 {
     r->flat.size = size;
@@ -88,7 +88,7 @@ static const struct value *find(const struct reader *r, size_t rank, size_t g)
                     : value_item(value_get(r->f->rank[rank].optim_root, r->what), g);
 }
 
-/* Take the flat tensor of rank number k into r->flat; all ranks have the same dtype. */
+/* Add the flat tensor of rank number k to r->flat; all ranks must have the same dtype. */
 static int take_flat(struct reader *r, size_t k, const struct torch_archive *a,
                      const struct value *v, const char *what)
 {
@@ -106,7 +106,7 @@ static int take_flat(struct reader *r, size_t k, const struct torch_archive *a,
     return 0;
 }
 
-/* Add name with one fragment for each rank that holds some of it. */
+/* Add name with one fragment for each rank that has a part of it. */
 static int add_pieces(struct reader *r, const char *name, const struct ckpt_shape *shape,
                       enum ckpt_kind kind)
 {
@@ -117,7 +117,7 @@ static int add_pieces(struct reader *r, const char *name, const struct ckpt_shap
     struct ckpt_shape all;
     int rc;
 
-    /* A parameter that ties pipeline stages is in each of them. */
+    /* A parameter that ties pipeline stages is listed in each of them. */
     if (r->f->mp > 0 && ckpt_tensors_find(r->list, name) != SIZE_MAX)
         return ckpt_shape_equal(&r->list->item[ckpt_tensors_find(r->list, name)].shape, shape)
                    ? 0 : ckpt_fail_as(r->err, CKPT_EFORMAT, "mismatch", "mp_rank_%02zu: %s has "
@@ -139,7 +139,7 @@ static int add_pieces(struct reader *r, const char *name, const struct ckpt_shap
                                 "rank %zu: %s reaches to element %lld of a flat tensor of %lld",
                                 part->rank, name, (long long)(p->at + p->count),
                                 (long long)part->numel);
-        assert(part->frag);             /* of a tensor that has elements */
+        assert(part->frag);             /* a tensor with elements has a fragment */
         frag[n] = *part->frag;
         frag[n].stride = NULL;
         frag[n].box = ckpt_fragment_box(&r->list->arena, 1, &p->start, &p->count);
@@ -156,9 +156,9 @@ static int add_pieces(struct reader *r, const char *name, const struct ckpt_shap
                ? ckpt_err_in(r->err, "%s", name) : 0;
 }
 
-/* -- checks against other facts of the files ------------------------------------------------- */
+/* -- checks against other facts in the files ------------------------------------------------- */
 
-/* Filler after parameter i of group g inside the flat buffer (0.19.8; 0 in nearly every run). */
+/* Filler after parameter i of group g in the flat buffer (0.19.8; 0 in nearly every run). */
 static int64_t filler(const struct reader *r, size_t g, size_t i)
 {
     const struct value *v = value_get(r->f->rank[0].optim_root, "param_alignment_paddings");
@@ -168,7 +168,7 @@ static int64_t filler(const struct reader *r, size_t g, size_t i)
     return value_as_int(v, &n) && n > 0 && n < INT64_MAX >> 20 ? n : 0;
 }
 
-/* Elements that a parameter takes up: of each rank's tensor in stage 3, else of the flat group. */
+/* Elements that a parameter occupies: in each rank's tensor for stage 3, else in the flat group. */
 static int64_t extent(const struct reader *r, size_t g, size_t i, int64_t numel)
 {
     return r->f->stage == 3 ? ds3_part(numel, (int)r->flat.n) : numel + filler(r, g, i);
@@ -192,13 +192,13 @@ static int sum_extents(struct reader *r, const struct value *shapes, size_t g, i
     return 0;
 }
 
-/* A rank's part of stages 1 and 2 has its length with the padding or without, no other. */
+/* In stages 1 and 2 a rank's part must have its length with or without the padding. */
 static int check_part(struct reader *r, size_t g, int64_t total)
 {
     int world = (int)r->flat.n;
     int64_t part = ds12_part(total, world, DS_ALIGN), first = r->flat.part[0].numel, said;
 
-    /* Old versions padded less: the first rank's part shows it, where that makes a difference. */
+    /* Old versions padded less: the first rank's part reveals it, if that makes a difference. */
     r->flat.align = DS_ALIGN;
     if (first != part && first != part - ds12_padding(total, 0, world, DS_ALIGN) &&
         first == ds12_part(total, world, DS_ALIGN_OLD)) {
@@ -210,7 +210,7 @@ static int check_part(struct reader *r, size_t g, int64_t total)
         int64_t pad = ds12_padding(total, k, world, r->flat.align), n = r->flat.part[k].numel;
         size_t rank = r->flat.part[k].rank;
         const struct value *v = value_get(r->f->rank[rank].optim_root, "group_paddings");
-        /* BF16_Optimizer notes all of the padding on the last rank, wherever it lies. */
+        /* BF16_Optimizer records all of the padding on the last rank, wherever it is. */
         int64_t noted = !r->f->bf16 ? pad : k == world - 1 ? part * world - total : 0;
 
         if (n != part && n != part - pad)
@@ -227,7 +227,7 @@ static int check_part(struct reader *r, size_t g, int64_t total)
     return 0;
 }
 
-/* param_slice_mappings lists a rank's pieces in flat order; it must agree with the layout. */
+/* Check param_slice_mappings, a rank's pieces in flat order, against the layout. */
 static int check_mapping(struct reader *r, const char *name)
 {
     for (size_t k = 0; k < r->flat.n; k++) {
@@ -255,15 +255,15 @@ static int check_mapping(struct reader *r, const char *name)
 }
 
 /*
- * The mappings are of the order that the shapes are in, unless gradients go round robin (there
- * they are wrong: DeepSpeed 0.19.8 makes them of the order before it shuffles).
+ * Mappings have the order of the shapes, except with round robin gradients (where they are wrong:
+ * DeepSpeed 0.19.8 computes them before it reorders).
  */
 static bool has_mappings(const struct reader *r)
 {
     const struct value *config = value_get(r->f->rank[0].model_root, "ds_config");
     int64_t on = 0;
 
-    /* The configuration can be the path it was read from: then nothing is known of it. */
+    /* The configuration can be the path it was read from: then it is unknown. */
     if (r->f->stage == 3 || r->state || !value_is(config, VALUE_DICT))
         return false;
     return !(value_as_int(ds_zero_option(r->f, "round_robin_gradients"), &on) && on);
@@ -271,7 +271,7 @@ static bool has_mappings(const struct reader *r)
 
 /* -- groups ---------------------------------------------------------------------------------- */
 
-/* Where a parameter lies on each rank; base is the sum of the ones before it. */
+/* Compute a parameter's position on each rank; base is the sum of those before it. */
 static void cut(struct reader *r, int64_t numel, int64_t base, int64_t total)
 {
     int world = (int)r->flat.n;
@@ -282,7 +282,7 @@ static void cut(struct reader *r, int64_t numel, int64_t base, int64_t total)
                                     : ds12_piece(base, numel, total, k, world, r->flat.align);
 }
 
-/* Name an expert as the complete model does; ranks count their own experts from 0. */
+/* Rename an expert as in the complete model; ranks count their own experts from 0. */
 static int name_expert(struct ds_listed *param, const struct reader *r)
 {
     const struct ds_expert *e;
@@ -336,7 +336,7 @@ static int add_parameters(struct reader *r, const struct value *shapes, size_t g
     return 0;
 }
 
-/* Group g of the ranks that share it.  In stage 3 a tensor that was swapped out is empty. */
+/* Add group g for the ranks that share it.  In stage 3 a swapped-out tensor is empty. */
 static int add_share(struct reader *r, const struct value *shapes, size_t g)
 {
     int64_t total;
@@ -385,7 +385,7 @@ static int add_group(struct reader *r, size_t g)
     return 0;
 }
 
-/* Both directions: no flat tensor without shapes. */
+/* Check both ways: no flat tensor without shapes, no shapes without a flat tensor. */
 static int check_groups(struct reader *r, size_t n)
 {
     for (size_t k = 0; k < r->f->n; k++) {

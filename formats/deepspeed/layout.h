@@ -18,11 +18,11 @@
 /* DeepSpeed's default for zero_optimization.sub_group_size: elements of one rank. */
 #define DS_SUB_GROUP_SIZE 1000000000
 
-/* A run of a parameter's elements that lies in one rank's flat tensor. */
+/* A run of a parameter's elements in one rank's flat tensor. */
 struct ds_piece {
     int64_t start;      /* first element of the parameter */
     int64_t count;      /* elements; 0 when the rank holds none */
-    int64_t at;         /* where in the rank's flat tensor, elements */
+    int64_t at;         /* offset in the rank's flat tensor, in elements */
 };
 
 /* Stage 3: elements of each rank's part, padding included: ceil(numel / world_size). */
@@ -30,7 +30,7 @@ int64_t ds3_part(int64_t numel, int world_size);
 /* Stage 3: the piece of a parameter that rank holds; base is the sum of the parts before it. */
 struct ds_piece ds3_piece(int64_t numel, int64_t base, int rank, int world_size);
 
-#define DS_ALIGN     2          /* in units of world_size: what a group is padded to */
+#define DS_ALIGN     2          /* groups are padded to a multiple of this times world_size */
 #define DS_ALIGN_OLD 1          /* before 0.5.3 */
 
 /* Stage 1/2: elements of each rank's part of a group of group_numel elements. */

@@ -15,13 +15,13 @@ bool ds_address(const struct value *v, int64_t *numel, int64_t *start)
     return value_as_int(value_arg(v, 0), numel) && value_as_int(value_arg(v, 1), start);
 }
 
-/* Whether a layer's tensor can be the one called name: itself, or one of a tied module. */
+/* Whether a layer's tensor can have that name: its own, or that of a tied module. */
 static bool can_be(const struct ds_layer_tensor *t, const char *name)
 {
     return strcmp(t->name, name) == 0 || ds_layer_may_be_tied(name, t->name);
 }
 
-/* The shape of the tensor with that name and so many elements; NULL unless there is just one. */
+/* The shape of the only tensor with that name and number of elements; NULL if none or several. */
 static const struct ckpt_shape *shape_of(const struct ds_files *f, const char *name, int64_t numel)
 {
     const struct value *v = value_get(value_get(f->rank[0].model_root, "module"), name);
@@ -40,7 +40,7 @@ static const struct ckpt_shape *shape_of(const struct ds_files *f, const char *n
     return found && ckpt_shape_numel(&have, found) && have == numel ? found : NULL;
 }
 
-/* Name and number of elements of the next parameter, which may continue in other ranks' parts. */
+/* Name and size of the next parameter, which may continue in other ranks' parts. */
 struct walk {
     const struct ds_files *f;
     size_t                 g, rank, at;

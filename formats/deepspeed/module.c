@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Names of a list or set, or the keys of a dictionary, for questions. */
+/* Map the names in a list or set, or the keys of a dictionary. */
 static int name_map(struct ckpt_map **out, const struct value *v, struct ckpt_err *err)
 {
     bool dict = value_is(v, VALUE_DICT), seq = value_is(v, VALUE_LIST) || value_is(v, VALUE_SET);
@@ -60,7 +60,7 @@ int ds_alias_add(struct ckpt_tensors *list, const char *name, size_t kept, struc
     return 0;
 }
 
-/* Two tensors of an archive are the same by storage, offset, dtype, shape and strides. */
+/* A tensor's identity in an archive: storage, offset, dtype, shape and strides. */
 static const char *identity(struct ckpt_arena *a, const struct value_tensor *t)
 {
     const char *s = ckpt_arena_printf(a, "%zu+%" PRId64 ":%d", t->storage, t->offset,
@@ -151,7 +151,7 @@ int ds_module_list(struct ckpt_tensors *list, const struct ds_files *f, struct c
     return rc;
 }
 
-/* One pair of shared_params. */
+/* List one pair of shared_params. */
 static int list_shared(struct ckpt_tensors *list, const struct ds_files *f,
                        const struct ds_module *m, const char *alias, const char *kept,
                        struct ckpt_err *err)
@@ -163,7 +163,7 @@ static int list_shared(struct ckpt_tensors *list, const struct ds_files *f,
 
     if (ckpt_tensors_find(list, alias) != SIZE_MAX)
         return 0;
-    /* A kept name that is frozen may have been left out on saving, mostly its alias with it. */
+    /* A frozen kept name may not have been saved, usually together with its alias. */
     if (k == SIZE_MAX)
         return t ? ds_tensor_add(list, f->rank[0].model, alias, t, CKPT_WEIGHT, err) : 0;
     if (t && !ckpt_shape_equal(&t->shape, &list->item[k].shape))

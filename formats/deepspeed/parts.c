@@ -47,7 +47,7 @@ const struct value *ds_numbered(const struct value *dict, size_t key)
 
     if (!value_is(dict, VALUE_DICT))
         return NULL;
-    /* Keys count up from 0: look there first, so that a walk over all is linear. */
+    /* Keys usually count up from 0: look there first, so that a walk over all is linear. */
     if (key < dict->u.dict.n && value_as_int(dict->u.dict.key[key], &k) && k == (int64_t)key)
         return dict->u.dict.val[key];
     for (size_t j = 0; j < dict->u.dict.n; j++)
@@ -76,7 +76,7 @@ static const struct value *optimizer(const struct ds_files *f, size_t rank)
         return value_get(r->optim_root,
                          f->stage == 3 ? "optimizer_state_dict" : "base_optimizer_state");
     o = value_get(r->model_root, "optimizer");
-    /* FP16_Optimizer and its unfused brother wrap torch's. */
+    /* FP16_Optimizer and FP16_UnfusedOptimizer wrap torch's optimizer. */
     return value_get(o, "optimizer_state_dict") ? value_get(o, "optimizer_state_dict") : o;
 }
 
@@ -131,7 +131,7 @@ int ds_shape_at(struct ds_listed *out, const struct value *shapes, size_t i, con
     if (out->shape.rank < 0)
         return ckpt_fail(err, CKPT_EFORMAT, "%s: the shape of %s is no tuple of up to %d numbers "
                          ">= 0", what, out->name, CKPT_MAX_RANK);
-    /* Far below the sizes at which sums over a group could overflow. */
+    /* So far below the limit that sums over a group cannot overflow. */
     if (!ckpt_shape_numel(&out->numel, &out->shape) || out->numel > INT64_MAX >> 20)
         return ckpt_fail(err, CKPT_EFORMAT, "%s: %s has more elements than can be", what,
                          out->name);

@@ -118,7 +118,7 @@ void ds_layers_close(struct ds_layers *l)
 
 /* -- listing --------------------------------------------------------------------------------- */
 
-/* Whether a listed tensor, rounded to the layer's dtype, is the layer's. */
+/* Whether a listed tensor, rounded to the layer's dtype, equals the layer's. */
 static int rounds_to(bool *same, const struct ckpt_tensor *listed, const struct ds_layer_tensor *l,
                      struct ckpt_err *err)
 {

@@ -8,13 +8,13 @@
 #include "libckpt/convert.h"
 #include "libckpt/log.h"
 
-#define SAMPLE 64               /* elements looked at of a piece */
-#define ENOUGH 4                /* pieces of a rank */
+#define SAMPLE 64               /* elements compared per piece */
+#define ENOUGH 4                /* pieces compared per rank */
 
-/* What was seen of a rank. */
+/* Results for a rank. */
 struct seen {
     const struct ckpt_file *file;
-    const char             *differs;    /* a parameter whose values are others, or NULL */
+    const char             *differs;    /* a parameter whose values differ, or NULL */
     int                     pieces;
 };
 
@@ -23,7 +23,7 @@ struct proof {
     const struct ds_files     *f;
     struct ds_module           module;
     struct seen               *seen;    /* [f->n] */
-    size_t                     last;    /* the rank found last: pieces come in order */
+    size_t                     last;    /* the rank found last, since pieces come in order */
 };
 
 static struct seen *rank_of(struct proof *p, const struct ckpt_file *file)
@@ -61,7 +61,7 @@ static int same_values(bool *same, const struct ckpt_tensor *t, const struct tor
     return rc;
 }
 
-/* A parameter, in every rank that has some of it and was not seen enough of. */
+/* Compare a parameter on every rank that has a part of it and fewer than ENOUGH pieces compared. */
 static int look(struct proof *p, const struct ckpt_tensor *t, const struct value_tensor *model,
                 struct ckpt_err *err)
 {

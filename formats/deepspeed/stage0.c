@@ -10,17 +10,17 @@
 #include "libckpt/err.h"
 #include "libckpt/log.h"
 
-#define SAMPLE 2048             /* elements that are compared at each end of a parameter */
+#define SAMPLE 2048             /* elements compared at each end of a parameter */
 
 /* One entry of the optimizer. */
 struct entry {
-    const struct param         *param;  /* once it is known */
+    const struct param         *param;  /* set once it is known */
     const struct value         *state;  /* dictionary of moments */
     const struct value_tensor  *master; /* f32 copy, or NULL */
     const struct torch_archive *archive;        /* of master and state */
-    const char                 *shape;  /* as text: what entries and parameters are matched by */
+    const char                 *shape;  /* as text: entries and parameters are matched by it */
     size_t                      group;
-    bool                        flat;   /* its moments are windows of its group's, from here: */
+    bool                        flat;   /* its moments are windows of the group's, from here on: */
     int64_t                     at;
 };
 
@@ -36,11 +36,11 @@ struct param {
 
 /* Parameters and entries of one shape. */
 struct class {
-    size_t *param;                      /* [n_param] numbers of its parameters */
+    size_t *param;                      /* [n_param] indices of its parameters */
     size_t  n_param;
-    size_t  n_entry, group;             /* of its entries */
-    size_t  next;                       /* parameters before it are taken */
-    bool    mixed;                      /* its entries are of several groups */
+    size_t  n_entry, group;             /* number and group of its entries */
+    size_t  next;                       /* parameters before this one are assigned */
+    bool    mixed;                      /* its entries belong to several groups */
 };
 
 struct match {
@@ -50,18 +50,19 @@ struct match {
     struct entry    *entry;
     struct class    *class;
     size_t           n_param, n_entry, cap_entry, n_class;
-    struct ckpt_map *by_shape;          /* shape -> number of a class */
+    struct ckpt_map *by_shape;          /* shape -> index of a class */
 };
 
 /*
- * A rank's optimizer.  part 0 has the parameters of `module`; with experts, each number of an
- * expert-parallel group has an optimizer, whose part is that number + 1.
+ * A rank's optimizer.  Part 0 has the parameters of `module`; with experts, member i of an
+ * expert-parallel group has an optimizer whose part is i + 1.
  */
 struct optimizer {
-    const struct value         *outer, *inner;  /* DeepSpeed's around torch's, or both torch's */
+    const struct value         *outer, *inner;  /* DeepSpeed's wrapper and torch's optimizer, or
+                                                   both torch's */
     const struct torch_archive *archive;
     size_t                      part;
-    size_t                      number;         /* torch's, of the next entry */
+    size_t                      number;         /* torch's number of the next entry */
 };
 
 static const char *shape_key(struct match *m, size_t part, const struct ckpt_shape *s)
@@ -86,7 +87,7 @@ static int add_param(struct match *m, const char *name, const struct value_tenso
     return 0;
 }
 
-/* Those of experts; an optimizer has an equal share of every layer's. */
+/* Add parameters of experts; an optimizer has an equal share of every layer's. */
 static int take_experts(struct match *m, const struct ds_experts *x, struct ckpt_err *err)
 {
     int rc;
@@ -105,7 +106,7 @@ static int take_experts(struct match *m, const struct ds_experts *x, struct ckpt
     return 0;
 }
 
-/* Those of a pipeline, of any stage. */
+/* Add parameters of a pipeline, of any stage. */
 static int take_layers(struct match *m, struct ckpt_err *err)
 {
     const struct ds_layers *l = m->f->layers;
@@ -121,7 +122,7 @@ static int take_layers(struct match *m, struct ckpt_err *err)
     return 0;
 }
 
-/* Parameters of the module: no buffers, tied names once; then those of experts. */
+/* Add parameters of the module: no buffers, tied names once; then those of experts. */
 static int take_module(struct match *m, struct ds_module *mod, struct ckpt_err *err)
 {
     const struct ds_experts *x = m->f->experts;
@@ -169,7 +170,7 @@ static struct entry *new_entry(struct match *m, struct ckpt_err *err)
     return &m->entry[m->n_entry++];
 }
 
-/* Whether elements [from, from + n) of the master, rounded, are those of the parameter. */
+/* Whether elements [from, from + n) of the rounded master equal the parameter's. */
 static int same_window(bool *same, const struct torch_archive *a, const struct value_tensor *master,
                        const struct param *p, int64_t from, int64_t n, struct ckpt_err *err)
 {
@@ -184,7 +185,7 @@ static int same_window(bool *same, const struct torch_archive *a, const struct v
     return 0;
 }
 
-/* Whether the first and last elements of the master are those of the parameter of its shape. */
+/* Whether the first and last elements of the master equal those of the parameter of its shape. */
 static int same_values(bool *same, const struct torch_archive *a,
                        const struct value_tensor *master, const struct param *p,
                        struct ckpt_err *err)
@@ -203,7 +204,7 @@ static int same_values(bool *same, const struct torch_archive *a,
 
 /* -- entries --------------------------------------------------------------------------------- */
 
-/* Number i of group g has its own tensors. */
+/* Number i of group g has tensors of its own. */
 static int take_entry(struct match *m, struct optimizer *o, size_t g, const struct value *number,
                       const struct value *master, struct ckpt_err *err)
 {
@@ -220,7 +221,7 @@ static int take_entry(struct match *m, struct optimizer *o, size_t g, const stru
     if (!value_as_int(number, &key) || key != (int64_t)o->number)
         return ckpt_fail(err, CKPT_EFORMAT, "optimizer: number %zu of its entries is not where "
                          "torch counts it, in group %zu", o->number, g);
-    /* Without a master any tensor of the parameter's shape will do: moments have it. */
+    /* Without a master, any tensor of the parameter's shape tells it: moments have it. */
     for (size_t i = 0; !v && value_is(e->state, VALUE_DICT) && i < e->state->u.dict.n; i++)
         if (value_is(e->state->u.dict.val[i], VALUE_TENSOR) &&
             e->state->u.dict.val[i]->u.tensor->shape.rank > 0)
@@ -232,7 +233,7 @@ static int take_entry(struct match *m, struct optimizer *o, size_t g, const stru
     return e->shape ? 0 : ckpt_nomem(err, 64);
 }
 
-/* A window of a flat tensor, in a parameter's shape; NULL when memory is refused. */
+/* A window of a flat tensor, with a parameter's shape; NULL when out of memory. */
 static const struct value_tensor *window(struct ckpt_arena *a, const struct value_tensor *flat,
                                          int64_t at, const struct ckpt_shape *shape)
 {
@@ -247,7 +248,7 @@ static const struct value_tensor *window(struct ckpt_arena *a, const struct valu
     return t;
 }
 
-/* The next parameter of a flat group: in the module's order, the first that has the values. */
+/* Assign the next parameter of a flat group: in the module's order, the first with equal values. */
 static int take_window(struct match *m, const struct optimizer *o, size_t g,
                        const struct value_tensor *flat, size_t *after, int64_t *at,
                        struct ckpt_err *err)
@@ -285,7 +286,7 @@ static int take_window(struct match *m, const struct optimizer *o, size_t g,
                         (long long)*at);
 }
 
-/* FP16_Optimizer: a group is one tensor, in which its parameters lie one after another. */
+/* FP16_Optimizer: a group is one tensor that contains its parameters one after another. */
 static int take_flat(struct match *m, struct optimizer *o, size_t g, const struct value *v,
                      struct ckpt_err *err)
 {
@@ -304,7 +305,7 @@ static int take_flat(struct match *m, struct optimizer *o, size_t g, const struc
     return 0;
 }
 
-/* The optimizer's entries, group by group; masters lie beside in the same order. */
+/* Read the optimizer's entries, group by group; masters are stored in the same order. */
 static int take_entries(struct match *m, struct optimizer *o, struct ckpt_err *err)
 {
     const struct value *groups = value_get(o->inner, "param_groups");
@@ -320,7 +321,7 @@ static int take_entries(struct match *m, struct optimizer *o, struct ckpt_err *e
 
         value_as_int(value_get(value_item(groups, g), "moe"), &experts);
         o->part = experts ? first : 0;
-        /* Every optimizer has what is no expert's; the first is asked. */
+        /* Every optimizer has the parameters outside experts; the first one is used. */
         if (!experts && first > 1) {
             o->number += n;
             continue;
@@ -421,7 +422,7 @@ static int same_bytes(bool *same, const struct param *p, const struct param *q,
     return 0;
 }
 
-/* Runs with experts save tied names as copies of the tensor: those are no parameters. */
+/* Runs with experts save tied names as copies of the tensor: these are not parameters. */
 static int drop_copies(struct match *m, struct class *c, struct ckpt_err *err)
 {
     size_t kept = 0;
@@ -441,7 +442,7 @@ static int drop_copies(struct match *m, struct class *c, struct ckpt_err *err)
     return 0;
 }
 
-/* Give the entry its parameter: of those left in the class the first that can be it. */
+/* Assign a parameter to the entry: of those left in the class the first that is possible. */
 static int name_entry(struct match *m, struct entry *e, struct ckpt_err *err)
 {
     struct class *c;
@@ -524,7 +525,7 @@ int ds_stage0_names(struct ds_numbered **out, size_t *n, struct ckpt_arena *aren
     return rc;
 }
 
-/* A parameter that ties pipeline stages is in each of them. */
+/* A parameter that ties pipeline stages is listed in each of them. */
 static bool is_listed(const struct ckpt_tensors *list, const struct ds_files *f, const char *name)
 {
     return f->mp > 0 && ckpt_tensors_find(list, name) != SIZE_MAX;

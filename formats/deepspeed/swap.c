@@ -8,7 +8,7 @@
 
 struct ds_swap {
     struct ckpt_dir   *dir;
-    struct ckpt_file **file;            /* [n] opened, as tensors were asked for */
+    struct ckpt_file **file;            /* [n] opened when their tensors were requested */
     size_t             n, cap;
 };
 

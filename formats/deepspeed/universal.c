@@ -33,7 +33,7 @@ static int open_state(struct torch_archive **out, struct ds_universal *u, const 
     return rc;
 }
 
-/* The states of a parameter are the files in its folder. */
+/* Find the states of a parameter: the files in its folder. */
 static int find_states(struct ds_universal *u, const char *name, struct ckpt_err *err)
 {
     struct ckpt_dir *dir = NULL;
@@ -66,7 +66,7 @@ static int find_states(struct ds_universal *u, const char *name, struct ckpt_err
     return rc;
 }
 
-/* Every folder of zero/ is of a parameter. */
+/* Find the parameters: the folders of zero/. */
 static int find_params(struct ds_universal *u, struct ckpt_err *err)
 {
     struct ckpt_entry *entry;
@@ -107,7 +107,7 @@ int universal_open(struct ds_files *f, struct ckpt_dir *dir, bool sliced, struct
         return rc;
     if (sliced && (rc = find_params(u, err)) != 0)
         return rc;
-    if (!u->step) {             /* made of stage 3: the step is in the optimizer's state alone */
+    if (!u->step) {          /* converted from stage 3: the step is only in the optimizer's state */
         u->step = value_get(ds_numbered(value_get(value_get(f->rank[0].optim_root,
                                                             "optimizer_state_dict"), "state"),
                                         0), "step");
@@ -128,7 +128,7 @@ void universal_close(struct ds_universal *u)
     ckpt_free(u);
 }
 
-/* The tensor of a state's file. */
+/* The tensor in a state's file. */
 static int find_tensor(struct torch_archive **a, const struct value_tensor **t,
                        const struct ds_files *f, const char *name, const char *state,
                        struct ckpt_err *err)
@@ -182,7 +182,7 @@ static int add_parameter(struct ckpt_tensors *list, const struct ds_files *f,
     return 0;
 }
 
-/* The shape that a state's file has; flat ones of stage 3 have none of their own. */
+/* The shape in a state's file; flat ones of stage 3 do not have it. */
 static int own_shape(struct ds_listed *p, const struct ds_files *f, const char *state,
                      struct ckpt_err *err)
 {
@@ -200,7 +200,7 @@ static int own_shape(struct ds_listed *p, const struct ds_files *f, const char *
                ? 0 : ckpt_fail(err, CKPT_EFORMAT, "zero/%s: its shape has no count", p->name);
 }
 
-/* Tied names have weights alone. */
+/* Tied names have weights only. */
 static int list_sliced(struct ckpt_tensors *list, const struct ds_files *f, const char *state,
                        struct ckpt_err *err)
 {

@@ -12,7 +12,7 @@
 #include "libckpt/mem.h"
 #include "formats/families/family.h"
 
-#define MAX_CONFIG_BYTES ((uint64_t)16 << 20)   /* id2label of a large classifier is 1 MB */
+#define MAX_CONFIG_BYTES ((uint64_t)16 << 20)   /* id2label of a large classifier takes 1 MB */
 
 /* Keys of every model: names, ids, dtype, generation and output switches. */
 static const char *const harmless[] = {
@@ -35,7 +35,7 @@ static const char *const harmless[] = {
     "summary_use_proj", "summary_activation", "summary_proj_to_labels", "summary_first_dropout",
     NULL,
 };
-/* Keys that choose a mechanism somewhere: absent, null, false, 0 and empty are neutral. */
+/* Keys that select a mechanism: neutral when absent, null, false, 0 or empty. */
 static const char *const mechanisms[] = {
     "rope_scaling", "rope_parameters", "rope_theta", "partial_rotary_factor", "sliding_window",
     "use_sliding_window", "layer_types", "num_key_value_heads", "head_dim", "multi_query",
@@ -71,7 +71,7 @@ static bool neutral(const json_t *v)
            (json_is_object(v) && json_object_size(v) == 0);
 }
 
-/* Every key of the file is one the family reads, one without effect, or refused. */
+/* Every key of the file must be read by the family, without effect, or else is refused. */
 static int check_keys(const struct family *f, const json_t *config, struct ckpt_err *err)
 {
     const char *key;
@@ -168,7 +168,7 @@ static int read_key(struct arch *a, const struct family_key *k, const json_t *co
     return ckpt_fail(err, CKPT_ESTATE, "key %s: kind %d", k->name, (int)k->kind);
 }
 
-/* Sizes that follow from others. */
+/* Derive sizes from others. */
 static int derive(struct arch *a, struct ckpt_err *err)
 {
     int64_t h = a->hidden_size, heads = a->num_attention_heads;
@@ -214,7 +214,7 @@ static int find_family(const struct family **out, const json_t *config, struct c
                         family_known(known, sizeof known));
 }
 
-/* CKPT_EUNSUPPORTED names the choice that the passes do not have. */
+/* CKPT_EUNSUPPORTED names the choice that the passes do not implement. */
 static int check_supported(const struct arch *a, struct ckpt_err *err)
 {
     const char *what = a->norm == ARCH_RMS_NORM_1P    ? "norms that add 1 to their gain"
@@ -261,7 +261,7 @@ static int read_arch(struct arch **out, json_t *config, struct ckpt_err *err)
 
 int arch_read_json(struct arch **out, const json_t *config, struct ckpt_err *err)
 {
-    json_t *plain;              /* quantised weights are read as values, and saved as such */
+    json_t *plain;              /* quantised weights are dequantised, and saved so */
     int rc;
 
     *out = NULL;
@@ -359,7 +359,7 @@ int arch_untie(struct arch *arch, struct ckpt_err *err)
 {
     json_t *copy = json_copy(arch->config);
 
-    /* What scales the head says so by itself, where it is the tie that said so. */
+    /* A config.json without the key would mean tied: say explicitly that the head is not. */
     if (!copy || json_object_set_new(copy, "tie_word_embeddings", json_false()) ||
         (arch->head_mul != 1 && json_object_set_new(copy, "scale_decoder_outputs", json_true()))) {
         json_decref(copy);

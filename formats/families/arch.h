@@ -2,13 +2,13 @@
  * arch - the description of a model: choices and sizes, no family's name; and how config.json
  * becomes one.
  *
- * A description is a family's fixed choices (family.h) and what its config.json says.  The
- * trainer's passes read the description and nothing else.  The enums hold choices that no pass
- * has yet, and which are refused.
+ * A description combines a family's fixed choices (family.h) and its config.json.  The trainer's
+ * passes read the description and nothing else.  The enums include choices that no pass
+ * implements yet; these are refused.
  *
- * The JSON is kept as it was read and is written beside new weights, unknown keys included.  A
- * key that would change the mathematics and has no field here is refused by name; an unknown
- * key is noted once.
+ * The JSON is stored as read and is written beside new weights, unknown keys included.  A key
+ * that would change the mathematics and has no field here is refused by name; an unknown key is
+ * noted once.
  */
 #ifndef CKPT_FORMATS_FAMILIES_ARCH_H
 #define CKPT_FORMATS_FAMILIES_ARCH_H
@@ -30,13 +30,13 @@ enum arch_qkv     { ARCH_QKV_SEPARATE, ARCH_QKV_BLOCKS, ARCH_QKV_HEAD_INTERLEAVE
 enum arch_qk_norm { ARCH_QK_NORM_NONE, ARCH_QK_NORM_HEAD };
 enum arch_mlp     { ARCH_MLP_PLAIN, ARCH_MLP_GATED };  /* experts are gated */
 enum arch_act     { ARCH_RELU, ARCH_GELU_ERF, ARCH_GELU_TANH, ARCH_SILU, ARCH_QUICK_GELU };
-enum arch_order   { ARCH_OUT_IN, ARCH_IN_OUT };         /* how a block's matrix is stored */
+enum arch_order   { ARCH_OUT_IN, ARCH_IN_OUT };         /* layout of a block's matrices */
 enum arch_rope    { ARCH_ROPE_DEFAULT, ARCH_ROPE_LINEAR, ARCH_ROPE_DYNAMIC, ARCH_ROPE_LLAMA3,
                     ARCH_ROPE_YARN, ARCH_ROPE_LONG };
 
 #define ARCH_MAX_ROTARY_DIM 8192
 
-/* Rotary positions, by the names of config.json's rope_parameters (rope_config.h fills it). */
+/* Rotary positions, named as in config.json's rope_parameters (rope_config.h fills this). */
 struct rope {
     enum arch_rope kind;
     int64_t rotary_dim;                         /* R: leading elements of a head, rotated */
@@ -44,7 +44,7 @@ struct rope {
     double  theta, factor;
     double  low_freq_factor, high_freq_factor;
     double  beta_fast, beta_slow;
-    double  attention_factor;                   /* of cosines and sines */
+    double  attention_factor;                   /* factor of cosines and sines */
     bool    truncate;
     double *short_factor, *long_factor;         /* [R / 2], for ARCH_ROPE_LONG */
 };
@@ -56,7 +56,7 @@ struct arch {
     /* -- sizes, by config.json's names ---------------------------------------------------- */
     int64_t vocab_size, hidden_size;
     int64_t num_hidden_layers;                  /* L: blocks of all stacks */
-    int64_t num_encoder_layers;                 /* the first so many are the encoder's */
+    int64_t num_encoder_layers;                 /* the encoder's, which come first */
     int64_t num_attention_heads, num_key_value_heads, head_dim;
     int64_t intermediate_size;
     int64_t num_experts, num_experts_per_tok;   /* 0: no block has experts */
@@ -64,12 +64,12 @@ struct arch {
     int64_t sliding_window;                     /* 0: none */
     int64_t max_position_embeddings;
     int64_t word_embed_proj_dim;                /* width of embedding and head */
-    int64_t pos_offset;                         /* rows of the position table before the first */
-    int64_t pad_token_id;                       /* whose lookup gives no gradient; -1: none */
-    int64_t decoder_start_token_id;             /* first id a decoder beside an encoder sees */
-    int64_t label_pad_token_id;                 /* and what it sees for an unlabelled token */
+    int64_t pos_offset;                         /* unused rows at the start of the position table */
+    int64_t pad_token_id;                       /* its lookup has no gradient; -1: none */
+    int64_t decoder_start_token_id;             /* first id fed to a decoder beside an encoder */
+    int64_t label_pad_token_id;                 /* id fed to it for an unlabelled token */
     int64_t num_buckets, max_distance;          /* of ARCH_POS_BUCKETS */
-    int64_t type_vocab_size;                    /* kinds of tokens; 0: none */
+    int64_t type_vocab_size;                    /* number of token types; 0: none */
 
     /* -- choices -------------------------------------------------------------------------- */
     enum arch_stack   stack;
@@ -82,53 +82,53 @@ struct arch {
     enum arch_act     act;
     enum arch_order   weight_order;
     bool pos_from_mask;                         /* positions count visible tokens only */
-    bool pos_from_ids;                          /* positions count ids that are no padding; a
-                                                   padding id's is the one before the first */
-    bool emb_norm, final_norm;                  /* norm behind the embedding, before the head */
+    bool pos_from_ids;                          /* positions count ids that are not padding; a
+                                                   padding id has the one before the first */
+    bool emb_norm, final_norm;                  /* norm after the embedding, before the head */
     bool norm_bare;                             /* norms have neither gain nor bias */
     bool resid_from_norm;                       /* the residual is the norm's output */
     bool scale_by_layer;                        /* attn_scale is divided by the block's number,
                                                    counted from 1 */
-    bool init_by_depth;                         /* a sublayer's last matrix starts smaller by
-                                                   sqrt(2 L) */
-    bool init_by_fan;                           /* matrices start by what they multiply */
+    bool init_by_depth;                         /* a sublayer's last matrix is initialised
+                                                   smaller by sqrt(2 L) */
+    bool init_by_fan;                           /* a matrix is initialised by its fan-in */
     bool qkv_bias, out_bias, mlp_bias;
-    bool norm_topk_prob;                        /* the picked experts' weights sum to 1 */
+    bool norm_topk_prob;                    /* the top_k experts' weights are normalised to sum 1 */
     bool tie_word_embeddings;
 
     /* -- constants ------------------------------------------------------------------------ */
     double norm_eps;
     double attn_scale;                          /* of q.k */
     double emb_mul, head_mul;
-    double router_aux;                          /* weight of the routers' balance in the loss;
-                                                   0: none */
-    double router_jitter;                       /* routed rows are shaken by so much in training */
+    double router_aux;                          /* weight of the routers' load-balancing loss; 0:
+                                                   none */
+    double router_jitter;                       /* range of noise on routed rows in training */
     double initializer_range;
-    double hidden_dropout, attention_dropout;    /* before each sum with the residual; of what
-                                                   attention looks at */
-    double embed_dropout;                       /* of what enters the first block */
-    double ff_dropout;                          /* of g, within the feed-forward */
-    double final_dropout;                       /* behind a stack's last norm */
+    double hidden_dropout, attention_dropout;    /* before each residual sum; of attention
+                                                    probabilities */
+    double embed_dropout;                       /* of the first block's input */
+    double ff_dropout;                          /* inside the feed-forward, of g */
+    double final_dropout;                       /* after a stack's last norm */
     struct rope rope;
-    bool       *dense;                          /* [L] which blocks have no experts, though
-                                                   others do; NULL: none */
+    bool       *dense;                          /* [L] blocks without experts, in a model with
+                                                   experts; NULL: none */
     bool       *windowed;                       /* [L] which blocks have the window; NULL: all */
 };
 
-/* Is the block an encoder's: do its rows see all of their document? */
+/* Whether the block is an encoder's: its rows attend to all of their document. */
 bool arch_is_encoder(const struct arch *arch, int64_t layer);
-/* Does the block also attend to what the encoder made? */
+/* Whether the block also attends to the encoder's output. */
 bool arch_has_cross(const struct arch *arch, int64_t layer);
 /* The first block of the block's stack. */
 int64_t arch_stack_first(const struct arch *arch, int64_t layer);
-/* Does a block's feed-forward consist of experts? */
+/* Whether a block's feed-forward consists of experts. */
 bool arch_routed(const struct arch *arch, int64_t layer);
-/* The window of a block's attention (0: none), and its factor of q.k. */
+/* The window of a block's attention (0: none), and its scale of q.k. */
 int64_t arch_window(const struct arch *arch, int64_t layer);
 double arch_scale(const struct arch *arch, int64_t layer);
 
-/* Read a directory's config.json, or what stands for it.
- * CKPT_ENOTFOUND, CKPT_EFORMAT, CKPT_EUNSUPPORTED (lists the known). */
+/* Read a directory's config.json, or the file in its place.  CKPT_ENOTFOUND, CKPT_EFORMAT,
+ * CKPT_EUNSUPPORTED (lists the known families). */
 int arch_read(struct arch **out, struct ckpt_dir *dir, const char *name, struct ckpt_err *err);
 /* The same from a parsed object, of which it takes its own reference. */
 int arch_read_json(struct arch **out, const json_t *config, struct ckpt_err *err);
@@ -136,15 +136,15 @@ void arch_free(struct arch *arch);
 
 /* The JSON to write back; borrowed. */
 json_t *arch_config(const struct arch *arch);
-/* The activation of that name; false when there is none here. */
+/* The activation of that name; false when it is not implemented. */
 bool arch_act_of(enum arch_act *act, const char *name);
-/* Name under which a tied head may lie in a checkpoint; NULL when the head is not tied. */
+/* Name that a tied head may have in a checkpoint; NULL when the head is not tied. */
 const char *arch_tied_name(const struct arch *arch);
-/* Name of the embedding behind the family's prefix; borrowed. */
+/* Name of the embedding after the family's prefix; borrowed. */
 const char *arch_tokens_name(const struct arch *arch);
-/* Tokens that its positions reach to; 0: to any number. */
+/* Largest length that positions allow; 0: unlimited. */
 int64_t arch_max_positions(const struct arch *arch);
-/* Give the head a matrix of its own; config.json says so from then on. */
+/* Give the head a matrix of its own, also in config.json. */
 int arch_untie(struct arch *arch, struct ckpt_err *err);
 /* "bloom: 4 blocks, hidden 256, 8 heads of 32, ..."; cut to fit.  Returns dst. */
 const char *arch_describe(char *dst, size_t size, const struct arch *arch);

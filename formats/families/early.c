@@ -41,7 +41,7 @@ static const struct family_name bloom_block[] = {
 static const struct family_name bloom_after[] = {
     {ROLE_FINAL_NORM_W, "ln_f.$"}, {ROLE_HEAD_W, "^lm_head.weight"}, NAMES_END,
 };
-/* llama.cpp takes for the context what BLOOM's files seldom say, or else the hidden size. */
+/* llama.cpp's context length, which BLOOM's files seldom have; the hidden size otherwise. */
 static const struct family_gguf_key bloom_gguf[] = {
     {"context_length", "seq_length|hidden_size|n_embed"},
     {"attention.head_count_kv", "n_head|num_attention_heads"}, {NULL, NULL},
@@ -155,7 +155,7 @@ static const struct family_name gpt2_block[] = {
     {ROLE_OUT_W, "h.#.attn.c_proj.$"}, {ROLE_NORM2_W, "h.#.ln_2.$"},
     {ROLE_UP_W, "h.#.mlp.c_fc.$"}, {ROLE_DOWN_W, "h.#.mlp.c_proj.$"}, NAMES_END,
 };
-/* Causal masks that older files carry. */
+/* Causal masks in older files. */
 static const char *const gpt2_spare[] = {"*h.*.attn.bias", "*h.*.attn.masked_bias", NULL};
 
 const struct family families_early[] = {

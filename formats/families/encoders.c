@@ -26,19 +26,19 @@ static const struct family_key t5_keys[] = {
     {"tie_word_embeddings", NULL, KEY_BOOL, AT(tie_word_embeddings), 1, 0, 0},
     END,
 };
-/* n_positions limits nothing; the next two repeat what feed_forward_proj says. */
+/* n_positions limits nothing; the next two repeat feed_forward_proj. */
 static const char *const t5_ignored[] = {
     "n_positions", "dense_act_fn", "is_gated_act", "classifier_dropout", "output_past", NULL,
 };
 static const char *const t5_read[] = {
     "num_decoder_layers", "feed_forward_proj", "is_encoder_decoder", "scale_decoder_outputs", NULL,
 };
-/* A file that shares no tensors may have the embedding in the stacks alone. */
+/* A file without shared tensors may have the embedding only in the stacks. */
 static const struct family_older_name t5_older[] = {
     {"encoder.embed_tokens.weight", "shared.weight"},
     {"decoder.embed_tokens.weight", "shared.weight"}, {NULL, NULL},
 };
-/* The embedding under other names, and a table that old files have and no model uses. */
+/* Other names of the embedding, and a table in old files that no model uses. */
 static const char *const t5_spare[] = {
     "encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
     "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight", NULL,
@@ -107,7 +107,7 @@ static int t5_finish(struct arch *a, const json_t *config, struct ckpt_err *err)
 
 static const struct family_key bert_keys[] = {BERT_KEYS(30522, 0), END};
 static const struct family_key roberta_keys[] = {BERT_KEYS(50265, 1), END};
-/* Dropout is training's; the tie is to a head that an encoder has not. */
+/* Dropout applies to training only; the tie is with a head that an encoder does not have. */
 static const char *const bert_ignored[] = {
     "hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout",
     "tie_word_embeddings", "gradient_checkpointing", "pooler_fc_size", "pooler_num_attention_heads",
@@ -142,7 +142,7 @@ static int bert_finish(struct arch *a, const json_t *config, struct ckpt_err *er
     return 0;
 }
 
-/* The table's first rows are for padding: ids that are none count from pad_token_id + 1. */
+/* The table's first rows are for padding: other ids count from pad_token_id + 1. */
 static int roberta_finish(struct arch *a, const json_t *config, struct ckpt_err *err)
 {
     a->pos_offset = a->pad_token_id + 1;
@@ -187,7 +187,7 @@ static const struct family_name t5_block[] = {
     T5_MLP("decoder.block.#.layer.2."), NAMES_END,
 };
 
-/* The pooler behind the last block is a classifier's: not among them. */
+/* The pooler after the last block belongs to a classifier and is left out. */
 static const struct family_name bert_before[] = {
     {ROLE_TOKENS, "embeddings.word_embeddings.weight"},
     {ROLE_POS, "embeddings.position_embeddings.weight"},

@@ -145,7 +145,7 @@ const struct family_key *family_key_of(const struct family *f, size_t at)
     return NULL;
 }
 
-/* A number as it is written without a sign or zeros in front, at most nine digits. */
+/* A number without sign or leading zeros, at most nine digits. */
 static const char *digits(const char *s, int64_t *out)
 {
     size_t n = strspn(s, "0123456789");

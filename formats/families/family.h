@@ -1,11 +1,11 @@
 /*
- * family - one row a model family: how its files call it and its tensors, what its description
- * never changes, and how to read the rest from config.json.
+ * family - one row per model family: names in its files, fixed properties of its description, and
+ * how to read the others from config.json.
  *
- * The trainer, the adapters (peft) and GGUF ask these rows, so that a family is added by a row.
- * A row may say less: without keys a family's names are known and no model of it is trained.
- * Names and defaults are transformers' (5.17, models/<family>), LoRA targets peft's (0.21,
- * utils/constants.py), GGUF's names llama.cpp's.
+ * The trainer, the adapters (peft) and GGUF use these rows, so that a family is added by adding a
+ * row.  A row may be partial: without keys a family's names are known but none of its models can
+ * be trained. Names and defaults are transformers' (5.17, models/<family>), LoRA targets peft's
+ * (0.21, utils/constants.py), GGUF's names llama.cpp's.
  *
  * Abbreviations: family, arch (a description), role (of a parameter).
  */
@@ -21,29 +21,29 @@
 
 /*
  * One published name, or two.  In a pattern "#" is the number of the block in its stack, "@" that
- * of an expert; "$" is "weight" for the role and "bias" for the one after it.  In front, "^" stands
- * outside the family's prefix; "+" is a name of models with a gated feed-forward alone, "-" of
- * those with a plain one.
+ * of an expert; "$" is "weight" for the role and "bias" for the one after it.  In front, "^"
+ * marks a name without the family's prefix, "+" a name only of models with a gated feed-forward,
+ * "-" of those with a plain one.
  */
 struct family_name {
     enum role   role;
     const char *pattern;
 };
 
-/* What a pattern's placeholders stand for. */
+/* Values of a pattern's placeholders. */
 struct family_place {
     enum role role;
     int64_t   layer, expert;            /* -1: none */
 };
 
-/* What older files call something: names that end in tail, and how they end now. */
+/* Names in older files: those that end in tail, and the ending they have now. */
 struct family_older_name {
     const char *tail, *now;
 };
 
-/* Where config.json has the value of a GGUF key, when not under the name of the key's field. */
+/* Where config.json has the value of a GGUF key, if not in the key's own field. */
 struct family_gguf_key {
-    const char *key, *names;            /* "a|b": the first that is there */
+    const char *key, *names;            /* "a|b": the first one present */
 };
 
 /* -- config.json ------------------------------------------------------------------------------ */
@@ -56,7 +56,7 @@ struct family_key {
     enum key_kind kind;
     size_t        at;               /* offset in struct arch: int64_t, double, bool
                                        or enum arch_act */
-    double        fallback;         /* when absent: the library's default */
+    double        fallback;         /* value when absent: transformers' default */
     double        min, max;         /* legal values, for INT and NUM */
 };
 
@@ -66,71 +66,71 @@ struct family_key {
 struct family {
     const char                     *model_type;
     const char                     *architecture;   /* the language model's class name */
-    const char                     *prefix;         /* of published names */
+    const char                     *prefix;         /* prefix of published names */
     const struct family_name       *before, *block, *after;     /* in torch's order */
     const struct family_name       *encoder;        /* an encoder's blocks; NULL: as block */
-    const char *const              *spare;          /* globs of tensors that files have and no model
-                                                       needs (masks, frequencies) */
+    const char *const              *spare;          /* globs of tensors that are in files but
+                                                       unneeded (masks, frequencies) */
     const struct family_older_name *older;
     const char                     *lora_targets;   /* PEFT's default: "a,b"; NULL: it has none */
-    const char                     *tokenizer_class;    /* transformers', where config.json names
-                                                           none; NULL: by the files alone */
+    const char                     *tokenizer_class;    /* transformers', used where config.json
+                                                           names none; NULL: only the files count */
 
-    const char                     *gguf;           /* general.architecture; NULL: unknown to
+    const char                     *gguf;           /* general.architecture; NULL: not in
                                                        llama.cpp, or not written here */
-    bool                            gguf_llama;     /* its LlamaModel: rows of q and k interleaved,
-                                                       frequencies as a tensor */
+    bool                            gguf_llama;     /* as llama.cpp's LlamaModel: rows of q and k
+                                                       interleaved, frequencies as a tensor */
     const struct family_gguf_key   *gguf_keys;
 
     struct arch                     fixed;          /* choices; sizes come from keys */
-    bool                            untrained;      /* it has a mechanism the passes lack */
+    bool                            untrained;      /* the passes lack one of its mechanisms */
     bool                            longrope;       /* part of a head is rotated, and "su" and
                                                        "yarn" mean longrope */
-    bool                            ends_first;     /* torch's modules after the blocks, but the
-                                                       head, are made before them */
-    bool                            experts_first;  /* experts before their router */
+    bool                            ends_first;     /* torch creates the modules after the
+                                                       blocks, except the head, before the blocks */
+    bool                            experts_first;  /* experts are created before their router */
     int64_t                         ff_factor;      /* intermediate_size = factor * hidden_size */
     const struct family_key        *keys;
-    const char *const              *ignored;        /* keys that change no mathematics */
+    const char *const              *ignored;        /* keys without influence on the mathematics */
     const char *const              *read;           /* keys that finish reads */
-    unsigned                        says;           /* flags for finish, its own */
-    /* What keys cannot say by themselves; after them and derived sizes. */
+    unsigned                        says;           /* flags of its own for finish */
+    /* For properties that single keys cannot express; runs after keys and derived sizes. */
     int (*finish)(struct arch *arch, const json_t *config, struct ckpt_err *err);
 };
 
-/* Lists of rows, each ended by a row without a model_type; NULL ends.  The only list of them. */
+/* Lists of rows, each ended by a row without a model_type; NULL ends.  All families are here. */
 extern const struct family *const family_table[];
 
-/* The i-th row of all lists, NULL behind the last. */
+/* The i-th row of all lists, NULL after the last. */
 const struct family *family_at(size_t i);
 /* The row of a model_type, or of an architecture's class name; NULL when unknown. */
 const struct family *family_find(const char *model_type, const char *architecture);
-/* "bloom, ...", those that are trained, for messages. */
+/* "bloom, ...": families that can be trained, for messages. */
 const char *family_known(char *dst, size_t size);
 
-/* The parameters that a description has in a block (-1: before the blocks, num_hidden_layers:
- * after them), in torch's order, one name each.  Returns how many. */
+/* The parameters of a description in a block (-1: before the blocks, num_hidden_layers: after
+ * them), in torch's order, one name each.  Returns how many. */
 size_t family_parts(struct family_name part[ROLE_COUNT], const struct arch *arch, int64_t layer);
-/* The pattern a family has for a role, or NULL. */
+/* The family's pattern for a role, or NULL. */
 const char *family_pattern(const struct family *f, enum role role);
 /* The last two parts of that name, "wte.weight", or NULL. */
 const char *family_tail(const struct family *f, enum role role);
-/* Is that the last part of a module's path that has the role in some family? */
+/* Whether the last part of a module's path has that role in some family. */
 bool family_has_module(const char *last, enum role role);
-/* The family's list entry for a tensor's name, with or without the prefix, or NULL. */
+/* The family's entry for a tensor's name, with or without the prefix, or NULL. */
 const struct family_name *family_name_find(const struct family *f, const char *name,
                                            struct family_place *at);
-/* The number after which a name continues as a block's, where it is written, for a name of any
- * family whose blocks are one stack; NULL when name is none of a block. */
+/* The position of the block number in a name, for a name of any family whose blocks are one
+ * stack; NULL when the name is not a block's. */
 const char *family_block_number(const char *name);
-/* A tensor that no model of the family needs. */
+/* Whether no model of the family needs this tensor. */
 bool family_is_spare(const struct family *f, const char *name);
 /* The key that fills the field at an offset of struct arch, or NULL. */
 const struct family_key *family_key_of(const struct family *f, size_t at);
 
-/* Does name, without the prefix, fit the row's pattern?  Fills role and placeholders. */
+/* Whether name, without the prefix, matches the row's pattern.  Sets role and placeholders. */
 bool family_match(struct family_place *at, const struct family_name *row, const char *name);
-/* Spell a pattern: prefix goes before one without "^".  False when dst is too small. */
+/* Expand a pattern: prefix is added unless it begins with "^".  False when dst is too small. */
 bool family_spell(char *dst, size_t size, const char *pattern, const char *prefix,
                   const struct family_place *at);
 

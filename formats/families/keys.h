@@ -1,5 +1,5 @@
 /*
- * keys - what the lists of families share: how a key's row is written, and where the lists end.
+ * keys - shared by the lists of families: macros for the rows of keys, and limits.
  */
 #ifndef CKPT_FORMATS_FAMILIES_KEYS_H
 #define CKPT_FORMATS_FAMILIES_KEYS_H
@@ -7,7 +7,7 @@
 #include "formats/families/family.h"
 
 #define AT(field) offsetof(struct arch, field)
-/* Beyond any published model; they keep products of two sizes far from overflow. */
+/* Larger than in any published model; products of two sizes stay far from overflow. */
 #define MAX_VOCAB  (1 << 24)
 #define MAX_HIDDEN (1 << 20)
 #define MAX_LAYERS 4096

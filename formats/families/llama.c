@@ -1,6 +1,6 @@
 /*
- * llama - Llama and those that descend from it.  Defaults are those of the configuration classes
- * named per row.
+ * llama - Llama and the families derived from it.  Defaults are those of the configuration
+ * classes named per row.
  */
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #include "libckpt/base/json.h"
 #include "libckpt/mem.h"
 
-/* Sizes of Llama and its kin; defaults are a family's own. */
+/* Sizes of Llama and its derivatives; defaults are each family's own. */
 #define LLAMA_KEYS(vocab, ff, kv, places, eps)                                                 \
     {"vocab_size", NULL, KEY_INT, AT(vocab_size), vocab, 1, MAX_VOCAB},                        \
     {"hidden_size", NULL, KEY_INT, AT(hidden_size), 4096, 1, MAX_HIDDEN},                      \
@@ -132,13 +132,13 @@ static const struct family_name phi3_block[] = {
     {ROLE_GATE_UP_W, "layers.#.mlp.gate_up_proj.weight"},
     {ROLE_DOWN_W, "layers.#.mlp.down_proj.$"}, NORMS,
 };
-/* Rotary frequencies that older files carry. */
+/* Rotary frequencies in older files. */
 static const char *const llama_spare[] = {"*.rotary_emb.inv_freq", NULL};
 static const struct family_gguf_key qwen2_moe_gguf[] = {
     {"expert_shared_feed_forward_length", "shared_expert_intermediate_size"}, {NULL, NULL},
 };
 
-/* Which blocks have the window: layer_types says, or those from first on. */
+/* Which blocks have the window: from layer_types, or all from first on. */
 static int read_windows(struct arch *a, const json_t *config, int64_t first,
                         struct ckpt_err *err)
 {
@@ -164,7 +164,7 @@ static int read_windows(struct arch *a, const json_t *config, int64_t first,
     return 0;
 }
 
-/* The window counts where use_sliding_window says so, in blocks from max_window_layers on. */
+/* The window applies if use_sliding_window is set, in blocks from max_window_layers on. */
 static int read_qwen_windows(struct arch *a, const json_t *config, struct ckpt_err *err)
 {
     int64_t window, first;
@@ -181,7 +181,7 @@ static int read_qwen_windows(struct arch *a, const json_t *config, struct ckpt_e
     return read_windows(a, config, first, err);
 }
 
-/* What a router does besides routing. */
+/* Check the router's options other than routing itself. */
 static int check_router(struct arch *a, const json_t *config, struct ckpt_err *err)
 {
     double coef;
@@ -200,7 +200,7 @@ static int check_router(struct arch *a, const json_t *config, struct ckpt_err *e
     return 0;
 }
 
-/* Blocks without experts: those listed, and all but every n-th. */
+/* Blocks without experts: those listed, and all except every n-th. */
 static int read_dense(struct arch *a, const json_t *config, struct ckpt_err *err)
 {
     const json_t *only = json_object_get(config, "mlp_only_layers");
@@ -225,7 +225,7 @@ static int read_dense(struct arch *a, const json_t *config, struct ckpt_err *err
     return 0;
 }
 
-/* What a family's config.json says beyond its keys. */
+/* Parts of a family's config.json beyond its keys. */
 enum { WINDOWS = 1, QWEN_WINDOWS = 2, BIAS = 4, ROUTER = 8, DENSE = 16 };
 
 static int llama_finish(struct arch *a, const json_t *config, struct ckpt_err *err)

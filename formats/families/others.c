@@ -1,6 +1,6 @@
 /*
- * others - families that are not trained here, and of which the adapters know where names begin
- * and what is an embedding or a head.
+ * others - families that cannot be trained here, but whose names, embeddings and heads the
+ * adapters need.
  */
 #include "formats/families/keys.h"
 

@@ -14,7 +14,7 @@ enum need {
     ENCODER_END = 4096, DENSE = 8192, ROUTED = 16384, UNTIED = 32768
 };
 
-#define BLOCK true                      /* a block's matrix: [cols, rows] where order is IN_OUT */
+#define BLOCK true                      /* a block's matrix: [cols, rows] if order is IN_OUT */
 
 static const struct {
     enum extent    rows, cols;          /* cols ONE: a vector */
@@ -68,7 +68,7 @@ static const struct {
     [ROLE_HEAD_W] = {VOCAB, EMBED, ROLE_NORMAL, UNTIED, 0},
 };
 
-/* What a description has, in a block or outside of them. */
+/* The properties of a description, in a block or outside of blocks. */
 static unsigned has(const struct arch *a, int64_t layer)
 {
     bool routed = layer >= 0 && layer < a->num_hidden_layers && arch_routed(a, layer);
@@ -108,7 +108,7 @@ bool role_is_linear(enum role role)
 
 bool role_overwrites_grad(const struct arch *a, enum role role)
 {
-    if (role == ROLE_TOKENS)            /* first by the head, then lookups add to it */
+    if (role == ROLE_TOKENS)            /* the head writes it first, then lookups add to it */
         return a->tie_word_embeddings;
     return role == ROLE_HEAD_W || role_is_linear(role) ||
            (role_is_bias(role) && role_is_linear(role - 1));
@@ -145,6 +145,6 @@ enum role_init role_init(enum role role) { return roles[role].init; }
 
 bool role_decays(enum role role)
 {
-    /* The published name of the relative attention bias has the word bias in it. */
+    /* The published name of the relative attention bias contains the word bias. */
     return role_init(role) == ROLE_NORMAL && role != ROLE_REL_BIAS;
 }

@@ -62,7 +62,7 @@ static double get_scale(double factor, double mscale)
     return factor <= 1 ? 1.0 : 0.1 * mscale * log(factor) + 1.0;
 }
 
-/* The factor of cosines and sines, where the file gives none. */
+/* The factor of cosines and sines, if the file gives none. */
 static int default_attention(struct arch *a, const json_t *o, struct ckpt_err *err)
 {
     struct rope *r = &a->rope;
@@ -84,7 +84,7 @@ static int default_attention(struct arch *a, const json_t *o, struct ckpt_err *e
     return 0;
 }
 
-/* The factor: said, or the ratio of the two lengths. */
+/* The factor: given, or the ratio of the two lengths. */
 static int read_factor(struct arch *a, const json_t *o, struct ckpt_err *err)
 {
     struct rope *r = &a->rope;

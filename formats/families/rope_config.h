@@ -1,5 +1,5 @@
 /*
- * rope_config - rotary positions as config.json has them.
+ * rope_config - read rotary positions from config.json.
  *
  * Source: transformers 5.17, modeling_rope_utils.py.
  */

@@ -18,7 +18,7 @@ struct work {
     struct ckpt_source       *src;
     const struct family      *family;
     const json_t             *keys;
-    json_t                   *config;   /* of the file, or made */
+    json_t                   *config;   /* of the file, or newly made */
     bool                      made;
     const char               *prefix;
     struct ckpt_layout       *row;
@@ -54,7 +54,7 @@ static int add_row(struct work *w, const char *name, size_t i, int64_t start,
     return 0;
 }
 
-/* A stack of experts becomes a tensor for each. */
+/* Split a stack of experts into a tensor for each. */
 static int add_experts(struct work *w, size_t i, struct gguf_name *how,
                        struct ckpt_err *err)
 {
@@ -75,7 +75,7 @@ static int add_experts(struct work *w, size_t i, struct gguf_name *how,
     return rc;
 }
 
-/* The dtype a promoted tensor had, or NONE. */
+/* The original dtype of a promoted tensor, or NONE. */
 static enum ckpt_dtype promoted(const struct work *w, const char *name)
 {
     const char *line = json_string_value(json_object_get(w->keys, "ckpt.promoted"));
@@ -125,7 +125,7 @@ static int add_tensor(struct work *w, size_t i, struct ckpt_err *err)
 
 /* -- config.json ----------------------------------------------------------------------------- */
 
-/* The family, the config.json that is kept or one that is made; family NULL: none. */
+/* Find the family, and the stored config.json or make one; family NULL: unknown. */
 static int begin(struct work *w, struct ckpt_err *err)
 {
     const char *architecture = json_string_value(json_object_get(w->keys, "general.architecture"));
@@ -160,10 +160,10 @@ static int begin(struct work *w, struct ckpt_err *err)
     if (w->heads < 0 || w->heads > 65536 || w->kv_heads < 0 || w->kv_heads > 65536)
         return ckpt_fail(err, CKPT_EFORMAT, "%s.attention.head_count is out of range",
                          w->family->gguf);
-    return 0;                           /* 0: unknown, which matters to few tensors */
+    return 0;                           /* 0: unknown, which matters for few tensors */
 }
 
-/* Add the vocabulary of the file's keys, where it keeps no tokenizer of its own. */
+/* Add the vocabulary of the file's keys, if it stores no tokenizer. */
 static int add_vocab(struct ckpt_source **laid, struct ckpt_file *file, struct ckpt_err *err)
 {
     json_t *tokenizer = NULL, *settings = NULL;

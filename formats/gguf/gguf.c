@@ -10,9 +10,9 @@
 #include "libckpt/io/path.h"
 
 #define STAGE 16384u            /* bytes of packed blocks read at once */
-#define MAX_FILES 10000u        /* of a split model: five digits in its names */
+#define MAX_FILES 10000u        /* files of a split model: five digits in the name */
 
-/* How a quantised tensor lies; file NULL for a plain one. */
+/* Layout of a quantised tensor; file NULL for a plain one. */
 struct packed {
     struct ckpt_file       *file;
     uint64_t                offset;
@@ -22,11 +22,11 @@ struct packed {
 struct gguf {
     struct ckpt_file **file;    /* [n_file] */
     size_t             n_file;
-    struct ckpt_extra *extra;   /* [n_extra] side files that the first one keeps in its keys */
+    struct ckpt_extra *extra;   /* [n_extra] side files in the first file's keys */
     size_t             n_extra;
     struct packed     *packed;  /* [tensors] */
     size_t             cap;
-    const struct ckpt_tensors *list;    /* while it is being opened, then that of the source */
+    const struct ckpt_tensors *list;    /* while it is being opened; then the source's */
 };
 
 static void close_gguf(void *self)
@@ -42,7 +42,7 @@ static void close_gguf(void *self)
     ckpt_free(g);
 }
 
-/* Elements of whole blocks and parts of them. */
+/* Dequantise whole blocks and parts of them. */
 static int read_packed(const struct packed *p, int64_t start, int64_t count, float *dst,
                        struct ckpt_err *err)
 {
@@ -133,7 +133,7 @@ static int add_tensor(struct gguf *g, struct ckpt_tensors *list, const struct gg
     return 0;
 }
 
-/* The tensors of one file. */
+/* Add the tensors of one file. */
 static int add_file(struct gguf *g, struct ckpt_tensors *list, const struct gguf_header *h,
                     struct ckpt_file *file, struct ckpt_err *err)
 {
@@ -145,7 +145,7 @@ static int add_file(struct gguf *g, struct ckpt_tensors *list, const struct gguf
     return rc;
 }
 
-/* "u32[151936]" for what is too long to tell. */
+/* "u32[151936]" for a value that is too long to show. */
 static json_t *described(const struct gguf_pair *p)
 {
     char what[64];
@@ -202,7 +202,7 @@ static char *sibling(struct ckpt_arena *a, const char *path, int64_t i, int64_t 
     return ckpt_arena_printf(a, "%.*s-%05lld%s", (int)(len - k), path, (long long)i + 1, tail);
 }
 
-/* The files of a split model, in order; the one that was opened is taken over. */
+/* Open the files of a split model, in order; takes over the file opened already. */
 static int open_files(struct gguf *g, const struct gguf_header *h, struct ckpt_file *opened,
                       unsigned flags, struct ckpt_err *err)
 {
@@ -236,7 +236,7 @@ static int open_files(struct gguf *g, const struct gguf_header *h, struct ckpt_f
     return rc;
 }
 
-/* Settings and templates, never programs or weights. */
+/* Whether a side file may be stored: settings and templates, never programs or weights. */
 static bool is_kept(const char *name)
 {
     const char *dot = strrchr(name, '.');
@@ -246,7 +246,7 @@ static bool is_kept(const char *name)
            strcmp(name, "tokenizer.json") != 0;
 }
 
-/* The side file a key keeps, or NULL. */
+/* The name of the side file in a key, or NULL. */
 static const char *side_file(const struct gguf_header *h, const struct gguf_pair *p)
 {
     const char *name = strncmp(p->key, "ckpt.file.", 10) == 0 ? p->key + 10 : NULL;
@@ -290,7 +290,7 @@ static int add_extras(struct gguf *g, struct ckpt_arena *a, const struct gguf_he
     return 0;
 }
 
-/* Every file's tensors, and the facts, which are those of the first file. */
+/* Read every file's tensors, and the facts of the first file. */
 static int read_files(struct gguf *g, struct ckpt_tensors *list, json_t **info,
                       struct gguf_header *opened, struct ckpt_err *err)
 {
@@ -300,7 +300,7 @@ static int read_files(struct gguf *g, struct ckpt_tensors *list, json_t **info,
     for (size_t i = 0; rc == 0 && i < g->n_file; i++) {
         struct gguf_header h = {0};
 
-        if (g->n_file == 1) {           /* a vocabulary is long to walk: once */
+        if (g->n_file == 1) {           /* a long vocabulary is walked once */
             h = *opened;
             memset(opened, 0, sizeof *opened);
         } else {
@@ -355,7 +355,7 @@ static int open_source(struct ckpt_source **out, struct ckpt_place *place,
     gguf_header_release(&h);
     if (rc) {
         json_decref(info);
-        close_gguf(g);                  /* its side files' names lie in the list's arena */
+        close_gguf(g);                  /* its side files' names are in the list's arena */
         ckpt_tensors_release(&list);
         return rc;
     }

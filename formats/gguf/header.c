@@ -22,22 +22,22 @@
 #include "libckpt/base/buf.h"
 
 #define WINDOW      65536u
-#define MAX_PAIRS   100000u         /* a model has some fifty */
-#define MAX_KEY     65535u          /* of the specification */
-#define SHORT_ARRAY 64u             /* elements that are kept */
+#define MAX_PAIRS   100000u         /* a model has about fifty */
+#define MAX_KEY     65535u          /* from the specification */
+#define SHORT_ARRAY 64u             /* most elements that are stored */
 
-/* The file through a window.  Sticky: after a failure nothing moves and zeros are read. */
+/* The file through a window.  Errors are sticky: after a failure reads give zeros. */
 struct reader {
     struct ckpt_file *file;
     struct ckpt_err  *err;
-    int               rc;           /* of the first failure */
+    int               rc;           /* code of the first failure */
     uint64_t          at, size;     /* of the file */
     uint64_t          from;         /* of the window's first byte */
     size_t            n;            /* bytes in it */
     unsigned char    *window;
 };
 
-/* Whether there are n bytes more; the reader has failed when not. */
+/* Whether n more bytes exist; sets the failure if not. */
 static bool has(struct reader *r, uint64_t n, const char *what)
 {
     if (r->rc == 0 && n > r->size - r->at)
@@ -48,7 +48,7 @@ static bool has(struct reader *r, uint64_t n, const char *what)
     return r->rc == 0;
 }
 
-/* n bytes, at most a window. */
+/* The next n bytes, at most a window. */
 static const unsigned char *take(struct reader *r, size_t n, const char *what)
 {
     static const unsigned char zeros[8];
@@ -115,7 +115,7 @@ static const char *string(struct reader *r, struct ckpt_arena *a, size_t *len, s
 
 static const struct {
     const char *name;
-    size_t      width;              /* bytes; 0: by its content */
+    size_t      width;              /* bytes; 0: depends on the content */
 } kinds[GGUF_KINDS] = {
     [GGUF_U8] = {"u8", 1}, [GGUF_I8] = {"i8", 1}, [GGUF_U16] = {"u16", 2}, [GGUF_I16] = {"i16", 2},
     [GGUF_U32] = {"u32", 4}, [GGUF_I32] = {"i32", 4}, [GGUF_F32] = {"f32", 4},
@@ -165,7 +165,7 @@ static json_t *scalar(struct reader *r, enum gguf_kind kind)
     }
 }
 
-/* A string's text, or json null when it is long or no UTF-8. */
+/* A string's text, or JSON null when it is long or invalid UTF-8. */
 static json_t *text(struct reader *r, uint64_t *len)
 {
     uint64_t n = number(r, 8, "a string");
@@ -184,7 +184,7 @@ static json_t *text(struct reader *r, uint64_t *len)
     return ckpt_utf8_valid(p, (size_t)n) ? json_stringn((const char *)p, (size_t)n) : json_null();
 }
 
-/* An element that is kept goes to array. */
+/* Append an element to array, if it is stored. */
 static void element(struct reader *r, json_t *array, enum gguf_kind of)
 {
     uint64_t n;
@@ -233,7 +233,7 @@ static void array(struct reader *r, struct gguf_pair *p)
         element(r, p->value, p->of);
 }
 
-/* A string that is long or no UTF-8 is no value: it is fetched. */
+/* A string that is long or invalid UTF-8 has no stored value: it is read on request. */
 static void value(struct reader *r, struct gguf_pair *p)
 {
     p->at = r->at;
@@ -277,7 +277,7 @@ static int by_key(const void *a, const void *b)
     return strcmp(((const struct gguf_pair *)a)->key, ((const struct gguf_pair *)b)->key);
 }
 
-/* Memory for n things of which the file has so many bytes at least. */
+/* Allocate for n items, each of which takes at least that many bytes of the file. */
 static int reserve(void **out, struct reader *r, uint64_t n, size_t size, unsigned most,
                    unsigned bytes, const char *what)
 {
@@ -394,7 +394,7 @@ static uint64_t padded(uint64_t n, uint64_t alignment)
     return n > UINT64_MAX - alignment ? UINT64_MAX : (n + alignment - 1) / alignment * alignment;
 }
 
-/* Offsets become places in the file; data begins at `data`. */
+/* Convert offsets to positions in the file; data begins at `data`. */
 static int check_tiling(struct gguf_header *h, uint64_t data, uint64_t size, struct ckpt_err *err)
 {
     struct gguf_row **order = ckpt_alloc(h->n_row, sizeof *order);

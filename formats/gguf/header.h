@@ -1,9 +1,9 @@
 /*
  * gguf/header - the header of a GGUF file: keys with values, tensors.
  *
- * The header is walked through a window, so memory follows what is kept: keys, short strings,
- * short arrays, tensor rows.  Long arrays (the tokens of a vocabulary) are skipped, and
- * can be fetched by their place in the file.
+ * The header is read through a window, so memory holds only keys, short strings, short arrays and
+ * tensor rows.  Long arrays (the tokens of a vocabulary) are skipped, and can be read later from
+ * their offset in the file.
  */
 #ifndef CKPT_FORMATS_GGUF_HEADER_H
 #define CKPT_FORMATS_GGUF_HEADER_H
@@ -14,7 +14,7 @@
 #include "libckpt/tensor.h"
 
 #define GGUF_MAX_RANK 4             /* GGML_MAX_DIMS */
-#define GGUF_KEPT     65536u        /* bytes of a string that is kept */
+#define GGUF_KEPT     65536u        /* longer strings are not kept in memory */
 
 enum gguf_kind {
     GGUF_U8, GGUF_I8, GGUF_U16, GGUF_I16, GGUF_U32, GGUF_I32, GGUF_F32, GGUF_BOOL, GGUF_STRING,
@@ -26,8 +26,8 @@ struct gguf_pair {
     enum gguf_kind kind;
     enum gguf_kind of;              /* of the elements of an array */
     uint64_t       n;               /* elements of an array, bytes of a string */
-    uint64_t       at, end;         /* the value in the file; an array's elements */
-    json_t        *value;           /* NULL for what is long: fetch it */
+    uint64_t       at, end;         /* offsets of the value in the file; of an array's elements */
+    json_t        *value;           /* NULL for a long value: read it from the file */
 };
 
 struct gguf_row {

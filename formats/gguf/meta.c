@@ -16,11 +16,11 @@
 #define AT(field) offsetof(struct arch, field)
 #define NAMED     SIZE_MAX
 
-/* What a family must be for a key to be written. */
+/* Properties that a family needs for a key to be written. */
 enum trait { LAYER_NORM = 1, RMS_NORM = 2, ROPE = 4, LLAMA = 8, LONGROPE = 16 };
 
-/* A key, its kind, and where config.json has its value: under the name of a field's key, or NAMED
- * (the first name without a dot is the one written back); a family may say otherwise. */
+/* A key, its kind, and its place in config.json: under the name of a field's key, or NAMED (of
+ * several names the first without a dot is written back); a family may override it. */
 static const struct row {
     const char *key, *kind;
     unsigned    of;
@@ -66,7 +66,7 @@ const char *gguf_field(char dst[160], const struct family *f, size_t at)
     return dst;
 }
 
-/* "a|b": where the family's config.json has a row's value; "" when it has none. */
+/* "a|b": the names of a row's value in the family's config.json; "" when it has none. */
 static const char *names_of(char dst[160], const struct family *f, const struct row *r)
 {
     dst[0] = '\0';
@@ -184,7 +184,7 @@ static void put_rope(struct gguf_keys *keys, const struct family *f, const json_
         put_number(keys, f, yarn_keys[i][0], gguf_config(rope, yarn_keys[i][1]));
 }
 
-/* The hidden size, and the size of a head. */
+/* Read the hidden size, and the size of a head. */
 static int read_sizes(int64_t *hidden, int64_t *heads, int64_t *head_dim, const struct family *f,
                       const json_t *config, struct ckpt_err *err)
 {
@@ -343,7 +343,7 @@ int gguf_meta_factors(json_t **out, const struct family *f, const json_t *config
     return ckpt_nomem(err, 256);
 }
 
-/* -- and back -------------------------------------------------------------------------------- */
+/* -- reading keys ---------------------------------------------------------------------------- */
 
 static const json_t *own(const json_t *keys, const struct family *f, const char *key)
 {
@@ -353,7 +353,7 @@ static const json_t *own(const json_t *keys, const struct family *f, const char 
     return json_object_get(keys, name);
 }
 
-/* The first name of a list that is no path. */
+/* The first name of a list that is not a path. */
 static void plain_name(char *dst, size_t size, const char *names)
 {
     for (;;) {
@@ -366,7 +366,7 @@ static void plain_name(char *dst, size_t size, const char *names)
     }
 }
 
-/* A number that was f32, with the digits that tell it from its neighbours: 1e-05. */
+/* A number that was f32, with as few digits as identify it: 1e-05. */
 static json_t *shortest(const json_t *v)
 {
     char text[64];

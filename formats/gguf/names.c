@@ -6,7 +6,7 @@
 #include "formats/gguf/types.h"
 #include "libckpt/views/layout.h"
 
-/* Of two rows with one name a family has the role of one. */
+/* Where two rows have one name, a family has only one of the roles. */
 static const struct family_name names[] = {
     {ROLE_TOKENS, "token_embd.weight"},
     {ROLE_POS, "position_embd.weight"},
@@ -56,7 +56,7 @@ const struct family *gguf_family_of(const char *architecture, bool experts)
     return NULL;
 }
 
-/* What happens to the numbers of a role. */
+/* The change of layout for a role. */
 static enum gguf_change change_of(const struct family *f, enum role role)
 {
     enum role weight = role_is_bias(role) ? role - 1 : role;

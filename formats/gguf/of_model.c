@@ -20,7 +20,7 @@
 #define MAX_EXPERTS  65536
 #define MAX_PROMOTED 60000u         /* bytes of ckpt.promoted: a reader keeps strings of 64 KiB */
 
-/* Side files that are kept whole. */
+/* Side files that are stored in full. */
 static const struct { const char *file, *key; } kept[] = {
     {"config.json", "ckpt.file.config.json"},
     {"generation_config.json", "ckpt.file.generation_config.json"},
@@ -33,7 +33,7 @@ static const struct { const char *file, *key; } kept[] = {
 
 struct work {
     struct ckpt_source       *src;
-    const struct family      *family;   /* NULL: names stay */
+    const struct family      *family;   /* NULL: names are unchanged */
     json_t                   *config, *factors;
     struct gguf_keys          keys;
     struct ckpt_layout       *row;
@@ -41,7 +41,7 @@ struct work {
     struct ckpt_cast_rule    *cast;
     size_t                    n_cast;
     struct gguf_count         count;
-    const struct ckpt_cast_rule *rule;  /* what was asked for, by the names in src */
+    const struct ckpt_cast_rule *rule;  /* rules of the caller, by the names in src */
     const bool               *packs;
     size_t                    n_rule;
     bool                      packed;   /* some row is */
@@ -54,7 +54,7 @@ struct work {
 
 /* -- rows ------------------------------------------------------------------------------------ */
 
-/* An expert joins the tensor that stacks it with the others. */
+/* Add an expert to the tensor that stacks the experts. */
 static int add_expert(struct work *w, size_t i, const char *name, int64_t expert,
                       struct ckpt_err *err)
 {
@@ -135,7 +135,7 @@ static int add_tensor(struct work *w, size_t i, struct ckpt_err *err)
     return rc;
 }
 
-/* Made tensors: each a json array of numbers. */
+/* Add computed tensors: each a JSON array of numbers. */
 static int add_factors(struct work *w, struct ckpt_err *err)
 {
     const char *name;
@@ -169,7 +169,7 @@ static int check_experts(const struct work *w, struct ckpt_err *err)
 
 /* -- dtypes ---------------------------------------------------------------------------------- */
 
-/* What each row is written as: F32 where llama.cpp needs it, packed where it can be. */
+/* Choose each row's type: F32 where llama.cpp needs it, packed where possible. */
 static int settle(struct work *w, size_t i, struct ckpt_err *err)
 {
     struct ckpt_layout *r = &w->row[i];
@@ -302,7 +302,7 @@ static int put_keys(struct work *w, struct ckpt_err *err)
     return rc == 0 && (keys->failed || !ckpt_buf_ok(&w->promoted)) ? ckpt_nomem(err, 64) : rc;
 }
 
-/* config.json, the family, and what its layouts depend on. */
+/* Read config.json, the family, and the values that layouts depend on. */
 static int begin(struct work *w, struct ckpt_err *err)
 {
     const char *type;
@@ -342,7 +342,7 @@ static int build(struct work *w, struct ckpt_err *err)
     if (rc == 0)
         rc = ckpt_map_new(&w->by_name, n, err);
     w->keys.list = json_array();
-    w->row = ckpt_alloc(n + 2, sizeof *w->row);         /* two made ones at most */
+    w->row = ckpt_alloc(n + 2, sizeof *w->row);         /* at most two computed ones */
     if (rc == 0 && (!w->keys.list || !w->row))
         rc = ckpt_nomem(err, n * sizeof *w->row);
     if (rc == 0)
@@ -358,7 +358,7 @@ static int build(struct work *w, struct ckpt_err *err)
     return rc;
 }
 
-/* A cast forgets what is packed: the same tensors once more, marked. */
+/* A cast loses the mark of packed tensors: list the same tensors once more, marked. */
 static int mark(struct ckpt_source **src, struct work *w, struct ckpt_err *err)
 {
     struct ckpt_layout_part *part = ckpt_arena_alloc(&w->arena, w->n_row, sizeof *part);

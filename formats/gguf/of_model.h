@@ -1,17 +1,17 @@
 /*
- * gguf/of_model - a Hugging Face model seen as llama.cpp wants it in a GGUF file.
+ * gguf/of_model - a Hugging Face model as llama.cpp expects it in a GGUF file.
  *
  * Names and layouts by gguf_names, keys by gguf_meta and gguf_tokens from the source's
  * config.json, tokenizer.json, tokenizer_config.json and chat_template.jinja.  Norms, biases and
- * routers are F32 whatever the rest is in, as llama.cpp needs them.  Rules say what the others
- * are cast to, by the names and dtypes the source has; one to F32 that packs means Q8_0, or F16
- * where rows are no multiples of 32.  A stack of experts goes by the rule of its first.  So
- * that nothing is lost, the file also keeps, in keys other readers step over:
+ * routers are F32 whatever the rest is in, as llama.cpp needs them.  Rules give the dtypes of the
+ * others, by the source's names and dtypes; a rule to F32 that packs means Q8_0, or F16 where
+ * rows are not multiples of 32.  A stack of experts follows the rule of its first expert.  So
+ * that nothing is lost, the file also has these keys, which other readers skip:
  *
  *   ckpt.file.NAME              each of those side files whole ("tokenizer.huggingface.json" for
  *                               tokenizer.json, which is the key of the specification)
- *   ckpt.prefix                 what the names began with ("model.", or nothing)
- *   ckpt.promoted               lines "name dtype" of what became F32 without a rule
+ *   ckpt.prefix                 prefix of the names ("model.", or nothing)
+ *   ckpt.promoted               lines "name dtype" of tensors that became F32 without a rule
  *
  * Without a config.json, or of a family that is not in the table, tensors keep their names and
  * dtypes, with a note.  A tensor the family's table lacks is refused by name.

@@ -11,7 +11,7 @@
 #define HEADER_MAX ((size_t)1 << 30)
 #define STAGE      512              /* blocks packed at once */
 
-/* A block of Q8_0 of which a part has come. */
+/* A block of Q8_0 that is partly filled. */
 struct edge {
     size_t   tensor;
     int64_t  block;
@@ -170,7 +170,7 @@ static void pad(struct ckpt_buf *b)
         ckpt_buf_put_u8(b, 0);
 }
 
-/* All keys: the record, those another file passes on, those that are told; *n of them. */
+/* Put all keys: the record, keys copied from another file, and those of the facts; *n of them. */
 static int put_keys(struct ckpt_buf *b, struct sink *s, const json_t *info, uint64_t *n,
                     struct ckpt_err *err)
 {
@@ -181,7 +181,7 @@ static int put_keys(struct ckpt_buf *b, struct sink *s, const json_t *info, uint
     int rc = 0;
 
     *n = 0;
-    if (s->record) {                    /* first, so that its place is known */
+    if (s->record) {                    /* first, so that its position is known */
         put_string(b, CKPT_RECORD_KEY, strlen(CKPT_RECORD_KEY));
         ckpt_buf_put_u32le(b, GGUF_STRING);
         s->record_len = strlen(s->record);
@@ -234,7 +234,7 @@ static int put_header(struct ckpt_buf *b, struct sink *s, const json_t *info, ui
 
 /* -- the sink -------------------------------------------------------------------------------- */
 
-/* A part of a block; when the last one comes, the block is written. */
+/* Fill a part of a block; the last part writes the block. */
 static int put_edge(struct sink *s, size_t i, int64_t at, int64_t n, const float *src,
                     struct ckpt_err *err)
 {

@@ -111,7 +111,7 @@ static bool is_q8_0(const struct ckpt_tensor *t)
     return t->stored && strcmp(t->stored, "Q8_0") == 0;
 }
 
-/* What tensor i becomes under a rule, or NULL. */
+/* Add tensor i, with its type under a rule, or NULL. */
 static void add_row(struct work *w, const struct ckpt_tensor *t, size_t i,
                     const struct ckpt_cast_rule *rule, bool packs)
 {
@@ -176,7 +176,7 @@ int gguf_requantize(struct ckpt_source **out, struct ckpt_source *src, const cha
         seen = NULL;
         rc = ckpt_view_cast(&seen, below, w.cast, w.n_cast, err);
     }
-    if (rc == 0) {                      /* a cast forgets what is packed: said here */
+    if (rc == 0) {                     /* a cast loses the mark of packed tensors: mark them here */
         rc = ckpt_view_layout(out, seen, w.row, w.n, info, err);
     } else {
         json_decref(info);

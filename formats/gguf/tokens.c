@@ -9,19 +9,19 @@
 #include "libckpt/base/map.h"
 #include "libckpt/mem.h"
 
-#define MAX_TOKENS 4000000          /* the largest vocabularies have half a million */
+#define MAX_TOKENS 4000000          /* the largest known vocabularies have half a million */
 
 struct tokens {
     const char **text;              /* [n], NULL: an id that has no token */
     int         *type;              /* [n] enum gguf_token */
     double      *score;             /* [n] */
     size_t       n;
-    bool         bytes;             /* byte fallback: SentencePiece's kind */
+    bool         bytes;             /* byte fallback: SentencePiece's BPE */
     const json_t *added;            /* added_tokens */
     struct ckpt_arena arena;
 };
 
-/* How text is split before merging: the regular expression of tokenizer.json, and its name. */
+/* Pre-tokenizers: the regular expression in tokenizer.json, and llama.cpp's name. */
 static const struct { const char *regex, *name; } splits[] = {
     {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
      "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+", "llama-bpe"},
@@ -30,7 +30,7 @@ static const struct { const char *regex, *name; } splits[] = {
     {" ?[^(\\s|[.,!?…。，、।۔،])]+", "bloom"},
 };
 
-/* Names of special tokens in settings and config, and as GGUF has them. */
+/* Names of special tokens in settings and config, and in GGUF. */
 static const struct { const char *token, *id, *key, *add; } specials[] = {
     {"bos_token", "bos_token_id", "tokenizer.ggml.bos_token_id", "add_bos_token"},
     {"eos_token", "eos_token_id", "tokenizer.ggml.eos_token_id", "add_eos_token"},
@@ -89,7 +89,7 @@ static int put_token(struct tokens *t, int64_t id, const char *text, int type,
     return 0;
 }
 
-/* A blank, for U+2581 in what users added. */
+/* Blanks instead of U+2581, in tokens that users added. */
 static const char *blanks(struct tokens *t, const char *s)
 {
     size_t n = strlen(s), at = 0;
@@ -162,7 +162,8 @@ static int read_vocab(struct tokens *t, const json_t *tokenizer, int64_t vocab_s
 
 /* -- merges ---------------------------------------------------------------------------------- */
 
-/* "left right"; a blank inside either would be taken for the one between: it is U+0120 there. */
+/* "left right": a blank within a part would be read as the separator, so it must be spelt
+ * U+0120. */
 static bool put_part(struct ckpt_buf *b, const char *s)
 {
     for (; *s; s++)
@@ -211,8 +212,8 @@ static int put_merges(struct gguf_keys *keys, const json_t *merges, struct ckpt_
 }
 
 /*
- * SentencePiece's scores, which tokenizer.json has lost: what is merged first scores highest.
- * Merges that make the same token stand together, so a token counts once.
+ * SentencePiece's scores, which tokenizer.json has lost: earlier merges score higher.  Merges
+ * that make the same token are adjacent, so that a token counts once.
  */
 static int put_ranks(struct tokens *t, const json_t *merges, struct ckpt_err *err)
 {
@@ -227,7 +228,7 @@ static int put_ranks(struct tokens *t, const json_t *merges, struct ckpt_err *er
         return rc;
     ckpt_buf_init(&b, (size_t)1 << 20);
     for (i = 0; rc == 0 && i < t->n; i++) {
-        t->score[i] = t->type[i] == GGUF_TOKEN_NORMAL;      /* 1: no merge has made it yet */
+        t->score[i] = t->type[i] == GGUF_TOKEN_NORMAL;      /* 1: no merge has made it so far */
         if (t->type[i] == GGUF_TOKEN_NORMAL && t->text[i])
             rc = ckpt_map_add(ids, t->text[i], strlen(t->text[i]), i, err);
     }
@@ -250,7 +251,7 @@ static int put_ranks(struct tokens *t, const json_t *merges, struct ckpt_err *er
         if (id != CKPT_MAP_NONE && t->score[id] > 0)
             t->score[id] = rank--;
     }
-    for (i = 0; i < t->n; i++)                              /* single characters, after all */
+    for (i = 0; i < t->n; i++)                             /* single characters, after all others */
         t->score[i] = t->score[i] > 0 ? rank-- : t->score[i];
     if (rc == 0 && !ckpt_buf_ok(&b))
         rc = ckpt_nomem(err, 64);
@@ -283,7 +284,7 @@ static void put_lists(struct gguf_keys *keys, const struct tokens *t)
     gguf_put(keys, "tokenizer.ggml.token_type", "i32[]", type);
 }
 
-/* The regular expression that the pre-tokenizer splits with, or NULL. */
+/* The regular expression of the pre-tokenizer, or NULL. */
 static const char *split_of(const json_t *pre)
 {
     const json_t *list = json_object_get(pre, "pretokenizers"), *p;
@@ -347,8 +348,8 @@ static void put_special_ids(struct gguf_keys *keys, const struct tokens *t,
     }
 }
 
-/* What the post-processor puts in front (which 0) or behind (which 1) of a text: -1 nothing is
- * said, else whether it is that token. */
+/* What the post-processor puts before (which 0) or after (which 1) a text: -1 unknown, else
+ * whether it is that token. */
 static int adds(const json_t *post, int which, const char *token)
 {
     const json_t *list = json_object_get(post, "processors"), *p = post;
@@ -392,7 +393,7 @@ static void put_adds(struct gguf_keys *keys, const json_t *tokenizer, const json
     }
 }
 
-/* The template itself, or the one called "default" of several. */
+/* The template itself, or of several the one called "default". */
 static const char *template_of(const json_t *settings, const char *chat_template)
 {
     const json_t *v = json_object_get(settings, "chat_template"), *one;
@@ -417,7 +418,7 @@ int gguf_token_keys(struct gguf_keys *keys, const json_t *tokenizer, const json_
     const char *type = str(model, "type");
     int rc;
 
-    if (!tokenizer) {                   /* weights alone: llama.cpp takes ids then */
+    if (!tokenizer) {                   /* weights only: llama.cpp then takes ids */
         gguf_put(keys, "tokenizer.ggml.model", "string", json_string("none"));
         return 0;
     }

@@ -1,8 +1,8 @@
 /*
  * gguf/types - see gguf/types.h.
  *
- * Each decoder says the layout of its block in front.  "d" and "m" are f16 unless told; nibbles
- * lie low half first: byte j of 16 has elements j and j + 16.
+ * The comment before each decoder gives the layout of its block.  "d" and "m" are f16 unless
+ * noted; the low nibble comes first: byte j of 16 has elements j and j + 16.
  */
 #include "formats/gguf/types.h"
 
@@ -148,7 +148,7 @@ static void q6_k(float *dst, const unsigned char *b)
     }
 }
 
-/* Digit k of five in base three, packed so that the highest comes by multiplying. */
+/* Digit k of five in base three, packed so that multiplication brings out the highest digit. */
 static float trit(float d, unsigned char packed, int k)
 {
     static const unsigned char power[5] = {1, 3, 9, 27, 81};
@@ -245,13 +245,13 @@ static const struct gguf_type types[] = {
     [6] = {"Q5_0", 32, 22, CKPT_F32, q5_0},
     [7] = {"Q5_1", 32, 24, CKPT_F32, q5_1},
     [8] = {"Q8_0", 32, 34, CKPT_F32, gguf_q8_0_values},
-    [9] = {"Q8_1", 0, 0, CKPT_F32, NULL},       /* of activations: has had two layouts */
+    [9] = {"Q8_1", 0, 0, CKPT_F32, NULL},       /* for activations: has had two layouts */
     [10] = {"Q2_K", 256, 84, CKPT_F32, q2_k},
     [11] = {"Q3_K", 256, 110, CKPT_F32, q3_k},
     [12] = {"Q4_K", 256, 144, CKPT_F32, q4_k},
     [13] = {"Q5_K", 256, 176, CKPT_F32, q5_k},
     [14] = {"Q6_K", 256, 210, CKPT_F32, q6_k},
-    [15] = {"Q8_K", 256, 292, CKPT_F32, NULL},  /* of activations */
+    [15] = {"Q8_K", 256, 292, CKPT_F32, NULL},  /* for activations */
     [16] = {"IQ2_XXS", 256, 66, CKPT_F32, NULL},
     [17] = {"IQ2_XS", 256, 74, CKPT_F32, NULL},
     [18] = {"IQ3_XXS", 256, 98, CKPT_F32, NULL},
@@ -305,7 +305,7 @@ void gguf_q8_0_pack(unsigned char block[GGUF_Q8_0_BYTES], const float *src)
     for (int j = 0; j < GGUF_Q8_0_N; j++) {
         float q = roundf(src[j] * inverse);
 
-        /* NaN and what overflows in a block of subnormals have no integer: 0, as numpy gives. */
+        /* NaN, and overflow in a block of subnormals, have no integer: 0, as in numpy. */
         block[2 + j] = (unsigned char)(fabsf(q) <= 127.0f ? (int8_t)q : 0);
     }
 }

@@ -24,18 +24,18 @@ struct gguf_type {
     uint16_t        n;              /* elements of a block, 1: a plain type; 0: size unknown */
     uint16_t        bytes;          /* of a block */
     enum ckpt_dtype dtype;          /* of the values: F32 for a quantised type */
-    /* One block as values; NULL: plain, or its values are not worked out here. */
+    /* Values of one block; NULL: a plain type, or dequantising it is not implemented. */
     void (*values)(float *dst, const unsigned char *block);
 };
 
 /* By ggml's number; NULL when there is none. */
 const struct gguf_type *gguf_type(uint32_t number);
-/* The number a plain dtype is stored under, or UINT32_MAX. */
+/* The number of a plain dtype, or UINT32_MAX. */
 uint32_t gguf_type_of(enum ckpt_dtype dtype);
-/* 32 elements to a block of Q8_0, as ggml's reference quantisation does it. */
+/* Pack 32 elements into a block of Q8_0, as ggml's reference quantisation does it. */
 void gguf_q8_0_pack(unsigned char block[GGUF_Q8_0_BYTES], const float *src);
 void gguf_q8_0_values(float *dst, const unsigned char *block);
-/* n values, a multiple of 32, as they come out of Q8_0 again. */
+/* Replace n values, a multiple of 32, by their values after packing to Q8_0. */
 void gguf_q8_0_round(float *x, size_t n);
 
 #endif

@@ -12,7 +12,7 @@
 #include "libckpt/base/map.h"
 
 #define MAX_BYTES  ((uint64_t)256 << 20)
-#define MAX_SPLITS 256          /* characters of a token that is looked at for merges */
+#define MAX_SPLITS 256          /* longest token, in characters, for which merges are searched */
 
 struct vocab {
     const struct gguf_header *h;
@@ -21,10 +21,10 @@ struct vocab {
     struct value_text        *token;
     size_t                    n;
     const unsigned char      *type, *score;     /* i32 and f32, little-endian; or NULL */
-    struct ckpt_map          *ids;              /* of tokens that merges make */
+    struct ckpt_map          *ids;              /* ids of tokens that merges can make */
 };
 
-/* The elements of an array of that kind; absent ones are NULL. */
+/* Read the elements of an array of that kind; NULL if it is absent. */
 static int fetch(const unsigned char **out, struct vocab *v, const char *key, enum gguf_kind of,
                  uint64_t *n, struct ckpt_err *err)
 {
@@ -46,7 +46,7 @@ static int fetch(const unsigned char **out, struct vocab *v, const char *key, en
                  : ckpt_nomem(err, (size_t)(p->end - p->at));
 }
 
-/* An array of strings, each with its length in front. */
+/* Read an array of strings, each preceded by its length. */
 static int fetch_texts(struct value_text **out, size_t *n, struct vocab *v, const char *key,
                        struct ckpt_err *err)
 {
@@ -100,7 +100,7 @@ struct merge {
     uint32_t token, left, right, left_len, right_len;       /* lengths in characters */
 };
 
-/* By score from the top, then by length; among one token's by the ids of the parts. */
+/* By score, highest first, then by length; merges of one token by the ids of the parts. */
 static int by_score(const void *a, const void *b)
 {
     const struct merge *x = a, *y = b;
@@ -118,7 +118,7 @@ static int by_score(const void *a, const void *b)
 
 static bool starts_char(char c) { return ((unsigned char)c & 0xc0) != 0x80; }
 
-/* Every way to cut token i into two others; with list NULL they are counted. */
+/* List every way to split token i into two others; with list NULL count them. */
 static size_t cut(const struct vocab *v, size_t i, struct merge *list)
 {
     const struct value_text *t = &v->token[i];
@@ -173,7 +173,7 @@ static int merges_by_score(json_t *out, struct vocab *v, struct ckpt_err *err)
 
 /* -- the parts of tokenizer.json ------------------------------------------------------------- */
 
-/* Tokens that users or the model's maker added are listed, besides those that merges make. */
+/* List tokens that were added by users or the model's maker, besides those that merges make. */
 static int put_tokens(json_t *vocab, json_t *added, struct vocab *v, bool bytes,
                       struct ckpt_err *err)
 {
@@ -186,7 +186,7 @@ static int put_tokens(json_t *vocab, json_t *added, struct vocab *v, bool bytes,
                      type == GGUF_TOKEN_UNKNOWN;
 
         if (type == GGUF_TOKEN_UNUSED && t->n > 4 && memcmp(t->p, "[PAD", 4) == 0)
-            continue;                   /* ids that no token has */
+            continue;                   /* an unused id */
         if (listed && json_array_append_new(added, json_pack(
                          "{s:I,s:s%,s:b,s:b,s:b,s:b,s:b}", "id", (json_int_t)i, "content", t->p,
                          t->n, "single_word", 0, "lstrip", 0, "rstrip", 0, "normalized", 0,
@@ -205,7 +205,7 @@ static int put_tokens(json_t *vocab, json_t *added, struct vocab *v, bool bytes,
     return 0;
 }
 
-/* As the file has them: "left right". */
+/* Merges as in the file: "left right". */
 static int put_merges(json_t *merges, struct vocab *v, struct ckpt_err *err)
 {
     struct value_text *text;
@@ -224,7 +224,7 @@ static json_t *byte_level(bool regex, bool prefix)
                      "trim_offsets", 1, "use_regex", regex);
 }
 
-/* llama.cpp's names for ways to split, and which of those known here is the same. */
+/* llama.cpp's names of pre-tokenizers, and the equivalent known here. */
 static const struct split { const char *name, *like; bool ignores_merges; } ways[] = {
     {"gpt-2", NULL, false},           {"gpt2", NULL, false},
     {"mpt", NULL, false},             {"olmo", NULL, false},
@@ -275,7 +275,7 @@ static json_t *special_piece(const struct value_text *t, int type_id)
     return json_pack("{s:{s:s%,s:i}}", "SpecialToken", "id", t->p, t->n, "type_id", type_id);
 }
 
-/* One text, and two: what is put around them. */
+/* The tokens around one text, and around two. */
 static json_t *template_of(const struct value_text *bos, const struct value_text *eos, int texts)
 {
     json_t *list = json_array();
@@ -312,7 +312,7 @@ static json_t *post_processor(const struct vocab *v, bool bytes)
                      "special_tokens", tokens);
 }
 
-/* SentencePiece: blanks are U+2581, one stands in front; bytes are tokens of their own. */
+/* SentencePiece: blanks are U+2581, one is put in front; bytes are separate tokens. */
 static json_t *sentencepiece_normalizer(bool prefix)
 {
     json_t *replace = json_pack("{s:s,s:{s:s},s:s}", "type", "Replace", "pattern", "String", " ",
@@ -335,7 +335,7 @@ static json_t *sentencepiece_decoder(bool prefix)
     return json_pack("{s:s,s:o}", "type", "Sequence", "decoders", list);
 }
 
-/* The parts of tokenizer.json that need no walk over the vocabulary; takes split. */
+/* The parts of tokenizer.json that do not depend on the vocabulary; takes split. */
 static json_t *frame(const struct vocab *v, bool bytes, json_t *split, bool ignores)
 {
     const struct value_text *unknown = special(v, "tokenizer.ggml.unknown_token_id");
@@ -367,7 +367,7 @@ static int build(json_t **out, struct vocab *v, bool bytes, json_t *split, bool 
     return rc;
 }
 
-/* tokenizer_config.json: which tokens are special for what. */
+/* tokenizer_config.json: the special tokens. */
 static json_t *settings_of(const struct vocab *v)
 {
     static const struct { const char *key, *name; } rows[] = {

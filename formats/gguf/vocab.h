@@ -1,13 +1,13 @@
 /*
  * gguf/vocab - the tokenizer keys of a GGUF file as tokenizer.json and tokenizer_config.json: for
- * files that keep neither.
+ * files that contain neither.
  *
- * "gpt2" with its merges is byte-level BPE again where the file says how text is split: GPT-2,
- * Llama 3, Qwen 2, BLOOM and those that split alike.  "llama", SentencePiece's BPE, has scores in
- * the place of merges: every way to make a token of two others, in the order of scores, as
- * transformers makes them of such vocabularies.
- * Source: llama.cpp of 2026-10 src/llama-vocab.cpp; transformers 5.23 convert_slow_tokenizer.py
- * (generate_merges), integrations/ggml.py.
+ * "gpt2" with its merges becomes byte-level BPE where the file names its pre-tokenizer: GPT-2,
+ * Llama 3, Qwen 2, BLOOM and those that split alike.  "llama", SentencePiece's BPE, has scores
+ * instead of merges: merges are all pairs of tokens that form another token, in the order of
+ * scores, as transformers generates them for such vocabularies.  Source: llama.cpp of 2026-10
+ * src/llama-vocab.cpp; transformers 5.23 convert_slow_tokenizer.py (generate_merges),
+ * integrations/ggml.py.
  */
 #ifndef CKPT_FORMATS_GGUF_VOCAB_H
 #define CKPT_FORMATS_GGUF_VOCAB_H
@@ -19,7 +19,7 @@
 
 /*
  * Both are NULL, with a note in the log, for a vocabulary of another kind; CKPT_EFORMAT when
- * lists do not fit each other.  Limit: 256 MiB of tokens, and of merges.
+ * lists do not match.  Limit: 256 MiB of tokens, and of merges.
  */
 int gguf_vocab(json_t **tokenizer, json_t **settings, struct ckpt_file *file,
                struct ckpt_err *err);

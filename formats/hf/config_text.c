@@ -10,7 +10,7 @@
 /* One member of an object, in the text. */
 struct member { struct ckpt_json_text key, value; };
 
-/* Step to the next member of an object, the lexer after its { or a member; false at its end. */
+/* Step to the next member of an object, from after its { or after a member; false at its end. */
 static bool next_member(struct member *m, struct ckpt_json_lex *l)
 {
     ckpt_json_take(l, ',');
@@ -29,7 +29,7 @@ static bool key_is(const struct member *m, const char *key)
     return m->key.n == strlen(key) && memcmp(m->key.p, key, m->key.n) == 0;
 }
 
-/* The lexer after the object's {. */
+/* Step to after the object's {. */
 static int begin_object(struct ckpt_json_lex *l, const char *s, size_t n, struct ckpt_err *err)
 {
     json_t *v;
@@ -71,7 +71,7 @@ int config_set(struct ckpt_buf *out, const char *text, size_t len, const char *k
             return finish(out, err);
         }
     }
-    /* As its neighbours: what lies between the { and the first key goes before the new one. */
+    /* Format as its neighbours: repeat the white space between { and the first key. */
     l.p = first;
     ckpt_json_blanks(&l);
     ckpt_buf_put(out, text, (size_t)(end - text));
@@ -95,7 +95,7 @@ static bool names_dtype(struct ckpt_json_text v)
     return ckpt_dtype_class(ckpt_dtype_parse(name)) == CKPT_CLASS_FLOAT;
 }
 
-/* A part of a model that has a description of its own; how it is quantised is none. */
+/* Whether a member describes a part of the model; quantization_config does not. */
 static bool is_part(const struct member *m)
 {
     return m->key.n > 7 && memcmp(m->key.p + m->key.n - 7, "_config", 7) == 0 &&
@@ -105,7 +105,7 @@ static bool is_part(const struct member *m)
 int config_set_dtype(struct ckpt_buf *out, const char *text, size_t len, const char *dtype,
                      struct ckpt_err *err)
 {
-    const char *done = text, *outer = NULL;     /* outer: where to go on after a part */
+    const char *done = text, *outer = NULL;     /* outer: where to continue after a part */
     struct ckpt_json_lex l;
     struct member m;
     int rc = begin_object(&l, text, len, err);

@@ -15,8 +15,8 @@
 #define MAX_SHARDS 100000
 
 /*
- * What a directory is recognised and opened by, in the order in which transformers looks: a
- * single file goes before an index, which then is left over from another save.
+ * How a directory is recognised and opened, in transformers' order: a single file has precedence
+ * over an index, which then is a leftover of another save.
  */
 static const struct kind {
     const char               *file;         /* one file, or the index */
@@ -32,7 +32,7 @@ static const struct kind {
 /* A file of tensors: entries [first, end) of the list. */
 struct shard {
     struct ckpt_file   *file;               /* safetensors */
-    struct ckpt_source *source;             /* any other format */
+    struct ckpt_source *source;             /* for any other format */
     size_t              first, end;
 };
 
@@ -75,7 +75,8 @@ static void close_hf(void *self)
     ckpt_free(h);
 }
 
-/* Fragments do the work; what has none is its shard's to read: arrays that lie in a pickle. */
+/* Tensors are read by their fragments; one without is read by its shard: an array inside a
+ * pickle. */
 static int read_hf(void *self, size_t i, int64_t start, int64_t count, void *dst,
                    struct ckpt_err *err)
 {
@@ -100,7 +101,7 @@ struct ckpt_dir *hf_source_dir(const struct ckpt_source *src)
     return h ? h->dir : NULL;
 }
 
-/* A shard of another format, its tensors listed as ours; their fragments stay the shard's. */
+/* Add a shard of another format: its tensors are listed as ours; it owns their fragments. */
 static int add_source(struct shard *s, struct ckpt_tensors *list, struct ckpt_place *p,
                       const struct ckpt_format *format, struct ckpt_err *err)
 {
@@ -190,7 +191,7 @@ static int list_files(struct files *f, struct ckpt_arena *a, const json_t *map,
     return 0;
 }
 
-/* Say at once what a download or a copy left out. */
+/* Report at once all files that a download or a copy lacks. */
 static int check_files(const struct hf *h, const struct files *f, struct ckpt_err *err)
 {
     size_t absent = 0, first = 0;
@@ -210,7 +211,7 @@ static int check_files(const struct hf *h, const struct files *f, struct ckpt_er
                         absent, f->n);
 }
 
-/* Every mapped tensor is in its file; every tensor of a file is mapped. */
+/* Check that every mapped tensor is in its file, and that every tensor of a file is mapped. */
 static int check_map(const struct hf *h, const struct ckpt_tensors *list, const json_t *map,
                      const struct files *f, struct ckpt_err *err)
 {

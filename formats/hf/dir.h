@@ -5,9 +5,9 @@
  *   or pytorch_model.bin, or pytorch_model.bin.index.json and its shards;
  *   config.json, tokenizer and other side files
  *
- * The index is the truth: every file it names must be there, every tensor it maps must be in the
- * file it is mapped to, and a tensor in a shard that it does not name is an error.
- * Source: transformers 5.17 modeling_utils.py; huggingface_hub serialization/_base.py.
+ * The index decides: every file it names must exist, every tensor it maps must be in that file,
+ * and a tensor in a shard that the index does not name is an error.  Source: transformers 5.17
+ * modeling_utils.py; huggingface_hub serialization/_base.py.
  */
 #ifndef CKPT_FORMATS_HF_DIR_H
 #define CKPT_FORMATS_HF_DIR_H
@@ -16,7 +16,7 @@
 
 extern const struct ckpt_format ckpt_format_hf;
 
-/* The directory of a source that this format opened, as long as it is open; else NULL. */
+/* The directory of a source opened by this format, valid as long as it is open; else NULL. */
 struct ckpt_dir *hf_source_dir(const struct ckpt_source *src);
 
 #endif

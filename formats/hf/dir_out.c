@@ -35,14 +35,14 @@ int hf_shards_plan(struct hf_shards *s, const char *name, uint64_t max_bytes,
 }
 
 /*
- * s->place gets each tensor's index in its shard.  Tensors are sorted into shards by counting:
- * their number and that of shards are the input's.
+ * Set s->place to each tensor's index in its shard.  A counting sort: the numbers of tensors and
+ * shards come from the input.
  */
 int hf_shards_begin(struct hf_shards *s, const json_t *metadata, struct ckpt_err *err)
 {
     const struct ckpt_tensors *list = s->base.list;
     size_t *pick = ckpt_alloc(list->n, sizeof *pick);
-    size_t *end = ckpt_alloc(s->n + 1, sizeof *end);            /* of each shard in pick */
+    size_t *end = ckpt_alloc(s->n + 1, sizeof *end);            /* end of each shard in pick */
     int rc = pick && end ? 0 : ckpt_nomem(err, list->n * sizeof *pick);
 
     for (size_t i = 0; rc == 0 && i < list->n; i++)
@@ -134,7 +134,7 @@ static int put_index(void *self, struct ckpt_err *err)
     return rc;
 }
 
-/* The floating dtype that most elements have, as torch names it; NULL when there is none. */
+/* torch's name of the floating dtype of most elements; NULL when there is none. */
 static const char *main_dtype(const struct ckpt_tensors *list)
 {
     int64_t count[CKPT_DTYPE_COUNT] = {0};
@@ -149,7 +149,7 @@ static const char *main_dtype(const struct ckpt_tensors *list)
     return best ? ckpt_dtype_torch_name((enum ckpt_dtype)best) : NULL;
 }
 
-/* config.json with the dtype it now has; everything else as it was, byte for byte. */
+/* Write config.json with the new dtype; everything else is unchanged, byte for byte. */
 static int put_config(struct hf_shards *s, const struct ckpt_extra *e, struct ckpt_err *err)
 {
     const char *dtype = main_dtype(s->base.list);

@@ -1,6 +1,6 @@
 /*
- * hf/dir_out - writing a model directory: shards cut by size, the index last; and for other
- * directories the shards alone.
+ * hf/dir_out - write a model directory: shards split by size, the index last; and, for other
+ * directories, just the shards.
  */
 #ifndef CKPT_FORMATS_HF_DIR_OUT_H
 #define CKPT_FORMATS_HF_DIR_OUT_H
@@ -10,16 +10,16 @@
 
 /*
  * The row's create.  Side files are copied; config.json's dtype (and torch_dtype, where it has
- * one) is set to the dtype most weights have.  The directory appears whole.
+ * one) is set to the dtype of most weights.  The directory appears complete.
  */
 int hf_dir_create(struct ckpt_sink **out, const char *path, const struct ckpt_tensors *tensors,
                   const struct ckpt_create_opts *opts, struct ckpt_err *err);
 
-/* A sink whose tensors lie in safetensors files NAME[-i-of-n].safetensors. */
+/* A sink whose tensors are in safetensors files NAME[-i-of-n].safetensors. */
 struct hf_shards {
     struct dir_sink           base;
     const char               *name;
-    size_t                   *shard_of, *place;     /* [list->n]; place: among its shard's */
+    size_t                   *shard_of, *place;     /* [list->n]; place: index within its shard */
     struct safetensors_file **file;                 /* [n] */
     size_t                    n;
 };

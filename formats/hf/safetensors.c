@@ -9,7 +9,7 @@
 #include "formats/place.h"
 #include "libckpt/base/buf.h"
 
-/* Product of dims and width without stopping at a zero, as the reference computes it. */
+/* Product of dims and width, not cut short by a zero, as the reference computes it. */
 static int check_size(const struct safetensors_row *e, struct ckpt_err *err)
 {
     uint64_t bits = ckpt_dtype_bits(e->dtype);
@@ -29,7 +29,7 @@ static int check_size(const struct safetensors_row *e, struct ckpt_err *err)
     return 0;
 }
 
-/* Where a tensor of the list lies in the data; its size is known of its shape. */
+/* The position of a listed tensor in the data; its size follows from its shape. */
 struct span {
     uint64_t begin;
     size_t   i;
@@ -60,8 +60,8 @@ static int by_offset(const void *a, const void *b, void *list)
     return x_end < y_end ? -1 : x_end > y_end ? 1 : 0;
 }
 
-/* Tensors in offset order, as most files have them, must tile the data without gap or overlap, to
- * the end of the file. */
+/* Tensors, in offset order in most files, must tile the data to the end of the file, without gap
+ * or overlap. */
 static int check_tiling(struct reading *r, uint64_t data_bytes, struct ckpt_err *err)
 {
     bool sorted = true;

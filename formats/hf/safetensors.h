@@ -7,7 +7,7 @@
  *   offset 8 + N            data; begin and end count from here; tensors tile it exactly
  *
  * Source: huggingface/safetensors 0.8 README.md and safetensors/src/tensor.rs.  Stricter than
- * that reader in one thing: a name that appears twice is refused, not silently replaced.
+ * that reader in one point: a repeated name is refused, not silently replaced.
  */
 #ifndef CKPT_FORMATS_HF_SAFETENSORS_H
 #define CKPT_FORMATS_HF_SAFETENSORS_H

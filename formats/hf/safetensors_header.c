@@ -10,7 +10,7 @@
 #include "libckpt/base/json_lex.h"
 #include "libckpt/tensor.h"
 
-/* The reference's order of dtypes, first in file to last. */
+/* The reference's order of dtypes in a file. */
 static const enum ckpt_dtype order[] = {
     CKPT_U64, CKPT_I64, CKPT_F64, CKPT_C64, CKPT_F32, CKPT_U32, CKPT_I32, CKPT_BF16, CKPT_F16,
     CKPT_U16, CKPT_I16, CKPT_F8_E5M2FNUZ, CKPT_F8_E4M3FNUZ, CKPT_F8_E8M0, CKPT_F8_E4M3,
@@ -26,9 +26,10 @@ size_t safetensors_class(enum ckpt_dtype t)
     return SIZE_MAX;
 }
 
-#define WINDOW ((size_t)64 << 10)      /* of the header at once; as much more as a member has */
+#define WINDOW ((size_t)64 << 10)      /* bytes of the header read at once; a longer member makes
+                                          it grow */
 
-/* The lexer's bytes lie in the window, which holds one member whole, and its comma or brace. */
+/* The lexer reads from the window, which holds one member completely, with its comma or brace. */
 struct parser {
     struct ckpt_json_lex  lex;
     struct ckpt_arena     arena;        /* strings of the window that had escapes */
@@ -37,11 +38,11 @@ struct parser {
     uint64_t              unread;       /* bytes of the header after the window */
     char                 *window;
     size_t                cap;
-    struct ckpt_json_text said;         /* dtype of the row before: mostly that of the next */
+    struct ckpt_json_text said;         /* dtype of the row before, usually the same */
     enum ckpt_dtype       dtype;
 };
 
-/* Names are cut in messages. */
+/* Names are shortened in messages. */
 static int shown(struct ckpt_json_text t) { return t.n < 200 ? (int)t.n : 200; }
 
 static bool is(struct ckpt_json_text t, const char *word)
@@ -168,7 +169,7 @@ static int take_metadata(struct parser *s, json_t **out)
 
     ckpt_json_blanks(l);
     if (l->p < l->end && *l->p == 'n')
-        return ckpt_json_skip_value(l);         /* null is as good as absent */
+        return ckpt_json_skip_value(l);         /* null counts as absent */
     if ((rc = ckpt_json_want(l, '{', "__metadata__'s {")) != 0)
         return rc;
     if (!(*out = json_object()))
@@ -186,7 +187,7 @@ static int take_metadata(struct parser *s, json_t **out)
 
 /* -- the window over the header --------------------------------------------------------------- */
 
-/* Drop what was parsed and read on: at least one byte more, if there is one. */
+/* Drop parsed bytes and read more: at least one byte, if there is one. */
 static int refill(struct parser *s)
 {
     size_t rest = (size_t)(s->lex.end - s->lex.p), more;
@@ -220,8 +221,8 @@ static int refill(struct parser *s)
 }
 
 /*
- * Read on until the next member, with the comma or brace that ends it, is in the window.  Whether
- * it is JSON is for the parser; UTF-8 is checked here, as these bytes are told in messages.
+ * Read until the next member, with the comma or brace that ends it, is in the window.  The parser
+ * checks whether it is JSON; UTF-8 is checked here, since messages quote these bytes.
  */
 static int have_member(struct parser *s)
 {
@@ -259,7 +260,7 @@ static int have_member(struct parser *s)
                                "header is not strict UTF-8, or has a NUL in it");
 }
 
-/* Step over blanks, of which there may be more than a window. */
+/* Skip blanks, possibly more than a window. */
 static int skip_padding(struct parser *s)
 {
     int rc;

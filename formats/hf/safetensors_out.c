@@ -8,13 +8,13 @@
 #include "formats/hf/safetensors_header.h"
 #include "libckpt/base/json.h"
 
-#define PART_BYTES 65536u       /* of the header at once: all of it may be 100 MB */
+#define PART_BYTES 65536u       /* bytes of the header buffered at once: all of it may be 100 MB */
 
 struct safetensors_file {
     struct ckpt_out *out;
     uint64_t        *offset;    /* [n_pick] of the data, in the file */
     const char      *record;    /* see create's opts; NULL: none */
-    struct ckpt_buf  stood;     /* it as JSON, as the header has it */
+    struct ckpt_buf  stood;     /* its JSON spelling in the header */
     uint64_t         record_at; /* offset of that in the file */
 };
 
@@ -31,7 +31,7 @@ static int by_class(const void *a, const void *b)
     return x->class != y->class ? (x->class < y->class ? -1 : 1) : strcmp(x->t->name, y->t->name);
 }
 
-/* The tensors in the order they lie in the file; pick NULL: all.  NULL when memory is refused. */
+/* The tensors in file order; pick NULL: all.  NULL when out of memory. */
 static struct row *rows_in_order(const struct ckpt_tensors *list, const size_t *pick, size_t n)
 {
     struct row *row = ckpt_alloc(n, sizeof *row);
@@ -47,7 +47,7 @@ static struct row *rows_in_order(const struct ckpt_tensors *list, const size_t *
     return row;
 }
 
-/* The record comes first in the object, so that its place is known. */
+/* The record comes first in the object, so that its position is known. */
 static int put_metadata(struct ckpt_buf *b, struct safetensors_file *s, const json_t *metadata,
                         struct ckpt_err *err)
 {
@@ -71,7 +71,7 @@ static int put_metadata(struct ckpt_buf *b, struct safetensors_file *s, const js
         size_t brace = b->len;
 
         rc = ckpt_json_write(b, m, 0, true, err);
-        if (rc == 0 && s->record && ckpt_buf_ok(b)) {   /* one object of both */
+        if (rc == 0 && s->record && ckpt_buf_ok(b)) {   /* merge the two objects into one */
             memmove(b->data + brace, b->data + brace + 1, b->len - brace - 1);
             b->len--;
         }
@@ -80,7 +80,7 @@ static int put_metadata(struct ckpt_buf *b, struct safetensors_file *s, const js
     return rc;
 }
 
-/* A part of the header's text that is ready: count it, and write it if it is wanted. */
+/* Pass on a finished part of the header: count it, and write it if requested. */
 static int pass_on(struct ckpt_buf *b, uint64_t *len, size_t n, struct ckpt_out *out,
                    struct ckpt_err *err)
 {
@@ -99,8 +99,8 @@ static int pass_on(struct ckpt_buf *b, uint64_t *len, size_t n, struct ckpt_out 
 }
 
 /*
- * The header's text, in parts to out, or only its length, padding counted, when out is NULL;
- * s->offset[] gets positions relative to the data.
+ * Write the header's text to out part by part, or with out NULL only compute its length with
+ * padding; s->offset[] gets positions relative to the data.
  */
 static int put_header(uint64_t *len, struct ckpt_buf *b, struct safetensors_file *s,
                       uint64_t *total, const struct row *row, size_t n, const json_t *metadata,
@@ -199,7 +199,7 @@ static void file_free(struct safetensors_file *f)
     ckpt_free(f);
 }
 
-/* The record as it is now, where it differs from what the header says. */
+/* Rewrite the record if it differs from the header's. */
 static int rewrite_record(struct safetensors_file *f, struct ckpt_err *err)
 {
     struct ckpt_buf now;
@@ -241,8 +241,8 @@ void safetensors_abort(struct safetensors_file *f)
 
 struct sink {
     struct safetensors_file   *file;
-    struct ckpt_out           *out;     /* a stream: not the file's to commit apart */
-    const struct ckpt_tensors *list;    /* as the sink's owner sees it */
+    struct ckpt_out           *out;     /* a stream: not committed with the file */
+    const struct ckpt_tensors *list;    /* the list given to the sink */
     struct ckpt_tensors        sorted;  /* stream: the list in file order */
 };
 
@@ -299,7 +299,7 @@ static const struct ckpt_sink_ops sink_ops = {
     .abort = sink_abort,
 };
 
-/* A stream takes tensors in file order: the sink's list is a sorted copy. */
+/* A stream takes tensors in file order: the sink's list becomes a sorted copy. */
 static int sort_list(struct sink *s, const struct ckpt_tensors *list, struct ckpt_err *err)
 {
     struct row *row = rows_in_order(list, NULL, list->n);

@@ -1,8 +1,8 @@
 /*
- * safetensors_out - writing one file: the header once, with offsets already true.
+ * safetensors_out - write one file: the header first, with final offsets.
  *
- * Tensors lie widest dtype first, then by name, as the reference writer sorts them; the header
- * is padded with blanks to a multiple of 8.  The same list gives the same bytes.
+ * Tensors are sorted by dtype, widest first, then by name, as the reference writer sorts them;
+ * the header is padded with blanks to a multiple of 8.  The same list gives the same bytes.
  */
 #ifndef CKPT_FORMATS_HF_SAFETENSORS_OUT_H
 #define CKPT_FORMATS_HF_SAFETENSORS_OUT_H
@@ -14,13 +14,13 @@ int safetensors_create(struct ckpt_sink **out, const char *path,
                        const struct ckpt_tensors *tensors, const struct ckpt_create_opts *opts,
                        struct ckpt_err *err);
 
-/* A file in the making, for writers of several files at once. */
+/* A file being written, for writers of several files at once. */
 struct safetensors_file;
 
 /*
  * Lay out tensors pick[0..n_pick) of list and write the header.  Takes out.  metadata: text to
- * text, or NULL; "format": "pt" is added, and record, when there is one, as "ckpt.provenance":
- * written again at commit when its bytes have changed.
+ * text, or NULL; "format": "pt" is added, and record, if there is one, as "ckpt.provenance":
+ * rewritten at commit when its bytes have changed.
  */
 int safetensors_begin(struct safetensors_file **f, struct ckpt_out *out,
                       const struct ckpt_tensors *list, const size_t *pick, size_t n_pick,

@@ -20,7 +20,7 @@ static const char *const left[] = {"*.index.json", "*.index.*.json", "trainer_st
                                    "eval_results.json", "zero_to_fp32.py",
                                    "zero_to_torch.py", "adapter_config.json",
                                    "metrics.jsonl"};
-/* Folders of a model: templates for chats; pooling and the like of sentence-transformers. */
+/* Sub-folders of a model: chat templates; pooling and others of sentence-transformers. */
 static const char *const folders[] = {"additional_chat_templates", "[0-9]_[A-Z]*"};
 
 bool side_file_name(const char *name)
@@ -42,7 +42,7 @@ static int add(struct side_files *s, struct ckpt_extra e, struct ckpt_err *err)
     return rc;
 }
 
-/* The side files of a directory; those of a folder are named with it. */
+/* Add the side files of a directory; those in a folder are named with its path. */
 static int add_all(struct side_files *s, struct ckpt_dir *dir, const char *folder,
                    struct ckpt_arena *arena, struct ckpt_err *err)
 {
@@ -150,7 +150,7 @@ int side_file_replace(struct ckpt_source **src, const char *name, const json_t *
     return rc;
 }
 
-/* Whether a file goes along with a run that is continued on `world` ranks. */
+/* Whether a file belongs to a run that continues on `world` ranks. */
 static bool goes_along(const char *name, int world)
 {
     static const char *const run[] = {"trainer_state.json", "scheduler.pt", "training_args.bin",
@@ -179,7 +179,7 @@ const char *side_files_optimizer(struct ckpt_dir *dir)
     return NULL;
 }
 
-/* Copy the files of a directory that are wanted. */
+/* Copy the wanted files of a directory. */
 static int put_wanted(struct ckpt_outdir *out, struct ckpt_dir *from,
                       bool (*is_wanted)(const char *name, int world), int world,
                       struct ckpt_err *err)

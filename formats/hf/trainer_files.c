@@ -18,7 +18,7 @@ static void init_genrand(uint32_t mt[MT_WORDS], uint32_t s)
         mt[i] = 1812433253u * (mt[i - 1] ^ (mt[i - 1] >> 30)) + i;
 }
 
-/* The same reference's init_by_array, as CPython's random.seed(int) calls it. */
+/* init_by_array of the same reference, called as in CPython's random.seed(int). */
 static void init_by_array(uint32_t mt[MT_WORDS], const uint32_t *key, uint32_t n)
 {
     uint32_t i = 1, j = 0;
@@ -69,7 +69,7 @@ static struct value *python_state(struct ckpt_arena *a, const struct rng_streams
     return state;
 }
 
-/* A tuple of n values; NULL when one is. */
+/* A tuple of n values; NULL when one of them is NULL. */
 static struct value *tuple_of(struct ckpt_arena *a, struct value *const *item, size_t n)
 {
     struct value *t = value_tuple(a);
@@ -83,7 +83,7 @@ static struct value *tuple_of(struct ckpt_arena *a, struct value *const *item, s
     tuple_of(a, (struct value *[]){__VA_ARGS__},                                                   \
              sizeof((struct value *[]){__VA_ARGS__}) / sizeof(struct value *))
 
-/* numpy's pickle of a uint32 array of MT_WORDS, as protocol 2 spells bytes. */
+/* numpy's pickle of a uint32 array of MT_WORDS, with bytes as in protocol 2. */
 static struct value *uint32_array(struct ckpt_arena *a, const uint32_t *words)
 {
     struct value *dtype_state =
@@ -111,7 +111,7 @@ static void torch_state(unsigned char out[TORCH_STATE_BYTES], const struct rng_s
     memset(out, 0, TORCH_STATE_BYTES);
     ckpt_buf_init(&b, TORCH_STATE_BYTES);
     ckpt_buf_put_u64le(&b, s->seed);
-    ckpt_buf_put_u32le(&b, 1);          /* left: the first draw refills */
+    ckpt_buf_put_u32le(&b, 1);          /* left: the first draw generates new words */
     ckpt_buf_put_u32le(&b, 1);          /* seeded */
     ckpt_buf_put_u64le(&b, 0);          /* next */
     for (size_t i = 0; i < MT_WORDS; i++)
@@ -233,7 +233,7 @@ static int add_state(struct ckpt_arena *a, struct value *state, size_t i,
            value_set(a, state, value_int(a, (int64_t)i), d);
 }
 
-/* A moment of parameter i into its storage. */
+/* Write a moment of parameter i to its storage. */
 static int put_moment(struct torch_writer *w, size_t i, const struct adamw_param *p,
                       enum adamw_array of, const struct adamw_reader *reader, float *piece,
                       struct ckpt_err *err)

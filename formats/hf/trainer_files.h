@@ -1,9 +1,9 @@
 /*
- * trainer_files - what HF Trainer keeps beside the weights: optimizer.pt, scheduler.pt,
+ * trainer_files - HF Trainer's files beside the weights: optimizer.pt, scheduler.pt,
  * rng_state.pth, trainer_state.json, as values and bytes.
  *
  * Source: transformers 5.17 trainer.py and trainer_callback.py, torch 2.15 optim/lr_scheduler.py
- * and CPUGeneratorImpl.cpp; the graphs are those of files that these wrote.
+ * and CPUGeneratorImpl.cpp; the object graphs are those of files written by these.
  */
 #ifndef CKPT_FORMATS_HF_TRAINER_FILES_H
 #define CKPT_FORMATS_HF_TRAINER_FILES_H
@@ -26,7 +26,7 @@ void hf_rng_seed(struct rng_streams *s, uint64_t seed);
 /* Write rng_state_<rank>.pth (or rng_state.pth).  Takes out. */
 int hf_rng_write(struct ckpt_out *out, const struct rng_streams *s, struct ckpt_err *err);
 
-/* What torch's LambdaLR keeps; one entry per parameter group. */
+/* State of torch's LambdaLR; one entry per parameter group. */
 struct scheduler_state {
     const double *base_lr;              /* [n_group] */
     const double *last_lr;              /* [n_group]: of the next step */
@@ -43,27 +43,27 @@ struct adamw_group {
     double lr, initial_lr, beta1, beta2, eps, weight_decay;
 };
 
-/* How moments are stored: codes are bitsandbytes' (bnb/codes.h). */
+/* How moments are stored; codes as in bitsandbytes (bnb/codes.h). */
 enum adamw_kind { ADAMW_F32, ADAMW_BF16, ADAMW_8BIT };
 
 /* One parameter, in the order of optimizer.pt: group 0's first, then group 1's. */
 struct adamw_param {
     struct ckpt_shape shape;
     int               group;
-    const float      *exp_avg, *exp_avg_sq;     /* [numel]; NULL: a reader gives them */
+    const float      *exp_avg, *exp_avg_sq;     /* [numel]; NULL: read through a reader */
     enum adamw_kind   kind;                     /* of what a reader gives */
 };
 
-/* What is kept of a parameter that AdamW steps. */
+/* Arrays of a parameter that AdamW updates. */
 enum adamw_array {
     ADAMW_MASTER, ADAMW_EXP_AVG, ADAMW_EXP_AVG_SQ, ADAMW_ABSMAX, ADAMW_ABSMAX_SQ, ADAMW_ARRAYS
 };
 
 /*
- * Arrays that need not be in the host's memory: read gives elements [start, start + count) of one
- * of parameter i, its index in the list that is written; no more than ADAMW_PIECE at once.
- * Moments have their kind's type, all else is f32; scales of 8BIT are those of 256 elements each,
- * start is a multiple of that.
+ * For arrays outside the host's memory: read gives elements [start, start + count) of an array of
+ * parameter i, its index in the list that is written; at most ADAMW_PIECE at once. Moments have
+ * their kind's type, everything else is f32; a scale of 8BIT covers 256 elements, and start is a
+ * multiple of that.
  */
 struct adamw_reader {
     int (*read)(void *ctx, size_t i, enum adamw_array of, int64_t start, int64_t count, void *to,

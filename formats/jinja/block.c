@@ -15,7 +15,7 @@ static bool end_block(struct parser *p)
     return false;
 }
 
-/* "{% name %}", where the parser stands at its name. */
+/* Parse "{% name %}", from its name on. */
 static bool close_with(struct parser *p, const char *name)
 {
     if (jp_accept(p, TOK_NAME, name))
@@ -24,7 +24,7 @@ static bool close_with(struct parser *p, const char *name)
     return false;
 }
 
-/* The rest of a tag, statements, and "{% end %}"; false on failure. */
+/* Parse the rest of a tag, statements, and "{% end %}"; false on failure. */
 static bool parse_inside(struct parser *p, const char *end, int32_t *body)
 {
     const char *const ends[] = {end, NULL};
@@ -98,7 +98,7 @@ static int32_t parse_for(struct parser *p)
 
     if (p->rc || !jp_accept(p, TOK_NAME, "in"))
         return jp_wrong(p, "\"in\" is missing before");
-    /* Without the ternary, which would take the filter's if. */
+    /* Without the ternary, which would consume the filter's if. */
     p->loops++;
     list = jp_or(p);
     if (jp_accept(p, TOK_NAME, "if"))
@@ -184,7 +184,7 @@ static int32_t parse_macro(struct parser *p)
     return n;
 }
 
-/* A block of which only the inside counts, or over which a filter goes. */
+/* Parse a block that only wraps its content, or applies a filter to it. */
 static int32_t parse_wrapped(struct parser *p, enum node_kind kind, const char *end)
 {
     int32_t n = jp_new(p, kind), filter = -1, body;
@@ -226,7 +226,7 @@ static int32_t parse_statement(struct parser *p)
                                : jp_wrong(p, "a statement is missing before");
 }
 
-/* Up to a block whose name is one of ends, where the parser is left; ends NULL: to the end. */
+/* Parse up to a block whose name is in ends, leaving the parser there; ends NULL: to the end. */
 static int32_t parse_body(struct parser *p, const char *const *ends)
 {
     int32_t first = -1, last = -1, n;

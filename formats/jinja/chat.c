@@ -68,7 +68,7 @@ static int add_file_at(struct chat *c, struct ckpt_dir *dir, const char *rel, co
     return rc;
 }
 
-/* NAME.jinja of the folder of further templates. */
+/* Add NAME.jinja from the folder of further templates. */
 static int add_folder(struct chat *c, struct ckpt_dir *dir, struct ckpt_err *err)
 {
     struct ckpt_dir *more = NULL;
@@ -142,7 +142,7 @@ static const struct named *named(const struct chat *c, const char *name)
     return NULL;
 }
 
-/* The one that is asked for, by name or as a file, becomes the default and the only one. */
+/* Make the requested template, named or given as a file, the default and only one. */
 static int take(struct chat *c, const char *which, struct ckpt_err *err)
 {
     const struct named *t = named(c, which);
@@ -182,7 +182,7 @@ static int read_config(json_t **out, struct ckpt_dir *dir, const char *name, str
     return rc;
 }
 
-/* Members whose names end in _token, or of extra_special_tokens where that is an object. */
+/* Take members whose names end in _token, or those of extra_special_tokens if that is an object. */
 static int take_special(struct chat *c, const json_t *from, bool any, struct ckpt_err *err)
 {
     const char *key;
@@ -227,7 +227,7 @@ static int special_tokens(struct chat *c, struct ckpt_dir *dir, const json_t *co
     return rc;
 }
 
-/* "{%- generation -%}" anywhere, as transformers looks for it. */
+/* Whether "{%- generation -%}" occurs, searched for as in transformers. */
 static bool has_marks(const char *s)
 {
     while ((s = strstr(s, "{%"))) {
@@ -366,7 +366,7 @@ const char *chat_eos(const struct chat *c)
     return eos ? eos : "";
 }
 
-/* What a model thought goes by several names; a template knows one of them. */
+/* A model's reasoning has several names; a template knows one of them. */
 static int alias_reasoning(json_t *message, struct ckpt_err *err)
 {
     static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
@@ -418,7 +418,7 @@ int chat_messages(json_t **out, const json_t *list, struct ckpt_err *err)
     return rc;
 }
 
-/* Fresh values: those of c are shared with other threads. */
+/* Fresh values, since those of c are shared with other threads. */
 static int variables(json_t **out, const struct chat *c, const struct chat_turns *turns,
                      struct ckpt_err *err)
 {

@@ -140,7 +140,7 @@ static struct jv tell_time(struct run *r, const struct jv *format)
     memcpy(how, format->str.s, format->str.n);
     how[format->str.n] = '\0';
     localtime_r(&now, &tm);
-    /* The format is the template's own; what strftime does with it is bounded by the room. */
+    /* The format is the template's own; the buffer bounds strftime's output. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
     n = strftime(text, sizeof text, how, &tm);

@@ -77,7 +77,7 @@ static struct jv length_of(struct run *r, const struct jv *v)
     return jv_int(0);
 }
 
-/* "a.b" or "0" of v; what is not there is undefined. */
+/* Look up "a.b" or "0" in v; undefined if absent. */
 static struct jv path_of(struct run *r, struct jv v, const struct jv *path)
 {
     const char *s = path->kind == V_STRING ? path->str.s : "", *end;
@@ -214,7 +214,7 @@ static struct jv indent(struct run *r, struct jv v, const struct args *args)
     return jv_of_buf(r, &b);
 }
 
-/* What is compared: the value, or an attribute of it; strings without case unless asked. */
+/* The key of comparisons: the value, or an attribute; strings are folded unless case matters. */
 static struct jv sort_key(struct run *r, struct jv v, const struct args *args)
 {
     struct jv none = {0}, attribute = jinja_arg(args, 9, "attribute", none),

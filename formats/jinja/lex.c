@@ -7,8 +7,9 @@ struct lexer {
     const char        *s;
     size_t             i, n;
     int                line;
-    bool               at_line_start;       /* the last tag took its line's end */
-    bool               strip;               /* "-" of the last tag: white space after it goes */
+    bool               at_line_start;       /* the last tag consumed the end of its line */
+    bool               strip;               /* the last tag ended in "-": strip following white
+                                               space */
     struct token      *token;
     size_t             n_token, cap;
     struct ckpt_arena *arena;
@@ -53,7 +54,7 @@ static size_t find_tag(const struct lexer *l)
     return l->n;
 }
 
-/* Text [l->i, tag) as a token, without the white space that the tags around it take. */
+/* Add text [l->i, tag) as a token, without white space that adjacent tags strip. */
 static int add_text(struct lexer *l, size_t tag)
 {
     size_t from = l->i, to = tag, at;
@@ -79,7 +80,7 @@ static int add_text(struct lexer *l, size_t tag)
     return 0;
 }
 
-/* After a tag's closing bytes: what "-" and trim_blocks take. */
+/* After a tag: strip what "-" and trim_blocks strip. */
 static void end_tag(struct lexer *l, bool minus, bool plus, bool is_var)
 {
     l->strip = minus;
@@ -134,7 +135,7 @@ static size_t put_utf8(char *to, uint32_t c)
     return 4;
 }
 
-/* "\n" and its like, the backslash at l->i; an escape that Python does not know stays. */
+/* Decode "\n" and the like, with the backslash at l->i; escapes unknown to Python are kept. */
 static int unescape(struct lexer *l, char *to, size_t *n)
 {
     static const char from[] = "ntrbfav\\'\"", value[] = "\n\t\r\b\f\a\v\\'\"";
@@ -250,7 +251,7 @@ static int lex_one(struct lexer *l)
     return add(l, TOK_OP, l->s + from, 1);
 }
 
-/* The inside of "{{ }}" or "{% %}", the lexer at its first byte. */
+/* Lex the inside of "{{ }}" or "{% %}", from its first byte. */
 static int lex_tag(struct lexer *l)
 {
     bool is_var = l->s[l->i + 1] == '{';
@@ -285,7 +286,7 @@ static int lex_tag(struct lexer *l)
     return broken(l, "a tag without end");
 }
 
-/* "{% raw %}...{% endraw %}", the lexer at "{%": its inside is text. */
+/* Lex "{% raw %}...{% endraw %}", from "{%": its inside is text. */
 static int lex_raw(struct lexer *l, bool *taken)
 {
     size_t at = l->i + 2, from, end;
@@ -331,7 +332,7 @@ int jinja_lex(struct token **out, size_t *n, const char *text, size_t len,
     bool taken;
     int rc = plain ? 0 : ckpt_nomem(err, len + 1);
 
-    /* Line ends become "\n", and one at the end goes, as jinja does. */
+    /* Normalise line ends to "\n", and drop one at the end, as jinja does. */
     for (size_t i = 0; rc == 0 && i < len; i++) {
         plain[l.n++] = text[i] == '\r' ? '\n' : text[i];
         i += text[i] == '\r' && i + 1 < len && text[i + 1] == '\n';

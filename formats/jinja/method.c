@@ -5,7 +5,7 @@
 
 #include "formats/jinja/parts.h"
 
-#define SLOW 16         /* times as long as a search takes a byte that is looked at by itself */
+#define SLOW 16         /* cost of a byte that is examined singly, relative to one in a search */
 
 enum method {
     M_STRIP, M_LSTRIP, M_RSTRIP, M_SPLIT, M_RSPLIT, M_SPLITLINES, M_STARTSWITH, M_ENDSWITH, M_UPPER,
@@ -39,7 +39,7 @@ bool jinja_has_method(const struct jv *v, const char *name)
     return find_method(v->kind, name) >= 0;
 }
 
-/* Whether the character at s, *width bytes long, is one to strip: of chars, or white space. */
+/* Whether to strip the character at s, *width bytes long: one of chars, or white space. */
 static bool goes(const char *s, size_t n, const struct jv *chars, size_t *width)
 {
     if (chars->kind != V_STRING)
@@ -67,7 +67,7 @@ struct jv jinja_strip(struct jv v, const struct jv *chars, bool left, bool right
     return jv_str(s + from, end - from);
 }
 
-/* Split by white space: runs of it are one gap. */
+/* Split at runs of white space. */
 static void split_words(struct run *r, struct jv_list *out, struct jv v, int64_t most)
 {
     const struct jv space = {.kind = V_NONE};
@@ -274,7 +274,7 @@ static bool is_digits(const struct jv *v)
     return v->str.n > 0;
 }
 
-/* Bytes that a method looks at: where it may compare at each place, a is looked at as often. */
+/* Bytes that a method examines: a method that compares at each position examines a repeatedly. */
 static size_t work_of(int method, const struct jv *v, const struct jv *a)
 {
     static const bool often[] = {[M_STRIP] = true,  [M_LSTRIP] = true, [M_RSTRIP] = true,

@@ -1,4 +1,4 @@
-/* jinja/parse - tokens into a flat tree; what is not known here is refused by name and line. */
+/* jinja/parse - parse tokens into a flat tree; unknown constructs are refused by name and line. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,7 +79,7 @@ int32_t jp_new(struct parser *p, enum node_kind kind)
 
 struct node *jp_at(struct parser *p, int32_t i) { return &p->t->node[i]; }
 
-/* A node with children; -1 when one of them is missing because of an error. */
+/* Make a node with children; -1 when an error prevented one of them. */
 int32_t jp_node(struct parser *p, enum node_kind kind, int32_t a, int32_t b, int32_t c)
 {
     int32_t n = jp_new(p, kind);
@@ -110,7 +110,7 @@ static int32_t const_of(struct parser *p, struct jv v)
     return n;
 }
 
-/* A name as a string of its own. */
+/* Copy a name to a string. */
 bool jp_name(struct parser *p, int32_t n, const struct token *t)
 {
     if (n < 0)
@@ -122,7 +122,7 @@ bool jp_name(struct parser *p, int32_t n, const struct token *t)
     return jp_at(p, n)->name != NULL;
 }
 
-/* Chains nodes: first gets the head, *last moves on. */
+/* Append a node to a chain: sets first if it is empty, and moves *last. */
 void jp_chain(struct parser *p, int32_t *first, int32_t *last, int32_t n)
 {
     if (n < 0)
@@ -136,7 +136,7 @@ void jp_chain(struct parser *p, int32_t *first, int32_t *last, int32_t n)
 
 /* -- expressions ----------------------------------------------------------------------------- */
 
-/* Arguments up to the closing parenthesis, after the opening one. */
+/* Parse arguments up to the closing parenthesis, from after the opening one. */
 int32_t jp_args(struct parser *p)
 {
     int32_t first = -1, last = -1, value;
@@ -156,7 +156,7 @@ int32_t jp_args(struct parser *p)
             jp_at(p, n)->a = value;
             jp_chain(p, &first, &last, n);
         } else {
-            /* In a node of its own, since an expression may be shared. */
+            /* In a separate node, since an expression may be shared. */
             value = jp_expr(p);
             jp_chain(p, &first, &last, jp_node(p, N_PLUS, value, -1, -1));
         }
@@ -164,7 +164,7 @@ int32_t jp_args(struct parser *p)
     return first;
 }
 
-/* Items up to close, after the opening byte; each wrapped so that it can be chained. */
+/* Parse items up to close; each is wrapped so that it can be chained. */
 static int32_t parse_items(struct parser *p, const char *close, bool is_map)
 {
     int32_t first = -1, last = -1;
@@ -225,14 +225,14 @@ static int32_t parse_number(struct parser *p)
     errno = 0;
     if (t->kind == TOK_FLOAT) {
         v = (struct jv){.kind = V_FLOAT, .d = strtod(text, &end)};
-        errno = 0;                      /* a fraction beyond the range is infinite, as Python's */
+        errno = 0;                      /* a value out of range is infinite, as in Python */
     } else {
         v = jv_int(strtoll(text, &end, 10));
     }
     return *end || errno ? jp_bad(p, CKPT_EFORMAT, "no number", t->s, t->n) : const_of(p, v);
 }
 
-/* Adjacent strings are one. */
+/* Concatenate adjacent strings. */
 static int32_t parse_string(struct parser *p)
 {
     struct ckpt_buf b;
@@ -424,7 +424,7 @@ static int32_t parse_unary(struct parser *p, bool with_filters)
     return n;
 }
 
-/* Levels of two-sided operators, the loosest first. */
+/* Levels of binary operators, loosest binding first. */
 static const char *const levels[][5] = {
     {"+", "-", NULL}, {"~", NULL}, {"*", "/", "//", "%", NULL},
 };

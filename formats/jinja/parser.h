@@ -1,4 +1,4 @@
-/* jinja/parser - what expressions (jinja/parse.c) and statements (jinja/block.c) share. */
+/* jinja/parser - shared by expressions (jinja/parse.c) and statements (jinja/block.c). */
 #ifndef CKPT_FORMATS_JINJA_PARSER_H
 #define CKPT_FORMATS_JINJA_PARSER_H
 
@@ -10,14 +10,14 @@ struct parser {
     size_t              i;
     int                 depth, loops;
     struct ckpt_err    *err;
-    int                 rc;             /* of the first failure, which ends the parsing, or 0 */
+    int                 rc;             /* code of the first failure, which ends parsing, or 0 */
 };
 
-/* -1 and p->rc; s is quoted. */
+/* Report an error: returns -1 and sets p->rc; s is quoted. */
 int32_t jp_bad(struct parser *p, int code, const char *what, const char *s, size_t n);
 int32_t jp_wrong(struct parser *p, const char *wanted);
 int32_t jp_no_memory(struct parser *p, size_t bytes);
-/* One level deeper; false beyond the limit. */
+/* Enter one level; false beyond the limit. */
 bool jp_enter(struct parser *p);
 const struct token *jp_now(const struct parser *p);
 bool jp_is(const struct token *t, enum token_kind kind, const char *s);
@@ -26,16 +26,16 @@ bool jp_expect(struct parser *p, const char *s);
 int32_t jp_new(struct parser *p, enum node_kind kind);
 int32_t jp_node(struct parser *p, enum node_kind kind, int32_t a, int32_t b, int32_t c);
 struct node *jp_at(struct parser *p, int32_t i);
-/* A name as a string of its own. */
+/* Copy a name to a string. */
 bool jp_name(struct parser *p, int32_t n, const struct token *t);
-/* Chains nodes: first gets the head, *last moves on. */
+/* Append a node to a chain: sets first if it is empty, and moves *last. */
 void jp_chain(struct parser *p, int32_t *first, int32_t *last, int32_t n);
 int32_t jp_expr(struct parser *p);
-/* One without a ternary. */
+/* Parse an expression without a ternary. */
 int32_t jp_or(struct parser *p);
-/* Arguments after the opening parenthesis, with the closing one. */
+/* Parse arguments after the opening parenthesis, including the closing one. */
 int32_t jp_args(struct parser *p);
-/* A filter's name and arguments over value n. */
+/* Parse a filter's name and arguments, applied to node n. */
 int32_t jp_filter(struct parser *p, int32_t n);
 
 #endif

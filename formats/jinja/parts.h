@@ -1,4 +1,4 @@
-/* jinja/parts - what the rooms of jinja share: tokens, the flat tree, values. */
+/* jinja/parts - shared by the files of jinja: tokens, the flat tree, values. */
 #ifndef CKPT_FORMATS_JINJA_PARTS_H
 #define CKPT_FORMATS_JINJA_PARTS_H
 
@@ -15,7 +15,7 @@ enum token_kind {
 
 struct token {
     enum token_kind kind;
-    const char     *s;          /* the spelling, or the value of a string; in the arena */
+    const char     *s;          /* the spelling, or a string's value; in the arena */
     size_t          n;
     int             line;
 };
@@ -42,7 +42,7 @@ struct jv {
         bool    b;
         int64_t i;
         double  d;
-        struct { const char *s; size_t n; } str;    /* UTF-8; undefined: the name it had */
+        struct { const char *s; size_t n; } str;    /* UTF-8; for undefined: its name */
         struct jv_list *list;
         struct jv_map  *map;
         int32_t            node;                    /* of a macro */
@@ -59,11 +59,12 @@ struct run {
     const struct jinja *t;
     struct ckpt_arena   arena;
     struct jinja_out   *out;
-    struct ckpt_buf    *to;             /* where text goes: out->text, or a block's own */
+    struct ckpt_buf    *to;             /* output goes here: out->text, or a block's buffer */
     struct ckpt_err    *err;
-    int                 rc;             /* of the first failure, which ends the rendering, or 0 */
+    int                 rc;             /* code of the first failure, which ends rendering, or 0 */
     struct variable    *var;
-    size_t              n_var, cap_var, frame;  /* variables from frame on are the innermost */
+    size_t              n_var, cap_var, frame;  /* variables from frame on are in the innermost
+                                                   scope */
     int64_t             steps, now;
     int                 depth, line;
 };
@@ -74,7 +75,7 @@ struct jv jv_none(void);
 struct jv jv_bool(bool b);
 struct jv jv_int(int64_t i);
 struct jv jv_str(const char *s, size_t n);
-/* These give V_UNDEFINED when memory is short. */
+/* These give V_UNDEFINED when out of memory. */
 struct jv jv_list_new(struct run *r, size_t room);
 struct jv jv_map_new(struct run *r);
 struct jv jv_copy_str(struct run *r, const char *s, size_t n);
@@ -85,7 +86,7 @@ int jv_put(struct run *r, struct jv_map *map, struct jv key, struct jv v);
 const struct jv *jv_get(struct run *r, const struct jv_map *map, const char *key, size_t n);
 const struct jv *jv_find(struct run *r, const struct jv_map *map, const struct jv *key);
 /*
- * Count work over so many bytes as one step or more; too many steps end the rendering.  NULL: not
+ * Count work on that many bytes as one step or more; too many steps end rendering.  NULL: not
  * counted.
  */
 #define JINJA_STEP_BYTES 64
@@ -103,7 +104,7 @@ const char *jv_type(const struct jv *v);
 void jv_print(struct ckpt_buf *b, const struct jv *v, bool quoted);
 /* json.dumps(v, ensure_ascii=False, indent=); indent < 0: one line. */
 int jv_json(struct run *r, struct ckpt_buf *b, const struct jv *v, int indent, int level);
-/* The items that iterating gives: of a map its keys, of a string its characters. */
+/* The items of an iteration: keys of a map, characters of a string. */
 int jv_items(struct run *r, const struct jv *v, struct jv_list **out);
 size_t jv_utf8_count(const char *s, size_t n);
 /* Byte offset of character k, at most n. */
@@ -122,7 +123,7 @@ enum node_kind {
 };
 
 /*
- * Children are numbers of nodes, -1 for none; next chains a list (statements, arguments).
+ * Children are indices of nodes, -1 for none; next chains a list (statements, arguments).
  *
  *   N_ATTR a.name     N_ITEM a[b]      N_SLICE a[b:c:d]    N_CALL a(b...)   N_FILTER a|name(b...)
  *   N_TEST a is name(b...)             N_COND b if a else c                 N_OP a op b
@@ -155,23 +156,24 @@ struct args {
     struct jv_map *named;               /* or NULL */
 };
 
-/* Variables: those from the last push on are the innermost and go with its pop. */
+/* Variables: those from the last push on form the innermost scope, which pop removes. */
 int jinja_set(struct run *r, const char *name, size_t n, struct jv value);
 const struct jv *jinja_get(const struct run *r, const char *name, size_t n);
 size_t jinja_push(struct run *r);
 void jinja_pop(struct run *r, size_t before);
-/* What statements write, as a string. */
+/* The output of statements, as a string. */
 struct jv jinja_capture(struct run *r, int32_t first);
 int jinja_args_of(struct run *r, int32_t first, struct args *args);
 /* V_UNDEFINED with r->rc on failure. */
 struct jv jinja_eval(struct run *r, int32_t node);
-/* These end the rendering, unless it has ended; they return r->rc. */
+/* End rendering with an error, unless it has ended; both return r->rc. */
 int jinja_fail(struct run *r, int code, const char *fmt, ...) CKPT_PRINTF(3, 4);
 int jinja_no_memory(struct run *r, size_t bytes);
-/* A buffer that failed does not tell why: one that is far from its limit had no memory. */
+/* The error of a failed buffer, which does not tell the cause: far below its limit, memory ran
+ * out. */
 int jinja_full(struct run *r, const struct ckpt_buf *b);
 struct jv jinja_call(struct run *r, const struct jv *f, const struct args *args);
-/* Argument i, or that of the name, or fallback. */
+/* Argument i, or the one of that name, or fallback. */
 struct jv jinja_arg(const struct args *args, size_t i, const char *name, struct jv fallback);
 struct jv jinja_attr(struct run *r, const struct jv *v, const char *name, size_t n);
 struct jv jinja_filter(struct run *r, const char *name, struct jv v, const struct args *args);
@@ -185,7 +187,7 @@ struct jv jinja_replace(struct run *r, struct jv v, const struct jv *from,
 struct jv jinja_case(struct run *r, struct jv v, char how);  /* 'u', 'l', 't', 'c' */
 struct jv jinja_join(struct run *r, const struct jv_list *items, const struct jv *by);
 struct jv jinja_items(struct run *r, const struct jv_map *map);
-/* Known when the template is parsed. */
+/* Used when the template is parsed. */
 bool jinja_knows_filter(const char *name);
 bool jinja_knows_test(const char *name);
 struct jv jinja_op(struct run *r, const char *op, struct jv a, struct jv b);

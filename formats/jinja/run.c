@@ -1,4 +1,4 @@
-/* jinja/run - statements of a template: variables, loops, what is written; see jinja.h. */
+/* jinja/run - execute a template's statements: variables, loops, output; see jinja.h. */
 #include <string.h>
 
 #include "formats/jinja/parts.h"
@@ -131,7 +131,7 @@ static void put_loop(struct run *r, struct jv loop, const struct jv_list *items,
         jv_put(r, loop.map, fields[f].key, fields[f].value);
 }
 
-/* The items that "if" of a loop leaves. */
+/* The items that pass the "if" of a loop. */
 static struct jv_list *keep_items(struct run *r, const struct node *node,
                                      struct jv_list *items)
 {
@@ -278,7 +278,7 @@ int jinja_render(const struct jinja *t, const json_t *vars, int64_t now, struct 
     json_object_foreach((json_t *)vars, name, v)
         if (r.rc == 0)
             jinja_set(&r, name, strlen(name), jv_of_json(&r, v));
-    /* What a template sets itself at the top is in the same frame, as in jinja's context. */
+    /* Variables that a template sets at top level are in the same frame, as in jinja's context. */
     if (r.rc == 0)
         run_all(&r, t->root);
     ckpt_free(r.var);

@@ -8,7 +8,7 @@
 #include "formats/jinja/parts.h"
 #include "libckpt/base/json.h"
 
-#define MAX_NESTED 64           /* lists in lists that are compared or printed */
+#define MAX_NESTED 64           /* nested lists that are compared or printed */
 
 struct jv jv_none(void) { return (struct jv){.kind = V_NONE}; }
 struct jv jv_bool(bool b) { return (struct jv){.kind = V_BOOL, .b = b}; }
@@ -35,7 +35,7 @@ static struct jv no_memory(struct run *r, size_t bytes)
     return (struct jv){0};
 }
 
-/* Space for one element more in an array of the rendering's arena. */
+/* Make space for one more element in an array in the rendering's arena. */
 static int grow(struct run *r, void *array, size_t n, size_t *cap, size_t size)
 {
     struct ckpt_err ignored;
@@ -123,7 +123,7 @@ const struct jv *jv_get(struct run *r, const struct jv_map *map, const char *key
     return jv_find(r, map, &k);
 }
 
-/* A key that the map does not have. */
+/* Add a key that the map does not have. */
 static int put_new(struct run *r, struct jv_map *map, struct jv key, struct jv v)
 {
     int rc = grow(r, &map->pair, map->n, &map->cap, sizeof *map->pair);
@@ -143,8 +143,8 @@ int jv_put(struct run *r, struct jv_map *map, struct jv key, struct jv v)
     return r->rc ? r->rc : put_new(r, map, key, v);
 }
 
-/* Strings are borrowed from the JSON, which outlives the rendering.  JSON's own depth is bounded
- * by who parsed it. */
+/* Strings are borrowed from the JSON, which outlives the rendering.  The JSON's parser has
+ * bounded its depth. */
 struct jv jv_of_json(struct run *r, const json_t *v)
 {
     struct jv out = {0};
@@ -174,7 +174,7 @@ struct jv jv_of_json(struct run *r, const json_t *v)
     return out;
 }
 
-/* -- what Python says of them ---------------------------------------------------------------- */
+/* -- truth and equality ---------------------------------------------------------------------- */
 
 bool jv_true(const struct jv *v)
 {

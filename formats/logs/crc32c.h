@@ -1,6 +1,7 @@
 /*
  * crc32c - the checksum of TFRecord files: CRC-32 with Castagnoli's polynomial, as RFC 3720 has
- * it, and its masked form (rotated and shifted, so that checksums of checksums stay good).
+ * it, and its masked form (rotated and shifted, so that the checksum of data that contains
+ * checksums stays useful).
  */
 #ifndef CKPT_FORMATS_LOGS_CRC32C_H
 #define CKPT_FORMATS_LOGS_CRC32C_H

@@ -15,7 +15,7 @@ static bool step_of(double *step, const json_t *row)
     return json_is_number(v);
 }
 
-/* The step a run began after, when the row is a run's first; -1 for a fresh run. */
+/* The step after which a run began, if the row is a run's first; -1 for a fresh run. */
 static bool is_start(double *step, const json_t *row)
 {
     const json_t *v = json_object_get(row, "start_step");
@@ -24,7 +24,8 @@ static bool is_start(double *step, const json_t *row)
     return json_is_string(json_object_get(row, "run")) && json_is_number(v);
 }
 
-/* Forget the rows at the end of kept that are beyond step; what ends a run belongs to it alone. */
+/* Drop rows at the end of kept that are beyond step; a run's last row always belongs to it
+ * alone. */
 static void forget(json_t *kept, double step)
 {
     double s;
@@ -38,7 +39,7 @@ static void forget(json_t *kept, double step)
     }
 }
 
-/* Whether both rows tell the same thing of the same step, so that the later one counts. */
+/* Whether both rows report the same values of the same step: then the later one is used. */
 static bool is_again(const json_t *old, const json_t *row)
 {
     static const char *const keys[] = {"loss", "eval_loss", "train_runtime"};
@@ -49,7 +50,7 @@ static bool is_again(const json_t *old, const json_t *row)
     return false;
 }
 
-/* Steps that go back, or come again, without a run's first row. */
+/* Drop rows where steps go back, or repeat, without a run's first row. */
 static void forget_back(json_t *kept, const json_t *row, double step)
 {
     for (size_t n = json_array_size(kept); n-- > 0;) {

@@ -28,7 +28,7 @@ struct reader {
     int64_t         step[MAX_GPUS];
 };
 
-/* Fields of a line without its end; more than MAX_COLUMNS count as one more. */
+/* Split a line without its end into fields; more than MAX_COLUMNS count as one more. */
 static int split(struct field *f, const char *line, size_t n)
 {
     int count = 0;
@@ -65,7 +65,7 @@ static int find(const struct reader *r, const char *word)
     return -1;
 }
 
-/* Bytes of the line at b, its end left out; SIZE_MAX: it has none within the most that is read. */
+/* Length of the line at b without its end; SIZE_MAX: no end within the limit. */
 static size_t line_at(const unsigned char *b, size_t n)
 {
     const unsigned char *end = memchr(b, '\n', n < MAX_LINE ? n : MAX_LINE);
@@ -91,7 +91,7 @@ bool nvidia_smi_is(const unsigned char *head, size_t len)
     return found && count > 1 && count <= MAX_COLUMNS;
 }
 
-/* "2026/11/21 17:30:00.123"; NAN where it is none. */
+/* Parse "2026/11/21 17:30:00.123"; NAN if it has another form. */
 static double time_of(struct field f)
 {
     char text[64];
@@ -110,7 +110,7 @@ static double time_of(struct field f)
     return (double)timegm(&t) + seconds;
 }
 
-/* The number in front of a unit. */
+/* Parse the number before a unit. */
 static bool number_of(struct field f, double *value)
 {
     const char *space = memchr(f.at, ' ', f.n);
@@ -170,7 +170,7 @@ static int take(struct reader *r, const char *line, size_t n, struct ckpt_err *e
     return 0;
 }
 
-/* The header, which the window may give up: kept. */
+/* Copy the header, since the window may move on. */
 static void begin(struct reader *r, const unsigned char *b, size_t n)
 {
     memcpy(r->header, b, n);

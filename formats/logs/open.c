@@ -1,4 +1,4 @@
-/* logs/open - chooses the reader for a file of a run's log, see run_log.h. */
+/* logs/open - choose the reader for a log file, see run_log.h. */
 #include <string.h>
 
 #include "formats/logs/nvidia_smi.h"

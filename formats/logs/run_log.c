@@ -21,7 +21,7 @@ void run_log_free(struct run_log *log)
     ckpt_free(log);
 }
 
-/* key is the tag, a NUL and the kind, so that it serves as the tag too. */
+/* key is the tag, a NUL and the kind, so that it can be used as the tag. */
 static struct log_series *new_series(struct run_log *log, const char *key, size_t key_len,
                                      const char *kind, struct ckpt_err *err)
 {
@@ -38,7 +38,7 @@ static struct log_series *new_series(struct run_log *log, const char *key, size_
     return &log->series[log->n++];
 }
 
-/* What a series is known by: tag, NUL, kind.  Its length, or 0 when the tag is too long. */
+/* Make the key of a series: tag, NUL, kind.  Returns its length, or 0 when the tag is too long. */
 static size_t make_key(char key[LOG_MAX_TAG + 32], const void *tag, size_t len,
                        const char *kind)
 {
@@ -62,7 +62,7 @@ const struct log_series *run_log_find(const struct run_log *log, const void *tag
     return at != CKPT_MAP_NONE ? &log->series[at] : NULL;
 }
 
-/* The series of a tag and kind, made when it is new.  NULL with err filled in. */
+/* The series of a tag and kind, created when it is new.  NULL with err filled. */
 static struct log_series *series_of(struct run_log *log, const void *tag, size_t len,
                                     const char *kind, struct ckpt_err *err)
 {
@@ -81,7 +81,7 @@ static struct log_series *series_of(struct run_log *log, const void *tag, size_t
     return at != CKPT_MAP_NONE ? &log->series[at] : new_series(log, key, n, kind, err);
 }
 
-/* One more value at step. */
+/* Count one more value at step. */
 static void count(struct log_series *s, int64_t step)
 {
     if (s->count++ == 0)
@@ -115,7 +115,7 @@ int run_log_other(struct run_log *log, const void *tag, size_t len, const char *
         return 0;
     if (!ckpt_utf8_valid(text, text_len))
         return ckpt_fail(err, CKPT_EFORMAT, "\"%s\": a text that is not UTF-8", s->tag);
-    if (text_len > LOG_MAX_TEXT)        /* cut between characters */
+    if (text_len > LOG_MAX_TEXT)        /* cut at a character's boundary */
         for (text_len = LOG_MAX_TEXT; (((const unsigned char *)text)[text_len] & 0xc0) == 0x80;)
             text_len--;
     ckpt_free(s->text);

@@ -7,12 +7,12 @@
 #include "formats/logs/crc32c.h"
 #include "libckpt/base/half.h"
 
-#define FRAME      12           /* bytes in front of a payload; four follow it */
-#define MAX_STARTS 1000         /* each goes through all numbers */
+#define FRAME      12           /* bytes before a payload; four follow it */
+#define MAX_STARTS 1000         /* each start passes over all numbers */
 
 static const char version_text[] = "brain.Event:";
 
-/* TensorProto's dtypes, and where a value of theirs lies. */
+/* TensorProto's dtypes, and the field that holds values of each. */
 enum { DT_FLOAT = 1, DT_DOUBLE, DT_INT32, DT_UINT8, DT_INT16, DT_INT8, DT_STRING,
        DT_INT64 = 9, DT_BOOL, DT_BFLOAT16 = 14, DT_HALF = 19, DT_UINT32 = 22, DT_UINT64 };
 
@@ -21,7 +21,7 @@ struct reader {
     uint64_t        starts;
 };
 
-/* What an Event says beside its summary. */
+/* Fields of an Event besides its summary. */
 struct event {
     double            time;
     int64_t           step;
@@ -118,7 +118,7 @@ static bool is_text(const struct protobuf_field *f, const char *s)
     return f->bytes && f->len == strlen(s) && memcmp(f->bytes, s, f->len) == 0;
 }
 
-/* What values of a plugin are called here. */
+/* Kinds of values by plugin. */
 static const struct { const char *plugin, *kind; } kinds[] = {
     {"scalars", "scalar"},       {"text", "text"},           {"images", "image"},
     {"histograms", "histogram"}, {"audio", "audio"},         {"hparams", "hparams"},
@@ -126,7 +126,7 @@ static const struct { const char *plugin, *kind; } kinds[] = {
 };
 #define N_KINDS (sizeof kinds / sizeof kinds[0])
 
-/* The kind of a tensor value: by its plugin, or by what came under its tag before. */
+/* The kind of a tensor value: by its plugin, or by earlier values of its tag. */
 static const char *kind_of(const struct run_log *log, const struct value *v)
 {
     struct protobuf_field plugin = plugin_of(&v->metadata);
@@ -187,7 +187,7 @@ static bool parse_tensor(struct tensor *t, const struct protobuf_field *from)
     return !c.failed;
 }
 
-/* The element in tensor_content, which is little endian. */
+/* The element in tensor_content, little-endian. */
 static bool content_value(double *out, const struct tensor *t)
 {
     struct ckpt_cursor c = protobuf_inside(&t->content);
@@ -210,7 +210,7 @@ static bool content_value(double *out, const struct tensor *t)
     return !c.failed && ckpt_cursor_left(&c) == 0;
 }
 
-/* The only element as a number.  A tensor that lists no value is zero. */
+/* The single element as a number.  A tensor that lists no value is zero. */
 static bool tensor_number(double *out, const struct tensor *t)
 {
     struct ckpt_cursor c = protobuf_inside(&t->value);
@@ -324,7 +324,7 @@ static int add_event(struct reader *r, const unsigned char *payload, size_t len,
     return rc;
 }
 
-/* The record at *at; *at moves after it, or stays where the file is cut. */
+/* Read the record at *at; *at moves past it, or stays where the file is truncated. */
 static int next_record(struct reader *r, struct run_log_window *w, uint64_t *at,
                        struct ckpt_err *err)
 {

@@ -9,17 +9,17 @@
 #include "formats/logs/wandb_record.h"
 
 #define BLOCK 32768
-#define CHUNK 7                 /* bytes in front of a chunk's data; as many as the file's head */
+#define CHUNK 7                 /* bytes before a chunk's data; also the size of the file's head */
 
 enum { WHOLE = 1, FIRST, MIDDLE, LAST };
 
 static const unsigned char magic[CHUNK] = {':', 'W', '&', 'B', 0xe1, 0xbe, 0};
 
 struct chunk {
-    const unsigned char *data;      /* NULL: the file is cut here, or ends */
+    const unsigned char *data;      /* NULL: the file is truncated here, or ends */
     size_t               len;
     unsigned             type;
-    uint64_t             next;      /* where the one after it begins */
+    uint64_t             next;      /* offset of the next one */
 };
 
 bool wandb_is(const unsigned char *head, size_t len)
@@ -66,8 +66,8 @@ static int read_chunk(struct chunk *c, struct run_log_window *w, uint64_t at,
     return 0;
 }
 
-/* The record that begins at *at, in rec (cleared first); *at moves after it, or stays where the
- * file is cut. */
+/* Read the record at *at into rec (cleared first); *at moves past it, or stays where the file is
+ * truncated. */
 static int read_record(struct ckpt_buf *rec, struct run_log_window *w, uint64_t *at,
                        struct ckpt_err *err)
 {

@@ -14,7 +14,7 @@
 #include "formats/container/protobuf.h"
 #include "libckpt/base/json.h"
 
-#define MAX_NESTED 32           /* parts of a nested key */
+#define MAX_NESTED 32           /* most parts of a nested key */
 
 enum { HISTORY = 2, SUMMARY, CONFIG = 5, STATS = 7, RUN = 17, EXIT = 18, HEADER = 21,
        ENVIRONMENT = 26 };
@@ -64,7 +64,7 @@ static int parse_item(struct item *it, const struct protobuf_field *from, struct
     return c.failed ? ckpt_fail(err, CKPT_EFORMAT, "an item that is no protocol buffer") : 0;
 }
 
-/* The parts of a key, joined.  0 when they do not fit. */
+/* Join the parts of a key.  0 when they do not fit. */
 static size_t join(char dst[LOG_MAX_TAG], const char *before, const struct item *it)
 {
     size_t n = strlen(before);
@@ -87,7 +87,7 @@ static bool is_key(const struct item *it, const char *name)
            memcmp(it->nested[0].bytes, name, it->nested[0].len) == 0;
 }
 
-/* A JSON text that is one plain number, the common case. */
+/* Parse a JSON text that is one plain number, the common case. */
 static bool plain_number(double *out, const struct protobuf_field *json)
 {
     char text[40], *end;
@@ -102,7 +102,7 @@ static bool plain_number(double *out, const struct protobuf_field *json)
     return end == text + json->len;
 }
 
-/* A value of JSON that need not be an object.  A new reference. */
+/* Parse a JSON value of any type.  A new reference. */
 static int parse_json(json_t **out, const struct protobuf_field *text, struct ckpt_err *err)
 {
     struct ckpt_buf b;
@@ -128,7 +128,7 @@ static int parse_json(json_t **out, const struct protobuf_field *text, struct ck
     return rc;
 }
 
-/* JSON has no words for numbers that are not finite: text, as W&B writes them. */
+/* JSON cannot express numbers that are not finite: text, as W&B writes them. */
 static json_t *json_of_double(double d)
 {
     return isfinite(d) ? json_real(d)
@@ -165,7 +165,7 @@ static bool value_number(double *out, const json_t *v)
                                        strcmp(s, "-Infinity") == 0));
 }
 
-/* The kind of a value that is no number: W&B's own objects say theirs. */
+/* The kind of a value that is not a number: W&B's own objects name theirs. */
 static const char *kind_of(const json_t *v)
 {
     static const char *const known[] = {"histogram", "table-file", "image-file", "audio-file",
@@ -204,7 +204,7 @@ static int put_value(struct run_log *log, const char *before, const struct item 
     return rc;
 }
 
-/* Of a history's own items: where it stands. */
+/* Take the step or time from a history's own items. */
 static int history_point(struct log_point *p, struct ckpt_cursor c, struct ckpt_err *err)
 {
     struct protobuf_field f;
@@ -272,7 +272,7 @@ static double timestamp(const struct protobuf_field *from)
     return t;
 }
 
-/* How often a series has a value: the step of its next one. */
+/* Number of values of a series, which is the step of its next one. */
 static int64_t count_of(const struct run_log *log, const char *tag, size_t n)
 {
     const struct log_series *s = run_log_find(log, tag, n, "scalar");
@@ -310,7 +310,7 @@ static int stats(struct run_log *log, const struct protobuf_field *from, struct 
     return 0;
 }
 
-/* root[part][part]... = value, which is taken.  What is in the way is replaced. */
+/* root[part][part]... = value, which is taken.  Values in the way are replaced. */
 static int set_nested(json_t *root, const struct item *it, json_t *value, struct ckpt_err *err)
 {
     bool bad = false;
@@ -359,7 +359,7 @@ static int updates(json_t *root, const struct protobuf_field *from, struct ckpt_
     return c.failed ? ckpt_fail(err, CKPT_EFORMAT, "an update that is cut") : 0;
 }
 
-/* A field of a record that is a fact by itself. */
+/* A field of a record that is a fact of its own. */
 struct fact {
     uint32_t    number;
     const char *key;

@@ -1,4 +1,4 @@
-/* wandb_record - what one record of a W&B run says, put into its log; see wandb.h. */
+/* wandb_record - add one record of a W&B run to its log; see wandb.h. */
 #ifndef CKPT_FORMATS_LOGS_WANDB_RECORD_H
 #define CKPT_FORMATS_LOGS_WANDB_RECORD_H
 

@@ -30,7 +30,7 @@ static void patterns_free(struct peft_patterns *p)
     ckpt_free(p);
 }
 
-/* peft tries a key at the end of a module's name, behind a dot or alone. */
+/* peft matches a key at the end of a module's name, after a dot or alone. */
 static int add_pattern(struct peft_patterns *p, const char *key, const json_t *v,
                        struct ckpt_err *err)
 {
@@ -73,7 +73,7 @@ static int read_patterns(struct peft_patterns **out, const json_t *config, const
     return 0;
 }
 
-/* *value stays as it is when nothing matches. */
+/* *value is unchanged when nothing matches. */
 static int match(double *value, const struct peft_patterns *p, const char *module,
                  struct ckpt_err *err)
 {
@@ -92,7 +92,7 @@ static int match(double *value, const struct peft_patterns *p, const char *modul
     return 0;
 }
 
-/* Set to something that means yes. */
+/* Whether an option is set to a true value. */
 static bool said(const json_t *config, const char *key)
 {
     const json_t *v = json_object_get(config, key);
@@ -102,7 +102,7 @@ static bool said(const json_t *config, const char *key)
            !(json_is_object(v) && json_object_size(v) == 0);
 }
 
-/* Kinds of adapters whose mathematics is another one. */
+/* Refuse kinds of adapters with other mathematics. */
 static int check_kind(const json_t *config, struct ckpt_err *err)
 {
     static const char *const others[] = {"use_qalora", "arrow_config", "alora_invocation_tokens",
@@ -121,7 +121,7 @@ static int check_kind(const json_t *config, struct ckpt_err *err)
     return 0;
 }
 
-/* Some ways to begin change the base's own weights, and the adapter belongs onto those. */
+/* Some initialisations change the base's own weights, and the adapter fits only those. */
 static void warn_of_start(const json_t *config)
 {
     static const char *const changing[] = {"pissa", "olora", "corda", "loftq", "lora_ga"};

@@ -1,5 +1,5 @@
 /*
- * peft/config - what adapter_config.json says about folding a LoRA adapter into its base.
+ * peft/config - the settings of adapter_config.json for folding a LoRA adapter into its base.
  *
  * Source: peft 0.21 tuners/lora/config.py, tuners/lora/model.py, utils/other.py get_pattern_key.
  */
@@ -12,7 +12,7 @@
 
 #include "libckpt/fail.h"
 
-struct peft_patterns;           /* name pattern -> number; the first that matches counts */
+struct peft_patterns;           /* name pattern -> number; the first match is used */
 
 struct peft_config {
     const json_t         *json;         /* borrowed */
@@ -23,16 +23,16 @@ struct peft_config {
 };
 
 /*
- * Borrows json until release.  CKPT_EUNSUPPORTED names what is not merged; an adapter that began
- * by changing its base is warned of.
+ * Borrows json until release.  CKPT_EUNSUPPORTED names a setting that cannot be merged; warns of
+ * an adapter whose initialisation changed its base.
  */
 int peft_config_init(struct peft_config *c, const json_t *json, struct ckpt_err *err);
 void peft_config_release(struct peft_config *c);
 
-/* What the product of a module's factors of rank r is multiplied with. */
+/* The factor of the product of a module's factors of rank r. */
 int peft_config_scale(float *scale, const struct peft_config *c, const char *module, int64_t r,
                       struct ckpt_err *err);
-/* The rank the adapter gives a module. */
+/* The rank that the adapter has in a module. */
 int peft_config_rank(double *rank, const struct peft_config *c, const char *module,
                      struct ckpt_err *err);
 /* The rows of a module that token adapters replace: a list of integers, or NULL. */

@@ -10,7 +10,8 @@
 #define TAIL_A      ".lora_A.weight"
 #define TAIL_B      ".lora_B.weight"
 
-/* How a parameter lies on disk when it is no tensor of its own: a matrix an expert and part. */
+/* Layouts on disk of a parameter that is not a tensor of its own: one matrix per expert and
+ * part. */
 static const struct layout { const char *param, *part[2]; } layouts[] = {
     {"gate_up_proj", {"gate_proj", "up_proj"}}, {"gate_up_proj", {"w1", "w3"}},
     {"gate_up_proj", {"fc1", "fc3"}},
@@ -18,7 +19,7 @@ static const struct layout { const char *param, *part[2]; } layouts[] = {
     {"down_proj", {"down_proj", NULL}}, {"down_proj", {"w2", NULL}}, {"down_proj", {"fc2", NULL}},
 };
 
-/* A pair of factors and the parameter it may belong to. */
+/* A pair of factors, and the parameter it may belong to. */
 struct stack {
     const char          *module, *param;
     size_t               a, b;
@@ -29,7 +30,7 @@ struct stack {
     bool                 transposed;                /* [experts, in, out] */
 };
 
-/* Families that keep an expert's matrix as [in, out]. */
+/* Families that store an expert's matrix as [in, out]. */
 static bool keeps_transposed(const struct ckpt_source *base)
 {
     static const char *const types[] = {"gpt_oss", "openai_privacy_filter", "aria", "aria_text",
@@ -51,7 +52,7 @@ static size_t find_part(const struct ckpt_source *base, const struct stack *s, i
     return peft_find(base, name, ".weight");
 }
 
-/* One tensor [E, ., .], or [out, in] for a parameter without experts. */
+/* Try one tensor [E, ., .], or [out, in] for a parameter without experts. */
 static bool fits_whole(struct stack *s, const struct ckpt_source *base, size_t i)
 {
     const struct ckpt_shape *w = &ckpt_source_tensor(base, i)->shape;
@@ -82,7 +83,7 @@ static bool fits_parts(struct stack *s, const struct ckpt_source *base, const st
     return true;
 }
 
-/* Whether the base has that parameter in a shape these factors go with. */
+/* Whether the base has that parameter in a shape that matches the factors. */
 static bool fits(struct stack *s, const struct ckpt_source *base)
 {
     char suffix[CKPT_MAX_NAME + 64];
@@ -113,8 +114,8 @@ static bool names_parameter(const char *target, const char *module, const char *
 }
 
 /*
- * Which parameter of the module the factors belong to.  Shapes tell; where two fit, the file does
- * not say.  *n counts those that are named, *fit those that fit.
+ * Choose the module's parameter that the factors belong to.  Shapes decide; if two match, the
+ * file does not say which.  *n counts those that are named, *fit those that match.
  */
 static void choose(struct stack *s, size_t *n, size_t *fit, const struct peft_updates *m)
 {
@@ -201,7 +202,7 @@ int peft_take_experts(bool *took, struct peft_updates *m, size_t a)
     s.b = peft_sibling(m, ta->name, TAIL_A, TAIL_B);
     peft_module_of(module, ta->name, TAIL_A);
     if (s.b == PEFT_NONE || ta->shape.rank != 2 || ta->numel == 0)
-        return 0;                       /* the plain case has words for that */
+        return 0;                       /* the plain case has its own message */
     tb = peft_of_adapter(m, s.b);
     s.in = ta->shape.dim[1];
     s.out = tb->shape.dim[0];

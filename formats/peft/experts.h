@@ -1,9 +1,9 @@
 /*
  * peft/experts - adapters of parameters that hold all experts of a layer (target_parameters).
  *
- * The parameter is [experts, out, in], or [experts, in, out] in some families; on disk it is
- * that, or a matrix an expert and part.  For expert e of E and rank r, A has rows e r + k and B
- * columns k E + e:
+ * The parameter is [experts, out, in], or [experts, in, out] in some families; on disk it has
+ * that form, or is one matrix per expert and part.  For expert e of E and rank r, A has rows e r
+ * + k and B columns k E + e:
  *
  *   <module>.lora_A.weight [E r, in], .lora_B.weight [out, r E]       the last parameter
  *   <module>.base_layer.lora_A.weight ...                             the one before it
@@ -17,8 +17,8 @@
 #include "formats/peft/updates.h"
 
 /*
- * The updates of factor `a`, a tensor whose name ends in .lora_A.weight; *took says whether it is
- * a parameter's and not a module's.
+ * Add the updates of factor `a`, a tensor whose name ends in .lora_A.weight; *took: it belongs to
+ * a parameter and not to a module.
  */
 int peft_take_experts(bool *took, struct peft_updates *m, size_t a);
 

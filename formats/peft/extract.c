@@ -1,4 +1,5 @@
-/* peft/extract - see peft/extract.h.  What differs is found here, factors in peft_factors. */
+/* peft/extract - see peft/extract.h.  Differences are found here, factors computed in
+ * peft/factors.c. */
 #include "formats/peft/extract.h"
 
 #include <string.h>
@@ -19,8 +20,8 @@ enum fate { SAME, COPY, FACTORS };
 
 /* Each tensor of full. */
 struct tensor {
-    size_t    base;             /* its like, or NONE */
-    size_t    module;           /* index of what stands before its last dot */
+    size_t    base;             /* the base's tensor, or NONE */
+    size_t    module;           /* index of the name's part before the last dot */
     enum fate fate;
     bool      linear, changed;
 };
@@ -39,10 +40,10 @@ struct extract {
     size_t                          n_module;
     struct ckpt_map                *modules;
     struct ckpt_arena               arena;
-    const char                     *lead;       /* what the model's names have and the file's not */
+    const char                     *lead;       /* prefix that the model's names have and the
+                                                   file's lack */
     bool                            conv1d, biases;
-    size_t                          tied;       /* an embedding that is saved and the head, or
-                                                   NONE */
+    size_t                          tied;       /* a saved embedding and the head, or NONE */
     struct ckpt_err                *err;
 };
 
@@ -65,7 +66,7 @@ static const json_t *config_of(const struct extract *x)
 
 /* -- what differs ---------------------------------------------------------------------------- */
 
-/* Values, whatever their dtypes; bits where the dtype is the same. */
+/* Compare values if dtypes differ, bits if they are the same. */
 static int differs(bool *yes, struct extract *x, size_t i, size_t j)
 {
     const struct ckpt_tensor *f = of_full(x, i), *b = ckpt_source_tensor(x->base, j);
@@ -115,7 +116,7 @@ static bool is_head(const char *module)
     return family_has_module(last_part(module), ROLE_HEAD_W);
 }
 
-/* Embeddings, names that look like one's, and heads: saved whole. */
+/* Whether it is an embedding, a head, or is named like one: saved in full. */
 static bool is_table(const char *module)
 {
     const char *last = last_part(module);
@@ -144,7 +145,7 @@ static int find_module(size_t *out, struct extract *x, const char *name)
     return ckpt_map_add(x->modules, copy, n, *out, x->err);
 }
 
-/* The base's tensor of that name; a head that was tied there has none. */
+/* The base's tensor of that name; a tied head of the base has none. */
 static int find_base(struct extract *x, size_t i)
 {
     const struct ckpt_tensor *t = of_full(x, i), *b;
@@ -189,7 +190,8 @@ static int look_at(struct extract *x, size_t i)
     return e->changed ? 0 : differs(&e->changed, x, i, j);
 }
 
-/* Every tensor of the base is in the model, or was left out on purpose, or is tied to one. */
+/* Check that every tensor of the base is in the model, was left out on purpose, or is tied to
+ * one. */
 static int check_all_there(struct extract *x)
 {
     for (size_t j = 0; !x->opts->partial && j < ckpt_source_count(x->base); j++) {
@@ -203,7 +205,7 @@ static int check_all_there(struct extract *x)
     return 0;
 }
 
-/* A module is adapted when its linear weight changed, and saved when anything else did. */
+/* A module is adapted if its linear weight changed, and saved if anything else did. */
 static void decide(struct extract *x)
 {
     size_t n = ckpt_source_count(x->full);
@@ -260,9 +262,9 @@ static int look(struct extract *x)
     return found ? 0 : ckpt_fail(x->err, CKPT_ENOTFOUND, "the model is its base: nothing differs");
 }
 
-/* -- as peft names and describes it ------------------------------------------------------------ */
+/* -- names and settings of peft -------------------------------------------------------------- */
 
-/* Does some tensor's name begin as a family's names do? */
+/* Whether some tensor's name begins like the family's names. */
 static bool is_prefixed(const struct ckpt_source *src)
 {
     const struct family *f;
@@ -274,7 +276,7 @@ static bool is_prefixed(const struct ckpt_source *src)
     return false;
 }
 
-/* Files of a bare model lack the first part that names have in the model with its head. */
+/* Files of a bare model lack the leading part that names have in the model with its head. */
 static const char *leading_part(const struct extract *x)
 {
     const json_t *c = config_of(x);
@@ -288,7 +290,7 @@ static const char *leading_part(const struct extract *x)
     return f ? f->prefix : "model.";
 }
 
-/* A head stands beside what the leading part names. */
+/* A head is outside the leading part. */
 static const char *lead_of(const struct extract *x, const char *module)
 {
     return is_head(module) ? "" : x->lead;
@@ -310,7 +312,7 @@ static const char *task_of(const json_t *config)
     return NULL;
 }
 
-/* Whether every layer of that last name is adapted: then the last name says it all. */
+/* Whether every layer with that last name is adapted: then the last name suffices. */
 static bool all_of_that_name(const struct extract *x, const char *last)
 {
     for (size_t k = 0; k < x->n_module; k++)
@@ -329,7 +331,7 @@ static int add_name(json_t *list, struct ckpt_map *seen, const char *name, struc
     return ckpt_map_add(seen, name, strlen(name), 0, x->err);
 }
 
-/* target_modules and modules_to_save; ranks of layers that are smaller than the rank. */
+/* Fill target_modules and modules_to_save, and ranks of layers that are smaller than the rank. */
 static int fill_lists(json_t *config, struct extract *x)
 {
     json_t *target = json_array(), *save = json_array(), *rank = json_object();
@@ -367,8 +369,8 @@ static int fill_lists(json_t *config, struct extract *x)
 }
 
 /*
- * Settings that every version of peft knows, but ensure_weight_tying, without which the head would
- * stay behind; scale 1, so alpha is the rank.
+ * Settings that every version of peft knows, except ensure_weight_tying, without which the head
+ * would not be updated; scale 1, so alpha equals the rank.
  */
 static int make_info(json_t **info, struct extract *x)
 {
@@ -408,7 +410,7 @@ static int add_copy(struct peft_factors *f, struct extract *x, size_t i)
     return name ? peft_factors_copy(f, name, i, x->err) : ckpt_nomem(x->err, strlen(m->name));
 }
 
-/* Takes the sources once the adapter is a source, on failure of that too. */
+/* Takes the sources once the adapter is a source, also if that fails. */
 static int build(struct ckpt_source **out, struct extract *x)
 {
     struct peft_factors *f = NULL;

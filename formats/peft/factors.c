@@ -9,16 +9,17 @@
 #include "libckpt/lora/low_rank.h"
 #include "libckpt/lora/ring.h"
 
-#define STAY ((size_t)8)        /* pairs that stay when nobody reads them */
+#define STAY ((size_t)8)        /* pairs that stay in memory after use */
 #define NONE SIZE_MAX
 
-/* The difference of two matrices and its factors. */
+/* The difference of two matrices, and its factors. */
 struct pair {
     size_t  full, base;
     int64_t m, n, r;
     bool    transposed;
     float  *left, *right;               /* [m, r], [n, r] */
-    double  total, kept;                /* squares of the difference; what the factors have */
+    double  total, kept;                /* sum of squares of the difference; the part that the
+                                           factors retain */
 };
 
 /* A tensor of the list: of a pair, or a copy. */
@@ -29,7 +30,7 @@ struct entry {
 
 struct peft_factors {
     struct ckpt_source *base, *full;
-    struct ckpt_tensors list;           /* until it is a source */
+    struct ckpt_tensors list;           /* moved when it becomes a source */
     struct pair        *pair;
     struct entry       *entry;
     size_t              n_pair, n_entry;
@@ -168,7 +169,7 @@ static int find(void *ctx, size_t i, struct ckpt_err *err)
     return rc ? ckpt_err_in(err, "%s", ckpt_source_tensor(f->full, p->full)->name) : 0;
 }
 
-/* Elements of A [r, in] or B [out, r]: A is a transposed factor. */
+/* Copy elements of A [r, in] or B [out, r]: A is a transposed factor. */
 static void copy_part(const struct pair *p, bool is_a, int64_t start, int64_t count, float *dst)
 {
     const float *from = is_a == p->transposed ? p->left : p->right;
@@ -206,7 +207,7 @@ static bool factors_locate(void *self, size_t i, int64_t start, int64_t count,
            ckpt_source_locate(f->full, f->entry[i].copy, start, count, out);
 }
 
-/* Log how near the adapter comes, of those pairs that were read. */
+/* Log how closely the adapter approximates the differences that were read. */
 static void log_kept(const struct peft_factors *f)
 {
     double total = 0, kept = 0, least = 1;

@@ -9,7 +9,7 @@
 
 #define MAX_LAYERS 10000
 
-/* The number of the layer that name belongs to, and where it is written; false for none. */
+/* The number of the layer in a name, and its position; false for none. */
 static bool layer_of(size_t *layer, const char **digits, const char **rest, const char *name)
 {
     char *end;
@@ -64,7 +64,7 @@ static int read_map(struct peft_layers *l, const json_t *map, struct ckpt_arena 
     return l->n ? 0 : ckpt_fail(err, CKPT_EFORMAT, "layer_replication: no range");
 }
 
-/* Tensor i as often as its layer is used, under the numbers of those uses. */
+/* Add tensor i once for each use of its layer, with the number of that use. */
 static int add_uses(struct view *v, struct ckpt_tensors *list, const struct peft_layers *l,
                     size_t i, struct ckpt_err *err)
 {
@@ -127,7 +127,7 @@ static int replicate(struct ckpt_source **out, struct ckpt_source *base,
         rc = view_tie(v, &list, err);
     for (size_t i = 0; rc == 0 && i < list.n; i++)
         if (layer_of(&layer, &digits, &rest, list.item[i].name))
-            list.item[i].alias_of = i;          /* copies go ways of their own */
+            list.item[i].alias_of = i;          /* copies are independent */
     return view_finish(out, &view_plain_ops, v, &list, rc, err);
 }
 

@@ -32,17 +32,17 @@ const struct ckpt_format *peft_live_shards(const struct ckpt_place *place)
 
 /* -- names ----------------------------------------------------------------------------------- */
 
-/* What a name says of itself. */
+/* The parts of a name. */
 struct parts {
-    char        text[CKPT_MAX_NAME + 1];        /* as PEFT saves it */
+    char        text[CKPT_MAX_NAME + 1];        /* the name in PEFT's files */
     char        adapter[CKPT_MAX_NAME + 1];     /* "" where the name has none */
     bool        ours;                           /* of an adapter */
     bool        live;                           /* a factor with the adapter's name in its path */
-    bool        original;                       /* kept from before training, never saved */
-    const char *moment;                         /* "|exp_avg" behind the name, or "" */
+    bool        original;                       /* a copy from before training, never saved */
+    const char *moment;                         /* "|exp_avg" after the name, or "" */
 };
 
-/* What a component of a name is. */
+/* Meaning of a name's component. */
 enum word { FACTOR = 1, BEFORE = 2, LEAF = 4, COPY = 8, WRAPPER = 16, MAGNITUDE = 32 };
 
 static unsigned word_is(const char *s, size_t len)
@@ -67,7 +67,7 @@ static const char *after(const char *s, size_t len, const char *end)
     return s + len < end ? s + len + 1 : end;
 }
 
-/* The adapter's name at `at`, which stands between a factor and its "weight", or ends the name. */
+/* Take the adapter's name at `at`, between a factor and its "weight", or at the end of the name. */
 static const char *take_adapter(struct parts *p, const char *at, const char *end)
 {
     size_t len = strcspn(at, ".|");
@@ -79,7 +79,7 @@ static const char *take_adapter(struct parts *p, const char *at, const char *end
     return after(at, len, end);
 }
 
-/* Takes a tensor's name to pieces; name is at most CKPT_MAX_NAME bytes. */
+/* Split a tensor's name; name is at most CKPT_MAX_NAME bytes. */
 static void split(struct parts *p, const char *name)
 {
     const char *end = name + strcspn(name, "|"), *at = name;
@@ -102,7 +102,7 @@ static void split(struct parts *p, const char *name)
         if (is & COPY && strcspn(next, ".|") < (size_t)(end - next)) {
             p->ours = true;
             at = take_adapter(p, next, end);
-            continue;                   /* neither of the two is in the saved name */
+            continue;                   /* neither is in the saved name */
         }
         if (is & FACTOR) {
             p->ours = true;
@@ -137,10 +137,10 @@ struct finder {
     struct ckpt_arena     *arena;
     struct peft_live_list *out;
     struct ckpt_map       *taken;       /* names in out */
-    struct ckpt_map       *trained;     /* names that the shards' optimizer has; NULL: unknown */
+    struct ckpt_map       *trained;     /* names in the shards' optimizer; NULL: unknown */
     char                   adapter[CKPT_MAX_NAME + 1];
-    bool                   live;        /* of the source at hand: it has an adapter's name */
-    size_t                 frozen;      /* weights of the base that are left out */
+    bool                   live;        /* of the current source: it contains an adapter's name */
+    size_t                 frozen;      /* number of the base's weights left out */
     struct ckpt_err       *err;
 };
 
@@ -169,7 +169,7 @@ static int find_trained(struct finder *f, const struct ckpt_source *src)
     return rc;
 }
 
-/* A tensor that has no adapter's name: in a live state it is the base's, unless it was trained. */
+/* A tensor without an adapter's name: in a live state it is the base's, unless it was trained. */
 static bool is_kept(const struct finder *f, const char *name, const struct parts *p)
 {
     const char *bias = json_string_value(json_object_get(f->config, "bias"));

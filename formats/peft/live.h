@@ -1,8 +1,8 @@
 /*
- * peft/live - an adapter as a training program keeps it, under the names that PEFT saves it by.
+ * peft/live - an adapter in a training run's shards, listed under the names that PEFT saves.
  *
- * The shards of a run hold the state of the wrapped model: the adapter's name ("default") is a
- * part of every path, and the base's frozen weights may lie among them.
+ * The shards of a run hold the state of the wrapped model: every path contains the adapter's name
+ * ("default"), and the base's frozen weights may be among them.
  *
  *   <module>.lora_A.default.weight                      <module>.lora_A.weight
  *   <module>.lora_embedding_A.default                   <module>.lora_embedding_A
@@ -20,12 +20,12 @@
 
 #include "libckpt/format.h"
 
-/* Which format the shards beside an adapter_config.json are of; NULL where there are none. */
+/* The format of the shards beside an adapter_config.json; NULL where there are none. */
 const struct ckpt_format *peft_live_shards(const struct ckpt_place *place);
 
-/* A tensor of the adapter: index in one of the sources it was listed from. */
+/* A tensor of the adapter: its index in one of the given sources. */
 struct peft_live_item {
-    const char *name;           /* as PEFT saves it; of a moment "<name>|exp_avg" */
+    const char *name;           /* as PEFT saves it; for a moment "<name>|exp_avg" */
     size_t      source, index;
 };
 struct peft_live_list {
@@ -34,17 +34,17 @@ struct peft_live_list {
 };
 
 /*
- * The adapter's tensors of n sources; where several have a name the first one counts, and what
- * holds no elements (weights that were not gathered) is in none.  Memory is in arena.
- * CKPT_EUNSUPPORTED when there are several adapters or config is of another kind than LoRA;
- * CKPT_EFORMAT when there is none.
+ * The adapter's tensors of n sources; where several have a name the first one is used, and
+ * tensors without elements (weights that were not gathered) are ignored.  Memory is in arena.
+ * CKPT_EUNSUPPORTED when there are several adapters or config is not LoRA; CKPT_EFORMAT when
+ * there is no adapter.
  */
 int peft_live_find(struct peft_live_list *out, struct ckpt_source *const *source, size_t n,
                    const json_t *config, struct ckpt_arena *arena, struct ckpt_err *err);
 
 /*
- * Whether a tensor of that name is a wrapped model's: below PEFT's prefix, or a factor with an
- * adapter's name.  Plain <module>.lora_A.weight is not: models have such layers of their own.
+ * Whether a name is a tensor of a wrapped model: below PEFT's prefix, or a factor with an
+ * adapter's name.  Plain <module>.lora_A.weight is not: models can have layers of that name.
  */
 bool peft_live_is_adapter(const char *name);
 

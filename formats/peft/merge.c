@@ -11,9 +11,9 @@
  *   <module>.modules_to_save.*, .original_module.*    saved a second time beside <module>.*
  *   anything else                                     a whole copy of the tensor of that name
  *
- * all behind "base_model.model.".  A tensor that matches nothing is an error.  Factors of
- * convolutions are matrices of their first axis and all others.
- * Source: peft 0.21 utils/save_and_load.py, tuners/lora/layer.py, tuners/trainable_tokens.
+ * all after "base_model.model.".  A tensor that matches nothing is an error.  Factors of
+ * convolutions are matrices of their first axis and all others.  Source: peft 0.21
+ * utils/save_and_load.py, tuners/lora/layer.py, tuners/trainable_tokens.
  */
 #include <stdio.h>
 #include <string.h>
@@ -66,14 +66,14 @@ size_t peft_sibling(const struct peft_updates *m, const char *name, const char *
     return ckpt_source_find(m->adapter, other);
 }
 
-/* Whether module is the head of a base that has only the embedding it is tied to. */
+/* Whether module is the head of a base whose head is tied to its embedding. */
 static bool is_tied_head(const struct peft_updates *m, const char *module, const char *suffix)
 {
     return m->embedding != NONE && peft_module_ends(module, "lm_head") &&
            strcmp(suffix, ".weight") == 0;
 }
 
-/* The head's own tensor: it begins as the embedding's copy. */
+/* A tensor for the head: it starts as a copy of the embedding. */
 static struct ckpt_lora_update *new_head(struct peft_updates *m, const char *module)
 {
     char *as = ckpt_arena_printf(&m->arena, "%s.weight", module);
@@ -86,7 +86,7 @@ static struct ckpt_lora_update *new_head(struct peft_updates *m, const char *mod
     return peft_update_new(m, m->embedding, as);
 }
 
-/* The update of <module><suffix>, a new one. */
+/* The update of <module><suffix>, created if absent. */
 static struct ckpt_lora_update *update_of(struct peft_updates *m, const char *module,
                                           const char *suffix, size_t whose)
 {
@@ -104,7 +104,7 @@ static struct ckpt_lora_update *update_of(struct peft_updates *m, const char *mo
     return peft_update_check(m, base, whose) ? NULL : peft_update_new(m, base, NULL);
 }
 
-/* A whole copy of a tensor of u's: embeddings and heads may have another number of rows. */
+/* Set a full copy of u's tensor: embeddings and heads may have another number of rows. */
 static void set_own(struct peft_updates *m, struct ckpt_lora_update *u, size_t own,
                     const char *module)
 {
@@ -122,8 +122,8 @@ static void set_own(struct peft_updates *m, struct ckpt_lora_update *u, size_t o
 }
 
 /*
- * Whether W is [in, out].  The shapes say it; of a square matrix the base's family does, or else
- * fan_in_fan_out, which peft saves as the last module it looked at had it.
+ * Whether W is [in, out].  Shapes decide; for a square matrix the base's family does, or else
+ * fan_in_fan_out, which peft saves as of the last module it processed.
  */
 static bool orient(struct peft_updates *m, const struct ckpt_lora_update *u, const char *module)
 {
@@ -160,7 +160,7 @@ static int take_magnitude(struct peft_updates *m, struct ckpt_lora_update *u, co
     return 0;
 }
 
-/* The bias that B has with lora_bias: it belongs to the base's. */
+/* Take B's bias with lora_bias, which is added to the base's bias. */
 static int take_bias(struct peft_updates *m, const char *name, const char *tail,
                      const char *module, float scale)
 {
@@ -197,8 +197,8 @@ static int check_pair(struct peft_updates *m, const struct ckpt_tensor *a, size_
 }
 
 /*
- * Factor A, its partner and what else belongs to the module.  The out_proj of a
- * MultiheadAttention is wrapped twice: peft counts its update twice, in training as in merging.
+ * Take factor A, its partner, and other tensors of the module.  The out_proj of a
+ * MultiheadAttention is wrapped twice: peft applies its update twice, in training and in merging.
  */
 static int take_pair(struct peft_updates *m, size_t a, const char *tail, const char *partner,
                      bool embedding)
@@ -253,7 +253,7 @@ static int token_rows(int64_t **row, size_t *n, struct peft_updates *m, const ch
     return 0;
 }
 
-/* Rows of an embedding, of all names it has. */
+/* Replace rows of an embedding, under all its names. */
 static int take_tokens(struct peft_updates *m, size_t i, const char *tail)
 {
     const struct ckpt_tensor *t = peft_of_adapter(m, i);
@@ -289,8 +289,8 @@ static int take_tokens(struct peft_updates *m, size_t i, const char *tail)
 }
 
 /*
- * What peft saves beside a module's own tensors when the vocabulary grew: the copy that was
- * trained, under a name of its own and once more, and the one from before.
+ * Take the copies that peft saves when the vocabulary grew: the trained one, under two names, and
+ * the one from before.
  */
 static int take_again(bool *took, struct peft_updates *m, size_t i)
 {
@@ -319,7 +319,7 @@ static int take_again(bool *took, struct peft_updates *m, size_t i)
     return 0;
 }
 
-/* The head's copy of an embedding it is tied to, when the embedding's is the same. */
+/* Take the head's copy of a tied embedding, if it equals the embedding's. */
 static int take_tied_copy(bool *took, struct peft_updates *m, size_t i, const char *module,
                           const char *suffix)
 {
@@ -337,7 +337,7 @@ static int take_tied_copy(bool *took, struct peft_updates *m, size_t i, const ch
     return 0;
 }
 
-/* A tensor that is no factor: a whole copy of one of the base's. */
+/* Take a tensor that is not a factor: a full copy of one of the base's. */
 static int take_copy(struct peft_updates *m, size_t i)
 {
     static const char *const partners[] = {".lora_B.weight", ".lora_embedding_B",
@@ -373,7 +373,7 @@ static int take_copy(struct peft_updates *m, size_t i)
     return 0;
 }
 
-/* The head's factors repeat the embedding's when both were trained as one. */
+/* Skip the head's factors, which repeat the embedding's when both were trained as one. */
 static void skip_tied_head(struct peft_updates *m)
 {
     static const char head[] = "base_model.model.lm_head.";
@@ -404,7 +404,7 @@ static int take_factors(struct peft_updates *m, size_t i)
     return 0;
 }
 
-/* An embedding before its head, so that what is the same is seen to be. */
+/* Embeddings are taken before heads, so that equal copies are recognised. */
 static bool is_head(const struct peft_updates *m, size_t i)
 {
     return strncmp(peft_of_adapter(m, i)->name, "base_model.model.lm_head.", 25) == 0;
@@ -436,7 +436,7 @@ static int take_all(struct peft_updates *m)
 
 /* -- all together ---------------------------------------------------------------------------- */
 
-/* What a weight below 0 would take away must be something that was added. */
+/* A weight below 0 subtracts a delta: there must be a delta that was added. */
 static int check_weight(struct peft_updates *m, size_t before)
 {
     for (size_t k = before; m->weight < 0 && k < m->n; k++) {
@@ -480,7 +480,7 @@ static int take_adapter(struct peft_updates *m, const struct peft_adapter *a)
 }
 
 /*
- * Once the head stands for itself, what changed the embedding for both changes it too: rows of
+ * Once the head is untied, updates of the embedding that concern both apply to it too: rows of
  * tokens.
  */
 static int follow(struct peft_updates *m)

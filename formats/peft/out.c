@@ -6,7 +6,7 @@
 #include "formats/hf/dir_out.h"
 #include "formats/hf/side_files.h"
 
-/* PEFT finds its tensors by these names. */
+/* Check names, by which PEFT finds its tensors. */
 static int check_list(const struct ckpt_tensors *list, const json_t *config, struct ckpt_err *err)
 {
     static const char prefix[] = "base_model.model.";
@@ -40,7 +40,7 @@ static int begin(void *self, const struct ckpt_create_opts *opts, struct ckpt_er
     return rc || !opts->run ? rc : side_files_put_states(s->base.dir, opts->run, err);
 }
 
-/* A model's side files are not the adapter's. */
+/* A model's side files are not part of the adapter. */
 static int leave_extra(void *self, const struct ckpt_extra *e, struct ckpt_err *err)
 {
     (void)self;

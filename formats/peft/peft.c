@@ -16,9 +16,9 @@ static const struct kind { const char *file; const struct ckpt_format *format; }
     {"adapter_model.bin", &ckpt_format_torch},
 };
 
-/* Shards, if there are any, and what PEFT has saved: one of them at least. */
+/* Shards, if any, and files saved by PEFT: at least one of both. */
 struct peft {
-    struct ckpt_dir      *dir;          /* NULL: the shards have it */
+    struct ckpt_dir      *dir;          /* NULL: the shards own it */
     struct ckpt_source   *part[2];
     size_t                n;
     struct peft_live_list list;         /* tensor -> part and index there */
@@ -74,8 +74,8 @@ static const struct kind *kind_of(const struct ckpt_place *p)
 }
 
 /*
- * Shards that count: a DeepSpeed run has its 32-bit weights there, and rounded ones at most in
- * adapter_model; those of other programs are what adapter_model is.
+ * Shards that are used: a DeepSpeed run has its 32-bit weights there, while adapter_model has at
+ * most rounded ones; for other programs both are equal.
  */
 static const struct ckpt_format *shards_of(const struct ckpt_place *p)
 {
@@ -91,7 +91,7 @@ static int bid(const struct ckpt_place *p)
     return shards_of(p) ? 95 : !kind_of(p) ? 0 : peft_live_shards(p) ? 95 : 60;
 }
 
-/* What PEFT has saved, in place's directory. */
+/* Open the files that PEFT saved, in place's directory. */
 static int open_saved(struct peft *p, const struct ckpt_place *place, const struct kind *k,
                       struct ckpt_err *err)
 {
@@ -110,7 +110,7 @@ static int open_saved(struct peft *p, const struct ckpt_place *place, const stru
     return rc;
 }
 
-/* All of the only part, in its order and under its names. */
+/* List everything in the only part, in its order and under its names. */
 static int list_saved(struct peft *p, struct ckpt_err *err)
 {
     size_t n = ckpt_source_count(p->part[0]);
@@ -142,7 +142,7 @@ static int fill_list(struct ckpt_tensors *list, const struct peft *p, struct ckp
     return 0;
 }
 
-/* The facts of the shards, and which adapter it is. */
+/* The facts of the shards, and the adapter's name. */
 static json_t *facts(const struct peft *p, const struct ckpt_format *shards, json_t *config)
 {
     json_t *info = shards ? json_copy((json_t *)ckpt_source_info(p->part[0])) : json_object();

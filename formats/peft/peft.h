@@ -9,25 +9,25 @@
 /* Lists the adapter's own tensors under their names; info has "adapter_config". */
 extern const struct ckpt_format ckpt_format_peft;
 
-/* The directory of a source that this format opened, as long as it is open; NULL for shards. */
+/* The directory of a source opened by this format, valid as long as it is open; NULL for shards. */
 struct ckpt_dir *peft_source_dir(const struct ckpt_source *src);
 
 /* One of several adapters for one base. */
 struct peft_adapter {
     struct ckpt_source *source;
     const char         *name;           /* for messages */
-    double              weight;         /* share of its change that counts; 1: all */
+    double              weight;         /* factor of its delta; 1: all of it */
 };
 
 /*
- * base with the adapters folded in: W + sum of weight * (W' - W), where W' is what an adapter
- * alone gives (W + scale * (B @ A) for LoRA), range by range in bounded memory, rounded once to
- * the base's dtype.  Weights are those of PEFT's add_weighted_adapter with combination_type
- * "cat" or an exact "svd": the changes add up, without cross terms.  A weight below 0 takes a
- * change away again; adapters with whole copies, lengths (DoRA) or token rows have none.
- * Takes all sources, on failure too.
- * CKPT_EMISMATCH with both shapes when an adapter belongs to another base, or when one of its
- * tensors matches nothing; CKPT_EUNSUPPORTED names a kind of adapter that is not merged here.
+ * base with the adapters folded in: W + sum of weight * (W' - W), where W' is the result of one
+ * adapter alone (W + scale * (B @ A) for LoRA), range by range in bounded memory, rounded once to
+ * the base's dtype.  Weights are those of PEFT's add_weighted_adapter with combination_type "cat"
+ * or an exact "svd": deltas add up, without cross terms.  A weight below 0 subtracts a delta;
+ * adapters with full copies, magnitudes (DoRA) or token rows cannot have one.  Takes all sources,
+ * on failure too.  CKPT_EMISMATCH with both shapes when an adapter belongs to another base, or
+ * when one of its tensors matches nothing; CKPT_EUNSUPPORTED names a kind of adapter that cannot
+ * be merged here.
  */
 int peft_merge(struct ckpt_source **out, struct ckpt_source *base,
                const struct peft_adapter *adapter, size_t n, struct ckpt_err *err);

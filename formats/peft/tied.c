@@ -57,9 +57,8 @@ int peft_same_bytes(bool *same, struct ckpt_source *src, size_t i, size_t j,
 }
 
 /*
- * An embedding that changes alone leaves the head as it was: the head becomes a tensor of its
- * own.  Rows for tokens, adapters that were trained tied, and another number of tokens change
- * both, and the tie stays.
+ * If the embedding alone changes, the head must keep its values and becomes a tensor of its own.
+ * Token rows, adapters trained tied, and another vocabulary size change both, and the tie stays.
  */
 int peft_untie(struct peft_updates *m)
 {
@@ -114,7 +113,7 @@ static int set_number(struct ckpt_buf *text, json_t *info, const char *key, int6
     return set_member(text, info, key, number, json_integer(n), err);
 }
 
-/* The kinds of the layers, one by one, where the config lists them. */
+/* The types of the layers, one by one, if the config lists them. */
 static int set_layer_types(struct ckpt_buf *text, json_t *info, const struct peft_layers *l,
                            struct ckpt_err *err)
 {

@@ -1,6 +1,6 @@
 /*
- * peft/updates - what adapters change of a base, while it is being found out: shared by the rooms
- * that fold (peft_merge, peft_experts, peft_tied).
+ * peft/updates - the collected changes that adapters make to a base: shared by the files that
+ * fold (peft_merge, peft_experts, peft_tied).
  */
 #ifndef CKPT_FORMATS_PEFT_UPDATES_H
 #define CKPT_FORMATS_PEFT_UPDATES_H
@@ -17,31 +17,31 @@ struct peft_updates {
     struct ckpt_arena        arena;     /* names, rows */
     struct ckpt_err         *err;
     /* Of all adapters: */
-    size_t                   embedding; /* of a base without a head of its own, or NONE */
+    size_t                   embedding; /* of a base whose head is tied, or NONE */
     bool                     untied;    /* the head becomes a tensor of its own */
-    int64_t                  vocab;     /* rows that the embedding has now; 0: as before */
-    /* Of the adapter at hand: */
+    int64_t                  vocab;     /* new number of rows of the embedding; 0: unchanged */
+    /* Of the current adapter: */
     struct ckpt_source      *adapter;
     size_t                   from;      /* which */
     float                    weight;
     struct peft_config       config;
-    size_t                  *of_base;   /* [base] its update in place, or NONE */
-    bool                    *taken;     /* [adapter] tensors that are accounted for */
+    size_t                  *of_base;   /* [base] the update of each tensor, or NONE */
+    bool                    *taken;     /* [adapter] tensors that were used */
     bool                     square, transposed;    /* see orient in peft_merge */
-    bool                     tied_copy; /* the head's copy is the embedding's */
+    bool                     tied_copy; /* its copy of the head is the embedding's */
 };
 
-/* Tensor i of the adapter at hand. */
+/* Tensor i of the current adapter. */
 static inline const struct ckpt_tensor *peft_of_adapter(const struct peft_updates *m, size_t i)
 {
     return ckpt_source_tensor(m->adapter, i);
 }
 
-/* CKPT_EMISMATCH, naming whose, when the base's tensor has an update already. */
+/* CKPT_EMISMATCH, with its owner, when the base's tensor has an update already. */
 int peft_update_check(const struct peft_updates *m, size_t base, size_t whose);
-/* An update that changes nothing yet, valid until the next; NULL without memory. */
+/* A new update without any change yet, valid until the next; NULL when out of memory. */
 struct ckpt_lora_update *peft_update_new(struct peft_updates *m, size_t base, const char *as);
-/* <module><suffix> of the adapter, where name is <module><tail>; NONE when absent. */
+/* Index of <module><suffix> in the adapter, given name <module><tail>; NONE when absent. */
 size_t peft_sibling(const struct peft_updates *m, const char *name, const char *tail,
                     const char *suffix);
 bool peft_ends(const char *s, const char *tail);

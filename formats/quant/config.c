@@ -13,7 +13,7 @@
 static const char *const keys[] = {"quantization_config", "compression_config", "quantization"};
 #define N_KEYS (sizeof keys / sizeof keys[0])
 
-/* Files of libraries that wrote their own; the method each stands for. */
+/* Files of libraries with their own settings file, and the method of each. */
 static const struct {
     const char *file, *method;
 } side[] = {
@@ -66,7 +66,7 @@ static int read_blocks(struct quant_config *c, const json_t *q, const char *key,
     return ckpt_fail(err, CKPT_EFORMAT, "%s: two numbers wanted", key);
 }
 
-/* -1 and 0 stand for a whole row. */
+/* -1 and 0 mean a whole row. */
 static int read_group(struct quant_config *c, const json_t *q, const char *key,
                       struct ckpt_err *err)
 {
@@ -78,7 +78,8 @@ static int read_group(struct quant_config *c, const json_t *q, const char *key,
     return n == -1 || n == 0 ? 0 : add_block(c, key, 1, n, err);
 }
 
-/* compressed-tensors: a scheme for each set of layers.  Which set a layer is in shows in shapes. */
+/* compressed-tensors: a scheme for each set of layers.  Shapes show which set a layer belongs
+ * to. */
 static int read_schemes(struct quant_config *c, const json_t *q, struct ckpt_err *err)
 {
     const char *name;
@@ -98,7 +99,7 @@ static int read_schemes(struct quant_config *c, const json_t *q, struct ckpt_err
     return 0;
 }
 
-/* What says how the codes lie; libraries have a key each. */
+/* Read the layout of codes, for which each library has its own key. */
 static void read_format(struct quant_config *c, const json_t *q)
 {
     static const char *const says[] = {"format", "checkpoint_format", "quant_algo", "version",
@@ -173,7 +174,7 @@ static int read_config(struct quant_config *c, const json_t *config, struct ckpt
         q = description(text, &key);
     if (!q)
         return 0;
-    /* MLX repeats its own under the other key, without a method. */
+    /* MLX repeats its description under the other key, without a method. */
     outer = json_object_get(config, "quantization");
     if (json_object_size(outer) > 0 && !json_object_get(q, "quant_method"))
         return read_description(c, outer, "mlx", err) ? ckpt_err_in(err, "quantization") : 0;
@@ -224,7 +225,7 @@ bool quant_config_strip(json_t *config)
     return drop_keys(json_object_get(config, "text_config")) || any;
 }
 
-/* The facts of src, whose copy of config.json says nothing of it either; a new reference. */
+/* The facts of src without the description in their copy of config.json; a new reference. */
 static json_t *facts_without(const struct ckpt_source *src)
 {
     json_t *info = json_copy((json_t *)ckpt_source_info(src)), *config;
@@ -237,7 +238,7 @@ static json_t *facts_without(const struct ckpt_source *src)
     return info;
 }
 
-/* *src with another config.json, or without one of its files (value NULL). */
+/* Replace config.json of *src, or drop one of its files (value NULL). */
 static int replace(struct ckpt_source **src, const char *name, const json_t *value,
                    struct ckpt_err *err)
 {

@@ -7,7 +7,7 @@
 
 #define BY_ITS_OWN "load it with its own library and save plain weights from there"
 
-/* In the order in which they are looked at: the format of a method goes before the method. */
+/* In order of precedence: a method's format comes before the method. */
 static const struct quant_kind rows[] = {
     {"bitsandbytes", NULL, "bitsandbytes", true, NULL},
     {"fp8", NULL, "FP8 with block scales", true, NULL},
@@ -55,7 +55,7 @@ static const struct quant_kind unknown = {
     "", NULL, "a library that is not known here", false, BY_ITS_OWN,
 };
 
-/* Layouts that are not read, by the tensors that only they have. */
+/* Layouts that are not read, recognised by tensors that only they have. */
 static const struct {
     const char *tail, *beside;          /* "Y" tail, and "Y" beside; NULL: tail alone */
     const char *method, *format;
@@ -89,7 +89,7 @@ const struct quant_kind *quant_kind_of(const struct quant_config *c)
     return row_of(c->method, c->format);
 }
 
-/* Whole words of codes with an offset for each group: X U32, X's "scales" and "biases". */
+/* U32 words of codes with an offset per group: X, with "scales" and "biases" beside it. */
 static bool is_mlx(const struct ckpt_source *src, const struct ckpt_tensor *t, size_t n)
 {
     return t->dtype == CKPT_U32 && n > 7 && strcmp(t->name + n - 7, ".weight") == 0 &&

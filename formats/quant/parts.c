@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_GRID    ((int64_t)1 << 22)  /* scales of a row of blocks: they are held at once */
-#define MAX_COLUMNS ((int64_t)1 << 24)  /* where each has a group of its own: held too */
-#define MAX_GROUPS  ((int64_t)1 << 17)  /* of a transposed matrix */
+#define MAX_GRID    ((int64_t)1 << 22)  /* most scales in a row of blocks, which are held at once */
+#define MAX_COLUMNS ((int64_t)1 << 24)  /* most columns with a group index each: held too */
+#define MAX_GROUPS  ((int64_t)1 << 17)  /* groups of a transposed matrix */
 
 /* -- names ----------------------------------------------------------------------------------- */
 
@@ -53,7 +53,7 @@ enum quant_how quant_how_of(const struct ckpt_source *src, size_t i)
     return QUANT_GPTQ;
 }
 
-/* Scales of activations and of the cache of keys and values: not of weights. */
+/* Whether scales are of activations or of the KV cache, not of weights. */
 static bool is_of_activations(const char *name)
 {
     static const char *const tails[] = {
@@ -70,7 +70,7 @@ static bool is_of_activations(const char *name)
 
 /* -- shapes ---------------------------------------------------------------------------------- */
 
-/* CKPT_EFORMAT for a tensor beside the codes whose shape or dtype does not fit. */
+/* CKPT_EFORMAT for a tensor beside the codes with the wrong shape or dtype. */
 static int misfit(const struct ckpt_source *src, size_t i, const char *wanted,
                   struct ckpt_err *err)
 {
@@ -82,7 +82,7 @@ static int misfit(const struct ckpt_source *src, size_t i, const char *wanted,
                      wanted);
 }
 
-/* Scales give the dtype of values where they are of 16 bits themselves. */
+/* 16-bit scales determine the dtype of values. */
 static int take_scale(struct quant_part *p, const struct ckpt_source *src,
                       const struct quant_config *config, struct ckpt_err *err)
 {
@@ -102,7 +102,8 @@ static bool blocks_fit(const struct quant_part *p, int64_t rows, int64_t columns
            quant_blocks(p->columns, columns) == p->grid[1];
 }
 
-/* How many elements share a scale follows from the counts, or is one of the sizes told. */
+/* The number of elements per scale follows from the counts, or is one of the sizes in the
+ * config. */
 static int find_blocks(struct quant_part *p, const struct ckpt_source *src,
                        const struct quant_config *config, struct ckpt_err *err)
 {
@@ -135,7 +136,7 @@ static int find_blocks(struct quant_part *p, const struct ckpt_source *src,
     return 0;
 }
 
-/* The grid that a scale's shape tells, of the matrices that p's shape tells. */
+/* The grid of a scale's shape, for the matrices of p's shape. */
 static int find_grid(struct quant_part *p, const struct ckpt_source *src,
                      const struct quant_config *config, struct ckpt_err *err)
 {
@@ -213,7 +214,7 @@ static int read_shape(struct quant_part *p, struct ckpt_source *src, size_t i,
     return 0;
 }
 
-/* Bits a code: those that were told, else what gives so many words a row. */
+/* Bits per code: from the config, or from the number of words per row. */
 static unsigned bits_of_words(const struct quant_config *config, int64_t columns, int64_t words)
 {
     const int64_t choice[] = {config->bits, 4, 8, 2};
@@ -356,7 +357,7 @@ static int words(struct quant_part *p, const struct ckpt_source *src,
 
 /* -- the list -------------------------------------------------------------------------------- */
 
-/* Codes of a quantised checkpoint that nothing gives a scale. */
+/* Refuse codes without a scale in a quantised checkpoint. */
 static int plain(const struct ckpt_tensor *t, struct ckpt_err *err)
 {
     if (t->shape.rank < 2 || (!is_f8(t->dtype) && t->dtype != CKPT_I8))
@@ -383,7 +384,7 @@ static int one(struct quant_part *p, struct ckpt_source *src, size_t i,
     return rc ? ckpt_err_in(err, "tensor %s", t->name) : 0;
 }
 
-/* Tensors that a packed one has taken are not seen. */
+/* Mark tensors that belong to a packed one: they are not listed. */
 static void mark(bool *taken, const struct ckpt_source *src, const struct quant_part *p)
 {
     const size_t parts[] = {p->scale, p->zero, p->order};
@@ -413,7 +414,7 @@ int quant_parts(struct quant_seen_list *out, struct ckpt_source *src,
             struct quant_part *p = &part[out->n];
             bool codes = quant_how_of(src, i) != QUANT_PLAIN;
 
-            /* First all that is packed, which tells what belongs to it; then the rest. */
+            /* First everything packed, which determines the parts; then the rest. */
             if (pass == 0 ? !codes
                           : taken[i] || is_of_activations(ckpt_source_tensor(src, i)->name))
                 continue;

@@ -1,7 +1,7 @@
 /*
- * quant/parts - which tensors of a source are packed, how they lie, and what belongs to each.
+ * quant/parts - which tensors of a source are packed, their layouts, and the parts of each.
  *
- * One element a code, rows as they are ("scaled"):
+ * One code per element, rows in order ("scaled"):
  *   X  F8 [.., rows, columns]; X_scale_inv, X_scale (or for X = Y.weight also Y.scale as
  *      DeepSeek's convert.py and Y.scale_weight as ComfyUI write it): one for all; one a row;
  *      [.., ceil(rows / a), ceil(columns / b)] for blocks of a x b elements, those at the edges
@@ -23,7 +23,7 @@
  *          eight outputs a word, in the order 0 2 4 6 1 3 5 7
  *
  * A value is (code - zero) * scale in F32, rounded once: products of 8 and 16 bits are exact in
- * F32, so this is also what libraries get that compute in the scales' own dtype.
+ * F32, so libraries that compute in the scales' own dtype get the same.
  *
  * Sources: DeepSeek-V3 inference/kernel.py and fp8_cast_bf16.py; transformers 5.23
  * integrations/finegrained_fp8.py; compressed-tensors 0.20 compressors/{naive_quantized,
@@ -42,17 +42,17 @@ enum quant_how { QUANT_PLAIN, QUANT_SCALED, QUANT_PACKED, QUANT_GPTQ, QUANT_AWQ 
 struct quant_part {
     struct quant_seen seen;
     enum quant_how    how;
-    size_t            scale, zero, order;           /* tensors of the source */
+    size_t            scale, zero, order;           /* indices of tensors in the source */
     int64_t           rows, columns;                /* of one matrix; shape may have several */
     int64_t           block[2];                     /* elements that share a scale */
     int64_t           grid[2];                      /* scales of one matrix */
-    unsigned          bits;                         /* of a code in words */
-    unsigned          less;                         /* a zero in words is stored less this */
+    unsigned          bits;                         /* bits of a code in words */
+    unsigned          less;                         /* a zero in words is stored minus this */
 };
 
-/* How tensor i is packed, by its name, its dtype and the names beside it. */
+/* How tensor i is packed, judged by its name, its dtype and the names beside it. */
 enum quant_how quant_how_of(const struct ckpt_source *src, size_t i);
-/* All tensors as they are seen, in their order, checked. */
+/* List all tensors of the view, in order, and check their parts. */
 int quant_parts(struct quant_seen_list *out, struct ckpt_source *src,
                 const struct quant_config *config, struct ckpt_err *err);
 

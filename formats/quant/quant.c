@@ -11,7 +11,7 @@
 
 /* -- what it is ------------------------------------------------------------------------------ */
 
-/* A matrix of what no model computes with as it is. */
+/* Whether it is a matrix of a dtype that no model computes with. */
 static bool has_codes(const struct ckpt_tensor *t)
 {
     static const enum ckpt_dtype codes[] = {
@@ -25,7 +25,7 @@ static bool has_codes(const struct ckpt_tensor *t)
     return false;
 }
 
-/* The row of the table, and how many tensors are packed. */
+/* The row of the table, and the number of packed tensors. */
 static int find(const struct quant_kind **kind, size_t *n, struct quant_config *config,
                 const struct ckpt_source *src, struct ckpt_err *err)
 {
@@ -85,7 +85,7 @@ int quant_tell(struct quant_told *out, const struct ckpt_source *src, struct ckp
 
 /* -- the view -------------------------------------------------------------------------------- */
 
-/* Named and refused. */
+/* Refuse, naming the library and its layout. */
 static int refuse(const struct quant_kind *kind, const struct quant_config *config,
                   struct ckpt_err *err)
 {

@@ -7,23 +7,23 @@
 
 #include "libckpt/convert.h"
 
-#define PIECE 32768             /* codes read at once */
-#define STEP  4096              /* values worked out at once: they stay in the first cache */
-#define WORDS 1024              /* words or numbers read at once */
+#define PIECE 32768             /* codes read at a time */
+#define STEP  4096              /* values computed at a time: they fit in the L1 cache */
+#define WORDS 1024              /* words or numbers read at a time */
 
-/* What one call holds. */
+/* State of one call. */
 struct reader {
     struct ckpt_source      *src;
     const struct quant_part *p;
-    float    value_of[256];     /* of each code, before zero and scale */
-    int64_t  at;                /* which row of the grid lies in scale and zero, or -1 */
+    float    value_of[256];     /* value of each code, before zero and scale */
+    int64_t  at;                /* row of the grid in scale and zero, or -1 */
     float   *scale, *zero;      /* [grid columns]; zero NULL: there are none */
     int32_t *order;             /* [columns], or NULL */
-    bool     e4m3;              /* codes of that type, and a processor that is fast with them */
+    bool     e4m3;              /* F8_E4M3 codes, on a processor with fast conversion */
     unsigned char *codes;       /* [PIECE] */
 };
 
-/* Zeros that lie in words down the rows: those of row r. */
+/* Zeros packed in words down the rows: those of row r. */
 static int read_packed_zeros(struct reader *r, int64_t row, struct ckpt_err *err)
 {
     const struct quant_part *p = r->p;
@@ -44,7 +44,7 @@ static int read_packed_zeros(struct reader *r, int64_t row, struct ckpt_err *err
     return 0;
 }
 
-/* Row `row` of the grid of all matrices. */
+/* Load row `row` of the grid of all matrices. */
 static int load_grid(struct reader *r, int64_t row, struct ckpt_err *err)
 {
     const struct quant_part *p = r->p;
@@ -124,10 +124,9 @@ static void end(struct reader *r)
 }
 
 /*
- * F8_E4M3 times a scale, eight at once, the same bits as the loop over value_of: seven bits moved
- * to where F16 has its exponent are the value over 256, subnormals included; all ones are NaN,
- * whose bits are those of half.h.
- * Gives how many were done.
+ * F8_E4M3 times a scale, eight at once, the same bits as the loop over value_of: the seven bits,
+ * shifted to F16's exponent and mantissa, are the value / 256, subnormals included; all ones are
+ * NaN, with the bits of half.h.  Returns how many were done.
  */
 __attribute__((target("avx2,f16c"))) static int64_t scale_e4m3(float *value,
                                                                const unsigned char *code,
@@ -151,7 +150,7 @@ __attribute__((target("avx2,f16c"))) static int64_t scale_e4m3(float *value,
     return i;
 }
 
-/* Values of columns [c, c + n) of the row whose grid is loaded, from a code a byte. */
+/* Values of columns [c, c + n) of the row whose grid is loaded, from one code per byte. */
 static void work_out(float *value, const struct reader *r, const unsigned char *code, int64_t c,
                      int64_t n)
 {
@@ -174,7 +173,7 @@ static void work_out(float *value, const struct reader *r, const unsigned char *
     }
 }
 
-/* The codes of columns [c, c + n) of a row that lies in words, one a byte. */
+/* Unpack the codes of columns [c, c + n) of a row of words, one per byte. */
 static int unpack(struct reader *r, int64_t row, int64_t c, int64_t n, unsigned char *code,
                   struct ckpt_err *err)
 {
@@ -193,7 +192,7 @@ static int unpack(struct reader *r, int64_t row, int64_t c, int64_t n, unsigned 
     return 0;
 }
 
-/* n codes from element `at` on, of one row when they lie in words; *code is where they are. */
+/* Read n codes from element `at` on, of one row when they are in words; *code points to them. */
 static int read_codes(struct reader *r, int64_t at, int64_t n, struct ckpt_err *err)
 {
     return r->p->how == QUANT_PACKED
@@ -201,7 +200,7 @@ static int read_codes(struct reader *r, int64_t at, int64_t n, struct ckpt_err *
                : ckpt_source_read(r->src, r->p->seen.codes, at, n, r->codes, err);
 }
 
-/* Codes that were read, as values of p->seen.dtype. */
+/* Convert codes that were read to values of p->seen.dtype. */
 static int convert(struct reader *r, int64_t at, int64_t n, unsigned char *dst,
                    struct ckpt_err *err)
 {

@@ -9,25 +9,25 @@
 #include "formats/quant/read.h"
 #include "libckpt/convert.h"
 
-#define MAX_STRIP 1024                  /* outputs of a strip: a page of the file in each read */
-#define STRIP_SCALES ((int64_t)1 << 20) /* scales of a strip that are held */
+#define MAX_STRIP 1024                  /* outputs of a strip: a page of the file per read */
+#define STRIP_SCALES ((int64_t)1 << 20) /* most scales held for a strip */
 #define TILE 256                        /* inputs of a tile */
 
-/* Where AWQ packs output 0 .. 7 of a word. */
+/* AWQ's position of outputs 0 .. 7 in a word. */
 static const unsigned char awq_place[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 
 struct strip {
     struct ckpt_source      *src;
     const struct quant_part *p;
-    int64_t   first, n;         /* its outputs; begins and ends with whole words of zeros */
+    int64_t   first, n;         /* its outputs; begins and ends at whole words of zeros */
     float    *scale, *zero;     /* [groups, n] */
     int32_t  *order;            /* [inputs], or NULL */
     uint32_t *words;            /* of a tile, or of a row of zeros */
-    int64_t   start, count;     /* what was asked for */
+    int64_t   start, count;     /* the requested range */
     unsigned char *dst;
 };
 
-/* Code number i of a row of words that begins with a whole one. */
+/* Code i of a row of words that starts at a whole word. */
 static inline unsigned code_of(const uint32_t *word, int64_t i, unsigned bits, bool awq)
 {
     unsigned per = 32 / bits, place = (unsigned)(i % per);
@@ -35,7 +35,7 @@ static inline unsigned code_of(const uint32_t *word, int64_t i, unsigned bits, b
     return word[i / per] >> (awq ? awq_place[place] : place) * bits & ((1u << bits) - 1);
 }
 
-/* Scales and zeros of all groups, for the strip's outputs. */
+/* Load scales and zeros of all groups, for the strip's outputs. */
 static int load_groups(struct strip *s, struct ckpt_err *err)
 {
     const struct quant_part *p = s->p;
@@ -56,7 +56,7 @@ static int load_groups(struct strip *s, struct ckpt_err *err)
     return 0;
 }
 
-/* The words of inputs [k, k + n) for the strip's outputs. */
+/* Load the words of inputs [k, k + n) for the strip's outputs. */
 static int load_tile(struct strip *s, int64_t k, int64_t n, struct ckpt_err *err)
 {
     const struct quant_part *p = s->p;
@@ -73,7 +73,7 @@ static int load_tile(struct strip *s, int64_t k, int64_t n, struct ckpt_err *err
     return 0;
 }
 
-/* Inputs [k, k + n) of output o of the strip, from the tile. */
+/* Dequantise inputs [k, k + n) of output o of the strip, from the tile. */
 static void work_out(float *value, const struct strip *s, int64_t o, int64_t k, int64_t n)
 {
     const struct quant_part *p = s->p;
@@ -91,7 +91,7 @@ static void work_out(float *value, const struct strip *s, int64_t o, int64_t k, 
     }
 }
 
-/* The part of output row o from input k on that was asked for, as values into dst. */
+/* Write the requested part of output row o, from input k on, as values into dst. */
 static void put_row(const struct strip *s, int64_t o, int64_t k, int64_t n)
 {
     const struct quant_part *p = s->p;
@@ -125,7 +125,7 @@ static int read_strip(struct strip *s, struct ckpt_err *err)
     return 0;
 }
 
-/* Outputs of a strip: as many as scales leave memory for, in whole words. */
+/* Outputs of a strip: as many as the limit of scales allows, in whole words. */
 static int64_t strip_size(const struct quant_part *p)
 {
     int64_t n = STRIP_SCALES / p->grid[0];

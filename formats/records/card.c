@@ -10,11 +10,12 @@
 #include "libckpt/log.h"
 
 #define MAX_README ((uint64_t)16 << 20)
-#define MAX_PARTS  64               /* names of a path or a pattern */
+#define MAX_PARTS  64               /* most components of a path or a pattern */
 
 /* -- patterns --------------------------------------------------------------------------------- */
 
-/* Where each name of a path begins, and after the last its end; false when there are too many. */
+/* Find the start of each component of a path, and the end of the last; false when there are too
+ * many. */
 static bool names_of(const char *path, const char *name[MAX_PARTS + 1], size_t *n)
 {
     *n = 0;
@@ -45,7 +46,7 @@ static bool name_matches(const char *pattern, size_t n_pattern, const char *name
 bool card_matches(const char *pattern, const char *path)
 {
     const char *p[MAX_PARTS + 1], *s[MAX_PARTS + 1];
-    bool reach[MAX_PARTS + 1] = {true};     /* the pattern so far matches so many names */
+    bool reach[MAX_PARTS + 1] = {true};     /* reach[k]: the pattern so far matches k components */
     size_t n_p, n_s;
 
     if (!names_of(pattern, p, &n_p) || !names_of(path, s, &n_s))
@@ -55,7 +56,7 @@ bool card_matches(const char *pattern, const char *path)
         bool all = len == 2 && memcmp(p[i], "**", 2) == 0;
 
         if (all) {
-            /* Any number of folders, none is one too; after the last "/" at least a file. */
+            /* "**" matches any number of folders, also none; after the last "/" at least a file. */
             bool from_before = false;
 
             for (size_t k = 0; k <= n_s; k++) {
@@ -114,7 +115,7 @@ static yaml_node_t *member(struct card *c, const yaml_node_t *map, const char *k
     return NULL;
 }
 
-/* A path without the "./" in front, whose slashes may be several. */
+/* A path without leading "./", and after repeated slashes. */
 static const char *below_here(const char *path)
 {
     while (strncmp(path, "./", 2) == 0) {
@@ -181,7 +182,7 @@ static int read_files(struct card *c, struct card_config *config, const yaml_nod
     return 0;
 }
 
-/* What is there and makes no difference here, or is looked at. */
+/* Note keys that make no difference here, or are unknown. */
 static void tell_unknown(struct card *c, const char *name, const yaml_node_t *map)
 {
     static const char *const known[] = {"config_name", "default", "data_dir", "data_files",

@@ -11,17 +11,17 @@
 #include "libckpt/base/json.h"
 #include "libckpt/io/path.h"
 
-#define MAX_DEPTH 6             /* folders below the one that was named */
+#define MAX_DEPTH 6             /* depth below the named folder */
 #define MAX_DIRS  4096
 
-/* What files of data are named, the kind that wins a tie first. */
+/* Suffixes of data files; in a tie the first kind wins. */
 static const char *const kinds[][2] = {
     {".parquet", NULL}, {".jsonl", ".ndjson"}, {".json", NULL}, {".csv", NULL}, {".tsv", NULL},
     {".arrow", NULL}, {".txt", NULL}, {".npy", ".idx"},
 };
 #define N_KINDS (sizeof kinds / sizeof *kinds)
 
-/* Of a name without what compression adds to it; N_KINDS for no data. */
+/* Kind of a name without its compression suffix; N_KINDS: not data. */
 static size_t kind_of(const char *path)
 {
     static const char *const not_data[] = {"config.json", "dataset_info.json", "state.json",
@@ -66,7 +66,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The data files below dir by path, of all kinds; none is no error. */
+/* List the data files of all kinds below dir by path; an empty list is no error. */
 static int list_tree(struct ckpt_dir *dir, const char ***name, size_t *n,
                      struct ckpt_arena *arena, struct ckpt_err *err)
 {
@@ -104,7 +104,7 @@ static int list_tree(struct ckpt_dir *dir, const char ***name, size_t *n,
     return rc;
 }
 
-/* Only the kind that most files are of, as datasets picks one reader for a folder. */
+/* Keep only the kind of most files, as datasets uses one reader per folder. */
 static void keep_kind(const char **name, size_t *n)
 {
     size_t count[N_KINDS + 1] = {0}, best = 0, kept = 0;
@@ -120,7 +120,7 @@ static void keep_kind(const char **name, size_t *n)
     *n = kept;
 }
 
-/* Only the files of a split; without one all must be of one split. */
+/* Keep only the files of a split; without a split, all must be of one. */
 static int keep_split(const char *path, const char **name, size_t *n, const char *split,
                       struct ckpt_err *err)
 {
@@ -204,7 +204,7 @@ static int list_saved(struct ckpt_dir *dir, const char ***name, size_t *n,
     return rc;
 }
 
-/* dataset_dict.json: {"splits": [...]}, each a folder beside it; *dir becomes that of split. */
+/* Enter the split's folder, as listed in dataset_dict.json: {"splits": [...]}; *dir becomes it. */
 static int enter_split(struct ckpt_dir **dir, const char *path, const char *split,
                        struct ckpt_err *err)
 {
@@ -241,7 +241,7 @@ out:
     return rc;
 }
 
-/* The files of a split that a configuration's patterns mean; without one there must be one. */
+/* The split to use of a configuration's; if none is named, there must be only one. */
 static int config_split(const char **split, const struct card_config *config, const char *path,
                         struct ckpt_err *err)
 {
@@ -272,7 +272,7 @@ static int config_split(const char **split, const struct card_config *config, co
     return rc;
 }
 
-/* Those of all[n_all] that a pattern means, or the file that it is. */
+/* Add those of all[n_all] that match a pattern, or the file it names. */
 static int add_matches(struct ckpt_dir *dir, const char ***name, size_t *n, size_t *cap,
                        const char *const *all, size_t n_all, const char *pattern,
                        struct ckpt_arena *arena, struct ckpt_err *err)
@@ -295,7 +295,7 @@ static int add_matches(struct ckpt_dir *dir, const char ***name, size_t *n, size
                                        pattern);
 }
 
-/* The files that a configuration of README.md means. */
+/* List the files of a configuration in README.md. */
 static int list_config(struct ckpt_dir *dir, const struct card_config *config, const char *path,
                        const char *split, const char ***name, size_t *n,
                        struct ckpt_arena *arena, struct ckpt_err *err)

@@ -6,7 +6,7 @@
 
 #define SCAN_BYTES ((size_t)1 << 20)
 
-/* Where the scan stands. */
+/* State of the scan. */
 struct scan {
     struct lines *l;
     uint64_t      begin;            /* of the line being read */
@@ -32,7 +32,7 @@ static int end_line(struct scan *s, uint64_t next, struct ckpt_err *err)
     return 0;
 }
 
-/* n bytes that lie at offset. */
+/* Scan n bytes from offset. */
 static int scan_block(struct scan *s, const unsigned char *b, size_t n, uint64_t offset,
                       struct ckpt_err *err)
 {
@@ -43,7 +43,7 @@ static int scan_block(struct scan *s, const unsigned char *b, size_t n, uint64_t
         const unsigned char *eol = memchr(b + i, '\n', n - i);
         size_t end = eol ? (size_t)(eol - b) : n;
 
-        /* Stops at the line's first visible byte, so each byte is looked at once or twice. */
+        /* Stops at the line's first visible byte, so that each byte is examined at most twice. */
         for (; s->blank && i < end; i++)
             s->blank = is_blank(b[i]);
         if (eol && (rc = end_line(s, offset + end + 1, err)) != 0)
@@ -89,7 +89,7 @@ void lines_close(void *self)
 
 int64_t lines_count(void *self) { return ((struct lines *)self)->n; }
 
-/* The bytes of line i; free them. */
+/* Read the bytes of line i; the caller frees them. */
 static int read_line(const struct lines *l, int64_t i, char **out, size_t *len,
                      struct ckpt_err *err)
 {
@@ -110,14 +110,14 @@ static int read_line(const struct lines *l, int64_t i, char **out, size_t *len,
         return ckpt_nomem(err, n + 1);
     if (n > 0 && (rc = ckpt_file_read_at(l->file, *out, n, begin, err)) != 0)
         return rc;
-    /* Lines that were skipped may follow. */
+    /* Skipped lines may follow. */
     eol = memchr(*out, '\n', n);
     n = eol ? (size_t)(eol - *out) : n;
     *len = n > 0 && (*out)[n - 1] == '\r' ? n - 1 : n;
     return 0;
 }
 
-/* The number of line i in the file, from 1: counted anew, for messages. */
+/* The number of line i in the file, from 1: computed again, for messages only. */
 static int64_t number_of(const struct lines *l, int64_t i)
 {
     struct ckpt_err ignored = {0};

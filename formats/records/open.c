@@ -1,4 +1,4 @@
-/* records/open - chooses the reader for a path or a list of paths, see record.h. */
+/* records/open - choose the reader for a path or a list of paths, see record.h. */
 #include <assert.h>
 #include <glob.h>
 #include <limits.h>
@@ -18,7 +18,7 @@
 #include "libckpt/io/spool.h"
 
 #define MAX_FILES 65536     /* each keeps a descriptor */
-#define HEAD      4096      /* bytes that readers see before they bid */
+#define HEAD      4096      /* bytes that readers get to bid */
 #define PIECE     ((size_t)1 << 20)     /* bytes that are hashed at once */
 
 static const struct record_ops *const rows[] = {
@@ -31,8 +31,8 @@ struct part {
     const struct record_ops *ops;
     void                    *self;
     char                    *name;
-    int64_t                  first;     /* record number of its first record */
-    unsigned char            id[16];    /* of the file, when that is wanted */
+    int64_t                  first;     /* index of its first record */
+    unsigned char            id[16];    /* of the file, if requested */
 };
 
 /* Records at [first, first + n) of all that the files hold. */
@@ -45,10 +45,11 @@ struct records {
     int64_t                    count;   /* of the views */
     struct view                view[SPLIT_MAX_PARTS];
     size_t                     n_view;
-    int64_t                    begin, stride;   /* record i is begin + i * stride of the views */
-    const struct records_opts *opts;    /* while files are opened */
-    const char                *split;   /* whose files are opened, or NULL */
-    unsigned char              id[16];  /* of how files are read, when that is wanted */
+    int64_t                    begin, stride;   /* record i is number begin + i * stride of the
+                                                   views */
+    const struct records_opts *opts;    /* valid while files are opened */
+    const char                *split;   /* split of the files being opened, or NULL */
+    unsigned char              id[16];  /* of the options of reading, if requested */
     bool                       has_id;
 };
 
@@ -61,7 +62,7 @@ static int read_head(struct ckpt_file *file, unsigned char head[HEAD], size_t *n
     return *n ? ckpt_file_read_at(file, head, *n, 0, err) : 0;
 }
 
-/* What is compressed, unpacked; *file is then another. */
+/* Unpack a compressed file; *file is then another. */
 static int unpack(struct ckpt_file **file, struct ckpt_err *err)
 {
     const char *dir = getenv("TMPDIR");
@@ -79,7 +80,7 @@ static int unpack(struct ckpt_file **file, struct ckpt_err *err)
     return ckpt_spool_file(file, packed, dir && *dir ? dir : NULL, err);
 }
 
-/* name: without what says how it was compressed. */
+/* name: without its compression suffix. */
 static int choose(const struct record_ops **out, const char *name, struct ckpt_file *file,
                   struct ckpt_err *err)
 {
@@ -151,7 +152,7 @@ int64_t records_int(const unsigned char *bytes, size_t width, bool is_signed)
     return (int64_t)v;
 }
 
-/* A file on this host by its place, size and time; another by its bytes. */
+/* Identify a local file by path, size and time; a remote one by its bytes. */
 static int file_id(unsigned char id[16], struct ckpt_file *file, struct ckpt_err *err)
 {
     const char *name = ckpt_file_name(file);
@@ -225,7 +226,7 @@ static int add_file(struct records *r, struct ckpt_file *file, struct ckpt_err *
     return rc;
 }
 
-/* The files of data below a folder, or with a pattern those it means. */
+/* Add the data files below a folder, or those that match a pattern. */
 static int add_dir(struct records *r, const char *path, const char *pattern, struct ckpt_err *err)
 {
     struct ckpt_arena arena = {0};
@@ -258,14 +259,15 @@ static int add_named(struct records *r, const char *path, struct ckpt_err *err)
     return rc ? rc : add_file(r, file, err);
 }
 
-/* What is elsewhere and can be listed there: "hf://datasets/owner/name/data/train-*". */
+/* Add remote files that match a pattern in a listable place:
+ * "hf://datasets/owner/name/data/train-*". */
 static int add_remote(struct records *r, const char *path, struct ckpt_err *err)
 {
     size_t n = strcspn(path, "*?[");
     char *base;
     int rc;
 
-    /* In an address of the web "?" is part of it. */
+    /* In a web address "?" is part of it. */
     if (!path[n] || strncmp(path, "http", 4) == 0 || ckpt_path_is_file(path))
         return add_named(r, path, err);
     while (n > 0 && path[n - 1] != '/')
@@ -279,7 +281,7 @@ static int add_remote(struct records *r, const char *path, struct ckpt_err *err)
     return rc;
 }
 
-/* A path, or where there is none of that name a pattern: all that match, in name order. */
+/* Add a path, or if it does not exist a pattern: all matches, in the order of names. */
 static int add_path(struct records *r, const char *path, struct ckpt_err *err)
 {
     struct stat st;
@@ -301,7 +303,7 @@ static int add_path(struct records *r, const char *path, struct ckpt_err *err)
     return rc;
 }
 
-/* The files that belong to split, or all with NULL. */
+/* Add the files that belong to split, or with NULL all. */
 static int add_paths(struct records *r, const char *split, const char *const *path, size_t n,
                      struct ckpt_err *err)
 {
@@ -314,7 +316,7 @@ static int add_paths(struct records *r, const char *split, const char *const *pa
     return rc;
 }
 
-/* The files of each part's split, once a split, and where its records lie. */
+/* Add the files of each part's split, each split once, and find its range of records. */
 static int add_splits(struct records *r, const char *const *path, size_t n, struct ckpt_err *err)
 {
     struct split_part part[SPLIT_MAX_PARTS];
@@ -345,7 +347,7 @@ static int add_splits(struct records *r, const char *const *path, size_t n, stru
     return 0;
 }
 
-/* Of what else decides which records there are and what they say. */
+/* Digest of the other options that records depend on. */
 static int opts_id(struct records *r, struct ckpt_err *err)
 {
     const struct records_opts *o = r->opts;
@@ -498,7 +500,7 @@ bool records_is(const char *path, const unsigned char *head, size_t len)
     return false;
 }
 
-/* The file record i of the views lies in, and which of all records it is. */
+/* The file that contains record i of the views, and the record's index among all. */
 static const struct part *part_of(const struct records *r, int64_t *i)
 {
     size_t k = 0;

@@ -13,7 +13,7 @@
 #include "libckpt/mem.h"
 #include "libckpt/io/spool.h"
 
-#define BLOCK ((size_t)16 << 10)    /* bytes of lines; a longer line has a block of its own */
+#define BLOCK ((size_t)16 << 10)    /* bytes of lines; a longer line gets a block of its own */
 
 struct spill_block {
     uint64_t at;                    /* in the file */

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* In the order in which datasets tries them. */
+/* In the order of datasets. */
 static const struct { const char *word, *split; } keywords[] = {
     {"train", "train"}, {"training", "train"}, {"validation", "validation"},
     {"valid", "validation"}, {"dev", "validation"}, {"val", "validation"}, {"test", "test"},
@@ -50,7 +50,8 @@ static struct split_name sharded(const char *path)
 
 static bool is_gap(char c) { return strchr("-._ ", c) || (c >= '0' && c <= '9'); }
 
-/* A word of s[0, n) between gaps; at its end a gap is needed unless whole is set. */
+/* Whether s[0, n) contains word between separators; at the end a separator is required unless
+ * whole is set. */
 static bool has_word(const char *s, size_t n, const char *word, bool whole)
 {
     size_t w = strlen(word);
@@ -97,7 +98,7 @@ enum split_rule split_rule_of(const char *const *path, size_t n)
 
 static const char *skip_blank(const char *s) { return s + strspn(s, " \t"); }
 
-/* A number with "_" between digits and perhaps "%" after it. */
+/* A number, possibly with "_" between digits and "%" after it. */
 static const char *parse_bound(const char *s, bool *has, int64_t *value, bool *percent)
 {
     bool minus = *s == '-';
@@ -169,7 +170,7 @@ int split_parse(struct split_part *part, size_t *n, const char *text, struct ckp
     }
 }
 
-/* Python's round: halves to the even number. */
+/* As Python's round: halves to even. */
 static int64_t percent_of(int64_t percent, int64_t n, bool drop)
 {
     __int128 whole = (__int128)percent * n, q, rest;

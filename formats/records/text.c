@@ -9,7 +9,7 @@
 #include "formats/records/record.h"
 #include "formats/records/rows.h"
 
-/* Any bytes could be text, so the name must say so. */
+/* Any bytes could be text, so the name decides. */
 static int bid(const char *path, const unsigned char *head, size_t len)
 {
     size_t n = strlen(path);

@@ -11,7 +11,7 @@
  * NumPy's .npy (container/npy.h): a list of ids is a stream, cut into records of
  * records_opts.stream_tokens (the last may be shorter); a table has one record a line.
  *
- * Nothing is read before it is asked for, so files may be larger than memory.
+ * Ids are read on request, so files may be larger than memory.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,18 +24,18 @@
 #include "libckpt/base/buf.h"
 #include "libckpt/io/path.h"
 
-#define IDX_HEAD    34          /* bytes in front of the lengths */
+#define IDX_HEAD    34          /* bytes before the lengths */
 #define MAX_IDS     ((int64_t)1 << 24)
 #define STREAM      1024
 
-/* Where the ids of a record lie in the data. */
+/* Where the ids of records are in the data. */
 struct ids {
     struct ckpt_file *file;     /* of the ids */
-    struct ckpt_file *index;    /* Megatron's; or NULL */
-    unsigned          width;    /* bytes of an id */
+    struct ckpt_file *index;    /* Megatron's index; or NULL */
+    unsigned          width;    /* bytes per id */
     bool              is_signed;
-    uint64_t          first;    /* byte of the first id; without an index */
-    int64_t           n_ids, row;   /* all ids; those of a record */
+    uint64_t          first;    /* without an index: offset of the first id */
+    int64_t           n_ids, row;   /* number of all ids; of those in a record */
     int64_t           n;        /* records */
 };
 
@@ -164,7 +164,7 @@ static int open_npy(struct ids *d, int64_t stream, struct ckpt_err *err)
     return 0;
 }
 
-/* -- the room -------------------------------------------------------------------------------- */
+/* -- the reader ------------------------------------------------------------------------------ */
 
 static int ids_open(void *self, struct ckpt_file *file, const struct records_opts *opts,
                     struct ckpt_err *err)

@@ -8,8 +8,8 @@
 #include "libckpt/base/map.h"
 #include "libckpt/mem.h"
 
-/* Tokens by content, and for each first byte the lengths that tokens of it have, longest first:
- * a look-up costs as many probes as there are lengths, however many tokens there are. */
+/* Tokens by content, and for each first byte the lengths of its tokens, longest first: a lookup
+ * costs as many probes as there are lengths, however many tokens there are. */
 struct added {
     const struct added_token *token;
     struct ckpt_map          *by_content;       /* index into token */
@@ -17,7 +17,7 @@ struct added {
     size_t                    begin[257];       /* first length of each first byte */
 };
 
-/* A token's first byte and length, while the table is made. */
+/* A token's first byte and length, while the table is built. */
 struct key { unsigned char first; size_t len; };
 
 static int by_first_byte(const void *a, const void *b)
@@ -131,7 +131,7 @@ const struct added_token *added_next(const struct added *a, const unsigned char 
         }
         *start = i;
         *end = i + t->len;
-        /* A hit that is turned down uses up its text all the same. */
+        /* A match that is rejected consumes its text all the same. */
         i = *end;
         if (t->single_word && !stands_alone(s, n, *start, *end))
             continue;

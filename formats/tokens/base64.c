@@ -16,7 +16,7 @@ bool base64_decode(unsigned char *dst, size_t *n, const char *s, size_t len)
         return true;
     if (len % 4 != 0 || len > INT_MAX)
         return false;
-    /* The library lets white space pass at the ends. */
+    /* The library ignores white space at the ends, which is invalid here. */
     for (size_t i = 0; i < len; i += len - 1 ? len - 1 : 1)
         if ((unsigned char)s[i] <= ' ')
             return false;

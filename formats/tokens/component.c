@@ -12,7 +12,7 @@ bool component_is_absent(const json_t *v)
     return !v || json_is_null(v);
 }
 
-/* Which of a list, and of the lists around it. */
+/* Position in a list, and in the lists around it. */
 struct level { const json_t *list; size_t i; };
 
 static int in_lists(const char *list, const struct level *open, size_t depth,
@@ -41,7 +41,7 @@ static int one(const json_t *json, const struct component_table *t, void *ctx,
     return ckpt_fail(err, CKPT_EUNSUPPORTED, "type \"%s\" is not read", type);
 }
 
-/* A stack of the sequences being read keeps their nesting off the C stack. */
+/* A stack of sequences keeps their nesting off the C stack. */
 int component_each(const json_t *json, const char *list, const struct component_table *table,
                    void *ctx, struct ckpt_err *err)
 {

@@ -32,7 +32,7 @@ struct step {
 struct decoder {
     struct step step[MAX_STEPS];
     size_t      n;
-    bool        joins;          /* there is a decoder at all */
+    bool        joins;          /* a decoder is given */
 };
 
 void decoder_list_init(struct decoder_list *list)
@@ -47,7 +47,7 @@ void decoder_list_release(struct decoder_list *list)
     ckpt_free(list->end);
 }
 
-/* What was put since the last end is a string. */
+/* End the string that was put since the last end. */
 static void end_string(struct decoder_list *list)
 {
     struct ckpt_err ignored = {0};
@@ -72,7 +72,7 @@ static const char *string_of(const struct decoder_list *list, size_t i, size_t *
     return list->text.data ? (const char *)list->text.data + from : "";
 }
 
-/* s with every what as by. */
+/* Put s with every `what` replaced by `by`. */
 static void put_replaced(struct ckpt_buf *out, const char *s, size_t n, const char *what,
                          const char *by)
 {
@@ -166,7 +166,7 @@ static int run_replace(const struct step *s, const struct decoder_list *in,
     return rc;
 }
 
-/* Each token with the step's text as a space, or as nothing in one of them. */
+/* Replace the step's text by a space in each token, or in one of them by nothing. */
 static void replace_text(const struct step *s, const struct decoder_list *in,
                          struct decoder_list *out, size_t no_space)
 {
@@ -243,7 +243,7 @@ static int named_byte(const char *s, size_t n)
     return value;
 }
 
-/* Bytes that were gathered: text when they are UTF-8, else one U+FFFD for each. */
+/* Flush collected bytes: as text if they are UTF-8, else one U+FFFD for each. */
 static void flush_bytes(struct ckpt_buf *bytes, struct decoder_list *out)
 {
     if (bytes->len == 0)
@@ -348,8 +348,7 @@ static int run_ctc(const struct step *s, const struct decoder_list *in, struct d
     return 0;
 }
 
-/* Bytes that were gathered, as sentencepiece reads them: characters, and one U+FFFD for each byte
- * that is none's. */
+/* Put collected bytes as sentencepiece does: characters, and one U+FFFD for each invalid byte. */
 static void put_bytes(struct ckpt_buf *out, struct ckpt_buf *bytes)
 {
     for (size_t i = 0; i < bytes->len; i++) {
@@ -367,7 +366,7 @@ static void put_bytes(struct ckpt_buf *out, struct ckpt_buf *bytes)
 static int run_sentencepiece(const struct step *s, const struct decoder_list *in,
                              struct decoder_list *out, struct ckpt_err *err)
 {
-    bool at_start = true, seen = false;     /* a first mark may be left out; one was */
+    bool at_start = true, seen = false;     /* one leading mark may be dropped */
     struct ckpt_buf bytes;
 
     (void)err;
@@ -483,7 +482,7 @@ static const struct row {
     {"Replace", run_replace, read_replace},
     {"Strip", run_strip, read_strip},
     {"CTC", run_ctc, read_ctc},
-    {"SentencePiece", run_sentencepiece, read_sentencepiece},   /* of spm.c's roots alone */
+    {"SentencePiece", run_sentencepiece, read_sentencepiece},   /* only in trees made by spm.c */
 };
 
 static int add_step(void *ctx, const void *row, const json_t *json, struct ckpt_err *err)

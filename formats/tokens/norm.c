@@ -22,7 +22,7 @@ struct norm_run {
     struct regex_run *regex[MAX_STEPS];
 };
 
-/* The next step, zeroed but for these. */
+/* Append a step, zeroed except for these fields. */
 static int add_step(struct norm *n, struct norm_step step, struct norm_step **out,
                     struct ckpt_err *err)
 {
@@ -101,7 +101,7 @@ static const struct row {
     {"Bert", NULL, NULL, 0},
     {"Nmt", norm_nmt, NULL, 0},
     {"ByteLevel", norm_bytes, NULL, 0},
-    {"SentencePiece", spm_norm, spm_norm_parse, 0},     /* of spm.c, not of a tokenizer.json */
+    {"SentencePiece", spm_norm, spm_norm_parse, 0},   /* only from spm.c, not in a tokenizer.json */
 };
 
 /* BertNormalizer: up to five steps. */

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* The buffer that p does not lie in. */
+/* The buffer that does not hold p. */
 static struct edit_buf *other(struct norm_work *w, const struct piece *p)
 {
     const struct edit_buf *b = &w->buf[0];
@@ -11,11 +11,11 @@ static struct edit_buf *other(struct norm_work *w, const struct piece *p)
     return b->byte && p->text >= b->byte && p->text < b->byte + b->cap ? &w->buf[1] : &w->buf[0];
 }
 
-/* What becomes of a character: itself, another (in *to), or nothing. */
+/* A character is kept, replaced (by *to), or removed. */
 enum fate { STAYS, TURNS, GOES };
 typedef enum fate fate_fn(uint32_t cp, uint32_t *to);
 
-/* Each character by its fate; nothing is written before the first that does not stay. */
+/* Apply fate to each character; nothing is written before the first one that changes. */
 static int each(fate_fn *fate, struct norm_work *w, struct piece *p, struct ckpt_err *err)
 {
     const struct piece in = *p;
@@ -41,8 +41,8 @@ static int each(fate_fn *fate, struct norm_work *w, struct piece *p, struct ckpt
     return begun ? edit_end(&e, p, err) : 0;
 }
 
-/* Bytes of ASCII exchanged for others where the whole piece is ASCII; false when it is not.
- * Characters keep their places, so that a piece without spans stays one. */
+/* Map bytes if the whole piece is ASCII; false when it is not.  Characters keep their positions,
+ * so a piece without spans stays one. */
 static bool ascii_map(const unsigned char map[128], struct norm_work *w, struct piece *p)
 {
     struct edit_buf *buf = other(w, p);
@@ -57,7 +57,7 @@ static bool ascii_map(const unsigned char map[128], struct norm_work *w, struct 
         return true;
     buf->n = 0;
     if (!edit_more(buf, p->n))
-        return false;           /* the long way meets the same and says so */
+        return false;           /* the general path finds the same and reports it */
     memcpy(buf->byte, p->text, first);
     for (i = first; i < p->n; i++)
         buf->byte[i] = map[p->text[i]];
@@ -240,7 +240,7 @@ static void insert_text(struct edit *e, const char *text, size_t n)
         edit_insert(e, utf8_get((const unsigned char *)text + i, &width));
 }
 
-/* The one byte everywhere: what nearly every file with Replace asks for. */
+/* Replace a single byte everywhere: what nearly every file with Replace does. */
 static int replace_byte(const struct norm_step *s, struct norm_work *w, struct piece *p,
                         struct ckpt_err *err)
 {
@@ -308,7 +308,7 @@ int norm_precompiled(const struct norm_step *s, struct norm_work *w, struct piec
     return charsmap_apply(s->map, p, other(w, p), err);
 }
 
-/* Every byte as the character that spells it. */
+/* Replace every byte by the character that spells it. */
 int norm_bytes(const struct norm_step *s, struct norm_work *w, struct piece *p,
                struct ckpt_err *err)
 {

@@ -6,13 +6,13 @@
 #include "formats/tokens/component.h"
 #include "libckpt/base/json.h"
 
-#define MAX_PARTS 256       /* of a template; the most seen is 7 */
+#define MAX_PARTS 256       /* most parts of a template; the most seen is 7 */
 
-/* The post-processor while it is read. */
+/* State of reading the post-processor. */
 struct reading {
     struct post        *post;
     const struct vocab *vocab;
-    bool                done;       /* what is put around is known */
+    bool                done;       /* the tokens around texts are set */
 };
 
 static int add_part(struct post_template *t, const struct vocab *v, struct post_part part,
@@ -42,7 +42,7 @@ static int add_parts(struct post_template *t, const struct vocab *v,
     return 0;
 }
 
-/* The parts around a pair; the first three are those around one text. */
+/* Set the parts around a pair; the first three also apply to one text. */
 static int set_parts(struct post *post, const struct vocab *v, const struct post_part *part,
                      size_t n, struct ckpt_err *err)
 {
@@ -87,7 +87,7 @@ static int parse_trim(struct reading *r, const json_t *json, struct ckpt_err *er
     return 0;
 }
 
-/* Two components that put tokens in would do it one around the other. */
+/* Refuse two components that add tokens: one would have to surround the other. */
 static int only_once(struct reading *r, struct ckpt_err *err)
 {
     if (r->done)

@@ -17,7 +17,7 @@ static int add_step(struct pretok *p, const struct pretok_step *step, struct ckp
     return 0;
 }
 
-/* Reads a step from json, as its row has it; steps that come before it are added to p. */
+/* Reads a step from json, starting from its row; steps that must precede it are added to p. */
 typedef int read_fn(struct pretok *p, struct pretok_step *step, const json_t *json,
                     struct ckpt_err *err);
 
@@ -67,7 +67,7 @@ static int read_split(struct pretok *p, struct pretok_step *step, const json_t *
         (rc = ckpt_json_bool_or(&step->invert, json, "invert", false, err)) != 0 ||
         (rc = read_behaviour(&step->behaviour, json, NULL, err)) != 0)
         return rc;
-    /* Scanned are texts that nothing was done to but cuts at other patterns. */
+    /* The scanners give the same pieces, also after steps that split the text at other patterns. */
     if (!literal && step->behaviour == ISOLATED && scan_for(pattern)) {
         step->kind = STEP_SCAN;
         step->scan = scan_for(pattern);
@@ -162,7 +162,7 @@ static int read_metaspace(struct pretok *p, struct pretok_step *step, const json
 /* Component types but Sequence, which only lists others. */
 static const struct row {
     const char        *type;
-    read_fn           *read;        /* NULL: the step as it is here */
+    read_fn           *read;        /* NULL: the row's step unchanged */
     struct pretok_step step;
 } rows[] = {
     {"ByteLevel", read_bytelevel, {.kind = STEP_BYTES}},
@@ -200,7 +200,7 @@ int pretok_metaspace_scheme(const json_t *json, enum metaspace *out, struct ckpt
     bool prefix;
     int rc;
 
-    /* Files from before prepend_scheme say add_prefix_space. */
+    /* Files from before prepend_scheme have add_prefix_space. */
     if ((rc = ckpt_json_bool_or(&prefix, json, "add_prefix_space", true, err)) != 0 ||
         (rc = ckpt_json_str_or(&name, json, "prepend_scheme", prefix ? "always" : "never",
                                err)) != 0)
@@ -250,7 +250,7 @@ bool pretok_take_bytes(struct pretok *p)
 
     if (n == 0 || p->step[n - 1].kind != STEP_BYTES)
         return false;
-    /* Bytes that are spelt twice must be. */
+    /* A chain that spells bytes twice must keep doing so. */
     for (size_t i = 0; i + 1 < n; i++)
         if (p->step[i].kind == STEP_BYTES)
             return false;

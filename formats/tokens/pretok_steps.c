@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* Where a split stands; passed down the steps. */
+/* State of a split, passed down the steps. */
 struct walk {
     const struct pretok *p;
     struct pretok_run   *run;
@@ -15,7 +15,7 @@ struct walk {
 
 static int walk(const struct walk *w, size_t i_step, const struct piece *piece);
 
-/* Hand bytes [from, to) of piece to the next step. */
+/* Pass bytes [from, to) of piece to the next step. */
 static int hand(const struct walk *w, size_t i_step, const struct piece *piece, size_t from,
                 size_t to)
 {
@@ -42,13 +42,13 @@ static int walk_scan(const struct walk *w, size_t i_step, const struct piece *pi
     return rc;
 }
 
-/* Segments as they come, and what is held back to be merged with a neighbour. */
+/* Segments in order, and the one held back to be merged with a neighbour. */
 struct split {
     const struct walk  *w;
     size_t              i_step;
     const struct piece *piece;
-    size_t              held, end;      /* [held, end) waits */
-    bool                held_match;     /* of the last segment that went into it */
+    size_t              held, end;      /* [held, end) is held back */
+    bool                held_match;     /* whether its last segment was a match */
     bool                any;
 };
 
@@ -62,8 +62,8 @@ static int release(struct split *s, size_t next)
 }
 
 /*
- * One segment [from, to).  Matches and gaps alternate, but matches can touch, or be empty; a
- * match is glued to a neighbour that is a gap, never to another match.
+ * Take segment [from, to).  Matches and gaps alternate, but matches can be adjacent, or empty; a
+ * match is merged with an adjacent gap, never with another match.
  */
 static int segment(struct split *s, size_t from, size_t to, bool match)
 {
@@ -166,7 +166,7 @@ static int walk_words(const struct walk *w, size_t i_step, const struct piece *p
     return rc == 0 && last != SPACE ? hand(w, i_step, piece, from, piece->n) : rc;
 }
 
-/* A cut where the script changes; what has none stays with what is before it. */
+/* Split where the script changes; characters without a script stay with those before. */
 static int walk_scripts(const struct walk *w, size_t i_step, const struct piece *piece)
 {
     size_t from = SIZE_MAX, width;
@@ -178,7 +178,7 @@ static int walk_scripts(const struct walk *w, size_t i_step, const struct piece 
 
         if (script == 0)
             continue;
-        /* Text in front of the first script falls away, as it does in the reference. */
+        /* Text before the first script is dropped, as in the reference. */
         if (from == SIZE_MAX || script != last) {
             rc = from == SIZE_MAX ? 0 : hand(w, i_step, piece, from, i);
             from = i;
@@ -202,7 +202,8 @@ static int walk_fixed(const struct walk *w, size_t i_step, const struct piece *p
     return rc ? rc : hand(w, i_step, piece, from, piece->n);
 }
 
-/* cp in front: it takes the place of the first character, which follows as new. */
+/* Insert cp at the beginning: it takes the span of the first character, which then counts as
+ * new. */
 static void put_in_front(struct edit *e, uint32_t cp)
 {
     size_t width;

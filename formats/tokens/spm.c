@@ -13,7 +13,7 @@ enum { UNIGRAM = 1, BPE = 2 };
 
 #define MAX_PIECES 4000000      /* the largest vocabulary seen has 256,000 */
 
-/* What the file says, with the defaults of its format. */
+/* Fields of the file, initialised to the format's defaults. */
 struct proto {
     json_t              *vocab;         /* [[text, score], ...] */
     json_t              *kinds;         /* [type, ...] */
@@ -141,7 +141,7 @@ static int read_proto(struct proto *p, const unsigned char *bytes, size_t n,
         rc = ckpt_fail(err, CKPT_EFORMAT, "no message of fields at byte %zu of %zu", c.pos, n);
     if (rc == 0 && json_array_size(p->vocab) == 0)
         rc = ckpt_fail(err, CKPT_EFORMAT, "no pieces: this is no sentencepiece model");
-    /* They stand after the pieces: a file that ends between two pieces is not taken for whole. */
+    /* These follow the pieces: a file truncated between two pieces is not accepted. */
     if (rc == 0 && specs != 3)
         rc = ckpt_fail_as(err, CKPT_EFORMAT, "truncated", "ends at byte %zu without its %s", n,
                           specs & 1 ? "normalizer_spec" : "trainer_spec");
@@ -187,7 +187,7 @@ static json_t *bpe(const struct proto *p)
                      p->byte_fallback, "fuse_unk", 1);
 }
 
-/* Pieces that are kept whole, by the user's wish.  Of a unigram model their scores see to it. */
+/* Pieces that the user wants unsplit.  In a unigram model their scores achieve that. */
 static json_t *kept_whole(const struct proto *p, bool added)
 {
     json_t *list = json_array();
@@ -205,7 +205,7 @@ static json_t *kept_whole(const struct proto *p, bool added)
     return list;
 }
 
-/* Control pieces are decoded to nothing, the unknown one to a mark. */
+/* Control pieces decode to nothing, the unknown one to a mark. */
 static json_t *shown(const struct proto *p)
 {
     json_t *list = json_array();

@@ -47,7 +47,7 @@ int spm_norm_parse(struct norm_step *s, const json_t *json, struct ckpt_err *err
     return *text ? charsmap_parse(&s->map, text, err) : 0;
 }
 
-/* Bytes of the longest text at s that is kept whole, or 0. */
+/* Length of the longest text at s that is never split, or 0. */
 static size_t whole_at(const struct norm_step *step, const unsigned char *s, size_t n)
 {
     uint32_t k = TRIE_ROOT;
@@ -63,7 +63,7 @@ static size_t whole_at(const struct norm_step *step, const unsigned char *s, siz
     return found;
 }
 
-/* What the next bytes of in become: how many they are, and [*by, *by + *n_by). */
+/* Replacement of the next bytes of in: returns how many bytes, and [*by, *by + *n_by). */
 static size_t next_prefix(const struct norm_step *s, const struct piece *in, size_t pos,
                           const unsigned char **by, size_t *n_by)
 {
@@ -79,7 +79,7 @@ static size_t next_prefix(const struct norm_step *s, const struct piece *in, siz
     return n;
 }
 
-/* Spaces that end the text go. */
+/* Remove trailing spaces. */
 static void strip_end(struct edit_buf *out, bool escape)
 {
     const char *space = escape ? "\xe2\x96\x81" : " ";

@@ -23,7 +23,7 @@
                "|[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]+[" LOWER "]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"   \
                "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
-/* Whose file it is, by the number of ranks; whether its tokenizer normalizes texts first, which
+/* The model family for a number of ranks; whether its tokenizer normalizes texts first, which
  * tiktoken itself does not (Qwen-7B, tokenization_qwen.py, tokenize). */
 static const struct known { int64_t n; const char *pattern; bool nfc; } known[] = {
     {50256, scan_gpt2_pattern, false},      /* gpt2, r50k_base */
@@ -91,7 +91,7 @@ static int read_ranks(json_t *vocab, const char *bytes, size_t n, int64_t *n_ran
         at += len + (eol != NULL);
         if (len == 0)
             continue;
-        /* Whisper's last rank stands for no bytes. */
+        /* Whisper's last rank has no bytes. */
         if (len > 2 && memcmp(s, "= ", 2) == 0 && split_line(s, len, &n_text, &rank)) {
             *n_rank += 1;
             continue;

@@ -8,7 +8,7 @@
 #include "formats/tokens/unicode/unicode.h"
 #include "libckpt/base/buf.h"
 
-/* One text on its way to ids. */
+/* State of encoding one text. */
 struct encode {
     const struct tokenizer *t;
     struct workspace       *ws;
@@ -69,8 +69,8 @@ void tokenizer_close(struct tokenizer *t)
     ckpt_free(t);
 }
 
-/* An idle workspace or a new one: word caches stay warm, and no two threads share one.  The
- * list is the one thing of a tokenizer that changes; its lock is why t may be shared. */
+/* Take an idle workspace or a new one: word caches stay warm, and no two threads share one.  The
+ * list is the only part of a tokenizer that changes; with its lock t may be shared. */
 static int workspace_take(const struct tokenizer *shared, struct workspace **out,
                           struct ckpt_err *err)
 {
@@ -108,7 +108,7 @@ static void workspace_give(const struct tokenizer *shared, struct workspace *ws)
     pthread_mutex_unlock(&t->lock);
 }
 
-/* Where bytes [from, to) of a piece came from: whole characters of the given text. */
+/* The origin of bytes [from, to) of a piece: whole characters of the given text. */
 static inline struct span covered(const struct encode *e, const struct piece *p, size_t from,
                                   size_t to)
 {
@@ -173,7 +173,7 @@ static struct piece slice(const struct piece *p, size_t from, size_t to)
     return part;
 }
 
-/* Bytes [from, to) hold no added token of the raw text. */
+/* Encode bytes [from, to), which contain no added token of the raw text. */
 static int encode_plain(struct encode *e, size_t from, size_t to, struct ckpt_err *err)
 {
     struct piece p = {.text = e->text + from, .n = to - from, .at = from}, part;
@@ -208,8 +208,8 @@ static int encode_text(struct encode *e, struct ckpt_err *err)
     return rc;
 }
 
-/* Blank characters at the two ends of s: the byte 0x20 where bytes are spelt, any white space in
- * what is literal. */
+/* Count blanks at the two ends of s: byte 0x20 where bytes are spelt, any white space if
+ * literal. */
 static void blanks(const unsigned char *s, size_t n, bool literal, size_t *leading,
                    size_t *trailing)
 {
@@ -231,8 +231,8 @@ static void blanks(const unsigned char *s, size_t n, bool literal, size_t *leadi
     }
 }
 
-/* start and end moved inwards by characters of the text: what stands for a blank there may be
- * wider than one, when the blank was put in front of it. */
+/* Move start and end inwards by characters of the text: a blank that was inserted before a
+ * character has that character's span, which may be wider than a blank. */
 static void shrink(const unsigned char *text, int64_t *start, int64_t *end, size_t leading,
                    size_t trailing)
 {
@@ -244,7 +244,7 @@ static void shrink(const unsigned char *text, int64_t *start, int64_t *end, size
         do
             at--;
         while (at > 0 && (text[at] & 0xc0) == 0x80);
-    /* Fewer characters than blanks in front of the end: the reference leaves it. */
+    /* Fewer characters than blanks at the end: the reference leaves it unchanged. */
     if (trailing == 0)
         *end = at > *start ? at : *start;
 }
@@ -260,13 +260,13 @@ static void trim_offsets(const struct encode *e, size_t from)
         int64_t start = e->enc->start[i];
         size_t leading, trailing;
 
-        /* An added token is the text that it took, with blanks that lstrip and rstrip ate. */
+        /* An added token covers the text it matched, with blanks taken by lstrip and rstrip. */
         if (token->added)
             blanks(e->text + start, (size_t)(e->enc->end[i] - start), true, &leading, &trailing);
         else
             blanks(token->raw, t->vocab.token_bytes[id], token->literal, &leading, &trailing);
-        /* A lone space at the start may have been put there and then takes no place; where
-         * there are more, none was. */
+        /* A single space at the start may have been inserted and then covers nothing; if there
+         * are more, none was. */
         if (leading == 1 && t->post.trim_prefix_space && (i == from || e->enc->start[i] == 0))
             leading = 0;
         if (leading + trailing > 0)
@@ -306,7 +306,7 @@ int tokenizer_encode(const struct tokenizer *t, struct encoding *enc, const char
     size_t first = enc->n, i = 0;
     int rc = 0;
 
-    /* Texts that stand in the template once are encoded in place. */
+    /* If each text occurs once in the template, encode in place. */
     if (!special || tpl->n != tpl->n_token + 1) {
         struct encode_opts o = {.special = special};
 
@@ -356,7 +356,7 @@ static int assemble(const struct post_template *tpl, struct encoding *enc, const
     return 0;
 }
 
-/* Windows after the first of one text, each in the template. */
+/* Give the windows after the first of one text, each within the template. */
 static int give_windows(const struct tokenizer *t, const struct encoding *a, size_t n_a,
                         const struct encode_opts *o, struct ckpt_err *err)
 {

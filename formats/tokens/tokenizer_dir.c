@@ -1,11 +1,12 @@
 /*
- * tokenizer_dir - which files make a tokenizer, and what stands beside them.
+ * tokenizer_dir - which files make up a tokenizer, and the settings beside them.
  *
- * tokenizer.json goes before all others; then spiece.model and tokenizer.model (sentencepiece, or
- * tiktoken ranks, by what is in them), *.tiktoken, vocab.json with merges.txt, vocab.txt.
- * tokenizer_config.json and special_tokens_map.json are laid over it.  Without the former a class
- * and an end of texts are those of the model's config.json, as for transformers' AutoTokenizer.
- * Source: transformers 5.23 models/auto/tokenization_auto.py, models/t5/tokenization_t5.py.
+ * tokenizer.json has precedence; then spiece.model and tokenizer.model (sentencepiece, or
+ * tiktoken ranks, depending on content), *.tiktoken, vocab.json with merges.txt, vocab.txt.
+ * tokenizer_config.json and special_tokens_map.json are applied on top.  Without the former, the
+ * class and the end-of-text token come from the model's config.json, as in transformers'
+ * AutoTokenizer. Source: transformers 5.23 models/auto/tokenization_auto.py,
+ * models/t5/tokenization_t5.py.
  */
 #include <string.h>
 
@@ -21,21 +22,21 @@
 
 #define PIECE ((size_t)1 << 20)     /* bytes that are hashed at once */
 
-/* What is read in the course of opening. */
+/* State of opening a tokenizer. */
 struct opening {
     struct ckpt_dir  *dir;          /* NULL: a single file */
     struct ckpt_arena arena;        /* texts of files */
-    const char       *source;       /* the file, or the directory of several that are it */
+    const char       *source;       /* name of the file, or of the directory of several files */
     json_t           *config;       /* tokenizer_config.json, special_tokens_map.json */
     struct spm_ids    ids;
     bool              spm;
-    int32_t           eos;          /* of config.json, where it is asked; else -1 */
-    uint64_t          read;         /* bytes of files with ids: an id takes two of them or more,
-                                       so that one beyond is a lie */
-    unsigned char     digest[16];   /* of all that was read */
+    int32_t           eos;          /* from config.json, if needed; else -1 */
+    uint64_t          read;         /* bytes of files with ids: an id takes at least two, so a
+                                       larger one is invalid */
+    unsigned char     digest[16];   /* digest of everything read */
 };
 
-/* A file whose bytes decide what the tokenizer does. */
+/* Add a file that determines the tokenizer's results to the digest. */
 static int note_file(struct opening *o, struct ckpt_file *file, struct ckpt_err *err)
 {
     struct { unsigned char before[16], piece[16]; } both;
@@ -85,7 +86,7 @@ static int read_json(struct opening *o, const char *name, json_t **out, struct c
     return rc;
 }
 
-/* tokenizer_config.json, and special tokens that only special_tokens_map.json names. */
+/* Read tokenizer_config.json, and special tokens that only special_tokens_map.json names. */
 static int read_config(struct opening *o, struct ckpt_err *err)
 {
     json_t *map = NULL, *v;
@@ -104,13 +105,13 @@ static int read_config(struct opening *o, struct ckpt_err *err)
     return rc;
 }
 
-/* Classes of tokenizers by model_type, of models that are no family here. */
+/* Classes of tokenizers by model_type, for models without a row in families. */
 static const struct { const char *type, *name; } class_of[] = {
     {"mt5", "T5Tokenizer"},      {"umt5", "T5Tokenizer"},      {"gemma", "GemmaTokenizer"},
     {"gemma2", "GemmaTokenizer"}, {"bart", "BartTokenizer"},
 };
 
-/* The class of tokenizers that a config.json stands for; NULL: unknown. */
+/* The class of tokenizers that a config.json implies; NULL: unknown. */
 static const char *class_by(const json_t *model)
 {
     const char *name = json_string_value(json_object_get(model, "tokenizer_class"));
@@ -125,7 +126,7 @@ static const char *class_by(const json_t *model)
     return name;
 }
 
-/* What only config.json can say without a tokenizer_config.json: the class, the end of texts. */
+/* Without a tokenizer_config.json, take class and end-of-text token from config.json. */
 static int read_model_config(struct opening *o, struct ckpt_err *err)
 {
     struct { unsigned char before[16], said[16]; } both;
@@ -172,7 +173,7 @@ static int model_root(struct opening *o, struct ckpt_file *file, json_t **root,
     return spm_read(root, &o->ids, (const unsigned char *)text, n, err);
 }
 
-/* What the file says, as a tokenizer.json would. */
+/* Convert the file to the form of a tokenizer.json. */
 static int file_root(struct opening *o, struct ckpt_file *file, json_t **root,
                      struct ckpt_err *err)
 {
@@ -187,7 +188,7 @@ static int file_root(struct opening *o, struct ckpt_file *file, json_t **root,
     }
     if (ckpt_file_size(file) == 0)
         return ckpt_fail(err, CKPT_EFORMAT, "is empty");
-    /* A sentencepiece model begins with the key of a piece, 0x0a, which is a blank too. */
+    /* A sentencepiece model begins with the key of a piece, 0x0a, which is also white space. */
     if (first != '{')
         return model_root(o, file, root, err);
     rc = note_file(o, file, err);
@@ -229,7 +230,7 @@ static int txt_root(struct opening *o, json_t **root, struct ckpt_err *err)
     return rc;
 }
 
-/* The one file of the directory that ends in .tiktoken. */
+/* Find the only file of the directory that ends in .tiktoken. */
 static int find_tiktoken(struct opening *o, const char **name, struct ckpt_err *err)
 {
     struct ckpt_entry *entry;
@@ -304,7 +305,7 @@ bool tokenizer_in_dir(struct ckpt_dir *dir)
     return name != NULL;
 }
 
-/* The first of the files that the directory has. */
+/* Use the first of the files that the directory has. */
 static int dir_root(struct opening *o, json_t **root, struct ckpt_err *err)
 {
     struct ckpt_file *file = NULL;

@@ -12,7 +12,7 @@
 #include "formats/tokens/tokenizer_parts.h"
 #include "libckpt/base/json.h"
 
-/* An added token's text as the normalizer has it: what is looked for, and what decoding shows. */
+/* Normalise an added token's text: it is searched for, and decoding shows it. */
 static int normalise(struct tokenizer *t, struct added_token *a, struct norm_run *run,
                      struct ckpt_err *err)
 {
@@ -80,7 +80,7 @@ static int read_added(struct tokenizer *t, const json_t *added, struct ckpt_err 
         rc = read_added_one(t, json_array_get(added, i), &t->added[kept], run, err);
         if (rc)
             ckpt_err_in(err, "added_tokens[%zu]", i);
-        /* One that the normalizer leaves nothing of is never met. */
+        /* A token of which the normalizer leaves nothing can never match. */
         kept += t->added[kept].len > 0;
     }
     norm_run_free(run);
@@ -93,8 +93,8 @@ static int read_added(struct tokenizer *t, const json_t *added, struct ckpt_err 
     return 0;
 }
 
-/* A BPE model whose words are spelt in the ByteLevel alphabet works on the bytes themselves:
- * the same ids from half the memory. */
+/* A BPE model whose words are spelt in the ByteLevel alphabet works directly on bytes: the same
+ * ids from half the memory. */
 static bool works_on_bytes(struct tokenizer *t, const json_t *model)
 {
     static const char *const others[] = {"continuing_subword_prefix", "end_of_word_suffix"};
@@ -112,7 +112,7 @@ static bool works_on_bytes(struct tokenizer *t, const json_t *model)
     return pretok_take_bytes(t->pretok);
 }
 
-/* [[id, text], ...]: what other files than a tokenizer.json decode tokens to. */
+/* [[id, text], ...]: decoded forms, in trees made from files other than tokenizer.json. */
 static int read_shown(struct tokenizer *t, const json_t *list, struct ckpt_err *err)
 {
     int rc;
@@ -202,8 +202,8 @@ static int config_token(struct tokenizer *t, int32_t *out, const json_t *root, c
     return 0;
 }
 
-/* Classes that put their ends around a text themselves, from add_bos_token and add_eos_token,
- * and what these are when they are unsaid. */
+/* Classes that add their own start and end tokens, by add_bos_token and add_eos_token, with the
+ * defaults of these. */
 static const struct { const char *name; bool bos, eos, always; } ends_of[] = {
     {"Llama", true, false, false}, {"CodeLlama", true, false, false},
     {"Gemma", true, false, false}, {"GPT2", false, false, false},

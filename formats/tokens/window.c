@@ -157,7 +157,7 @@ bool window_range(const struct truncation *t, size_t n, size_t max, size_t i, si
         return i == 0;
     }
     if (max == 0) {
-        /* Nothing is kept; the one window after is all of it. */
+        /* Nothing is kept; the single window after that is everything. */
         *from = 0;
         *to = i == 0 ? 0 : n;
         return i < 2;

@@ -129,7 +129,7 @@ static bool is_class(const json_t *config, const char *name)
     return s && strncmp(s, name, strlen(name)) == 0;
 }
 
-/* What splits words, by the class; the first row is for all others. */
+/* The pre-tokenizer, by class; the first row applies to all others. */
 static json_t *splitter(const json_t *config, bool prefix)
 {
     if (!is_class(config, "Qwen"))
@@ -195,7 +195,7 @@ static json_t *row_of(json_t *list, json_int_t id)
     return NULL;
 }
 
-/* A token that config names as special, where the vocabulary has it and no row does. */
+/* Add a token that config names as special, if the vocabulary has it and no row does. */
 static int add_special(json_t *list, const json_t *vocab, const json_t *config, const char *key)
 {
     const char *token = named(config, key, NULL);

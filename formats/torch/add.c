@@ -36,7 +36,7 @@ static int append(struct torch_adder *to, struct ckpt_tensor **added, const char
     return rc;
 }
 
-/* Windows are the same when all of this is. */
+/* Windows with all of these equal are the same. */
 struct window {
     uint64_t storage, dtype, rank, bits, quantizer;
     int64_t  offset, dim[CKPT_MAX_RANK], stride[CKPT_MAX_RANK];
@@ -68,7 +68,7 @@ static int find_alias(struct torch_adder *to, const struct value_tensor *t, size
     return ckpt_map_add(to->seen, (const char *)w, sizeof *w, to->list->n - 1, err);
 }
 
-/* Listed as F32 values; a scheme that is not read is only listed. */
+/* Listed as F32 values; with a scheme that is not read, only listed. */
 static int add_quantised(struct torch_adder *to, const char *name, size_t len,
                          const struct value_tensor *t, struct ckpt_err *err)
 {
@@ -138,7 +138,7 @@ static int add_shard(struct torch_adder *to, const char *name, size_t len, const
     return ckpt_err_hint(err, "a directory that holds the files of all ranks is read as one");
 }
 
-/* An array whose elements have no dtype here is a value, no tensor. */
+/* An array whose elements have no dtype here is a value, not a tensor. */
 static int add_array(struct torch_adder *to, const char *name, size_t len, const struct value *v,
                      struct ckpt_err *err)
 {

@@ -5,8 +5,8 @@
 
 #include "libckpt/convert.h"
 
-#define PIECE        4096               /* codes worked out at once */
-#define MAX_CHANNELS ((int64_t)1 << 22) /* whose scales one read holds */
+#define PIECE        4096               /* codes dequantised at a time */
+#define MAX_CHANNELS ((int64_t)1 << 22) /* channels whose scales are held in one read */
 
 static int bad(struct ckpt_err *err, const char *what)
 {
@@ -54,7 +54,7 @@ static int take_channels(struct torch_affine *out, const struct value *axis, str
         return bad(err, "its channels lie along no axis that it has");
     out->channels = out->shape.dim[k];
     for (int i = (int)k + 1; i < out->shape.rank; i++)
-        out->inner *= out->shape.dim[i];    /* no more than numel, where that is not 0 */
+        out->inner *= out->shape.dim[i];    /* cannot overflow: at most numel, unless that is 0 */
     return 0;
 }
 
@@ -93,7 +93,7 @@ int torch_affine_read(struct torch_affine *out, struct ckpt_arena *arena,
     return rc;
 }
 
-/* Numbers [start, start + n) of those of all channels. */
+/* Numbers [start, start + n) of all channels' numbers. */
 static int load(double *dst, const struct torch_affine_numbers *from, int64_t start, int64_t n,
                 struct ckpt_err *err)
 {
@@ -134,7 +134,7 @@ static double code_at(const unsigned char *raw, enum ckpt_dtype t, int64_t i)
     return wide;
 }
 
-/* The pieces of a range; scale and zero begin with channel `first`. */
+/* Dequantise the pieces of a range; scale and zero begin with channel `first`. */
 static int work_out(float *dst, const struct torch_affine *a, int64_t start, int64_t count,
                     const double *scale, const double *zero, int64_t first, struct ckpt_err *err)
 {
@@ -164,7 +164,7 @@ int torch_affine_gather(float *dst, const struct torch_affine *a, int64_t start,
     double *numbers;
     int rc;
 
-    if (from / n == to / n) {           /* not all channels are touched */
+    if (from / n == to / n) {           /* only some channels are touched */
         first = from % n;
         n = to - from + 1;
     }

@@ -63,7 +63,7 @@ static int read_shape(struct ckpt_shape *out, const struct value *v, struct ckpt
     return out->rank < 0 ? bad(err, "its shape is no tuple of numbers >= 0") : 0;
 }
 
-/* Of an array that lies with its first or its last axis innermost. */
+/* Strides of an array whose first or last axis is innermost. */
 static void set_strides(struct torch_array *a, bool fortran)
 {
     int64_t step = 1;
@@ -76,7 +76,7 @@ static void set_strides(struct torch_array *a, bool fortran)
     }
 }
 
-/* Put the axes into another order than they lie in. */
+/* Permute the axes. */
 static int permute(struct torch_array *a, const struct value *axes, struct ckpt_err *err)
 {
     struct torch_array lies = *a;
@@ -121,7 +121,7 @@ int torch_array_read(struct torch_array *out, const struct value *v, struct ckpt
     out->n_bytes = bytes->u.text.n;
     if (!order || strlen(order) != 1 || !strchr("CFK", *order))
         return bad(err, "the order of its elements is none of C, F and K");
-    if (n > 0)                          /* else dimensions beside a 0 may be anything */
+    if (n > 0)                          /* otherwise dims beside a 0 may be anything */
         set_strides(out, *order == 'F');
     return *order == 'K' && axes ? permute(out, axes, err) : 0;
 }

@@ -6,10 +6,10 @@
 
 #include "libckpt/base/json.h"
 
-/* Folders of payloads, and how the files end that describe them. */
+/* Folders of payloads, and the suffixes of the files that describe them. */
 static const struct place {
     const char     *folder, *end;
-    enum ckpt_kind  kind;               /* of what is no parameter */
+    enum ckpt_kind  kind;               /* kind of tensors that are not parameters */
 } places[] = {
     {"data/weights/", "_weights_config.json", CKPT_BUFFER},
     {"data/constants/", "_constants_config.json", CKPT_OTHER},
@@ -60,7 +60,7 @@ static int take_ints(int64_t *out, int *n, const json_t *meta, const char *key,
     return 0;
 }
 
-/* Where a tensor's elements lie in its storage, which is e's bytes. */
+/* The fragment of a tensor in its storage, which is e's bytes. */
 static int make_fragment(struct ckpt_fragment **out, struct ckpt_tensors *list,
                          const struct zip *z, const struct zip_entry *e,
                          const struct ckpt_shape *shape, enum ckpt_dtype dtype,
@@ -97,7 +97,7 @@ static int make_fragment(struct ckpt_fragment **out, struct ckpt_tensors *list,
     return 0;
 }
 
-/* One entry of a config: its name and what it says. */
+/* Add one entry of a config. */
 static int add(struct ckpt_tensors *list, const struct zip *z, const struct place *p,
                const char *name, const json_t *entry, struct ckpt_err *err)
 {
@@ -114,7 +114,7 @@ static int add(struct ckpt_tensors *list, const struct zip *z, const struct plac
     int rc;
 
     if (!json_is_object(meta) && pickled)
-        return 0;                       /* an object of a class, no tensor */
+        return 0;                       /* an object of a class, not a tensor */
     if ((rc = ckpt_json_str(&file, entry, "path_name", err)) != 0 ||
         (rc = ckpt_json_int(&number, meta, "dtype", err)) != 0 ||
         (rc = take_ints(shape.dim, &shape.rank, meta, "sizes", err)) != 0)
@@ -163,7 +163,7 @@ static int add_all(struct ckpt_tensors *list, const struct zip *z, const struct 
     return rc ? ckpt_err_in(err, "%s", config->name) : 0;
 }
 
-/* torch has no program of another byte order yet. */
+/* torch has not written programs in another byte order so far. */
 static int check_order(const struct zip *z, struct ckpt_err *err)
 {
     const struct zip_entry *e = zip_find(z, "byteorder");

@@ -18,7 +18,7 @@ enum { P_MAGIC, P_VERSION, P_SYSTEM, P_OBJECT, P_KEYS };
 
 bool torch_legacy_is(const unsigned char *head, size_t n)
 {
-    /* Behind PROTO, and in protocol 4 a FRAME. */
+    /* After PROTO, and in protocol 4 a FRAME. */
     return n >= 24 && head[0] == 0x80 &&
            (memcmp(head + 2, magic, sizeof magic) == 0 ||
             memcmp(head + 11, magic, sizeof magic) == 0);
@@ -29,10 +29,10 @@ struct legacy {
     struct ckpt_arena      *arena;
     struct value           *v[N_PICKLES];
     struct value_seq        names;
-    uint64_t                end;        /* of the pickles */
+    uint64_t                end;        /* end of the pickles */
 };
 
-/* Run the pickles in the first n bytes.  *more: they go on after those. */
+/* Run the pickles in the first n bytes.  *more: they continue beyond these. */
 static int run(struct legacy *l, uint64_t n, bool *more, struct ckpt_err *err)
 {
     struct ckpt_arena scratch = {0};
@@ -51,7 +51,7 @@ static int run(struct legacy *l, uint64_t n, bool *more, struct ckpt_err *err)
     return rc;
 }
 
-/* The pickles' length is nowhere written: read more until they end. */
+/* The pickles' length is not stored: read more until they end. */
 static int run_all(struct legacy *l, struct ckpt_err *err)
 {
     uint64_t size = ckpt_file_size(l->file), n = FIRST_READ;
@@ -85,7 +85,7 @@ static int check_system(const struct legacy *l, bool *big_endian, struct ckpt_er
     return 0;
 }
 
-/* The storage that a key of the list names, which no key before has named. */
+/* The storage that a key of the list names, each only once. */
 static int find_key(const struct torch_storages *s, const struct value *v, size_t *i,
                     struct ckpt_err *err)
 {
@@ -99,7 +99,7 @@ static int find_key(const struct torch_storages *s, const struct value *v, size_
                                                       "the key list has storage %s twice", key);
 }
 
-/* Where each storage lies: they follow the pickles in the key list's order. */
+/* Place each storage: they follow the pickles in the order of the key list. */
 static int place(const struct legacy *l, struct torch_storages *s, struct ckpt_err *err)
 {
     const struct value_seq *keys = &l->v[P_KEYS]->u.seq;

@@ -9,7 +9,7 @@
 #include "libckpt/base/map.h"
 
 /*
- * A shared part is listed under each of its paths: a file of a kilobyte could unfold to any
+ * A shared part is listed under each of its paths: a file of a kilobyte could expand to any
  * number of them.  Real files repeat little.
  */
 #define VISITS_MIN ((size_t)1 << 16)
@@ -17,7 +17,7 @@
 #define VISITS_MAX ((size_t)256 << 20)
 #define MAX_PATH   ((size_t)1 << 20)
 
-/* A container on the way down: its next child, and where its path ends. */
+/* A container on the path: its next child, and the end of its path. */
 struct frame {
     const struct value *v;
     size_t              i, path_len;
@@ -32,14 +32,14 @@ struct lister {
     struct ckpt_err    *err;
 };
 
-/* Take v at the current path: a tensor is listed, a container is entered. */
+/* Visit v at the current path: list a tensor, enter a container. */
 static int visit(struct lister *l, const struct value *v)
 {
     if (++l->visits > l->max_visits)
         return ckpt_fail(l->err, CKPT_ELIMIT, "the values unfold to more than %zu", l->max_visits);
     if (v == l->skip)
         return 0;
-    if (torch_add_is(v))                /* a file that is one tensor has no path */
+    if (torch_add_is(v))                /* a file that is a single tensor has no path */
         return l->path.len ? torch_add(l->to, (const char *)l->path.data, l->path.len, v, l->err)
                            : torch_add(l->to, "tensor", 6, v, l->err);
     if (v->kind != VALUE_OBJECT && v->kind != VALUE_LIST && v->kind != VALUE_TUPLE &&
@@ -54,7 +54,7 @@ static int visit(struct lister *l, const struct value *v)
     return 0;
 }
 
-/* The i-th pair, or item after the pairs, or after those the state; key NULL: by number. */
+/* The i-th child: pairs, then items, then the state; key NULL: by number. */
 static const struct value *child(const struct value *v, size_t i, const struct value **key,
                                  size_t *number, bool *same_path)
 {
@@ -78,7 +78,7 @@ static const struct value *child(const struct value *v, size_t i, const struct v
     return v->kind == VALUE_OBJECT && i == n_pairs + n_items ? v->u.obj.state : NULL;
 }
 
-/* path.key, or path.i; keys that are numbers are spelt in digits. */
+/* Append to path: .key or .i; keys that are numbers are written in digits. */
 static int extend(struct lister *l, const struct value *key, size_t number)
 {
     int64_t n = (int64_t)number;
@@ -136,7 +136,7 @@ static const struct value *unwrap(const struct value *root)
     return NULL;
 }
 
-/* An optimizer's state, or the generators' of a training process: no weights. */
+/* Whether it is an optimizer's state, or random states of a training process. */
 static bool holds_no_weights(const struct value *root)
 {
     return (value_get(root, "state") && value_get(root, "param_groups")) ||

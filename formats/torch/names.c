@@ -170,7 +170,7 @@ static const struct torch_name rows[] = {
 /* The row of names that a rule knows. */
 static const struct torch_name inert_row = {"torch", NULL, NAME_INERT};
 
-/* Dtypes of torch that are known by name only, and the storages of some. */
+/* Dtypes of torch known by name only, and storages of some of them. */
 static bool is_odd_dtype(const char *name)
 {
     static const char *const odd[] = {
@@ -185,7 +185,7 @@ static bool is_odd_dtype(const char *name)
     return strncmp(name, "int", 3) == 0 && name[3] >= '1' && name[3] <= '7' && !name[4];
 }
 
-/* torch.float32, torch.FloatStorage and their kin are names of dtypes. */
+/* Whether it is the name of a dtype: torch.float32, torch.FloatStorage and the like. */
 static bool names_dtype(const char *module, const char *name)
 {
     if (strcmp(module, "torch.storage") == 0)
@@ -198,8 +198,8 @@ static bool names_dtype(const char *module, const char *name)
 }
 
 /*
- * A module of the package: classes of TorchScript, whose code lies in the archive and stays
- * there, and torchao's, whose tensors are known by their class.
+ * Whether a module is in the package: classes of TorchScript, whose code stays in the archive,
+ * and of torchao, whose tensors are known by their class.
  */
 static bool is_below(const char *module, const char *package)
 {
@@ -209,8 +209,8 @@ static bool is_below(const char *module, const char *package)
 }
 
 /*
- * A row without a name means the classes of a module: CamelCase, and no dot, which protocol 4 would
- * follow to any module that the module imports.
+ * A row without a name covers the classes of a module: CamelCase, and no dot, which protocol 4
+ * would follow to any module that the module imports.
  */
 static bool is_class(const char *name)
 {
@@ -218,7 +218,7 @@ static bool is_class(const char *name)
     return *name >= 'A' && *name <= 'Z' && !strchr(name, '.');
 }
 
-/* A name of TorchScript or torchao that leads nowhere else. */
+/* Whether a name of TorchScript or torchao is plain, without access to anything else. */
 static bool is_plain_below(const char *module, const char *name)
 {
     return (is_below(module, "__torch__") || is_below(module, "torchao")) &&

@@ -40,7 +40,7 @@ static void free_writer(struct torch_writer *w)
     ckpt_free(w);
 }
 
-/* A small member whose content is known now. */
+/* Set a small member whose content is known. */
 static int put_small(struct torch_writer *w, size_t i, const void *bytes, struct ckpt_err *err)
 {
     struct zip_member *m = &w->member[i];
@@ -59,7 +59,7 @@ static const struct small after[] = {
     [M_ID] = {".data/serialization_id", NULL},
 };
 
-/* Where the members after the storages begin. */
+/* Offset of the members after the storages. */
 static size_t first_after(const struct torch_writer *w)
 {
     return M_BEFORE + w->n_storage + (w->record != NULL);
@@ -192,8 +192,8 @@ void torch_writer_place(const struct torch_writer *w, size_t i, int64_t start,
 }
 
 /*
- * torch's id is 20 digits of the members' names hashed and 20 of their checksums: diagnostic, so
- * any hash will do that differs from archive to archive.
+ * torch's id is 20 digits of a hash of the members' names and 20 of their checksums: only
+ * diagnostic, so any hash that differs from archive to archive will do.
  */
 static int put_id(struct torch_writer *w, struct ckpt_err *err)
 {

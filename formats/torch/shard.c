@@ -5,7 +5,7 @@
 
 #define MAX_MESH 8              /* axes of a device mesh */
 
-/* An attribute: of the state, or of the second half that classes with slots have. */
+/* An attribute: from the state, or from its second half for classes with slots. */
 static const struct value *attr(const struct value *v, const char *name)
 {
     const struct value *state = value_is(v, VALUE_OBJECT) ? v->u.obj.state : NULL;
@@ -129,7 +129,7 @@ static int mesh_sizes(const struct value *mesh, int64_t size[MAX_MESH])
     return (int)axes->u.seq.n;
 }
 
-/* Mesh axes that cut the same axis of the tensor do so in their order. */
+/* Mesh axes that shard the same tensor axis must do so in order. */
 static bool in_order(const struct value *order)
 {
     int64_t axis[MAX_MESH];
@@ -146,7 +146,7 @@ static bool in_order(const struct value *order)
     return true;
 }
 
-/* What a mesh axis does. */
+/* The placement of a mesh axis. */
 struct placement {
     bool    shard, strided;
     int64_t dim, factor, size, at;
@@ -170,7 +170,7 @@ static int read_placement(struct placement *p, const struct value *v, int rank,
                ? bad(err, "is cut in strides of no number") : 0;
 }
 
-/* A rank's part of what is left of an axis, as torch.chunk gives it. */
+/* A rank's part of the remainder of an axis, as torch.chunk computes it. */
 static void cut(const struct placement *p, int64_t *start, int64_t *count)
 {
     int64_t left = count[p->dim], step = left / p->size + (left % p->size != 0);
@@ -180,7 +180,7 @@ static void cut(const struct placement *p, int64_t *start, int64_t *count)
     count[p->dim] = step < left - skip ? step : left - skip;
 }
 
-/* True when strided axis k is split into all plain ones after it and nothing else: a box. */
+/* Whether strided axis k is split by exactly the plain ones after it: then the result is a box. */
 static bool is_box(const struct placement *p, int n, int k)
 {
     int64_t after = 1;
@@ -193,7 +193,7 @@ static bool is_box(const struct placement *p, int n, int k)
     return after == p[k].factor;
 }
 
-/* The box that all axes leave; copy: a rank before has it. */
+/* The box after all axes; copy: an earlier rank has it too. */
 static int place_all(const struct placement *p, int n, int64_t *start, int64_t *count, bool *copy,
                      struct ckpt_err *err)
 {

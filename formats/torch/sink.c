@@ -12,7 +12,7 @@ struct sink {
     size_t                    *storage;         /* of each tensor */
 };
 
-/* The tensor that brings the storage of tensor i: tied ones share it, as torch saves them. */
+/* The tensor that owns the storage of tensor i: tied ones share it, as torch saves them. */
 static size_t owner(const struct ckpt_tensors *list, size_t i)
 {
     const struct ckpt_tensor *t = &list->item[i];
@@ -53,7 +53,7 @@ static void sink_abort(void *self)
     free_sink(self);
 }
 
-/* Checksums are made of what passes. */
+/* Checksums need the bytes to pass through write. */
 static bool sink_locate(void *self, size_t i, int64_t start, int64_t count,
                         struct ckpt_sink_extent *out)
 {
@@ -72,7 +72,7 @@ static const struct ckpt_sink_ops sink_ops = {
     .abort = sink_abort,
 };
 
-/* The archive's inner folder: the file's name up to its last dot, as torch.save calls it. */
+/* The archive's inner folder: the file's name up to its last dot, as in torch.save. */
 static void name_top(char *top, size_t size, const char *path)
 {
     const char *base = strrchr(path, '/'), *dot;
@@ -104,7 +104,7 @@ static int fill(struct ckpt_arena *a, struct value *root, struct torch_storage *
         if (own == i)
             storage[(*n)++] = (struct torch_storage){.dtype = t->dtype, .numel = t->numel};
         if (!ckpt_dtype_torch_name(t->dtype) || !ckpt_dtype_size(t->dtype) ||
-            (t->dtype >= CKPT_QI8 && t->dtype <= CKPT_QI32))    /* their scales are not known */
+            (t->dtype >= CKPT_QI8 && t->dtype <= CKPT_QI32))    /* their scales are unknown */
             return ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s is not written to torch "
                              "archives", t->name, ckpt_dtype_name(t->dtype));
         if (value_set_str(a, root, t->name,

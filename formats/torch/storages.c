@@ -4,7 +4,7 @@
 #include "formats/torch/value.h"
 #include "libckpt/base/map.h"
 
-/* A view with strides of 0 may be larger than its bytes by this much, and this many times. */
+/* A view with strides of 0 may exceed its bytes by this much, and this many times. */
 #define MAX_BLOWUP  64
 #define FREE_BLOWUP ((uint64_t)256 << 20)
 
@@ -22,7 +22,7 @@ static int bad(struct ckpt_err *err, const char *what)
     return ckpt_fail(err, CKPT_EFORMAT, "pickle: %s", what);
 }
 
-/* The dtype a storage class holds; its module says nothing of interest. */
+/* The dtype of a storage class; its module does not matter. */
 enum ckpt_dtype torch_storage_dtype(const struct value *class)
 {
     if (!value_is(class, VALUE_GLOBAL))
@@ -69,7 +69,7 @@ int torch_storages_name(struct torch_storages *s, const char *id, struct value_t
     return ckpt_map_add(s->by_id, id, strlen(id), n, err);
 }
 
-/* The furthest element lies inside the base, and the tensor is no blown-up view. */
+/* Check that the last element lies inside the base, and that the tensor is not an inflated view. */
 int torch_storages_fit(const struct torch_storages *storages, const struct value_tensor *t,
                        int64_t base_numel, struct ckpt_err *err)
 {

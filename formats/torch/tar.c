@@ -19,7 +19,7 @@ struct tar {
     struct ckpt_dir       *dir;
     struct ckpt_file      *member;      /* that is read */
     uint64_t               at;          /* in it */
-    uint64_t               base;        /* of the archive in its descriptor */
+    uint64_t               base;        /* offset of the archive in its descriptor */
     struct ckpt_arena     *arena;
     struct torch_storages *storages;
     struct value_seq       names;
@@ -43,7 +43,7 @@ static int enter(struct tar *t, const char *name, struct ckpt_err *err)
     return ckpt_file_open_at(&t->member, t->dir, name, err);
 }
 
-/* The next pickle of the member; its length is known once it has run. */
+/* Read the next pickle of the member; its length is known after running it. */
 static int next_pickle(struct tar *t, struct value **v, struct ckpt_err *err)
 {
     uint64_t left = ckpt_file_size(t->member) - t->at, n = FIRST_READ;
@@ -218,18 +218,18 @@ static int read_tensor(struct tar *t, struct ckpt_err *err)
     tensor->dtype = t->storages->item[w->storage].dtype;
     if ((rc = torch_storages_fit(t->storages, tensor, w->numel, err)) != 0)
         return rc;
-    tensor->offset += w->offset;        /* both below 2^63, the sum inside the storage */
+    tensor->offset += w->offset;  /* cannot overflow: both below 2^63, the sum inside the storage */
     return torch_storages_name(t->storages, key, tensor, err);
 }
 
-/* The member is read to its end. */
+/* Check that the member was read to its end. */
 static int leave(const struct tar *t, const char *what, struct ckpt_err *err)
 {
     return t->at == ckpt_file_size(t->member)
                ? 0 : ckpt_fail(err, CKPT_EFORMAT, "torch's tar: bytes after the %s", what);
 }
 
-/* A member of a number and so many of what `one` reads. */
+/* Read a member that is a number, and that many items read by `one`. */
 static int read_member(struct tar *t, const char *name,
                        int (*one)(struct tar *t, struct ckpt_err *err), struct ckpt_err *err)
 {
@@ -243,7 +243,7 @@ static int read_member(struct tar *t, const char *name,
     return rc;
 }
 
-/* All members; the order is that in which they refer to each other. */
+/* Read all members, in the order of their references. */
 static int read_members(struct tar *t, struct value **root, struct ckpt_err *err)
 {
     int rc;

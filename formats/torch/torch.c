@@ -22,8 +22,8 @@
 #define MAX_PICKLE ((uint64_t)256 << 20)
 
 /*
- * Memory for values, by the pickle's size: an opcode of one byte makes a value of 130, and names
- * that are spelt from remembered texts cost most.  Real files take a tenth of it.
+ * Memory for values, by the pickle's size: a one-byte opcode makes a value of 130 bytes, and
+ * names built from memoised texts cost most.  Real files take a tenth of this.
  */
 #define VALUE_BYTES_MIN ((uint64_t)16 << 20)
 #define VALUE_BYTES_PER 256
@@ -34,7 +34,7 @@ struct torch_archive {
     struct ckpt_arena      arena;       /* of the values */
     struct value          *root;
     struct torch_storages  storages;
-    struct ckpt_sum       *sum;         /* of the file's guard, or NULL */
+    struct ckpt_sum       *sum;         /* for the file's guard, or NULL */
     bool                   big_endian;
     const char            *container;
 };
@@ -94,7 +94,7 @@ static int read_facts(struct torch_archive *a, struct ckpt_err *err)
     return 0;
 }
 
-/* Where each storage lies, and that its record has the size the pickle says. */
+/* Place each storage, and check that its record has the size in the pickle. */
 static int place_storages(struct torch_archive *a, struct ckpt_err *err)
 {
     for (size_t i = 0; i < a->storages.n; i++) {
@@ -125,7 +125,7 @@ static int by_offset(const void *a, const void *b)
     return x < y ? -1 : x > y ? 1 : 0;
 }
 
-/* From here on reading a member's bytes proves its checksum. */
+/* From now on reading a member's bytes verifies its checksum. */
 static int guard(struct torch_archive *a, struct ckpt_err *err)
 {
     size_t n = 0;
@@ -179,7 +179,7 @@ static int open_zip(struct torch_archive *a, bool strict, struct ckpt_err *err)
     return rc ? rc : guard(a, err);
 }
 
-/* By the first bytes, as torch itself recognises its containers. */
+/* Recognise the container by its first bytes, as torch does. */
 static int open_archive(struct torch_archive *a, bool strict, struct ckpt_err *err)
 {
     unsigned char head[CKPT_HEAD_BYTES];
@@ -265,7 +265,7 @@ static bool contiguous(const struct value_tensor *t)
     return true;
 }
 
-/* The strides are t's. */
+/* The strides belong to t. */
 static struct ckpt_fragment fragment_of(const struct torch_archive *a,
                                         const struct value_tensor *t)
 {
@@ -316,7 +316,7 @@ static int bid(const struct ckpt_place *p)
     return torch_tar_is(p->head, p->head_len) ? 40 : 0;
 }
 
-/* The archive, and its tensors that are no windows. */
+/* The archive, and its tensors that are not windows. */
 struct torch_source {
     struct torch_archive      *archive;
     const struct ckpt_tensors *list;
@@ -360,7 +360,7 @@ static const struct ckpt_source_ops ops = {
     .format = "torch", .read = read_source, .close = close_source,
 };
 
-/* The list of a's tensors, and the source's own part of it. */
+/* List a's tensors, and make the source's own state. */
 static int list_archive(struct torch_source **out, struct ckpt_tensors *list, size_t *left_out,
                         struct torch_archive *a, struct ckpt_err *err)
 {
@@ -384,16 +384,16 @@ static int list_archive(struct torch_source **out, struct ckpt_tensors *list, si
 
 static void close_program(void *self) { torch_archive_close(self); }
 
-/* Fragments do the work. */
+/* Tensors are read by their fragments. */
 static const struct ckpt_source_ops program_ops = {.format = "torch", .close = close_program};
 
-/* Whether a zip file is a program; its members are then known. */
+/* Whether a zip file is a program; if so, its members have been read. */
 static bool is_program(struct zip *z, const struct ckpt_place *p)
 {
     struct ckpt_err ignored = {0};
     size_t n = p->head_len > 30 ? p->head[26] + 256u * p->head[27] : 0;
 
-    /* torch.save's first member is data.pkl: most files are spared a second look. */
+    /* torch.save's first member is data.pkl: this spares most files a second look. */
     if (memcmp(p->head, "PK\3\4", 4) != 0 ||
         (n >= 8 && n <= p->head_len - 30 && memcmp(p->head + 30 + n - 8, "data.pkl", 8) == 0) ||
         zip_open(z, p->file, &ignored))
@@ -430,8 +430,8 @@ static int open_program(struct ckpt_source **out, struct ckpt_file *file, struct
 }
 
 /*
- * How many files a model's matrices are cut over, of which this is one: by Megatron's arguments,
- * which lie beside the weights; 1 without them.
+ * Number of files that a model's matrices are split over, of which this is one: from Megatron's
+ * arguments beside the weights; 1 without them.
  */
 static int64_t tensor_parallel(const struct torch_archive *a)
 {

@@ -8,7 +8,7 @@
 #include "formats/torch/names.h"
 #include "libckpt/err.h"
 
-#define MAX_WRAPS 8             /* calls around each other; resolving bounds them alike */
+#define MAX_WRAPS 8             /* nested calls; resolving has the same limit */
 
 bool torch_unread_is(const struct value *v)
 {
@@ -103,7 +103,7 @@ static bool tell_device(struct torch_unread *u, const struct value *args)
     return true;
 }
 
-/* A window on a storage: its dtype is why it is not read, or a bit in its metadata. */
+/* A window on a storage: it is not read because of its dtype, or of a bit in its metadata. */
 static bool tell_window(struct torch_unread *u, const struct value *args, bool typed)
 {
     const struct value *pid = value_item(args, 0);
@@ -119,7 +119,7 @@ static bool tell_window(struct torch_unread *u, const struct value *args, bool t
         snprintf(u->kind, sizeof u->kind, "%s, conjugate or negative", ckpt_dtype_name(u->dtype));
     if (!u->kind[0] || !take_shape(&u->shape, value_item(args, 2)))
         return false;
-    /* Of elements whose width is not known, all that its storage has. */
+    /* For elements of unknown width, all bytes of its storage. */
     if (u->dtype != CKPT_DTYPE_NONE)
         return ckpt_shape_bytes(&u->bytes, &u->shape, u->dtype);
     u->bytes = value_as_int(value_item(id, 4), &numel) && numel > 0 ? (uint64_t)numel : 0;

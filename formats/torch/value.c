@@ -11,7 +11,7 @@
 #define MAX_VISITS ((size_t)64 << 20)
 #define MAX_NEST   8            /* rebuild calls inside each other */
 
-/* A value to visit, and how deep it lies. */
+/* A value to visit, and its depth. */
 struct level {
     struct value *v;
     unsigned      depth;
@@ -24,8 +24,8 @@ struct walk {
     struct ckpt_err       *err;
     struct level          *stack;
     size_t                 n, cap, visits;
-    unsigned               depth;       /* of the value that is visited */
-    const struct value    *class;       /* of the storage before, mostly of the next one too */
+    unsigned               depth;       /* depth of the current value */
+    const struct value    *class;       /* of the last storage, usually of the next one too */
     enum ckpt_dtype        class_dtype;
 };
 
@@ -98,8 +98,8 @@ static int dims(struct walk *w, const struct value *v, int64_t *out, int *n)
 }
 
 /*
- * Two values of 4 bits to an element: listed with twice as many along the last axis, as safetensors
- * does, and never read.  Its place was checked as that of bytes.
+ * Two 4-bit values per element: listed with a last axis of twice the length, as in safetensors,
+ * and never read.  Its bounds were checked as bytes.
  */
 static int make_pairs(struct walk *w, struct value_tensor *t)
 {
@@ -118,7 +118,7 @@ static int make_pairs(struct walk *w, struct value_tensor *t)
     return 0;
 }
 
-/* {"conj": True}, {"neg": True}: the storage holds the conjugate, the negative. */
+/* {"conj": True}, {"neg": True}: the storage holds the conjugate, or the negative. */
 static int take_bits(struct walk *w, struct value_tensor *t, const struct value *metadata)
 {
     enum ckpt_dtype_class class = ckpt_dtype_class(t->dtype);
@@ -198,10 +198,10 @@ static int make_tensor(struct walk *w, struct value *v, const struct torch_name 
     if ((rc = torch_storages_fit(w->storages, &t, base.numel, w->err)) != 0 ||
         (pairs && (rc = make_pairs(w, &t)) != 0))
         return rc;
-    /* Last: a call that failed stays a record, which would be resolved again at each visit. */
+    /* Last: a call that failed stays a record, which each visit would resolve again. */
     if (row->what == NAME_QTENSOR && (rc = take_quantizer(w, &t, value_arg(v, 4), nest)) != 0)
         return rc;
-    t.offset += base.offset;            /* a typed view: the same elements, both below 2^63 */
+    t.offset += base.offset; /* a typed view: the same elements; cannot overflow, both below 2^63 */
     v->kind = VALUE_TENSOR;
     v->u.tensor = ckpt_arena_alloc(w->a, 1, sizeof t);
     if (!v->u.tensor)
@@ -210,7 +210,7 @@ static int make_tensor(struct walk *w, struct value *v, const struct torch_name 
     return 0;
 }
 
-/* A call whose value is that of its n-th argument. */
+/* Replace a call by its n-th argument. */
 static int become_arg(struct walk *w, struct value *v, size_t n, int nest, bool parameter)
 {
     struct value *inner = value_arg(v, n);
@@ -223,7 +223,7 @@ static int become_arg(struct walk *w, struct value *v, size_t n, int nest, bool 
     if ((rc = resolve(w, inner, nest + 1)) != 0)
         return rc;
     if (value_is(inner, VALUE_OBJECT))
-        return 0;                       /* of a kind that is not read: neither is this */
+        return 0;                       /* its kind is not read, so neither is this */
     if (!value_is(inner, VALUE_TENSOR))
         return bad(w, "a rebuilt parameter has no tensor in it");
     copy = ckpt_arena_alloc(w->a, 1, sizeof *copy);
@@ -268,7 +268,7 @@ static int make_dict(struct walk *w, struct value *v)
     struct value_pairs pairs = v->u.obj.pairs;
     struct value *items = value_arg(v, 0);
 
-    /* OrderedDict([[key, value], ...]) is how protocol 0 spells it. */
+    /* OrderedDict([[key, value], ...]) is protocol 0's form. */
     if (items && value_is(items, VALUE_LIST))
         for (size_t i = 0; i < items->u.seq.n; i++) {
             struct value *kv = items->u.seq.item[i];
@@ -348,7 +348,7 @@ static int refuse(struct ckpt_err *err, const struct value *v)
     return ckpt_err_hint(err, "ckpt-inspect shows what such a file holds without running it");
 }
 
-/* The same, with a hint where a module was saved instead of its state_dict. */
+/* The same, with a hint if a module was saved instead of its state_dict. */
 static int refuse_of(const struct value_seq *names, const struct value *v, struct ckpt_err *err)
 {
     int rc = refuse(err, v);
@@ -372,7 +372,7 @@ int torch_names_check(const struct value_seq *names, bool alarms_only, struct ck
     return 0;
 }
 
-/* In torch's tar: the key of a tensor. */
+/* In torch's tar: resolve the key of a tensor. */
 static int take_named(struct walk *w, struct value *v)
 {
     const char *id = value_as_str(v->u.seq.item[0]);
@@ -392,7 +392,7 @@ static int take_named(struct walk *w, struct value *v)
     return 0;
 }
 
-/* A persistent id that is no storage names a module's source, in torch's old files. */
+/* A persistent id that is not a storage names a module's source, in torch's old files. */
 static int check_persistent(struct walk *w, struct value *v)
 {
     const struct value *t = v->u.seq.item[0];
@@ -411,8 +411,8 @@ static int check_persistent(struct walk *w, struct value *v)
 }
 
 /*
- * getattr(class, 'MEMBER'): how CPython 3.11.0 to 3.11.3 wrote members of enumerations, and FSDP1
- * names the class ShardedTensor.ProcessGroupState.
+ * getattr(class, 'MEMBER'): how CPython 3.11.0 to 3.11.3 wrote members of enumerations, and how
+ * FSDP1 names the class ShardedTensor.ProcessGroupState.
  */
 static bool is_member(const struct value *v)
 {
@@ -428,7 +428,7 @@ static bool is_member(const struct value *v)
                                       strcmp(name, "ProcessGroupState") == 0);
 }
 
-/* A name without a row, getattr, or a call of a call's result: a record, or a refusal. */
+/* A name without a row, getattr, or a call of a call's result: keep the record, or refuse. */
 static int unknown(struct walk *w, struct value *v)
 {
     const struct value *callee = v->u.obj.callee, *get = callee ? callee : v;
@@ -460,7 +460,7 @@ static int resolve_by(struct walk *w, struct value *v, const struct torch_name *
     return 0;
 }
 
-/* One value; values below it are the walk's business. */
+/* Resolve one value; the walk resolves the values below it. */
 static int resolve(struct walk *w, struct value *v, int nest)
 {
     const struct torch_name *row;
@@ -480,7 +480,7 @@ static int resolve(struct walk *w, struct value *v, int nest)
             return 0;
         rc = resolve_by(w, v, row, nest);
     }
-    /* Records of tensors that are not read stay: for who only looks, and for who lists them. */
+    /* Records of tensors that are not read stay, for callers that only look or list. */
     if ((rc == CKPT_EUNSUPPORTED && (!w->strict || w->storages->keep_unread)) ||
         (rc == CKPT_ELIMIT && !w->strict)) {
         ckpt_err_clear(w->err);
@@ -508,7 +508,8 @@ static int push_seq(struct walk *w, const struct value_seq *s)
 {
     int rc;
 
-    for (size_t i = s->n; i-- > 0;)     /* the first is taken first: storages keep their order */
+    for (size_t i = s->n; i-- > 0;)     /* the first is visited first, so that storages keep
+                                           their order */
         if ((rc = push(w, s->item[i])) != 0)
             return rc;
     return 0;

@@ -19,7 +19,7 @@ void ckpt_buf_release(struct ckpt_buf *b)
     memset(b, 0, sizeof *b);
 }
 
-/* Room for n more bytes, or failed. */
+/* Make space for n more bytes, or set failed. */
 static bool reserve(struct ckpt_buf *b, size_t n)
 {
     size_t cap;
@@ -166,7 +166,7 @@ none:
 
 void ckpt_cursor_skip(struct ckpt_cursor *c, size_t n) { (void)ckpt_cursor_bytes(c, n); }
 
-/* Past bytes of ASCII but NUL, eight at a time; those that are left are looked at one by one. */
+/* Skip ASCII but NUL, eight bytes at a time; the caller looks at the remaining bytes singly. */
 static const unsigned char *skip_ascii(const unsigned char *s, const unsigned char *end)
 {
     const uint64_t each = 0x0101010101010101u;

@@ -1,6 +1,6 @@
 /*
- * buf - growable bytes with a limit given at birth, and the cursor through which every parser
- * reads foreign bytes.
+ * buf - a growable byte buffer with a fixed limit, and the cursor with which every parser reads
+ * foreign bytes.
  *
  * Abbreviations: cursor, utf8 (buf), f32, f16, bf16, f8 (half).
  */
@@ -15,7 +15,7 @@
 
 /*
  * Growable bytes.  Errors are sticky: after a refusal (limit or memory) further puts do nothing
- * and ckpt_buf_ok says false, so that a writer is a straight list of puts checked once.
+ * and ckpt_buf_ok is false.  A writer can put everything first and check once at the end.
  */
 struct ckpt_buf {
     unsigned char *data;

@@ -1,9 +1,10 @@
 /*
  * crc32 - see crc32.h.
  *
- * Four blocks of 16 bytes are folded at a time by multiplication without carry, then into one,
- * then reduced after Barrett: V. Gopal and others, "Fast CRC Computation for Generic Polynomials
- * Using PCLMULQDQ Instruction" (Intel, 2009), whose constants for this polynomial these are.
+ * Carry-less multiplication folds four blocks of 16 bytes at a time, then the four into one,
+ * which Barrett reduction turns into the checksum: V. Gopal and others, "Fast CRC Computation for
+ * Generic Polynomials Using PCLMULQDQ Instruction" (Intel, 2009), with the constants given there
+ * for this polynomial.
  */
 #include "libckpt/base/crc32.h"
 
@@ -13,14 +14,14 @@
 #include <immintrin.h>
 #include <sys/platform/x86.h>
 
-#define LEAST 256               /* below that the tables are as fast */
+#define LEAST 256               /* below that many bytes the tables are as fast */
 
-/* x, moved on by the distance that k is made for, over what lies there. */
+/* Fold x over the bytes at the distance that constant k is made for. */
 #define FOLD(x, k, next)                                                                      \
     _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(x, k, 0x00),                             \
                                 _mm_clmulepi64_si128(x, k, 0x11)), next)
 
-/* n is a multiple of 16 and 64 at least; crc is inverted, before and after. */
+/* n is a multiple of 16, at least 64; crc is inverted, on entry and on return. */
 __attribute__((target("pclmul,sse4.1"))) static uint32_t fold(uint32_t crc,
                                                                const unsigned char *p, size_t n)
 {

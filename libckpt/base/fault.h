@@ -1,10 +1,10 @@
 /*
  * fault - make the n-th operation fail, for tests.  Compiled in by -DCKPT_FAULTS only; in other
- * builds every question is the constant false and nothing can arm it.
+ * builds every query is the constant false and nothing can arm it.
  *
  * Counters are process-wide and count per kind.  The environment is read once, at the first
- * question: CKPT_FAULT=kind:n[:kill], kind one of alloc read write sync rename open.
- * The n-th operation of that kind (from 1) fails with ENOMEM/EIO/ENOSPC, or kills the process.
+ * query: CKPT_FAULT=kind:n[:kill], kind one of alloc read write sync rename open.  The n-th
+ * operation of that kind (from 1) fails with ENOMEM/EIO/ENOSPC, or kills the process.
  */
 #ifndef CKPT_LIBCKPT_BASE_FAULT_H
 #define CKPT_LIBCKPT_BASE_FAULT_H

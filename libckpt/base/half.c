@@ -1,11 +1,11 @@
 /* half - see half.h. */
 #include "libckpt/base/half.h"
 
-/* A small float format: its widths, and what lies beyond its largest value. */
+/* A small float format: its widths, and the result for values beyond its largest. */
 struct small {
     int      exp_bits, man_bits, bias;
     uint32_t max;               /* largest finite magnitude, as bits without sign */
-    uint32_t over;              /* what a larger one becomes: infinity, NaN or max itself */
+    uint32_t over;              /* a larger value becomes this: infinity, NaN or max itself */
     uint32_t nan;
     int      fnuz;              /* no negative zero, NaN is 0x80, no infinity */
 };
@@ -30,12 +30,12 @@ static uint32_t encode(float f, const struct small *s)
     man = (mag & 0x7fffffu) | (mag >> 23 ? 0x800000u : 0);
     if (mag >> 23 == 0)
         exponent = -126;
-    /* Bits that fall off: more when the result is subnormal. */
+    /* Bits to drop: more when the result is subnormal. */
     shift = 23 - s->man_bits;
     if (exponent < 1 - s->bias)
         shift += 1 - s->bias - exponent;
     if (shift > 25)
-        shift = 25;                     /* less than half of the least: rounds to zero */
+        shift = 25;                   /* less than half of the smallest subnormal: rounds to zero */
     rest = man & ((1u << shift) - 1);
     half = 1u << (shift - 1);
     out = man >> shift;
@@ -50,7 +50,8 @@ static uint32_t encode(float f, const struct small *s)
     return out | sign;
 }
 
-/* A finite value.  Built from bits and one exact product, whatever the floating point mode. */
+/* A finite value, built from bits and one exact product, so that it does not depend on the
+ * floating point mode. */
 static float decode(uint32_t v, const struct small *s)
 {
     uint32_t sign = (v >> (s->exp_bits + s->man_bits) & 1) << 31;
@@ -77,7 +78,7 @@ uint16_t ckpt_f32_to_f16(float f)
 {
     uint32_t bits = ckpt_f32_bits(f);
 
-    if ((bits & 0x7fffffffu) > 0x7f800000u)     /* as the processor's own conversion */
+    if ((bits & 0x7fffffffu) > 0x7f800000u)     /* as the processor's conversion instruction does */
         return (uint16_t)((bits >> 16 & 0x8000u) | 0x7e00u | (bits >> 13 & 0x3ffu));
     return (uint16_t)encode(f, &f16);
 }

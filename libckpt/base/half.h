@@ -1,11 +1,11 @@
 /*
  * half - 16-bit and 8-bit floats <-> f32, one element at a time: the exact reference.
  *
- * Rounding is to nearest, ties to even, subnormals kept, as torch does.  What lies beyond the
- * largest value becomes infinity in F16, BF16 and F8_E5M2; F8_E4M3 (fn) has none and saturates,
- * infinity too, as torch 2.15 does (earlier ones gave NaN); the fnuz types give NaN.  NaN stays
- * NaN: BF16 0x7fc0; F16 keeps the sign and the upper bits of the payload; F8 all ones with the
- * sign (fnuz: 0x80), and back to f32 with the quiet bit set.
+ * Rounding is to nearest, ties to even, subnormals kept, as torch does.  Values beyond the
+ * largest finite one become infinity in F16, BF16 and F8_E5M2; F8_E4M3 (fn) has no infinity and
+ * saturates, for infinite input too, as torch 2.15 does (earlier versions gave NaN); the fnuz
+ * types give NaN.  NaN stays NaN: BF16 0x7fc0; F16 keeps the sign and the upper bits of the
+ * payload; F8 all ones with the sign (fnuz: 0x80), and back to f32 with the quiet bit set.
  * Sources: IEEE 754-2019; torch/headeronly/util/{Half,BFloat16,Float8_*}.h of PyTorch 2.15.
  */
 #ifndef CKPT_LIBCKPT_BASE_HALF_H

@@ -7,7 +7,7 @@
 
 #include "libckpt/base/json_lex.h"
 
-/* Nesting of a text, strings skipped; stops counting at limit + 1. */
+/* Nesting depth of a text, ignoring strings; stops counting at limit + 1. */
 static size_t depth_of(const char *text, size_t len, size_t limit)
 {
     size_t depth = 0, most = 0;
@@ -26,7 +26,7 @@ static size_t depth_of(const char *text, size_t len, size_t limit)
     return most;
 }
 
-/* A bare NaN, Infinity or -Infinity at s, as a value: nobody takes one for a key.  Or 0. */
+/* Length of a bare NaN, Infinity or -Infinity at s when it is a value, not a key; else 0. */
 static size_t python_word(const char *s, size_t left)
 {
     static const char *const words[] = {"NaN", "Infinity", "-Infinity"};
@@ -43,7 +43,7 @@ static size_t python_word(const char *s, size_t left)
     return 0;
 }
 
-/* Bytes at s that may be a number's; *big: it is an integer that needs more than 64 bits. */
+/* Number of bytes at s that can belong to a number; *big: it is an integer of more than 64 bits. */
 static size_t number(bool *big, const char *s, size_t left)
 {
     static const char most[] = "9223372036854775807", least[] = "9223372036854775808";
@@ -61,8 +61,8 @@ static size_t number(bool *big, const char *s, size_t left)
 }
 
 /*
- * What Python writes and JSON has not, as JSON: words in quotes; integers beyond 64 bits, such as
- * the length limit 10^30 of a tokenizer without one, as reals.
+ * Turn Python's extensions of JSON into JSON: quote the words; write integers beyond 64 bits,
+ * such as the length limit 10^30 of a tokenizer without one, as reals.
  */
 static void from_python(struct ckpt_buf *out, const char *text, size_t len)
 {
@@ -122,7 +122,7 @@ int ckpt_json_parse(json_t **out, const char *text, size_t len, unsigned flags,
     }
     errno = 0;
     *out = json_loadb(text ? text : "", len, JSON_REJECT_DUPLICATES, &why);
-    /* jansson tells another cause, or none, when a buffer of its own cannot grow */
+    /* jansson reports another cause, or none, when it runs out of memory */
     starved = errno == ENOMEM;
     ckpt_buf_release(&json);
     if (*out)
@@ -196,7 +196,7 @@ int ckpt_json_int(int64_t *out, const json_t *obj, const char *key, struct ckpt_
     return 0;
 }
 
-/* Absent, or null. */
+/* The member is absent or null. */
 static bool unsaid(const json_t *obj, const char *key)
 {
     const json_t *v = json_object_get(obj, key);

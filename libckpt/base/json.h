@@ -1,8 +1,8 @@
 /*
- * json - thin door to jansson: limits, duplicate keys refused, errors as ours.
+ * json - a thin layer over jansson: limits, refusal of duplicate keys, errors as ckpt_err.
  *
- * Values are jansson's own json_t; this room adds the rules of reading foreign JSON (depth,
- * size, duplicates, strict UTF-8, integers exact to 64 bits) and getters that fail by name.
+ * Values are jansson's own json_t; this room adds the rules of reading foreign JSON (depth, size,
+ * duplicates, strict UTF-8, integers exact to 64 bits) and getters that fail by name.
  */
 #ifndef CKPT_LIBCKPT_BASE_JSON_H
 #define CKPT_LIBCKPT_BASE_JSON_H
@@ -22,7 +22,8 @@ enum ckpt_json_flags {
     /* Python's writer emits NaN, Infinity and -Infinity, which are read as strings of that name,
      * and integers of any length: those beyond 64 bits are read as reals. */
     CKPT_JSON_PYTHON = 1 << 0,
-    /* The text is one line of a file, whose number the caller adds: errors name the column. */
+    /* The text is one line of a file: errors name the column only, and the caller adds the line
+     * number. */
     CKPT_JSON_LINE = 1 << 1
 };
 
@@ -34,9 +35,9 @@ int ckpt_json_read(json_t **out, struct ckpt_file *file, uint64_t limit, unsigne
                    struct ckpt_err *err);
 
 /*
- * Members of an object.  The plain form fails with CKPT_EFORMAT naming key, wanted and found
- * type when absent or of another type; the _or form gives fallback when absent or null, and
- * still fails on another type.  Results are borrowed from obj.
+ * Members of an object.  The plain form fails with CKPT_EFORMAT with key, wanted and found type
+ * when the member is absent or has another type; the _or form gives fallback when the member is
+ * absent or null, and still fails on another type.  Results are borrowed from obj.
  */
 int ckpt_json_get(json_t **out, const json_t *obj, const char *key, json_type type,
                   struct ckpt_err *err);
@@ -52,13 +53,14 @@ int ckpt_json_str_or(const char **out, const json_t *obj, const char *key, const
                      struct ckpt_err *err);
 
 /*
- * Write value as text: indent 0 is one line with ", " and ": " left out, otherwise Python's
- * json.dumps(indent=n) spelling.  Keys keep their order unless sort is set.  Numbers print so
- * that they read back to the same bits.
+ * Write value as text: on one line without blanks when indent is 0, otherwise spelt as Python's
+ * json.dumps(indent=n) does.  Keys keep their order unless sort is set.  Numbers print so that
+ * they read back to the same bits.
  */
 int ckpt_json_write(struct ckpt_buf *out, const json_t *value, unsigned indent, bool sort,
                     struct ckpt_err *err);
-/* A string in quotes, as Python's json.dumps(ensure_ascii=False).  Bytes that are no UTF-8 pass. */
+/* A string in quotes, as Python's json.dumps(ensure_ascii=False).  Bytes that are not UTF-8 are
+ * passed on. */
 void ckpt_json_put_string(struct ckpt_buf *out, const char *s, size_t n);
 
 #endif

@@ -47,7 +47,7 @@ static char *put_utf8(char *to, uint32_t c)
     return to;
 }
 
-/* The escape after a backslash, at l->p; NULL when there is no such escape. */
+/* Decode the escape after a backslash, at l->p; NULL when it is invalid. */
 static char *take_escape(struct ckpt_json_lex *l, char *to)
 {
     static const char from[] = "\"\\/bfnrt", is[] = "\"\\/\b\f\n\r\t";
@@ -77,7 +77,8 @@ static char *take_escape(struct ckpt_json_lex *l, char *to)
     return put_utf8(to, c);
 }
 
-/* A string with escapes, from its first escape on; decoded it is never longer than as spelt. */
+/* Decode the rest of a string, from its first escape; the result is never longer than the
+ * spelling. */
 static int take_escaped(struct ckpt_json_lex *l, struct ckpt_json_text *out, const char *first)
 {
     bool escaped = false;
@@ -220,7 +221,7 @@ int ckpt_json_take_key(struct ckpt_json_lex *l, struct ckpt_json_text *key)
 
 int ckpt_json_skip_value(struct ckpt_json_lex *l)
 {
-    bool object[CKPT_JSON_MAX_DEPTH];       /* what each open level is */
+    bool object[CKPT_JSON_MAX_DEPTH];       /* per open level: an object, else an array */
     struct ckpt_json_text key;
     size_t depth = 0;
     int rc;

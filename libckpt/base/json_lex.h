@@ -1,8 +1,8 @@
 /*
- * json_lex - a JSON text in memory, step by step, for those who build no tree of it.
+ * json_lex - a pull parser for JSON text in memory, for callers that need no tree.
  *
- * Strict, as RFC 8259.  A step that fails says CKPT_EFORMAT with the text's name, the byte and
- * what was wanted there.
+ * Strict, as RFC 8259.  A call that fails gives CKPT_EFORMAT with the text's name, the byte
+ * offset and the token that was expected there.
  */
 #ifndef CKPT_LIBCKPT_BASE_JSON_LEX_H
 #define CKPT_LIBCKPT_BASE_JSON_LEX_H
@@ -18,12 +18,12 @@
 struct ckpt_json_text { const char *p; size_t n; };     /* not NUL-terminated */
 
 struct ckpt_json_lex {
-    const char        *begin, *p, *end;     /* the bytes at hand, and the next one */
-    uint64_t           base;                /* place of begin in the whole text */
+    const char        *begin, *p, *end;     /* the bytes in memory, and the next one to read */
+    uint64_t           base;                /* offset of begin in the whole text */
     const char        *name;                /* of the text, for messages */
     bool               python;              /* NaN, Infinity and -Infinity are values too */
-    struct ckpt_arena *arena;               /* of strings that had escapes; NULL: strings stay as
-                                               they are spelt */
+    struct ckpt_arena *arena;               /* holds strings that had escapes; NULL: escapes are
+                                               left as written */
     struct ckpt_err   *err;
 };
 
@@ -49,7 +49,7 @@ static inline bool ckpt_json_take(struct ckpt_json_lex *l, char c)
     return true;
 }
 
-/* Fails: the byte at hand is not what was wanted. */
+/* Fail: the next byte does not begin what was wanted. */
 int ckpt_json_stop(struct ckpt_json_lex *l, const char *wanted);
 static inline int ckpt_json_want(struct ckpt_json_lex *l, char c, const char *wanted)
 {
@@ -61,10 +61,11 @@ int ckpt_json_take_string(struct ckpt_json_lex *l, struct ckpt_json_text *out);
 int ckpt_json_take_key(struct ckpt_json_lex *l, struct ckpt_json_text *key);
 /* A whole number from 0 to 2^63 - 1. */
 int ckpt_json_take_size(struct ckpt_json_lex *l, uint64_t *out);
-/* Any value, its insides checked; CKPT_ELIMIT when it is nested deeper than CKPT_JSON_MAX_DEPTH. */
+/* Skip any value, and check its syntax; CKPT_ELIMIT when it is nested deeper than
+ * CKPT_JSON_MAX_DEPTH. */
 int ckpt_json_skip_value(struct ckpt_json_lex *l);
 
-/* Whether one of eight bytes is a quote or a backslash. */
+/* Whether any of the 8 bytes at p is a quote or a backslash. */
 static inline bool ckpt_json_ends_in_8(const char *p)
 {
     const uint64_t ones = 0x0101010101010101u;
@@ -77,8 +78,9 @@ static inline bool ckpt_json_ends_in_8(const char *p)
 }
 
 /*
- * From p inside a string: its closing quote, or end when it goes on.  Nothing is checked.  *escaped
- * (false at first) is carried from one block of a text to the next.
+ * Find the closing quote of the string that p is inside of; gives end when the string goes on
+ * after it.  Nothing is checked.  *escaped, false at first, is state carried from one block of a
+ * text to the next.
  */
 static inline const char *ckpt_json_string_end(const char *p, const char *end, bool *escaped)
 {

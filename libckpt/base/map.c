@@ -46,7 +46,7 @@ static int resize(struct ckpt_map *m, size_t cap, struct ckpt_err *err)
     return 0;
 }
 
-/* Nobody who makes keys knows it: the kernel's random bytes for this process. */
+/* The seed, which no author of a file can know: kernel random bytes, drawn once per process. */
 static uint64_t secret(void)
 {
     const void *bytes = (const void *)(uintptr_t)getauxval(AT_RANDOM);

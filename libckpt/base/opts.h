@@ -12,8 +12,8 @@
 #include "libckpt/fail.h"
 
 /*
- * Fill dst, size bytes, from src, which may be NULL: what src lacks is zero.  CKPT_EUNSUPPORTED
- * when src sets a field that this version does not have.
+ * Fill dst, of size bytes, from src (may be NULL); fields that src is too short for become zero.
+ * CKPT_EUNSUPPORTED when src sets a field that this version does not have.
  */
 int ckpt_opts_read(void *dst, size_t size, const void *src, struct ckpt_err *err);
 

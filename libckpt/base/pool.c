@@ -60,7 +60,7 @@ int ckpt_pool_run(size_t n_workers, size_t n, ckpt_pool_fn *fn, void *ctx, struc
         return ckpt_nomem(err, n_workers * sizeof *w);
     for (size_t k = 0; k < n_workers; k++)
         w[k] = (struct worker){.s = &s, .index = k};
-    /* Fewer threads than wished for do the same work. */
+    /* When not all threads can be started, those that run do all the work. */
     while (started < n_workers && pthread_create(&w[started].thread, NULL, work, &w[started]) == 0)
         started++;
     work(&w[0]);

@@ -1,5 +1,5 @@
 /*
- * range - which of several ranges holds a place; each begins where the one before it ends.
+ * range - find the range that holds an offset; each range begins where the one before it ends.
  */
 #ifndef CKPT_LIBCKPT_BASE_RANGE_H
 #define CKPT_LIBCKPT_BASE_RANGE_H
@@ -9,9 +9,9 @@
 #include <string.h>
 
 /*
- * The last of n ranges that begins at or before `at`: empty ones begin where the next does.  begin
- * points to the begin of range 0, 64 bits that are not negative; each of the others is `size`
- * bytes after the one before.
+ * The last of n ranges that begins at or before `at`; an empty range begins where the next does.
+ * begin points to range 0's 64-bit begin, which is not negative; each further one is `size` bytes
+ * after the one before.
  */
 static inline size_t ckpt_range_of(const void *begin, size_t n, size_t size, uint64_t at)
 {

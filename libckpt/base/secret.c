@@ -8,10 +8,10 @@
 
 #include "libckpt/mem.h"
 
-#define MOST      16            /* secrets of a process */
-#define WINDOW    10            /* letters and digits in a row that tell a secret */
+#define MOST      16            /* most secrets of a process */
+#define WINDOW    10            /* consecutive letters and digits that identify a secret */
 #define SHORTEST  4
-#define ROUNDS    4             /* of escapes within escapes */
+#define ROUNDS    4             /* escapes nested in escapes */
 #define MASK      "***"
 
 /* Letters and digits, in lower case: how secrets and texts are compared. */
@@ -74,7 +74,7 @@ static int hex_digit(char c)
            : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* The number of up to most digits at s; how many there are. */
+/* Parse up to `most` digits at s; returns how many there are. */
 static size_t number(const char *s, size_t left, size_t most, int base, unsigned *value)
 {
     size_t n = 0;
@@ -85,7 +85,7 @@ static size_t number(const char *s, size_t left, size_t most, int base, unsigned
     return n;
 }
 
-/* An escape at s: how long it is, 0 for none. */
+/* The length of the escape at s, 0 if there is none. */
 static size_t escape(const char *s, size_t left, unsigned *value)
 {
     size_t n;
@@ -104,7 +104,7 @@ static size_t escape(const char *s, size_t left, unsigned *value)
     return n > 2 ? n + (n < left && s[n] == ';') : 0;
 }
 
-/* One layer of escapes, in place. */
+/* Decode one layer of escapes, in place. */
 static size_t unescape(char *text, size_t n)
 {
     size_t k = 0;
@@ -126,7 +126,7 @@ static int base64_digit(char c)
            : c == '/' || c == '_' ? 63 : -1;
 }
 
-/* Each run of such digits, from each of the four places a group of them may begin at. */
+/* Decode each run of base64 digits at each of the four alignments a group may have. */
 static bool in_base64(const char *text, size_t n, char *work)
 {
     for (size_t i = 0, end; i < n; i = end + 1) {
@@ -161,7 +161,7 @@ bool ckpt_secret_in(const char *text, size_t n)
     if (!plain || !work) {
         ckpt_free(plain);
         ckpt_free(work);
-        return true;                    /* not known: not shown */
+        return true;                    /* when in doubt, mask the word */
     }
     memcpy(plain, text, n);
     for (int i = 0; !found && i < ROUNDS; i++) {
@@ -198,6 +198,6 @@ void ckpt_secret_mask(char *text)
         }
     }
     text[k] = '\0';
-    if (ckpt_secret_in(text, k))        /* in more than one word */
+    if (ckpt_secret_in(text, k))        /* the secret spans more than one word */
         memcpy(text, MASK, sizeof MASK);
 }

@@ -1,9 +1,9 @@
 /*
- * secret - tokens and keys, masked in all messages, in whatever form a server repeats them.
+ * secret - mask tokens and keys in all messages, in whatever form a server repeats them.
  *
- * err and log pass what they are given through here.  A word that holds ten bytes or more of a
- * secret in a row is shown as "***", also where it is written with JSON's, HTML's or percent
- * escapes, in base64, in other cases of letters, or with other signs in between.
+ * err and log pass their texts through here.  A word that contains ten or more consecutive bytes
+ * of a secret is shown as "***", also when written with JSON, HTML or percent escapes, in base64,
+ * with the case of its letters changed, or with other characters in between.
  */
 #ifndef CKPT_LIBCKPT_BASE_SECRET_H
 #define CKPT_LIBCKPT_BASE_SECRET_H
@@ -11,11 +11,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* From now on secret (copied) is masked in all messages of the process.  Any thread. */
+/* From now on mask secret (copied) in all messages of the process.  Any thread. */
 void ckpt_secret_add(const char *secret);
-/* Whether n bytes of text hold one. */
+/* Whether n bytes of text contain a secret. */
 bool ckpt_secret_in(const char *text, size_t n);
-/* Mask the words that do, in place; shorter or of the same length. */
+/* Mask words that contain a secret, in place; the text never grows. */
 void ckpt_secret_mask(char *text);
 
 #endif

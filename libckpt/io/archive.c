@@ -25,7 +25,7 @@ bool ckpt_archive_is_tar(const unsigned char *head, size_t n)
         unsigned char c = k >= 148 && k < 156 ? ' ' : head[k];
 
         sum += c;
-        with_signs += (signed char)c;       /* as some old tars did */
+        with_signs += (signed char)c;       /* some old tars summed signed bytes */
     }
     while (i < 156 && head[i] == ' ')
         i++;
@@ -76,7 +76,7 @@ static int make(struct ckpt_dir **out, struct archive_index *x, const char *pref
     return file_make_dir(out, &ops, f, path, err);
 }
 
-/* The first member whose path is not less than text, from `from` on. */
+/* The first member, from `from` on, whose path is not less than text. */
 static size_t not_less(const struct archive_index *x, size_t from, const char *text)
 {
     size_t to = x->n;
@@ -165,7 +165,8 @@ static int list(void *self, const char *path, struct ckpt_arena *arena, struct c
         struct ckpt_entry *e = &(*out)[*n];
         char past[4100];
 
-        /* A folder that is a member is listed by what lies in it, if anything does. */
+        /* A folder that is a member itself is found through the members below it, if there are
+         * any. */
         snprintf(past, sizeof past, "%.*s/", (int)(len + k), m->path);
         if (m->kind == MEMBER_DIR && !below) {
             size_t in = not_less(x, i + 1, past);
@@ -182,7 +183,7 @@ static int list(void *self, const char *path, struct ckpt_arena *arena, struct c
         e->is_file = !below && m->kind == MEMBER_FILE;
         e->size = e->is_file ? m->size : 0;
         ++*n;
-        past[len + k] = '/' + 1;        /* after everything that lies in it */
+        past[len + k] = '/' + 1;        /* sorts after every member below the folder */
         i = below ? not_less(x, i + 1, past) : i + 1;
     }
     return 0;
@@ -200,7 +201,7 @@ static bool has(void *self, const char *rel)
 static const struct dir_ops ops = {.open_file = open_file, .open_dir = open_dir, .list = list,
                                    .has = has, .close = close_folder};
 
-/* The one folder that everything lies in, with its slash; "" when there is none. */
+/* The single top-level folder, with its slash; "" when there is none. */
 static void only_folder(const struct archive_index *x, char prefix[4096])
 {
     size_t k = x->n ? strcspn(x->member[0].path, "/") : 0;

@@ -14,14 +14,15 @@ struct member {
     enum member_kind kind;
 };
 
-/* Shared by the directories that are opened below each other. */
+/* Shared by a directory and all directories opened below it. */
 struct archive_index {
     atomic_size_t     refs;
     struct ckpt_arena arena;
-    struct member    *member;       /* as they come; sorted by path when reading is done */
+    struct member    *member;       /* in archive order; sorted by path when reading is done */
     size_t            n, cap;
-    struct ckpt_file *bytes;        /* what offsets are in */
-    bool              of_here;      /* made of ".": no folder of it is the directory */
+    struct ckpt_file *bytes;        /* the file that offsets refer to */
+    bool              of_here;      /* packed as ".": the top level is the directory, not a
+                                       folder of it */
 };
 
 /* Fill index from file, whose first bytes say what it is; sets bytes.  Takes file. */
@@ -31,7 +32,7 @@ int archive_read_all(struct archive_index *index, struct ckpt_file *file, const 
 /* The central directory of a zip file. */
 struct archive_zip_entry {
     const char *name;
-    uint64_t    offset, packed;     /* of the header before the member; its bytes in the file */
+    uint64_t    offset, packed;     /* of the local header; bytes of the member in the file */
     unsigned    flags, method;
 };
 
@@ -41,17 +42,17 @@ struct archive_zip {
     uint64_t                  directory;    /* its offset */
 };
 
-/* Fill z, in the directory's order, in arena. */
+/* Fill z in the central directory's order, allocating in arena. */
 int archive_zip_list(struct archive_zip *z, struct ckpt_file *file, struct ckpt_arena *arena,
                      struct ckpt_err *err);
 /*
- * Whether the headers before the members say the same as the directory, no two members share
- * bytes, and none lies between them that the directory does not tell.  What is inside of a member
- * is not looked at: it may be a zip file itself.  Sorts entries by offset.
+ * Check that local headers agree with the central directory, that no two members share bytes, and
+ * that no member hides between them unlisted.  Contents of members are not examined: one may be a
+ * zip file itself.  Sorts entries by offset.
  */
 int archive_zip_headers(bool *same, struct archive_zip *z, struct ckpt_file *file,
                         struct ckpt_err *err);
-/* The member of exactly that path, of a sorted index; NULL when there is none. */
+/* The member with exactly that path in a sorted index; NULL when there is none. */
 const struct member *archive_find(const struct archive_index *index, const char *path);
 
 #endif

@@ -14,7 +14,7 @@
 
 #define PIECE      ((size_t)65536)
 #define MAX_NAMES  ((uint64_t)256 << 20)
-#define MAX_PADDED ((uint64_t)1 << 20)      /* zeros after the end mark: tar pads to 10 KiB */
+#define MAX_PADDED ((uint64_t)1 << 20)    /* zeros allowed after the end mark: tar pads to 10 KiB */
 
 struct reader {
     struct archive       *a;
@@ -23,7 +23,7 @@ struct reader {
     uint64_t              pos;
     unsigned char        *piece;
     struct ckpt_err      *err;
-    int                   failed;       /* the code of a read that failed, which err tells */
+    int                   failed;       /* code of the failed read, whose text is in err */
 };
 
 /* -- libarchive over a file ------------------------------------------------------------- */
@@ -113,7 +113,8 @@ static int next(struct reader *r)
 {
     int rc = archive_read_next_header(r->a, &r->entry);
 
-    /* In a locale of plain ASCII every other name is warned of; the bytes are there. */
+    /* In an ASCII locale libarchive warns of every non-ASCII name; its bytes are right all the
+     * same. */
     if (rc == ARCHIVE_WARN && archive_error_string(r->a) &&
         strstr(archive_error_string(r->a), "converted"))
         rc = ARCHIVE_OK;
@@ -123,8 +124,8 @@ static int next(struct reader *r)
 /* -- members ---------------------------------------------------------------------------- */
 
 /*
- * A name without a leading "./" and a trailing "/", into arena memory.  *out is "" for the top
- * itself.  False when it breaks the rule of archive.h.
+ * Strip a leading "./" and a trailing "/" from name, into arena memory.  *out is "" for the top
+ * itself.  False when name breaks the rules of archive.h.
  */
 static bool clean(const char **out, const char *name, struct ckpt_arena *arena)
 {
@@ -162,7 +163,7 @@ static int refuse(struct reader *r, const char *name, const char *what)
                         ckpt_file_name(r->file), name, what);
 }
 
-/* A symbolic link whose target, as text, lies inside. */
+/* Whether a symbolic link's target, as text, stays inside the archive. */
 static bool leads_inside(const char *path, const char *target)
 {
     long depth = 0;
@@ -197,7 +198,7 @@ static struct member *add(struct archive_index *x, struct reader *r)
     return &x->member[x->n++];
 }
 
-/* The file that a hard link is another name of: written before it. */
+/* Resolve a hard link to the file it names, which must precede it. */
 static int link_to(struct archive_index *x, struct reader *r, struct member *m,
                    const char *target)
 {
@@ -225,8 +226,8 @@ static const char *name_of(struct archive_entry *e)
 }
 
 /*
- * The entry as a member by the rules; NULL with code 0 for the top folder itself.  Offsets of
- * files are the caller's.
+ * Turn the entry into a member according to the rules; NULL with code 0 for the top folder
+ * itself.  The caller sets offsets of files.
  */
 static int take(struct archive_index *x, struct reader *r, struct member **out)
 {
@@ -267,7 +268,7 @@ static int take(struct archive_index *x, struct reader *r, struct member **out)
 
 /* -- tar -------------------------------------------------------------------------------- */
 
-/* At least one block of zeros, and nothing else until the end of the file. */
+/* Require at least one block of zeros, and nothing but zeros until the end of the file. */
 static int check_end(struct reader *r, uint64_t at)
 {
     uint64_t size = ckpt_file_size(r->file);
@@ -306,7 +307,8 @@ static int read_tar(struct archive_index *x, struct ckpt_file *file, struct ckpt
     while (rc == 0 && (rc = next(&r)) == 0) {
         int64_t at = archive_filter_bytes(r.a, 0), said = archive_entry_size(r.entry);
 
-        /* Where libarchive stands is where the bytes are: headers follow bytes without a gap. */
+        /* libarchive's position is the data's: in a tar the data follow the header without a
+         * gap. */
         size = said > 0 ? (uint64_t)said : 0;
         if (archive_entry_sparse_count(r.entry) > 0) {
             rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: member %s is stored sparse",
@@ -337,7 +339,7 @@ static int read_tar(struct archive_index *x, struct ckpt_file *file, struct ckpt
 
 /* -- zip -------------------------------------------------------------------------------- */
 
-/* What a member unpacks to, after what is in fd already. */
+/* Append a member's unpacked bytes to fd. */
 static int unpack(struct reader *r, int fd, uint64_t *sum, struct member *m)
 {
     unsigned char *buf = ckpt_alloc_buffer(PIECE);
@@ -371,9 +373,10 @@ static int by_text(const void *a, const void *b)
 }
 
 /*
- * Three ways to read a zip file must find the same: by the directory and its offsets (x), by the
- * headers alone, and the names in the directory.  Readers in the world take either.  The headers
- * are found by the directory: one who looks for them finds those of a zip file that is a member.
+ * Three ways to read a zip file must agree: by the directory and its offsets (x), by the local
+ * headers alone, and by the names in the directory; programs use one or the other.  Local headers
+ * are found through the directory, since a search for their signature would also find those
+ * inside a member that is a zip file.
  */
 static int compare_ways(struct archive_index *x, struct ckpt_file *file, struct ckpt_err *err)
 {
@@ -446,7 +449,7 @@ bool ckpt_archive_is_zip(struct ckpt_file *file)
         folder = true;
         if (strcmp(rest, "data.pkl") == 0 || strcmp(rest, "constants.pkl") == 0 ||
             (slash && strcmp(rest, "archive_format") == 0))
-            rc = CKPT_EFORMAT;          /* torch's, and torch.export's */
+            rc = CKPT_EFORMAT;          /* torch.save's and torch.export's */
     }
     reader_close(&r);
     return rc == 1 && folder;
@@ -466,7 +469,7 @@ const struct member *archive_find(const struct archive_index *x, const char *pat
     return x->n ? bsearch(&key, x->member, x->n, sizeof key, by_path) : NULL;
 }
 
-/* Sorted, folders once, nothing else twice, nothing below what is no folder. */
+/* Sort; folders may occur twice, other paths once; nothing may lie below a file. */
 static int settle(struct archive_index *x, const char *name, struct ckpt_err *err)
 {
     size_t kept = 0;

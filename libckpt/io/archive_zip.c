@@ -1,6 +1,7 @@
 /*
- * archive_zip - the central directory of a zip file, which libarchive does not tell: it takes
- * names from the headers before the members.  PKWARE APPNOTE 6.3.10, 4.3.7, 4.3.12 to 4.3.16.
+ * archive_zip - the central directory of a zip file, which libarchive does not expose: it takes
+ * names from the local headers before the members.  PKWARE APPNOTE 6.3.10, 4.3.7, 4.3.12 to
+ * 4.3.16.
  *
  *   member            "PK\3\4", 2 bytes, flags 2, method 2, 8 bytes, packed 4, size 4, name
  *                     length 2, extra length 2, name, extra, bytes; when flag 8 is set, sizes
@@ -20,7 +21,7 @@
 #define END_BYTES  22u
 #define MAX_BEHIND (END_BYTES + 65535u)
 
-/* Where the directory lies. */
+/* Where the central directory lies. */
 struct where {
     uint64_t n, bytes, offset;
 };
@@ -30,7 +31,7 @@ static int broken(struct ckpt_file *file, const char *what, struct ckpt_err *err
     return ckpt_fail(err, CKPT_EFORMAT, "%s: damaged zip file: %s", ckpt_file_name(file), what);
 }
 
-/* The zip64 end record, when the locator before the end record at end names one. */
+/* Read the zip64 end record, if the locator before the end record at end points to one. */
 static int read_zip64(struct where *w, struct ckpt_file *file, uint64_t end, struct ckpt_err *err)
 {
     unsigned char bytes[56];
@@ -59,7 +60,7 @@ static int read_zip64(struct where *w, struct ckpt_file *file, uint64_t end, str
     return 0;
 }
 
-/* The one end record whose comment ends with the file. */
+/* Find the end record whose comment ends exactly at the end of the file; there must be one only. */
 static int find_directory(struct where *w, struct ckpt_file *file, struct ckpt_err *err)
 {
     uint64_t size = ckpt_file_size(file);
@@ -93,8 +94,8 @@ static int find_directory(struct where *w, struct ckpt_file *file, struct ckpt_e
 }
 
 /*
- * A zip64 field of 8 bytes that stands in for one of 4 bytes that are all ones, from the extra
- * fields: the skip-th of its block.  False when it is not there.
+ * An 8-byte zip64 field that replaces a 4-byte field of all ones: number skip of the zip64 block
+ * of the extra fields.  False when it is absent.
  */
 static bool wide(uint64_t *out, const unsigned char *extra, size_t n, size_t skip)
 {
@@ -118,7 +119,7 @@ static bool wide(uint64_t *out, const unsigned char *extra, size_t n, size_t ski
     return false;
 }
 
-/* What an entry of the directory says.  False when zip64 fields that it needs are absent. */
+/* Parse an entry of the directory.  False when zip64 fields that it needs are absent. */
 static bool entry_of(struct archive_zip_entry *e, const unsigned char *head,
                      const unsigned char *extra, size_t n_extra)
 {
@@ -184,7 +185,7 @@ int archive_zip_list(struct archive_zip *z, struct ckpt_file *file, struct ckpt_
 
 #define HEAD_BYTES 30u
 
-/* Between members lie what follows one that was streamed, padding, but no header of another. */
+/* The gap between members may hold a data descriptor or padding, but not another local header. */
 static int check_gap(bool *same, struct ckpt_file *file, uint64_t from, uint64_t to,
                      struct ckpt_err *err)
 {
@@ -203,7 +204,7 @@ static int check_gap(bool *same, struct ckpt_file *file, uint64_t from, uint64_t
     return 0;
 }
 
-/* The header before a member says what the directory says.  *end: of the member's bytes. */
+/* The local header must agree with the directory.  *end: the end of the member's bytes. */
 static int check_head(bool *same, uint64_t *end, struct ckpt_file *file,
                       const struct archive_zip_entry *e, uint64_t limit, struct ckpt_err *err)
 {
@@ -232,7 +233,7 @@ static int check_head(bool *same, uint64_t *end, struct ckpt_file *file,
     rc = ckpt_file_read_at(file, rest, len + n_extra, e->offset + HEAD_BYTES, err);
     ckpt_cursor_init(&c, head + 18, 4);
     packed = ckpt_cursor_u32le(&c);
-    if (rc == 0 && packed == UINT32_MAX)        /* both sizes, or neither, are in the wide form */
+    if (rc == 0 && packed == UINT32_MAX)  /* zip64: both sizes are in the extra field, or neither */
         *same = wide(&packed, rest + len, n_extra, 1);
     *same = *same && rc == 0 && memcmp(rest, e->name, len) == 0 &&
             (packed == e->packed || (e->flags & 8u && packed == 0));

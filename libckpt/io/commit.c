@@ -1,7 +1,7 @@
 /*
- * commit - see commit.h.  Whole directories are in outdir.c, what dead runs left in tree.c.
+ * commit - see commit.h.  Directories are in outdir.c, leftovers of dead processes in tree.c.
  *
- * Relied on: rename(2) and link(2) are atomic within a directory (POSIX.1-2008), fsync of the
+ * Assumed: rename(2) and link(2) are atomic within a directory (POSIX.1-2008), fsync of the
  * directory makes the name durable (Linux, ext4 to NFS), flock(2) ends with its last descriptor.
  */
 #include "libckpt/commit.h"
@@ -26,15 +26,15 @@
 
 struct ckpt_out {
     int      fd;
-    int      hold;              /* the same open file: keeps its lock while fd is closed */
-    int      direct;            /* the same file past the page cache; -1: none */
-    int      dir_fd;            /* of the directory the file goes to; -1 for a stream */
+    int      hold;              /* duplicate of fd that keeps the lock after fd is closed */
+    int      direct;            /* the same file opened with O_DIRECT; -1: none */
+    int      dir_fd;            /* directory that the file goes into; -1 for a stream */
     char    *path;              /* as given, for messages */
     char     name[256];         /* final name in dir_fd */
     char     temp[300];         /* name while it is written; "" before and after */
     unsigned flags;
     bool     stream;
-    uint64_t pos;               /* of ckpt_out_write */
+    uint64_t pos;               /* position of ckpt_out_write */
 };
 
 void commit_nonce(char out[COMMIT_NONCE + 1])
@@ -43,7 +43,8 @@ void commit_nonce(char out[COMMIT_NONCE + 1])
     uint64_t bits = 0;
 
     if (getrandom(&bits, sizeof bits, 0) != (ssize_t)sizeof bits)
-        bits = (uint64_t)getpid();      /* the name is created exclusively all the same */
+        bits = (uint64_t)getpid();      /* not random, but the name is created exclusively all
+                                           the same */
     for (size_t i = 0; i < COMMIT_NONCE; i++)
         out[i] = hex[bits >> (4 * i) & 15];
     out[COMMIT_NONCE] = '\0';
@@ -119,7 +120,7 @@ int commit_sync_dir(int fd, const char *what, struct ckpt_err *err)
 {
     if (ckpt_fault(CKPT_FAULT_SYNC))
         return sync_failed(what, EIO, err);
-    /* Some network and user-space file systems have no sync of a directory, and say so. */
+    /* Some network and user-space file systems cannot sync a directory, and say so. */
     if (fsync(fd) == 0 || errno == EINVAL || errno == EOPNOTSUPP || errno == ENOSYS)
         return 0;
     return sync_failed(what, errno, err);
@@ -139,7 +140,8 @@ int commit_rename(int dir_fd, const char *from, const char *to, bool replace)
         return 0;
     if (errno != EINVAL && errno != ENOSYS)
         return -1;
-    /* No NOREPLACE here (NFS, say).  A link never replaces, but a directory cannot have one. */
+    /* RENAME_NOREPLACE is not supported here (on NFS, say).  A hard link never replaces, but
+     * directories cannot have one. */
     if (linkat(dir_fd, from, dir_fd, to, 0) == 0) {
         unlinkat(dir_fd, from, 0);
         return 0;
@@ -193,7 +195,7 @@ static void free_out(struct ckpt_out *o)
     ckpt_free(o);
 }
 
-/* Create the file under a hidden name that nobody else has, held. */
+/* Create and lock the file under a hidden name that is not in use. */
 static int create_temp(struct ckpt_out *o, struct ckpt_err *err)
 {
     char nonce[COMMIT_NONCE + 1];
@@ -220,14 +222,15 @@ static int create_temp(struct ckpt_out *o, struct ckpt_err *err)
     return o->hold < 0 ? ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", o->path) : 0;
 }
 
-/* What stands under the final name already, and may not be replaced. */
+/* Refuse a file under the final name that may not be replaced. */
 static int check_there(const struct ckpt_out *o, struct ckpt_err *err)
 {
     struct stat st, target;
 
     if (fstatat(o->dir_fd, o->name, &st, AT_SYMLINK_NOFOLLOW))
         return 0;
-    /* A link is replaced as a name, but /dev/stdout is no less a device for being one. */
+    /* Committing replaces a link itself, but /dev/stdout is still a device although it is a
+     * link. */
     if (S_ISLNK(st.st_mode) && fstatat(o->dir_fd, o->name, &target, 0) == 0)
         st = target;
     if (S_ISDIR(st.st_mode))
@@ -308,7 +311,7 @@ int ckpt_out_reserve(struct ckpt_out *out, uint64_t size, struct ckpt_err *err)
     } while (rc && errno == EINTR);
     if (rc && errno != EOPNOTSUPP && errno != ENOSYS)
         return write_failed(err, out->path, errno);
-    /* A file system that cannot reserve finds the full disk later. */
+    /* When the file system cannot reserve, a full disk is only found while writing. */
     if (rc && ftruncate(out->fd, (off_t)size))
         return write_failed(err, out->path, errno);
     if (rc == 0 && size >= DIRECT_LEAST && out->direct < 0)
@@ -316,7 +319,7 @@ int ckpt_out_reserve(struct ckpt_out *out, uint64_t size, struct ckpt_err *err)
     return 0;
 }
 
-/* All of n bytes through fd, at an offset; a stream appends them. */
+/* Write all n bytes through fd at an offset; a stream appends them. */
 static int write_through(struct ckpt_out *out, int fd, const unsigned char *src, size_t n,
                          uint64_t at, struct ckpt_err *err)
 {
@@ -327,13 +330,14 @@ static int write_through(struct ckpt_out *out, int fd, const unsigned char *src,
             return write_failed(err, out->path, ENOSPC);
         done = out->stream ? write(fd, src, n) : pwrite(fd, src, n, (off_t)at);
         if (done < 0 && errno == EINVAL && fd == out->direct) {
-            fd = out->fd;               /* not from this memory, or not the rest of it */
+            fd = out->fd;               /* the alignment of this memory, or of the rest, does not
+                                           suit direct writes */
             continue;
         }
         if (done < 0 && errno == EINTR)
             continue;
         if (done < 0 && errno == EAGAIN && out->stream) {
-            /* A pipe that somebody else made non-blocking is only full. */
+            /* A pipe that another process made non-blocking may just be full. */
             struct pollfd room = {.fd = fd, .events = POLLOUT};
 
             poll(&room, 1, -1);
@@ -348,7 +352,7 @@ static int write_through(struct ckpt_out *out, int fd, const unsigned char *src,
     return 0;
 }
 
-/* The same; whole pages go past the cache where that can be. */
+/* Write all n bytes; whole pages bypass the page cache where possible. */
 static int write_all(struct ckpt_out *out, const unsigned char *src, size_t n, uint64_t at,
                      struct ckpt_err *err)
 {
@@ -384,9 +388,9 @@ int ckpt_out_write_at(struct ckpt_out *out, const void *src, size_t n, uint64_t 
 }
 
 /*
- * Inside the kernel as far as it goes: returns bytes done.  copy_file_range shares extents
- * itself where both sides are aligned and the file system can (vfs_copy_file_range asks for a
- * clone first), so FICLONERANGE would add nothing.
+ * Copy inside the kernel as far as possible; returns the bytes copied.  copy_file_range shares
+ * extents itself where both sides are aligned and the file system can (vfs_copy_file_range asks
+ * for a clone first), so FICLONERANGE would add nothing.
  */
 static uint64_t kernel_copy(struct ckpt_out *out, uint64_t offset, const struct ckpt_file *file,
                             uint64_t from, uint64_t n)
@@ -401,7 +405,7 @@ static uint64_t kernel_copy(struct ckpt_out *out, uint64_t offset, const struct 
         if (k < 0 && errno == EINTR)
             continue;
         if (k <= 0)
-            break;                      /* the plain way tells what is wrong, if anything is */
+            break;                      /* if there is an error, the plain copy will report it */
         done += (uint64_t)k;
     }
     return done;
@@ -453,7 +457,7 @@ bool ckpt_out_would_replace(const struct ckpt_out *out, const struct ckpt_file *
            in.st_dev == there.st_dev && in.st_ino == there.st_ino;
 }
 
-/* Give the file its name and make that last, or leave the name as it was. */
+/* Give the file its final name durably, or leave the name as it was. */
 static int publish(struct ckpt_out *out, struct ckpt_err *err)
 {
     bool replaced = false;

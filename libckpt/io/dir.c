@@ -1,11 +1,11 @@
 /*
  * dir - directories and what lies below them; see file.h.
  *
- * Below a handle the kernel itself refuses to leave (openat2 with RESOLVE_BENEATH, Linux 5.6);
+ * The kernel itself keeps a path below its handle (openat2 with RESOLVE_BENEATH, Linux 5.6);
  * where it cannot, components are opened one by one without following links.  Links that make a
- * snapshot of the Hub's cache are the one exception (snapshot.h).  With CKPT_FOLLOW
- * links lead where they lead (the caches that are made of links keep the bytes elsewhere), but
- * a name alone still leads nowhere: "..", and links of /proc, are refused there too.
+ * snapshot of the Hub's cache are the one exception (snapshot.h).  With CKPT_FOLLOW links may
+ * point anywhere (caches made of links keep the bytes elsewhere), but "..", and links of /proc,
+ * are refused there too.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -28,7 +28,7 @@ struct ckpt_dir {
     char                 *path;
     int                   fd;
     unsigned              flags;
-    const struct dir_ops *ops;      /* set when it is none on disk; fd is -1 then */
+    const struct dir_ops *ops;      /* set when the directory is not on disk; fd is -1 then */
     void                 *self;
 };
 
@@ -65,7 +65,7 @@ static bool is_shown(const char *part) { return part[0] != '.'; }
 
 bool ckpt_file_path_is_clean(const char *rel) { return file_parts_are(rel, is_shown); }
 
-/* No name of something below a directory, whatever links there are. */
+/* Whether rel can never name something below a directory, links or not. */
 static bool leads_out(const char *rel)
 {
     bool out = *rel == '/' || !*rel;
@@ -77,7 +77,7 @@ static bool leads_out(const char *rel)
     return out;
 }
 
-/* Component by component, for kernels without openat2. */
+/* Open rel component by component, for kernels without openat2. */
 static int open_slowly(int at, const char *rel, int flags)
 {
     int fd = dup(at);
@@ -123,7 +123,8 @@ static int open_below(const struct ckpt_dir *dir, const char *rel, int flags)
         return -1;
     }
     fd = syscall(SYS_openat2, dir->fd, rel, &how, sizeof how);
-    if (fd < 0 && (errno == ENOSYS || errno == EPERM))  /* EPERM: filters that do not know it */
+    if (fd < 0 && (errno == ENOSYS || errno == EPERM))  /* EPERM: a seccomp filter that does not
+                                                           know the call */
         return dir->flags & CKPT_FOLLOW ? openat(dir->fd, rel, flags)
                                         : open_slowly(dir->fd, rel, flags);
     if (fd < 0 && errno == ELOOP && !(dir->flags & CKPT_FOLLOW))
@@ -147,7 +148,7 @@ static void let_go(const struct ckpt_dir *dir)
         close(dir->fd);
 }
 
-/* A directory like d, with this path; takes what d holds, on failure too. */
+/* A directory with the handle of d and this path; takes that handle, on failure too. */
 static int make_dir(struct ckpt_dir **out, const struct ckpt_dir *d, const char *path,
                     struct ckpt_err *err)
 {
@@ -185,7 +186,7 @@ int ckpt_dir_open(struct ckpt_dir **out, const char *path, unsigned flags, struc
     if (fd < 0) {
         struct stat st;
 
-        /* O_DIRECTORY with O_NOFOLLOW answers ENOTDIR for a link. */
+        /* O_DIRECTORY with O_NOFOLLOW gives ENOTDIR for a link. */
         if (errno == ENOTDIR && lstat(path, &st) == 0)
             return S_ISLNK(st.st_mode) ? file_open_failed(err, path, ELOOP)
                                        : ckpt_fail(err, CKPT_ENOTFOUND,
@@ -247,7 +248,8 @@ static int read_names(DIR *stream, struct ckpt_dir *dir, struct ckpt_arena *aren
         if ((rc = ckpt_reserve(list, *n, &cap, sizeof **list, err)) != 0)
             return rc;
         if (fstatat(dir->fd, e->d_name, &st, dir->flags & CKPT_FOLLOW ? 0 : AT_SYMLINK_NOFOLLOW))
-            memset(&st, 0, sizeof st);  /* it went away, or a link leads nowhere: no file */
+            memset(&st, 0, sizeof st);  /* it was removed meanwhile, or is a dangling link: not a
+                                           file */
         if (S_ISLNK(st.st_mode) && snapshot_stat(dir->fd, e->d_name, &st))
             memset(&st, 0, sizeof st);
         entry = &(*list)[*n];

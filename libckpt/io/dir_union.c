@@ -22,7 +22,7 @@ static void close_parts(void *self)
     ckpt_free(u);
 }
 
-/* Both hold the same bytes. */
+/* Compare the bytes of both files. */
 static int same_bytes(bool *same, struct ckpt_file *a, struct ckpt_file *b, struct ckpt_err *err)
 {
     uint64_t size = ckpt_file_size(a);
@@ -48,7 +48,7 @@ static int same_bytes(bool *same, struct ckpt_file *a, struct ckpt_file *b, stru
     return rc;
 }
 
-/* No part has rel as a file: as the one says it that has something else there. */
+/* No part has rel as a file: fail as the part does where rel is something else. */
 static int open_none(struct joined *u, const char *rel, const char *path, struct ckpt_err *err)
 {
     for (size_t i = 0; i < u->n; i++) {
@@ -152,7 +152,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct ckpt_entry *)a)->name, ((const struct ckpt_entry *)b)->name);
 }
 
-/* What several parts have is listed once. */
+/* List a name that several parts have once. */
 static int fold(struct ckpt_entry *e, size_t *n, const char *path, struct ckpt_err *err)
 {
     size_t kept = 0;

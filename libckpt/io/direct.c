@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #define EXT4  0xef53
-#define LEAST ((size_t)128 << 10)   /* bytes of a write that is worth it */
+#define LEAST ((size_t)128 << 10)   /* smallest write, in bytes, for which this pays */
 
 int direct_open(int dir_fd, const char *name, int fd)
 {

@@ -16,15 +16,15 @@ struct ckpt_file {
     char                *name;
     uint64_t             size;
     int                  fd;        /* -1: memory */
-    bool                 borrowed;  /* fd belongs to another file */
+    bool                 borrowed;  /* fd is owned by another file */
     unsigned             flags;
     struct guard        *guard;     /* checksums of ranges, or NULL */
-    uint64_t             base;      /* offset of byte 0 in fd */
+    uint64_t             base;      /* offset of the file's first byte in fd */
     const unsigned char *bytes;     /* memory */
     dev_t                dev;
     ino_t                ino;
-    uint64_t             part_at, part_size;    /* of a member of an archive; 0 of a whole file */
-    const struct file_ops *ops;     /* set when it is none on disk; fd is -1 then */
+    uint64_t             part_at, part_size;    /* a member of an archive: where it is; else 0 */
+    const struct file_ops *ops;     /* set when the file is not on disk; fd is -1 then */
     void                 *self;
 };
 
@@ -47,7 +47,7 @@ static int make(struct ckpt_file **out, const char *name, int fd, struct ckpt_er
     return 0;
 }
 
-/* What a path that is no regular file is instead. */
+/* The name of a file type other than a regular file. */
 static const char *kind_of(mode_t mode)
 {
     return S_ISDIR(mode) ? "a directory" : S_ISFIFO(mode) ? "a fifo" : S_ISLNK(mode)
@@ -105,7 +105,7 @@ int file_open_failed(struct ckpt_err *err, const char *name, int errnum)
     }
 }
 
-/* A path that the user gave, whose last part is a link; those before it are followed. */
+/* Open a link at the end of a path from the user; links before it were followed. */
 static int open_in_snapshot(const char *path, int flags)
 {
     const char *slash = strrchr(path, '/');

@@ -1,19 +1,19 @@
 /*
- * file_at - what file.c, guard.c, dir.c and the directories that are none on disk share: a
- * descriptor becomes a file, an errno a sentence, a table of calls a directory.
+ * file_at - shared by file.c, guard.c, dir.c and the virtual directories: a descriptor becomes a
+ * file, an errno a sentence, a table of calls a directory.
  */
 #ifndef CKPT_LIBCKPT_IO_FILE_AT_H
 #define CKPT_LIBCKPT_IO_FILE_AT_H
 
 #include "libckpt/file.h"
 
-/* Takes fd, on failure too; refuses what is no regular file. */
+/* Takes fd, on failure too; refuses anything but a regular file. */
 int file_take_fd(struct ckpt_file **out, int fd, const char *name, unsigned flags,
                  struct ckpt_err *err);
-/* ckpt_file_read_at without a look at what guards the file. */
+/* ckpt_file_read_at without the guard's checks. */
 int file_read(const struct ckpt_file *file, void *dst, size_t n, uint64_t offset,
               struct ckpt_err *err);
-/* Whether a path is made of clean names (file.h) that are all good. */
+/* Whether every component of path is a clean name (file.h) that good accepts. */
 bool file_parts_are(const char *rel, bool (*good)(const char *part));
 /* The error of an open that failed with errnum. */
 int file_open_failed(struct ckpt_err *err, const char *name, int errnum);
@@ -21,22 +21,22 @@ int file_open_failed(struct ckpt_err *err, const char *name, int errnum);
 int file_part(struct ckpt_file **out, const struct ckpt_file *file, uint64_t offset,
               uint64_t size, const char *name, struct ckpt_err *err);
 
-/* A file that is none on disk: one self, kept as often as there are files of it.  Any thread. */
+/* A file that is not on disk: one self, reference-counted by the files made of it.  Any thread. */
 struct file_ops {
-    /* n >= 1 bytes that lie within the size; flags are the file's. */
+    /* Read n >= 1 bytes that lie within the size; flags are the file's. */
     int (*read)(void *self, void *dst, size_t n, uint64_t offset, unsigned flags,
                 struct ckpt_err *err);
-    /* A descriptor that has all of it, its byte 0 at offset 0; -1 while there is none. */
+    /* A descriptor with all the bytes, byte 0 at offset 0; -1 while there is none. */
     int (*fd)(void *self);
     void (*keep)(void *self);
     void (*drop)(void *self);
 };
 
-/* Takes one hold of self, on failure too (dropped). */
+/* Takes one reference of self, on failure too (dropped). */
 int file_make(struct ckpt_file **out, const struct file_ops *ops, void *self, uint64_t size,
               const char *name, unsigned flags, struct ckpt_err *err);
 
-/* A directory that is none on disk.  rel never leads out; path is the directory's path with rel. */
+/* A directory that is not on disk.  rel never leads out; path is the directory's path with rel. */
 struct dir_ops {
     int (*open_file)(void *self, struct ckpt_file **out, const char *rel, const char *path,
                      struct ckpt_err *err);
@@ -46,7 +46,7 @@ struct dir_ops {
     int (*list)(void *self, const char *path, struct ckpt_arena *arena, struct ckpt_entry **out,
                 size_t *n, struct ckpt_err *err);
     bool (*has)(void *self, const char *rel);
-    /* The heads of these files are wanted soon; NULL where that makes no difference. */
+    /* The heads of these files are read next; NULL where announcing that makes no difference. */
     int (*expect)(void *self, const char *const *rel, size_t n, struct ckpt_err *err);
     void (*close)(void *self);
 };

@@ -50,7 +50,7 @@ static int is_wrong(const struct ckpt_file *file, const struct ckpt_sum *s, stru
     return ckpt_err_hint(err, "the file is damaged; --no-checksums takes it as it is");
 }
 
-/* The whole range, whatever part of it was asked for. */
+/* Verify the whole range, whichever part of it was read. */
 static int prove(const struct ckpt_file *file, const struct ckpt_sum *s, struct ckpt_err *err)
 {
     size_t most = s->size < PIECE_BYTES ? (size_t)s->size : PIECE_BYTES;
@@ -88,7 +88,7 @@ static size_t first_after(const struct guard *g, uint64_t offset)
 
 /* -- beside the reading ----------------------------------------------------------------------- */
 
-/* One range to prove. */
+/* One range to verify. */
 struct proof {
     struct proof           *next;
     const struct ckpt_file *file;
@@ -103,7 +103,7 @@ struct proofs {
     pthread_cond_t   more;
     struct proof    *first, **last;
     bool             ended;
-    int              failed;        /* the code of the first failure, which err tells; 0: none */
+    int              failed;        /* code of the first failure, whose text is in err; 0: none */
     struct ckpt_err  err;
 };
 
@@ -201,7 +201,7 @@ int guard_proofs_end(struct proofs *p, struct ckpt_err *err)
     return rc;
 }
 
-/* Leave range i to p. */
+/* Hand range i to p. */
 static int hand_over(struct proofs *p, struct guard *g, const struct ckpt_file *file, size_t i,
                      struct ckpt_err *err)
 {

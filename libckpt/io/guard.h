@@ -1,8 +1,8 @@
 /*
- * guard - checksums of a file's ranges, proved when the first byte of a range is asked for.
+ * guard - verify checksums of a file's ranges when the first byte of a range is read.
  *
- * The first reader of a range proves all of it (or has it proved, see guard_proofs_new); other
- * readers of that range do not wait.  So bytes are not known to be right when they are read, but
+ * The first reader of a range verifies all of it (or has it verified, see guard_proofs_new);
+ * other readers of that range do not wait.  So bytes may be wrong when they are read, but then
  * the first reader of their range fails before it finishes: publish the work of many readers only
  * after all of them have succeeded.
  */
@@ -18,39 +18,39 @@ struct ckpt_sum {
     uint32_t    crc;
 };
 /*
- * From now on the first read of each of these ranges proves all of that range, once:
- * CKPT_EFORMAT "digest".  The ranges are sorted by offset, do not overlap and are borrowed until
- * the file is closed.  One call a file; windows made of the file are not guarded.
+ * From now on the first read of each of these ranges verifies all of it, once: CKPT_EFORMAT
+ * "digest" when it is wrong.  The ranges are sorted by offset, do not overlap and are borrowed
+ * until the file is closed.  At most one call per file; windows of the file are not guarded.
  */
 int ckpt_guard_file(struct ckpt_file *file, const struct ckpt_sum *sum, size_t n,
                     struct ckpt_err *err);
-/* Prove what a read there would prove, for callers that move the bytes in another way. */
+/* Verify the ranges that a read there would verify, for callers that move bytes in another way. */
 int ckpt_guard_prove(const struct ckpt_file *file, uint64_t offset, uint64_t n,
                     struct ckpt_err *err);
 
 struct guard;
 
-/* sum: sorted by offset, apart, borrowed until guard_free. */
+/* sum: sorted by offset, without overlap, borrowed until guard_free. */
 int guard_new(struct guard **out, const struct ckpt_sum *sum, size_t n, struct ckpt_err *err);
 void guard_free(struct guard *g);                       /* NULL accepted */
-/* Prove the ranges that [offset, offset + n) touches, unless another thread has begun to.  Any
+/* Verify the ranges that [offset, offset + n) touches, unless another thread has begun to.  Any
  * thread. */
 int guard_prove(struct guard *g, const struct ckpt_file *file, uint64_t offset, uint64_t n,
                 struct ckpt_err *err);
 
 /*
- * Proofs beside the reading: a thread that uses them hands the ranges it touches to threads of
- * theirs, so that a copy's disk is not idle meanwhile.  The file must stay open until
+ * Verification in the background: a thread that uses these proofs hands the ranges it touches to
+ * worker threads, so that a copy's disk is not idle meanwhile.  The file must stay open until
  * guard_proofs_end.
  */
 struct proofs;
 
 int guard_proofs_new(struct proofs **out, size_t threads, struct ckpt_err *err);
-/* From now on the ranges that this thread touches go to p; NULL: it proves them itself again. */
+/* From now on ranges that this thread touches go to p; NULL: it verifies them itself again. */
 void guard_proofs_use(struct proofs *p);
-/* Whether a wrong checksum was found already. */
+/* Whether a wrong checksum has been found. */
 bool guard_proofs_failed(struct proofs *p);
-/* Wait until all are proved; the error is the first wrong one.  Takes p; NULL accepted. */
+/* Wait until all are verified; the error is the first mismatch.  Takes p; NULL accepted. */
 int guard_proofs_end(struct proofs *p, struct ckpt_err *err);
 
 #endif

@@ -14,14 +14,14 @@ struct ckpt_lock {
     int fd;
 };
 
-/* What flock says where a file system knows no locks. */
+/* errno of flock where a file system has no locks. */
 static bool is_lockless(int errnum)
 {
     return errnum == ENOLCK || errnum == ENOSYS || errnum == EOPNOTSUPP || errnum == EBADF ||
            errnum == EINVAL;
 }
 
-/* 1: we have it, 0: another process has it, -1: neither can be told. */
+/* 1: taken, 0: another process has it, -1: locks do not work here. */
 static int take(int fd, int how)
 {
     while (flock(fd, how | LOCK_NB) != 0)
@@ -41,7 +41,7 @@ static struct ckpt_lock *hold(int fd)
     return lock;
 }
 
-/* Who wrote the file: "process 12 on host", or "another process". */
+/* The holder that the file names: "process 12 on host", or "another process". */
 static const char *holder(char *text, size_t size, int fd)
 {
     ssize_t n = pread(fd, text, size - 1, 0);
@@ -75,14 +75,14 @@ int ckpt_lock_writer(struct ckpt_lock **out, const char *dir, struct ckpt_err *e
     }
     gethostname(host, sizeof host - 1);
     n = snprintf(text, sizeof text, "process %ld on %s\n", (long)getpid(), host);
-    /* Only for people: a lock whose holder cannot be named is as good. */
+    /* The name is only for messages: the lock holds without it. */
     if (ftruncate(fd, 0) == 0 && pwrite(fd, text, (size_t)n, 0) != n)
         errno = 0;
     *out = hold(fd);
     return *out ? 0 : ckpt_nomem(err, sizeof **out);
 }
 
-/* Open path and lock it; NULL when it is not there or another process has it otherwise. */
+/* Open path and lock it; NULL when it is absent or another process has a conflicting lock. */
 static struct ckpt_lock *lock_path(const char *path, int how)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);

@@ -1,13 +1,15 @@
 /*
- * lock - advisory locks on directories, among the processes of a pipeline and of a cluster's node.
+ * lock - advisory locks on directories, among the processes of a pipeline and of a cluster's
+ * node.
  *
- * Two uses.  A writer's lock keeps a second trainer out of an output directory: it is held on the
- * file `.lock` in it, which names the holder.  A reader's lease keeps a directory from being pruned
- * while somebody reads it: shared, on the directory itself, which stays unchanged.
+ * There are two uses.  A writer's lock keeps a second trainer out of an output directory: it is
+ * held on the file `.lock` in it, which names the holder.  A reader's lease keeps a directory
+ * from being pruned while somebody reads it: shared, on the directory itself, which stays
+ * unchanged.
  *
- * Both are flock(2) locks: the kernel drops them when the holder dies, however it dies.  Children
- * that inherit the descriptor would keep them; it is closed on exec.  Where a file system has no
- * locks (ENOLCK, ENOSYS, EOPNOTSUPP, EBADF on NFS) a lock is taken to be ours: nobody is refused.
+ * Both are flock(2) locks: the kernel drops them when the holder dies, however it dies.  The
+ * descriptor is closed on exec, since a child that inherits it would keep the lock.  Where a file
+ * system has no locks (ENOLCK, ENOSYS, EOPNOTSUPP, EBADF on NFS) every lock succeeds.
  */
 #ifndef CKPT_LIBCKPT_IO_LOCK_H
 #define CKPT_LIBCKPT_IO_LOCK_H
@@ -25,15 +27,16 @@ struct ckpt_lock;
  * process id and host, when another process has it.  *out is yours.
  */
 int ckpt_lock_writer(struct ckpt_lock **out, const char *dir, struct ckpt_err *err);
-/* Lease path, a directory or a file, for reading.  NULL when it is not there or cannot be leased:
- * opening it will tell why. */
+/* Lease path, a directory or a file, for reading.  NULL when it is absent or cannot be leased:
+ * opening path will report why. */
 struct ckpt_lock *ckpt_lock_reader(const char *path);
-/* Whether nobody has a lease of path at this moment. */
+/* Whether nobody leases path at this moment. */
 bool ckpt_lock_unread(const char *path);
 /* Keep new readers out of path while it is removed.  NULL when somebody reads it, or it is not
  * there. */
 struct ckpt_lock *ckpt_lock_removal(const char *path);
-/* NULL accepted.  A writer's file stays: removing it would race with who waits for it. */
+/* NULL accepted.  A writer's lock file stays: removing it would race with processes waiting for
+ * it. */
 void ckpt_lock_release(struct ckpt_lock *lock);
 
 #endif

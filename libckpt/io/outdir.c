@@ -1,4 +1,4 @@
-/* outdir - whole directories, built aside and renamed; see commit.h and commit_sys.h. */
+/* outdir - directories built aside and renamed as a whole; see commit.h and commit_sys.h. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,15 +12,15 @@
 #include "libckpt/io/commit_sys.h"
 #include "libckpt/base/fault.h"
 
-#define MAX_PARTS 32            /* of a relative path: bounds the walk that syncs */
+#define MAX_PARTS 32            /* components of a relative path: bounds the walk that syncs */
 
 struct ckpt_outdir {
-    int   parent;               /* directory the final name goes to; -1 after join */
+    int   parent;               /* directory that the final name goes into; -1 after join */
     int   fd;                   /* of the staging directory; holds its lock */
-    bool  over;                 /* a directory of the final name is replaced */
+    bool  over;                 /* replace a directory that has the final name */
     char  name[256];            /* final */
-    char  temp[300];            /* staging, in parent; "" before it is made */
-    char *staging;              /* absolute; realpath's */
+    char  temp[300];            /* staging name in parent; "" before it is created */
+    char *staging;              /* its absolute path, from realpath */
     char *path;                 /* as given */
 };
 
@@ -50,7 +50,7 @@ static struct ckpt_outdir *new_outdir(const char *path)
     return d;
 }
 
-/* Make the staging directory and hold it. */
+/* Create the staging directory and lock it. */
 static int make_staging(struct ckpt_outdir *d, const char *dir, struct ckpt_err *err)
 {
     char full[4600], nonce[COMMIT_NONCE + 1];
@@ -139,7 +139,7 @@ int ckpt_outdir_join(struct ckpt_outdir **out, const char *staging, struct ckpt_
         ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", staging);
         goto fail;
     }
-    /* It lives as long as any of its makers does. */
+    /* The directory stays locked as long as any of its writers lives. */
     if (flock(d->fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK) {
         ckpt_fail(err, CKPT_ECREATE, "%s: is being removed, its maker is gone", staging);
         goto fail;
@@ -158,7 +158,7 @@ fail:
 
 const char *ckpt_outdir_staging(const struct ckpt_outdir *dir) { return dir->staging; }
 
-/* The folder that rel's last part goes to, folders made on the way, or -1 and errno. */
+/* Create the folders of rel and return the one that its last component goes into; -1 and errno. */
 static int make_folders(const struct ckpt_outdir *dir, const char *rel, const char **last)
 {
     int at = fcntl(dir->fd, F_DUPFD_CLOEXEC, 0), parts = 1;
@@ -185,7 +185,7 @@ static int make_folders(const struct ckpt_outdir *dir, const char *rel, const ch
     return at;
 }
 
-/* Hidden names are for what is being made, but for the one that a format asks for. */
+/* Hidden names are reserved for unfinished files, except those that a format needs. */
 static bool may_be_written(const char *rel)
 {
     return ckpt_file_path_is_clean(rel) || strcmp(rel, ".metadata") == 0 ||
@@ -218,7 +218,7 @@ int ckpt_outdir_put(struct ckpt_outdir *dir, const char *rel, const void *bytes,
     return rc ? rc : commit_bytes(out, bytes, n, err);
 }
 
-/* A file that was created and neither committed nor aborted, by us or by a peer. */
+/* A file created by this process or a peer, and neither committed nor aborted. */
 static bool is_unfinished(const char *name)
 {
     size_t n = strlen(name);
@@ -226,7 +226,7 @@ static bool is_unfinished(const char *name)
     return name[0] == '.' && n > 4 && strcmp(name + n - 4, ".tmp") == 0;
 }
 
-/* Sync fd and every directory below it.  Not deeper than make_folders goes. */
+/* Sync fd and every directory below it, as deep as make_folders may create them. */
 static int sync_tree(int fd, const char *path, int depth, struct ckpt_err *err)
 {
     int copy = ckpt_fault(CKPT_FAULT_OPEN)
@@ -251,7 +251,7 @@ static int sync_tree(int fd, const char *path, int depth, struct ckpt_err *err)
             rc = ckpt_fail(err, CKPT_ESTATE, "%s: %s was never finished", path, e->d_name);
             break;
         }
-        /* Not every file system tells types. */
+        /* Not every file system reports types. */
         if (e->d_type != DT_DIR && e->d_type != DT_UNKNOWN)
             continue;
         sub = openat(fd, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -271,8 +271,8 @@ static int sync_tree(int fd, const char *path, int depth, struct ckpt_err *err)
 
 /*
  * Swap the staging directory with the one that has the final name: 0, 1 when none has, or -1 and
- * errno.  Where names cannot be swapped (NFS, say) the old one is moved aside first, so that a
- * crash between leaves neither.
+ * errno.  Where names cannot be swapped (NFS, say) the old one is moved aside first; a crash in
+ * between leaves neither under the name.
  */
 static int swap_names(const struct ckpt_outdir *dir)
 {
@@ -303,7 +303,8 @@ static int swap_names(const struct ckpt_outdir *dir)
     return -1;
 }
 
-/* What a swap left under the staging name: one that stays is hidden, and removed by a later run. */
+/* Remove the old directory, now under the staging name; if that fails it stays hidden until a
+ * later run removes it. */
 static void remove_old(const struct ckpt_outdir *dir)
 {
     int old = openat(dir->parent, dir->temp, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -327,7 +328,7 @@ static int commit_over(const struct ckpt_outdir *dir, bool *done, struct ckpt_er
         return 0;
     rc = commit_sync_dir(dir->parent, dir->path, err);
     if (rc) {
-        swap_names(dir);                /* what may not last is taken back */
+        swap_names(dir);                /* it may not last: swap back */
         return rc;
     }
     remove_old(dir);
@@ -352,7 +353,7 @@ int ckpt_outdir_commit(struct ckpt_outdir *dir, struct ckpt_err *err)
                  : ckpt_fail_errno(err, CKPT_EIO, errno, "%s: rename", dir->path);
     } else if (rc == 0 && !done) {
         rc = commit_sync_dir(dir->parent, dir->path, err);
-        /* What may not last is taken back. */
+        /* The new name may not last: take it back. */
         if (rc && commit_is(dir->parent, dir->name, dir->fd))
             commit_rename(dir->parent, dir->name, dir->temp, false);
     }

@@ -11,7 +11,7 @@
 #define PIECE     ((size_t)1 << 20)
 #define TAR_BLOCK 10240
 
-/* Files that are found, and folders that are still to be looked into. */
+/* Files found so far, and folders still to be listed. */
 struct walk {
     struct ckpt_arena arena;
     const char      **file, **folder;
@@ -21,7 +21,7 @@ struct walk {
 struct sink {
     struct archive  *a;
     struct ckpt_out *out;
-    int              failed;    /* the code of a write that failed, which err tells */
+    int              failed;    /* code of the failed write, whose text is in err */
     struct ckpt_err *err;
 };
 
@@ -54,7 +54,7 @@ static int push(const char ***list, size_t *n, size_t *cap, const char *path, st
     return rc;
 }
 
-/* Entries of one folder ("" is dir itself) to the walk's lists. */
+/* Append the entries of one folder ("" is dir itself) to the walk's lists. */
 static int look_into(struct walk *w, struct ckpt_dir *dir, const char *folder,
                      struct ckpt_err *err)
 {
@@ -198,7 +198,7 @@ int ckpt_pack(struct ckpt_out *out, struct ckpt_dir *dir, enum ckpt_pack kind,
         rc = failed(&s);
     if (s.a) {
         if (rc)
-            archive_write_fail(s.a);        /* or freeing it would write the end */
+            archive_write_fail(s.a);      /* otherwise archive_write_free would write the trailer */
         archive_write_free(s.a);
     }
     ckpt_free(w.file);

@@ -12,7 +12,7 @@
 #include "libckpt/remote/http.h"
 #include "libckpt/remote/remote.h"
 
-/* The path on this host that a path or a file:// address means; NULL when it is remote. */
+/* The local path that a path or a file:// address means; NULL when it is remote. */
 static const char *local(char buf[PATH_MAX], const char *path)
 {
     static const char scheme[] = "file://", here[] = "localhost/";
@@ -26,7 +26,7 @@ static const char *local(char buf[PATH_MAX], const char *path)
         at += sizeof here - 2;
     if (*at != '/' || (size_t)snprintf(buf, PATH_MAX, "%s", at) >= PATH_MAX ||
         !http_unescape(buf))
-        return path;                    /* opening it tells that it is not there */
+        return path;                    /* opening it will report that it does not exist */
     return buf;
 }
 
@@ -109,7 +109,7 @@ int ckpt_path_make_dirs(const char *path, struct ckpt_err *err)
     return rc;
 }
 
-/* Whether it is spelt as the Hub's names are: NAME or OWNER/NAME. */
+/* Whether s has the form of a Hub name: NAME or OWNER/NAME. */
 static bool is_hub_name(const char *s)
 {
     static const char chars[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";

@@ -11,9 +11,9 @@
 /* A path on this host has no scheme; "-" is not special here. */
 bool ckpt_path_is_remote(const char *path);
 bool ckpt_path_ends_in(const char *path, const char *tail);
-/* In one of several; NULL ends them. */
+/* Whether path ends in one of these; NULL ends the list. */
 bool ckpt_path_ends_in_any(const char *path, const char *const *tails);
-/* Neither is true when nothing is there or it cannot be asked for (opening tells why). */
+/* Both are false when nothing is there or it cannot be examined (opening reports why). */
 bool ckpt_path_is_dir(const char *path);
 bool ckpt_path_is_file(const char *path);
 
@@ -21,8 +21,8 @@ bool ckpt_path_is_file(const char *path);
  * names the part that cannot be made. */
 int ckpt_path_make_dirs(const char *path, struct ckpt_err *err);
 
-/* After "no such file": hint at hf:// where path is spelt as the Hub's names are and its first part
- * is no directory here.  Returns err->code. */
+/* After "no such file": hint at hf:// where path is spelt like a name of the Hub and its first
+ * part is not a local directory.  Returns err->code. */
 int ckpt_path_hint_hub(const char *path, struct ckpt_err *err);
 
 int ckpt_path_file(struct ckpt_file **out, const char *path, unsigned flags,

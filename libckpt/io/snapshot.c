@@ -14,7 +14,7 @@
 
 #define MAX_DEPTH 32            /* folders between a file and its repository */
 
-/* Where the directory fd really is. */
+/* The path of the open directory fd, without links. */
 static bool real_path(char path[PATH_MAX], int fd)
 {
     char link[40];
@@ -28,7 +28,7 @@ static bool real_path(char path[PATH_MAX], int fd)
     return true;
 }
 
-/* How many folders the directory at path lies below its repository's; 0 when it is in none. */
+/* Number of folders between the directory at path and its repository's; 0 when it is in none. */
 static int depth_of(const char *path)
 {
     static const char *const kinds[] = {"models--", "datasets--", "spaces--"};
@@ -47,7 +47,7 @@ static int depth_of(const char *path)
     return 0;
 }
 
-/* Whether text leads depth folders up and to a name in blobs, which is then the rest of it. */
+/* The blob name when text goes depth folders up and then into blobs; else NULL. */
 static const char *blob_of(const char *text, int depth)
 {
     size_t n;

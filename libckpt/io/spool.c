@@ -18,16 +18,16 @@
 #define PIECE ((size_t)1 << 20)
 
 struct feed {
-    int               fd;       /* a stream, or -1 */
-    const void       *before;   /* what was read of it already */
+    int               fd;       /* input descriptor, or -1 */
+    const void       *before;   /* bytes already read from it */
     size_t            n_before;
     struct ckpt_file *file;     /* else */
-    uint64_t          pos;      /* bytes given so far */
+    uint64_t          pos;      /* input bytes passed on so far */
     const char       *name;
-    unsigned          flags;    /* of what comes out */
+    unsigned          flags;    /* flags of the resulting file */
     const volatile int *stop;
     unsigned char    *piece;
-    bool              failed;   /* giving did, as err tells */
+    bool              failed;   /* reading the input failed, as err says */
     struct ckpt_err  *err;
 };
 
@@ -42,11 +42,12 @@ bool ckpt_spool_is_compressed(const unsigned char *head, size_t n)
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (n >= kinds[i].n && memcmp(head, kinds[i].magic, kinds[i].n) == 0)
             return true;
-    /* lzma of old: its properties, and a length that is not told. */
+    /* Old lzma: its properties, then an unknown length. */
     if (n >= 13 && memcmp(head, "\x5d\0\0", 3) == 0 &&
         memcmp(head + 5, "\xff\xff\xff\xff\xff\xff\xff\xff", 8) == 0)
         return true;
-    /* A word could begin so: its first block, or its end where it has none, must follow. */
+    /* A text file could begin with BZh: the first block, or the end mark of an empty stream,
+     * must follow. */
     return n >= 10 && memcmp(head, "BZh", 3) == 0 && head[3] >= '1' && head[3] <= '9' &&
            (memcmp(head + 4, "1AY&SY", 6) == 0 ||
             memcmp(head + 4, "\x17\x72\x45\x38\x50\x90", 6) == 0);
@@ -63,7 +64,7 @@ int spool_create(const char *where, struct ckpt_err *err)
              ? (errno = EIO, -1)
              : open(where, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) {
-        /* A file system without files that have no name: it loses it at once. */
+        /* For a file system without O_TMPFILE: create a file and unlink it at once. */
         commit_nonce(nonce);
         snprintf(name, sizeof name, "%s/.ckpt-spool-%s", where, nonce);
         fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -77,7 +78,7 @@ int spool_create(const char *where, struct ckpt_err *err)
     return fd;
 }
 
-/* What libarchive calls for more bytes. */
+/* libarchive's read callback. */
 static la_ssize_t give(struct archive *a, void *ctx, const void **bytes)
 {
     struct feed *f = ctx;
@@ -114,8 +115,8 @@ static la_ssize_t give(struct archive *a, void *ctx, const void **bytes)
 }
 
 /*
- * The filters there are libraries for.  For one that libarchive was built without it would run
- * a program, so that one is left out.
+ * Add the filters that have a library.  For a filter that libarchive was built without, it would
+ * run a program, so that one is not added.
  */
 static int add_filters(struct archive *a)
 {
@@ -169,7 +170,7 @@ int spool_check(const char *name, uint64_t unpacked, uint64_t packed, struct ckp
                      (unsigned long long)unpacked, (unsigned long long)packed, SPOOL_MOST_TIMES);
 }
 
-/* libarchive's words, unless the cause is ours and known. */
+/* Report libarchive's message, unless the cause is known to be our input. */
 static int reading_failed(struct archive *a, const struct feed *f)
 {
     if (f->failed)

@@ -1,5 +1,5 @@
 /*
- * tree - removing directories by handle, and what dead processes left; see commit_sys.h.
+ * tree - remove directories by handle, and leftovers of dead processes; see commit_sys.h.
  *
  * A tree is removed without recursion and with three descriptors however deep it is: a directory
  * found two levels down is moved up beside the first level under a fresh name, until nothing is
@@ -18,7 +18,8 @@
 #include "libckpt/base/fault.h"
 #include "libckpt/log.h"
 
-#define MAX_PASSES 1000000      /* each takes at least one level away, unless somebody adds some */
+#define MAX_PASSES 1000000      /* each pass removes at least one level, unless another process
+                                   adds some */
 
 /* The entries of the directory fd, which stays open; NULL and errno on failure. */
 static DIR *entries_of(int fd)
@@ -46,7 +47,7 @@ static const char *next_name(DIR *stream)
     return e ? e->d_name : NULL;
 }
 
-/* Remove name in fd when that is one call: 0; 1 when it is a directory with something in it. */
+/* Remove name in fd if one call can do it: 0; 1 when it is a directory that is not empty. */
 static int remove_simple(int fd, const char *name)
 {
     int why;
@@ -65,7 +66,7 @@ static int remove_simple(int fd, const char *name)
     return -1;
 }
 
-/* Empty the directory name of top, moving up into top what is not empty itself. */
+/* Empty the directory name of top; its non-empty subdirectories move up into top. */
 static int flatten(int top, const char *name)
 {
     int fd = openat(top, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), rc = 0, saved;
@@ -135,7 +136,7 @@ bool commit_is(int dir_fd, const char *name, int fd)
 
 bool commit_hold(int dir_fd, const char *name, int fd)
 {
-    /* Only a cleaner can have it locked.  Any other refusal: there are no locks here. */
+    /* Only a cleaner locks exclusively.  Any other error means that there are no locks here. */
     if (flock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK)
         return false;
     return commit_is(dir_fd, name, fd);
@@ -160,13 +161,14 @@ static void remove_leftover(int dir_fd, const char *name)
     fd = openat(dir_fd, name, how | O_RDONLY | O_DIRECTORY);
     if (fd < 0 && errno == ENOTDIR) {
         is_dir = false;
-        fd = openat(dir_fd, name, how | O_RDWR);        /* NFS locks only what it could write */
+        fd = openat(dir_fd, name, how | O_RDWR);        /* NFS takes an exclusive lock only on a
+                                                           file opened for writing */
     }
     if (fd < 0)
         return;
     /*
-     * Locked for us alone, its maker is dead or done.  If it is done it has renamed it, and the
-     * file behind fd is somebody's finished work: only what still has the name is left over.
+     * An exclusive lock means that the maker is dead or done.  If it is done, it has renamed the
+     * file, and fd is finished work: only an entry that still has this name is a leftover.
      */
     if (flock(fd, LOCK_EX | LOCK_NB) == 0 && commit_is(dir_fd, name, fd))
         gone = is_dir ? commit_tree_empty(fd) == 0 && unlinkat(dir_fd, name, AT_REMOVEDIR) == 0
@@ -189,7 +191,7 @@ void commit_leftovers(int dir_fd, const char *head, const char *tail, bool any)
     closedir(stream);
 }
 
-/* Move name, which fd is open on, out of sight and remove it. */
+/* Rename name, open as fd, to a hidden name and remove it. */
 static int remove_held(int parent, const char *name, int fd, const char *path,
                        struct ckpt_err *err)
 {
@@ -197,13 +199,13 @@ static int remove_held(int parent, const char *name, int fd, const char *path,
 
     commit_nonce(nonce);
     snprintf(trash, sizeof trash, ".trash-%s-%s", commit_short(name), nonce);
-    /* A failing lock means that nobody cleans here. */
+    /* If the lock fails, locks do not work here and nobody cleans. */
     (void)flock(fd, LOCK_SH | LOCK_NB);
     if (commit_rename(parent, name, trash, false))
         return ckpt_fail_errno(err, errno == ENOENT ? CKPT_ENOTFOUND : CKPT_EIO, errno,
                                "%s: rename", path);
     if (commit_sync_dir(parent, path, err)) {
-        commit_rename(parent, trash, name, false);      /* still whole: give it back */
+        commit_rename(parent, trash, name, false);      /* complete again: rename it back */
         return ckpt_err_code(err);
     }
     if (!commit_is(parent, trash, fd) || commit_tree_empty(fd) ||

@@ -8,17 +8,17 @@
 #include "libckpt/convert.h"
 #include "libckpt/lora/ring.h"
 
-#define STAY   16               /* pairs that stay loaded when nobody uses them */
-#define CHUNK  ((int64_t)65536) /* elements of W read at a time for lengths */
+#define STAY   16               /* unused pairs that stay loaded */
+#define CHUNK  ((int64_t)65536) /* elements of W read at a time for the norms of DoRA */
 #define STAGE  4096             /* elements of another dtype read at a time */
-#define WIDEST 16               /* bytes of an element */
+#define WIDEST 16               /* bytes of the widest element */
 
-/* A pair's part of a lora_product. */
+/* A loaded pair, as used by lora_product. */
 struct loaded {
     float *panel, *coef, *stretch;
 };
 
-/* A B whose columns belong to many pairs (experts): read once for neighbours. */
+/* B whose columns are shared out among many pairs (experts): read once for neighbours. */
 struct shared_b {
     pthread_mutex_t           lock;
     const struct ckpt_source *adapter;
@@ -36,7 +36,7 @@ struct lora_factors {
     struct shared_b     shared;
 };
 
-/* The lengths stay: they cost a pass over W. */
+/* Keep the DoRA factors: computing them takes a pass over W. */
 static void unload(void *ctx, size_t i)
 {
     struct loaded *s = &((struct lora_factors *)ctx)->loaded[i];
@@ -224,7 +224,7 @@ static int add_squares(double *sum, const struct lora_product *use, struct lora_
     return rc;
 }
 
-/* magnitude / length of each of W's outputs, lengths summed in f64. */
+/* DoRA: magnitude / norm of each row of W (its output), norms summed in f64. */
 static int load_stretch(struct lora_factors *f, size_t i, const struct lora_product *use,
                         struct ckpt_err *err)
 {
@@ -257,7 +257,7 @@ static void show(struct lora_product *use, const struct lora_factors *f, size_t 
                                  .by_column = p->transposed};
 }
 
-/* Lines and coefficients: A and B, or for a transposed W B and A, both transposed. */
+/* Load line and coefficients: A and B, or for a transposed W B and A, both transposed. */
 static int load_both(struct loaded *s, struct lora_factors *f, const struct lora_pair *p,
                      struct ckpt_err *err)
 {

@@ -6,7 +6,7 @@
 
 #include "libckpt/mem.h"
 
-/* Vector code, and the same sums as without it. */
+/* Compile with vector instructions; the sums are the same without them. */
 #pragma GCC optimize("O3", "fp-contract=off", "no-math-errno", "no-trapping-math")
 #if defined(__x86_64__)
 #define HOT __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
@@ -14,21 +14,21 @@
 #define HOT
 #endif
 
-#define LANES      16           /* columns of a product worked on together */
-#define ROWS       4            /* rows of the matrix likewise */
-#define BLOCK      ((int64_t)1 << 20)   /* elements of the matrix in memory */
+#define LANES      16           /* columns of a product computed together */
+#define ROWS       4            /* rows of the matrix computed together */
+#define BLOCK      ((int64_t)1 << 20)   /* elements of the matrix in memory at a time */
 #define MAX_PASSES 12
-#define STANDS     1e-4         /* relative change of the sum of squares that is none */
-#define NOTHING    1e-14        /* squares below this part of the largest are none */
-#define SMALLEST   1e-26        /* and of lengths of columns */
+#define STANDS     1e-4         /* a relative change of the sum of squares below this: converged */
+#define NOTHING    1e-14        /* squares below this part of the largest count as zero */
+#define SMALLEST   1e-26        /* the same for squared norms of columns */
 
 struct work {
     int64_t           m, n, r;
-    int64_t           k, cols;          /* columns iterated on; those of a line, with padding */
+    int64_t           k, cols;          /* columns iterated on; the same padded to a row's stride */
     ckpt_low_rank_fn *read;
     void             *ctx;
     float            *d;                /* some rows */
-    int64_t           n_row;            /* how many at most */
+    int64_t           n_row;            /* rows of the matrix held at a time */
     float            *y, *z;            /* [m, cols], [n, cols] */
     double           *g, *v, *value;    /* [k, k], [k, k], [k] */
     double            whole;
@@ -36,7 +36,8 @@ struct work {
 
 /* -- small symmetric matrices ---------------------------------------------------------------- */
 
-/* One rotation that clears g[p][q]; rows and columns p and q of g, columns of v^T (by rows). */
+/* One Jacobi rotation that zeroes g[p][q]: rows and columns p and q of g, columns of v^T (stored
+ * by rows). */
 static void rotate(double *g, double *vt, int64_t k, int64_t p, int64_t q)
 {
     double apq = g[p * k + q], theta, t, c, s;
@@ -106,7 +107,7 @@ void ckpt_low_rank_eigen(double *value, double *v, double *g, int64_t k)
             best = value[j] > value[best] ? j : best;
         swap_rows(value, v, k, i, best);
     }
-    for (int64_t i = 0; i < k; i++)             /* rows were vectors so far */
+    for (int64_t i = 0; i < k; i++)             /* v was kept transposed so far */
         for (int64_t j = 0; j < i; j++) {
             double x = v[i * k + j];
 
@@ -120,8 +121,8 @@ void ckpt_low_rank_eigen(double *value, double *v, double *g, int64_t k)
 typedef float lanes __attribute__((vector_size(LANES / 2 * sizeof(float))));
 
 /*
- * sum[a] = sum over i < n of d[a * row + i * step] * z[i * cols], for ROWS or fewer a: the inner
- * loop of both products.  Two vectors a row, all in registers.
+ * sum[a] = sum over i < n of d[a * row + i * step] * z[i * cols], for a < ROWS: the inner loop of
+ * both products.  Two vectors per row, all in registers.
  */
 static inline __attribute__((always_inline)) void dot(float *restrict sum, const float *d,
                                                       int64_t row, int64_t step, const float *z,
@@ -129,7 +130,7 @@ static inline __attribute__((always_inline)) void dot(float *restrict sum, const
 {
     lanes a0 = {0}, a1 = {0}, b0 = {0}, b1 = {0}, c0 = {0}, c1 = {0}, d0 = {0}, d1 = {0}, x, y;
     int64_t second = rows > 1 ? row : 0, third = rows > 2 ? 2 * row : 0;
-    int64_t fourth = rows > 3 ? 3 * row : 0;        /* what is not there is the first again */
+    int64_t fourth = rows > 3 ? 3 * row : 0;        /* a row that is absent repeats the first */
 
     for (int64_t i = 0; i < n; i++) {
         const float *e = d + i * step;
@@ -207,7 +208,7 @@ HOT static void gram(double *restrict g, const float *restrict y, int64_t rows, 
             g[q * k + p] = g[p * k + q];
 }
 
-/* Each line of y [rows, cols] becomes line @ v [k, k], column p times scale[p]. */
+/* Replace each row of y [rows, cols] by row @ v [k, k], with column p multiplied by scale[p]. */
 static void turn_lines(float *y, int64_t rows, int64_t cols, int64_t k, const double *v,
                        const double *scale)
 {
@@ -229,9 +230,9 @@ static void turn_lines(float *y, int64_t rows, int64_t cols, int64_t k, const do
 }
 
 /*
- * The columns of y become orthonormal, the largest first; those without any of their own become
- * zeros.  Twice: the first time may leave small ones askew.  value keeps the squares of the
- * lengths there were.
+ * Orthonormalise the columns of y, the largest first; dependent columns become zeros.  Done
+ * twice, since small columns may not be orthogonal after the first time.  value gets the squared
+ * norms from before.
  */
 static void orthonormalise(struct work *w, float *y, int64_t rows)
 {
@@ -277,7 +278,7 @@ static int run_pass(struct work *w, enum pass pass, const float *z0, struct ckpt
     return isfinite(w->whole) ? 0 : ckpt_fail(err, CKPT_EFORMAT, "infinite or no number");
 }
 
-/* Any start will do that is no accident of the matrix: numbers of (-1, 1) from a counter. */
+/* Start with any values that are unrelated to the matrix: numbers in (-1, 1) from a counter. */
 static void fill_start(float *z, int64_t n, int64_t cols, int64_t k)
 {
     uint64_t state = 0x9e3779b97f4a7c15u;
@@ -292,7 +293,7 @@ static void fill_start(float *z, int64_t n, int64_t cols, int64_t k)
         }
 }
 
-/* z spans what the matrix does most with. */
+/* Iterate until z spans the dominant right singular vectors. */
 static int iterate(struct work *w, float *z0, struct ckpt_err *err)
 {
     double before = 0;
@@ -306,7 +307,7 @@ static int iterate(struct work *w, float *z0, struct ckpt_err *err)
             return rc;
         memcpy(z0, w->z, (size_t)(w->n * w->cols) * sizeof *z0);
         orthonormalise(w, z0, w->n);
-        for (int64_t p = 0; p < w->r; p++)      /* lengths are squares of singular values */
+        for (int64_t p = 0; p < w->r; p++)      /* the norms are squares of singular values */
             sum += sqrt(w->value[p] > 0 ? w->value[p] : 0);
         if (i > 0 && fabs(sum - before) <= STANDS * sum)
             return 0;
@@ -315,14 +316,14 @@ static int iterate(struct work *w, float *z0, struct ckpt_err *err)
     return 0;
 }
 
-/* Columns that span all there is, where that is no more than is iterated on. */
+/* Unit columns, which span the whole space when it has at most k dimensions. */
 static void fill_units(float *y, int64_t rows, int64_t cols)
 {
     for (int64_t i = 0; i < rows; i++)
         y[i * cols + i] = 1;
 }
 
-/* y becomes orthonormal, and spans what the matrix gives most of. */
+/* y becomes an orthonormal basis of the dominant left singular vectors. */
 static int find_span(struct work *w, float *z0, struct ckpt_err *err)
 {
     int rc;
@@ -341,7 +342,8 @@ static int find_span(struct work *w, float *z0, struct ckpt_err *err)
     return 0;
 }
 
-/* From y orthonormal and z = D^T y: singular vectors, and their values' roots in both. */
+/* From y orthonormal and z = D^T y: singular vectors, with the square roots of their values in
+ * both. */
 static void finish(struct work *w, float *left, float *right, double *kept)
 {
     double one[CKPT_LOW_RANK_MAX * 2], root[CKPT_LOW_RANK_MAX * 2];

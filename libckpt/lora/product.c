@@ -6,7 +6,7 @@
 
 #include "libckpt/mem.h"
 
-/* Vector code, and the same sums as without it. */
+/* Compile with vector instructions; the sums are the same without them. */
 #pragma GCC optimize("O3", "fp-contract=off", "no-math-errno", "no-trapping-math")
 #if defined(__x86_64__)
 #define HOT __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
@@ -14,8 +14,9 @@
 #define HOT
 #endif
 
-#define ROWS 4                  /* of a tile: with its sums of 16 columns it fits in registers */
-#define DEEP ((int64_t)16384)   /* floats of the panels that a block of rows passes at a time */
+#define ROWS 4                  /* rows of a tile: with 16 columns its sums fit in registers */
+#define DEEP ((int64_t)16384)   /* floats of panels that a block of rows is multiplied with at a
+                                   time */
 
 typedef float lanes __attribute__((vector_size(32), aligned(4), may_alias));
 
@@ -40,7 +41,7 @@ int lora_panels(float **out, const float *line, int64_t r, int64_t n_col, struct
     return 0;
 }
 
-/* sum [ROWS][LORA_PANEL] of ROWS rows of coefficients with one panel. */
+/* sum [ROWS][LORA_PANEL]: ROWS rows of coefficients times one panel. */
 static inline __attribute__((always_inline)) void
 sum_tile(float *restrict sum, const float *restrict panel, const float *const c[ROWS], int64_t r)
 {
@@ -61,7 +62,7 @@ sum_tile(float *restrict sum, const float *restrict panel, const float *const c[
     memcpy(sum, s, sizeof s);
 }
 
-/* One NaN for all: which of two an addition passes on is the compiler's choice. */
+/* Replace all NaNs by one: which operand's NaN an addition passes on is up to the compiler. */
 static inline __attribute__((always_inline)) float one_nan(float v) { return v == v ? v : NAN; }
 
 static inline __attribute__((always_inline)) void
@@ -75,7 +76,7 @@ add_tile(float *restrict w, const float *restrict sum, float scale, int64_t n)
             w[j] = one_nan(w[j] + scale * sum[j]);
 }
 
-/* Rows of W from `row`, columns [lo, hi) of each; w has the first of them, a row's `step` on. */
+/* Update columns [lo, hi) of the rows of W from `row` on; w points to the first, `step` apart. */
 HOT static void add_rows(float *restrict w, int64_t step, const struct lora_product *p,
                          int64_t row, int64_t n_row, int64_t lo, int64_t hi)
 {

@@ -5,16 +5,16 @@
 
 #include "libckpt/convert.h"
 
-#define BLOCK  65536            /* elements of W worked on at a time: rows that share a cache */
+#define BLOCK  65536            /* elements of W updated at a time: rows that fit in the cache */
 
-/* The updates that touch every element of a stretch of one tensor: one an adapter at most. */
+/* The updates that touch every element of a stretch of one tensor: at most one per adapter. */
 struct touch {
     size_t          n;
     size_t          u[CKPT_LORA_MAX_ADAPTERS];
     struct lora_product use[CKPT_LORA_MAX_ADAPTERS];
 };
 
-/* A block of W, as it was, as one adapter makes it, and what is added to it. */
+/* A block of W: the original, as one adapter makes it, and a delta. */
 struct work {
     float w[BLOCK], old[BLOCK], alone[BLOCK], add[BLOCK];
 };
@@ -42,7 +42,7 @@ void lora_range_of(const struct lora *l, size_t u, int64_t *first, int64_t *end)
     *end = up->part.n_row ? *first + up->part.n_row * up->part.n_col : INT64_MAX;
 }
 
-/* Only adds to W: nothing of it stands in W's place. */
+/* Only adds to W: neither W nor any row of it is replaced. */
 static bool only_adds(const struct ckpt_lora_update *up)
 {
     return up->own == CKPT_LORA_NONE && up->magnitude == CKPT_LORA_NONE &&
@@ -68,7 +68,7 @@ static int add_delta(struct lora *l, const struct touch *t, size_t k, int64_t st
     return 0;
 }
 
-/* Rows of the adapter over those of dst, in dtype, that they replace. */
+/* Replace rows of dst by the adapter's own, converted to dtype. */
 static int replace_rows(struct lora *l, const struct ckpt_lora_update *up, int64_t start,
                         int64_t count, void *dst, enum ckpt_dtype dtype, struct ckpt_err *err)
 {
@@ -88,7 +88,7 @@ static int replace_rows(struct lora *l, const struct ckpt_lora_update *up, int64
     return rc;
 }
 
-/* w becomes what update k alone makes of it. */
+/* w becomes W with update k alone. */
 static int alone(struct lora *l, const struct touch *t, size_t k, int64_t start, int64_t n,
                  float *w, float *v, struct ckpt_err *err)
 {
@@ -128,7 +128,7 @@ static int add_up(struct lora *l, const struct touch *t, int64_t start, int64_t 
     return 0;
 }
 
-/* A double keeps its own digits: only what is added has f32's. */
+/* F64 tensors keep the base's digits: only the delta is computed in f32. */
 static int add_to_doubles(struct lora *l, const struct touch *t, int64_t start, int64_t n,
                           unsigned char *p, struct work *work, struct ckpt_err *err)
 {
@@ -148,7 +148,7 @@ static int add_to_doubles(struct lora *l, const struct touch *t, int64_t start, 
     return 0;
 }
 
-/* Elements of the next block from at: up to the end of a row where that is near. */
+/* Elements of the next block from `at`: it ends with a row where one ends near. */
 static int64_t block_at(const struct lora *l, const struct touch *t, int64_t at, int64_t end)
 {
     const struct ckpt_lora_update *up = &l->update[t->u[0]];
@@ -159,7 +159,7 @@ static int64_t block_at(const struct lora *l, const struct touch *t, int64_t at,
     return at + n < end && over < n ? n - over : n;
 }
 
-/* dst is the base's stretch, or nothing yet when the tensor was resized. */
+/* dst holds the base's stretch, or nothing yet when the tensor is resized. */
 static int update_stretch(struct lora *l, const struct lora_item *item, const struct touch *t,
                           int64_t start, int64_t end, unsigned char *dst, struct work *work,
                           struct ckpt_err *err)
@@ -190,7 +190,8 @@ static int update_stretch(struct lora *l, const struct lora_item *item, const st
     return rc;
 }
 
-/* Who touches the element at `at`, and up to where (at most end) nothing changes in that. */
+/* Collect the updates that touch the element at `at`; returns the end, at most `end`, up to
+ * which the same ones do. */
 static int64_t touched(struct touch *t, const struct lora *l, const struct lora_item *item,
                        int64_t at, int64_t end)
 {
@@ -237,7 +238,7 @@ static int update_range(struct lora *l, const struct lora_item *item, int64_t st
     return rc;
 }
 
-/* Nothing is added: whole copies and rows keep every digit they have. */
+/* No delta here: full copies and replaced rows keep the precision they are stored in. */
 static int copy_range(struct lora *l, const struct ckpt_lora_update *up, int64_t start,
                       int64_t count, void *dst, struct ckpt_err *err)
 {

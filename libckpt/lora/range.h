@@ -1,6 +1,6 @@
 /*
- * lora/range - a range of one updated tensor: which updates touch it, and their sum; the half of
- * view_lora that reads.
+ * lora/range - read a range of one updated tensor: find the updates that touch it and sum them;
+ * the reading half of view_lora.
  */
 #ifndef CKPT_LIBCKPT_LORA_RANGE_H
 #define CKPT_LIBCKPT_LORA_RANGE_H
@@ -10,9 +10,9 @@
 
 /* A tensor of the result. */
 struct lora_item {
-    size_t base;                /* the base's tensor it starts from */
+    size_t base;                /* index of the base's tensor it starts from */
     size_t first, n;            /* its updates */
-    bool   resized;             /* has the rows of its update's own copy, not the base's */
+    bool   resized;             /* its rows are those of the update's own copy, not the base's */
 };
 
 struct lora {
@@ -22,13 +22,13 @@ struct lora {
     struct ckpt_lora_update *update;    /* sorted by item */
     size_t                   n_update;
     struct lora_item        *item;
-    struct lora_factors     *factors;   /* one pair an update; NULL: no update has any */
+    struct lora_factors     *factors;   /* one pair per update; NULL: no update has factors */
 };
 
 /* Elements [start, start + count) of item i in its base's dtype.  Any thread. */
 int lora_range_read(struct lora *l, size_t i, int64_t start, int64_t count, void *dst,
                     struct ckpt_err *err);
-/* Elements of the matrix that update u starts from, as f32: a lora_read_fn. */
+/* Elements of the matrix that update u starts from, as f32; a lora_read_fn. */
 int lora_range_start(void *l, size_t u, int64_t start, int64_t n, float *w, struct ckpt_err *err);
 /* Elements that an update covers: [first, end). */
 void lora_range_of(const struct lora *l, size_t u, int64_t *first, int64_t *end);

@@ -7,9 +7,9 @@
 #include "libckpt/mem.h"
 
 struct slot {
-    pthread_mutex_t lock;       /* of loading, and of ready */
+    pthread_mutex_t lock;       /* held while loading; guards ready */
     bool            ready;
-    size_t          users;      /* these two: of the lock of all */
+    size_t          users;      /* these two are guarded by the ring's lock */
     bool            stays;
 };
 
@@ -19,7 +19,8 @@ struct lora_ring {
     struct slot     *slot;
     size_t           n;
     pthread_mutex_t  lock;
-    size_t          *staying, n_staying, max_staying, next;     /* a ring: next goes first */
+    size_t          *staying, n_staying, max_staying, next;     /* a circular buffer: the entry
+                                                                   at next is evicted first */
 };
 
 int lora_ring_new(struct lora_ring **out, size_t n, size_t stay, const struct lora_ring_ops *ops,
@@ -65,7 +66,7 @@ void lora_ring_free(struct lora_ring *r)
     ckpt_free(r);
 }
 
-/* With the lock held: i stays from now on, and the one that stayed longest goes unless in use. */
+/* With the lock held: keep i from now on, and evict the oldest kept entry unless it is in use. */
 static void stay(struct lora_ring *r, size_t i)
 {
     size_t old = r->staying[r->next];

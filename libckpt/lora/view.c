@@ -55,7 +55,7 @@ static bool is_float(const struct ckpt_tensor *t)
     return ckpt_dtype_class(t->dtype) == CKPT_CLASS_FLOAT && ckpt_convert_can(CKPT_F32, t->dtype);
 }
 
-/* Another number of rows, where that is allowed, or the same shape. */
+/* Same shape, or where allowed another number of rows. */
 static bool same_but_rows(const struct ckpt_tensor *w, const struct ckpt_tensor *own, bool resized)
 {
     struct ckpt_shape s = own->shape;
@@ -82,14 +82,14 @@ static int check_own(const struct lora *l, const struct ckpt_lora_update *up,
     return 0;
 }
 
-/* A tensor as a matrix of its first axis and all others; 0 rows when it is none. */
+/* Shape of a tensor as a matrix of its first axis and all others; 0 rows when it has no axes. */
 static void as_matrix(int64_t *rows, int64_t *cols, const struct ckpt_tensor *t)
 {
     *rows = t->shape.rank > 1 && t->numel ? t->shape.dim[0] : 0;
     *cols = *rows ? t->numel / *rows : 0;
 }
 
-/* The part that an update says, with everything filled in; false when it does not lie in W. */
+/* The part of W that an update names, with defaults filled in; false when it exceeds W. */
 static bool whole_part(struct ckpt_lora_part *p, const struct lora *l,
                        const struct ckpt_lora_update *up, const struct ckpt_tensor *w)
 {
@@ -210,7 +210,7 @@ static int check_update(struct lora *l, const struct ckpt_lora_update *up,
     return up->rows != CKPT_LORA_NONE ? check_rows(l, up, w, err) : 0;
 }
 
-/* The updates of one tensor: an adapter's are parts of it, in order. */
+/* Check the updates of one tensor: those of an adapter are parts of it, in order. */
 static int check_item(struct lora *l, size_t i, const struct ckpt_tensor *w, struct ckpt_err *err)
 {
     int64_t end[CKPT_LORA_MAX_ADAPTERS] = {0};
@@ -241,7 +241,7 @@ static int check_item(struct lora *l, size_t i, const struct ckpt_tensor *w, str
 
 /* -- the list -------------------------------------------------------------------------------- */
 
-/* The item of each update: the base's tensor, or a further one of its name. */
+/* Map each update to its item: the base's tensor, or a further tensor with the update's name. */
 static int count_items(size_t *of, size_t *n_item, const struct lora *l,
                        const struct ckpt_lora_update *update, size_t n, struct ckpt_err *err)
 {
@@ -262,7 +262,7 @@ static int count_items(size_t *of, size_t *n_item, const struct lora *l,
     return rc;
 }
 
-/* l->update gets the updates sorted by item, each with its own rows. */
+/* Copy the updates, sorted by item, each with its own rows, to l->update. */
 static int copy_updates(struct lora *l, const struct ckpt_lora_update *update, const size_t *of,
                         size_t n, size_t n_item, struct ckpt_err *err)
 {
@@ -319,7 +319,7 @@ static int add(struct lora *l, struct ckpt_tensors *list, size_t i, struct ckpt_
     return check_item(l, i, added, err);
 }
 
-/* Ties of the base, except where one of a group changes: then each stands for itself. */
+/* Keep the base's ties, except where one tensor of a group changes: then all become independent. */
 static int keep_ties(const struct lora *l, struct ckpt_tensors *list, struct ckpt_err *err)
 {
     size_t n = ckpt_source_count(l->base);
@@ -388,7 +388,7 @@ static int fill(struct lora *l, struct ckpt_tensors *list, const struct ckpt_lor
     return rc == 0 && any ? make_factors(l, list, err) : rc;
 }
 
-/* l holds the sources; without memory for it they are closed. */
+/* Allocate l with the sources; out of memory, they are closed. */
 static int hold(struct lora **out, struct ckpt_source *base, struct ckpt_source *const *adapter,
                 size_t n_adapter, struct ckpt_err *err)
 {

@@ -1,12 +1,12 @@
 /*
  * lora/view - a base and low-rank updates of one or more adapters seen as merged weights.
  *
- * An update alone gives W' = W + scale * (B @ A), all in f32 (products added in order of rank);
- * W may be the adapter's own copy, its outputs may be given a length (DoRA), a vector may be
- * added, and some rows may be replaced.  Updates of several adapters give
- * W + sum of weight * (W' - W), whatever their order.  Either is rounded once to W's dtype.  A
- * range needs the factors and no more of W than itself, so memory is that of a few pairs of
- * factors, whatever the model's size; only lengths need W whole, once.
+ * A single update gives W' = W + scale * (B @ A), all in f32 (products added in order of rank); W
+ * may be the adapter's own copy, rows of W' may be scaled to given norms (DoRA), a vector may be
+ * added, and some rows may be replaced.  Updates of several adapters give W + sum of weight * (W'
+ * - W), whatever their order.  Either is rounded once to W's dtype.  A range needs the factors
+ * and its own part of W, so memory is that of a few pairs of factors, whatever the model's size;
+ * only the norms of DoRA need all of W, once.
  */
 #ifndef CKPT_LIBCKPT_LORA_VIEW_H
 #define CKPT_LIBCKPT_LORA_VIEW_H
@@ -16,7 +16,7 @@
 #define CKPT_LORA_NONE         SIZE_MAX
 #define CKPT_LORA_MAX_ADAPTERS 32
 
-/* The part of W, A and B that belong together; all zero: the whole of each. */
+/* The parts of W, A and B that belong together; all zero: the whole of each. */
 struct ckpt_lora_part {
     int64_t first;              /* element of W where the part begins */
     int64_t n_row, n_col;       /* the part as a matrix; 0: W as [dim 0, the others] */
@@ -27,17 +27,18 @@ struct ckpt_lora_part {
 
 /* One update of a tensor of the base. */
 struct ckpt_lora_update {
-    size_t         base;        /* tensor of base: W, and whose dtype and shape the result has */
-    const char    *as;          /* NULL: in W's place; else a further tensor of that name */
+    size_t         base;        /* tensor of base: W; the result has its dtype and shape */
+    const char    *as;          /* NULL: replaces W; else the result is a further tensor of that
+                                   name */
     size_t         from;        /* which adapter */
-    float          weight;      /* the delta's weight */
-    size_t         own;         /* tensor of the adapter that stands for W, or NONE */
-    bool           resized;     /* own may have another number of rows, and so has the result */
+    float          weight;      /* weight of this adapter's delta */
+    size_t         own;         /* tensor of the adapter to use instead of W, or NONE */
+    bool           resized;     /* own may have another number of rows, which the result then has */
     size_t         a, b;        /* of the adapter: A is [r, in], B is [out, r]; or NONE both */
     float          scale;
     bool           transposed;  /* W is [in, out] (Conv1D, embedding): add the transpose */
-    size_t         magnitude;   /* [out] lengths that W's outputs are brought to, or NONE */
-    size_t         add;         /* as long as W: scale times it is added, or NONE */
+    size_t         magnitude;   /* DoRA: [out] norms of W's rows, or NONE */
+    size_t         add;         /* same shape as W: scale times it is added, or NONE */
     size_t         rows;        /* [n_row, cols] rows that replace those of the result, or NONE */
     const int64_t *row;         /* [n_row] which; borrowed for the call of ckpt_view_lora */
     size_t         n_row;

@@ -6,14 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* PREREQFUNCTION is the newest that is needed, PROTOCOLS_STR beside it. */
+/* PREREQFUNCTION is the newest option in use, PROTOCOLS_STR the next newest. */
 #define OLDEST 0x075500     /* 7.85.0 */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct curl_calls calls;
-static char trouble[200];   /* why there are none; "" when there are */
+static char trouble[200];   /* why libcurl cannot be loaded; "" when it is */
 
-/* dlsym gives a pointer to data; POSIX has it hold a function all the same. */
+/* dlsym returns a pointer to data; POSIX guarantees that it can hold a function. */
 static bool find(void *lib, const char *name, void *call)
 {
     void *at = dlsym(lib, name);

@@ -1,8 +1,8 @@
 /*
  * curl - libcurl, loaded when the first address is opened.
  *
- * It depends on some thirty libraries, which take longer to load than a checkpoint takes to be
- * listed.  A program that opens no address neither loads nor needs libcurl.
+ * libcurl depends on some thirty libraries, which take longer to load than listing a checkpoint
+ * takes.  A program that opens no address neither loads nor needs libcurl.
  */
 #ifndef CKPT_LIBCKPT_REMOTE_CURL_H
 #define CKPT_LIBCKPT_REMOTE_CURL_H
@@ -13,7 +13,7 @@
 
 #include "libckpt/fail.h"
 
-/* The calls in use, by their names without "curl_". */
+/* The functions in use, named without "curl_". */
 struct curl_calls {
     CURL *(*easy_init)(void);
     void (*easy_cleanup)(CURL *);
@@ -32,7 +32,7 @@ struct curl_calls {
     void (*free)(void *);
 };
 
-/* Any thread.  CKPT_EDEVICE when there is none. */
+/* Any thread.  CKPT_EDEVICE when libcurl is not installed. */
 int curl_open(const struct curl_calls **out, struct ckpt_err *err);
 
 #endif

@@ -1,9 +1,9 @@
 /*
  * fetch - the whole of a remote file: in pieces, several at a time, digested in their order.
  *
- * Each worker holds one piece, so that memory is WORKERS * PIECE whatever the file's size; a piece
- * that comes early waits until it is next to be digested.  Pieces that an interrupted fetch left
- * in the cache are not fetched again.  A server without ranges sends all at once.
+ * Each worker holds one piece, so that memory is WORKERS * PIECE whatever the file's size; a
+ * piece that arrives early waits for its turn to be digested.  Pieces that an interrupted fetch
+ * left in the cache are not fetched again.  A server without ranges sends everything at once.
  */
 #include <openssl/evp.h>
 #include <stdio.h>
@@ -16,18 +16,18 @@
 
 #define PIECE   ((size_t)8 << 20)
 #define WORKERS 4
-#define TELL    ((uint64_t)256 << 20)   /* a file that large is worth a word */
+#define TELL    ((uint64_t)256 << 20)   /* fetching a file of this size is announced */
 
-/* A digest in the making; md is NULL where none is known. */
+/* A digest being computed; md is NULL where none is known. */
 struct proof {
     EVP_MD_CTX *md;
-    const char *hex;        /* what it should be */
+    const char *hex;        /* the expected value */
     const char *name;
 };
 
 static void proof_free(struct proof *p) { EVP_MD_CTX_free(p->md); }
 
-/* Begin, or begin anew. */
+/* Start, or start again. */
 static int proof_begin(struct proof *p, const struct range *r, uint64_t size,
                        struct ckpt_err *err)
 {
@@ -86,11 +86,11 @@ struct fetch {
     struct cache_sink *sink;
     struct proof       proof;
     unsigned char     *buf[WORKERS];
-    uint64_t           at;              /* of what comes at once */
-    const void        *head;            /* when that is all of it; it stays until this is over */
+    uint64_t           at;              /* offset in a file that is sent at once */
+    const void        *head;            /* the head, if it is the whole file; valid until the end */
     pthread_mutex_t    lock;
     pthread_cond_t     arrived;
-    size_t             next;            /* piece to be digested */
+    size_t             next;            /* next piece to be digested */
     bool               failed;
 };
 
@@ -211,7 +211,7 @@ static int fill(void *ctx, struct cache_sink *sink, struct ckpt_err *err)
     return rc ? rc : proof_end(&f->proof, err);
 }
 
-/* Bytes without a digest are known by their address and what tells their versions apart. */
+/* Bytes without a digest are identified by their address and version tag. */
 static void key_of(char key[CACHE_KEY], struct range *r)
 {
     char text[HTTP_URL + FIELD_BYTES + 32];

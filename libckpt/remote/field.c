@@ -27,7 +27,7 @@ static struct text trim(const char *at, size_t n)
     return (struct text){at, n};
 }
 
-/* Digits in front, stepped over; FIELD_NONE when there are none, or too many. */
+/* Parse leading digits; FIELD_NONE when there are none, or too many. */
 static uint64_t number(struct text *t)
 {
     uint64_t v = 0;
@@ -61,7 +61,7 @@ static bool skip(struct text *t, const char *what)
     return true;
 }
 
-/* A value that does not fit, or has bytes that no header has, is none. */
+/* Copy a value; one that does not fit, or has bytes invalid in a header, counts as absent. */
 static void keep(char *dst, size_t size, struct text t)
 {
     bool clean = t.n < size;
@@ -74,7 +74,7 @@ static void keep(char *dst, size_t size, struct text t)
     dst[clean ? t.n : 0] = '\0';
 }
 
-/* W/"abc", "abc" and abc are the tag abc. */
+/* W/"abc", "abc" and abc all give the tag abc. */
 static void keep_tag(char *dst, bool *weak, struct text t)
 {
     bool is_weak = skip(&t, "W/");
@@ -115,7 +115,7 @@ static void content_range(struct http_answer *a, struct text t)
     a->range_end = at == FIELD_NONE ? FIELD_NONE : last + 1;
 }
 
-/* Whether rel of a link's parameters has the word next: rel=next, rel="last next". */
+/* Whether a link's rel parameter includes the word next: rel=next, rel="last next". */
 static bool is_next(struct text t)
 {
     while (t.n > 0) {
@@ -150,7 +150,7 @@ static bool is_next(struct text t)
     return false;
 }
 
-/* <address>; rel="next", others between commas. */
+/* Parse <address>; rel="next", among others separated by commas. */
 static void link_next(struct http_answer *a, struct text t)
 {
     while (t.n > 0) {
@@ -176,7 +176,7 @@ static void link_next(struct http_answer *a, struct text t)
     }
 }
 
-/* "api";r=0;t=55: nothing is left, and there will be in 55 seconds. */
+/* "api";r=0;t=55: no requests are left for the next 55 seconds. */
 static void rate_limit(struct http_answer *a, struct text t)
 {
     uint64_t left = FIELD_NONE, reset = FIELD_NONE;
@@ -203,7 +203,8 @@ static void retry_after(struct http_answer *a, struct text t)
         keep(a->date, sizeof a->date, t);
 }
 
-/* HTTP/1.1 200 OK.  What an earlier answer of the same exchange said (100, 103) is over. */
+/* Parse HTTP/1.1 200 OK, and forget fields of an earlier response of the same exchange (100,
+ * 103). */
 static bool status_line(struct http_answer *a, struct text t)
 {
     uint64_t status;

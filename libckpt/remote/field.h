@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FIELD_BYTES 512         /* of a value that is kept, with terminator */
+#define FIELD_BYTES 512         /* longest value stored, with terminator */
 #define FIELD_LINK  4096
 #define FIELD_NONE  UINT64_MAX  /* an absent number */
 
@@ -24,7 +24,7 @@ struct http_answer {
     uint64_t total;                     /* of the whole file, by Content-Range */
     uint64_t wait;                      /* seconds until another try makes sense */
     uint64_t linked_size;               /* X-Linked-Size: of the file, by the Hub */
-    char     linked_etag[FIELD_BYTES];  /* its digest; without quotes, as etag */
+    char     linked_etag[FIELD_BYTES];  /* X-Linked-ETag: its digest; without quotes, as etag */
     char     etag[FIELD_BYTES];
     bool     weak;                      /* etag does not identify the bytes */
     char     modified[FIELD_BYTES];
@@ -34,7 +34,7 @@ struct http_answer {
     char     problem[FIELD_BYTES];      /* X-Error-Message */
     char     problem_code[FIELD_BYTES]; /* X-Error-Code */
     char     next[FIELD_LINK];          /* Link; rel="next" */
-    bool     bad_next;                  /* there is one that does not fit, or is none */
+    bool     bad_next;                  /* there is one, but it is malformed or too long */
     char     date[FIELD_BYTES];         /* Retry-After when it is a date */
 };
 

@@ -19,22 +19,22 @@
 #include "libckpt/remote/http_try.h"
 
 #define MAX_REDIRECTS 5
-#define MAX_SECONDS   (15 * 60)         /* of all tries and waits together */
+#define MAX_SECONDS   (15 * 60)         /* all tries and waits together */
 #define FIRST_WAIT_MS 500u
 #define LONGEST_MS    8000u
-#define MAX_IDLE      16                /* handles kept, each with its connections */
+#define MAX_IDLE      16                /* idle handles kept, each with its connections */
 
 struct http {
     const struct curl_calls *curl;
     pthread_mutex_t          lock;
-    CURL                    *idle[MAX_IDLE];    /* the last used on top: its connection is warm */
+    CURL                    *idle[MAX_IDLE];    /* a stack: the last used has a live connection */
     size_t                   n_idle;
     struct http_setting      set;
 };
 
 /*
- * One a process, as its connections are: every path that a user names may be an address, and no
- * call that takes a path takes a network along.
+ * One instance per process, to share its connections: any path may be an address, and functions
+ * that take a path have no parameter for a network handle.
  */
 static pthread_mutex_t shared_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct http *shared;
@@ -114,7 +114,7 @@ struct http *http_shared(struct ckpt_err *err)
 
 /* -- addresses -------------------------------------------------------------------------------- */
 
-/* libcurl's own reading decides, so that what is compared is what is connected to. */
+/* libcurl's parser is used, so that the host that is checked is the host that is connected to. */
 static int part(char *out, size_t size, const struct curl_calls *c, CURLU *u, CURLUPart which,
                 unsigned flags)
 {
@@ -246,7 +246,7 @@ static void give_handle(struct http *h, CURL *e)
         h->curl->easy_cleanup(e);
 }
 
-/* https stays https, http is only where the first address is. */
+/* https must not become http; http is allowed only if the first address had it. */
 static int check_hop(const struct http_try *t, const char *to, struct ckpt_err *err)
 {
     char origin[512];
@@ -258,7 +258,7 @@ static int check_hop(const struct http_try *t, const char *to, struct ckpt_err *
     return 0;
 }
 
-/* What earlier hops of the same try said of the file stays said. */
+/* Keep what earlier redirects of the same try said about the file. */
 static void keep_linked(struct http_answer *a, const struct http_answer *before)
 {
     if (!a->linked_etag[0])
@@ -269,7 +269,7 @@ static void keep_linked(struct http_answer *a, const struct http_answer *before)
         memcpy(a->commit, before->commit, sizeof a->commit);
 }
 
-/* One try, over its redirects.  Returns what http_try does. */
+/* One try, following redirects.  Returns as http_try does. */
 static enum http_end follow(struct http *h, struct http_try *t, struct http_answer *a,
                             struct ckpt_err *err)
 {
@@ -313,7 +313,7 @@ static uint64_t now_ms(void)
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-/* Milliseconds until the next try: what the server says, else doubled, with jitter. */
+/* Milliseconds until the next try: the server's value, else doubling with jitter. */
 static uint64_t wait_ms(const struct http *h, const struct http_answer *a, long tries)
 {
     uint64_t most = FIRST_WAIT_MS, r = 0;
@@ -331,7 +331,7 @@ static uint64_t wait_ms(const struct http *h, const struct http_answer *a, long 
     return most / 2 + r % (most / 2 + 1);
 }
 
-/* In slices, so that a signal ends it. */
+/* Sleep in slices, so that a signal ends it. */
 static int sleep_ms(uint64_t ms, struct ckpt_err *err)
 {
     uint64_t end = now_ms() + ms, now;
@@ -347,11 +347,11 @@ static int sleep_ms(uint64_t ms, struct ckpt_err *err)
     return http_stopped(err);
 }
 
-/* Wait for another try, or fail with what the last one failed with. */
+/* Wait for another try, or fail with the error of the last one. */
 static int try_again(struct http *h, const struct http_try *t, const struct http_answer *a,
                      long tries, uint64_t began, struct ckpt_err *err)
 {
-    /* Nobody there is soon believed. */
+    /* A host that cannot be reached gets few tries. */
     long most = t->unreachable && h->set.retries > 2 ? 2 : h->set.retries;
     uint64_t ms = wait_ms(h, a, tries), gone = now_ms() - began;
 
@@ -465,7 +465,7 @@ int http_json(struct http *h, json_t **out, const struct http_request *r,
     if (text[at] == '<')
         rc = ckpt_fail(err, CKPT_EPROTOCOL, "answered with a page instead of JSON");
     else if (ckpt_json_parse(out, text, len, CKPT_JSON_STRICT, err))
-        rc = err->code = CKPT_EPROTOCOL;        /* damaged on its way, not in a file */
+        rc = err->code = CKPT_EPROTOCOL;        /* damaged in transit: not the file's fault */
     ckpt_free(text);
     return rc ? ckpt_err_in(err, "%s", r->name ? r->name : "the server") : 0;
 }

@@ -1,18 +1,19 @@
 /*
  * http - one request and its response: the only door to the network.
  *
- * Rules for all of them: TLS 1.2 or newer with the peer's name verified; at most 5 redirects, done
- * one by one, never from https to http, and from a public host to none with a private address;
- * tokens and signatures go to the host and port they are for and to no other.  A header has at
- * most 64 KiB and 100 lines, a body at most the caller's limit.  30 seconds to connect, 20 without
- * 1 KiB a second (HF_HUB_DOWNLOAD_TIMEOUT) give up a try.  Connection faults, 408, 425, 429, 500,
- * 502, 503 and 504 are tried again, CKPT_HTTP_RETRIES (5) times and for 15 minutes at most, after
- * a wait that doubles, or as Retry-After says; each wait is told.  Proxies are found as libcurl
- * finds them (HTTPS_PROXY, NO_PROXY), authorities by SSL_CERT_FILE or CURL_CA_BUNDLE.
+ * Rules for all requests: TLS 1.2 or newer with the peer's name verified; at most 5 redirects,
+ * followed one by one, never from https to http, and never from a public host to a private
+ * address; tokens and signatures are sent only to the host and port they belong to.  A header has
+ * at most 64 KiB and 100 lines, a body at most the caller's limit.  A try is given up after 30
+ * seconds without a connection, or after 20 (HF_HUB_DOWNLOAD_TIMEOUT) at less than 1 KiB a
+ * second.  Connection faults, 408, 425, 429, 500, 502, 503 and 504 are tried again,
+ * CKPT_HTTP_RETRIES (5) times and for 15 minutes at most, after a wait that doubles, or as
+ * Retry-After says; each wait is logged.  Proxies are found as libcurl finds them (HTTPS_PROXY,
+ * NO_PROXY), authorities by SSL_CERT_FILE or CURL_CA_BUNDLE.
  *
  * Codes: CKPT_ENOTFOUND 404 and 410; CKPT_EREFUSED 401, 403, 451, an invalid certificate, a
- * redirect that is not followed; CKPT_EFORMAT "changed" 412; CKPT_ESTOPPED tries used up or a
- * signal; CKPT_EDEVICE no connection at all, or offline; CKPT_EPROTOCOL all else.
+ * forbidden redirect; CKPT_EFORMAT "changed" 412; CKPT_ESTOPPED tries used up or a signal;
+ * CKPT_EDEVICE no connection at all, or offline; CKPT_EPROTOCOL anything else.
  */
 #ifndef CKPT_LIBCKPT_REMOTE_HTTP_H
 #define CKPT_LIBCKPT_REMOTE_HTTP_H
@@ -24,7 +25,7 @@
 
 #define HTTP_URL 8192           /* bytes of an address, with terminator */
 
-/* Idle connections and the settings of all requests: one a process, any thread. */
+/* Idle connections and the settings of all requests: one per process, any thread. */
 struct http;
 
 /*
@@ -37,7 +38,7 @@ struct http_auth {
     int (*sign)(void *ctx, const char *method, const char *url, const char *range, char *lines,
                 size_t size, struct ckpt_err *err);
     void *ctx;                  /* borrowed */
-    const char *secret;         /* masked in all messages, also in those of a server; or NULL */
+    const char *secret;         /* masked in all messages, including the server's; or NULL */
 };
 
 struct http_request {
@@ -45,21 +46,23 @@ struct http_request {
     const char             *name;       /* for messages; NULL: the address up to its '?' */
     const struct http_auth *auth;       /* or NULL */
     bool                    head;       /* HEAD, no body */
-    bool                    ranged;     /* bytes [at, at + n) only */
+    bool                    ranged;     /* request bytes [at, at + n) only */
     uint64_t                at, n;
-    uint64_t                limit;      /* bytes of the body at most */
-    /* A 2xx response is there, its body follows; called again at each try, from the first byte. */
+    uint64_t                limit;      /* most bytes of the body */
+    /* Called when a 2xx response has arrived, before its body; again on each try, which starts
+     * from the first byte. */
     int (*begin)(void *ctx, const struct http_answer *a, struct ckpt_err *err);
     int (*put)(void *ctx, const void *bytes, size_t n, struct ckpt_err *err);
     void                   *ctx;
-    char                   *final;      /* HTTP_URL bytes for the address that answered; or NULL */
+    char                   *final;      /* buffer of HTTP_URL bytes for the address that
+                                           answered; or NULL */
 };
 
-/* The one of the process, made at the first call; NULL without memory. */
+/* The instance of the process, made at the first call; NULL when out of memory. */
 struct http *http_shared(struct ckpt_err *err);
-/* Every request ends with CKPT_ESTOPPED once *stop is true.  NULL: none does. */
+/* From now on every request ends with CKPT_ESTOPPED once *stop is true.  NULL: none does. */
 void http_stop_on(const volatile int *stop);
-/* CKPT_ESTOPPED when it is. */
+/* CKPT_ESTOPPED when that flag is set. */
 int http_stopped(struct ckpt_err *err);
 
 /*
@@ -75,17 +78,18 @@ int http_json(struct http *h, json_t **out, const struct http_request *r,
 int http_text(struct http *h, char **out, size_t *len, const struct http_request *r,
               struct http_answer *answer, struct ckpt_err *err);
 
-/* "scheme://host:port" of an address, lower case.  CKPT_EUSAGE when it is none, or holds a user. */
+/* "scheme://host:port" of an address, lower case.  CKPT_EUSAGE when it is not an address, or
+ * contains a user. */
 int http_origin(char out[512], const char *url, struct ckpt_err *err);
-/* The address rel, relative to base. */
+/* Resolve rel relative to base. */
 int http_join(char out[HTTP_URL], const char *base, const char *rel, struct ckpt_err *err);
 /* text with all but unreserved bytes (and those of keep) as %XX; false when it does not fit. */
 bool http_escape(char *out, size_t size, const char *text, const char *keep);
-/* %XX back as bytes, in place; false where that is no text, or not two digits. */
+/* Decode %XX to bytes, in place; false when they are no text, or the digits are not two. */
 bool http_unescape(char *text);
 /* True when no request may be made: CKPT_OFFLINE, HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE. */
 bool http_offline(void);
-/* 1, on, yes and true, in any case. */
+/* Whether the variable is set to 1, on, yes or true, in any case. */
 bool http_env_true(const char *name);
 
 #endif

@@ -14,12 +14,12 @@
 
 #define HEADER_BYTES   65536u
 #define HEADER_LINES   100u
-#define PROBLEM_BYTES  ((size_t)16 << 10)   /* kept of a body that tells what is wrong */
+#define PROBLEM_BYTES  ((size_t)16 << 10)   /* most bytes stored of an error body */
 #define PROBLEM_SHOWN  200
 #define CONNECT_SECONDS 30L
-#define LOW_BYTES       1024u               /* in as many seconds as a stall lasts, at least */
+#define LOW_BYTES       1024u               /* bytes in the time of a stall, at least */
 
-/* What libcurl's callbacks work on. */
+/* State of libcurl's callbacks. */
 struct exchange {
     struct http_try    *t;
     struct http_answer *a;
@@ -30,9 +30,9 @@ struct exchange {
     bool                connected, stalled;
     bool                failed;     /* a callback filled err and ended the transfer */
     long                stall_seconds;
-    time_t              moved;      /* when a byte of the header's or the body's came last */
-    uint64_t            moved_at;   /* how many there were then */
-    struct ckpt_buf     problem;    /* the body of an answer that is no success */
+    time_t              moved;      /* when the last byte of header or body arrived */
+    uint64_t            moved_at;   /* number of bytes received until then */
+    struct ckpt_buf     problem;    /* the body of an error response */
 };
 
 static bool is_success(long status) { return status >= 200 && status < 300; }
@@ -97,8 +97,8 @@ static time_t now(void)
     return t.tv_sec;
 }
 
-/* libcurl's own bound counts bytes that say nothing, such as extensions of chunks: here only those
- * count that reach us. */
+/* libcurl's own speed limit counts bytes without content, such as chunk extensions: here only
+ * bytes of header and body count. */
 static int on_progress(void *ctx, curl_off_t dl, curl_off_t dn, curl_off_t ul, curl_off_t un)
 {
     struct exchange *x = ctx;
@@ -117,7 +117,7 @@ static int on_progress(void *ctx, curl_off_t dl, curl_off_t dn, curl_off_t ul, c
     return x->stalled;
 }
 
-/* Addresses that only this host, or its own network, can reach. */
+/* Addresses that only this host or its own network can reach. */
 static bool is_private(const char *ip)
 {
     struct in6_addr six;
@@ -139,7 +139,7 @@ static bool is_private(const char *ip)
            (b[0] == 100 && (b[1] & 0xc0) == 64);
 }
 
-/* Before the request goes out: a public host cannot send us where only we can go. */
+/* Called before the request is sent: a public host must not redirect us to a private address. */
 static int on_connected(void *ctx, char *ip, char *own, int port, int own_port)
 {
     struct exchange *x = ctx;
@@ -171,7 +171,7 @@ static int add_line(struct curl_slist **list, const struct curl_calls *c, const 
     return 0;
 }
 
-/* Who asks, where that is for this very origin. */
+/* Add authentication if it is for exactly this origin. */
 static int add_auth(struct curl_slist **list, const struct curl_calls *c, const struct http_try *t,
                     const char *range, struct ckpt_err *err)
 {
@@ -200,7 +200,7 @@ static void set_up(struct exchange *x, const struct curl_calls *c, CURL *e,
 {
     const struct http_request *r = x->t->request;
 
-    c->easy_reset(e);                   /* connections stay */
+    c->easy_reset(e);                   /* keeps the connections */
     c->easy_setopt(e, CURLOPT_URL, x->t->url);
     c->easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
     c->easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
@@ -236,7 +236,7 @@ static bool is_transient(long status)
            status == 503 || status == 504;
 }
 
-/* What a server says is wrong: the header, or its JSON. */
+/* The server's explanation: from the header, or from its JSON. */
 static const char *problem_of(struct exchange *x, json_t **json)
 {
     struct ckpt_err ignored = {0};
@@ -291,7 +291,7 @@ static enum http_end refused_by_server(struct exchange *x)
     return is_transient(status) ? HTTP_AGAIN : HTTP_FAILED;
 }
 
-/* libcurl gave up. */
+/* Report an error of libcurl. */
 static enum http_end broken(struct exchange *x, CURLcode code, const char *why)
 {
     switch (code) {
@@ -324,7 +324,7 @@ static enum http_end broken(struct exchange *x, CURLcode code, const char *why)
     case CURLE_OUT_OF_MEMORY:
         if (!x->in_header)
             ckpt_nomem(x->err, 0);
-        else if (!x->failed)         /* so libcurl calls a line of more than 100 KiB */
+        else if (!x->failed)         /* libcurl's error for a header line of more than 100 KiB */
             ckpt_fail(x->err, CKPT_EPROTOCOL, "%s: the header of the answer has a line that does "
                       "not end", x->t->name);
         return HTTP_FAILED;
@@ -384,7 +384,7 @@ enum http_end http_try(struct http_try *t, const struct curl_calls *c, CURL *e,
         ckpt_log(CKPT_LOG_DEBUG, "%s %.*s%s%s: status %ld, %llu bytes", r->head ? "HEAD" : "GET",
                  (int)strcspn(t->url, "?#"), t->url, r->ranged ? " " : "", r->ranged ? range : "",
                  a->status, (unsigned long long)x.got);
-        c->easy_reset(e);               /* nothing of ours is pointed to any longer */
+        c->easy_reset(e);               /* drop the handle's pointers to our locals */
     }
     c->slist_free_all(list);
     ckpt_buf_release(&x.problem);

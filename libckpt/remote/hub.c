@@ -15,7 +15,7 @@
 #define REVISION_BYTES   ((uint64_t)16 << 20)
 #define PAGE_BYTES       ((uint64_t)64 << 20)
 
-/* What locate needs; in the tree's arena. */
+/* State of locate, in the tree's arena. */
 struct hub {
     const char      *endpoint, *kind, *id;
     char             commit[41];
@@ -25,7 +25,7 @@ struct hub {
 
 /* -- names ------------------------------------------------------------------------------------ */
 
-/* A part of an id: letters, digits, "-_.", at most 96, a word's letter at both ends. */
+/* A part of an id: letters, digits, "-_.", at most 96, with a letter, digit or "_" at both ends. */
 static bool is_part(const char *s, size_t n)
 {
     static const char dots[] = "-.";
@@ -44,7 +44,7 @@ static bool is_part(const char *s, size_t n)
     return n < 4 || memcmp(s + n - 4, ".git", 4) != 0;
 }
 
-/* How long a revision is: refs/pr/N and refs/convert/NAME have slashes of their own. */
+/* Length of a revision: refs/pr/N and refs/convert/NAME contain slashes. */
 static size_t revision_length(const char *s)
 {
     static const char *const deep[] = {"refs/pr/", "refs/convert/"};
@@ -120,7 +120,8 @@ bad:
 
 /* -- the token -------------------------------------------------------------------------------- */
 
-/* Without the white space around it; CKPT_ECONFIG when it holds what no header may. */
+/* Copy the token without surrounding white space; CKPT_ECONFIG when it has bytes invalid in a
+ * header. */
 static int take_token(char **out, const char *text, const char *from, struct ckpt_err *err)
 {
     size_t n;
@@ -162,7 +163,7 @@ static int token_file(char **out, const char *path, struct ckpt_err *err)
     return rc;
 }
 
-/* $HF_HOME/tail, where that lies when it is not set. */
+/* $HF_HOME/tail, with the default when HF_HOME is not set. */
 static bool hf_home(char *path, size_t size, const char *tail)
 {
     const char *set = getenv("HF_HOME");
@@ -178,7 +179,7 @@ static bool hf_home(char *path, size_t size, const char *tail)
     return (size_t)snprintf(path, size, "%s%s", home, tail) < size;
 }
 
-/* *out stays NULL when there is none. */
+/* *out stays NULL when there is no token. */
 static int find_token(char **out, struct ckpt_err *err)
 {
     static const char *const names[] = {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"};
@@ -214,7 +215,7 @@ static int sign(void *ctx, const char *method, const char *url, const char *rang
 
 /* -- what the Hub's own client has ------------------------------------------------------------ */
 
-/* Below its folder of a repository. */
+/* The client's cache folder of a repository. */
 static bool hub_cache(char *path, size_t size, const char *kind, const char *id, const char *tail)
 {
     const char *named = getenv("HF_HUB_CACHE"), *slash = strchr(id, '/');
@@ -231,7 +232,7 @@ static bool hub_cache(char *path, size_t size, const char *kind, const char *id,
                             slash ? slash + 1 : "", tail) < size;
 }
 
-/* A blob is named by its digest: it is proved as an object of our own is, and never touched. */
+/* A blob is named by its digest: it is verified like our own objects, and never modified. */
 static int find_blob(struct ckpt_file **out, const struct hub *h, const struct tree_file *f,
                      struct ckpt_err *err)
 {
@@ -341,7 +342,8 @@ int hub_read_page(struct tree *t, const json_t *page, struct ckpt_err *err)
     return 0;
 }
 
-/* The Hub does not say whether a repository is missing or hidden, but by a word of its own. */
+/* The Hub answers alike for missing and private repositories, and tells them apart only in
+ * X-Error-Code. */
 static int tell(const struct hub_place *p, const struct http_answer *a, bool has_token,
                 struct ckpt_err *err)
 {
@@ -385,8 +387,8 @@ static int ask_commit(struct hub *h, const struct hub_place *p, struct http *htt
     return rc;
 }
 
-/* The address of the next page in place of the last one's.  It is the server's word: only another
- * page of the web is taken, and no http after https. */
+/* Replace url by the next page's address.  The address comes from the server: only http(s) is
+ * accepted, and no http after https. */
 static int go_on(char *url, char *next, const struct http_answer *a, const char *name,
                  struct ckpt_err *err)
 {
@@ -446,7 +448,7 @@ static void keep_list(const char *key, const struct tree *t, const struct hub *h
     json_decref(list);
 }
 
-/* A list into t, when it is of that commit ("": of any, which h->commit gets). */
+/* Load a list into t if it is of that commit ("": of any; h->commit gets it). */
 static bool use_list(struct tree *t, struct hub *h, const char *key)
 {
     json_t *list = cache_list(key), *files = json_object_get(list, "files"), *e;

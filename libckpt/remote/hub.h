@@ -4,17 +4,17 @@
  *   hf://[models/|datasets/|spaces/]owner/name[@revision][/path]
  *
  * A revision is a branch, tag, commit, refs/pr/N or refs/convert/NAME (or the same with %2F for
- * '/'); it is resolved to a commit once, and all that follows is of that commit:
+ * '/'); it is resolved to a commit once, and all further requests name that commit:
  *
  *   GET {E}/api/{models}/{id}/revision/{revision}        {"sha": commit}
  *   GET {E}/api/{models}/{id}/tree/{commit}?recursive=1  [{"type", "path", "size", "oid",
  *                                                          "lfs": {"oid", "size"}}], more by Link
- *   GET {E}/[datasets/]{id}/resolve/{commit}/{path}      the bytes, or where they are
+ *   GET {E}/[datasets/]{id}/resolve/{commit}/{path}      the bytes, or a redirect to them
  *
  * {E} is HF_ENDPOINT.  The token is HF_TOKEN, HUGGING_FACE_HUB_TOKEN, or in the file that
- * HF_TOKEN_PATH names, else in $HF_HOME/token; it goes to {E} alone.  Files in the cache of
- * the Hub's own client (HF_HUB_CACHE) are read there.  Source: huggingface_hub 0.36, hf_api.py,
- * utils/_auth.py, constants.py, file_download.py.
+ * HF_TOKEN_PATH names, else in $HF_HOME/token; it is sent to {E} alone.  Files that are in the
+ * cache of the Hub's own client (HF_HUB_CACHE) are read from there.  Source: huggingface_hub
+ * 0.36, hf_api.py, utils/_auth.py, constants.py, file_download.py.
  */
 #ifndef CKPT_LIBCKPT_REMOTE_HUB_H
 #define CKPT_LIBCKPT_REMOTE_HUB_H
@@ -29,16 +29,16 @@ struct hub_place {
     char path[4096];            /* "" for the repository itself */
 };
 
-/* CKPT_EUSAGE when url is none of the above. */
+/* CKPT_EUSAGE when url has another form. */
 int hub_parse(struct hub_place *p, const char *url, struct ckpt_err *err);
 /*
- * The tree of a place.  Offline: its last list; or in local (1024 bytes) the path of a snapshot of
- * the Hub's own client, and *out stays NULL.
+ * Open the tree of a place.  Offline: its last list; or, when the Hub's own client has a
+ * snapshot, the path of that in local (1024 bytes), and *out stays NULL.
  */
 int hub_open(struct tree **out, char local[1024], const struct hub_place *p, struct ckpt_err *err);
-/* Put the files of one page of a tree into t. */
+/* Add the files of one page of a tree listing to t. */
 int hub_read_page(struct tree *t, const json_t *page, struct ckpt_err *err);
-/* The commit in the response about a revision; CKPT_EPROTOCOL when it is none. */
+/* The commit in the response about a revision; CKPT_EPROTOCOL when there is none. */
 int hub_read_commit(char commit[41], const json_t *answer, struct ckpt_err *err);
 
 #endif

@@ -7,11 +7,11 @@
 #include "libckpt/io/file_at.h"
 
 #define HEAD_BYTES   ((size_t)128 << 10)
-#define AHEAD_BYTES  ((size_t)64 << 10)     /* of the first small piece after the head */
+#define AHEAD_BYTES  ((size_t)64 << 10)     /* size of the first small piece after the head */
 #define AHEAD_MOST   ((size_t)4 << 20)
-#define LARGE_BYTES  ((size_t)1 << 20)      /* such a piece is not kept */
+#define LARGE_BYTES  ((size_t)1 << 20)      /* a piece of this size is not kept in memory */
 #define KEPT_BYTES   ((size_t)32 << 20)
-#define PART_BYTES   ((size_t)8 << 20)      /* read in parts with CKPT_PROVE */
+#define PART_BYTES   ((size_t)8 << 20)      /* most bytes read in parts with CKPT_PROVE */
 
 int range_new(struct range **out, const struct range_at *at, struct ckpt_err *err)
 {
@@ -71,7 +71,7 @@ void range_have(struct range *r, struct ckpt_file *file)
 
 /* -- one request ------------------------------------------------------------------------------ */
 
-/* What tells the bytes of one version from another's; "" when the server says nothing. */
+/* What distinguishes versions of the bytes; "" when the server sends nothing suitable. */
 static const char *tag_of(const struct http_answer *a)
 {
     return a->etag[0] && !a->weak ? a->etag : a->modified[0] ? a->modified : a->etag;
@@ -105,8 +105,8 @@ struct piece {
     struct range  *r;
     unsigned char *dst;
     uint64_t       at, total;
-    size_t         n, got, want;        /* want: what the answer has */
-    bool           other;               /* another range than asked for */
+    size_t         n, got, want;        /* want: bytes that the response has */
+    bool           other;               /* the server sent another range */
 };
 
 static int begin_piece(void *ctx, const struct http_answer *a, struct ckpt_err *err)
@@ -145,7 +145,7 @@ static int put_piece(void *ctx, const void *bytes, size_t n, struct ckpt_err *er
     return 0;
 }
 
-/* Ask once more from the start where what an address led to is over. */
+/* Request; when a remembered redirect has expired, request once more from the original address. */
 static int ask(struct range *r, struct http_request *q, struct http_answer *a,
                struct ckpt_err *err)
 {
@@ -184,10 +184,10 @@ int range_get(struct range *r, void *dst, uint64_t at, size_t n, size_t *got,
     struct piece p = {.r = r, .dst = dst, .at = at, .n = n, .total = FIELD_NONE};
     struct http_request q = {.auth = r->auth, .ranged = true, .at = at, .n = n, .limit = n,
                              .begin = begin_piece, .put = put_piece, .ctx = &p};
-    struct http_answer a = {0};         /* ask may fail before there is one */
+    struct http_answer a = {0};         /* ask may fail before any response */
     int rc = ask(r, &q, &a, err);
 
-    if (a.status == 416 && at == 0 && a.total == 0) {   /* an empty file has no ranges */
+    if (a.status == 416 && at == 0 && a.total == 0) {   /* an empty file has no valid range */
         ckpt_err_clear(err);
         p.total = 0;
         rc = 0;
@@ -201,14 +201,14 @@ int range_get(struct range *r, void *dst, uint64_t at, size_t n, size_t *got,
                          r->name, p.got, (unsigned long long)at, n);
     if (got)
         *got = p.got;
-    if (r->size == FIELD_NONE)          /* the head's: its caller holds the lock */
+    if (r->size == FIELD_NONE)          /* only for the head, whose caller holds the lock */
         r->size = p.total != FIELD_NONE ? p.total : FIELD_NONE;
     return 0;
 }
 
 /* -- small pieces, kept ----------------------------------------------------------------------- */
 
-/* Let the oldest piece but the head go. */
+/* Drop the oldest piece but the head. */
 static void forget_one(struct range *r)
 {
     r->kept_bytes -= r->extent[1].n;
@@ -217,7 +217,7 @@ static void forget_one(struct range *r)
     r->n_extent--;
 }
 
-/* Fetch and keep n bytes at `at`.  Under the lock. */
+/* Fetch n bytes at `at` and keep them.  With the lock held. */
 static int keep_piece(struct range *r, uint64_t at, size_t n, struct ckpt_err *err)
 {
     unsigned char *bytes = ckpt_alloc_buffer(n ? n : 1);
@@ -241,7 +241,7 @@ static int keep_piece(struct range *r, uint64_t at, size_t n, struct ckpt_err *e
 
 static int learn_whole(struct range *r, struct ckpt_err *err);
 
-/* The head, once.  Under the lock. */
+/* Fetch the head, once.  With the lock held. */
 static int need_head(struct range *r, struct ckpt_err *err)
 {
     size_t n = r->size < HEAD_BYTES ? (size_t)r->size : HEAD_BYTES;
@@ -268,7 +268,7 @@ static int need_head(struct range *r, struct ckpt_err *err)
     return 0;
 }
 
-/* A file that is not read in parts. */
+/* Whether the file is never read in parts. */
 static bool comes_whole(const struct range *r, unsigned flags)
 {
     return r->no_ranges || ((flags & CKPT_PROVE) && r->size <= PART_BYTES);
@@ -287,7 +287,7 @@ int range_head(struct range *r, unsigned flags, struct ckpt_err *err)
     return rc == 0 && whole ? learn_whole(r, err) : rc;
 }
 
-/* The longest piece that has the byte at offset. */
+/* The longest piece that contains the byte at offset. */
 static const struct extent *find(const struct range *r, uint64_t offset)
 {
     const struct extent *best = NULL;
@@ -302,7 +302,7 @@ static const struct extent *find(const struct range *r, uint64_t offset)
     return best;
 }
 
-/* A small piece around what is wanted: more of it each time when reads go on where they ended. */
+/* Fetch a small piece around the range: growing while reads continue where the last one ended. */
 static int next_piece(struct range *r, uint64_t offset, size_t n, struct ckpt_err *err)
 {
     const struct extent *last = r->n_extent ? &r->extent[r->n_extent - 1] : NULL;
@@ -317,7 +317,7 @@ static int next_piece(struct range *r, uint64_t offset, size_t n, struct ckpt_er
     if (n >= r->size) {
         n = (size_t)r->size;
         at = 0;
-    } else if (at > r->size - n) {      /* the end, from where directories are read backwards */
+    } else if (at > r->size - n) {     /* near the end: directories are read backwards from there */
         at = r->size - n;
     }
     return keep_piece(r, at, n, err);
@@ -325,7 +325,7 @@ static int next_piece(struct range *r, uint64_t offset, size_t n, struct ckpt_er
 
 /* -- the whole -------------------------------------------------------------------------------- */
 
-/* What was read in parts is what the whole file has there. */
+/* Compare earlier reads with the whole file. */
 static int compare_parts(struct range *r, struct ckpt_file *whole, struct ckpt_err *err)
 {
     unsigned char *buf = ckpt_alloc_buffer(AHEAD_BYTES);
@@ -344,7 +344,7 @@ static int compare_parts(struct range *r, struct ckpt_file *whole, struct ckpt_e
     return rc;
 }
 
-/* Get the whole file, unless another thread has. */
+/* Fetch the whole file, unless another thread has done so. */
 static int learn_whole(struct range *r, struct ckpt_err *err)
 {
     struct ckpt_file *whole = NULL;
@@ -376,7 +376,7 @@ static int learn_whole(struct range *r, struct ckpt_err *err)
 
 /* -- the file --------------------------------------------------------------------------------- */
 
-/* Enough was read in parts. */
+/* Whether enough was read in parts to fetch the whole file. */
 static bool wants_whole(const struct range *r, size_t n, unsigned flags)
 {
     return (flags & CKPT_PROVE) &&

@@ -1,14 +1,15 @@
 /*
  * range - a remote file, fetched by the ranges that are read.
  *
- * The head comes in one request of 128 KiB, more than the header of nearly every shard.  Other
- * small reads fetch growing pieces, which stay in memory; large reads fetch just their range,
- * which does not.  With CKPT_PROVE the file is fetched whole before more than 8 MiB of it are
- * read: into the cache, in several requests at a time, its digest verified where one is known, and
- * earlier reads compared with it.  A server without ranges sends the whole file at once.
+ * The first request fetches a head of 128 KiB, more than the header of nearly every shard.  Other
+ * small reads fetch pieces of growing size, which stay in memory; large reads fetch just their
+ * range, which does not.  With CKPT_PROVE the file is fetched whole before more than 8 MiB of it
+ * are read: into the cache, in several requests at a time; its digest is verified where one is
+ * known, and earlier reads are compared with it.  A server without ranges sends the whole file at
+ * once.
  *
- * All responses must be about one file: the same size, and without a digest known beforehand the
- * same ETag (or date, where there is no ETag that tells bytes): CKPT_EFORMAT "changed".
+ * All responses must be about one version of the file: the same size, and without a digest known
+ * beforehand the same ETag (or date, where there is no strong ETag): CKPT_EFORMAT "changed".
  */
 #ifndef CKPT_LIBCKPT_REMOTE_RANGE_H
 #define CKPT_LIBCKPT_REMOTE_RANGE_H
@@ -16,7 +17,7 @@
 #include "libckpt/file.h"
 #include "libckpt/remote/http.h"
 
-/* A remote file; the files opened of it share the fetched pieces.  Any thread. */
+/* A remote file; files opened from it share the fetched pieces.  Any thread. */
 struct range;
 
 struct range_at {
@@ -30,9 +31,9 @@ struct range_at {
 int range_new(struct range **out, const struct range_at *at, struct ckpt_err *err);
 void range_keep(struct range *r);
 void range_drop(struct range *r);       /* NULL is accepted */
-/* The file is on this host already.  Takes file; called before the first read. */
+/* Use file, the copy on this host.  Takes file; call before the first read. */
 void range_have(struct range *r, struct ckpt_file *file);
-/* Learn the size and read the head, unless that was done; with CKPT_PROVE fetch a small file
+/* Learn the size and read the head, unless that is done; with CKPT_PROVE fetch a small file
  * whole. */
 int range_head(struct range *r, unsigned flags, struct ckpt_err *err);
 int range_file(struct ckpt_file **out, struct range *r, unsigned flags, struct ckpt_err *err);

@@ -1,4 +1,4 @@
-/* range_at - what range.c and fetch.c share: bytes of a remote file, and the whole of it. */
+/* range_at - shared by range.c and fetch.c: bytes of a remote file, and all of it. */
 #ifndef CKPT_LIBCKPT_REMOTE_RANGE_AT_H
 #define CKPT_LIBCKPT_REMOTE_RANGE_AT_H
 
@@ -11,7 +11,7 @@
 
 #define RANGE_EXTENTS 64
 
-/* Bytes [at, at + n) as they were read. */
+/* Bytes [at, at + n) that were fetched. */
 struct extent {
     uint64_t       at;
     size_t         n;
@@ -25,29 +25,30 @@ struct range {
     const struct http_auth *auth;
     char                    digest[CACHE_KEY];
 
-    pthread_mutex_t         lock;       /* of all below; held while small pieces are read */
+    pthread_mutex_t         lock;       /* guards all below; held while small pieces are fetched */
     uint64_t                size;       /* FIELD_NONE until the first answer */
-    char                    tag[FIELD_BYTES];       /* what tells versions apart, or "" */
-    bool                    met;        /* an answer was there: tag is set */
+    char                    tag[FIELD_BYTES];       /* identifies the version, or "" */
+    bool                    met;        /* a response has come: tag is set */
     bool                    no_ranges;
     struct extent           extent[RANGE_EXTENTS];  /* oldest first; [0] is the head */
     size_t                  n_extent, kept_bytes, ahead;
-    struct ckpt_file       *whole;      /* set once, then it stays */
-    struct ckpt_err         trouble;    /* why there is no head: asked for once */
+    struct ckpt_file       *whole;      /* the complete file: set once, then never changed */
+    struct ckpt_err         trouble;    /* why the head cannot be had; it is requested once */
 
-    pthread_mutex_t         going;      /* held while the whole file comes */
-    pthread_mutex_t         way;        /* of what is below */
-    char                    direct[HTTP_URL];       /* where the address led last; a secret */
+    pthread_mutex_t         going;      /* held while the whole file is fetched */
+    pthread_mutex_t         way;        /* guards the fields below */
+    char                    direct[HTTP_URL];       /* where the last redirect led; a secret */
 };
 
-/* Bytes [at, at + n) into dst, in one request; fewer where the file ends when that was not known
- * (*got).  CKPT_EUNSUPPORTED "ranges" when the server sends another range than that. */
+/* Fetch bytes [at, at + n) into dst, in one request; *got is less than n when the file ends
+ * earlier, possible only while its size is unknown.  CKPT_EUNSUPPORTED "ranges" when the server
+ * sends another range. */
 int range_get(struct range *r, void *dst, uint64_t at, size_t n, size_t *got,
               struct ckpt_err *err);
-/* Check that a response is about the same file as those before. */
+/* Check that a response is about the same version of the file as those before. */
 int range_same(struct range *r, const struct http_answer *a, uint64_t total,
                struct ckpt_err *err);
-/* The whole file on this host, verified. */
+/* Fetch the whole file, verified. */
 int range_fetch_whole(struct ckpt_file **out, struct range *r, struct ckpt_err *err);
 /* Verify that n bytes have the digest of r, where it is known. */
 int range_fetch_prove(const struct range *r, const void *bytes, size_t n, struct ckpt_err *err);

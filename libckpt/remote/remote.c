@@ -14,18 +14,18 @@
 #include "libckpt/remote/s3.h"
 #include "libckpt/remote/web.h"
 
-/* What an address, or what is above it, was found to be: one of tree, range, local, or err. */
+/* The result for an address, or for one above it: one of tree, range, local, or err. */
 struct found {
     struct found   *next;
     char           *key;
     struct tree    *tree;
     struct range   *range;
-    char            local[1024];    /* a directory on this host */
-    int             failed;         /* it is nothing, as err tells */
+    char            local[1024];    /* path of a directory on this host */
+    int             failed;         /* the code of err: nothing was found */
     struct ckpt_err err;
 };
 
-/* One list a process, as its paths are the process's. */
+/* One list per process, since paths are the process's. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct found *all;
 
@@ -42,7 +42,7 @@ bool ckpt_remote_is_address(const char *path)
 
 static bool begins(const char *s, const char *with) { return strncmp(s, with, strlen(with)) == 0; }
 
-/* http is for hosts that are this one; else it is told, or refused. */
+/* http is for this host; elsewhere it is warned of, or refused. */
 static int check_plain(const char *address, struct ckpt_err *err)
 {
     char origin[512];
@@ -63,7 +63,7 @@ static int check_plain(const char *address, struct ckpt_err *err)
     return 0;
 }
 
-/* A query may be a secret: it is part of the address, never of the name. */
+/* A query may be a secret: it stays in the address but not in the name. */
 static int look_at_file(struct found *f, const char *address)
 {
     size_t n = strcspn(address, "?#");
@@ -79,7 +79,7 @@ static int look_at_file(struct found *f, const char *address)
     return rc;
 }
 
-/* Find out what a key is; f->err tells when it is nothing. */
+/* Find out what a key is; f->err is set when it is nothing. */
 static int look(struct found *f, const char *address)
 {
     struct hub_place *place;
@@ -107,7 +107,7 @@ static int look(struct found *f, const char *address)
     return look_at_file(f, address);
 }
 
-/* What an address is known by, and the rest of it. */
+/* Split an address into its key in the list and the rest. */
 static int split(char *key, size_t size, char rel[4096], const char *address,
                  struct ckpt_err *err)
 {
@@ -172,7 +172,7 @@ static int find(struct found **out, char rel[4096], const char *address, struct 
     return 0;
 }
 
-/* The path on this host of what lies in a directory there. */
+/* The local path of a file in a directory on this host. */
 static int local_path(char *path, size_t size, const struct found *f, const char *rel,
                       struct ckpt_err *err)
 {
@@ -228,7 +228,7 @@ int ckpt_remote_dir(struct ckpt_dir **out, const char *address, unsigned flags,
 
     *out = NULL;
     if (begins(address, "http") && n < HTTP_URL && address[n - 1] != '/' && !strchr(address, '?')) {
-        snprintf(path, sizeof path, "%s/", address);    /* asked for as one, it is a folder */
+        snprintf(path, sizeof path, "%s/", address);    /* the user may mean it as a folder */
         address = path;
     }
     if ((rc = find(&f, rel, address, err)) != 0)

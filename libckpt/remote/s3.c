@@ -14,9 +14,9 @@
 #define PAGE_BYTES ((uint64_t)16 << 20)
 #define MAX_PAGES  10000
 #define NEXT_BYTES 1100
-#define KEY_BYTES  3400           /* 1024, each as %XX */
+#define KEY_BYTES  3400           /* 1024 bytes, each as %XX */
 
-/* What a place needs, for the life of the process: objects are asked for later. */
+/* State of a place, for the life of the process: objects are requested later. */
 struct s3 {
     struct sigv4_key key;
     struct http_auth auth;
@@ -115,7 +115,7 @@ static int sign(void *ctx, const char *method, const char *url, const char *rang
 
 /* -- where ------------------------------------------------------------------------------------ */
 
-/* As AWS names them: 3 to 63 of a-z, 0-9, "-" and "."; others would change the host. */
+/* AWS's rule: 3 to 63 of a-z, 0-9, "-" and "."; other bytes could change the host. */
 static bool is_bucket(const char *s, size_t n)
 {
     bool good = n >= 3 && n <= 63 && s[0] != '.' && s[n - 1] != '.';
@@ -144,7 +144,8 @@ static int set_up(struct s3 *s, const char *url, const char **key, struct ckpt_e
         k = strlen(endpoint);
         k -= endpoint[k - 1] == '/';
         snprintf(s->base, sizeof s->base, "%.*s/%.*s/", (int)k, endpoint, n, bucket);
-    } else if (memchr(bucket, '.', (size_t)n)) {        /* no certificate holds for such a host */
+    } else if (memchr(bucket, '.', (size_t)n)) {        /* the certificate's wildcard does not
+                                                           cover a name with a dot */
         snprintf(s->base, sizeof s->base, "https://s3.%s.amazonaws.com/%.*s/", s->key.region, n,
                  bucket);
     } else {
@@ -176,7 +177,7 @@ static int locate(const struct tree *t, const struct tree_file *f, char url[HTTP
 
 /* -- lists ------------------------------------------------------------------------------------ */
 
-/* The text of <name> between from and end (or the end of the text); false when there is none. */
+/* The text of <name> between from and end (NULL: the end of the text); false when absent. */
 static bool value(char *out, size_t size, const char *from, const char *end, const char *name)
 {
     char open[40], close[40];
@@ -193,7 +194,7 @@ static bool value(char *out, size_t size, const char *from, const char *end, con
     return true;
 }
 
-/* &amp; and the like as what they mean, in place; false for what is none. */
+/* Decode &amp; and the like in place; false for an unknown entity. */
 static bool plain_text(char *s)
 {
     static const struct { const char *name; char c; } named[] = {
@@ -212,7 +213,7 @@ static bool plain_text(char *s)
                 break;
             }
         if (!known)
-            return false;               /* numbers: keys come with %XX, as they are asked for */
+            return false;              /* numeric ones do not occur: keys were requested with %XX */
         if (*s && *s != '&')
             *to++ = *s++;
     }
@@ -225,7 +226,7 @@ static int bad_page(struct tree *t, const char *what, struct ckpt_err *err)
     return ckpt_fail(err, CKPT_EPROTOCOL, "%s: %s", t->name, what);
 }
 
-/* One <Contents>, between from and end. */
+/* Parse one <Contents>, between from and end. */
 static int read_object(struct tree *t, const char *from, const char *end, const char *prefix,
                        bool escaped, struct ckpt_err *err)
 {
@@ -244,7 +245,7 @@ static int read_object(struct tree *t, const char *from, const char *end, const 
         return bad_page(t, "lists an object with a size that is none", err);
     if (strncmp(key, prefix, strlen(prefix)) != 0 || !key[strlen(prefix)] ||
         key[strlen(key) - 1] == '/')
-        return 0;                       /* a folder itself, as some tools make one */
+        return 0;               /* an empty object that stands for a folder, as some tools create */
     return tree_add(t, key + strlen(prefix), n, "", err);
 }
 
@@ -353,7 +354,7 @@ int s3_open(struct tree **tree, struct range **object, const char *url, struct c
                                                   .size = FIELD_NONE, .digest = ""}, err);
     ckpt_free(at);
     tree_free(t);
-    if (s && !(*object && s->is_signed)) {      /* an object keeps no more than what signs */
+    if (s && !(*object && s->is_signed)) {      /* an object keeps only what signing needs */
         explicit_bzero(s, sizeof *s);
         ckpt_free(s);
     }

@@ -1,7 +1,7 @@
 /*
  * s3 - a bucket of S3, or of a compatible store.
  *
- *   s3://bucket/key     what lies below key/ as a directory, else the object
+ *   s3://bucket/key     the objects below key/ as a directory, else the object
  *
  *   GET {E}/{bucket}?list-type=2&prefix={key}/   <ListBucketResult> with a <Key> and <Size> in each
  *                                                <Contents>, more by <NextContinuationToken>
@@ -17,11 +17,11 @@
 
 #include "libckpt/remote/tree.h"
 
-/* Gives one of the two, by the address: a tree, or an object. */
+/* Gives a tree or an object, depending on the address. */
 int s3_open(struct tree **tree, struct range **object, const char *url, struct ckpt_err *err);
 /*
- * Put the objects of one answer into t, their keys without prefix; next (1100 bytes) gets what the
- * next answer is asked for with, "" at the last.  CKPT_EPROTOCOL when text is no such answer.
+ * Add the objects of one response to t, their keys without prefix; next (1100 bytes) gets the
+ * token for the next request, "" at the last.  CKPT_EPROTOCOL when text is no such response.
  */
 int s3_read_page(struct tree *t, const char *text, const char *prefix, char next[1100],
                  struct ckpt_err *err);

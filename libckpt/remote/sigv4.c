@@ -24,7 +24,7 @@ static bool sha256_hex(char hex[CKPT_SHA256_HEX], const void *bytes, size_t n)
     return true;
 }
 
-/* out = HMAC(key, text); both 32 bytes but the first key. */
+/* out = HMAC(key, text); both have 32 bytes, except the first key. */
 static bool mac(unsigned char out[CKPT_SHA256_BYTES], const void *key, size_t n, const char *text)
 {
     unsigned len = CKPT_SHA256_BYTES;
@@ -38,7 +38,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The query sorted, "=" after every name. */
+/* Append the query, sorted, with "=" after every name. */
 static bool put_query(struct ckpt_buf *b, const char *query)
 {
     char copy[6144], *param[MAX_PARAMS];
@@ -61,7 +61,7 @@ static bool put_query(struct ckpt_buf *b, const char *query)
     return true;
 }
 
-/* The host as libcurl sends it: without the port that the scheme has. */
+/* The host as libcurl sends it: without the scheme's default port. */
 static bool host_of(char *out, size_t size, const char *url, const char **path)
 {
     const char *at = strstr(url, "://"), *port;
@@ -79,7 +79,7 @@ static bool host_of(char *out, size_t size, const char *url, const char **path)
     return (size_t)snprintf(out, size, "%.*s", (int)n, at) < size;
 }
 
-/* What is digested, and the names of the header's fields in it. */
+/* Append the canonical request, and collect the names of its header fields. */
 static bool put_request(struct ckpt_buf *b, char *names, size_t size, const struct sigv4_key *key,
                         const char *method, const char *url, const char *range, const char *date)
 {

@@ -48,7 +48,7 @@ void tree_free(struct tree *t)
     ckpt_free(t);
 }
 
-/* Parts of a path here may be hidden. */
+/* Components of a path may be hidden ones here. */
 static bool is_safe(const char *part) { return !strchr(part, '\\'); }
 
 int tree_add(struct tree *t, const char *path, uint64_t size, const char *digest,
@@ -142,7 +142,7 @@ int tree_kind(const struct tree *t, const char *rel)
 
 /* -- files ------------------------------------------------------------------------------------ */
 
-/* The range of a file, one for all who open it. */
+/* The range of a file, shared by all who open it. */
 static int range_of(struct range **out, struct tree *t, struct tree_file *f, struct ckpt_err *err)
 {
     char name[8192], *url = ckpt_alloc(1, HTTP_URL);

@@ -14,25 +14,25 @@
 
 #define TREE_MAX_FILES 1048576u
 
-/* One file.  Texts are the tree's. */
+/* One file.  The tree owns its strings. */
 struct tree_file {
     const char   *path;         /* clean, unlike all others */
-    uint64_t      size;         /* FIELD_NONE: not known before it is opened */
-    const char   *digest;       /* see range_at; "" where none is known */
-    struct range *range;        /* once it was opened */
+    uint64_t      size;         /* FIELD_NONE: unknown until it is opened */
+    const char   *digest;       /* see range_at; "" when unknown */
+    struct range *range;        /* set once the file was opened */
 };
 
 struct tree {
-    char             *name;     /* "hf://owner/name": in front of paths in messages */
+    char             *name;     /* "hf://owner/name": prefix of paths in messages */
     struct ckpt_arena arena;
     struct tree_file *file;     /* sorted by path when the tree is ready */
     size_t            n, cap;
-    pthread_mutex_t   lock;     /* of ranges and arena once it is ready */
-    /* The address of a file, and in *have its copy on this host, else NULL. */
+    pthread_mutex_t   lock;     /* guards the ranges, and arena once the tree is ready */
+    /* The address of a file; *have is its copy on this host, else NULL. */
     int (*locate)(const struct tree *t, const struct tree_file *f, char url[HTTP_URL],
                   struct ckpt_file **have, struct ckpt_err *err);
-    struct http_auth *auth;     /* or NULL; the tree's */
-    void             *self;     /* locate's, in the arena */
+    struct http_auth *auth;     /* owned by the tree; or NULL */
+    void             *self;     /* argument of locate, in the arena */
 };
 
 int tree_new(struct tree **out, const char *name, struct ckpt_err *err);
@@ -40,14 +40,14 @@ void tree_free(struct tree *t);
 /* Paths that are not clean are left out with a warning: they could lead out of a directory. */
 int tree_add(struct tree *t, const char *path, uint64_t size, const char *digest,
              struct ckpt_err *err);
-/* All are added.  CKPT_EPROTOCOL when one path is there twice, or a file is a folder too. */
+/* All files are added.  CKPT_EPROTOCOL when a path occurs twice, or a file is a folder too. */
 int tree_ready(struct tree *t, struct ckpt_err *err);
 
-/* What rel is: 0 nothing, 1 a file, 2 a directory; "" is the directory itself. */
+/* Type of rel: 0 nothing, 1 a file, 2 a directory; "" is the directory itself. */
 int tree_kind(const struct tree *t, const char *rel);
 int tree_open_file(struct ckpt_file **out, struct tree *t, const char *rel, unsigned flags,
                    struct ckpt_err *err);
-/* The directory rel of it; the tree outlives it. */
+/* Open directory rel of the tree, which outlives it. */
 int tree_open_dir(struct ckpt_dir **out, struct tree *t, const char *rel, const char *path,
                   unsigned flags, struct ckpt_err *err);
 

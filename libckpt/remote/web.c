@@ -11,7 +11,7 @@
 
 static const char *const indexes[] = {"model.safetensors.index.json",
                                       "pytorch_model.bin.index.json"};
-/* What is asked for by name.  The files of one model are used together, so all are looked for. */
+/* Files requested by name.  Files of one model are used together, so each is tried. */
 static const char *const names[] = {
     "config.json", "model.safetensors", "pytorch_model.bin", "adapter_config.json",
     "adapter_model.safetensors", "adapter_model.bin", "generation_config.json", "tokenizer.json",
@@ -54,7 +54,7 @@ int web_read_index(struct tree *t, const json_t *index, struct ckpt_err *err)
         const char *file = json_string_value(v);
 
         if (!file || !*file || strchr(file, '/') || json_object_get(seen, file))
-            continue;                   /* the format says what is wrong with it */
+            continue;                   /* the format will report that it is malformed */
         json_object_set_new(seen, file, json_true());
         rc = tree_add(t, file, FIELD_NONE, "", err);
         if (rc)
@@ -64,13 +64,13 @@ int web_read_index(struct tree *t, const json_t *index, struct ckpt_err *err)
     return rc;
 }
 
-/* True when an answer says that a file is not there; some servers hide that as no right. */
+/* Whether an error means that a file is absent; some servers answer "forbidden" instead. */
 static bool is_absent(const struct http_answer *a)
 {
     return a->status == 404 || a->status == 410 || a->status == 403;
 }
 
-/* One index, when it is there. */
+/* Read one index, if it exists. */
 static int try_index(struct tree *t, struct http *http, const char *base, const char *name,
                      struct ckpt_err *err)
 {

@@ -4,12 +4,13 @@
 #include "libckpt/convert.h"
 #include "libckpt/views/views.h"
 
-#define BLOCK 4096              /* elements in work at a time: 64 KiB of a thread's stack */
+#define BLOCK 4096              /* elements averaged at a time: 64 KiB of a thread's stack */
 
 struct average {
-    struct view          view;      /* over the first: first, so that both are one block */
+    struct view          view;      /* view of the first source; first member, so that both are
+                                       freed as one block */
     struct ckpt_source **other;     /* [n - 1] */
-    size_t             **index;     /* [n - 1][tensors] of the same name in it */
+    size_t             **index;     /* [n - 1][tensors] index of the tensor of the same name */
     double              *weight;    /* [n], sum 1 */
     size_t               n;
 };
@@ -35,7 +36,7 @@ static struct ckpt_source *source_of(const struct average *a, size_t k, size_t i
     return k ? a->other[k - 1] : a->view.below;
 }
 
-/* Whole numbers have no mean: they must be the same everywhere.  dst holds those of the first. */
+/* Integers and bools have no mean: they must be equal in all.  dst holds those of the first. */
 static int compare_rest(const struct average *a, size_t i, int64_t start, int64_t count,
                         const unsigned char *dst, struct ckpt_err *err)
 {
@@ -112,7 +113,7 @@ static const struct ckpt_source_ops average_ops = {
     .format = "view", .read = average_read, .close = average_close,
 };
 
-/* Tensor i of the first must be in src with the same shape; dtypes may differ among floats. */
+/* Find the first's tensor i in src, with the same shape; dtypes may differ among floats. */
 static int pair(const struct ckpt_source *src, const struct ckpt_tensor *t, size_t k,
                 size_t *index, struct ckpt_err *err)
 {
@@ -198,7 +199,7 @@ int ckpt_view_average(struct ckpt_source **out, struct ckpt_source **src, size_t
     a->n = n;
     for (size_t k = 1; k < n; k++)
         other[k - 1] = src[k];
-    *out = NULL;                        /* only now: out may be the place of a source */
+    *out = NULL;                        /* only now: out may point to a source */
     a->view.map = ckpt_alloc(count, sizeof *a->view.map);
     a->index = ckpt_alloc(n, sizeof *a->index);
     a->weight = ckpt_alloc(n, sizeof *a->weight);

@@ -1,19 +1,19 @@
-/* views/cast - a source seen in another dtype; see view.h. */
+/* views/cast - a source in another dtype; see view.h. */
 #include <fnmatch.h>
 #include <string.h>
 
 #include "libckpt/convert.h"
 #include "libckpt/views/views.h"
 
-#define STAGE_BYTES 65536u      /* of a read whose elements become narrower */
-#define BLOCK_BYTES 4096u       /* stays in the first cache */
+#define STAGE_BYTES 65536u      /* buffer for reads that become narrower */
+#define BLOCK_BYTES 4096u       /* fits in the L1 cache */
 
 static int cast_read(void *self, size_t i, int64_t start, int64_t count, void *dst,
                      struct ckpt_err *err);
 static bool cast_locate(void *self, size_t i, int64_t start, int64_t count,
                         struct ckpt_extent *out);
 
-/* A view, and the dtype each tensor is seen in. */
+/* A view, and the dtype of each tensor. */
 struct cast {
     struct view      view;      /* first: view_close frees both as one block */
     enum ckpt_dtype *to;        /* lives in the list's arena */
@@ -38,9 +38,9 @@ const struct ckpt_cast_rule *ckpt_view_cast_rule(const struct ckpt_tensor *t,
 }
 
 /*
- * To elements at least as wide: read all of them into the rear of dst at once, then convert
- * from the front.  What is written never passes what is still to be converted, since the room
- * in front of that shrinks to nothing only with the last element; a block is copied out first.
+ * Convert to elements at least as wide: read all of them into the rear of dst at once, then
+ * convert from the front.  A result never overwrites elements that are not converted yet, since
+ * the gap between both closes only at the last element; each block is copied to a buffer first.
  */
 static int cast_wider(struct cast *c, size_t i, int64_t start, int64_t count,
                       unsigned char *dst, enum ckpt_dtype from, struct ckpt_err *err)

@@ -35,7 +35,7 @@ static const struct ckpt_source_ops ops = {
     .format = "view", .read = view_read, .locate = view_locate, .close = close_view,
 };
 
-/* The extras of below with ours in its place, in the list's arena. */
+/* Copy the extras of below to the list's arena, with ours replaced. */
 static int copy_extras(struct ckpt_extra **out, size_t *n, const struct extra_view *v,
                        const char *name, struct ckpt_arena *a, struct ckpt_err *err)
 {

@@ -7,9 +7,9 @@
 #include "libckpt/source.h"
 
 /*
- * Side file `name` has these bytes (copied); it is added when src has none of that name, and
- * removed with bytes NULL.  info: the new facts, or NULL for those of src.  Takes src and info, on
- * failure too.
+ * Replace the side file `name` by bytes (copied): it is added if src has no such file, and
+ * removed if bytes is NULL.  info: the new facts, or NULL to keep those of src.  Takes src and
+ * info, on failure too.
  */
 int ckpt_view_extra(struct ckpt_source **out, struct ckpt_source *src, const char *name,
                     const void *bytes, size_t n, json_t *info, struct ckpt_err *err);

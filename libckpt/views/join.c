@@ -61,7 +61,7 @@ static int add_all(struct join *j, struct ckpt_tensors *list, size_t k, struct c
     return 0;
 }
 
-/* The extras of all, in order; of a name that several have, the first. */
+/* Join the extras of all, in order; of several with one name, the first. */
 static int add_extras(const struct join *j, struct ckpt_tensors *list,
                       const struct ckpt_extra **out, size_t *n_out, struct ckpt_err *err)
 {
@@ -114,7 +114,7 @@ int ckpt_view_join(struct ckpt_source **out, struct ckpt_source **src, size_t n,
         below[k] = src[k];
         total += ckpt_source_count(src[k]);
     }
-    *out = NULL;                        /* only now: out may be the place of a source */
+    *out = NULL;                        /* only now: out may point to a source */
     j->below = below;
     j->n = n;
     j->which = ckpt_alloc(total, sizeof *j->which);

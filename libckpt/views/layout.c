@@ -44,7 +44,7 @@ static int read_plain(struct layout *l, const struct ckpt_layout *r, int64_t sta
     return 0;
 }
 
-/* Row by row, each from where it lies beneath. */
+/* Read row by row, each from its place beneath. */
 static int read_rows(struct layout *l, const struct ckpt_layout *r, int64_t start, int64_t count,
                      unsigned char *dst, struct ckpt_err *err)
 {
@@ -57,7 +57,7 @@ static int read_rows(struct layout *l, const struct ckpt_layout *r, int64_t star
         int64_t k = i % r->c, a = i / r->c % r->a, b = i / r->c / r->a % r->b;
         int64_t o = i / r->c / r->a / r->b;
         int64_t from = ((o * r->a + a) * r->b + b) * r->c + k;
-        /* Neighbours along c are neighbours beneath too. */
+        /* Along c, neighbours are neighbours beneath too. */
         int64_t run = (r->c - k) * row - at, n = count < run ? count : run;
 
         if ((rc = ckpt_source_read(l->below, r->part[0].src, r->part[0].start + from * row + at,
@@ -71,7 +71,7 @@ static int read_rows(struct layout *l, const struct ckpt_layout *r, int64_t star
 }
 
 /*
- * Rows [r0, r1] that are seen hold the range; beneath they are columns.  From each row beneath
+ * The range lies in rows [r0, r1] of the result, which are columns beneath: from each row beneath
  * a run of those columns is read and scattered.
  */
 static int read_transposed(struct layout *l, const struct ckpt_layout *r, int64_t start,
@@ -143,7 +143,7 @@ static const struct ckpt_source_ops ops = {
     .format = "view", .read = layout_read, .locate = layout_locate, .close = layout_close,
 };
 
-/* Every part lies inside its tensor and the order's factors make up the rows. */
+/* Check that every part lies inside its tensor and that a, b, c divide the number of rows. */
 static int check_row(const struct ckpt_source *below, const struct ckpt_layout *r,
                      struct ckpt_err *err)
 {
@@ -172,7 +172,7 @@ static int check_row(const struct ckpt_source *below, const struct ckpt_layout *
                                 r->name);
 }
 
-/* Append row i to the list, and a copy of all it points to. */
+/* Append row i to the list, and copy everything it points to. */
 static int add_row(struct layout *l, struct ckpt_tensors *list, size_t i,
                    const struct ckpt_layout *from, struct ckpt_err *err)
 {

@@ -1,9 +1,9 @@
 /*
- * views/layout - a source whose tensors are pieces of those beneath it in another order.
+ * views/layout - a source whose tensors are rearranged from those beneath it.
  *
- * Formats store the same numbers in different ways: experts as tensors of their own or stacked,
- * fused projections, matrices transposed, rows in another order.  Values and dtypes stay; a tensor
- * that the source beneath lacks can be made of constants.
+ * Formats store the same numbers in different ways: experts as separate tensors or stacked, fused
+ * projections, transposed matrices, rows in another order.  Values and dtypes do not change; a
+ * tensor that the source beneath lacks can be made of constants.
  */
 #ifndef CKPT_LIBCKPT_VIEWS_LAYOUT_H
 #define CKPT_LIBCKPT_VIEWS_LAYOUT_H
@@ -17,9 +17,9 @@ struct ckpt_layout_part {
 };
 
 enum ckpt_layout_order {
-    CKPT_LAYOUT_PLAIN,      /* the parts one after the other */
-    /* One part, whose rows (slices along the first axis) are counted in [o][a][b][c], are seen
-     * as [o][b][a][c]. */
+    CKPT_LAYOUT_PLAIN,      /* the parts concatenated */
+    /* One part, whose rows (slices along the first axis), numbered [o][a][b][c] beneath, appear
+     * in the order [o][b][a][c]. */
     CKPT_LAYOUT_ROWS,
     CKPT_LAYOUT_TRANSPOSED  /* one part, a matrix [shape.dim[1]][shape.dim[0]] */
 };
@@ -27,8 +27,8 @@ enum ckpt_layout_order {
 struct ckpt_layout {
     const char                    *name;
     struct ckpt_shape              shape;
-    const struct ckpt_layout_part *part;    /* [n_part], equal shares, all of one dtype */
-    size_t                         n_part;  /* 0: made of values */
+    const struct ckpt_layout_part *part;    /* [n_part], of equal size and one dtype */
+    size_t                         n_part;  /* 0: the tensor consists of value */
     const float                   *value;   /* F32 [numel], when there is no part */
     enum ckpt_layout_order         order;
     int64_t                        a, b, c; /* of rows */
@@ -39,7 +39,7 @@ struct ckpt_layout {
 /*
  * The tensors of rows, in their order.  Takes src, on failure too; keeps nothing of row (parts,
  * names and values are copied).  info replaces that of src (taken, on failure too) unless it is
- * NULL.  CKPT_ESTATE when a row does not fit what lies beneath.
+ * NULL.  CKPT_ESTATE when a row does not fit the source beneath.
  */
 int ckpt_view_layout(struct ckpt_source **out, struct ckpt_source *src,
                      const struct ckpt_layout *row, size_t n_row, json_t *info,

@@ -1,4 +1,4 @@
-/* views/select - a source seen in part or in another order; see view.h. */
+/* views/select - some of a source's tensors, or all in another order; see view.h. */
 #include <fnmatch.h>
 
 #include "libckpt/views/views.h"

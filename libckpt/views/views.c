@@ -79,7 +79,7 @@ int view_tie(const struct view *v, struct ckpt_tensors *list, struct ckpt_err *e
         return ckpt_nomem(err, n * sizeof *keeper);
     for (size_t i = 0; i < n; i++)
         keeper[i] = SIZE_MAX;
-    /* Whom the others are tied to: the one they were tied to, or the first that is left. */
+    /* Tie each to the tensor it was tied to, or to the first of that group that is left. */
     for (size_t i = 0; i < list->n; i++) {
         size_t root = ckpt_source_tensor(v->below, v->map[i])->alias_of;
 

@@ -1,5 +1,5 @@
 /*
- * views - the parts that views share: a handle on the source beneath, its list copied and changed.
+ * views - code that views share: a handle on the source beneath, and a changed copy of its list.
  *
  * Abbreviations: view (views), ckpt (libckpt).
  */
@@ -14,13 +14,14 @@ struct view {
     size_t             *map;
 };
 
-/* A view of n tensors, its map zeroed: the head of a struct of size bytes, zeroed.  Takes src, on
- * failure too. */
+/* Allocate a view of n tensors with a zeroed map, as the head of a zeroed struct of size bytes.
+ * Takes src, on failure too. */
 int view_new(struct view **out, size_t size, struct ckpt_source *src, size_t n,
              struct ckpt_err *err);
 /*
- * Finish a view over a filled list: extras and info are those of below.  With rc, the code of a
- * failure until here, everything is released and rc returned.  Takes v and list, on failure too.
+ * Finish a view over a filled list: extras and info are those of below.  rc: the code of an
+ * earlier failure, or 0; if not 0, everything is released and rc returned.  Takes v and list, on
+ * failure too.
  */
 int view_finish(struct ckpt_source **out, const struct ckpt_source_ops *ops, struct view *v,
                 struct ckpt_tensors *list, int rc, struct ckpt_err *err);
@@ -28,11 +29,11 @@ int view_finish(struct ckpt_source **out, const struct ckpt_source_ops *ops, str
 int view_add(struct view *v, struct ckpt_tensors *list, size_t i, const char *name,
              enum ckpt_dtype dtype, struct ckpt_err *err);
 /*
- * Set alias_of of every entry to the view's own indices.  Ties survive as long as two tensors
- * of a group are left, and have one dtype.
+ * Set alias_of of every entry to the view's own indices.  A tie survives while at least two
+ * tensors of its group are left with one dtype.
  */
 int view_tie(const struct view *v, struct ckpt_tensors *list, struct ckpt_err *err);
-/* Reading that only maps the index. */
+/* For views that read by mapping the index and nothing else. */
 extern const struct ckpt_source_ops view_plain_ops;
 void view_close(void *self);
 

@@ -52,22 +52,22 @@ expect 66 "modules of one" ckpt-inspect --tree --tag none "$T/p"
 expect 66 "a moment, of tensors without the optimizer's" ckpt-inspect --tensor 'model.norm.weight|exp_avg' "$T/p"
 expect 0 "with them" ckpt-inspect --optimizer --tensor 'model.norm.weight|exp_avg' "$T/p"
 expect 64 "a curve for programs" bash -c "ckpt-inspect --plot --json $HF/checkpoint-4 2>$T/e; s=\$?; echo ckpt-inspect: \$(cat $T/e) >&2; exit \$s"
-t "which have its numbers" says "--plot has no effect with --json"
+t "the error for --plot with --json names --json" says "--plot has no effect with --json"
 expect 64 "a choice of tensors of runs" ckpt-inspect --compare --glob x "$HF" "$HF"
 expect 64 "a curve of what is no run" ckpt-inspect --compare --plot "$BASE" "$BASE"
 expect 0 "a page of a difference" ckpt-inspect --diff --html "$T/diff.html" "$BASE" "$BASE"
-t "is one" grep -q '"compared_with"' "$T/diff.html"
+t "the page of --compare is one document" grep -q '"compared_with"' "$T/diff.html"
 expect 1 "of one that is there" ckpt-inspect --diff --html "$T/differ.html" "$HF/checkpoint-2" "$HF/checkpoint-4"
-t "is written all the same" grep -q '"differences": \[' "$T/differ.html"
+t "the page of --diff is written although there are differences" grep -q '"differences": \[' "$T/differ.html"
 mkdir "$T/run"; printf '{"step": %s, "loss": %s}\n' 1 3 2 2 3 1 > "$T/run/metrics.jsonl"
 printf '{"step": %s, "loss": %s}\n' 2 2.5 3 2.25 >> "$T/run/metrics.jsonl"
 expect 0 "a page of runs" ckpt-inspect --compare --html "$T/runs.html" "$T/run" "$HF"
-t "with their curves, each step once" bash -c "[ \$(grep -c '\"curve\": \"loss\"' $T/runs.html) = 3 ] && grep -q '\"x\": 3.0, \"y\": 2.25' $T/runs.html"
+t "the page of --compare has each curve, each step once" bash -c "[ \$(grep -c '\"curve\": \"loss\"' $T/runs.html) = 3 ] && grep -q '\"x\": 3.0, \"y\": 2.25' $T/runs.html"
 expect 0 "a page of a run" ckpt-inspect --html "$T/ck.html" "$HF/checkpoint-4"
 page() { grep -q "$1" "$T/ck.html"; }
 t "fetches nothing" bash -c "! grep -oE '(https?:)?//[a-z][a-z0-9.]+' $T/ck.html | grep -v '^http://www.w3.org'"
-t "in the light and in the dark" page 'prefers-color-scheme: dark'
-t "with its document" page '"log": \['
+t "the page has styles for light and dark" page 'prefers-color-scheme: dark'
+t "the page contains its JSON document" page '"log": \['
 # Where there is a browser, it draws both losses in one pair of axes, with ticks, at any width.
 if command -v chromium >/dev/null; then
     drawn() {
@@ -78,7 +78,7 @@ if command -v chromium >/dev/null; then
             [ "$(cat "$T/w")" -gt $((wide * 3 / 4)) ]
     }
     t "drawn as wide as the window" drawn 1600
-    t "and in a narrow one" drawn 600
+    t "the plot is drawn in a narrow window too" drawn 600
 fi
 # The same of the other tools.
 alone() { expect 64 "$2 alone" "$@" && { says "$2 has no effect with" || { echo "not ok says so: $2"; cat "$T/.err"; }; }; }
@@ -98,24 +98,24 @@ alone ckpt-eval --seed 42 --eval-file "$T/texts" "$BASE"
 alone ckpt-train --val-test-split-ratio 0.5 --model "$BASE" --train-file x
 for o in '--lora-alpha 8' '--lora-alpha 16' '--lora-bias none'; do
     expect 78 "${o% *} without an adapter, the default or not" ckpt-train --model "$BASE" --train-file x $o
-    t "which says so" says "ckpt-train: ${o% *} needs --lora-rank N"
+    t "the error names --lora-rank" says "ckpt-train: ${o% *} needs --lora-rank N"
 done
 echo 'fp8_format: hybrid' > "$T/train.yaml"
 expect 78 "a default in a run file" ckpt-train --config "$T/train.yaml" --model "$BASE" --train-file x
-t "is refused by its option" says "ckpt-train: --fp8-format needs --fp8"
+t "--fp8-format is refused without --fp8" says "ckpt-train: --fp8-format needs --fp8"
 echo 'use_dora: false' > "$T/train.yaml"
 expect 66 "a flag that is off is nothing" ckpt-train --config "$T/train.yaml" --model "$BASE" --train-file x
 alone ckpt-train --learning-rate 1 --init x --init-only --tokenizer x
 expect 64 "ZeRO's stage of what has none" ckpt-merge --stage 2 --to hf "$BASE"
 expect 64 "shards of one file" ckpt-merge --max-shard-size 1GB -o "$T/x.pt" "$BASE"
-t "names the format" says "--max-shard-size has no effect with --to torch"
+t "the error names the format" says "--max-shard-size has no effect with --to torch"
 echo 'top_k: 3' > "$T/eval.yaml"
 expect 64 "in a run file too" ckpt-eval --config "$T/eval.yaml" --eval-file "$T/texts" "$BASE"
-t "says which" says "--top-k has no effect without --prompt or --generate"
+t "the error names the options that --top-k needs" says "--top-k has no effect without --prompt or --generate"
 # Options as other programs spell them: the one that is meant, or what to do instead.
 hinted() { # STATUS HINT COMMAND...
     local want=$1 hint=$2; shift 2
-    expect "$want" "${*: -1}" "$@"; t "is hinted at" says "hint: $hint"
+    expect "$want" "${*: -1}" "$@"; t "the error has a hint" says "hint: $hint"
 }
 hinted 64 'did you mean --model?' ckpt-train --model_name_or_path
 hinted 64 'did you mean --learning-rate?' ckpt-train --lr
@@ -136,11 +136,11 @@ expect_says 78 "a key of HF's in a run file" "hint: did you mean model?" ckpt-tr
 printf 'output_dir: a\nreport_to: none\n' > "$T/hf.yaml"
 expect_says 78 "one that nothing stands for" "leave it out" ckpt-train --config "$T/hf.yaml"
 expect 64 "one checkpoint to compare" ckpt-inspect --diff "$BASE"
-t "says what is wanted" says "--diff: 1 path; two are wanted, a checkpoint and the one to hold against it"
+t "the error says that two paths are needed" says "--diff: 1 path; two are wanted, a checkpoint and the one to hold against it"
 expect 66 "a tensor by half its name" ckpt-inspect --tensor ln_f.weight "$BASE"
-t "is hinted at" says "hint: did you mean transformer.ln_f.weight?"
+t "a hint names the tensor's full name" says "hint: did you mean transformer.ln_f.weight?"
 expect 66 "a tensor with a slip" ckpt-inspect --tensor transformer.lnf.weight "$BASE"
-t "is hinted at" says "hint: did you mean transformer.ln_f.weight?"
+t "a hint names the nearest tensor" says "hint: did you mean transformer.ln_f.weight?"
 # Widths: what a terminal of so many columns shows fits it; a pipe gets everything whole.
 # on COLUMNS COMMAND... - what the command shows on a terminal of that width, in $T/tty.
 on() {
@@ -171,35 +171,35 @@ t "a pipe cuts nothing" bash -c "ckpt-inspect $BASE | grep -q '^transformer.h.0.
 esc=$(printf '\033')
 on 80 ckpt-inspect "$BASE"; t "a terminal has bold headings" grep -q "$esc\[1m" "$T/tty"
 t "a pipe has none" bash -c "! ckpt-inspect $BASE | grep -q $esc && ! ckpt-train --help | grep -q $esc"
-export NO_COLOR=1; on 80 ckpt-inspect "$BASE"; t "nor has NO_COLOR" bash -c "! grep -q $esc $T/tty"; unset NO_COLOR
-TERM_IS=dumb; on 80 ckpt-inspect "$BASE"; t "nor a dumb terminal" bash -c "! grep -q $esc $T/tty"; unset TERM_IS
+export NO_COLOR=1; on 80 ckpt-inspect "$BASE"; t "NO_COLOR has no bold headings" bash -c "! grep -q $esc $T/tty"; unset NO_COLOR
+TERM_IS=dumb; on 80 ckpt-inspect "$BASE"; t "a dumb terminal has no bold headings" bash -c "! grep -q $esc $T/tty"; unset TERM_IS
 # Progress: a line on a terminal, gone at the end; in a pipe none, but of what takes long.
 for i in $(seq 400); do printf '{"text": "%s one two three four five six seven eight nine ten eleven twelve thirteen"}\n' $i; done > "$T/texts.jsonl"
 on 80 ckpt-train --model "$T/demo" --train-file "$T/texts.jsonl" --eval-file "$T/texts.jsonl" --max-steps 30 --logging-steps 10 --data-cache off -o "$T/tr"
-t "training tells how far it is" grep -qE 'training: [0-9]+ of 30 steps' "$T/tty"
-t "so does an evaluation" grep -qE 'evaluation: [0-9]+ of 50 batches' "$T/tty"
+t "training shows its progress" grep -qE 'training: [0-9]+ of 30 steps' "$T/tty"
+t "an evaluation shows its progress" grep -qE 'evaluation: [0-9]+ of 50 batches' "$T/tty"
 sed -E "s/^.*$esc\[K//" "$T/tty" > "$T/left"          # what stays on the screen
-t "nothing of it stays" bash -c "grep -q 'trained 30 steps' $T/left && ! grep -E 'of 30 steps|of 50 batches' $T/left"
+t "no progress line stays on the terminal" bash -c "grep -q 'trained 30 steps' $T/left && ! grep -E 'of 30 steps|of 50 batches' $T/left"
 on 80 ckpt-train -q --model "$T/demo" --train-file "$T/texts.jsonl" --max-steps 10 --data-cache off -o "$T/tr2"
-t "nothing with -q" bash -c "! grep -q 'of 10 steps' $T/tty"
+t "-q shows no progress" bash -c "! grep -q 'of 10 steps' $T/tty"
 TERM_IS=dumb; on 80 ckpt-train --model "$T/demo" --train-file "$T/texts.jsonl" --max-steps 10 --data-cache off -o "$T/tr3"; unset TERM_IS
-t "nor on a dumb terminal" bash -c "! grep -qE \"of 10 steps|$esc\" $T/tty"
+t "a dumb terminal shows no progress line" bash -c "! grep -qE \"of 10 steps|$esc\" $T/tty"
 ckpt-train --model "$T/demo" --train-file "$T/texts.jsonl" --max-steps 10 --data-cache off -o "$T/tr4" > "$T/out" 2>&1
-t "nor in a pipe" bash -c "! grep -E \"of 10 steps|$esc\" $T/out"
+t "a pipe gets no progress line" bash -c "! grep -E \"of 10 steps|$esc\" $T/out"
 on 80 ckpt-eval --eval-file "$T/texts.jsonl" --generate 20 --max-new-tokens 64 --do-sample --seed 1 "$T/demo"
-t "an evaluation by itself" grep -q 'evaluation: [0-9]* of' "$T/tty"
+t "ckpt-eval shows its progress" grep -q 'evaluation: [0-9]* of' "$T/tty"
 # So does reading a file, of 1.2 GB that take no room, with its digest.
 header='{"x":{"dtype":"F32","shape":[300000000],"data_offsets":[0,1200000000]}}'
 printf "\\x$(printf %02x ${#header})\\0\\0\\0\\0\\0\\0\\0%s" "$header" > "$T/zeros.safetensors"
 truncate -s $((8 + ${#header} + 1200000000)) "$T/zeros.safetensors"
 on 80 ckpt-inspect --digest -j1 "$T/zeros.safetensors"
-t "reading tells how far it is" grep -qE 'reading tensors: [0-9.]+ of 1.20 GB' "$T/tty"
+t "reading tensors shows its progress" grep -qE 'reading tensors: [0-9.]+ of 1.20 GB' "$T/tty"
 rm "$T/zeros.safetensors"
 # make: a line a folder, whole commands with V=1; the demo, short, in a pipe.
 t "make V=1 shows whole commands" bash -c "make --no-print-directory -n V=1 B=$T/built MPI=0 CUDA=0 all | grep -qE '^[a-z]*cc .* -c -o .*/trainer/run/run.o'"
 seq 60 | sed 's/.*/{"instruction": "Count to &", "input": "", "output": "one, two & three"}/' > "$T/rows.jsonl"
 expect 0 "a short demo" env DEMO_DATA="$T/rows.jsonl" DEMO_STEPS=4 DEMO_DIR="$T/demo.d" tools/recipes/demo/demo.sh "${BUILD#"$PWD"/}"
-t "without a colour in a pipe" bash -c "! grep -q $esc $T/.out $T/.err"
-t "without a list of all tensors" bash -c "[ \$(grep -c 'transformer.h.[0-9]' $T/.out) = 0 ]"
-t "says what there is now" bash -c "grep -q '^loss on held-out rows: [0-9.]* of the base, [0-9.]* after 4 steps' $T/.out && grep -q 'What next:' $T/.out"
-t "and there it is" test -s "$T/demo.d/run.html" -a -d "$T/demo.d/hub.git"
+t "the demo's output in a pipe has no colour" bash -c "! grep -q $esc $T/.out $T/.err"
+t "the demo does not list all tensors" bash -c "[ \$(grep -c 'transformer.h.[0-9]' $T/.out) = 0 ]"
+t "the demo says what it made" bash -c "grep -q '^loss on held-out rows: [0-9.]* of the base, [0-9.]* after 4 steps' $T/.out && grep -q 'What next:' $T/.out"
+t "the demo's page and repository exist" test -s "$T/demo.d/run.html" -a -d "$T/demo.d/hub.git"

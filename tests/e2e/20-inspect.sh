@@ -19,7 +19,7 @@ expect 0 "equal checkpoints" ckpt-inspect --diff "$G/deepspeed/0.19-s3_w2_bf16/c
 expect 1 "different checkpoints" ckpt-inspect --diff "$G/deepspeed/0.19-s3_w2_fp16/ckpt" "$G/deepspeed/0.19-s3_w1_bf16/ckpt"
 row() { grep -qE -- "$1" "$T/.out"; }
 expect 1 "a checkpoint and its bf16" bash -c "ckpt-merge -q -o $T/h.safetensors --tied keep --dtype bf16 $T/x.pt && ckpt-inspect --diff --json $T/x.pt $T/h.safetensors"
-t "tells both dtypes, a small difference, one direction" row '"difference": "dtype", "first": "F32", "second": "BF16", "elements": [1-9][0-9]*, "relative": 0\.00[0-9]+, "cosine": 0\.9999'
+t "--diff shows both dtypes, a small difference, one direction" row '"difference": "dtype", "first": "F32", "second": "BF16", "elements": [1-9][0-9]*, "relative": 0\.00[0-9]+, "cosine": 0\.9999'
 expect 64 "three checkpoints" ckpt-inspect --diff "$T/x.pt" "$T/x.pt" "$T/x.pt"
 expect 64 "one checkpoint" ckpt-inspect --diff "$T/x.pt"
 expect 64 "two questions" ckpt-inspect --diff --compare "$T/x.pt" "$T/x.pt"
@@ -29,13 +29,13 @@ t "the newest checkpoint's state, and each one's" bash -c "[ \$(grep -cE 'run +4
 expect_prints 0 "two that are no runs" "unequal tensors: 0" ckpt-inspect --compare "$T/x.pt" "$T/x.pt"
 expect_says 66 "one that is none" "$G/torch: no run" ckpt-inspect --compare "$HF" "$G/torch" "$HF"
 expect 0 "statistics as JSON" ckpt-inspect --stats --json "$T/x.pt"
-t "with zeros and a histogram" row '"zero_share": 0\.[0-9]+, "nan": 0, "inf": 0, "histogram": \{"low": [^}]*"counts": \[[0-9, ]+\]\}'
+t "statistics have zeros and a histogram" row '"zero_share": 0\.[0-9]+, "nan": 0, "inf": 0, "histogram": \{"low": [^}]*"counts": \[[0-9, ]+\]\}'
 expect 0 "a TensorBoard file" ckpt-inspect --json "$G/logs/events.out.tfevents.torch"
-t "every number of it" bash -c "[ \$(grep -c '\"tag\": \"train/loss\", \"step\"' $T/.out) = 50 ]"
-t "and the sum of each tag" row '"tag": "eval/loss", "kind": "scalar", "count": 5, "first_step": 9, "last_step": 49'
+t "the log has every number" bash -c "[ \$(grep -c '\"tag\": \"train/loss\", \"step\"' $T/.out) = 50 ]"
+t "the log has a summary of each tag" row '"tag": "eval/loss", "kind": "scalar", "count": 5, "first_step": 9, "last_step": 49'
 expect 0 "a W&B run" ckpt-inspect --glob 'train/*' "$G/logs/run-gold0001.wandb"
-t "with its configuration" row '"learning_rate": 5e-05'
-t "and the tags asked for" bash -c "grep -qE '^train/loss +scalar +40 +0 +39 +3 ' $T/.out && ! grep -q '^eval' $T/.out"
+t "the log has the run's configuration" row '"learning_rate": 5e-05'
+t "the log shows only the requested tags" bash -c "grep -qE '^train/loss +scalar +40 +0 +39 +3 ' $T/.out && ! grep -q '^eval' $T/.out"
 expect 0 "a plot of both" ckpt-inspect --plot --glob '*loss' "$G/logs/run-gold0001.wandb" "$G/logs/events.out.tfevents.torch"
 t "draws each tag" bash -c "[ \$(grep -cE '^(train|eval).loss, [0-9]+ values, steps' $T/.out) = 4 ]"
 expect 0 "nvidia-smi's CSV" ckpt-inspect --json "$G/logs/nvidia-smi.csv"
@@ -52,7 +52,7 @@ t "its rows and row groups" bash -c "grep -q '\"rows\": 60,' $T/.out && grep -q 
 t "its columns" row '"column": "u64", "type": "uint64", "physical": "INT64", "presence": "optional", "codec": "ZSTD"'
 t "its first rows" row '\{"row": \{"id":4,"i32":'
 expect 0 "one column of one with lists" ckpt-inspect --verify --glob ll "$G/parquet/nested-v2.parquet"
-t "and no other" row '^\{"ll":\[\[null\]\]\}$'
+t "only the selected column is shown" row '^\{"ll":\[\[null\]\]\}$'
 t "read to the end" prints "every value of every row reads"
 head -c 3000 "$G/parquet/flat-crc.parquet" > "$T/cut.parquet"
 expect_says 65 "a cut parquet file" "does not end in PAR1" ckpt-inspect "$T/cut.parquet"
@@ -62,13 +62,13 @@ expect 64 "a plot of rows" ckpt-inspect --plot "$T/bad.parquet"
 expect_prints 0 "a saved data set" "rows: 150" ckpt-inspect --verify "$G/hf-saved-2shards"
 cp -r "$G/hf-saved-2shards" "$T/saved"; rm "$T/saved/data-00001-of-00002.arrow"
 expect 65 "a saved data set without its last file" ckpt-inspect --verify "$T/saved"
-t "names it" prints "data-00001-of-00002.arrow  missing"
+t "a missing data file is named" prints "data-00001-of-00002.arrow  missing"
 expect 64 "a data set of splits" ckpt-inspect "$G/hf-saved"
 mkdir "$T/tb"; cp "$G/logs/events.out.tfevents.torch" "$T/tb"
 expect_prints 0 "a folder with a log" "format: tensorboard" ckpt-inspect "$T/tb"
 cp "$G/logs/events.out.tfevents.tensors" "$T/tb"
 expect 0 "a folder with two" ckpt-inspect --json "$T/tb"
-t "is told as one log" bash -c "grep -q '\"records\": 121,' $T/.out && grep -q '\"tag\": \"c_half\"' $T/.out && grep -q '\"tag\": \"eval/loss\"' $T/.out"
+t "event files of a folder are one log" bash -c "grep -q '\"records\": 121,' $T/.out && grep -q '\"tag\": \"c_half\"' $T/.out && grep -q '\"tag\": \"eval/loss\"' $T/.out"
 cp "$G/logs/run-gold0001.wandb" "$T/tb"
 expect 65 "a folder with logs of two kinds" ckpt-inspect "$T/tb"
 expect 0 "JSON lines" ckpt-inspect "$G/rows.jsonl"
@@ -86,7 +86,7 @@ t "Python's next numbers" row '^rng_state_1.pth: python: .*, next 0\.33456 0\.19
 t "numpy's" row '^rng_state_1.pth: numpy: .*, next 0\.891531 0\.815837 0\.0358896 '
 t "torch's, with seed and draws" row '^rng_state_1.pth: cpu: MT19937 at 2 of 624, seed 104, 2 words drawn, next 0\.444379 0\.363113 0\.7183'
 expect 0 "as JSON, of one file" ckpt-inspect --rng --json "$HF/checkpoint-2/rng_state.pth"
-t "to the last digit" row '0\.9604947743238768'
+t "random numbers are shown to the last digit" row '0\.9604947743238768'
 expect 66 "random states that are not there" ckpt-inspect --rng "$G/lora/bloom-qkv/base"
 expect 64 "of a file that has none" ckpt-inspect --rng "$HF/checkpoint-2/scheduler.pt"
 expect 0 "arguments" ckpt-inspect --args "$DSC"
@@ -94,7 +94,7 @@ t "a field a line, enumerations by their values" row '^lr_scheduler_type +"linea
 t "numbers as they are" row '^learning_rate +0\.003$'
 expect_prints 0 "state" "train loss, 4 values, steps 1 to 4" ckpt-inspect --state "$HF/checkpoint-4"
 expect 0 "sides together are one document" ckpt-inspect --json --state --args --rng "$DSC"
-t "with each key once" bash -c "grep -oE '^  \"[a-z_]+\"' $T/.out | sort | uniq -d | grep . && exit 1; grep -c '^  \"' $T/.out"
+t "each key occurs once" bash -c "grep -oE '^  \"[a-z_]+\"' $T/.out | sort | uniq -d | grep . && exit 1; grep -c '^  \"' $T/.out"
 expect 0 "optimizer" ckpt-inspect --optimizer "$DSC"
 t "groups" row '^ +0 +0\.0 +\[0\.9, ?0\.999\] +1e-0?8 +0\.0'
 t "norms of moments" row '^model.norm.weight +0\.00162902 +2\.80367e-07$'
@@ -109,7 +109,7 @@ cp "$G/malicious/pt/reduce_posix_system.pt" "$T/training_args.bin"
 expect 77 "a name hides nothing" ckpt-inspect "$T/training_args.bin"
 # Scans: verdicts, and every file that the readers refuse.
 expect 0 "a run is harmless" ckpt-inspect --scan "$DSC"
-t "says what it imports" row '^training_args.bin +training_args/data.pkl +transformers.training_args.TrainingArguments +[0-9]+ +called +clean'
+t "the scan names what a pickle imports" row '^training_args.bin +training_args/data.pkl +transformers.training_args.TrainingArguments +[0-9]+ +called +clean'
 expect 77 "a call" ckpt-inspect --scan "$G/malicious/pt/build_setstate_gadget.pt"
 t "named with its verdict" row 'posix\.system +[0-9]+ +(called|named) +dangerous +runs programs'
 ckpt-inspect --scan --json "$G/malicious/pt/functools_partial.pt" > "$T/.out" 2>/dev/null
@@ -137,38 +137,38 @@ expect 0 "a whole checkpoint" ckpt-inspect --verify "$T/r/checkpoint-6"
 rm "$T/r/checkpoint-6/global_step4/zero_pp_rank_1_mp_rank_00_model_states.pt" "$T/r/checkpoint-6/rng_state_0.pth"
 rm "$T/r/checkpoint-5/global_step4/bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt"
 expect 65 "one without a rank" ckpt-inspect --verify "$T/r/checkpoint-6"
-t "names each file" bash -c "[ \$(grep -cE '^(global_step4/zero_pp_rank_1_mp_rank_00_model_states.pt|rng_state_0.pth) +missing +other ranks have it$' $T/.out) = 2 ]"
-t "and counts them" says "checkpoint-6: 2 files missing"
-t "and the older one that is whole" says "hint: $T/r/checkpoint-4 is whole"
+t "--verify names each missing file" bash -c "[ \$(grep -cE '^(global_step4/zero_pp_rank_1_mp_rank_00_model_states.pt|rng_state_0.pth) +missing +other ranks have it$' $T/.out) = 2 ]"
+t "the error counts the missing files" says "checkpoint-6: 2 files missing"
+t "a hint names the older complete checkpoint" says "hint: $T/r/checkpoint-4 is whole"
 ckpt-merge -q --tied keep --max-shard-size 2K -o "$T/sharded" "$T/x.pt"
 expect 0 "shards and their index" ckpt-inspect --verify "$T/sharded"
 cp "$T/sharded/model-00001-of-00005.safetensors" "$T/sharded/model-00001-of-00009.safetensors"
 rm "$T/sharded/model-00002-of-00005.safetensors" "$T/sharded/model-00004-of-00005.safetensors"
 ckpt-inspect --json --verify "$T/sharded" > "$T/.out" 2>/dev/null; t "gaps are 65" [ $? = 65 ]
-t "both are named" bash -c "[ \$(grep -cE '\"file\": \"model-0000[24]-of-00005.safetensors\", \"finding\": \"missing\"' $T/.out) = 2 ]"
-t "and the shard of another set" row '"file": "model-00001-of-00009.safetensors", "finding": "extra"'
-t "each once" bash -c "[ \$(grep -c '00002-of-00005' $T/.out) = 1 ]"
+t "both missing shards are named" bash -c "[ \$(grep -cE '\"file\": \"model-0000[24]-of-00005.safetensors\", \"finding\": \"missing\"' $T/.out) = 2 ]"
+t "the shard of another set is named" row '"file": "model-00001-of-00009.safetensors", "finding": "extra"'
+t "each missing shard is named once" bash -c "[ \$(grep -c '00002-of-00005' $T/.out) = 1 ]"
 # A page: whole, with nothing from outside, and names cannot leave the element they lie in.
 expect 0 "a page" ckpt-inspect --html "$T/page.html" "$DSC"
-t "is told" [ "$(cat "$T/.out")" = "$T/page.html" ]
-t "holds tensors, histograms and the log" bash -c "grep -q '\"name\": \"model.norm.weight\".*\"histogram\": ' $T/page.html && grep -q '\"learning_rate\": 0.003' $T/page.html"
-t "fetches nothing" bash -c "grep -q \"default-src 'none'\" $T/page.html && ! grep -iE '(src|href)=|https?://[^w]|@import|url\\(' $T/page.html"
+t "--html prints the page's path" [ "$(cat "$T/.out")" = "$T/page.html" ]
+t "the page has tensors, histograms and the log" bash -c "grep -q '\"name\": \"model.norm.weight\".*\"histogram\": ' $T/page.html && grep -q '\"learning_rate\": 0.003' $T/page.html"
+t "the page fetches nothing" bash -c "grep -q \"default-src 'none'\" $T/page.html && ! grep -iE '(src|href)=|https?://[^w]|@import|url\\(' $T/page.html"
 expect 73 "a page that is there" ckpt-inspect --html "$T/page.html" "$DSC"
 expect 0 "unless told" ckpt-inspect --overwrite --html "$T/page.html" "$G/torch/shared.pt"
 expect 64 "two paths, one page" ckpt-inspect --html "$T/two.html" "$G/torch/shared.pt" "$G/torch/shared.pt"
 header='{"</script><img src=x onerror=alert(1)>":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}'
 { printf "\\x$(printf %x ${#header})\0\0\0\0\0\0\0%sx" "$header"; } > "$T/name.safetensors"
 t "a name that would be a tag" ckpt-inspect --html "$T/name.html" "$T/name.safetensors"
-t "is text" bash -c "grep -q 'u003c/script>.u003cimg src=x' $T/name.html && ! grep -q '<img' $T/name.html && [ \$(grep -o '</script>' $T/name.html | wc -l) = 2 ]"
+t "a tensor's name is shown as text in the page" bash -c "grep -q 'u003c/script>.u003cimg src=x' $T/name.html && ! grep -q '<img' $T/name.html && [ \$(grep -o '</script>' $T/name.html | wc -l) = 2 ]"
 # The modules that names spell: layers once, with how many there are.
 expect 0 "a tree of modules" ckpt-inspect --tree "$DSC"
 t "layers once, counted" row '^  layers +1 +18 '
 t "what is in them" row '^    \* +2 +18 '
 t "a leaf with its shape" row '^        q_proj +2 +2 +512 +'
 expect 0 "as JSON, of some tensors" ckpt-inspect --tree --json --glob '*.mlp.*' "$DSC"
-t "with whole paths" row '"path": "model.layers.\*.mlp.gate_proj.weight", .*"instances": 2, .*"shape": "F32 \[28, 16\]"'
+t "--json shows modules with complete paths" row '"path": "model.layers.\*.mlp.gate_proj.weight", .*"instances": 2, .*"shape": "F32 \[28, 16\]"'
 t "a torch file is shown as values all the same" bash -c "ckpt-inspect --tree $G/torch/shared.pt | grep -q '^value: '"
 expect_prints 0 "what a format is known by" "known by: mp_rank files of a tag" ckpt-inspect "$DSC"
-t "each part says what it is" row '^scheduler.pt +learning rate schedule .* step 4, lr 0, lr 0$'
-t "and whose arguments" row '^training_args.bin .* TrainingArguments, lr 0.003, batch 2, accumulation 1, steps 4$'
-t "the model too" row '^config.json .* llama, layers 2, hidden 16, vocabulary 41$'
+t "each part has a summary" row '^scheduler.pt +learning rate schedule .* step 4, lr 0, lr 0$'
+t "training_args.bin has a summary" row '^training_args.bin .* TrainingArguments, lr 0.003, batch 2, accumulation 1, steps 4$'
+t "config.json has a summary" row '^config.json .* llama, layers 2, hidden 16, vocabulary 41$'

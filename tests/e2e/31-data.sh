@@ -9,11 +9,11 @@ train() {
 }
 t "a run on JSON lines" train lines "$D.jsonl"
 t "a run on parquet" train rows "$D.parquet"
-t "has the same losses" same_losses lines rows
+t "JSON lines and parquet give the same losses" same_losses lines rows
 t "a run of two ranks on parquet" train two "$D.parquet" 2
 mkdir "$T/dir"; cp "$D.parquet" "$T/dir/train-00000-of-00001.parquet"
 t "a run on a directory of parquet files" train dir "$T/dir"
-t "has them too" same_losses lines dir
+t "a directory of parquet files gives the same losses" same_losses lines dir
 score() { ckpt-eval -q --json --eval-file "$1" "$T/lines/checkpoint-3" | grep -oE '"(loss|perplexity)": ?[0-9.e+-]+' | grep .; }
 scores() { score "$1" > "$T/a" && score "$2" > "$T/b" && diff "$T/a" "$T/b"; }
 t "scores agree" scores "$D.jsonl" "$D.parquet"
@@ -29,7 +29,7 @@ train_text() {
 }
 t "a run on a saved data set" train_text saved "$G/hf-saved/train"
 t "a run on its parquet files" train_text repo "$G/hf-imdb/data/train-*"
-t "has the same losses" same_losses saved repo
+t "a saved data set gives the losses of its parquet files" same_losses saved repo
 expect_says 64 "a data set of two splits" "hint: name one of them, as in $G/hf-saved/train" train_text x "$G/hf-saved"
 expect_says 64 "a folder with files of two splits" "files of several splits" train_text x "$G/hf-imdb"
 # Every way to write the same rows, the same losses.
@@ -45,47 +45,47 @@ for f in array.json columns.json field-data.json rows.csv rows.tsv bom.csv rows.
     t "has the same losses" same_losses flat "flat-$f"
 done
 t "a split of a folder" train_rows split "$G/hf-imdb" --train-split 'train[:50%]+test' --eval-split test
-t "is trained and scored" grep -q eval_loss "$T/split/metrics.jsonl"
+t "a split of a folder is trained and scored" grep -q eval_loss "$T/split/metrics.jsonl"
 t "slices" train_rows slice "$F/rows.jsonl" --start-idx 4 --end-idx 8
 sed -n 5,8p "$F/rows.jsonl" > "$T/four.jsonl"
 t "the same rows as a file" train_rows four "$T/four.jsonl"
-t "have the same losses" same_losses slice four
+t "a slice gives the losses of its rows" same_losses slice four
 t "a shard" train_rows shard "$F/rows.jsonl" --num-shards 7 --shard-index 1 --max-train-samples 4
 sed -n 6,9p "$F/rows.jsonl" > "$T/shard.jsonl"
 t "the same rows as a file" train_rows sharded "$T/shard.jsonl"
-t "have the same losses" same_losses shard sharded
+t "a shard gives the losses of its rows" same_losses shard sharded
 t "a shard of every seventh row" train_rows strided "$F/rows.jsonl" --num-shards 7 --shard-index 1 --shard-strided
 sed -n '2~7p' "$F/rows.jsonl" > "$T/strided-rows.jsonl"
 t "the same rows as a file" train_rows every "$T/strided-rows.jsonl"
-t "have the same losses" same_losses strided every
+t "a strided shard gives the losses of its rows" same_losses strided every
 expect 78 "a shard that is not there" train_rows x "$F/rows.jsonl" --num-shards 7 --shard-index 7
 t "samples of like lengths together" train_rows lengths "$F/rows.jsonl" --train-sampling-strategy group_by_length
 expect 78 "but not packed" train_rows x "$F/rows.jsonl" --train-sampling-strategy group_by_length --packing
 t "other names for columns" train_rows named "$F/rows.jsonl" --field-mapping '{"prompt": "instruction", "completion": "output"}'
 sed 's/"instruction"/"prompt"/;s/"output"/"completion"/' "$F/rows.jsonl" > "$T/named.jsonl"
 t "the same names in the file" train_rows renamed "$T/named.jsonl"
-t "have the same losses" same_losses named renamed
+t "mapped columns give the losses of renamed ones" same_losses named renamed
 expect 65 "a column that is not there" train_rows x "$F/rows.jsonl" --field-mapping '{"prompt": "nothing"}'
-t "is named" says 'record 1: no column "nothing" for field "prompt"'
+t "a missing column is named" says 'record 1: no column "nothing" for field "prompt"'
 t "samples that lose their beginning" train_rows left "$F/rows.jsonl" --max-seq-length 16 --truncation-side left
 # Data that is cut once and kept.
 cut() { train_rows "$1" "$F/rows.jsonl" --train-split-ratio 0.8 --data-dir "$T/sets" "${@:2}"; }
 t "data cut by ratios" cut cut --eval-steps 1
 d="$T/sets/rows.jsonl/default/train=0.8-val=0.1-test=0.1"
-t "is kept" test -f "$d/.data_ready"
-t "is 24, 3 and 3 rows" [ "$(cat "$d"/{training,validation,test}.jsonl | wc -l) $(wc -l < "$d/training.jsonl")" = "30 24" ]
-t "is all rows once" diff <(cat "$d"/*.jsonl | sed -E 's/.*"n":([0-9]+),.*/\1/' | sort -n) <(seq 0 29)
-t "is scored" grep -q eval_loss "$T/cut/metrics.jsonl"
+t "the cut is stored" test -f "$d/.data_ready"
+t "the cut has 24, 3 and 3 rows" [ "$(cat "$d"/{training,validation,test}.jsonl | wc -l) $(wc -l < "$d/training.jsonl")" = "30 24" ]
+t "the cut has all rows once" diff <(cat "$d"/*.jsonl | sed -E 's/.*"n":([0-9]+),.*/\1/' | sort -n) <(seq 0 29)
+t "the cut's validation part is scored" grep -q eval_loss "$T/cut/metrics.jsonl"
 touch -d 2001-01-01 "$d/training.jsonl"
 t "a second run" cut again
-t "takes what is there" [ "$(stat -c %Y "$d/training.jsonl")" -lt 1000000000 ]
-t "with the same losses" same_losses cut again
+t "a second run uses the stored cut" [ "$(stat -c %Y "$d/training.jsonl")" -lt 1000000000 ]
+t "the second run has the same losses" same_losses cut again
 expect_says 78 "another seed" "was made of 30 records with seed 42, not of 30 with seed 7" cut other --seed 7
 expect_says 64 "a split that is wrong" 'is wrong at byte' train_rows x "$F/rows.jsonl" --train-split 'train[5'
 printf 'a,b\n1,2\n3,4,5\n' > "$T/bad.csv"
 expect 65 "a CSV row of too many fields" train_rows x "$T/bad.csv" --prompt-template '{a}' --completion-template '{b}'
-t "says file and row" says "bad.csv: record 2: at byte 8: 3 fields"
-t "is skipped when asked" train_rows skip "$T/bad.csv" --prompt-template '{a}' --completion-template '{b}' --skip-bad-rows 1
+t "a bad row is named by file and record" says "bad.csv: record 2: at byte 8: 3 fields"
+t "a bad row is skipped with --skip-bad-rows" train_rows skip "$T/bad.csv" --prompt-template '{a}' --completion-template '{b}' --skip-bad-rows 1
 # Evaluation takes every option of data that training takes.
 data_options() { $1 --help | sed -n '/^ *--data-field/,/^ *--skip-bad-rows/p' | grep .; }
 same_options() { data_options ckpt-train > "$T/a" && data_options ckpt-eval > "$T/b" && diff "$T/a" "$T/b"; }
@@ -99,33 +99,33 @@ t "scores of the first records" agree "$T/first.jsonl" "$F/rows.jsonl" --max-eva
 t "scores of columns with other names" agree "$T/named.jsonl" "$F/rows.jsonl" --field-mapping '{"prompt": "instruction", "completion": "output"}'
 { sed -n 1,2p "$F/rows.jsonl"; echo '{"instruction": 5}'; sed -n 3,4p "$F/rows.jsonl"; } > "$T/spoilt.jsonl"
 expect 65 "a bad row in evaluation" ckpt-eval -q --eval-file "$T/spoilt.jsonl" "$T/flat/checkpoint-2"
-t "is named" says 'spoilt.jsonl: record 3:'
-t "is skipped when asked" agree "$T/first.jsonl" "$T/spoilt.jsonl" --skip-bad-rows 1
+t "ckpt-eval names a bad row" says 'spoilt.jsonl: record 3:'
+t "ckpt-eval skips a bad row with --skip-bad-rows" agree "$T/first.jsonl" "$T/spoilt.jsonl" --skip-bad-rows 1
 # Samples that were kept are those of the records.
 for i in $(seq 40); do cat "$F/rows.jsonl"; done > "$T/many.jsonl"
 keep() { train_rows "$1" "$T/many.jsonl" --max-seq-length 64 --data-cache "$2" "${@:3}"; }
 none() { [ -z "$(ls "$CKPT_CACHE/objects" 2>/dev/null | grep ^samples-)" ]; }
 t "a run without kept samples" keep off off
-t "keeps none" none
+t "--data-cache off stores no samples" none
 t "a run of one pass" keep auto auto
-t "keeps none unasked" none
+t "a run of one pass stores no samples by default" none
 expect 0 "a run that keeps its samples" keep on on
-t "has the same losses" same_losses off on
+t "stored samples give the same losses" same_losses off on
 kept=$(echo "$CKPT_CACHE"/objects/samples-*)
-t "has kept them" test -f "$kept"
+t "the samples are stored" test -f "$kept"
 was=$(stat -c %i "$kept")
 t "a run that finds them, on two ranks" keep kept-two auto --nproc 2
 t "a run that finds them" keep found auto
-t "has the same losses" same_losses off found
+t "a run that finds samples has the same losses" same_losses off found
 t "leaves them as they are" [ "$(stat -c %i "$kept")" = "$was" ]
 t "a packed run of them" keep packed auto --packing
 t "and of the records" keep unkept off --packing
-t "have the same losses" same_losses unkept packed
+t "packed samples give the losses of packed records" same_losses unkept packed
 printf x | dd of="$kept" bs=1 seek=40 conv=notrunc status=none
 t "a run on a damaged file" keep damaged auto
-t "has the same losses" same_losses off damaged
-t "drops it" none
+t "a damaged file of samples gives the same losses" same_losses off damaged
+t "the damaged file is removed" none
 rm -rf "$CKPT_CACHE"
 t "a run of two passes and two ranks" train_rows twice "$T/many.jsonl" --per-device-train-batch-size 300 --max-seq-length 64 \
     --max-steps 0 --num-train-epochs 2 --nproc 2
-t "keeps its samples once" [ "$(ls "$CKPT_CACHE"/objects/samples-* | wc -l)" = 1 ]
+t "two ranks store the samples once" [ "$(ls "$CKPT_CACHE"/objects/samples-* | wc -l)" = 1 ]

@@ -13,33 +13,33 @@ again() {       # FROM OUT OPTION...: the last two steps once more
     rewind "$from" "$out" && train "$out" "$@" --resume-from-checkpoint latest
 }
 t "bf16, states on the device" train near --bf16
-t "on the host" train far --bf16 --offload-optimizer cpu
-t "the same bits" same_state near far
-t "from the host to the device" again far back --bf16
-t "the same bits" same_state near back
-t "from the device to the host" again near forth --bf16 --offload-optimizer cpu
-t "the same bits" same_state near forth
+t "bf16, states on the host" train far --bf16 --offload-optimizer cpu
+t "states on the host give the same bits" same_state near far
+t "a run moves its states from host to device" again far back --bf16
+t "the moved run gives the same bits" same_state near back
+t "a run moves its states from device to host" again near forth --bf16 --offload-optimizer cpu
+t "the run moved back gives the same bits" same_state near forth
 t "float32" train wide
 t "its moments on the host" train widefar --offload-optimizer cpu
-t "the same bits" same_state wide widefar
+t "float32 moments on the host give the same bits" same_state wide widefar
 t "shards of one rank" train shard --bf16 --zero-stage 3
 t "from states on the host" train shardfar --bf16 --zero-stage 3 --offload-optimizer cpu
-t "the same bits" same_state shard shardfar
+t "shards with states on the host give the same bits" same_state shard shardfar
 t "an adapter" train lora --bf16 --lora-rank 4
 t "its states on the host" train lorafar --bf16 --lora-rank 4 --offload-optimizer cpu
-t "the same bits" same_state lora lorafar
+t "an adapter's states on the host give the same bits" same_state lora lorafar
 t "weights and gradients on the host too" train all --bf16 --offload-param cpu --gradient-accumulation-steps 2
 t "on the device" train none --bf16 --gradient-accumulation-steps 2
-t "the same bits" same_state none all
-t "blocks made again" train allfull --bf16 --offload-param cpu --gradient-checkpointing --eval-file "$T/eval.jsonl" --eval-steps 2
-t "the same bits again" same_state near allfull
+t "weights and gradients on the host give the same bits" same_state none all
+t "recomputed blocks, everything on the host" train allfull --bf16 --offload-param cpu --gradient-checkpointing --eval-file "$T/eval.jsonl" --eval-steps 2
+t "recomputed blocks give the same bits" same_state near allfull
 t "an adapter" train loraall --bf16 --lora-rank 4 --offload-param cpu
-t "the same bits as well" same_state lora loraall
+t "an adapter with everything on the host gives the same bits" same_state lora loraall
 t "from the host to the device" again all allback --bf16 --gradient-accumulation-steps 2
 t "bit for bit" same_state none allback
 t "8 bits, weights on the host" train coded --bf16 --optim adamw_8bit --offload-param cpu
 t "and on the device" train coded2 --bf16 --optim adamw_8bit
-t "the same bits once more" same_state coded coded2
+t "8-bit moments give the same bits on host and device" same_state coded coded2
 expect 78 "in float32" train x --offload-param cpu
 expect 64 "somewhere else" train x --offload-optimizer nvme
 expect_says 78 "two ranks" "--offload-optimizer cpu needs one rank" train x --nproc 2 --offload-optimizer cpu

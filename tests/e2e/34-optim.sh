@@ -18,9 +18,9 @@ for kind in adamw_8bit adamw_anyprecision; do
     t "$kind: the arguments say so" bash -c "ckpt-inspect --args $T/$kind/checkpoint-6 | grep -q '$kind'"
 done
 t "paged_adamw is float32's, bit for bit" train paged --optim paged_adamw
-t "so it is" cmp "$T/paged/checkpoint-6/optimizer.pt" "$T/adamw_torch/checkpoint-6/optimizer.pt"
+t "paged_adamw's optimizer.pt is adamw_torch's" cmp "$T/paged/checkpoint-6/optimizer.pt" "$T/adamw_torch/checkpoint-6/optimizer.pt"
 t "adamw_bnb_8bit is adamw_8bit" train bnb --optim adamw_bnb_8bit
-t "that too" same_state bnb adamw_8bit
+t "adamw_bnb_8bit's state is adamw_8bit's" same_state bnb adamw_8bit
 size() { stat -c %s "$T/$1/checkpoint-6/optimizer.pt"; }
 t "codes take less room than bfloat16, that less than float32" test "$(size adamw_8bit)" -lt "$(size adamw_anyprecision)" -a "$(size adamw_anyprecision)" -lt "$(size adamw_torch)"
 t "codes lie as bitsandbytes has them" bash -c "ckpt-inspect $T/adamw_8bit/checkpoint-6/optimizer.pt | grep -q 'quant_state__.state1.*U8'"
@@ -30,14 +30,14 @@ t "bfloat16 moments are BF16" bash -c "ckpt-inspect $T/adamw_anyprecision/checkp
 # From one kind to another: the run goes on, and what changes is told.
 onward() { SAY= train "$1" --optim "$2" --max-steps 4 --resume-from-checkpoint "$T/$3/checkpoint-3" 2>"$T/said"; }
 t "from float32 to codes" onward to-8 adamw_8bit adamw_torch
-t "which is told" grep -q "moments were stored as float32, this run keeps them as 8-bit codes" "$T/said"
+t "the change from float32 to codes is logged" grep -q "moments were stored as float32, this run keeps them as 8-bit codes" "$T/said"
 t "from codes to float32" onward to-32 adamw_torch adamw_8bit
-t "which is told too" grep -q "moments were stored as 8-bit codes, this run keeps them as float32" "$T/said"
+t "the change from codes to float32 is logged" grep -q "moments were stored as 8-bit codes, this run keeps them as float32" "$T/said"
 t "from codes to bfloat16" onward to-16 adamw_anyprecision adamw_8bit
 t "from bfloat16 to codes" onward from-16 adamw_8bit adamw_anyprecision
 t "float32 in shards" train shards --nproc 2 --zero-stage 3
 t "from those to codes" onward shards-8 adamw_8bit shards
-t "that is told as well" grep -q "moments were stored as float32, this run keeps them as 8-bit codes" "$T/said"
+t "the change of sharded moments to codes is logged" grep -q "moments were stored as float32, this run keeps them as 8-bit codes" "$T/said"
 expect_says 78 "codes in shards" "--optim adamw_8bit needs --zero-stage 0" train x --optim adamw_8bit --zero-stage 3
 t "two ranks hold the same codes" train two --optim adamw_8bit --nproc 2 --per-device-train-batch-size 2
 t "as one, nearly" within adamw_8bit two 1e-4

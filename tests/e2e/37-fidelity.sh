@@ -42,7 +42,7 @@ t "its loss is transformers'" t5_loss "$t5"
 t "of one file with the config.json beside it" t5_loss "$t5/model.safetensors"
 t "of another" t5_loss "$t5/pytorch_model.bin"
 t "such a file is trained" ckpt-train -q --model "$t5/pytorch_model.bin" --train-file "$T/t5.jsonl" --max-steps 1 -o "$T/t5"
-t "with its tokenizer" test -s "$T/t5/checkpoint-1/spiece.model"
+t "a T5 checkpoint has its tokenizer" test -s "$T/t5/checkpoint-1/spiece.model"
 t "ids without a text do not end an evaluation" ckpt-eval -q --prompt "translate: one" --max-new-tokens 20 "$t5"
 cp -r "$S/llama" "$T/bare"; rm "$T/bare/tokenizer_config.json"
 t "eos of config.json where no tokenizer_config.json says it" ckpt-train -q --model "$T/bare" --train-file "$T/train.jsonl" --max-steps 1 -o "$T/bared"
@@ -51,19 +51,19 @@ t "eos of config.json where no tokenizer_config.json says it" ckpt-train -q --mo
 small() { cp -r "$S/llama" "$T/$1"; sed -i 's/"vocab_size": [0-9]*/"vocab_size": '"$2"'/' "$T/$1/config.json"; }
 echo '{"text": 5}' > "$T/five.jsonl"
 expect 65 "a text that is a number" ckpt-train --model "$S/llama" --train-file "$T/five.jsonl" -o "$T/no"
-t "is named with its type" says 'record 1: "text" is an integer, a string wanted'
+t "a value of the wrong type is named with its type" says 'record 1: "text" is an integer, a string wanted'
 small many 600
 expect 65 "a tokenizer of more ids than the model" ckpt-train --model "$T/many" --train-file "$T/train.jsonl" -o "$T/no"
-t "both numbers are named" says "ids, the model 600 (vocab_size)"
+t "the error has the numbers of ids and of the model's rows" says "ids, the model 600 (vocab_size)"
 expect 65 "in an evaluation too" ckpt-eval --prompt x "$T/many"
 cp -r "$S/llama" "$T/added"; n=$(sed -n 's/.*"vocab_size": \([0-9]*\).*/\1/p' "$S/llama/config.json")
 sed -i "0,/\"added_tokens\": \[/s/\"added_tokens\": \[/&{\"id\": $n, \"content\": \"<more>\", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false, \"special\": true},/" "$T/added/tokenizer.json"
 expect 0 "an added token that no text needs" ckpt-train --model "$T/added" --train-file "$T/train.jsonl" --max-steps 1 -o "$T/with"
-t "is a warning" says "tokens were added up to id $n, the model has $n"
+t "tokens beyond the model's rows give a warning" says "tokens were added up to id $n, the model has $n"
 echo '{"text": "one <more>"}' > "$T/more.jsonl"
 expect 65 "one that a text needs" ckpt-train -q --model "$T/added" --train-file "$T/more.jsonl" -o "$T/no"
-t "is found before the first batch, with its record" says "more.jsonl: record 1: token"
-t "both numbers are named there too" says "has id $n (<more>), the model has $n (vocab_size)"
+t "an id beyond the model is found before the first batch, with its record" says "more.jsonl: record 1: token"
+t "the error has the id and the model's size" says "has id $n (<more>), the model has $n (vocab_size)"
 
 # What options name by "-" and by pipes.
 rows "$S/llama" > "$T/train.jsonl"
@@ -71,17 +71,17 @@ same_run() { cmp "$T/$1/checkpoint-2/model.safetensors" "$T/plain/checkpoint-2/m
 run() { local out=$1; shift; ckpt-train -q --model "$S/llama" --max-steps 2 --per-device-train-batch-size 2 -o "$T/$out" "$@"; }
 t "a run by files" run plain --train-file "$T/train.jsonl" --eval-file "$T/train.jsonl"
 t "the data from -" bash -c "$(declare -f run); S='$S'; T='$T'; cat $T/train.jsonl | run stdin --train-file -"
-t "gives the same weights" same_run stdin
+t "records from stdin give the same weights" same_run stdin
 t "the data from <(...)" bash -c "$(declare -f run); S='$S'; T='$T'; run pipe --train-file <(cat $T/train.jsonl) --eval-file <(cat $T/train.jsonl)"
-t "gives the same too" same_run pipe
+t "records from a pipe give the same weights" same_run pipe
 mkfifo "$T/named"; cat "$T/train.jsonl" > "$T/named" &
 t "from a FIFO" run fifo --train-file "$T/named"
-t "the same" same_run fifo
+t "records from a fifo give the same weights" same_run fifo
 t "from standard input that is a file" bash -c "$(declare -f run); S='$S'; T='$T'; run redirected --train-file - < $T/train.jsonl"
-t "the same again" same_run redirected
+t "redirected records give the same weights" same_run redirected
 printf 'train-file: %s\nmax-steps: 2\nper-device-train-batch-size: 2\n' "$T/train.jsonl" > "$T/run.yaml"
 t "a run file from -" bash -c "cat $T/run.yaml | ckpt-train -q --config - --model $S/llama -o $T/yaml"
-t "is one" same_run yaml
+t "a run file from a pipe gives the same weights" same_run yaml
 t "a run file from <(...)" bash -c "ckpt-train -q --config <(cat $T/run.yaml) --model $S/llama -o $T/yaml2"
 t "with two ranks from one pipe" bash -c "$(declare -f run); S='$S'; T='$T'; cat $T/train.jsonl | run ranks --train-file - --nproc 2 --per-device-train-batch-size 1"
 t "as from a file" bash -c "$(declare -f run); S='$S'; T='$T'; run ranks2 --train-file $T/train.jsonl --nproc 2 --per-device-train-batch-size 1 && cmp $T/ranks*/checkpoint-2/model.safetensors"
@@ -91,25 +91,25 @@ plain_template='{% for m in messages %}{% if m.role == "assistant" %}{% generati
 t "ckpt-eval: data and template from pipes" bash -c "ckpt-eval -q --eval-file <(cat $T/chat.jsonl) --chat-template <(echo '$plain_template') $S/llama"
 t "ckpt-eval: data from -" bash -c "cat $T/train.jsonl | ckpt-eval -q --eval-file - $S/llama"
 expect 64 "both data and models from -" bash -c "cat $T/train.jsonl | ckpt-eval -q --eval-file -"
-t "says so" says "--eval-file - takes standard input: name the models"
+t "--eval-file - without models is refused" says "--eval-file - takes standard input: name the models"
 
 # What libyaml would take minutes for.
 awk 'BEGIN { printf "model: "; for (i = 0; i < 60000; i++) printf "["; print "" }' > "$T/deep.yaml"
 expect 65 "a deep run file, at once" timeout 5 ckpt-train --config "$T/deep.yaml"
-t "says where" says "deep.yaml: line 1: nested deeper than 64 levels"
+t "YAML nested too deeply is refused with its line" says "deep.yaml: line 1: nested deeper than 64 levels"
 mkdir "$T/set"; cp "$T/train.jsonl" "$T/set"
 { echo ---; cat "$T/deep.yaml"; echo ---; } > "$T/set/README.md"
 expect 65 "a data set's deep README.md" timeout 5 ckpt-train --model "$S/llama" --train-file "$T/set" -o "$T/no"
-t "says it too" says "README.md: line 2: nested deeper than 64 levels"
+t "a README.md nested too deeply is refused with its line" says "README.md: line 2: nested deeper than 64 levels"
 printf '{"text": "a"}\n{"text": 1 x}\n' > "$T/brk.jsonl"
 expect 65 "a line that is no JSON" ckpt-train --model "$S/llama" --train-file "$T/brk.jsonl" -o "$T/no"
-t "has one line" says "brk.jsonl: record 2: line 2: json: column 12: "
+t "a bad record's error is one line" says "brk.jsonl: record 2: line 2: json: column 12: "
 
 # polynomial ends where transformers' does.
 t "polynomial" ckpt-train -q --model "$S/llama" --train-file "$T/train.jsonl" --lr-scheduler-type polynomial --learning-rate 3e-4 --max-steps 4 --logging-steps 1 -o "$T/poly"
-t "goes to 1e-7" grep -q '7.5075e-05' "$T/poly/metrics.jsonl"
+t "a polynomial schedule ends at 1e-7" grep -q '7.5075e-05' "$T/poly/metrics.jsonl"
 expect 78 "it cannot end above its beginning" ckpt-train --model "$S/llama" --train-file "$T/train.jsonl" --lr-scheduler-type polynomial --learning-rate 3e-4 --min-lr 3e-4 -o "$T/no"
-t "says both" says "polynomial ends at --min-lr 0.0003: it must be smaller than --learning-rate 0.0003"
+t "--min-lr above --learning-rate is refused with both" says "polynomial ends at --min-lr 0.0003: it must be smaller than --learning-rate 0.0003"
 
 # Blanks that added tokens take are no part of their offsets where a post-processor trims these.
 strips() { ckpt-inspect --encode "$1/texts.jsonl" "$1" | sed 's/,"tokens":.*$/}/' | diff - "$1/wanted.jsonl"; }

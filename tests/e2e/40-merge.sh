@@ -23,18 +23,18 @@ t "byte by byte" same_files "$T/dir" "$T/dir2"
 # Where it came from: every file by digest, a torch archive by its members, the options.
 M=$G/models/bloom-a; W=$(stat -c %s "$M/model.safetensors")
 t "a record of a model" ckpt-merge -q --provenance sha256 --dtype bf16 -o "$T/rec" "$M"
-t "names the file, its bytes and its digest" grep -qF "{\"name\":\"model.safetensors\",\"bytes\":$W,\"sha256\":\"$(sha256sum < "$M/model.safetensors" | cut -d' ' -f1)\"}" "$T/rec/ckpt_provenance.json"
-t "and what was asked" grep -qF '"options":{"dtype":["bf16"],' "$T/rec/ckpt_provenance.json"
+t "the record names the file, its bytes and its digest" grep -qF "{\"name\":\"model.safetensors\",\"bytes\":$W,\"sha256\":\"$(sha256sum < "$M/model.safetensors" | cut -d' ' -f1)\"}" "$T/rec/ckpt_provenance.json"
+t "the record has the options" grep -qF '"options":{"dtype":["bf16"],' "$T/rec/ckpt_provenance.json"
 t "of shards: by their members" grep -q '"members_xxh128":"[0-9a-f]\{32\}"' "$T/dir/ckpt_provenance.json"
 t "no zeros are left" bash -c "! grep -q 00000000 $T/dir/ckpt_provenance.json $T/rec/ckpt_provenance.json"
 t "merged again: a record of its own" ckpt-merge -q --provenance sha256 -o "$T/rec2" "$T/rec"
-t "that names the merged file" grep -qF "\"sha256\":\"$(sha256sum < "$T/rec/model.safetensors" | cut -d' ' -f1)\"" "$T/rec2/ckpt_provenance.json"
+t "the second record names the first output by its digest" grep -qF "\"sha256\":\"$(sha256sum < "$T/rec/model.safetensors" | cut -d' ' -f1)\"" "$T/rec2/ckpt_provenance.json"
 t "in one file: among its metadata" ckpt-merge -q --provenance sha256 -o "$T/rec.safetensors" "$T/rec"
-t "with the digest" bash -c "head -c 4096 $T/rec.safetensors | grep -aqF $(sha256sum < "$T/rec/model.safetensors" | cut -d' ' -f1)"
-t "which still opens" ckpt-inspect --diff "$T/rec" "$T/rec.safetensors"
+t "a file's metadata name the input by its digest" bash -c "head -c 4096 $T/rec.safetensors | grep -aqF $(sha256sum < "$T/rec/model.safetensors" | cut -d' ' -f1)"
+t "safetensors with a record can be opened" ckpt-inspect --diff "$T/rec" "$T/rec.safetensors"
 t "a stream cannot wait: names" bash -c "ckpt-merge -q -o - $M > $T/s1 && ckpt-merge -q --provenance names -o $T/s2.safetensors $M && cmp $T/s1 $T/s2.safetensors"
 t "in a torch archive: a member" bash -c "ckpt-merge -q --provenance sha256 -o $T/rec.pt $T/rec && grep -aqF 'rec/ckpt_provenance.json' $T/rec.pt && grep -aqF $(sha256sum < "$T/rec/model.safetensors" | cut -d' ' -f1) $T/rec.pt"
-t "that still opens, every checksum proved" ckpt-inspect --verify "$T/rec.pt"
+t "a torch file with a record verifies" ckpt-inspect --verify "$T/rec.pt"
 t "no record when none is wanted" bash -c "ckpt-merge -q --provenance none -o $T/bare $M && [ ! -e $T/bare/ckpt_provenance.json ]"
 # Means: of equal models the model, by weights; what does not fit is refused.
 t "the mean of a model and itself" ckpt-merge -q --average --weights 1,3 -o "$T/mean" "$M" "$M"
@@ -47,16 +47,16 @@ expect 65 "the mean of strangers" ckpt-merge --average -o "$T/x" "$M" "$DS"
 t "leaves nothing" [ ! -e "$T/x" ]
 expect 73 "a directory that exists" ckpt-merge -q -o "$T/dir2" "$T/a.safetensors"
 expect 73 "is never replaced" ckpt-merge -q --overwrite -o "$T/dir2" "$T/a.safetensors"
-t "and stays as it was" same_files "$T/dir" "$T/dir2"
+t "a refused overwrite leaves the directory as it was" same_files "$T/dir" "$T/dir2"
 t "another dtype" bash -c "ckpt-merge -q --dtype bf16 --dtype '*norm*=f32' -o $T/h.safetensors $DS && ckpt-inspect $T/h.safetensors | grep -E 'norm.weight +F32' && ckpt-inspect $T/h.safetensors | grep -E 'emb.weight +BF16'"
 t "chosen and renamed" bash -c "ckpt-merge -q --include 'l1.*' --exclude '*bias' --rename l1.=first. -o $T/c.safetensors $DS && ckpt-inspect --json $T/c.safetensors | grep -q first.lora_A.weight"
 mkdir "$T/dry"; cp -r "$DS" "$T/dry/run"
 expect 0 "a dry run" ckpt-merge -q --dry-run --dtype bf16 -o "$T/dry/out" "$DS"
 t "prints what would be written" bash -c "grep -q 'output format: hf' $T/.out && grep -qx 'input format: deepspeed' $T/.out && grep -qE '^emb.weight +BF16 +\[31, 18\]' $T/.out"
 expect_prints 0 "as JSON" "\"output\": \"$T/dry/run-merged\"" ckpt-merge -q --dry-run --json "$T/dry/run"
-t "and writes nothing" [ "$(ls -A "$T/dry")" = run ]
+t "--dry-run writes nothing" [ "$(ls -A "$T/dry")" = run ]
 expect 73 "an output that exists" ckpt-merge -q -o "$T/a.safetensors" "$DS"
-t "stays as it was" cmp "$T/a.safetensors" "$T/b.safetensors"
+t "the existing output stays as it was" cmp "$T/a.safetensors" "$T/b.safetensors"
 t "unless told" ckpt-merge -q --overwrite --tied keep -o "$T/b.safetensors" "$DS"
 expect 73 "the input itself" ckpt-merge -q --overwrite -o "$T/a.safetensors" "$T/a.safetensors"
 expect 66 "an input that is not there" ckpt-merge -o "$T/x" "$T/nothing"
@@ -64,7 +64,7 @@ t "without its path twice" bash -c "[ \$(grep -oF '$T/nothing' $T/.err | wc -l) 
 expect 66 "a glob that matches nothing" ckpt-merge --include nosuch -o "$T/x" "$DS"
 expect 66 "nor when it excludes" ckpt-merge --exclude nosuch -o "$T/x" "$DS"
 expect 66 "nor when it casts" ckpt-merge -q --dtype f32 --dtype 'zz*=bf16' -o "$T/x" "$DS"
-t "tells which" says "--dtype zz*=bf16: no floating tensor matches"
+t "the pattern without effect is named" says "--dtype zz*=bf16: no floating tensor matches"
 expect 66 "nor a prefix" ckpt-merge --rename nosuch.=x. -o "$T/x" "$DS"
 t "nothing came of them" [ ! -e "$T/x" ]
 # Hostile files: what would execute is 77 with the name it asks for, the rest 65; in a folder of
@@ -72,26 +72,26 @@ t "nothing came of them" [ ! -e "$T/x" ]
 mkdir "$T/evil"
 hostile() { expect "$1" "refused: $2" ckpt-merge -q -o "$T/evil/x.safetensors" "$G/malicious/pt/$2.pt"; }
 hostile 77 reduce_os_system_then_dict
-t "tells what it asks for" says "asks for os.system"
+t "the refused name is given" says "asks for os.system"
 for f in reduce_posix_system reduce_in_value legacy_reduce reduce_nested_backward_hooks build_setstate_gadget \
     builtins_exec_py3 getattr_chain global_torch_attr stack_global_dotted obj_system zip_dotdot zip_absolute; do hostile 77 $f; done
 for f in reduce_in_storage_pid zip_overlap zip_deflate_bomb zip_dup_entry t_numel_small t_offset_neg \
     t_stride_oob trunc_0916 recursion_list zip_bad_crc; do hostile 65 $f; done
 t "nothing is left of them" [ -z "$(ls -A "$T/evil")" ]
-t "told to, takes bytes with another checksum" ckpt-merge -q --no-checksums -o "$T/evil/crc.safetensors" "$G/malicious/pt/zip_bad_crc.pt"
+t "--no-checksums accepts bytes with another checksum" ckpt-merge -q --no-checksums -o "$T/evil/crc.safetensors" "$G/malicious/pt/zip_bad_crc.pt"
 # A bit in the middle of a rank's optimizer state, far from every header.
 cp -r "$DS" "$T/flipped"; f=$T/flipped/global_step4/bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt
 at=$(grep -obUaF data/6 "$f" | head -1 | cut -d: -f1)
 printf '\x5a' | dd of="$f" bs=1 seek=$((at + 600)) conv=notrunc 2>/dev/null
 expect 65 "a shard with a bit changed" ckpt-merge -q -o "$T/flipped.safetensors" "$T/flipped"
-t "tells the file and the member" says 'rank_0_mp_rank_00_optim_states.pt: data/6: the '
-t "told to, takes it" ckpt-merge -q --no-checksums -o "$T/flipped.safetensors" "$T/flipped"
+t "the damaged file and member are named" says 'rank_0_mp_rank_00_optim_states.pt: data/6: the '
+t "--no-checksums accepts the damaged checkpoint" ckpt-merge -q --no-checksums -o "$T/flipped.safetensors" "$T/flipped"
 t "the harmless twin is read" ckpt-merge -q -o "$T/evil/ok.safetensors" "$G/malicious/pt/ok_plain.pt"
 # Paths from stdin: outputs beside the inputs, or below --output; each is told once it is there.
 cp -r "$DS" "$T/run 1"; cp -r "$G/lora/bloom-qkv/base" "$T/run2"; mkdir "$T/below"
 lines() { printf '%s\n' "$T/run 1" "$T/run2" | ckpt-merge -q "$@"; }
 expect 0 "paths from stdin" lines
-t "are told, one a line" diff "$T/.out" <(printf '%s\n' "$T/run 1-merged" "$T/run2-merged")
+t "outputs are named one per line" diff "$T/.out" <(printf '%s\n' "$T/run 1-merged" "$T/run2-merged")
 t "hold what they should" bash -c "ckpt-inspect --diff '$T/run2' '$T/run2-merged'"
 expect 0 "below a directory" lines -o "$T/below"
 t "under the inputs' names" same_files "$T/below/run2" "$T/run2-merged"
@@ -101,10 +101,10 @@ t "an object a line" diff "$T/.out" <(printf '{"path":"%s"}\n' "$T/run 1-merged"
 rm -rf "$T"/run*-merged
 nul() { printf '%s\0' "$T/run 1" "$T/run2" | ckpt-merge -q -0 | tr '\0' '\n'; return "${PIPESTATUS[1]}"; }
 expect 0 "NUL-separated" nul
-t "both ways" diff "$T/.out" <(printf '%s\n' "$T/run 1-merged" "$T/run2-merged")
+t "NUL-separated paths name the same outputs" diff "$T/.out" <(printf '%s\n' "$T/run 1-merged" "$T/run2-merged")
 rm -rf "$T/deep"
 expect 0 "a directory that is not there is made" ckpt-merge -q -o "$T/deep/er" "$T/run2" "$G/torch/shared.pt"
-t "with each below it" bash -c "[ -e $T/deep/er/run2/config.json ] && [ -e $T/deep/er/shared.pt ]"
+t "each output is below the folder" bash -c "[ -e $T/deep/er/run2/config.json ] && [ -e $T/deep/er/shared.pt ]"
 expect 64 "several inputs, one file" ckpt-merge -q -o "$T/one.safetensors" "$T/run2" "$G/torch/shared.pt"
 expect 64 "also by stdin" lines -o "$T/one.pt"
 expect 73 "a file where the directory goes" ckpt-merge -q -o "$T/a.pt/x" "$T/run2" "$G/torch/shared.pt"

@@ -3,7 +3,7 @@
 L=$G/gguf/llama
 t "a model to GGUF, verified" ckpt-merge -q --verify -o "$T/l.gguf" "$L"
 t "again: the same bytes" bash -c "ckpt-merge -q -o $T/l2.gguf $L && cmp $T/l.gguf $T/l2.gguf"
-t "and back, verified" ckpt-merge -q --verify -o "$T/back" "$T/l.gguf"
+t "GGUF back to a model directory, verified" ckpt-merge -q --verify -o "$T/back" "$T/l.gguf"
 expect 0 "holds what it held" ckpt-inspect --diff "$L" "$T/back"
 for f in config.json generation_config.json tokenizer.json tokenizer_config.json; do
     t "$f is what it was" cmp "$L/$f" "$T/back/$f"
@@ -15,17 +15,17 @@ t "q8_0, verified" ckpt-merge -q --verify --to gguf --dtype q8_0 -o "$T/q.gguf" 
 expect_prints 0 "blocks are told" "Q8_0" ckpt-inspect "$T/q.gguf"
 expect 0 "they are the reference's" ckpt-inspect --diff "$G/gguf/llama.q8_0.gguf" "$T/q.gguf"
 expect 0 "what would be written" ckpt-merge --dry-run --dtype '*.mlp.*=q8_0' -o "$T/d.gguf" "$L"
-t "is told in blocks" grep -qE '^blk.0.ffn_up.weight +Q8_0 ' "$T/.out"
+t "a packed tensor is listed by its blocks" grep -qE '^blk.0.ffn_up.weight +Q8_0 ' "$T/.out"
 t "where they are asked for" grep -qE '^blk.0.attn_q.weight +BF16 ' "$T/.out"
 t "one GGUF file into another, verified" ckpt-merge -q --verify --provenance none --dtype f16 -o "$T/g.gguf" "$G/gguf/llama.q8_0.gguf"
 expect_prints 0 "its keys" '"general.file_type": 1,' ckpt-inspect --json "$T/g.gguf"
-t "and keep the vocabulary" prints '"tokenizer.ggml.tokens": "string[712]"'
+t "the vocabulary is kept" prints '"tokenizer.ggml.tokens": "string[712]"'
 expect 0 "as it was" ckpt-inspect "$T/g.gguf"
 t "norms are" grep -qE '^blk.0.attn_norm.weight +F32 ' "$T/.out"
 t "matrices are what was asked" grep -qE '^blk.0.attn_q.weight +F16 ' "$T/.out"
 t "unchanged" ckpt-merge -q --verify --provenance none -o "$T/g2.gguf" "$G/gguf/llama.q8_0.gguf"
 expect 0 "it holds the same blocks" ckpt-inspect --diff "$G/gguf/llama.q8_0.gguf" "$T/g2.gguf"
-t "and has the same size" [ "$(stat -c %s "$T/g2.gguf")" = "$(stat -c %s "$G/gguf/llama.q8_0.gguf")" ]
+t "the requantised file has llama.cpp's size" [ "$(stat -c %s "$T/g2.gguf")" = "$(stat -c %s "$G/gguf/llama.q8_0.gguf")" ]
 t "types of all kinds" ckpt-merge -q --verify --exclude IQ2_XXS -o "$T/z.gguf" "$G/gguf/types.gguf"
 t "one safetensors file of one" ckpt-merge -q --verify -o "$T/l.safetensors" "$T/q.gguf"
 expect_prints 0 "with the model's names" "model.layers.0.self_attn.q_proj.weight" ckpt-inspect "$T/l.safetensors"
@@ -42,5 +42,5 @@ expect 65 "a file cut short" ckpt-inspect "$T/cut.gguf"
 t "nothing was left of all that" [ -z "$(ls -A "$T" | grep -E '^no|staging')" ]
 # A file that llama.cpp wrote becomes a model with its vocabulary.
 t "the model in a file of llama.cpp" ckpt-merge -q -o "$T/foreign" "$G/gguf/llama.q8_0.gguf"
-t "has a tokenizer" bash -c "grep -q '\"ignore_merges\": true' $T/foreign/tokenizer.json && grep -q '\"bos_token\": \"<|begin_of_text|>\"' $T/foreign/tokenizer_config.json"
+t "a foreign file's model has a tokenizer" bash -c "grep -q '\"ignore_merges\": true' $T/foreign/tokenizer.json && grep -q '\"bos_token\": \"<|begin_of_text|>\"' $T/foreign/tokenizer_config.json"
 expect 0 "and is evaluated with it" ckpt-eval --eval-file "$G/half.txt" --max-seq-length 32 --threads 1 "$T/foreign"

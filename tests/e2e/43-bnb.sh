@@ -3,7 +3,7 @@
 W=$G/bnb/weights.safetensors
 expect_prints 0 "a look at packed weights" "packed by bitsandbytes: 7 tensors, " ckpt-inspect "$W"
 expect 0 "a look at packed states" ckpt-inspect "$G/bnb/AdamW8bit.pt"
-t "tells them too" prints "packed by bitsandbytes: 2 tensors, 8-bit optimizer"
+t "inspect names the packed tensors" prints "packed by bitsandbytes: 2 tensors, 8-bit optimizer"
 t "they pass as they are" ckpt-merge -q --verify -o "$T/same.safetensors" "$W"
 expect 0 "all of them" ckpt-inspect --diff "$W" "$T/same.safetensors"
 expect 66 "a pattern of nothing" ckpt-merge -q --dtype 'no.such=f32' -o "$T/no.safetensors" "$W"
@@ -16,6 +16,6 @@ done
 mkdir "$T/m"; cp "$W" "$T/m/model.safetensors"
 echo '{"model_type":"x","quantization_config":{"quant_method":"bitsandbytes","load_in_4bit":true},"a":1}' > "$T/m/config.json"
 t "a model stays what it is" ckpt-merge -q -o "$T/m2" "$T/m"
-t "and says so" grep -q quantization_config "$T/m2/config.json"
+t "a copy keeps quantization_config" grep -q quantization_config "$T/m2/config.json"
 t "or is none any more" ckpt-merge -q --dtype bf16 -o "$T/m3" "$T/m"
-t "and does not say so" bash -c "! grep -q quantization_config $T/m3/config.json && grep -q '\"a\": *1' $T/m3/config.json"
+t "dequantised weights have no quantization_config" bash -c "! grep -q quantization_config $T/m3/config.json && grep -q '\"a\": *1' $T/m3/config.json"

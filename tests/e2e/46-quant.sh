@@ -22,36 +22,36 @@ expect_prints 0 "a scale by its name" "dtype: F32" ckpt-inspect --tensor one.wei
 # A model of FP8 is the model of its values, whatever is done with it.
 M=$Q/model V=$Q/model.expected
 t "values of a model" merge --dtype bf16 -o "$T/m" "$M"
-t "are those expected" same "$V" "$T/m"
+t "dequantised weights are the expected ones" same "$V" "$T/m"
 t "an adapter is folded into values" merge --adapter "$L/adapter" -o "$T/ma" "$M"
 merge --adapter "$L/adapter" -o "$T/va" "$V" >/dev/null
 t "as into the values themselves" same "$T/va" "$T/ma"
-t "and config.json says bf16, no quantisation" bash -c "grep -q bfloat16 '$T/ma/config.json' && ! grep -q quantization '$T/ma/config.json'"
+t "config.json says bf16, without quantisation" bash -c "grep -q bfloat16 '$T/ma/config.json' && ! grep -q quantization '$T/ma/config.json'"
 t "an average is one of values" merge --average -o "$T/av" "$M" "$V"
 t "of the same model" same "$V" "$T/av"
 t "GGUF has values" merge --to gguf --dtype bf16 -o "$T/m.gguf" "$M"
 merge --to gguf --dtype bf16 -o "$T/v.gguf" "$V" >/dev/null
-t "the same" same "$T/v.gguf" "$T/m.gguf"
+t "a GGUF file has the dequantised values" same "$T/v.gguf" "$T/m.gguf"
 a=$(score "$L/rows.jsonl" "$M") b=$(score "$L/rows.jsonl" "$V")
 t "evaluation computes with values ($a, $b)" test -n "$a" -a "$a" = "$b"
 train() { ckpt-train -q --model "$1" --train-file "$L/rows.jsonl" --max-steps 2 --save-steps 2 --seed 1 -o "$2"; }
 t "training begins from values" train "$M" "$T/tm"
 train "$V" "$T/tv" >/dev/null 2>&1
-t "and ends the same" same "$T/tv/checkpoint-2" "$T/tm/checkpoint-2"
+t "training ends with the same weights" same "$T/tv/checkpoint-2" "$T/tm/checkpoint-2"
 t "what is saved is not quantised" bash -c "! grep -q quantization '$T/tm/checkpoint-2/config.json'"
 t "a LoRA on top of it" ckpt-train -q --model "$M" --train-file "$L/rows.jsonl" --lora-rank 2 --max-steps 1 -o "$T/tl"
 
 # pytorch_model.bin may hold arrays, and tensors that are only listed, as a lone file may.
 mkdir "$T/bin"; echo '{"model_type":"x"}' > "$T/bin/config.json"; cp "$G/torch/arrays_p2.pt" "$T/bin/pytorch_model.bin"
 t "arrays in a model's pickle" merge --exclude arrays.c16 -o "$T/bin.safetensors" "$T/bin"
-t "are read" same "$G/torch/arrays.expected.safetensors" "$T/bin.safetensors"
+t "numpy arrays are read" same "$G/torch/arrays.expected.safetensors" "$T/bin.safetensors"
 cp "$G/torch/unread.pt" "$T/bin/pytorch_model.bin"
 expect 65 "a model with tensors that are only listed" ckpt-merge --exclude q --exclude qc -o "$T/no" "$T/bin"
-t "names them" says "tensor coo: of kind sparse_coo, which is not read"
+t "sparse tensors are refused by name" says "tensor coo: of kind sparse_coo, which is not read"
 
 # torch's own quantised tensors are their values, in either container, as a file and as a model.
 t "values of torch's own" merge --verify --tied keep -o "$T/own.safetensors" "$G/torch/quantised_legacy.pt"
-t "are those that torch gives" same "$G/torch/quantised.expected.safetensors" "$T/own.safetensors"
+t "torch's quantised tensors have torch's values" same "$G/torch/quantised.expected.safetensors" "$T/own.safetensors"
 cp "$G/torch/quantised.pt" "$T/bin/pytorch_model.bin"
 for to in own.pt own-model; do
     t "$to of a model's pickle" merge --tied keep -o "$T/$to" "$T/bin"

@@ -56,6 +56,6 @@ defaults() {
 }
 for tool in ckpt-train ckpt-merge ckpt-push ckpt-inspect ckpt-eval; do
     t "$tool: defaults are told" defaults $tool
-    t "$tool: errors as JSON are told" bash -c "sed -n '/^.Sh OUTPUT/,/^.Sh EXIT/p' man/$tool.1 | grep -q 'it is one JSON object there instead'"
+    t "$tool: errors as JSON are told" bash -c "sed -n '/^.Sh OUTPUT/,/^.Sh EXIT/p' man/$tool.1 | grep -q 'the error is one JSON object on standard error instead'"
     $tool --nosuch --json 2>"$T/e"; t "$tool: they are such" grep -qE '^\{"tool":"'$tool'","status":64,"reason":"[a-z-]+","error":"[^"]+"(,"hint":"[^"]+")?\}$' "$T/e"
 done

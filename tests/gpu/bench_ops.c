@@ -183,16 +183,15 @@ static void adamw(struct device *dev, const void *op)
 static void squares(struct device *dev, const void *op)
 {
     const struct flat *f = op;
-    double sum;
 
-    dev->ops->sum_squares(dev, &sum, f->g, f->n);
+    dev->ops->sum_squares(dev, (double *)(void *)f->m, f->g, f->n);
 }
 
 static void to_narrow(struct device *dev, const void *op)
 {
     const struct flat *f = op;
 
-    dev->ops->cast(dev, f->narrow, CKPT_BF16, f->p, CKPT_F32, f->n);
+    dev->ops->cast(dev, OP_STREAM_MAIN, f->narrow, CKPT_BF16, f->p, CKPT_F32, f->n);
 }
 
 static void drop(struct device *dev, const void *op)

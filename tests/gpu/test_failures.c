@@ -41,7 +41,7 @@ TEST(a_kernel_that_fails_is_reported_once)
     gpu_open(&g, CKPT_F32, NULL);
     x = g.gpu->ops->alloc(g.gpu, sizeof host);
     gpu_fine(&g);
-    g.gpu->ops->cast(g.gpu, x, CKPT_F32, (const void *)(uintptr_t)4096, CKPT_BF16, 64);
+    g.gpu->ops->cast(g.gpu, OP_STREAM_MAIN, x, CKPT_F32, (const void *)(uintptr_t)4096, CKPT_BF16, 64);
     assert_int_equal(device_sync(g.gpu, &err), CKPT_EDEVICE);
     assert_non_null(strstr(err.text, "GPU 0, "));
     assert_non_null(strstr(err.text, "illegal memory access"));

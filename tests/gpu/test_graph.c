@@ -7,8 +7,8 @@ enum { N = 1000, TIMES = 5 };
 /* to <- from rounded to bf16 and back, by two operations. */
 static void work(struct device *dev, float *to, void *between, const float *from)
 {
-    dev->ops->cast(dev, between, CKPT_BF16, from, CKPT_F32, N);
-    dev->ops->cast(dev, to, CKPT_F32, between, CKPT_BF16, N);
+    dev->ops->cast(dev, OP_STREAM_MAIN, between, CKPT_BF16, from, CKPT_F32, N);
+    dev->ops->cast(dev, OP_STREAM_MAIN, to, CKPT_F32, between, CKPT_BF16, N);
 }
 
 TEST(a_launch_reads_memory_of_its_time)

@@ -251,11 +251,13 @@ TEST(verdict)
     struct adamw a = {.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .grad_scale = 5,
                       .step = 1};
     struct op_verdict cpu, gpu, *held;
+    double sum, *held_sum;
     float *grad;
     int64_t n;
 
     set_open(&s, CKPT_BF16, size, 3, -1, 0);
     held = s.g.gpu->ops->alloc(s.g.gpu, sizeof *held);
+    held_sum = s.g.gpu->ops->alloc(s.g.gpu, sizeof *held_sum);
     grad = (float *)(void *)s.at[0][GRAD];
     n = (int64_t)s.bytes[GRAD] / 4;
     for (int round = 0; round < 4; round++) {
@@ -265,8 +267,10 @@ TEST(verdict)
         if (round == 3)
             grad[n / 2] = INFINITY;
         upload(&s);
-        s.g.cpu->ops->grad_norm(s.g.cpu, &cpu, grad, n, max, scale);
-        s.g.gpu->ops->grad_norm(s.g.gpu, held, (float *)(void *)s.at[1][GRAD], n, max, scale);
+        s.g.cpu->ops->sum_squares(s.g.cpu, &sum, grad, n);
+        s.g.cpu->ops->judge(s.g.cpu, &cpu, &sum, max, scale);
+        s.g.gpu->ops->sum_squares(s.g.gpu, held_sum, (float *)(void *)s.at[1][GRAD], n);
+        s.g.gpu->ops->judge(s.g.gpu, held, held_sum, max, scale);
         s.g.gpu->ops->to_host(s.g.gpu, &gpu, held, sizeof gpu);
         gpu_fine(&s.g);
         assert_int_equal(gpu.finite, round != 3);

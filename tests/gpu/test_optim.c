@@ -77,17 +77,49 @@ TEST(sum_squares)
     for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++)
         for (int at = 0; at < 4 && !gpu_left_out(sizes[k]); at++) {
             struct both x = gpu_random(&g, CKPT_F32, sizes[k] + 4, 3);
-            double want = -1, got = -1, again = -1;
+            struct both to = gpu_random(&g, CKPT_F32, 4, 3);
+            double want = -1, got = -1, again = -1, *sum = (double *)to.gpu;
 
             g.cpu->ops->sum_squares(g.cpu, &want, (float *)x.cpu + at, sizes[k]);
-            g.gpu->ops->sum_squares(g.gpu, &got, (float *)x.gpu + at, sizes[k]);
-            g.gpu->ops->sum_squares(g.gpu, &again, (float *)x.gpu + at, sizes[k]);
+            for (int i = 0; i < 2; i++)
+                g.gpu->ops->sum_squares(g.gpu, sum + i, (float *)x.gpu + at, sizes[k]);
+            g.gpu->ops->to_host(g.gpu, &got, sum, sizeof got);
+            g.gpu->ops->to_host(g.gpu, &again, sum + 1, sizeof again);
             gpu_fine(&g);
             /* both sum in f64: what differs is their order */
             if (!(fabs(got - want) <= 1e-12 * want))
                 fail_msg("sum of %lld squares: GPU %.17g, CPU %.17g", (long long)sizes[k], got,
                          want);
             assert_memory_equal(&got, &again, sizeof got);
+            gpu_release(&g);
+        }
+    gpu_close(&g);
+}
+
+/* On each stream, whatever the alignment: the same bits as the CPU's. */
+TEST(add)
+{
+    static const int64_t sizes[] = {0, 1, 5, 1000, 4194304 + 3};
+    struct gpu g;
+
+    gpu_open(&g, CKPT_F32, NULL);
+    for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++)
+        for (int at = 0; at < 8 && !gpu_left_out(sizes[k]); at++) {
+            struct both x = gpu_random(&g, CKPT_F32, sizes[k] + 4, 3);
+            struct both y = gpu_random(&g, CKPT_F32, sizes[k] + 4, 4);
+            int skew = at < 4 ? at : 0;
+            float *got = malloc((size_t)(sizes[k] + 4) * sizeof *got);
+
+            assert_non_null(got);
+            g.cpu->ops->add(g.cpu, OP_STREAM_MAIN, (float *)x.cpu + skew, (float *)y.cpu + at % 4,
+                            sizes[k]);
+            gpu_fine(&g);
+            g.gpu->ops->add(g.gpu, at % 2 ? OP_STREAM_COMM : OP_STREAM_MAIN,
+                            (float *)x.gpu + skew, (float *)y.gpu + at % 4, sizes[k]);
+            gpu_fine(&g);
+            g.gpu->ops->to_host(g.gpu, got, x.gpu, (size_t)(sizes[k] + 4) * sizeof *got);
+            assert_memory_equal(got, x.cpu, (size_t)(sizes[k] + 4) * sizeof *got);
+            free(got);
             gpu_release(&g);
         }
     gpu_close(&g);
@@ -111,7 +143,7 @@ TEST(cast)
                 unsigned char *got;
 
                 ckpt_convert(want, to, src + (size_t)at * in, from, (size_t)n);
-                g.gpu->ops->cast(g.gpu, (char *)y.gpu + (size_t)at * out, to,
+                g.gpu->ops->cast(g.gpu, OP_STREAM_MAIN, (char *)y.gpu + (size_t)at * out, to,
                                  (char *)x.gpu + (size_t)at * in, from, n);
                 got = gpu_bytes(&g, &y);
                 assert_memory_equal(got + (size_t)at * out, want, (size_t)n * out);
@@ -137,7 +169,7 @@ TEST(cast_edges)
         unsigned char want[sizeof edge], *got;
 
         ckpt_convert(want, gpu_types[i], edge, CKPT_F32, (size_t)n);
-        g.gpu->ops->cast(g.gpu, y.gpu, gpu_types[i], x.gpu, CKPT_F32, n);
+        g.gpu->ops->cast(g.gpu, OP_STREAM_MAIN, y.gpu, gpu_types[i], x.gpu, CKPT_F32, n);
         got = gpu_bytes(&g, &y);
         assert_memory_equal(got, want, (size_t)n * ckpt_dtype_size(gpu_types[i]));
         free(got);

@@ -19,6 +19,9 @@
  *   --fp16                instead of bf16
  *   --fp8                 projections multiply factors of 8 bits
  *   --memory GIB          the device's limit
+ *   --zero STAGE          of several ranks, as the environment announces them (0)
+ *   --reduce TYPE         gradients travel as f32 or bf16 (f32)
+ *   --reshard WHEN        stage 3: auto, true or false (auto)
  *   --steps N             at most, after those to warm up (50)
  *   --seconds S           the most that they may take; ten are always done (60)
  *   --profile             where three steps' time goes, on stderr
@@ -29,7 +32,7 @@
  * of the quickest so far (eight of a mixture of experts, whose rows an expert change from step to
  * step: sizes that were not met before have their algorithms timed), forty steps at most.
  *
- * Prints one line of name=value.  Weights are random (their values cost what trained ones do), ids
+ * Prints one line of name=value, of several ranks the first, with totals.  Weights are random (their values cost what trained ones do), ids
  * too.  Weights have f32 masters.  MFU is strict: 6 FLOPs a token for each weight of a
  * matrix that is multiplied (4 where it is frozen), attention causal and once, recomputing not
  * counted, over 989.4 TFLOP/s.  Generation's bound: the weights that are multiplied and the cache
@@ -67,6 +70,8 @@ enum { WARM = 5, STEADY = 3, STEADY_EXPERTS = 8, WARM_MOST = 40, AT_LEAST = 10, 
 struct options {
     const char *model, *device;
     bool        lora, decode, fp16, fp8, packed, profile, paged;
+    enum ckpt_dtype reduce;
+    int         stage, reshard;         /* reshard: 1: true, 2: false */
     int         offload;                /* 1: states; 2: weights and gradients too */
     enum recompute  recompute;
     enum op_moments moments;
@@ -222,7 +227,14 @@ static double flops(const struct bench *b, const struct batch *some)
     return matrix + attention;
 }
 
-/* As trainer/run/step.c does it for one rank. */
+/* The same decision on every rank: by the slowest. */
+static double slowest(struct bench *b, double seconds)
+{
+    comm_all_reduce(b->comm, &seconds, 1, CKPT_F64, COMM_MAX);
+    return seconds;
+}
+
+/* As trainer/run/step.c does it. */
 static double step(struct bench *b, double *norm)
 {
     struct optim_opts optim = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1,
@@ -232,11 +244,14 @@ static double step(struct bench *b, double *norm)
 
     for (int64_t i = 0; i < b->o.accumulate; i++)
         rows += (double)b->batch[(b->turn + i) % b->n_batch].n_rows;
+    comm_all_reduce(b->comm, &rows, 1, CKPT_F64, COMM_SUM);
     zero_begin(b->zero);
     for (int64_t i = 0; i < b->o.accumulate; i++) {
         const struct batch *some = &b->batch[b->turn++ % b->n_batch];
         double sum;
 
+        if (i + 1 == b->o.accumulate)
+            zero_last(b->zero);
         need(model_loss_grad(b->model, zero_weights(b->zero), some, (float)(1 / rows), &sum, &err),
              &err);
         loss += sum;
@@ -245,9 +260,11 @@ static double step(struct bench *b, double *norm)
         b->flops += flops(b, some);
     }
     zero_reduce(b->zero);
+    comm_all_reduce(b->comm, &loss, 1, CKPT_F64, COMM_SUM);
     zero_judge(b->zero, optim.max_grad_norm, 1);
     optim_step(b->zero, &optim, 1e-5, ++b->step);
     *norm = zero_verdict_host(b->zero).norm;
+    need(comm_error(b->comm, &err), &err);
     return loss / rows;
 }
 
@@ -322,7 +339,7 @@ static double warm_up(struct bench *b, double *norm)
 
         loss = step(b, norm);
         need(device_sync(b->dev, &err), &err);
-        took = clock_now() - start;
+        took = slowest(b, clock_now() - start);
         best = took < best ? took : best;
         steady = took <= 1.05 * best ? steady + 1 : 0;
     }
@@ -353,11 +370,12 @@ static void train(struct bench *b)
     for (int64_t i = 0; i < b->n_batch; i++)
         make_batch(b, &b->batch[i], &r);
     loss = warm_up(b, &norm);
-    fprintf(stderr, "%s: loss %.4f, gradient norm %.4g\n", b->o.model, loss, norm);
+    if (b->comm->rank == 0)
+        fprintf(stderr, "%s: loss %.6f, gradient norm %.6g\n", b->o.model, loss, norm);
     b->tokens = b->docs = b->flops = 0;
     gpu_watch_start(&watch, b->dev->bus);
     began = clock_now();
-    for (n = 0; n < b->o.steps && (n < AT_LEAST || clock_now() - began < b->o.seconds); n++) {
+    for (n = 0; n < b->o.steps && (n < AT_LEAST || slowest(b, clock_now() - began) < b->o.seconds); n++) {
         double start = clock_now();
 
         loss = step(b, &norm);
@@ -367,17 +385,21 @@ static void train(struct bench *b)
     took = clock_now() - began;
     gpu_watch_stop(&watch);
     qsort(seconds, (size_t)n, sizeof *seconds, by_size);
-    printf("model=%s work=%s tok_s=%.0f ex_s=%.2f ms=%.2f median_ms=%.2f best_ms=%.2f mfu=%.1f "
-           "gib=%.2f steps=%lld loss=%.4f %s\n", b->o.model, b->o.lora ? "lora" : "full",
-           b->tokens / took, b->docs / took, 1e3 * took / (double)n, 1e3 * seconds[n / 2],
-           1e3 * seconds[0], 100 * b->flops / took / PEAK, (double)b->dev->held / (1 << 30),
-           (long long)n, loss, gpu_watch_text(&watch, text));
+    if (b->comm->rank == 0)
+        printf("model=%s work=%s ranks=%d tok_s=%.0f ex_s=%.2f ms=%.2f median_ms=%.2f best_ms=%.2f "
+               "mfu=%.1f gib=%.2f steps=%lld loss=%.4f %s\n", b->o.model,
+               b->o.lora ? "lora" : "full", b->comm->world_size,
+               b->tokens * b->comm->world_size / took, b->docs * b->comm->world_size / took,
+               1e3 * took / (double)n, 1e3 * seconds[n / 2], 1e3 * seconds[0],
+               100 * b->flops / took / PEAK, (double)b->dev->held / (1 << 30), (long long)n, loss,
+               gpu_watch_text(&watch, text));
     if (b->o.profile) {
         need(profile_on(&prof, b->dev, &err), &err);
         for (int64_t i = 0; i < 3; i++)
             step(b, &norm);
         need(device_sync(b->dev, &err), &err);
-        profile_print(prof, stderr, 3);
+        if (b->comm->rank == 0)
+            profile_print(prof, stderr, 3);
         profile_off(prof);
     }
     for (int64_t i = 0; i < b->n_batch; i++)
@@ -421,7 +443,7 @@ static void read_options(struct options *o, int argc, char **argv)
         {"prompt", 1, 0, 'p'}, {"accumulate", 1, 0, 'a'}, {"packed", 0, 0, 'k'},
         {"recompute", 1, 0, 'r'}, {"moments", 1, 0, 'o'}, {"paged", 0, 0, 'g'},
         {"offload", 1, 0, 'w'}, {"fp16", 0, 0, 'h'}, {"fp8", 0, 0, '8'},
-        {"memory", 1, 0, 'm'}, {"steps", 1, 0, 's'}, {"seconds", 1, 0, 'x'},
+        {"memory", 1, 0, 'm'}, {"zero", 1, 0, 'z'}, {"reshard", 1, 0, 'R'}, {"reduce", 1, 0, 'D'}, {"steps", 1, 0, 's'}, {"seconds", 1, 0, 'x'},
         {"profile", 0, 0, 'f'}, {"decode", 0, 0, 'd'}, {"device", 1, 0, 'e'}, {0},
     };
     int c;
@@ -444,6 +466,9 @@ static void read_options(struct options *o, int argc, char **argv)
         case 'h': o->fp16 = true; break;
         case '8': o->fp8 = true; break;
         case 'm': o->memory = strtod(optarg, NULL); break;
+        case 'z': o->stage = atoi(optarg); break;
+        case 'R': o->reshard = one_of("auto true false", optarg); break;
+        case 'D': o->reduce = one_of("f32 bf16", optarg) ? CKPT_BF16 : CKPT_F32; break;
         case 's': o->steps = atol(optarg); break;
         case 'x': o->seconds = strtod(optarg, NULL); break;
         case 'f': o->profile = true; break;
@@ -469,6 +494,7 @@ int main(int argc, char **argv)
     struct fit_opts want;
     struct fit fit;
     struct ckpt_err err = {0};
+    char name[32];
     json_t *config;
 
     read_options(o, argc, argv);
@@ -484,24 +510,31 @@ int main(int argc, char **argv)
         need(lora_new(&b.lora, config, &err), &err);
         json_decref(config);
     }
-    device.name = o->device;
+    need(comm_open(&b.comm, 0, &err), &err);
+    snprintf(name, sizeof name, "%s:%d", o->device, b.comm->local_rank);
+    device.name = b.comm->world_size > 1 && strcmp(o->device, "cuda") == 0 ? name : o->device;
     device.weights = o->fp16 ? CKPT_F16 : CKPT_BF16;
     device.fp8 = o->fp8 ? DEVICE_FP8_HYBRID : DEVICE_FP8_OFF;
     device.memory_limit = (uint64_t)(o->memory * (1 << 30));
     zero = (struct zero_opts){.train = !o->decode, .moments = o->moments, .paged = o->paged,
-                              .offload = o->offload == 1, .offload_param = o->offload == 2};
+                              .offload = o->offload == 1, .offload_param = o->offload == 2,
+                              .stage = o->stage, .reduce = o->reduce};
     need(device_open(&b.dev, &device, &err), &err);
-    need(comm_open(&b.comm, 0, &err), &err);
+    need(device_join(b.dev, b.comm, &err), &err);
     opts = (struct model_opts){.max_tokens = o->docs * (o->target ? o->target : o->length),
                                .max_docs = o->packed ? o->docs * o->length / 8 : o->docs,
                                .max_enc = o->docs * o->length, .train = !o->decode,
-                               .recompute = o->recompute, .lora = b.lora};
+                               .recompute = o->recompute, .lora = b.lora,
+                               .ranks = o->stage > 0 ? b.comm->world_size : 1};
     opts.max_rows = opts.max_tokens;
-    want = (struct fit_opts){.arch = b.arch, .dev = b.dev, .world_size = 1, .model = opts,
-                             .zero = zero, .free_bytes = b.dev->ops->free_bytes(b.dev)};
+    want = (struct fit_opts){.arch = b.arch, .dev = b.dev, .model = opts,
+                             .world_size = b.comm->world_size, .reshard = o->reshard == 1,
+                             .keep = o->reshard == 2, .zero = zero, .free_bytes = b.dev->ops->free_bytes(b.dev)};
     need(fit_find(&fit, &want, &err), &err);
     zero.paged = fit.paged;
     zero.optim_on_device = fit.optim_on_device;
+    zero.keep_weights = fit.keep_weights;
+    zero.keep_grads = fit.keep_grads;
     need(model_new(&b.model, b.arch, &opts, b.dev, &err), &err);
     need(zero_new(&b.zero, model_params(b.model), &zero, b.dev, b.comm, &err), &err);
     need(zero_fill(b.zero, ZERO_MASTER, fill, (void *)(uintptr_t)model_params(b.model), &err), &err);
@@ -511,11 +544,12 @@ int main(int argc, char **argv)
         decode(&b);
     else
         train(&b);
+    comm_leave_device(b.comm);
     zero_free(b.zero);
     model_free(b.model);
     lora_free(b.lora);
     arch_free(b.arch);
-    comm_close(b.comm);
     device_close(b.dev);
+    comm_close(b.comm);
     return 0;
 }

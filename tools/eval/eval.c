@@ -16,7 +16,7 @@
 #include "trainer/run/model_find.h"
 #include "trainer/run/session.h"
 
-/* Everything that is open while one model is looked at. */
+/* Everything that is open while one model is evaluated. */
 struct eval {
     const struct eval_want *w;
     struct session          s;
@@ -61,7 +61,7 @@ static int open_data(struct eval *e, struct ckpt_err *err)
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* An adapter's directory stands for its base with the adapter. */
+/* Open a model; an adapter's directory means its base with the adapter. */
 static int open_session(struct eval *e, char path[4096], const char *model, const char *adapter,
                         struct ckpt_err *err)
 {
@@ -127,7 +127,7 @@ static int add_prompt(struct eval_result *r, char *prompt, char *reference, stru
     return 0;
 }
 
-/* Prompts of the command line, then of the first rows. */
+/* Collect prompts: those of the command line, then of the first rows. */
 static int collect_prompts(struct eval *e, struct eval_result *r, struct ckpt_err *err)
 {
     int64_t rows = e->source ? data_source_count(e->source) : 0;
@@ -154,7 +154,7 @@ static int collect_prompts(struct eval *e, struct eval_result *r, struct ckpt_er
     return 0;
 }
 
-/* An encoder reads texts that end, as in training. */
+/* An encoder's inputs end in eos, as in training. */
 static int add_eos(struct encoding *enc, int32_t eos, struct ckpt_err *err)
 {
     void *p;
@@ -169,7 +169,7 @@ static int add_eos(struct encoding *enc, int32_t eos, struct ckpt_err *err)
     return 0;
 }
 
-/* An option that this way of continuing has no use for. */
+/* Refuse an option that this way of generating does not use. */
 static int check_use(const struct generate_opts *o, const struct eval_want *w,
                      struct ckpt_err *err)
 {
@@ -189,7 +189,7 @@ static int check_use(const struct generate_opts *o, const struct eval_want *w,
     return 0;
 }
 
-/* The model's own choices, but where an option says otherwise. */
+/* Take the model's own choices, unless an option says otherwise. */
 static int choices(struct generate_opts *o, const struct generate_config *c,
                    const struct eval_want *w, const int32_t *eos, struct ckpt_err *err)
 {
@@ -216,7 +216,7 @@ static int choices(struct generate_opts *o, const struct generate_config *c,
                             : strcmp(w->early_stopping, "never") == 0 ? GENERATE_NEVER
                                                                       : GENERATE_LIKELY;
     if (opt_has(&w->given, "max_new_tokens"))
-        o->max_length = 0;              /* it wins, as in transformers */
+        o->max_length = 0;              /* max_new_tokens has precedence, as in transformers */
     if (opt_has(&w->given, "min_new_tokens"))
         o->min_length = 0;
     if (o->max_new_tokens == 0)
@@ -225,7 +225,7 @@ static int choices(struct generate_opts *o, const struct generate_config *c,
     return rc ? rc : generate_config_built(c, o, err);
 }
 
-/* Every prompt as its tokens. */
+/* Tokenise every prompt. */
 static int encode_all(struct eval *e, struct eval_result *r, struct encoding *enc,
                       struct generate_seq *seq, struct ckpt_err *err)
 {
@@ -233,7 +233,7 @@ static int encode_all(struct eval *e, struct eval_result *r, struct encoding *en
     int rc;
 
     for (size_t i = 0; i < r->n; i++) {
-        /* A chat has its special tokens already. */
+        /* a rendered chat contains its special tokens */
         bool special = i < e->w->prompt.n || data_source_kind(e->source) != DATA_CHAT;
 
         if ((rc = tokenizer_encode(e->s.tokenizer, &enc[i], r->prompt[i], strlen(r->prompt[i]),
@@ -249,7 +249,7 @@ static int encode_all(struct eval *e, struct eval_result *r, struct encoding *en
     return 0;
 }
 
-/* Ids without a text are left out, as transformers does: rows of a padded embedding are such. */
+/* Drop ids without a text, as transformers does: padding rows of an embedding can be generated. */
 static int64_t with_text(int32_t *id, int64_t n, const struct tokenizer *t)
 {
     int64_t k = 0;

@@ -1,5 +1,6 @@
 /*
- * eval - one model on held-out data and on prompts: what ckpt-eval compares side by side.
+ * eval - one model on held-out data and on prompts: the results that ckpt-eval compares side by
+ * side.
  */
 #ifndef CKPT_TOOLS_EVAL_EVAL_H
 #define CKPT_TOOLS_EVAL_EVAL_H
@@ -9,44 +10,45 @@
 #include "trainer/data/options.h"
 #include "trainer/model/generate/generate.h"
 
-#define EVAL_MAX_NEW_TOKENS 64          /* where neither an option nor the model says */
+#define EVAL_MAX_NEW_TOKENS 64          /* if neither an option nor the model says */
 
 struct eval_want {
     const char     *base;               /* model to compare with, or NULL */
-    const char     *adapter;            /* directory of a PEFT adapter to put beside the models */
+    const char     *adapter;            /* directory of a PEFT adapter to apply to the models */
     struct opt_list data;               /* held-out files */
     struct opt_list prompt;             /* texts to continue */
     const char     *tokenizer, *tag;
-    const char     *dtype;              /* of the weights: torch's name, or NULL: float32 */
+    const char     *dtype;              /* type of weights: torch's name, or NULL: float32 */
     struct data_settings rows;          /* what records are */
     const char     *eval_split;         /* part of them, or NULL */
     int64_t         max_eval_samples;   /* 0: all */
     int64_t         batch_size;
-    int64_t         generate;           /* rows of the data to continue as well */
+    int64_t         generate;           /* records of the data to continue as well */
     const char     *device;             /* as in struct device_opts */
     int64_t         seed, threads;
-    /* How texts are continued: fields that `given` names, else as the model's own file says. */
+    /* How texts are continued: fields named in `given`, the others as the model's own file says. */
     struct generate_opts gen;
     const char     *early_stopping;     /* "true", "false" or "never" */
-    struct opt_list given;              /* as opt_parse fills it */
+    struct opt_list given;              /* options given, from opt_parse */
     const char     *logits;             /* file to write, or NULL */
-    const char     *hidden;             /* file for an encoder's states of the prompts, or NULL */
-    bool            overwrite;          /* also when they exist */
+    const char     *hidden;             /* file for an encoder's hidden states of the prompts, or
+                                           NULL */
+    bool            overwrite;          /* replace existing files */
 };
 
-/* What came out for one model. */
+/* Results of one model. */
 struct eval_result {
-    const char *model;                  /* as it was given */
+    const char *model;                  /* its path as the user gave it */
     double      loss, perplexity, seconds;
     int64_t     n_targets, n_samples;   /* 0: no data was given */
     size_t      n;                      /* continuations */
-    char      **prompt, **reference, **text;    /* [n]; reference "" for --prompt */
+    char      **prompt, **reference, **text;    /* [n]; reference is "" for --prompt */
 };
 
 /*
- * Load, score, generate; adapter (or NULL) lies beside the model, and a model that is itself an
- * adapter's directory stands for its base with it.  out is zeroed or filled; release it either
- * way.
+ * Load, score, generate; adapter (or NULL) is applied to the model, and a model path that is an
+ * adapter's directory means its base with that adapter.  out is zeroed or filled; release it
+ * either way.
  */
 int eval_run(struct eval_result *out, const struct eval_want *w, const char *model,
              const char *adapter, struct ckpt_err *err);

@@ -1,4 +1,4 @@
-/* hidden - see hidden.h.  One text at a time: memory is one text's states. */
+/* hidden - see hidden.h.  One text at a time, so memory is that of one text's states. */
 #include "tools/eval/hidden.h"
 
 #include <stdio.h>

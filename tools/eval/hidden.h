@@ -1,6 +1,6 @@
 /*
- * hidden - what an encoder makes of texts, as a file: for sentence vectors, and for others to
- * check.
+ * hidden - write an encoder's hidden states of texts to a file: for sentence vectors, and for
+ * checks against other programs.
  */
 #ifndef CKPT_TOOLS_EVAL_HIDDEN_H
 #define CKPT_TOOLS_EVAL_HIDDEN_H

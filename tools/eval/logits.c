@@ -1,4 +1,4 @@
-/* logits - see logits.h.  One row at a time: memory is one row's logits. */
+/* logits - see logits.h.  One row at a time, so memory is that of one row's logits. */
 #include "tools/eval/logits.h"
 
 #include <math.h>
@@ -17,13 +17,13 @@ struct writer {
     struct pack               pack;
     struct sample             sample;
     int64_t                   rows, longest, vocab;
-    float                    *logits;   /* [longest][V] of the row in work */
+    float                    *logits;   /* [longest][V] of the current row */
     int32_t                  *index;    /* [longest] 0, 1, 2, ... */
     float                    *row_loss; /* [rows] */
     double                    loss;
 };
 
-/* Positions of the longest row as it was given, masked ones included. */
+/* Length of the longest row as given, with masked positions. */
 static int find_longest(struct writer *w, struct ckpt_err *err)
 {
     int rc;

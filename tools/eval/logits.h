@@ -1,5 +1,5 @@
 /*
- * logits - the mathematics for others to check: logits and losses of every row as a file.
+ * logits - write logits and losses of every row to a file, for checks against other programs.
  */
 #ifndef CKPT_TOOLS_EVAL_LOGITS_H
 #define CKPT_TOOLS_EVAL_LOGITS_H
@@ -9,10 +9,9 @@
 
 /*
  * Write path (safetensors, F32): logits [rows, longest, V], zeros where a row has no token;
- * row_loss [rows], mean over the row's supervised tokens with the router's loss of the row alone,
- * NaN where it has none; loss [], that of an evaluation of all rows, whose router's loss is a
- * batch's.
- * A file that exists is replaced only with overwrite (else CKPT_ECREATE).
+ * row_loss [rows], mean over the row's supervised tokens plus the router's loss of the row alone,
+ * NaN where it has none; loss [], as an evaluation of all rows computes it, with the router's
+ * loss of a batch.  A file that exists is replaced only with overwrite (else CKPT_ECREATE).
  */
 int logits_write(const char *path, bool overwrite, struct session *s,
                  const struct data_source *data, double loss, struct ckpt_err *err);

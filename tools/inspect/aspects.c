@@ -13,7 +13,7 @@
 #include "libckpt/io/pack.h"
 #include "tools/inspect/inspect.h"
 
-/* The file of that name in dir, or the file itself when it was given. */
+/* Open the file of that name in dir, or path itself when it was given as that file. */
 static int open_part(struct ckpt_file **file, struct ckpt_dir *dir, const char *name,
                      const char *path, const struct cli *cli, struct ckpt_err *err)
 {
@@ -120,8 +120,8 @@ int inspect_aspects(struct out *o, const struct inspect_want *w, const struct cl
 /* One tensor of an optimizer's state: "name|exp_avg", or "state.0.exp_avg" of optimizer.pt. */
 struct moment { size_t index, param, part; };
 
-#define GROUP_VALUES 1000000    /* of groups, each parameter's number among them */
-#define MAX_PARTS 8             /* kinds of state a parameter may have */
+#define GROUP_VALUES 1000000    /* parameter indices in groups */
+#define MAX_PARTS 8             /* kinds of state per parameter */
 
 struct moments {
     struct moment   *item;
@@ -131,7 +131,7 @@ struct moments {
     struct ckpt_arena arena;
 };
 
-/* Where a state tensor's name is cut, or NULL. */
+/* Where to split a state tensor's name, or NULL. */
 static const char *cut_of(const struct ckpt_tensor *t)
 {
     const char *bar = strrchr(t->name, '|'), *dot = strrchr(t->name, '.');
@@ -178,7 +178,7 @@ static int gather(struct moments *m, const struct ckpt_source *src, struct ckpt_
     return rc;
 }
 
-/* One row a parameter: the norm of each of its moments, or the value of a scalar. */
+/* One row per parameter: the norm of each of its moments, or the value of a scalar. */
 static int put_moments(struct out *o, struct moments *m, const struct tensor_measure *measure,
                        struct ckpt_err *err)
 {
@@ -260,7 +260,8 @@ static int put_states(struct out *o, struct ckpt_source *src, const json_t *grou
     return rc;
 }
 
-/* The optimizer's file: path itself, or in the directory that path leads to; NULL without one. */
+/* Open the optimizer's file: path itself, or in the directory that path leads to; NULL if there
+ * is none. */
 static int find_optimizer(struct ckpt_file **file, struct ckpt_dir **dir,
                           const struct inspect_want *w, const struct cli *cli, const char *path,
                           struct ckpt_err *err)
@@ -283,7 +284,7 @@ static int find_optimizer(struct ckpt_file **file, struct ckpt_dir **dir,
     return name ? ckpt_file_open_at(file, *dir, name, err) : 0;
 }
 
-/* Its groups, out of the pickle.  Another file is no optimizer's: *groups stays NULL. */
+/* Read its groups from the pickle.  *groups stays NULL for any other file. */
 static int read_groups(json_t **groups, struct ckpt_file *file, struct ckpt_err *err)
 {
     struct torch_archive *a = NULL;

@@ -1,4 +1,5 @@
-/* data - which of the rooms beside it tells a log, or a file or folder of rows; see inspect.h. */
+/* data - choose the file here that reports on a log, or on a file or folder of rows; see
+ * inspect.h. */
 #include <fnmatch.h>
 #include <string.h>
 
@@ -9,7 +10,7 @@
 
 enum kind { NO_DATA, DATA_LOG, DATA_PARQUET, DATA_ROWS };
 
-/* By its first bytes and its name. */
+/* Kind of a file by its first bytes and its name. */
 static enum kind kind_of(const struct inspect_want *w, const char *path,
                          const unsigned char *head, size_t n)
 {
@@ -21,7 +22,7 @@ static enum kind kind_of(const struct inspect_want *w, const char *path,
            : records_is(path, head, n) && n > 0 ? DATA_ROWS : NO_DATA;
 }
 
-/* An option that asks for what such a file does not have. */
+/* Refuse an option that does not apply to such a file. */
 static int check_options(const struct inspect_want *w, enum kind kind, const char *path,
                          struct ckpt_err *err)
 {
@@ -57,7 +58,7 @@ static int data_file(struct out *o, const struct inspect_want *w, const struct c
     int rc;
 
     if (ckpt_path_file(&file, path, cli->follow ? CKPT_FOLLOW : 0, err)) {
-        ckpt_err_clear(err);            /* told by who opens it as a checkpoint */
+        ckpt_err_clear(err);            /* reported when it is opened as a checkpoint */
         return 1;
     }
     n = ckpt_file_size(file) < sizeof head ? (size_t)ckpt_file_size(file) : sizeof head;
@@ -74,7 +75,7 @@ static int data_file(struct out *o, const struct inspect_want *w, const struct c
     return rc;
 }
 
-/* One more file of a folder's log. */
+/* Add a file to a folder's log. */
 static int add_log(struct run_log **log, struct ckpt_dir *dir, const char *name,
                    struct ckpt_err *err)
 {
@@ -90,8 +91,8 @@ static int add_log(struct run_log **log, struct ckpt_dir *dir, const char *name,
     return rc;
 }
 
-/* The log in a folder: TensorBoard's files in name order, which is that of time, or the one W&B
- * file.  *log NULL when there is none. */
+/* The log in a folder: TensorBoard's files in the order of their names, which contain the time,
+ * or the single W&B file.  *log NULL when there is none. */
 static int read_logs(struct run_log **log, struct ckpt_dir *dir, struct ckpt_err *err)
 {
     struct ckpt_arena arena = {0};

@@ -1,8 +1,7 @@
 /*
- * diff - what differs between two checkpoints, tensor by tensor; see inspect.h.
+ * diff - differences between two checkpoints, tensor by tensor; see inspect.h.
  *
- * Values are compared as doubles, NaN equal to NaN.  Bytes that are the same are not looked at
- * twice.
+ * Values are compared as doubles, NaN equal to NaN.  Identical bytes are not converted.
  */
 #include <math.h>
 #include <string.h>
@@ -10,10 +9,10 @@
 #include "libckpt/base/pool.h"
 #include "tools/inspect/inspect.h"
 
-#define N           4096        /* elements looked at together */
+#define N           4096        /* elements compared at a time */
 #define PIECE_BYTES ((size_t)256 << 10)
 
-/* One name of both. */
+/* A tensor that both have. */
 struct pair {
     size_t  a, b;
     int64_t changed;            /* elements that differ */
@@ -43,7 +42,7 @@ static void add(struct pair *p, const double *x, const double *y, int64_t n)
     }
 }
 
-/* Whether two tensors of one dtype and shape have the same bytes: most pairs do. */
+/* Whether two tensors of the same dtype and shape have the same bytes, as most pairs do. */
 static int same_bytes(bool *same, const struct job *w, const struct pair *p, size_t width,
                       struct ckpt_err *err)
 {
@@ -127,7 +126,7 @@ static void put_ratio(struct out *o, double part, double whole)
     out_cell_known(o, whole > 0 && isfinite(part / whole) ? part / whole : NAN);
 }
 
-/* A row for what differs in a pair; false when nothing does. */
+/* Add a row for the differences of a pair; false when there are none. */
 static bool put_pair(struct out *o, const struct job *w, const struct pair *p)
 {
     const struct ckpt_tensor *t = ckpt_source_tensor(w->a, p->a);

@@ -15,9 +15,9 @@
 #define BLOCK       ((size_t)1 << 20)       /* bytes of input read at once */
 #define MAX_LINE    ((size_t)256 << 20)
 #define MAX_JOBS    64
-#define PIECES      8                       /* parts of a block for each job, to even them out */
+#define PIECES      8                       /* parts of a block per job, for an even load */
 
-/* Complete lines of the input, and what is begun behind them. */
+/* Complete lines of the input, and the beginning of the next. */
 struct input {
     struct ckpt_file *file;         /* NULL: stdin */
     uint64_t          at;
@@ -28,7 +28,7 @@ struct input {
     bool              end;
 };
 
-/* Consecutive lines, and what is said about them. */
+/* Consecutive lines, and the output for them. */
 struct share {
     const char     *from;
     size_t          len;
@@ -68,13 +68,13 @@ static int read_some(struct input *in, size_t room, size_t *got, struct ckpt_err
     return 0;
 }
 
-/* More complete lines; none and end at the end of the input. */
+/* Read more complete lines; none and end at the end of the input. */
 static int next_block(struct input *in, struct ckpt_err *err)
 {
     size_t got = 0;
     int rc;
 
-    if (in->lines_end > 0)              /* else there may be no data yet */
+    if (in->lines_end > 0)              /* otherwise data may be NULL */
         memmove(in->data, in->data + in->lines_end, in->len - in->lines_end);
     in->len -= in->lines_end;
     in->lines_end = 0;
@@ -141,7 +141,7 @@ static void put_number(struct ckpt_buf *out, uint64_t n)
     ckpt_buf_put(out, p, (size_t)(digits + sizeof digits - p));
 }
 
-/* Bytes of a text -> characters, for numbers that mostly grow. */
+/* Byte offsets of a text -> character offsets, fast for increasing offsets. */
 struct counter { const char *text; size_t byte, chars; };
 
 static size_t chars_to(struct counter *c, size_t byte)
@@ -174,7 +174,7 @@ static int put_encoding(struct share *s, const struct job *j, const char *text,
     ckpt_buf_put_str(out, "],\"offsets\":[");
     for (size_t i = 0; i < e->n; i++) {
         ckpt_buf_put_str(out, i ? ",[" : "[");
-        /* Added tokens are at 0 whatever stands around them. */
+        /* Added tokens have offset 0 whatever is around them. */
         put_number(out, e->start[i] ? chars_to(&count, (size_t)e->start[i]) : 0);
         ckpt_buf_put(out, ",", 1);
         put_number(out, e->end[i] ? chars_to(&count, (size_t)e->end[i]) : 0);
@@ -281,7 +281,7 @@ static int work(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
     return ckpt_buf_ok(&s->out) ? 0 : ckpt_nomem(err, s->len);
 }
 
-/* Cut complete lines into at most n shares of about the same size. */
+/* Divide complete lines into at most n shares of about equal size. */
 static size_t deal(struct input *in, struct share *share, size_t n)
 {
     size_t each, used = 0;
@@ -304,7 +304,7 @@ static size_t deal(struct input *in, struct share *share, size_t n)
     return used;
 }
 
-/* All of the input, block by block. */
+/* Process all of the input, block by block. */
 static int run(struct job *j, struct input *in, size_t jobs, struct ckpt_err *err)
 {
     size_t n_share = jobs == 1 ? 1 : jobs * PIECES;

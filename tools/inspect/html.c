@@ -1,19 +1,19 @@
-/* html - what --json would print, as a page for a browser; see inspect.h. */
+/* html - the output of --json as a page for a browser; see inspect.h. */
 #include <string.h>
 
 #include "libckpt/commit.h"
 #include "tools/inspect/inspect.h"
 
 /*
- * page.html as a string.  The page fetches nothing and runs only what stands in it: its policy
- * says so to the browser, and names from files go through textContent alone.
+ * page.html as a string.  The page fetches nothing and runs only its own script: its policy tells
+ * the browser so, and names from files are inserted through textContent only.
  */
 static const char page[] =
 #include "tools/inspect/page.inc"
     ;
 static const char mark[] = "@DATA@\n";   /* the line in it that the document replaces */
 
-/* The document with "<" spelled so that no text in it can end the element it lies in. */
+/* Write the document with "<" escaped, so that no text in it can end the script element. */
 static int write_data(struct ckpt_out *out, const struct ckpt_buf *json, struct ckpt_err *err)
 {
     int rc = 0;

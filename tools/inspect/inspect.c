@@ -1,4 +1,4 @@
-/* inspect - which of the rooms beside it answers for a path; see inspect.h. */
+/* inspect - choose the file here that reports on a path; see inspect.h. */
 #include "tools/inspect/inspect.h"
 
 #include <string.h>
@@ -19,7 +19,7 @@ static int open_source(struct ckpt_source **out, const struct inspect_want *w,
     return ckpt_open(out, path, &opts, err);
 }
 
-/* A JSON file: a run's state, or shown as it is. */
+/* A JSON file: a run's state, or any other, shown unchanged. */
 static int json_file(struct out *o, const struct inspect_want *w, bool for_programs,
                      struct ckpt_file *file, struct ckpt_err *err)
 {
@@ -41,7 +41,7 @@ static int json_file(struct out *o, const struct inspect_want *w, bool for_progr
     return rc;
 }
 
-/* A checkpoint directory: how far the run was, then its parts. */
+/* A checkpoint directory: progress of the run, then its parts. */
 static int run_directory(struct out *o, const struct inspect_want *w, const struct cli *cli,
                          const char *path, struct ckpt_err *err)
 {
@@ -95,7 +95,7 @@ static int source_path(struct out *o, const struct inspect_want *w, struct cli *
     rc = open_source(&src, w, cli, path, err);
     if (rc)
         return rc;
-    if (w->html && !w->stats)           /* a page has histograms, of values that are read */
+    if (w->html && !w->stats)           /* a page has histograms, which need the values */
         rc = quant_tell(&told, src, err);
     page.stats |= w->html && rc == 0 && (told.n == 0 || told.is_read);
     if (rc == 0 && ((page.stats && !w->tree) || w->tensor))
@@ -114,7 +114,7 @@ static int source_path(struct out *o, const struct inspect_want *w, struct cli *
     return rc;
 }
 
-/* An option that asks for tensors, of a file that has none. */
+/* The given option that concerns tensors, for a file that has none. */
 const char *inspect_tensors_asked(const struct inspect_want *w)
 {
     return w->tensor ? "--tensor" : w->stats ? "--stats"
@@ -139,7 +139,7 @@ bool inspect_shown_as_values(const struct inspect_want *w, const struct cli *cli
     return yes;
 }
 
-/* A file shown as values; 1 when it is not one. */
+/* A file shown as values; 1 when it is not such a file. */
 static int special_file(struct out *o, const struct inspect_want *w, const struct cli *cli,
                         const char *path, struct ckpt_err *err)
 {
@@ -167,7 +167,7 @@ static int special_file(struct out *o, const struct inspect_want *w, const struc
     return rc;
 }
 
-/* The tensors of a file that is not to be loaded; CKPT_ENOTFOUND when it has none. */
+/* List the tensors of a file that must not be loaded; CKPT_ENOTFOUND when it has none. */
 static int list_refused(struct out *o, const struct inspect_want *w, const struct cli *cli,
                         const char *path, struct ckpt_err *err)
 {
@@ -185,8 +185,8 @@ static int list_refused(struct out *o, const struct inspect_want *w, const struc
 }
 
 /*
- * A torch file that is refused because loading it would run something: what it holds is told
- * all the same, and the refusal stands.
+ * A torch file that is refused because loading it would execute something: its content is shown
+ * all the same, and the error stays.
  */
 static int refused(struct out *o, const struct inspect_want *w, const struct cli *cli,
                    const char *path, struct ckpt_err *err)
@@ -199,7 +199,7 @@ static int refused(struct out *o, const struct inspect_want *w, const struct cli
          inspect_tree(o, file, false, &other)))
         return ckpt_err_code(err);
     out_str(o, "refused", "refused", err->text);
-    err->hint[0] = '\0';                /* it says: look at it with this tool */
+    err->hint[0] = '\0';                /* the hint recommends this tool */
     if (out_end(o, &other))
         *err = other;
     return 0;
@@ -220,8 +220,8 @@ int inspect_finish(struct out *o, const struct inspect_want *w, struct ckpt_err 
 }
 
 /*
- * A hostile file is not shown as if it were fine, whatever was asked about it.  A folder, and what
- * is packed, is looked through only where all of it is read anyway.
+ * A hostile file must not be shown as if it were fine, whatever was asked about it.  Folders and
+ * archives are searched only where all their bytes are read anyway.
  */
 static int look_for_danger(struct out *o, const struct inspect_want *w, const struct cli *cli,
                            const char *path, struct ckpt_err *err)
@@ -237,7 +237,7 @@ static int look_for_danger(struct out *o, const struct inspect_want *w, const st
     return ckpt_err_code(err);
 }
 
-/* As inspect_finish, after failure rc (0: none), which err tells and which is returned. */
+/* As inspect_finish, after failure rc (0: none) with its text in err; returns rc. */
 static int finish_failed(struct out *o, const struct inspect_want *w, int rc, struct ckpt_err *err)
 {
     struct ckpt_err print = {0};
@@ -256,13 +256,13 @@ static int inspect_into(struct out *o, const struct inspect_want *w, struct cli 
     int rc, found;
 
     out_str(o, "path", "path", path);
-    if (w->scan) {                      /* told whole, whatever the verdict */
+    if (w->scan) {                      /* complete output, whatever the verdict */
         rc = inspect_scan(o, cli, path, err);
         return finish_failed(o, w, rc, err);
     }
     if (w->verify && !w->n_part && ckpt_path_is_dir(path)) {
         rc = inspect_whole(o, cli, path, err);
-        if (rc) {                       /* what is missing is told */
+        if (rc) {                       /* report missing files */
             inspect_name_older(w, cli, path, err);
             return finish_failed(o, w, rc, err);
         }
@@ -285,7 +285,7 @@ static int inspect_into(struct out *o, const struct inspect_want *w, struct cli 
         return ckpt_err_code(err);
     if (rc == 0 && w->verify && !data)
         rc = inspect_verify(o, w, cli, path, err);
-    if (rc == 0)                        /* what is dangerous is shown all the same */
+    if (rc == 0)                        /* show a dangerous file all the same */
         return finish_failed(o, w, look_for_danger(o, w, cli, path, err), err);
     if (w->verify && !err->hint[0])
         inspect_name_older(w, cli, path, err);
@@ -305,7 +305,7 @@ int inspect_path(const struct inspect_want *w, struct cli *cli, const char *path
                          "number of the curves");
     if ((rc = out_new(&o, json || w->html, err)) != 0)
         return rc;
-    cli->json = json || w->html;        /* a page holds what programs get */
+    cli->json = json || w->html;        /* a page contains the document for programs */
     rc = inspect_into(o, w, cli, path, err);
     cli->json = json;
     return rc == 0 && w->html ? cli_artifact(cli, w->html, NULL, err) : rc;

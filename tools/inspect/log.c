@@ -1,11 +1,11 @@
-/* log - what a run logged: facts, tags, and every number for programs; see inspect.h. */
+/* log - the log of a run: facts, tags, and every number for programs; see inspect.h. */
 #include <math.h>
 
 #include "formats/logs/run_log.h"
 #include "tools/inspect/inspect.h"
 #include "tools/inspect/plot.h"
 
-/* Of the numbers of a series; the finite ones. */
+/* Range of a series' finite numbers. */
 struct range {
     double min, max, mean;
 };
@@ -66,7 +66,7 @@ static void put_tags(struct out *o, const struct inspect_want *w, const struct r
     out_table_end(o);
 }
 
-/* Every number, and the last text of every tag that has texts. */
+/* Every number, and the last text of every tag with texts. */
 static void put_values(struct out *o, const struct inspect_want *w, const struct run_log *log)
 {
     static const struct out_column columns[] = {
@@ -125,7 +125,7 @@ static int plot(struct out *o, const struct inspect_want *w, const struct run_lo
     return any ? 0 : ckpt_fail(err, CKPT_ENOTFOUND, "--plot: no tag has numbers of two steps");
 }
 
-/* What is short first. */
+/* Short facts first. */
 static void put_facts(struct out *o, const json_t *info)
 {
     const char *key;

@@ -10,13 +10,15 @@
 
 #include "libckpt/base/fault.h"
 
-/* What a thread has mapped.  The handler runs in the thread whose load failed, on its own. */
+/* The thread's mapping.  The handler runs in the thread whose load failed, and uses that
+ * thread's mapping. */
 static _Thread_local struct window {
     unsigned char         *base;        /* NULL: nothing */
     size_t                 size;
     const struct ckpt_file *file;
-    uint64_t               offset, end; /* of the wanted bytes in file; the end in its descriptor */
-    volatile sig_atomic_t  gone;        /* some bytes are zeros that the file does not have */
+    uint64_t               offset, end; /* of the requested bytes in file; the end in its
+                                           descriptor */
+    volatile sig_atomic_t  gone;        /* zeros were mapped in place of missing bytes */
 } window;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -24,9 +26,9 @@ static struct sigaction before;
 static size_t page;
 
 /*
- * From the page of the failed load to the window's end there are zeros now, and the load is done
- * again.  mmap is one system call, which a handler may make.  Of a load elsewhere, or of a signal
- * that somebody sent, nothing is known here: whoever was in charge before is so again.
+ * Map zeros from the page of the failed load to the window's end, and let the load be repeated.
+ * mmap is one system call, which a handler may make.  A fault elsewhere, or a signal sent by a
+ * process, is not ours: restore the previous handler.
  */
 static void on_bus(int sig, siginfo_t *info, void *context)
 {
@@ -46,11 +48,11 @@ static void on_bus(int sig, siginfo_t *info, void *context)
         }
     }
     sigaction(sig, &before, NULL);
-    raise(sig);                         /* comes when this handler has returned */
+    raise(sig);                         /* delivered when this handler has returned */
     errno = saved;
 }
 
-/* Looked at for each window: somebody else may have taken the signal since. */
+/* Checked for each window: other code may have changed the handler since. */
 static bool guard(void)
 {
     struct sigaction act = {.sa_sigaction = on_bus, .sa_flags = SA_SIGINFO}, now = {0};
@@ -67,8 +69,8 @@ static bool guard(void)
     return ours;
 }
 
-/* Whether the bytes are in memory.  To look at each page takes time, the last stands for all; who
- * may not know is told yes. */
+/* Whether the bytes are in the page cache.  Checking each page takes time, so the last stands
+ * for all; if the check is not permitted, assume yes. */
 static bool cached(unsigned char *map, size_t n)
 {
     unsigned char there = 1;
@@ -88,7 +90,7 @@ bool mapped_begin(const void **out, const struct ckpt_extent *x, size_t n)
         return false;
     from = base + x->offset;
     if (st.st_size < 0 || from > (uint64_t)st.st_size || n > (uint64_t)st.st_size - from)
-        return false;                   /* reading says how it is too short */
+        return false;                   /* reading gives the right error */
     lead = (size_t)(from % page);
     map = mmap(NULL, lead + n, PROT_READ, MAP_SHARED, fd, (off_t)(from - lead));
     if (map == MAP_FAILED)
@@ -103,8 +105,8 @@ bool mapped_begin(const void **out, const struct ckpt_extent *x, size_t n)
     return true;
 }
 
-/* The tail of a file's last page is zeros and no signal: a file that was cut there is told by
- * its size alone. */
+/* The tail of a file's last page reads as zeros without a signal: a file truncated there is
+ * detected by its size alone. */
 int mapped_end(struct ckpt_err *err)
 {
     const struct window w = window;

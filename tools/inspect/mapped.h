@@ -1,24 +1,27 @@
 /*
- * mapped - bytes of a file in place: as fast as memory, where read(2) would copy each.
+ * mapped - access bytes of a file by mmap: at memory speed, where read(2) would copy each byte.
  *
- * A file may be cut while it is mapped, and its disk may fail: the kernel then answers a load
- * with SIGBUS.  The handler here puts zeros in place of what is gone, and mapped_end tells: what
- * was made of the bytes in between is to be thrown away.  No jump leaves the code that loads.
+ * A file may be truncated while it is mapped, and its disk may fail: the kernel then answers a
+ * load with SIGBUS.  The handler here maps zeros in place of the lost page, and mapped_end
+ * reports it: results computed in between must be thrown away.  The handler never jumps out of
+ * the code that loads.
  */
 #ifndef CKPT_TOOLS_INSPECT_MAPPED_H
 #define CKPT_TOOLS_INSPECT_MAPPED_H
 
 #include "libckpt/fragment.h"
 
-#define MAPPED_BYTES ((size_t)4 << 20)  /* a window that is worth its calls, and soon let go */
+#define MAPPED_BYTES ((size_t)4 << 20)  /* a window large enough to be worth its calls, small
+                                           enough to be released soon */
 
 /*
- * Map n bytes of x's file, for this thread, one window at a time: true, and *out is good until
- * mapped_end.  False, and nothing is held, where that cannot be, and where the bytes are not in
- * memory yet: they are then read, which asks for more ahead and is no slower than the disk.
+ * Map n bytes of x's file, for this thread, one window at a time.  True: *out is valid until
+ * mapped_end.  False, with nothing mapped: mapping is impossible, or the bytes are not in the
+ * page cache yet; then the caller reads them, which makes the kernel read ahead and is no slower
+ * than the disk.
  */
 bool mapped_begin(const void **out, const struct ckpt_extent *x, size_t n);
-/* Let go.  CKPT_EIO when not all bytes were the file's: "truncated", or its disk failed. */
+/* Unmap.  CKPT_EIO when not all bytes were the file's: "truncated", or its disk failed. */
 int mapped_end(struct ckpt_err *err);
 
 #endif

@@ -2,10 +2,10 @@
  * measure - statistics, histograms and digests of tensors, in pieces of bounded size; see
  * inspect.h.
  *
- * A large tensor is cut into units that workers take one by one, so that one embedding does not
- * keep them waiting.  Units have a fixed size and are joined in order: the numbers do not depend
- * on how many workers there are.  A digest runs from a tensor's first byte to its last: there
- * the unit is the tensor.
+ * A large tensor is cut into units that workers take one by one, so that the workers do not wait
+ * for one large embedding.  Units have a fixed size and are joined in order: the numbers do not
+ * depend on the number of workers.  A digest needs a tensor's bytes in order: with digests the
+ * unit is the tensor.
  */
 #include <math.h>
 #include <stdio.h>
@@ -16,13 +16,13 @@
 #include "tools/inspect/inspect.h"
 #include "tools/inspect/mapped.h"
 
-#define PIECE_BYTES  ((size_t)256 << 10)    /* still in cache when it is looked at */
+#define PIECE_BYTES  ((size_t)256 << 10)    /* still in cache at the second use */
 #define UNIT_BYTES   ((uint64_t)32 << 20)
-#define SAMPLES      65536                  /* values that a histogram is made of */
-#define SAMPLE_RUN   1024                   /* neighbours read at a time */
+#define SAMPLES      65536                  /* values that a histogram samples */
+#define SAMPLE_RUN   1024                   /* consecutive values read at a time */
 
 struct unit {
-    size_t       k;                         /* of the list of tensors */
+    size_t       k;                         /* index in the list of tensors */
     int64_t      from, to;
     struct stats s;
 };
@@ -38,7 +38,7 @@ struct job {
 
 static size_t tensor_of(const struct job *j, size_t k) { return j->index ? j->index[k] : k; }
 
-/* What is made of values as they go by, in pieces that the second who looks finds in the cache. */
+/* Feed bytes to digest and statistics, in pieces that are still in the cache for the second. */
 static int measure_bytes(struct unit *u, struct ckpt_sha256 *sha, const struct job *j,
                          const unsigned char *raw, size_t n, struct ckpt_err *err)
 {
@@ -57,7 +57,7 @@ static int measure_bytes(struct unit *u, struct ckpt_sha256 *sha, const struct j
     return rc;
 }
 
-/* A window of the unit where it lies in its file; false when it is to be read. */
+/* Measure the unit through a mapping of its file; false when it must be read. */
 static bool measure_mapped(struct unit *u, struct ckpt_sha256 *sha, const struct job *j,
                            int64_t at, int64_t n, int *rc, struct ckpt_err *err)
 {
@@ -75,7 +75,7 @@ static bool measure_mapped(struct unit *u, struct ckpt_sha256 *sha, const struct
     if (*rc == 0) {
         if (!mapped_begin(&raw, &x, bytes))
             return false;
-        aligned = (uintptr_t)raw % 4 == 0;      /* the fast sums want it */
+        aligned = (uintptr_t)raw % 4 == 0;      /* required by the vectorised sums */
         *rc = aligned ? measure_bytes(u, sha, j, raw, (size_t)n, err) : 0;
         if (mapped_end(&own) && *rc == 0 && aligned) {
             *err = own;
@@ -142,7 +142,7 @@ static int measure_unit(void *ctx, size_t k, size_t worker, struct ckpt_err *err
     return rc;
 }
 
-/* The bin of v among those of m's range; values beyond it are in the outermost. */
+/* The bin of v in m's range; values beyond it count in the outermost. */
 static size_t bin_of(const struct tensor_measure *m, double v)
 {
     double part = (v - m->hist_low) / (m->hist_high - m->hist_low) * MEASURE_BINS;
@@ -150,7 +150,7 @@ static size_t bin_of(const struct tensor_measure *m, double v)
     return !(part > 0) ? 0 : part >= MEASURE_BINS ? MEASURE_BINS - 1 : (size_t)part;
 }
 
-/* Runs of neighbours, evenly spread; of a small tensor, all. */
+/* Sample runs of consecutive values, evenly spaced; a small tensor completely. */
 static int histogram(void *ctx, size_t k, size_t worker, struct ckpt_err *err)
 {
     struct job *j = ctx;
@@ -178,7 +178,7 @@ static int histogram(void *ctx, size_t k, size_t worker, struct ckpt_err *err)
     return 0;
 }
 
-/* Four deviations on each side of the mean, no further than there are values. */
+/* Four standard deviations on each side of the mean, limited to the range of values. */
 static void set_range(struct tensor_measure *m)
 {
     double four = 4 * stats_std(&m->s);
@@ -189,7 +189,7 @@ static void set_range(struct tensor_measure *m)
         m->hist_low = m->hist_high = 0;
 }
 
-/* The units of n tensors; with a NULL list only how many they are. */
+/* Cut n tensors into units; with a NULL list only count them. */
 static size_t cut(const struct job *j, size_t n, struct unit *list)
 {
     size_t n_unit = 0;
@@ -205,7 +205,7 @@ static size_t cut(const struct job *j, size_t n, struct unit *list)
             int64_t to = t->numel - at < step ? t->numel : at + step;
 
             if (!width || t->unread)
-                break;                      /* of sub-byte dtypes nothing is told */
+                break;                      /* no statistics of sub-byte dtypes */
             if (list)
                 list[n_unit] = (struct unit){.k = k, .from = at, .to = to};
             n_unit++;

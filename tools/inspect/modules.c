@@ -1,8 +1,7 @@
 /*
- * modules - a checkpoint's tensors as the tree of modules that their names spell; see inspect.h.
+ * modules - the tree of modules in the names of a checkpoint's tensors; see inspect.h.
  *
- * Components that are numbers are one "*": layers that are alike are told once, with how many
- * there are.
+ * Components that are numbers become one "*": equal layers are shown once, with their number.
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,16 +13,16 @@
 
 struct node {
     const char *path;                   /* "model.layers.*.mlp" */
-    size_t      child, last, next;      /* first and last child, next of its parent's */
+    size_t      child, last, next;      /* first and last child, next child of the same parent */
     int         depth;
-    int64_t     instances;              /* real prefixes that it stands for */
+    int64_t     instances;              /* number of real prefixes it represents */
     int64_t     tensors, parameters;
     uint64_t    bytes;
 };
 
 struct tree {
     struct ckpt_arena arena;
-    struct ckpt_map  *at, *raw;         /* node of a path; real prefixes seen */
+    struct ckpt_map  *at, *raw;         /* path -> node; set of real prefixes */
     struct node      *node;
     size_t            n, cap;
 };
@@ -33,7 +32,7 @@ static bool is_number(const char *s, size_t n)
     return n > 0 && strspn(s, "0123456789") >= n;
 }
 
-/* The node of path below parent, made when it is not there. */
+/* The node of path below parent, created when absent. */
 static int node_of(size_t *out, struct tree *t, size_t parent, const char *path, size_t len,
                    struct ckpt_err *err)
 {
@@ -61,7 +60,7 @@ static int node_of(size_t *out, struct tree *t, size_t parent, const char *path,
     return ckpt_map_add(t->at, t->node[*out].path, len, *out, err);
 }
 
-/* One tensor into every module that its name lies in. */
+/* Add one tensor to every module in its name. */
 static int add(struct tree *t, const struct ckpt_tensor *x, bool tied, struct ckpt_err *err)
 {
     char path[4096];
@@ -116,7 +115,7 @@ static void put_node(struct out *o, const struct node *n, bool indent, const cha
     out_cell_str(o, shape);
 }
 
-/* Depth first.  shape: of the tensors that are leaves, by node; NULL for modules. */
+/* Depth first.  shape: of the tensors at the leaves, by node; NULL for modules. */
 static int put_tree(struct out *o, const struct tree *t, bool indent, const char *const *shape,
                     struct ckpt_err *err)
 {

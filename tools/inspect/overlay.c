@@ -94,7 +94,7 @@ static int memory(struct curve *c, struct ckpt_dir *dir, struct ckpt_err *err)
     return rc ? ckpt_err_in(err, "memory.csv") : 0;
 }
 
-/* What there is to draw. */
+/* The plots. */
 static const struct what {
     const char *key, *title;
     int (*read)(struct curve *, struct ckpt_dir *, struct ckpt_err *);

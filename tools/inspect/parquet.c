@@ -13,7 +13,7 @@ static char *path_of(char *dst, size_t size, const struct pq_file *f, size_t lea
     size_t n = 0;
 
     *dst = '\0';
-    for (size_t i = 1; i <= leaf && n < size - 1; i++)      /* its ancestors end behind it */
+    for (size_t i = 1; i <= leaf && n < size - 1; i++)      /* its ancestors' subtrees contain it */
         if (f->node[i].end > leaf)
             n += (size_t)snprintf(dst + n, size - n, "%s%s", n ? "." : "", f->node[i].name);
     return dst;
@@ -60,7 +60,7 @@ static void put_column(struct out *o, const struct pq_file *f, size_t leaf)
     out_cell_bytes(o, raw);
 }
 
-/* The leaves whose column is wanted: by the name of the column, or the whole path. */
+/* The leaves whose column is selected: by the column's name, or the whole path. */
 static void choose(bool *want, const struct inspect_want *w, const struct pq_file *f)
 {
     for (size_t i = 1; i < f->n_node; i = f->node[i].end)
@@ -108,7 +108,7 @@ static void put_groups(struct out *o, const struct pq_file *f)
     out_table_end(o);
 }
 
-/* Rows into the table that is open, shown of them, or read to the last when all are wanted. */
+/* Add rows to the open table: `shown` of them, or all when requested. */
 static int put_rows(struct out *o, const struct pq_file *f, const bool *want, bool all,
                     struct ckpt_err *err)
 {
@@ -141,7 +141,7 @@ void inspect_row(struct out *o, struct ckpt_buf *row)
 {
     const char *text = ckpt_buf_str(row);
 
-    /* A text may hold what JSON does not: such a row is told as a text. */
+    /* A text may contain bytes that JSON cannot: such a row is shown as a text. */
     if (text && ckpt_utf8_valid(text, row->len))
         out_cell_json(o, text);
     else

@@ -1,8 +1,8 @@
 /*
- * parts - the files of a checkpoint directory, each with what it is for and a line of what it
- * says; see inspect.h.
+ * parts - the files of a checkpoint directory, each with its purpose and a one-line summary; see
+ * inspect.h.
  *
- * A part that cannot be read has no line: --verify tells of it.
+ * A part that cannot be read has no summary: --verify reports it.
  */
 #include <fnmatch.h>
 #include <stdarg.h>
@@ -13,9 +13,9 @@
 #include "libckpt/base/json.h"
 #include "tools/inspect/inspect.h"
 
-#define SMALL_BYTES ((uint64_t)8 << 20)         /* larger parts are not opened for a line */
+#define SMALL_BYTES ((uint64_t)8 << 20)         /* larger parts are not opened for a summary */
 
-/* A line being written. */
+/* A summary being written. */
 struct line {
     char   text[300];
     size_t n;
@@ -200,7 +200,7 @@ static void say_torch(struct line *l, const struct part *p, struct ckpt_file *fi
     torch_archive_close(a);
 }
 
-/* What a part says, in a line; "" when it is large or cannot be read. */
+/* The summary of a part; "" when it is large or cannot be read. */
 static const char *say(struct line *l, const struct part *p, struct ckpt_dir *dir,
                        const struct ckpt_entry *e)
 {

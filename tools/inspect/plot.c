@@ -8,7 +8,7 @@
 #define WIDTH  64
 #define HEIGHT 6
 
-/* Values by step, in as many places as the plot has columns. */
+/* Mean values by step, one for each column of the plot. */
 struct plot {
     double sum[WIDTH], value[WIDTH];
     size_t count[WIDTH];
@@ -16,7 +16,7 @@ struct plot {
     size_t n;
 };
 
-/* A column without a value has that of the one before; the first ones, the first value. */
+/* A column without a value takes that of the one before; the first columns take the first value. */
 static void fill(struct plot *p)
 {
     size_t x = 0;
@@ -58,7 +58,7 @@ static void gather(struct plot *p, size_t n, plot_point_fn *point, const void *c
     fill(p);
 }
 
-/* One row of the plot: in eighths of a character, from below. */
+/* Draw one row of the plot, in eighths of a character from below. */
 static void draw_row(struct out *o, const struct plot *p, int y)
 {
     static const char *const block[] = {" ", "\u2581", "\u2582", "\u2583", "\u2584", "\u2585",

@@ -1,9 +1,9 @@
 /*
  * rng - the random states of a training process, decoded; see inspect.h.
  *
- * Python's random, numpy's RandomState and torch's CPU generator are one Mersenne Twister with
- * three ways of making numbers of its words; torch's CUDA generator is a counter.  Sources:
- * CPython 3.13 Modules/_randommodule.c, numpy 2 legacy-distributions, PyTorch 2.x
+ * Python's random, numpy's RandomState and torch's CPU generator are the same Mersenne Twister
+ * with three ways of making numbers from its words; torch's CUDA generator is a counter.
+ * Sources: CPython 3.13 Modules/_randommodule.c, numpy 2 legacy-distributions, PyTorch 2.x
  * CPUGeneratorImpl.cpp, CUDAGeneratorImpl.cpp, and Salmon et al. 2011 for Philox4x32-10.
  */
 #include <stdio.h>
@@ -16,16 +16,16 @@
 #include "trainer/data/mt19937.h"
 #include "trainer/philox.h"
 
-#define SHOWN      4            /* words, and numbers that come next */
-#define MAX_TWISTS 2000         /* that a likely seed is followed for */
-#define SEEDS      2048         /* that are tried beside, at their start */
+#define SHOWN      4            /* words and numbers shown of those that come next */
+#define MAX_TWISTS 2000         /* how far a likely seed is followed */
+#define SEEDS      2048         /* further seeds that are tried, without drawing far */
 #define CUDA_BYTES 16           /* seed, offset */
 
 enum stream { PYTHON, NUMPY, TORCH, STREAMS };
 
 static const char *const stream_name[STREAMS] = {"python", "numpy", "cpu"};
 
-/* 53 bits of two words: random.random(), RandomState.random_sample(). */
+/* As random.random() and RandomState.random_sample(): 53 bits of two words. */
 static double next_double(struct mt19937 *g)
 {
     uint32_t a = mt19937_u32(g) >> 5, b = mt19937_u32(g) >> 6;
@@ -38,13 +38,13 @@ static double next_of(enum stream s, struct mt19937 *g)
     return s == TORCH ? (double)(mt19937_u32(g) & 0xffffff) / 16777216.0 : next_double(g);
 }
 
-/* Words that are used up; a fresh generator of torch stands one behind the last. */
+/* Words used up; a fresh generator of torch is one past the last. */
 static uint32_t position(const struct mt19937 *g)
 {
     return g->next < MT19937_N ? g->next : MT19937_N;
 }
 
-/* Whether g is what seed gives after some draws; then how many words were drawn. */
+/* Whether g is the state of a seed after some draws; if so, how many words were drawn. */
 static bool comes_of(const struct mt19937 *g, enum stream s, uint64_t seed, int twists,
                      int64_t *drawn)
 {
@@ -64,7 +64,7 @@ static bool comes_of(const struct mt19937 *g, enum stream s, uint64_t seed, int 
     return found;
 }
 
-/* A number where JSON's readers keep it exact, else text. */
+/* A number if JSON's readers keep it exact, else text. */
 static json_t *exact(uint64_t n)
 {
     char text[24];
@@ -81,7 +81,7 @@ static void put_line(struct out *o, const char *file, const char *text)
     out_line(o, line);
 }
 
-/* One Mersenne Twister.  *torch_seed is torch's own; it is tried for the others too. */
+/* One Mersenne Twister.  *torch_seed is torch's own seed, which is tried for the others too. */
 static void put_twister(struct out *o, const char *file, json_t *all, enum stream s,
                         const struct mt19937 *g, const uint64_t *torch_seed, bool search)
 {
@@ -108,7 +108,7 @@ static void put_twister(struct out *o, const char *file, json_t *all, enum strea
     if (known && s == TORCH && !search)
         drawn = -1;
     else if (known && s == TORCH && !comes_of(g, s, seed & 0xffffffff, MAX_TWISTS, &drawn))
-        drawn = -1;                     /* further on than was looked */
+        drawn = -1;                     /* further than was searched */
     if (known) {
         json_object_set_new(j, "seed", exact(seed));
         n += (size_t)snprintf(text + n, sizeof text - n, ", seed %llu", (unsigned long long)seed);
@@ -176,7 +176,7 @@ static bool take_numpy(struct mt19937 *g, const struct value *v)
     return true;
 }
 
-/* n bytes of a state that is a vector of bytes; false when v is none of that length. */
+/* Copy the n bytes of a state that is a byte vector; false when v is none of that length. */
 static int state_bytes(void *dst, size_t n, bool *is, const struct torch_archive *a,
                        const struct value *v, struct ckpt_err *err)
 {

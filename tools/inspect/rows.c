@@ -1,6 +1,6 @@
 /*
- * rows - files of records that say no schema: JSON lines, text.  How many, which fields with
- * which types, the first ones; numbers by step where rows have one, as metrics.jsonl does.
+ * rows - files of records without a schema: JSON lines, text.  Number of rows, fields with their
+ * types, first rows; numbers by step where rows have a step, as in metrics.jsonl.
  */
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "tools/inspect/plot.h"
 
 #define FIRST_ROWS  5
-#define SCHEMA_ROWS 1000        /* that are looked at for fields */
+#define SCHEMA_ROWS 1000        /* rows searched for fields */
 #define MAX_FIELDS  10000
 
 const struct out_column inspect_row_column[] = {{"row", "row", OUT_LEFT}};
@@ -176,7 +176,7 @@ static int plot(struct out *o, const struct inspect_want *w, const struct fields
                                       "numbers of two steps");
 }
 
-/* Every row reads. */
+/* Check that every row can be read. */
 static int read_all(struct records *r, struct ckpt_err *err)
 {
     int rc = 0;

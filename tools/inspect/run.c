@@ -1,10 +1,10 @@
-/* run - what a training run left in its trainer_state.json; see inspect.h. */
+/* run - the history of a training run in its trainer_state.json; see inspect.h. */
 #include <math.h>
 
 #include "tools/inspect/inspect.h"
 #include "tools/inspect/plot.h"
 
-#define LAST_ROWS 20            /* of the log, for people */
+#define LAST_ROWS 20            /* rows of the log shown to people */
 
 static double number(const json_t *row, const char *key)
 {

@@ -9,7 +9,7 @@
 #include "tools/inspect/inspect.h"
 #include "tools/near.h"
 
-#define HEAD 16                 /* values of a tensor that are shown */
+#define HEAD 16                 /* values shown of a tensor */
 
 bool inspect_wants(const struct inspect_want *w, const char *name)
 {
@@ -19,7 +19,7 @@ bool inspect_wants(const struct inspect_want *w, const char *name)
     return w->glob.n == 0;
 }
 
-/* By what a format is known. */
+/* What a format was recognised by. */
 static const char *evidence(const struct ckpt_source *src)
 {
     static const struct { const char *format, *what; } rows[] = {
@@ -39,7 +39,7 @@ static const char *evidence(const struct ckpt_source *src)
     return NULL;
 }
 
-/* Facts that are short; trees are for --tree. */
+/* Short facts; --tree shows the trees. */
 static void put_facts(struct out *o, const struct ckpt_source *src)
 {
     const char *key;
@@ -61,14 +61,14 @@ static void put_facts(struct out *o, const struct ckpt_source *src)
 
 #define MAX_TYPES (CKPT_DTYPE_COUNT + 64)   /* dtypes, and blocks of all formats */
 
-/* What tensors are stored as, and how much of it. */
+/* A stored type, and how much of it there is. */
 struct total {
     const char *name;
     int64_t     tensors, elements;
     uint64_t    bytes;
 };
 
-/* Dtypes stand at their numbers, blocks behind them as they come. */
+/* Dtypes are at their own indices, block types after them in order of appearance. */
 static void add_total(struct total *all, const struct ckpt_tensor *t)
 {
     struct total *x = &all[t->dtype];
@@ -108,14 +108,14 @@ int inspect_see_values(struct out *o, struct ckpt_source **src, const char *tens
         return rc;
     if (tensor && ckpt_source_find(below, tensor) != SIZE_MAX &&
         !quant_is_packed(below, ckpt_source_find(below, tensor)))
-        return 0;                       /* a scale, a norm: what it is */
+        return 0;                       /* a scale, a norm: not quantised itself */
     if ((rc = put_packed(o, below, err)) != 0)
         return rc;
     *src = NULL;
     return quant_view(src, below, err);
 }
 
-/* Whether a library has quantised some of it. */
+/* Report whether a library has quantised some tensors. */
 static int put_packed(struct out *o, const struct ckpt_source *src, struct ckpt_err *err)
 {
     struct quant_told told;
@@ -135,7 +135,7 @@ static int put_packed(struct out *o, const struct ckpt_source *src, struct ckpt_
     return 0;
 }
 
-/* Parameters and bytes by what they are stored as, tied names once. */
+/* Parameters and bytes by stored type, tied names once. */
 static void put_totals(struct out *o, const struct ckpt_source *src)
 {
     static const struct out_column columns[] = {
@@ -310,8 +310,8 @@ static int put_head(struct out *o, struct ckpt_source *src, size_t i, struct ckp
 
 #define LOOKED_AT 50000         /* tensors whose names are compared letter by letter */
 
-/* A hint to err: the name that ends so, "transformer.ln_f.weight" of "ln_f.weight", or the one that
- * differs least. */
+/* Add a hint to err: the name that ends in `name`, as "transformer.ln_f.weight" for
+ * "ln_f.weight", or the most similar one. */
 static int hint_nearest(const struct ckpt_source *src, const char *name, struct ckpt_err *err)
 {
     size_t n = strlen(name), least = n / 4 + 2;

@@ -10,14 +10,14 @@
 #include "libckpt/mem.h"
 
 #define BLOCK 16384
-#define WIDE  4096              /* of a block, as doubles: stays in the nearest cache */
-#define AHEAD 16384             /* bytes: so far before they are summed values are asked for */
+#define WIDE  4096              /* bytes of a block as doubles: fits in the L1 cache */
+#define AHEAD 16384             /* bytes: prefetch distance of the sums */
 
-/* What one block gives: sums over d = value - shift. */
+/* The result of one block: sums over d = value - shift. */
 struct sums {
     double  d, dd, low, high;
     int64_t zeros;
-    bool    odd;                /* some value is not finite: the rest means nothing */
+    bool    odd;                /* some value is not finite, and the other fields are meaningless */
 };
 
 static void sum_f64(struct sums *s, const double *v, size_t n, double shift)
@@ -43,18 +43,18 @@ __attribute__((target("avx2,fma"))) static double lanes(__m256d a, __m256d b)
 }
 
 /*
- * A run is looked at twice while it lies in the nearest cache, first for its extremes, then for
- * its sums: all at once does not go into 16 registers.
+ * Each run is read twice while it is in the L1 cache, first for its extremes, then for its sums:
+ * both at once would not fit in 16 registers.
  */
 #define RUN 512
 
-/* Half a register of f32 as doubles less the shift. */
+/* Half a register of f32 as doubles, minus the shift. */
 __attribute__((target("avx2"))) static inline __m256d wide(const float *v, __m256d shift)
 {
     return _mm256_sub_pd(_mm256_cvtps_pd(_mm_loadu_ps(v)), shift);
 }
 
-/* d and q have four sums each.  A value that is not finite makes them so. */
+/* d and q have four sums each.  A value that is not finite makes them not finite. */
 __attribute__((target("avx2,fma"))) static void run_f32(__m256d *d, __m256d *q, const float *v,
                                                         __m256d k)
 {
@@ -117,8 +117,8 @@ __attribute__((target("avx2,fma"))) static void sum_f32(struct sums *s, const fl
 }
 
 /*
- * Extremes of floats of 16 bits by their bits: as signed numbers the positive go up from 0, as
- * unsigned ones the negative go on from there, the larger the farther from 0.
+ * Extremes of 16-bit floats from their bits: as signed numbers, positive floats ascend from 0; as
+ * unsigned ones, negative floats follow, a larger number being further from 0.
  */
 struct extremes {
     __m256i low, high, ulow, uhigh;
@@ -155,7 +155,7 @@ __attribute__((target("avx2"))) static int64_t zeros_of(const uint16_t *v, size_
     return zeros;
 }
 
-/* Of the block's n values; zeros are counted where there are any. */
+/* Extremes of the block's n values; zeros are counted if there are any. */
 __attribute__((target("avx2"))) static void take_extremes(struct sums *s,
                                                           const struct extremes *e,
                                                           const uint16_t *v, size_t n,
@@ -175,7 +175,7 @@ __attribute__((target("avx2"))) static void take_extremes(struct sums *s,
         ulow[0] = ulow[i] < ulow[0] ? ulow[i] : ulow[0];
         uhigh[0] = uhigh[i] > uhigh[0] ? uhigh[i] : uhigh[0];
     }
-    bits[0] = low[0] < 0 ? uhigh[0] : ulow[0];          /* a negative one, or there is none */
+    bits[0] = low[0] < 0 ? uhigh[0] : ulow[0];          /* a negative value, or there is none */
     bits[1] = (uint16_t)(high[0] >= 0 ? high[0] : low[0]);
     ckpt_convert(f, CKPT_F32, bits, dtype, 2);
     s->low = f[0];
@@ -184,7 +184,7 @@ __attribute__((target("avx2"))) static void take_extremes(struct sums *s,
         s->zeros = zeros_of(v, n);
 }
 
-/* The sums of a run, as doubles, onto those of the block. */
+/* Add the sums of a run, as doubles, to those of the block. */
 __attribute__((target("avx2"))) static inline __m256d add_lanes(__m256d sum, __m256 a, __m256 b)
 {
     __m256 c = _mm256_add_ps(a, b);
@@ -194,9 +194,10 @@ __attribute__((target("avx2"))) static inline __m256d add_lanes(__m256d sum, __m
 }
 
 /*
- * Values of 16 bits have three digits: sums of a run of them in f32 lose none that count, and go
- * twice as fast.  n is a multiple of RUN.  split makes two times eight floats of sixteen values,
- * in any order.  A value that is not finite, or a square beyond f32, makes the sums so.
+ * 16-bit values have three digits: summing a run of them in f32 loses no relevant digit, and is
+ * twice as fast.  n is a multiple of RUN.  split converts sixteen values to two times eight
+ * floats, in any order.  A value that is not finite, or a square beyond f32, makes the sums not
+ * finite.
  */
 #define NARROW(name, features, dtype, split)                                                  \
     __attribute__((target(features))) static void name(struct sums *s, const uint16_t *v,    \
@@ -249,7 +250,7 @@ __attribute__((target("avx2"))) static inline __m256d add_lanes(__m256d sum, __m
 NARROW(sum_bf16, "avx2,fma", CKPT_BF16, SPLIT_BF16)
 NARROW(sum_f16, "avx2,fma,f16c", CKPT_F16, SPLIT_F16)
 
-/* The block's sums into s: it has n finite values. */
+/* Add the block's sums, of n finite values, to s. */
 static void take(struct stats *s, const struct sums *b, size_t n, double shift)
 {
     double off = b->d / (double)n, m2 = b->dd - b->d * off;
@@ -261,7 +262,7 @@ static void take(struct stats *s, const struct sums *b, size_t n, double shift)
 
 static const struct sums none = {.low = INFINITY, .high = -INFINITY};
 
-/* Near the values: what was seen so far, else the middle one of three. */
+/* A shift close to the values: their mean so far, else the median of three. */
 static double shift_of(const struct stats *s, const void *v, enum ckpt_dtype dtype, size_t n)
 {
     const unsigned char *p = v;

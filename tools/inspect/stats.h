@@ -1,9 +1,10 @@
 /*
- * stats - moments and extremes of many values, block by block, joined in any grouping.
+ * stats - moments and extremes of many values, computed block by block and joined in any
+ * grouping.
  *
- * Values go through once: differences from a value near them are summed with their squares, in
- * double, and blocks are joined by the rule of Chan, Golub and LeVeque (1979).  Nothing is lost
- * to large means, and the loop is vector code at the speed of memory.
+ * One pass over the values: differences from a nearby value, and their squares, are summed in
+ * double, and blocks are joined by the rule of Chan, Golub and LeVeque (1979).  Large means cost
+ * no precision, and the loop is vectorised and runs at memory speed.
  */
 #ifndef CKPT_TOOLS_INSPECT_STATS_H
 #define CKPT_TOOLS_INSPECT_STATS_H
@@ -19,11 +20,11 @@ struct stats {
     double  min, max;
 };
 
-/* All values of an array, of a dtype that converts to f64.  *s starts as zeros. */
+/* Add all values of an array, of a dtype that converts to f64.  *s starts as zeros. */
 void stats_add(struct stats *s, const void *values, enum ckpt_dtype dtype, size_t n);
-/* s becomes what s and other were together. */
+/* Join other into s. */
 void stats_join(struct stats *s, const struct stats *other);
-/* Deviation of a sample: 0 below two values. */
+/* Standard deviation of a sample: 0 below two values. */
 double stats_std(const struct stats *s);
 
 #endif

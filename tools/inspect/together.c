@@ -1,4 +1,5 @@
-/* together - several paths in one answer: two checkpoints, or runs side by side; see inspect.h. */
+/* together - several paths in one answer: differences of two checkpoints, or runs side by side;
+ * see inspect.h. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 #include "libckpt/base/json.h"
 #include "tools/inspect/inspect.h"
 
-/* Newest values of what a run told, from its trainer_state.json and its metrics.jsonl. */
+/* Newest values of a run, from its trainer_state.json and its metrics.jsonl. */
 static const struct {
     const char *key, *title;
 } facts[] = {
@@ -53,7 +54,8 @@ static void take_state(double *value, const json_t *state)
         value[0] = json_number_value(v);
 }
 
-/* The newest checkpoint-<step> of dir that has a state, as a name in name; false when none has. */
+/* The newest checkpoint-<step> of dir that has a state; its name goes to name; false when none
+ * has. */
 static int newest_checkpoint(char *name, size_t size, struct ckpt_dir *dir, struct ckpt_err *err)
 {
     static const char prefix[] = "checkpoint-";
@@ -114,7 +116,7 @@ static int take_metrics(double *value, struct ckpt_dir *dir, struct ckpt_err *er
     return rc;
 }
 
-/* CKPT_ENOTFOUND when path is no run. */
+/* CKPT_ENOTFOUND when path is not a run. */
 static int take_run(double *value, const char *path, bool follow, struct ckpt_err *err)
 {
     struct ckpt_dir *dir;
@@ -152,7 +154,7 @@ static int compare_runs(struct out *o, bool json, bool follow, const char *const
     for (size_t i = 0; rc == 0 && i < n; i++)
         rc = take_run(value + i * N_FACTS, path[i], follow, err);
     for (size_t k = 0; rc == 0 && k < N_FACTS; k++) {
-        bool any = json;                /* people are spared columns that no run fills */
+        bool any = json;                /* people are not shown columns that no run fills */
 
         for (size_t i = 0; i < n; i++)
             any |= !isnan(value[i * N_FACTS + k]);
@@ -194,7 +196,7 @@ static int diff_two(struct out *o, const struct inspect_want *w, const struct cl
     return rc;
 }
 
-/* What counts depends on what the paths are: runs are drawn, tensors are chosen. */
+/* Which options apply depends on what the paths are: runs are drawn, tensors are selected. */
 static int check_options(const struct inspect_want *w, bool diff, struct ckpt_err *err)
 {
     const char *chosen = w->glob.n ? "glob" : w->tag ? "tag" : w->optimizer ? "optimizer" : NULL;
@@ -239,7 +241,7 @@ int inspect_together(const struct inspect_want *w, struct cli *cli, const char *
                          "the one to hold against it", n, n == 1 ? "" : "s");
     if (n == 0)
         return ckpt_fail(err, CKPT_EUSAGE, "--compare: no path; the folders of runs are wanted");
-    /* Two checkpoints that are no runs: what sets them apart is what is in them. */
+    /* Two checkpoints that are not runs: compare their tensors. */
     if (!diff && n == 2)
         diff = take_run(value, path[0], cli->follow, &not_run) &&
                take_run(value, path[1], cli->follow, &not_run);

@@ -1,4 +1,4 @@
-/* tree - torch files that hold more than tensors, shown as the values they are; inspect.h. */
+/* tree - torch files that hold more than tensors, shown as values; see inspect.h. */
 #include <string.h>
 
 #include "formats/container/zip.h"
@@ -8,10 +8,10 @@
 
 #define MAX_VALUES  200000
 #define MAX_DEPTH   64
-#define SMALL_BYTES ((uint64_t)16 << 20)        /* what holds no weights is smaller, */
+#define SMALL_BYTES ((uint64_t)16 << 20)        /* a file without weights is smaller, */
 #define FEW_MEMBERS 512                         /* and has few storages */
 
-/* A dictionary's values, a list's items; 0 for what holds none. */
+/* Values of a dictionary, or items of a list; 0 for values of other kinds. */
 static size_t children(const struct value *v, struct value ***child)
 {
     if (value_is(v, VALUE_DICT)) {
@@ -25,7 +25,7 @@ static size_t children(const struct value *v, struct value ***child)
     return 0;
 }
 
-/* Whether dictionaries and lists lead to a tensor, or to so much that nobody would print it. */
+/* Whether dictionaries and lists contain a tensor, or more values than anybody would print. */
 static bool holds_tensors(const struct value *root)
 {
     const struct value *stack[MAX_DEPTH];
@@ -54,7 +54,7 @@ static bool holds_tensors(const struct value *root)
     return false;
 }
 
-/* So many storages are a model's: reading them all to find that out would double the work. */
+/* So many storages mean a model: reading them all to find out would double the work. */
 static bool has_many_members(struct ckpt_file *file)
 {
     struct ckpt_err ignored = {0};
@@ -106,7 +106,7 @@ static json_t *plain(json_t *v)
     return json_array_size(args) == 1 ? json_array_get(args, 0) : v;
 }
 
-/* The fields of training_args.bin, a line each. */
+/* The fields of training_args.bin, one per line. */
 static int put_arguments(struct out *o, const json_t *tree, struct ckpt_err *err)
 {
     static const struct out_column columns[] = {{"name", "argument", OUT_LEFT},

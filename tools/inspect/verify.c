@@ -1,9 +1,8 @@
 /*
- * verify - everything a path holds is there and reads to its end; see inspect.h.
+ * verify - check that everything in a path is present and can be read completely; see inspect.h.
  *
- * With a manifest every file must have its digest.  Without one: each member of each zip
- * archive (torch files are such) must have its checksum, and every tensor must read, moments
- * too.
+ * With a manifest every file must have its digest.  Without one, each member of each zip archive
+ * (such as torch files) must have its checksum, and every tensor must be readable, moments too.
  */
 #include <string.h>
 
@@ -14,7 +13,7 @@
 
 #define PIECE_BYTES ((size_t)4 << 20)
 
-/* Counted for the closing line. */
+/* Counts for the closing line. */
 struct proof { int64_t archives, without, tensors; };
 
 static bool is_zip(const struct ckpt_file *file)
@@ -50,7 +49,7 @@ static int prove_file(struct proof *p, struct ckpt_file *file, struct ckpt_err *
     return rc;
 }
 
-/* The regular files of a directory, and with deep of the directories in it. */
+/* Check the regular files of a directory, and with deep those of the directories in it. */
 static int prove_dir(struct proof *p, struct ckpt_dir *dir, bool deep, struct ckpt_err *err)
 {
     struct ckpt_arena a = {0};

@@ -1,10 +1,10 @@
 /*
- * whole - whether a checkpoint directory has all its files, by their names and its index; and
- * which older one is whole; see inspect.h.
+ * whole - check that a checkpoint directory has all its files, by their names and its index; and
+ * find an older one that is complete; see inspect.h.
  *
  * Files of a set are numbered: shards "-00001-of-00003", ranks of DeepSpeed, of random states and
- * of torch's distributed checkpoints.  A number that is left out is a file that is missing.  The
- * readers refuse such a set at the first gap; here all of them are named.
+ * of torch's distributed checkpoints.  A gap in the numbers means a missing file.  The readers
+ * refuse such a set at the first gap; here all missing files are named.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 
 #define MAX_RANKS 65536
 
-/* Families of rank files: what stands before and behind the rank. */
+/* Families of rank files: the parts of the name before and after the rank. */
 static const struct {
     const char *before, *behind;
 } ranked[] = {
@@ -36,10 +36,10 @@ struct finding {
     bool        missing;
 };
 
-/* All that was found, in the arena of the directory that was asked about. */
+/* All findings, in the arena of the directory that was checked. */
 struct findings {
     struct ckpt_arena arena;
-    struct ckpt_map  *told;             /* by the set, the index and the manifest: once */
+    struct ckpt_map  *told;    /* names reported by the set, the index or the manifest, each once */
     struct finding   *item;
     size_t            n, cap;
     int64_t           missing;
@@ -51,7 +51,7 @@ struct check {
     struct ckpt_arena  arena;
     struct ckpt_entry *entry;
     size_t             n;
-    const char        *prefix;          /* of names in a folder: "global_step4/" */
+    const char        *prefix;          /* prefix of names in a folder: "global_step4/" */
 };
 
 static void put(struct check *c, const char *name, bool missing, const char *why)
@@ -79,7 +79,7 @@ static bool has(const struct check *c, const char *name)
     return false;
 }
 
-/* The number between before and behind; -1 when the name is none of the family. */
+/* The number between before and after; -1 when the name is not of the family. */
 static long rank_of(const char *name, const char *before, const char *behind)
 {
     size_t n = strlen(before);
@@ -92,7 +92,7 @@ static long rank_of(const char *name, const char *before, const char *behind)
     return strcmp(end, behind) == 0 && rank < MAX_RANKS ? rank : -1;
 }
 
-/* Every family that is there has as many ranks as the largest. */
+/* Every family present must have as many ranks as the largest. */
 static void check_ranks(struct check *c)
 {
     long world = 0, members[N_RANKED] = {0};
@@ -119,7 +119,7 @@ static bool counts_from_zero(const char *tail)
     return strcmp(tail, ".arrow") == 0 || strcmp(tail, ".parquet") == 0;
 }
 
-/* "stem-00001-of-00003.tail": the set it belongs to; false when it is no such name. */
+/* Parse "stem-00001-of-00003.tail", and find its set; false for other names. */
 static bool shard_of(const char *name, int *stem, long *k, long *n, const char **tail)
 {
     const char *of = strstr(name, "-of-"), *p = of;
@@ -137,7 +137,7 @@ static bool shard_of(const char *name, int *stem, long *k, long *n, const char *
            *k >= (counts_from_zero(end) ? 0 : 1) && *k <= *n;
 }
 
-/* The shards of each set; a set is looked at when its first member comes by. */
+/* Check the shards of each set, at its first member. */
 static void check_shards(struct check *c)
 {
     for (size_t i = 0; i < c->n; i++) {
@@ -163,7 +163,7 @@ static void check_shards(struct check *c)
     }
 }
 
-/* Files that an index names and that are not there; shards of no index. */
+/* Find files that an index names but that are absent, and shards that no index names. */
 static int check_index(struct check *c, struct ckpt_dir *dir, const char *index,
                        struct ckpt_err *err)
 {
@@ -187,7 +187,7 @@ static int check_index(struct check *c, struct ckpt_dir *dir, const char *index,
             continue;
         rc = ckpt_map_add(named, name, strlen(name), 0, err);
         if (!has(c, name) && !shard_of(name, &stem, &k, &n, &tail))
-            put(c, name, true, index);  /* numbered ones are told by their set */
+            put(c, name, true, index);  /* numbered files are reported by their set */
     }
     for (size_t i = 0; rc == 0 && i < c->n; i++) {
         const char *name = c->entry[i].name, *dot = strrchr(name, '.');
@@ -203,7 +203,7 @@ static int check_index(struct check *c, struct ckpt_dir *dir, const char *index,
     return rc;
 }
 
-/* What the manifest names and what it does not. */
+/* Compare the manifest with the files. */
 static int check_manifest(struct check *c, struct ckpt_dir *dir, struct ckpt_err *err)
 {
     struct ckpt_file *f = NULL;
@@ -300,7 +300,7 @@ int inspect_whole(struct out *o, const struct cli *cli, const char *path, struct
 
 /* -- an older one ---------------------------------------------------------------------------- */
 
-/* Everything --verify proves, without a word. */
+/* Check as --verify does, without output. */
 static bool verifies(const struct inspect_want *w, const struct cli *cli, const char *path)
 {
     struct ckpt_err err = {0};
@@ -314,7 +314,7 @@ static bool verifies(const struct inspect_want *w, const struct cli *cli, const 
     return whole;
 }
 
-/* The next lower step among names "stem<step>": -1 when there is none. */
+/* The next lower step in names "stem<step>": -1 when there is none. */
 static long next_lower(const struct ckpt_entry *entry, size_t n, const char *stem, long below)
 {
     long best = -1;

@@ -1,4 +1,4 @@
-/* adapters - which adapters are folded into what, and with what weight; see parts.h. */
+/* adapters - which adapters are folded into which base, and with what weight; see parts.h. */
 #include <fnmatch.h>
 #include <math.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 #define MAX_ADAPTERS 32
 
-/* What is there under the whole name is that, whatever it ends in. */
+/* An existing path is taken as a whole, whatever it ends in. */
 const char *merge_adapter_weight(const char *item)
 {
     const char *colon = strrchr(item, ':');
@@ -59,7 +59,7 @@ int merge_split_excludes(struct merge_want *w, struct ckpt_arena *a, struct ckpt
     return 0;
 }
 
-/* Leaves out what was named of the adapters; each glob matches something of one of them. */
+/* Drop the adapter tensors excluded by name; each glob must match one in some adapter. */
 static int exclude_named(struct peft_adapter *adapter, size_t n, const struct merge_want *w,
                          struct ckpt_err *err)
 {
@@ -104,7 +104,8 @@ static int open_list(struct peft_adapter *to, size_t *n, struct ckpt_arena *a,
     return 0;
 }
 
-/* "owner/name", as the Hub calls its models and adapter_config.json the one it was trained on. */
+/* Whether a name has the form "owner/name", which models have on the Hub and in
+ * adapter_config.json. */
 static bool is_hub_name(const char *name)
 {
     const char *slash = strchr(name, '/');
@@ -124,8 +125,9 @@ static int tell_no_base(const char *name, struct ckpt_err *err)
 }
 
 /*
- * Where an adapter's base lies: --base, or what adapter_config.json names, as PEFT looks for it
- * (from the working directory; from the Hub for an adapter that is there) or beside the adapter.
+ * The path of an adapter's base: --base, or the name in adapter_config.json, looked up as PEFT
+ * does (relative to the working directory; on the Hub for an adapter from there) or beside the
+ * adapter.
  */
 static int find_base(char **base, struct ckpt_arena *a, const struct merge_want *w,
                      const char *input, const struct ckpt_source *adapter, struct ckpt_err *err)

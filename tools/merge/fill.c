@@ -1,7 +1,7 @@
-/* fill - weights that a checkpoint was saved without, from its base; see parts.h. */
+/* fill - take weights that a checkpoint was saved without from its base; see parts.h. */
 #include "tools/merge/parts.h"
 
-/* Numbers of base's tensors that src lacks; those that both have must agree in shape. */
+/* Indices of base's tensors that src lacks; tensors that both have must agree in shape. */
 static int find_absent(size_t *keep, size_t *n, const struct ckpt_source *src,
                        const struct ckpt_source *base, const char *path, struct ckpt_err *err)
 {

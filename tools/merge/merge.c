@@ -11,7 +11,7 @@
 #include "tools/merge/parts.h"
 #include "tools/progress.h"
 
-/* The format that is written: what --to says, refined by what the output is called. */
+/* The format to write: that of --to, adjusted to the output's name. */
 static int output_format(const char **format, const struct merge_want *w, const char *output,
                          struct ckpt_err *err)
 {
@@ -46,7 +46,7 @@ static int output_format(const char **format, const struct merge_want *w, const 
     return 0;
 }
 
-/* Options about adapters that need each other, or exclude each other. */
+/* Check options about adapters that require or exclude each other. */
 static int check_adapters(const struct merge_want *w, const char *format, struct ckpt_err *err)
 {
     bool peft = strcmp(format, "peft") == 0;
@@ -61,7 +61,7 @@ static int check_adapters(const struct merge_want *w, const char *format, struct
     return 0;
 }
 
-/* The output must be no file or directory that the inputs are called. */
+/* The output's path must not be that of an input. */
 static int refuse_overlap(const struct merge_want *w, const struct merge_job *job,
                           struct ckpt_err *err)
 {
@@ -79,7 +79,7 @@ static int refuse_overlap(const struct merge_want *w, const struct merge_job *jo
     return 0;
 }
 
-/* Nor a file that is read, by whatever name: links lead to one, hard ones are one. */
+/* Nor may it be a file that is read, under any name: symbolic and hard links. */
 static int refuse_source(const struct provenance *read, const struct merge_job *job,
                          struct ckpt_err *err)
 {
@@ -91,7 +91,7 @@ static int refuse_source(const struct provenance *read, const struct merge_job *
     return ckpt_fail(err, CKPT_ECREATE, "%s: is a file that is read", job->output);
 }
 
-/* The input's own metadata, without the record of how it was made. */
+/* The input's own metadata, without its record of provenance. */
 static int take_metadata(json_t **out, const struct ckpt_source *src, struct ckpt_err *err)
 {
     const json_t *theirs = json_object_get(ckpt_source_info(src), "metadata");
@@ -103,15 +103,15 @@ static int take_metadata(json_t **out, const struct ckpt_source *src, struct ckp
     return 0;
 }
 
-/* What an output is made of. */
+/* Parts of an output being made. */
 struct making {
     const struct ckpt_source *origin;   /* below all views, or NULL */
-    struct ckpt_dir          *run;      /* whose states go along, or NULL */
+    struct ckpt_dir          *run;      /* directory whose states are copied, or NULL */
     const char               *format, *output;
     struct provenance        *record;
 };
 
-/* Create the sink and move everything into it; the record's digests are taken meanwhile. */
+/* Create the sink and copy everything into it; the record's digests are computed meanwhile. */
 static int write_out(struct ckpt_source *src, const struct making *m, const struct merge_want *w,
                      const struct cli *cli, struct ckpt_err *err)
 {
@@ -136,7 +136,8 @@ static int write_out(struct ckpt_source *src, const struct making *m, const stru
 
     create.metadata = metadata;
     create.n_extra = ckpt_source_extras(src, &create.extra);
-    if (rc == 0 && strcmp(w->provenance, "none") != 0)      /* a stream's header cannot wait */
+    if (rc == 0 && strcmp(w->provenance, "none") != 0)      /* a stream's header comes first and
+                                                               cannot wait */
         rc = provenance_text(record, !stream, &create.record, err);
     if (rc == 0 && packed)
         rc = merge_packed_begin(&archive, &path, output, cli_spool(), flags, err);
@@ -161,7 +162,7 @@ static int write_out(struct ckpt_source *src, const struct making *m, const stru
     return rc;
 }
 
-/* What can only be listed is named before anything is written. */
+/* Refuse tensors that can only be listed, before anything is written. */
 static int refuse_unread(const struct ckpt_source *src, const char *input, struct ckpt_err *err)
 {
     for (size_t i = 0; i < ckpt_source_count(src); i++) {
@@ -175,7 +176,7 @@ static int refuse_unread(const struct ckpt_source *src, const char *input, struc
     return 0;
 }
 
-/* --no-merge of an adapter, where nothing says otherwise, writes what PEFT loads. */
+/* An adapter with --no-merge is written in PEFT's format by default. */
 static bool stays_adapter(const struct merge_want *w, const struct ckpt_source *origin,
                           const char *format)
 {
@@ -198,7 +199,7 @@ int merge_run(const struct merge_want *want, struct cli *cli, const struct merge
     if (rc == 0)
         rc = check_adapters(w, format, err);
     if (rc == 0 && strcmp(format, "peft") == 0 && !w->extract)
-        w->merge = false;               /* an adapter stays one */
+        w->merge = false;               /* it stays an adapter */
     else if (rc == 0)
         rc = merge_split_excludes(w, &a, err);
     w->shards = rc == 0 && (strcmp(format, "deepspeed") == 0 || strcmp(format, "universal") == 0);

@@ -1,5 +1,5 @@
 /*
- * merge - one checkpoint into another: which views lie between source and sink, in what order.
+ * merge - convert one checkpoint into another: the views between source and sink, in order.
  *
  * source -> adapter (LoRA) -> filter -> rename -> tied names dropped -> extracted -> cast -> sink
  */
@@ -10,7 +10,7 @@
 #include "tools/cli.h"
 #include "tools/opt/opt.h"
 
-/* What ckpt-merge is told. */
+/* Options of ckpt-merge. */
 struct merge_want {
     const char     *output;             /* a path, "-" for stdout, or NULL: beside the input */
     const char     *to;                 /* "hf", "safetensors", "torch", "dcp", "deepspeed",
@@ -18,28 +18,29 @@ struct merge_want {
     struct opt_list dtype;              /* "bf16" or "GLOB=bf16" */
     uint64_t        max_shard_size;
     struct opt_list adapter;            /* adapters to fold into the input */
-    const char     *base;               /* for an input that is an adapter, and for extract */
-    int64_t         extract;            /* rank of an adapter of what the input changed, or 0 */
+    const char     *base;               /* base of an input that is an adapter, and of extract */
+    int64_t         extract;            /* rank of the adapter to extract from the input's
+                                           difference to the base, or 0 */
     const char     *tag;
     struct opt_list include, exclude;
     struct opt_list exclude_adapter;    /* those of exclude that name an adapter's tensors */
     struct opt_list rename;             /* "from=to" prefixes */
     const char     *optimizer;          /* "keep", "drop"; NULL: as the output needs it */
     const char     *tied;               /* "keep", "drop" */
-    const char     *weights;            /* of the mean: "0.7,0.3"; NULL: all alike */
+    const char     *weights;            /* of the mean: "0.7,0.3"; NULL: equal */
     const char     *provenance;         /* "xxh128", "sha256", "names", "none" */
-    int64_t         world, stage;       /* of a DeepSpeed output; 0: as the input has it */
+    int64_t         world, stage;       /* of a DeepSpeed output; 0: as in the input */
     bool            merge;              /* fold an input that is an adapter into its base */
     bool            shards;             /* an adapter's shards stay shards */
     bool            together;           /* the inputs are folders of one checkpoint */
     bool            average, verify, dry_run, overwrite;
-    bool            checksums;          /* those of the inputs are proved */
-    struct opt_list given;              /* as opt_parse fills it */
+    bool            checksums;          /* verify those of the inputs */
+    struct opt_list given;              /* options given, from opt_parse */
 };
 
-/* One output and what it is made of. */
+/* One output and its inputs. */
 struct merge_job {
-    const char *const *input;   /* several: their mean is made, or they are one together */
+    const char *const *input;   /* several: averaged, or together one checkpoint */
     size_t             n;
     const char        *output;  /* a directory, or a file when it ends in .safetensors, .pt or
                                    .bin, an archive as pack.h has them; "-" is stdout */

@@ -11,7 +11,7 @@ struct merge_packed {
     struct ckpt_outdir *aside;
     struct ckpt_out    *out;
     enum ckpt_pack      kind;
-    char                tree[4608];     /* in aside: the directory */
+    char                tree[4608];     /* inside `aside`: the directory */
 };
 
 bool merge_is_packed(const char *output, const char *format)

@@ -1,6 +1,6 @@
 /*
- * packed - an output directory that becomes one archive, or a stream: built aside as the
- * directory it is, then packed whole.  The room it takes meanwhile is that of both.
+ * packed - an output directory that becomes one archive, or a stream: built aside as a directory,
+ * then packed as a whole.  Meanwhile it takes the disk space of both.
  */
 #ifndef CKPT_TOOLS_MERGE_PACKED_H
 #define CKPT_TOOLS_MERGE_PACKED_H
@@ -9,18 +9,18 @@
 
 struct merge_packed;
 
-/* True when format, which is written as a directory, goes into an archive of that name. */
+/* Whether format, which is written as a directory, goes into an archive of that name. */
 bool merge_is_packed(const char *output, const char *format);
 /*
- * Start: *path is where the directory is to be written.  Beside output, or below spool for a
- * stream; what a killed run left there goes first.  flags: enum ckpt_commit_flags, of output.
+ * Start: *path is the directory to write.  It is beside output, or below spool for a stream;
+ * leftovers of killed runs there are removed first.  flags: enum ckpt_commit_flags, of output.
  */
 int merge_packed_begin(struct merge_packed **out, const char **path, const char *output,
                        const char *spool, unsigned flags, struct ckpt_err *err);
-/* The directory is written: pack it and give the output its name.  Takes packed. */
+/* The directory is complete: pack it and give the output its name.  Takes packed. */
 int merge_packed_commit(struct merge_packed *packed, const volatile int *stop,
                         struct ckpt_err *err);
-/* Leave nothing.  Takes packed; NULL accepted. */
+/* Remove everything.  Takes packed; NULL accepted. */
 void merge_packed_abort(struct merge_packed *packed);
 
 #endif

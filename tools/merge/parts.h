@@ -1,5 +1,5 @@
 /*
- * parts - what the rooms of ckpt-merge give each other; merge.h is the door.
+ * parts - shared by the files of ckpt-merge; merge.h is the interface.
  *
  * rules (options -> rules of views) -> views (source and its views) -> plan | write -> verify
  */
@@ -13,8 +13,8 @@
 
 #define MERGE_MAX_RULES 64
 
-/* "GLOB=dtype", or "dtype" for everything: one rule for each item of l.  Globs lie in a.
- * packs: which of them is q8_0, blocks that only a GGUF file holds (the rule is to F32). */
+/* "GLOB=dtype", or "dtype" for everything: one rule for each item of l.  Globs are allocated in
+ * a.  packs: which rules are q8_0, blocks that only a GGUF file holds (such a rule is to F32). */
 int merge_cast_rules(struct ckpt_cast_rule rule[MERGE_MAX_RULES], bool packs[MERGE_MAX_RULES],
                      struct ckpt_arena *a, const struct opt_list *l, struct ckpt_err *err);
 /* "FROM=TO": one rule for each item of l. */
@@ -28,38 +28,39 @@ int merge_weights(double *weight, const char *text, size_t n, struct ckpt_err *e
 int merge_open_one(struct ckpt_source **src, const char *format, const char *role,
                    const char *path, const struct ckpt_open_opts *opts, struct provenance *p,
                    struct ckpt_err *err);
-/* Of w's excludes, those that begin with "base_model." go to exclude_adapter.  Lists lie in a. */
+/* Of w's excludes, those that begin with "base_model." go to exclude_adapter.  Lists are
+ * allocated in a. */
 int merge_split_excludes(struct merge_want *w, struct ckpt_arena *a, struct ckpt_err *err);
 /* The WEIGHT of "DIR:WEIGHT", or NULL for "DIR" alone. */
 const char *merge_adapter_weight(const char *item);
 /*
- * Fold w's adapters, and the job's input when it is an adapter and w names its base, into one
+ * Fold into one base w's adapters, and the job's input when it is an adapter and w names its
  * base.  Takes *src, on failure too.
  */
 int merge_fold(struct ckpt_source **src, const struct merge_want *w, const struct merge_job *job,
                bool follow, struct provenance *p, struct ckpt_err *err);
 /*
- * CKPT_ENOTFOUND when an item of l is a pattern of no tensor's name: a glob, or the FROM of
- * "FROM=TO" when prefix; for "GLOB=dtype" of no floating tensor's.  An option that does nothing
- * is a slip that nobody would see.
+ * CKPT_ENOTFOUND when an item of l matches no tensor's name: a glob, or the FROM of "FROM=TO"
+ * when prefix; for "GLOB=dtype" of no floating tensor's.  An option without effect would be a
+ * mistake that nobody notices.
  */
 enum merge_pattern { MERGE_GLOB, MERGE_GLOB_DTYPE, MERGE_PREFIX };
 int merge_must_match(const struct ckpt_source *src, enum merge_pattern kind,
                      const struct opt_list *l, const char *option, struct ckpt_err *err);
 
 /*
- * Tensors that *src lacks and w's base has are taken from that, with a note for each.
- * CKPT_EMISMATCH when the base is another model's.
+ * Take tensors that *src lacks from w's base, with a note for each.  CKPT_EMISMATCH when the base
+ * is another model's.
  */
 int merge_fill(struct ckpt_source **src, const struct merge_want *w, bool follow,
                struct provenance *p, struct ckpt_err *err);
-/* *src becomes the adapter of what it changed of w's base.  Takes *src, on failure too. */
+/* *src becomes the adapter of its difference to w's base.  Takes *src, on failure too. */
 int merge_extract(struct ckpt_source **src, const struct merge_want *w, bool follow,
                   struct provenance *p, struct ckpt_err *err);
 /*
  * The job's source with every view the options ask for; every checkpoint that is opened is
- * entered into p.  origin is the one input below all views, NULL where there are several.
- * format is the one to be written: a GGUF file has views of its own.
+ * recorded in p.  origin is the one input below all views, NULL where there are several. format
+ * is the one to be written: a GGUF file has views of its own.
  */
 int merge_open(struct ckpt_source **src, const struct ckpt_source **origin,
                const struct merge_want *w, const struct merge_job *job, const char *format,
@@ -67,27 +68,28 @@ int merge_open(struct ckpt_source **src, const struct ckpt_source **origin,
 
 /*
  * CKPT_EUNSUPPORTED when src, written as a model's directory, would hold an adapter's tensors; a
- * warning when it has no config.json, or comes from a mere file of tensors.  origin may be NULL.
+ * warning when it has no config.json, or comes from a single file of tensors.  origin may be
+ * NULL.
  */
 int merge_check_result(const struct ckpt_source *src, const struct ckpt_source *origin,
                        const struct merge_job *job, const char *format, struct ckpt_err *err);
 
-/* Whether an optimizer's states are among the tensors. */
+/* Whether optimizer states are among the tensors. */
 bool merge_has_states(const struct ckpt_source *src);
 /*
- * With --optimizer keep: *run becomes the directory whose states go along as files, where the input
- * has them in a file.  CKPT_EUNSUPPORTED when the output has no place for the input's; a warning
- * when there are none.  origin may be NULL.
+ * With --optimizer keep: *run becomes the directory whose states are copied as files, where the
+ * input has them in a file.  CKPT_EUNSUPPORTED when the output cannot hold the input's states; a
+ * warning when there are none.  origin may be NULL.
  */
 int merge_keep_states(struct ckpt_dir **run, const struct ckpt_source *src,
                       const struct ckpt_source *origin, const struct merge_want *w,
                       const struct merge_job *job, const char *format, struct ckpt_err *err);
 
-/* What would be written, as rows on stdout. */
+/* Print the planned output as rows on stdout. */
 int merge_plan(const struct ckpt_source *src, const struct cli *cli, const char *format,
                const struct merge_job *job, struct ckpt_err *err);
 
-/* Open output again and compare every element with what src says.  CKPT_EIO "digest". */
+/* Open output again and compare every element with src.  CKPT_EIO "digest". */
 int merge_verify(struct ckpt_source *src, const char *output, bool optimizer,
                  struct ckpt_err *err);
 

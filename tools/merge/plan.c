@@ -1,4 +1,4 @@
-/* plan - what a merge would write; see parts.h. */
+/* plan - print what a merge would write; see parts.h. */
 #include "tools/merge/parts.h"
 
 #include <sys/resource.h>
@@ -14,7 +14,7 @@ static uint64_t total_bytes(const struct ckpt_source *src)
     return sum;
 }
 
-/* What is resident now, with all that opening the inputs took, and what the copy adds. */
+/* Memory resident now, with everything that opening the inputs took, plus that of the copy. */
 static uint64_t peak_memory(const struct ckpt_source *src, const struct cli *cli)
 {
     struct rusage use;

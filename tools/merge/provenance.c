@@ -16,7 +16,7 @@
 #define TEXT_BYTES ((size_t)64 << 20)
 #define ZEROS      "0000000000000000000000000000000000000000000000000000000000000000"
 
-/* A digest: its key in a row of the text, and its digits. */
+/* A kind of digest: its key in a row of the text, and its length. */
 struct kind {
     const char *key;
     size_t      digits;
@@ -30,13 +30,13 @@ struct entry {
     struct ckpt_file *file;     /* a source's */
     json_t           *row;      /* the root's */
     char              hex[CKPT_SHA256_HEX];
-    bool              done;     /* by its members: the row has the digest */
+    bool              done;     /* digested by members: the row has the digest */
 };
 
 struct provenance {
-    const struct kind *kind;                /* NULL: none is asked for */
-    json_t            *root, *inputs;       /* inputs is root's */
-    struct entry      *file;                /* in the order they stand in the text */
+    const struct kind *kind;                /* NULL: no digests requested */
+    json_t            *root, *inputs;       /* inputs is owned by root */
+    struct entry      *file;                /* in the order of the text */
     size_t             n, cap;
     struct ckpt_buf    text;
     bool               runs;
@@ -44,7 +44,7 @@ struct provenance {
     const char *const *part;                /* further folders of the input; borrowed */
     size_t             n_part;
     pthread_t          thread;
-    int                failed;              /* the thread's, as err; read after it has ended */
+    int                failed;           /* set by the thread, as is err; read after it has ended */
     struct ckpt_err    err;
 };
 
@@ -61,7 +61,7 @@ static int set_list(json_t *options, const char *name, const struct opt_list *l)
     return rc | json_object_set_new(options, name, list);
 }
 
-/* One an adapter, as it was said, where any was. */
+/* One weight per adapter, as given, if any was given. */
 static int set_adapter_weights(json_t *options, const struct opt_list *l)
 {
     json_t *list = json_array();
@@ -85,7 +85,7 @@ static int set_number(json_t *options, const char *name, int64_t value)
     return value ? json_object_set_new(options, name, json_integer((json_int_t)value)) : 0;
 }
 
-/* What changes the bytes that come out, and was asked for. */
+/* Record the given options that influence the output's bytes. */
 static int set_options(json_t *o, const struct merge_want *w)
 {
     int rc = set_list(o, "dtype", &w->dtype) | set_list(o, "include", &w->include) |
@@ -142,7 +142,7 @@ static int keep_file(struct provenance *p, struct entry e, struct ckpt_err *err)
     return rc;
 }
 
-/* The last component of a path, without slashes at its end; len gets its length. */
+/* The last component of a path, without trailing slashes; len gets its length. */
 static const char *last_part(const char *path, size_t *len)
 {
     size_t n = strlen(path);
@@ -156,7 +156,7 @@ static const char *last_part(const char *path, size_t *len)
     return at;
 }
 
-/* A file's name below the input, or its last part when it does not lie there. */
+/* A file's path below the input, or its last part when it is not below it. */
 static const char *name_below(const char *path, const char *name)
 {
     size_t n = strlen(path), len;
@@ -166,7 +166,7 @@ static const char *name_below(const char *path, const char *name)
     return strncmp(name, path, n) == 0 && name[n] == '/' ? name + n + 1 : last_part(name, &len);
 }
 
-/* The same, of several folders, or of what came on standard input. */
+/* The same, for several folders, or for input from stdin. */
 static const char *name_in(const struct provenance *p, const char *path, const char *name)
 {
     const char *below = name_below(strcmp(path, "-") == 0 ? "standard input" : path, name);
@@ -206,10 +206,10 @@ struct gather {
     struct provenance *p;
     const char        *path;
     json_t            *files;
-    size_t             first;       /* of this input in p->file */
+    size_t             first;       /* index in p->file of this input's first */
 };
 
-/* A zip archive by what its directory says of its members; done stays false for other files. */
+/* Digest a zip archive by its directory's facts about members; done stays false for other files. */
 static int digest_members(struct entry *e, struct ckpt_err *err)
 {
     unsigned char head[4], digest[CKPT_XXH128_BYTES];
@@ -225,7 +225,7 @@ static int digest_members(struct entry *e, struct ckpt_err *err)
     rc = zip_open(&z, e->file, err);
     if (rc == CKPT_EIO || rc == CKPT_ENOMEM)
         return rc;
-    if (rc) {                   /* no sound archive: whoever reads it as one has refused it */
+    if (rc) {                   /* not a sound archive: a reader of archives has refused it */
         ckpt_err_clear(err);
         return 0;
     }
@@ -261,7 +261,7 @@ static int take_file(struct gather *g, struct ckpt_file *file, struct ckpt_err *
     for (size_t k = g->p->n; k-- > g->first;)
         if (g->p->file[k].file == file)
             return 0;
-    for (size_t k = g->p->n; k-- > g->first;)       /* asks the kernel: only for a new one */
+    for (size_t k = g->p->n; k-- > g->first;) /* compares with a system call: only for a new file */
         if (ckpt_file_same(g->p->file[k].file, file))
             return 0;
     e.row = json_pack("{s:s,s:I}", "name", name_in(g->p, g->path, ckpt_file_name(file)), "bytes",
@@ -322,7 +322,7 @@ bool provenance_has(const struct provenance *p, const struct stat *st)
     return false;
 }
 
-/* sha or xxh is there. */
+/* At least one of sha and xxh is not NULL. */
 static int digest_one(struct provenance *p, size_t i, struct ckpt_sha256 *sha,
                       struct ckpt_xxh128_state *xxh, unsigned char *buffer, struct ckpt_err *err)
 {
@@ -375,7 +375,7 @@ static void *digest_all(void *ctx)
     return NULL;
 }
 
-/* Room for every file's digest. */
+/* Allocate for every file's digest. */
 static int add_zeros(struct provenance *p, struct ckpt_err *err)
 {
     for (size_t i = 0; i < p->n; i++)
@@ -423,7 +423,7 @@ int provenance_finish(struct provenance *p, struct ckpt_err *err)
         return p->failed;
     }
     snprintf(mark, sizeof mark, "\"%s\":\"", p->kind->key);
-    for (size_t i = 0; i < p->n; i++) {         /* no name holds the mark: quotes are escaped */
+    for (size_t i = 0; i < p->n; i++) {    /* no name contains the mark, since quotes are escaped */
         if (p->file[i].done)
             continue;
         at = strstr(at, mark) + strlen(mark);

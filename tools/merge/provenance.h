@@ -1,10 +1,10 @@
 /*
- * provenance - the record of where an output came from: which files, by digest, and what was
- * asked.
+ * provenance - the record of where an output came from: which files, by digest, and with which
+ * options.
  *
- * No date, no host, no absolute path: the same inputs and options give the same bytes.  The
- * files' digests are taken by a thread of its own while the copy runs; until it has ended the
- * record holds zeros of the same length in their place.
+ * No date, no host, no absolute path: the same inputs and options give the same bytes.  A
+ * separate thread digests the files while the copy runs; until it has ended the record holds
+ * zeros of the same length instead.
  *
  * xxh128 of a zip archive (a torch file) is taken of its members' names, sizes and CRC-32s, so
  * that optimizer state beside the weights need not be read: "members_xxh128", the digest of a
@@ -20,9 +20,9 @@
 
 struct provenance;
 
-/* Begin a record of what w asks for. */
+/* Begin a record of the options in w. */
 int provenance_new(struct provenance **p, const struct merge_want *w, struct ckpt_err *err);
-/* The input lies in these folders too; before it is added. */
+/* The input consists of these folders too; call before it is added. */
 void provenance_parts(struct provenance *p, const char *const *part, size_t n);
 /*
  * Add an input by its role ("input", "base", "adapter"): its format and the files its tensors and
@@ -31,15 +31,16 @@ void provenance_parts(struct provenance *p, const char *const *part, size_t n);
 int provenance_add(struct provenance *p, const char *role, const char *path,
                    const struct ckpt_source *src, struct ckpt_err *err);
 /*
- * The record's text, p's own.  digests: begin to take those w asks for; the text changes in
- * place until provenance_finish has returned 0.  Without, it names files and sizes and is final.
+ * The record's text, owned by p.  digests: begin to compute those w asks for; the text changes in
+ * place until provenance_finish has returned 0.  Without, the text has names and sizes only and
+ * is final.
  */
 int provenance_text(struct provenance *p, bool digests, const char **text, struct ckpt_err *err);
 /* Wait for the digests and put them into the text. */
 int provenance_finish(struct provenance *p, struct ckpt_err *err);
 void provenance_free(struct provenance *p);         /* stops what runs; NULL accepted */
 
-/* Whether a file of an input that was added is the one st tells of. */
+/* Whether st is that of a file of an added input. */
 bool provenance_has(const struct provenance *p, const struct stat *st);
 
 #endif

@@ -1,11 +1,11 @@
-/* result - whether anybody could load what a merge is about to write; see parts.h. */
+/* result - check that the output of a merge can be loaded; see parts.h. */
 #include "tools/merge/parts.h"
 
 #include <string.h>
 
 #include "formats/peft/live.h"
 
-/* The first tensor that belongs to an adapter and to no model, or NULL. */
+/* The first tensor that only adapters have, or NULL. */
 static const char *of_adapter(const struct ckpt_source *src)
 {
     for (size_t i = 0; i < ckpt_source_count(src); i++)
@@ -16,7 +16,7 @@ static const char *of_adapter(const struct ckpt_source *src)
 
 static bool is_wrapped(const char *name) { return strncmp(name, "base_model.model.", 17) == 0; }
 
-/* A file of tensors, which is no model before either. */
+/* Whether the input is a file of tensors, which is no complete model either. */
 static bool is_file(const struct ckpt_source *origin)
 {
     const char *format = origin ? ckpt_source_format(origin) : "";
@@ -33,7 +33,7 @@ int merge_check_result(const struct ckpt_source *src, const struct ckpt_source *
     if (strcmp(format, "hf") != 0)
         return 0;
     name = of_adapter(src);
-    if (name && config && !is_wrapped(name))        /* a few models have factors of their own */
+    if (name && config && !is_wrapped(name))   /* a few models have low-rank factors of their own */
         name = NULL;
     if (name && !is_file(origin)) {
         ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: %s belongs to an adapter, no model has it, and "

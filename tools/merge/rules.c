@@ -91,7 +91,7 @@ int merge_must_match(const struct ckpt_source *src, enum merge_pattern kind,
         if (eq)
             *eq = '\0';
         else if (kind != MERGE_GLOB)
-            k = SIZE_MAX;               /* a dtype for all there is */
+            k = SIZE_MAX;               /* a plain dtype applies to all */
         while (k < ckpt_source_count(src) && !matches(ckpt_source_tensor(src, k), kind, pattern))
             k++;
         ckpt_free(pattern);

@@ -1,4 +1,4 @@
-/* states - what --optimizer keep keeps, in each kind of output; see parts.h. */
+/* states - what --optimizer keep copies, for each kind of output; see parts.h. */
 #include "tools/merge/parts.h"
 
 #include <string.h>
@@ -19,7 +19,7 @@ bool merge_has_states(const struct ckpt_source *src)
     return false;
 }
 
-/* An option after which a parameter has another number, or another shape, than it had. */
+/* An option after which a parameter has another index or another shape than before. */
 static const char *renumbers(const struct merge_want *w, const struct ckpt_source *origin)
 {
     return w->include.n ? "include" : w->exclude.n ? "exclude" : w->rename.n ? "rename"
@@ -27,7 +27,7 @@ static const char *renumbers(const struct merge_want *w, const struct ckpt_sourc
            strcmp(ckpt_source_format(origin), "peft") != 0 ? "base" : NULL;
 }
 
-/* States in a file of their own, as HF Trainer keeps them: copied, where they still belong. */
+/* States in a file of their own, as HF Trainer stores them: copied, if they still match. */
 static int keep_file(const char *file, const struct ckpt_source *origin,
                      const struct merge_want *w, const char *format, struct ckpt_err *err)
 {

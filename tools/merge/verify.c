@@ -1,4 +1,4 @@
-/* verify - what was written, read back; see parts.h. */
+/* verify - read the output back and compare; see parts.h. */
 #include "tools/merge/parts.h"
 
 #include <string.h>

@@ -34,8 +34,8 @@ static int drop_tied(struct ckpt_source **src, struct ckpt_err *err)
 }
 
 /*
- * A training program's dictionary in one torch file - Lightning's .ckpt and its like: the states
- * of optimizers, loops and callbacks beside the weights go with the optimizer.
+ * A training program's dictionary in one torch file, such as Lightning's .ckpt: states of
+ * optimizers, loops and callbacks beside the weights are dropped with the optimizer.
  */
 static int drop_states(struct ckpt_source **src, struct ckpt_err *err)
 {
@@ -64,7 +64,7 @@ static int drop_states(struct ckpt_source **src, struct ckpt_err *err)
     return rc;
 }
 
-/* Quantised weights as values where values are worked with, else as they are. */
+/* Dequantise where values are needed, else leave tensors packed. */
 static int unpack(struct ckpt_source **src, bool values, struct ckpt_err *err)
 {
     struct quant_told told;
@@ -84,7 +84,7 @@ static bool is_gguf(const struct ckpt_source *src)
     return strcmp(ckpt_source_format(src), "gguf") == 0;
 }
 
-/* A GGUF file as the model in it. */
+/* Open a GGUF file as the model in it. */
 static int see_model(struct ckpt_source **src, struct ckpt_err *err)
 {
     return is_gguf(*src) ? gguf_as_model(src, *src, err) : 0;
@@ -109,7 +109,7 @@ int merge_open_one(struct ckpt_source **src, const char *format, const char *rol
     return rc ? rc : strcmp(role, "base") == 0 ? unpack(src, true, err) : 0;
 }
 
-/* All inputs as one source: the only one, or their mean.  again: a GGUF file stays one. */
+/* Open all inputs as one source: the only one, or their mean.  again: a GGUF file stays one. */
 static int open_inputs(struct ckpt_source **src, const struct merge_want *w,
                        const struct merge_job *job, bool again, bool follow,
                        struct provenance *p, struct ckpt_err *err)
@@ -147,7 +147,7 @@ static int open_inputs(struct ckpt_source **src, const struct merge_want *w,
     return rc;
 }
 
-/* One of several files that each hold a part of every matrix is no model. */
+/* Refuse one of several files that each hold a part of every matrix: it is not a model. */
 static int refuse_slice(const struct ckpt_source *src, const char *path, struct ckpt_err *err)
 {
     json_int_t n = json_integer_value(json_object_get(ckpt_source_info(src), "tensor_parallel"));
@@ -165,7 +165,7 @@ struct chain {
     const struct merge_want *w;
     const struct merge_job  *job;
     struct provenance       *p;
-    struct ckpt_cast_rule    cast[MERGE_MAX_RULES];     /* of --dtype, in its order */
+    struct ckpt_cast_rule    cast[MERGE_MAX_RULES];     /* from --dtype, in its order */
     bool                     packs[MERGE_MAX_RULES];
     struct ckpt_rename_rule  rename[MERGE_MAX_RULES];
     bool                     follow, gguf, again;
@@ -271,7 +271,7 @@ int merge_open(struct ckpt_source **src, const struct ckpt_source **origin,
                            w->dtype.item[i], format);
     if (rc == 0)
         rc = merge_rename_rules(c.rename, &a, &w->rename, err);
-    /* One GGUF file into another keeps its names and keys, where nothing needs the model. */
+    /* GGUF to GGUF keeps names and keys, if no option needs the model. */
     c.again = c.gguf && job->n == 1 && w->adapter.n == 0 && !w->base && !w->extract &&
               gguf_is_file(job->input[0]);
     if (rc == 0)

@@ -1,4 +1,4 @@
-/* opt/file - a run file's values into the rows, through libyaml (JSON is YAML); opt/rows.h. */
+/* opt/file - set rows from a run file, through libyaml (JSON is YAML); see opt/rows.h. */
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -14,7 +14,7 @@
 struct reader {
     const struct opt_table *t;
     const char             *path;
-    bool                   *seen;       /* rows that the file has named */
+    bool                   *seen;       /* rows named in the file so far */
     yaml_document_t         doc;
     struct ckpt_err        *err;
 };
@@ -24,7 +24,7 @@ static int bad(struct reader *r, const yaml_node_t *at, const char *what)
     return ckpt_fail(r->err, CKPT_ECONFIG, "%s:%zu: %s", r->path, at->start_mark.line + 1, what);
 }
 
-/* Without a value ("key:", "key: null", "key: ~"): the default stands. */
+/* A key without a value ("key:", "key: null", "key: ~") keeps the default. */
 static bool is_null(const yaml_node_t *v)
 {
     const char *text = (const char *)v->data.scalar.value;
@@ -33,7 +33,7 @@ static bool is_null(const yaml_node_t *v)
            (!*text || strcmp(text, "~") == 0 || strcasecmp(text, "null") == 0);
 }
 
-/* The scalar's text in memory that outlives the document: options borrow it. */
+/* Copy the scalar's text to memory that outlives the document: options borrow it. */
 static int text_of(struct reader *r, const yaml_node_t *v, const char **out)
 {
     const char *text = (const char *)v->data.scalar.value;
@@ -46,7 +46,7 @@ static int text_of(struct reader *r, const yaml_node_t *v, const char **out)
     return *out ? 0 : ckpt_nomem(r->err, v->data.scalar.length);
 }
 
-/* YAML's words for it, of 1.1 and 1.2. */
+/* Booleans of YAML 1.1 and 1.2. */
 static int truth_of(const char *text)
 {
     static const char *const words[][2] = {{"false", "true"}, {"no", "yes"}, {"off", "on"}};
@@ -103,7 +103,7 @@ static int set_node(struct reader *r, struct opt_slot *s, const yaml_node_t *v)
     return rc;
 }
 
-/* The row a key names, once. */
+/* The row that a key names; each at most once. */
 static int row_of(struct reader *r, const yaml_node_t *k, struct opt_slot **s)
 {
     const char *name = (const char *)k->data.scalar.value;
@@ -145,7 +145,7 @@ static int no_yaml(struct reader *r, const yaml_parser_t *parser)
                      parser->problem ? parser->problem : "no YAML");
 }
 
-/* One document, a mapping, and nothing after it. */
+/* Read one document, a mapping, with nothing after it. */
 static int read_document(struct reader *r, yaml_parser_t *parser)
 {
     const yaml_node_t *root;

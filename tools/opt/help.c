@@ -7,11 +7,11 @@
 #include "tools/term.h"
 
 #define COLUMN 34
-#define NARROW 64               /* below it, help stands under its option */
+#define NARROW 64               /* narrower than this, help stands below its option */
 #define INDENT 10
 #define WIDEST 100              /* longer lines are hard to read */
 
-/* Where help goes on this terminal. */
+/* Columns of help on this terminal. */
 struct page {
     size_t column, width;
     bool   bold;
@@ -25,8 +25,8 @@ static struct page page_of(void)
                          term_bold(STDOUT_FILENO)};
 }
 
-/* Words of text, the first at column at, broken before the page ends; later lines begin at left.
- * Gives the column after the last. */
+/* Print the words of text, the first at column `at`, wrapped at the page's width; later lines
+ * begin at left.  Gives the column after the last. */
 static size_t wrapped(const struct page *p, size_t left, const char *text, size_t at)
 {
     bool first = at == left;
@@ -49,7 +49,8 @@ static size_t wrapped(const struct page *p, size_t left, const char *text, size_
     return at;
 }
 
-/* The default in words: what the row's struct held before parsing, unless the row says more. */
+/* The default in words: the value in the row's struct before parsing, unless the row has its own
+ * text. */
 static const char *default_text(char dst[64], const struct opt_slot *s)
 {
     return s->row->absent ? s->row->absent : opt_value_text(dst, s->row->kind, &s->was);
@@ -78,7 +79,7 @@ static void print_row(const struct page *p, const struct opt_slot *s)
     at = wrapped(p, p->column, o->help, at);
     if (!o->no_config) {
         snprintf(note, sizeof note, "(default: %s)", default_text(word, s));
-        if (at + 1 + strlen(note) > p->width) {     /* in one piece, where a line holds it */
+        if (at + 1 + strlen(note) > p->width) {     /* not broken, if a line can hold it */
             printf("\n%*s", (int)p->column, "");
             at = p->column;
         }
@@ -113,7 +114,7 @@ void opt_help(const struct opt_table *t, const struct opt_spec *spec, const stru
     putchar('\n');
 }
 
-/* Text inside single quotes of a shell. */
+/* Print text inside a shell's single quotes. */
 static void quoted(const char *s)
 {
     for (; *s; s++)
@@ -123,14 +124,14 @@ static void quoted(const char *s)
             putchar(*s);
 }
 
-/* "ckpt-merge" as a shell's function may be called. */
+/* Turn "ckpt-merge" into a valid name of a shell function. */
 static void function_name(const char *tool)
 {
     for (putchar('_'); *tool; tool++)
         putchar(*tool == '-' ? '_' : *tool);
 }
 
-/* What may follow an option, as a case of bash's. */
+/* Print the values of an option, as a case of bash's. */
 static void bash_value(const struct opt *o)
 {
     if (o->letter)

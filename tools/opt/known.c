@@ -4,11 +4,11 @@
 #include "tools/near.h"
 #include "tools/opt/rows.h"
 
-/* Names of transformers, TRL, PEFT, DeepSpeed and torchrun, and short ones that people try. */
+/* Names in transformers, TRL, PEFT, DeepSpeed and torchrun, and short ones that people try. */
 static const struct known {
     const char *names;          /* space-separated, with "-" */
-    const char *option;         /* the first of these that the tool has is meant; NULL: none */
-    const char *hint;           /* of ckpt-train, where no option is meant */
+    const char *option;         /* the first of these that the tool has; NULL: none */
+    const char *hint;           /* of ckpt-train, for names without an option */
 } known[] = {
     {"model-name-or-path model-name model-path base-model pretrained-model model-id checkpoint",
      "model base", NULL},
@@ -86,7 +86,7 @@ static const struct known {
      "the best checkpoint by eval loss is kept, and named in trainer_state.json: leave it out"},
     {"deepspeed deepspeed-config", NULL,
      "ZeRO is built in: --nproc N --zero-stage 3, and --offload-optimizer, --offload-param"},
-    {"fsdp fsdp-config", NULL, "weights are sharded by --nproc N --zero-stage 3"},
+    {"fsdp-config", NULL, "weights are sharded by --nproc N --zero-stage 3, or --fsdp full_shard"},
     {"nnodes", "num-nodes", NULL},
     {"local-rank ddp-backend ddp-find-unused-parameters node-rank", NULL,
      "ranks come from --nproc N or --hostfile FILE, or from torchrun --no-python, mpirun or srun "
@@ -122,7 +122,7 @@ static const char *meant(const struct opt_table *t, const struct known *row, boo
     return NULL;
 }
 
-/* The shortest name that has this one in it as whole words: "epochs" of num-train-epochs. */
+/* Whether `whole` contains name as complete words: "epochs" in num-train-epochs. */
 static bool holds(const char *whole, const char *name, size_t n)
 {
     for (const char *p = whole; n >= 3 && p; p = strchr(p, '-'), p = p ? p + 1 : NULL)
@@ -137,7 +137,7 @@ static bool holds(const char *whole, const char *name, size_t n)
     return false;
 }
 
-/* The name nearest to a mistyped one by its letters, else by its words; NULL when none is near. */
+/* The nearest name to a mistyped one by letters, else by words; NULL when none is near. */
 static const char *nearest(const struct opt_table *t, const char *name, size_t n, bool in_file)
 {
     const char *best = NULL, *by_words = NULL;

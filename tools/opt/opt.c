@@ -8,7 +8,7 @@
 #include "libckpt/ckpt.h"
 #include "tools/opt/rows.h"
 
-/* The values of rows that act on the parse itself. */
+/* Values of rows that control the parse itself. */
 struct own {
     const char *config, *completion;
     bool        help, version;
@@ -56,7 +56,7 @@ static int unknown(struct parse *p, const char *name, size_t n)
                            : ckpt_err_hint(p->err, "%s --help lists them", p->cli->tool);
 }
 
-/* value: NULL for flags and counts. */
+/* Set a row's value: NULL for flags and counts. */
 static int apply(struct parse *p, struct opt_slot *s, const char *value, const char *where)
 {
     s->given = true;
@@ -66,7 +66,7 @@ static int apply(struct parse *p, struct opt_slot *s, const char *value, const c
     return 0;
 }
 
-/* The value of an option that needs one: after "=", or the next argument. */
+/* The value of an option that takes one: after "=", or the next argument. */
 static int take_value(struct parse *p, const char **value, const char *attached, const char *name)
 {
     if (!attached && p->at >= p->argc)
@@ -136,7 +136,7 @@ static int arguments(struct parse *p, char ***rest, int *n_rest)
         char *arg = p->argv[p->at++];
 
         if (only_rest || arg[0] != '-' || arg[1] == '\0')
-            (*rest)[(*n_rest)++] = arg;     /* never ahead of what is read */
+            (*rest)[(*n_rest)++] = arg;     /* cannot overtake the argument being read */
         else if (strcmp(arg, "--") == 0)
             only_rest = true;
         else
@@ -145,7 +145,7 @@ static int arguments(struct parse *p, char ***rest, int *n_rest)
     return rc;
 }
 
-/* The rows of all sections as one table, with the values that are there as defaults. */
+/* Join the rows of all sections in one table, with the current values as defaults. */
 static int join(struct parse *p, const struct opt_spec *spec)
 {
     const struct opt_section common[] = {OPT_SECTION(common_rows, p->cli),
@@ -174,7 +174,7 @@ static int join(struct parse *p, const struct opt_spec *spec)
     return 0;
 }
 
-/* An option as settings are called: "top_k"; NULL without memory. */
+/* An option's name as settings spell it: "top_k"; NULL when out of memory. */
 static char *setting_name(const struct opt_table *t, const struct opt_slot *s)
 {
     char *name = ckpt_arena_printf(t->arena, "%s", s->row->name);
@@ -184,7 +184,7 @@ static char *setting_name(const struct opt_table *t, const struct opt_slot *s)
     return name;
 }
 
-/* The names of what counts as given. */
+/* List the options that count as given. */
 static int tell_given(struct opt_list *given, const struct opt_table *t, struct ckpt_err *err)
 {
     const char **item = ckpt_arena_alloc(t->arena, t->n_tool + 1, sizeof *item);
@@ -230,7 +230,7 @@ int opt_values(struct opt_list *out, struct cli *cli, const char *without, struc
     return item ? 0 : ckpt_nomem(err, t->n_tool * sizeof *item);
 }
 
-/* For cli_flags: the tool's own names, and the common ones. */
+/* For cli_flags: names of the tool's own options, and of the common ones. */
 static bool has_option(const void *slots, const char *name, size_t n)
 {
     return opt_find(slots, name, n) != NULL;
@@ -261,7 +261,7 @@ int opt_parse(const struct opt_spec *spec, struct cli *cli, int argc, char **arg
     if (rc == 0 && given)
         rc = tell_given(given, t, err);
     for (int i = p.at; rc && i < argc && strcmp(argv[i], "--") != 0; i++)
-        cli->json |= strcmp(argv[i], "--json") == 0;    /* it is about this error, too */
+        cli->json |= strcmp(argv[i], "--json") == 0;    /* this error must be JSON too */
     if (rc)
         return rc;
     if (own->help)

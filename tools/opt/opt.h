@@ -4,8 +4,8 @@
  * One table serves the command line, --help, the run file (--config, YAML or JSON), shell
  * completion, and the test that holds the manual against them.  "_" and "-" are the same in a
  * name.  The command line wins over the run file.  The value that a row's place holds before
- * parsing is the default that --help prints.  An unknown option is answered with the nearest known
- * one, by its letters or by its name in other programs.
+ * parsing is the default that --help prints.  The error for an unknown option names the nearest
+ * known one, by spelling or by its name in other programs.
  *
  * A table is static and const; its macros name fields of the struct OPT_VALUES, which the file
  * defines above it, and the compiler checks their types:
@@ -48,7 +48,8 @@ struct opt {
     const char   *name;         /* long, with "-" */
     const char   *arg;          /* "PATH", NULL for flags */
     const char   *help;         /* with the unit; lower case, no full stop, no default */
-    const char   *absent;       /* the default in words, where the value before parsing has none */
+    const char   *absent;       /* the default in words, if the value before parsing cannot show
+                                   it */
     const char   *choices;      /* "text json", space-separated; of OPT_KIND_INT: words beside the
                                    numbers, the first is -1, the next -2 ... */
     double        min, max;     /* for numbers */
@@ -60,7 +61,7 @@ struct opt {
 #define OPT_AT(field, type) \
     (offsetof(OPT_VALUES, field) + 0 * sizeof(1 ? &((OPT_VALUES *)0)->field : (type *)0))
 
-/* The dots take further members: .letter = 'o', .absent = "none". */
+/* The dots stand for further members: .letter = 'o', .absent = "none". */
 #define OPT_HEADING(title) {.kind = OPT_KIND_HEADING, .name = "", .help = title}
 #define OPT_FLAG(long_name, field, text, ...) \
     {.kind = OPT_KIND_FLAG, .name = long_name, .at = OPT_AT(field, bool), .help = text, \
@@ -104,13 +105,13 @@ struct opt_section { const struct opt *row; size_t n; void *values; };
 #define OPT_SECTION(rows, values) {rows, sizeof(rows) / sizeof((rows)[0]), values}
 
 /*
- * Which options have an effect together, so that none is ignored in silence.  An option counts
- * when it is given; a flag that is off by default, when it is given and on.  "to=deepspeed" is the
- * option with that value, given or not.
+ * Which options have an effect together, so that none is silently ignored.  An option counts when
+ * it is given; a flag that is off by default counts when it is given and on.  "to=deepspeed" is
+ * the option with that value, given or not.
  */
 enum opt_rule_kind {
-    OPT_ONLY,       /* beside name no other option of the tool counts but those of `others` */
-    OPT_BARS,       /* beside name none of `others` counts */
+    OPT_ONLY,       /* with name no other option of the tool counts, except `others` */
+    OPT_BARS,       /* with name none of `others` counts */
     OPT_NEEDS       /* name counts only with one of `others` */
 };
 
@@ -140,10 +141,10 @@ struct opt_spec {
  */
 int opt_parse(const struct opt_spec *spec, struct cli *cli, int argc, char **argv, char ***rest,
               int *n_rest, struct opt_list *given, struct ckpt_err *err);
-/* Whether given, as opt_parse filled it, has an option ("top_k"). */
+/* Whether given, as filled by opt_parse, has an option ("top_k"). */
 bool opt_has(const struct opt_list *given, const char *name);
-/* "top_k 50", the value of each option of the tool as cli's arguments left it, but for those named
- * in without (by blanks), and without lists; in cli's arena. */
+/* "top_k 50": the value of each option of the tool after parsing cli's arguments, except those
+ * named in without (separated by blanks), and except lists; in cli's arena. */
 int opt_values(struct opt_list *out, struct cli *cli, const char *without, struct ckpt_err *err);
 
 #endif

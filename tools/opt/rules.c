@@ -11,7 +11,8 @@ bool opt_counts(const struct opt_slot *s)
     return s->given && (!off || opt_value_of(s).flag);
 }
 
-/* Whether a word of a rule holds: "NAME" when it counts, "NAME=VALUE" when it is that. */
+/* Whether a word of a rule is true: "NAME" when the option counts, "NAME=VALUE" when it has that
+ * value. */
 static bool holds(const struct opt_table *t, const char *word, size_t n)
 {
     const char *eq = memchr(word, '=', n), *text;

@@ -1,10 +1,10 @@
 /*
- * opt/stream - files that options name by "-" or by a pipe, read once; opt/rows.h.
+ * opt/stream - files that options name by "-" or by a pipe, read once; see opt/rows.h.
  *
- * What comes through a pipe goes into a file without a name (libckpt/io/spool.h), which takes the
- * pipe's descriptor: "-" becomes /dev/stdin, <(command)'s /dev/fd/63 stays what it is, and both can
- * be opened as often as a file.  The ranks that --nproc starts are other processes: they find the
- * descriptors of the first one by CKPT_STREAMS, lines "given<TAB>path".
+ * The bytes of a pipe are copied to an unnamed file (libckpt/io/spool.h), which replaces the
+ * pipe's descriptor: "-" becomes /dev/stdin, <(command)'s /dev/fd/63 keeps its name, and both can
+ * be opened repeatedly like a file.  The ranks that --nproc starts are other processes:
+ * CKPT_STREAMS gives them the first process' descriptors, in lines "given<TAB>path".
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 
 #define STREAMS "CKPT_STREAMS"
 
-/* The path that another process left for one, or NULL; in the arena. */
+/* The path that the parent process passed on for a stream, or NULL; in the arena. */
 static int left_for(const char **out, const char *path, struct ckpt_arena *a, struct ckpt_err *err)
 {
     const char *at = getenv(STREAMS), *end;
@@ -46,7 +46,7 @@ static int leave(const char *path, int fd, struct ckpt_arena *a, struct ckpt_err
     return 0;
 }
 
-/* Ranks that something else has started would each read a part. */
+/* Ranks started by another program would each read a part of the stream. */
 static int check_alone(const char *path, struct ckpt_err *err)
 {
     static const char *const says[] = {"OMPI_COMM_WORLD_SIZE", "WORLD_SIZE", "PMI_SIZE",
@@ -62,7 +62,7 @@ static int check_alone(const char *path, struct ckpt_err *err)
     return 0;
 }
 
-/* The pipe's bytes in a file that has its descriptor; a new one where fd is -1 to begin with. */
+/* Replace the pipe's descriptor by a file with its bytes; a new descriptor where fd is -1. */
 static int spool(int *fd, int from, const char *name, struct ckpt_err *err)
 {
     struct ckpt_spool how = {.name = name, .where = cli_spool(), .stop = &cli_stop};
@@ -89,7 +89,7 @@ int opt_stream(const char **path, struct ckpt_arena *arena, struct ckpt_err *err
 
     if ((rc = left_for(&found, given, arena, err)))
         return rc;
-    if (found) {                        /* a rank has no /dev/fd/63 of its own */
+    if (found) {                        /* a rank does not have /dev/fd/63 */
         *path = found;
         return 0;
     }

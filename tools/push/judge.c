@@ -8,10 +8,10 @@
 #include "formats/torch/torch.h"
 #include "libckpt/err.h"
 
-#define MAX_VALUES 100000       /* TrainingArguments have some two hundred */
-#define TOKEN_LETTERS 20        /* behind "hf_": a token has 34 */
+#define MAX_VALUES 100000       /* TrainingArguments has some two hundred */
+#define TOKEN_LETTERS 20        /* after "hf_": a token has 34 */
 
-/* "hf_" and letters and digits, anywhere. */
+/* Whether text contains "hf_" followed by letters and digits. */
 static bool has_token(const char *text)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
@@ -22,7 +22,7 @@ static bool has_token(const char *text)
     return false;
 }
 
-/* A key whose value is a text, as in "hub_token": "...". */
+/* Whether a key has a text as value, as in "hub_token": "...". */
 static bool has_value(const json_t *v, const char *key, int depth)
 {
     const char *name;

@@ -23,7 +23,7 @@ static bool matches(const struct opt_list *l, const char *path)
     return false;
 }
 
-/* Left out, and why: told in one line. */
+/* Note in one line that a file is left out, and why. */
 static bool leave_out(struct push_plan *p, const char *path, const char *why)
 {
     const char *slash = strrchr(path, '/');
@@ -34,7 +34,8 @@ static bool leave_out(struct push_plan *p, const char *path, const char *why)
     return false;
 }
 
-/* Settings of a run are published when whoever loads them is safe, and so is who wrote them. */
+/* Whether to publish a file: a run's settings only if they are safe to load and contain no
+ * token. */
 static bool wanted(struct push_plan *p, const struct push_filter *f, const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -78,7 +79,7 @@ static int add_file(struct push_plan *p, const struct push_filter *f, const char
     return file->from && file->to ? 0 : ckpt_nomem(err, strlen(rel));
 }
 
-/* One directory of the walk; sub-directories are put on the stack. */
+/* List one directory of the walk; sub-directories go onto the stack. */
 static int walk_dir(struct push_plan *p, const struct push_filter *f, const char *prefix,
                     int depth, char **stack, int *depths, size_t *n_stack, size_t *cap,
                     struct ckpt_err *err)
@@ -118,7 +119,7 @@ static int walk_dir(struct push_plan *p, const struct push_filter *f, const char
     return rc;
 }
 
-/* A clone without git-lfs has texts that stand for files: they are nobody's weights. */
+/* Refuse LFS pointers in place of weights, as a clone without git-lfs has them. */
 static int refuse_pointers(const struct push_plan *p, bool follow, struct ckpt_err *err)
 {
     int rc = 0;
@@ -144,7 +145,7 @@ static int refuse_pointers(const struct push_plan *p, bool follow, struct ckpt_e
     return rc;
 }
 
-/* What readers trust to be complete comes last. */
+/* Files that readers take as a sign of completeness are sent last. */
 static bool is_index(const char *path)
 {
     return fnmatch("*.index.json", path, 0) == 0 || fnmatch("*config.json", path, 0) == 0 ||
@@ -159,7 +160,7 @@ static int by_path(const void *a, const void *b)
     return ix != iy ? ix - iy : strcmp(x->to, y->to);
 }
 
-/* The directory that came as an archive. */
+/* Open the directory in an archive on stdin. */
 static int open_stdin(struct push_plan *p, struct ckpt_err *err)
 {
     struct ckpt_open_opts opts = {.spool = cli_spool()};

@@ -1,8 +1,8 @@
 /*
- * plan - what of a checkpoint is published: which files, under which paths, how.
+ * plan - what part of a checkpoint is published: which files, under which paths, how.
  *
  * Left out by default: hidden files, staging leftovers, and a training_args.bin that is not safe
- * to load or holds a token.  --include names bring back what a default left out.
+ * to load or contains a token.  --include names files to publish nevertheless.
  */
 #ifndef CKPT_TOOLS_PUSH_PLAN_H
 #define CKPT_TOOLS_PUSH_PLAN_H
@@ -15,8 +15,8 @@ struct push_file {
     const char *from;                   /* path below the source */
     const char *to;                     /* path in the destination */
     uint64_t    size;
-    bool        large;                  /* by name or size one for LFS */
-    bool        lfs;                    /* goes by pointer, as the destination has it */
+    bool        large;                  /* its name or size suggests LFS */
+    bool        lfs;                    /* becomes a pointer, by the destination's rules */
     char        oid[CKPT_SHA256_HEX];   /* filled while sending */
 };
 
@@ -31,7 +31,7 @@ struct push_plan {
 };
 
 struct push_filter {
-    struct opt_list include;            /* sent although a default leaves them out */
+    struct opt_list include;            /* publish these although left out by default */
     struct opt_list exclude;
     const char     *path_in_repo;       /* folder in the destination, or NULL */
     bool            follow;

@@ -10,7 +10,7 @@
 #define ROOT_FILE ".gitattributes"
 #define LFS_LINE  " filter=lfs diff=lfs merge=lfs -text\n"
 
-/* The folder of a .gitattributes below the root; false for any other path. */
+/* The folder of a .gitattributes file that is not at the root; false for any other path. */
 static bool is_below(char folder[4096], const char *path)
 {
     size_t n = strlen(path), k = strlen("/" ROOT_FILE);
@@ -22,7 +22,7 @@ static bool is_below(char folder[4096], const char *path)
     return true;
 }
 
-/* All rules of the tree, with text in place of the file at its root. */
+/* Read all rules of the tree, with text replacing the file at its root. */
 static int read_rules(struct attributes **out, const struct ckpt_git *g,
                       const struct ckpt_buf *text, struct ckpt_err *err)
 {
@@ -41,7 +41,7 @@ static int read_rules(struct attributes **out, const struct ckpt_git *g,
         rc = ckpt_git_read(&b, g, path, err);
         if (rc == 0)
             rc = attributes_add(*out, folder, (const char *)b.data, b.len, err);
-        if (rc == CKPT_EREFUSED) {      /* a link: git does not read it either */
+        if (rc == CKPT_EREFUSED) {      /* a link: git ignores it too */
             ckpt_err_clear(err);
             rc = 0;
         }
@@ -50,7 +50,7 @@ static int read_rules(struct attributes **out, const struct ckpt_git *g,
     return rc;
 }
 
-/* What git on a clone takes the file at path for; *said is false where no rule decides that. */
+/* How git in a clone treats the file at path; *said is false where no rule decides. */
 static int look_up(bool *lfs, bool *said, struct attributes *a, const char *path,
                    struct ckpt_err *err)
 {
@@ -69,7 +69,8 @@ static int look_up(bool *lfs, bool *said, struct attributes *a, const char *path
     return ckpt_err_hint(err, "git-lfs' filter is; --exclude leaves the file out");
 }
 
-/* A clone may have other bytes than what is sent, as the repository's owner wants it. */
+/* Warn of files that git converts in a clone by the repository owner's rules, so that bytes
+ * differ. */
 static int tell_conversions(struct attributes *a, const char *path, struct ckpt_err *err)
 {
     static const char *const names[] = {"working-tree-encoding", "eol", "ident"};
@@ -91,7 +92,7 @@ static int tell_conversions(struct attributes *a, const char *path, struct ckpt_
     return 0;
 }
 
-/* Whether the Hub's own list would make pointers of files that are in the tree, and stay. */
+/* Whether the Hub's default list would turn files already in the tree into pointers. */
 static bool list_would_hit(const struct ckpt_git *g, const struct push_plan *p)
 {
     const char *path;
@@ -107,7 +108,7 @@ static bool list_would_hit(const struct ckpt_git *g, const struct push_plan *p)
     return false;
 }
 
-/* One file by the rules there are; a line for it where there is none and one is needed. */
+/* Decide on one file by the existing rules; add a line for it if none applies and one is needed. */
 static int decide(struct ckpt_buf *text, struct attributes *a, struct push_file *f,
                   struct ckpt_err *err)
 {
@@ -128,7 +129,7 @@ static int decide(struct ckpt_buf *text, struct attributes *a, struct push_file 
     return f->lfs ? 0 : tell_conversions(a, f->to, err);
 }
 
-/* What was decided is what git will read. */
+/* Check the decisions against the new rules, as git will read them. */
 static int prove(const struct ckpt_git *g, const struct push_plan *p, const struct ckpt_buf *text,
                  struct ckpt_err *err)
 {

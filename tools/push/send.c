@@ -16,7 +16,7 @@
 #define CHUNK      ((size_t)4 << 20)
 #define PATH_BYTES 4096u
 
-/* Where git, and nobody else, would look for another host: "host:path", "user@host:path". */
+/* Whether git alone would read dest as another host: "host:path", "user@host:path". */
 static bool is_scp_like(const char *dest)
 {
     return dest[strcspn(dest, ":/")] == ':';
@@ -104,7 +104,7 @@ static int copy_file(struct ckpt_out *out, struct ckpt_file *file, struct tally 
     return rc;
 }
 
-/* Folders of path below root, made where missing. */
+/* Create the folders of path below root, where missing. */
 static int make_parents(const char *root, const char *path, struct ckpt_err *err)
 {
     const char *slash = strrchr(path, '/');
@@ -116,7 +116,7 @@ static int make_parents(const char *root, const char *path, struct ckpt_err *err
     return ckpt_path_make_dirs(full, err);
 }
 
-/* What only a commit has would be passed over in silence. */
+/* Refuse options that only a commit can have. */
 static int check_folder(const char *path, const struct send_want *w, struct ckpt_err *err)
 {
     const char *only = w->branch ? "--branch" : w->message ? "--message" : w->create ? "--create"
@@ -144,7 +144,7 @@ int send_check(const char *dest, const struct send_want *w, struct ckpt_err *err
     return strcmp(kind, "git") == 0 ? send_git_check(path, w, err) : check_folder(path, w, err);
 }
 
-/* Paths and bytes fit. */
+/* Check lengths of paths, and sizes of files. */
 static int check_fit(const struct push_plan *p, const char *path, bool exists,
                      struct ckpt_err *err)
 {
@@ -161,7 +161,7 @@ static int check_fit(const struct push_plan *p, const char *path, bool exists,
     return 0;
 }
 
-/* One file, into the folder that is built aside or the one that exists. */
+/* Send one file, into the folder being built or the existing one. */
 static int send_file(struct push_plan *p, size_t i, const char *path, struct ckpt_outdir *whole,
                      bool follow, struct tally *t, struct ckpt_err *err)
 {

@@ -14,21 +14,22 @@ struct send_want {
     struct opt_list remove;             /* --delete globs: published files not in the plan */
     bool            create;
     bool            follow;
-    bool            dry_run;            /* everything is looked at, how files go is filled in */
+    bool            dry_run;            /* check everything and fill in how each file is sent,
+                                           but send nothing */
 };
 
-/* What kind of place dest is: "git", "folder"; CKPT_EUSAGE names the schemes known. */
+/* The kind of destination: "git", "folder"; CKPT_EUSAGE names the known schemes. */
 int send_kind(const char **kind, const char **path, const char *dest, struct ckpt_err *err);
 
-/* What can be known of a destination before there is something to publish: CKPT_EUSAGE for options
- * that it has no use for, or how opening it fails. */
+/* Check a destination before there is anything to publish: CKPT_EUSAGE for options that it does
+ * not support, or the error of opening it. */
 int send_check(const char *dest, const struct send_want *w, struct ckpt_err *err);
 int send_git_check(const char *path, const struct send_want *w, struct ckpt_err *err);
 
 /*
- * Publish.  url (capacity url_size) gets what can be handed on: the folder, or
- * <dest>@<commit>.  All or nothing for git: one commit; a folder that does not exist appears
- * whole, one that exists is updated file by file, index files last.
+ * Publish.  url (capacity url_size) gets the address to hand on: the folder, or <dest>@<commit>.
+ * With git all or nothing: one commit.  A new folder appears complete, an existing one is updated
+ * file by file, index files last.
  */
 int send_git(char *url, size_t url_size, struct push_plan *p, const char *dest, const char *path,
              const struct send_want *w, const struct cli *cli, struct ckpt_err *err);

@@ -49,8 +49,8 @@ static bool in_plan(const struct push_plan *p, const char *path)
     return false;
 }
 
-/* Published files that match a --delete glob and are not sent now.  Rules of .gitattributes stay:
- * files that stay need them. */
+/* Remove published files that match a --delete glob and are not sent now.  .gitattributes stays,
+ * since remaining files need its rules. */
 static int remove_old(struct ckpt_git *g, const struct push_plan *p, const struct opt_list *globs,
                       struct ckpt_err *err)
 {
@@ -79,7 +79,7 @@ static int stopped(struct ckpt_err *err)
 
 /* -- before the first byte -------------------------------------------------------------------- */
 
-/* The names of all objects.  Each file is read once more while it is sent. */
+/* Compute the names of all objects.  Each file is read once more while it is sent. */
 static int digest_all(struct job *j, struct ckpt_err *err)
 {
     int rc = 0;
@@ -120,7 +120,7 @@ static int check_space(struct job *j, struct ckpt_err *err)
 
 /* -- sending ---------------------------------------------------------------------------------- */
 
-/* The object of one file into the store, its pointer into the tree. */
+/* Put the object of a file into the store, and its pointer into the tree. */
 static int put_by_pointer(struct job *j, struct push_file *f, struct ckpt_file *file,
                           struct ckpt_err *err)
 {
@@ -160,7 +160,7 @@ static int put_all(struct job *j, struct ckpt_err *err)
     return rc == 0 && cli_stop ? stopped(err) : rc;
 }
 
-/* Everything of one try but opening the repository. */
+/* One attempt, after opening the repository. */
 static int push_once(struct job *j, struct ckpt_err *err)
 {
     const char *source = j->p->source, *slash = strrchr(source, '/');
@@ -193,7 +193,7 @@ out:
     return rc;
 }
 
-/* Somebody else's commit came first: ours is made once more, on top of it. */
+/* Another commit came first: make ours again, on top of that. */
 static int push_over_others(struct job *j, struct ckpt_err *err)
 {
     int rc = 0;
@@ -234,7 +234,7 @@ int send_git(char *url, size_t url_size, struct push_plan *p, const char *dest, 
     for (size_t i = 0; rc == 0 && i < p->n; i++)
         rc = ckpt_git_check_path(p->file[i].to, err);
     if (rc == 0 && w->dry_run && w->create && !ckpt_git_is_repository(path))
-        return 0;                       /* what it will be is made for nothing */
+        return 0;                       /* a dry run cannot know the commit's id */
     if (rc == 0)
         rc = ckpt_git_open(&j.g, path, w->create && !w->dry_run, err);
     if (rc == 0)

@@ -21,7 +21,7 @@ bool adapter_wanted(const struct settings *s) { return s->lora_rank > 0 || s->ad
 
 /* -- from options ----------------------------------------------------------------------------- */
 
-/* A new list of the names in n texts, which commas may hold several of. */
+/* A list of the names in n texts, each of which may hold several, separated by commas. */
 static json_t *names_of(const char *const *text, size_t n)
 {
     json_t *list = json_array();
@@ -39,7 +39,7 @@ static json_t *names_of(const char *const *text, size_t n)
     return list;
 }
 
-/* One text that no list of names could be: all-linear, or a pattern. */
+/* Whether it is a single text that is not a list of names: all-linear, or a pattern. */
 static bool is_pattern(const char *const *text, size_t n)
 {
     static const char name[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.,";
@@ -80,7 +80,7 @@ static int patterns_of(json_t **out, const char *setting, const char *const *tex
     return *out ? 0 : ckpt_nomem(err, 64);
 }
 
-/* Ids of tokens, as PEFT keeps them: by the name of the embedding. */
+/* Token ids in PEFT's form: keyed by the embedding's name. */
 static int tokens_of(json_t **out, const struct settings *s, const struct arch *arch,
                      struct ckpt_err *err)
 {
@@ -169,7 +169,7 @@ int adapter_config_of(json_t **out, const struct settings *s, const struct arch 
 int adapter_same(const json_t *saved, const json_t *wanted, const char *path,
                  struct ckpt_err *err)
 {
-    /* Targets are not among them: all-linear is saved written out. */
+    /* Targets are not compared: all-linear is replaced by names when it is saved. */
     static const char *const keys[] = {
         "r", "lora_alpha", "lora_dropout", "use_rslora", "use_dora", "bias", "rank_pattern",
         "alpha_pattern", "modules_to_save", "trainable_token_indices",
@@ -206,7 +206,7 @@ int adapter_base(char path[4096], const json_t *config, const char *dir, struct 
         return ckpt_fail(err, CKPT_ECONFIG, "%s: adapter_config.json names no base: `model DIR` is "
                          "wanted", dir);
     snprintf(path, 4096, "%s", base);
-    /* Beside the adapter; for one that is on the Hub, there. */
+    /* The base is beside the adapter; for an adapter that is on the Hub, it is there. */
     if (base[0] != '/' && !ckpt_path_is_dir(path) && !ckpt_path_is_file(path))
         snprintf(path, 4096, "%s%s%s", strncmp(dir, "hf://", 5) == 0 ? "hf:/" : dir, "/", base);
     return 0;
@@ -247,7 +247,7 @@ int adapter_load(struct session *s, const char *dir, struct ckpt_err *err)
     return comm_agree(s->comm, rc, err);
 }
 
-/* -- fresh ------------------------------------------------------------------------------------ */
+/* -- initial values --------------------------------------------------------------------------- */
 
 /* Elements [start, start + count) of an array uniform in [-bound, bound). */
 static void uniform(float *dst, int64_t start, int64_t count, double bound, uint64_t seed,
@@ -257,7 +257,7 @@ static void uniform(float *dst, int64_t start, int64_t count, double bound, uint
         dst[i] = (float)(bound * (2 * rng_uniform(seed, stream, (uint64_t)(start + i)) - 1));
 }
 
-/* A and B; what belongs to the base stays. */
+/* Fill A and B; other parameters are unchanged. */
 static void fill_factor(struct session *s, const struct param *p, struct flat_piece piece,
                         uint64_t seed, float *dst)
 {
@@ -275,7 +275,7 @@ static void fill_factor(struct session *s, const struct param *p, struct flat_pi
         uniform(dst, piece.start, piece.count, 1.0 / sqrt((double)p->shape.dim[1]), seed, stream);
 }
 
-/* The magnitude's elements: lengths of the rows of W + scale B A, of which the layer has all. */
+/* Fill a magnitude: norms of the rows of W + scale B A; the layer's weights are complete. */
 static void fill_magnitude(struct session *s, size_t i, struct flat_piece piece,
                            const float *layer, float *dst)
 {
@@ -302,7 +302,7 @@ static void fill_magnitude(struct session *s, size_t i, struct flat_piece piece,
     }
 }
 
-/* Rows of the embedding begin as they are. */
+/* Token rows start as rows of the embedding. */
 static void fill_tokens(struct session *s, const struct param *p, struct flat_piece piece,
                         const float *layer, float *dst)
 {
@@ -320,11 +320,11 @@ static void fill_tokens(struct session *s, const struct param *p, struct flat_pi
     }
 }
 
-/* What a fresh adapter is filled by. */
+/* Arguments of the fill functions. */
 struct fresh {
     struct session *s;
     uint64_t        seed;
-    int             layer;               /* whose weights are in whole; -1: none */
+    int             layer;               /* layer whose weights are complete; -1: none */
     const float    *whole;
 };
 
@@ -341,7 +341,7 @@ static int fill_factors(void *ctx, size_t i, int64_t start, int64_t count, float
     return 0;
 }
 
-/* Of the layer that is whole. */
+/* Fill parameters of the layer whose weights are complete. */
 static int fill_from_base(void *ctx, size_t i, int64_t start, int64_t count, float *dst,
                           struct ckpt_err *err)
 {
@@ -359,7 +359,7 @@ static int fill_from_base(void *ctx, size_t i, int64_t start, int64_t count, flo
     return 0;
 }
 
-/* Whether something in the layer begins as what the base has there. */
+/* Whether a parameter of the layer starts from a value of the base. */
 static bool from_base(const struct flat *f, int layer)
 {
     bool any = false;
@@ -376,7 +376,7 @@ int adapter_init(struct session *s, uint64_t seed, struct ckpt_err *err)
     struct fresh fresh = {.s = s, .seed = seed, .layer = -1};
     int rc = zero_fill(s->zero, ZERO_MASTER, fill_factors, &fresh, err);
 
-    /* Magnitudes are those of the changed weights. */
+    /* Magnitudes are norms of the adapted weights: LoRA must be filled before. */
     for (int layer = 0; layer < f->params->n_layers; layer++) {
         if (!from_base(f, layer))
             continue;
@@ -389,9 +389,9 @@ int adapter_init(struct session *s, uint64_t seed, struct ckpt_err *err)
     return comm_agree(s->comm, rc, err);
 }
 
-/* -- out -------------------------------------------------------------------------------------- */
+/* -- saving ----------------------------------------------------------------------------------- */
 
-/* The paths of all modules that a low-rank change lies beside. */
+/* The paths of all modules with LoRA. */
 static json_t *changed_modules(const struct params *p)
 {
     json_t *list = json_array();

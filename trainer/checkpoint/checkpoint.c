@@ -20,7 +20,7 @@
 #include "trainer/checkpoint/files.h"
 #include "trainer/checkpoint/weights.h"
 
-/* Steps of the optimizer and of the schedule: those that were not skipped. */
+/* Steps of optimizer and schedule: those that were not skipped. */
 static int64_t done_steps(const struct checkpoint *c)
 {
     return c->state->global_step - c->scaler->skipped;
@@ -37,13 +37,14 @@ static struct adamw_group group_options(const struct checkpoint *c, int group)
     };
 }
 
-/* Whose states a writer asks for: slots of the optimizer's order. */
+/* Argument of a reader: the writer asks for slots of the optimizer's order. */
 struct reading {
     struct zero             *zero;
     const struct optim_slot *slot;
+    bool                     floats;    /* moments as f32, however they are stored */
 };
 
-/* Elements of slot n, put together from its parts; of a rank's part of it where it is sharded. */
+/* Read elements of slot n, assembled from its parts; where it is sharded, of the rank's share. */
 static int read_slot(void *ctx, size_t n, enum adamw_array of, int64_t start, int64_t count,
                      void *to, struct ckpt_err *err)
 {
@@ -51,6 +52,9 @@ static int read_slot(void *ctx, size_t n, enum adamw_array of, int64_t start, in
         [ADAMW_MASTER] = OPTIM_STATE_MASTER,
         [ADAMW_EXP_AVG] = OPTIM_STATE_AVG, [ADAMW_EXP_AVG_SQ] = OPTIM_STATE_AVG_SQ,
         [ADAMW_ABSMAX] = OPTIM_STATE_ABSMAX, [ADAMW_ABSMAX_SQ] = OPTIM_STATE_ABSMAX_SQ};
+    static const enum zero_array floats[ADAMW_ARRAYS] = {
+        [ADAMW_MASTER] = ZERO_MASTER, [ADAMW_EXP_AVG] = ZERO_EXP_AVG,
+        [ADAMW_EXP_AVG_SQ] = ZERO_EXP_AVG_SQ};
     const struct reading *r = ctx;
     const struct optim_slot *slot = &r->slot[n];
     unsigned char *bytes = to;
@@ -65,18 +69,20 @@ static int read_slot(void *ctx, size_t n, enum adamw_array of, int64_t start, in
 
         if (from >= end)
             continue;
-        here = bytes + optim_state_bytes(array[of], zero_moments(r->zero, i), from - start);
-        rc = of == ADAMW_MASTER ? zero_read(r->zero, ZERO_MASTER, i, from - at, end - from,
-                                            (float *)(void *)here, err)
-                                : zero_read_stored(r->zero, array[of], i, from - at, end - from,
-                                                   here, err);
+        here = bytes + (r->floats ? (size_t)(from - start) * sizeof(float)
+                                  : optim_state_bytes(array[of], zero_moments(r->zero, i),
+                                                      from - start));
+        rc = r->floats || of == ADAMW_MASTER
+                 ? zero_read(r->zero, floats[of], i, from - at, end - from, (float *)(void *)here,
+                             err)
+                 : zero_read_stored(r->zero, array[of], i, from - at, end - from, here, err);
         if (rc)
             return rc;
     }
     return 0;
 }
 
-/* This rank's shards, in DeepSpeed's files. */
+/* Write this rank's shards in DeepSpeed's files. */
 static int save_deepspeed(struct session *s, const struct checkpoint *c, struct ckpt_outdir *dir,
                           const char *tag, struct ckpt_err *err)
 {
@@ -109,7 +115,7 @@ static int save_deepspeed(struct session *s, const struct checkpoint *c, struct 
         if (!param[n].name)
             rc = ckpt_nomem(err, sizeof name);
     }
-    reading = (struct reading){s->zero, order.slot};
+    reading = (struct reading){s->zero, order.slot, true};
     state = (struct ds_rank_state){
         .rank = flat->rank, .world_size = flat->world_size,
         .param = param, .n_param = order.n, .alias = &alias, .n_alias = tied ? 1 : 0,
@@ -127,7 +133,8 @@ static int save_deepspeed(struct session *s, const struct checkpoint *c, struct 
     return rc;
 }
 
-/* Whole moments of a stage-0 rank, as torch's optimizer keeps them, or bitsandbytes' of 8 bits. */
+/* Write complete moments of a stage-0 rank, as torch's optimizer stores them, or bitsandbytes'
+ * in 8 bits. */
 static int save_optimizer(struct session *s, const struct checkpoint *c, struct ckpt_outdir *dir,
                           struct ckpt_err *err)
 {
@@ -148,7 +155,7 @@ static int save_optimizer(struct session *s, const struct checkpoint *c, struct 
         param[n] = (struct adamw_param){
             .shape = order.slot[n].shape, .group = order.slot[n].group,
             .kind = kind[zero_moments(s->zero, order.slot[n].part[0].param)]};
-    reading = (struct reading){s->zero, order.slot};
+    reading = (struct reading){s->zero, order.slot, false};
     if (rc == 0)
         rc = ckpt_outdir_file(&out, dir, "optimizer.pt", err);
     if (rc == 0)
@@ -160,7 +167,7 @@ static int save_optimizer(struct session *s, const struct checkpoint *c, struct 
     return rc;
 }
 
-/* model.safetensors, or an adapter's file; collective when weights are sharded. */
+/* Write model.safetensors, or an adapter's file; collective when weights are sharded. */
 static int save_model(struct session *s, const char *staging, struct ckpt_err *err)
 {
     struct ckpt_tensors list = {0};
@@ -252,7 +259,7 @@ static int save_scaler(const struct checkpoint *c, struct ckpt_outdir *dir, stru
     return rc ? rc : scaler_file_write(out, c->scaler, err);
 }
 
-/* What rank 0 alone writes. */
+/* Write the files that only rank 0 writes. */
 static int save_common(struct session *s, const struct checkpoint *c, struct ckpt_outdir *dir,
                        struct ckpt_err *err)
 {
@@ -274,7 +281,7 @@ static int save_common(struct session *s, const struct checkpoint *c, struct ckp
     return rc;
 }
 
-/* MANIFEST.json over all that was written, then the one rename that makes it a checkpoint. */
+/* Write MANIFEST.json over all files, then do the one rename that makes it a checkpoint. */
 static int publish(struct session *s, const struct checkpoint *c, struct ckpt_outdir *dir,
                    struct ckpt_err *err)
 {
@@ -287,7 +294,7 @@ static int publish(struct session *s, const struct checkpoint *c, struct ckpt_ou
                       (json_int_t)c->state->global_step, "data_position",
                       (json_int_t)c->state->global_step, "seed", (json_int_t)c->settings->seed,
                       "world_size", s->comm->world_size, "zero_stage",
-                      (json_int_t)c->settings->zero_stage, "data", data);
+                      (json_int_t)settings_stage(c->settings), "data", data);
     rc = facts ? manifest_make(&text, ckpt_outdir_staging(dir), facts, err)
                : ckpt_nomem(err, sizeof *facts);
     json_decref(facts);
@@ -301,15 +308,15 @@ static int publish(struct session *s, const struct checkpoint *c, struct ckpt_ou
     return ckpt_outdir_commit(dir, err);
 }
 
-/* Everything this rank writes before the vote. */
+/* Write all of this rank's files, before the vote. */
 static int save_parts(struct session *s, const struct checkpoint *c, struct ckpt_outdir *dir,
                       const char *tag, struct ckpt_err *err)
 {
     int rc = save_rng(s, c, dir, err);
 
-    if (rc == 0 && c->settings->zero_stage == 3)
+    if (rc == 0 && settings_stage(c->settings) > 0)
         rc = save_deepspeed(s, c, dir, tag, err);
-    if (rc == 0 && s->comm->rank == 0 && c->settings->zero_stage == 0)
+    if (rc == 0 && s->comm->rank == 0 && settings_stage(c->settings) == 0)
         rc = save_optimizer(s, c, dir, err);
     if (rc == 0 && s->comm->rank == 0)
         rc = save_common(s, c, dir, err);
@@ -386,12 +393,12 @@ int checkpoint_save(char path[4096], struct session *s, const struct checkpoint 
         ckpt_err_in(err, "%s", path);
     if ((rc = comm_agree(s->comm, rc, err)) != 0)
         goto fail;
-    if (s->lora || c->settings->zero_stage == 0 ||
+    if (s->lora || settings_stage(c->settings) < 3 ||
         c->settings->stage3_gather_16bit_weights_on_model_save)
         rc = save_model(s, staging, err);
     if ((rc = comm_agree(s->comm, rc, err)) != 0)
         goto fail;
-    if (first && c->settings->zero_stage == 3)
+    if (first && settings_stage(c->settings) > 0)
         rc = ds_write_latest(dir, tag, err);
     if (first && rc == 0) {
         rc = publish(s, c, dir, err);
@@ -399,6 +406,6 @@ int checkpoint_save(char path[4096], struct session *s, const struct checkpoint 
     }
     rc = comm_agree(s->comm, rc, err);
 fail:
-    ckpt_outdir_abort(dir);             /* a joined directory is only let go */
+    ckpt_outdir_abort(dir);             /* only releases a directory that was joined */
     return rc;
 }

@@ -77,7 +77,7 @@ int checkpoint_copy_side_files(struct ckpt_outdir *dir, const struct side_files 
     return rc;
 }
 
-/* An enum member as pickle spells it: the class called with the value's text. */
+/* An enum member in pickle's form: the class called with the value's text. */
 static struct value *choice(struct ckpt_arena *a, const char *module, const char *name,
                             const char *text)
 {

@@ -15,8 +15,8 @@
 int checkpoint_copy_tokenizer(struct ckpt_outdir *dir, struct ckpt_dir *from,
                               const char *chat_template, struct ckpt_err *err);
 /*
- * Copy what goes with a model beside its tokenizer and config.json: cards, licences, code; of an
- * adapter's base only licences.  tokenizer: its files are copied already.
+ * Copy the other side files of a model: cards, licences, code; of an adapter's base only
+ * licences.  tokenizer: the tokenizer's files are copied already.
  */
 int checkpoint_copy_side_files(struct ckpt_outdir *dir, const struct side_files *side,
                                bool tokenizer, bool adapter, struct ckpt_err *err);

@@ -34,7 +34,7 @@ static int add_file(json_t *files, struct ckpt_dir *dir, const char *prefix, con
     return rc;
 }
 
-/* The files of one directory; sub-directories are walked once more when prefix is "". */
+/* Add the files of one directory; sub-directories are visited when prefix is "". */
 static int add_dir(json_t *files, struct ckpt_dir *dir, const char *prefix, struct ckpt_err *err)
 {
     struct ckpt_arena arena = {0};

@@ -13,24 +13,24 @@
 
 #define MANIFEST_NAME "MANIFEST.json"
 
-/* How much manifest_check looks at. */
+/* How much manifest_check verifies. */
 enum manifest_depth { MANIFEST_SIZES, MANIFEST_DIGESTS };
 
 /*
- * Digest every file below directory path (two levels) and give the manifest's text: the facts'
- * members first.  *text is yours (ckpt_free).
+ * Digest every file below directory path (two levels) and make the manifest's text, with the
+ * members of facts first.  *text is yours (ckpt_free).
  */
 int manifest_make(char **text, const char *path, const json_t *facts, struct ckpt_err *err);
 /*
- * Read and prove a directory's manifest.  *out (may be NULL) gets it as a new reference.
+ * Read and verify a directory's manifest.  *out (may be NULL) gets it as a new reference.
  * CKPT_ENOTFOUND when there is none; CKPT_EFORMAT "digest", "truncated" or "missing" names the
- * file that does not fit.
+ * file that differs.
  */
 int manifest_check(json_t **out, const char *path, enum manifest_depth depth,
                    struct ckpt_err *err);
-/* The manifest alone, with its own digest proved: *out has an array "files". */
+/* Read the manifest alone, and verify its own digest: *out has an array "files". */
 int manifest_read(json_t **out, struct ckpt_dir *dir, struct ckpt_err *err);
-/* One row of its "files" against the file; codes as manifest_check's. */
+/* Verify one file against its row of "files"; codes as manifest_check's. */
 int manifest_check_file(const json_t *row, struct ckpt_dir *dir, enum manifest_depth depth,
                         struct ckpt_err *err);
 

@@ -16,9 +16,9 @@
 #include "libckpt/base/pool.h"
 #include "trainer/checkpoint/manifest.h"
 
-#define MAX_THREADS 4           /* of a rank: one file each, and a disk is no faster than these */
+#define MAX_THREADS 4           /* per rank: one file each, enough to keep a disk busy */
 
-/* What a resumed run does with a file. */
+/* How a resumed run uses a file. */
 enum use {
     USE_NONE,                   /* not read */
     USE_EARLY,                  /* read before the load */
@@ -27,7 +27,7 @@ enum use {
     USE_UNLESS_SHARDED          /* loaded where there are no shards to load instead */
 };
 
-/* The first row that fits a name counts; what fits none is read early. */
+/* The first row that matches a name is used; other files are read early. */
 static const struct {
     const char *glob;
     enum use    use;
@@ -66,7 +66,7 @@ static const char *name_of(const json_t *row)
     return name ? name : "";
 }
 
-/* Shards are loaded instead of a model's own files. */
+/* Whether shards are loaded instead of a model's own files. */
 static bool is_sharded(const json_t *files)
 {
     for (size_t i = 0; i < json_array_size(files); i++)
@@ -121,9 +121,9 @@ int proof_first(const char *path, bool speak, struct ckpt_err *err)
 
 struct proof {
     struct ckpt_dir *dir;
-    const json_t   **row;       /* [n] files of this rank, the largest first */
-    size_t           n, next;   /* next: the first that nobody has begun */
-    size_t           wrong;     /* the first in order that does not fit; n: none */
+    const json_t   **row;       /* [n] files of this rank, largest first */
+    size_t           n, next;   /* next: the first that no thread has taken */
+    size_t           wrong;     /* the first in order that differs; n: none */
     pthread_mutex_t  lock;
     pthread_t        thread[MAX_THREADS];
     size_t           n_thread;
@@ -164,7 +164,7 @@ static int by_size_down(const void *a, const void *b)
                                            name_of(*(const json_t *const *)b));
 }
 
-/* The loaded files, dealt by size: each next one to the rank with the fewest bytes so far. */
+/* Distribute the loaded files by size: each goes to the rank with the fewest bytes so far. */
 static int deal(struct proof *p, const json_t *files, int rank, int world_size,
                 struct ckpt_err *err)
 {
@@ -217,7 +217,7 @@ int proof_begin(struct proof **out, const char *path, const json_t *manifest, in
         if (pthread_create(&p->thread[p->n_thread], NULL, work, p))
             break;
     if (rc == 0 && p->n_thread == 0)
-        work(p);                        /* no thread to be had: before the load, then */
+        work(p);                        /* no thread could be started: verify before the load */
     *out = p;
     return rc;
 }

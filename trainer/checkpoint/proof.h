@@ -1,9 +1,9 @@
 /*
- * proof - check a checkpoint against its manifest, as far as a resumed run reads it.
+ * proof - verify a checkpoint against its manifest, as far as a resumed run reads it.
  *
  * Two steps, each file hashed once.  Before the load: sizes of all files, and digests of those
- * read first (configuration, state of the run).  During the load: digests of weights and of the
- * optimizer, by threads of every rank, while the load reads the same bytes.
+ * read first (configuration, state of the run).  During the load: digests of weights and
+ * optimizer, computed by threads of every rank while the load reads the same bytes.
  *
  * Files that a resumed run does not read (training_args.bin, cards, licences) may be absent or
  * edited: a published checkpoint lacks some of them.
@@ -25,12 +25,12 @@ struct proof;
  */
 int proof_first(const char *path, bool speak, struct ckpt_err *err);
 /*
- * Begin to prove weights and optimizer: this rank's share of the files, by size.  manifest is
+ * Begin to verify weights and optimizer: this rank's share of the files, by size.  manifest is
  * borrowed until proof_end.
  */
 int proof_begin(struct proof **out, const char *path, const json_t *manifest, int rank,
                 int world_size, struct ckpt_err *err);
-/* Wait, and return the failure of the first file that does not fit.  Takes p; NULL accepted. */
+/* Wait, and return the error of the first file that differs.  Takes p; NULL accepted. */
 int proof_end(struct proof *p, struct ckpt_err *err);
 
 #endif

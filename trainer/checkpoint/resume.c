@@ -15,8 +15,8 @@
 #include "trainer/checkpoint/weights.h"
 
 /*
- * One array of the rank from a source: weights, or a moment named by suffix.  Of an adapter, live:
- * under the wrapped model's names.
+ * Read one array of the rank from a source: weights, or a moment named by suffix.  live: an
+ * adapter's tensors, under the wrapped model's names.
  */
 static int read_array(enum zero_array of, struct session *s, struct ckpt_source *src,
                       size_t *index, const char *suffix, bool live, struct ckpt_err *err)
@@ -28,7 +28,7 @@ static int read_array(enum zero_array of, struct session *s, struct ckpt_source 
     return rc ? rc : weights_load(s->zero, of, src, index, NULL, err);
 }
 
-/* Weights and moments out of DeepSpeed's shards. */
+/* Load weights and moments from DeepSpeed's shards. */
 static int load_deepspeed(struct session *s, const char *path, bool prove, size_t *index,
                           struct ckpt_err *err)
 {
@@ -48,7 +48,7 @@ static int load_deepspeed(struct session *s, const char *path, bool prove, size_
     return rc;
 }
 
-/* Weights out of the model's or the adapter's own files, moments out of optimizer.pt. */
+/* Load weights from the model's or the adapter's own files, moments from optimizer.pt. */
 static int load_plain(struct session *s, const char *path, bool prove, size_t *index,
                       struct ckpt_err *err)
 {
@@ -64,8 +64,8 @@ static int load_plain(struct session *s, const char *path, bool prove, size_t *i
     return rc ? rc : optim_load(s, file, prove, err);
 }
 
-/* Our own manifest says which data and seed the run had: the order of samples hangs on both.
- * *out is NULL when there is none. */
+/* Our own manifest names data and seed of the run, which determine the order of samples. *out is
+ * NULL when there is none. */
 static int check_manifest(json_t **out, struct session *s, struct ckpt_dir *dir, const char *path,
                           const struct checkpoint *c, struct ckpt_err *err)
 {
@@ -97,7 +97,7 @@ static int check_manifest(json_t **out, struct session *s, struct ckpt_dir *dir,
     return 0;
 }
 
-/* What the loss is scaled by; how many steps were skipped counts without scaling too. */
+/* Load the loss scaler; the count of skipped steps is used without scaling too. */
 static int load_scaler(struct scaler *s, struct ckpt_dir *dir, struct ckpt_err *err)
 {
     struct ckpt_file *f;
@@ -112,7 +112,7 @@ static int load_scaler(struct scaler *s, struct ckpt_dir *dir, struct ckpt_err *
     return 0;
 }
 
-/* The state of the run, and where it is. */
+/* Load the state of the run: its position. */
 static int load_state(struct run_state *state, struct ckpt_dir *dir, struct ckpt_err *err)
 {
     struct ckpt_file *f = NULL;
@@ -144,8 +144,8 @@ int resume_step(int64_t *step, const char *path, struct ckpt_err *err)
     return rc;
 }
 
-/* Weights and moments, while all that they are read from is proved: by the manifest, or where
- * there is none by the checksums that archives have. */
+/* Load weights and moments, and verify all files they are read from meanwhile: by the manifest,
+ * or if there is none by the archives' checksums. */
 static int load_proved(struct session *s, struct ckpt_dir *dir, const char *path,
                        const json_t *manifest, bool *damaged, struct ckpt_err *err)
 {
@@ -161,7 +161,7 @@ static int load_proved(struct session *s, struct ckpt_dir *dir, const char *path
         rc = ckpt_dir_has(dir, "latest") ? load_deepspeed(s, path, !manifest, index, err)
                                          : load_plain(s, path, !manifest, index, err);
     proved = proof_end(proof, &why);
-    *damaged |= proved == CKPT_EFORMAT; /* the load's own error says less then */
+    *damaged |= proved == CKPT_EFORMAT; /* damage explains the load's own error */
     if (proved == CKPT_EFORMAT || (rc == 0 && proved)) {
         *err = why;
         rc = proved;

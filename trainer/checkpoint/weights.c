@@ -10,7 +10,8 @@
 
 #define STAGE_BYTES ((size_t)1 << 20)
 
-/* The parameter a tensor belongs to, or SIZE_MAX: name without suffix, prefix optional. */
+/* The index of the parameter that a tensor belongs to, or SIZE_MAX: name without suffix, prefix
+ * optional. */
 static size_t param_of(const struct params *params, const char *name, const char *suffix,
                        size_t (*find)(const struct params *p, const char *name))
 {
@@ -35,7 +36,7 @@ static int check_shape(const struct param *p, const struct ckpt_tensor *t, struc
                         ckpt_shape_text(wanted, sizeof wanted, &p->shape));
 }
 
-/* A head that was untied and has no tensor of its own begins as the embedding. */
+/* An untied head without a tensor of its own starts as a copy of the embedding. */
 static void lend_tokens(size_t *index, const struct params *params, const char *tied)
 {
     size_t tokens = SIZE_MAX;
@@ -48,7 +49,7 @@ static void lend_tokens(size_t *index, const struct params *params, const char *
     }
 }
 
-/* Tensor t is parameter i (SIZE_MAX: none). */
+/* Record that tensor t is parameter i (SIZE_MAX: none). */
 static int take(size_t *index, const struct params *params, const struct ckpt_source *src,
                 size_t t, size_t i, struct ckpt_err *err)
 {
@@ -170,7 +171,7 @@ static int read_f32(float *dst, struct ckpt_source *src, size_t t, int64_t start
     return 0;
 }
 
-/* What weights_load reads through. */
+/* Argument of weights_load's readers. */
 struct reading {
     struct ckpt_source *src;
     const size_t       *index;
@@ -205,7 +206,7 @@ int weights_head_differs(bool *differs, struct ckpt_source *src, const char *hea
     x = ckpt_source_tensor(src, h);
     y = ckpt_source_tensor(src, t);
     if (x->alias_of == y->alias_of || !ckpt_shape_equal(&x->shape, &y->shape))
-        return 0;               /* the same storage; or no head of this model, refused elsewhere */
+        return 0;              /* the same storage; or a head of another shape, refused elsewhere */
     a = ckpt_alloc_buffer(2 * PART * sizeof *a);
     stage = ckpt_alloc_buffer(STAGE_BYTES);
     rc = a && stage ? 0 : ckpt_nomem(err, STAGE_BYTES);
@@ -243,7 +244,8 @@ int weights_load(struct zero *z, enum zero_array of, struct ckpt_source *src, co
     return rc;
 }
 
-/* A checkpoint of an adapter has what is trained, and an embedding that PEFT puts beside it. */
+/* An adapter's checkpoint has the trained parameters, and an embedding that PEFT saves with
+ * them. */
 static bool is_saved(const struct params *p, size_t i)
 {
     return !p->adapted || p->item[i].trainable || p->item[i].stored;
@@ -281,8 +283,8 @@ int weights_trained_list(struct ckpt_tensors *out, const struct params *params,
     return list_of(out, params, dtype, is_trained, err);
 }
 
-/* Elements [start, start + numel) of a tensor, in the sink's dtype; where that is F32 multiplied
- * by `times`. */
+/* Write elements [start, start + numel) of a tensor in the sink's dtype; F32 is multiplied by
+ * `times`. */
 static int write_some(struct ckpt_sink *sink, size_t i, int64_t start, const float *from,
                       int64_t numel, float times, void *stage, struct ckpt_err *err)
 {

@@ -11,12 +11,12 @@
 /* Whether a collective has anything to do; marks the handle on a call that cannot be right. */
 static bool wanted(struct comm *c, const char *what, int64_t count, enum ckpt_dtype t, bool sums)
 {
-    bool moved = t == CKPT_BF16 || t == CKPT_F16;       /* 16-bit floats are never summed */
+    bool moved = t == CKPT_BF16 || t == CKPT_F16;       /* on the host 16 bits are never summed */
 
     if (c->err.code)
         return false;
     if (count < 0 || (t != CKPT_F32 && t != CKPT_F64 && t != CKPT_I64 && t != CKPT_I32 &&
-                      t != CKPT_U8 && !(moved && !sums))) {
+                      t != CKPT_U8 && !(moved && (!sums || comm_groups(c))))) {
         ckpt_fail(&c->err, CKPT_ESTATE, "%s: %lld elements of %s", what, (long long)count,
                   ckpt_dtype_name(t));
         return false;
@@ -66,6 +66,15 @@ void comm_barrier(struct comm *c)
     report_collective("barrier");
     c->ops->barrier(c);
 }
+
+static void group(struct comm *c, bool begin)
+{
+    if (!c->err.code && c->world_size > 1 && c->ops->group)
+        c->ops->group(c, begin);
+}
+
+void comm_group_begin(struct comm *c) { group(c, true); }
+void comm_group_end(struct comm *c) { group(c, false); }
 
 int comm_error(const struct comm *c, struct ckpt_err *err)
 {
@@ -118,6 +127,17 @@ bool comm_alone(const struct comm *c, struct ckpt_err *err)
     return true;
 }
 
+void comm_leave_device(struct comm *c)
+{
+    if (!c || !c->device)
+        return;
+    if (c->err.code && c->device->err.code == 0)
+        c->device->err = c->err;        /* not to wait for the others there either */
+    c->device->ops->close(c->device);
+    ckpt_free(c->device);
+    c->device = NULL;
+}
+
 void comm_close(struct comm *c)
 {
     bool well;
@@ -126,11 +146,7 @@ void comm_close(struct comm *c)
         return;
     well = c->err.code == 0;
     c->status = ckpt_err_status(c->err.code);
-    if (c->device && !well && c->device->err.code == 0)
-        c->device->err = c->err;        /* not to wait for the others there either */
-    if (c->device)
-        c->device->ops->close(c->device);
-    ckpt_free(c->device);
+    comm_leave_device(c);
     c->ops->close(c);
     meet_close(c->meet, well);
     ckpt_free(c);

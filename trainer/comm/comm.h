@@ -2,8 +2,8 @@
  * comm - the row of collectives among ranks.
  *
  * Counts are in ELEMENTS, with the dtype beside them.  Buffers are the host's; those of
- * comm_on_device are the device's, and move in the order of its operations.  Every rank
- * calls the same collectives in the same order.  Like devices, communicators are sticky: the
+ * comm_on_device are the device's, and move in the order of its stream OP_STREAM_COMM.  Every
+ * rank calls the same collectives in the same order.  Like devices, communicators are sticky: the
  * first failure marks the handle, later calls do nothing, and comm_error reports it.
  * Reductions have a fixed order (rank 0 + rank 1 + ...), so a rerun with the same world size
  * gives the same bits.
@@ -31,11 +31,13 @@ struct comm_ops {
      * the types above, I32, U8, BF16, F16. */
     void (*all_gather)(struct comm *c, void *dst, const void *src, int64_t count,
                        enum ckpt_dtype t);
-    /* dst[count] <- sum over ranks of src[rank * count ...]; F32. */
+    /* dst[count] <- sum over ranks of src[rank * count ...]; F32, of a device also BF16, F16. */
     void (*reduce_scatter)(struct comm *c, void *dst, const void *src, int64_t count,
                            enum ckpt_dtype t);
     void (*broadcast)(struct comm *c, void *buf, int64_t count, enum ckpt_dtype t, int root);
     void (*barrier)(struct comm *c);
+    /* Collectives between the two calls are done at once; NULL: one by one is as fast. */
+    void (*group)(struct comm *c, bool begin);
     void (*close)(struct comm *c);
 };
 
@@ -59,6 +61,13 @@ void comm_reduce_scatter(struct comm *c, void *dst, const void *src, int64_t cou
                          enum ckpt_dtype t);
 void comm_broadcast(struct comm *c, void *buf, int64_t count, enum ckpt_dtype t, int root);
 void comm_barrier(struct comm *c);
+/*
+ * Whether many small collectives are as fast as a large one, when comm_group_begin and comm_group_end
+ * are put around them: on GPUs.  Elsewhere the two do nothing.
+ */
+static inline bool comm_groups(const struct comm *c) { return c->ops->group != NULL; }
+void comm_group_begin(struct comm *c);
+void comm_group_end(struct comm *c);
 /* The communicator for buffers of the device: another one than c on a GPU. */
 static inline struct comm *comm_on_device(struct comm *c) { return c->device ? c->device : c; }
 /* 0, or the sticky failure, also of the device's, copied to err. */
@@ -74,6 +83,11 @@ int comm_agree(struct comm *c, int rc, struct ckpt_err *err);
  * in front of err.  To be asked, and reported, before comm_close, which ends the peers.
  */
 bool comm_alone(const struct comm *c, struct ckpt_err *err);
+/*
+ * Close what comm_on_device gives, before the device is waited for or closed: after a failure what
+ * its stream still holds is given up.
+ */
+void comm_leave_device(struct comm *c);
 /* NULL is closed.  With a failure that was not agreed upon all peers are ended too. */
 void comm_close(struct comm *c);
 

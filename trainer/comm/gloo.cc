@@ -318,7 +318,7 @@ class keys : public gloo::rendezvous::Store {
 
 const struct comm_ops gloo_ops = {
     "gloo", gloo_all_reduce, gloo_all_gather, gloo_reduce_scatter, gloo_broadcast, gloo_barrier,
-    gloo_close,
+    nullptr, gloo_close,
 };
 
 int start(struct comm *c, const struct comm_meeting *m)

@@ -12,7 +12,7 @@
 #include "trainer/comm/comm.h"
 #include "trainer/comm/meeting.h"
 
-#define COMM_PLUGIN_VERSION 4
+#define COMM_PLUGIN_VERSION 5
 
 struct comm_plugin {
     int    version;

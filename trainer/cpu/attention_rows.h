@@ -1,12 +1,12 @@
-/* attention_rows - what attention does to one row of scores. */
+/* attention_rows - the softmax of one row of scores, forward and backward. */
 #ifndef CKPT_TRAINER_CPU_ATTENTION_ROWS_H
 #define CKPT_TRAINER_CPU_ATTENTION_ROWS_H
 
 #include <stdint.h>
 
 /*
- * Scores s[0, n) of one query (keys j0 ...; the query's own index is i) become exp(s - max),
- * with the position term; gives their sum.
+ * Scores s[0, n) of one query (keys j0 ...; the query's own index is i) become exp(s - max), with
+ * the position term added first; returns their sum.
  */
 float row_soften(float *s, int64_t n, int64_t j0, int64_t i, float slope, float *max);
 /* s becomes P = exp(s - lse), dp becomes P (dp - delta). */

@@ -1,11 +1,12 @@
 /*
- * blas - OpenBLAS made ready: one thread a call, and kernels of this processor.
+ * blas - prepare OpenBLAS: one thread per call, and kernels for this processor.
  *
- * OpenBLAS as distributions ship it (0.3.21 of Debian 12 among them) takes Intel's family 6 from
- * model 176 on, Raptor Lake and Emerald Rapids among them, for a Prescott: its get_coretype()
- * (driver/others/dynamic.c) falls through from that family to the next.  SSE3 kernels are then a
- * fifth as fast as those of the processor.  A build for several processors chooses once more when
- * its own start is run again with the choice in the environment; a choice of the user's stays.
+ * OpenBLAS as distributions ship it (0.3.21 of Debian 12 among them) mistakes Intel's family 6
+ * from model 176 on, Raptor Lake and Emerald Rapids among them, for a Prescott: its
+ * get_coretype() (driver/others/dynamic.c) falls through from that family to the next.  SSE3
+ * kernels are then a fifth as fast as those of the processor.  A build for several processors
+ * chooses again when its initialisation is repeated with the choice in the environment; a choice
+ * made by the user is kept.
  */
 #include "trainer/cpu/blas.h"
 
@@ -42,7 +43,7 @@ const char *blas_core(const char *found)
                ? "SkylakeX" : "Haswell";
 }
 
-/* dlsym gives a pointer to data; POSIX has it hold a function all the same. */
+/* dlsym returns a pointer to data; POSIX guarantees that it can hold a function. */
 static bool call(const char *name, bool really)
 {
     void *at = dlsym(RTLD_DEFAULT, name);
@@ -77,10 +78,10 @@ static void choose(void)
 
 /* -- memory ----------------------------------------------------------------------------------- */
 
-/* A thread in a product has one such buffer: BUFFER_SIZE of OpenBLAS' common_x86_64.h, which its
- * interface does not tell, and what it adds for alignment. */
+/* The buffer that each thread in a product takes: BUFFER_SIZE in OpenBLAS' common_x86_64.h,
+ * which its interface does not expose, plus what it adds for alignment. */
 #define BUFFER   (((size_t)128 << 20) + 65536)
-#define OWN_MOST 64                     /* buffers taken at once; OpenBLAS has 128 at least */
+#define OWN_MOST 64                 /* buffers tested at once; OpenBLAS has room for at least 128 */
 
 void blas_begin(char **argv)
 {
@@ -97,10 +98,10 @@ void blas_begin(char **argv)
     if (n <= 0 || setenv(name, "1", 1))
         return;
     self[n] = '\0';
-    execv(self, argv);                  /* comes back only where it fails: then as it was */
+    execv(self, argv);                  /* returns only on failure: continue without it */
 }
 
-/* Whether the system gives n buffers; they are given back. */
+/* Whether the system can give n buffers; they are released again. */
 static bool room_for(int n)
 {
     void **at = ckpt_alloc((size_t)n, sizeof *at);
@@ -117,7 +118,7 @@ static bool room_for(int n)
     return k == n;
 }
 
-/* OpenBLAS keeps buffers once it has them: let it take as many as will be used, now. */
+/* OpenBLAS keeps its buffers: make it allocate as many as will be used, now. */
 static void take_buffers(int n)
 {
     void *take = dlsym(RTLD_DEFAULT, "blas_memory_alloc");
@@ -141,7 +142,7 @@ int blas_open(int threads, struct ckpt_err *err)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static int taken;                   /* buffers that are there */
+    static int taken;                   /* number of buffers allocated */
     int rc = 0;
 
     pthread_mutex_lock(&lock);

@@ -1,4 +1,4 @@
-/* blas - OpenBLAS made ready for the device's threads. */
+/* blas - prepare OpenBLAS for the device's threads. */
 #ifndef CKPT_TRAINER_CPU_BLAS_H
 #define CKPT_TRAINER_CPU_BLAS_H
 
@@ -7,20 +7,21 @@
 #include "libckpt/fail.h"
 
 /*
- * First thing in main.  Where the address space is limited, start the program once more with
- * OpenBLAS told to have no threads of its own: they are started as the library is loaded, nothing
- * here uses them, and each tries for ever to get a buffer of 128 MiB, also while the process ends.
+ * Call first in main.  Where the address space is limited, start the program again with
+ * OpenBLAS's own threads disabled: they are started as the library is loaded, are not used here,
+ * and each tries forever to get a buffer of 128 MiB, even while the process exits.
  */
 void blas_begin(char **argv);
 /*
- * Before the first product: buffers for so many threads at a time, and the kernels.  CKPT_ENOMEM
- * when the system refuses the buffers, which OpenBLAS itself would ask for without an end.
+ * Before the first product: allocate buffers for that many threads, and choose kernels.
+ * CKPT_ENOMEM when the system refuses the buffers, for which OpenBLAS itself would ask again
+ * without end.
  */
 int blas_open(int threads, struct ckpt_err *err);
 
-/* The kernels to choose where OpenBLAS found those of `found`; NULL: it knows better. */
+/* The kernels to choose where OpenBLAS detected those of `found`; NULL: keep its choice. */
 const char *blas_core(const char *found);
-/* Chooses kernels while no product runs; false: this build of OpenBLAS has one kind. */
+/* Switch kernels while no product runs; false: this build of OpenBLAS has one set of kernels. */
 bool blas_choose(const char *core);
 
 #endif

@@ -1,11 +1,11 @@
 /*
- * cpu - what the files of the CPU backend share: the loops' compile switches, thread ranges,
+ * cpu - shared by the files of the CPU backend: the loops' compile switches, thread ranges,
  * workspace, and the launchers that cpu_ops lists in the row.
  *
  * Floating point: sums may be reordered inside a loop (SIMD lanes) and products contracted into
  * fused multiply-adds, both fixed at compile time, so results repeat bit for bit on one kind of
- * machine with one number of threads.  No fast-math: NaN and infinity behave; where operations
- * take the smallest numbers for 0 they say so (cpu_flush).
+ * machine with one number of threads.  No fast-math: NaN and infinity behave; operations that
+ * treat denormals as 0 say so (cpu_flush).
  *
  * Abbreviations: task (tile_tasks), row (attention_rows), tiles, lora (their linear).
  */
@@ -27,10 +27,10 @@ struct cpu_device {
     enum tiles_kernel kernel;           /* of products with bf16 weights */
     double       *timestamps;           /* [n_timestamps] milliseconds (profile.h) */
     int64_t       n_timestamps;
-    struct bnb_codec codec[2];          /* of exp_avg and of exp_avg_sq (OP_MOMENTS_8BIT) */
+    struct bnb_codec codec[2];          /* for exp_avg and exp_avg_sq (OP_MOMENTS_8BIT) */
 };
 
-/* The kernel that multiplies this device's weights; TILES_NONE: they are widened to f32. */
+/* The kernel that multiplies this device's weights; TILES_NONE: weights are widened to f32. */
 static inline enum tiles_kernel cpu_kernel(const struct device *dev)
 {
     const struct cpu_device *cpu = (const struct cpu_device *)dev;
@@ -51,9 +51,9 @@ static inline enum tiles_kernel cpu_kernel(const struct device *dev)
 #define CPU_INLINE static inline __attribute__((always_inline))
 
 /*
- * Numbers below the smallest with a full mantissa count as 0 for the calling thread until
- * cpu_flush_end(what cpu_flush gave): operations whose tails come there (softmax by distance,
- * moments that decay) would take a trap of some hundred cycles for each on Intel's processors.
+ * The calling thread treats denormals as 0 until cpu_flush_end(the value cpu_flush returned). For
+ * operations that often reach denormals (softmax over distances, decaying moments): on Intel's
+ * processors each one costs some hundred cycles.
  */
 #if defined(__x86_64__)
 #define CPU_FLUSH 0x8040u               /* of MXCSR: results to zero, operands as zero */
@@ -74,7 +74,7 @@ static inline unsigned cpu_flush(void) { return 0; }
 static inline void cpu_flush_end(unsigned was) { (void)was; }
 #endif
 
-/* Rows [*begin, *end) of n for thread i of so many; cuts lie at multiples of unit. */
+/* Rows [*begin, *end) of n for thread i of that many; cuts lie at multiples of unit. */
 static inline void cpu_range(int64_t *begin, int64_t *end, int64_t n, int64_t unit, int i,
                              int threads)
 {
@@ -86,16 +86,16 @@ static inline void cpu_range(int64_t *begin, int64_t *end, int64_t n, int64_t un
 }
 
 /*
- * Threads for an operation of so much work (multiply-adds, or eight times the elements it walks
- * over): all, or one when waking the others would take longer.  Nothing between: libgomp ends
- * threads that a smaller team does not use.
+ * Threads for an operation of that much work (multiply-adds, or eight times the elements it
+ * reads): all, or one when waking the others would take longer.  Nothing in between, because
+ * libgomp ends threads that a smaller team does not use.
  */
 static inline int cpu_threads(const struct device *dev, int64_t work)
 {
     return work < dev->grain ? 1 : dev->threads;
 }
 
-/* True, and the device marked, when the workspace is too small for the op: our bug. */
+/* True, with the device marked, when the workspace is too small for the op: our bug. */
 bool cpu_work_short(struct device *dev, const char *op, uint64_t bytes);
 
 /* Workspace of each kind of operation, bytes. */
@@ -110,12 +110,13 @@ uint64_t cpu_head_work(const struct device *dev, const struct op_limits *l);
 /* As norm_bwd with rows, but dx is [n, D], one row per row of dout; dx may be dout. */
 void cpu_norm_bwd_gathered(struct device *dev, const struct op_rownorm *a);
 
-/* Entries of the row, by file. */
+/* Entries of the operations' table, by file. */
 void cpu_adamw(struct device *dev, const struct adamw_run *run, int64_t n_run,
                const struct adamw *a);
 void cpu_sum_squares(struct device *dev, double *sum, const float *grad, int64_t n);
-void cpu_grad_norm(struct device *dev, struct op_verdict *verdict, const float *grad, int64_t n,
-                   double max_norm, double scale);
+void cpu_judge(struct device *dev, struct op_verdict *verdict, const double *sum, double max_norm,
+               double scale);
+void cpu_add(struct device *dev, enum op_stream stream, float *dst, const float *src, int64_t n);
 void cpu_embed_fwd(struct device *dev, const struct op_embed *a);
 void cpu_embed_bwd(struct device *dev, const struct op_embed *a);
 void cpu_drop(struct device *dev, void *x, int64_t n, int64_t width, const struct op_drop *d);

@@ -1,8 +1,8 @@
 /*
- * cpu_ops - the CPU device: memory, order, and the row of its operations.
+ * cpu_ops - the CPU device: memory, order, and the table of its operations.
  *
- * Threads: OpenMP, as many as the device was opened with.  OpenBLAS is told to use one thread
- * and is called by each OpenMP thread for its own part, so that two pools never fight for a
+ * Threads: OpenMP, as many as the device was opened with.  OpenBLAS is set to one thread and is
+ * called by each OpenMP thread for its own part, so that two thread pools never compete for a
  * core.
  */
 #include "trainer/cpu/cpu.h"
@@ -18,8 +18,9 @@
 #include "trainer/cpu/typed.h"
 
 #define ALIGNMENT 256u
-#define PAGE      4096                  /* bytes: where threads part what they fill */
-#define GRAIN     ((int64_t)1 << 18)    /* some 6 us of one core, a few times a team's start */
+#define PAGE      4096                  /* bytes: unit by which threads share a fill */
+#define GRAIN     ((int64_t)1 << 18)    /* about 6 us of one core, several times the start of a
+                                           team */
 
 static void *cpu_alloc(struct device *dev, size_t bytes)
 {
@@ -32,7 +33,7 @@ static void *cpu_alloc(struct device *dev, size_t bytes)
             ckpt_nomem(&dev->err, bytes);
         return NULL;
     }
-    /* The start of the block lies right before what the caller gets. */
+    /* The allocated block's address is stored right before the returned memory. */
     p = raw + sizeof raw;
     p += (ALIGNMENT - (uintptr_t)p % ALIGNMENT) % ALIGNMENT;
     memcpy(p - sizeof raw, &raw, sizeof raw);
@@ -71,7 +72,7 @@ static void cpu_move(struct device *dev, void *dst, const void *src, size_t byte
     if (dev->err.code || !bytes)
         return;
     if ((uintptr_t)to < (uintptr_t)from + bytes && (uintptr_t)from < (uintptr_t)to + bytes) {
-        memmove(to, from, bytes);       /* they overlap: in one thread's order */
+        memmove(to, from, bytes);       /* they overlap: copy in one thread */
         return;
     }
 #pragma omp parallel num_threads(cpu_threads(dev, 2 * (int64_t)bytes))
@@ -83,9 +84,10 @@ static void cpu_move(struct device *dev, void *dst, const void *src, size_t byte
     }
 }
 
-static void cpu_cast(struct device *dev, void *dst, enum ckpt_dtype to, const void *src,
-                     enum ckpt_dtype from, int64_t n)
+static void cpu_cast(struct device *dev, enum op_stream stream, void *dst, enum ckpt_dtype to,
+                     const void *src, enum ckpt_dtype from, int64_t n)
 {
+    (void)stream;
     if (dev->err.code)
         return;
 #pragma omp parallel num_threads(cpu_threads(dev, 8 * n))
@@ -107,7 +109,7 @@ static void cpu_close(struct device *dev)
     ckpt_free(dev);
 }
 
-/* Timestamps are times of the clock: an operation has ended when its call comes back. */
+/* Timestamps are read from the clock: an operation has ended when its call returns. */
 static void cpu_timestamp(struct device *dev, int64_t i)
 {
     struct cpu_device *c = (struct cpu_device *)dev;
@@ -134,7 +136,7 @@ static double cpu_elapsed(struct device *dev, int64_t from, int64_t to)
                ? c->timestamps[to] - c->timestamps[from] : 0;
 }
 
-/* Lanes: a copy has been made when its call comes back. */
+/* Streams: a copy is complete when its call returns. */
 static void cpu_stream_copy(struct device *dev, enum op_stream stream, void *dst, const void *src,
                           size_t bytes)
 {
@@ -168,7 +170,7 @@ static uint64_t cpu_workspace(const struct device *dev, const struct op_limits *
     return most + typed_reserve(dev);
 }
 
-/* What the system does not promise is not known before it is used. */
+/* Unknown: the system may promise more memory than it has. */
 static uint64_t cpu_free_bytes(struct device *dev)
 {
     (void)dev;
@@ -194,7 +196,8 @@ static const struct ops cpu_row = {
     .event_record = cpu_event_record, .stream_wait_event = cpu_event_record,
     .event_sync = cpu_event_sync,
     .workspace = cpu_workspace, .free_bytes = cpu_free_bytes,
-    .adamw = cpu_adamw, .sum_squares = cpu_sum_squares, .grad_norm = cpu_grad_norm,
+    .adamw = cpu_adamw, .sum_squares = cpu_sum_squares, .judge = cpu_judge,
+    .add = cpu_add,
     .embed_fwd = cpu_embed_fwd, .embed_bwd = cpu_embed_bwd,
     .drop = cpu_drop, .jitter = cpu_jitter,
     .norm_fwd = cpu_norm_fwd, .norm_bwd = cpu_norm_bwd,
@@ -214,8 +217,8 @@ static void *idle(void *gate)
     return NULL;
 }
 
-/* A team that cannot be started ends the process with a status of OpenMP's: try threads first, all
- * at a time, then start the team. */
+/* OpenMP ends the process if it cannot start a team: first try to start that many threads at
+ * once. */
 static int start_team(int n, struct ckpt_err *err)
 {
     pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;

@@ -1,10 +1,10 @@
-/* drop - see drop.h.  A block of columns at a time: words first, then the product. */
+/* drop - see drop.h.  A block of columns at a time: first its random words, then the product. */
 #include "trainer/cpu/drop.h"
 
 #include "trainer/cpu/cpu.h"
 #include "trainer/philox.h"
 
-#define BLOCK 64                /* counters of one visit: 256 columns, 1 KiB on the stack */
+#define BLOCK 64                /* counters handled at once: 256 columns, 1 KiB on the stack */
 
 CPU_HOT static void words(uint32_t *restrict to, uint64_t seed, uint64_t stream, uint64_t at,
                           int64_t n)
@@ -22,7 +22,7 @@ CPU_HOT static void apply(float *out, const float *in, const uint32_t *restrict 
         out[j] = w[j] >= least ? in[j] * scale : 0.0f;
 }
 
-/* Words below it mean: dropped out. */
+/* An element with a random word below this is dropped. */
 static uint32_t least_of(const struct op_drop *d)
 {
     return d->p >= 1 ? UINT32_MAX : (uint32_t)(d->p * 0x1p32);

@@ -1,5 +1,5 @@
 /*
- * drop - the mask of op_drop, applied to rows.
+ * drop - apply the mask of op_drop to rows.
  */
 #ifndef CKPT_TRAINER_CPU_DROP_H
 #define CKPT_TRAINER_CPU_DROP_H

@@ -3,8 +3,8 @@
  * row added; and back.
  *
  * The table's gradient is split by columns: each thread adds all rows in their order to its own
- * strip, so two tokens with one id never meet and the sum's order is fixed.  Low-rank changes of
- * the table and tokens with rows of their own are small and go one after another.
+ * strip, so two tokens with one id never meet and the sum's order is fixed.  LoRA of the table
+ * and separately trained rows are small and are done in one thread.
  */
 #include "trainer/cpu/cpu.h"
 
@@ -14,7 +14,7 @@
 #include "trainer/cpu/gemm.h"
 #include "trainer/cpu/typed.h"
 
-/* Rows of id `not` are left out. */
+/* Rows of id `not` are skipped. */
 CPU_HOT static void add_strip(float *restrict table, const float *restrict rows,
                               const int32_t *restrict ids, int64_t not, int64_t n, int64_t dim,
                               int64_t begin, int64_t end)
@@ -39,7 +39,7 @@ CPU_HOT static void add_rows(float *out, const float *a, const float *restrict b
         out[j] = a[j] + b[j];
 }
 
-/* The workspace of a lookup with changed rows. */
+/* The workspace of a lookup with LoRA or trained rows. */
 struct space {
     float *t, *dt;              /* [n, r]: A's columns of the ids; gradients of those */
     float *e;                   /* [n, D]: rows before their norm */
@@ -47,7 +47,7 @@ struct space {
 
 static bool changed(const struct op_embed *a) { return a->lora.rank || a->tokens; }
 
-/* Whether rows are gathered before they are normalised. */
+/* Whether rows are gathered before the norm. */
 static bool gathers_first(const struct device *dev, const struct op_embed *a)
 {
     return changed(a) || (a->norm && dev->weight != CKPT_F32);
@@ -74,13 +74,13 @@ static bool open_space(struct space *s, struct device *dev, const struct op_embe
     uint64_t norm = norm_floats(dev, a->dim), narrow = (uint64_t)(a->n * a->lora.rank);
     uint64_t wide = a->norm ? (uint64_t)(a->n * a->dim) : 0;
 
-    s->t = (float *)dev->work + norm;   /* the norm's backward has its own before it */
+    s->t = (float *)dev->work + norm;   /* the norm's backward uses the space before */
     s->dt = s->t + narrow;
     s->e = s->dt + narrow;
     return !cpu_work_short(dev, op, (norm + 2 * narrow + wide) * sizeof(float));
 }
 
-/* Where the id is among those with rows of their own, which are few; -1: nowhere. */
+/* Index of the id among the separately trained rows, which are few; -1: none. */
 static int64_t token_of(const struct op_embed *a, int32_t id)
 {
     for (int64_t k = 0; a->tokens && k < a->n_tokens; k++)
@@ -102,7 +102,7 @@ static void add_row(const struct device *dev, float *to, const void *row, int64_
     }
 }
 
-/* to[D] += row i's position and kind. */
+/* to[D] += row i's position and token type. */
 static void add_terms(const struct device *dev, const struct op_embed *a, float *to, int64_t i)
 {
     if (a->pos)
@@ -124,7 +124,7 @@ static void columns(const struct device *dev, const struct op_embed *a, const st
                        typed_at(dev, a->lora.a, r * a->vocab + a->ids[i]), 1);
 }
 
-/* e's rows [begin, end) with what changes them. */
+/* Gather e's rows [begin, end), with LoRA and trained rows. */
 static void gather(const struct device *dev, const struct op_embed *a, const struct space *s,
                    float *e, int64_t begin, int64_t end)
 {
@@ -215,7 +215,7 @@ void cpu_embed_fwd(struct device *dev, const struct op_embed *a)
     drop_rows(dev, a, a->out);
 }
 
-/* Back to what is normalised; with LoRA t is recomputed. */
+/* Backward to the norm's input; with LoRA t is recomputed. */
 static void norm_back(struct device *dev, const struct op_embed *a, const struct space *s)
 {
     if (gathers_first(dev, a)) {
@@ -234,7 +234,7 @@ static void norm_back(struct device *dev, const struct op_embed *a, const struct
     }
 }
 
-/* Gradients of a low-rank change and of the rows of their own. */
+/* Gradients of LoRA and of the separately trained rows. */
 static void changed_bwd(const struct device *dev, const struct op_embed *a, const struct space *s)
 {
     const struct op_lora *l = &a->lora;

@@ -2,9 +2,9 @@
  * experts - routed feed-forwards.
  *
  * A slot is one of the top k experts of one row.  Slots are ordered by expert, then row, so that
- * each expert's products run over its own rows at once; threads take experts.  What experts make
- * is added up row by row afterwards, by rising expert, so the sums' order never depends on
- * threads.
+ * each expert's products run over its own rows at once; threads take experts.  The experts'
+ * outputs are then summed row by row, in order of experts, so that the order of sums never
+ * depends on threads.
  */
 #include "trainer/cpu/cpu.h"
 
@@ -19,7 +19,7 @@
 /* The workspace of one call, in order. */
 struct slots {
     const struct device *dev;
-    int64_t *first;             /* [E + 1] of each expert in the order */
+    int64_t *first;             /* [E + 1] first slot of each expert */
     int64_t *row;               /* [n k] of each slot */
     int64_t *place;             /* [n k] the slot of (row, j-th of its top k) */
     float   *weight;            /* [n k] by slot */
@@ -84,7 +84,7 @@ static void softmax(float *p, int64_t n)
         p[j] /= sum;
 }
 
-/* The k largest, in rising order of their index. */
+/* The k largest, in order of their index. */
 static void pick(int32_t *chosen, const float *p, int64_t E, int64_t k)
 {
     for (int64_t j = 0; j < k; j++) {
@@ -100,7 +100,7 @@ static void pick(int32_t *chosen, const float *p, int64_t E, int64_t k)
         }
         chosen[j] = best;
     }
-    for (int64_t i = 1; i < k; i++)             /* a few: by insertion */
+    for (int64_t i = 1; i < k; i++)             /* few: insertion sort */
         for (int64_t j = i; j > 0 && chosen[j] < chosen[j - 1]; j--) {
             int32_t swap = chosen[j];
 
@@ -118,7 +118,7 @@ static float picked_sum(const struct op_experts *a, int64_t row)
     return a->renorm ? sum : 1.0f;
 }
 
-/* Slots by expert, then row: counted, then put. */
+/* Sort slots by expert, then row: a counting sort. */
 static void order(struct slots *s, const struct op_experts *a)
 {
     int64_t k = a->top_k;
@@ -140,7 +140,7 @@ static void order(struct slots *s, const struct op_experts *a)
             s->weight[slot] = a->probs[i * a->n_expert + e] / sum;
         }
     }
-    for (int64_t e = a->n_expert; e > 0; e--)   /* each begins where the one before it ended */
+    for (int64_t e = a->n_expert; e > 0; e--)   /* undo the shift of the counting sort */
         s->first[e] = s->first[e - 1];
     s->first[0] = 0;
 }
@@ -214,7 +214,7 @@ static void count_used(const struct slots *s, const struct op_experts *a)
     }
 }
 
-/* Threads for so many products of each slot. */
+/* Threads for that many products per slot. */
 static int threads_for(const struct device *dev, const struct op_experts *a, int64_t products)
 {
     return cpu_threads(dev, products * a->n * a->top_k * a->ff * a->dim);
@@ -297,7 +297,7 @@ static void expert_bwd(const struct slots *s, const struct op_experts *a, int64_
     times(s, y, du + F, 2 * F, matrix(s, a, a->up, e), m, D, F, 1.0f);
 }
 
-/* The gradient of a row's logits from those of its weights. */
+/* Gradient of a row's logits from that of its top_k weights. */
 static void router_back(const struct slots *s, const struct op_experts *a, int64_t i)
 {
     const float *p = a->probs + i * a->n_expert;

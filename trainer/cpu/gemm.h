@@ -1,8 +1,8 @@
 /*
- * gemm - OpenBLAS' products of row-major matrices, one-threaded: sizes as everywhere here, 64 bits
- * (OpenBLAS takes 32: rows, columns and strides of one call stay below).
+ * gemm - OpenBLAS' products of row-major matrices, one-threaded: sizes have 64 bits, as
+ * everywhere here (OpenBLAS takes 32: rows, columns and strides of one call must fit).
  *
- * The letters say how each factor is stored: n as it is multiplied, t transposed.
+ * The letters say how each factor is stored: n plain, t transposed.
  */
 #ifndef CKPT_TRAINER_CPU_GEMM_H
 #define CKPT_TRAINER_CPU_GEMM_H

@@ -1,6 +1,6 @@
 /*
- * head - the output projection and cross-entropy, forward and backward in one visit of a chunk
- * of rows, so that logits of all rows never exist at once.
+ * head - the output projection and cross-entropy, forward and backward together for a chunk of
+ * rows, so that logits of all rows never exist at once.
  *
  * A chunk is as many rows as fill CHUNK_BYTES of logits per thread: large enough for the matrix
  * products, small enough to stay in a cache; with the CPU's bf16 products (tiles.h) it is larger.
@@ -58,7 +58,7 @@ static int64_t chunk_rows(int64_t n, int64_t vocab, int threads)
     return rows < n ? rows : n;
 }
 
-/* The same for products of tiles, whose threads share the chunk. */
+/* Rows of a chunk for products of tiles, whose threads share the chunk. */
 static int64_t tile_rows(int64_t n, int64_t vocab)
 {
     int64_t rows = TILE_BYTES / ((int64_t)sizeof(float) * vocab) / 32 * 32;
@@ -70,7 +70,7 @@ static int64_t tile_rows(int64_t n, int64_t vocab)
 /* The workspace of products of tiles. */
 struct space {
     float    *z;                        /* [rows, vocab] */
-    uint16_t *z_tiles, *x_tiles;        /* in either form */
+    uint16_t *z_tiles, *x_tiles;        /* packed in either form */
 };
 
 static uint64_t lay_out(struct space *s, unsigned char *at, int64_t rows, int64_t vocab,
@@ -96,7 +96,7 @@ uint64_t cpu_head_work(const struct device *dev, const struct op_limits *l)
            sizeof(float);
 }
 
-/* The loss of one row, and dz in place of its z. */
+/* The loss of one row; dz replaces its z. */
 static void row_of(const struct op_head *a, float *z, int64_t row)
 {
     int64_t target = a->targets[row], V = a->vocab;
@@ -171,7 +171,7 @@ static void tiles_loss(struct device *dev, const struct op_head *a)
     }
 }
 
-/* A chunk of n rows in f32: logits, losses with dz in their place, dx and dw from that. */
+/* A chunk of n rows in f32: logits, losses, dz in place of the logits, then dx and dw. */
 static void chunk_of(const struct device *dev, const struct op_head *a, float *z, int64_t first,
                      int64_t n)
 {

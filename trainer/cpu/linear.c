@@ -2,10 +2,10 @@
  * linear - projections with bias, activation and residual, and their backward.
  *
  * Each product is cut into blocks of rows and columns (when rows are few, of columns alone), so
- * that little of either side is packed by more than one thread; a block is a one-threaded OpenBLAS
- * call and then the elementwise part over what it has just made.  Which thread takes a block
- * changes nothing: no sum goes over two.  Bias and residual are written first and the product is
- * added to them: OpenBLAS' kernels always add, so they cost no pass of their own.
+ * that little of either side is packed by more than one thread; a block is a one-threaded
+ * OpenBLAS call followed by the elementwise part on its result.  Results do not depend on which
+ * thread takes a block: no sum spans two blocks.  Bias and residual are written first and the
+ * product is added to them: OpenBLAS' kernels always add, so they cost no pass of their own.
  */
 #include "trainer/cpu/linear.h"
 
@@ -34,7 +34,7 @@ CPU_HOT static void add_bias(float *restrict out, const float *restrict residual
         out[j] = residual[j] + b[j];
 }
 
-/* out[row][c0, c1) <- what the product is added to. */
+/* Prepare out[row][c0, c1): the values that the product is added to. */
 static void prefill(const struct op_linear *a, float *out, int64_t row, int64_t c0, int64_t c1)
 {
     const float *b = a->proj.b, *res = a->residual;
@@ -79,7 +79,7 @@ void linear_after(const struct op_linear *a, int64_t r0, int64_t r1, int64_t c0,
     }
 }
 
-/* Rows [r0, r1), columns [c0, c1) of the output. */
+/* Compute rows [r0, r1), columns [c0, c1) of the output. */
 static void forward(const struct device *dev, const struct op_linear *a, int64_t r0, int64_t r1,
                     int64_t c0, int64_t c1)
 {
@@ -93,7 +93,7 @@ static void forward(const struct device *dev, const struct op_linear *a, int64_t
 void cpu_linear_fwd(struct device *dev, const struct op_linear *a)
 {
     int threads = cpu_threads(dev, a->n * a->n_in * a->n_out);
-    struct op_linear w = *a;            /* its bias as f32 */
+    struct op_linear w = *a;            /* for its bias as f32 */
     struct task_cut cut;
 
     if (a->proj.lora.rank || a->drop.p > 0) {
@@ -105,7 +105,8 @@ void cpu_linear_fwd(struct device *dev, const struct op_linear *a)
         return;
     cut = task_grid(a->n, a->n_out, threads);
 #pragma omp parallel num_threads(threads)
-    if (a->n < (int64_t)threads * LINEAR_MIN_ROWS) {    /* as memory has the weights */
+    if (a->n < (int64_t)threads * LINEAR_MIN_ROWS) {    /* split by columns: contiguous rows of
+                                                           the weights */
         int64_t begin, end;
 
         cpu_range(&begin, &end, a->n_out, 16, omp_get_thread_num(), omp_get_num_threads());
@@ -134,7 +135,7 @@ void linear_product_back(const struct device *dev, const struct op_linear *a, fl
                  a->n_in);
 }
 
-/* A block of dx, and of x when it is rebuilt. */
+/* Compute a block of dx, and of x when it is recomputed. */
 static void backward_block(const struct device *dev, const struct op_linear *a,
                            const struct task_block *b)
 {
@@ -151,7 +152,7 @@ static void backward_block(const struct device *dev, const struct op_linear *a,
     }
 }
 
-/* A block of dw, as it is stored, from dout (row stride out_ld). */
+/* Compute a block of dw, in its layout, from dout (row stride out_ld). */
 static void grads_block(const struct op_linear *a, const float *dout, int64_t out_ld,
                         const struct task_block *b)
 {
@@ -197,7 +198,7 @@ void cpu_linear_bwd(struct device *dev, const struct op_linear *a)
     {
         int64_t begin, end;
 
-        if (a->dx) {                    /* all of it first: dw may read the x that is rebuilt */
+        if (a->dx) {          /* dx completely before dw, which may read the x recomputed with it */
 #pragma omp for schedule(dynamic, 1)
             for (int64_t i = 0; i < dx.tasks; i++) {
                 struct task_block b = task_block(&dx, i);

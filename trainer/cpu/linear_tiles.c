@@ -1,5 +1,5 @@
 /*
- * linear_tiles - projections with bf16 weights by the CPU's own bf16 products (tiles.h).
+ * linear_tiles - projections with bf16 weights, using the CPU's bf16 instructions (tiles.h).
  *
  * Activations are rounded to bf16 as they are packed, sums and everything elementwise stay f32.
  * How threads share the work: tile_tasks.h.
@@ -14,7 +14,7 @@
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Numbers of the left factor, after which x is packed. */
+/* Size of the packed left factor; x is packed after it. */
 static int64_t left_numbers(int64_t n, int64_t n_in, int64_t n_out)
 {
     int64_t forward = tiles_packed(n, n_in), back = tiles_packed(n, n_out);
@@ -65,7 +65,7 @@ bool tiles_linear_fwd(struct device *dev, const struct op_linear *a)
     return true;
 }
 
-/* dx of a block, and x when it is rebuilt. */
+/* Compute a block of dx, and of x when it is recomputed. */
 static void back_block(const struct device *dev, const struct op_linear *a,
                        const struct task_block *b, const uint16_t *left)
 {

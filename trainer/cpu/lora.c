@@ -1,8 +1,8 @@
 /*
  * lora - projections with LoRA, with dropout, or with both.
  *
- * The narrow products t = scale * xd A^T [n, r] and dt = scale * dz B [n, r] are made once, by
- * rows, and never kept between the passes: to recompute them costs r / n_out of the product
+ * The narrow products t = scale * xd A^T [n, r] and dt = scale * dz B [n, r] are computed once,
+ * by rows, and not stored between the passes: recomputing them costs r / n_out of the product
  * itself.  Threads own rows for dx, columns of the output for the gradients of B and of the
  * magnitude, columns of the input for A's.
  */
@@ -20,15 +20,17 @@
 /* The workspace of one call; NULL: not needed. */
 struct space {
     float *t, *dt;              /* [n, r] */
-    float *xd, *xr;             /* [n, n_in]: dropped-out x; x - xd, and what backward drops */
-    float *dy;                  /* [n, n_out]: dropped-out dout */
-    float *dz, *z;              /* [n, n_out]: with a magnitude, of W' x before it and itself */
+    float *xd, *xr;             /* [n, n_in]: x after dropout; x - xd, and backward's value to be
+                                   dropped out */
+    float *dy;                  /* [n, n_out]: dout after dropout */
+    float *dz, *z;              /* [n, n_out], with a magnitude: W' x before scaling, and its
+                                   gradient */
     float *gain, *inv;          /* [n_out]: magnitude / length of the row; 1 / length */
     float *a, *b, *m;           /* 16-bit weights of LoRA as f32 */
     const struct device *dev;
 };
 
-/* Floats that a projection of these sizes needs; s gets their places from base on. */
+/* Floats that a projection of these sizes needs; s gets the arrays from base on. */
 static uint64_t lay_out(struct space *s, float *base, int64_t n, int64_t n_in, int64_t n_out,
                         int64_t r, bool drop, bool x_drop, bool magnitude, bool narrow)
 {
@@ -58,7 +60,7 @@ static uint64_t lay_out(struct space *s, float *base, int64_t n, int64_t n_in, i
     return at;
 }
 
-/* a's weights but the matrix itself become f32. */
+/* Convert a's weights to f32, except the matrix. */
 static bool open_space(struct space *s, struct device *dev, struct op_linear *a, bool back,
                        const char *op)
 {
@@ -102,7 +104,7 @@ uint64_t cpu_linear_work(const struct device *dev, const struct op_limits *l)
     return floats * sizeof(float) > tiles ? floats * sizeof(float) : tiles;
 }
 
-/* to[rows][ld] <- rows from o on, columns from c on of the matrix. */
+/* to[rows][ld] <- rows from o on, columns from c on of the matrix, as f32. */
 static void matrix(const struct op_linear *a, const struct space *s, float *to, int64_t ld,
                    int64_t o, int64_t rows, int64_t c, int64_t cols)
 {
@@ -146,7 +148,7 @@ static void gains(const struct op_linear *a, const struct space *s, int64_t o0, 
     }
 }
 
-/* Of rows [r0, r1): xd, x - xd when it counts by itself, and t. */
+/* For rows [r0, r1): xd, x - xd where it is needed, and t. */
 static void narrow(const struct op_linear *a, const struct space *s, int64_t r0, int64_t r1,
                    bool rest)
 {
@@ -193,7 +195,7 @@ CPU_HOT static void add_row(float *restrict to, const float *restrict by, int64_
         to[j] += by[j];
 }
 
-/* act(p) of rows [r0, r1), columns [c0, c1); a residual that lies in out is added at once. */
+/* act(p) of rows [r0, r1), columns [c0, c1); a residual that is in out already is added at once. */
 static void forward(const struct op_linear *a, const struct space *s, int64_t r0, int64_t r1,
                     int64_t c0, int64_t c1)
 {
@@ -223,7 +225,7 @@ static void forward(const struct op_linear *a, const struct space *s, int64_t r0
     }
 }
 
-/* What follows act(p), by whole rows. */
+/* The steps after act(p), by whole rows. */
 static void leave(const struct op_linear *a, int64_t r0, int64_t r1)
 {
     int64_t ld = linear_out_ld(a);
@@ -266,7 +268,7 @@ void lora_linear_fwd(struct device *dev, const struct op_linear *op)
     }
 }
 
-/* dout as the product sees it, and its row stride. */
+/* The gradient of the product's output, and its row stride. */
 static const float *seen(const struct op_linear *a, const struct space *s, int64_t *ld)
 {
     *ld = s->dy ? a->n_out : linear_out_ld(a);
@@ -305,9 +307,8 @@ static void widen_back(const struct op_linear *a, const struct space *s, float *
 }
 
 /*
- * dx of rows [r0, r1).  When LoRA's input is dropped out, so is the gradient that comes
- * back through it: q + drop(dz W + dt A - q), where q = dy W and, without a magnitude,
- * dz W = q.
+ * dx of rows [r0, r1).  With dropout of LoRA's input, its gradient is dropped out likewise: q +
+ * drop(dz W + dt A - q), where q = dy W and, without a magnitude, dz W = q.
  */
 static void dx_rows(const struct op_linear *a, const struct space *s, int64_t r0, int64_t r1)
 {
@@ -341,7 +342,7 @@ static void dx_rows(const struct op_linear *a, const struct space *s, int64_t r0
     add_row(dx, back, count);
 }
 
-/* Rows [r0, r1) of dx, of x when it is rebuilt, and of t and z. */
+/* Rows [r0, r1) of dx, of x when it is recomputed, and of t and z. */
 static void backward_rows(const struct op_linear *a, const struct space *s, int64_t r0, int64_t r1)
 {
     int64_t at = r0 * a->n_in, m = r1 - r0;

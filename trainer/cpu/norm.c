@@ -47,7 +47,7 @@ CPU_HOT static void forward(float *out, float *stats, const float *x, const int3
     }
 }
 
-/* dw[dim], db[dim] of one row are added; sums gives the two means that dx needs. */
+/* Add one row to dw[dim], db[dim]; sums gets the two means that dx needs. */
 CPU_HOT static void row_sums(float *restrict dw, float *restrict db, float sums[2],
                              const float *restrict g, const float *restrict add,
                              const float *restrict x, const float *restrict w, float mean,
@@ -83,8 +83,8 @@ CPU_HOT static void row_dx(float *dx, const float *g, const float *add, const fl
 }
 
 /*
- * Rows of one thread: dx, and the thread's own sums dw, db.  Gathered: dx has one row per row
- * of dout, not per row of x.
+ * One thread's rows: dx, and the thread's own sums dw, db.  gathered: dx has one row per row of
+ * dout, not per row of x.
  */
 static void backward(const struct op_rownorm *a, bool gathered, float *dw, float *db,
                      int64_t begin, int64_t end)
@@ -101,14 +101,14 @@ static void backward(const struct op_rownorm *a, bool gathered, float *dw, float
         float mean = a->stats[2 * i], rstd = a->stats[2 * i + 1];
 
         row_sums(dw, db, sums, gi, ai, x + r * dim, a->norm.w, mean, rstd, dim);
-        if (a->norm.kind == OP_NORM_RMS)        /* no mean was taken away */
+        if (a->norm.kind == OP_NORM_RMS)        /* RMSNorm does not subtract a mean */
             sums[0] = 0;
         row_dx(dx + to * dim, gi, ai, dx_add ? dx_add + to * dim : NULL, x + r * dim, a->norm.w,
                sums, mean, rstd, dim);
     }
 }
 
-/* total[begin, end) += the threads' sums, in their order. */
+/* Add the threads' sums, in order of threads, to total[begin, end). */
 CPU_HOT static void add_parts(float *total, const float *part, int64_t stride, int threads,
                               int64_t begin, int64_t end)
 {
@@ -123,7 +123,7 @@ uint64_t cpu_norm_work(const struct device *dev, const struct op_limits *l)
     return l->train ? (uint64_t)dev->threads * 2 * (uint64_t)l->dim * sizeof(float) : 0;
 }
 
-/* The norm with its weights as f32. */
+/* The norm with its weights converted to f32. */
 static struct op_norm wide(struct device *dev, const struct op_rownorm *a)
 {
     struct op_norm norm = a->norm;
@@ -148,7 +148,7 @@ void cpu_norm_fwd(struct device *dev, const struct op_rownorm *a)
     }
 }
 
-/* The column sums of x, where they are asked for. */
+/* The column sums of x, if requested. */
 static void columns(struct device *dev, const struct op_rownorm *a, float *sum, const float *x)
 {
     int64_t dim = a->dim;

@@ -35,3 +35,13 @@ void cpu_sum_squares(struct device *dev, double *sum, const float *grad, int64_t
     for (int i = 0; i < SLOTS; i++)
         *sum += part[i];
 }
+
+void cpu_add(struct device *dev, enum op_stream stream, float *dst, const float *src, int64_t n)
+{
+    (void)stream;
+    if (dev->err.code)
+        return;
+#pragma omp parallel for simd schedule(static) num_threads(cpu_threads(dev, n))
+    for (int64_t i = 0; i < n; i++)
+        dst[i] += src[i];
+}

@@ -1,5 +1,5 @@
 /*
- * rope - heads rotated by position, normalised first where norms are, and back.
+ * rope - rotate heads by position, after their norms if there are any; forward and back.
  *
  * Threads take rows.  Gradients of the norms' weights are summed per thread over its rows and
  * then over threads in their order.
@@ -107,7 +107,7 @@ static void rows_fwd(const struct op_rope *a, int64_t begin, int64_t end)
     }
 }
 
-/* The operation with the norms' weights as f32. */
+/* The operation with the norms' weights converted to f32. */
 static struct op_rope wide(struct device *dev, const struct op_rope *op)
 {
     struct op_rope a = *op;
@@ -137,7 +137,7 @@ void cpu_rope_fwd(struct device *dev, const struct op_rope *op)
     }
 }
 
-/* One head of one row: its gradient g in place. */
+/* One head of one row: its gradient g, in place. */
 static void head_bwd(const struct op_rope *a, float *g, float *dw, const float *x,
                      const float *w, const float *stat, int64_t row)
 {

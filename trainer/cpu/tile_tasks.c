@@ -5,10 +5,12 @@
 
 #define WIDE      64                    /* columns of a task */
 #define NARROW    32
-#define HIGH      128                   /* rows a task has at least, when rows are split */
-#define LOW       32                    /* the same, of products that pack both sides */
-#define FEW       8                     /* threads: below, one block each, packed less often */
-#define TERMS     4096                  /* of a sum at once: what a panel holds of the matrix */
+#define HIGH      128                   /* least rows of a task, when rows are split */
+#define LOW       32                    /* the same for products that pack both factors */
+#define FEW       8                     /* threads: with fewer, one block each, to pack less
+                                           often */
+#define TERMS     4096                  /* terms of a sum at a time: the size of a panel of the
+                                           matrix */
 
 struct task_cut task_cut(int64_t m, int64_t n, int threads)
 {

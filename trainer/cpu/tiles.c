@@ -20,7 +20,8 @@ enum tiles_kernel tiles_best(void)
     enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };       /* asm/prctl.h; XCR0's bit */
 
     if (!CPU_FEATURE_ACTIVE(AVX512F) || !CPU_FEATURE_ACTIVE(AVX512BW) ||
-        !__builtin_cpu_supports("avx512vl") ||  /* bit 31, which glibc's macro shifts an int by */
+        !__builtin_cpu_supports("avx512vl") ||  /* AVX512-BF16 is bit 31, for which glibc's macro
+                                                   overflows an int */
         !CPU_FEATURE_ACTIVE(AVX512DQ) ||
         !CPU_FEATURE_ACTIVE(AVX512_BF16))
         return TILES_NONE;
@@ -30,7 +31,7 @@ enum tiles_kernel tiles_best(void)
     return TILES_AVX512;
 }
 
-/* To nearest, ties to even; a NaN stays one. */
+/* Round to nearest, ties to even; a NaN stays NaN. */
 static uint16_t round_bf16(float x)
 {
     uint32_t u;
@@ -50,7 +51,7 @@ static float widen(uint16_t h)
     return x;
 }
 
-/* One tile of n rows and k terms, the rest 0. */
+/* Pack one tile of n rows and k terms, the rest 0. */
 static void pack_plain(uint16_t *to, const struct tiles_side *s, bool right, int64_t i0, int64_t n,
                        int64_t k0, int64_t k)
 {
@@ -65,7 +66,7 @@ static void pack_plain(uint16_t *to, const struct tiles_side *s, bool right, int
         }
 }
 
-/* 16 x 16 words transposed. */
+/* Transpose 16 x 16 words. */
 X86_512 static inline void transpose(__m512i r[16])
 {
     __m512i t[16];
@@ -104,7 +105,7 @@ X86_512 static inline __m512i row_along(const struct tiles_side *s, int64_t at)
     return (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(x + 16), _mm512_loadu_ps(x));
 }
 
-/* Two terms of 16 rows, side by side. */
+/* Two terms of 16 rows, interleaved. */
 X86_512 static inline __m512i pair_across(const struct tiles_side *s, int64_t at)
 {
     __m256i a, b;
@@ -218,10 +219,10 @@ X86_512 static void pair_512(float *c, int64_t ld, const uint16_t *left, const u
     eight_rows(c, ld, left, right, tiles, 8, 2);
 }
 
-/* The intrinsics that read memory do not all say so to the compiler. */
+/* Tell the compiler that memory is read: not all of the intrinsics declare it. */
 #define WRITTEN() __asm__ volatile("" ::: "memory")
 
-/* All eight tile registers are 16 rows of 64 bytes. */
+/* Configure all eight tile registers as 16 rows of 64 bytes. */
 X86_AMX static void amx_begin(void)
 {
     struct {
@@ -285,7 +286,7 @@ X86_AMX static void square_amx(float *c, int64_t ld, const uint16_t *left, const
     _tile_stored(3, c + TILE * ld + TILE, bytes);
 }
 
-/* One panel by one; where the block is cut off it passes through a whole one. */
+/* One panel by one; a partial block goes through a complete one. */
 static void one_block(enum tiles_kernel kernel, float *c, int64_t ld, int64_t rows, int64_t cols,
                       const uint16_t *left, const uint16_t *right, int64_t tiles)
 {

@@ -1,7 +1,7 @@
 /*
- * top - the largest logits of each row, and what a softmax over all of them divides by.
+ * top - the largest logits of each row, and the denominator of a softmax over all of them.
  *
- * A heap holds the k largest so far, the least of them at its root: a value that is not above it
+ * A heap holds the k largest so far, the smallest of them at its root: a value not above the root
  * costs one comparison.
  */
 #include "trainer/cpu/cpu.h"
@@ -15,7 +15,7 @@ struct one {
     int32_t id;
 };
 
-/* Does x rank after y: smaller, or as large with a higher id? */
+/* Whether x ranks after y: smaller, or equal with a higher id. */
 static bool after(const struct one *x, const struct one *y)
 {
     return x->value < y->value || (x->value == y->value && x->id > y->id);
@@ -36,7 +36,7 @@ static void sink(struct one *heap, int64_t n, int64_t at)
     }
 }
 
-/* To heap the k largest of z, falling.  False: there is a NaN. */
+/* Find the k largest of z, in falling order.  False: there is a NaN. */
 static bool largest(struct one *heap, const float *z, int64_t vocab, int64_t k)
 {
     for (int64_t j = 0; j < vocab; j++) {
@@ -53,7 +53,7 @@ static bool largest(struct one *heap, const float *z, int64_t vocab, int64_t k)
             sink(heap, k, 0);
         }
     }
-    for (int64_t n = k; n > 1;) {       /* the last of those left goes after them */
+    for (int64_t n = k; n > 1;) {       /* heap sort: move the root behind the rest */
         struct one held = heap[0];
 
         heap[0] = heap[--n];

@@ -10,7 +10,8 @@
 
 #define PANEL  TYPED_PANEL
 #define VECTOR ((int64_t)1 << 18)       /* floats of a place for a vector */
-#define FEW    4                        /* rows up to which 16-bit numbers are read as they are */
+#define FEW    4                        /* up to this many rows, 16-bit numbers are used without
+                                           widening */
 
 uint64_t typed_reserve(const struct device *dev)
 {
@@ -19,7 +20,7 @@ uint64_t typed_reserve(const struct device *dev)
     return (uint64_t)(TYPED_VECTORS * VECTOR + dev->threads * PANEL) * sizeof(float) + 64;
 }
 
-/* The places of vectors, then the panels. */
+/* The places for vectors, followed by the panels. */
 static float *reserve(const struct device *dev)
 {
     uint64_t at = (dev->work_bytes - typed_reserve(dev) + 63) & ~(uint64_t)63;
@@ -72,7 +73,7 @@ X86_HALF static inline float sum8(__m256 v)
     return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
 }
 
-/* The last k mod 8 weights of a row, with zeros after them. */
+/* The last k mod 8 weights of a row, padded with zeros. */
 X86_HALF static inline __m256 wide_tail(const uint16_t *w, int64_t n, bool bf16)
 {
     uint16_t part[8] = {0};
@@ -89,7 +90,8 @@ X86_HALF static inline __m256 tail(const float *x, int64_t n)
     return _mm256_loadu_ps(part);
 }
 
-/* One row of W against m <= FEW rows of x: four sums a row, so that additions do not wait. */
+/* One row of W times m <= FEW rows of x: four sums per row, so that additions need not wait for
+ * each other. */
 X86_HALF static inline void dots(float out[FEW], const float *x, int64_t x_ld, const uint16_t *w,
                                  int64_t m, int64_t k, bool bf16)
 {
@@ -112,8 +114,8 @@ X86_HALF static inline void dots(float out[FEW], const float *x, int64_t x_ld, c
 }
 
 /*
- * to <- x, sixteen by sixteen: those of even place, then the others.  A word of two bf16 numbers
- * then needs no unpacking: shifted it is one as f32, masked it is the other.
+ * Reorder x in groups of sixteen: elements at even positions, then the others.  A word of two
+ * bf16 numbers then needs no unpacking: shifted, or masked, it is one of them as f32.
  */
 static void split_pairs(float *to, const float *x, int64_t k)
 {
@@ -133,7 +135,7 @@ X86_HALF static inline void pairs(__m256 sum[2], const float *x, __m256i w)
                              _mm256_castsi256_ps(_mm256_and_si256(w, high)), sum[1]);
 }
 
-/* A row of W by x as split_pairs left it. */
+/* A row of W times x in the order of split_pairs. */
 X86_HALF static inline float dot_pairs(const float *x, const uint16_t *w, int64_t k)
 {
     __m256 s[4] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(),
@@ -153,7 +155,7 @@ X86_HALF static inline float dot_pairs(const float *x, const uint16_t *w, int64_
     return sum8(_mm256_add_ps(_mm256_add_ps(s[0], s[1]), _mm256_add_ps(s[2], s[3])));
 }
 
-/* y = alpha x W^T + beta y, bf16; split has a place for m split rows. */
+/* y = alpha x W^T + beta y, bf16; split has space for m reordered rows. */
 X86_HALF static void few_pairs(int64_t m, int64_t n, int64_t k, float alpha, const float *x,
                                int64_t x_ld, const uint16_t *w, int64_t ld, float beta, float *y,
                                int64_t y_ld, float *split)
@@ -208,7 +210,7 @@ X86_HALF static void few_nn(int64_t m, int64_t n, int64_t k, float alpha, const 
     }
 }
 
-/* Whether a product of m rows reads the 16-bit numbers themselves. */
+/* Whether a product of m rows uses the 16-bit numbers without widening. */
 static bool reads_half(const struct device *dev, int64_t m)
 {
     return dev->weight != CKPT_F32 && m <= FEW && CPU_FEATURE_ACTIVE(AVX2) &&
@@ -217,7 +219,7 @@ static bool reads_half(const struct device *dev, int64_t m)
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* The thread's panel <- rows [r, r + rows), columns [c, c + cols) of W. */
+/* Widen rows [r, r + rows), columns [c, c + cols) of W into the thread's panel. */
 static const float *widen(const struct device *dev, const void *w, int64_t ld, int64_t r,
                           int64_t rows, int64_t c, int64_t cols)
 {
@@ -228,7 +230,7 @@ static const float *widen(const struct device *dev, const void *w, int64_t ld, i
     return to;
 }
 
-/* y[m, n] = alpha x W^T + beta y, W [n, k] f32; or with nn, W [k, n]: alpha x W + beta y. */
+/* y[m, n] = alpha x W^T + beta y, W [n, k] f32; with nn, W [k, n]: alpha x W + beta y. */
 static void wide_product(bool nn, int64_t m, int64_t n, int64_t k, float alpha, const float *x,
                          int64_t x_ld, const float *w, int64_t ld, float beta, float *y,
                          int64_t y_ld)

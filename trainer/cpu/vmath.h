@@ -1,11 +1,12 @@
 /*
- * vmath - exp and what follows from it, written so that a loop of them becomes SIMD code: no
+ * vmath - exp and functions based on it, written so that a loop of them becomes SIMD code: no
  * branch, no call, no table.
  *
- * Measured over all finite floats of the stated range against f64 (tests/unit/model/test_vmath.c):
- * relative error of cpu_exp <= 1.2e-7 on [-87, 88]; below it is 0, so that no number comes near
- * those that have no full mantissa; above it is that of 88, never infinity.  NaN stays NaN.
- * Source of the polynomial: Cephes expf (Moshier), Cody-Waite reduction by ln 2 in two parts.
+ * Measured over all finite floats of the stated range against f64
+ * (tests/unit/model/test_vmath.c): relative error of cpu_exp <= 1.2e-7 on [-87, 88].  Below that
+ * range it is 0, so that no result is denormal; above it is exp(88), never infinity.  NaN stays
+ * NaN. Source of the polynomial: Cephes expf (Moshier), Cody-Waite reduction by ln 2 in two
+ * parts.
  */
 #ifndef CKPT_TRAINER_CPU_VMATH_H
 #define CKPT_TRAINER_CPU_VMATH_H
@@ -43,7 +44,7 @@ CPU_INLINE float cpu_exp(float given)
     return given < -87.0f ? 0.0f : p;
 }
 
-/* As act_math.h says: the slope, and in *value the function itself. */
+/* As in act_math.h: returns the slope, and the function's value in *value. */
 CPU_INLINE float cpu_gelu_both(float x, float *value)
 {
     float e = cpu_exp(act_gelu_exponent(x));

@@ -1,9 +1,9 @@
 /*
- * act - activation functions inside kernels: the value, and the slope with it, in f32.
+ * act - activation functions inside kernels: the value alone, or with the slope, in f32.
  *
- * The arithmetic is that of trainer/act_math.h; exponents end at 88, so that no infinity meets
- * a zero.  Exponentials are the toolkit's (2 ulp), reciprocals the chip's (1 ulp).  NaN stays
- * NaN, except that relu makes it 0, as on the CPU.
+ * The arithmetic is that of trainer/act_math.h; exponents are limited to 88, so that infinity
+ * times zero cannot occur.  Exponentials are the toolkit's (2 ulp), reciprocals the chip's (1
+ * ulp).  NaN stays NaN, except that relu makes it 0, as on the CPU.
  */
 #ifndef CKPT_TRAINER_CUDA_ACT_H
 #define CKPT_TRAINER_CUDA_ACT_H
@@ -11,7 +11,7 @@
 #include "trainer/act_math.h"
 #include "trainer/cuda/cuda.h"
 
-/* 1 / x of a normal x >= 0; 0 where that is below the normal numbers. */
+/* 1 / x of a normal x >= 0; 0 where the result would be denormal. */
 __device__ __forceinline__ float act_inverse(float x)
 {
     float y;
@@ -55,7 +55,7 @@ template <enum op_act A> __device__ __forceinline__ float act_value(float x)
 {
     float value;
 
-    act_slope<A>(x, &value);            /* the compiler drops what only the slope needs */
+    act_slope<A>(x, &value);            /* the compiler drops the slope's computation */
     return value;
 }
 

@@ -25,7 +25,7 @@ const int block = 256;
 const int tile = 16 * block;            /* elements: 16 for each thread */
 const int resident = 4;                 /* blocks of step_8bit on an SM, enough to hide
                                            reading its tables */
-const int most_runs = 256;              /* in one launch: 23 of the 32 KB that it may be given */
+const int most_runs = 256;        /* runs in one launch: 23 of the 32 KB that parameters may take */
 
 struct scalars {
     float one_minus_b1, b2, one_minus_b2, step_size, inv_bc2, eps, grad_scale;
@@ -61,7 +61,7 @@ __device__ __forceinline__ void update(float &p, float &m, float &v, float grad,
 
 /* -- moments of one type ---------------------------------------------------------------------- */
 
-/* Element e's 16 random bits. */
+/* The 16 random bits of element e. */
 __device__ __noinline__ uint32_t chance(const struct scalars &c, uint64_t e)
 {
     uint32_t word[4];
@@ -70,7 +70,7 @@ __device__ __noinline__ uint32_t chance(const struct scalars &c, uint64_t e)
     return word[e % 8 / 2] >> (e % 2 * 16) & 0xffff;
 }
 
-/* Those of four. */
+/* The random bits of four elements. */
 __device__ __forceinline__ void chances(uint32_t bits[4], const struct scalars &c, uint64_t e)
 {
     if (e % 4 == 0) {
@@ -120,7 +120,7 @@ __device__ __forceinline__ void store4(float *at, const float x[4])
     __stcs((float4 *)at, make_float4(x[0], x[1], x[2], x[3]));
 }
 
-/* Rounded to T: of the weights that are written beside. */
+/* Round to T: the copy of the weights. */
 template <typename T> __device__ __forceinline__ void round4(T *at, const float x[4], bool whole)
 {
     cuda_pack<T, 4> four = {{cuda_from_f32<T>(x[0]), cuda_from_f32<T>(x[1]),
@@ -169,7 +169,7 @@ __device__ __forceinline__ void keep1(__nv_bfloat16 *m, __nv_bfloat16 *v, float 
 
 /* -- kernels ---------------------------------------------------------------------------------- */
 
-/* Which run a tile belongs to. */
+/* The run that a tile belongs to. */
 __device__ __forceinline__ int run_of(const struct table &t, uint32_t number)
 {
     int lo = 0, hi = t.n;
@@ -185,8 +185,8 @@ __device__ __forceinline__ int run_of(const struct table &t, uint32_t number)
     return lo;
 }
 
-/* Elements until p is aligned to 16 bytes; 4 where the other arrays are aligned otherwise: then
- * none moves four at once. */
+/* Elements until p is aligned to 16 bytes; 4 where the other arrays are not aligned likewise:
+ * then no four are moved at once. */
 template <typename M> __device__ __forceinline__ int lead_of(const struct run &r)
 {
     int lead = (int)((16 - (uintptr_t)r.p % 16) % 16 / sizeof(float));
@@ -255,14 +255,14 @@ step(const __grid_constant__ struct table t, const __grid_constant__ struct scal
     }
 }
 
-/* Eight elements of a block of 256: quads lane and lane + 32, or, where the arrays do not lie at
- * their widths or the block is cut short, every 32nd. */
+/* Eight elements of a block of 256: quads lane and lane + 32, or, for unaligned arrays or an
+ * incomplete block, every 32nd. */
 struct eight {
     float    p[8], g[8];
-    uint32_t m[2], v[2];                /* codes, the first the lowest byte */
+    uint32_t m[2], v[2];                /* codes, the first in the lowest byte */
 };
 
-/* The block's element that a lane has as its k-th. */
+/* The position in the block of a lane's k-th element. */
 __device__ __forceinline__ int place(bool quads, int k, int lane)
 {
     return quads ? 4 * (lane + k / 4 * 32) + k % 4 : lane + 32 * k;
@@ -334,7 +334,7 @@ __device__ __forceinline__ void store8(const struct eight &a, const struct run &
     }
 }
 
-/* Largest of a warp's sizes, 0 where it is below the smallest with a full mantissa. */
+/* The largest of a warp's magnitudes, 0 if it is denormal. */
 __device__ __forceinline__ float largest(const float x[8])
 {
     float most = 0;
@@ -342,14 +342,14 @@ __device__ __forceinline__ float largest(const float x[8])
 #pragma unroll
     for (int k = 0; k < 8; k++)
         most = fmaxf(most, fabsf(x[k]));
-    /* numbers that are not negative rise as their bits do */
+    /* non-negative floats are ordered like their bits */
     most = __uint_as_float(__reduce_max_sync(0xffffffffu, __float_as_uint(most)));
     return most < 0x1p-126f ? 0 : most;
 }
 
 /*
- * bnb_code without its integer arithmetic, which would slow this kernel down: sizes are at most
- * a few ulp above 1, second moments have no sign.
+ * bnb_code without its integer arithmetic, which would slow this kernel down: magnitudes are at
+ * most a few ulp above 1, second moments have no sign.
  */
 __device__ __forceinline__ float border_of(uint32_t &size, const struct bnb_codec &c, float x)
 {
@@ -391,7 +391,7 @@ __device__ __forceinline__ void encode8(uint32_t code[2], const float x[8], floa
                        << (k % 4 * 8);
 }
 
-/* As update, but for the last bits of a quotient that moments of 8 bits have no use for. */
+/* As update, except for the last bits of a quotient, which 8-bit moments do not need. */
 __device__ __forceinline__ void update_roughly(float &p, float &m, float &v, float grad, float keep,
                                                const struct scalars &c, float scale)
 {
@@ -421,7 +421,7 @@ __device__ __forceinline__ void step_block(const struct run &r, int64_t at,
         v[k] = codec[1].map[a.v[k / 4] >> (k % 4 * 8) & 255] * two;
         update_roughly(a.p[k], m[k], v[k], a.g[k], r.keep, c, scale);
         if (place(quads, k, lane) >= count)
-            m[k] = v[k] = 0;            /* says nothing about the block's largest */
+            m[k] = v[k] = 0;            /* must not influence the block's largest */
     }
     one = largest(m);
     two = largest(v);
@@ -480,7 +480,7 @@ void launch(struct cuda_device *d, enum op_moments moments, const struct table *
         step<T, float><<<tiles, block, 0, d->stream>>>(*t, *s);
 }
 
-/* Runs of one kind of moments, as many launches as their number takes. */
+/* Launch the runs of one kind of moments, with as many launches as their number needs. */
 void step_kind(struct device *dev, enum op_moments moments, const struct adamw_run *run,
                int64_t n_run, const struct adamw *a, const struct scalars *s)
 {

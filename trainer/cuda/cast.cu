@@ -13,7 +13,7 @@ namespace {
 
 const int block = 256;
 
-/* N elements that move 16 bytes at once, or all at once if they are fewer. */
+/* N elements moved as 16 bytes, or in one access if they are fewer. */
 template <typename T, int N> struct __align__(sizeof(T) * N < 16 ? sizeof(T) * N : 16) piece {
     T at[N];
 };
@@ -38,26 +38,26 @@ __global__ void __launch_bounds__(block) convert(To *to, const From *from, int64
 }
 
 template <typename To, typename From>
-void run_convert(struct device *dev, void *to, const void *from, int64_t n)
+void run_convert(cudaStream_t on, void *to, const void *from, int64_t n)
 {
     bool whole = cuda_aligned(to, 16) && cuda_aligned(from, 16);
 
-    convert<To, From><<<(unsigned)cuda_blocks(n, 8 * block), block, 0, cuda_of(dev)->stream>>>(
+    convert<To, From><<<(unsigned)cuda_blocks(n, 8 * block), block, 0, on>>>(
         (To *)to, (const From *)from, n, whole);
 }
 
 template <typename To>
-void convert_from(struct device *dev, void *to, const void *from, enum ckpt_dtype type, int64_t n)
+void convert_from(cudaStream_t on, void *to, const void *from, enum ckpt_dtype type, int64_t n)
 {
     if (type == CKPT_BF16)
-        run_convert<To, __nv_bfloat16>(dev, to, from, n);
+        run_convert<To, __nv_bfloat16>(on, to, from, n);
     else if (type == CKPT_F16)
-        run_convert<To, __half>(dev, to, from, n);
+        run_convert<To, __half>(on, to, from, n);
     else
-        run_convert<To, float>(dev, to, from, n);
+        run_convert<To, float>(on, to, from, n);
 }
 
-/* Factors of four elements from their words. */
+/* Dropout factors of four elements from their random words. */
 struct masked {
     struct cuda_drop d;
 
@@ -127,19 +127,22 @@ void run_mask(struct device *dev, void *x, int64_t n, int64_t width, const struc
 
 } /* namespace */
 
-void cuda_cast(struct device *dev, void *dst, enum ckpt_dtype to, const void *src,
-               enum ckpt_dtype from, int64_t n)
+void cuda_cast(struct device *dev, enum op_stream stream, void *dst, enum ckpt_dtype to,
+               const void *src, enum ckpt_dtype from, int64_t n)
 {
+    cudaStream_t on = cuda_stream_of(dev, stream);
+
     if (dev->err.code || n <= 0)
         return;
     if (to == from)
-        dev->ops->copy(dev, dst, src, (size_t)n * (to == CKPT_F32 ? 4 : 2));
+        cuda_ok(dev, "cast", cudaMemcpyAsync(dst, src, (size_t)n * (to == CKPT_F32 ? 4 : 2),
+                                             cudaMemcpyDeviceToDevice, on));
     else if (to == CKPT_BF16)
-        convert_from<__nv_bfloat16>(dev, dst, src, from, n);
+        convert_from<__nv_bfloat16>(on, dst, src, from, n);
     else if (to == CKPT_F16)
-        convert_from<__half>(dev, dst, src, from, n);
+        convert_from<__half>(on, dst, src, from, n);
     else
-        convert_from<float>(dev, dst, src, from, n);
+        convert_from<float>(on, dst, src, from, n);
     cuda_launched(dev, "cast");
 }
 

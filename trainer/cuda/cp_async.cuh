@@ -1,6 +1,5 @@
 /*
- * cp_async - copies of a thread's own from global to shared memory that run beside its work
- * (cp.async, from 8.0 on).
+ * cp_async - a thread's asynchronous copies from global to shared memory (cp.async, from 8.0 on).
  *
  * Source: PTX ISA 8.5, 9.7.8.24.3 (cp.async).
  */
@@ -9,7 +8,7 @@
 
 #include "trainer/cuda/cuda.h"
 
-/* 16 bytes to shared memory, zeros where there is nothing to read. */
+/* Copy 16 bytes to shared memory, or write zeros where there is nothing to read. */
 __device__ __forceinline__ void cp_async_16(void *to, const void *from, bool there)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(cuda_shared_addr(to)),

@@ -2,14 +2,14 @@
  * cuda - shared by the rooms of the CUDA backend: the device's own fields, launching, types.
  *
  * A C++17 header, for .cu rooms alone.  Operations run in order on one stream; only sync,
- * to_host and sum_squares wait for it; copies run beside it (cuda/streams.cu).  Activations and
+ * to_host waits for it; copies run beside it (cuda/streams.cu).  Activations and
  * weights have one type T (f32, bf16, f16), gradients of parameters are f32.  A kernel loads T,
  * computes in f32 and rounds once when it stores.  No atomics on floats: sums over rows go
  * through the workspace in a fixed order, so that a rerun gives the same bits.
  *
  * Weights and their gradients are aligned to their element only (parameters of a layer follow
- * each other without gaps); activations, statistics and the workspace to 256 bytes, their rows
- * to the element.  A room that moves 16 bytes at once checks cuda_aligned first.
+ * each other without gaps); activations, statistics and the workspace to 256 bytes, their rows to
+ * the element.  Code that moves 16 bytes at once checks cuda_aligned first.
  *
  * Indices of elements are int64_t; rooms skip a launch of zero blocks.
  */
@@ -39,43 +39,44 @@ struct cuda_device {
                                            no limit */
     cudaEvent_t   *timestamps;              /* [n_timestamps] */
     int64_t        n_timestamps;
-    bool           hopper;              /* the code for 9.0a was loaded. A later chip runs
-                                           the code for 8.0, where kernels that need it are
-                                           empty */
+    bool           hopper;              /* the code for 9.0a was loaded.  Later chips run the
+                                           code for 8.0, in which Hopper's kernels are empty */
     bool           tf32;                /* f32 products may round their factors to tf32 */
     double        *host;                /* pinned [CUDA_SMALL]: results for the host */
-    double        *small;               /* on the GPU [CUDA_SMALL]: for ops outside of passes, which
-                                           may have no workspace */
+    double        *small;               /* on the GPU [CUDA_SMALL]: for ops outside of passes,
+                                           which may have no workspace */
     struct matmul *matmul;
     struct fp8    *fp8;                 /* NULL without dev.fp8 */
-    uint64_t       tail;                /* bytes at the end of the workspace that it has in use */
+    uint64_t       tail;                /* bytes at the end of the workspace that fp8 uses */
     struct cuda_streams *streams;       /* NULL until something is pinned */
-    struct bnb_codec *codec;            /* on the GPU [2]: of exp_avg and of exp_avg_sq */
+    struct bnb_codec *codec;            /* on the GPU [2]: for exp_avg and exp_avg_sq */
 };
 
 enum { CUDA_SMALL = 8192 };
 
 static inline struct cuda_device *cuda_of(struct device *dev) { return (struct cuda_device *)dev; }
 
-/* Mark the device with that failure, unless it is marked already; false. */
+/* Mark the device with that failure, unless it is marked already; returns false. */
 __attribute__((format(printf, 3, 4)))
 bool cuda_fail(struct device *dev, int code, const char *fmt, ...);
 /* True on success and if nothing failed before; else the device is marked with the op's name,
  * once. */
 bool cuda_ok(struct device *dev, const char *op, cudaError_t rc);
-/* After a launch: the same for its own error. */
+/* After a launch: check the launch's error in the same way. */
 bool cuda_launched(struct device *dev, const char *op);
 /*
  * The workspace, `bytes` from its start, 256-byte aligned; NULL, and the device marked, when it
- * is too small (our bug).  Two parts of one op are one call: rooms carve it themselves.
+ * is too small (our bug).  An op that needs several arrays makes one call and divides the result
+ * itself.
  */
 void *cuda_work(struct device *dev, const char *op, uint64_t bytes);
 
-/* Bytes rounded up to where the next part of a workspace may begin. */
+/* Bytes rounded up to the alignment of a workspace's parts. */
 static inline uint64_t cuda_align(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
 
-/* The next array of a workspace at `base`, of so many bytes at *at, which moves past it; base NULL
- * only counts.  bytes 0: the array is not needed, and *to is NULL. */
+/* Take the next array, of that many bytes, from a workspace at `base`: *at is its offset and
+ * moves past it; with base NULL only *at moves.  bytes 0: the array is not needed, and *to is
+ * NULL. */
 template <typename P>
 static inline void cuda_take(P **to, unsigned char *base, uint64_t *at, uint64_t bytes)
 {
@@ -113,7 +114,7 @@ template <typename F> static inline cudaError_t cuda_allow_shared(F *kernel, siz
     return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
 }
 
-enum { CUDA_FEW_ROWS = 64 };            /* from more on a launch costs nothing beside the work */
+enum { CUDA_FEW_ROWS = 64 };     /* from this many rows on a launch costs nothing beside the work */
 
 template <typename... P, typename... A>
 static inline void cuda_pdl_launch(struct device *dev, bool early, void (*kernel)(P...),
@@ -165,10 +166,10 @@ template <> __device__ __forceinline__ __half cuda_from_f32(float x)
     return __float2half_rn(x);
 }
 
-/* N elements that move as one access where both the pointer and N allow it. */
+/* N elements that are accessed as one where both the pointer and N allow it. */
 template <typename T, int N> struct __align__(sizeof(T) * N) cuda_pack { T at[N]; };
 
-/* Two elements as the fragments hold them, the first in the low half. */
+/* Two elements as fragments hold them, the first in the low half. */
 template <typename T> __device__ __forceinline__ uint32_t cuda_pack2(float lo, float hi);
 template <> __device__ __forceinline__ uint32_t cuda_pack2<__nv_bfloat16>(float lo, float hi)
 {
@@ -191,11 +192,11 @@ __device__ __forceinline__ uint32_t cuda_shared_addr(const void *p)
     return (uint32_t)__cvta_generic_to_shared(p);
 }
 
-/* A value that is the same in all threads of a warp, which the compiler then knows: it computes
- * what depends on it once a warp. */
+/* Tell the compiler that a value is the same in all threads of a warp, so that it computes
+ * dependent values once per warp. */
 __device__ __forceinline__ int cuda_uniform(int x) { return __shfl_sync(0xffffffffu, x, 0); }
 
-/* The sum or the largest over LANES neighbours, in each of them; the whole warp calls it. */
+/* The sum or maximum over LANES neighbours, in each of them; the whole warp calls it. */
 template <int LANES = 32, typename F> __device__ __forceinline__ F cuda_warp_sum(F x)
 {
     for (int i = LANES / 2; i > 0; i /= 2)
@@ -219,7 +220,7 @@ template <typename F> __device__ __forceinline__ F cuda_block_sum(F x)
 
     for (int i = 16; i > 0; i /= 2)
         x += __shfl_xor_sync(0xffffffffu, x, i);
-    __syncthreads();                    /* the last call's readers are done */
+    __syncthreads();                    /* reads of the last call are done */
     if (lane == 0)
         part[warp] = x;
     __syncthreads();
@@ -230,7 +231,7 @@ template <typename F> __device__ __forceinline__ F cuda_block_sum(F x)
 
 /* -- dropout ---------------------------------------------------------------------------------- */
 
-/* What a mask needs inside a kernel: a word below `least` drops its element. */
+/* Dropout in a kernel: an element whose random word is below `least` is dropped. */
 struct cuda_drop {
     uint64_t seed, stream;
     uint32_t least;
@@ -268,6 +269,8 @@ __device__ __forceinline__ float cuda_drop_factor(const struct cuda_drop &d, int
 
 /* Copies beside the main stream; sync waits for theirs alone. */
 void cuda_streams_sync(struct device *dev);
+/* One of the streams; NULL when the device is broken. */
+cudaStream_t cuda_stream_of(struct device *dev, enum op_stream stream);
 void cuda_streams_close(struct cuda_device *d);
 
 /* Workspace of each room, bytes. */
@@ -289,13 +292,14 @@ void cuda_stream_copy(struct device *dev, enum op_stream stream, void *dst, cons
 void cuda_event_record(struct device *dev, enum op_stream stream, int i);
 void cuda_stream_wait_event(struct device *dev, enum op_stream stream, int i);
 void cuda_event_sync(struct device *dev, int i);
-void cuda_cast(struct device *dev, void *dst, enum ckpt_dtype to, const void *src,
-               enum ckpt_dtype from, int64_t n);
+void cuda_cast(struct device *dev, enum op_stream stream, void *dst, enum ckpt_dtype to,
+               const void *src, enum ckpt_dtype from, int64_t n);
 void cuda_adamw(struct device *dev, const struct adamw_run *run, int64_t n_run,
                 const struct adamw *a);
 void cuda_sum_squares(struct device *dev, double *sum, const float *grad, int64_t n);
-void cuda_grad_norm(struct device *dev, struct op_verdict *verdict, const float *grad, int64_t n,
-                    double max_norm, double scale);
+void cuda_judge(struct device *dev, struct op_verdict *verdict, const double *sum, double max_norm,
+                double scale);
+void cuda_add(struct device *dev, enum op_stream stream, float *dst, const float *src, int64_t n);
 void cuda_drop_op(struct device *dev, void *x, int64_t n, int64_t width, const struct op_drop *d);
 void cuda_jitter(struct device *dev, void *x, int64_t n, int64_t width, const struct op_drop *d);
 void cuda_embed_fwd(struct device *dev, const struct op_embed *a);
@@ -325,7 +329,7 @@ void cuda_head_top(struct device *dev, const struct op_top *a);
 
 /* cuda/graph.cu */
 bool cuda_graph_begin(struct device *dev);
-/* Whether work is being captured, or may be: it will run again later, unseen by the host. */
+/* Whether work is being captured, or may be: then it runs again later, unseen by the host. */
 bool cuda_graph_capturing(struct device *dev);
 struct op_graph *cuda_graph_end(struct device *dev);
 void cuda_graph_launch(struct device *dev, struct op_graph *r);

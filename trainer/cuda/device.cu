@@ -1,5 +1,5 @@
 /*
- * cuda/device - opening a GPU, its memory, and the row of its operations.
+ * cuda/device - open a GPU; its memory, and the table of its operations.
  *
  * One stream for operations, and streams of copies beside it (cuda/streams.cu).  Memory comes
  * from plain cudaMalloc, zeroed, and is counted against the limit.  Copies from the host return
@@ -49,7 +49,7 @@ bool cuda_fail(struct device *dev, int code, const char *fmt, ...)
     return false;
 }
 
-/* Whether the error is that of an earlier kernel, whichever call reports it. */
+/* Whether the error is of an earlier kernel, whichever call reports it. */
 static bool of_a_kernel(cudaError_t rc)
 {
     return rc == cudaErrorIllegalAddress || rc == cudaErrorMisalignedAddress ||
@@ -299,7 +299,7 @@ static const struct ops cuda_row = {
     .workspace = cuda_workspace, .free_bytes = cuda_free_bytes,
     .cast = cuda_cast,
     .adamw = cuda_adamw, .sum_squares = cuda_sum_squares,
-    .grad_norm = cuda_grad_norm,
+    .judge = cuda_judge, .add = cuda_add,
     .embed_fwd = cuda_embed_fwd, .embed_bwd = cuda_embed_bwd,
     .drop = cuda_drop_op, .jitter = cuda_jitter,
     .norm_fwd = cuda_norm_fwd, .norm_bwd = cuda_norm_bwd,
@@ -317,7 +317,8 @@ static const struct ops cuda_row = {
     .graph_free = cuda_graph_free,
 };
 
-/* The chips that this backend was built for: sm_90 code runs on 9.x alone, the rest through PTX. */
+/* Check that the backend has code for the chip: sm_90 code runs on 9.x alone, the rest through
+ * PTX. */
 static int check_chip(int index, const struct device_opts *opts, struct cudaDeviceProp *prop,
                       struct ckpt_err *err)
 {
@@ -350,8 +351,8 @@ static bool open_codec(struct cuda_device *d)
                                                   cudaMemcpyHostToDevice));
 }
 
-/* Shows which code was loaded: that for 9.0a has more shared memory here.  Every element is used,
- * since the compiler drops others. */
+/* Reveals which code was loaded: the code for 9.0a has more shared memory here.  Every element
+ * is used, since the compiler would drop unused ones. */
 static __global__ void probe(int *out)
 {
     const int n = WGMMA_HERE ? 256 : 1;

@@ -20,15 +20,15 @@ template <typename T> struct args {
     T               *out;
     float           *stats;
     const T         *table, *tokens, *pos, *token_type, *w, *b;
-    const float     *delta;             /* of the slab, [.., dim]; NULL: no change */
+    const float     *delta;             /* of the slab, [.., dim]; NULL: no LoRA */
     const int32_t   *ids, *token_ids, *positions, *token_type_ids;
-    int64_t          first, n, dim, n_tokens;   /* rows [first, n); out begins at row first */
+    int64_t          first, n, dim, n_tokens;   /* rows [first, n); out begins with row first */
     float            eps;
     bool             rms;
     struct cuda_drop drop;
 };
 
-/* The row of weights that an id names; whole warps call it. */
+/* The weights' row of an id; whole warps call it. */
 template <typename T>
 __device__ __forceinline__ const T *row_of(const struct args<T> &a, int32_t id)
 {
@@ -144,7 +144,7 @@ template <typename T> __global__ void __launch_bounds__(block) gather_any(struct
     }
 }
 
-/* -- narrow products of a low-rank change ------------------------------------------------------ */
+/* -- narrow products of LoRA ------------------------------------------------------------------ */
 
 /* Element (i, k) of a matrix with those strides. */
 template <typename T> struct plain {
@@ -368,7 +368,7 @@ void norm_back(struct device *dev, const struct op_embed *op, const struct space
     }
 }
 
-/* Gradients of a low-rank change. */
+/* Gradients of LoRA. */
 template <typename T>
 void lora_bwd(struct device *dev, const struct op_embed *op, const struct space *s,
               const struct segments *by_ids)

@@ -1,8 +1,8 @@
 /*
  * cuda/graph - operations captured as one graph, which is launched again and again.
  *
- * The stream is captured.  An operation that a capture does not allow (waiting, timing
- * algorithms) ends it, and the device is as it was.  Source: CUDA 13.0 runtime API, graphs.
+ * The stream is captured.  An operation that is not allowed in a capture (waiting, timing
+ * algorithms) ends it, and the device is unchanged.  Source: CUDA 13.0 runtime API, graphs.
  */
 #include "trainer/cuda/cuda.h"
 
@@ -45,7 +45,7 @@ struct op_graph *cuda_graph_end(struct device *dev)
     if (exec)
         cudaGraphExecDestroy(exec);
     cudaGetLastError();
-    dev->err.code = 0;                  /* nothing was done; done plainly it tells its failure */
+    dev->err.code = 0;               /* nothing was done; run plainly, it will report its failure */
     dev->err.text[0] = '\0';
     return NULL;
 }

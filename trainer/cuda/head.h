@@ -1,5 +1,5 @@
 /*
- * head - rows of logits: their losses, and their gradient in their place.
+ * head - the losses of rows of logits, and the gradient, which overwrites the logits.
  */
 #ifndef CKPT_TRAINER_CUDA_HEAD_H
 #define CKPT_TRAINER_CUDA_HEAD_H
@@ -11,7 +11,8 @@ struct head_rows {
     const int32_t *targets;
     int64_t        ld;                  /* from row to row, a multiple of 16 bytes */
     int            V;
-    float          mul, factor;         /* of logits, above 0; of what is written, 0: nothing */
+    float          mul, factor;         /* factor of the logits, above 0; of the gradient, 0:
+                                           none is written */
 };
 
 /* n rows of z, of f32 or the device's type: nll = -log softmax(mul z)[target]; z becomes

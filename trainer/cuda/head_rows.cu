@@ -19,14 +19,14 @@
 enum {
     CLUSTER_MOST    = 8,        /* blocks of a row */
     CLUSTER_THREADS = 512,
-    PACKS           = 8,        /* 16-byte words of a row that a thread has, at most */
-    STAGES          = 3,        /* rows: two at work, one on its way */
+    PACKS           = 8,        /* most 16-byte words of a row per thread */
+    STAGES          = 3,        /* rows: two being computed, one being loaded */
     BOXES           = 4,
     ROW_THREADS     = 1024
 };
 
 #define LOG2_E      1.4426950408889634f
-#define BESIDE      2048                /* bytes of shared memory beside the rows, at most */
+#define BESIDE      2048                /* most bytes of shared memory besides the rows */
 
 /* Elements seen so far: sum of exp(x - max). */
 struct __align__(8) soft { float max, sum; };
@@ -55,7 +55,7 @@ __device__ __forceinline__ struct soft join_warp(struct soft a)
     return a;
 }
 
-/* Of all threads of the block, in every thread. */
+/* Over all threads of the block, in every thread. */
 __device__ __forceinline__ struct soft join_block(struct soft a, struct soft *part)
 {
     int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, n = (int)blockDim.x / 32;
@@ -119,7 +119,7 @@ template <typename T, int N> __device__ __forceinline__ cuda_pack<T, N> pack(con
     return to;
 }
 
-/* What is in x is not known any more to the compiler, which would keep it as f32 too. */
+/* Make the compiler forget the values in x, which it would keep as f32 as well. */
 __device__ __forceinline__ void forget(uint4 *x)
 {
     asm volatile("" : "+r"(x->x), "+r"(x->y), "+r"(x->z), "+r"(x->w));
@@ -160,7 +160,7 @@ __device__ __forceinline__ void ask(uint4 *to, const T *z, const struct head_row
     __pipeline_commit();
 }
 
-/* 2^x; 0 instead of a subnormal number. */
+/* 2^x; 0 instead of a denormal number. */
 __device__ __forceinline__ float power(float x)
 {
     float y;
@@ -169,13 +169,13 @@ __device__ __forceinline__ float power(float x)
     return y;
 }
 
-/* Maxima here are logarithms to base 2. */
+/* Maxima are in units of log 2. */
 __device__ __forceinline__ float power_part(float max, float of)
 {
     return max == -INFINITY ? 0.0f : power(max - of);
 }
 
-/* The larger ones of two words. */
+/* The larger values of two words of pairs. */
 template <typename T> __device__ __forceinline__ unsigned larger(unsigned a, unsigned b)
 {
     unsigned c;
@@ -304,7 +304,7 @@ __device__ __forceinline__ void put_slopes(T *z, const struct head_rows &l, int 
 
 /* -- exchange within a cluster ---------------------------------------------------------------- */
 
-/* To `box` of block `to`, which counts the bytes at `full`, both as they lie here. */
+/* Send to `box` of block `to`; the bytes count towards the mbarrier `full` there. */
 __device__ __forceinline__ void tell(const struct soft *box, const uint64_t *full, int to,
                                      const struct soft &a)
 {
@@ -332,9 +332,9 @@ __device__ __forceinline__ void await(const uint64_t *full, unsigned parity)
 }
 
 /*
- * Rows c, c + clusters, ... by cluster c, `each` packs of a row by a block.  While a block's
- * sums of a row travel, the block sums the next row.  A box is filled again four rows later, by
- * a block that has received all sums of the row two later: all threads have read the box then.
+ * Rows c, c + clusters, ... by cluster c, `each` packs of a row by a block.  While a block's sums
+ * of a row travel, the block sums the next row.  A box is reused four rows later, by a block that
+ * has received all sums of the row two later: by then all threads have read the box.
  */
 template <typename T>
 static __global__ void __launch_bounds__(CLUSTER_THREADS, 1)
@@ -381,7 +381,7 @@ cluster_kernel(T *z, struct head_rows l, int n, int each)
             cut<T>(stage + ahead * each, of);
             a = join_warps(sum_packs<T>(stage + ahead * each, of, by), warps[count & 1]);
             if (C == 1 && threadIdx.x == 0)
-                box[next][0] = a;       /* a block alone has nobody to send to */
+                box[next][0] = a;       /* a single block has no other to send to */
             if (threadIdx.x == 0)
                 mbarrier_expect_tx(&full[next], C > 1 ? C * (int)sizeof a : 0);
             if (C > 1 && (int)threadIdx.x < C)
@@ -396,7 +396,7 @@ cluster_kernel(T *z, struct head_rows l, int n, int each)
         target = then;
         slot = ahead;
     }
-    cluster.sync();                     /* no block leaves while others send to it */
+    cluster.sync();                     /* a block must not exit while others send to it */
 #endif
 }
 

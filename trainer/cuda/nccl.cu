@@ -34,6 +34,8 @@ struct library {
                           cudaStream_t s);
     int (*broadcast)(const void *src, void *dst, size_t n, int type, int root, handle c,
                      cudaStream_t s);
+    int (*group_start)(void);
+    int (*group_end)(void);
     int (*destroy)(handle c);
     int (*abort)(handle c);
     const char *(*error_string)(int rc);
@@ -75,6 +77,8 @@ int open_library(struct ckpt_err *err)
         !find(so, &lib.all_reduce, "ncclAllReduce") ||
         !find(so, &lib.all_gather, "ncclAllGather") ||
         !find(so, &lib.reduce_scatter, "ncclReduceScatter") ||
+        !find(so, &lib.group_start, "ncclGroupStart") ||
+        !find(so, &lib.group_end, "ncclGroupEnd") ||
         !find(so, &lib.broadcast, "ncclBroadcast") || !find(so, &lib.destroy, "ncclCommDestroy") ||
         !find(so, &lib.abort, "ncclCommAbort") ||
         !find(so, &lib.error_string, "ncclGetErrorString") ||
@@ -112,7 +116,7 @@ int type_of(enum ckpt_dtype t)
     }
 }
 
-cudaStream_t stream_of(struct comm *c) { return cuda_of(of(c)->dev)->stream; }
+cudaStream_t stream_of(struct comm *c) { return cuda_stream_of(of(c)->dev, OP_STREAM_COMM); }
 
 void nccl_all_reduce(struct comm *c, void *buf, int64_t n, enum ckpt_dtype t, enum comm_op op)
 {
@@ -140,6 +144,11 @@ void nccl_broadcast(struct comm *c, void *buf, int64_t n, enum ckpt_dtype t, int
                                         stream_of(c)));
 }
 
+void nccl_group(struct comm *c, bool begin)
+{
+    check(c, "group", begin ? lib.group_start() : lib.group_end());
+}
+
 /* Of the hosts: their communicator's. */
 void nccl_barrier(struct comm *c) { (void)c; }
 
@@ -158,7 +167,7 @@ void nccl_close(struct comm *c)
 
 const struct comm_ops nccl_ops = {
     "nccl", nccl_all_reduce, nccl_all_gather, nccl_reduce_scatter, nccl_broadcast, nccl_barrier,
-    nccl_close,
+    nccl_group, nccl_close,
 };
 
 } // namespace

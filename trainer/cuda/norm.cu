@@ -19,7 +19,7 @@
 
 namespace {
 
-/* Threads of a block of teams, at most. */
+/* Most threads of a block of teams. */
 template <int PACKS> constexpr int BLOCK = PACKS == 1 ? 768 : 512;
 
 template <typename T> struct args {
@@ -30,13 +30,13 @@ template <typename T> struct args {
     int64_t        n, dim;
     float          eps;
     bool           rms, gathered, whole;
-    int            stages;              /* rows on their way */
+    int            stages;              /* rows being loaded */
 };
 
 /*
- * Rows on their way: a thread copies its packs of the next rows of its team (ARRAYS of them: x,
- * or x, dout and dx_add) into places of its own in shared memory, `stages` rows ahead, and waits
- * for no one else's.
+ * Rows being loaded: a thread copies its packs of its team's next rows (ARRAYS of them: x, or x,
+ * dout and dx_add) to its own places in shared memory, `stages` rows ahead, so that it need not
+ * wait for other threads.
  */
 extern __shared__ uint4 ring[];
 
@@ -135,7 +135,7 @@ template <typename T> __device__ __forceinline__ int64_t dx_row(const struct arg
     return !a.rows || a.gathered ? i : a.rows[i];
 }
 
-/* Row i, when there is one. */
+/* Row i, if it exists. */
 template <typename T, int WARPS, int PACKS>
 __device__ __forceinline__ void ask(const struct args<T> &a, int64_t i, int slot, int lane)
 {
@@ -158,7 +158,7 @@ __device__ __forceinline__ void ask(const struct args<T> &a, int64_t i, int slot
     __pipeline_commit();
 }
 
-/* The block's sums: its teams' in order, which lie in shared memory. */
+/* The block's sums: those of its teams, from shared memory, added in order. */
 template <typename T, int WARPS, int PACKS, int SUMS>
 __device__ __forceinline__ void add_teams(const struct args<T> &a, float *to,
                                           const float (&dw)[PACKS][CUDA_PACK<T>],
@@ -170,7 +170,7 @@ __device__ __forceinline__ void add_teams(const struct args<T> &a, float *to,
     const int wide = SUMS * (int)a.dim;
     float *shared = reinterpret_cast<float *>(ring) + team * wide;
 
-    row_teams_wait();                   /* no row is on its way or read any more */
+    row_teams_wait();                   /* no row is being loaded or read any more */
 #pragma unroll
     for (int p = 0; p < PACKS; p++) {
         int c = (p * SPAN + lane) * N;
@@ -329,7 +329,8 @@ template <typename T> __global__ void __launch_bounds__(256) forward_any(struct 
     }
 }
 
-/* The same back; a thread's sums lie in the block's part, where it alone touches its columns. */
+/* Backward for any width and alignment; a thread's sums are in the block's part, where no other
+ * thread touches its columns. */
 template <typename T> __global__ void __launch_bounds__(256) backward_any(struct args<T> a)
 {
     float *dw = a.part ? a.part + (int64_t)blockIdx.x * 2 * a.dim : NULL, *db = dw + a.dim;
@@ -371,13 +372,13 @@ template <typename T> __global__ void __launch_bounds__(256) backward_any(struct
     }
 }
 
-/* Where sums go; the parts of the third and fourth follow all parts of the first two. */
+/* Destinations of the sums; the parts of the third and fourth follow all parts of the first two. */
 struct totals {
     float *at[4];
-    bool   fresh;                       /* the third and fourth are written */
+    bool   fresh;                       /* overwrite the third and fourth instead of adding */
 };
 
-/* 32 columns by 32 threads, each of which takes every 32nd part. */
+/* 32 columns by 32 threads, each of which adds every 32nd part. */
 __global__ void __launch_bounds__(1024)
 add_parts(struct totals to, const float *part, int64_t n, int64_t dim)
 {
@@ -452,7 +453,7 @@ void sum_parts(struct device *dev, const char *op, const struct totals &to, int 
     cuda_launched(dev, op);
 }
 
-/* The column sums of x by a pass of their own. */
+/* The column sums of x, in a separate pass. */
 void columns(struct device *dev, const struct op_rownorm *op, void *sum, const void *x, float *part)
 {
     if (sum)
@@ -585,7 +586,7 @@ void cuda_norm_bwd(struct device *dev, const struct op_rownorm *a)
 
     if (dev->err.code)
         return;
-    if (a->rows && a->n < a->n_x)       /* rows rise: all of them otherwise */
+    if (a->rows && a->n < a->n_x)       /* rows are increasing, so otherwise they are all rows */
         dev->ops->zero(dev, a->dx, (size_t)(a->n_x * a->dim) * cuda_size(dev));
     if (sums)
         part = (float *)cuda_work(dev, "norm_bwd", cuda_norm_parts(dev, a->dim));

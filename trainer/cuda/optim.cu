@@ -1,9 +1,8 @@
 /*
- * optim - the sum of squares for clipping, and the verdict on the step.
+ * optim - the sum of squares for clipping, the verdict on the step, and sums of gradients.
  *
- * Squares are summed in f64 by a fixed number of blocks, each over its own stripes.  The
- * blocks' sums are added in a fixed order too: by the host, or by one block, whose verdict
- * stays on the GPU.
+ * Squares are summed in f64 by a fixed number of blocks, each over its own stripes.  One block
+ * adds up the blocks' sums, in a fixed order too.
  */
 #include "trainer/cuda/cuda.h"
 
@@ -53,16 +52,37 @@ square(double *part, const float *x, int64_t n, int64_t lead, int64_t quads)
         part[blockIdx.x] = sum[0];
 }
 
-__global__ void __launch_bounds__(block)
-judge(struct op_verdict *verdict, const double *part, double max_norm, double scale)
+__global__ void __launch_bounds__(block) add_up(double *sum, const double *part)
 {
-    double sum = 0;
+    double x = 0;
 
     for (int i = (int)threadIdx.x; i < square_blocks; i += block)
-        sum += part[i];
-    sum = cuda_block_sum(sum);
+        x += part[i];
+    x = cuda_block_sum(x);
     if (threadIdx.x == 0)
-        *verdict = verdict_of(sum, max_norm, scale);
+        *sum = x;
+}
+
+__global__ void judge(struct op_verdict *verdict, const double *sum, double max_norm, double scale)
+{
+    *verdict = verdict_of(*sum, max_norm, scale);
+}
+
+__global__ void __launch_bounds__(block)
+add(float *dst, const float *src, int64_t n, int64_t lead, int64_t quads)
+{
+    int64_t first = (int64_t)blockIdx.x * block + threadIdx.x;
+    int64_t stride = (int64_t)gridDim.x * block;
+
+    if (first < lead)
+        dst[first] += src[first];
+    if (lead + 4 * quads + first < n)
+        dst[lead + 4 * quads + first] += src[lead + 4 * quads + first];
+    for (int64_t i = first; i < quads; i += stride) {
+        float4 a = ((const float4 *)(dst + lead))[i], b = ((const float4 *)(src + lead))[i];
+
+        ((float4 *)(dst + lead))[i] = make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+    }
 }
 
 /* Elements before the first that is aligned to 16 bytes, at most n. */
@@ -81,29 +101,34 @@ void cuda_sum_squares(struct device *dev, double *sum, const float *grad, int64_
     int64_t lead = lead_of(grad, n > 0 ? n : 0), quads = (n - lead) / 4;
 
     static_assert(square_blocks <= CUDA_SMALL, "the device's scratch");
-    *sum = 0;
-    if (dev->err.code || n <= 0)
-        return;
-    square<<<square_blocks, block, 0, d->stream>>>(d->small, grad, n, lead, quads);
-    if (!cuda_launched(dev, "sum_squares") ||
-        !cuda_ok(dev, "sum_squares", cudaMemcpyAsync(d->host, d->small,
-                                                     square_blocks * sizeof(double),
-                                                     cudaMemcpyDeviceToHost, d->stream)) ||
-        !cuda_ok(dev, "sum_squares", cudaStreamSynchronize(d->stream)))
-        return;
-    for (int i = 0; i < square_blocks; i++)
-        *sum += d->host[i];
-}
-
-void cuda_grad_norm(struct device *dev, struct op_verdict *verdict, const float *grad, int64_t n,
-                    double max_norm, double scale)
-{
-    struct cuda_device *d = cuda_of(dev);
-    int64_t lead = lead_of(grad, n > 0 ? n : 0), quads = (n - lead) / 4;
-
     if (dev->err.code)
         return;
     square<<<square_blocks, block, 0, d->stream>>>(d->small, grad, n, lead, quads);
-    judge<<<1, block, 0, d->stream>>>(verdict, d->small, max_norm, scale);
-    cuda_launched(dev, "grad_norm");
+    add_up<<<1, block, 0, d->stream>>>(sum, d->small);
+    cuda_launched(dev, "sum_squares");
+}
+
+void cuda_judge(struct device *dev, struct op_verdict *verdict, const double *sum, double max_norm,
+                double scale)
+{
+    if (dev->err.code)
+        return;
+    judge<<<1, 1, 0, cuda_of(dev)->stream>>>(verdict, sum, max_norm, scale);
+    cuda_launched(dev, "judge");
+}
+
+/* Beside collectives, whose speed the link bounds: a quarter of the GPU is enough. */
+void cuda_add(struct device *dev, enum op_stream stream, float *dst, const float *src, int64_t n)
+{
+    bool alike = (uintptr_t)dst % 16 == (uintptr_t)src % 16;
+    int64_t lead = alike ? lead_of(dst, n > 0 ? n : 0) : n, quads = (n - lead) / 4;
+    int64_t work = alike ? quads + block : n, blocks = (work + block - 1) / block;
+    cudaStream_t on = cuda_stream_of(dev, stream);
+
+    if (dev->err.code || n <= 0)
+        return;
+    if (alike && blocks > 1056)
+        blocks = 1056;
+    add<<<(unsigned)blocks, block, 0, on>>>(dst, src, n, lead, quads);
+    cuda_launched(dev, "add");
 }

@@ -1,19 +1,19 @@
 /*
- * rope - heads rotated by position, after norms where there are any; and the backward of it.
+ * rope - rotate heads by position, after norms where there are any; forward and backward.
  *
- * Columns j and j + R/2 form a pair: a thread takes a pack of N columns (one, where heads are
- * odd or not aligned) of each half.  With norms, a group of 4 to 32 threads takes one head of
- * one row, walks its pairs and then the columns after the rotated ones, sums the squares by
- * shuffles, and walks them again, now from the L1.
+ * Columns j and j + R/2 form a pair: a thread takes a pack of N columns (one, where heads are odd
+ * or not aligned) of each half.  With norms, a group of 4 to 32 threads takes one head of one
+ * row, walks its pairs and then the columns after the rotated ones, sums the squares by shuffles,
+ * and walks them again, now from the L1.
  *
- * Gradients of the norms' weights: each group adds those of its heads to its own place in
- * shared memory, the block adds its groups' in order, a second kernel the blocks' in order.
+ * Gradients of the norms' weights: each group adds those of its heads to its own place in shared
+ * memory, the block adds its groups' in order, a second kernel the blocks' in order.
  */
 #include "trainer/cuda/rope.cuh"
 
 namespace {
 
-const int block = 256, back_each = 3;   /* backward's blocks on one processor */
+const int block = 256, back_each = 3;   /* backward: blocks per multiprocessor */
 
 template <typename T> struct heads {
     T      *q, *k, *v;
@@ -132,8 +132,8 @@ template <typename T, int N> __global__ void __launch_bounds__(block) norm_rows(
 }
 
 /*
- * The same where a thread has one pair and all columns rotate: a group takes two heads of a
- * row, holds their packs, and issues all loads before it needs the sums.
+ * The same for one pair per thread with all columns rotated: a group takes two heads of a row,
+ * holds their packs, and issues all loads before it needs the sums.
  */
 template <typename T, int N> __global__ void __launch_bounds__(block) norm_pairs(struct args<T> a)
 {
@@ -211,7 +211,7 @@ __device__ __forceinline__ void back_norm(float (&g)[N], const float (&x)[N], co
         g[k] = r * (g[k] * w[k] - x[k] * r * mean);
 }
 
-/* The gradient of a pack of each half as the norm gave it. */
+/* The gradient of the norm's output, for a pack of each half. */
 template <typename T, int N>
 __device__ __forceinline__ void unrotated(float (&gx)[N], float (&gy)[N], const T *g,
                                           const struct args<T> &a, int64_t row, int c)
@@ -224,7 +224,7 @@ __device__ __forceinline__ void unrotated(float (&gx)[N], float (&gy)[N], const 
     rope_rotate(gx, gy, cos, sin);
 }
 
-/* One head of a row back; dw [d] lies in shared memory, NULL: not wanted. */
+/* One head of a row, backward; dw [d] is in shared memory, NULL: not needed. */
 template <typename T, int N>
 __device__ __forceinline__ void head_back(const struct args<T> &a, float *dw, int64_t row, int head,
                                           bool on, int me)
@@ -278,7 +278,7 @@ __device__ __forceinline__ void head_back(const struct args<T> &a, float *dw, in
     }
 }
 
-/* The same where a thread has one pair and all columns rotate: everything is read once. */
+/* The same for one pair per thread with all columns rotated: everything is read once. */
 template <typename T, int N>
 __device__ __forceinline__ void pair_back(const struct args<T> &a, float *dw, int64_t row, int head,
                                           bool on, int me)
@@ -350,7 +350,7 @@ template <typename T> struct heads<T> heads_of(const struct op_heads *h)
             h->kv_stride ? h->kv_stride : h->row_stride, h->q_head, h->kv_head};
 }
 
-/* Whether packs of heads lie at 16 bytes. */
+/* Whether packs of heads are aligned to 16 bytes. */
 template <typename T> bool heads_whole(const struct heads<T> *h, bool v)
 {
     const int64_t N = CUDA_PACK<T>;
@@ -366,7 +366,7 @@ template <typename T> struct args<T> args_of(const struct op_rope *op, bool back
     a.in = a.out = heads_of<T>(&op->in);
     if (back) {
         a.out = heads_of<T>(&op->grad);
-        a.out.row = a.in.row;           /* as the entry says */
+        a.out.row = a.in.row;           /* grad has the strides of in, as ops.h says */
         a.out.kv_row = a.in.kv_row;
     } else if (op->q_norm) {
         a.out = heads_of<T>(&op->out);
@@ -397,7 +397,8 @@ template <typename T> bool whole(const struct args<T> *a, bool back)
            cuda_aligned(a->q_norm, 16) && cuda_aligned(a->k_norm, 16);
 }
 
-/* Threads of a block that shares `items` of a row evenly with others; *across: their number. */
+/* Threads of a block that shares `items` of a row evenly with other blocks; *across: their
+ * number. */
 unsigned share(unsigned *across, int64_t items, int64_t at_once)
 {
     *across = (unsigned)cuda_blocks(items, at_once);
@@ -412,7 +413,7 @@ template <typename T, int N> void launch_rotate(struct device *dev, struct args<
                     (threads + 31) / 32 * 32, 0, a);
 }
 
-/* Each thread of a group has one pair, and no column is left. */
+/* Whether each thread of a group has exactly one pair, and no column is left. */
 template <typename T> bool one_pair(const struct args<T> *a)
 {
     return a->tail == 0 && a->pairs <= a->group;

@@ -1,6 +1,6 @@
 /*
  * cuda/rope - norms and rotation of heads, shared so that all kernels use the same order of
- * operations and get the same values.
+ * operations and get the same bits.
  */
 #ifndef CKPT_TRAINER_CUDA_ROPE_H
 #define CKPT_TRAINER_CUDA_ROPE_H

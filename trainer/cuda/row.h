@@ -13,7 +13,7 @@
 
 template <typename T> constexpr int CUDA_PACK = 16 / (int)sizeof(T);
 
-/* The element's type as 16 bytes of it. */
+/* 16 bytes of elements of type T. */
 template <typename T> struct row_pack {
     union {
         uint4 raw;
@@ -66,7 +66,7 @@ __device__ __forceinline__ void row_store(T *row, int64_t c, const float (&v)[CU
     *reinterpret_cast<uint4 *>(row + c) = p.raw;
 }
 
-/* N elements as f32, a pack of them or one (or, of f32, a number of packs). */
+/* N elements as f32: a pack or a single one (of f32: a number of packs). */
 template <typename T, int N> __device__ __forceinline__ void row_get(float (&v)[N], const T *at)
 {
     if constexpr (N == 1) {
@@ -104,7 +104,7 @@ template <typename T, int N> __device__ __forceinline__ void row_put(T *at, cons
     }
 }
 
-/* Drop out v[N], columns [c, c + N) of the row, c a multiple of 4; N 1: any column. */
+/* Apply dropout to v[N], columns [c, c + N) of the row, c a multiple of 4; N 1: any column. */
 template <int N>
 __device__ __forceinline__ void row_drop(float (&v)[N], const struct cuda_drop &d, int64_t row,
                                          int64_t c, int64_t width)
@@ -144,8 +144,8 @@ template <int WARPS> __device__ __forceinline__ void row_team_wait(int team)
     asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "n"(WARPS * 32) : "memory");
 }
 
-/* A barrier of all teams; two, since racecheck does not see the first after the teams' own
- * barriers. */
+/* A barrier of all teams; called twice, since racecheck does not see the first one after the
+ * teams' own barriers. */
 __device__ __forceinline__ void row_teams_wait(void)
 {
     __syncthreads();
@@ -160,7 +160,7 @@ __device__ __forceinline__ float2 row_team_sum(float2 v, int team, int phase)
     v.x = cuda_warp_sum(v.x);
     v.y = cuda_warp_sum(v.y);
     if constexpr (WARPS > 1) {
-        __shared__ float2 part[2][32];  /* alternating: readers of the last call may be late */
+        __shared__ float2 part[2][32];  /* alternating: the last call's values may still be read */
         int warp = (int)threadIdx.x / 32, first = team * WARPS;
 
         if (threadIdx.x % 32 == 0)
@@ -176,8 +176,8 @@ __device__ __forceinline__ float2 row_team_sum(float2 v, int team, int phase)
     return v;
 }
 
-/* Run the first statements whose WARPS and PACKS hold rows of so many packs, else the block
- * that follows. */
+/* Run the first statements with WARPS and PACKS set for rows of that many packs, or else the
+ * block that follows. */
 #define CUDA_TEAM_IF(packs_, warps_, each_, ...)                                               \
     if ((packs_) <= 32 * (warps_) * (each_)) {                                                 \
         constexpr int WARPS = (warps_), PACKS = (each_);                                       \
@@ -234,7 +234,7 @@ __device__ __forceinline__ float2 row_stats(const float (&v)[PACKS][CUDA_PACK<T>
     return make_float2(mean, 1.0f / sqrtf(sq * inv + eps));
 }
 
-/* The same for a row that a block reads from memory: at(c) is its element c. */
+/* The same for a row that a block reads from memory: at(c) is element c. */
 template <typename F>
 __device__ __forceinline__ float2 row_stats_block(const F &at, bool rms, float eps, int64_t dim)
 {
@@ -251,14 +251,14 @@ __device__ __forceinline__ float2 row_stats_block(const F &at, bool rms, float e
 }
 
 /*
- * norm_bwd, where dx has a row per row of dout with `gathered`: as cpu_norm_bwd_gathered.  Its
+ * norm_bwd; with `gathered` dx has a row per row of dout, as cpu_norm_bwd_gathered.  Its
  * workspace is at `part`: cuda_norm_parts bytes.
  */
 uint64_t cuda_norm_parts(const struct device *dev, int64_t dim);
 void cuda_norm_back(struct device *dev, const char *op, const struct op_rownorm *a, bool gathered,
                     float *part);
 
-/* total[k][dim] += the sum over parts of part[i][k][dim], i < n, k < 2, in order; NULL: left. */
+/* total[k][dim] += the sum over parts of part[i][k][dim], i < n, k < 2, in order; NULL: skipped. */
 void cuda_add_parts(struct device *dev, const char *op, float *first, float *second,
                     const float *part, int64_t n, int64_t dim);
 

@@ -33,7 +33,7 @@ template <typename G, int N> __device__ __forceinline__ void add(G *to, const fl
     row_put(to, v);
 }
 
-/* Rows [from, from + AHEAD) of those below m; the others are 0. */
+/* Rows [from, from + AHEAD) of those below m; rows beyond are 0. */
 template <typename T, int N>
 __device__ __forceinline__ void fetch(float (&v)[AHEAD][N], const T *rows, const int32_t *at,
                                       int64_t from, int64_t m, int64_t dim, int64_t c)
@@ -50,7 +50,7 @@ __device__ __forceinline__ void fetch(float (&v)[AHEAD][N], const T *rows, const
     }
 }
 
-/* parts: [chunks][2][dim], of the run that continues from the chunk before, and of the run that
+/* parts: [chunks][2][dim], of the run continued from the chunk before, and of the run that
  * begins here and continues. */
 template <typename T, typename G, int N>
 __global__ void __launch_bounds__(256)
@@ -105,7 +105,7 @@ add_chunks(G *table, float *parts, const T *rows, const int32_t *ids, const int3
     }
 }
 
-/* Runs that cross a border, each by the chunk where it begins. */
+/* Sum the runs that cross chunks, each by the chunk where it begins. */
 template <typename G, int N>
 __global__ void __launch_bounds__(256)
 join_chunks(G *table, const float *parts, const int32_t *ids, int64_t n, int64_t dim, int64_t none)
@@ -136,7 +136,7 @@ join_chunks(G *table, const float *parts, const int32_t *ids, int64_t n, int64_t
     add(table + id * dim + c, sum);
 }
 
-/* The first place whose id is not below. */
+/* The first position whose id is not below. */
 __device__ __forceinline__ int64_t place_of(const int32_t *ids, int64_t n, int32_t id)
 {
     int64_t low = 0, high = n;
@@ -175,7 +175,8 @@ pick_rows(float *table, const int32_t *chosen, const T *rows, const int32_t *ids
     add(table + blockIdx.x * dim + c, sum);
 }
 
-/* A warp for each place; that of a run's first one sums it, a lane for each column. */
+/* A warp for each position; at the first position of a run it sums the run, a lane for each
+ * column. */
 __global__ void __launch_bounds__(256)
 add_columns(float *table, int64_t stride, const float *rows, const int32_t *ids, const int32_t *at,
             int64_t n, int64_t dim, int64_t none)
@@ -194,7 +195,7 @@ add_columns(float *table, int64_t stride, const float *rows, const int32_t *ids,
     }
 }
 
-/* Threads and tiles of the columns. */
+/* Threads per block, and tiles of the columns. */
 dim3 tiles(unsigned *threads, int64_t blocks, int64_t packs)
 {
     *threads = packs < 256 ? (unsigned)cuda_blocks(packs, 32) * 32 : 256;

@@ -1,6 +1,6 @@
 /*
- * segments - rows with one id summed in their order, without atomics: ids are sorted with their
- * rows, and each run of equal ones is a sum.
+ * segments - sum rows with equal ids in order, without atomics: ids are sorted together with
+ * their rows, and each run of equal ids is one sum.
  */
 #ifndef CKPT_TRAINER_CUDA_SEGMENTS_H
 #define CKPT_TRAINER_CUDA_SEGMENTS_H
@@ -8,7 +8,7 @@
 #include "trainer/cuda/row.h"
 
 struct segments {
-    const int32_t *ids, *at;            /* [n]: sorted; the row where each stood */
+    const int32_t *ids, *at;            /* [n]: sorted ids; the original row of each */
     float         *parts;               /* workspace of sums */
     int64_t        n;
 };
@@ -18,8 +18,8 @@ uint64_t segments_bytes(int64_t n, int64_t dim);
 /* Sort ids[n], all below `limit` (0: below 2^31); false, and the device marked, on failure. */
 bool segments_sort(struct segments *s, struct device *dev, const char *op, void *work,
                    const int32_t *ids, int64_t n, int64_t limit);
-/* table[id] += the sum of rows[i] over ids[i] = id, but for the id `none`; rows are activations
- * [n, dim].  The table is f32, or with `act` an activation. */
+/* table[id] += the sum of rows[i] over ids[i] = id, except for the id `none`; rows are
+ * activations [n, dim].  The table is f32, or with `act` an activation. */
 void segments_add(const struct segments *s, struct device *dev, const char *op, void *table,
                   bool act, const void *rows, int64_t dim, int64_t none);
 /* table[k] += the sum of rows whose id is chosen[k], k < n; f32. */

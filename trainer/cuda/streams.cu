@@ -1,6 +1,6 @@
 /*
- * cuda/streams - copies that run beside the operations: a stream for each direction, events
- * between them.
+ * cuda/streams - copies and collectives that run beside the operations: a stream for each
+ * direction and one for collectives, events between them.
  *
  * Pinned memory is the process's own, which the system provides zeroed, in huge pages where it
  * can, and the driver locks: memory allocated by the driver is neither promised to be zero nor
@@ -21,7 +21,7 @@ struct pin {
 
 struct cuda_streams {
     cudaStream_t stream[OP_N_STREAMS];       /* OP_STREAM_MAIN's is the device's */
-    cudaEvent_t  event[OP_N_EVENTS];
+    cudaEvent_t  event[OP_N_EVENTS];         /* NULL: never recorded */
     struct pin  *pins;
 };
 
@@ -29,6 +29,7 @@ static struct cuda_streams *streams_of(struct device *dev)
 {
     struct cuda_device *d = cuda_of(dev);
     struct cuda_streams *l = d->streams;
+    int least = 0, most = 0;
 
     if (l || dev->err.code)
         return dev->err.code ? NULL : l;
@@ -38,11 +39,19 @@ static struct cuda_streams *streams_of(struct device *dev)
         return NULL;
     }
     l->stream[OP_STREAM_MAIN] = d->stream;
+    cuda_ok(dev, "streams", cudaDeviceGetStreamPriorityRange(&least, &most));
     for (int i = OP_STREAM_IN; i < OP_N_STREAMS; i++)
-        cuda_ok(dev, "streams", cudaStreamCreateWithFlags(&l->stream[i], cudaStreamNonBlocking));
-    for (int i = 0; i < OP_N_EVENTS; i++)
-        cuda_ok(dev, "streams", cudaEventCreateWithFlags(&l->event[i], cudaEventDisableTiming));
+        cuda_ok(dev, "streams",
+                cudaStreamCreateWithPriority(&l->stream[i], cudaStreamNonBlocking,
+                                             i == OP_STREAM_COMM ? most : least));
     return dev->err.code ? NULL : l;
+}
+
+cudaStream_t cuda_stream_of(struct device *dev, enum op_stream stream)
+{
+    struct cuda_streams *l = streams_of(dev);
+
+    return l ? l->stream[stream] : NULL;
 }
 
 void cuda_streams_sync(struct device *dev)
@@ -102,8 +111,8 @@ static void *touch(void *arg)
     return NULL;
 }
 
-/* Have the system zero the pages on several threads: locking them would do so on one, at some
- * 5 GB/s.  Where that cannot be, locking does. */
+/* Let the system zero the pages on several threads: locking them would do so on one, at some 5
+ * GB/s.  If that fails, locking does it. */
 static void populate(unsigned char *at, size_t bytes, size_t page)
 {
     enum { THREADS = 8 };
@@ -187,7 +196,9 @@ void cuda_event_record(struct device *dev, enum op_stream stream, int i)
 {
     struct cuda_streams *l = streams_of(dev);
 
-    if (l)
+    if (l && (l->event[i] ||
+              cuda_ok(dev, "streams",
+                      cudaEventCreateWithFlags(&l->event[i], cudaEventDisableTiming))))
         cuda_ok(dev, "record an event", cudaEventRecord(l->event[i], l->stream[stream]));
 }
 
@@ -195,7 +206,7 @@ void cuda_stream_wait_event(struct device *dev, enum op_stream stream, int i)
 {
     struct cuda_streams *l = streams_of(dev);
 
-    if (l)
+    if (l && l->event[i])
         cuda_ok(dev, "wait for an event", cudaStreamWaitEvent(l->stream[stream], l->event[i], 0));
 }
 
@@ -203,6 +214,6 @@ void cuda_event_sync(struct device *dev, int i)
 {
     struct cuda_streams *l = streams_of(dev);
 
-    if (l)
+    if (l && l->event[i])
         cuda_ok(dev, "earlier work", cudaEventSynchronize(l->event[i]));
 }

@@ -84,7 +84,7 @@ __device__ uint64_t largest(uint64_t x, uint64_t *shared)
     return x;
 }
 
-/* How many of [begin, end) are at least `least`; every thread gets it. */
+/* How many elements of [begin, end) are at least `least`; every thread gets the number. */
 __device__ int count_from(const struct pick &p, int64_t row, int64_t begin, int64_t end,
                           uint64_t least, int *shared)
 {
@@ -117,7 +117,8 @@ __device__ double sum_all(double x, double *shared)
     return x;
 }
 
-/* The k largest of [begin, end) and perhaps more to held, falling; most: the thread's largest. */
+/* Put the k largest of [begin, end), and possibly more, in held, falling; most: the thread's
+ * largest. */
 __device__ void sort_most(const struct pick &p, int64_t row, int64_t begin, int64_t end,
                           uint64_t most, uint64_t *held)
 {
@@ -141,7 +142,7 @@ __device__ void sort_most(const struct pick &p, int64_t row, int64_t begin, int6
         uint64_t x = element(p, row, i);
 
         if (x >= least)
-            held[atomicAdd(&n, 1)] = x;         /* sorted below: the order does not matter */
+            held[atomicAdd(&n, 1)] = x;         /* sorted below, so the order does not matter */
     }
     __syncthreads();
     while (places < n)
@@ -189,7 +190,7 @@ __global__ void __launch_bounds__(THREADS) pick_kernel(const __grid_constant__ s
     }
 }
 
-/* A slice's part of the sum, against the row's largest value. */
+/* A slice's part of the sum, relative to the row's largest value. */
 __global__ void __launch_bounds__(THREADS)
     sum_kernel(double *part, const float *z, const float *value, int64_t width, int k,
                double temperature)
@@ -218,7 +219,7 @@ __global__ void join_kernel(double *sum, const double *part, int64_t n, int n_sl
         sum[row] = all;
 }
 
-/* So many slices that each has k elements at least, and all together give ROOM at most. */
+/* As many slices as possible with at least k elements each and at most ROOM results together. */
 static int slices_of(int64_t n, int64_t vocab, int64_t k)
 {
     int64_t some = cuda_blocks(ENOUGH, n), most = vocab / (2 * THREADS);
@@ -240,7 +241,7 @@ static uint64_t slices_bytes(int64_t n, int64_t n_slices)
     return cuda_align((uint64_t)(n * n_slices) * sizeof(double));
 }
 
-/* More than one slice of a row only while n * slices < 2 * ENOUGH. */
+/* A row has more than one slice only while n * slices < 2 * ENOUGH. */
 uint64_t cuda_top_work(const struct device *dev, const struct op_limits *l)
 {
     int64_t n = l->top_rows + 2 * ENOUGH;

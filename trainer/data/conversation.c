@@ -10,7 +10,7 @@
 
 /* -- records --------------------------------------------------------------------------------- */
 
-/* ShareGPT's names and those of its kin; others are roles already. */
+/* Role names of ShareGPT and similar formats; other names are roles already. */
 static const char *role_of(const char *from)
 {
     static const char *const names[][2] = {
@@ -47,7 +47,7 @@ const char *conversation_field(const json_t *record)
                ? "prompt" : NULL;
 }
 
-/* {from, value} of one message to {role, content}; whether it had them. */
+/* Turn {from, value} of one message into {role, content}; *renamed: it had these members. */
 static int rename_turn(json_t *message, size_t i, bool *renamed, struct ckpt_err *err)
 {
     json_t *from = json_object_get(message, "from"), *value = json_object_get(message, "value");
@@ -68,7 +68,7 @@ static int rename_turn(json_t *message, size_t i, bool *renamed, struct ckpt_err
     return 0;
 }
 
-/* A list, or the JSON text of one, as files without nesting have it; a new reference. */
+/* A list, or the JSON text of one, as in files without nested values; a new reference. */
 static int list_of(json_t **out, const json_t *v, const char *name, struct ckpt_err *err)
 {
     *out = NULL;
@@ -85,7 +85,7 @@ static int list_of(json_t **out, const json_t *v, const char *name, struct ckpt_
                      v && !json_is_null(v) ? "no list" : "absent or null");
 }
 
-/* The messages of one field after those there are. */
+/* Append the messages of one field. */
 static int add_messages(struct conversation *t, const json_t *record, const char *field,
                         bool *sharegpt, struct ckpt_err *err)
 {
@@ -110,7 +110,7 @@ static int add_messages(struct conversation *t, const json_t *record, const char
     return rc;
 }
 
-/* A column "system" is what a conversation of ShareGPT begins with. */
+/* A column "system" becomes the first message of a ShareGPT conversation. */
 static int add_system(struct conversation *t, const json_t *record, struct ckpt_err *err)
 {
     const char *text = json_string_value(json_object_get(record, "system"));
@@ -144,7 +144,8 @@ int conversation_of(struct conversation *t, const json_t *record, const char *fi
                                            json_string_length(tools) == 0) &&
         (rc = list_of(&t->tools, tools, "tools", err)) != 0)
         return rc;
-    if (t->tools && json_array_size(t->tools) == 0) {   /* templates render [] as if it were some */
+    if (t->tools && json_array_size(t->tools) == 0) {   /* templates treat [] as if there were
+                                                           tools */
         json_decref(t->tools);
         t->tools = NULL;
     }
@@ -162,7 +163,7 @@ void conversation_release(struct conversation *t)
     memset(t, 0, sizeof *t);
 }
 
-/* -- what carries loss ------------------------------------------------------------------------ */
+/* -- spans with loss -------------------------------------------------------------------------- */
 
 static bool is_assistant(const struct conversation *t, size_t i)
 {
@@ -180,7 +181,7 @@ static int render(const struct conversation *t, const struct chat *c, size_t n, 
     return chat_render(c, &turns, out, err);
 }
 
-/* Bytes that both texts begin with. */
+/* Length of the common prefix of both texts. */
 static size_t common(const struct ckpt_buf *a, const struct ckpt_buf *b)
 {
     size_t n = 0;
@@ -203,7 +204,7 @@ static bool equal(const unsigned char *a, const unsigned char *b, size_t n)
     return n == 0 || memcmp(a, b, n) == 0;
 }
 
-/* Where the mark is, if it is there once. */
+/* The position of the marker, if it occurs exactly once. */
 static bool find_mark(const struct ckpt_buf *b, size_t *at)
 {
     const size_t k = sizeof mark - 1;
@@ -215,8 +216,8 @@ static bool find_mark(const struct ckpt_buf *b, size_t *at)
     return !memmem(p + k, b->len - *at - k, mark, k);
 }
 
-/* The chat with the mark after the last character of message i that is no blank; no messages in
- * *out where that has no text. */
+/* Render the chat with the marker after the last non-blank character of message i; *out has no
+ * messages if that message has no text. */
 static int with_mark(const struct conversation *t, size_t i, struct conversation *out,
                      struct ckpt_err *err)
 {
@@ -246,10 +247,10 @@ static int with_mark(const struct conversation *t, size_t i, struct conversation
 }
 
 /*
- * Where message n - 1 ends in the whole text, when what follows changes how it is written, as with
- * templates that drop the reasoning of earlier turns: a mark at the end of its content shows where
- * that is, and what the template puts after it where nothing follows is what belongs to it.  The
- * mark taken out must leave the text as it is.
+ * Find where message n - 1 ends in the whole text, when later messages change its rendering, as
+ * with templates that drop the reasoning of earlier turns.  A marker at the end of its content
+ * shows the position; the text that the template puts after the content when nothing follows
+ * belongs to the message too.  Without the marker the rendering must equal the text.
  */
 static int end_by_mark(const struct conversation *t, const struct chat *c, size_t n,
                        const struct jinja_out *whole, size_t *end, bool *found,
@@ -282,7 +283,7 @@ static int end_by_mark(const struct conversation *t, const struct chat *c, size_
     json_decref(marked.messages);
     jinja_out_release(&all);
     jinja_out_release(&part);
-    return rc == CKPT_EFORMAT ? 0 : rc;     /* a template may refuse the mark: not found */
+    return rc == CKPT_EFORMAT ? 0 : rc;     /* a template may refuse the marker: not found */
 }
 
 /* Where the first n messages end in the whole text. */
@@ -316,7 +317,7 @@ static int end_of(const struct conversation *t, const struct chat *c, size_t n,
                          "tokens; `chat_template` takes a template with {%% generation %%} marks");
 }
 
-/* Turn i of the assistant. */
+/* Add turn i of the assistant. */
 static int add_turn(const struct conversation *t, const struct chat *c, size_t i,
                     struct jinja_out *part, struct jinja_out *out, struct ckpt_err *err)
 {
@@ -329,10 +330,11 @@ static int add_turn(const struct conversation *t, const struct chat *c, size_t i
     if (rc && (i > 0 || rc != CKPT_EFORMAT))
         return ckpt_err_in(err, "the first %zu messages", i);
     if (rc)
-        ckpt_err_clear(err);            /* many templates want a first message: all is the turn */
+        ckpt_err_clear(err);            /* many templates need a first message: then the turn is
+                                           the whole text */
     else
         begin = common(&part->text, &out->text);
-    /* A template that does not end its prompt where it ends its messages. */
+    /* For a template whose generation prompt does not extend the text of the messages before. */
     begin = begin < before ? before : begin;
     if ((rc = end_of(t, c, i + 1, part, out, &end, err)) != 0)
         return rc;
@@ -363,7 +365,7 @@ static int add_turns(const struct conversation *t, const struct chat *c, size_t 
     return rc;
 }
 
-/* Of the template's spans those after the first n messages: a turn may have several. */
+/* Keep the template's spans that lie after the first n messages: a turn may have several. */
 static int keep_after(const struct conversation *t, const struct chat *c, size_t n,
                        struct jinja_out *out, struct ckpt_err *err)
 {
@@ -379,7 +381,7 @@ static int keep_after(const struct conversation *t, const struct chat *c, size_t
     return rc;
 }
 
-/* All that follows the prompt. */
+/* Add everything after the prompt. */
 static int add_completion(const struct conversation *t, const struct chat *c,
                           struct jinja_out *out, struct ckpt_err *err)
 {
@@ -442,7 +444,7 @@ int conversation_question(const struct conversation *t, const struct chat *c,
     } else if (rc == 0 && ask < n && (rc = render(t, c, n, false, &whole, err)) == 0) {
         size_t same = common(&part.text, &whole.text);
 
-        if (same < whole.text.len)      /* a template may print nothing */
+        if (same < whole.text.len)      /* a template may render nothing */
             ckpt_buf_put(answer, whole.text.data + same, whole.text.len - same);
     }
     if (rc == 0 && (!ckpt_buf_ok(prompt) || !ckpt_buf_ok(answer)))

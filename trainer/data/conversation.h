@@ -9,11 +9,12 @@
  * Beside them: tools (a list, or its JSON text) and chat_template_kwargs go to the template.
  *
  * Loss is on what the assistant wrote: the template's {% generation %} spans where it has them;
- * otherwise a turn begins where the chat before it, rendered with the generation prompt, leaves
- * the whole text, and ends where the chat with it ends: that must be a beginning of the whole (but
- * for a closing eos, which some templates put after every text), or a mark after the turn's
- * content must show the place.  Of prompt and completion it is on the completion, which begins
- * where the prompt leaves the text.
+ * otherwise the chat is rendered in parts: a turn begins where the chat before it, rendered with
+ * the generation prompt, first differs from the whole text, and ends where the chat up to and
+ * including it ends.  That rendering must be a prefix of the whole (except for a closing eos,
+ * which some templates put after every text), or else a marker put after the turn's content must
+ * show the place.  Of prompt and completion, loss is on the completion, which begins where the
+ * rendered prompt first differs from the text.
  *
  * Source: trl 1.16 sft_trainer.py (assistant_only_loss, completion_only_loss), data_utils.py.
  */
@@ -23,31 +24,32 @@
 #include "formats/jinja/chat.h"
 
 enum conversation_loss {
-    CONVERSATION_ASSISTANT, /* every turn of the assistant, or the completion of a prompt */
-    CONVERSATION_LAST,      /* the last of them only */
+    CONVERSATION_ASSISTANT, /* all turns of the assistant, or the completion of a prompt */
+    CONVERSATION_LAST,      /* only the last of these */
     CONVERSATION_ALL        /* every token */
 };
 
 struct conversation {
     json_t *messages;   /* of prompt and completion together */
-    size_t  n_prompt;   /* messages of the prompt; 0: it is one list */
+    size_t  n_prompt;   /* how many messages are the prompt's; 0: one list */
     json_t *tools;      /* a list, or NULL */
     json_t *more;       /* chat_template_kwargs, or NULL */
 };
 
-/* The field that makes a record a chat, "prompt" with completion; NULL when it is none. */
+/* The field that makes a record a chat, "prompt" with completion; NULL when it is not a chat. */
 const char *conversation_field(const json_t *record);
-/* t is zeroed; release it either way.  CKPT_EFORMAT says what is no chat. */
+/* Parse a record; t is zeroed before, release it either way.  CKPT_EFORMAT says why it is not a
+ * chat. */
 int conversation_of(struct conversation *t, const json_t *record, const char *field,
                     struct ckpt_err *err);
 void conversation_release(struct conversation *t);
-/* out->span becomes the parts with loss, at least one, none of them empty. */
+/* Fill out->text, and out->span with the parts with loss: at least one, none empty. */
 int conversation_render(const struct conversation *t, const struct chat *c,
                         enum conversation_loss loss, struct jinja_out *out,
                         struct ckpt_err *err);
 /*
- * What a model is asked, rendered with the generation prompt, and what the last turn of the
- * assistant answered to it ("" when the chat ends otherwise).  Append to both.
+ * The question to a model, rendered with the generation prompt, and the last answer of the
+ * assistant ("" when the chat ends otherwise).  Both are appended.
  */
 int conversation_question(const struct conversation *t, const struct chat *c,
                           struct ckpt_buf *prompt, struct ckpt_buf *answer,

@@ -24,7 +24,7 @@ struct slot {
 struct loader {
     struct data_source *source;
     struct loader_opts  o;
-    struct data_plan    plan;           /* the thread's, or nobody's while none runs */
+    struct data_plan    plan;           /* used by the thread, or by callers while none runs */
     int64_t             max_tokens, max_docs, first_steps;
     struct slot        *slot;           /* [n_slot] */
     size_t              n_slot;
@@ -34,10 +34,10 @@ struct loader {
     bool                running;
     pthread_mutex_t     lock;           /* of all below */
     pthread_cond_t      filled, freed;
-    size_t              head, n_full;   /* slots ready: head, head + 1, ... */
-    bool                held;           /* the consumer has slot head - 1 */
+    size_t              head, n_full;   /* ready slots: head, head + 1, ... */
+    bool                held;           /* the consumer holds slot head - 1 */
     bool                quit;
-    int64_t             next;           /* step the thread begins with */
+    int64_t             next;           /* first step that the thread prepares */
     struct ckpt_err     err;            /* why it ended */
 };
 
@@ -125,7 +125,7 @@ static void *prepare(void *arg)
     return NULL;
 }
 
-/* End the thread; what it prepared is dropped. */
+/* End the thread; prepared steps are dropped. */
 static void stop(struct loader *l)
 {
     if (!l->running)
@@ -195,7 +195,7 @@ static int by_length(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* How many samples a bin can hold at most: as many of the shortest as fit. */
+/* Most samples of a bin: as many of the shortest as fit. */
 static int most_in_a_bin(struct loader *l, struct ckpt_err *err)
 {
     size_t n = (size_t)data_source_count(l->source);
@@ -219,7 +219,7 @@ static int most_in_a_bin(struct loader *l, struct ckpt_err *err)
                                        (long long)l->o.max_tokens);
 }
 
-/* What the largest micro-batch can be. */
+/* Upper bounds of a micro-batch. */
 static int bounds(struct loader *l, struct ckpt_err *err)
 {
     const int32_t *length = data_source_lengths(l->source);
@@ -246,7 +246,7 @@ static int make_slots(struct loader *l, struct ckpt_err *err)
     size_t accum = (size_t)l->o.grad_accum;
     int rc;
 
-    /* One more than are kept ready: the consumer's. */
+    /* One more than the prefetched steps: the consumer's. */
     l->n_slot = (size_t)l->o.prefetch + 1;
     l->slot = ckpt_alloc(l->n_slot, sizeof *l->slot);
     if (!l->slot)

@@ -1,15 +1,16 @@
 /*
- * loader - optimizer steps of data for this rank, prepared ahead by a thread.
+ * loader - batches of optimizer steps for this rank, prepared ahead by a thread.
  *
- * A position is a step number counted from the start of the run: step s lies in epoch
- * s / steps_per_epoch.  Data of a step depends on the options and its number alone, so
- * loader_seek makes a resumed run see what the uninterrupted one would have seen.
- * Memory is allocated when the loader opens and does not grow.
+ * A position is a step number counted from the start of the run: step s lies in epoch s /
+ * steps_per_epoch.  Data of a step depends on the options and the step's number alone, so after
+ * loader_seek a resumed run sees the same data as an uninterrupted one.  Memory is allocated when
+ * the loader opens and does not grow.
  *
  * Without packing a micro-batch is micro_batch samples (HF's per_device_train_batch_size), one
- * document each.  With packing it is as many samples as fit into max_tokens; bins are
- * then what shuffle's rules cut and hand to ranks, one bin a micro-batch.  An epoch has then as
- * many steps as its bins need, which may differ from epoch to epoch; a seek walks the epochs.
+ * document each.  With packing it is as many samples as fit into max_tokens; shuffle's rules then
+ * order and distribute bins instead of samples, one bin per micro-batch.  An epoch then has as
+ * many steps as its bins need, which may differ from epoch to epoch; a seek walks through the
+ * epochs.
  */
 #ifndef CKPT_TRAINER_DATA_LOADER_H
 #define CKPT_TRAINER_DATA_LOADER_H
@@ -27,11 +28,11 @@ struct loader_opts {
     enum shuffle_tail tail;
     int               rank, world_size;
     bool              distributed;      /* ranks as torch's DistributedSampler (shuffle.h) */
-    bool              by_length;        /* samples of like lengths together; not with packing */
+    bool              by_length;        /* samples of similar length together; not with packing */
     int               prefetch;         /* steps kept ready; 0: 2 */
 };
 
-/* What this rank computes in one step.  Borrowed until the next call of loader_next. */
+/* This rank's data of one step.  Borrowed until the next call of loader_next. */
 struct loader_step {
     int64_t              step;          /* position: 0, 1, ... */
     int64_t              epoch;
@@ -40,29 +41,29 @@ struct loader_step {
     const struct batch **micro;         /* [n_micro] */
     int64_t              n_targets;     /* supervised rows of the step on this rank */
     int64_t              n_tokens;      /* of the step on this rank */
-    int64_t              n_samples;     /* likewise, completions included */
+    int64_t              n_samples;     /* the same, completions of the last batch included */
 };
 
 struct loader;
 
-/* keeps source until closed.  With packing or by_length the source is scanned (CKPT_ESTATE is not
- * given: the scan is made when it has not been). */
+/* Keeps source until closed.  With packing or by_length the source is scanned here, unless that
+ * has been done. */
 int loader_open(struct loader **out, struct data_source *source, const struct loader_opts *opts,
                 struct ckpt_err *err);
 void loader_close(struct loader *l);
-/* Largest micro-batch that can come, for model_opts: tokens, documents, supervised rows. */
+/* The largest micro-batch that can occur, for model_opts: tokens, documents, supervised rows. */
 int64_t loader_max_tokens(const struct loader *l);
 int64_t loader_max_docs(const struct loader *l);
 int64_t loader_max_rows(const struct loader *l);
 int64_t loader_max_enc(const struct loader *l);     /* rows of an encoder; 0: there is none */
 /* Steps of the first epoch (of every epoch without packing). */
 int64_t loader_steps_per_epoch(const struct loader *l);
-/* Steps of the first n_epochs epochs together: what max_steps is for num_train_epochs. */
+/* Steps of the first n_epochs epochs together: converts num_train_epochs to max_steps. */
 int loader_steps_of(struct loader *l, int64_t n_epochs, int64_t *steps, struct ckpt_err *err);
-/* Continue at step; what was prepared is dropped. */
+/* Continue at step; prepared steps are dropped. */
 int loader_seek(struct loader *l, int64_t step, struct ckpt_err *err);
-/* The next step, waiting for it when it is not ready; never ends.  A record that cannot be read
- * fails here with file and record. */
+/* The next step; waits until it is ready; never ends.  A record that cannot be read fails here,
+ * with file and record. */
 int loader_next(struct loader *l, const struct loader_step **out, struct ckpt_err *err);
 
 #endif

@@ -27,7 +27,7 @@ uint64_t mt19937_u64(struct mt19937 *g);        /* first draw is the high word *
 void mt19937_randperm(struct mt19937 *g, int64_t *out, int64_t n);
 /* The generator as the bytes of torch.get_rng_state(), with no normal sample waiting. */
 void mt19937_to_torch(const struct mt19937 *g, unsigned char bytes[MT19937_TORCH_BYTES]);
-/* The other way.  0, or -1 when the bytes are no such state (g is then unchanged). */
+/* Restore from those bytes.  0, or -1 when they are not such a state (g is then unchanged). */
 int mt19937_from_torch(struct mt19937 *g, const unsigned char bytes[MT19937_TORCH_BYTES]);
 
 #endif

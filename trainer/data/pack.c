@@ -94,8 +94,8 @@ int pack_add(struct pack *p, const struct sample *s, bool supervised, struct ckp
 
 /* A sample of the window that is being packed. */
 struct piece {
-    int64_t at;                 /* entry of the order */
-    int64_t bin;                /* counted inside the window */
+    int64_t at;                 /* index in the order */
+    int64_t bin;                /* number within the window */
     int32_t length;
 };
 
@@ -118,15 +118,15 @@ static int by_first(const void *a, const void *b)
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* Memory of packing one window.  room is a tree of maxima over the bins, leaves from
- * PACK_WINDOW. */
+/* Memory of packing one window.  room (free tokens) is a tree of maxima over the bins, leaves
+ * from PACK_WINDOW. */
 struct window {
     struct piece piece[PACK_WINDOW];
     int64_t      room[2 * PACK_WINDOW];
     int64_t      rank[PACK_WINDOW];     /* bin -> its place in the output */
 };
 
-/* The first bin with need tokens of room, which it takes: log of the window. */
+/* The first bin with at least `need` free tokens, which are taken: O(log window). */
 static int64_t first_fit(struct window *w, int64_t need)
 {
     size_t i = 1;
@@ -152,7 +152,7 @@ static void pack_window(struct window *w, int64_t first, int64_t n, int64_t max_
     qsort(w->piece, (size_t)n, sizeof *w->piece, longest_first);
     for (int64_t i = 0; i < n; i++)
         w->piece[i].bin = first_fit(w, w->piece[i].length);
-    /* room is done with: it now holds the bin of each entry, in the order's order. */
+    /* reuse room for the bin of each entry, in the epoch's order */
     for (int64_t i = 0; i < n; i++)
         w->room[w->piece[i].at - first] = w->piece[i].bin;
     for (int64_t i = 0; i < n; i++)

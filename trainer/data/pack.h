@@ -1,9 +1,9 @@
 /*
- * pack - samples -> batch (trainer/model/model.h): documents one after another, no padding.
+ * pack - samples -> batch (trainer/model/model.h): documents one after another, without padding.
  *
- * The label of token i + 1 is the target of row i, inside a document only: a document's first
- * label is never used and its last row has no target.  Rows without a target are not listed.
- * Of a pair the decoder's last token is a target alone: it is no row.
+ * The target of row i is the label of token i + 1 of the same document: a document's first label
+ * is never used and its last row has no target.  Rows without a target are not listed. The
+ * decoder's last token of a pair is only a target and has no row.
  */
 #ifndef CKPT_TRAINER_DATA_PACK_H
 #define CKPT_TRAINER_DATA_PACK_H
@@ -11,7 +11,7 @@
 #include "trainer/data/stream.h"
 #include "trainer/model/model.h"
 
-/* Memory of one batch, made once. */
+/* Memory of one batch, allocated once. */
 struct pack {
     struct batch batch;         /* pointers into the arrays below */
     int32_t     *ids, *positions, *doc_start, *rows, *targets;
@@ -20,7 +20,7 @@ struct pack {
 };
 
 int pack_init(struct pack *p, int64_t max_tokens, int64_t max_docs, struct ckpt_err *err);
-/* Room for pairs: so many rows of the encoder. */
+/* Allocate for pairs: that many rows of the encoder. */
 int pack_init_pairs(struct pack *p, int64_t max_enc, struct ckpt_err *err);
 void pack_release(struct pack *p);
 void pack_clear(struct pack *p);
@@ -28,13 +28,13 @@ void pack_clear(struct pack *p);
 int pack_add(struct pack *p, const struct sample *s, bool supervised, struct ckpt_err *err);
 
 /*
- * Which samples share a micro-batch: first-fit decreasing over windows of the order.
- * Within a window samples are taken longest first (equal lengths in order) and put into the
- * first bin with room; bins come out in the order of their earliest sample, so that the
- * epoch's order still decides what is seen when.
+ * Assign samples to micro-batches: first-fit decreasing over windows of the order.  Within a
+ * window samples are taken longest first (equal lengths in order) and put into the first bin with
+ * enough space; bins are ordered by their earliest sample, so that the epoch's order still
+ * decides when data is seen.
  */
 struct pack_plan {
-    int64_t *item; /* [n] samples, bin after bin; inside a bin in the order's order */
+    int64_t *item; /* [n] samples, bin after bin; within a bin in the epoch's order */
     int64_t *bin;               /* [n_bin + 1] first of each bin in item, then n */
     int64_t  n, n_bin, largest; /* largest: samples of the fullest bin */
 };
@@ -42,8 +42,8 @@ struct pack_plan {
 #define PACK_WINDOW 8192        /* samples; wide enough to fill bins, small next to an epoch */
 
 /*
- * order[n] are indices into length; longer samples than max_tokens are CKPT_ELIMIT.
- * Fills a zeroed plan, or one filled before with the same n.
+ * order[n] are indices into length; a sample longer than max_tokens is CKPT_ELIMIT. Fills a
+ * zeroed plan, or one filled before with the same n.
  */
 int pack_plan_make(struct pack_plan *plan, const int64_t *order, int64_t n,
                    const int32_t *length, int64_t max_tokens, struct ckpt_err *err);

@@ -5,7 +5,7 @@
 
 #define POOL 4
 
-/* SeedSequence's hash; *a is multiplied on. */
+/* SeedSequence's hash; *a is advanced by its multiplier. */
 static uint32_t hashmix(uint32_t v, uint32_t *a)
 {
     v ^= *a;
@@ -87,7 +87,7 @@ uint32_t pcg64_u32(struct pcg64 *g)
     return (uint32_t)x;
 }
 
-/* 0..max, by drawing until it fits. */
+/* A number in 0..max, by drawing until one fits. */
 static uint64_t interval(struct pcg64 *g, uint64_t max)
 {
     uint64_t mask = max, v;
@@ -128,7 +128,7 @@ int64_t pcg64_train_test_split(int64_t *out, int64_t n, double test, bool shuffl
     }
     pcg64_seed(&g, seed);
     pcg64_permutation(&g, out, n);
-    /* test took the front: turn the list by n_test, in place by three reversals. */
+    /* test took the first rows: rotate the list by n_test, in place by three reversals. */
     for (int part = 0; part < 3; part++) {
         int64_t a = part == 1 ? n_test : 0, b = part == 0 ? n_test : n;
 

@@ -17,7 +17,7 @@ struct pcg64 {
     bool              has_half;
 };
 
-/* numpy.random.default_rng(seed) */
+/* As numpy.random.default_rng(seed). */
 void pcg64_seed(struct pcg64 *g, uint64_t seed);
 uint64_t pcg64_u64(struct pcg64 *g);
 uint32_t pcg64_u32(struct pcg64 *g);
@@ -25,9 +25,9 @@ uint32_t pcg64_u32(struct pcg64 *g);
 void pcg64_permutation(struct pcg64 *g, int64_t *out, int64_t n);
 
 /*
- * Dataset.train_test_split of n rows.  test: a part of n below 1, rounded up, or a number of
- * rows.  out[n] gets the rows of train, then those of test; returns how many train has.
- * shuffle false: train is the first rows and test the last.
+ * Dataset.train_test_split of n rows.  test: a fraction of n below 1, rounded up, or a number of
+ * rows.  out[n] gets the rows of train, then those of test; returns how many train has. shuffle
+ * false: train is the first rows and test the last.
  */
 int64_t pcg64_train_test_split(int64_t *out, int64_t n, double test, bool shuffle,
                                uint64_t seed);

@@ -13,7 +13,7 @@ static void shuffle_opts_of(struct shuffle_opts *out, const struct data_plan *p,
         .length = p->o.by_length && !bins ? data_source_lengths(p->source) : NULL,
         .group = p->o.micro_batch * p->o.grad_accum,
     };
-    /* With packing samples are only put in order; bins are what may be dropped. */
+    /* With packing, samples are only put in order; bins may be dropped. */
     if (p->o.packing && !bins)
         out->tail = SHUFFLE_WRAP;
 }

@@ -11,20 +11,20 @@ struct data_plan {
     const struct data_source *source;
     struct loader_opts        o;
     struct shuffle           *order;    /* of samples */
-    struct shuffle           *cut;      /* of bins; without packing the same as order */
+    struct shuffle           *cut;      /* distributes bins; without packing the same as order */
     struct pack_plan          bins;
-    int64_t                   epoch, first_step, steps;     /* the epoch entered; its steps */
+    int64_t                   epoch, first_step, steps;     /* the current epoch; its steps */
 };
 
 int data_plan_init(struct data_plan *p, const struct data_source *source,
                    const struct loader_opts *opts, struct ckpt_err *err);
 void data_plan_release(struct data_plan *p);
-/* Enter the epoch that holds step, walking from the one entered or from the first. */
+/* Enter the epoch that contains step, walking from the current one or from the first. */
 int data_plan_find(struct data_plan *p, int64_t step, struct ckpt_err *err);
 /* Enter the next epoch. */
 int data_plan_next(struct data_plan *p, struct ckpt_err *err);
 
-/* Samples [0, n) of a group are a bin's, or one sample. */
+/* A group of samples [0, n): those of a bin, or a single sample. */
 struct data_group { const int64_t *item; int64_t n; };
 /* Group k of the slice, 0 <= k < slice.n. */
 struct data_group data_plan_group(struct data_plan *p, const struct shuffle_slice *slice,

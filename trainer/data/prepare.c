@@ -64,7 +64,7 @@ int prepare_ready(bool *ready, const char *path, const struct prepare_opts *o, i
     return rc;
 }
 
-/* Records row[n] as lines of rel. */
+/* Write records row[n] as lines of rel. */
 static int put_rows(struct ckpt_outdir *out, const char *rel, struct records *all,
                     const int64_t *row, int64_t n, struct ckpt_err *err)
 {
@@ -98,7 +98,7 @@ static int put_rows(struct ckpt_outdir *out, const char *rel, struct records *al
     return rc;
 }
 
-/* mkdir -p of what lies above path. */
+/* Create the parents of path, as mkdir -p. */
 static int make_parents(const char *path, struct ckpt_err *err)
 {
     char part[4096];

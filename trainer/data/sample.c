@@ -15,7 +15,7 @@ void sample_release(struct sample *s)
 
 int64_t sample_length(const struct sample *s)
 {
-    /* The last target of a pair is not fed. */
+    /* The last target of a pair is not an input. */
     return s->n_enc == 0 ? s->n : s->n - 1 > s->n_enc ? s->n - 1 : s->n_enc;
 }
 
@@ -80,8 +80,8 @@ static int64_t int_at(const json_t *list, int64_t i)
 }
 
 /*
- * The tokens that the mask leaves in are [*first, *end).  A hole cannot be told from padding
- * once padding is gone, and a label under the mask would be trained on a masked token: refused.
+ * The unmasked tokens are [*first, *end).  Refused: a hole in the mask, which would look like
+ * padding once padding is dropped, and a label at a masked position, which would be trained.
  */
 static int masked_span(const json_t *mask, const json_t *labels, int64_t n, int64_t *first,
                        int64_t *end, struct ckpt_err *err)
@@ -143,8 +143,8 @@ int sample_from_ids(struct sample *s, const json_t *record, int64_t max, struct 
     return 0;
 }
 
-/* Tokens that end inside the first prompt bytes of the text carry no loss; what the
- * post-processor puts in front belongs to the prompt, what it puts after to the completion. */
+/* Tokens that end inside the first `prompt` bytes of the text have no loss; tokens that the
+ * post-processor puts in front belong to the prompt, those after to the completion. */
 static int64_t label_from(const struct encoding *enc, size_t prompt)
 {
     size_t i = 0;
@@ -153,13 +153,13 @@ static int64_t label_from(const struct encoding *enc, size_t prompt)
         return 0;
     while (i < enc->n && enc->end[i] <= (int64_t)prompt)
         i++;
-    /* Without any token of a completion, the tokens after the text are after the prompt. */
+    /* Without any token of a completion, tokens added after the text belong to the prompt. */
     while (i > 0 && i == enc->n && enc->end[i - 1] == 0)
         i--;
     return (int64_t)i;
 }
 
-/* At most max of the n tokens that were filled in. */
+/* Keep at most max of the n tokens that were filled in. */
 static void limit(struct sample *s, int64_t n, int64_t max)
 {
     s->cut = n > max;
@@ -196,8 +196,8 @@ out:
     return rc;
 }
 
-/* Tokens [*first, *end) reach into the span, and those between them that have no bytes; the search
- * begins at token *end. */
+/* Tokens [*first, *end) overlap the span, including tokens without bytes between them; the
+ * search starts at token *end. */
 static void tokens_of(const struct encoding *enc, const struct jinja_span *span, size_t *first,
                       size_t *end)
 {
@@ -265,7 +265,7 @@ int sample_pair_from_ids(struct sample *s, const json_t *record, const struct sa
         return rc;
     n_labels = (int64_t)json_array_size(labels);
     while (n_labels > 0 && int_at(labels, n_labels - 1) == SAMPLE_NO_LABEL)
-        n_labels--;                     /* padding: nothing before it sees it */
+        n_labels--;                     /* padding: no earlier position attends to it */
     s->cut = end - first > max || n_labels > max;
     s->n_enc = end - first < max ? end - first : max;
     n_labels = n_labels < max ? n_labels : max;
@@ -293,7 +293,7 @@ int sample_pair_from_ids(struct sample *s, const json_t *record, const struct sa
     return 0;
 }
 
-/* At most max tokens of a part to ids[max], the last of which is eos; gives how many. */
+/* Copy at most max tokens of a part to ids[max], the last of which is eos; returns how many. */
 static void part_ids(int64_t *n, int32_t *ids, bool *cut, const struct encoding *enc,
                      int32_t eos, int64_t max, bool left)
 {

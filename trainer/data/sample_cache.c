@@ -12,14 +12,14 @@
 #include "libckpt/remote/field.h"
 #include "trainer/data/sample_file.h"
 
-#define PROBES      8           /* samples that are made anew and compared */
-#define WORTH       1000        /* records; fewer are not kept unasked */
+#define PROBES      8           /* samples that are recomputed and compared */
+#define WORTH       1000        /* with fewer records no file is written by default */
 #define NAME        "the cache of samples"
 
 struct sample_cache {
     struct sample_file *file;
     char                key[CACHE_KEY];
-    atomic_bool         told;   /* that a sample is damaged */
+    atomic_bool         told;   /* damage of a sample was reported */
 };
 
 /* -- making one ------------------------------------------------------------------------------- */
@@ -36,7 +36,7 @@ struct making {
     const struct data_source *d;
     unsigned char             key[SAMPLE_FILE_KEY];
     struct cache_sink        *sink;
-    unsigned char           (*digest)[CKPT_XXH128_BYTES];   /* of blocks of the index */
+    unsigned char           (*digest)[CKPT_XXH128_BYTES];   /* of the index's blocks */
     struct block              worker[SCAN_WORKERS];
     pthread_mutex_t           lock;     /* of end */
     uint64_t                  end;
@@ -123,7 +123,7 @@ static int fill(void *ctx, struct cache_sink *sink, struct ckpt_err *err)
     return rc;
 }
 
-/* -- which one it is -------------------------------------------------------------------------- */
+/* -- identification --------------------------------------------------------------------------- */
 
 static void put_text(struct ckpt_buf *b, const char *s)
 {
@@ -132,7 +132,7 @@ static void put_text(struct ckpt_buf *b, const char *s)
         ckpt_buf_put_str(b, s);
 }
 
-/* Of all that decides what samples are. */
+/* Digest of everything that samples depend on. */
 static int make_key(unsigned char key[SAMPLE_FILE_KEY], const struct data_source *d,
                     const struct data_opts *o, struct ckpt_err *err)
 {
@@ -183,7 +183,7 @@ static bool same_sample(const struct sample *a, const struct sample *b)
            (a->n_enc == 0 || memcmp(a->enc, b->enc, (size_t)a->n_enc * sizeof *a->enc) == 0);
 }
 
-/* Some samples are what they would be if they were made now. */
+/* Whether some samples equal those computed now. */
 static int probe(const struct sample_file *file, const struct data_source *d, struct ckpt_err *err)
 {
     struct sample found = {0}, made = {0};
@@ -222,7 +222,7 @@ static int take(struct sample_cache *k, struct ckpt_file *file, const struct dat
     return rc;
 }
 
-/* A file that is there and good, or none: what is wrong with it is told. */
+/* Open an existing, intact file, or none: its fault is reported. */
 static int look(struct sample_cache *k, const struct data_source *d,
                 const unsigned char key[SAMPLE_FILE_KEY], struct ckpt_err *err)
 {
@@ -259,13 +259,13 @@ static int make(struct sample_cache *k, const struct data_source *d,
     ckpt_free(m);
     if (rc == 0 || rc == CKPT_ESTOPPED || rc == CKPT_ENOMEM)
         return rc;
-    /* What concerns a record is met again when the record is. */
+    /* A problem with a record is reported again when the record is read. */
     ckpt_log(CKPT_LOG_WARNING, "samples are not kept: %s", err->text);
     ckpt_err_clear(err);
     return 0;
 }
 
-/* Whether keeping the samples pays, where nobody said. */
+/* Whether storing the samples pays, if the user did not decide. */
 static bool pays(const struct data_source *d, const struct data_opts *o)
 {
     return d->kind != DATA_IDS && d->n >= WORTH && cache_keeps() &&

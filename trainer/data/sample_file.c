@@ -6,15 +6,15 @@
 #include "libckpt/digest.h"
 
 #define MAGIC     "CKPTIDS1"
-#define FIXED     40                    /* bytes of a sample in front of its ids */
-#define HASHED    368                   /* bytes of the head that its digest is of */
-#define PIECE     ((size_t)256 * SAMPLE_FILE_BLOCK)     /* entries that are read together */
+#define FIXED     40                    /* bytes of a sample before its ids */
+#define HASHED    368                   /* bytes of the head that its digest covers */
+#define PIECE     ((size_t)256 * SAMPLE_FILE_BLOCK)     /* index entries read together */
 #define MAX_BYTES ((uint64_t)1 << 31)   /* of a sample */
 
 enum {
     WIDE     = 1 << 0,                  /* ids are i32 */
     CUT      = 1 << 1,
-    BITS     = 1 << 2,                  /* labels as one bit an id */
+    BITS     = 1 << 2,                  /* labels as one bit per id */
     LISTED   = 1 << 3,                  /* labels as i32 */
     ALL_BITS = WIDE | CUT | BITS | LISTED
 };
@@ -45,7 +45,8 @@ static bool are_wide(const int32_t *id, int64_t n)
     return false;
 }
 
-/* The first label that is one; all from there on are those of the ids, or BITS or LISTED. */
+/* Find the first label that is set; from there on labels equal the ids, else they are stored as
+ * BITS or LISTED. */
 static unsigned labels_as(const struct sample *s, int64_t *first)
 {
     int64_t i = 0;
@@ -129,7 +130,7 @@ static bool are_ids(const int32_t *id, int64_t n, int32_t low)
     return true;
 }
 
-/* Bytes that n ids, labels and n_enc ids take with these flags. */
+/* Bytes of n ids, labels and n_enc ids with these flags. */
 static uint64_t bytes_of(unsigned flags, uint64_t n, uint64_t n_enc)
 {
     uint64_t each = flags & WIDE ? 4 : 2;
@@ -137,7 +138,7 @@ static uint64_t bytes_of(unsigned flags, uint64_t n, uint64_t n_enc)
     return (n + n_enc) * each + (flags & LISTED ? 4 * n : flags & BITS ? (n + 7) / 8 : 0);
 }
 
-/* The sample that bytes[n] are, after their digest. */
+/* Decode a sample from bytes[n], after its digest. */
 static int take_sample(struct sample *s, const unsigned char *bytes, size_t n,
                        struct ckpt_err *err)
 {
@@ -222,7 +223,7 @@ static int each_piece(const struct sample_file *f, piece_fn *fn, void *ctx, stru
 
 struct proof {
     struct ckpt_xxh128_state *xxh;
-    int64_t                   n_good;   /* entries of samples */
+    int64_t                   n_good;   /* records that have a sample */
 };
 
 static void prove_piece(void *ctx, const unsigned char *bytes, size_t n, int64_t first)
@@ -280,7 +281,7 @@ static int prove_index(const struct sample_file *f, const unsigned char want[16]
 
 /* -- the file --------------------------------------------------------------------------------- */
 
-/* Counts in the order the file has them. */
+/* The counts in the order of the file. */
 static void stats_numbers(int64_t *number[7], struct data_stats *s)
 {
     int64_t *const all[7] = {&s->n_samples, &s->n_skipped, &s->n_truncated, &s->n_tokens,
@@ -319,7 +320,7 @@ int sample_file_head(unsigned char head[SAMPLE_FILE_HEAD],
     return rc;
 }
 
-/* All but the index itself. */
+/* Read everything but the index itself. */
 static int read_head(struct sample_file *f, unsigned char index[16],
                      const unsigned char key[SAMPLE_FILE_KEY], int64_t n, struct ckpt_err *err)
 {

@@ -22,7 +22,7 @@ struct survey {
     struct surveyor           worker[SCAN_WORKERS];
 };
 
-/* What a file says wrongly can be skipped, what the machine fails to do cannot. */
+/* Errors in a file can be skipped, failures of the machine cannot. */
 static bool is_bad_row(int code)
 {
     return code == CKPT_EFORMAT || code == CKPT_ELIMIT || code == CKPT_EUNSUPPORTED;
@@ -90,7 +90,7 @@ static int survey_block(void *ctx, size_t i_block, size_t i_worker, struct ckpt_
     return s->sink ? s->sink->end(s->sink->ctx, i_worker, first, end - first, err) : 0;
 }
 
-/* The workers' statistics together; the first bad record is that of the lowest number. */
+/* Join the workers' statistics; the first bad record is the one with the lowest number. */
 static void add_up(struct survey *s, size_t n_workers, struct data_stats *out)
 {
     int64_t first = -1;
@@ -114,7 +114,7 @@ static void add_up(struct survey *s, size_t n_workers, struct data_stats *out)
     }
 }
 
-/* From here on samples are the usable records only. */
+/* From now on samples are the usable records only. */
 static int drop_bad(struct data_source *d, int32_t *length, struct ckpt_err *err)
 {
     int64_t n = 0;
@@ -160,7 +160,7 @@ int data_source_survey(const struct data_source *d, int32_t *length, struct data
     return rc;
 }
 
-/* The error of the first record that makes no sample. */
+/* Fail with the error of the first record without a sample. */
 static int fail_first(const struct data_source *d, const int32_t *length, struct ckpt_err *err)
 {
     struct sample s = {0};

@@ -10,14 +10,14 @@
 struct shuffle {
     struct shuffle_opts o;
     int64_t             micros;
-    int64_t             each;           /* entries of a rank, distributed */
-    int64_t             epoch;          /* of order, -1: none yet */
+    int64_t             each;           /* distributed: entries per rank */
+    int64_t             epoch;          /* epoch of order, -1: none yet */
     int64_t            *order;          /* [n] */
-    int64_t             piece;          /* samples that are sorted together; 0: none are */
+    int64_t             piece;          /* samples that are sorted together; 0: no sorting */
     struct place       *place;          /* [piece] */
 };
 
-/* A sample of a piece, for a sort that keeps the order of equals. */
+/* A sample of a piece, for a stable sort. */
 struct place { int64_t item, at; int32_t length; };
 
 static int64_t div_up(int64_t a, int64_t b) { return a / b + (a % b != 0); }
@@ -34,7 +34,7 @@ static int check(const struct shuffle_opts *o, struct ckpt_err *err)
                          "or more", (long long)o->micro_batch, (long long)o->grad_accum);
     if (o->world_size < 1 || o->rank < 0 || o->rank >= o->world_size)
         return ckpt_fail(err, CKPT_ECONFIG, "rank %d of %d ranks", o->rank, o->world_size);
-    /* Keeps every entry number of an epoch, completions included, inside int64_t. */
+    /* All entry numbers of an epoch, including added ones, fit in int64_t. */
     if (__builtin_mul_overflow(o->micro_batch, (int64_t)o->world_size, &global) ||
         global > INT64_MAX / 4 || o->n > INT64_MAX / 4)
         return ckpt_fail(err, CKPT_ECONFIG, "micro-batch of %lld samples is too large",
@@ -128,7 +128,7 @@ void shuffle_slice(const struct shuffle *s, int64_t i_micro, struct shuffle_slic
     out->n = b;
     left = s->o.n - out->first;
     left = left < 0 ? 0 : left > b ? b : left;
-    /* accelerate hands a lone rank its batches untouched. */
+    /* accelerate leaves the batches of a single rank unchanged. */
     if (s->o.world_size == 1)
         out->n = left;
     out->real = s->o.tail == SHUFFLE_MASK ? left : out->n;

@@ -1,4 +1,4 @@
-/* source - what the rooms that make up a source of samples share; see stream.h. */
+/* source - shared by the files that make up a source of samples; see stream.h. */
 #ifndef CKPT_TRAINER_DATA_SOURCE_H
 #define CKPT_TRAINER_DATA_SOURCE_H
 
@@ -16,8 +16,8 @@ struct data_source {
     json_t                 *mapping;                /* field -> column, or NULL */
     struct template        *prompt, *completion;    /* DATA_TEXT: completion alone */
     struct chat            *chat;                   /* DATA_CHAT: its template */
-    char                   *chat_field;             /* and where its messages are */
-    char                   *text_field;             /* DATA_TEXT: the text */
+    char                   *chat_field;             /* and the field of its messages */
+    char                   *text_field;             /* DATA_TEXT: field of the text */
     struct sample_cache    *cache;                  /* or NULL */
     int64_t                 n;
     int64_t                *usable;     /* [n] record of each sample; NULL: all records */
@@ -25,26 +25,26 @@ struct data_source {
     struct data_stats       stats;
 };
 
-/* Sample of record i, which may be one that a scan left out; from the record itself. */
+/* Make the sample of record i, also of one that a scan excluded; from the record itself. */
 int data_source_make(const struct data_source *d, int64_t i, struct sample *s,
                      struct ckpt_err *err);
 
-#define SCAN_BLOCK   256        /* records a worker takes at once */
+#define SCAN_BLOCK   256        /* records that a worker takes at once */
 #define SCAN_WORKERS 16
 
-/* Who wants the samples of a pass over the records. */
+/* Receives the samples of a pass over the records. */
 struct scan_sink {
-    /* Sample of record i, or NULL where it makes none: blocks in any order, records of a block one
-     * after another on one worker. */
+    /* Sample of record i, or NULL where there is none: blocks come in any order, records of a
+     * block in order on one worker. */
     int (*put)(void *ctx, size_t worker, int64_t i, const struct sample *s, struct ckpt_err *err);
-    /* All n of the block that begins with record first were put. */
+    /* All n records of the block that begins with record first are done. */
     int (*end)(void *ctx, size_t worker, int64_t first, int64_t n, struct ckpt_err *err);
     void *ctx;
 };
 
 /*
- * Make samples of all records, on several threads.  length[n] and sink may be NULL; a bad record
- * is an error unless bad ones are skipped, or there is a sink.
+ * Make the samples of all records, on several threads.  length[n] and sink may be NULL; a bad
+ * record is an error unless bad ones are skipped, or there is a sink.
  */
 int data_source_survey(const struct data_source *d, int32_t *length, struct data_stats *stats,
                        const struct scan_sink *sink, struct ckpt_err *err);

@@ -8,9 +8,9 @@
 #include "libckpt/err.h"
 #include "trainer/data/sample_cache.h"
 
-#define FINGERS      64         /* samples a fingerprint looks at */
+#define FINGERS      64         /* samples that a fingerprint covers */
 
-/* Record i with the names that field_mapping adds. */
+/* Record i with the fields that field_mapping renames. */
 static int get_record(const struct data_source *d, int64_t i, json_t **out, struct ckpt_err *err)
 {
     const char *name;
@@ -57,7 +57,7 @@ static int parse_mapping(struct data_source *d, const char *text, struct ckpt_er
     return 0;
 }
 
-/* The record's text, prompt first; *prompt gets the prompt's bytes. */
+/* Render the record's text, prompt first; *prompt gets the length of the prompt. */
 static int render(const struct data_source *d, const json_t *record, struct ckpt_buf *text,
                   size_t *prompt, struct ckpt_err *err)
 {
@@ -65,7 +65,7 @@ static int render(const struct data_source *d, const json_t *record, struct ckpt
     int rc;
 
     *prompt = 0;
-    /* A number is no text: nothing says how it would be spelt. */
+    /* A number is not text: nothing says how to spell it. */
     if (d->text_field && json_object_get(record, d->text_field) &&
         (rc = ckpt_json_get(&v, record, d->text_field, JSON_STRING, err)) != 0)
         return rc;
@@ -115,7 +115,7 @@ static int check_ids(const struct data_source *d, const int32_t *id, int64_t n,
     return 0;
 }
 
-/* Whether the model has what a sample asks of it: ids, targets and places. */
+/* Check a sample against the model: ids, targets and positions. */
 static int check_sample(const struct data_source *d, const struct sample *s, struct ckpt_err *err)
 {
     int64_t most = d->o.vocab_size;
@@ -203,7 +203,7 @@ static int chat_text(const struct data_source *d, const json_t *record, struct c
     return rc;
 }
 
-/* The two parts of a record that is text. */
+/* The two parts of a record of text. */
 static int plain_text(const struct data_source *d, const json_t *record, struct ckpt_buf *prompt,
                       struct ckpt_buf *completion, struct ckpt_err *err)
 {
@@ -252,7 +252,7 @@ int data_source_text(const struct data_source *d, int64_t i, char **prompt, char
     return rc;
 }
 
-/* What the fields of the first record make of the set. */
+/* What the fields of the first record say about the data set. */
 static const struct shape_row {
     const char *field, *also, *prompt, *completion;
 } shapes[] = {
@@ -304,7 +304,7 @@ static int parse_field(struct template **out, const char *field, struct ckpt_err
     return rc;
 }
 
-/* The records are chats. */
+/* Treat the records as chats. */
 static int decide_chat(struct data_source *d, const char *field, struct ckpt_err *err)
 {
     d->kind = DATA_CHAT;
@@ -358,7 +358,7 @@ static int decide(struct data_source *d, const json_t *record, struct ckpt_err *
                          : ckpt_nomem(err, sizeof *d);
 }
 
-/* Text becomes ids only with a tokenizer, and ends only where eos is known. */
+/* Text needs a tokenizer, and its eos must be known. */
 static int check_tokenizer(const struct data_source *d, struct ckpt_err *err)
 {
     if (d->kind == DATA_IDS)
@@ -403,7 +403,7 @@ int data_source_open(struct data_source **out, struct records *records,
                        "wants a prompt and a completion");
     if (rc == 0)
         rc = check_tokenizer(d, err);
-    /* Strings of opts are not looked at again: the caller may drop them. */
+    /* The strings in opts are not used after this: the caller may free them. */
     d->o.prompt_template = d->o.completion_template = d->o.text_field = NULL;
     d->o.field_mapping = d->o.messages_field = d->o.chat_template = NULL;
     d->o.chat_dir = NULL;

@@ -1,8 +1,8 @@
 /*
  * stream - records -> samples: ids and labels.
  *
- * How a record becomes a sample follows from its fields (those of the first record decide for
- * the whole set, unless templates are given):
+ * How a record becomes a sample follows from its fields (those of the first record decide for the
+ * whole set, unless templates are given):
  *
  *   input_ids [attention_mask] [labels]     taken as they are; labels default to input_ids
  *   prompt, completion                      loss on the completion
@@ -13,11 +13,11 @@
  *   prompt, completion as lists of messages loss on the completion
  *   text                                    loss on everything
  *
- * Text is tokenised once, prompt and completion together; tokens that end inside the prompt
- * carry no loss.  eos is appended, then the sample is cut to max_seq_length.  A chat brings its
- * special tokens itself.
+ * Text is tokenised once, prompt and completion together; tokens that end inside the prompt carry
+ * no loss.  eos is appended, then the sample is cut to max_seq_length.  A chat brings its special
+ * tokens itself.
  *
- * What decides samples is in data/sample_cache.c's make_key too.
+ * An option that samples depend on must also be in make_key of data/sample_cache.c.
  */
 #ifndef CKPT_TRAINER_DATA_STREAM_H
 #define CKPT_TRAINER_DATA_STREAM_H
@@ -27,39 +27,39 @@
 
 enum data_kind { DATA_IDS, DATA_PROMPT, DATA_TEXT, DATA_CHAT };
 enum data_bad { DATA_BAD_STOP, DATA_BAD_SKIP };
-/* Samples in the cache (sample_cache.h): neither read nor written; read, and made where that pays;
- * always.  Where it pays: text that is gone through more than once, or that is gone through as a
- * whole before the first step. */
+/* Use of the cache (sample_cache.h): none; read, and written where that pays; read and always
+ * written.  It pays for text that is passed over more than once, or entirely before the first
+ * step. */
 enum data_cache { DATA_CACHE_OFF, DATA_CACHE_AUTO, DATA_CACHE_ON };
 
 struct data_opts {
     const char   *prompt_template;      /* NULL: by the fields */
     const char   *completion_template;
     const char   *text_field;           /* NULL: "text" */
-    const char   *field_mapping;        /* JSON {"field": "column"}: other names; or NULL */
+    const char   *field_mapping;        /* JSON {"field": "column"}: renamed fields; or NULL */
     const char   *messages_field;       /* the records are chats, under this name; or NULL */
-    struct ckpt_dir *chat_dir;          /* where a chat template lies; NULL: none */
+    struct ckpt_dir *chat_dir;          /* directory of a chat template; NULL: none */
     const char   *chat_template;        /* as chat_open's which, or NULL */
-    bool          mask_history;         /* of a chat the last turn of the assistant only */
+    bool          mask_history;         /* chats: loss on the last turn of the assistant only */
     int64_t       max_seq_length;       /* >= 1 */
     bool          loss_on_prompt;       /* loss on all tokens, also of prompts */
     bool          no_eos;
-    bool          cut_left;             /* samples that are too long lose their beginning */
-    struct sample_pair pair;            /* what an encoder beside a decoder wants */
-    enum data_bad bad;                  /* what a record that cannot be used does */
+    bool          cut_left;             /* truncate samples that are too long at the beginning */
+    struct sample_pair pair;            /* ids for pairs of encoder and decoder */
+    enum data_bad bad;                  /* what to do with a record that cannot be used */
     size_t        workers;              /* threads of data_source_scan; 0: by CPUs */
-    int64_t       vocab_size;           /* ids of the model; 0: not known */
-    int64_t       max_positions;        /* tokens that its positions reach to; 0: to any */
+    int64_t       vocab_size;           /* ids of the model; 0: unknown */
+    int64_t       max_positions;        /* tokens that its positions allow; 0: unlimited */
     const volatile int *stop;           /* non-NULL and set: a scan ends with CKPT_ESTOPPED */
     enum data_cache cache;               /* unless OFF, records are opened with identity */
-    int64_t       passes;               /* how often each sample will be asked for, about */
+    int64_t       passes;               /* roughly how often each sample will be requested */
 };
 
 struct data_source;
 
 /*
- * keeps records and tok until closed; tok may be NULL when rows carry input_ids.
- * CKPT_EFORMAT when the set is empty or the first record has no known fields (they are named).
+ * Keeps records and tok until closed; tok may be NULL when rows carry input_ids.  CKPT_EFORMAT
+ * when the set is empty or the first record has no known fields (they are named).
  */
 int data_source_open(struct data_source **out, struct records *records,
                      const struct tokenizer *tok, const struct data_opts *opts,
@@ -73,12 +73,12 @@ int64_t data_source_count(const struct data_source *d);
 /* Sample i, 0 <= i < count.  Any thread. */
 int data_source_sample(const struct data_source *d, int64_t i, struct sample *s,
                        struct ckpt_err *err);
-/* Prompt and completion of sample i as text (a DATA_TEXT record is all prompt), yours:
+/* Prompt and completion of sample i as text (a record of plain text is all prompt), yours:
  * ckpt_free.  CKPT_EUNSUPPORTED for DATA_IDS. */
 int data_source_text(const struct data_source *d, int64_t i, char **prompt, char **completion,
                      struct ckpt_err *err);
 
-/* What a pass over all records finds. */
+/* The result of a pass over all records. */
 struct data_stats {
     int64_t n_samples, n_skipped, n_truncated, n_tokens, n_targets;
     int64_t longest;
@@ -86,14 +86,13 @@ struct data_stats {
     char    first_bad[256];     /* why the first record was skipped, or "" */
 };
 /*
- * Tokenise everything once: lengths for packing, bad records for DATA_BAD_SKIP, statistics; all
- * of which kept samples tell.
- * Done at open for DATA_BAD_SKIP.  stats may be NULL.
+ * Tokenise everything once: lengths for packing, bad records for DATA_BAD_SKIP, statistics;
+ * cached samples have all of these. Done at open for DATA_BAD_SKIP.  stats may be NULL.
  */
 int data_source_scan(struct data_source *d, struct data_stats *stats, struct ckpt_err *err);
 /* Tokens of each sample, [count], after a scan; NULL before. */
 const int32_t *data_source_lengths(const struct data_source *d);
-/* 16 bytes that tell data sets and their settings apart: kept in checkpoints. */
+/* 16 bytes that identify data and settings: stored in checkpoints. */
 int data_source_fingerprint(const struct data_source *d, unsigned char out[16],
                             struct ckpt_err *err);
 

@@ -11,8 +11,8 @@
 #include "libckpt/mem.h"
 
 #define MAX_TEMPLATE ((size_t)64 << 10)     /* bytes */
-#define MAX_STEPS    16                     /* parts of one path */
-#define MAX_TEXT     ((size_t)64 << 20)     /* bytes of what is rendered */
+#define MAX_STEPS    16                     /* most steps of one path */
+#define MAX_TEXT     ((size_t)64 << 20)     /* most bytes of rendered text */
 
 static const char alpaca[] =
     "Below is an instruction that describes a task{?input}, paired with an input that provides "
@@ -47,13 +47,13 @@ struct template {
     size_t            n;
 };
 
-/* A template while it is read. */
+/* State of parsing. */
 struct parse {
     struct template *t;
     const char      *s;
     size_t           i, n;
     size_t           cap;
-    size_t           open[MAX_STEPS], n_open;   /* sections that are not closed yet */
+    size_t           open[MAX_STEPS], n_open;   /* sections still open */
 };
 
 static int broken(const struct parse *p, const char *what, struct ckpt_err *err)
@@ -318,7 +318,7 @@ static int put_value(struct ckpt_buf *out, const struct node *node, const json_t
     return ckpt_json_write(out, v, 0, false, err);
 }
 
-/* trim and lower what stands after from. */
+/* Apply trim and lower to the text after from. */
 static void apply_filters(struct ckpt_buf *out, size_t from, const struct node *node)
 {
     unsigned char *s = out->data + from;
@@ -337,7 +337,7 @@ static void apply_filters(struct ckpt_buf *out, size_t from, const struct node *
     }
     memmove(s, s + begin, n - begin);
     out->len = from + n - begin;
-    /* ASCII only, as C's tolower in the C locale: other letters stay. */
+    /* ASCII only, as C's tolower in the C locale: other letters are unchanged. */
     for (size_t i = 0; node->lower && i < n - begin; i++)
         if (s[i] >= 'A' && s[i] <= 'Z')
             s[i] = (unsigned char)(s[i] + 32);

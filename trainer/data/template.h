@@ -16,10 +16,12 @@
 
 struct template;
 
-/* "alpaca" names the prompt of the Stanford Alpaca data.  CKPT_ECONFIG says where it breaks. */
+/* "alpaca" names the prompt of the Stanford Alpaca data.  CKPT_ECONFIG says where the syntax is
+ * wrong. */
 int template_parse(struct template **out, const char *text, struct ckpt_err *err);
 void template_free(struct template *t);
-/* Append to out.  CKPT_EFORMAT when a field is absent or null, naming the fields there are. */
+/* Append to out.  CKPT_EFORMAT when a field is absent or null, with the names of the fields
+ * present. */
 int template_render(const struct template *t, struct ckpt_buf *out, const json_t *record,
                     struct ckpt_err *err);
 

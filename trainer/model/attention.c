@@ -46,7 +46,7 @@ static struct op_heads heads(const struct device *dev, const struct arch *a, voi
     };
 }
 
-/* The stack's table of distances. */
+/* Relative attention bias of the stack. */
 static struct op_rel_bias rel_bias(const struct pass *p, const struct layer *l)
 {
     const struct arch *a = p->m->arch;
@@ -79,7 +79,7 @@ static struct op_attention packed(const struct pass *p, const struct layer *l,
     };
 }
 
-/* The output of the projections, from which rope makes qkv. */
+/* Output of the projections, from which rope computes qkv. */
 static void *raw_heads(const struct pass *p, const struct block_bufs *b)
 {
     return b->at[p->m->arch->qk_norm == ARCH_QK_NORM_NONE ? BUF_QKV : BUF_RAW];
@@ -106,15 +106,15 @@ static struct op_rope rope(const struct pass *p, const struct layer *l,
     };
 }
 
-/* What the projections read. */
+/* Input of the projections. */
 static void *attention_in(const struct pass *p, const struct block_bufs *b)
 {
     return b->at[p->m->arch->place == ARCH_POST_NORM ? BUF_H : BUF_Y1];
 }
 
 /*
- * The products that make queries, keys and values: one, or three side by side in the layout of
- * one.  buf: where they go, or the gradients they come from.  Gives how many are left.
+ * The products for queries, keys and values: one, or three whose outputs are laid out as one.
+ * buf: their outputs, or the gradients.  Returns how many are left.
  */
 static int projections(struct op_linear op[3], const struct pass *p, const struct layer *l,
                        const struct block_bufs *b, void *buf, bool back)
@@ -228,7 +228,8 @@ void attention_bwd(const struct pass *p, const struct layer *l, const struct blo
         bool post = arch->place == ARCH_POST_NORM;
 
         qkv[i].dx = post ? dh : b->at[BUF_DY1];
-        qkv[i].flags |= post ? OP_LINEAR_DX_ADD : 0u;   /* the residual's gradient is there */
+        qkv[i].flags |= post ? OP_LINEAR_DX_ADD : 0u;   /* add to the residual's gradient, which
+                                                           is there already */
     }
     layer_multiply(p, qkv, n, true);
     if (arch->place == ARCH_POST_NORM)

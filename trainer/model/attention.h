@@ -11,20 +11,20 @@ struct block_bufs;
 struct layer;
 struct pass;
 
-/* What positions add to scores, and how rope rotates; on the device, NULL: not in this model. */
+/* Position terms of scores, and angles of rope; on the device, NULL: not in this model. */
 struct position_tables {
     float   *slopes;                    /* ALiBi [H] */
-    int32_t *bucket[2];                 /* of distances: a decoder's, an encoder's */
-    int64_t  reach[2];                  /* beyond it buckets no longer differ */
+    int32_t *bucket[2];                 /* buckets by distance: a decoder's, an encoder's */
+    int64_t  reach[2];                  /* distance from which on the bucket is the same */
     float   *rope, *rope_host;          /* [rope_rows][R]: rope_table */
     int64_t  rope_rows, rope_regime;
 };
 
-/* The cache of a generation session as one block's attention sees it. */
+/* The cache of a generation session as one block's attention uses it. */
 struct cache_view {
     struct op_cached op;                /* all but out and in */
     void            *cross;             /* keys and values of the encoder's rows, as BUF_KVX */
-    const int32_t   *key_start, *key_end;   /* [n_seg] which of them a segment sees */
+    const int32_t   *key_start, *key_end;   /* [n_seg] which of these keys a segment sees */
 };
 
 /* y1 ... h1, and back: dh becomes the gradient of h. */

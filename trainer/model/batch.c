@@ -1,4 +1,4 @@
-/* batch - is a batch one the model was planned for, and do its ids and rows exist? */
+/* batch - check that a batch fits the model's plan, and that its ids and rows exist. */
 #include "trainer/model/pass.h"
 
 int batch_refuse(struct ckpt_err *err, const char *what, int64_t found, int64_t limit)
@@ -7,7 +7,7 @@ int batch_refuse(struct ckpt_err *err, const char *what, int64_t found, int64_t 
                      (long long)found, (long long)limit);
 }
 
-/* The encoder's part; gives the rows of its longest document. */
+/* Check the encoder's part; gives the rows of its longest document. */
 static int check_encoder(const struct model *m, const struct batch *b, int64_t *longest,
                          struct ckpt_err *err)
 {

@@ -1,4 +1,4 @@
-/* batch - a batch of documents: is it one the model was planned for, and its copy on the device. */
+/* batch - check that a batch fits the model's plan, and copy it to the device. */
 #ifndef CKPT_TRAINER_MODEL_BATCH_H
 #define CKPT_TRAINER_MODEL_BATCH_H
 
@@ -15,7 +15,7 @@ struct batch_arrays {
     int32_t *positions_host;            /* [N] rows of the table of positions */
 };
 
-/* Whether every id and row exists; gives the rows of the longest documents. */
+/* Check that every id and row exists; gives the rows of the longest documents. */
 int batch_check(const struct model *m, const struct batch *b, int64_t *max_doc, int64_t *max_enc,
                 struct ckpt_err *err);
 int batch_refuse(struct ckpt_err *err, const char *what, int64_t found, int64_t limit);

@@ -16,7 +16,8 @@
  *
  * Rotary positions are applied to qkv in place; with norms of q and k the projections go to raw
  * and rope writes qkv.  Gated: u = [y2 Wgate^T, y2 Wup^T], g = act(u's first half) * the second.
- * Routed: the operation makes h' from y2 and keeps u by slots, probabilities and top-k indices.
+ * Routed experts: one operation computes h' from y2 and stores u by slot, probabilities and top-k
+ * indices.
  */
 #ifndef CKPT_TRAINER_MODEL_BLOCK_H
 #define CKPT_TRAINER_MODEL_BLOCK_H
@@ -39,9 +40,9 @@ enum block_buf {
     BUF_HX, BUF_YX, BUF_STATSX, BUF_QX, BUF_KVX, BUF_CTXX, BUF_LSEX,    /* KVX: encoder's rows */
     BUF_H1, BUF_Y2, BUF_STATS2,
     BUF_PROBS, BUF_TOP_K,       /* E (f32); k (i32) */
-    BUF_U,                      /* F, gated 2F, of experts k 2F' */
+    BUF_U,                      /* F; gated 2F; experts k 2F' */
     BUF_G,                      /* F */
-    BUF_LOW,                    /* of LoRA: the sum of the ranks, each rounded up to 8 */
+    BUF_LOW,                    /* LoRA: the sum of the ranks, each rounded up to 8 */
     BUF_DG, BUF_DU, BUF_DY2, BUF_DCTX, BUF_DQKV, BUF_DY1,
     BUF_DYX, BUF_DQX, BUF_DKVX, BUF_DCTXX,
     BUF_COUNT
@@ -59,10 +60,10 @@ bool block_crosses(enum block_buf buf);
 
 void block_fwd(const struct pass *p, int block, void *next);
 void block_bwd(const struct pass *p, int block, void *dh);
-/* Forward with given buffers, for generation. */
+/* Forward with the given buffers, for generation. */
 void block_step(const struct pass *p, int block, const struct block_bufs *b, void *next);
-/* Acquire, or release, what the blocks of a stack share; `block` is its first, back: with
- * gradients. */
+/* Acquire, or release, the parameters that the blocks of a stack share; `block` is the stack's
+ * first; back: with gradients. */
 void block_stack_begin(struct pass *p, int block, bool back);
 void block_stack_end(struct pass *p);
 

@@ -47,7 +47,7 @@ static struct op_linear query(const struct pass *p, const struct layer *l,
     return op;
 }
 
-/* The half of kv that is made with that role's matrix. */
+/* The projection for keys or values, with its half of kv as output. */
 static struct op_linear half(const struct pass *p, const struct layer *l, enum role role,
                              int64_t n)
 {
@@ -106,7 +106,7 @@ void cross_fwd(const struct pass *p, const struct layer *l, const struct block_b
     ops->linear_fwd(p->dev, &out);
 }
 
-/* The gradients of the encoder's rows are added up over the blocks, last block first. */
+/* The gradients of the encoder's rows are summed over the blocks, last block first. */
 static void keys_bwd(const struct pass *p, const struct layer *l, const struct op_heads *grad)
 {
     bool first = l->index == (int)p->m->arch->num_hidden_layers;

@@ -3,7 +3,7 @@
 
 #include "trainer/model/pass.h"
 
-/* The lookups: of tokens to out, with positions where they are added at once. */
+/* The lookups: tokens, with positions where these are added at once. */
 static struct op_embed lookup(const struct pass *p, const struct layer *l, void *out,
                               const struct op_norm *norm)
 {
@@ -28,7 +28,7 @@ static struct op_embed lookup(const struct pass *p, const struct layer *l, void 
     return op;
 }
 
-/* Positions by themselves, where the tokens' rows are projected first. */
+/* The lookup of positions alone, where the tokens' rows are projected first. */
 static struct op_embed place_rows(const struct pass *p, const struct layer *l, void *h)
 {
     const struct arch *a = p->m->arch;

@@ -1,6 +1,6 @@
 /*
- * encoder - the encoder beside a decoder: its pass before and after the decoder's, and what
- * positions by buckets of distance need.
+ * encoder - the encoder beside a decoder: its forward pass before the decoder's, its backward
+ * pass after it, and the buckets of relative positions.
  *
  * Source: transformers 5.17, models/t5/modeling_t5.py, _relative_position_bucket.
  */
@@ -34,7 +34,7 @@ static struct op_rownorm last_norm(const struct pass *e, const struct layer *l)
     return op;
 }
 
-/* What leaves the encoder, or its gradient, dropped out. */
+/* Apply dropout to the encoder's output, or to its gradient. */
 static void drop_last(const struct pass *e, const struct layer *l, void *x)
 {
     struct op_drop drop = pass_drop(e, l, DROP_FINAL, e->m->arch->final_dropout);
@@ -89,9 +89,9 @@ void encoder_bwd(const struct pass *p)
 }
 
 /*
- * The bucket of keys that lie `distance` after the query (before it: negative): near ones have
- * one each, farther ones share by the logarithm.  A decoder sees none after it; an encoder has a
- * half of the buckets for either side.
+ * The bucket of keys `distance` after the query (before it: negative): each near distance has its
+ * own, larger ones share buckets by their logarithm.  A decoder sees no keys after the query; an
+ * encoder uses half of the buckets for either side.
  */
 static int32_t bucket_of(int64_t distance, bool encoder, int64_t buckets, int64_t max_distance)
 {
@@ -101,13 +101,13 @@ static int32_t bucket_of(int64_t distance, bool encoder, int64_t buckets, int64_
     away = distance < 0 ? -distance : encoder ? distance : 0;
     if (away < near)
         return (int32_t)(from + away);
-    /* In f32 as the reference: a logarithm decides between whole numbers. */
+    /* In f32 as the reference, since rounding of the logarithm decides at the borders. */
     far = near + (int64_t)(logf((float)away / (float)near) /
                            (float)log((double)max_distance / (double)near) * (float)(n - near));
     return (int32_t)(from + (far < n - 1 ? far : n - 1));
 }
 
-/* The distance from which on buckets [2 reach + 1] stay the same on either side. */
+/* The distance from which on buckets [2 reach + 1] do not change on either side. */
 static int64_t told_apart(const int32_t *bucket, int64_t reach)
 {
     const int32_t *mid = bucket + reach;

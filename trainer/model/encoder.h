@@ -1,6 +1,6 @@
 /*
- * encoder - the encoder beside a decoder: its pass before and after the decoder's, and the tables
- * of positions by buckets of distance.
+ * encoder - the encoder beside a decoder: its forward pass before the decoder's and its backward
+ * pass after it, and the tables of positions by buckets of distance.
  */
 #ifndef CKPT_TRAINER_MODEL_ENCODER_H
 #define CKPT_TRAINER_MODEL_ENCODER_H
@@ -23,7 +23,7 @@ struct encoder {
 /* From its ids to out, and from dout back to the embedding's gradients. */
 void encoder_fwd(const struct pass *p);
 void encoder_bwd(const struct pass *p);
-/* Fill the tables of buckets, where the model has them. */
+/* Fill the tables of position buckets, if the model has them. */
 int encoder_upload_buckets(struct model *m, struct ckpt_err *err);
 
 #endif

@@ -18,7 +18,7 @@ static struct op_rownorm final_norm(const struct pass *p, const struct layer *l,
     return op;
 }
 
-/* Without a final norm the rows are only gathered; back, their gradients are scattered. */
+/* Without a final norm the rows are only gathered; backward scatters their gradients. */
 static struct op_embed gather_rows(const struct pass *p, const void *h, int64_t n)
 {
     const struct model *m = p->m;
@@ -43,7 +43,7 @@ static struct op_linear project_out(const struct pass *p, const struct layer *l,
     return op;
 }
 
-/* The final norm's output at n rows, or its gradient, dropped out. */
+/* Apply dropout to the final norm's output at n rows, or to its gradient. */
 static void drop_final(const struct pass *p, const struct layer *after, void *x, int64_t n)
 {
     struct op_drop drop = pass_drop(p, after, DROP_FINAL, p->m->arch->final_dropout);
@@ -52,7 +52,7 @@ static void drop_final(const struct pass *p, const struct layer *after, void *x,
         p->dev->ops->drop(p->dev, x, n, p->m->arch->hidden_size, &drop);
 }
 
-/* What the head's matrix multiplies, from n rows of h that m->batch.rows names. */
+/* The input of the head's matrix, from the n rows of h in m->batch.rows. */
 static void *head_in(const struct pass *p, const struct layer *after, const void *h, int64_t n)
 {
     const struct model *m = p->m;
@@ -75,7 +75,7 @@ static void *head_in(const struct pass *p, const struct layer *after, const void
     return m->head.z ? m->head.z : m->head.y;
 }
 
-/* From the gradient of what the head multiplies to dh. */
+/* From the gradient of that input to dh. */
 static void head_in_bwd(const struct pass *p, const struct layer *after, int64_t n)
 {
     const struct model *m = p->m;
@@ -110,8 +110,8 @@ static enum role head_role(const struct model *m)
 }
 
 /*
- * Copy the rows that are trained by themselves to their places in the whole matrix, or from there.
- * Ids are mostly a vocabulary's last ones: those that follow each other go at once.
+ * Copy the separately trained rows to their places in the full matrix, or back.  Their ids are
+ * mostly the last ones of a vocabulary: consecutive ids are copied at once.
  */
 static void copy_rows(const struct pass *p, void *to, const void *from, bool to_whole,
                       enum ckpt_dtype type)
@@ -146,7 +146,7 @@ const void *head_matrix(const struct pass *p, const struct layer *head)
     return m->head.w;
 }
 
-/* The loss of the rows whose head's input is x, and its gradients. */
+/* The loss of the rows whose input of the head is x, and its gradients. */
 static void loss(const struct pass *p, const struct layer *head, const void *x, float scale,
                  bool back)
 {
@@ -170,7 +170,7 @@ static void loss(const struct pass *p, const struct layer *head, const void *x, 
                          .scale = scale,
                          .fresh = head->overwrite};
 
-    if (rows) {                         /* what other passes gave them is added to */
+    if (rows) {                         /* added to the gradients from other passes */
         layer_trained_rows(&own, head);
         p->dev->ops->zero(p->dev, m->head.dw, (size_t)(a->vocab_size * a->word_embed_proj_dim) *
                                                   ckpt_dtype_size(type));

@@ -1,4 +1,4 @@
-/* host - the arrays that a model or a generation session has on the host, allocated together. */
+/* host - arrays of a model or a generation session on the host, allocated together. */
 #ifndef CKPT_TRAINER_MODEL_HOST_H
 #define CKPT_TRAINER_MODEL_HOST_H
 
@@ -10,10 +10,10 @@ struct host_array {
     size_t  size;                       /* bytes of an element */
 };
 
-/* A row: the pointer, and how many elements it is to have. */
+/* A row: the pointer, and its number of elements. */
 #define HOST_ARRAY(p, count) {(void **)&(p), (count), sizeof *(p)}
 
-/* Each of n_item arrays, zeroed, in the arena. */
+/* Allocate each of n_item arrays, zeroed, in the arena. */
 int host_arrays(struct ckpt_arena *arena, const struct host_array *item, size_t n_item,
                 struct ckpt_err *err);
 

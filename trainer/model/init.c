@@ -7,7 +7,7 @@
 #include "formats/families/role.h"
 #include "trainer/rng.h"
 
-/* By what a matrix multiplies: T5's _init_weights, whose factor stands for the range. */
+/* By fan-in: T5's _init_weights, with a factor instead of the range. */
 static double by_fan(const struct arch *a, enum role role)
 {
     double d = (double)a->hidden_size, heads = (double)a->num_attention_heads;
@@ -40,7 +40,7 @@ static double deviation(const struct arch *a, enum role role)
                : a->initializer_range;
 }
 
-/* The row of the id that gives no gradient is zero, as torch.nn.Embedding's padding_idx. */
+/* The row of the id without gradient is zero, as torch.nn.Embedding's padding_idx. */
 static void clear_pad(const struct arch *a, int64_t start, int64_t count, float *dst)
 {
     int64_t from = a->pad_token_id * a->word_embed_proj_dim;

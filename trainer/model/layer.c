@@ -23,7 +23,7 @@ void layer_acquire_grads(const struct pass *p, struct layer *l)
 
 static const struct role_place no_place = {.weight = -1, .grad = -1};
 
-/* ROLE_COUNT is none. */
+/* role may be ROLE_COUNT: none. */
 static const struct role_place *place_of(const struct layer *l, enum role role)
 {
     return role == ROLE_COUNT ? &no_place
@@ -52,7 +52,7 @@ void *layer_grad(const struct layer *l, enum role role)
     return grad_at(l, place_of(l, role)->grad);
 }
 
-/* Where the forward pass of LoRA leaves A x for the backward pass: in its block's BUF_LOW. */
+/* Where LoRA's forward stores A x for the backward: in its block's BUF_LOW. */
 static void *low_at(const struct pass *p, const struct layer *l, int64_t column)
 {
     const struct model *m = l->m;
@@ -121,13 +121,13 @@ struct op_linear layer_op_linear(const struct pass *p, const struct layer *l, en
     };
 }
 
-/* Whether b's array begins where n elements of a's end; none at both is fine too. */
+/* Whether b's array follows n elements of a's; true also if both are absent. */
 static bool next_to(const void *a, const void *b, int64_t n, enum ckpt_dtype type)
 {
     return a ? b == (const unsigned char *)a + (size_t)n * ckpt_dtype_size(type) : !b;
 }
 
-/* Gradients count on the way back alone. */
+/* Gradients matter in backward only. */
 static bool joins(const struct op_linear *a, const struct op_linear *b, const struct device *dev)
 {
     int64_t matrix = a->n_in * a->n_out;

@@ -1,8 +1,9 @@
 /*
- * layer - a layer's weights and gradients while a pass uses them, and the operations' arguments
- * that are made of them.
+ * layer - a layer's weights and gradients while a pass uses them, and the arguments of operations
+ * that use them.
  *
- * Layer 0 is what comes before the first block, 1 to L are the blocks, L + 1 what follows.
+ * Layer 0 is the part before the first block, 1 to L are the blocks, L + 1 is the part after the
+ * last.
  */
 #ifndef CKPT_TRAINER_MODEL_LAYER_H
 #define CKPT_TRAINER_MODEL_LAYER_H
@@ -20,12 +21,12 @@ struct role_place {
     struct {
         int64_t a, b, magnitude, da, db, dmagnitude;
         int64_t rank;               /* 0: no LoRA */
-        int64_t low;                /* columns before its own in the block's BUF_LOW */
+        int64_t low;                /* columns of BUF_LOW before its own */
         float   scale;
     } lora;
 };
 
-/* Rows of the embedding that are trained by themselves (PEFT's trainable_token_indices). */
+/* Rows of the embedding that are trained separately (PEFT's trainable_token_indices). */
 struct trained_rows {
     int64_t  at, grad_at;           /* in layer 0 */
     int64_t  n;                     /* 0: none */
@@ -42,7 +43,7 @@ struct layer {
 };
 
 struct layer layer_acquire(const struct pass *p, int index);
-/* Its gradients too. */
+/* Acquire its gradients too. */
 void layer_acquire_grads(const struct pass *p, struct layer *l);
 void layer_release(const struct pass *p, const struct layer *l);
 /* Addresses by role; NULL when there is no such parameter (or it is frozen, for gradients). */
@@ -51,7 +52,7 @@ void *layer_grad(const struct layer *l, enum role role);
 void layer_trained_rows(struct op_embed *op, const struct layer *l);
 /* A norm's weights, gradients and constants. */
 struct op_norm layer_op_norm(const struct layer *l, enum role w, enum role b);
-/* That norm of p->n rows of x, not gathered. */
+/* That norm over p->n rows of x, not gathered. */
 struct op_rownorm layer_op_rownorm(const struct pass *p, const struct layer *l, enum role w,
                                    enum role b, void *out, float *stats, const void *x);
 /* The LoRA of that role's matrix; rank 0 when it has none. */
@@ -62,15 +63,15 @@ struct op_linear layer_op_linear(const struct pass *p, const struct layer *l, en
 
 /* -- products of one x ------------------------------------------------------------------------ */
 /*
- * Products whose matrices are neighbours in memory, and their outputs side by side, become one of
- * all these outputs.  Returns how many are left.
+ * Merge products whose matrices are adjacent in memory and whose outputs are adjacent into one
+ * product of all these outputs.  Returns how many are left.
  */
 int layer_join(struct op_linear *op, int n, const struct device *dev);
 /* Forward or back. */
 void layer_multiply(const struct pass *p, const struct op_linear *op, int n, bool back);
 /*
- * Products after the norm that makes their x, forward; with gate also the gate of op[0].  A device
- * that fuses them leaves x out, where nobody else reads it.
+ * Products after the norm that computes their x, forward; with gate also the gate of op[0].  A
+ * device that fuses them does not write x, if nothing else reads it.
  */
 void layer_norm_multiply(const struct pass *p, const struct op_rownorm *norm,
                          const struct op_linear *op, int n, const struct op_gate *gate);

@@ -14,7 +14,7 @@
 
 #define MAX_RANK 65536
 
-/* Names of modules: the ends of their paths, or one pattern for whole paths. */
+/* Names of modules: suffixes of their paths, or one pattern for whole paths. */
 struct match {
     const json_t     *list;             /* NULL: none, or a pattern */
     struct regex     *re;
@@ -36,7 +36,7 @@ static int refuse(struct ckpt_err *err, const char *key, const char *why)
     return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: %s", key, why);
 }
 
-/* Set to something that means yes. */
+/* Whether an option is set to a true value. */
 static bool said(const json_t *config, const char *key)
 {
     const json_t *v = json_object_get(config, key);
@@ -74,7 +74,7 @@ static int read_match(struct match *m, const json_t *config, const char *key,
     return 0;
 }
 
-/* True when path is name, or ends with "." and name. */
+/* Whether path equals name, or ends with "." and name. */
 static bool ends(const char *path, const char *name)
 {
     size_t n = strlen(path), k = strlen(name);
@@ -95,7 +95,7 @@ static int matches(bool *yes, const struct match *m, const char *module, struct 
     return 0;
 }
 
-/* What PEFT can do to an adapter and is not trained here. */
+/* Refuse PEFT's options that are not implemented here. */
 static int check_options(const json_t *c, struct ckpt_err *err)
 {
     static const struct { const char *key, *why; } not[] = {
@@ -231,7 +231,7 @@ static int64_t layer_by(const char *module, const char *name)
     return -1;
 }
 
-/* layers_to_transform and layers_pattern, which count for a list of targets only. */
+/* Apply layers_to_transform and layers_pattern, which are used for a list of targets only. */
 static bool layer_wanted(const struct lora *l, const char *module)
 {
     const json_t *which = json_object_get(l->config, "layers_to_transform");
@@ -256,7 +256,7 @@ static bool layer_wanted(const struct lora *l, const char *module)
     return false;
 }
 
-/* One of modules_to_save is a whole part of the path, and so never a target. */
+/* Whether a part of the path is in modules_to_save: such a module is never a target. */
 static bool below_saved(const struct lora *l, const char *module)
 {
     const json_t *list = json_object_get(l->config, "modules_to_save");
@@ -326,7 +326,7 @@ bool lora_saves(const struct lora *l, const char *param)
 {
     const json_t *list = json_object_get(l->config, "modules_to_save");
 
-    /* Each module above the parameter is tried by the end of its path, dot or no dot. */
+    /* Each module above the parameter is compared by the end of its path, with or without a dot. */
     for (size_t i = 0; i < json_array_size(list); i++) {
         const char *name = json_string_value(json_array_get(list, i));
         size_t k = name ? strlen(name) : 0;

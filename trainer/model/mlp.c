@@ -13,7 +13,7 @@ static enum op_act act_of(const struct arch *a)
     return act[a->act];
 }
 
-/* The norm whose output the products read. */
+/* The norm whose output is the products' input. */
 static struct op_rownorm norm_in(const struct pass *p, const struct layer *l,
                                  const struct block_bufs *b)
 {
@@ -49,7 +49,7 @@ static struct op_linear up_linear(const struct pass *p, const struct layer *l,
     return from_y2(p, l, b, ROLE_UP_W, ROLE_UP_B, p->m->arch->intermediate_size);
 }
 
-/* The two halves of a gated u: one product, or two side by side.  Gives how many. */
+/* The two halves of a gated u: one product, or two with adjacent outputs.  Returns how many. */
 static int gate_linears(struct op_linear op[2], const struct pass *p, const struct layer *l,
                         const struct block_bufs *b)
 {
@@ -82,7 +82,7 @@ static struct op_gate gate(const struct pass *p, const struct layer *l,
     };
 }
 
-/* max(0, p), dropped out or not, is all of p that backward needs: it is kept in place of p. */
+/* Backward needs only max(0, p), with or without dropout, and not p: store it in place of p. */
 static bool keeps_out(const struct pass *p)
 {
     const struct arch *a = p->m->arch;
@@ -102,7 +102,7 @@ static struct op_linear down_linear(const struct pass *p, const struct layer *l,
     return op;
 }
 
-/* u, after the norm that makes y2; with g also what the products down read. */
+/* u, after the norm that computes y2; with g also the input of the down projection. */
 static void up_fwd(const struct pass *p, const struct layer *l, const struct block_bufs *b,
                    const struct op_rownorm *norm, bool g)
 {
@@ -128,7 +128,7 @@ static void up_fwd(const struct pass *p, const struct layer *l, const struct blo
     }
 }
 
-/* The sum that leaves the half: to next, or post-norm to s. */
+/* The output of the half: to next, or post-norm to s. */
 static void down_fwd(const struct pass *p, const struct layer *l, const struct block_bufs *b,
                      void *to)
 {
@@ -159,12 +159,13 @@ static struct op_experts experts(const struct pass *p, const struct layer *l,
         .dup = layer_grad(l, ROLE_EXPERT_UP), .ddown = layer_grad(l, ROLE_EXPERT_DOWN),
         .n = p->n, .dim = a->hidden_size, .ff = a->moe_intermediate_size,
         .n_expert = a->num_experts, .top_k = a->num_experts_per_tok,
-        .stride = 3 * a->hidden_size * a->moe_intermediate_size, .act = act_of(a),
+        .stride = 3 * params_room(&p->m->params, a->hidden_size * a->moe_intermediate_size),
+        .act = act_of(a),
         .renorm = a->norm_topk_prob, .dused = p->m->routing.dused,
     };
 }
 
-/* Jitter, in training, of what the router and the experts read, and of its gradient. */
+/* Jitter, in training, of the input of router and experts, and of its gradient. */
 static void jitter(const struct pass *p, const struct layer *l, void *x)
 {
     struct op_drop by = pass_drop(p, l, DROP_ROUTER, p->m->arch->router_jitter);
@@ -174,8 +175,8 @@ static void jitter(const struct pass *p, const struct layer *l, void *x)
 }
 
 /*
- * Source: transformers 5.17, models/mixtral/modeling_mixtral.py, load_balancing_loss_func:
- * E * sum over experts of (share of the picks) * (mean probability), over the rows of all blocks.
+ * Source: transformers 5.17, models/mixtral/modeling_mixtral.py, load_balancing_loss_func: E *
+ * sum over experts of (share of top_k choices) * (mean probability), over the rows of all blocks.
  */
 void mlp_balance(const struct pass *p, float scale)
 {
@@ -197,7 +198,7 @@ void mlp_balance(const struct pass *p, float scale)
     for (int64_t e = 0; e < E; e++)
         sum += (double)m->routing.used_host[e] * (double)m->routing.used_host[E + e];
     m->routing.balance = by * sum;
-    for (int64_t e = 0; e < E; e++)     /* the sum over n_rows of what a mean gets */
+    for (int64_t e = 0; e < E; e++)     /* a term of the mean, once per row of n_rows */
         m->routing.used_host[e] = (float)(by * (double)m->routing.used_host[e] * (double)scale *
                                   (double)p->n_rows);
     p->dev->ops->to_device(p->dev, m->routing.dused, m->routing.used_host,
@@ -235,7 +236,7 @@ void mlp_recompute(const struct pass *p, const struct layer *l, const struct blo
     if (routed(p, l)) {
         p->dev->ops->norm_fwd(p->dev, &norm);
         jitter(p, l, b->at[BUF_Y2]);
-        route.out = b->at[BUF_DY2];     /* for what it keeps */
+        route.out = b->at[BUF_DY2];     /* needed for the values it stores */
         p->dev->ops->experts_fwd(p->dev, &route);
         return;
     }
@@ -243,7 +244,7 @@ void mlp_recompute(const struct pass *p, const struct layer *l, const struct blo
     if (!post)
         return;
     down_fwd(p, l, b, b->at[BUF_Y1]);
-    last.out = b->at[BUF_DY2];          /* for its statistics */
+    last.out = b->at[BUF_DY2];          /* needed for its statistics */
     p->dev->ops->norm_fwd(p->dev, &last);
 }
 
@@ -256,7 +257,7 @@ bool mlp_norm_sums_biases(const struct pass *p, const struct layer *l)
            pass_drop(p, l, DROP_MLP, a->hidden_dropout).p <= 0;
 }
 
-/* The gradient of u in du, from dh; the weights' of down. */
+/* The gradient of u in du, from dh; gradients of the down projection. */
 static void down_bwd(const struct pass *p, const struct layer *l, const struct block_bufs *b,
                      const void *dh)
 {
@@ -268,7 +269,8 @@ static void down_bwd(const struct pass *p, const struct layer *l, const struct b
     if (mlp_norm_sums_biases(p, l))
         down.proj.db = NULL;
     if (p->m->arch->mlp == ARCH_MLP_GATED) {
-        struct op_linear back = down;           /* to dg alone: g is recomputed from u with du */
+        struct op_linear back = down;           /* gradient of g alone: g itself is recomputed
+                                                   from u together with du */
         struct op_lora *lora = &back.proj.lora;
 
         gated.recompute = back.proj.dw || back.proj.db || lora->da || lora->db || lora->dmagnitude;
@@ -290,7 +292,7 @@ static void down_bwd(const struct pass *p, const struct layer *l, const struct b
     ops->linear_bwd(p->dev, &down);
 }
 
-/* dy2, from du; the weights' of up. */
+/* dy2, from du; gradients of the up projection. */
 static void up_bwd(const struct pass *p, const struct layer *l, const struct block_bufs *b)
 {
     struct op_linear op[2] = {up_linear(p, l, b)};

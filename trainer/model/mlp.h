@@ -8,7 +8,7 @@ struct block_bufs;
 struct layer;
 struct pass;
 
-/* For the loss that keeps experts evenly used. */
+/* For the load-balancing loss of routed experts. */
 struct routing {
     float *used, *dused;                /* [2, E], [E] of all blocks together; NULL: no such loss */
     float *used_host;                   /* [2, E] */
@@ -20,11 +20,11 @@ void mlp_fwd(const struct pass *p, const struct layer *l, const struct block_buf
 /* Recompute only what mlp_bwd reads: y2 and u; post-norm also s and its statistics. */
 void mlp_recompute(const struct pass *p, const struct layer *l, const struct block_bufs *b);
 void mlp_bwd(const struct pass *p, const struct layer *l, const struct block_bufs *b, void *dh);
-/* Whether the norm between the halves sums the gradients of out's and down's biases: its backward
- * reads both. */
+/* Whether the norm between the halves sums the bias gradients of the output and down
+ * projections: its backward reads both gradients. */
 bool mlp_norm_sums_biases(const struct pass *p, const struct layer *l);
-/* After the forward pass: the routers' balance, and for gradients of scale * the sum over the rows
- * dused. */
+/* After the forward pass: the routers' balance, and the gradient dused of scale times the sum
+ * over the rows. */
 void mlp_balance(const struct pass *p, float scale);
 
 #endif

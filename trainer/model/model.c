@@ -1,7 +1,7 @@
 /*
  * model - see model.h: the order of a pass.
  *
- * What lies where is planned in model/plan.c; here a pass is a straight list of calls.
+ * model/plan.c plans the memory; here a pass is a straight list of calls.
  */
 #include <assert.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static int check_opts(const struct model_opts *o, struct ckpt_err *err)
     return 0;
 }
 
-/* One parameter of an adapter. */
+/* Place one parameter of an adapter. */
 static void place_adapter(struct model *m, const struct param *p)
 {
     struct role_place *c = &m->place[p->layer * (int)ROLE_COUNT + p->role];
@@ -95,6 +95,8 @@ int model_new(struct model **out, const struct arch *arch, const struct model_op
     m->opts = *opts;
     m->fuses = dev->ops->can & OP_CAN_FUSE;
     rc = params_build(&m->params, arch, opts->lora, err);
+    if (rc == 0 && opts->ranks > 1)
+        params_divide(&m->params, opts->ranks);
     rc = rc ? rc : place_roles(m, err);
     rc = rc ? rc : model_plan(m, err);
     if (rc)
@@ -184,7 +186,7 @@ static void backward(struct pass *p)
     p->w->grad_done(p->w->ctx, 0);
 }
 
-/* Each row's loss comes to the host; the sum is made in f64, in the order of rows. */
+/* Copy each row's loss to the host; the sum is in f64, in the order of rows. */
 static int collect(const struct pass *p, double *loss_sum, float *nll, struct ckpt_err *err)
 {
     const struct model *m = p->m;
@@ -205,7 +207,7 @@ static int collect(const struct pass *p, double *loss_sum, float *nll, struct ck
     return 0;
 }
 
-/* An encoder alone ends without one. */
+/* An encoder alone has no head. */
 static int needs_head(const struct model *m, struct ckpt_err *err)
 {
     if (m->arch->stack != ARCH_ENCODER)

@@ -3,9 +3,9 @@
  *
  * Abbreviations: decode (a generation session).
  *
- * A model owns its description and its planned activations, never weights: it asks for a layer's
- * weights when it needs them and says when it is done, so that the same pass runs over resident
- * weights (ZeRO-0) and over gathered ones (ZeRO-3).
+ * A model owns its description and its planned activations, never weights: it acquires a layer's
+ * weights before use and releases them after, so that the same pass runs over resident weights
+ * (ZeRO-0) and over gathered ones (ZeRO-3).
  */
 #ifndef CKPT_TRAINER_MODEL_MODEL_H
 #define CKPT_TRAINER_MODEL_MODEL_H
@@ -21,9 +21,9 @@ struct model;
 /*
  * Where weights come from and gradients go.  acquire/release bracket each use of a layer in
  * program order (forward 0..L+1, backward L+1..0; a tied head uses layer 0 as well); pairs may
- * nest.  grad gives the layer's gradient buffer [layer_grad] to add to; it is asked for before
- * the first gradient of that layer in a backward pass, grad_done after the last.  While fresh
- * says so the buffer has no sums yet and, of parameters that a pass writes (params.h), not even
+ * nest.  grad gives the layer's gradient buffer [layer_grad] to add to; it is called before the
+ * first gradient of that layer in a backward pass, grad_done after the last.  While fresh is true
+ * the buffer has no sums yet, and for parameters that a pass overwrites (params.h) not even
  * zeros; NULL: never.
  */
 struct model_weights {
@@ -33,12 +33,12 @@ struct model_weights {
     void       *(*grad)(void *ctx, int layer);
     void        (*grad_done)(void *ctx, int layer);
     bool        (*fresh)(void *ctx, int layer);
-    bool          fixed;          /* acquire gives the same address each time and does no more */
+    bool          fixed;          /* acquire always gives the same address and does nothing else */
 };
 
 /*
- * A batch: documents one after another without padding.  N = n_tokens rows.
- * Attention is causal inside a document and never crosses documents; an encoder's sees all of it.
+ * A batch: documents one after another without padding.  N = n_tokens rows.  Attention is causal
+ * inside a document and never crosses documents; an encoder sees all of a document.
  *
  * With an encoder beside the decoder each document has two parts: what the encoder reads, enc_ids
  * in rows enc_start[d] to enc_start[d + 1], one at least; and what the decoder is fed, ids: the
@@ -51,7 +51,7 @@ struct batch {
     const int32_t *ids;             /* [N] */
     const int32_t *positions;       /* [N] position inside the document */
     const int32_t *doc_start;       /* [n_docs + 1], first row of each document, then N */
-    const int32_t *rows;            /* [n_rows] which rows carry a loss, increasing */
+    const int32_t *rows;            /* [n_rows] rows that have a loss, increasing */
     const int32_t *targets;         /* [n_rows] the id each must predict */
     const int32_t *token_type_ids;  /* [N] where a model has token types; NULL: all 0 */
     int64_t        n_enc;           /* rows of the encoder; 0: there is none */
@@ -60,11 +60,12 @@ struct batch {
 };
 
 /*
- * What the backward pass recomputes instead of keeping it: nothing, the outputs of norms and
- * activations gave, or all of a block but its input.
+ * What the backward pass recomputes instead of storing it: nothing; the outputs of norms and
+ * activations; or everything in a block but its input.
  */
 enum recompute { RECOMPUTE_NONE, RECOMPUTE_NORMS, RECOMPUTE_FULL,
-                 RECOMPUTE_AUTO };      /* one of the first two, by memory: a session decides */
+                 RECOMPUTE_AUTO };      /* one of the first two, depending on memory: chosen by
+                                           the session */
 
 struct model_opts {
     int64_t max_tokens;             /* N at most */
@@ -73,8 +74,9 @@ struct model_opts {
     int64_t max_enc;                /* rows of the encoder at most; with an encoder only */
     bool    train;                  /* keep activations for backward */
     enum recompute recompute;
-    bool    dry;                    /* plan alone: nothing is allocated, no pass may run */
+    bool    dry;                    /* plan only: nothing is allocated, no pass may run */
     const struct lora *lora;        /* the adapter beside the weights; NULL: none.  Outlives it */
+    int     ranks;                  /* that share each parameter (params_divide); 0, 1: none */
 };
 
 int model_new(struct model **out, const struct arch *arch, const struct model_opts *opts,
@@ -83,25 +85,25 @@ void model_free(struct model *m);
 const struct params *model_params(const struct model *m);
 /* Bytes planned for activations and scratch. */
 uint64_t model_planned_bytes(const struct model *m);
-/* Of those what lies on the device, and of that what operations need as workspace. */
+/* Parts of that: bytes on the device, and of those the workspace of operations. */
 uint64_t model_arena_bytes(const struct model *m);
 uint64_t model_work_bytes(const struct model *m);
 
 /*
- * Forward, and the summed cross-entropy over the supervised rows (not divided), to which routers
- * that are to use their experts evenly add their term of the mean, once a row.  nll, when not
- * NULL, receives each row's own cross-entropy [n_rows].
+ * Forward: the cross-entropy summed over the supervised rows (not divided).  Routers with a
+ * load-balancing loss add their term of the mean, once per row.  nll, when not NULL, receives
+ * each row's own cross-entropy [n_rows].
  */
 int model_loss(struct model *m, const struct model_weights *w, const struct batch *b,
                double *loss_sum, float *nll, struct ckpt_err *err);
 /*
- * Which masks the next passes with gradients drop out by.  The same three numbers give the same
- * masks; a run has each pair of rank and number (of step and micro-batch) once.
+ * Select the dropout masks of the next passes with gradients.  The same three numbers give the
+ * same masks; within a run each pair of rank and number (of step and micro-batch) occurs once.
  */
 void model_drop_key(struct model *m, uint64_t seed, int rank, uint64_t number);
 /*
  * Forward and backward: gradients of loss_sum * scale are added to the layers' gradient buffers.
- * Dropout is on in this pass alone.
+ * Dropout is active only in this pass.
  */
 int model_loss_grad(struct model *m, const struct model_weights *w, const struct batch *b,
                     float scale, double *loss_sum, struct ckpt_err *err);
@@ -110,8 +112,8 @@ int model_logits(struct model *m, const struct model_weights *w, const struct ba
                  const int32_t *rows, int64_t n, float *logits, struct ckpt_err *err);
 
 /*
- * Forward through the first n_blocks blocks of an encoder alone (0: the embedding; L: all):
- * hidden [N, D] f32, as transformers' hidden_states[n_blocks].
+ * Forward through the first n_blocks blocks of an encoder (0: the embedding only; L: all): hidden
+ * [N, D] f32, as transformers' hidden_states[n_blocks].
  */
 int model_hidden(struct model *m, const struct model_weights *w, const struct batch *b,
                  int64_t n_blocks, float *hidden, struct ckpt_err *err);
@@ -125,16 +127,16 @@ struct decode;
 int decode_new(struct decode **out, struct model *m, int64_t max_docs, int64_t max_len,
                struct ckpt_err *err);
 void decode_free(struct decode *d);
-/* Forget all sequences; the memory stays. */
+/* Forget all sequences; memory stays allocated. */
 void decode_reset(struct decode *d);
 /*
- * With an encoder beside the decoder, first: what the encoder reads for each of n_docs sequences
- * (n_ids[i] ids, at most max_len of each and the model's max_enc; concatenated), of which document
- * i is that of sequences i * each to (i + 1) * each - 1.  Forgets what was fed.
+ * With an encoder beside the decoder, call this first: the encoder's input for each of n_docs
+ * documents (n_ids[i] ids, at most max_len of each and the model's max_enc; concatenated), of
+ * which document i serves sequences i * each to (i + 1) * each - 1.  Forgets all tokens fed.
  */
 int decode_encode(struct decode *d, const struct model_weights *w, const int32_t *ids,
                   const int32_t *n_ids, int64_t n_docs, int64_t each, struct ckpt_err *err);
-/* Sequence i becomes what sequence from[i] is, all at once: from[max_docs]. */
+/* Sequence i becomes a copy of sequence from[i], all at once: from[max_docs]. */
 int decode_reorder(struct decode *d, const int32_t *from, struct ckpt_err *err);
 /*
  * Feed n_new[i] tokens to sequence i (ids concatenated; prompts first, then one each) and give
@@ -143,17 +145,17 @@ int decode_reorder(struct decode *d, const int32_t *from, struct ckpt_err *err);
 int decode_step(struct decode *d, const struct model_weights *w, const int32_t *ids,
                 const int32_t *n_new, int64_t n_docs, float *logits, struct ckpt_err *err);
 
-/* The same, and of each sequence's logits the k largest alone; they stay where they are made. */
+/* The same, but only the k largest logits of each sequence; the others stay on the device. */
 struct decode_top {
     int64_t        k;               /* 1 to OP_TOP_MOST, at most V */
-    double         temperature;     /* of the sums; 0: none are made */
+    double         temperature;     /* of the sums; 0: no sums are computed */
     /* What comes back, until the next call (ops.h, op_top): */
-    const float   *value;           /* [n_docs][k] falling; of one that was not fed nothing */
+    const float   *value;           /* [n_docs][k] falling; unset for a sequence that was not fed */
     const int32_t *id;              /* [n_docs][k] */
     const double  *sum;             /* [n_docs] */
 };
 
-/* For as many sequences at most. */
+/* How many sequences it can serve at most. */
 int64_t decode_top_docs(const struct decode *d);
 int decode_top(struct decode *d, const struct model_weights *w, const int32_t *ids,
                const int32_t *n_new, int64_t n_docs, struct decode_top *top, struct ckpt_err *err);

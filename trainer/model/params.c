@@ -38,7 +38,7 @@ static size_t module_length(const char *name)
     return dot ? (size_t)(dot - name) : strlen(name);
 }
 
-/* Give item[n] its layer and offset, and count it. */
+/* Give item[n] its layer, and count it. */
 static int place(struct build *b, struct param *q, int layer, struct ckpt_err *err)
 {
     struct params *p = b->p;
@@ -46,8 +46,6 @@ static int place(struct build *b, struct param *q, int layer, struct ckpt_err *e
     if (!q->name || !ckpt_shape_numel(&q->numel, &q->shape))
         return ckpt_nomem(err, CKPT_MAX_NAME);
     q->layer = layer;
-    q->offset = p->layer_numel[layer];
-    p->layer_numel[layer] += q->numel;
     p->numel += q->numel;
     if (ckpt_map_add(p->by_name, q->name, strlen(q->name), p->n, err))
         return ckpt_err_in(err, "parameter %s", q->name);
@@ -221,18 +219,26 @@ static int append(struct build *b, int layer, struct ckpt_err *err)
     return rc;
 }
 
-/* Where gradients of what is trained lie. */
-static void place_grads(struct params *p)
+int64_t params_room(const struct params *p, int64_t numel)
 {
+    int64_t ranks = p->ranks > 1 ? p->ranks : 1;
+
+    return (numel + ranks - 1) / ranks * ranks;
+}
+
+void params_divide(struct params *p, int ranks)
+{
+    p->ranks = ranks;
+    for (int u = 0; u < p->n_layers; u++)
+        p->layer_numel[u] = p->layer_grad[u] = 0;
     for (size_t i = 0; i < p->n; i++) {
         struct param *q = &p->item[i];
+        int64_t room = params_room(p, q->numel);
 
-        q->grad_offset = -1;
-        if (!q->trainable)
-            continue;
-        q->grad_offset = p->layer_grad[q->layer];
-        p->layer_grad[q->layer] += q->numel;
-        p->grad_numel += q->numel;
+        q->offset = p->layer_numel[q->layer];
+        p->layer_numel[q->layer] += room;
+        q->grad_offset = q->trainable ? p->layer_grad[q->layer] : -1;
+        p->layer_grad[q->layer] += q->trainable ? room : 0;
     }
 }
 
@@ -246,7 +252,9 @@ static int append_all(struct build *b, struct ckpt_err *err)
     rc = rc ? rc : end_module(b, err);
     if (rc)
         return rc;
-    place_grads(p);
+    params_divide(p, 1);
+    for (size_t i = 0; i < p->n; i++)
+        p->grad_numel += p->item[i].trainable ? p->item[i].numel : 0;
     if (p->grad_numel == 0)
         return ckpt_fail(err, CKPT_ECONFIG, "the adapter changes no module of this model: "
                          "target_modules names none of its");

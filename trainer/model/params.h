@@ -28,7 +28,7 @@ struct param {
     const char       *name;         /* torch's state_dict name: "transformer.h.0.mlp...", of an
                                        adapter's factors "base_model.model.transformer.h.0..." */
     struct ckpt_shape shape;
-    int64_t           numel;
+    int64_t           numel;        /* without padding (params_divide) */
     int               layer;
     int64_t           offset;       /* from the layer's start, elements */
     int64_t           grad_offset;  /* from the start of the layer's gradients; -1: frozen */
@@ -49,13 +49,14 @@ struct params {
     struct param     *item;         /* in torch's named_parameters() order */
     size_t            n;
     int               n_layers;
-    int64_t          *layer_numel;   /* [n_layers] */
-    int64_t          *layer_grad;    /* [n_layers] elements of the layer's gradients */
-    int64_t           numel, grad_numel;
+    int64_t          *layer_numel;   /* [n_layers] with padding */
+    int64_t          *layer_grad;    /* [n_layers] elements of the layer's gradients, likewise */
+    int64_t           numel, grad_numel;        /* of the model, without */
     struct ckpt_map  *by_name;
     const struct family *family;    /* NULL: a list made by hand */
     const char       *prefix;       /* of the family: "transformer.", or "" */
     bool              adapted;      /* an adapter is trained, not the model */
+    int               ranks;        /* each parameter has room for as many equal parts */
 };
 
 struct arch;
@@ -67,6 +68,14 @@ struct lora;
  */
 int params_build(struct params *p, const struct arch *arch, const struct lora *lora,
                  struct ckpt_err *err);
+/*
+ * Lay the parameters out anew for so many ranks that own an equal part of each: a parameter whose
+ * size is no multiple of them is followed by padding, in the weights and in the gradients of its
+ * layer, so that each rank's part is gathered and reduced in place.
+ */
+void params_divide(struct params *p, int ranks);
+/* Elements from a parameter's start to the next one's: its size, or more where it is divided. */
+int64_t params_room(const struct params *p, int64_t numel);
 /*
  * The name PEFT saves a trained parameter under, or with live the one it has in the wrapped
  * model's state_dict; without an adapter the parameter's own.  Returns dst, cut to fit.

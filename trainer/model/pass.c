@@ -9,8 +9,8 @@ void pass_upload(const struct pass *p, int32_t *dst, const int32_t *src, int64_t
         p->dev->ops->to_device(p->dev, dst, src, (size_t)n * sizeof *src);
 }
 
-/* The table of positions starts pos_offset rows before the first; a padding id's is the last of
- * those, where ids decide. */
+/* The table of positions has pos_offset rows before the first; where positions come from ids,
+ * padding uses the last of those. */
 static void upload_positions(const struct pass *p, const struct batch *b)
 {
     struct model *m = p->m;

@@ -1,6 +1,6 @@
 /*
- * pass - a model with its planned memory, and one pass over it in work; for the files that make up
- * a pass, each of which has its part of both.
+ * pass - a model with its planned memory, and one pass over it; for the files that make up a
+ * pass, each of which uses its part of both.
  */
 #ifndef CKPT_TRAINER_MODEL_PASS_H
 #define CKPT_TRAINER_MODEL_PASS_H
@@ -25,16 +25,17 @@ struct model {
     struct role_place     *place;       /* [n_layers][ROLE_COUNT] */
     struct trained_rows    trained_rows;
     bool                   fuses;       /* the device fuses operations: OP_CAN_FUSE */
-    uint64_t               drop_key;    /* of the masks of the next pass */
+    uint64_t               drop_key;    /* key of the next pass's masks */
 
     struct plan            plan;
-    struct ckpt_arena      host_arena;  /* of what is the host's */
+    struct ckpt_arena      host_arena;  /* holds the host's arrays */
     void                  *arena, *work;
     uint64_t               work_bytes;
-    struct block_bufs     *fwd, *bwd;   /* [L] each: addresses in the two directions */
+    struct block_bufs     *fwd, *bwd;   /* [L] each: addresses, forward and backward */
     void                  *h_last;      /* output of the last block [N, D] */
     void                  *dh;          /* gradient of the residual stream [N, D] */
-    void                  *ones;        /* weight [D]: the gain of norms that have none; or NULL */
+    void                  *ones;        /* weight [D]: ones, the gain of norms that have none; or
+                                           NULL */
     int64_t                low_rows;    /* of BUF_LOW; 0: there is none */
 
     struct batch_arrays    batch;
@@ -45,7 +46,7 @@ struct model {
     struct head            head;
 };
 
-/* What is dropped out in a block or before it: each has its own masks. */
+/* Places with dropout in a block or before it: each has its own masks. */
 enum pass_drop_place {
     DROP_EMBED, DROP_ATTENTION, DROP_OUT, DROP_MLP, DROP_ACT, DROP_FINAL, DROP_ROUTER,
     DROP_EMBED_ENCODER, DROP_CROSS, DROP_CROSS_ATTENTION,
@@ -63,15 +64,15 @@ struct pass {
     const int32_t              *ids, *doc_start;    /* of these rows, on the device */
     const int32_t              *token_type_ids;
     int64_t                     n_enc, max_enc;     /* the encoder's rows; longest document */
-    struct layer                shared; /* the stack's first block, while its relative attention
-                                           bias is everybody's */
+    struct layer                shared; /* the stack's first block, while all blocks use its
+                                           relative attention bias */
 };
 
 /* Copy a batch to the device; the pass is that of the decoder, or of the only stack. */
 int pass_begin(struct pass *p, struct model *m, const struct model_weights *w,
                const struct batch *b, bool keep, struct ckpt_err *err);
 void pass_upload(const struct pass *p, int32_t *dst, const int32_t *src, int64_t n);
-/* Make the table of rope for sequences of that length, where another is there. */
+/* Compute rope's table for sequences of that length, unless the table is already right. */
 void pass_rope_table(struct model *m, int64_t length);
 /* Dropout with that probability at that place of the layer. */
 struct op_drop pass_drop(const struct pass *p, const struct layer *l, int place,

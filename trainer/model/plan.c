@@ -1,11 +1,10 @@
 /*
  * model/plan - see model/plan.h.
  *
- * Phases: 0 embedding; FWD_PHASES per block forward; HEAD_PHASES; BWD_PHASES per block
- * backward, last block first (ten of them are the forward ones, when blocks are recomputed
- * whole); the embedding's backward.  The table below says in which phase of its block each
- * buffer is written and last read, so that everything that is not needed at the same time may
- * lie in the same place.
+ * Phases: 0 embedding; FWD_PHASES per block forward; HEAD_PHASES; BWD_PHASES per block backward,
+ * last block first (ten of them repeat the forward ones, when blocks are fully recomputed); the
+ * embedding's backward.  The table below says in which phase of its block each buffer is written
+ * and last read, so that buffers that are never needed at the same time can share memory.
  */
 #include "trainer/model/plan.h"
 
@@ -16,7 +15,7 @@
 #include "trainer/model/lora.h"
 
 enum { FWD_PHASES = 11, HEAD_PHASES = 3, BWD_PHASES = 21 };
-/* Logits that leave the device are staged by so many bytes at most (one row at least). */
+/* Logits copied to the host are staged in at most this many bytes (at least one row). */
 #define LOGIT_BYTES ((int64_t)16 << 20)
 #define LOGIT_ROWS  64
 
@@ -25,9 +24,9 @@ enum { FWD_PHASES = 11, HEAD_PHASES = 3, BWD_PHASES = 21 };
  * [13 out, 14 attention, 15 projections, 16 norm,] 17 out, 18 attention, 19 qkv, 20 norm. */
 static const struct life {
     const char *name;
-    int         first, last;        /* forward phases, when nothing is kept; -1: unused */
+    int         first, last;        /* forward phases, if it is not stored; -1: unused */
     int         back;               /* backward phase of the last use; -1: none */
-    int         back_first;         /* backward phase of birth, when it is recomputed there */
+    int         back_first;         /* backward phase in which it is recomputed */
 } life[BUF_COUNT] = {
     [BUF_H] = {"h", -1, 3, 20, -1},
     [BUF_Y1] = {"y1", 0, 3, 19, -1},
@@ -64,7 +63,7 @@ static const struct life {
     [BUF_DY1] = {"dy1", -1, -1, 20, 19},
 };
 
-/* The row of a buffer, as this description uses it. */
+/* Life of a buffer, adjusted to this description. */
 static struct life life_of(const struct arch *a, enum recompute level, int buf)
 {
     bool norms = level == RECOMPUTE_NORMS;
@@ -72,7 +71,7 @@ static struct life life_of(const struct arch *a, enum recompute level, int buf)
     struct life l = life[buf];
 
     if (buf == BUF_U && a->mlp == ARCH_MLP_GATED)
-        l.last = 9;                     /* the gate reads it */
+        l.last = 9;                     /* read by the gate */
     if (buf == BUF_U && a->num_experts) {
         l.last = 10;
         l.back = 11;                    /* routed: one operation, from y2 to its gradient */
@@ -80,9 +79,9 @@ static struct life life_of(const struct arch *a, enum recompute level, int buf)
     if (post && (buf == BUF_Y1 || buf == BUF_STATS1))
         l.first = l.last = l.back = 10; /* s and its norm */
     if (post && buf == BUF_G)
-        l.back_first = 9;               /* s is rebuilt from it */
+        l.back_first = 9;               /* s is recomputed from it */
     if ((post || a->num_experts) && buf == BUF_DY2)
-        l.back_first = 10;              /* takes outputs nobody reads, when recomputing */
+        l.back_first = 10;              /* written, although unused, when recomputing */
     if (buf == BUF_G && a->mlp != ARCH_MLP_GATED && level == RECOMPUTE_NONE)
         l.back_first = -1;
     if (norms && buf == BUF_Y2)
@@ -104,7 +103,7 @@ static int bwd_phase(const struct draft *d, int layer)
     return d->head + HEAD_PHASES + (d->layers - 1 - layer) * BWD_PHASES;
 }
 
-/* Columns of a block's BUF_LOW, and where each LoRA's are. */
+/* Columns of a block's BUF_LOW, and the position of each LoRA's in it. */
 static int64_t low_columns(struct model *m, int layer)
 {
     int64_t n = 0;
@@ -118,7 +117,7 @@ static int64_t low_columns(struct model *m, int layer)
     return n;
 }
 
-/* A block's buffer, to that place and (not NULL) also to another. */
+/* Plan a block's buffer, whose address goes to that place and (if not NULL) to another. */
 static void add(struct draft *d, int layer, int b, int first, int last, void **to, void **also)
 {
     struct model *m = d->m;
@@ -133,7 +132,7 @@ static void add(struct draft *d, int layer, int b, int first, int last, void **t
     plan_share(&m->plan, plan_add(&m->plan, to, life[b].name, bytes, first, last), also);
 }
 
-/* Buffers of one block: kept from forward to backward, or made twice. */
+/* Buffers of one block: stored from forward to backward, or planned for each. */
 static void draft_block(struct draft *d, int layer)
 {
     const struct model_opts *o = &d->m->opts;
@@ -145,7 +144,7 @@ static void draft_block(struct draft *d, int layer)
         bool in_fwd = l->first >= 0 && (keep || l->last >= 0);
         void **fwd = &d->m->fwd[layer].at[i], **bwd = &d->m->bwd[layer].at[i];
 
-        if (i == BUF_H) {           /* written by what comes before the block */
+        if (i == BUF_H) {           /* written before the block */
             add(d, layer, i, layer ? f - 1 : 0, o->train ? b + l->back : f + l->last, fwd, bwd);
             continue;
         }
@@ -182,7 +181,7 @@ struct op_limits model_limits(const struct model *m, int64_t n)
 #define ADD(field, bytes, first, last)                                                         \
     plan_add(&m->plan, (void **)&m->field, #field, bytes, first, last)
 
-/* What is between the two stacks, and the encoder's part of a batch. */
+/* Buffers between the two stacks, and the encoder's part of a batch. */
 static void draft_encoder(struct draft *d)
 {
     struct model *m = d->m;
@@ -267,7 +266,7 @@ static void draft_rest(struct draft *d)
 }
 #undef ADD
 
-/* A constant of the model, from host_arena. */
+/* Copy a constant of the model from host_arena to the device. */
 static int upload(struct model *m, void *to, const void *host, size_t bytes, struct ckpt_err *err)
 {
     m->dev->ops->to_device(m->dev, to, host, bytes);
@@ -302,7 +301,7 @@ static int upload_ones(struct model *m, struct ckpt_err *err)
     return upload(m, m->ones, host, n * size, err);
 }
 
-/* The ids whose rows of the embedding are trained by themselves, in their rows' order. */
+/* Upload the ids of the separately trained rows of the embedding, in the rows' order. */
 static int upload_tokens(struct model *m, struct ckpt_err *err)
 {
     const json_t *list = params_token_list(&m->params, m->opts.lora);

@@ -14,7 +14,7 @@ struct resident;
 int resident_new(struct resident **out, const struct params *params, bool grads,
                  struct device *dev, struct ckpt_err *err);
 void resident_free(struct resident *r);
-/* The door for model_*. */
+/* The interface for model_*. */
 const struct model_weights *resident_door(const struct resident *r);
 /* Parameter i, or the whole [params->numel] in the parameters' order; device memory.  Gradients
  * are those of trained parameters, [params->grad_numel]; a frozen one's is NULL. */

@@ -14,7 +14,7 @@ int64_t rope_regime(const struct arch *arch, int64_t length)
     return 0;
 }
 
-/* The dimension whose wave makes so many rotations over the original length. */
+/* The dimension that makes that many rotations over the original length. */
 static double yarn_dim(const struct rope *r, double rotations, int64_t original)
 {
     return (double)r->rotary_dim * log((double)original / (rotations * 2 * M_PI)) /

@@ -9,8 +9,8 @@
 #include "formats/families/arch.h"
 
 /*
- * Angles depend on how long the longest sequence is (dynamic, longrope)?  Then the table holds
- * for lengths of one regime: the same number for the same table.
+ * Whether angles depend on the length of the longest sequence (dynamic, longrope): lengths with
+ * the same number share one table.
  */
 int64_t rope_regime(const struct arch *arch, int64_t length);
 /* inv[R / 2] frequencies for sequences of length positions at most. */

@@ -450,11 +450,12 @@ struct op_limits {
 /*
  * Streams: the work of one runs in order, and concurrently with that of the others.  Operations,
  * and copies by to_device, to_host and copy, go to OP_STREAM_MAIN; OP_STREAM_IN copies from pinned
- * host memory to the device, OP_STREAM_OUT back.  An event marks the work queued on a stream so
+ * host memory to the device, OP_STREAM_OUT back; collectives among ranks run on OP_STREAM_COMM,
+ * which comes first where both are ready.  An event marks the work queued on a stream so
  * far; one that was never recorded counts as done.
  */
-enum op_stream { OP_STREAM_MAIN, OP_STREAM_IN, OP_STREAM_OUT, OP_N_STREAMS };
-enum { OP_N_EVENTS = 64 };
+enum op_stream { OP_STREAM_MAIN, OP_STREAM_IN, OP_STREAM_OUT, OP_STREAM_COMM, OP_N_STREAMS };
+enum { OP_N_EVENTS = 2048 };
 
 /*
  * What a device can do, read while a model or a generation session is planned.  Every backend fills
@@ -497,9 +498,10 @@ struct ops {
     /* Bytes that alloc may still give, when what the device needs for itself is taken off. */
     uint64_t (*free_bytes)(struct device *dev);
 
-    /* dst[n] of type `to` <- src[n] of type `from`: f32, bf16, f16; to nearest, ties to even. */
-    void (*cast)(struct device *dev, void *dst, enum ckpt_dtype to, const void *src,
-                 enum ckpt_dtype from, int64_t n);
+    /* dst[n] of type `to` <- src[n] of type `from`: f32, bf16, f16; to nearest, ties to even; on
+     * that stream. */
+    void (*cast)(struct device *dev, enum op_stream stream, void *dst, enum ckpt_dtype to,
+                 const void *src, enum ckpt_dtype from, int64_t n);
 
     /* -- optimizer ------------------------------------------------------------------------- */
     /* All runs are stepped in place.  They do not overlap; any may have n 0.
@@ -507,11 +509,14 @@ struct ops {
      * csrc/kernels.cu, kOptimizerStatic8bit2StateBlockwise. */
     void (*adamw)(struct device *dev, const struct adamw_run *run, int64_t n_run,
                   const struct adamw *a);
-    /* *sum (host) <- sum of grad[i]^2 in f64, fixed order. */
+    /* *sum <- sum of grad[i]^2 in f64, fixed order; 0 without any. */
     void (*sum_squares)(struct device *dev, double *sum, const float *grad, int64_t n);
-    /* *verdict (device) of the gradient grad[n] / scale (verdict.h); the host does not wait. */
-    void (*grad_norm)(struct device *dev, struct op_verdict *verdict, const float *grad, int64_t n,
-                      double max_norm, double scale);
+    /* *verdict of a gradient, times scale, whose squares have that sum (verdict.h). */
+    void (*judge)(struct device *dev, struct op_verdict *verdict, const double *sum,
+                  double max_norm, double scale);
+    /* dst[n] += src[n], on that stream. */
+    void (*add)(struct device *dev, enum op_stream stream, float *dst, const float *src,
+                int64_t n);
 
     /* -- model: embedding, norms, projections, attention, head and loss ------------------- */
     void (*embed_fwd)(struct device *dev, const struct op_embed *a);

@@ -241,12 +241,21 @@ static void prof_graph_launch(struct device *dev, struct op_graph *r)
     note(dev, "replay", 0, 0, 0, 0, 0);
 }
 
-static void prof_cast(struct device *dev, void *dst, enum ckpt_dtype to, const void *src,
-                      enum ckpt_dtype from, int64_t n)
+static void prof_cast(struct device *dev, enum op_stream stream, void *dst, enum ckpt_dtype to,
+                      const void *src, enum ckpt_dtype from, int64_t n)
 {
-    INNER(dev)->cast(dev, dst, to, src, from, n);
-    note(dev, "cast", 0, 0, 0, 0,
-         (double)n * (double)(ckpt_dtype_size(to) + ckpt_dtype_size(from)));
+    INNER(dev)->cast(dev, stream, dst, to, src, from, n);
+    if (stream == OP_STREAM_MAIN)
+        note(dev, "cast", 0, 0, 0, 0,
+             (double)n * (double)(ckpt_dtype_size(to) + ckpt_dtype_size(from)));
+}
+
+/* Copies and collectives that the operations had to wait for. */
+static void prof_stream_wait_event(struct device *dev, enum op_stream stream, int i)
+{
+    INNER(dev)->stream_wait_event(dev, stream, i);
+    if (stream == OP_STREAM_MAIN)
+        note(dev, "wait", 0, 0, 0, 0, 0);
 }
 
 static void prof_adamw(struct device *dev, const struct adamw_run *run, int64_t n_run,
@@ -267,13 +276,6 @@ static void prof_sum_squares(struct device *dev, double *sum, const float *grad,
 {
     INNER(dev)->sum_squares(dev, sum, grad, n);
     note(dev, "sum_squares", 0, 0, 0, 0, (double)n * 4);
-}
-
-static void prof_grad_norm(struct device *dev, struct op_verdict *verdict, const float *grad,
-                           int64_t n, double max_norm, double scale)
-{
-    INNER(dev)->grad_norm(dev, verdict, grad, n, max_norm, scale);
-    note(dev, "grad_norm", 0, 0, 0, 0, (double)n * 4);
 }
 
 static void prof_zero(struct device *dev, void *p, size_t bytes)
@@ -318,9 +320,9 @@ int profile_on(struct profile **out, struct device *dev, struct ckpt_err *err)
     p->row.to_host = prof_to_host;
     p->row.copy = prof_copy;
     p->row.cast = prof_cast;
+    p->row.stream_wait_event = prof_stream_wait_event;
     p->row.adamw = prof_adamw;
     p->row.sum_squares = prof_sum_squares;
-    p->row.grad_norm = prof_grad_norm;
     p->row.embed_fwd = prof_embed_fwd;
     p->row.embed_bwd = prof_embed_bwd;
     p->row.drop = prof_drop;

@@ -13,24 +13,24 @@
 #include "trainer/optim/order.h"
 #include "trainer/checkpoint/weights.h"
 
-#define PIECE ((int64_t)1 << 20)        /* elements that move at once */
+#define PIECE ((int64_t)1 << 20)        /* elements moved at a time */
 
-/* An optimizer.pt as it is stored, and as its values. */
+/* An optimizer.pt: its stored tensors, and their dequantised values. */
 struct file {
     struct ckpt_source *raw, *seen;
     bool                packed;
     size_t             *index;          /* [n] the moment's tensor of each parameter, in seen */
-    int64_t            *from;           /* and from which element on */
+    int64_t            *from;           /* and its first element there */
     void               *piece;          /* [PIECE] floats */
-    enum op_moments     kind;           /* the narrowest in it */
+    enum op_moments     kind;           /* the narrowest type in it */
 };
 
-/* The tensors of a state that has codes: itself, its table, its scales. */
+/* The tensors of a quantised state: codes, table, scales. */
 struct coded {
     size_t state, map, absmax;
 };
 
-/* The tensor called STATE.WORD, or where bitsandbytes keeps it since 0.49.1. */
+/* The tensor named STATE.WORD, or its place in bitsandbytes since 0.49.1. */
 static size_t find_part(const struct ckpt_source *src, const char *state, size_t len,
                         const char *word, int k)
 {
@@ -44,7 +44,7 @@ static size_t find_part(const struct ckpt_source *src, const char *state, size_t
     return t != SIZE_MAX ? t : ckpt_source_find(src, name);
 }
 
-/* Whether moment k (0, 1) of parameter i is codes in the file that can be taken as they are. */
+/* Whether moment k (0, 1) of parameter i is stored as codes that can be copied. */
 static int find_codes(struct coded *c, bool *found, const struct file *f, size_t i, int k,
                       struct ckpt_err *err)
 {
@@ -71,12 +71,12 @@ static int find_codes(struct coded *c, bool *found, const struct file *f, size_t
         return rc;
     bnb_map(ours, k == 0);
     *found = true;
-    for (int j = 0; j < 256; j++)       /* the last bits of torch's linspace have changed */
+    for (int j = 0; j < 256; j++)   /* torch's linspace differs in the last bits between versions */
         *found = *found && fabsf(theirs[j] - ours[j]) <= 1e-5f * fabsf(ours[j]);
     return 0;
 }
 
-/* Codes and scales of moment k of parameter i. */
+/* Copy codes and scales of moment k of parameter i. */
 static int take_codes(struct session *s, const struct file *f, const struct coded *c, size_t i,
                       int k, struct ckpt_err *err)
 {
@@ -98,7 +98,7 @@ static int take_codes(struct session *s, const struct file *f, const struct code
     return 0;
 }
 
-/* One moment of everything. */
+/* Load one moment of all parameters. */
 static int load(struct session *s, struct file *f, int k, struct ckpt_err *err)
 {
     const struct params *p = zero_flat(s->zero)->params;

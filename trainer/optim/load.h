@@ -1,7 +1,7 @@
 /*
- * optim/load - load moments from an optimizer.pt, however they are stored there and here.
+ * optim/load - load moments from an optimizer.pt, whatever their type there and here.
  *
- * Moments stored alike are copied: bf16 numbers, and 8-bit codes with their scales, so that a
+ * Moments of the same type are copied: bf16 numbers, and 8-bit codes with their scales, so that a
  * run continues with the same bits.  Others are converted through f32.
  */
 #ifndef CKPT_TRAINER_OPTIM_LOAD_H
@@ -9,10 +9,10 @@
 
 #include "trainer/run/session.h"
 
-/* Both moments of all that is trained; prove: by the checksums that the archive has.  Not
+/* Load both moments of all trained parameters; prove: verify the archive's checksums.  Not
  * collective. */
 int optim_load(struct session *s, const char *file, bool prove, struct ckpt_err *err);
-/* Tell the log when a checkpoint kept moments otherwise than they are kept here. */
+/* Log when a checkpoint stores moments in another type than this run. */
 void optim_tell_change(const struct session *s, const char *path, enum op_moments was);
 
 #endif

@@ -11,10 +11,10 @@ struct optim_opts {
     double beta1, beta2, eps;
     double weight_decay;
     double max_grad_norm;       /* clip the gradient to this norm; 0: never */
-    uint64_t seed;              /* of moments that are rounded by chance */
+    uint64_t seed;              /* for moments with stochastic rounding */
 };
 
-/* One update, as zero_judge said before: with its factor, or none.  step counts from 1. */
+/* One update, as zero_judge decided: with its clipping factor, or skipped.  step counts from 1. */
 void optim_step(struct zero *z, const struct optim_opts *opts, double lr, int64_t step);
 
 #endif

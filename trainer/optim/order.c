@@ -15,7 +15,7 @@ struct place {
 
 struct making {
     struct optim_order  *out;
-    struct optim_part   *part;      /* what is left of the parts */
+    struct optim_part   *part;      /* free space among the parts */
     const struct params *p;
     const struct arch   *arch;
 };
@@ -29,7 +29,7 @@ static int by_place(const void *a, const void *b)
     return (x->minor > y->minor) - (x->minor < y->minor);
 }
 
-/* Behind tokens and places, where norms and projections of the end are made first. */
+/* After tokens and positions, in families whose final norms and projections are created first. */
 static int64_t early(int role)
 {
     switch (role) {
@@ -77,7 +77,7 @@ static void add(struct making *m, size_t i)
                              .part = m->part++, .n_part = 1};
 }
 
-/* One matrix of all experts of the block, or two side by side. */
+/* Add the tensor of one matrix of all experts of the block, or of two concatenated. */
 static void add_fused(struct making *m, const struct place *run, size_t n, enum role a, enum role b)
 {
     const struct arch *arch = m->arch;
@@ -131,7 +131,7 @@ int optim_order(struct optim_order *out, struct ckpt_arena *a, const struct para
     *out = (struct optim_order){.slot = ckpt_arena_alloc(a, p->n, sizeof *out->slot)};
     if (!place || !m.part || !out->slot)
         return ckpt_nomem(err, p->n * (sizeof *place + sizeof *m.part + sizeof *out->slot));
-    fused &= !p->adapted;               /* an adapter's are trained by themselves */
+    fused &= !p->adapted;               /* an adapter's parameters are separate */
     for (int group = 0; group < OPTIM_GROUPS; group++) {
         size_t n = 0;
 
@@ -184,7 +184,7 @@ int optim_match(size_t *index, int64_t *at, const struct params *p, const struct
         at[i] = 0;
     }
     rc = optim_order(&o, &a, p, arch, true, err);
-    /* A file with more states than that has the experts one by one. */
+    /* A file with more states has the experts one by one. */
     snprintf(name, sizeof name, "state.%zu.%s", rc ? 0 : o.n, moment);
     if (rc == 0 && arch->num_experts > 0 && ckpt_source_find(src, name) != SIZE_MAX)
         fused = false;

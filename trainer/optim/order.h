@@ -1,12 +1,12 @@
 /*
  * optim/order - the order and grouping of torch's optimizer states.
  *
- * optimizer.pt has no names: its states are numbered in the order in which HF Trainer passes
- * the parameters, those with weight decay first, each group by named_parameters() of
- * transformers' modules.  That order is the published one of names.h except where a module is
- * created early, and transformers 5 has one tensor for the same matrix of all experts of a
- * layer: gate and up [E, 2F, D], down [E, D, F].  Source: transformers 5.17, trainer.py
- * (get_decay_parameter_names), models/<family>/modeling_*.py.
+ * optimizer.pt has no names: its states are numbered in the order in which HF Trainer passes the
+ * parameters, those with weight decay first, each group by named_parameters() of transformers'
+ * modules.  That order is the one of names.h, except where transformers creates a module early;
+ * and transformers 5 has one tensor for the same matrix of all experts of a layer: gate and up
+ * [E, 2F, D], down [E, D, F].  Source: transformers 5.17, trainer.py (get_decay_parameter_names),
+ * models/<family>/modeling_*.py.
  */
 #ifndef CKPT_TRAINER_OPTIM_ORDER_H
 #define CKPT_TRAINER_OPTIM_ORDER_H
@@ -17,10 +17,10 @@
 
 #define OPTIM_GROUPS 2              /* with weight decay, and without */
 
-/* A parameter inside a state's tensors. */
+/* The place of a parameter in a state's tensors. */
 struct optim_part {
     size_t  param;
-    int64_t at;                     /* its first element there */
+    int64_t at;                     /* offset of its first element there */
 };
 
 struct optim_slot {
@@ -35,12 +35,13 @@ struct optim_order {
     size_t             n;
 };
 
-/* In the arena.  fused: experts as transformers 5 has them, else one by one as 4 had. */
+/* Allocated in the arena.  fused: experts in one tensor, as transformers 5 has them, else one by
+ * one as in 4. */
 int optim_order(struct optim_order *out, struct ckpt_arena *a, const struct params *p,
                 const struct arch *arch, bool fused, struct ckpt_err *err);
 /*
  * Which tensor of an optimizer.pt holds each parameter's moment of that name, and from which
- * element on; SIZE_MAX: it is not trained.  Either order of experts.
+ * element on; SIZE_MAX: not trained.  Both orders of experts are tried.
  */
 int optim_match(size_t *index, int64_t *at, const struct params *p, const struct arch *arch,
                 const struct ckpt_source *src, const char *moment, struct ckpt_err *err);

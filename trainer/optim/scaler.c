@@ -70,7 +70,7 @@ int scaler_file_write(struct ckpt_out *out, const struct scaler *s, struct ckpt_
     return rc;
 }
 
-/* A count of the file; `other` when it has none. */
+/* Read a count from the file; `other` when it is absent. */
 static int read_count(int64_t *out, const struct value *root, const char *key, int64_t least,
                       int64_t other, struct ckpt_err *err)
 {

@@ -1,13 +1,13 @@
 /*
  * scaler - the loss scale of float16, which keeps small gradients from becoming zero.
  *
- * DeepSpeed's DynamicLossScaler: a step whose gradient is not finite is skipped; after
- * `hysteresis` of those the scale is halved at each, and doubled again after each `window` of
- * steps without one, which also restores the patience.  A skipped step counts as a step of the
- * run, but neither the optimizer nor the learning rate schedule advances, as in DeepSpeed and
- * HF Trainer.  A static scale is a dynamic one at its minimum.  Scales are powers of two if the
- * options are: multiplying and dividing are then exact.  Source: DeepSpeed 0.19,
- * runtime/fp16/loss_scaler.py; torch 2.15, amp/grad_scaler.py (the file).
+ * As DeepSpeed's DynamicLossScaler: a step whose gradient is not finite is skipped; from the
+ * `hysteresis`-th such step on each halves the scale; after every `window` steps without one the
+ * scale is doubled, and the patience restored.  A skipped step counts as a step of the run, but
+ * neither the optimizer nor the learning rate schedule advances, as in DeepSpeed and HF Trainer.
+ * A static scale is a dynamic one at its minimum.  Scales are powers of two if the options are:
+ * multiplying and dividing are then exact.  Source: DeepSpeed 0.19, runtime/fp16/loss_scaler.py;
+ * torch 2.15, amp/grad_scaler.py (the file).
  */
 #ifndef CKPT_TRAINER_OPTIM_SCALER_H
 #define CKPT_TRAINER_OPTIM_SCALER_H
@@ -15,7 +15,7 @@
 #include "libckpt/commit.h"
 #include "libckpt/file.h"
 
-/* By the names of DeepSpeed's "fp16". */
+/* Named as in DeepSpeed's "fp16". */
 struct scaler_opts {
     bool    on;                         /* else the scale is 1 and nothing is skipped */
     double  loss_scale;                 /* static; 0: dynamic */
@@ -28,21 +28,23 @@ struct scaler_opts {
 struct scaler {
     struct scaler_opts o;
     double  scale;
-    int64_t iter, last_overflow;        /* steps seen, and the last that was skipped; -1: none */
-    int64_t patience;                   /* overflows until the scale is halved, that one included */
-    int64_t skipped;                    /* steps of the run so far */
+    int64_t iter, last_overflow;        /* steps seen, and the last one skipped; -1: none */
+    int64_t patience;                   /* overflows until the scale is halved, including that
+                                           one */
+    int64_t skipped;                    /* steps of the run skipped so far */
 };
 
 void scaler_init(struct scaler *s, const struct scaler_opts *o);
 /*
- * A step was done, or skipped.  CKPT_ENO (reason "loss-scale") when the scale would have to fall
- * below its minimum.
+ * Record that a step was done, or skipped.  CKPT_ENO (reason "loss-scale") when the scale would
+ * have to fall below its minimum.
  */
 int scaler_update(struct scaler *s, bool overflow, struct ckpt_err *err);
 
-/* scaler.pt: torch's GradScaler.state_dict(), and what it has no name for.  Takes out. */
+/* Write scaler.pt: torch's GradScaler.state_dict(), and further fields that it does not have.
+ * Takes out. */
 int scaler_file_write(struct ckpt_out *out, const struct scaler *s, struct ckpt_err *err);
-/* Go on from one, ours or torch's.  Takes file. */
+/* Read a scaler.pt, ours or torch's.  Takes file. */
 int scaler_file_read(struct scaler *s, struct ckpt_file *file, struct ckpt_err *err);
 
 #endif

@@ -9,7 +9,7 @@
 
 static double at_least(double x, double low) { return x > low ? x : low; }
 
-/* 0..1 over the steps after warmup. */
+/* Progress after warmup, 0..1. */
 static double progress(const struct schedule *s, int64_t step)
 {
     int64_t span = s->total_steps - s->warmup_steps;

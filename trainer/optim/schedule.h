@@ -26,8 +26,8 @@ struct schedule {
     int64_t total_steps;
 };
 
-/* Where a schedule ends: min_lr, or with NaN what transformers takes for polynomial, 1e-7, and 0
- * for others. */
+/* The final rate of a schedule: min_lr, or if that is NaN transformers' default: 1e-7 for
+ * polynomial, 0 for others. */
 double schedule_end(enum schedule_kind kind, double min_lr);
 double schedule_lr(const struct schedule *s, int64_t step);
 /* transformers' name: "linear", "cosine", ... ; false when unknown. */

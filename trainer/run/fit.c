@@ -10,6 +10,19 @@ static uint64_t sum_of(const struct fit *f)
            f->activations + f->workspace;
 }
 
+/* What stage 3 keeps beside the layers in work, where memory allows: what costs least first. */
+static const struct keep {
+    bool weights, grads;
+} keeps[] = {{true, true}, {true, false}, {false, true}, {false, false}};
+enum { KEEPS = sizeof keeps / sizeof keeps[0], KEEP_NONE = KEEPS - 1 };
+
+/* A way to use memory: more of it first. */
+struct choice {
+    enum recompute level;
+    bool           paged;
+    int            keep;
+};
+
 /* Bytes of zero's arrays with so much of the states on the device. */
 static int measure_zero(struct fit *f, const struct fit_opts *o, const struct params *p,
                         uint64_t on_device, struct ckpt_err *err)
@@ -21,7 +34,9 @@ static int measure_zero(struct fit *f, const struct fit_opts *o, const struct pa
     zero.offload = false;
     zero.paged = f->paged;
     zero.optim_on_device = f->optim_on_device = on_device;
-    rc = zero_size(&f->zero, p, &zero, o->world_size, o->dev->weight, err);
+    zero.keep_weights = f->keep_weights;
+    zero.keep_grads = f->keep_grads;
+    rc = zero_size(&f->zero, p, &zero, o->world_size, o->dev, err);
     f->all = sum_of(f);
     return rc;
 }
@@ -46,19 +61,21 @@ static int measure(struct fit *f, const struct fit_opts *o, struct ckpt_err *err
     return rc;
 }
 
-static int try_way(struct fit *f, const struct fit_opts *o, enum recompute level, bool paged,
+static int try_way(struct fit *f, const struct fit_opts *o, const struct choice *c,
                    struct ckpt_err *err)
 {
-    *f = (struct fit){.free_bytes = o->free_bytes, .recompute = level, .paged = paged};
+    *f = (struct fit){.free_bytes = o->free_bytes, .recompute = c->level, .paged = c->paged,
+                      .keep_weights = keeps[c->keep].weights, .keep_grads = keeps[c->keep].grads};
     return measure(f, o, err);
 }
 
 /* Whether a way fits, for a hint: one that cannot be measured does not. */
 static bool fits(struct fit *f, const struct fit_opts *o, enum recompute level, bool paged)
 {
+    struct choice c = {level, paged, KEEP_NONE};
     struct ckpt_err unused;
 
-    return try_way(f, o, level, paged, &unused) == 0 && f->all <= f->free_bytes;
+    return try_way(f, o, &c, &unused) == 0 && f->all <= f->free_bytes;
 }
 
 /* -- what would fit --------------------------------------------------------------------------- */
@@ -88,8 +105,8 @@ static bool hint_way(const struct fit_opts *o, struct ckpt_err *err)
         struct fit_opts with = *o;
         struct fit f;
 
-        if (ways[i].level < o->model.recompute || (ways[i].paged && o->world_size > 1) ||
-            (ways[i].coded && o->zero.stage == 3) ||
+        if (ways[i].level < o->model.recompute || (ways[i].streamed && o->world_size > 1) ||
+            (ways[i].coded && o->zero.stage > 0) ||
             (ways[i].streamed && o->dev->weight == CKPT_F32))
             continue;
         with.zero.offload_param |= ways[i].streamed;
@@ -165,26 +182,51 @@ static int refuse(const struct fit *f, const struct fit_opts *o, struct ckpt_err
     return rc;
 }
 
-int fit_find(struct fit *out, const struct fit_opts *o, struct ckpt_err *err)
+/* Whether layers are gathered and may stay: GPUs alone have memory that nobody else wants. */
+static bool may_keep(const struct fit_opts *o)
+{
+    return o->zero.stage == 3 && o->world_size > 1 && o->dev->discrete;
+}
+
+/* All ways in the order of their cost; returns how many. */
+static int choices(struct choice c[2 * KEEPS + 1], const struct fit_opts *o)
 {
     enum recompute level = o->model.recompute;
     bool train = o->model.train, must = o->zero.offload && train;
-    bool may_page = must || (o->zero.paged && train);
     enum recompute norms = o->choose && train && level < RECOMPUTE_NORMS ? RECOMPUTE_NORMS : level;
-    const struct { enum recompute level; bool paged; } way[] = {    /* in order of their cost */
-        {level, must}, {norms, must}, {norms, may_page}};
-    uint64_t host = fit_host_free(), there;
-    bool found = false;
-    int rc = 0;
+    int n = 0;
 
-    for (size_t i = 0; i < 3 && rc == 0 && !found; i++) {
-        if (i > 0 && way[i].level == way[i - 1].level && way[i].paged == way[i - 1].paged)
+    for (int k = 0; k < KEEPS; k++) {
+        if (k < KEEP_NONE && (!may_keep(o) || (o->reshard && keeps[k].weights) ||
+                              (keeps[k].grads && !train)))
             continue;
-        rc = try_way(out, o, way[i].level, way[i].paged, err);
+        if (o->keep && !keeps[k].weights)
+            continue;
+        c[n++] = (struct choice){level, must, k};
+        if (norms != level)
+            c[n++] = (struct choice){norms, must, k};
+    }
+    if (o->zero.paged && train && !must)
+        c[n++] = (struct choice){norms, true, KEEP_NONE};
+    return n;
+}
+
+int fit_find(struct fit *out, const struct fit_opts *o, struct ckpt_err *err)
+{
+    struct choice c[2 * KEEPS + 1];
+    uint64_t host = fit_host_free(), there;
+    int n = choices(c, o), rc = 0;
+    bool found = false;
+
+    for (int i = 0; i < n && rc == 0 && !found; i++) {
+        rc = try_way(out, o, &c[i], err);
         found = rc == 0 && out->all <= out->free_bytes;
     }
-    if (rc == 0 && !found && (rc = try_way(out, o, level, may_page, err)) == 0)
-        rc = refuse(out, o, err);
+    if (rc == 0 && !found) {
+        c[n - 1].level = o->model.recompute;
+        if ((rc = try_way(out, o, &c[n - 1], err)) == 0)
+            rc = refuse(out, o, err);
+    }
     if (rc)
         return rc;
     there = out->zero.optim_host + out->zero.weights_host + out->zero.grads_host;

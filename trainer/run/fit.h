@@ -21,6 +21,7 @@ struct fit {
     enum recompute recompute;           /* the level chosen */
     bool     paged;                     /* likewise: states are on the host, but so many bytes */
     uint64_t optim_on_device;
+    bool     keep_weights, keep_grads;  /* likewise, of stage 3 (zero.h) */
 };
 
 struct fit_opts {
@@ -31,14 +32,16 @@ struct fit_opts {
     bool               choose;          /* another level may be taken where memory is short */
     struct zero_opts   zero;            /* paged: as many states as must may go to the host;
                                            offload: all do */
+    bool               keep, reshard;   /* stage 3 must keep gathered weights, or must not */
     uint64_t           free_bytes;
     int64_t            batch;           /* samples of the micro-batch that model is sized for, */
     const char        *batch_option;    /* and the setting that says so; 0 and NULL: unknown */
 };
 
 /*
- * The first way that fits: as asked; with norms recomputed, where choose is set; with states on the
- * host, where they may be paged.  CKPT_ENOMEM when none does, with figures that add up, and a hint
+ * The first way that fits: as asked, with as much kept of what stage 3 gathers as there is memory
+ * for; with norms recomputed, where choose is set; with states on the host, where they may be
+ * paged.  CKPT_ENOMEM when none does, with figures that add up, and a hint
  * at one that would, if there is any.
  */
 int fit_find(struct fit *out, const struct fit_opts *opts, struct ckpt_err *err);

@@ -63,23 +63,21 @@ static int plan(struct run *r, struct ckpt_err *err)
         .max_enc = larger(loader_max_enc(t), e ? loader_max_enc(e) : 0),
         .train = true, .recompute = settings_recompute(r->s), .dry = r->s->dry_run,
     };
-    struct zero_opts zero = {.stage = (int)r->s->zero_stage, .moments = settings_moments(r->s),
-                             .paged = settings_paged(r->s),
+    struct zero_opts zero = {.stage = settings_stage(r->s), .moments = settings_moments(r->s),
+                             .reduce = settings_reduce(r->s), .paged = settings_paged(r->s),
                              .offload = strcmp(r->s->offload_optimizer, "cpu") == 0,
                              .offload_param = strcmp(r->s->offload_param, "cpu") == 0};
-    const char *alone = zero.paged           ? "optim paged_..."
-                        : zero.offload       ? "offload_optimizer cpu"
-                        : zero.offload_param ? "offload_param cpu" : NULL;
     int rc;
 
-    if (alone && r->session.comm->world_size > 1) {
-        rc = ckpt_fail(err, CKPT_ECONFIG, "`%s` needs one rank, there are %d", alone,
+    if (zero.offload_param && r->session.comm->world_size > 1) {
+        rc = ckpt_fail(err, CKPT_ECONFIG, "`offload_param cpu` needs one rank, there are %d",
                        r->session.comm->world_size);
         return comm_agree(r->session.comm, rc, err);
     }
     if (*r->start.base && (rc = session_untie(&r->session, r->start.base, NULL, err)) != 0)
         return rc;
     r->session.paper_limit = r->s->device_memory_limit;
+    r->session.reshard = r->s->reshard_after_forward;
     r->session.batch = r->s->per_device_train_batch_size;
     r->session.batch_option = "per_device_train_batch_size";
     if (e && loader_max_tokens(e) > loader_max_tokens(t)) {
@@ -474,7 +472,7 @@ static int prepare(struct run *r, struct ckpt_err *err)
 /* A fresh model as a directory, to start from or to compare with. */
 static int init_only(struct run *r, struct ckpt_err *err)
 {
-    const struct zero_opts zero = {.stage = (int)r->s->zero_stage};
+    const struct zero_opts zero = {.stage = settings_stage(r->s)};
     const struct model_opts small = {.max_tokens = 1, .max_docs = 1, .max_rows = 1,
                                      .max_enc = 1};
     const struct device_opts cpu = {.name = "cpu", .threads = (int)r->s->threads,

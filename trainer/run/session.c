@@ -275,22 +275,35 @@ static int plan_memory(struct session *s, struct model_opts *with, struct ckpt_e
     struct fit_opts o = {.arch = s->arch, .dev = s->dev, .world_size = s->comm->world_size,
                          .model = *with, .choose = with->recompute == RECOMPUTE_AUTO,
                          .zero = s->zero_opts, .free_bytes = s->dev->ops->free_bytes(s->dev),
+                         .keep = s->reshard && strcmp(s->reshard, "false") == 0,
+                         .reshard = s->reshard && strcmp(s->reshard, "true") == 0,
                          .batch = s->batch, .batch_option = s->batch_option};
     enum ckpt_dtype act = s->dev->act;
+    bool discrete = s->dev->discrete;
     int rc;
 
     if (o.choose)
         o.model.recompute = RECOMPUTE_NONE;
     if (with->dry && s->paper_limit && !s->dev->discrete) {
         s->dev->act = s->dev->weight;
+        s->dev->discrete = true;
         o.free_bytes = s->paper_limit > PAPER_CONTEXT ? s->paper_limit - PAPER_CONTEXT : 0;
     }
     rc = fit_find(&s->fit, &o, err);
     s->dev->act = act;
+    s->dev->discrete = discrete;
     with->recompute = s->fit.recompute;
     s->zero_opts.paged = s->fit.paged;
     s->zero_opts.optim_on_device = s->fit.optim_on_device;
+    s->zero_opts.keep_weights = s->fit.keep_weights;
+    s->zero_opts.keep_grads = s->fit.keep_grads;
     return comm_agree(s->comm, rc, err);
+}
+
+/* Whether weights stay where they are, for copies of them in 8 bits. */
+static bool keeps_weights(const struct session *s)
+{
+    return s->comm->world_size == 1 || s->zero_opts.stage < 3 || s->zero_opts.keep_weights;
 }
 
 int session_plan(struct session *s, const struct model_opts *opts, const struct zero_opts *zero,
@@ -300,6 +313,7 @@ int session_plan(struct session *s, const struct model_opts *opts, const struct 
     int rc;
 
     with.lora = s->lora;
+    with.ranks = zero->stage > 0 ? s->comm->world_size : 1;
     s->zero_opts = *zero;
     s->zero_opts.train = opts->train;
     if ((rc = plan_memory(s, &with, err)) != 0)
@@ -307,7 +321,7 @@ int session_plan(struct session *s, const struct model_opts *opts, const struct 
     rc = model_new(&s->model, s->arch, &with, s->dev, err);
     if (rc == 0 && !with.dry)
         rc = zero_new(&s->zero, model_params(s->model), &s->zero_opts, s->dev, s->comm, err);
-    if (rc == 0 && s->dev->fp8 && s->comm->world_size == 1 && !s->zero_opts.offload_param)
+    if (rc == 0 && s->dev->fp8 && !s->zero_opts.offload_param && keeps_weights(s))
         rc = fp8_cache_lend(s->dev, model_params(s->model), s->fit.free_bytes - s->fit.all,
                             with.dry, err);
     return comm_agree(s->comm, rc, err);
@@ -348,6 +362,17 @@ struct sample_pair session_pair(const struct session *s)
                                 .pad = (int32_t)s->arch->label_pad_token_id};
 }
 
+/* What stage 3 has memory to keep. */
+static const char *kept(const struct session *s)
+{
+    bool weights = s->fit.keep_weights, grads = s->fit.keep_grads;
+
+    return s->zero_opts.stage < 3 ? ""
+           : weights && grads     ? "; gathered weights stay, gradients are reduced once a step"
+           : weights              ? "; gathered weights stay"
+           : grads                ? "; gradients are reduced once a step" : "";
+}
+
 void session_describe(const struct session *s, int64_t max_steps)
 {
     const struct params *p = model_params(s->model);
@@ -370,9 +395,12 @@ void session_describe(const struct session *s, int64_t max_steps)
         ckpt_log(CKPT_LOG_NOTE, "device: %s, %s%s", s->dev->label, ckpt_dtype_name(s->dev->act),
                  s->dev->untimed ? "; products are timed as they are first met, once on this GPU: "
                                    "the first step takes longer" : "");
-    else
+    if (!s->dev->discrete && !(s->paper_limit && !s->zero))
         ckpt_log(CKPT_LOG_NOTE, "ranks: %d (%s), ZeRO stage %d, %d threads each",
                  s->comm->world_size, s->comm->ops->name, s->zero_opts.stage, s->dev->threads);
+    else if (s->comm->world_size > 1)
+        ckpt_log(CKPT_LOG_NOTE, "ranks: %d (%s), ZeRO stage %d%s", s->comm->world_size,
+                 comm_on_device(s->comm)->ops->name, s->zero_opts.stage, kept(s));
     if (s->fit.free_bytes != UINT64_MAX)
         snprintf(of, sizeof of, " of %.1f", (double)s->fit.free_bytes * mib);
     ckpt_log(CKPT_LOG_NOTE,
@@ -395,6 +423,7 @@ void session_close(struct session *s, int rc, const struct ckpt_err *err)
     /* A rank that fails alone must not leave its peers waiting for it in a collective. */
     if (rc && s->comm && !s->comm->agreed && !s->comm->err.code)
         s->comm->err = *err;
+    comm_leave_device(s->comm);
     model_free(s->model);
     zero_free(s->zero);
     tokenizer_close(s->tokenizer);

@@ -31,6 +31,8 @@ struct session {
     struct fit        fit;              /* what is taken of the device's memory */
     uint64_t          paper_limit;      /* a dry plan is for a GPU of so much memory that is not
                                            there; 0: for the device that is open */
+    const char       *reshard;          /* gathered weights of stage 3 are given up after use: true,
+                                           false; auto or NULL: as memory allows */
     int64_t           batch;            /* samples that are worked on at once, and the setting */
     const char       *batch_option;     /* that says so, for a plan that is refused */
 };

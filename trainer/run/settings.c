@@ -37,6 +37,8 @@ void settings_default(struct settings *s)
         .recompute = "auto",
         .ddp_timeout = 1800,
         .device = "auto",
+        .reduce_dtype = "float32",
+        .reshard_after_forward = "auto",
         .offload_optimizer = "none",
         .offload_param = "none",
         .fp8_format = "hybrid",
@@ -70,6 +72,23 @@ enum op_moments settings_moments(const struct settings *s)
 bool settings_paged(const struct settings *s)
 {
     return strncmp(s->optim, "paged_", 6) == 0;
+}
+
+/* Source: torch 2.11, distributed/fsdp/api.py, ShardingStrategy. */
+static int fsdp_stage(const char *name)
+{
+    return strcmp(name, "full_shard") == 0 ? 3 : strcmp(name, "shard_grad_op") == 0 ? 2 : 0;
+}
+
+int settings_stage(const struct settings *s)
+{
+    return s->fsdp ? fsdp_stage(s->fsdp) : (int)s->zero_stage;
+}
+
+enum ckpt_dtype settings_reduce(const struct settings *s)
+{
+    return strcmp(s->reduce_dtype, "bfloat16") == 0  ? CKPT_BF16
+           : strcmp(s->reduce_dtype, "float16") == 0 ? CKPT_F16 : CKPT_F32;
 }
 
 struct device_opts settings_device(const struct settings *s)
@@ -235,17 +254,23 @@ static int check_precision(const struct settings *s, struct ckpt_err *err)
 
 static int check_ranks(const struct settings *s, struct ckpt_err *err)
 {
-    bool cpu = strcmp(s->device, "cpu") == 0, sharded = s->zero_stage == 3;
+    bool cpu = strcmp(s->device, "cpu") == 0, sharded = settings_stage(s) > 0;
     const struct rule rules[] = {
-        RULE(s->zero_stage != 0 && !sharded, "`zero_stage {}`: 0 or 3 wanted",
-             .a = (double)s->zero_stage),
-        RULE(sharded && settings_moments(s) != OP_MOMENTS_F32,
+        RULE(s->fsdp && settings_given(s, "zero_stage") && s->zero_stage != settings_stage(s),
+             "`fsdp {}` is not `zero_stage {}`", s->fsdp, .b = (double)s->zero_stage),
+        RULE(settings_reduce(s) != CKPT_F32 && !sharded,
+             "`reduce_dtype {}` needs `zero_stage` 1, 2 or 3", s->reduce_dtype),
+        RULE(settings_reduce(s) != CKPT_F32 && cpu,
+             "`reduce_dtype {}` needs GPUs: ranks on CPUs sum in float32", s->reduce_dtype),
+        RULE(settings_given(s, "reshard_after_forward") && settings_stage(s) != 3,
+             "`reshard_after_forward` needs `zero_stage 3`"),
+        RULE(sharded && settings_moments(s) == OP_MOMENTS_BF16,
              "`optim {}` needs `zero_stage 0`: DeepSpeed's shards hold moments in float32",
              s->optim),
         RULE(settings_given(s, "device_memory_limit") && cpu && !s->dry_run,
              "`device_memory_limit` is for a GPU: with `device cpu` only `dry_run` plans "
              "with it"),
-        RULE(s->stage3_gather_16bit_weights_on_model_save && !sharded,
+        RULE(s->stage3_gather_16bit_weights_on_model_save && settings_stage(s) != 3,
              "`stage3_gather_16bit_weights_on_model_save` needs `zero_stage 3`"),
     };
 

@@ -91,7 +91,10 @@ struct settings {
                                            is one; none, false: as if it were NULL */
     bool         overwrite_output_dir;  /* checkpoints in the run's way are removed */
     /* ranks */
-    int64_t      zero_stage;            /* 0 or 3 */
+    int64_t      zero_stage;            /* 0 to 3 (zero.h) */
+    const char  *fsdp;                  /* its name in FSDP's words, or NULL */
+    const char  *reduce_dtype;          /* in which ranks exchange gradients */
+    const char  *reshard_after_forward; /* auto: as memory allows; true, false */
     bool         stage3_gather_16bit_weights_on_model_save;
     const char  *device;                /* as in struct device_opts */
     uint64_t     device_memory_limit;   /* bytes; 0: none */
@@ -126,6 +129,10 @@ enum recompute settings_recompute(const struct settings *s);
 enum op_moments settings_moments(const struct settings *s);
 /* Whether they, and true weights beside rounded ones, may lie on the host where memory is short. */
 bool settings_paged(const struct settings *s);
+/* The type in which ranks exchange gradients. */
+enum ckpt_dtype settings_reduce(const struct settings *s);
+/* The stage, by either name. */
+int settings_stage(const struct settings *s);
 struct device_opts settings_device(const struct settings *s);
 void settings_default(struct settings *s);
 /* Settings that clash, or lack another: CKPT_ECONFIG names them. */

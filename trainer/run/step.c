@@ -96,6 +96,8 @@ int step_run(struct step_result *out, const struct session *s, struct loader *lo
         double sum = 0;
 
         report_part();
+        if (j + 1 == data->n_micro)
+            zero_last(zero);
         model_drop_key(s->model, opts->seed, comm->rank, (uint64_t)number << 24 | (uint64_t)j);
         rc = model_loss_grad(s->model, zero_weights(zero), data->micro[j], scale, &sum, err);
         loss += sum;

@@ -1,7 +1,6 @@
 /* flat - see flat.h. */
 #include "trainer/shard/flat.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 #include "formats/deepspeed/layout.h"
@@ -35,7 +34,7 @@ int64_t flat_part(const struct flat *f, size_t i)
 {
     int64_t numel = f->params->item[i].numel;
 
-    return f->stage == 3 ? ds3_part(numel, f->world_size) : numel;
+    return f->stage > 0 ? ds3_part(numel, f->world_size) : numel;
 }
 
 struct flat_piece flat_piece(const struct flat *f, size_t i, int rank)
@@ -43,7 +42,7 @@ struct flat_piece flat_piece(const struct flat *f, size_t i, int rank)
     int64_t numel = f->params->item[i].numel;
     struct ds_piece p = {.start = 0, .count = numel, .at = f->base[i]};
 
-    if (f->stage == 3)
+    if (f->stage > 0)
         p = ds3_piece(numel, f->base[i], rank, f->world_size);
     return (struct flat_piece){.start = p.start, .count = p.count, .at = p.at};
 }
@@ -144,22 +143,31 @@ void flat_scatter(const struct flat *f, int layer, float *parts, float *whole)
         }
 }
 
+/* Elements [from, to) of a layer's gradients that lie one after another. */
+static void clear(struct device *dev, float *grad, int64_t from, int64_t to)
+{
+    if (to > from)
+        dev->ops->zero(dev, grad + from, (size_t)(to - from) * sizeof *grad);
+}
+
 void flat_clear(const struct flat *f, struct device *dev, float *grad, int layer, bool written)
 {
-    const struct param *item = f->params->item;
-    int64_t base = flat_grad_base(f, layer);
-    size_t i, end, from;
+    int64_t from = 0, to = 0;           /* to be zeroed so far */
+    size_t i, end;
 
     flat_layer(f, layer, &i, &end);
-    while (i < end) {
-        if ((item[i].trainable && item[i].written) != written) {
-            i++;
+    for (; i < end; i++) {
+        const struct param *p = &f->params->item[i];
+        int64_t next = p->grad_offset + params_room(f->params, p->numel);
+        int64_t at = p->written == written ? p->grad_offset : p->grad_offset + p->numel;
+
+        if (!p->trainable)
             continue;
+        if (at != to) {
+            clear(dev, grad, from, to);
+            from = at;
         }
-        for (from = i; i < end && (!item[i].trainable || item[i].written == written); i++)
-            ;
-        if (f->grad_base[i] > f->grad_base[from])
-            dev->ops->zero(dev, grad + (f->grad_base[from] - base),
-                           (size_t)(f->grad_base[i] - f->grad_base[from]) * sizeof *grad);
+        to = next;
     }
+    clear(dev, grad, from, to);
 }

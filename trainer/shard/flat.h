@@ -2,8 +2,8 @@
  * flat - how a model's parameters lie in one rank's flat arrays.
  *
  * A rank's arrays (master weights, gradients, moments) hold, in the order of the parameter list,
- * the part of every parameter that the rank owns: all of it (stage 0), or DeepSpeed's stage-3
- * part, ceil(numel / world_size) elements with padding at the last ranks' ends.  The parameters
+ * the part of every parameter that the rank owns: all of it (stage 0), or, at the other stages,
+ * DeepSpeed's stage-3 part, ceil(numel / world_size) elements with padding at the last ranks' ends.  The parameters
  * of a layer are neighbours in the list, so a layer's part is one run of the arrays: what is
  * gathered and reduced at once.  Arrays of gradients and moments hold the parts of trained
  * parameters only, in the same order.  Padding elements are kept zero.  The arithmetic of a part is
@@ -18,7 +18,7 @@ struct device;
 
 struct flat {
     const struct params *params;        /* borrowed */
-    int                  stage;         /* 0 or 3 */
+    int                  stage;         /* 0: all of it; else parts */
     int                  rank, world_size;
     int64_t             *base;          /* [n + 1] where parameter i's part begins, elements */
     int64_t              numel;         /* of the rank's weights */
@@ -62,8 +62,8 @@ void flat_scatter(const struct flat *f, int layer, float *parts, float *whole);
 /* The way back of gradients. */
 void flat_assemble_grads(const struct flat *f, int layer, float *whole, const float *parts);
 
-/* Zeros to a layer's gradients, at `grad` on the device, of its parameters that a pass writes,
- * or of those that it adds to (param.written). */
+/* Zeros to a layer's gradients [layer_grad], at `grad` on the device: to parameters that a pass
+ * writes, or to those that it adds to (param.written), and to padding. */
 void flat_clear(const struct flat *f, struct device *dev, float *grad, int layer, bool written);
 
 #endif

@@ -20,6 +20,12 @@ struct place {
     int64_t at;
 };
 
+/* Whether a comes before b. */
+static bool before(struct place a, struct place b)
+{
+    return a.i < b.i || (a.i == b.i && a.at < b.at);
+}
+
 struct layout {
     const struct flat     *flat;
     const struct optim_state_opts *opts;
@@ -439,29 +445,55 @@ static void work(void *ctx, int64_t k, unsigned char *slot)
     step_range(s, s->l.chunk[s->l.resident + k], s->l.chunk[s->l.resident + k + 1], &b);
 }
 
+/* The first place after a layer. */
+static struct place layer_end(const struct layout *l, int layer)
+{
+    size_t first, end;
+
+    flat_layer(l->flat, layer, &first, &end);
+    return (struct place){end, 0};
+}
+
+/* Step the layers that are resident; returns how many are done. */
+static int step_resident(struct optim_state *s)
+{
+    const struct layout *l = &s->l;
+    struct place from = {0, 0}, end = l->chunk[l->resident];
+    int u = 0, n = l->flat->params->n_layers;
+
+    for (; u < n && before(from, end); u++) {
+        struct place to = layer_end(l, u);
+        bool all = !before(end, to);
+        struct bases b = {.grad = s->step->grad + grad_at(l, from), .rounded = s->step->rounded};
+
+        for (int a = 0; a < OPTIM_STATE_ARRAYS; a++)
+            b.array[a] = s->device[a] ? s->device[a] + place_bytes(l, a, from) : NULL;
+        step_range(s, from, all ? to : end, &b);
+        if (!all)
+            break;
+        if (s->step->done)
+            s->step->done(s->step->ctx, u);
+        from = to;
+    }
+    return u;
+}
+
 void optim_state_step(struct optim_state *s, const struct optim_state_step *step)
 {
     const struct layout *l = &s->l;
-    struct bases b = {.grad = step->grad, .rounded = step->rounded};
+    int u;
 
     s->step = step;
-    for (int a = 0; a < OPTIM_STATE_ARRAYS; a++)
-        b.array[a] = s->device[a];
-    if (l->resident > 0)
-        step_range(s, l->chunk[0], l->chunk[l->resident], &b);
+    u = step_resident(s);
     if (s->ring)
         ring_run(s->ring, &(struct ring_run){.ctx = s, .n = l->n_chunk - l->resident,
                                              .moves = moves, .work = work});
+    for (; step->done && u < l->flat->params->n_layers; u++)
+        step->done(step->ctx, u);
     s->step = NULL;
 }
 
 /* -- looking --------------------------------------------------------------------------------- */
-
-/* Whether a comes before b. */
-static bool before(struct place a, struct place b)
-{
-    return a.i < b.i || (a.i == b.i && a.at < b.at);
-}
 
 struct optim_state_spot optim_state_spot(const struct optim_state *s, enum optim_state_array of,
                                          size_t i, int64_t at)

@@ -62,6 +62,9 @@ struct optim_state_step {
     float       *master;                /* [flat->numel] on the device, where states have none */
     const float *grad;                  /* [flat->grad_numel] on the device, or pinned */
     void        *rounded;               /* [flat->numel] likewise; NULL: none */
+    /* Called as soon as all of a layer has been given to the device, in order; NULL: nobody. */
+    void       (*done)(void *ctx, int layer);
+    void        *ctx;
 };
 
 /* flat and dev outlive it; events [event, event + OPTIM_STATE_EVENTS) are its own. */

@@ -1,22 +1,26 @@
 /* zero - see zero.h. */
 #include "trainer/shard/zero_own.h"
 
-#include "libckpt/mem.h"
-#include "trainer/ops/verdict.h"
+#include <string.h>
 
-void zero_slots_of(const struct zero *z, int layer, int *from, int *end)
+#include "libckpt/mem.h"
+
+/* -- slots ------------------------------------------------------------------------------------ */
+
+void zero_slots_of(const struct zero *z, const struct slots *of, int layer, int *from, int *end)
 {
     bool edge = layer == 0 || layer == z->flat.params->n_layers - 1;
 
-    *from = edge ? layer != 0 : SLOT_BLOCKS;
-    *end = edge ? *from + 1 : z->streamed ? N_SLOTS : N_SLOTS - 1;
+    *from = of->keep ? layer : edge ? layer != 0 : SLOT_BLOCKS;
+    *end = of->keep || edge ? *from + 1 : of->n;
 }
 
-struct slot *zero_slot(const struct zero *z, struct slot *slot, int layer)
+struct slot *zero_slot(const struct zero *z, const struct slots *of, int layer)
 {
+    struct slot *slot = of->slot;
     int from, to;
 
-    zero_slots_of(z, layer, &from, &to);
+    zero_slots_of(z, of, layer, &from, &to);
     for (int i = from; i < to; i++)
         if (slot[i].layer == layer)
             return &slot[i];
@@ -29,6 +33,42 @@ struct slot *zero_slot(const struct zero *z, struct slot *slot, int layer)
     return NULL;
 }
 
+struct slot *zero_slot_now(const struct zero *z, const struct slots *of, int layer)
+{
+    struct slot *s = zero_slot(z, of, layer);
+
+    if (s)
+        return s;
+    ckpt_fail(&z->dev->err, CKPT_ESTATE, "layer %d: more layers in use than planned", layer);
+    return &of->slot[of->n - 1];
+}
+
+int zero_mark(const struct zero *z, const struct slots *of, const struct slot *s, int what)
+{
+    int i = (int)(s - of->slot) % ZERO_IN_FLIGHT + (of == &z->grad ? ZERO_IN_FLIGHT : 0);
+
+    return ZERO_EVENT_SLOTS + i * ZERO_MARKS + what;
+}
+
+int zero_next(const struct zero *z, int layer)
+{
+    int last = z->flat.params->n_layers - 1;
+
+    if (layer == 0)                      /* a pass begins; or its head, which is tied, ends it */
+        return z->before <= 1 ? 1 : -1;
+    if (layer == z->before)
+        return -1;
+    return layer > z->before ? (layer < last ? layer + 1 : -1) : (layer > 1 ? layer - 1 : -1);
+}
+
+void zero_follow(struct zero *z, enum op_stream stream, enum op_stream other)
+{
+    z->dev->ops->event_record(z->dev, other, ZERO_EVENT_MAIN);
+    z->dev->ops->stream_wait_event(z->dev, stream, ZERO_EVENT_MAIN);
+}
+
+/* -- the door --------------------------------------------------------------------------------- */
+
 /* This rank's part of a layer, in the type of a pass. */
 static const void *part_of(const struct zero *z, int layer)
 {
@@ -38,45 +78,22 @@ static const void *part_of(const struct zero *z, int layer)
                       : (const void *)(z->master + base);
 }
 
-void zero_gather(struct zero *z, int layer, float *whole, const void *part, enum ckpt_dtype type)
-{
-    comm_all_gather(comm_on_device(z->comm), z->parts, part, flat_layer_part(&z->flat, layer),
-                    type);
-    flat_assemble(&z->flat, layer, whole, z->parts, ckpt_dtype_size(type));
-}
-
 static const void *acquire(void *ctx, int layer)
 {
     struct zero *z = ctx;
-    struct slot *s;
 
-    if (z->streamed)
-        return zero_stream_acquire(z, layer);
-    if (!z->sharded)
-        return part_of(z, layer);
-    s = zero_slot(z, z->weight, layer);
-    if (!s) {
-        ckpt_fail(&z->dev->err, CKPT_ESTATE, "layer %d: more layers in use than planned", layer);
-        return z->weight[SLOT_BLOCKS].whole;
-    }
-    if (s->layer != layer) {
-        zero_gather(z, layer, s->whole, part_of(z, layer), z->type);
-        s->layer = layer;
-    }
-    s->users++;
-    return s->whole;
+    return z->streamed  ? zero_stream_acquire(z, layer)
+           : z->sharded ? zero_ranks_acquire(z, layer)
+                        : part_of(z, layer);
 }
 
 static void release(void *ctx, int layer)
 {
     struct zero *z = ctx;
 
-    for (int i = 0; i < N_SLOTS; i++)
-        if (z->weight[i].layer == layer && z->weight[i].users > 0) {
-            if (z->streamed)
-                zero_stream_release(z, &z->weight[i]);
-            else
-                z->weight[i].users--;
+    for (int i = 0; i < z->weight.n; i++)
+        if (z->weight.slot[i].layer == layer && z->weight.slot[i].users > 0) {
+            (z->streamed ? zero_stream_release : zero_ranks_release)(z, &z->weight.slot[i]);
             return;
         }
 }
@@ -84,24 +101,10 @@ static void release(void *ctx, int layer)
 static void *grad_of(void *ctx, int layer)
 {
     struct zero *z = ctx;
-    struct slot *s;
 
-    if (z->streamed)
-        return zero_stream_grad(z, layer);
-    if (!z->sharded)
-        return z->grads + flat_grad_base(&z->flat, layer);
-    s = zero_slot(z, z->grad, layer);
-    if (!s) {
-        ckpt_fail(&z->dev->err, CKPT_ESTATE, "layer %d: more gradients in use than planned", layer);
-        return z->grad[SLOT_BLOCKS].whole;
-    }
-    if (s->layer != layer) {
-        z->dev->ops->zero(z->dev, s->whole,
-                          (size_t)z->flat.params->layer_grad[layer] * sizeof(float));
-        s->layer = layer;
-        s->users = 1;
-    }
-    return s->whole;
+    return z->streamed  ? zero_stream_grad(z, layer)
+           : z->sharded ? zero_ranks_grad(z, layer)
+                        : z->grads + flat_grad_base(&z->flat, layer);
 }
 
 static bool fresh(void *ctx, int layer)
@@ -114,28 +117,19 @@ static bool fresh(void *ctx, int layer)
 static void grad_done(void *ctx, int layer)
 {
     struct zero *z = ctx;
-    struct slot *s = z->sharded ? zero_slot(z, z->grad, layer) : NULL;
-    int64_t part;
-    float *own;
 
     if (z->streamed) {
         zero_stream_grad_done(z, layer);
         return;
     }
     z->fresh[layer] = false;
-    if (!s || s->layer != layer)
-        return;
-    part = flat_grad_part(&z->flat, layer);
-    own = z->grads + flat_grad_base(&z->flat, layer);
-    if (part > 0) {                     /* the same on every rank */
-        flat_scatter(&z->flat, layer, z->parts, s->whole);
-        comm_reduce_scatter(comm_on_device(z->comm), z->reduced, z->parts, part, CKPT_F32);
-    }
-    for (int64_t i = 0; i < part; i++)
-        own[i] += z->reduced[i];
-    s->layer = -1;
-    s->users = 0;
+    if (z->sharded)
+        zero_ranks_grad_done(z, layer);
+    else if (z->last && comm_groups(comm_on_device(z->comm)))
+        zero_ranks_sum(z, layer);
 }
+
+/* -- memory ----------------------------------------------------------------------------------- */
 
 /* Elements of the largest layer, by one of the flat arrays' sizes. */
 static int64_t largest(const struct flat *f, int64_t (*size)(const struct flat *f, int layer))
@@ -157,59 +151,103 @@ static int64_t whole_weights(const struct flat *f, int layer)
 
 static int64_t whole_grads(const struct flat *f, int layer) { return f->params->layer_grad[layer]; }
 
-/* What slot i must hold: an edge's layer, or any block. */
-static int64_t slot_size(const struct flat *f, int i,
+/* What a slot must hold: its own layer, an edge's, or any block. */
+static int64_t slot_size(const struct flat *f, int i, bool keep,
                          int64_t (*size)(const struct flat *f, int layer))
 {
     int last = f->params->n_layers - 1;
     int64_t most = 0;
 
-    if (i < SLOT_BLOCKS)
-        return size(f, i == 0 ? 0 : last);
+    if (keep || i < SLOT_BLOCKS)
+        return size(f, keep ? i : i == 0 ? 0 : last);
     for (int u = 1; u < last; u++)
         most = size(f, u) > most ? size(f, u) : most;
     return most;
 }
 
-/* What the first n slots of a kind hold. */
-static int64_t slots(const struct flat *f, int n, int64_t (*size)(const struct flat *f, int layer))
-{
-    int64_t sum = 0;
+/* Which layers come and go, and through how many slots. */
+struct passing {
+    int  slots;                         /* where not each layer has its own; 0: none are needed */
+    bool keep_weights, keep_grads;
+    bool parts;                         /* collectives move all parts of a layer at once */
+};
 
-    for (int i = 0; i < n; i++)
-        sum += slot_size(f, i, size);
+static struct passing passing_of(const struct zero_opts *o, int world_size, bool discrete)
+{
+    bool sharded = o->stage > 0 && world_size > 1;
+
+    return (struct passing){
+        .slots = o->offload_param || (sharded && discrete) ? N_SLOTS : sharded ? N_SLOTS - 1 : 0,
+        .keep_weights = sharded && (o->stage < 3 || o->keep_weights),
+        .keep_grads = sharded && (o->stage < 2 || o->keep_grads),
+        .parts = sharded && !discrete};
+}
+
+static int slot_count(const struct flat *f, const struct passing *p, bool keep)
+{
+    return keep ? f->params->n_layers : p->slots;
+}
+
+/* A slot's bytes for n elements of so many bytes. */
+static uint64_t slot_bytes(int64_t n, size_t wide) { return ((uint64_t)n * wide + 3) / 4 * 4; }
+
+/* Gathered weights are the true ones, f32, where a collective's buffers are the host's. */
+static size_t slot_wide(const struct passing *p, enum ckpt_dtype type)
+{
+    return p->parts ? sizeof(float) : ckpt_dtype_size(type);
+}
+
+/* Bytes of all slots of a kind. */
+static uint64_t slots_bytes(const struct flat *f, const struct passing *p, bool keep, size_t wide,
+                            int64_t (*size)(const struct flat *f, int layer))
+{
+    uint64_t sum = 0;
+
+    for (int i = 0; i < slot_count(f, p, keep); i++)
+        sum += slot_bytes(slot_size(f, i, keep, size), wide);
     return sum;
 }
 
-/* A slot's floats for n elements of so many bytes. */
-static int64_t slot_floats(int64_t n, int64_t wide) { return (n * wide + 3) / 4; }
+/* Elements of f32 beside slots, for collectives. */
+static int64_t parts_numel(const struct flat *f, const struct passing *p)
+{
+    return p->parts ? largest(f, flat_layer_part) * f->world_size : 0;
+}
 
-/* One for the step; of what streams one for each layer too. */
-static size_t verdicts_of(const struct flat *f, const struct zero_opts *opts)
+static int64_t reduced_numel(const struct flat *f, const struct passing *p, bool train)
+{
+    return train && p->slots && f->world_size > 1 && !p->keep_grads ? largest(f, flat_grad_part)
+                                                                    : 0;
+}
+
+/* Whether gradients are exchanged in another type than f32. */
+static bool narrows(const struct zero_opts *o, int world_size)
+{
+    return o->train && o->stage > 0 && world_size > 1 && o->reduce != CKPT_DTYPE_NONE &&
+           o->reduce != CKPT_F32;
+}
+
+/* Bytes of what travels then, and of its sums. */
+static uint64_t narrow_bytes(const struct flat *f, const struct zero_opts *o,
+                             int64_t (*size)(const struct flat *f, int layer))
+{
+    return narrows(o, f->world_size) ? (uint64_t)largest(f, size) * ckpt_dtype_size(o->reduce) : 0;
+}
+
+/* Sums of squares: one for the step; of what streams one for each layer too. */
+static size_t squares_of(const struct flat *f, const struct zero_opts *opts)
 {
     return 1 + (opts->offload_param ? (size_t)f->params->n_layers : 0);
 }
 
-/* Elements of all buffers beyond the rank's own arrays. */
-static int64_t gathered_numel(const struct flat *f, bool train)
-{
-    return slots(f, N_SLOTS - 1, whole_weights) +
-           (train ? slots(f, N_SLOTS - 1, whole_grads) : 0) +
-           largest(f, flat_layer_part) * f->world_size + (train ? largest(f, flat_grad_part) : 0);
-}
+/* Whether states have the true weights of what is trained: passes see rounded ones. */
+static bool own_masters(bool train, enum ckpt_dtype type) { return train && type != CKPT_F32; }
 
-/* Whether states have the true weights of what is trained: passes see rounded ones of one rank. */
-static bool own_masters(const struct flat *f, bool train, enum ckpt_dtype type)
-{
-    return train && type != CKPT_F32 && !(f->stage == 3 && f->world_size > 1);
-}
-
-static struct optim_state_opts states_of(const struct zero_opts *opts, const struct flat *f,
-                                    enum ckpt_dtype type)
+static struct optim_state_opts states_of(const struct zero_opts *opts, enum ckpt_dtype type)
 {
     return (struct optim_state_opts){.moments = opts->moments,
                                 .chunk = opts->chunk,
-                                .master = own_masters(f, opts->train, type),
+                                .master = own_masters(opts->train, type),
                                 .grad_on_host = opts->offload_param,
                                 .rounded_on_host = opts->offload_param ? ckpt_dtype_size(type) : 0,
                                 .on_device = opts->offload || opts->offload_param ? 0
@@ -231,18 +269,21 @@ static float *floats(struct zero *z, int64_t n, int *rc, struct ckpt_err *err)
     return memory(z, (size_t)n * sizeof(float), false, rc, err);
 }
 
-/* Slots for layers that come and go.  Gathered weights may be the true ones, f32. */
-static int allocate_slots(struct zero *z, bool train, struct ckpt_err *err)
+static int allocate_slots(struct zero *z, struct slots *of, const struct passing *p, bool keep,
+                          size_t wide, int64_t (*size)(const struct flat *f, int layer),
+                          struct ckpt_err *err)
 {
-    const struct flat *f = &z->flat;
-    int64_t wide = z->sharded ? (int64_t)sizeof(float) : (int64_t)ckpt_dtype_size(z->type);
-    int rc = 0;
+    int n = slot_count(&z->flat, p, keep), rc = 0;
 
-    for (int i = 0; i < (z->streamed ? N_SLOTS : N_SLOTS - 1); i++) {
-        z->weight[i].whole = floats(z, slot_floats(slot_size(f, i, whole_weights), wide), &rc,
-                                    err);
-        if (train)
-            z->grad[i].whole = floats(z, slot_size(f, i, whole_grads), &rc, err);
+    *of = (struct slots){.slot = ckpt_alloc((size_t)n + 1, sizeof *of->slot), .keep = keep};
+    if (!of->slot)
+        return ckpt_nomem(err, (size_t)n * sizeof *of->slot);
+    for (; rc == 0 && of->n < n; of->n++) {
+        struct slot *s = &of->slot[of->n];
+
+        s->layer = -1;
+        s->whole = memory(z, slot_bytes(slot_size(&z->flat, of->n, keep, size), wide), false, &rc,
+                          err);
     }
     return rc;
 }
@@ -250,31 +291,36 @@ static int allocate_slots(struct zero *z, bool train, struct ckpt_err *err)
 static int allocate(struct zero *z, const struct zero_opts *opts, struct ckpt_err *err)
 {
     const struct flat *f = &z->flat;
-    struct optim_state_opts states = states_of(opts, f, z->type);
+    struct passing p = passing_of(opts, f->world_size, z->dev->discrete);
+    struct optim_state_opts states = states_of(opts, z->type);
     size_t rounded = (size_t)f->numel * ckpt_dtype_size(z->type);
-    size_t verdicts = sizeof *z->verdict * verdicts_of(f, opts);
     bool train = opts->train;
     int rc = 0;
 
-    for (int i = 0; i < N_SLOTS; i++)
-        z->weight[i].layer = z->grad[i].layer = -1;
     if (!states.master && (train || z->type == CKPT_F32))
         z->master = floats(z, f->numel, &rc, err);
     if (z->type != CKPT_F32)
         z->rounded = memory(z, rounded, z->streamed, &rc, err);
     if (train) {
         z->grads = memory(z, (size_t)f->grad_numel * sizeof(float), z->streamed, &rc, err);
-        z->verdict = memory(z, verdicts, false, &rc, err);
+        z->verdict = memory(z, sizeof *z->verdict, false, &rc, err);
+        z->squares = memory(z, squares_of(f, opts) * sizeof *z->squares, false, &rc, err);
         rc = rc ? rc : optim_state_new(&z->optim, f, &states, z->dev, ZERO_EVENT_OPTIM, err);
     }
-    if (rc == 0 && (z->sharded || z->streamed))
-        rc = allocate_slots(z, train, err);
+    if (rc == 0 && p.slots)
+        rc = allocate_slots(z, &z->weight, &p, p.keep_weights, slot_wide(&p, z->type),
+                            whole_weights, err);
+    if (rc == 0 && p.slots && train)
+        rc = allocate_slots(z, &z->grad, &p, p.keep_grads, sizeof(float), whole_grads, err);
     if (rc == 0 && z->streamed)
         zero_stream_ready(z);
-    if (z->sharded) {
-        z->parts = floats(z, largest(f, flat_layer_part) * f->world_size, &rc, err);
-        if (train)
-            z->reduced = floats(z, largest(f, flat_grad_part), &rc, err);
+    if (parts_numel(f, &p))
+        z->parts = floats(z, parts_numel(f, &p), &rc, err);
+    if (reduced_numel(f, &p, train))
+        z->reduced = floats(z, reduced_numel(f, &p, train), &rc, err);
+    if (narrows(opts, f->world_size)) {
+        z->narrow = memory(z, narrow_bytes(f, opts, whole_grads), false, &rc, err);
+        z->narrow_own = memory(z, narrow_bytes(f, opts, flat_grad_part), false, &rc, err);
     }
     if (z->dev->discrete)
         z->stage = memory(z, 2 * ZERO_STAGE, true, &rc, err);
@@ -282,17 +328,20 @@ static int allocate(struct zero *z, const struct zero_opts *opts, struct ckpt_er
 }
 
 /* Whether the ranks and the device's type allow what is asked for. */
-static int check_opts(const struct zero_opts *opts, const struct device *dev,
-                      const struct comm *comm, struct ckpt_err *err)
+static int check_opts(const struct zero_opts *opts, const struct params *params,
+                      const struct device *dev, struct comm *comm, struct ckpt_err *err)
 {
-    if ((opts->paged || opts->offload || opts->offload_param) && comm->world_size > 1)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "states on the host: of one rank alone, there "
+    if (opts->offload_param && comm->world_size > 1)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "weights on the host: of one rank alone, there "
                          "are %d", comm->world_size);
-    if (opts->stage == 3 && comm->world_size > 1 && dev->discrete)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "ZeRO stage 3 on GPUs: of one rank alone so far, "
-                         "there are %d", comm->world_size);
     if (opts->offload_param && dev->weight == CKPT_F32)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "weights on the host: of 16 bits alone");
+    if (narrows(opts, comm->world_size) && !comm_groups(comm_on_device(comm)))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "ranks on CPUs sum gradients in float32 alone");
+    if (opts->stage > 0 && comm->world_size > 1 && comm_groups(comm_on_device(comm)) &&
+        params->ranks != comm->world_size)
+        return ckpt_fail(err, CKPT_ESTATE, "parameters are laid out for %d ranks, there are %d",
+                         params->ranks, comm->world_size);
     return 0;
 }
 
@@ -309,16 +358,17 @@ int zero_new(struct zero **out, const struct params *params, const struct zero_o
     z->comm = comm;
     z->opts = *opts;
     z->type = dev->weight;
-    z->sharded = opts->stage == 3 && comm->world_size > 1;
+    z->sharded = opts->stage > 0 && comm->world_size > 1;
     z->streamed = opts->offload_param;
     z->door = (struct model_weights){.ctx = z, .acquire = acquire, .release = release,
                                      .grad = grad_of, .grad_done = grad_done, .fresh = fresh,
                                      .fixed = !z->sharded && !z->streamed};
-    rc = check_opts(opts, dev, comm, err);
+    rc = check_opts(opts, params, dev, comm, err);
     if (rc == 0)
         rc = flat_init(&z->flat, params, opts->stage, comm->rank, comm->world_size, err);
-    if (rc == 0 && !(z->fresh = ckpt_alloc((size_t)params->n_layers, sizeof *z->fresh)))
-        rc = ckpt_nomem(err, (size_t)params->n_layers);
+    if (rc == 0 && !(z->fresh = ckpt_alloc(2 * (size_t)params->n_layers, sizeof *z->fresh)))
+        rc = ckpt_nomem(err, 2 * (size_t)params->n_layers);
+    z->reached = z->fresh ? z->fresh + params->n_layers : NULL;
     if (rc == 0)
         rc = allocate(z, opts, err);
     if (rc)
@@ -326,6 +376,13 @@ int zero_new(struct zero **out, const struct params *params, const struct zero_o
     else
         *out = z;
     return rc;
+}
+
+static void free_slots(struct zero *z, struct slots *of)
+{
+    for (int i = 0; i < of->n; i++)
+        z->dev->ops->free(z->dev, of->slot[i].whole);
+    ckpt_free(of->slot);
 }
 
 void zero_free(struct zero *z)
@@ -341,15 +398,17 @@ void zero_free(struct zero *z)
         z->dev->ops->free(z->dev, z->rounded);
         z->dev->ops->free(z->dev, z->grads);
     }
-    for (int i = 0; i < N_SLOTS; i++) {
-        z->dev->ops->free(z->dev, z->weight[i].whole);
-        z->dev->ops->free(z->dev, z->grad[i].whole);
-    }
+    free_slots(z, &z->weight);
+    free_slots(z, &z->grad);
     z->dev->ops->free(z->dev, z->verdict);
+    z->dev->ops->free(z->dev, z->squares);
     z->dev->ops->free(z->dev, z->parts);
     z->dev->ops->free(z->dev, z->reduced);
+    z->dev->ops->free(z->dev, z->narrow);
+    z->dev->ops->free(z->dev, z->narrow_own);
     z->dev->ops->unpin(z->dev, z->stage);
     ckpt_free(z->layer_host);
+    ckpt_free(z->parts_host);
     ckpt_free(z->fresh);
     flat_release(&z->flat);
     ckpt_free(z);
@@ -364,120 +423,128 @@ enum op_moments zero_moments(const struct zero *z, size_t i)
 float *zero_grads(const struct zero *z) { return z->grads; }
 const struct model_weights *zero_weights(struct zero *z) { return &z->door; }
 
-/* What lies on the host instead of the device, where only slots are. */
-static void size_streamed(struct zero_size *size, const struct flat *f, bool train, int64_t wide)
-{
-    size->weights_host = size->weights;
-    size->grads_host = size->grads;
-    size->weights = 0;
-    for (int i = 0; i < N_SLOTS; i++)
-        size->weights += sizeof(float) *
-                         (uint64_t)slot_floats(slot_size(f, i, whole_weights), wide);
-    size->grads = train ? (uint64_t)slots(f, N_SLOTS, whole_grads) * sizeof(float) : 0;
-}
-
 int zero_size(struct zero_size *out, const struct params *params, const struct zero_opts *opts,
-              int world_size, enum ckpt_dtype weight, struct ckpt_err *err)
+              int world_size, const struct device *dev, struct ckpt_err *err)
 {
+    struct passing p = passing_of(opts, world_size, dev->discrete);
+    struct optim_state_opts so = states_of(opts, dev->weight);
+    size_t wide = ckpt_dtype_size(dev->weight);
     struct optim_state_size states = {0};
-    struct optim_state_opts so;
+    uint64_t slots, grad_slots;
     struct flat f;
     int rc = flat_init(&f, params, opts->stage, 0, world_size, err);
 
     *out = (struct zero_size){0};
     if (rc)
         return rc;
-    so = states_of(opts, &f, weight);
-    out->weights = (uint64_t)f.numel * ckpt_dtype_size(weight);
+    out->weights = (uint64_t)f.numel * wide;
+    slots = slots_bytes(&f, &p, p.keep_weights, slot_wide(&p, dev->weight), whole_weights);
+    grad_slots = opts->train ? slots_bytes(&f, &p, p.keep_grads, sizeof(float), whole_grads) : 0;
     if (opts->train) {
         rc = optim_state_size(&states, &f, &so, err);
         out->grads = (uint64_t)f.grad_numel * sizeof(float);
         out->optim = states.device;
         out->optim_host = states.host;
         out->ring = states.ring;
-        if (!so.master && weight != CKPT_F32)
-            out->optim += (uint64_t)f.numel * sizeof(float);
     }
-    if (opts->offload_param)
-        size_streamed(out, &f, opts->train, (int64_t)ckpt_dtype_size(weight));
+    if (opts->offload_param) {
+        out->weights_host = out->weights;
+        out->grads_host = out->grads;
+        out->weights = slots;
+        out->grads = grad_slots;
+    } else {
+        out->gathered = slots + grad_slots + narrow_bytes(&f, opts, whole_grads) +
+                        narrow_bytes(&f, opts, flat_grad_part) +
+                        (uint64_t)(parts_numel(&f, &p) + reduced_numel(&f, &p, opts->train)) *
+                            sizeof(float);
+    }
     if (opts->train)
-        out->grads += verdicts_of(&f, opts) * sizeof(struct op_verdict);
-    if (opts->stage == 3 && world_size > 1)
-        out->gathered = (uint64_t)gathered_numel(&f, opts->train) * sizeof(float);
+        out->grads += sizeof(struct op_verdict) + squares_of(&f, opts) * sizeof(double);
     flat_release(&f);
     return rc;
 }
 
+/* -- a step ----------------------------------------------------------------------------------- */
+
+static void forget(struct slots *of)
+{
+    for (int i = 0; i < of->n; i++) {
+        of->slot[i].layer = -1;
+        of->slot[i].users = 0;
+    }
+}
+
 void zero_forget(struct zero *z)
 {
-    for (int i = 0; i < N_SLOTS; i++) {
-        z->weight[i].layer = z->grad[i].layer = -1;
-        z->weight[i].users = z->grad[i].users = 0;
-    }
+    forget(&z->weight);
+    forget(&z->grad);
 }
 
 void zero_step(struct zero *z, const struct adamw *a, double weight_decay)
 {
     optim_state_step(z->optim, &(struct optim_state_step){
         .adamw = a, .weight_decay = weight_decay, .master = z->master, .grad = z->grads,
-        .rounded = z->rounded});
+        .rounded = z->rounded, .done = z->sharded ? zero_ranks_stepped : NULL, .ctx = z});
+    z->dev->stepped++;
     if (z->streamed)
         zero_stream_stepped(z);
-    z->dev->stepped++;
-    zero_forget(z);
 }
 
 void zero_begin(struct zero *z)
 {
     int n = z->flat.params->n_layers;
 
-    zero_forget(z);
+    z->last = false;
+    memset(z->reached, 0, (size_t)n * sizeof *z->reached);
+    forget(&z->grad);
     if (z->streamed) {
         zero_stream_begin(z);
         return;
     }
-    if (z->sharded)
-        z->dev->ops->zero(z->dev, z->grads, (size_t)z->flat.grad_numel * sizeof(float));
-    for (int u = 0; !z->sharded && u < n; u++) {
-        flat_clear(&z->flat, z->dev, z->grads + flat_grad_base(&z->flat, u), u, false);
+    for (int u = 0; u < n; u++) {
         z->fresh[u] = true;
+        if (!z->sharded)
+            flat_clear(&z->flat, z->dev, z->grads + flat_grad_base(&z->flat, u), u, false);
     }
 }
 
+void zero_last(struct zero *z) { z->last = true; }
+
 void zero_reduce(struct zero *z)
 {
+    struct comm *comm = comm_on_device(z->comm);
+
     if (z->streamed) {
         zero_stream_reduce(z);
         return;
     }
-    for (int u = 0; u < z->flat.params->n_layers; u++)
-        if (z->fresh[u]) {              /* there was no pass */
+    if (z->sharded) {
+        zero_ranks_reduce(z);
+        return;
+    }
+    for (int u = 0; u < z->flat.params->n_layers; u++) {
+        if (z->fresh[u])                /* there was no pass */
             flat_clear(&z->flat, z->dev, z->grads + flat_grad_base(&z->flat, u), u, true);
-            z->fresh[u] = false;
-        }
-    if (z->flat.stage == 0)
-        comm_all_reduce(comm_on_device(z->comm), z->grads, z->flat.grad_numel, CKPT_F32,
-                        COMM_SUM);
+        z->fresh[u] = false;
+        if (comm_groups(comm) && !z->reached[u])
+            zero_ranks_sum(z, u);
+    }
+    if (comm_groups(comm))
+        zero_follow(z, OP_STREAM_MAIN, OP_STREAM_COMM);
+    else
+        comm_all_reduce(comm, z->grads, z->flat.grad_numel, CKPT_F32, COMM_SUM);
 }
 
 void zero_judge(struct zero *z, double max_norm, double scale)
 {
-    struct op_verdict v;
-    double sum = 0;
-
     if (z->streamed) {
         zero_stream_judge(z, max_norm, scale);
         return;
     }
-    if (!z->sharded) {                  /* every rank has the sums of all */
-        z->dev->ops->grad_norm(z->dev, z->verdict, z->grads, z->flat.grad_numel, max_norm,
-                               scale);
-        return;
-    }
-    z->dev->ops->sum_squares(z->dev, &sum, z->grads, z->flat.grad_numel);
-    comm_all_reduce(z->comm, &sum, 1, CKPT_F64, COMM_SUM);
-    v = verdict_of(sum, max_norm, scale);
-    z->dev->ops->to_device(z->dev, z->verdict, &v, sizeof v);
+    z->dev->ops->sum_squares(z->dev, z->squares, z->grads, z->flat.grad_numel);
+    if (z->sharded)                     /* else every rank has the sums of all */
+        zero_ranks_add(z, z->squares);
+    z->dev->ops->judge(z->dev, z->verdict, z->squares, max_norm, scale);
 }
 
 const struct op_verdict *zero_verdict(const struct zero *z) { return z->verdict; }

@@ -1,15 +1,20 @@
 /*
- * zero - who owns, gathers and reduces what, and when: ZeRO stages 0 and 3.
+ * zero - who owns, gathers and reduces what, and when: ZeRO stages 0 to 3.
  *
  * Stage 0: every rank holds all weights; gradients are summed over ranks once a step.
- * Stage 3: every rank holds its part of weights, gradients and moments (flat.h); a layer's
- * weights are gathered when the pass asks for them and given up when it is done, its gradients
- * are reduced to their owners as soon as the pass has finished them.  Beyond the parts a rank
- * holds the first and the last layer and two blocks, whatever the depth of the model.
+ * Stages 1 to 3: every rank owns its part of each parameter, with its true weight, its gradient
+ * and its moments (flat.h), and steps that part alone.  What a pass sees beside the parts:
+ *   1  all weights, gathered once after a step, and all gradients, reduced to their owners once a
+ *      step: as the last pass finishes each layer
+ *   2  all weights; gradients of the layers in work, reduced in every pass
+ *   3  weights of the layers in work, gathered in every pass, a layer ahead; gradients as 2.  With
+ *      memory to spare weights or gradients are kept as in 1: the same sums, moved less often
+ * Collectives run on a stream of their own, beside the operations.
  *
  * Where the device's weights have 16 bits a pass sees the true weights rounded: a copy of that
  * type lies beside the part, is what is gathered, and is rounded again when the weights change.
- * A frozen weight then has that copy alone, where one rank holds all.
+ * A frozen weight has that copy alone.
+ * Source: Rajbhandari et al. 2020 (ZeRO); torch FSDP2's reshard_after_forward.
  */
 #ifndef CKPT_TRAINER_SHARD_ZERO_H
 #define CKPT_TRAINER_SHARD_ZERO_H
@@ -23,14 +28,17 @@
 struct zero;
 
 struct zero_opts {
-    int      stage;                     /* 0 or 3 */
+    int      stage;                     /* 0 to 3 */
+    enum ckpt_dtype reduce;             /* of gradients that ranks exchange: F32 (or none), or what
+                                           the device's collectives can sum: BF16, F16 */
+    bool     keep_weights, keep_grads;  /* stage 3: as stage 1 does; set by 1 and 2 themselves */
     bool     train;                     /* else weights only: no gradients or moments */
     enum op_moments moments;            /* of what may have them so (optim_state.h) */
     bool     paged;                     /* true weights and moments beyond optim_on_device bytes
-                                           lie on the host (optim_state.h); one rank alone */
+                                           lie on the host (optim_state.h) */
     bool     offload;                   /* all of them do */
     bool     offload_param;             /* and what passes see and add to, but for a few layers
-                                           (zero_stream.c); weights of 16 bits alone */
+                                           (zero_stream.c); weights of 16 bits, one rank */
     uint64_t optim_on_device;
     int64_t  chunk;                     /* elements of them that pass at once; 0: many */
 };
@@ -49,26 +57,28 @@ int zero_new(struct zero **out, const struct params *params, const struct zero_o
              struct device *dev, struct comm *comm, struct ckpt_err *err);
 void zero_free(struct zero *z);
 const struct flat *zero_flat(const struct zero *z);
-/* What zero_new would take of a device with such weights. */
+/* What zero_new would take of such a device. */
 int zero_size(struct zero_size *out, const struct params *params, const struct zero_opts *opts,
-              int world_size, enum ckpt_dtype weight, struct ckpt_err *err);
+              int world_size, const struct device *dev, struct ckpt_err *err);
 /* The door through which a pass sees weights, of the device's type. */
 const struct model_weights *zero_weights(struct zero *z);
 /*
  * A layer's true weights on the host, f32 [layer_numel], until the next call of this or of
- * zero_gather_grad, or the next pass.  Collective at stage 3.  NULL: no memory for it, err filled.
+ * zero_gather_grad, or the next pass.  Collective above stage 0.  NULL: no memory for it, err filled.
  * zero_read gives the same in pieces, where one rank has all.
  */
 const float *zero_master(struct zero *z, int layer, struct ckpt_err *err);
 /* Gradients to zero, but for those that the first pass writes: begin a step. */
 void zero_begin(struct zero *z);
+/* The pass that follows is the step's last: what it finishes may go to the owners at once. */
+void zero_last(struct zero *z);
 /* All backward passes of the step are done: every owner's gradients are complete after it. */
 void zero_reduce(struct zero *z);
 /* A layer's gradients [layer_grad] on the host after that, on every rank; likewise. */
 const float *zero_gather_grad(struct zero *z, int layer, struct ckpt_err *err);
 /*
  * The verdict on the step's gradient, that of a loss multiplied by scale (verdict.h), the same on
- * every rank.  It is made on the device; where one rank has all the host does not wait for it.
+ * every rank.  It is made on the device; the host waits for it where weights are on the host.
  */
 void zero_judge(struct zero *z, double max_norm, double scale);
 const struct op_verdict *zero_verdict(const struct zero *z);    /* on the device */

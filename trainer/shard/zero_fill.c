@@ -66,12 +66,6 @@ void zero_settle(struct zero *z)
     z->dev->ops->event_sync(z->dev, ZERO_EVENT_MAIN);
 }
 
-static void stream_follows(struct zero *z, enum op_stream stream, enum op_stream other)
-{
-    z->dev->ops->event_record(z->dev, other, ZERO_EVENT_MAIN);
-    z->dev->ops->stream_wait_event(z->dev, stream, ZERO_EVENT_MAIN);
-}
-
 /* n elements to the host, as that type. */
 static void get(struct zero *z, unsigned char *to, enum ckpt_dtype type, struct spot from,
                 int64_t n)
@@ -86,7 +80,7 @@ static void get(struct zero *z, unsigned char *to, enum ckpt_dtype type, struct 
         ckpt_convert(to, type, from.at, from.type, (size_t)n);
         return;
     }
-    stream_follows(z, OP_STREAM_OUT, OP_STREAM_MAIN);
+    zero_follow(z, OP_STREAM_OUT, OP_STREAM_MAIN);
     for (int64_t k = 0; k <= pieces; k++) {     /* piece k starts, piece k - 1 is taken */
         int64_t at = (k - 1) * most, some = n - at < most ? n - at : most;
 
@@ -119,7 +113,7 @@ static void put(struct zero *z, struct spot to, const unsigned char *from, enum 
         ckpt_convert(to.at, to.type, from, type, (size_t)n);
         return;
     }
-    stream_follows(z, OP_STREAM_IN, OP_STREAM_MAIN);
+    zero_follow(z, OP_STREAM_IN, OP_STREAM_MAIN);
     for (int64_t at = 0, k = 0; at < n; at += most, k ^= 1) {
         int64_t some = n - at < most ? n - at : most;
         unsigned char *half = z->stage + k * ZERO_STAGE;
@@ -131,7 +125,7 @@ static void put(struct zero *z, struct spot to, const unsigned char *from, enum 
                          (size_t)some * wide);
         ops->event_record(z->dev, OP_STREAM_IN, ZERO_EVENT_IN + (int)k);
     }
-    stream_follows(z, OP_STREAM_MAIN, OP_STREAM_IN);
+    zero_follow(z, OP_STREAM_MAIN, OP_STREAM_IN);
 }
 
 /* As they are stored: type is what get and put need not convert. */
@@ -203,20 +197,41 @@ static int move_coded(struct zero *z, enum zero_array of, size_t i, int64_t at, 
     return rc;
 }
 
+/* Elements in the midst of a block: it is opened as a whole.  Returns how many, of n at most. */
+static int64_t read_inside(struct zero *z, enum zero_array of, size_t i, int64_t at, int64_t n,
+                           float *to, int *rc, struct ckpt_err *err)
+{
+    int64_t skip = at % BNB_BLOCK, left = flat_part(&z->flat, i) - (at - skip);
+    int64_t block = left < BNB_BLOCK ? left : BNB_BLOCK, some = block - skip < n ? block - skip : n;
+    float open[BNB_BLOCK];
+
+    *rc = move_coded(z, of, i, at - skip, block, open, NULL, err);
+    memcpy(to, open + skip, (size_t)some * sizeof *to);
+    return some;
+}
+
 /* As zero_read or zero_write, in runs that lie one after another. */
 static int move(struct zero *z, enum zero_array of, size_t i, int64_t at, int64_t n, float *to,
                 const float *from, struct ckpt_err *err)
 {
     const char *name = z->flat.params->item[i].name;
     int64_t some;
+    int rc = 0;
 
     for (int64_t k = 0; k < n && z->dev->err.code == 0; k += some) {
         struct spot s = spot_of(z, of, i, at + k);
 
         if (!s.at)
             return ckpt_fail(err, CKPT_ESTATE, "%s: has no such array", name);
-        if (s.type == CKPT_U8)
-            return move_coded(z, of, i, at, n, to, from, err);
+        if (s.type == CKPT_U8) {
+            if (to && at % BNB_BLOCK) {
+                k = read_inside(z, of, i, at, n, to, &rc, err);
+                at += k;
+                n -= k;
+                to += k;
+            }
+            return rc || n == 0 ? rc : move_coded(z, of, i, at, n, to, from, err);
+        }
         some = n - k < s.n ? n - k : s.n;
         if (to)
             get(z, (unsigned char *)(to + k), CKPT_F32, s, some);
@@ -267,7 +282,7 @@ static void round_param(struct zero *z, size_t i)
         } else if (z->streamed) {
             get(z, to, z->type, from, some);
         } else {
-            z->dev->ops->cast(z->dev, to, z->type, from.at, CKPT_F32, some);
+            z->dev->ops->cast(z->dev, OP_STREAM_MAIN, to, z->type, from.at, CKPT_F32, some);
         }
     }
 }
@@ -279,10 +294,11 @@ void zero_changed(struct zero *z)
     z->dev->loaded++;
     zero_forget(z);
     if (z->rounded && z->master)
-        z->dev->ops->cast(z->dev, z->rounded, z->type, z->master, CKPT_F32, z->flat.numel);
+        z->dev->ops->cast(z->dev, OP_STREAM_MAIN, z->rounded, z->type, z->master, CKPT_F32, z->flat.numel);
     for (size_t i = 0; z->rounded && !z->master && z->optim && i < p->n; i++)
         if (p->item[i].trainable)
             round_param(z, i);
+    zero_follow(z, OP_STREAM_COMM, OP_STREAM_MAIN);     /* what is gathered next */
 }
 
 /* -- whole parameters and layers --------------------------------------------------------------- */
@@ -317,66 +333,95 @@ int zero_fill(struct zero *z, enum zero_array of, zero_fill_fn *fn, void *ctx,
     return rc ? rc : device_sync(z->dev, err);
 }
 
-/* Memory on the host for a layer. */
+/* Memory on the host for the largest layer, or its parts of all ranks; kept. */
+static float *buffer(float **kept, int64_t n, struct ckpt_err *err)
+{
+    if (!*kept)
+        *kept = ckpt_alloc_buffer((size_t)n * sizeof **kept);
+    if (!*kept)
+        ckpt_nomem(err, (size_t)n * sizeof **kept);
+    return *kept;
+}
+
 static float *layer_buffer(struct zero *z, struct ckpt_err *err)
 {
     int64_t most = 0;
 
     for (int u = 0; u < z->flat.params->n_layers; u++)
         most = z->flat.params->layer_numel[u] > most ? z->flat.params->layer_numel[u] : most;
-    if (!z->layer_host)
-        z->layer_host = ckpt_alloc_buffer((size_t)most * sizeof *z->layer_host);
-    if (!z->layer_host)
-        ckpt_nomem(err, (size_t)most * sizeof *z->layer_host);
-    return z->layer_host;
+    return buffer(&z->layer_host, most, err);
+}
+
+static float *parts_buffer(struct zero *z, struct ckpt_err *err)
+{
+    int64_t most = 0;
+
+    for (int u = 0; u < z->flat.params->n_layers; u++)
+        most = flat_layer_part(&z->flat, u) > most ? flat_layer_part(&z->flat, u) : most;
+    return z->parts ? z->parts : buffer(&z->parts_host, most * z->flat.world_size, err);
+}
+
+/* Where a layer is put together: in its slot where that is the host's, which a pass fills again. */
+static float *whole_buffer(struct zero *z, enum zero_array of, int layer, struct ckpt_err *err)
+{
+    struct slots *slots = of == ZERO_GRAD ? &z->grad : &z->weight;
+    int i, end;
+
+    if (!z->sharded || z->dev->discrete)
+        return layer_buffer(z, err);
+    zero_slots_of(z, slots, layer, &i, &end);
+    slots->slot[i].layer = -1;
+    return slots->slot[i].whole;
+}
+
+/* What this rank has of a layer's parameters: by their parts, or each at its offset. */
+static int read_layer(struct zero *z, enum zero_array of, int layer, float *to,
+                      struct ckpt_err *err)
+{
+    const struct flat *f = &z->flat;
+    bool grads = of == ZERO_GRAD;
+    const int64_t *base = grads ? f->grad_base : f->base;
+    size_t first, end;
+    int rc = 0;
+
+    flat_layer(f, layer, &first, &end);
+    for (size_t i = first; rc == 0 && i < end; i++) {
+        const struct param *p = &f->params->item[i];
+        int64_t at = z->sharded ? base[i] - base[first] : grads ? p->grad_offset : p->offset;
+
+        if (!grads || p->trainable)
+            rc = zero_read(z, of, i, 0, flat_part(f, i), to + at, err);
+    }
+    return rc;
 }
 
 /* A layer's parameters put together where the host can read them. */
 static const float *together(struct zero *z, enum zero_array of, int layer, struct ckpt_err *err)
 {
-    const struct params *p = z->flat.params;
-    float *to = layer_buffer(z, err);
-    size_t first, end;
+    const struct flat *f = &z->flat;
+    bool grads = of == ZERO_GRAD;
+    int64_t part = grads ? flat_grad_part(f, layer) : flat_layer_part(f, layer);
+    float *whole = whole_buffer(z, of, layer, err), *parts;
 
-    flat_layer(&z->flat, layer, &first, &end);
-    for (size_t i = first; to && i < end; i++) {
-        int64_t at = of == ZERO_GRAD ? p->item[i].grad_offset : p->item[i].offset;
-
-        if ((of == ZERO_MASTER || p->item[i].trainable) &&
-            zero_read(z, of, i, 0, p->item[i].numel, to + at, err))
-            return NULL;
-    }
-    return to;
+    if (!z->sharded)
+        return whole && read_layer(z, of, layer, whole, err) == 0 ? whole : NULL;
+    parts = whole ? parts_buffer(z, err) : NULL;
+    if (!parts || read_layer(z, of, layer, parts + f->rank * part, err))
+        return NULL;
+    comm_all_gather(z->comm, parts, parts + f->rank * part, part, CKPT_F32);
+    if (grads)
+        flat_assemble_grads(f, layer, whole, parts);
+    else
+        flat_assemble(f, layer, whole, parts, sizeof *whole);
+    return whole;
 }
 
 const float *zero_master(struct zero *z, int layer, struct ckpt_err *err)
 {
-    struct slot *s;
-    int i, end;
-
-    if (!z->sharded)
-        return together(z, ZERO_MASTER, layer, err);
-    zero_slots_of(z, layer, &i, &end);
-    s = &z->weight[i];
-    s->layer = -1;                       /* not what a pass may find there */
-    zero_gather(z, layer, s->whole, z->master + flat_layer_base(&z->flat, layer), CKPT_F32);
-    return s->whole;
+    return together(z, ZERO_MASTER, layer, err);
 }
 
 const float *zero_gather_grad(struct zero *z, int layer, struct ckpt_err *err)
 {
-    float *whole, *own = z->grads;
-    int64_t part = flat_grad_part(&z->flat, layer);
-    int i, end;
-
-    if (!z->sharded)
-        return together(z, ZERO_GRAD, layer, err);
-    zero_slots_of(z, layer, &i, &end);
-    whole = z->grad[i].whole;
-    if (part > 0) {
-        comm_all_gather(comm_on_device(z->comm), z->parts, own + flat_grad_base(&z->flat, layer),
-                        part, CKPT_F32);
-        flat_assemble_grads(&z->flat, layer, whole, z->parts);
-    }
-    return whole;
+    return together(z, ZERO_GRAD, layer, err);
 }

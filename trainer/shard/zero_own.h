@@ -7,14 +7,23 @@
 #include "trainer/shard/zero.h"
 
 /* Slots 0 and 1 are those of the first and the last layer, which the head keeps while others pass;
- * the others are for blocks, the last of them where layers stream alone. */
+ * the others are for blocks: one in work, one that comes and one that leaves, or two where all
+ * waits for each other. */
 enum { SLOT_BLOCKS = 2, N_SLOTS = 5 };
 
-/* Buffer for one gathered layer. */
+/* Buffer for one layer. */
 struct slot {
     float *whole;               /* [capacity] */
-    int    layer;                /* -1: nothing in it */
+    int    layer;               /* -1: nothing in it */
     int    users;
+    bool   stale;               /* trained parameters have changed since they were gathered */
+};
+
+/* Those of one kind: layers pass through a few, or each layer has its own, which it keeps. */
+struct slots {
+    struct slot *slot;          /* [n] */
+    int          n;
+    bool         keep;
 };
 
 struct zero {
@@ -31,34 +40,73 @@ struct zero {
     bool                 streamed;      /* rounded and grads lie on the host (zero_stream.c) */
     enum ckpt_dtype      type;          /* of the weights that a pass sees */
     void                *rounded;       /* [flat.numel] of that type; NULL when it is f32 */
-    struct slot          weight[N_SLOTS];
-    struct slot          grad[N_SLOTS];
-    float               *parts;         /* [world_size][largest layer part]: gather and spread */
-    float               *reduced;       /* [largest layer part] */
-    float *layer_host; /* [largest layer], once asked for, where one rank has all */
-    struct op_verdict   *verdict;       /* on the device; streamed: one for each layer after it */
+    struct slots         weight, grad;
+    float               *parts;         /* [world_size][largest layer part]: gather and spread,
+                                           where a collective moves all of a layer */
+    float               *reduced;       /* [largest layer part]: where sums are added to others */
+    void                *narrow, *narrow_own;   /* [largest layer_grad], [largest layer part] of
+                                           opts.reduce: what travels, and its sums */
+    float               *layer_host, *parts_host;       /* [largest layer], its parts of all
+                                           ranks; once asked for */
+    struct op_verdict   *verdict;       /* on the device */
+    double              *squares;       /* of gradients, on the device; streamed: one for each layer
+                                           after it */
     int                  before;        /* streamed: the layer that was asked for last */
     bool                 back;          /* likewise: gradients are asked for */
     unsigned char       *stage;         /* [2][ZERO_STAGE], pinned, of discrete memory */
     bool                *fresh;         /* [n_layers]: no pass has added its gradients yet; what a
                                            pass writes was not zeroed */
+    bool                *reached;       /* [n_layers]: gradients have been summed over the ranks */
+    bool                 last;          /* the pass in work is the step's last */
 };
 
 /* Bytes that move at once between the host and arrays: a fourth of what is mostly asked for, so
  * that copies and conversions overlap. */
 enum { ZERO_STAGE = 1 << 20 };
-/* Events: the stage's halves each way; the rest belongs to the optimizer state. */
+/* Events: the stage's halves each way; the optimizer state's; three of a slot: it has been filled,
+ * what used it is done, what was in it has left.  Of more slots than ZERO_IN_FLIGHT some share
+ * theirs, and wait for each other. */
+enum { ZERO_FILLED, ZERO_USED, ZERO_LEFT, ZERO_MARKS };
+enum { ZERO_IN_FLIGHT = 256 };
 enum { ZERO_EVENT_MAIN, ZERO_EVENT_OUT, ZERO_EVENT_IN = ZERO_EVENT_OUT + 2,
        ZERO_EVENT_OPTIM = ZERO_EVENT_IN + 2,
-       ZERO_EVENT_SLOTS = ZERO_EVENT_OPTIM + OPTIM_STATE_EVENTS };
+       ZERO_EVENT_SLOTS = ZERO_EVENT_OPTIM + OPTIM_STATE_EVENTS,
+       ZERO_EVENTS = ZERO_EVENT_SLOTS + 2 * ZERO_IN_FLIGHT * ZERO_MARKS };
+
+/* -- slots (zero.c) ---------------------------------------------------------------------------- */
 
 /* A slot that holds the layer, or a free one emptied for it; NULL when all are in use. */
-struct slot *zero_slot(const struct zero *z, struct slot *slot, int layer);
+struct slot *zero_slot(const struct zero *z, const struct slots *of, int layer);
 /* The slots that a layer may be in. */
-void zero_slots_of(const struct zero *z, int layer, int *from, int *end);
-/* Work queued on the streams has reached the host. */
-void zero_settle(struct zero *z);
-/* The door and a step, where weights and gradients lie on the host. */
+void zero_slots_of(const struct zero *z, const struct slots *of, int layer, int *from, int *end);
+/* The slot of a layer that is asked for; one that must not be used, and a broken device, when more
+ * are in use than planned. */
+struct slot *zero_slot_now(const struct zero *z, const struct slots *of, int layer);
+/* The event of a slot. */
+int zero_mark(const struct zero *z, const struct slots *of, const struct slot *s, int what);
+/* The layer that follows in this pass; -1: not known. */
+int zero_next(const struct zero *z, int layer);
+/* Work of a stream from here on comes after what another has been given so far. */
+void zero_follow(struct zero *z, enum op_stream stream, enum op_stream other);
+/* What was gathered is stale. */
+void zero_forget(struct zero *z);
+
+/* -- the door and a step, where layers belong to several ranks (zero_ranks.c) ------------------ */
+
+const void *zero_ranks_acquire(struct zero *z, int layer);
+void zero_ranks_release(struct zero *z, struct slot *s);
+void *zero_ranks_grad(struct zero *z, int layer);
+void zero_ranks_grad_done(struct zero *z, int layer);
+void zero_ranks_begin(struct zero *z);
+void zero_ranks_reduce(struct zero *z);
+void zero_ranks_stepped(void *ctx, int layer);       /* optim_state_step.done */
+/* Where every rank has all: its gradients of a layer become the sums of all ranks'. */
+void zero_ranks_sum(struct zero *z, int layer);
+/* A number of each rank on the device becomes their sum. */
+void zero_ranks_add(struct zero *z, double *x);
+
+/* -- likewise, where weights and gradients lie on the host (zero_stream.c) --------------------- */
+
 const void *zero_stream_acquire(struct zero *z, int layer);
 void zero_stream_release(struct zero *z, struct slot *s);
 void *zero_stream_grad(struct zero *z, int layer);
@@ -68,9 +116,10 @@ void zero_stream_begin(struct zero *z);
 void zero_stream_reduce(struct zero *z);
 void zero_stream_judge(struct zero *z, double max_norm, double scale);
 void zero_stream_stepped(struct zero *z);
-/* What was gathered is stale. */
-void zero_forget(struct zero *z);
-/* A layer's weights or gradients gathered into a slot of f32; sharded only. */
-void zero_gather(struct zero *z, int layer, float *whole, const void *part, enum ckpt_dtype type);
+
+/* -- between arrays and the host (zero_fill.c) ------------------------------------------------- */
+
+/* Work queued on the streams has reached the host. */
+void zero_settle(struct zero *z);
 
 #endif

@@ -14,27 +14,17 @@
 
 #include <string.h>
 
-#include "trainer/ops/verdict.h"
-
-enum { FETCHED, USED, WRITTEN, PER_SLOT };
-
-static int mark_of(const struct zero *z, const struct slot *s, int what)
-{
-    bool grad = s >= z->grad && s < z->grad + N_SLOTS;
-    int i = (int)(grad ? N_SLOTS + (s - z->grad) : s - z->weight);
-
-    return ZERO_EVENT_SLOTS + i * PER_SLOT + what;
-}
 
 /* What lies on the host of a layer goes into the slot, once nothing uses that any more. */
-static void fetch(struct zero *z, struct slot *s, int layer, const void *from, size_t bytes)
+static void fetch(struct zero *z, struct slots *of, struct slot *s, int layer, const void *from,
+                  size_t bytes)
 {
     const struct ops *ops = z->dev->ops;
 
-    ops->stream_wait_event(z->dev, OP_STREAM_IN, mark_of(z, s, USED));
-    ops->stream_wait_event(z->dev, OP_STREAM_IN, mark_of(z, s, WRITTEN));
+    ops->stream_wait_event(z->dev, OP_STREAM_IN, zero_mark(z, of, s, ZERO_USED));
+    ops->stream_wait_event(z->dev, OP_STREAM_IN, zero_mark(z, of, s, ZERO_LEFT));
     ops->stream_copy(z->dev, OP_STREAM_IN, s->whole, from, bytes);
-    ops->event_record(z->dev, OP_STREAM_IN, mark_of(z, s, FETCHED));
+    ops->event_record(z->dev, OP_STREAM_IN, zero_mark(z, of, s, ZERO_FILLED));
     s->layer = layer;
 }
 
@@ -42,29 +32,16 @@ static void fetch_weights(struct zero *z, struct slot *s, int layer)
 {
     size_t wide = ckpt_dtype_size(z->type);
 
-    fetch(z, s, layer,
+    fetch(z, &z->weight, s, layer,
           (unsigned char *)z->rounded + (size_t)flat_layer_base(&z->flat, layer) * wide,
           (size_t)flat_layer_part(&z->flat, layer) * wide);
-}
-
-/* The layer that follows in this pass; -1: not known. */
-static int next_of(const struct zero *z, int layer)
-{
-    int last = z->flat.params->n_layers - 1;
-
-    if (layer == 0)                      /* a pass begins; or its head, which is tied, ends it */
-        return z->before <= 1 ? 1 : -1;
-    if (layer == z->before)
-        return -1;
-    return layer > z->before ? (layer < last ? layer + 1 : -1) : (layer > 1 ? layer - 1 : -1);
 }
 
 /* What earlier passes of the step made. */
 static void fetch_grads(struct zero *z, struct slot *s, int layer)
 {
-    z->dev->ops->event_record(z->dev, OP_STREAM_OUT, ZERO_EVENT_MAIN);
-    z->dev->ops->stream_wait_event(z->dev, OP_STREAM_IN, ZERO_EVENT_MAIN);
-    fetch(z, s, layer, z->grads + flat_grad_base(&z->flat, layer),
+    zero_follow(z, OP_STREAM_IN, OP_STREAM_OUT);
+    fetch(z, &z->grad, s, layer, z->grads + flat_grad_base(&z->flat, layer),
           (size_t)z->flat.params->layer_grad[layer] * sizeof(float));
 }
 
@@ -74,14 +51,14 @@ static struct slot *spare_grad(struct zero *z, int layer, int next)
     struct slot *found = NULL;
     int n = 0;
 
-    for (int i = SLOT_BLOCKS; i < N_SLOTS; i++) {
-        if (z->grad[i].layer == next)
+    for (int i = SLOT_BLOCKS; i < z->grad.n; i++) {
+        if (z->grad.slot[i].layer == next)
             return NULL;
-        if (z->grad[i].users == 0 && z->grad[i].layer < 0) {
-            found = &z->grad[i];
+        if (z->grad.slot[i].users == 0 && z->grad.slot[i].layer < 0) {
+            found = &z->grad.slot[i];
             n++;
         }
-        n += z->grad[i].layer == layer;
+        n += z->grad.slot[i].layer == layer;
     }
     return n >= 2 ? found : NULL;
 }
@@ -89,7 +66,7 @@ static struct slot *spare_grad(struct zero *z, int layer, int next)
 /* On the way back gradients are fetched ahead too, once there are some. */
 static void fetch_ahead(struct zero *z, int layer, int next)
 {
-    struct slot *weight = zero_slot(z, z->weight, next), *grad;
+    struct slot *weight = zero_slot(z, &z->weight, next), *grad;
 
     if (weight && weight->layer != next)
         fetch_weights(z, weight, next);
@@ -102,17 +79,14 @@ static void fetch_ahead(struct zero *z, int layer, int next)
 
 const void *zero_stream_acquire(struct zero *z, int layer)
 {
-    struct slot *s = zero_slot(z, z->weight, layer);
-    int next = next_of(z, layer);
+    struct slot *s = zero_slot_now(z, &z->weight, layer);
+    int next = zero_next(z, layer);
 
-    if (!s) {
-        ckpt_fail(&z->dev->err, CKPT_ESTATE, "layer %d: more layers in use than planned", layer);
-        return z->weight[SLOT_BLOCKS].whole;
-    }
     if (s->layer != layer)
         fetch_weights(z, s, layer);
     s->users++;
-    z->dev->ops->stream_wait_event(z->dev, OP_STREAM_MAIN, mark_of(z, s, FETCHED));
+    z->dev->ops->stream_wait_event(z->dev, OP_STREAM_MAIN,
+                                   zero_mark(z, &z->weight, s, ZERO_FILLED));
     if (next >= 0)
         fetch_ahead(z, layer, next);
     if (layer != 0 || z->before <= 1)
@@ -123,26 +97,24 @@ const void *zero_stream_acquire(struct zero *z, int layer)
 void zero_stream_release(struct zero *z, struct slot *s)
 {
     s->users--;
-    z->dev->ops->event_record(z->dev, OP_STREAM_MAIN, mark_of(z, s, USED));
+    z->dev->ops->event_record(z->dev, OP_STREAM_MAIN, zero_mark(z, &z->weight, s, ZERO_USED));
 }
 
 void *zero_stream_grad(struct zero *z, int layer)
 {
-    struct slot *s = zero_slot(z, z->grad, layer);
+    struct slot *s = zero_slot_now(z, &z->grad, layer);
 
     z->back = true;
-    if (!s) {
-        ckpt_fail(&z->dev->err, CKPT_ESTATE, "layer %d: more gradients in use than planned", layer);
-        return z->grad[SLOT_BLOCKS].whole;
-    }
     if (z->fresh[layer] && s->layer != layer) {
-        z->dev->ops->stream_wait_event(z->dev, OP_STREAM_MAIN, mark_of(z, s, WRITTEN));
+        z->dev->ops->stream_wait_event(z->dev, OP_STREAM_MAIN,
+                                       zero_mark(z, &z->grad, s, ZERO_LEFT));
         flat_clear(&z->flat, z->dev, s->whole, layer, false);
     } else if (s->layer != layer) {
         fetch_grads(z, s, layer);
     }
     if (!z->fresh[layer])                /* it may have been fetched ahead */
-        z->dev->ops->stream_wait_event(z->dev, OP_STREAM_MAIN, mark_of(z, s, FETCHED));
+        z->dev->ops->stream_wait_event(z->dev, OP_STREAM_MAIN,
+                                       zero_mark(z, &z->grad, s, ZERO_FILLED));
     s->layer = layer;
     s->users = 1;
     return s->whole;
@@ -151,7 +123,7 @@ void *zero_stream_grad(struct zero *z, int layer)
 void zero_stream_grad_done(struct zero *z, int layer)
 {
     const struct ops *ops = z->dev->ops;
-    struct slot *s = zero_slot(z, z->grad, layer);
+    struct slot *s = zero_slot(z, &z->grad, layer);
     int64_t n = z->flat.params->layer_grad[layer];
 
     z->fresh[layer] = false;
@@ -159,21 +131,24 @@ void zero_stream_grad_done(struct zero *z, int layer)
     if (!s || s->layer != layer)
         return;
     if (n > 0)
-        ops->grad_norm(z->dev, &z->verdict[1 + layer], s->whole, n, 0, 1);
-    ops->event_record(z->dev, OP_STREAM_MAIN, mark_of(z, s, USED));
-    ops->stream_wait_event(z->dev, OP_STREAM_OUT, mark_of(z, s, USED));
+        ops->sum_squares(z->dev, &z->squares[1 + layer], s->whole, n);
+    ops->event_record(z->dev, OP_STREAM_MAIN, zero_mark(z, &z->grad, s, ZERO_USED));
+    ops->stream_wait_event(z->dev, OP_STREAM_OUT, zero_mark(z, &z->grad, s, ZERO_USED));
     ops->stream_copy(z->dev, OP_STREAM_OUT, z->grads + flat_grad_base(&z->flat, layer), s->whole,
                    (size_t)n * sizeof(float));
-    ops->event_record(z->dev, OP_STREAM_OUT, mark_of(z, s, WRITTEN));
+    ops->event_record(z->dev, OP_STREAM_OUT, zero_mark(z, &z->grad, s, ZERO_LEFT));
     s->layer = -1;
     s->users = 0;
 }
 
 void zero_stream_ready(struct zero *z)
 {
-    for (int i = 0; i < N_SLOTS; i++) {
-        z->dev->ops->event_record(z->dev, OP_STREAM_MAIN, mark_of(z, &z->weight[i], USED));
-        z->dev->ops->event_record(z->dev, OP_STREAM_MAIN, mark_of(z, &z->grad[i], USED));
+    for (int k = 0; k < 2; k++) {
+        const struct slots *of = k ? &z->grad : &z->weight;
+
+        for (int i = 0; i < of->n; i++)
+            z->dev->ops->event_record(z->dev, OP_STREAM_MAIN,
+                                      zero_mark(z, of, &of->slot[i], ZERO_USED));
     }
 }
 
@@ -185,7 +160,7 @@ void zero_stream_begin(struct zero *z)
     z->back = false;
     for (int u = 0; u < n; u++)
         z->fresh[u] = true;
-    z->dev->ops->zero(z->dev, z->verdict, (size_t)(1 + n) * sizeof *z->verdict);
+    z->dev->ops->zero(z->dev, z->squares, (size_t)(1 + n) * sizeof *z->squares);
 }
 
 void zero_stream_reduce(struct zero *z)
@@ -201,23 +176,21 @@ void zero_stream_reduce(struct zero *z)
 
 void zero_stream_judge(struct zero *z, double max_norm, double scale)
 {
-    struct op_verdict v[64];
-    double sum = 0;
+    double part[64], sum = 0;
     int some;
 
     for (int u = 0; u < z->flat.params->n_layers; u += some) {
         some = z->flat.params->n_layers - u < 64 ? z->flat.params->n_layers - u : 64;
-        z->dev->ops->to_host(z->dev, v, &z->verdict[1 + u], (size_t)some * sizeof *v);
+        z->dev->ops->to_host(z->dev, part, &z->squares[1 + u], (size_t)some * sizeof *part);
         for (int i = 0; i < some; i++)
-            sum += v[i].norm * v[i].norm;
+            sum += part[i];
     }
-    v[0] = verdict_of(sum, max_norm, scale);
-    z->dev->ops->to_device(z->dev, z->verdict, v, sizeof *v);
+    z->dev->ops->to_device(z->dev, z->squares, &sum, sizeof sum);
+    z->dev->ops->judge(z->dev, z->verdict, z->squares, max_norm, scale);
 }
 
 void zero_stream_stepped(struct zero *z)
 {
-    /* The next fetches read what the step writes. */
-    z->dev->ops->event_record(z->dev, OP_STREAM_OUT, ZERO_EVENT_MAIN);
-    z->dev->ops->stream_wait_event(z->dev, OP_STREAM_IN, ZERO_EVENT_MAIN);
+    zero_forget(z);
+    zero_follow(z, OP_STREAM_IN, OP_STREAM_OUT);   /* the next fetches read what the step writes */
 }

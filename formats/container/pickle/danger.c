@@ -4,10 +4,10 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Every name of a module and of the modules below it, or only those of names. */
+/* All names of a module and of the modules below it, or only those in names. */
 struct row {
     const char *does;
-    const char *modules;        /* separated by blanks, with one in front and at the end */
+    const char *modules;        /* separated by blanks, with one at both ends */
     const char *names;          /* likewise; NULL: all */
 };
 
@@ -66,7 +66,7 @@ static const struct row rows[] = {
     {"runs code", " dataclasses types ", " make_dataclass _create_fn "},
 };
 
-/* The same in every module. */
+/* Names with the same meaning in every module. */
 static const char words[] =
     " system popen popen2 popen3 popen4 Popen exec execfile eval execv execve execl "
     "execvp spawn spawnl spawnv spawnve spawnvp startfile fork forkpty posix_spawn runstring "
@@ -79,12 +79,13 @@ static const char words[] =
     "CodeType FunctionType evaluate_guards_expression debug_script basichandlers get_entity "
     "reduce_graph_module exec_ safe_eval literal_exec InteractiveInterpreter InteractiveConsole ";
 
-/* Modules that others import: named as an attribute of another one they are a way around it. */
+/* Modules that others import: reached as an attribute of another module, they would bypass the
+ * table. */
 static const char reached[] =
     " os sys subprocess builtins posix nt importlib shutil socket ctypes pickle _pickle runpy pty "
     "pkgutil marshal ";
 
-/* One of a list's words is the first n bytes of s. */
+/* Whether the first n bytes of s are a word of the list. */
 static bool has_word(const char *list, const char *s, size_t n)
 {
     for (const char *at = list; n > 0 && (at = strstr(at, " ")) != NULL; at++)
@@ -93,7 +94,7 @@ static bool has_word(const char *list, const char *s, size_t n)
     return false;
 }
 
-/* The module itself, or one that it is below, is in the list. */
+/* Whether the list contains the module, or one that it is below. */
 static bool has_module(const char *list, const char *module)
 {
     for (size_t n = strcspn(module, ".");; n += 1 + strcspn(module + n + 1, ".")) {
@@ -104,7 +105,8 @@ static bool has_module(const char *list, const char *module)
     }
 }
 
-/* A part of a name that leads elsewhere: o.__globals__, training_args.os, C.system. */
+/* Judge a part of a name that gives access to something else: o.__globals__, training_args.os,
+ * C.system. */
 static const char *judge_part(const char *s, size_t n)
 {
     if (n > 4 && strncmp(s, "__", 2) == 0 && strncmp(s + n - 2, "__", 2) == 0)

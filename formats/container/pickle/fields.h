@@ -1,16 +1,16 @@
 /*
- * pickle/fields - how many bytes an array has that joblib wrote between the opcodes of a pickle,
- * from the arguments of numpy's dtype and joblib's wrapper.
+ * pickle/fields - the size of an array that joblib wrote between the opcodes of a pickle,
+ * computed from the arguments of numpy's dtype and of joblib's wrapper.
  */
 #ifndef CKPT_FORMATS_CONTAINER_PICKLE_FIELDS_H
 #define CKPT_FORMATS_CONTAINER_PICKLE_FIELDS_H
 
 #include "formats/container/pickle/stack.h"
 
-/* Also those of a dictionary that a wrapper will be built from. */
+/* Also used for a dictionary that will be a wrapper's state. */
 struct fields {
     bool    wrapper, dtype, object, unknown;
-    bool    aligned;            /* a byte of padding's length, and the padding, are in front */
+    bool    aligned;            /* preceded by a byte with the padding's length, and the padding */
     int64_t count, width;       /* elements, and bytes of one */
 };
 

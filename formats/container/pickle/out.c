@@ -7,9 +7,9 @@
 #include "libckpt/base/map.h"
 
 #define MAX_DEPTH    512
-#define BATCH        1000       /* items of one APPENDS or SETITEMS */
-#define MAX_NAME     2100       /* module and name of a global */
-#define MAX_LONG     255        /* bytes of a LONG1 */
+#define BATCH        1000       /* most items of one APPENDS or SETITEMS */
+#define MAX_NAME     2100       /* longest module and name of a global */
+#define MAX_LONG     255        /* most bytes of a LONG1 */
 
 struct out {
     struct ckpt_buf             *b;
@@ -21,7 +21,7 @@ struct out {
     struct ckpt_err             *err;
 };
 
-/* What the memo knows something by: its address, or what it is called. */
+/* Key of a value in the memo: its address, or its name. */
 struct id {
     char   bytes[32];
     size_t n;
@@ -33,7 +33,7 @@ static void op(struct out *o, int c) { ckpt_buf_put_u8(o->b, (uint8_t)c); }
 
 /* -- memo ------------------------------------------------------------------------------------ */
 
-/* Python's compiler makes equal constants one object; these are torch's and pickle's own. */
+/* Python's compiler shares equal constants; these belong to torch and to pickle itself. */
 static bool is_constant(const struct value *v)
 {
     return v->kind == VALUE_STR &&
@@ -54,7 +54,7 @@ static struct id id_of(const struct value *v)
     return id;
 }
 
-/* An opcode of the memo and its index, in one byte or in four. */
+/* Put an opcode of the memo with its index, in one byte or in four. */
 static void put_index(struct out *o, int short_op, int long_op, size_t i)
 {
     op(o, i < 256 ? short_op : long_op);
@@ -64,7 +64,7 @@ static void put_index(struct out *o, int short_op, int long_op, size_t i)
         ckpt_buf_put_u32le(o->b, (uint32_t)i);
 }
 
-/* True, and a GET, when the memo has it. */
+/* If the memo has it, put a GET and return true. */
 static bool put_known(struct out *o, const char *id, size_t n)
 {
     size_t i = ckpt_map_get(o->memo, id, n);
@@ -74,7 +74,7 @@ static bool put_known(struct out *o, const char *id, size_t n)
     return i != CKPT_MAP_NONE;
 }
 
-/* PUT the top of the stack; id NULL: nothing will ask for it again. */
+/* Memoise the top of the stack; id NULL: it is never referred to again. */
 static int memoize_as(struct out *o, const char *id, size_t n)
 {
     size_t i = o->n_memo++;
@@ -195,7 +195,7 @@ static int put_constant(struct out *o, const char *s)
     return put_text(o, s, v.u.text.n, &id);
 }
 
-/* Each byte of p as one character of a text. */
+/* Put each byte of p as one character of a text. */
 static int put_latin1(struct out *o, const char *p, size_t n)
 {
     struct ckpt_buf text;
@@ -238,8 +238,8 @@ static int put_bytes(struct out *o, const struct value_text *t)
 /* -- containers ------------------------------------------------------------------------------ */
 
 /*
- * n rows of items in batches, which end in ops[1]; one alone has no mark and ends in ops[0].
- * exact: as CPython's shortcut for true lists and dictionaries does it.
+ * Put n rows of items in batches, which end in ops[1]; a single row has no mark and ends in
+ * ops[0]. exact: as CPython's fast path for true lists and dictionaries does it.
  */
 static int put_batches(struct out *o, struct value **const *column, size_t n_column, size_t n,
                        const char *ops, bool exact, int depth)
@@ -272,11 +272,11 @@ static int put_pairs(struct out *o, const struct value_pairs *d, bool exact, int
     int rc = put_batches(o, column, 2, d->n, "su", exact, depth);
 
     if (rc == 0 && exact && d->n > 0 && d->n % BATCH == 0)
-        ckpt_buf_put_str(o->b, "(u");   /* so does CPython: it looks for more, and finds none */
+        ckpt_buf_put_str(o->b, "(u");  /* as CPython, which looks for another item and finds none */
     return rc;
 }
 
-/* v's items as a tuple; id NULL for one that nobody else refers to. */
+/* Put v's items as a tuple; id NULL if nothing else refers to it. */
 static int put_tuple(struct out *o, const struct value_seq *s, const struct id *id, int depth)
 {
     int rc;
@@ -290,7 +290,7 @@ static int put_tuple(struct out *o, const struct value_seq *s, const struct id *
     for (size_t i = 0; i < s->n; i++)
         if ((rc = put(o, s->item[i], depth + 1)) != 0)
             return rc;
-    /* A tuple inside itself, through a list, is in the memo by now: what was put is dropped. */
+    /* A tuple that contains itself, through a list, is in the memo by now: drop what was put. */
     if (id && ckpt_map_get(o->memo, id->bytes, id->n) != CKPT_MAP_NONE) {
         for (size_t i = 0; s->n <= 3 && i < s->n; i++)
             op(o, '0');
@@ -303,7 +303,7 @@ static int put_tuple(struct out *o, const struct value_seq *s, const struct id *
     return memoize(o, id);
 }
 
-/* collections.OrderedDict() with nothing in it. */
+/* An empty collections.OrderedDict(). */
 static int put_ordered(struct out *o, const struct id *id)
 {
     int rc;
@@ -417,7 +417,7 @@ static void put_dims(struct out *o, const int64_t *dim, int rank)
     memoize(o, NULL);
 }
 
-/* A tensor is a window on one of the storages, and of its class. */
+/* Check that a tensor fits inside one of the storages, and has its class. */
 static int check_tensor(struct out *o, const struct value_tensor *t)
 {
     const struct pickle_storage *s = t->storage < o->n_storage ? &o->storage[t->storage] : NULL;
@@ -480,7 +480,7 @@ static int put_tensor(struct out *o, const struct value_tensor *t, const struct 
 
 /* -- any value ------------------------------------------------------------------------------- */
 
-/* What is never remembered. */
+/* Put values that are never memoised. */
 static bool put_atom(struct out *o, const struct value *v)
 {
     switch (v->kind) {

@@ -13,16 +13,16 @@
 #include "formats/container/value.h"
 #include "libckpt/base/buf.h"
 
-/* What a tensor's storage is called: its class and size; its key is its index. */
+/* A tensor's storage: its class and size; its key is its index. */
 struct pickle_storage {
     enum ckpt_dtype dtype;
     int64_t         numel;              /* elements */
 };
 
 /*
- * Append the pickle.  Graphs are written as graphs.  CKPT_ELIMIT for values nested deeper
- * than 512; CKPT_EUNSUPPORTED for values that protocol 2 has not (keyword arguments, raw
- * persistent ids); CKPT_ESTATE for a tensor that does not lie in its storage.
+ * Append the pickle.  Shared values are written once.  CKPT_ELIMIT for values nested deeper than
+ * 512; CKPT_EUNSUPPORTED for values that protocol 2 does not have (keyword arguments, raw
+ * persistent ids); CKPT_ESTATE for a tensor that exceeds its storage.
  */
 int pickle_write(struct ckpt_buf *out, const struct value *v,
                  const struct pickle_storage *storage, size_t n_storage, struct ckpt_err *err);

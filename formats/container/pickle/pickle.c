@@ -10,16 +10,17 @@ struct machine {
     struct ckpt_cursor *c;
     struct ckpt_arena  *a;
     struct ckpt_err    *err;
-    struct value_seq   *names;          /* every global that was named, or NULL */
+    struct value_seq   *names;          /* collects every global, or NULL */
     struct value      **stack;
     size_t              n, cap;
-    size_t             *mark;           /* heights of the stack */
+    size_t             *mark;           /* stack heights */
     size_t              n_mark, cap_mark;
     struct value      **memo;
     size_t              n_memo, cap_memo;
     size_t              next_memo;      /* MEMOIZE's */
     size_t              at;             /* offset of the opcode, for messages */
-    size_t              frame_end;      /* in the cursor; frames hold whole opcodes */
+    size_t              frame_end;      /* end of the frame, in the cursor; frames contain whole
+                                           opcodes */
     unsigned char       op;
     bool                done;
 };
@@ -44,7 +45,7 @@ static int push(struct machine *m, struct value *v)
     return 0;
 }
 
-/* The lowest the stack may go: the last mark. */
+/* Lowest height the stack may shrink to: the last mark. */
 static size_t floor_of(const struct machine *m) { return m->n_mark ? m->mark[m->n_mark - 1] : 0; }
 
 static struct value *pop(struct machine *m)
@@ -67,7 +68,7 @@ static int push_mark(struct machine *m)
     return 0;
 }
 
-/* Items since the last mark, which is taken away: *n of them at the returned place. */
+/* Pop the items since the last mark, and the mark: *n items at the returned place. */
 static struct value **pop_mark(struct machine *m, size_t *n)
 {
     size_t from;
@@ -116,7 +117,7 @@ static struct value *text(struct machine *m, enum value_kind kind, const void *p
     return v->u.text.p ? v : NULL;
 }
 
-/* n bytes of the pickle as text or bytes. */
+/* Push n bytes of the pickle as text or bytes. */
 static int push_text(struct machine *m, enum value_kind kind, uint64_t n)
 {
     const unsigned char *p;
@@ -134,7 +135,7 @@ static int push_text(struct machine *m, enum value_kind kind, uint64_t n)
     return push(m, text(m, kind, p, (size_t)n));
 }
 
-/* A value of pickle/text.h, or the reason that there is none. */
+/* Push a value from pickle/text.h, or report why there is none. */
 static int push_made(struct machine *m, struct value *v, const char *why)
 {
     return why ? bad(m, why) : push(m, v);
@@ -160,7 +161,7 @@ static int memo_put(struct machine *m, size_t i)
 
     if (!v)
         return bad(m, "nothing to remember");
-    /* A memo index may skip, but never beyond what the pickle could have filled. */
+    /* Memo indices may be sparse, but not larger than the pickle could have filled. */
     if (i >= PICKLE_MAX_MEMO || i > m->c->end)
         return ckpt_fail(m->err, CKPT_ELIMIT, "pickle: memo index %zu", i);
     if (i >= m->cap_memo) {
@@ -241,7 +242,7 @@ static int push_global(struct machine *m, const char *module, size_t n_module, c
     return push(m, v);
 }
 
-/* ('module', class, file, source) names a module's class in torch's old container. */
+/* ('module', class, file, source) stands for a module's class in torch's old container. */
 static struct value *class_of(struct value *v)
 {
     struct value *id = value_is(v, VALUE_PERSISTENT) ? v->u.seq.item[0] : NULL;
@@ -249,7 +250,7 @@ static struct value *class_of(struct value *v)
     return value_is(id, VALUE_TUPLE) && value_count(id) == 4 ? value_item(id, 1) : v;
 }
 
-/* callable(*args) as a record.  The callable is a name, or the record of another call. */
+/* Record callable(*args).  The callable is a name, or the record of another call. */
 static int push_call(struct machine *m, struct value *callable, struct value *args,
                      struct value *kwargs, bool newobj)
 {
@@ -265,7 +266,7 @@ static int push_call(struct machine *m, struct value *callable, struct value *ar
     v->u.obj.module = callable->u.obj.module;
     v->u.obj.name = callable->u.obj.name;
     callable->u.obj.called = true;
-    if (object) {                       /* so that it is not taken for a call of that name */
+    if (object) {                       /* not to be mistaken for a call of that name */
         v->u.obj.callee = callable;
         v->u.obj.name = ckpt_arena_printf(m->a, "%s()", callable->u.obj.name);
         if (!v->u.obj.name)
@@ -283,7 +284,8 @@ static int build(struct machine *m)
 
     if (!state || !value_is(v, VALUE_OBJECT))
         return bad(m, "builds what is no record");
-    if (v->u.obj.state)                 /* the first could plant what the second would run */
+    if (v->u.obj.state)                 /* a second BUILD is refused: the first could prepare
+                                           what the second executes */
         return ckpt_fail_as(m->err, CKPT_EREFUSED, "refused-global",
                             "pickle: builds one record twice at %zu: this file looks malicious",
                             m->at);
@@ -298,7 +300,7 @@ static int line(struct machine *m, const char **p, size_t *n)
     *p = (const char *)ckpt_cursor_line(m->c, n);
     if (!*p || *n > PICKLE_MAX_TEXT)
         return bad(m, "the pickle ends inside a line");
-    return 0;                           /* a CR belongs to it, as CPython has it */
+    return 0;                           /* a CR is part of it, as in CPython */
 }
 
 /* INT, LONG, FLOAT, STRING, UNICODE. */
@@ -525,7 +527,7 @@ static int op_control(struct machine *m)
         if (m->c->pos - 8 <= m->frame_end)
             return bad(m, "a frame inside a frame");
         if (n > ckpt_cursor_left(m->c)) {
-            m->c->failed = true;        /* as any read past the end does */
+            m->c->failed = true;        /* like any read past the end */
             return bad(m, "a frame passes the end");
         }
         m->frame_end = m->c->pos + (size_t)n;

@@ -18,10 +18,9 @@
 
 /*
  * Run one pickle at the cursor up to STOP; the cursor moves after it.  *out lives in arena.
- * names, if not NULL, gets every global in order, also those that the value no longer shows
- * (popped, or of a pickle that fails later).
- * CKPT_EFORMAT names opcode and offset; CKPT_ELIMIT the budget.  The cursor has failed when the
- * bytes ended too early.
+ * names, if not NULL, gets every global in order, including those that are not in the value
+ * (popped, or of a pickle that fails later).  CKPT_EFORMAT names opcode and offset; CKPT_ELIMIT
+ * the budget.  The cursor is failed when the bytes ended too early.
  */
 int pickle_read(struct value **out, struct ckpt_cursor *c, struct ckpt_arena *arena,
                 struct value_seq *names, struct ckpt_err *err);

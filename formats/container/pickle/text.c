@@ -7,7 +7,7 @@
 
 #include "libckpt/base/buf.h"
 
-#define MAX_DIGITS 640          /* of PICKLE_MAX_INT bytes, and some */
+#define MAX_DIGITS 640          /* digits of PICKLE_MAX_INT bytes, and some more */
 
 bool pickle_text_valid(const unsigned char *s, size_t n)
 {
@@ -52,7 +52,7 @@ static char *to_decimal(char *end, const unsigned char *p, size_t n)
         mag[i] = (unsigned char)b;
         carry = negative ? b >> 8 : 0;
     }
-    while (n > 0) {                     /* divide by ten until nothing is left */
+    while (n > 0) {                     /* divide by ten repeatedly */
         unsigned rest = 0;
 
         for (size_t i = n; i-- > 0;) {
@@ -76,7 +76,7 @@ struct value *pickle_long(struct ckpt_arena *a, const unsigned char *p, size_t n
     char digits[MAX_DIGITS], *from;
     uint64_t bits = 0;
 
-    /* Bytes that only repeat the sign say nothing. */
+    /* Drop bytes that only repeat the sign. */
     while (n > 1 && p[n - 1] == (p[n - 2] & 0x80 ? 0xff : 0))
         n--;
     if (n > PICKLE_MAX_INT) {
@@ -110,7 +110,7 @@ struct value *pickle_line_int(struct ckpt_arena *a, const char *p, size_t n, boo
         if (p[i] < '0' || p[i] > '9')
             n = sign;
     if (n > sign + 1 && p[sign] == '0')
-        n = sign;                       /* octal to one reader, wrong or decimal to others */
+        n = sign;                    /* some readers take it as octal, others as wrong or decimal */
     if (n == sign || n >= sizeof digits) {
         *why = n >= sizeof digits ? "a number of too many digits" : "no number";
         return NULL;
@@ -158,7 +158,7 @@ static uint32_t digits_at(const char *p, size_t n, size_t max, unsigned base, si
     return v;
 }
 
-/* One escape after a backslash at p[0..n): its byte at *to.  Returns how much was read. */
+/* Decode one escape after a backslash at p[0..n) to *to.  Returns how many bytes it took. */
 static size_t unescape(unsigned char *to, const char *p, size_t n)
 {
     static const char from[] = "\\'\"abfnrtv", what[] = "\\'\"\a\b\f\n\r\t\v";

@@ -9,12 +9,12 @@
 
 #include "formats/container/value.h"
 
-#define PICKLE_MAX_INT 256      /* bytes of a number: writing its digits costs the square */
+#define PICKLE_MAX_INT 256      /* bytes of a number: printing it in decimal takes quadratic time */
 
-/* n bytes of little-endian two's complement: an INT, or a BIGINT's decimal digits. */
+/* n bytes of little-endian two's complement: an INT, or a BIGINT as decimal digits. */
 struct value *pickle_long(struct ckpt_arena *a, const unsigned char *p, size_t n,
                           const char **why);
-/* A line of digits, with L after them or not; of INT also "00" and "01", which are bools. */
+/* A line of digits, with or without L after them; for INT also "00" and "01", which are bools. */
 struct value *pickle_line_int(struct ckpt_arena *a, const char *p, size_t n, bool bools,
                               const char **why);
 struct value *pickle_line_float(struct ckpt_arena *a, const char *p, size_t n, const char **why);

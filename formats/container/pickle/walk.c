@@ -9,9 +9,10 @@
 #include "libckpt/base/buf.h"
 #include "libckpt/base/map.h"
 
-#define MAX_BYTES ((uint64_t)1 << 30)   /* of arena: hostile pickles grow, checkpoints do not */
+#define MAX_BYTES ((uint64_t)1 << 30)   /* limit of arena: hostile pickles expand, checkpoints do
+                                           not */
 #define MAX_NEST  4                     /* pickles within byte strings of pickles */
-#define MAX_TUPLE 64                    /* longer ones are no arguments that matter */
+#define MAX_TUPLE 64                    /* longer ones cannot be relevant arguments */
 
 struct walker {
     struct pickle_walk *w;
@@ -20,8 +21,8 @@ struct walker {
     struct ckpt_map    *seen;           /* names */
     struct pickle_stack s;
     uint64_t            next_memo;      /* MEMOIZE's */
-    int64_t             getattrs;       /* values that are getattr itself, less those understood */
-    size_t              base;           /* of nested pickles: where their bytes begin */
+    int64_t             getattrs;       /* values that are getattr itself, minus those explained */
+    size_t              base;           /* nested pickles: offset of their bytes */
     size_t              at;
     unsigned char       op;
     int                 nest;
@@ -124,7 +125,7 @@ static bool names(const struct walker *k, const struct item *item, const char *m
            strncmp(u->module, module, strlen(module)) == 0;
 }
 
-/* getattr(a class, "MEMBER"), as enumerations were written. */
+/* getattr(a class, "MEMBER"), as members of enumerations were written. */
 static bool asks_member(struct walker *k, const struct item *args)
 {
     const struct item *class, *name;
@@ -196,7 +197,7 @@ static int tuple(struct walker *k, const struct item *from, size_t n)
 
 /* -- containers ------------------------------------------------------------------------------ */
 
-/* Items go into what is on the stack. */
+/* Add items to the container on the stack. */
 static void fill(struct walker *k, const struct item *item, size_t n)
 {
     struct item *to = stack_top(&k->s);
@@ -212,7 +213,7 @@ static void fill(struct walker *k, const struct item *item, size_t n)
 
 static int walk_nested(struct walker *k, const unsigned char *p, size_t n, size_t *end);
 
-/* The bytes of an array after its wrapper. */
+/* Skip the bytes of an array after its wrapper. */
 static int skip_array(struct walker *k, const struct fields *f)
 {
     int64_t bytes;
@@ -259,7 +260,7 @@ static int push_dict(struct walker *k)
 
 /* -- operands -------------------------------------------------------------------------------- */
 
-/* Bytes that are a pickle themselves may be meant for pickle.loads. */
+/* Bytes that are a pickle themselves may be passed to pickle.loads. */
 static int push_bytes(struct walker *k, enum item_kind kind, uint64_t n)
 {
     struct item item = {kind, (size_t)n, {0}};
@@ -277,7 +278,7 @@ static int push_bytes(struct walker *k, enum item_kind kind, uint64_t n)
     return rc ? rc : push(k, item);
 }
 
-/* A text of protocol 0 or 1, with its escapes undone. */
+/* Push a text of protocol 0 or 1, with its escapes decoded. */
 static int push_value(struct walker *k, const struct value *v, const char *why)
 {
     if (why)
@@ -540,7 +541,7 @@ static int steps(struct walker *k, bool *stopped)
     return rc == 1 ? 0 : rc;
 }
 
-/* A pickle inside: a stack and a memo of its own; *end: its bytes, or 0 when it does not end. */
+/* Walk a nested pickle with its own stack and memo; *end: its length, or 0 when it has no end. */
 static int walk_nested(struct walker *k, const unsigned char *p, size_t n, size_t *end)
 {
     struct walker in = {.w = k->w, .err = k->err, .seen = k->seen, .nest = k->nest + 1,

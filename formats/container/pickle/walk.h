@@ -1,14 +1,14 @@
 /*
- * pickle/walk - the names that a pickle asks for, whatever else is wrong with it.
+ * pickle/walk - the names that a pickle refers to, even if the pickle is malformed.
  *
  * pickle.h refuses malformed pickles; a search for danger continues, since a loader would have
- * run everything up to there.  The walk follows the stack only as far as
- * names, texts and small tuples need it; a stack that is empty gives values that are unknown.
- * Names in pickles within byte strings are found too.
+ * run everything up to the fault.  The walk tracks the stack only as far as names, texts and
+ * small tuples need it; an empty stack gives unknown values.  Names in pickles within byte
+ * strings are found too.
  *
- * Between the opcodes of joblib's files are the bytes of arrays: one padding byte with its
- * padding where the wrapper's state says numpy_array_alignment_bytes, then the elements; arrays
- * of objects are pickles.  Source: joblib 1.5 numpy_pickle.py; opcodes as in pickle.h.
+ * Between the opcodes of joblib's files are the bytes of arrays: a byte with the padding's length
+ * and the padding, where the wrapper's state has numpy_array_alignment_bytes, then the elements;
+ * arrays of objects are pickles.  Source: joblib 1.5 numpy_pickle.py; opcodes as in pickle.h.
  */
 #ifndef CKPT_FORMATS_CONTAINER_PICKLE_WALK_H
 #define CKPT_FORMATS_CONTAINER_PICKLE_WALK_H
@@ -24,16 +24,16 @@
 /* A name, listed once. */
 struct pickle_use {
     const char *module, *name;
-    size_t      at;             /* offset of the opcode that asks for it first */
-    bool        called;         /* some call of it is recorded, or a call within a call */
-    bool        member;         /* getattr asks for a member of it */
+    size_t      at;             /* offset of the first opcode that refers to it */
+    bool        called;         /* it is called, or the result of a call of it is */
+    bool        member;         /* getattr takes a member of it */
 };
 
-/* A strange thing in a pickle, other than a name. */
+/* A suspicious fact about a pickle, other than a name. */
 struct pickle_odd {
     const char *what;
     size_t      at;
-    bool        dangerous;      /* or only what checkpoints do not do */
+    bool        dangerous;      /* else it is only unusual for checkpoints */
 };
 
 struct pickle_walk {
@@ -42,19 +42,20 @@ struct pickle_walk {
     size_t             n_use, cap_use;
     struct pickle_odd  odd[PICKLE_WALK_ODDS];   /* the first ones */
     size_t             n_odd;
-    size_t             end;         /* after STOP, or where the walk gave up */
+    size_t             end;         /* offset after STOP, or where the walk gave up */
     bool               stopped;     /* STOP was met */
-    bool               cut;         /* the bytes ended before */
+    bool               cut;         /* the bytes ended before STOP */
     bool               called;      /* a loader would have called something */
-    bool               arrays;      /* it has bytes of joblib's arrays */
-    bool               getattr;     /* is used otherwise than as getattr(a class, "MEMBER") */
-    const char        *broken;      /* the first thing that a loader would stop at, or NULL */
+    bool               arrays;      /* contains bytes of joblib's arrays */
+    bool               getattr;     /* getattr is used other than as getattr(a class, "MEMBER") */
+    const char        *broken;      /* the first fault that would stop a loader, or NULL */
     size_t             broken_at;
 };
 
 /*
- * Walk the pickle at the start of n bytes; w is zeroed before the first, and gathers names when it
- * is given again.  CKPT_ENOMEM; CKPT_ELIMIT when there is more than is followed.
+ * Walk the pickle at the start of n bytes; w is zeroed before the first, and accumulates names
+ * when it is passed again.  CKPT_ENOMEM; CKPT_ELIMIT when the pickle is larger than the walk's
+ * limits.
  */
 int pickle_walk(struct pickle_walk *w, const void *bytes, size_t n, struct ckpt_err *err);
 void pickle_walk_release(struct pickle_walk *w);

@@ -8,7 +8,7 @@
 #include "formats/deepspeed/module.h"
 #include "libckpt/convert.h"
 
-/* The dtype of a parameter in the model: of its tensor or placeholder in `module`. */
+/* The dtype of a parameter in the model, from its tensor or placeholder in `module`. */
 static enum ckpt_dtype model_dtype(const struct ds_module *module, const char *name,
                                    enum ckpt_dtype otherwise)
 {
@@ -74,7 +74,7 @@ static int find_target(struct ds_cut *cut, const struct ds_module *module, size_
     return check_form(t, was->dtype, &was->shape, err);
 }
 
-/* Every saved tensor is written, but second names of tied ones may be left out. */
+/* Check that every saved tensor is written; second names of tied ones may be left out. */
 static int check_all_there(const struct ds_cut *cut, struct ckpt_err *err)
 {
     const struct ds_run *run = &cut->run;

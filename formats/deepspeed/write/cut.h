@@ -1,6 +1,6 @@
 /*
- * write/cut - a list of tensors checked against the saved run that is written at another stage:
- * the role of each tensor, and that nothing is missing.
+ * write/cut - check a list of tensors against the saved run that is rewritten for another stage:
+ * determine the role of each tensor, and that none is missing.
  */
 #ifndef CKPT_FORMATS_DEEPSPEED_WRITE_CUT_H
 #define CKPT_FORMATS_DEEPSPEED_WRITE_CUT_H
@@ -10,7 +10,7 @@
 
 /* The role of a tensor in the run. */
 enum ds_kind {
-    DS_TRAINED,         /* the optimizer's own weight of a parameter */
+    DS_TRAINED,         /* the optimizer's own weight (master) of a parameter */
     DS_MOMENT,
     DS_FROZEN,          /* a weight that is not trained */
     DS_BUFFER,
@@ -19,10 +19,10 @@ enum ds_kind {
 
 struct ds_target {
     enum ds_kind kind;
-    size_t       param, moment;         /* numbers in the run */
-    size_t       storage;               /* in the model file; stage 3: of FROZEN and BUFFER alone,
+    size_t       param, moment;         /* indices in the run */
+    size_t       storage;               /* in the model file; stage 3: of FROZEN and BUFFER only,
                                            the same in every rank's file */
-    enum ckpt_dtype model_dtype;        /* that the model computes in: of TRAINED and FROZEN */
+    enum ckpt_dtype model_dtype;       /* dtype of the model's computation: of TRAINED and FROZEN */
 };
 
 struct ds_cut {
@@ -34,14 +34,14 @@ struct ds_cut {
 };
 
 /*
- * Plan the cut of origin for stage and world (0: as it was saved) and hold tensors against it.
- * CKPT_EMISMATCH names the tensor that is too much, missing or in another form;
- * CKPT_EUNSUPPORTED when origin is no DeepSpeed source.  Release it, after a failure too.
+ * Plan the partition of origin for stage and world (0: as saved) and check tensors against it.
+ * CKPT_EMISMATCH names a tensor that is superfluous, missing or different; CKPT_EUNSUPPORTED when
+ * origin is not a DeepSpeed source.  Release it, after a failure too.
  */
 int ds_cut_plan(struct ds_cut *cut, const struct ckpt_tensors *tensors,
                 const struct ckpt_source *origin, int stage, int world, struct ckpt_err *err);
 void ds_cut_release(struct ds_cut *cut);
-/* The folder's name: the saved one's, or by the step when that folder was opened itself. */
+/* The folder's name: the saved one, or made from the step when that folder was opened itself. */
 void ds_cut_tag(char tag[DS_MAX_TAG], const struct ds_cut *cut);
 
 #endif

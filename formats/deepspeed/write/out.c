@@ -3,8 +3,8 @@
  * (_common_checkpoint_state, _save_checkpoint, _save_zero_checkpoint) and runtime/zero/stage3.py
  * (state_dict, _create_fp16_sub_groups).
  *
- * Storages of the optim file: four a sub-group (enum below).  Of the model file: one empty one
- * for all placeholders, then one for each frozen parameter.
+ * Storages of the optim file: four per sub-group (enum below).  Those of the model file: an empty
+ * one for all placeholders, then one for each frozen parameter.
  */
 #include "formats/deepspeed/write/out.h"
 
@@ -18,14 +18,14 @@
 
 enum { S_MASTER, S_STEP, S_EXP_AVG, S_EXP_AVG_SQ, S_COUNT };
 
-/* How the parameters lie in the files. */
+/* Positions of the parameters in the files. */
 struct layout {
     const struct ds_rank_state *s;
     int64_t *part;              /* [n_param] elements of this rank's part */
     size_t  *sub;               /* [n_param] sub-group, or NONE for a frozen parameter */
     size_t   n_sub;
     int64_t *sub_numel;         /* [n_sub] */
-    int64_t *first, *count;     /* [n_group] sub-groups of the groups that have some */
+    int64_t *first, *count;     /* [n_group] sub-groups of groups that have any */
     struct adamw_group *group;  /* [n_group] of the same */
     size_t   n_group;
     float   *piece;             /* [2][ADAMW_PIECE] read; converted */
@@ -33,7 +33,7 @@ struct layout {
 
 #define NONE SIZE_MAX
 
-/* Cut group g into sub-groups: a cut follows the parameter with which the size is reached. */
+/* Cut group g into sub-groups: after the parameter with which the size is reached. */
 static void cut_group(struct layout *l, size_t g)
 {
     const struct ds_rank_state *s = l->s;
@@ -108,7 +108,7 @@ static struct value *param_shapes(struct ckpt_arena *a, const struct layout *l)
     for (size_t k = 0; k < l->n_sub; k++)
         if (value_append(a, list, value_dict(a, true)))
             return NULL;
-    /* In a sub-group parameters keep their order, so one pass fills all. */
+    /* Parameters keep their order in a sub-group, so one pass fills all. */
     for (size_t i = 0; list && i < l->s->n_param; i++)
         if (l->sub[i] != NONE &&
             value_set_str(a, list->u.seq.item[l->sub[i]], l->s->param[i].name,
@@ -117,7 +117,7 @@ static struct value *param_shapes(struct ckpt_arena *a, const struct layout *l)
     return list;
 }
 
-/* Stage 3 keeps only placeholders of shape [0] in `module`, tied and frozen names included. */
+/* In stage 3 `module` has only placeholders of shape [0], tied and frozen names included. */
 static struct value *placeholders(struct ds_file *file, const struct ds_rank_state *s)
 {
     struct value *d = value_dict(&file->arena, true);
@@ -130,7 +130,7 @@ static struct value *placeholders(struct ds_file *file, const struct ds_rank_sta
     return d;
 }
 
-/* Of each frozen parameter its shape, or this rank's part. */
+/* For each frozen parameter its shape, or this rank's part. */
 static struct value *frozen(struct ds_file *file, const struct layout *l, bool parts)
 {
     struct value *d = value_dict(&file->arena, true);
@@ -148,7 +148,7 @@ static struct value *frozen(struct ds_file *file, const struct layout *l, bool p
     return d;
 }
 
-/* DeepSpeed fills the table on global rank 0 alone. */
+/* DeepSpeed fills the table only on global rank 0. */
 static struct value *shared_params(struct ckpt_arena *a, const struct ds_rank_state *s)
 {
     struct value *d = value_dict(a, false);
@@ -168,7 +168,7 @@ static struct value *parallel_dimensions(struct ckpt_arena *a)
                ? NULL : d;
 }
 
-/* The caller's keys at top level; DeepSpeed lets them shadow its own, which nobody wants. */
+/* Put the caller's keys at top level; keys that would shadow DeepSpeed's own are refused here. */
 static int merge_client(struct ckpt_arena *a, struct value *root, const struct value *client,
                         struct ckpt_err *err)
 {
@@ -275,7 +275,7 @@ static int optim_states(struct value **out, struct ds_file *file, const struct l
 
 /* -- files ----------------------------------------------------------------------------------- */
 
-/* Elements of this rank's part of parameter i go to a storage, from `at` there. */
+/* Write elements of this rank's part of parameter i to a storage, from `at` on. */
 static int put_part(const struct ds_file *file, size_t storage, int64_t at, const struct layout *l,
                     size_t i, enum adamw_array of, struct ckpt_err *err)
 {
@@ -302,7 +302,7 @@ static int put_part(const struct ds_file *file, size_t storage, int64_t at, cons
     return rc;
 }
 
-/* Parts of frozen parameters, in the model's dtype. */
+/* Write parts of frozen parameters, in the model's dtype. */
 static int put_frozen(const struct ds_file *file, const struct layout *l, struct ckpt_err *err)
 {
     size_t storage = 1;
@@ -314,7 +314,7 @@ static int put_frozen(const struct ds_file *file, const struct layout *l, struct
     return rc;
 }
 
-/* One array of every trainable parameter, part after part in its sub-group's storage. */
+/* Write one array of every trainable parameter, part after part in its sub-group's storage. */
 static int put_parts(const struct ds_file *file, const struct layout *l, size_t which,
                      enum adamw_array of, struct ckpt_err *err)
 {
@@ -385,7 +385,7 @@ int ds_write_rank(struct ckpt_outdir *dir, const char *tag, const struct ds_rank
     snprintf(path, sizeof path, "%s/zero_pp_rank_%d_mp_rank_00_model_states.pt", tag, state->rank);
     if (rc == 0)
         rc = write_file(dir, path, &model, &l, err);
-    /* The prefix says that bf16 is enabled; DeepSpeed looks for it under that name alone. */
+    /* The prefix means that bf16 is enabled; DeepSpeed then looks only for that name. */
     snprintf(path, sizeof path, "%s/%szero_pp_rank_%d_mp_rank_00_optim_states.pt", tag,
              state->model_dtype == CKPT_BF16 ? "bf16_" : "", state->rank);
     if (rc == 0)

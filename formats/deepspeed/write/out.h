@@ -1,5 +1,5 @@
 /*
- * write/out - writing DeepSpeed checkpoint folders, rank by rank, that DeepSpeed loads.
+ * write/out - write DeepSpeed checkpoint folders, rank by rank, that DeepSpeed loads.
  *
  * Each rank writes its own files into a staging directory (ckpt_outdir); rank 0 writes `latest`
  * last.  Layout and keys as DeepSpeed 0.19.8 writes them.
@@ -39,9 +39,9 @@ struct ds_rank_state {
     size_t                  n_group;
     enum ckpt_dtype         model_dtype;        /* of `module`: F32, BF16 or F16 */
     /*
-     * This rank's part of each parameter: ds3_part(numel, W) elements, padding included, which
-     * is written as it is.  A frozen parameter needs no moments and is written in model_dtype.
-     * Either arrays, or a reader of elements of that part.
+     * This rank's part of each parameter: ds3_part(numel, W) elements, padding included, which is
+     * written unchanged.  A frozen parameter needs no moments and is written in model_dtype.
+     * Given either as arrays, or by a reader of the part's elements.
      */
     const float *const     *master;             /* [n_param] */
     const float *const     *exp_avg;            /* [n_param] */
@@ -52,15 +52,15 @@ struct ds_rank_state {
     int64_t                 global_steps, global_samples, skipped_steps;
     const json_t           *ds_config;          /* object */
     const struct value     *client_state;       /* dict without tensors, merged at top level, or
-                                                   NULL; a key of DeepSpeed's own is refused */
+                                                   NULL; keys of DeepSpeed's own are refused */
 };
 
 /*
  * Write <tag>/zero_pp_rank_R_mp_rank_00_model_states.pt and
  * <tag>/[bf16_]zero_pp_rank_R_mp_rank_00_optim_states.pt into dir.  A group without trainable
- * parameters is left out, as DeepSpeed leaves it out.  Allocates a storage record for each
- * sub-group and one piece; no tensor.
- * CKPT_ESTATE when the state contradicts itself or client_state names a key of DeepSpeed's own.
+ * parameters is left out, as by DeepSpeed.  Allocates a storage record for each sub-group and one
+ * piece; no tensor.  CKPT_ESTATE when the state contradicts itself or client_state names a key of
+ * DeepSpeed's own.
  */
 int ds_write_rank(struct ckpt_outdir *dir, const char *tag, const struct ds_rank_state *state,
                   struct ckpt_err *err);

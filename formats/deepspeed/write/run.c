@@ -17,7 +17,7 @@ static bool round_robin(const struct ds_run *run, int stage)
 
 /* -- what was saved -------------------------------------------------------------------------- */
 
-/* Flat tensor number `key` of the saved run is of group g: add its parameters. */
+/* Flat tensor number `key` of the saved run belongs to group g: add its parameters. */
 static int add_saved(struct ds_run *run, size_t g, size_t key, struct ckpt_err *err)
 {
     const struct value *shapes = ds_shapes(run->f, 0, key);
@@ -43,7 +43,7 @@ static int add_saved(struct ds_run *run, size_t g, size_t key, struct ckpt_err *
     return 0;
 }
 
-/* Deal n parameters out to ranks, one after another; back: the inverse. */
+/* Deal n parameters out to ranks in turn; back: the inverse. */
 static int deal(struct ds_run_param *param, size_t n, size_t ranks, bool back,
                 struct ckpt_err *err)
 {
@@ -60,7 +60,7 @@ static int deal(struct ds_run_param *param, size_t n, size_t ranks, bool back,
     return 0;
 }
 
-/* Group g of the optimizer: its options, its state, its parameters in their first order. */
+/* Take group g of the optimizer: its options, its state, its parameters in their original order. */
 static int take_group(struct ds_run *run, size_t g, struct ckpt_err *err)
 {
     struct ds_run_group *group = &run->group[g];
@@ -83,7 +83,7 @@ static int take_group(struct ds_run *run, size_t g, struct ckpt_err *err)
                ? deal(run->param + before, run->n_param - before, run->f->world, true, err) : 0;
 }
 
-/* The moments of a universal checkpoint, as a state that every group has. */
+/* Take the moments of a universal checkpoint as a state that all groups share. */
 static int take_universal(struct ds_run *run, struct ckpt_err *err)
 {
     const struct ds_universal *u = run->f->universal;
@@ -108,7 +108,7 @@ static int take_universal(struct ds_run *run, struct ckpt_err *err)
     return universal_dtype(&run->dtype, run->f, NULL, err);
 }
 
-/* Names of the tensors that the optimizer keeps of every element. */
+/* Take the names of the tensors that the optimizer keeps per element. */
 static int take_moments(struct ds_run *run, struct ckpt_err *err)
 {
     const struct value *state = run->n_group > 0 ? run->group[0].state : NULL;
@@ -126,7 +126,7 @@ static int take_moments(struct ds_run *run, struct ckpt_err *err)
     return 0;
 }
 
-/* Without ZeRO: the optimizer's numbers are parameters one by one. */
+/* Without ZeRO each number of the optimizer is one parameter. */
 static int take_stage0(struct ds_run *run, struct ckpt_err *err)
 {
     struct ds_numbered *number;
@@ -162,7 +162,7 @@ static int take_stage0(struct ds_run *run, struct ckpt_err *err)
     return 0;
 }
 
-/* The dtype of the optimizer's own weights: F32, or what data_types asked for. */
+/* The dtype of the optimizer's own weights: F32, or the one in data_types. */
 static int take_dtype(struct ds_run *run, struct ckpt_err *err)
 {
     const struct value *o = run->f->rank[0].optim_root;
@@ -220,7 +220,8 @@ static int add_flat(struct ds_run *run, size_t first, size_t group, struct ckpt_
     return 0;
 }
 
-/* Lay parameters [first, end) of a group out; stage 3 in sub-groups of at most about `limit`. */
+/* Lay out parameters [first, end) of a group; in stage 3 in sub-groups of about `limit`
+ * elements. */
 static int cut_group(struct ds_run *run, size_t g, size_t first, size_t end, int64_t limit,
                      struct ckpt_err *err)
 {

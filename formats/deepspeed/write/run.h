@@ -1,5 +1,5 @@
 /*
- * write/run - a saved run at another ZeRO stage and number of ranks: which parameters lie where.
+ * write/run - a saved run at another ZeRO stage and number of ranks: the place of each parameter.
  *
  * The optimizer's groups, the order of parameters in them and the names of its moments are the
  * saved run's.  With round_robin_gradients DeepSpeed deals the parameters of a group out to the
@@ -12,14 +12,14 @@
 #include "formats/deepspeed/parts.h"
 #include "libckpt/base/map.h"
 
-#define DS_MAX_WORLD 4096       /* ranks of a run that is written: two open files each */
+#define DS_MAX_WORLD 4096       /* most ranks of a run to be written: two open files each */
 
 /* One trained parameter. */
 struct ds_run_param {
     const char       *name;
     struct ckpt_shape shape;
     int64_t           numel;
-    size_t            flat;             /* which flat tensor it lies in */
+    size_t            flat;             /* index of its flat tensor */
     int64_t           at;               /* stages 1, 2: offset in the group; 3: in a rank's part */
 };
 
@@ -32,10 +32,10 @@ struct ds_run_flat {
 
 /* A group of the optimizer. */
 struct ds_run_group {
-    size_t              first;          /* parameter that it begins with */
+    size_t              first;          /* its first parameter */
     const struct value *options;        /* hyper-parameters */
-    const struct value *state;          /* optimizer state of its first flat tensor that was saved;
-                                           NULL */
+    const struct value *state;          /* saved optimizer state of its first flat tensor that
+                                           has one; NULL */
 };
 
 /* A tensor that the optimizer keeps for every parameter. */
@@ -54,8 +54,8 @@ struct ds_run {
     size_t                 n_flat;
     struct ds_run_group   *group;       /* [n_group] */
     size_t                 n_group;
-    const struct torch_archive *state_file;     /* that has the tensors of states */
-    const struct torch_archive *options_file;   /* and of options */
+    const struct torch_archive *state_file;     /* archive with the tensors of states */
+    const struct torch_archive *options_file;   /* archive with the options */
     enum ckpt_dtype        dtype;       /* of the optimizer's own weights */
     struct ds_run_moment  *moment;      /* [n_moment] */
     size_t                 n_moment;
@@ -64,8 +64,8 @@ struct ds_run {
 
 /*
  * Plan.  CKPT_EUNSUPPORTED where the saved run lacks a fact that the new one needs:
- * elastic_checkpoint, aligned parameters, a stage 0 whose numbers have no certain names.
- * Release it, after a failure too.
+ * elastic_checkpoint, aligned parameters, a stage 0 whose names are ambiguous.  Release it, after
+ * a failure too.
  */
 int ds_run_plan(struct ds_run *run, const struct ds_files *f, int stage, int world,
                 struct ckpt_err *err);
@@ -73,7 +73,7 @@ void ds_run_release(struct ds_run *run);
 
 /* The state of the group that flat tensor k belongs to; NULL. */
 const struct value *ds_run_state(const struct ds_run *run, size_t flat);
-/* The number of a moment by name, n_moment when there is none. */
+/* The index of a moment by name, n_moment when there is none. */
 size_t ds_run_moment_of(const struct ds_run *run, const char *name);
 /* Elements of a rank's flat tensor, padding included; and how many of them are padding. */
 int64_t ds_run_part(const struct ds_run *run, size_t flat);

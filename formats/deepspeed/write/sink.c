@@ -20,7 +20,7 @@ struct sink {
 
 /* -- writing --------------------------------------------------------------------------------- */
 
-/* Elements [start, start + count) that a rank's piece holds go to where it lies. */
+/* Write the elements [start, start + count) that a rank's piece covers. */
 static int put_piece(const struct ds_file *file, size_t storage, struct ds_piece p, size_t width,
                      int64_t start, int64_t count, const unsigned char *src, struct ckpt_err *err)
 {
@@ -31,7 +31,7 @@ static int put_piece(const struct ds_file *file, size_t storage, struct ds_piece
                                       src + (size_t)(lo - start) * width, err);
 }
 
-/* Into the flat tensor: which is 0 for weights, then the moments. */
+/* Write into a flat tensor: `which` is 0 for weights, then the moments. */
 static int put_flat(const struct sink *s, size_t param, size_t which, size_t width, int64_t start,
                     int64_t count, const unsigned char *src, struct ckpt_err *err)
 {
@@ -76,7 +76,7 @@ static int sink_write(void *self, size_t i, int64_t start, int64_t count, const 
 
 /* -- padding --------------------------------------------------------------------------------- */
 
-/* Stage 3: after each parameter's piece; 1 and 2: at the end of the rank's part. */
+/* Write padding.  Stage 3: after each parameter's piece; 1 and 2: at the end of the rank's part. */
 static int pad_optim(const struct sink *s, int rank, struct ckpt_err *err)
 {
     const struct ds_run *run = &s->cut.run;
@@ -131,7 +131,7 @@ static int begin_file(struct sink *s, struct ds_file *file, bool model, int rank
     struct value *root;
     int rc;
 
-    /* The prefix says that bf16 is enabled; DeepSpeed looks for it under that name alone. */
+    /* The prefix means that bf16 is enabled; DeepSpeed then looks only for that name. */
     if (model && s->cut.run.stage < 3)
         snprintf(path, sizeof path, "%s/mp_rank_00_model_states.pt", s->tag);
     else
@@ -207,7 +207,7 @@ static int sink_begin(void *self, const struct ckpt_create_opts *opts, struct ck
     return rc || !from ? rc : side_files_put_run(s->base.dir, from, s->cut.run.world, err);
 }
 
-/* Checksums are made of the bytes that pass: without locate nothing is copied past them. */
+/* Checksums need the bytes: without locate all of them pass through write. */
 static const struct dir_sink_ops dir_ops = {
     .title = "a DeepSpeed directory", .size = sizeof(struct sink), .plan = sink_plan,
     .begin = sink_begin, .write = sink_write, .finish = sink_finish,

@@ -1,6 +1,6 @@
 /*
- * write/sink - a saved run written for another ZeRO stage or number of ranks, from which DeepSpeed
- * resumes.
+ * write/sink - rewrite a saved run for another ZeRO stage or number of ranks, so that DeepSpeed
+ * can resume from it.
  */
 #ifndef CKPT_FORMATS_DEEPSPEED_WRITE_SINK_H
 #define CKPT_FORMATS_DEEPSPEED_WRITE_SINK_H
@@ -10,7 +10,7 @@
 /*
  * A directory of `latest` and one folder.  opts->origin is a DeepSpeed source, which stays open;
  * tensors are all of its weights, buffers and moments, in its dtypes.  opts->zero_stage and
- * opts->world_size 0: those of origin.  CKPT_EMISMATCH names the tensor that is too much or
+ * opts->world_size 0: those of origin.  CKPT_EMISMATCH names the tensor that is superfluous or
  * missing.
  */
 int ds_create(struct ckpt_sink **out, const char *path, const struct ckpt_tensors *tensors,

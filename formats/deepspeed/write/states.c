@@ -8,7 +8,7 @@
 
 #include "formats/deepspeed/write/values.h"
 
-/* A file that is built, and its rank. */
+/* A file being built, and its rank. */
 struct maker {
     struct ds_file    *file;
     struct ckpt_arena *a;               /* the file's */
@@ -33,13 +33,13 @@ static struct value *take_model(struct maker *m, const struct value *v)
     return ds_file_take(m->file, m->cut->run.f->rank[m->from].model, v, m->err);
 }
 
-/* From rank 0's optimizer: hyper-parameters and scalers are the same on all ranks. */
+/* Copied from rank 0's optimizer: hyper-parameters and scalers are the same on all ranks. */
 static struct value *take_optim(struct maker *m, const struct value *v)
 {
     return ds_file_take(m->file, m->cut->run.options_file, v, m->err);
 }
 
-/* The configuration, which can be the path of a file, with the stage that is written. */
+/* The configuration (possibly the path of a file), with the new stage. */
 static struct value *config(struct maker *m)
 {
     const struct value *saved = value_get(m->cut->run.f->rank[0].model_root, "ds_config");
@@ -58,7 +58,7 @@ static bool is_parameter(const struct ds_target *t)
     return t->kind == DS_TRAINED || t->kind == DS_FROZEN;
 }
 
-/* Storages come first and in the order of the list, so that all ranks' files have the same. */
+/* These storages come first and in the list's order, so that all ranks' files agree. */
 static int model_storages(struct maker *m)
 {
     struct ds_cut *cut = m->cut;
@@ -79,7 +79,7 @@ static int model_storages(struct maker *m)
     return m->file->rc;
 }
 
-/* An empty tensor, which stage 3 has in `module` for a parameter. */
+/* An empty tensor, stage 3's placeholder for a parameter in `module`. */
 static struct value *placeholder(struct maker *m, enum ckpt_dtype dtype)
 {
     struct ckpt_shape none = ckpt_shape_1d(0);
@@ -93,7 +93,7 @@ static struct value *placeholder(struct maker *m, enum ckpt_dtype dtype)
     return storage == SIZE_MAX ? NULL : ds_file_tensor(m->file, storage, &none);
 }
 
-/* The number in the list of what `name` is, or is tied to; SIZE_MAX. */
+/* The list's index of `name`, or of the tensor it is tied to; SIZE_MAX. */
 static size_t written_as(const struct ds_cut *cut, const char *name)
 {
     size_t i = ckpt_tensors_find(cut->list, name), k;
@@ -155,7 +155,7 @@ static struct value *param_shapes(struct maker *m)
     return list;
 }
 
-/* Stage 1 keeps no list of frozen parameters; 2 has all of each, 3 has parts. */
+/* Stage 1 stores no frozen parameters separately; 2 has each complete, 3 has parts. */
 static struct value *frozen(struct maker *m, bool fragments)
 {
     const struct ds_cut *cut = m->cut;
@@ -179,7 +179,7 @@ static struct value *frozen(struct maker *m, bool fragments)
     return d;
 }
 
-/* DeepSpeed fills the table on global rank 0 alone. */
+/* DeepSpeed fills the table only on global rank 0. */
 static struct value *shared_params(struct maker *m)
 {
     const struct value *v = value_get(m->cut->run.f->rank[0].model_root, "shared_params");
@@ -188,7 +188,7 @@ static struct value *shared_params(struct maker *m)
 
     if (m->rank == 0 && value_is(v, VALUE_DICT))
         return ds_file_take(m->file, m->cut->run.f->rank[0].model, v, m->err);
-    /* Without ZeRO there was no table: tied names are those that shared a tensor. */
+    /* Without ZeRO there is no table: tied names are those that share a tensor. */
     for (size_t i = 0; m->rank == 0 && i < saved->n; i++)
         if (saved->item[i].alias_of != i &&
             value_set_str(m->a, d, saved->item[i].name,
@@ -235,7 +235,7 @@ int ds_model_states(struct value **root, struct ds_file *file, struct ds_cut *cu
 
 /* -- the optim file -------------------------------------------------------------------------- */
 
-/* Whether the file is one of BF16_Optimizer, which knows stage 1 alone. */
+/* Whether the file is one of BF16_Optimizer, which supports stage 1 only. */
 static bool bf16_form(const struct ds_cut *cut)
 {
     return cut->run.f->bf16 && cut->run.stage == 1;
@@ -285,7 +285,7 @@ static struct value *weights(struct maker *m)
     return list;
 }
 
-/* The optimizer state of flat tensor k: moments of its new size, the rest (step) unchanged. */
+/* The optimizer state of flat tensor k: moments resized, the rest (step) unchanged. */
 static struct value *state_of(struct maker *m, size_t k)
 {
     const struct ds_run *run = &m->cut->run;
@@ -331,7 +331,7 @@ static struct value *optimizer(struct maker *m)
                    value_set_str(m->a, d, "param_groups", groups) ? NULL : d;
 }
 
-/* A list of one number a group, from a function of the flat tensor. */
+/* A list with one number per group, computed from the flat tensor. */
 static struct value *per_group(struct maker *m, int64_t (*number)(struct maker *m, size_t k))
 {
     struct value *list = value_list(m->a);
@@ -348,7 +348,7 @@ static int64_t world_of(struct maker *m, size_t k)
     return m->cut->run.world;
 }
 
-/* BF16_Optimizer notes all of the padding on the last rank. */
+/* BF16_Optimizer records all of the padding on the last rank. */
 static int64_t padding_of(struct maker *m, size_t k)
 {
     const struct ds_run *run = &m->cut->run;
@@ -375,7 +375,7 @@ static struct value *alignment(struct maker *m)
     return list;
 }
 
-/* Which piece of this rank's part belongs to which name. */
+/* Assign the pieces of this rank's part to names. */
 static struct value *mappings(struct maker *m)
 {
     const struct ds_run *run = &m->cut->run;
@@ -397,7 +397,7 @@ static struct value *mappings(struct maker *m)
     return list;
 }
 
-/* Where loss scaling is saved: in the optim file, without ZeRO beside the optimizer. */
+/* Where loss scaling is saved: in the optim file; without ZeRO beside the optimizer. */
 static const struct value *scaling(const struct maker *m)
 {
     const struct ds_files *f = m->cut->run.f;
@@ -405,7 +405,7 @@ static const struct value *scaling(const struct maker *m)
     return f->stage > 0 ? f->rank[0].optim_root : value_get(f->rank[0].model_root, "optimizer");
 }
 
-/* Without ZeRO the scaler is bare numbers, and its settings are in the configuration. */
+/* Without ZeRO the scaler is plain numbers, and its settings are in the configuration. */
 static struct value *make_scaler(struct maker *m)
 {
     const struct value *o = scaling(m), *scale = value_get(o, "cur_scale");
@@ -417,7 +417,7 @@ static struct value *make_scaler(struct maker *m)
     return ds_value_scaler(m->a, dynamic != 0, scale ? take_optim(m, scale) : NULL, o, fp16);
 }
 
-/* A fact of the saved optim file, or another value where that has none. */
+/* A fact of the saved optim file, or another value if it is absent. */
 static struct value *fact(struct maker *m, const char *key, struct value *otherwise)
 {
     const struct value *v = value_get(scaling(m), key);
@@ -434,7 +434,7 @@ static int put_scaling(struct maker *m, struct value *d)
            value_set_str(m->a, d, "overflow", fact(m, "overflow", value_bool(m->a, false)));
 }
 
-/* The bound of gradients' norm, where the saved run has one. */
+/* The limit of gradient norms, if the saved run has one. */
 static int put_clip(struct maker *m, struct value *d)
 {
     const struct value *clip = value_get(scaling(m), "clip_grad");
@@ -450,7 +450,7 @@ int ds_put_scaling(struct value *d, struct ds_file *file, const struct ds_cut *c
     return ds_file_check(file, put_scaling(&m, d) | put_clip(&m, d), err);
 }
 
-/* Who saved the run; all files of a tag say the same. */
+/* The version that saved the run; equal in all files of a tag. */
 static struct value *version(struct maker *m)
 {
     const struct ds_rank *first = &m->cut->run.f->rank[0];

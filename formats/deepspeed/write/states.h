@@ -1,9 +1,9 @@
 /*
- * write/states - the values of each rank's model_states.pt and optim_states.pt, for a saved run
- * that is written at another stage, and which storage takes which tensor.
+ * write/states - the values of each rank's model_states.pt and optim_states.pt for a saved run
+ * that is rewritten for another stage, and the storage of each tensor.
  *
- * Everything in the saved files but tensors is copied unchanged: client state, scheduler, loss
- * scaler, configuration (but for the stage).  Layout as DeepSpeed 0.19.8 writes it.
+ * Everything in the saved files except tensors is copied unchanged: client state, scheduler, loss
+ * scaler, configuration (except for the stage).  Layout as DeepSpeed 0.19.8 writes it.
  */
 #ifndef CKPT_FORMATS_DEEPSPEED_WRITE_STATES_H
 #define CKPT_FORMATS_DEEPSPEED_WRITE_STATES_H
@@ -23,12 +23,12 @@ int ds_model_states(struct value **root, struct ds_file *file, struct ds_cut *cu
 int ds_optim_states(struct value **root, struct ds_file *file, const struct ds_cut *cut, int rank,
                     struct ckpt_err *err);
 /*
- * Put into d, a dictionary of file's, the loss scaling that every class but BF16_Optimizer keeps;
- * for a run without ZeRO from the numbers beside its optimizer.
+ * Add to d, a dictionary of file's, the loss scaling that every class but BF16_Optimizer stores;
+ * for a run without ZeRO it is taken from the numbers beside its optimizer.
  */
 int ds_put_scaling(struct value *d, struct ds_file *file, const struct ds_cut *cut,
                    struct ckpt_err *err);
-/* Elements of rank's storage of flat tensor k: BF16_Optimizer keeps the padding of weights. */
+/* Elements of rank's storage of flat tensor k: BF16_Optimizer includes the padding of weights. */
 int64_t ds_optim_numel(const struct ds_cut *cut, size_t k, size_t which, int rank);
 
 #endif

@@ -16,12 +16,12 @@
 #include "formats/hf/side_files.h"
 
 #define SUFFIX  "_universal"
-#define VERSION 0.2             /* of the layout: no parameter is split over ranks */
+#define VERSION 0.2             /* version of the layout: no parameter is split over ranks */
 
 /* The file of one parameter's state. */
 struct one {
     struct ds_file file;
-    int64_t        left;        /* elements to come */
+    int64_t        left;        /* elements not written yet */
     bool           begun;
 };
 
@@ -84,7 +84,7 @@ static int end_one(struct one *o, struct ckpt_err *err)
     return rc;
 }
 
-/* Whoever comes first begins the file, whoever writes the last element ends it. */
+/* The first writer begins the file, the writer of the last element commits it. */
 static int put_state(struct sink *s, size_t i, int64_t start, int64_t count, const void *src,
                      struct ckpt_err *err)
 {
@@ -127,9 +127,9 @@ static int sink_write(void *self, size_t i, int64_t start, int64_t count, const 
                                  err);
 }
 
-/* -- files that are written at once ---------------------------------------------------------- */
+/* -- files without parallel writers ---------------------------------------------------------- */
 
-/* The model file of a cut's first rank, with the version that loading asks for. */
+/* Begin the model file of a cut's first rank, with the version that loading requires. */
 static int begin_model(struct sink *s, struct ds_cut *cut, struct ds_file *file, const char *name,
                        struct ckpt_err *err)
 {
@@ -151,7 +151,7 @@ static int begin_model(struct sink *s, struct ds_cut *cut, struct ds_file *file,
     return ds_file_begin(file, s->base.dir, path, root, err);
 }
 
-/* The optimizer's count of steps, beside every parameter. */
+/* Write the optimizer's step beside every parameter. */
 static int write_steps(struct sink *s, struct ckpt_err *err)
 {
     const struct ds_run *run = &s->whole.run;
@@ -173,7 +173,7 @@ static int write_steps(struct sink *s, struct ckpt_err *err)
     return rc;
 }
 
-/* The options of the groups, and the step in a state, where stage 3 looks them up. */
+/* The options of the groups, and the step in a state, in the place where stage 3 looks for them. */
 static struct value *nested(struct ds_file *file, const struct ds_run *run, struct value *groups,
                             struct ckpt_err *err)
 {
@@ -190,7 +190,7 @@ static struct value *nested(struct ds_file *file, const struct ds_run *run, stru
                ? NULL : d;
 }
 
-/* Every key of the saved optim file but those of tensors that ranks share. */
+/* Copy every key of the saved optim file except tensors that are partitioned. */
 static int take_facts(struct ds_file *file, struct value *root, const struct ds_run *run,
                       struct ckpt_err *err)
 {
@@ -214,7 +214,7 @@ static int take_facts(struct ds_file *file, struct value *root, const struct ds_
     return 0;
 }
 
-/* The dictionary of optimizer_state.pt into root.  ds_file_check has the code. */
+/* Put the dictionary of optimizer_state.pt into root.  ds_file_check has the code. */
 static int optimizer_states(struct value *root, struct ds_file *file, const struct sink *s,
                             struct ckpt_err *err)
 {
@@ -276,7 +276,7 @@ static int sink_finish(void *self, struct ckpt_err *err)
     struct sink *s = self;
     int rc = 0;
 
-    /* Nothing is ever put into a tensor without elements: its file is not begun yet. */
+    /* Nothing is ever put for a tensor without elements: begin its file here. */
     for (size_t i = 0; rc == 0 && i < s->base.list->n; i++)
         if (is_state(s, i) && !s->one[i].begun) {
             rc = begin_one(s, i, err);

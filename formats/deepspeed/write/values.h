@@ -6,14 +6,14 @@
 
 #include "formats/container/value.h"
 
-#define DS_VERSION "0.19.8"     /* of the layout that is written */
+#define DS_VERSION "0.19.8"     /* version whose layout is written */
 
 /* ZeroStageEnum(stage) */
 struct value *ds_value_stage(struct ckpt_arena *a, int64_t stage);
 /*
- * LossScaler(scale), or with dynamic DynamicLossScaler with the counters of `now` and the settings
- * of the configuration's fp16 (DeepSpeed's defaults where it has none).  scale NULL: 1, for a
- * dtype that needs no scaling.
+ * LossScaler(scale), or with dynamic a DynamicLossScaler with the counters of `now` and the
+ * settings of the configuration's fp16 (DeepSpeed's defaults for absent ones).  scale NULL: 1,
+ * for a dtype that needs no scaling.
  */
 struct value *ds_value_scaler(struct ckpt_arena *a, bool dynamic, struct value *scale,
                               const struct value *now, const struct value *fp16);

@@ -28,7 +28,7 @@ bool arrow_is(const unsigned char *head, size_t len)
 {
     if (len >= 8 && memcmp(head, MAGIC, 8) == 0)
         return true;
-    /* A stream: the mark, a length, and FlatBuffers whose root lies near. */
+    /* A stream: the marker, a length, and FlatBuffers with a root close by. */
     return len >= 16 && le32(head) == 0xffffffffu && le32(head + 4) > 16 &&
            le32(head + 4) < ARROW_MAX_META && le32(head + 4) % 8 == 0 && le32(head + 8) < 4096;
 }
@@ -49,7 +49,7 @@ static int read_message(struct message *m, const struct arrow_file *f, uint64_t 
         return ckpt_fail_as(err, CKPT_EFORMAT, "truncated", "ends inside a message");
     if ((rc = ckpt_file_read_at(f->file, head, size - at < 8 ? 4 : 8, at, err)) != 0)
         return rc;
-    /* Before version 0.15 there was no mark. */
+    /* Before version 0.15 there was no marker. */
     at += le32(head) == 0xffffffffu ? 8 : 4;
     len = le32(head) == 0xffffffffu ? (at <= size ? le32(head + 4) : 0) : le32(head);
     if (len == 0)
@@ -81,7 +81,7 @@ static int read_message(struct message *m, const struct arrow_file *f, uint64_t 
     return 0;
 }
 
-/* Where a batch's buffers lie, of fields [from, to). */
+/* Record where a batch's buffers lie, of fields [from, to). */
 static int set_batch(struct arrow_file *f, struct arrow_batch *b, struct message *m,
                      const struct flatbuffer_table *t, size_t n_field, size_t n_buffer,
                      struct ckpt_err *err)

@@ -1,7 +1,7 @@
 /*
- * arrow - the rows of Arrow IPC streams and files as records: what Hugging Face's datasets keeps
- * on disk.  A row is reached through offsets, so nothing but it is read; values are told as
- * those of parquet files are (parquet/text.h).
+ * arrow - the rows of Arrow IPC streams and files as records: the format in which Hugging Face's
+ * datasets stores data.  A row is reached through offsets, so only its own bytes are read; values
+ * are written like those of parquet files (parquet/text.h).
  */
 #include <string.h>
 #include <strings.h>
@@ -15,9 +15,9 @@
 #include "libckpt/base/json.h"
 #include "libckpt/base/range.h"
 
-#define MAX_NESTING 64          /* of dictionaries in dictionaries too */
+#define MAX_NESTING 64          /* includes dictionaries within dictionaries */
 
-/* A row on its way to text. */
+/* State of writing a row as text. */
 struct row {
     const struct arrow_file *f;
     struct ckpt_buf          out;
@@ -84,7 +84,7 @@ static int put_bytes(struct row *r, const struct arrow_batch *b, size_t k, size_
     return rc;
 }
 
-/* Where the value of an index lies: a batch of its dictionary. */
+/* Put the value that an index refers to, from a batch of its dictionary. */
 static int put_coded(struct row *r, const struct arrow_field *x, int64_t index, unsigned depth)
 {
     for (size_t i = 0; i < r->f->n_entry; i++) {
@@ -149,7 +149,7 @@ static int put_elements(struct row *r, const struct arrow_batch *b, size_t k, in
     return 0;
 }
 
-/* The fields [k, end) at row i: of an object, or of a pair. */
+/* Put fields [k, end) at row i: of an object, or of a pair. */
 static int put_fields(struct row *r, const struct arrow_batch *b, size_t k, size_t end, int64_t i,
                       bool pair, unsigned depth)
 {

@@ -1,9 +1,9 @@
 /*
  * arrow/schema - see arrow/schema.h.
  *
- * A field with a dictionary is one of indices in the rows; what its values are is a field of
- * its own after those of the schema.  Fields are read by functions that call themselves as
- * deep as they nest, at most ARROW_MAX_DEPTH.
+ * In the rows, a field with a dictionary holds indices; its values form a separate field after
+ * those of the schema.  Fields are read by functions that call themselves as deep as they nest,
+ * at most ARROW_MAX_DEPTH.
  */
 #include "formats/records/arrow/schema.h"
 
@@ -21,7 +21,7 @@ struct reader {
     struct arrow_file *f;
     struct flatbuffer *flat;
     size_t             cap;
-    /* Dictionaries whose values are still to be read: field and its table. */
+    /* Dictionaries whose values remain to be read: field and its table. */
     struct { size_t field; struct flatbuffer_table table; } *pending;
     size_t             n_pending, cap_pending;
     struct ckpt_err   *err;
@@ -77,7 +77,7 @@ static bool set_decimal(struct arrow_field *x, struct flatbuffer *f,
     return scale >= 0 && scale <= 100 && (bits == 32 || bits == 64 || bits == 128 || bits == 256);
 }
 
-/* Times of that unit: 0 seconds, 1 to 3 thousandths, millionths, billionths. */
+/* Set the unit of times: 0 seconds, 1 to 3 thousandths, millionths, billionths. */
 static bool set_time(struct arrow_field *x, enum pq_meaning meaning, int64_t unit, size_t width)
 {
     if (unit < 0 || unit > 3)
@@ -203,7 +203,7 @@ static int read_children(struct reader *r, const struct flatbuffer_table *t, siz
     return 0;
 }
 
-/* Two fields of a struct with one name would make no object. */
+/* A struct with two fields of one name cannot become an object. */
 static int check_names(const struct arrow_file *f, size_t from, size_t end, struct ckpt_err *err)
 {
     struct ckpt_map *names;
@@ -267,7 +267,7 @@ static int new_field(struct reader *r, const struct flatbuffer_table *t)
     return x->name && x->text.key ? 0 : ckpt_nomem(r->err, len);
 }
 
-/* Types that Arrow spells as others with a name: a UUID is sixteen bytes. */
+/* Extension types, stored as another type: a UUID is sixteen bytes. */
 static void set_extension(struct arrow_field *x, struct flatbuffer *f,
                           const struct flatbuffer_table *t)
 {
@@ -339,7 +339,7 @@ int arrow_schema_read(struct arrow_file *f, struct flatbuffer *flat,
     }
     f->n_schema = f->n_field;
     f->n_buffer = number_buffers(f, 0, f->n_schema);
-    /* The list grows where values have dictionaries themselves. */
+    /* The list grows when values have dictionaries themselves. */
     for (size_t i = 0; rc == 0 && i < r.n_pending; i++) {
         struct flatbuffer_table t = r.pending[i].table;
         size_t values = f->n_field;
@@ -353,7 +353,7 @@ int arrow_schema_read(struct arrow_file *f, struct flatbuffer *flat,
         rc = check_names(f, 0, f->n_schema, err);
     if (rc == 0 && flat->failed)
         rc = ckpt_fail(err, CKPT_EFORMAT, "the schema is damaged");
-    if (rc == 0 && !f->field)           /* rows of nothing */
+    if (rc == 0 && !f->field)           /* rows without fields */
         f->field = ckpt_alloc(1, sizeof *f->field);
     ckpt_free(r.pending);
     return rc == 0 && !f->field ? ckpt_nomem(err, sizeof *f->field) : rc;

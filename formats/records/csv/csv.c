@@ -27,7 +27,7 @@
 #define MAX_FIELDS 16384
 #define EACH       0x0101010101010101u  /* a byte in all eight places */
 
-/* Where the reading of a record stands. */
+/* State of reading a record. */
 enum state { BEGIN, PLAIN, QUOTED, QUOTE_SEEN, BEHIND_QUOTE, AFTER_CR };
 
 /* One record: fields are bytes [end[k - 1], end[k]) of text. */
@@ -36,11 +36,11 @@ struct row {
     char            delimiter;
     struct ckpt_buf text;
     size_t         *end;                /* [max] */
-    size_t          n, max;             /* n may be more, then many says so */
-    bool            quoted, many;       /* a quote was seen; there are more than max */
+    size_t          n, max;             /* n may be more, in which case many is set */
+    bool            quoted, many;       /* a quote was seen; there are more fields than max */
 };
 
-/* What all values of a column can be. */
+/* Types that all values of a column so far allow. */
 struct column {
     const char *name;
     bool        is_int, is_real, is_bool, has_null, has_value;
@@ -89,7 +89,7 @@ static void begin_row(struct row *r)
 }
 
 /* Take a byte.  True when it ended a record, which is then in r; the next byte begins another.
- * After "\r" the byte "\n" is nothing: *begun says whether the byte belongs to a record. */
+ * "\n" after "\r" is skipped: *begun says whether the byte belongs to a record. */
 static bool take(struct row *r, char c, bool *begun)
 {
     *begun = true;
@@ -129,7 +129,8 @@ static bool take(struct row *r, char c, bool *begun)
     return false;
 }
 
-/* How many of these n bytes take would only append to the text, at least as far as is seen here. */
+/* The number of bytes, of these n, that take would only append to the text, as far as this quick
+ * check sees. */
 static size_t run_of(const struct row *r, const unsigned char *b, size_t n)
 {
     const unsigned char *quote;
@@ -139,8 +140,8 @@ static size_t run_of(const struct row *r, const unsigned char *b, size_t n)
         return (quote = memchr(b, '"', n)) ? (size_t)(quote - b) : n;
     if (r->state != PLAIN && r->state != BEHIND_QUOTE)
         return 0;
-    /* Eight at a time: x has a zero byte where a byte of v is the one looked for, and only then
-     * (x - 1) & ~x has its top bit set, but for bytes after one that is found. */
+    /* Eight at a time: x has a zero byte where a byte of v is the one searched for; only then (x
+     * - 1) & ~x has its top bit set, except in bytes after one that was found. */
     for (; i + 8 <= n; i += 8) {
         uint64_t v, x, y, z, found;
 
@@ -255,7 +256,7 @@ static int add_start(struct csv *c, uint64_t at, struct ckpt_err *err)
     return 0;
 }
 
-/* A whole record that began at byte at. */
+/* Add a complete record that begins at byte `at`. */
 static int add_row(struct csv *c, struct row *r, uint64_t at, struct ckpt_err *err)
 {
     int rc = 0;
@@ -275,7 +276,7 @@ static int add_row(struct csv *c, struct row *r, uint64_t at, struct ckpt_err *e
     return rc;
 }
 
-/* The names that the caller gave, as if they stood in the file. */
+/* Use the caller's column names, as if the file had them. */
 static int name_columns(struct csv *c, struct row *r, const char *names, struct ckpt_err *err)
 {
     bool begun;
@@ -417,7 +418,7 @@ static int read_row(const struct csv *c, int64_t i, struct row *r, struct ckpt_e
 static int csv_get(void *self, int64_t i, json_t **out, struct ckpt_err *err)
 {
     const struct csv *c = self;
-    struct row *r = row_new(c, c->n_column + 1);    /* one more is too many */
+    struct row *r = row_new(c, c->n_column + 1);    /* one more would be too many */
     json_t *row = json_object();
     int rc = r && row ? read_row(c, i, r, err) : ckpt_nomem(err, sizeof *r);
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define LONGEST 63              /* bytes of a number */
+#define LONGEST 63              /* most bytes of a number */
 
 bool csv_is_null(const char *s, size_t n, bool literal)
 {
@@ -23,7 +23,7 @@ bool csv_is_null(const char *s, size_t n, bool literal)
     return false;
 }
 
-/* Without the blanks around it; false when it is too long for a number, or is none. */
+/* Strip blanks; false when the rest is too long for a number, or empty. */
 static bool trim(const char **s, size_t *n)
 {
     while (*n > 0 && (**s == ' ' || **s == '\t'))
@@ -49,7 +49,7 @@ bool csv_as_int(const char *s, size_t n, int64_t *out)
         if (s[i] < '0' || s[i] > '9' || __builtin_mul_overflow(v, 10, &v) ||
             __builtin_sub_overflow(v, s[i] - '0', &v))
             return false;
-    /* Counted downwards: the least has no opposite. */
+    /* Counted downwards: the smallest number has no positive counterpart. */
     if (!minus && v == INT64_MIN)
         return false;
     *out = minus ? v : -v;
@@ -57,8 +57,8 @@ bool csv_as_int(const char *s, size_t n, int64_t *out)
 }
 
 /*
- * Digits and a point alone, few enough that their number and the power of ten below it are exact
- * in a double: one division then rounds as the whole reading would.
+ * Only digits and a point, and so few that the integer and the power of ten are exact in a
+ * double: then one division rounds as a full conversion would.
  */
 static bool short_decimal(const char *s, size_t n, double *out)
 {

@@ -7,8 +7,8 @@
  *   {...} {...}                           rows one after another (JSON lines, or spread out)
  *   {"data": [{"paragraphs": ...}]}       SQuAD: one record a question, as datasets' squad_v2
  *
- * One pass finds where each row lies; a row is parsed when it is asked for.  SQuAD's questions
- * share their paragraphs and are put into a spill file.
+ * One pass finds where each row lies; a row is parsed when it is read.  SQuAD's questions share
+ * their paragraphs and are put into a spill file.
  */
 #include <string.h>
 #include <strings.h>
@@ -20,7 +20,7 @@
 #include "libckpt/base/json.h"
 #include "libckpt/err.h"
 
-#define MAX_ROW     ((uint64_t)64 << 20)    /* bytes of a row; the limit of documents */
+#define MAX_ROW     ((uint64_t)64 << 20)    /* largest row in bytes: the limit of documents */
 #define MAX_COLUMNS 4096
 
 /* A member that is a list: its items are span[first, first + n). */
@@ -35,9 +35,9 @@ struct doc {
     struct json_span  *span;
     size_t             n_span, cap;
     struct column     *column;              /* [n_column]; rows of a list: one without a name */
-    size_t             n_column, n_other;   /* members that are no lists */
+    size_t             n_column, n_other;   /* members that are not lists */
     int64_t            rows;
-    struct spill_file *spill;               /* of SQuAD's questions */
+    struct spill_file *spill;               /* holds SQuAD's questions */
     struct spill_part  part;
 };
 
@@ -86,7 +86,7 @@ static int parse_span(const struct doc *d, struct json_span span, json_t **out,
     text = ckpt_alloc_buffer((size_t)span.n + 2);
     if (!text)
         return ckpt_nomem(err, (size_t)span.n + 2);
-    /* In a list, since the parser takes documents only. */
+    /* Wrapped in a list, since the parser takes only documents. */
     text[0] = '[';
     text[span.n + 1] = ']';
     rc = ckpt_file_read_at(d->file, text + 1, (size_t)span.n, span.at, err);
@@ -101,7 +101,7 @@ static int parse_span(const struct doc *d, struct json_span span, json_t **out,
     return rc;
 }
 
-/* The items of a list, the scan at its bracket. */
+/* Find the items of a list, from its bracket on. */
 static int read_list(struct doc *d, struct json_scan *s, const char *name, struct ckpt_err *err)
 {
     struct column *c;
@@ -134,7 +134,7 @@ static int read_list(struct doc *d, struct json_scan *s, const char *name, struc
     return rc;
 }
 
-/* A member's name, in the arena; the scan then stands at its value. */
+/* Read a member's name into the arena; the scan then stands at its value. */
 static int read_name(struct doc *d, struct json_scan *s, const char **name, struct ckpt_err *err)
 {
     struct json_span span = {0};
@@ -152,8 +152,8 @@ static int read_name(struct doc *d, struct json_scan *s, const char **name, stru
     return rc;
 }
 
-/* Members of an object, the scan at its brace: lists become columns.  With want the scan is
- * left at that member's value and *found says so. */
+/* Scan members of an object, from its brace on: lists become columns.  With want the scan stops
+ * at that member's value, and *found is set. */
 static int read_object(struct doc *d, struct json_scan *s, const char *want, size_t want_len,
                        bool *found, struct ckpt_err *err)
 {
@@ -187,7 +187,7 @@ static int read_object(struct doc *d, struct json_scan *s, const char *want, siz
     return rc;
 }
 
-/* Values one after another; commas between them are not JSON. */
+/* Scan concatenated values; commas between them would not be JSON. */
 static int read_stream(struct doc *d, struct json_scan *s, struct ckpt_err *err)
 {
     struct json_span span;
@@ -215,7 +215,7 @@ static bool is_object(const struct doc *d, struct json_span span)
     return ckpt_file_read_at(d->file, &c, 1, span.at, &ignored) == 0 && c == '{';
 }
 
-/* Which of the lists of an object are the data: "data" when it holds objects, else all. */
+/* Choose which lists of an object are the data: "data" if it contains objects, else all. */
 static int choose_columns(struct doc *d, struct ckpt_err *err)
 {
     for (size_t i = 0; i < d->n_column; i++) {
@@ -274,7 +274,7 @@ static int read_all(struct doc *d, struct json_scan *s, const char *field, struc
         rc = json_scan_open(s, d->file, err);
         return rc ? rc : read_stream(d, s, err);
     }
-    /* Settings beside lists: an object that is one record, unless a list is named data. */
+    /* Settings beside lists: the object is one record, unless a list is named data. */
     if ((rc = choose_columns(d, err)) != 0)
         return rc;
     if (d->n_other > 0 && d->n_column > 0 && d->column[0].name) {
@@ -334,7 +334,7 @@ static int put_article(struct doc *d, const json_t *article, struct ckpt_err *er
     return 0;
 }
 
-/* Articles become questions where the first row has paragraphs. */
+/* Turn articles into questions if the first row has paragraphs. */
 static int unfold_squad(struct doc *d, struct ckpt_err *err)
 {
     json_t *row = NULL;
@@ -346,7 +346,7 @@ static int unfold_squad(struct doc *d, struct ckpt_err *err)
         return 0;
     rc = parse_span(d, d->span[d->column[0].first], &row, err);
     if (rc || !json_is_array(json_object_get(row, "paragraphs"))) {
-        /* A damaged row is told when it is asked for. */
+        /* A damaged row is reported when it is read. */
         ckpt_err_clear(err);
         json_decref(row);
         return 0;
@@ -367,7 +367,7 @@ static int unfold_squad(struct doc *d, struct ckpt_err *err)
     return rc;
 }
 
-/* -- the room -------------------------------------------------------------------------------- */
+/* -- the reader ------------------------------------------------------------------------------ */
 
 static int doc_open(void *self, struct ckpt_file *file, const struct records_opts *opts,
                     struct ckpt_err *err)

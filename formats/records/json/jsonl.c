@@ -9,8 +9,8 @@
 #include "formats/records/rows.h"
 #include "libckpt/base/json.h"
 
-/* A name says JSON lines loudly enough that anything else in the file is an error to report;
- * without it the first visible byte must open an object. */
+/* A name of JSON lines is sure enough that any other content is reported as an error; without it
+ * the first visible byte must open an object. */
 static int bid(const char *path, const unsigned char *head, size_t len)
 {
     static const char *const ends[] = {".jsonl", ".ndjson"};
@@ -21,7 +21,8 @@ static int bid(const char *path, const unsigned char *head, size_t len)
     for (size_t k = 0; k < 2; k++)
         if (n > strlen(ends[k]) && strcasecmp(path + n - strlen(ends[k]), ends[k]) == 0)
             return 90;
-    /* A NUL is in no text: safetensors begins with its header's length, and that may be 0x7b. */
+    /* Text contains no NUL: a safetensors file begins with its header's length, whose first byte
+     * may be 0x7b. */
     return i < len && head[i] == '{' && !memchr(head, 0, len) ? 60 : 0;
 }
 

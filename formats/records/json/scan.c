@@ -34,7 +34,7 @@ void json_scan_close(struct json_scan *s)
 
 uint64_t json_scan_at(const struct json_scan *s) { return s->first + s->i; }
 
-/* The byte at hand; -1 at the end. */
+/* The current byte; -1 at the end. */
 static int look(struct json_scan *s)
 {
     uint64_t left;
@@ -86,7 +86,7 @@ int json_scan_expect(struct json_scan *s, char c)
     return 0;
 }
 
-/* After the opening quote: over the closing one. */
+/* Skip a string, from after the opening quote. */
 static int skip_string(struct json_scan *s)
 {
     const char *block = (const char *)s->block;
@@ -102,7 +102,7 @@ static int skip_string(struct json_scan *s)
     return wrong(s, "the end of a string");
 }
 
-/* A number or word: up to what cannot belong to one. */
+/* Skip a number or word: up to a byte that cannot belong to one. */
 static int skip_word(struct json_scan *s)
 {
     uint64_t from = json_scan_at(s);

@@ -43,7 +43,7 @@ static bool next_run(struct pq_hybrid *h)
     if (head & 1) {
         if (!ckpt_mul(&bytes, n, h->width))
             return false;
-        /* The last group may be cut to the values that are needed. */
+        /* The last group may be truncated to the values needed. */
         if (bytes > ckpt_cursor_left(&h->c)) {
             bytes = ckpt_cursor_left(&h->c);
             n = h->width ? bytes / h->width + (bytes % h->width != 0) : n;
@@ -89,7 +89,7 @@ bool pq_delta_init(struct pq_delta *d, const unsigned char *bytes, size_t len, u
     return true;
 }
 
-/* Begin the next miniblock, of which there is a value left. */
+/* Begin the next miniblock that has a value left. */
 static bool next_mini(struct pq_delta *d)
 {
     if (d->mini == d->n_mini) {
@@ -124,7 +124,7 @@ bool pq_delta_next(struct pq_delta *d, int64_t *out)
 
 bool pq_delta_end(struct pq_delta *d)
 {
-    /* The next value is known already; what is left after it lies in miniblocks. */
+    /* The next value is known already; the others are in miniblocks. */
     while (d->left > 1) {
         if (d->in_mini == 0 && !next_mini(d))
             return false;

@@ -19,7 +19,7 @@ static bool unpack_snappy(unsigned char *dst, size_t m, const unsigned char *src
            snappy_uncompress((const char *)src, n, (char *)dst, &len) == SNAPPY_OK && len == m;
 }
 
-/* gzip, zlib or several gzip members one after another. */
+/* gzip, zlib or several concatenated gzip members. */
 static bool unpack_gzip(unsigned char *dst, size_t m, const unsigned char *src, size_t n)
 {
     z_stream z = {.next_in = (Bytef *)(uintptr_t)src, .avail_in = (uInt)n, .next_out = dst,
@@ -55,7 +55,7 @@ static uint32_t be32(const unsigned char *b)
     return (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | (uint32_t)b[3];
 }
 
-/* Hadoop's frames: for each block u32 BE unpacked and packed size.  Some writers put none. */
+/* Hadoop's frames: for each block u32 BE unpacked and packed size.  Some writers omit them. */
 static bool unpack_lz4(unsigned char *dst, size_t m, const unsigned char *src, size_t n)
 {
     size_t at = 0, out = 0;

@@ -6,13 +6,13 @@
 
 #include "formats/container/protobuf.h"
 
-#define MAX_VALUE ((size_t)256 << 20)   /* bytes that prefixes may build up */
+#define MAX_VALUE ((size_t)256 << 20)   /* largest value that prefixes may build up, in bytes */
 
 struct pq_entry {
     uint32_t at, len;
 };
 
-/* Bytes of a value of that type; 0 where they differ. */
+/* Size of a value of that type; 0 if it varies. */
 static size_t width_of(const struct pq_node *leaf)
 {
     static const uint8_t width[] = {[PQ_INT32] = 4, [PQ_INT64] = 8, [PQ_INT96] = 12,
@@ -88,7 +88,7 @@ static int bad(const struct pq_column *c, const char *what, struct ckpt_err *err
                      (unsigned long long)(c->pages.chunk->start + c->pages.at), what);
 }
 
-/* Where the texts of a dictionary page begin. */
+/* Find the start of each text in a dictionary page. */
 static int list_entries(struct pq_column *c, const struct pq_page *page, struct ckpt_err *err)
 {
     struct ckpt_cursor at;
@@ -129,7 +129,7 @@ static int set_dictionary(struct pq_column *c, const struct pq_page *page, struc
     return c->leaf->type == PQ_BYTE_ARRAY ? list_entries(c, page, err) : 0;
 }
 
-/* Lengths, and the bytes they tell of after them. */
+/* Read the lengths, which precede the bytes. */
 static bool begin_lengths(struct pq_delta *d, struct ckpt_cursor *rest,
                           const unsigned char *bytes, size_t len, uint64_t most)
 {
@@ -159,7 +159,7 @@ static bool allowed(int encoding, enum pq_type t)
     }
 }
 
-/* The values of a page that has some; false when they cannot be begun. */
+/* Prepare to read the values of a page that has some; false on failure. */
 static bool begin_values(struct pq_column *c, const struct pq_page *p)
 {
     uint32_t len;
@@ -210,7 +210,7 @@ static int begin_page(struct pq_column *c, const struct pq_page *p, struct ckpt_
     c->index = (struct pq_hybrid){0};
     c->delta = c->suffix = (struct pq_delta){0};
     ckpt_cursor_init(&c->plain, p->data, p->data_len);
-    /* Where all are null there may be no bytes at all. */
+    /* A page of nulls only may have no bytes. */
     return p->data_len == 0 || begin_values(c, p) ? 0 : bad(c, "values that are damaged", err);
 }
 
@@ -297,7 +297,7 @@ static bool dictionary_value(struct pq_column *c, struct pq_value *v)
     return true;
 }
 
-/* The next length and so many of the bytes after the lengths. */
+/* The next length, and as many of the bytes after the lengths. */
 static bool piece(struct pq_delta *lengths, struct ckpt_cursor *from, const unsigned char **b,
                   size_t *len)
 {
@@ -310,7 +310,7 @@ static bool piece(struct pq_delta *lengths, struct ckpt_cursor *from, const unsi
     return !from->failed;
 }
 
-/* So many bytes of the value before, then a suffix. */
+/* A prefix of the value before, and a suffix. */
 static int prefixed_value(struct pq_column *c, struct pq_value *v, struct ckpt_err *err)
 {
     const unsigned char *suffix;

@@ -17,10 +17,10 @@ struct header {
     int64_t type, raw, packed, crc;
     int64_t values, encoding, def_encoding, rep_encoding, def_len, rep_len;
     bool    has_crc, has_body, is_packed;
-    size_t  len;                        /* of the header itself */
+    size_t  len;                        /* size of the header */
 };
 
-/* The part of the header for its type: 5 data, 7 dictionary, 8 data of version 2. */
+/* Parse the header's part for its type: 5 data, 7 dictionary, 8 data of version 2. */
 static void parse_body(struct header *h, int id, struct ckpt_cursor *c)
 {
     struct thrift_field f = {0};
@@ -70,7 +70,7 @@ static bool parse_header(struct header *h, const unsigned char *bytes, size_t le
     return !c.failed;
 }
 
-/* At least n bytes at *p; what was there is lost. */
+/* Make space for n bytes at *p; the old content is lost. */
 static int room(struct pq_pages *p, unsigned char **b, size_t *cap, size_t n,
                 struct ckpt_err *err)
 {
@@ -91,7 +91,8 @@ static int room(struct pq_pages *p, unsigned char **b, size_t *cap, size_t n,
     return 0;
 }
 
-/* The header at p->at: its length is known only when it is read, so more is tried if need be. */
+/* Read the header at p->at: its size is known only after parsing, so more bytes are tried if
+ * needed. */
 static int read_header(struct header *h, struct pq_pages *p, struct ckpt_err *err)
 {
     uint64_t left = p->chunk->limit - p->at;
@@ -138,7 +139,7 @@ static int check_header(const struct header *h, const struct pq_pages *p, struct
     return 0;
 }
 
-/* The body of the page, unpacked in p->raw; levels of version 2 are never packed. */
+/* Read and unpack the body of the page into p->raw; levels of version 2 are never packed. */
 static int read_body(struct pq_pages *p, const struct header *h, struct ckpt_err *err)
 {
     size_t packed = (size_t)h->packed, raw = (size_t)h->raw,
@@ -167,7 +168,7 @@ static int read_body(struct pq_pages *p, const struct header *h, struct ckpt_err
                      packed - levels, err);
 }
 
-/* Levels of a version 1 page: their length, then they. */
+/* Levels of a version 1 page, preceded by their length. */
 static bool take_levels(struct ckpt_cursor *c, const unsigned char **levels, size_t *len)
 {
     *len = ckpt_cursor_u32le(c);

@@ -6,8 +6,8 @@
 #include "formats/records/parquet/schema.h"
 
 #define TAIL      8             /* length and magic at the end */
-#define MAX_VALUE (64 << 10)    /* bytes of a metadata value that is kept */
-#define SLACK     100           /* bytes: old writers left a dictionary's header out of the sum */
+#define MAX_VALUE (64 << 10)    /* longest metadata value that is kept */
+#define SLACK     100           /* bytes: old writers did not count a dictionary's header */
 
 const char *pq_type_name(enum pq_type type)
 {
@@ -117,7 +117,7 @@ static int set_chunk(const struct pq_file *f, const struct pq_node *leaf, struct
     chunk->codec = m->codec >= 0 && m->codec < 100 ? (int)m->codec : 100;
     chunk->encodings = m->encodings;
     if (m->values == 0)
-        return 0;                       /* of an empty group: where it lies may not be said */
+        return 0;                       /* an empty group may omit its position */
     if (m->values < 0 || m->bytes < 0 || m->raw < 0 || m->data < 4)
         return ckpt_fail(err, CKPT_EFORMAT, "column \"%s\": a negative number", leaf->name);
     chunk->start = (uint64_t)(m->dictionary > 0 && m->dictionary < m->data ? m->dictionary
@@ -125,7 +125,7 @@ static int set_chunk(const struct pq_file *f, const struct pq_node *leaf, struct
     chunk->bytes = (uint64_t)m->bytes;
     chunk->raw_bytes = (uint64_t)m->raw;
     chunk->values = (uint64_t)m->values;
-    end = chunk->start + chunk->bytes;      /* both are below 2^63 */
+    end = chunk->start + chunk->bytes;      /* cannot overflow: both are below 2^63 */
     if (end > size - TAIL)
         return ckpt_fail_as(err, CKPT_EFORMAT, "truncated",
                             "column \"%s\" ends at byte %llu of %llu", leaf->name,
@@ -227,7 +227,8 @@ static int parse_groups(struct pq_file *f, struct ckpt_cursor *c, struct ckpt_er
     return 0;
 }
 
-/* A KeyValue; what is no text is left out, and Arrow's schema, which is a coded copy of ours. */
+/* Read a KeyValue; skip values that are not text, and Arrow's schema, an encoded copy of the
+ * file's. */
 static int parse_pair(struct pq_file *f, struct ckpt_cursor *c, struct ckpt_err *err)
 {
     struct thrift_field field = {0}, key = {0}, value = {0};

@@ -1,10 +1,10 @@
 /*
  * parquet - the rows of a parquet file as records.
  *
- * A row lies in as many places as the file has columns and is reached only by reading its row
- * group from the start.  So each row group is read once, when the first of its rows is asked
- * for, its rows lie as texts in a spill file; row groups are read side by side when several
- * threads ask.  Rows in front of a damaged place can be had.
+ * A row is spread over as many places as the file has columns, and can only be reached by reading
+ * its row group from the start.  So each row group is read once, when the first of its rows is
+ * requested, and its rows are stored as texts in a spill file; several threads can read different
+ * row groups at the same time.  Rows before a damaged place can still be read.
  */
 #include <pthread.h>
 #include <string.h>
@@ -18,7 +18,7 @@
 #include "libckpt/base/range.h"
 #include "libckpt/err.h"
 
-#define MAX_TEXT ((uint64_t)16 << 30)   /* bytes that the rows of a group may unfold to */
+#define MAX_TEXT ((uint64_t)16 << 30)   /* most bytes of a group's rows as text */
 
 enum state { UNREAD, BEING_READ, READ };
 
@@ -26,15 +26,15 @@ enum state { UNREAD, BEING_READ, READ };
 struct store {
     enum state        state;
     struct spill_part part;
-    struct ckpt_err  *why;              /* it ends early; or NULL */
+    struct ckpt_err  *why;              /* why it ends early; or NULL */
 };
 
 struct parquet {
     struct ckpt_file *file;
     struct pq_file    meta;
-    struct spill_file     *spill;            /* made for the first row */
+    struct spill_file     *spill;            /* created for the first row */
     struct store     *store;            /* [n_group] */
-    pthread_mutex_t   lock;             /* of states and spill */
+    pthread_mutex_t   lock;             /* guards states and spill */
     pthread_cond_t    read;             /* a group was */
 };
 
@@ -81,7 +81,7 @@ static int parquet_open(void *self, struct ckpt_file *file, const struct records
 
 static int64_t parquet_count(void *self) { return ((struct parquet *)self)->meta.rows; }
 
-/* All rows of a group into its part. */
+/* Write all rows of a group into its part. */
 static int read_rows(struct parquet *p, size_t g, struct ckpt_err *err)
 {
     struct spill_part *part = &p->store[g].part;
@@ -110,7 +110,7 @@ static int read_rows(struct parquet *p, size_t g, struct ckpt_err *err)
     return rc;
 }
 
-/* Read group g, whose state is BEING_READ; what went wrong is kept with it. */
+/* Read group g, whose state is BEING_READ; an error is stored with it. */
 static void read_group(struct parquet *p, size_t g)
 {
     struct store *s = &p->store[g];
@@ -118,7 +118,7 @@ static void read_group(struct parquet *p, size_t g)
     int rc = read_rows(p, g, &err), flushed = spill_file_flush(p->spill, &s->part, &late);
 
     if (flushed)
-        s->part.lines = s->part.filling_first;      /* those that are in the file */
+        s->part.lines = s->part.filling_first;      /* those that are in the spill file */
     if (flushed && rc == 0) {
         err = late;
         rc = flushed;
@@ -131,7 +131,7 @@ static void read_group(struct parquet *p, size_t g)
         *s->why = err;
 }
 
-/* Group g is read when this returns 0, by this thread or another. */
+/* Group g has been read when this returns 0, by this thread or another. */
 static int need_group(struct parquet *p, size_t g, struct ckpt_err *err)
 {
     struct store *s = &p->store[g];

@@ -1,8 +1,8 @@
 /*
  * parquet/rows - see parquet/rows.h.
  *
- * The first wanted leaf below a node tells by its levels what is there; all others below it
- * must say the same.  Functions call each other as deep as the schema is nested, at most
+ * The levels of the first wanted leaf below a node tell what is present; all other leaves below
+ * the node must agree.  Functions call each other as deep as the schema is nested, at most
  * PQ_MAX_DEPTH.
  */
 #include "formats/records/parquet/rows.h"
@@ -39,7 +39,7 @@ static int peek(struct pq_rows *r, size_t leaf)
     return end ? disagree(r, r->column[leaf].leaf) : 0;
 }
 
-/* A node that is not there: an entry of each leaf below says so, at the same level. */
+/* Take an absent node: an entry of each leaf below it says so, at the same level. */
 static int take_absent(struct pq_rows *r, const struct pq_node *n, uint32_t def)
 {
     struct pq_value v;
@@ -58,7 +58,7 @@ static int take_absent(struct pq_rows *r, const struct pq_node *n, uint32_t def)
     return 0;
 }
 
-/* The value of a leaf that is there. */
+/* Put the value of a leaf that is present. */
 static int put_leaf(struct pq_rows *r, const struct pq_node *n)
 {
     struct pq_column *c = &r->column[n->leaf];
@@ -67,7 +67,7 @@ static int put_leaf(struct pq_rows *r, const struct pq_node *n)
 
     if ((rc = pq_column_take(c, &v, r->err)) != 0)
         return rc;
-    /* Escapes make a byte six at most. */
+    /* An escape turns a byte into six at most. */
     if (v.len > (r->out->limit - r->out->len) / 6)
         return ckpt_fail(r->err, CKPT_ELIMIT, "a row of more than %zu bytes", r->out->limit);
     pq_text(r->out, n, &v);
@@ -116,7 +116,7 @@ static int put_pair(struct pq_rows *r, size_t i)
     return 0;
 }
 
-/* A node that is there, whatever its own repetition. */
+/* Put a node that is present, whatever its own repetition. */
 static int put_present(struct pq_rows *r, size_t i)
 {
     const struct pq_node *n = &r->file->node[i];
@@ -169,7 +169,7 @@ static int put_list(struct pq_rows *r, size_t rep, size_t element)
     return 0;
 }
 
-/* Node i as a field of one that is there; above is the level of that. */
+/* Put node i as a field of a node that is present, whose level is above. */
 static int put_field(struct pq_rows *r, size_t i, uint8_t above)
 {
     const struct pq_node *n = &r->file->node[i];
@@ -189,7 +189,7 @@ static int put_field(struct pq_rows *r, size_t i, uint8_t above)
     return put_present(r, i);
 }
 
-/* A row begins where every column says so. */
+/* Check that all columns begin a row here. */
 static int check_row(struct pq_rows *r)
 {
     bool end;

@@ -45,7 +45,7 @@ static void parse_unit(struct element *e, struct ckpt_cursor *c)
     }
 }
 
-/* What a member of LogicalType says: of decimals, times and integers. */
+/* Parse a member of LogicalType: decimals, times and integers. */
 static void parse_member(struct element *e, struct ckpt_cursor *c)
 {
     struct thrift_field f = {0};
@@ -162,7 +162,7 @@ static void logical_meaning(struct pq_node *n, const struct element *e)
         n->meaning = meaning[e->logical];
 }
 
-/* A meaning holds for the types it is defined on; elsewhere values stand for themselves. */
+/* A meaning applies only to the types it is defined for; elsewhere it is ignored. */
 static bool fits(const struct pq_node *n)
 {
     bool whole = n->type == PQ_INT32 || n->type == PQ_INT64;
@@ -205,7 +205,7 @@ static int set_leaf(struct pq_node *n, const struct element *e, struct ckpt_err 
     return 0;
 }
 
-/* A group whose children are not known yet: what its annotation says. */
+/* The kind of a group before its children are known: from its annotation. */
 static enum pq_kind group_kind(const struct element *e)
 {
     if (e->logical == L_LIST || e->converted == LIST)
@@ -215,10 +215,10 @@ static enum pq_kind group_kind(const struct element *e)
     return PQ_STRUCT;
 }
 
-/* A group on the way from the root to where the schema is read. */
+/* A group between the root and the current position in the schema. */
 struct open_group {
     size_t  node;
-    int64_t left;               /* children to come */
+    int64_t left;               /* children still to come */
 };
 
 static int add_node(struct pq_file *f, const struct element *e, const struct open_group *parent,
@@ -257,7 +257,7 @@ static int add_node(struct pq_file *f, const struct element *e, const struct ope
     return 0;
 }
 
-/* The repeated child r of list n is an element itself, and not a level around one. */
+/* Whether the repeated child r of list n is an element itself, not a level around one. */
 static bool is_element(const struct pq_node *n, const struct pq_node *r)
 {
     const struct pq_node *only = r + 1;
@@ -268,7 +268,7 @@ static bool is_element(const struct pq_node *n, const struct pq_node *r)
            (strncmp(r->name, n->name, len) == 0 && strcmp(r->name + len, "_tuple") == 0);
 }
 
-/* A LIST or MAP whose inside does not have the shape of one is a struct. */
+/* A LIST or MAP of an unexpected structure becomes a struct. */
 static void settle(struct pq_file *f, size_t i)
 {
     struct pq_node *n = &f->node[i], *r = &f->node[i + 1];
@@ -278,7 +278,7 @@ static void settle(struct pq_file *f, size_t i)
     n->leaf_end = f->n_leaf;
     if (n->kind != PQ_LIST && n->kind != PQ_MAP)
         return;
-    /* A repeated node that is a MAP is the inside of one, as Hive annotated it. */
+    /* A repeated node that is a MAP is the inside of a map, as Hive annotated it. */
     if (r->end != n->end || !r->repeated || (n->repeated && n->kind == PQ_MAP)) {
         n->kind = PQ_STRUCT;
         return;
@@ -296,7 +296,7 @@ static void settle(struct pq_file *f, size_t i)
     }
 }
 
-/* No two fields of a struct have one name. */
+/* Fields of a struct must have distinct names. */
 static int check_names(const struct pq_file *f, struct ckpt_err *err)
 {
     for (size_t i = 0; i < f->n_node; i++) {

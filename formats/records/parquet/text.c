@@ -10,7 +10,7 @@
 #include "libckpt/base/half.h"
 #include "libckpt/base/json.h"
 
-#define MAX_DECIMAL  64                 /* bytes; 256 bits is what others stop at */
+#define MAX_DECIMAL  64                 /* bytes; other readers stop at 256 bits */
 #define JULIAN_EPOCH 2440588            /* the Julian day of 1970-01-01 */
 
 static void put_bytes(struct ckpt_buf *out, const unsigned char *b, size_t n)
@@ -24,7 +24,7 @@ static void put_bytes(struct ckpt_buf *out, const unsigned char *b, size_t n)
     ckpt_buf_put_str(out, "\"}");
 }
 
-/* The shortest digits that read back to the same bits, told apart from whole numbers. */
+/* The shortest digits that read back to the same bits, written so that it is not an integer. */
 static void put_real(struct ckpt_buf *out, double v)
 {
     char text[40];
@@ -58,7 +58,7 @@ static void put_int(struct ckpt_buf *out, int64_t v)
     ckpt_buf_put(out, text + at, sizeof text - at);
 }
 
-/* Big-endian two's complement with its point moved. */
+/* Big-endian two's complement with a decimal point. */
 static void put_decimal(struct ckpt_buf *out, const unsigned char *bytes, size_t n, int32_t scale)
 {
     unsigned char b[MAX_DECIMAL];
@@ -100,7 +100,7 @@ static void put_decimal(struct ckpt_buf *out, const unsigned char *bytes, size_t
 static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }
 static int64_t floor_rest(int64_t a, int64_t b) { return a % b + (a % b < 0 ? b : 0); }
 
-/* The day so many days after 1970-01-01 in the proleptic Gregorian calendar. */
+/* The date that many days after 1970-01-01 in the proleptic Gregorian calendar. */
 static int put_date(char *dst, size_t size, int64_t days)
 {
     int64_t z = days + 719468, era = floor_div(z, 146097), day = z - era * 146097,

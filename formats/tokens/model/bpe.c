@@ -8,9 +8,9 @@
 #include "libckpt/mem.h"
 
 #define NO_RANK     UINT32_MAX
-#define SHORT_WORD  64              /* bytes; up to here a scan beats a heap */
+#define SHORT_WORD  64              /* bytes; up to this length scanning is faster than a heap */
 #define MAX_AFFIX   64              /* bytes of a prefix or suffix */
-#define MAX_WORD    ((size_t)1 << 26) /* bytes; a word without a split costs 56 times that */
+#define MAX_WORD    ((size_t)1 << 26) /* bytes; an unsplit word takes 56 times that */
 
 struct pair {
     uint64_t key;                   /* left << 32 | right; NO_PAIR: empty */
@@ -24,11 +24,11 @@ struct bpe {
     int32_t         byte_id[256];
     struct pair    *pair;           /* open addressing; cap is a power of two >= 2 n_merge */
     size_t          mask;
-    uint64_t        seed;           /* so that no file can choose its collisions */
-    int32_t        *page[0x1100];   /* ids of characters by the 256; NULL: none of them has one */
+    uint64_t        seed;           /* so that no file can provoke collisions */
+    int32_t        *page[0x1100];   /* ids of characters, in pages of 256; NULL: none has an id */
 };
 
-/* A pair that may be joined. */
+/* A pair that may be merged. */
 struct bpe_candidate {
     uint32_t rank, at;
     int32_t  joined;
@@ -51,7 +51,7 @@ static inline const struct pair *pair_find(const struct bpe *b, int32_t left, in
     return &b->pair[i];
 }
 
-/* A pair that comes again takes the later rank, as the reference's table does. */
+/* A repeated pair takes the later rank, as in the reference's table. */
 static void pair_put(struct bpe *b, const struct bpe_merge *m)
 {
     uint64_t key = (uint64_t)(uint32_t)m->left << 32 | (uint32_t)m->right;
@@ -176,8 +176,8 @@ static size_t first_bytes(const struct bpe *b, struct bpe_run *run, const unsign
     return m;
 }
 
-/* The id of a character: by the table, or spelt out where it is the last or not the first of
- * a word whose vocabulary tells those apart. */
+/* The id of a character: from the table, or looked up with its suffix or prefix when it is the
+ * last or not the first of a word, in vocabularies that distinguish these. */
 static int32_t char_id(const struct bpe *b, const unsigned char *s, size_t width, bool first,
                        bool last)
 {
@@ -214,13 +214,13 @@ static bool falls_back(const struct bpe *b, const unsigned char *s, size_t width
     return b->o.byte_fallback;
 }
 
-/* One symbol per character; returns how many.  An unknown one waits for the next known one, also
- * after bytes that come between, as in the reference. */
+/* One symbol per character; returns how many.  An unknown one is held back until the next known
+ * one, even across bytes in between, as in the reference. */
 static size_t first_chars(const struct bpe *b, struct bpe_run *run, const unsigned char *s,
                           size_t n)
 {
     size_t m = 0, width;
-    uint32_t waiting = 0;               /* bytes of the unknown one, 0: none */
+    uint32_t waiting = 0;               /* length of the unknown text, 0: none */
 
     for (size_t i = 0; i < n; i += width) {
         int32_t id;
@@ -368,7 +368,7 @@ static int merge_long(const struct bpe *b, struct bpe_run *run, size_t *m, struc
         struct bpe_candidate c = heap_pop(run);
         uint32_t right = run->next[c.at];
 
-        /* Gone (len 0), without a neighbour, or another pair by now. */
+        /* Stale: merged (len 0), without a right neighbour, or a different pair by now. */
         if (run->len[c.at] == 0 || right == NONE ||
             pair_find(b, run->id[c.at], run->id[right])->joined != c.joined)
             continue;

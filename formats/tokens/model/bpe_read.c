@@ -1,10 +1,10 @@
 /*
- * bpe_read - a BPE model from the value of "model" in tokenizer.json, or from what other files
- * say in its place: "ranks" (tiktoken: a pair may be joined when what it makes is a token, and
- * the token's id is the rank) and "scores" (sentencepiece: the same, the highest score first).
+ * bpe_read - a BPE model from the value of "model" in tokenizer.json, or from equivalents made
+ * from other files: "ranks" (tiktoken: a pair may be merged if the result is a token, whose id is
+ * the rank) and "scores" (sentencepiece: the same, highest score first).
  *
- * Sources: huggingface/tokenizers 0.23 src/models/bpe/serialization.rs; tiktoken 0.9
- * src/lib.rs; sentencepiece src/bpe_model.cc (2734490).
+ * Sources: huggingface/tokenizers 0.23 src/models/bpe/serialization.rs; tiktoken 0.9 src/lib.rs;
+ * sentencepiece src/bpe_model.cc (2734490).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,16 +16,17 @@
 #include "formats/tokens/unicode/unicode.h"
 #include "libckpt/base/json.h"
 
-#define MAX_CUT 2048    /* bytes of a token of which every cut is tried; the longest seen has 128 */
+#define MAX_CUT 2048    /* longest token, in bytes, of which every cut is tried; the longest
+                           known has 128 */
 
 struct bpe_model {
     struct bpe         *bpe;
     const struct vocab *vocab;
-    struct ckpt_map    *by_raw;         /* words as bytes; only in a model of bytes */
+    struct ckpt_map    *by_raw;         /* tokens by their bytes; only in a model of bytes */
     char               *prefix, *suffix;
 };
 
-/* A model while it is read. */
+/* A model being read. */
 struct reading {
     struct bpe_model          *m;
     const struct model_source *src;
@@ -69,7 +70,7 @@ static bool is_own(const struct vocab *v, int32_t id)
     return to->token && vocab_find(v, to->token, to->len) == id;
 }
 
-/* Words as bytes: only what is spelt in the alphabet can be a word. */
+/* Index words by their bytes: only tokens spelt in the alphabet can be words. */
 static int index_raw(struct bpe_model *m, struct ckpt_err *err)
 {
     const struct vocab *v = m->vocab;
@@ -203,7 +204,7 @@ static int read_merges(struct reading *r, struct ckpt_err *err)
     return rc;
 }
 
-/* Every cut of a token's text into two tokens. */
+/* Try every cut of a token's text into two tokens. */
 static int cut_token(struct reading *r, int32_t id, const unsigned char *s, size_t n,
                      uint32_t rank, struct ckpt_err *err)
 {
@@ -248,8 +249,8 @@ static int by_score(const void *a, const void *b)
     return (x->id > y->id) - (x->id < y->id);
 }
 
-/* Tokens of one score have one rank: of those the leftmost is joined first.  null: a token that
- * nothing is joined to. */
+/* Tokens of equal score have equal rank: among these the leftmost pair is merged first.  null: a
+ * token that no merge makes. */
 static int cut_by_score(struct reading *r, const json_t *scores, struct ckpt_err *err)
 {
     const struct vocab *v = r->src->vocab;
@@ -285,7 +286,7 @@ static bool is_marks(const struct vocab_token *to)
     return i == to->len;
 }
 
-/* True when no merge joins a U+2581 to something in front of it that is no such mark. */
+/* Whether no merge joins a U+2581 to anything before it but other such marks. */
 static bool has_parts(const struct reading *r)
 {
     const struct vocab *v = r->src->vocab;
@@ -303,7 +304,7 @@ static bool has_parts(const struct reading *r)
     return true;
 }
 
-/* A member that is text, or absent where it is empty. */
+/* Read a member that is text; empty counts as absent. */
 static int read_affix(char **out, const json_t *json, const char *key, struct ckpt_err *err)
 {
     const char *s;

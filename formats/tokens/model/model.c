@@ -8,8 +8,8 @@
 #include "libckpt/base/json.h"
 #include "libckpt/mem.h"
 
-#define CACHE_BITS  15              /* slots of 64 bytes: 2 MiB a run, about a core's L2 */
-#define CACHE_KEY   24              /* bytes of the longest word kept */
+#define CACHE_BITS  15              /* slots of 64 bytes: 2 MiB per run, about a core's L2 */
+#define CACHE_KEY   24              /* longest cached word, in bytes */
 #define CACHE_IDS   7
 
 struct slot {
@@ -26,7 +26,7 @@ _Static_assert(sizeof(struct slot) == 64, "a cache slot is one line");
 struct model_run {
     const struct model_ops *ops;
     void                   *run;
-    uint64_t                seed;   /* so that no text can choose its collisions */
+    uint64_t                seed;   /* so that no text can provoke collisions */
     struct slot            *cache;
     uint32_t                len[CACHE_IDS];
 };
@@ -35,7 +35,7 @@ static const struct model_ops *const kinds[] = {
     &model_bpe, &model_unigram, &model_wordpiece, &model_wordlevel,
 };
 
-/* Files from before types were written. */
+/* The type in files from before types were written. */
 static const char *type_of(const json_t *json)
 {
     if (json_object_get(json, "merges"))
@@ -100,7 +100,7 @@ void model_run_free(struct model_run *run)
     ckpt_free(run);
 }
 
-/* n < 8 bytes as a number, zeros above. */
+/* n < 8 bytes as a number, zero-extended. */
 static inline uint64_t load_tail(const unsigned char *s, size_t n)
 {
     uint32_t a, b;

@@ -5,7 +5,7 @@
 
 #include "libckpt/mem.h"
 
-/* Keys of one node: key[lo, hi), which agree in their first depth bytes. */
+/* Keys of one node: key[lo, hi), which share their first depth bytes. */
 struct range { uint32_t lo, hi, depth; };
 
 static int by_string(const void *a, const void *b)
@@ -21,7 +21,7 @@ static int by_string(const void *a, const void *b)
     return (x->value > y->value) - (x->value < y->value);
 }
 
-/* One node for every different prefix. */
+/* Count nodes: one per distinct prefix. */
 static uint64_t count_nodes(const struct trie_key *key, size_t n)
 {
     uint64_t nodes = 1;
@@ -37,7 +37,7 @@ static uint64_t count_nodes(const struct trie_key *key, size_t n)
     return nodes;
 }
 
-/* Breadth first, so that the children of a node are numbered in a row. */
+/* Breadth first, so that the children of a node have consecutive numbers. */
 static void lay_out(struct trie *t, const struct trie_key *key, size_t n, struct range *todo)
 {
     size_t made = 1;

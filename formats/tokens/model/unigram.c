@@ -1,12 +1,12 @@
 /*
- * unigram - the cut of a word into tokens whose scores have the largest sum.
+ * unigram - split a word into the tokens with the largest sum of scores.
  *
- * From each character on, every token that the text continues with is tried; where none is just
- * that character, it may be unknown, at a score below all others.  Of equal sums the one found
- * first stays.  Unknown neighbours become one.
- * Sources: huggingface/tokenizers 0.23 src/models/unigram/model.rs (sums in double);
- * sentencepiece src/unigram_model.cc, src/sentencepiece_processor.cc (2734490; sums in float,
- * and only some kinds of tokens take part).
+ * From each character on, every matching token is tried; where none is exactly that character,
+ * the character may be unknown, with a score below all others.  Among equal sums the one found
+ * first is kept.  Adjacent unknowns become one. Sources: huggingface/tokenizers 0.23
+ * src/models/unigram/model.rs (sums in double); sentencepiece src/unigram_model.cc,
+ * src/sentencepiece_processor.cc (2734490; sums in float, and only some kinds of tokens take
+ * part).
  */
 #include <math.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 #include "libckpt/base/json.h"
 
 #define UNK_PENALTY 10.0
-#define MAX_WORD    ((size_t)1 << 26)   /* bytes; a word without a split costs 28 times that */
+#define MAX_WORD    ((size_t)1 << 26)   /* bytes; an unsplit word takes 28 times that */
 
 /* What sentencepiece calls the kinds of its pieces. */
 enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE = 6 };
@@ -27,12 +27,12 @@ struct unigram {
     double      *score;             /* [n] by id */
     double       unk_score;
     int32_t      unk_id;            /* -1: there is none */
-    bool         byte_fallback;     /* all of byte_id are there, and unknown text becomes them */
+    bool         byte_fallback;     /* byte_id is complete, and unknown text is spelt with it */
     bool         floats;            /* sums in float */
     int32_t      byte_id[256];
 };
 
-/* The best way to a place of the word. */
+/* The best path to a position of the word. */
 struct node { double score; uint32_t from; int32_t id; };
 #define NOWHERE UINT32_MAX
 
@@ -144,7 +144,7 @@ static inline void consider(const struct unigram *m, struct node *to, double sum
     *to = (struct node){sum, (uint32_t)from, id};
 }
 
-/* The best way to every place of s.  False when an unknown character has no id. */
+/* Find the best path to every position of s.  False when an unknown character has no id. */
 static bool search(const struct unigram *m, struct node *node, const unsigned char *s, size_t n)
 {
     const struct trie *t = m->trie;
@@ -184,7 +184,8 @@ static int32_t exact(const struct trie *t, const unsigned char *s, size_t n)
     return k == TRIE_NONE ? -1 : t->value[k];
 }
 
-/* Tokens are written from the end of run's arrays forwards: that order is the way back. */
+/* Tokens are written from the end of run's arrays towards the front, since the path is followed
+ * backwards. */
 struct back { struct unigram_run *run; size_t at; bool spread; };
 
 static void put(struct back *b, int32_t id, size_t from, size_t to)

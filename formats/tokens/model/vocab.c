@@ -101,7 +101,7 @@ static int read_model(struct vocab *v, const json_t *vocab, struct ckpt_err *err
 
         if (array_token(vocab, i, &name, err) || keep_token(v, (int32_t)i, name, err))
             return ckpt_err_in(err, "model.vocab");
-        /* A piece that comes again: the models look at places, and a name finds the first. */
+        /* A repeated piece: models use ids, and lookup by name finds the first. */
         if (vocab_find(v, to->token, to->len) < 0 &&
             (rc = ckpt_map_add(v->by_token, to->token, to->len, i, err)) != 0)
             return rc;

@@ -1,6 +1,6 @@
 /*
- * wordpiece - a word cut from the left into the longest tokens, those after the first spelt
- * with a prefix; a word with a rest that is no token is unknown altogether.
+ * wordpiece - a word is split from the left into the longest tokens, those after the first with a
+ * prefix; if some rest is not a token, the whole word is unknown.
  *
  * Source: huggingface/tokenizers 0.23 src/models/wordpiece/mod.rs.
  */

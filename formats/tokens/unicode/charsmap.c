@@ -13,7 +13,7 @@ struct charsmap {
     size_t         n_unit;
     unsigned char *text;            /* replacements, valid UTF-8, NUL after the last */
     size_t         n_text;
-    bool           ascii[128];      /* has a replacement by itself */
+    bool           ascii[128];      /* is replaced by itself alone */
 };
 
 int charsmap_new(struct charsmap **out, const void *blob, size_t n, struct ckpt_err *err)
@@ -117,7 +117,7 @@ size_t charsmap_find(const struct charsmap *map, const unsigned char *s, size_t 
                 break;
         }
     }
-    /* Replacements begin where characters do: a value that says otherwise is damage. */
+    /* Replacements begin at characters: any other value is damage. */
     if (found == 0 || value > map->n_text || (map->text[value] & 0xc0) == 0x80)
         return 0;
     *by = map->text + value;
@@ -134,8 +134,8 @@ static size_t count_chars(const unsigned char *s, size_t n)
     return chars;
 }
 
-/* by in place of the next n bytes: character for character; what there is more of is new, what
- * there is less of goes with the last. */
+/* Replace the next n bytes by `by`, character for character; surplus characters are new, missing
+ * ones belong to the last. */
 static void exchange(struct edit *e, size_t n, const unsigned char *by, size_t by_len)
 {
     size_t end = e->pos + n, chars = count_chars(e->in->text + e->pos, n), width;
@@ -160,7 +160,7 @@ static size_t cluster(const unsigned char *s, size_t n, size_t i)
     uint32_t cp = utf8_get(s + i, &width), next;
 
     for (i += width; i < n; i += width) {
-        /* Between two of ASCII there is a border, but within CR LF. */
+        /* ASCII characters are separate clusters, except CR LF. */
         if (s[i] < 0x80 && cp < 0x80 && !(cp == '\r' && s[i] == '\n'))
             break;
         next = utf8_get(s + i, &width);
@@ -172,8 +172,8 @@ static size_t cluster(const unsigned char *s, size_t n, size_t i)
     return i - from;
 }
 
-/* How a text changes, when something of it is taken away altogether: that counts for the
- * character before, and in front of the first one not at all, as in the reference. */
+/* Changes of a text in which something is removed: that counts for the character before, and
+ * before the first one not at all, as in the reference. */
 struct changes {
     struct { uint32_t cp; int32_t change; } *item;
     size_t n, cap;
@@ -257,7 +257,7 @@ static int apply_listed(const struct charsmap *map, struct piece *p, struct edit
     return rc;
 }
 
-/* One cluster; *begun says whether e was.  False when something is taken away altogether. */
+/* Rewrite one cluster; *begun: e was begun.  False when something is removed entirely. */
 static bool rewrite(const struct charsmap *map, struct edit *e, const struct piece *p, size_t i,
                     size_t n, bool *begun, struct edit_buf *buf)
 {
@@ -288,7 +288,7 @@ int charsmap_apply(const struct charsmap *map, struct piece *p, struct edit_buf 
     bool begun = false;
 
     for (size_t i = 0, n; i < in.n; i += n) {
-        /* Most of most texts: ASCII that stays. */
+        /* Most text: unchanged ASCII. */
         n = 1;
         if (in.text[i] < 0x80 && !map->ascii[in.text[i]] && in.text[i] != '\r' &&
             (i + 1 == in.n || in.text[i + 1] < 0x80))

@@ -7,10 +7,10 @@
 #include "libckpt/err.h"
 #include "libckpt/mem.h"
 
-#define MAX_DECOMPOSED 18           /* characters of U+FDFA's, the longest */
+#define MAX_DECOMPOSED 18           /* characters of U+FDFA's decomposition, the longest */
 
-/* A character on its way, and how it changes the text: 0 replaces one, 1 is new, -k replaces
- * one and takes k more away. */
+/* A character, and how it changes the text: 0 replaces one, 1 is new, -k replaces one and
+ * removes k more. */
 struct change { uint32_t cp; int32_t change; uint8_t class; };
 
 struct compose_run {
@@ -46,8 +46,8 @@ static uint8_t class_of(uint32_t cp)
 }
 
 /*
- * True for a character that stays as it is and that no neighbour can change or be moved over:
- * texts are worked on from one such to the next.
+ * Whether a character is unchanged and no neighbour can change or cross it: texts are processed
+ * from one such to the next.
  */
 static bool is_inert(uint32_t cp, enum compose_form form)
 {
@@ -66,7 +66,7 @@ static bool is_inert(uint32_t cp, enum compose_form form)
         return false;
     if (!composed)
         return true;
-    /* Second halves of a pair: those of the table, and Hangul's vowels and finals. */
+    /* Second halves of a pair: those in the table, and Hangul's vowels and finals. */
     return (p->comb_index == UINT16_MAX || p->comb_index < 0x8000) &&
            !(cp >= 0x1161 && cp <= 0x1175) && !(cp >= 0x11a8 && cp <= 0x11c2);
 }
@@ -103,7 +103,7 @@ static bool push_decomposed(struct compose_run *run, uint32_t cp, bool compat)
     return true;
 }
 
-/* Few marks by class, those of one class in their order. */
+/* Sort a few marks by class, stably. */
 static void insert_marks(struct change *item, size_t n)
 {
     for (size_t i = 1; i < n; i++) {
@@ -144,7 +144,7 @@ static void sort_marks(struct compose_run *run)
     }
 }
 
-/* The character that a and b make together, or 0. */
+/* The composition of a and b, or 0. */
 static uint32_t pair_of(uint32_t a, uint32_t b)
 {
     utf8proc_int32_t two[2] = {(utf8proc_int32_t)a, (utf8proc_int32_t)b};
@@ -157,7 +157,7 @@ static uint32_t pair_of(uint32_t a, uint32_t b)
     return (uint32_t)two[0];
 }
 
-/* Join starters with what follows them, in place. */
+/* Compose starters with following characters, in place. */
 static void recompose(struct compose_run *run)
 {
     struct change *item = run->item;
@@ -186,7 +186,8 @@ static void recompose(struct compose_run *run)
     run->n = kept;
 }
 
-/* Characters [from, to) of p, which begin with an inert one or the text, into run->item. */
+/* Process characters [from, to) of p, which begin with an inert one or at the text's start, into
+ * run->item. */
 static bool work_out(const struct piece *p, size_t from, size_t to, enum compose_form form,
                      struct compose_run *run)
 {

@@ -1,7 +1,7 @@
 /*
- * unicode/more - see unicode.h: the classes of which the reference's libraries hold another
- * edition of Unicode than utf8proc does.  The tables are what sets the two apart, found by asking
- * tokenizers 0.23.3 about every code point, with utf8proc of Unicode 15.0.
+ * unicode/more - see unicode.h: classes for which the reference's libraries have another edition
+ * of Unicode than utf8proc.  The tables contain the differences, found by testing every code
+ * point with tokenizers 0.23.3 against utf8proc of Unicode 15.0.
  */
 #include <utf8proc.h>
 
@@ -92,7 +92,7 @@ static const struct range more_numbers[] = {
     {0x1e5f1, 0x1e5fa},
 };
 
-/* Characters of words that came with Unicode 15.1 and 16. */
+/* Word characters added in Unicode 15.1 and 16. */
 static const struct range more_words[] = {
     {0x897, 0x897}, {0x1c89, 0x1c8a}, {0xa7cb, 0xa7cd}, {0xa7da, 0xa7dc}, {0x105c0, 0x105f3},
     {0x10d40, 0x10d65}, {0x10d69, 0x10d6d}, {0x10d6f, 0x10d85}, {0x10ec2, 0x10ec4},

@@ -11,7 +11,7 @@
 #define SPACES "\\x09-\\x0d\\x20\\x85\\xa0\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}" \
                "\\x{202f}\\x{205f}\\x{3000}"
 
-#define MAX_CARRIED ((size_t)1 << 20)   /* bytes of a pattern carried over */
+#define MAX_CARRIED ((size_t)1 << 20)   /* most bytes of a translated pattern */
 
 struct regex {
     pcre2_code          *code;
@@ -22,7 +22,7 @@ struct regex_run {
     pcre2_match_data *data;
 };
 
-/* Reading a pattern while it is carried over. */
+/* State of translating a pattern. */
 struct carry {
     const char     *s;
     size_t          n, i;
@@ -36,7 +36,7 @@ static int refuse(const struct carry *c, const char *what, struct ckpt_err *err)
                      (int)(c->n > 200 ? 200 : c->n), c->s, what, c->i);
 }
 
-/* A class of general categories: those of PCRE2, and what it does not know. */
+/* Put a class of general categories: PCRE2's, and characters it does not know. */
 static void put_categories(struct ckpt_buf *out, const char *open, const char *const *category,
                            size_t n, const char *close)
 {
@@ -53,13 +53,13 @@ static void put_word(struct ckpt_buf *out, const char *open, const char *close)
     static const char *const word[] = {"L", "M", "Nd", "Nl", "Pc"};
 
     put_categories(out, open, word, sizeof word / sizeof *word, "");
-    /* Its numbers of Latin-1; circled and squared letters, which are alphabetic. */
+    /* Latin-1 digits and fractions; circled and squared letters, which are alphabetic. */
     ckpt_buf_put_str(out, "\\xb2\\xb3\\xb9\\xbc-\\xbe\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}"
                           "\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}");
     ckpt_buf_put_str(out, close);
 }
 
-/* \b and \B: a border of a word on one side only, or on both or none. */
+/* \b and \B: a word on exactly one side, or on both or none. */
 static void put_border(struct ckpt_buf *out, bool between)
 {
     put_word(out, "(?:(?<=[", "])");
@@ -68,7 +68,7 @@ static void put_border(struct ckpt_buf *out, bool between)
     put_word(out, between ? "(?=[" : "(?![", "]))");
 }
 
-/* "\p{L}", "\pL", "\P{Lu}": bytes of it, and the category in *name; 0 for other properties. */
+/* Length of "\p{L}", "\pL", "\P{Lu}" and the category in *name; 0 for other properties. */
 static size_t category_at(const struct carry *c, const char **name, size_t *len)
 {
     const char *s = c->s + c->i, *end = c->s + c->n, *close;
@@ -85,7 +85,7 @@ static size_t category_at(const struct carry *c, const char **name, size_t *len)
     return *len + 4;
 }
 
-/* A general category, where PCRE2 knows fewer characters of it. */
+/* Translate a general category of which PCRE2 knows fewer characters. */
 static bool carry_category(struct carry *c, bool in_class)
 {
     bool negated = c->s[c->i + 1] == 'P';
@@ -102,7 +102,7 @@ static bool carry_category(struct carry *c, bool in_class)
     return true;
 }
 
-/* One escape; c->i is at the backslash. */
+/* Translate one escape; c->i is at the backslash. */
 static int carry_escape(struct carry *c, bool in_class, struct ckpt_err *err)
 {
     char e = c->i + 1 < c->n ? c->s[c->i + 1] : '\0';
@@ -114,7 +114,7 @@ static int carry_escape(struct carry *c, bool in_class, struct ckpt_err *err)
         ckpt_buf_put_str(&c->out, in_class ? SPACES : "[" SPACES "]");
         break;
     case 'S':
-        /* In a class PCRE2's own, and the one character on which it disagrees. */
+        /* In a class, PCRE2's own plus the one character on which it disagrees. */
         ckpt_buf_put_str(&c->out, in_class ? "\\S\\x{180e}" : "[^" SPACES "]");
         break;
     case 'w':
@@ -149,7 +149,8 @@ static int carry_escape(struct carry *c, bool in_class, struct ckpt_err *err)
     return 0;
 }
 
-/* One class; c->i is after its "[".  Nested classes are unions: their brackets are dropped. */
+/* Translate one class; c->i is after its "[".  Nested classes are unions: their brackets are
+ * dropped. */
 static int carry_class(struct carry *c, struct ckpt_err *err)
 {
     size_t depth = 1;
@@ -236,8 +237,7 @@ static int compile(struct regex *re, const char *pattern, size_t len, uint32_t o
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "pattern \"%.*s\": %s (at byte %zu)",
                          (int)(len > 200 ? 200 : len), pattern, (const char *)why, (size_t)at);
     }
-    /* Without the JIT (a hardened kernel may refuse it) the interpreter gives the same matches.
-     */
+    /* Without the JIT (a hardened kernel may refuse it) the interpreter gives the same matches. */
     pcre2_jit_compile(re->code, PCRE2_JIT_COMPLETE);
     re->context = pcre2_match_context_create(NULL);
     if (!re->context)
@@ -324,7 +324,7 @@ int regex_find(const struct regex *re, struct regex_run *run, const unsigned cha
     PCRE2_SIZE *at;
     int rc;
 
-    /* The text was checked at the border. */
+    /* The caller has checked the UTF-8. */
     rc = pcre2_match(re->code, s, len, from, PCRE2_NO_UTF_CHECK, run->data, re->context);
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
         rc = pcre2_match(re->code, s, len, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, run->data,
@@ -362,7 +362,7 @@ int regex_next(const struct regex *re, struct regex_run *run, const unsigned cha
             m->any = true;
             return 0;
         }
-        /* Empty, and where the last one ended: go on after the next character. */
+        /* An empty match where the last one ended: continue after the next character. */
         do
             m->from++;
         while (m->from < len && (s[m->from] & 0xc0) == 0x80);

@@ -1,6 +1,6 @@
 /*
  * regex_unicode - general categories of the characters that came with Unicode 15 and 16, which
- * the reference's engine knows and PCRE2 10.42 does not.  Found by asking tokenizers 0.23.3.
+ * the reference's engine knows and PCRE2 10.42 does not.  Found by testing tokenizers 0.23.3.
  */
 #include <string.h>
 

@@ -130,7 +130,7 @@ static size_t scan_llama3_digits(const unsigned char *s, size_t n, size_t from, 
             i++;
         return i;
     }
-    /* \s*[\r\n]+ goes through the last line end of the run of white space. */
+    /* \s*[\r\n]+ matches up to the last line end of the run of white space. */
     end = run_end(s, n, from, UNICODE_SPACE);
     for (i = end; i > from; i--)
         if (s[i - 1] == '\r' || s[i - 1] == '\n')

@@ -1,8 +1,7 @@
 /*
- * scripts - see unicode.h: which script a character belongs to, as a number without a meaning of
- * its own; 0 is none.  Made from the reference's table (tokenizers 0.23 pre_tokenizers/
- * unicode_scripts/scripts.rs) as its splitter reads it: Hiragana and Katakana count as Han, a
- * space has no script.
+ * scripts - see unicode.h: the script of a character, as an arbitrary number; 0 is none.  Made
+ * from the reference's table (tokenizers 0.23 pre_tokenizers/ unicode_scripts/scripts.rs) as its
+ * splitter reads it: Hiragana and Katakana count as Han, a space has no script.
  */
 #include "formats/tokens/unicode/unicode.h"
 

@@ -25,12 +25,12 @@
 
 #define LIMIT_BYTES ((uint64_t)200 << 30)
 #define PART_BYTES  ((uint64_t)16 << 20)   /* smaller objects are fetched again from the start */
-#define ALL_BYTE    0                   /* of the lock: what concerns all objects */
+#define ALL_BYTE    0                   /* of the lock file: operations on all objects */
 
 struct cache_sink {
     struct ckpt_out   *out;             /* or */
-    struct cache_part *part;            /* a large one, whose descriptor is fd; or */
-    int                fd;              /* a file without a name */
+    struct cache_part *part;            /* a large object, whose descriptor is fd; or */
+    int                fd;              /* an unnamed file */
     const char        *name;
 };
 
@@ -67,7 +67,7 @@ bool cache_path(char *out, size_t size, const char *folder, const char *name)
            (size_t)snprintf(out, size, "%s/%s%s%s", root, folder, *name ? "/" : "", name) < size;
 }
 
-/* Every folder of path, as mkdir -p does; the new ones are the owner's alone. */
+/* Create every folder of path, as mkdir -p does, readable by the owner alone. */
 static bool make_folders(const char *path)
 {
     char part[4096];
@@ -133,7 +133,7 @@ void cache_key(char key[CACHE_KEY], const char *kind, const char *text)
 
 /* -- one at a time ---------------------------------------------------------------------------- */
 
-/* Lock a byte of the lock file; the descriptor to close, or -1. */
+/* Lock a byte of the lock file; gives the descriptor to close, or -1. */
 static int lock_byte(off_t byte, struct ckpt_err *err)
 {
     struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
@@ -202,7 +202,7 @@ static int by_use(const void *a, const void *b)
     return x->used.tv_nsec < y->used.tv_nsec ? -1 : x->used.tv_nsec > y->used.tv_nsec;
 }
 
-/* All objects, and their bytes; NULL without memory or objects. */
+/* All objects, and the sum of their bytes; NULL without memory or objects. */
 static struct kept *list_objects(DIR *dir, size_t *n, uint64_t *sum)
 {
     struct ckpt_err ignored = {0};
@@ -236,7 +236,7 @@ static void drop_record(const char *key)
         unlink(path);
 }
 
-/* Let go what was not used for longest, until need bytes fit. */
+/* Remove the least recently used objects until need bytes fit. */
 static void make_room(uint64_t need)
 {
     uint64_t limit = limit_bytes(), sum;
@@ -267,7 +267,7 @@ static void make_room(uint64_t need)
 
 /* -- objects ---------------------------------------------------------------------------------- */
 
-/* What is there under a key, as it lies; -1 when nothing is. */
+/* Open the object of a key, unverified; -1 when there is none. */
 static int open_object(const char *key, uint64_t size)
 {
     char path[4096];
@@ -285,7 +285,8 @@ static int open_object(const char *key, uint64_t size)
     return fd;
 }
 
-/* An object that is not what it was: out of the way, and told.  Nothing else can be had offline. */
+/* Move a damaged object out of the way, with a warning.  Offline this is an error and the object
+ * stays, since it cannot be fetched again. */
 static int set_aside(const char *key, const char *name, enum cache_proof proof,
                      struct ckpt_err *err)
 {
@@ -302,7 +303,7 @@ static int set_aside(const char *key, const char *name, enum cache_proof proof,
         return 0;
     drop_record(key);
     if (proof == CACHE_UNKNOWN) {
-        unlink(path);                   /* of before there were records, or of somebody else */
+        unlink(path);                   /* of an earlier version, or written by another process */
         return 0;
     }
     ckpt_log(CKPT_LOG_WARNING, "%s: was damaged in the cache, %s is set aside", name, path);
@@ -393,7 +394,7 @@ int cache_put_piece(struct cache_sink *s, size_t i, const void *src, size_t n, u
     return 0;
 }
 
-/* An object whose pieces are kept when it does not get whole. */
+/* Fetch an object whose pieces are kept if the fetch is interrupted. */
 static int fill_part(struct cache_sink *s, const char *key, uint64_t size, cache_fill_fn *fill,
                      void *ctx, struct ckpt_err *err)
 {
@@ -446,7 +447,7 @@ static int get_named(struct ckpt_file **out, const char *key, uint64_t size, con
 
     if (lock < 0)
         return ckpt_err_code(err);
-    rc = cache_find(out, key, size, name, err);     /* somebody else may have been at it */
+    rc = cache_find(out, key, size, name, err);  /* another process may have fetched it meanwhile */
     if (rc == 0 && !*out) {
         make_room(size == FIELD_NONE ? 0 : size);
         rc = size != FIELD_NONE && size >= PART_BYTES ? fill_part(&s, key, size, fill, ctx, err)

@@ -12,11 +12,11 @@
  *   lock            locked byte by byte, one a key: two processes fetch the same object once
  *
  * An object gets its name when it is whole and verified; a process that has it open can read it
- * whatever happens to the name.  It is verified again when it is found; a damaged one is set aside
- * with a warning.  A cache that other users can write to is refused.  Beyond $CKPT_CACHE_LIMIT
- * bytes (200G) the least recently used objects are removed.
- * With CKPT_CACHE=none, or a place that cannot be written, files have no name and are gone with
- * the process.
+ * whatever happens to the name.  It is verified again when it is found; a damaged one is set
+ * aside with a warning.  A cache that other users can write to is refused.  Beyond
+ * $CKPT_CACHE_LIMIT bytes (200G) the least recently used objects are removed.  With
+ * CKPT_CACHE=none, or a place that cannot be written, files have no name and are gone with the
+ * process.
  */
 #ifndef CKPT_LIBCKPT_REMOTE_CACHE_CACHE_H
 #define CKPT_LIBCKPT_REMOTE_CACHE_CACHE_H
@@ -27,19 +27,19 @@
 
 #define CACHE_KEY 80            /* bytes of a key, with terminator */
 
-/* Where the bytes of an object go.  Any thread, any order, each byte once. */
+/* Takes the bytes of an object.  Any thread, any order, each byte once. */
 struct cache_sink;
 int cache_put(struct cache_sink *s, const void *src, size_t n, uint64_t at, struct ckpt_err *err);
 
 /*
- * The same for piece i of an object that is fetched in pieces.  When an earlier try has left it,
- * cache_has_piece gives it in dst, and it is not put again.
+ * Put piece i of an object that is fetched in pieces.  If an earlier attempt stored it already,
+ * cache_has_piece gives it in dst and it need not be put.
  */
 bool cache_has_piece(struct cache_sink *s, size_t i, void *dst, size_t n, uint64_t at);
 int cache_put_piece(struct cache_sink *s, size_t i, const void *src, size_t n, uint64_t at,
                     struct ckpt_err *err);
 
-/* Put all bytes, and verify them.  Called again when pieces of an earlier try were wrong. */
+/* Put all bytes, and verify them.  Called again when pieces of an earlier attempt were wrong. */
 typedef int cache_fill_fn(void *ctx, struct cache_sink *s, struct ckpt_err *err);
 
 /* CKPT_EREFUSED when another user can change the cache. */
@@ -48,23 +48,23 @@ int cache_check(struct ckpt_err *err);
  * messages. */
 int cache_find(struct ckpt_file **out, const char *key, uint64_t size, const char *name,
                struct ckpt_err *err);
-/* The same, fetched by fill when absent.  With key "" it is not cached. */
+/* The same, but fetched by fill when absent.  An object with key "" is not cached. */
 int cache_get(struct ckpt_file **out, const char *key, uint64_t size, const char *name,
               cache_fill_fn *fill, void *ctx, struct ckpt_err *err);
 
-/* The object is damaged: never find it again. */
+/* The object is damaged: remove it from the cache. */
 void cache_drop(const char *key);
-/* Whether objects outlive the process. */
+/* Whether objects remain after the process ends. */
 bool cache_keeps(void);
 
 /* The list of a key, or NULL.  A new reference. */
 json_t *cache_list(const char *key);
-/* Store one; a place that cannot be written is no failure. */
+/* Store a list; failing to write it is not an error. */
 void cache_keep_list(const char *key, const json_t *list);
-/* The key of a text; "" when there is none to be had. */
+/* The key for a text; "" when the digest cannot be computed. */
 void cache_key(char key[CACHE_KEY], const char *kind, const char *text);
 
-/* prefix + variable, or home + fallback, of the environment; false when neither is set. */
+/* prefix + variable, or home + fallback, from the environment; false when neither is set. */
 bool cache_place(char *out, size_t size, const char *variable, const char *tail,
                  const char *fallback);
 

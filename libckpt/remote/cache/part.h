@@ -1,8 +1,8 @@
 /*
  * cache/part - a partly fetched large object, which survives an interruption.
  *
- * parts/<key> of the cache has the bytes, parts/<key>.sums the XXH3 of each piece that is there:
- * a piece that was torn by a crash is not taken for one.  Under the key's lock.
+ * parts/<key> of the cache has the bytes, parts/<key>.sums the XXH3 of each piece that is there,
+ * so that a piece torn by a crash is not used.  Guarded by the lock of the key.
  */
 #ifndef CKPT_LIBCKPT_REMOTE_CACHE_PART_H
 #define CKPT_LIBCKPT_REMOTE_CACHE_PART_H
@@ -15,16 +15,16 @@
 
 struct cache_part;
 
-/* The part of the object, or an empty one of that size. */
+/* Open the part of the object, or create an empty one of that size. */
 int cache_part_open(struct cache_part **out, const char *key, uint64_t size, struct ckpt_err *err);
 int cache_part_fd(const struct cache_part *p);
-/* Piece i, n bytes at `at`, into dst; false when it is not there whole.  Any thread. */
+/* Read piece i, n bytes at `at`, into dst; false when it is absent or incomplete.  Any thread. */
 bool cache_part_has(struct cache_part *p, size_t i, void *dst, size_t n, uint64_t at);
-/* Piece i was written.  A note that cannot be written costs one fetch more, later. */
+/* Record that piece i was written.  If that fails, the piece is fetched again next time. */
 void cache_part_note(struct cache_part *p, size_t i, const void *bytes, size_t n);
-/* Whether some piece was there. */
+/* Whether any piece was reused. */
 bool cache_part_used(const struct cache_part *p);
-/* Durable, and under its final name in objects/.  Takes p, on failure too. */
+/* Make it durable under its final name in objects/.  Takes p, on failure too. */
 int cache_part_commit(struct cache_part *p, struct ckpt_err *err);
 /* Keep it for the next try, or remove it.  Takes p; NULL accepted. */
 void cache_part_close(struct cache_part *p, bool keep);

@@ -18,12 +18,12 @@
 #define PIECE   ((size_t)1 << 20)
 #define VERSION "ckpt-proof 1"
 
-/* Two changes within this time may leave the same time: a few ticks of a kernel's clock, and two
- * seconds where a file system keeps whole ones. */
+/* Two changes within this time may give a file the same time stamp: a few ticks of the kernel's
+ * clock, and two seconds where a file system stores whole ones. */
 #define TICKS_NS UINT64_C(100000000)
 #define COARSE_NS UINT64_C(2000000000)
 
-/* What tells a file, as it was, from all others. */
+/* Attributes that identify an unchanged file. */
 struct identity {
     unsigned long long dev, ino, size, mtime, ctime;
 };
@@ -56,7 +56,7 @@ static bool same(const struct identity *a, const struct identity *b)
            a->ctime == b->ctime;
 }
 
-/* Whether a later change must have left another time. */
+/* Whether any later change must give the file another time. */
 static bool is_settled(const struct record *r)
 {
     unsigned long long last = r->id.mtime > r->id.ctime ? r->id.mtime : r->id.ctime;
@@ -88,8 +88,8 @@ static bool read_record(struct record *r, const char *name)
                   end) == 8;
 }
 
-/* A record that cannot be kept is a proof more, next time. */
-/* Whole or not at all: a process that read half a record would take the object for unknown. */
+/* A record that cannot be stored costs computing the digest again. */
+/* Written atomically: a process that read half a record would take the object for unknown. */
 static void write_record(const struct record *r, const char *name)
 {
     char path[4096], aside[4096 + 32], text[400];
@@ -131,7 +131,7 @@ static void touch_record(const char *name)
 
 /* -- digests ---------------------------------------------------------------------------------- */
 
-/* The digest that a key names, and how it is taken; NULL where it names none. */
+/* The digest that a key names, and its algorithm; NULL where it names none. */
 static const EVP_MD *named_digest(const char **hex, const char *key, bool *git)
 {
     size_t n;
@@ -147,7 +147,7 @@ static const EVP_MD *named_digest(const char **hex, const char *key, bool *git)
            : strncmp(key, "sha256-", 7) == 0 && n == 64 ? EVP_sha256() : NULL;
 }
 
-/* Called with each piece of the file. */
+/* Pass each piece of the file to the digest. */
 static int read_all(int fd, uint64_t size, EVP_MD_CTX *md, struct ckpt_xxh128_state *xxh,
                     struct ckpt_err *err)
 {
@@ -175,7 +175,7 @@ static int read_all(int fd, uint64_t size, EVP_MD_CTX *md, struct ckpt_xxh128_st
     return rc;
 }
 
-/* The digest of the file as its key wants it: SHA, or XXH3 where the key names none. */
+/* The digest of the file as its key demands: SHA, or XXH3 where the key names none. */
 static int digest_of(char hex[CKPT_SHA256_HEX], int fd, uint64_t size, const char *key,
                      struct ckpt_err *err)
 {
@@ -219,7 +219,7 @@ static int make_record(struct record *r, int fd, const char *key, struct ckpt_er
         (rc = identify(&after, fd, err)) != 0)
         return rc;
     if (!same(&r->id, &after))
-        r->at = 0;                      /* it changes at this very moment: never settled */
+        r->at = 0;                      /* it is changing right now: never settled */
     return 0;
 }
 
@@ -260,7 +260,8 @@ void cache_record(int fd, const char *key, const char *name)
     const char *hex;
     bool git;
 
-    /* What was fetched was proved on its way; it is proved here when it is used next. */
+    /* A fetched object with a digest in its key was verified on the way; it is digested again at
+     * its next use. */
     if (!named_digest(&hex, key, &git) && make_record(&r, fd, key, &ignored) == 0)
         write_record(&r, name);
 }
@@ -270,7 +271,7 @@ int cache_check_owner(const char *path, struct ckpt_err *err)
     struct stat st;
 
     if (stat(path, &st))
-        return 0;                       /* not there yet: it will be ours */
+        return 0;                       /* it does not exist yet: we will create it */
     if (!S_ISDIR(st.st_mode))
         return ckpt_fail(err, CKPT_EREFUSED, "%s: the cache is no directory", path);
     if (st.st_uid != geteuid() && st.st_uid != 0)

@@ -1,13 +1,13 @@
 /*
  * cache/proof - whether a cache may be trusted, and whether an object in it is unchanged.
  *
- * A digest costs a read of the file, so it is taken once: proofs/<name> of the cache keeps the
- * digest with device, inode, size and times of the file that had it.  As long as these stay, the
- * file is the one that was verified; a time too near to the proof's own does not count, since a
- * later change could leave it as it is (git's index knows the same race).
+ * Computing a digest reads the whole file, so this is done once: proofs/<name> of the cache keeps
+ * the digest with device, inode, size and times of the file.  While these are unchanged, the file
+ * is the one that was verified; a time too close to that of the proof does not count, since a
+ * later change could leave the time unchanged (git's index has the same race).
  *
  * A key "sha256-<hex>" or "sha1-<hex>" (of a git blob) names the digest.  For all other keys the
- * record alone does, made when the object was put.
+ * digest is in the record, made when the object was put.
  */
 #ifndef CKPT_LIBCKPT_REMOTE_CACHE_PROOF_H
 #define CKPT_LIBCKPT_REMOTE_CACHE_PROOF_H
@@ -18,16 +18,16 @@
 
 enum cache_proof {
     CACHE_PROVED,
-    CACHE_WRONG,                /* it has another digest than its name or record says */
+    CACHE_WRONG,                /* its digest differs from its key or record */
     CACHE_UNKNOWN               /* no digest is known for it */
 };
 
-/* Whether the regular file fd is what key says; name is the record's, "" for none. */
+/* Whether the regular file fd is the object of key; name: of the record, "" for none. */
 int cache_prove(enum cache_proof *proof, int fd, const char *key, const char *name,
                 struct ckpt_err *err);
-/* Record the object fd, which was just put and verified as far as possible. */
+/* Record the object fd, just put and verified as far as possible. */
 void cache_record(int fd, const char *key, const char *name);
-/* When the object of that record was used last; false when there is no record. */
+/* When the object of that record was last used; false when there is no record. */
 bool cache_record_time(const char *name, struct timespec *used);
 
 /* CKPT_EREFUSED when another user can change the folder at path. */

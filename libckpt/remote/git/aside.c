@@ -12,11 +12,12 @@
 
 #include "libckpt/io/commit_sys.h"
 
-#define PRIORITY 1000           /* above the repository's own stores */
+#define PRIORITY 1000           /* higher than the repository's own stores */
 
 struct git_aside {
     struct ckpt_outdir *dir;
-    char                objects[4096];      /* of the repository; with "/" at its end or not */
+    char                objects[4096];      /* path of the repository's objects, with or without
+                                               "/" at its end */
 };
 
 static int fail(struct ckpt_err *err, int code, const char *what)
@@ -58,7 +59,7 @@ int git_aside_open(struct git_aside **out, git_repository *repo, struct ckpt_err
     return 0;
 }
 
-/* One folder of objects, "ab": its files into the same of the store. */
+/* Move the files of one folder of objects, "ab", to the same folder of the store. */
 static int move_folder(struct git_aside *a, const char *name, struct ckpt_err *err)
 {
     char from[4600], to[4600], path[4300];

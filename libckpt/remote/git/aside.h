@@ -1,8 +1,8 @@
 /*
- * git/aside - the new objects of a commit in the making, outside the repository's own store.
+ * git/aside - stage the new objects of a commit outside the repository's object store.
  *
- * They lie in a folder of objects/ that no git looks into, and move into the store when the commit
- * is made: a failed push leaves nothing, a killed one a folder that the next push removes.
+ * They are written to a folder of objects/ that git ignores, and move into the store when the
+ * commit is made: a failed push leaves nothing, a killed one a folder that the next push removes.
  */
 #ifndef CKPT_LIBCKPT_REMOTE_GIT_ASIDE_H
 #define CKPT_LIBCKPT_REMOTE_GIT_ASIDE_H
@@ -17,7 +17,7 @@ struct git_aside;
 int git_aside_open(struct git_aside **out, git_repository *repo, struct ckpt_err *err);
 /* Move all of them into the store, durably. */
 int git_aside_move(struct git_aside *a, struct ckpt_err *err);
-/* Remove those that were not moved.  Before repo is freed; NULL accepted. */
+/* Remove the objects that were not moved.  Call before repo is freed; NULL accepted. */
 void git_aside_close(struct git_aside *a);
 
 #endif

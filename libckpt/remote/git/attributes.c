@@ -6,16 +6,16 @@
 #include "libckpt/mem.h"
 #include "libckpt/remote/git/wildmatch.h"
 
-#define MAX_DEPTH 64            /* of macros that name macros */
-#define MAX_FILES 4096          /* each is looked at for each path */
+#define MAX_DEPTH 64            /* macros that name macros */
+#define MAX_FILES 4096          /* every file is consulted for every path */
 #define MAX_BYTES ((size_t)16 << 20)    /* of all files together */
 
 static const char blank[] = " \t\r\n";
 static const char macro_prefix[] = "[attr]";
 
-/* name[=value] of a line. */
+/* An attribute in a line: name[=value]. */
 struct said {
-    size_t               name;          /* in attributes.name */
+    size_t               name;          /* index in attributes.name */
     enum attribute_state state;
     const char          *value;
 };
@@ -34,7 +34,7 @@ struct rules {
     size_t       n_line, cap;
 };
 
-/* An attribute's name, what the path in work has of it, and what it means when it is a macro. */
+/* An attribute's name, its state for the current path, and its definition if it is a macro. */
 struct name {
     const char          *text;
     enum attribute_state state;
@@ -48,11 +48,11 @@ struct attributes {
     size_t            n_file, cap_file;
     struct name      *name;
     size_t            n_name, cap_name;
-    struct line       binary;           /* the macro that git knows by itself */
+    struct line       binary;           /* git's built-in macro */
     size_t            bytes;
 };
 
-/* The index of a name, which is added where it is new. */
+/* The index of a name; a new name is added. */
 static int name_of(size_t *i, struct attributes *a, const char *text, size_t n,
                    struct ckpt_err *err)
 {
@@ -72,7 +72,7 @@ static int name_of(size_t *i, struct attributes *a, const char *text, size_t n,
     return 0;
 }
 
-/* As git has them: letters, digits, "-._", no "-" in front, no name of its own. */
+/* git's rule for names: letters, digits, "-._", no leading "-", no built-in name. */
 static bool is_name(const char *s, size_t n)
 {
     bool good = n > 0 && *s != '-' && !(n > 8 && memcmp(s, "builtin_", 8) == 0);
@@ -83,7 +83,7 @@ static bool is_name(const char *s, size_t n)
     return good;
 }
 
-/* One "name", "-name", "!name" or "name=value" of n bytes; *good is false when it is none. */
+/* Parse one "name", "-name", "!name" or "name=value" of n bytes; *good is false when invalid. */
 static int read_said(struct said *s, bool *good, struct attributes *a, const char *text, size_t n,
                      struct ckpt_err *err)
 {
@@ -108,7 +108,7 @@ static int read_said(struct said *s, bool *good, struct attributes *a, const cha
     return name_of(&s->name, a, text, k, err);
 }
 
-/* The attributes after the pattern of a line, in text, which is terminated. */
+/* Parse the attributes after a line's pattern, in text, which is terminated. */
 static int read_all_said(struct line *l, bool *good, struct attributes *a, const char *text,
                          struct ckpt_err *err)
 {
@@ -140,7 +140,8 @@ static int octal(const char *s)
                ? (s[0] - '0') * 64 + (s[1] - '0') * 8 + (s[2] - '0') : -1;
 }
 
-/* "C text" in quotes to out (of the same size); the byte after it, NULL where it is none. */
+/* Decode a string in C quotes to out (of the same size); returns the byte after it, NULL when
+ * invalid. */
 static const char *unquote(char *out, const char *s)
 {
     static const char from[] = "abfnrtv\"\\", to[] = "\a\b\f\n\r\t\v\"\\";
@@ -163,7 +164,7 @@ static const char *unquote(char *out, const char *s)
     return *s ? s + 1 : NULL;
 }
 
-/* One line; what git passes over is passed over. */
+/* Parse one line; lines that git ignores are ignored. */
 static int read_line(struct attributes *a, struct rules *r, const char *from, size_t len,
                      struct ckpt_err *err)
 {
@@ -197,7 +198,7 @@ static int read_line(struct attributes *a, struct rules *r, const char *from, si
     if ((rc = read_all_said(&l, &good, a, rest, err)) != 0)
         return rc;
     if (!good || (!is_macro && *pattern == '!') || (n > 0 && pattern[n - 1] == '/'))
-        return 0;                       /* the last: for folders alone, and none has attributes */
+        return 0;          /* a trailing "/" is for folders alone, and folders have no attributes */
     if (is_macro && (rc = name_of(&name, a, pattern, n, err)) != 0)
         return rc;
     l.in_path = memchr(pattern, '/', n) != NULL;
@@ -257,7 +258,7 @@ int attributes_add(struct attributes *a, const char *folder, const char *text, s
     struct rules *r;
     int rc;
 
-    len = strnlen(text, len);           /* git reads no further either */
+    len = strnlen(text, len);           /* git stops at a NUL too */
     if (a->n_file == MAX_FILES)
         return ckpt_fail(err, CKPT_ELIMIT, "more than %d .gitattributes files", MAX_FILES);
     if (len > MAX_BYTES - a->bytes)
@@ -288,7 +289,8 @@ int attributes_add(struct attributes *a, const char *folder, const char *text, s
     return 0;
 }
 
-/* What a line says, where nothing was said yet; a macro that becomes true is opened at once. */
+/* Apply a line to attributes that are still unspecified; a macro that becomes true is expanded
+ * at once. */
 static int take(struct attributes *a, const struct line *l, int depth, struct ckpt_err *err)
 {
     int rc;
@@ -342,7 +344,7 @@ int attributes_of(enum attribute_state *state, const char **value, struct attrib
     *value = NULL;
     for (i = 0; i < a->n_name; i++)
         a->name[i].state = ATTRIBUTE_UNSAID;
-    for (;;) {                          /* the folder the path lies in, and those above it */
+    for (;;) {                          /* the folder that the path is in, and those above it */
         for (i = 0; i < a->n_file; i++)
             if (a->file[i].n_folder == n && memcmp(a->file[i].folder, path, n) == 0 &&
                 (rc = take_file(a, &a->file[i], path, err)) != 0)

@@ -1,14 +1,14 @@
 /*
- * attributes - what the .gitattributes files of a tree say of its paths, as git on a clone reads
- * them.
+ * attributes - the attributes that a tree's .gitattributes files give to its paths, as git reads
+ * them in a clone.
  *
- * A deeper file wins over one above it, in one file the last line that says something of an
- * attribute.  "-name" is false, "!name" takes back what was said, "name" is true, "name=value" a
- * value; "[attr]name" in the file at the root is a macro.  Only the tree counts: what a host's own
- * configuration adds is not known to who publishes.
+ * A deeper file wins over one above it; within a file the last line that mentions the attribute
+ * wins.  "-name" is false, "!name" makes it unspecified, "name" is true, "name=value" a value;
+ * "[attr]name" in the file at the root is a macro.  Only the tree counts: a publisher cannot know
+ * the configuration of other hosts.
  *
  * Source: gitattributes(5) and attr.c of git 2.39, with its limits: a line has less than 2048
- * bytes, a pattern that begins with "!" is none.
+ * bytes, a pattern that begins with "!" is invalid.
  */
 #ifndef CKPT_LIBCKPT_REMOTE_GIT_ATTRIBUTES_H
 #define CKPT_LIBCKPT_REMOTE_GIT_ATTRIBUTES_H
@@ -17,13 +17,13 @@
 
 #include "libckpt/base/buf.h"
 
-#define ATTRIBUTES_LINE_MAX 2048u       /* git passes over longer lines */
+#define ATTRIBUTES_LINE_MAX 2048u       /* git ignores longer lines */
 
 struct attributes;
 
 enum attribute_state {
-    ATTRIBUTE_UNSAID,           /* no line says anything */
-    ATTRIBUTE_TAKEN_BACK,       /* the last that does has "!name" */
+    ATTRIBUTE_UNSAID,           /* no line mentions it */
+    ATTRIBUTE_TAKEN_BACK,       /* the last line that mentions it has "!name" */
     ATTRIBUTE_FALSE,
     ATTRIBUTE_TRUE,
     ATTRIBUTE_VALUE
@@ -31,10 +31,10 @@ enum attribute_state {
 
 int attributes_new(struct attributes **out, struct ckpt_err *err);
 void attributes_free(struct attributes *a);
-/* The .gitattributes file of folder: "" for the root, else "a/b".  Once a folder. */
+/* Add the .gitattributes file of folder: "" for the root, else "a/b".  At most once per folder. */
 int attributes_add(struct attributes *a, const char *folder, const char *text, size_t len,
                    struct ckpt_err *err);
-/* Of one path; *value is set for ATTRIBUTE_VALUE, and lives as long as a. */
+/* The attribute of one path; *value is set for ATTRIBUTE_VALUE, and lives as long as a. */
 int attributes_of(enum attribute_state *state, const char **value, struct attributes *a,
                   const char *path, const char *name, struct ckpt_err *err);
 

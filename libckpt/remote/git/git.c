@@ -16,8 +16,8 @@
 
 struct ckpt_git {
     git_repository   *repo;
-    struct git_aside *aside;        /* new objects, once there are some */
-    git_index        *index;        /* the tree in work; in memory only */
+    struct git_aside *aside;        /* staged new objects, once there are some */
+    git_index        *index;        /* the tree being built; in memory only */
     git_oid           parent;
     bool              has_parent;
     bool              created;      /* by us */
@@ -25,7 +25,7 @@ struct ckpt_git {
     char              dir[4096];
 };
 
-/* libgit2's own words, with what we were doing in front. */
+/* Fail with libgit2's message after the action that failed. */
 static int fail(struct ckpt_err *err, int code, const char *what)
 {
     const git_error *e = git_error_last();
@@ -43,7 +43,7 @@ bool ckpt_git_is_repository(const char *path)
     return yes;
 }
 
-/* "Name <mail>" in its parts; git leaves spaces and some signs at their ends out. */
+/* Split "Name <mail>"; as git does, drop spaces and some punctuation at the ends of both. */
 static int read_author(git_signature **who, const char *author, struct ckpt_err *err)
 {
     const char *open = strchr(author, '<'), *close = open ? strchr(open, '>') : NULL;
@@ -158,7 +158,7 @@ void ckpt_git_discard(struct ckpt_git *g)
 
 const char *ckpt_git_dir(const struct ckpt_git *g) { return g->dir; }
 
-/* A branch "a" and one "a/b" cannot both be: found now, not when all is sent. */
+/* A branch "a" and one "a/b" cannot both exist: checked before anything is sent. */
 static int check_neighbours(struct ckpt_git *g, struct ckpt_err *err)
 {
     git_reference_iterator *it = NULL;
@@ -179,7 +179,7 @@ static int check_neighbours(struct ckpt_git *g, struct ckpt_err *err)
     return rc;
 }
 
-/* The reference the commit goes to. */
+/* Name the reference that the commit will update. */
 static int name_ref(struct ckpt_git *g, const char *branch, struct ckpt_err *err)
 {
     git_reference *head = NULL;
@@ -229,7 +229,8 @@ int ckpt_git_begin(struct ckpt_git *g, const char *branch, struct ckpt_err *err)
     return rc;
 }
 
-/* A path that leads out of a work tree, or into its .git, as some file system spells it. */
+/* Whether a path would leave a work tree, or enter its .git, on any file system's rules for
+ * names. */
 static bool leads_astray(const char *path)
 {
     char part[256];
@@ -259,10 +260,11 @@ int ckpt_git_check_path(const char *path, struct ckpt_err *err)
                               path) : 0;
 }
 
-/* Before the first object of ours. */
+/* Prepare to write the first object. */
 static int begin_objects(struct ckpt_git *g, const char *path, struct ckpt_err *err)
 {
-    int rc = ckpt_git_check_path(path, err);    /* an index without a repository takes it */
+    int rc = ckpt_git_check_path(path, err);    /* libgit2 does not check it for an index without
+                                                   a repository */
 
     if (rc)
         return rc;
@@ -290,7 +292,7 @@ int ckpt_git_put(struct ckpt_git *g, const char *path, const void *bytes, size_t
     return add(g, &id, path, err);
 }
 
-/* file into the stream of a blob. */
+/* Copy file into a blob's stream. */
 static int write_blob(git_odb_stream *to, const struct ckpt_file *file, ckpt_git_progress *progress,
                       void *ctx, struct ckpt_err *err)
 {
@@ -371,7 +373,7 @@ int ckpt_git_remove(struct ckpt_git *g, const char *path, struct ckpt_err *err)
     return git_index_remove(g->index, path, 0) ? fail(err, CKPT_ENOTFOUND, path) : 0;
 }
 
-/* Move the branch from the parent to the new commit, or say that it moved meanwhile. */
+/* Move the branch from the parent to the new commit, or report that it moved meanwhile. */
 static int move_branch(struct ckpt_git *g, const git_oid *id, const char *message,
                        struct ckpt_err *err)
 {

@@ -3,8 +3,8 @@
  *
  * Nothing is checked out: blobs go into the repository's object store, a tree is made from the
  * parent's tree and the changes, and one reference update (which fails when somebody else moved
- * the branch) publishes it.  No hooks, no filters, no user configuration takes part.  Until then
- * new objects lie aside (git/aside.h).
+ * the branch) publishes it.  Hooks, filters and user configuration are ignored.  Until then new
+ * objects are kept aside (git/aside.h).
  */
 #ifndef CKPT_LIBCKPT_REMOTE_GIT_GIT_H
 #define CKPT_LIBCKPT_REMOTE_GIT_GIT_H
@@ -28,27 +28,27 @@ int ckpt_git_check(const char *branch, const char *message, const char *author,
 /* Open a repository; create makes a bare one when path does not exist. */
 int ckpt_git_open(struct ckpt_git **out, const char *path, bool create, struct ckpt_err *err);
 void ckpt_git_close(struct ckpt_git *g);
-/* Close after a failure: a repository that we made and that has no branch is removed. */
+/* Close after a failure: a repository that we created and that has no branch is removed. */
 void ckpt_git_discard(struct ckpt_git *g);
 /* The directory that holds objects/ and refs/, without a slash at the end. */
 const char *ckpt_git_dir(const struct ckpt_git *g);
 
 /*
  * Begin a commit on branch (NULL: the one HEAD names).  The tree starts as the branch's newest,
- * or empty on a branch that is yet to be born.  CKPT_ENOTFOUND never: branches are made.
+ * or empty for a new branch.  Never CKPT_ENOTFOUND: branches are created.
  */
 int ckpt_git_begin(struct ckpt_git *g, const char *branch, struct ckpt_err *err);
 /* Put a file of these bytes at path.  CKPT_EREFUSED when it is not clean, or leads into .git. */
 int ckpt_git_put(struct ckpt_git *g, const char *path, const void *bytes, size_t n,
                  struct ckpt_err *err);
-/* Called with bytes done of the file in work.  May be NULL. */
+/* Called with the number of bytes done of the current file.  May be NULL. */
 typedef void ckpt_git_progress(void *ctx, uint64_t bytes);
-/* The same of a file of any size, in pieces. */
+/* The same for a file of any size, in pieces. */
 int ckpt_git_put_file(struct ckpt_git *g, const char *path, const struct ckpt_file *file,
                       ckpt_git_progress *progress, void *ctx, struct ckpt_err *err);
 /* CKPT_EREFUSED when no file of a commit may have this path. */
 int ckpt_git_check_path(const char *path, struct ckpt_err *err);
-/* The bytes of the file at path appended to out, which bounds them. */
+/* Append the bytes of the file at path to out, whose limit bounds them. */
 int ckpt_git_read(struct ckpt_buf *out, const struct ckpt_git *g, const char *path,
                   struct ckpt_err *err);
 /* Whether the tree has path. */

@@ -15,7 +15,7 @@
 
 #define CHUNK ((size_t)1 << 20)
 
-/* huggingface.co's .gitattributes of a new model repository. */
+/* From the .gitattributes that huggingface.co gives a new model repository. */
 static const char *const patterns[] = {
     "*.7z", "*.arrow", "*.bin", "*.bz2", "*.ckpt", "*.ftz", "*.gz", "*.h5", "*.joblib",
     "*.lfs.*", "*.mlmodel", "*.model", "*.msgpack", "*.npy", "*.npz", "*.onnx", "*.ot",
@@ -76,7 +76,7 @@ void ckpt_lfs_attributes(struct ckpt_buf *out)
         ckpt_buf_printf(out, "%s filter=lfs diff=lfs merge=lfs -text\n", patterns[i]);
 }
 
-/* lfs/objects/ab/cd below git_dir, made where missing; at ends in the object's path. */
+/* Create lfs/objects/ab/cd below git_dir where missing; path becomes the object's path. */
 static int make_folders(char *path, size_t size, const char *git_dir, const char *oid,
                         struct ckpt_err *err)
 {
@@ -99,7 +99,7 @@ static int make_folders(char *path, size_t size, const char *git_dir, const char
     return 0;
 }
 
-/* Copy file into out and digest what passes. */
+/* Copy file into out, computing the digest on the way. */
 static int copy_digested(struct ckpt_out *out, struct ckpt_file *file, const char *oid,
                          ckpt_lfs_progress *progress, void *ctx, struct ckpt_err *err)
 {
@@ -135,7 +135,7 @@ static int copy_digested(struct ckpt_out *out, struct ckpt_file *file, const cha
     return rc;
 }
 
-/* Whether the object at path is there, and has the bytes that its name says. */
+/* Whether the object at path exists and has the digest that its name says. */
 static bool is_whole(const char *path, const char *oid, uint64_t size)
 {
     struct ckpt_err ignored = {0};

@@ -5,12 +5,12 @@
 #include <stddef.h>
 #include <string.h>
 
-#define MAX_STEPS 1000000       /* of one match: a pattern of people's takes a few hundred */
+#define MAX_STEPS 1000000       /* steps of one match: an ordinary pattern takes a few hundred */
 
 struct wild {
     const char *start;          /* of the pattern */
     bool        paths;
-    long        steps;          /* left; 0: used up */
+    long        steps;          /* steps left; 0: used up */
 };
 
 static bool in_class(const char *name, size_t n, unsigned char c)
@@ -27,11 +27,12 @@ static bool in_class(const char *name, size_t n, unsigned char c)
     return false;
 }
 
-/* A bracket expression; p is after its '['.  The byte after it, or NULL without an end. */
+/* Match a bracket expression; p is after its '['.  Returns the byte after it, or NULL if
+ * unterminated. */
 static const char *bracket(const char *p, unsigned char c, bool *matched)
 {
     bool negated = *p == '!' || *p == '^', hit = false, first = true;
-    int before = -1;                    /* the low end of a range; -1: there can be none */
+    int before = -1;                    /* the low end of a range; -1: no range can begin here */
 
     p += negated;
     for (; first || *p != ']'; first = false) {
@@ -72,7 +73,7 @@ static const char *bracket(const char *p, unsigned char c, bool *matched)
 
 static bool match(struct wild *w, const char *p, const char *t);
 
-/* From the first of some stars on. */
+/* Match from the first of a run of stars on. */
 static bool match_stars(struct wild *w, const char *p, const char *t)
 {
     bool at_start = p == w->start || p[-1] == '/', twice = p[1] == '*', slashes = !w->paths;
@@ -80,7 +81,7 @@ static bool match_stars(struct wild *w, const char *p, const char *t)
     while (*p == '*')
         p++;
     if (w->paths && twice && at_start && (!*p || *p == '/' || (p[0] == '\\' && p[1] == '/'))) {
-        if (*p == '/' && match(w, p + 1, t))    /* no folder at all */
+        if (*p == '/' && match(w, p + 1, t))    /* the double star may match no folder at all */
             return true;
         slashes = true;
     }

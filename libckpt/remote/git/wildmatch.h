@@ -9,8 +9,8 @@
 #include <stdbool.h>
 
 /*
- * 1 when text matches, 0 when not, -1 when a pattern made to be slow has used its steps up.
- * With paths, "/" is matched by "/" and by the double star alone.
+ * 1 when text matches, 0 when not, -1 when the limit of steps is reached, as patterns can be made
+ * slow on purpose.  With paths, only "/" and the double star match "/".
  */
 int wildmatch(const char *pattern, const char *text, bool paths);
 

@@ -1,4 +1,5 @@
 /* bnb_optim: the table of bitsandbytes, the nearest of it, a file that is read back. */
+#include "trainer/rng.h"
 #include "tests/unit/compare.h"
 
 #include <math.h>
@@ -8,6 +9,28 @@
 #include "formats/bnb/optim.h"
 
 #define TMP "build/test-bnb-optimizer.pt"
+
+TEST(opened_codes_are_packed_without_loss)
+{
+    static float x[64 * BNB_BLOCK], y[64 * BNB_BLOCK], scale[64];
+    static uint8_t code[64 * BNB_BLOCK];
+    enum { N = 64 * BNB_BLOCK - 100 };
+    static struct bnb_codec c;
+
+    for (int sign = 0; sign < 2; sign++) {
+        bnb_codec_init(&c, sign);
+        rng_normal(x, 0, N, 7, 3, 1e-4f);
+        for (int i = 0; i < N; i++)
+            x[i] = i < 3 * BNB_BLOCK && i % BNB_BLOCK ? 0 : sign ? x[i] : fabsf(x[i]);
+        bnb_pack(code, scale, x, N, &c);
+        for (int i = 0; i < N; i++)
+            x[i] = c.map[code[i]] * scale[i / BNB_BLOCK];
+        bnb_pack(code, scale, x, N, &c);
+        for (int i = 0; i < N; i++)
+            y[i] = c.map[code[i]] * scale[i / BNB_BLOCK];
+        assert_memory_equal(y, x, N * sizeof *x);
+    }
+}
 
 TEST(tables_are_those_in_a_file_of_bitsandbytes)
 {

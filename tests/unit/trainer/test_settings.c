@@ -71,19 +71,24 @@ TEST(recompute_beside_gradient_checkpointing)
 
 TEST(the_sentence_has_the_values)
 {
+    static const char *const stage = "zero_stage", *const reshard = "reshard_after_forward";
     struct settings s = with(NULL);
 
     s.start_idx = 5;
     s.end_idx = 3;
     refused(&s, "`end_idx 3` is not after `start_idx 5`");
     s = with(NULL);
-    s.zero_stage = 2;
-    refused(&s, "`zero_stage 2`: 0 or 3 wanted");
-    s = with(NULL);
     s.zero_stage = 3;
-    s.optim = "adamw_8bit";
-    refused(&s, "`optim adamw_8bit` needs `zero_stage 0`: DeepSpeed's shards hold moments in "
-                "float32");
+    s.optim = "adamw_anyprecision";
+    refused(&s, "`optim adamw_anyprecision` needs `zero_stage 0`: DeepSpeed's shards hold moments "
+                "in float32");
+    s = with(&stage);
+    s.zero_stage = 1;
+    s.fsdp = "full_shard";
+    refused(&s, "`fsdp full_shard` is not `zero_stage 1`");
+    s = with(&reshard);
+    s.zero_stage = 2;
+    refused(&s, "`reshard_after_forward` needs `zero_stage 3`");
     s = with(NULL);
     s.lr_scheduler_type = "polynomial";
     s.min_lr = 1;

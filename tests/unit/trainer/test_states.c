@@ -76,7 +76,7 @@ TEST(where_states_lie_changes_nothing)
         want = side_save(&g, &s);
         for (size_t i = 0; i < model_params(s.model)->n; i++)
             kinds_seen[zero_moments(s.zero, i)] = true;
-        OK(zero_size(&all, model_params(s.model), &resident, 1, CKPT_BF16, &err), err);
+        OK(zero_size(&all, model_params(s.model), &resident, 1, s.dev, &err), err);
         assert_int_equal(all.optim_host, 0);
         assert_int_equal(all.ring, 0);
         side_close(&s);
@@ -91,7 +91,7 @@ TEST(where_states_lie_changes_nothing)
             open_side(&s, &g, &paged);
             steps(&s, 3);
             got = side_save(&g, &s);
-            OK(zero_size(&size, model_params(s.model), &paged, 1, CKPT_BF16, &err), err);
+            OK(zero_size(&size, model_params(s.model), &paged, 1, s.dev, &err), err);
             assert_same_saved(got, want, t == 1 ? "half on the device" : "on the host");
             assert_int_equal(size.optim + size.optim_host, all.optim);
             assert_true(size.optim <= paged.optim_on_device && size.ring > 0);
@@ -156,7 +156,7 @@ TEST(weights_on_the_host_change_nothing)
             want = side_save(&g, &s);
             side_close(&s);
             open_model(&s, &g, &opts, &there);
-            OK(zero_size(&size, model_params(s.model), &there, 1, CKPT_BF16, &err), err);
+            OK(zero_size(&size, model_params(s.model), &there, 1, s.dev, &err), err);
             assert_true(size.optim == 0 && size.ring > 0);
             assert_int_equal(size.weights_host, 2 * model_params(s.model)->numel);
             passes(&s, &g, got_loss);
@@ -228,10 +228,10 @@ TEST(what_is_written_is_read)
     golden_close(&g);
 }
 
-/* Of several ranks none pages. */
+/* Weights lie on the host of one rank alone. */
 TEST(several_ranks_are_refused)
 {
-    struct zero_opts opts = {.train = true, .paged = true};
+    struct zero_opts opts = {.train = true, .offload_param = true};
     struct ckpt_err err = {0};
     struct golden g;
     struct side s;

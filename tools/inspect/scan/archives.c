@@ -1,4 +1,4 @@
-/* archives - what is packed in a file, each as a file of its own; see scan.h. */
+/* archives - judge each file inside a container as a file of its own; see scan.h. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,16 +11,16 @@
 #include "tools/inspect/scan/scan.h"
 
 #define MAX_MEMBERS  1048576
-/* Bytes that are unpacked in one scan: bombs are packed in each other. */
+/* Limit of unpacked bytes in one scan, since bombs can be nested in each other: */
 #define FREE_BYTES   ((uint64_t)4 << 30)
-#define MOST_TIMES   64u                        /* and as much for each that is packed */
+#define MOST_TIMES   64u                        /* and this many more for each packed byte */
 
 static void put_limit(struct scan *s, const char *path, const char *what)
 {
     scan_put(s, path, what, SCAN_NOWHERE, "", SCAN_UNJUDGED, "beyond a limit");
 }
 
-/* A name that an unpacker would write elsewhere. */
+/* Whether an unpacker would write a file of this name elsewhere. */
 static bool leads_out(const char *name)
 {
     if (*name == '/' || *name == '\\' || (name[0] && name[1] == ':'))
@@ -33,7 +33,7 @@ static bool leads_out(const char *name)
     return false;
 }
 
-/* One more member: its name is judged.  False at the limit. */
+/* Enter a member: judge its name.  False at the limit. */
 static bool enter(struct scan *s, const char *path, const char *name)
 {
     if (++s->members > MAX_MEMBERS)
@@ -44,13 +44,13 @@ static bool enter(struct scan *s, const char *path, const char *name)
     return true;
 }
 
-/* What came out of a stream is judged; file is closed. */
+/* Judge the content of a stream; file is closed. */
 static int unpacked(struct scan *s, const struct subject *f, const char *name,
                     struct ckpt_file *file, struct ckpt_err *err)
 {
     struct subject whole = *f;
 
-    whole.rest = false;                 /* what is packed has a name of its own */
+    whole.rest = false;                 /* the packed file has a name of its own */
     s->unpacked += ckpt_file_size(file);
     if (s->unpacked <= FREE_BYTES || (s->unpacked - FREE_BYTES) / MOST_TIMES <= s->read)
         return scan_made(s, &whole, name, file, err);
@@ -59,7 +59,7 @@ static int unpacked(struct scan *s, const struct subject *f, const char *name,
     return 0;
 }
 
-/* A stream beyond a limit is a bomb, or looks like one: no verdict. */
+/* A stream beyond a limit is a bomb, or looks like one: it cannot be judged. */
 static int not_unpacked(struct scan *s, const struct subject *f, const char *name,
                         struct ckpt_err *err)
 {
@@ -71,7 +71,7 @@ static int not_unpacked(struct scan *s, const struct subject *f, const char *nam
 
 /* -- zip ------------------------------------------------------------------------------------- */
 
-/* A member whose bytes are storages, in an archive that torch's strict reader takes. */
+/* Whether a member contains a storage, in an archive that torch's strict reader accepts. */
 static bool is_storage(const struct zip_piece *p)
 {
     const char *slash = p->name ? strchr(p->name, '/') : NULL;
@@ -123,7 +123,7 @@ static int scan_piece(struct scan *s, const struct subject *f, const struct zip_
     return 0;
 }
 
-/* The bytes between members: mostly zeros that align what follows. */
+/* Judge bytes between members: mostly zeros for alignment. */
 static int scan_gap(struct scan *s, const struct subject *f, const struct zip_piece *p,
                     struct ckpt_err *err)
 {
@@ -133,7 +133,7 @@ static int scan_gap(struct scan *s, const struct subject *f, const struct zip_pi
     return scan_part(s, f, name, p->offset, p->size, true, err);
 }
 
-/* All pieces of one archive. */
+/* Judge all pieces of one archive. */
 static int scan_pieces(struct scan *s, const struct subject *f, bool torch, struct ckpt_err *err)
 {
     struct ckpt_arena a = {0};
@@ -160,7 +160,7 @@ static int scan_pieces(struct scan *s, const struct subject *f, bool torch, stru
     return rc;
 }
 
-/* Of that verdict or a worse one. */
+/* Number of findings with that verdict or a worse one. */
 static int64_t findings(const struct scan *s, enum verdict from)
 {
     int64_t n = 0;
@@ -170,8 +170,8 @@ static int64_t findings(const struct scan *s, enum verdict from)
     return n;
 }
 
-/* One archive, or several behind each other, as torch's distributed checkpoints are: the last
- * first, since only its end can be found. */
+/* Judge one archive, or several in sequence, as in torch's distributed checkpoints: from the
+ * last to the first, since only an archive's end can be found. */
 int scan_zip(struct scan *s, const struct subject *f, struct ckpt_err *err)
 {
     static const char *const tails[] = {".pt", ".pth", ".bin", ".ckpt", ".th", NULL};
@@ -223,7 +223,7 @@ static int scan_member(struct scan *s, const struct subject *f, const struct tar
     return 0;
 }
 
-/* Pickles wherever they are in a member. */
+/* Search a member for pickles anywhere in it. */
 static int scan_mixed(struct scan *s, const struct subject *f, const struct tar_piece *p,
                       struct ckpt_err *err)
 {
@@ -240,7 +240,7 @@ static int scan_mixed(struct scan *s, const struct subject *f, const struct tar_
     return rc;
 }
 
-/* After the end mark there are zeros. */
+/* Only zeros may follow the end mark. */
 static int scan_after(struct scan *s, const struct subject *f, uint64_t at, struct ckpt_err *err)
 {
     uint64_t size = ckpt_file_size(f->file);
@@ -271,7 +271,8 @@ int scan_tar(struct scan *s, const struct subject *f, struct ckpt_err *err)
             put_limit(s, f->path, "more members than are looked at");
             break;
         }
-        /* Of torch's tar: pickles with numbers between them, which its own reader judges. */
+        /* A member of torch's legacy tar: pickles with numbers between them, which its own
+         * reader judges. */
         if (p->kind == TAR_FILE &&
             (strcmp(p->name, "storages") == 0 || strcmp(p->name, "tensors") == 0)) {
             torch = true;
@@ -290,7 +291,7 @@ int scan_tar(struct scan *s, const struct subject *f, struct ckpt_err *err)
     return rc;
 }
 
-/* What a name is without the tail of its compression. */
+/* A name without the suffix of its compression. */
 static const char *unpacked_name(char dst[512], const char *path)
 {
     static const char *const tails[] = {".gz", ".bz2", ".xz", ".zst", ".lz4", ".lzma", ".z", NULL};
@@ -317,7 +318,7 @@ int scan_packed(struct scan *s, const struct subject *f, struct ckpt_err *err)
         return scan_refused(s, f->path, err);
     if (ckpt_spool_file(&file, again, s->spool, err))   /* takes it */
         return not_unpacked(s, f, NULL, err);
-    /* A tar file in it is what it is: its members are those of the path. */
+    /* A tar file in it is judged as such: its members belong to the path. */
     tar = ckpt_path_ends_in(unpacked_name(name, f->path), ".tar");
     return unpacked(s, f, tar ? NULL : name, file, err);
 }
@@ -329,7 +330,7 @@ int scan_zlib(struct scan *s, const struct subject *f, struct ckpt_err *err)
     char head[2], name[512];
     int rc;
 
-    /* joblib before 0.10: "ZF", and the length as text of 19 or 21 bytes. */
+    /* joblib before 0.10: "ZF", then the length as text of 19 or 21 bytes. */
     if (ckpt_file_read_at(f->file, head, 2, 0, err))
         return scan_refused(s, f->path, err);
     if (memcmp(head, "ZF", 2) == 0)

@@ -23,7 +23,7 @@ static const char *text(const json_t *object, const char *key)
     return t ? t : "";
 }
 
-/* -- what names code that is in the folder, or elsewhere ------------------------------------- */
+/* -- names of code in the folder, or elsewhere ----------------------------------------------- */
 
 static void put_code(struct scan *s, const char *path, const char *key, const json_t *value)
 {
@@ -34,7 +34,7 @@ static void put_code(struct scan *s, const char *path, const char *key, const js
     free(all);
 }
 
-/* Adapters name the library that their base class is in. */
+/* Adapters name the library of their base class. */
 static void auto_mapping(struct scan *s, const char *path, const json_t *value)
 {
     const char *library = text(value, "parent_library");
@@ -104,7 +104,7 @@ static const struct {
 
 /* -- Keras ----------------------------------------------------------------------------------- */
 
-/* {"class_name": "Lambda"} holds code, {"module", "class_name"} names a class or a function. */
+/* {"class_name": "Lambda"} contains code, {"module", "class_name"} names a class or a function. */
 static void keras(struct scan *s, const char *path, const json_t *object)
 {
     const char *class = text(object, "class_name"), *module = text(object, "module"), *reason;

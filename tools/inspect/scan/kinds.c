@@ -1,4 +1,4 @@
-/* kinds - which format a file is, by its first bytes, and who judges it; see scan.h. */
+/* kinds - recognise a file's format by its first bytes, and choose its judge; see scan.h. */
 #include <string.h>
 
 #include "formats/container/zip_walk.h"
@@ -8,7 +8,7 @@
 #include "tools/inspect/scan/scan.h"
 
 #define HEAD_BYTES  512u
-#define MAX_DEPTH   16          /* containers in each other */
+#define MAX_DEPTH   16          /* nested containers */
 #define PIECE       ((size_t)1 << 20)
 
 struct head {
@@ -21,7 +21,7 @@ static bool begins(const struct head *h, const char *magic, size_t n)
     return h->n >= n && memcmp(h->b, magic, n) == 0;
 }
 
-/* -- what is known by its first bytes, and runs nothing -------------------------------------- */
+/* -- recognised by first bytes, nothing is executed ------------------------------------------ */
 
 static const struct {
     const char *magic;
@@ -38,14 +38,14 @@ static bool is_inert(const struct head *h)
             return true;
     if (begins(h, "RIFF", 4) && h->n > 12)
         return memcmp(h->b + 8, "WAVE", 4) == 0 || memcmp(h->b + 8, "WEBP", 4) == 0;
-    /* TensorBoard: a length, its checksum, and an event that says its version. */
+    /* TensorBoard: a length, its checksum, and an event with the file version. */
     for (size_t i = 12; i + 12 < h->n && i < 64; i++)
         if (memcmp(h->b + i, "brain.Event:", 12) == 0)
             return true;
     return false;
 }
 
-/* What a system or an interpreter runs as it is. */
+/* The name of a format that a system or an interpreter executes directly. */
 static const char *native(const struct head *h)
 {
     static const struct { const char *magic; size_t n; const char *what; } kinds[] = {
@@ -88,7 +88,7 @@ static bool is_text_byte(unsigned char c)
     return c >= 0x20 ? c != 0x7f : c == '\t' || c == '\n' || c == '\r' || c == '\f' || c == 0x1b;
 }
 
-/* No byte that a text has not, from its start to its end. */
+/* Whether no byte of the file is one that text cannot contain. */
 static bool is_text(struct ckpt_file *file, const struct head *h)
 {
     uint64_t size = ckpt_file_size(file), at = 0;
@@ -131,7 +131,7 @@ static bool is_zlib(const struct head *h)
 
 typedef int judge_fn(struct scan *, const struct subject *, struct ckpt_err *);
 
-/* Who judges what begins so, or is called so; NULL when it is none of these. */
+/* The judge of a file with that beginning, or that name; NULL when there is none. */
 static judge_fn *judge_of(const struct subject *f, const struct head *h)
 {
     static const char *const named_zip[] = {".npz", ".zip", ".keras", ".mar", NULL};
@@ -160,7 +160,7 @@ static judge_fn *judge_of(const struct subject *f, const struct head *h)
     if (h->n > 2 && h->b[0] == 0x80 && h->b[1] <= 5)
         return scan_pickles;
     if (f->rest)
-        return NULL;                    /* its name is not its own */
+        return NULL;                    /* the name is not that of the content */
     for (size_t i = 0; i < sizeof named / sizeof named[0]; i++)
         if (ckpt_path_ends_in(f->path, named[i].tail))
             return named[i].judge;
@@ -173,7 +173,7 @@ static void put(struct scan *s, const struct subject *f, const char *what, enum 
     scan_put(s, f->path, what, SCAN_NOWHERE, "", v, reason);
 }
 
-/* Bytes that align what follows. */
+/* Whether a subject is only alignment. */
 static bool is_zeros(const struct subject *f)
 {
     uint64_t size = ckpt_file_size(f->file);
@@ -184,7 +184,7 @@ static bool is_zeros(const struct subject *f)
            buf[0] == 0 && memcmp(buf, buf + 1, (size_t)size - 1) == 0;
 }
 
-/* Unknown bytes: pickles in them are told, and that nothing else is known. */
+/* Unknown bytes: report pickles in them, and that nothing else is known. */
 static int scan_unknown(struct scan *s, const struct subject *f, const struct head *h,
                         struct ckpt_err *err)
 {
@@ -210,7 +210,7 @@ static int scan_unknown(struct scan *s, const struct subject *f, const struct he
     return 0;
 }
 
-/* None of the formats: a stream without a mark, a text, or unknown bytes. */
+/* A file without magic: a pickle stream, a text, or unknown bytes. */
 static int scan_unmarked(struct scan *s, const struct subject *f, const struct head *h,
                          struct ckpt_err *err)
 {
@@ -253,7 +253,7 @@ int scan_subject(struct scan *s, const struct subject *f, struct ckpt_err *err)
         return scan_refused(s, f->path, err);
     judge = judge_of(f, &h);
     rc = judge ? judge(s, f, err) : scan_unmarked(s, f, &h, err);
-    /* A file that begins as one thing may end as a zip file, which readers find from its end. */
+    /* A file of another format may also end as a zip file, which programs find from its end. */
     if (rc == 0 && judge != scan_zip && judge != scan_packed && judge != scan_tar &&
         zip_ends_here(f->file)) {
         put(s, f, "a zip file behind something else", SCAN_SUSPICIOUS,

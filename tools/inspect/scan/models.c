@@ -1,6 +1,6 @@
 /*
- * models - formats that hold numbers, which are judged by their own readers, and the places in
- * them where code can stand; see scan.h.
+ * models - formats that hold numbers, judged by their own readers, and the places in them that
+ * can contain code; see scan.h.
  */
 #include <string.h>
 
@@ -13,8 +13,8 @@
 #include "tools/inspect/scan/scan.h"
 
 #define PIECE      ((size_t)4 << 20)
-#define OVERLAP    ((size_t)1 << 20)    /* a text that begins in a piece is whole in it */
-#define MAX_MODEL  ((uint64_t)64 << 20) /* of a sentencepiece model */
+#define OVERLAP    ((size_t)1 << 20)    /* a text that begins in a piece is complete in it */
+#define MAX_MODEL  ((uint64_t)64 << 20) /* largest sentencepiece model */
 
 static void put(struct scan *s, const struct subject *f, const char *what, enum verdict v,
                 const char *reason)
@@ -32,11 +32,12 @@ int scan_safetensors(struct scan *s, const struct subject *f, struct ckpt_err *e
         scan_json(s, f->path, metadata);
     json_decref(metadata);
     ckpt_tensors_release(&list);
-    /* The length of a header can begin as a pickle does. */
+    /* The length of a header can look like the beginning of a pickle. */
     return rc || !scan_is_pickle(f, true) ? rc : scan_pickles(s, f, err);
 }
 
-/* Every chat template of a header, also one that is too long to be kept. */
+/* Judge every chat template of a header, including those too long for the header's reader to
+ * keep. */
 static int scan_templates(struct scan *s, const struct subject *f, const struct gguf_header *h,
                           struct ckpt_err *err)
 {
@@ -91,7 +92,7 @@ int scan_npy(struct scan *s, const struct subject *f, struct ckpt_err *err)
         put(s, f, "an array of objects", SCAN_SUSPICIOUS, "is a pickle, which numpy.load may run");
         return scan_part(s, f, "array", npy.data, size - npy.data, false, err);
     }
-    if (npy.record)                     /* how much its elements take is not told */
+    if (npy.record)                     /* the size of its elements is unknown */
         return 0;
     if (npy.width == 0) {
         put(s, f, "elements of an unknown kind", SCAN_UNJUDGED, "are nothing that numpy writes");
@@ -108,9 +109,9 @@ int scan_npy(struct scan *s, const struct subject *f, struct ckpt_err *err)
                         : 0;
 }
 
-/* -- bytes that are looked through ------------------------------------------------------------ */
+/* -- byte searches ---------------------------------------------------------------------------- */
 
-/* JSON of Keras in an attribute: objects that begin with one of its keys. */
+/* Find JSON of Keras in an attribute: objects that begin with one of its keys. */
 static size_t scan_keras(struct scan *s, const struct subject *f, const char *p, size_t n)
 {
     json_error_t ignored;
@@ -139,7 +140,7 @@ static void look_for_keras(struct scan *s, const struct subject *f, const char *
     }
 }
 
-/* A heap whose objects are packed: attributes of it cannot be seen. */
+/* Whether objects of a heap are compressed: its attributes cannot be seen. */
 static bool has_packed_heap(const char *p, size_t n)
 {
     for (const char *at = p; (at = memmem(at, n - (size_t)(at - p), "FRHP", 4)) != NULL; at += 4)
@@ -148,7 +149,7 @@ static bool has_packed_heap(const char *p, size_t n)
     return false;
 }
 
-/* Call look with pieces that overlap; whole: what begins in it is seen once. */
+/* Call look on overlapping pieces; whole: objects that begin in the piece are seen once. */
 static int each_piece(struct scan *s, const struct subject *f,
                       void (*look)(struct scan *, const struct subject *, const char *, size_t,
                                    size_t), struct ckpt_err *err)
@@ -215,7 +216,7 @@ int scan_arrow(struct scan *s, const struct subject *f, struct ckpt_err *err)
         int rc = arrow_file_open(&a, f->file, err);
 
         arrow_file_release(&a);
-        if (rc && rc != CKPT_EUNSUPPORTED)      /* kinds of columns that are not read */
+        if (rc && rc != CKPT_EUNSUPPORTED)      /* only column types that are not read */
             return scan_refused(s, f->path, err);
     }
     return each_piece(s, f, look_into_arrow, err);

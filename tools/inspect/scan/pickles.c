@@ -1,4 +1,4 @@
-/* pickles - the names that pickles ask for, and the verdict on each; see scan.h. */
+/* pickles - the names that pickles refer to, and the verdict on each; see scan.h. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,9 +10,9 @@
 #include "tools/inspect/scan/scan.h"
 
 #define FIRST_BYTES   ((uint64_t)1 << 20)
-#define MAX_BYTES     ((uint64_t)256 << 20)     /* of a file that pickles are looked for in */
-#define MAX_STREAM    100000                    /* pickles one after another */
-#define HIDDEN_BYTES  ((size_t)1 << 20)         /* that a hidden one is followed for */
+#define MAX_BYTES     ((uint64_t)256 << 20)     /* most bytes of a file searched for pickles */
+#define MAX_STREAM    100000                    /* most consecutive pickles */
+#define HIDDEN_BYTES  ((size_t)1 << 20)         /* most bytes followed of a hidden one */
 #define LEGACY_MAGIC  "\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"
 
 static const char *const pickle_tails[] = {".pkl", ".pickle", ".joblib", ".pt", ".pth", ".bin",
@@ -21,7 +21,7 @@ static const char *const torch_tails[] = {".pt", ".pth", ".bin", ".ckpt", ".th",
 
 /* -- names ----------------------------------------------------------------------------------- */
 
-/* What joblib's and Python's own files have besides torch's. */
+/* Names that joblib's and Python's own files use in addition to torch's. */
 static bool is_plain_name(const char *module, const char *name)
 {
     static const char *const known[][2] = {
@@ -53,7 +53,7 @@ enum verdict scan_judge(const char *module, const char *name, const char **reaso
     return does ? SCAN_DANGEROUS : SCAN_SUSPICIOUS;
 }
 
-/* getattr is harmless where it only asks enumerations for their members. */
+/* getattr is harmless when it only takes members of enumerations. */
 static enum verdict judge_use(const struct pickle_walk *w, const struct pickle_use *u,
                               const char **reason)
 {
@@ -94,9 +94,10 @@ struct stream {
     const struct subject *f;
     unsigned char        *bytes;
     size_t                n, at;
-    int                   k;            /* pickles until at */
-    bool                  legacy;       /* torch's stream: storages follow the fifth pickle */
-    bool                  told;         /* something was found that is no name */
+    int                   k;            /* number of pickles before at */
+    bool                  legacy;       /* torch's legacy stream: storages follow the fifth
+                                           pickle */
+    bool                  told;         /* a finding other than a name was reported */
 };
 
 static void put_broken(struct stream *t, const char *what, size_t at, enum verdict v,
@@ -106,7 +107,7 @@ static void put_broken(struct stream *t, const char *what, size_t at, enum verdi
     scan_put(t->s, t->f->path, what, (int64_t)at, "", v, reason);
 }
 
-/* What the strict machine says of a pickle that the walk found nothing wrong with. */
+/* Run the strict machine on a pickle in which the walk found nothing wrong. */
 static int read_strictly(struct stream *t, struct ckpt_err *err)
 {
     struct ckpt_arena a = {.limit = (uint64_t)2 << 30};
@@ -121,11 +122,11 @@ static int read_strictly(struct stream *t, struct ckpt_err *err)
         return 0;
     t->told = true;
     if (err->code == CKPT_ELIMIT)
-        err->code = CKPT_EFORMAT;       /* no writer needs as much */
+        err->code = CKPT_EFORMAT;       /* no writer needs more */
     return scan_refused(t->s, t->f->path, err);
 }
 
-/* The pickle at t->at; *end: where it ends, or 0.  1: the bytes were too few to tell. */
+/* Judge the pickle at t->at; *end: its end, or 0.  1: not enough bytes yet. */
 static int scan_one(struct stream *t, bool last, size_t *end, struct ckpt_err *err)
 {
     struct pickle_walk w = {0};
@@ -156,7 +157,7 @@ static int scan_one(struct stream *t, bool last, size_t *end, struct ckpt_err *e
     return rc;
 }
 
-/* What follows the last pickle. */
+/* Judge the bytes after the last pickle. */
 static int scan_rest(struct stream *t, struct ckpt_err *err)
 {
     uint64_t at = t->at, size = ckpt_file_size(t->f->file);
@@ -173,7 +174,7 @@ static bool begins(const struct stream *t)
     return t->n - t->at > 2 && t->bytes[t->at] == 0x80 && t->bytes[t->at + 1] <= 5;
 }
 
-/* All of the bytes in memory.  1: more of the file is needed. */
+/* Judge all pickles in memory.  1: more of the file is needed. */
 static int scan_stream(struct stream *t, bool last, struct ckpt_err *err)
 {
     size_t end;
@@ -188,7 +189,7 @@ static int scan_stream(struct stream *t, bool last, struct ckpt_err *err)
         }
         rc = scan_one(t, last, &end, err);
         if (end == 0)
-            return rc;                  /* nothing can be told of what follows */
+            return rc;                  /* the following bytes cannot be interpreted */
         t->at = end;
         t->k++;
     }
@@ -222,12 +223,13 @@ int scan_pickles(struct scan *s, const struct subject *f, struct ckpt_err *err)
     }
     if (rc == 0 && !t.told && before == s->count[SCAN_DANGEROUS] &&
         (t.legacy || ckpt_path_ends_in_any(f->path, torch_tails)))
-        rc = scan_strictly(s, f, err);  /* judges storages, numbers and all after the pickles */
+        rc = scan_strictly(s, f, err);  /* judges storages, numbers and everything after the
+                                           pickles */
     ckpt_free(t.bytes);
     return rc;
 }
 
-/* -- where nobody says that there is one ----------------------------------------------------- */
+/* -- pickles in other files ------------------------------------------------------------------ */
 
 static bool plain_names(const struct pickle_walk *w)
 {
@@ -237,7 +239,7 @@ static bool plain_names(const struct pickle_walk *w)
     return w->n_use > 0;
 }
 
-/* Something would be called, or imported on the way to an orderly end. */
+/* Whether loading would call something, or import something and then end normally. */
 static bool runs(const struct pickle_walk *w)
 {
     return plain_names(w) && (w->called || (w->stopped && !w->broken));
@@ -263,7 +265,7 @@ bool scan_is_pickle(const struct subject *f, bool text)
     return yes;
 }
 
-/* "cos\nsystem\n": how protocols 0 and 1 name what they import. */
+/* "cos\nsystem\n": an import in protocols 0 and 1. */
 static bool looks_named(const unsigned char *p, size_t n)
 {
     size_t i = 1, lines = 0;
@@ -285,7 +287,7 @@ static bool could_begin(const unsigned char *p, size_t n)
            (n > 6 && (p[0] == 'c' || p[0] == 'i') && looks_named(p, n));
 }
 
-/* Where a pickle begins in the bytes; those behind it are its own.  At most one is told. */
+/* Search bytes for the beginning of a pickle, skipping nested ones.  Reports at most one. */
 static int find_hidden(struct scan *s, const struct subject *f, const unsigned char *p, size_t n,
                        struct ckpt_err *err)
 {

@@ -1,4 +1,4 @@
-/* scan - the folder, the findings and the closing word; see scan.h. */
+/* scan - the folder, the findings and the conclusion; see scan.h. */
 #include "tools/inspect/scan/scan.h"
 
 #include <stdio.h>
@@ -9,9 +9,9 @@
 #include "libckpt/io/lock.h"
 #include "tools/inspect/inspect.h"
 
-#define MAX_FOLDERS 64              /* below each other */
+#define MAX_FOLDERS 64              /* nested folders */
 #define MAX_FILES   1048576
-#define MAX_ROWS    100000          /* told; the rest is counted */
+#define MAX_ROWS    100000          /* most rows; further findings are only counted */
 #define MAX_PATH    8192
 
 static const char *const words[SCAN_VERDICTS] = {
@@ -39,7 +39,7 @@ void scan_put(struct scan *s, const char *path, const char *what, int64_t at, co
         snprintf(s->worst, sizeof s->worst, "%.250s: %.150s: %.150s", path, what, reason);
     if (!s->o || rows > MAX_ROWS)
         return;
-    if (rows == MAX_ROWS) {             /* the last row says so */
+    if (rows == MAX_ROWS) {             /* the last row says that rows are missing */
         path = "";
         bang = NULL;
         what = "more findings than are told: these are counted only";
@@ -75,8 +75,8 @@ int scan_refused(struct scan *s, const char *path, struct ckpt_err *err)
     return 0;
 }
 
-/* What torch's strict reader said of an archive whose names are told already: that it refuses a
- * name is no news, that it does not read a kind of tensor is a note. */
+/* Interpret the error of torch's strict reader on an archive whose names are reported already: a
+ * refused name is not reported again, and a kind of tensor that it cannot read is a note. */
 static int scan_strict_word(struct scan *s, const char *path, struct ckpt_err *err)
 {
     bool unread = err->code == CKPT_EUNSUPPORTED;
@@ -133,7 +133,7 @@ int scan_part(struct scan *s, const struct subject *f, const char *name, uint64_
 
 /* -- folders --------------------------------------------------------------------------------- */
 
-/* A name that could not be opened: a link says where it leads, when it is on this host. */
+/* Report a name that could not be opened: for a link its target, if that is on this host. */
 static int put_unopened(struct scan *s, const char *path, struct ckpt_dir *dir,
                         const struct ckpt_entry *entry, struct ckpt_err *err)
 {
@@ -184,7 +184,7 @@ static int scan_folder(struct scan *s, const char *path, struct ckpt_dir *dir,
     return rc;
 }
 
-/* A writer's lock (libckpt/io/lock.h): nothing, or one line that names who holds it. */
+/* Whether it is a writer's lock (libckpt/io/lock.h): empty, or one line that names the holder. */
 static bool is_lock(const char *name, const struct ckpt_file *file)
 {
     struct ckpt_err ignored = {0};
@@ -273,7 +273,7 @@ static void put_counts(struct out *o, const struct scan *s)
         out_int(o, words[v], words[v], s->count[v]);
 }
 
-/* The worst verdict is the status. */
+/* The worst verdict determines the status. */
 static int conclude(const struct scan *s, const char *path, struct ckpt_err *err)
 {
     long long dangerous = s->count[SCAN_DANGEROUS], damaged = s->count[SCAN_DAMAGED];

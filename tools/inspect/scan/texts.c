@@ -1,6 +1,6 @@
 /*
- * texts - files that are text: read as data by every loader here, but for code, templates and
- * the configurations that name code; see scan.h.
+ * texts - text files: all loaders here read them as data, except code, templates and
+ * configurations that name code; see scan.h.
  */
 #include <stdio.h>
 #include <string.h>
@@ -33,7 +33,7 @@ static bool is_one_of(const char *const *words, const char *s, size_t n)
     return *words;
 }
 
-/* A word of a tag that leads out of the sandbox; dot: an attribute is asked for. */
+/* Whether a word of a tag leads out of the sandbox; dot: it is an attribute. */
 static const char *judge_word(const char *s, size_t n, bool dot)
 {
     static const char *const dunder[] = {
@@ -53,7 +53,7 @@ static const char *judge_word(const char *s, size_t n, bool dot)
                ? "uses what reaches Python's own objects" : NULL;
 }
 
-/* An underscore by its number, in a text of a tag. */
+/* Whether an escape in a tag's string encodes an underscore. */
 static bool is_escape(const char *s, size_t n)
 {
     return n > 4 && s[0] == '\\' &&
@@ -61,10 +61,10 @@ static bool is_escape(const char *s, size_t n)
             strncmp(s + 1, "137", 3) == 0);
 }
 
-/* What leads a template out of its sandbox, within one tag. */
+/* The construct within one tag that leads out of the sandbox. */
 static const char *judge_tag(const char *s, size_t n)
 {
-    char before = ' ';                  /* the last that is no blank */
+    char before = ' ';                  /* the last character that is not a blank */
 
     for (size_t i = 0; i < n; i++) {
         size_t k = 0;
@@ -110,7 +110,7 @@ void scan_template(struct scan *s, const char *path, const char *what, const cha
     }
 }
 
-/* -- configurations that are made into objects ----------------------------------------------- */
+/* -- configurations that instantiate objects -------------------------------------------------- */
 
 void scan_target(struct scan *s, const char *path, const char *key, const char *target)
 {
@@ -131,7 +131,7 @@ void scan_target(struct scan *s, const char *path, const char *key, const char *
                  "names a class that a loader would make");
 }
 
-/* A line of YAML: tags that make Python's objects, Hydra's targets. */
+/* Judge a line of YAML: tags that make Python objects, Hydra's targets. */
 static void scan_line(struct scan *s, const struct subject *f, const char *line, size_t n)
 {
     const char *tag = memmem(line, n, "!!python/", 9), *target = memmem(line, n, "_target_:", 9);
@@ -151,7 +151,8 @@ static void scan_line(struct scan *s, const struct subject *f, const char *line,
 
 /* -- a whole text ---------------------------------------------------------------------------- */
 
-/* A site-packages .pth file: Python runs its lines that begin with import when it starts. */
+/* Whether it is a site-packages .pth file: at start-up Python executes its lines that begin with
+ * import. */
 static bool is_path_file(const struct subject *f, const char *text)
 {
     for (const char *line = text; line; line = strchr(line, '\n')) {
@@ -170,7 +171,8 @@ static bool is_code(const struct subject *f, const char *text)
     return ckpt_path_ends_in_any(f->path, tails) || strncmp(text, "#!", 2) == 0;
 }
 
-/* Code of TorchScript within its archive: a small language, whose operators can still write. */
+/* Whether it is TorchScript's code inside its archive: a small language, but its operators can
+ * write files. */
 static bool is_script(const struct subject *f)
 {
     return strstr(f->path, "/code/__torch__") != NULL;
@@ -189,7 +191,7 @@ static void scan_script(struct scan *s, const struct subject *f, const char *tex
     put(s, f, "TorchScript", SCAN_NOTE, "runs when the model is called, and opens no files");
 }
 
-/* JSON lines, each a document; false when one is none. */
+/* Judge JSON lines, each a document; false when a line is not JSON. */
 static bool scan_lines(struct scan *s, const struct subject *f, const char *text)
 {
     struct ckpt_err ignored = {0};
@@ -220,7 +222,7 @@ static int scan_document(struct scan *s, const struct subject *f, const char *te
     }
     if (err->code != CKPT_ENOMEM &&
         (scan_lines(s, f, text) || !ckpt_path_ends_in(f->path, ".json"))) {
-        ckpt_err_clear(err);            /* a text that begins so */
+        ckpt_err_clear(err);            /* a text that only begins like JSON */
         return 0;
     }
     return scan_refused(s, f->path, err);

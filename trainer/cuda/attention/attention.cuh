@@ -20,15 +20,16 @@
 #define LOG2E 1.4426950408889634f
 #define LN2   0.6931471805599453f
 
-/* What a kernel knows of an operation; pointers of 16-bit or f32 elements by the kernel's T. */
+/* An operation's arguments as kernels use them; T of the kernel says whether pointers are to
+ * 16-bit or f32 elements. */
 struct attn {
     const void    *q, *k, *v, *dout;
     void          *out, *dq, *dk, *dv;
     float         *lse, *delta;         /* [H, N] */
     float         *dline;               /* partial sums of dS: [groups, H, 2 far + 1] */
-    int            groups;              /* blocks of a head; each walks over tiles and leaves
-                                           one line */
-    float         *lse2, *sums;         /* lse in base 2; bwd_one_pass.cu: dq so far */
+    int            groups;              /* blocks of a head; each loops over tiles and writes one
+                                           row of sums */
+    float         *lse2, *sums;         /* lse in base 2; bwd_one_pass.cu: partial sums of dq */
     int           *tickets;             /* [H, N]: how many blocks have added to a tile's dq */
     const int32_t *doc_start, *key_start, *key_end;
     const int32_t *seq, *past;          /* op_cached: keys are read from the cache */
@@ -38,10 +39,10 @@ struct attn {
     const int32_t *bucket;              /* from distance -far on */
     int64_t        n, capacity;
     int64_t        row_stride, kv_stride, q_head, kv_head, dq_head, dkv_head;
-    int64_t        drop_width;          /* counters of a row of P */
+    int64_t        drop_width;          /* width of a row of P for dropout's counters */
     int            n_docs, n_head, n_kv, share, dim, window, slots, max_doc;
-    int            far, span;           /* largest distance with a term of its own; largest
-                                           that a part of a tile asks for */
+    int            far, span;           /* largest distance with its own term; largest distance
+                                           within a part of a tile */
     float          scale, scale2;       /* the second in base 2 */
     bool           whole;
     bool           vec, pairs;          /* rows allow accesses of 16 bytes; of two elements */
@@ -51,8 +52,8 @@ struct attn {
     struct cuda_drop drop;
 };
 
-/* What differs from the plain causal case; a kernel is built for one of them: slopes, or a table
- * of distances without dropout, or any of all. */
+/* How the operation differs from the plain causal case; kernels are built for each of: slopes,
+ * or a table of distances without dropout, or any combination. */
 enum { ATTN_PLAIN, ATTN_SLOPES, ATTN_TABLE, ATTN_ANY };
 
 static __host__ __device__ constexpr bool attn_has_slopes(int mode)
@@ -65,7 +66,7 @@ static __host__ __device__ constexpr bool attn_has_table(int mode)
     return mode >= ATTN_TABLE;
 }
 
-/* Whether that is all that differs. */
+/* Whether a table is the only difference. */
 static inline bool attn_table_only(const struct attn &a)
 {
     return a.table && !a.drop.on && !a.slopes && a.dim <= 128;
@@ -127,7 +128,7 @@ __device__ __forceinline__ void attn_document(const struct attn &a, struct place
     }
 }
 
-/* The slot's tile of queries; false: it has none. */
+/* The slot's tile of queries; false: there is none. */
 __device__ __forceinline__ bool attn_query_tile(const struct attn &a, struct place *p, int tile,
                                                 int slot, int g)
 {
@@ -168,16 +169,16 @@ __device__ __forceinline__ int attn_sees_to(const struct attn &a, int pos, int k
     return a.whole || pos + 1 > keys ? keys : pos + 1;
 }
 
-/* Whether a query of [q0, q1] sees a key of [k0, k1], by position. */
+/* Whether any query of [q0, q1] sees a key of [k0, k1], by position. */
 __device__ __forceinline__ bool attn_meet(const struct attn &a, int q0, int q1, int k0, int k1)
 {
     return a.whole || (k0 <= q1 && (a.window <= 0 || k1 > q0 - a.window));
 }
 
-/* -- terms of the scores ---------------------------------------------------------------------- */
+/* -- position terms of the scores ------------------------------------------------------------- */
 
-/* Where the terms of a warp's part of a tile differ, the part reaches at most this far past the
- * table's last distance: 16 rows and 128 keys. */
+/* Where the terms inside a warp's part of a tile differ, the part reaches at most this far past
+ * the table's last distance: 16 rows and 128 keys. */
 enum { TERMS_BEYOND = 160 };
 
 /*
@@ -218,7 +219,7 @@ static inline __host__ __device__ int attn_line_floats(const struct attn &a)
     return a.table ? 2 * a.span + 1 : 0;
 }
 
-/* Floats of a line of sums by distance, both ends for all beyond. */
+/* Floats of a row of sums by distance, whose two ends also take all distances beyond. */
 static inline __host__ __device__ int attn_sums_floats(const struct attn &a)
 {
     return 2 * a.far + 1;
@@ -241,7 +242,7 @@ __device__ __forceinline__ float attn_head_slope(const struct attn &a, int h)
     return a.slopes ? a.slopes[h] * LOG2E : 0.0f;
 }
 
-/* -- f32 or 16 bits: small things ------------------------------------------------------------- */
+/* -- f32 or 16 bits --------------------------------------------------------------------------- */
 
 __device__ __forceinline__ float attn_exp2(float x)
 {
@@ -262,7 +263,7 @@ template <int D, bool WG> static __host__ __device__ constexpr int attn_tile_siz
     return rows * (WG ? D : D + 8);
 }
 
-/* Where row r and column 8 c of a tile lie. */
+/* Offset of row r and column 8 c in a tile. */
 template <int D, int ROWS, bool WG> __device__ __forceinline__ int attn_tile_at(int r, int c)
 {
     return WG ? wgmma_panel_at<D, ROWS>(r, c) : r * (D + 8) + 8 * c;
@@ -412,7 +413,7 @@ __device__ __forceinline__ void attn_rows_by_rows(float (&acc)[MR][NT][4], const
     }
 }
 
-/* Fragments of a product as the first factor of the next, rounded. */
+/* Convert the fragments of a product to the first factor of the next, rounded. */
 template <typename T, int MR, int KT>
 __device__ __forceinline__ void attn_as_factor(uint32_t (&f)[MR][KT / 2][4],
                                                const float (&p)[MR][KT][4])
@@ -457,7 +458,7 @@ __device__ __forceinline__ void attn_times_rows(float (&acc)[MR][NT][4],
     }
 }
 
-/* Fragments to rows [0, rows) of a matrix whose row 0 is at `to`, columns [0, dim). */
+/* Store fragments to rows [0, rows) of a matrix whose row 0 is at `to`, columns [0, dim). */
 template <typename T, int NT>
 __device__ __forceinline__ void attn_store_rows(T *to, int64_t stride, int row, int rows,
                                                 int dim, bool pairs, const float (&x)[NT][4],
@@ -491,7 +492,7 @@ __device__ __forceinline__ void attn_store_rows(T *to, int64_t stride, int row, 
 
 /* -- entries ---------------------------------------------------------------------------------- */
 
-/* fwd.cu: true when 16-byte accesses may read queries, keys and values of that element size. */
+/* fwd.cu: whether queries, keys and values of that element size allow 16-byte accesses. */
 bool attn_vec(const struct op_heads *at, int64_t dim, size_t size);
 
 /* The arguments that attention over documents and against a cache share, with the rows of document
@@ -561,7 +562,7 @@ template <typename T> void attn_bwd_one_pass(struct device *dev, struct attn a);
 template <> void attn_fwd<float>(struct device *dev, const char *op, const struct attn &a);
 template <> void attn_bwd<float>(struct device *dev, const struct attn &a);
 
-/* The segment of a row: the last that begins at or before it. */
+/* The segment of a row: the last that begins at or before the row. */
 __device__ __forceinline__ int attn_segment_of(const int32_t *start, int n, int row)
 {
     int lo = 0, hi = n - 1;

@@ -14,7 +14,8 @@
 /* How far past the table's last distance a part of a tile reaches at most. */
 enum { BIAS_GRAD_BEYOND = 96 };
 
-/* A warp's sums: line by distance [bias_grad_floats], and a lane's sums of what lies beyond. */
+/* A warp's sums: by distance [bias_grad_floats], and for each lane one sum of all distances
+ * beyond. */
 struct bias_grad {
     float *line, low, high;
 };
@@ -24,16 +25,17 @@ static inline __host__ __device__ int bias_grad_floats(const struct attn &a)
     return 2 * (a.far + BIAS_GRAD_BEYOND) + 1;
 }
 
-/* Of two values for as many lanes each keeps one, summed: the first where its `bit` is not set. */
+/* Of two values in as many lanes, each lane keeps the sum of one: the first where its `bit` is
+ * not set. */
 __device__ __forceinline__ float bias_grad_exchange(float x0, float x1, bool bit, int with)
 {
     return (bit ? x1 : x0) + __shfl_sync(0xffffffffu, bit ? x0 : x1, with);
 }
 
 /*
- * The diagonals of a warp's part, 16 MR rows by 8 NT keys, whose first row and key are at the
- * distance rel.  A lane holds rows g = lane / 4 and every eighth, keys 2 c = 2 (lane % 4), the next
- * and every eighth: its distances are rel + 8 u + p + 2 c - g, p 0 or 1.
+ * Sum the diagonals of a warp's part, 16 MR rows by 8 NT keys; its first row and key are at
+ * distance rel.  A lane holds rows g = lane / 4 and every eighth, keys 2 c = 2 (lane % 4), the
+ * next and every eighth: its distances are rel + 8 u + p + 2 c - g, p 0 or 1.
  */
 template <int MR, int NT>
 __device__ __forceinline__ void bias_grad_diagonals(float *line, const float (&ds)[MR][NT][4],
@@ -46,7 +48,7 @@ __device__ __forceinline__ void bias_grad_diagonals(float *line, const float (&d
     static_assert(8 * PAD <= BIAS_GRAD_BEYOND, "what a line holds");
 #pragma unroll
     for (int u = 0; u <= U; u++)
-        y[0][u] = y[1][u] = -0.0f;      /* x - 0 is x, and no addition */
+        y[0][u] = y[1][u] = -0.0f;    /* -0, because x + -0 is x: the compiler drops the addition */
 #pragma unroll
     for (int m = 0; m < MR; m++)
 #pragma unroll
@@ -54,8 +56,8 @@ __device__ __forceinline__ void bias_grad_diagonals(float *line, const float (&d
 #pragma unroll
             for (int e = 0; e < 4; e++)
                 y[e % 2][n - 2 * m - e / 2 + 2 * MR] += ds[m][n][e];
-    /* Now group by multiples of eight and the remainder (p + 2 c - g) % 8: the lane with the
-     * next row has the same remainder for p = 1. */
+    /* Group by multiples of eight and by the remainder (p + 2 c - g) % 8: the lane with the next
+     * row has the same remainder for p = 1. */
 #pragma unroll
     for (int u = 0; u < U; u++) {
         float y0 = 2 * c >= g ? y[0][u] : y[0][u + 1];
@@ -63,7 +65,8 @@ __device__ __forceinline__ void bias_grad_diagonals(float *line, const float (&d
 
         x[u] = y0 + __shfl_sync(0xffffffffu, y1, lane + 4);
     }
-    /* So have lanes of the next two keys two rows on, and of the second next four rows on. */
+    /* The same holds for lanes of the next two keys two rows on, and of the next four keys four
+     * rows on. */
 #pragma unroll
     for (int u = 0; u < PAD / 2; u++)
         x[u] = bias_grad_exchange(x[2 * u], x[2 * u + 1], c & 1, (lane ^ 1) + (c & 1 ? -8 : 8));
@@ -73,7 +76,7 @@ __device__ __forceinline__ void bias_grad_diagonals(float *line, const float (&d
         line[32 * u] += bias_grad_exchange(x[2 * u], x[2 * u + 1], c & 2, lane ^ 18);
 }
 
-/* Adds dS of a warp's rows, from position pos on, and keys from j on. */
+/* Add dS of a warp's rows, from position pos on, and keys from j on. */
 template <int MR, int NT>
 __device__ __forceinline__ void bias_grad_add(const struct attn &a, struct bias_grad &w,
                                               const float (&ds)[MR][NT][4], int pos, int j)
@@ -82,7 +85,7 @@ __device__ __forceinline__ void bias_grad_add(const struct attn &a, struct bias_
     float sum = 0;
 
     if (attn_terms_differ(a, least, most)) {
-        __syncwarp();                   /* of the last part's writers */
+        __syncwarp();                   /* the last part's writes are done */
         bias_grad_diagonals(w.line + a.far + BIAS_GRAD_BEYOND, ds, j - pos);
         return;
     }
@@ -97,7 +100,7 @@ __device__ __forceinline__ void bias_grad_add(const struct attn &a, struct bias_
         w.low += sum;
 }
 
-/* A warp's sums from nothing. */
+/* Clear a warp's sums. */
 __device__ __forceinline__ void bias_grad_begin(const struct attn &a, struct bias_grad &w,
                                                 float *lines)
 {
@@ -107,7 +110,8 @@ __device__ __forceinline__ void bias_grad_begin(const struct attn &a, struct bia
         w.line[k] = 0;
 }
 
-/* The block's line of sums [2 far + 1], both ends for all beyond, from those of its warps. */
+/* The block's row of sums [2 far + 1], whose two ends take all distances beyond, from its warps'
+ * sums. */
 template <int WARPS>
 __device__ __forceinline__ void bias_grad_end(const struct attn &a, const struct bias_grad &w,
                                               const float *lines, float *ends, float *to)

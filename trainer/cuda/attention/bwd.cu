@@ -65,8 +65,8 @@ __device__ __forceinline__ void deltas(const struct attn &a, float *to, int64_t 
 
 /* -- P and dS ---------------------------------------------------------------------------------- */
 
-/* From a score s and its dP = dout . v: s becomes P, dropped out (the factor of dv), dp becomes
- * dS (the factor of dk and dq). lse is in base 2. */
+/* From a score s and dP = dout . v: s becomes P after dropout (the factor of dv), dp becomes dS
+ * (the factor of dk and dq). lse is in base 2. */
 template <int MODE, bool DIFFER>
 __device__ __forceinline__ void p_ds(const struct attn &a, float &s, float &dp, float lse,
                                      float delta, float slope, float rel, float term, float keep)
@@ -83,9 +83,9 @@ __device__ __forceinline__ void p_ds(const struct attn &a, float &s, float &dp, 
 }
 
 /*
- * Set the scores that are not seen to -inf, or whatever becomes that after scaling. first: i -
- * j of the lane's first element; step: its change from row to row (columns go the other way);
- * rows end at rows_end, columns at cols_end.
+ * Set masked scores to -inf, or to a value that becomes -inf after scaling. first: i - j of the
+ * lane's first element; step: its change from row to row (columns go the other way); rows end at
+ * rows_end, columns at cols_end.
  */
 template <int MR, int NT>
 __device__ __forceinline__ void bwd_mask(const struct attn &a, float (&s)[MR][NT][4], int first,
@@ -180,7 +180,7 @@ __device__ __forceinline__ void queries_tiles(const struct attn &a, unsigned cha
             stage = 0;
         int none_before = attn_sees_to(a, pos, p.keys), all_after = attn_sees_from(a, last);
 
-        __syncthreads();                /* of the last tile's readers */
+        __syncthreads();                /* reads of the last tile are done */
         attn_load_tile<false, D, BM, THREADS>(q,
                                               (const T *)a.q + i0 * a.row_stride + h * a.q_head,
                                               a.row_stride, p.len - pos, a.dim, a.vec);
@@ -348,7 +348,7 @@ __device__ __forceinline__ void keys_tile(const struct attn &a, unsigned char *p
     for (int h = g * a.share; from < to && h < (g + 1) * a.share; h++) {
         float slope = attn_head_slope(a, h);
 
-        __syncthreads();                /* of the last head's readers */
+        __syncthreads();                /* reads of the last head are done */
         load_queries<D, BN, THREADS>(a, q + stage * SIZE, dout + stage * SIZE,
                                          lse + stage * BN, delta + stage * BN, p, h, from);
         if (attn_has_table(MODE))
@@ -468,7 +468,7 @@ static void launch(struct device *dev, const struct attn &a)
     launch_dkv<T, D, MODE>(dev, a);
 }
 
-/* Plain heads pass for heads with slopes of zero here: one more multiply-add an element. */
+/* Plain heads are treated as heads with slopes of zero: one more multiply-add per element. */
 template <typename T> void attn_bwd(struct device *dev, const struct attn &a)
 {
     if (a.wide && a.dim <= 128) {

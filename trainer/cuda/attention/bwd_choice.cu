@@ -11,8 +11,8 @@
 
 enum { FOLD = 1024 };
 
-/* dtable[bucket, h] += the lines of the head, all groups in order: a block is a head, `parts` of
- * its threads take every so manieth group, a warp takes a bucket. */
+/* dtable[bucket, h] += the head's rows of sums, all groups in order: a block is a head, each of
+ * its `parts` threads takes every parts-th group, a warp takes a bucket. */
 __global__ void __launch_bounds__(FOLD) fold_lines(const __grid_constant__ struct attn a,
                                                    float *dtable, int n_bucket, int groups,
                                                    int parts)
@@ -52,8 +52,8 @@ static uint64_t delta_bytes(int64_t n, int64_t n_head)
     return cuda_align((uint64_t)(n * n_head) * sizeof(float));
 }
 
-/* Least number of blocks of a head that each leave a part of the bias gradient. More, of one
- * tile each, end at the same time; they are used where the workspace holds their lines. */
+/* Least number of blocks of a head that each write a part of the bias gradient.  More blocks, of
+ * one tile each, are more even; they are used where the workspace can hold their sums. */
 enum { GROUPS = 16, TILE = 64 };
 
 static uint64_t dline_bytes(int64_t far, int64_t n_head)

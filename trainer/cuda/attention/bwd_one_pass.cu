@@ -22,11 +22,11 @@
 
 namespace {
 
-/* -- the groups that make products ------------------------------------------------------------- */
+/* -- the multiplying warpgroups --------------------------------------------------------------- */
 
 /*
- * Scores, rows keys and columns queries, become P. apart: the lane's first key minus the tile's
- * first query. lse is in base 2.
+ * Turn scores, rows keys and columns queries, into P. apart: the lane's first key minus the
+ * tile's first query.  lse is in base 2.
  */
 template <int NT>
 __device__ __forceinline__ void to_p(const struct attn &a, float (&s)[1][NT][4],
@@ -48,7 +48,7 @@ __device__ __forceinline__ void to_p(const struct attn &a, float (&s)[1][NT][4],
     }
 }
 
-/* P, dropped out where `kept` says, as the first factor of dv. */
+/* P with dropout (mask `kept`) as the first factor of dv. */
 template <typename T>
 __device__ __forceinline__ void bwd_p_factor(const struct attn &a, uint32_t (&f)[1][4][4],
                                              const float (&s)[1][8][4], uint64_t kept)
@@ -63,7 +63,7 @@ __device__ __forceinline__ void bwd_p_factor(const struct attn &a, uint32_t (&f)
     attn_as_factor<T>(f, x);
 }
 
-/* dP becomes dS. */
+/* Turn dP into dS. */
 template <int NT>
 __device__ __forceinline__ void to_ds(const struct attn &a, float (&dp)[1][NT][4],
                                       const float (&p)[1][NT][4], const float *delta, uint64_t kept)
@@ -83,8 +83,8 @@ __device__ __forceinline__ void to_ds(const struct attn &a, float (&dp)[1][NT][4
     }
 }
 
-/* Set the scores that are not seen to -inf, or whatever becomes that after scaling. first:
- * query minus key of the lane's first element; keys, queries: how many exist from there on. */
+/* Set masked scores to -inf, or to a value that becomes -inf after scaling. first: query minus
+ * key of the lane's first element; keys, queries: how many exist from there on. */
 template <int NT>
 __device__ __forceinline__ void bwd_mask(const struct attn &a, float (&s)[1][NT][4], int first,
                                          int keys, int queries)
@@ -103,7 +103,8 @@ __device__ __forceinline__ void bwd_mask(const struct attn &a, float (&s)[1][NT]
         }
 }
 
-/* dS^T of a warp, rows its keys from `key` on, into the tile of dS, rows queries. */
+/* Store dS^T of a warp, whose rows are its keys from `key` on, into the tile of dS, whose rows
+ * are queries. */
 template <typename T>
 __device__ __forceinline__ void put_ds(T *ds, const uint32_t (&f)[1][4][4], int key)
 {
@@ -120,9 +121,9 @@ __device__ __forceinline__ void put_ds(T *ds, const uint32_t (&f)[1][4][4], int 
 }
 
 /*
- * A tile's part of dq to where the third group takes it, as rows lie in the workspace too: a
- * float4 holds columns 2 q, 2 q + 1 of two fragments side by side, and those of odd rows change
- * places, so that rows that are written together lie on different banks.
+ * Store a tile's part of dq for the third group, in the workspace's layout: a float4 holds
+ * columns 2 q, 2 q + 1 of two fragments side by side, and those of odd rows change places, so
+ * that rows that are written together lie on different banks.
  */
 template <int D>
 __device__ __forceinline__ void put_dq(float *to, const float (&dq)[1][D / 8][4], int64_t row0)
@@ -278,8 +279,8 @@ __global__ void __launch_bounds__(ALL, 1) bwd_one_pass(const __grid_constant__ s
 #endif
 }
 
-/* What the kernel above reads of rows: D = dout . out, lse in base 2; and all tickets begin.  LANES
- * threads take a row of a head. */
+/* Values that the kernel above reads per row: D = dout . out, lse in base 2; also clears all
+ * tickets. LANES threads take a row of a head. */
 template <typename T, int LANES>
 __global__ void __launch_bounds__(256) prepare(const __grid_constant__ struct attn a)
 {

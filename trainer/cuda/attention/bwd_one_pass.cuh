@@ -13,15 +13,15 @@
 
 enum { KEYS = 128, ROWS = 64, GROUP = 128, ALL = 3 * GROUP, PAIR = 64 };
 
-/* Registers of a thread that multiplies (2 groups), and of a producer (1 group): 504 in all. */
+/* Registers per thread of the multiplying warpgroups (2) and of the producer (1): 504 in all. */
 template <int D> struct registers {
     static const int MANY = D > 96 ? 240 : 232, FEW = 504 - 2 * MANY;
 };
 
-/* What a block has in shared memory. */
+/* Layout of a block's shared memory. */
 template <typename T, int D> struct bwd_pool {
     T        k[KEYS * D], v[KEYS * D], q[2][ROWS * D], dout[2][ROWS * D], ds[2][ROWS * KEYS];
-    float    dq[2][ROWS * D];           /* each written by one group of warps alone */
+    float    dq[2][ROWS * D];           /* each is written by one warpgroup alone */
     float    lse[2][ROWS], delta[2][ROWS];
     uint64_t keys, full[2], done[2], taken[2];
 };
@@ -31,9 +31,9 @@ struct walk {
     int first, wrap, tiles;
 };
 
-/* -- who is when ------------------------------------------------------------------------------- */
+/* -- order of blocks --------------------------------------------------------------------------- */
 
-/* The block's tile of keys; false: it has none. */
+/* The block's tile of keys; false: there is none. */
 __device__ __forceinline__ bool bwd_block_keys(const struct attn &a, struct place *p, int *g)
 {
     int b = (int)(gridDim.x - 1 - blockIdx.x), each, first;
@@ -75,7 +75,7 @@ __device__ __forceinline__ struct walk bwd_walk_of(const struct attn &a, const s
     return {p.begin / ROWS, INT_MAX, bwd_ceil_div(to, ROWS) - p.begin / ROWS};
 }
 
-/* How many blocks add to a tile of queries before this one; *last: none does after it. */
+/* How many blocks add to a tile of queries before this one; *last: this one is the last. */
 __device__ __forceinline__ int bwd_ticket_of(const struct attn &a, const struct place &p,
                                              int tile, bool *last)
 {

@@ -8,7 +8,7 @@
 
 #include "trainer/cuda/attention/bwd_one_pass.cuh"
 
-/* A tile of queries, its gradients of out and its statistics, by one warp. */
+/* Load a tile of queries, its gradients of out and its statistics, by one warp. */
 template <typename T, int D>
 __device__ __forceinline__ void bwd_load_queries(const struct attn &a, struct bwd_pool<T, D> *m,
                                                  const struct place &p, int h, int i, int st)
@@ -94,7 +94,7 @@ __device__ __forceinline__ void bwd_add_dq(const struct attn &a, struct bwd_pool
         hopper_ticket_write(held, done);
 }
 
-/* 8 columns of dq from the sums; row is the workspace's, that is h N + the operation's. */
+/* Round 8 columns of dq from the sums; row is the workspace's: h N + the operation's row. */
 template <typename T, int D>
 __device__ __forceinline__ void bwd_round_dq(const struct attn &a, int64_t row, int h, int c)
 {

@@ -18,13 +18,13 @@
 
 namespace {
 
-/* Blocks of a multiprocessor, for which registers must do. */
+/* Blocks per multiprocessor, within the limit of registers. */
 template <int D, int MODE> struct at_once {
     static const int QUERIES = attn_has_table(MODE) || D > 96 ? 2 : D > 64 ? 3 : 4;
     static const int KEYS = D <= 64 && MODE != ATTN_ANY ? 3 : 2;
 };
 
-/* What a block of queries has in shared memory. */
+/* Shared memory of a block of queries. */
 template <typename T, int D> struct queries_pool {
     T        q[TILE * D], dout[TILE * D], k[2][TILE * D], v[2][TILE * D];
     float    lse[TILE], delta[TILE];
@@ -32,7 +32,7 @@ template <typename T, int D> struct queries_pool {
     float    line[];                    /* terms by distance; sums; sums beyond */
 };
 
-/* What a block of keys has. */
+/* Shared memory of a block of keys. */
 template <typename T, int D> struct keys_pool {
     T        k[TILE * D], v[TILE * D], q[2][TILE * D], dout[2][TILE * D];
     float    stats[2][2][TILE];         /* lse, delta */
@@ -86,7 +86,7 @@ __device__ __forceinline__ void queries_tiles(const struct attn &a, const struct
         float mine = (int)threadIdx.x < min(len - pos, (int)TILE)
                          ? a.lse[h * a.n + i0 + threadIdx.x] * LOG2E : INFINITY;
 
-        __syncthreads();                /* of the last tile's readers */
+        __syncthreads();                /* reads of the last tile are done */
         bwd_load_pair<D>(maps, qs, m->q, m->dout, i0, len - pos, &m->own);
         bwd_load_pair<D>(maps, ks, m->k[it & 1], m->v[it & 1], first_key + j, keys - j,
                          &m->full[it & 1]);
@@ -123,7 +123,7 @@ __device__ __forceinline__ void queries_tiles(const struct attn &a, const struct
             wgmma_fence<true>();
             wgmma_rows_by_rows<T, D, TILE>(dp, m->dout, 0, vt);
             wgmma_commit<true>();
-            __syncthreads();            /* of the last tile's readers */
+            __syncthreads();            /* reads of the last tile are done */
             if (j + TILE < end)
                 bwd_load_pair<D>(maps, ks, m->k[st ^ 1], m->v[st ^ 1], first_key + j + TILE,
                                  keys - j - TILE, &m->full[st ^ 1]);
@@ -158,7 +158,7 @@ __device__ __forceinline__ void queries_tiles(const struct attn &a, const struct
                 }
                 bwd_p_of_queries<MODE, false>(a, s, base, slope, NULL);
             }
-            wgmma_hold(s);              /* not put off until after the wait */
+            wgmma_hold(s);              /* must not be moved after the wait */
             wgmma_wait<true, 0>(dp);
             bwd_ds_of_queries<MODE>(a, dp, s, delta, kept);
             attn_as_factor<T>(f, dp);
@@ -169,7 +169,7 @@ __device__ __forceinline__ void queries_tiles(const struct attn &a, const struct
                 bias_grad_add(a, w, dp, row0, j);
         }
         wgmma_wait<true, 0>(dq);
-        __syncthreads();                /* of the queries' readers */
+        __syncthreads();                /* reads of the queries are done */
         bwd_store_rows<D>(a, maps, (T *)a.dq + i0 * a.row_stride + h * a.dq_head, a.row_stride,
                           m->q, warp * 16, len - pos, dq[0], a.scale);
         wgmma_proxy_fence();            /* TMA writes there next */
@@ -245,7 +245,7 @@ __device__ __forceinline__ void keys_tile(const struct attn &a, const struct bwd
         if (attn_has_slopes(MODE))
             slope = attn_head_slope(a, h);
         if (attn_has_table(MODE) && it > 0 && i == from) {
-            __syncthreads();            /* of the last head's readers */
+            __syncthreads();            /* reads of the last head are done */
             attn_bias_line<T>(a, m->line, h);
         }
         bwd_wait_pair<D>(a, maps, bwd_queries_of<T>(a, maps, h), qt, dt, first + i, len - i,
@@ -256,7 +256,7 @@ __device__ __forceinline__ void keys_tile(const struct attn &a, const struct bwd
         wgmma_rows_by_rows<T, D, TILE>(dp, m->v, 0, dt);
         wgmma_commit<true>();
         cp_async_wait<0>();
-        __syncthreads();                /* of the last tile's readers, and for statistics */
+        __syncthreads();           /* reads of the last tile are done, and statistics are written */
         if (it + 1 < tiles)
             bwd_load_queries(a, maps, m, st ^ 1, first, len, next_h, next_i);
         if (MODE == ATTN_ANY && a.drop.on)
@@ -295,7 +295,7 @@ __device__ __forceinline__ void keys_tile(const struct attn &a, const struct bwd
             wgmma_commit<true>();
             wgmma_wait<true, 1>(dp);
         } else {
-            wgmma_hold(s);              /* not put off until after the wait */
+            wgmma_hold(s);              /* must not be moved after the wait */
             wgmma_wait<true, 0>(dp);
         }
         bwd_ds_of_keys<MODE>(a, dp, s, delta, kept);
@@ -310,7 +310,7 @@ __device__ __forceinline__ void keys_tile(const struct attn &a, const struct bwd
     }
     int64_t at = (int64_t)(first_key + j) * a.kv_stride + g * a.dkv_head;
 
-    __syncthreads();                    /* of the keys' readers */
+    __syncthreads();                    /* reads of the keys are done */
     bwd_store_rows<D>(a, maps, (T *)a.dk + at, a.kv_stride, m->k, warp * 16, keys - j, dk[0],
                       a.scale);
     bwd_store_rows<D>(a, maps, (T *)a.dv + at, a.kv_stride, m->v, warp * 16, keys - j, dv[0],
@@ -345,7 +345,7 @@ __global__ void __launch_bounds__(GROUP, at_once<D, MODE>::KEYS)
 #endif
 }
 
-/* How many rows keys of other sequences have is not known here: see keys_of. */
+/* The number of keys' rows in other sequences is unknown here: see keys_of. */
 template <int D> static struct bwd_maps maps_of(const struct attn &a)
 {
     struct bwd_maps m = {};
@@ -399,7 +399,7 @@ template <typename T, int D> static void launch_terms(struct device *dev, const 
 
 } /* namespace */
 
-/* Of widths that are rare, plain heads pass for heads with slopes of zero. */
+/* For rare widths, plain heads are treated as heads with slopes of zero. */
 template <typename T> void attn_bwd_two_pass(struct device *dev, const struct attn &a)
 {
     bool rare = !a.table && !a.drop.on;

@@ -25,13 +25,13 @@ struct bwd_maps {
 };
 
 /* Rows of two heads that are loaded together: queries and their gradients of out, or keys and
- * values. What only the end of a document needs is read from the kernel's parameters. */
+ * values. Values that only the end of a document needs are read from the kernel's parameters. */
 template <typename T> struct bwd_pair {
     const CUtensorMap *map_x, *map_y;
     const T           *x, *y;           /* row 0 of head 0 */
     int64_t            stride_x, stride_y, head_x, head_y;
     int                head;
-    bool               bounded;         /* the maps know the last row of all */
+    bool               bounded;         /* the maps end at the last row of all */
 };
 
 /* -- tiles ------------------------------------------------------------------------------------- */
@@ -52,7 +52,7 @@ __device__ __forceinline__ struct bwd_pair<T> bwd_keys_of(const struct attn &a,
             a.kv_stride, a.kv_head, a.kv_head,      g,              !a.key_start};
 }
 
-/* Whether TMA loads a tile of which `left` rows are the document's. */
+/* Whether TMA loads a tile with `left` rows of the document. */
 template <typename T>
 __device__ __forceinline__ bool bwd_by_tma(const struct bwd_maps &maps,
                                            const struct bwd_pair<T> &of, int left)
@@ -118,8 +118,8 @@ __device__ __forceinline__ void bwd_wait_pair(const struct attn &a, const struct
 
 /* -- scores, P and dS -------------------------------------------------------------------------- */
 
-/* What is not seen of a tile becomes a score of -inf, or whatever is that after scaling: rows
- * lane / 4 and 8 below see columns [from, to), counted from the lane's first. */
+/* Masked elements of a tile get score -inf (or what scaling makes of it): rows lane / 4 and 8
+ * below see columns [from, to), counted from the lane's first. */
 __device__ __forceinline__ void bwd_mask(const struct attn &a, float (&s)[1][8][4],
                                          const int (&from)[2], const int (&to)[2])
 {
@@ -136,8 +136,8 @@ __device__ __forceinline__ void bwd_mask(const struct attn &a, float (&s)[1][8][
         }
 }
 
-/* Rows are queries: row[r] is the sum of the terms and -lse at the lane's first column, line
- * the terms by distance there. */
+/* Rows are queries: row[r] is the sum of the terms and -lse at the lane's first column, line the
+ * terms by distance from there on. */
 template <int MODE, bool DIFFER>
 __device__ __forceinline__ void bwd_p_of_queries(const struct attn &a, float (&s)[1][8][4],
                                                  const float (&row)[2], float slope,
@@ -158,7 +158,7 @@ __device__ __forceinline__ void bwd_p_of_queries(const struct attn &a, float (&s
 }
 
 /* Rows are keys: row[r] is the sum of the terms at the lane's first column, without lse; with a
- * table alone it is the same for both rows. */
+ * table alone both rows have the same. */
 template <int MODE, bool DIFFER>
 __device__ __forceinline__ void bwd_p_of_keys(const struct attn &a, float (&s)[1][8][4],
                                               const float *lse, const float (&row)[2],
@@ -190,7 +190,7 @@ __device__ __forceinline__ void bwd_p_of_keys(const struct attn &a, float (&s)[1
     }
 }
 
-/* dP, dropped out, becomes dS. */
+/* dS from dP, with dropout applied. */
 template <int MODE>
 __device__ __forceinline__ float bwd_ds(const struct attn &a, float dp, float p, float delta,
                                         uint64_t kept, int bit)
@@ -231,7 +231,7 @@ __device__ __forceinline__ void bwd_ds_of_keys(const struct attn &a, float (&dp)
     }
 }
 
-/* P, dropped out where `kept` says, as the first factor of dv. */
+/* P with dropout (mask `kept`) as the first factor of dv. */
 template <int MODE, typename T>
 __device__ __forceinline__ void bwd_p_factor(const struct attn &a, uint32_t (&f)[1][4][4],
                                              const float (&p)[1][8][4], uint64_t kept)
@@ -313,8 +313,8 @@ __device__ __forceinline__ void bwd_deltas(const struct attn &a, float *delta, i
     }
 }
 
-/* A warp's 16 rows of sums, from `row` on, to rows [0, rows) of a matrix whose row 0 is at `to`, by
- * its rows of a tile that no product reads any more. */
+/* Store a warp's 16 rows of sums, from `row` on, to rows [0, rows) of a matrix whose row 0 is at
+ * `to`, through its rows of a tile that no product reads any more. */
 template <int D, typename T>
 __device__ __forceinline__ void bwd_store_rows(const struct attn &a,
                                                const struct bwd_maps &maps, T *to,

@@ -1,13 +1,13 @@
 /*
  * attention/cached - attention of new rows against a cache of keys and values (generation).
  *
- * First the new keys and values are appended to the cache; where a sequence
- * has one new row, the block that reads its last part appends it.  Prompts, many rows of a
- * sequence, go through the tiles of fwd.cu.  A few rows a sequence are bound by reading the
- * cache once: a block takes one row, one key head with the heads that share it, and a part of
- * the keys; groups of lanes read whole keys and values, 16 bytes a lane, and keep a softmax
- * each.  Heads that share keys go to cached_heads.cu.  The groups of a block, then the parts of
- * a row, are joined in a fixed order.
+ * First the new keys and values are appended to the cache; where a sequence has one new row, the
+ * block that reads its last part appends it.  Prompts, many rows of a sequence, go through the
+ * tiles of fwd.cu.  With a few rows per sequence, time is bound by reading the cache once: a
+ * block takes one row, one key head with the heads that share it, and a part of the keys; groups
+ * of lanes read whole keys and values, 16 bytes a lane, and keep a softmax each.  Heads that
+ * share keys go to cached_heads.cu.  The groups of a block, then the parts of a row, are joined
+ * in a fixed order.
  *
  * Source: Dao et al. 2023 (Flash-Decoding).
  */
@@ -15,13 +15,13 @@
 
 enum {
     ENOUGH = 1056,                      /* blocks: eight on each of 132 multiprocessors */
-    LEAST_KEYS = 64,                    /* of a part: fewer are not worth another block; where */
-    MANY = 264, MANY_KEYS = 256,        /* from so many rows x heads on, no join */
-    FEW_ROWS = 8,                       /* rows a sequence from which tiles are better */
+    LEAST_KEYS = 64,                    /* least keys of a part, to be worth a block; but */
+    MANY = 264, MANY_KEYS = 256,        /* from this many rows x heads on, to save the join */
+    FEW_ROWS = 8,                       /* rows per sequence from which tiles are faster */
     MOST_SHARE = 8,                     /* heads of a block */
 };
 
-/* Eight elements as they came. */
+/* Eight elements as loaded. */
 template <typename T> struct __align__(16) raw { T at[8]; };
 
 /* Columns [c, c + 8) of a row of the cache, zeros beyond dim. */
@@ -42,7 +42,7 @@ __device__ __forceinline__ struct raw<T> eight(const T *at, int c, int dim, bool
     return x;
 }
 
-/* What a group of lanes has seen of one head: the lane's eight columns. */
+/* Softmax state of a group of lanes for one head: the lane's eight columns. */
 struct seen {
     float max, sum, out[8];
 };
@@ -192,7 +192,7 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* out[row, h] from its parts: a block each, so that loads of many parts are in flight. */
+/* Join out[row, h] from its parts: a block each, so that many loads are in flight. */
 template <typename T>
 __global__ void __launch_bounds__(THREADS)
     join_parts(const __grid_constant__ struct attn a, const float *parts, int n_parts)
@@ -226,7 +226,7 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* Into how many parts the keys of a row are cut. */
+/* The number of parts that the keys of a row are cut into. */
 static int64_t parts_of(int64_t n, int64_t n_kv, int64_t max_keys)
 {
     int64_t least = n * n_kv < MANY ? LEAST_KEYS : MANY_KEYS;
@@ -270,7 +270,7 @@ static void by_share(struct device *dev, const struct attn &a, float *parts, int
         launch_rows<T, LANES, MOST_SHARE>(dev, a, parts, n_parts);
 }
 
-/* Whether heads that share keys are the rows of products. */
+/* Whether heads that share keys are processed as rows of products. */
 static bool shares(const struct device *dev, const struct attn &a)
 {
     return dev->act != CKPT_F32 && a.share > 1;
@@ -300,11 +300,11 @@ static void rows(struct device *dev, const struct attn &a, const struct cached_r
                  int64_t max_keys)
 {
     int64_t n_parts = parts_of(a.n, a.n_kv, max_keys), all = a.n * a.n_head;
-    bool at_once = shares(dev, a) && a.wide &&      /* the code for 9.0a knows clusters */
+    bool at_once = shares(dev, a) && a.wide &&      /* the code for 9.0a supports clusters */
                    (n_parts <= CLUSTER || max_keys <= CLUSTER * MANY_KEYS);
     float *parts = NULL;
 
-    if (at_once && n_parts > CLUSTER)   /* larger parts take less time than another kernel */
+    if (at_once && n_parts > CLUSTER)   /* larger parts take less time than a second kernel */
         n_parts = CLUSTER;
     if (n_parts > 1 && !at_once) {
         parts = (float *)cuda_work(dev, "attention_cached",
@@ -332,8 +332,8 @@ static struct attn of_cached(const struct device *dev, const struct op_cached *o
     return a;
 }
 
-/* Whether a block that reads a row's queries can rotate them itself: then t says how, and a
- * where they are. */
+/* Whether the block that reads a row's queries can rotate them itself: then t describes the
+ * rotation, and a the unrotated queries. */
 static bool rotates(const struct device *dev, const struct op_cached *o, struct attn *a,
                     struct cached_rope *t)
 {

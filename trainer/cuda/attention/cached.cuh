@@ -1,5 +1,6 @@
 /*
- * attention/cached - shared by the two kernels that attend to a cache: parts of rows.
+ * attention/cached - shared by the two kernels that attend to a cache: each row is cut into
+ * parts.
  */
 #ifndef CKPT_TRAINER_CUDA_ATTENTION_CACHED_H
 #define CKPT_TRAINER_CUDA_ATTENTION_CACHED_H
@@ -8,18 +9,18 @@
 
 enum {
     THREADS = 128, WARPS = THREADS / 32,
-    CLUSTER = 8,                        /* parts that cached_heads puts together itself */
+    CLUSTER = 8,                        /* parts that cached_heads combines itself */
 };
 
-/* How a row's queries and key are rotated before use; table NULL: they are not. */
+/* How a row's queries and key are rotated before use; table NULL: not at all. */
 struct cached_rope {
-    const float   *table;               /* of as many columns as a head has */
+    const float   *table;               /* columns of a head */
     const int32_t *positions;
     const void    *q_norm, *k_norm;     /* or NULL */
     float          eps;
 };
 
-/* A part of a row: its position, its keys [from, to) and where the cache of its key head
+/* A part of a row: its position, its keys [from, to), and where the cache of its key head
  * begins. */
 struct part {
     int     pos, from, to;
@@ -38,8 +39,8 @@ __device__ __forceinline__ struct part cached_part_of(const struct attn &a, int 
             ((int64_t)a.seq[seg] * a.n_kv + g) * a.capacity * a.dim};
 }
 
-/* Append the row's own key and value to the cache, if this part holds its position, before the
- * part is read. Called by the whole block. */
+/* If this part holds the row's own position, append the row's key and value to the cache before
+ * the part is read. Called by the whole block. */
 template <typename T>
 __device__ __forceinline__ void cached_append(const struct attn &a, int row, int g,
                                               const struct part &p)

@@ -19,14 +19,14 @@ enum {
     TILE = 64, TILES = 3                /* keys of a tile, 16 of each warp; tiles of a ring */
 };
 
-/* What a lane keeps of its two heads. */
+/* A lane's state for its two heads. */
 struct two_heads {
     float max[2], sum[2], slope[2];
     int   head[2];
 };
 
-/* Turn scores, key the lane's first, into probabilities against the warp's largest; earlier
- * sums are to be multiplied by fix. */
+/* Turn scores, of keys from `key` (the lane's first) on, into probabilities relative to the
+ * warp's largest; earlier sums must be multiplied by fix. */
 template <typename T>
 __device__ __forceinline__ void softmax_step(const struct attn &a, float (&s)[1][2][4],
                                              struct two_heads &w, float (&fix)[2], int key,
@@ -65,7 +65,7 @@ __device__ __forceinline__ void softmax_step(const struct attn &a, float (&s)[1]
     }
 }
 
-/* What the warps have of a part, put together: into `parts`, or out if it is the only one. */
+/* Join the warps' results of a part: into `parts`, or into out if it is the only one. */
 template <typename T, int D>
 __device__ __forceinline__ void join_warps(const struct attn &a, const float *stats,
                                            const float *outs, float *parts, int n_parts,
@@ -96,7 +96,7 @@ __device__ __forceinline__ void join_warps(const struct attn &a, const float *st
     }
 }
 
-/* What the blocks of a cluster have of their parts, own that of each, put together. */
+/* Join the results of a cluster's blocks; own is each block's. */
 template <typename T, int D>
 __device__ __forceinline__ void join_cluster(const struct attn &a, float *own, int n_parts,
                                              int64_t id, int heads)
@@ -128,7 +128,7 @@ __device__ __forceinline__ void join_cluster(const struct attn &a, float *own, i
         if (c < a.dim)
             ((T *)a.out)[(id + r) * a.dim + c] = cuda_from_f32<T>(out / sum);
     }
-    cluster.sync();                     /* no block leaves while others read its memory */
+    cluster.sync();                     /* a block must not exit while others read its memory */
 #endif
 }
 
@@ -137,7 +137,7 @@ __device__ __forceinline__ void to_l2(const void *p)
     asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
 }
 
-/* Prefetch what a single row reads that no earlier kernel writes, before those kernels end:
+/* Prefetch the inputs of a single row that no earlier kernel writes, before those kernels end:
  * weights and its part of the cache. The position is read past the L1, and read again later for
  * use. */
 template <typename T>
@@ -272,7 +272,7 @@ __global__ void __launch_bounds__(THREADS, D > 128 ? 2 : 4)
         attn_load_tile<false, D, ROWS, THREADS>(
             q, (const T *)a.q + row * a.row_stride + h0 * a.q_head, a.q_head, heads, a.dim,
             a.vec);
-    /* Keys and values alternate; two tiles are on their way to the ring. */
+    /* Keys and values alternate; two tiles are being loaded. */
     auto load = [&](const void *from, int j, int to) {
         if (j < p.to)
             attn_load_tile<false, D, TILE, THREADS>(ring + to * SIZE,
@@ -306,7 +306,7 @@ __global__ void __launch_bounds__(THREADS, D > 128 ? 2 : 4)
         attn_times_rows<false, D>(out, f, ring + stage * SIZE + mine, 0);
         stage = stage + 1 < TILES ? stage + 1 : 0;
     }
-    attn_tiles_ready<false>();          /* all have read the last tile */
+    attn_tiles_ready<false>();          /* all have finished with the last tile */
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         int at = warp * ROWS + lane / 4 + 8 * r;

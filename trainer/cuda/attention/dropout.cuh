@@ -1,13 +1,13 @@
 /*
- * attention/dropout - dropout of probabilities: which of a tile stay, by the words of their
- * counters.
+ * attention/dropout - dropout of probabilities: which elements of a tile are kept, from the
+ * random words of their counters.
  */
 #ifndef CKPT_TRAINER_CUDA_ATTENTION_DROPOUT_H
 #define CKPT_TRAINER_CUDA_ATTENTION_DROPOUT_H
 
 #include "trainer/cuda/attention/attention.cuh"
 
-/* Which of the four columns from 4 * col4 on stay, as bits. */
+/* Which of the four columns from 4 * col4 on are kept, as bits. */
 __device__ __forceinline__ unsigned dropout_bits(const struct attn &a, int64_t row, int col4)
 {
     uint32_t w[4];
@@ -21,9 +21,9 @@ __device__ __forceinline__ unsigned dropout_bits(const struct attn &a, int64_t r
 }
 
 /*
- * Which of a lane's elements of a tile of P are kept: bit 4 (m NT + n) + e. row is the
- * counter's row of the lane's first element, j the tile's first key.  Two neighbouring lanes
- * hold four columns of rows g and g + 8: each computes the words of one. (One loop for all: the
+ * Which of a lane's elements of a tile of P are kept: bit 4 (m NT + n) + e. row is the counter's
+ * row of the lane's first element, j the tile's first key.  Two neighbouring lanes hold four
+ * columns of rows g and g + 8: each computes the words of one row. (A single loop, because the
  * words take much code.)
  */
 template <int MR, int NT>

@@ -15,7 +15,7 @@ __device__ __forceinline__ int down() { return (int)threadIdx.x / 16; }
 
 static inline __host__ __device__ int tile_ld(int dim) { return dim | 1; }
 
-/* Rows [0, rows) of a matrix [.., dim] into a tile, zeros below. */
+/* Load rows [0, rows) of a matrix [.., dim] into a tile, zeros below. */
 template <int TILE>
 __device__ __forceinline__ void fill(float *tile, const float *from, int64_t stride, int rows,
                                      int dim)
@@ -101,7 +101,7 @@ __device__ __forceinline__ void put(float *to, int64_t stride, int rows, int dim
         }
 }
 
-/* The score of a query at that position and a key, in base 2; -inf where it is not seen. */
+/* The score of a query at that position and a key, in base 2; -inf where it is masked. */
 __device__ __forceinline__ float score(const struct attn &a, float s, int pos, int j, int keys,
                                        float slope, const float *line)
 {
@@ -112,7 +112,7 @@ __device__ __forceinline__ float score(const struct attn &a, float s, int pos, i
     return j >= attn_sees_from(a, pos) && j < attn_sees_to(a, pos, keys) ? x : -INFINITY;
 }
 
-/* What an element of P is multiplied by. */
+/* The dropout factor of an element of P. */
 __device__ __forceinline__ float kept(const struct attn &a, int h, int64_t row, int j)
 {
     if (!a.drop.on)
@@ -209,7 +209,7 @@ __global__ void deltas_f32(const __grid_constant__ struct attn a)
         a.delta[at % a.n_head * a.n + at / a.n_head] = sum;
 }
 
-/* P (dropped out) into s, dS into ds, of R x R elements; rows are queries, or keys. */
+/* P (after dropout) into s, dS into ds, of R x R elements; rows are queries, or keys. */
 template <int R>
 __device__ __forceinline__ void backs(const struct attn &a, const float (&w)[R][R],
                                       const float (&dp)[R][R], float *s, float *ds,

@@ -89,7 +89,7 @@ forward_tile(const struct attn &a, const struct fwd_maps &maps, unsigned char *p
                                            a.dim, a.vec);
         cp_async_commit();
     };
-    /* The tile has arrived for this thread, and the one before is free. */
+    /* Wait until the tile has been loaded by this thread, and the one before is free. */
     auto tile_ready = [&]() {
         if (!mapped(j))
             attn_tiles_here<WG>();
@@ -180,7 +180,7 @@ forward_tile(const struct attn &a, const struct fwd_maps &maps, unsigned char *p
             add_values();
         wgmma_wait<WG, 1>(s);
         scores_to_p();
-        wgmma_hold(s);                  /* not put off until after the wait */
+        wgmma_hold(s);                  /* must not be moved after the wait */
         wgmma_wait<WG, 0>(out);
         fwd_rescale(out, fix);
         p_to_factor();
@@ -267,7 +267,7 @@ static void plain_or_slopes(struct device *dev, const char *op, const struct att
         launch<T, D, ATTN_PLAIN>(dev, op, a);
 }
 
-/* Rare terms and wide heads share a kernel: each takes its time to compile. */
+/* Rare terms and wide heads share a kernel, since each kernel takes time to compile. */
 template <typename T> void attn_fwd(struct device *dev, const char *op, const struct attn &a)
 {
     if (attn_fwd_producer_supported(a) && attn_fwd_producer<T>(dev, op, a))

@@ -30,12 +30,12 @@ static inline bool fwd_maps_of(struct fwd_maps *m, const struct attn &a, int que
            tma_map_of<D>(&m->v, a.v, rows, a.kv_stride, heads, head, a.dim, keys);
 }
 
-/* What a warp keeps of its rows: lane / 4 and 8 below, for each part. */
+/* A warp's softmax state for its rows: lane / 4 and 8 below, for each part. */
 template <int MR> struct softmax {
     float max[MR][2], sum[MR][2];
 };
 
-/* Scores of a tile in base 2 with all terms: from the line where they differ, else `beyond`. */
+/* Scores of a tile in base 2 with all terms: from `line` where they differ, else `beyond`. */
 template <int MODE, bool DIFFER, int MR, int NT>
 __device__ __forceinline__ void fwd_add_terms(const struct attn &a, float (&s)[MR][NT][4],
                                               int j, int pos, float slope, float beyond,
@@ -80,8 +80,8 @@ __device__ __forceinline__ void fwd_mask_side(const struct attn &a, float (&s)[M
         }
 }
 
-/* Both, of rows of which the first sees keys before none_before, the last those from all_after
- * on. */
+/* Both masks, for rows of which the first sees keys before none_before, the last those from
+ * all_after on. */
 template <int BN, int MR, int NT>
 __device__ __forceinline__ void fwd_mask(const struct attn &a, float (&s)[MR][NT][4], int j,
                                          int pos, int keys, int none_before, int all_after)
@@ -94,8 +94,8 @@ __device__ __forceinline__ void fwd_mask(const struct attn &a, float (&s)[MR][NT
         fwd_mask_side<false>(a, s, col, pos, keys);
 }
 
-/* Turn scores into probabilities against the largest so far; earlier sums are to be multiplied
- * by fix. */
+/* Turn scores into probabilities against the largest so far; earlier sums must be multiplied by
+ * fix. */
 template <int MODE, int MR, int NT>
 __device__ __forceinline__ void fwd_softmax_step(float (&s)[MR][NT][4], struct softmax<MR> &w,
                                                  float (&fixes)[MR][2], float scale2)
@@ -142,7 +142,7 @@ __device__ __forceinline__ void fwd_rescale(float (&out)[MR][OT][4], const float
                 out[m][n][e] *= fix[m][e / 2];
 }
 
-/* Probabilities of a tile dropped out; row and j as in dropout_tile. */
+/* Apply dropout to the probabilities of a tile; row and j as in dropout_tile. */
 template <int MR, int NT>
 __device__ __forceinline__ void fwd_drop_tile(const struct attn &a, float (&s)[MR][NT][4],
                                               int64_t row, int j)

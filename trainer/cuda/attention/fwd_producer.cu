@@ -28,7 +28,7 @@ template <typename T, int D> struct pool_of {
     T        q[2][producer_shape<D>::BM * D];
     T        k[STAGES][producer_shape<D>::BN * D], v[STAGES][producer_shape<D>::BN * D];
     uint64_t q_full[2], q_free[2], k_full[STAGES], k_free[STAGES], v_full[STAGES], v_free[STAGES];
-    int      tile[DOCS + 1];            /* a document's first, of queries */
+    int      tile[DOCS + 1];            /* first tile of queries of each document */
     float    line[];                    /* terms by distance, of two tiles' heads */
 };
 
@@ -38,7 +38,8 @@ struct job {
     int h, g, pos, last, from, end;
 };
 
-/* Which tile is each document's first, by a warp: places that none takes would be unequal work. */
+/* Number the documents' first tiles, by a warp: without numbers, unused slots would be unequal
+ * work. */
 template <int BM> __device__ __forceinline__ void number_tiles(const struct attn &a, int *tile)
 {
     int lane = (int)threadIdx.x % 32, before = 0;
@@ -95,7 +96,7 @@ __device__ __forceinline__ bool job_of(const struct attn &a, const int *tile, st
     j->pos = j->p.shift + j->p.begin;
     j->last = min(j->p.len - j->p.begin, BM) + j->pos - 1;
     j->from = attn_sees_from(a, j->pos) / BN * BN;
-    j->end = max(attn_sees_to(a, j->last, j->p.keys), j->from + 1); /* one at least is waited for */
+    j->end = max(attn_sees_to(a, j->last, j->p.keys), j->from + 1); /* wait for at least one tile */
     return true;
 }
 
@@ -139,14 +140,14 @@ __device__ __forceinline__ void products_group_of(const struct attn &a, struct p
         struct softmax<1> w;
         const int b = round & 1, first = job.pos + row, mine = job.pos + row / 64 * 64;
         int last = min(mine + 63, job.last);
-        /* the group's rows may see less than the tile's */
+        /* the group's rows may see fewer keys than the tile's */
         int j = job.from, end = attn_sees_to(a, last, job.p.keys);
         int none_before = attn_sees_to(a, mine, job.p.keys),
             all_after = attn_sees_from(a, last);
         float slope = attn_head_slope(a, job.h);
         const T *q = m->q[b];
         const float *line = m->line + b * attn_line_floats(a);
-        /* Wait for the tile of keys from `at` on; one that was not loaded by TMA needs a fence. */
+        /* Wait for the tile of keys from `at` on; one not loaded by TMA needs a fence. */
         auto wait_for = [&](uint64_t *mbar, int phase, int at) {
             mbarrier_wait(mbar, phase);
             if (at + BN > job.p.keys)
@@ -202,7 +203,7 @@ __device__ __forceinline__ void products_group_of(const struct attn &a, struct p
             if (lane == 0)
                 mbarrier_arrive(&m->k_free[now]);
             scores_to_p();
-            wgmma_hold(s);              /* not put off until after the wait */
+            wgmma_hold(s);              /* must not be moved after the wait */
             wgmma_wait<true, 0>(out);
             if (lane == 0)
                 mbarrier_arrive(&m->v_free[was]);
@@ -210,7 +211,7 @@ __device__ __forceinline__ void products_group_of(const struct attn &a, struct p
             attn_as_factor<T>(f, s);
             it++;
         }
-        __syncwarp();                   /* of the line's readers */
+        __syncwarp();                   /* reads of the line are done */
         if (lane == 0)
             mbarrier_arrive(&m->q_free[b]);
         wait_for(&m->v_full[it % STAGES], it / STAGES, j - BN);
@@ -221,8 +222,8 @@ __device__ __forceinline__ void products_group_of(const struct attn &a, struct p
             mbarrier_arrive(&m->v_free[it % STAGES]);
         it++;
         end_rows<T, MODE>(a, out, w, job, row);
-        /* Tiles that only other groups see: pass the barriers, as buffers are free only after
-         * all groups have arrived. */
+        /* Tiles that only other groups need: pass their barriers, since buffers become free only
+         * after all groups have arrived. */
         for (; j < job.end; j += BN, it++) {
             await_order();
             pass_order();
@@ -352,8 +353,9 @@ bool launch(struct device *dev, const char *op, struct attn a)
 
 } /* namespace */
 
-/* Wide heads and documents of some length, narrow ones and long documents: others wait more for the
- * one block that fits than they win.  Dropout waits for its words alone. */
+/* For wide heads with documents of medium length, and narrow heads with long documents: other
+ * shapes lose more by the single resident block than they gain.  With dropout the time goes into
+ * random words anyway. */
 bool attn_fwd_producer_supported(const struct attn &a)
 {
     bool wide = a.dim > 96 && a.dim <= 128 && a.n >= 256 * (int64_t)a.n_docs;

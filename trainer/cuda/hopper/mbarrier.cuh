@@ -2,8 +2,8 @@
  * hopper/mbarrier - barriers in shared memory (mbarrier), numbered barriers of the block,
  * clusters, and bulk stores, on Hopper.
  *
- * A phase of an mbarrier completes when all its arrivals and bytes are there.  A waiter names
- * the phase; only its lowest bit counts, which tells the last two phases apart.
+ * A phase of an mbarrier completes when all expected arrivals and bytes have come.  A waiter
+ * names the phase; only its lowest bit counts, which tells the last two phases apart.
  *
  * Source: PTX ISA 8.5, 9.7.13.15 (mbarrier), 9.7.13.1 (bar), 9.7.13.4 (barrier.cluster).
  */
@@ -25,9 +25,9 @@ __device__ __forceinline__ void mbarrier_arrive(uint64_t *mbar)
                  : "memory");
 }
 
-/* Arrive at the mbarrier at this address in another block of the cluster, or in this one. Of
- * this thread's earlier work it orders only that of the tensor cores and of copies (a release
- * for the cluster would wait for all its memory accesses). */
+/* Arrive at the mbarrier at this address in another block of the cluster, or in this one. It
+ * orders only this thread's earlier tensor core work and copies (a release for the cluster would
+ * wait for all of the thread's memory accesses). */
 __device__ __forceinline__ void mbarrier_arrive_remote(uint64_t *mbar, int block)
 {
 #if WGMMA_HERE
@@ -56,7 +56,7 @@ __device__ __forceinline__ void hopper_cluster_sync()
 #endif
 }
 
-/* Arrive, and let the phase wait for that many more bytes. */
+/* Arrive, and make the phase wait for that many more bytes. */
 __device__ __forceinline__ void mbarrier_expect_tx(uint64_t *mbar, int bytes)
 {
 #if WGMMA_HERE
@@ -76,7 +76,7 @@ __device__ __forceinline__ void mbarrier_fence_init()
 #endif
 }
 
-/* Arrive when this thread's copies so far have arrived. */
+/* Arrive when this thread's copies so far are complete. */
 __device__ __forceinline__ void mbarrier_arrive_copies(uint64_t *mbar)
 {
     asm volatile(
@@ -84,7 +84,7 @@ __device__ __forceinline__ void mbarrier_arrive_copies(uint64_t *mbar)
         : "memory");
 }
 
-/* Whether the phase with that lowest bit is complete, after waiting for a while. */
+/* Whether the phase with that lowest bit is complete, after waiting a bounded time. */
 __device__ __forceinline__ bool mbarrier_try_wait(uint64_t *mbar, int phase)
 {
     uint32_t open;
@@ -154,8 +154,8 @@ __device__ __forceinline__ void hopper_bulk_store(float *to, const float *from, 
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-/* Wait until the sources of this thread's stores may change; until all but the last LEFT stores
- * are visible to all. */
+/* Wait until the sources of this thread's stores may be overwritten; or until all but the last
+ * LEFT stores are visible to all. */
 __device__ __forceinline__ void hopper_bulk_wait_read()
 {
     asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");

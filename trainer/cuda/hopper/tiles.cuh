@@ -24,10 +24,10 @@
 
 enum { TILE_ROWS = 128, TILE_COLS = 256, TILE_HALF = TILE_COLS / 2, TILE_K = 64 };
 enum { TILE_STAGES = 4, TILE_WARPS = 8, TILE_BLOCK = 384, TILE_PAIR = 2 };
-enum { TILE_MANY = 232, TILE_FEW = 40 };    /* registers of a thread with sums; without */
-enum { TILE_AHEAD = 2 };                    /* steps, of the first group */
+enum { TILE_MANY = 232, TILE_FEW = 40 };    /* registers per thread with accumulators; without */
+enum { TILE_AHEAD = 2 };                    /* steps by which the first group is ahead */
 
-/* A block's shared memory; out: for each warp's stores. */
+/* A block's shared memory; out: staging of each warp's stores. */
 template <typename T> struct tile_pool {
     T        a[TILE_STAGES][TILE_ROWS * TILE_K], b[TILE_STAGES][TILE_COLS * TILE_K];
     T        out[TILE_WARPS][16 * TILE_HALF];
@@ -36,23 +36,23 @@ template <typename T> struct tile_pool {
 
 enum { TILE_PARTS = 4 };
 
-/* Of products with sums in common, each over k of its own: a's rows and b's.  Kernels have them as
- * a parameter. */
+/* Maps of products that share their sums, each over its own k: rows of a and of b.  Kernels have
+ * them as a parameter. */
 struct tile_maps {
     CUtensorMap a[TILE_PARTS], b[TILE_PARTS];
     int         k[TILE_PARTS], parts, steps;        /* steps: of all */
 };
 
-/* A block's tile: `rows` of a from row on that count; 128 columns of b's matrix from col on and 128
- * from col + second on, of which those below `cols` count (from either of them).  beside: the other
- * block of its cluster has the same rows, else the same columns. */
+/* A block's tile: `rows` valid rows of a from row on; 128 columns of b's matrix from col on and
+ * 128 from col + second on, of which those below `cols` (from either) are valid.  beside: the
+ * other block of the cluster has the same rows, else the same columns. */
 struct tile {
     int  row, rows, col, second, cols, matrix;
     bool beside;
 };
 
-/* How many pairs of tiles of rows go over all columns before the next ones: their part of a
- * stays in the L2 cache. */
+/* How many pairs of row tiles go over all columns before the next ones: their part of a stays in
+ * the L2 cache. */
 static inline int tiles_band(int64_t k)
 {
     int64_t fit = ((int64_t)16 << 20) / (TILE_PAIR * TILE_ROWS * 2 * k);
@@ -60,7 +60,7 @@ static inline int tiles_band(int64_t k)
     return fit < 4 ? 4 : fit > 32 ? 32 : (int)fit;
 }
 
-/* Of pairs of rows' tiles, `across` columns' tiles: the one at that place. */
+/* The pair of row tiles and the column tile (of `across`) at place `at` of that order. */
 __device__ __forceinline__ void tiles_place(int at, int pairs, int across, int band, int *pair,
                                             int *col)
 {
@@ -73,7 +73,7 @@ __device__ __forceinline__ void tiles_place(int at, int pairs, int across, int b
 
 /* -- loading ----------------------------------------------------------------------------------- */
 
-/* A step of k from `at` on, by one thread.  BT: rows of b are the product's columns. */
+/* Load a step of k from `at` on, by one thread.  BT: rows of b are the product's columns. */
 template <typename T, bool BT>
 __device__ __forceinline__ void tiles_load_step(const struct tile_maps &maps, int part,
                                                 const struct tile &t, T *a, T *b, int at,
@@ -136,7 +136,7 @@ __device__ __forceinline__ void tiles_multiply(struct tile_pool<T> *m, int steps
     uint32_t low_a = wgmma_desc_low(m->a[0] + warp / 4 * 64 * TILE_K, 16);
     uint32_t low_b = wgmma_desc_low(m->b[0], BT ? 16 : TILE_K * 128);
     struct tile t;
-    /* Both blocks' copies to this place wait for both. */
+    /* This place is free once both blocks have read it: their copies go to both. */
     auto let_go = [&](int step) {
         if (lane < TILE_PAIR)
             mbarrier_arrive_remote(&m->free[step % TILE_STAGES], lane);
@@ -200,7 +200,7 @@ __device__ __forceinline__ void tiles_all(const struct tile_maps &maps, Next nex
         if (threadIdx.x < 32 * TILE_WARPS + 32)
             tiles_load<T, BT>(maps, m, next);
     }
-    hopper_cluster_sync();              /* the other block's copies and arrivals end here too */
+    hopper_cluster_sync();              /* wait for copies and arrivals of the other block */
 }
 
 /* -- launching --------------------------------------------------------------------------------- */
@@ -210,8 +210,8 @@ static inline bool tiles_supported(const struct cuda_device *d)
     return d->hopper && d->sms >= TILE_PAIR && d->shared_most >= sizeof(struct tile_pool<__half>);
 }
 
-/* Add a product, of a[rows, k] and b: so many matrices [n, k] (bt) or [k, n], `stride` elements
- * apart. False: addresses or strides do not allow it. */
+/* Add a product of a[rows, k] and b: that many matrices [n, k] (bt) or [k, n], `stride` elements
+ * apart.  False: addresses or strides do not allow it. */
 struct tile_part {
     const void *a, *b;
     int64_t     rows, n, k, lda, ldb, matrices, stride;
@@ -233,7 +233,7 @@ static inline bool tiles_add(struct tile_maps *to, const struct tile_part *p, bo
     return true;
 }
 
-/* On all multiprocessors, or as few as these tiles of clusters need. */
+/* Launch on all multiprocessors, or as few as these tiles of clusters need. */
 template <typename T, typename... P, typename... A>
 static inline void tiles_launch(struct device *dev, const char *op, int64_t tiles,
                                 void (*kernel)(P...), const A &...args)

@@ -1,8 +1,8 @@
 /*
  * tma - tensor maps, encoded by the driver.
  *
- * The driver is asked for the function by name, so that the plug-in needs no library that a
- * machine without a GPU lacks.
+ * The function is looked up in the driver by name, so that the plug-in can be loaded on a machine
+ * without a GPU.
  */
 #include "trainer/cuda/hopper/tma.cuh"
 
@@ -26,7 +26,8 @@ static PFN_cuTensorMapEncodeTiled_v12000 encoder(void)
     return f;
 }
 
-/* Of elements of 16 bits: no arithmetic is done on them.  The first size is that of a row. */
+/* For elements of 16 bits of any type, since no arithmetic is done on them.  The first size is
+ * that of a row. */
 static bool map_of(CUtensorMap *map, const void *base, const cuuint64_t dims[3],
                    const cuuint64_t strides[2], const cuuint32_t box[3])
 {

@@ -3,13 +3,13 @@
  *
  * A tensor map says where rows of heads lie in memory, and how a tile of a head is laid out in
  * shared memory: in panels, as in wgmma.cuh.  One thread issues the load; the tile has arrived
- * when its bytes complete a phase of an mbarrier (hopper/mbarrier.cuh).  Columns from dim on,
- * and rows from `rows` on, become zeros.
+ * when its bytes complete a phase of an mbarrier (hopper/mbarrier.cuh).  Columns from dim on, and
+ * rows from `rows` on, become zeros.
  *
- * Rows past a document's last one belong to the next document and may hold anything, infinities
- * too, which a factor of zero does not hide.  Kernels zero them (tma_clear_rows) before they
- * multiply such a tile.  Where not even the last row of all documents is known, such a tile is
- * copied row by row (tma_copy_part), and `rows` may be any bound.
+ * Rows past a document's last one belong to the next document and may hold anything, even
+ * infinities, which a factor of zero does not cancel.  Kernels zero them (tma_clear_rows) before
+ * they multiply such a tile.  Where not even the last row of all documents is known, such a tile
+ * is copied row by row (tma_copy_part), and `rows` may be any bound.
  *
  * Source: PTX ISA 8.5, 9.7.8.24.9 (cp.async.bulk.tensor, .multicast::cluster), 5.5 (tensors);
  * CUDA driver API 13.0, cuTensorMapEncodeTiled.
@@ -22,17 +22,17 @@
 
 #include <cuda.h>
 
-/* Of base[rows][heads][dim] with those strides, in elements; tiles are `tall` rows of one head, in
- * panels of `panel` columns.  False: strides, base or the driver do not allow it. */
+/* Map base[rows][heads][dim] with those strides, in elements; tiles are `tall` rows of one head,
+ * in panels of `panel` columns.  False: strides, base or the driver do not allow it. */
 bool tma_map(CUtensorMap *map, const void *base, int64_t rows, int64_t row_stride,
              int64_t heads, int64_t head_stride, int64_t dim, int tall, int panel);
 
-/* Map so many matrices [rows, dim], `stride` elements apart: tiles are `tall` rows of one, in
- * panels of 64 columns, addressed by column, row and matrix. False: as above. */
+/* Map that many matrices [rows, dim], `stride` elements apart: tiles are `tall` rows of one, in
+ * panels of 64 columns, addressed by column, row and matrix.  False: as above. */
 bool tma_map_rows(CUtensorMap *map, const void *base, int64_t rows, int64_t row_stride,
                   int64_t matrices, int64_t stride, int64_t dim, int tall);
 
-/* As the first, for tiles of width D. */
+/* As tma_map, for tiles of width D. */
 template <int D>
 static inline bool tma_map_of(CUtensorMap *map, const void *base, int64_t rows,
                               int64_t row_stride, int64_t heads, int64_t head_stride,
@@ -72,7 +72,7 @@ __device__ __forceinline__ void tma_multicast_panel(T *to, const CUtensorMap *ma
 #endif
 }
 
-/* ROWS rows of a head, from `row` on: D * ROWS elements. */
+/* Load ROWS rows of a head, from `row` on: D * ROWS elements. */
 template <int D, int ROWS, typename T>
 __device__ __forceinline__ void tma_load_tile(T *tile, const CUtensorMap *map, int head,
                                               int row, uint64_t *mbar)
@@ -82,7 +82,8 @@ __device__ __forceinline__ void tma_load_tile(T *tile, const CUtensorMap *map, i
         tma_load_panel(tile + c * ROWS, map, c, head, row, mbar);
 }
 
-/* Zeros from row `from` on, by THREADS threads, of which this is t.  Products_see follows. */
+/* Zero the rows from `from` on, by THREADS threads, of which this is t.  wgmma_proxy_fence must
+ * follow. */
 template <int D, int ROWS, int THREADS, typename T>
 __device__ __forceinline__ void tma_clear_rows(T *tile, int from, int t)
 {
@@ -93,8 +94,8 @@ __device__ __forceinline__ void tma_clear_rows(T *tile, int from, int t)
 }
 
 /* Without a map: copy ROWS rows of a matrix [rows, dim] whose rows allow 16-byte accesses, by
- * THREADS threads, of which this is t; zeros beyond both. One warp goes 8 rows by 8, after
- * which the swizzle repeats. */
+ * THREADS threads, of which this is t; zeros beyond both. A warp advances by 8 rows, after which
+ * the swizzle repeats. */
 template <int D, int ROWS, int THREADS, typename T>
 __device__ __forceinline__ void tma_copy_rows(T *tile, const T *from, int64_t stride, int rows,
                                               int dim, int t)
@@ -117,7 +118,7 @@ __device__ __forceinline__ void tma_copy_rows(T *tile, const T *from, int64_t st
 }
 
 /* The same for any rows: `rows` of a matrix [rows, dim], at most ROWS, by THREADS threads, of
- * which this is t; zeros beyond both. They have arrived after cp_async_wait and
+ * which this is t; zeros beyond both. The copies are complete after cp_async_wait and
  * wgmma_proxy_fence. */
 template <int D, int ROWS, int THREADS, typename T>
 __device__ __forceinline__ void tma_copy_part(T *tile, const T *from, int64_t stride, int rows,

@@ -25,11 +25,11 @@
 
 template <int D> struct wgmma_panels {
     static const int PANEL = D % 64 == 0 ? 64 : D % 32 == 0 ? 32 : 16;
-    static const int BYTES = PANEL * 2;                 /* a row of a panel; the swizzle's width */
+    static const int BYTES = PANEL * 2;         /* bytes of a row of a panel; the swizzle's width */
     static const int MODE = PANEL == 64 ? 1 : PANEL == 32 ? 2 : 3;
 };
 
-/* Where the 8 elements of row r from column 8 c on lie in a tile of that many rows. */
+/* Offset of the 8 elements from column 8 c of row r, in a tile of that many rows. */
 template <int D, int ROWS> __device__ __forceinline__ int wgmma_panel_at(int r, int c)
 {
     const int P = wgmma_panels<D>::PANEL, pieces = P / 8;
@@ -39,8 +39,9 @@ template <int D, int ROWS> __device__ __forceinline__ int wgmma_panel_at(int r, 
     return (c / pieces * ROWS + r) * P + piece * 8;
 }
 
-/* A descriptor: address and strides in units of 16 bytes.  Its low word has the address, below that
- * of 256 KiB, and the stride from panel to panel: parts of a tile differ by an addition to it. */
+/* A descriptor: address and strides in units of 16 bytes.  Its low word has the address, below
+ * 256 KiB, and the stride from panel to panel: parts of a tile differ by an addition to that
+ * word. */
 __device__ __forceinline__ uint32_t wgmma_desc_low(const void *tile, int leading)
 {
     return (uint32_t)cuda_uniform((int)(cuda_shared_addr(tile) >> 4 & 0x3fff)) |
@@ -102,7 +103,7 @@ template <bool WG> __device__ __forceinline__ void wgmma_commit()
 #endif
 }
 
-/* All groups but the last LEFT are in their accumulators, which are named. */
+/* Wait until all groups but the last LEFT are in their accumulators, which are the arguments. */
 template <bool WG, int LEFT, typename... A>
 __device__ __forceinline__ void wgmma_wait(A &...acc)
 {
@@ -114,7 +115,7 @@ __device__ __forceinline__ void wgmma_wait(A &...acc)
 #endif
 }
 
-/* All products since wgmma_fence are in their accumulators. */
+/* Wait until all products since wgmma_fence are in their accumulators. */
 template <bool WG, typename... A> __device__ __forceinline__ void wgmma_finish(A &...acc)
 {
     wgmma_commit<WG>();
@@ -149,7 +150,7 @@ template <bool WG, typename... A> __device__ __forceinline__ void wgmma_finish(A
 #define WGMMA_BEGIN(add, n, type, regs)                                                        \
     "{ .reg .pred p; setp.ne.b32 p, " add ", 0; wgmma.mma_async.sync.aligned.m64n" n           \
     "k16.f32." type "." type " {" WGMMA_TEXT_##regs "}, "
-/* acc = (or +=) a b: both tiles, of a columns follow each other, of b with by_rows 1 rows. */
+/* acc = (or +=) a b of two tiles: a is contiguous along k; b too, or along n with by_rows 1. */
 #define WGMMA_SS(n, regs, type, by_rows, x, y, add)                                            \
     asm volatile(WGMMA_BEGIN(add, #n, type, regs) x ", " y ", p, 1, 1, 0, " by_rows "; }"      \
                  : WGMMA_##regs(acc) : "l"(a), "l"(b), "r"((int)add_to))
@@ -261,9 +262,9 @@ __device__ __forceinline__ void wgmma_rows_sum(float (&acc)[1][D / 8][4], const 
 }
 
 /*
- * A warp's fragments [16, D], times by, to rows [row, rows) of a matrix whose row 0 is at `to`, in
- * pieces of 16 bytes side by side: by the same rows of a tile of ROWS, which nothing else reads.
- * The matrix' address, stride and columns are multiples of 8 elements.  Hopper's.
+ * Store a warp's fragments [16, D], times by, to rows [row, rows) of a matrix whose row 0 is at
+ * `to`, as adjacent pieces of 16 bytes: staged in the same rows of a tile of ROWS, which nothing
+ * else reads.  The matrix' address, stride and columns are multiples of 8 elements.  For Hopper.
  */
 template <int D, int ROWS, typename T>
 __device__ __forceinline__ void wgmma_store_fragments(T *to, int64_t stride, T *tile, int row,
@@ -272,8 +273,8 @@ __device__ __forceinline__ void wgmma_store_fragments(T *to, int64_t stride, T *
 {
     int lane = (int)threadIdx.x % 32;
 
-    asm volatile("" : "+r"(lane));      /* keep no register for values derived from lane
-                                           before this point */
+    asm volatile("" : "+r"(lane));      /* values derived from lane before this point must not
+                                           occupy registers */
 #pragma unroll
     for (int k = 0; k < D / 16; k++) {
         const float *l = x[2 * k], *r = x[2 * k + 1];

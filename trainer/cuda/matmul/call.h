@@ -43,28 +43,30 @@ static inline uint32_t matmul_alignment(const void *p, int64_t ld, enum ckpt_dty
 
 /* matmul.cu */
 void matmul_describe(struct device *dev, struct matmul_call *to, const struct matmul_args *a);
-/* algo NULL: by matmul_tiles. CUBLAS_STATUS_NOT_SUPPORTED also where an algorithm would leave
- * part of k out. */
+/* algo NULL: use matmul_tiles.  CUBLAS_STATUS_NOT_SUPPORTED also where an algorithm would ignore
+ * part of k. */
 cublasStatus_t matmul_launch(struct device *dev, const struct matmul_call *x,
                              const cublasLtMatmulAlgo_t *algo);
 
 /* matmul/search.cu */
-/* The first `most` algorithms the heuristic names, the likely best first; returns their number. */
+/* The first `most` algorithms that the heuristic names, the likely best first; returns their
+ * number. */
 int matmul_heuristic(struct device *dev, const struct matmul_call *x,
                      cublasLtMatmulHeuristicResult_t *to, int most);
 /* The choice's state and algorithm for the product.  False: nothing can compute it. */
 bool matmul_search(struct device *dev, const struct matmul_args *a, const struct matmul_call *x,
                    struct matmul_choice *choice);
 
-/* matmul/probe.cu: numbers of D that distinguish a right result from a wrong one. */
+/* matmul/probe.cu: checksums of D that distinguish a right result from a wrong one. */
 enum { CHECKSUM_SIGNS = 8 };
 
 struct checksum { double sum[CHECKSUM_SIGNS + 1]; };
 
-/* That algorithm's, which finds garbage in the workspace.  False: it did not run. */
+/* Checksum of that algorithm's result, computed with garbage in the workspace.  False: it did
+ * not run. */
 bool matmul_probe(struct device *dev, const struct matmul_call *x,
                   const cublasLtMatmulAlgo_t *algo, struct checksum *to);
-/* Whether y is x but for roundings; fast: sums of 14 bits. */
+/* Whether y equals x up to rounding; fast: sums keep 14 bits. */
 bool matmul_checksum_close(const struct checksum *x, const struct checksum *y, bool fast);
 
 /*

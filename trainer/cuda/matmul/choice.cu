@@ -89,7 +89,7 @@ const struct matmul_choice *matmul_choices_like(const struct matmul_choices *c,
     return best;
 }
 
-/* Grow for one more entry. */
+/* Make space for one more entry. */
 static int grow(struct matmul_choices *c)
 {
     struct matmul_choice *old = c->at;

@@ -2,43 +2,45 @@
  * fp8 - see fp8.h.
  *
  * At the end of the workspace, from the end down: the factor made of x, transposed for dw;
- * weights that are not cached; dy, and dy transposed.  They stay from dx to dw, and x stays for
- * the next projection of the same x.
+ * weights that are not cached; dy, and dy transposed.  They are valid from dx to dw, and x until
+ * the next projection with another x.
  */
 #include "trainer/cuda/matmul/fp8.h"
 
 #include <stdlib.h>
 
 /*
- * Where 8 bits win.  An H200 multiplies them at 1250 TFLOP/s, 16 bits at 680; rounding reads a
- * factor twice and writes it once, five bytes an element at 3.3 TB/s.  So each element of x or
- * of dy must meet 1130 columns to pay for itself, and twice that for a gain: WIDE, or NARROW
- * where x is rounded already.  With fewer rows, launches cost as much as 8 bits save.
+ * Where 8 bits are faster.  An H200 multiplies them at 1250 TFLOP/s, 16 bits at 680; rounding
+ * reads a factor twice and writes it once, five bytes per element at 3.3 TB/s.  So each element
+ * of x or of dy must be used by 1130 columns to break even, and by twice that for a gain: WIDE,
+ * or NARROW where x is rounded already.  With fewer rows, launches cost as much as 8 bits save.
  */
 enum { LEAST_ROWS = 1024, WIDE = 2048, NARROW = 1024 };
 
 enum { CACHED_MOST = 4096, CACHED_PLACES = 2 * CACHED_MOST };
 enum { SCALE_X, SCALE_DY, SCALE_W, SCALE_CACHED };
 
-/* A weight that stays in 8 bits. */
+/* A weight stored in 8 bits. */
 struct cached_weight {
     const void    *w;                   /* NULL: a free place */
     int64_t        rows, cols;
     unsigned char *plain, *transposed;
-    uint64_t       stepped;             /* the device's count when it was rounded */
+    uint64_t       stepped;             /* the device's count of optimizer steps when it was
+                                           rounded */
     bool           rounded, frozen;     /* it was; an optimizer does not change it */
     struct fp8_scale *scale;
 };
 
 struct fp8 {
-    uint32_t         *parts;            /* as fp8_cast asks */
+    uint32_t         *parts;            /* as fp8_cast expects */
     struct fp8_scale *scale;            /* [SCALE_CACHED + CACHED_MOST] on the device */
     struct cached_weight      *cached;    /* [CACHED_PLACES], hashed */
     int64_t           n_cached;
-    const void       *cache;            /* dev->fp8_cache, which they lie in */
-    uint64_t          loaded, taken;    /* the device's count then; bytes of it */
-    const void       *transposed;       /* the dy that is there, transposed; NULL: none */
-    const void       *x;                /* likewise; with x_transposed transposed */
+    const void       *cache;            /* dev->fp8_cache, which holds the weights */
+    uint64_t          loaded, taken;    /* dev->loaded when the cache was filled; bytes of it in
+                                           use */
+    const void       *transposed;       /* dy whose transpose is there; NULL: none */
+    const void       *x;                /* x that is there; with x_transposed its transpose too */
     int64_t           n, n_in;          /* of it */
     bool              x_transposed;
 };
@@ -108,7 +110,7 @@ static bool aligned(const struct op_linear *a)
     return a->out_ld % 8 == 0;
 }
 
-/* Also forgets another x than the last. */
+/* Also forgets an x other than this one. */
 static bool possible(struct device *dev, const struct op_linear *a)
 {
     if (dev->err.code || !dev->fp8)
@@ -119,13 +121,13 @@ static bool possible(struct device *dev, const struct op_linear *a)
            a->n_out % 16 == 0 && aligned(a);
 }
 
-/* Whether x pays for being rounded. */
+/* Whether rounding x pays off. */
 static bool x_pays(const struct op_linear *a)
 {
     return (a->flags & OP_LINEAR_SAME_X) || a->n_out >= WIDE;
 }
 
-/* Whether dy does: for dx, and then for dw too. */
+/* Whether rounding dy pays off: for dx, and then for dw too. */
 static bool dy_pays(const struct op_linear *a) { return a->n_in >= WIDE; }
 
 /* False, and the device marked, when the workspace is too small: our bug. */
@@ -151,7 +153,7 @@ static bool open_space(struct space *s, struct device *dev, const struct op_line
     return true;
 }
 
-/* x as it lies, or transposed. */
+/* x rounded, in its layout or transposed. */
 static const struct fp8_scale *cast_x(struct device *dev, const struct op_linear *a,
                                       const struct matmul_args *p, const void *x,
                                       const struct space *s, bool transposed)
@@ -174,7 +176,7 @@ static const struct fp8_scale *cast_x(struct device *dev, const struct op_linear
 
 /* -- weights ---------------------------------------------------------------------------------- */
 
-/* Where a weight is in the table, or would be. */
+/* Position of a weight in the hash table, or its free place. */
 static struct cached_weight *seat_of(struct fp8 *f, const void *w)
 {
     size_t i = (size_t)((uintptr_t)w * 0x9E3779B97F4A7C15u >> 32) % CACHED_PLACES;
@@ -184,7 +186,7 @@ static struct cached_weight *seat_of(struct fp8 *f, const void *w)
     return &f->cached[i];
 }
 
-/* The place of a weight; NULL: it is not kept. */
+/* The place of a weight; NULL: it is not cached. */
 static struct cached_weight *place_of(struct device *dev, const struct op_linear *a)
 {
     struct fp8 *f = cuda_of(dev)->fp8;
@@ -214,13 +216,14 @@ static struct cached_weight *place_of(struct device *dev, const struct op_linear
     return k;
 }
 
-/* What is recorded is run again after optimizer steps that we do not see. */
+/* A captured graph runs again after optimizer steps, which we cannot see. */
 static bool fresh(struct device *dev, const struct cached_weight *k)
 {
     return k->rounded && (k->frozen || (k->stepped == dev->stepped && !cuda_graph_capturing(dev)));
 }
 
-/* The weights with the columns of W innermost, or with transposed its rows; *scale: theirs. */
+/* The rounded weights with the columns of W innermost, or with transposed its rows; *scale:
+ * their scale. */
 static const unsigned char *weights(struct device *dev, const struct op_linear *a,
                                     const char *op, unsigned char *to, bool transposed,
                                     struct fp8_scale **scale)
@@ -250,8 +253,8 @@ static const unsigned char *weights(struct device *dev, const struct op_linear *
     return transposed ? k->transposed : k->plain;
 }
 
-/* No optimizer changes a weight without a gradient; dw may be computed by a call of its own,
- * after the one for dx. */
+/* An optimizer does not change a weight without a gradient; dw may be computed by a separate
+ * call, after the one for dx. */
 static void note_gradient(struct device *dev, const struct op_linear *a)
 {
     struct fp8 *f = cuda_of(dev)->fp8;
@@ -294,7 +297,7 @@ void fp8_fwd(struct device *dev, const struct op_linear *a, struct matmul_args *
     p->fast = true;
 }
 
-/* dy, transposed too where dw is wanted. */
+/* Rounding of dy, transposed too where dw is requested. */
 static struct fp8_cast cast_dy(struct device *dev, const struct op_linear *a, const void *dy,
                                int64_t ld, const struct space *s)
 {

@@ -1,15 +1,14 @@
 /*
  * fp8 - 8-bit factors for the products of projections.
  *
- * A factor is rounded with one scale for the whole, computed from its largest element just
- * before: so a run depends on nothing but its state, and continues from a checkpoint with the
- * same bits. (A scale from earlier steps would save one reading of the factor, but would be
- * state to save.) The scale is a power of two: it costs no bit of the significand, and rounding
- * is the same in every layout.  An infinity or a NaN makes the scale NaN, and with it the whole
- * product.
+ * A factor is rounded with one scale for all its elements, computed from the largest of them just
+ * before: so a resumed run continues with the same bits. (A scale from earlier steps would save
+ * reading the factor once more, but would be state to save.) The scale is a power of two: it
+ * costs no bit of the significand, and rounding is the same in every layout.  An infinity or a
+ * NaN makes the scale NaN, and with it the whole product.
  *
- * cuBLASLt multiplies 8-bit factors only where the summed index is innermost in both: others
- * are transposed while they are rounded, and rows are padded with zeros to 16.
+ * cuBLASLt multiplies 8-bit factors only where the summed index is innermost in both: others are
+ * transposed while they are rounded, and rows are padded with zeros to 16.
  *
  * Memory: factors of one operation are at the end of the workspace; weights stay in
  * dev->fp8_cache, in both layouts, while there is space.
@@ -30,9 +29,9 @@ void fp8_close(struct cuda_device *d);
 uint64_t fp8_work(const struct device *dev, const struct op_limits *l, int64_t in, int64_t out);
 
 /*
- * p is the product of a projection, complete but for its epilogue: forward, for dx from dy
- * (rows ld apart), or for dw.  Its factors become 8-bit where that is wanted, possible and
- * faster; else p is unchanged.  Backward calls dx first, then dw.
+ * p is the product of a projection, complete but for its epilogue: forward, for dx from dy (rows
+ * ld apart), or for dw.  Its factors become 8-bit where that is requested, possible and faster;
+ * else p is unchanged.  Backward calls dx first, then dw.
  */
 void fp8_fwd(struct device *dev, const struct op_linear *a, struct matmul_args *p);
 void fp8_dx(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
@@ -42,7 +41,7 @@ void fp8_dw(struct device *dev, const struct op_linear *a, const void *dy, int64
 
 /* -- fp8_cast.cu ------------------------------------------------------------------------------ */
 
-enum { FP8_PARTS = 1056 };              /* blocks that look for the largest */
+enum { FP8_PARTS = 1056 };              /* blocks that search for the largest element */
 
 /* A scale on the device: the factor, and its inverse. cuBLASLt requires scales at multiples of
  * 16 bytes. */
@@ -61,7 +60,7 @@ struct fp8_cast {
     bool              e5m2;             /* else e4m3 */
 };
 
-/* parts: [FP8_PARTS + 1] on the device; the last is 0 before and after. */
+/* parts: [FP8_PARTS + 1] on the device; the last element is 0 before and after. */
 void fp8_cast(struct device *dev, const char *op, const struct fp8_cast *c, uint32_t *parts);
 
 #endif

@@ -18,11 +18,11 @@ struct gemv {
     bool         gated;             /* out = act(first half of p) * second half, [n, n_out / 2], the
                                        halves rounded first; without pre, b and residual */
     bool         wide;              /* out is f32, whatever the device's type; without the rest */
-    const struct op_rownorm *norm;  /* forward, stats unwritten: computes x, which is not
-                                       read; NULL: none */
+    const struct op_rownorm *norm;  /* forward only, its stats are not written: compute x, which
+                                       is then not read; NULL: none */
 };
 
-/* False, with nothing queued: too many rows, or widths and pointers that do not allow it. */
+/* False, with nothing queued: too many rows, or unsuitable widths or pointers. */
 bool gemv(struct device *dev, const struct gemv *g);
 /* The same by gemv_ring.cu alone; pointers and widths allow 16-byte accesses. */
 bool gemv_ring(struct device *dev, const struct gemv *g);

@@ -53,7 +53,7 @@ struct ring {
     const unsigned char *from;
     uint64_t *mbar;
     uint32_t  to;
-    int       piece, left;              /* of the row; of all */
+    int       piece, left;              /* piece within the row; pieces left of all */
 };
 
 /* Pieces of a ring: more for halves, whose copies are shorter, if x leaves space for them. */
@@ -72,7 +72,7 @@ __device__ __forceinline__ void fetch(uint32_t to, const void *from, int bytes, 
                  ::"r"(to), "l"(from), "r"(bytes), "r"(cuda_shared_addr(mbar)) : "memory");
 }
 
-/* Until all that was queued before is done and seen. */
+/* Wait until all earlier work is complete and visible. */
 __device__ __forceinline__ void wait_for_all(void)
 {
     asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -312,7 +312,8 @@ static __global__ void __launch_bounds__(THREADS, R == 1 ? 2 : 1) ring_kernel(st
 #endif
 }
 
-/* Prefers all of a multiprocessor's memory as shared, so that small kernels fit beside it. */
+/* Request all of a multiprocessor's memory as shared memory, so that small kernels fit beside
+ * it. */
 template <typename K> static bool shares(struct device *dev, const char *op, K kernel, size_t bytes)
 {
     return cuda_ok(dev, op, cuda_allow_shared(kernel, bytes)) &&
@@ -360,7 +361,7 @@ static bool by_rows(struct device *dev, const struct gemv *g, const struct job &
     }
 }
 
-/* Whether a block holds rows of the norm. */
+/* Whether a block can hold rows of the norm. */
 static bool holds(const struct gemv *g)
 {
     const struct op_rownorm *n = g->norm;

@@ -29,7 +29,7 @@ struct matmul_args linear_product(const struct device *dev, const struct op_line
     return p;
 }
 
-/* The product with as much as an epilogue can do: true when nothing is left to do. */
+/* The product with everything that an epilogue can do: true when nothing is left to do. */
 static bool fused(struct device *dev, const struct op_linear *a, const struct matmul_args *product,
                   const void *add, int64_t add_ld, uint64_t busy)
 {
@@ -79,7 +79,7 @@ void linear_main(struct device *dev, const struct op_linear *a, const void *add,
     p.c = add;
     p.ldc = add_ld;
     p.beta = add ? 1.0f : 0.0f;
-    if (!matmul(dev, &p)) {             /* the bias by the pass after it */
+    if (!matmul(dev, &p)) {             /* the pass after it adds the bias */
         p.epilogue = MATMUL_PLAIN;
         p.bias = NULL;
         matmul(dev, &p);
@@ -109,7 +109,7 @@ bool linear_fused(struct device *dev, const struct op_linear *a, const struct ma
            fused(dev, a, &p, a->residual, linear_out_ld(a), busy);
 }
 
-/* A few rows, with the norm before and the gate after it (NULL: none). */
+/* Compute a few rows, with the norm before and the gate after (NULL: none). */
 static bool by_gemv(struct device *dev, const struct op_rownorm *norm,
                     const struct op_linear *a, const struct op_gate *gate)
 {
@@ -191,7 +191,7 @@ static bool fused_drelu(struct device *dev, const struct op_linear *a,
     return matmul(dev, &p);
 }
 
-/* The product for dx, without anything around it. */
+/* The product for dx, without preparation or epilogue. */
 static struct matmul_args dx_product(const struct device *dev, const struct op_linear *a,
                                      const void *dy, int64_t ld, bool add, uint64_t busy)
 {
@@ -230,7 +230,7 @@ void linear_dx(struct device *dev, const struct op_linear *a, const void *dy, in
     if (fused_drelu(dev, a, &p, busy))
         return;
     if (a->x_act == OP_ACT_GELU_TANH && dev->act != CKPT_F32 && a->x_drop.p <= 0 &&
-        a->n_in % 8 == 0 && !p.scale_a) {       /* of 8 bits a pass of its own is faster */
+        a->n_in % 8 == 0 && !p.scale_a) {       /* with 8 bits a separate pass is faster */
         p.epilogue = MATMUL_DGELU;
         p.aux = (void *)(uintptr_t)a->x_pre;
         p.alone = !x;
@@ -260,7 +260,7 @@ void linear_dw(struct device *dev, const struct op_linear *a, const void *dy, in
     p.ldd = p.n;
     p.out = CKPT_F32;
     p.beta = (a->flags & OP_LINEAR_OVERWRITE) ? 0.0f : 1.0f;
-    fp8_dw(dev, a, dy, ld, &p);         /* frozen too: it takes note of x */
+    fp8_dw(dev, a, dy, ld, &p);         /* also for a frozen weight: it remembers x */
     if (a->proj.dw)
         matmul(dev, &p);
 }

@@ -1,6 +1,6 @@
 /*
- * linear - the parts of a projection that its plain form, LoRA and the experts share: products,
- * and the elementwise kernels around them.
+ * linear - parts of a projection, shared by its plain form, LoRA and the experts: products, and
+ * the elementwise kernels around them.
  */
 #ifndef CKPT_TRAINER_CUDA_MATMUL_LINEAR_H
 #define CKPT_TRAINER_CUDA_MATMUL_LINEAR_H
@@ -32,7 +32,7 @@ struct linear_finish {
 
 void linear_finish(struct device *dev, const struct linear_finish *f);
 
-/* x = drop(act(pre)); dx = drop(dx * act'(pre)); both where they are given.  All [n, width]. */
+/* x = drop(act(pre)); dx = drop(dx * act'(pre)); each if given.  All [n, width]. */
 void linear_act_back(struct device *dev, enum op_act act, void *x, void *dx, const void *pre,
                      int64_t n, int64_t width, const struct op_drop *drop);
 
@@ -74,12 +74,12 @@ void linear_main(struct device *dev, const struct op_linear *a, const void *add,
  * queued. */
 bool linear_fused(struct device *dev, const struct op_linear *a, const struct matmul_part *more,
                   uint64_t busy);
-/* Likewise dx, with n further ones. */
+/* The same for dx, with n further products. */
 bool linear_dx_fused(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld,
                      const struct matmul_part *more, int n, bool add, uint64_t busy);
-/* dout, dropped out, into to[n, n_out]; returns to. */
+/* Apply dropout to dout, into to[n, n_out]; returns to. */
 const void *linear_dropped(struct device *dev, const struct op_linear *a, void *to);
-/* dx from dy (rows ld apart), accumulated with add; x is recomputed with it. */
+/* dx from dy (rows ld apart), accumulated with add; x is recomputed along with it. */
 void linear_dx(struct device *dev, const struct op_linear *a, const void *dy, int64_t ld, bool add,
                uint64_t busy);
 /* dw and db, where wanted; part: linear_sums_bytes. */

@@ -83,7 +83,7 @@ act_back_kernel(T *x, T *dx, const T *pre, int64_t n, int64_t width, struct cuda
         row_put<T, N>(dx, g);
 }
 
-enum { BYTES = 4 };                     /* that a thread writes */
+enum { BYTES = 4 };                     /* bytes that a thread writes */
 
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
@@ -153,7 +153,7 @@ sums_kernel(float *part, const T *x, int64_t ld, int64_t n, int64_t width, int64
     int64_t begin = (int64_t)blockIdx.y * rows, end = begin + rows < n ? begin + rows : n;
     float sum[N] = {};
 
-    cuda_pdl_wait();                    /* lets the end be launched */
+    cuda_pdl_wait();                    /* allows the end of the chain to be launched */
     for (int64_t i = begin + group; col < width && i < end; i += DEEP * SUM_ROWS) {
         cuda_pack<T, N> v[DEEP];
 

@@ -1,12 +1,12 @@
 /*
  * lora - projections with LoRA beside the matrix.
  *
- * The product t B^T joins the matrix' own where one kernel computes both; else it goes first,
- * and the other accumulates onto it, so that bias, activation and residual are applied as
- * without LoRA. t = scale * xd A^T [n, r] and dt = scale * dz B [n, r] have the device's type,
- * rows padded to eight elements, and are recomputed in backward.
+ * The product t B^T joins the matrix' own where one kernel computes both; else it is computed
+ * first, and the matrix' product accumulates onto it, so that bias, activation and residual are
+ * applied as without LoRA. t = scale * xd A^T [n, r] and dt = scale * dz B [n, r] have the
+ * device's type, rows padded to eight elements, and are recomputed in backward.
  *
- * The lengths of the rows of W' = W + scale B A, for a magnitude (DoRA), come from
+ * The norms of the rows of W' = W + scale B A, for a magnitude (DoRA), are computed by
  *   |W'_o|^2 = |W_o|^2 + B_o . (2 scale (W A^T)_o + scale^2 (A A^T) B_o),
  * without W' itself.
  *
@@ -368,7 +368,7 @@ void lora_linear_fwd(struct device *dev, const struct op_linear *a)
     linear_main(dev, a, to, linear_out_ld(a), s.busy);
 }
 
-/* dx from dy and dt, and x where it is rebuilt. */
+/* dx from dy and dt, and x where it is recomputed. */
 static void dx_of(struct device *dev, const struct op_linear *a, const struct lora_space *s,
                   const void *dy, int64_t ld)
 {

@@ -1,5 +1,5 @@
 /*
- * lora - the products of LoRA, which one projection and several at once share.
+ * lora - the products of LoRA, shared by one projection and several at once.
  */
 #ifndef CKPT_TRAINER_CUDA_MATMUL_LORA_H
 #define CKPT_TRAINER_CUDA_MATMUL_LORA_H
@@ -9,12 +9,12 @@
 /* The workspace of one call; NULL: not needed. */
 struct lora_space {
     unsigned char *t, *dt;          /* [n, r8] */
-    unsigned char *xd, *xr;         /* [n, n_in]: dropped-out x; x - xd, or the gradient
+    unsigned char *xd, *xr;         /* [n, n_in]: x after dropout; x - xd, or the gradient
                                        through LoRA */
     unsigned char *z, *dz;          /* [n, n_out]: with a magnitude */
     float         *gain, *inv;      /* [n_out]: magnitude / length of the row; 1 / length */
     float         *wa, *aa;         /* [n_out, r], [r, r]: W A^T, A A^T */
-    unsigned char *dy;              /* [n, n_out]: dropped-out dout */
+    unsigned char *dy;              /* [n, n_out]: dout after dropout */
     float         *part;            /* linear_sums_bytes */
     int64_t        r8;              /* elements from row to row of t and dt */
     uint64_t       busy;
@@ -40,7 +40,7 @@ uint64_t lora_many_bytes(const struct device *dev, int64_t n, int64_t in, int64_
 /* lora.cu: the operations, of projections with an adapter. */
 void lora_linear_fwd(struct device *dev, const struct op_linear *a);
 void lora_linear_bwd(struct device *dev, const struct op_linear *a);
-/* Bytes after MATMUL_WORK, but for the dropped-out dout and the workspace of sums. */
+/* Bytes after MATMUL_WORK, without dy and the workspace of sums. */
 uint64_t lora_linear_bytes(const struct device *dev, const struct op_limits *l, int64_t in,
                            int64_t out);
 

@@ -95,9 +95,9 @@ static bool open_many(struct many *s, struct device *dev, const struct op_linear
     return true;
 }
 
-/* -- one below the other ---------------------------------------------------------------------- */
+/* -- stacked arrays --------------------------------------------------------------------------- */
 
-/* Which array row r is of. */
+/* The array that row r belongs to. */
 __device__ __forceinline__ int array_of(const struct each &e, int64_t r)
 {
     return r < e.begin[1] ? 0 : r < e.begin[2] ? 1 : 2;
@@ -234,7 +234,7 @@ void cuda_linears_fwd(struct device *dev, const struct op_linear *a, int n)
     }
 }
 
-/* dx: through all adapters, then through each matrix. */
+/* dx: first through all adapters, then through each matrix. */
 static void dx_of(struct device *dev, const struct op_linear *a, int n, const struct many *s)
 {
     int64_t R = s->all.r8;
@@ -285,7 +285,7 @@ void cuda_linears_bwd(struct device *dev, const struct op_linear *a, int n)
     for (int i = 0; !at_once && i < n; i++)
         cuda_linear_bwd(dev, &a[i]);
     for (int i = 0; at_once && i < n && a->n == 0; i++)
-        cuda_linear_bwd(dev, &a[i]);    /* zeroes fresh gradients */
+        cuda_linear_bwd(dev, &a[i]);    /* clears fresh gradients */
     if (!at_once || dev->err.code || a->n == 0 || !open_many(&s, dev, a, n, "linear_bwd", true))
         return;
     for (int i = 0; i < n; i++) {

@@ -135,7 +135,7 @@ void matmul_describe(struct device *dev, struct matmul_call *to, const struct ma
     SET(TRANSA, ta);
     SET(TRANSB, tb);
     SET(EPILOGUE, epilogue);
-    if (a->scale_a) {                   /* its factors are exchanged */
+    if (a->scale_a) {                   /* the factors are exchanged */
         int8_t fast = a->fast;
 
         SET(A_SCALE_POINTER, a->scale_b);
@@ -169,7 +169,7 @@ void matmul_describe(struct device *dev, struct matmul_call *to, const struct ma
     to->tiles = matmul_tiles_supported(dev, a);
 }
 
-/* As that algorithm is. */
+/* Multiply with that algorithm, unchanged. */
 static cublasStatus_t multiply(struct device *dev, const struct matmul_call *x,
                                const cublasLtMatmulAlgo_t *algo)
 {
@@ -182,9 +182,9 @@ static cublasStatus_t multiply(struct device *dev, const struct matmul_call *x,
 
 /*
  * Whether the parts of a split algorithm cover all of k. cuBLASLt 13.0 (its algorithm 66, on
- * Hopper) makes each part k / parts long, rounded down, then up to whole steps of 64: where it
- * is whole steps already, the remainder of the division is left out, 1 row of 1025 in two
- * parts.  An algorithm timed at one k serves others near it, so each launch checks. (Other
+ * Hopper) makes each part k / parts long, rounded down, then up to whole steps of 64: if that is
+ * a multiple of 64 already, the remainder of the division is ignored, for example 1 row of 1025
+ * in two parts.  An algorithm timed at one k serves others near it, so each launch checks. (Other
  * algorithms have numbers of parts above k, which are a maximum.)
  */
 static bool sums_all(const cublasLtMatmulAlgo_t *algo, int64_t k)
@@ -209,7 +209,7 @@ cublasStatus_t matmul_launch(struct device *dev, const struct matmul_call *x,
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* Up to three significant bits more than the first: 8 sizes from one power of two to the next. */
+/* Round up to three significant bits after the first: 8 sizes from one power of two to the next. */
 static int64_t rounded(int64_t x)
 {
     int64_t step = 1;
@@ -250,7 +250,7 @@ static struct matmul_key key_of(const struct device *dev, const struct matmul_ar
     return k;
 }
 
-/* What computes that product from now on; NULL: no memory. */
+/* The choice for that product from now on; NULL: out of memory. */
 static const struct matmul_choice *choose(struct device *dev, const struct matmul_args *a,
                                           const struct matmul_call *x,
                                           const struct matmul_key *key)
@@ -266,12 +266,12 @@ static const struct matmul_choice *choose(struct device *dev, const struct matmu
         found = matmul_search(dev, a, x, &choice);
     choice.key = *key;
     choice.kept = false;
-    /* A choice that was not timed is kept too: the heuristic depends on exact sizes, and a
-     * resumed run may meet another size of the key first. */
+    /* A choice that was not timed is stored too: the heuristic depends on exact sizes, and a
+     * resumed run may first meet another size with the same key. */
     return matmul_choices_add(known, &choice, found && !cuda_graph_capturing(dev));
 }
 
-/* One of the key's rounded sizes may suit an algorithm where another does not. */
+/* An algorithm may support one of the key's rounded sizes and not another. */
 static cublasStatus_t launch_other(struct device *dev, const struct matmul_call *x)
 {
     cublasLtMatmulHeuristicResult_t first;
@@ -280,7 +280,7 @@ static cublasStatus_t launch_other(struct device *dev, const struct matmul_call 
                                          : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-/* The choice for the product, searched now if there is none, and its call; NULL: no memory. */
+/* The choice for the product, searched now if there is none, and its call; NULL: out of memory. */
 static const struct matmul_choice *choice_of(struct device *dev, const struct matmul_args *a,
                                              struct matmul_call *x)
 {

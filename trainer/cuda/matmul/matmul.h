@@ -2,13 +2,13 @@
  * matmul - every dense product of the backend, by cuBLASLt:
  *   D = epilogue(alpha op(A) op(B) + beta C)
  *
- * Matrices are row-major.  Sums are f32; f32 factors are exact unless the device says tf32.
- * The algorithm for a shape is found by timing when the shape is first seen, and kept in a file
+ * Matrices are row-major.  Sums are f32; f32 factors are exact unless the device says tf32.  The
+ * algorithm for a shape is found by timing when the shape is first seen, and stored in a file
  * (matmul/choice.h), so that later products of that shape, in this run and the next, give the
- * same bits; algorithms without a fixed order of sums are never taken.
+ * same bits; algorithms without a fixed order of sums are never used.
  *
- * The workspace of every operation that multiplies begins with this room's part; the
- * operation's own follows at MATMUL_WORK bytes.
+ * The workspace of every operation that multiplies begins with this room's part; the operation's
+ * own follows at MATMUL_WORK bytes.
  */
 #ifndef CKPT_TRAINER_CUDA_MATMUL_MATMUL_H
 #define CKPT_TRAINER_CUDA_MATMUL_MATMUL_H
@@ -43,12 +43,12 @@ struct matmul_args {
     int64_t         lda, ldb, ldc, ldd;     /* elements from row to row; ldc 0: ldd */
     bool            a_t, b_t;
     enum ckpt_dtype in, out;        /* of A and B; of C and D */
-    enum ckpt_dtype in_b;           /* of B where scales are */
-    const float    *scale_a, *scale_b;      /* on the device, at 16 bytes: the inverse scales
-                                               of 8-bit factors, both; NULL: factors are
-                                               wider. With scales, k is innermost in both, a
-                                               multiple of 16 */
-    bool            fast;           /* sums of those may keep 14 bits between promotions to f32 */
+    enum ckpt_dtype in_b;           /* of B when there are scales */
+    const float    *scale_a, *scale_b;      /* inverse scales of 8-bit factors, both on the
+                                               device, 16-byte aligned; NULL: factors are wider.
+                                               With scales, k is innermost in both, a multiple of
+                                               16 */
+    bool            fast;           /* sums may keep 14 bits between promotions to f32 */
     float           alpha, beta;
     int64_t         batch, stride_a, stride_b, stride_d;    /* batch 0: one */
     enum matmul_epilogue epilogue;
@@ -57,13 +57,13 @@ struct matmul_args {
     bool            quick;          /* the shape varies from step to step: time briefly, and reuse
                                        the choice made for a similar size */
     bool            alone;          /* DGELU: no pass over aux follows the product */
-    const struct matmul_part *part; /* [parts], at most 3: all in one kernel or, false, none */
+    const struct matmul_part *part; /* [parts], at most 3: all in one kernel; if that is
+                                       impossible, matmul gives false */
     int             parts;
-    uint64_t        busy;           /* bytes of the workspace after MATMUL_WORK that are in
-                                       use */
+    uint64_t        busy;           /* bytes of the workspace after MATMUL_WORK that are in use */
 };
 
-/* A product of those sizes, of the device's type, to be completed with its matrices. */
+/* A product of those sizes, of the device's type; the caller adds the matrices. */
 static inline struct matmul_args matmul_of(const struct device *dev, const char *op, int64_t m,
                                            int64_t n, int64_t k, uint64_t busy)
 {
@@ -89,7 +89,7 @@ void matmul_close(struct cuda_device *d);
  * nothing to do; k is at least 1.
  */
 bool matmul(struct device *dev, const struct matmul_args *a);
-/* The result that matmul would return; only a shape that is seen first queues its timing. */
+/* What matmul would return; queues nothing but the timing of a new shape. */
 bool matmul_supported(struct device *dev, const struct matmul_args *a);
 
 /* The `bytes` of workspace after matmul's part; NULL as cuda_work. */

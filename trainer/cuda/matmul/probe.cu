@@ -1,9 +1,9 @@
 /*
- * matmul/probe - checksums of a product that tell right results from wrong ones: the sums of D
+ * matmul/probe - checksums that distinguish right from wrong results of a product: the sums of D
  * under eight patterns of signs, and the sum of its squares.
  *
- * The sums of two correct algorithms differ only by rounding; those of one that leaves a part
- * of k out, or reads memory it never wrote, differ by a part of D's norm in nearly all
+ * The sums of two correct algorithms differ only by rounding; those of one that ignores a part of
+ * k, or reads uninitialised memory, differ by a considerable part of D's norm in nearly all
  * patterns.
  */
 #include "trainer/cuda/matmul/call.h"

@@ -9,18 +9,18 @@
 #include "trainer/cuda/matmul/call.h"
 
 enum {
-    NAMED      = 24,            /* by the heuristic */
-    SPLIT_MOST = 4,             /* of those also with split sums */
+    NAMED      = 24,            /* algorithms from the heuristic */
+    SPLIT_MOST = 4,             /* of those, also tried with split sums */
     CANDIDATES = NAMED + SPLIT_MOST * 5,
-    SWEEPS     = 2,             /* of all, two launches each */
+    SWEEPS     = 2,             /* over all candidates, two launches each */
     FINALISTS  = 4,
-    ROUNDS     = 2,             /* of all finalists, to and fro */
-    REPEATS    = 6,             /* launches of one reading, at least */
+    ROUNDS     = 2,             /* over all finalists, forwards and backwards */
+    REPEATS    = 6,             /* least launches per measurement */
     LEAST_ROWS = 1024,          /* rows of D that suffice for timing */
-    DEEP       = 256            /* a part's k: below, its product is a pass over D */
+    DEEP       = 256            /* a part with a smaller k counts as a pass over D */
 };
 
-/* Sums at least so long, with D of at most so many elements, are also tried split. */
+/* Sums at least this long, with at most this many elements of D, are also tried split. */
 #define SPLIT_LEAST 1024
 #define SPLIT_TILES ((int64_t)8 * 132 * 128 * 256)
 
@@ -35,7 +35,7 @@ struct reading { float heavy, warm, settle, length; };
 
 static const struct reading sustained = {0.02f, 100, 16, 32}, brief = {0.04f, 0, 0, 8};
 
-/* What an elementwise pass costs: milliseconds at least, bytes per second. */
+/* Cost of an elementwise pass: least milliseconds, bytes per second. */
 #define PASS_MS    0.003
 #define PASS_BYTES 3.3e12
 
@@ -76,8 +76,8 @@ int matmul_heuristic(struct device *dev, const struct matmul_call *x,
 /* Whether factors have 8 bits. */
 static bool eight(const struct matmul_args *a) { return matmul_size(a->in) == 1; }
 
-/* Append to n algorithms the first of them with k split: where D is small, its tiles alone
- * leave multiprocessors idle. (For 8 bits only cuBLASLt's own.) Returns how many there are now. */
+/* Append to n algorithms the first of them with k split: where D is small, its tiles alone leave
+ * multiprocessors idle.  (For 8 bits only cuBLASLt's own.)  Returns the new number. */
 static int splits(struct device *dev, const struct matmul_call *x, const struct matmul_args *a,
                   cublasLtMatmulHeuristicResult_t *all, int n)
 {
@@ -111,7 +111,7 @@ static int splits(struct device *dev, const struct matmul_call *x, const struct 
     return n;
 }
 
-/* Milliseconds of one of so many launches, after `before` others; a large number if it cannot
+/* Milliseconds of one of that many launches, after `before` others; a large number if it cannot
  * run. */
 static float time_of(struct device *dev, const struct matmul_call *x,
                      const cublasLtMatmulAlgo_t *algo, int before, int repeats)
@@ -146,7 +146,7 @@ static const cublasLtMatmulAlgo_t *algo_of(const struct candidates *f, int i)
     return i < f->n ? &f->all[i].algo : NULL;
 }
 
-/* Of candidate i. */
+/* Time of candidate i. */
 static float time_at(struct device *dev, const struct candidates *f, int i, int before,
                      int repeats)
 {
@@ -158,8 +158,8 @@ static bool probe_at(struct device *dev, const struct candidates *f, int i, stru
     return matmul_probe(dev, f->x, algo_of(f, i), to);
 }
 
-/* The numbers of those that are the fastest in two launches, the heuristic's first always among
- * them; ms their times.  Gives how many. */
+/* Find the candidates that are fastest in two launches, always including the heuristic's first;
+ * ms gets their times.  Returns how many. */
 static int finalists(struct device *dev, const struct candidates *f, int to[FINALISTS],
                      float ms[CANDIDATES + 1])
 {
@@ -192,8 +192,8 @@ static int finalists(struct device *dev, const struct candidates *f, int to[FINA
 }
 
 /* Keep those finalists whose checksum matches candidate 0's, or, if it is not a finalist, that
- * of the first; returns how many. Where D accumulates (fused_wins, which wants only a time)
- * each launch adds to the last, and all are kept. */
+ * of the first; returns how many. Where D accumulates (fused_wins, which needs only a time) each
+ * launch adds to the one before, and all are kept. */
 static int keep_correct(struct device *dev, const struct candidates *f, bool fast,
                         int at[FINALISTS], int n)
 {
@@ -212,8 +212,7 @@ static int keep_correct(struct device *dev, const struct candidates *f, bool fas
     return left;
 }
 
-/* The fastest of them, and its time.  What the heuristic names first must be beaten by one part
- * in 100. */
+/* The fastest of them, and its time.  The heuristic's first must be beaten by one part in 100. */
 static int fastest(struct device *dev, const struct candidates *f, const struct matmul_args *a,
                    float *took)
 {
@@ -242,7 +241,7 @@ static int fastest(struct device *dev, const struct candidates *f, const struct 
     return at[won];
 }
 
-/* What may be written while timing: true, and a call whose D is that. */
+/* Find memory that timing may overwrite: true, with a call that writes D there. */
 static bool trial(struct device *dev, struct matmul_call *to, const struct matmul_args *a)
 {
     struct matmul_args t = *a;
@@ -266,8 +265,8 @@ static bool trial(struct device *dev, struct matmul_call *to, const struct matmu
     return true;
 }
 
-/* Timing waits, which a stream being recorded cannot; a choice that cannot be kept would differ
- * between runs. */
+/* Timing needs to wait, which a stream being captured cannot; a choice that cannot be stored
+ * would differ between runs. */
 static bool may_time(struct device *dev)
 {
     return cuda_of(dev)->matmul->choices.path && !cuda_graph_capturing(dev);
@@ -279,7 +278,7 @@ static double pass_bytes(const struct matmul_args *a)
     switch (a->epilogue) {
     case MATMUL_DGELU: return (a->alone ? 3.0 : 2.0) * (double)a->m * (double)a->n *
                               (double)matmul_size(a->out);
-    case MATMUL_DRELU:                  /* and a pass that computes its bits */
+    case MATMUL_DRELU:                  /* plus a pass that computes its bits */
     case MATMUL_RELU:
     case MATMUL_GELU: return 2.0 * (double)a->m * (double)a->n * (double)matmul_size(a->out);
     default: return 0;

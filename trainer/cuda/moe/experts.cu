@@ -16,7 +16,7 @@ struct space {
     unsigned char *g, *dg;          /* [n k, F] */
     unsigned char *du;              /* bwd: [n k, 2F] */
     unsigned char *dlogits;         /* bwd: [n, E] */
-    const int32_t *first;           /* [E + 1] on the host, if it is needed there */
+    const int32_t *first;           /* [E + 1] on the host, if needed there */
     bool           here;
     uint64_t       busy;
 };

@@ -16,18 +16,18 @@
 
 namespace {
 
-enum { LEAST_ROWS = 16 };               /* of an expert; fewer only read weights */
+enum { LEAST_ROWS = 16 };  /* average rows per expert; with fewer, time goes into reading weights */
 
 struct args {
     void          *d, *gated;
     const int32_t *first;               /* [E + 1] of each expert's slots */
-    const int2    *start;               /* [E + 1] pairs of tiles before an expert's; odd ones */
+    const int2    *start;               /* [E + 1] pairs of tiles before an expert's; single ones */
     int64_t        ldd;
     int            E, n, band;
     float          beta;
 };
 
-/* One thread an expert. */
+/* One thread per expert. */
 __global__ void __launch_bounds__(ROUTE_MOST) start_kernel(int2 *start, const int32_t *first, int E)
 {
     __shared__ int2 sum[ROUTE_MOST];
@@ -73,7 +73,7 @@ __device__ __forceinline__ bool tile_of(const struct args &g, struct tile *t, in
 
     if (at >= tiles_before(g, g.E))
         return false;
-    do {                                /* the last expert whose tiles begin at or before it */
+    do {                                /* the last expert whose tiles begin at or before `at` */
         int e = t->matrix + 1 + lane;
 
         more = __popc(__ballot_sync(0xffffffffu, e < g.E && tiles_before(g, e) <= at));
@@ -96,7 +96,7 @@ __device__ __forceinline__ bool tile_of(const struct args &g, struct tile *t, in
     return true;
 }
 
-/* sums += beta d, as the fragments lie. */
+/* sums += beta d, in the layout of fragments. */
 template <typename T>
 __device__ __forceinline__ void add_old(float (&sums)[TILE_COLS / 8][4], const T *d, int64_t ldd,
                                         int rows, int cols, float beta)

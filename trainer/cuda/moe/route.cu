@@ -39,7 +39,7 @@ pick_kernel(float *probs, int32_t *chosen, int64_t n, int E, int k)
     int64_t row = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     int lane = (int)threadIdx.x % 32, held = (E + 31) / 32, at = 0;
     float *p = probs + row * E, max = -INFINITY, sum = 0;
-    uint32_t taken = 0;                 /* bit i: of expert 32 i + lane */
+    uint32_t taken = 0;                 /* bit i: expert 32 i + lane is taken */
 
     if (row >= n)
         return;
@@ -55,7 +55,7 @@ pick_kernel(float *probs, int32_t *chosen, int64_t n, int E, int k)
     sum = cuda_warp_sum(sum);
     for (int e = lane; e < E; e += 32)
         p[e] /= sum;
-    for (int j = 0; j < k; j++) {       /* the largest left; of equal ones the first */
+    for (int j = 0; j < k; j++) {       /* the largest one left; the first among equals */
         float most = -1.0f;
         int best = E;
 
@@ -76,7 +76,7 @@ pick_kernel(float *probs, int32_t *chosen, int64_t n, int E, int k)
         if (best % 32 == lane && best < E)
             taken |= 1u << best / 32;
     }
-    for (int i = 0; i < held; i++) {    /* in rising order */
+    for (int i = 0; i < held; i++) {    /* in order of experts */
         uint32_t all = __ballot_sync(0xffffffffu, taken >> i & 1);
 
         if (taken >> i & 1)
@@ -96,7 +96,7 @@ void moe_route_topk(struct device *dev, const struct op_experts *a)
 
 /* -- the order -------------------------------------------------------------------------------- */
 
-/* mask[e]: which rows of this block's chunk chosen e.  All threads call it. */
+/* mask[e]: the rows of this block's chunk that chose e.  All threads call it. */
 static __device__ void mark(uint32_t (*mask)[WORDS], const int32_t *chosen, int64_t n, int E,
                             int k)
 {
@@ -126,7 +126,7 @@ count_kernel(int32_t *counts, const int32_t *chosen, int64_t n, int E, int k)
     }
 }
 
-/* counts[E * chunks] -> sums of those before; first[e] its expert's. */
+/* Prefix sums of counts[E * chunks]; first[e] is the expert's. */
 static __global__ void __launch_bounds__(1024)
 begin_kernel(int32_t *counts, int32_t *first, int E, int chunks)
 {
@@ -205,7 +205,7 @@ void moe_route_sort(struct device *dev, const struct op_experts *a, const struct
     cuda_launched(dev, "experts");
 }
 
-/* 32 experts a block; 8 groups of threads share the rows. */
+/* 32 experts per block; 8 groups of threads share the rows. */
 static __global__ void __launch_bounds__(THREADS)
 used_kernel(float *used, const float *probs, const int32_t *first, int64_t n, int E)
 {
@@ -236,8 +236,7 @@ void moe_route_count_used(struct device *dev, const struct op_experts *a,
     cuda_launched(dev, "experts_fwd");
 }
 
-/* A warp takes a row. With renorm the weights' sum is one, so a common change of all of them
- * has no effect. */
+/* A warp takes a row. With renorm the weights sum to one, so scaling all of them has no effect. */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
 router_back_kernel(T *dlogits, const float *probs, const int32_t *chosen, struct moe_route r,

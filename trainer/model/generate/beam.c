@@ -2,11 +2,11 @@
  * beam - generation by beam search: the likeliest whole continuations instead of the likeliest
  * next token.
  *
- * Each prompt has B running beams, which are B sequences of the session, and up to B ends found so
- * far.  A step takes the K likeliest continuations of all beams, K = max(2, 1 + eos ids) * B: of
- * them the first B that do not end run on, and those among the first B that end are ends, by
- * their score over length^length_penalty.  Scores are f32 as the reference's.
- * Source: transformers 5.17, generation/utils.py, _beam_search.
+ * Each prompt has B running beams, which are B sequences of the session, and up to B finished
+ * hypotheses.  A step takes the K likeliest continuations of all beams, K = max(2, 1 + eos ids) *
+ * B: the first B of them that do not end continue, and those among the first B that end are
+ * finished, with score / length^length_penalty.  Scores are f32 as the reference's.  Source:
+ * transformers 5.17, generation/utils.py, _beam_search.
  */
 #include <math.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "formats/families/arch.h"
 #include "trainer/model/generate/state.h"
 #include "trainer/model/host.h"
-#include "trainer/model/pass.h"         /* the description of a model */
+#include "trainer/model/pass.h"         /* for the model's description */
 
 #define NO_SCORE (-1e9f)
 
@@ -27,8 +27,8 @@ struct next {
 
 /* One prompt's search. */
 struct search {
-    float    score[GENERATE_MAX_BEAMS];         /* of running beams; sums of log-probabilities */
-    float    end_score[GENERATE_MAX_BEAMS];     /* falling; NO_SCORE: no end there */
+    float    score[GENERATE_MAX_BEAMS];         /* of running beams: sums of log-probabilities */
+    float    end_score[GENERATE_MAX_BEAMS];     /* falling; NO_SCORE: no hypothesis there */
     int64_t  end_len[GENERATE_MAX_BEAMS];
     int32_t *out;                               /* [B][max_new] of running beams */
     int32_t *end;                               /* [B][max_new] */
@@ -48,7 +48,7 @@ struct beams {
     int64_t               n_best;
 };
 
-/* The place of a beam's next token; its history is put together. */
+/* The position of a beam's next token, with its history assembled. */
 static struct generate_place place_of(struct beams *s, const struct search *q,
                                       const struct generate_seq *seq, int64_t beam, int64_t len)
 {
@@ -60,7 +60,7 @@ static struct generate_place place_of(struct beams *s, const struct search *q,
     return at;
 }
 
-/* Logits become log-probabilities, processed. */
+/* Turn logits into log-probabilities, and process them. */
 static int log_probs(struct beams *s, const struct generate_place *at, int64_t len, float *z,
                      struct ckpt_err *err)
 {
@@ -80,7 +80,7 @@ static int log_probs(struct beams *s, const struct generate_place *at, int64_t l
     return 0;
 }
 
-/* Keep a continuation among the K best; of equals the earlier. */
+/* Keep a continuation if it is among the K best; the earlier one among equals. */
 static void offer(struct beams *s, struct next next)
 {
     int64_t at;
@@ -93,7 +93,7 @@ static void offer(struct beams *s, struct next next)
     s->best[at] = next;
 }
 
-/* An end takes its place among those found, if it is good enough. */
+/* Insert a finished hypothesis, if it is good enough. */
 static void add_end(struct beams *s, struct search *q, const struct next *next, int64_t len)
 {
     float score = (float)((double)next->score / pow((double)(len + 1), s->g.opts->length_penalty));
@@ -115,7 +115,7 @@ static void add_end(struct beams *s, struct search *q, const struct next *next, 
     q->end[at * s->max_new + len] = next->id;
 }
 
-/* Could a running beam still become better than the worst end? */
+/* Whether a running beam could still beat the worst finished hypothesis. */
 static bool hopeful(const struct beams *s, const struct search *q, int64_t len)
 {
     bool far = s->g.opts->early_stopping == GENERATE_NEVER && s->g.opts->length_penalty > 0;
@@ -124,7 +124,7 @@ static bool hopeful(const struct beams *s, const struct search *q, int64_t len)
     return q->n_end < s->B || (float)((double)q->score[0] / most) > q->end_score[s->B - 1];
 }
 
-/* The beams that run on: the first B of the best that do not end. */
+/* Choose the beams that continue: the first B of the best that do not end. */
 static void run_on(struct beams *s, struct search *q, int64_t i, int64_t len, bool last)
 {
     int64_t b = 0;
@@ -141,10 +141,10 @@ static void run_on(struct beams *s, struct search *q, int64_t i, int64_t len, bo
         q->score[b] = next->score;
         s->from[i * s->B + b++] = (int32_t)(i * s->B + next->beam);
     }
-    q->done |= b < s->B;                /* the last token, or too few ids to go on with */
+    q->done |= b < s->B;                /* the last token, or too few beams to continue */
 }
 
-/* A beam's continuations from its likeliest tokens alone; false: they do not suffice. */
+/* Offer a beam's continuations from its likeliest tokens alone; false: these do not suffice. */
 static bool offer_some(struct beams *s, const struct generate_place *at, int64_t row, int64_t beam,
                        float score)
 {
@@ -172,7 +172,7 @@ static bool offer_some(struct beams *s, const struct generate_place *at, int64_t
     return true;
 }
 
-/* Beam b of prompt i: its continuations among the best. */
+/* Offer all continuations of beam b of prompt i. */
 static int offer_all(struct beams *s, int64_t i, int64_t b, int64_t len, struct ckpt_err *err)
 {
     const struct search *q = &s->search[i];
@@ -189,7 +189,7 @@ static int offer_all(struct beams *s, int64_t i, int64_t b, int64_t len, struct 
     return 0;
 }
 
-/* Prompt i's beams after len tokens each. */
+/* Advance prompt i's beams, which have len tokens each. */
 static int advance(struct beams *s, int64_t i, int64_t len, struct ckpt_err *err)
 {
     struct search *q = &s->search[i];
@@ -247,7 +247,7 @@ static int run(struct beams *s, const struct model_weights *w, struct ckpt_err *
     return 0;
 }
 
-/* K of each beam, and as many as the rules may take away. */
+/* K of each beam, plus as many as the rules may remove. */
 static int64_t top_wanted(const struct generate_opts *opts, int64_t K, int64_t vocab)
 {
     struct generate_opts as = *opts;

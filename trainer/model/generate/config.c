@@ -8,12 +8,12 @@
 
 #define FILE_NAME "generation_config.json"
 
-/* When a key that is not built changes the result. */
+/* When a key that is not implemented changes the result. */
 enum when { ALWAYS, WHEN_DRAWN, WHEN_SEARCHED };
 
 static const struct {
     const char *key;
-    double      neutral;                /* the number that changes nothing */
+    double      neutral;                /* the value that has no effect */
     enum when   when;
 } unbuilt[] = {
     {"guidance_scale", 1, ALWAYS},       {"sequence_bias", 0, ALWAYS},
@@ -71,7 +71,7 @@ static int read_ids(struct generate_ids *out, struct generate_config *c, const c
     for (size_t i = 0; i < n; i++) {
         const json_t *one = json_is_array(v) ? json_array_get(v, i) : v;
 
-        /* -1 and its like stand for no token in old files: nothing equals them. */
+        /* Old files use -1 and the like for no token: they equal no id. */
         if (!json_is_integer(one) || json_integer_value(one) > INT32_MAX ||
             json_integer_value(one) < INT32_MIN)
             return ckpt_fail(err, CKPT_EFORMAT, "key %s: entry %zu is no id of a token", key, i);
@@ -131,7 +131,7 @@ static int read_numbers(struct generate_opts *o, const json_t *json, struct ckpt
     return ckpt_json_bool_or(&o->do_sample, json, "do_sample", false, err);
 }
 
-/* What decodes first: its own id, or that of a beginning. */
+/* The decoder's first token: its own id, or that of bos. */
 static int read_start(struct generate_config *c, struct ckpt_err *err)
 {
     int rc = read_ids(&c->opts.start, c, "decoder_start_token_id", err);
@@ -186,7 +186,7 @@ int generate_config_read(struct generate_config *out, struct ckpt_dir *dir,
         json = json_incref(arch_config(arch));
     if (rc == 0 && generate_config_of(out, json, err))
         rc = ckpt_err_in(err, "%s", own ? FILE_NAME : "config.json");
-    /* The description knows where a decoder begins; a beginning of sentences is none. */
+    /* The model's description has a decoder's start token; bos does not replace it. */
     if (!own)
         out->opts.start = (struct generate_ids){0};
     json_decref(json);

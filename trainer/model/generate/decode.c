@@ -18,7 +18,7 @@
 #define LOGIT_BYTES ((int64_t)256 << 20)
 #define LOGIT_ROWS  4096
 
-/* How many sequences' logits are held at once. */
+/* Number of sequences whose logits are held at once. */
 static int64_t logit_rows(const struct decode *d)
 {
     int64_t most = LOGIT_BYTES / ((int64_t)sizeof(float) * d->m->arch->vocab_size);
@@ -28,13 +28,13 @@ static int64_t logit_rows(const struct decode *d)
     return most < 1 ? 1 : most;
 }
 
-/* What head_top makes for n rows: sums, values, ids. */
+/* Bytes of head_top's output for n rows: sums, values, ids. */
 static uint64_t top_bytes(int64_t n, int64_t k)
 {
     return (uint64_t)n * sizeof(double) + (uint64_t)(n * k) * (sizeof(float) + sizeof(int32_t));
 }
 
-/* Everything lives as long as the session: a step is short and its buffers are small. */
+/* All memory lives as long as the session: a step is short and its buffers are small. */
 static int allocate(struct decode *d, struct ckpt_err *err)
 {
     const struct arch *a = d->m->arch;
@@ -89,13 +89,13 @@ static int allocate(struct decode *d, struct ckpt_err *err)
     return 0;
 }
 
-/* Longrope's angles all change at one length: what is cached is then recomputed. */
+/* Longrope changes all angles at one length: cached keys are then recomputed. */
 static bool replays(const struct arch *a)
 {
     return a->pos == ARCH_POS_ROPE && a->rope.kind == ARCH_ROPE_LONG;
 }
 
-/* What a session can hold, of such a model. */
+/* Check the size of a session for such a model. */
 static int check_size(const struct arch *a, int64_t max_docs, int64_t max_len,
                       struct ckpt_err *err)
 {
@@ -185,7 +185,7 @@ void decode_reset(struct decode *d)
         memset(d->n_past, 0, (size_t)d->n_seq * sizeof *d->n_past);
 }
 
-/* What is fed fits, is in the vocabulary and has positions. */
+/* Check that the tokens fit, are in the vocabulary and have positions. */
 static int check_feed(const struct decode *d, const int32_t *ids, const int32_t *n_new,
                       int64_t n_docs, struct ckpt_err *err)
 {
@@ -213,8 +213,8 @@ static int check_feed(const struct decode *d, const int32_t *ids, const int32_t 
 }
 
 /*
- * Fill the next chunk from the sequences in order; first[i] is where sequence i's tokens start
- * in ids.  *seq goes on from call to call.
+ * Fill the next chunk from the sequences in order; first[i] is where sequence i's tokens start in
+ * ids.  *seq continues from call to call.
  */
 static void next_chunk(struct decode *d, const int32_t *ids, const int32_t *n_new,
                        int64_t n_docs, int64_t *seq, int64_t *at)
@@ -246,8 +246,8 @@ static void next_chunk(struct decode *d, const int32_t *ids, const int32_t *n_ne
 }
 
 /*
- * Note what is fed.  Where the table of rope has become another one under cached keys, all
- * sequences start again: ids and n_new then name the whole of each.
+ * Record the tokens fed.  Where rope's table has changed after keys were cached, all sequences
+ * start again: ids and n_new then name all their tokens.
  */
 static void note_past(struct decode *d, const int32_t **ids, const int32_t **n_new,
                       int64_t n_docs, bool changed)
@@ -273,7 +273,7 @@ static void note_past(struct decode *d, const int32_t **ids, const int32_t **n_n
     *n_new = d->n_past;
 }
 
-/* Through all chunks; logits as decode_chunk_logits has them. */
+/* Run all chunks; logits as in decode_chunk_logits. */
 static int run(struct decode *d, const struct model_weights *w, const int32_t *ids,
                const int32_t *n_new, int64_t n_docs, float *logits, struct ckpt_err *err)
 {

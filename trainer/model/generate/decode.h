@@ -13,7 +13,7 @@ struct chunk_rows {
     int64_t  n, rows, max_keys;
 };
 
-/* What the arguments of a step's operations hang on, beside the session. */
+/* The sizes that the arguments of a step's operations depend on, besides the session. */
 struct shape {
     const struct model_weights *w;
     int64_t                     rows, max_keys, max_enc;
@@ -21,18 +21,18 @@ struct shape {
 
 struct decode {
     struct model      *m;
-    struct model       view;        /* the model with this session's buffers in its place */
+    struct model       view;        /* the model, with this session's buffers instead of its own */
     int64_t            n_seq, max_len, chunk;
     int                first;       /* the decoder's first block */
     int32_t           *len;         /* [n_seq] tokens in the cache; host */
-    struct chunk_rows  host;        /* of the chunk in work */
-    int32_t           *feed, *feed_host;        /* what a chunk's operations index with */
-    int32_t           *seg_start, *seg_seq, *seg_past, *last_rows;      /* there, on the device */
+    struct chunk_rows  host;        /* of the current chunk */
+    int32_t           *feed, *feed_host;        /* indices for a chunk's operations */
+    int32_t           *seg_start, *seg_seq, *seg_past, *last_rows;  /* parts of it, on the device */
     int32_t           *done;        /* [n_seq] tokens of this call already fed; host */
-    int32_t           *ids, *positions;     /* [chunk] of the chunk in work; host */
+    int32_t           *ids, *positions;     /* [chunk] of the current chunk; host */
     int32_t           *past, *n_past;       /* [n_seq][max_len], [n_seq]: all tokens fed; NULL
                                                where a prefix is never recomputed */
-    int32_t           *replay;              /* [n_seq * max_len] a prefix being fed again */
+    int32_t           *replay;              /* [n_seq * max_len] a prefix that is fed again */
     void              *k, *v;       /* all layers */
     uint64_t           layer_bytes;
     void              *cross;       /* keys and values of the encoder's rows: a layer
@@ -41,22 +41,23 @@ struct decode {
     int32_t           *enc_len;     /* [n_seq] host */
     int64_t           *enc_first;   /* [n_seq] each sequence's first row in cross; host */
     const int32_t     *key_start, *key_end;     /* of the chunk's segments; in feed */
-    int32_t           *none;        /* [n_seq + 1] zeros: documents without a decoder's rows */
+    int32_t           *none;        /* [n_seq + 1] zeros: documents without rows of the decoder */
     void              *spare;       /* a layer of the cache, for decode_reorder */
     struct block_bufs  bufs;
-    void              *next;        /* the other half of the residual stream's two buffers */
-    void              *top;         /* what head_top makes, on the device */
+    void              *next;        /* the other of the residual stream's two buffers */
+    void              *top;         /* output of head_top, on the device */
     unsigned char     *top_host;
     struct op_graph  *graph;       /* of a step of `shape`; NULL: none yet */
-    void              *recorded_h;  /* where its residual stream ends */
-    struct shape       shape;       /* of the last step */
-    bool               plain;       /* this device keeps no work */
+    void              *recorded_h;  /* where the graph's residual stream ends */
+    struct shape       shape;       /* sizes of the last step */
+    bool               plain;       /* this device has no graphs */
     struct plan        plan;
     void              *arena;
-    struct ckpt_arena  host_arena;  /* of what is the host's */
+    struct ckpt_arena  host_arena;  /* holds the host's arrays */
 };
 
-/* decode_run.c: the chunk in d->host through all blocks; gives where its residual stream ends. */
+/* decode_run.c: run the chunk in d->host through all blocks; returns where its residual stream
+ * ends. */
 void *decode_chunk(struct decode *d, struct pass *p, const int32_t *n_new);
 /* Logits of the sequences whose last new token is in the chunk: to the host, or, where that is
  * NULL, to the sequence's place on the device. */

@@ -1,6 +1,6 @@
 /*
- * decode_move - a generation session's sequences as they come from an encoder, and as others of
- * them; see model.h.
+ * decode_move - fill a generation session's sequences from an encoder, and copy sequences to
+ * others; see model.h.
  */
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "trainer/model/cross.h"
 #include "trainer/model/generate/decode.h"
 
-/* The batch of documents [from, to) for the encoder; what it points to is the caller's. */
+/* Run the encoder on documents [from, to); the caller owns the arrays. */
 static int encode_some(struct decode *d, const struct model_weights *w, const int32_t *ids,
                        const int32_t *start, int64_t from, int64_t to, struct ckpt_err *err)
 {
@@ -68,7 +68,7 @@ int decode_encode(struct decode *d, const struct model_weights *w, const int32_t
         rc = encode_some(d, w, ids + at, start, i, to, err);
         at += rows;
     }
-    for (int64_t i = n_docs * each; rc == 0 && i-- > 0;) {      /* downwards: in place */
+    for (int64_t i = n_docs * each; rc == 0 && i-- > 0;) {     /* downwards, since it is in place */
         d->enc_first[i] = d->enc_first[i / each];
         d->enc_len[i] = d->enc_len[i / each];
     }
@@ -84,7 +84,7 @@ static void move_cache(struct decode *d, unsigned char *layer, const int32_t *fr
     uint64_t row = (uint64_t)a->head_dim * ckpt_dtype_size(d->m->dev->act);
     uint64_t head = row * (uint64_t)d->max_len;
 
-    for (int back = 0; back < 2; back++)        /* all out before any comes in */
+    for (int back = 0; back < 2; back++)        /* copy all out before any is copied in */
         for (int64_t i = 0; i < d->n_seq * a->num_key_value_heads; i++) {
             int64_t seq = i / a->num_key_value_heads, g = i % a->num_key_value_heads;
             uint64_t to = (uint64_t)i * head, bytes = (uint64_t)d->len[from[seq]] * row;
@@ -96,7 +96,7 @@ static void move_cache(struct decode *d, unsigned char *layer, const int32_t *fr
         }
 }
 
-/* The tokens fed so far, where a prefix may be recomputed. */
+/* Move the tokens fed so far, where a prefix may be recomputed. */
 static int move_past(struct decode *d, const int32_t *from, struct ckpt_err *err)
 {
     size_t row = (size_t)d->max_len, n = (size_t)d->n_seq;
@@ -113,7 +113,7 @@ static int move_past(struct decode *d, const int32_t *from, struct ckpt_err *err
 int decode_reorder(struct decode *d, const int32_t *from, struct ckpt_err *err)
 {
     int64_t layers = d->m->arch->num_hidden_layers - d->first;
-    int32_t *len = d->done;                     /* of no use between calls */
+    int32_t *len = d->done;                     /* unused between calls */
 
     for (int64_t i = 0; i < d->n_seq; i++)
         if (from[i] < 0 || from[i] >= d->n_seq)

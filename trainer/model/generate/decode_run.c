@@ -1,10 +1,10 @@
 /*
  * decode_run - a chunk of a generation session's new rows through the model; see decode.h.
  *
- * All that the operations of a chunk index with goes to the device in one copy.  A step that feeds
- * one token to each of as many sequences as the last one did is what the device captures as a
- * graph (ops.h) and launches again: what differs, ids, positions and lengths, it reads from
- * that copy, and the number of keys by which attention is cut into parts is rounded up.
+ * All indices for the operations of a chunk go to the device in one copy.  If a step feeds one
+ * token to each of as many sequences as the last step did, the device captures it as a graph
+ * (ops.h) and launches that again: ids, positions and lengths, which differ, are read from the
+ * copy, and the number of keys, by which attention is cut into parts, is rounded up.
  */
 #include "trainer/model/generate/decode.h"
 
@@ -19,7 +19,8 @@ int64_t decode_feed_size(const struct decode *d)
     return 2 * padded(d->chunk) + 6 * padded(most + 1);
 }
 
-/* The next array of the copy, [n] from src; *at goes on.  Gives where the device has it. */
+/* Put the next array, [n] from src, into the copy; *at advances.  Returns its address on the
+ * device. */
 static int32_t *put(struct decode *d, const int32_t *src, int64_t n, int64_t *at)
 {
     int32_t *there = d->feed + *at;
@@ -30,7 +31,7 @@ static int32_t *put(struct decode *d, const int32_t *src, int64_t n, int64_t *at
     return there;
 }
 
-/* Which of the encoder's rows each segment sees. */
+/* Find which of the encoder's rows each segment sees. */
 static void put_keys(struct decode *d, struct pass *p, int64_t *at)
 {
     const struct chunk_rows *s = &d->host;
@@ -49,7 +50,7 @@ static void put_keys(struct decode *d, struct pass *p, int64_t *at)
     *at = end + padded(s->n);
 }
 
-/* All that the chunk's operations index with. */
+/* Copy all indices of the chunk's operations. */
 static void feed(struct decode *d, struct pass *p, const int32_t *n_new)
 {
     const struct chunk_rows *s = &d->host;
@@ -64,14 +65,14 @@ static void feed(struct decode *d, struct pass *p, const int32_t *n_new)
     if (d->cross)
         put_keys(d, p, &at);
     first = at;
-    for (int64_t g = 0; g < s->n; g++)          /* the last rows of what ends here */
+    for (int64_t g = 0; g < s->n; g++)         /* the last rows of segments whose tokens end here */
         if (d->done[s->seq[g]] == n_new[s->seq[g]])
             d->feed_host[first + n++] = s->start[g + 1] - 1;
     d->last_rows = d->feed + first;
     p->dev->ops->to_device(p->dev, d->feed, d->feed_host, (size_t)(first + n) * sizeof *d->feed);
 }
 
-/* What p->cache is in block l. */
+/* The cache as block l sees it. */
 static struct cache_view cache_of(const struct decode *d, int l, int64_t max_keys)
 {
     const struct arch *a = d->m->arch;
@@ -88,7 +89,7 @@ static struct cache_view cache_of(const struct decode *d, int l, int64_t max_key
                .n_kv = a->num_key_value_heads, .dim = a->head_dim}};
 }
 
-/* Queue the chunk's operations; gives where its residual stream ends. */
+/* Queue the chunk's operations; returns where its residual stream ends. */
 static void *queue(struct decode *d, struct pass *p, int64_t max_keys)
 {
     struct block_bufs b = d->bufs;
@@ -113,7 +114,7 @@ static void *queue(struct decode *d, struct pass *p, int64_t max_keys)
     return b.at[BUF_H];
 }
 
-/* So many keys that few steps in a row differ: two sizes from a power of two to the next. */
+/* Round up so that few consecutive steps differ: two sizes from a power of two to the next. */
 static int64_t rounded(int64_t keys, int64_t most)
 {
     int64_t n = 256;
@@ -123,7 +124,7 @@ static int64_t rounded(int64_t keys, int64_t most)
     return n < most ? n : most;
 }
 
-/* The step as the device keeps it, made now if it was run like that before; false: run it. */
+/* Launch the step as a graph, captured now if the last step had the same shape; false: run it. */
 static bool launch_graph(struct decode *d, struct pass *p, const struct shape *shape)
 {
     const struct ops *ops = p->dev->ops;
@@ -180,7 +181,7 @@ void decode_chunk_logits(struct decode *d, const struct pass *p, const int32_t *
         int64_t first = g, n = 0, seq = s->seq[g];
         float *to = d->view.head.logits + (logits ? 0 : seq * V);
 
-        /* Finished sequences that follow each other share one product. */
+        /* Consecutive finished sequences share one product. */
         while (g < s->n && n < d->view.head.logit_rows && d->done[s->seq[g]] == n_new[s->seq[g]] &&
                s->seq[g] == s->seq[first] + n) {
             n++;

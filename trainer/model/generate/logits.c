@@ -13,11 +13,12 @@ struct view {
     struct generate_choice *some;       /* [n] by rising id; p is free */
     struct generate_choice *scratch;    /* [vocab], with all */
     int64_t                 n;
-    bool                    changed;    /* a rule changed a logit, or would one that is not here */
-    bool                    forced;     /* a rule asks for all */
+    bool                    changed;    /* a rule changed a logit, or would change one that is
+                                           absent */
+    bool                    forced;     /* a rule needs all logits */
 };
 
-/* Where a token's logit is; -1: not here. */
+/* Position of a token's logit; -1: absent. */
 static int64_t place_of(struct view *v, int32_t id)
 {
     int64_t lo = 0, hi = v->n;
@@ -36,10 +37,10 @@ static int64_t place_of(struct view *v, int32_t id)
     return lo < v->n && v->some[lo].id == id ? lo : -1;
 }
 
-/* Every token of the history once: towards less likely. */
+/* Penalise every token of the history once. */
 static void penalise(struct view *v, const struct generate_place *at, float penalty)
 {
-    /* From a copy of the values, so that a token that occurs twice is changed once. */
+    /* From a copy of the values, so that a token that occurs twice is penalised once. */
     for (int64_t i = 0; i < at->n; i++) {
         int64_t j = place_of(v, at->history[i]);
 
@@ -67,7 +68,7 @@ static void forbid_one(struct view *v, int32_t id)
         *(v->all ? &v->all[j] : &v->some[j].logit) = -INFINITY;
 }
 
-/* What would end a run of so many tokens that was there before. */
+/* Forbid tokens that would complete an n-gram that occurred before. */
 static void forbid_ngrams(struct view *v, const struct generate_place *at, int64_t size)
 {
     int64_t k = size - 1;
@@ -108,7 +109,7 @@ bool generate_is_eos(const struct generate_opts *o, int32_t id)
 static void rules(struct view *v, const struct generate_place *at, const struct generate_opts *o)
 {
     int64_t chosen = at->n - at->n_fed;
-    /* A forced beginning moves what counts as the first token after it. */
+    /* After a forced beginning, the first token counts from its end. */
     int64_t first = at->n_fed > 1 || o->forced_bos.n == 0 ? 0 : 1;
 
     if (o->repetition_penalty != 1)
@@ -145,7 +146,7 @@ bool generate_process_some(struct generate_choice *some, int64_t n,
     return !v.forced;
 }
 
-/* Highest logit; of equals the lowest id.  -1 when there is none, or a NaN. */
+/* Id of the highest logit; the lowest id among equals.  -1 when there is none, or a NaN. */
 static int32_t best(const float *logits, int64_t vocab)
 {
     int32_t at = -1;
@@ -183,7 +184,7 @@ static void sink(struct generate_choice *heap, int64_t n, int64_t at)
     }
 }
 
-/* The k most likely and all that are as likely as the last of them; gives how many. */
+/* The k most likely, and all equal to the last of them; gives how many. */
 static int64_t top_k(struct generate_choice *c, const float *logits, int64_t vocab, int64_t k)
 {
     float least = -INFINITY;
@@ -211,9 +212,9 @@ static int64_t top_k(struct generate_choice *c, const float *logits, int64_t voc
 }
 
 /*
- * The most likely of n whose probabilities (unnormalised, their sum and that of all others is
- * total) reach top_p, sorted; gives how many, 0 when they do not reach it.  Whatever is below an
- * equal share, of `of`, of what may be left out is left out unsorted.
+ * The most likely of n whose probabilities (unnormalised; total includes all others) reach top_p,
+ * sorted; gives how many, 0 when they do not reach it.  Tokens below an equal share, 1 / `of`, of
+ * the part that may be left out are dropped without sorting.
  */
 static int64_t nucleus(struct generate_choice *c, int64_t n, int64_t of, double top_p,
                        double *total)
@@ -233,7 +234,7 @@ static int64_t nucleus(struct generate_choice *c, int64_t n, int64_t of, double 
     return i;
 }
 
-/* Those that are at least so likely beside the likeliest, whose p is 1. */
+/* Keep those whose p is at least min_p, relative to the likeliest, whose p is 1. */
 static int64_t likely_enough(struct generate_choice *c, int64_t n, double min_p, double *total)
 {
     int64_t kept = 0;
@@ -247,7 +248,7 @@ static int64_t likely_enough(struct generate_choice *c, int64_t n, double min_p,
     return kept;
 }
 
-/* p of each beside the likeliest; gives their sum. */
+/* Compute p relative to the likeliest; gives their sum. */
 static double weigh(struct generate_choice *c, int64_t n, float top, double temperature)
 {
     double total = 0;
@@ -278,7 +279,7 @@ int64_t generate_candidates(struct generate_choice *c, double *total, const floa
     return o->min_p > 0 ? likely_enough(c, n, o->min_p, total) : n;
 }
 
-/* The one that the draw meets; -1: it met the sum's last rounding. */
+/* The token at the drawn point; -1: the point lies in the sum's rounding error. */
 static int32_t drawn(const struct generate_choice *c, int64_t n, double total, double draw)
 {
     double sum = 0;
@@ -308,15 +309,16 @@ int32_t generate_pick(float *logits, int64_t vocab, const struct generate_place 
     return id < 0 ? best(logits, vocab) : id;
 }
 
-/* -- from the largest alone ------------------------------------------------------------------- */
+/* -- from the largest logits alone ------------------------------------------------------------ */
 
 int64_t generate_top_wanted(const struct generate_opts *o, int64_t vocab)
 {
-    enum { TIES = 8, RULED = 48 };              /* what else may be among the likeliest */
+    enum { TIES = 8, RULED = 48 };              /* extra candidates: for ties, and for tokens
+                                                   that rules may remove */
     bool few = o->top_k > 0 && o->top_k < vocab;
     int64_t k = 1;
 
-    if (o->repetition_penalty < 1)              /* what is less likely may come up from below */
+    if (o->repetition_penalty < 1)              /* less likely tokens may rise */
         return 0;
     if (o->do_sample && few)
         k = o->top_k + TIES;
@@ -354,7 +356,7 @@ int64_t generate_some(struct generate_choice *some, const struct generate_top *t
     return top->k;
 }
 
-/* Those of c [n] that top-k leaves, in place; 0: others may be among them. */
+/* Apply top-k to c [n], in place; 0: tokens that are absent might belong to it. */
 static int64_t some_top_k(struct generate_choice *c, int64_t n, int64_t k, float beyond)
 {
     struct generate_choice sorted[OP_TOP_MOST];
@@ -374,7 +376,8 @@ static int64_t some_top_k(struct generate_choice *c, int64_t n, int64_t k, float
     return kept;
 }
 
-/* The candidates among c [n], of which `all` is the sum; 0: others may be among them. */
+/* The candidates among c [n], whose sum with all others is `all`; 0: absent tokens might belong
+ * to them. */
 static int64_t some_candidates(struct generate_choice *c, int64_t n, float top, float beyond,
                                double all, int64_t vocab, double *total,
                                const struct generate_opts *o)
@@ -405,7 +408,7 @@ bool generate_pick_top(int32_t *id, const struct generate_top *top, int64_t voca
                        const struct generate_place *at, const struct generate_opts *o, double draw)
 {
     struct generate_choice c[OP_TOP_MOST];
-    /* No other logit is larger than this before the rules, nor after them. */
+    /* No absent logit is larger than this before the rules, nor after. */
     float beyond = top->k < vocab ? top->value[top->k - 1] : -INFINITY;
     int64_t n, first = -1;
     bool changed;

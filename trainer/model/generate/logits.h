@@ -1,37 +1,37 @@
 /*
- * logits - what is done to the logits of a next token before it is chosen, and the choice.
+ * logits - process the logits of a next token, and choose the token.
  *
- * The order is transformers': repetition penalty, n-grams that would come again, eos that would
- * come too early, forced tokens, suppressed tokens; then, where tokens are drawn, temperature,
- * top-k, top-p, min-p, softmax, one draw.
- * Source: transformers 5.17, generation/utils.py (_get_logits_processor), logits_process.py.
+ * The order is transformers': repetition penalty, repeated n-grams, eos that would come too
+ * early, forced tokens, suppressed tokens; then, where tokens are drawn, temperature, top-k,
+ * top-p, min-p, softmax, one draw. Source: transformers 5.17, generation/utils.py
+ * (_get_logits_processor), logits_process.py.
  */
 #ifndef CKPT_TRAINER_MODEL_GENERATE_LOGITS_H
 #define CKPT_TRAINER_MODEL_GENERATE_LOGITS_H
 
 #include "trainer/model/generate/generate.h"
 
-/* A token to choose from. */
+/* A candidate token. */
 struct generate_choice {
     float   logit;
     int32_t id;
     double  p;
 };
 
-/* The place of a sequence's next token. */
+/* The position of a sequence's next token. */
 struct generate_place {
-    const int32_t *history;             /* [n] what was fed, then what was chosen */
+    const int32_t *history;             /* [n] tokens fed, then tokens chosen */
     int64_t        n, n_fed;
     int64_t        most;                /* tokens that may be chosen in all */
 };
 
 bool generate_is_eos(const struct generate_opts *opts, int32_t id);
-/* All that does not hang on whether tokens are drawn, to logits or log-probabilities [vocab];
+/* All processing that applies with and without sampling, to logits or log-probabilities [vocab];
  * scratch is [vocab]. */
 void generate_process(float *logits, int64_t vocab, const struct generate_place *at,
                       const struct generate_opts *opts, struct generate_choice *scratch);
 /*
- * Tokens that may be drawn, to choice [vocab], with p in proportion; gives how many, and the sum
+ * Candidates to draw from, to choice [vocab], with p in proportion; gives how many, and the sum
  * of p.  -1 when a logit is NaN or all are -infinity.
  */
 int64_t generate_candidates(struct generate_choice *choice, double *total, const float *logits,
@@ -44,26 +44,28 @@ int32_t generate_pick(float *logits, int64_t vocab, const struct generate_place 
                       const struct generate_opts *opts, double draw,
                       struct generate_choice *scratch);
 
-/* -- from the largest alone, as decode_top gives them ----------------------------------------- */
+/* -- from the largest logits alone, as decode_top gives them ---------------------------------- */
 
 struct generate_top {
     const float   *value;               /* [k] falling */
     const int32_t *id;
     int64_t        k;
-    double         sum;                 /* where generate_top_temperature asks for it */
+    double         sum;                 /* if generate_top_temperature requests it */
 };
 
-/* How many these options ask for; 0: all.  And the temperature of the sum; 0: none is asked for. */
+/* How many of the largest logits these options need; 0: all.  And the temperature for the sum;
+ * 0: no sum is needed. */
 int64_t generate_top_wanted(const struct generate_opts *opts, int64_t vocab);
 double generate_top_temperature(const struct generate_opts *opts, int64_t vocab);
-/* generate_pick from them, the same choice; false: they do not suffice, all logits are needed. */
+/* As generate_pick from these, with the same choice; false: they do not suffice, all logits are
+ * needed. */
 bool generate_pick_top(int32_t *id, const struct generate_top *top, int64_t vocab,
                        const struct generate_place *at, const struct generate_opts *opts,
                        double draw);
-/* Them by rising id; gives how many. */
+/* Sort them by id; gives how many. */
 int64_t generate_some(struct generate_choice *some, const struct generate_top *top);
-/* generate_process to some logits, by rising id: those of others only fall.  False: a rule asks
- * for all.  *changed: a rule changed one of them, or of the others. */
+/* generate_process on some logits, by rising id, if all other logits can only decrease.  False:
+ * a rule needs all.  *changed: a rule changed one of them, or one of the others. */
 bool generate_process_some(struct generate_choice *some, int64_t n,
                            const struct generate_place *at, const struct generate_opts *opts,
                            bool *changed);
