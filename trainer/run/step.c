@@ -95,9 +95,9 @@ int step_run(struct step_result *out, const struct session *s, struct loader *lo
     for (int64_t j = 0; j < data->n_micro && rc == 0; j++) {
         double sum = 0;
 
+        report_part();
         if (j + 1 == data->n_micro)
             zero_last(zero);
-        report_part();
         model_drop_key(s->model, opts->seed, comm->rank, (uint64_t)number << 24 | (uint64_t)j);
         rc = model_loss_grad(s->model, zero_weights(zero), data->micro[j], scale, &sum, err);
         loss += sum;
