@@ -18,7 +18,7 @@ jobs=${JOBS:-$(nproc)}
 export OMP_WAIT_POLICY=passive          # a thread that waits leaves its core to other suites
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
-sanitized='10-cli 20-inspect 25-encode 40-merge 41-adapters 41-reshard 42-gguf 43-bnb
+sanitized='10-cli 20-inspect 25-encode 40-merge 41-adapters 41-reshard 42-gguf-bnb
            46-quant 50-push'            # quick, and every tool in them
 script() { BUILD=$build timeout 600 bash "$1"; }
 sanitized_script() {
