@@ -128,7 +128,7 @@ hinted 64 'ckpt-push publishes' ckpt-train --push_to_hub
 hinted 64 'the best checkpoint' ckpt-train --load_best_model_at_end
 hinted 64 'ZeRO is built in' ckpt-train --deepspeed
 hinted 64 'ckpt-train always trains' ckpt-train --do_train
-hinted 64 'weights are sharded by' ckpt-train --fsdp
+hinted 64 'weights are sharded by' ckpt-train --fsdp_config
 hinted 64 'did you mean --overwrite?' ckpt-merge --force
 hinted 64 'ckpt-push --help lists them' ckpt-push --zzzzzzzzzzzz
 printf 'model_name_or_path: a\n' > "$T/hf.yaml"

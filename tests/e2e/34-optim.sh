@@ -38,7 +38,7 @@ t "from bfloat16 to codes" onward from-16 adamw_8bit adamw_anyprecision
 t "float32 in shards" train shards --nproc 2 --zero-stage 3
 t "from those to codes" onward shards-8 adamw_8bit shards
 t "the change of sharded moments to codes is logged" grep -q "moments were stored as float32, this run keeps them as 8-bit codes" "$T/said"
-expect_says 78 "codes in shards" "--optim adamw_8bit needs --zero-stage 0" train x --optim adamw_8bit --zero-stage 3
+expect_says 78 "bf16 moments in shards" "--optim adamw_anyprecision needs --zero-stage 0" train x --optim adamw_anyprecision --bf16 --zero-stage 3
 t "two ranks hold the same codes" train two --optim adamw_8bit --nproc 2 --per-device-train-batch-size 2
 t "as one, nearly" within adamw_8bit two 1e-4
 expect 64 "an optimizer that is none" train x --optim adam

@@ -21,8 +21,8 @@ expect 65 "the same under mpirun" mpi 2 ckpt-train -q --model "$T/base" --train-
 starts() {
     local i
     for i in $(seq "$1"); do
-        ranks "$2" --train-file "$T/train.jsonl" --offload-optimizer cpu -o "$T/none" >"$T/.out" 2>"$T/.err"
-        [ $? = 78 ] && one_line "^ckpt-train: rank 0: --offload-optimizer cpu needs one rank, there are $2\$" <"$T/.err" || { echo "start $i:"; cat "$T/.err"; return 1; }
+        ranks "$2" --train-file "$T/train.jsonl" --bf16 --offload-param cpu -o "$T/none" >"$T/.out" 2>"$T/.err"
+        [ $? = 78 ] && one_line "^ckpt-train: rank 0: --offload-param cpu needs one rank, there are $2\$" <"$T/.err" || { echo "start $i:"; cat "$T/.err"; return 1; }
     done
 }
 for i in 1 2; do
