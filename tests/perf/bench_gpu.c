@@ -535,6 +535,7 @@ int main(int argc, char **argv)
     zero.optim_on_device = fit.optim_on_device;
     zero.keep_weights = fit.keep_weights;
     zero.keep_grads = fit.keep_grads;
+    zero.few = fit.few;
     need(model_new(&b.model, b.arch, &opts, b.dev, &err), &err);
     need(zero_new(&b.zero, model_params(b.model), &zero, b.dev, b.comm, &err), &err);
     need(zero_fill(b.zero, ZERO_MASTER, fill, (void *)(uintptr_t)model_params(b.model), &err), &err);

@@ -22,7 +22,7 @@ table='
 1b1        | bloomz-1b1 --batch 16 --accumulate 8                                  | --zero 3;--zero 2;--zero 0
 1b1-short  | bloomz-1b1 --batch 16                                                 | --zero 3;--zero 3 --reduce bf16;--zero 3 --reshard true
 opt        | opt-1.3b --batch 8 --length 2048 --accumulate 4                       | --zero 3;--zero 3 --reshard true
-qwen-full  | qwen3-8b --batch 2 --length 2048 --accumulate 4                       | --zero 3 --moments 8bit;--zero 3 --moments 8bit --reduce bf16;--zero 3
+qwen-full  | qwen3-8b --batch 2 --length 2048 --accumulate 4 --recompute norms     | --zero 3 --moments 8bit;--zero 3 --moments 8bit --reduce bf16;--zero 3
 qwen-lora  | qwen3-8b --lora --batch 4 --length 2048                               | --zero 3;--zero 3 --reshard true
 '
 of() { tr ' ' '\n' <"$2" | sed -n "s/^$1=//p" | tail -n 1; }

@@ -12,9 +12,10 @@ static uint64_t sum_of(const struct fit *f)
 
 /* What stage 3 keeps beside the layers in work, where memory allows: what costs least first. */
 static const struct keep {
-    bool weights, grads;
-} keeps[] = {{true, true}, {true, false}, {false, true}, {false, false}};
-enum { KEEPS = sizeof keeps / sizeof keeps[0], KEEP_NONE = KEEPS - 1 };
+    bool weights, grads, few;
+} keeps[] = {{true, true, false}, {true, false, false}, {false, true, false},
+             {false, false, false}, {false, false, true}};
+enum { KEEPS = sizeof keeps / sizeof keeps[0], KEEP_NONE = KEEPS - 2, KEEP_FEW };
 
 /* A way to use memory: more of it first. */
 struct choice {
@@ -36,6 +37,7 @@ static int measure_zero(struct fit *f, const struct fit_opts *o, const struct pa
     zero.optim_on_device = f->optim_on_device = on_device;
     zero.keep_weights = f->keep_weights;
     zero.keep_grads = f->keep_grads;
+    zero.few = f->few;
     rc = zero_size(&f->zero, p, &zero, o->world_size, o->dev, err);
     f->all = sum_of(f);
     return rc;
@@ -65,14 +67,14 @@ static int try_way(struct fit *f, const struct fit_opts *o, const struct choice 
                    struct ckpt_err *err)
 {
     *f = (struct fit){.free_bytes = o->free_bytes, .recompute = c->level, .paged = c->paged,
-                      .keep_weights = keeps[c->keep].weights, .keep_grads = keeps[c->keep].grads};
+                      .keep_weights = keeps[c->keep].weights, .keep_grads = keeps[c->keep].grads, .few = keeps[c->keep].few};
     return measure(f, o, err);
 }
 
 /* Whether a way fits, for a hint: one that cannot be measured does not. */
 static bool fits(struct fit *f, const struct fit_opts *o, enum recompute level, bool paged)
 {
-    struct choice c = {level, paged, KEEP_NONE};
+    struct choice c = {level, paged, KEEP_FEW};
     struct ckpt_err unused;
 
     return try_way(f, o, &c, &unused) == 0 && f->all <= f->free_bytes;
@@ -197,7 +199,7 @@ static int choices(struct choice c[2 * KEEPS + 1], const struct fit_opts *o)
     int n = 0;
 
     for (int k = 0; k < KEEPS; k++) {
-        if (k < KEEP_NONE && (!may_keep(o) || (o->reshard && keeps[k].weights) ||
+        if (k != KEEP_NONE && (!may_keep(o) || (o->reshard && keeps[k].weights) ||
                               (keeps[k].grads && !train)))
             continue;
         if (o->keep && !keeps[k].weights)
@@ -207,7 +209,7 @@ static int choices(struct choice c[2 * KEEPS + 1], const struct fit_opts *o)
             c[n++] = (struct choice){norms, must, k};
     }
     if (o->zero.paged && train && !must)
-        c[n++] = (struct choice){norms, true, KEEP_NONE};
+        c[n++] = (struct choice){norms, true, o->keep ? 0 : may_keep(o) ? KEEP_FEW : KEEP_NONE};
     return n;
 }
 

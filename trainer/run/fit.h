@@ -21,7 +21,7 @@ struct fit {
     enum recompute recompute;           /* the level chosen */
     bool     paged;                     /* likewise: states are on the host, but so many bytes */
     uint64_t optim_on_device;
-    bool     keep_weights, keep_grads;  /* likewise, of stage 3 (zero.h) */
+    bool     keep_weights, keep_grads, few;     /* likewise, of stage 3 (zero.h) */
 };
 
 struct fit_opts {

@@ -301,6 +301,7 @@ static int plan_memory(struct session *s, struct model_opts *with, struct ckpt_e
     s->zero_opts.optim_on_device = s->fit.optim_on_device;
     s->zero_opts.keep_weights = s->fit.keep_weights;
     s->zero_opts.keep_grads = s->fit.keep_grads;
+    s->zero_opts.few = s->fit.few;
     return comm_agree(s->comm, rc, err);
 }
 

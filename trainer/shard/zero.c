@@ -177,7 +177,8 @@ static struct passing passing_of(const struct zero_opts *o, int world_size, bool
     bool sharded = o->stage > 0 && world_size > 1;
 
     return (struct passing){
-        .slots = o->offload_param || (sharded && discrete) ? N_SLOTS : sharded ? N_SLOTS - 1 : 0,
+        .slots = o->offload_param || (sharded && discrete && !o->few) ? N_SLOTS
+                 : sharded                                            ? N_SLOTS - 1 : 0,
         .keep_weights = sharded && (o->stage < 3 || o->keep_weights),
         .keep_grads = sharded && (o->stage < 2 || o->keep_grads),
         .parts = sharded && !discrete};

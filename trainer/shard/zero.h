@@ -31,6 +31,7 @@ struct zero_opts {
     int      stage;                     /* 0 to 3 */
     enum ckpt_dtype reduce;             /* of gradients that ranks exchange: F32 (or none), or what
                                            the device's collectives can sum: BF16, F16 */
+    bool     few;                       /* on a GPU: layers pass through a slot less, and wait */
     bool     keep_weights, keep_grads;  /* stage 3: as stage 1 does; set by 1 and 2 themselves */
     bool     train;                     /* else weights only: no gradients or moments */
     enum op_moments moments;            /* of what may have them so (optim_state.h) */

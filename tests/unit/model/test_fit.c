@@ -195,6 +195,44 @@ TEST(the_parts_of_a_refusal_add_up)
     assert_non_null(strstr(err.hint, "`max_seq_length`"));
 }
 
+TEST(stage_3_keeps_what_there_is_memory_for)
+{
+    static const struct { bool weights, grads, few; } wanted[] = {
+        {true, true, false}, {true, false, false}, {false, true, false}, {false, false, false},
+        {false, false, true}};
+    struct fit_opts o = open_counting(CKPT_BF16, UINT64_MAX);
+    int64_t layers = g.arch->num_hidden_layers;
+    uint64_t least = UINT64_MAX;
+
+    g.arch->num_hidden_layers = 12;     /* more than there are slots */
+    o.zero.stage = 3;
+    o.world_size = 2;
+    o.model.ranks = 2;
+    o.dev->discrete = true;
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        struct fit f = found(&o);
+
+        if (i == 2 && !f.keep_grads)    /* of all gradients: more than all weights were */
+            continue;
+        assert_true(f.keep_weights == wanted[i].weights && f.keep_grads == wanted[i].grads &&
+                    f.few == wanted[i].few);
+        assert_true(f.all < least);
+        least = f.all;
+        o.free_bytes = f.all - 1;
+    }
+    refused(&o);
+    o.free_bytes = UINT64_MAX;
+    o.reshard = true;
+    assert_false(found(&o).keep_weights);
+    o.reshard = false;
+    o.keep = true;
+    assert_true(found(&o).keep_weights);
+    o.free_bytes = least;
+    refused(&o);
+    o.dev->discrete = false;
+    g.arch->num_hidden_layers = layers;
+}
+
 TEST(a_refusal_names_what_would_fit)
 {
     struct fit_opts o = open_counting(CKPT_BF16, UINT64_MAX);
