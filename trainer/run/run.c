@@ -501,20 +501,6 @@ static int open_metrics(struct run *r, struct ckpt_err *err)
     return metrics_open(&r->metrics, r->s->output_dir, r->session.comm->rank == 0, &start, err);
 }
 
-/* Every rank has a device of its own. */
-static int watch_memory(struct run *r, struct ckpt_err *err)
-{
-    int rank = r->session.comm->rank;
-    char path[4200], name[40] = "memory.csv";
-
-    if (r->s->memory_log <= 0)
-        return 0;
-    if (rank > 0)
-        snprintf(name, sizeof name, "memory-%d.csv", rank);
-    snprintf(path, sizeof path, "%s/%s", r->s->output_dir, name);
-    return memory_log_open(&r->memory, path, r->session.dev, r->s->memory_log, err);
-}
-
 /* Who reports the failure: rank 0 when all know of it, else the rank that failed, now: its peers
  * are ended before this process comes back from closing its session. */
 static void end_of_ranks(struct run *r, struct ckpt_err *err)
@@ -555,8 +541,9 @@ static int train(struct run *r, struct ckpt_err *err)
         (rc = checkpoint_try(r->s->output_dir, &r->session, err)) != 0)
         return rc;
     rc = open_metrics(r, err);
-    if (rc == 0)
-        rc = watch_memory(r, err);
+    if (rc == 0 && r->s->memory_log > 0)
+        rc = memory_log_open(&r->memory, r->s->output_dir, r->session.comm->rank, r->session.dev,
+                             r->s->memory_log, err);
     rc = comm_agree(r->session.comm, rc, err);
     if (rc == 0)
         rc = loop(r, err);
