@@ -5,6 +5,7 @@
 #include "tools/cli.h"
 #include "tools/data_rows.h"
 #include "tools/opt/opt.h"
+#include "tools/out.h"
 #include "tools/train/start.h"
 #include "trainer/comm/ranks.h"
 #include "trainer/comm/report.h"
@@ -174,6 +175,14 @@ static const struct opt loop_rows[] = {
     OPT_HEADING("Ranks"),
     OPT_INT("nproc", "N", nproc, 0, 4096,
             "ranks to start on this host, or gpu: one for each GPU; 0: none", .choices = "gpu"),
+    OPT_INT("simulate-world", "N", simulate_world, 0, 100000,
+            "time the steps of one of N ranks on one GPU, with a model of the collectives; train "
+            "and write nothing; 0: train"),
+    OPT_INT("simulate-node", "N", simulate_node, 1, 4096, "simulated GPUs of a node"),
+    OPT_REAL("simulate-network", "GB/s", simulate_network, 0.001, 1e6,
+             "simulated network between nodes, for each GPU and direction"),
+    OPT_REAL("simulate-link", "GB/s", simulate_link, 0.001, 1e6,
+             "simulated speed at which data reaches a GPU from others of its node"),
     OPT_INT("ddp-timeout", "SECONDS", ddp_timeout, 1, 1000000,
             "seconds that ranks wait for each other at the start, and later while none of them "
             "comes any further"),
@@ -222,6 +231,10 @@ static const struct opt_rule rules[] = {
     {OPT_BARS, "exclude", "num-nodes num-gpus"},
     {OPT_NEEDS, "max-restarts", "nproc hostfile"},
     {OPT_NEEDS, "min-ranks", "max-restarts"},
+    {OPT_NEEDS, "simulate-node simulate-network simulate-link", "simulate-world"},
+    {OPT_BARS, "simulate-world", "nproc hostfile dry-run profile dump-grads memory-log eval-steps "
+     "save-steps save-total-limit resume-from-checkpoint overwrite-output-dir "
+     "stage3-gather-16bit-weights-on-model-save"},
 };
 
 /* State of announcing checkpoints on stdout. */
@@ -242,6 +255,54 @@ static int artifact(void *ctx, const char *path, struct ckpt_err *err)
     ckpt_log(CKPT_LOG_WARNING, "%s: no checkpoint is announced any more; training and saving go on",
              t->lost.text);
     return 0;
+}
+
+/* The same figures in lines for people, and in base units for programs. */
+static int simulated(void *ctx, const struct run_simulated *r, struct ckpt_err *err)
+{
+    const struct simulate_model *m = &simulate_model;
+    const struct told *t = ctx;
+    char line[256];
+    struct out *o;
+    int rc = out_new(&o, t->cli->json, err);
+
+    if (rc)
+        return rc;
+    out_int(o, "ranks", NULL, r->world);
+    out_int(o, "nodes", NULL, r->nodes);
+    out_int(o, "zero_stage", NULL, r->stage);
+    snprintf(line, sizeof line, "world: %d ranks on %d node%s, ZeRO stage %d", r->world, r->nodes,
+             r->nodes == 1 ? "" : "s", r->stage);
+    out_line(o, line);
+    out_real(o, "tokens_per_second", NULL, r->tokens / r->seconds);
+    snprintf(line, sizeof line, "tokens/s: %.0f, %.0f of a rank", r->tokens / r->seconds,
+             r->tokens / r->seconds / r->world);
+    out_line(o, line);
+    out_int(o, "steps", NULL, r->steps);
+    out_real(o, "step_seconds", NULL, r->seconds);
+    out_real(o, "step_seconds_least", NULL, r->seconds_least);
+    snprintf(line, sizeof line, "step: %.3f ms, the mean of %lld; the quickest %.3f",
+             1e3 * r->seconds, (long long)r->steps, 1e3 * r->seconds_least);
+    out_line(o, line);
+    out_real(o, "exposed_seconds", NULL, r->exposed);
+    out_real(o, "communication_seconds", NULL, r->communication);
+    out_real(o, "collectives", NULL, r->collectives);
+    out_real(o, "collective_bytes", NULL, r->bytes);
+    snprintf(line, sizeof line, "communication: %.3f ms of a step are exposed (%.1f %%), of %.3f "
+             "ms in %.4g collectives of %.4g MB together", 1e3 * r->exposed,
+             100 * r->exposed / r->seconds, 1e3 * r->communication, r->collectives,
+             1e-6 * r->bytes);
+    out_line(o, line);
+    out_int(o, "node", NULL, r->net.node);
+    out_real(o, "network_bytes_per_second", NULL, r->net.network);
+    out_real(o, "link_bytes_per_second", NULL, r->net.link);
+    out_real(o, "link_half_bytes", NULL, m->half);
+    out_real(o, "start_seconds", NULL, m->start);
+    snprintf(line, sizeof line, "model: %.4g GB/s a GPU in nodes of %d, half of it at %.3g MB; "
+             "%.4g GB/s a GPU between nodes; %.3g us to start", 1e-9 * r->net.link, r->net.node,
+             1e-6 * m->half, 1e-9 * r->net.network, 1e6 * m->start);
+    out_line(o, line);
+    return out_end(o, err);
 }
 
 /* A rank's failure is printed by its supervisor; without one, it is printed here with the rank. */
@@ -269,7 +330,8 @@ static int train(struct cli *cli, const struct settings *s, const struct train_s
                  struct ckpt_err *err)
 {
     struct told told = {.cli = cli};
-    struct run_io io = {.ctx = &told, .artifact = artifact, .fail = fail, .stop = &cli_stop};
+    struct run_io io = {.ctx = &told, .artifact = artifact, .fail = fail, .simulated = simulated,
+                        .stop = &cli_stop};
     int status = 0, rc = train_start_ranks(&status, start, s, cli, err);
 
     if (rc == 0)

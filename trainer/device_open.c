@@ -13,6 +13,7 @@
 
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
+#include "trainer/comm/simulate.h"
 #include "trainer/cuda/plugin.h"
 #include "trainer/nvml.h"
 #include "trainer/ops/ops.h"
@@ -243,4 +244,17 @@ int device_join(struct device *dev, struct comm *host, struct ckpt_err *err)
     else
         host->device = c;
     return rc;
+}
+
+int device_simulate(struct device *dev, struct comm *host, const struct simulate_net *net,
+                    struct ckpt_err *err)
+{
+    const struct cuda_plugin *plugin;
+    int rc;
+
+    if (!dev->discrete)
+        return ckpt_fail(err, CKPT_ECONFIG, "`simulate_world` needs a GPU, the device is the CPU");
+    if ((rc = open_cuda(&plugin, err)) != 0)
+        return rc;
+    return simulate_open(&host->device, host->world_size, net, dev, plugin->simulate, err);
 }

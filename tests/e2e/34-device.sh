@@ -1,6 +1,6 @@
 # What a device that cannot be used, or fails, comes to: one line, a status, nothing half written.
 # The plug-in for GPUs is stood in for by one that wraps the CPU (tests/gpu/fault_plugin.c), its
-# driver and library by empty ones.
+# driver and library by empty ones.  Then a world of many ranks, simulated on one such device.
 . "$(dirname "$0")/lib.sh"
 R=tools/recipes/demo
 mkdir -p "$T/lib" "$T/bin" "$T/bare"
@@ -72,3 +72,68 @@ for n in 1 2 3 4 5; do
     FAULT=alloc:$n expect 71 "no memory at allocation $n" run "$T/bin" "a$n" --device cuda
 done
 FAULT=alloc:1 expect 71 "no memory to generate" here timeout 60 "$T/bin/ckpt-eval" --device cuda --prompt a --max-new-tokens 4 "$T/base"
+
+# -- a world of many ranks, timed on one GPU ------------------------------------------------------
+# The GPU is the CPU again, whose collectives wait as those of a GPU do; tests/gpu/31-simulate.sh has
+# the real one.
+plugin -DFAULT_DISCRETE=true
+plain() { ckpt-train --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 32 --per-device-train-batch-size 2 -o "$T/none" "$@"; }
+mkdir "$T/tmp"
+simulate() {    # N OPTION... - three steps of rank 0 of N
+    local n=$1; shift
+    TMPDIR=$T/tmp LD_LIBRARY_PATH=$T/lib timeout 120 "$T/bin/ckpt-train" -q --device cuda --model "$T/base" --train-file "$T/train.jsonl" \
+        --max-seq-length 32 --per-device-train-batch-size 2 --simulate-world "$n" --max-steps 3 -o "$T/none" "$@"
+}
+field() { sed -n "s/^ *\"$1\": \([0-9.e+-]*\),*$/\1/p" "$T/.out"; }     # of --json, after expect
+# holds EXPRESSION NAME=VALUE... - the arithmetic is true.
+holds() {
+    local what=$1 v args=(); shift
+    for v; do args+=(-v "$v"); done
+    awk "${args[@]}" "BEGIN { exit !($what) }"
+}
+before=$(find "$T" -type f ! -path "$T/.*" | sort | xargs sha256sum)
+for stage in 0 1 2 3 "3 --reshard-after-forward true" "3 --lora-rank 4 --target-modules all-linear" "3 --bf16 --optim adamw_8bit"; do
+    for n in 2 1024; do
+        case $n$stage in 10241 | 10242) continue ;; esac
+        # shellcheck disable=SC2086
+        expect 0 "rank 0 of $n, stage $stage" simulate $n --zero-stage $stage --train-split-ratio 0.9
+        prints "world: $n ranks on $([ $n = 2 ] && echo 1 node || echo 128 nodes), ZeRO stage ${stage%% *}" && grep -qE '^tokens/s: [0-9]+, [0-9]+ of a rank$' "$T/.out" &&
+            grep -qE '^step: [0-9.]+ ms, the mean of 3; the quickest [0-9.]+$' "$T/.out" &&
+            grep -qE '^communication: [0-9.]+ ms of a step are exposed \([0-9.]+ %\), of [0-9.]+ ms in [0-9.]+ collectives of [0-9.e+]+ MB together$' "$T/.out" &&
+            prints "model: 136 GB/s a GPU in nodes of 8, half of it at 4.07 MB; 50 GB/s a GPU between nodes; 13 us to start" &&
+            [ "$(wc -l <"$T/.out")" = 5 ] && echo "ok it is told in five lines" || fail "it is told in five lines" "$T/.out"
+    done
+done
+expect 0 "one node" simulate 8 --zero-stage 3 --json
+one=$(field step_seconds); fast=$(field communication_seconds); rate=$(field tokens_per_second); exposed=$(field exposed_seconds)
+t "the world's tokens in a step's time" holds "r * s > 0.5 * 8 * 2 * 8 && r * s <= 8 * 2 * 32" r="$rate" s="$one"
+t "exposed is a part of the step" holds "x >= 0 && x <= s" x="$exposed" s="$one"
+expect 0 "two nodes, and little between them" simulate 16 --zero-stage 3 --json --simulate-network 0.02
+t "the step is slower by what they take" holds "slow > fast + 0.9 * (c - f) && c > 2 * f" slow="$(field step_seconds)" fast="$one" c="$(field communication_seconds)" f="$fast"
+t "nothing hides it on a device that does one thing at a time" holds "x > 0.9 * c" x="$(field exposed_seconds)" c="$(field communication_seconds)"
+[ "$(field nodes)" = 2 ] && [ "$(field network_bytes_per_second)" = 20000000.0 ] && echo "ok figures in base units" || fail "figures in base units" "$T/.out"
+expect 0 "the same in one node" simulate 16 --zero-stage 3 --json --simulate-network 0.02 --simulate-node 16
+t "its network does not count" holds "c < 2 * f" c="$(field communication_seconds)" f="$fast"
+expect 0 "one node of slow links" simulate 8 --zero-stage 3 --json --simulate-link 0.5
+t "its links do" holds "c > 2 * f && l == 5e8" c="$(field communication_seconds)" f="$fast" l="$(field link_bytes_per_second)"
+[ ! -e "$T/none" ] && [ -z "$(ls "$T/tmp")" ] && [ "$before" = "$(find "$T" -type f ! -path "$T/.*" | sort | xargs sha256sum)" ] &&
+    echo "ok nothing was written" || fail "nothing was written" <(find "$T" -newer "$T/base/config.json")
+expect 0 "many ranks" simulate 100000 --zero-stage 3
+expect_says 0 "too little data for the world" "the data has 60 samples, a step of 1024 ranks takes 8192" simulate 1024 --no-quiet --gradient-accumulation-steps 4
+expect_says 78 "weights on the host" "needs one rank, there are 2" simulate 2 --bf16 --offload-param cpu
+
+# What does not go together, without any device.
+expect_says 78 "the CPU" "--simulate-world needs a GPU, the device is the CPU" plain --simulate-world 2 --device cpu
+expect_says 78 "one rank" "2 ranks at least" plain --simulate-world 1
+expect 64 "too many" plain --simulate-world 100001
+expect 64 "no network" plain --simulate-world 2 --simulate-network 0
+for more in "--nproc 2" --dry-run --profile "--dump-grads x" "--memory-log 1" "--eval-steps 1" "--save-steps 5" "--save-total-limit 1" \
+    "--resume-from-checkpoint latest" --overwrite-output-dir --stage3-gather-16bit-weights-on-model-save; do
+    # shellcheck disable=SC2086
+    expect_says 64 "beside ${more%% *}" "${more%% *}" plain --simulate-world 2 $more
+done
+expect_says 64 "a node of nothing" "--simulate-world" plain --simulate-node 4
+RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=9 expect_says 78 "a rank" "--simulate-world times one rank, but this process is one of 2" plain --simulate-world 4
+[ -e /usr/local/nvidia/lib64/libcuda.so.1 ] || ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1' ||
+    expect_says 78 "no GPU" "--simulate-world needs a GPU, the device is the CPU" plain --simulate-world 2
+[ ! -e "$T/none" ] && echo "ok nothing was written then either" || fail "nothing was written then either" "$T/.err"

@@ -7,12 +7,15 @@
  * REAL=PATH       the true plug-in, whose device is wrapped; without it the CPU device is wrapped,
  *                 and a failure marks it as a GPU would be
  * FAULT_VERSION, FAULT_COUNT (macros): the version and the number of GPUs that the plug-in reports.
+ * FAULT_DISCRETE (macro): the CPU device passes for one with memory of its own.
  */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "trainer/clock.h"
 #include "trainer/cuda/plugin.h"
 
 #ifndef FAULT_VERSION
@@ -20,6 +23,9 @@
 #endif
 #ifndef FAULT_COUNT
 #define FAULT_COUNT 1
+#endif
+#ifndef FAULT_DISCRETE
+#define FAULT_DISCRETE false
 #endif
 
 static struct ops row;
@@ -88,6 +94,7 @@ static int wrapped(struct device **out, int index, const struct device_opts *opt
     }
     if (rc)
         return rc;
+    (*out)->discrete = (*out)->discrete || FAULT_DISCRETE;
     colon = fault ? strchr(fault, ':') : NULL;
     if (colon) {
         snprintf(kind, sizeof kind, "%.*s", (int)(colon - fault), fault);
@@ -111,5 +118,32 @@ static void bus(int index, char *to, int size)
         to[0] = '\0';
 }
 
+static double sim_began;
+
+static void sim_begin(struct device *dev)
+{
+    (void)dev;
+    sim_began = clock_now();
+}
+
+static void sim_repeat(struct device *dev, void *dst, const void *src, size_t bytes, int64_t times)
+{
+    (void)dev;
+    for (int64_t i = 0; i < times; i++)
+        memmove((char *)dst + (size_t)i * bytes, src, bytes);
+}
+
+static void sim_end(struct device *dev, double seconds)
+{
+    double left = sim_began + seconds - clock_now();
+    struct timespec t = {.tv_sec = (time_t)left, .tv_nsec = (long)(1e9 * (left - (time_t)left))};
+
+    (void)dev;
+    if (left > 0)
+        nanosleep(&t, NULL);
+}
+
+static const struct simulate_device sim = {sim_begin, sim_repeat, sim_end};
+
 __attribute__((visibility("default"))) const struct cuda_plugin cuda_plugin = {
-    FAULT_VERSION, wrapped, count, bus};
+    .version = FAULT_VERSION, .open = wrapped, .count = count, .bus = bus, .simulate = &sim};

@@ -22,6 +22,11 @@
  *   --zero STAGE          of several ranks, as the environment announces them (0)
  *   --reduce TYPE         gradients travel as f32 or bf16 (f32)
  *   --reshard WHEN        stage 3: auto, true or false (auto)
+ *   --simulate N          one rank of N, whose collectives are simulated (comm/simulate.h): comm_ms is
+ *                         their time in a step, exposed_ms that of it which makes the step longer
+ *   --node G              with --simulate: GPUs of a node (8)
+ *   --network GBS         GB/s of the network between nodes, for each GPU (50)
+ *   --link GBS            and GB/s at which data reaches a GPU from others of its node (136)
  *   --steps N             at most, after those to warm up (50)
  *   --seconds S           the most that they may take; ten are always done (60)
  *   --profile             where three steps' time goes, on stderr
@@ -52,6 +57,7 @@
 #include "tests/perf/gpu_watch.h"
 #include "trainer/clock.h"
 #include "trainer/comm/comm.h"
+#include "trainer/comm/simulate.h"
 #include "trainer/fp8_cache.h"
 #include "trainer/run/fit.h"
 #include "formats/families/arch.h"
@@ -72,6 +78,8 @@ struct options {
     bool        lora, decode, fp16, fp8, packed, profile, paged;
     enum ckpt_dtype reduce;
     int         stage, reshard;         /* reshard: 1: true, 2: false */
+    int         simulate;               /* ranks; 0: those that there are */
+    struct simulate_net net;
     int         offload;                /* 1: states; 2: weights and gradients too */
     enum recompute  recompute;
     enum op_moments moments;
@@ -353,15 +361,54 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* n steps, or as many as there is time for; each one's seconds.  Gives those of all. */
+static double steps(struct bench *b, double *seconds, int64_t *n, double *loss)
+{
+    int64_t most = *n;
+    struct ckpt_err err = {0};
+    double began = clock_now(), norm;
+
+    for (*n = 0; *n < most && (*n < AT_LEAST || slowest(b, clock_now() - began) < b->o.seconds);
+         ++*n) {
+        double start = clock_now();
+
+        *loss = step(b, &norm);
+        need(device_sync(b->dev, &err), &err);
+        seconds[*n] = clock_now() - start;
+    }
+    return clock_now() - began;
+}
+
+/* What the collectives of n steps took, and how much longer than without them the steps did. */
+static const char *simulated(struct bench *b, char text[128], double *seconds, int64_t n, double took)
+{
+    struct comm *comm = comm_on_device(b->comm);
+    struct simulate_sum sum;
+    double loss, alone;
+    int64_t again = n;
+
+    text[0] = '\0';
+    if (!b->o.simulate)
+        return text;
+    sum = simulate_take(comm);
+    simulate_pause(comm, true);
+    alone = steps(b, seconds, &again, &loss) / (double)again;
+    simulate_pause(comm, false);
+    snprintf(text, 128, "comm_ms=%.3f exposed_ms=%.3f ", 1e3 * sum.seconds / (double)n,
+             1e3 * (took / (double)n - alone));
+    return text;
+}
+
 static void train(struct bench *b)
 {
     struct ckpt_err err = {0};
     struct profile *prof = NULL;
     struct gpu_watch watch;
-    double *seconds = malloc((size_t)b->o.steps * sizeof *seconds), loss = 0, norm = 0, began, took;
+    double *seconds = malloc((size_t)b->o.steps * sizeof *seconds), loss = 0, norm = 0, took;
+    double tokens, docs, flop, median, best;
     uint32_t r = 1;
-    int64_t n;
-    char text[256];
+    int64_t n = b->o.steps;
+    char text[256], comm[128];
 
     b->n_batch = b->o.packed ? PACKED_BATCHES : b->o.accumulate;
     if (b->o.packed)
@@ -373,25 +420,24 @@ static void train(struct bench *b)
     if (b->comm->rank == 0)
         fprintf(stderr, "%s: loss %.6f, gradient norm %.6g\n", b->o.model, loss, norm);
     b->tokens = b->docs = b->flops = 0;
+    if (b->o.simulate)
+        simulate_take(comm_on_device(b->comm));
     gpu_watch_start(&watch, b->dev->bus);
-    began = clock_now();
-    for (n = 0; n < b->o.steps && (n < AT_LEAST || slowest(b, clock_now() - began) < b->o.seconds); n++) {
-        double start = clock_now();
-
-        loss = step(b, &norm);
-        need(device_sync(b->dev, &err), &err);
-        seconds[n] = clock_now() - start;
-    }
-    took = clock_now() - began;
+    took = steps(b, seconds, &n, &loss);
     gpu_watch_stop(&watch);
     qsort(seconds, (size_t)n, sizeof *seconds, by_size);
+    tokens = b->tokens * b->comm->world_size / took;
+    docs = b->docs * b->comm->world_size / took;
+    flop = b->flops / took;
+    median = seconds[n / 2];
+    best = seconds[0];
+    simulated(b, comm, seconds, n, took);
     if (b->comm->rank == 0)
         printf("model=%s work=%s ranks=%d tok_s=%.0f ex_s=%.2f ms=%.2f median_ms=%.2f best_ms=%.2f "
-               "mfu=%.1f gib=%.2f steps=%lld loss=%.4f %s\n", b->o.model,
+               "mfu=%.1f gib=%.2f steps=%lld loss=%.4f %s%s\n", b->o.model,
                b->o.lora ? "lora" : "full", b->comm->world_size,
-               b->tokens * b->comm->world_size / took, b->docs * b->comm->world_size / took,
-               1e3 * took / (double)n, 1e3 * seconds[n / 2], 1e3 * seconds[0],
-               100 * b->flops / took / PEAK, (double)b->dev->held / (1 << 30), (long long)n, loss,
+               tokens, docs, 1e3 * took / (double)n, 1e3 * median, 1e3 * best, 100 * flop / PEAK,
+               (double)b->dev->held / (1 << 30), (long long)n, loss, comm,
                gpu_watch_text(&watch, text));
     if (b->o.profile) {
         need(profile_on(&prof, b->dev, &err), &err);
@@ -444,12 +490,13 @@ static void read_options(struct options *o, int argc, char **argv)
         {"recompute", 1, 0, 'r'}, {"moments", 1, 0, 'o'}, {"paged", 0, 0, 'g'},
         {"offload", 1, 0, 'w'}, {"fp16", 0, 0, 'h'}, {"fp8", 0, 0, '8'},
         {"memory", 1, 0, 'm'}, {"zero", 1, 0, 'z'}, {"reshard", 1, 0, 'R'}, {"reduce", 1, 0, 'D'}, {"steps", 1, 0, 's'}, {"seconds", 1, 0, 'x'},
-        {"profile", 0, 0, 'f'}, {"decode", 0, 0, 'd'}, {"device", 1, 0, 'e'}, {0},
+        {"profile", 0, 0, 'f'}, {"decode", 0, 0, 'd'}, {"device", 1, 0, 'e'},
+        {"simulate", 1, 0, 'S'}, {"node", 1, 0, 'N'}, {"network", 1, 0, 'B'}, {"link", 1, 0, 'L'}, {0},
     };
     int c;
 
     *o = (struct options){.docs = 8, .length = 512, .accumulate = 1, .steps = 50, .seconds = 60,
-                          .device = "cuda"};
+                          .device = "cuda", .net = {.node = 8, .network = 50e9}};
     while ((c = getopt_long(argc, argv, "", names, NULL)) != -1)
         switch (c) {
         case 'l': o->lora = true; break;
@@ -474,10 +521,15 @@ static void read_options(struct options *o, int argc, char **argv)
         case 'f': o->profile = true; break;
         case 'd': o->decode = true; break;
         case 'e': o->device = optarg; break;
+        case 'S': o->simulate = atoi(optarg); break;
+        case 'N': o->net.node = atoi(optarg); break;
+        case 'L': o->net.link = 1e9 * strtod(optarg, NULL); break;
+        case 'B': o->net.network = 1e9 * strtod(optarg, NULL); break;
         default: exit(64);
         }
     if (optind + 1 != argc || o->docs < 1 || o->length < 8 || o->accumulate < 1 ||
-        o->steps < AT_LEAST || (o->packed && o->target)) {
+        o->steps < AT_LEAST || (o->packed && o->target) || o->simulate < 0 || o->simulate == 1 ||
+        o->net.node < 1 || !(o->net.network > 0)) {
         fprintf(stderr, "usage: bench_gpu MODEL [OPTION...]; the options stand in bench_gpu.c\n");
         exit(64);
     }
@@ -510,9 +562,10 @@ int main(int argc, char **argv)
         need(lora_new(&b.lora, config, &err), &err);
         json_decref(config);
     }
-    need(comm_open(&b.comm, 0, &err), &err);
+    need(o->simulate ? comm_open_single(&b.comm, o->simulate, &err) : comm_open(&b.comm, 0, &err),
+         &err);
     snprintf(name, sizeof name, "%s:%d", o->device, b.comm->local_rank);
-    device.name = b.comm->world_size > 1 && strcmp(o->device, "cuda") == 0 ? name : o->device;
+    device.name = b.comm->world_size > 1 && !o->simulate && strcmp(o->device, "cuda") == 0 ? name : o->device;
     device.weights = o->fp16 ? CKPT_F16 : CKPT_BF16;
     device.fp8 = o->fp8 ? DEVICE_FP8_HYBRID : DEVICE_FP8_OFF;
     device.memory_limit = (uint64_t)(o->memory * (1 << 30));
@@ -520,7 +573,8 @@ int main(int argc, char **argv)
                               .offload = o->offload == 1, .offload_param = o->offload == 2,
                               .stage = o->stage, .reduce = o->reduce};
     need(device_open(&b.dev, &device, &err), &err);
-    need(device_join(b.dev, b.comm, &err), &err);
+    need(o->simulate ? device_simulate(b.dev, b.comm, &o->net, &err)
+                     : device_join(b.dev, b.comm, &err), &err);
     opts = (struct model_opts){.max_tokens = o->docs * (o->target ? o->target : o->length),
                                .max_docs = o->packed ? o->docs * o->length / 8 : o->docs,
                                .max_enc = o->docs * o->length, .train = !o->decode,

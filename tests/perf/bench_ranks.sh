@@ -4,7 +4,8 @@
 #
 #   LINES="1b1 opt"    only these of the table below
 #   STEPS=12           steps of each, behind those that warm up
-#   RANKS=2            GPUs (default: all there are)
+#   RANKS=2            GPUs (default: all there are); 0: none
+#   SIMULATE="2 8 64"  beside them one rank of so many, on one GPU, its collectives simulated
 #   ALONE=0            not on one GPU
 #   SETS="--zero 3"    only these options of several ranks, sets by ";"
 #   PROFILE=1          where a step's time goes on rank 0, in DIR/NAME.log
@@ -37,7 +38,13 @@ ranks() {
     for r in "${pids[@]}"; do wait "$r" || bad=1; done
     cat "$log".? >"$log"; rm -f "$log".?
 }
-echo "| work | options | one GPU | $n GPUs, tok/s | times | GiB each | ms a step |"
+# row NAME OPTIONS ONE LOG [MORE] - ONE: tokens/s of one GPU.
+row() {
+    local all; all=$(of tok_s "$4")
+    echo "| $1 | $2 | ${3:--} | ${all:-failed} | $(awk -v a="${3:-0}" -v b="${all:-0}" 'BEGIN { if (a) printf "%.3f", b / a; else print "-" }') | $(of gib "$4") | $(of median_ms "$4")${5:-} |"
+    [ -n "$all" ] || tail -n 3 "$4" >&2
+}
+echo "| work | options | one GPU | all, tok/s | times | GiB each | ms a step |"
 echo "|---|---|---|---|---|---|---|"
 while IFS='|' read -r name alone sets; do
     name=${name// /}
@@ -48,12 +55,16 @@ while IFS='|' read -r name alone sets; do
         "$B/gpu/bench_gpu" $alone $more --steps "$STEPS" >"$DIR/$name-one.log" 2>&1; one=$(of tok_s "$DIR/$name-one.log"); }
     k=0 sets=${SETS:-$sets}
     while read -r -d ';' set; do
-        log=$DIR/$name-$n-$((k++)).log
+        log=$DIR/$name-$n-$k.log
         # shellcheck disable=SC2086
-        ranks "$log" $alone $set --steps "$STEPS" ${PROFILE:+--profile}
-        both=$(of tok_s "$log")
-        echo "| $name | $set | ${one:--} | ${both:-failed} | $(awk -v a="${one:-0}" -v b="${both:-0}" 'BEGIN { if (a) printf "%.3f", b / a; else print "-" }') | $(of gib "$log") | $(of median_ms "$log") |"
-        [ -n "$both" ] || tail -n 3 "$log" >&2
+        [ "$n" = 0 ] || { ranks "$log" $alone $set --steps "$STEPS" ${PROFILE:+--profile}; row "$name" "$set" "$one" "$log"; }
+        for world in ${SIMULATE:-}; do
+            log=$DIR/$name-simulated-$world-$k.log
+            # shellcheck disable=SC2086
+            "$B/gpu/bench_gpu" $alone $set --steps "$STEPS" --simulate "$world" >"$log" 2>&1 || bad=1
+            row "$name, $world simulated" "$set" "$one" "$log" " of them $(of exposed_ms "$log") exposed communication"
+        done
+        k=$((k + 1))
     done <<<"$sets;"
 done <<<"$table"
 exit "${bad:-0}"

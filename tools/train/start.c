@@ -144,6 +144,10 @@ static int starts_ranks(bool *starts, const struct train_start *s, const struct 
 {
     struct ranks r = ranks_found();
 
+    *starts = false;
+    if (set->simulate_world > 0 && r.world_size > 1 && r.placed)
+        return ckpt_fail(err, CKPT_ECONFIG, "--simulate-world times one rank, but this process is "
+                         "one of %ld of %s (%s)", r.world_size, r.launcher, r.where);
     *starts = (set->nproc > 1 || s->max_restarts > 0 || s->hosts.n) && !set->dry_run;
     if (!*starts || r.world_size == 1 || !r.placed)
         return 0;

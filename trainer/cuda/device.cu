@@ -17,6 +17,7 @@ extern "C" {
 }
 #include "trainer/cuda/hopper/wgmma.cuh"
 #include "trainer/cuda/nccl.h"
+#include "trainer/cuda/simulate.h"
 
 /* As ckpt_fail, which a plug-in does not have. */
 static int fail_ap(struct ckpt_err *err, int code, const char *fmt, va_list ap)
@@ -442,4 +443,4 @@ static int count_devices(void)
 
 extern "C" __attribute__((visibility("default"))) const struct cuda_plugin cuda_plugin = {
     CUDA_PLUGIN_VERSION, open_device, count_devices, bus_of_device,
-    cuda_nccl_size, cuda_nccl_id, cuda_nccl_connect};
+    cuda_nccl_size, cuda_nccl_id, cuda_nccl_connect, &cuda_simulate};

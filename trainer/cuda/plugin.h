@@ -8,9 +8,10 @@
 #define CKPT_TRAINER_CUDA_PLUGIN_H
 
 #include "trainer/comm/comm.h"
+#include "trainer/comm/simulate.h"
 #include "trainer/ops/ops.h"
 
-#define CUDA_PLUGIN_VERSION 6
+#define CUDA_PLUGIN_VERSION 7
 #define CUDA_PLUGIN_ID      128         /* bytes */
 
 struct cuda_plugin {
@@ -30,6 +31,8 @@ struct cuda_plugin {
     /* Fill c, whose rank and world size are set; all ranks call it together.  CKPT_EDEVICE
      * without NCCL. */
     int (*comm_connect)(struct comm *c, struct device *dev, const void *id, struct ckpt_err *err);
+    /* For collectives that are simulated. */
+    const struct simulate_device *simulate;
 };
 
 #endif

@@ -68,6 +68,11 @@ struct comm;
 /* Give the ranks' communicator one over buffers of the device (comm_on_device); nothing to do on
  * the CPU.  Collective, once all ranks have opened theirs. */
 int device_join(struct device *dev, struct comm *host, struct ckpt_err *err);
+struct simulate_net;
+/* Likewise one that simulates the others (comm/simulate.h), where host is a plan for many ranks.
+ * CKPT_ECONFIG on the CPU. */
+int device_simulate(struct device *dev, struct comm *host, const struct simulate_net *net,
+                    struct ckpt_err *err);
 void device_close(struct device *dev);
 /* As ops->alloc and ops->pin, with the reason in err when it is NULL. */
 void *device_alloc(struct device *dev, size_t bytes, struct ckpt_err *err);

@@ -32,7 +32,7 @@ static int open_records(struct data_set *d, const struct settings *s, const char
     opts.split = s->train_split_ratio > 0 && d->prepared ? NULL
                  : train ? s->train_split : s->eval_split;
     opts.stream_tokens = s->data.max_seq_length;
-    opts.identity = !s->dry_run && strcmp(s->data_cache, "off") != 0;
+    opts.identity = settings_write(s) && strcmp(s->data_cache, "off") != 0;
     if ((rc = records_open_with(&d->records, path, n, &opts, err)) != 0)
         return rc;
     if (train && !d->prepared)
@@ -61,7 +61,7 @@ static void name_of(char name[256], const char *path)
             *c = '_';
 }
 
-/* A dry run cuts into a folder for temporary files instead. */
+/* A run that writes nothing cuts into a folder for temporary files instead. */
 static int cut_aside(struct run_data *r, char *dir, size_t size, struct prepare_opts *o,
                      struct ckpt_err *err)
 {
@@ -91,7 +91,7 @@ static int make_cut(struct run_data *r, char *dir, size_t size, struct prepare_o
 
     if (rc == 0)
         rc = prepare_ready(&ready, dir, o, records_count(all.records), err);
-    if (rc == 0 && !ready && s->dry_run)
+    if (rc == 0 && !ready && !settings_write(s))
         rc = cut_aside(r, dir, size, o, err);
     if (rc == 0 && !ready)
         rc = prepare_make(dir, o, all.records, err);
@@ -162,7 +162,7 @@ static int data_open(struct data_set *d, const struct run_data *r, const char *c
 
     opts.stop = r->stop;
     opts.pair = session_pair(r->session);
-    opts.cache = s->dry_run || strcmp(s->data_cache, "off") == 0 ? DATA_CACHE_OFF
+    opts.cache = !settings_write(s) || strcmp(s->data_cache, "off") == 0 ? DATA_CACHE_OFF
                 : strcmp(s->data_cache, "on") == 0 ? DATA_CACHE_ON : DATA_CACHE_AUTO;
     opts.chat_dir = r->session->tokenizer_dir;
     opts.vocab_size = r->session->arch->vocab_size;

@@ -22,7 +22,8 @@ struct run_data {
     struct session        *session;
     const volatile int    *stop;
     struct data_set        train, eval;
-    char                   scratch[4096];   /* a dry run's cut data, removed at the end; "" none */
+    char                   scratch[4096];   /* cut data of a run that writes nothing,
+                                           removed at the end; "" none */
 };
 
 /* Zeroed before.  Some ranks may fail where others do not: to be agreed on.  All given outlives

@@ -67,7 +67,8 @@ static int try_way(struct fit *f, const struct fit_opts *o, const struct choice 
                    struct ckpt_err *err)
 {
     *f = (struct fit){.free_bytes = o->free_bytes, .recompute = c->level, .paged = c->paged,
-                      .keep_weights = keeps[c->keep].weights, .keep_grads = keeps[c->keep].grads, .few = keeps[c->keep].few};
+                      .keep_weights = keeps[c->keep].weights, .keep_grads = keeps[c->keep].grads,
+                      .few = keeps[c->keep].few};
     return measure(f, o, err);
 }
 

@@ -118,16 +118,20 @@ static void *watch(void *ctx)
     return NULL;
 }
 
-int memory_log_open(struct memory_log **out, const char *path, const struct device *dev,
+int memory_log_open(struct memory_log **out, const char *dir, int rank, const struct device *dev,
                     double seconds, struct ckpt_err *err)
 {
     struct memory_log *m = ckpt_alloc(1, sizeof *m);
+    char path[4200], name[40] = "memory.csv";
     struct stat st;
     int rc = 0;
 
     *out = NULL;
     if (!m)
         return ckpt_nomem(err, sizeof *m);
+    if (rank > 0)
+        snprintf(name, sizeof name, "memory-%d.csv", rank);
+    snprintf(path, sizeof path, "%s/%s", dir, name);
     m->seconds = seconds;
     pthread_mutex_init(&m->lock, NULL);
     pthread_cond_init(&m->wake, NULL);

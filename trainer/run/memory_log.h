@@ -18,8 +18,9 @@ struct memory_figures {
     int64_t n;                          /* samples; 0: none of the others counts */
 };
 
-/* A line now, one every so many seconds from now on, and one at the end. */
-int memory_log_open(struct memory_log **out, const char *path, const struct device *dev,
+/* memory.csv in dir, memory-N.csv of ranks after the first, as each has a device of its own: a
+ * line now, one every so many seconds from now on, and one at the end. */
+int memory_log_open(struct memory_log **out, const char *dir, int rank, const struct device *dev,
                     double seconds, struct ckpt_err *err);
 /* What was sampled until now; NULL: nothing. */
 struct memory_figures memory_log_figures(struct memory_log *m);

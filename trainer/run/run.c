@@ -282,16 +282,23 @@ static void count_step(struct run *r, struct window *w, const struct step_result
     w->steps++;
 }
 
-static int loop(struct run *r, struct ckpt_err *err)
+static struct step_opts opts_of(struct run *r)
 {
     const struct settings *s = r->s;
-    struct step_opts opts = {
+
+    return (struct step_opts){
         .optim = {.beta1 = s->adam_beta1, .beta2 = s->adam_beta2, .eps = s->adam_epsilon,
                   .weight_decay = s->weight_decay, .max_grad_norm = s->max_grad_norm,
                   .seed = s->seed},
         .scaler = &r->scaler, .seed = s->seed,
         .dump_grads = s->dump_grads, .dump_step = r->state.global_step + 1,
     };
+}
+
+static int loop(struct run *r, struct ckpt_err *err)
+{
+    const struct settings *s = r->s;
+    struct step_opts opts = opts_of(r);
     struct window w = {.start = clock_now()};
     int rc;
 
@@ -383,7 +390,8 @@ static int finish(struct run *r, struct ckpt_err *err)
 /* Whether checkpoints are in the way of this run's own; a dry run only warns. */
 static int check_free(struct run *r, struct ckpt_err *err)
 {
-    bool looks = r->session.comm->rank == 0 && !r->s->overwrite_output_dir;
+    bool looks = r->session.comm->rank == 0 && !r->s->overwrite_output_dir &&
+                 r->s->simulate_world == 0;
     int rc = looks ? run_dir_check_free(&r->dir, r->start.step, err) : 0;
 
     if (rc && r->s->dry_run) {
@@ -399,7 +407,7 @@ static int find_start(struct run *r, struct ckpt_err *err)
     int rc = 0;
 
     r->dir.path = r->s->output_dir;
-    if (r->session.comm->rank == 0 && !r->s->dry_run)
+    if (r->session.comm->rank == 0 && settings_write(r->s))
         rc = run_dir_lock(&r->dir, err);
     if ((rc = comm_agree(r->session.comm, rc, err)) != 0 ||
         (rc = run_start_find(&r->start, &r->session, r->s, &r->dir, err)) != 0)
@@ -426,8 +434,7 @@ static int prepare(struct run *r, struct ckpt_err *err)
     const struct settings *s = r->s;
     int rc;
 
-    if ((rc = session_join(&r->session, s->dry_run ? (int)s->nproc : 0, s->ddp_timeout,
-                           err)) != 0 ||
+    if ((rc = session_join(&r->session, settings_planned(s), s->ddp_timeout, err)) != 0 ||
         (rc = comm_same(r->session.comm, s->shared, s->n_shared, err)) != 0 ||
         (rc = find_start(r, err)) != 0 ||
         (rc = run_start_open(&r->session, &r->start, s, err)) != 0)
@@ -451,7 +458,7 @@ static int prepare(struct run *r, struct ckpt_err *err)
                                         .state = &r->state, .scaler = &r->scaler,
                                         .base = s->model ? r->start.base : NULL,
                                         .side = &r->side};
-    if (r->session.comm->rank == 0 && !s->init && !s->dry_run)
+    if (r->session.comm->rank == 0 && !s->init && settings_write(s))
         rc = side_files_open(&r->side, r->session.model_dir, &r->arena, err);
     if (rc == 0)
         rc = data_source_fingerprint(r->data.train.source, r->checkpoint.data, err);
@@ -502,20 +509,6 @@ static int open_metrics(struct run *r, struct ckpt_err *err)
     return metrics_open(&r->metrics, r->s->output_dir, r->session.comm->rank == 0, &start, err);
 }
 
-/* Every rank has a device of its own. */
-static int watch_memory(struct run *r, struct ckpt_err *err)
-{
-    int rank = r->session.comm->rank;
-    char path[4200], name[40] = "memory.csv";
-
-    if (r->s->memory_log <= 0)
-        return 0;
-    if (rank > 0)
-        snprintf(name, sizeof name, "memory-%d.csv", rank);
-    snprintf(path, sizeof path, "%s/%s", r->s->output_dir, name);
-    return memory_log_open(&r->memory, path, r->session.dev, r->s->memory_log, err);
-}
-
 /* Who reports the failure: rank 0 when all know of it, else the rank that failed, now: its peers
  * are ended before this process comes back from closing its session. */
 static void end_of_ranks(struct run *r, struct ckpt_err *err)
@@ -532,6 +525,18 @@ static void end_of_ranks(struct run *r, struct ckpt_err *err)
     }
 }
 
+/* Steps of a world that is not there. */
+static int simulate(struct run *r, struct ckpt_err *err)
+{
+    struct step_opts opts = opts_of(r);
+    struct run_simulated out;
+    int rc = run_simulate(&out, &r->session, &r->data, &opts, r->s->max_steps, r->io->stop, err);
+
+    if (rc == 0 && r->io->simulated)
+        rc = r->io->simulated(r->io->ctx, &out, err);
+    return comm_agree(r->session.comm, rc, err);
+}
+
 /* From a plan that is made to the last checkpoint. */
 static int train(struct run *r, struct ckpt_err *err)
 {
@@ -545,6 +550,8 @@ static int train(struct run *r, struct ckpt_err *err)
             run_plan_tell(&r->data, r->state.max_steps, &(struct ckpt_err){0});
         return 0;
     }
+    if (r->s->simulate_world > 0)
+        return simulate(r, err);
     if (r->state.global_step >= r->state.max_steps) {
         if (speak)
             ckpt_log(CKPT_LOG_NOTE, "nothing to do: %s is at step %lld, the run is to have %lld",
@@ -556,8 +563,9 @@ static int train(struct run *r, struct ckpt_err *err)
         (rc = checkpoint_try(r->s->output_dir, &r->session, err)) != 0)
         return rc;
     rc = open_metrics(r, err);
-    if (rc == 0)
-        rc = watch_memory(r, err);
+    if (rc == 0 && r->s->memory_log > 0)
+        rc = memory_log_open(&r->memory, r->s->output_dir, r->session.comm->rank, r->session.dev,
+                             r->s->memory_log, err);
     rc = comm_agree(r->session.comm, rc, err);
     if (rc == 0)
         rc = loop(r, err);

@@ -5,12 +5,15 @@
 #define CKPT_TRAINER_RUN_RUN_H
 
 #include "trainer/run/settings.h"
+#include "trainer/run/simulate.h"
 
 /* Between a run and its caller, while it runs. */
 struct run_io {
     void *ctx;
     /* A checkpoint is complete and durable.  Rank 0 only.  May be NULL. */
     int (*artifact)(void *ctx, const char *path, struct ckpt_err *err);
+    /* What a simulation came to (simulate_world). */
+    int (*simulated)(void *ctx, const struct run_simulated *r, struct ckpt_err *err);
     /* Set from outside: save at the end of the step in work, then end with CKPT_ESTOPPED. */
     const volatile int *stop;
     /* Print a failure that is this rank's alone, before its peers are ended.  May be NULL. */

@@ -91,13 +91,15 @@ static int open_device(struct session *s, const struct device_opts *wanted, stru
 {
     struct device_opts opts = *wanted;
     char name[32];
-    int rc = s->comm->world_size > 1 ? choose_device(&opts, name, s->comm, err) : 0;
+    bool started = s->comm->world_size > 1 && !s->simulate.node;
+    int rc = started ? choose_device(&opts, name, s->comm, err) : 0;
 
     if (rc == 0)
         rc = device_open(&s->dev, &opts, err);
-    if ((rc = comm_agree(s->comm, rc, err)) == 0)
-        rc = device_join(s->dev, s->comm, err);
-    return rc;
+    if ((rc = comm_agree(s->comm, rc, err)) != 0)
+        return rc;
+    return s->simulate.node ? device_simulate(s->dev, s->comm, &s->simulate, err)
+                            : device_join(s->dev, s->comm, err);
 }
 
 /*

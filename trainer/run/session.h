@@ -8,6 +8,7 @@
 
 #include "formats/tokens/tokenizer.h"
 #include "trainer/comm/comm.h"
+#include "trainer/comm/simulate.h"
 #include "trainer/data/sample.h"
 #include "trainer/run/fit.h"
 #include "trainer/model/model.h"
@@ -31,6 +32,7 @@ struct session {
     struct fit        fit;              /* what is taken of the device's memory */
     uint64_t          paper_limit;      /* a dry plan is for a GPU of so much memory that is not
                                            there; 0: for the device that is open */
+    struct simulate_net simulate;       /* the ranks are planned, and their collectives simulated */
     const char       *reshard;          /* gathered weights of stage 3 are given up after use: true,
                                            false; auto or NULL: as memory allows */
     int64_t           batch;            /* samples that are worked on at once, and the setting */

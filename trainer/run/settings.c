@@ -35,6 +35,9 @@ void settings_default(struct settings *s)
                    .min_loss_scale = 1},
         .seed = 42,
         .recompute = "auto",
+        .simulate_node = 8,
+        .simulate_network = 50,
+        .simulate_link = 136,
         .ddp_timeout = 1800,
         .device = "auto",
         .reduce_dtype = "float32",
@@ -47,6 +50,20 @@ void settings_default(struct settings *s)
         .save_steps = 500,
     };
     data_settings_default(&s->data);
+}
+
+bool settings_write(const struct settings *s) { return !s->dry_run && s->simulate_world == 0; }
+
+int settings_planned(const struct settings *s)
+{
+    return (int)(s->simulate_world > 0 ? s->simulate_world : s->dry_run ? s->nproc : 0);
+}
+
+struct simulate_net settings_net(const struct settings *s)
+{
+    return (struct simulate_net){.node = s->simulate_world > 0 ? (int)s->simulate_node : 0,
+                                 .network = s->simulate_network * 1e9,
+                                 .link = s->simulate_link * 1e9};
 }
 
 enum ckpt_dtype settings_weights(const struct settings *s)
@@ -270,6 +287,8 @@ static int check_ranks(const struct settings *s, struct ckpt_err *err)
         RULE(settings_given(s, "device_memory_limit") && cpu && !s->dry_run,
              "`device_memory_limit` is for a GPU: with `device cpu` only `dry_run` plans "
              "with it"),
+        RULE(s->simulate_world == 1, "`simulate_world 1` has no collectives: 2 ranks at least"),
+        RULE(s->simulate_world > 0 && cpu, "`simulate_world` needs a GPU, the device is the CPU"),
         RULE(s->stage3_gather_16bit_weights_on_model_save && settings_stage(s) != 3,
              "`stage3_gather_16bit_weights_on_model_save` needs `zero_stage 3`"),
     };

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "libckpt/dtype.h"
+#include "trainer/comm/simulate.h"
 #include "trainer/data/options.h"
 #include "trainer/model/model.h"
 #include "trainer/ops/ops.h"
@@ -102,6 +103,10 @@ struct settings {
     const char  *offload_param;         /* where weights and gradients do, likewise */
     int64_t      nproc;                 /* ranks to start on this host, or with dry_run to plan
                                            for; 0: as the process was started; SETTINGS_GPUS */
+    int64_t      simulate_world;        /* ranks of a world that is timed, one rank of it; 0: no */
+    int64_t      simulate_node;         /* its GPUs of a node */
+    double       simulate_network;      /* GB/s between nodes, for each GPU */
+    double       simulate_link;         /* GB/s that reach a GPU inside of a node */
     int64_t      ddp_timeout;           /* seconds that ranks wait for each other */
     int64_t      threads;               /* per rank; 0: by CPUs */
     double       memory_log;            /* seconds between samples of memory; 0: none */
@@ -121,6 +126,12 @@ struct settings {
 
 bool settings_given(const struct settings *s, const char *name);
 
+/* Whether the run writes anything: a plan and a simulation do not. */
+bool settings_write(const struct settings *s);
+/* Ranks that are planned or simulated, not started; 0: as the process was started. */
+int settings_planned(const struct settings *s);
+/* The world that is simulated. */
+struct simulate_net settings_net(const struct settings *s);
 /* The type in which passes see weights. */
 enum ckpt_dtype settings_weights(const struct settings *s);
 /* What the backward pass recomputes. */

@@ -142,6 +142,7 @@ int run_start_open(struct session *s, const struct run_start *start, const struc
     char dir[4096];
     int rc = *start->adapter ? adapter_config_read(&config, start->adapter, err) : 0;
 
+    s->simulate = settings_net(set);
     model_dir(dir, *start->base ? start->base : start->resume);
     if (rc == 0)
         rc = session_open(s, set->init ? set->init : dir, set->tokenizer, &device, 0, err);

@@ -94,3 +94,20 @@ TEST(the_sentence_has_the_values)
     s.min_lr = 1;
     refused(&s, "polynomial ends at `min_lr 1`: it must be smaller than `learning_rate 5e-05`");
 }
+
+TEST(a_simulated_world_has_ranks_and_a_gpu)
+{
+    struct settings s = with(NULL);
+
+    assert_true(settings_write(&s) && settings_planned(&s) == 0 && settings_net(&s).node == 0);
+    s.simulate_world = 1;
+    refused(&s, "`simulate_world 1` has no collectives: 2 ranks at least");
+    s.simulate_world = 1024;
+    s.device = "cpu";
+    refused(&s, "`simulate_world` needs a GPU, the device is the CPU");
+    s.device = "cuda:1";
+    assert_int_equal(settings_check(&s, &(struct ckpt_err){0}), 0);
+    assert_true(!settings_write(&s) && settings_planned(&s) == 1024);
+    assert_true(settings_net(&s).node == 8 && settings_net(&s).network == 50e9 &&
+                settings_net(&s).link == 136e9);
+}
