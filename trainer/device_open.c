@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
@@ -214,6 +215,19 @@ static int share_id(const struct cuda_plugin *plugin, void *id, struct comm *hos
     return comm_error(host, err);
 }
 
+/* What the environment asks of NCCL: a variable of another job explains a slow one. */
+static void note_environment(void)
+{
+    char line[1000] = "";
+    size_t used = 0;
+
+    for (char **v = environ; *v && used < sizeof line - 1; v++)
+        if (strncmp(*v, "NCCL_", 5) == 0)
+            used += (size_t)snprintf(line + used, sizeof line - used, " %s", *v);
+    if (used)
+        ckpt_log(CKPT_LOG_NOTE, "NCCL's environment:%s", line);
+}
+
 int device_join(struct device *dev, struct comm *host, struct ckpt_err *err)
 {
     const struct cuda_plugin *plugin;
@@ -227,6 +241,8 @@ int device_join(struct device *dev, struct comm *host, struct ckpt_err *err)
         return rc;
     if ((rc = open_cuda(&plugin, err)) != 0)
         return rc;
+    if (host->rank == 0)
+        note_environment();
     load(nccl);                         /* the plug-in opens it by its name */
     if ((rc = share_id(plugin, id, host, err)) != 0)
         return rc;

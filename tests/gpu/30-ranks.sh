@@ -17,7 +17,7 @@ near() { paste <(losses "$1" | tail -n "${4:-6}") <(losses "$2" | tail -n "${4:-
 state() { find "$T/$1/checkpoint-6" -type f ! -name MANIFEST.json ! -name training_args.bin ! -name trainer_state.json -printf '%P\n' | sort | (cd "$T/$1/checkpoint-6" && xargs sha256sum); }
 # Every stage of every kind of run: the losses of one GPU.  Of stage 3 also the same bits again, and
 # its checkpoint goes on on one GPU.
-for how in "" "--bf16" "--bf16 --lora-rank 4 --target-modules all-linear" "--bf16 --optim adamw_8bit"; do
+for how in "" "--bf16" "--bf16 --lora-rank 4 --target-modules all-linear" "--bf16 --optim adamw_8bit" "--bf16 --fp8"; do
     bound=1e-6
     [ -z "$how" ] || bound=2e-3
     rm -rf "$T/one"

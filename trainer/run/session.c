@@ -272,8 +272,14 @@ int session_adapt(struct session *s, const json_t *config, struct ckpt_err *err)
     return arch_untie(s->arch, err);
 }
 
-/* Assumed size of the CUDA context, for dry_run without a GPU. */
+/* Assumed size of the CUDA context, and of what NCCL takes of several ranks, for dry_run without a
+ * GPU: 0.5 and 0.9 GiB were seen on H200. */
 #define PAPER_CONTEXT ((uint64_t)1 << 30)
+
+static uint64_t paper_context(const struct session *s)
+{
+    return s->comm->world_size > 1 ? 2 * PAPER_CONTEXT : PAPER_CONTEXT;
+}
 
 /* Choose how memory is used: what is asked for becomes what is done. */
 static int plan_memory(struct session *s, struct model_opts *with, struct ckpt_err *err)
@@ -293,7 +299,7 @@ static int plan_memory(struct session *s, struct model_opts *with, struct ckpt_e
     if (with->dry && s->paper_limit && !s->dev->discrete) {
         s->dev->act = s->dev->weight;
         s->dev->discrete = true;
-        o.free_bytes = s->paper_limit > PAPER_CONTEXT ? s->paper_limit - PAPER_CONTEXT : 0;
+        o.free_bytes = s->paper_limit > paper_context(s) ? s->paper_limit - paper_context(s) : 0;
     }
     rc = fit_find(&s->fit, &o, err);
     s->dev->act = act;
