@@ -135,11 +135,11 @@ static void sim_repeat(struct device *dev, void *dst, const void *src, size_t by
 
 static void sim_end(struct device *dev, double seconds)
 {
-    double left = sim_began + seconds - clock_now();
-    struct timespec t = {.tv_sec = (time_t)left, .tv_nsec = (long)(1e9 * (left - (time_t)left))};
+    double rest = sim_began + seconds - clock_now();
+    struct timespec t = {.tv_sec = (time_t)rest, .tv_nsec = (long)(1e9 * (rest - (time_t)rest))};
 
     (void)dev;
-    if (left > 0)
+    if (rest > 0)
         nanosleep(&t, NULL);
 }
 
