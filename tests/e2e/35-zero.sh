@@ -44,5 +44,12 @@ t "and on the device" train plain 2 --bf16 --zero-stage 2
 t "are the same bits" diff <(state host) <(state plain)
 t "FSDP's name is the stage" train fsdp 2 --bf16 --fsdp shard_grad_op
 t "with its bits" diff <(state fsdp) <(state plain)
+rm -rf "$T"/{one,kept,alone}
+t "stage 1" train one 2 --zero-stage 1
+t "stage 3 that keeps what it gathers" train kept 2 --zero-stage 3 --reshard-after-forward false
+t "does the same sums" near kept one 1e-12 4
+t "one rank has nothing to keep" train alone 1 --zero-stage 3 --reshard-after-forward false
+expect 78 "gradients in 16 bits need GPUs" train no 2 --zero-stage 2 --reduce-dtype bfloat16
+t "the error names the option" says "--reduce-dtype"
 expect 78 "weights on the host need one rank" train no 2 --bf16 --offload-param cpu
 expect 78 "two names that disagree" train no 2 --fsdp full_shard --zero-stage 2

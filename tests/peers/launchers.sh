@@ -90,7 +90,7 @@ for version in 1.31.0 1.37.0; do
 done
 "$PEERS" -P tests/peers/kubernetes.py $R/kubernetes.yaml "$T/meet.sh" >"$T/words" 2>"$T/.err"
 check "Kubernetes: names, counts and statuses agree" test $? = 0
-sed -i "s|/work/model|$T/base|; s|/work/data.jsonl|$T/train.jsonl|; s|/work/run|$T/pod|" "$T/words"
+sed -i "s|/data/model|$T/base|; s|/data/train.jsonl|$T/train.jsonl|; s|/data/run|$T/pod|" "$T/words"
 mapfile -t words <"$T/words"
 check "Kubernetes: ckpt-train accepts the arguments" "${words[@]}" --dry-run --max-seq-length 64
 # The init container, with a stub of getent: no answer first, then the address of an earlier pod.

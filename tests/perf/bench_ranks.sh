@@ -23,7 +23,7 @@ table='
 1b1        | bloomz-1b1 --batch 16 --accumulate 8                                  | --zero 3;--zero 2;--zero 0
 1b1-short  | bloomz-1b1 --batch 16                                                 | --zero 3;--zero 3 --reduce bf16;--zero 3 --reshard true
 opt        | opt-1.3b --batch 8 --length 2048 --accumulate 4                       | --zero 3;--zero 3 --reshard true
-qwen-full  | qwen3-8b --batch 2 --length 2048 --accumulate 4 --recompute norms     | --zero 3 --moments 8bit;--zero 3 --moments 8bit --reduce bf16;--zero 3
+qwen-full  | qwen3-8b --batch 2 --length 2048 --accumulate 4 --recompute norms --moments 8bit | --zero 3;--zero 3 --reduce bf16;--zero 3 --moments f32
 qwen-lora  | qwen3-8b --lora --batch 4 --length 2048                               | --zero 3;--zero 3 --reshard true
 '
 of() { tr ' ' '\n' <"$2" | sed -n "s/^$1=//p" | tail -n 1; }
@@ -51,8 +51,7 @@ while IFS='|' read -r name alone sets; do
     [ -n "$name" ] && { [ -z "${LINES:-}" ] || [[ " $LINES " == *" $name "* ]]; } || continue
     one=
     # shellcheck disable=SC2086
-    [ "${ALONE:-1}" = 0 ] || { [[ $name == qwen-full ]] && more="--moments 8bit" || more=
-        "$B/gpu/bench_gpu" $alone $more --steps "$STEPS" >"$DIR/$name-one.log" 2>&1; one=$(of tok_s "$DIR/$name-one.log"); }
+    [ "${ALONE:-1}" = 0 ] || { "$B/gpu/bench_gpu" $alone --steps "$STEPS" >"$DIR/$name-one.log" 2>&1; one=$(of tok_s "$DIR/$name-one.log"); }
     k=0 sets=${SETS:-$sets}
     while read -r -d ';' set; do
         log=$DIR/$name-$n-$k.log

@@ -202,7 +202,8 @@ static uint64_t in_use(void)
 static void warm_up(struct comm *c)
 {
     struct device *dev = of(c)->dev;
-    const int64_t n = 1 << 20;
+    const int64_t of_all = 1 << 21;     /* elements */
+    const int64_t n = c->world_size < of_all ? of_all / c->world_size : 1;
     size_t bytes = (size_t)n * sizeof(float) * (size_t)c->world_size;
     float *all = nullptr;
 

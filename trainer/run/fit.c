@@ -185,10 +185,18 @@ static int refuse(const struct fit *f, const struct fit_opts *o, struct ckpt_err
     return rc;
 }
 
-/* Whether layers are gathered and may stay: GPUs alone have memory that nobody else wants. */
-static bool may_keep(const struct fit_opts *o)
+/* Whether so much of what is gathered may be kept.  Unless they are asked to, ranks on CPUs keep
+ * nothing: their memory is not theirs alone. */
+static bool may_keep(const struct fit_opts *o, int k)
 {
-    return o->zero.stage == 3 && o->world_size > 1 && o->dev->discrete;
+    bool gathers = o->zero.stage == 3 && o->world_size > 1;
+
+    if (!gathers || k == KEEP_NONE)
+        return k == KEEP_NONE && !(gathers && o->keep);
+    if (o->keep)
+        return keeps[k].weights && (o->model.train || !keeps[k].grads);
+    return o->dev->discrete && !(o->reshard && keeps[k].weights) &&
+           (o->model.train || !keeps[k].grads);
 }
 
 /* All ways in the order of their cost; returns how many. */
@@ -197,20 +205,18 @@ static int choices(struct choice c[2 * KEEPS + 1], const struct fit_opts *o)
     enum recompute level = o->model.recompute;
     bool train = o->model.train, must = o->zero.offload && train;
     enum recompute norms = o->choose && train && level < RECOMPUTE_NORMS ? RECOMPUTE_NORMS : level;
-    int n = 0;
+    int n = 0, least = KEEP_NONE;
 
     for (int k = 0; k < KEEPS; k++) {
-        if (k != KEEP_NONE && (!may_keep(o) || (o->reshard && keeps[k].weights) ||
-                              (keeps[k].grads && !train)))
+        if (!may_keep(o, k))
             continue;
-        if (o->keep && !keeps[k].weights)
-            continue;
+        least = k;
         c[n++] = (struct choice){level, must, k};
         if (norms != level)
             c[n++] = (struct choice){norms, must, k};
     }
     if (o->zero.paged && train && !must)
-        c[n++] = (struct choice){norms, true, o->keep ? 0 : may_keep(o) ? KEEP_FEW : KEEP_NONE};
+        c[n++] = (struct choice){norms, true, least};
     return n;
 }
 

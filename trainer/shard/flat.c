@@ -10,9 +10,18 @@ int flat_init(struct flat *f, const struct params *params, int stage, int rank, 
               struct ckpt_err *err)
 {
     *f = (struct flat){.params = params, .stage = stage, .rank = rank, .world_size = world_size};
+    f->first = ckpt_alloc((size_t)params->n_layers + 1, sizeof *f->first);
     f->base = ckpt_alloc(2 * (params->n + 1), sizeof *f->base);
-    if (!f->base)
+    if (!f->first || !f->base) {
+        flat_release(f);
         return ckpt_nomem(err, 2 * (params->n + 1) * sizeof *f->base);
+    }
+    for (size_t i = params->n; i-- > 0;)
+        f->first[params->item[i].layer] = i;
+    f->first[params->n_layers] = params->n;
+    for (int u = params->n_layers - 1; u >= 0; u--)     /* layers without parameters */
+        if (f->first[u] == 0 && (params->n == 0 || params->item[0].layer != u))
+            f->first[u] = f->first[u + 1];
     f->grad_base = f->base + params->n + 1;
     for (size_t i = 0; i < params->n; i++) {
         f->base[i + 1] = f->base[i] + flat_part(f, i);
@@ -26,6 +35,7 @@ int flat_init(struct flat *f, const struct params *params, int stage, int rank, 
 
 void flat_release(struct flat *f)
 {
+    ckpt_free(f->first);
     ckpt_free(f->base);
     memset(f, 0, sizeof *f);
 }
@@ -59,14 +69,8 @@ struct flat_piece flat_grad_piece(const struct flat *f, size_t i, int rank)
 
 void flat_layer(const struct flat *f, int layer, size_t *first, size_t *end)
 {
-    size_t i = 0;
-
-    while (i < f->params->n && f->params->item[i].layer < layer)
-        i++;
-    *first = i;
-    while (i < f->params->n && f->params->item[i].layer == layer)
-        i++;
-    *end = i;
+    *first = f->first[layer];
+    *end = f->first[layer + 1];
 }
 
 /* A layer's part of an array: where it begins, by the parameters' bases, and its elements. */

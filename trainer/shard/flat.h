@@ -20,6 +20,7 @@ struct flat {
     const struct params *params;        /* borrowed */
     int                  stage;         /* 0: all of it; else parts */
     int                  rank, world_size;
+    size_t              *first;         /* [n_layers + 1] first parameter of each layer */
     int64_t             *base;          /* [n + 1] where parameter i's part begins, elements */
     int64_t              numel;         /* of the rank's weights */
     int64_t             *grad_base;     /* [n + 1] likewise in gradients and moments */

@@ -338,7 +338,7 @@ static int check_opts(const struct zero_opts *opts, const struct params *params,
     if (opts->offload_param && dev->weight == CKPT_F32)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "weights on the host: of 16 bits alone");
     if (narrows(opts, comm->world_size) && !comm_groups(comm_on_device(comm)))
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "ranks on CPUs sum gradients in float32 alone");
+        return ckpt_fail(err, CKPT_ECONFIG, "`reduce_dtype`: ranks on CPUs sum in float32 only");
     if (opts->stage > 0 && comm->world_size > 1 && comm_groups(comm_on_device(comm)) &&
         params->ranks != comm->world_size)
         return ckpt_fail(err, CKPT_ESTATE, "parameters are laid out for %d ranks, there are %d",

@@ -229,7 +229,14 @@ TEST(stage_3_keeps_what_there_is_memory_for)
     assert_true(found(&o).keep_weights);
     o.free_bytes = least;
     refused(&o);
-    o.dev->discrete = false;
+    o.free_bytes = UINT64_MAX;
+    o.dev->discrete = false;            /* on the CPU weights are kept on request alone */
+    assert_true(found(&o).keep_weights);
+    o.keep = false;
+    assert_false(found(&o).keep_weights);
+    o.keep = true;                      /* one rank gathers nothing */
+    o.world_size = 1;
+    assert_false(found(&o).keep_weights);
     g.arch->num_hidden_layers = layers;
 }
 
