@@ -22,7 +22,7 @@ CUDA    ?= $(if $(filter asan fault,$(MODE)),0,$(if $(findstring release 13.,$(s
 # What Debian 12 and Ubuntu 24.04 call what is needed to build, test and run the demo.
 PACKAGES := gcc make pkg-config git git-lfs ca-certificates g++ libjansson-dev libyaml-dev libssl-dev zlib1g-dev \
             libutf8proc-dev libpcre2-dev libopenblas-dev libxxhash-dev libarchive-dev libcurl4-openssl-dev \
-            libgit2-dev libsnappy-dev libzstd-dev liblz4-dev libbrotli-dev libopenmpi-dev openmpi-bin libgloo-dev libcmocka-dev mandoc wordnet-base
+            libgit2-dev libsnappy-dev libzstd-dev liblz4-dev libbrotli-dev libopenmpi-dev openmpi-bin libgloo-dev libcmocka-dev mandoc wordnet-base openssh-client openssh-server
 
 PC_CKPT  := jansson libarchive libcrypto zlib libxxhash libutf8proc libpcre2-8 libgit2 snappy libzstd liblz4 libbrotlidec yaml-0.1
 PC       = $(shell pkg-config $(1) $(2) 2>/dev/null)
@@ -157,6 +157,7 @@ $B/gpu/%: $B/tests/gpu/%.o $B/libtrain.a $B/libckpt.a
 
 # Hot loops of the CPU backend: vector code is chosen per function at run time.
 $B/trainer/cpu/%.o: TRAIN_CFLAGS := -O3 -fopenmp
+$B/trainer/comm/shared.o: TRAIN_CFLAGS := -O3
 $B/trainer/%.o: TRAIN_CFLAGS ?= -fopenmp
 
 $B/%.o: %.c Makefile
@@ -164,12 +165,15 @@ $B/%.o: %.c Makefile
 	$(call say,CC,$(<D))
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(TRAIN_CFLAGS) -MMD -MP -c -o $@ $<
 
-# The page of ckpt-inspect --html, as a string.
+# The page of ckpt-inspect --html and the script in checkpoints, as strings.
 $B/tools/inspect/page.inc: tools/inspect/page.html
+$B/formats/deepspeed/write/zero_to_fp32.inc: formats/deepspeed/write/zero_to_fp32.py
+$B/%.inc:
 	@mkdir -p $(@D)
 	@sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/.*/"&\\n"/' $< > $@
 $B/tools/inspect/html.o: $B/tools/inspect/page.inc
-$B/tools/inspect/html.o: CPPFLAGS += -I$B
+$B/formats/deepspeed/write/out.o: $B/formats/deepspeed/write/zero_to_fp32.inc
+$B/tools/inspect/html.o $B/formats/deepspeed/write/out.o: CPPFLAGS += -I$B
 
 check: all $(UNITS)                                 ## unit and golden tests, seconds; before every commit; ONLY=: these
 	@tests/run.sh $(MODE):units
@@ -198,6 +202,9 @@ test: deps                                          ## install, build and run ev
 
 units: $(UNITS) $B/serve
 
+check-ranks: all                                    ## what may go wrong once in a hundred starts of ranks: 200 starts, 20 signals
+	@STARTS=100 SIGNALS=20 BUILD=$B bash tests/e2e/35-ranks.sh | sed -n '/^not ok/,/^ok/p; /starts of\|random moments/p'
+
 gpu-tests: $(GPUTESTS) $B/gpu/fault_plugin.so $B/gpu/fault_plugin_other.so $(patsubst tests/%.c,$B/%,$(wildcard tests/gpu/bench_*.c)) $B/gpu/bench_gpu
 
 check-gpu: all gpu-tests                            ## every operation, model and run on a GPU against the CPU
@@ -211,7 +218,7 @@ lint: $(if $(shell command -v $(CLANG) 2>/dev/null),analyze)     ## floors, bann
 
 # clang's static analyzer over the rooms that changed since they were last clean.
 ANALYZED := $(patsubst %.c,build/analyze/%.ok,$(filter-out $(PLUGINS_C),$(call rooms,libckpt formats trainer tools)))
-build/analyze/%.ok: %.c | build/release/tools/inspect/page.inc
+build/analyze/%.ok: %.c | build/release/tools/inspect/page.inc build/release/formats/deepspeed/write/zero_to_fp32.inc
 	@mkdir -p $(@D)
 	$(Q)$(CLANG) --analyze -Xclang -analyzer-werror -std=c11 $(if $(filter libckpt/err.c libckpt/mem.c,$<),,-include tests/analyze.h) \
 	    -Ibuild/release $(CPPFLAGS) $(call PC,--cflags,$(PC_CKPT)) -MMD -MP -MF $(@:.ok=.d) -MT $@ -o /dev/null $< && touch $@
@@ -230,6 +237,10 @@ FUZZ_SECONDS ?= 60
 fuzz:                                               ## fuzz every parser (ONLY: these) for FUZZ_SECONDS each, two at once (clang)
 	@ONLY="$(ONLY)" tests/fuzz/run.sh $(FUZZ_SECONDS)
 
+fields: $B/ckpt-train                               ## write the lists of fields in man/ckpt-run.5 anew
+	@$B/ckpt-train --print-fields | awk -f man/fields.awk >$B/fields.mdoc
+	@sed -i -e '/^.\\" fields begin/r $B/fields.mdoc' -e '/^.\\" fields begin/,/^.\\" fields end/{/^.\\" fields/!d}' man/ckpt-run.5
+
 install: all $B/installed/libckpt.a                 ## install below PREFIX (and DESTDIR)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/ckpt $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	install -m 755 $(TOOLS) $(DESTDIR)$(PREFIX)/bin
@@ -241,6 +252,11 @@ install: all $B/installed/libckpt.a                 ## install below PREFIX (and
 	install -d $(DESTDIR)$(PREFIX)/include/ckpt/libckpt $(DESTDIR)$(PREFIX)/share/doc/ckpt
 	install -m 644 libckpt/*.h $(DESTDIR)$(PREFIX)/include/ckpt/libckpt
 	install -m 644 man/examples/*.c $(DESTDIR)$(PREFIX)/share/doc/ckpt
+	for t in $(MAINS:tools/%.c=%); do \
+	    d=$(DESTDIR)$(PREFIX)/share; \
+	    install -d $$d/bash-completion/completions $$d/zsh/site-functions $$d/fish/vendor_completions.d || exit 1; \
+	    $B/$$t --completion bash >$$d/bash-completion/completions/$$t && $B/$$t --completion zsh >$$d/zsh/site-functions/_$$t && \
+	    $B/$$t --completion fish >$$d/fish/vendor_completions.d/$$t.fish || exit 1; done
 	for m in $(wildcard man/*.[0-9]); do \
 	    install -D -m 644 $$m $(DESTDIR)$(PREFIX)/share/man/man$${m##*.}/$${m##*/}; done
 
@@ -259,4 +275,4 @@ help:                                               ## this list
 
 -include $(shell find $B build/analyze -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: all check deps demo test units gpu-tests check-gpu bundle lint analyze bench bench-gpu check-peers fuzz install dist clean help
+.PHONY: all check check-ranks deps demo test units gpu-tests check-gpu bundle lint analyze bench bench-gpu check-peers fuzz fields install dist clean help

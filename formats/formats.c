@@ -19,6 +19,7 @@
 #include "formats/logs/metrics_log.h"
 #include "formats/npy.h"
 #include "formats/peft/peft.h"
+#include "formats/hf/side_files.h"
 #include "formats/place.h"
 #include "formats/run_dir.h"
 #include "formats/torch/torch.h"
@@ -179,7 +180,7 @@ static int choose_inside(const struct ckpt_format **out, const char **inside,
         ckpt_err_clear(err);
         rc = place_enter(p, arena, &entered, err);
         if (rc == 0 && !entered) {
-            rc = run_dir_enter(p, *inside != NULL, arena, &entered, err);
+            rc = run_dir_enter(p, *inside != NULL, false, arena, &entered, err);
             *inside = entered ? p->path : *inside;
         }
         if (rc == 0)
@@ -189,6 +190,29 @@ static int choose_inside(const struct ckpt_format **out, const char **inside,
     }
     if (rc == CKPT_EUNSUPPORTED)
         *err = outer;
+    return rc;
+}
+
+/*
+ * A finished run's folder holds the trained model itself, without the states of its optimizer:
+ * where those are asked for, its newest checkpoint is chosen.
+ */
+static int choose_states(const struct ckpt_format **out, const char **inside, struct ckpt_place *p,
+                         struct ckpt_arena *arena, struct ckpt_err *err)
+{
+    const struct ckpt_format *of_run = *out;
+    bool entered = false;
+    int rc = 0;
+
+    if (!*inside && p->dir && !side_files_optimizer(p->dir) && !place_has(p, "latest") &&
+        place_has(p, "all_results.json"))
+        rc = run_dir_enter(p, false, true, arena, &entered, err);
+    if (rc == 0 && entered) {
+        *inside = p->path;
+        rc = choose(out, p, err);
+    } else {
+        *out = of_run;
+    }
     return rc;
 }
 
@@ -225,6 +249,8 @@ static int open_with(struct ckpt_source **out, const struct ckpt_format *format,
     if (rc == 0) {
         if (!format)
             rc = choose_inside(&format, &inside, &p, &arena, err);
+        if (rc == 0 && own.optimizer)
+            rc = choose_states(&format, &inside, &p, &arena, err);
         if (rc == 0) {
             assert(format);
             ckpt_err_clear(err);        /* from an earlier call: callers look at err->code */

@@ -262,8 +262,8 @@ static int pick(const char **out, const struct ckpt_place *p, struct ckpt_arena 
     return only ? 0 : pick_trial(out, p, err);
 }
 
-int run_dir_enter(struct ckpt_place *p, bool found, struct ckpt_arena *arena, bool *entered,
-                  struct ckpt_err *err)
+int run_dir_enter(struct ckpt_place *p, bool found, bool trained, struct ckpt_arena *arena,
+                  bool *entered, struct ckpt_err *err)
 {
     const char *name = NULL, *file = NULL, *path;
     struct ckpt_place inner = {.packed = p->packed};
@@ -272,11 +272,11 @@ int run_dir_enter(struct ckpt_place *p, bool found, struct ckpt_arena *arena, bo
 
     *entered = false;
     /* A model or adapter whose weights are missing or still arriving: do not enter an older one. */
-    if (!p->dir || place_has(p, "config.json") || place_has(p, "adapter_config.json") ||
-        place_is_partial(p))
+    if (!p->dir || place_is_partial(p) ||
+        (!trained && (place_has(p, "config.json") || place_has(p, "adapter_config.json"))))
         return 0;
-    rc = pick(&name, p, arena, err);
-    if (rc == 0 && !name)
+    rc = trained ? pick_numbered(&name, p, err) : pick(&name, p, arena, err);
+    if (rc == 0 && !name && !trained)
         rc = pick_ckpt(&file, p, err);
     if (rc == 0 && !name && !file && found)
         rc = pick_file(&file, p, err);

@@ -100,6 +100,12 @@ int ckpt_outdir_put(struct ckpt_outdir *dir, const char *rel, const void *bytes,
                     struct ckpt_err *err);
 /* Sync, rename whole (never replacing), sync the parent.  Takes dir.  Not after join. */
 int ckpt_outdir_commit(struct ckpt_outdir *dir, struct ckpt_err *err);
+/*
+ * The other way to end: sync, and move the files, one by one, into the directory beside path,
+ * where they replace those of their names; no folders.  Takes dir.  Each file is the old one or
+ * the new one, whole; a failure may leave some of both.
+ */
+int ckpt_outdir_commit_beside(struct ckpt_outdir *dir, struct ckpt_err *err);
 /* Remove what was built (after join: only close).  Takes dir; NULL accepted. */
 void ckpt_outdir_abort(struct ckpt_outdir *dir);
 

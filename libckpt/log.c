@@ -2,6 +2,7 @@
 #include "libckpt/log.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -48,11 +49,15 @@ void ckpt_log_progress_hook(ckpt_log_progress_fn *fn, void *ctx)
     pthread_mutex_unlock(&hook_lock);
 }
 
+static _Thread_local bool progress_muted;
+
+void ckpt_log_progress_mute(void) { progress_muted = true; }
+
 void ckpt_log_progress(const char *what, const char *unit, uint64_t done, uint64_t total)
 {
     __atomic_add_fetch(&progress_calls, 1, __ATOMIC_RELAXED);
     pthread_mutex_lock(&hook_lock);
-    if (progress_fn)
+    if (progress_fn && !progress_muted)
         progress_fn(progress_ctx, what, unit, done, total);
     pthread_mutex_unlock(&hook_lock);
 }

@@ -18,9 +18,11 @@ jobs=${JOBS:-$(nproc)}
 export OMP_WAIT_POLICY=passive          # a thread that waits leaves its core to other suites
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
-sanitized='10-cli 20-inspect 25-encode 40-merge 41-adapters 41-reshard 42-gguf-bnb
+sanitized='10-cli 20-inspect 40-merge 41-adapters 41-reshard 42-gguf-bnb
            46-quant 50-push'            # quick, and every tool in them
-script() { BUILD=$build timeout 600 bash "$1"; }
+# Scripts that are run again with their ranks over something else than shared memory (lib.sh).
+over='35-zero:gloo 38-tied-rows:gloo 38-tied-rows:mpi 38-rank-errors:gloo 41-reshard:mpi'
+script() { BUILD=$build RANKS_OVER=$(sed -n 's/.*\.sh://p' <<<"$1") timeout 600 bash "${1%%:*}"; }
 sanitized_script() {
     export ASAN_OPTIONS=detect_leaks=1:fast_unwind_on_malloc=0:allocator_may_return_null=1
     ASAN_OPTIONS+=:log_path=$tmp/report
@@ -73,7 +75,7 @@ for pair in "$@"; do
     mode=${pair%%:*} group=${pair#*:} build=build/${pair%%:*}
     case $group in
     units) list=$(ls tests/{unit/*,agree,fault}/test_*.c) at_once=$jobs ;;
-    e2e)   list=$(ls tests/e2e/[0-9]*.sh) at_once=1
+    e2e)   list=$(ls tests/e2e/[0-9]*.sh; printf 'tests/e2e/%s\n' $over | sed 's/:/.sh:/') at_once=1
            [ "$mode" = asan ] && [ -z "${ONLY:-}" ] && list=$(printf 'tests/e2e/%s.sh\n' $sanitized) ;;
     *)     echo "run.sh: unknown group $group" >&2; exit 64 ;;
     esac

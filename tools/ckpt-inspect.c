@@ -31,7 +31,7 @@ static const struct opt rows[] = {
              "draw the losses of trainer_state.json or the tags of a log; with --compare losses "
              "and memory of all runs"),
     OPT_PATH("html", "FILE", html,
-             "write a page instead: curves, tables that sort and filter, histograms"),
+             "write a page instead: curves, facts, tables that sort and filter, histograms"),
     OPT_FLAG("overwrite", overwrite, "replace an existing page"),
     OPT_TEXT("tag", "NAME", tag, "DeepSpeed folder to read", .absent = "named by latest"),
 };

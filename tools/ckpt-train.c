@@ -6,7 +6,9 @@
 #include "tools/data_rows.h"
 #include "tools/opt/opt.h"
 #include "tools/out.h"
+#include "tools/train/names.h"
 #include "tools/train/start.h"
+#include "tools/train/tell.h"
 #include "trainer/comm/ranks.h"
 #include "trainer/comm/report.h"
 #include "trainer/cpu/blas.h"
@@ -76,8 +78,9 @@ static const struct opt model_rows[] = {
              "fraction of that rest for validation; what remains is for tests"),
     OPT_PATH("data-dir", "DIR", data_dir,
              "directory of split data; a split that exists is used again"),
-    OPT_TEXT("dataset-name", "NAME", dataset_name, "name of the data's folder in --data-dir",
-             .absent = "after --train-file"),
+    OPT_TEXT("dataset-name", "NAME", dataset_name,
+             "name of the data's folder in --data-dir; without --train-file also the data: a path, "
+             "or a data set of the Hub", .absent = "after --train-file"),
 };
 
 static const struct opt loop_rows[] = {
@@ -106,17 +109,35 @@ static const struct opt loop_rows[] = {
             "samples in an evaluation batch of one rank"),
     OPT_INT("gradient-accumulation-steps", "N", gradient_accumulation_steps, 1, 1 << 20,
             "micro-batches in an optimizer step"),
+    OPT_INT("train-batch-size", "N", train_batch_size, 0, 1 << 30,
+            "samples in an optimizer step of all ranks: the micro-batch or the accumulation that "
+            "is not given follows from it; 0: as they come to"),
+    OPT_FLAG("auto-find-batch-size", auto_find_batch_size,
+             "take the largest micro-batch, up to --per-device-train-batch-size, that the plan of "
+             "memory holds"),
     OPT_REAL("learning-rate", "X", learning_rate, 0, 1e3, "peak learning rate"),
     OPT_REAL("min-lr", "X", min_lr, 0, 1e3,
              "final learning rate of cosine_with_min_lr and polynomial",
              .absent = "0; polynomial: 1e-7"),
     OPT_ENUM("lr-scheduler-type", "NAME", lr_scheduler_type,
-             "constant constant_with_warmup linear cosine cosine_with_min_lr cosine_with_restarts "
-             "polynomial inverse_sqrt",
+             "constant constant_with_warmup linear cosine cosine_with_min_lr "
+             "cosine_warmup_with_min_lr cosine_with_restarts polynomial inverse_sqrt "
+             "warmup_stable_decay reduce_lr_on_plateau WarmupLR WarmupDecayLR WarmupCosineLR "
+             "OneCycle",
              "learning rate schedule"),
+    OPT_TEXT("lr-scheduler-kwargs", "K=V,...", lr_scheduler_kwargs,
+             "further numbers of the schedule, as K=V,... or a JSON object", .absent = "none"),
     OPT_INT("warmup-steps", "N", warmup_steps, 0, 1e15, "optimizer steps of linear warmup"),
     OPT_REAL("warmup-ratio", "X", warmup_ratio, 0, 1,
              "warmup as a fraction of all steps, if --warmup-steps is 0"),
+    OPT_ENUM("warmup-type", "NAME", warmup_type, "log linear",
+             "how DeepSpeed's schedules warm up: by the logarithm of the step, or the step"),
+    OPT_REAL("warmup-min-lr", "X", warmup_min_lr, 0, 1e3,
+             "learning rate at which DeepSpeed's WarmupLR and WarmupDecayLR begin"),
+    OPT_REAL("cos-min-ratio", "X", cos_min_ratio, 0, 1,
+             "final learning rate of WarmupCosineLR as a fraction of the peak"),
+    OPT_INT("total-num-steps", "N", total_num_steps, 0, 1e15,
+            "step at which DeepSpeed's WarmupDecayLR and WarmupCosineLR end; 0: the last"),
     OPT_REAL("weight-decay", "X", weight_decay, 0, 1e3,
              "decoupled weight decay coefficient; biases and norms do not decay"),
     OPT_REAL("adam-beta1", "X", adam_beta1, 0, 1, "AdamW's beta1, decay of the first moment"),
@@ -125,11 +146,35 @@ static const struct opt loop_rows[] = {
              "AdamW's epsilon, added to the root of the second moment"),
     OPT_REAL("max-grad-norm", "X", max_grad_norm, 0, 1e9,
              "clip the gradient to this L2 norm; 0: do not clip"),
+    OPT_REAL("label-smoothing-factor", "X", label_smoothing_factor, 0, 0.999999,
+             "share of the target that is spread evenly over the vocabulary"),
+    OPT_REAL("z-loss", "X", z_loss, 0, 1e3,
+             "factor of a loss that keeps logits small: the squared log of softmax's denominator"),
+    OPT_REAL("neftune-noise-alpha", "X", neftune_noise_alpha, 0, 1e6,
+             "size of uniform noise added to embedded tokens in training (NEFTune); 0: none"),
     OPT_ENUM("optim", "NAME", optim,
              "adamw_torch adamw_torch_fused adamw_8bit adamw_bnb_8bit adamw_anyprecision "
-             "paged_adamw paged_adamw_32bit paged_adamw_8bit",
+             "paged_adamw paged_adamw_32bit paged_adamw_8bit sgd lion_32bit lion_8bit "
+             "paged_lion_32bit paged_lion_8bit",
              "AdamW with moments in float32 (adamw_torch), 8 bits (adamw_8bit) or bfloat16 "
-             "(adamw_anyprecision); paged_: moments may move to host memory"),
+             "(adamw_anyprecision), SGD, or Lion with moments in float32 or 8 bits; paged_: "
+             "moments may move to host memory"),
+    OPT_TEXT("optim-args", "K=V,...", optim_args,
+             "further numbers of the optimizer: momentum, dampening and nesterov of sgd",
+             .absent = "none"),
+    OPT_LIST_OF("lr-for", "PATTERN=X", lr_for, n_lr_for,
+                "peak learning rate of parameters whose names have the pattern; repeatable",
+                .absent = "--learning-rate"),
+    OPT_LIST_OF("weight-decay-for", "PATTERN=X", weight_decay_for, n_weight_decay_for,
+                "weight decay of parameters whose names have the pattern; repeatable",
+                .absent = "--weight-decay"),
+    OPT_REAL("loraplus-lr-ratio", "X", loraplus_lr_ratio, 0, 1e6,
+             "LoRA+: learning rate of the factors B, as a multiple of --learning-rate; 0: alike"),
+    OPT_REAL("loraplus-lr-embedding", "X", loraplus_lr_embedding, 0, 1e3,
+             "LoRA+: learning rate of adapters of embeddings"),
+    OPT_INT("max-skipped-steps", "N", max_skipped_steps, 0, 1e15,
+            "steps in a row that may be skipped because their gradient is not finite; 0: the first "
+            "ends the run"),
     OPT_UINT("seed", "N", seed, 4294967295.0,
              "random seed of fresh weights, data order and dropout"),
     OPT_FLAG("gradient-checkpointing", gradient_checkpointing,
@@ -157,22 +202,89 @@ static const struct opt loop_rows[] = {
              "faster"),
     OPT_ENUM("fp8-format", "NAME", fp8_format, "hybrid e4m3",
              "hybrid: e5m2 for gradients of outputs, e4m3 for the rest; or e4m3 for all"),
-    OPT_INT("logging-steps", "N", logging_steps, 1, 1e15, "optimizer steps between log lines"),
-    OPT_INT("eval-steps", "N", eval_steps, 0, 1e15,
-            "optimizer steps between evaluations; 0: at the end only"),
-    OPT_INT("save-steps", "N", save_steps, 0, 1e15,
-            "optimizer steps between checkpoints; 0: at the end only"),
+    OPT_FLAG("logging-first-step", logging_first_step, "log the first step too"),
+    OPT_FLAG("logging-nan-inf-filter", logging_nan_inf_filter,
+             "leave losses that are not finite out of logged means"),
+    OPT_ENUM("include-num-input-tokens-seen", "WHICH", include_num_input_tokens_seen,
+             "no all non_padding true false",
+             "log the number of tokens trained on so far; there is no padding, so that all and "
+             "non_padding are the same"),
+    OPT_LIST_OF("report-to", "NAMES", report_to, n_report_to,
+                "also write the run for tensorboard, wandb (offline), csv or all; repeatable",
+                .absent = "none"),
+    OPT_PATH("logging-dir", "DIR", logging_dir, "directory of TensorBoard's event files",
+             .absent = "a new one in runs/ of --output-dir"),
+    OPT_TEXT("run-name", "NAME", run_name, "name of the run in W&B", .absent = "WANDB_NAME"),
+    OPT_INT("histogram-steps", "N", histogram_steps, 0, 1e15,
+            "optimizer steps between histograms of parameters and gradients in the reports; "
+            "0: none"),
+    OPT_ENUM("logging-strategy", "WHEN", logging_strategy, "no steps epoch",
+             "when a line is logged: never, every --logging-steps, or at the end of each epoch"),
+    OPT_REAL("logging-steps", "N", logging_steps, 1e-9, 1e15,
+             "optimizer steps between log lines; below 1: as a fraction of all steps"),
+    OPT_ENUM("eval-strategy", "WHEN", eval_strategy, "no steps epoch",
+             "when evaluation data is evaluated: never, every --eval-steps, or at the end of each "
+             "epoch"),
+    OPT_REAL("eval-steps", "N", eval_steps, 0, 1e15,
+             "optimizer steps between evaluations; below 1: as a fraction of all steps; 0: at the "
+             "end only"),
+    OPT_FLAG("eval-on-start", eval_on_start, "evaluate before the first step too"),
+    OPT_REAL("eval-delay", "X", eval_delay, 0, 1e15,
+             "no evaluation before so many steps (epochs with --eval-strategy epoch)"),
+    OPT_ENUM("save-strategy", "WHEN", save_strategy, "no steps epoch best",
+             "when a checkpoint is saved: never, every --save-steps, at the end of each epoch, or "
+             "after each evaluation that is the best so far"),
+    OPT_REAL("save-steps", "N", save_steps, 0, 1e15,
+             "optimizer steps between checkpoints; below 1: as a fraction of all steps; 0: at the "
+             "end only"),
     OPT_INT("save-total-limit", "N", save_total_limit, 0, 1e9,
-            "number of newest checkpoints to keep besides the best one; 0: all"),
+            "number of checkpoints to keep: the best one and the newest; 0: all"),
+    OPT_ENUM("async-save", "WHEN", async_save, "auto true false",
+             "write checkpoints while steps go on, from a copy in host memory: if it fits (auto), "
+             "always or not at all (true), never (false)"),
+    OPT_ENUM("on-save-error", "WHAT", on_save_error, "end continue",
+             "after a checkpoint that could not be written, as on a full disk: end the run, or "
+             "warn and continue"),
+    OPT_TEXT("metric-for-best-model", "NAME", metric_for_best_model,
+             "what makes a checkpoint the best: loss or perplexity of the evaluation data",
+             .absent = "loss"),
+    OPT_ENUM("greater-is-better", "WHICH", greater_is_better, "auto true false",
+             "whether more of that metric is better; auto: not of these two"),
+    OPT_FLAG("load-best-model-at-end", load_best_model_at_end,
+             "the final model is that of the best checkpoint"),
+    OPT_INT("early-stopping-patience", "N", early_stopping_patience, 0, 1e9,
+            "end after N evaluations in a row without progress; 0: do not"),
+    OPT_REAL("early-stopping-threshold", "X", early_stopping_threshold, 0, 1e9,
+             "a metric that is better by no more than X is no progress"),
+    OPT_REAL("max-wall-time", "SECONDS", max_wall_time, 0, 1e9,
+             "save and stop with status 75 after the first step that ends so late; 0: no limit"),
+    OPT_FLAG("final-model", final_model,
+             "write the trained model, its card and results to --output-dir itself at the end"),
     OPT_PATH("resume-from-checkpoint", "PATH", resume_from_checkpoint,
-             "checkpoint to resume from; latest or true: the newest complete one in --output-dir, "
-             "if there is one; none or false: a fresh start"),
+             "checkpoint to resume from, of this or another program; latest, auto or true: the "
+             "newest complete one in --output-dir, if there is one; none or false: a fresh start"),
+    OPT_PATH("resume-file", "FILE", resume_file,
+             "weights to go on from, with a fresh optimizer; --initial-epoch or --initial-step "
+             "say where in the run they belong"),
+    OPT_REAL("initial-epoch", "X", initial_epoch, -1, 1e9,
+             "with --resume-file: epochs done before; -1: by --initial-step"),
+    OPT_INT("initial-step", "N", initial_step, -1, 1e15,
+            "with --resume-file: steps done before; -1: by --initial-epoch"),
+    OPT_FLAG("ignore-data-skip", ignore_data_skip,
+             "a resumed run may have other data than its checkpoint, and begins them, while steps, "
+             "epochs, optimizer and schedule go on"),
     OPT_FLAG("overwrite-output-dir", overwrite_output_dir,
              "before the first step, remove checkpoints of earlier runs that this run would write "
              "again"),
+    OPT_TEXT("state-dict-file", "NAME", state_dict_file,
+             "at each save also write the whole model as one torch file NAME, ending in .pt, in "
+             "--output-dir; {start}, {end}, {n} and {step} in it are the data's slice, the epoch "
+             "and the step", .absent = "none"),
     OPT_PATH("dump-grads", "FILE", dump_grads,
              "write the gradients of the first step as safetensors"),
     OPT_HEADING("Ranks"),
+    OPT_PATH("deepspeed", "FILE", deepspeed,
+             "ds_config.json of DeepSpeed; its values must not contradict options"),
     OPT_INT("nproc", "N", nproc, 0, 4096,
             "ranks to start on this host, or gpu: one for each GPU; 0: none", .choices = "gpu"),
     OPT_INT("simulate-world", "N", simulate_world, 0, 100000,
@@ -183,14 +295,19 @@ static const struct opt loop_rows[] = {
              "simulated network between nodes, for each GPU and direction"),
     OPT_REAL("simulate-link", "GB/s", simulate_link, 0.001, 1e6,
              "simulated speed at which data reaches a GPU from others of its node"),
-    OPT_INT("ddp-timeout", "SECONDS", ddp_timeout, 1, 1000000,
+    OPT_INT("ddp-timeout", "SECONDS", ddp_timeout, 1, 1000000000,
             "seconds that ranks wait for each other at the start, and later while none of them "
             "comes any further"),
     OPT_INT("zero-stage", "N", zero_stage, 0, 3,
             "ZeRO stage; 0: every rank holds everything; 1: optimizer state is sharded; 2: and "
             "gradients; 3: and weights"),
-    OPT_ENUM("fsdp", "NAME", fsdp, "no_shard shard_grad_op full_shard",
-             "the stage by FSDP's name: 0, 2 or 3", .absent = "the stage decides"),
+    OPT_ENUM("fsdp", "NAME", fsdp,
+             "no_shard shard_grad_op full_shard hybrid_shard hybrid_shard_zero2",
+             "the stage by FSDP's name: 0, 2 or 3; hybrid_shard (3) and hybrid_shard_zero2 (2) "
+             "shard inside each node and replicate across nodes", .absent = "the stage decides"),
+    OPT_INT("hybrid-shard-size", "N", hybrid_shard_size, 0, 100000,
+            "hybrid sharding: groups of N consecutive ranks shard, each among itself; 0: all "
+            "ranks, or those of a node as --fsdp says"),
     OPT_ENUM("reduce-dtype", "TYPE", reduce_dtype, "float32 bfloat16 float16",
              "type in which GPUs exchange gradients at stages 1 to 3; each GPU adds up its own in "
              "float32"),
@@ -208,7 +325,7 @@ static const struct opt loop_rows[] = {
              "(none) or on the host, from where they pass through the device in each step"),
     OPT_ENUM("offload-param", "WHERE", offload_param, "none cpu",
              "cpu: weights and gradients are kept on the host too, except those of the blocks in "
-             "work; needs --bf16 or --fp16"),
+             "work; needs --bf16 or --fp16, and of several ranks a --zero-stage above 0"),
     OPT_INT("threads", "N", threads, 0, 4096,
             "CPU threads of a rank; 0: one for each CPU, or 1 with several ranks"),
     OPT_REAL("memory-log", "SECONDS", memory_log, 0, 86400,
@@ -222,24 +339,28 @@ static const struct opt loop_rows[] = {
 /* Which options depend on each other; checks of their values are in settings_check. */
 static const struct opt_rule rules[] = {
     {OPT_ONLY, "init-only", "init tokenizer output-dir seed zero-stage nproc threads"},
-    {OPT_NEEDS, "val-test-split-ratio data-dir dataset-name", "train-split-ratio"},
+    {OPT_NEEDS, "val-test-split-ratio data-dir", "train-split-ratio"},
     {OPT_NEEDS, "max-eval-samples", "eval-file eval-split train-split-ratio"},
+    {OPT_NEEDS, "ignore-data-skip", "resume-from-checkpoint"},
     {OPT_BARS, "dry-run", "profile dump-grads"},
     {OPT_BARS, "hostfile", "nproc"},
-    {OPT_NEEDS, "include exclude num-nodes num-gpus master-addr master-port ssh-port", "hostfile"},
+    {OPT_NEEDS, "include exclude num-nodes num-gpus master-addr master-port ssh-port "
+     "launcher", "hostfile"},
     {OPT_BARS, "include", "exclude num-nodes num-gpus"},
     {OPT_BARS, "exclude", "num-nodes num-gpus"},
     {OPT_NEEDS, "max-restarts", "nproc hostfile"},
     {OPT_NEEDS, "min-ranks", "max-restarts"},
     {OPT_NEEDS, "simulate-node simulate-network simulate-link", "simulate-world"},
     {OPT_BARS, "simulate-world", "nproc hostfile dry-run profile dump-grads memory-log eval-steps "
-     "save-steps save-total-limit resume-from-checkpoint overwrite-output-dir "
+     "save-steps save-total-limit load-best-model-at-end resume-from-checkpoint resume-file "
+     "report-to overwrite-output-dir on-save on-log on-eval on-end push-to "
      "stage3-gather-16bit-weights-on-model-save"},
 };
 
 /* State of announcing checkpoints on stdout. */
 struct told {
     struct cli     *cli;
+    struct train_tell *tell;
     int             failed;             /* stdout failed: reported once, and in the exit status */
     struct ckpt_err lost;               /* why */
 };
@@ -257,12 +378,17 @@ static int artifact(void *ctx, const char *path, struct ckpt_err *err)
     return 0;
 }
 
+static void event(void *ctx, const struct run_event *e)
+{
+    train_tell_event(((struct told *)ctx)->tell, e);
+}
+
 /* The same figures in lines for people, and in base units for programs. */
 static int simulated(void *ctx, const struct run_simulated *r, struct ckpt_err *err)
 {
     const struct simulate_model *m = &simulate_model;
     const struct told *t = ctx;
-    char line[256];
+    char line[256], groups[32] = "";
     struct out *o;
     int rc = out_new(&o, t->cli->json, err);
 
@@ -271,8 +397,11 @@ static int simulated(void *ctx, const struct run_simulated *r, struct ckpt_err *
     out_int(o, "ranks", NULL, r->world);
     out_int(o, "nodes", NULL, r->nodes);
     out_int(o, "zero_stage", NULL, r->stage);
-    snprintf(line, sizeof line, "world: %d ranks on %d node%s, ZeRO stage %d", r->world, r->nodes,
-             r->nodes == 1 ? "" : "s", r->stage);
+    if (r->group < r->world)
+        snprintf(groups, sizeof groups, " in groups of %d", r->group);
+    out_int(o, "shard_size", NULL, r->group);
+    snprintf(line, sizeof line, "world: %d ranks on %d node%s, ZeRO stage %d%s", r->world, r->nodes,
+             r->nodes == 1 ? "" : "s", r->stage, groups);
     out_line(o, line);
     out_real(o, "tokens_per_second", NULL, r->tokens / r->seconds);
     snprintf(line, sizeof line, "tokens/s: %.0f, %.0f of a rank", r->tokens / r->seconds,
@@ -321,19 +450,22 @@ static void fail(void *ctx, const struct ckpt_err *err)
 
 /* Settings that may differ between ranks: paths on their hosts, and how each of them computes. */
 static const char own_settings[] =
-    "model init tokenizer adapter train-file eval-file data-dir chat-template output-dir "
-    "resume-from-checkpoint dump-grads nproc ddp-timeout device device-memory-limit threads "
-    "memory-log profile data-cache " TRAIN_START_OPTIONS;
+    "model init tokenizer adapter train-file eval-file data-dir dataset-name chat-template "
+    "output-dir deepspeed resume-from-checkpoint resume-file dump-grads nproc ddp-timeout device "
+    "device-memory-limit threads memory-log profile data-cache logging-dir run-name "
+    TRAIN_START_OPTIONS " " TRAIN_TELL_OPTIONS;
 
 /* Start ranks, be one of them, or be the only one.  Returns the exit status. */
 static int train(struct cli *cli, const struct settings *s, const struct train_start *start,
-                 struct ckpt_err *err)
+                 struct train_tell *tell, struct ckpt_err *err)
 {
-    struct told told = {.cli = cli};
+    struct told told = {.cli = cli, .tell = tell};
     struct run_io io = {.ctx = &told, .artifact = artifact, .fail = fail, .simulated = simulated,
-                        .stop = &cli_stop};
+                        .event = event, .stop = &cli_stop};
     int status = 0, rc = train_start_ranks(&status, start, s, cli, err);
 
+    if (rc == 0 && settings_write(s))
+        rc = train_tell_begin(tell, s->output_dir, err);
     if (rc == 0)
         rc = run_train(s, &io, err);
     else if (rc > 0)
@@ -343,12 +475,12 @@ static int train(struct cli *cli, const struct settings *s, const struct train_s
         rc = told.failed;
     }
     if (rc == 0)
-        return status;
+        return train_tell_end(tell, status);
     if (!io.agreed && !io.told)
         fail(&told, err);
     else if (!io.told && !report_error(err, true))
         cli_error(cli, err);
-    return ckpt_err_status(rc);
+    return train_tell_end(tell, ckpt_err_status(rc));
 }
 
 int main(int argc, char **argv)
@@ -356,16 +488,19 @@ int main(int argc, char **argv)
     struct cli cli = {0};
     struct settings s;
     struct train_start start = {.argv = argv};
+    struct train_tell tell = {.push_to = NULL};
+    struct train_names names = {0};
     const struct opt_spec spec = {
         .synopsis = "--model DIR --train-file DATA [-o DIR] [option ...]",
         .summary = "fine-tune a model, or train a fresh one, on one or several ranks",
         .section = {OPT_SECTION(model_rows, &s), data_rows(&s.data), OPT_SECTION(loop_rows, &s),
-                    train_start_rows(&start)},
+                    train_tell_rows(&tell), train_start_rows(&start), train_names_rows(&names)},
+        .dialect = train_dialects,
         .streams = "train-file eval-file chat-template",
         .rule = rules, .n_rule = sizeof rules / sizeof rules[0],
     };
     struct ckpt_err err = {0};
-    struct opt_list given = {0}, shared = {0};
+    struct opt_list given = {0}, shared = {0}, told = {0};
     char **rest;
     int n_rest, rc;
 
@@ -384,14 +519,25 @@ int main(int argc, char **argv)
     s.n_given = given.n;
     if (rc == 0)
         rc = opt_values(&shared, &cli, own_settings, &err);
+    if (rc == 0)
+        rc = opt_values(&told, &cli, "on-save on-log on-eval on-end push-to", &err);
+    s.told = told.item;
+    s.n_told = told.n;
     s.shared = shared.item;
     s.n_shared = shared.n;
+    train_tell_levels(&tell, &cli);
+    if (rc == 0)
+        rc = train_names_finish(&names, &s, &cli, &err);
+    if (rc == 0 && train_names_print(&names, &cli))
+        return report_close(cli_end(&cli, 0));
     if (rc == 0)
         rc = settings_check(&s, &err);
     if (rc == 0)
         rc = train_start_count(&start, &s, &err);
+    if (rc == 0)
+        rc = train_names_tell(&cli, &err);
     if (rc == 0) {
-        rc = train(&cli, &s, &start, &err);
+        rc = train(&cli, &s, &start, &tell, &err);
     } else {
         fail(&(struct told){.cli = &cli}, &err);
         rc = ckpt_err_status(rc);

@@ -91,17 +91,21 @@ static void tell(void *ctx, enum ckpt_log_level level, const char *line)
 {
     static const char *const words[] = {"error: ", "warning: ", "", ""};
     struct cli *cli = ctx;
-    char text[4096];
+    char text[4096], rank[32] = "";
 
     if (level == CKPT_LOG_WARNING)
         cli->warnings++;
     if ((level == CKPT_LOG_WARNING || level == CKPT_LOG_NOTE) && cli->quiet)
         return;
-    if (level == CKPT_LOG_DEBUG && cli->verbose < 2)
+    if ((level == CKPT_LOG_DEBUG && cli->verbose < 2) ||
+        (level == CKPT_LOG_NOTE && cli->only_warnings))
         return;
+    if (cli->rank > 0 && strncmp(line, "rank ", 5) != 0)
+        snprintf(rank, sizeof rank, "rank %ld: ", cli->rank);
     progress_hide();
-    fprintf(stderr, "%s: %s%s\n", cli->tool, words[level],
+    fprintf(stderr, "%s: %s%s%s\n", cli->tool, words[level], rank,
             cli_flags(text, sizeof text, cli, line));
+    progress_back();
 }
 
 /*
@@ -239,7 +243,7 @@ int cli_end(struct cli *cli, int status)
     struct ckpt_err err = {0};
 
     progress_stop();
-    if (cli->warnings && !cli->quiet)
+    if (cli->warnings && !cli->quiet && cli->rank == 0)
         fprintf(stderr, "%s: %lu warning%s\n", cli->tool, cli->warnings,
                 cli->warnings == 1 ? "" : "s");
     if (cli->warnings && cli->strict && status == 0)

@@ -17,7 +17,9 @@
 struct cli {
     const char *tool;           /* "ckpt-merge" */
     bool        quiet;          /* -q: errors only */
+    bool        only_warnings;  /* no notes */
     int         verbose;        /* -v: notes, -vv: debug */
+    long        rank;           /* of several; what one after the first says begins with it */
     bool        json;           /* --json */
     bool        nul;            /* -0: end artifact lines with NUL */
     int64_t     jobs;           /* -j N; 0: number of CPUs */

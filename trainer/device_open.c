@@ -228,11 +228,31 @@ static void note_environment(void)
         ckpt_log(CKPT_LOG_NOTE, "NCCL's environment:%s", line);
 }
 
+/* NCCL between the ranks of a communicator. */
+static int connect_nccl(struct device *dev, const struct cuda_plugin *plugin, struct comm *host,
+                        const void *id, struct ckpt_err *err)
+{
+    struct comm *c = ckpt_alloc(1, plugin->comm_size());
+    int rc;
+
+    if (!c)
+        return ckpt_nomem(err, plugin->comm_size());
+    c->rank = host->rank;
+    c->world_size = host->world_size;
+    c->local_rank = host->local_rank;
+    c->global_rank = host->global_rank;
+    c->stride = host->stride;
+    rc = plugin->comm_connect(c, dev, id, err);
+    if (rc)
+        ckpt_free(c);
+    else
+        host->device = c;
+    return rc;
+}
+
 int device_join(struct device *dev, struct comm *host, struct ckpt_err *err)
 {
     const struct cuda_plugin *plugin;
-    unsigned char id[CUDA_PLUGIN_ID] = {0};
-    struct comm *c;
     int rc;
 
     if (host->world_size == 1 || host->planned)
@@ -244,21 +264,15 @@ int device_join(struct device *dev, struct comm *host, struct ckpt_err *err)
     if (host->rank == 0)
         note_environment();
     load(nccl);                         /* the plug-in opens it by its name */
-    if ((rc = share_id(plugin, id, host, err)) != 0)
-        return rc;
-    c = ckpt_alloc(1, plugin->comm_size());
-    if (c) {
-        c->rank = host->rank;
-        c->world_size = host->world_size;
-        c->local_rank = host->local_rank;
-        rc = plugin->comm_connect(c, dev, id, err);
-    } else {
-        rc = ckpt_nomem(err, plugin->comm_size());
+    for (struct comm *c = host->parts ? host->parts : host; c && rc == 0; c = c->next) {
+        unsigned char id[CUDA_PLUGIN_ID] = {0};
+
+        if (c->world_size == 1)
+            continue;
+        rc = comm_agree(host, share_id(plugin, id, c, err), err);
+        if (rc == 0)
+            rc = connect_nccl(dev, plugin, c, id, err);
     }
-    if (rc)
-        ckpt_free(c);
-    else
-        host->device = c;
     return rc;
 }
 
@@ -272,5 +286,11 @@ int device_simulate(struct device *dev, struct comm *host, const struct simulate
         return ckpt_fail(err, CKPT_ECONFIG, "`simulate_world` needs a GPU, the device is the CPU");
     if ((rc = open_cuda(&plugin, err)) != 0)
         return rc;
-    return simulate_open(&host->device, host->world_size, net, dev, plugin->simulate, err);
+    for (struct comm *c = host->parts ? host->parts : host; c && rc == 0; c = c->next) {
+        struct simulate_net own = simulate_part(net, c->stride);
+
+        if (c->world_size > 1)
+            rc = simulate_open(&c->device, c->world_size, &own, dev, plugin->simulate, err);
+    }
+    return rc;
 }

@@ -13,6 +13,7 @@ struct file {
     struct bnb_codec            codec[2];   /* signed, unsigned */
     const struct adamw_param   *param;
     size_t                      n_param;
+    int                         states;     /* of a parameter: 2, or 1 (Lion) */
     const struct adamw_reader  *reader;
     uint8_t                    *code;       /* [ADAMW_PIECE] */
     float                      *piece;      /* [ADAMW_PIECE]; also used for scales */
@@ -53,7 +54,8 @@ static int add_param(struct file *f, struct value *state, size_t i, int64_t step
 
     if (!ckpt_shape_numel(&numel, &f->param[i].shape))
         return CKPT_ENOMEM;
-    return add_state(f, inner, i, 0, numel) | add_state(f, inner, i, 1, numel) |
+    return add_state(f, inner, i, 0, numel) |
+           (f->states > 1 ? add_state(f, inner, i, 1, numel) : 0) |
            value_set_str(&f->a, d, "step", value_int(&f->a, step)) |
            value_set_str(&f->a, d, "__bnb_optimizer_quant_state__", inner) |
            value_set(&f->a, state, value_int(&f->a, (int64_t)i), d);
@@ -115,7 +117,7 @@ static int put_states(struct file *f, struct torch_writer *w, struct ckpt_err *e
     for (int k = 0; rc == 0 && k < 2; k++)
         rc = torch_writer_put(w, (size_t)k, 0, 256, f->codec[k].map, err);
     for (size_t i = 0; rc == 0 && i < f->n_param; i++)
-        for (int k = 0; rc == 0 && k < 2; k++) {
+        for (int k = 0; rc == 0 && k < f->states; k++) {
             int64_t numel = f->storage[storage_of(i, k)].numel;
 
             for (int64_t at = 0; rc == 0 && at < numel; at += ADAMW_PIECE)
@@ -126,10 +128,10 @@ static int put_states(struct file *f, struct torch_writer *w, struct ckpt_err *e
 }
 
 int bnb_optimizer_file_write(struct ckpt_out *out, const struct adamw_param *param, size_t n_param,
-                             const struct adamw_group *group, size_t n_group, int64_t step,
-                             const struct adamw_reader *reader, struct ckpt_err *err)
+                             const struct adamw_group *group, size_t n_group, int states,
+                             int64_t step, const struct adamw_reader *reader, struct ckpt_err *err)
 {
-    struct file f = {.param = param, .n_param = n_param, .reader = reader,
+    struct file f = {.param = param, .n_param = n_param, .states = states, .reader = reader,
                      .code = ckpt_alloc_buffer((size_t)ADAMW_PIECE),
                      .piece = ckpt_alloc_buffer((size_t)ADAMW_PIECE * sizeof *f.piece)};
     size_t n = 2 + PER_PARAM * n_param;
@@ -145,6 +147,8 @@ int bnb_optimizer_file_write(struct ckpt_out *out, const struct adamw_param *par
         bnb_codec_init(&f.codec[k], k == 0);
         f.storage[k] = (struct torch_storage){.dtype = CKPT_F32, .numel = 256};
     }
+    for (size_t i = 2; rc == 0 && i < n; i++)
+        f.storage[i] = (struct torch_storage){.dtype = CKPT_F32};
     for (size_t i = 0; rc == 0 && i < n_param; i++)
         rc = (size_t)param[i].group < n_group ? add_param(&f, state, i, step) : CKPT_ENOMEM;
     for (size_t g = 0; rc == 0 && g < n_group; g++)

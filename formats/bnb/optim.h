@@ -14,10 +14,11 @@
 
 #define BNB_MIN_8BIT 4096       /* states with at least this many elements are packed */
 
-/* Write an optimizer.pt that AdamW8bit.load_state_dict loads.  Takes out.  Parameters are F32 or
+/* Write an optimizer.pt that AdamW8bit.load_state_dict loads, or, with one state of a parameter in
+ * place of two, Lion's.  Takes out.  Parameters are F32 or
  * 8BIT; an 8BIT parameter that has arrays is packed here. */
 int bnb_optimizer_file_write(struct ckpt_out *out, const struct adamw_param *param, size_t n_param,
-                             const struct adamw_group *group, size_t n_group, int64_t step,
-                             const struct adamw_reader *reader, struct ckpt_err *err);
+                             const struct adamw_group *group, size_t n_group, int states,
+                             int64_t step, const struct adamw_reader *reader, struct ckpt_err *err);
 
 #endif

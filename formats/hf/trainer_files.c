@@ -176,6 +176,23 @@ int hf_scheduler_write(struct ckpt_out *out, const struct scheduler_state *s,
     return rc;
 }
 
+static struct value *sgd_group(struct ckpt_arena *a, const struct adamw_group *g)
+{
+    struct value *d = value_dict(a, false);
+
+    return value_set_str(a, d, "lr", value_float(a, g->lr)) |
+                   value_set_str(a, d, "momentum", value_float(a, g->momentum)) |
+                   value_set_str(a, d, "dampening", value_float(a, g->dampening)) |
+                   value_set_str(a, d, "weight_decay", value_float(a, g->weight_decay)) |
+                   value_set_str(a, d, "nesterov", value_bool(a, g->nesterov)) |
+                   value_set_str(a, d, "maximize", value_bool(a, false)) |
+                   value_set_str(a, d, "foreach", value_none(a)) |
+                   value_set_str(a, d, "differentiable", value_bool(a, false)) |
+                   value_set_str(a, d, "fused", value_none(a)) |
+                   value_set_str(a, d, "initial_lr", value_float(a, g->initial_lr))
+               ? NULL : d;
+}
+
 /* The hyper-parameters of one group in torch 2.15's order. */
 static struct value *group_value(struct ckpt_arena *a, const struct adamw_group *g)
 {
@@ -203,7 +220,8 @@ struct value *hf_adamw_groups(struct ckpt_arena *a, const struct adamw_group *gr
     struct value *groups = value_list(a);
 
     for (size_t g = 0; g < n_group; g++) {
-        struct value *d = group_value(a, &group[g]), *params = value_list(a);
+        struct value *d = group[g].sgd ? sgd_group(a, &group[g]) : group_value(a, &group[g]);
+        struct value *params = value_list(a);
 
         for (int64_t i = 0; i < count[g]; i++)
             if (value_append(a, params, value_int(a, first[g] + i)))
@@ -221,12 +239,17 @@ static enum ckpt_dtype moment_type(const struct adamw_param *p)
 
 /* state[i] of one parameter: storages 3i, 3i + 1, 3i + 2. */
 static int add_state(struct ckpt_arena *a, struct value *state, size_t i,
-                     const struct adamw_param *p)
+                     const struct adamw_param *p, const struct adamw_group *g)
 {
     struct ckpt_shape scalar = {.rank = 0};
     struct value *d = value_dict(a, false);
     enum ckpt_dtype type = moment_type(p);
 
+    if (g->sgd)
+        return g->momentum > 0 &&
+               (value_set_str(a, d, "momentum_buffer",
+                              value_tensor_whole(a, type, &p->shape, 3 * i + 1)) |
+                value_set(a, state, value_int(a, (int64_t)i), d));
     return value_set_str(a, d, "step", value_tensor_whole(a, CKPT_F32, &scalar, 3 * i)) |
            value_set_str(a, d, "exp_avg", value_tensor_whole(a, type, &p->shape, 3 * i + 1)) |
            value_set_str(a, d, "exp_avg_sq", value_tensor_whole(a, type, &p->shape, 3 * i + 2)) |
@@ -256,17 +279,18 @@ static int put_moment(struct torch_writer *w, size_t i, const struct adamw_param
 }
 
 static int put_states(struct torch_writer *w, const struct adamw_param *param, size_t n_param,
-                      int64_t step, const struct adamw_reader *reader, struct ckpt_err *err)
+                      size_t kept, int64_t step, const struct adamw_reader *reader,
+                      struct ckpt_err *err)
 {
     float *piece = reader ? ckpt_alloc_buffer((size_t)ADAMW_PIECE * sizeof *piece) : NULL;
     float value = (float)step;
     int rc = reader && !piece ? ckpt_nomem(err, (size_t)ADAMW_PIECE * sizeof *piece) : 0;
 
     for (size_t i = 0; rc == 0 && i < n_param; i++) {
-        rc = torch_writer_put(w, 3 * i, 0, 1, &value, err);
-        if (rc == 0)
+        rc = kept > 0 ? torch_writer_put(w, 3 * i, 0, 1, &value, err) : 0;
+        if (rc == 0 && kept > 1)
             rc = put_moment(w, i, &param[i], ADAMW_EXP_AVG, reader, piece, err);
-        if (rc == 0)
+        if (rc == 0 && kept > 2)
             rc = put_moment(w, i, &param[i], ADAMW_EXP_AVG_SQ, reader, piece, err);
     }
     ckpt_free(piece);
@@ -283,17 +307,19 @@ int hf_optimizer_write(struct ckpt_out *out, const struct adamw_param *param, si
     struct value *root = value_dict(&a, false), *state = value_dict(&a, false);
     struct torch_writer *w = NULL;
     int rc = !storage || !first;
+    size_t kept = !group->sgd ? 3 : group->momentum > 0 ? 2 : 0;    /* storages of a parameter */
 
     for (size_t i = 0; !rc && i < n_param; i++) {
         int64_t numel = 0, *count = first + n_group;
 
         if (!ckpt_shape_numel(&numel, &param[i].shape) ||
-            (size_t)param[i].group >= n_group || add_state(&a, state, i, &param[i]))
+            (size_t)param[i].group >= n_group ||
+            add_state(&a, state, i, &param[i], &group[param[i].group]))
             rc = 1;
         for (size_t k = 0; k < 3; k++)
             storage[3 * i + k] =
                 (struct torch_storage){.dtype = k ? moment_type(&param[i]) : CKPT_F32,
-                                       .numel = k ? numel : 1};
+                                       .numel = k >= kept ? 0 : k ? numel : 1};
         if (!rc && count[param[i].group]++ == 0)
             first[param[i].group] = (int64_t)i;
     }
@@ -306,7 +332,7 @@ int hf_optimizer_write(struct ckpt_out *out, const struct adamw_param *param, si
         rc = torch_writer_new(&w, out, "archive", root, storage, 3 * n_param, NULL, err);
     }
     if (rc == 0)
-        rc = put_states(w, param, n_param, step, reader, err);
+        rc = put_states(w, param, n_param, kept, step, reader, err);
     if (w && rc == 0)
         rc = torch_writer_commit(w, err);
     else

@@ -38,9 +38,12 @@ struct scheduler_state {
 int hf_scheduler_write(struct ckpt_out *out, const struct scheduler_state *s,
                          struct ckpt_err *err);
 
-/* One group of torch's AdamW. */
+/* One group of torch's AdamW, or of its SGD. */
 struct adamw_group {
     double lr, initial_lr, beta1, beta2, eps, weight_decay;
+    bool   sgd;                         /* with these instead of betas and eps: */
+    double momentum, dampening;
+    bool   nesterov;
 };
 
 /* How moments are stored; codes as in bitsandbytes (bnb/codes.h). */
@@ -72,14 +75,15 @@ struct adamw_reader {
 };
 #define ADAMW_PIECE ((int64_t)1 << 20)
 
-/* Write optimizer.pt: {'state': {i: {step, exp_avg, exp_avg_sq}}, 'param_groups'}.  Takes out.
+/* Write optimizer.pt: {'state': {i: {step, exp_avg, exp_avg_sq}}, 'param_groups'}; where group 0 is
+ * SGD's: {i: {momentum_buffer}}, or no states without a momentum.  Takes out.
  * reader NULL: every parameter has its arrays.  No parameter is 8BIT (bnb/optim.h). */
 int hf_optimizer_write(struct ckpt_out *out, const struct adamw_param *param, size_t n_param,
                          const struct adamw_group *group, size_t n_group, int64_t step,
                          const struct adamw_reader *reader, struct ckpt_err *err);
 
 /*
- * param_groups of torch's AdamW as a value: hyper-parameters, then "params": the indices of
+ * param_groups of torch's AdamW or SGD as a value: hyper-parameters, then "params": the indices of
  * first[g] .. first[g] + count[g].
  */
 struct value *hf_adamw_groups(struct ckpt_arena *a, const struct adamw_group *group,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "libckpt/base/json.h"
+#include "libckpt/err.h"
 #include "libckpt/mem.h"
 
 /* The step of a row; false when it has none. */
@@ -97,10 +98,12 @@ int metrics_log_read(json_t **rows, struct ckpt_file *file, struct ckpt_err *err
     if (rc == 0 && !*rows)
         rc = ckpt_nomem(err, 64);
     for (char *line = text; rc == 0 && *line; line = end) {
-        json_t *row;
+        struct ckpt_err ignored = {0};
+        json_t *row = NULL;
 
         end = line + strcspn(line, "\n");
-        row = json_loadb(line, (size_t)(end - line), 0, NULL);
+        (void)ckpt_json_parse(&row, line, (size_t)(end - line), CKPT_JSON_PYTHON | CKPT_JSON_LINE,
+                              &ignored);
         if (json_is_object(row) && json_array_append(*rows, row))
             rc = ckpt_nomem(err, 64);
         json_decref(row);

@@ -14,7 +14,8 @@
 
 #define METRICS_LOG_NAME "metrics.jsonl"
 
-/* The rows as a new array, including the first rows of runs; an incomplete last line is dropped. */
+/* The rows as a new array, including the first rows of runs; an incomplete last line is dropped.
+ * NaN and Infinity, as Python writes them, are strings of that name. */
 int metrics_log_read(json_t **rows, struct ckpt_file *file, struct ckpt_err *err);
 /*
  * Keep only the rows of the newest run.  Runs of programs that write no first row are separated

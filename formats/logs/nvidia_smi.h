@@ -1,6 +1,6 @@
 /*
  * nvidia_smi - the CSV that nvidia-smi --query-gpu=... --format=csv -l writes: a GPU's memory,
- * load and clock over time; ckpt-train writes the same (trainer/run/memory_log.h).
+ * load and clock over time; ckpt-train writes the same (trainer/tell/memory_log.h).
  *
  *   timestamp, index, name, memory.used [MiB], utilization.gpu [%]
  *   2026/11/21 17:30:00.123, 0, NVIDIA H200, 1234 MiB, 53 %

@@ -364,6 +364,43 @@ int ckpt_outdir_commit(struct ckpt_outdir *dir, struct ckpt_err *err)
     return rc;
 }
 
+/* Move one file of the staging directory to its parent. */
+static int move_up(const struct ckpt_outdir *dir, const char *name, struct ckpt_err *err)
+{
+    struct stat st;
+
+    if (fstatat(dir->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(st.st_mode))
+        return ckpt_fail(err, CKPT_ESTATE, "%s: %s is no file", dir->path, name);
+    if (ckpt_fault(CKPT_FAULT_RENAME) ? (errno = EIO, -1)
+                                      : renameat(dir->fd, name, dir->parent, name))
+        return ckpt_fail_errno(err, CKPT_EIO, errno, "%s: rename beside it", name);
+    return 0;
+}
+
+int ckpt_outdir_commit_beside(struct ckpt_outdir *dir, struct ckpt_err *err)
+{
+    int rc = sync_tree(dir->fd, dir->path, 0, err), copy = -1;
+    DIR *stream = NULL;
+    struct dirent *e;
+
+    if (rc == 0 && ((copy = openat(dir->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0 ||
+                    !(stream = fdopendir(copy))))
+        rc = ckpt_fail_errno(err, CKPT_EIO, errno, "%s", dir->path);
+    for (errno = 0; rc == 0 && (e = readdir(stream)) != NULL; errno = 0)
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+            rc = move_up(dir, e->d_name, err);
+    if (rc == 0 && errno)
+        rc = ckpt_fail_errno(err, CKPT_EIO, errno, "%s", dir->path);
+    if (stream)
+        closedir(stream);
+    else if (copy >= 0)
+        close(copy);
+    if (rc == 0)
+        rc = commit_sync_dir(dir->parent, dir->path, err);
+    ckpt_outdir_abort(dir);                 /* it is empty now, or what is left goes */
+    return rc;
+}
+
 void ckpt_outdir_abort(struct ckpt_outdir *dir)
 {
     if (!dir)

@@ -366,7 +366,7 @@ TEST(linears_agree_side_by_side)
 struct head_case {
     struct formula of;                  /* out: nll */
     int64_t        n, dim, vocab;
-    double         mul;
+    double         mul, smoothing, z_loss;
     int32_t       *targets;
     struct array   x, w;
 };
@@ -376,7 +376,7 @@ static void head_fill(struct formula *of)
     const struct head_case *c = (const struct head_case *)of;
 
     for (int64_t i = 0; i < c->n; i++) {
-        double sum = 0, wanted = 0;
+        double sum = 0, wanted = 0, all = 0;
 
         for (int64_t v = 0; v < c->vocab; v++) {
             double z = 0;
@@ -385,15 +385,19 @@ static void head_fill(struct formula *of)
                 z += c->mul * c->x.d[i * c->dim + j] * c->w.d[v * c->dim + j];
             sum += exp(z);
             wanted = v == c->targets[i] ? z : wanted;
+            all += z;
         }
-        of->out.d[i] = log(sum) - wanted;
+        of->out.d[i] = log(sum) - (1 - c->smoothing) * wanted - c->smoothing * all / (double)c->vocab +
+                       c->z_loss * log(sum) * log(sum);
     }
 }
 
-static void head_case(int64_t n, int64_t dim, int64_t vocab, double mul, int threads)
+static void head_case(int64_t n, int64_t dim, int64_t vocab, double mul, double smoothing,
+                      double z_loss, int threads)
 {
     struct device *dev = device(threads);
-    struct head_case c = {.n = n, .dim = dim, .vocab = vocab, .mul = mul,
+    struct head_case c = {.n = n, .dim = dim, .vocab = vocab, .mul = mul, .smoothing = smoothing,
+                          .z_loss = z_loss,
                           .targets = zeros(n, sizeof *c.targets),
                           .x = array_random(n * dim), .w = array_random(vocab * dim)};
     struct array dx = array_random(n * dim), dw = array_random(vocab * dim);
@@ -401,7 +405,8 @@ static void head_case(int64_t n, int64_t dim, int64_t vocab, double mul, int thr
 
     formula_init(&c.of, head_fill, n);
     op = (struct op_head){.nll = c.of.out.f, .x = c.x.f, .w = c.w.f, .targets = c.targets, .n = n,
-                          .dim = dim, .vocab = vocab, .mul = (float)mul, .scale = 0.25f};
+                          .dim = dim, .vocab = vocab, .mul = (float)mul, .scale = 0.25f,
+                          .smoothing = (float)smoothing, .z_loss = (float)z_loss};
     for (int64_t i = 0; i < n; i++) {
         c.targets[i] = (int32_t)((i * 7 + 3) % vocab);
         c.of.weight.d[i] = 0.25;
@@ -421,10 +426,14 @@ static void head_case(int64_t n, int64_t dim, int64_t vocab, double mul, int thr
 TEST(head_agrees_on_awkward_shapes)
 {
     for (int threads = 1; threads <= 3; threads++) {
-        head_case(1, 1, 1, 1, threads);
-        head_case(5, 7, 13, 1, threads);
-        head_case(3, 4, 37, 0.5, threads);
-        head_case(37, 2, 3, 1, threads);
+        head_case(1, 1, 1, 1, 0, 0, threads);
+        head_case(5, 7, 13, 1, 0, 0, threads);
+        head_case(3, 4, 37, 0.5, 0, 0, threads);
+        head_case(37, 2, 3, 1, 0, 0, threads);
+        head_case(5, 7, 13, 1, 0.125, 0, threads);
+        head_case(3, 4, 37, 0.5, 0.75, 0, threads);
+        head_case(5, 7, 13, 1, 0, 0.0625, threads);
+        head_case(37, 2, 3, 2, 0.25, 0.5, threads);
     }
 }
 

@@ -10,7 +10,7 @@ for tool in ckpt-train ckpt-merge ckpt-push ckpt-inspect ckpt-eval; do
     bash -n <($tool --completion bash) 2>"$T/.err"; t "$tool: bash reads its completion" [ $? = 0 ]
     expect 64 "$tool: a shell nobody knows" $tool --completion tcsh
     expect 64 "$tool: a short option that is none" $tool -Z
-    expect 64 "$tool: a flag with a value" $tool --quiet=1
+    expect 64 "$tool: a flag with a value" $tool --quiet=maybe
     expect_says 64 "$tool: a number that is none" '--jobs: "1e99"' $tool --jobs 1e99
     printf '# units\nquiet: true\nnosuch_key: 1\n' > "$T/run.yaml"
     expect 78 "$tool: a run file with an unknown name" $tool --config "$T/run.yaml"

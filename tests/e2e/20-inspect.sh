@@ -151,7 +151,7 @@ t "each missing shard is named once" bash -c "[ \$(grep -c '00002-of-00005' $T/.
 # A page: whole, with nothing from outside, and names cannot leave the element they lie in.
 expect 0 "a page" ckpt-inspect --html "$T/page.html" "$DSC"
 t "--html prints the page's path" [ "$(cat "$T/.out")" = "$T/page.html" ]
-t "the page has tensors, histograms and the log" bash -c "grep -q '\"name\": \"model.norm.weight\".*\"histogram\": ' $T/page.html && grep -q '\"learning_rate\": 0.003' $T/page.html"
+t "the page has tensors, histograms and the log" bash -c "grep -q '<td>model.norm.weight</td>.*<svg class=.bins' $T/page.html && grep -q '<h3>Learning rate' $T/page.html"
 t "the page fetches nothing" bash -c "grep -q \"default-src 'none'\" $T/page.html && ! grep -iE '(src|href)=|https?://[^w]|@import|url\\(' $T/page.html"
 expect 73 "a page that is there" ckpt-inspect --html "$T/page.html" "$DSC"
 expect 0 "unless told" ckpt-inspect --overwrite --html "$T/page.html" "$G/torch/shared.pt"
@@ -159,7 +159,27 @@ expect 64 "two paths, one page" ckpt-inspect --html "$T/two.html" "$G/torch/shar
 header='{"</script><img src=x onerror=alert(1)>":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}'
 { printf "\\x$(printf %x ${#header})\0\0\0\0\0\0\0%sx" "$header"; } > "$T/name.safetensors"
 t "a name that would be a tag" ckpt-inspect --html "$T/name.html" "$T/name.safetensors"
-t "a tensor's name is shown as text in the page" bash -c "grep -q 'u003c/script>.u003cimg src=x' $T/name.html && ! grep -q '<img' $T/name.html && [ \$(grep -o '</script>' $T/name.html | wc -l) = 2 ]"
+t "a tensor's name is shown as text in the page" bash -c "grep -q '<td>&lt;/script&gt;&lt;img src=x' $T/name.html && ! grep -q '<img' $T/name.html && [ \$(grep -o '</script>' $T/name.html | wc -l) = 1 ]"
+# Curves of every length: none, one point, gaps, more than anybody can see; names that are markup.
+well_formed() { ! command -v xmllint >/dev/null || xmllint --noout "$1"; }
+log="$T/a<b>&\"c"; mkdir "$log"
+page_of() { rm -f "$T/log.html"; cat > "$log/metrics.jsonl"; ckpt-inspect --html "$T/log.html" "$log" && well_formed "$T/log.html"; }
+one_point() { page_of <<<'{"step": 3, "loss": 2.5}' && grep -q '<circle' "$T/log.html" && ! grep -q 'nan' <(grep -A40 '<figure' "$T/log.html"); }
+t "a curve of one point" one_point
+t "the name of a folder is text" grep -q '<h1>a&lt;b&gt;&amp;&quot;c</h1>' "$T/log.html"
+gaps() { seq 30 | awk '{ print "{\"step\": " $1 ", \"loss\": " ($1 ~ /^1[0-2]$/ ? "NaN" : 3 - $1 / 20) ", \"</svg><b>\": 1}" }' | page_of; }
+t "values that are no numbers" gaps
+t "they are gaps that are counted" bash -c "grep -q '3 values are NaN or infinite, the first at step 10<' $T/log.html && [ \$(sed -n '/<h3>Loss/,/<.figure>/p' $T/log.html | grep -c '<polyline') = 2 ] && ! grep -q '<b>\">\|</svg><b>' $T/log.html"
+many() { seq 100000 | awk '{ print "{\"step\": " $1 ", \"loss\": " 1 + ($1 * 7919 % 1000) / 1000 ", \"grad_norm\": 1e" ($1 % 9) "}" }' | page_of && [ "$(stat -c %s "$T/log.html")" -lt 200000 ]; }
+t "a hundred thousand rows are a page of less than 200 kB" many
+t "an axis over decades is logarithmic, a noisy curve has its mean" bash -c "grep -q 'log scale' $T/log.html && grep -q 'polyline class=.line mean' $T/log.html"
+expect 65 "a page of no rows" bash -c "rm -f $T/log.html; : > '$T/none.jsonl'; ckpt-inspect --html $T/log.html '$T/none.jsonl'"
+t "the page is absent after a failure" [ ! -e "$T/log.html" ]
+expect 0 "a page of a log" ckpt-inspect --html "$T/wandb.html" "$G/logs/run-gold0001.wandb"
+t "tags of training and evaluation share a chart" bash -c "sed -n '/<h3>Loss/,/<.figure>/p' $T/wandb.html | grep -c data-name | grep -qx '[2-9]'"
+expect 0 "a page of devices" ckpt-inspect --html "$T/devices.html" "$G/logs/nvidia-smi.csv"
+t "a chart a measure, a curve a device" bash -c "grep -q '<h3>Device memory, MiB' $T/devices.html && grep -q 'data-name=.device 1' $T/devices.html && grep -q '<h3>Power, W' $T/devices.html"
+for p in page name wandb devices; do t "$p.html is well-formed" well_formed "$T/$p.html"; done
 # The modules that names spell: layers once, with how many there are.
 expect 0 "a tree of modules" ckpt-inspect --tree "$DSC"
 t "layers once, counted" row '^  layers +1 +18 '
@@ -172,3 +192,36 @@ expect_prints 0 "what a format is known by" "known by: mp_rank files of a tag" c
 t "each part has a summary" row '^scheduler.pt +learning rate schedule .* step 4, lr 0, lr 0$'
 t "training_args.bin has a summary" row '^training_args.bin .* TrainingArguments, lr 0.003, batch 2, accumulation 1, steps 4$'
 t "config.json has a summary" row '^config.json .* llama, layers 2, hidden 16, vocabulary 41$'
+
+# --encode and --decode: every golden line of every tokenizer, there and back.
+TOK=$G/tokenizers
+# fields FILE KEY - the ids, or offsets flat, of each line.
+ids() { sed -E 's/^.*"ids":\[([0-9,]*)\].*$/\1/' "$1"; }
+flat() { sed -E 's/^.*"offsets":(\[[0-9,[]*([][0-9,]*\])?\]),"tokens".*$/\1/; s/[][]//g' "$1"; }
+off() { sed -E 's/^.*"off":\[([0-9,]*)\].*$/\1/' "$1"; }
+golden() {
+    ckpt-inspect --encode "$TOK/strings.jsonl" "$TOK/$1" > "$T/out" || return 1
+    [ "$(wc -l < "$T/out")" = 412 ] && diff <(ids "$TOK/$1/golden.jsonl") <(ids "$T/out") &&
+        diff <(off "$TOK/$1/golden.jsonl") <(flat "$T/out")
+}
+for name in bert bloom gpt2 llama2 llama3 mistral qwen roberta t5 zoo; do t "$name: ids and offsets" golden "$name"; done
+t "threads give the same lines" bash -c "
+    for i in \$(seq 50); do cat $TOK/strings.jsonl; done > $T/many.jsonl
+    diff <(ckpt-inspect -j1 --encode $T/many.jsonl $TOK/t5) <(ckpt-inspect -j8 --encode $T/many.jsonl $TOK/t5)"
+t "and back" bash -c "
+    ckpt-inspect --encode $TOK/strings.jsonl $TOK/gpt2 > $T/a && ckpt-inspect --decode $T/a $TOK/gpt2 > $T/b &&
+    cp $T/b $T/b.jsonl &&
+    ckpt-inspect --encode $T/b.jsonl $TOK/gpt2 | diff $T/a -"
+t "arrays of ids" bash -c "[ \"\$(echo '[1, 2]' | ckpt-inspect --decode - $TOK/bloom)\" = '\"<s></s>\"' ]"
+t "without special tokens" bash -c "[ \"\$(echo '[1, 2]' | ckpt-inspect --no-special-tokens --decode - $TOK/bloom)\" = '\"\"' ]"
+t "plain lines, the last one without an end" bash -c "[ \"\$(printf 'a\nb' | ckpt-inspect --encode - $TOK/roberta | wc -l)\" = 2 ]"
+t "a file of a tokenizer" bash -c "echo Hello | ckpt-inspect --encode - $TOK/t5/spiece.model | grep -q '\"decoded\":\"Hello\"'"
+t "other files than tokenizer.json" bash -c "echo Hello | ckpt-inspect --encode - $TOK/files/vocab-txt | grep -q '^{\"ids\":\[2,'"
+printf '"ok"\n{}\n' > "$T/bad.jsonl"
+expect_says 65 "a line that is no string" "bad.jsonl:2: not a JSON string" ckpt-inspect --encode "$T/bad.jsonl" "$TOK/gpt2"
+expect 65 "a line that is no UTF-8" bash -c "printf 'a\n\377\n' | ckpt-inspect --encode - $TOK/gpt2"
+t "is named" says "stdin:2: text is not UTF-8 at byte 0"
+expect 65 "an id that there is not" bash -c "echo '[99999]' | ckpt-inspect --decode - $TOK/gpt2"
+expect 64 "two paths" ckpt-inspect --encode - "$TOK/gpt2" "$TOK/t5"
+expect 64 "both ways at once" ckpt-inspect --encode - --decode - "$TOK/gpt2"
+expect_says 66 "no tokenizer there" "no tokenizer" bash -c "ckpt-inspect --encode - $G/torch < /dev/null"

@@ -1,5 +1,5 @@
 # Adapters: gradients and five steps as PEFT's on any ranks and stage, exact resuming, what is saved
-# is PEFT's, frozen weights cost nothing; gradients written out; dropout.  B6, A3
+# is PEFT's, frozen weights cost nothing; gradients written out; dropout, whatever the ranks.  B6, A3, C2
 . "$(dirname "$0")/lib.sh"
 M=$G/models L=$G/lora
 
@@ -117,3 +117,74 @@ t "resumed" whole d3 0 --resume-from-checkpoint "$T/d1/checkpoint-2"
 t "to the same bits again" repeated d3
 t "other seeds drop others" whole d4 0 --seed 43
 t "which shows" bash -c "! cmp $T/d1/checkpoint-2/model.safetensors $T/d4/checkpoint-2/model.safetensors"
+
+# -- the same masks on any number of ranks, with any micro-batches and packed ---------------------
+R=tools/recipes/demo
+grep -E '.{40}' README.md man/ckpt-train.1 | sed 's/^[^:]*://; s/[\\"]//g' | head -60 | awk '{ printf "{\"text\": \"%s\"}\n", substr($0, 1, 40 + NR * 7 % 50) }' | tr -d '\t\r' >"$T/train.jsonl"
+head -n 12 "$T/train.jsonl" >"$T/few.jsonl"
+# MODEL DROPOUT: the same model with that dropout everywhere
+config() {
+    case $1 in
+        gpt2) echo '{"model_type": "gpt2", "n_embd": 36, "n_head": 3, "n_layer": 2, "n_positions": 64, "activation_function": "gelu_new",
+             "layer_norm_epsilon": 1e-05, "initializer_range": 0.1, "vocab_size": 4096, "bos_token_id": 1, "eos_token_id": 2,
+             "attn_pdrop": P, "embd_pdrop": P, "resid_pdrop": P}' ;;
+        mixtral) echo '{"model_type": "mixtral", "hidden_size": 24, "intermediate_size": 36, "num_attention_heads": 3, "num_key_value_heads": 1,
+             "num_hidden_layers": 2, "num_local_experts": 4, "num_experts_per_tok": 2, "hidden_act": "silu", "max_position_embeddings": 64,
+             "rms_norm_eps": 1e-05, "initializer_range": 0.1, "vocab_size": 4096, "tie_word_embeddings": false,
+             "attention_dropout": P, "router_jitter_noise": P}' ;;
+        t5) echo '{"model_type": "t5", "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4, "feed_forward_proj": "gated-gelu",
+             "vocab_size": 4096, "initializer_factor": 0.3, "tie_word_embeddings": false, "pad_token_id": 3, "eos_token_id": 2,
+             "decoder_start_token_id": 3, "dropout_rate": P}' ;;
+        bloom) cat $R/config.json ;;    # dropout is LoRA's
+    esac | sed "s/ P\([,}]\)/ $2\1/g" >"$T/$1.json"
+}
+awk -F'"' '{ n = length($4); printf "{\"prompt\": \"%s\", \"completion\": \"%s\"}\n", substr($4, 1, n / 2), substr($4, n / 2 + 1) }' "$T/train.jsonl" >"$T/pairs.jsonl"
+declare -A FILE=([t5]=pairs) ADAPTER=([bloom]="--lora-rank 4 --target-modules all-linear --lora-dropout 0.2")
+train() {       # OUT RANKS EACH OPTION... - twelve documents a step, each a micro-batch
+    local out=$1 ranks=$2 each=$3; shift 3
+    # shellcheck disable=SC2086
+    ckpt-train -q --device cpu --nproc "$ranks" --model "$T/base" --train-file "$T/${FILE[$m]-train}.jsonl" --max-seq-length 32 --learning-rate 1e-3 \
+        --max-steps 4 --logging-steps 1 --save-steps 2 --per-device-train-batch-size "$each" --gradient-accumulation-steps $((12 / ranks / each)) \
+        -o "$T/$out" ${ADAPTER[$m]-} "$@"
+}
+last_near() { near "$(losses "$1" | tail -n 1)" "$(losses "$2" | tail -n 1)" 1e-6; }
+other() { losses "$1" >"$T/a"; losses "$2" >"$T/b"; ! diff "$T/a" "$T/b" >/dev/null; }
+fresh() { ckpt-train -q --init "$T/$m.json" --tokenizer $R/tokenizer --init-only -o "$T/base"; }
+
+for m in gpt2 mixtral t5 bloom; do
+    rm -rf "$T"/{base,one,ones,many,again,sharded}
+    config $m 0.2
+    t "$m: a fresh model" fresh
+    t "a step is one micro-batch" train one 1 12
+    t "six micro-batches" train ones 1 2
+    t "of the same losses" losses_near one ones 1e-6 4
+    t "two ranks with two each" train many 2 3
+    t "of the same losses" losses_near one many 1e-6 4
+    t "three ranks, sharded" train sharded 3 4 --zero-stage 3
+    t "of the same losses" losses_near one sharded 1e-6 4
+    rewind many again
+    t "two ranks go on" train again 2 3 --resume-from-checkpoint latest
+    t "to the same bits" same_state many again
+    rm -rf "$T/again"; rewind many again
+    t "one goes on, by other micro-batches" train again 1 4 --resume-from-checkpoint latest
+    t "to the same losses" last_near one again
+    rm -rf "$T/again"
+    t "another seed, the same order" train again 1 12 --seed 7 --data-seed 42
+    t "drops others" other one again
+done
+
+# -- packed -------------------------------------------------------------------------------------
+m=gpt2
+rm -rf "$T"/{base,one,packed,bins,two,again}
+t "a fresh model again" fresh
+FILE[gpt2]=few
+t "all records of an epoch in a step" train one 1 12
+t "the same in one bin" train packed 1 12 --packing
+t "of the same losses" losses_near one packed 1e-6 4
+FILE[gpt2]=train
+t "four bins a step" train bins 1 3 --packing
+t "on two ranks" train two 2 3 --packing
+t "have the same losses" losses_near bins two 1e-6 4
+rewind two again
+t "and go on" train again 2 3 --packing --resume-from-checkpoint latest
+t "to the same bits" same_state two again

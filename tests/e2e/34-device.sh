@@ -116,11 +116,22 @@ expect 0 "the same in one node" simulate 16 --zero-stage 3 --json --simulate-net
 t "its network does not count" holds "c < 2 * f" c="$(field communication_seconds)" f="$fast"
 expect 0 "one node of slow links" simulate 8 --zero-stage 3 --json --simulate-link 0.5
 t "its links do" holds "c > 2 * f && l == 5e8" c="$(field communication_seconds)" f="$fast" l="$(field link_bytes_per_second)"
+apart=(--reshard-after-forward true --gradient-accumulation-steps 2 --simulate-network 0.02 --json)
+expect 0 "two nodes that shard together" simulate 16 --zero-stage 3 "${apart[@]}"
+together=$(field communication_seconds)
+expect 0 "and two that shard apart" simulate 16 --fsdp hybrid_shard "${apart[@]}"
+t "less passes between them" holds "c > 0 && c < 0.9 * t && g == 8" c="$(field communication_seconds)" t="$together" g="$(field shard_size)"
+expect 0 "groups of one" simulate 4 --zero-stage 3 --hybrid-shard-size 1
+t "are told" prints "world: 4 ranks on 1 node, ZeRO stage 3 in groups of 1"
+expect_says 78 "nodes that are not full" "groups of 8 ranks do not fill a world of 12" simulate 12 --fsdp hybrid_shard
 [ ! -e "$T/none" ] && [ -z "$(ls "$T/tmp")" ] && [ "$before" = "$(find "$T" -type f ! -path "$T/.*" | sort | xargs sha256sum)" ] &&
     echo "ok nothing was written" || fail "nothing was written" <(find "$T" -newer "$T/base/config.json")
 expect 0 "many ranks" simulate 100000 --zero-stage 3
 expect_says 0 "too little data for the world" "the data has 60 samples, a step of 1024 ranks takes 8192" simulate 1024 --no-quiet --gradient-accumulation-steps 4
-expect_says 78 "weights on the host" "needs one rank, there are 2" simulate 2 --bf16 --offload-param cpu
+expect_says 78 "weights on the host without shards" "of 2 ranks needs --zero-stage 1, 2 or 3" simulate 2 --bf16 --offload-param cpu
+for n in 2 1024; do
+    expect 0 "weights on the host, $n ranks" simulate $n --bf16 --offload-param cpu --zero-stage 3 --gradient-accumulation-steps 2
+done
 
 # What does not go together, without any device.
 expect_says 78 "the CPU" "--simulate-world needs a GPU, the device is the CPU" plain --simulate-world 2 --device cpu

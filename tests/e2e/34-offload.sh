@@ -42,7 +42,8 @@ t "and on the device" train coded2 --bf16 --optim adamw_8bit
 t "8-bit moments give the same bits on host and device" same_state coded coded2
 expect 78 "in float32" train x --offload-param cpu
 expect 64 "somewhere else" train x --offload-optimizer nvme
-expect_says 78 "two ranks" "--offload-param cpu needs one rank" train x --bf16 --nproc 2 --offload-param cpu
+expect_says 78 "two ranks without shards" "--offload-param cpu of 2 ranks needs --zero-stage 1, 2 or 3" train x --bf16 --nproc 2 --offload-param cpu
+expect_says 78 "weights in two places" "--reshard-after-forward false" train x --bf16 --zero-stage 3 --offload-param cpu --reshard-after-forward false
 plan() { ckpt-train --dry-run --device cpu --bf16 --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 -o "$T/x" "$@"; }
 t "a plan for a GPU that is not there" bash -c "$(declare -f plan); T=$T; plan --device-memory-limit 2G 2>&1 | grep -q 'that is not there.*BF16'"
 t "of memory enough" bash -c "$(declare -f plan); T=$T; plan --device-memory-limit 2G 2>&1 | grep -q 'of 1024.0 MiB'"

@@ -161,6 +161,13 @@ three() {
     ranks 3 --train-file "$T/train.jsonl" --zero-stage 3 --max-steps 3 -o "$T/local" && same_state three local
 }
 t "three ranks of two hosts, as of one" three
+printf 'worker-0 slots=2\nworker-1 slots=2\n' >"$T/two-each"
+pairs() {
+    begin pairs hosts --hostfile "$T/two-each" --fsdp hybrid_shard --max-steps 3
+    came pairs 0 '^worker-0: ckpt-train: ranks: 4 \(gloo\), ZeRO stage 3 in groups of 2,' || return 1
+    ranks 4 --train-file "$T/train.jsonl" --zero-stage 3 --hybrid-shard-size 2 --max-steps 3 -o "$T/grouped" && same_state pairs grouped
+}
+t "two hosts are two groups" pairs
 word() { begin word hosts --logging-steps 1 --max-steps 100000; until_seen 20 steps word; local p bad=0; for p in $(pids word); do tr '\0' '\n' <"/proc/$p/cmdline" | grep -qF WORD && bad=1; done; [ "$(pids word 2 | wc -l)" = 1 ] && tr '\0' '\n' <"/proc/$(pids word 2)/environ" | grep -qx 'CUDA_VISIBLE_DEVICES=0,1' || bad=1; kill -s TERM "$(launcher word)"; came word 75 'ckpt-train: worker-0: stopped at step [0-9]+, saved: ' && [ $bad = 0 ]; }
 # The one that was started here: it has no rank, and is the child of none that has it.
 launcher() { local p; for p in $(pids "$1"); do [ "$(cat "/proc/$p/comm")" = ckpt-train ] && ! grep -qsaz '^RANK=' "/proc/$p/environ" && grep -qsaz '^CKPT_SSH=' "/proc/$p/environ" && echo "$p"; done | head -n 1; }
@@ -186,7 +193,7 @@ expect_says 69 "ssh itself is not" "ckpt-train did not start there: status 127" 
 meeting() { begin meeting hosts --hostfile "$T/slow" --max-steps 1; until_seen 9 there meeting 0; sleep 0.5; kill -s TERM "$(launcher meeting)"; came meeting 75 'ckpt-train: worker-0: SIGTERM in: start-up: ended, nothing was begun'; }
 t "a signal while they wait for each other" meeting
 printf 'localhost slots=2\n' >"$T/this"
-here() { begin here ckpt-train --hostfile "$T/this" --model "$T/base" --max-seq-length 64 --train-file "$T/train.jsonl" --max-steps 1; came here 0 '^ckpt-train: ranks: 2 \(gloo\)'; }
+here() { begin here ckpt-train --hostfile "$T/this" --model "$T/base" --max-seq-length 64 --train-file "$T/train.jsonl" --max-steps 1; came here 0 '^ckpt-train: ranks: 2 \(shared memory\)'; }
 t "one host, this one, needs no ssh" env CKPT_SSH=/nowhere/ssh bash -c "$(declare -f here begin came pids); T=$T; mark=$mark; here"
 
 # Two hosts with addresses of their own, and the cable between them cut.  (Where namespaces are allowed.)
@@ -234,3 +241,85 @@ expect_says 78 "a first host that no other reaches" "the first host is localhost
 piped() { hosts -q --train-file - --max-steps 1 -o "$T/none" <"$T/train.jsonl"; }
 expect_says 78 "data of a pipe" "other hosts cannot read a pipe of this one: a file is wanted" piped
 expect_says 78 "hosts of a rank" "--hostfile starts ranks, but this process is one of 2 ranks" env RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port ckpt-train -q --hostfile "$T/hosts" --model "$T/base" --train-file "$T/train.jsonl" --max-steps 1 -o "$T/none"
+
+# -- a real sshd on loopback, with keys and settings of its own; the real mpirun --------------------------
+# train HOSTFILE OPTION... - NAME is the run's folder
+train() { timeout -s KILL 60 ckpt-train --hostfile "$1" --model "$T/base" --max-seq-length 64 --per-device-train-batch-size 2 --train-file "$T/train.jsonl" "${@:2}"; }
+begin() { local name=$1; shift; rm -rf "$T/$name"; CKPT_TEST_RUN=$mark.$name "$@" -o "$T/$name" >"$T/$name.out" 2>"$T/$name.err" & run=$!; }
+# came NAME STATUS TEXT... - it ends so, has said all this, and nobody is left
+came() {
+    local name=$1 want=$2 got text bad=0; shift 2
+    wait $run; got=$?
+    until_seen 5 eval '[ -z "$(pids "$name")" ]' || bad=1
+    [ $got = "$want" ] || bad=1
+    for text in "$@"; do grep -qE -- "$text" "$T/$name.err" || { echo "not said: $text"; bad=1; }; done
+    [ $bad = 0 ] || { echo "status $got, left: $(pids "$name")"; tail -n 12 "$T/$name.err"; return 1; }
+}
+# The one that was started here: the oldest of its processes.
+launcher() { local p; for p in $(pids "$1"); do [ "$(cat "/proc/$p/comm")" = ckpt-train ] && ! grep -qsazE '^(RANK|OMPI_COMM_WORLD_RANK|SSH_CONNECTION)=' "/proc/$p/environ" && echo "$p"; done | head -n 1; }
+ranks 3 --train-file "$T/train.jsonl" --zero-stage 3 --max-steps 3 -o "$T/local3" >/dev/null
+
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl_vader_single_copy_mechanism=none
+
+# -- sshd ---------------------------------------------------------------------------------------
+sshd=$(command -v sshd || ls /usr/sbin/sshd 2>/dev/null)
+printf '127.0.0.2 slots=1\n127.0.0.3 slots=2\n' >"$T/hosts"
+over_ssh() { port=$((port + 1)); CKPT_SSH=$T/ssh train "$T/hosts" --master-addr 127.0.0.2 --master-port $port --ssh-port $ssh_port "$@"; }
+three() { begin three over_ssh --zero-stage 3 --max-steps 3; came three 0 '^127.0.0.2: ckpt-train: ranks: 3 \(gloo\)' && [ "$(cat "$T/three.out")" = "$T/three/checkpoint-3" ] && same_state three local3; }
+asked() { begin asked over_ssh --logging-steps 1 --max-steps 100000; until_seen 20 steps asked; kill -s TERM "$(launcher asked)"; came asked 75 'ckpt-train: 127.0.0.2: stopped at step [0-9]+, saved: '; }
+killed() { begin killed over_ssh --logging-steps 1 --max-steps 100000; until_seen 20 steps killed; kill -s KILL "$(rank_there killed 2)"; came killed 75 '^ckpt-train: 127.0.0.3: rank 2 on .*: killed by SIGKILL in: '; }
+# What sshd starts has its environment from the launcher's line alone: found by its arguments.
+rank_there() { local p; for p in $(pgrep -f -- "-o $T/$1\$"); do grep -qsaz "^RANK=$2\$" "/proc/$p/environ" && echo "$p"; done | head -n 1; }
+none_there() { ! pgrep -f -- "-o $T/$1\$" >/dev/null; }
+cable() { begin cable over_ssh --logging-steps 1 --max-steps 100000; until_seen 20 steps cable; kill -s KILL $(pgrep -f "ssh .*127.0.0.3 .*$T/cable"); came cable 75 '^ckpt-train: 127.0.0.3: the connection was not made, or broke|killed by SIGKILL|is gone: |not heard for' && until_seen 5 none_there cable; }
+if [ -z "$sshd" ]; then
+    echo "ok skipped: no sshd: package openssh-server"
+else
+    made=
+    [ "$(id -u)" != 0 ] || [ -d /run/sshd ] || { mkdir /run/sshd; made=1; }        # sshd asks root for it
+    ssh_port=$((30000 + RANDOM % 2000))
+    mkdir -m 700 "$T/keys"
+    ssh-keygen -q -t ed25519 -N '' -f "$T/keys/host"; ssh-keygen -q -t ed25519 -N '' -f "$T/keys/user"
+    cp "$T/keys/user.pub" "$T/keys/authorized"
+    printf '%s\n' "Port $ssh_port" "ListenAddress 127.0.0.2" "ListenAddress 127.0.0.3" "HostKey $T/keys/host" "PidFile $T/keys/pid" "AuthorizedKeysFile $T/keys/authorized" \
+        "UsePAM no" "StrictModes no" "PasswordAuthentication no" "KbdInteractiveAuthentication no" "PermitRootLogin prohibit-password" >"$T/keys/sshd_config"
+    printf '%s\n' "Host *" "IdentityFile $T/keys/user" "IdentitiesOnly yes" "UserKnownHostsFile $T/keys/known" "StrictHostKeyChecking accept-new" "LogLevel ERROR" >"$T/keys/config"
+    printf '#!/bin/sh\nexec ssh -F %s/keys/config "$@"\n' "$T" >"$T/ssh"; chmod +x "$T/ssh"
+    "$sshd" -D -e -f "$T/keys/sshd_config" >"$T/sshd.log" 2>&1 & daemon=$!
+    trap 'kill $daemon 2>/dev/null; [ -z "$made" ] || rmdir /run/sshd 2>/dev/null; rm -rf "$T"' EXIT
+    t "sshd answers" wait_for '"$T/ssh" -o BatchMode=yes -p $ssh_port 127.0.0.2 true 2>/dev/null'
+    t "three ranks of two hosts over ssh, as of one" three
+    t "a signal is passed on, and all is saved" asked
+    t "a rank is killed there" killed
+    t "a connection is lost" cable
+    printf 'localhost slots=1\n127.0.0.2 slots=1\n' >"$T/far.hosts"
+    far() { CKPT_SSH=$T/ssh begin far train "$T/far.hosts" --launcher mpirun --ssh-port $ssh_port --zero-stage 3 --max-steps 3; came far 0 'ranks: 2 \(mpi\), ZeRO stage 3' && [ "$(cat "$T/far.out")" = "$T/far/checkpoint-3" ]; }
+    t "mpirun's ranks of two hosts over ssh" far
+    : >"$T/keys/authorized"
+    refused() { over_ssh -q --max-steps 1 -o "$T/none" 2>"$T/refused"; local rc=$?; grep -v '^127.0.0' "$T/refused" >&2; return $rc; }
+    expect_says 75 "a key that is not let in" "the connection was not made, or broke" refused
+    says "hint: ssh without a password, from here to every host, is needed" && echo "ok is told" || fail "is told" "$T/.err"
+    kill $daemon; wait $daemon 2>/dev/null
+fi
+
+# -- mpirun -------------------------------------------------------------------------------------
+printf 'localhost slots=1\n127.0.0.1 slots=1\n' >"$T/mpi"
+over_mpi() { train "$T/mpi" --launcher mpirun "$@"; }
+two() { begin two over_mpi --zero-stage 3 --max-steps 3; came two 0 '^ckpt-train: ranks: 2 \(mpi\), ZeRO stage 3' && [ "$(cat "$T/two.out")" = "$T/two/checkpoint-3" ] && ranks 2 --train-file "$T/train.jsonl" --zero-stage 3 --max-steps 3 -o "$T/pair" && same_state two pair; }
+t "two ranks through mpirun, as of --nproc" two
+saved() { begin saved over_mpi --logging-steps 1 --max-steps 100000; until_seen 20 steps saved; kill -s TERM "$(launcher saved)"; came saved 75 'stopped at step [0-9]+, saved: ' && [ -n "$(ls -d "$T/saved"/checkpoint-*)" ]; }
+t "a signal is passed on, and the run is saved" saved
+lost() { begin lost over_mpi --logging-steps 1 --max-steps 100000; until_seen 20 steps lost; since=$(now); kill -s KILL "$(mpi_rank lost 1)"; came lost 137 && [ $((($(now) - since) / 1000000)) -lt 5000 ]; }
+mpi_rank() { local p; for p in $(pids "$1"); do grep -qsaz "^OMPI_COMM_WORLD_RANK=$2\$" "/proc/$p/environ" && echo "$p"; done | head -n 1; }
+t "a rank that is killed ends all" lost
+(head -n 60 "$T/train.jsonl"; echo '{"instruction": 5'; tail -n 60 "$T/train.jsonl") >"$T/bad.jsonl"
+bad() { begin bad over_mpi --train-file "$T/bad.jsonl" --max-steps 100; came bad 65 'bad.jsonl: record 61: '; }
+t "bad data: its status" bad
+end() { begin end over_mpi --logging-steps 1 --max-steps 100000; until_seen 20 steps end; kill -s KILL "$(launcher end)"; wait $run 2>/dev/null; until_seen 5 eval '[ -z "$(pids end)" ]'; }
+t "all end with the launcher" end
+mkdir "$T/few"; ln -s "$(command -v timeout)" "$T/few"; ln -s "$B/ckpt-train" "$T/few"
+bare() { PATH=$T/few over_mpi -q --max-steps 1 -o "$T/none"; }
+expect_says 69 "no mpirun" "--launcher mpirun: mpirun does not start: No such file or directory" bare
+expect_says 78 "another try is not mpirun's" "--max-restarts 2 with --launcher mpirun: mpirun makes no other try" over_mpi --max-restarts 2 -o "$T/none"
+expect_says 64 "another launcher" '--launcher' train "$T/mpi" --launcher pdsh -o "$T/none"
+expect 64 "a launcher of no hosts" ckpt-train -q --model "$T/base" --train-file "$T/train.jsonl" --launcher mpirun -o "$T/none"

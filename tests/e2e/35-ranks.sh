@@ -22,17 +22,20 @@ starts() {
     local i
     for i in $(seq "$1"); do
         ranks "$2" --train-file "$T/train.jsonl" --bf16 --offload-param cpu -o "$T/none" >"$T/.out" 2>"$T/.err"
-        [ $? = 78 ] && one_line "^ckpt-train: rank 0: --offload-param cpu needs one rank, there are $2\$" <"$T/.err" || { echo "start $i:"; cat "$T/.err"; return 1; }
+        [ $? = 78 ] && one_line "^ckpt-train: rank 0: --offload-param cpu of $2 ranks needs --zero-stage 1, 2 or 3\$" <"$T/.err" || { echo "start $i:"; cat "$T/.err"; return 1; }
     done
 }
-for i in 1 2; do
-    aside "f$i" t "6 starts of four ranks, the same error of all, $i" starts 6 4 &
+# STARTS of each kind and SIGNALS: few here, all of them by make check-ranks.
+for n in 4 8; do
+    aside "f$n" t "${STARTS:=6} starts of $n ranks, the same error of all" starts "$STARTS" $n &
 done
 wait
 mkdir "$T/empty"
 expect 66 "no model" ranks 2 --model "$T/empty" --train-file "$T/train.jsonl" -o "$T/none"
 mkdir "$T/alone"; cp "$B/ckpt-train" "$T/alone"
-expect 69 "no plug-in" env PATH=/nowhere "$T/alone/ckpt-train" -q --model "$T/base" --train-file "$T/train.jsonl" --nproc 2 -o "$T/none"
+expect 69 "no plug-in" env PATH=/nowhere CKPT_COMM=gloo "$T/alone/ckpt-train" -q --model "$T/base" --train-file "$T/train.jsonl" --nproc 2 -o "$T/none"
+expect 0 "ranks of one host need none" env PATH=/nowhere CKPT_COMM=shared "$T/alone/ckpt-train" -q --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --max-steps 1 --nproc 2 -o "$T/alone/run"
+expect_says 78 "no other way to talk" 'CKPT_COMM: "pigeons" is neither shared nor gloo' env CKPT_COMM=pigeons ckpt-train -q --model "$T/base" --train-file "$T/train.jsonl" --nproc 2 -o "$T/none"
 
 # A rank that dies or stands still, at any time.
 k1() { start k1; until_seen 5 there k1 1; t "killed while it starts" hit k1 KILL 75 'rank 1 on [^ ]*, process [0-9]*: killed by SIGKILL in: '; }
@@ -56,6 +59,15 @@ for two in "INT TERM" "HUP USR1" USR2; do
     for sig in $two; do aside "g$sig" signalled "$sig" & done
     wait
 done
+moments() {     # N - runs, each with a signal at another moment of its first two seconds
+    local i sig
+    for i in $(seq "$1"); do
+        sig=$(shuf -n 1 -e INT TERM HUP USR1 USR2)
+        start "m$i"; until_seen 9 there "m$i" 1; sleep $((RANDOM % 2)).$((RANDOM % 1000))
+        saved "m$i" $sig || { echo "run $i, SIG$sig"; return 1; }
+    done
+}
+[ "${SIGNALS:=2}" = 0 ] || t "$SIGNALS signals at random moments" moments "$SIGNALS"
 twice() { kill -s TERM "$(supervisor "$1")"; sleep 0.2; kill -s TERM "$(supervisor "$1")" 2>/dev/null; since=$(now); ended "$1" 75 'stopped at step'; }
 tw() { start tw --logging-steps 1; until_seen 9 steps tw; t "the same signal at once is one request" twice tw; }
 again() { kill -s STOP "$(pids "$1" 0 | head -n 1)"; kill -s INT "$(supervisor "$1")"; sleep 1.1; since=$(now); kill -s INT "$(supervisor "$1")"; ended "$1" 130 'SIGINT again: '; }
@@ -112,6 +124,22 @@ other() {       # OPTION... - rank 1 of two with these options besides
 expect 78 "ranks of other settings" other --learning-rate 1e-4
 says "rank 1: --learning-rate is 0.0001 here"; check "are named" $?
 says "rank 0 has 5e-05"; check "with both values" $?
+
+# Of ranks that nobody answers for, all end with the status of the one that failed, by its words: srun shows the largest.
+told() {        # RANKS - rank 0 alone cannot write its files of a checkpoint
+    local r pid=() status
+    port=$((port + 1)); rm -rf "$T/told"
+    for r in $(seq 0 $(($1 - 1))); do
+        (ulimit -f $((r == 0 ? 8 : 1000000)); rank "$r" "$1" $port -q --max-steps 100000 --logging-steps 1 --save-steps 3 -o "$T/told") >"$T/told.$r" 2>&1 & pid[r]=$!
+    done
+    for r in $(seq 0 $(($1 - 1))); do
+        wait "${pid[r]}"; status=$?
+        [ $status = 74 ] || { echo "rank $r: status $status"; cat "$T/told.$r"; return 1; }
+    done
+    cat "$T"/told.? | grep -qE 'rank 0: .*File too large'
+}
+t "two ranks by hand, a checkpoint that one cannot write: both end with 74" told 2
+t "three ranks" told 3
 
 # Nobody answers for them: they watch each other.
 trainer() { local p; for p in $(pids "$@"); do [ "$(cat "/proc/$p/comm" 2>/dev/null)" = ckpt-train ] && echo "$p"; done; }
@@ -233,3 +261,64 @@ unwritable() {  # a rank that may write no file: as on a full disk of its own
 expect 73 "a rank that cannot write" unwritable
 grep -qE "^ckpt-train: rank 1 on [^ ]*: $T/disk: cannot write a file here: File too large" "$T/.err"; check "is named with its host" $?
 t "before anything was trained" bash -c "[ ! -s $T/disk/metrics.jsonl ] && [ -z \"\$(ls -A $T/disk | grep try)\" ]"
+
+# Nodes whose output is on their own disks: found before the first step, each folder gets its ranks' shards, and all
+# together are the checkpoint of one folder.  Two nodes are two ranks that are started by hand.  [B5]
+(
+M=$G/lora/bloom-qkv port=29700
+opts=(--device cpu --model "$M/base" --train-file "$M/rows.jsonl" --per-device-train-batch-size 1 --learning-rate 1e-3 --max-steps 4 --save-steps 2 --logging-steps 1)
+rank() { env RANK="$1" WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port timeout 60 ckpt-train "${opts[@]}" "${@:2}"; }
+# nodes NAME OPTION... - each rank into its own NAME.0 or NAME.1; their words in NAME.out and NAME.err
+nodes() {
+    local name=$1 pid other; shift
+    port=$((port + 1))
+    rank 1 -o "$T/$name.1" "$@" >"$T/$name.out1" 2>"$T/$name.err1" & pid=$!
+    rank 0 -o "$T/$name.0" "$@" >"$T/.out" 2>"$T/.err"; first=$?
+    wait $pid; other=$?
+    [ $first$other = 00 ] || { echo "status $first and $other"; cat "$T/.err" "$T/$name.err1"; return 1; }
+}
+one() { ckpt-train -q "${opts[@]}" --nproc 2 -o "$T/$1" "${@:2}" >"$T/$1.out"; }
+together() { ckpt-merge -q "$@" >"$T/.out"; }
+for stage in 1 2 3; do
+    n=s$stage C=checkpoint-4
+    t "stage $stage, one folder" one "$n" --zero-stage $stage
+    t "stage $stage, two" nodes "$n" --zero-stage $stage
+    t "which is said" says "the output is not one folder but 2, each on its nodes' own disk"
+    t "with the ranks" grep -q "$n.1: ranks 1" "$T/.err"
+    t "the same losses" same_losses "$n" "$n.0"
+    t "no part is announced as finished" [ ! -s "$T/.out" ] && [ ! -s "$T/$n.out1" ]
+    t "rank 0's shard lies in its folder alone" bash -c "cmp $T/$n/$C/global_step4/zero_pp_rank_0_mp_rank_00_optim_states.pt $T/$n.0/$C/global_step4/zero_pp_rank_0_mp_rank_00_optim_states.pt && [ ! -e $T/$n.1/$C/global_step4/zero_pp_rank_0_mp_rank_00_optim_states.pt ]"
+    t "rank 1's in the other" bash -c "cmp $T/$n/$C/global_step4/zero_pp_rank_1_mp_rank_00_optim_states.pt $T/$n.1/$C/global_step4/zero_pp_rank_1_mp_rank_00_optim_states.pt && [ ! -e $T/$n.0/$C/global_step4/zero_pp_rank_1_mp_rank_00_optim_states.pt ]"
+    expect 65 "a part lacks files" ckpt-inspect --verify "$T/$n.1/$C"
+    t "both together prove" ckpt-inspect --verify --together "$T/$n.0/$C" "$T/$n.1/$C"
+    t "the model of one folder" together -o "$T/$n.one" "$T/$n/$C"
+    t "and of both together" together --together -o "$T/$n.both" "$T/$n.0/$C" "$T/$n.1/$C"
+    t "are the same" cmp "$T/$n.one/model.safetensors" "$T/$n.both/model.safetensors"
+    expect 65 "half of it is no model" ckpt-merge -q -o "$T/$n.half" "$T/$n.1/$C"
+    port=$((port + 1))
+    rank 1 -q -o "$T/$n.1" --max-steps 6 --zero-stage $stage --resume-from-checkpoint latest >/dev/null 2>"$T/other" &
+    expect_says 65 "going on needs all" "one of 2 folders" rank 0 -q -o "$T/$n.0" --max-steps 6 --zero-stage $stage --resume-from-checkpoint latest
+    t "and names what lacks" says "is absent"
+    wait
+    cp -n "$T/$n.0/$C/global_step4"/* "$T/$n.1/$C/global_step4"; cp -n "$T/$n.1/$C/global_step4"/* "$T/$n.0/$C/global_step4"
+    t "once each has all, both go on" nodes "$n" --max-steps 6 --zero-stage $stage --resume-from-checkpoint latest
+    t "one folder goes on" one "$n" --max-steps 6 --zero-stage $stage --resume-from-checkpoint latest
+    t "to the same losses" same_losses "$n" "$n.0"
+done
+t "stage 0: each folder is whole" nodes s0 --zero-stage 0
+t "both are the same weights" cmp "$T/s0.0/checkpoint-4/model.safetensors" "$T/s0.1/checkpoint-4/model.safetensors"
+t "and announced" grep -q "s0.0/checkpoint-4$" "$T/.out"
+t "each goes on by itself" nodes s0 --max-steps 6 --zero-stage 0 --resume-from-checkpoint latest
+t "old ones go from both" nodes s0 --max-steps 8 --zero-stage 0 --save-total-limit 1 --resume-from-checkpoint latest
+t "the newest is left" bash -c "[ \"\$(ls -d $T/s0.[01]/checkpoint-* | wc -l)\" = 2 ] && [ -d $T/s0.1/checkpoint-8 ]"
+t "nothing else is left" bash -c "! ls -A $T/s0.0 $T/s0.1 $T/s3.0 $T/s3.1 | grep -q folder"
+# A node whose disk refuses: before the first step, by rank.
+touch "$T/file"
+refused() {
+    port=$((port + 1))
+    rank 1 -q -o "$T/file" --zero-stage 3 >/dev/null 2>&1 &
+    rank 0 -q -o "$T/ref" --zero-stage 3; local got=$?; wait; return $got
+}
+expect_says 73 "an output that cannot be made" "rank 1" refused
+t "before the first step" [ ! -e "$T/ref/metrics.jsonl" ]
+)

@@ -91,9 +91,9 @@ refused "going back behind a newer checkpoint" train a --resume-from-checkpoint 
 refused "another run's names, two ranks" two a --save-steps 3
 SAY= expect_says 0 "a dry run is told" "would be refused" train a --dry-run
 cp -r "$T/a" "$T/o"
-t "told to, it begins anew" train o --overwrite-output-dir --max-steps 6 --save-steps 3
-t "without what was there" bash -c "[ \"\$(ls $T/o | tr '\n' ' ')\" = 'checkpoint-3 checkpoint-6 metrics.jsonl ' ]"
-runs() { grep -c '"run":' "$T/$1/metrics.jsonl"; }
+t "--overwrite-output-dir begins anew" train o --overwrite-output-dir --max-steps 6 --save-steps 3
+t "the earlier run's checkpoints are gone" bash -c "[ \"\$(ls -d $T/o/checkpoint-* | xargs -n 1 basename | tr '\n' ' ')\" = 'checkpoint-3 checkpoint-6 ' ]"
+runs() { grep -c '"start_step":' "$T/$1/metrics.jsonl"; }
 t "two runs in one metrics.jsonl" [ "$(runs o)" = 2 ]
 t "each row with its time" bash -c "! grep -v '\"time\":[0-9]' $T/o/metrics.jsonl"
 last() { ckpt-inspect --compare --json "$T/$1" | tr -d ' \n' | grep -o '"step":[0-9.]*' | head -1; }
@@ -121,11 +121,11 @@ t "the newest is the best" held p1 --save-total-limit 2
 t "two stay" [ "$(left p1)" = "8 10 " ]
 t "a limit of one" held p2 --save-total-limit 1
 t "one stays" [ "$(left p2)" = "10 " ]
-t "the first is the best" held p3 --save-total-limit 1 --learning-rate 30
+t "the first is the best" held p3 --save-total-limit 1 --learning-rate 30 --metric-for-best-model eval_loss
 t "it stays, and the newest" [ "$(left p3)" = "2 10 " ]
-t "of three" held p4 --save-total-limit 3 --learning-rate 30
+t "of three" held p4 --save-total-limit 3 --learning-rate 30 --metric-for-best-model loss
 t "it is one of them" [ "$(left p4)" = "2 8 10 " ]
-t "however the folder is spelt" held p4 --save-total-limit 2 --learning-rate 30 --max-steps 14 --resume-from-checkpoint latest -o "$T/./p4"
+t "however the folder is spelt" held p4 --save-total-limit 2 --learning-rate 30 --metric-for-best-model loss --max-steps 14 --resume-from-checkpoint latest -o "$T/./p4"
 t "the best is known" [ "$(left p4)" = "2 14 " ]
 # Nothing is pruned while somebody reads it; a later save, or run, does.
 cp -r "$T/a" "$T/r"; rm -rf "$T/r/checkpoint-10"
@@ -215,3 +215,34 @@ for tool in model scored; do
 done
 expect 65 "ckpt-inspect: a run that saved nothing" ckpt-inspect "$T/killed"
 t "is called that too" says "the log of a run that has saved no checkpoint"
+
+# The whole model as one torch file beside the checkpoints, under a name of the user's.  [D3]
+(
+M=$G/lora/bloom-qkv
+train() {       # OUT OPTION...
+    local out=$1; shift
+    ckpt-train -q --device cpu --model "$M/base" --train-file "$M/rows.jsonl" --per-device-train-batch-size 1 --learning-rate 1e-3 --max-steps 4 --save-steps 2 -o "$T/$out" "$@"
+}
+for how in "--nproc 2 --zero-stage 0" "--nproc 2 --zero-stage 1" "--nproc 2 --zero-stage 3" ""; do
+    rm -rf "$T"/a "$T"/m "$T"/n
+    # shellcheck disable=SC2086
+    expect 0 "a name with words${how:+, $how}" train a $how --state-dict-file 'tiny_{start}-{end}-epoch-{n}-{step}.pt' --start-idx 1 --end-idx 7
+    file=$(ls "$T/a" | grep -- '-4.pt')
+    t "the slice, the epoch and the step are in it" [ "${file%%-epoch*}" = tiny_1-7 ]
+    t "one for each save" [ "$(ls "$T"/a/*.pt | wc -l)" = 2 ]
+    t "it is announced after the checkpoint" [ "$(tail -n 1 "$T/.out")" = "$T/a/$file" ]
+    t "and proves" ckpt-inspect --verify "$T/a/$file"
+    t "the tied head is in it" bash -c "ckpt-inspect --json '$T/a/$file' | grep -q lm_head.weight"
+    t "its weights" ckpt-merge -q -o "$T/m" "$T/a/checkpoint-4"
+    ckpt-inspect --diff "$T/m/model.safetensors" "$T/a/$file" >"$T/diff" 2>/dev/null
+    t "are the checkpoint's" bash -c "grep -q 'lm_head.weight *only in the second' $T/diff && grep -q 'unequal tensors: 1$' $T/diff && grep -q '^equal tensors: [1-9]' $T/diff"
+done
+t "a name of every save is replaced" train b --state-dict-file last.pt
+t "so one is left" [ "$(ls "$T"/b/*.pt)" = "$T/b/last.pt" ]
+refused() { expect_says 78 "$1" "$2" train c "${@:3}"; t "before anything is written" [ ! -e "$T/c" ]; }
+refused "another word" "not {rank}" --state-dict-file 'a{rank}.pt'
+refused "an end that is not known" "--end-idx" --state-dict-file 'a-{end}.pt'
+refused "a path" "the name of a file" --state-dict-file '../a.pt'
+refused "another kind of file" "the name of a file" --state-dict-file 'a.bin'
+refused "an adapter" "an adapter is trained" --state-dict-file a.pt --lora-rank 2 --target-modules query_key_value
+)

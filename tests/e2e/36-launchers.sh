@@ -76,6 +76,19 @@ for stage in 0 3; do
     t "stage $stage: the checkpoint is bit-equal to that of one host" same_bits "far$stage/checkpoint-4" "near$stage/checkpoint-4"
 done
 
+# The master's name is known late, and is another host's address at first, as in Kubernetes.
+named() {
+    local pid
+    printf '127.0.0.1 localhost\n10.77.0.1 n1\n10.77.0.2 n2\n' >"$T/hosts"
+    on2 env RANK=1 WORLD_SIZE=2 MASTER_ADDR=pod-0 MASTER_PORT=29400 timeout 60 ckpt-train "${tiny[@]}" --max-steps 2 --ddp-timeout 40 -o "$T/named" >"$T/named.1" 2>&1 & pid=$!
+    (sleep 4; echo '10.77.0.9 pod-0' >>"$T/hosts"; sleep 4; sed 's/10.77.0.9/10.77.0.1/' "$T/hosts" >"$T/hosts.new"; cat "$T/hosts.new" >"$T/hosts") &
+    env RANK=0 WORLD_SIZE=2 MASTER_ADDR=pod-0 MASTER_PORT=29400 timeout 60 ckpt-train "${tiny[@]}" --max-steps 2 --ddp-timeout 40 -o "$T/named" >"$T/named.0" 2>&1; first=$?
+    wait $pid; other=$?
+    [ $first$other = 00 ] && [ "$(grep -c 'warning: waiting for pod-0 to be an address of this host, [0-9]* s more at most: ' "$T/named.0")" = 1 ] &&
+        [ "$(grep -c 'warning: rank 1: waiting for the store at pod-0:29400, [0-9]* s more at most: ' "$T/named.1")" = 1 ] || { echo "status $first and $other"; cat "$T"/named.[01]; return 1; }
+}
+t "a name that resolves late, to a stale address first" named
+
 # The link between the hosts goes down during training.
 pulled() {
     local name=$1 pid ms
@@ -165,6 +178,8 @@ job=$(sends bad "$recipe" "${tiny[@]}" --train-file "$T/bad.jsonl" --max-steps 1
 t "Slurm: a damaged record on one rank fails the job" until_is 20 "$job" JobState FAILED
 t "Slurm: the job ends with 65 and is not requeued" test "$(field "$job" ExitCode) $(field "$job" Restarts)" = "65:0 0"
 t "Slurm: the log names the record" log_has bad 'bad.jsonl: record 61: '
+no_75() { ! grep 'Exited with exit code 75' "$T/bad.log"; }
+t "Slurm: no rank ends with another status" no_75
 
 t "time limit: the job saves and is requeued" until_is 40 "$limited" Restarts 1
 t "time limit: the second try runs" until_is 20 "$limited" JobState RUNNING

@@ -46,3 +46,93 @@ t "the error names what the model lacks" says "lacks optimizer and schedule"
 expect 65 "a run without its moments" ckpt-merge -q --world 3 --optimizer drop -o "$T/no/w" "$DS"
 t "the missing moment is named" says "|exp_avg: is left out"
 t "nothing is left of refused cuts" [ -z "$(ls -A "$T/no")" ]
+
+# Runs of other programs are gone on from: the losses of their next steps are theirs, one rank or two.
+(
+R=$G/resume HF=$G/hf-trainer SAY=-q
+go() {          # OUT OPTION...
+    local out=$1; shift
+    ckpt-train $SAY --device cpu --train-file "$R/data.jsonl" --per-device-train-batch-size 2 --learning-rate 3e-3 --logging-steps 1 --warmup-steps 1 \
+        --no-final-model -o "$T/$out" "$@"
+}
+plain() { go "$@" --max-steps 8 --weight-decay 0.01 --train-sampling-strategy sequential --model "$R/model"; }
+two() { plain "$@" --nproc 2 --per-device-train-batch-size 1; }
+# theirs RUN LIST FIRST - the losses of the run are those of losses.json from the FIRSTth on.
+theirs() { paste <(losses "$1") <(sed -n "/\"$2\"/,/]/p" "$R/losses.json" | grep -o '[0-9]\.[0-9]*' | tail -n +"$3") |
+    awk '{ d = ($1 - $2) / $2; if (d < 0) d = -d; if (d > 1e-5 || NF != 2) bad = 1 } END { exit bad || NR != '"$4"' }'; }
+hf() { go "$@" --max-steps 4 --lr-scheduler-type cosine --weight-decay 0.01 --max-grad-norm 0.5 --seed 100; }
+hf_losses() { [ "$(losses "$1" | tail -n 2 | cut -c 1-6 | tr '\n' ' ')" = "3.7126 3.7027 " ]; }
+
+for v in plain_w1 plain_w1_444; do
+    SAYS=$HF/$v/run/checkpoint-2
+    t "the Trainer's $v" hf "h-$v" --resume-from-checkpoint "$SAYS"
+    t "with its losses" hf_losses "h-$v"
+    SAY= expect_says 0 "its learning rate counts, $v" "base learning rate, 0.003" hf "r-$v" --learning-rate 1e-5 --resume-from-checkpoint "$SAYS"
+    t "so that its losses stay" hf_losses "r-$v"
+    SAY= expect_says 0 "other settings are named, $v" "--max-grad-norm 0.5 (here 1), --lr-scheduler-type cosine (here linear)" go "o-$v" --max-steps 4 --weight-decay 0.01 --seed 100 --resume-from-checkpoint "$SAYS"
+done
+mkdir "$T/root"; cp -r "$HF/plain_w1/run/checkpoint-2" "$T/root/checkpoint-2"; mkdir "$T/root/checkpoint-3"
+expect_says 73 "a save that the Trainer did not end is in the way" "checkpoint-3 exists already" hf root --resume-from-checkpoint auto
+rm -r "$T/root/checkpoint-3"; mkdir "$T/root/checkpoint-1"
+t "a folder of the Trainer's is gone on in" hf root --resume-from-checkpoint auto --save-steps 4
+t "from its newest that is whole" hf_losses root
+t "and then from ours" hf root --resume-from-checkpoint auto --save-steps 4 --max-steps 5
+expect 65 "a schedule cut short is refused" bash -c "cp -r '$HF/plain_w1/run/checkpoint-2' '$T/cut' && truncate -s 900 '$T/cut/scheduler.pt' && ckpt-train -q --device cpu --train-file '$R/data.jsonl' -o '$T/no' --resume-from-checkpoint '$T/cut'"
+t "by its name" says "cut/scheduler.pt: zip"
+rm "$T/cut/scheduler.pt" "$T/cut/optimizer.pt"
+SAY= expect_says 0 "without moments the optimizer starts anew" "starts anew at step 2" hf fresh --resume-from-checkpoint "$T/cut"
+
+for how in accelerate dcp; do
+    t "$how" plain "$how" --resume-from-checkpoint "$R/$how" --save-steps 6
+    t "with its losses" theirs "$how" losses 5 4
+    t "$how, two ranks at stage 3" two "$how-2" --resume-from-checkpoint "$R/$how" --zero-stage 3
+    t "with its losses" theirs "$how-2" losses 5 4
+    rm -r "$T/$how/checkpoint-8"
+    t "the checkpoint of that is gone on from" plain "$how" --resume-from-checkpoint auto
+    t "with the same losses" [ "$(losses "$how" | sed -n 3,4p)" = "$(losses "$how" | sed -n 5,6p)" ]
+done
+expect_says 78 "a folder that describes no model" "no config.json tells what model" go nothing --max-steps 8 --resume-from-checkpoint "$R/dcp"
+
+# Weights alone, as a state dict: the optimizer counts from its own beginning, in later checkpoints too.  [D4]
+t "a file of weights" plain f --resume-file "$R/full.pt" --initial-step 4 --save-steps 6
+t "goes on as with a new optimizer there" theirs f fresh 1 4
+t "two ranks" two f2 --resume-file "$R/full.pt" --initial-step 4 --zero-stage 2 --save-steps 6
+t "do the same" theirs f2 fresh 1 4
+for f in f f2; do
+    run=(plain); [ $f = f ] || run=(two)
+    rm -r "$T/$f/checkpoint-8"; : > "$T/$f/metrics.jsonl"
+    t "its checkpoint is gone on from, the file given still" "${run[@]}" $f --resume-from-checkpoint auto --resume-file "$R/full.pt" --initial-step 4
+    t "with the losses that it had" theirs $f fresh 3 2
+done
+t "weights of a whole epoch" go e --model "$R/model" --resume-file "$R/full.pt" --initial-epoch 1 --num-train-epochs 2
+t "go on in the next" grep -q '"epoch":1.0833333333333333,.*"step":13' "$T/e/metrics.jsonl"
+expect_says 78 "an epoch without a file" "need --resume-file" plain no --initial-epoch 1
+expect_says 78 "a file as a checkpoint" "a file, not a checkpoint's folder" plain no --resume-from-checkpoint "$R/full.pt"
+
+# DeepSpeed's engine alone leaves no state of the Trainer's.
+t "a run at stage 2" two ds --zero-stage 2 --resume-file "$R/full.pt" --initial-step 0 --save-steps 4
+cp -r "$T/ds" "$T/ds2"; rm -r "$T/ds2/checkpoint-8"; (cd "$T/ds2/checkpoint-4" && rm MANIFEST.json trainer_state.json scheduler.pt training_args.bin rng_state*)
+: > "$T/ds2/metrics.jsonl"; losses ds | tail -n 4 > "$T/want"
+t "its shards say the step" two ds2 --zero-stage 1 --resume-from-checkpoint "$T/ds2/checkpoint-4"
+t "with its losses" bash -c "diff <(sed -n 's/.*\"loss\":\([0-9.e+-]*\),.*/\1/p' '$T/ds2/metrics.jsonl') '$T/want'"
+
+# The next slice of the data, more epochs: only when it is said.  [D4]
+slice() { local out=$1; shift; go "$out" --resume-from-checkpoint auto --model "$HF/plain_w1/run/checkpoint-2" --save-steps 4 "$@"; }
+t "a slice" slice n --end-idx 9 --num-train-epochs 1
+expect_says 65 "another is refused" "--ignore-data-skip goes on with other data" slice n --start-idx 9 --end-idx 24 --num-train-epochs 2
+t "unless it is said" slice n --start-idx 9 --end-idx 24 --num-train-epochs 2 --ignore-data-skip
+epochs() { sed -n 's/.*"epoch":\([0-9.]*\),.*"loss".*"step":\([0-9]*\).*/\2:\1/p' "$T/$1/metrics.jsonl" | tr '\n' ' '; }
+t "steps and epochs go on" bash -c "[[ '$(epochs n)' == *'5:1.0 6:1.125 7:1.25 '*'13:2.0 ' ]]"
+cp -r "$T/n" "$T/n2"; rm -r "$T/n2/checkpoint-13" "$T/n2/checkpoint-12"
+t "from within the new data" slice n2 --start-idx 9 --end-idx 24 --num-train-epochs 2
+t "with the same bits" same_state n n2
+rm -r "$T/n2/checkpoint-13" "$T/n2/checkpoint-12"
+t "as with the same command once more" slice n2 --start-idx 9 --end-idx 24 --num-train-epochs 2 --ignore-data-skip
+t "with the same bits" same_state n n2
+t "more epochs of it" slice n2 --start-idx 9 --end-idx 24 --num-train-epochs 3
+t "end at their steps" [ -d "$T/n2/checkpoint-21" ]
+
+# What a hub leaves out of a published checkpoint is not missed.
+rm -r "$T/n2/checkpoint-21" "$T/n2/checkpoint-20"; : > "$T/n2/metrics.jsonl"; rm "$(newest n2)/training_args.bin"
+t "a published checkpoint is gone on from" slice n2 --start-idx 9 --end-idx 24 --num-train-epochs 3
+)

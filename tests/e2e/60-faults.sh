@@ -89,14 +89,32 @@ save_killed() {
     for n in $(seq 1 60); do
         rm -rf "$T/run"
         (CKPT_FAULT=$1:$n:kill "$A/ckpt-train" -q --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 32 --per-device-train-batch-size 2 \
-            --max-steps 2 --save-steps 1 --threads 1 -o "$T/run" >"$T/named" 2>"$T/.e") 2>/dev/null; rc=$?
+            --max-steps 2 --save-steps 1 --threads 1 --async-save "$2" -o "$T/run" >"$T/named" 2>"$T/.e") 2>/dev/null; rc=$?
         for c in "$T"/run/checkpoint-*; do [ -d "$c" ] && { ckpt-inspect -q --verify "$c" >/dev/null || { echo "$1 $n: $c is half"; return 1; }; }; done
         while read -r c; do ckpt-inspect -q --verify "$c" >/dev/null || { echo "$1 $n: $c was announced and is not there"; return 1; }; done < "$T/named"
         [ $rc = 0 ] && return 0
     done
     echo "60 operations were not enough"; return 1
 }
-t "training: killed at every rename of a save" save_killed rename
+t "training: killed at every rename of a save" save_killed rename false
+t "training: and of one behind the steps" save_killed rename true
+# A sync that fails, in a thread of its own: the run ends, or goes on to its next checkpoint.
+save_fails() {
+    local n rc c
+    for n in $(seq 1 9 40); do
+        rm -rf "$T/run"
+        CKPT_FAULT=sync:$n "$A/ckpt-train" --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 32 --per-device-train-batch-size 2 \
+            --max-steps 3 --save-steps 1 --threads 1 --no-final-model --async-save true --on-save-error "$1" -o "$T/run" >"$T/named" 2>"$T/.e"; rc=$?
+        for c in "$T"/run/checkpoint-*; do [ -d "$c" ] && { ckpt-inspect -q --verify "$c" >/dev/null || { echo "sync $n: $c is half"; return 1; }; }; done
+        ls -A "$T/run" | grep -q staging && { echo "sync $n: staging left"; return 1; }
+        case $1:$rc in end:74|end:0|continue:0) ;; *) echo "sync $n: status $rc"; cat "$T/.e"; return 1 ;; esac
+        [ $rc = 74 ] && failed=1
+        [ "$1:$n" != continue:1 ] || { [ "$(wc -l <"$T/named")" = 2 ] && grep -q 'is not saved, the run continues' "$T/.e"; } || { echo "told otherwise"; cat "$T/.e"; return 1; }
+    done
+    [ "$1" != end ] || [ -n "${failed:-}" ] || { echo "none failed"; return 1; }
+}
+t "training: a sync behind the steps fails, which ends the run" save_fails end
+t "training: or does not" save_fails continue
 # A small file system that fills up.
 fill() {
     local name=$1 out=$2; shift 2

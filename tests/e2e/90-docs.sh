@@ -46,7 +46,7 @@ defaults() {
     help_rows "$1" > "$T/rows"; grep -q . "$T/rows" || return 1
     while IFS= read -r row; do
         name=$(sed -E 's/^(-., )?--([a-z0-9-]+).*/\2/' <<< "$row")
-        [[ $name =~ ^(completion|help|version|config)$ ]] && continue
+        [[ $name =~ ^(completion|help|version|config|print-config|print-fields)$ ]] && continue
         said=$(sed -nE 's/.*\(default: (.*)\)( one of: .*)?$/\1/p' <<< "$row")
         [ "$said" ] || echo "$name: no default in --help"
         page=$(man_row "$1" "$name"); page=${page//\\-/-}

@@ -9,6 +9,29 @@ trap 'rm -rf "$T"' EXIT
 G=$PWD/tests/golden
 export CKPT_CACHE=$T/cache          # nothing of a test stays, nothing of before it is found
 
+# RANKS_OVER: ranks of --nproc talk over gloo, or are started by mpirun (mpi), whatever the script.
+case ${RANKS_OVER:=} in
+gloo) export CKPT_COMM=gloo ;;
+mpi)
+    mkdir "$T/over"
+    cat >"$T/over/ckpt-train" <<'END'
+#!/usr/bin/env bash
+n=1 args=()
+while [ $# -gt 0 ]; do
+    case $1 in
+    --nproc) n=$2; shift ;;
+    --dry-run|--max-restarts) exec "$REAL_TRAIN" --nproc "$n" "${args[@]}" "$@" ;;
+    *) args+=("$1") ;;
+    esac
+    shift
+done
+[ "$n" -gt 1 ] || exec "$REAL_TRAIN" "${args[@]}"
+exec mpirun --oversubscribe --bind-to none --quiet -np "$n" "$REAL_TRAIN" "${args[@]}"
+END
+    chmod +x "$T/over/ckpt-train"
+    export REAL_TRAIN=$B/ckpt-train PATH=$T/over:$PATH OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl_vader_single_copy_mechanism=none ;;
+esac
+
 # fail TEXT FILE... - a test that failed, with the end of what was printed.
 fail() { echo "not ok $1"; shift; tail -q -n 15 "$@" | sed 's/^/    /'; }
 

@@ -24,14 +24,15 @@ static int write_file(const struct job *job, struct ckpt_err *err)
 {
     static float moment[2][4500];
     const struct adamw_param param = {{1, {4500}}, 0, moment[0], moment[1], ADAMW_8BIT};
-    const struct adamw_group group = {1e-3, 1e-3, 0.9, 0.999, 1e-8, 0.01};
+    const struct adamw_group group = {.lr = 1e-3, .initial_lr = 1e-3, .beta1 = 0.9,
+                                      .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01};
     struct ckpt_out *to;
     int rc;
 
     (void)job;
     if ((rc = ckpt_out_create(&to, out(), 0, err)) != 0)
         return rc;
-    return bnb_optimizer_file_write(to, &param, 1, &group, 1, 3, NULL, err);
+    return bnb_optimizer_file_write(to, &param, 1, &group, 1, 2, 3, NULL, err);
 }
 
 static void check(const struct job *job)

@@ -68,6 +68,43 @@ static int build(struct ckpt_err *err)
     return ckpt_outdir_commit(o, err);
 }
 
+static int beside(struct ckpt_err *err)
+{
+    struct ckpt_outdir *o;
+    char path[600];
+
+    snprintf(path, sizeof path, "%s/made", dir);
+    if (ckpt_outdir_create(&o, path, err))
+        return err->code;
+    if (ckpt_outdir_put(o, "f", "nnn", 3, err)) {
+        ckpt_outdir_abort(o);
+        return err->code;
+    }
+    return ckpt_outdir_commit_beside(o, err);
+}
+
+/* Files that are moved into a folder: each is the old one or the new one. */
+TEST(files_beside_others)
+{
+    for (struct faults f = {.later = true}; faults_next(&f);) {
+        struct ckpt_err err = {0};
+        char path[600];
+        int rc;
+
+        dir = scratch("faults");
+        snprintf(path, sizeof path, "%s/f", dir);
+        assert_int_equal(ckpt_out_put(path, "ooo", 3, &err), 0);
+        faults_arm(&f);
+        rc = beside(&err);
+        faults_disarm(&f);
+        faults_told(&f, rc, &err, "commit");
+        assert_true(held("f") == (rc ? 'o' : 'n') || (rc && held("f") == 'n'));
+        assert_int_equal(entries(dir), 1);
+        scratch_remove(dir);
+        assert_true(f.n < 200);
+    }
+}
+
 /* Make one kind of operation fail at each place in turn; before is what the name holds. */
 static void walk(int (*make)(struct ckpt_err *err), bool whole_dir, char before)
 {

@@ -6,7 +6,7 @@
 #include "tests/unit/faults.h"
 
 #include "trainer/comm/comm.h"
-#include "trainer/run/fit.h"
+#include "trainer/plan/fit.h"
 
 static const struct model_opts train = {.max_tokens = 16, .max_docs = 2, .max_rows = 16,
                                         .train = true};

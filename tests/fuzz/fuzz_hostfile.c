@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "libckpt/err.h"
-#include "trainer/comm/hostfile.h"
+#include "trainer/launch/hostfile.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -55,6 +55,7 @@ seeds() {
     csv)         find tests/golden/data/flat -name "*.?sv" ;;
     json_doc)    find tests/golden/data -name "*.json" -size -20k; find tests/golden/data/flat -name "*.jsonl" ;;
     tokenizer_json) find tests/golden/tokenizers tests/fuzz/seeds/tokenizer_json -name 'tokenizer*.json' -size -40k ;;
+    run_file)    find tests/golden/recipes tests/golden/ds_configs -name '*.[jy]*'; find tests/fuzz/seeds/run_file -type f ;;
     json|config) find tests/golden -name '*.json' -size -20k ;;
     *)           find "tests/fuzz/seeds/$1" -type f 2>/dev/null ;;
     esac
@@ -69,6 +70,7 @@ dict() {
 longest() {
     case $1 in
     csv) echo 2048 ;;
+    run_file) echo 8192 ;;
     jsonl|json_doc|nvidia_smi|field|card|hostfile) echo 4096 ;;
     deepspeed) echo 8192 ;;
     fsdp|dcp) echo 16384 ;;
@@ -84,8 +86,8 @@ flags="-g -O1 -std=gnu11 -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,addre
 libs="$(pkg-config --libs jansson libarchive libcrypto zlib libxxhash libutf8proc libpcre2-8 libgit2 snappy libzstd liblz4 libbrotlidec yaml-0.1) -lopenblas -lgomp -ldl -lpthread -lm"
 mkdir -p build/fuzz/bin
 find build/fuzz/obj -name '*.o' 2>/dev/null | while read -r o; do f=${o#build/fuzz/obj/}; [ -e "${f%.o}.c" ] || rm "$o" build/fuzz/all.a; done 2>/dev/null     # of rooms that moved
-newest=$(find libckpt formats trainer tests/fuzz -name '*.h' -printf '%T@ %p\n' | sort -rn | head -1 | cut -d' ' -f2)
-for f in $(find libckpt formats trainer -name '*.c' ! -path 'trainer/cpu/*' ! -path 'trainer/cuda/*' ! -path trainer/comm/mpi.c); do
+newest=$(find libckpt formats trainer tools tests/fuzz -name '*.h' -printf '%T@ %p\n' | sort -rn | head -1 | cut -d' ' -f2)
+for f in $(find libckpt formats trainer tools/*.c tools/opt tools/train -name '*.c' ! -name 'ckpt-*' ! -path 'trainer/cpu/*' ! -path 'trainer/cuda/*' ! -path trainer/comm/mpi.c); do
     o=build/fuzz/obj/${f%.c}.o; mkdir -p "${o%/*}"
     [ "$o" -nt "$f" ] && [ "$o" -nt "$newest" ] || printf '%s %s\n' "$o" "$f"
 done | xargs -r -n 2 -P 2 $(command -v ccache) clang $flags -c -o || exit 1

@@ -38,6 +38,59 @@ for how in "" "--bf16" "--bf16 --lora-rank 4 --target-modules all-linear" "--bf1
         }
     done
 done
+# Groups: of one GPU each, which replicate, and of two, which is none.
+rm -rf "$T"/{one,two}
+t "two GPUs shard together" train two 2 --zero-stage 3
+for stage in 1 2 3; do
+    rm -rf "$T"/{split,again,on}
+    t "two GPUs in groups of one, stage $stage" train split 2 --zero-stage $stage --hybrid-shard-size 1
+    t "the same losses" near split two 1e-6
+    t "once more" train again 2 --zero-stage $stage --hybrid-shard-size 1
+    t "the same bits" diff <(state split) <(state again)
+    t "one GPU writes the shards" [ "$(find "$T/split/checkpoint-6" -name 'zero_pp_rank_*_optim_states.pt' | wc -l)" = 1 ]
+    cp -r "$T/split" "$T/on"; rm -r "$T/on/checkpoint-6"
+    t "the checkpoint goes on on two GPUs that shard together" train on 2 --zero-stage 3 --resume-from-checkpoint latest
+    t "to the same losses" near on two 1e-6 3
+done
+rm -rf "$T/group"
+t "a group of two" train group 2 --zero-stage 3 --hybrid-shard-size 2
+t "has the bits of two that shard together" diff <(state group) <(state two)
+expect 78 "gradients of 16 bits in groups of one" train no 2 --zero-stage 3 --hybrid-shard-size 1 --reduce-dtype bfloat16
+expect 78 "groups of three of two GPUs" train no 2 --zero-stage 3 --hybrid-shard-size 3
+
+# What lies on the host: each rank's own part.  The bits of the GPU's own memory.
+rm -rf "$T"/{one,two,again,on}
+t "two GPUs, layers gathered in each pass" train two 2 --bf16 --zero-stage 3 --reshard-after-forward true
+for how in "--offload-optimizer cpu" "--offload-param cpu"; do
+    rm -rf "$T"/{again,on}
+    # shellcheck disable=SC2086
+    t "two GPUs, $how" train again 2 --bf16 --zero-stage 3 --reshard-after-forward true $how
+    t "the same bits" diff <(state two) <(state again)
+    cp -r "$T/again" "$T/on"; rm -r "$T/on/checkpoint-6"
+    t "the checkpoint goes on on one GPU" train on 1 --bf16 --resume-from-checkpoint latest
+    t "to the same losses" near on two 2e-3 3
+done
+for how in "--zero-stage 1" "--zero-stage 2 --reduce-dtype bfloat16" "--zero-stage 3 --gradient-accumulation-steps 2 --per-device-train-batch-size 2" \
+    "--zero-stage 3 --lora-rank 4 --target-modules all-linear" "--zero-stage 3 --optim adamw_8bit" "--zero-stage 3 --gradient-checkpointing"; do
+    rm -rf "$T"/{two,again}
+    # shellcheck disable=SC2086
+    {
+        t "two GPUs, $how" train two 2 --bf16 $how
+        t "weights and gradients on the host" train again 2 --bf16 $how --offload-param cpu
+        t "the same losses" near again two 2e-3
+    }
+done
+# Moments in bf16, sharded: what is drawn for them does not depend on ranks.
+rm -rf "$T"/{one,two,again}
+t "one GPU, moments in bf16" train one 1 --optim adamw_anyprecision
+for stage in 0 1 2 3; do
+    rm -rf "$T/two"
+    t "two GPUs, moments in bf16, stage $stage" train two 2 --optim adamw_anyprecision --zero-stage $stage
+    t "the same losses" near two one 1e-4
+done
+cp -r "$T/two" "$T/again"; rm -r "$T/again/checkpoint-6"
+t "they go on" train again 2 --optim adamw_anyprecision --zero-stage 3 --resume-from-checkpoint latest
+t "to the same bits" diff <(state two) <(state again)
 expect 78 "more ranks than GPUs" train many $((n + 1))
 t "they are counted" says "this host has $n GPUs"
 

@@ -39,6 +39,15 @@ t "it makes the step longer" holds "s > 2 * one && s > 0.9 * c" s="$slow" one="$
 t "all but what a step of this size hides is exposed" holds "x > 0.5 * c && x <= 1.1 * c" x="$x" c="$c"
 expect 0 "a fast network" simulate 16 --zero-stage 3 --bf16 --json --simulate-network 400
 t "it does not" holds "s < 0.5 * slow" s="$(field step_seconds)" slow="$slow"
+# Two nodes that shard apart: weights are gathered, and gradients of a micro-batch reduced, inside of each.
+apart=(--bf16 --reshard-after-forward true --gradient-accumulation-steps 4 --simulate-network 0.01 --max-steps 5 --json)
+expect 0 "two nodes that shard together" simulate 16 --zero-stage 3 "${apart[@]}"
+together=$(field communication_seconds)
+expect 0 "and two that shard apart" simulate 16 --fsdp hybrid_shard "${apart[@]}"
+t "less passes between them" holds "c > 0 && c < 0.7 * t && g == 8" c="$(field communication_seconds)" t="$together" g="$(field shard_size)"
+expect 0 "groups of two" simulate 16 --zero-stage 2 --hybrid-shard-size 2 --max-steps 5
+prints "world: 16 ranks on 2 nodes, ZeRO stage 2 in groups of 2" && echo "ok they are told" || fail "they are told" "$T/.out"
+expect 78 "nodes that are not full" simulate 12 --fsdp hybrid_shard
 # Collectives last as long as the model says: they come one after the other.
 t "no collective ends early" holds "s >= c" s="$slow" c="$(awk -v c="$c" 'BEGIN { print 0.95 * c }')"
 [ ! -e "$T/none" ] && [ -z "$(ls "$T/tmp")" ] && [ "$before" = "$(find "$T" -type f ! -path "$T/.*" ! -path "$T/cache/*" | sort | xargs sha256sum)" ] &&

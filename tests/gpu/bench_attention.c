@@ -107,9 +107,10 @@ static void packed(struct bench *b, const struct row *r)
         .in = heads(r, qkv), .grad = heads(r, dqkv), .n = n, .n_docs = r->docs,
         .doc_start = ints(b, r->docs + 1, r->len, 0), .max_doc = longest, .n_head = r->n_head,
         .n_kv = r->n_kv, .dim = r->dim, .window = r->window, .whole = r->whole,
-        .scale = 1.0f / sqrtf((float)r->dim), .drop = {r->drop, 3, 4},
+        .scale = 1.0f / sqrtf((float)r->dim), .drop = {r->drop, 3, 4, NULL},
     };
 
+    a.drop.rows = (const uint64_t *)(const void *)ints(b, 2 * n, 1, r->len);
     for (int64_t h = 0; h < r->n_head; h++)
         slopes[h] = powf(0.7f, (float)(h + 1));
     if (r->slopes)

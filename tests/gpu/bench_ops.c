@@ -167,6 +167,7 @@ struct flat {
     float *p, *m, *v, *g;
     void  *narrow;
     int64_t n;
+    const uint64_t *rows;               /* of dropout */
 };
 
 static void adamw(struct device *dev, const void *op)
@@ -197,14 +198,15 @@ static void to_narrow(struct device *dev, const void *op)
 static void drop(struct device *dev, const void *op)
 {
     const struct flat *f = op;
-    struct op_drop d = {0.1f, 1, 2};
+    struct op_drop d = {0.1f, 1, 2, f->rows};
 
     dev->ops->drop(dev, f->narrow, f->n / 4096, 4096, &d);
 }
 
 static void flats(struct bench *b, const char *shape, int64_t n)
 {
-    struct flat f = {floats(b, n), floats(b, n), floats(b, n), floats(b, n), acts(b, n), n};
+    struct flat f = {floats(b, n), floats(b, n), floats(b, n), floats(b, n), acts(b, n), n,
+                     (const uint64_t *)(const void *)floats(b, 2 * n / 4096)};
 
     row(b, "adamw", shape, 28.0 * (double)n, adamw, &f, sizeof f, 1);
     row(b, "sum_squares", shape, 4.0 * (double)n, squares, &f, sizeof f, 1);

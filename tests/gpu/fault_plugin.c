@@ -91,6 +91,8 @@ static int wrapped(struct device **out, int index, const struct device_opts *opt
         rc = p->open(out, index, opts, err);
     } else {
         rc = device_open_cpu(out, 1, err);
+        if (rc == 0)
+            (*out)->weight = opts->weights;
     }
     if (rc)
         return rc;

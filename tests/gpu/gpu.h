@@ -229,6 +229,21 @@ static inline struct both gpu_ints(struct gpu *g, const int32_t *host, int64_t n
     return gpu_hold(g, b);
 }
 
+/* What op_drop.rows reads, of n rows in no order: an element of a row is two numbers. */
+static inline struct both gpu_drop_rows(struct gpu *g, int64_t n)
+{
+    int32_t *host = malloc((size_t)(2 * n + 1) * sizeof *host);
+    struct both b;
+
+    for (int64_t i = 0; i < n; i++) {
+        host[2 * i] = (int32_t)(i * 7 % (n + 5));
+        host[2 * i + 1] = (int32_t)(i % 3 - 1);
+    }
+    b = gpu_ints(g, host, 2 * n);
+    free(host);
+    return b;
+}
+
 static inline size_t gpu_size(const struct both *b)
 {
     return (size_t)b->n * ckpt_dtype_size(b->type);

@@ -23,6 +23,7 @@ struct linear_case {
 struct linear_pair {
     struct both x, w, b, out, pre, residual, dout, x_pre, dx, dw, db;
     struct both la, lb, lm, dla, dlb, dlm;
+    struct both drop_rows;
     struct both back_x;
 };
 
@@ -131,6 +132,7 @@ static inline struct linear_pair linear_arrays(struct gpu *g, const struct linea
     p.dla = gpu_random(g, CKPT_F32, r * c->in, 1.0f);
     p.dlb = gpu_random(g, CKPT_F32, c->out * r, 1.0f);
     p.dlm = gpu_random(g, CKPT_F32, c->out, 1.0f);
+    p.drop_rows = gpu_drop_rows(g, c->n);
     return p;
 }
 
@@ -163,8 +165,8 @@ static inline struct op_linear linear_op(const struct linear_case *c, const stru
         .out_ld = c->out_ld,
         .flags = (c->in_out ? OP_LINEAR_IN_OUT : 0u) | (c->dx_add ? OP_LINEAR_DX_ADD : 0u) |
                  (c->made ? OP_LINEAR_X_KEPT : 0u) | (c->fresh ? OP_LINEAR_OVERWRITE : 0u),
-        .drop = {c->drop, 11, 5},
-        .x_drop = {c->x_drop, 12, 6},
+        .drop = {c->drop, 11, 5, SIDE(p->drop_rows)},
+        .x_drop = {c->x_drop, 12, 6, SIDE(p->drop_rows)},
         .proj.lora = {.a = SIDE(p->la),
                       .b = SIDE(p->lb),
                       .rank = c->rank,
@@ -173,7 +175,7 @@ static inline struct op_linear linear_op(const struct linear_case *c, const stru
                       .db = trains ? SIDE(p->dlb) : NULL,
                       .magnitude = c->magnitude ? SIDE(p->lm) : NULL,
                       .dmagnitude = c->magnitude ? SIDE(p->dlm) : NULL,
-                      .drop = {c->lora_drop, 13, 7}},
+                      .drop = {c->lora_drop, 13, 7, SIDE(p->drop_rows)}},
     };
 }
 

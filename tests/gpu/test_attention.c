@@ -109,7 +109,7 @@ static const struct shape shapes[] = {
 /* Both sides of one operation. */
 struct sides {
     struct both qkv, kv, dqkv, dkv, out, dout, lse, dtable;
-    struct both doc_start, key_start, key_end;
+    struct both doc_start, key_start, key_end, drop_rows;
     struct bias_pair bias;
     int64_t n, n_keys, n_docs, max_doc;
 };
@@ -124,6 +124,22 @@ static int32_t starts(int32_t to[DOCS + 1], const int64_t *len, int64_t n, int64
     return to[n];
 }
 
+/* Each document's rows of a sample of its own. */
+static struct both drop_rows(struct gpu *g, const int32_t *start, int64_t n_docs)
+{
+    int32_t *host = malloc((size_t)(2 * start[n_docs] + 1) * sizeof *host);
+    struct both b;
+
+    for (int64_t d = 0; d < n_docs; d++)
+        for (int32_t i = start[d]; i < start[d + 1]; i++) {
+            host[2 * i] = i - start[d];
+            host[2 * i + 1] = 1000000007 * (int32_t)(d % 2) + 3 - (int32_t)d;
+        }
+    b = gpu_ints(g, host, 2 * start[n_docs]);
+    free(host);
+    return b;
+}
+
 static void documents(struct gpu *g, struct sides *s, const struct shape *sh)
 {
     int32_t at[DOCS + 1], first[DOCS], end[DOCS];
@@ -132,6 +148,7 @@ static void documents(struct gpu *g, struct sides *s, const struct shape *sh)
         s->n_docs++;
     s->n = starts(at, sh->docs, s->n_docs, &s->max_doc);
     s->doc_start = gpu_ints(g, at, s->n_docs + 1);
+    s->drop_rows = drop_rows(g, at, s->n_docs);
     if (sh->layout != CROSS)
         return;
     s->n_keys = starts(at, sh->keys, sh->shared_keys ? 1 : s->n_docs, &s->max_doc);
@@ -203,7 +220,7 @@ static struct op_attention operation(const struct gpu *g, const struct sides *s,
         .n = s->n, .n_docs = s->n_docs, .max_doc = s->max_doc, .n_head = sh->n_head,
         .n_kv = sh->n_kv, .dim = sh->dim, .window = sh->window,
         .scale = 1.0f / sqrtf((float)sh->dim), .whole = sh->whole,
-        .drop = {sh->drop, 0x1234567890abcdefu, 77},
+        .drop = {sh->drop, 0x1234567890abcdefu, 77, SIDE(s->drop_rows)},
     };
 }
 

@@ -18,7 +18,8 @@ struct embed_case {
 
 struct data {
     struct both out, stats, dout, table, dtable, pos, dpos, token_type, w, b, dw, db, la, lb, dla,
-        dlb, tokens, dtokens, ids, positions, token_type_ids, token_ids;
+        dlb, tokens, dtokens, ids, positions, token_type_ids, token_ids,
+        drop_rows;
 };
 
 static struct both draw_ids(struct gpu *g, int64_t n, int64_t limit, enum spread how)
@@ -68,6 +69,7 @@ static void draw(struct data *d, struct gpu *g, const struct embed_case *c)
         own[i] = (V - 1) - i * 9 % V;
     own[3] = NO_GRAD;
     d->token_ids = gpu_ints(g, own, TOKENS);
+    d->drop_rows = gpu_drop_rows(g, n);
 }
 
 #define AT(v) (s ? (v).gpu : (v).cpu)
@@ -106,7 +108,7 @@ static void run(struct gpu *g, const struct embed_case *c, const struct data *d,
         op.n_tokens = TOKENS;
     }
     if (opts & DROP)
-        op.drop = (struct op_drop){0.1f, 4242, 9};
+        op.drop = (struct op_drop){0.1f, 4242, 9, AT(d->drop_rows)};
     dev->ops->embed_fwd(dev, &op);
     if (!(opts & TYPE) && !(opts & POS && op.norm))     /* those are forward only */
         dev->ops->embed_bwd(dev, &op);

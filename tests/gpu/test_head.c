@@ -6,7 +6,7 @@
 
 struct head_case {
     int64_t n, dim, vocab;
-    float mul, scale;
+    float mul, scale, smoothing, z_loss;
     bool frozen, no_grad, fresh;
 };
 
@@ -42,17 +42,18 @@ static void run(struct gpu *g, const struct head_case *c, const struct head_pair
         .nll = SIDE(p->nll), .dx = c->no_grad ? NULL : SIDE(p->dx),
         .dw = c->frozen ? NULL : SIDE(p->dw), .x = SIDE(p->x), .w = SIDE(p->w),
         .targets = SIDE(p->targets), .n = c->n, .dim = c->dim, .vocab = c->vocab, .mul = c->mul,
-        .scale = c->scale, .fresh = c->fresh});
+        .scale = c->scale, .smoothing = c->smoothing, .z_loss = c->z_loss, .fresh = c->fresh});
 }
 
 /*
- * Errors of losses come from rounding logits to the device's type, those of gradients from that
- * and from rounding softmax - onehot: both relative to the largest.
+ * Errors of losses come from rounding logits to the device's type, which mul then multiplies, those
+ * of gradients from that and from rounding softmax - onehot: both relative to the largest.
  */
 static void loss_once(struct gpu *g, const void *of, bool cpu, struct gpu_results *r)
 {
     const struct head_case *c = of;
-    double bound = (g->type == CKPT_F32 ? 4.0 : 1.0) * gpu_bound(g->type);
+    double bound = (g->type == CKPT_F32 ? 4.0 : 1.0) * gpu_bound(g->type) *
+                   (c->mul > 1 ? (double)c->mul : 1.0);
     struct head_pair p;
 
     if (gpu_left_out(c->n * c->vocab / 8))
@@ -84,6 +85,12 @@ TEST(loss)
         {.n = 130, .dim = 64, .vocab = 1000, .mul = 0.5f, .scale = 1.0f / 130, .fresh = true},
         {.n = 9, .dim = 33, .vocab = 32771, .mul = 1, .scale = 0.1f, .fresh = true},
         {.n = 0, .dim = 32, .vocab = 501, .mul = 2, .scale = 1, .fresh = true},
+        {.n = 130, .dim = 64, .vocab = 1000, .mul = 0.5f, .scale = 1.0f / 130, .smoothing = 0.1f},
+        {.n = 3, .dim = 16, .vocab = 250880, .mul = 1, .scale = 0.3f, .z_loss = 1e-2f},
+        {.n = 9, .dim = 33, .vocab = 32771, .mul = 2, .scale = 0.1f, .smoothing = 0.2f,
+         .z_loss = 1e-3f},
+        {.n = 9, .dim = 32, .vocab = 501, .mul = 2, .scale = 1, .no_grad = true, .frozen = true,
+         .smoothing = 0.5f},
     };
     struct op_limits l = {.n = 700, .n_rows = 700, .dim = 64, .n_head = 4, .n_kv = 4,
                           .head_dim = 16, .ff = 64, .vocab = 270001, .train = true};

@@ -68,6 +68,49 @@ static void adamw_sizes(struct gpu *g)
 
 TEST(adamw) { gpu_over_types(0, NULL, adamw_sizes); }
 
+/* SGD and Lion, with moments of float32. */
+static void rules_once(struct gpu *g)
+{
+    static const struct { struct adamw a; bool moment; } rules[] = {
+        {{.rule = OP_RULE_SGD}, false},
+        {{.rule = OP_RULE_SGD, .momentum = 0.9, .dampening = 0.25}, true},
+        {{.rule = OP_RULE_SGD, .momentum = 0.9, .nesterov = true}, true},
+        {{.rule = OP_RULE_LION, .beta1 = 0.9, .beta2 = 0.99}, true},
+    };
+    static const int64_t sizes[] = {1, 1023, 100003};
+    struct device *dev[2] = {g->cpu, g->gpu};
+
+    for (size_t k = 0; k < 4 * sizeof sizes / sizeof sizes[0]; k++) {
+        int64_t n = sizes[k / 4];
+        struct both p = gpu_random(g, CKPT_F32, n, 1), m = gpu_random(g, CKPT_F32, n, 0);
+        struct both x = gpu_random(g, CKPT_F32, n, 0.1f), rounded = gpu_blank(g, g->type, n + 8);
+        struct adamw a = rules[k % 4].a;
+        double lr = 1e-2;
+
+        if (gpu_left_out(n))
+            continue;
+        a.lr = k % 2 ? 9 : lr;
+        a.grad_scale = 0.7;
+        for (a.step = 1; a.step <= 3; a.step++)
+            for (int s = 0; s < 2; s++) {
+                struct adamw_run run = {.param = s ? p.gpu : p.cpu, .grad = s ? x.gpu : x.cpu,
+                                        .n = n, .weight_decay = 0.1, .lr = k % 2 ? &lr : NULL};
+
+                if (rules[k % 4].moment)
+                    run.exp_avg = s ? m.gpu : m.cpu;
+                if (s)
+                    run.rounded = rounded.gpu;
+                dev[s]->ops->adamw(dev[s], &run, 1, &a);
+            }
+        gpu_close_to(g, "param", &p, F32_BOUND);
+        gpu_close_to(g, "moment", &m, F32_BOUND);
+        check_rounded(g, &p, 0, &rounded, 0, n);
+        gpu_release(g);
+    }
+}
+
+TEST(rules) { gpu_over_types(0, NULL, rules_once); }
+
 TEST(sum_squares)
 {
     static const int64_t sizes[] = {0, 1, 5, 1000, 4194304 + 3};
@@ -187,15 +230,18 @@ static void masks(struct gpu *g)
     for (size_t k = 0; k < sizeof shape / sizeof shape[0]; k++)
         for (int i = 0; i < 8; i++) {
             int64_t n = shape[k][0], width = shape[k][1];
-            struct op_drop d = {ps[i % 4], 1234567890123456789u, 77};
-            struct both x;
+            struct op_drop d = {ps[i % 4], 1234567890123456789u, 77, NULL};
+            struct both x, rows;
 
             if (gpu_left_out(n * width))
                 continue;
             x = gpu_random(g, g->type, n * width, 2);
-            for (int s = 0; s < 2; s++)
+            rows = gpu_drop_rows(g, n);
+            for (int s = 0; s < 2; s++) {
+                d.rows = s ? rows.gpu : rows.cpu;
                 (i < 4 ? dev[s]->ops->drop : dev[s]->ops->jitter)(dev[s], s ? x.gpu : x.cpu, n,
                                                                   width, &d);
+            }
             gpu_close_to(g, i < 4 ? "drop" : "jitter", &x, gpu_bound(g->type));
             gpu_release(g);
         }

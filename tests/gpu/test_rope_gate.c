@@ -154,12 +154,13 @@ static void gate_once(struct gpu *g, const void *of, bool cpu, struct gpu_result
     struct both dout = gpu_random(g, g->type, c->n * c->ff, 1);
     struct both du = gpu_blank(g, g->type, c->n * 2 * c->ff);
     struct both recomputed = gpu_blank(g, g->type, c->n * c->ff);
+    struct both rows = gpu_drop_rows(g, c->n);
 
     for (int s = !cpu; s < 2; s++) {
         struct device *dev = s ? g->gpu : g->cpu;
 #define AT(v) (s ? (v).gpu : (v).cpu)
         struct op_gate op = {.out = AT(out), .du = AT(du), .u = AT(u), .dout = AT(dout),
-                             .act = c->act, .n = c->n, .ff = c->ff, .drop = {c->p, 99, 5}};
+                             .act = c->act, .n = c->n, .ff = c->ff, .drop = {c->p, 99, 5, AT(rows)}};
 
         dev->ops->gate_fwd(dev, &op);
         op.recompute = c->n % 2;

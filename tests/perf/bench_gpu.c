@@ -59,7 +59,7 @@
 #include "trainer/comm/comm.h"
 #include "trainer/comm/simulate.h"
 #include "trainer/fp8_cache.h"
-#include "trainer/run/fit.h"
+#include "trainer/plan/fit.h"
 #include "formats/families/arch.h"
 #include "trainer/model/lora.h"
 #include "trainer/model/model.h"

@@ -53,7 +53,7 @@ static int row(struct writer *w, int64_t i, struct ckpt_err *err)
     memset(w->logits, 0, (size_t)(w->longest * w->vocab) * sizeof *w->logits);
     pack_clear(&w->pack);
     if ((rc = data_source_sample(w->data, i, s, err)) != 0 ||
-        (rc = pack_add(&w->pack, s, true, err)) != 0)
+        (rc = pack_add(&w->pack, s, 0, true, err)) != 0)
         return rc;
     if (s->n > 0)
         rc = model_logits(w->s->model, door, &w->pack.batch, w->index, w->pack.batch.n_tokens,

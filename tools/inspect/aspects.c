@@ -73,8 +73,8 @@ static int put_rng(struct out *o, struct ckpt_dir *dir, const char *path, const 
     return rc;
 }
 
-static int put_state(struct out *o, struct ckpt_dir *dir, const char *path, const struct cli *cli,
-                     struct ckpt_err *err)
+static int put_state(struct out *o, const struct inspect_want *w, struct ckpt_dir *dir,
+                     const char *path, const struct cli *cli, struct ckpt_err *err)
 {
     struct ckpt_file *file;
     json_t *state = NULL;
@@ -88,6 +88,8 @@ static int put_state(struct out *o, struct ckpt_dir *dir, const char *path, cons
                        path);
     if (rc == 0)
         rc = inspect_trainer_state(o, state, true, cli->json);
+    if (rc == 0 && w->curves)
+        rc = inspect_gather_rows(w->curves, NULL, json_object_get(state, "log_history"), err);
     json_decref(state);
     ckpt_file_close(file);
     return rc;
@@ -103,7 +105,7 @@ int inspect_aspects(struct out *o, const struct inspect_want *w, const struct cl
     if (ckpt_path_is_dir(path))
         rc = ckpt_path_dir(&dir, path, cli->follow ? CKPT_FOLLOW : 0, err);
     if (rc == 0 && w->state)
-        rc = put_state(o, dir, path, cli, err);
+        rc = put_state(o, w, dir, path, cli, err);
     if (rc == 0 && w->args) {
         rc = open_part(&file, dir, "training_args.bin", path, cli, err);
         if (rc == 0)

@@ -109,7 +109,7 @@ static int read_logs(struct run_log **log, struct ckpt_dir *dir, struct ckpt_err
     return rc;
 }
 
-/* A folder with a log, or one that datasets saved; 1 when it is neither. */
+/* A folder with a log, one that datasets saved, or for a page a run; 1 when it is none. */
 static int data_dir(struct out *o, const struct inspect_want *w, const struct cli *cli,
                     const char *path, struct ckpt_err *err)
 {
@@ -125,12 +125,13 @@ static int data_dir(struct out *o, const struct inspect_want *w, const struct cl
     saved = (ckpt_dir_has(dir, "state.json") && ckpt_dir_has(dir, "dataset_info.json")) ||
             ckpt_dir_has(dir, "dataset_dict.json");
     rc = saved ? 0 : read_logs(&log, dir, err);
-    ckpt_dir_close(dir);
     if (rc == 0 && (saved || log))
         rc = check_options(w, saved ? DATA_ROWS : DATA_LOG, path, err);
     if (rc == 0)
         rc = saved ? inspect_rows(o, w, cli->json, path, err)
-             : log ? inspect_log(o, w, cli->json, log, err) : 1;
+             : log ? inspect_log(o, w, cli->json, log, err)
+             : w->curves ? inspect_gather_dir(o, w, dir, err) : 1;
+    ckpt_dir_close(dir);
     run_log_free(log);
     return rc;
 }

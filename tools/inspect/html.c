@@ -1,52 +1,66 @@
-/* html - the output of --json as a page for a browser; see inspect.h. */
+/* html - the output of --json and the curves of a run as a page for a browser; see inspect.h. */
 #include <string.h>
 
 #include "libckpt/commit.h"
 #include "tools/inspect/inspect.h"
+#include "tools/inspect/page/document.h"
 
 /*
- * page.html as a string.  The page fetches nothing and runs only its own script: its policy tells
- * the browser so, and names from files are inserted through textContent only.
+ * page.html as a string: styles, and a script for the pointer, sorting and filtering, without
+ * which the page is complete.  The page fetches nothing: its policy tells the browser so.
  */
 static const char page[] =
 #include "tools/inspect/page.inc"
     ;
-static const char mark[] = "@DATA@\n";   /* the line in it that the document replaces */
 
-/* Write the document with "<" escaped, so that no text in it can end the script element. */
-static int write_data(struct ckpt_out *out, const struct ckpt_buf *json, struct ckpt_err *err)
+static void put_title(struct ckpt_buf *b, const json_t *doc, struct page_curves *curves)
 {
-    int rc = 0;
+    (void)curves;
+    page_title(b, doc);
+}
 
-    for (size_t at = 0, n; rc == 0 && at < json->len; at += n) {
-        const unsigned char *p = json->data + at, *lt = memchr(p, '<', json->len - at);
+/* What stands in it for parts of the document. */
+static const struct mark {
+    const char *text;
+    void      (*put)(struct ckpt_buf *b, const json_t *doc, struct page_curves *curves);
+} marks[] = {{"@TITLE@", put_title}, {"@BODY@", page_body}};
 
-        n = lt ? (size_t)(lt - p) : json->len - at;
-        rc = ckpt_out_write(out, p, n, err);
-        if (rc == 0 && lt) {
-            rc = ckpt_out_write(out, "\\u003c", 6, err);
-            n++;
-        }
+static void put_page(struct ckpt_buf *b, const json_t *doc, struct page_curves *curves)
+{
+    const char *at = page;
+
+    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++) {
+        const char *mark = strstr(at, marks[i].text);
+
+        ckpt_buf_put(b, at, (size_t)(mark - at));
+        marks[i].put(b, doc, curves);
+        at = mark + strlen(marks[i].text);
     }
-    return rc;
+    ckpt_buf_put_str(b, at);
 }
 
 int inspect_html(const struct inspect_want *w, const struct ckpt_buf *json, struct ckpt_err *err)
 {
-    const char *at = strstr(page, mark), *behind = at + sizeof mark - 1;
-    struct ckpt_out *out;
-    int rc = ckpt_out_create(&out, w->html, w->overwrite ? CKPT_REPLACE : 0, err);
+    json_error_t why;
+    json_t *doc = json_loadb((const char *)json->data, json->len, JSON_ALLOW_NUL, &why);
+    struct ckpt_out *out = NULL;
+    struct ckpt_buf text;
+    int rc = doc ? 0 : ckpt_fail(err, CKPT_EFORMAT, "the document for the page: %s", why.text);
 
-    if (rc)
-        return rc;
-    rc = ckpt_out_write(out, page, (size_t)(at - page), err);
-    if (rc == 0)
-        rc = write_data(out, json, err);
-    if (rc == 0)
-        rc = ckpt_out_write(out, behind, strlen(behind), err);
-    if (rc) {
-        ckpt_out_abort(out);
-        return rc;
+    ckpt_buf_init(&text, SIZE_MAX);
+    if (rc == 0) {
+        put_page(&text, doc, w->curves);
+        rc = ckpt_buf_ok(&text) ? 0 : ckpt_nomem(err, text.len);
     }
-    return ckpt_out_commit(out, err);
+    if (rc == 0)
+        rc = ckpt_out_create(&out, w->html, w->overwrite ? CKPT_REPLACE : 0, err);
+    if (rc == 0)
+        rc = ckpt_out_write(out, text.data, text.len, err);
+    if (rc == 0)
+        rc = ckpt_out_commit(out, err);
+    else if (out)
+        ckpt_out_abort(out);
+    ckpt_buf_release(&text);
+    json_decref(doc);
+    return rc;
 }

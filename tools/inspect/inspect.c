@@ -8,6 +8,7 @@
 #include "formats/torch/torch.h"
 #include "libckpt/base/json.h"
 #include "libckpt/io/pack.h"
+#include "tools/inspect/page/curves.h"
 
 static int open_source(struct ckpt_source **out, const struct inspect_want *w,
                        const struct cli *cli, const char *path, struct ckpt_err *err)
@@ -30,6 +31,8 @@ static int json_file(struct out *o, const struct inspect_want *w, bool for_progr
         return rc;
     if (json_object_get(json, "log_history") && json_object_get(json, "global_step")) {
         rc = inspect_trainer_state(o, json, w->plot, for_programs);
+        if (rc == 0 && w->curves)
+            rc = inspect_gather_rows(w->curves, NULL, json_object_get(json, "log_history"), err);
     } else if (w->plot) {
         rc = ckpt_fail(err, CKPT_EUSAGE, "%s: --plot draws a trainer_state.json, it is none",
                        ckpt_file_name(file));
@@ -63,14 +66,18 @@ static int run_directory(struct out *o, const struct inspect_want *w, const stru
             rc = ckpt_json_read(&state, f, CKPT_JSON_MAX_BYTES, CKPT_JSON_PYTHON, err);
         if (rc == 0)
             inspect_run_summary(o, state, w->plot && !cli->json);
-        if (rc == 0 && w->html)
+        if (rc == 0 && w->curves)
             inspect_run_log(o, state);
+        if (rc == 0 && w->curves)
+            rc = inspect_gather_run(o, w->curves, dir, inspect_best_checkpoint(state), err);
         if (rc == 0)
             rc = inspect_run(o, dir, err);
     } else if (w->plot) {
         rc = ckpt_fail(err, CKPT_EUSAGE, "%s: --plot: no trainer_state.json in it", path);
     } else if (ckpt_dir_has(dir, "random_states_0.pkl")) {
         rc = inspect_run(o, dir, err);  /* accelerate's save_state */
+    } else if (w->curves) {
+        rc = inspect_gather_run(o, w->curves, dir, NULL, err);
     }
     json_decref(state);
     ckpt_file_close(f);
@@ -296,6 +303,8 @@ static int inspect_into(struct out *o, const struct inspect_want *w, struct cli 
 int inspect_path(const struct inspect_want *w, struct cli *cli, const char *path,
                  struct ckpt_err *err)
 {
+    struct page_curves curves = {0};
+    struct inspect_want page = *w;
     bool json = cli->json;
     struct out *o;
     int rc;
@@ -305,8 +314,10 @@ int inspect_path(const struct inspect_want *w, struct cli *cli, const char *path
                          "number of the curves");
     if ((rc = out_new(&o, json || w->html, err)) != 0)
         return rc;
-    cli->json = json || w->html;        /* a page contains the document for programs */
-    rc = inspect_into(o, w, cli, path, err);
+    cli->json = json || w->html;        /* a page is made of the document for programs */
+    page.curves = w->html ? &curves : NULL;
+    rc = inspect_into(o, &page, cli, path, err);
+    page_curves_release(&curves);
     cli->json = json;
     return rc == 0 && w->html ? cli_artifact(cli, w->html, NULL, err) : rc;
 }

@@ -12,12 +12,15 @@
 #include "tools/inspect/stats.h"
 #include "tools/out.h"
 
+struct page_curves;
+
 struct inspect_want {
     struct opt_list glob;               /* tensors to show; empty: all */
     const char     *tensor;             /* show values of this tensor */
     const char     *tag;
     const char     *html;               /* page to write instead of printing */
     bool            overwrite;          /* replace an existing page */
+    struct page_curves *curves;         /* of that page; NULL without html */
     bool            optimizer, stats, digest, verify, tree, plot;
     bool            diff, compare;      /* compare several paths */
     bool            together;           /* the paths are folders of one checkpoint */
@@ -35,7 +38,7 @@ int inspect_together(const struct inspect_want *w, struct cli *cli, const char *
 
 /* Write the output to stdout, or into the page of w->html; takes o. */
 int inspect_finish(struct out *o, const struct inspect_want *w, struct ckpt_err *err);
-/* Write the page of w->html around a JSON document.  CKPT_ECREATE when it exists and
+/* Write the page of w->html: a JSON document and w->curves.  CKPT_ECREATE when it exists and
  * w->overwrite is false. */
 int inspect_html(const struct inspect_want *w, const struct ckpt_buf *json, struct ckpt_err *err);
 
@@ -95,10 +98,43 @@ int inspect_optimizer(struct out *o, struct ckpt_source *src, const struct inspe
 int inspect_scan(struct out *o, const struct cli *cli, const char *path, struct ckpt_err *err);
 /* The same without output: CKPT_EREFUSED names the first dangerous finding. */
 int inspect_scan_quietly(const struct cli *cli, const char *path, struct ckpt_err *err);
+/*
+ * For a page, of the run in a folder: curves of its losses, of its devices and of whatever else it
+ * logged, and its results, arguments, manifest, checkpoints and samples.  best: path of the best
+ * checkpoint, or NULL.
+ */
+int inspect_gather_run(struct out *o, struct page_curves *curves, struct ckpt_dir *dir,
+                       const char *best, struct ckpt_err *err);
+/* The same with the run's progress and files, for a folder without weights; 1 when it is no run. */
+int inspect_gather_dir(struct out *o, const struct inspect_want *w, struct ckpt_dir *dir,
+                       struct ckpt_err *err);
+/* The curves alone, under the name of the run (NULL: it is the only one), and the devices, which
+ * are put into hardware. */
+int inspect_gather_curves(json_t *hardware, struct page_curves *curves, const char *run,
+                          struct ckpt_dir *dir, struct ckpt_err *err);
+/* Of rows with a step, as in metrics.jsonl and log_history. */
+int inspect_gather_rows(struct page_curves *curves, const char *run, const json_t *rows,
+                        struct ckpt_err *err);
+/* Of the tags of a log that w's globs select. */
+struct run_log;
+int inspect_gather_log(struct page_curves *curves, const char *run, const struct inspect_want *w,
+                       const struct run_log *log, struct ckpt_err *err);
+/* Path in dir of its trainer_state.json, or of its newest checkpoint's; "" when there is none. */
+#define INSPECT_STATE_NAME 400
+int inspect_newest_state(char name[INSPECT_STATE_NAME], struct ckpt_dir *dir,
+                         struct ckpt_err *err);
+/* Of n runs, each a curve in every chart; and the settings that are not the same in all: fields of
+ * training_args.bin and of config.json. */
+int inspect_gather_runs(struct out *o, struct page_curves *curves, const char *const *path,
+                        size_t n, bool follow, struct ckpt_err *err);
+/* The fields of a training_args.bin by name, NULL when it has none; takes the file. */
+int inspect_arguments(json_t **out, struct ckpt_file *file, struct ckpt_err *err);
 /* trainer_state.json: progress and best metric; plot draws the losses, for people only. */
 int inspect_trainer_state(struct out *o, const json_t *state, bool plot, bool json);
-/* Every row of its log. */
+/* The last rows of its log, as many as a page shows. */
 void inspect_run_log(struct out *o, const json_t *state);
+/* The path of its best checkpoint, or NULL. */
+const char *inspect_best_checkpoint(const json_t *state);
 /* The same in short, for a directory. */
 void inspect_run_summary(struct out *o, const json_t *state, bool plot);
 /* Whether a file is shown as something other than a list of tensors. */
@@ -117,7 +153,6 @@ int inspect_data(struct out *o, const struct inspect_want *w, const struct cli *
 int inspect_data_dir(struct out *o, const struct inspect_want *w, const struct cli *cli,
                      const char *path, struct ckpt_err *err);
 /* What a run logged. */
-struct run_log;
 int inspect_log(struct out *o, const struct inspect_want *w, bool json,
                 const struct run_log *log, struct ckpt_err *err);
 /* Report files that a directory's sets lack, and shards that no index names, in o. CKPT_EFORMAT

@@ -66,15 +66,12 @@ static void put_tags(struct out *o, const struct inspect_want *w, const struct r
     out_table_end(o);
 }
 
-/* Every number, and the last text of every tag with texts. */
+/* Every number. */
 static void put_values(struct out *o, const struct inspect_want *w, const struct run_log *log)
 {
     static const struct out_column columns[] = {
         {"tag", NULL, OUT_LEFT}, {"step", NULL, OUT_RIGHT}, {"time", NULL, OUT_RIGHT},
         {"value", NULL, OUT_RIGHT},
-    };
-    static const struct out_column text[] = {
-        {"tag", NULL, OUT_LEFT}, {"step", NULL, OUT_RIGHT}, {"text", NULL, OUT_LEFT},
     };
 
     out_table(o, "scalars", columns, 4);
@@ -89,6 +86,15 @@ static void put_values(struct out *o, const struct inspect_want *w, const struct
         }
     }
     out_table_end(o);
+}
+
+/* The last text of every tag with texts. */
+static void put_texts(struct out *o, const struct inspect_want *w, const struct run_log *log)
+{
+    static const struct out_column text[] = {
+        {"tag", NULL, OUT_LEFT}, {"step", NULL, OUT_RIGHT}, {"text", NULL, OUT_LEFT},
+    };
+
     out_table(o, "texts", text, 3);
     for (size_t i = 0; i < log->n; i++) {
         const struct log_series *s = &log->series[i];
@@ -154,7 +160,9 @@ int inspect_log(struct out *o, const struct inspect_want *w, bool json,
     if (w->plot && !json)
         return plot(o, w, log, err);
     put_tags(o, w, log);
-    if (json)
+    if (json && !w->curves)
         put_values(o, w, log);
-    return 0;
+    if (json)
+        put_texts(o, w, log);
+    return w->curves ? inspect_gather_log(w->curves, NULL, w, log, err) : 0;
 }

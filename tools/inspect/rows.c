@@ -150,30 +150,58 @@ static bool point(const void *ctx, size_t i, double *step, double *value)
     return json_is_number(s) && json_is_number(v);
 }
 
-static int plot(struct out *o, const struct inspect_want *w, const struct fields *f,
-                struct records *r, struct ckpt_err *err)
+/* The rows of the newest run; json_decref them. */
+static int newest_rows(json_t **out, struct records *r, struct ckpt_err *err)
 {
-    struct track t = {.rows = json_array()};
-    bool any = false;
-    int rc = t.rows ? 0 : ckpt_nomem(err, 64);
+    json_t *rows = json_array();
+    int rc = rows ? 0 : ckpt_nomem(err, 64);
 
     for (int64_t i = 0; rc == 0 && i < records_count(r); i++) {
         json_t *row;
 
         rc = records_get(r, i, &row, err);
-        if (rc == 0 && json_array_append_new((json_t *)t.rows, row))
+        if (rc == 0 && json_array_append_new(rows, row))
             rc = ckpt_nomem(err, 64);
     }
     if (rc == 0)
-        rc = metrics_log_newest((json_t *)t.rows, err);
+        rc = metrics_log_newest(rows, err);
+    *out = rows;
+    return rc;
+}
+
+static int plot(struct out *o, const struct inspect_want *w, const struct fields *f,
+                struct records *r, struct ckpt_err *err)
+{
+    struct track t = {0};
+    json_t *rows;
+    bool any = false;
+    int rc = newest_rows(&rows, r, err);
+
+    t.rows = rows;
     for (size_t i = 0; rc == 0 && i < f->n; i++) {
         t.key = f->item[i].name;
         if (strcmp(t.key, "step") != 0 && inspect_wants(w, t.key))
             any |= plot_draw(o, t.key, json_array_size(t.rows), point, &t);
     }
-    json_decref((json_t *)t.rows);
+    json_decref(rows);
     return rc || any ? rc : ckpt_fail(err, CKPT_ENOTFOUND, "--plot: no rows with \"step\" and "
                                       "numbers of two steps");
+}
+
+/* Curves of rows with a step, for a page. */
+static int gather(const struct inspect_want *w, const struct fields *f, struct records *r,
+                  struct ckpt_err *err)
+{
+    json_t *rows = NULL;
+    int rc = 0;
+
+    if (ckpt_map_get(f->by_name, "step", 4) == CKPT_MAP_NONE)
+        return 0;
+    rc = newest_rows(&rows, r, err);
+    if (rc == 0)
+        rc = inspect_gather_rows(w->curves, NULL, rows, err);
+    json_decref(rows);
+    return rc;
 }
 
 /* Check that every row can be read. */
@@ -213,6 +241,8 @@ int inspect_rows(struct out *o, const struct inspect_want *w, bool json, const c
     } else if (rc == 0) {
         put_fields(o, w, &f);
         rc = put_first(o, r, err);
+        if (rc == 0 && w->curves)
+            rc = gather(w, &f, r, err);
     }
     if (rc == 0 && w->verify)
         rc = read_all(r, err);

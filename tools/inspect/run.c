@@ -5,6 +5,7 @@
 #include "tools/inspect/plot.h"
 
 #define LAST_ROWS 20            /* rows of the log shown to people */
+#define PAGE_ROWS 500           /* in a page */
 
 static double number(const json_t *row, const char *key)
 {
@@ -46,7 +47,7 @@ static void put_number(struct out *o, const char *key, const char *title, double
         out_real(o, key, title, v);
 }
 
-static void put_log(struct out *o, const json_t *log, bool all)
+static void put_log(struct out *o, const json_t *log, size_t most)
 {
     static const struct out_column columns[] = {
         {"step", "step", OUT_RIGHT},       {"epoch", "epoch", OUT_RIGHT},
@@ -56,7 +57,7 @@ static void put_log(struct out *o, const json_t *log, bool all)
     size_t n = json_array_size(log);
 
     out_table(o, "log", columns, 6);
-    for (size_t i = n > LAST_ROWS && !all ? n - LAST_ROWS : 0; i < n; i++)
+    for (size_t i = n > most ? n - most : 0; i < n; i++)
         for (size_t k = 0; k < 6; k++)
             out_cell_known(o, number(json_array_get(log, i), columns[k].key));
     out_table_end(o);
@@ -64,13 +65,18 @@ static void put_log(struct out *o, const json_t *log, bool all)
 
 void inspect_run_log(struct out *o, const json_t *state)
 {
-    put_log(o, json_object_get(state, "log_history"), true);
+    put_log(o, json_object_get(state, "log_history"), PAGE_ROWS);
+}
+
+const char *inspect_best_checkpoint(const json_t *state)
+{
+    return json_string_value(json_object_get(state, "best_model_checkpoint"));
 }
 
 void inspect_run_summary(struct out *o, const json_t *state, bool plot)
 {
     const json_t *log = json_object_get(state, "log_history");
-    const char *best = json_string_value(json_object_get(state, "best_model_checkpoint"));
+    const char *best = inspect_best_checkpoint(state);
 
     out_int(o, "global_step", "step",
             json_integer_value(json_object_get(state, "global_step")));
@@ -92,6 +98,6 @@ int inspect_trainer_state(struct out *o, const json_t *state, bool plot, bool js
 {
     out_str(o, "format", "format", "trainer_state.json");
     inspect_run_summary(o, state, plot && !json);
-    put_log(o, json_object_get(state, "log_history"), json);
+    put_log(o, json_object_get(state, "log_history"), json ? SIZE_MAX : LAST_ROWS);
     return 0;
 }

@@ -8,6 +8,7 @@
 #include "formats/logs/metrics_log.h"
 #include "libckpt/base/json.h"
 #include "tools/inspect/inspect.h"
+#include "tools/inspect/page/curves.h"
 
 /* Newest values of a run, from its trainer_state.json and its metrics.jsonl. */
 static const struct {
@@ -54,21 +55,24 @@ static void take_state(double *value, const json_t *state)
         value[0] = json_number_value(v);
 }
 
-/* The newest checkpoint-<step> of dir that has a state; its name goes to name; false when none
- * has. */
-static int newest_checkpoint(char *name, size_t size, struct ckpt_dir *dir, struct ckpt_err *err)
+int inspect_newest_state(char name[INSPECT_STATE_NAME], struct ckpt_dir *dir,
+                         struct ckpt_err *err)
 {
     static const char prefix[] = "checkpoint-";
     struct ckpt_arena a = {0};
     struct ckpt_entry *entry;
     unsigned long long best = 0;
     size_t n = 0;
-    int rc = ckpt_dir_list(dir, &a, &entry, &n, err);
+    int rc = 0;
 
     *name = '\0';
+    if (ckpt_dir_has(dir, "trainer_state.json"))
+        snprintf(name, INSPECT_STATE_NAME, "trainer_state.json");
+    else
+        rc = ckpt_dir_list(dir, &a, &entry, &n, err);
     for (size_t i = 0; rc == 0 && i < n; i++) {
         const char *digits = entry[i].name + sizeof prefix - 1;
-        char file[400], *end;
+        char file[INSPECT_STATE_NAME], *end;
         unsigned long long step;
 
         if (!entry[i].is_dir || strncmp(entry[i].name, prefix, sizeof prefix - 1) != 0)
@@ -78,7 +82,7 @@ static int newest_checkpoint(char *name, size_t size, struct ckpt_dir *dir, stru
         if (end == digits || *end || (*name && step < best) || !ckpt_dir_has(dir, file))
             continue;
         best = step;
-        snprintf(name, size, "%s", file);
+        snprintf(name, INSPECT_STATE_NAME, "%s", file);
     }
     ckpt_arena_release(&a);
     return rc;
@@ -120,7 +124,7 @@ static int take_metrics(double *value, struct ckpt_dir *dir, struct ckpt_err *er
 static int take_run(double *value, const char *path, bool follow, struct ckpt_err *err)
 {
     struct ckpt_dir *dir;
-    char name[400] = "trainer_state.json";
+    char name[INSPECT_STATE_NAME] = "";
     bool found = true;
     int rc = ckpt_path_dir(&dir, path, follow ? CKPT_FOLLOW : 0, err);
 
@@ -128,8 +132,7 @@ static int take_run(double *value, const char *path, bool follow, struct ckpt_er
         value[k] = NAN;
     if (rc)
         return rc;
-    if (!ckpt_dir_has(dir, name))
-        rc = newest_checkpoint(name, sizeof name, dir, err);
+    rc = inspect_newest_state(name, dir, err);
     if (rc == 0 && *name)
         rc = take_file(value, dir, name, err);
     if (rc == 0 && ckpt_dir_has(dir, METRICS_LOG_NAME))
@@ -219,7 +222,9 @@ static int put_together(struct out *o, const struct inspect_want *w, const struc
     if (diff)
         return diff_two(o, w, cli, path, differ, err);
     rc = compare_runs(o, json, cli->follow, path, n, err);
-    if (rc == 0 && (w->plot || w->html))
+    if (rc == 0 && w->curves)
+        rc = inspect_gather_runs(o, w->curves, path, n, cli->follow, err);
+    if (rc == 0 && w->plot)
         rc = inspect_overlay(o, path, n, cli->follow, json, &any, err);
     if (rc == 0 && w->plot && !any)
         rc = ckpt_fail(err, CKPT_ENOTFOUND, "--plot: no run has a curve: neither losses of two "
@@ -230,6 +235,8 @@ static int put_together(struct out *o, const struct inspect_want *w, const struc
 int inspect_together(const struct inspect_want *w, struct cli *cli, const char *const *path,
                      size_t n, struct ckpt_err *err)
 {
+    struct page_curves curves = {0};
+    struct inspect_want page = *w;
     struct ckpt_err not_run = {0};
     bool differ = false, diff = w->diff;
     double value[N_FACTS];
@@ -248,12 +255,16 @@ int inspect_together(const struct inspect_want *w, struct cli *cli, const char *
     if ((rc = check_options(w, diff, err)) != 0 ||
         (rc = out_new(&o, cli->json || w->html, err)) != 0)
         return rc;
-    rc = put_together(o, w, cli, path, n, diff, &differ, err);
-    if (rc) {
+    page.curves = w->html ? &curves : NULL;
+    rc = put_together(o, &page, cli, path, n, diff, &differ, err);
+    if (rc)
         out_abort(o);
+    else
+        rc = inspect_finish(o, &page, err);
+    page_curves_release(&curves);
+    if (rc == 0 && w->html)
+        rc = cli_artifact(cli, w->html, NULL, err);
+    if (rc)
         return rc;
-    }
-    if (inspect_finish(o, w, err) || (w->html && cli_artifact(cli, w->html, NULL, err)))
-        return ckpt_err_code(err);
     return differ ? ckpt_fail(err, CKPT_ENO, "%s and %s differ", path[0], path[1]) : 0;
 }

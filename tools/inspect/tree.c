@@ -106,24 +106,53 @@ static json_t *plain(json_t *v)
     return json_array_size(args) == 1 ? json_array_get(args, 0) : v;
 }
 
-/* The fields of training_args.bin, one per line. */
+/* The fields of training_args.bin by their names. */
+static json_t *fields_of(const json_t *tree)
+{
+    json_t *fields = json_object_get(tree, "state"), *out, *v;
+    const char *key;
+
+    if (!json_is_object(fields) || !(out = json_object()))
+        return NULL;
+    json_object_foreach (fields, key, v)
+        json_object_set(out, key, plain(v));
+    return out;
+}
+
+int inspect_arguments(json_t **out, struct ckpt_file *file, struct ckpt_err *err)
+{
+    struct torch_archive *a;
+    json_t *tree;
+    int rc = torch_archive_open_any(&a, file, err);
+
+    *out = NULL;
+    if (rc)
+        return rc;
+    tree = value_to_json(torch_archive_root(a), MAX_VALUES);
+    *out = fields_of(tree);
+    json_decref(tree);
+    torch_archive_close(a);
+    return 0;
+}
+
+/* The same, one per line. */
 static int put_arguments(struct out *o, const json_t *tree, struct ckpt_err *err)
 {
     static const struct out_column columns[] = {{"name", "argument", OUT_LEFT},
                                                 {"value", "value", OUT_LEFT}};
-    const json_t *fields = json_object_get(tree, "state");
     const char *class = json_string_value(json_object_get(tree, "$object")), *key;
-    json_t *v;
+    json_t *fields = fields_of(tree), *v;
 
-    if (!json_is_object(fields))
+    if (!fields)
         return ckpt_fail(err, CKPT_EUSAGE, "--args shows a training_args.bin, it is none");
     out_str(o, "class", "class", class ? class : "");
     out_table(o, "arguments", columns, 2);
-    json_object_foreach ((json_t *)fields, key, v) {
+    json_object_foreach (fields, key, v) {
         out_cell_str(o, key);
-        out_cell_value(o, plain(v));
+        out_cell_value(o, v);
     }
     out_table_end(o);
+    json_decref(fields);
     return 0;
 }
 

@@ -94,6 +94,22 @@ static int prove_tensors(struct proof *p, const struct inspect_want *w, const st
     return rc;
 }
 
+/* Whether each of several folders has the files its own manifest tells; then all tensors are read,
+ * so that none lacks.  CKPT_ENOTFOUND: one has no manifest. */
+static int prove_folders(struct proof *p, const struct inspect_want *w, const struct cli *cli,
+                         const char *path, struct ckpt_err *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i <= w->n_part; i++) {
+        const char *folder = i == 0 ? path : w->part[i - 1];
+
+        rc = ckpt_path_is_dir(folder) ? manifest_check(NULL, folder, MANIFEST_DIGESTS, err)
+                                      : CKPT_ENOTFOUND;
+    }
+    return rc ? rc : prove_tensors(p, w, cli, path, err);
+}
+
 int inspect_verify(struct out *o, const struct inspect_want *w, const struct cli *cli,
                    const char *path, struct ckpt_err *err)
 {
@@ -104,8 +120,10 @@ int inspect_verify(struct out *o, const struct inspect_want *w, const struct cli
     struct proof p = {0};
     bool is_dir = ckpt_path_is_dir(path);
     int rc = is_dir && !w->n_part ? manifest_check(NULL, path, MANIFEST_DIGESTS, err)
-                                  : CKPT_ENOTFOUND;
+             : w->n_part ? prove_folders(&p, w, cli, path, err) : CKPT_ENOTFOUND;
 
+    if (rc == 0 && w->n_part)
+        out_int(o, "verified_tensors", "tensors that read to their end", p.tensors);
     if (rc == 0)
         out_str(o, "verified", "verified", "every file has the digest its manifest tells");
     if (rc != CKPT_ENOTFOUND)

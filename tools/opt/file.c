@@ -1,4 +1,6 @@
-/* opt/file - set rows from a run file, through libyaml (JSON is YAML); see opt/rows.h. */
+/* opt/file - set rows from a file, through libyaml (JSON is YAML); see opt/rows.h.  A file is
+ * first made flat: names with dots, each with its values and its line; then the dialect is known
+ * that the names are read in. */
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -9,15 +11,22 @@
 #include "libckpt/file.h"
 #include "tools/opt/rows.h"
 
-#define MAX_BYTES ((uint64_t)4 << 20)
+#define MAX_BYTES   ((uint64_t)4 << 20)
+#define MAX_ENTRIES 4096        /* each is compared with those before it */
+#define MAX_VALUES  65536       /* aliases could repeat a list in each entry */
+#define MAX_NAME    256
 
 struct reader {
-    const struct opt_table *t;
-    const char             *path;
-    bool                   *seen;       /* rows named in the file so far */
-    yaml_document_t         doc;
-    struct ckpt_err        *err;
+    struct opt_table *t;
+    struct opt_input *in;
+    const char       *path;
+    size_t            n_value;
+    yaml_document_t   doc;
+    struct ckpt_err  *err;
 };
+
+static int flatten(struct reader *r, struct opt_input *in, const char *prefix,
+                   const yaml_node_t *map, int depth);
 
 static int bad(struct reader *r, const yaml_node_t *at, const char *what)
 {
@@ -42,101 +51,233 @@ static int text_of(struct reader *r, const yaml_node_t *v, const char **out)
         return bad(r, v, "a plain value is wanted here");
     if (strlen(text) != v->data.scalar.length)
         return bad(r, v, "a NUL byte is no part of a value");
+    if (++r->n_value > MAX_VALUES)
+        return bad(r, v, "too many values");
     *out = ckpt_arena_strndup(r->t->arena, text, v->data.scalar.length);
     return *out ? 0 : ckpt_nomem(r->err, v->data.scalar.length);
 }
 
-/* Booleans of YAML 1.1 and 1.2. */
-static int truth_of(const char *text)
+static size_t length(const yaml_node_t *v)
 {
-    static const char *const words[][2] = {{"false", "true"}, {"no", "yes"}, {"off", "on"}};
-
-    for (size_t i = 0; i < 3; i++)
-        for (int k = 0; k < 2; k++)
-            if (strcasecmp(text, words[i][k]) == 0)
-                return k;
-    return -1;
+    return v->type == YAML_SEQUENCE_NODE
+               ? (size_t)(v->data.sequence.items.top - v->data.sequence.items.start)
+           : v->type == YAML_MAPPING_NODE
+               ? (size_t)(v->data.mapping.pairs.top - v->data.mapping.pairs.start) : 1;
 }
 
-static int set_scalar(struct reader *r, const struct opt_slot *s, const yaml_node_t *v)
+/* The values of a list, or one. */
+static int values_of(struct reader *r, struct opt_entry *e, const yaml_node_t *v)
 {
-    const char *text;
-    char where[4352];
-    int on, rc = text_of(r, v, &text);
-
-    if (rc)
-        return rc;
-    on = truth_of(text);
-    if (s->row->kind == OPT_KIND_FLAG && on < 0)
-        return bad(r, v, "true or false is wanted here");
-    if (s->row->kind == OPT_KIND_COUNT) {
-        if (text[0] >= '0' && text[0] <= '9' && !text[1])
-            on = text[0] - '0';
-        if (on < 0)
-            return bad(r, v, "a number below 10, or true or false, is wanted here");
-        while (on-- > 0)
-            opt_set_flag(s, true);
-        return 0;
-    }
-    if (s->row->kind == OPT_KIND_FLAG) {
-        opt_set_flag(s, on);
-        return 0;
-    }
-    snprintf(where, sizeof where, "%s:%zu: %s", r->path, v->start_mark.line + 1, s->row->name);
-    if (opt_set(r->t, s, text, where, r->err) == 0)
-        return 0;
-    return r->err->code = CKPT_ECONFIG;
-}
-
-static int set_node(struct reader *r, struct opt_slot *s, const yaml_node_t *v)
-{
+    size_t n = is_null(v) ? 0 : length(v);
+    const char **value = ckpt_arena_alloc(r->t->arena, n + 1, sizeof *value);
     int rc = 0;
 
-    if (is_null(v))
-        return 0;
-    s->given = true;
-    if (s->row->kind != OPT_KIND_LIST || v->type != YAML_SEQUENCE_NODE)
-        return set_scalar(r, s, v);
-    for (yaml_node_item_t *it = v->data.sequence.items.start;
-         rc == 0 && it < v->data.sequence.items.top; it++)
-        rc = set_scalar(r, s, yaml_document_get_node(&r->doc, *it));
+    if (!value)
+        return ckpt_nomem(r->err, n * sizeof *value);
+    if (n && v->type != YAML_SEQUENCE_NODE)
+        rc = text_of(r, v, &value[0]);
+    for (size_t i = 0; v->type == YAML_SEQUENCE_NODE && rc == 0 && i < n; i++)
+        rc = text_of(r, yaml_document_get_node(&r->doc, v->data.sequence.items.start[i]),
+                     &value[i]);
+    e->value = value;
+    e->n = n;
     return rc;
 }
 
-/* The row that a key names; each at most once. */
-static int row_of(struct reader *r, const yaml_node_t *k, struct opt_slot **s)
+/* The members of a mapping of plain values, "key=value". */
+static int pairs_of(struct reader *r, struct opt_entry *e, const yaml_node_t *v)
 {
-    const char *name = (const char *)k->data.scalar.value;
+    size_t n = length(v);
+    const char **value = ckpt_arena_alloc(r->t->arena, n + 1, sizeof *value);
+    int rc = 0;
 
-    if (k->type != YAML_SCALAR_NODE)
-        return bad(r, k, "an option's name is wanted here");
-    *s = opt_find(r->t, name, k->data.scalar.length);
-    if (!*s || (*s)->row->no_config) {
-        ckpt_fail(r->err, CKPT_ECONFIG, "%s:%zu: unknown option %s", r->path,
-                  k->start_mark.line + 1, name);
-        opt_hint_unknown(r->t, name, strlen(name), true, r->err);
-        return CKPT_ECONFIG;
+    if (!value)
+        return ckpt_nomem(r->err, n * sizeof *value);
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        const yaml_node_pair_t *p = &v->data.mapping.pairs.start[i];
+        const char *a, *b;
+
+        rc = text_of(r, yaml_document_get_node(&r->doc, p->key), &a);
+        if (rc == 0)
+            rc = text_of(r, yaml_document_get_node(&r->doc, p->value), &b);
+        if (rc == 0 && !(value[i] = ckpt_arena_printf(r->t->arena, "%s=%s", a, b)))
+            rc = ckpt_nomem(r->err, strlen(a) + strlen(b));
     }
-    if (r->seen[*s - r->t->slot])
-        return ckpt_fail(r->err, CKPT_ECONFIG, "%s:%zu: %s appears twice", r->path,
-                         k->start_mark.line + 1, (*s)->row->name);
-    r->seen[*s - r->t->slot] = true;
+    e->value = value;
+    e->n = n;
+    return rc;
+}
+
+static int add(struct reader *r, struct opt_input *in, const struct opt_entry *e)
+{
+    if (in->n == in->cap) {
+        size_t cap = in->cap ? 2 * in->cap : 32;
+        struct opt_entry *grown = ckpt_arena_alloc(r->t->arena, cap, sizeof *grown);
+
+        if (!grown)
+            return ckpt_nomem(r->err, cap * sizeof *grown);
+        if (in->n)
+            memcpy(grown, in->entry, in->n * sizeof *grown);
+        in->entry = grown;
+        in->cap = cap;
+    }
+    in->entry[in->n++] = *e;
     return 0;
 }
 
-static int read_mapping(struct reader *r, const yaml_node_t *root)
+/* Names are compared as options are; those of a list's members may come again. */
+static int check_once(struct reader *r, const struct opt_input *in, const char *name,
+                      const yaml_node_t *k)
+{
+    if (in->n >= MAX_ENTRIES)
+        return bad(r, k, "too many names");
+    for (size_t i = 0; i < in->n && !strchr(name, '*'); i++) {
+        const char *a = name, *b = in->entry[i].name;
+        const struct opt_slot *s;
+
+        while (*a && (*a == '-' ? '_' : *a) == (*b == '-' ? '_' : *b))
+            a++, b++;
+        if (*a || *b)
+            continue;
+        s = opt_find(r->t, name, strlen(name));
+        return ckpt_fail(r->err, CKPT_ECONFIG, "%s:%zu: %s appears twice", r->path,
+                         k->start_mark.line + 1, s ? s->row->name : name);
+    }
+    return 0;
+}
+
+/* A list whose members are mappings or lists. */
+static bool has_members(struct reader *r, const yaml_node_t *v)
+{
+    if (v->type != YAML_SEQUENCE_NODE)
+        return v->type == YAML_MAPPING_NODE;
+    for (size_t i = 0; i < length(v); i++)
+        if (yaml_document_get_node(&r->doc, v->data.sequence.items.start[i])->type !=
+            YAML_SCALAR_NODE)
+            return true;
+    return false;
+}
+
+/* The members of a mapping, or of each mapping in a list. */
+static int enter(struct reader *r, struct opt_input *in, const char *name, const yaml_node_t *v,
+                 int depth)
+{
+    char star[MAX_NAME];
+    int rc = 0;
+
+    if (++r->n_value > MAX_VALUES || depth > YAML_MAX_DEPTH)    /* aliases */
+        return bad(r, v, "too many values");
+    if (v->type == YAML_MAPPING_NODE)
+        return flatten(r, in, name, v, depth + 1);
+    snprintf(star, sizeof star, "%s%s*", name, *name ? "." : "");
+    for (size_t i = 0; rc == 0 && i < length(v); i++) {
+        const yaml_node_t *m = yaml_document_get_node(&r->doc, v->data.sequence.items.start[i]);
+
+        if (m->type == YAML_SCALAR_NODE)
+            rc = bad(r, m, "a mapping is wanted here");
+        else
+            rc = enter(r, in, star, m, depth + 1);
+    }
+    return rc;
+}
+
+/* A value that has members: they are entered where there are names for them; an option may take
+ * them as pairs; else they stand as one value, to be passed over or refused. */
+static int nested(struct reader *r, struct opt_input *in, struct opt_entry *e,
+                  const yaml_node_t *v, int depth)
+{
+    size_t n = strlen(e->name);
+    const struct opt_field *f = opt_field_of(r->t, in, e->name, n);
+    const struct opt_slot *s = opt_find(r->t, f && f->option ? f->option : e->name,
+                                        f && f->option ? strlen(f->option) : n);
+    bool pairs = s && s->row->arg && strchr(s->row->arg, '=') && v->type == YAML_MAPPING_NODE;
+    static const char *const shown[] = {"{...}"};
+
+    if (f && f->inner) {
+        struct opt_input *inner = opt_input_new(r->t, f->inner, true, r->err);
+
+        return inner ? enter(r, inner, "", v, depth) : CKPT_ENOMEM;
+    }
+    if (pairs && (!f || f->state == OPT_STATE_DOES)) {
+        int rc = pairs_of(r, e, v);
+
+        e->mapping = true;
+        return rc ? rc : add(r, in, e);
+    }
+    if (opt_dialect_nests(in->dialect, e->name, n))
+        return enter(r, in, e->name, v, depth);
+    if (s && !f)
+        return bad(r, v->type == YAML_SEQUENCE_NODE ? yaml_document_get_node(
+                       &r->doc, v->data.sequence.items.start[0]) : v,
+                   "a plain value is wanted here");
+    e->value = shown;
+    e->n = length(v) ? 1 : 0;
+    e->mapping = true;
+    return add(r, in, e);
+}
+
+static int flatten_pair(struct reader *r, struct opt_input *in, const char *prefix,
+                        const yaml_node_t *k, const yaml_node_t *v, int depth)
+{
+    struct opt_entry e = {0};
+    char name[MAX_NAME];
+    const char *key;
+    int n, rc;
+
+    if (k->type != YAML_SCALAR_NODE)
+        return bad(r, k, "an option's name is wanted here");
+    if ((rc = text_of(r, k, &key)) != 0)
+        return rc;
+    n = snprintf(name, sizeof name, "%s%s%s", prefix, *prefix ? "." : "", key);
+    if (n >= (int)sizeof name)
+        return bad(r, k, "this name is too long");
+    e.name = ckpt_arena_strndup(r->t->arena, name, (size_t)n);
+    e.where = ckpt_arena_printf(r->t->arena, "%s:%zu", r->path, k->start_mark.line + 1);
+    if (!e.name || !e.where)
+        return ckpt_nomem(r->err, (size_t)n);
+    if ((rc = check_once(r, in, name, k)) != 0)
+        return rc;
+    if (has_members(r, v))
+        return nested(r, in, &e, v, depth);
+    rc = values_of(r, &e, v);
+    return rc ? rc : add(r, in, &e);
+}
+
+static int flatten(struct reader *r, struct opt_input *in, const char *prefix,
+                   const yaml_node_t *map, int depth)
 {
     int rc = 0;
 
-    for (yaml_node_pair_t *p = root->data.mapping.pairs.start;
-         rc == 0 && p < root->data.mapping.pairs.top; p++) {
-        struct opt_slot *s = NULL;
-
-        rc = row_of(r, yaml_document_get_node(&r->doc, p->key), &s);
-        if (rc == 0 && !s->given)
-            rc = set_node(r, s, yaml_document_get_node(&r->doc, p->value));
-    }
+    for (yaml_node_pair_t *p = map->data.mapping.pairs.start;
+         rc == 0 && p < map->data.mapping.pairs.top; p++)
+        rc = flatten_pair(r, in, prefix, yaml_document_get_node(&r->doc, p->key),
+                          yaml_document_get_node(&r->doc, p->value), depth);
     return rc;
+}
+
+/* The program whose names a mapping has most of those that only its files have. */
+static const struct opt_dialect *dialect_of(struct reader *r, const yaml_node_t *root)
+{
+    const struct opt_dialect *const *all = r->t->dialect, *best = all ? all[0] : NULL;
+    size_t most = 0;
+
+    for (; all && *all; all++) {
+        size_t n = 0;
+
+        for (yaml_node_pair_t *p = root->data.mapping.pairs.start;
+             p < root->data.mapping.pairs.top; p++) {
+            const yaml_node_t *k = yaml_document_get_node(&r->doc, p->key);
+
+            n += k->type == YAML_SCALAR_NODE &&
+                 opt_dialect_tells(*all, (const char *)k->data.scalar.value,
+                                   k->data.scalar.length);
+        }
+        if (n > most) {
+            most = n;
+            best = *all;
+        }
+    }
+    return best;
 }
 
 static int no_yaml(struct reader *r, const yaml_parser_t *parser)
@@ -155,10 +296,14 @@ static int read_document(struct reader *r, yaml_parser_t *parser)
     if (!yaml_parser_load(parser, &r->doc))
         return no_yaml(r, parser);
     root = yaml_document_get_root_node(&r->doc);
-    if (!root || root->type != YAML_MAPPING_NODE)
+    if (!root || root->type != YAML_MAPPING_NODE) {
         rc = ckpt_fail(r->err, CKPT_ECONFIG, "%s: a mapping of options is wanted", r->path);
-    else
-        rc = read_mapping(r, root);
+    } else {
+        if (!r->in->dialect)
+            r->in->dialect = dialect_of(r, root);
+        r->in->firm = r->in->dialect && r->in->dialect->firm;
+        rc = flatten(r, r->in, "", root, 0);
+    }
     yaml_document_delete(&r->doc);
     if (rc)
         return rc;
@@ -171,32 +316,71 @@ static int read_document(struct reader *r, yaml_parser_t *parser)
     return rc;
 }
 
-int opt_run_file(const struct opt_table *t, const char *path, struct ckpt_err *err)
+static int read_text(struct opt_table *t, struct opt_input *in, const char *name,
+                     const char *text, size_t n, struct ckpt_err *err)
 {
-    struct reader r = {.t = t, .path = path, .err = err};
+    struct reader r = {.t = t, .in = in, .path = name, .err = err};
+    yaml_parser_t parser;
+    int rc = yaml_check_limits(text, n, err);
+
+    if (rc) {
+        ckpt_err_in(err, "%s", name);
+        return rc;
+    }
+    if (!yaml_parser_initialize(&parser))
+        return ckpt_nomem(err, sizeof parser);
+    yaml_parser_set_input_string(&parser, (const unsigned char *)text, n);
+    rc = read_document(&r, &parser);
+    yaml_parser_delete(&parser);
+    return rc;
+}
+
+static int read_file(struct opt_table *t, struct opt_input *in, const char *path,
+                     struct ckpt_err *err)
+{
     struct ckpt_arena a = {0};
     struct ckpt_file *file = NULL;
-    yaml_parser_t parser;
-    char *text;
-    size_t n;
+    const char *name = path;
+    char *text = NULL;
+    size_t n = 0;
     int rc = opt_stream(&path, t->arena, err);
 
-    r.path = path;
     if (rc == 0)
         rc = ckpt_file_open(&file, path, CKPT_FOLLOW, err);
     if (rc == 0)
         rc = ckpt_file_slurp(file, &a, MAX_BYTES, &text, &n, err);
     ckpt_file_close(file);
-    if (rc == 0 && (rc = yaml_check_limits(text, n, err)))
-        ckpt_err_in(err, "%s", path);
-    r.seen = ckpt_arena_alloc(&a, t->n, sizeof *r.seen);
-    if (rc == 0 && (!r.seen || !yaml_parser_initialize(&parser)))
-        rc = ckpt_nomem(err, sizeof parser);
-    if (rc == 0) {
-        yaml_parser_set_input_string(&parser, (const unsigned char *)text, n);
-        rc = read_document(&r, &parser);
-        yaml_parser_delete(&parser);
-    }
+    if (rc == 0)
+        rc = read_text(t, in, strcmp(name, "-") == 0 ? path : name, text, n, err);
     ckpt_arena_release(&a);
     return rc;
+}
+
+int opt_run_file(struct opt_table *t, const char *path, struct ckpt_err *err)
+{
+    struct opt_input *in = opt_input_new(t, NULL, false, err);
+    int rc = in ? read_file(t, in, path, err) : CKPT_ENOMEM;
+
+    return rc ? rc : opt_take_all(t, in, err);
+}
+
+int opt_run_text(struct opt_table *t, const char *name, const char *text, size_t n,
+                 struct ckpt_err *err)
+{
+    struct opt_input *in = opt_input_new(t, NULL, false, err);
+    int rc = in ? read_text(t, in, name, text, n, err) : CKPT_ENOMEM;
+
+    return rc ? rc : opt_take_all(t, in, err);
+}
+
+int opt_read_inner(struct opt_table *t, const struct opt_dialect *d, const char *value,
+                   const char *where, struct ckpt_err *err)
+{
+    struct opt_input *in = opt_input_new(t, d, true, err);
+
+    if (!in)
+        return CKPT_ENOMEM;
+    return value[strspn(value, " \t\r\n")] == '{'
+               ? read_text(t, in, where, value, strlen(value), err)
+               : read_file(t, in, value, err);
 }

@@ -131,6 +131,21 @@ static void function_name(const char *tool)
         putchar(*tool == '-' ? '_' : *tool);
 }
 
+/* The next name of the first dialect, from i, that has an effect and is none of an option's. */
+static const struct opt_field *alias(const struct opt_table *t, size_t *i)
+{
+    const struct opt_dialect *d = t->dialect ? t->dialect[0] : NULL;
+
+    while (d && *i < d->n_field) {
+        const struct opt_field *f = &d->field[(*i)++];
+
+        if (f->state == OPT_STATE_DOES && !strchr(f->name, '.') &&
+            !opt_find(t, f->name, strlen(f->name)))
+            return f;
+    }
+    return NULL;
+}
+
 /* Print the values of an option, as a case of bash's. */
 static void bash_value(const struct opt *o)
 {
@@ -148,6 +163,8 @@ static void bash_value(const struct opt *o)
 /* bash splits "--to=hf" into three words. */
 static void bash(const struct opt_table *t, const struct cli *cli)
 {
+    const struct opt_field *f;
+
     function_name(cli->tool);
     printf("() {\n  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
            "  COMPREPLY=()\n"
@@ -166,6 +183,8 @@ static void bash(const struct opt_table *t, const struct cli *cli)
         if (o->kind == OPT_KIND_FLAG && !o->no_config)
             printf("--no-%s ", o->name);
     }
+    for (size_t i = 0; (f = alias(t, &i)) != NULL;)
+        printf("--%s ", f->name);
     printf("' -- \"$cur\")) ;;\n  esac\n}\ncomplete -o default -F ");
     function_name(cli->tool);
     printf(" %s\n", cli->tool);
@@ -186,6 +205,8 @@ static void zsh_text(const char *s)
 
 static void zsh(const struct opt_table *t, const struct cli *cli)
 {
+    const struct opt_field *f;
+
     printf("#compdef %s\n_arguments \\\n", cli->tool);
     for (size_t i = 0; i < t->n; i++) {
         const struct opt *o = t->slot[i].row;
@@ -203,11 +224,18 @@ static void zsh(const struct opt_table *t, const struct cli *cli)
                    o->kind == OPT_KIND_PATH || o->kind == OPT_KIND_LIST ? "_files" : "");
         printf("' \\\n");
     }
+    for (size_t i = 0; (f = alias(t, &i)) != NULL;) {
+        printf("  '--%s=[", f->name);
+        zsh_text(f->option ? f->option : f->says);
+        printf("]:value:_files' \\\n");
+    }
     printf("  '*:path:_files'\n");
 }
 
 static void fish(const struct opt_table *t, const struct cli *cli)
 {
+    const struct opt_field *f;
+
     for (size_t i = 0; i < t->n; i++) {
         const struct opt *o = t->slot[i].row;
 
@@ -225,6 +253,8 @@ static void fish(const struct opt_table *t, const struct cli *cli)
             printf(strchr("'\\", *s) ? "\\%c" : "%c", *s);
         printf("'\n");
     }
+    for (size_t i = 0; (f = alias(t, &i)) != NULL;)
+        printf("complete -c %s -l %s -r\n", cli->tool, f->name);
 }
 
 int opt_completion(const struct opt_table *t, const struct cli *cli, const char *shell,

@@ -54,6 +54,7 @@ static const struct known {
     {"keep max-checkpoints", "save-total-limit", NULL},
     {"nproc-per-node num-processes np n-procs world-size gpus num-gpus ranks", "nproc world", NULL},
     {"zero stage", "zero-stage", NULL},
+    {"mics-shard-size hybrid-shard hsdp hsdp-size dp-shard-size", "hybrid-shard-size", NULL},
     {"bfloat16", "bf16 dtype", NULL},
     {"float16 half", "fp16 dtype", NULL},
     {"torch-dtype precision type", "dtype bf16", NULL},
@@ -73,39 +74,24 @@ static const struct known {
     {"tensors filter name names keys", "glob", NULL},
     {"check", "verify", NULL},
 
-    {"do-train", NULL, "ckpt-train always trains: leave it out"},
-    {"do-eval evaluation-strategy eval-strategy", NULL,
-     "ckpt-train evaluates whenever there is --eval-file, every --eval-steps: leave it out"},
-    {"do-predict predict-with-generate", NULL, "ckpt-eval does that: --eval-file with --generate"},
-    {"report-to logging-dir run-name wandb tensorboard", NULL,
-     "losses go to metrics.jsonl and trainer_state.json of --output-dir, which ckpt-inspect --plot "
-     "and --html show: leave it out"},
-    {"push-to-hub hub-model-id hub-token hub-strategy hub-private-repo", NULL,
-     "ckpt-push publishes: ckpt-train ... | ckpt-merge | ckpt-push DESTINATION"},
-    {"load-best-model-at-end metric-for-best-model greater-is-better", NULL,
-     "the best checkpoint by eval loss is kept, and named in trainer_state.json: leave it out"},
-    {"deepspeed deepspeed-config", NULL,
-     "ZeRO is built in: --nproc N --zero-stage 3, and --offload-optimizer, --offload-param"},
-    {"fsdp-config", NULL, "weights are sharded by --nproc N --zero-stage 3, or --fsdp full_shard"},
+    {"predict-with-generate", NULL, "ckpt-eval does that: --eval-file with --generate"},
+    {"wandb tensorboard report", "report-to", NULL},
+    {"tensorboard-dir", "logging-dir", NULL},
+    {"wandb-name wandb-run-name", "run-name", NULL},
+    {"disable-progress no-progress", "disable-tqdm", NULL},
+    {"deepspeed-config ds-config", "deepspeed", NULL},
     {"nnodes", "num-nodes", NULL},
-    {"local-rank ddp-backend ddp-find-unused-parameters node-rank", NULL,
+    {"node-rank", NULL,
      "ranks come from --nproc N or --hostfile FILE, or from torchrun --no-python, mpirun or srun "
      "around it"},
-    {"save-strategy", NULL, "--save-steps N says how often; 0: at the end only"},
-    {"logging-strategy", NULL, "--logging-steps N says how often"},
-    {"save-safetensors save-only-model save-on-each-node", NULL,
-     "weights are always safetensors, and all that resuming takes is saved: leave it out"},
-    {"trust-remote-code use-auth-token", NULL, "no code of a model is ever run: leave it out"},
-    {"remove-unused-columns dataloader-num-workers dataloader-pin-memory disable-tqdm "
-     "preprocessing-num-workers group-texts", NULL, "it comes by itself: leave it out"},
-    {"group-by-length", NULL, "--train-sampling-strategy group_by_length"},
-    {"use-cpu no-cuda", NULL, "--device cpu"},
+    {"use-auth-token", NULL, "no code of a model is ever run: leave it out"},
+    {"preprocessing-num-workers group-texts", NULL, "it comes by itself: leave it out"},
     {"cuda gpu", NULL, "--device cuda"},
-    {"load-in-8bit load-in-4bit use-qlora", NULL,
+    {"qlora use-qlora", NULL,
      "weights that bitsandbytes has packed are read as they are: there is nothing to switch on"},
-    {"use-peft use-lora", NULL, "--lora-rank N trains an adapter"},
-    {"torch-compile use-liger-kernel attn-implementation use-flash-attention flash-attention",
-     NULL, "kernels are chosen by what the device can do: leave it out"},
+    {"use-lora", NULL, "--lora-rank N trains an adapter"},
+    {"use-flash-attention flash-attention", NULL,
+     "kernels are chosen by what the device can do: leave it out"},
 };
 
 /* The first of a row's options that the tool has, or NULL. */
@@ -138,29 +124,37 @@ static bool holds(const char *whole, const char *name, size_t n)
 }
 
 /* The nearest name to a mistyped one by letters, else by words; NULL when none is near. */
-static const char *nearest(const struct opt_table *t, const char *name, size_t n, bool in_file)
+static const char *nearest(const struct opt_table *t, const struct opt_dialect *d,
+                           const char *name, size_t n, bool in_file)
 {
     const char *best = NULL, *by_words = NULL;
     size_t least = n / 3 + 2;
 
     for (const struct opt_slot *s = t->slot; s < t->slot + t->n; s++) {
         const char *one = s->row->name;
-        size_t d;
+        size_t edits;
 
         if (s->row->kind == OPT_KIND_HEADING || (in_file && s->row->no_config))
             continue;
-        if ((d = near_edits(name, n, one)) < least) {
-            least = d;
+        if ((edits = near_edits(name, n, one)) < least) {
+            least = edits;
             best = one;
         }
         if (holds(one, name, n) && (!by_words || strlen(one) < strlen(by_words)))
             by_words = one;
     }
+    for (; d; d = d->base)
+        for (size_t i = 0, edits; i < d->n_field; i++)
+            if (d->field[i].state == OPT_STATE_DOES &&
+                (edits = near_edits(name, n, d->field[i].name)) < least) {
+                least = edits;
+                best = d->field[i].name;
+            }
     return best ? best : by_words;
 }
 
-void opt_hint_unknown(const struct opt_table *t, const char *name, size_t n, bool in_file,
-                      struct ckpt_err *err)
+void opt_hint_unknown(const struct opt_table *t, const struct opt_dialect *d, const char *name,
+                      size_t n, bool in_file, struct ckpt_err *err)
 {
     const char *near = NULL;
 
@@ -174,7 +168,7 @@ void opt_hint_unknown(const struct opt_table *t, const char *name, size_t n, boo
         near = meant(t, &known[i], in_file);
     }
     if (!near)
-        near = nearest(t, name, n, in_file);
+        near = nearest(t, d, name, n, in_file);
     if (near)
         ckpt_err_hint(err, "did you mean %s%s?", in_file ? "" : "--", near);
 }

@@ -10,13 +10,15 @@
 
 /* Values of rows that control the parse itself. */
 struct own {
-    const char *config, *completion;
+    struct opt_list config;
+    const char *completion;
     bool        help, version;
 };
 
 struct parse {
     struct cli      *cli;
-    struct opt_table t;
+    struct opt_table *t;
+    struct opt_input in;        /* the command line */
     struct own       own;
     char           **argv;
     int              argc, at;
@@ -43,7 +45,7 @@ static const struct opt own_rows[] = {
              "print the completion script for a shell", .no_config = true),
     OPT_FLAG("help", help, "print this help", .letter = 'h', .no_config = true),
     OPT_FLAG("version", version, "print the version", .no_config = true),
-    OPT_PATH("config", "FILE", config, "read options from a YAML or JSON file",
+    OPT_LIST("config", "FILE", config, "read options from a YAML or JSON file; repeatable",
              .no_config = true),
 };
 #undef OPT_VALUES
@@ -51,7 +53,7 @@ static const struct opt own_rows[] = {
 static int unknown(struct parse *p, const char *name, size_t n)
 {
     ckpt_fail(p->err, CKPT_EUSAGE, "unknown option --%.*s", (int)n, name);
-    opt_hint_unknown(&p->t, name, n, false, p->err);
+    opt_hint_unknown(p->t, p->in.dialect, name, n, false, p->err);
     return p->err->hint[0] ? CKPT_EUSAGE
                            : ckpt_err_hint(p->err, "%s --help lists them", p->cli->tool);
 }
@@ -60,8 +62,11 @@ static int unknown(struct parse *p, const char *name, size_t n)
 static int apply(struct parse *p, struct opt_slot *s, const char *value, const char *where)
 {
     s->given = true;
+    s->input = &p->in;
+    if (!(s->from = ckpt_arena_printf(p->t->arena, "%s", where)))
+        return ckpt_nomem(p->err, strlen(where));
     if (value)
-        return opt_set(&p->t, s, value, where, p->err);
+        return opt_set(p->t, s, value, where, p->err);
     opt_set_flag(s, true);
     return 0;
 }
@@ -75,26 +80,68 @@ static int take_value(struct parse *p, const char **value, const char *attached,
     return 0;
 }
 
+/* Whether the next argument is a further value of the option before it, as in programs that take
+ * no positional arguments: no option itself, and of a flag only true or false. */
+static bool next_is_value(const struct parse *p, const struct opt_slot *s)
+{
+    const char *next = p->at < p->argc ? p->argv[p->at] : NULL;
+
+    if (!p->in.dialect || !next || (next[0] == '-' && (next[1] < '0' || next[1] > '9')))
+        return false;
+    return !s || (s->row->kind == OPT_KIND_FLAG ? opt_truth(next) >= 0
+                                                : s->row->kind == OPT_KIND_LIST);
+}
+
+/* A name of another program: what it needs, or what there is, up to the next option. */
+static int field_option(struct parse *p, const struct opt_field *f, const char *attached,
+                        const char *where)
+{
+    const struct opt_slot *s = f->option ? opt_find(p->t, f->option, strlen(f->option)) : NULL;
+    const char **value = ckpt_arena_alloc(p->t->arena, (size_t)p->argc + 1, sizeof *value);
+    struct opt_entry e = {.name = f->name, .value = value};
+    bool one = f->inner || (s && opt_takes_value(s->row) && !f->values);
+
+    if (!value || !(e.where = ckpt_arena_printf(p->t->arena, "%s", where)))
+        return ckpt_nomem(p->err, strlen(where));
+    if (attached || (one && p->at < p->argc))
+        value[e.n++] = attached ? attached : p->argv[p->at++];
+    while (!attached && next_is_value(p, one || (s && !f->values) ? s : NULL))
+        value[e.n++] = p->argv[p->at++];
+    if (one && e.n == 0)
+        return ckpt_fail(p->err, CKPT_EUSAGE, "%s needs a value", where);
+    if (e.n == 0)
+        value[e.n++] = "true";
+    return opt_take(p->t, &p->in, &e, p->err);
+}
+
 static int long_option(struct parse *p, const char *arg)
 {
     const char *eq = strchr(arg, '='), *value = NULL;
     size_t n = eq ? (size_t)(eq - arg) : strlen(arg);
-    struct opt_slot *s = opt_find(&p->t, arg, n);
-    bool undone = !s && n > 3 && strncmp(arg, "no-", 3) == 0;
+    const struct opt_field *f = opt_field_of(p->t, &p->in, arg, n);
+    struct opt_slot *s = opt_find(p->t, arg, n);
+    bool undone = !s && !f && n > 3 && strncmp(arg, "no-", 3) == 0;
     char where[128];
     int rc;
 
     snprintf(where, sizeof where, "--%.*s", (int)n, arg);
-    if (undone && (s = opt_find(&p->t, arg + 3, n - 3)) &&
+    if (f)
+        return field_option(p, f, eq ? eq + 1 : NULL, where);
+    if (undone && (s = opt_find(p->t, arg + 3, n - 3)) &&
         (s->row->kind != OPT_KIND_FLAG || s->row->no_config))
         s = NULL;
     if (!s)
         return unknown(p, arg, n);
-    if (eq && !opt_takes_value(s->row))
+    if (eq && !opt_takes_value(s->row) && (undone || !p->in.dialect))
         return ckpt_fail(p->err, CKPT_EUSAGE, "%s takes no value", where);
     if (opt_takes_value(s->row) && (rc = take_value(p, &value, eq ? eq + 1 : NULL, where)))
         return rc;
+    if (!opt_takes_value(s->row) && !undone)
+        value = eq ? eq + 1 : next_is_value(p, s) ? p->argv[p->at++] : NULL;
     rc = apply(p, s, value, where);
+    while (rc == 0 && !eq && s->row->kind == OPT_KIND_LIST && !s->row->no_config &&
+           next_is_value(p, s))
+        rc = apply(p, s, p->argv[p->at++], where);
     if (undone)
         opt_set_flag(s, false);
     return rc;
@@ -109,17 +156,17 @@ static int short_options(struct parse *p, const char *arg)
         size_t i = 0;
         int rc;
 
-        while (i < p->t.n && p->t.slot[i].row->letter != *arg)
+        while (i < p->t->n && p->t->slot[i].row->letter != *arg)
             i++;
-        if (i == p->t.n) {
+        if (i == p->t->n) {
             ckpt_fail(p->err, CKPT_EUSAGE, "unknown option -%c", *arg);
             return ckpt_err_hint(p->err, "%s --help lists them", p->cli->tool);
         }
-        if (opt_takes_value(p->t.slot[i].row)) {
+        if (opt_takes_value(p->t->slot[i].row)) {
             rc = take_value(p, &value, arg[1] ? arg + 1 : NULL, where);
-            return rc ? rc : apply(p, &p->t.slot[i], value, where);
+            return rc ? rc : apply(p, &p->t->slot[i], value, where);
         }
-        if ((rc = apply(p, &p->t.slot[i], NULL, where)))
+        if ((rc = apply(p, &p->t->slot[i], NULL, where)))
             return rc;
     }
     return 0;
@@ -151,13 +198,17 @@ static int join(struct parse *p, const struct opt_spec *spec)
     const struct opt_section common[] = {OPT_SECTION(common_rows, p->cli),
                                          OPT_SECTION(own_rows, &p->own)};
     const struct opt_section *all[] = {&spec->section[0], &spec->section[1], &spec->section[2],
-                                       &spec->section[3], &common[0], &common[1]};
-    struct opt_table *t = &p->t;
+                                       &spec->section[3], &spec->section[4], &spec->section[5],
+                                       &spec->section[6],
+                                       &common[0], &common[1]};
+    struct opt_table *t = p->t;
     size_t n = 0;
 
     for (size_t k = 0; k < sizeof all / sizeof all[0]; k++)
         n += all[k]->n;
     t->arena = &p->cli->arena;
+    t->dialect = spec->dialect;
+    p->in.dialect = spec->dialect ? spec->dialect[0] : NULL;
     t->slot = ckpt_arena_alloc(t->arena, n, sizeof *t->slot);
     if (!t->slot)
         return ckpt_nomem(p->err, n * sizeof *t->slot);
@@ -239,21 +290,22 @@ static bool has_option(const void *slots, const char *name, size_t n)
 int opt_parse(const struct opt_spec *spec, struct cli *cli, int argc, char **argv, char ***rest,
               int *n_rest, struct opt_list *given, struct ckpt_err *err)
 {
-    struct parse p = {.cli = cli, .argv = argv, .argc = argc, .err = err};
     struct opt_table *t = ckpt_arena_alloc(&cli->arena, 1, sizeof *t);
+    struct parse p = {.cli = cli, .t = t, .argv = argv, .argc = argc, .err = err};
     const struct own *own = &p.own;
     int rc = t ? join(&p, spec) : ckpt_nomem(err, sizeof *t);
     bool stop;
 
     if (rc)
         return rc;
-    *t = p.t;
     cli->options = t;
     cli->has_option = has_option;
     rc = arguments(&p, rest, n_rest);
     stop = own->help || own->version || own->completion;
-    if (rc == 0 && own->config && !stop)
-        rc = opt_run_file(t, own->config, err);
+    for (size_t i = own->config.n; rc == 0 && !stop && i-- > 0;)    /* the last one wins */
+        rc = opt_run_file(t, own->config.item[i], err);
+    if (rc == 0 && !stop)
+        rc = opt_take_later(t, err);
     if (rc == 0 && !stop)
         rc = opt_check_rules(t, spec, err);
     if (rc == 0 && !stop)

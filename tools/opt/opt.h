@@ -121,10 +121,15 @@ struct opt_rule {
     const char        *others;      /* space-separated */
 };
 
+struct opt_dialect;
+
 struct opt_spec {
     const char       *synopsis;     /* "[-o OUT] INPUT..." */
     const char       *summary;      /* one line: what the tool does to which files */
-    struct opt_section section[4];  /* one with 0 rows ends them */
+    struct opt_section section[7];  /* one with 0 rows ends them */
+    const struct opt_dialect *const *dialect;   /* other programs whose names are read, ended by
+                                       NULL; those of the first on the command line too, where
+                                       such a tool takes no positional arguments */
     const char       *streams;      /* space-separated: options whose files may be "-" or pipes,
                                        which are then read once (paths, lists) */
     const struct opt_rule *rule;    /* n_rule of them */
@@ -143,6 +148,14 @@ int opt_parse(const struct opt_spec *spec, struct cli *cli, int argc, char **arg
               int *n_rest, struct opt_list *given, struct ckpt_err *err);
 /* Whether given, as filled by opt_parse, has an option ("top_k"). */
 bool opt_has(const struct opt_list *given, const char *name);
+/* Names that were accepted though they have no effect; in cli's arena. */
+struct opt_list opt_harmless(const struct cli *cli);
+/* Print each option of the tool with its value and the place that gave it, as a run file;
+ * defaults as comments. */
+void opt_print_values(const struct cli *cli);
+/* Print the names of other programs with what becomes of them:
+ * PROGRAM<TAB>NAME<TAB>STATE<TAB>TEXT. */
+void opt_print_fields(const struct cli *cli);
 /* "top_k 50": the value of each option of the tool after parsing cli's arguments, except those
  * named in without (separated by blanks), and except lists; in cli's arena. */
 int opt_values(struct opt_list *out, struct cli *cli, const char *without, struct ckpt_err *err);

@@ -4,6 +4,7 @@
 #ifndef CKPT_TOOLS_OPT_ROWS_H
 #define CKPT_TOOLS_OPT_ROWS_H
 
+#include "tools/opt/dialect.h"
 #include "tools/opt/opt.h"
 
 /* The value of a row. */
@@ -24,6 +25,28 @@ struct opt_slot {
     char             *values;           /* the struct of its section */
     union opt_value   was;              /* the default */
     bool              given;            /* on the command line or in the run file */
+    const char       *from;             /* the place that gave it: "--seed", "run.yaml:3" */
+    const struct opt_input *input;      /* likewise */
+};
+
+/* One name with its values, as a place gives them. */
+struct opt_entry {
+    const char *name;                   /* with dots where it is nested */
+    const char *const *value;
+    size_t      n;                      /* 0: null */
+    const char *where;                  /* "run.yaml:3", "--name" */
+    bool        is_default;             /* of the program whose file it is */
+    bool        mapping;                /* a mapping or list with members, which value shows */
+};
+
+/* A place that gives values: the command line, or a file. */
+struct opt_input {
+    const struct opt_dialect *dialect;  /* NULL: options by their own names alone */
+    bool              is_file;
+    bool              firm;             /* values given elsewhere must be the same */
+    struct opt_entry *entry;            /* those of a file */
+    size_t            n, cap;
+    struct opt_input *next;             /* to be taken after this one */
 };
 
 /* All rows of one parse: the tool's, then the common ones. */
@@ -31,6 +54,10 @@ struct opt_table {
     struct opt_slot   *slot;
     size_t             n, n_tool;
     struct ckpt_arena *arena;           /* holds lists, and texts of a run file */
+    const struct opt_dialect *const *dialect;   /* ended by NULL; the first is the command line's */
+    const char       **harmless;        /* names that were accepted without effect */
+    size_t             n_harmless, cap_harmless;
+    struct opt_input  *last;            /* of the list of inputs to be taken at the end */
 };
 
 union opt_value opt_value_of(const struct opt_slot *s);
@@ -42,8 +69,8 @@ bool opt_counts(const struct opt_slot *s);
 int opt_check_rules(const struct opt_table *t, const struct opt_spec *spec, struct ckpt_err *err);
 /* For an unknown option, add a hint to err: its name here if other programs have it, else the
  * nearest name, else nothing. */
-void opt_hint_unknown(const struct opt_table *t, const char *name, size_t n, bool in_file,
-                      struct ckpt_err *err);
+void opt_hint_unknown(const struct opt_table *t, const struct opt_dialect *d, const char *name,
+                      size_t n, bool in_file, struct ckpt_err *err);
 
 /* Find a row by the n characters of its long name, "_" equal to "-"; NULL when absent. */
 struct opt_slot *opt_find(const struct opt_table *t, const char *name, size_t n);
@@ -54,11 +81,36 @@ int opt_set(const struct opt_table *t, const struct opt_slot *s, const char *tex
             const char *where, struct ckpt_err *err);
 /* A flag without a value, or one more of a count. */
 void opt_set_flag(const struct opt_slot *s, bool on);
+/* 1, 0, or -1 for text that is neither true nor false. */
+int opt_truth(const char *text);
 /* True for kinds that take a value. */
 bool opt_takes_value(const struct opt *o);
 
+/* The row that a place's name has, or NULL: then it is an option's own name, or unknown. */
+const struct opt_field *opt_field_of(const struct opt_table *t, const struct opt_input *in,
+                                     const char *name, size_t n);
+/* Whether an option of its name stands before a row of the first dialect that does nothing. */
+bool opt_is_option(const struct opt_table *t, const struct opt_field *f);
+/* Set what one name with its values means. */
+int opt_take(struct opt_table *t, struct opt_input *in, const struct opt_entry *e,
+             struct ckpt_err *err);
+/* Take all of a file, and the defaults of the program that it is for. */
+int opt_take_all(struct opt_table *t, struct opt_input *in, struct ckpt_err *err);
+/* A new place, in the arena; later: to be taken by opt_take_later. */
+struct opt_input *opt_input_new(struct opt_table *t, const struct opt_dialect *d, bool later,
+                                struct ckpt_err *err);
+int opt_take_later(struct opt_table *t, struct ckpt_err *err);
+/* Whether two texts say the same value: as numbers, as truths, or letter by letter. */
+bool opt_same_value(const char *a, size_t n, const char *b);
+
 /* Set rows that were not given to the run file's values.  CKPT_ECONFIG with file and line. */
-int opt_run_file(const struct opt_table *t, const char *path, struct ckpt_err *err);
+int opt_run_file(struct opt_table *t, const char *path, struct ckpt_err *err);
+/* The same for bytes of a file called name. */
+int opt_run_text(struct opt_table *t, const char *name, const char *text, size_t n,
+                 struct ckpt_err *err);
+/* Read a mapping of this dialect's names, the text itself or a file, to be taken at the end. */
+int opt_read_inner(struct opt_table *t, const struct opt_dialect *d, const char *value,
+                   const char *where, struct ckpt_err *err);
 /* For a file that an option names: "-" and a pipe are replaced by the path of a file with all
  * their bytes, allocated in the arena or for ever; other paths stay. */
 int opt_stream(const char **path, struct ckpt_arena *arena, struct ckpt_err *err);

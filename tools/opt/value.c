@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "libckpt/mem.h"
 #include "tools/opt/rows.h"
@@ -184,12 +185,43 @@ static int add_to_list(const struct opt_table *t, const char *const **items, siz
     return 0;
 }
 
+int opt_truth(const char *text)
+{
+    static const char *const words[][2] = {{"false", "true"}, {"no", "yes"}, {"off", "on"},
+                                           {"0", "1"}, {"f", "t"}, {"n", "y"}};
+
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        for (int k = 0; k < 2; k++)
+            if (strcasecmp(text, words[i][k]) == 0)
+                return k;
+    return -1;
+}
+
+/* A count is raised so often: "true" is once. */
+static int set_count(const struct opt_slot *s, const char *text, const char *where,
+                     struct ckpt_err *err)
+{
+    int n = text[0] >= '0' && text[0] <= '9' && !text[1] ? text[0] - '0' : opt_truth(text);
+
+    if (n < 0)
+        return bad(err, where, text, "neither a number below 10 nor true or false");
+    while (n-- > 0)
+        opt_set_flag(s, true);
+    return 0;
+}
+
 int opt_set(const struct opt_table *t, const struct opt_slot *s, const char *text,
             const char *where, struct ckpt_err *err)
 {
     void *at = s->values + s->row->at;
 
     switch (s->row->kind) {
+    case OPT_KIND_FLAG:
+        if (opt_truth(text) < 0)
+            return bad(err, where, text, "neither true nor false");
+        opt_set_flag(s, opt_truth(text));
+        return 0;
+    case OPT_KIND_COUNT: return set_count(s, text, where, err);
     case OPT_KIND_INT:
     case OPT_KIND_REAL: return set_number(s, text, where, err);
     case OPT_KIND_SIZE: return set_size(at, text, where, err);

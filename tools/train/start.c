@@ -8,10 +8,12 @@
 
 #include "libckpt/log.h"
 #include "tools/cli.h"
-#include "trainer/comm/hosts.h"
+#include "trainer/comm/comm.h"
+#include "trainer/launch/hosts.h"
+#include "trainer/launch/mpirun.h"
 #include "trainer/comm/ranks.h"
 #include "trainer/comm/report.h"
-#include "trainer/comm/supervise.h"
+#include "trainer/launch/supervise.h"
 
 #define OPT_VALUES struct train_start
 static const struct opt rows[] = {
@@ -22,7 +24,10 @@ static const struct opt rows[] = {
     OPT_INT("min-ranks", "N", min_ranks, 0, 1 << 20,
             "fewest ranks of another try, where GPUs or hosts have gone; 0: as many as at first"),
     OPT_PATH("hostfile", "FILE", hostfile,
-             "start ranks through ssh on the hosts of a file with lines HOST slots=N"),
+             "start ranks on the hosts of a file with lines HOST slots=N"),
+    OPT_ENUM("launcher", "NAME", launcher, "ssh mpirun",
+             "program that starts ranks on the hosts of --hostfile; with mpirun they talk over "
+             "MPI"),
     OPT_TEXT("include", "CHOICE", include,
              "hosts and slots of --hostfile to use, such as worker-0@worker-1:0,2",
              .absent = "all"),
@@ -43,6 +48,7 @@ static const struct opt rows[] = {
 struct opt_section train_start_rows(struct train_start *s)
 {
     s->master_port = 29500;
+    s->launcher = "ssh";
     return (struct opt_section)OPT_SECTION(rows, s);
 }
 
@@ -114,8 +120,36 @@ static int choose_hosts(struct train_start *s, struct ckpt_err *err)
     return rc;
 }
 
+/* Whether the ranks that are to be started or planned fill groups of hybrid sharding. */
+static int check_groups(const struct train_start *s, struct settings *set, struct ckpt_err *err)
+{
+    int64_t world = set->simulate_world > 0 ? set->simulate_world : set->nproc;
+    int size = settings_hybrid(set);
+
+    for (size_t i = 0; size == SETTINGS_NODE && i < s->hosts.n; i++) {
+        const struct hostfile_host *first = &s->hosts.host[0], *host = &s->hosts.host[i];
+
+        if (host->n == first->n)
+            continue;
+        ckpt_fail(err, CKPT_ECONFIG, "hybrid sharding: %s has %lld ranks, %s has %lld", first->name,
+                  (long long)first->n, host->name, (long long)host->n);
+        return ckpt_err_hint(err, "`num_gpus N` uses as many slots of each host; or set the ranks "
+                             "of a group: `hybrid_shard_size N`");
+    }
+    if (s->hosts.n)
+        set->node_ranks = s->hosts.host[0].n;
+    if (size == SETTINGS_NODE)
+        size = set->simulate_world > 0 && set->simulate_node < world ? (int)set->simulate_node : 0;
+    return size && world > 0 ? comm_split_check(world, size, err) : 0;
+}
+
 /* Whether who started this process decides about ranks. */
-static bool is_started(const struct train_start *s) { return report_watched() || s->node.n > 0; }
+static bool is_started(const struct train_start *s)
+{
+    return report_watched() || s->node.n > 0 || getenv(HOSTS_CHOSEN_ENV);
+}
+
+static bool takes_mpirun(const struct train_start *s) { return strcmp(s->launcher, "mpirun") == 0; }
 
 int train_start_count(struct train_start *s, struct settings *set, struct ckpt_err *err)
 {
@@ -127,9 +161,14 @@ int train_start_count(struct train_start *s, struct settings *set, struct ckpt_e
         if ((rc = choose_hosts(s, err)) != 0)
             return rc;
         set->nproc = hostfile_slots(&s->hosts);
+        if (takes_mpirun(s) && s->max_restarts > 0)
+            return ckpt_fail(err, CKPT_ECONFIG, "`max_restarts %lld` with `launcher mpirun`: "
+                             "mpirun makes no other try", (long long)s->max_restarts);
     } else if ((rc = count_gpus(s, set, err)) != 0) {
         return rc;
     }
+    if ((rc = check_groups(s, set, err)) != 0)
+        return rc;
     if (s->min_ranks > set->nproc)
         return ckpt_fail(err, CKPT_ECONFIG, "`min_ranks %lld` of %lld ranks",
                          (long long)s->min_ranks, (long long)set->nproc);
@@ -148,6 +187,8 @@ static int starts_ranks(bool *starts, const struct train_start *s, const struct 
     if (set->simulate_world > 0 && r.world_size > 1 && r.placed)
         return ckpt_fail(err, CKPT_ECONFIG, "--simulate-world times one rank, but this process is "
                          "one of %ld of %s (%s)", r.world_size, r.launcher, r.where);
+    if (getenv(HOSTS_CHOSEN_ENV))
+        return 0;
     *starts = (set->nproc > 1 || s->max_restarts > 0 || s->hosts.n) && !set->dry_run;
     if (!*starts || r.world_size == 1 || !r.placed)
         return 0;
@@ -207,6 +248,8 @@ static int run_hosts(int *status, const struct train_start *s, const struct sett
     };
     int rc;
 
+    if (takes_mpirun(s))
+        return mpirun_run(status, &there, err);
     if (s->hosts.n > 1 || !hostfile_is_here(s->hosts.host[0].name))
         return hosts_run(status, &there, err);
     rc = take_slots(&s->hosts.host[0], err);

@@ -6,18 +6,18 @@
 #define CKPT_TOOLS_TRAIN_START_H
 
 #include "tools/opt/opt.h"
-#include "trainer/comm/hostfile.h"
-#include "trainer/comm/node.h"
+#include "trainer/launch/hostfile.h"
+#include "trainer/launch/node.h"
 #include "trainer/run/settings.h"
 
 /* All of them: every rank may have been started in another way. */
 #define TRAIN_START_OPTIONS \
     "max-restarts min-ranks hostfile include exclude num-nodes num-gpus master-addr master-port " \
-    "ssh-port"
+    "ssh-port launcher"
 
 struct train_start {
     int64_t     max_restarts, min_ranks;
-    const char *hostfile, *include, *exclude, *master_addr;
+    const char *hostfile, *include, *exclude, *master_addr, *launcher;
     int64_t     num_nodes, num_gpus, master_port, ssh_port;
     char      **argv;                   /* the program's */
     bool        on_gpus;                /* each rank has one */

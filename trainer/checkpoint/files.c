@@ -7,6 +7,7 @@
 #include "formats/torch/out.h"
 #include "libckpt/base/json.h"
 #include "libckpt/mem.h"
+#include "trainer/optim/schedule.h"
 
 static const char *const tokenizer_files[] = {
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
@@ -62,7 +63,8 @@ static bool is_tokenizer_file(const char *name)
 }
 
 int checkpoint_copy_side_files(struct ckpt_outdir *dir, const struct side_files *side,
-                               bool tokenizer, bool adapter, struct ckpt_err *err)
+                               bool tokenizer, bool adapter, bool card,
+                               struct ckpt_err *err)
 {
     int rc = 0;
 
@@ -71,6 +73,7 @@ int checkpoint_copy_side_files(struct ckpt_outdir *dir, const struct side_files 
         bool licence = strncmp(name, "LICENSE", 7) == 0 || strncmp(name, "NOTICE", 6) == 0;
 
         if (licence || (!adapter && strcmp(name, "config.json") != 0 &&
+                        (card || strcmp(name, "README.md") != 0) &&
                         !(tokenizer && is_tokenizer_file(name))))
             rc = side_file_put(dir, &side->item[i], err);
     }
@@ -88,6 +91,12 @@ static struct value *choice(struct ckpt_arena *a, const char *module, const char
                                                                     false);
 }
 
+/* Steps, or a fraction of them. */
+static struct value *steps(struct ckpt_arena *a, double n)
+{
+    return n < 1 && n > 0 ? value_float(a, n) : value_int(a, (int64_t)n);
+}
+
 static int fields(struct ckpt_arena *a, struct value *d, const struct settings *s)
 {
     const struct { const char *key; int64_t value; } ints[] = {
@@ -96,16 +105,20 @@ static int fields(struct ckpt_arena *a, struct value *d, const struct settings *
         {"gradient_accumulation_steps", s->gradient_accumulation_steps},
         {"max_steps", s->max_steps > 0 ? s->max_steps : -1},
         {"warmup_steps", s->warmup_steps},
-        {"logging_steps", s->logging_steps},
-        {"save_steps", s->save_steps},
         {"seed", (int64_t)s->seed},
     };
     const struct { const char *key; double value; } reals[] = {
         {"learning_rate", s->learning_rate},   {"weight_decay", s->weight_decay},
         {"adam_beta1", s->adam_beta1},         {"adam_beta2", s->adam_beta2},
         {"adam_epsilon", s->adam_epsilon},     {"max_grad_norm", s->max_grad_norm},
+        {"label_smoothing_factor", s->label_smoothing_factor},
         {"num_train_epochs", s->num_train_epochs}, {"warmup_ratio", s->warmup_ratio},
+        {"eval_delay", s->eval_delay},
     };
+    bool judges = s->metric_for_best_model || s->load_best_model_at_end;
+    bool by_steps = strcmp(s->eval_strategy, "steps") == 0;
+    bool evaluates = !by_steps || s->eval_steps > 0;
+    enum schedule_kind schedule;        /* DeepSpeed's are not among transformers' types */
     int rc = value_set_str(a, d, "output_dir", value_str(a, s->output_dir));
 
     for (size_t i = 0; i < sizeof ints / sizeof ints[0]; i++)
@@ -114,21 +127,41 @@ static int fields(struct ckpt_arena *a, struct value *d, const struct settings *
         rc |= value_set_str(a, d, reals[i].key, value_float(a, reals[i].value));
     rc |= value_set_str(a, d, "lr_scheduler_type",
                         choice(a, "transformers.trainer_utils", "SchedulerType",
-                               s->lr_scheduler_type)) |
+                               schedule_parse(&schedule, s->lr_scheduler_type) &&
+                                       schedule < SCHEDULE_WARMUP_LR
+                                   ? s->lr_scheduler_type : "linear")) |
           value_set_str(a, d, "optim",
                         choice(a, "transformers.training_args", "OptimizerNames",
                                strcmp(s->optim, "paged_adamw") == 0 ? "paged_adamw_32bit"
                                                                     : s->optim)) |
+          value_set_str(a, d, "logging_strategy",
+                        choice(a, "transformers.trainer_utils", "IntervalStrategy",
+                               s->logging_strategy)) |
+          value_set_str(a, d, "logging_steps", steps(a, s->logging_steps)) |
           value_set_str(a, d, "save_strategy",
-                        choice(a, "transformers.trainer_utils", "SaveStrategy", "steps")) |
+                        choice(a, "transformers.trainer_utils", "SaveStrategy",
+                               s->save_strategy)) |
+          value_set_str(a, d, "save_steps", steps(a, s->save_steps)) |
           value_set_str(a, d, "eval_strategy",
                         choice(a, "transformers.trainer_utils", "IntervalStrategy",
-                               s->eval_steps > 0 ? "steps" : "no")) |
+                               evaluates ? s->eval_strategy : "no")) |
           value_set_str(a, d, "eval_steps",
-                        s->eval_steps > 0 ? value_int(a, s->eval_steps) : value_none(a)) |
+                        s->eval_steps > 0 ? steps(a, s->eval_steps) : value_none(a)) |
+          value_set_str(a, d, "eval_on_start", value_bool(a, s->eval_on_start)) |
+          value_set_str(a, d, "load_best_model_at_end",
+                        value_bool(a, s->load_best_model_at_end)) |
+          value_set_str(a, d, "metric_for_best_model",
+                        s->metric_for_best_model ? value_str(a, s->metric_for_best_model)
+                        : judges                 ? value_str(a, "loss") : value_none(a)) |
+          value_set_str(a, d, "greater_is_better",
+                        judges ? value_bool(a, strcmp(s->greater_is_better, "true") == 0)
+                               : value_none(a)) |
           value_set_str(a, d, "save_total_limit",
                         s->save_total_limit > 0 ? value_int(a, s->save_total_limit)
                                                 : value_none(a)) |
+          value_set_str(a, d, "neftune_noise_alpha",
+                        s->neftune_noise_alpha > 0 ? value_float(a, s->neftune_noise_alpha)
+                                                   : value_none(a)) |
           value_set_str(a, d, "gradient_checkpointing",
                         value_bool(a, settings_recompute(s) == RECOMPUTE_FULL)) |
           value_set_str(a, d, "fp16", value_bool(a, s->fp16)) |

@@ -1,46 +1,54 @@
 /* manifest - see manifest.h. */
 #include "trainer/checkpoint/manifest.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "libckpt/digest.h"
 #include "libckpt/base/json.h"
+#include "libckpt/base/pool.h"
 #include "libckpt/err.h"
 #include "libckpt/mem.h"
 #include "libckpt/io/path.h"
 
 #define MAX_MANIFEST_BYTES ((uint64_t)64 << 20)
 
-/* Append {"name", "size", "sha256"} of one file to files. */
-static int add_file(json_t *files, struct ckpt_dir *dir, const char *prefix, const char *name,
+#define MAX_THREADS 16          /* that hash a file each */
+
+/* A file of the checkpoint. */
+struct row {
+    const char *name;           /* relative to the checkpoint */
+    uint64_t    size;
+    char        hex[CKPT_SHA256_HEX];
+};
+
+/* All files of a checkpoint, in the order in which they are listed. */
+struct rows {
+    struct ckpt_arena arena;
+    struct ckpt_dir  *dir;
+    struct row       *row;
+    size_t            n, cap;
+};
+
+static int add_file(struct rows *rows, const char *prefix, const struct ckpt_entry *e,
                     struct ckpt_err *err)
 {
-    char hex[CKPT_SHA256_HEX], rel[1024];
-    struct ckpt_file *f = NULL;
-    json_t *row;
-    int rc = ckpt_file_open_at(&f, dir, name, err);
+    const char *name = ckpt_arena_printf(&rows->arena, "%s%s%s", prefix, *prefix ? "/" : "",
+                                         e->name);
+    int rc = name ? ckpt_reserve(&rows->row, rows->n, &rows->cap, sizeof *rows->row, err)
+                  : ckpt_nomem(err, strlen(e->name));
 
     if (rc == 0)
-        rc = ckpt_sha256_file(hex, f, err);
-    if (rc == 0) {
-        snprintf(rel, sizeof rel, "%s%s%s", prefix, *prefix ? "/" : "", name);
-        row = json_pack("{s:s,s:I,s:s}", "name", rel, "size", (json_int_t)ckpt_file_size(f),
-                        "sha256", hex);
-        if (!row || json_array_append_new(files, row))
-            rc = ckpt_nomem(err, sizeof *row);
-    }
-    ckpt_file_close(f);
+        rows->row[rows->n++] = (struct row){.name = name, .size = e->size};
     return rc;
 }
 
-/* Add the files of one directory; sub-directories are visited when prefix is "". */
-static int add_dir(json_t *files, struct ckpt_dir *dir, const char *prefix, struct ckpt_err *err)
+/* List the files of one directory; sub-directories are visited when prefix is "". */
+static int add_dir(struct rows *rows, struct ckpt_dir *dir, const char *prefix,
+                   struct ckpt_err *err)
 {
-    struct ckpt_arena arena = {0};
     struct ckpt_entry *entry;
     size_t n = 0;
-    int rc = ckpt_dir_list(dir, &arena, &entry, &n, err);
+    int rc = ckpt_dir_list(dir, &rows->arena, &entry, &n, err);
 
     for (size_t i = 0; rc == 0 && i < n; i++) {
         struct ckpt_dir *sub = NULL;
@@ -48,15 +56,51 @@ static int add_dir(json_t *files, struct ckpt_dir *dir, const char *prefix, stru
         if (entry[i].name[0] == '.' || (!*prefix && strcmp(entry[i].name, MANIFEST_NAME) == 0))
             continue;
         if (entry[i].is_file) {
-            rc = add_file(files, dir, prefix, entry[i].name, err);
+            rc = add_file(rows, prefix, &entry[i], err);
         } else if (entry[i].is_dir && !*prefix) {
             rc = ckpt_dir_open_at(&sub, dir, entry[i].name, err);
             if (rc == 0)
-                rc = add_dir(files, sub, entry[i].name, err);
+                rc = add_dir(rows, sub, entry[i].name, err);
             ckpt_dir_close(sub);
         }
     }
-    ckpt_arena_release(&arena);
+    return rc;
+}
+
+static int hash(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
+{
+    struct rows *rows = ctx;
+    struct row *row = &rows->row[i];
+    struct ckpt_file *f = NULL;
+    int rc = ckpt_file_open_at(&f, rows->dir, row->name, err);
+
+    (void)worker;
+    if (rc == 0)
+        rc = ckpt_sha256_file(row->hex, f, err);
+    if (rc == 0)
+        row->size = ckpt_file_size(f);
+    ckpt_file_close(f);
+    return rc;
+}
+
+/* The files below a directory as the manifest has them. */
+static int list_files(json_t *files, struct ckpt_dir *dir, struct ckpt_err *err)
+{
+    struct rows rows = {.dir = dir};
+    int rc = add_dir(&rows, dir, "", err);
+
+    /* The ranks of the node wait meanwhile: its cores are free. */
+    if (rc == 0)
+        rc = ckpt_pool_run(ckpt_pool_default(MAX_THREADS), rows.n, hash, &rows, err);
+    for (size_t i = 0; rc == 0 && i < rows.n; i++) {
+        json_t *row = json_pack("{s:s,s:I,s:s}", "name", rows.row[i].name, "size",
+                                (json_int_t)rows.row[i].size, "sha256", rows.row[i].hex);
+
+        if (!row || json_array_append_new(files, row))
+            rc = ckpt_nomem(err, sizeof *row);
+    }
+    ckpt_free(rows.row);
+    ckpt_arena_release(&rows.arena);
     return rc;
 }
 
@@ -109,7 +153,7 @@ int manifest_make(char **text, const char *path, const json_t *facts, struct ckp
     }
     rc = ckpt_dir_open(&dir, path, 0, err);
     if (rc == 0)
-        rc = add_dir(files, dir, "", err);
+        rc = list_files(files, dir, err);
     if (rc == 0)
         rc = own_digest(hex, m, err);
     if (rc == 0 && json_object_set_new(m, "digest", json_string(hex)))

@@ -42,9 +42,10 @@ static const struct {
     {"*.tiktoken", USE_IF_THERE},
     {"chat_template.jinja", USE_IF_THERE},
     {"additional_chat_templates/*", USE_IF_THERE},
+    {"zero_to_fp32.py", USE_NONE},
     {"training_args.bin", USE_NONE},    /* settings come from the command line; often left out */
     {"rng_state*.pth", USE_NONE},       /* random streams follow from seed and step */
-    {"scheduler.pt", USE_NONE},         /* the schedule follows from settings and step */
+    {"scheduler.pt", USE_IF_THERE},     /* without it the settings' learning rate counts */
     {"*.safetensors", USE_UNLESS_SHARDED},
     {"optimizer.pt", USE_LOAD},
     {"global_step*/*", USE_LOAD},

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "libckpt/convert.h"
+#include "libckpt/log.h"
 #include "libckpt/mem.h"
 #include "formats/families/role.h"
 
@@ -177,6 +178,7 @@ struct reading {
     const size_t       *index;
     const int64_t      *from;
     void               *stage;
+    uint64_t            done, total;    /* bytes of float32 that this rank has, for the bar */
 };
 
 /* Index of prefix + name, or of name alone. */
@@ -226,10 +228,13 @@ int weights_head_differs(bool *differs, struct ckpt_source *src, const char *hea
 static int fill(void *ctx, size_t i, int64_t start, int64_t count, float *dst,
                 struct ckpt_err *err)
 {
-    const struct reading *r = ctx;
+    struct reading *r = ctx;
 
     if (r->index[i] == SIZE_MAX)
         return ZERO_LEAVES;
+    r->done += (uint64_t)count * sizeof *dst;
+    if (r->done < r->total)
+        ckpt_log_progress("loading", NULL, r->done, r->total);
     return read_f32(dst, r->src, r->index[i], start + (r->from ? r->from[i] : 0), count, r->stage,
                     err);
 }
@@ -237,18 +242,16 @@ static int fill(void *ctx, size_t i, int64_t start, int64_t count, float *dst,
 int weights_load(struct zero *z, enum zero_array of, struct ckpt_source *src, const size_t *index,
                  const int64_t *from, struct ckpt_err *err)
 {
-    struct reading r = {src, index, from, ckpt_alloc_buffer(STAGE_BYTES)};
-    int rc = r.stage ? zero_fill(z, of, fill, &r, err) : ckpt_nomem(err, STAGE_BYTES);
+    struct reading r = {src, index, from, ckpt_alloc_buffer(STAGE_BYTES), 0, 0};
+    const struct flat *flat = zero_flat(z);
+    int rc = 0;
 
+    for (size_t i = 0; i < flat->params->n; i++)
+        r.total += index[i] != SIZE_MAX ? (uint64_t)flat_part(flat, i) * sizeof(float) : 0;
+    rc = r.stage ? zero_fill(z, of, fill, &r, err) : ckpt_nomem(err, STAGE_BYTES);
+    ckpt_log_progress("loading", NULL, r.total, r.total);
     ckpt_free(r.stage);
     return rc;
-}
-
-/* An adapter's checkpoint has the trained parameters, and an embedding that PEFT saves with
- * them. */
-static bool is_saved(const struct params *p, size_t i)
-{
-    return !p->adapted || p->item[i].trainable || p->item[i].stored;
 }
 
 static bool is_trained(const struct params *p, size_t i) { return p->item[i].trainable; }
@@ -274,7 +277,7 @@ static int list_of(struct ckpt_tensors *out, const struct params *params, enum c
 int weights_list(struct ckpt_tensors *out, const struct params *params, enum ckpt_dtype dtype,
                  struct ckpt_err *err)
 {
-    return list_of(out, params, dtype, is_saved, err);
+    return list_of(out, params, dtype, params_is_saved, err);
 }
 
 int weights_trained_list(struct ckpt_tensors *out, const struct params *params,
@@ -306,67 +309,125 @@ static int write_some(struct ckpt_sink *sink, size_t i, int64_t start, const flo
 
 #define PIECE ((int64_t)1 << 20)        /* elements that leave the device at once */
 
-/* One parameter from where this rank holds it whole. */
-static int stream_param(struct zero *z, enum zero_array of, size_t i, struct ckpt_sink *sink,
-                        size_t to, float times, float *piece, void *stage, struct ckpt_err *err)
+/* What is gathered, and who takes it. */
+struct gathering {
+    struct zero      *zero;
+    enum zero_array   of;
+    struct ckpt_sink *sink;             /* NULL: none */
+    bool            (*in)(const struct params *p, size_t i);   /* the sink's list */
+    float             times;
+    const struct weights_taker *const *taker;   /* [n_taker] NULL: none */
+    size_t            n_taker;
+    void             *stage;            /* to convert in */
+    size_t            next;             /* tensor of the sink */
+};
+
+/* Elements of parameter i to both, if they want it. */
+static int hand(struct gathering *g, size_t i, int64_t start, int64_t n, const float *from,
+                struct ckpt_err *err)
 {
-    int64_t numel = zero_flat(z)->params->item[i].numel;
+    int rc = 0;
+
+    if (g->sink && g->in(zero_flat(g->zero)->params, i))
+        rc = write_some(g->sink, g->next, start, from, n, g->times, g->stage, err);
+    for (size_t k = 0; rc == 0 && k < g->n_taker; k++)
+        if (g->taker[k])
+            rc = g->taker[k]->take(g->taker[k]->ctx, i, start, n, from, err);
+    return rc;
+}
+
+/* Whether somebody on this rank takes a parameter that the sink's list has not. */
+static bool takes_all(const struct gathering *g)
+{
+    for (size_t k = 0; k < g->n_taker; k++)
+        if (g->taker[k])
+            return true;
+    return false;
+}
+
+/* One parameter from where this rank holds it whole. */
+static int stream_param(struct gathering *g, size_t i, float *piece, struct ckpt_err *err)
+{
+    int64_t numel = zero_flat(g->zero)->params->item[i].numel;
     int rc;
 
     for (int64_t at = 0; at < numel; at += PIECE) {
         int64_t n = numel - at < PIECE ? numel - at : PIECE;
 
-        if ((rc = zero_read(z, of, i, at, n, piece, err)) != 0 ||
-            (rc = write_some(sink, to, at, piece, n, times, stage, err)) != 0)
+        if ((rc = zero_read(g->zero, g->of, i, at, n, piece, err)) != 0 ||
+            (rc = hand(g, i, at, n, piece, err)) != 0)
             return rc;
     }
     return 0;
 }
 
-/* The chosen parameters of an array to the sink, in order; collective where others hold parts. */
-static int gather(struct zero *z, enum zero_array of, struct comm *comm, struct ckpt_sink *sink,
-                  bool (*in)(const struct params *p, size_t i), float times, struct ckpt_err *err)
+/* How many tensors have been written. */
+static void gathered(const struct gathering *g)
 {
-    const struct flat *flat = zero_flat(z);
+    if (g->sink)
+        ckpt_log_progress("gathering weights", "tensors", g->next, ckpt_sink_tensors(g->sink)->n);
+}
+
+/* The parameters of an array, in order; collective where others hold parts. */
+static int gather(struct gathering *g, struct comm *comm, struct ckpt_err *err)
+{
+    const struct flat *flat = zero_flat(g->zero);
     const struct params *p = flat->params;
-    bool grads = of == ZERO_GRAD, whole = !zero_sharded(z);
-    void *stage = sink ? ckpt_alloc_buffer(STAGE_BYTES) : NULL;
-    float *piece = sink && whole ? ckpt_alloc_buffer((size_t)PIECE * sizeof *piece) : NULL;
-    size_t k = 0;
+    bool grads = g->of == ZERO_GRAD, whole = !zero_sharded(g->zero);
+    bool all_taken = takes_all(g), taken = g->sink || all_taken;
+    float *piece = taken && whole ? ckpt_alloc_buffer((size_t)PIECE * sizeof *piece) : NULL;
     int rc = 0;
 
-    if (sink && (!stage || (whole && !piece)))
+    g->stage = g->sink ? ckpt_alloc_buffer(STAGE_BYTES) : NULL;
+    if ((g->sink && !g->stage) || (taken && whole && !piece))
         rc = ckpt_nomem(err, STAGE_BYTES);
     for (int layer = 0; !whole && layer < p->n_layers; layer++) {
-        const float *all = grads ? zero_gather_grad(z, layer, err) : zero_master(z, layer, err);
+        const float *all = grads ? zero_gather_grad(g->zero, layer, err)
+                                 : zero_master(g->zero, layer, err);
         size_t first, end;
 
         rc = rc ? rc : all ? 0 : ckpt_err_code(err);
         flat_layer(flat, layer, &first, &end);
-        for (size_t i = first; sink && rc == 0 && i < end; i++)
-            if (in(p, i))
-                rc = write_some(sink, k++, 0,
-                                all + (grads ? p->item[i].grad_offset : p->item[i].offset),
-                                p->item[i].numel, times, stage, err);
+        for (size_t i = first; taken && rc == 0 && i < end; i++) {
+            rc = hand(g, i, 0, p->item[i].numel,
+                      all + (grads ? p->item[i].grad_offset : p->item[i].offset), err);
+            g->next += g->in(p, i);
+        }
+        gathered(g);
     }
-    for (size_t i = 0; whole && sink && rc == 0 && i < p->n; i++)
-        if (in(p, i))
-            rc = stream_param(z, of, i, sink, k++, times, piece, stage, err);
+    for (size_t i = 0; whole && taken && rc == 0 && i < p->n; i++) {
+        if (all_taken || g->in(p, i))
+            rc = stream_param(g, i, piece, err);
+        g->next += g->in(p, i);
+        gathered(g);
+    }
     ckpt_free(piece);
-    ckpt_free(stage);
+    ckpt_free(g->stage);
     if (rc == 0)
         rc = comm_error(comm, err);
     return rc;
 }
 
+int weights_gather_to(struct zero *z, struct comm *comm, struct ckpt_sink *sink,
+                      const struct weights_taker *const *taker, size_t n, struct ckpt_err *err)
+{
+    struct gathering g = {.zero = z, .of = ZERO_MASTER, .sink = sink, .in = params_is_saved,
+                          .times = 1, .taker = taker, .n_taker = n};
+
+    return gather(&g, comm, err);
+}
+
 int weights_gather(struct zero *z, struct comm *comm, struct ckpt_sink *sink,
                    struct ckpt_err *err)
 {
-    return gather(z, ZERO_MASTER, comm, sink, is_saved, 1, err);
+    return weights_gather_to(z, comm, sink, NULL, 0, err);
 }
 
 int weights_gather_grads(struct zero *z, struct comm *comm, struct ckpt_sink *sink, float times,
                          struct ckpt_err *err)
 {
-    return gather(z, ZERO_GRAD, comm, sink, is_trained, times, err);
+    struct gathering g = {.zero = z, .of = ZERO_GRAD, .sink = sink, .in = is_trained,
+                          .times = times};
+
+    return gather(&g, comm, err);
 }

@@ -48,6 +48,15 @@ int weights_match_saved(size_t *index, const struct params *params, const struct
  */
 int weights_gather(struct zero *z, struct comm *comm, struct ckpt_sink *sink,
                    struct ckpt_err *err);
+/* Who else takes what is gathered: elements [start, start + n) of parameter i, in order. */
+struct weights_taker {
+    int (*take)(void *ctx, size_t i, int64_t start, int64_t n, const float *from,
+                struct ckpt_err *err);
+    void *ctx;
+};
+/* The same, of every parameter to n takers too (NULL: none). */
+int weights_gather_to(struct zero *z, struct comm *comm, struct ckpt_sink *sink,
+                      const struct weights_taker *const *taker, size_t n, struct ckpt_err *err);
 /* The same for the gradients of the current step; the list is that of the trained parameters. */
 int weights_gather_grads(struct zero *z, struct comm *comm, struct ckpt_sink *sink, float times,
                          struct ckpt_err *err);

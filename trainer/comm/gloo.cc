@@ -43,6 +43,8 @@ struct comm_gloo {
     std::shared_ptr<gloo::Context> *context;
     std::vector<char> *stage;               /* what peers send, before it is summed */
     uint64_t slot;                          /* counts calls: what belongs together */
+    const struct comm_meeting *meeting;
+    int n_split;                            /* parts that were made of it */
 };
 
 struct failure : std::exception {
@@ -58,7 +60,7 @@ void mark(struct comm *c, const char *what, const char *why)
         return;
     c->err.code = CKPT_ECOMM;
     snprintf(c->err.reason, sizeof c->err.reason, "peer-dead");
-    snprintf(c->err.text, sizeof c->err.text, "rank %d: %s: %.800s", c->rank, what, why);
+    snprintf(c->err.text, sizeof c->err.text, "rank %d: %s: %.800s", c->global_rank, what, why);
     for (char *p = c->err.text; *p; p++)    /* one line */
         if (*p == '\n')
             *p = ' ';
@@ -100,9 +102,14 @@ void fold(char *sum, const char *more, int64_t n, enum ckpt_dtype t, enum comm_o
         fold(reinterpret_cast<int64_t *>(sum), reinterpret_cast<const int64_t *>(more), n, op);
 }
 
+/* A run of bytes; of none, nothing moves. */
+struct run {
+    char  *at;
+    size_t n;
+};
+
 /* The bytes that each rank has for each: out(r) goes to rank r, in(r) comes from it. */
-template <typename Out, typename In>
-void exchange(struct comm *c, int64_t bytes, Out out, In in)
+template <typename Out, typename In> void exchange(struct comm *c, Out out, In in)
 {
     gloo::Context &g = **self(c)->context;
     uint64_t slot = self(c)->slot++;
@@ -111,16 +118,31 @@ void exchange(struct comm *c, int64_t bytes, Out out, In in)
     for (int d = 1; d < c->world_size; d++) {
         int to = (c->rank + d) % c->world_size, from = (c->rank - d + c->world_size) % c->world_size;
 
-        got.push_back(g.createUnboundBuffer(in(from), static_cast<size_t>(bytes)));
-        got.back()->recv(from, slot);
-        sent.push_back(g.createUnboundBuffer(const_cast<char *>(out(to)),
-                                             static_cast<size_t>(bytes)));
-        sent.back()->send(to, slot);
+        struct run more = in(from), less = out(to);
+
+        if (more.n > 0) {
+            got.push_back(g.createUnboundBuffer(more.at, more.n));
+            got.back()->recv(from, slot);
+        }
+        if (less.n > 0) {
+            sent.push_back(g.createUnboundBuffer(less.at, less.n));
+            sent.back()->send(to, slot);
+        }
     }
     for (auto &b : got)
         b->waitRecv(PATIENCE);
     for (auto &b : sent)
         b->waitSend(PATIENCE);
+}
+
+/* Where the same number of bytes goes to and comes from every rank. */
+template <typename Out, typename In>
+void exchange(struct comm *c, int64_t bytes, Out out, In in)
+{
+    size_t n = static_cast<size_t>(bytes);
+
+    exchange(c, [&](int r) { return (struct run){const_cast<char *>(out(r)), n}; },
+             [&](int r) { return (struct run){in(r), n}; });
 }
 
 char *stage_of(struct comm *c, int64_t bytes)
@@ -256,6 +278,38 @@ void gloo_broadcast(struct comm *c, void *buf, int64_t count, enum ckpt_dtype t,
     });
 }
 
+/* Where each rank's part begins, in bytes; at the end their sum. */
+std::vector<size_t> starts_of(const int64_t *count, int n, size_t width)
+{
+    std::vector<size_t> at(static_cast<size_t>(n) + 1);
+
+    for (int r = 0; r < n; r++)
+        at[static_cast<size_t>(r) + 1] =
+            at[static_cast<size_t>(r)] + static_cast<size_t>(count[r]) * width;
+    return at;
+}
+
+void gloo_exchange(struct comm *c, void *dst, const int64_t *taken, const void *src,
+                   const int64_t *given, enum ckpt_dtype t)
+{
+    guarded(c, "exchange", [&] {
+        char *to = static_cast<char *>(dst), *from = const_cast<char *>(static_cast<const char *>(src));
+        std::vector<size_t> in = starts_of(taken, c->world_size, width_of(t));
+        std::vector<size_t> out = starts_of(given, c->world_size, width_of(t));
+        auto part = [](char *base, const std::vector<size_t> &at, int r) {
+            size_t k = static_cast<size_t>(r);
+
+            return (struct run){base + at[k], at[k + 1] - at[k]};
+        };
+        struct run own = part(from, out, c->rank);
+
+        if (own.n > 0)
+            memcpy(part(to, in, c->rank).at, own.at, own.n);
+        exchange(c, [&](int r) { return part(from, out, r); },
+                 [&](int r) { return part(to, in, r); });
+    });
+}
+
 void gloo_barrier(struct comm *c)
 {
     guarded(c, "barrier", [&] {
@@ -285,7 +339,7 @@ void gloo_close(struct comm *c)
 /* The ranks' store as Gloo asks it. */
 class keys : public gloo::rendezvous::Store {
   public:
-    explicit keys(const struct comm_meeting *meeting) : m(meeting) {}
+    keys(const struct comm_meeting *meeting, const std::string &before) : m(meeting), prefix(before) {}
     void set(const std::string &key, const std::vector<char> &data) override
     {
         check(m->set(m->ctx, name(key).c_str(), data.data(), data.size(), &e.err));
@@ -306,46 +360,71 @@ class keys : public gloo::rendezvous::Store {
     }
 
   private:
-    std::string name(const std::string &key) const { return "gloo/" + key; }
+    std::string name(const std::string &key) const { return prefix + key; }
     void check(int rc)
     {
         if (rc)
             throw e;
     }
     const struct comm_meeting *m;
+    std::string prefix;                     /* of its keys: each communicator's own */
     failure e;
 };
 
-const struct comm_ops gloo_ops = {
-    "gloo", gloo_all_reduce, gloo_all_gather, gloo_reduce_scatter, gloo_broadcast, gloo_barrier,
-    nullptr, gloo_close,
-};
-
-int start(struct comm *c, const struct comm_meeting *m)
+/* Connect c's ranks with each other, under keys that no other communicator has.  A failure marks c. */
+void meet_others(struct comm *c, const struct comm_meeting *m, const std::string &prefix,
+                 std::shared_ptr<gloo::transport::Device> device)
 {
     struct comm_gloo *g = self(c);
 
-    c->ops = &gloo_ops;
-    c->rank = m->rank;
-    c->world_size = m->world_size;
-    c->local_rank = m->local_rank;
     try {
-        gloo::transport::tcp::attr at(m->address);
-        keys store(m);
-        auto device = gloo::transport::tcp::CreateDevice(at);
-        auto context = std::make_shared<gloo::rendezvous::Context>(m->rank, m->world_size);
+        keys store(m, prefix);
+        auto context = std::make_shared<gloo::rendezvous::Context>(c->rank, c->world_size);
 
+        if (!device) {
+            gloo::transport::tcp::attr at(m->address);
+
+            device = gloo::transport::tcp::CreateDevice(at);
+        }
         context->setTimeout(std::chrono::milliseconds(m->timeout_ms));
         context->connectFullMesh(store, device);
         context->setTimeout(PATIENCE);
         g->context = new std::shared_ptr<gloo::Context>(context);
         g->stage = new std::vector<char>();
-        return 0;
+        g->meeting = m;
     } catch (const failure &e) {
         c->err = e.err;
     } catch (const std::exception &e) {
         mark(c, "meeting the other ranks", e.what());
     }
+}
+
+void gloo_split(struct comm *part, struct comm *c, int color)
+{
+    struct comm_gloo *g = self(c);
+    int n = g->n_split++;
+
+    guarded(part, "meeting the other ranks", [&] {
+        meet_others(part, g->meeting, "gloo/" + std::to_string(n) + "." + std::to_string(color) + "/",
+                    (*g->context)->getDevice());
+    });
+}
+
+const struct comm_ops gloo_ops = {
+    "gloo", sizeof(struct comm_gloo), gloo_all_reduce, gloo_all_gather, gloo_reduce_scatter,
+    gloo_broadcast, gloo_barrier, gloo_exchange, nullptr, gloo_split, gloo_close,
+    true,
+};
+
+int start(struct comm *c, const struct comm_meeting *m)
+{
+    c->ops = &gloo_ops;
+    c->rank = c->global_rank = m->rank;
+    c->world_size = m->world_size;
+    c->local_rank = m->local_rank;
+    meet_others(c, m, "gloo/", nullptr);
+    if (c->err.code == 0)
+        return 0;
     gloo_close(c);
     return -1;
 }

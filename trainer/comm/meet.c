@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "libckpt/ckpt.h"
+#include "libckpt/log.h"
 #include "trainer/clock.h"
 #include "trainer/comm/pulse.h"
 #include "trainer/comm/report.h"
@@ -15,6 +16,7 @@
 #include "trainer/comm/store_server.h"
 
 #define MAX_HELLO 256
+#define TELL_MS   3000                  /* without a store: then a line tells what is waited for */
 
 struct meet {
     struct comm_meeting  meeting;
@@ -69,13 +71,35 @@ static int connect_store(struct store **out, const struct meet *m, const struct 
                       err);
 }
 
+/* The master's name may lead nowhere yet, or still to the host that had it before. */
+static int hold_store(struct meet *m, const struct ranks *r, struct ckpt_err *err)
+{
+    const struct timespec a_while = {.tv_nsec = 500000000};
+    int64_t now = clock_ms(), until = now + m->meeting.timeout_ms, tell_at = now + TELL_MS;
+    bool told = false;
+    int rc;
+
+    while ((rc = store_server_open(&m->server, r->host, r->port, m->word[0] ? m->word : NULL,
+                                   err)) == CKPT_ECONFIG &&
+           strcmp(err->reason, STORE_SERVER_ELSEWHERE) == 0 && (now = clock_ms()) < until) {
+        if (now >= tell_at && !told)
+            ckpt_log(CKPT_LOG_WARNING, "waiting for %s to be an address of this host, %lld s more "
+                     "at most: %s", r->host, (long long)((until - now) / 1000), err->text);
+        told = now >= tell_at;
+        nanosleep(&a_while, NULL);
+    }
+    if (rc == 0)
+        *err = (struct ckpt_err){0};
+    return rc;
+}
+
 static int reach_store(struct meet *m, const struct ranks *r, struct ckpt_err *err)
 {
     int rc = 0;
 
     take_word(m);
     if (r->rank == 0 && !r->held)
-        rc = store_server_open(&m->server, r->host, r->port, m->word[0] ? m->word : NULL, err);
+        rc = hold_store(m, r, err);
     if (rc == 0)
         rc = connect_store(&m->store, m, r, err);
     if (rc == 0)
@@ -211,15 +235,15 @@ int meet_open(struct meet **out, const struct ranks *r, int64_t timeout_ms, stru
 
 const struct comm_meeting *meet_meeting(const struct meet *m) { return &m->meeting; }
 
-void meet_tell(const struct meet *m, const char *text)
+void meet_tell(const struct meet *m, const struct ckpt_err *why)
 {
     if (m && m->pulse)
-        pulse_tell(m->pulse, text);
+        pulse_tell(m->pulse, why);
 }
 
-bool meet_cause(const struct meet *m, char *text, size_t size)
+bool meet_cause(const struct meet *m, struct ckpt_err *why)
 {
-    return m && m->pulse && pulse_cause(m->pulse, text, size);
+    return m && m->pulse && pulse_cause(m->pulse, why);
 }
 
 /* Until every rank has closed its meeting: they would take the end of the store for a failure. */

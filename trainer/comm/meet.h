@@ -24,9 +24,10 @@ int meet_open(struct meet **out, const struct ranks *r, int64_t timeout_ms, stru
 /* For plug-ins; borrowed from m. */
 const struct comm_meeting *meet_meeting(const struct meet *m);
 /* Tell the other ranks why this one fails.  NULL: nobody to tell. */
-void meet_tell(const struct meet *m, const char *text);
-/* Why a peer is gone, as it or others told; waited for some seconds.  False: nobody knows. */
-bool meet_cause(const struct meet *m, char *text, size_t size);
+void meet_tell(const struct meet *m, const struct ckpt_err *why);
+/* Why a peer is gone, as it or others told, with its code; waited for some seconds.  False: nobody
+ * knows. */
+bool meet_cause(const struct meet *m, struct ckpt_err *why);
 /*
  * NULL is closed.  What happens to other ranks from here on is theirs.  well: no failure; whoever
  * holds the store keeps it until the others have closed their meetings too, for a while.

@@ -2,7 +2,7 @@
  * comm/meeting - where ranks find each other: what a communicator's plug-in is given to start with.
  *
  * Keys and values go through the ranks' store (store.h).  The plug-in calls these functions while
- * it starts and not afterwards.
+ * it starts and while it splits a communicator, and keeps the meeting until it is closed.
  */
 #ifndef CKPT_TRAINER_COMM_MEETING_H
 #define CKPT_TRAINER_COMM_MEETING_H

@@ -19,6 +19,7 @@
 struct comm_mpi {
     struct comm head;
     MPI_Comm    world;
+    bool        split;                  /* a part of another one's ranks */
 };
 
 static MPI_Comm world_of(struct comm *c) { return ((struct comm_mpi *)c)->world; }
@@ -33,7 +34,7 @@ static void mark(struct comm *c, int rc, const char *what)
     MPI_Error_string(rc, text, &len);
     c->err.code = CKPT_ECOMM;
     snprintf(c->err.reason, sizeof c->err.reason, "peer-dead");
-    snprintf(c->err.text, sizeof c->err.text, "rank %d: %s: %.*s", c->rank, what, len, text);
+    snprintf(c->err.text, sizeof c->err.text, "rank %d: %s: %.*s", c->global_rank, what, len, text);
 }
 
 static MPI_Datatype type_of(enum ckpt_dtype t)
@@ -132,16 +133,56 @@ static void mpi_broadcast(struct comm *c, void *buf, int64_t count, enum ckpt_dt
                           world_of(c)), "broadcast");
 }
 
+/* MPI wants counts and places as ints: the wrapper has checked that they are. */
+static void mpi_exchange(struct comm *c, void *dst, const int64_t *taken, const void *src,
+                         const int64_t *given, enum ckpt_dtype t)
+{
+    size_t n = (size_t)c->world_size;
+    int *list = malloc(4 * n * sizeof *list), *in = list, *from = list + n, *out = list + 2 * n;
+    int *to = list + 3 * n, got = 0, sent = 0;
+
+    if (!list) {
+        mark(c, MPI_ERR_NO_MEM, "exchange");
+        return;
+    }
+    for (size_t r = 0; r < n; r++) {
+        in[r] = (int)taken[r];
+        out[r] = (int)given[r];
+        from[r] = got;
+        to[r] = sent;
+        got += in[r];
+        sent += out[r];
+    }
+    mark(c, MPI_Alltoallv(src, out, to, type_of(t), dst, in, from, type_of(t), world_of(c)),
+         "exchange");
+    free(list);
+}
+
 static void mpi_barrier(struct comm *c) { mark(c, MPI_Barrier(world_of(c)), "barrier"); }
+
+static void mpi_split(struct comm *part, struct comm *c, int color)
+{
+    struct comm_mpi *m = (struct comm_mpi *)part;
+
+    m->split = true;
+    m->world = MPI_COMM_NULL;
+    mark(part, MPI_Comm_split(world_of(c), color, c->rank, &m->world), "MPI_Comm_split");
+}
 
 static void mpi_close(struct comm *c)
 {
     const struct timespec heard = {.tv_nsec = 200000000};   /* mpirun forwards the last words */
+    struct comm_mpi *m = (struct comm_mpi *)c;
     int done = 0;
 
     MPI_Finalized(&done);
     if (done)
         return;
+    if (m->split) {                     /* collective: not when peers may be gone */
+        if (m->world != MPI_COMM_NULL && !c->err.code)
+            MPI_Comm_free(&m->world);
+        return;
+    }
     if (c->err.code) {                  /* peers may hang in a collective: end them too */
         nanosleep(&heard, NULL);
         MPI_Abort(world_of(c), c->status);
@@ -151,11 +192,14 @@ static void mpi_close(struct comm *c)
 
 static const struct comm_ops mpi_ops = {
     .name = "mpi",
+    .size = sizeof(struct comm_mpi),
     .all_reduce = mpi_all_reduce,
     .all_gather = mpi_all_gather,
     .reduce_scatter = mpi_reduce_scatter,
     .broadcast = mpi_broadcast,
     .barrier = mpi_barrier,
+    .exchange = mpi_exchange,
+    .split = mpi_split,
     .close = mpi_close,
 };
 
@@ -176,6 +220,7 @@ static int start(struct comm *c, const struct comm_meeting *unused)
         return -1;
     MPI_Comm_set_errhandler(m->world, MPI_ERRORS_RETURN);
     MPI_Comm_rank(m->world, &c->rank);
+    c->global_rank = c->rank;
     MPI_Comm_size(m->world, &c->world_size);
     if (MPI_Comm_split_type(m->world, MPI_COMM_TYPE_SHARED, c->rank, MPI_INFO_NULL, &node) ==
         MPI_SUCCESS) {

@@ -2,8 +2,9 @@
  * comm/open - which communicator a process gets; the only file that knows them all.
  *
  * Ranks announce themselves through the environment of their launcher (ranks.h).  Those that MPI
- * started meet through it, all others through a store (meet.h) and talk over Gloo.  Both live in
- * plug-ins, so a single-process run needs neither installed.
+ * started meet through it, all others through a store (meet.h); these talk through memory where
+ * their supervisor gave them some (shared.h), else over Gloo.  MPI and Gloo live in plug-ins: a run
+ * of one process, or of one host, needs neither installed.
  */
 #include <dlfcn.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include "trainer/comm/meet.h"
 #include "trainer/comm/plugin.h"
 #include "trainer/comm/ranks.h"
+#include "trainer/comm/shared.h"
 #include "trainer/plugin.h"
 
 static void single_close(struct comm *c) { (void)c; }
@@ -71,6 +73,7 @@ int comm_open_single(struct comm **out, int n, struct ckpt_err *err)
         return ckpt_nomem(err, sizeof *c);
     c->ops = n > 1 ? &plan_ops : &single_ops;
     c->world_size = n;
+    c->stride = 1;
     c->planned = n > 1;
     *out = c;
     return 0;
@@ -101,6 +104,7 @@ static int open_plugin(struct comm **out, const char *name, const struct comm_me
         ckpt_free(c);
         return ckpt_err_code(err);
     }
+    c->stride = 1;
     *out = c;
     return 0;
 }
@@ -122,13 +126,16 @@ static int open_mpi(struct comm **out, const struct ranks *ranks, struct ckpt_er
     return rc;
 }
 
-static int open_gloo(struct comm **out, const struct ranks *ranks, int64_t timeout_ms,
-                     struct ckpt_err *err)
+static int open_met(struct comm **out, const struct ranks *ranks, int64_t timeout_ms,
+                    struct ckpt_err *err)
 {
+    int fd = shared_inherited();
     struct meet *meet;
     int rc = meet_open(&meet, ranks, timeout_ms ? timeout_ms : 1800 * 1000, err);
 
-    if (rc == 0)
+    if (rc == 0 && fd >= 0)
+        rc = shared_open(out, fd, (int)ranks->rank, (int)ranks->world_size, err);
+    else if (rc == 0)
         rc = open_plugin(out, "libckpt_gloo.so", meet_meeting(meet), ranks, err);
     if (rc)
         meet_close(meet, false);
@@ -153,6 +160,6 @@ int comm_open(struct comm **out, int64_t timeout_ms, struct ckpt_err *err)
         return comm_open_single(out, 1, err);
     }
     rc = ranks.meet == RANKS_MPI ? open_mpi(out, &ranks, err)
-                                 : open_gloo(out, &ranks, timeout_ms, err);
+                                 : open_met(out, &ranks, timeout_ms, err);
     return rc ? ckpt_err_in(err, "rank %ld", ranks.rank) : 0;
 }

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -26,10 +27,11 @@ struct pulse {
     char            run[160], host[65];
     int             rank, world_size;
     bool            leaving;
-    char            own[MAX_TEXT];      /* to be told; "": nothing */
-    char            cause[MAX_TEXT];    /* what ends the run; "": nothing */
+    struct ckpt_err own;                /* to be told; code 0: nothing */
+    struct ckpt_err cause;              /* what ends the run; code 0: nothing */
     int64_t         cause_at;           /* ms */
     char            phase[96];          /* as the others know it */
+    bool            entered;            /* another one has begun; atomic, without the lock */
     int64_t         count, count_at;    /* the next rank's, and when it was seen first */
     int64_t         beat_at;            /* when this thread beat last */
     int64_t         patience_ms;
@@ -44,20 +46,37 @@ static const char *key(char dst[256], const struct pulse *p, const char *what, i
     return dst;
 }
 
+/* A failure goes through the store as "CODE TEXT". */
+static int tell_cause(struct pulse *p, const struct ckpt_err *why, struct ckpt_err *err)
+{
+    char k[256], text[MAX_TEXT];
+
+    snprintf(text, sizeof text, "%d %s", why->code, why->text);
+    return store_set(p->store, key(k, p, "cause", 0), text, strlen(text), err);
+}
+
+/* This rank has found out that another one is gone. */
+static int find_cause(struct pulse *p, const char *text, struct ckpt_err *err)
+{
+    ckpt_fail_as(&p->cause, CKPT_ECOMM, "peer-dead", "%s", text);
+    return tell_cause(p, &p->cause, err);
+}
+
 /* Tell the phase when it is another than before, and the failure when there is one. */
 static int tell_own(struct pulse *p, struct ckpt_err *err)
 {
     char k[256], phase[sizeof p->phase];
     int rc = 0;
 
+    __atomic_store_n(&p->entered, false, __ATOMIC_SEQ_CST);
     report_phase_now(phase, sizeof phase);
     if (strcmp(phase, p->phase) != 0) {
         memcpy(p->phase, phase, sizeof p->phase);
         rc = store_set(p->store, key(k, p, "phase", p->rank), phase, strlen(phase), err);
     }
-    if (rc == 0 && p->own[0]) {
-        rc = store_set(p->store, key(k, p, "cause", 0), p->own, strlen(p->own), err);
-        p->own[0] = '\0';
+    if (rc == 0 && p->own.code) {
+        rc = tell_cause(p, &p->own, err);
+        p->own.code = 0;
     }
     return rc;
 }
@@ -65,15 +84,22 @@ static int tell_own(struct pulse *p, struct ckpt_err *err)
 /* What another rank told; read once. */
 static int hear_cause(struct pulse *p, struct ckpt_err *err)
 {
-    char k[256], text[MAX_TEXT];
+    char k[256], text[MAX_TEXT], *told;
     size_t n = 0;
+    long code;
     int rc = store_has(p->store, key(k, p, "cause", 0), err);
 
     if (rc != 1)
         return rc;
     if ((rc = store_get(p->store, k, text, sizeof text - 1, &n, PULSE_SILENT_MS, err)) != 0)
         return rc;
-    ckpt_err_escape(p->cause, sizeof p->cause, text, n);
+    text[n] = '\0';
+    code = strtol(text, &told, 10);
+    if (told == text || *told != ' ' || code >= 0 || code < CKPT_ENO)
+        code = CKPT_ECOMM;              /* of a stranger */
+    told += *told == ' ';
+    ckpt_fail_as(&p->cause, (int)code, code == CKPT_ECOMM ? "peer-dead" : "peer-failed", "%s", "");
+    ckpt_err_escape(p->cause.text, sizeof p->cause.text, told, strlen(told));
     return 0;
 }
 
@@ -82,7 +108,7 @@ static int hear_cause(struct pulse *p, struct ckpt_err *err)
 static int watch_next(struct pulse *p, bool held_up, struct ckpt_err *err)
 {
     int next = (p->rank + 1) % p->world_size, rc;
-    char k[256], phase[96] = "start-up", host[256] = "";
+    char k[256], text[600], phase[96] = "start-up", host[256] = "";
     int64_t count = 0;
     size_t n = 0;
 
@@ -105,17 +131,17 @@ static int watch_next(struct pulse *p, bool held_up, struct ckpt_err *err)
     if (store_get(p->store, key(k, p, "hello", next), host, sizeof host - 1, &n, PULSE_SILENT_MS,
                   err) == 0)
         host[n] = '\0';
-    snprintf(p->cause, sizeof p->cause, "rank %d on %s: not heard for %d s, in: %s", next,
+    snprintf(text, sizeof text, "rank %d on %s: not heard for %d s, in: %s", next,
              strchr(host, ' ') ? strchr(host, ' ') + 1 : "another host",
              PULSE_SILENT_MS / 1000, phase);
-    return store_set(p->store, key(k, p, "cause", 0), p->cause, strlen(p->cause), err);
+    return find_cause(p, text, err);
 }
 
 /* The rank that has begun the fewest collectives: the others wait for it. */
 static int name_behind(struct pulse *p, struct ckpt_err *err)
 {
     unsigned long long least = 0, most = 0, count;
-    char k[256], text[160], phase[96] = "", host[256] = "";
+    char k[256], text[600], phase[96] = "", host[256] = "";
     int behind = 0, at, rc;
     size_t n = 0;
 
@@ -136,11 +162,11 @@ static int name_behind(struct pulse *p, struct ckpt_err *err)
     if (store_get(p->store, key(k, p, "hello", behind), host, sizeof host - 1, &n, PULSE_SILENT_MS,
                   err) == 0)
         host[n] = '\0';
-    snprintf(p->cause, sizeof p->cause, "rank %d on %s: no progress for %lld s in: %s%s", behind,
+    snprintf(text, sizeof text, "rank %d on %s: no progress for %lld s in: %s%s", behind,
              strchr(host, ' ') ? strchr(host, ' ') + 1 : "another host",
              (long long)(p->patience_ms / 1000), phase,
              most > least ? ", others wait for it" : "");
-    return store_set(p->store, key(k, p, "cause", 0), p->cause, strlen(p->cause), err);
+    return find_cause(p, text, err);
 }
 
 /* Whether this rank comes further, and, when it does not, whether any does. */
@@ -181,9 +207,9 @@ static int beat_once(struct pulse *p, struct ckpt_err *err)
         rc = tell_own(p, err);
     if (rc == 0)
         rc = hear_cause(p, err);
-    if (rc == 0 && !p->cause[0])
+    if (rc == 0 && !p->cause.code)
         rc = watch_next(p, held_up, err);
-    if (rc == 0 && !p->cause[0])
+    if (rc == 0 && !p->cause.code)
         rc = watch_progress(p, held_up, err);
     return rc;
 }
@@ -192,6 +218,8 @@ static void wait_ms(struct pulse *p, int ms)
 {
     struct timespec until;
 
+    if (ms <= 0)
+        return;
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += (long)ms * 1000000;
     until.tv_sec += until.tv_nsec / 1000000000;
@@ -204,10 +232,44 @@ static void end_process(const struct pulse *p)
 {
     struct ckpt_err err = {0};
 
-    ckpt_fail_as(&err, CKPT_ECOMM, "peer-dead", "rank %d: ended: %s", p->rank, p->cause);
+    ckpt_fail_as(&err, p->cause.code, p->cause.reason, "rank %d: ended: %s", p->rank,
+                 p->cause.text);
     if (!report_error(&err, false))
         ckpt_log(CKPT_LOG_ERROR, "%s", err.text);
-    _exit(ckpt_err_status(CKPT_ECOMM));
+    _exit(ckpt_err_status(p->cause.code));
+}
+
+/* Report.h calls it for every phase, in the thread that trains, which must not wait here. */
+static void enter(void *arg)
+{
+    struct pulse *p = arg;
+
+    __atomic_store_n(&p->entered, true, __ATOMIC_SEQ_CST);
+    if (pthread_mutex_trylock(&p->lock) == 0) {
+        pthread_cond_broadcast(&p->changed);
+        pthread_mutex_unlock(&p->lock);
+    }
+}
+
+/* Whether a phase began that is not the next step of the same: that is told with the next beat. */
+static bool other_phase(const struct pulse *p)
+{
+    char phase[sizeof p->phase];
+    size_t words;
+
+    if (!__atomic_load_n(&p->entered, __ATOMIC_SEQ_CST))
+        return false;
+    report_phase_now(phase, sizeof phase);
+    words = strcspn(phase, "0123456789");
+    return words != strcspn(p->phase, "0123456789") || strncmp(phase, p->phase, words) != 0;
+}
+
+/* A beat where it is time for one, or the new phase alone. */
+static int beat_or_tell(struct pulse *p, struct ckpt_err *err)
+{
+    if (p->beat_at == 0 || clock_ms() - p->beat_at >= PULSE_BEAT_MS)
+        return beat_once(p, err);
+    return other_phase(p) ? tell_own(p, err) : 0;
 }
 
 static void *beat(void *arg)
@@ -217,15 +279,19 @@ static void *beat(void *arg)
 
     pthread_mutex_lock(&p->lock);
     while (!p->leaving) {
-        if (!p->cause[0] && beat_once(p, &err) != 0)
-            snprintf(p->cause, sizeof p->cause, "%s is gone: %s", p->holder, err.text);
-        if (p->cause[0] && p->cause_at == 0) {
+        if (!p->cause.code && beat_or_tell(p, &err) != 0)
+            ckpt_fail_as(&p->cause, CKPT_ECOMM, "peer-dead", "%s is gone: %s", p->holder,
+                         err.text);
+        if (p->cause.code && p->cause_at == 0) {
             p->cause_at = clock_ms();
             pthread_cond_broadcast(&p->changed);
         }
-        if (p->cause[0] && clock_ms() - p->cause_at > GRACE_MS)
+        if (p->cause.code && clock_ms() - p->cause_at > GRACE_MS)
             end_process(p);
-        wait_ms(p, p->cause[0] ? GRACE_MS / 4 : PULSE_BEAT_MS);
+        if (p->cause.code)
+            wait_ms(p, GRACE_MS / 4);
+        else if (!other_phase(p))
+            wait_ms(p, (int)(PULSE_BEAT_MS - (clock_ms() - p->beat_at)));
     }
     pthread_mutex_unlock(&p->lock);
     return NULL;
@@ -272,34 +338,35 @@ int pulse_open(struct pulse **out, const struct pulse_opts *o, struct ckpt_err *
         ckpt_free(p);
         return rc;
     }
+    report_on_phase(enter, p);
     *out = p;
     return 0;
 }
 
-void pulse_tell(struct pulse *p, const char *text)
+void pulse_tell(struct pulse *p, const struct ckpt_err *why)
 {
     struct ckpt_err unheard = {0};
 
     pthread_mutex_lock(&p->lock);
-    snprintf(p->own, sizeof p->own, "%s", text);
-    if (!p->cause[0])
+    p->own = *why;
+    if (!p->cause.code)
         tell_own(p, &unheard);
     p->leaving = true;                  /* with its own status, however long that takes */
     pthread_mutex_unlock(&p->lock);
 }
 
-bool pulse_cause(struct pulse *p, char *text, size_t size)
+bool pulse_cause(struct pulse *p, struct ckpt_err *why)
 {
     int64_t until = clock_ms() + PULSE_SILENT_MS + 3 * PULSE_BEAT_MS;
     bool found;
 
     pthread_mutex_lock(&p->lock);
-    while (!p->cause[0] && clock_ms() < until)
+    while (!p->cause.code && clock_ms() < until)
         wait_ms(p, PULSE_BEAT_MS);
-    found = p->cause[0] != '\0';
+    found = p->cause.code != 0;
     p->leaving = found || p->leaving;   /* this thread tells it */
     if (found)
-        snprintf(text, size, "%s", p->cause);
+        *why = p->cause;
     pthread_mutex_unlock(&p->lock);
     return found;
 }
@@ -311,8 +378,9 @@ void pulse_close(struct pulse *p)
 
     if (!p)
         return;
+    report_on_phase(NULL, NULL);
     pthread_mutex_lock(&p->lock);
-    if (!p->cause[0])
+    if (!p->cause.code)
         store_set(p->store, key(k, p, "bye", p->rank), "", 0, &unheard);
     p->leaving = true;
     pthread_cond_broadcast(&p->changed);

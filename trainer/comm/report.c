@@ -25,6 +25,8 @@ static struct {
     uint64_t        phases, collectives;
     const char     *last;               /* collective */
     int64_t         saved_before;
+    void          (*on_phase)(void *ctx);
+    void           *on_phase_ctx;
 } self = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1, .phase = "start-up", .last = "",
           .saved_before = -1};
 
@@ -171,6 +173,8 @@ static void enter(struct control_message *m, bool wait)
     if (m->text[0])
         memcpy(self.phase, m->text, sizeof self.phase);
     pthread_mutex_unlock(&self.lock);
+    if (self.on_phase)
+        self.on_phase(self.on_phase_ctx);
     if (self.fd >= 0)
         send_message(m, wait);
 }
@@ -184,6 +188,12 @@ void report_phase(const char *fmt, ...)
     vsnprintf(m.text, sizeof m.text, fmt, ap);
     va_end(ap);
     enter(&m, false);
+}
+
+void report_on_phase(void (*call)(void *ctx), void *ctx)
+{
+    self.on_phase_ctx = ctx;
+    self.on_phase = call;
 }
 
 void report_step(enum control_stage stage, int64_t step)

@@ -30,6 +30,8 @@ bool report_watched(void);
 void report_phase(const char *fmt, ...) CKPT_PRINTF(1, 2);
 /* The same with its number: "train step 12", "save of step 12"; CONTROL_SAVED names no phase. */
 void report_step(enum control_stage stage, int64_t step);
+/* Call it at every phase from here on, in the thread that begins the phase; NULL: no more. */
+void report_on_phase(void (*call)(void *ctx), void *ctx);
 /* The first step that earlier tries of this run began to save; -1: this is the first try, or they
  * came to no save. */
 int64_t report_saved_before(void);

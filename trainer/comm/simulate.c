@@ -23,6 +23,14 @@ int simulate_nodes(const struct simulate_net *net, int n)
     return (n + net->node - 1) / net->node;
 }
 
+struct simulate_net simulate_part(const struct simulate_net *net, int stride)
+{
+    struct simulate_net part = *net;
+
+    part.node = net->node > stride ? net->node / stride : 1;
+    return part;
+}
+
 /* Seconds that the bytes need, by the slower of the two kinds of links. */
 static double through(const struct simulate_net *net, int n, double S)
 {

@@ -28,6 +28,9 @@
  *     ring moves as much.  The last node has all its cards, however few ranks are on it.
  *   - All-gather and reduce-scatter have rings alone.  NCCL's PAT algorithm, whose hops are
  *     logarithmic in number, is for nodes of one GPU.
+ *   - Where ranks are split (hybrid sharding), all parts do the same at the same time, and each
+ *     rank uses its own links.  A group that fills no whole number of nodes is taken to begin on
+ *     one.
  *   - Ranks arrive together, and no other job uses the network: where others do, or rings pass
  *     many switches, speeds fall with the number of nodes (NCCL's issue 1229: 360 GB/s at 4 nodes
  *     of H100, 260 at 128).
@@ -69,6 +72,9 @@ enum simulate_kind {
 };
 
 int simulate_nodes(const struct simulate_net *net, int n);
+/* What ranks of a part of the world see that are so many apart: fewer of theirs on each node, and
+ * the same speeds, as each has links and a network card of its own. */
+struct simulate_net simulate_part(const struct simulate_net *net, int stride);
 /* Seconds of a collective of S bytes over n ranks; 0 for one rank, or without bytes. */
 double simulate_seconds(const struct simulate_net *net, enum simulate_kind kind, int n, double S);
 

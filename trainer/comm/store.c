@@ -13,10 +13,13 @@
 #include <unistd.h>
 
 #include "libckpt/base/buf.h"
+#include "libckpt/log.h"
 #include "libckpt/mem.h"
 #include "trainer/clock.h"
 
 #define ANSWER_MS 60000         /* a store that is there answers within this */
+#define TRY_MS    5000          /* of one address, before its name is looked up again */
+#define TELL_MS   3000          /* without a connection: then a line tells what is waited for */
 
 struct store {
     int     fd;
@@ -131,27 +134,44 @@ static int connect_once(const struct addrinfo *a, int64_t until)
     return -1;
 }
 
+/* One line, once, where somebody may wonder what is waited for. */
+static void tell_wait(const struct store *s, int64_t *tell_at, int64_t until, const char *why)
+{
+    int64_t now = clock_ms();
+
+    if (*tell_at == 0 || now < *tell_at)
+        return;
+    *tell_at = 0;
+    ckpt_log(CKPT_LOG_WARNING, "waiting for the store at %s, %lld s more at most: %s", s->where,
+             (long long)((until - now) / 1000), why);
+}
+
+/* The name may be known later, as that of a pod that is being started; and its address may be
+ * another one then, so that no try lasts long, and each asks anew. */
 static int connect_until(struct store *s, const char *host, const char *port, int64_t timeout_ms,
                          struct ckpt_err *err)
 {
     const struct addrinfo want = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
-    int64_t until = clock_ms() + timeout_ms, pause_ms = 10;
+    int64_t now = clock_ms(), until = now + timeout_ms, tell_at = now + TELL_MS, pause_ms = 10;
     int no_address = 0, why = 0;
 
     for (;;) {
         struct addrinfo *list = NULL;
 
         no_address = getaddrinfo(host, port, &want, &list);
-        for (struct addrinfo *a = list; !no_address && a && s->fd < 0; a = a->ai_next)
-            if ((s->fd = connect_once(a, until)) < 0)
+        for (struct addrinfo *a = list; !no_address && a && s->fd < 0; a = a->ai_next) {
+            now = clock_ms();
+            s->fd = connect_once(a, until < now + TRY_MS ? until : now + TRY_MS);
+            if (s->fd < 0)
                 why = errno;
+        }
         if (!no_address)
             freeaddrinfo(list);
         if (s->fd >= 0)
             return 0;
-        /* A name that is wrong stays wrong; one whose server is being asked may come. */
-        if (clock_ms() + pause_ms > until || (no_address && no_address != EAI_AGAIN))
+        if (clock_ms() + pause_ms > until)
             break;
+        tell_wait(s, &tell_at, until, no_address ? gai_strerror(no_address) : strerror(why));
         nanosleep(&(struct timespec){.tv_nsec = pause_ms * 1000000}, NULL);
         pause_ms = pause_ms < 500 ? 2 * pause_ms : 900;
     }

@@ -51,8 +51,8 @@ struct store;
 
 /*
  * Connect to the store at host and port, trying again until timeout_ms have passed: whoever holds
- * the store may start later.  word: NULL for none.  CKPT_ECOMM when nobody answers in time,
- * CKPT_ECONFIG for a host that has no address.
+ * the store may start later, and so may its host get its name or another address.  word: NULL for
+ * none.  CKPT_ECOMM when nobody answers in time, CKPT_ECONFIG when the host has no address then.
  */
 int store_open(struct store **out, const char *host, uint16_t port, const char *word,
                int64_t timeout_ms, struct ckpt_err *err);

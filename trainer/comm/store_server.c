@@ -504,8 +504,8 @@ static int listen_on(struct store_server *s, const char *host, uint16_t port, st
     snprintf(text, sizeof text, "%u", (unsigned)port);
     rc = getaddrinfo(host, text, &want, &list);
     if (rc)
-        return ckpt_fail(err, CKPT_ECONFIG, "store at %.255s:%s: %s", host, text,
-                         gai_strerror(rc));
+        return ckpt_fail_as(err, CKPT_ECONFIG, STORE_SERVER_ELSEWHERE, "store at %.255s:%s: %s",
+                            host, text, gai_strerror(rc));
     for (struct addrinfo *l = list; l && s->listener < 0; l = l->ai_next) {
         int fd = socket(l->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
@@ -520,7 +520,9 @@ static int listen_on(struct store_server *s, const char *host, uint16_t port, st
     }
     freeaddrinfo(list);
     if (s->listener < 0) {
-        ckpt_fail_errno(err, CKPT_ECONFIG, why, "store at %.255s:%s: cannot listen", host, text);
+        ckpt_fail_as(err, CKPT_ECONFIG,
+                     why == EADDRNOTAVAIL ? STORE_SERVER_ELSEWHERE : "configuration",
+                     "store at %.255s:%s: cannot listen: %s", host, text, strerror(why));
         return ckpt_err_hint(err, why == EADDRINUSE ? "another job may hold this port: choose "
                              "another MASTER_PORT" : "MASTER_ADDR is the address of rank 0's host");
     }

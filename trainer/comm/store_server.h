@@ -12,11 +12,14 @@
 
 #include "libckpt/fail.h"
 
+#define STORE_SERVER_ELSEWHERE "elsewhere"      /* reason: the address is not this host's (yet) */
+
 struct store_server;
 
 /*
  * Listen on host, a name or a number of this machine, at port (0: any that is free).  word: NULL
- * for none.  CKPT_ECONFIG when the address is not this machine's or the port is taken.
+ * for none.  CKPT_ECONFIG when the address is not this machine's (reason STORE_SERVER_ELSEWHERE)
+ * or the port is taken.
  */
 int store_server_open(struct store_server **out, const char *host, uint16_t port,
                       const char *word, struct ckpt_err *err);

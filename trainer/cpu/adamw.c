@@ -1,5 +1,5 @@
 /*
- * adamw - one AdamW step over runs of elements, and the verdict that it waits for.
+ * adamw - one step of AdamW, SGD or Lion over runs of elements, and the verdict that it waits for.
  *
  * Order of operations is torch's (torch/optim/adamw.py, _single_tensor_adamw, 2.x):
  *   p -= lr wd p;  m += (g - m)(1 - b1);  v = b2 v + (1 - b2) g g
@@ -21,13 +21,16 @@
 #define CHUNK 16384             /* elements a thread takes at once: four arrays stay in L2 */
 #define BLOCK OP_MOMENTS_BLOCK  /* of moments that are narrower: those that are f32 at once */
 
+/* Of a step; the last ones of a run. */
 struct scalars {
-    float one_minus_b1, b2, one_minus_b2, step_size, inv_bc2, eps, grad_scale;
+    float one_minus_b1, b1, b2, one_minus_b2, inv_bc2, eps, grad_scale;
+    float momentum, fresh;              /* SGD: of the moment, and of the gradient in it */
+    bool  nesterov;
+    float step_size, keep, decay;       /* keep: 1 - lr wd; decay: wd */
 };
 
 CPU_HOT static void update(float *restrict p, float *restrict m, float *restrict v,
-                           const float *restrict grad, int64_t n, float keep,
-                           const struct scalars *s)
+                           const float *restrict grad, int64_t n, const struct scalars *s)
 {
     const struct scalars c = *s;
 
@@ -39,8 +42,67 @@ CPU_HOT static void update(float *restrict p, float *restrict m, float *restrict
 
         m[i] = mi;
         v[i] = vi;
-        p[i] = p[i] * keep - c.step_size * mi / (sqrtf(vi) * c.inv_bc2 + c.eps);
+        p[i] = p[i] * c.keep - c.step_size * mi / (sqrtf(vi) * c.inv_bc2 + c.eps);
     }
+}
+
+/* m NULL: without momentum. */
+CPU_HOT static void update_sgd(float *restrict p, float *restrict m, const float *restrict grad,
+                               int64_t n, const struct scalars *s)
+{
+    const struct scalars c = *s;
+
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float g = grad[i] * c.grad_scale + c.decay * p[i], b = g;
+
+        if (m) {
+            b = c.momentum * m[i] + c.fresh * g;
+            m[i] = b;
+            b = c.nesterov ? g + c.momentum * b : b;
+        }
+        p[i] = p[i] - c.step_size * b;
+    }
+}
+
+CPU_HOT static void update_lion(float *restrict p, float *restrict m, const float *restrict grad,
+                                int64_t n, const struct scalars *s)
+{
+    const struct scalars c = *s;
+
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float g = grad[i] * c.grad_scale, u = c.b1 * m[i] + c.one_minus_b1 * g;
+        float way = u > 0 ? c.step_size : u < 0 ? -c.step_size : 0;
+
+        p[i] = p[i] * c.keep - way;
+        m[i] = c.b2 * m[i] + c.one_minus_b2 * g;
+    }
+}
+
+static void update_by(enum op_rule rule, float *p, float *m, float *v, const float *grad, int64_t n,
+                      const struct scalars *s)
+{
+    if (rule == OP_RULE_SGD)
+        update_sgd(p, m, grad, n, s);
+    else if (m && rule == OP_RULE_LION)
+        update_lion(p, m, grad, n, s);
+    else if (m && v)
+        update(p, m, v, grad, n, s);
+}
+
+/* A run's scalars: doubles until they are rounded once. */
+static struct scalars scalars_of(const struct scalars *step, const struct adamw_run *r,
+                                 const struct adamw *a)
+{
+    struct scalars s = *step;
+    double lr = r->lr ? *r->lr : a->lr;
+
+    s.step_size = (float)(a->rule == OP_RULE_ADAMW ? lr / (1.0 - pow(a->beta1, (double)a->step))
+                                                   : lr);
+    s.keep = (float)(1.0 - lr * r->weight_decay);
+    s.decay = (float)r->weight_decay;
+    return s;
 }
 
 /* n <= BLOCK values to bf16, up or down with the odds of what is cut off; from element e on. */
@@ -64,16 +126,18 @@ static void widen(const struct cpu_device *cpu, float *m, float *v, const struct
                   int64_t at, int64_t n)
 {
     const uint8_t *code = (const uint8_t *)r->exp_avg + at;
-    const uint8_t *code_sq = (const uint8_t *)r->exp_avg_sq + at;
+    const uint8_t *code_sq = r->exp_avg_sq ? (const uint8_t *)r->exp_avg_sq + at : NULL;
 
     if (r->moments == OP_MOMENTS_BF16) {
         ckpt_convert(m, CKPT_F32, (const uint16_t *)r->exp_avg + at, CKPT_BF16, (size_t)n);
-        ckpt_convert(v, CKPT_F32, (const uint16_t *)r->exp_avg_sq + at, CKPT_BF16, (size_t)n);
+        if (r->exp_avg_sq)
+            ckpt_convert(v, CKPT_F32, (const uint16_t *)r->exp_avg_sq + at, CKPT_BF16, (size_t)n);
         return;
     }
     for (int64_t i = 0; i < n; i++) {
         m[i] = cpu->codec[0].map[code[i]] * r->absmax[at / BLOCK];
-        v[i] = cpu->codec[1].map[code_sq[i]] * r->absmax_sq[at / BLOCK];
+        if (r->exp_avg_sq)
+            v[i] = cpu->codec[1].map[code_sq[i]] * r->absmax_sq[at / BLOCK];
     }
 }
 
@@ -96,30 +160,33 @@ static void narrow(const struct cpu_device *cpu, const struct adamw_run *r, int6
 {
     if (r->moments == OP_MOMENTS_BF16) {
         ckpt_convert((uint16_t *)r->exp_avg + at, CKPT_BF16, m, CKPT_F32, (size_t)n);
-        narrow_by_chance((uint16_t *)r->exp_avg_sq + at, v, n, a, r->index + (uint64_t)at);
+        if (r->exp_avg_sq)
+            narrow_by_chance((uint16_t *)r->exp_avg_sq + at, v, n, a, r->index + (uint64_t)at);
         return;
     }
     r->absmax[at / BLOCK] = encode((uint8_t *)r->exp_avg + at, m, n, &cpu->codec[0]);
-    r->absmax_sq[at / BLOCK] = encode((uint8_t *)r->exp_avg_sq + at, v, n, &cpu->codec[1]);
+    if (r->exp_avg_sq)
+        r->absmax_sq[at / BLOCK] = encode((uint8_t *)r->exp_avg_sq + at, v, n, &cpu->codec[1]);
 }
 
 /* Elements [at, at + n) of a run; at is a multiple of BLOCK. */
 static void step_some(struct device *dev, const struct adamw_run *r, int64_t at, int64_t n,
-                      const struct scalars *s, const struct adamw *a)
+                      const struct scalars *step, const struct adamw *a)
 {
     const struct cpu_device *cpu = (const struct cpu_device *)dev;
-    float keep = (float)(1.0 - a->lr * r->weight_decay);
+    struct scalars s = scalars_of(step, r, a);
+    float *m32 = r->exp_avg, *v32 = r->exp_avg_sq;
     size_t wide = ckpt_dtype_size(dev->weight);
 
     if (r->moments == OP_MOMENTS_F32)
-        update(r->param + at, (float *)r->exp_avg + at, (float *)r->exp_avg_sq + at, r->grad + at,
-               n, keep, s);
+        update_by(a->rule, r->param + at, m32 ? m32 + at : NULL, v32 ? v32 + at : NULL,
+                  r->grad + at, n, &s);
     for (int64_t i = at; r->moments != OP_MOMENTS_F32 && i < at + n; i += BLOCK) {
         int64_t some = at + n - i < BLOCK ? at + n - i : BLOCK;
-        float m[BLOCK], v[BLOCK];
+        float m[BLOCK], v[BLOCK] = {0};
 
         widen(cpu, m, v, r, i, some);
-        update(r->param + i, m, v, r->grad + i, some, keep, s);
+        update_by(a->rule, r->param + i, m, v, r->grad + i, some, &s);
         narrow(cpu, r, i, some, m, v, a);
     }
     if (r->rounded)
@@ -148,11 +215,12 @@ void cpu_adamw(struct device *dev, const struct adamw_run *run, int64_t n_run,
 {
     double t = (double)a->step;
     const struct scalars s = {
-        .one_minus_b1 = (float)(1.0 - a->beta1),
+        .one_minus_b1 = (float)(1.0 - a->beta1), .b1 = (float)a->beta1,
         .b2 = (float)a->beta2, .one_minus_b2 = (float)(1.0 - a->beta2),
-        .step_size = (float)(a->lr / (1.0 - pow(a->beta1, t))),
         .inv_bc2 = (float)(1.0 / sqrt(1.0 - pow(a->beta2, t))),
-        .eps = (float)a->eps,
+        .eps = (float)a->eps, .nesterov = a->nesterov,
+        .momentum = (float)a->momentum,         /* times 0 in the first step */
+        .fresh = a->step > 1 ? (float)(1.0 - a->dampening) : 1,
         .grad_scale = a->verdict ? a->verdict->factor : (float)a->grad_scale,
     };
     int64_t chunks = 0, n = 0;

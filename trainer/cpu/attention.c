@@ -189,8 +189,7 @@ static void tile_drop(const struct op_attention *a, float *s, const struct tile 
     int64_t n = t->k1 - t->k0;
 
     for (int64_t i = t->i0; a->drop.p > 0 && i < t->i1; i++)
-        cpu_drop_span(s + (i - t->i0) * n, &a->drop, h * a->n + t->first + i, a->max_doc, t->k0,
-                      n);
+        cpu_drop_span(s + (i - t->i0) * n, &a->drop, t->first + i, h, t->k0, n);
 }
 
 /* One block of queries of head h. */

@@ -30,18 +30,23 @@ static uint32_t least_of(const struct op_drop *d)
 
 static float scale_of(const struct op_drop *d) { return d->p >= 1 ? 0 : (float)(1 / (1 - d->p)); }
 
-/* Columns [c0, c0 + n) of one row. */
-static void span(float *out, const float *in, const struct op_drop *d, int64_t row, int64_t width,
-                 int64_t c0, int64_t n)
+/* Counters of a row: both halves at its first column. */
+static uint64_t high_of(uint64_t row, uint32_t stream) { return row >> 32 << 32 | stream; }
+static uint64_t low_of(uint64_t row) { return row << 32; }
+
+/* Columns [c0, c0 + n) of row i. */
+static void span(float *out, const float *in, const struct op_drop *d, int64_t i, int64_t c0,
+                 int64_t n)
 {
     uint32_t w[4 * BLOCK], least = least_of(d);
-    int64_t each = (width + 3) / 4, lead = c0 % 4, end = (c0 + n + 3) / 4;
+    uint64_t high = high_of(d->rows[i], d->stream), low = low_of(d->rows[i]);
+    int64_t lead = c0 % 4, end = (c0 + n + 3) / 4;
 
     for (int64_t b = c0 / 4; b < end; b += BLOCK) {
         int64_t some = end - b < BLOCK ? end - b : BLOCK;
         int64_t cols = n < 4 * some - lead ? n : 4 * some - lead;
 
-        words(w, d->seed, d->stream, (uint64_t)(row * each + b), some);
+        words(w, d->seed, high, low + (uint64_t)b, some);
         apply(out, in, w + lead, least, scale_of(d), cols);
         out += cols;
         in += cols;
@@ -54,13 +59,16 @@ void cpu_drop_rows(float *out, int64_t out_ld, const float *in, int64_t in_ld,
                    const struct op_drop *d, int64_t r0, int64_t r1, int64_t width)
 {
     for (int64_t i = r0; i < r1; i++)
-        span(out + (i - r0) * out_ld, in + (i - r0) * in_ld, d, i, width, 0, width);
+        span(out + (i - r0) * out_ld, in + (i - r0) * in_ld, d, i, 0, width);
 }
 
-void cpu_drop_span(float *x, const struct op_drop *d, int64_t row, int64_t width, int64_t c0,
+void cpu_drop_span(float *x, const struct op_drop *d, int64_t i, int64_t head, int64_t c0,
                    int64_t n)
 {
-    span(x, x, d, row, width, c0, n);
+    struct op_drop own = *d;
+
+    own.stream += (uint32_t)head * OP_DROP_STREAMS;
+    span(x, x, &own, i, c0, n);
 }
 
 void cpu_drop(struct device *dev, void *x, int64_t n, int64_t width, const struct op_drop *d)
@@ -91,10 +99,11 @@ void cpu_jitter(struct device *dev, void *x, int64_t n, int64_t width, const str
     for (int64_t i = 0; i < n; i++)
         for (int64_t b = 0; b < each; b += BLOCK) {
             uint32_t w[4 * BLOCK];
+            uint64_t row = d->rows[i];
             int64_t some = each - b < BLOCK ? each - b : BLOCK;
             int64_t cols = width - 4 * b < 4 * some ? width - 4 * b : 4 * some;
 
-            words(w, d->seed, d->stream, (uint64_t)(i * each + b), some);
+            words(w, d->seed, high_of(row, d->stream), low_of(row) + (uint64_t)b, some);
             shake((float *)x + i * width + 4 * b, w, (float)d->p, cols);
         }
 }

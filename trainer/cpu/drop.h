@@ -12,8 +12,8 @@
  */
 void cpu_drop_rows(float *out, int64_t out_ld, const float *in, int64_t in_ld,
                    const struct op_drop *d, int64_t r0, int64_t r1, int64_t width);
-/* x[0, n) <- drop(x): columns from c0 on of that row of an activation [.., width]. */
-void cpu_drop_span(float *x, const struct op_drop *d, int64_t row, int64_t width, int64_t c0,
+/* x[0, n) <- drop(x): columns from c0 on of row i of the probabilities of a head. */
+void cpu_drop_span(float *x, const struct op_drop *d, int64_t i, int64_t head, int64_t c0,
                    int64_t n);
 
 #endif

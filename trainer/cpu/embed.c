@@ -13,6 +13,7 @@
 #include "trainer/cpu/drop.h"
 #include "trainer/cpu/gemm.h"
 #include "trainer/cpu/typed.h"
+#include "trainer/ops/noise.h"
 
 /* Rows of id `not` are skipped. */
 CPU_HOT static void add_strip(float *restrict table, const float *restrict rows,
@@ -50,7 +51,7 @@ static bool changed(const struct op_embed *a) { return a->lora.rank || a->tokens
 /* Whether rows are gathered before the norm. */
 static bool gathers_first(const struct device *dev, const struct op_embed *a)
 {
-    return changed(a) || (a->norm && dev->weight != CKPT_F32);
+    return changed(a) || (a->norm && (a->noise || dev->weight != CKPT_F32));
 }
 
 static uint64_t norm_floats(const struct device *dev, int64_t dim)
@@ -62,7 +63,7 @@ uint64_t cpu_embed_work(const struct device *dev, const struct op_limits *l)
 {
     int64_t dim = l->embed > l->dim ? l->embed : l->dim;
 
-    return l->lora_rank || dev->weight != CKPT_F32
+    return l->lora_rank || l->noise || dev->weight != CKPT_F32
                ? (norm_floats(dev, dim) + (uint64_t)(l->n * (2 * l->lora_rank + dim))) *
                      sizeof(float)
                : 0;
@@ -102,9 +103,22 @@ static void add_row(const struct device *dev, float *to, const void *row, int64_
     }
 }
 
-/* to[D] += row i's position and token type. */
+static void add_noise(const struct op_embed *a, float *to, int64_t i)
+{
+    float v[4];
+
+    for (int64_t j = 0; j < a->dim; j++) {
+        if (j % 4 == 0)
+            noise_four(v, &a->noise[i], (uint32_t)(j / 4));
+        to[j] += v[j % 4];
+    }
+}
+
+/* to[D] += row i's noise, position and token type. */
 static void add_terms(const struct device *dev, const struct op_embed *a, float *to, int64_t i)
 {
+    if (a->noise)
+        add_noise(a, to, i);
     if (a->pos)
         add_row(dev, to, typed_at(dev, a->pos, a->positions[i] * a->dim), a->dim);
     if (a->token_type)

@@ -49,6 +49,24 @@ CPU_HOT static void scale_row(float *z, int64_t vocab, float by)
         z[j] *= by;
 }
 
+CPU_HOT static void shift_row(float *z, int64_t vocab, float by)
+{
+#pragma omp simd
+    for (int64_t j = 0; j < vocab; j++)
+        z[j] -= by;
+}
+
+/* Rounded once: a mean of many logits. */
+CPU_HOT static float mean_of(const float *z, int64_t vocab)
+{
+    double sum = 0;
+
+#pragma omp simd reduction(+ : sum)
+    for (int64_t j = 0; j < vocab; j++)
+        sum += (double)z[j];
+    return (float)(sum / (double)vocab);
+}
+
 static int64_t chunk_rows(int64_t n, int64_t vocab, int threads)
 {
     int64_t rows = CHUNK_BYTES / ((int64_t)sizeof(float) * vocab);
@@ -100,13 +118,19 @@ uint64_t cpu_head_work(const struct device *dev, const struct op_limits *l)
 static void row_of(const struct op_head *a, float *z, int64_t row)
 {
     int64_t target = a->targets[row], V = a->vocab;
-    float wanted = a->mul * z[target], max, sum = soften(z, V, a->mul, &max);
+    float e = a->smoothing, wanted = a->mul * z[target];
+    float mean = e > 0 ? a->mul * mean_of(z, V) : 0, max, sum = soften(z, V, a->mul, &max);
+    float all = logf(sum) + max, by = a->scale * a->mul;
 
     a->nll[row] = logf(sum) + (max - wanted);
-    if (a->dx) {
-        scale_row(z, V, a->scale * a->mul / sum);
-        z[target] -= a->scale * a->mul;
-    }
+    if (e > 0 || a->z_loss > 0)
+        a->nll[row] += e * (wanted - mean) + a->z_loss * all * all;
+    if (!a->dx)
+        return;
+    scale_row(z, V, by * (1 + 2 * a->z_loss * all) / sum);
+    if (e > 0)
+        shift_row(z, V, by * e / (float)V);
+    z[target] -= by * (1 - e);
 }
 
 /* dx and dw of a chunk of n rows from its dz. */

@@ -28,7 +28,7 @@ const int resident = 4;                 /* blocks of step_8bit on an SM, enough 
 const int most_runs = 256;        /* runs in one launch: 23 of the 32 KB that parameters may take */
 
 struct scalars {
-    float one_minus_b1, b2, one_minus_b2, step_size, inv_bc2, eps, grad_scale;
+    float one_minus_b1, b2, one_minus_b2, inv_bc2, eps, grad_scale;
     uint64_t seed, step;
     const struct op_verdict *verdict;
 };
@@ -40,7 +40,7 @@ struct run {
     const float *g;
     int64_t      n;
     uint64_t     index;
-    float        keep;
+    float        keep, step_size;
 };
 
 struct table {
@@ -49,14 +49,14 @@ struct table {
     struct run run[most_runs];
 };
 
-__device__ __forceinline__ void update(float &p, float &m, float &v, float grad, float keep,
-                                       const struct scalars &c, float scale)
+__device__ __forceinline__ void update(float &p, float &m, float &v, float grad,
+                                       const struct run &r, const struct scalars &c, float scale)
 {
     float g = grad * scale;
 
     m = m + (g - m) * c.one_minus_b1;
     v = v * c.b2 + c.one_minus_b2 * g * g;
-    p = p * keep - c.step_size * m / (sqrtf(v) * c.inv_bc2 + c.eps);
+    p = p * r.keep - r.step_size * m / (sqrtf(v) * c.inv_bc2 + c.eps);
 }
 
 /* -- moments of one type ---------------------------------------------------------------------- */
@@ -202,7 +202,7 @@ __device__ __forceinline__ void step_one(const struct run &r, int64_t i, const s
     M *m = (M *)r.m + i, *v = (M *)r.v + i;
     float p = r.p[i], x = cuda_to_f32(*m), y = cuda_to_f32(*v);
 
-    update(p, x, y, r.g[i], r.keep, c, scale);
+    update(p, x, y, r.g[i], r, c, scale);
     r.p[i] = p;
     keep1(m, v, x, y, c, r.index + (uint64_t)i);
     if (r.w)
@@ -247,7 +247,7 @@ step(const __grid_constant__ struct table t, const __grid_constant__ struct scal
         load4(g, r.g + i);
 #pragma unroll
         for (int k = 0; k < 4; k++)
-            update(p[k], m[k], v[k], g[k], r.keep, c, scale);
+            update(p[k], m[k], v[k], g[k], r, c, scale);
         if (r.w)
             round4((T *)r.w + i, p, whole);
         store4(r.p + i, p);
@@ -392,15 +392,16 @@ __device__ __forceinline__ void encode8(uint32_t code[2], const float x[8], floa
 }
 
 /* As update, except for the last bits of a quotient, which 8-bit moments do not need. */
-__device__ __forceinline__ void update_roughly(float &p, float &m, float &v, float grad, float keep,
-                                               const struct scalars &c, float scale)
+__device__ __forceinline__ void update_roughly(float &p, float &m, float &v, float grad,
+                                               const struct run &r, const struct scalars &c,
+                                               float scale)
 {
     float g = grad * scale, root;
 
     m = m + (g - m) * c.one_minus_b1;
     v = v * c.b2 + c.one_minus_b2 * g * g;
     asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(v));
-    p = p * keep - __fdividef(c.step_size * m, root * c.inv_bc2 + c.eps);
+    p = p * r.keep - __fdividef(r.step_size * m, root * c.inv_bc2 + c.eps);
 }
 
 template <typename T>
@@ -419,7 +420,7 @@ __device__ __forceinline__ void step_block(const struct run &r, int64_t at,
     for (int k = 0; k < 8; k++) {
         m[k] = codec[0].map[a.m[k / 4] >> (k % 4 * 8) & 255] * one;
         v[k] = codec[1].map[a.v[k / 4] >> (k % 4 * 8) & 255] * two;
-        update_roughly(a.p[k], m[k], v[k], a.g[k], r.keep, c, scale);
+        update_roughly(a.p[k], m[k], v[k], a.g[k], r, c, scale);
         if (place(quads, k, lane) >= count)
             m[k] = v[k] = 0;            /* must not influence the block's largest */
     }
@@ -490,11 +491,13 @@ void step_kind(struct device *dev, enum op_moments moments, const struct adamw_r
     t.first[0] = 0;
     for (int64_t i = 0; i < n_run; i++) {
         const struct adamw_run *r = &run[i];
+        double lr = r->lr ? *r->lr : a->lr;
 
         if (r->moments == moments && r->n > 0) {
             t.run[t.n] = {r->param, r->exp_avg, r->exp_avg_sq, r->rounded, r->absmax, r->absmax_sq,
                           r->grad, r->n, r->index,
-                          (float)(1.0 - a->lr * r->weight_decay)};
+                          (float)(1.0 - lr * r->weight_decay),
+                          (float)(lr / (1.0 - pow(a->beta1, (double)a->step)))};
             t.first[t.n + 1] = t.first[t.n] + (uint32_t)cuda_blocks(r->n, tile);
             t.n++;
         }
@@ -515,10 +518,14 @@ void cuda_adamw(struct device *dev, const struct adamw_run *run, int64_t n_run,
     double t = (double)a->step;
     const struct scalars s = {
         (float)(1.0 - a->beta1), (float)a->beta2, (float)(1.0 - a->beta2),
-        (float)(a->lr / (1.0 - pow(a->beta1, t))), (float)(1.0 / sqrt(1.0 - pow(a->beta2, t))),
+        (float)(1.0 / sqrt(1.0 - pow(a->beta2, t))),
         (float)a->eps, (float)a->grad_scale, a->seed, (uint64_t)a->step, a->verdict,
     };
 
+    if (a->rule != OP_RULE_ADAMW) {
+        cuda_rules(dev, run, n_run, a);
+        return;
+    }
     for (int k = OP_MOMENTS_F32; k <= OP_MOMENTS_8BIT && dev->err.code == 0; k++)
         step_kind(dev, (enum op_moments)k, run, n_run, a, &s);
 }

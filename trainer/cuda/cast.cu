@@ -3,9 +3,6 @@
  *
  * A thread converts eight elements, 16 bytes of the narrower type at once where both arrays are
  * aligned; between the two 16-bit types through f32, which holds either exactly.
- *
- * Masks: a thread takes four columns of a row, whose words are one Philox counter.  Where the
- * width is a multiple of four, counters are simply consecutive.
  */
 #include "trainer/cuda/cuda.h"
 
@@ -59,9 +56,8 @@ void convert_from(cudaStream_t on, void *to, const void *from, enum ckpt_dtype t
 
 /* Dropout factors of four elements from their random words. */
 struct masked {
-    struct cuda_drop d;
-
-    __device__ __forceinline__ float operator()(float x, uint32_t w) const
+    __device__ __forceinline__ float operator()(float x, uint32_t w,
+                                                const struct cuda_drop &d) const
     {
         return !d.all && w >= d.least ? x * d.scale : 0.0f;
     }
@@ -70,59 +66,63 @@ struct masked {
 struct jittered {
     float p;
 
-    __device__ __forceinline__ float operator()(float x, uint32_t w) const
+    __device__ __forceinline__ float operator()(float x, uint32_t w, const struct cuda_drop &) const
     {
         return x * (1.0f + p * ((float)(w >> 8) * 0x1p-23f - 1.0f));
     }
 };
 
-/* The array is n blocks of four. */
-template <typename T, typename F>
-__global__ void __launch_bounds__(block) fours(T *x, int64_t n, F f, uint64_t seed, uint64_t stream)
-{
-    int64_t i = (int64_t)blockIdx.x * block + threadIdx.x;
-    piece<T, 4> *at = reinterpret_cast<piece<T, 4> *>(x) + i, v;
-    uint32_t w[4];
-
-    if (i >= n)
-        return;
-    v = *at;
-    philox(w, seed, stream, (uint64_t)i);
-#pragma unroll
-    for (int k = 0; k < 4; k++)
-        v.at[k] = cuda_from_f32<T>(f(cuda_to_f32(v.at[k]), w[k]));
-    *at = v;
-}
-
-/* Any width: `each` blocks of four cover a row. */
-template <typename T, typename F>
+/*
+ * A thread takes groups of four columns of one row, each the words of one Philox counter; a block
+ * takes as many rows as fit side by side.  WHOLE: rows are whole groups.
+ */
+template <typename T, bool WHOLE, typename F>
 __global__ void __launch_bounds__(block)
-rows(T *x, int64_t n, int64_t width, int64_t each, F f, uint64_t seed, uint64_t stream)
+mask(T *x, int64_t n, int64_t width, F f, struct cuda_drop d)
 {
-    int64_t i = (int64_t)blockIdx.x * block + threadIdx.x, row = i / each, c = i % each * 4;
-    uint32_t w[4];
+    int64_t row = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;
+    uint64_t at;
 
     if (row >= n)
         return;
-    philox(w, seed, stream, (uint64_t)i);
+    at = d.rows[row];
+    x += row * width;
+    for (int64_t c = 4 * (int64_t)threadIdx.x; c < width; c += 4 * (int64_t)blockDim.x) {
+        uint32_t w[4];
+
+        cuda_drop_words(w, d, at, (uint32_t)(c / 4));
+        if constexpr (WHOLE) {
+            piece<T, 4> *to = reinterpret_cast<piece<T, 4> *>(x + c), v = *to;
+
 #pragma unroll
-    for (int k = 0; k < 4; k++)
-        if (c + k < width)
-            x[row * width + c + k] =
-                cuda_from_f32<T>(f(cuda_to_f32(x[row * width + c + k]), w[k]));
+            for (int k = 0; k < 4; k++)
+                v.at[k] = cuda_from_f32<T>(f(cuda_to_f32(v.at[k]), w[k], d));
+            *to = v;
+        } else {
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                if (c + k < width)
+                    x[c + k] = cuda_from_f32<T>(f(cuda_to_f32(x[c + k]), w[k], d));
+        }
+    }
 }
 
 template <typename T, typename F>
-void run_mask(struct device *dev, void *x, int64_t n, int64_t width, const struct op_drop *d, F f)
+void run_mask(struct device *dev, void *x, int64_t n, int64_t width, const struct op_drop *op, F f)
 {
-    int64_t each = (width + 3) / 4;
-    unsigned blocks = (unsigned)cuda_blocks(n * each, block);
+    struct cuda_drop d = cuda_drop_of(op);
+    unsigned across = 32;
+
+    while (across < block && across < (width + 3) / 4)
+        across *= 2;
+    dim3 threads(across, block / across);
+    unsigned blocks = (unsigned)cuda_blocks(n, threads.y);
     cudaStream_t on = cuda_of(dev)->stream;
 
     if (width % 4 == 0 && cuda_aligned(x, 4 * sizeof(T)))
-        fours<T><<<blocks, block, 0, on>>>((T *)x, n * each, f, d->seed, d->stream);
+        mask<T, true><<<blocks, threads, 0, on>>>((T *)x, n, width, f, d);
     else
-        rows<T><<<blocks, block, 0, on>>>((T *)x, n, width, each, f, d->seed, d->stream);
+        mask<T, false><<<blocks, threads, 0, on>>>((T *)x, n, width, f, d);
 }
 
 } /* namespace */
@@ -150,7 +150,7 @@ void cuda_drop_op(struct device *dev, void *x, int64_t n, int64_t width, const s
 {
     if (dev->err.code || n * width == 0 || !(d->p > 0))
         return;
-    CUDA_ACT(dev, run_mask<T>(dev, x, n, width, d, masked{cuda_drop_of(d)}));
+    CUDA_ACT(dev, run_mask<T>(dev, x, n, width, d, masked{}));
     cuda_launched(dev, "drop");
 }
 

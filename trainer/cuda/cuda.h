@@ -233,15 +233,16 @@ template <typename F> __device__ __forceinline__ F cuda_block_sum(F x)
 
 /* Dropout in a kernel: an element whose random word is below `least` is dropped. */
 struct cuda_drop {
-    uint64_t seed, stream;
-    uint32_t least;
+    uint64_t seed;
+    const uint64_t *rows;               /* op_drop_row of each */
+    uint32_t stream, least;
     float    scale;                     /* 1 / (1 - p) */
     bool     on, all;                   /* p > 0; p 1 */
 };
 
 static inline struct cuda_drop cuda_drop_of(const struct op_drop *d)
 {
-    struct cuda_drop k = {d->seed, d->stream, 0, 1.0f, d->p > 0, d->p >= 1};
+    struct cuda_drop k = {d->seed, d->rows, d->stream, 0, 1.0f, d->p > 0, d->p >= 1};
 
     if (k.on && !k.all) {
         k.least = (uint32_t)(d->p * 4294967296.0);
@@ -250,19 +251,11 @@ static inline struct cuda_drop cuda_drop_of(const struct op_drop *d)
     return k;
 }
 
-/* The factor of the element at (row, col) of an activation of that width. A thread that walks
- * four columns from a multiple of 4 calls philox itself, once. */
-__device__ __forceinline__ float cuda_drop_factor(const struct cuda_drop &d, int64_t row,
-                                                  int64_t col, int64_t width)
+/* The words of columns 4 col4 to 4 col4 + 3 of a row, given as its element of `rows`. */
+__device__ __forceinline__ void cuda_drop_words(uint32_t (&w)[4], const struct cuda_drop &d,
+                                                uint64_t row, uint32_t col4)
 {
-    uint32_t w[4];
-
-    if (!d.on)
-        return 1.0f;
-    if (d.all)
-        return 0.0f;
-    philox(w, d.seed, d.stream, (uint64_t)(row * ((width + 3) / 4) + col / 4));
-    return w[col % 4] >= d.least ? d.scale : 0.0f;
+    philox(w, d.seed, row >> 32 << 32 | d.stream, row << 32 | col4);
 }
 
 /* -- the rooms -------------------------------------------------------------------------------- */
@@ -295,6 +288,9 @@ void cuda_event_sync(struct device *dev, int i);
 void cuda_cast(struct device *dev, enum op_stream stream, void *dst, enum ckpt_dtype to,
                const void *src, enum ckpt_dtype from, int64_t n);
 void cuda_adamw(struct device *dev, const struct adamw_run *run, int64_t n_run,
+                const struct adamw *a);
+/* Its rules beside AdamW (rules.cu). */
+void cuda_rules(struct device *dev, const struct adamw_run *run, int64_t n_run,
                 const struct adamw *a);
 void cuda_sum_squares(struct device *dev, double *sum, const float *grad, int64_t n);
 void cuda_judge(struct device *dev, struct op_verdict *verdict, const double *sum, double max_norm,

@@ -11,6 +11,8 @@
  */
 #include "trainer/cuda/segments.h"
 
+#include "trainer/ops/noise.h"
+
 namespace {
 
 const int block = 256;
@@ -22,6 +24,7 @@ template <typename T> struct args {
     const T         *table, *tokens, *pos, *token_type, *w, *b;
     const float     *delta;             /* of the slab, [.., dim]; NULL: no LoRA */
     const int32_t   *ids, *token_ids, *positions, *token_type_ids;
+    const struct op_noise_row *noise;   /* NULL: none */
     int64_t          first, n, dim, n_tokens;   /* rows [first, n); out begins with row first */
     float            eps;
     bool             rms;
@@ -55,6 +58,24 @@ template <typename S, int N> __device__ __forceinline__ void add(float (&v)[N], 
         v[k] += x[k];
 }
 
+/* v += the noise of columns [c, c + N) of a row: N is a multiple of 4, and so is c, or N is 1. */
+template <int N>
+__device__ __forceinline__ void add_noise(float (&v)[N], const struct op_noise_row *row, int64_t c)
+{
+    struct op_noise_row r = *row;
+    float x[4];
+
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        if (k % 4 == 0)
+            noise_four(x, &r, (uint32_t)((c + k) / 4));
+        if (N == 1)
+            v[0] += c % 4 == 0 ? x[0] : c % 4 == 1 ? x[1] : c % 4 == 2 ? x[2] : x[3];
+        else
+            v[k] += x[k % 4];
+    }
+}
+
 /* Columns [c, c + N) of the gathered row i. */
 template <typename T, int N>
 __device__ __forceinline__ void gathered(float (&v)[N], const struct args<T> &a, const T *row,
@@ -63,6 +84,8 @@ __device__ __forceinline__ void gathered(float (&v)[N], const struct args<T> &a,
     row_get(v, row + c);
     if (a.delta)
         add(v, a.delta + (i - a.first) * a.dim + c);
+    if (a.noise)
+        add_noise(v, a.noise + i, c);
     if (a.pos)
         add(v, a.pos + a.positions[i] * a.dim + c);
     if (a.token_type)
@@ -109,7 +132,7 @@ __global__ void __launch_bounds__(WARPS * 32 * row_team_count(WARPS, block))
                 for (int k = 0; k < N; k++)
                     v[p][k] = (v[p][k] - s.x) * s.y * w.at(k) + b.at(k);
             }
-            row_drop<N>(v[p], a.drop, i, c, a.dim);
+            row_drop<N>(v[p], a.drop, i, c);
             row_put(a.out + (i - a.first) * a.dim + c, v[p]);
         }
     }
@@ -138,7 +161,7 @@ template <typename T> __global__ void __launch_bounds__(block) gather_any(struct
             if (a.w)
                 v[0] = (v[0] - s.x) * s.y * cuda_to_f32(a.w[c]) +
                        (a.b ? cuda_to_f32(a.b[c]) : 0.0f);
-            row_drop<1>(v, a.drop, i, c, a.dim);
+            row_drop<1>(v, a.drop, i, c);
             row_put(a.out + (i - a.first) * a.dim + c, v);
         }
     }
@@ -263,6 +286,7 @@ template <typename T> struct args<T> args_of(const struct op_embed *op)
     a.ids = op->ids;
     a.positions = op->positions;
     a.token_type_ids = op->token_type_ids;
+    a.noise = op->noise;
     a.n = op->n;
     a.dim = op->dim;
     return a;
@@ -344,7 +368,7 @@ void norm_back(struct device *dev, const struct op_embed *op, const struct space
     norm.stats = op->stats;
     norm.dx = op->dout;
     norm.dout = op->dout;
-    if (!op->lora.rank && !op->tokens) {
+    if (!op->lora.rank && !op->tokens && !op->noise) {
         norm.x = op->table;
         norm.rows = op->ids;
         norm.n = op->n;

@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(block) forward(struct args<T> a)
 #pragma unroll
     for (int k = 0; k < N; k++)
         u[k] *= act_value<A>(g[k]);
-    row_drop<N>(u, a.drop, i, c, a.ff);
+    row_drop<N>(u, a.drop, i, c);
     row_put(a.out + i * a.ff + c, u);
 }
 
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(block) backward(struct args<T> a)
     row_get(d, a.dout + i * a.ff + c);
     row_get(g, a.u + 2 * i * a.ff + c);
     row_get(u, a.u + (2 * i + 1) * a.ff + c);
-    row_drop<N>(d, a.drop, i, c, a.ff);
+    row_drop<N>(d, a.drop, i, c);
 #pragma unroll
     for (int k = 0; k < N; k++) {
         float value, slope = act_slope<A>(g[k], &value);
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(block) backward(struct args<T> a)
         u[k] = d[k] * value;
     }
     if (a.recomputed) {
-        row_drop<N>(o, a.drop, i, c, a.ff);
+        row_drop<N>(o, a.drop, i, c);
         row_put(a.recomputed + i * a.ff + c, o);
     }
     row_put(a.out + 2 * i * a.ff + c, g);

@@ -122,7 +122,8 @@ void cuda_head_loss(struct device *dev, const struct op_head *a)
         uint64_t at = (uint64_t)(first * a->dim) * item;
         const void *x = (const unsigned char *)a->x + at;
         struct head_rows rows_of = {a->nll + first, a->targets + first, padded(a->vocab),
-                                    (int)a->vocab, a->mul, factor};
+                                    (int)a->vocab, a->mul, factor,
+                                    a->smoothing, a->z_loss};
 
         logits_of(dev, a, z, type, x, n, bytes);
         head_softmax(dev, z, type, n, &rows_of);

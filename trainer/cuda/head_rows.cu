@@ -99,13 +99,15 @@ __device__ __forceinline__ cuda_pack<T, N> slope(const cuda_pack<T, N> &z, int c
                                                  int target, const struct soft &a, float by,
                                                  const struct head_rows &l)
 {
+    float less = l.factor * l.smoothing / (float)l.V;
+
     cuda_pack<T, N> d;
 
 #pragma unroll
     for (int j = 0; j < N; j++) {
-        float p = exp2f((cuda_to_f32(z.at[j]) * l.mul - a.max) * LOG2_E) * by;
+        float p = exp2f((cuda_to_f32(z.at[j]) * l.mul - a.max) * LOG2_E) * by - less;
 
-        d.at[j] = cuda_from_f32<T>(col + j == target ? p - l.factor : p);
+        d.at[j] = cuda_from_f32<T>(col + j == target ? p - l.factor * (1 - l.smoothing) : p);
     }
     return d;
 }
@@ -409,19 +411,27 @@ static __global__ void __launch_bounds__(ROW_THREADS) row_kernel(T *z, struct he
     int64_t row = blockIdx.x;
     int target = l.targets[row];
     struct soft a = {-INFINITY, 0};
-    float wanted, by;
+    float wanted, by, all, sum = 0, mean = 0;
 
     z += row * l.ld;
     wanted = cuda_to_f32(z[target]) * l.mul;
 #pragma unroll 4
     for (int col = (int)threadIdx.x * N; col < l.V; col += ROW_THREADS * N)
         see<T, N>(&a, *(const cuda_pack<T, N> *)(z + col), col, l.V, l.mul);
+    if (l.smoothing > 0) {
+        for (int col = (int)threadIdx.x; col < l.V; col += ROW_THREADS)
+            sum += cuda_to_f32(z[col]);
+        mean = (float)(cuda_block_sum((double)sum) / l.V) * l.mul;
+    }
     a = join_block(a, warps);           /* and all have read `wanted` */
+    all = logf(a.sum) + a.max;
     if (threadIdx.x == 0)
-        l.nll[row] = logf(a.sum) + (a.max - wanted);
+        l.nll[row] = logf(a.sum) + (a.max - wanted) +
+                     (l.smoothing > 0 || l.z_loss > 0
+                          ? l.smoothing * (wanted - mean) + l.z_loss * all * all : 0.0f);
     if (l.factor == 0)
         return;
-    by = l.factor / a.sum;
+    by = l.factor * (1 + 2 * l.z_loss * all) / a.sum;
 #pragma unroll 4
     for (int col = (int)threadIdx.x * N; col < l.V; col += ROW_THREADS * N) {
         cuda_pack<T, N> *at = (cuda_pack<T, N> *)(z + col);
@@ -467,7 +477,9 @@ static bool by_clusters(struct device *dev, T *z, int64_t n, const struct head_r
 template <typename T>
 static void softmax_rows(struct device *dev, T *z, int64_t n, const struct head_rows &l)
 {
-    if (l.factor != 0 && by_clusters(dev, z, n, l))
+    bool plain = l.smoothing == 0 && l.z_loss == 0;     /* what clusters compute */
+
+    if (l.factor != 0 && plain && by_clusters(dev, z, n, l))
         return;
     row_kernel<T><<<(unsigned)n, ROW_THREADS, 0, cuda_of(dev)->stream>>>(z, l);
     cuda_launched(dev, "head_loss");

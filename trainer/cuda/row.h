@@ -107,23 +107,24 @@ template <typename T, int N> __device__ __forceinline__ void row_put(T *at, cons
 /* Apply dropout to v[N], columns [c, c + N) of the row, c a multiple of 4; N 1: any column. */
 template <int N>
 __device__ __forceinline__ void row_drop(float (&v)[N], const struct cuda_drop &d, int64_t row,
-                                         int64_t c, int64_t width)
+                                         int64_t c)
 {
     if (!d.on)
         return;
     if constexpr (N == 1) {
-        float k = cuda_drop_factor(d, row, c, width);
+        uint32_t w[4];
 
-        v[0] = k > 0 ? v[0] * k : 0.0f;
+        cuda_drop_words(w, d, d.rows[row], (uint32_t)(c / 4));
+        v[0] = !d.all && w[c % 4] >= d.least ? v[0] * d.scale : 0.0f;
     } else {
-        uint64_t at = (uint64_t)(row * ((width + 3) / 4) + c / 4);
+        uint64_t at = d.rows[row];
 
 #pragma unroll
         for (int i = 0; i < N; i += 4) {
             uint32_t w[4] = {0, 0, 0, 0};
 
             if (!d.all)
-                philox(w, d.seed, d.stream, at + (uint64_t)(i / 4));
+                cuda_drop_words(w, d, at, (uint32_t)(c / 4) + (uint32_t)(i / 4));
 #pragma unroll
             for (int k = 0; k < 4; k++)
                 v[i + k] = !d.all && w[k] >= d.least ? v[i + k] * d.scale : 0.0f;

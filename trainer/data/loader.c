@@ -62,12 +62,14 @@ static int fill_micro(struct loader *l, struct slot *slot, int64_t m, int64_t i_
     pack_clear(pack);
     for (int64_t k = 0; k < slice.n; k++) {
         struct data_group group = data_plan_group(&l->plan, &slice, k);
+        int64_t names = group.again * data_source_count(l->source);
 
         for (int64_t i = 0; i < group.n; i++) {
             if (asked_to_quit(l))
                 return CKPT_ESTOPPED;
             if ((rc = data_source_sample(l->source, group.item[i], &l->sample, err)) != 0 ||
-                (rc = pack_add(pack, &l->sample, k < slice.real, err)) != 0)
+                (rc = pack_add(pack, &l->sample, names + group.item[i], k < slice.real,
+                               err)) != 0)
                 return rc;
         }
         slot->step.n_samples += group.n;

@@ -6,6 +6,10 @@
  * loader_seek a resumed run sees the same data as an uninterrupted one.  Memory is allocated when
  * the loader opens and does not grow.
  *
+ * batch.samples are the samples' numbers in the source, n (their count) more where an epoch takes
+ * one for the second time: within a step no two documents share one, and which rank and
+ * micro-batch a document comes to does not change it.
+ *
  * Without packing a micro-batch is micro_batch samples (HF's per_device_train_batch_size), one
  * document each.  With packing it is as many samples as fit into max_tokens; shuffle's rules then
  * order and distribute bins instead of samples, one bin per micro-batch.  An epoch then has as

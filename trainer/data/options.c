@@ -8,7 +8,7 @@
 void data_settings_default(struct data_settings *s)
 {
     *s = (struct data_settings){.max_seq_length = 512, .truncation_side = "right",
-                                .add_eos_token = true};
+                                .add_eos_token = true, .assistant_only_loss = true};
 }
 
 struct data_opts data_settings_opts(const struct data_settings *s)
@@ -20,6 +20,7 @@ struct data_opts data_settings_opts(const struct data_settings *s)
         .mask_history = s->mask_history,
         .no_eos = !s->add_eos_token, .cut_left = strcmp(s->truncation_side, "left") == 0,
         .max_seq_length = s->max_seq_length, .loss_on_prompt = s->train_on_prompt,
+        .chat_prompts = s->chat_prompts, .whole_chats = !s->assistant_only_loss,
         .bad = s->skip_bad_rows > 0 ? DATA_BAD_SKIP : DATA_BAD_STOP,
     };
 }

@@ -18,6 +18,8 @@ struct data_settings {
     const char  *prompt_template;       /* "{field}" text, or NULL */
     const char  *completion_template;
     bool         train_on_prompt;       /* loss on the prompt too */
+    bool         chat_prompts;          /* prompt and completion of text are turns of a chat */
+    bool         assistant_only_loss;   /* of lists of messages: not on other roles */
     int64_t      max_seq_length;
     const char  *truncation_side;       /* "right" or "left" */
     bool         add_eos_token;

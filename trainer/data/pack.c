@@ -18,14 +18,17 @@ int pack_init(struct pack *p, int64_t max_tokens, int64_t max_docs, struct ckpt_
     p->rows = ckpt_alloc(n, sizeof *p->rows);
     p->targets = ckpt_alloc(n, sizeof *p->targets);
     p->doc_start = ckpt_alloc(docs + 1, sizeof *p->doc_start);
-    if (!p->ids || !p->positions || !p->rows || !p->targets || !p->doc_start) {
+    p->samples = ckpt_alloc(docs, sizeof *p->samples);
+    if (!p->ids || !p->positions || !p->rows || !p->targets || !p->doc_start || !p->samples) {
         pack_release(p);
-        return ckpt_nomem(err, 4 * n * sizeof *p->ids + (docs + 1) * sizeof *p->doc_start);
+        return ckpt_nomem(err, 4 * n * sizeof *p->ids + (docs + 1) * sizeof *p->doc_start +
+                                   docs * sizeof *p->samples);
     }
     p->max_tokens = max_tokens;
     p->max_docs = max_docs;
     p->batch = (struct batch){.ids = p->ids, .positions = p->positions, .rows = p->rows,
-                              .doc_start = p->doc_start, .targets = p->targets};
+                              .doc_start = p->doc_start, .targets = p->targets,
+                              .samples = p->samples};
     return 0;
 }
 
@@ -50,6 +53,7 @@ void pack_release(struct pack *p)
     ckpt_free(p->rows);
     ckpt_free(p->targets);
     ckpt_free(p->doc_start);
+    ckpt_free(p->samples);
     memset(p, 0, sizeof *p);
 }
 
@@ -58,7 +62,8 @@ void pack_clear(struct pack *p)
     p->batch.n_tokens = p->batch.n_docs = p->batch.n_rows = p->batch.n_enc = 0;
 }
 
-int pack_add(struct pack *p, const struct sample *s, bool supervised, struct ckpt_err *err)
+int pack_add(struct pack *p, const struct sample *s, int64_t name, bool supervised,
+             struct ckpt_err *err)
 {
     struct batch *b = &p->batch;
     int32_t row = (int32_t)b->n_tokens;
@@ -80,6 +85,7 @@ int pack_add(struct pack *p, const struct sample *s, bool supervised, struct ckp
         p->rows[b->n_rows] = row + (int32_t)i;
         p->targets[b->n_rows++] = s->labels[i + 1];
     }
+    p->samples[b->n_docs] = name;
     p->doc_start[b->n_docs++] = row;
     if (s->n_enc) {
         memcpy(p->enc_ids + b->n_enc, s->enc, (size_t)s->n_enc * sizeof *s->enc);

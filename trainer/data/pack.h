@@ -16,6 +16,7 @@ struct pack {
     struct batch batch;         /* pointers into the arrays below */
     int32_t     *ids, *positions, *doc_start, *rows, *targets;
     int32_t     *enc_ids, *enc_start;
+    int64_t     *samples;
     int64_t      max_tokens, max_docs, max_enc;
 };
 
@@ -24,8 +25,10 @@ int pack_init(struct pack *p, int64_t max_tokens, int64_t max_docs, struct ckpt_
 int pack_init_pairs(struct pack *p, int64_t max_enc, struct ckpt_err *err);
 void pack_release(struct pack *p);
 void pack_clear(struct pack *p);
-/* Add a document; supervised false leaves its labels out.  CKPT_ESTATE when it does not fit. */
-int pack_add(struct pack *p, const struct sample *s, bool supervised, struct ckpt_err *err);
+/* Add a document, as batch.samples names it; supervised false leaves its labels out.  CKPT_ESTATE
+ * when it does not fit. */
+int pack_add(struct pack *p, const struct sample *s, int64_t name, bool supervised,
+             struct ckpt_err *err);
 
 /*
  * Assign samples to micro-batches: first-fit decreasing over windows of the order.  Within a

@@ -91,13 +91,13 @@ int data_plan_find(struct data_plan *p, int64_t step, struct ckpt_err *err)
 struct data_group data_plan_group(struct data_plan *p, const struct shuffle_slice *slice,
                                   int64_t k)
 {
-    int64_t at;
+    int64_t entry = slice->first + k * slice->stride;
+    int64_t n = p->o.packing ? p->bins.n_bin : data_source_count(p->source), at = entry % n;
 
-    if (p->o.packing) {
-        at = (slice->first + k * slice->stride) % p->bins.n_bin;
+    if (p->o.packing)
         return (struct data_group){.item = p->bins.item + p->bins.bin[at],
-                                   .n = p->bins.bin[at + 1] - p->bins.bin[at]};
-    }
-    at = (slice->first + k * slice->stride) % data_source_count(p->source);
-    return (struct data_group){.item = shuffle_order(p->order, p->epoch) + at, .n = 1};
+                                   .n = p->bins.bin[at + 1] - p->bins.bin[at],
+                                   .again = entry / n};
+    return (struct data_group){.item = shuffle_order(p->order, p->epoch) + at, .n = 1,
+                               .again = entry / n};
 }

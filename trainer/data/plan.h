@@ -24,8 +24,9 @@ int data_plan_find(struct data_plan *p, int64_t step, struct ckpt_err *err);
 /* Enter the next epoch. */
 int data_plan_next(struct data_plan *p, struct ckpt_err *err);
 
-/* A group of samples [0, n): those of a bin, or a single sample. */
-struct data_group { const int64_t *item; int64_t n; };
+/* A group of samples [0, n): those of a bin, or a single sample.  again: how many passes over the
+ * epoch's order came before it; not 0 where micro-batches are completed from its start. */
+struct data_group { const int64_t *item; int64_t n, again; };
 /* Group k of the slice, 0 <= k < slice.n. */
 struct data_group data_plan_group(struct data_plan *p, const struct shuffle_slice *slice,
                                   int64_t k);

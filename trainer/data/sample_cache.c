@@ -159,6 +159,8 @@ static int make_key(unsigned char key[SAMPLE_FILE_KEY], const struct data_source
     ckpt_buf_put_u64le(&b, (uint64_t)o->max_seq_length);
     ckpt_buf_put_u64le(&b, (uint64_t)d->kind);
     ckpt_buf_put_u8(&b, o->loss_on_prompt);
+    ckpt_buf_put_u8(&b, o->whole_chats);
+    ckpt_buf_put_u8(&b, o->chat_prompts);
     ckpt_buf_put_u8(&b, o->no_eos);
     ckpt_buf_put_u8(&b, o->cut_left);
     ckpt_buf_put_u8(&b, o->mask_history);

@@ -77,6 +77,35 @@ static int render(const struct data_source *d, const json_t *record, struct ckpt
     return template_render(d->completion, text, record, err);
 }
 
+/* The turns of a record; prompt and completion that are text become one of the user and one of the
+ * assistant. */
+static int turns_of(struct conversation *turns, const struct data_source *d, const json_t *record,
+                    struct ckpt_err *err)
+{
+    struct ckpt_buf text;
+    json_t *made = NULL;
+    size_t prompt = 0, end;
+    int rc;
+
+    if (!d->prompt)
+        return conversation_of(turns, record, d->chat_field, err);
+    ckpt_buf_init(&text, SIZE_MAX);
+    rc = render(d, record, &text, &prompt, err);
+    for (end = prompt; end > 0 && text.data[end - 1] == '\n';)
+        end--;                          /* which would have parted it from the completion */
+    if (rc == 0 &&
+        !(made = json_pack("{s: [{s: s, s: s%}], s: [{s: s, s: s%}]}", "prompt", "role", "user",
+                           "content", end ? (const char *)text.data : "", end, "completion",
+                           "role", "assistant", "content",
+                           text.len ? (const char *)text.data + prompt : "", text.len - prompt)))
+        rc = ckpt_fail(err, CKPT_EFORMAT, "prompt or completion is not UTF-8");
+    if (rc == 0)
+        rc = conversation_of(turns, made, d->chat_field, err);
+    json_decref(made);
+    ckpt_buf_release(&text);
+    return rc;
+}
+
 static int chat_sample(const struct data_source *d, const json_t *record, struct sample *s,
                        struct ckpt_err *err)
 {
@@ -85,8 +114,10 @@ static int chat_sample(const struct data_source *d, const json_t *record, struct
                                                         : CONVERSATION_ASSISTANT;
     struct jinja_out out = {0};
     struct conversation turns = {0};
-    int rc = conversation_of(&turns, record, d->chat_field, err);
+    int rc = turns_of(&turns, d, record, err);
 
+    if (d->o.whole_chats && turns.n_prompt == 0 && loss == CONVERSATION_ASSISTANT)
+        loss = CONVERSATION_ALL;
     if (rc == 0)
         rc = conversation_render(&turns, d->chat, loss, &out, err);
     if (rc == 0 && d->o.pair.wanted)
@@ -195,7 +226,7 @@ static int chat_text(const struct data_source *d, const json_t *record, struct c
                      struct ckpt_buf *completion, struct ckpt_err *err)
 {
     struct conversation turns = {0};
-    int rc = conversation_of(&turns, record, d->chat_field, err);
+    int rc = turns_of(&turns, d, record, err);
 
     if (rc == 0)
         rc = conversation_question(&turns, d->chat, prompt, completion, err);
@@ -331,7 +362,7 @@ static int decide(struct data_source *d, const json_t *record, struct ckpt_err *
         chat = NULL;
     if (!told && chat)
         return decide_chat(d, chat, err);
-    if (d->o.chat_template || d->o.mask_history)
+    if ((d->o.chat_template || d->o.mask_history) && !d->o.chat_prompts)
         return ckpt_fail(err, CKPT_ECONFIG, "`%s` is given, and the records are no chats",
                          d->o.chat_template ? "chat_template" : "mask_history");
     if (!told && json_object_get(record, "input_ids")) {
@@ -346,7 +377,8 @@ static int decide(struct data_source *d, const json_t *record, struct ckpt_err *
                              prompt ? "completion" : "prompt");
         if ((rc = template_parse(&d->prompt, prompt ? prompt : shape->prompt, err)) != 0)
             return rc;
-        return template_parse(&d->completion, completion ? completion : shape->completion, err);
+        rc = template_parse(&d->completion, completion ? completion : shape->completion, err);
+        return rc || !d->o.chat_prompts ? rc : decide_chat(d, "prompt", err);
     }
     if (prompt || completion)
         return ckpt_fail(err, CKPT_ECONFIG, "both a text field and templates are given");

@@ -43,6 +43,9 @@ struct data_opts {
     bool          mask_history;         /* chats: loss on the last turn of the assistant only */
     int64_t       max_seq_length;       /* >= 1 */
     bool          loss_on_prompt;       /* loss on all tokens, also of prompts */
+    bool          chat_prompts;         /* prompt and completion of text are turns of a chat */
+    bool          whole_chats;          /* loss on all of a list of messages, as TRL's default; not
+                                           of prompt and completion */
     bool          no_eos;
     bool          cut_left;             /* truncate samples that are too long at the beginning */
     struct sample_pair pair;            /* ids for pairs of encoder and decoder */

@@ -13,6 +13,10 @@ struct model;
 struct batch_arrays {
     int32_t *ids, *positions, *doc_start, *rows, *targets, *token_type_ids;
     int32_t *positions_host;            /* [N] rows of the table of positions */
+    uint64_t *drop_rows, *drop_loss;    /* [N] op_drop_row of each; of those that have a loss,
+                                           [R]; NULL both: no dropout in training */
+    uint64_t *drop_host;                /* either, or the encoder's */
+    struct op_noise_row *noise, *noise_host;    /* [N] each; NULL: none */
 };
 
 /* Check that every id and row exists; gives the rows of the longest documents. */

@@ -55,6 +55,7 @@ static struct op_linear half(const struct pass *p, const struct layer *l, enum r
                                           width(p->m->arch));
 
     op.n = n;
+    op.proj.lora.drop.rows = p->m->encoder.drop_rows;
     op.x = p->m->encoder.out;
     op.out_ld = 2 * width(p->m->arch);
     return op;

@@ -18,7 +18,7 @@ static struct op_embed lookup(const struct pass *p, const struct layer *l, void 
         .dpos = places ? layer_grad(l, ROLE_POS) : NULL, .positions = p->m->batch.positions,
         .norm = a->emb_norm ? norm : NULL, .n = p->n, .dim = a->word_embed_proj_dim,
         .vocab = a->vocab_size, .no_grad = a->pad_token_id,
-        .lora = layer_op_lora(p, l, ROLE_TOKENS),
+        .lora = layer_op_lora(p, l, ROLE_TOKENS), .noise = p->noise,
     };
 
     if (!p->m->embed.e)

@@ -18,7 +18,9 @@ static struct pass encoder_pass(const struct pass *p)
     e.max_doc = p->max_enc;
     e.ids = p->m->encoder.ids;
     e.doc_start = p->m->encoder.start;
+    e.drop_rows = p->drop_rows ? p->m->encoder.drop_rows : NULL;
     e.token_type_ids = NULL;
+    e.noise = p->noise ? p->m->encoder.noise : NULL;
     e.cache = NULL;
     return e;
 }

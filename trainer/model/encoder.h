@@ -18,6 +18,8 @@ struct encoder {
     void    *out;                       /* the same after its norm */
     void    *dout;                      /* gradient of out, then of the residual stream */
     float   *stats;                     /* of the norm */
+    uint64_t *drop_rows;                /* [n_enc] op_drop_row of each; NULL: no dropout */
+    struct op_noise_row *noise, *noise_host;    /* [n_enc] each; NULL: none */
 };
 
 /* From its ids to out, and from dout back to the embedding's gradients. */

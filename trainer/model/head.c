@@ -36,6 +36,7 @@ static struct op_linear project_out(const struct pass *p, const struct layer *l,
                                           m->arch->word_embed_proj_dim);
 
     op.n = n;
+    op.proj.lora.drop.rows = m->batch.drop_loss;
     op.out = m->head.z;
     op.x = m->head.y;
     op.dout = m->head.dz;
@@ -48,6 +49,7 @@ static void drop_final(const struct pass *p, const struct layer *after, void *x,
 {
     struct op_drop drop = pass_drop(p, after, DROP_FINAL, p->m->arch->final_dropout);
 
+    drop.rows = p->m->batch.drop_loss;
     if (drop.p > 0)
         p->dev->ops->drop(p->dev, x, n, p->m->arch->hidden_size, &drop);
 }
@@ -168,6 +170,8 @@ static void loss(const struct pass *p, const struct layer *head, const void *x, 
                          .vocab = a->vocab_size,
                          .mul = (float)a->head_mul,
                          .scale = scale,
+                         .smoothing = (float)m->opts.label_smoothing,
+                         .z_loss = back ? (float)m->opts.z_loss : 0,
                          .fresh = head->overwrite};
 
     if (rows) {                         /* added to the gradients from other passes */

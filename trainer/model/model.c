@@ -120,6 +120,8 @@ void model_free(struct model *m)
 
 const struct params *model_params(const struct model *m) { return &m->params; }
 
+struct params *model_params_to_group(struct model *m) { return &m->params; }
+
 uint64_t model_planned_bytes(const struct model *m)
 {
     return m->plan.bytes + (uint64_t)m->opts.max_rows * sizeof *m->head.nll_host +
@@ -131,12 +133,20 @@ uint64_t model_arena_bytes(const struct model *m) { return m->plan.bytes; }
 
 uint64_t model_work_bytes(const struct model *m) { return m->work_bytes; }
 
-void model_drop_key(struct model *m, uint64_t seed, int rank, uint64_t number)
+void model_drop_key(struct model *m, uint64_t seed, uint64_t step)
 {
     uint32_t w[4];
 
-    rng_words(w, seed, rng_stream("dropout") + (uint64_t)rank, number);
+    rng_words(w, seed, rng_stream("dropout"), step);
     m->drop_key = (uint64_t)w[0] << 32 | w[1];
+}
+
+void model_noise_key(struct model *m, uint64_t seed, uint64_t step)
+{
+    uint32_t w[4];
+
+    rng_words(w, seed, rng_stream("neftune"), step);
+    m->noise_key = (uint64_t)w[0] << 32 | w[1];
 }
 
 static int decoder_first(const struct model *m)
@@ -186,7 +196,10 @@ static void backward(struct pass *p)
     p->w->grad_done(p->w->ctx, 0);
 }
 
-/* Copy each row's loss to the host; the sum is in f64, in the order of rows. */
+/*
+ * Copy each row's loss to the host; the sum is in f64, in the order of rows.  What other streams
+ * still do for the pass (gradients on their way to owners or to the host) is not waited for.
+ */
 static int collect(const struct pass *p, double *loss_sum, float *nll, struct ckpt_err *err)
 {
     const struct model *m = p->m;
@@ -195,7 +208,7 @@ static int collect(const struct pass *p, double *loss_sum, float *nll, struct ck
 
     if (bytes)
         p->dev->ops->to_host(p->dev, m->head.nll_host, m->head.nll, bytes);
-    rc = device_sync(p->dev, err);
+    rc = device_error(p->dev, err);
     if (rc)
         return rc;
     *loss_sum = 0;
@@ -245,7 +258,8 @@ int model_loss_grad(struct model *m, const struct model_weights *w, const struct
     rc = pass_begin(&p, m, w, b, m->opts.recompute != RECOMPUTE_FULL, err);
     if (rc)
         return rc;
-    p.drop = true;
+    pass_drop_begin(&p, b);
+    pass_noise(&p, b);
     forward(&p);
     mlp_balance(&p, scale);
     head_loss(&p, scale, true);

@@ -57,6 +57,8 @@ struct batch {
     int64_t        n_enc;           /* rows of the encoder; 0: there is none */
     const int32_t *enc_ids;         /* [n_enc] */
     const int32_t *enc_start;       /* [n_docs + 1] */
+    const int64_t *samples;         /* [n_docs] the sample that each is, for masks of dropout;
+                                       NULL: sample d is document d */
 };
 
 /*
@@ -77,12 +79,17 @@ struct model_opts {
     bool    dry;                    /* plan only: nothing is allocated, no pass may run */
     const struct lora *lora;        /* the adapter beside the weights; NULL: none.  Outlives it */
     int     ranks;                  /* that share each parameter (params_divide); 0, 1: none */
+    double  label_smoothing;        /* of the loss, in [0, 1) */
+    double  z_loss;                 /* its factor, in model_loss_grad alone */
+    double  neftune_alpha;          /* noise of embedded tokens, likewise; 0: none */
 };
 
 int model_new(struct model **out, const struct arch *arch, const struct model_opts *opts,
               struct device *dev, struct ckpt_err *err);
 void model_free(struct model *m);
 const struct params *model_params(const struct model *m);
+/* The same, for whoever puts them into the optimizer's groups. */
+struct params *model_params_to_group(struct model *m);
 /* Bytes planned for activations and scratch. */
 uint64_t model_planned_bytes(const struct model *m);
 /* Parts of that: bytes on the device, and of those the workspace of operations. */
@@ -97,10 +104,17 @@ uint64_t model_work_bytes(const struct model *m);
 int model_loss(struct model *m, const struct model_weights *w, const struct batch *b,
                double *loss_sum, float *nll, struct ckpt_err *err);
 /*
- * Select the dropout masks of the next passes with gradients.  The same three numbers give the
- * same masks; within a run each pair of rank and number (of step and micro-batch) occurs once.
+ * Select the dropout masks of the next passes with gradients: those of a step.  A row's masks
+ * depend on these two numbers, on its document's sample and on its position in the document, not
+ * on what else is in the batch; so a step has the same masks on any number of ranks and with any
+ * micro-batches.
  */
-void model_drop_key(struct model *m, uint64_t seed, int rank, uint64_t number);
+void model_drop_key(struct model *m, uint64_t seed, uint64_t step);
+/*
+ * Select the noise of embedded tokens of the next passes with gradients: a function of these two
+ * numbers and of a document's tokens, whatever rank and micro-batch the document is in.
+ */
+void model_noise_key(struct model *m, uint64_t seed, uint64_t step);
 /*
  * Forward and backward: gradients of loss_sum * scale are added to the layers' gradient buffers.
  * Dropout is active only in this pass.

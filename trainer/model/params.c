@@ -195,6 +195,7 @@ static int append_one(struct build *b, const struct family_name *name, int layer
     *q = (struct param){.name = ckpt_arena_strndup(&p->arena, text, strlen(text)),
                         .shape = role_shape(b->arch, name->role),
                         .decay = role_decays(name->role), .trainable = true,
+                        .group = role_decays(name->role) ? 0 : 1,
                         .written = role_overwrites_grad(b->arch, name->role),
                         .role = (int)name->role, .expert = expert};
     return place(b, q, layer, err);
@@ -296,6 +297,11 @@ static const char *tail_of(const struct param *q)
     default:
         return "";
     }
+}
+
+bool params_is_saved(const struct params *p, size_t i)
+{
+    return !p->adapted || p->item[i].trainable || p->item[i].stored;
 }
 
 const char *params_saved_name(char *dst, size_t size, const struct params *p, size_t i, bool live)

@@ -33,6 +33,8 @@ struct param {
     int64_t           offset;       /* from the layer's start, elements */
     int64_t           grad_offset;  /* from the start of the layer's gradients; -1: frozen */
     bool              decay;        /* weight decay applies (HF Trainer's rule) */
+    int               group;        /* of the optimizer's: 0 decay, 1 no decay, or a further one
+                                       (optim/groups.h) */
     bool              trainable;
     bool              written;      /* PARAM_BASE: role_overwrites_grad */
     int               role;         /* enum role (role.h) */
@@ -76,6 +78,9 @@ int params_build(struct params *p, const struct arch *arch, const struct lora *l
 void params_divide(struct params *p, int ranks);
 /* Elements from a parameter's start to the next one's: its size, or more where it is divided. */
 int64_t params_room(const struct params *p, int64_t numel);
+/* Whether a checkpoint has parameter i: an adapter's has what is trained, and an embedding that
+ * PEFT saves with it. */
+bool params_is_saved(const struct params *p, size_t i);
 /*
  * The name PEFT saves a trained parameter under, or with live the one it has in the wrapped
  * model's state_dict; without an adapter the parameter's own.  Returns dst, cut to fit.

@@ -25,7 +25,8 @@ struct model {
     struct role_place     *place;       /* [n_layers][ROLE_COUNT] */
     struct trained_rows    trained_rows;
     bool                   fuses;       /* the device fuses operations: OP_CAN_FUSE */
-    uint64_t               drop_key;    /* key of the next pass's masks */
+    uint64_t               drop_key;    /* seed of the next pass's masks */
+    uint64_t               noise_key;   /* of its noise */
 
     struct plan            plan;
     struct ckpt_arena      host_arena;  /* holds the host's arrays */
@@ -60,9 +61,11 @@ struct pass {
     const struct cache_view    *cache;  /* NULL: whole documents */
     int64_t                     n, n_docs, max_doc, n_rows;
     bool                        keep;   /* a backward pass follows */
-    bool                        drop;   /* dropout is on */
+    const uint64_t             *drop_rows;  /* of these rows (ops.h, op_drop); NULL: dropout is
+                                               off */
     const int32_t              *ids, *doc_start;    /* of these rows, on the device */
     const int32_t              *token_type_ids;
+    const struct op_noise_row  *noise;  /* of these rows; NULL: none */
     int64_t                     n_enc, max_enc;     /* the encoder's rows; longest document */
     struct layer                shared; /* the stack's first block, while all blocks use its
                                            relative attention bias */
@@ -72,9 +75,13 @@ struct pass {
 int pass_begin(struct pass *p, struct model *m, const struct model_weights *w,
                const struct batch *b, bool keep, struct ckpt_err *err);
 void pass_upload(const struct pass *p, int32_t *dst, const int32_t *src, int64_t n);
+/* Draw the noise of the batch's embedded rows, where the model wants any. */
+void pass_noise(struct pass *p, const struct batch *b);
 /* Compute rope's table for sequences of that length, unless the table is already right. */
 void pass_rope_table(struct model *m, int64_t length);
-/* Dropout with that probability at that place of the layer. */
+/* Turn dropout on, with the masks of the batch's samples. */
+void pass_drop_begin(struct pass *p, const struct batch *b);
+/* Dropout with that probability at that place of the layer, of an activation of the pass's rows. */
 struct op_drop pass_drop(const struct pass *p, const struct layer *l, int place,
                          double probability);
 /* Whether the backward pass recomputes outputs of norms. */

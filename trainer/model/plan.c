@@ -175,7 +175,22 @@ struct op_limits model_limits(const struct model *m, int64_t n)
         .lora_rank = l ? lora_max_rank(l) : 0, .lora_magnitude = l && lora_has_magnitude(l),
         .lora_drop = l && m->opts.train && lora_dropout(l) > 0,
         .drop = m->opts.train && a->hidden_dropout > 0,
+        .noise = m->opts.neftune_alpha > 0,
     };
+}
+
+/* Whether training changes anything at random. */
+static bool drops(const struct model *m)
+{
+    const struct arch *a = m->arch;
+    const double p[] = {a->hidden_dropout, a->attention_dropout, a->embed_dropout, a->ff_dropout,
+                        a->final_dropout, a->router_jitter,
+                        m->opts.lora ? lora_dropout(m->opts.lora) : 0};
+    bool any = false;
+
+    for (size_t i = 0; i < sizeof p / sizeof *p; i++)
+        any = any || p[i] > 0;
+    return any && m->opts.train;
 }
 
 #define ADD(field, bytes, first, last)                                                         \
@@ -192,7 +207,11 @@ static void draft_encoder(struct draft *d)
     int back = train ? bwd_phase(d, layers) + BWD_PHASES : 0;
 
     ADD(encoder.ids, (uint64_t)m->opts.max_enc * sizeof(int32_t), 0, e);
+    if (m->opts.neftune_alpha > 0)
+        ADD(encoder.noise, (uint64_t)m->opts.max_enc * sizeof *m->encoder.noise, 0, e);
     ADD(encoder.start, ((uint64_t)m->opts.max_docs + 1) * sizeof(int32_t), 0, e);
+    if (drops(m))
+        ADD(encoder.drop_rows, (uint64_t)m->opts.max_enc * sizeof(uint64_t), 0, e);
     ADD(encoder.last, wide, made, train ? back : made);
     ADD(encoder.stats, (uint64_t)m->opts.max_enc * 2 * sizeof(float), made, train ? back : made);
     ADD(encoder.out, wide, made, train ? back : d->head);
@@ -218,9 +237,15 @@ static void draft_rest(struct draft *d)
     some = (uint64_t)m->head.logit_rows > R ? (uint64_t)m->head.logit_rows : R;
     ADD(batch.ids, N * i4, 0, e);
     ADD(batch.positions, N * i4, 0, e);
+    if (o->neftune_alpha > 0)
+        ADD(batch.noise, N * sizeof *m->batch.noise, 0, e);
     ADD(batch.doc_start, ((uint64_t)o->max_docs + 1) * i4, 0, e);
     ADD(batch.rows, some * i4, 0, e);
     ADD(batch.targets, R * i4, 0, e);
+    if (drops(m)) {
+        ADD(batch.drop_rows, N * sizeof(uint64_t), 0, e);
+        ADD(batch.drop_loss, R * sizeof(uint64_t), 0, e);
+    }
     ADD(work, m->work_bytes, 0, e);
     ADD(h_last, N * D * act, fwd_phase(d->layers) - 1, h + 2);
     ADD(embed.stats, N * 2 * sizeof(float), 0, e);
@@ -359,11 +384,16 @@ static int allocate(struct draft *d, struct ckpt_err *err)
 int model_plan(struct model *m, struct ckpt_err *err)
 {
     struct draft d = {.m = m, .layers = (int)m->arch->num_hidden_layers};
+    bool noise = m->opts.neftune_alpha > 0;
+    int64_t rows = m->opts.max_tokens > m->opts.max_enc ? m->opts.max_tokens : m->opts.max_enc;
     const struct host_array arrays[] = {
         HOST_ARRAY(m->fwd, d.layers), HOST_ARRAY(m->bwd, d.layers),
         HOST_ARRAY(m->batch.positions_host, m->opts.max_tokens),
+        HOST_ARRAY(m->batch.drop_host, drops(m) ? rows : 0),
         HOST_ARRAY(m->routing.used_host, 2 * m->arch->num_experts),
         HOST_ARRAY(m->head.nll_host, m->opts.max_rows),
+        HOST_ARRAY(m->batch.noise_host, noise ? m->opts.max_tokens : 0),
+        HOST_ARRAY(m->encoder.noise_host, noise ? m->opts.max_enc : 0),
     };
     int rc = host_arrays(&m->host_arena, arrays, sizeof arrays / sizeof arrays[0], err);
 

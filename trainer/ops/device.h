@@ -65,8 +65,9 @@ int device_open(struct device **out, const struct device_opts *opts, struct ckpt
 /* How many GPUs "auto" could choose from. */
 int device_gpu_count(void);
 struct comm;
-/* Give the ranks' communicator one over buffers of the device (comm_on_device); nothing to do on
- * the CPU.  Collective, once all ranks have opened theirs. */
+/* Give the ranks' communicator one over buffers of the device (comm_on_device), or, where it was
+ * split, each of its parts instead; nothing to do on the CPU.  Collective, once all ranks have
+ * opened theirs. */
 int device_join(struct device *dev, struct comm *host, struct ckpt_err *err);
 struct simulate_net;
 /* Likewise one that simulates the others (comm/simulate.h), where host is a plan for many ranks.

@@ -32,53 +32,9 @@
 #include <stdint.h>
 
 #include "trainer/ops/device.h"
+#include "trainer/ops/optimizer.h"
 
 struct op_graph;
-
-/*
- * How moments are stored.  BF16: exp_avg is rounded to nearest, exp_avg_sq stochastically, since at
- * a beta2 of 0.999 what a step adds is less than half a unit in its last place: rounded to
- * nearest it would never change.  8BIT: bitsandbytes' block-wise dynamic codes of one byte
- * (formats/bnb/codes.h), with one f32 absmax for each 256 of them counted from the run's
- * start.  Zeros are codes and absmax all 0.
- */
-enum op_moments { OP_MOMENTS_F32, OP_MOMENTS_BF16, OP_MOMENTS_8BIT };
-enum { OP_MOMENTS_BLOCK = 256 };
-
-/* Neighbouring elements that are stepped alike. */
-struct adamw_run {
-    float       *param;             /* [n] true weights */
-    void        *exp_avg, *exp_avg_sq;      /* [n] of `moments` */
-    float       *absmax, *absmax_sq;        /* 8BIT: [ceil(n / 256)] */
-    const float *grad;              /* [n] */
-    void        *rounded;           /* [n] of the device's weight type, written beside param;
-                                       NULL: none */
-    int64_t      n;
-    uint64_t     index;             /* BF16: of the first element among all that are trained: what
-                                       its random bits are made of */
-    double       weight_decay;
-    enum op_moments moments;
-};
-
-/* What a step needs to know of all gradients together; in the device's memory. */
-struct op_verdict {
-    double  norm;                   /* of the gradient without its scale, before clipping */
-    float   factor;                 /* gradients are multiplied by it: unscales and clips */
-    int32_t finite;                 /* 0: nothing is stepped */
-};
-
-/*
- * Scalars of one AdamW step, as torch.optim.AdamW applies them (decoupled decay first).  With
- * 8BIT moments the update is made from the moments before they are coded again.
- */
-struct adamw {
-    double lr, beta1, beta2, eps;
-    double grad_scale;              /* gradients are multiplied by it first, without a verdict */
-    const struct op_verdict *verdict;       /* NULL: none */
-    int64_t step;                   /* 1 for the first: bias correction */
-    uint64_t seed;                  /* BF16: element e's 16 bits are those of half e % 2 (0: the
-                                       low one) of word e % 8 / 2 of Philox(seed, step, e / 8) */
-};
 
 /* Activation functions; formulas in model-families' words:
  * GELU_TANH  0.5x(1 + tanh(sqrt(2/pi)(x + 0.044715x^3))) = x * sigmoid(2 sqrt(2/pi)(...))
@@ -100,16 +56,27 @@ struct op_norm {
 };
 
 /*
- * Dropout of an activation [n, width]: element (i, j) stays where word j % 4 of Philox(seed,
- * stream, i * ceil(width / 4) + j / 4) is at least p * 2^32, and is then divided by 1 - p; the
- * others become 0.  A pure function of its arguments: backward and recomputing make the same mask,
- * on any number of threads.  p 0: all stay.
+ * Dropout of an activation [n, width]: where row i is row t of sample s, element (i, j) stays if
+ * word j % 4 of Philox(seed, s * 2^32 + stream, t * 2^32 + j / 4) is at least p * 2^32, and is then
+ * divided by 1 - p; the others become 0.  A pure function of these numbers: backward and
+ * recomputing make the same mask, on any number of threads, and so does any other batch that
+ * holds the sample.  p 0: all stay.
  * Source: Srivastava et al. 2014; torch.nn.functional.dropout for the scale.
  */
 struct op_drop {
-    double   p;                     /* in [0, 1] */
-    uint64_t seed, stream;
+    double          p;              /* in [0, 1] */
+    uint64_t        seed;
+    uint32_t        stream;         /* under OP_DROP_STREAMS */
+    const uint64_t *rows;           /* [n], op_drop_row of each row; not read where p is 0 */
 };
+
+#define OP_DROP_STREAMS (1u << 20)
+
+/* Row t of sample s (modulo 2^32). */
+static inline uint64_t op_drop_row(int64_t s, int64_t t)
+{
+    return (uint64_t)s << 32 | (uint32_t)t;
+}
 
 /*
  * LoRA beside a frozen matrix W: W' = W + scale * B A.  With a magnitude
@@ -134,10 +101,21 @@ struct op_lora {
 };
 
 /*
+ * Noise of an embedded row: column j gets size * (2 u - 1), u the high 24 bits of word j % 4 of
+ * Philox(key, index, j / 4), times 2^-24.  Source: Jain et al. 2023 (NEFTune).
+ */
+struct op_noise_row {
+    uint64_t key;                   /* of its document */
+    uint32_t index;                 /* of the row in its document */
+    float    size;
+};
+
+/*
  * embed: e = table[ids] (row gather), with tables of positions and of token types
  * e = table[ids] + pos[positions] + token_type[token_type_ids];  out = norm(e), or e (norm NULL).
  * (Token types, and a norm with positions, are forward only and without what follows.)
- * Ids among token_ids take their rows from tokens.  LoRA adds scale * (B A)^T's row to e.
+ * Ids among token_ids take their rows from tokens.  LoRA adds scale * (B A)^T's row to e; noise is
+ * added too.
  * What leaves is dropped out.  Backward gathers e again: it is not kept.
  */
 struct op_embed {
@@ -161,6 +139,7 @@ struct op_embed {
     void                 *dtokens;  /* bwd: gradient; NULL: frozen */
     const int32_t        *token_ids;/* [n_tokens], each once */
     int64_t               n_tokens;
+    const struct op_noise_row *noise;   /* [N]; NULL: none */
     bool                  gather;   /* the table is an activation: rows are only gathered */
 };
 
@@ -352,8 +331,9 @@ struct op_experts {
  *   D[i] = dout[i].out[i];  dS = P * (dout v^T - D);  dq = scale dS k;  dk = scale dS^T q;
  *   dv = P^T dout;  dtable[bucket, h] += sum of dS there.
  * With K < H gradients of k, v are summed over the heads that share them.
- * drop is of P: its row for head h and query i is row h * N + i of an activation [H * N, max_doc],
- * columns count from the document's first key.
+ * drop is of P: head h is an activation [N, max_doc] of its own, whose stream is stream + h *
+ * OP_DROP_STREAMS, modulo 2^32; columns count from the document's first key, and the rows of a
+ * document are rows 0, 1, ... of one sample.
  * Source: Dao 2023 (FlashAttention-2), Press et al. 2022 (ALiBi).
  */
 struct op_attention {
@@ -400,9 +380,14 @@ struct op_cached {
 /*
  * head and cross-entropy over the rows that carry a loss; logits [n, V] never exist all at once.
  *   z = mul * x W^T;  nll[i] = logsumexp(z[i]) - z[i, target[i]]
+ * With smoothing e in place of z[i, target[i]]: (1 - e) z[i, target[i]] + e * mean_j z[i, j]; with
+ * z_loss c plus c * logsumexp(z[i])^2.
  * With dx not NULL also the gradients of scale * sum_i nll[i]:
- *   dz = scale * (softmax(z) - onehot);  dx = mul dz W;  dW += mul dz^T x.
+ *   dz = scale * (softmax(z) * (1 + 2 c logsumexp(z[i])) - (1 - e) onehot - e / V)
+ *   dx = mul dz W;  dW += mul dz^T x.
  * With fresh dW is written instead of added to, also of 0 rows.
+ * Source: Szegedy et al. 2016; Chowdhery et al. 2022 (PaLM), section 5; transformers 5.23,
+ * trainer_pt_utils.py, LabelSmoother.
  */
 struct op_head {
     float         *nll;             /* [n] */
@@ -413,6 +398,7 @@ struct op_head {
     const int32_t *targets;         /* [n] */
     int64_t        n, dim, vocab;
     float          mul, scale;
+    float          smoothing, z_loss;       /* e in [0, 1); c; 0: none */
     bool           fresh;
 };
 
@@ -442,6 +428,7 @@ struct op_limits {
     int64_t embed;                  /* width of the embedding, where it is another than D */
     int64_t lora_rank;              /* the largest; 0: no LoRA */
     bool    lora_drop, lora_magnitude;
+    bool    noise;                  /* of embedded rows */
     bool    drop;                   /* of hidden activations */
     bool    train;
     int64_t top_rows;               /* of head_top; 0: it is not asked for */

@@ -8,6 +8,9 @@
 #include "formats/formats.h"
 #include "formats/bnb/bnb.h"
 #include "formats/bnb/codes.h"
+#include "formats/torch/torch.h"
+#include "libckpt/convert.h"
+#include "libckpt/io/path.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
 #include "trainer/optim/order.h"
@@ -22,6 +25,7 @@ struct file {
     size_t             *index;          /* [n] the moment's tensor of each parameter, in seen */
     int64_t            *from;           /* and its first element there */
     void               *piece;          /* [PIECE] floats */
+    const struct optim_row *row;
     enum op_moments     kind;           /* the narrowest type in it */
 };
 
@@ -98,13 +102,25 @@ static int take_codes(struct session *s, const struct file *f, const struct code
     return 0;
 }
 
+/* The name of moment k in the file: bitsandbytes' only one is called by its number. */
+static const char *name_of(const struct file *f, int k)
+{
+    static const char wrapped[] = "__bnb_optimizer_quant_state__.state1";
+    char name[64];
+
+    if (!f->row->bnb || f->row->n_moments != 1)
+        return optim_moment_name(f->row, k);
+    snprintf(name, sizeof name, "state.0.%s", wrapped);
+    return ckpt_source_find(f->seen, name) != SIZE_MAX ? wrapped : "state1";
+}
+
 /* Load one moment of all parameters. */
 static int load(struct session *s, struct file *f, int k, struct ckpt_err *err)
 {
     const struct params *p = zero_flat(s->zero)->params;
     int rc;
 
-    rc = optim_match(f->index, f->from, p, s->arch, f->seen, k ? "exp_avg_sq" : "exp_avg", err);
+    rc = optim_match(f->index, f->from, p, s->arch, f->seen, name_of(f, k), err);
     if (rc)
         return rc;
     for (size_t i = 0; i < p->n; i++) {
@@ -129,6 +145,79 @@ static int load(struct session *s, struct file *f, int k, struct ckpt_err *err)
                         err);
 }
 
+/* The sizes of the groups that have parameters, in their order; -1 ends them. */
+static int64_t *own_groups(struct ckpt_arena *a, const struct optim_order *o)
+{
+    int64_t *size = ckpt_arena_alloc(a, o->n + 1, sizeof *size);
+    size_t n = 0;
+
+    for (size_t k = 0; size && k < o->n; k++) {
+        if (k > 0 && o->slot[k].group != o->slot[k - 1].group)
+            n++;
+        size[n]++;
+    }
+    if (size)
+        size[o->n ? n + 1 : 0] = -1;
+    return size;
+}
+
+/* Whether all are in one group: an optimizer that was given model.parameters().  Shapes tell its
+ * order from that of the first two groups, not from others'. */
+static bool is_whole(const struct value *groups, const struct optim_order *o)
+{
+    for (size_t k = 0; k < o->n; k++)
+        if (o->slot[k].group > 1)
+            return false;
+    return value_count(groups) == 1 &&
+           value_count(value_get(value_item(groups, 0), "params")) == o->n;
+}
+
+/* Whether the file's groups have these sizes. */
+static bool groups_are(const struct value *groups, const int64_t *size)
+{
+    for (size_t g = 0; g < value_count(groups); g++) {
+        int64_t n = (int64_t)value_count(value_get(value_item(groups, g), "params"));
+
+        if (n > 0 && n != *size++)
+            return false;
+    }
+    return *size < 0;
+}
+
+/* States have no names, only numbers that count through the groups: other groups than the file's
+ * would mistake one for another. */
+static int check_groups(const struct session *s, const char *path, struct ckpt_err *err)
+{
+    const struct params *p = zero_flat(s->zero)->params;
+    struct torch_archive *archive = NULL;
+    struct ckpt_arena a = {0};
+    struct optim_order order;
+    struct ckpt_file *file;
+    const struct value *groups;
+    bool same = false;
+    int rc = ckpt_file_open(&file, path, 0, err);
+
+    if (rc == 0)
+        rc = torch_archive_open(&archive, file, err);
+    groups = rc == 0 ? value_get(torch_archive_root(archive), "param_groups") : NULL;
+    for (int fused = 1; rc == 0 && groups && !same && fused >= 0; fused--) {
+        rc = optim_order(&order, &a, p, s->arch, fused, err);
+        if (rc == 0) {
+            const int64_t *size = own_groups(&a, &order);
+
+            rc = size ? 0 : ckpt_nomem(err, order.n * sizeof *size);
+            same = size && (groups_are(groups, size) || is_whole(groups, &order));
+        }
+    }
+    if (rc == 0 && groups && !same)
+        rc = ckpt_fail_as(err, CKPT_EMISMATCH, "groups", "optimizer.pt: the run had other groups "
+                          "of parameters: `lr_for`, `weight_decay_for` and `loraplus_lr_ratio` "
+                          "must be as before");
+    torch_archive_close(archive);
+    ckpt_arena_release(&a);
+    return rc;
+}
+
 void optim_tell_change(const struct session *s, const char *path, enum op_moments was)
 {
     static const char *const name[] = {[OP_MOMENTS_F32] = "float32", [OP_MOMENTS_BF16] = "bfloat16",
@@ -139,15 +228,55 @@ void optim_tell_change(const struct session *s, const char *path, enum op_moment
                  path, name[was], name[s->zero_opts.moments]);
 }
 
-int optim_load(struct session *s, const char *file, bool prove, struct ckpt_err *err)
+int optim_steps(int64_t *steps, const char *file, struct ckpt_err *err)
+{
+    struct torch_archive *archive = NULL;
+    const struct value *state, *v = NULL;
+    struct ckpt_file *f;
+    double count = -1;
+    int rc = ckpt_path_file(&f, file, 0, err);
+
+    *steps = -1;
+    if (rc == 0)
+        rc = torch_archive_open(&archive, f, err);
+    if (rc)
+        return ckpt_err_in(err, "%s", file);
+    state = value_get(torch_archive_root(archive), "state");
+    if (value_is(state, VALUE_DICT) && state->u.dict.n > 0)
+        v = value_get(state->u.dict.val[0], "step");
+    if (value_is(v, VALUE_TENSOR)) {
+        enum ckpt_dtype type = v->u.tensor->dtype;
+        int64_t numel = 0;
+        unsigned char raw[8];
+
+        if (ckpt_shape_numel(&numel, &v->u.tensor->shape) && numel == 1 &&
+            (type == CKPT_F32 || type == CKPT_F64 || type == CKPT_I64)) {
+            rc = torch_archive_read(raw, archive, v->u.tensor, 0, 1, err);
+            if (rc == 0)
+                ckpt_convert(&count, CKPT_F64, raw, type, 1);
+        }
+    } else if (!value_as_float(v, &count)) {
+        count = -1;
+    }
+    if (rc == 0 && count >= 0 && count < 0x1p53)
+        *steps = (int64_t)count;
+    torch_archive_close(archive);
+    return rc;
+}
+
+int optim_load(struct session *s, const char *file, const struct optim_row *row, bool prove,
+               int64_t *steps, struct ckpt_err *err)
 {
     const struct ckpt_open_opts opts = {.prove = prove};
     size_t n = zero_flat(s->zero)->params->n;
-    struct file f = {.index = ckpt_alloc(n, sizeof *f.index), .from = ckpt_alloc(n, sizeof *f.from),
+    struct file f = {.row = row, .index = ckpt_alloc(n, sizeof *f.index),
+                     .from = ckpt_alloc(n, sizeof *f.from),
                      .piece = ckpt_alloc_buffer((size_t)PIECE * sizeof(float))};
     const char *what;
     int rc = f.index && f.from && f.piece ? 0 : ckpt_nomem(err, (size_t)PIECE * sizeof(float));
 
+    if (rc == 0)
+        rc = check_groups(s, file, err);
     if (rc == 0)
         rc = ckpt_open_as(&f.raw, "torch", file, &opts, err);
     f.packed = rc == 0 && bnb_count(f.raw, &what) > 0;
@@ -155,9 +284,11 @@ int optim_load(struct session *s, const char *file, bool prove, struct ckpt_err 
         rc = ckpt_open_as(&f.seen, "torch", file, &opts, err);
     if (rc == 0 && f.packed)
         rc = bnb_view(&f.seen, f.seen, err);
-    for (int k = 0; rc == 0 && k < 2; k++)
+    for (int k = 0; rc == 0 && k < 2 - s->zero_opts.fewer; k++)
         rc = load(s, &f, k, err);
     if (rc == 0)
+        rc = optim_steps(steps, file, err);
+    if (rc == 0 && s->zero_opts.fewer < 2)
         optim_tell_change(s, file, f.kind);
     ckpt_source_close(f.seen);
     ckpt_source_close(f.raw);

@@ -3,9 +3,11 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "formats/families/family.h"
 #include "formats/families/role.h"
+#include "libckpt/err.h"
 
 /* The position of a parameter among all. */
 struct place {
@@ -73,7 +75,7 @@ static void add(struct making *m, size_t i)
     struct optim_slot *s = &m->out->slot[m->out->n++];
 
     *m->part = (struct optim_part){.param = i};
-    *s = (struct optim_slot){.shape = m->p->item[i].shape, .group = m->p->item[i].decay ? 0 : 1,
+    *s = (struct optim_slot){.shape = m->p->item[i].shape, .group = m->p->item[i].group,
                              .part = m->part++, .n_part = 1};
 }
 
@@ -93,7 +95,7 @@ static void add_fused(struct making *m, const struct place *run, size_t n, enum 
 
         if (q->role != (int)a && q->role != (int)b)
             continue;
-        s->group = q->decay ? 0 : 1;
+        s->group = q->group;
         *m->part++ = (struct optim_part){
             .param = run[k].param,
             .at = down ? q->expert * F * D
@@ -121,27 +123,42 @@ static void fill(struct making *m, const struct place *place, size_t n, bool fus
     }
 }
 
-int optim_order(struct optim_order *out, struct ckpt_arena *a, const struct params *p,
-                const struct arch *arch, bool fused, struct ckpt_err *err)
+static int make(struct optim_order *out, struct ckpt_arena *a, const struct params *p,
+                const struct arch *arch, bool fused, bool whole, struct ckpt_err *err)
 {
     struct place *place = ckpt_arena_alloc(a, p->n, sizeof *place);
     struct making m = {.out = out, .part = ckpt_arena_alloc(a, p->n, sizeof *m.part), .p = p,
                        .arch = arch};
+    int last = 1;
 
     *out = (struct optim_order){.slot = ckpt_arena_alloc(a, p->n, sizeof *out->slot)};
     if (!place || !m.part || !out->slot)
         return ckpt_nomem(err, p->n * (sizeof *place + sizeof *m.part + sizeof *out->slot));
     fused &= !p->adapted;               /* an adapter's parameters are separate */
-    for (int group = 0; group < OPTIM_GROUPS; group++) {
+    for (size_t i = 0; i < p->n; i++)
+        last = p->item[i].group > last ? p->item[i].group : last;
+    for (int group = 0; group <= (whole ? 0 : last); group++) {
         size_t n = 0;
 
         for (size_t i = 0; i < p->n; i++)
-            if (p->item[i].trainable && p->item[i].decay == (group == 0))
+            if (p->item[i].trainable && (whole || p->item[i].group == group))
                 place[n++] = place_of(p, arch, fused, i);
         qsort(place, n, sizeof *place, by_place);
         fill(&m, place, n, fused);
     }
     return 0;
+}
+
+int optim_order(struct optim_order *out, struct ckpt_arena *a, const struct params *p,
+                const struct arch *arch, bool fused, struct ckpt_err *err)
+{
+    return make(out, a, p, arch, fused, false, err);
+}
+
+int optim_order_whole(struct optim_order *out, struct ckpt_arena *a, const struct params *p,
+                      const struct arch *arch, bool fused, struct ckpt_err *err)
+{
+    return make(out, a, p, arch, fused, true, err);
 }
 
 static int find(size_t *index, int64_t *at, const struct optim_order *o, const struct params *p,
@@ -174,6 +191,7 @@ int optim_match(size_t *index, int64_t *at, const struct params *p, const struct
                 const struct ckpt_source *src, const char *moment, struct ckpt_err *err)
 {
     struct ckpt_arena a = {0};
+    struct ckpt_err other = {0};
     struct optim_order o;
     bool fused = true;
     char name[64];
@@ -192,6 +210,10 @@ int optim_match(size_t *index, int64_t *at, const struct params *p, const struct
         rc = optim_order(&o, &a, p, arch, false, err);
     if (rc == 0)
         rc = find(index, at, &o, p, src, moment, err);
+    if (rc == CKPT_EMISMATCH && strcmp(err->reason, "shape") == 0 &&
+        optim_order_whole(&o, &a, p, arch, fused, &other) == 0 &&
+        find(index, at, &o, p, src, moment, &other) == 0)
+        rc = 0;
     ckpt_arena_release(&a);
     return rc;
 }

@@ -32,6 +32,7 @@ struct scaler {
     int64_t patience;                   /* overflows until the scale is halved, including that
                                            one */
     int64_t skipped;                    /* steps of the run skipped so far */
+    int64_t in_row;                     /* of those the last ones, without a scaled loss */
 };
 
 void scaler_init(struct scaler *s, const struct scaler_opts *o);

@@ -134,7 +134,8 @@ static int64_t passes(const struct run_data *r, int64_t n, bool train)
     double steps = (double)s->max_steps, whole;
 
     if (!train)
-        return s->eval_steps > 0 ? 2 : 1;
+        return s->eval_steps > 0 || s->eval_on_start || strcmp(s->eval_strategy, "epoch") == 0
+                   ? 2 : 1;
     whole = s->max_steps <= 0 ? s->num_train_epochs
             : steps * (double)(s->per_device_train_batch_size * s->gradient_accumulation_steps *
                                r->session->comm->world_size) / (double)(n > 0 ? n : 1);

@@ -66,7 +66,7 @@ static int numbers(struct ckpt_arena *a, int64_t **out, size_t *n, const char *f
     return 0;
 }
 
-static char *path_of(char path[4096], const char *folder, int64_t number)
+char *run_dir_path(char path[4096], const char *folder, int64_t number)
 {
     size_t n = strlen(folder);
 
@@ -94,7 +94,8 @@ int run_dir_pass_over(struct run_dir *d, const char *folder, int64_t number,
     char path[4096];
     void *grown;
 
-    ckpt_log(CKPT_LOG_WARNING, "%s is passed over: %s", path_of(path, folder, number), why->text);
+    ckpt_log(CKPT_LOG_WARNING, "%s is passed over: %s", run_dir_path(path, folder, number),
+             why->text);
     /* Only damage is proof that nobody wants it any more. */
     if (why->code != CKPT_EFORMAT || strcmp(folder, d->path) != 0)
         return 0;
@@ -106,20 +107,53 @@ int run_dir_pass_over(struct run_dir *d, const char *folder, int64_t number,
     return 0;
 }
 
+/* Whether the Trainer ended the save of a checkpoint: its state is what it writes last. */
+static bool is_ended(const char *path)
+{
+    char file[4200];
+
+    snprintf(file, sizeof file, "%s/trainer_state.json", path);
+    return ckpt_path_is_file(file);
+}
+
+/* Where all checkpoints of a folder are another program's, the newest one that was ended. */
+static bool newest_foreign(char path[4096], int64_t *number, const char *folder,
+                           const int64_t *found, size_t n, int64_t below)
+{
+    for (size_t i = 0; i < n; i++) {
+        char manifest[4200];
+
+        snprintf(manifest, sizeof manifest, "%s/%s", run_dir_path(path, folder, found[i]),
+                 MANIFEST_NAME);
+        if (ckpt_path_is_file(manifest))
+            return false;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (found[i] < below && is_ended(run_dir_path(path, folder, found[i]))) {
+            *number = found[i];
+            return true;
+        }
+    return false;
+}
+
 int run_dir_newest(char path[4096], int64_t *number, struct run_dir *d, const char *folder,
                    int64_t below, struct ckpt_err *err)
 {
     struct ckpt_arena a = {0};
-    int64_t *found;
+    int64_t *found = NULL;
     size_t n = 0;
     int rc = ckpt_path_is_dir(folder) ? numbers(&a, &found, &n, folder, err) : 0;
 
+    if (rc == 0 && n > 0 && newest_foreign(path, number, folder, found, n, below)) {
+        ckpt_arena_release(&a);
+        return 0;
+    }
     for (size_t i = 0; rc == 0 && i < n; i++) {
         struct ckpt_err why = {0};
 
         if (found[i] >= below)
             continue;
-        if (proof_first(path_of(path, folder, found[i]), true, &why) == 0) {
+        if (proof_first(run_dir_path(path, folder, found[i]), true, &why) == 0) {
             *number = found[i];
             ckpt_arena_release(&a);
             return 0;
@@ -206,7 +240,7 @@ int run_dir_check_free(const struct run_dir *d, int64_t step, struct ckpt_err *e
     int rc = in_the_way(&a, &number, &n, d, step, err);
 
     if (rc == 0 && n > 0) {
-        path_of(path, d->path, number[0]);
+        run_dir_path(path, d->path, number[0]);
         rc = step < 0 ? ckpt_fail(err, CKPT_ECREATE, "%s exists already, of an earlier run", path)
                       : ckpt_fail(err, CKPT_ECREATE, "%s exists already, and this run goes on from "
                                   "step %lld", path, (long long)step);
@@ -241,7 +275,7 @@ int run_dir_clear(struct run_dir *d, int64_t step, struct ckpt_err *err)
         char path[4096];
         bool leased;
 
-        rc = remove_unread(path_of(path, d->path, number[i]), &leased, err);
+        rc = remove_unread(run_dir_path(path, d->path, number[i]), &leased, err);
         if (leased)
             rc = ckpt_fail(err, CKPT_ECREATE, "%s: is to be overwritten, but another process reads "
                            "it", path);
@@ -261,7 +295,7 @@ static size_t only_whole(int64_t *number, size_t n, const char *folder)
         struct ckpt_err why = {0};
         char path[4096];
 
-        if (manifest_check(NULL, path_of(path, folder, number[i]), MANIFEST_SIZES, &why) == 0)
+        if (manifest_check(NULL, run_dir_path(path, folder, number[i]), MANIFEST_SIZES, &why) == 0)
             number[kept++] = number[i];
     }
     return kept;
@@ -291,7 +325,7 @@ void run_dir_prune(struct run_dir *d, int64_t keep, const char *best, bool last)
         if (number[i] == the_best)
             continue;
         left--;                             /* one that is read goes at a later save */
-        if (remove_unread(path_of(path, d->path, number[i]), &leased, &why))
+        if (remove_unread(run_dir_path(path, d->path, number[i]), &leased, &why))
             ckpt_log(CKPT_LOG_WARNING, "not removed: %s", why.text);
         else if (leased && last)
             ckpt_log(CKPT_LOG_NOTE, "%s stays beyond `save_total_limit`: another process reads it",

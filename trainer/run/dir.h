@@ -2,8 +2,8 @@
  * run/dir - what an output folder is: who writes it, which checkpoints lie in it, which of these
  * is the newest complete one, which may be replaced, and which go.
  *
- * Rank 0's: the others have a zeroed one and learn its results.  A checkpoint is a folder
- * checkpoint-<n>.
+ * Rank 0's, and of several folders the rank's that leads one: the others have a zeroed one and
+ * learn rank 0's results.  A checkpoint is a folder checkpoint-<n>.
  */
 #ifndef CKPT_TRAINER_RUN_DIR_H
 #define CKPT_TRAINER_RUN_DIR_H
@@ -25,13 +25,16 @@ struct run_dir {
 /* Above every number. */
 #define RUN_DIR_ANY INT64_MAX
 
+/* checkpoint-<number> of a folder; returns path. */
+char *run_dir_path(char path[4096], const char *folder, int64_t number);
 /* The folder is there and holds a checkpoint, complete or not. */
 bool run_dir_is_run(const char *path);
 /*
  * The newest complete checkpoint of folder below number `below`: its path and number.  Damaged
  * newer ones are a warning each, and remembered in d when the folder is d's.  Sizes are checked,
- * and what is read first; the rest is for the load to prove.  CKPT_ENOTFOUND, reason "none":
- * there is no checkpoint at all; CKPT_EFORMAT: there are some, but none is complete.
+ * and what is read first; the rest is for the load to prove.  Where none has a manifest, all are
+ * another program's, and the newest with a trainer_state.json is it.  CKPT_ENOTFOUND, reason
+ * "none": there is no checkpoint at all; CKPT_EFORMAT: there are some, but none is complete.
  */
 int run_dir_newest(char path[4096], int64_t *number, struct run_dir *d, const char *folder,
                    int64_t below, struct ckpt_err *err);

@@ -41,6 +41,7 @@ int evaluate_run(struct evaluate_result *out, struct model *model,
                          (long long)count[1]);
     }
     *out = (struct evaluate_result){.loss = loss / (double)count[0], .n_targets = count[0],
-                                    .n_samples = count[1], .seconds = clock_now() - start};
+                                    .n_samples = count[1], .n_batches = steps,
+                                    .seconds = clock_now() - start};
     return 0;
 }

@@ -12,6 +12,7 @@ struct evaluate_result {
     double  loss;               /* mean over supervised tokens; perplexity is exp(loss) */
     int64_t n_targets;
     int64_t n_samples;
+    int64_t n_batches;          /* of a rank */
     double  seconds;
 };
 

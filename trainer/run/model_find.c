@@ -103,7 +103,7 @@ static int enter(char path[4096], const char *given, struct ckpt_err *err)
         return rc;
     }
     for (int depth = 0; rc == 0 && entered && depth < MAX_DEPTH; depth++) {
-        rc = run_dir_enter(&p, any, &arena, &entered, err);
+        rc = run_dir_enter(&p, any, false, &arena, &entered, err);
         any |= entered;
     }
     if (rc == 0 && any) {

@@ -1,239 +1,68 @@
 /* run - see run.h. */
-#include "trainer/run/run.h"
+#include "trainer/run/run_own.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/hf/side_files.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
 #include "trainer/clock.h"
 #include "trainer/comm/report.h"
-#include "trainer/comm/same.h"
-#include "trainer/run/evaluate.h"
-#include "trainer/run/memory_log.h"
-#include "trainer/run/metrics.h"
-#include "trainer/run/data.h"
-#include "trainer/run/dir.h"
-#include "trainer/run/plan.h"
-#include "trainer/run/profile.h"
-#include "trainer/run/start.h"
+#include "trainer/tell/histograms.h"
+#include "trainer/plan/plan.h"
+#include "trainer/run/results.h"
 #include "trainer/run/step.h"
 
-#define DIVERGED 10.0           /* times its first value is a loss that learns nothing any more */
-
-struct run {
-    const struct settings *s;
-    struct run_io         *io;
-    struct session         session;
-    struct run_data        data;
-    struct schedule        schedule;
-    struct run_state       state;
-    struct scaler          scaler;
-    struct checkpoint      checkpoint;
-    struct side_files      side;        /* rank 0's, opened before they can have gone away */
-    struct ckpt_arena      arena;       /* of their names */
-    struct metrics        *metrics;
-    struct memory_log     *memory;      /* NULL: not asked for */
-    struct run_dir         dir;         /* rank 0's */
-    struct run_start       start;
-    char                   saved[4096]; /* newest checkpoint of this run */
-    int64_t                saved_step;
-    int64_t                first_step;  /* done before this run */
-    double                 first_loss, last_loss;  /* logged; NaN: none yet */
-    int64_t                n_lost;      /* evaluations whose loss was not finite */
-    int64_t                n_empty;     /* steps without a supervised token */
-    bool                   learned;     /* some step had one */
-    double                 token_flos;  /* of training on a token */
-    double                 started;
-    struct run_profile     profile;
-};
-
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
-/* Batches decide how much the model must hold. */
-static int plan(struct run *r, struct ckpt_err *err)
-{
-    struct loader *t = r->data.train.loader, *e = r->data.eval.loader;
-    struct model_opts opts = {
-        .max_tokens = larger(loader_max_tokens(t), e ? loader_max_tokens(e) : 0),
-        .max_docs = larger(loader_max_docs(t), e ? loader_max_docs(e) : 0),
-        .max_rows = larger(loader_max_rows(t), e ? loader_max_rows(e) : 0),
-        .max_enc = larger(loader_max_enc(t), e ? loader_max_enc(e) : 0),
-        .train = true, .recompute = settings_recompute(r->s), .dry = r->s->dry_run,
-    };
-    struct zero_opts zero = {.stage = settings_stage(r->s), .moments = settings_moments(r->s),
-                             .reduce = settings_reduce(r->s), .paged = settings_paged(r->s),
-                             .offload = strcmp(r->s->offload_optimizer, "cpu") == 0,
-                             .offload_param = strcmp(r->s->offload_param, "cpu") == 0};
-    int rc;
-
-    if (zero.offload_param && r->session.comm->world_size > 1) {
-        rc = ckpt_fail(err, CKPT_ECONFIG, "`offload_param cpu` needs one rank, there are %d",
-                       r->session.comm->world_size);
-        return comm_agree(r->session.comm, rc, err);
-    }
-    if (*r->start.base && (rc = session_untie(&r->session, r->start.base, NULL, err)) != 0)
-        return rc;
-    r->session.paper_limit = r->s->device_memory_limit;
-    r->session.reshard = r->s->reshard_after_forward;
-    r->session.batch = r->s->per_device_train_batch_size;
-    r->session.batch_option = "per_device_train_batch_size";
-    if (e && loader_max_tokens(e) > loader_max_tokens(t)) {
-        r->session.batch = r->s->per_device_eval_batch_size;
-        r->session.batch_option = "per_device_eval_batch_size";
-    }
-    return session_plan(&r->session, &opts, &zero, err);
-}
-
-/* How many steps the run has, and the learning rate along them. */
-static int set_schedule(struct run *r, struct ckpt_err *err)
-{
-    const struct settings *s = r->s;
-    int64_t per_epoch = loader_steps_per_epoch(r->data.train.loader), total = s->max_steps;
-    int rc;
-
-    if (total <= 0) {
-        double whole = floor(s->num_train_epochs);
-
-        if ((rc = loader_steps_of(r->data.train.loader, (int64_t)whole, &total, err)) != 0)
-            return rc;
-        total += (int64_t)ceil((s->num_train_epochs - whole) * (double)per_epoch);
-    }
-    if (total < 1)
-        return ckpt_fail(err, CKPT_ECONFIG, "nothing to do: %g epochs of %lld steps",
-                         s->num_train_epochs, (long long)per_epoch);
-    r->state.max_steps = total;
-    r->state.num_train_epochs = (total + per_epoch - 1) / per_epoch;
-    r->schedule = (struct schedule){
-        .lr = s->learning_rate, .num_cycles = 0.5, .power = 1.0,
-        .warmup_steps = s->warmup_steps > 0 ? s->warmup_steps
-                                            : (int64_t)ceil(s->warmup_ratio * (double)total),
-        .total_steps = total,
-    };
-    schedule_parse(&r->schedule.kind, s->lr_scheduler_type);
-    r->schedule.min_lr = schedule_end(r->schedule.kind, s->min_lr);
-    if (r->schedule.kind == SCHEDULE_COSINE_WITH_RESTARTS)
-        r->schedule.num_cycles = 1.0;
-    return 0;
-}
-
-static int evaluate(struct run *r, struct ckpt_err *err)
+/* *better: no evaluation before was as good; *ends: too many were no better. */
+static int evaluate(struct run_job *r, bool *better, bool *ends, struct ckpt_err *err)
 {
     struct evaluate_result e;
-    char line[256], loss[32], perplexity[32];
-    json_t *row;
     int rc;
 
     report_phase("evaluation after step %lld", (long long)r->state.global_step);
     if ((rc = evaluate_run(&e, r->session.model, zero_weights(r->session.zero), r->session.comm,
                            r->data.eval.loader, err)) != 0)
         return rc;
-    row = json_pack("{s:f,s:o,s:f,s:f,s:I}", "epoch", r->state.epoch, "eval_loss",
-                    metrics_number(e.loss),
-                    "eval_runtime", e.seconds, "eval_samples_per_second",
-                    (double)e.n_samples / fmax(e.seconds, 1e-9), "step",
-                    (json_int_t)r->state.global_step);
-    snprintf(line, sizeof line, "%6lld/%-5lld eval loss %s, perplexity %s over %lld tokens",
-             (long long)r->state.global_step, (long long)r->state.max_steps,
-             metrics_text(loss, e.loss, 5), metrics_text(perplexity, exp(e.loss), 3),
-             (long long)e.n_targets);
-    rc = row ? metrics_row(r->metrics, row, line, err) : ckpt_nomem(err, sizeof line);
-    if (rc == 0)
-        rc = run_state_log(&r->state, json_incref(row), err);
-    json_decref(row);
+    rc = metrics_eval(r->metrics, &e, err);
     if (!isfinite(e.loss) && r->n_lost++ == 0 && r->session.comm->rank == 0)
         ckpt_log(CKPT_LOG_WARNING, "step %lld: the loss on held-out data is %g: it makes no "
                  "checkpoint the best", (long long)r->state.global_step, e.loss);
-    if (rc == 0 && isfinite(e.loss) && !(e.loss >= r->state.best_metric)) {
-        r->state.best_metric = e.loss;
-        r->state.best_global_step = r->state.global_step;
-    }
+    if (rc == 0 && r->state.global_step > 0 &&      /* the Trainer's begins with the first step */
+        schedule_measure(&r->schedule, course_metric(&r->course, &e)) && r->session.comm->rank == 0)
+        ckpt_log(CKPT_LOG_NOTE, "step %lld: the evaluations no longer improve: the learning rate "
+                 "is %.3g now", (long long)r->state.global_step,
+                 schedule_lr(&r->schedule, r->schedule.lr, 0));
+    course_judge(&r->course, &r->state, &e, better, ends);
     return rc;
 }
 
-/* Report a finished checkpoint or model to the caller.  Rank 0. */
-static int tell_artifact(const struct run *r, const char *path, struct ckpt_err *err)
+int run_tell_artifact(const struct run_job *r, const char *path, struct ckpt_err *err)
 {
     return r->session.comm->rank == 0 && r->io->artifact
                ? r->io->artifact(r->io->ctx, path, err) : 0;
 }
 
-/* After a save, on rank 0: nothing here takes the checkpoint back. */
-static int tell_saved(struct run *r, double seconds, struct ckpt_err *err)
+enum stop_why { STOP_NOT, STOP_TIME, STOP_SIGNAL };
+
+/* Whether any rank is to stop, or the time is up: all leave at the same step.  *busy: some rank
+ * still writes behind the steps. */
+static enum stop_why stop_wanted(struct run_job *r, bool *busy)
 {
-    int rc;
+    bool late = r->session.comm->rank == 0 && clock_now() >= r->course.deadline &&
+                r->state.global_step < r->state.max_steps;
+    int64_t any[] = {r->io->stop && *r->io->stop ? STOP_SIGNAL : late ? STOP_TIME : STOP_NOT,
+                     save_busy(r)};
 
-    ckpt_log(CKPT_LOG_NOTE, "%6lld/%-5lld saved %s in %.2f s", (long long)r->state.global_step,
-             (long long)r->state.max_steps, r->saved, seconds);
-    rc = tell_artifact(r, r->saved, err);
-    if (r->s->save_total_limit > 0)
-        run_dir_prune(&r->dir, r->s->save_total_limit, r->state.best_model_checkpoint,
-                      r->state.global_step == r->state.max_steps);
-    return rc;
-}
-
-static int save(struct run *r, struct ckpt_err *err)
-{
-    double start = clock_now();
-    int rc;
-
-    report_step(CONTROL_SAVE, r->state.global_step);
-    if (r->state.best_global_step == r->state.global_step)
-        snprintf(r->state.best_model_checkpoint, sizeof r->state.best_model_checkpoint,
-                 "%s/checkpoint-%lld", r->s->output_dir, (long long)r->state.global_step);
-    r->checkpoint.replace = run_dir_may_replace(&r->dir, r->state.global_step);
-    if ((rc = checkpoint_save(r->saved, &r->session, &r->checkpoint, err)) != 0)
-        return rc;
-    r->saved_step = r->state.global_step;
-    report_step(CONTROL_SAVED, r->saved_step);
-    if (r->session.comm->rank == 0)
-        rc = tell_saved(r, clock_now() - start, err);
-    return comm_agree(r->session.comm, rc, err);
-}
-
-/* Whether any rank is to stop: all leave at the same step. */
-static bool stop_wanted(struct run *r)
-{
-    int64_t stop = r->io->stop && *r->io->stop;
-
-    comm_all_reduce(r->session.comm, &stop, 1, CKPT_I64, COMM_MAX);
-    return stop != 0;
-}
-
-/* Sums since the last log line. */
-struct window {
-    double  loss, grad_norm, start;     /* the norm is the last step's */
-    int64_t steps, tokens;              /* steps that were not skipped */
-};
-
-static int log_step(struct run *r, double lr, struct window *w, struct ckpt_err *err)
-{
-    struct metrics_step m = {
-        .step = r->state.global_step, .max_steps = r->state.max_steps, .epoch = r->state.epoch,
-        .loss = w->loss / (double)w->steps, .grad_norm = w->grad_norm, .learning_rate = lr,
-        .tokens = w->tokens, .seconds = clock_now() - w->start,
-    };
-    json_t *row;
-    int rc;
-
-    if (w->steps == 0)                  /* all were skipped: each has a line in the log */
-        return 0;
-    if ((rc = metrics_step(r->metrics, &m, &row, err)) != 0 ||
-        (rc = run_state_log(&r->state, row, err)) != 0)
-        return rc;
-    r->last_loss = m.loss;
-    if (isnan(r->first_loss))
-        r->first_loss = m.loss;
-    *w = (struct window){.start = clock_now()};
-    return 0;
+    comm_all_reduce(r->session.comm, any, 2, CKPT_I64, COMM_MAX);
+    *busy = any[1];
+    return (enum stop_why)any[0];
 }
 
 /* Steps without a supervised token teach nothing: the first is a warning, an epoch or a run of them
  * is refused, unless earlier steps were resumed from: the last one alone may have none.  The counts
  * are of all ranks, so all know. */
-static int check_targets(struct run *r, const struct step_result *res, struct ckpt_err *err)
+static int check_targets(struct run_job *r, const struct step_result *res, struct ckpt_err *err)
 {
     int64_t done = r->state.global_step - r->first_step;
 
@@ -253,265 +82,181 @@ static int check_targets(struct run *r, const struct step_result *res, struct ck
     return ckpt_err_hint(err, "labels of -100, and prompts without a completion, carry no loss");
 }
 
-static bool due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
-
 /* Before each step and after the last, rank 0's profile. */
-static int watch_profile(struct run *r, struct ckpt_err *err)
+static int watch_profile(struct run_job *r, struct ckpt_err *err)
 {
     if (!r->s->profile || r->session.comm->rank != 0)
         return 0;
-    return run_profile_advance(&r->profile, r->session.dev, r->state.global_step - r->first_step,
+    return profile_advance(&r->profile, r->session.dev, r->state.global_step - r->first_step,
                                r->state.max_steps - r->first_step, err);
 }
 
 /* What a finished step changes. */
-static void count_step(struct run *r, struct window *w, const struct step_result *res)
+static void count_step(struct run_job *r, const struct step_result *res, double lr)
 {
     r->state.global_step++;
+    r->state.epoch = res->epoch;
+    r->state.num_input_tokens_seen += res->n_tokens;
+    r->n_samples += res->n_samples;
+    r->state.total_flos += r->token_flos * (double)res->n_tokens;
+    if (!res->skipped) {
+        r->loss_sum += res->loss;
+        r->n_updates++;
+    }
+    metrics_count(r->metrics, res, lr);
     if (r->session.comm->rank == 0)
         ckpt_log_progress("training", "steps", (uint64_t)r->state.global_step,
                           (uint64_t)r->state.max_steps);
-    r->state.epoch = res->epoch;
-    r->state.num_input_tokens_seen += res->n_tokens;
-    r->state.total_flos += r->token_flos * (double)res->n_tokens;
-    w->tokens += res->n_tokens;
-    if (res->skipped)
-        return;
-    w->loss += res->loss;
-    w->grad_norm = res->grad_norm;
-    w->steps++;
 }
 
-static struct step_opts opts_of(struct run *r)
+static struct step_opts opts_of(struct run_job *r)
 {
     const struct settings *s = r->s;
-
-    return (struct step_opts){
-        .optim = {.beta1 = s->adam_beta1, .beta2 = s->adam_beta2, .eps = s->adam_epsilon,
-                  .weight_decay = s->weight_decay, .max_grad_norm = s->max_grad_norm,
-                  .seed = s->seed},
-        .scaler = &r->scaler, .seed = s->seed,
-        .dump_grads = s->dump_grads, .dump_step = r->state.global_step + 1,
+    struct step_opts opts = {
+        .optim = run_optimizer_opts(&r->optimizer, s, &r->schedule),
+        .scaler = &r->scaler, .seed = s->seed, .max_skipped = s->max_skipped_steps,
+        .dump_grads = s->dump_grads, .dump_step = r->state.global_step + 1, .look_at = r,
     };
+
+    opts.optim.lag = r->state.optim_lag;
+    return opts;
 }
 
-static int loop(struct run *r, struct ckpt_err *err)
+/* In the midst of a step whose histograms are asked for. */
+static int look(void *ctx, double scale, struct ckpt_err *err)
 {
-    const struct settings *s = r->s;
-    struct step_opts opts = opts_of(r);
-    struct window w = {.start = clock_now()};
-    int rc;
+    struct run_job *r = ctx;
 
-    while (r->state.global_step < r->state.max_steps) {
-        double lr = schedule_lr(&r->schedule, r->state.global_step - r->scaler.skipped);
+    return histograms_gather(r->session.zero, r->session.comm, scale, metrics_histogram,
+                             r->metrics, err);
+}
+
+static bool wants_histograms(const struct run_job *r, int64_t step)
+{
+    return r->s->histogram_steps > 0 && step % r->s->histogram_steps == 0;
+}
+
+/* What a finished step is followed by; *ends: the run needs no further one. */
+static int after_step(struct run_job *r, bool epoch_ends, bool *ends, struct ckpt_err *err)
+{
+    const struct course *c = &r->course;
+    bool better = false;
+    int rc = 0;
+
+    *ends = false;
+    if (course_due(c, &c->log, &r->state, epoch_ends))
+        rc = metrics_step(r->metrics, err);
+    if (rc == 0 && course_due(c, &c->eval, &r->state, epoch_ends))
+        rc = evaluate(r, &better, ends, err);
+    if (rc == 0 && (course_due(c, &c->save, &r->state, epoch_ends) ||
+                    (better && c->save.when == COURSE_BEST)))
+        rc = save_begin(r, r->state.global_step < r->state.max_steps && !*ends, err);
+    return rc;
+}
+
+/* Stop before the run's last step, with a checkpoint. */
+static int stop(struct run_job *r, const char *why, struct ckpt_err *err)
+{
+    long long step = (long long)r->state.global_step;
+    int rc = save_wait(r, err);
+
+    if (rc == 0 && r->saved_step != step)
+        rc = save_begin(r, false, err);
+    if (rc)
+        return rc;
+    r->session.comm->agreed = true;
+    if (r->saved_step != step)
+        return ckpt_fail(err, CKPT_EIO, "stopped%s at step %lld, which could not be saved", why,
+                         step);
+    return ckpt_fail(err, CKPT_ESTOPPED, "stopped%s at step %lld, saved: go on with "
+                     "`resume_from_checkpoint latest`", why, step);
+}
+
+static int loop(struct run_job *r, struct ckpt_err *err)
+{
+    struct step_opts opts = opts_of(r);
+    bool ends = false, better, busy;
+    int rc = 0;
+
+    if (r->s->eval_on_start && r->state.global_step == 0)
+        rc = evaluate(r, &better, &ends, err);
+    ends = false;
+    while (rc == 0 && !ends && r->state.global_step < r->state.max_steps) {
+        double lr = schedule_lr(&r->schedule, r->schedule.lr,
+                                r->state.global_step - r->scaler.skipped);
         struct step_result res;
+        enum stop_why why;
 
         report_step(CONTROL_TRAIN, r->state.global_step + 1);
+        opts.look = wants_histograms(r, r->state.global_step + 1) ? look : NULL;
         if ((rc = watch_profile(r, err)) != 0 ||
             (rc = step_run(&res, &r->session, r->data.train.loader, &opts, lr,
                            r->state.global_step + 1, err)) != 0)
             return rc;
-        count_step(r, &w, &res);
-        if ((rc = check_targets(r, &res, err)) != 0)
+        count_step(r, &res, lr);
+        if ((rc = check_targets(r, &res, err)) != 0 || (rc = save_go(r, err)) != 0 ||
+            (rc = after_step(r, res.epoch_ends, &ends, err)) != 0)
             return rc;
-        if (due(s->logging_steps, r->state.global_step) ||
-            r->state.global_step == r->state.max_steps)
-            if ((rc = log_step(r, lr, &w, err)) != 0)
-                return rc;
-        if (due(s->eval_steps, r->state.global_step) && (rc = evaluate(r, err)) != 0)
+        why = stop_wanted(r, &busy);
+        if (!busy && (rc = save_wait(r, err)) != 0)
             return rc;
-        if (due(s->save_steps, r->state.global_step) && (rc = save(r, err)) != 0)
-            return rc;
-        if (stop_wanted(r)) {
-            if (r->saved_step != r->state.global_step && (rc = save(r, err)) != 0)
-                return rc;
-            r->session.comm->agreed = true;
-            return ckpt_fail(err, CKPT_ESTOPPED, "stopped at step %lld, saved: go on with "
-                             "`resume_from_checkpoint latest`", (long long)r->state.global_step);
-        }
+        if (why && r->state.global_step < r->state.max_steps)
+            return stop(r, why == STOP_TIME ? " by `max_wall_time`" : "", err);
     }
-    return watch_profile(r, err);
-}
-
-/* The figures of memory_log.h to the closing row and line; a row without them is as good. */
-static void tell_memory(struct run *r, json_t *row, char *line, size_t size)
-{
-    struct memory_figures f = memory_log_figures(r->memory);
-    size_t n = strlen(line);
-
-    if (f.n == 0)
-        return;
-    json_object_set_new(row, "device_memory_peak", json_real(f.peak));
-    json_object_set_new(row, "device_memory_mean", json_real(f.mean));
-    json_object_set_new(row, "device_memory_least", json_real(f.least));
-    snprintf(line + n, size - n, "; memory: peak %.0f, mean %.0f, least %.0f MiB", f.peak, f.mean,
-             f.least);
+    if (rc == 0 && ends && r->session.comm->rank == 0)
+        ckpt_log(CKPT_LOG_NOTE, "%6lld/%-5lld ends early: no progress in %lld evaluations",
+                 (long long)r->state.global_step, (long long)r->state.max_steps,
+                 (long long)r->state.evals_without_progress);
+    if (rc == 0)
+        rc = save_wait(r, err);
+    return rc ? rc : watch_profile(r, err);
 }
 
 /* A run that went wrong may end with status 0, but not without a word. */
-static void warn_lost(const struct run *r)
+static void warn_lost(const struct run_job *r)
 {
     if (r->n_lost)
         ckpt_log(CKPT_LOG_WARNING, "%lld evaluations gave no finite loss", (long long)r->n_lost);
-    if (r->last_loss > DIVERGED * r->first_loss)
-        ckpt_log(CKPT_LOG_WARNING, "the loss began at %g and ended at %g: the run diverged, a "
-                 "smaller `learning_rate` may help", r->first_loss, r->last_loss);
+    metrics_warn(r->metrics);
 }
 
-/* The Trainer's closing row, a last evaluation and a last checkpoint. */
-static int finish(struct run *r, struct ckpt_err *err)
+/* The Trainer's closing row, the run's figures and its model. */
+static int finish(struct run_job *r, struct ckpt_err *err)
 {
     double seconds = clock_now() - r->started;
-    int64_t steps = r->state.global_step - r->first_step;
-    char line[256];
-    json_t *row;
-    int rc = 0;
-
-    if (r->data.eval.loader && !due(r->s->eval_steps, r->state.global_step))
-        rc = evaluate(r, err);
-    row = json_pack("{s:f,s:I,s:f,s:f}", "epoch", r->state.epoch, "step",
-                    (json_int_t)r->state.global_step, "train_runtime", seconds,
-                    "train_steps_per_second", (double)steps / fmax(seconds, 1e-9));
-    snprintf(line, sizeof line, "trained %lld steps in %.1f s", (long long)steps, seconds);
-    if (row)
-        tell_memory(r, row, line, sizeof line);
-    if (rc == 0)
-        rc = row ? metrics_row(r->metrics, row, line, err) : ckpt_nomem(err, sizeof line);
-    if (rc == 0)
-        rc = run_state_log(&r->state, json_incref(row), err);
-    json_decref(row);
-    if (rc == 0 && r->saved_step != r->state.global_step)
-        rc = save(r, err);
-    if (rc == 0 && r->session.comm->rank == 0)
-        warn_lost(r);
-    return rc;
-}
-
-/* Whether checkpoints are in the way of this run's own; a dry run only warns. */
-static int check_free(struct run *r, struct ckpt_err *err)
-{
-    bool looks = r->session.comm->rank == 0 && !r->s->overwrite_output_dir &&
-                 r->s->simulate_world == 0;
-    int rc = looks ? run_dir_check_free(&r->dir, r->start.step, err) : 0;
-
-    if (rc && r->s->dry_run) {
-        ckpt_log(CKPT_LOG_WARNING, "the run would be refused: %s", err->text);
-        rc = 0;
-    }
-    return comm_agree(r->session.comm, rc, err);
-}
-
-/* The output, if it is there already, and where the run begins. */
-static int find_start(struct run *r, struct ckpt_err *err)
-{
-    int rc = 0;
-
-    r->dir.path = r->s->output_dir;
-    if (r->session.comm->rank == 0 && settings_write(r->s))
-        rc = run_dir_lock(&r->dir, err);
-    if ((rc = comm_agree(r->session.comm, rc, err)) != 0 ||
-        (rc = run_start_find(&r->start, &r->session, r->s, &r->dir, err)) != 0)
-        return rc;
-    return check_free(r, err);
-}
-
-/* The output as the run's own: made, locked, free of what is in its way. */
-static int take_output(struct run *r, struct ckpt_err *err)
-{
+    struct memory_figures memory = memory_log_figures(r->memory);
+    json_t *row = results_of(r, seconds);
     bool first = r->session.comm->rank == 0;
-    int rc = first ? run_dir_make(&r->dir, err) : 0;
+    int rc;
 
-    if ((rc = comm_agree(r->session.comm, rc, err)) != 0 || (rc = check_free(r, err)) != 0)
-        return rc;
-    if (first && r->s->overwrite_output_dir)
-        rc = run_dir_clear(&r->dir, r->start.step, err);
+    rc = row ? metrics_closing(r->metrics, row, r->state.global_step - r->first_step, seconds,
+                               &memory, err)
+             : ckpt_nomem(err, sizeof *row);
+    if ((rc = comm_agree(r->session.comm, rc, err)) == 0)
+        rc = results_model(r, err);
+    if (rc == 0 && first)
+        rc = results_write(r, row, err);
+    json_decref(row);
+    if (rc == 0 && first)
+        warn_lost(r);
     return comm_agree(r->session.comm, rc, err);
 }
 
-/* Everything before the first step. */
-static int prepare(struct run *r, struct ckpt_err *err)
+static int open_metrics(struct run_job *r, struct ckpt_err *err)
 {
-    const struct settings *s = r->s;
-    int rc;
-
-    if ((rc = session_join(&r->session, settings_planned(s), s->ddp_timeout, err)) != 0 ||
-        (rc = comm_same(r->session.comm, s->shared, s->n_shared, err)) != 0 ||
-        (rc = find_start(r, err)) != 0 ||
-        (rc = run_start_open(&r->session, &r->start, s, err)) != 0)
-        return rc;
-    report_phase("load");
-    rc = run_data_open(&r->data, s, &r->session, r->io->stop, err);
-    if ((rc = comm_agree(r->session.comm, rc, err)) != 0 || (rc = plan(r, err)) != 0 ||
-        (rc = run_plan_check(&r->session, err)) != 0)
-        return rc;
-    rc = set_schedule(r, err);
-    if ((rc = comm_agree(r->session.comm, rc, err)) != 0)
-        return rc;
-    r->state.logging_steps = s->logging_steps;
-    r->state.eval_steps = s->eval_steps > 0 ? s->eval_steps : s->logging_steps;
-    r->state.save_steps = s->save_steps;
-    r->state.train_batch_size = s->per_device_train_batch_size;
-    r->scaler.o = s->scaler;
-    r->scaler.o.on = s->fp16;
-    scaler_init(&r->scaler, &r->scaler.o);
-    r->checkpoint = (struct checkpoint){.settings = s, .schedule = &r->schedule,
-                                        .state = &r->state, .scaler = &r->scaler,
-                                        .base = s->model ? r->start.base : NULL,
-                                        .side = &r->side};
-    if (r->session.comm->rank == 0 && !s->init && settings_write(s))
-        rc = side_files_open(&r->side, r->session.model_dir, &r->arena, err);
-    if (rc == 0)
-        rc = data_source_fingerprint(r->data.train.source, r->checkpoint.data, err);
-    if ((rc = comm_agree(r->session.comm, rc, err)) != 0 || s->dry_run)
-        return rc;
-    if ((rc = run_start_load(&r->start, &r->session, &r->checkpoint, &r->state, &r->dir,
-                             err)) != 0)
-        return rc;
-    r->token_flos = 6.0 * (double)run_plan_numel(model_params(r->session.model));
-    r->first_step = r->state.global_step;
-    if (!*r->start.resume)
-        return 0;
-    r->saved_step = r->state.global_step;
-    rc = loader_seek(r->data.train.loader, r->state.global_step, err);
-    return comm_agree(r->session.comm, rc, err);
-}
-
-/* A fresh model as a directory, to start from or to compare with. */
-static int init_only(struct run *r, struct ckpt_err *err)
-{
-    const struct zero_opts zero = {.stage = settings_stage(r->s)};
-    const struct model_opts small = {.max_tokens = 1, .max_docs = 1, .max_rows = 1,
-                                     .max_enc = 1};
-    const struct device_opts cpu = {.name = "cpu", .threads = (int)r->s->threads,
-                                    .weights = CKPT_F32};
-    int rc;
-
-    if ((rc = session_open(&r->session, r->s->init, r->s->tokenizer, &cpu, 0, err)) != 0)
-        return rc;
-    if (r->session.comm->rank == 0)
-        rc = run_dir_make_above(r->s->output_dir, err);
-    if ((rc = comm_agree(r->session.comm, rc, err)) != 0 ||
-        (rc = session_plan(&r->session, &small, &zero, err)) != 0 ||
-        (rc = session_init_weights(&r->session, r->s->seed, err)) != 0 ||
-        (rc = checkpoint_save_bare(r->s->output_dir, &r->session, err)) != 0)
-        return rc;
-    return comm_agree(r->session.comm, tell_artifact(r, r->s->output_dir, err), err);
-}
-
-static int open_metrics(struct run *r, struct ckpt_err *err)
-{
-    const struct metrics_start start = {
-        .step = r->state.global_step, .max_steps = r->state.max_steps,
+    const struct metrics_opts opts = {
+        .settings = r->s, .session = &r->session, .state = &r->state,
         .resumed_from = r->start.resume,
         .continues = run_dir_holds(r->s->output_dir, r->start.resume),
+        .event = r->io->event, .ctx = r->io->ctx,
     };
 
-    return metrics_open(&r->metrics, r->s->output_dir, r->session.comm->rank == 0, &start, err);
+    return metrics_open(&r->metrics, &opts, err);
 }
 
 /* Who reports the failure: rank 0 when all know of it, else the rank that failed, now: its peers
  * are ended before this process comes back from closing its session. */
-static void end_of_ranks(struct run *r, struct ckpt_err *err)
+static void end_of_ranks(struct run_job *r, struct ckpt_err *err)
 {
     const struct comm *c = r->session.comm;
 
@@ -526,7 +271,7 @@ static void end_of_ranks(struct run *r, struct ckpt_err *err)
 }
 
 /* Steps of a world that is not there. */
-static int simulate(struct run *r, struct ckpt_err *err)
+static int simulate(struct run_job *r, struct ckpt_err *err)
 {
     struct step_opts opts = opts_of(r);
     struct run_simulated out;
@@ -537,17 +282,31 @@ static int simulate(struct run *r, struct ckpt_err *err)
     return comm_agree(r->session.comm, rc, err);
 }
 
+/* A run that was stopped between its last checkpoint and its final model. */
+static int end_late(struct run_job *r, struct ckpt_err *err)
+{
+    int64_t missing = r->session.comm->rank == 0 && results_missing(r);
+    struct run_output o = run_output_of(r);
+    int rc;
+
+    comm_broadcast(r->session.comm, &missing, 1, CKPT_I64, 0);
+    if (!missing || (rc = run_output_take(&r->folders, &o, err)) != 0)
+        return missing ? rc : 0;
+    return results_model(r, err);
+}
+
 /* From a plan that is made to the last checkpoint. */
-static int train(struct run *r, struct ckpt_err *err)
+static int train(struct run_job *r, struct ckpt_err *err)
 {
     bool speak = r->session.comm->rank == 0;
+    struct run_output o;
     int rc;
 
     if (speak)
         session_describe(&r->session, r->state.max_steps);
     if (r->s->dry_run) {
         if (speak)
-            run_plan_tell(&r->data, r->state.max_steps, &(struct ckpt_err){0});
+            plan_tell(&r->data, r->state.max_steps, &(struct ckpt_err){0});
         return 0;
     }
     if (r->s->simulate_world > 0)
@@ -557,10 +316,10 @@ static int train(struct run *r, struct ckpt_err *err)
             ckpt_log(CKPT_LOG_NOTE, "nothing to do: %s is at step %lld, the run is to have %lld",
                      r->start.resume, (long long)r->state.global_step,
                      (long long)r->state.max_steps);
-        return 0;
+        return end_late(r, err);
     }
-    if ((rc = take_output(r, err)) != 0 ||
-        (rc = checkpoint_try(r->s->output_dir, &r->session, err)) != 0)
+    o = run_output_of(r);
+    if ((rc = run_output_take(&r->folders, &o, err)) != 0)
         return rc;
     rc = open_metrics(r, err);
     if (rc == 0 && r->s->memory_log > 0)
@@ -568,30 +327,36 @@ static int train(struct run *r, struct ckpt_err *err)
                              r->s->memory_log, err);
     rc = comm_agree(r->session.comm, rc, err);
     if (rc == 0)
+        rc = save_open(r, err);
+    if (rc == 0)
         rc = loop(r, err);
     return rc ? rc : finish(r, err);
 }
 
 int run_train(const struct settings *s, struct run_io *io, struct ckpt_err *err)
 {
-    struct run r = {.s = s, .io = io, .started = clock_now(), .saved_step = -1,
-                    .first_loss = NAN, .last_loss = NAN};
+    struct run_job r = {.own = *s, .io = io, .started = clock_now(), .saved_step = -1};
     int rc = run_state_init(&r.state, err);
 
+    r.s = &r.own;
     if (rc == 0)
-        rc = s->init_only ? init_only(&r, err) : prepare(&r, err);
+        rc = s->init_only ? run_init_only(&r, err) : run_prepare(&r, err);
     if (rc == 0 && !s->init_only)
         rc = train(&r, err);
-    run_profile_end(&r.profile);
+    save_close(&r);
+    profile_end(&r.profile);
     memory_log_close(r.memory);
-    metrics_close(r.metrics);
+    metrics_close(r.metrics, ckpt_err_status(rc));
     run_data_close(&r.data);
     run_state_release(&r.state);
     run_dir_close(&r.dir);
     side_files_close(&r.side);
+    run_optimizer_close(&r.optimizer);
     ckpt_arena_release(&r.arena);
-    if (rc)
+    if (rc) {
         end_of_ranks(&r, err);
+        rc = ckpt_err_code(err);        /* that of a peer, where one said why it failed */
+    }
     session_close(&r.session, rc, err);
     return rc;
 }

@@ -4,6 +4,7 @@
 #ifndef CKPT_TRAINER_RUN_RUN_H
 #define CKPT_TRAINER_RUN_RUN_H
 
+#include "trainer/tell/event.h"
 #include "trainer/run/settings.h"
 #include "trainer/run/simulate.h"
 
@@ -12,6 +13,8 @@ struct run_io {
     void *ctx;
     /* A checkpoint is complete and durable.  Rank 0 only.  May be NULL. */
     int (*artifact)(void *ctx, const char *path, struct ckpt_err *err);
+    /* What the run tells while it goes.  Rank 0 only.  May be NULL. */
+    run_event_fn *event;
     /* What a simulation came to (simulate_world). */
     int (*simulated)(void *ctx, const struct run_simulated *r, struct ckpt_err *err);
     /* Set from outside: save at the end of the step in work, then end with CKPT_ESTOPPED. */

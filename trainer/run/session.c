@@ -147,9 +147,42 @@ static int open_parts(struct session *s, const char *model_dir, const char *toke
 
 int session_join(struct session *s, int ranks, int64_t timeout_s, struct ckpt_err *err)
 {
+    int rc;
+
     memset(s, 0, sizeof *s);
-    return ranks ? comm_open_single(&s->comm, ranks, err)
-                 : comm_open(&s->comm, timeout_s * 1000, err);
+    rc = ranks ? comm_open_single(&s->comm, ranks, err)
+               : comm_open(&s->comm, timeout_s * 1000, err);
+    s->shard = s->comm;
+    return rc;
+}
+
+int session_split(struct session *s, int size, int node, struct ckpt_err *err)
+{
+    struct comm *c = s->comm, *within, *across;
+    bool by_node = size < 0;
+    int rc = 0;
+
+    if (size == 0)
+        return 0;
+    if (by_node && c->planned)
+        size = node;
+    else if (by_node)
+        rc = comm_split_node(&size, c, err);
+    if (rc)
+        return rc;
+    if (by_node && size == c->world_size && c->rank == 0)
+        ckpt_log(CKPT_LOG_NOTE, "hybrid sharding: all ranks are on one node: weights are sharded "
+                 "over all of them, as by `fsdp full_shard`");
+    if (by_node && size == 1 && c->world_size > 1 && c->rank == 0)
+        ckpt_log(CKPT_LOG_WARNING, "hybrid sharding: every node has one rank: nothing is sharded");
+    if (size == c->world_size)
+        return 0;
+    if ((rc = comm_split(&within, c, COMM_WITHIN, size, err)) != 0 ||
+        (rc = comm_split(&across, c, COMM_ACROSS, size, err)) != 0)
+        return rc;
+    s->shard = within;
+    s->replicas = across;
+    return 0;
 }
 
 int session_open(struct session *s, const char *model_dir, const char *tokenizer_dir,
@@ -272,19 +305,21 @@ int session_adapt(struct session *s, const json_t *config, struct ckpt_err *err)
     return arch_untie(s->arch, err);
 }
 
-/* Assumed size of the CUDA context, and of what NCCL takes of several ranks, for dry_run without a
- * GPU: 0.5 and 0.9 GiB were seen on H200. */
+/* Assumed size of the CUDA context, and of what NCCL takes for each communicator, for dry_run
+ * without a GPU: 0.5 and 0.9 GiB were seen on H200. */
 #define PAPER_CONTEXT ((uint64_t)1 << 30)
 
 static uint64_t paper_context(const struct session *s)
 {
-    return s->comm->world_size > 1 ? 2 * PAPER_CONTEXT : PAPER_CONTEXT;
+    int n = s->shard->world_size > 1;   /* communicators */
+
+    return (uint64_t)(1 + n + (s->replicas != NULL)) * PAPER_CONTEXT;
 }
 
 /* Choose how memory is used: what is asked for becomes what is done. */
 static int plan_memory(struct session *s, struct model_opts *with, struct ckpt_err *err)
 {
-    struct fit_opts o = {.arch = s->arch, .dev = s->dev, .world_size = s->comm->world_size,
+    struct fit_opts o = {.arch = s->arch, .dev = s->dev, .world_size = s->shard->world_size,
                          .model = *with, .choose = with->recompute == RECOMPUTE_AUTO,
                          .zero = s->zero_opts, .free_bytes = s->dev->ops->free_bytes(s->dev),
                          .keep = s->reshard && strcmp(s->reshard, "false") == 0,
@@ -316,7 +351,7 @@ static int plan_memory(struct session *s, struct model_opts *with, struct ckpt_e
 /* Whether weights stay where they are, for copies of them in 8 bits. */
 static bool keeps_weights(const struct session *s)
 {
-    return s->comm->world_size == 1 || s->zero_opts.stage < 3 || s->zero_opts.keep_weights;
+    return s->shard->world_size == 1 || s->zero_opts.stage < 3 || s->zero_opts.keep_weights;
 }
 
 int session_plan(struct session *s, const struct model_opts *opts, const struct zero_opts *zero,
@@ -326,14 +361,15 @@ int session_plan(struct session *s, const struct model_opts *opts, const struct 
     int rc;
 
     with.lora = s->lora;
-    with.ranks = zero->stage > 0 ? s->comm->world_size : 1;
+    with.ranks = zero->stage > 0 ? s->shard->world_size : 1;
     s->zero_opts = *zero;
+    s->zero_opts.replicas = s->replicas;
     s->zero_opts.train = opts->train;
     if ((rc = plan_memory(s, &with, err)) != 0)
         return rc;
     rc = model_new(&s->model, s->arch, &with, s->dev, err);
     if (rc == 0 && !with.dry)
-        rc = zero_new(&s->zero, model_params(s->model), &s->zero_opts, s->dev, s->comm, err);
+        rc = zero_new(&s->zero, model_params(s->model), &s->zero_opts, s->dev, s->shard, err);
     if (rc == 0 && s->dev->fp8 && !s->zero_opts.offload_param && keeps_weights(s))
         rc = fp8_cache_lend(s->dev, model_params(s->model), s->fit.free_bytes - s->fit.all,
                             with.dry, err);
@@ -393,8 +429,10 @@ void session_describe(const struct session *s, int64_t max_steps)
     const double mib = 1.0 / (1 << 20);
     double weights = (double)(z->weights + s->dev->fp8_cache_bytes);
     double all = (double)(s->fit.all + s->dev->fp8_cache_bytes);
-    char of[64] = "";
+    char of[64] = "", groups[64] = "";
 
+    if (s->replicas)
+        snprintf(groups, sizeof groups, " in groups of %d", s->shard->world_size);
     ckpt_log(CKPT_LOG_NOTE, "model: %.2f M parameters in %d blocks", (double)p->numel * 1e-6,
              p->n_layers - 2);
     if (p->adapted)
@@ -409,11 +447,13 @@ void session_describe(const struct session *s, int64_t max_steps)
                  s->dev->untimed ? "; products are timed as they are first met, once on this GPU: "
                                    "the first step takes longer" : "");
     if (!s->dev->discrete && !(s->paper_limit && !s->zero))
-        ckpt_log(CKPT_LOG_NOTE, "ranks: %d (%s), ZeRO stage %d, %d threads each",
-                 s->comm->world_size, s->comm->ops->name, s->zero_opts.stage, s->dev->threads);
+        ckpt_log(CKPT_LOG_NOTE, "ranks: %d (%s), ZeRO stage %d%s, %d threads each",
+                 s->comm->world_size, s->comm->ops->name, s->zero_opts.stage, groups,
+                 s->dev->threads);
     else if (s->comm->world_size > 1)
-        ckpt_log(CKPT_LOG_NOTE, "ranks: %d (%s), ZeRO stage %d%s", s->comm->world_size,
-                 comm_on_device(s->comm)->ops->name, s->zero_opts.stage, kept(s));
+        ckpt_log(CKPT_LOG_NOTE, "ranks: %d (%s), ZeRO stage %d%s%s", s->comm->world_size,
+                 comm_on_device(s->replicas ? s->replicas : s->comm)->ops->name,
+                 s->zero_opts.stage, groups, kept(s));
     if (s->fit.free_bytes != UINT64_MAX)
         snprintf(of, sizeof of, " of %.1f", (double)s->fit.free_bytes * mib);
     ckpt_log(CKPT_LOG_NOTE,
@@ -423,12 +463,23 @@ void session_describe(const struct session *s, int64_t max_steps)
              (double)z->gathered * mib, (double)s->fit.activations * mib,
              (double)s->fit.workspace * mib, all * mib, of);
     if (z->optim_host || z->weights_host)
-        ckpt_log(CKPT_LOG_NOTE, "on the host: optimizer %.1f, weights %.1f, gradients %.1f MiB",
-                 (double)z->optim_host * mib, (double)z->weights_host * mib,
-                 (double)z->grads_host * mib);
+        ckpt_log(CKPT_LOG_NOTE, "on the host: optimizer %.1f, weights %.1f, gradients %.1f: %.1f "
+                 "MiB%s", (double)z->optim_host * mib, (double)z->weights_host * mib,
+                 (double)z->grads_host * mib,
+                 (double)(z->optim_host + z->weights_host + z->grads_host) * mib,
+                 s->comm->world_size > 1 ? " of each rank" : "");
     if (s->fit.recompute == RECOMPUTE_NORMS)
         ckpt_log(CKPT_LOG_NOTE, "recomputing norms and activations in the backward pass");
     ckpt_log(CKPT_LOG_NOTE, "steps: %lld", (long long)max_steps);
+}
+
+void session_unplan(struct session *s)
+{
+    model_free(s->model);
+    zero_free(s->zero);
+    s->model = NULL;
+    s->zero = NULL;
+    s->comm->agreed = false;
 }
 
 void session_close(struct session *s, int rc, const struct ckpt_err *err)

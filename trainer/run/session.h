@@ -10,7 +10,7 @@
 #include "trainer/comm/comm.h"
 #include "trainer/comm/simulate.h"
 #include "trainer/data/sample.h"
-#include "trainer/run/fit.h"
+#include "trainer/plan/fit.h"
 #include "trainer/model/model.h"
 #include "trainer/ops/ops.h"
 #include "trainer/shard/zero.h"
@@ -18,7 +18,9 @@
 struct arch;
 
 struct session {
-    struct comm      *comm;
+    struct comm      *comm;             /* all ranks */
+    struct comm      *shard;            /* those among which this one shards: all, or its group */
+    struct comm      *replicas;         /* those with the same shard; NULL: there is one group */
     struct device    *dev;
     struct ckpt_dir  *model_dir;        /* where config.json lies */
     struct ckpt_dir  *tokenizer_dir;    /* may be the same place; NULL when there is none */
@@ -45,6 +47,12 @@ struct session {
  */
 int session_join(struct session *s, int ranks, int64_t timeout_s, struct ckpt_err *err);
 /*
+ * Hybrid sharding: groups of `size` ranks, each of which shards among itself; 0: one group;
+ * negative: as many as a node has, of planned ranks `node`.  A group of all ranks is none.  After
+ * session_join; CKPT_ECONFIG on all ranks where groups do not fill the world.  Collective.
+ */
+int session_split(struct session *s, int size, int node, struct ckpt_err *err);
+/*
  * Ranks (as session_join finds them, unless s has joined; else it is zeroed), device and
  * description.  model_dir is a directory with config.json (or config.json itself, whatever its name
  * on this machine); tokenizer_dir NULL: beside it, if there.  Ranks on one host share its CPUs, so
@@ -61,6 +69,8 @@ int session_untie(struct session *s, const char *path, const char *tag, struct c
  * Before session_plan.  Not collective, the same on every rank.
  */
 int session_adapt(struct session *s, const json_t *config, struct ckpt_err *err);
+/* Back to before session_plan, which may be called again. */
+void session_unplan(struct session *s);
 /*
  * Plan all memory, check that it fits, and allocate it, with gradients and moments where
  * opts->train says so; with opts->dry nothing is allocated and there is no zero.

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "trainer/optim/schedule.h"
+#include "trainer/run/course.h"
+#include "trainer/optim/table.h"
 
 void settings_default(struct settings *s)
 {
@@ -18,6 +20,8 @@ void settings_default(struct settings *s)
         .data_dir = "datasets",
         .train_sampling_strategy = "random",
         .data_seed = -1,
+        .initial_epoch = -1,
+        .initial_step = -1,
         .output_dir = "output",
         .num_train_epochs = 3.0,
         .per_device_train_batch_size = 8,
@@ -26,11 +30,14 @@ void settings_default(struct settings *s)
         .learning_rate = 5e-5,
         .min_lr = NAN,
         .lr_scheduler_type = "linear",
+        .warmup_type = "log",
+        .cos_min_ratio = 0.0001,
         .adam_beta1 = 0.9,
         .adam_beta2 = 0.999,
         .adam_epsilon = 1e-8,
         .max_grad_norm = 1.0,
         .optim = "adamw_torch",
+        .loraplus_lr_embedding = 1e-6,
         .scaler = {.initial_scale_power = 16, .loss_scale_window = 1000, .hysteresis = 2,
                    .min_loss_scale = 1},
         .seed = 42,
@@ -46,8 +53,17 @@ void settings_default(struct settings *s)
         .offload_param = "none",
         .fp8_format = "hybrid",
         .data_cache = "auto",
+        .logging_strategy = "steps",
+        .eval_strategy = "steps",
+        .save_strategy = "steps",
         .logging_steps = 10,
+        .logging_nan_inf_filter = true,
+        .include_num_input_tokens_seen = "no",
         .save_steps = 500,
+        .greater_is_better = "auto",
+        .async_save = "auto",
+        .on_save_error = "end",
+        .final_model = true,
     };
     data_settings_default(&s->data);
 }
@@ -81,25 +97,65 @@ enum recompute settings_recompute(const struct settings *s)
 
 enum op_moments settings_moments(const struct settings *s)
 {
-    if (strcmp(s->optim, "adamw_anyprecision") == 0)
-        return OP_MOMENTS_BF16;
-    return strstr(s->optim, "8bit") ? OP_MOMENTS_8BIT : OP_MOMENTS_F32;
+    const struct optim_row *row = optim_find(s->optim);
+
+    return row ? row->moments : OP_MOMENTS_F32;
+}
+
+int settings_fewer(const struct settings *s)
+{
+    const struct optim_row *row = optim_find(s->optim);
+    struct optim_keys keys;
+
+    return row && optim_keys(&keys, row, s->optim_args, &(struct ckpt_err){0}) == 0
+               ? 2 - optim_moments(row, &keys) : 0;
 }
 
 bool settings_paged(const struct settings *s)
 {
-    return strncmp(s->optim, "paged_", 6) == 0;
+    const struct optim_row *row = optim_find(s->optim);
+
+    return row && row->paged;
 }
 
 /* Source: torch 2.11, distributed/fsdp/api.py, ShardingStrategy. */
-static int fsdp_stage(const char *name)
+static const struct fsdp {
+    const char *name;
+    int         stage;
+    bool        hybrid;
+} fsdps[] = {{"no_shard", 0, false},   {"shard_grad_op", 2, false}, {"full_shard", 3, false},
+             {"hybrid_shard", 3, true}, {"hybrid_shard_zero2", 2, true}};
+
+/* NULL: none is named. */
+static const struct fsdp *fsdp_of(const struct settings *s)
 {
-    return strcmp(name, "full_shard") == 0 ? 3 : strcmp(name, "shard_grad_op") == 0 ? 2 : 0;
+    for (size_t i = 0; s->fsdp && i < sizeof fsdps / sizeof fsdps[0]; i++)
+        if (strcmp(s->fsdp, fsdps[i].name) == 0)
+            return &fsdps[i];
+    return NULL;
 }
 
 int settings_stage(const struct settings *s)
 {
-    return s->fsdp ? fsdp_stage(s->fsdp) : (int)s->zero_stage;
+    const struct fsdp *fsdp = fsdp_of(s);
+
+    return fsdp ? fsdp->stage : (int)s->zero_stage;
+}
+
+int settings_hybrid(const struct settings *s)
+{
+    const struct fsdp *fsdp = fsdp_of(s);
+
+    return s->hybrid_shard_size > 0 ? (int)s->hybrid_shard_size
+           : fsdp && fsdp->hybrid   ? SETTINGS_NODE : 0;
+}
+
+int settings_node_ranks(const struct settings *s)
+{
+    int64_t all = settings_planned(s);
+    int64_t node = s->simulate_world > 0 ? s->simulate_node : s->node_ranks;
+
+    return (int)(node > 0 && node < all ? node : all);
 }
 
 enum ckpt_dtype settings_reduce(const struct settings *s)
@@ -111,11 +167,30 @@ enum ckpt_dtype settings_reduce(const struct settings *s)
 struct device_opts settings_device(const struct settings *s)
 {
     return (struct device_opts){.name = s->device, .threads = (int)s->threads,
-                                .weights = settings_weights(s), .tf32 = s->tf32,
+                                .weights = settings_weights(s),
+                                .tf32 = s->tf32 && settings_weights(s) == CKPT_F32,
                                 .fp8 = !s->fp8                             ? DEVICE_FP8_OFF
                                        : strcmp(s->fp8_format, "e4m3") == 0 ? DEVICE_FP8_E4M3
                                                                             : DEVICE_FP8_HYBRID,
                                 .memory_limit = s->device_memory_limit};
+}
+
+int settings_schedule(struct schedule *out, const struct settings *s, struct ckpt_err *err)
+{
+    int rc = schedule_init(out, s->lr_scheduler_type, s->learning_rate, s->min_lr,
+                           s->lr_scheduler_kwargs, err);
+
+    if (rc)
+        return rc;
+    if (settings_given(s, "warmup_type"))       /* DeepSpeed's words, in its order */
+        out->key.warmup_type = strcmp(s->warmup_type, "log") != 0;
+    if (settings_given(s, "warmup_min_lr"))
+        out->key.warmup_min_lr = s->warmup_min_lr;
+    if (settings_given(s, "cos_min_ratio"))
+        out->key.cos_min_ratio = s->cos_min_ratio;
+    if (s->total_num_steps > 0)
+        out->key.total_num_steps = s->total_num_steps;
+    return 0;
 }
 
 bool settings_given(const struct settings *s, const char *name)
@@ -124,6 +199,47 @@ bool settings_given(const struct settings *s, const char *name)
         if (strcmp(s->given[i], name) == 0)
             return true;
     return false;
+}
+
+/* -- samples of a step ------------------------------------------------------------------------ */
+
+/* Source: DeepSpeed 0.19, runtime/config.py, _set_batch_related_parameters. */
+int settings_batch(struct settings *s, int64_t world_size, struct ckpt_err *err)
+{
+    bool micro = settings_given(s, "per_device_train_batch_size");
+    bool accum = settings_given(s, "gradient_accumulation_steps");
+    int64_t all = s->train_batch_size, *batch = &s->per_device_train_batch_size;
+    int64_t *steps = &s->gradient_accumulation_steps;
+
+    if (all == 0)
+        return 0;
+    if (accum && !micro)
+        *batch = all / (*steps * world_size);
+    else if (!accum && micro)
+        *steps = all / (*batch * world_size);
+    else if (!accum)
+        *batch = all / world_size;
+    if (*batch > 0 && *steps > 0 && *batch * *steps * world_size == all)
+        return 0;
+    return ckpt_fail(err, CKPT_ECONFIG, "`train_batch_size %lld` is not %lld ranks times "
+                     "`per_device_train_batch_size %lld` times `gradient_accumulation_steps %lld`",
+                     (long long)all, (long long)world_size, (long long)*batch, (long long)*steps);
+}
+
+bool settings_smaller_batch(struct settings *s, int64_t world_size)
+{
+    int64_t batch = s->per_device_train_batch_size / 2, all = s->train_batch_size;
+
+    if (all > 0 && settings_given(s, "gradient_accumulation_steps"))
+        return false;
+    while (all > 0 && batch > 1 && all % (batch * world_size))
+        batch--;
+    if (batch < 1)
+        return false;
+    s->per_device_train_batch_size = batch;
+    if (all > 0)
+        s->gradient_accumulation_steps = all / (batch * world_size);
+    return true;
 }
 
 /* -- what does not go together ---------------------------------------------------------------- */
@@ -189,7 +305,7 @@ static int check_needs(const struct settings *s, struct ckpt_err *err)
 
 static int check_model(const struct settings *s, struct ckpt_err *err)
 {
-    bool elsewhere = s->resume_from_checkpoint || s->adapter;
+    bool elsewhere = s->resume_from_checkpoint || s->resume_file || s->adapter;
     const struct rule rules[] = {
         RULE(s->adapter && s->lora_rank > 0,
              "`adapter` brings its own rank: `lora_rank` excludes it"),
@@ -200,6 +316,8 @@ static int check_model(const struct settings *s, struct ckpt_err *err)
              "`model` and `init` exclude each other"),
         RULE(!s->model && !s->init && !elsewhere,
              "nothing to train: `model DIR` or `init CONFIG` is missing"),
+        RULE((s->initial_epoch > 0 || s->initial_step > 0) && !s->resume_file,
+             "`initial_epoch` and `initial_step` need `resume_file FILE`"),
         RULE(s->init && !s->tokenizer, "`init` needs `tokenizer DIR`: a fresh model has none"),
         RULE(s->init_only && !s->init, "`init_only` needs `init CONFIG`"),
     };
@@ -222,8 +340,12 @@ static int check_data(const struct settings *s, struct ckpt_err *err)
         RULE(s->packing && strcmp(s->train_sampling_strategy, "group_by_length") == 0,
              "`packing` fills micro-batches itself: `train_sampling_strategy group_by_length` "
              "excludes it"),
-        RULE(s->eval_steps > 0 && s->n_eval == 0 && !s->eval_split && s->train_split_ratio <= 0,
+        RULE(s->eval_steps > 0 && !course_evaluates(s),
              "`eval_steps` needs `eval_file PATH`"),
+        RULE(strcmp(s->eval_strategy, "no") == 0 && settings_given(s, "eval_steps"),
+             "`eval_steps` and `eval_strategy no` exclude each other"),
+        RULE(strcmp(s->eval_strategy, "epoch") == 0 && !course_evaluates(s),
+             "`eval_strategy epoch` needs `eval_file PATH`"),
     };
 
     return CHECK(rules, err);
@@ -231,21 +353,39 @@ static int check_data(const struct settings *s, struct ckpt_err *err)
 
 static int check_schedule(const struct settings *s, struct ckpt_err *err)
 {
-    enum schedule_kind kind;
-
-    if (!schedule_parse(&kind, s->lr_scheduler_type))
-        return ckpt_fail(err, CKPT_ECONFIG, "`lr_scheduler_type %s` is none of: %s",
-                         s->lr_scheduler_type, schedule_names());
+    struct schedule schedule;
+    int rc = settings_schedule(&schedule, s, err);
     const struct rule rules[] = {
-        RULE(kind == SCHEDULE_POLYNOMIAL && !(schedule_end(kind, s->min_lr) < s->learning_rate),
-             "polynomial ends at `min_lr {}`: it must be smaller than `learning_rate {}`",
-             .a = schedule_end(kind, s->min_lr), .b = s->learning_rate),
-        RULE(settings_given(s, "min_lr") && kind != SCHEDULE_COSINE_WITH_MIN_LR &&
-             kind != SCHEDULE_POLYNOMIAL,
-             "`min_lr` is not used by {}, only by cosine_with_min_lr and polynomial",
-             s->lr_scheduler_type),
+        RULE(rc == 0 && schedule.kind == SCHEDULE_WARMUP_LR && s->warmup_min_lr > s->learning_rate,
+             "`warmup_min_lr {}` is more than `learning_rate {}`", .a = s->warmup_min_lr,
+             .b = s->learning_rate),
+        RULE(rc == 0 && schedule.kind == SCHEDULE_REDUCE_ON_PLATEAU && !course_evaluates_often(s),
+             "reduce_lr_on_plateau looks at evaluations: it needs `eval_steps N`"),
     };
 
+    return rc ? rc : CHECK(rules, err);
+}
+
+static int check_optimizer(const struct settings *s, struct ckpt_err *err)
+{
+    const struct optim_row *row = optim_find(s->optim);
+    struct optim_keys keys;
+    const struct rule rules[] = {
+        RULE(row && row->rule == OP_RULE_SGD &&
+             (settings_given(s, "adam_beta1") || settings_given(s, "adam_beta2")),
+             "`adam_beta1` and `adam_beta2` are not used by `optim sgd`"),
+        RULE(s->loraplus_lr_ratio > 0 && s->lora_rank == 0 && !s->adapter,
+             "`loraplus_lr_ratio` needs `lora_rank N`: it is of an adapter's factors"),
+        RULE(settings_given(s, "loraplus_lr_embedding") && s->loraplus_lr_ratio <= 0,
+             "`loraplus_lr_embedding` needs `loraplus_lr_ratio X`"),
+        RULE(settings_given(s, "max_skipped_steps") && s->fp16,
+             "`max_skipped_steps` is not for `fp16`, whose loss scale decides"),
+    };
+
+    if (!row)
+        return ckpt_fail(err, CKPT_ECONFIG, "`optim %s` is no optimizer", s->optim);
+    if (optim_keys(&keys, row, s->optim_args, err))
+        return CKPT_ECONFIG;
     return CHECK(rules, err);
 }
 
@@ -260,8 +400,6 @@ static int check_precision(const struct settings *s, struct ckpt_err *err)
         RULE(strcmp(s->offload_param, "cpu") == 0 && !half,
              "`offload_param cpu` needs `bf16` or `fp16`"),
         RULE(s->bf16 && s->fp16, "`bf16` and `fp16` exclude each other"),
-        RULE(s->tf32 && half, "`tf32` is for float32 products: `{}` has none",
-             s->bf16 ? "bf16" : "fp16"),
         RULE(s->fp8 && !s->bf16,
              "`fp8` needs `bf16`: what is not multiplied in 8 bits is bfloat16"),
     };
@@ -275,18 +413,27 @@ static int check_ranks(const struct settings *s, struct ckpt_err *err)
     const struct rule rules[] = {
         RULE(s->fsdp && settings_given(s, "zero_stage") && s->zero_stage != settings_stage(s),
              "`fsdp {}` is not `zero_stage {}`", s->fsdp, .b = (double)s->zero_stage),
+        RULE(s->hybrid_shard_size > 0 && !sharded,
+             "`hybrid_shard_size` needs `zero_stage` 1, 2 or 3"),
+        RULE(s->hybrid_shard_size > 0 && fsdp_of(s) && !fsdp_of(s)->hybrid,
+             "`fsdp {}` shards over all ranks: `hybrid_shard_size` excludes it", s->fsdp),
+        RULE(settings_reduce(s) != CKPT_F32 && s->hybrid_shard_size == 1,
+             "`reduce_dtype {}` needs groups of 2 ranks at least: `hybrid_shard_size 1` shards "
+             "nothing", s->reduce_dtype),
+        RULE(settings_hybrid(s) && strcmp(s->offload_param, "cpu") == 0,
+             "`offload_param cpu` and hybrid sharding exclude each other"),
         RULE(settings_reduce(s) != CKPT_F32 && !sharded,
              "`reduce_dtype {}` needs `zero_stage` 1, 2 or 3", s->reduce_dtype),
         RULE(settings_reduce(s) != CKPT_F32 && cpu,
              "`reduce_dtype {}` needs GPUs: ranks on CPUs sum in float32", s->reduce_dtype),
         RULE(settings_given(s, "reshard_after_forward") && settings_stage(s) != 3,
              "`reshard_after_forward` needs `zero_stage 3`"),
-        RULE(sharded && settings_moments(s) == OP_MOMENTS_BF16,
-             "`optim {}` needs `zero_stage 0`: DeepSpeed's shards hold moments in float32",
-             s->optim),
         RULE(settings_given(s, "device_memory_limit") && cpu && !s->dry_run,
              "`device_memory_limit` is for a GPU: with `device cpu` only `dry_run` plans "
              "with it"),
+        RULE(strcmp(s->offload_param, "cpu") == 0 && strcmp(s->reshard_after_forward, "false") == 0,
+             "`reshard_after_forward false` keeps on the device what `offload_param cpu` has on "
+             "the host"),
         RULE(s->simulate_world == 1, "`simulate_world 1` has no collectives: 2 ranks at least"),
         RULE(s->simulate_world > 0 && cpu, "`simulate_world` needs a GPU, the device is the CPU"),
         RULE(s->stage3_gather_16bit_weights_on_model_save && settings_stage(s) != 3,
@@ -296,10 +443,68 @@ static int check_ranks(const struct settings *s, struct ckpt_err *err)
     return CHECK(rules, err);
 }
 
+/* The next word of a list with commas, and its length; NULL at its end. */
+static const char *next_word(const char **at, size_t *n)
+{
+    const char *word = *at + strspn(*at, ", ");
+
+    *n = strcspn(word, ", ");
+    *at = word + *n;
+    return *n ? word : NULL;
+}
+
+static bool is_word(const char *word, size_t n, const char *name)
+{
+    return strlen(name) == n && strncmp(word, name, n) == 0;
+}
+
+bool settings_reports(const struct settings *s, const char *to)
+{
+    bool on = false;
+    size_t n;
+
+    for (size_t i = 0; i < s->n_report_to; i++)
+        for (const char *at = s->report_to[i], *word; (word = next_word(&at, &n)) != NULL;)
+            on |= is_word(word, n, to) || is_word(word, n, "all");
+    return on;
+}
+
+static int check_reports(const struct settings *s, struct ckpt_err *err)
+{
+    static const char *const known[] = {"none", "all", "tensorboard", "wandb", "csv"};
+    bool none = settings_reports(s, "none"), events = settings_reports(s, "tensorboard");
+    size_t words = 0, n;
+
+    for (size_t i = 0; i < s->n_report_to; i++)
+        for (const char *at = s->report_to[i], *word; (word = next_word(&at, &n)) != NULL;
+             words++) {
+            bool found = false;
+
+            for (size_t k = 0; k < sizeof known / sizeof known[0]; k++)
+                found |= is_word(word, n, known[k]);
+            if (!found)
+                return ckpt_fail(err, CKPT_ECONFIG, "`report_to %.*s` is none of: tensorboard, "
+                                 "wandb, csv, all, none", (int)n, word);
+        }
+    const struct rule rules[] = {
+        RULE(none && words > 1 && !settings_reports(s, "all"),
+             "`report_to none` excludes other reports"),
+        RULE(s->histogram_steps > 0 && !events && !settings_reports(s, "wandb"),
+             "`histogram_steps` needs `report_to tensorboard` or `report_to wandb`"),
+        RULE(s->logging_dir && !events, "`logging_dir` needs `report_to tensorboard`"),
+        RULE(s->run_name && !settings_reports(s, "wandb"), "`run_name` needs `report_to wandb`"),
+        RULE(settings_given(s, "logging_steps") && strcmp(s->logging_strategy, "steps") != 0,
+             "`logging_steps` needs `logging_strategy steps`"),
+    };
+
+    return CHECK(rules, err);
+}
+
 int settings_check(const struct settings *s, struct ckpt_err *err)
 {
     static int (*const more[])(const struct settings *, struct ckpt_err *) = {
-        check_data, check_schedule, check_precision, check_ranks};
+        check_data, course_check, check_schedule, check_optimizer, check_precision, check_ranks,
+        check_reports};
     int rc = check_needs(s, err);
 
     if (rc == 0)

@@ -66,13 +66,27 @@ struct settings {
     int64_t      per_device_train_batch_size;
     int64_t      per_device_eval_batch_size;
     int64_t      gradient_accumulation_steps;
+    int64_t      train_batch_size;      /* of a step over all ranks; 0: as they come to */
+    bool         auto_find_batch_size;  /* the largest micro-batch that the plan of memory holds */
     double       learning_rate;
     double       min_lr;                /* NaN: the schedule's own (schedule_end) */
-    const char  *lr_scheduler_type;
+    const char  *lr_scheduler_type, *lr_scheduler_kwargs;
     int64_t      warmup_steps;
     double       warmup_ratio;          /* of all steps, when warmup_steps is 0 */
+    const char  *warmup_type;           /* of DeepSpeed's schedules: log, linear */
+    double       warmup_min_lr, cos_min_ratio;      /* likewise */
+    int64_t      total_num_steps;       /* likewise: where they end; 0: with the run */
     double       weight_decay, adam_beta1, adam_beta2, adam_epsilon, max_grad_norm;
-    const char  *optim;                 /* what keeps the moments: HF's OptimizerNames */
+    double       label_smoothing_factor;
+    double       z_loss;                /* factor of the squared log of softmax's denominator */
+    double       neftune_noise_alpha;   /* 0: none */
+    const char  *optim;                 /* HF's OptimizerNames (optim/table.h) */
+    const char  *optim_args;            /* KEY=VALUE,... or NULL */
+    const char *const *lr_for, *const *weight_decay_for;    /* PATTERN=X */
+    size_t       n_lr_for, n_weight_decay_for;
+    double       loraplus_lr_ratio;     /* 0: none */
+    double       loraplus_lr_embedding;
+    int64_t      max_skipped_steps;     /* that are not finite, one after another; 0: none */
     struct scaler_opts scaler;          /* of the loss, with fp16 (which `on` does not tell) */
     uint64_t     seed;
     int64_t      data_seed;             /* of the data order; -1: seed */
@@ -84,16 +98,46 @@ struct settings {
     bool         tf32;                  /* f32 products of a GPU round their factors */
     bool         fp8;                   /* projections multiply in 8 bits, with bf16 */
     const char  *fp8_format;            /* hybrid, e4m3 */
-    int64_t      logging_steps;
-    int64_t      eval_steps;            /* 0: at the end only */
-    int64_t      save_steps;            /* 0: at the end only */
+    const char  *logging_strategy, *eval_strategy;  /* no, steps, epoch */
+    const char  *save_strategy;         /* one of these, or best */
+    double       logging_steps;         /* below 1: this fraction of all steps, as below */
+    double       eval_steps;            /* 0: at the end only */
+    double       save_steps;            /* 0: at the end only */
+    bool         eval_on_start;
+    double       eval_delay;            /* steps, or epochs, before the first evaluation */
+    bool         logging_first_step;
+    bool         logging_nan_inf_filter;/* means leave out losses that are not finite */
+    const char  *include_num_input_tokens_seen; /* no, all, non_padding; as a truth value */
+    const char *const *report_to;       /* none, all, or some of those of reports.h */
+    size_t       n_report_to;
+    const char  *logging_dir;           /* of TensorBoard's events; NULL: in output_dir */
+    const char  *run_name;              /* for W&B; NULL: as its environment says */
+    int64_t      histogram_steps;       /* 0: no histograms */
     int64_t      save_total_limit;      /* 0: keep all */
-    const char  *resume_from_checkpoint;/* path; latest, true: the newest in output_dir, if there
-                                           is one; none, false: as if it were NULL */
+    const char  *async_save;            /* auto: write behind the steps where memory allows; true,
+                                           false */
+    const char  *on_save_error;         /* end, continue */
+    const char  *metric_for_best_model; /* loss, perplexity, with eval_ before it or not; or NULL */
+    const char  *greater_is_better;     /* auto, true, false */
+    bool         load_best_model_at_end;
+    int64_t      early_stopping_patience;   /* evaluations without progress; 0: any number */
+    double       early_stopping_threshold;
+    double       max_wall_time;         /* seconds; 0: any */
+    bool         final_model;           /* the trained model goes to output_dir itself */
+    const char  *resume_from_checkpoint;/* path; latest, auto, true: the newest in output_dir, if
+                                           there is one; none, false: as if it were NULL */
+    const char  *resume_file;           /* weights to go on from where there is no checkpoint */
+    double       initial_epoch;         /* epochs that those have seen; < 0: by initial_step */
+    int64_t      initial_step;          /* steps; < 0: by initial_epoch */
+    bool         ignore_data_skip;      /* data may be others than the checkpoint's: begin them */
     bool         overwrite_output_dir;  /* checkpoints in the run's way are removed */
     /* ranks */
     int64_t      zero_stage;            /* 0 to 3 (zero.h) */
+    const char  *deepspeed;             /* file that other settings came from, or NULL */
     const char  *fsdp;                  /* its name in FSDP's words, or NULL */
+    int64_t      hybrid_shard_size;     /* ranks of a group that shards, beside others; 0: as fsdp
+                                           says, a node or all ranks */
+    int64_t      node_ranks;            /* ranks of a node, of those that nproc says; 0: all */
     const char  *reduce_dtype;          /* in which ranks exchange gradients */
     const char  *reshard_after_forward; /* auto: as memory allows; true, false */
     bool         stage3_gather_16bit_weights_on_model_save;
@@ -112,20 +156,27 @@ struct settings {
     double       memory_log;            /* seconds between samples of memory; 0: none */
     bool         dry_run;
     bool         profile;               /* tell where the time of some steps goes */
+    const char  *state_dict_file;       /* template of its name, or NULL (state_dict.h) */
     const char  *dump_grads;            /* file for the first step's gradients, or NULL */
     /* Names of the settings that the user gave, also those given their default: what is refused
      * beside other settings goes by these. */
     const char *const *given;
     size_t       n_given;
+    /* "NAME VALUE" of all that reports tell of the settings. */
+    const char *const *told;
+    size_t       n_told;
     /* "NAME VALUE" of all that every rank must have alike. */
     const char *const *shared;
     size_t       n_shared;
 };
 
 #define SETTINGS_GPUS (-1)              /* nproc: as many as there are GPUs */
+#define SETTINGS_NODE (-1)              /* settings_hybrid: as many as a node has */
 
 bool settings_given(const struct settings *s, const char *name);
 
+/* Whether the run is reported to tensorboard, wandb or csv. */
+bool settings_reports(const struct settings *s, const char *to);
 /* Whether the run writes anything: a plan and a simulation do not. */
 bool settings_write(const struct settings *s);
 /* Ranks that are planned or simulated, not started; 0: as the process was started. */
@@ -138,13 +189,27 @@ enum ckpt_dtype settings_weights(const struct settings *s);
 enum recompute settings_recompute(const struct settings *s);
 /* How moments are kept. */
 enum op_moments settings_moments(const struct settings *s);
+/* Moments that the optimizer lacks of AdamW's two. */
+int settings_fewer(const struct settings *s);
 /* Whether they, and true weights beside rounded ones, may lie on the host where memory is short. */
 bool settings_paged(const struct settings *s);
 /* The type in which ranks exchange gradients. */
 enum ckpt_dtype settings_reduce(const struct settings *s);
 /* The stage, by either name. */
 int settings_stage(const struct settings *s);
+/* Ranks of a group that shards among itself: SETTINGS_NODE, those of a node; 0: all ranks do. */
+int settings_hybrid(const struct settings *s);
+/* Ranks of a node, where they are planned or simulated. */
+int settings_node_ranks(const struct settings *s);
+struct schedule;
+/* The schedule without its span (schedule.h): CKPT_ECONFIG says what is wrong with its settings. */
+int settings_schedule(struct schedule *out, const struct settings *s, struct ckpt_err *err);
 struct device_opts settings_device(const struct settings *s);
+/* What train_batch_size says of the micro-batch and the accumulation, with so many ranks:
+ * CKPT_ECONFIG when their product is another. */
+int settings_batch(struct settings *s, int64_t world_size, struct ckpt_err *err);
+/* The next smaller micro-batch; with train_batch_size the accumulation grows.  False: none. */
+bool settings_smaller_batch(struct settings *s, int64_t world_size);
 void settings_default(struct settings *s);
 /* Settings that clash, or lack another: CKPT_ECONFIG names them. */
 int settings_check(const struct settings *s, struct ckpt_err *err);

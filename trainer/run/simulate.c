@@ -84,6 +84,36 @@ static void warn_of_little(const struct session *s, const struct run_data *data)
                  (long long)set->gradient_accumulation_steps);
 }
 
+/* The communicators of the device: the world's, or those of its parts; NULL after the last. */
+static struct comm *simulated(struct comm *world, struct comm *before)
+{
+    struct comm *c = before ? before->next : world->parts ? world->parts : world;
+
+    while (c && !c->device)
+        c = c->next;
+    return c;
+}
+
+static struct simulate_sum take_all(struct comm *world)
+{
+    struct simulate_sum sum = {0};
+
+    for (struct comm *c = simulated(world, NULL); c; c = simulated(world, c)) {
+        struct simulate_sum one = simulate_take(c->device);
+
+        sum.n += one.n;
+        sum.seconds += one.seconds;
+        sum.bytes += one.bytes;
+    }
+    return sum;
+}
+
+static void pause_all(struct comm *world, bool paused)
+{
+    for (struct comm *c = simulated(world, NULL); c; c = simulated(world, c))
+        simulate_pause(c->device, paused);
+}
+
 int run_simulate(struct run_simulated *out, const struct session *s, const struct run_data *data,
                  const struct step_opts *opts, int64_t steps, const volatile int *stop,
                  struct ckpt_err *err)
@@ -91,7 +121,7 @@ int run_simulate(struct run_simulated *out, const struct session *s, const struc
     int64_t n = steps > 0 ? steps : STEPS;
     struct simulation m = {.s = s, .loader = data->train.loader, .opts = opts, .stop = stop,
                            .expected = WARM + 2 * n};
-    struct comm *comm = comm_on_device(s->comm);
+    struct comm *comm = s->comm;
     double seconds, least, tokens, alone = 0, unused;
     struct simulate_sum sum;
     int rc;
@@ -99,15 +129,16 @@ int run_simulate(struct run_simulated *out, const struct session *s, const struc
     warn_of_little(s, data);
     if ((rc = warm_up(&m, err)) != 0)
         return rc;
-    simulate_take(comm);
+    take_all(comm);
     if ((rc = measure(&seconds, &least, &tokens, &m, n, err)) != 0)
         return rc;
-    sum = simulate_take(comm);
-    simulate_pause(comm, true);
+    sum = take_all(comm);
+    pause_all(comm, true);
     rc = measure(&alone, &unused, &unused, &m, n, err);
-    simulate_pause(comm, false);
+    pause_all(comm, false);
     *out = (struct run_simulated){
         .net = s->simulate, .world = comm->world_size, .stage = s->zero_opts.stage,
+        .group = s->shard->world_size,
         .nodes = simulate_nodes(&s->simulate, comm->world_size), .steps = n,
         .tokens = tokens * comm->world_size / (double)n,
         .seconds = seconds / (double)n, .seconds_least = least,

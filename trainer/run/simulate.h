@@ -17,6 +17,7 @@
 struct run_simulated {
     struct simulate_net net;
     int     world, nodes, stage;
+    int     group;                      /* ranks that shard among themselves; world: not hybrid */
     int64_t steps;                      /* that were timed */
     double  tokens;                     /* of a step, on all ranks */
     double  seconds, seconds_least;

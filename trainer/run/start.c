@@ -10,13 +10,21 @@
 #include "trainer/comm/report.h"
 #include "trainer/checkpoint/adapter.h"
 #include "trainer/run/model_find.h"
+#include "trainer/checkpoint/position.h"
 #include "trainer/checkpoint/proof.h"
 #include "trainer/checkpoint/resume.h"
 
-static bool is_one_of(const char *word, const char *a, const char *b)
+/* Whether word is one of a list that ends in NULL. */
+static bool is_one_of(const char *word, const char *const *of)
 {
-    return strcasecmp(word, a) == 0 || strcasecmp(word, b) == 0;
+    for (; *of; of++)
+        if (strcasecmp(word, *of) == 0)
+            return true;
+    return false;
 }
+
+static const char *const newest_words[] = {"latest", "auto", "true", NULL};
+static const char *const fresh_words[] = {"none", "false", NULL};
 
 /* The newest complete checkpoint of the output, or a fresh run where there is none yet. */
 static int find_newest(struct run_start *start, struct run_dir *d, bool may_be_fresh,
@@ -35,13 +43,15 @@ static int find_newest(struct run_start *start, struct run_dir *d, bool may_be_f
 static int find_named(struct run_start *start, const char *from, struct run_dir *d,
                       struct ckpt_err *err)
 {
-    char state[4200];
     int rc;
 
-    if (!ckpt_path_is_dir(from) && !ckpt_path_is_file(from))
+    if (ckpt_path_is_file(from)) {
+        ckpt_fail(err, CKPT_ECONFIG, "%s: a file, not a checkpoint's folder", from);
+        return ckpt_err_hint(err, "`resume_file` takes weights from a file");
+    }
+    if (!ckpt_path_is_dir(from))
         return ckpt_fail(err, CKPT_ENOTFOUND, "%s: no such checkpoint", from);
-    snprintf(state, sizeof state, "%s/trainer_state.json", from);
-    if (!ckpt_path_is_file(state) && run_dir_is_run(from)) {
+    if (run_dir_is_run(from)) {
         snprintf(start->folder, sizeof start->folder, "%s", from);
         return find_newest(start, d, false, err);
     }
@@ -49,7 +59,7 @@ static int find_named(struct run_start *start, const char *from, struct run_dir 
     rc = proof_first(from, true, err);
     if (rc && strcmp(err->reason, "unproved") != 0)
         return rc;
-    return resume_step(&start->step, from, err);
+    return position_step(&start->step, from, err);
 }
 
 /* The base that an adapter's configuration names. */
@@ -76,7 +86,33 @@ static int find_saved(struct run_start *start, struct run_dir *d, struct ckpt_er
     snprintf(start->folder, sizeof start->folder, "%s", d->path);
     if ((rc = find_newest(start, d, true, err)) == 0 && (!*start->resume || start->number < first))
         *start = (struct run_start){.step = -1};
+    start->own = *start->resume;
     return rc;
+}
+
+/* A file of weights: where the run is with it, settings say. */
+static int find_file(struct run_start *start, const char *path, struct ckpt_err *err)
+{
+    if (!ckpt_path_is_file(path))
+        return ckpt_fail(err, CKPT_ENOTFOUND, "%s: no such file", path);
+    snprintf(start->resume, sizeof start->resume, "%s", path);
+    start->file = true;
+    return 0;
+}
+
+/* A checkpoint without a description needs a model that has it. */
+static int check_described(const struct run_start *start, const struct settings *set,
+                           struct ckpt_err *err)
+{
+    char dir[4096], path[4200];
+
+    model_dir(dir, start->resume);
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    if (!*start->resume || *start->base || *start->adapter || set->init || ckpt_path_is_file(path))
+        return 0;
+    ckpt_fail(err, CKPT_ECONFIG, "%s: no config.json tells what model its weights are of",
+              start->resume);
+    return ckpt_err_hint(err, "`model DIR` names a model of the same shape");
 }
 
 /* Rank 0's choice. */
@@ -89,12 +125,15 @@ static int find(struct run_start *start, const struct settings *set, struct run_
 
     if (rc || *start->resume) {
         ;
-    } else if (from && is_one_of(from, "latest", "true")) {
+    } else if (from && is_one_of(from, newest_words)) {
         snprintf(start->folder, sizeof start->folder, "%s", d->path);
         rc = find_newest(start, d, true, err);
-    } else if (from && !is_one_of(from, "none", "false")) {
+        start->own = *start->resume;
+    } else if (from && !is_one_of(from, fresh_words)) {
         rc = find_named(start, from, d, err);
     }
+    if (rc == 0 && !*start->resume && set->resume_file)
+        rc = find_file(start, set->resume_file, err);
     if (rc == 0 && set->model)
         rc = model_find(start->base, set->model, err);
     if (rc == 0 && set->adapter)
@@ -112,6 +151,8 @@ static int find(struct run_start *start, const struct settings *set, struct run_
     if (!*start->resume && !*start->base && !*start->adapter && !set->init)
         return ckpt_fail(err, CKPT_ECONFIG, "nothing to train: `model DIR` or `init CONFIG` "
                          "is missing");
+    if ((rc = check_described(start, set, err)) != 0)
+        return rc;
     if (!*start->resume && *start->folder)
         ckpt_log(CKPT_LOG_NOTE, "%s: no checkpoint to go on from yet: starting afresh",
                  start->folder);
@@ -119,19 +160,32 @@ static int find(struct run_start *start, const struct settings *set, struct run_
 }
 
 /* Rank 0's choice, which came to rc, to all. */
-static int share(struct run_start *start, struct session *s, int rc, struct ckpt_err *err)
+static int share(struct run_start *start, struct session *s, const struct run_dir *d, int rc,
+                 struct ckpt_err *err)
 {
+    char found[4096];
+
     if ((rc = comm_agree(s->comm, rc, err)) != 0)
         return rc;
     comm_broadcast(s->comm, start, (int64_t)sizeof *start, CKPT_U8, 0);
-    return comm_error(s->comm, err);
+    if ((rc = comm_error(s->comm, err)) != 0)
+        return rc;
+    if (!start->own || s->comm->rank == 0)
+        return 0;
+    /* On this node it may have another path. */
+    snprintf(found, sizeof found, "%s", start->resume);
+    snprintf(start->folder, sizeof start->folder, "%s", d->path);
+    run_dir_path(start->resume, d->path, start->number);
+    if (strcmp(start->adapter, found) == 0)
+        snprintf(start->adapter, sizeof start->adapter, "%s", start->resume);
+    return 0;
 }
 
 int run_start_find(struct run_start *start, struct session *s, const struct settings *set,
                    struct run_dir *d, struct ckpt_err *err)
 {
     *start = (struct run_start){.step = -1};
-    return share(start, s, s->comm->rank == 0 ? find(start, set, d, err) : 0, err);
+    return share(start, s, d, s->comm->rank == 0 ? find(start, set, d, err) : 0, err);
 }
 
 int run_start_open(struct session *s, const struct run_start *start, const struct settings *set,
@@ -166,6 +220,8 @@ static int load_checkpoint(struct run_start *start, struct session *s, struct ch
 
     json_array_clear(state->log_history);
     scaler_init(c->scaler, &c->scaler->o);
+    if (!start->file)
+        state->global_step = start->step;
     rc = resume_load(s, start->resume, c, state, damaged, err);
     ckpt_lock_release(lease);
     return rc;
@@ -184,7 +240,7 @@ static int fall_back(struct run_start *start, struct session *s, struct run_dir 
         rc = run_dir_newest(start->resume, &start->number, d, start->folder, start->number, err);
     if (first && rc == 0)
         start->step = start->number;
-    return share(start, s, rc, err);
+    return share(start, s, d, rc, err);
 }
 
 static int load_resumed(struct run_start *start, struct session *s, struct checkpoint *c,
@@ -196,7 +252,8 @@ static int load_resumed(struct run_start *start, struct session *s, struct check
     while ((rc = load_checkpoint(start, s, c, state, &damaged, err)) != 0)
         if (!damaged || !*start->folder || (rc = fall_back(start, s, d, err)) != 0)
             return rc;
-    start->step = state->global_step;
+    if (!start->file)
+        start->step = state->global_step;
     if (s->comm->rank == 0)
         ckpt_log(CKPT_LOG_NOTE, "resuming from %s, step %lld", start->resume,
                  (long long)state->global_step);

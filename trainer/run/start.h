@@ -8,17 +8,20 @@
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/run/dir.h"
 
-/* The same on every rank. */
+/* The same on every rank, but for the path of its own output. */
 struct run_start {
     char    resume[4096];       /* checkpoint to go on from; "": none */
     char    folder[4096];       /* whose newest complete one that is; "": it was named */
+    bool    file;               /* resume is `resume_file`: weights alone */
+    bool    own;                /* it is the run's output, and each rank's own path is meant */
     int64_t number;             /* of that */
-    int64_t step;               /* of the checkpoint; -1: the run is a fresh one */
+    int64_t step;               /* of the checkpoint; -1: the run is a fresh one, or goes on
+                                   from a file */
     char    base[4096];         /* the model that is started from; "": fresh or resumed */
     char    adapter[4096];      /* whose configuration counts; "": none, or as options say */
 };
 
-/* Choose where to start; rank 0 broadcasts it.  s has joined; d is rank 0's.  Collective. */
+/* Choose where to start; rank 0 broadcasts it.  s has joined; d is the rank's own.  Collective. */
 int run_start_find(struct run_start *start, struct session *s, const struct settings *set,
                    struct run_dir *d, struct ckpt_err *err);
 /* Open the model, and beside it the adapter that was found or that options describe. */

@@ -11,7 +11,7 @@
 int run_state_init(struct run_state *s, struct ckpt_err *err)
 {
     memset(s, 0, sizeof *s);
-    s->best_metric = NAN;
+    s->best_metric = s->base_lr = NAN;
     s->log_history = json_array();
     return s->log_history ? 0 : ckpt_nomem(err, sizeof *s);
 }
@@ -28,12 +28,27 @@ int run_state_log(struct run_state *s, json_t *row, struct ckpt_err *err)
                ? 0 : ckpt_nomem(err, sizeof *row);
 }
 
-/* What the Trainer's control flags are between two steps. */
-static json_t *control(void)
+#define STOPPER "EarlyStoppingCallback"
+#define COUNTER "early_stopping_patience_counter"
+
+/* The Trainer's callbacks with a state: what its control flags are between two steps, and how far
+ * early stopping is. */
+static json_t *callbacks(const struct run_state *s)
 {
-    return json_pack("{s:{s:{s:b,s:b,s:b,s:b,s:b},s:{}}}", "TrainerControl", "args",
-                     "should_epoch_stop", 0, "should_evaluate", 0, "should_log", 0, "should_save",
-                     1, "should_training_stop", 0, "attributes");
+    json_t *all = json_pack("{s:{s:{s:b,s:b,s:b,s:b,s:b},s:{}}}", "TrainerControl", "args",
+                            "should_epoch_stop", 0, "should_evaluate", 0, "should_log", 0,
+                            "should_save", 1, "should_training_stop", 0, "attributes");
+
+    if (all && s->early_stopping_patience > 0 &&
+        json_object_set_new(all, STOPPER, json_pack(
+            "{s:{s:I,s:f},s:{s:I}}", "args", "early_stopping_patience",
+            (json_int_t)s->early_stopping_patience, "early_stopping_threshold",
+            s->early_stopping_threshold, "attributes", COUNTER,
+            (json_int_t)s->evals_without_progress))) {
+        json_decref(all);
+        return NULL;
+    }
+    return all;
 }
 
 json_t *run_state_json(const struct run_state *s)
@@ -52,13 +67,14 @@ json_t *run_state_json(const struct run_state *s)
         (json_int_t)s->logging_steps, "max_steps", (json_int_t)s->max_steps,
         "num_input_tokens_seen", (json_int_t)s->num_input_tokens_seen, "num_train_epochs",
         (json_int_t)s->num_train_epochs, "save_steps", (json_int_t)s->save_steps,
-        "stateful_callbacks", control(), "total_flos", s->total_flos, "train_batch_size",
+        "stateful_callbacks", callbacks(s), "total_flos", s->total_flos, "train_batch_size",
         (json_int_t)s->train_batch_size, "trial_name", "trial_params");
 }
 
 int run_state_read(struct run_state *s, const json_t *json, struct ckpt_err *err)
 {
-    json_t *log;
+    json_t *log, *stopper = json_object_get(json_object_get(json, "stateful_callbacks"), STOPPER);
+    json_t *counter = json_object_get(json_object_get(stopper, "attributes"), COUNTER);
     const char *best;
     int rc;
 
@@ -74,6 +90,7 @@ int run_state_read(struct run_state *s, const json_t *json, struct ckpt_err *err
         return rc;
     if (s->global_step < 0)
         return ckpt_fail(err, CKPT_EFORMAT, "global_step is %lld", (long long)s->global_step);
+    s->evals_without_progress = json_integer_value(counter);
     snprintf(s->best_model_checkpoint, sizeof s->best_model_checkpoint, "%s", best);
     json_decref(s->log_history);
     s->log_history = json_deep_copy(log);

@@ -7,6 +7,7 @@
 #define CKPT_TRAINER_RUN_STATE_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
 #include "libckpt/fail.h"
 
@@ -19,9 +20,19 @@ struct run_state {
     int64_t train_batch_size;           /* per device */
     int64_t num_input_tokens_seen;
     double  total_flos;
-    double  best_metric;                /* lowest eval_loss; NaN: none yet */
+    double  best_metric;                /* of the evaluations so far; NaN: none yet */
+    int64_t early_stopping_patience;    /* of the run; 0: evaluations do not end it */
+    double  early_stopping_threshold;
+    int64_t evals_without_progress;     /* in a row, up to now */
     int64_t best_global_step;
     char    best_model_checkpoint[4096];/* "" for none */
+    /* Of a run that goes on from another program's checkpoint, a file, or with other data: */
+    int64_t data_shift;                 /* position in the data less global_step */
+    int64_t optim_lag;                  /* steps that the optimizer's own count lacks, beside
+                                           skipped ones */
+    bool    same_data;                  /* the checkpoint says that it had this run's data */
+    bool    other_rates;                /* its groups' learning rates are not the settings' */
+    double  base_lr;                    /* that its schedule has; NaN: as the settings say */
     json_t *log_history;                /* array, owned */
 };
 

@@ -2,6 +2,7 @@
 #include "trainer/run/step.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "formats/formats.h"
 #include "libckpt/log.h"
@@ -39,21 +40,45 @@ static int dump(const char *path, struct zero *zero, struct comm *comm, double s
     return comm_agree(comm, rc, err);
 }
 
-/* What a step that was not finite means; loss and norm are the same on every rank. */
-static int settle(struct step_result *out, const struct op_verdict *verdict, struct scaler *scaler,
-                  struct comm *comm, int64_t number, struct ckpt_err *err)
+/* What a step that was not finite means for a loss that is not scaled. */
+static int settle_plain(const struct step_result *out, const struct step_opts *opts,
+                        struct comm *comm, int64_t number, struct ckpt_err *err)
 {
+    struct scaler *scaler = opts->scaler;
+    char row[64] = "";
+
+    scaler->in_row = out->skipped ? scaler->in_row + 1 : 0;
+    scaler->skipped += out->skipped;
+    if (!out->skipped)
+        return 0;
+    if (scaler->in_row <= opts->max_skipped) {
+        if (comm->rank == 0)
+            ckpt_log(CKPT_LOG_WARNING, "step %lld: loss is %g, gradient norm is %g: skipped, %lld "
+                     "in a row of at most %lld", (long long)number, out->loss, out->grad_norm,
+                     (long long)scaler->in_row, (long long)opts->max_skipped);
+        return 0;
+    }
+    comm->agreed = true;
+    if (opts->max_skipped)
+        snprintf(row, sizeof row, ", %lld steps in a row", (long long)scaler->in_row);
+    return ckpt_fail_as(err, CKPT_ENO, "non-finite",
+                        "step %lld: loss is %g, gradient norm is %g: stopped before the update%s",
+                        (long long)number, out->loss, out->grad_norm, row);
+}
+
+/* What a step that was not finite means; loss and norm are the same on every rank. */
+static int settle(struct step_result *out, const struct op_verdict *verdict,
+                  const struct step_opts *opts, struct comm *comm, int64_t number,
+                  struct ckpt_err *err)
+{
+    struct scaler *scaler = opts->scaler;
     bool forward = !isfinite(out->loss);
     double was = scaler->scale;
 
     out->skipped = forward || !verdict->finite;
-    if (!scaler->o.on && out->skipped) {
-        comm->agreed = true;
-        return ckpt_fail_as(err, CKPT_ENO, "non-finite",
-                            "step %lld: loss is %g, gradient norm is %g: stopped before the update",
-                            (long long)number, out->loss, out->grad_norm);
-    }
-    if (scaler->o.on && scaler_update(scaler, out->skipped, err)) {
+    if (!scaler->o.on)
+        return settle_plain(out, opts, comm, number, err);
+    if (scaler_update(scaler, out->skipped, err)) {
         comm->agreed = true;
         ckpt_err_in(err, "step %lld: loss is %g", (long long)number, out->loss);
         return ckpt_err_hint(err, "%s", forward
@@ -74,7 +99,7 @@ int step_run(struct step_result *out, const struct session *s, struct loader *lo
     struct comm *comm = s->comm;
     struct zero *zero = s->zero;
     const struct loader_step *data;
-    int64_t count[3] = {0, 0, 0};       /* the last: ranks whose data could not be read */
+    int64_t count[4] = {0};             /* [2]: ranks whose data could not be read */
     struct scaler *scaler = opts->scaler;
     struct op_verdict verdict;
     double loss = 0;
@@ -84,21 +109,23 @@ int step_run(struct step_result *out, const struct session *s, struct loader *lo
     if (rc == 0) {
         count[0] = data->n_targets;
         count[1] = data->n_tokens;
+        count[3] = data->n_samples;
     } else {
         count[2] = 1;
     }
-    comm_all_reduce(comm, count, 3, CKPT_I64, COMM_SUM);
+    comm_all_reduce(comm, count, 4, CKPT_I64, COMM_SUM);
     if (count[2])
         return comm_agree(comm, rc, err);
     scale = count[0] > 0 ? (float)(scaler->scale / (double)count[0]) : 0.0f;
     zero_begin(zero);
+    model_drop_key(s->model, opts->seed, (uint64_t)number);
+    model_noise_key(s->model, opts->seed, (uint64_t)number);
     for (int64_t j = 0; j < data->n_micro && rc == 0; j++) {
         double sum = 0;
 
         report_part();
         if (j + 1 == data->n_micro)
             zero_last(zero);
-        model_drop_key(s->model, opts->seed, comm->rank, (uint64_t)number << 24 | (uint64_t)j);
         rc = model_loss_grad(s->model, zero_weights(zero), data->micro[j], scale, &sum, err);
         loss += sum;
     }
@@ -108,20 +135,24 @@ int step_run(struct step_result *out, const struct session *s, struct loader *lo
     comm_all_reduce(comm, &loss, 1, CKPT_F64, COMM_SUM);
     *out = (struct step_result){.loss = count[0] > 0 ? loss / (double)count[0] : 0,
                                 .n_targets = count[0], .n_tokens = count[1],
+                                .n_samples = count[3],
                                 .epoch = (double)data->epoch + (double)(data->step_of_epoch + 1) /
-                                                                   (double)data->steps_of_epoch};
+                                                                   (double)data->steps_of_epoch,
+                                .epoch_ends = data->step_of_epoch + 1 == data->steps_of_epoch};
     zero_judge(zero, opts->optim.max_grad_norm, scaler->scale);
-    if (s->dev->err.code || comm->err.code)
+    if (s->dev->err.code || comm_error(comm, err))
         return broken(s, err);
     if (opts->dump_grads && number == opts->dump_step && zero_verdict_host(zero).finite &&
         (rc = dump(opts->dump_grads, zero, comm, scaler->scale, err)) != 0)
         return rc;
+    if (opts->look && (rc = opts->look(opts->look_at, scaler->scale, err)) != 0)
+        return rc;
     if (isfinite(out->loss))
-        optim_step(zero, &opts->optim, lr, number - scaler->skipped);
+        optim_step(zero, &opts->optim, lr, number - scaler->skipped - opts->optim.lag);
     verdict = zero_verdict_host(zero);
     rc = broken(s, err);
     if (rc)
         return rc;
     out->grad_norm = verdict.norm;
-    return settle(out, &verdict, scaler, comm, number, err);
+    return settle(out, &verdict, opts, comm, number, err);
 }

@@ -31,6 +31,7 @@ struct layout {
     const struct optim_state_opts *opts;
     bool          mixed;                /* coded moments beside others */
     int64_t      *base[OPTIM_STATE_ARRAYS];  /* [n + 1] bytes where parameter i's part begins */
+    int64_t      *trained;              /* [n + 1] likewise, of all ranks, in elements */
     struct place *chunk;                /* [n_chunk + 1] */
     int64_t       n_chunk, resident;    /* the first so many lie on the device */
 };
@@ -89,7 +90,9 @@ static enum op_moments type_of(const struct layout *l, size_t i)
 /* Bytes of the first n elements of parameter i in an array. */
 static int64_t bytes_of(const struct layout *l, int of, size_t i, int64_t n)
 {
-    if (of == OPTIM_STATE_MASTER && !l->opts->master)
+    bool second = of == OPTIM_STATE_AVG_SQ || of == OPTIM_STATE_ABSMAX_SQ;
+
+    if (of == OPTIM_STATE_MASTER ? !l->opts->master : l->opts->fewer > (second ? 0 : 1))
         return 0;
     return (int64_t)optim_state_bytes((enum optim_state_array)of, type_of(l, i), n);
 }
@@ -150,6 +153,7 @@ static void layout_release(struct layout *l)
 {
     for (int a = 0; a < OPTIM_STATE_ARRAYS; a++)
         ckpt_free(l->base[a]);
+    ckpt_free(l->trained);
     ckpt_free(l->chunk);
 }
 
@@ -158,8 +162,14 @@ static bool lay_out(struct layout *l, const struct flat *flat, const struct opti
     size_t n = flat->params->n;
 
     *l = (struct layout){.flat = flat, .opts = opts};
-    for (size_t i = 0; i < n; i++)
+    if (!(l->trained = ckpt_alloc(n + 1, sizeof *l->trained)))
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        const struct param *p = &flat->params->item[i];
+
         l->mixed |= type_of(l, i) == OP_MOMENTS_8BIT;
+        l->trained[i + 1] = l->trained[i] + (p->trainable ? p->numel : 0);
+    }
     for (int a = 0; a < OPTIM_STATE_ARRAYS; a++) {
         if (!(l->base[a] = ckpt_alloc(n + 1, sizeof *l->base[a])))
             return false;
@@ -303,12 +313,17 @@ static struct adamw_run run_of(const struct optim_state *s, const struct bases *
     unsigned char *x[OPTIM_STATE_ARRAYS];
     int64_t skip = grad_at(l, p) - grad_at(l, first);
     struct adamw_run run = {
-        .grad = b->grad + skip, .n = end - at, .index = (uint64_t)grad_at(l, p),
+        .grad = b->grad + skip, .n = end - at,
+        .index = (uint64_t)(l->trained[i] + flat_grad_piece(f, i, f->rank).start + at),
         .weight_decay = f->params->item[i].decay ? step->weight_decay : 0.0,
         .moments = type_of(l, i),
     };
 
-    for (int a = 0; a < OPTIM_STATE_ARRAYS; a++)
+    if (step->group) {
+        run.weight_decay = step->group[f->params->item[i].group].weight_decay;
+        run.lr = &step->group[f->params->item[i].group].lr;
+    }
+    for (int a = 0; a < OPTIM_STATE_ARRAYS; a++)    /* one without bytes has no base */
         x[a] = b->array[a] ? b->array[a] + (place_bytes(l, a, p) - place_bytes(l, a, first)) : NULL;
     run.param = x[OPTIM_STATE_MASTER] ? (float *)(void *)x[OPTIM_STATE_MASTER]
                                  : step->master + f->base[i] + at;
@@ -316,7 +331,7 @@ static struct adamw_run run_of(const struct optim_state *s, const struct bases *
     run.exp_avg_sq = x[OPTIM_STATE_AVG_SQ];
     if (run.moments == OP_MOMENTS_8BIT) {
         run.absmax = (float *)(void *)x[OPTIM_STATE_ABSMAX];
-        run.absmax_sq = (float *)(void *)x[OPTIM_STATE_ABSMAX_SQ];
+        run.absmax_sq = (float *)(void *)x[OPTIM_STATE_ABSMAX_SQ];  /* NULL: one moment */
     }
     if (b->rounded)
         run.rounded = b->rounded + (size_t)(b->passes ? skip : f->base[i] + at) *
@@ -324,15 +339,22 @@ static struct adamw_run run_of(const struct optim_state *s, const struct bases *
     return run;
 }
 
+/* Whether an array goes on where a part of so many bytes ends; or is not there. */
+static bool follows(const void *a, size_t bytes, const void *b)
+{
+    return !a || (const unsigned char *)a + bytes == b;
+}
+
 static bool joins(const struct adamw_run *a, const struct adamw_run *b, size_t wide)
 {
     size_t n = (size_t)a->n, moment = optim_state_bytes(OPTIM_STATE_AVG, a->moments, 1);
 
     return a->moments == b->moments && a->moments != OP_MOMENTS_8BIT &&
+           (a->moments == OP_MOMENTS_F32 || a->index + n == b->index) &&
            memcmp(&a->weight_decay, &b->weight_decay, sizeof a->weight_decay) == 0 &&
-           a->param + n == b->param && a->grad + n == b->grad &&
-           (unsigned char *)a->exp_avg + n * moment == b->exp_avg &&
-           (!a->rounded || (unsigned char *)a->rounded + n * wide == b->rounded);
+           a->lr == b->lr && a->param + n == b->param && a->grad + n == b->grad &&
+           follows(a->exp_avg, n * moment, b->exp_avg) &&
+           follows(a->rounded, n * wide, b->rounded);
 }
 
 /* Step what lies between two places, whose arrays lie at b. */

@@ -41,6 +41,7 @@ size_t optim_state_bytes(enum optim_state_array of, enum op_moments kind, int64_
 
 struct optim_state_opts {
     enum op_moments moments;            /* where a parameter may have them so */
+    int      fewer;                     /* moments that a rule lacks of AdamW's two */
     bool     master;                    /* true weights are here, else where the caller has them */
     int64_t  chunk;                     /* elements of a chunk; 0: CHUNK */
     uint64_t on_device;                 /* bytes of arrays that may lie there; 0 where something of
@@ -55,9 +56,15 @@ struct optim_state_size {
     uint64_t device, host, ring;        /* arrays on either side; slots on the device */
 };
 
+/* Numbers of a group of parameters (param.group). */
+struct optim_group {
+    double lr, weight_decay;
+};
+
 /* What is stepped from and to: base pointers by flat's bases. */
 struct optim_state_step {
     const struct adamw *adamw;
+    const struct optim_group *group;    /* NULL: the next, and adamw's lr */
     double       weight_decay;          /* of parameters that decay */
     float       *master;                /* [flat->numel] on the device, where states have none */
     const float *grad;                  /* [flat->grad_numel] on the device, or pinned */

@@ -15,25 +15,36 @@ void zero_slots_of(const struct zero *z, const struct slots *of, int layer, int 
     *end = of->keep || edge ? *from + 1 : of->n;
 }
 
-struct slot *zero_slot(const struct zero *z, const struct slots *of, int layer)
+/* The free slot that has been free for longest: work on what was in the last one may go on. */
+static struct slot *free_slot(struct slot *slot, int from, int to, bool empty)
 {
-    struct slot *slot = of->slot;
+    struct slot *found = NULL;
+
+    for (int i = from; i < to; i++)
+        if (slot[i].users == 0 && (slot[i].layer < 0 || !empty) &&
+            (!found || slot[i].taken < found->taken))
+            found = &slot[i];
+    return found;
+}
+
+struct slot *zero_slot(const struct zero *z, struct slots *of, int layer)
+{
+    struct slot *slot = of->slot, *found;
     int from, to;
 
     zero_slots_of(z, of, layer, &from, &to);
     for (int i = from; i < to; i++)
         if (slot[i].layer == layer)
             return &slot[i];
-    for (int empty = 1; empty >= 0; empty--)        /* rather than one with something in it */
-        for (int i = from; i < to; i++)
-            if (slot[i].users == 0 && (slot[i].layer < 0 || !empty)) {
-                slot[i].layer = -1;
-                return &slot[i];
-            }
-    return NULL;
+    found = free_slot(slot, from, to, true);        /* rather than one with something in it */
+    if (!found && !(found = free_slot(slot, from, to, false)))
+        return NULL;
+    found->layer = -1;
+    found->taken = ++of->taken;
+    return found;
 }
 
-struct slot *zero_slot_now(const struct zero *z, const struct slots *of, int layer)
+struct slot *zero_slot_now(struct zero *z, struct slots *of, int layer)
 {
     struct slot *s = zero_slot(z, of, layer);
 
@@ -82,9 +93,9 @@ static const void *acquire(void *ctx, int layer)
 {
     struct zero *z = ctx;
 
-    return z->streamed  ? zero_stream_acquire(z, layer)
-           : z->sharded ? zero_ranks_acquire(z, layer)
-                        : part_of(z, layer);
+    return z->sharded    ? zero_ranks_acquire(z, layer)
+           : z->streamed ? zero_stream_acquire(z, layer)
+                         : part_of(z, layer);
 }
 
 static void release(void *ctx, int layer)
@@ -93,7 +104,7 @@ static void release(void *ctx, int layer)
 
     for (int i = 0; i < z->weight.n; i++)
         if (z->weight.slot[i].layer == layer && z->weight.slot[i].users > 0) {
-            (z->streamed ? zero_stream_release : zero_ranks_release)(z, &z->weight.slot[i]);
+            (z->sharded ? zero_ranks_release : zero_stream_release)(z, &z->weight.slot[i]);
             return;
         }
 }
@@ -102,9 +113,9 @@ static void *grad_of(void *ctx, int layer)
 {
     struct zero *z = ctx;
 
-    return z->streamed  ? zero_stream_grad(z, layer)
-           : z->sharded ? zero_ranks_grad(z, layer)
-                        : z->grads + flat_grad_base(&z->flat, layer);
+    return z->sharded    ? zero_ranks_grad(z, layer)
+           : z->streamed ? zero_stream_grad(z, layer)
+                         : z->grads + flat_grad_base(&z->flat, layer);
 }
 
 static bool fresh(void *ctx, int layer)
@@ -118,14 +129,14 @@ static void grad_done(void *ctx, int layer)
 {
     struct zero *z = ctx;
 
-    if (z->streamed) {
+    if (z->streamed && !z->sharded) {
         zero_stream_grad_done(z, layer);
         return;
     }
     z->fresh[layer] = false;
     if (z->sharded)
         zero_ranks_grad_done(z, layer);
-    else if (z->last && comm_groups(comm_on_device(z->comm)))
+    else if (z->last && comm_groups(comm_on_device(z->replicas)))
         zero_ranks_sum(z, layer);
 }
 
@@ -170,6 +181,7 @@ struct passing {
     int  slots;                         /* where not each layer has its own; 0: none are needed */
     bool keep_weights, keep_grads;
     bool parts;                         /* collectives move all parts of a layer at once */
+    bool own;                           /* own gradients come from the host and go there */
 };
 
 static struct passing passing_of(const struct zero_opts *o, int world_size, bool discrete)
@@ -177,11 +189,12 @@ static struct passing passing_of(const struct zero_opts *o, int world_size, bool
     bool sharded = o->stage > 0 && world_size > 1;
 
     return (struct passing){
-        .slots = o->offload_param || (sharded && discrete && !o->few) ? N_SLOTS
-                 : sharded                                            ? N_SLOTS - 1 : 0,
-        .keep_weights = sharded && (o->stage < 3 || o->keep_weights),
-        .keep_grads = sharded && (o->stage < 2 || o->keep_grads),
-        .parts = sharded && !discrete};
+        .slots = sharded            ? (discrete && !o->few ? N_SLOTS : N_SLOTS - 1)
+                 : o->offload_param ? N_SLOTS : 0,
+        .keep_weights = sharded && !o->offload_param && (o->stage < 3 || o->keep_weights),
+        .keep_grads = sharded && !o->offload_param && (o->stage < 2 || o->keep_grads),
+        .parts = sharded && !discrete,
+        .own = sharded && discrete && o->offload_param && o->train};
 }
 
 static int slot_count(const struct flat *f, const struct passing *p, bool keep)
@@ -221,6 +234,16 @@ static int64_t reduced_numel(const struct flat *f, const struct passing *p, bool
                                                                     : 0;
 }
 
+/* Elements of such gradients' i-th place. */
+static int64_t own_numel(const struct flat *f, const struct passing *p, int i)
+{
+    int64_t most = 0;
+
+    for (int u = i; p->own && u < f->params->n_layers - i; u++)     /* [1]: no edges */
+        most = flat_grad_part(f, u) > most ? flat_grad_part(f, u) : most;
+    return most;
+}
+
 /* Whether gradients are exchanged in another type than f32. */
 static bool narrows(const struct zero_opts *o, int world_size)
 {
@@ -247,6 +270,7 @@ static bool own_masters(bool train, enum ckpt_dtype type) { return train && type
 static struct optim_state_opts states_of(const struct zero_opts *opts, enum ckpt_dtype type)
 {
     return (struct optim_state_opts){.moments = opts->moments,
+                                .fewer = opts->fewer,
                                 .chunk = opts->chunk,
                                 .master = own_masters(opts->train, type),
                                 .grad_on_host = opts->offload_param,
@@ -319,6 +343,9 @@ static int allocate(struct zero *z, const struct zero_opts *opts, struct ckpt_er
         z->parts = floats(z, parts_numel(f, &p), &rc, err);
     if (reduced_numel(f, &p, train))
         z->reduced = floats(z, reduced_numel(f, &p, train), &rc, err);
+    for (int i = 0; i < N_OWN; i++)
+        if (own_numel(f, &p, i))
+            z->own.at[i] = floats(z, own_numel(f, &p, i), &rc, err);
     if (narrows(opts, f->world_size)) {
         z->narrow = memory(z, narrow_bytes(f, opts, whole_grads), false, &rc, err);
         z->narrow_own = memory(z, narrow_bytes(f, opts, flat_grad_part), false, &rc, err);
@@ -332,9 +359,12 @@ static int allocate(struct zero *z, const struct zero_opts *opts, struct ckpt_er
 static int check_opts(const struct zero_opts *opts, const struct params *params,
                       const struct device *dev, struct comm *comm, struct ckpt_err *err)
 {
-    if (opts->offload_param && comm->world_size > 1)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED, "weights on the host: of one rank alone, there "
-                         "are %d", comm->world_size);
+    if (opts->offload_param && comm->world_size > 1 && opts->stage == 0)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "weights on the host: at stage 0 of one rank "
+                         "alone, there are %d", comm->world_size);
+    if (opts->offload_param && opts->replicas)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "weights on the host: in one group of ranks "
+                         "alone, not with replicas");
     if (opts->offload_param && dev->weight == CKPT_F32)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "weights on the host: of 16 bits alone");
     if (narrows(opts, comm->world_size) && !comm_groups(comm_on_device(comm)))
@@ -360,16 +390,19 @@ int zero_new(struct zero **out, const struct params *params, const struct zero_o
     z->opts = *opts;
     z->type = dev->weight;
     z->sharded = opts->stage > 0 && comm->world_size > 1;
+    z->replicas = opts->replicas || z->sharded ? opts->replicas : comm;
     z->streamed = opts->offload_param;
+    z->own.unsquared = -1;
     z->door = (struct model_weights){.ctx = z, .acquire = acquire, .release = release,
                                      .grad = grad_of, .grad_done = grad_done, .fresh = fresh,
                                      .fixed = !z->sharded && !z->streamed};
     rc = check_opts(opts, params, dev, comm, err);
     if (rc == 0)
         rc = flat_init(&z->flat, params, opts->stage, comm->rank, comm->world_size, err);
-    if (rc == 0 && !(z->fresh = ckpt_alloc(2 * (size_t)params->n_layers, sizeof *z->fresh)))
-        rc = ckpt_nomem(err, 2 * (size_t)params->n_layers);
+    if (rc == 0 && !(z->fresh = ckpt_alloc(3 * (size_t)params->n_layers, sizeof *z->fresh)))
+        rc = ckpt_nomem(err, 3 * (size_t)params->n_layers);
     z->reached = z->fresh ? z->fresh + params->n_layers : NULL;
+    z->replicated = z->fresh ? z->reached + params->n_layers : NULL;
     if (rc == 0)
         rc = allocate(z, opts, err);
     if (rc)
@@ -405,6 +438,8 @@ void zero_free(struct zero *z)
     z->dev->ops->free(z->dev, z->squares);
     z->dev->ops->free(z->dev, z->parts);
     z->dev->ops->free(z->dev, z->reduced);
+    for (int i = 0; i < N_OWN; i++)
+        z->dev->ops->free(z->dev, z->own.at[i]);
     z->dev->ops->free(z->dev, z->narrow);
     z->dev->ops->free(z->dev, z->narrow_own);
     z->dev->ops->unpin(z->dev, z->stage);
@@ -432,6 +467,7 @@ int zero_size(struct zero_size *out, const struct params *params, const struct z
     size_t wide = ckpt_dtype_size(dev->weight);
     struct optim_state_size states = {0};
     uint64_t slots, grad_slots;
+    int64_t others;
     struct flat f;
     int rc = flat_init(&f, params, opts->stage, 0, world_size, err);
 
@@ -448,112 +484,21 @@ int zero_size(struct zero_size *out, const struct params *params, const struct z
         out->optim_host = states.host;
         out->ring = states.ring;
     }
+    others = parts_numel(&f, &p) + reduced_numel(&f, &p, opts->train);
+    for (int i = 0; i < N_OWN; i++)
+        others += own_numel(&f, &p, i);
+    out->gathered = narrow_bytes(&f, opts, whole_grads) + narrow_bytes(&f, opts, flat_grad_part) +
+                    (uint64_t)others * sizeof(float);
     if (opts->offload_param) {
         out->weights_host = out->weights;
         out->grads_host = out->grads;
         out->weights = slots;
         out->grads = grad_slots;
     } else {
-        out->gathered = slots + grad_slots + narrow_bytes(&f, opts, whole_grads) +
-                        narrow_bytes(&f, opts, flat_grad_part) +
-                        (uint64_t)(parts_numel(&f, &p) + reduced_numel(&f, &p, opts->train)) *
-                            sizeof(float);
+        out->gathered += slots + grad_slots;
     }
     if (opts->train)
         out->grads += sizeof(struct op_verdict) + squares_of(&f, opts) * sizeof(double);
     flat_release(&f);
     return rc;
-}
-
-/* -- a step ----------------------------------------------------------------------------------- */
-
-static void forget(struct slots *of)
-{
-    for (int i = 0; i < of->n; i++) {
-        of->slot[i].layer = -1;
-        of->slot[i].users = 0;
-    }
-}
-
-void zero_forget(struct zero *z)
-{
-    forget(&z->weight);
-    forget(&z->grad);
-}
-
-void zero_step(struct zero *z, const struct adamw *a, double weight_decay)
-{
-    optim_state_step(z->optim, &(struct optim_state_step){
-        .adamw = a, .weight_decay = weight_decay, .master = z->master, .grad = z->grads,
-        .rounded = z->rounded, .done = z->sharded ? zero_ranks_stepped : NULL, .ctx = z});
-    z->dev->stepped++;
-    if (z->streamed)
-        zero_stream_stepped(z);
-}
-
-void zero_begin(struct zero *z)
-{
-    int n = z->flat.params->n_layers;
-
-    z->last = false;
-    memset(z->reached, 0, (size_t)n * sizeof *z->reached);
-    forget(&z->grad);
-    if (z->streamed) {
-        zero_stream_begin(z);
-        return;
-    }
-    for (int u = 0; u < n; u++) {
-        z->fresh[u] = true;
-        if (!z->sharded)
-            flat_clear(&z->flat, z->dev, z->grads + flat_grad_base(&z->flat, u), u, false);
-    }
-}
-
-void zero_last(struct zero *z) { z->last = true; }
-
-void zero_reduce(struct zero *z)
-{
-    struct comm *comm = comm_on_device(z->comm);
-
-    if (z->streamed) {
-        zero_stream_reduce(z);
-        return;
-    }
-    if (z->sharded) {
-        zero_ranks_reduce(z);
-        return;
-    }
-    for (int u = 0; u < z->flat.params->n_layers; u++) {
-        if (z->fresh[u])                /* there was no pass */
-            flat_clear(&z->flat, z->dev, z->grads + flat_grad_base(&z->flat, u), u, true);
-        z->fresh[u] = false;
-        if (comm_groups(comm) && !z->reached[u])
-            zero_ranks_sum(z, u);
-    }
-    if (comm_groups(comm))
-        zero_follow(z, OP_STREAM_MAIN, OP_STREAM_COMM);
-    else
-        comm_all_reduce(comm, z->grads, z->flat.grad_numel, CKPT_F32, COMM_SUM);
-}
-
-void zero_judge(struct zero *z, double max_norm, double scale)
-{
-    if (z->streamed) {
-        zero_stream_judge(z, max_norm, scale);
-        return;
-    }
-    z->dev->ops->sum_squares(z->dev, z->squares, z->grads, z->flat.grad_numel);
-    if (z->sharded)                     /* else every rank has the sums of all */
-        zero_ranks_add(z, z->squares);
-    z->dev->ops->judge(z->dev, z->verdict, z->squares, max_norm, scale);
-}
-
-const struct op_verdict *zero_verdict(const struct zero *z) { return z->verdict; }
-
-struct op_verdict zero_verdict_host(struct zero *z)
-{
-    struct op_verdict v = {0};
-
-    z->dev->ops->to_host(z->dev, &v, z->verdict, sizeof v);
-    return v;
 }

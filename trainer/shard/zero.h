@@ -11,10 +11,14 @@
  *      memory to spare weights or gradients are kept as in 1: the same sums, moved less often
  * Collectives run on a stream of their own, beside the operations.
  *
+ * Hybrid sharding: the parts are those of one group of ranks, and the ranks that hold the same part
+ * in other groups are its replicas.  A part's gradient is summed over the replicas once a step,
+ * after the group's reduction; nothing is gathered from another group.
+ *
  * Where the device's weights have 16 bits a pass sees the true weights rounded: a copy of that
  * type lies beside the part, is what is gathered, and is rounded again when the weights change.
  * A frozen weight has that copy alone.
- * Source: Rajbhandari et al. 2020 (ZeRO); torch FSDP2's reshard_after_forward.
+ * Source: Rajbhandari et al. 2020 (ZeRO); torch FSDP2's reshard_after_forward, FSDP's HYBRID_SHARD.
  */
 #ifndef CKPT_TRAINER_SHARD_ZERO_H
 #define CKPT_TRAINER_SHARD_ZERO_H
@@ -29,17 +33,21 @@ struct zero;
 
 struct zero_opts {
     int      stage;                     /* 0 to 3 */
+    struct comm *replicas;              /* ranks with the same part as this one, of all groups;
+                                           NULL: there is one group.  Outlives zero */
     enum ckpt_dtype reduce;             /* of gradients that ranks exchange: F32 (or none), or what
                                            the device's collectives can sum: BF16, F16 */
     bool     few;                       /* on a GPU: layers pass through a slot less, and wait */
     bool     keep_weights, keep_grads;  /* stage 3: as stage 1 does; set by 1 and 2 themselves */
     bool     train;                     /* else weights only: no gradients or moments */
     enum op_moments moments;            /* of what may have them so (optim_state.h) */
+    int      fewer;                     /* moments that the rule lacks of AdamW's two */
     bool     paged;                     /* true weights and moments beyond optim_on_device bytes
                                            lie on the host (optim_state.h) */
     bool     offload;                   /* all of them do */
     bool     offload_param;             /* and what passes see and add to, but for a few layers
-                                           (zero_stream.c); weights of 16 bits, one rank */
+                                           (zero_stream.c); weights of 16 bits; of several ranks
+                                           at stages 1 to 3, which then are alike */
     uint64_t optim_on_device;
     int64_t  chunk;                     /* elements of them that pass at once; 0: many */
 };
@@ -53,7 +61,7 @@ struct zero_size {
     uint64_t gathered;                  /* slots for layers of other ranks */
 };
 
-/* dev, comm and params outlive it, opts not. */
+/* dev, params and comm, the ranks that share the weights, outlive it, opts not. */
 int zero_new(struct zero **out, const struct params *params, const struct zero_opts *opts,
              struct device *dev, struct comm *comm, struct ckpt_err *err);
 void zero_free(struct zero *z);
@@ -87,9 +95,11 @@ const struct op_verdict *zero_verdict(const struct zero *z);    /* on the device
 struct op_verdict zero_verdict_host(struct zero *z);            /* waits */
 /* The weights were changed in place: gathered ones are stale, rounded ones are rounded again. */
 void zero_changed(struct zero *z);
-/* One step of AdamW of everything trained, true weights and rounded ones; weight_decay is that of
+/* One step of everything trained, true weights and rounded ones; weight_decay is that of
  * parameters that decay. */
 void zero_step(struct zero *z, const struct adamw *a, double weight_decay);
+/* The same with numbers of each group. */
+void zero_step_groups(struct zero *z, const struct adamw *a, const struct optim_group *group);
 
 /* This rank's gradients on the device [grad_numel of flat], after a step's passes. */
 float *zero_grads(const struct zero *z);

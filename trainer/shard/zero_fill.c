@@ -17,14 +17,6 @@
 
 bool zero_sharded(const struct zero *z) { return z->sharded; }
 
-/* Where elements of an array lie one after another, and in which type. */
-struct spot {
-    unsigned char  *at;                 /* NULL: the rank has none */
-    enum ckpt_dtype type;
-    int64_t         n;
-    bool            host;
-};
-
 static enum optim_state_array states_array(enum zero_array of)
 {
     return of == ZERO_MASTER    ? OPTIM_STATE_MASTER
@@ -32,12 +24,11 @@ static enum optim_state_array states_array(enum zero_array of)
                                 : OPTIM_STATE_AVG_SQ;
 }
 
-/* From element `at` of the rank's part of parameter i on. */
-static struct spot spot_of(const struct zero *z, enum zero_array of, size_t i, int64_t at)
+struct zero_spot zero_spot(const struct zero *z, enum zero_array of, size_t i, int64_t at)
 {
     const struct flat *f = &z->flat;
     bool trained = f->params->item[i].trainable;
-    struct spot s = {NULL, CKPT_F32, flat_part(f, i) - at, false};
+    struct zero_spot s = {NULL, CKPT_F32, flat_part(f, i) - at, false};
 
     if (of == ZERO_GRAD) {
         if (trained && z->grads)
@@ -53,7 +44,7 @@ static struct spot spot_of(const struct zero *z, enum zero_array of, size_t i, i
         enum optim_state_array array = states_array(of);
         struct optim_state_spot p = optim_state_spot(z->optim, array, i, at);
 
-        s = (struct spot){p.at, optim_state_type(array, zero_moments(z, i)), p.n, p.host};
+        s = (struct zero_spot){p.at, optim_state_type(array, zero_moments(z, i)), p.n, p.host};
     }
     return s;
 }
@@ -67,7 +58,7 @@ void zero_settle(struct zero *z)
 }
 
 /* n elements to the host, as that type. */
-static void get(struct zero *z, unsigned char *to, enum ckpt_dtype type, struct spot from,
+static void get(struct zero *z, unsigned char *to, enum ckpt_dtype type, struct zero_spot from,
                 int64_t n)
 {
     const struct ops *ops = z->dev->ops;
@@ -100,8 +91,8 @@ static void get(struct zero *z, unsigned char *to, enum ckpt_dtype type, struct 
 }
 
 /* The way back. */
-static void put(struct zero *z, struct spot to, const unsigned char *from, enum ckpt_dtype type,
-                int64_t n)
+static void put(struct zero *z, struct zero_spot to, const unsigned char *from,
+                enum ckpt_dtype type, int64_t n)
 {
     const struct ops *ops = z->dev->ops;
     size_t wide = ckpt_dtype_size(to.type);
@@ -147,10 +138,10 @@ static int move_stored(struct zero *z, enum optim_state_array of, size_t i, int6
                              z->flat.params->item[i].name);
         some = n - k < p.n ? n - k : p.n;
         if (to)
-            get(z, to + skip, type, (struct spot){p.at, type, some, p.host},
+            get(z, to + skip, type, (struct zero_spot){p.at, type, some, p.host},
                 (some + each - 1) / each);
         else
-            put(z, (struct spot){p.at, type, some, p.host}, from + skip, type,
+            put(z, (struct zero_spot){p.at, type, some, p.host}, from + skip, type,
                 (some + each - 1) / each);
     }
     return device_error(z->dev, err);
@@ -219,7 +210,7 @@ static int move(struct zero *z, enum zero_array of, size_t i, int64_t at, int64_
     int rc = 0;
 
     for (int64_t k = 0; k < n && z->dev->err.code == 0; k += some) {
-        struct spot s = spot_of(z, of, i, at + k);
+        struct zero_spot s = zero_spot(z, of, i, at + k);
 
         if (!s.at)
             return ckpt_fail(err, CKPT_ESTATE, "%s: has no such array", name);
@@ -272,13 +263,13 @@ static void round_param(struct zero *z, size_t i)
     size_t wide = ckpt_dtype_size(z->type);
 
     for (int64_t at = 0; at < n; at += some) {
-        struct spot from = spot_of(z, ZERO_MASTER, i, at);
+        struct zero_spot from = zero_spot(z, ZERO_MASTER, i, at);
         unsigned char *to = (unsigned char *)z->rounded + (size_t)(z->flat.base[i] + at) * wide;
 
         some = from.n;
         if (from.host) {
             zero_settle(z);
-            put(z, (struct spot){to, z->type, some, z->streamed}, from.at, CKPT_F32, some);
+            put(z, (struct zero_spot){to, z->type, some, z->streamed}, from.at, CKPT_F32, some);
         } else if (z->streamed) {
             get(z, to, z->type, from, some);
         } else {
@@ -312,7 +303,7 @@ int zero_fill(struct zero *z, enum zero_array of, zero_fill_fn *fn, void *ctx,
 
     for (size_t i = 0; rc == 0 && i < z->flat.params->n; i++) {
         struct flat_piece p = flat_piece(&z->flat, i, z->flat.rank);
-        struct spot to = spot_of(z, of, i, 0);
+        struct zero_spot to = zero_spot(z, of, i, 0);
 
         if (!to.at)
             continue;
@@ -368,7 +359,7 @@ static float *whole_buffer(struct zero *z, enum zero_array of, int layer, struct
     struct slots *slots = of == ZERO_GRAD ? &z->grad : &z->weight;
     int i, end;
 
-    if (!z->sharded || z->dev->discrete)
+    if (!z->sharded || z->dev->discrete || z->is_copy)
         return layer_buffer(z, err);
     zero_slots_of(z, slots, layer, &i, &end);
     slots->slot[i].layer = -1;
@@ -390,7 +381,7 @@ static int read_layer(struct zero *z, enum zero_array of, int layer, float *to,
         const struct param *p = &f->params->item[i];
         int64_t at = z->sharded ? base[i] - base[first] : grads ? p->grad_offset : p->offset;
 
-        if (!grads || p->trainable)
+        if (grads ? p->trainable : !z->is_copy || params_is_saved(f->params, i))
             rc = zero_read(z, of, i, 0, flat_part(f, i), to + at, err);
     }
     return rc;

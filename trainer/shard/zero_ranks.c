@@ -7,11 +7,15 @@
  * pass: a few that layers pass through, or one for each layer, which stays.  Of kept weights only
  * what is trained is gathered again, as soon as a step has changed it, beside the other layers'
  * steps and the first operations after it; kept gradients are added up over the passes of a step
- * and reduced by the last.
+ * and reduced by the last.  The sums over a part's replicas in other groups follow the last pass's
+ * reduction of each layer, or all at once on the host.
  *
  * On GPUs each parameter is gathered to and reduced from its place in the layer, all of a layer in
  * one group.  On the host small collectives are slow: a layer's parts travel together and are
  * copied to their places and back (flat_assemble, flat_scatter).
+ *
+ * Where a rank's parts lie on the host (offload_param), zero_stream brings them to the GPU's
+ * collectives and takes their sums back.
  */
 #include "trainer/shard/zero_own.h"
 
@@ -35,14 +39,19 @@ static void gather_places(struct zero *z, const struct slot *s, int layer, bool 
     size_t wide = ckpt_dtype_size(z->type), i, end;
     const unsigned char *from = z->rounded ? z->rounded : (const void *)z->master;
 
+    if (z->streamed)
+        zero_stream_bring(z, s, layer);
     flat_layer(f, layer, &i, &end);
     comm_group_begin(comm);
     for (; i < end; i++) {
         const struct param *p = &f->params->item[i];
+        unsigned char *to = (unsigned char *)s->whole + (size_t)p->offset * wide;
+        int64_t part = flat_part(f, i);
 
         if (!trained || p->trainable)
-            comm_all_gather(comm, (unsigned char *)s->whole + (size_t)p->offset * wide,
-                            from + (size_t)f->base[i] * wide, flat_part(f, i), z->type);
+            comm_all_gather(comm, to,
+                            z->streamed ? to + (size_t)(f->rank * part) * wide
+                                        : from + (size_t)f->base[i] * wide, part, z->type);
     }
     comm_group_end(comm);
 }
@@ -191,7 +200,8 @@ static void reduce(struct zero *z, struct slot *s, int layer)
 {
     const struct ops *ops = z->dev->ops;
     int64_t part = flat_grad_part(&z->flat, layer);
-    float *own = z->grads + flat_grad_base(&z->flat, layer);
+    bool leaves = part > 0 && z->own.at[0];
+    float *own = leaves ? zero_stream_sums(z, layer) : z->grads + flat_grad_base(&z->flat, layer);
     float *to = z->reached[layer] ? z->reduced : own;
 
     ops->event_record(z->dev, OP_STREAM_MAIN, zero_mark(z, &z->grad, s, ZERO_USED));
@@ -206,6 +216,8 @@ static void reduce(struct zero *z, struct slot *s, int layer)
     }
     if (part > 0 && to != own)
         ops->add(z->dev, OP_STREAM_COMM, own, to, part);
+    if (leaves)
+        zero_stream_summed(z, layer);
     ops->event_record(z->dev, OP_STREAM_COMM, zero_mark(z, &z->grad, s, ZERO_LEFT));
     z->reached[layer] = true;
     s->layer = -1;
@@ -216,8 +228,11 @@ void zero_ranks_grad_done(struct zero *z, int layer)
 {
     struct slot *s = zero_slot(z, &z->grad, layer);
 
-    if (s && s->layer == layer && (z->last || !z->grad.keep))
+    if (s && s->layer == layer && (z->last || !z->grad.keep)) {
         reduce(z, s, layer);
+        if (z->last && z->replicas && grouped(z))
+            zero_ranks_sum(z, layer);
+    }
 }
 
 void zero_ranks_reduce(struct zero *z)
@@ -228,19 +243,36 @@ void zero_ranks_reduce(struct zero *z)
 
         if (s && s->layer == u)         /* the last pass was not named */
             reduce(z, s, u);
-        if (!z->reached[u])             /* there was no pass */
+        if (!z->reached[u] && !z->own.at[0])    /* there was no pass */
             z->dev->ops->zero(z->dev, z->grads + flat_grad_base(&z->flat, u),
                               (size_t)flat_grad_part(&z->flat, u) * sizeof(float));
+        if (z->replicas && grouped(z) && !z->replicated[u])
+            zero_ranks_sum(z, u);
     }
+    if (z->replicas && !grouped(z))     /* small collectives are slow on the host */
+        comm_all_reduce(comm_on_device(z->replicas), z->grads, z->flat.grad_numel, CKPT_F32,
+                        COMM_SUM);
     zero_follow(z, OP_STREAM_MAIN, OP_STREAM_COMM);
+    if (z->own.at[0])
+        zero_stream_settle(z);
 }
 
 void zero_ranks_sum(struct zero *z, int layer)
 {
+    const struct ops *ops = z->dev->ops;
+    struct comm *replicas = comm_on_device(z->replicas);
+    float *own = z->grads + flat_grad_base(&z->flat, layer);
+    int64_t n = flat_grad_part(&z->flat, layer);
+
     zero_follow(z, OP_STREAM_COMM, OP_STREAM_MAIN);
-    comm_all_reduce(comm_on_device(z->comm), z->grads + flat_grad_base(&z->flat, layer),
-                    flat_grad_part(&z->flat, layer), CKPT_F32, COMM_SUM);
-    z->reached[layer] = true;
+    if (n > 0 && z->narrow) {
+        ops->cast(z->dev, OP_STREAM_COMM, z->narrow_own, z->opts.reduce, own, CKPT_F32, n);
+        comm_all_reduce(replicas, z->narrow_own, n, z->opts.reduce, COMM_SUM);
+        ops->cast(z->dev, OP_STREAM_COMM, own, CKPT_F32, z->narrow_own, z->opts.reduce, n);
+    } else {
+        comm_all_reduce(replicas, own, n, CKPT_F32, COMM_SUM);
+    }
+    z->replicated[layer] = true;
 }
 
 void zero_ranks_add(struct zero *z, double *x)

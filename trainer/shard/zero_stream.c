@@ -9,11 +9,17 @@
  * one direction, so that the next one is known; on the way back its gradients are fetched ahead
  * as well, where earlier passes of the step made some.  The norm of the gradient is made layer
  * by layer, before each leaves: the sum of the last pass over a layer counts.
+ *
+ * Of several ranks each has its own parts on the host.  Layers are gathered and reduced as
+ * zero_ranks does, on GPUs with the host at either end: a rank's part of the weights is fetched to
+ * its places in the slot, from where it is gathered; the sums of its gradients are made in a place
+ * of their own, to which those of earlier passes are fetched, and leave while the next layer is
+ * in work.  Their squares are made one layer later, so that no operation waits for a reduction.
+ * On CPUs what lies on the host is where collectives read and write anyway: nothing is fetched.
  */
 #include "trainer/shard/zero_own.h"
 
 #include <string.h>
-
 
 /* What lies on the host of a layer goes into the slot, once nothing uses that any more. */
 static void fetch(struct zero *z, struct slots *of, struct slot *s, int layer, const void *from,
@@ -163,13 +169,19 @@ void zero_stream_begin(struct zero *z)
     z->dev->ops->zero(z->dev, z->squares, (size_t)(1 + n) * sizeof *z->squares);
 }
 
+/* No pass has made gradients of the layer. */
+static void clear_grads(struct zero *z, int layer)
+{
+    zero_settle(z);
+    memset(z->grads + flat_grad_base(&z->flat, layer), 0,
+           (size_t)flat_grad_part(&z->flat, layer) * sizeof *z->grads);
+}
+
 void zero_stream_reduce(struct zero *z)
 {
     for (int u = 0; u < z->flat.params->n_layers; u++)
-        if (z->fresh[u]) {              /* there was no pass */
-            zero_settle(z);
-            memset(z->grads + flat_grad_base(&z->flat, u), 0,
-                   (size_t)flat_grad_part(&z->flat, u) * sizeof *z->grads);
+        if (z->fresh[u]) {
+            clear_grads(z, u);
             z->fresh[u] = false;
         }
 }
@@ -186,6 +198,8 @@ void zero_stream_judge(struct zero *z, double max_norm, double scale)
             sum += part[i];
     }
     z->dev->ops->to_device(z->dev, z->squares, &sum, sizeof sum);
+    if (z->sharded)
+        zero_ranks_add(z, z->squares);
     z->dev->ops->judge(z->dev, z->verdict, z->squares, max_norm, scale);
 }
 
@@ -193,4 +207,86 @@ void zero_stream_stepped(struct zero *z)
 {
     zero_forget(z);
     zero_follow(z, OP_STREAM_IN, OP_STREAM_OUT);   /* the next fetches read what the step writes */
+}
+
+/* -- of several ranks on GPUs ------------------------------------------------------------------ */
+
+void zero_stream_bring(struct zero *z, const struct slot *s, int layer)
+{
+    const struct ops *ops = z->dev->ops;
+    const struct flat *f = &z->flat;
+    size_t wide = ckpt_dtype_size(z->type), i, end;
+
+    ops->stream_wait_event(z->dev, OP_STREAM_IN, zero_mark(z, &z->weight, s, ZERO_USED));
+    /* What was gathered before may have been forgotten unused. */
+    ops->stream_wait_event(z->dev, OP_STREAM_IN, zero_mark(z, &z->weight, s, ZERO_FILLED));
+    flat_layer(f, layer, &i, &end);
+    for (; i < end; i++) {
+        int64_t part = flat_part(f, i), at = f->params->item[i].offset + f->rank * part;
+
+        ops->stream_copy(z->dev, OP_STREAM_IN, (unsigned char *)s->whole + (size_t)at * wide,
+                         (unsigned char *)z->rounded + (size_t)f->base[i] * wide,
+                         (size_t)part * wide);
+    }
+    zero_follow(z, OP_STREAM_COMM, OP_STREAM_IN);
+}
+
+static int own_mark(int place, int what) { return ZERO_EVENT_OWN + place * ZERO_OWN_MARKS + what; }
+
+/* The squares of the sums that were made last. */
+static void square(struct zero *z)
+{
+    const struct ops *ops = z->dev->ops;
+    struct own_grads *own = &z->own;
+
+    if (own->unsquared < 0)
+        return;
+    ops->stream_wait_event(z->dev, OP_STREAM_MAIN, own_mark(own->turn, ZERO_OWN_SUMMED));
+    ops->sum_squares(z->dev, &z->squares[1 + own->unsquared], own->at[own->turn],
+                     flat_grad_part(&z->flat, own->unsquared));
+    ops->event_record(z->dev, OP_STREAM_MAIN, own_mark(own->turn, ZERO_OWN_SQUARED));
+    own->unsquared = -1;
+}
+
+float *zero_stream_sums(struct zero *z, int layer)
+{
+    const struct ops *ops = z->dev->ops;
+    struct own_grads *own = &z->own;
+    bool edge = layer == 0 || layer == z->flat.params->n_layers - 1, more = z->reached[layer];
+    enum op_stream first = more ? OP_STREAM_IN : OP_STREAM_COMM;
+
+    square(z);
+    own->turn = edge ? 0 : !own->turn;
+    ops->stream_wait_event(z->dev, first, own_mark(own->turn, ZERO_OWN_SQUARED));
+    ops->stream_wait_event(z->dev, first, own_mark(own->turn, ZERO_OWN_LEFT));
+    if (more) {
+        zero_follow(z, OP_STREAM_IN, OP_STREAM_OUT);
+        ops->stream_copy(z->dev, OP_STREAM_IN, own->at[own->turn],
+                         z->grads + flat_grad_base(&z->flat, layer),
+                         (size_t)flat_grad_part(&z->flat, layer) * sizeof(float));
+        zero_follow(z, OP_STREAM_COMM, OP_STREAM_IN);
+    }
+    return own->at[own->turn];
+}
+
+void zero_stream_summed(struct zero *z, int layer)
+{
+    const struct ops *ops = z->dev->ops;
+    struct own_grads *own = &z->own;
+
+    ops->event_record(z->dev, OP_STREAM_COMM, own_mark(own->turn, ZERO_OWN_SUMMED));
+    ops->stream_wait_event(z->dev, OP_STREAM_OUT, own_mark(own->turn, ZERO_OWN_SUMMED));
+    ops->stream_copy(z->dev, OP_STREAM_OUT, z->grads + flat_grad_base(&z->flat, layer),
+                     own->at[own->turn],
+                     (size_t)flat_grad_part(&z->flat, layer) * sizeof(float));
+    ops->event_record(z->dev, OP_STREAM_OUT, own_mark(own->turn, ZERO_OWN_LEFT));
+    own->unsquared = layer;
+}
+
+void zero_stream_settle(struct zero *z)
+{
+    square(z);
+    for (int u = 0; u < z->flat.params->n_layers; u++)
+        if (!z->reached[u])
+            clear_grads(z, u);
 }

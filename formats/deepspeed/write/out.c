@@ -12,11 +12,15 @@
 #include <string.h>
 
 #include "formats/deepspeed/file.h"
+#include "formats/deepspeed/write/engine.h"
 #include "formats/deepspeed/write/values.h"
 #include "libckpt/convert.h"
 #include "libckpt/mem.h"
 
 enum { S_MASTER, S_STEP, S_EXP_AVG, S_EXP_AVG_SQ, S_COUNT };
+
+static const enum adamw_array array_of[S_COUNT] = {
+    [S_MASTER] = ADAMW_MASTER, [S_EXP_AVG] = ADAMW_EXP_AVG, [S_EXP_AVG_SQ] = ADAMW_EXP_AVG_SQ};
 
 /* Positions of the parameters in the files. */
 struct layout {
@@ -148,43 +152,7 @@ static struct value *frozen(struct ds_file *file, const struct layout *l, bool p
     return d;
 }
 
-/* DeepSpeed fills the table only on global rank 0. */
-static struct value *shared_params(struct ckpt_arena *a, const struct ds_rank_state *s)
-{
-    struct value *d = value_dict(a, false);
-
-    for (size_t i = 0; s->rank == 0 && i < s->n_alias; i++)
-        if (value_set_str(a, d, s->alias[i].name, value_str(a, s->alias[i].kept)))
-            return NULL;
-    return d;
-}
-
-static struct value *parallel_dimensions(struct ckpt_arena *a)
-{
-    struct value *d = value_dict(a, false);
-
-    return value_set_str(a, d, "pp_degree", value_int(a, 1)) ||
-                   value_set_str(a, d, "tp_degree", value_int(a, 1))
-               ? NULL : d;
-}
-
-/* Put the caller's keys at top level; keys that would shadow DeepSpeed's own are refused here. */
-static int merge_client(struct ckpt_arena *a, struct value *root, const struct value *client,
-                        struct ckpt_err *err)
-{
-    for (size_t i = 0; client && i < client->u.dict.n; i++) {
-        const char *key = value_as_str(client->u.dict.key[i]);
-
-        if (!key || value_get(root, key))
-            return ckpt_fail(err, CKPT_ESTATE, "client state: %s is a key of DeepSpeed's own",
-                             key ? key : "a key that is no text");
-        if (value_set_str(a, root, key, client->u.dict.val[i]))
-            return ckpt_nomem(err, (size_t)a->used);
-    }
-    return 0;
-}
-
-/* The model file's dictionary. */
+/* The model file's dictionary.  DeepSpeed fills the table of tied names on global rank 0 only. */
 static int model_states(struct value **out, struct ds_file *file, const struct layout *l,
                         struct ckpt_err *err)
 {
@@ -204,21 +172,21 @@ static int model_states(struct value **out, struct ds_file *file, const struct l
          value_set_str(a, d, "optimizer", value_none(a)) |
          value_set_str(a, d, "param_shapes", param_shapes(a, l)) |
          value_set_str(a, d, "frozen_param_shapes", frozen(file, l, false)) |
-         value_set_str(a, d, "shared_params", shared_params(a, s)) |
-         value_set_str(a, d, "frozen_param_fragments", frozen(file, l, true)) |
-         value_set_str(a, d, "lr_scheduler", value_none(a)) |
-         value_set_str(a, d, "data_sampler", value_none(a)) |
-         value_set_str(a, d, "random_ltd", value_none(a)) |
-         value_set_str(a, d, "skipped_steps", value_int(a, s->skipped_steps)) |
-         value_set_str(a, d, "global_steps", value_int(a, s->global_steps)) |
-         value_set_str(a, d, "global_samples", value_int(a, s->global_samples)) |
-         value_set_str(a, d, "dp_world_size", value_int(a, s->world_size)) |
-         value_set_str(a, d, "mp_world_size", value_int(a, 1)) |
-         value_set_str(a, d, "checkpoint_parallel_dimensions", parallel_dimensions(a)) |
-         value_set_str(a, d, "ds_config", value_of_json(a, s->ds_config)) |
-         value_set_str(a, d, "ds_version", value_str(a, DS_VERSION));
+         value_set_str(a, d, "shared_params",
+                       s->rank == 0 ? ds_value_shared(a, s) : value_dict(a, false)) |
+         value_set_str(a, d, "frozen_param_fragments", frozen(file, l, true));
     *out = d;
-    return rc ? ckpt_nomem(err, (size_t)a->used) : merge_client(a, d, s->client_state, err);
+    return rc ? ckpt_nomem(err, (size_t)a->used) : ds_put_engine(a, d, s, err);
+}
+
+bool ds_keeps(const struct ds_rank_state *s, enum adamw_array of)
+{
+    return of == ADAMW_EXP_AVG ? s->fewer < 2 : of == ADAMW_EXP_AVG_SQ ? s->fewer < 1 : true;
+}
+
+const char *ds_moment_name(const struct ds_rank_state *s)
+{
+    return s->fewer && s->moment ? s->moment : "exp_avg";
 }
 
 /* torch's nested optimizer.state_dict(): one flat parameter per sub-group. */
@@ -232,8 +200,12 @@ static struct value *adamw_state(struct ds_file *file, const struct layout *l)
         struct value *one = value_dict(a, false);
 
         if (value_set_str(a, one, "step", ds_file_tensor(file, k * S_COUNT + S_STEP, &scalar)) ||
-            value_set_str(a, one, "exp_avg", flat_tensor(file, k * S_COUNT + S_EXP_AVG)) ||
-            value_set_str(a, one, "exp_avg_sq", flat_tensor(file, k * S_COUNT + S_EXP_AVG_SQ)) ||
+            (ds_keeps(l->s, ADAMW_EXP_AVG) &&
+             value_set_str(a, one, ds_moment_name(l->s),
+                           flat_tensor(file, k * S_COUNT + S_EXP_AVG))) ||
+            (ds_keeps(l->s, ADAMW_EXP_AVG_SQ) &&
+             value_set_str(a, one, "exp_avg_sq",
+                           flat_tensor(file, k * S_COUNT + S_EXP_AVG_SQ))) ||
             value_set(a, state, value_int(a, (int64_t)k), one))
             return NULL;
     }
@@ -253,16 +225,14 @@ static int optim_states(struct value **out, struct ds_file *file, const struct l
     int rc = 0;
 
     for (size_t i = 0; i < S_COUNT * l->n_sub; i++)
-        ds_file_storage(file, CKPT_F32, i % S_COUNT == S_STEP ? 1 : l->sub_numel[i / S_COUNT],
-                        err);
+        ds_file_storage(file, CKPT_F32,
+                        i % S_COUNT == S_STEP                ? 1
+                        : ds_keeps(s, array_of[i % S_COUNT]) ? l->sub_numel[i / S_COUNT] : 0, err);
     if (file->rc)
         return file->rc;
     for (size_t k = 0; k < l->n_sub; k++)
         rc |= value_append(a, flat, flat_tensor(file, k * S_COUNT + S_MASTER));
-    rc |= value_set_str(a, d, "zero_stage", ds_value_stage(a, 3)) |
-          value_set_str(a, d, "loss_scaler", ds_value_scaler(a, false, NULL, NULL, NULL)) |
-          value_set_str(a, d, "dynamic_loss_scale", value_bool(a, false)) |
-          value_set_str(a, d, "overflow", value_bool(a, false)) |
+    rc |= ds_put_scaler(a, d, 3, s->scaling) |
           value_set_str(a, d, "partition_count", value_int(a, s->world_size)) |
           value_set_str(a, d, "optimizer_state_dict", adamw_state(file, l)) |
           value_set_str(a, d, "fp32_flat_groups", flat) |
@@ -344,9 +314,11 @@ static int put_optim(const struct ds_file *file, const struct layout *l, struct 
         if ((rc = ds_file_put(file, k * S_COUNT + S_STEP, 0, 1, &step, err)) != 0)
             return rc;
     if ((rc = put_parts(file, l, S_MASTER, ADAMW_MASTER, err)) != 0 ||
-        (rc = put_parts(file, l, S_EXP_AVG, ADAMW_EXP_AVG, err)) != 0)
+        (ds_keeps(l->s, ADAMW_EXP_AVG) &&
+         (rc = put_parts(file, l, S_EXP_AVG, ADAMW_EXP_AVG, err)) != 0))
         return rc;
-    return put_parts(file, l, S_EXP_AVG_SQ, ADAMW_EXP_AVG_SQ, err);
+    return ds_keeps(l->s, ADAMW_EXP_AVG_SQ)
+               ? put_parts(file, l, S_EXP_AVG_SQ, ADAMW_EXP_AVG_SQ, err) : 0;
 }
 
 /* A kind of file: its values and storages, and their elements. */
@@ -398,4 +370,14 @@ int ds_write_rank(struct ckpt_outdir *dir, const char *tag, const struct ds_rank
 int ds_write_latest(struct ckpt_outdir *dir, const char *tag, struct ckpt_err *err)
 {
     return ckpt_outdir_put(dir, "latest", tag, strlen(tag), err);
+}
+
+/* zero_to_fp32.py as a string. */
+static const char script[] =
+#include "formats/deepspeed/write/zero_to_fp32.inc"
+    ;
+
+int ds_write_script(struct ckpt_outdir *dir, struct ckpt_err *err)
+{
+    return ckpt_outdir_put(dir, "zero_to_fp32.py", script, sizeof script - 1, err);
 }

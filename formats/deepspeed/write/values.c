@@ -22,7 +22,7 @@ static struct value *number(struct ckpt_arena *a, const struct value *dict, cons
 struct value *ds_value_scaler(struct ckpt_arena *a, bool dynamic, struct value *scale,
                               const struct value *now, const struct value *fp16)
 {
-    struct value *s = value_dict(a, false);
+    struct value *s = value_dict(a, false), *left = value_get(now, "cur_hysteresis");
     int rc = value_set_str(a, s, "cur_scale", scale ? scale : value_float(a, 1.0)) |
              value_set_str(a, s, "dynamic", value_bool(a, dynamic));
 
@@ -33,7 +33,8 @@ struct value *ds_value_scaler(struct ckpt_arena *a, bool dynamic, struct value *
               value_set_str(a, s, "scale_window", number(a, now, "scale_window", 1000)) |
               value_set_str(a, s, "min_scale", number(a, fp16, "min_loss_scale", 1)) |
               value_set_str(a, s, "delayed_shift", number(a, fp16, "hysteresis", 2)) |
-              value_set_str(a, s, "cur_hysteresis", number(a, fp16, "hysteresis", 2)) |
+              value_set_str(a, s, "cur_hysteresis",
+                            left ? left : number(a, fp16, "hysteresis", 2)) |
               value_set_str(a, s, "consecutive_hysteresis", value_bool(a, false)) |
               value_set_str(a, s, "raise_error_at_min_scale", value_bool(a, true)) |
               value_set_str(a, s, "dtype", value_global(a, "torch", "float16"));

@@ -19,7 +19,7 @@ TEST(opened_codes_are_packed_without_loss)
 
     for (int sign = 0; sign < 2; sign++) {
         bnb_codec_init(&c, sign);
-        rng_normal(x, 0, N, 7, 3, 1e-4f);
+        rng_normal(x, 0, N, 7.0f, 3, 0);
         for (int i = 0; i < N; i++)
             x[i] = i < 3 * BNB_BLOCK && i % BNB_BLOCK ? 0 : sign ? x[i] : fabsf(x[i]);
         bnb_pack(code, scale, x, N, &c);
@@ -119,8 +119,10 @@ TEST(a_file_comes_back_as_it_was_packed)
     const struct adamw_param param[] = {
         {{2, {60, 70}}, 0, avg, sq, ADAMW_8BIT}, {{1, {7}}, 1, small[0], small[1], ADAMW_F32},
     };
-    const struct adamw_group group[] = {{1e-3, 1e-3, 0.9, 0.999, 1e-8, 0.01},
-                                        {1e-3, 1e-3, 0.9, 0.999, 1e-8, 0}};
+    const struct adamw_group group[] = {{.lr = 1e-3, .initial_lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999,
+                                          .eps = 1e-8, .weight_decay = 0.01},
+                                        {.lr = 1e-3, .initial_lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999,
+                                         .eps = 1e-8}};
     struct ckpt_source *s, *seen;
     struct ckpt_out *out;
     struct ckpt_err err = {0};
@@ -135,7 +137,7 @@ TEST(a_file_comes_back_as_it_was_packed)
         small[0][i] = small[1][i] = (float)i;
     mkdir("build", 0777);
     assert_int_equal(ckpt_out_create(&out, TMP, CKPT_REPLACE, &err), 0);
-    if (bnb_optimizer_file_write(out, param, 2, group, 2, 11, NULL, &err))
+    if (bnb_optimizer_file_write(out, param, 2, group, 2, 2, 11, NULL, &err))
         fail_msg("%s", err.text);
     s = must_open(TMP, NULL);
     assert_int_equal(bnb_view(&seen, s, &err), 0);

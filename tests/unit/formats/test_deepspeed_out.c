@@ -71,6 +71,20 @@ TEST(every_world_reads_back_equal)
     }
 }
 
+static void stage_1(struct ds_rank_state *s) { s->stage = 1; }
+static void stage_2(struct ds_rank_state *s) { s->stage = 2; }
+
+TEST(flat_groups_of_every_world_read_back_equal)
+{
+    static const int worlds[] = {1, 2, 3, 8};
+
+    for (size_t i = 0; i < 8; i++) {
+        ds_save(run(), worlds[i % 4], i < 4 ? stage_1 : stage_2);
+        check_saved();
+        scratch_at(dir);
+    }
+}
+
 static void small_sub_groups(struct ds_rank_state *s) { s->sub_group_size = 100; }
 
 TEST(sub_groups_are_cut_as_deepspeed_cuts_them)
@@ -149,7 +163,7 @@ TEST(client_state_is_merged_but_never_over_deepspeeds)
 }
 
 /* Fail the n-th operation of a kind until none is reached: clean errors, nothing left behind. */
-TEST(failures_leave_nothing)
+static void failures(int stage)
 {
     json_t *config = json_object();
     struct ds_arrays a;
@@ -157,6 +171,7 @@ TEST(failures_leave_nothing)
 
     ds_arrays_make(&a, 0, 2, 0);
     s = ds_state_of(&a, 0, 2, config);
+    s.stage = stage;
     for (struct faults f = {.kinds = FAULT(ALLOC) | FAULT(WRITE) | FAULT(SYNC) | FAULT(RENAME),
                             .later = true}; faults_next(&f);) {
         struct ckpt_outdir *out = NULL;
@@ -165,7 +180,7 @@ TEST(failures_leave_nothing)
 
         assert_int_equal(ckpt_outdir_create(&out, run(), &err), 0);
         faults_arm(&f);
-        rc = ds_write_rank(out, "t", &s, &err);
+        rc = (stage ? ds_write_flat_rank : ds_write_rank)(out, "t", &s, &err);
         faults_disarm(&f);
         ckpt_outdir_abort(out);
         assert_int_equal(entries(dir), 0);
@@ -174,3 +189,6 @@ TEST(failures_leave_nothing)
     ds_arrays_free(&a);
     json_decref(config);
 }
+
+TEST(failures_leave_nothing) { failures(0); }
+TEST(failures_of_flat_groups_leave_nothing) { failures(2); }

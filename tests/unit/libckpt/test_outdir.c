@@ -36,6 +36,29 @@ TEST_ERR(a_directory_is_replaced_only_when_that_is_meant)
     assert_int_equal(ckpt_outdir_create_over(&o, file_in(p, d, "file"), err), CKPT_ECREATE);
 }
 
+TEST_ERR(files_go_beside_what_is_there)
+{
+    const char *d = scratch("outdir-beside");
+    struct ckpt_outdir *o;
+    char p[600], q[600];
+
+    file_put(d, "a", "old");
+    file_put(d, "c", "kept");
+    assert_int_equal(ckpt_outdir_create(&o, file_in(p, d, "made"), err), 0);
+    assert_int_equal(ckpt_outdir_put(o, "a", "new", 3, err), 0);
+    assert_int_equal(ckpt_outdir_put(o, "b", "new", 3, err), 0);
+    file_holds(file_in(q, d, "a"), "old");
+    assert_int_equal(ckpt_outdir_commit_beside(o, err), 0);
+    file_holds(q, "new");
+    file_holds(file_in(q, d, "b"), "new");
+    file_holds(file_in(q, d, "c"), "kept");
+    assert_int_equal(entries(d), 3);        /* the folder that was built is gone */
+    assert_int_equal(ckpt_outdir_create(&o, p, err), 0);
+    assert_int_equal(ckpt_outdir_put(o, "sub/a", "new", 3, err), 0);
+    assert_int_equal(ckpt_outdir_commit_beside(o, err), CKPT_ESTATE);
+    assert_int_equal(entries(d), 3);
+}
+
 TEST_ERR(a_directory_appears_whole)
 {
     const char *d = scratch("outdir");

@@ -12,14 +12,15 @@ TEST_ERR(rows_and_targets_stay_inside_documents)
     struct sample c = {.ids = c_ids, .labels = c_labels, .n = 2};
     const int32_t ids[] = {10, 11, 12, 13, 20, 30, 31}, positions[] = {0, 1, 2, 3, 0, 0, 1};
     const int32_t starts[] = {0, 4, 5, 7}, rows[] = {1, 2, 5}, targets[] = {12, 13, 31};
+    const int64_t samples[] = {70, 60, 5000000000};
     struct pack p;
 
     assert_int_equal(pack_init(&p, 7, 3, err), 0);
     for (int again = 0; again < 2; again++) {
         pack_clear(&p);
-        assert_int_equal(pack_add(&p, &a, true, err), 0);
-        assert_int_equal(pack_add(&p, &b, true, err), 0);
-        assert_int_equal(pack_add(&p, &c, true, err), 0);
+        assert_int_equal(pack_add(&p, &a, 70, true, err), 0);
+        assert_int_equal(pack_add(&p, &b, 60, true, err), 0);
+        assert_int_equal(pack_add(&p, &c, 5000000000, true, err), 0);
         assert_int_equal(p.batch.n_tokens, 7);
         assert_int_equal(p.batch.n_docs, 3);
         assert_int_equal(p.batch.n_rows, 3);
@@ -28,14 +29,15 @@ TEST_ERR(rows_and_targets_stay_inside_documents)
         assert_memory_equal(p.batch.doc_start, starts, sizeof starts);
         assert_memory_equal(p.batch.rows, rows, sizeof rows);
         assert_memory_equal(p.batch.targets, targets, sizeof targets);
+        assert_memory_equal(p.batch.samples, samples, sizeof samples);
     }
     assert_int_equal(sample_targets(&a) + sample_targets(&b) + sample_targets(&c), 3);
     /* Full: by documents, by tokens. */
-    assert_int_equal(pack_add(&p, &b, true, err), CKPT_ESTATE);
+    assert_int_equal(pack_add(&p, &b, 7, true, err), CKPT_ESTATE);
     pack_clear(&p);
-    assert_int_equal(pack_add(&p, &a, false, err), 0);
+    assert_int_equal(pack_add(&p, &a, 7, false, err), 0);
     assert_int_equal(p.batch.n_rows, 0);
-    assert_int_equal(pack_add(&p, &a, true, err), CKPT_ESTATE);
+    assert_int_equal(pack_add(&p, &a, 7, true, err), CKPT_ESTATE);
     assert_int_equal(p.batch.n_tokens, 4);
     pack_release(&p);
     assert_int_equal(pack_init(&p, 0, 1, err), CKPT_ECONFIG);

@@ -5,7 +5,7 @@
 #include "tests/unit/golden_model.h"
 
 #include "trainer/comm/comm.h"
-#include "trainer/run/fit.h"
+#include "trainer/plan/fit.h"
 
 static const struct model_opts train = {.max_tokens = 64, .max_docs = 4, .max_rows = 64,
                                         .train = true};
@@ -237,6 +237,43 @@ TEST(stage_3_keeps_what_there_is_memory_for)
     o.keep = true;                      /* one rank gathers nothing */
     o.world_size = 1;
     assert_false(found(&o).keep_weights);
+    g.arch->num_hidden_layers = layers;
+}
+
+/* Ranks whose weights lie on the host keep nothing on the device, at any stage. */
+TEST(weights_on_the_host_of_ranks_keep_nothing)
+{
+    struct fit_opts o = open_counting(CKPT_BF16, UINT64_MAX);
+    int64_t layers = g.arch->num_hidden_layers;
+
+    g.arch->num_hidden_layers = 12;
+    o.world_size = 2;
+    o.model.ranks = 2;
+    o.dev->discrete = true;
+    o.model.recompute = RECOMPUTE_FULL;
+    o.zero.offload_param = true;
+    for (int stage = 1; stage <= 3; stage++) {
+        struct fit f, few;
+
+        o.zero.stage = stage;
+        o.free_bytes = UINT64_MAX;
+        f = found(&o);
+        assert_true(!f.keep_weights && !f.keep_grads && !f.few);
+        assert_true(f.zero.weights_host > 0 && f.zero.grads_host == 2 * f.zero.weights_host);
+        o.free_bytes = f.all - 1;
+        few = found(&o);
+        assert_true(few.few && few.zero.weights_host == f.zero.weights_host);
+        o.free_bytes = few.all - 1;
+        refused(&o);
+        o.zero.offload_param = false;   /* with all of it on the device there is a hint */
+        o.free_bytes = few.all;
+        refused(&o);
+        assert_non_null(strstr(err.hint, "`offload_param cpu`"));
+        o.zero.stage = 0;               /* but without parts there is none */
+        refused(&o);
+        assert_null(strstr(err.hint, "`offload_param cpu`"));
+        o.zero.offload_param = true;
+    }
     g.arch->num_hidden_layers = layers;
 }
 

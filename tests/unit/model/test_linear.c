@@ -21,6 +21,16 @@ struct arrays {
 static struct device *dev;
 static float work[1 << 16];
 
+/* Rows of one sample. */
+static const uint64_t *rows_of_one(void)
+{
+    static uint64_t rows[700];
+
+    for (int i = 0; i < 700; i++)
+        rows[i] = op_drop_row(5, i);
+    return rows;
+}
+
 static void fill(void *to, size_t floats, const char *name)
 {
     rng_normal(to, 0, (int64_t)floats, 0.7f, 5, rng_stream(name));
@@ -68,13 +78,13 @@ static struct op_linear make(const struct linear_case *c, struct arrays *v, floa
         .n_in = IN,
         .n_out = OUT,
         .flags = c->in_out ? OP_LINEAR_IN_OUT : 0,
-        .drop = {c->drop, 9, 77},
+        .drop = {c->drop, 9, 77, rows_of_one()},
         .proj.lora = {.a = v->a,
                       .b = v->lb,
                       .magnitude = c->magnitude ? v->m : NULL,
                       .rank = c->rank,
                       .scale = 0.6f,
-                      .drop = {c->lora_drop, 9, 78}},
+                      .drop = {c->lora_drop, 9, 78, rows_of_one()}},
     };
 
     if (!c->rank)
@@ -203,10 +213,10 @@ TEST(dropped_activations_go_back_through_the_next_product)
 {
     static float pre[N * IN], x[N * IN], dx[N * IN], dout[N * OUT], w[IN * OUT], out[N * OUT];
     struct op_linear up = {.n = N, .n_in = 1, .n_out = IN, .act = OP_ACT_GELU_TANH,
-                           .drop = {0.25f, 3, 4}};
+                           .drop = {0.25f, 3, 4, rows_of_one()}};
     struct op_linear down = {.x = x, .proj.w = w, .dx = dx, .dout = dout, .n = N, .n_in = IN,
                              .n_out = OUT, .x_act = OP_ACT_GELU_TANH, .x_pre = pre,
-                             .x_drop = {0.25f, 3, 4}};
+                             .x_drop = {0.25f, 3, 4, rows_of_one()}};
     float one[N], weights[IN], made[N * IN];
 
     for (int i = 0; i < N; i++)
@@ -254,7 +264,7 @@ static struct op_embed embed_of(struct arrays *v, struct op_norm *norm, float *o
     *norm = (struct op_norm){.kind = OP_NORM_LAYER, .eps = 1e-5f, .w = v->norm_w, .b = v->norm_b};
     return (struct op_embed){
         .out = out, .stats = stats, .table = v->table, .ids = ids, .norm = which & 1 ? norm : NULL,
-        .n = N, .dim = OUT, .vocab = V, .no_grad = -1, .drop = {which & 2 ? 0.3f : 0, 1, 2},
+        .n = N, .dim = OUT, .vocab = V, .no_grad = -1, .drop = {which & 2 ? 0.3f : 0, 1, 2, rows_of_one()},
         .lora = {.a = v->ea, .b = v->lb, .rank = which & 4 ? R : 0, .scale = 0.5f},
         .tokens = which & 8 ? v->tokens : NULL, .token_ids = token_ids, .n_tokens = TOKENS,
     };
@@ -336,9 +346,10 @@ TEST(masks_drop_the_part_they_are_told)
     for (int i = 0; i < ROWS * WIDTH; i++)
         in[i] = 2;
     for (size_t k = 0; k < sizeof ps / sizeof ps[0]; k++) {
-        struct op_drop d = {ps[k], 12, 34}, other = {ps[k], 12, 35};
+        struct op_drop d = {ps[k], 12, 34, rows_of_one()}, other = d;
         double n = (double)ROWS * WIDTH, kept = 0, sum = 0, both = 0, q = 1 - (double)ps[k];
 
+        other.stream++;
         cpu_drop_rows(out, WIDTH, in, WIDTH, &d, 0, ROWS, WIDTH);
         for (int i = 0; i < ROWS * WIDTH; i++) {
             kept += out[i] != 0;

@@ -144,7 +144,8 @@ static void check_case(const json_t *one)
 {
     const json_t *ids = json_object_get(one, "ids"), *labels = json_object_get(one, "labels"),
                  *last = json_object_get(one, "last");
-    struct data_opts plain = {0}, all = {.loss_on_prompt = true}, one_turn = {.mask_history = true};
+    struct data_opts plain = {0}, all = {.loss_on_prompt = true},
+                     one_turn = {.mask_history = true}, whole = {.whole_chats = true};
     char *line = json_dumps(json_object_get(one, "record"), JSON_COMPACT);
     const char *name = str(one, "name");
     bool pair = json_object_get(json_object_get(one, "record"), "prompt");
@@ -157,6 +158,10 @@ static void check_case(const json_t *one)
         expect_sample(line, &plain, ids, labels, name);
     if (ids && !pair)
         expect_sample(line, &all, ids, NULL, name);
+    if (ids && !pair)
+        expect_sample(line, &whole, ids, NULL, name);
+    else if (ids && labels)
+        expect_sample(line, &whole, ids, labels, name);
     if (last)
         expect_sample(line, &one_turn, ids, last, name);
     if (str(one, "question"))
@@ -363,6 +368,24 @@ static void expect_learnt(const char *body, const struct data_opts *o, const cha
     ckpt_free(text);
     sample_release(&x);
     close_set(&s);
+}
+
+/* Prompt and completion of text, as turns: what the chat template writes of them. */
+TEST(prompts_as_chats)
+{
+    struct data_opts o = {.chat_prompts = true},
+                     own = {.chat_prompts = true, .prompt_template = "{q}\n\n",
+                            .completion_template = "{a}"};
+
+    chatml();
+    expect_learnt("{\"prompt\":\"a\",\"completion\":\"b\"}\n", &o, "b<|im_end|>\n");
+    expect_learnt("{\"instruction\":\"a\",\"input\":\"\",\"output\":\"c\"}\n", &o,
+                  "c<|im_end|>\n");
+    expect_learnt("{\"q\":\"a\",\"a\":\"d\"}\n", &own, "d<|im_end|>\n");
+    expect_learnt(HELLO, &o, "b<|im_end|>\n");
+    own.loss_on_prompt = true;
+    expect_learnt("{\"q\":\"a\",\"a\":\"d\"}\n", &own,
+                  "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nd<|im_end|>\n");
 }
 
 TEST(fields)

@@ -451,3 +451,31 @@ TEST(a_later_signal_ends_the_process)
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
 }
+
+/* What a rank after the first says begins with its number, once. */
+TEST(a_rank_says_which_it_is)
+{
+    char *said;
+    struct stdio_to s;
+    pid_t pid;
+
+    stdio_begin(&s, stderr);
+    fflush(NULL);
+    if ((pid = fork()) == 0) {
+        struct cli cli = {.rank = 3};
+
+        cli_begin(&cli, "tool");
+        ckpt_log(CKPT_LOG_WARNING, "the disk is slow");
+        ckpt_log(CKPT_LOG_NOTE, "rank 3: here");
+        cli.only_warnings = true;
+        ckpt_log(CKPT_LOG_NOTE, "not this");
+        cli.rank = 0;
+        ckpt_log(CKPT_LOG_WARNING, "the first");
+        _exit(0);
+    }
+    assert_true(waitpid(pid, NULL, 0) == pid);
+    said = stdio_end(&s);
+    assert_string_equal(said, "tool: warning: rank 3: the disk is slow\ntool: rank 3: here\n"
+                              "tool: warning: the first\n");
+    free(said);
+}

@@ -102,8 +102,9 @@ TEST(wrong_values)
     refused("rate: .nan", ":1: rate: \".nan\" is no number");
     refused("color: pink", ":1: color: \"pink\" is none of: red green blue");
     refused("shard_size: big", ":1: shard-size: \"big\" is no size; 5GB, 512M and 4096 are");
-    refused("slow: 1", ":1: true or false is wanted here");
-    refused("verbose: 12", ":1: a number below 10, or true or false, is wanted here");
+    refused("slow: 2", ":1: slow: \"2\" is neither true nor false");
+    refused("verbose: 12",
+            ":1: verbose: \"12\" is neither a number below 10 nor true or false");
     refused("name: [a, b]", ":1: a plain value is wanted here");
     refused("item: [a, [b]]", ":1: a plain value is wanted here");
     refused("item: {a: b}", ":1: a plain value is wanted here");

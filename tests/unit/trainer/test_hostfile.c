@@ -1,7 +1,7 @@
 /* hostfile: DeepSpeed's lines, and choices among hosts and slots. */
 #include "tests/unit/unit.h"
 
-#include "trainer/comm/hostfile.h"
+#include "trainer/launch/hostfile.h"
 
 static const char four[] = "# all\nworker-0 slots=4\n\n  worker-1\tslots=2 max_slots=4 # slower\r\n"
                            "spare slots=0\nw2.x_y slots=1";

@@ -45,6 +45,7 @@ static void print_step(char *out, size_t size, const struct loader_step *s)
 
             n += (size_t)snprintf(out + n, size - n, "%c%d", d ? ' ' : '[', b->ids[at]);
             assert_int_equal(b->doc_start[d + 1] - at, b->ids[at] % 7 + 2);
+            assert_int_equal(b->samples[d] % N, b->ids[at]);
         }
         n += (size_t)snprintf(out + n, size - n, "]");
         for (int64_t r = 0; r < b->n_rows; r++)
@@ -109,9 +110,12 @@ TEST(batches_of_every_rank)
 
                     n = world == 1 && N - at < 2 ? N - at : n;
                     assert_int_equal(s->micro[m]->n_docs, n);
-                    for (int64_t k = 0; k < n; k++)
+                    for (int64_t k = 0; k < n; k++) {
                         assert_int_equal(s->micro[m]->ids[s->micro[m]->doc_start[k]],
                                          order[(at + k) % N]);
+                        assert_int_equal(s->micro[m]->samples[k],
+                                         order[(at + k) % N] + (at + k) / N * N);
+                    }
                 }
             }
             loader_close(l);

@@ -147,3 +147,34 @@ TEST(a_file_is_matched_in_either_order)
     params_release(&p);
     arch_free(arch);
 }
+
+TEST(one_group_of_all_is_matched_by_shapes)
+{
+    struct arch *arch = arch_of(MIXTRAL);
+    struct params p;
+    struct ckpt_err err = {0};
+    struct ckpt_source *src;
+    struct ckpt_tensors list = {0};
+    struct ckpt_arena a = {0};
+    struct optim_order o;
+    size_t index[64];
+    int64_t at[64];
+
+    OK(params_build(&p, arch, NULL, &err), err);
+    OK(optim_order_whole(&o, &a, &p, arch, true, &err), err);
+    for (size_t k = 0; k < o.n; k++) {
+        char name[64];
+
+        snprintf(name, sizeof name, "state.%zu.exp_avg", k);
+        OK(ckpt_tensors_add(&list, NULL, name, strlen(name), CKPT_F32, &o.slot[k].shape, NULL, 0,
+                            false, &err), err);
+    }
+    src = listed(&list);
+    OK(optim_match(index, at, &p, arch, src, "exp_avg", &err), err);
+    for (size_t k = 0; k < o.n; k++)
+        assert_int_equal(index[o.slot[k].part[0].param], k);
+    ckpt_source_close(src);
+    ckpt_arena_release(&a);
+    params_release(&p);
+    arch_free(arch);
+}

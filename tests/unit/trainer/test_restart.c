@@ -2,8 +2,8 @@
 #include "tests/unit/unit.h"
 
 #include "libckpt/mem.h"
-#include "trainer/comm/node.h"
-#include "trainer/comm/restart.h"
+#include "trainer/launch/node.h"
+#include "trainer/launch/restart.h"
 
 #define TRIES 6
 static const struct {

@@ -87,6 +87,23 @@ TEST(nodes_of_one_gpu_have_a_network_alone)
     near(simulate_seconds(&single, SIMULATE_ALL_GATHER, 4, 1e9), 0.75 * 1e9 / 25e9, 0.01);
 }
 
+TEST(replicas_of_a_group_have_a_network_card_each)
+{
+    const double S = 1e9;
+    struct simulate_net across = simulate_part(&net, 8), pairs = simulate_part(&net, 4);
+
+    assert_int_equal(simulate_part(&net, 1).node, 8);   /* a group's own ranks are neighbours */
+    assert_int_equal(across.node, 1);
+    assert_int_equal(pairs.node, 2);
+    assert_int_equal(simulate_part(&net, 16).node, 1);
+    /* Four nodes: 3/4 of the bytes pass one card, there and back; no link inside of a node. */
+    near(simulate_seconds(&across, SIMULATE_ALL_REDUCE, 4, S), 2 * 0.75 * S / 50e9, 0.01);
+    /* Two replicas a node: half passes each of two cards, and the link counts. */
+    assert_true(simulate_seconds(&pairs, SIMULATE_ALL_REDUCE, 4, S) >
+                2 * 0.5 * S / (2 * 50e9));
+    assert_int_equal(simulate_nodes(&pairs, 4), 2);
+}
+
 TEST(an_all_reduce_is_two_rings_or_a_tree)
 {
     const double S = 1e9;

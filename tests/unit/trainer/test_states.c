@@ -228,8 +228,8 @@ TEST(what_is_written_is_read)
     golden_close(&g);
 }
 
-/* Weights lie on the host of one rank alone. */
-TEST(several_ranks_are_refused)
+/* Without parts that ranks own, weights lie on the host of one rank alone. */
+TEST(several_ranks_are_refused_at_stage_0)
 {
     struct zero_opts opts = {.train = true, .offload_param = true};
     struct ckpt_err err = {0};
@@ -246,7 +246,7 @@ TEST(several_ranks_are_refused)
     assert_int_equal(zero_new(&s.zero, model_params(s.model), &opts, s.dev, &two, &err),
                      CKPT_EUNSUPPORTED);
     assert_null(s.zero);
-    assert_non_null(strstr(err.text, "one rank"));
+    assert_non_null(strstr(err.text, "at stage 0 of one rank"));
     side_close(&s);
     golden_close(&g);
 }

@@ -192,7 +192,11 @@ TEST(nobody_there)
     assert_int_equal(store_server_open(&t, "127.0.0.1", port, NULL, &err), CKPT_ECONFIG);
     assert_non_null(strstr(err.text, "cannot listen"));
     assert_non_null(strstr(err.hint, "another MASTER_PORT"));
+    assert_string_not_equal(err.reason, STORE_SERVER_ELSEWHERE);
     assert_int_equal(store_server_open(&t, "192.0.2.1", 0, NULL, &err), CKPT_ECONFIG);
+    assert_string_equal(err.reason, STORE_SERVER_ELSEWHERE);
+    assert_int_equal(store_server_open(&t, "no-such-host.invalid", 0, NULL, &err), CKPT_ECONFIG);
+    assert_string_equal(err.reason, STORE_SERVER_ELSEWHERE);
     store_server_close(s);
     assert_int_equal(store_open(&c, "127.0.0.1", port, NULL, 300, &err), CKPT_ECOMM);
     assert_non_null(strstr(err.text, "nobody answered"));

@@ -39,7 +39,6 @@ struct attn {
     const int32_t *bucket;              /* from distance -far on */
     int64_t        n, capacity;
     int64_t        row_stride, kv_stride, q_head, kv_head, dq_head, dkv_head;
-    int64_t        drop_width;          /* width of a row of P for dropout's counters */
     int            n_docs, n_head, n_kv, share, dim, window, slots, max_doc;
     int            far, span;           /* largest distance with its own term; largest distance
                                            within a part of a tile */
@@ -530,7 +529,6 @@ static inline struct attn attn_common(const struct device *dev, const O *o,
     a.pairs = o->dim % 2 == 0 && a.row_stride % 2 == 0 && a.kv_stride % 2 == 0 &&
               a.q_head % 2 == 0 && a.kv_head % 2 == 0;
     a.drop = cuda_drop_of(&none);
-    a.drop_width = (max_doc + 3) / 4;
     if (o->rel_bias.table) {
         a.table = o->rel_bias.table;
         a.far = (int)far;

@@ -115,7 +115,7 @@ template <int MODE, bool DIFFER, int MR, int NT>
 __device__ __forceinline__ void backs(const struct attn &a, float (&s)[MR][NT][4],
                                       float (&dp)[MR][NT][4], const float (&lse)[MR][2],
                                       const float (&delta)[MR][2], int pos, int j, float slope,
-                                      float beyond, const float *line, int64_t drop_row)
+                                      float beyond, const float *line, uint64_t of, int drop_row)
 {
     int lane = (int)threadIdx.x % 32;
     float base = (float)(j + lane % 4 * 2 - pos);
@@ -123,7 +123,7 @@ __device__ __forceinline__ void backs(const struct attn &a, float (&s)[MR][NT][4
 
     line += a.span + j + lane % 4 * 2 - pos;
     if (MODE == ATTN_ANY && a.drop.on)
-        bits = dropout_tile<MR, NT>(a, drop_row, j);
+        bits = dropout_tile<MR, NT>(a, of, drop_row, j);
 #pragma unroll
     for (int m = 0; m < MR; m++) {
         float less[2] = {lse[m][0], lse[m][1]};
@@ -179,6 +179,7 @@ __device__ __forceinline__ void queries_tiles(const struct attn &a, unsigned cha
         int j = attn_sees_from(a, pos) / BN * BN, end = attn_sees_to(a, last, p.keys),
             stage = 0;
         int none_before = attn_sees_to(a, pos, p.keys), all_after = attn_sees_from(a, last);
+        uint64_t of = MODE == ATTN_ANY ? dropout_of(a, dropout_sample(a, p), h) : 0;
 
         __syncthreads();                /* reads of the last tile are done */
         attn_load_tile<false, D, BM, THREADS>(q,
@@ -234,12 +235,12 @@ __device__ __forceinline__ void queries_tiles(const struct attn &a, unsigned cha
             if (attn_has_table(MODE) && a.table &&
                 attn_terms_differ(a, j - pos - row - 16 * MR + 1, j - pos - row + BN - 1))
                 backs<MODE, true>(a, s, dp, lse, delta, pos + row + lane / 4, j, slope, 0.0f, line,
-                                  h * a.n + i0 + row + lane / 4);
+                                  of, pos + row + lane / 4);
             else
                 backs<MODE, false>(a, s, dp, lse, delta, pos + row + lane / 4, j, slope,
                                    attn_has_table(MODE) && a.table
                                        ? line[j > pos + row ? 2 * a.span : 0] : 0.0f,
-                                   line, h * a.n + i0 + row + lane / 4);
+                                   line, of, pos + row + lane / 4);
             if (attn_has_table(MODE) && a.dline)
                 bias_grad_add(a, w, dp, pos + row, j);
             attn_as_factor<T>(f, dp);
@@ -263,7 +264,7 @@ template <int MODE, bool DIFFER, int MR, int NT>
 __device__ __forceinline__ void backs_t(const struct attn &a, float (&s)[MR][NT][4],
                                         float (&dp)[MR][NT][4], const float *lse,
                                         const float *delta, int j, int i0, float slope,
-                                        float beyond, const float *line, int64_t drop_row)
+                                        float beyond, const float *line, uint64_t of, int drop_row)
 {
     int col = (int)threadIdx.x % 4 * 2;
     float base = (float)(j - i0 - col);
@@ -271,7 +272,7 @@ __device__ __forceinline__ void backs_t(const struct attn &a, float (&s)[MR][NT]
 
     line += a.span + j - i0 - col;
     if (MODE == ATTN_ANY && a.drop.on)
-        bits = dropout_tile_t<MR, NT>(a, drop_row + col, j);
+        bits = dropout_tile_t<MR, NT>(a, of, drop_row + col, j);
 #pragma unroll
     for (int n = 0; n < NT; n++) {
         float2 l = *(const float2 *)(lse + 8 * n + col), d = *(const float2 *)(delta + 8 * n + col);
@@ -336,6 +337,7 @@ __device__ __forceinline__ void keys_tile(const struct attn &a, unsigned char *p
         return;
     int j = p.begin, last = (p.keys < j + BM ? p.keys : j + BM) - 1;
     int from = a.whole ? 0 : j / BN * BN, to = p.len;
+    uint32_t sample = MODE == ATTN_ANY ? dropout_sample(a, p) : 0;
 
     if (!a.whole && a.window > 0 && last + a.window < to)
         to = last + a.window;
@@ -347,6 +349,7 @@ __device__ __forceinline__ void keys_tile(const struct attn &a, unsigned char *p
     attn_clear(dv);
     for (int h = g * a.share; from < to && h < (g + 1) * a.share; h++) {
         float slope = attn_head_slope(a, h);
+        uint64_t of = dropout_of(a, sample, h);
 
         __syncthreads();                /* reads of the last head are done */
         load_queries<D, BN, THREADS>(a, q + stage * SIZE, dout + stage * SIZE,
@@ -376,13 +379,13 @@ __device__ __forceinline__ void keys_tile(const struct attn &a, unsigned char *p
                 attn_terms_differ(a, j + row - i - BN + 1, j + row - i + 16 * MR - 1))
                 backs_t<MODE, true>(a, s, dp, lse + stage * BN, delta + stage * BN,
                                     j + row + lane / 4, i, slope, 0.0f, line,
-                                    h * a.n + p.first + i);
+                                    of, i);
             else
                 backs_t<MODE, false>(a, s, dp, lse + stage * BN, delta + stage * BN,
                                      j + row + lane / 4, i, slope,
                                      attn_has_table(MODE) && a.table
                                          ? line[j + row > i ? 2 * a.span : 0] : 0.0f,
-                                     line, h * a.n + p.first + i);
+                                     line, of, i);
             attn_as_factor<T>(f, s);
             attn_as_factor<T>(df, dp);
             attn_times_rows<false, D>(dv, f, dt, part * S::COLS);

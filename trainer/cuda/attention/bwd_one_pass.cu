@@ -148,6 +148,7 @@ __device__ __forceinline__ void keys_group(const struct attn &a, struct bwd_pool
     int w = cuda_uniform((int)threadIdx.x / GROUP), lane = (int)threadIdx.x % 32;
     int row = (int)threadIdx.x % GROUP / 32 * 16 + lane / 4, mine = p.begin + 64 * w, it = 0;
     int last = min(p.keys, p.begin + KEYS) - 1;
+    uint32_t sample = dropout_sample(a, p);
     struct walk walk = bwd_walk_of(a, p);
     float dk[1][D / 8][4], dv[1][D / 8][4];
 
@@ -180,8 +181,8 @@ __device__ __forceinline__ void keys_group(const struct attn &a, struct bwd_pool
                 wgmma_commit<true>();
                 wgmma_rows_by_rows<T, D, KEYS>(dp, m->v, 64 * w, dout);
                 wgmma_commit<true>();
-                kept =
-                    dropout_tile_t<1, 8>(a, h * a.n + p.first + i + lane % 4 * 2, mine + row);
+                kept = dropout_tile_t<1, 8>(a, dropout_of(a, sample, h), i + lane % 4 * 2,
+                                            mine + row);
                 wgmma_wait<true, 1>(s);
                 if (edge)
                     bwd_mask(a, s, i + lane % 4 * 2 - mine - row, p.keys - mine - row,

@@ -81,6 +81,7 @@ __device__ __forceinline__ void queries_tiles(const struct attn &a, const struct
         int i0 = first + pos, last = min(len, pos + TILE) - 1;
         int j = attn_sees_from(a, pos) / TILE * TILE, end = attn_sees_to(a, last, keys);
         int none_before = attn_sees_to(a, pos, keys), all_after = attn_sees_from(a, last);
+        uint64_t of = MODE == ATTN_ANY ? dropout_of(a, dropout_sample(a, p), h) : 0;
 
         /* rows past the end have an lse of infinity: their P are zero */
         float mine = (int)threadIdx.x < min(len - pos, (int)TILE)
@@ -128,7 +129,7 @@ __device__ __forceinline__ void queries_tiles(const struct attn &a, const struct
                 bwd_load_pair<D>(maps, ks, m->k[st ^ 1], m->v[st ^ 1], first_key + j + TILE,
                                  keys - j - TILE, &m->full[st ^ 1]);
             if (MODE == ATTN_ANY && a.drop.on)
-                kept = dropout_tile<1, 8>(a, h * a.n + i0 + row, j);
+                kept = dropout_tile<1, 8>(a, of, pos + row, j);
 #pragma unroll
             for (int r = 0; r < 2; r++) {
                 base[r] = -lse[r];
@@ -219,6 +220,7 @@ __device__ __forceinline__ void keys_tile(const struct attn &a, const struct bwd
     int j = cuda_uniform(p.begin), len = cuda_uniform(p.len), keys = cuda_uniform(p.keys);
     int first = cuda_uniform((int)p.first), first_key = cuda_uniform((int)p.key_first);
     int last = min(keys, j + TILE) - 1, from = a.whole ? 0 : j, to = len, i = from, tiles;
+    uint32_t sample = MODE == ATTN_ANY ? dropout_sample(a, p) : 0;
 
     if (!a.whole && a.window > 0)
         to = min(to, last + a.window);
@@ -260,7 +262,7 @@ __device__ __forceinline__ void keys_tile(const struct attn &a, const struct bwd
         if (it + 1 < tiles)
             bwd_load_queries(a, maps, m, st ^ 1, first, len, next_h, next_i);
         if (MODE == ATTN_ANY && a.drop.on)
-            kept = dropout_tile_t<1, 8>(a, h * a.n + first + i + col, j + row);
+            kept = dropout_tile_t<1, 8>(a, dropout_of(a, sample, h), i + col, j + row);
         base[0] = attn_has_slopes(MODE) ? slope * (float)apart : 0.0f;
         base[1] = attn_has_slopes(MODE) ? slope * (float)(apart + 8) : 0.0f;
         wgmma_wait<true, 1>(s);

@@ -113,11 +113,11 @@ __device__ __forceinline__ float score(const struct attn &a, float s, int pos, i
 }
 
 /* The dropout factor of an element of P. */
-__device__ __forceinline__ float kept(const struct attn &a, int h, int64_t row, int j)
+__device__ __forceinline__ float kept(const struct attn &a, uint64_t of, int row, int j)
 {
     if (!a.drop.on)
         return 1.0f;
-    return dropout_bits(a, h * a.n + row, j / 4) >> (j % 4) & 1 ? a.drop.scale : 0.0f;
+    return dropout_bits(a, of, row, j / 4) >> (j % 4) & 1 ? a.drop.scale : 0.0f;
 }
 
 template <int R, int DB> __global__ void __launch_bounds__(THREADS)
@@ -137,6 +137,7 @@ template <int R, int DB> __global__ void __launch_bounds__(THREADS)
     int pos = p.shift + p.begin;
     int last = p.len - p.begin < TILE ? p.shift + p.len - 1 : pos + TILE - 1;
     int end = attn_sees_to(a, last, p.keys);
+    uint64_t of = dropout_of(a, dropout_sample(a, p), h);
 
     fill<TILE>(q, (const float *)a.q + i0 * a.row_stride + h * a.q_head, a.row_stride,
                p.len - p.begin, a.dim);
@@ -173,7 +174,7 @@ template <int R, int DB> __global__ void __launch_bounds__(THREADS)
 
                 part += e;
                 s[r * (TILE + 1) + across() + 16 * y] =
-                    e * kept(a, h, i0 + r, j + across() + 16 * y);
+                    e * kept(a, of, p.begin + r, j + across() + 16 * y);
             }
             sum[x] = sum[x] * fix + part;
             for (int y = 0; y < DB; y++)
@@ -217,6 +218,7 @@ __device__ __forceinline__ void backs(const struct attn &a, const float (&w)[R][
                                       const float *line, bool keys_down)
 {
     const int ld = 16 * R + 1;
+    uint64_t of = dropout_of(a, dropout_sample(a, p), h);
 
     for (int x = 0; x < R; x++)
         for (int y = 0; y < R; y++) {
@@ -226,7 +228,7 @@ __device__ __forceinline__ void backs(const struct attn &a, const float (&w)[R][
 
             if (i < p.len && j < p.keys) {
                 int64_t at = h * a.n + p.first + i;
-                float keep = kept(a, h, p.first + i, j);
+                float keep = kept(a, of, i, j);
 
                 e = exp2f(score(a, w[x][y], i, j, p.keys, slope, line) - a.lse[at] * LOG2E);
                 d = e * (dp[x][y] * keep - a.delta[at]);

@@ -64,6 +64,7 @@ forward_tile(const struct attn &a, const struct fwd_maps &maps, unsigned char *p
     int j = attn_sees_from(a, pos) / BN * BN, end = attn_sees_to(a, last, p.keys);
     int mine_last, mine = attn_together<WG, MR>(row, &mine_last);
     int none_before = attn_sees_to(a, pos + mine, p.keys);
+    uint64_t of = MODE == ATTN_ANY ? dropout_of(a, dropout_sample(a, p), h) : 0;
     int all_after = attn_sees_from(a, min(last, pos + mine_last));
 
     /* Whole tiles are loaded through maps; others are not, as rows past a document's last may
@@ -144,7 +145,7 @@ forward_tile(const struct attn &a, const struct fwd_maps &maps, unsigned char *p
     };
     auto p_to_factor = [&]() {
         if (MODE == ATTN_ANY && a.drop.on)
-            fwd_drop_tile(a, s, h * a.n + i0 + row + lane / 4, j);
+            fwd_drop_tile(a, s, of, p.begin + row + lane / 4, j);
         attn_as_factor<T>(f, s);
         was = it;
         was_vs = vs;

@@ -142,12 +142,12 @@ __device__ __forceinline__ void fwd_rescale(float (&out)[MR][OT][4], const float
                 out[m][n][e] *= fix[m][e / 2];
 }
 
-/* Apply dropout to the probabilities of a tile; row and j as in dropout_tile. */
+/* Apply dropout to the probabilities of a tile; of, row and j as in dropout_tile. */
 template <int MR, int NT>
 __device__ __forceinline__ void fwd_drop_tile(const struct attn &a, float (&s)[MR][NT][4],
-                                              int64_t row, int j)
+                                              uint64_t of, int row, int j)
 {
-    uint64_t bits = dropout_tile<MR, NT>(a, row, j);
+    uint64_t bits = dropout_tile<MR, NT>(a, of, row, j);
 
 #pragma unroll
     for (int m = 0; m < MR; m++)

@@ -44,7 +44,7 @@ finish_kernel(T *out, T *pre, const T *p, const T *bias, const T *residual, int6
 #pragma unroll
     for (int j = 0; j < N; j++)
         v[j] = act_value<A>(v[j]);
-    row_drop<N>(v, d, row, col, width);
+    row_drop<N>(v, d, row, col);
     if (residual) {
         row_get<T, N>(f, residual + row * width + col);
 #pragma unroll
@@ -75,8 +75,8 @@ act_back_kernel(T *x, T *dx, const T *pre, int64_t n, int64_t width, struct cuda
         v[j] = value;
         g[j] = dx ? g[j] * slope : 0.0f;
     }
-    row_drop<N>(v, d, row, col, width);
-    row_drop<N>(g, d, row, col, width);
+    row_drop<N>(v, d, row, col);
+    row_drop<N>(g, d, row, col);
     if (x)
         row_put<T, N>(x + row * width + col, v);
     if (dx)
@@ -125,7 +125,7 @@ mix_kernel(T *to, T *rest, const T *x, int64_t ld, const float *gain, float less
         f[j] = v[j];
         v[j] *= gain ? gain[col + j] - less : 1.0f;
     }
-    row_drop<N>(v, d, row, col, width);
+    row_drop<N>(v, d, row, col);
     if (rest) {
 #pragma unroll
         for (int j = 0; j < N; j++)

@@ -1,0 +1,190 @@
+/* train/push - see train/push.h. */
+#include "tools/train/push.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libckpt/err.h"
+#include "libckpt/io/lock.h"
+#include "libckpt/log.h"
+#include "libckpt/mem.h"
+#include "tools/train/child.h"
+
+/* A checkpoint that is not published yet. */
+struct item {
+    char             *line;             /* its path and a newline; NULL: handed on */
+    struct ckpt_lock *lease;
+};
+
+struct push {
+    struct child child;
+    struct item *item;                  /* [n] in order */
+    size_t       n, cap;
+    size_t       sent;                  /* bytes of the first line that is not handed on */
+    char         tool[4200];
+    bool         over;                  /* it has ended */
+    int          status;
+};
+
+/* ckpt-push in the folder of this program. */
+static int find_tool(char tool[4200], struct ckpt_err *err)
+{
+    char self[4096];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    char *slash;
+
+    if (n < 0)
+        return ckpt_fail_errno(err, CKPT_ENOTFOUND, errno, "/proc/self/exe");
+    self[n] = '\0';
+    slash = strrchr(self, '/');
+    snprintf(tool, 4200, "%.*s/ckpt-push", slash ? (int)(slash - self) : 0, self);
+    if (access(tool, X_OK))
+        return ckpt_fail_errno(err, CKPT_ENOTFOUND, errno, "`push_to`: %s", tool);
+    return 0;
+}
+
+int push_open(struct push **out, const char *url, struct ckpt_err *err)
+{
+    struct child_opts opts = {.pipes = true};
+    struct push *p;
+    int rc;
+
+    *out = NULL;
+    if (!url)
+        return 0;
+    if (!(p = ckpt_alloc(1, sizeof *p)))
+        return ckpt_nomem(err, sizeof *p);
+    p->child = (struct child){.in = -1, .out = -1};
+    if ((rc = find_tool(p->tool, err)) == 0) {
+        const char *const argv[] = {p->tool, "-q", "--", url, NULL};
+
+        opts.argv = argv;
+        rc = child_start(&p->child, &opts, err);
+    }
+    if (rc)
+        push_close(p);
+    else
+        *out = p;
+    return rc;
+}
+
+/* The first one is published, or will never be. */
+static void drop_first(struct push *p)
+{
+    ckpt_lock_release(p->item[0].lease);
+    ckpt_free(p->item[0].line);
+    memmove(p->item, p->item + 1, --p->n * sizeof *p->item);
+}
+
+/* Hand on as much as the pipe takes. */
+static void hand_on(struct push *p)
+{
+    for (size_t i = 0; i < p->n && p->child.in >= 0; i++) {
+        struct item *it = &p->item[i];
+        size_t left = it->line ? strlen(it->line) - p->sent : 0;
+        ssize_t k = left ? write(p->child.in, it->line + p->sent, left) : 0;
+
+        if (k < 0 && errno == EPIPE)
+            child_hang_up(&p->child);
+        if (k < 0 || (size_t)k < left) {
+            p->sent += k > 0 ? (size_t)k : 0;
+            return;
+        }
+        ckpt_free(it->line);
+        it->line = NULL;
+        p->sent = 0;
+    }
+}
+
+/* Each line that it prints is a checkpoint that is published. */
+static void listen_to(struct push *p)
+{
+    char text[4096];
+    ssize_t n;
+
+    while (p->child.out >= 0 && (n = read(p->child.out, text, sizeof text)) > 0)
+        for (ssize_t i = 0; i < n; i++)
+            if (text[i] == '\n' && p->n > 0)
+                drop_first(p);
+}
+
+void push_look(struct push *p)
+{
+    if (!p || p->over)
+        return;
+    hand_on(p);
+    listen_to(p);
+    if (!child_ended(&p->child, &p->status))
+        return;
+    p->over = true;
+    listen_to(p);
+    child_release(&p->child);
+    if (p->status > 128)
+        ckpt_log(CKPT_LOG_WARNING, "`push_to`: ckpt-push was ended by signal %d", p->status - 128);
+    else if (p->status || p->n > 0)
+        ckpt_log(CKPT_LOG_WARNING, "`push_to`: ckpt-push ended with status %d", p->status);
+    if (p->n > 0)
+        ckpt_log(CKPT_LOG_WARNING, "`push_to`: %zu checkpoint%s not published", p->n,
+                 p->n == 1 ? " is" : "s are");
+    while (p->n > 0)
+        drop_first(p);
+}
+
+void push_put(struct push *p, const char *path)
+{
+    struct ckpt_err err = {0};
+    size_t size = strlen(path) + 2;
+    char *line;
+
+    if (!p)
+        return;
+    push_look(p);
+    if (p->over) {
+        ckpt_log(CKPT_LOG_WARNING, "`push_to`: %s is not published", path);
+        return;
+    }
+    line = ckpt_alloc(size, 1);
+    if (!line || ckpt_reserve(&p->item, p->n, &p->cap, sizeof *p->item, &err)) {
+        ckpt_free(line);
+        ckpt_log(CKPT_LOG_WARNING, "`push_to`: out of memory: %s is not published", path);
+        return;
+    }
+    snprintf(line, size, "%s\n", path);
+    p->item[p->n++] = (struct item){line, ckpt_lock_reader(path)};
+    hand_on(p);
+}
+
+int push_end(struct push *p)
+{
+    if (!p)
+        return 0;
+    push_look(p);
+    if (!p->over && p->n > 0)
+        ckpt_log(CKPT_LOG_NOTE, "waiting until ckpt-push has published %zu checkpoint%s", p->n,
+                 p->n == 1 ? "" : "s");
+    while (!p->over) {
+        bool all = true;
+
+        for (size_t i = 0; i < p->n; i++)
+            all &= p->item[i].line == NULL;
+        if (all)
+            child_hang_up(&p->child);
+        push_look(p);
+        if (!p->over)
+            child_pause();
+    }
+    return p->status;
+}
+
+void push_close(struct push *p)
+{
+    if (!p)
+        return;
+    child_release(&p->child);
+    while (p->n > 0)
+        drop_first(p);
+    ckpt_free(p->item);
+    ckpt_free(p);
+}

@@ -1,0 +1,27 @@
+/*
+ * train/push - publish the run's checkpoints while it goes: ckpt-push beside this tool, with their
+ * paths on its input.
+ *
+ * Steps never wait for it.  A checkpoint is leased until it is published, so that save_total_limit
+ * leaves it.
+ */
+#ifndef CKPT_TOOLS_TRAIN_PUSH_H
+#define CKPT_TOOLS_TRAIN_PUSH_H
+
+#include "libckpt/fail.h"
+
+struct push;
+
+/* url: as ckpt-push takes it; NULL: nothing is published.  CKPT_ENOTFOUND: there is no
+ * ckpt-push. */
+int push_open(struct push **out, const char *url, struct ckpt_err *err);
+/* A checkpoint is complete.  All accept NULL. */
+void push_put(struct push *p, const char *path);
+/* Now and then: hand on what waits, and look whether it still runs. */
+void push_look(struct push *p);
+/* Wait until all is published.  Returns 0, or the status that ckpt-push ended with, which has been
+ * a warning. */
+int push_end(struct push *p);
+void push_close(struct push *p);
+
+#endif

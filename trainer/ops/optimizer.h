@@ -1,0 +1,69 @@
+/*
+ * ops/optimizer - the arguments of a step of the optimizer: part of ops.h.
+ */
+#ifndef CKPT_TRAINER_OPS_OPTIMIZER_H
+#define CKPT_TRAINER_OPS_OPTIMIZER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * How moments are stored.  BF16: exp_avg is rounded to nearest, exp_avg_sq stochastically, since at
+ * a beta2 of 0.999 what a step adds is less than half a unit in its last place: rounded to
+ * nearest it would never change.  8BIT: bitsandbytes' block-wise dynamic codes of one byte
+ * (formats/bnb/codes.h), with one f32 absmax for each 256 of them counted from the run's
+ * start.  Zeros are codes and absmax all 0.
+ */
+enum op_moments { OP_MOMENTS_F32, OP_MOMENTS_BF16, OP_MOMENTS_8BIT };
+enum { OP_MOMENTS_BLOCK = 256 };
+
+/*
+ * By which formulas a step goes, with g the gradient; the moments that a rule lacks are NULL.
+ *   ADAMW  see struct adamw
+ *   SGD    g += wd p;  b = g in the first step, else momentum b + (1 - dampening) g;
+ *          p -= lr b, or with nesterov p -= lr (g + momentum b).  b is exp_avg, none for momentum 0
+ *   LION   p -= lr wd p;  p -= lr sign(b1 m + (1 - b1) g);  m = b2 m + (1 - b2) g.  m is exp_avg
+ * Source: torch/optim/sgd.py, _single_tensor_sgd (2.15); Chen et al. 2023 (Lion).
+ */
+enum op_rule { OP_RULE_ADAMW, OP_RULE_SGD, OP_RULE_LION };
+
+/* Neighbouring elements that are stepped alike. */
+struct adamw_run {
+    float       *param;             /* [n] true weights */
+    void        *exp_avg, *exp_avg_sq;      /* [n] of `moments` */
+    float       *absmax, *absmax_sq;        /* 8BIT: [ceil(n / 256)] */
+    const double *lr;               /* of its own; NULL: the step's */
+    const float *grad;              /* [n] */
+    void        *rounded;           /* [n] of the device's weight type, written beside param;
+                                       NULL: none */
+    int64_t      n;
+    uint64_t     index;             /* BF16: of the first element among all of the model that are
+                                       trained, on any rank: what its random bits are made of */
+    double       weight_decay;
+    enum op_moments moments;
+};
+
+/* What a step needs to know of all gradients together; in the device's memory. */
+struct op_verdict {
+    double  norm;                   /* of the gradient without its scale, before clipping */
+    float   factor;                 /* gradients are multiplied by it: unscales and clips */
+    int32_t finite;                 /* 0: nothing is stepped */
+};
+
+/*
+ * Scalars of one step; AdamW's as torch.optim.AdamW applies them (decoupled decay first).  With
+ * 8BIT moments the update is made from the moments before they are coded again.
+ */
+struct adamw {
+    enum op_rule rule;
+    double lr, beta1, beta2, eps;
+    double momentum, dampening;     /* SGD */
+    bool   nesterov;
+    double grad_scale;              /* gradients are multiplied by it first, without a verdict */
+    const struct op_verdict *verdict;       /* NULL: none */
+    int64_t step;                   /* 1 for the first: bias correction */
+    uint64_t seed;                  /* BF16: element e's 16 bits are those of half e % 2 (0: the
+                                       low one) of word e % 8 / 2 of Philox(seed, step, e / 8) */
+};
+
+#endif

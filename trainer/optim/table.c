@@ -1,0 +1,62 @@
+/* optim/table - see optim/table.h. */
+#include "trainer/optim/table.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "trainer/optim/keys.h"
+
+/* The first row of a rule names its moments. */
+static const struct optim_row rows[] = {
+    {"adamw_torch", OP_RULE_ADAMW, OP_MOMENTS_F32, false, 2, false},
+    {"adamw_torch_fused", OP_RULE_ADAMW, OP_MOMENTS_F32, false, 2, false},
+    {"adamw_8bit", OP_RULE_ADAMW, OP_MOMENTS_8BIT, false, 2, true},
+    {"adamw_bnb_8bit", OP_RULE_ADAMW, OP_MOMENTS_8BIT, false, 2, true},
+    {"adamw_anyprecision", OP_RULE_ADAMW, OP_MOMENTS_BF16, false, 2, false},
+    {"paged_adamw", OP_RULE_ADAMW, OP_MOMENTS_F32, true, 2, false},
+    {"paged_adamw_32bit", OP_RULE_ADAMW, OP_MOMENTS_F32, true, 2, false},
+    {"paged_adamw_8bit", OP_RULE_ADAMW, OP_MOMENTS_8BIT, true, 2, true},
+    {"sgd", OP_RULE_SGD, OP_MOMENTS_F32, false, 0, false},
+    {"lion_32bit", OP_RULE_LION, OP_MOMENTS_F32, false, 1, true},
+    {"lion_8bit", OP_RULE_LION, OP_MOMENTS_8BIT, false, 1, true},
+    {"paged_lion_32bit", OP_RULE_LION, OP_MOMENTS_F32, true, 1, true},
+    {"paged_lion_8bit", OP_RULE_LION, OP_MOMENTS_8BIT, true, 1, true},
+};
+
+static const struct keys_row key_rows[] = {
+    {"momentum", KEYS_REAL, offsetof(struct optim_keys, momentum), 0, 1, NULL},
+    {"dampening", KEYS_REAL, offsetof(struct optim_keys, dampening), 0, 1, NULL},
+    {"nesterov", KEYS_BOOL, offsetof(struct optim_keys, nesterov), 0, 0, NULL},
+};
+
+const struct optim_row *optim_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (strcmp(rows[i].name, name) == 0)
+            return &rows[i];
+    return NULL;
+}
+
+int optim_keys(struct optim_keys *out, const struct optim_row *row, const char *args,
+               struct ckpt_err *err)
+{
+    const struct keys_table t = {"optim_args", key_rows, sizeof key_rows / sizeof key_rows[0]};
+    int rc;
+
+    *out = (struct optim_keys){0};
+    rc = keys_set(out, &t, args, row->rule == OP_RULE_SGD ? NULL : "", row->name, err);
+    if (rc == 0 && out->nesterov && (out->momentum <= 0 || out->dampening != 0))
+        rc = ckpt_fail(err, CKPT_ECONFIG, "`optim_args`: nesterov needs a momentum and no "
+                       "dampening");
+    return rc;
+}
+
+int optim_moments(const struct optim_row *row, const struct optim_keys *keys)
+{
+    return row->rule == OP_RULE_SGD ? keys->momentum > 0 : row->n_moments;
+}
+
+const char *optim_moment_name(const struct optim_row *row, int k)
+{
+    return row->rule == OP_RULE_SGD ? "momentum_buffer" : k ? "exp_avg_sq" : "exp_avg";
+}

@@ -1,0 +1,35 @@
+/*
+ * optim/table - the optimizers: names, rule of the step, moments and where they lie.
+ */
+#ifndef CKPT_TRAINER_OPTIM_TABLE_H
+#define CKPT_TRAINER_OPTIM_TABLE_H
+
+#include "libckpt/fail.h"
+#include "trainer/ops/ops.h"
+
+struct optim_row {
+    const char     *name;           /* HF's OptimizerNames */
+    enum op_rule    rule;
+    enum op_moments moments;
+    bool            paged;          /* states may lie on the host where memory is short */
+    int             n_moments;      /* 0: of SGD only, which has one with a momentum */
+    bool            bnb;            /* its file is bitsandbytes' */
+};
+
+/* Keys of optim_args, by the names they have in torch. */
+struct optim_keys {
+    double momentum, dampening;
+    bool   nesterov;
+};
+
+/* NULL: no such optimizer. */
+const struct optim_row *optim_find(const char *name);
+/* Read optim_args: CKPT_ECONFIG names what is wrong. */
+int optim_keys(struct optim_keys *out, const struct optim_row *row, const char *args,
+               struct ckpt_err *err);
+/* Moments that it has with these keys. */
+int optim_moments(const struct optim_row *row, const struct optim_keys *keys);
+/* The name of moment k in its state dict: "exp_avg", "momentum_buffer" ... */
+const char *optim_moment_name(const struct optim_row *row, int k);
+
+#endif

@@ -1,0 +1,48 @@
+/* run/optimizer - see run/optimizer.h. */
+#include "trainer/run/optimizer.h"
+
+#include <string.h>
+
+#include "libckpt/log.h"
+
+int run_optimizer_open(struct run_optimizer *o, const struct settings *s, struct session *session,
+                       struct ckpt_err *err)
+{
+    const struct optim_groups_opts opts = {
+        .learning_rate = s->learning_rate, .weight_decay = s->weight_decay,
+        .lr_for = s->lr_for, .n_lr_for = s->n_lr_for,
+        .weight_decay_for = s->weight_decay_for, .n_weight_decay_for = s->n_weight_decay_for,
+        .loraplus_lr_ratio = s->loraplus_lr_ratio,
+        .loraplus_lr_embedding = s->loraplus_lr_embedding};
+    int rc = optim_keys(&o->keys, optim_find(s->optim), s->optim_args, err);
+
+    if (rc == 0)
+        rc = optim_groups(&o->groups, &o->arena, model_params_to_group(session->model), &opts, err);
+    if (rc == 0 && !(o->now = ckpt_arena_alloc(&o->arena, o->groups.n, sizeof *o->now)))
+        rc = ckpt_nomem(err, o->groups.n * sizeof *o->now);
+    for (size_t g = 2; rc == 0 && session->comm->rank == 0 && g < o->groups.n; g++)
+        ckpt_log(CKPT_LOG_NOTE, "parameter group %zu: learning rate %g, weight decay %g", g,
+                 o->groups.peak[g].lr, o->groups.peak[g].weight_decay);
+    return rc;
+}
+
+struct zero_opts run_optimizer_zero(const struct settings *s)
+{
+    return (struct zero_opts){
+        .stage = settings_stage(s), .moments = settings_moments(s), .fewer = settings_fewer(s),
+        .reduce = settings_reduce(s), .paged = settings_paged(s),
+        .offload = strcmp(s->offload_optimizer, "cpu") == 0,
+        .offload_param = strcmp(s->offload_param, "cpu") == 0};
+}
+
+void run_optimizer_close(struct run_optimizer *o) { ckpt_arena_release(&o->arena); }
+
+struct optim_opts run_optimizer_opts(const struct run_optimizer *o, const struct settings *s,
+                                     const struct schedule *schedule)
+{
+    return (struct optim_opts){
+        .rule = optim_find(s->optim)->rule, .keys = o->keys, .beta1 = s->adam_beta1,
+        .beta2 = s->adam_beta2, .eps = s->adam_epsilon, .weight_decay = s->weight_decay,
+        .max_grad_norm = s->max_grad_norm, .seed = s->seed, .schedule = schedule,
+        .groups = &o->groups, .now = o->now};
+}

@@ -1,0 +1,24 @@
+/*
+ * run/output - the output folder before the first step: free of what is in the run's way, made,
+ * locked, and known to be one for all ranks or one on each node's disk.
+ */
+#ifndef CKPT_TRAINER_RUN_OUTPUT_H
+#define CKPT_TRAINER_RUN_OUTPUT_H
+
+#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/run/dir.h"
+
+struct run_output {
+    const struct settings  *settings;
+    struct run_dir         *dir;        /* the rank's own */
+    const struct run_state *state;
+    struct session         *session;
+    int64_t                 step;       /* that the run goes on from; -1: a fresh one */
+};
+
+/* Whether checkpoints are in the way of this run's own; a dry run only warns.  Collective. */
+int run_output_check(const struct run_output *o, struct ckpt_err *err);
+/* The output as the run's own: made, locked, free of what is in its way.  Collective. */
+int run_output_take(struct folders *f, const struct run_output *o, struct ckpt_err *err);
+
+#endif
