@@ -6,7 +6,7 @@
 #include "tools/cli_items.h"
 #include "tools/opt/opt.h"
 #include "tools/out.h"
-#include "tools/push/send.h"
+#include "tools/push/dest.h"
 
 struct want {
     struct send_want   send;
@@ -61,28 +61,22 @@ static int print_plan(const struct push_plan *p, const struct cli *cli, const ch
 struct job {
     const struct want *w;
     struct cli        *cli;
-    const char        *dest;
+    struct dest        dest;
 };
 
 static int push_one(void *ctx, const char *item, struct ckpt_err *err)
 {
     const struct want *w = ((struct job *)ctx)->w;
     struct cli *cli = ((struct job *)ctx)->cli;
-    const char *dest = ((struct job *)ctx)->dest;
-    const char *kind, *path;
+    const struct dest *dest = &((struct job *)ctx)->dest;
     struct push_plan p;
     char url[4352];
-    int rc = send_kind(&kind, &path, dest, err);
+    int rc = push_plan_make(&p, item, &w->filter, err);
 
-    if (rc)
-        return rc;
-    rc = push_plan_make(&p, item, &w->filter, err);
-    if (rc == 0 && strcmp(kind, "git") == 0)
-        rc = send_git(url, sizeof url, &p, dest, path, &w->send, cli, err);
-    else if (rc == 0)
-        rc = send_folder(url, sizeof url, &p, path, &w->send, cli, err);
+    if (rc == 0)
+        rc = dest_send(url, sizeof url, dest, &p, &w->send, cli, err);
     if (rc == 0 && w->send.dry_run)
-        rc = print_plan(&p, cli, dest, err);
+        rc = print_plan(&p, cli, dest->address, err);
     else if (rc == 0)
         rc = cli_artifact(cli, url, NULL, err);
     push_plan_release(&p);
@@ -113,16 +107,16 @@ int main(int argc, char **argv)
     if (rc == 0 && n_rest < 1)
         rc = ckpt_fail(&err, CKPT_EUSAGE, "where to publish is missing: ckpt-push DESTINATION "
                        "[PATH ...]");
+    if (rc == 0)
+        rc = dest_find(&job.dest, rest[0], &err);
     if (rc == 0)                    /* a trainer may take hours until it announces the first item */
-        rc = send_check(rest[0], &w.send, &err);
+        rc = dest_check(&job.dest, &w.send, &err);
     if (rc == 0)
         rc = cli_items_open(&items, rest + 1, n_rest - 1, cli.nul, &err);
     if (rc == 0)
         rc = cli_items_bytes(items, &bytes, &err);
-    if (rc == 0) {
-        job.dest = rest[0];
+    if (rc == 0)
         rc = cli_items_each(items, &cli, push_one, &job, &status, &err);
-    }
     cli_items_close(items);
     return cli_end(&cli, rc ? cli_error(&cli, &err) : status);
 }

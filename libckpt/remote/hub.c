@@ -203,12 +203,10 @@ static int find_token(char **out, struct ckpt_err *err)
     return hf_home(path, sizeof path, "/token") ? token_file(out, path, err) : 0;
 }
 
-static int sign(void *ctx, const char *method, const char *url, const char *range, char *lines,
-                size_t size, struct ckpt_err *err)
+static int sign(void *ctx, const struct http_signed *what, char *lines, size_t size,
+                struct ckpt_err *err)
 {
-    (void)method;
-    (void)url;
-    (void)range;
+    (void)what;
     return (size_t)snprintf(lines, size, "Authorization: Bearer %s\n", (const char *)ctx) < size
                ? 0 : ckpt_fail(err, CKPT_ECONFIG, "the token is too long");
 }

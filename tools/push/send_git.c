@@ -1,6 +1,6 @@
 /* send_git - one commit on a branch of a git repository with LFS; see send.h. */
 #include "libckpt/err.h"
-#include "tools/push/send.h"
+#include "tools/push/dest.h"
 
 #include <errno.h>
 #include <fnmatch.h>
@@ -208,8 +208,9 @@ static int push_over_others(struct job *j, struct ckpt_err *err)
     return rc;
 }
 
-int send_git_check(const char *path, const struct send_want *w, struct ckpt_err *err)
+int send_git_check(const struct dest *d, const struct send_want *w, struct ckpt_err *err)
 {
+    const char *path = d->place;
     struct ckpt_git *g = NULL;
     struct stat st;
     int rc = ckpt_git_check(w->branch, w->message, w->author ? w->author : AUTHOR, err);
@@ -225,9 +226,10 @@ int send_git_check(const char *path, const struct send_want *w, struct ckpt_err 
     return rc;
 }
 
-int send_git(char *url, size_t url_size, struct push_plan *p, const char *dest, const char *path,
+int send_git(char *url, size_t url_size, const struct dest *d, struct push_plan *p,
              const struct send_want *w, const struct cli *cli, struct ckpt_err *err)
 {
+    const char *dest = d->address, *path = d->place;
     struct job j = {.p = p, .want = w, .cli = cli};
     int rc = 0;
 
