@@ -154,7 +154,7 @@ interrupted() {
     rm -rf long status
     setsid bash -c "trap : INT; $1; echo \"\${PIPESTATUS[@]}\" > status" >log.out 2>log.err &
     local pid=$!
-    wait_for "ls -d long/checkpoint-*[0-9] $2 >.seen 2>&1" && kill -INT -- -$pid && wait $pid
+    wait_for "ls -d long/checkpoint-*[0-9] ${2:-} >.seen 2>&1" && kill -INT -- -$pid && wait $pid
     wait_for '[ -e status ]'
 }
 LONG="ckpt-train -q --model small --train-file rows.jsonl --max-steps 1000000 --save-steps 40 --save-total-limit 3 -o long"
