@@ -148,17 +148,17 @@ expect 66 "eval goes on" ckpt-eval -q --eval-file rows.jsonl one-model gone othe
 t "to the last one too" bash -c "[ \$(grep -c perplexity .out) = 2 ]"
 
 # -- Ctrl-C in a pipeline ------------------------------------------------------------------------
-# interrupted COMMANDS - a pipeline in a group of its own that gets INT once its first checkpoint
-# is there, as a terminal sends it; its statuses are in `status`.
+# interrupted COMMANDS [FILE] - a pipeline in a group of its own that gets INT once it has written a
+# checkpoint, and FILE, as a terminal sends it; its statuses are in `status`.
 interrupted() {
     rm -rf long status
     setsid bash -c "trap : INT; $1; echo \"\${PIPESTATUS[@]}\" > status" >log.out 2>log.err &
     local pid=$!
-    wait_for '[ -d long/checkpoint-40 ]' && kill -INT -- -$pid && wait $pid
+    wait_for "ls -d long/checkpoint-*[0-9] ${2:-} >.seen 2>&1" && kill -INT -- -$pid && wait $pid
     wait_for '[ -e status ]'
 }
 LONG="ckpt-train -q --model small --train-file rows.jsonl --max-steps 1000000 --save-steps 40 --save-total-limit 3 -o long"
-t "INT to all of train, merge, push" interrupted "$LONG | ckpt-merge | ckpt-push --create int.git"
+t "INT to all of train, merge, push" interrupted "$LONG | ckpt-merge | ckpt-push --create int.git" int.git
 t "the trainer stopped, the others ended well" grep -qx '75 0 0' status
 t "the trainer says how to go on" grep -q 'go on with --resume-from-checkpoint latest' log.err
 t "merge says what it does" grep -q '^ckpt-merge: interrupted: working through what the pipe still brings' log.err
