@@ -25,8 +25,12 @@ static inline void side_open(struct side *s, const struct golden *g, struct devi
     OK(zero_new(&s->zero, model_params(s->model), opts, s->dev, s->comm, &err), err);
 }
 
+/* What is still on its way is waited for first: freeing memory of a GPU does that too. */
 static inline void side_close(struct side *s)
 {
+    struct ckpt_err err = {0};
+
+    OK(device_sync(s->dev, &err), err);
     zero_free(s->zero);
     model_free(s->model);
     comm_close(s->comm);
