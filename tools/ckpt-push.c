@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "libckpt/err.h"
+#include "libckpt/remote/http.h"
 #include "tools/cli_items.h"
 #include "tools/opt/opt.h"
 #include "tools/out.h"
@@ -11,6 +12,7 @@
 struct want {
     struct send_want   send;
     struct push_filter filter;
+    uint64_t           bwlimit;
 };
 
 #define OPT_VALUES struct want
@@ -23,12 +25,18 @@ static const struct opt rows[] = {
              .absent = "Upload NAME with ckpt-push"),
     OPT_TEXT("author", "NAME <MAIL>", send.author, "author of the commit",
              .absent = "ckpt-push <ckpt-push@localhost>"),
-    OPT_FLAG("create", send.create, "create a bare repository if the destination is missing"),
+    OPT_FLAG("create", send.create, "create the repository if it is missing"),
+    OPT_FLAG("private", send.is_private, "create it so that only its owner sees it"),
+    OPT_FLAG("create-pr", send.create_pr,
+             "open a pull request instead of committing to the branch"),
+    OPT_TEXT("tag", "NAME", send.tag, "give the published commit this tag"),
     OPT_LIST("include", "GLOB", filter.include,
              "send files that are left out by default; repeatable"),
     OPT_LIST("exclude", "GLOB", filter.exclude, "do not send files that match; repeatable"),
     OPT_LIST("delete", "GLOB", send.remove,
              "in the same commit, remove published files that match and are not sent; repeatable"),
+    OPT_SIZE("bwlimit", bwlimit, "bytes to send in a second, all transfers together",
+             .absent = "no limit"),
     OPT_FLAG("dry-run", send.dry_run, "print what would be sent"),
 };
 #undef OPT_VALUES
@@ -89,7 +97,7 @@ int main(int argc, char **argv)
     struct want w = {0};
     const struct opt_spec spec = {
         .synopsis = "[option ...] DESTINATION [PATH ...]",
-        .summary = "publish checkpoints to a git repository with LFS, or to a folder",
+        .summary = "publish checkpoints to the Hub, a git repository with LFS, or a folder",
         .section = {OPT_SECTION(rows, &w)},
     };
     struct cli_items *items = NULL;
@@ -109,6 +117,7 @@ int main(int argc, char **argv)
                        "[PATH ...]");
     if (rc == 0)
         rc = dest_find(&job.dest, rest[0], &err);
+    http_limit_rate(w.bwlimit);
     if (rc == 0)                    /* a trainer may take hours until it announces the first item */
         rc = dest_check(&job.dest, &w.send, &err);
     if (rc == 0)

@@ -307,6 +307,8 @@ static void set_up(struct exchange *x, const struct curl_calls *c, CURL *e,
     c->easy_setopt(e, CURLOPT_PREREQDATA, x);
     if (r->method)
         c->easy_setopt(e, CURLOPT_CUSTOMREQUEST, r->method);
+    if (r->once)                        /* libcurl repeats what an idle connection lost */
+        c->easy_setopt(e, CURLOPT_FRESH_CONNECT, 1L);
     if (!r->body)
         return;
     c->easy_setopt(e, CURLOPT_UPLOAD, 1L);

@@ -135,6 +135,13 @@ static bool has_below(const struct tree *t, const char *rel)
     return i < t->n && strncmp(t->file[i].path, prefix, (size_t)n) == 0;
 }
 
+bool tree_same(const struct tree *a, const struct tree *b, const char *path)
+{
+    const struct tree_file *x = find(a, path), *y = find(b, path);
+
+    return !x || !y ? x == y : x->size == y->size && strcmp(x->digest, y->digest) == 0;
+}
+
 int tree_kind(const struct tree *t, const char *rel)
 {
     return !*rel ? 2 : find(t, rel) ? 1 : has_below(t, rel) ? 2 : 0;

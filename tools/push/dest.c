@@ -23,6 +23,9 @@ static bool is_folder(const char *path)
 
 /* Of rows without a scheme the first whose is_path agrees. */
 static const struct dest_kind kinds[] = {
+    {.name = "a repository of the Hub", .scheme = "hf://", .whole = true,
+     .takes = COMMIT | DEST_PRIVATE | DEST_PR | DEST_TAG, .check = send_hub_check,
+     .send = send_hub},
     {.name = "a git repository", .scheme = "git+file://", .takes = COMMIT,
      .check = send_git_check, .send = send_git},
     {.name = "a folder", .scheme = "folder://", .check = send_folder_check, .send = send_folder},
@@ -52,8 +55,8 @@ static int no_destination(const char *address, struct ckpt_err *err)
     else
         ckpt_fail(err, CKPT_EUSAGE, "%.300s: is a place on another host, as git writes them",
                   address);
-    return ckpt_err_hint(err, "git+file://, folder:// and paths on this host are destinations%s",
-                         colon || !*address ? "" : "; a folder of that name begins with ./");
+    return ckpt_err_hint(err, "hf://, git+file://, folder:// and paths on this host are "
+                         "destinations%s", colon || !*address ? "" : "; a folder of that name begins with ./");
 }
 
 int dest_find(struct dest *d, const char *address, struct ckpt_err *err)
@@ -85,9 +88,11 @@ int dest_find(struct dest *d, const char *address, struct ckpt_err *err)
 static const char *foreign_option(unsigned *takes, const struct dest *d, const struct send_want *w)
 {
     const struct { unsigned takes; bool given; const char *option; } options[] = {
-        {DEST_BRANCH, w->branch != NULL, "--branch"}, {DEST_MESSAGE, w->message != NULL, "--message"},
+        {DEST_BRANCH, w->branch != NULL, "--branch"},
+        {DEST_MESSAGE, w->message != NULL, "--message"},
         {DEST_CREATE, w->create, "--create"}, {DEST_DELETE, w->remove.n > 0, "--delete"},
-        {DEST_AUTHOR, w->author != NULL, "--author"},
+        {DEST_AUTHOR, w->author != NULL, "--author"}, {DEST_PRIVATE, w->is_private, "--private"},
+        {DEST_PR, w->create_pr, "--create-pr"}, {DEST_TAG, w->tag != NULL, "--tag"},
     };
 
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)

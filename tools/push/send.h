@@ -12,7 +12,10 @@ struct send_want {
     const char     *message;            /* NULL: "Upload <name> with ckpt-push" */
     const char     *author;             /* "Name <mail>"; NULL: ckpt-push itself */
     struct opt_list remove;             /* --delete globs: published files not in the plan */
+    const char     *tag;                /* of the published commit, or NULL */
     bool            create;
+    bool            is_private;         /* what is created */
+    bool            create_pr;          /* as a pull request */
     bool            follow;
     bool            dry_run;            /* check everything and fill in how each file is sent,
                                            but send nothing */
@@ -22,6 +25,7 @@ struct dest;
 
 /* As dest_check and dest_send of dest.h. */
 int send_git_check(const struct dest *d, const struct send_want *w, struct ckpt_err *err);
+int send_hub_check(const struct dest *d, const struct send_want *w, struct ckpt_err *err);
 int send_folder_check(const struct dest *d, const struct send_want *w, struct ckpt_err *err);
 
 /*
@@ -29,6 +33,8 @@ int send_folder_check(const struct dest *d, const struct send_want *w, struct ck
  * file by file, index files last.
  */
 int send_git(char *url, size_t url_size, const struct dest *d, struct push_plan *p,
+             const struct send_want *w, const struct cli *cli, struct ckpt_err *err);
+int send_hub(char *url, size_t url_size, const struct dest *d, struct push_plan *p,
              const struct send_want *w, const struct cli *cli, struct ckpt_err *err);
 int send_folder(char *url, size_t url_size, const struct dest *d, struct push_plan *p,
                 const struct send_want *w, const struct cli *cli, struct ckpt_err *err);

@@ -1,0 +1,28 @@
+/* fuzz_lfs_action: what is read of an LFS server's answer is complete, and its record reads back. */
+#include "libckpt/base/json.h"
+#include "libckpt/remote/lfs_action.h"
+#include "tests/fuzz/lib/target.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const struct lfs_object o = {.oid = "0000", .size = 10, .name = "w"};
+    struct ckpt_arena arena = {0};
+    struct lfs_action a, b;
+    struct ckpt_err err = {0};
+    json_t *entry = NULL, *record;
+
+    if (ckpt_json_parse(&entry, (const char *)data, size, CKPT_JSON_STRICT, &err))
+        return 0;
+    if (lfs_action_read(&a, &arena, &o, entry, "server", &err) == 0 && a.n_parts > 0) {
+        for (size_t i = 0; i < a.n_parts; i++)
+            must(a.part[i] != NULL);
+        record = lfs_action_record(&a, &o);
+        json_object_set_new(record, "until", json_integer((json_int_t)time(NULL) + 3600));
+        must(lfs_action_resume(&b, &arena, &o, record));
+        must(b.n_parts == a.n_parts);
+        json_decref(record);
+    }
+    json_decref(entry);
+    ckpt_arena_release(&arena);
+    return 0;
+}
