@@ -16,7 +16,8 @@ struct hub_auth {
     struct http_auth http;
 };
 
-/* CKPT_ECONFIG for a token that no header can hold, CKPT_EUSAGE for an endpoint that is no address. */
+/* CKPT_ECONFIG for a token that no header can hold, CKPT_EUSAGE for an endpoint that is no
+ * address. */
 int hub_auth_open(struct hub_auth *a, struct ckpt_err *err);
 void hub_auth_close(struct hub_auth *a);
 /* For requests; NULL without a token. */

@@ -210,7 +210,8 @@ static int pass(void *ctx, const void *bytes, size_t n, struct ckpt_err *err)
         return rc;
     ckpt_digest_hex(hex, digest, sizeof digest);
     return strcmp(hex, x->o->oid) == 0 ? 0
-           : ckpt_fail_as(err, CKPT_EFORMAT, "changed", "%s: changed while it was sent", x->o->name);
+           : ckpt_fail_as(err, CKPT_EFORMAT, "changed", "%s: changed while it was sent",
+                          x->o->name);
 }
 
 /* Whether an answer says that an address is valid no more. */

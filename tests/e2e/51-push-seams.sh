@@ -103,7 +103,7 @@ t "and mended" [ "$(sha256sum <"$o" | cut -c1-64)" = "$s" ]
 
 # -- what is no destination -------------------------------------------------------------------
 cd "$T"
-for d in git@host:a/b.git host:x.git host:/abs ssh://h/x.git git+ssh://h/x hf://me/model s3://b/k oci://h/x https://h/x.git git://h/x - ''; do
+for d in git@host:a/b.git host:x.git host:/abs ssh://h/x.git git+ssh://h/x s3://b/k oci://h/x https://h/x.git git://h/x - ''; do
     expect 64 "'$d' is no destination" ckpt-push -q --create "$d" "$M"
     t "'$d' makes nothing" [ -z "$(find "$T" -maxdepth 1 -newer "$T/.err" ! -name '.*' ! -path "$T")" ]
 done
@@ -134,7 +134,7 @@ expect 64 "an author, a repository that is there" ckpt-push -q --author x "$T/j.
 t "writes no object" [ "$(find "$T/j.git" | wc -l)" = "$n" ]
 for o in '-b x' '-m x' '--create' "--delete x" "--author=a<b@c>"; do expect 64 "a folder with $o" ckpt-push -q $o "$T/out" "$M"; done
 t "is not made" [ ! -e "$T/out" ]
-for a in hf://me/model "$T/none.git" "-b a..b $T/j.git" "-b v1/x $T/j.git" "-m x $T/folder"; do
+for a in ftp://h/m "$T/none.git" "-b a..b $T/j.git" "-b v1/x $T/j.git" "-m x $T/folder"; do
     want=64; [ "$a" = "$T/none.git" ] && want=66
     expect $want "$a, before anything comes through the pipe" bash -c "timeout 3 ckpt-push -q $a < <(sleep 4)"
 done

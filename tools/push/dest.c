@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "libckpt/remote/git/git.h"
+#include "libckpt/remote/git/place.h"
 
 #define COMMIT (DEST_BRANCH | DEST_MESSAGE | DEST_AUTHOR | DEST_CREATE | DEST_DELETE)
 
@@ -21,11 +22,13 @@ static bool is_folder(const char *path)
     return true;
 }
 
-/* Of rows without a scheme the first whose is_path agrees. */
+/* Of rows without a scheme the first whose is_address, or is_path, agrees. */
 static const struct dest_kind kinds[] = {
     {.name = "a repository of the Hub", .scheme = "hf://", .whole = true,
      .takes = COMMIT | DEST_PRIVATE | DEST_PR | DEST_TAG, .check = send_hub_check,
      .send = send_hub},
+    {.name = "a git repository on another host", .is_address = git_place_is, .whole = true,
+     .takes = COMMIT & ~(unsigned)DEST_CREATE, .check = send_far_check, .send = send_far},
     {.name = "a git repository", .scheme = "git+file://", .takes = COMMIT,
      .check = send_git_check, .send = send_git},
     {.name = "a folder", .scheme = "folder://", .check = send_folder_check, .send = send_folder},
@@ -35,12 +38,6 @@ static const struct dest_kind kinds[] = {
 };
 #define N_KINDS (sizeof kinds / sizeof kinds[0])
 
-/* Whether git alone would read the address as another host: "host:path", "user@host:path". */
-static bool is_scp_like(const char *address)
-{
-    return address[strcspn(address, ":/")] == ':';
-}
-
 static int no_destination(const char *address, struct ckpt_err *err)
 {
     const char *colon = strstr(address, "://");
@@ -49,14 +46,11 @@ static int no_destination(const char *address, struct ckpt_err *err)
         ckpt_fail(err, CKPT_EUSAGE, "the destination is empty");
     else if (strcmp(address, "-") == 0)
         ckpt_fail(err, CKPT_EUSAGE, "nothing is published to standard output");
-    else if (colon)
-        ckpt_fail(err, CKPT_EUSAGE, "%.300s: nothing is published to %.*s addresses", address,
-                  (int)(colon - address < 40 ? colon - address + 3 : 40), address);
     else
-        ckpt_fail(err, CKPT_EUSAGE, "%.300s: is a place on another host, as git writes them",
-                  address);
-    return ckpt_err_hint(err, "hf://, git+file://, folder:// and paths on this host are "
-                         "destinations%s", colon || !*address ? "" : "; a folder of that name begins with ./");
+        ckpt_fail(err, CKPT_EUSAGE, "%.300s: nothing is published to %.*s addresses", address,
+                  (int)(colon && colon - address < 40 ? colon - address + 3 : 40), address);
+    return ckpt_err_hint(err, "hf://, git+https://, git@host:owner/name.git, git+file://, "
+                         "folder:// and paths on this host are destinations");
 }
 
 int dest_find(struct dest *d, const char *address, struct ckpt_err *err)
@@ -68,14 +62,14 @@ int dest_find(struct dest *d, const char *address, struct ckpt_err *err)
     for (size_t i = 0; i < N_KINDS && !local; i++) {
         size_t n = kinds[i].scheme ? strlen(kinds[i].scheme) : 0;
 
-        if (n == 0 || strncmp(address, kinds[i].scheme, n) != 0)
+        if (n ? strncmp(address, kinds[i].scheme, n) != 0
+              : !kinds[i].is_address || !kinds[i].is_address(address))
             continue;
         d->kind = &kinds[i];
         d->place = kinds[i].whole ? address : address + n;
         return address[n] ? 0 : no_destination(address, err);
     }
-    if (!*path || (!local && (strcmp(address, "-") == 0 || strstr(address, "://") ||
-                              is_scp_like(address))))
+    if (!*path || (!local && (strcmp(address, "-") == 0 || strstr(address, "://"))))
         return no_destination(address, err);
     d->place = path;
     for (size_t i = 0; i < N_KINDS && !d->kind; i++)

@@ -31,7 +31,8 @@ struct dest_kind {
     const char *scheme;         /* "hf://"; NULL: a path on this host */
     bool        whole;          /* place includes the scheme */
     unsigned    takes;          /* enum dest_takes */
-    /* Whether a path on this host is one.  NULL for kinds with a scheme. */
+    /* Whether an address is one, or a path on this host.  NULL for kinds with a scheme. */
+    bool (*is_address)(const char *address);
     bool (*is_path)(const char *path);
     /* See dest_check, dest_send. */
     int (*check)(const struct dest *d, const struct send_want *w, struct ckpt_err *err);

@@ -1,6 +1,6 @@
 /*
- * hub_plan - a plan as the Hub takes it: how each file is sent, what is there already, and the lines
- * of the commit.
+ * hub_plan - a plan as the Hub takes it: how each file is sent, what is there already, and the
+ * lines of the commit.
  */
 #ifndef CKPT_TOOLS_PUSH_HUB_PLAN_H
 #define CKPT_TOOLS_PUSH_HUB_PLAN_H

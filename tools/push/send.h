@@ -25,6 +25,7 @@ struct dest;
 
 /* As dest_check and dest_send of dest.h. */
 int send_git_check(const struct dest *d, const struct send_want *w, struct ckpt_err *err);
+int send_far_check(const struct dest *d, const struct send_want *w, struct ckpt_err *err);
 int send_hub_check(const struct dest *d, const struct send_want *w, struct ckpt_err *err);
 int send_folder_check(const struct dest *d, const struct send_want *w, struct ckpt_err *err);
 
@@ -33,6 +34,8 @@ int send_folder_check(const struct dest *d, const struct send_want *w, struct ck
  * file by file, index files last.
  */
 int send_git(char *url, size_t url_size, const struct dest *d, struct push_plan *p,
+             const struct send_want *w, const struct cli *cli, struct ckpt_err *err);
+int send_far(char *url, size_t url_size, const struct dest *d, struct push_plan *p,
              const struct send_want *w, const struct cli *cli, struct ckpt_err *err);
 int send_hub(char *url, size_t url_size, const struct dest *d, struct push_plan *p,
              const struct send_want *w, const struct cli *cli, struct ckpt_err *err);

@@ -196,7 +196,8 @@ static int collect(struct job *j, struct ckpt_err *err)
         if (k > 0 && strcmp(j->plan.item[i].oid, j->object[j->n - 1].oid) == 0)
             continue;
         j->of[j->n] = i;
-        j->object[j->n++] = (struct lfs_object){.oid = j->plan.item[i].oid, .name = j->p->file[i].from,
+        j->object[j->n++] = (struct lfs_object){.oid = j->plan.item[i].oid,
+                                                .name = j->p->file[i].from,
                                                 .size = j->p->file[i].size};
         j->total += j->p->file[i].size;
     }
@@ -325,8 +326,8 @@ static int commit_lines(struct job *j, const struct ckpt_buf *lines, bool *again
         if (*again)
             return check_conflict(j, err);
     }
-    return ckpt_fail_as(err, CKPT_ESTOPPED, "unanswered", "%s: no answer to %d commits, and none of "
-                        "them is there", j->repo.name, TRIES);
+    return ckpt_fail_as(err, CKPT_ESTOPPED, "unanswered", "%s: no answer to %d commits, and none "
+                        "of them is there", j->repo.name, TRIES);
 }
 
 /* One attempt on the head of now.  *again: another commit came first. */
@@ -369,8 +370,8 @@ static int confirm(struct job *j, struct ckpt_err *err)
     int rc = look(j, j->id, &differs, err);
 
     return rc || !differs ? rc
-           : ckpt_fail_as(err, CKPT_EPROTOCOL, "unconfirmed", "%s: commit %s does not have %s as it "
-                          "was sent", j->repo.name, j->id, differs);
+           : ckpt_fail_as(err, CKPT_EPROTOCOL, "unconfirmed", "%s: commit %s does not have %s as "
+                          "it was sent", j->repo.name, j->id, differs);
 }
 
 static int open_pull_request(struct job *j, struct ckpt_err *err)
