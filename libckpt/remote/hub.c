@@ -10,6 +10,7 @@
 #include "libckpt/log.h"
 #include "libckpt/remote/cache/proof.h"
 #include "libckpt/remote/hub_auth.h"
+#include "libckpt/remote/hub_cache.h"
 
 #define MAX_PAGES        10000
 #define REVISION_BYTES   ((uint64_t)16 << 20)
@@ -17,7 +18,7 @@
 
 /* State of locate, in the tree's arena. */
 struct hub {
-    const char     *endpoint, *kind, *id;
+    const char     *endpoint, *kind, *id, *revision;
     char            commit[41];
     struct hub_auth auth;
 };
@@ -115,81 +116,6 @@ bad:
     ckpt_fail(err, CKPT_EUSAGE, "%.300s: no address of the Hub", url);
     return ckpt_err_hint(err, "as in hf://owner/name, hf://owner/name@revision/path, "
                          "hf://datasets/owner/name");
-}
-
-/* -- what the Hub's own client has ------------------------------------------------------------ */
-
-/* The client's cache folder of a repository. */
-static bool hub_cache(char *path, size_t size, const char *kind, const char *id, const char *tail)
-{
-    const char *named = getenv("HF_HUB_CACHE"), *slash = strchr(id, '/');
-    char root[3072];
-
-    if (!named || !*named)
-        named = getenv("HUGGINGFACE_HUB_CACHE");
-    if (named && *named)
-        snprintf(root, sizeof root, "%s", named);
-    else if (!hub_home(root, sizeof root, "/hub"))
-        return false;
-    return (size_t)snprintf(path, size, "%s/%s--%.*s%s%s/%s", root, kind,
-                            slash ? (int)(slash - id) : 200, id, slash ? "--" : "",
-                            slash ? slash + 1 : "", tail) < size;
-}
-
-/* A blob is named by its digest: it is verified like our own objects, and never modified. */
-static int find_blob(struct ckpt_file **out, const struct hub *h, const struct tree_file *f,
-                     struct ckpt_err *err)
-{
-    const char *hex = strchr(f->digest, '-');
-    struct ckpt_err ignored = {0};
-    char tail[100], path[4096];
-    enum cache_proof proof;
-    uint64_t base;
-    int rc = 0;
-
-    *out = NULL;
-    if (!hex)
-        return 0;
-    snprintf(tail, sizeof tail, "blobs/%.70s", hex + 1);
-    if (!hub_cache(path, sizeof path, h->kind, h->id, tail) ||
-        ckpt_file_open(out, path, 0, &ignored))
-        return 0;
-    proof = CACHE_UNKNOWN;
-    snprintf(tail, sizeof tail, "hub-%.70s", hex + 1);
-    if (ckpt_file_size(*out) == f->size)
-        rc = cache_prove(&proof, ckpt_file_fd(*out, &base), f->digest, tail, err);
-    if (rc == 0 && proof == CACHE_WRONG)
-        ckpt_log(CKPT_LOG_WARNING, "%s: is damaged, and not used", path);
-    if (rc || proof != CACHE_PROVED) {
-        ckpt_file_close(*out);
-        *out = NULL;
-    }
-    return rc;
-}
-
-/* The snapshot of a revision, when it is there. */
-static bool find_snapshot(char local[1024], const struct hub_place *p)
-{
-    struct ckpt_err ignored = {0};
-    struct ckpt_arena a = {0};
-    char tail[400], path[4096], commit[300];
-    struct ckpt_file *file = NULL;
-    struct stat st;
-    char *text;
-    size_t n;
-
-    snprintf(commit, sizeof commit, "%s", p->revision);
-    snprintf(tail, sizeof tail, "refs/%s", p->revision);
-    if (hub_cache(path, sizeof path, p->kind, p->id, tail) &&
-        ckpt_file_open(&file, path, 0, &ignored) == 0 &&
-        ckpt_file_slurp(file, &a, 100, &text, &n, &ignored) == 0)
-        snprintf(commit, sizeof commit, "%.*s", (int)strcspn(text, " \r\n"), text);
-    ckpt_file_close(file);
-    ckpt_arena_release(&a);
-    snprintf(tail, sizeof tail, "snapshots/%s", commit);
-    return ckpt_file_name_is_clean(commit) && hub_cache(path, sizeof path, p->kind, p->id, tail) &&
-           stat(path, &st) == 0 && S_ISDIR(st.st_mode) &&
-           (size_t)snprintf(local, 1024, "%s", path) < 1024;
 }
 
 /* -- what the Hub says ------------------------------------------------------------------------ */
@@ -394,8 +320,18 @@ static int locate(const struct tree *t, const struct tree_file *f, char url[HTTP
                          model ? "" : h->kind, model ? "" : "/", h->id, h->commit,
                          path) >= HTTP_URL)
         return ckpt_fail(err, CKPT_ELIMIT, "%s/%.200s: the address is too long", t->name, f->path);
-    rc = find_blob(have, h, f, err);
+    rc = hub_cache_blob(have, h->kind, h->id, f, err);
     return rc || *have || !f->digest[0] ? rc : cache_find(have, f->digest, f->size, f->path, err);
+}
+
+/* What was fetched whole is the other client's too. */
+static void got(const struct tree *t, const struct tree_file *f, struct ckpt_file *whole)
+{
+    const struct hub *h = t->self;
+
+    hub_cache_add(&(struct hub_cache_file){.kind = h->kind, .id = h->id, .revision = h->revision,
+                                           .commit = h->commit, .path = f->path,
+                                           .digest = f->digest}, whole);
 }
 
 static int set_up(struct tree *t, const struct hub_place *p, struct ckpt_err *err)
@@ -407,9 +343,11 @@ static int set_up(struct tree *t, const struct hub_place *p, struct ckpt_err *er
         return ckpt_nomem(err, sizeof *h);
     t->self = h;
     t->locate = locate;
+    t->got = got;
+    h->revision = ckpt_arena_strndup(&t->arena, p->revision, strlen(p->revision));
     h->kind = ckpt_arena_strndup(&t->arena, p->kind, strlen(p->kind));
     h->id = ckpt_arena_strndup(&t->arena, p->id, strlen(p->id));
-    if (!h->kind || !h->id)
+    if (!h->kind || !h->id || !h->revision)
         return ckpt_nomem(err, 256);
     rc = hub_auth_open(&h->auth, err);
     h->endpoint = h->auth.endpoint;
@@ -438,7 +376,7 @@ int hub_open(struct tree **out, char local[1024], const struct hub_place *p, str
         if (use_list(t, h, key))
             goto out;
         if (http_offline()) {
-            if (!find_snapshot(local, p))
+            if (!hub_cache_snapshot(local, p))
                 rc = ckpt_fail_as(err, CKPT_EDEVICE, "offline", "%s: is not in the cache, and "
                                   "nothing is asked for offline", p->root);
             goto out;

@@ -31,6 +31,8 @@ struct tree {
     /* The address of a file; *have is its copy on this host, else NULL. */
     int (*locate)(const struct tree *t, const struct tree_file *f, char url[HTTP_URL],
                   struct ckpt_file **have, struct ckpt_err *err);
+    /* A file is on this host, fetched or found.  Any thread; or NULL. */
+    void (*got)(const struct tree *t, const struct tree_file *f, struct ckpt_file *whole);
     const struct http_auth *auth;   /* or NULL; kept */
     void             *self;     /* argument of locate, in the arena */
 };
