@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "libckpt/err.h"
+#include "libckpt/log.h"
 #include "libckpt/remote/http.h"
 #include "tools/cli_items.h"
 #include "tools/opt/opt.h"
@@ -13,12 +14,13 @@ struct want {
     struct send_want   send;
     struct push_filter filter;
     uint64_t           bwlimit;
+    bool               latest;
 };
 
 #define OPT_VALUES struct want
 static const struct opt rows[] = {
-    OPT_TEXT("path-in-repo", "DIR", filter.path_in_repo, "folder in the destination",
-             .absent = "its root"),
+    OPT_TEXT("path-in-repo", "DIR", filter.path_in_repo,
+             "folder in the destination; {name} in it is that of the source", .absent = "its root"),
     OPT_TEXT("branch", "NAME", send.branch, "branch to commit to", .letter = 'b',
              .absent = "the one that HEAD names"),
     OPT_TEXT("message", "TEXT", send.message, "message of the commit", .letter = 'm',
@@ -35,6 +37,7 @@ static const struct opt rows[] = {
     OPT_LIST("exclude", "GLOB", filter.exclude, "do not send files that match; repeatable"),
     OPT_LIST("delete", "GLOB", send.remove,
              "in the same commit, remove published files that match and are not sent; repeatable"),
+    OPT_FLAG("latest", latest, "of several paths that wait in the pipe, publish the last alone"),
     OPT_SIZE("bwlimit", bwlimit, "bytes to send in a second, all transfers together",
              .absent = "no limit"),
     OPT_FLAG("dry-run", send.dry_run, "print what would be sent"),
@@ -70,6 +73,7 @@ struct job {
     const struct want *w;
     struct cli        *cli;
     struct dest        dest;
+    struct cli_items  *items;
 };
 
 static int push_one(void *ctx, const char *item, struct ckpt_err *err)
@@ -79,7 +83,13 @@ static int push_one(void *ctx, const char *item, struct ckpt_err *err)
     const struct dest *dest = &((struct job *)ctx)->dest;
     struct push_plan p;
     char url[4352];
-    int rc = push_plan_make(&p, item, &w->filter, err);
+    int rc;
+
+    if (w->latest && cli_items_waiting(((struct job *)ctx)->items)) {
+        ckpt_log(CKPT_LOG_NOTE, "%s: not published, a later one is there", item);
+        return 0;
+    }
+    rc = push_plan_make(&p, item, &w->filter, err);
 
     if (rc == 0)
         rc = dest_send(url, sizeof url, dest, &p, &w->send, cli, err);
@@ -124,6 +134,7 @@ int main(int argc, char **argv)
         rc = cli_items_open(&items, rest + 1, n_rest - 1, cli.nul, &err);
     if (rc == 0)
         rc = cli_items_bytes(items, &bytes, &err);
+    job.items = items;
     if (rc == 0)
         rc = cli_items_each(items, &cli, push_one, &job, &status, &err);
     cli_items_close(items);
