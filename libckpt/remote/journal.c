@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -20,6 +21,7 @@
 #include "libckpt/remote/cache/cache.h"
 
 #define MOST_BYTES ((size_t)64 << 20)
+#define LOCK_TRIES 40           /* two seconds in all */
 
 struct journal {
     int             fd;
@@ -77,6 +79,17 @@ static bool load(struct journal *j)
     return ftruncate(j->fd, (off_t)at) == 0 && lseek(j->fd, 0, SEEK_END) >= 0;
 }
 
+/* A process that was killed holds its lock until its last write has ended. */
+static bool lock(int fd)
+{
+    for (int k = 0; k < LOCK_TRIES; k++) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+            return true;
+        nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    }
+    return false;
+}
+
 struct journal *journal_open(const char *target)
 {
     struct journal *j = ckpt_alloc(1, sizeof *j);
@@ -90,7 +103,7 @@ struct journal *journal_open(const char *target)
         goto none;
     j->fd = open(j->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     j->records = json_array();
-    if (j->fd < 0 || !j->records || flock(j->fd, LOCK_EX | LOCK_NB) || !load(j))
+    if (j->fd < 0 || !j->records || !lock(j->fd) || !load(j))
         goto none;
     pthread_mutex_init(&j->lock, NULL);
     return j;
