@@ -37,6 +37,8 @@ static const struct opt rows[] = {
     OPT_LIST("exclude", "GLOB", filter.exclude, "do not send files that match; repeatable"),
     OPT_LIST("delete", "GLOB", send.remove,
              "in the same commit, remove published files that match and are not sent; repeatable"),
+    OPT_FLAG("allow-secrets", filter.allow_secrets,
+             "send files that hold what looks like a token or a private key"),
     OPT_FLAG("latest", latest, "of several paths that wait in the pipe, publish the last alone"),
     OPT_SIZE("bwlimit", bwlimit, "bytes to send in a second, all transfers together",
              .absent = "no limit"),

@@ -37,3 +37,13 @@ expect 64 "a name that leads out" ckpt-push --path-in-repo '{name}' "$T/many" "$
 # The second and third arrive while the first is published.
 t "the latest of those that wait" bash -c "{ echo '$T/runs/checkpoint-1'; for i in 2 3; do echo '$T/runs/checkpoint-'\$i; done; } | ckpt-push -v --latest --path-in-repo last '$T/last' 2>'$T/.err'"
 t "is what is published last" grep -qx 3 "$T/last/last/step.txt"
+
+# -- what looks like a secret -------------------------------------------------------------------
+cp -r "$M" "$T/open"; printf 'first\ntoken: hf_%s\n' abcdefghijklmnopqrstuvwxyzABCDEFGH >"$T/open/notes.txt"
+expect_says 77 "a token in a text file" "notes.txt: line 2 holds a token of the Hub" ckpt-push "$T/open-folder" "$T/open"
+t "nothing is published" [ ! -e "$T/open-folder" ]
+printf -- '-----BEGIN OPENSSH PRIVATE KEY-----\nx\n' >"$T/open/notes.txt"
+expect_says 77 "a private key" "notes.txt: line 1 holds a private key" ckpt-push --create "$T/open.git" "$T/open"
+expect 0 "on request it is sent" ckpt-push --allow-secrets "$T/open-folder" "$T/open"
+printf 'hf_%s and AKIA%s\n' abcdefghij ABCDEFGH >"$T/open/notes.txt"; rm -r "$T/open-folder"
+expect 0 "what is too short is none" ckpt-push "$T/open-folder" "$T/open"

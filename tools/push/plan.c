@@ -10,6 +10,7 @@
 #include "libckpt/log.h"
 #include "libckpt/remote/git/lfs.h"
 #include "tools/push/judge.h"
+#include "tools/push/secrets.h"
 
 #define MAX_DEPTH 8
 
@@ -143,6 +144,21 @@ static int refuse_pointers(const struct push_plan *p, bool follow, struct ckpt_e
     return rc;
 }
 
+static int refuse_secrets(const struct push_plan *p, bool follow, struct ckpt_err *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < p->n; i++) {
+        struct ckpt_file *file = NULL;
+
+        rc = push_plan_open(&file, p, i, follow, err);
+        if (rc == 0)
+            rc = secrets_refuse(file, err);
+        ckpt_file_close(file);
+    }
+    return rc;
+}
+
 /* Files that readers take as a sign of completeness are sent last. */
 static bool is_index(const char *path)
 {
@@ -212,7 +228,8 @@ int push_plan_make(struct push_plan *p, const char *source, const struct push_fi
         const char *slash = strrchr(source, '/');
 
         rc = add_file(p, slash ? slash + 1 : source, (uint64_t)st.st_size, &cap, err);
-        return rc ? rc : refuse_pointers(p, f->follow, err);
+        rc = rc ? rc : refuse_pointers(p, f->follow, err);
+        return rc || f->allow_secrets ? rc : refuse_secrets(p, f->follow, err);
     }
     stack = ckpt_alloc(4096, sizeof *stack);
     depths = ckpt_alloc(4096, sizeof *depths);
@@ -234,6 +251,8 @@ int push_plan_make(struct push_plan *p, const char *source, const struct push_fi
         qsort(p->file, p->n, sizeof *p->file, by_path);
     if (rc == 0)
         rc = refuse_pointers(p, f->follow, err);
+    if (rc == 0 && !f->allow_secrets)
+        rc = refuse_secrets(p, f->follow, err);
     ckpt_free(stack);
     ckpt_free(depths);
     return rc;

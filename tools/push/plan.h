@@ -37,6 +37,7 @@ struct push_filter {
     const char     *path_in_repo;       /* folder in the destination, or NULL; {name} in it is the
                                            last component of the source */
     bool            follow;
+    bool            allow_secrets;      /* files that hold what looks like a token are sent */
 };
 
 /* Walk source (a directory, at most 8 levels, or one file).  CKPT_ENOTFOUND when empty. */
