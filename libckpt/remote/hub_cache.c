@@ -120,17 +120,40 @@ static bool copy(const char *path, const struct ckpt_file *whole)
     return rc == 0;
 }
 
-/* The blob at path: a link to the object where that is possible. */
-static bool add_blob(const char *path, const struct ckpt_file *whole)
+/* Whether what is at path has the digest of its name. */
+static bool is_whole(const char *path, const char *digest)
+{
+    struct ckpt_err ignored = {0};
+    enum cache_proof proof = CACHE_UNKNOWN;
+    struct ckpt_file *file = NULL;
+    char name[100];
+    uint64_t base;
+
+    snprintf(name, sizeof name, "hub-%.70s", strchr(digest, '-') + 1);
+    if (ckpt_file_open(&file, path, 0, &ignored) == 0 &&
+        cache_prove(&proof, ckpt_file_fd(file, &base), digest, name, &ignored))
+        proof = CACHE_UNKNOWN;
+    ckpt_file_close(file);
+    return proof == CACHE_PROVED;
+}
+
+/* The blob at path: a link to the object where that is possible.  A damaged one is replaced. */
+static bool add_blob(const char *path, const char *digest, const struct ckpt_file *whole)
 {
     uint64_t base = 0;
     int fd = ckpt_file_fd(whole, &base);
+    struct stat st, object_st;
     char object[64];
 
-    if (access(path, F_OK) == 0)
-        return true;
-    if (fd < 0 || base != 0 || !make_parents(path))
+    if (fd < 0 || base != 0 || fstat(fd, &object_st) || !make_parents(path))
         return false;
+    if (lstat(path, &st) == 0) {
+        if ((st.st_dev == object_st.st_dev && st.st_ino == object_st.st_ino) ||
+            is_whole(path, digest))
+            return true;
+        if (!S_ISREG(st.st_mode) || unlink(path))
+            return false;
+    }
     snprintf(object, sizeof object, "/proc/self/fd/%d", fd);
     return linkat(AT_FDCWD, object, AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0 || errno == EEXIST ||
            (errno == EXDEV && copy(path, whole));
@@ -179,7 +202,7 @@ void hub_cache_add(const struct hub_cache_file *f, const struct ckpt_file *whole
         return;
     snprintf(tail, sizeof tail, "blobs/%s", hex + 1);
     if (!place(path, sizeof path, f->kind, f->id, tail) ||
-        !add_blob(path, whole))
+        !add_blob(path, f->digest, whole))
         return;
     if ((size_t)snprintf(tail, sizeof tail, "snapshots/%s/%s", f->commit, f->path) >= sizeof tail ||
         !place(path, sizeof path, f->kind, f->id, tail) || !add_link(path, f->path, hex + 1))

@@ -168,6 +168,7 @@ t "are sent" is_how "$T/o.git" training_args.bin pointer
 
 # -- the cache is proved when it is used ------------------------------------------------------
 . tests/serve/hub.sh
+export HF_HUB_CACHE=/proc/none       # our own cache is what is tested
 A=$R/hub/models/acme
 mkdir -p "$A" "$R/web"; cp -r "$G/models/llama-a" "$A/llama"; cp -r "$G/models/llama-a" "$R/web/llama"
 serve
@@ -191,6 +192,7 @@ chmod 1777 "$CKPT_CACHE"; expect 0 "a sticky one" merge -q
 chmod 755 "$CKPT_CACHE"; expect 0 "one of ours" merge -q
 if [ "$(id -u)" = 0 ]; then chown 12345 "$CKPT_CACHE"; expect 77 "one of another user" merge -q; chown 0 "$CKPT_CACHE"; fi
 # Blobs of the Hub's own client.
+unset HF_HUB_CACHE
 H=$HF_HOME/hub/models--acme--llama; mkdir -p "$H/blobs"
 for f in "$A"/llama/model-*.safetensors; do cp "$f" "$H/blobs/$(sha256sum <"$f" | cut -c1-64)"; done
 rm -rf "$CKPT_CACHE"; : >"$L"; expect 0 "blobs that the Hub's client has" merge -q
@@ -198,7 +200,10 @@ t "are used" [ "$(grep -c '^cdn' "$L")" = 0 ]
 damage "$H/blobs"; expect 0 "a damaged one" merge
 t "is told and not used" says "is damaged, and not used"
 t "the result is right" near
+t "the whole one is in its place" bash -c "for f in $H/blobs/????????????????????????????????????????????????????????????????; do [ \$(sha256sum <\$f | cut -c1-64) = \${f##*/} ] || exit 1; done"
 rm -rf "$HF_HOME/hub"
+
+export HF_HUB_CACHE=/proc/none
 
 # -- an interrupted fetch goes on -------------------------------------------------------------
 mkdir "$A/big"
@@ -258,7 +263,7 @@ expect 66 "a repository that is not there, or private" ckpt-inspect hf://acme/ll
 t "says how to see it" says "hint: if it is private, set HF_TOKEN"
 
 # -- snapshots of the Hub's cache -------------------------------------------------------------
-stop_serving
+stop_serving; unset HF_HUB_CACHE
 # snapshot DIR KIND - what the Hub's client would have of DIR; its path is $N.
 snapshot() {
     local r=$T/hf/hub/$2--acme--model f s up; N=$r/snapshots/0123456789012345678901234567890123456789
