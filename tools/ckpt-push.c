@@ -37,6 +37,9 @@ static const struct opt rows[] = {
     OPT_LIST("exclude", "GLOB", filter.exclude, "do not send files that match; repeatable"),
     OPT_LIST("delete", "GLOB", send.remove,
              "in the same commit, remove published files that match and are not sent; repeatable"),
+    OPT_ENUM("verify", "HOW", send.verify, "deep",
+             "read all published files back and compare their digests", .absent = "digests of the "
+             "list of files"),
     OPT_FLAG("allow-secrets", filter.allow_secrets,
              "send files that hold what looks like a token or a private key"),
     OPT_FLAG("latest", latest, "of several paths that wait in the pipe, publish the last alone"),

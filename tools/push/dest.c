@@ -25,7 +25,7 @@ static bool is_folder(const char *path)
 /* Of rows without a scheme the first whose is_address, or is_path, agrees. */
 static const struct dest_kind kinds[] = {
     {.name = "a repository of the Hub", .scheme = "hf://", .whole = true,
-     .takes = COMMIT | DEST_PRIVATE | DEST_PR | DEST_TAG, .check = send_hub_check,
+     .takes = COMMIT | DEST_PRIVATE | DEST_PR | DEST_TAG | DEST_VERIFY, .check = send_hub_check,
      .send = send_hub},
     {.name = "a git repository on another host", .is_address = git_place_is, .whole = true,
      .takes = COMMIT & ~(unsigned)DEST_CREATE, .check = send_far_check, .send = send_far},
@@ -87,6 +87,7 @@ static const char *foreign_option(unsigned *takes, const struct dest *d, const s
         {DEST_CREATE, w->create, "--create"}, {DEST_DELETE, w->remove.n > 0, "--delete"},
         {DEST_AUTHOR, w->author != NULL, "--author"}, {DEST_PRIVATE, w->is_private, "--private"},
         {DEST_PR, w->create_pr, "--create-pr"}, {DEST_TAG, w->tag != NULL, "--tag"},
+        {DEST_VERIFY, w->verify != NULL, "--verify"},
     };
 
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)

@@ -17,7 +17,8 @@ enum dest_takes {
     DEST_DELETE  = 1 << 4,
     DEST_PRIVATE = 1 << 5,
     DEST_PR      = 1 << 6,
-    DEST_TAG     = 1 << 7
+    DEST_TAG     = 1 << 7,
+    DEST_VERIFY  = 1 << 8
 };
 
 struct dest {

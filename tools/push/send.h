@@ -16,6 +16,7 @@ struct send_want {
     bool            create;
     bool            is_private;         /* what is created */
     bool            create_pr;          /* as a pull request */
+    const char     *verify;             /* "deep": all files are read back; or NULL */
     bool            follow;
     bool            dry_run;            /* check everything and fill in how each file is sent,
                                            but send nothing */

@@ -14,7 +14,8 @@
 #include "libckpt/err.h"
 #include "libckpt/log.h"
 #include "libckpt/remote/git/git.h"
-#include "libckpt/remote/hub_write.h"
+#include "libckpt/base/pool.h"
+#include "libckpt/remote/hub_check.h"
 #include "libckpt/remote/lfs_http.h"
 #include "tools/progress.h"
 #include "tools/push/dest.h"
@@ -374,6 +375,17 @@ static int confirm(struct job *j, struct ckpt_err *err)
                           "it was sent", j->repo.name, j->id, differs);
 }
 
+static int read_back(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
+{
+    struct job *j = ctx;
+    const struct push_file *f = &j->p->file[i];
+
+    (void)worker;
+    if (j->plan.item[i].how == HUB_IGNORED || !j->plan.item[i].oid[0])
+        return 0;
+    return hub_check(&j->repo, j->id, f->to, f->size, f->lfs, j->plan.item[i].oid, err);
+}
+
 static int open_pull_request(struct job *j, struct ckpt_err *err)
 {
     char text[512];
@@ -401,6 +413,8 @@ static int publish(struct job *j, struct ckpt_err *err)
         return rc;
     if (j->changed)
         rc = confirm(j, err);
+    if (rc == 0 && w->verify)
+        rc = ckpt_pool_run(STREAMS, j->p->n, read_back, j, err);
     return rc == 0 && w->tag ? hub_tag(&j->repo, w->tag, j->id, err) : rc;
 }
 
