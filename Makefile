@@ -110,9 +110,9 @@ $(UNITS): $B/tests/unit/driver.o | $B/libhouse.so
 	$(Q)$(CC) -pie $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/..' -o $@ $^ $B/libhouse.so -lcmocka $(LIBS_TRAIN)
 
 # A hub on loopback, for the scripts that read from addresses.
-$B/serve: $B/tests/serve/serve.o
+$B/serve: $(call obj,$(wildcard tests/serve/*.c))
 	$(if $(V),,@echo LD $@)
-	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $^ -lcrypto -lpthread
+	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $^ -ljansson -lyaml -lxxhash -lcrypto -lpthread
 
 $B/libckpt_mpi.so: trainer/comm/mpi.c $(wildcard trainer/comm/*.h)
 	@mkdir -p $(@D)
