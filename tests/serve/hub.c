@@ -250,6 +250,12 @@ static bool serve_resolve(struct call *c, char **seg, size_t n)
 
 /* -- a call ----------------------------------------------------------------------------------- */
 
+/* Whether a folder that is read alone may answer. */
+static bool is_static(const char *verb)
+{
+    return strcmp(verb, "revision") == 0 || strcmp(verb, "tree") == 0;
+}
+
 static bool serve_api(struct call *c, char **seg, size_t n)
 {
     const struct route *route = NULL;
@@ -273,7 +279,7 @@ static bool serve_api(struct call *c, char **seg, size_t n)
     }
     if (route && (global || c->repo))
         run(c, route);
-    else if (route && route->level > ANYONE && allowed(c, route->level))
+    else if (route && !is_static(verb) && allowed(c, route->level))
         refuse(c, c->level > 0 ? 404 : 401, "RepoNotFound", "Repository not found");
     pthread_mutex_unlock(&lock);
     if (c->out || c->status)

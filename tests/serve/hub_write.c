@@ -212,12 +212,14 @@ struct change {
     bool         lfs;
 };
 
-static bool good_path(const char *path)
+/* A folder's may end in a slash. */
+static bool good_path(const char *path, bool folder)
 {
+    size_t n = strlen(path);
     char part[4096];
 
-    snprintf(part, sizeof part, "/%s/", path);
-    return *path && *path != '/' && strlen(path) < 4000 && !strstr(part, "/../") &&
+    snprintf(part, sizeof part, "/%.*s/", (int)(n - (folder && n > 0 && path[n - 1] == '/')), path);
+    return *path && *path != '/' && n < 4000 && !strstr(part, "/../") &&
            !strstr(part, "/./") && !strstr(part, "//") && !strstr(part, "/.git/") &&
            !strchr(path, '\\');
 }
@@ -309,7 +311,7 @@ static void run_line(struct change *m, const json_t *line)
     const json_t *value = json_object_get(line, "value");
 
     path = text_of(value, "path", "");
-    if (!good_path(path)) {
+    if (!good_path(path, strcmp(key, "deletedFolder") == 0)) {
         refuse(m->c, 400, "", "Invalid path");
         return;
     }

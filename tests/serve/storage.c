@@ -254,10 +254,14 @@ static void put_whole(struct request *r, const struct address *a)
 static void put_part(struct request *r, const struct address *a)
 {
     char path[SERVE_PATH + 100], headers[60];
+    long long size, chunk;
 
+    if (!read_meta(a, &size, &chunk)) {
+        fail(r, 404, "", "No such upload");
+        return;
+    }
     if (!*r->etag) {
-        fail(r, file_size(a->path) < 0 && !*r->etag ? 404 : 400, "",
-             "No such upload, or a part of a wrong length");
+        fail(r, 400, "", "No such part, or one of a wrong length");
         return;
     }
     snprintf(path, sizeof path, "%s/uploads/%s/etag.%ld", a->dir, a->upload, a->part);
