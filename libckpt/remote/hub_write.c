@@ -66,6 +66,8 @@ static int explain(const struct hub_repo *r, const struct http_answer *a, struct
         return ckpt_fail(err, CKPT_ENOTFOUND, "%s: no such branch", r->name);
     if (a->status == 403 && !strstr(err->text, storage))
         ckpt_err_hint(err, "the token needs the right to write to %s", r->id);
+    if (a->status == 409)
+        return ckpt_fail_as(err, CKPT_ESTOPPED, "busy", "%s: another commit is being made", r->name);
     if (a->status == 412)
         return ckpt_fail_as(err, CKPT_EFORMAT, "changed", "%s: another commit came first", r->name);
     return ckpt_err_code(err);
@@ -265,8 +267,12 @@ int hub_commit(char id[41], const struct hub_repo *r, const char *revision, cons
     int rc = address(url, r, "commit", revision, err);
 
     q.url = url;
-    if (rc == 0 && (rc = http_json(r->http, &answer, &q, &a, err)) != 0)
+    if (rc == 0 && (rc = http_json(r->http, &answer, &q, &a, err)) != 0) {
+        if (a.status >= 200 && a.status < 300)      /* a page, or half of an answer */
+            return ckpt_fail_as(err, CKPT_ESTOPPED, "unanswered", "%s: no answer about the commit",
+                                r->name);
         return a.status >= 400 && strcmp(err->reason, "unanswered") != 0 ? explain(r, &a, err) : rc;
+    }
     oid = json_string_value(json_object_get(answer, "commitOid"));
     if (rc == 0 && (!oid || strlen(oid) != 40))
         rc = ckpt_fail_as(err, CKPT_ESTOPPED, "unanswered", "%s: the answer about a commit names "

@@ -65,7 +65,8 @@ int hub_preupload(const struct hub_repo *r, const char *revision, struct hub_fil
                   struct ckpt_err *err);
 /*
  * Commit the n bytes of lines.  CKPT_EFORMAT "changed" when the revision is not at the parent any
- * more; CKPT_ESTOPPED "unanswered" when the Hub may have committed.  id gets the new commit.
+ * more; CKPT_ESTOPPED "unanswered" when the Hub may have committed, "busy" when it commits for
+ * another.  id gets the new commit.
  */
 int hub_commit(char id[41], const struct hub_repo *r, const char *revision, const char *lines,
                size_t n, struct ckpt_err *err);

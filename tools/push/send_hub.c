@@ -319,6 +319,12 @@ static int commit_lines(struct job *j, const struct ckpt_buf *lines, bool *again
             *again = rc == 0 && differs;
             return *again ? check_conflict(j, err) : rc;
         }
+        if (rc == CKPT_ESTOPPED && strcmp(err->reason, "busy") == 0 && k + 1 < TRIES) {
+            ckpt_log(CKPT_LOG_NOTE, "%s; trying again in %d s", err->text, 1 << k);
+            ckpt_err_clear(err);
+            nanosleep(&(struct timespec){.tv_sec = 1 << k}, NULL);
+            continue;
+        }
         if (rc != CKPT_ESTOPPED || strcmp(err->reason, "unanswered") != 0)
             return rc;
         ckpt_err_clear(err);
