@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#define PIECE ((size_t)1 << 20)
+#define PIECE ((size_t)1 << 18) /* stays in the cache: read, hashed and written */
 #define MOST_TEXT ((size_t)1 << 29)
 
 /* What takes the bytes of a body; false: no more of them. */
