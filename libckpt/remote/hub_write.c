@@ -67,7 +67,8 @@ static int explain(const struct hub_repo *r, const struct http_answer *a, struct
     if (a->status == 403 && !strstr(err->text, storage))
         ckpt_err_hint(err, "the token needs the right to write to %s", r->id);
     if (a->status == 409)
-        return ckpt_fail_as(err, CKPT_ESTOPPED, "busy", "%s: another commit is being made", r->name);
+        return ckpt_fail_as(err, CKPT_ESTOPPED, "busy", "%s: another commit is being made",
+                            r->name);
     if (a->status == 412)
         return ckpt_fail_as(err, CKPT_EFORMAT, "changed", "%s: another commit came first", r->name);
     return ckpt_err_code(err);

@@ -1,6 +1,7 @@
 /* journal - see journal.h. */
 #include "libckpt/remote/journal.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -21,6 +22,7 @@
 #include "libckpt/remote/cache/cache.h"
 
 #define MOST_BYTES ((size_t)64 << 20)
+#define MOST_SECONDS (7 * 24 * 3600)
 #define LOCK_TRIES 40           /* two seconds in all */
 
 struct journal {
@@ -90,6 +92,26 @@ static bool lock(int fd)
     return false;
 }
 
+/* Journals of uploads that nobody went on with: their addresses have long expired. */
+static void remove_old(void)
+{
+    char folder[4096], path[4096 + 300];
+    time_t now = time(NULL);
+    struct dirent *e;
+    struct stat st;
+    DIR *d = NULL;
+
+    if (cache_path(folder, sizeof folder, "uploads", ""))
+        d = opendir(folder);
+    while (d && (e = readdir(d)) != NULL) {
+        snprintf(path, sizeof path, "%s/%.256s", folder, e->d_name);
+        if (lstat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_mtime + MOST_SECONDS < now)
+            unlink(path);
+    }
+    if (d)
+        closedir(d);
+}
+
 struct journal *journal_open(const char *target)
 {
     struct journal *j = ckpt_alloc(1, sizeof *j);
@@ -101,6 +123,7 @@ struct journal *journal_open(const char *target)
     cache_key(key, "to", target);
     if (!*key || !cache_ready("uploads") || !cache_path(j->path, sizeof j->path, "uploads", key))
         goto none;
+    remove_old();
     j->fd = open(j->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     j->records = json_array();
     if (j->fd < 0 || !j->records || !lock(j->fd) || !load(j))

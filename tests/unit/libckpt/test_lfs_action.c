@@ -1,6 +1,7 @@
 /* lfs_action: answers of LFS servers, and their records; journal: what outlives a process. */
 #include "tests/unit/unit.h"
 
+#include <fcntl.h>
 #include <time.h>
 
 #include "libckpt/base/json.h"
@@ -133,6 +134,22 @@ static void path_of(char path[600])
         if (e->d_name[0] != '.')
             snprintf(path, 600, PLACE "/uploads/%s", e->d_name);
     closedir(d);
+}
+
+TEST(a_journal_that_nobody_went_on_with_is_removed)
+{
+    struct timespec old[2] = {{.tv_sec = time(NULL) - 8 * 24 * 3600}, {.tv_sec = 0}};
+    struct journal *j = journal_open("there");
+    char path[600] = "";
+    struct stat st;
+
+    journal_add(j, json_pack("{s:i}", "n", 1));
+    journal_close(j, false);
+    path_of(path);
+    old[1] = old[0];
+    assert_int_equal(utimensat(AT_FDCWD, path, old, 0), 0);
+    journal_close(journal_open("here"), true);
+    assert_int_not_equal(stat(path, &st), 0);
 }
 
 TEST(a_journal_is_cut_at_its_first_damaged_line)
