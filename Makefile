@@ -22,7 +22,7 @@ CUDA    ?= $(if $(filter asan fault,$(MODE)),0,$(if $(findstring release 13.,$(s
 # What Debian 12 and Ubuntu 24.04 call what is needed to build, test and run the demo.
 PACKAGES := gcc make pkg-config git git-lfs ca-certificates g++ libjansson-dev libyaml-dev libssl-dev zlib1g-dev \
             libutf8proc-dev libpcre2-dev libopenblas-dev libxxhash-dev libarchive-dev libcurl4-openssl-dev \
-            libgit2-dev libsnappy-dev libzstd-dev liblz4-dev libbrotli-dev libopenmpi-dev openmpi-bin libgloo-dev libcmocka-dev mandoc wordnet-base openssh-client openssh-server
+            libgit2-dev libsnappy-dev libzstd-dev liblz4-dev libbrotli-dev libopenmpi-dev openmpi-bin libgloo-dev libcmocka-dev mandoc wordnet-base openssh-client openssh-server curl
 
 PC_CKPT  := jansson libarchive libcrypto zlib libxxhash libutf8proc libpcre2-8 libgit2 snappy libzstd liblz4 libbrotlidec yaml-0.1
 PC       = $(shell pkg-config $(1) $(2) 2>/dev/null)
@@ -110,9 +110,9 @@ $(UNITS): $B/tests/unit/driver.o | $B/libhouse.so
 	$(Q)$(CC) -pie $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/..' -o $@ $^ $B/libhouse.so -lcmocka $(LIBS_TRAIN)
 
 # A hub on loopback, for the scripts that read from addresses.
-$B/serve: $B/tests/serve/serve.o
+$B/serve: $(call obj,$(wildcard tests/serve/*.c))
 	$(if $(V),,@echo LD $@)
-	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $^ -lcrypto -lpthread
+	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $^ -ljansson -lyaml -lxxhash -lcrypto -lpthread
 
 $B/libckpt_mpi.so: trainer/comm/mpi.c $(wildcard trainer/comm/*.h)
 	@mkdir -p $(@D)

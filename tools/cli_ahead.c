@@ -123,6 +123,16 @@ int cli_ahead_start(struct cli_ahead **out, int end, const unsigned char *head, 
     return 0;
 }
 
+bool cli_ahead_waits(struct cli_ahead *a)
+{
+    bool waits;
+
+    pthread_mutex_lock(&a->lock);
+    waits = a->n > 0;
+    pthread_mutex_unlock(&a->lock);
+    return waits;
+}
+
 static void wait_a_moment(struct cli_ahead *a)
 {
     struct timespec until;

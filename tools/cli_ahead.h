@@ -22,6 +22,8 @@ int cli_ahead_start(struct cli_ahead **out, int end, const unsigned char *head, 
  */
 int cli_ahead_next(struct cli_ahead *a, char **path, struct ckpt_lock **lease,
                    struct ckpt_err *err);
+/* Whether a path is there already, behind the last one that was given. */
+bool cli_ahead_waits(struct cli_ahead *a);
 /* End the thread, wherever it waits.  NULL is accepted. */
 void cli_ahead_end(struct cli_ahead *a);
 

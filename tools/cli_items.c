@@ -184,6 +184,11 @@ int cli_items_all(struct cli_items *items, const char *const **all, size_t *n,
     return rc;
 }
 
+bool cli_items_waiting(const struct cli_items *items)
+{
+    return items->at < items->n || (items->ahead && cli_ahead_waits(items->ahead));
+}
+
 void cli_items_close(struct cli_items *items)
 {
     if (!items)

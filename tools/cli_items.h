@@ -32,6 +32,8 @@ int cli_items_next(struct cli_items *items, char **out, struct ckpt_err *err);
  * the items are closed. */
 int cli_items_all(struct cli_items *items, const char *const **all, size_t *n,
                   struct ckpt_err *err);
+/* Whether another item can be had without waiting. */
+bool cli_items_waiting(const struct cli_items *items);
 void cli_items_close(struct cli_items *items);
 
 /* Works on one item. */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "formats/container/protobuf.h"
-#include "formats/tokens/base64.h"
+#include "libckpt/base/base64.h"
 #include "formats/tokens/unicode/unicode.h"
 #include "libckpt/mem.h"
 

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "formats/tokens/base64.h"
+#include "libckpt/base/base64.h"
 #include "formats/tokens/bytelevel.h"
 #include "formats/tokens/unicode/scan.h"
 #include "formats/tokens/unicode/unicode.h"

@@ -241,6 +241,8 @@ int range_fetch_whole(struct ckpt_file **out, struct range *r, struct ckpt_err *
     rc = cache_find(out, key, r->size, r->name, err);
     if (rc == 0 && !*out)
         rc = cache_get(out, key, r->size, r->name, fill, &f, err);
+    if (rc == 0 && r->got)
+        r->got(r->tree, r->file, *out);
     for (size_t i = 0; i < WORKERS; i++)
         ckpt_free(f.buf[i]);
     proof_free(&f.proof);

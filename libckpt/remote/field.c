@@ -241,9 +241,10 @@ void field_line(struct http_answer *a, const char *line, size_t len)
         keep(a->type, sizeof a->type, t);
     else if (IS("content-encoding"))
         keep(a->encoding, sizeof a->encoding, t);
-    else if (IS("etag"))
+    else if (IS("etag")) {
         keep_tag(a->etag, &a->weak, t);
-    else if (IS("last-modified"))
+        keep(a->tag, sizeof a->tag, t);
+    } else if (IS("last-modified"))
         keep(a->modified, sizeof a->modified, t);
     else if (IS("link"))
         link_next(a, t);

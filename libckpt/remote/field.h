@@ -26,6 +26,7 @@ struct http_answer {
     uint64_t linked_size;               /* X-Linked-Size: of the file, by the Hub */
     char     linked_etag[FIELD_BYTES];  /* X-Linked-ETag: its digest; without quotes, as etag */
     char     etag[FIELD_BYTES];
+    char     tag[FIELD_BYTES];          /* ETag as it stands, with its quotes */
     bool     weak;                      /* etag does not identify the bytes */
     char     modified[FIELD_BYTES];
     char     type[FIELD_BYTES];         /* Content-Type */

@@ -22,6 +22,7 @@
 #define MAX_SECONDS   (15 * 60)         /* all tries and waits together */
 #define FIRST_WAIT_MS 500u
 #define LONGEST_MS    8000u
+#define ANSWER_BYTES  ((uint64_t)1 << 20)
 #define MAX_IDLE      16                /* idle handles kept, each with its connections */
 
 struct http {
@@ -253,6 +254,9 @@ static int check_hop(const struct http_try *t, const char *to, struct ckpt_err *
 
     if (http_origin(origin, to, err))
         return ckpt_fail(err, CKPT_EREFUSED, "%s: redirected to what is no https address", t->name);
+    if (t->request->method && strcmp(origin, t->first) != 0)
+        return ckpt_fail(err, CKPT_EREFUSED, "%s: redirected to another host, %.200s, which is not "
+                         "sent to", t->name, origin);
     if (strncmp(origin, "http://", 7) == 0 && strncmp(t->first, "https://", 8) == 0)
         return ckpt_fail(err, CKPT_EREFUSED, "%s: redirected from https to http", t->name);
     return 0;
@@ -402,13 +406,25 @@ int http_get(struct http *h, const struct http_request *r, struct http_answer *a
         rc = ckpt_err_in(err, "%s", t->name);
     for (long tries = 1; rc == 0 && end == HTTP_AGAIN; tries++) {
         end = follow(h, t, answer, err);
-        rc = end == HTTP_AGAIN ? try_again(h, t, answer, tries, began, err)
-             : end == HTTP_DONE ? 0 : ckpt_err_code(err);
+        if (end == HTTP_AGAIN && r->once && t->acted)
+            rc = ckpt_fail_as(err, CKPT_ESTOPPED, "unanswered", "%.900s", err->text);
+        else
+            rc = end == HTTP_AGAIN ? try_again(h, t, answer, tries, began, err)
+                 : end == HTTP_DONE ? 0 : ckpt_err_code(err);
     }
     if (rc == 0 && r->final)
         memcpy(r->final, t->url, HTTP_URL);
     ckpt_free(t);
     return rc;
+}
+
+int http_send(struct http *h, const struct http_request *r, struct http_answer *answer,
+              struct ckpt_err *err)
+{
+    struct http_request with = *r;
+
+    with.limit = ANSWER_BYTES;
+    return http_get(h, &with, answer, err);
 }
 
 /* -- bodies in memory ------------------------------------------------------------------------- */

@@ -1,6 +1,9 @@
 /*
  * http - one request and its response: the only door to the network.
  *
+ * A request that changes something (method is set) follows redirects 307 and 308 within its origin
+ * alone.  Its body is read again from its first byte on each try.
+ *
  * Rules for all requests: TLS 1.2 or newer with the peer's name verified; at most 5 redirects,
  * followed one by one, never from https to http, and never from a public host to a private
  * address; tokens and signatures are sent only to the host and port they belong to.  A header has
@@ -21,6 +24,7 @@
 #include <jansson.h>
 
 #include "libckpt/fail.h"
+#include "libckpt/file.h"
 #include "libckpt/remote/field.h"
 
 #define HTTP_URL 8192           /* bytes of an address, with terminator */
@@ -28,15 +32,36 @@
 /* Idle connections and the settings of all requests: one per process, any thread. */
 struct http;
 
+/* What a request sends: n bytes of memory, or of a file. */
+struct http_body {
+    const char             *type;       /* Content-Type, or NULL */
+    const void             *bytes;      /* n bytes; or NULL, and */
+    const struct ckpt_file *file;       /* bytes [at, at + n) of this */
+    uint64_t                at, n;
+    const char             *sha256;     /* of the n bytes in hex, for a signature; or NULL */
+    /* Called before the first byte of each try, and with all bytes in their order. */
+    int (*begin)(void *ctx, struct ckpt_err *err);
+    int (*pass)(void *ctx, const void *bytes, size_t n, struct ckpt_err *err);
+    void                   *ctx;
+};
+
+/* The parts of a request that a signature covers. */
+struct http_signed {
+    const char             *method, *url;
+    const char             *range;      /* "bytes=a-b", or NULL */
+    const char             *sha256;     /* of the body in hex; NULL: not known */
+    bool                    has_body;
+};
+
 /*
  * How a request authenticates itself: header lines, each ended by '\n', for requests to
  * origin ("https://host:port").
  */
 struct http_auth {
     char  origin[512];
-    /* Fill lines.  range is "bytes=a-b", or NULL. */
-    int (*sign)(void *ctx, const char *method, const char *url, const char *range, char *lines,
-                size_t size, struct ckpt_err *err);
+    /* Fill lines. */
+    int (*sign)(void *ctx, const struct http_signed *what, char *lines, size_t size,
+                struct ckpt_err *err);
     void *ctx;                  /* borrowed */
     const char *secret;         /* masked in all messages, including the server's; or NULL */
 };
@@ -45,7 +70,12 @@ struct http_request {
     const char             *url;
     const char             *name;       /* for messages; NULL: the address up to its '?' */
     const struct http_auth *auth;       /* or NULL */
-    bool                    head;       /* HEAD, no body */
+    bool                    head;       /* HEAD: the answer has no body */
+    const char             *method;     /* of a request that changes something; NULL: GET, HEAD */
+    const struct http_body *body;       /* or NULL */
+    const char             *headers;    /* more lines, each ended by '\n'; or NULL */
+    /* Not to be repeated where the server may have acted on it: then CKPT_ESTOPPED "unanswered". */
+    bool                    once;
     bool                    ranged;     /* request bytes [at, at + n) only */
     uint64_t                at, n;
     uint64_t                limit;      /* most bytes of the body */
@@ -60,6 +90,8 @@ struct http_request {
 
 /* The instance of the process, made at the first call; NULL when out of memory. */
 struct http *http_shared(struct ckpt_err *err);
+/* From now on all requests together send at most this many bytes a second.  0: no limit. */
+void http_limit_rate(uint64_t bytes_per_second);
 /* From now on every request ends with CKPT_ESTOPPED once *stop is true.  NULL: none does. */
 void http_stop_on(const volatile int *stop);
 /* CKPT_ESTOPPED when that flag is set. */
@@ -71,6 +103,9 @@ int http_stopped(struct ckpt_err *err);
  */
 int http_get(struct http *h, const struct http_request *r, struct http_answer *answer,
              struct ckpt_err *err);
+/* The same, for a response whose body does not matter. */
+int http_send(struct http *h, const struct http_request *r, struct http_answer *answer,
+              struct ckpt_err *err);
 /* The JSON document at r->url, of at most r->limit bytes.  begin, put and ctx are not used. */
 int http_json(struct http *h, json_t **out, const struct http_request *r,
               struct http_answer *answer, struct ckpt_err *err);

@@ -11,12 +11,14 @@
 #include "libckpt/base/json.h"
 #include "libckpt/log.h"
 #include "libckpt/base/secret.h"
+#include "libckpt/remote/http_rate.h"
 
 #define HEADER_BYTES   65536u
 #define HEADER_LINES   100u
 #define PROBLEM_BYTES  ((size_t)16 << 10)   /* most bytes stored of an error body */
 #define PROBLEM_SHOWN  200
 #define CONNECT_SECONDS 30L
+#define UPLOAD_BYTES    (1L << 20)
 #define LOW_BYTES       1024u               /* bytes in the time of a stall, at least */
 
 /* State of libcurl's callbacks. */
@@ -26,6 +28,7 @@ struct exchange {
     struct ckpt_err    *err;
     size_t              header_bytes, header_lines;
     uint64_t            got;        /* bytes of the body */
+    uint64_t            sent;       /* bytes of the request's body */
     bool                begun, in_header;
     bool                connected, stalled;
     bool                failed;     /* a callback filled err and ended the transfer */
@@ -97,6 +100,49 @@ static time_t now(void)
     return t.tv_sec;
 }
 
+static int begin_body(struct exchange *x)
+{
+    const struct http_body *b = x->t->request->body;
+
+    x->sent = 0;
+    return b->begin ? b->begin(b->ctx, x->err) : 0;
+}
+
+/* The next bytes of the request's body. */
+static size_t on_send(char *bytes, size_t one, size_t n, void *ctx)
+{
+    struct exchange *x = ctx;
+    const struct http_body *b = x->t->request->body;
+    uint64_t left = b->n - x->sent;
+    int rc = 0;
+
+    n *= one;
+    n = left < n ? (size_t)left : n;
+    n = http_rate_take(n);
+    if (x->sent == 0)
+        rc = begin_body(x);
+    if (rc == 0 && b->bytes)
+        memcpy(bytes, (const char *)b->bytes + x->sent, n);
+    else if (rc == 0 && n > 0)
+        rc = ckpt_file_read_at(b->file, bytes, n, b->at + x->sent, x->err);
+    if (rc == 0 && b->pass)
+        rc = b->pass(b->ctx, bytes, n, x->err);
+    x->sent += n;
+    x->failed = x->failed || rc;
+    return rc ? CURL_READFUNC_ABORT : n;
+}
+
+/* libcurl sends the body again on another connection. */
+static int on_rewind(void *ctx, curl_off_t at, int origin)
+{
+    struct exchange *x = ctx;
+
+    if (at != 0 || origin != SEEK_SET)
+        return CURL_SEEKFUNC_FAIL;
+    x->sent = 0;
+    return CURL_SEEKFUNC_OK;
+}
+
 /* libcurl's own speed limit counts bytes without content, such as chunk extensions: here only
  * bytes of header and body count. */
 static int on_progress(void *ctx, curl_off_t dl, curl_off_t dn, curl_off_t ul, curl_off_t un)
@@ -109,8 +155,8 @@ static int on_progress(void *ctx, curl_off_t dl, curl_off_t dn, curl_off_t ul, c
     (void)un;
     if (x->t->stop && *x->t->stop)
         return 1;
-    if (x->got + x->header_bytes >= x->moved_at + LOW_BYTES) {
-        x->moved_at = x->got + x->header_bytes;
+    if (x->got + x->header_bytes + x->sent >= x->moved_at + LOW_BYTES) {
+        x->moved_at = x->got + x->header_bytes + x->sent;
         x->moved = now();
     }
     x->stalled = x->connected && now() - x->moved > (time_t)x->stall_seconds;
@@ -148,6 +194,7 @@ static int on_connected(void *ctx, char *ip, char *own, int port, int own_port)
     (void)port;
     (void)own_port;
     x->connected = true;
+    x->t->acted = true;
     x->moved = now();
     if (x->t->hop == 0)
         x->t->is_private = is_private(ip);
@@ -171,6 +218,27 @@ static int add_line(struct curl_slist **list, const struct curl_calls *c, const 
     return 0;
 }
 
+static int add_lines(struct curl_slist **list, const struct curl_calls *c, const char *lines,
+                     struct ckpt_err *err)
+{
+    char line[4096];
+    int rc = 0;
+
+    for (const char *end; rc == 0 && (end = strchr(lines, '\n')) != NULL; lines = end + 1) {
+        if ((size_t)(end - lines) >= sizeof line)
+            return ckpt_fail(err, CKPT_ELIMIT, "a header line of %zu bytes", (size_t)(end - lines));
+        snprintf(line, sizeof line, "%.*s", (int)(end - lines), lines);
+        rc = add_line(list, c, line, err);
+    }
+    explicit_bzero(line, sizeof line);
+    return rc;
+}
+
+static const char *method_of(const struct http_request *r)
+{
+    return r->method ? r->method : r->head ? "HEAD" : "GET";
+}
+
 /* Add authentication if it is for exactly this origin. */
 static int add_auth(struct curl_slist **list, const struct curl_calls *c, const struct http_try *t,
                     const char *range, struct ckpt_err *err)
@@ -185,14 +253,25 @@ static int add_auth(struct curl_slist **list, const struct curl_calls *c, const 
         return rc;
     if (strcmp(origin, auth->origin) != 0)
         return 0;
-    rc = auth->sign(auth->ctx, t->request->head ? "HEAD" : "GET", t->url, range, lines,
-                    sizeof lines, err);
-    for (char *p = lines, *end; rc == 0 && (end = strchr(p, '\n')) != NULL; p = end + 1) {
-        *end = '\0';
-        rc = add_line(list, c, p, err);
-    }
+    rc = auth->sign(auth->ctx, &(struct http_signed){
+        .method = method_of(t->request), .url = t->url, .range = range,
+        .sha256 = t->request->body ? t->request->body->sha256 : NULL,
+        .has_body = t->request->body != NULL}, lines, sizeof lines, err);
+    if (rc == 0)
+        rc = add_lines(list, c, lines, err);
     explicit_bzero(lines, sizeof lines);
     return rc;
+}
+
+/* Without "Expect:" libcurl would wait for leave before each larger body. */
+static int add_body_lines(struct curl_slist **list, const struct curl_calls *c,
+                          const struct http_body *b, struct ckpt_err *err)
+{
+    char line[300];
+    int rc = add_line(list, c, "Expect:", err);
+
+    snprintf(line, sizeof line, "Content-Type: %.250s", b->type ? b->type : "");
+    return rc || !b->type ? rc : add_line(list, c, line, err);
 }
 
 static void set_up(struct exchange *x, const struct curl_calls *c, CURL *e,
@@ -226,6 +305,19 @@ static void set_up(struct exchange *x, const struct curl_calls *c, CURL *e,
     c->easy_setopt(e, CURLOPT_XFERINFODATA, x);
     c->easy_setopt(e, CURLOPT_PREREQFUNCTION, on_connected);
     c->easy_setopt(e, CURLOPT_PREREQDATA, x);
+    if (r->method)
+        c->easy_setopt(e, CURLOPT_CUSTOMREQUEST, r->method);
+    if (r->once)                        /* libcurl repeats what an idle connection lost */
+        c->easy_setopt(e, CURLOPT_FRESH_CONNECT, 1L);
+    if (!r->body)
+        return;
+    c->easy_setopt(e, CURLOPT_UPLOAD, 1L);
+    c->easy_setopt(e, CURLOPT_INFILESIZE_LARGE, (curl_off_t)r->body->n);
+    c->easy_setopt(e, CURLOPT_UPLOAD_BUFFERSIZE, UPLOAD_BYTES);
+    c->easy_setopt(e, CURLOPT_READFUNCTION, on_send);
+    c->easy_setopt(e, CURLOPT_READDATA, x);
+    c->easy_setopt(e, CURLOPT_SEEKFUNCTION, on_rewind);
+    c->easy_setopt(e, CURLOPT_SEEKDATA, x);
 }
 
 /* -- what came of it -------------------------------------------------------------------------- */
@@ -345,6 +437,7 @@ static enum http_end judge(struct exchange *x, const struct curl_calls *c, CURL 
     if (is_success(x->a->status))
         return x->begun || begin(x) == 0 ? HTTP_DONE : HTTP_FAILED;
     if (x->a->status >= 300 && x->a->status < 400 && x->a->status != 304 &&
+        (!x->t->request->method || x->a->status == 307 || x->a->status == 308) &&
         c->easy_getinfo(e, CURLINFO_REDIRECT_URL, &to) == CURLE_OK && to) {
         if ((size_t)snprintf(x->t->to, sizeof x->t->to, "%s", to) < sizeof x->t->to)
             return HTTP_REDIRECTED;
@@ -377,11 +470,17 @@ enum http_end http_try(struct http_try *t, const struct curl_calls *c, CURL *e,
         rc = add_line(&list, c, line, err);
     if (rc == 0)
         rc = add_auth(&list, c, t, r->ranged ? range : NULL, err);
+    if (rc == 0 && r->body)
+        rc = add_body_lines(&list, c, r->body, err);
+    if (rc == 0 && r->headers)
+        rc = add_lines(&list, c, r->headers, err);
     if (rc == 0) {
-        t->unreachable = false;
+        t->unreachable = t->acted = false;
         set_up(&x, c, e, set, list, why);
         end = judge(&x, c, e, c->easy_perform(e), why);
-        ckpt_log(CKPT_LOG_DEBUG, "%s %.*s%s%s: status %ld, %llu bytes", r->head ? "HEAD" : "GET",
+        if (a->status)
+            t->acted = is_success(a->status) || (a->status >= 500 && a->status != 503);
+        ckpt_log(CKPT_LOG_DEBUG, "%s %.*s%s%s: status %ld, %llu bytes", method_of(r),
                  (int)strcspn(t->url, "?#"), t->url, r->ranged ? " " : "", r->ranged ? range : "",
                  a->status, (unsigned long long)x.got);
         c->easy_reset(e);               /* drop the handle's pointers to our locals */

@@ -23,6 +23,7 @@ struct http_try {
     int                        hop;
     bool                       is_private;          /* the first host's address is private */
     bool                       unreachable;         /* no connection was made */
+    bool                       acted;               /* the server may have acted on the request */
 };
 
 enum http_end {

@@ -9,18 +9,18 @@
 #include "libckpt/err.h"
 #include "libckpt/log.h"
 #include "libckpt/remote/cache/proof.h"
+#include "libckpt/remote/hub_auth.h"
+#include "libckpt/remote/hub_cache.h"
 
-#define DEFAULT_ENDPOINT "https://huggingface.co"
 #define MAX_PAGES        10000
 #define REVISION_BYTES   ((uint64_t)16 << 20)
 #define PAGE_BYTES       ((uint64_t)64 << 20)
 
 /* State of locate, in the tree's arena. */
 struct hub {
-    const char      *endpoint, *kind, *id;
-    char             commit[41];
-    char            *token;             /* or NULL */
-    struct http_auth auth;
+    const char     *endpoint, *kind, *id, *revision;
+    char            commit[41];
+    struct hub_auth auth;
 };
 
 /* -- names ------------------------------------------------------------------------------------ */
@@ -118,176 +118,6 @@ bad:
                          "hf://datasets/owner/name");
 }
 
-/* -- the token -------------------------------------------------------------------------------- */
-
-/* Copy the token without surrounding white space; CKPT_ECONFIG when it has bytes invalid in a
- * header. */
-static int take_token(char **out, const char *text, const char *from, struct ckpt_err *err)
-{
-    size_t n;
-
-    text += strspn(text, " \t\r\n");
-    n = strcspn(text, " \t\r\n");
-    if (n == 0)
-        return 0;
-    for (size_t i = 0; i < n; i++)
-        if ((unsigned char)text[i] <= 32 || (unsigned char)text[i] >= 127 || n > 2048)
-            return ckpt_fail(err, CKPT_ECONFIG, "%s: holds no token", from);
-    *out = ckpt_alloc(n + 1, 1);
-    if (!*out)
-        return ckpt_nomem(err, n);
-    memcpy(*out, text, n);
-    return 0;
-}
-
-static int token_file(char **out, const char *path, struct ckpt_err *err)
-{
-    struct ckpt_err ignored = {0};
-    struct ckpt_arena a = {0};
-    struct ckpt_file *file;
-    struct stat st;
-    char *text;
-    size_t n;
-    int rc = 0;
-
-    if (ckpt_file_open(&file, path, CKPT_FOLLOW, &ignored))
-        return 0;
-    if (ckpt_file_slurp(file, &a, 65536, &text, &n, &ignored) == 0) {
-        rc = take_token(out, text, path, err);
-        explicit_bzero(text, n);
-    }
-    if (stat(path, &st) == 0 && (st.st_mode & 077))
-        ckpt_log(CKPT_LOG_WARNING, "%s: other users can read this token", path);
-    ckpt_file_close(file);
-    ckpt_arena_release(&a);
-    return rc;
-}
-
-/* $HF_HOME/tail, with the default when HF_HOME is not set. */
-static bool hf_home(char *path, size_t size, const char *tail)
-{
-    const char *set = getenv("HF_HOME");
-    char home[2048];
-
-    if (!set || !*set) {
-        if (!cache_place(home, sizeof home, "XDG_CACHE_HOME", "/huggingface",
-                         "/.cache/huggingface"))
-            return false;
-    } else {
-        snprintf(home, sizeof home, "%s", set);
-    }
-    return (size_t)snprintf(path, size, "%s%s", home, tail) < size;
-}
-
-/* *out stays NULL when there is no token. */
-static int find_token(char **out, struct ckpt_err *err)
-{
-    static const char *const names[] = {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"};
-    const char *named = getenv("HF_TOKEN_PATH");
-    char path[4096];
-    int rc;
-
-    *out = NULL;
-    if (http_env_true("HF_HUB_DISABLE_IMPLICIT_TOKEN"))
-        return 0;
-    for (size_t i = 0; i < 2 && !*out; i++) {
-        const char *token = getenv(names[i]);
-
-        if (token && (rc = take_token(out, token, names[i], err)) != 0)
-            return rc;
-    }
-    if (*out)
-        return 0;
-    if (named && *named)
-        return token_file(out, named, err);
-    return hf_home(path, sizeof path, "/token") ? token_file(out, path, err) : 0;
-}
-
-static int sign(void *ctx, const char *method, const char *url, const char *range, char *lines,
-                size_t size, struct ckpt_err *err)
-{
-    (void)method;
-    (void)url;
-    (void)range;
-    return (size_t)snprintf(lines, size, "Authorization: Bearer %s\n", (const char *)ctx) < size
-               ? 0 : ckpt_fail(err, CKPT_ECONFIG, "the token is too long");
-}
-
-/* -- what the Hub's own client has ------------------------------------------------------------ */
-
-/* The client's cache folder of a repository. */
-static bool hub_cache(char *path, size_t size, const char *kind, const char *id, const char *tail)
-{
-    const char *named = getenv("HF_HUB_CACHE"), *slash = strchr(id, '/');
-    char root[3072];
-
-    if (!named || !*named)
-        named = getenv("HUGGINGFACE_HUB_CACHE");
-    if (named && *named)
-        snprintf(root, sizeof root, "%s", named);
-    else if (!hf_home(root, sizeof root, "/hub"))
-        return false;
-    return (size_t)snprintf(path, size, "%s/%s--%.*s%s%s/%s", root, kind,
-                            slash ? (int)(slash - id) : 200, id, slash ? "--" : "",
-                            slash ? slash + 1 : "", tail) < size;
-}
-
-/* A blob is named by its digest: it is verified like our own objects, and never modified. */
-static int find_blob(struct ckpt_file **out, const struct hub *h, const struct tree_file *f,
-                     struct ckpt_err *err)
-{
-    const char *hex = strchr(f->digest, '-');
-    struct ckpt_err ignored = {0};
-    char tail[100], path[4096];
-    enum cache_proof proof;
-    uint64_t base;
-    int rc = 0;
-
-    *out = NULL;
-    if (!hex)
-        return 0;
-    snprintf(tail, sizeof tail, "blobs/%.70s", hex + 1);
-    if (!hub_cache(path, sizeof path, h->kind, h->id, tail) ||
-        ckpt_file_open(out, path, 0, &ignored))
-        return 0;
-    proof = CACHE_UNKNOWN;
-    snprintf(tail, sizeof tail, "hub-%.70s", hex + 1);
-    if (ckpt_file_size(*out) == f->size)
-        rc = cache_prove(&proof, ckpt_file_fd(*out, &base), f->digest, tail, err);
-    if (rc == 0 && proof == CACHE_WRONG)
-        ckpt_log(CKPT_LOG_WARNING, "%s: is damaged, and not used", path);
-    if (rc || proof != CACHE_PROVED) {
-        ckpt_file_close(*out);
-        *out = NULL;
-    }
-    return rc;
-}
-
-/* The snapshot of a revision, when it is there. */
-static bool find_snapshot(char local[1024], const struct hub_place *p)
-{
-    struct ckpt_err ignored = {0};
-    struct ckpt_arena a = {0};
-    char tail[400], path[4096], commit[300];
-    struct ckpt_file *file = NULL;
-    struct stat st;
-    char *text;
-    size_t n;
-
-    snprintf(commit, sizeof commit, "%s", p->revision);
-    snprintf(tail, sizeof tail, "refs/%s", p->revision);
-    if (hub_cache(path, sizeof path, p->kind, p->id, tail) &&
-        ckpt_file_open(&file, path, 0, &ignored) == 0 &&
-        ckpt_file_slurp(file, &a, 100, &text, &n, &ignored) == 0)
-        snprintf(commit, sizeof commit, "%.*s", (int)strcspn(text, " \r\n"), text);
-    ckpt_file_close(file);
-    ckpt_arena_release(&a);
-    snprintf(tail, sizeof tail, "snapshots/%s", commit);
-    return ckpt_file_name_is_clean(commit) && hub_cache(path, sizeof path, p->kind, p->id, tail) &&
-           stat(path, &st) == 0 && S_ISDIR(st.st_mode) &&
-           (size_t)snprintf(local, 1024, "%s", path) < 1024;
-}
-
 /* -- what the Hub says ------------------------------------------------------------------------ */
 
 int hub_read_commit(char commit[41], const json_t *answer, struct ckpt_err *err)
@@ -377,10 +207,10 @@ static int ask_commit(struct hub *h, const struct hub_place *p, struct http *htt
                          revision) >= sizeof url)
         return ckpt_fail(err, CKPT_ELIMIT, "%s: the address is too long", p->root);
     rc = http_json(http, &answer, &(struct http_request){
-        .url = url, .name = p->root, .auth = h->token ? &h->auth : NULL,
+        .url = url, .name = p->root, .auth = hub_auth_of(&h->auth),
         .limit = REVISION_BYTES}, &a, err);
     if (rc)
-        return tell(p, &a, h->token, err);
+        return tell(p, &a, h->auth.token, err);
     if (hub_read_commit(h->commit, answer, err))
         rc = ckpt_err_in(err, "%s", p->root);
     json_decref(answer);
@@ -403,31 +233,31 @@ static int go_on(char *url, char *next, const struct http_answer *a, const char 
     return 0;
 }
 
-static int ask_files(struct tree *t, struct hub *h, const struct hub_place *p, struct http *http,
-                     struct ckpt_err *err)
+int hub_list(struct tree *t, const struct hub_auth *auth, const char *kind, const char *id,
+             const char *commit, struct ckpt_err *err)
 {
     char *url = ckpt_alloc(2, HTTP_URL), *next = url ? url + HTTP_URL : NULL;
+    struct http *http = http_shared(err);
     struct http_answer a;
-    int rc = url ? 0 : ckpt_nomem(err, HTTP_URL), pages = 0;
+    int rc = !http ? ckpt_err_code(err) : url ? 0 : ckpt_nomem(err, HTTP_URL), pages = 0;
 
     if (rc == 0 && (size_t)snprintf(url, HTTP_URL, "%s/api/%s/%s/tree/%s?recursive=true",
-                                    h->endpoint, p->kind, p->id, h->commit) >= HTTP_URL)
-        rc = ckpt_fail(err, CKPT_ELIMIT, "%s: the address is too long", p->root);
+                                    auth->endpoint, kind, id, commit) >= HTTP_URL)
+        rc = ckpt_fail(err, CKPT_ELIMIT, "%s: the address is too long", t->name);
     while (rc == 0) {
         json_t *page = NULL;
 
         rc = http_json(http, &page, &(struct http_request){
-            .url = url, .name = p->root, .auth = h->token ? &h->auth : NULL,
-            .limit = PAGE_BYTES}, &a, err);
+            .url = url, .name = t->name, .auth = hub_auth_of(auth), .limit = PAGE_BYTES}, &a, err);
         if (rc == 0 && hub_read_page(t, page, err))
-            rc = ckpt_err_in(err, "%s", p->root);
+            rc = ckpt_err_in(err, "%s", t->name);
         json_decref(page);
         if (rc || (!a.next[0] && !a.bad_next))
             break;
         if (++pages == MAX_PAGES)
-            rc = ckpt_fail(err, CKPT_EPROTOCOL, "%s: its list of files does not end", p->root);
+            rc = ckpt_fail(err, CKPT_EPROTOCOL, "%s: its list of files does not end", t->name);
         else
-            rc = go_on(url, next, &a, p->root, err);
+            rc = go_on(url, next, &a, t->name, err);
     }
     ckpt_free(url);
     return rc ? rc : tree_ready(t, err);
@@ -490,37 +320,39 @@ static int locate(const struct tree *t, const struct tree_file *f, char url[HTTP
                          model ? "" : h->kind, model ? "" : "/", h->id, h->commit,
                          path) >= HTTP_URL)
         return ckpt_fail(err, CKPT_ELIMIT, "%s/%.200s: the address is too long", t->name, f->path);
-    rc = find_blob(have, h, f, err);
+    rc = hub_cache_blob(have, h->kind, h->id, f, err);
     return rc || *have || !f->digest[0] ? rc : cache_find(have, f->digest, f->size, f->path, err);
+}
+
+/* What was fetched whole is the other client's too. */
+static void got(const struct tree *t, const struct tree_file *f, struct ckpt_file *whole)
+{
+    const struct hub *h = t->self;
+
+    hub_cache_add(&(struct hub_cache_file){.kind = h->kind, .id = h->id, .revision = h->revision,
+                                           .commit = h->commit, .path = f->path,
+                                           .digest = f->digest}, whole);
 }
 
 static int set_up(struct tree *t, const struct hub_place *p, struct ckpt_err *err)
 {
-    const char *endpoint = getenv("HF_ENDPOINT");
     struct hub *h = ckpt_arena_alloc(&t->arena, 1, sizeof *h);
-    size_t n;
     int rc;
 
     if (!h)
         return ckpt_nomem(err, sizeof *h);
-    if (!endpoint || !*endpoint)
-        endpoint = DEFAULT_ENDPOINT;
-    n = strlen(endpoint);
-    n -= endpoint[n - 1] == '/';
     t->self = h;
     t->locate = locate;
-    h->endpoint = ckpt_arena_strndup(&t->arena, endpoint, n);
+    t->got = got;
+    h->revision = ckpt_arena_strndup(&t->arena, p->revision, strlen(p->revision));
     h->kind = ckpt_arena_strndup(&t->arena, p->kind, strlen(p->kind));
     h->id = ckpt_arena_strndup(&t->arena, p->id, strlen(p->id));
-    if (!h->endpoint || !h->kind || !h->id)
+    if (!h->kind || !h->id || !h->revision)
         return ckpt_nomem(err, 256);
-    if ((rc = find_token(&h->token, err)) != 0)
-        return rc;
-    if (h->token) {
-        h->auth = (struct http_auth){.sign = sign, .ctx = h->token, .secret = h->token};
-        t->auth = &h->auth;
-    }
-    return 0;
+    rc = hub_auth_open(&h->auth, err);
+    h->endpoint = h->auth.endpoint;
+    t->auth = hub_auth_of(&h->auth);
+    return rc;
 }
 
 int hub_open(struct tree **out, char local[1024], const struct hub_place *p, struct ckpt_err *err)
@@ -544,7 +376,7 @@ int hub_open(struct tree **out, char local[1024], const struct hub_place *p, str
         if (use_list(t, h, key))
             goto out;
         if (http_offline()) {
-            if (!find_snapshot(local, p))
+            if (!hub_cache_snapshot(local, p))
                 rc = ckpt_fail_as(err, CKPT_EDEVICE, "offline", "%s: is not in the cache, and "
                                   "nothing is asked for offline", p->root);
             goto out;
@@ -552,12 +384,10 @@ int hub_open(struct tree **out, char local[1024], const struct hub_place *p, str
     }
     http = http_shared(err);
     rc = http ? 0 : ckpt_err_code(err);
-    if (rc == 0 && h->token && http_origin(h->auth.origin, h->endpoint, err))
-        rc = ckpt_err_in(err, "HF_ENDPOINT");
     if (rc == 0)
         rc = ask_commit(h, p, http, err);
     if (rc == 0 && !use_list(t, h, key)) {
-        rc = ask_files(t, h, p, http, err);
+        rc = hub_list(t, &h->auth, p->kind, p->id, h->commit, err);
         if (rc == 0)
             keep_list(key, t, h);
     }
@@ -566,10 +396,8 @@ out:
         *out = t;
         return 0;
     }
-    if (h && h->token) {
-        explicit_bzero(h->token, strlen(h->token));
-        ckpt_free(h->token);
-    }
+    if (h)
+        hub_auth_close(&h->auth);
     tree_free(t);
     return rc;
 }

@@ -11,14 +11,13 @@
  *                                                          "lfs": {"oid", "size"}}], more by Link
  *   GET {E}/[datasets/]{id}/resolve/{commit}/{path}      the bytes, or a redirect to them
  *
- * {E} is HF_ENDPOINT.  The token is HF_TOKEN, HUGGING_FACE_HUB_TOKEN, or in the file that
- * HF_TOKEN_PATH names, else in $HF_HOME/token; it is sent to {E} alone.  Files that are in the
- * cache of the Hub's own client (HF_HUB_CACHE) are read from there.  Source: huggingface_hub
- * 0.36, hf_api.py, utils/_auth.py, constants.py, file_download.py.
+ * {E} and the token: hub_auth.h.  Files that are in the cache of the Hub's own client
+ * (HF_HUB_CACHE) are read from there.  Source: huggingface_hub 0.36, hf_api.py, file_download.py.
  */
 #ifndef CKPT_LIBCKPT_REMOTE_HUB_H
 #define CKPT_LIBCKPT_REMOTE_HUB_H
 
+#include "libckpt/remote/hub_auth.h"
 #include "libckpt/remote/tree.h"
 
 struct hub_place {
@@ -36,6 +35,9 @@ int hub_parse(struct hub_place *p, const char *url, struct ckpt_err *err);
  * snapshot, the path of that in local (1024 bytes), and *out stays NULL.
  */
 int hub_open(struct tree **out, char local[1024], const struct hub_place *p, struct ckpt_err *err);
+/* Add the files of a commit to t, and make it ready. */
+int hub_list(struct tree *t, const struct hub_auth *auth, const char *kind, const char *id,
+             const char *commit, struct ckpt_err *err);
 /* Add the files of one page of a tree listing to t. */
 int hub_read_page(struct tree *t, const json_t *page, struct ckpt_err *err);
 /* The commit in the response about a revision; CKPT_EPROTOCOL when there is none. */

@@ -38,6 +38,9 @@ int range_new(struct range **out, const struct range_at *at, struct ckpt_err *er
     r->auth = at->auth;
     r->size = at->size;
     snprintf(r->digest, sizeof r->digest, "%s", at->digest);
+    r->got = at->got;
+    r->tree = at->tree;
+    r->file = at->file;
     pthread_mutex_init(&r->lock, NULL);
     pthread_mutex_init(&r->going, NULL);
     pthread_mutex_init(&r->way, NULL);

@@ -26,6 +26,9 @@ struct range_at {
     const struct http_auth *auth;       /* or NULL; kept */
     uint64_t                size;       /* FIELD_NONE: not known yet */
     const char             *digest;     /* "sha256-<hex>", "sha1-<hex>" of a git blob, or "" */
+    /* Called with the file, once it was fetched whole; or NULL. */
+    void (*got)(const void *tree, const void *file, struct ckpt_file *whole);
+    const void             *tree, *file;    /* kept */
 };
 
 int range_new(struct range **out, const struct range_at *at, struct ckpt_err *err);

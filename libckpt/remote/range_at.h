@@ -24,6 +24,8 @@ struct range {
     char                   *name, *url;
     const struct http_auth *auth;
     char                    digest[CACHE_KEY];
+    void (*got)(const void *tree, const void *file, struct ckpt_file *whole);
+    const void             *tree, *file;
 
     pthread_mutex_t         lock;       /* guards all below; held while small pieces are fetched */
     uint64_t                size;       /* FIELD_NONE until the first answer */

@@ -107,10 +107,10 @@ static void find_key(struct s3 *s)
         snprintf(k->region, sizeof k->region, "us-east-1");
 }
 
-static int sign(void *ctx, const char *method, const char *url, const char *range, char *lines,
-                size_t size, struct ckpt_err *err)
+static int sign(void *ctx, const struct http_signed *what, char *lines, size_t size,
+                struct ckpt_err *err)
 {
-    return sigv4_sign(lines, size, ctx, method, url, range, time(NULL), err);
+    return sigv4_sign(lines, size, ctx, what, time(NULL), err);
 }
 
 /* -- where ------------------------------------------------------------------------------------ */

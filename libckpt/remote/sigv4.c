@@ -81,27 +81,27 @@ static bool host_of(char *out, size_t size, const char *url, const char **path)
 
 /* Append the canonical request, and collect the names of its header fields. */
 static bool put_request(struct ckpt_buf *b, char *names, size_t size, const struct sigv4_key *key,
-                        const char *method, const char *url, const char *range, const char *date)
+                        const struct http_signed *what, const char *payload, const char *date)
 {
     const char *path, *query;
     char host[512];
 
-    if (!host_of(host, sizeof host, url, &path))
+    if (!host_of(host, sizeof host, what->url, &path))
         return false;
     query = strchr(path, '?');
-    ckpt_buf_printf(b, "%s\n%s%.*s\n", method, *path == '/' ? "" : "/",
+    ckpt_buf_printf(b, "%s\n%s%.*s\n", what->method, *path == '/' ? "" : "/",
                     (int)(query ? query - path : (ptrdiff_t)strcspn(path, "#")), path);
     if (!put_query(b, query ? query + 1 : ""))
         return false;
     ckpt_buf_printf(b, "\nhost:%s\n", host);
-    if (range)
-        ckpt_buf_printf(b, "range:%s\n", range);
-    ckpt_buf_printf(b, "x-amz-content-sha256:%s\nx-amz-date:%s\n", EMPTY, date);
+    if (what->range)
+        ckpt_buf_printf(b, "range:%s\n", what->range);
+    ckpt_buf_printf(b, "x-amz-content-sha256:%s\nx-amz-date:%s\n", payload, date);
     if (key->session[0])
         ckpt_buf_printf(b, "x-amz-security-token:%s\n", key->session);
-    snprintf(names, size, "host;%sx-amz-content-sha256;x-amz-date%s", range ? "range;" : "",
+    snprintf(names, size, "host;%sx-amz-content-sha256;x-amz-date%s", what->range ? "range;" : "",
              key->session[0] ? ";x-amz-security-token" : "");
-    ckpt_buf_printf(b, "\n%s\n%s", names, EMPTY);
+    ckpt_buf_printf(b, "\n%s\n%s", names, payload);
     return ckpt_buf_ok(b);
 }
 
@@ -120,9 +120,10 @@ static bool signature(char hex[CKPT_SHA256_HEX], const struct sigv4_key *key, co
     return done;
 }
 
-int sigv4_sign(char *lines, size_t size, const struct sigv4_key *key, const char *method,
-               const char *url, const char *range, time_t now, struct ckpt_err *err)
+int sigv4_sign(char *lines, size_t size, const struct sigv4_key *key,
+               const struct http_signed *what, time_t now, struct ckpt_err *err)
 {
+    const char *payload = what->sha256 ? what->sha256 : what->has_body ? "UNSIGNED-PAYLOAD" : EMPTY;
     char date[32], day[16], scope[160], names[128], digest[CKPT_SHA256_HEX], text[400];
     char hex[CKPT_SHA256_HEX];
     struct ckpt_buf b;
@@ -135,7 +136,7 @@ int sigv4_sign(char *lines, size_t size, const struct sigv4_key *key, const char
     snprintf(day, sizeof day, "%.8s", date);
     snprintf(scope, sizeof scope, "%s/%s/s3/aws4_request", day, key->region);
     ckpt_buf_init(&b, 32768);
-    done = put_request(&b, names, sizeof names, key, method, url, range, date) &&
+    done = put_request(&b, names, sizeof names, key, what, payload, date) &&
            sha256_hex(digest, b.data, b.len);
     ckpt_buf_release(&b);
     if (done) {
@@ -145,9 +146,9 @@ int sigv4_sign(char *lines, size_t size, const struct sigv4_key *key, const char
     if (done)
         n = (size_t)snprintf(lines, size, "x-amz-content-sha256: %s\nx-amz-date: %s\n%s%s%s"
                              "Authorization: AWS4-HMAC-SHA256 Credential=%s/%s, SignedHeaders=%s, "
-                             "Signature=%s\n", EMPTY, date,
+                             "Signature=%s\n", payload, date,
                              key->session[0] ? "x-amz-security-token: " : "", key->session,
                              key->session[0] ? "\n" : "", key->id, scope, names, hex);
     return n < size ? 0 : ckpt_fail(err, CKPT_ELIMIT, "%.*s: a request too long to be signed",
-                                    (int)strcspn(url, "?"), url);
+                                    (int)strcspn(what->url, "?"), what->url);
 }

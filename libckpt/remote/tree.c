@@ -135,12 +135,27 @@ static bool has_below(const struct tree *t, const char *rel)
     return i < t->n && strncmp(t->file[i].path, prefix, (size_t)n) == 0;
 }
 
+bool tree_same(const struct tree *a, const struct tree *b, const char *path)
+{
+    const struct tree_file *x = find(a, path), *y = find(b, path);
+
+    return !x || !y ? x == y : x->size == y->size && strcmp(x->digest, y->digest) == 0;
+}
+
 int tree_kind(const struct tree *t, const char *rel)
 {
     return !*rel ? 2 : find(t, rel) ? 1 : has_below(t, rel) ? 2 : 0;
 }
 
 /* -- files ------------------------------------------------------------------------------------ */
+
+static void got(const void *tree, const void *file, struct ckpt_file *whole)
+{
+    const struct tree *t = tree;
+
+    if (t->got)
+        t->got(t, file, whole);
+}
 
 /* The range of a file, shared by all who open it. */
 static int range_of(struct range **out, struct tree *t, struct tree_file *f, struct ckpt_err *err)
@@ -155,12 +170,14 @@ static int range_of(struct range **out, struct tree *t, struct tree_file *f, str
         rc = t->locate(t, f, url, &have, err);
         if (rc == 0)
             rc = range_new(&f->range, &(struct range_at){.name = name, .url = url, .auth = t->auth,
-                                                         .size = f->size, .digest = f->digest},
-                           err);
-        if (rc == 0 && have)
+                                                         .size = f->size, .digest = f->digest,
+                                                         .got = got, .tree = t, .file = f}, err);
+        if (rc == 0 && have) {
+            got(t, f, have);
             range_have(f->range, have);
-        else
+        } else {
             ckpt_file_close(have);
+        }
     }
     *out = f->range;
     pthread_mutex_unlock(&t->lock);

@@ -31,7 +31,9 @@ struct tree {
     /* The address of a file; *have is its copy on this host, else NULL. */
     int (*locate)(const struct tree *t, const struct tree_file *f, char url[HTTP_URL],
                   struct ckpt_file **have, struct ckpt_err *err);
-    struct http_auth *auth;     /* owned by the tree; or NULL */
+    /* A file is on this host, fetched or found.  Any thread; or NULL. */
+    void (*got)(const struct tree *t, const struct tree_file *f, struct ckpt_file *whole);
+    const struct http_auth *auth;   /* or NULL; kept */
     void             *self;     /* argument of locate, in the arena */
 };
 
@@ -43,6 +45,8 @@ int tree_add(struct tree *t, const char *path, uint64_t size, const char *digest
 /* All files are added.  CKPT_EPROTOCOL when a path occurs twice, or a file is a folder too. */
 int tree_ready(struct tree *t, struct ckpt_err *err);
 
+/* Whether path is absent from both, or a file of one digest and size in both. */
+bool tree_same(const struct tree *a, const struct tree *b, const char *path);
 /* Type of rel: 0 nothing, 1 a file, 2 a directory; "" is the directory itself. */
 int tree_kind(const struct tree *t, const char *rel);
 int tree_open_file(struct ckpt_file **out, struct tree *t, const char *rel, unsigned flags,

@@ -28,3 +28,22 @@ t "dry run publishes nothing" bash -c "n=\$(git --git-dir $T/hub.git rev-list --
 t "the pipe: merge, then push what comes" bash -c "cp -r $G/deepspeed/0.19-s3_w2_bf16/ckpt $T/run; echo $T/run | ckpt-merge -q | ckpt-push -q --create $T/hub2.git | grep -q hub2.git@"
 t "the pipe: a model itself, as a tar" bash -c "ckpt-merge -q --to hf -o - $T/run | ckpt-push -q --create $T/hub3.git && git clone -q $T/hub3.git $T/clone3 && ckpt-inspect -q --diff $T/clone3 $T/run-merged"
 expect 64 "one file of bytes has no name" bash -c "ckpt-push -q $T/hub3.git < $M/model.safetensors"
+
+# -- several sources, one folder or each its own -----------------------------------------------
+mkdir "$T/runs"; for i in 1 2 3; do cp -r "$M" "$T/runs/checkpoint-$i"; echo $i >"$T/runs/checkpoint-$i/step.txt"; done
+t "side by side" bash -c "ls -d $T/runs/* | ckpt-push --path-in-repo 'all/{name}' '$T/many'"
+t "each in its folder" bash -c "cat $T/many/all/checkpoint-[123]/step.txt | tr -d '\n' | grep -qx 123"
+expect 64 "a name that leads out" ckpt-push --path-in-repo '{name}' "$T/many" "$T/runs/.."
+# The second and third arrive while the first is published.
+t "the latest of those that wait" bash -c "{ echo '$T/runs/checkpoint-1'; for i in 2 3; do echo '$T/runs/checkpoint-'\$i; done; } | ckpt-push -v --latest --path-in-repo last '$T/last' 2>'$T/.err'"
+t "is what is published last" grep -qx 3 "$T/last/last/step.txt"
+
+# -- what looks like a secret -------------------------------------------------------------------
+cp -r "$M" "$T/open"; printf 'first\ntoken: hf_%s\n' abcdefghijklmnopqrstuvwxyzABCDEFGH >"$T/open/notes.txt"
+expect_says 77 "a token in a text file" "notes.txt: line 2 holds a token of the Hub" ckpt-push "$T/open-folder" "$T/open"
+t "nothing is published" [ ! -e "$T/open-folder" ]
+printf -- '-----BEGIN OPENSSH PRIVATE KEY-----\nx\n' >"$T/open/notes.txt"
+expect_says 77 "a private key" "notes.txt: line 1 holds a private key" ckpt-push --create "$T/open.git" "$T/open"
+expect 0 "on request it is sent" ckpt-push --allow-secrets "$T/open-folder" "$T/open"
+printf 'hf_%s and AKIA%s\n' abcdefghij ABCDEFGH >"$T/open/notes.txt"; rm -r "$T/open-folder"
+expect 0 "what is too short is none" ckpt-push "$T/open-folder" "$T/open"

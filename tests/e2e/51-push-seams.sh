@@ -103,7 +103,7 @@ t "and mended" [ "$(sha256sum <"$o" | cut -c1-64)" = "$s" ]
 
 # -- what is no destination -------------------------------------------------------------------
 cd "$T"
-for d in git@host:a/b.git host:x.git host:/abs ssh://h/x.git git+ssh://h/x hf://me/model s3://b/k oci://h/x https://h/x.git git://h/x - ''; do
+for d in git@host:a/b.git host:x.git host:/abs ssh://h/x.git git+ssh://h/x s3://b/k oci://h/x https://h/x.git git://h/x - ''; do
     expect 64 "'$d' is no destination" ckpt-push -q --create "$d" "$M"
     t "'$d' makes nothing" [ -z "$(find "$T" -maxdepth 1 -newer "$T/.err" ! -name '.*' ! -path "$T")" ]
 done
@@ -134,7 +134,7 @@ expect 64 "an author, a repository that is there" ckpt-push -q --author x "$T/j.
 t "writes no object" [ "$(find "$T/j.git" | wc -l)" = "$n" ]
 for o in '-b x' '-m x' '--create' "--delete x" "--author=a<b@c>"; do expect 64 "a folder with $o" ckpt-push -q $o "$T/out" "$M"; done
 t "is not made" [ ! -e "$T/out" ]
-for a in hf://me/model "$T/none.git" "-b a..b $T/j.git" "-b v1/x $T/j.git" "-m x $T/folder"; do
+for a in ftp://h/m "$T/none.git" "-b a..b $T/j.git" "-b v1/x $T/j.git" "-m x $T/folder"; do
     want=64; [ "$a" = "$T/none.git" ] && want=66
     expect $want "$a, before anything comes through the pipe" bash -c "timeout 3 ckpt-push -q $a < <(sleep 4)"
 done
@@ -168,6 +168,7 @@ t "are sent" is_how "$T/o.git" training_args.bin pointer
 
 # -- the cache is proved when it is used ------------------------------------------------------
 . tests/serve/hub.sh
+export HF_HUB_CACHE=/proc/none       # our own cache is what is tested
 A=$R/hub/models/acme
 mkdir -p "$A" "$R/web"; cp -r "$G/models/llama-a" "$A/llama"; cp -r "$G/models/llama-a" "$R/web/llama"
 serve
@@ -191,6 +192,7 @@ chmod 1777 "$CKPT_CACHE"; expect 0 "a sticky one" merge -q
 chmod 755 "$CKPT_CACHE"; expect 0 "one of ours" merge -q
 if [ "$(id -u)" = 0 ]; then chown 12345 "$CKPT_CACHE"; expect 77 "one of another user" merge -q; chown 0 "$CKPT_CACHE"; fi
 # Blobs of the Hub's own client.
+unset HF_HUB_CACHE
 H=$HF_HOME/hub/models--acme--llama; mkdir -p "$H/blobs"
 for f in "$A"/llama/model-*.safetensors; do cp "$f" "$H/blobs/$(sha256sum <"$f" | cut -c1-64)"; done
 rm -rf "$CKPT_CACHE"; : >"$L"; expect 0 "blobs that the Hub's client has" merge -q
@@ -198,7 +200,10 @@ t "are used" [ "$(grep -c '^cdn' "$L")" = 0 ]
 damage "$H/blobs"; expect 0 "a damaged one" merge
 t "is told and not used" says "is damaged, and not used"
 t "the result is right" near
+t "the whole one is in its place" bash -c "for f in $H/blobs/????????????????????????????????????????????????????????????????; do [ \$(sha256sum <\$f | cut -c1-64) = \${f##*/} ] || exit 1; done"
 rm -rf "$HF_HOME/hub"
+
+export HF_HUB_CACHE=/proc/none
 
 # -- an interrupted fetch goes on -------------------------------------------------------------
 mkdir "$A/big"
@@ -258,7 +263,7 @@ expect 66 "a repository that is not there, or private" ckpt-inspect hf://acme/ll
 t "says how to see it" says "hint: if it is private, set HF_TOKEN"
 
 # -- snapshots of the Hub's cache -------------------------------------------------------------
-stop_serving
+stop_serving; unset HF_HUB_CACHE
 # snapshot DIR KIND - what the Hub's client would have of DIR; its path is $N.
 snapshot() {
     local r=$T/hf/hub/$2--acme--model f s up; N=$r/snapshots/0123456789012345678901234567890123456789

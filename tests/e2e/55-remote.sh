@@ -12,7 +12,7 @@ mkdir "$R/hub/models/acme/big"
 cp "$R/web/big.safetensors" "$R/hub/models/acme/big/big.safetensors"
 ln "$R/hub/models/acme/big/big.safetensors" "$R/hub/models/acme/big/model.safetensors"
 
-fresh() { rm -rf "$CKPT_CACHE"; : >"$L"; }
+fresh() { rm -rf "$CKPT_CACHE" "$HF_HOME/hub"; : >"$L"; }
 # requests N GLOB - as many lines of the log match.
 requests() {
     local n; n=$(grep -cE -- "$2" "$L")
@@ -62,6 +62,19 @@ t "are those of the local one" diff <(jq -S .tensor_list "$T/.out" 2>/dev/null |
     <(ckpt-inspect --stats --digest --json "$M" | { jq -S .tensor_list 2>/dev/null || sed "s|$M|hf://acme/llama|"; })
 expect 0 "two that are the same" ckpt-inspect --diff "$M" hf://acme/llama
 
+# -- one cache with the Hub's own client -------------------------------------------------------
+H=$HF_HOME/hub/models--acme--llama; fresh
+rm -rf "$T/far"
+ckpt-merge -q -o "$T/far" hf://acme/llama >/dev/null
+commit=$(cat "$H/refs/main")
+t "fetched shards are in the client's snapshot" bash -c "for f in $M/model-*.safetensors; do cmp \$f $H/snapshots/$commit/\${f##*/} || exit 1; done"
+t "by a link to the blob of their digest" bash -c "for f in $M/model-*.safetensors; do [ \$(readlink $H/snapshots/$commit/\${f##*/}) = ../../blobs/\$(sha256sum <\$f | cut -c1-64) ] || exit 1; done"
+t "which are stored once" bash -c "for f in $H/blobs/*; do [ \$(stat -c %h \$f) = 2 ] || exit 1; done"
+: >"$L"; rm -rf "$T/far" "$CKPT_CACHE"
+expect 0 "without our cache" ckpt-merge -q -o "$T/far" hf://acme/llama
+t "nothing is fetched again" requests 0 '^cdn'
+fresh
+
 # -- what the Hub's own client has ------------------------------------------------------------
 H=$HF_HOME/hub/models--acme--llama; fresh
 mkdir -p "$H/blobs" "$H/refs" "$H/snapshots/0123456789012345678901234567890123456789"
@@ -74,7 +87,7 @@ printf %s 0123456789012345678901234567890123456789 >"$H/refs/main"
 rm -rf "$T/far"
 expect 0 "shards that the Hub's client has fetched" ckpt-merge -q -o "$T/far" hf://acme/llama
 t "are read there" requests 0 '^cdn'
-fresh
+rm -rf "$CKPT_CACHE"; : >"$L"
 expect 0 "offline its snapshot stands for the repository" env HF_HUB_OFFLINE=1 ckpt-inspect hf://acme/llama
 t "no request is made" requests 0 .
 rm -rf "$HF_HOME/hub"

@@ -53,5 +53,6 @@ tests/peers/launchers.sh "$PEERS" "$B"
 mkdir -p "$T/tokens" build/peers
 DONE=build/peers/tokens.jsonl "$PEERS" -P tests/peers/tokens.py "$T/tokens" "${LINES:-1000000}"
 tests/peers/hub.sh "$PEERS" "$B"
+tests/peers/hub_server.sh "$PEERS" "$B"
 mkdir "$T/gguf"
 "$PEERS" -P tests/peers/gguf_bnb.py "$T/gguf"

@@ -10,6 +10,7 @@
 #include "libckpt/log.h"
 #include "libckpt/remote/git/lfs.h"
 #include "tools/push/judge.h"
+#include "tools/push/secrets.h"
 
 #define MAX_DEPTH 8
 
@@ -52,8 +53,8 @@ static bool wanted(struct push_plan *p, const struct push_filter *f, const char 
     return judge_settings(why, sizeof why, file) || leave_out(p, path, why);
 }
 
-static int add_file(struct push_plan *p, const struct push_filter *f, const char *rel,
-                    uint64_t size, size_t *cap, struct ckpt_err *err)
+static int add_file(struct push_plan *p, const char *rel, uint64_t size, size_t *cap,
+                    struct ckpt_err *err)
 {
     struct push_file *file;
 
@@ -70,9 +71,7 @@ static int add_file(struct push_plan *p, const struct push_filter *f, const char
     }
     file = &p->file[p->n++];
     file->from = ckpt_arena_printf(&p->arena, "%s", rel);
-    file->to = f->path_in_repo && *f->path_in_repo
-                   ? ckpt_arena_printf(&p->arena, "%s/%s", f->path_in_repo, rel)
-                   : file->from;
+    file->to = *p->below ? ckpt_arena_printf(&p->arena, "%s/%s", p->below, rel) : file->from;
     file->size = size;
     file->large = ckpt_lfs_by_name(rel) || size > CKPT_LFS_THRESHOLD;
     p->bytes += size;
@@ -112,7 +111,7 @@ static int walk_dir(struct push_plan *p, const struct push_filter *f, const char
             ckpt_log(CKPT_LOG_WARNING, "%s: no regular file, left out", rel);
             p->n_left_out++;
         } else if (wanted(p, f, rel)) {
-            rc = add_file(p, f, rel, entry[i].size, cap, err);
+            rc = add_file(p, rel, entry[i].size, cap, err);
         }
     }
     ckpt_dir_close(sub);
@@ -140,6 +139,21 @@ static int refuse_pointers(const struct push_plan *p, bool follow, struct ckpt_e
                               (unsigned long long)size);
             ckpt_err_hint(err, "git lfs pull fetches the file");
         }
+        ckpt_file_close(file);
+    }
+    return rc;
+}
+
+static int refuse_secrets(const struct push_plan *p, bool follow, struct ckpt_err *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < p->n; i++) {
+        struct ckpt_file *file = NULL;
+
+        rc = push_plan_open(&file, p, i, follow, err);
+        if (rc == 0)
+            rc = secrets_refuse(file, err);
         ckpt_file_close(file);
     }
     return rc;
@@ -175,6 +189,29 @@ static int open_stdin(struct push_plan *p, struct ckpt_err *err)
     return rc;
 }
 
+/* The folder of this source in the destination. */
+static int place_below(struct push_plan *p, const struct push_filter *f, struct ckpt_err *err)
+{
+    static const char name[] = "{name}";
+    const char *at = f->path_in_repo ? strstr(f->path_in_repo, name) : NULL;
+    size_t n = strlen(p->source), from;
+
+    while (n > 1 && p->source[n - 1] == '/')
+        n--;
+    for (from = n; from > 0 && p->source[from - 1] != '/'; from--)
+        ;
+    p->below = f->path_in_repo ? f->path_in_repo : "";
+    if (at)
+        p->below = ckpt_arena_printf(&p->arena, "%.*s%.*s%s", (int)(at - f->path_in_repo),
+                                     f->path_in_repo, (int)(n - from), p->source + from,
+                                     at + strlen(name));
+    if (!p->below)
+        return ckpt_nomem(err, n);
+    return !*p->below || ckpt_file_path_is_clean(p->below)
+               ? 0 : ckpt_fail(err, CKPT_EUSAGE, "--path-in-repo %s: no clean relative path",
+                               p->below);
+}
+
 int push_plan_make(struct push_plan *p, const char *source, const struct push_filter *f,
                    struct ckpt_err *err)
 {
@@ -185,14 +222,14 @@ int push_plan_make(struct push_plan *p, const char *source, const struct push_fi
 
     memset(p, 0, sizeof *p);
     p->source = source;
-    if (f->path_in_repo && *f->path_in_repo && !ckpt_file_path_is_clean(f->path_in_repo))
-        return ckpt_fail(err, CKPT_EUSAGE, "--path-in-repo %s: no clean relative path",
-                         f->path_in_repo);
+    if ((rc = place_below(p, f, err)) != 0)
+        return rc;
     if (stat(source, &st) == 0 && S_ISREG(st.st_mode)) {
         const char *slash = strrchr(source, '/');
 
-        rc = add_file(p, f, slash ? slash + 1 : source, (uint64_t)st.st_size, &cap, err);
-        return rc ? rc : refuse_pointers(p, f->follow, err);
+        rc = add_file(p, slash ? slash + 1 : source, (uint64_t)st.st_size, &cap, err);
+        rc = rc ? rc : refuse_pointers(p, f->follow, err);
+        return rc || f->allow_secrets ? rc : refuse_secrets(p, f->follow, err);
     }
     stack = ckpt_alloc(4096, sizeof *stack);
     depths = ckpt_alloc(4096, sizeof *depths);
@@ -214,6 +251,8 @@ int push_plan_make(struct push_plan *p, const char *source, const struct push_fi
         qsort(p->file, p->n, sizeof *p->file, by_path);
     if (rc == 0)
         rc = refuse_pointers(p, f->follow, err);
+    if (rc == 0 && !f->allow_secrets)
+        rc = refuse_secrets(p, f->follow, err);
     ckpt_free(stack);
     ckpt_free(depths);
     return rc;

@@ -24,6 +24,7 @@ struct push_plan {
     struct ckpt_arena arena;
     struct ckpt_dir  *dir;              /* the source; NULL when it is one file */
     const char       *source;           /* as given */
+    const char       *below;            /* path_in_repo of this source; "": the root */
     struct push_file *file;             /* sorted by `to`; index files and config last */
     size_t            n;
     uint64_t          bytes;
@@ -33,8 +34,10 @@ struct push_plan {
 struct push_filter {
     struct opt_list include;            /* publish these although left out by default */
     struct opt_list exclude;
-    const char     *path_in_repo;       /* folder in the destination, or NULL */
+    const char     *path_in_repo;       /* folder in the destination, or NULL; {name} in it is the
+                                           last component of the source */
     bool            follow;
+    bool            allow_secrets;      /* files that hold what looks like a token are sent */
 };
 
 /* Walk source (a directory, at most 8 levels, or one file).  CKPT_ENOTFOUND when empty. */

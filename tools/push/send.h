@@ -1,5 +1,5 @@
 /*
- * send - a plan to a destination: a folder, or a branch of a git repository with LFS.
+ * send - publish a plan: to a folder, or a branch of a git repository with LFS.
  */
 #ifndef CKPT_TOOLS_PUSH_SEND_H
 #define CKPT_TOOLS_PUSH_SEND_H
@@ -12,28 +12,35 @@ struct send_want {
     const char     *message;            /* NULL: "Upload <name> with ckpt-push" */
     const char     *author;             /* "Name <mail>"; NULL: ckpt-push itself */
     struct opt_list remove;             /* --delete globs: published files not in the plan */
+    const char     *tag;                /* of the published commit, or NULL */
     bool            create;
+    bool            is_private;         /* what is created */
+    bool            create_pr;          /* as a pull request */
+    const char     *verify;             /* "deep": all files are read back; or NULL */
     bool            follow;
     bool            dry_run;            /* check everything and fill in how each file is sent,
                                            but send nothing */
 };
 
-/* The kind of destination: "git", "folder"; CKPT_EUSAGE names the known schemes. */
-int send_kind(const char **kind, const char **path, const char *dest, struct ckpt_err *err);
+struct dest;
 
-/* Check a destination before there is anything to publish: CKPT_EUSAGE for options that it does
- * not support, or the error of opening it. */
-int send_check(const char *dest, const struct send_want *w, struct ckpt_err *err);
-int send_git_check(const char *path, const struct send_want *w, struct ckpt_err *err);
+/* As dest_check and dest_send of dest.h. */
+int send_git_check(const struct dest *d, const struct send_want *w, struct ckpt_err *err);
+int send_far_check(const struct dest *d, const struct send_want *w, struct ckpt_err *err);
+int send_hub_check(const struct dest *d, const struct send_want *w, struct ckpt_err *err);
+int send_folder_check(const struct dest *d, const struct send_want *w, struct ckpt_err *err);
 
 /*
- * Publish.  url (capacity url_size) gets the address to hand on: the folder, or <dest>@<commit>.
  * With git all or nothing: one commit.  A new folder appears complete, an existing one is updated
  * file by file, index files last.
  */
-int send_git(char *url, size_t url_size, struct push_plan *p, const char *dest, const char *path,
+int send_git(char *url, size_t url_size, const struct dest *d, struct push_plan *p,
              const struct send_want *w, const struct cli *cli, struct ckpt_err *err);
-int send_folder(char *url, size_t url_size, struct push_plan *p, const char *path,
+int send_far(char *url, size_t url_size, const struct dest *d, struct push_plan *p,
+             const struct send_want *w, const struct cli *cli, struct ckpt_err *err);
+int send_hub(char *url, size_t url_size, const struct dest *d, struct push_plan *p,
+             const struct send_want *w, const struct cli *cli, struct ckpt_err *err);
+int send_folder(char *url, size_t url_size, const struct dest *d, struct push_plan *p,
                 const struct send_want *w, const struct cli *cli, struct ckpt_err *err);
 
 #endif

@@ -1,9 +1,16 @@
-/* send_git - one commit on a branch of a git repository with LFS; see send.h. */
+/*
+ * send_git - one commit on a branch of a git repository with LFS, on this host or another; see
+ * send.h.
+ *
+ * On another host all objects are sent before the branch: a branch must not name what cannot be
+ * fetched.
+ */
 #include "libckpt/err.h"
-#include "tools/push/send.h"
+#include "tools/push/dest.h"
 
 #include <errno.h>
 #include <fnmatch.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,11 +20,15 @@
 #include "libckpt/log.h"
 #include "libckpt/remote/git/git.h"
 #include "libckpt/remote/git/lfs.h"
+#include "libckpt/remote/git/lfs_place.h"
+#include "libckpt/remote/git/mirror.h"
+#include "libckpt/remote/lfs_http.h"
 #include "tools/progress.h"
 #include "tools/push/rules.h"
 
 #define AUTHOR     "ckpt-push <ckpt-push@localhost>"
 #define TRIES      5
+#define STREAMS    4               /* transfers at once, where --jobs is not given */
 #define RULE_BYTES ((size_t)4 << 20)
 
 /* One push of one plan. */
@@ -26,6 +37,10 @@ struct job {
     const struct send_want *want;
     const struct cli       *cli;
     struct ckpt_git        *g;
+    struct git_mirror      *far;                /* the repository is on another host; or NULL */
+    struct lfs_object      *object;             /* of another host's, to send; of file `of` */
+    size_t                 *of, n;
+    pthread_mutex_t         lock;               /* guards done while objects are sent */
     struct progress        *progress;
     uint64_t                done, total;        /* bytes, for progress */
     uint64_t                sent;               /* of new LFS objects */
@@ -125,8 +140,8 @@ static int put_by_pointer(struct job *j, struct push_file *f, struct ckpt_file *
                           struct ckpt_err *err)
 {
     struct ckpt_buf pointer;
-    bool had;
-    int rc = ckpt_lfs_put(&had, ckpt_git_dir(j->g), f->oid, file, tick, j, err);
+    bool had = true;                    /* another host's are sent by send_objects */
+    int rc = j->far ? 0 : ckpt_lfs_put(&had, ckpt_git_dir(j->g), f->oid, file, tick, j, err);
 
     ckpt_buf_init(&pointer, CKPT_LFS_POINTER_MAX);
     if (rc == 0) {
@@ -160,6 +175,78 @@ static int put_all(struct job *j, struct ckpt_err *err)
     return rc == 0 && cli_stop ? stopped(err) : rc;
 }
 
+/* -- objects to another host ------------------------------------------------------------------ */
+
+static int open_object(void *ctx, size_t i, struct ckpt_file **out, struct ckpt_err *err)
+{
+    struct job *j = ctx;
+
+    return push_plan_open(out, j->p, j->of[i], j->want->follow, err);
+}
+
+static void advance(void *ctx, uint64_t bytes)
+{
+    struct job *j = ctx;
+
+    pthread_mutex_lock(&j->lock);
+    tick(j, bytes);
+    pthread_mutex_unlock(&j->lock);
+}
+
+/* Collect the objects, each oid once. */
+static int collect(struct job *j, struct ckpt_err *err)
+{
+    j->n = 0;
+    j->of = ckpt_arena_alloc(&j->p->arena, j->p->n, sizeof *j->of);
+    j->object = ckpt_arena_alloc(&j->p->arena, j->p->n, sizeof *j->object);
+    if (!j->of || !j->object)
+        return ckpt_nomem(err, j->p->n * sizeof *j->object);
+    for (size_t i = 0; i < j->p->n; i++) {
+        const struct push_file *f = &j->p->file[i];
+        bool have = !f->lfs;
+
+        for (size_t k = 0; k < j->n && !have; k++)
+            have = strcmp(j->object[k].oid, f->oid) == 0;
+        if (have)
+            continue;
+        j->of[j->n] = i;
+        j->object[j->n++] = (struct lfs_object){.oid = f->oid, .size = f->size, .name = f->from};
+    }
+    return 0;
+}
+
+static int send_objects(struct job *j, struct ckpt_err *err)
+{
+    struct lfs_place place;
+    struct lfs_server s = {.url = place.url, .name = j->far->place.host, .auth = &place.auth,
+                           .streams = j->cli->jobs > 0 ? (size_t)j->cli->jobs : STREAMS,
+                           .open = open_object, .progress = advance, .ctx = j};
+    char ref[512];
+    uint64_t sent = 0;
+    int rc = collect(j, err);
+
+    if (rc || j->n == 0)
+        return rc;
+    snprintf(ref, sizeof ref, "refs/heads/%s", j->far->branch);
+    s.ref = ref;
+    s.http = http_shared(err);
+    rc = s.http ? lfs_place_find(&place, j->far, err) : ckpt_err_code(err);
+    if (rc == 0) {
+        s.journal = journal_open(place.url);
+        j->progress = progress_new(j->cli, "push", true);
+        j->done = 0;
+        rc = lfs_send(&s, j->object, j->n, &sent, err);
+        progress_end(j->progress);
+        j->progress = NULL;
+        journal_close(s.journal, rc == 0);
+        lfs_place_forget(&place);
+    }
+    j->sent += sent;
+    return rc;
+}
+
+/* -- the commit ------------------------------------------------------------------------------- */
+
 /* One attempt, after opening the repository. */
 static int push_once(struct job *j, struct ckpt_err *err)
 {
@@ -168,7 +255,7 @@ static int push_once(struct job *j, struct ckpt_err *err)
     struct ckpt_buf rules;
     char message[512];
     bool new_rules;
-    int rc = ckpt_git_begin(j->g, j->want->branch, err);
+    int rc = j->far ? git_mirror_begin(j->far, err) : ckpt_git_begin(j->g, j->want->branch, err);
 
     ckpt_buf_init(&rules, RULE_BYTES);
     if (rc == 0)
@@ -178,16 +265,20 @@ static int push_once(struct job *j, struct ckpt_err *err)
     if (rc || j->want->dry_run)
         goto out;
     rc = digest_all(j, err);
-    if (rc == 0)
+    if (rc == 0 && !j->far)
         rc = check_space(j, err);
     if (rc == 0)
         rc = put_all(j, err);
+    if (rc == 0 && j->far)
+        rc = send_objects(j, err);
     if (rc == 0 && new_rules)
         rc = ckpt_git_put(j->g, ".gitattributes", rules.data, rules.len, err);
     snprintf(message, sizeof message, "Upload %s with ckpt-push", name);
     if (rc == 0)
         rc = ckpt_git_commit(j->g, j->want->message ? j->want->message : message,
                              j->want->author ? j->want->author : AUTHOR, j->id, &j->changed, err);
+    if (rc == 0 && j->far && j->changed)
+        rc = git_mirror_send(j->far, err);
 out:
     ckpt_buf_release(&rules);
     return rc;
@@ -208,8 +299,9 @@ static int push_over_others(struct job *j, struct ckpt_err *err)
     return rc;
 }
 
-int send_git_check(const char *path, const struct send_want *w, struct ckpt_err *err)
+int send_git_check(const struct dest *d, const struct send_want *w, struct ckpt_err *err)
 {
+    const char *path = d->place;
     struct ckpt_git *g = NULL;
     struct stat st;
     int rc = ckpt_git_check(w->branch, w->message, w->author ? w->author : AUTHOR, err);
@@ -225,30 +317,92 @@ int send_git_check(const char *path, const struct send_want *w, struct ckpt_err 
     return rc;
 }
 
-int send_git(char *url, size_t url_size, struct push_plan *p, const char *dest, const char *path,
-             const struct send_want *w, const struct cli *cli, struct ckpt_err *err)
+/* Publish from an open repository, and say what came of it. */
+static int publish(struct job *j, char *url, size_t url_size, const char *dest,
+                   struct ckpt_err *err)
 {
-    struct job j = {.p = p, .want = w, .cli = cli};
+    int rc = push_over_others(j, err);
+
+    if (rc)
+        return ckpt_err_in(err, "%s", dest);
+    if (j->want->dry_run)
+        return 0;
+    snprintf(url, url_size, "%s@%s", dest, j->id);
+    ckpt_log(CKPT_LOG_NOTE, "%s: %zu files, %llu bytes, %llu of them new LFS objects%s", dest,
+             j->p->n, (unsigned long long)j->p->bytes, (unsigned long long)j->sent,
+             j->changed ? "" : "; nothing changed");
+    return 0;
+}
+
+static int check_paths(const struct push_plan *p, struct ckpt_err *err)
+{
     int rc = 0;
 
     for (size_t i = 0; rc == 0 && i < p->n; i++)
         rc = ckpt_git_check_path(p->file[i].to, err);
-    if (rc == 0 && w->dry_run && w->create && !ckpt_git_is_repository(path))
+    return rc;
+}
+
+int send_git(char *url, size_t url_size, const struct dest *d, struct push_plan *p,
+             const struct send_want *w, const struct cli *cli, struct ckpt_err *err)
+{
+    struct job j = {.p = p, .want = w, .cli = cli, .lock = PTHREAD_MUTEX_INITIALIZER};
+    int rc = check_paths(p, err);
+
+    if (rc == 0 && w->dry_run && w->create && !ckpt_git_is_repository(d->place))
         return 0;                       /* a dry run cannot know the commit's id */
-    if (rc == 0)
-        rc = ckpt_git_open(&j.g, path, w->create && !w->dry_run, err);
-    if (rc == 0)
-        rc = push_over_others(&j, err);
-    if (rc) {
+    if (rc == 0 && (rc = ckpt_git_open(&j.g, d->place, w->create && !w->dry_run, err)) != 0)
+        rc = ckpt_err_in(err, "%s", d->address);
+    else if (rc == 0)
+        rc = publish(&j, url, url_size, d->address, err);
+    if (rc)
         ckpt_git_discard(j.g);
-        return ckpt_err_in(err, "%s", dest);
-    }
-    ckpt_git_close(j.g);
-    if (w->dry_run)
-        return 0;
-    snprintf(url, url_size, "%s@%s", dest, j.id);
-    ckpt_log(CKPT_LOG_NOTE, "%s: %zu files, %llu bytes, %llu of them new LFS objects%s", dest, p->n,
-             (unsigned long long)p->bytes, (unsigned long long)j.sent,
-             j.changed ? "" : "; nothing changed");
-    return 0;
+    else
+        ckpt_git_close(j.g);
+    return rc;
+}
+
+/* -- another host ----------------------------------------------------------------------------- */
+
+/* Open the mirror, and fetch. */
+static int open_far(struct git_mirror *m, const struct dest *d, const struct send_want *w,
+                    struct ckpt_err *err)
+{
+    struct git_place place;
+    int rc;
+
+    if (http_offline())
+        return ckpt_fail_as(err, CKPT_EDEVICE, "offline", "%s: nothing is published offline",
+                            d->address);
+    if ((rc = git_place_parse(&place, d->place, err)) != 0)
+        return rc;
+    return git_mirror_open(m, &place, w->branch, err);
+}
+
+int send_far_check(const struct dest *d, const struct send_want *w, struct ckpt_err *err)
+{
+    struct git_mirror m;
+    int rc = ckpt_git_check(w->branch, w->message, w->author ? w->author : AUTHOR, err);
+
+    if (rc || (rc = open_far(&m, d, w, err)) != 0)
+        return rc;
+    rc = git_mirror_begin(&m, err);
+    git_mirror_close(&m);
+    return rc;
+}
+
+int send_far(char *url, size_t url_size, const struct dest *d, struct push_plan *p,
+             const struct send_want *w, const struct cli *cli, struct ckpt_err *err)
+{
+    struct job j = {.p = p, .want = w, .cli = cli, .lock = PTHREAD_MUTEX_INITIALIZER};
+    struct git_mirror m;
+    int rc = check_paths(p, err);
+
+    if (rc || (rc = open_far(&m, d, w, err)) != 0)
+        return rc;
+    j.far = &m;
+    j.g = m.git;
+    rc = publish(&j, url, url_size, d->address, err);
+    git_mirror_close(&m);
+    return rc;
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#include "formats/tokens/base64.h"
+#include "libckpt/base/base64.h"
 #include "libckpt/err.h"
 #include "libckpt/mem.h"
 

@@ -266,6 +266,34 @@ void cache_record(int fd, const char *key, const char *name)
         write_record(&r, name);
 }
 
+int cache_digest(char hex[CKPT_SHA256_HEX], int fd, bool git, struct ckpt_err *err)
+{
+    static const char sha1[] = "sha1-0000000000000000000000000000000000000000";
+    static const char sha256[] = "sha256-00000000000000000000000000000000"
+                                 "00000000000000000000000000000000";
+    struct record before = {0}, r = {0};
+    struct identity id;
+    char name[100];
+    int rc;
+
+    if ((rc = identify(&id, fd, err)) != 0)
+        return rc;
+    snprintf(name, sizeof name, "file-%llx-%llx-%s", id.dev, id.ino, git ? "sha1" : "sha256");
+    if (read_record(&before, name) && same(&id, &before.id) && is_settled(&before) &&
+        strlen(before.hex) == (git ? 40 : 64)) {
+        touch_record(name);
+        memcpy(hex, before.hex, CKPT_SHA256_HEX);
+        return 0;
+    }
+    if ((rc = make_record(&r, fd, git ? sha1 : sha256, err)) != 0)
+        return rc;
+    if (r.at == 0)
+        return ckpt_fail_as(err, CKPT_EFORMAT, "changed", "changed while it was read");
+    write_record(&r, name);
+    memcpy(hex, r.hex, CKPT_SHA256_HEX);
+    return 0;
+}
+
 int cache_check_owner(const char *path, struct ckpt_err *err)
 {
     struct stat st;

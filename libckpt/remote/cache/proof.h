@@ -14,6 +14,7 @@
 
 #include <time.h>
 
+#include "libckpt/digest.h"
 #include "libckpt/remote/cache/cache.h"
 
 enum cache_proof {
@@ -27,6 +28,12 @@ int cache_prove(enum cache_proof *proof, int fd, const char *key, const char *na
                 struct ckpt_err *err);
 /* Record the object fd, just put and verified as far as possible. */
 void cache_record(int fd, const char *key, const char *name);
+/*
+ * The SHA-256 of a regular file that is not of the cache, or with git the SHA-1 of its git blob:
+ * from the record of an earlier call where the file is unchanged, else computed and recorded.
+ * CKPT_EFORMAT "changed" when it changes meanwhile.
+ */
+int cache_digest(char hex[CKPT_SHA256_HEX], int fd, bool git, struct ckpt_err *err);
 /* When the object of that record was last used; false when there is no record. */
 bool cache_record_time(const char *name, struct timespec *used);
 

@@ -1,7 +1,6 @@
 /* git - see git.h.  Written against libgit2 1.5 (Debian 12) and 1.7 (Ubuntu 24.04). */
 #include "libckpt/remote/git/git.h"
 
-#include <git2.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -10,23 +9,11 @@
 #include "libckpt/commit.h"
 #include "libckpt/err.h"
 #include "libckpt/mem.h"
-#include "libckpt/remote/git/aside.h"
+#include "libckpt/remote/git/git_own.h"
 
 #define PIECE ((size_t)1 << 20)
 
-struct ckpt_git {
-    git_repository   *repo;
-    struct git_aside *aside;        /* staged new objects, once there are some */
-    git_index        *index;        /* the tree being built; in memory only */
-    git_oid           parent;
-    bool              has_parent;
-    bool              created;      /* by us */
-    char              ref[512];     /* refs/heads/... */
-    char              dir[4096];
-};
-
-/* Fail with libgit2's message after the action that failed. */
-static int fail(struct ckpt_err *err, int code, const char *what)
+int git_fail(struct ckpt_err *err, int code, const char *what)
 {
     const git_error *e = git_error_last();
 
@@ -108,12 +95,12 @@ int ckpt_git_open(struct ckpt_git **out, const char *path, bool create, struct c
     init.initial_head = "main";
     if (create && stat(path, &st) != 0) {
         if (git_repository_init_ext(&g->repo, path, &init)) {
-            fail(err, CKPT_ECREATE, path);
+            git_fail(err, CKPT_ECREATE, path);
             goto fail;
         }
         g->created = true;
     } else if (git_repository_open_ext(&g->repo, path, GIT_REPOSITORY_OPEN_NO_SEARCH, NULL)) {
-        fail(err, stat(path, &st) ? CKPT_ENOTFOUND : CKPT_EFORMAT, path);
+        git_fail(err, stat(path, &st) ? CKPT_ENOTFOUND : CKPT_EFORMAT, path);
         ckpt_err_hint(err, "--create makes a bare repository there");
         goto fail;
     }
@@ -167,7 +154,7 @@ static int check_neighbours(struct ckpt_git *g, struct ckpt_err *err)
     int rc = 0;
 
     if (git_reference_iterator_new(&it, g->repo))
-        return fail(err, CKPT_EFORMAT, g->ref);
+        return git_fail(err, CKPT_EFORMAT, g->ref);
     while (rc == 0 && git_reference_next_name(&other, it) == 0) {
         size_t k = strlen(other), most = k < n ? k : n;
 
@@ -190,7 +177,7 @@ static int name_ref(struct ckpt_git *g, const char *branch, struct ckpt_err *err
             (size_t)snprintf(g->ref, sizeof g->ref, "refs/heads/%s", branch) >= sizeof g->ref)
             return ckpt_fail(err, CKPT_EUSAGE, "%s: no name for a branch", branch);
     } else if (git_reference_lookup(&head, g->repo, "HEAD")) {
-        rc = fail(err, CKPT_EFORMAT, "HEAD");
+        rc = git_fail(err, CKPT_EFORMAT, "HEAD");
     } else if (git_reference_type(head) != GIT_REFERENCE_SYMBOLIC) {
         rc = ckpt_fail(err, CKPT_EUSAGE, "HEAD names no branch: say which with --branch");
     } else {
@@ -214,7 +201,7 @@ int ckpt_git_begin(struct ckpt_git *g, const char *branch, struct ckpt_err *err)
     git_index_free(g->index);
     g->index = NULL;
     if (rc == 0 && git_index_new(&g->index))
-        rc = fail(err, CKPT_ENOMEM, "index");
+        rc = git_fail(err, CKPT_ENOMEM, "index");
     if (rc)
         return rc;
     rc = git_reference_name_to_id(&g->parent, g->repo, g->ref);
@@ -223,7 +210,7 @@ int ckpt_git_begin(struct ckpt_git *g, const char *branch, struct ckpt_err *err)
         return 0;
     if (rc || git_commit_lookup(&commit, g->repo, &g->parent) || git_commit_tree(&tree, commit) ||
         git_index_read_tree(g->index, tree))
-        rc = fail(err, CKPT_EFORMAT, g->ref);
+        rc = git_fail(err, CKPT_EFORMAT, g->ref);
     git_tree_free(tree);
     git_commit_free(commit);
     return rc;
@@ -275,7 +262,7 @@ static int add(struct ckpt_git *g, const git_oid *id, const char *path, struct c
 {
     git_index_entry entry = {.mode = GIT_FILEMODE_BLOB, .path = path, .id = *id};
 
-    return git_index_add(g->index, &entry) ? fail(err, CKPT_EREFUSED, path) : 0;
+    return git_index_add(g->index, &entry) ? git_fail(err, CKPT_EREFUSED, path) : 0;
 }
 
 int ckpt_git_put(struct ckpt_git *g, const char *path, const void *bytes, size_t n,
@@ -288,7 +275,7 @@ int ckpt_git_put(struct ckpt_git *g, const char *path, const void *bytes, size_t
     if ((rc = begin_objects(g, path, err)) != 0)
         return rc;
     if (git_blob_create_from_buffer(&id, g->repo, bytes, n))
-        return fail(err, CKPT_EIO, path);
+        return git_fail(err, CKPT_EIO, path);
     return add(g, &id, path, err);
 }
 
@@ -304,7 +291,7 @@ static int write_blob(git_odb_stream *to, const struct ckpt_file *file, ckpt_git
         n = size - at < PIECE ? size - at : PIECE;
         rc = ckpt_file_read_at(file, buf, (size_t)n, at, err);
         if (rc == 0 && git_odb_stream_write(to, buf, (size_t)n))
-            rc = fail(err, CKPT_EIO, ckpt_file_name(file));
+            rc = git_fail(err, CKPT_EIO, ckpt_file_name(file));
         if (progress)
             progress(ctx, n);
     }
@@ -323,11 +310,11 @@ int ckpt_git_put_file(struct ckpt_git *g, const char *path, const struct ckpt_fi
     if (rc == 0 && (git_repository_odb(&odb, g->repo) ||
                     git_odb_open_wstream(&to, odb, (git_object_size_t)ckpt_file_size(file),
                                          GIT_OBJECT_BLOB)))
-        rc = fail(err, CKPT_EIO, path);
+        rc = git_fail(err, CKPT_EIO, path);
     if (rc == 0)
         rc = write_blob(to, file, progress, ctx, err);
     if (rc == 0 && git_odb_stream_finalize_write(&id, to))
-        rc = fail(err, CKPT_EIO, path);
+        rc = git_fail(err, CKPT_EIO, path);
     git_odb_stream_free(to);
     git_odb_free(odb);
     return rc ? rc : add(g, &id, path, err);
@@ -346,7 +333,7 @@ int ckpt_git_read(struct ckpt_buf *out, const struct ckpt_git *g, const char *pa
         return ckpt_fail_as(err, CKPT_EREFUSED, "not-regular", "%s: is no file in the repository",
                             path);
     if (git_blob_lookup(&blob, g->repo, &e->id))
-        return fail(err, CKPT_EFORMAT, path);
+        return git_fail(err, CKPT_EFORMAT, path);
     if ((uint64_t)git_blob_rawsize(blob) > out->limit)
         rc = ckpt_fail(err, CKPT_ELIMIT, "%s: %llu bytes, %zu at most", path,
                        (unsigned long long)git_blob_rawsize(blob), out->limit);
@@ -370,7 +357,7 @@ const char *ckpt_git_path(const struct ckpt_git *g, size_t i)
 
 int ckpt_git_remove(struct ckpt_git *g, const char *path, struct ckpt_err *err)
 {
-    return git_index_remove(g->index, path, 0) ? fail(err, CKPT_ENOTFOUND, path) : 0;
+    return git_index_remove(g->index, path, 0) ? git_fail(err, CKPT_ENOTFOUND, path) : 0;
 }
 
 /* Move the branch from the parent to the new commit, or report that it moved meanwhile. */
@@ -387,7 +374,7 @@ static int move_branch(struct ckpt_git *g, const git_oid *id, const char *messag
     git_reference_free(ref);
     if (rc == GIT_EMODIFIED || rc == GIT_EEXISTS)
         return ckpt_fail(err, CKPT_ESTOPPED, "%s: moved while this commit was made", g->ref);
-    return rc ? fail(err, CKPT_EIO, g->ref) : 0;
+    return rc ? git_fail(err, CKPT_EIO, g->ref) : 0;
 }
 
 int ckpt_git_commit(struct ckpt_git *g, const char *message, const char *author,
@@ -408,7 +395,7 @@ int ckpt_git_commit(struct ckpt_git *g, const char *message, const char *author,
     if (git_index_write_tree_to(&tree_id, g->index, g->repo) ||
         git_tree_lookup(&tree, g->repo, &tree_id) ||
         (g->has_parent && git_commit_lookup(&parent, g->repo, &g->parent))) {
-        rc = fail(err, CKPT_EIO, "commit");
+        rc = git_fail(err, CKPT_EIO, "commit");
         goto out;
     }
     if (parent && git_oid_equal(&tree_id, git_commit_tree_id(parent))) {
@@ -417,7 +404,7 @@ int ckpt_git_commit(struct ckpt_git *g, const char *message, const char *author,
     }
     if (git_commit_create_v(&commit_id, g->repo, NULL, who, who, "UTF-8", message, tree,
                             parent ? 1 : 0, parent)) {
-        rc = fail(err, CKPT_EIO, "commit");
+        rc = git_fail(err, CKPT_EIO, "commit");
         goto out;
     }
     rc = git_aside_move(g->aside, err);

@@ -9,10 +9,11 @@ static void check(const char *url, const char *range, const char *names, const c
 {
     struct sigv4_key key = {.id = "AKIAIOSFODNN7EXAMPLE", .region = "us-east-1",
                             .secret = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"};
+    struct http_signed what = {.method = "GET", .url = url, .range = range};
     struct ckpt_err err = {0};
     char lines[4096], want[512];
 
-    assert_int_equal(sigv4_sign(lines, sizeof lines, &key, "GET", url, range, 1369353600, &err), 0);
+    assert_int_equal(sigv4_sign(lines, sizeof lines, &key, &what, 1369353600, &err), 0);
     snprintf(want, sizeof want, "Authorization: AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/"
              "20130524/us-east-1/s3/aws4_request, SignedHeaders=%s, Signature=%s\n", names,
              signature);
@@ -36,10 +37,10 @@ TEST(published_signatures)
 TEST_ERR(what_is_too_long_is_not_signed)
 {
     struct sigv4_key key = {.id = "a", .secret = "b", .region = "c"};
+    struct http_signed what = {.method = "GET", .url = "https://h/k"};
     char lines[64];
 
-    assert_int_equal(sigv4_sign(lines, sizeof lines, &key, "GET", "https://h/k", NULL, 0, err),
-                     CKPT_ELIMIT);
+    assert_int_equal(sigv4_sign(lines, sizeof lines, &key, &what, 0, err), CKPT_ELIMIT);
 }
 
 static int page(struct tree **t, char next[1100], const char *text)

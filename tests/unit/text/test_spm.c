@@ -4,7 +4,7 @@
  */
 #include "tests/unit/unit.h"
 
-#include "formats/tokens/base64.h"
+#include "libckpt/base/base64.h"
 #include "formats/tokens/tokenizer_parts.h"
 #include "tests/unit/golden_tokens.h"
 

@@ -1,5 +1,5 @@
-/* send - see send.h. */
-#include "tools/push/send.h"
+/* send_folder - copy a plan into a folder; see send.h. */
+#include "tools/push/dest.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -10,64 +10,10 @@
 
 #include "libckpt/commit.h"
 #include "libckpt/io/path.h"
-#include "libckpt/remote/git/git.h"
 #include "tools/progress.h"
 
 #define CHUNK      ((size_t)4 << 20)
 #define PATH_BYTES 4096u
-
-/* Whether git alone would read dest as another host: "host:path", "user@host:path". */
-static bool is_scp_like(const char *dest)
-{
-    return dest[strcspn(dest, ":/")] == ':';
-}
-
-static int no_destination(const char *dest, struct ckpt_err *err)
-{
-    const char *colon = strstr(dest, "://");
-
-    if (!*dest)
-        ckpt_fail(err, CKPT_EUSAGE, "the destination is empty");
-    else if (strcmp(dest, "-") == 0)
-        ckpt_fail(err, CKPT_EUSAGE, "nothing is published to standard output");
-    else if (colon)
-        ckpt_fail(err, CKPT_EUSAGE, "%.300s: nothing is published to %.*s addresses", dest,
-                  (int)(colon - dest < 40 ? colon - dest + 3 : 40), dest);
-    else
-        ckpt_fail(err, CKPT_EUSAGE, "%.300s: is a place on another host, as git writes them", dest);
-    return ckpt_err_hint(err, "git+file://, folder:// and paths on this host are destinations%s",
-                         colon || !*dest ? "" : "; a folder of that name begins with ./");
-}
-
-int send_kind(const char **kind, const char **path, const char *dest, struct ckpt_err *err)
-{
-    static const struct { const char *scheme, *kind; } schemes[] = {
-        {"git+file://", "git"}, {"folder://", "folder"}, {"file://", NULL},
-    };
-    bool known = false;
-
-    *kind = NULL;
-    *path = dest;
-    for (size_t i = 0; i < sizeof schemes / sizeof schemes[0] && !known; i++) {
-        size_t n = strlen(schemes[i].scheme);
-
-        known = strncmp(dest, schemes[i].scheme, n) == 0;
-        if (known) {
-            *kind = schemes[i].kind;
-            *path = dest + n;
-        }
-    }
-    if (!**path || (!known && (strcmp(dest, "-") == 0 || strstr(dest, "://") ||
-                               is_scp_like(dest))))
-        return no_destination(dest, err);
-    if (!*kind) {
-        size_t n = strlen(*path);
-
-        *kind = ckpt_git_is_repository(*path) || (n > 4 && strcmp(*path + n - 4, ".git") == 0)
-                    ? "git" : "folder";
-    }
-    return 0;
-}
 
 /* Progress over all files of a plan. */
 struct tally {
@@ -116,32 +62,17 @@ static int make_parents(const char *root, const char *path, struct ckpt_err *err
     return ckpt_path_make_dirs(full, err);
 }
 
-/* Refuse options that only a commit can have. */
-static int check_folder(const char *path, const struct send_want *w, struct ckpt_err *err)
+int send_folder_check(const struct dest *d, const struct send_want *w, struct ckpt_err *err)
 {
-    const char *only = w->branch ? "--branch" : w->message ? "--message" : w->create ? "--create"
-                       : w->remove.n ? "--delete" : w->author ? "--author" : NULL;
+    const char *path = d->place;
     struct stat st;
 
-    if (only) {
-        ckpt_fail(err, CKPT_EUSAGE, "%s: is a folder, and %s is for a git repository", path, only);
-        return ckpt_err_hint(err, "git+file://PATH, and a path that ends in .git, name one");
-    }
+    (void)w;
     if (stat(path, &st))
         return 0;
     if (!S_ISDIR(st.st_mode))
         return ckpt_fail(err, CKPT_ECREATE, "%s: exists and is no folder", path);
     return access(path, W_OK | X_OK) ? ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", path) : 0;
-}
-
-int send_check(const char *dest, const struct send_want *w, struct ckpt_err *err)
-{
-    const char *kind, *path;
-    int rc;
-
-    if ((rc = send_kind(&kind, &path, dest, err)) != 0)
-        return rc;
-    return strcmp(kind, "git") == 0 ? send_git_check(path, w, err) : check_folder(path, w, err);
 }
 
 /* Check lengths of paths, and sizes of files. */
@@ -188,14 +119,15 @@ static int send_file(struct push_plan *p, size_t i, const char *path, struct ckp
     return rc;
 }
 
-int send_folder(char *url, size_t url_size, struct push_plan *p, const char *path,
+int send_folder(char *url, size_t url_size, const struct dest *d, struct push_plan *p,
                 const struct send_want *w, const struct cli *cli, struct ckpt_err *err)
 {
+    const char *path = d->place;
     struct ckpt_outdir *whole = NULL;
     struct tally t = {.total = p->bytes};
     struct stat st;
     bool exists = stat(path, &st) == 0;
-    int rc = check_folder(path, w, err);
+    int rc = send_folder_check(d, w, err);
 
     if (rc == 0)
         rc = check_fit(p, path, exists, err);

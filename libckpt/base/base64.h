@@ -1,8 +1,8 @@
 /*
  * base64 - text -> bytes, RFC 4648 section 4, with its padding.
  */
-#ifndef CKPT_FORMATS_TOKENS_BASE64_H
-#define CKPT_FORMATS_TOKENS_BASE64_H
+#ifndef CKPT_LIBCKPT_BASE_BASE64_H
+#define CKPT_LIBCKPT_BASE_BASE64_H
 
 #include <stdbool.h>
 #include <stddef.h>

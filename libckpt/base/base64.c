@@ -1,5 +1,5 @@
 /* base64 - see base64.h. */
-#include "formats/tokens/base64.h"
+#include "libckpt/base/base64.h"
 
 #include <limits.h>
 #include <openssl/evp.h>

@@ -1,0 +1,128 @@
+/* dest - see dest.h. */
+#include "tools/push/dest.h"
+
+#include <string.h>
+
+#include "libckpt/remote/git/git.h"
+#include "libckpt/remote/git/place.h"
+
+#define COMMIT (DEST_BRANCH | DEST_MESSAGE | DEST_AUTHOR | DEST_CREATE | DEST_DELETE)
+
+/* A path that does not exist is a repository when its name says so. */
+static bool is_git(const char *path)
+{
+    size_t n = strlen(path);
+
+    return ckpt_git_is_repository(path) || (n > 4 && strcmp(path + n - 4, ".git") == 0);
+}
+
+static bool is_folder(const char *path)
+{
+    (void)path;
+    return true;
+}
+
+/* Of rows without a scheme the first whose is_address, or is_path, agrees. */
+static const struct dest_kind kinds[] = {
+    {.name = "a repository of the Hub", .scheme = "hf://", .whole = true,
+     .takes = COMMIT | DEST_PRIVATE | DEST_PR | DEST_TAG | DEST_VERIFY, .check = send_hub_check,
+     .send = send_hub},
+    {.name = "a git repository on another host", .is_address = git_place_is, .whole = true,
+     .takes = COMMIT & ~(unsigned)DEST_CREATE, .check = send_far_check, .send = send_far},
+    {.name = "a git repository", .scheme = "git+file://", .takes = COMMIT,
+     .check = send_git_check, .send = send_git},
+    {.name = "a folder", .scheme = "folder://", .check = send_folder_check, .send = send_folder},
+    {.name = "a git repository", .is_path = is_git, .takes = COMMIT,
+     .check = send_git_check, .send = send_git},
+    {.name = "a folder", .is_path = is_folder, .check = send_folder_check, .send = send_folder},
+};
+#define N_KINDS (sizeof kinds / sizeof kinds[0])
+
+static int no_destination(const char *address, struct ckpt_err *err)
+{
+    const char *colon = strstr(address, "://");
+
+    if (!*address)
+        ckpt_fail(err, CKPT_EUSAGE, "the destination is empty");
+    else if (strcmp(address, "-") == 0)
+        ckpt_fail(err, CKPT_EUSAGE, "nothing is published to standard output");
+    else
+        ckpt_fail(err, CKPT_EUSAGE, "%.300s: nothing is published to %.*s addresses", address,
+                  (int)(colon && colon - address < 40 ? colon - address + 3 : 40), address);
+    return ckpt_err_hint(err, "hf://, git+https://, git@host:owner/name.git, git+file://, "
+                         "folder:// and paths on this host are destinations");
+}
+
+int dest_find(struct dest *d, const char *address, struct ckpt_err *err)
+{
+    bool local = strncmp(address, "file://", 7) == 0;
+    const char *path = local ? address + 7 : address;
+
+    *d = (struct dest){.address = address};
+    for (size_t i = 0; i < N_KINDS && !local; i++) {
+        size_t n = kinds[i].scheme ? strlen(kinds[i].scheme) : 0;
+
+        if (n ? strncmp(address, kinds[i].scheme, n) != 0
+              : !kinds[i].is_address || !kinds[i].is_address(address))
+            continue;
+        d->kind = &kinds[i];
+        d->place = kinds[i].whole ? address : address + n;
+        return address[n] ? 0 : no_destination(address, err);
+    }
+    if (!*path || (!local && (strcmp(address, "-") == 0 || strstr(address, "://"))))
+        return no_destination(address, err);
+    d->place = path;
+    for (size_t i = 0; i < N_KINDS && !d->kind; i++)
+        if (kinds[i].is_path && kinds[i].is_path(path))
+            d->kind = &kinds[i];
+    return 0;
+}
+
+/* The first given option that d does not have, or NULL; *takes gets what it belongs to. */
+static const char *foreign_option(unsigned *takes, const struct dest *d, const struct send_want *w)
+{
+    const struct { unsigned takes; bool given; const char *option; } options[] = {
+        {DEST_BRANCH, w->branch != NULL, "--branch"},
+        {DEST_MESSAGE, w->message != NULL, "--message"},
+        {DEST_CREATE, w->create, "--create"}, {DEST_DELETE, w->remove.n > 0, "--delete"},
+        {DEST_AUTHOR, w->author != NULL, "--author"}, {DEST_PRIVATE, w->is_private, "--private"},
+        {DEST_PR, w->create_pr, "--create-pr"}, {DEST_TAG, w->tag != NULL, "--tag"},
+        {DEST_VERIFY, w->verify != NULL, "--verify"},
+    };
+
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+        if (options[i].given && !(d->kind->takes & options[i].takes)) {
+            *takes = options[i].takes;
+            return options[i].option;
+        }
+    return NULL;
+}
+
+/* The destinations that have an option, for a message: "a git repository, hf://". */
+static int refuse_option(const struct dest *d, const char *option, unsigned takes,
+                         struct ckpt_err *err)
+{
+    const char *other = NULL;
+
+    for (size_t i = 0; i < N_KINDS && !other; i++)
+        if (kinds[i].takes & takes)
+            other = kinds[i].name;
+    ckpt_fail(err, CKPT_EUSAGE, "%s: is %s, and %s is for %s", d->place, d->kind->name, option,
+              other ? other : "none");
+    return d->kind->scheme ? CKPT_EUSAGE
+           : ckpt_err_hint(err, "git+file://PATH, and a path that ends in .git, name one");
+}
+
+int dest_check(const struct dest *d, const struct send_want *w, struct ckpt_err *err)
+{
+    unsigned takes = 0;
+    const char *option = foreign_option(&takes, d, w);
+
+    return option ? refuse_option(d, option, takes, err) : d->kind->check(d, w, err);
+}
+
+int dest_send(char *url, size_t size, const struct dest *d, struct push_plan *p,
+              const struct send_want *w, const struct cli *cli, struct ckpt_err *err)
+{
+    return d->kind->send(url, size, d, p, w, cli, err);
+}
