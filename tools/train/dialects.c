@@ -211,7 +211,8 @@ static const struct opt_field factory_fields[] = {
     OPT_DOES("additional_target", "modules-to-save", LORA),
     OPT_DOES("use_rslora", "use-rslora", LORA),
     OPT_DOES("use_dora", "use-dora", LORA),
-    OPT_NOT_DONE("loraplus_lr_ratio", "", other_lora),
+    OPT_DOES("loraplus_lr_ratio", "loraplus-lr-ratio", LORA),
+    OPT_DOES("loraplus_lr_embedding", "loraplus-lr-embedding", .when = "loraplus_lr_ratio"),
     OPT_NOT_DONE("pissa_init", "false", other_lora),
     OPT_NOT_DONE("pissa_convert", "false", other_lora),
     OPT_HARMLESS("pissa_iter"),
@@ -226,7 +227,7 @@ static const struct opt_field factory_fields[] = {
     OPT_NOT_DONE("use_llama_pro", "false", "layers are not repeated"),
     OPT_NOT_DONE("use_dft_loss", "false", "the loss is the cross-entropy"),
     OPT_DOES("early_stopping_steps", "early-stopping-patience"),
-    OPT_NOT_DONE("disable_shuffling", "false", "--train-sampling-strategy sequential does that"),
+    OPT_DOES("disable_shuffling", "train-sampling-strategy", .values = "true=sequential false"),
     OPT_HARMLESS("plot_loss", .says = "ckpt-inspect --plot"),
     OPT_NOT_DONE("compute_accuracy", "false", "ckpt-eval scores"),
     OPT_HARMLESS("include_effective_tokens_per_second", .says = "they are logged"),
@@ -275,6 +276,72 @@ const struct opt_dialect train_factory = {
 };
 
 /* -- axolotl ---------------------------------------------------------------------------------- */
+
+static const char per_epoch[] = "so many times an epoch, as a fraction of all steps";
+
+/* axolotl's own arithmetic: 1 / (times an epoch * num_epochs) of all steps. */
+static int each(struct opt_put *put, const char *option, const char *times, struct ckpt_err *err)
+{
+    const char *epochs = opt_put_other(put, "num_epochs");
+    double n = strtod(times, NULL) * (epochs ? strtod(epochs, NULL) : 1);
+    const char *part;
+
+    if (n <= 0)
+        return strtod(times, NULL) == 0 ? opt_put_option(put, option, "0", err)
+                                        : opt_put_refuse(put, err, "%s is no number of times",
+                                                         times);
+    if (n <= 1)
+        return opt_put_option(put, option, "0", err);       /* once, at the end */
+    part = ckpt_arena_printf(opt_put_arena(put), "%.15g", 1 / n);
+    return part ? opt_put_option(put, option, part, err) : ckpt_nomem(err, 32);
+}
+
+static int evals_per_epoch(struct opt_put *put, const char *const *value, size_t n,
+                           struct ckpt_err *err)
+{
+    (void)n;
+    return each(put, "eval-steps", value[0], err);
+}
+
+static int saves_per_epoch(struct opt_put *put, const char *const *value, size_t n,
+                           struct ckpt_err *err)
+{
+    (void)n;
+    return each(put, "save-steps", value[0], err);
+}
+
+static int cosine_min_lr(struct opt_put *put, const char *const *value, size_t n,
+                         struct ckpt_err *err)
+{
+    const char *rate = opt_put_other(put, "learning_rate"), *least;
+    double x = strtod(value[0], NULL);
+
+    (void)n;
+    if (x == 0)
+        return 0;
+    if (!rate)
+        return opt_put_refuse(put, err, "it is a fraction of learning_rate, which is not given");
+    least = ckpt_arena_printf(opt_put_arena(put), "%.15g", x * strtod(rate, NULL));
+    return least ? opt_put_option(put, "min-lr", least, err) : ckpt_nomem(err, 32);
+}
+
+/* With cosine_min_lr_ratio "cosine" is the one with a least rate. */
+static int scheduler(struct opt_put *put, const char *const *value, size_t n,
+                     struct ckpt_err *err)
+{
+    const char *ratio = opt_put_other(put, "cosine_min_lr_ratio");
+    bool least = ratio && strtod(ratio, NULL) > 0 && strcmp(value[0], "cosine") == 0;
+
+    (void)n;
+    return opt_put_option(put, "lr-scheduler-type", least ? "cosine_with_min_lr" : value[0], err);
+}
+
+static int wandb_project(struct opt_put *put, const char *const *value, size_t n,
+                         struct ckpt_err *err)
+{
+    (void)n;
+    return *value[0] ? opt_put_option(put, "report-to", "wandb", err) : 0;
+}
 
 /* What a record is.  The prompt of "alpaca" is that of tatsu-lab/stanford_alpaca, train.py. */
 static int record_type(struct opt_put *put, const char *const *value, size_t n,
@@ -345,7 +412,8 @@ static const struct opt_field axolotl_fields[] = {
     OPT_HARMLESS("lora_mlp_kernel"),
     OPT_HARMLESS("lora_qkv_kernel"),
     OPT_HARMLESS("lora_o_kernel"),
-    OPT_NOT_DONE("loraplus_lr_ratio", "", other_lora),
+    OPT_DOES("loraplus_lr_ratio", "loraplus-lr-ratio", .when = "adapter"),
+    OPT_DOES("loraplus_lr_embedding", "loraplus-lr-embedding", .when = "loraplus_lr_ratio"),
     OPT_DOES("sequence_len", "max-seq-length"),
     OPT_DOES("sample_packing", "packing"),
     OPT_HARMLESS("eval_sample_packing"),
@@ -357,8 +425,9 @@ static const struct opt_field axolotl_fields[] = {
     OPT_DOES("eval_batch_size", "per-device-eval-batch-size"),
     OPT_DOES("num_epochs", "num-train-epochs"),
     OPT_DOES("optimizer", "optim", .values = "adamw_hf=adamw_torch adamw_apex_fused=adamw_torch"),
-    OPT_DOES("lr_scheduler", "lr-scheduler-type"),
-    OPT_NOT_DONE("cosine_min_lr_ratio", "0", "cosine_with_min_lr takes --min-lr"),
+    OPT_DOES("lr_scheduler", "lr-scheduler-type", .convert = scheduler),
+    OPT_DOES("cosine_min_lr_ratio", "min-lr", .convert = cosine_min_lr,
+             .says = "as a fraction of learning_rate, with cosine_with_min_lr"),
     OPT_DOES("bf16", "bf16", .convert = bf16),
     OPT_DOES("bfloat16", "bf16"),
     OPT_DOES("float16", "fp16"),
@@ -371,15 +440,16 @@ static const struct opt_field axolotl_fields[] = {
     OPT_HARMLESS("xformers_attention"),
     OPT_HARMLESS("eager_attention"),
     OPT_NOT_DONE("s2_attention", "false", "attention is the model's"),
-    OPT_NOT_DONE("evals_per_epoch", "0", "evaluation comes by steps: eval_steps"),
-    OPT_NOT_DONE("saves_per_epoch", "0", "checkpoints come by steps: save_steps"),
+    OPT_DOES("evals_per_epoch", "eval-steps", .convert = evals_per_epoch, .says = per_epoch),
+    OPT_DOES("saves_per_epoch", "save-steps", .convert = saves_per_epoch, .says = per_epoch),
     OPT_DOES("early_stopping_patience", "early-stopping-patience"),
     OPT_HARMLESS("eval_table_size"),
     OPT_HARMLESS("eval_max_new_tokens"),
-    OPT_NOT_DONE("wandb_project", "", "no W&B run is written"),
+    OPT_DOES("wandb_project", "report-to", .convert = wandb_project,
+             .says = "wandb; WANDB_PROJECT names the project"),
     OPT_HARMLESS("wandb_entity"),
     OPT_HARMLESS("wandb_watch"),
-    OPT_HARMLESS("wandb_name"),
+    OPT_DOES("wandb_name", "run-name"),
     OPT_HARMLESS("wandb_run_id"),
     OPT_HARMLESS("wandb_log_model"),
     OPT_NOT_DONE("special_tokens", "", "the tokenizer has them"),

@@ -123,7 +123,7 @@ static const struct opt_field fields[] = {
     OPT_DOES("learning_rate", "learning-rate"),
     OPT_DOES("lr_scheduler_type", "lr-scheduler-type"),
     OPT_DOES("lr_scheduler_kwargs", NULL, .inner = &train_scheduler,
-             .says = "min_lr and lr_end are --min-lr; others with their defaults"),
+             .says = "min_lr and lr_end are --min-lr, the others --lr-scheduler-kwargs"),
     OPT_DOES("warmup_steps", NULL, .convert = warmup,
              .says = "--warmup-steps; below 1: --warmup-ratio"),
     OPT_DOES("warmup_ratio", "warmup-ratio"),
@@ -379,13 +379,37 @@ static const struct opt_field fields[] = {
              .says = "of 1 less this"),
 };
 
+/* All of them together are the option's value, whichever of them comes first. */
+static int scheduler_kwargs(struct opt_put *put, const char *const *value, size_t n,
+                            struct ckpt_err *err)
+{
+    static const char *const names[] = {
+        "power", "num_cycles", "min_lr_rate", "warmup_lr_rate", "min_lr_ratio", "timescale",
+        "num_decay_steps", "num_stable_steps", "warmup_type", "decay_type", "factor", "patience",
+        "threshold", "cooldown", "mode", "threshold_mode", "eps",
+    };
+    const char *all = "";
+
+    (void)value;
+    (void)n;
+    for (size_t i = 0; all && i < sizeof names / sizeof names[0]; i++) {
+        const char *v = opt_put_other(put, names[i]);
+
+        if (v)
+            all = ckpt_arena_printf(opt_put_arena(put), "%s%s%s=%s", all, *all ? "," : "",
+                                    names[i], v);
+    }
+    return all ? opt_put_option(put, "lr-scheduler-kwargs", all, err) : ckpt_nomem(err, 256);
+}
+
+#define KWARG(name_) OPT_DOES(name_, "lr-scheduler-kwargs", .convert = scheduler_kwargs)
 static const struct opt_field scheduler_fields[] = {
     OPT_DOES("min_lr", "min-lr"),
     OPT_DOES("lr_end", "min-lr"),
-    OPT_NOT_DONE("power", "1", "--lr-scheduler-kwargs power=X"),
-    OPT_NOT_DONE("num_cycles", "0.5 1", "--lr-scheduler-kwargs num_cycles=X"),
-    OPT_NOT_DONE("min_lr_rate", "", "--lr-scheduler-kwargs min_lr_rate=X"),
-    OPT_NOT_DONE("timescale", "", "--lr-scheduler-kwargs timescale=N"),
+    KWARG("power"), KWARG("num_cycles"), KWARG("min_lr_rate"), KWARG("warmup_lr_rate"),
+    KWARG("min_lr_ratio"), KWARG("timescale"), KWARG("num_decay_steps"), KWARG("num_stable_steps"),
+    KWARG("warmup_type"), KWARG("decay_type"), KWARG("factor"), KWARG("patience"),
+    KWARG("threshold"), KWARG("cooldown"), KWARG("mode"), KWARG("threshold_mode"), KWARG("eps"),
 };
 
 /* Names have "fsdp_" before them in accelerate's files, and may have it in transformers'. */
