@@ -58,5 +58,7 @@ const char *tokenizer_token(const struct tokenizer *t, int32_t id);     /* NULL 
 int32_t tokenizer_bos(const struct tokenizer *t);
 int32_t tokenizer_eos(const struct tokenizer *t);
 int32_t tokenizer_pad(const struct tokenizer *t);
+/* Whether padding goes before a text: padding_side of tokenizer_config.json. */
+bool tokenizer_pads_left(const struct tokenizer *t);
 
 #endif

@@ -231,7 +231,7 @@ static int bounds(struct loader *l, struct ckpt_err *err)
         l->max_tokens = l->o.max_tokens;
         return most_in_a_bin(l, err);
     }
-    if (length) {
+    if (length && !data_source_padded(l->source)) {
         longest = 1;
         for (int64_t i = 0; i < data_source_count(l->source); i++)
             longest = length[i] > longest ? length[i] : longest;
@@ -262,6 +262,8 @@ static int make_slots(struct loader *l, struct ckpt_err *err)
             rc = pack_init(&l->slot[i].pack[m], l->max_tokens, l->max_docs, err);
             if (rc == 0 && data_source_pairs(l->source))
                 rc = pack_init_pairs(&l->slot[i].pack[m], l->max_tokens, err);
+            if (rc == 0 && data_source_padded(l->source))
+                rc = pack_init_padded(&l->slot[i].pack[m], err);
             if (rc)
                 return rc;
         }

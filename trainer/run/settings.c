@@ -53,6 +53,7 @@ void settings_default(struct settings *s)
         .offload_param = "none",
         .fp8_format = "hybrid",
         .data_cache = "auto",
+        .padding_side = "auto",
         .logging_strategy = "steps",
         .eval_strategy = "steps",
         .save_strategy = "steps",
@@ -340,6 +341,10 @@ static int check_data(const struct settings *s, struct ckpt_err *err)
         RULE(s->packing && strcmp(s->train_sampling_strategy, "group_by_length") == 0,
              "`packing` fills micro-batches itself: `train_sampling_strategy group_by_length` "
              "excludes it"),
+        RULE(s->packing && s->loss_on_padding,
+             "`packing` leaves no padding: `loss_on_padding` excludes it"),
+        RULE(settings_given(s, "padding_side") && !s->loss_on_padding,
+             "`padding_side` needs `loss_on_padding`: other samples are not padded"),
         RULE(s->eval_steps > 0 && !course_evaluates(s),
              "`eval_steps` needs `eval_file PATH`"),
         RULE(strcmp(s->eval_strategy, "no") == 0 && settings_given(s, "eval_steps"),

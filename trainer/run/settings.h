@@ -58,6 +58,8 @@ struct settings {
     double       val_test_split_ratio;
     const char  *data_dir, *dataset_name;
     bool         packing;               /* fill micro-batches with whole documents */
+    bool         loss_on_padding;       /* samples are padded to max_seq_length, and learned so */
+    const char  *padding_side;          /* auto: the tokenizer's; left, right */
     const char  *data_cache;            /* samples in the cache: auto, on, off */
     /* loop */
     const char  *output_dir;
