@@ -8,6 +8,8 @@
 #define SMALL      24576                /* state, arguments, schedule, manifest, a card */
 #define SMALL_RANK 15360                /* random state */
 #define PER_TENSOR 90                   /* an entry of a header */
+#define PER_SLOT   411                  /* an entry of optimizer.pt, */
+#define PER_MOMENT 228                  /* and each of its moments */
 #define PER_STATE  450                  /* names and shapes in a rank's file, of each tensor */
 
 /* Padded elements of a parameter's parts, of all ranks. */
@@ -40,7 +42,8 @@ int checkpoint_size(struct checkpoint_size *out, const struct session *s,
         else if (q->trainable)
             out->optimizer += padded(q->numel, ranks) * (uint64_t)arrays * sizeof(float);
         if (q->trainable)
-            out->optimizer += z->stage == 0 ? 3 * PER_TENSOR : 0;
+            out->optimizer += z->stage == 0
+                ? PER_SLOT + (uint64_t)(2 - z->fewer) * PER_MOMENT : 0;
     }
     weights = saved * sizeof(float) + n_saved * PER_TENSOR;
     out->model = model ? weights : 0;

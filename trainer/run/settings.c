@@ -58,6 +58,7 @@ void settings_default(struct settings *s)
         .eval_strategy = "steps",
         .save_strategy = "steps",
         .logging_steps = 10,
+        .log_format = "table",
         .logging_nan_inf_filter = true,
         .include_num_input_tokens_seen = "no",
         .save_steps = 500,

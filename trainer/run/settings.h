@@ -108,6 +108,7 @@ struct settings {
     bool         eval_on_start;
     double       eval_delay;            /* steps, or epochs, before the first evaluation */
     bool         logging_first_step;
+    const char  *log_format;            /* of log lines: table, kv, dict (tell/line.h) */
     bool         logging_nan_inf_filter;/* means leave out losses that are not finite */
     const char  *include_num_input_tokens_seen; /* no, all, non_padding; as a truth value */
     const char *const *report_to;       /* none, all, or some of those of reports.h */
