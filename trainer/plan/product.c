@@ -26,6 +26,8 @@ static void time_product(double *rate, struct device *dev, struct op_linear *op)
     } while (dev->err.code == 0 && clock_now() - begun < SECONDS);
 }
 
+static size_t aligned(size_t bytes) { return (bytes + 255) & ~(size_t)255; }
+
 int product_rate(double *rate, struct device *dev, const struct arch *arch, double rows,
                  struct ckpt_err *err)
 {
@@ -35,8 +37,8 @@ int product_rate(double *rate, struct device *dev, const struct arch *arch, doub
     size_t act = ckpt_dtype_size(dev->act), wide = ckpt_dtype_size(dev->weight);
     struct op_limits limits = {.n = n, .n_rows = n, .max_doc = n, .dim = in, .n_head = 1,
                                .n_kv = 1, .head_dim = in, .ff = out, .vocab = in, .embed = in};
-    size_t bytes = dev->ops->workspace(dev, &limits), x = ((size_t)(n * in) * act + 255) & ~255UL;
-    size_t w = ((size_t)(in * out) * wide + 255) & ~255UL, y = ((size_t)(n * out) * act + 255) & ~255UL;
+    size_t bytes = dev->ops->workspace(dev, &limits), x = aligned((size_t)(n * in) * act);
+    size_t w = aligned((size_t)(in * out) * wide), y = aligned((size_t)(n * out) * act);
     void *work = dev->work;
     uint64_t work_bytes = dev->work_bytes;
     struct ckpt_err short_of = {0};
