@@ -94,6 +94,11 @@ static const struct opt loop_rows[] = {
             "random seed of the data order; -1: --seed"),
     OPT_FLAG("packing", packing,
              "fill micro-batches with whole documents; attention does not cross them"),
+    OPT_FLAG("loss-on-padding", loss_on_padding,
+             "pad samples to --max-seq-length, and take the loss on the padding too, as labels "
+             "that are copies of padded inputs do; CPU only"),
+    OPT_ENUM("padding-side", "SIDE", padding_side, "auto right left",
+             "with --loss-on-padding: after or before the text; auto: as the tokenizer pads"),
     OPT_ENUM("data-cache", "WHEN", data_cache, "auto on off",
              "cache tokenised samples on disk; auto: those that are read more than once"),
     OPT_HEADING("Training"),
@@ -203,6 +208,9 @@ static const struct opt loop_rows[] = {
     OPT_ENUM("fp8-format", "NAME", fp8_format, "hybrid e4m3",
              "hybrid: e5m2 for gradients of outputs, e4m3 for the rest; or e4m3 for all"),
     OPT_FLAG("logging-first-step", logging_first_step, "log the first step too"),
+    OPT_ENUM("log-format", "HOW", log_format, "table kv dict",
+             "log lines as a table, as key=value pairs (loss=, eval_loss=) or as HF Trainer prints "
+             "them"),
     OPT_FLAG("logging-nan-inf-filter", logging_nan_inf_filter,
              "leave losses that are not finite out of logged means"),
     OPT_ENUM("include-num-input-tokens-seen", "WHICH", include_num_input_tokens_seen,
@@ -434,6 +442,11 @@ static int simulated(void *ctx, const struct run_simulated *r, struct ckpt_err *
     return out_end(o, err);
 }
 
+static int planned(void *ctx, const struct estimate *e, struct ckpt_err *err)
+{
+    return train_tell_plan(e, ((struct told *)ctx)->cli->json, err);
+}
+
 /* A rank's failure is printed by its supervisor; without one, it is printed here with the rank. */
 static void fail(void *ctx, const struct ckpt_err *err)
 {
@@ -461,7 +474,7 @@ static int train(struct cli *cli, const struct settings *s, const struct train_s
 {
     struct told told = {.cli = cli, .tell = tell};
     struct run_io io = {.ctx = &told, .artifact = artifact, .fail = fail, .simulated = simulated,
-                        .event = event, .stop = &cli_stop};
+                        .event = event, .planned = planned, .stop = &cli_stop};
     int status = 0, rc = train_start_ranks(&status, start, s, cli, err);
 
     if (rc == 0 && settings_write(s))

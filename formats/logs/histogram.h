@@ -15,7 +15,7 @@
 #define HISTOGRAM_BUCKETS 4096          /* 1 + 8 + 3 bits */
 
 struct histogram {
-    uint64_t n;                         /* finite numbers; the others are counted apart */
+    uint64_t n;                         /* finite numbers */
     uint64_t not_finite;
     double   min, max, sum, sum_squares;
     uint64_t bucket[HISTOGRAM_BUCKETS]; /* by the number's first twelve bits */

@@ -62,7 +62,8 @@ void records_slice(struct records *r, int64_t from, int64_t to);
 int records_shard(struct records *r, int64_t n, int64_t index, bool strided, struct ckpt_err *err);
 void records_close(struct records *r);
 int64_t records_count(const struct records *r);
-/* 16 bytes that tell records apart without reading them: of paths, sizes and times of the files
+/* A digest of 16 bytes that identifies records without reading them: of paths, sizes and times of
+ * the files
  * and how they are read; of files elsewhere, of their bytes.  CKPT_ESTATE unless it was said at
  * open. */
 int records_identity(const struct records *r, unsigned char id[16], struct ckpt_err *err);

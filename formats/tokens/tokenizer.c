@@ -510,6 +510,7 @@ void tokenizer_digest(const struct tokenizer *t, unsigned char digest[16])
 int32_t tokenizer_bos(const struct tokenizer *t) { return t->bos; }
 int32_t tokenizer_eos(const struct tokenizer *t) { return t->eos; }
 int32_t tokenizer_pad(const struct tokenizer *t) { return t->pad; }
+bool tokenizer_pads_left(const struct tokenizer *t) { return t->pads_left; }
 
 const struct truncation *tokenizer_truncation(const struct tokenizer *t)
 {

@@ -47,7 +47,7 @@ const struct padding *tokenizer_padding(const struct tokenizer *t);
  * tokens.  Ids outside the vocabulary are CKPT_EFORMAT. */
 int tokenizer_decode(const struct tokenizer *t, char **out, size_t *len, const int32_t *id,
                      size_t n, bool skip_special, struct ckpt_err *err);
-/* 16 bytes that tell tokenizers apart: of the bytes of all files it was read from. */
+/* A digest of 16 bytes that identifies a tokenizer: of all files that it was read from. */
 void tokenizer_digest(const struct tokenizer *t, unsigned char digest[16]);
 /* One past the largest id; and of those that were not added to the vocabulary it was made with. */
 int32_t tokenizer_size(const struct tokenizer *t);
@@ -58,5 +58,7 @@ const char *tokenizer_token(const struct tokenizer *t, int32_t id);     /* NULL 
 int32_t tokenizer_bos(const struct tokenizer *t);
 int32_t tokenizer_eos(const struct tokenizer *t);
 int32_t tokenizer_pad(const struct tokenizer *t);
+/* Whether padding goes before a text: padding_side of tokenizer_config.json. */
+bool tokenizer_pads_left(const struct tokenizer *t);
 
 #endif

@@ -236,9 +236,11 @@ static int config_ends(struct tokenizer *t, const json_t *config, bool ends,
 int tokenizer_config(struct tokenizer *t, const json_t *config, bool ends,
                      struct ckpt_err *err)
 {
+    const char *side = json_string_value(json_object_get(config, "padding_side"));
     bool prefix;
     int rc;
 
+    t->pads_left = side && strcmp(side, "left") == 0;
     if ((rc = config_token(t, &t->bos, config, "bos_token", err)) != 0 ||
         (rc = config_token(t, &t->eos, config, "eos_token", err)) != 0 ||
         (rc = config_token(t, &t->pad, config, "pad_token", err)) != 0 ||

@@ -43,6 +43,7 @@ struct tokenizer {
     struct padding      padding;
     bool                clean_up;           /* decoded text: clean_up_tokenization_spaces */
     int32_t             bos, eos, pad;
+    bool                pads_left;          /* padding_side */
     unsigned char       digest[16];
     pthread_mutex_t     lock;               /* of idle */
     struct workspace   *idle;               /* as many as threads encoded at once */

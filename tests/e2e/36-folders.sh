@@ -195,7 +195,7 @@ mkdir "$T/dry"; for i in 1 2 3 4 5 6; do cat "$M/rows.jsonl"; done > "$T/more.js
 expect 0 "a dry run that cuts its data" dry --train-split-ratio 0.5
 t "writes nothing" [ -z "$(ls -A "$T/dry")" ]
 expect 0 "of ten steps" dry --max-steps 10
-t "tells rows and tokens" grep -qE "data: [0-9]+ rows, [0-9]+ tokens; [0-9.e+]+ epochs of [0-9]+ steps" "$T/.err"
+t "tells rows and tokens" grep -qE "data: [0-9]+ rows, [0-9]+ tokens in 10 steps; [0-9.e+]+ epochs of [0-9]+ steps" "$T/.err"
 expect 71 "of more than the host has" dry --max-seq-length 1048576 --per-device-train-batch-size 1024
 t "is refused with figures" grep -qE "this host has [0-9.]+ GiB, [0-9.]+ are needed" "$T/.err"
 t "and what would help" says "hint: less is worked on at once"

@@ -123,3 +123,31 @@ routed() {
         awk -v a="$(sed -n 's/.*"loss": \([0-9.]*\),.*/\1/p' "$T/scored")" '{ d = $1 - a; exit !(d < 1e-6 && d > -1e-6) }' "$T/within"
 }
 t "--logits with a router's loss" routed
+
+# -- loss on padding too: labels that are copies of padded inputs (tests/golden/make_padding.py) ---
+# wanted "MODEL SIDE" - its losses, a line each.
+wanted() { sed -n "/\"$1\": \[/,/\]/p" "$G/padding/losses.json" | grep -oE '[0-9]+\.[0-9]+'; }
+# padded NAME MODEL SIDE OPTION... - six steps, then an evaluation of the first samples.
+padded() {
+    local name=$1 model=$2 side=$3; shift 3
+    head -n 4 "$G/padding/rows.jsonl" > "$T/first.jsonl"
+    ckpt-train -q --device cpu --model "$G/models/$model" --train-file "$G/padding/rows.jsonl" --eval-file "$T/first.jsonl" --train-sampling-strategy sequential \
+        --max-steps 6 --learning-rate 1e-3 --lr-scheduler-type constant --logging-steps 1 --max-seq-length 12 --loss-on-padding --padding-side "$side" \
+        --no-final-model -o "$T/$name" "$@" >/dev/null || return 1
+    grep -oE '"(eval_)?loss":[0-9.]+' "$T/$name/metrics.jsonl" | cut -d: -f2 | paste - <(wanted "$model $side") |
+        awk '{ d = ($1 - $2) / $2; if (d > 1e-6 || d < -1e-6) { bad = 1; print } } END { exit bad || NR != 7 }'
+}
+for case in "bloom-a left" "bloom-b left" "bloom-a right" "llama-a right"; do
+    t "loss on padding: $case" padded "pad ${case// /-}" ${case% *} ${case#* } --per-device-train-batch-size 4
+done
+t "of ranks, accumulated, sharded" padded pad-ranks bloom-a left --per-device-train-batch-size 1 --gradient-accumulation-steps 2 --nproc 2 --zero-stage 3
+t "recomputed" padded pad-full bloom-a left --per-device-train-batch-size 2 --gradient-accumulation-steps 2 --gradient-checkpointing
+pads() { ckpt-train -q --device cpu --train-file "$G/padding/rows.jsonl" --max-steps 2 --max-seq-length 12 --loss-on-padding -o "$T/no" "$@"; }
+expect_says 78 "packing leaves no padding" "--packing leaves no padding: --loss-on-padding excludes it" pads --model "$G/models/bloom-a" --packing
+expect_says 78 "an encoder's padding" "--loss-on-padding is not done for t5" pads --model "$G/models/t5-v11"
+expect_says 78 "padding that a window hides" "--loss-on-padding is not done for mistral" pads --model "$G/models/mistral-sw"
+expect_says 78 "left padding of rotary positions" "--padding-side left is done for ALiBi alone" pads --model "$G/models/llama-a" --padding-side left
+expect_says 78 "a model without padding" "says which id pads" pads --model "$G/models/gpt2-a"
+expect_says 78 "a side without padding" "--padding-side needs --loss-on-padding" ckpt-train --model "$G/models/bloom-a" --train-file "$G/padding/rows.jsonl" --padding-side left -o "$T/no"
+expect 64 "a side that is none" pads --model "$G/models/bloom-a" --padding-side up
+t "a plan for it" pads --model "$G/models/bloom-a" --dry-run

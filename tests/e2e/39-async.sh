@@ -37,6 +37,9 @@ alike "groups of ranks" --nproc 4 --zero-stage 3 --hybrid-shard-size 2
 alike "older ones removed" --save-total-limit 2
 RANKS_OVER=gloo CKPT_COMM=gloo alike "2 ranks over gloo" --nproc 2 --zero-stage 2
 
+alike "an optimizer without moments" --optim sgd
+alike "one moment" --optim lion_32bit
+
 # What it is by default, and where it is not.
 quiet() { rm -rf "$T/d"; train d "$@" 2>"$T/.err" >"$T/.out"; }
 t "by default" quiet

@@ -77,6 +77,23 @@ ckpt-train "${common[@]:0:8}" --logging-strategy no --max-steps 6 --include-num-
 t "never" [ "$(steps none)" = "" ]
 run tokens --include-num-input-tokens-seen all
 t "tokens are counted" has '"step":6,"num_input_tokens_seen":[0-9]+' "$T/tokens/metrics.jsonl"
+run kv --eval-file "$T/held.jsonl" --eval-steps 3 --log-format kv
+t "loss= lines" [ "$(grep -cE '^ckpt-train: step=[1-6] epoch=[0-9.]+ loss=[0-9.]+ grad_norm=[0-9.]+ learning_rate=' "$T/kv.err")" = 6 ]
+t "eval_loss= lines" [ "$(grep -cE '^ckpt-train: step=[36] .* ?eval_loss=[0-9.]+ eval_runtime=[0-9.]+ eval_samples_per_second=' "$T/kv.err")" = 2 ]
+t "their numbers are the run's" bash -c "paste <(grep -oE ' loss=[0-9.]+' $T/kv.err | cut -d= -f2) <(grep -oE '\"loss\":[0-9.]+' $T/kv/metrics.jsonl | cut -d: -f2) | awk '{ d = \$1 - \$2; if (d * d > 1e-9) bad = 1 } END { exit bad || NR != 6 }'"
+run dict --eval-file "$T/held.jsonl" --eval-steps 3 --log-format dict
+t "lines as HF Trainer's" [ "$(grep -cE "^ckpt-train: \{'loss': '[0-9.]+', 'grad_norm': '[0-9.e+-]+', 'learning_rate': '[0-9.e-]+', .*'epoch': '[0-9.]+'\}$" "$T/dict.err")" = 6 ]
+t "of evaluations too" [ "$(grep -cE "^ckpt-train: \{'eval_loss': '[0-9.]+', .*'epoch': '[0-9.]+'\}$" "$T/dict.err")" = 2 ]
+t "an evaluation's time and throughput are printed" has 'eval loss [0-9.]+, .* tokens, [0-9.]+ s, [0-9.]+ samples/s$' "$T/plain.err"
+t "and in all_results.json" bash -c "grep -q '\"eval_runtime\": [0-9.]' $T/plain/all_results.json && grep -q '\"eval_samples_per_second\": [0-9.]' $T/plain/all_results.json"
+expect 64 "a format of lines that is none" ckpt-train "${common[@]}" --log-format xml -o "$T/x"
+# Waiting for data, or for ranks, is no time of training.
+waits() {
+    local from=$EPOCHREALTIME
+    ckpt-train -q --model "$T/base" --train-file <(sleep 1.5; cat "$T/train.jsonl") --max-seq-length 32 --max-steps 2 -o "$T/waits" >/dev/null || return 1
+    grep -o '"train_runtime":[0-9.]*' "$T/waits/metrics.jsonl" | cut -d: -f2 | awk -v all="$(awk -v a="$from" -v b="$EPOCHREALTIME" 'BEGIN { print b - a }')" '{ exit !(all - $1 >= 1.4) }'
+}
+t "train_runtime begins with the first step" waits
 expect_says 78 "steps between lines of a run that logs by epochs" "--logging-steps needs --logging-strategy steps" ckpt-train "${common[@]}" --logging-strategy epoch -o "$T/x"
 expect_says 78 "a report that is not written" "--report-to mlflow is none of" ckpt-train "${common[@]}" --report-to mlflow -o "$T/x"
 expect_says 78 "histograms without a report" "--histogram-steps needs" ckpt-train "${common[@]}" --histogram-steps 3 -o "$T/x"

@@ -1,8 +1,10 @@
 /* train/tell - see train/tell.h. */
 #include "tools/train/tell.h"
 
+#include <math.h>
 #include <string.h>
 
+#include "tools/out.h"
 #include "tools/progress.h"
 #include "trainer/comm/ranks.h"
 
@@ -42,6 +44,54 @@ void train_tell_levels(const struct train_tell *t, struct cli *cli)
         progress_plain();
     if (cli->rank > 0 || cli->only_warnings)
         progress_silent();
+}
+
+/* Limits that are not known are null, as reals that are not finite are. */
+static double known(uint64_t bytes) { return bytes == UINT64_MAX ? (double)NAN : (double)bytes; }
+
+int train_tell_plan(const struct estimate *e, bool json, struct ckpt_err *err)
+{
+    const struct { const char *key; uint64_t bytes; } sizes[] = {
+        {"weights_bytes", e->fit.zero.weights}, {"gradients_bytes", e->fit.zero.grads},
+        {"optimizer_bytes", e->fit.zero.optim + e->fit.zero.ring},
+        {"gathered_bytes", e->fit.zero.gathered}, {"activations_bytes", e->fit.activations},
+        {"workspace_bytes", e->fit.workspace}, {"device_bytes", e->fit.all},
+        {"host_bytes", e->host}, {"snapshot_bytes", e->snapshot},
+        {"checkpoint_model_bytes", e->checkpoint.model},
+        {"checkpoint_states_bytes", e->checkpoint.states},
+        {"checkpoint_optimizer_bytes", e->checkpoint.optimizer},
+        {"checkpoint_others_bytes", e->checkpoint.others},
+        {"checkpoint_bytes", e->checkpoint.all}, {"state_dict_bytes", e->checkpoint.state_dict},
+        {"final_model_bytes", e->checkpoint.final_model}, {"disk_bytes", e->disk},
+    };
+    const struct { const char *key; int64_t n; } counts[] = {
+        {"world_size", e->world_size}, {"zero_stage", e->zero_stage},
+        {"parameters", e->parameters}, {"trained_parameters", e->trained}, {"rows", e->rows},
+        {"rows_sampled", e->sampled}, {"steps", e->steps}, {"first_step", e->first_step},
+        {"steps_per_epoch", e->steps_per_epoch}, {"length_min", e->shortest},
+        {"length_p95", e->p95}, {"length_max", e->longest}, {"checkpoints_kept", e->kept},
+    };
+    const struct { const char *key; double x; } reals[] = {
+        {"epochs", e->epochs}, {"tokens", e->tokens}, {"length_mean", e->mean},
+        {"truncated_share", e->truncated}, {"supervised_share", e->supervised},
+        {"packing_efficiency", e->efficiency}, {"device_limit_bytes", known(e->fit.free_bytes)},
+        {"disk_free_bytes", known(e->disk_free)}, {"step_flos", e->flos_step},
+        {"total_flos", e->flos}, {"product_flops_per_second", e->rate > 0 ? e->rate : (double)NAN},
+        {"step_seconds_least", e->seconds_step}, {"seconds_least", e->seconds},
+    };
+    struct out *o;
+    int rc = json ? out_new(&o, true, err) : 0;
+
+    if (!json || rc)
+        return rc;
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        out_int(o, counts[i].key, NULL, counts[i].n);
+    for (size_t i = 0; i < sizeof reals / sizeof reals[0]; i++)
+        out_real(o, reals[i].key, NULL, reals[i].x);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        out_bytes(o, sizes[i].key, NULL, sizes[i].bytes);
+    out_str(o, "saves", NULL, e->saves);
+    return out_end(o, err);
 }
 
 int train_tell_begin(struct train_tell *t, const char *output_dir, struct ckpt_err *err)

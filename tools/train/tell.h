@@ -7,6 +7,7 @@
 
 #include "tools/train/hooks.h"
 #include "tools/train/push.h"
+#include "trainer/plan/estimate.h"
 
 /* All of them: paths and commands of a host, and how a process prints. */
 #define TRAIN_TELL_OPTIONS "on-save on-log on-eval on-end push-to disable-tqdm log-level"
@@ -23,6 +24,8 @@ struct train_tell {
 struct opt_section train_tell_rows(struct train_tell *t);
 /* After parsing, before anything is printed: how much is, and by which rank. */
 void train_tell_levels(const struct train_tell *t, struct cli *cli);
+/* What a dry run found, with --json: one document on stdout. */
+int train_tell_plan(const struct estimate *e, bool json, struct ckpt_err *err);
 /* In the process that is rank 0: start what runs beside it. */
 int train_tell_begin(struct train_tell *t, const char *output_dir, struct ckpt_err *err);
 /* A run_event_fn's work. */

@@ -54,6 +54,24 @@ int checkpoint_copy_tokenizer(struct ckpt_outdir *dir, struct ckpt_dir *from,
     return rc;
 }
 
+int checkpoint_tokenizer_bytes(uint64_t *bytes, struct ckpt_dir *from, struct ckpt_err *err)
+{
+    int rc = 0;
+
+    *bytes = 0;
+    for (size_t i = 0; rc == 0 && i < sizeof tokenizer_files / sizeof tokenizer_files[0]; i++) {
+        struct ckpt_file *f;
+
+        if (!ckpt_dir_has(from, tokenizer_files[i]))
+            continue;
+        if ((rc = ckpt_file_open_at(&f, from, tokenizer_files[i], err)) == 0) {
+            *bytes += ckpt_file_size(f);
+            ckpt_file_close(f);
+        }
+    }
+    return rc;
+}
+
 static bool is_tokenizer_file(const char *name)
 {
     for (size_t i = 0; i < sizeof tokenizer_files / sizeof tokenizer_files[0]; i++)

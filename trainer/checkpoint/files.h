@@ -14,6 +14,8 @@
  */
 int checkpoint_copy_tokenizer(struct ckpt_outdir *dir, struct ckpt_dir *from,
                               const char *chat_template, struct ckpt_err *err);
+/* Bytes of those files. */
+int checkpoint_tokenizer_bytes(uint64_t *bytes, struct ckpt_dir *from, struct ckpt_err *err);
 /*
  * Copy the other side files of a model: cards, licences, code; of an adapter's base only
  * licences.  tokenizer: the tokenizer's files are copied already; card: README.md is wanted.

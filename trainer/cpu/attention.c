@@ -31,9 +31,10 @@
 #define SLABS_FLOATS ((int64_t)1 << 24) /* at most, of all */
 
 /* The block of queries [i0, i1) of a document and the keys [k0, k1) they see; the document's
- * queries are the batch's rows from `first` on, its keys those from `key_first` on. */
+ * queries are the batch's rows from `first` on, its keys those from `key_first` on.  Of the keys
+ * those of [real0, real1) are not padding. */
 struct tile {
-    int64_t first, key_first, i0, i1, k0, k1;
+    int64_t first, key_first, i0, i1, k0, k1, real0, real1;
 };
 
 /* A thread's part of the workspace. */
@@ -147,15 +148,29 @@ static int64_t first_key(int64_t i, int64_t window)
     return window > 0 && i >= window ? i - window + 1 : 0;
 }
 
-/* The keys [*begin, *end) of a tile, counted from its first, that query i sees. */
-static void seen(int64_t *begin, int64_t *end, const struct tile *t, int64_t i, int64_t window,
+/* The keys [*begin, *end) of a tile, counted from its first, that query i sees.  False: they are
+ * padding alone, and all keys count alike. */
+static bool seen(int64_t *begin, int64_t *end, const struct tile *t, int64_t i, int64_t window,
                  bool whole)
 {
-    int64_t first = whole ? t->k0 : first_key(i, window);
+    int64_t first = whole ? t->k0 : first_key(i, window), last = whole ? t->k1 : i + 1;
 
+    if (t->real1 > t->real0 && i < t->real0) {
+        *begin = 0;
+        *end = t->k1 - t->k0;
+        return false;
+    }
+    if (t->real1 > t->real0) {
+        first = first > t->real0 ? first : t->real0;
+        last = last < t->real1 ? last : t->real1;
+    }
     *begin = first > t->k0 ? first - t->k0 : 0;
-    *end = (whole ? t->k1 : i + 1) - t->k0;
+    *end = last - t->k0;
+    return true;
 }
+
+/* The scores of such a row. */
+static void level(float *row, int64_t n) { memset(row, 0, (size_t)n * sizeof *row); }
 
 /* Scores of a tile: softmax of what each row sees, zero elsewhere. */
 static void tile_soften(float *s, const struct tile *t, int64_t window, bool whole, float slope,
@@ -167,11 +182,14 @@ static void tile_soften(float *s, const struct tile *t, int64_t window, bool who
         float *row = s + (i - t->i0) * n, max;
         int64_t j0, end;
 
-        seen(&j0, &end, t, i, window, whole);
+        bool real = seen(&j0, &end, t, i, window, whole);
+
         memset(row, 0, (size_t)j0 * sizeof *row);
-        if (line)
+        if (!real)
+            level(row, end);
+        else if (line)
             row_add(row + j0, line + (t->k0 + j0 - i), end - j0);
-        sum[i - t->i0] = row_soften(row + j0, end - j0, t->k0 + j0, i, slope, &max);
+        sum[i - t->i0] = row_soften(row + j0, end - j0, t->k0 + j0, i, real ? slope : 0, &max);
         memset(row + end, 0, (size_t)(n - end) * sizeof *row);
         if (lse)
             lse[t->first + i] = max + logf(sum[i - t->i0]);
@@ -215,7 +233,7 @@ static void block_fwd(const struct op_attention *a, const struct tile *t, int64_
 
 /* A document's rows and keys. */
 struct doc {
-    int64_t first, len, key_first, keys;
+    int64_t first, len, key_first, keys, real0, real1;
 };
 
 static struct doc doc_of(const struct op_attention *a, int64_t i)
@@ -224,16 +242,19 @@ static struct doc doc_of(const struct op_attention *a, int64_t i)
 
     d.key_first = a->key_start ? a->key_start[i] : d.first;
     d.keys = a->key_start ? a->key_end[i] - d.key_first : d.len;
+    d.real0 = a->real_start ? a->real_start[i] - d.first : 0;
+    d.real1 = a->real_start ? a->real_end[i] - d.first : 0;
     return d;
 }
 
 static struct tile tile_of(const struct op_attention *a, const struct doc *d, int64_t i)
 {
     int64_t end = i + BLOCK < d->len ? i + BLOCK : d->len;
+    bool all = a->whole || (d->real1 > d->real0 && i < d->real0);
 
     return (struct tile){.first = d->first, .key_first = d->key_first, .i0 = i, .i1 = end,
                          .k0 = a->whole ? 0 : first_key(i, a->window),
-                         .k1 = a->whole ? d->keys : end};
+                         .k1 = all ? d->keys : end, .real0 = d->real0, .real1 = d->real1};
 }
 
 /* Every parts-th block of a document and head, from the last, which sees most, less part. */
@@ -286,12 +307,14 @@ static void tile_back(const struct op_attention *a, const struct tile *t, int64_
         float *row = bufs->s + (i - t->i0) * n, *drow = bufs->dp + (i - t->i0) * n;
         int64_t r = t->first + i, j0, end;
         float delta = row_dot(out + r * out_ld, dout + r * out_ld, d);
+        bool real = seen(&j0, &end, t, i, a->window, a->whole);
 
-        seen(&j0, &end, t, i, a->window, a->whole);
-        if (line)
+        if (!real)
+            level(row, end);
+        else if (line)
             row_add(row + j0, line + (t->k0 + j0 - i), end - j0);
-        row_soften_back(row + j0, drow + j0, end - j0, t->k0 + j0, i, slope, a->lse[h * a->n + r],
-                    delta);
+        row_soften_back(row + j0, drow + j0, end - j0, t->k0 + j0, i, real ? slope : 0,
+                        a->lse[h * a->n + r], delta);
         if (a->rel_bias.dtable)
             row_add(bufs->dline + (t->k0 + j0 - i), drow + j0, end - j0);
         memset(row, 0, (size_t)j0 * sizeof *row);

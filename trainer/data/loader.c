@@ -153,6 +153,49 @@ static int start(struct loader *l, struct ckpt_err *err)
     return 0;
 }
 
+/* One rank's tokens of a step. */
+static int64_t step_tokens(struct data_plan *plan, const int32_t *token, int64_t step_of_epoch,
+                           int64_t *n_micro)
+{
+    struct shuffle *cut = plan->o.packing ? plan->cut : plan->order;
+    struct shuffle_slice slice;
+    int64_t first, sum = 0, n = shuffle_step(cut, step_of_epoch, &first);
+
+    for (int64_t m = 0; m < n; m++) {
+        shuffle_slice(cut, first + m, &slice);
+        for (int64_t k = 0; k < slice.n; k++) {
+            struct data_group group = data_plan_group(plan, &slice, k);
+
+            for (int64_t i = 0; i < group.n; i++)
+                sum += token[group.item[i]];
+        }
+    }
+    *n_micro += n;
+    return sum;
+}
+
+int loader_count(const struct loader *l, const int32_t *token, int64_t steps,
+                 struct loader_tokens *out, struct ckpt_err *err)
+{
+    struct loader_opts o = l->o;
+    int64_t n_micro = 0;
+    int rc = 0;
+
+    *out = (struct loader_tokens){0};
+    for (o.rank = 0; rc == 0 && o.rank < o.world_size; o.rank++) {
+        struct data_plan plan;
+
+        if ((rc = data_plan_init(&plan, l->source, &o, err)) != 0)
+            return rc;
+        for (int64_t s = 0; rc == 0 && s < steps; s++)
+            if ((rc = data_plan_find(&plan, s, err)) == 0)
+                out->tokens += step_tokens(&plan, token, s - plan.first_step, &n_micro);
+        data_plan_release(&plan);
+    }
+    out->capacity = n_micro * l->o.max_tokens;
+    return rc;
+}
+
 int loader_seek(struct loader *l, int64_t step, struct ckpt_err *err)
 {
     if (step < 0)
@@ -231,7 +274,7 @@ static int bounds(struct loader *l, struct ckpt_err *err)
         l->max_tokens = l->o.max_tokens;
         return most_in_a_bin(l, err);
     }
-    if (length) {
+    if (length && !data_source_padded(l->source)) {
         longest = 1;
         for (int64_t i = 0; i < data_source_count(l->source); i++)
             longest = length[i] > longest ? length[i] : longest;
@@ -262,6 +305,8 @@ static int make_slots(struct loader *l, struct ckpt_err *err)
             rc = pack_init(&l->slot[i].pack[m], l->max_tokens, l->max_docs, err);
             if (rc == 0 && data_source_pairs(l->source))
                 rc = pack_init_pairs(&l->slot[i].pack[m], l->max_tokens, err);
+            if (rc == 0 && data_source_padded(l->source))
+                rc = pack_init_padded(&l->slot[i].pack[m], err);
             if (rc)
                 return rc;
         }

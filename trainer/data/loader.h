@@ -64,6 +64,15 @@ int64_t loader_max_enc(const struct loader *l);     /* rows of an encoder; 0: th
 int64_t loader_steps_per_epoch(const struct loader *l);
 /* Steps of the first n_epochs epochs together: converts num_train_epochs to max_steps. */
 int loader_steps_of(struct loader *l, int64_t n_epochs, int64_t *steps, struct ckpt_err *err);
+/*
+ * Tokens of the first `steps` steps on all ranks, where sample i has token[i] of them [count of the
+ * source], and what their micro-batches hold with packing.  Reads no samples.
+ */
+struct loader_tokens {
+    int64_t tokens, capacity;
+};
+int loader_count(const struct loader *l, const int32_t *token, int64_t steps,
+                 struct loader_tokens *out, struct ckpt_err *err);
 /* Continue at step; prepared steps are dropped. */
 int loader_seek(struct loader *l, int64_t step, struct ckpt_err *err);
 /* The next step; waits until it is ready; never ends.  A record that cannot be read fails here,

@@ -44,8 +44,20 @@ int pack_init_pairs(struct pack *p, int64_t max_enc, struct ckpt_err *err)
     return 0;
 }
 
+int pack_init_padded(struct pack *p, struct ckpt_err *err)
+{
+    p->real_start = ckpt_alloc((size_t)p->max_docs, sizeof *p->real_start);
+    p->real_end = ckpt_alloc((size_t)p->max_docs, sizeof *p->real_end);
+    p->batch.real_start = p->real_start;
+    p->batch.real_end = p->real_end;
+    return p->real_start && p->real_end
+               ? 0 : ckpt_nomem(err, (size_t)p->max_docs * sizeof *p->real_start);
+}
+
 void pack_release(struct pack *p)
 {
+    ckpt_free(p->real_start);
+    ckpt_free(p->real_end);
     ckpt_free(p->enc_ids);
     ckpt_free(p->enc_start);
     ckpt_free(p->ids);
@@ -84,6 +96,10 @@ int pack_add(struct pack *p, const struct sample *s, int64_t name, bool supervis
             continue;
         p->rows[b->n_rows] = row + (int32_t)i;
         p->targets[b->n_rows++] = s->labels[i + 1];
+    }
+    if (p->real_start) {
+        p->real_start[b->n_docs] = row + (int32_t)s->pad_before;
+        p->real_end[b->n_docs] = row + (int32_t)(s->n - s->pad_after);
     }
     p->samples[b->n_docs] = name;
     p->doc_start[b->n_docs++] = row;

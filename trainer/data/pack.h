@@ -1,5 +1,6 @@
 /*
- * pack - samples -> batch (trainer/model/model.h): documents one after another, without padding.
+ * pack - samples -> batch (trainer/model/model.h): documents one after another, with the padding
+ * that samples bring.
  *
  * The target of row i is the label of token i + 1 of the same document: a document's first label
  * is never used and its last row has no target.  Rows without a target are not listed. The
@@ -15,6 +16,7 @@
 struct pack {
     struct batch batch;         /* pointers into the arrays below */
     int32_t     *ids, *positions, *doc_start, *rows, *targets;
+    int32_t     *real_start, *real_end; /* [max_docs] each; NULL: samples have no padding */
     int32_t     *enc_ids, *enc_start;
     int64_t     *samples;
     int64_t      max_tokens, max_docs, max_enc;
@@ -23,6 +25,8 @@ struct pack {
 int pack_init(struct pack *p, int64_t max_tokens, int64_t max_docs, struct ckpt_err *err);
 /* Allocate for pairs: that many rows of the encoder. */
 int pack_init_pairs(struct pack *p, int64_t max_enc, struct ckpt_err *err);
+/* Allocate for samples with padding. */
+int pack_init_padded(struct pack *p, struct ckpt_err *err);
 void pack_release(struct pack *p);
 void pack_clear(struct pack *p);
 /* Add a document, as batch.samples names it; supervised false leaves its labels out.  CKPT_ESTATE

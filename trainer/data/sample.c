@@ -13,6 +13,25 @@ void sample_release(struct sample *s)
     memset(s, 0, sizeof *s);
 }
 
+int sample_pad(struct sample *s, int64_t n, int32_t id, bool before, struct ckpt_err *err)
+{
+    int64_t pad = n > s->n ? n - s->n : 0, from = before ? 0 : s->n;
+    int rc = sample_reserve(s, s->n + pad, err);
+
+    if (rc)
+        return rc;
+    if (before) {
+        memmove(s->ids + pad, s->ids, (size_t)s->n * sizeof *s->ids);
+        memmove(s->labels + pad, s->labels, (size_t)s->n * sizeof *s->labels);
+    }
+    for (int64_t i = from; i < from + pad; i++)
+        s->ids[i] = s->labels[i] = id;
+    s->n += pad;
+    s->pad_before = before ? pad : 0;
+    s->pad_after = before ? 0 : pad;
+    return 0;
+}
+
 int64_t sample_length(const struct sample *s)
 {
     /* The last target of a pair is not an input. */

@@ -23,6 +23,7 @@ struct sample {
     int64_t  given;             /* tokens before any were dropped */
     bool     cut;               /* max_seq_length dropped some */
     bool     cut_left;          /* set by the caller: truncate at the beginning */
+    int64_t  pad_before, pad_after;     /* of n: padding (sample_pad) */
     int32_t *enc;               /* [n_enc] the encoder's input; ids and labels are then the
                                    decoder's start id, unlabelled, and the target */
     int64_t  n_enc, enc_cap;    /* 0: not a pair */
@@ -38,6 +39,8 @@ void sample_release(struct sample *s);
 /* Allocate for that many ids and labels; for that many of enc. */
 int sample_reserve(struct sample *s, int64_t n, struct ckpt_err *err);
 int sample_reserve_enc(struct sample *s, int64_t n, struct ckpt_err *err);
+/* Fill up to n tokens with an id, before the text or after it; the padding has its id as label. */
+int sample_pad(struct sample *s, int64_t n, int32_t id, bool before, struct ckpt_err *err);
 /* Rows of a batch that it needs; for a pair those of the larger part. */
 int64_t sample_length(const struct sample *s);
 /* Labels that are targets: label[i] != -100 for i >= 1. */

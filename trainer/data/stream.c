@@ -211,15 +211,19 @@ out:
 int data_source_sample(const struct data_source *d, int64_t i, struct sample *s,
                        struct ckpt_err *err)
 {
+    int rc = 0;
+
     if (i < 0 || i >= d->n)
         return ckpt_fail(err, CKPT_ENOTFOUND, "sample %lld of %lld", (long long)i,
                          (long long)d->n);
     i = d->usable ? d->usable[i] : i;
+    s->pad_before = s->pad_after = 0;
     if (!d->cache || !sample_cache_get(d->cache, i, s))
-        return data_source_make(d, i, s, err);
-    if (check_sample(d, s, err))
-        return records_err_in(d->records, i, err);
-    return 0;
+        rc = data_source_make(d, i, s, err);
+    else if (check_sample(d, s, err))
+        rc = records_err_in(d->records, i, err);
+    return rc || !d->o.padded ? rc : sample_pad(s, d->o.max_seq_length, d->o.pad_id,
+                                                d->o.pad_before, err);
 }
 
 static int chat_text(const struct data_source *d, const json_t *record, struct ckpt_buf *prompt,
@@ -471,6 +475,7 @@ void data_source_close(struct data_source *d)
 enum data_kind data_source_kind(const struct data_source *d) { return d->kind; }
 int64_t data_source_max_length(const struct data_source *d) { return d->o.max_seq_length; }
 bool data_source_pairs(const struct data_source *d) { return d->o.pair.wanted; }
+bool data_source_padded(const struct data_source *d) { return d->o.padded; }
 int64_t data_source_count(const struct data_source *d) { return d->n; }
 const int32_t *data_source_lengths(const struct data_source *d) { return d->length; }
 

@@ -48,6 +48,10 @@ struct data_opts {
                                            of prompt and completion */
     bool          no_eos;
     bool          cut_left;             /* truncate samples that are too long at the beginning */
+    bool          padded;               /* all samples have max_seq_length tokens, of pad_id where
+                                           the text ends, or pad_before where it begins */
+    bool          pad_before;
+    int32_t       pad_id;
     struct sample_pair pair;            /* ids for pairs of encoder and decoder */
     enum data_bad bad;                  /* what to do with a record that cannot be used */
     size_t        workers;              /* threads of data_source_scan; 0: by CPUs */
@@ -71,6 +75,7 @@ void data_source_close(struct data_source *d);
 enum data_kind data_source_kind(const struct data_source *d);
 int64_t data_source_max_length(const struct data_source *d);   /* max_seq_length */
 bool data_source_pairs(const struct data_source *d);            /* samples are pairs */
+bool data_source_padded(const struct data_source *d);           /* to that length */
 /* Samples; after a scan with DATA_BAD_SKIP the usable ones only. */
 int64_t data_source_count(const struct data_source *d);
 /* Sample i, 0 <= i < count.  Any thread. */
@@ -93,7 +98,7 @@ struct data_stats {
  * cached samples have all of these. Done at open for DATA_BAD_SKIP.  stats may be NULL.
  */
 int data_source_scan(struct data_source *d, struct data_stats *stats, struct ckpt_err *err);
-/* Tokens of each sample, [count], after a scan; NULL before. */
+/* Tokens of each sample without padding, [count], after a scan; NULL before. */
 const int32_t *data_source_lengths(const struct data_source *d);
 /* 16 bytes that identify data and settings: stored in checkpoints. */
 int data_source_fingerprint(const struct data_source *d, unsigned char out[16],

@@ -71,6 +71,7 @@ static struct op_attention packed(const struct pass *p, const struct layer *l,
     return (struct op_attention){
         .out = b->at[BUF_CTX], .lse = p->keep ? b->at[BUF_LSE] : NULL,
         .in = heads(p->dev, a, b->at[BUF_QKV]), .doc_start = p->doc_start,
+        .real_start = p->real_start, .real_end = p->real_end,
         .slopes = p->m->positions.slopes, .n = p->n, .n_docs = p->n_docs, .max_doc = p->max_doc,
         .n_head = a->num_attention_heads, .n_kv = a->num_key_value_heads, .dim = a->head_dim,
         .window = arch_window(a, l->index - 1), .scale = (float)arch_scale(a, l->index - 1),

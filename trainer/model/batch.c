@@ -65,6 +65,11 @@ int batch_check(const struct model *m, const struct batch *b, int64_t *max_doc, 
         if (len < 0 || b->doc_start[0] != 0 || b->doc_start[i + 1] > b->n_tokens)
             return batch_refuse(err, "a document's first row", b->doc_start[i + 1], b->n_tokens);
         *max_doc = len > *max_doc ? len : *max_doc;
+        if (b->real_start && (!m->opts.padding || b->real_start[i] < b->doc_start[i] ||
+                              b->real_start[i] >= b->real_end[i] ||
+                              b->real_end[i] > b->doc_start[i + 1]))
+            return batch_refuse(err, "a document's first row that is no padding", b->real_start[i],
+                                b->doc_start[i + 1] - 1);
     }
     if ((b->n_docs ? b->doc_start[b->n_docs] : 0) != b->n_tokens)
         return batch_refuse(err, "the end of the last document",

@@ -11,7 +11,7 @@ struct model;
 
 /* On the device, by the names of struct batch (model.h). */
 struct batch_arrays {
-    int32_t *ids, *positions, *doc_start, *rows, *targets, *token_type_ids;
+    int32_t *ids, *positions, *doc_start, *real_start, *real_end, *rows, *targets, *token_type_ids;
     int32_t *positions_host;            /* [N] rows of the table of positions */
     uint64_t *drop_rows, *drop_loss;    /* [N] op_drop_row of each; of those that have a loss,
                                            [R]; NULL both: no dropout in training */

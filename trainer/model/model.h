@@ -37,8 +37,9 @@ struct model_weights {
 };
 
 /*
- * A batch: documents one after another without padding.  N = n_tokens rows.  Attention is causal
- * inside a document and never crosses documents; an encoder sees all of a document.
+ * A batch: documents one after another, without padding unless it is wanted.  N = n_tokens rows.
+ * Attention is causal inside a document and never crosses documents; an encoder sees all of a
+ * document.
  *
  * With an encoder beside the decoder each document has two parts: what the encoder reads, enc_ids
  * in rows enc_start[d] to enc_start[d + 1], one at least; and what the decoder is fed, ids: the
@@ -51,6 +52,9 @@ struct batch {
     const int32_t *ids;             /* [N] */
     const int32_t *positions;       /* [N] position inside the document */
     const int32_t *doc_start;       /* [n_docs + 1], first row of each document, then N */
+    const int32_t *real_start, *real_end;   /* [n_docs] each: the rows of a document that are no
+                                       padding (op_attention); NULL: there is none.  With
+                                       model_opts.padding only */
     const int32_t *rows;            /* [n_rows] rows that have a loss, increasing */
     const int32_t *targets;         /* [n_rows] the id each must predict */
     const int32_t *token_type_ids;  /* [N] where a model has token types; NULL: all 0 */
@@ -75,6 +79,7 @@ struct model_opts {
     int64_t max_rows;               /* supervised rows at most */
     int64_t max_enc;                /* rows of the encoder at most; with an encoder only */
     bool    train;                  /* keep activations for backward */
+    bool    padding;                /* batches may have padding */
     enum recompute recompute;
     bool    dry;                    /* plan only: nothing is allocated, no pass may run */
     const struct lora *lora;        /* the adapter beside the weights; NULL: none.  Outlives it */

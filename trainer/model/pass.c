@@ -68,6 +68,12 @@ int pass_begin(struct pass *p, struct model *m, const struct model_weights *w,
     pass_upload(p, m->batch.ids, b->ids, b->n_tokens);
     upload_positions(p, b);
     pass_upload(p, m->batch.doc_start, b->doc_start, b->n_docs + 1);
+    if (b->real_start) {
+        p->real_start = m->batch.real_start;
+        p->real_end = m->batch.real_end;
+        pass_upload(p, m->batch.real_start, b->real_start, b->n_docs);
+        pass_upload(p, m->batch.real_end, b->real_end, b->n_docs);
+    }
     pass_upload(p, m->batch.rows, b->rows, b->n_rows);
     pass_upload(p, m->batch.targets, b->targets, b->n_rows);
     return 0;

@@ -64,6 +64,7 @@ struct pass {
     const uint64_t             *drop_rows;  /* of these rows (ops.h, op_drop); NULL: dropout is
                                                off */
     const int32_t              *ids, *doc_start;    /* of these rows, on the device */
+    const int32_t              *real_start, *real_end;      /* likewise; NULL: no padding */
     const int32_t              *token_type_ids;
     const struct op_noise_row  *noise;  /* of these rows; NULL: none */
     int64_t                     n_enc, max_enc;     /* the encoder's rows; longest document */

@@ -240,6 +240,10 @@ static void draft_rest(struct draft *d)
     if (o->neftune_alpha > 0)
         ADD(batch.noise, N * sizeof *m->batch.noise, 0, e);
     ADD(batch.doc_start, ((uint64_t)o->max_docs + 1) * i4, 0, e);
+    if (o->padding) {
+        ADD(batch.real_start, (uint64_t)o->max_docs * i4, 0, e);
+        ADD(batch.real_end, (uint64_t)o->max_docs * i4, 0, e);
+    }
     ADD(batch.rows, some * i4, 0, e);
     ADD(batch.targets, R * i4, 0, e);
     if (drops(m)) {

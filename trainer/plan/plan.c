@@ -9,8 +9,6 @@
 #include "formats/families/role.h"
 #include "trainer/run/optimizer.h"
 
-#define SAMPLED 2000            /* rows that are tokenised to estimate the length of all */
-
 /* Memory of this host and its swap, or what a container may have of it. */
 static uint64_t host_total(void)
 {
@@ -65,6 +63,8 @@ static struct fit on_host(const struct session *s)
     f.all += s->fit.all;
     return f;
 }
+
+uint64_t plan_host(const struct session *s) { return on_host(s).all; }
 
 static int refuse(const struct fit *f, int64_t ranks, uint64_t total, struct ckpt_err *err)
 {
@@ -127,7 +127,8 @@ static int plan_batches(const struct run_data *data, const struct settings *set,
         .max_docs = larger(loader_max_docs(t), e ? loader_max_docs(e) : 0),
         .max_rows = larger(loader_max_rows(t), e ? loader_max_rows(e) : 0),
         .max_enc = larger(loader_max_enc(t), e ? loader_max_enc(e) : 0),
-        .train = true, .recompute = settings_recompute(set), .dry = set->dry_run,
+        .train = true, .padding = set->loss_on_padding,
+        .recompute = settings_recompute(set), .dry = set->dry_run,
         .label_smoothing = set->label_smoothing_factor, .z_loss = set->z_loss,
         .neftune_alpha = set->neftune_noise_alpha,
     };
@@ -193,27 +194,4 @@ int64_t plan_numel(const struct params *p)
             n += p->item[i].numel;
     }
     return n;
-}
-
-int plan_tell(const struct run_data *data, int64_t max_steps, struct ckpt_err *err)
-{
-    const struct data_source *source = data->train.source;
-    int64_t n = data_source_count(source), taken = n < SAMPLED ? n : SAMPLED, tokens = 0;
-    int64_t per_epoch = loader_steps_per_epoch(data->train.loader);
-    struct sample sample = {0};
-    int rc = 0;
-
-    for (int64_t i = 0; rc == 0 && i < taken; i++) {
-        int64_t at = taken < n ? (int64_t)((double)i * (double)n / (double)taken) : i;
-
-        rc = data_source_sample(source, at, &sample, err);
-        tokens += sample.n + sample.n_enc;
-    }
-    sample_release(&sample);
-    if (rc == 0)
-        ckpt_log(CKPT_LOG_NOTE, "data: %lld rows, %s%lld tokens; %.3g epochs of %lld steps",
-                 (long long)n, taken < n ? "about " : "",
-                 (long long)((double)tokens * (double)n / (double)(taken ? taken : 1)),
-                 (double)max_steps / (double)(per_epoch ? per_epoch : 1), (long long)per_epoch);
-    return rc;
 }

@@ -22,7 +22,7 @@ int plan_check(struct session *s, struct ckpt_err *err);
 uint64_t plan_spare(struct session *s);
 /* Elements that multiply, as transformers' floating_point_ops counts them: without embeddings. */
 int64_t plan_numel(const struct params *p);
-/* Tell rows, tokens, epochs and steps of the training data.  Many rows are tokenised in part. */
-int plan_tell(const struct run_data *data, int64_t max_steps, struct ckpt_err *err);
+/* Bytes that a rank takes of this host: those of settings that put them there, and on CPUs all. */
+uint64_t plan_host(const struct session *s);
 
 #endif

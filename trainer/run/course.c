@@ -137,6 +137,21 @@ bool course_due(const struct course *c, const struct course_event *e,
     return epoch ? epoch_ends : e->every > 0 && state->global_step % e->every == 0;
 }
 
+/* With the last step's. */
+static int64_t times(const struct course_event *e, int64_t steps, int64_t per_epoch)
+{
+    int64_t every = e->when == COURSE_EPOCH ? per_epoch : e->every;
+
+    if (e->when == COURSE_NO)
+        return 0;
+    return every > 0 ? (steps + every - 1) / every : 1;
+}
+
+int64_t course_saves(const struct course *c, int64_t steps, int64_t steps_per_epoch)
+{
+    return times(c->save.when == COURSE_BEST ? &c->eval : &c->save, steps, steps_per_epoch);
+}
+
 double course_metric(const struct course *c, const struct evaluate_result *e)
 {
     return c->perplexity ? exp(e->loss) : e->loss;

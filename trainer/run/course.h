@@ -48,6 +48,8 @@ void course_init(struct course *c, const struct settings *s, int64_t total, bool
 /* Whether it is time for one of c's events, after the step that the state is at. */
 bool course_due(const struct course *c, const struct course_event *e,
                 const struct run_state *state, bool epoch_ends);
+/* Checkpoints that a run of so many steps writes; of COURSE_BEST as many as it may. */
+int64_t course_saves(const struct course *c, int64_t steps, int64_t steps_per_epoch);
 /* What of an evaluation is judged. */
 double course_metric(const struct course *c, const struct evaluate_result *e);
 /*

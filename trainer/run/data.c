@@ -13,6 +13,7 @@
 #include "libckpt/log.h"
 #include "trainer/data/prepare.h"
 #include "formats/families/arch.h"
+#include "formats/families/family.h"
 
 static void data_close(struct data_set *d)
 {
@@ -142,6 +143,46 @@ static int64_t passes(const struct run_data *r, int64_t n, bool train)
     return (int64_t)ceil(whole) + (s->packing || by_length(s));
 }
 
+/* Padding as transformers' tokenizers and attention masks have it, where that is the same here. */
+static int padding_opts(struct data_opts *o, const struct run_data *r, struct ckpt_err *err)
+{
+    const struct session *s = r->session;
+    const struct arch *a = s->arch;
+    const json_t *said = json_object_get(a->config, "pad_token_id");
+    const char *side = r->settings->padding_side;
+    int64_t id = s->tokenizer ? tokenizer_pad(s->tokenizer) : -1;
+    int64_t most = arch_max_positions(a);
+    bool window = false;
+
+    for (int64_t l = 0; l < a->num_hidden_layers; l++)
+        window |= arch_window(a, l) > 0;
+    if (id < 0 && json_is_integer(said))
+        id = json_integer_value(said);
+    o->padded = true;
+    o->pad_id = (int32_t)id;
+    o->pad_before = strcmp(side, "left") == 0 ||
+                    (strcmp(side, "auto") == 0 && s->tokenizer &&
+                     tokenizer_pads_left(s->tokenizer));
+    if (s->dev->discrete)
+        return ckpt_fail(err, CKPT_ECONFIG, "`loss_on_padding` needs `device cpu`: a GPU's "
+                         "attention reads no mask");
+    if (a->stack != ARCH_DECODER || window || a->num_experts > 0 || a->pos_from_ids ||
+        (a->pos_from_mask && a->pos != ARCH_POS_ALIBI))
+        return ckpt_fail(err, CKPT_ECONFIG, "`loss_on_padding` is not done for %s: causal decoders "
+                         "without experts, attention window and positions by the mask are",
+                         a->family->model_type);
+    if (o->pad_before && a->pos != ARCH_POS_ALIBI)
+        return ckpt_fail(err, CKPT_ECONFIG, "`padding_side left` is done for ALiBi alone: "
+                         "`padding_side right` pads %s", a->family->model_type);
+    if (id < 0 || id >= a->vocab_size)
+        return ckpt_fail(err, CKPT_ECONFIG, "`loss_on_padding`: neither the tokenizer nor "
+                         "config.json says which id pads (pad_token, pad_token_id)");
+    if (most > 0 && o->max_seq_length > most)
+        return ckpt_fail(err, CKPT_ECONFIG, "`max_seq_length %lld` pads beyond the model's %lld "
+                         "positions", (long long)o->max_seq_length, (long long)most);
+    return 0;
+}
+
 static int data_open(struct data_set *d, const struct run_data *r, const char *const *path,
                      size_t n, bool train, struct ckpt_err *err)
 {
@@ -167,6 +208,8 @@ static int data_open(struct data_set *d, const struct run_data *r, const char *c
                 : strcmp(s->data_cache, "on") == 0 ? DATA_CACHE_ON : DATA_CACHE_AUTO;
     opts.chat_dir = r->session->tokenizer_dir;
     opts.vocab_size = r->session->arch->vocab_size;
+    if (s->loss_on_padding && (rc = padding_opts(&opts, r, err)) != 0)
+        return rc;
     opts.max_positions = arch_max_positions(r->session->arch);
     if ((rc = open_records(d, s, path, n, train, err)) != 0)
         return rc;

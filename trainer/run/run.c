@@ -10,7 +10,7 @@
 #include "trainer/clock.h"
 #include "trainer/comm/report.h"
 #include "trainer/tell/histograms.h"
-#include "trainer/plan/plan.h"
+#include "trainer/plan/estimate.h"
 #include "trainer/run/results.h"
 #include "trainer/run/step.h"
 
@@ -223,7 +223,7 @@ static void warn_lost(const struct run_job *r)
 /* The Trainer's closing row, the run's figures and its model. */
 static int finish(struct run_job *r, struct ckpt_err *err)
 {
-    double seconds = clock_now() - r->started;
+    double seconds = clock_now() - r->began;
     struct memory_figures memory = memory_log_figures(r->memory);
     json_t *row = results_of(r, seconds);
     bool first = r->session.comm->rank == 0;
@@ -295,6 +295,25 @@ static int end_late(struct run_job *r, struct ckpt_err *err)
     return results_model(r, err);
 }
 
+/* What the run would take. */
+static int plan(struct run_job *r, struct ckpt_err *err)
+{
+    struct estimate_of of = {
+        .settings = r->s, .session = &r->session, .data = &r->data, .steps = r->state.max_steps,
+        .first_step = r->start.step > 0 && r->start.step < r->state.max_steps ? r->start.step : 0,
+    };
+    struct estimate e;
+    int rc = save_plan(r, &of.snapshot, &of.how, err);
+
+    of.saves = course_saves(&r->course, of.steps, loader_steps_per_epoch(r->data.train.loader));
+    if (rc == 0)
+        rc = estimate_make(&e, &of, err);
+    if (rc)
+        return rc;
+    estimate_tell(&e, r->s->output_dir);
+    return r->io->planned ? r->io->planned(r->io->ctx, &e, err) : 0;
+}
+
 /* From a plan that is made to the last checkpoint. */
 static int train(struct run_job *r, struct ckpt_err *err)
 {
@@ -304,11 +323,8 @@ static int train(struct run_job *r, struct ckpt_err *err)
 
     if (speak)
         session_describe(&r->session, r->state.max_steps);
-    if (r->s->dry_run) {
-        if (speak)
-            plan_tell(&r->data, r->state.max_steps, &(struct ckpt_err){0});
-        return 0;
-    }
+    if (r->s->dry_run)
+        return comm_agree(r->session.comm, speak ? plan(r, err) : 0, err);
     if (r->s->simulate_world > 0)
         return simulate(r, err);
     if (r->state.global_step >= r->state.max_steps) {
@@ -328,6 +344,7 @@ static int train(struct run_job *r, struct ckpt_err *err)
     rc = comm_agree(r->session.comm, rc, err);
     if (rc == 0)
         rc = save_open(r, err);
+    r->began = clock_now();
     if (rc == 0)
         rc = loop(r, err);
     return rc ? rc : finish(r, err);

@@ -4,6 +4,7 @@
 #ifndef CKPT_TRAINER_RUN_RUN_H
 #define CKPT_TRAINER_RUN_RUN_H
 
+#include "trainer/plan/estimate.h"
 #include "trainer/tell/event.h"
 #include "trainer/run/settings.h"
 #include "trainer/run/simulate.h"
@@ -17,6 +18,8 @@ struct run_io {
     run_event_fn *event;
     /* What a simulation came to (simulate_world). */
     int (*simulated)(void *ctx, const struct run_simulated *r, struct ckpt_err *err);
+    /* What a dry run found (dry_run). */
+    int (*planned)(void *ctx, const struct estimate *e, struct ckpt_err *err);
     /* Set from outside: save at the end of the step in work, then end with CKPT_ESTOPPED. */
     const volatile int *stop;
     /* Print a failure that is this rank's alone, before its peers are ended.  May be NULL. */

@@ -49,7 +49,8 @@ struct run_job {
     int64_t                n_empty;     /* steps without a supervised token */
     bool                   learned;     /* some step had one */
     double                 token_flos;  /* of training on a token */
-    double                 started;
+    double                 started;     /* the process; what max_wall_time counts from */
+    double                 began;       /* the first step of this process, after loading */
     struct profile_run     profile;
 };
 

@@ -290,9 +290,32 @@ static bool wanted(const struct run_job *r)
            (strcmp(r->s->async_save, "auto") == 0 && r->session.dev->discrete);
 }
 
+/* Of the host's memory that the plan leaves to a rank. */
+static uint64_t most_of(const struct run_job *r) { return r->spare / 4 * 3; }
+
+int save_plan(const struct run_job *r, uint64_t *bytes, const char **why, struct ckpt_err *err)
+{
+    const struct session *s = &r->session;
+    int rc = 0;
+
+    *bytes = 0;
+    *why = !saves_before_end(r) ? "none before the end"
+           : strcmp(r->s->async_save, "false") == 0 ? "while steps wait, as asked for"
+           : !wanted(r) ? "while steps wait, by default on CPUs" : "asynchronous";
+    if (!wanted(r) || !saves_before_end(r))
+        return 0;
+    rc = zero_copy_plan(bytes, model_params(s->model), &s->zero_opts, s->shard->world_size, s->dev,
+                        err);
+    if (*bytes > most_of(r)) {
+        *why = "while steps wait: their copy does not fit this host";
+        *bytes = 0;
+    }
+    return rc;
+}
+
 int save_open(struct run_job *r, struct ckpt_err *err)
 {
-    uint64_t bytes = zero_copy_bytes(r->session.zero), most = r->spare / 4 * 3;
+    uint64_t bytes = zero_copy_bytes(r->session.zero), most = most_of(r);
     bool able = false;
     char why[128];
     struct saver *v;

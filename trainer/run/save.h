@@ -24,6 +24,9 @@ int save_open(struct run_job *r, struct ckpt_err *err);
  * too when it failed and the run is to go on: r->saved_step tells.  Collective.
  */
 int save_begin(struct run_job *r, bool steps_follow, struct ckpt_err *err);
+/* Whether save_open would make one, by settings and memory: *bytes of its copy, of each rank, or 0;
+ * *why says so, or why not. */
+int save_plan(const struct run_job *r, uint64_t *bytes, const char **why, struct ckpt_err *err);
 /* After each step: what was copied beside it may be written.  Collective with other ranks'. */
 int save_go(struct run_job *r, struct ckpt_err *err);
 /* Whether this rank's thread is at work. */

@@ -58,6 +58,8 @@ struct settings {
     double       val_test_split_ratio;
     const char  *data_dir, *dataset_name;
     bool         packing;               /* fill micro-batches with whole documents */
+    bool         loss_on_padding;       /* samples are padded to max_seq_length, and learned so */
+    const char  *padding_side;          /* auto: the tokenizer's; left, right */
     const char  *data_cache;            /* samples in the cache: auto, on, off */
     /* loop */
     const char  *output_dir;
@@ -106,6 +108,7 @@ struct settings {
     bool         eval_on_start;
     double       eval_delay;            /* steps, or epochs, before the first evaluation */
     bool         logging_first_step;
+    const char  *log_format;            /* of log lines: table, kv, dict (tell/line.h) */
     bool         logging_nan_inf_filter;/* means leave out losses that are not finite */
     const char  *include_num_input_tokens_seen; /* no, all, non_padding; as a truth value */
     const char *const *report_to;       /* none, all, or some of those of reports.h */

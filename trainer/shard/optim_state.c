@@ -82,6 +82,19 @@ size_t optim_state_bytes(enum optim_state_array of, enum op_moments kind, int64_
            ckpt_dtype_size(optim_state_type(of, kind));
 }
 
+uint64_t optim_state_moment_bytes(const struct params *params, size_t i, enum op_moments wanted,
+                                  int fewer, int64_t n)
+{
+    static const enum optim_state_array moment[2][2] = {
+        {OPTIM_STATE_AVG, OPTIM_STATE_ABSMAX}, {OPTIM_STATE_AVG_SQ, OPTIM_STATE_ABSMAX_SQ}};
+    enum op_moments kind = optim_state_kind(params, i, wanted);
+    uint64_t sum = 0;
+
+    for (int k = 0; k < 2 - fewer; k++)
+        sum += optim_state_bytes(moment[k][0], kind, n) + optim_state_bytes(moment[k][1], kind, n);
+    return sum;
+}
+
 static enum op_moments type_of(const struct layout *l, size_t i)
 {
     return optim_state_kind(l->flat->params, i, l->opts->moments);

@@ -39,6 +39,10 @@ enum op_moments optim_state_kind(const struct params *params, size_t i, enum op_
 enum ckpt_dtype optim_state_type(enum optim_state_array of, enum op_moments kind);
 size_t optim_state_bytes(enum optim_state_array of, enum op_moments kind, int64_t n);
 
+/* Bytes of all moments of n elements of parameter i, for a rule that lacks some of AdamW's two. */
+uint64_t optim_state_moment_bytes(const struct params *params, size_t i, enum op_moments wanted,
+                                  int fewer, int64_t n);
+
 struct optim_state_opts {
     enum op_moments moments;            /* where a parameter may have them so */
     int      fewer;                     /* moments that a rule lacks of AdamW's two */

@@ -46,6 +46,7 @@ static int allocate(struct zero_copy *c, struct ckpt_err *err)
     const struct zero *from = c->from;
     struct zero *z = c->zero;
     const struct optim_state_opts states = {.moments = from->opts.moments,
+                                            .fewer = from->opts.fewer,
                                             .master = from->rounded != NULL,
                                             .on_device = UINT64_MAX};
     size_t n = (size_t)z->flat.numel;
@@ -117,21 +118,33 @@ void zero_copy_free(struct zero_copy *c)
 
 struct zero *zero_copy_zero(const struct zero_copy *c) { return c->zero; }
 
-uint64_t zero_copy_bytes(const struct zero *z)
+static uint64_t bytes_of(const struct flat *f, const struct zero_opts *o, enum ckpt_dtype type)
 {
-    const struct params *p = z->flat.params;
+    const struct params *p = f->params;
     uint64_t sum = 0;
 
     for (size_t i = 0; i < p->n; i++) {
-        int64_t n = flat_part(&z->flat, i);
+        int64_t n = flat_part(f, i);
 
         if (params_is_saved(p, i))
-            sum += (uint64_t)n * (z->master || p->item[i].trainable ? sizeof(float)
-                                                                    : ckpt_dtype_size(z->type));
-        for (int of = OPTIM_STATE_AVG; p->item[i].trainable && of < OPTIM_STATE_ARRAYS; of++)
-            sum += optim_state_bytes((enum optim_state_array)of, zero_moments(z, i), n);
+            sum += (uint64_t)n * (p->item[i].trainable ? sizeof(float) : ckpt_dtype_size(type));
+        if (p->item[i].trainable)
+            sum += optim_state_moment_bytes(p, i, o->moments, o->fewer, n);
     }
     return sum;
+}
+
+uint64_t zero_copy_bytes(const struct zero *z) { return bytes_of(&z->flat, &z->opts, z->type); }
+
+int zero_copy_plan(uint64_t *bytes, const struct params *params, const struct zero_opts *opts,
+                   int world_size, const struct device *dev, struct ckpt_err *err)
+{
+    struct flat f;
+    int rc = flat_init(&f, params, opts->stage, 0, world_size, err);
+
+    *bytes = rc ? 0 : bytes_of(&f, opts, dev->weight);
+    flat_release(&f);
+    return rc;
 }
 
 /* n elements of so many bytes; what lies on the host is copied now. */
@@ -157,12 +170,14 @@ static void copy_weights(struct zero_copy *c, size_t i)
     }
 }
 
-/* One of the arrays of moments and scales. */
+/* One of the arrays of moments and scales, if the rule has it. */
 static void copy_states(struct zero_copy *c, enum optim_state_array of, size_t i)
 {
     enum op_moments kind = zero_moments(c->from, i);
     int64_t n = flat_part(&c->from->flat, i), some;
 
+    if (!optim_state_spot(c->from->optim, of, i, 0).at)
+        return;
     for (int64_t at = 0; at < n && optim_state_bytes(of, kind, n); at += some) {
         struct optim_state_spot from = optim_state_spot(c->from->optim, of, i, at);
         struct optim_state_spot to = optim_state_spot(c->zero->optim, of, i, at);

@@ -22,8 +22,10 @@ struct zero_copy;
 int zero_copy_new(struct zero_copy **out, struct zero *z, struct comm *comm, bool holds,
                   struct ckpt_err *err);
 void zero_copy_free(struct zero_copy *c);
-/* The bytes that such a copy holds. */
+/* The bytes that such a copy holds; and of what zero_new would make of such options. */
 uint64_t zero_copy_bytes(const struct zero *z);
+int zero_copy_plan(uint64_t *bytes, const struct params *params, const struct zero_opts *opts,
+                   int world_size, const struct device *dev, struct ckpt_err *err);
 /* Begin to copy what is there now.  Nobody may read it before zero_copy_wait. */
 void zero_copy_take(struct zero_copy *c);
 /* Until it is there; what the device failed with. */

@@ -16,6 +16,7 @@
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
 #include "trainer/clock.h"
+#include "trainer/tell/line.h"
 #include "trainer/tell/reports.h"
 
 #define DIVERGED     10.0       /* times its first value is a loss that learns nothing any more */
@@ -95,8 +96,11 @@ static int tell(struct metrics *m, json_t *row, const char *line, bool closing,
                 struct ckpt_err *err)
 {
     int rc = row ? 0 : ckpt_nomem(err, sizeof *row);
+    char other[1024];
 
     if (rc == 0 && m->speak) {
+        if (line_of_row(other, sizeof other, m->o.settings->log_format, row))
+            line = other;
         ckpt_log(CKPT_LOG_NOTE, "%s", line);
         rc = append(m, row, err);
         reports_row(m->reports, row, closing);
@@ -278,7 +282,8 @@ int metrics_step(struct metrics *m, struct ckpt_err *err)
     rate = seconds > 0 ? (double)m->w.tokens / seconds : 0;
     if ((rc = step_rows(m, &row, &full, loss, rate, seconds, err)) != 0)
         return rc;
-    if (m->speak && m->lines++ % HEADER_EVERY == 0)
+    if (m->speak && strcmp(m->o.settings->log_format, "table") == 0 &&
+        m->lines++ % HEADER_EVERY == 0)
         ckpt_log(CKPT_LOG_NOTE, "%12s %8s %10s %10s %10s %10s %9s", "step", "epoch", "loss",
                  "grad norm", "lr", "tokens/s", "s");
     snprintf(line, sizeof line, "%6lld/%-5lld %8.3f %10s %10s %10.3e %10.0f %9.2f",
@@ -318,10 +323,11 @@ int metrics_eval(struct metrics *m, const struct evaluate_result *e, struct ckpt
     json_t *kept = json_deep_copy(row);
     int rc;
 
-    snprintf(line, sizeof line, "%6lld/%-5lld eval loss %s, perplexity %s over %lld tokens",
+    snprintf(line, sizeof line, "%6lld/%-5lld eval loss %s, perplexity %s over %lld "
+             "tokens, %.2f s, %.1f samples/s",
              (long long)state->global_step, (long long)state->max_steps,
              readable(loss, e->loss, 5), readable(perplexity, exp(e->loss), 3),
-             (long long)e->n_targets);
+             (long long)e->n_targets, e->seconds, (double)e->n_samples / fmax(e->seconds, 1e-9));
     rc = tell(m, row, line, false, err);
     if (rc)
         json_decref(kept);

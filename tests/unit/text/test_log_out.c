@@ -217,6 +217,52 @@ TEST_ERR(records_end_anywhere_in_blocks)
     run_log_free(log);
 }
 
+#define BLOCK     32768
+#define DISTANCES 12            /* beyond the seven bytes before a chunk's data */
+
+/* A line that fills the block but for `distance` bytes, or one on the way there.  Its length is a
+ * guess: the time in a record has four or five bytes. */
+static size_t next_length(off_t size, off_t distance, size_t overhead)
+{
+    off_t room = BLOCK - size % BLOCK - distance;
+
+    return room > 3000 ? 1500 : room > 1700 ? (size_t)room - 800
+           : room > (off_t)overhead ? (size_t)room - overhead : 100;
+}
+
+TEST_ERR(records_end_at_every_distance_from_a_block)
+{
+    struct wandb_out *o = open_run("near", err);
+    const char *path = text_of("%s/run-near.wandb", wandb_out_dir(o));
+    unsigned hit = 0, all = (1u << DISTANCES) - 1;
+    size_t overhead = 50;
+    struct run_log *log;
+    uint64_t n = 0;
+
+    for (; hit != all && n < 50000; n++) {
+        struct stat was = {0}, is = {0};
+        char text[1601];
+        size_t len;
+
+        assert_int_equal(stat(path, &was), 0);
+        len = next_length(was.st_size, __builtin_ctz(~hit), overhead);
+        memset(text, 'x', len);
+        text[len] = '\0';
+        assert_int_equal(wandb_out_line(o, text, err), 0);
+        assert_int_equal(stat(path, &is), 0);
+        if (was.st_size / BLOCK == (is.st_size - 1) / BLOCK)
+            overhead = (size_t)(is.st_size - was.st_size) - len;
+        if ((BLOCK - is.st_size % BLOCK) % BLOCK < DISTANCES)
+            hit |= 1u << (BLOCK - is.st_size % BLOCK) % BLOCK;
+    }
+    assert_int_equal(hit, all);
+    assert_int_equal(wandb_out_line(o, "the last", err), 0);
+    wandb_out_close(o);
+    log = read_log(path);
+    assert_true(log->records > n);
+    run_log_free(log);
+}
+
 TEST_ERR(an_id_that_leads_elsewhere_is_refused)
 {
     static const char *const bad[] = {"../x", "", "a b/c", "0123456789012345678901234567890123456789"

@@ -69,11 +69,11 @@ void page_words(struct ckpt_buf *b, const char *key)
     for (; n < len && n + 1 < sizeof words; n++)
         words[n] = key[n] == '_' ? ' ' : key[n];
     words[n] = '\0';
-    if (strncmp(words, "gpu ", 4) == 0)
-        memcpy(words, "GPU", 3);
+    if (strncmp(words, "gpu ", 4) == 0) /* of nvidia-smi's columns, which name a CPU so too */
+        page_text(b, "Device", 0);
     else if (words[0] >= 'a' && words[0] <= 'z')
         words[0] = (char)(words[0] - 'a' + 'A');
-    page_text(b, words, 0);
+    page_text(b, words + (strncmp(words, "gpu ", 4) == 0 ? 3 : 0), 0);
     ckpt_buf_put_str(b, word);
 }
 

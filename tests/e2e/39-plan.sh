@@ -1,0 +1,61 @@
+# What --dry-run says of a run is what the run then does: sizes of files, FLOPs, tokens; and it writes nothing.
+. "$(dirname "$0")/lib.sh"
+R=tools/recipes/demo
+$R/wordnet.sh "$T" 120 >/dev/null
+ckpt-train -q --init $R/config.json --tokenizer $R/tokenizer --init-only -o "$T/base" >/dev/null
+common=(--model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 32 --per-device-train-batch-size 2 --device cpu)
+key() { sed -n "s/^  \"$1\": \(.*[^,]\),*$/\1/p" "$T/plan.json"; }
+bytes() { find "$@" -type f -printf '%s\n' 2>/dev/null | awk '{ s += $1 } END { print s + 0 }'; }
+near() { awk -v a="$1" -v b="$2" -v most="${3:-0.01}" 'BEGIN { d = a - b; if (d < 0) d = -d; exit !(d <= most * b) }' || { echo "planned $1, found $2"; return 1; }; }
+plan() { ckpt-train -q --dry-run --json "${common[@]}" -o "$T/run" "$@" > "$T/plan.json"; }
+# sizes NAME OPTION... - plan, run two steps, compare.
+sizes() {
+    local name=$1 c="$T/run/checkpoint-2"; shift; rm -rf "$T/run"
+    t "$name: a plan" plan --max-steps 2 "$@"
+    t "$name: writes nothing" test ! -e "$T/run"
+    t "$name: a run" ckpt-train -q "${common[@]}" --max-steps 2 -o "$T/run" "$@"
+    t "$name: the model" near "$(key checkpoint_model_bytes)" "$(bytes "$c"/model.safetensors "$c"/adapter_model.safetensors)"
+    t "$name: the optimizer" near "$(key checkpoint_optimizer_bytes)" "$(bytes "$c"/optimizer.pt "$c"/global_step2/*optim_states.pt)"
+    t "$name: the checkpoint" near "$(key checkpoint_bytes)" "$(bytes "$c")"
+    t "$name: all of the disk" near "$(key disk_bytes)" "$(bytes "$T/run")"
+    t "$name: FLOPs" [ "$(key total_flos)" = "$(grep -oE '"total_flos": [0-9.]+' "$T/run/trainer_state.json" | tail -n 1 | cut -d' ' -f2)" ]
+}
+sizes "one rank"
+sizes "8-bit moments" --bf16 --optim adamw_8bit
+sizes "SGD, a state dict" --optim sgd --state-dict-file 'm-{step}.pt'
+sizes "an adapter" --lora-rank 16 --target-modules all-linear
+sizes "stage 1" --nproc 2 --zero-stage 1 --bf16
+sizes "stage 3" --nproc 2 --zero-stage 3
+sizes "stage 3, gathered, packed" --nproc 2 --zero-stage 3 --bf16 --stage3-gather-16bit-weights-on-model-save --packing
+sizes "no final model" --no-final-model --gradient-accumulation-steps 3
+
+# -- data, what is kept, what does not fit --------------------------------------------------------
+t "a longer run" plan --num-train-epochs 2 --save-steps 10 --save-total-limit 3
+t "what is kept, and one being written" [ "$(key checkpoints_kept)" = 4 ]
+t "epochs" [ "$(key epochs)" = 2.0 ]
+t "rows" [ "$(key rows)" = "$(wc -l < "$T/train.jsonl")" ]
+ckpt-train -q "${common[@]}" --num-train-epochs 1 --include-num-input-tokens-seen all --no-final-model -o "$T/epoch" >/dev/null
+t "an epoch" plan --num-train-epochs 1
+t "its tokens" [ "$(key tokens)" = "$(grep -o '"num_input_tokens_seen": [0-9]*' "$T/epoch"/checkpoint-*/trainer_state.json | tail -n 1 | grep -o '[0-9]*$').0" ]
+t "packed" plan --packing --max-seq-length 64
+t "batches are nearly full" awk -v x="$(key packing_efficiency)" 'BEGIN { exit !(x > 0.8 && x <= 1) }'
+t "all ranks' tokens" plan --num-train-epochs 1 --nproc 3 --zero-stage 2
+t "with those that fill the last step" awk -v x="$(key tokens)" -v n="$(key steps)" 'BEGIN { exit !(n == 19 && x > 2400) }'
+t "a product is timed" awk -v x="$(key product_flops_per_second)" -v s="$(key seconds_least)" 'BEGIN { exit !(x > 1e8 && s > 0) }'
+t "asynchronous saves" plan --max-steps 4 --save-steps 1 --async-save true
+t "need a copy of weights and moments" near "$(key snapshot_bytes)" $((3 * $(key weights_bytes)))
+t "said so" [ "$(key saves)" = '"asynchronous"' ]
+t "of a part" plan --max-steps 4 --save-steps 1 --async-save true --nproc 2 --zero-stage 3
+t "half of it" near "$(key snapshot_bytes)" $((3 * 4 * $(key parameters) / 2))
+t "a GPU that is not there" ckpt-train --dry-run --json --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 32 --bf16 --device-memory-limit 8G -o "$T/none"
+t "has no time" bash -c "ckpt-train -q --dry-run --json --model $T/base --train-file $T/train.jsonl --max-seq-length 32 --bf16 --device-memory-limit 8G -o $T/none 2>/dev/null | grep -q '\"seconds_least\": null'"
+if mkdir "$T/small" && mount -t tmpfs -o size=20M none "$T/small" 2>/dev/null; then
+    expect_says 0 "a disk that is too small" "GiB are needed, the disk has" ckpt-train --dry-run "${common[@]}" --max-steps 2 -o "$T/small/run"
+    t "was not written to" [ -z "$(ls -A "$T/small")" ]
+    umount "$T/small"
+fi
+expect_says 0 "people read lines" "FLOPs: " ckpt-train --dry-run "${common[@]}" -o "$T/none"
+if command -v strace >/dev/null; then
+    (cd "$T" && strace -f -o "$T/trace" -e trace=openat,open,creat,mkdir,mkdirat,rename,unlink,link,symlink "$B/ckpt-train" -q --dry-run "${common[@]}" -o "$T/none" >/dev/null)
+    t "no call that writes" bash -c "! grep -E 'O_(WRONLY|RDWR|CREAT)|^[0-9 ]*(mkdir|rename|unlink|link|symlink)' $T/trace | grep -vE '/dev/|/proc/|/sys/|ENOENT|O_TMPFILE'"
+fi
