@@ -282,17 +282,38 @@ static int simulate(struct run_job *r, struct ckpt_err *err)
     return comm_agree(r->session.comm, rc, err);
 }
 
-/* A run that was stopped between its last checkpoint and its final model. */
+/* The figures and the model of a run that was stopped after its last checkpoint. */
 static int end_late(struct run_job *r, struct ckpt_err *err)
+{
+    json_t *row = results_of(r, clock_now() - r->started);
+    bool first = r->session.comm->rank == 0;
+    int rc = comm_agree(r->session.comm, row ? 0 : ckpt_nomem(err, sizeof *row), err);
+
+    if (rc == 0)
+        rc = results_model(r, err);
+    if (rc == 0 && first)
+        rc = results_write(r, row, err);
+    json_decref(row);
+    return comm_agree(r->session.comm, rc, err);
+}
+
+/* A run that has all its steps: a kill may have come between its last checkpoint and its end. */
+static int complete(struct run_job *r, struct ckpt_err *err)
 {
     int64_t missing = r->session.comm->rank == 0 && results_missing(r);
     struct run_output o = run_output_of(r);
     int rc;
 
     comm_broadcast(r->session.comm, &missing, 1, CKPT_I64, 0);
-    if (!missing || (rc = run_output_take(&r->folders, &o, err)) != 0)
-        return missing ? rc : 0;
-    return results_model(r, err);
+    rc = run_output_take(&r->folders, &o, err);
+    if (rc && !missing && rc != CKPT_ECOMM) {   /* a folder that may only be read, say */
+        r->session.comm->agreed = false;
+        ckpt_err_clear(err);
+        return 0;
+    }
+    if (rc == 0)
+        rc = save_prune(r, 0, err);
+    return rc == 0 && missing ? end_late(r, err) : rc;
 }
 
 /* From a plan that is made to the last checkpoint. */
@@ -316,7 +337,7 @@ static int train(struct run_job *r, struct ckpt_err *err)
             ckpt_log(CKPT_LOG_NOTE, "nothing to do: %s is at step %lld, the run is to have %lld",
                      r->start.resume, (long long)r->state.global_step,
                      (long long)r->state.max_steps);
-        return end_late(r, err);
+        return complete(r, err);
     }
     o = run_output_of(r);
     if ((rc = run_output_take(&r->folders, &o, err)) != 0)
