@@ -6,37 +6,16 @@
 . "$(dirname "$0")/lib.sh"
 [ -x "$B/kill_at" ] || { echo "not ok kill_at is built in $B"; exit 1; }
 "$B/kill_at" 0 "$T" true 2>/dev/null || { echo "ok no process may be traced here"; exit 0; }
-R=tools/recipes/demo
-$R/wordnet.sh "$T" 120 >/dev/null
-mkdir "$T/tiny"; cat > "$T/tiny/config.json" <<J
-{"model_type": "bloom", "vocab_size": 4096, "hidden_size": 16, "n_layer": 1, "n_head": 2, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 3, "hidden_dropout": 0.1}
-J
-ckpt-train -q --init "$T/tiny" --tokenizer $R/tokenizer --init-only -o "$T/base" >/dev/null
+. "$(dirname "$0")/shared/broken.sh"
 train() { ckpt-train -q --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 32 --per-device-train-batch-size 2 --threads 1 --max-steps 3 --save-steps 1 --save-total-limit 2 -o run "$@"; }
 export -f train; export T
 
-# The newest of the folder's checkpoints; 0: there is none.
-newest_step() { ls run 2>/dev/null | sed -n 's/^checkpoint-\([0-9]*\)$/\1/p' | sort -n | tail -n 1 | grep . || echo 0; }
-# All that stands there is whole, and what was announced last is there.
-whole() {
-    local all=(run/checkpoint-*[0-9]) last
-    [ ! -d "${all[0]}" ] || ckpt-inspect -q --verify "${all[@]}" >/dev/null || return 1
-    last=$(tail -n 1 out)
-    [ -z "$last" ] || [ -d "$last" ] || { echo "$last was announced and is not there"; return 1; }
-    last=$(sed -n 's/.*-\([0-9]*\)$/\1/p' <<<"$last")
-    [ "$(newest_step)" -ge "${last:-0}" ]
-}
-# The files of the unbroken run and no others.  Those that tell times and where a run began differ.
-same_as_unbroken() {
-    rm -f run/trainer_state.json
-    diff -rq -x .lock -x metrics.jsonl -x all_results.json -x train_results.json "$T/want/run" run
-}
 # goes_on OPTION... - the run is resumed from the newest.
 goes_on() {
     local from; from=$(newest_step)
     train --resume-from-checkpoint auto "$@" >out 2>err || { echo "status $?"; cat err; return 1; }
     [ "$from" = 3 ] || tail -n 8 run/metrics.jsonl | grep -q "\"start_step\":$from,.*\"max_steps\"" || { echo "not from $from"; return 1; }
-    same_as_unbroken && ! ls -A run | grep -E 'staging|trash|tmp'
+    same_as_unbroken "$T/want"
 }
 # killed HOW OPTION... - at each n in turn; HOW: of kill_at.
 killed() {
@@ -44,7 +23,6 @@ killed() {
     [ "$calls" != all ] || calls=1000000
     rm -rf "$T/want"; mkdir "$T/want"; cd "$T/want" || return 1
     "$B/kill_at" -l "$T/calls" 0 . bash -c 'exec < /dev/null; train "$@"' - "$@" >/dev/null || return 1
-    rm run/trainer_state.json
     all=$(wc -l < "$T/calls")
     while :; do
         rm -rf "$T/d"; mkdir "$T/d"; cd "$T/d" || return 1
