@@ -33,7 +33,7 @@ int save_wait(struct run_job *r, struct ckpt_err *err);
 /* Remove checkpoints beyond the settings' limit, unless rc is an error.  Returns rc of all ranks.
  * Collective. */
 int save_prune(struct run_job *r, int rc, struct ckpt_err *err);
-/* The end of saves, also of a run that failed: what is under way is completed, as far as it can be. */
+/* The end, also of a run that failed: what is under way is completed, as far as it can be. */
 void save_close(struct run_job *r);
 
 #endif

@@ -248,8 +248,8 @@ static int step_rows(struct metrics *m, json_t **row, json_t **full, double loss
                 strcmp(m->o.settings->include_num_input_tokens_seen, "false") != 0;
 
     *row = json_pack("{s:f,s:o,s:f,s:o,s:I}", "epoch", state->epoch, "grad_norm",
-                     metrics_number(state->last_norm), "learning_rate", m->now.learning_rate, "loss",
-                     metrics_number(loss), "step", (json_int_t)state->global_step);
+                     metrics_number(state->last_norm), "learning_rate", m->now.learning_rate,
+                     "loss", metrics_number(loss), "step", (json_int_t)state->global_step);
     if (*row && seen &&
         json_object_set_new(*row, "num_input_tokens_seen",
                             json_integer((json_int_t)state->num_input_tokens_seen))) {
@@ -273,7 +273,7 @@ int metrics_step(struct metrics *m, struct ckpt_err *err)
     json_t *row, *full;
     int rc;
 
-    if (state->steps_since_log == 0)                /* all were skipped: each has a line */
+    if (state->steps_since_log == 0)    /* all were skipped: each has a line */
         return 0;
     loss = state->loss_since_log / (double)state->steps_since_log;
     rate = seconds > 0 ? (double)m->w.tokens / seconds : 0;
