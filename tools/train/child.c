@@ -82,6 +82,8 @@ static int spawn(struct child *c, const struct child_opts *o, const char *const 
     if (rc == 0)
         rc = posix_spawn_file_actions_adddup2(&files, out >= 0 ? out : STDERR_FILENO,
                                               STDOUT_FILENO);
+    if (rc == 0 && o->kept > 0)         /* onto itself: it stays open */
+        rc = posix_spawn_file_actions_adddup2(&files, o->kept, o->kept);
     if (rc == 0)
         rc = posix_spawnattr_setsigmask(&attr, &none);
     if (rc == 0)

@@ -26,6 +26,7 @@ struct child_opts {
     const char *const *vars;            /* n_vars of "NAME=VALUE", beside the environment's */
     size_t             n_vars;
     bool               pipes;           /* to its input and from its output */
+    int                kept;            /* a descriptor that it gets, with its number; 0: none */
 };
 
 /* CKPT_ENOMEM, CKPT_ENOTFOUND. */
