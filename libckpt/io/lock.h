@@ -28,8 +28,8 @@ struct ckpt_lock;
  */
 int ckpt_lock_writer(struct ckpt_lock **out, const char *dir, struct ckpt_err *err);
 /*
- * Lock the file name in dir for a child, which inherits *fd (ckpt_lock_writer's are closed on exec):
- * the lock holds until both have closed it.  False, without an error, when another process has it.
+ * Lock the file name in dir for this process and a child that gets *fd: the lock holds until both
+ * have closed it.  *got is false, without an error, when another process has it.
  */
 int ckpt_lock_pass(int *fd, bool *got, const char *dir, const char *name, struct ckpt_err *err);
 /* Lease path, a directory or a file, for reading.  NULL when it is absent or cannot be leased:

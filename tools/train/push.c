@@ -12,7 +12,7 @@
 #include "libckpt/mem.h"
 #include "tools/train/child.h"
 
-#define LOCK_NAME ".push.lock"
+#define OUTPUT ".push.lock"            /* in the output folder; locked by who publishes */
 
 /* A checkpoint that is not published yet. */
 struct item {
@@ -34,6 +34,9 @@ struct push {
     struct item *item;                  /* [n] in order */
     size_t       n, cap;
     size_t       sent;                  /* bytes of the first line that is not handed on */
+    int          out;                   /* the file with its output, which outlives this process as
+                                           a pipe would not; -1: none yet */
+    off_t        heard;                 /* bytes of it */
     char         tool[4200];
     bool         said;                  /* that an earlier one has the lock */
     int          status;
@@ -56,10 +59,11 @@ static int find_tool(char tool[4200], struct ckpt_err *err)
     return 0;
 }
 
-static int start(struct push *p, bool publishes, int lock, struct ckpt_err *err)
+static int start(struct push *p, bool publishes, struct ckpt_err *err)
 {
     const char *const argv[] = {p->tool, "-q", "--", p->url, NULL};
-    const struct child_opts opts = {.argv = argv, .pipes = publishes, .kept = lock};
+    const struct child_opts opts = {.argv = argv, .pipe = publishes,
+                                    .out = publishes ? p->out : 0};
 
     p->stage = publishes ? PUBLISHES : LOOKS;
     return child_start(&p->child, &opts, err);
@@ -75,12 +79,13 @@ int push_open(struct push **out, const char *url, const char *output_dir, struct
         return 0;
     if (!(p = ckpt_alloc(1, sizeof *p)))
         return ckpt_nomem(err, sizeof *p);
-    p->child = (struct child){.in = -1, .out = -1};
+    p->child = (struct child){.in = -1};
+    p->out = -1;
     p->url = url;
     p->output_dir = output_dir;
     rc = find_tool(p->tool, err);
     if (rc == 0)
-        rc = start(p, false, 0, err);
+        rc = start(p, false, err);
     if (rc)
         push_close(p);
     else
@@ -122,10 +127,12 @@ static void listen_to(struct push *p)
     char text[4096];
     ssize_t n;
 
-    while (p->child.out >= 0 && (n = read(p->child.out, text, sizeof text)) > 0)
+    while (p->out >= 0 && (n = pread(p->out, text, sizeof text, p->heard)) > 0) {
+        p->heard += n;
         for (ssize_t i = 0; i < n; i++)
             if (text[i] == '\n' && p->n > 0)
                 drop_first(p);
+    }
 }
 
 /* Nothing is published from here on. */
@@ -144,7 +151,7 @@ static void publish(struct push *p)
 {
     struct ckpt_err err = {0};
     bool got;
-    int lock, rc = ckpt_lock_pass(&lock, &got, p->output_dir, LOCK_NAME, &err);
+    int fd, rc = ckpt_lock_pass(&fd, &got, p->output_dir, OUTPUT, &err);
 
     if (rc == 0 && !got) {
         if (!p->said)
@@ -154,9 +161,12 @@ static void publish(struct push *p)
         return;
     }
     if (rc == 0) {
-        rc = start(p, true, lock, &err);
-        close(lock);                    /* the child has it */
+        p->out = fd;
+        if (ftruncate(fd, 0))
+            rc = ckpt_fail_errno(&err, CKPT_EIO, errno, "%s/" OUTPUT, p->output_dir);
     }
+    if (rc == 0)
+        rc = start(p, true, &err);
     if (rc) {
         ckpt_log(CKPT_LOG_WARNING, "`push_to`: %s", err.text);
         p->status = ckpt_err_status(rc);
@@ -170,7 +180,7 @@ static void ended(struct push *p)
     bool looked = p->stage == LOOKS && p->status == 0;
 
     listen_to(p);
-    child_release(&p->child);
+    child_hang_up(&p->child);
     p->stage = IDLE;
     if (looked)
         return;
@@ -247,7 +257,9 @@ void push_close(struct push *p)
 {
     if (!p)
         return;
-    child_release(&p->child);
+    child_hang_up(&p->child);
+    if (p->out >= 0)
+        close(p->out);
     while (p->n > 0)
         drop_first(p);
     ckpt_free(p->item);
