@@ -3,10 +3,10 @@
  * paths on its input.
  *
  * Steps never wait for it.  A checkpoint is leased until it is published, so that save_total_limit
- * leaves it.  At the start ckpt-push only looks at the destination.  The one that publishes is started
- * with the first checkpoint, and has a lock in the output folder until it ends: where an earlier try
- * of the run was killed, its own goes on with what it was given, and this one begins after it, so
- * that no older checkpoint is published after a newer one.
+ * leaves it.  At the start ckpt-push only looks at the destination.  The one that publishes is
+ * started with the first checkpoint, and has a lock in the output folder until it ends: where an
+ * earlier try of the run was killed, its own goes on with what it was given, and this one begins
+ * after it, so that no older checkpoint is published after a newer one.
  */
 #ifndef CKPT_TOOLS_TRAIN_PUSH_H
 #define CKPT_TOOLS_TRAIN_PUSH_H

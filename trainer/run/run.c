@@ -17,13 +17,17 @@
 /* *better: no evaluation before was as good; *ends: too many were no better. */
 static int evaluate(struct run_job *r, bool *better, bool *ends, struct ckpt_err *err)
 {
+    bool last = r->state.global_step >= r->state.max_steps;     /* no checkpoint would follow it */
     struct evaluate_result e;
     int rc;
 
+    *better = *ends = false;
     report_phase("evaluation after step %lld", (long long)r->state.global_step);
     if ((rc = evaluate_run(&e, r->session.model, zero_weights(r->session.zero), r->session.comm,
-                           r->data.eval.loader, err)) != 0)
+                           r->data.eval.loader, last ? NULL : r->io->stop, err)) != 0)
         return rc;
+    if ((r->state.eval_due = e.stopped))
+        return 0;
     rc = metrics_eval(r->metrics, &e, err);
     if (!isfinite(e.loss) && r->n_lost++ == 0 && r->session.comm->rank == 0)
         ckpt_log(CKPT_LOG_WARNING, "step %lld: the loss on held-out data is %g: it makes no "
@@ -172,15 +176,36 @@ static int stop(struct run_job *r, const char *why, struct ckpt_err *err)
                      "`resume_from_checkpoint latest`", why, step);
 }
 
+/* The evaluation before the first step, or that of the step that the run was stopped at. */
+static int evaluate_first(struct run_job *r, bool *ends, struct ckpt_err *err)
+{
+    bool fresh = r->state.global_step == 0, better;
+    int rc;
+
+    *ends = false;
+    if (!(fresh ? r->s->eval_on_start : r->state.eval_due && r->course.eval.when != COURSE_NO)) {
+        r->state.eval_due = false;
+        return 0;
+    }
+    if ((rc = evaluate(r, &better, ends, err)) != 0)
+        return rc;
+    if (better && !fresh)
+        snprintf(r->state.best_model_checkpoint, sizeof r->state.best_model_checkpoint, "%s",
+                 r->start.resume);
+    *ends &= !fresh;
+    if (!r->state.eval_due)
+        return 0;
+    r->session.comm->agreed = true;
+    return ckpt_fail(err, CKPT_ESTOPPED, "stopped in the evaluation before step %lld: nothing is "
+                     "lost", (long long)r->state.global_step + 1);
+}
+
 static int loop(struct run_job *r, struct ckpt_err *err)
 {
     struct step_opts opts = opts_of(r);
-    bool ends = false, better, busy;
-    int rc = 0;
+    bool ends, busy;
+    int rc = evaluate_first(r, &ends, err);
 
-    if (r->s->eval_on_start && r->state.global_step == 0)
-        rc = evaluate(r, &better, &ends, err);
-    ends = false;
     while (rc == 0 && !ends && r->state.global_step < r->state.max_steps) {
         double lr = schedule_lr(&r->schedule, r->schedule.lr,
                                 r->state.global_step - r->scaler.skipped);

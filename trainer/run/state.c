@@ -52,7 +52,7 @@ static json_t *unlogged(const struct run_state *s)
 static json_t *callbacks(const struct run_state *s)
 {
     json_t *all = json_pack("{s:{s:{s:b,s:b,s:b,s:b,s:b},s:o}}", CONTROL, "args",
-                            "should_epoch_stop", 0, "should_evaluate", 0, "should_log", 0,
+                            "should_epoch_stop", 0, "should_evaluate", s->eval_due, "should_log", 0,
                             "should_save", 1, "should_training_stop", 0, "attributes",
                             unlogged(s));
 
@@ -97,6 +97,7 @@ int run_state_read(struct run_state *s, const json_t *json, struct ckpt_err *err
 {
     json_t *of = json_object_get(json, "stateful_callbacks"), *log;
     json_t *counter = attribute(of, STOPPER, COUNTER), *steps = attribute(of, CONTROL, STEPS);
+    json_t *args = json_object_get(json_object_get(of, CONTROL), "args");
     json_t *loss = attribute(of, CONTROL, LOSS), *norm = attribute(of, CONTROL, NORM);
     const char *best;
     int rc;
@@ -114,6 +115,7 @@ int run_state_read(struct run_state *s, const json_t *json, struct ckpt_err *err
     if (s->global_step < 0)
         return ckpt_fail(err, CKPT_EFORMAT, "global_step is %lld", (long long)s->global_step);
     s->evals_without_progress = json_integer_value(counter);
+    s->eval_due = json_is_true(json_object_get(args, "should_evaluate"));
     s->steps_since_log = json_integer_value(steps) > 0 ? json_integer_value(steps) : 0;
     s->loss_since_log = s->steps_since_log ? json_number_value(loss) : 0;
     s->last_norm = s->steps_since_log ? json_number_value(norm) : 0;
