@@ -213,6 +213,10 @@ check-ranks: all                                    ## what may go wrong once in
 check-kills: all $B/kill_at                         ## runs killed at every system call on their folder: half an hour
 	@KILLS=all BUILD=$B bash tests/e2e/61-kills.sh
 
+CYCLES ?= 1000
+check-cycles: all                                   ## CYCLES stops of runs at random moments, each run to the end of an unbroken one
+	@CYCLES=$(CYCLES) SEED=$(SEED) BUILD=$B bash tests/e2e/62-cycles.sh
+
 gpu-tests: $(GPUTESTS) $B/gpu/fault_plugin.so $B/gpu/fault_plugin_other.so $(patsubst tests/%.c,$B/%,$(wildcard tests/gpu/bench_*.c)) $B/gpu/bench_gpu
 
 check-gpu: all gpu-tests                            ## every operation, model and run on a GPU against the CPU
@@ -283,4 +287,4 @@ help:                                               ## this list
 
 -include $(shell find $B build/analyze -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: all check check-ranks check-kills deps demo test units gpu-tests check-gpu bundle lint analyze bench bench-gpu check-peers fuzz fields install dist clean help
+.PHONY: all check check-ranks check-kills check-cycles deps demo test units gpu-tests check-gpu bundle lint analyze bench bench-gpu check-peers fuzz fields install dist clean help

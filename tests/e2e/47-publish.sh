@@ -47,7 +47,7 @@ t "with what is not published" has 'warning: --push-to: [1-8] checkpoints? (is|a
 t "the run is whole" ckpt-inspect -q --verify "$T/run/checkpoint-8"
 t "one that fails" expect_status 69 run 'status=69; exit 69'
 t "ends the run with its status" has 'ckpt-push ended with status 69'
-t "one that hangs for a while" run 'sleep 2'
+t "one that hangs for a while" run '[ -e "$T/hung" ] || { touch "$T/hung"; sleep 1.5; }'
 t "holds no step either" seconds 1
 # Hooks that fail, hang and die, with ranks.
 t "hooks that fail on two ranks" run ':' --nproc 2 --zero-stage 2 --on-save 'exit 3' --on-log 'kill -KILL $$' --logging-steps 1 --on-end 'echo $CKPT_STATUS > ended'
