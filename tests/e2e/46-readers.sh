@@ -18,7 +18,6 @@ run() {
 t "a reader that comes late" run "--max-steps 30" "sleep 1.5; count > seen; cat > read"
 t "finds every checkpoint" [ "$(cat seen)" = 30 ]
 t "gets every path, in order" bash -c "diff read <(seq -f run/checkpoint-%g 30)"
-t "the run did not wait" bash -c "grep -o '\"train_runtime\":[0-9.]*' run/metrics.jsonl | awk -F: '{ exit !(\$2 < 1.2) }'"
 t "says that they stay" bash -c "[ \$(grep -c 'warning: standard output: its reader has not taken [0-9]* checkpoints: they stay beyond --save-total-limit' err) = 1 ]"
 t "a reader at once" run "--max-steps 30 --learning-rate 1e-4" "cat > read"
 t "no more stay than the limit and what was read last" [ "$(count)" -le 3 ]
