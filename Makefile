@@ -110,9 +110,14 @@ $(UNITS): $B/tests/unit/driver.o | $B/libhouse.so
 	$(Q)$(CC) -pie $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/..' -o $@ $^ $B/libhouse.so -lcmocka $(LIBS_TRAIN)
 
 # A hub on loopback, for the scripts that read from addresses.
-$B/serve: $(call obj,$(wildcard tests/serve/*.c))
+$B/serve: $(call obj,$(filter-out tests/serve/kill_at.c,$(wildcard tests/serve/*.c)))
 	$(if $(V),,@echo LD $@)
 	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $^ -ljansson -lyaml -lxxhash -lcrypto -lpthread
+
+# Kills a program at a system call, for the scripts that stop saves in their midst.
+$B/kill_at: $B/tests/serve/kill_at.o
+	$(if $(V),,@echo LD $@)
+	$(Q)$(CC) -pie $(ALL_LDFLAGS) -o $@ $^
 
 $B/libckpt_mpi.so: trainer/comm/mpi.c $(wildcard trainer/comm/*.h)
 	@mkdir -p $(@D)
@@ -200,10 +205,17 @@ test: deps                                          ## install, build and run ev
 	@$(MAKE) --no-print-directory -s $(JOBS) MODE=asan all units
 	@tests/run.sh release:units release:e2e asan:units asan:e2e
 
-units: $(UNITS) $B/serve
+units: $(UNITS) $B/serve $B/kill_at
 
 check-ranks: all                                    ## what may go wrong once in a hundred starts of ranks: 200 starts, 20 signals
 	@STARTS=100 SIGNALS=20 BUILD=$B bash tests/e2e/35-ranks.sh | sed -n '/^not ok/,/^ok/p; /starts of\|random moments/p'
+
+check-kills: all $B/kill_at                         ## runs killed at every system call on their folder: half an hour
+	@KILLS=all BUILD=$B bash tests/e2e/61-kills.sh
+
+CYCLES ?= 1000
+check-cycles: all                                   ## CYCLES stops of runs at random moments, each run to the end of an unbroken one
+	@CYCLES=$(CYCLES) SEED=$(SEED) BUILD=$B bash tests/e2e/62-cycles.sh
 
 gpu-tests: $(GPUTESTS) $B/gpu/fault_plugin.so $B/gpu/fault_plugin_other.so $(patsubst tests/%.c,$B/%,$(wildcard tests/gpu/bench_*.c)) $B/gpu/bench_gpu
 
@@ -275,4 +287,4 @@ help:                                               ## this list
 
 -include $(shell find $B build/analyze -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: all check check-ranks deps demo test units gpu-tests check-gpu bundle lint analyze bench bench-gpu check-peers fuzz fields install dist clean help
+.PHONY: all check check-ranks check-kills check-cycles deps demo test units gpu-tests check-gpu bundle lint analyze bench bench-gpu check-peers fuzz fields install dist clean help

@@ -27,6 +27,7 @@
 #include "formats/place.h"
 #include "libckpt/base/json.h"
 #include "libckpt/err.h"
+#include "libckpt/io/path.h"
 
 #define SNAPSHOT  "checkpoint_manager_snapshot.json"
 
@@ -39,19 +40,6 @@ static const char *const states[] = {"optim*", "*_optim*", "*sched*", "*rng*", "
                                      "*scaler*", "*sampler*", "extra_state*", "training_args*"};
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* The number after the stem, if it has at most 18 digits; else -1. */
-static int64_t number_of(const char *name, const char *stem)
-{
-    size_t n = strlen(stem), digits;
-
-    if (strncmp(name, stem, n) != 0)
-        return -1;
-    digits = strspn(name + n, "0123456789");
-    if (digits == 0 || digits > 18 || name[n + digits])
-        return -1;
-    return strtoll(name + n, NULL, 10);
-}
-
 /* The folder with the highest number less than `below`. */
 static const char *highest(const struct ckpt_place *p, const char *stem, int64_t below)
 {
@@ -59,7 +47,7 @@ static const char *highest(const struct ckpt_place *p, const char *stem, int64_t
     int64_t best = -1;
 
     for (size_t i = 0; i < p->n_entry; i++) {
-        int64_t k = p->entry[i].is_dir ? number_of(p->entry[i].name, stem) : -1;
+        int64_t k = p->entry[i].is_dir ? ckpt_path_number(p->entry[i].name, stem) : -1;
 
         if (k > best && k < below) {
             best = k;
@@ -118,7 +106,7 @@ static int pick_numbered(const char **out, const struct ckpt_place *p, struct ck
 
         if (folder_has(p, name, late[k]))
             continue;
-        while ((older = highest(p, stem, number_of(older, stem))))
+        while ((older = highest(p, stem, ckpt_path_number(older, stem))))
             if (folder_has(p, older, late[k])) {
                 char why[400];
 

@@ -12,8 +12,9 @@
  *     stays, whole, and the error says that it may not last.
  *   - After abort, or a failed commit, nothing unfinished is left.  A killed process leaves files
  *     under hidden names; the next run that writes the same name (".<name>.<nonce>.tmp",
- *     ".<name>.staging-<nonce>") or removes anything there (".trash-<name>-<nonce>") removes them:
- *     never those of a living process, and none where files cannot be locked.
+ *     ".<name>.staging-<nonce>") or removes anything there (".trash-<name>-<nonce>") removes them,
+ *     and ckpt_outdir_sweep all of them: never those of a living process, and none where files
+ *     cannot be locked.
  *   - Only files are replaced, and directories by ckpt_outdir_create_over: a device, a fifo or
  *     a socket, or a link to one, is refused with CKPT_ECREATE.  Write to those through
  *     ckpt_out_stream.
@@ -113,6 +114,9 @@ void ckpt_outdir_abort(struct ckpt_outdir *dir);
 int ckpt_out_put(const char *path, const void *bytes, size_t n, struct ckpt_err *err);
 /* Remove a directory tree by handle, following no link: renamed to a trash name first. */
 int ckpt_outdir_remove(const char *path, struct ckpt_err *err);
+/* Remove whatever killed processes left unfinished in a directory, under any name.  What cannot be
+ * removed stays. */
+void ckpt_outdir_sweep(const char *path);
 
 CKPT_END_C
 

@@ -6,6 +6,7 @@
 #include "tools/data_rows.h"
 #include "tools/opt/opt.h"
 #include "tools/out.h"
+#include "tools/train/announce.h"
 #include "tools/train/names.h"
 #include "tools/train/start.h"
 #include "tools/train/tell.h"
@@ -365,30 +366,24 @@ static const struct opt_rule rules[] = {
      "stage3-gather-16bit-weights-on-model-save"},
 };
 
-/* State of announcing checkpoints on stdout. */
+/* What the run tells, and who hears it. */
 struct told {
-    struct cli     *cli;
+    struct cli        *cli;
     struct train_tell *tell;
-    int             failed;             /* stdout failed: reported once, and in the exit status */
-    struct ckpt_err lost;               /* why */
+    struct announce   *announce;        /* NULL: in a process that trains nothing */
 };
 
-/* A closed pipe, or a full disk behind stdout, must not end the training. */
 static int artifact(void *ctx, const char *path, struct ckpt_err *err)
 {
-    struct told *t = ctx;
-
-    (void)err;
-    if (t->failed || (t->failed = cli_artifact(t->cli, path, NULL, &t->lost)) == 0)
-        return 0;
-    ckpt_log(CKPT_LOG_WARNING, "%s: no checkpoint is announced any more; training and saving go on",
-             t->lost.text);
+    (void)err;                          /* what stdout does never ends a run */
+    announce_put(((struct told *)ctx)->announce, path);
     return 0;
 }
 
 static void event(void *ctx, const struct run_event *e)
 {
     train_tell_event(((struct told *)ctx)->tell, e);
+    announce_look(((struct told *)ctx)->announce);
 }
 
 /* The same figures in lines for people, and in base units for programs. */
@@ -475,17 +470,21 @@ static int train(struct cli *cli, const struct settings *s, const struct train_s
     struct told told = {.cli = cli, .tell = tell};
     struct run_io io = {.ctx = &told, .artifact = artifact, .fail = fail, .simulated = simulated,
                         .event = event, .planned = planned, .stop = &cli_stop};
-    int status = 0, rc = train_start_ranks(&status, start, s, cli, err);
+    int status = 0, rc = train_start_ranks(&status, start, s, cli, err), lost;
+    struct ckpt_err why = {0};
 
     if (rc == 0 && settings_write(s))
         rc = train_tell_begin(tell, s->output_dir, err);
     if (rc == 0)
+        rc = announce_open(&told.announce, cli, s->save_total_limit, err);
+    if (rc == 0)
         rc = run_train(s, &io, err);
     else if (rc > 0)
         rc = 0;
-    if (rc == 0 && told.failed) {
-        *err = told.lost;
-        rc = told.failed;
+    lost = announce_end(told.announce, &why);
+    if (rc == 0 && lost) {
+        *err = why;
+        rc = lost;
     }
     if (rc == 0)
         return train_tell_end(tell, status);

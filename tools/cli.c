@@ -206,12 +206,13 @@ static int check_stdout(struct ckpt_err *err)
 int cli_artifact(struct cli *cli, const char *path, json_t *object, struct ckpt_err *err)
 {
     struct ckpt_buf b;
-    int rc = 0;
+    int rc = 0, n = 0;
 
     progress_hide();
     if (!cli->json) {
         json_decref(object);
-        printf("%s%c", path, cli->nul ? '\0' : '\n');
+        n = printf("%s%c", path, cli->nul ? '\0' : '\n');
+        cli->printed += n > 0 ? (uint64_t)n : 0;
         return check_stdout(err);
     }
     if (!object)
@@ -220,7 +221,8 @@ int cli_artifact(struct cli *cli, const char *path, json_t *object, struct ckpt_
     rc = ckpt_json_write(&b, object, 0, false, err);
     json_decref(object);
     if (rc == 0)
-        printf("%.*s%c", (int)b.len, (const char *)b.data, cli->nul ? '\0' : '\n');
+        n = printf("%.*s%c", (int)b.len, (const char *)b.data, cli->nul ? '\0' : '\n');
+    cli->printed += n > 0 ? (uint64_t)n : 0;
     ckpt_buf_release(&b);
     return rc ? rc : check_stdout(err);
 }

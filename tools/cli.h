@@ -26,6 +26,7 @@ struct cli {
     bool        strict;         /* --strict: warnings are errors */
     bool        follow;         /* --follow-symlinks */
     unsigned long warnings;     /* counted; repeated in one closing line */
+    uint64_t    printed;        /* bytes of cli_artifact's lines */
     /* Whether the tool has an option of this name; set by opt_parse, NULL before. */
     bool      (*has_option)(const void *options, const char *name, size_t n);
     const void *options;

@@ -108,12 +108,14 @@ int cli_ahead_start(struct cli_ahead **out, int end, const unsigned char *head, 
     a->lines.quit = a->pipe[0];
     a->lines.head = head;
     a->lines.n_head = n;
+    cli_lines_peek(&a->lines);
     pthread_mutex_init(&a->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&a->changed, &attr);
     pthread_condattr_destroy(&attr);
     if (start_thread(a)) {
+        cli_lines_end(&a->lines);
         close(a->pipe[0]);
         close(a->pipe[1]);
         ckpt_free(a);
@@ -182,6 +184,7 @@ void cli_ahead_end(struct cli_ahead *a)
     pthread_mutex_unlock(&a->lock);
     close(a->pipe[1]);
     pthread_join(a->thread, NULL);
+    cli_lines_end(&a->lines);
     close(a->pipe[0]);
     for (; a->n > 0; a->n--, a->first = (a->first + 1) % MOST) {
         ckpt_lock_release(a->item[a->first].lease);

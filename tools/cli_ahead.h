@@ -3,7 +3,8 @@
  *
  * The next item may be announced while an earlier one is still worked on.  A lease
  * (libckpt/io/lock.h) from that moment on keeps a trainer from pruning checkpoints that were
- * announced but not read yet.
+ * announced but not read yet.  A line leaves the pipe after that: until then the trainer itself
+ * keeps the checkpoint (tools/train/announce.h).
  */
 #ifndef CKPT_TOOLS_CLI_AHEAD_H
 #define CKPT_TOOLS_CLI_AHEAD_H

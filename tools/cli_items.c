@@ -8,6 +8,8 @@
 
 #include "libckpt/err.h"
 #include "libckpt/io/lock.h"
+#include "libckpt/io/path.h"
+#include "libckpt/log.h"
 #include "tools/cli_ahead.h"
 #include "tools/cli_bytes.h"
 
@@ -23,6 +25,7 @@ struct cli_items {
     size_t            head_len;
     struct cli_ahead *ahead;    /* reads the pipe; NULL: lines are read on demand */
     struct cli_lines  lines;
+    bool               piped;           /* the current item came through the pipe */
     struct ckpt_lock **lease;   /* [n_lease] of the current items */
     size_t             n_lease, cap;
 };
@@ -126,7 +129,7 @@ static int next_line(struct cli_items *items, char **out, struct ckpt_err *err)
         if ((rc = cli_ahead_next(items->ahead, out, &lease, err)) != 0)
             return rc;
         keep_lease(items, lease);
-        items->from_stdin = *out != NULL;
+        items->from_stdin = items->piped = *out != NULL;
         return 0;
     }
     if ((rc = cli_lines_next(&items->lines, &more, err)) != 0)
@@ -140,6 +143,7 @@ int cli_items_next(struct cli_items *items, char **out, struct ckpt_err *err)
     int rc;
 
     *out = NULL;
+    items->piped = false;
     if (!items->hold)
         release_leases(items);
     for (;;) {
@@ -203,6 +207,33 @@ void cli_items_close(struct cli_items *items)
     ckpt_free(items);
 }
 
+/* Whether item, checkpoint-<n>, is absent from a folder that has a later one: it was pruned before
+ * this process came to read its path. */
+static bool is_pruned(const char *item)
+{
+    const char *slash = strrchr(item, '/'), *name = slash ? slash + 1 : item;
+    int64_t number = ckpt_path_number(name, "checkpoint-");
+    struct ckpt_arena a = {0};
+    struct ckpt_err ignored = {0};
+    struct ckpt_entry *entry;
+    struct ckpt_dir *dir = NULL;
+    size_t n = 0;
+    bool later = false;
+    char *folder;
+
+    if (number < 0 || access(item, F_OK) == 0)
+        return false;
+    folder = slash ? ckpt_arena_strndup(&a, item, (size_t)(name - item)) : NULL;
+    if (ckpt_dir_open(&dir, folder ? folder : ".", 0, &ignored) == 0 &&
+        ckpt_dir_list(dir, &a, &entry, &n, &ignored))
+        n = 0;
+    for (size_t i = 0; i < n && !later; i++)
+        later = entry[i].is_dir && ckpt_path_number(entry[i].name, "checkpoint-") > number;
+    ckpt_dir_close(dir);
+    ckpt_arena_release(&a);
+    return later;
+}
+
 int cli_items_each(struct cli_items *items, struct cli *cli, cli_item_fn *fn, void *ctx,
                    int *status, struct ckpt_err *err)
 {
@@ -211,6 +242,12 @@ int cli_items_each(struct cli_items *items, struct cli *cli, cli_item_fn *fn, vo
 
     while ((rc = cli_items_next(items, &item, err)) == 0 && item) {
         rc = fn(ctx, item, err);
+        if (rc == CKPT_ENOTFOUND && items->piped && is_pruned(item)) {
+            ckpt_log(CKPT_LOG_WARNING, "%s: was removed before its path was read, and a later "
+                     "checkpoint is there: skipped", item);
+            rc = 0;
+            ckpt_err_clear(err);
+        }
         ckpt_free(item);
         if (rc == CKPT_ESTOPPED || (rc && ferror(stdout)))
             return rc;

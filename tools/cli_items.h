@@ -39,7 +39,8 @@ void cli_items_close(struct cli_items *items);
 /* Works on one item. */
 typedef int cli_item_fn(void *ctx, const char *item, struct ckpt_err *err);
 /*
- * Call fn on each item.  A failure is reported at once and the other items are still processed:
+ * Call fn on each item.  A checkpoint of a pipe that was pruned meanwhile is skipped with a
+ * warning; another failure is reported at once and the other items are still processed:
  * *status is the exit status of the first failure.  Returns an error that ends the list early: a
  * signal, stdin or stdout.
  */

@@ -2,8 +2,10 @@
 #include "tools/cli_lines.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tools/cli.h"
@@ -22,6 +24,44 @@ static bool wait_for_input(const struct cli_lines *l)
     return fd[1].revents == 0;
 }
 
+void cli_lines_peek(struct cli_lines *l)
+{
+    struct stat st;
+
+    l->peek = fstat(STDIN_FILENO, &st) == 0 && S_ISFIFO(st.st_mode) &&
+              pipe2(l->copy, O_CLOEXEC) == 0;
+}
+
+void cli_lines_end(struct cli_lines *l)
+{
+    if (!l->peek)
+        return;
+    close(l->copy[0]);
+    close(l->copy[1]);
+    l->peek = false;
+}
+
+/* Read standard input, or a copy of what stays in it until the next call. */
+static ssize_t take(struct cli_lines *l)
+{
+    ssize_t got;
+
+    while (l->peeked > 0) {
+        got = read(STDIN_FILENO, l->buffer, l->peeked);
+        if (got <= 0)
+            return got;
+        l->peeked -= (size_t)got;
+    }
+    if (!l->peek || !wait_for_input(l))
+        return l->peek ? 0 : read(STDIN_FILENO, l->buffer, sizeof l->buffer);
+    got = tee(STDIN_FILENO, l->copy[1], sizeof l->buffer, 0);
+    if (got <= 0)
+        return got;
+    got = read(l->copy[0], l->buffer, (size_t)got);
+    l->peeked = got > 0 ? (size_t)got : 0;
+    return got;
+}
+
 /* Fill the buffer; it stays empty at the end. */
 static int fill(struct cli_lines *l, struct ckpt_err *err)
 {
@@ -29,9 +69,9 @@ static int fill(struct cli_lines *l, struct ckpt_err *err)
 
     l->head = l->buffer;
     l->n_head = l->at = 0;
-    if (!wait_for_input(l))
+    if (!l->peek && !wait_for_input(l))
         return 0;
-    while ((got = read(STDIN_FILENO, l->buffer, sizeof l->buffer)) < 0) {
+    while ((got = take(l)) < 0) {
         if (errno != EINTR)
             return ckpt_fail_errno(err, CKPT_EIO, errno, "standard input");
         if (cli_stop)

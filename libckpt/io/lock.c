@@ -82,6 +82,25 @@ int ckpt_lock_writer(struct ckpt_lock **out, const char *dir, struct ckpt_err *e
     return *out ? 0 : ckpt_nomem(err, sizeof **out);
 }
 
+int ckpt_lock_pass(int *fd, bool *got, const char *dir, const char *name, struct ckpt_err *err)
+{
+    char path[4200];
+    int how;
+
+    *got = false;
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (*fd < 0)
+        return ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", path);
+    how = take(*fd, LOCK_EX);
+    *got = how == 1;
+    if (how < 0)
+        ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s: flock", path);
+    if (how != 1)
+        close(*fd);
+    return how < 0 ? CKPT_ECREATE : 0;
+}
+
 /* Open path and lock it; NULL when it is absent or another process has a conflicting lock. */
 static struct ckpt_lock *lock_path(const char *path, int how)
 {

@@ -27,6 +27,11 @@ struct ckpt_lock;
  * process id and host, when another process has it.  *out is yours.
  */
 int ckpt_lock_writer(struct ckpt_lock **out, const char *dir, struct ckpt_err *err);
+/*
+ * Lock the file name in dir for this process and a child that gets *fd: the lock holds until both
+ * have closed it.  *got is false, without an error, when another process has it.
+ */
+int ckpt_lock_pass(int *fd, bool *got, const char *dir, const char *name, struct ckpt_err *err);
 /* Lease path, a directory or a file, for reading.  NULL when it is absent or cannot be leased:
  * opening path will report why. */
 struct ckpt_lock *ckpt_lock_reader(const char *path);

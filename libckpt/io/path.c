@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -59,6 +60,18 @@ static bool is_mode(const char *path, mode_t mode, int kind)
 
     return here ? stat(here, &st) == 0 && (st.st_mode & S_IFMT) == mode
                 : ckpt_remote_kind(path) == kind;
+}
+
+int64_t ckpt_path_number(const char *name, const char *stem)
+{
+    size_t n = strlen(stem), digits;
+
+    if (strncmp(name, stem, n) != 0)
+        return -1;
+    digits = strspn(name + n, "0123456789");
+    if (digits == 0 || digits > 18 || name[n + digits])
+        return -1;
+    return strtoll(name + n, NULL, 10);
 }
 
 bool ckpt_path_is_dir(const char *path) { return is_mode(path, S_IFDIR, 2); }

@@ -13,6 +13,8 @@ bool ckpt_path_is_remote(const char *path);
 bool ckpt_path_ends_in(const char *path, const char *tail);
 /* Whether path ends in one of these; NULL ends the list. */
 bool ckpt_path_ends_in_any(const char *path, const char *const *tails);
+/* The number that follows the stem to the end of a name, if it has at most 18 digits; else -1. */
+int64_t ckpt_path_number(const char *name, const char *stem);
 /* Both are false when nothing is there or it cannot be examined (opening reports why). */
 bool ckpt_path_is_dir(const char *path);
 bool ckpt_path_is_file(const char *path);

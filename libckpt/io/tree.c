@@ -191,6 +191,34 @@ void commit_leftovers(int dir_fd, const char *head, const char *tail, bool any)
     closedir(stream);
 }
 
+/* Any of the names that are given to what is unfinished. */
+static bool is_unfinished(const char *name)
+{
+    static const char staging[] = ".staging-", tmp[] = ".tmp";
+    size_t n = strlen(name), s = sizeof staging - 1 + COMMIT_NONCE;
+    size_t t = sizeof tmp - 1 + COMMIT_NONCE;
+
+    return is_leftover(name, ".trash-", "", true) ||
+           (is_leftover(name, ".", tmp, true) && n > t + 1 && name[n - t - 1] == '.') ||
+           (is_leftover(name, ".", "", true) && n > s + 1 &&
+            memcmp(name + n - s, staging, sizeof staging - 1) == 0);
+}
+
+void ckpt_outdir_sweep(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *stream = fd < 0 ? NULL : entries_of(fd);
+    const char *name;
+
+    while (stream && (name = next_name(stream)) != NULL)
+        if (is_unfinished(name))
+            remove_leftover(fd, name);
+    if (stream)
+        closedir(stream);
+    if (fd >= 0)
+        close(fd);
+}
+
 /* Rename name, open as fd, to a hidden name and remove it. */
 static int remove_held(int parent, const char *name, int fd, const char *path,
                        struct ckpt_err *err)

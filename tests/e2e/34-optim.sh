@@ -29,6 +29,11 @@ t "codes lie as bitsandbytes has them" bash -c "ckpt-inspect $T/adamw_8bit/check
 t "the embedding's stay float32" bash -c "ckpt-inspect $T/adamw_8bit/checkpoint-6/optimizer.pt | grep -q 'state.0.__bnb_optimizer_quant_state__.state2 *F32 *.4096, 192'"
 t "inspect tells what they stand for" bash -c "ckpt-inspect --optimizer $T/adamw_8bit/checkpoint-6/optimizer.pt | grep -qE \"^state.1..*[0-9.e-]+ +[0-9.e-]+\""
 t "bfloat16 moments are BF16" bash -c "ckpt-inspect $T/adamw_anyprecision/checkpoint-6/optimizer.pt | grep -q 'exp_avg_sq.*BF16'"
+# A model whose states are all too small for codes: bitsandbytes leaves them float32.
+mkdir "$T/small"; echo '{"model_type": "bloom", "vocab_size": 4096, "hidden_size": 16, "n_layer": 1, "n_head": 2}' > "$T/small/config.json"
+t "a small model" ckpt-train -q --init "$T/small" --tokenizer tools/recipes/demo/tokenizer --init-only -o "$T/small-base"
+no_codes() { train no-codes --optim adamw_8bit --model "$T/small-base" && rewind no-codes again && train again --optim adamw_8bit --model "$T/small-base" --resume-from-checkpoint latest && same_state no-codes again; }
+t "without codes: 3 steps, stop, 3 more = 6 steps, bit for bit" no_codes
 # From one kind to another: the run goes on, and what changes is told.
 onward() { SAY= train "$1" --optim "$2" --max-steps 4 --resume-from-checkpoint "$T/$3/checkpoint-3" 2>"$T/said"; }
 t "from float32 to codes" onward to-8 adamw_8bit adamw_torch

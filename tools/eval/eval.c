@@ -331,7 +331,8 @@ int eval_run(struct eval_result *out, const struct eval_want *w, const char *mod
     if (rc == 0)
         rc = open_eval(&e, found, adapter ? beside : adapter_lies_at(found) ? found : NULL, err);
     if (rc == 0 && e.loader) {
-        rc = evaluate_run(&scored, e.s.model, zero_weights(e.s.zero), e.s.comm, e.loader, err);
+        rc = evaluate_run(&scored, e.s.model, zero_weights(e.s.zero), e.s.comm, e.loader, NULL,
+                          err);
         if (rc == 0) {
             out->loss = scored.loss;
             out->perplexity = exp(scored.loss);

@@ -59,8 +59,7 @@ static void close_fd(int *fd)
 }
 
 /* Descriptors and signals of the child; nonzero: errno of what failed. */
-static int spawn(struct child *c, const struct child_opts *o, const char *const *env, int in,
-                 int out)
+static int spawn(struct child *c, const struct child_opts *o, const char *const *env, int in)
 {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attr;
@@ -80,17 +79,15 @@ static int spawn(struct child *c, const struct child_opts *o, const char *const 
     rc = in >= 0 ? posix_spawn_file_actions_adddup2(&files, in, STDIN_FILENO)
                  : posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     if (rc == 0)
-        rc = posix_spawn_file_actions_adddup2(&files, out >= 0 ? out : STDERR_FILENO,
+        rc = posix_spawn_file_actions_adddup2(&files, o->out > 0 ? o->out : STDERR_FILENO,
                                               STDOUT_FILENO);
     if (rc == 0)
         rc = posix_spawnattr_setsigmask(&attr, &none);
     if (rc == 0)
         rc = posix_spawnattr_setsigdefault(&attr, &standard);
     if (rc == 0)
-        rc = posix_spawnattr_setpgroup(&attr, 0);
-    if (rc == 0)
         rc = posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
-                                                 POSIX_SPAWN_SETPGROUP);
+                                                 POSIX_SPAWN_SETSID);
     if (rc == 0)
         rc = posix_spawnp(&c->pid, o->argv[0], &files, &attr, (char *const *)(uintptr_t)o->argv,
                           (char *const *)(uintptr_t)env);
@@ -101,31 +98,27 @@ static int spawn(struct child *c, const struct child_opts *o, const char *const 
 
 int child_start(struct child *c, const struct child_opts *o, struct ckpt_err *err)
 {
-    int in[2] = {-1, -1}, out[2] = {-1, -1}, rc = 0, why;
+    int in[2] = {-1, -1}, rc = 0, why;
     const char **env = environment(o);
 
-    *c = (struct child){.in = -1, .out = -1};
+    *c = (struct child){.in = -1};
     if (!env)
         return ckpt_nomem(err, CHILD_MAX_VARS * sizeof *env);
-    if (o->pipes && (pipe2(in, O_CLOEXEC) || pipe2(out, O_CLOEXEC)))
-        rc = ckpt_fail_errno(err, CKPT_ENOMEM, errno, "%s: pipes", o->argv[0]);
-    if (rc == 0 && (why = spawn(c, o, env, in[0], out[1])) != 0) {
+    if (o->pipe && pipe2(in, O_CLOEXEC))
+        rc = ckpt_fail_errno(err, CKPT_ENOMEM, errno, "%s: pipe", o->argv[0]);
+    /* A child that reads slowly must not hold a step. */
+    if (rc == 0 && o->pipe && fcntl(in[1], F_SETFL, O_NONBLOCK))
+        rc = ckpt_fail_errno(err, CKPT_EIO, errno, "%s: pipe", o->argv[0]);
+    if (rc == 0 && (why = spawn(c, o, env, in[0])) != 0) {
         rc = ckpt_fail_errno(err, why == ENOENT || why == EACCES ? CKPT_ENOTFOUND : CKPT_ENOMEM,
                              why, "%s", o->argv[0]);
         c->pid = 0;
     }
     close_fd(&in[0]);
-    close_fd(&out[1]);
-    if (rc == 0 && o->pipes) {
-        /* A child that reads or writes slowly must not hold a step. */
-        if (fcntl(in[1], F_SETFL, O_NONBLOCK) || fcntl(out[0], F_SETFL, O_NONBLOCK))
-            rc = ckpt_fail_errno(err, CKPT_EIO, errno, "%s: pipes", o->argv[0]);
+    if (rc == 0)
         c->in = in[1];
-        c->out = out[0];
-    } else {
+    else
         close_fd(&in[1]);
-        close_fd(&out[0]);
-    }
     ckpt_free(env);
     return rc;
 }
@@ -148,9 +141,3 @@ void child_pause(void)
 }
 
 void child_hang_up(struct child *c) { close_fd(&c->in); }
-
-void child_release(struct child *c)
-{
-    close_fd(&c->in);
-    close_fd(&c->out);
-}

@@ -4,7 +4,8 @@
  *
  * It has no terminal's input, prints to standard error, and is none of the run's ranks: variables
  * by which launchers and supervisors know ranks are taken from its environment.  It is in a
- * process group of its own: a terminal's interrupt stops the training, and the child finishes.
+ * session of its own: a terminal's interrupt stops the training, and the child finishes, also where
+ * a supervisor ends what a rank leaves.
  */
 #ifndef CKPT_TOOLS_TRAIN_CHILD_H
 #define CKPT_TOOLS_TRAIN_CHILD_H
@@ -18,14 +19,15 @@
 
 struct child {
     pid_t pid;                          /* 0: none runs */
-    int   in, out;                      /* of pipes to its input and from its output; -1 */
+    int   in;                           /* of a pipe to its input; -1 */
 };
 
 struct child_opts {
     const char *const *argv;            /* argv[0] is a path, or found by PATH */
     const char *const *vars;            /* n_vars of "NAME=VALUE", beside the environment's */
     size_t             n_vars;
-    bool               pipes;           /* to its input and from its output */
+    bool               pipe;            /* to its input */
+    int                out;             /* a file for its output; 0: standard error */
 };
 
 /* CKPT_ENOMEM, CKPT_ENOTFOUND. */
@@ -34,9 +36,6 @@ int child_start(struct child *c, const struct child_opts *o, struct ckpt_err *er
 bool child_ended(struct child *c, int *status);
 /* Wait for a moment, in which the supervisor hears that work goes on. */
 void child_pause(void);
-/* Close the pipe to its input: it has all. */
+/* Close the pipe to its input, if there is one: it has all. */
 void child_hang_up(struct child *c);
-/* Close both; the program goes on. */
-void child_release(struct child *c);
-
 #endif

@@ -161,7 +161,7 @@ int hooks_open(struct hooks **out, const char *const command[HOOK_KINDS], const 
         return ckpt_nomem(err, sizeof *h);
     for (int i = 0; i < HOOK_KINDS; i++)
         h->of[i] = (struct one){.command = command[i] && *command[i] ? command[i] : NULL,
-                                .child = {.in = -1, .out = -1}};
+                                .child = {.in = -1}};
     h->output_dir = output_dir;
     h->last = (struct run_event){.epoch = NAN, .loss = NAN, .grad_norm = NAN, .learning_rate = NAN,
                                  .tokens_per_second = NAN, .eval_loss = NAN};
@@ -234,7 +234,6 @@ void hooks_close(struct hooks *h)
         for (size_t k = 0; k < h->of[i].n; k++)
             release(&h->of[i].wait[k]);
         ckpt_free(h->of[i].wait);
-        child_release(&h->of[i].child);
     }
     ckpt_free(h);
 }

@@ -12,19 +12,33 @@
 #include "libckpt/mem.h"
 #include "tools/train/child.h"
 
+#define OUTPUT ".push.lock"            /* in the output folder; locked by who publishes */
+
 /* A checkpoint that is not published yet. */
 struct item {
     char             *line;             /* its path and a newline; NULL: handed on */
     struct ckpt_lock *lease;
 };
 
+enum stage {
+    LOOKS,                              /* at the destination */
+    IDLE,                               /* nothing runs, or an earlier one has the lock */
+    PUBLISHES,
+    OVER
+};
+
 struct push {
+    enum stage   stage;
+    const char  *url, *output_dir;
     struct child child;
     struct item *item;                  /* [n] in order */
     size_t       n, cap;
     size_t       sent;                  /* bytes of the first line that is not handed on */
+    int          out;                   /* the file with its output, which outlives this process as
+                                           a pipe would not; -1: none yet */
+    off_t        heard;                 /* bytes of it */
     char         tool[4200];
-    bool         over;                  /* it has ended */
+    bool         said;                  /* that an earlier one has the lock */
     int          status;
 };
 
@@ -45,9 +59,18 @@ static int find_tool(char tool[4200], struct ckpt_err *err)
     return 0;
 }
 
-int push_open(struct push **out, const char *url, struct ckpt_err *err)
+static int start(struct push *p, bool publishes, struct ckpt_err *err)
 {
-    struct child_opts opts = {.pipes = true};
+    const char *const argv[] = {p->tool, "-q", "--", p->url, NULL};
+    const struct child_opts opts = {.argv = argv, .pipe = publishes,
+                                    .out = publishes ? p->out : 0};
+
+    p->stage = publishes ? PUBLISHES : LOOKS;
+    return child_start(&p->child, &opts, err);
+}
+
+int push_open(struct push **out, const char *url, const char *output_dir, struct ckpt_err *err)
+{
     struct push *p;
     int rc;
 
@@ -56,13 +79,13 @@ int push_open(struct push **out, const char *url, struct ckpt_err *err)
         return 0;
     if (!(p = ckpt_alloc(1, sizeof *p)))
         return ckpt_nomem(err, sizeof *p);
-    p->child = (struct child){.in = -1, .out = -1};
-    if ((rc = find_tool(p->tool, err)) == 0) {
-        const char *const argv[] = {p->tool, "-q", "--", url, NULL};
-
-        opts.argv = argv;
-        rc = child_start(&p->child, &opts, err);
-    }
+    p->child = (struct child){.in = -1};
+    p->out = -1;
+    p->url = url;
+    p->output_dir = output_dir;
+    rc = find_tool(p->tool, err);
+    if (rc == 0)
+        rc = start(p, false, err);
     if (rc)
         push_close(p);
     else
@@ -104,32 +127,82 @@ static void listen_to(struct push *p)
     char text[4096];
     ssize_t n;
 
-    while (p->child.out >= 0 && (n = read(p->child.out, text, sizeof text)) > 0)
+    while (p->out >= 0 && (n = pread(p->out, text, sizeof text, p->heard)) > 0) {
+        p->heard += n;
         for (ssize_t i = 0; i < n; i++)
             if (text[i] == '\n' && p->n > 0)
                 drop_first(p);
+    }
 }
 
-void push_look(struct push *p)
+/* Nothing is published from here on. */
+static void give_up(struct push *p)
 {
-    if (!p || p->over)
-        return;
-    hand_on(p);
-    listen_to(p);
-    if (!child_ended(&p->child, &p->status))
-        return;
-    p->over = true;
-    listen_to(p);
-    child_release(&p->child);
-    if (p->status > 128)
-        ckpt_log(CKPT_LOG_WARNING, "`push_to`: ckpt-push was ended by signal %d", p->status - 128);
-    else if (p->status || p->n > 0)
-        ckpt_log(CKPT_LOG_WARNING, "`push_to`: ckpt-push ended with status %d", p->status);
+    p->stage = OVER;
     if (p->n > 0)
         ckpt_log(CKPT_LOG_WARNING, "`push_to`: %zu checkpoint%s not published", p->n,
                  p->n == 1 ? " is" : "s are");
     while (p->n > 0)
         drop_first(p);
+}
+
+/* The one that publishes, unless one of an earlier try still does. */
+static void publish(struct push *p)
+{
+    struct ckpt_err err = {0};
+    bool got;
+    int fd, rc = ckpt_lock_pass(&fd, &got, p->output_dir, OUTPUT, &err);
+
+    if (rc == 0 && !got) {
+        if (!p->said)
+            ckpt_log(CKPT_LOG_NOTE, "`push_to`: the ckpt-push of an earlier try still publishes, "
+                     "this one's begins after it");
+        p->said = true;
+        return;
+    }
+    if (rc == 0) {
+        p->out = fd;
+        if (ftruncate(fd, 0))
+            rc = ckpt_fail_errno(&err, CKPT_EIO, errno, "%s/" OUTPUT, p->output_dir);
+    }
+    if (rc == 0)
+        rc = start(p, true, &err);
+    if (rc) {
+        ckpt_log(CKPT_LOG_WARNING, "`push_to`: %s", err.text);
+        p->status = ckpt_err_status(rc);
+        give_up(p);
+    }
+}
+
+/* The child has ended. */
+static void ended(struct push *p)
+{
+    bool looked = p->stage == LOOKS && p->status == 0;
+
+    listen_to(p);
+    child_hang_up(&p->child);
+    p->stage = IDLE;
+    if (looked)
+        return;
+    if (p->status > 128)
+        ckpt_log(CKPT_LOG_WARNING, "`push_to`: ckpt-push was ended by signal %d", p->status - 128);
+    else if (p->status || p->n > 0)
+        ckpt_log(CKPT_LOG_WARNING, "`push_to`: ckpt-push ended with status %d", p->status);
+    give_up(p);
+}
+
+void push_look(struct push *p)
+{
+    if (!p || p->stage == OVER)
+        return;
+    if (p->stage == PUBLISHES) {
+        hand_on(p);
+        listen_to(p);
+    }
+    if (p->child.pid && child_ended(&p->child, &p->status))
+        ended(p);
+    if (p->stage == IDLE && p->n > 0)
+        publish(p);
 }
 
 void push_put(struct push *p, const char *path)
@@ -141,7 +214,7 @@ void push_put(struct push *p, const char *path)
     if (!p)
         return;
     push_look(p);
-    if (p->over) {
+    if (p->stage == OVER) {
         ckpt_log(CKPT_LOG_WARNING, "`push_to`: %s is not published", path);
         return;
     }
@@ -153,7 +226,13 @@ void push_put(struct push *p, const char *path)
     }
     snprintf(line, size, "%s\n", path);
     p->item[p->n++] = (struct item){line, ckpt_lock_reader(path)};
-    hand_on(p);
+    push_look(p);
+}
+
+/* Whether all is handed on. */
+static bool has_all(const struct push *p)
+{
+    return p->n == 0 || !p->item[p->n - 1].line;
 }
 
 int push_end(struct push *p)
@@ -161,18 +240,14 @@ int push_end(struct push *p)
     if (!p)
         return 0;
     push_look(p);
-    if (!p->over && p->n > 0)
+    if (p->stage != OVER && p->n > 0)
         ckpt_log(CKPT_LOG_NOTE, "waiting until ckpt-push has published %zu checkpoint%s", p->n,
                  p->n == 1 ? "" : "s");
-    while (!p->over) {
-        bool all = true;
-
-        for (size_t i = 0; i < p->n; i++)
-            all &= p->item[i].line == NULL;
-        if (all)
+    while (p->stage != OVER && !(p->stage == IDLE && p->n == 0)) {
+        if (p->stage == PUBLISHES && has_all(p))
             child_hang_up(&p->child);
         push_look(p);
-        if (!p->over)
+        if (p->child.pid || p->n > 0)
             child_pause();
     }
     return p->status;
@@ -182,7 +257,9 @@ void push_close(struct push *p)
 {
     if (!p)
         return;
-    child_release(&p->child);
+    child_hang_up(&p->child);
+    if (p->out >= 0)
+        close(p->out);
     while (p->n > 0)
         drop_first(p);
     ckpt_free(p->item);

@@ -3,7 +3,10 @@
  * paths on its input.
  *
  * Steps never wait for it.  A checkpoint is leased until it is published, so that save_total_limit
- * leaves it.
+ * leaves it.  At the start ckpt-push only looks at the destination.  The one that publishes is
+ * started with the first checkpoint, and has a lock in the output folder until it ends: where an
+ * earlier try of the run was killed, its own goes on with what it was given, and this one begins
+ * after it, so that no older checkpoint is published after a newer one.
  */
 #ifndef CKPT_TOOLS_TRAIN_PUSH_H
 #define CKPT_TOOLS_TRAIN_PUSH_H
@@ -12,9 +15,9 @@
 
 struct push;
 
-/* url: as ckpt-push takes it; NULL: nothing is published.  CKPT_ENOTFOUND: there is no
- * ckpt-push. */
-int push_open(struct push **out, const char *url, struct ckpt_err *err);
+/* url: as ckpt-push takes it; NULL: nothing is published.  Both strings outlive it.
+ * CKPT_ENOTFOUND: there is no ckpt-push. */
+int push_open(struct push **out, const char *url, const char *output_dir, struct ckpt_err *err);
 /* A checkpoint is complete.  All accept NULL. */
 void push_put(struct push *p, const char *path);
 /* Now and then: hand on what waits, and look whether it still runs. */

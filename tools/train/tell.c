@@ -102,7 +102,7 @@ int train_tell_begin(struct train_tell *t, const char *output_dir, struct ckpt_e
     if (r.rank > 0)
         return 0;
     rc = hooks_open(&t->hooks, t->command, output_dir, err);
-    return rc ? rc : push_open(&t->push, t->push_to, err);
+    return rc ? rc : push_open(&t->push, t->push_to, output_dir, err);
 }
 
 void train_tell_event(struct train_tell *t, const struct run_event *e)

@@ -22,9 +22,10 @@ struct seen {
     char    name[NAME_BYTES];
 };
 
+/* A name by which ckpt_outdir_sweep knows what a killed run left. */
 static void token(char path[4200], const char *output_dir, uint64_t run, int rank)
 {
-    snprintf(path, 4200, "%s/.folder-%016llx-%d", output_dir, (unsigned long long)run, rank);
+    snprintf(path, 4200, "%s/.folder-%d.%016llx.tmp", output_dir, rank, (unsigned long long)run);
 }
 
 static int leave(const char *path, const char *output_dir, const char *host, const struct comm *c,

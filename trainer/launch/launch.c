@@ -277,8 +277,20 @@ void launch_look(struct launch *l)
     }
 }
 
-/* Send a signal to every child of this process; how many there are. */
-static int signal_children(int sig)
+/* Whether a process is of a rank's session: one that left it, such as a hook, ends by itself. */
+static bool is_ours(const struct launch *l, pid_t pid)
+{
+    pid_t session = getsid(pid);
+
+    for (int64_t i = 0; i < l->n; i++)
+        if (l->rank[i].pid && (l->rank[i].pid == session || l->rank[i].pid == pid))
+            return true;
+    return false;
+}
+
+/* Send a signal to every child of this process that is a rank or is left by one; how many there
+ * are. */
+static int signal_children(const struct launch *l, int sig)
 {
     DIR *d = opendir("/proc");
     struct dirent *e;
@@ -297,7 +309,7 @@ static int signal_children(int sig)
         if (fgets(text, sizeof text, f) && (tail = strrchr(text, ')')) && strlen(tail) > 4)
             parent = strtol(tail + 4, NULL, 10);
         fclose(f);
-        if (parent == getpid()) {
+        if (parent == getpid() && is_ours(l, (pid_t)pid)) {
             kill((pid_t)pid, sig);
             count++;
         }
@@ -312,7 +324,7 @@ void launch_end(struct launch *l)
     const struct timespec a_while = {.tv_nsec = 10000000};
 
     /* Whoever lost its parent became a child of this process, and whose parent goes now does. */
-    for (int i = 0; i < 200 && l->rank && signal_children(SIGKILL) > 0; i++) {
+    for (int i = 0; i < 200 && l->rank && signal_children(l, SIGKILL) > 0; i++) {
         launch_look(l);
         while (waitpid(-1, NULL, WNOHANG) > 0)
             ;

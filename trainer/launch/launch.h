@@ -57,7 +57,7 @@ struct launch_opts {
 int launch_start(struct launch *l, const struct launch_opts *opts, struct ckpt_err *err);
 /* Notice ranks that have ended. */
 void launch_look(struct launch *l);
-/* Kill every rank, and every process that one leaves. */
+/* Kill every rank, and every process of its session that it leaves. */
 void launch_end(struct launch *l);
 /* How many GPUs can be used here.  A short-lived process counts them: what has opened CUDA cannot
  * start ranks any more. */

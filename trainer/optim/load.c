@@ -102,16 +102,22 @@ static int take_codes(struct session *s, const struct file *f, const struct code
     return 0;
 }
 
-/* The name of moment k in the file: bitsandbytes' only one is called by its number. */
+/* The name of moment k in the file: bitsandbytes' are called by their numbers where there is only
+ * one, and where none of them is coded. */
 static const char *name_of(const struct file *f, int k)
 {
-    static const char wrapped[] = "__bnb_optimizer_quant_state__.state1";
+    static const char *const wrapped[] = {"__bnb_optimizer_quant_state__.state1",
+                                          "__bnb_optimizer_quant_state__.state2"};
+    static const char *const plain[] = {"state1", "state2"};
+    const char *const *by_number[] = {wrapped, plain};
     char name[64];
 
-    if (!f->row->bnb || f->row->n_moments != 1)
-        return optim_moment_name(f->row, k);
-    snprintf(name, sizeof name, "state.0.%s", wrapped);
-    return ckpt_source_find(f->seen, name) != SIZE_MAX ? wrapped : "state1";
+    for (size_t i = 0; i < sizeof by_number / sizeof by_number[0]; i++) {
+        snprintf(name, sizeof name, "state.0.%s", by_number[i][k]);
+        if (ckpt_source_find(f->seen, name) != SIZE_MAX)
+            return by_number[i][k];
+    }
+    return optim_moment_name(f->row, k);
 }
 
 /* Load one moment of all parameters. */

@@ -29,14 +29,11 @@ static int by_number_down(const void *a, const void *b)
 /* n of "checkpoint-<n>" as this program writes it; else -1. */
 static int64_t number_of(const char *name)
 {
-    static const char prefix[] = "checkpoint-";
-    const char *digits = name + sizeof prefix - 1;
+    int64_t n = ckpt_path_number(name, "checkpoint-");
+    char same[32];
 
-    if (strncmp(name, prefix, sizeof prefix - 1) != 0 || !*digits ||
-        strspn(digits, "0123456789") != strlen(digits) || strlen(digits) > 18 ||
-        (digits[0] == '0' && digits[1]))
-        return -1;
-    return strtoll(digits, NULL, 10);
+    snprintf(same, sizeof same, "checkpoint-%lld", (long long)n);
+    return strcmp(name, same) == 0 ? n : -1;
 }
 
 /* The n of every checkpoint-<n> in folder, newest first, in the arena. */

@@ -4,9 +4,19 @@
 #include "libckpt/log.h"
 #include "trainer/clock.h"
 
+/* Whether any rank is to stop. */
+static bool is_stopped(struct comm *comm, const volatile int *stop)
+{
+    int64_t any = stop && *stop;
+
+    if (stop)
+        comm_all_reduce(comm, &any, 1, CKPT_I64, COMM_MAX);
+    return any;
+}
+
 int evaluate_run(struct evaluate_result *out, struct model *model,
                  const struct model_weights *weights, struct comm *comm, struct loader *loader,
-                 struct ckpt_err *err)
+                 const volatile int *stop, struct ckpt_err *err)
 {
     int64_t steps = loader_steps_per_epoch(loader), count[2] = {0, 0};
     double start = clock_now(), loss = 0;
@@ -17,6 +27,10 @@ int evaluate_run(struct evaluate_result *out, struct model *model,
     for (int64_t i = 0; i < steps; i++) {
         const struct loader_step *s;
 
+        if (is_stopped(comm, stop)) {
+            *out = (struct evaluate_result){.stopped = true};
+            return comm_error(comm, err);
+        }
         if ((rc = loader_next(loader, &s, err)) != 0)
             return rc;
         for (int64_t j = 0; j < s->n_micro; j++) {

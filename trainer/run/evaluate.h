@@ -14,11 +14,13 @@ struct evaluate_result {
     int64_t n_samples;
     int64_t n_batches;          /* of a rank */
     double  seconds;
+    bool    stopped;            /* by *stop: there is nothing else */
 };
 
-/* Collective.  Reads one epoch of the loader (opened with SHUFFLE_MASK, no shuffling). */
+/* Collective.  Reads one epoch of the loader (opened with SHUFFLE_MASK, no shuffling), until *stop
+ * of a rank is not 0; stop: NULL on every rank or on none. */
 int evaluate_run(struct evaluate_result *out, struct model *model,
                  const struct model_weights *weights, struct comm *comm, struct loader *loader,
-                 struct ckpt_err *err);
+                 const volatile int *stop, struct ckpt_err *err);
 
 #endif

@@ -1,6 +1,7 @@
 /* run/output - see run/output.h. */
 #include "trainer/run/output.h"
 
+#include "libckpt/commit.h"
 #include "libckpt/log.h"
 #include "trainer/checkpoint/state_dict.h"
 
@@ -37,6 +38,8 @@ static int take_other(const struct run_output *o, struct ckpt_err *err)
     int rc = run_dir_lock(o->dir, err);
 
     if (rc == 0)
+        ckpt_outdir_sweep(o->dir->path);
+    if (rc == 0)
         rc = o->settings->overwrite_output_dir ? run_dir_clear(o->dir, o->step, err)
                                                : run_dir_check_free(o->dir, o->step, err);
     return rc;
@@ -52,6 +55,8 @@ int run_output_take(struct folders *f, const struct run_output *o, struct ckpt_e
         rc = run_dir_make(o->dir, err);
     if ((rc = comm_agree(c, rc, err)) != 0 || (rc = run_output_check(o, err)) != 0)
         return rc;
+    if (first)
+        ckpt_outdir_sweep(o->dir->path);
     if (first && o->settings->overwrite_output_dir)
         rc = run_dir_clear(o->dir, o->step, err);
     if ((rc = comm_agree(c, rc, err)) != 0 ||

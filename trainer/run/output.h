@@ -18,7 +18,8 @@ struct run_output {
 
 /* Whether checkpoints are in the way of this run's own; a dry run only warns.  Collective. */
 int run_output_check(const struct run_output *o, struct ckpt_err *err);
-/* The output as the run's own: made, locked, free of what is in its way.  Collective. */
+/* The output as the run's own: made, locked, free of what is in its way and of what killed runs
+ * left unfinished.  Collective. */
 int run_output_take(struct folders *f, const struct run_output *o, struct ckpt_err *err);
 
 #endif

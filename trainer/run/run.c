@@ -17,13 +17,17 @@
 /* *better: no evaluation before was as good; *ends: too many were no better. */
 static int evaluate(struct run_job *r, bool *better, bool *ends, struct ckpt_err *err)
 {
+    bool last = r->state.global_step >= r->state.max_steps;     /* no checkpoint would follow it */
     struct evaluate_result e;
     int rc;
 
+    *better = *ends = false;
     report_phase("evaluation after step %lld", (long long)r->state.global_step);
     if ((rc = evaluate_run(&e, r->session.model, zero_weights(r->session.zero), r->session.comm,
-                           r->data.eval.loader, err)) != 0)
+                           r->data.eval.loader, last ? NULL : r->io->stop, err)) != 0)
         return rc;
+    if ((r->state.eval_due = e.stopped))
+        return 0;
     rc = metrics_eval(r->metrics, &e, err);
     if (!isfinite(e.loss) && r->n_lost++ == 0 && r->session.comm->rank == 0)
         ckpt_log(CKPT_LOG_WARNING, "step %lld: the loss on held-out data is %g: it makes no "
@@ -172,15 +176,36 @@ static int stop(struct run_job *r, const char *why, struct ckpt_err *err)
                      "`resume_from_checkpoint latest`", why, step);
 }
 
+/* The evaluation before the first step, or that of the step that the run was stopped at. */
+static int evaluate_first(struct run_job *r, bool *ends, struct ckpt_err *err)
+{
+    bool fresh = r->state.global_step == 0, better;
+    int rc;
+
+    *ends = false;
+    if (!(fresh ? r->s->eval_on_start : r->state.eval_due && r->course.eval.when != COURSE_NO)) {
+        r->state.eval_due = false;
+        return 0;
+    }
+    if ((rc = evaluate(r, &better, ends, err)) != 0)
+        return rc;
+    if (better && !fresh)
+        snprintf(r->state.best_model_checkpoint, sizeof r->state.best_model_checkpoint, "%s",
+                 r->start.resume);
+    *ends &= !fresh;
+    if (!r->state.eval_due)
+        return 0;
+    r->session.comm->agreed = true;
+    return ckpt_fail(err, CKPT_ESTOPPED, "stopped in the evaluation before step %lld: nothing is "
+                     "lost", (long long)r->state.global_step + 1);
+}
+
 static int loop(struct run_job *r, struct ckpt_err *err)
 {
     struct step_opts opts = opts_of(r);
-    bool ends = false, better, busy;
-    int rc = 0;
+    bool ends, busy;
+    int rc = evaluate_first(r, &ends, err);
 
-    if (r->s->eval_on_start && r->state.global_step == 0)
-        rc = evaluate(r, &better, &ends, err);
-    ends = false;
     while (rc == 0 && !ends && r->state.global_step < r->state.max_steps) {
         double lr = schedule_lr(&r->schedule, r->schedule.lr,
                                 r->state.global_step - r->scaler.skipped);
@@ -282,17 +307,38 @@ static int simulate(struct run_job *r, struct ckpt_err *err)
     return comm_agree(r->session.comm, rc, err);
 }
 
-/* A run that was stopped between its last checkpoint and its final model. */
+/* The figures and the model of a run that was stopped after its last checkpoint. */
 static int end_late(struct run_job *r, struct ckpt_err *err)
+{
+    json_t *row = results_of(r, clock_now() - r->started);
+    bool first = r->session.comm->rank == 0;
+    int rc = comm_agree(r->session.comm, row ? 0 : ckpt_nomem(err, sizeof *row), err);
+
+    if (rc == 0)
+        rc = results_model(r, err);
+    if (rc == 0 && first)
+        rc = results_write(r, row, err);
+    json_decref(row);
+    return comm_agree(r->session.comm, rc, err);
+}
+
+/* A run that has all its steps: a kill may have come between its last checkpoint and its end. */
+static int complete(struct run_job *r, struct ckpt_err *err)
 {
     int64_t missing = r->session.comm->rank == 0 && results_missing(r);
     struct run_output o = run_output_of(r);
     int rc;
 
     comm_broadcast(r->session.comm, &missing, 1, CKPT_I64, 0);
-    if (!missing || (rc = run_output_take(&r->folders, &o, err)) != 0)
-        return missing ? rc : 0;
-    return results_model(r, err);
+    rc = run_output_take(&r->folders, &o, err);
+    if (rc && !missing && rc != CKPT_ECOMM) {   /* a folder that may only be read, say */
+        r->session.comm->agreed = false;
+        ckpt_err_clear(err);
+        return 0;
+    }
+    if (rc == 0)
+        rc = save_prune(r, 0, err);
+    return rc == 0 && missing ? end_late(r, err) : rc;
 }
 
 /* What the run would take. */
@@ -332,7 +378,7 @@ static int train(struct run_job *r, struct ckpt_err *err)
             ckpt_log(CKPT_LOG_NOTE, "nothing to do: %s is at step %lld, the run is to have %lld",
                      r->start.resume, (long long)r->state.global_step,
                      (long long)r->state.max_steps);
-        return end_late(r, err);
+        return complete(r, err);
     }
     o = run_output_of(r);
     if ((rc = run_output_take(&r->folders, &o, err)) != 0)

@@ -59,10 +59,9 @@ static int complete(struct run_job *r, int64_t step, double seconds, double held
     return r->session.comm->rank == 0 ? tell_saved(r, seconds, held, err) : 0;
 }
 
-/* Afterwards older ones may go. */
-static int prune(struct run_job *r, int rc, struct ckpt_err *err)
+int save_prune(struct run_job *r, int rc, struct ckpt_err *err)
 {
-    if (r->folders.leads && r->s->save_total_limit > 0)
+    if (rc == 0 && r->folders.leads && r->s->save_total_limit > 0)
         run_dir_prune(&r->dir, r->s->save_total_limit,
                       course_keeps_best(r->s) ? r->state.best_model_checkpoint : "",
                       r->saved_step == r->state.max_steps);
@@ -168,7 +167,7 @@ int save_wait(struct run_job *r, struct ckpt_err *err)
     snprintf(r->saved, sizeof r->saved, "%s", v->path);
     snprintf(r->state_dict, sizeof r->state_dict, "%s", v->state_dict);
     rc = complete(r, v->state.global_step, clock_now() - v->start, v->held, err);
-    return prune(r, rc, err);
+    return save_prune(r, rc, err);
 }
 
 /* Copy all that the thread reads and steps change. */
@@ -206,7 +205,7 @@ static int save_now(struct run_job *r, const char *best, struct ckpt_err *err)
     if (rc)
         return failed(r, r->saved, best, rc, err);
     rc = complete(r, r->state.global_step, clock_now() - start, -1, err);
-    return prune(r, rc, err);
+    return save_prune(r, rc, err);
 }
 
 int save_begin(struct run_job *r, bool steps_follow, struct ckpt_err *err)

@@ -33,7 +33,10 @@ int save_go(struct run_job *r, struct ckpt_err *err);
 bool save_busy(const struct run_job *r);
 /* Wait for a save that is under way, and announce it.  Collective. */
 int save_wait(struct run_job *r, struct ckpt_err *err);
-/* The same of a run that ends by a failure: what is under way is completed, as far as it can be. */
+/* Remove checkpoints beyond the settings' limit, unless rc is an error.  Returns rc of all ranks.
+ * Collective. */
+int save_prune(struct run_job *r, int rc, struct ckpt_err *err);
+/* The end, also of a run that failed: what is under way is completed, as far as it can be. */
 void save_close(struct run_job *r);
 
 #endif

@@ -30,14 +30,31 @@ int run_state_log(struct run_state *s, json_t *row, struct ckpt_err *err)
 
 #define STOPPER "EarlyStoppingCallback"
 #define COUNTER "early_stopping_patience_counter"
+#define CONTROL "TrainerControl"
+#define LOSS    "loss_since_log"
+#define STEPS   "steps_since_log"
+#define NORM    "grad_norm"
+
+/* Of attributes the Trainer makes members of its control object, and uses those it knows: here is
+ * what it forgets when it is stopped between two log lines. */
+static json_t *unlogged(const struct run_state *s)
+{
+    bool finite = isfinite(s->loss_since_log) && isfinite(s->last_norm);
+
+    return s->steps_since_log && finite
+               ? json_pack("{s:f,s:f,s:I}", LOSS, s->loss_since_log, NORM, s->last_norm, STEPS,
+                           (json_int_t)s->steps_since_log)
+               : json_object();
+}
 
 /* The Trainer's callbacks with a state: what its control flags are between two steps, and how far
  * early stopping is. */
 static json_t *callbacks(const struct run_state *s)
 {
-    json_t *all = json_pack("{s:{s:{s:b,s:b,s:b,s:b,s:b},s:{}}}", "TrainerControl", "args",
-                            "should_epoch_stop", 0, "should_evaluate", 0, "should_log", 0,
-                            "should_save", 1, "should_training_stop", 0, "attributes");
+    json_t *all = json_pack("{s:{s:{s:b,s:b,s:b,s:b,s:b},s:o}}", CONTROL, "args",
+                            "should_epoch_stop", 0, "should_evaluate", s->eval_due, "should_log", 0,
+                            "should_save", 1, "should_training_stop", 0, "attributes",
+                            unlogged(s));
 
     if (all && s->early_stopping_patience > 0 &&
         json_object_set_new(all, STOPPER, json_pack(
@@ -71,10 +88,17 @@ json_t *run_state_json(const struct run_state *s)
         (json_int_t)s->train_batch_size, "trial_name", "trial_params");
 }
 
+static json_t *attribute(const json_t *callbacks, const char *of, const char *name)
+{
+    return json_object_get(json_object_get(json_object_get(callbacks, of), "attributes"), name);
+}
+
 int run_state_read(struct run_state *s, const json_t *json, struct ckpt_err *err)
 {
-    json_t *log, *stopper = json_object_get(json_object_get(json, "stateful_callbacks"), STOPPER);
-    json_t *counter = json_object_get(json_object_get(stopper, "attributes"), COUNTER);
+    json_t *of = json_object_get(json, "stateful_callbacks"), *log;
+    json_t *counter = attribute(of, STOPPER, COUNTER), *steps = attribute(of, CONTROL, STEPS);
+    json_t *args = json_object_get(json_object_get(of, CONTROL), "args");
+    json_t *loss = attribute(of, CONTROL, LOSS), *norm = attribute(of, CONTROL, NORM);
     const char *best;
     int rc;
 
@@ -91,6 +115,10 @@ int run_state_read(struct run_state *s, const json_t *json, struct ckpt_err *err
     if (s->global_step < 0)
         return ckpt_fail(err, CKPT_EFORMAT, "global_step is %lld", (long long)s->global_step);
     s->evals_without_progress = json_integer_value(counter);
+    s->eval_due = json_is_true(json_object_get(args, "should_evaluate"));
+    s->steps_since_log = json_integer_value(steps) > 0 ? json_integer_value(steps) : 0;
+    s->loss_since_log = s->steps_since_log ? json_number_value(loss) : 0;
+    s->last_norm = s->steps_since_log ? json_number_value(norm) : 0;
     snprintf(s->best_model_checkpoint, sizeof s->best_model_checkpoint, "%s", best);
     json_decref(s->log_history);
     s->log_history = json_deep_copy(log);

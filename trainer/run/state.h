@@ -24,6 +24,10 @@ struct run_state {
     int64_t early_stopping_patience;    /* of the run; 0: evaluations do not end it */
     double  early_stopping_threshold;
     int64_t evals_without_progress;     /* in a row, up to now */
+    double  loss_since_log;             /* sum of steps that no line has told yet */
+    int64_t steps_since_log;            /* how many */
+    double  last_norm;                  /* the gradient's, of the last of them */
+    bool    eval_due;                   /* a signal ended the evaluation of this step */
     int64_t best_global_step;
     char    best_model_checkpoint[4096];/* "" for none */
     /* Of a run that goes on from another program's checkpoint, a file, or with other data: */

@@ -23,10 +23,10 @@
 #define HEADER_EVERY 40         /* lines */
 #define MEMORY_EVERY 1.0        /* seconds */
 
-/* Sums since the last log line. */
+/* Since the last log line, or since the run was resumed; losses are in its state. */
 struct window {
-    double  loss, grad_norm, start;     /* the norm is the last step's */
-    int64_t steps, tokens;              /* steps that were not skipped */
+    double  start;
+    int64_t tokens;
 };
 
 struct metrics {
@@ -225,12 +225,13 @@ void metrics_count(struct metrics *m, const struct step_result *res, double lr)
 {
     bool counts = !res->skipped ||
                   (!m->o.settings->logging_nan_inf_filter && !isfinite(res->loss));
+    struct run_state *state = m->o.state;
 
     m->w.tokens += res->n_tokens;
     if (counts) {
-        m->w.loss += res->loss;
-        m->w.grad_norm = res->grad_norm;
-        m->w.steps++;
+        state->loss_since_log += res->loss;
+        state->last_norm = res->grad_norm;
+        state->steps_since_log++;
     }
     m->now.loss = res->loss;
     m->now.grad_norm = res->grad_norm;
@@ -251,8 +252,8 @@ static int step_rows(struct metrics *m, json_t **row, json_t **full, double loss
                 strcmp(m->o.settings->include_num_input_tokens_seen, "false") != 0;
 
     *row = json_pack("{s:f,s:o,s:f,s:o,s:I}", "epoch", state->epoch, "grad_norm",
-                     metrics_number(m->w.grad_norm), "learning_rate", m->now.learning_rate, "loss",
-                     metrics_number(loss), "step", (json_int_t)state->global_step);
+                     metrics_number(state->last_norm), "learning_rate", m->now.learning_rate,
+                     "loss", metrics_number(loss), "step", (json_int_t)state->global_step);
     if (*row && seen &&
         json_object_set_new(*row, "num_input_tokens_seen",
                             json_integer((json_int_t)state->num_input_tokens_seen))) {
@@ -270,15 +271,15 @@ static int step_rows(struct metrics *m, json_t **row, json_t **full, double loss
 
 int metrics_step(struct metrics *m, struct ckpt_err *err)
 {
-    const struct run_state *state = m->o.state;
+    struct run_state *state = m->o.state;
     double t = clock_now(), seconds = t - m->w.start, loss, rate;
     char line[256], text[32], norm[32];
     json_t *row, *full;
     int rc;
 
-    if (m->w.steps == 0)                /* all were skipped: each has a line */
+    if (state->steps_since_log == 0)    /* all were skipped: each has a line */
         return 0;
-    loss = m->w.loss / (double)m->w.steps;
+    loss = state->loss_since_log / (double)state->steps_since_log;
     rate = seconds > 0 ? (double)m->w.tokens / seconds : 0;
     if ((rc = step_rows(m, &row, &full, loss, rate, seconds, err)) != 0)
         return rc;
@@ -288,11 +289,11 @@ int metrics_step(struct metrics *m, struct ckpt_err *err)
                  "grad norm", "lr", "tokens/s", "s");
     snprintf(line, sizeof line, "%6lld/%-5lld %8.3f %10s %10s %10.3e %10.0f %9.2f",
              (long long)state->global_step, (long long)state->max_steps, state->epoch,
-             readable(text, loss, 5), readable(norm, m->w.grad_norm, 4), m->now.learning_rate,
+             readable(text, loss, 5), readable(norm, state->last_norm, 4), m->now.learning_rate,
              rate, seconds);
     rc = tell(m, full, line, false, err);
     if (rc == 0)
-        rc = run_state_log(m->o.state, row, err);
+        rc = run_state_log(state, row, err);
     else
         json_decref(row);
     if (rc)
@@ -301,8 +302,10 @@ int metrics_step(struct metrics *m, struct ckpt_err *err)
     if (isnan(m->first_loss))
         m->first_loss = loss;
     m->now.loss = loss;
-    m->now.grad_norm = m->w.grad_norm;
+    m->now.grad_norm = state->last_norm;
     send(m, RUN_EVENT_LOG);
+    state->loss_since_log = 0;
+    state->steps_since_log = 0;
     m->w = (struct window){.start = clock_now()};
     return 0;
 }
