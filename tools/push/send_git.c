@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <fnmatch.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -22,13 +21,12 @@
 #include "libckpt/remote/git/lfs.h"
 #include "libckpt/remote/git/lfs_place.h"
 #include "libckpt/remote/git/mirror.h"
-#include "libckpt/remote/lfs_http.h"
 #include "tools/progress.h"
+#include "tools/push/objects.h"
 #include "tools/push/rules.h"
 
 #define AUTHOR     "ckpt-push <ckpt-push@localhost>"
 #define TRIES      5
-#define STREAMS    4               /* transfers at once, where --jobs is not given */
 #define RULE_BYTES ((size_t)4 << 20)
 
 /* One push of one plan. */
@@ -38,9 +36,6 @@ struct job {
     const struct cli       *cli;
     struct ckpt_git        *g;
     struct git_mirror      *far;                /* the repository is on another host; or NULL */
-    struct lfs_object      *object;             /* of another host's, to send; of file `of` */
-    size_t                 *of, n;
-    pthread_mutex_t         lock;               /* guards done while objects are sent */
     struct progress        *progress;
     uint64_t                done, total;        /* bytes, for progress */
     uint64_t                sent;               /* of new LFS objects */
@@ -175,72 +170,27 @@ static int put_all(struct job *j, struct ckpt_err *err)
     return rc == 0 && cli_stop ? stopped(err) : rc;
 }
 
-/* -- objects to another host ------------------------------------------------------------------ */
-
-static int open_object(void *ctx, size_t i, struct ckpt_file **out, struct ckpt_err *err)
-{
-    struct job *j = ctx;
-
-    return push_plan_open(out, j->p, j->of[i], j->want->follow, err);
-}
-
-static void advance(void *ctx, uint64_t bytes)
-{
-    struct job *j = ctx;
-
-    pthread_mutex_lock(&j->lock);
-    tick(j, bytes);
-    pthread_mutex_unlock(&j->lock);
-}
-
-/* Collect the objects, each oid once. */
-static int collect(struct job *j, struct ckpt_err *err)
-{
-    j->n = 0;
-    j->of = ckpt_arena_alloc(&j->p->arena, j->p->n, sizeof *j->of);
-    j->object = ckpt_arena_alloc(&j->p->arena, j->p->n, sizeof *j->object);
-    if (!j->of || !j->object)
-        return ckpt_nomem(err, j->p->n * sizeof *j->object);
-    for (size_t i = 0; i < j->p->n; i++) {
-        const struct push_file *f = &j->p->file[i];
-        bool have = !f->lfs;
-
-        for (size_t k = 0; k < j->n && !have; k++)
-            have = strcmp(j->object[k].oid, f->oid) == 0;
-        if (have)
-            continue;
-        j->of[j->n] = i;
-        j->object[j->n++] = (struct lfs_object){.oid = f->oid, .size = f->size, .name = f->from};
-    }
-    return 0;
-}
-
+/* All objects to another host. */
 static int send_objects(struct job *j, struct ckpt_err *err)
 {
+    struct push_objects to = {.name = j->far->place.host, .cli = j->cli,
+                              .follow = j->want->follow};
     struct lfs_place place;
-    struct lfs_server s = {.url = place.url, .name = j->far->place.host, .auth = &place.auth,
-                           .streams = j->cli->jobs > 0 ? (size_t)j->cli->jobs : STREAMS,
-                           .open = open_object, .progress = advance, .ctx = j};
     char ref[512];
     uint64_t sent = 0;
-    int rc = collect(j, err);
+    bool any = false;
+    int rc;
 
-    if (rc || j->n == 0)
-        return rc;
+    for (size_t i = 0; i < j->p->n; i++)
+        any = any || j->p->file[i].lfs;
+    if (!any || (rc = lfs_place_find(&place, j->far, err)) != 0)
+        return any ? rc : 0;
     snprintf(ref, sizeof ref, "refs/heads/%s", j->far->branch);
-    s.ref = ref;
-    s.http = http_shared(err);
-    rc = s.http ? lfs_place_find(&place, j->far, err) : ckpt_err_code(err);
-    if (rc == 0) {
-        s.journal = journal_open(place.url);
-        j->progress = progress_new(j->cli, "push", true);
-        j->done = 0;
-        rc = lfs_send(&s, j->object, j->n, &sent, err);
-        progress_end(j->progress);
-        j->progress = NULL;
-        journal_close(s.journal, rc == 0);
-        lfs_place_forget(&place);
-    }
+    to.url = to.target = place.url;
+    to.ref = ref;
+    to.auth = &place.auth;
+    rc = push_objects_send(&to, j->p, &sent, err);
+    lfs_place_forget(&place);
     j->sent += sent;
     return rc;
 }
@@ -346,7 +296,7 @@ static int check_paths(const struct push_plan *p, struct ckpt_err *err)
 int send_git(char *url, size_t url_size, const struct dest *d, struct push_plan *p,
              const struct send_want *w, const struct cli *cli, struct ckpt_err *err)
 {
-    struct job j = {.p = p, .want = w, .cli = cli, .lock = PTHREAD_MUTEX_INITIALIZER};
+    struct job j = {.p = p, .want = w, .cli = cli};
     int rc = check_paths(p, err);
 
     if (rc == 0 && w->dry_run && w->create && !ckpt_git_is_repository(d->place))
@@ -394,7 +344,7 @@ int send_far_check(const struct dest *d, const struct send_want *w, struct ckpt_
 int send_far(char *url, size_t url_size, const struct dest *d, struct push_plan *p,
              const struct send_want *w, const struct cli *cli, struct ckpt_err *err)
 {
-    struct job j = {.p = p, .want = w, .cli = cli, .lock = PTHREAD_MUTEX_INITIALIZER};
+    struct job j = {.p = p, .want = w, .cli = cli};
     struct git_mirror m;
     int rc = check_paths(p, err);
 

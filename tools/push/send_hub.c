@@ -16,13 +16,12 @@
 #include "libckpt/remote/git/git.h"
 #include "libckpt/base/pool.h"
 #include "libckpt/remote/hub_check.h"
-#include "libckpt/remote/lfs_http.h"
-#include "tools/progress.h"
 #include "tools/push/dest.h"
 #include "tools/push/hub_plan.h"
+#include "tools/push/objects.h"
 
 #define TRIES       5           /* of a commit */
-#define STREAMS     4           /* transfers at once, where --jobs is not given */
+#define STREAMS     4           /* files read back at once */
 #define LOST_POLLS  20          /* looks at the head for a lost commit, in all some 90 seconds */
 #define LINES_BYTES ((size_t)192 << 20)
 
@@ -37,11 +36,7 @@ struct job {
     char                    parent[41], id[41];
     char                    mark[33];
     struct opt_list         gone;
-    struct lfs_object      *object;     /* to send, each once; of file `of` of the plan */
-    size_t                 *of, n;
-    struct progress        *progress;
-    pthread_mutex_t         lock;       /* guards done */
-    uint64_t                done, total, sent;
+    uint64_t                sent;
     bool                    changed;
 };
 
@@ -151,84 +146,24 @@ static int find_gone(struct job *j, const struct tree *t, struct ckpt_err *err)
 
 /* -- the objects ------------------------------------------------------------------------------ */
 
-static int open_object(void *ctx, size_t i, struct ckpt_file **out, struct ckpt_err *err)
-{
-    struct job *j = ctx;
-
-    return push_plan_open(out, j->p, j->of[i], j->want->follow, err);
-}
-
-static void advance(void *ctx, uint64_t bytes)
-{
-    struct job *j = ctx;
-
-    pthread_mutex_lock(&j->lock);
-    j->done += bytes;
-    progress_tick(j->progress, j->done, j->total);
-    pthread_mutex_unlock(&j->lock);
-}
-
-static int by_oid(const void *a, const void *b, void *ctx)
-{
-    const struct hub_item *item = ctx;
-    const size_t *x = a, *y = b;
-
-    return strcmp(item[*x].oid, item[*y].oid);
-}
-
-/* Collect the objects of the files to send, each oid once. */
-static int collect(struct job *j, struct ckpt_err *err)
-{
-    size_t n = 0;
-
-    j->n = 0;
-    j->total = j->done = 0;
-    j->of = ckpt_arena_alloc(&j->plan.arena, j->p->n, sizeof *j->of);
-    j->object = ckpt_arena_alloc(&j->plan.arena, j->p->n, sizeof *j->object);
-    if (!j->of || !j->object)
-        return ckpt_nomem(err, j->p->n * sizeof *j->object);
-    for (size_t i = 0; i < j->p->n; i++)
-        if (j->p->file[i].lfs && j->plan.item[i].how == HUB_SEND)
-            j->of[n++] = i;
-    qsort_r(j->of, n, sizeof *j->of, by_oid, j->plan.item);
-    for (size_t k = 0; k < n; k++) {
-        size_t i = j->of[k];
-
-        if (k > 0 && strcmp(j->plan.item[i].oid, j->object[j->n - 1].oid) == 0)
-            continue;
-        j->of[j->n] = i;
-        j->object[j->n++] = (struct lfs_object){.oid = j->plan.item[i].oid,
-                                                .name = j->p->file[i].from,
-                                                .size = j->p->file[i].size};
-        j->total += j->p->file[i].size;
-    }
-    return 0;
-}
-
 static int send_objects(struct job *j, struct ckpt_err *err)
 {
     bool model = strcmp(j->repo.kind, "models") == 0;
     char url[HTTP_URL], target[HTTP_URL + 300];
-    struct lfs_server s = {.http = j->repo.http, .url = url, .name = j->repo.name,
-                           .auth = hub_auth_of(&j->repo.auth), .open = open_object,
-                           .progress = advance, .ctx = j,
-                           .streams = j->cli->jobs > 0 ? (size_t)j->cli->jobs : STREAMS};
+    struct push_objects to = {.url = url, .name = j->repo.name, .target = target, .cli = j->cli,
+                              .auth = hub_auth_of(&j->repo.auth), .follow = j->want->follow};
     uint64_t sent = 0;
-    int rc = collect(j, err);
+    int rc;
 
-    if (rc || j->n == 0)
-        return rc;
+    for (size_t i = 0; i < j->p->n; i++)
+        snprintf(j->p->file[i].oid, sizeof j->p->file[i].oid, "%s",
+                 j->plan.item[i].how == HUB_SEND ? j->plan.item[i].oid : "");
     snprintf(url, sizeof url, "%s/%s%s%s.git/info/lfs", j->repo.auth.endpoint,
              model ? "" : j->repo.kind, model ? "" : "/", j->repo.id);
     if (strncmp(j->revision, "refs/", 5) != 0)
-        s.ref = j->revision;
+        to.ref = j->revision;
     snprintf(target, sizeof target, "%s %s", url, j->revision);
-    s.journal = journal_open(target);
-    j->progress = progress_new(j->cli, "push", true);
-    rc = lfs_send(&s, j->object, j->n, &sent, err);
-    progress_end(j->progress);
-    j->progress = NULL;
-    journal_close(s.journal, rc == 0);
+    rc = push_objects_send(&to, j->p, &sent, err);
     j->sent += sent;
     return rc;
 }
@@ -427,7 +362,7 @@ static int publish(struct job *j, struct ckpt_err *err)
 int send_hub(char *url, size_t url_size, const struct dest *d, struct push_plan *p,
              const struct send_want *w, const struct cli *cli, struct ckpt_err *err)
 {
-    struct job j = {.p = p, .want = w, .cli = cli, .lock = PTHREAD_MUTEX_INITIALIZER};
+    struct job j = {.p = p, .want = w, .cli = cli};
     int rc = parse(&j.place, d, w, err);
 
     for (size_t i = 0; rc == 0 && i < p->n; i++)
@@ -444,6 +379,5 @@ int send_hub(char *url, size_t url_size, const struct dest *d, struct push_plan 
     }
     hub_repo_close(&j.repo);
     hub_plan_free(&j.plan);
-    pthread_mutex_destroy(&j.lock);
     return rc;
 }
