@@ -199,13 +199,11 @@ static int pass(void *ctx, const void *bytes, size_t n, struct ckpt_err *err)
     struct sending *x = ctx;
     unsigned char digest[CKPT_SHA256_BYTES];
     char hex[CKPT_SHA256_HEX];
-    int rc;
+    int rc = x->sha ? ckpt_sha256_add(x->sha, bytes, n, err) : 0;
 
     x->at += n;
-    if (!x->sha || (rc = ckpt_sha256_add(x->sha, bytes, n, err)) != 0)
-        return x->sha ? rc : 0;
-    if (x->at < x->o->size || n == 0)
-        return 0;
+    if (rc || !x->sha || x->at < x->o->size || n == 0)
+        return rc;
     if ((rc = ckpt_sha256_end(x->sha, digest, err)) != 0)
         return rc;
     ckpt_digest_hex(hex, digest, sizeof digest);

@@ -84,7 +84,7 @@ static inline size_t flip_each(const char *path, size_t step, const unsigned cha
         for (size_t k = 0; k < (masks ? n_mask : 1); k++, ++*tried) {
             unsigned char was = bytes[i];
 
-            bytes[i] ^= masks ? masks[k] : (unsigned char)(1u << i % 8);
+            bytes[i] = (unsigned char)(was ^ (masks ? masks[k] : 1u << i % 8));
             put_bytes(name, bytes, n);
             opened += opens();
             bytes[i] = was;

@@ -79,8 +79,7 @@ static bool newest_in(char path[4200], const char *runs)
     }
     if (d)
         closedir(d);
-    snprintf(path, 4200, "%s/%s", runs, best);
-    return *best;
+    return *best && (size_t)snprintf(path, 4200, "%s/%s", runs, best) < 4200;
 }
 
 /* logging_dir, else as HF Trainer names it; a run that goes on goes on in the same folder. */
