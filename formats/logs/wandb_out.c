@@ -1,7 +1,7 @@
 /*
  * wandb_out - see wandb_out.h.  Numbers of fields are those of wandb_internal.proto.
  */
-#include "formats/logs/wandb_out.h"
+#include "formats/logs/wandb_out_own.h"
 
 #include <errno.h>
 #include <math.h>
@@ -21,24 +21,12 @@
 
 #define BLOCK       32768
 #define CHUNK       7                   /* bytes before a chunk's data */
-#define MAX_RECORD  ((size_t)64 << 20)
 #define EVEN        64                  /* buckets of a histogram, as wandb.Histogram has */
 
 enum { WHOLE = 1, FIRST, MIDDLE, LAST };
 enum { NUM = 1, HISTORY, SUMMARY, FILES = 6, STATS = 7, METRIC = 12, OUTPUT = 13, RUN = 17,
        EXIT = 18, HEADER = 21, ENVIRONMENT = 26, INFO = 200 };
 enum { ITEM_KEY = 1, ITEM_NESTED, ITEM_JSON = 16 };
-
-struct wandb_out {
-    struct log_file file;
-    struct ckpt_buf record, chunks;
-    struct ckpt_buf next;               /* items of the history's next row */
-    json_t         *summary;
-    char            dir[4000], id[65];
-    struct timespec start;
-    uint64_t        num;                /* records */
-    int64_t         step;               /* rows of the history */
-};
 
 /* -- records ---------------------------------------------------------------------------------- */
 
@@ -95,7 +83,7 @@ static void cut(struct ckpt_buf *out, const struct ckpt_buf *record, uint64_t at
     } while (done < record->len && ckpt_buf_ok(out));
 }
 
-static struct ckpt_buf *begin(struct wandb_out *o)
+struct ckpt_buf *wandb_out_begin(struct wandb_out *o)
 {
     ckpt_buf_release(&o->record);
     ckpt_buf_init(&o->record, MAX_RECORD);
@@ -103,7 +91,7 @@ static struct ckpt_buf *begin(struct wandb_out *o)
     return &o->record;
 }
 
-static int end(struct wandb_out *o, struct ckpt_err *err)
+int wandb_out_record(struct wandb_out *o, struct ckpt_err *err)
 {
     size_t info = protobuf_out_begin(&o->record, INFO);
     int rc;
@@ -165,7 +153,7 @@ int wandb_out_summary(struct wandb_out *o, const struct log_number *v, size_t n,
                       struct ckpt_err *err)
 {
     struct timespec now = time_now();
-    struct ckpt_buf *b = begin(o);
+    struct ckpt_buf *b = wandb_out_begin(o);
     size_t at = protobuf_out_begin(b, SUMMARY);
 
     for (size_t i = 0; i < n; i++) {
@@ -178,7 +166,7 @@ int wandb_out_summary(struct wandb_out *o, const struct log_number *v, size_t n,
     put_number(b, 1, ITEM_NESTED, "_timestamp", seconds_of(&now));
     put_number(b, 1, ITEM_NESTED, "_step", (double)o->step);
     protobuf_out_end(b, at);
-    return end(o, err);
+    return wandb_out_record(o, err);
 }
 
 int wandb_out_history(struct wandb_out *o, const struct log_number *v, size_t n,
@@ -191,7 +179,7 @@ int wandb_out_history(struct wandb_out *o, const struct log_number *v, size_t n,
 
     if ((rc = wandb_out_summary(o, v, n, err)) != 0)
         return rc;
-    b = begin(o);
+    b = wandb_out_begin(o);
     at = protobuf_out_begin(b, HISTORY);
     for (size_t i = 0; i < n; i++)
         put_number(b, 1, ITEM_NESTED, v[i].tag, v[i].value);
@@ -204,7 +192,7 @@ int wandb_out_history(struct wandb_out *o, const struct log_number *v, size_t n,
     protobuf_out_varint(b, 1, (uint64_t)o->step);
     protobuf_out_end(b, step);
     protobuf_out_end(b, at);
-    rc = end(o, err);
+    rc = wandb_out_record(o, err);
     o->step += rc == 0;
     ckpt_buf_release(&o->next);
     ckpt_buf_init(&o->next, MAX_RECORD / 2);
@@ -244,20 +232,20 @@ int wandb_out_stats(struct wandb_out *o, const struct log_number *v, size_t n,
                     struct ckpt_err *err)
 {
     struct timespec now = time_now();
-    struct ckpt_buf *b = begin(o);
+    struct ckpt_buf *b = wandb_out_begin(o);
     size_t at = protobuf_out_begin(b, STATS);
 
     put_time(b, 2, &now);
     for (size_t i = 0; i < n; i++)
         put_number(b, 3, ITEM_KEY, v[i].tag, v[i].value);
     protobuf_out_end(b, at);
-    return end(o, err);
+    return wandb_out_record(o, err);
 }
 
 int wandb_out_line(struct wandb_out *o, const char *line, struct ckpt_err *err)
 {
     struct timespec now = time_now();
-    struct ckpt_buf *b = begin(o);
+    struct ckpt_buf *b = wandb_out_begin(o);
     size_t at = protobuf_out_begin(b, OUTPUT), n = strlen(line);
 
     protobuf_out_varint(b, 1, 1);                       /* STDOUT: W&B shows the other as errors */
@@ -269,21 +257,21 @@ int wandb_out_line(struct wandb_out *o, const char *line, struct ckpt_err *err)
         protobuf_out_text(b, 3, text);
     }
     protobuf_out_end(b, at);
-    return end(o, err);
+    return wandb_out_record(o, err);
 }
 
 /* -- the beginning ---------------------------------------------------------------------------- */
 
 static int put_header(struct wandb_out *o, struct ckpt_err *err)
 {
-    struct ckpt_buf *b = begin(o);
+    struct ckpt_buf *b = wandb_out_begin(o);
     size_t at = protobuf_out_begin(b, HEADER), version = protobuf_out_begin(b, 1);
 
     protobuf_out_text(b, 1, "ckpt-" CKPT_VERSION);
     protobuf_out_text(b, 2, "0.70.0");
     protobuf_out_end(b, version);
     protobuf_out_end(b, at);
-    return end(o, err);
+    return wandb_out_record(o, err);
 }
 
 /* key = value of an object as items of field 1. */
@@ -327,7 +315,7 @@ static int put_run(struct wandb_out *o, const struct wandb_out_run *run, const c
         {1, run->id}, {2, run->entity}, {3, run->project}, {6, run->group}, {7, run->job_type},
         {8, run->name}, {9, run->notes}, {13, host},
     };
-    struct ckpt_buf *b = begin(o);
+    struct ckpt_buf *b = wandb_out_begin(o);
     size_t at = protobuf_out_begin(b, RUN), part;
     int rc;
 
@@ -341,14 +329,14 @@ static int put_run(struct wandb_out *o, const struct wandb_out_run *run, const c
     protobuf_out_end(b, part);
     put_time(b, 17, &o->start);
     protobuf_out_end(b, at);
-    return end(o, err);
+    return wandb_out_record(o, err);
 }
 
 /* All numbers are drawn by the step metric. */
 static int put_metrics(struct wandb_out *o, const char *step, struct ckpt_err *err)
 {
     for (int i = 0; i < 2; i++) {
-        struct ckpt_buf *b = begin(o);
+        struct ckpt_buf *b = wandb_out_begin(o);
         size_t at = protobuf_out_begin(b, METRIC), options;
         int rc;
 
@@ -361,7 +349,7 @@ static int put_metrics(struct wandb_out *o, const char *step, struct ckpt_err *e
         protobuf_out_varint(b, 3, 1);                           /* defined */
         protobuf_out_end(b, options);
         protobuf_out_end(b, at);
-        if ((rc = end(o, err)) != 0)
+        if ((rc = wandb_out_record(o, err)) != 0)
             return rc;
     }
     return 0;
@@ -370,7 +358,7 @@ static int put_metrics(struct wandb_out *o, const char *step, struct ckpt_err *e
 static int put_environment(struct wandb_out *o, const struct wandb_out_run *run,
                            const struct utsname *host, struct ckpt_err *err)
 {
-    struct ckpt_buf *b = begin(o);
+    struct ckpt_buf *b = wandb_out_begin(o);
     size_t at = protobuf_out_begin(b, ENVIRONMENT), part;
     char os[300];
 
@@ -390,7 +378,7 @@ static int put_environment(struct wandb_out *o, const struct wandb_out_run *run,
     protobuf_out_end(b, part);
     protobuf_out_text(b, 199, o->id);
     protobuf_out_end(b, at);
-    return end(o, err);
+    return wandb_out_record(o, err);
 }
 
 /* -- open and close --------------------------------------------------------------------------- */
@@ -434,6 +422,7 @@ static int make(struct wandb_out *o, const struct wandb_out_run *run, struct ckp
     localtime_r(&o->start.tv_sec, &local);
     strftime(when, sizeof when, "%Y%m%d_%H%M%S", &local);
     snprintf(o->id, sizeof o->id, "%s", run->id);
+    snprintf(o->project, sizeof o->project, "%s", run->project);
     snprintf(path, sizeof path, "%s/wandb/offline-run-%s-%s/files", run->dir, when, o->id);
     if (strlen(path) >= sizeof o->dir)
         return ckpt_fail(err, CKPT_ECREATE, "%s: the path is too long", run->dir);
@@ -475,12 +464,13 @@ int wandb_out_open(struct wandb_out **out, const struct wandb_out_run *run, stru
 }
 
 const char *wandb_out_dir(const struct wandb_out *o) { return o->dir; }
+const char *wandb_out_id(const struct wandb_out *o) { return o->id; }
 
 static int put_files(struct wandb_out *o, struct ckpt_err *err)
 {
     static const char *const names[] = {"config.yaml", "wandb-metadata.json",
                                         "wandb-summary.json"};
-    struct ckpt_buf *b = begin(o);
+    struct ckpt_buf *b = wandb_out_begin(o);
     size_t at = protobuf_out_begin(b, FILES);
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -492,7 +482,7 @@ static int put_files(struct wandb_out *o, struct ckpt_err *err)
         protobuf_out_end(b, one);
     }
     protobuf_out_end(b, at);
-    return end(o, err);
+    return wandb_out_record(o, err);
 }
 
 int wandb_out_end(struct wandb_out *o, int status, struct ckpt_err *err)
@@ -508,12 +498,12 @@ int wandb_out_end(struct wandb_out *o, int status, struct ckpt_err *err)
     json_object_set_new(o->summary, "_step", json_integer(o->step > 0 ? o->step - 1 : 0));
     if ((rc = wandb_files_summary(o->dir, o->summary, err)) == 0 &&
         (rc = put_files(o, err)) == 0) {
-        b = begin(o);
+        b = wandb_out_begin(o);
         at = protobuf_out_begin(b, EXIT);
         protobuf_out_varint(b, 1, (uint64_t)status);
         protobuf_out_varint(b, 2, (uint64_t)seconds);
         protobuf_out_end(b, at);
-        rc = end(o, err);
+        rc = wandb_out_record(o, err);
     }
     wandb_out_close(o);
     return rc;

@@ -33,8 +33,9 @@ struct wandb_out_run {
 
 /* CKPT_ECREATE; CKPT_EFORMAT: the id or project is not one. */
 int wandb_out_open(struct wandb_out **out, const struct wandb_out_run *run, struct ckpt_err *err);
-/* The folder. */
+/* The folder, and the run's id. */
 const char *wandb_out_dir(const struct wandb_out *o);
+const char *wandb_out_id(const struct wandb_out *o);
 /* A row of the history; its numbers become the summary too. */
 int wandb_out_history(struct wandb_out *o, const struct log_number *v, size_t n,
                       struct ckpt_err *err);
@@ -49,6 +50,25 @@ int wandb_out_stats(struct wandb_out *o, const struct log_number *v, size_t n,
                     struct ckpt_err *err);
 /* A line of what the program printed. */
 int wandb_out_line(struct wandb_out *o, const char *line, struct ckpt_err *err);
+/* A file of an artifact, as it lies on this host when the run is sent. */
+struct wandb_out_file {
+    const char *path;               /* in the artifact */
+    const char *local;              /* an absolute path */
+    uint64_t    size;
+    const char *digest;             /* its MD5 in base64 */
+};
+
+struct wandb_out_artifact {
+    const char   *name, *type;
+    const char   *metadata;         /* a JSON object; or NULL */
+    const char   *alias;
+    const struct wandb_out_file *file;  /* [n], sorted by path */
+    size_t        n;
+};
+
+/* Version and manifest of an artifact; `wandb sync` sends its files. */
+int wandb_out_artifact(struct wandb_out *o, const struct wandb_out_artifact *a,
+                       struct ckpt_err *err);
 /* The end of the run, and the files beside the records.  Takes o. */
 int wandb_out_end(struct wandb_out *o, int status, struct ckpt_err *err);
 /* Without an end: a run that crashed, to W&B.  NULL accepted. */

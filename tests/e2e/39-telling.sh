@@ -104,6 +104,12 @@ expect 73 "events where there is a file" ckpt-train -q "${common[@]}" --report-t
 WANDB_MODE=disabled run off --report-to wandb; t "W&B that is switched off" test ! -e "$T/off/wandb"
 WANDB_DIR=$T/elsewhere run dir --report-to wandb --logging-steps 3
 t "WANDB_DIR is honoured" test -d "$T/elsewhere/wandb/latest-run/files"
+names() { grep -aoE "$2" "$T/$1"/wandb/offline-run-*/run-*.wandb | sort -u | wc -l; }
+WANDB_LOG_MODEL=checkpoint run logged --report-to wandb --save-steps 2 --run-name mine
+t "checkpoints are artifacts" [ "$(names logged 'checkpoint_global_step_[0-9]+')" = "$(ls -d "$T"/logged/checkpoint-*[0-9] | wc -l)" ]
+t "and the final model" [ "$(names logged 'model-mine|final_model')" = 2 ]
+WANDB_LOG_MODEL=end run ended --report-to wandb --save-steps 2
+t "or that alone" [ "$(names ended 'checkpoint_global_step_[0-9]+')$(names ended final_model)" = 01 ]
 
 # -- a run that is killed loses at most a record ---------------------------------------------------
 killed() {

@@ -84,7 +84,7 @@ def records(path):
             whole = b""
 
 
-for number, path in enumerate(sorted(glob.glob(os.path.join(run, "wandb", "offline-run-*", "run-*.wandb")))):
+for number, path in enumerate(sorted(glob.glob(os.path.join(run, "wandb", "offline-run-*", "run-*.wandb")), key=os.path.getmtime)):
     history, seen, num = {}, {}, 0
     for data in records(path):
         r = pb.Record()
@@ -108,6 +108,27 @@ for number, path in enumerate(sorted(glob.glob(os.path.join(run, "wandb", "offli
     check("its name, project and settings", (seen["run"].run.display_name, seen["run"].run.project, list(seen["run"].run.tags)) ==
           ("a run", "peers", ["a", "b"]) and settings["max_steps"] == 6 and settings["model_type"], seen["run"])
     check("its end", "exit" in seen and seen["exit"].exit.exit_code == 0 and "files" in seen and "stats" in seen, list(seen))
+
+# -- Artifacts: wandb makes the same of the same files.
+import wandb
+
+artifacts = []
+for path in glob.glob(os.path.join(sys.argv[2], "wandb", "offline-run-*", "run-*.wandb")):
+    for data in records(path):
+        r = pb.Record()
+        r.ParseFromString(data)
+        if r.WhichOneof("record_type") == "artifact":
+            artifacts.append(r.artifact)
+check("checkpoints and the model are artifacts", [(a.name.split("-")[0], list(a.aliases)) for a in artifacts] == [
+    ("checkpoint", ["latest", "checkpoint_global_step_2"]), ("checkpoint", ["latest", "checkpoint_global_step_4"]),
+    ("model", ["latest", "final_model"])], artifacts)
+for a in artifacts:
+    own = wandb.Artifact(a.name, a.type)
+    for e in a.manifest.contents:
+        own.add_file(e.local_path, name=e.path)
+    check(f"{a.name}'s digest is wandb's", own.digest == a.digest and a.digest_algorithm == own.digest_algorithm and
+          len(a.client_id) == len(own._client_id) and {e.path: (e.digest, e.size) for e in own.manifest.entries.values()} ==
+          {e.path: (e.digest, e.size) for e in a.manifest.contents}, (own.digest, a.digest))
 
 # -- `wandb sync` itself, against a server on loopback that knows the few queries it sends.
 got = []
@@ -154,7 +175,7 @@ class Server(http.server.BaseHTTPRequestHandler):
 server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
 port = server.server_address[1]
 threading.Thread(target=server.serve_forever, daemon=True).start()
-folder = sorted(glob.glob(os.path.join(run, "wandb", "offline-run-*")))[0]
+folder = os.path.dirname(min(glob.glob(os.path.join(run, "wandb", "offline-run-*", "run-*.wandb")), key=os.path.getmtime))
 env = dict(os.environ, WANDB_BASE_URL=f"http://127.0.0.1:{port}", WANDB_API_KEY="0" * 40, HOME=run)
 done = subprocess.run([os.path.join(os.path.dirname(sys.executable), "wandb"), "sync", folder], env=env, cwd=run, capture_output=True, text=True,
                       timeout=120, check=False)

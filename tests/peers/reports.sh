@@ -18,4 +18,6 @@ train() {
 train
 rm -r "$T/run/checkpoint-6"
 train --resume-from-checkpoint latest
-"$1" -P tests/peers/reports.py "$T/run" 2>/dev/null
+WANDB_LOG_MODEL=checkpoint ckpt-train -q --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --max-steps 4 --save-steps 2 \
+    --nproc 2 --zero-stage 3 --report-to wandb -o "$T/artifacts" >/dev/null
+"$1" -P tests/peers/reports.py "$T/run" "$T/artifacts" 2>/dev/null

@@ -18,6 +18,7 @@
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
 #include "trainer/clock.h"
+#include "trainer/tell/artifacts.h"
 
 #define USAGE_EVERY 10.0        /* seconds */
 #define MAX_NUMBERS 32          /* of a row */
@@ -422,6 +423,9 @@ void reports_close(struct reports *r, int status)
         return;
     tfevents_out_close(r->events);
     log_file_close(&r->csv);
+    if (r->wandb && (status == 0 || status == 75))
+        lost(r, WANDB, artifacts_put(r->wandb, r->s->output_dir, r->s->run_name ? r->s->run_name
+                                     : wandb_out_id(r->wandb), &err), &err);
     if (r->wandb)
         lost(r, WANDB, wandb_out_end(r->wandb, status, &err), &err);
     ckpt_free(r);
