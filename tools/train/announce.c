@@ -52,7 +52,8 @@ static void drop_first(struct announce *a, size_t n)
         ckpt_free(a->item[i].path);
     }
     a->n -= n;
-    memmove(a->item, a->item + n, a->n * sizeof *a->item);
+    if (n > 0)
+        memmove(a->item, a->item + n, a->n * sizeof *a->item);
 }
 
 /* The first one that nobody read, or NULL. */
