@@ -65,6 +65,11 @@ int ckpt_dir_expect(struct ckpt_dir *dir, const char *const *rel, size_t n,
 bool ckpt_file_name_is_clean(const char *name);
 /* Components joined by "/", each clean, none starting with ".": safe below a directory. */
 bool ckpt_file_path_is_clean(const char *rel);
+/* Hidden names are reserved for unfinished files, except these, which formats need: .metadata of
+ * torch.distributed.checkpoint, .data_ready of its asynchronous saves. */
+bool ckpt_file_name_is_kept(const char *name);
+/* A clean path, or one whose last component alone is such a name. */
+bool ckpt_file_path_is_kept(const char *rel);
 
 /* Open a file the user named: "-" is not special here. */
 int ckpt_file_open(struct ckpt_file **out, const char *path, unsigned flags,

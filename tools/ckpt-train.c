@@ -254,6 +254,13 @@ static const struct opt loop_rows[] = {
     OPT_ENUM("on-save-error", "WHAT", on_save_error, "end continue",
              "after a checkpoint that could not be written, as on a full disk: end the run, or "
              "warn and continue"),
+    OPT_ENUM("checkpoint-format", "FORMAT", checkpoint_format, "auto dcp",
+             "how a checkpoint stores weights and optimizer: as HF Trainer does, with DeepSpeed's "
+             "shards at --zero-stage 1 to 3 (auto); as torch.distributed.checkpoint in the folders "
+             "of FSDP, each rank its part (dcp)"),
+    OPT_FLAG("save-only-model", save_only_model,
+             "save weights without optimizer, schedule and random states: a run that resumes from "
+             "them has a fresh optimizer"),
     OPT_TEXT("metric-for-best-model", "NAME", metric_for_best_model,
              "what makes a checkpoint the best: loss or perplexity of the evaluation data",
              .absent = "loss"),

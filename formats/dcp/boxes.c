@@ -49,3 +49,40 @@ int boxes_add(struct ckpt_tensors *list, struct ckpt_tensor **added, const char 
         return rc;
     return ckpt_fragment_check(shape, dtype, frag, n, err) ? ckpt_err_in(err, "%s", name) : 0;
 }
+
+/* The largest box that begins at element `at` and has at most `most` elements, >= 1; returns its
+ * own. */
+static int64_t largest(struct ckpt_box *box, const struct ckpt_shape *shape, int64_t at,
+                       int64_t most)
+{
+    int64_t inner = 1, left = at;
+    int axis = shape->rank;             /* all of the axes from this one on is covered */
+
+    while (axis > 0 && at % (inner * shape->dim[axis - 1]) == 0 &&
+           inner * shape->dim[axis - 1] <= most)
+        inner *= shape->dim[--axis];
+    for (int d = shape->rank - 1; d >= 0; d--) {
+        box->start[d] = left % shape->dim[d];
+        box->count[d] = d < axis ? 1 : shape->dim[d];
+        left /= shape->dim[d];
+    }
+    if (axis > 0) {                     /* of the axis before them as much as goes */
+        int64_t fits = most / inner, rows = shape->dim[axis - 1] - box->start[axis - 1];
+
+        box->count[axis - 1] = fits < rows ? fits : rows;
+        inner *= box->count[axis - 1];
+    }
+    return inner;
+}
+
+size_t boxes_of_run(struct ckpt_box box[BOXES_OF_RUN], const struct ckpt_shape *shape,
+                    int64_t start, int64_t count)
+{
+    size_t n = 0;
+
+    for (int64_t end = start + count; start < end; n++) {
+        memset(&box[n], 0, sizeof box[n]);
+        start += largest(&box[n], shape, start, end - start);
+    }
+    return n;
+}

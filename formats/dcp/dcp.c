@@ -97,11 +97,46 @@ static int prepare(struct reader *r, struct dcp_files *files, struct wanted *w)
     return 0;
 }
 
+/* Whether all boxes of two lie in the same places. */
+static bool same_places(const struct dcp_entry *x, const struct dcp_entry *y)
+{
+    bool same = x->n_chunk == y->n_chunk && x->dtype == y->dtype &&
+                ckpt_shape_equal(&x->shape, &y->shape);
+
+    for (size_t k = 0; same && k < x->n_chunk; k++)
+        same = x->chunk[k].place.offset == y->chunk[k].place.offset &&
+               strcmp(x->chunk[k].place.file, y->chunk[k].place.file) == 0;
+    return same;
+}
+
+/* Names that share their bytes are tied: w[i], tensor first + i of the list, to one before it. */
+static int tie(struct reader *r, struct ckpt_map *places, const struct wanted *w, size_t i,
+               size_t first)
+{
+    const struct dcp_place *at = w[i].e->n_chunk ? &w[i].e->chunk[0].place : NULL;
+    char *key;
+    size_t other;
+
+    if (!at)
+        return 0;
+    key = ckpt_arena_printf(&r->list->arena, "%llu %s", (unsigned long long)at->offset, at->file);
+    if (!key)
+        return ckpt_nomem(r->err, strlen(at->file));
+    other = ckpt_map_get(places, key, strlen(key));
+    if (other == CKPT_MAP_NONE)
+        return ckpt_map_add(places, key, strlen(key), i, r->err);
+    if (same_places(w[i].e, w[other].e))
+        r->list->item[first + i].alias_of = first + other;
+    return 0;
+}
+
 static int add_wanted(struct reader *r, struct dcp_files *files, struct wanted *w, size_t n)
 {
     struct finder f = {w, files, &r->list->arena};
+    size_t first = r->list->n;
+    struct ckpt_map *places = NULL;
     struct ckpt_tensor *added;
-    int rc = 0;
+    int rc = ckpt_map_new(&places, n + 1, r->err);
 
     for (size_t i = 0; rc == 0 && i < n; i++)
         rc = prepare(r, files, &w[i]);
@@ -114,7 +149,10 @@ static int add_wanted(struct reader *r, struct dcp_files *files, struct wanted *
             added->kind = w[i].it->kind;
         else
             ckpt_err_in(r->err, "%s", w[i].e->fqn);
+        if (rc == 0)
+            rc = tie(r, places, w, i, first);
     }
+    ckpt_map_free(places);
     return rc;
 }
 

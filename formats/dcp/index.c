@@ -62,6 +62,73 @@ int dcp_index_add(struct dcp_index *x, struct dcp_out_item **out, struct value *
     return 0;
 }
 
+int dcp_index_add_box(struct dcp_index *x, struct dcp_out_item **out, struct ckpt_err *err)
+{
+    const struct dcp_out_item *last;
+
+    if (ckpt_reserve(&x->item, x->n, &x->cap, sizeof *x->item, err))
+        return CKPT_ENOMEM;
+    last = &x->item[x->n - 1];
+    x->item[x->n] = (struct dcp_out_item){.fqn = last->fqn, .path = last->path,
+                                          .dtype = last->dtype, .full = last->full,
+                                          .box = last->box + 1};
+    *out = &x->item[x->n++];
+    return 0;
+}
+
+struct value *dcp_index_path(struct dcp_index *x, const char *const *part)
+{
+    struct value *path = value_tuple(&x->arena);
+
+    for (; *part; part++)
+        if (value_append(&x->arena, path, value_str(&x->arena, *part)))
+            return NULL;
+    return path;
+}
+
+struct value *dcp_index_group_path(struct dcp_index *x, size_t number, const char *key)
+{
+    struct value *path = dcp_index_path(x, (const char *const[]){"optimizer", "param_groups",
+                                                                 NULL});
+
+    return value_append(&x->arena, path, value_int(&x->arena, (int64_t)number)) ||
+                   value_append(&x->arena, path, value_str(&x->arena, key))
+               ? NULL : path;
+}
+
+void dcp_index_file_name(char name[64], int rank, size_t file)
+{
+    snprintf(name, 64, "__%d_%zu.distcp", rank, file);
+}
+
+int dcp_index_blob_pickle(struct ckpt_buf *out, const struct dcp_out_item *it,
+                          struct ckpt_err *err)
+{
+    int rc = it->value ? dcp_blob_pickle(out, it->value, err)
+                       : dcp_blob_tensor_pickle(out, it->dtype, it->shape, err);
+
+    return rc ? ckpt_err_in(err, "%s", it->fqn) : 0;
+}
+
+int dcp_index_place(struct dcp_out_item *it, uint64_t *size, struct ckpt_buf *scratch,
+                    struct ckpt_err *err)
+{
+    uint64_t bytes = 0;
+    char name[64];
+    int rc = dcp_index_blob_pickle(scratch, it, err);
+
+    if (rc)
+        return rc;
+    if (!it->value && !ckpt_shape_bytes(&bytes, it->shape, it->dtype))
+        return ckpt_fail(err, CKPT_EFORMAT, "%s: its size overflows", it->fqn);
+    dcp_blob_plan(&it->blob, scratch, !it->value, bytes);
+    it->blob.base = *size;
+    dcp_index_file_name(name, it->rank, it->file);
+    if (!ckpt_add(size, it->blob.base, it->blob.length) || *size > INT64_MAX)
+        return ckpt_fail(err, CKPT_ELIMIT, "%s: its size overflows", name);
+    return 0;
+}
+
 /* -- the metadata's values ------------------------------------------------------------------- */
 
 /* Parts shared by all entries: pickled once, through the memo. */
@@ -76,12 +143,14 @@ static struct value *tuple1(struct ckpt_arena *a, struct value *v)
     return value_append(a, t, v) ? NULL : t;
 }
 
-/* torch.Size of zeros: the start of a tensor's single box. */
-static struct value *origin(struct ckpt_arena *a, const struct ckpt_shape *shape)
+/* torch.Size: the start of a box. */
+static struct value *start_of(struct ckpt_arena *a, const struct dcp_out_item *it)
 {
-    struct ckpt_shape zeros = {.rank = shape->rank};
+    struct ckpt_shape start = {.rank = it->shape->rank};
 
-    return value_size(a, &zeros);
+    if (it->start)
+        memcpy(start.dim, it->start, (size_t)start.rank * sizeof *start.dim);
+    return value_size(a, &start);
 }
 
 /* An instance of a class with this state, as copyreg makes one. */
@@ -104,17 +173,23 @@ static struct value *properties(struct ckpt_arena *a, const struct shared *s,
     return instance(a, METADATA, "TensorProperties", t);
 }
 
-/* TensorStorageMetadata with one chunk, the whole tensor. */
+/* TensorStorageMetadata with the boxes from it on, of n items that follow. */
 static struct value *tensor_entry(struct ckpt_arena *a, const struct shared *s,
-                                  const struct dcp_out_item *it)
+                                  const struct dcp_out_item *it, size_t n)
 {
-    struct value *chunk = value_dict(a, false), *state = value_dict(a, false);
-    struct value *chunks = value_list(a), *size = value_size(a, it->shape);
+    struct value *state = value_dict(a, false), *chunks = value_list(a);
+    struct value *size = value_size(a, it->full ? it->full : it->shape);
 
-    if (value_set_str(a, chunk, "offsets", origin(a, it->shape)) ||
-        value_set_str(a, chunk, "sizes", size) ||
-        value_append(a, chunks, instance(a, METADATA, "ChunkStorageMetadata", chunk)) ||
-        value_set_str(a, state, "properties", properties(a, s, it->dtype)) ||
+    for (size_t k = 0; k < n && it[k].box == k; k++) {
+        struct value *chunk = value_dict(a, false);
+
+        if (value_set_str(a, chunk, "offsets", start_of(a, &it[k])) ||
+            value_set_str(a, chunk, "sizes",
+                          it->full ? value_size(a, it[k].shape) : size) ||
+            value_append(a, chunks, instance(a, METADATA, "ChunkStorageMetadata", chunk)))
+            return NULL;
+    }
+    if (value_set_str(a, state, "properties", properties(a, s, it->dtype)) ||
         value_set_str(a, state, "size", size) || value_set_str(a, state, "chunks", chunks))
         return NULL;
     return instance(a, METADATA, "TensorStorageMetadata", state);
@@ -127,8 +202,9 @@ static struct value *index_key(struct ckpt_arena *a, const struct shared *s,
     struct value *state = value_dict(a, false);
 
     if (value_set_str(a, state, "fqn", value_str(a, it->fqn)) ||
-        value_set_str(a, state, "offset", it->value ? s->none : origin(a, it->shape)) ||
-        value_set_str(a, state, "index", it->value ? s->none : value_int(a, 0)))
+        value_set_str(a, state, "offset", it->value ? s->none : start_of(a, it)) ||
+        value_set_str(a, state, "index",
+                      it->value ? s->none : value_int(a, (int64_t)it->box)))
         return NULL;
     return instance(a, METADATA, "MetadataIndex", state);
 }
@@ -138,7 +214,7 @@ static struct value *storage_info(struct ckpt_arena *a, const struct dcp_out_ite
     struct value *state = value_dict(a, false);
     char name[64];
 
-    snprintf(name, sizeof name, "__0_%zu.distcp", it->file);
+    dcp_index_file_name(name, it->rank, it->file);
     if (value_set_str(a, state, "relative_path", value_str(a, name)) ||
         value_set_str(a, state, "offset", value_int(a, (int64_t)it->blob.base)) ||
         value_set_str(a, state, "length", value_int(a, (int64_t)it->blob.length)))
@@ -168,11 +244,12 @@ static struct value *metadata(struct ckpt_arena *a, const struct dcp_index *x)
     for (size_t i = 0; i < x->n; i++) {
         const struct dcp_out_item *it = &x->item[i];
         struct value *entry = it->value ? instance(a, METADATA, "BytesStorageMetadata", NULL)
-                                        : tensor_entry(a, &s, it);
+                              : it->box == 0 ? tensor_entry(a, &s, it, x->n - i) : NULL;
 
-        if (value_set_str(a, entries, it->fqn, entry) ||
-            value_set_str(a, planner, it->fqn, (struct value *)it->path) ||
-            value_set(a, storage, index_key(a, &s, it), storage_info(a, it)))
+        if (it->box == 0 && (value_set_str(a, entries, it->fqn, entry) ||
+                             value_set_str(a, planner, it->fqn, (struct value *)it->path)))
+            return NULL;
+        if (value_set(a, storage, index_key(a, &s, it), storage_info(a, it)))
             return NULL;
     }
     if (value_set_str(a, state, "state_dict_metadata", entries) ||

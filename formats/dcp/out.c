@@ -2,7 +2,6 @@
 #include "formats/dcp/out.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "formats/dcp/state.h"
@@ -110,15 +109,6 @@ static bool sink_locate(void *self, size_t i, int64_t start, int64_t count,
     return true;
 }
 
-/* The pickle of an item. */
-static int pickle_of(struct ckpt_buf *b, const struct dcp_out_item *it, struct ckpt_err *err)
-{
-    int rc = it->value ? dcp_blob_pickle(b, it->value, err)
-                       : dcp_blob_tensor_pickle(b, it->dtype, it->shape, err);
-
-    return rc ? ckpt_err_in(err, "%s", it->fqn) : 0;
-}
-
 /* Assign each item to a file: tensors by size, everything else in the first. */
 static int assign_files(struct sink *s, uint64_t max_bytes, struct ckpt_err *err)
 {
@@ -139,23 +129,11 @@ static int assign_files(struct sink *s, uint64_t max_bytes, struct ckpt_err *err
 /* Place each item, and compute the lengths of files. */
 static int lay_out(struct sink *s, struct ckpt_buf *b, struct ckpt_err *err)
 {
-    int rc;
+    int rc = 0;
 
-    for (size_t i = 0; i < s->index.n; i++) {
-        struct dcp_out_item *it = &s->index.item[i];
-        uint64_t bytes = 0;
-
-        if ((rc = pickle_of(b, it, err)) != 0)
-            return rc;
-        if (!it->value && !ckpt_shape_bytes(&bytes, it->shape, it->dtype))
-            return ckpt_fail(err, CKPT_EFORMAT, "%s: its size overflows", it->fqn);
-        dcp_blob_plan(&it->blob, b, !it->value, bytes);
-        it->blob.base = s->size[it->file];
-        if (!ckpt_add(&s->size[it->file], it->blob.base, it->blob.length) ||
-            s->size[it->file] > INT64_MAX)
-            return ckpt_fail(err, CKPT_ELIMIT, "__0_%zu.distcp: its size overflows", it->file);
-    }
-    return 0;
+    for (size_t i = 0; rc == 0 && i < s->index.n; i++)
+        rc = dcp_index_place(&s->index.item[i], &s->size[s->index.item[i].file], b, err);
+    return rc;
 }
 
 static int open_files(struct sink *s, struct ckpt_err *err)
@@ -165,7 +143,7 @@ static int open_files(struct sink *s, struct ckpt_err *err)
     for (size_t i = 0; i < s->n_file; i++) {
         char name[64];
 
-        snprintf(name, sizeof name, "__0_%zu.distcp", i);
+        dcp_index_file_name(name, 0, i);
         if ((rc = ckpt_outdir_file(&s->file[i], s->base.dir, name, err)) != 0 ||
             (rc = ckpt_out_reserve(s->file[i], s->size[i], err)) != 0)
             return rc;
@@ -196,7 +174,7 @@ static int begin_items(struct sink *s, struct ckpt_buf *b, struct ckpt_err *err)
     for (size_t i = 0; i < s->index.n; i++) {
         struct dcp_out_item *it = &s->index.item[i];
 
-        if ((rc = pickle_of(b, it, err)) != 0 ||
+        if ((rc = dcp_index_blob_pickle(b, it, err)) != 0 ||
             (rc = dcp_blob_begin(s->file[it->file], &it->blob, b, err)) != 0 ||
             (is_step(s, i) && (rc = put(s, it, 0, 1, &s->step, err)) != 0))
             return rc;

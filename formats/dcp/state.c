@@ -23,17 +23,6 @@ static size_t param_len(const struct ckpt_tensor *t)
     return bar && bar[1] ? (size_t)(bar - t->name) : 0;
 }
 
-/* A tuple of texts, ended by NULL. */
-static struct value *path_of(struct ckpt_arena *a, const char *const *part)
-{
-    struct value *path = value_tuple(a);
-
-    for (; *part; part++)
-        if (value_append(a, path, value_str(a, *part)))
-            return NULL;
-    return path;
-}
-
 /* -- values ---------------------------------------------------------------------------------- */
 
 static int add_value(struct filler *f, struct value *path, struct value *v)
@@ -59,7 +48,7 @@ static int add_values(struct filler *f)
 
     json_object_foreach (json_object_get(f->info, "values"), key, v)
         if (!strchr(key, '.') && !json_is_object(v) && !json_is_array(v) &&
-            (rc = add_value(f, path_of(a, (const char *const[]){key, NULL}),
+            (rc = add_value(f, dcp_index_path(f->x, (const char *const[]){key, NULL}),
                             value_of_json(a, v))) != 0)
             return rc;
     return 0;
@@ -140,13 +129,9 @@ static int add_group(struct filler *f, size_t number, struct value *names)
     int rc;
 
     json_object_foreach ((json_t *)group, key, v) {
-        struct value *path = path_of(a, (const char *const[]){"optimizer", "param_groups", NULL});
+        struct value *made = strcmp(key, "params") == 0 ? names : hyper_value(a, key, v);
 
-        if (value_append(a, path, value_int(a, (int64_t)number)) ||
-            value_append(a, path, value_str(a, key)))
-            return ckpt_nomem(f->err, 64);
-        if ((rc = add_value(f, path, strcmp(key, "params") == 0 ? names : hyper_value(a, key,
-                                                                                      v))) != 0)
+        if ((rc = add_value(f, dcp_index_group_path(f->x, number, key), made)) != 0)
             return rc;
     }
     return 0;
@@ -183,11 +168,11 @@ static struct value *tensor_path(struct filler *f, const struct ckpt_tensor *t)
     const char *param = len ? ckpt_arena_strndup(a, t->name, len) : NULL;
 
     if (t->kind == CKPT_WEIGHT || t->kind == CKPT_BUFFER)
-        return path_of(a, (const char *const[]){"model", t->name, NULL});
+        return dcp_index_path(f->x, (const char *const[]){"model", t->name, NULL});
     if (len == 0)
-        return path_of(a, (const char *const[]){t->name, NULL});
-    return param ? path_of(a, (const char *const[]){"optimizer", "state", param, t->name + len + 1,
-                                                    NULL}) : NULL;
+        return dcp_index_path(f->x, (const char *const[]){t->name, NULL});
+    return param ? dcp_index_path(f->x, (const char *const[]){"optimizer", "state", param,
+                                                              t->name + len + 1, NULL}) : NULL;
 }
 
 static int add_tensors(struct filler *f, size_t *item_of)
@@ -238,6 +223,7 @@ static int add_steps(struct filler *f, float *step)
         const struct ckpt_tensor *t = &f->tensors->item[i];
         size_t len = param_len(t);
         struct dcp_out_item *it;
+        struct value *path;
         char *param, *other;
 
         if (len == 0 || strcmp(t->name + len, "|exp_avg") != 0)
@@ -248,8 +234,9 @@ static int add_steps(struct filler *f, float *step)
             return ckpt_nomem(f->err, len);
         if (ckpt_tensors_find(f->tensors, other) != SIZE_MAX)
             continue;
-        if ((rc = dcp_index_add(f->x, &it, path_of(a, (const char *const[]){"optimizer",
-                                                   "state", param, "step", NULL}), f->err)) != 0)
+        path = dcp_index_path(f->x,
+                              (const char *const[]){"optimizer", "state", param, "step", NULL});
+        if ((rc = dcp_index_add(f->x, &it, path, f->err)) != 0)
             return rc;
         it->dtype = CKPT_F32;
         it->shape = &scalar;

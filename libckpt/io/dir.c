@@ -65,6 +65,23 @@ static bool is_shown(const char *part) { return part[0] != '.'; }
 
 bool ckpt_file_path_is_clean(const char *rel) { return file_parts_are(rel, is_shown); }
 
+bool ckpt_file_name_is_kept(const char *name)
+{
+    return is_shown(name) || strcmp(name, ".metadata") == 0 || strcmp(name, ".data_ready") == 0;
+}
+
+bool ckpt_file_path_is_kept(const char *rel)
+{
+    const char *slash = strrchr(rel, '/'), *name = slash ? slash + 1 : rel;
+    char folder[4096];
+
+    if (ckpt_file_path_is_clean(rel))
+        return true;
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - rel) : 0, rel);
+    return strlen(rel) < sizeof folder && *name && ckpt_file_name_is_kept(name) &&
+           (!slash || ckpt_file_path_is_clean(folder));
+}
+
 /* Whether rel can never name something below a directory, links or not. */
 static bool leads_out(const char *rel)
 {

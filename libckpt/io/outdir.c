@@ -185,13 +185,6 @@ static int make_folders(const struct ckpt_outdir *dir, const char *rel, const ch
     return at;
 }
 
-/* Hidden names are reserved for unfinished files, except those that a format needs. */
-static bool may_be_written(const char *rel)
-{
-    return ckpt_file_path_is_clean(rel) || strcmp(rel, ".metadata") == 0 ||
-           strcmp(rel, ".data_ready") == 0;
-}
-
 int ckpt_outdir_file(struct ckpt_out **out, struct ckpt_outdir *dir, const char *rel,
                      struct ckpt_err *err)
 {
@@ -201,7 +194,7 @@ int ckpt_outdir_file(struct ckpt_out **out, struct ckpt_outdir *dir, const char 
 
     *out = NULL;
     snprintf(path, sizeof path, "%s/%s", dir->path, rel);
-    if (!may_be_written(rel))
+    if (!ckpt_file_path_is_kept(rel))
         return ckpt_fail_as(err, CKPT_EREFUSED, "refused-path",
                             "%s: no clean relative path, it might lead out of %s", rel, dir->path);
     at = make_folders(dir, rel, &last);

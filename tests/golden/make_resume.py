@@ -7,6 +7,8 @@ Ran with: torch 2.15.0 / transformers 5.23.0 / accelerate 1.15.0, on CPUs: pytho
   accelerate/               Accelerator.save_state, safe_serialization off, after step 4
   dcp/                      torch.distributed.checkpoint of two FSDP2 ranks: model, optimizer, app.step
   full.pt                   the whole state dict of the first program's model at step 4
+  sgd/, lion/               HF Trainer's checkpoint-4 with optim sgd (momentum 0.9) and lion_32bit (bitsandbytes
+                            0.50.2); the losses of its eight steps are `sgd` and `lion`
   losses.json               of eight steps, with and without (`fresh`) the optimizer's state
 
 AdamW (lr 3e-3, weight decay 0.01 for all), linear schedule over 8 steps with one of warmup, clipping at 1.
@@ -66,6 +68,31 @@ def whole(out):
     json.dump({"losses": losses, "fresh": fresh}, open(f"{out}/losses.json", "w"), indent=1)
 
 
+def trainer(out, name, **how):
+    """HF Trainer's run: its checkpoint of step 4 as out/name, and the losses of all steps."""
+    import shutil, torch
+    from transformers import Trainer, TrainingArguments
+    _, model, batches = parts(out)
+    rows = [t for batch in batches for t in batch]
+    losses = []
+
+    class Telling(Trainer):
+        def training_step(self, *a, **k):
+            losses.append(super().training_step(*a, **k))
+            return losses[-1]
+
+    args = TrainingArguments(output_dir=f"{out}/run", per_device_train_batch_size=2, max_steps=STEPS, save_steps=AT, learning_rate=LR,
+                             warmup_steps=1, weight_decay=0.01, train_sampling_strategy="sequential", use_cpu=True, disable_tqdm=True,
+                             report_to=[], seed=1, logging_steps=1, **how)
+    Telling(model=model, args=args, train_dataset=[{"input_ids": t, "labels": t} for t in rows]).train()
+    shutil.rmtree(f"{out}/{name}", ignore_errors=True)
+    shutil.move(f"{out}/run/checkpoint-{AT}", f"{out}/{name}")
+    shutil.rmtree(f"{out}/run")
+    known = json.load(open(f"{out}/losses.json"))
+    known[name] = [x.item() for x in losses]
+    json.dump(known, open(f"{out}/losses.json", "w"), indent=1)
+
+
 def rank(out):
     import torch, torch.distributed as dist
     import torch.distributed.checkpoint as dcp
@@ -95,6 +122,8 @@ def main(out):
             t = torch.randint(0, 41, (8,), generator=g).tolist()
             f.write(json.dumps({"input_ids": t, "labels": t}) + "\n")
     whole(out)
+    trainer(out, "sgd", optim="sgd", optim_args="momentum=0.9")
+    trainer(out, "lion", optim="lion_32bit")
     subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", __file__, out, "rank"], check=True)
 
 

@@ -216,7 +216,7 @@ static int check_manifest(struct check *c, struct ckpt_dir *dir, struct ckpt_err
     json_array_foreach (json_object_get(doc, "files"), i, row) {
         const char *name = json_string_value(json_object_get(row, "name"));
 
-        if (name && ckpt_file_path_is_clean(name) && !ckpt_dir_has(dir, name))
+        if (name && ckpt_file_path_is_kept(name) && !ckpt_dir_has(dir, name))
             put(c, name, true, MANIFEST_NAME);
     }
     json_decref(doc);

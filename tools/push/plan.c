@@ -98,7 +98,7 @@ static int walk_dir(struct push_plan *p, const struct push_filter *f, const char
 
         if (!rel) {
             rc = ckpt_nomem(err, 64);
-        } else if (entry[i].name[0] == '.') {
+        } else if (!ckpt_file_name_is_kept(entry[i].name)) {
             continue;
         } else if (entry[i].is_dir) {
             if (depth + 1 >= MAX_DEPTH || *n_stack >= 4096)

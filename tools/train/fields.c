@@ -192,7 +192,7 @@ static const struct opt_field fields[] = {
     OPT_HARMLESS("include_for_metrics"),
     OPT_HARMLESS("include_inputs_for_metrics"),
     OPT_HARMLESS("batch_eval_metrics"),
-    OPT_NOT_DONE("save_only_model", "false", "all that resuming takes is saved"),
+    OPT_DOES("save_only_model", "save-only-model"),
     OPT_DOES("save_strategy", "save-strategy"),
     OPT_DOES("save_steps", "save-steps"),
     OPT_HARMLESS("save_on_each_node"),
@@ -449,8 +449,10 @@ static const struct opt_field fsdp_fields[] = {
     OPT_HARMLESS("fsdp_cpu_ram_efficient_loading"),
     OPT_HARMLESS("limit_all_gathers"),
     OPT_HARMLESS("fsdp_limit_all_gathers"),
-    OPT_HARMLESS("state_dict_type", .says = "saves are sharded"),
-    OPT_HARMLESS("fsdp_state_dict_type", .says = "saves are sharded"),
+    OPT_DOES("state_dict_type", "checkpoint-format", .values = "SHARDED_STATE_DICT=dcp "
+             "FULL_STATE_DICT=auto LOCAL_STATE_DICT=auto"),
+    OPT_DOES("fsdp_state_dict_type", "checkpoint-format", .values = "SHARDED_STATE_DICT=dcp "
+             "FULL_STATE_DICT=auto LOCAL_STATE_DICT=auto"),
     OPT_NOT_DONE("xla", "false", "there are CPUs and NVIDIA's GPUs"),
     OPT_HARMLESS("xla_fsdp_settings"),
     OPT_HARMLESS("xla_fsdp_grad_ckpt"),

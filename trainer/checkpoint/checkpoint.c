@@ -12,6 +12,7 @@
 #include "libckpt/mem.h"
 #include "libckpt/log.h"
 #include "trainer/checkpoint/adapter.h"
+#include "trainer/checkpoint/dcp.h"
 #include "trainer/checkpoint/manifest.h"
 #include "trainer/checkpoint/replicas.h"
 #include "formats/families/arch.h"
@@ -153,9 +154,11 @@ static int save_common(struct session *s, const struct checkpoint *c, struct ckp
 {
     int rc = checkpoint_describe(s, c, dir, true, err);
 
-    if (rc == 0)
+    if (rc == 0 && !c->settings->save_only_model)
         rc = save_scheduler(c, dir, err);
-    return rc ? rc : save_scaler(c, dir, err);
+    if (rc == 0 && !c->settings->save_only_model)
+        rc = save_scaler(c, dir, err);
+    return rc;
 }
 
 /* Which of several folders this is; a reader that lacks the others' files says so. */
@@ -184,6 +187,9 @@ static int put_manifest(struct session *s, const struct checkpoint *c, struct ck
                       s->zero_opts.stage > 0 ? s->shard->world_size : 1, "zero_stage",
                       (json_int_t)settings_stage(c->settings), "data", data);
     rc = facts ? put_place(facts, c->folders, err) : ckpt_nomem(err, sizeof *facts);
+    if (rc == 0 && c->settings->save_only_model &&
+        json_object_set_new(facts, "save_only_model", json_true()))
+        rc = ckpt_nomem(err, sizeof *facts);
     if (rc == 0)
         rc = manifest_make(&text, ckpt_outdir_staging(dir), facts, err);
     json_decref(facts);
@@ -230,17 +236,28 @@ out:
     return rc;
 }
 
+/* Write what this rank has of the optimizer, in a distributed checkpoint also of the model. */
+static int save_own(struct shards **shards, struct session *s, const struct checkpoint *c,
+                    struct ckpt_outdir *dir, const char *tag, struct ckpt_err *err)
+{
+    bool sharded = settings_stage(c->settings) > 0, leads = c->folders->leads;
+    int rc = save_rng(s, c, dir, err);
+
+    if (rc || !(sharded ? writes(s, c->folders) : leads))
+        return rc;
+    if (settings_is_dcp(c->settings))
+        return dcp_save(s, c, dir, leads, err);
+    return sharded ? shards_begin(shards, s, c, dir, tag, leads, err)
+                   : shards_save_whole(s, c, dir, err);
+}
+
 /* Write this rank's files, before the vote. */
 static int save_parts(struct shards **shards, struct state_dict **file, char path[4096],
                       struct session *s, const struct checkpoint *c, struct ckpt_outdir *dir,
                       const char *tag, struct ckpt_err *err)
 {
-    int rc = save_rng(s, c, dir, err);
+    int rc = c->settings->save_only_model ? 0 : save_own(shards, s, c, dir, tag, err);
 
-    if (rc == 0 && settings_stage(c->settings) > 0 && writes(s, c->folders))
-        rc = shards_begin(shards, s, c, dir, tag, c->folders->leads, err);
-    if (rc == 0 && c->folders->leads && settings_stage(c->settings) == 0)
-        rc = shards_save_whole(s, c, dir, err);
     if (rc == 0 && c->folders->leads)
         rc = save_common(s, c, dir, err);
     if (rc == 0 && s->comm->rank == 0 && c->settings->state_dict_file)
@@ -255,7 +272,9 @@ static int save_gathered(struct shards *shards, struct state_dict *file, struct 
 {
     const struct weights_taker *taker[] = {shards_taker(shards), state_dict_taker(file)};
     int64_t stage = settings_stage(c->settings);
-    bool model = s->lora || stage < 3 || c->settings->stage3_gather_16bit_weights_on_model_save;
+    bool model = s->lora || (stage < 3 && !settings_is_dcp(c->settings)) ||
+                 c->settings->save_only_model ||
+                 c->settings->stage3_gather_16bit_weights_on_model_save;
     int rc = comm_agree(s->comm, shards_exchange(shards, err), err);
 
     if (rc)
@@ -292,7 +311,8 @@ int checkpoint_save_bare(const char *path, struct session *s, struct ckpt_err *e
 static int complete(struct session *s, const struct checkpoint *c, struct ckpt_outdir *dir,
                     const char *tag, struct ckpt_err *err)
 {
-    bool sharded = settings_stage(c->settings) > 0;
+    bool sharded = settings_stage(c->settings) > 0 && !settings_is_dcp(c->settings) &&
+                   !c->settings->save_only_model;
     int rc = sharded ? ds_write_script(dir, err) : 0;
 
     if (rc == 0 && sharded)

@@ -177,6 +177,7 @@ static int fields(struct ckpt_arena *a, struct value *d, const struct settings *
           value_set_str(a, d, "save_total_limit",
                         s->save_total_limit > 0 ? value_int(a, s->save_total_limit)
                                                 : value_none(a)) |
+          value_set_str(a, d, "save_only_model", value_bool(a, s->save_only_model)) |
           value_set_str(a, d, "neftune_noise_alpha",
                         s->neftune_noise_alpha > 0 ? value_float(a, s->neftune_noise_alpha)
                                                    : value_none(a)) |

@@ -53,7 +53,8 @@ static int add_dir(struct rows *rows, struct ckpt_dir *dir, const char *prefix,
     for (size_t i = 0; rc == 0 && i < n; i++) {
         struct ckpt_dir *sub = NULL;
 
-        if (entry[i].name[0] == '.' || (!*prefix && strcmp(entry[i].name, MANIFEST_NAME) == 0))
+        if (!ckpt_file_name_is_kept(entry[i].name) ||
+            (!*prefix && strcmp(entry[i].name, MANIFEST_NAME) == 0))
             continue;
         if (entry[i].is_file) {
             rc = add_file(rows, prefix, &entry[i], err);
@@ -185,7 +186,7 @@ int manifest_check_file(const json_t *row, struct ckpt_dir *dir, enum manifest_d
         (rc = ckpt_json_int(&size, row, "size", err)) != 0 ||
         (rc = ckpt_json_str(&sha256, row, "sha256", err)) != 0)
         return rc;
-    if (!ckpt_file_path_is_clean(name))
+    if (!ckpt_file_path_is_kept(name))
         return ckpt_fail_as(err, CKPT_EREFUSED, "refused-path", "file %s: not a clean path", name);
     rc = ckpt_file_open_at(&f, dir, name, err);
     if (rc == CKPT_ENOTFOUND)

@@ -14,6 +14,7 @@
 #include "libckpt/mem.h"
 #include "libckpt/io/path.h"
 #include "libckpt/base/pool.h"
+#include "trainer/checkpoint/dcp.h"
 #include "trainer/checkpoint/manifest.h"
 
 #define MAX_THREADS 4           /* per rank: one file each, enough to keep a disk busy */
@@ -49,6 +50,8 @@ static const struct {
     {"*.safetensors", USE_UNLESS_SHARDED},
     {"optimizer.pt", USE_LOAD},
     {"global_step*/*", USE_LOAD},
+    {DCP_MODEL_FOLDER "/*", USE_LOAD},
+    {DCP_OPTIM_FOLDER "/*", USE_LOAD},
 };
 
 static enum use use_of(const char *name, bool sharded)
@@ -71,7 +74,8 @@ static const char *name_of(const json_t *row)
 static bool is_sharded(const json_t *files)
 {
     for (size_t i = 0; i < json_array_size(files); i++)
-        if (strcmp(name_of(json_array_get(files, i)), "latest") == 0)
+        if (strcmp(name_of(json_array_get(files, i)), "latest") == 0 ||
+            strcmp(name_of(json_array_get(files, i)), DCP_MODEL_FOLDER "/.metadata") == 0)
             return true;
     return false;
 }
@@ -102,7 +106,7 @@ int proof_first(const char *path, bool speak, struct ckpt_err *err)
     for (size_t i = 0; rc == 0 && i < json_array_size(files); i++) {
         const json_t *row = json_array_get(files, i);
         enum use use = use_of(name_of(row), sharded);
-        bool there = ckpt_file_path_is_clean(name_of(row)) && ckpt_dir_has(dir, name_of(row));
+        bool there = ckpt_file_path_is_kept(name_of(row)) && ckpt_dir_has(dir, name_of(row));
 
         if (!there && (use == USE_NONE || use == USE_IF_THERE))
             list(absent, sizeof absent, name_of(row));

@@ -11,6 +11,7 @@
 #include "libckpt/io/path.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
+#include "trainer/checkpoint/dcp.h"
 #include "trainer/checkpoint/manifest.h"
 #include "trainer/optim/load.h"
 #include "trainer/checkpoint/position.h"
@@ -62,11 +63,26 @@ static bool has_moment(const struct ckpt_source *src, const char *moment)
     return false;
 }
 
+/* Whether an adapter's tensors have the wrapped model's names there, not those of its own file. */
+static bool is_live(const struct session *s, const struct ckpt_source *src)
+{
+    const struct params *p = zero_flat(s->zero)->params;
+    char name[CKPT_MAX_NAME + 1];
+    size_t i = 0;
+
+    while (i < p->n && !p->item[i].trainable)
+        i++;
+    if (i == p->n)
+        return true;
+    params_saved_name(name, sizeof name, p, i, false);
+    return ckpt_source_find(src, name) == SIZE_MAX;
+}
+
 /* Load weights and moments that lie in one source. */
 static int load_source(struct load *l, struct ckpt_source *src, struct ckpt_err *err)
 {
     const json_t *skipped = json_object_get(ckpt_source_info(src), "skipped_steps");
-    int rc = read_array(ZERO_MASTER, l->s, src, l->index, "", true, err);
+    int rc = read_array(ZERO_MASTER, l->s, src, l->index, "", is_live(l->s, src), err);
     char suffix[64];
 
     if (rc || !l->row)
@@ -89,12 +105,13 @@ static int load_source(struct load *l, struct ckpt_source *src, struct ckpt_err 
     return 0;
 }
 
-/* Load weights and moments from DeepSpeed's shards. */
-static int load_deepspeed(struct load *l, struct ckpt_err *err)
+/* Load weights and moments that lie in one format: DeepSpeed's shards, or our own distributed
+ * checkpoint. */
+static int load_as(struct load *l, const char *format, struct ckpt_err *err)
 {
     struct ckpt_open_opts opts = {.optimizer = true, .prove = l->prove};
     struct ckpt_source *src = NULL;
-    int rc = ckpt_open_as(&src, "deepspeed", l->path, &opts, err);
+    int rc = ckpt_open_as(&src, format, l->path, &opts, err);
 
     if (rc == 0)
         rc = load_source(l, src, err);
@@ -142,7 +159,7 @@ static int load_joined(struct load *l, struct ckpt_err *err)
         (has_moment(src, "exp_avg") || has_moment(src, "momentum_buffer"))) {
         rc = load_source(l, src, err);
     } else if (rc == 0) {
-        rc = read_array(ZERO_MASTER, l->s, src, l->index, "", true, err);
+        rc = read_array(ZERO_MASTER, l->s, src, l->index, "", is_live(l->s, src), err);
         if (rc == 0 && l->row)
             rc = load_optimizer(l, false, err);
     }
@@ -151,17 +168,21 @@ static int load_joined(struct load *l, struct ckpt_err *err)
 }
 
 /* By what lies there; a checkpoint with a manifest is one of ours, and whole. */
-static int load_any(struct load *l, bool ours, struct ckpt_err *err)
+static int load_any(struct load *l, const json_t *manifest, struct ckpt_err *err)
 {
+    bool only = json_is_true(json_object_get(manifest, "save_only_model"));
     const struct ckpt_format *format = NULL;
-    char latest[4200];
+    char file[4200];
     int rc;
 
-    snprintf(latest, sizeof latest, "%s/latest", l->path);
-    if (ckpt_path_is_file(latest))
-        return load_deepspeed(l, err);
-    if (ours)
-        return load_plain(l, true, err);
+    snprintf(file, sizeof file, "%s/latest", l->path);
+    if (ckpt_path_is_file(file))
+        return load_as(l, "deepspeed", err);
+    snprintf(file, sizeof file, "%s/%s", l->path, DCP_MODEL_FOLDER);
+    if (manifest && ckpt_path_is_dir(file))
+        return load_as(l, "dcp", err);
+    if (manifest)
+        return load_plain(l, !only, err);
     if ((rc = ckpt_recognise(&format, l->path, true, err)) != 0)
         return rc;
     return ckpt_path_is_dir(l->path) && (strcmp(format->name, "hf") == 0 ||
@@ -266,7 +287,7 @@ static void hint_of_folders(const json_t *manifest, struct ckpt_err *err)
 
     if (n > 1 && strcmp(err->reason, "missing") == 0)
         ckpt_err_hint(err, "it is one of %lld folders that nodes wrote on their own disks: copy "
-                      "the global_step folders of all into each", (long long)n);
+                      "the ranks' files of all into each", (long long)n);
 }
 
 /* Load weights, and moments of an optimizer if there is one (row), and verify all files they are
@@ -286,7 +307,7 @@ static int load_proved(struct load *l, const json_t *manifest, bool *damaged, st
     if (rc == 0 && manifest)
         rc = proof_begin(&proof, l->path, manifest, comm->rank, comm->world_size, err);
     if (rc == 0)
-        rc = load_any(l, manifest != NULL, err);
+        rc = load_any(l, manifest, err);
     if (rc)
         hint_of_folders(manifest, err);
     proved = proof_end(proof, &why);

@@ -11,7 +11,8 @@
  * DeepSpeed, HF Trainer, accelerate, FSDP or torch.distributed.checkpoint, or weights from one
  * file; of an adapter only the trained tensors, since the base is loaded already.
  * state->global_step has position_step's step, or the step to go on from with a file.  Where there
- * is no optimizer state, a warning tells that it starts anew; a checkpoint of ours must have it.
+ * is no optimizer state, a warning tells that it starts anew; a checkpoint of ours must have it,
+ * unless it was saved with save_only_model.
  * Our own checkpoints are verified against their manifest during the load; proof_first verifies
  * the files read before it.  Collective.  CKPT_EMISMATCH when our own manifest has another seed
  * than c has, or other data unless settings say that it may.  *damaged, the same on all ranks: a

@@ -22,9 +22,8 @@ int64_t shards_optim_steps(const struct checkpoint *c)
     return shards_done_steps(c) - c->state->optim_lag;
 }
 
-/* The optimizer's groups, as they are after this step; in the arena. */
-static int group_options(struct adamw_group **out, struct ckpt_arena *a, const struct checkpoint *c,
-                         struct ckpt_err *err)
+int shards_groups(struct adamw_group **out, struct ckpt_arena *a, const struct checkpoint *c,
+                  struct ckpt_err *err)
 {
     const struct settings *s = c->settings;
     const struct optim_row *row = optim_find(s->optim);
@@ -182,7 +181,7 @@ static int describe(struct shards *h, struct ckpt_err *err)
     const struct settings *set = c->settings;
     const struct scaler *scaler = c->scaler;
     const char *tied = flat->params->adapted ? NULL : arch_tied_name(h->s->arch);
-    int rc = group_options(&h->group, &h->arena, c, err);
+    int rc = shards_groups(&h->group, &h->arena, c, err);
 
     if (rc)
         return rc;
@@ -349,7 +348,7 @@ int shards_save_whole(struct session *s, const struct checkpoint *c, struct ckpt
     int rc = optim_order(&order, &a, zero_flat(s->zero)->params, s->arch, true, err);
 
     if (rc == 0)
-        rc = group_options(&group, &a, c, err);
+        rc = shards_groups(&group, &a, c, err);
     if (rc == 0 && !(param = ckpt_arena_alloc(&a, order.n + 1, sizeof *param)))
         rc = ckpt_nomem(err, order.n * sizeof *param);
     for (size_t n = 0; rc == 0 && n < order.n; n++)

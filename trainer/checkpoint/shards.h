@@ -9,6 +9,7 @@
 #ifndef CKPT_TRAINER_CHECKPOINT_SHARDS_H
 #define CKPT_TRAINER_CHECKPOINT_SHARDS_H
 
+#include "formats/hf/trainer_files.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/weights.h"
 
@@ -18,6 +19,9 @@ struct shards;
 int64_t shards_done_steps(const struct checkpoint *c);
 /* Of these, the steps of the optimizer: it may have begun later (run/state.h). */
 int64_t shards_optim_steps(const struct checkpoint *c);
+/* The optimizer's groups, as they are after this step; in the arena. */
+int shards_groups(struct adamw_group **out, struct ckpt_arena *a, const struct checkpoint *c,
+                  struct ckpt_err *err);
 /*
  * Begin this rank's files: in stage 3 they are complete then.  model: at stages 1 and 2 this rank
  * writes the model's file too.  Not collective.  s, c and dir are borrowed until the close.

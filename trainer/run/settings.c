@@ -65,6 +65,7 @@ void settings_default(struct settings *s)
         .greater_is_better = "auto",
         .async_save = "auto",
         .on_save_error = "end",
+        .checkpoint_format = "auto",
         .final_model = true,
     };
     data_settings_default(&s->data);
@@ -143,6 +144,8 @@ int settings_stage(const struct settings *s)
 
     return fsdp ? fsdp->stage : (int)s->zero_stage;
 }
+
+bool settings_is_dcp(const struct settings *s) { return strcmp(s->checkpoint_format, "dcp") == 0; }
 
 int settings_hybrid(const struct settings *s)
 {
@@ -444,6 +447,9 @@ static int check_ranks(const struct settings *s, struct ckpt_err *err)
         RULE(s->simulate_world > 0 && cpu, "`simulate_world` needs a GPU, the device is the CPU"),
         RULE(s->stage3_gather_16bit_weights_on_model_save && settings_stage(s) != 3,
              "`stage3_gather_16bit_weights_on_model_save` needs `zero_stage 3`"),
+        RULE(s->save_only_model && settings_is_dcp(s),
+             "`save_only_model` leaves out what `checkpoint_format dcp` writes: weights then are "
+             "model.safetensors"),
     };
 
     return CHECK(rules, err);

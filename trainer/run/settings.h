@@ -120,6 +120,8 @@ struct settings {
     const char  *async_save;            /* auto: write behind the steps where memory allows; true,
                                            false */
     const char  *on_save_error;         /* end, continue */
+    const char  *checkpoint_format;     /* of weights and optimizer: auto, dcp */
+    bool         save_only_model;       /* no optimizer, schedule or random states */
     const char  *metric_for_best_model; /* loss, perplexity, with eval_ before it or not; or NULL */
     const char  *greater_is_better;     /* auto, true, false */
     bool         load_best_model_at_end;
@@ -200,6 +202,8 @@ bool settings_paged(const struct settings *s);
 enum ckpt_dtype settings_reduce(const struct settings *s);
 /* The stage, by either name. */
 int settings_stage(const struct settings *s);
+/* Whether checkpoints are torch.distributed.checkpoint's. */
+bool settings_is_dcp(const struct settings *s);
 /* Ranks of a group that shards among itself: SETTINGS_NODE, those of a node; 0: all ranks do. */
 int settings_hybrid(const struct settings *s);
 /* Ranks of a node, where they are planned or simulated. */

@@ -129,9 +129,23 @@ TEST(clean_names)
     assert_false(ckpt_file_name_is_clean("a/b"));
     assert_true(ckpt_file_path_is_clean("a/b.c"));
     assert_false(ckpt_file_path_is_clean("a//b"));
+    assert_true(ckpt_file_path_is_kept("a/.metadata"));
+    assert_true(ckpt_file_path_is_kept(".metadata"));
+    assert_true(ckpt_file_path_is_kept("a/b.c"));
+    assert_false(ckpt_file_path_is_kept("a/.b"));
+    assert_false(ckpt_file_path_is_kept("../.metadata"));
+    assert_false(ckpt_file_path_is_kept("/.metadata"));
+    assert_false(ckpt_file_path_is_kept(".a/.metadata"));
     assert_false(ckpt_file_path_is_clean("/a"));
     assert_false(ckpt_file_path_is_clean("a/../b"));
     assert_false(ckpt_file_path_is_clean("a/.b"));
+    assert_true(ckpt_file_path_is_kept("a/.metadata"));
+    assert_true(ckpt_file_path_is_kept(".metadata"));
+    assert_true(ckpt_file_path_is_kept("a/b.c"));
+    assert_false(ckpt_file_path_is_kept("a/.b"));
+    assert_false(ckpt_file_path_is_kept("../.metadata"));
+    assert_false(ckpt_file_path_is_kept("/.metadata"));
+    assert_false(ckpt_file_path_is_kept(".a/.metadata"));
 }
 
 TEST_ERR(digests)
