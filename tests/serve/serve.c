@@ -38,6 +38,8 @@ static void serve_route(struct request *r)
         fail(r, 400, "", "no");
     else if (r->port == port_of[1])
         serve_storage(r);
+    else if (strncmp(r->path, "/git/", 5) == 0)
+        serve_git(r);
     else if (!serve_hub(r))
         serve_static(r);
 }

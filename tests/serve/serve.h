@@ -7,6 +7,8 @@
 #include <stddef.h>
 
 #define SERVE_PATH 8192
+/* The user "user" with the token that writes as password. */
+#define SERVE_LOGIN "Basic_dXNlcjpoZl9jYW5hcnk="
 
 struct options {
     long long multipart, chunk; /* objects beyond it come in parts of chunk bytes */
@@ -80,6 +82,9 @@ bool by_rule(struct request *r);
 /* read.c */
 void serve_static(struct request *r);
 void send_file(struct request *r, const char *path, const char *commit);
+
+/* git.c */
+void serve_git(struct request *r);
 
 /* hub.c, hub_read.c, hub_write.c, hub_refs.c, hub_talk.c */
 struct call {

@@ -67,15 +67,15 @@ static bool has_moment(const struct ckpt_source *src, const char *moment)
 static bool is_live(const struct session *s, const struct ckpt_source *src)
 {
     const struct params *p = zero_flat(s->zero)->params;
-    char name[CKPT_MAX_NAME + 1];
-    size_t i = 0;
+    char name[CKPT_MAX_NAME + 1], live[CKPT_MAX_NAME + 1];
 
-    while (i < p->n && !p->item[i].trainable)
-        i++;
-    if (i == p->n)
-        return true;
-    params_saved_name(name, sizeof name, p, i, false);
-    return ckpt_source_find(src, name) == SIZE_MAX;
+    for (size_t i = 0; i < p->n; i++) {
+        params_saved_name(name, sizeof name, p, i, false);
+        params_saved_name(live, sizeof live, p, i, true);
+        if (p->item[i].trainable && strcmp(name, live) != 0)    /* a bias has one name */
+            return ckpt_source_find(src, name) == SIZE_MAX;
+    }
+    return true;
 }
 
 /* Load weights and moments that lie in one source. */
