@@ -173,7 +173,7 @@ void nccl_close(struct comm *c)
 
 const struct comm_ops nccl_ops = {
     "nccl", sizeof(struct comm_nccl), nccl_all_reduce, nccl_all_gather, nccl_reduce_scatter,
-    nccl_broadcast, nccl_barrier, nullptr, nccl_group, nullptr, nccl_close,
+    nccl_broadcast, nccl_barrier, nullptr, nccl_group, nullptr, nccl_close, false,
 };
 
 } // namespace
