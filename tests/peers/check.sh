@@ -49,6 +49,7 @@ tests/peers/reports.sh "$PEERS"
 "$PEERS" -P tests/peers/names.py "$B/ckpt-train" tests/golden/recipes tests/golden/ds_configs
 tests/peers/optim.sh "$PEERS"
 tests/peers/stages.sh "$PEERS"
+tests/peers/resume.sh "$PEERS"
 tests/peers/launchers.sh "$PEERS" "$B"
 mkdir -p "$T/tokens" build/peers
 DONE=build/peers/tokens.jsonl "$PEERS" -P tests/peers/tokens.py "$T/tokens" "${LINES:-1000000}"
