@@ -55,7 +55,7 @@ static inline void rank_add(void *sum, const void *x, int64_t n, enum ckpt_dtype
             rank_add_half((char *)sum + 2 * i, (const char *)x + 2 * i, t);
 }
 
-/* n elements at `skip` of what every rank gives, summed; a caller frees them. */
+/* The sum over ranks of n elements at `skip` of their buffers; a caller frees it. */
 static inline void *rank_sums(struct rank_world *w, int64_t skip, int64_t n, enum ckpt_dtype t)
 {
     size_t wide = ckpt_dtype_size(t), at = (size_t)skip * wide;

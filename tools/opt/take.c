@@ -167,7 +167,7 @@ static int set_slot(struct opt_put *p, struct opt_slot *s, const char *text, str
         if (s->input != p->in)
             return 0;
     }
-    if (list && s->input != p->in)              /* replace what an input of less weight gave */
+    if (list && s->input != p->in)              /* replace the list of an input of less weight */
         *(size_t *)(void *)(s->values + s->row->at_n) = 0;
     place(where, sizeof where, p->in, e, s->row->name);
     rc = opt_set(p->t, s, text, where, err);

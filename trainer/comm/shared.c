@@ -148,46 +148,27 @@ static bool meet_all(struct comm *c, const char *what)
 
 /* -- sums ------------------------------------------------------------------------------------- */
 
-static void fold_f32(float *restrict sum, const float *restrict more, int64_t n, enum comm_op op)
-{
-    if (op == COMM_SUM)
-        for (int64_t i = 0; i < n; i++)
-            sum[i] += more[i];
-    else if (op == COMM_MAX)
-        for (int64_t i = 0; i < n; i++)
-            sum[i] = sum[i] < more[i] ? more[i] : sum[i];
-    else
-        for (int64_t i = 0; i < n; i++)
-            sum[i] = more[i] < sum[i] ? more[i] : sum[i];
-}
+/* name: sum[n] <- op of sum[n] and more[n], where add(a, b) is their sum. */
+#define FOLD(name, type, add) \
+    static void name(type *restrict sum, const type *restrict more, int64_t n, enum comm_op op) \
+    { \
+        if (op == COMM_SUM) \
+            for (int64_t i = 0; i < n; i++) \
+                sum[i] = add(sum[i], more[i]); \
+        else if (op == COMM_MAX) \
+            for (int64_t i = 0; i < n; i++) \
+                sum[i] = sum[i] < more[i] ? more[i] : sum[i]; \
+        else \
+            for (int64_t i = 0; i < n; i++) \
+                sum[i] = more[i] < sum[i] ? more[i] : sum[i]; \
+    }
+#define PLUS(a, b) ((a) + (b))
+/* Integers wrap around, as MPI's and Gloo's do. */
+#define WRAP(a, b) ((int64_t)((uint64_t)(a) + (uint64_t)(b)))
 
-static void fold_f64(double *restrict sum, const double *restrict more, int64_t n, enum comm_op op)
-{
-    if (op == COMM_SUM)
-        for (int64_t i = 0; i < n; i++)
-            sum[i] += more[i];
-    else if (op == COMM_MAX)
-        for (int64_t i = 0; i < n; i++)
-            sum[i] = sum[i] < more[i] ? more[i] : sum[i];
-    else
-        for (int64_t i = 0; i < n; i++)
-            sum[i] = more[i] < sum[i] ? more[i] : sum[i];
-}
-
-/* Sums wrap around, as MPI's and Gloo's do. */
-static void fold_i64(int64_t *restrict sum, const int64_t *restrict more, int64_t n,
-                     enum comm_op op)
-{
-    if (op == COMM_SUM)
-        for (int64_t i = 0; i < n; i++)
-            sum[i] = (int64_t)((uint64_t)sum[i] + (uint64_t)more[i]);
-    else if (op == COMM_MAX)
-        for (int64_t i = 0; i < n; i++)
-            sum[i] = sum[i] < more[i] ? more[i] : sum[i];
-    else
-        for (int64_t i = 0; i < n; i++)
-            sum[i] = more[i] < sum[i] ? more[i] : sum[i];
-}
+FOLD(fold_f32, float, PLUS)
+FOLD(fold_f64, double, PLUS)
+FOLD(fold_i64, int64_t, WRAP)
 
 /* dst[n] <- part[0] + part[1] + ..., element by element; dst may be one of the parts. */
 static void fold_parts(const struct comm_shared *s, char *dst, int64_t n, enum ckpt_dtype t,

@@ -254,7 +254,7 @@ int git_mirror_begin(struct git_mirror *m, struct ckpt_err *err)
         code = git_remote_fetch(remote, &(git_strarray){specs, 1}, &fetch, NULL);
         rc = code ? explain(m, code, err) : 0;
     } else if (rc == 0) {
-        git_reference_remove(m->git->repo, ref);    /* what an earlier run did not send */
+        git_reference_remove(m->git->repo, ref);    /* an earlier run's, never sent */
     }
     git_remote_free(remote);
     return rc ? rc : ckpt_git_begin(m->git, m->branch, err);

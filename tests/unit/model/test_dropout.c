@@ -130,7 +130,7 @@ TEST(noise_is_the_documents)
     static const char *const models[] = {"bloom-a", "gpt2-a", "llama-a"};
 
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
-        double together, apart = 0, other[2], plain;
+        double together, separate = 0, other[2], plain;
         struct ckpt_err err = {0};
         struct golden g;
         struct batch b;
@@ -143,9 +143,9 @@ TEST(noise_is_the_documents)
         for (int64_t d = b.n_docs - 1; d >= 0; d--) {
             struct batch one = one_of(&g, &b, d);
 
-            apart += golden_loss_grad(&g, &one, 1);
+            separate += golden_loss_grad(&g, &one, 1);
         }
-        assert_true(fabs(together - apart) <= 1e-5 * fabs(together));
+        assert_true(fabs(together - separate) <= 1e-5 * fabs(together));
         for (int k = 0; k < 2; k++) {
             model_noise_key(g.model, k ? 11 : 12, k ? 6 : 5);
             other[k] = golden_loss_grad(&g, &b, 1);

@@ -1,6 +1,6 @@
 /*
  * Hybrid sharding among threads: groups of ranks take the steps of ranks that all hold everything, whatever
- * the stage, as hosts and as GPUs pass layers; and what splits, fails or drifts apart is told.
+ * the stage, as hosts and as GPUs pass layers; and splits, failures and diverging ranks are reported.
  */
 #include "tests/unit/golden_model.h"
 #include "tests/unit/threads_comm.h"

@@ -9,7 +9,7 @@
 
 #define MOST 8
 
-/* Ranks in one process: what each gives lies here while all take it. */
+/* Ranks in one process: the buffers that all read. */
 struct table {
     pthread_barrier_t all;
     const float      *given[MOST];
