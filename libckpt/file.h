@@ -66,7 +66,7 @@ bool ckpt_file_name_is_clean(const char *name);
 /* Components joined by "/", each clean, none starting with ".": safe below a directory. */
 bool ckpt_file_path_is_clean(const char *rel);
 /* Hidden names are reserved for unfinished files, except these, which formats need: .metadata of
- * torch.distributed.checkpoint, .data_ready of its asynchronous saves. */
+ * torch.distributed.checkpoint, .data_ready of prepared data. */
 bool ckpt_file_name_is_kept(const char *name);
 /* A clean path, or one whose last component alone is such a name. */
 bool ckpt_file_path_is_kept(const char *rel);
