@@ -450,15 +450,16 @@ static int planned(void *ctx, const struct estimate *e, struct ckpt_err *err)
 }
 
 /* A rank's failure is printed by its supervisor; without one, it is printed here with the rank. */
-static void fail(void *ctx, const struct ckpt_err *err)
+static void fail(void *ctx, const struct ckpt_err *err, bool agreed)
 {
     const struct told *t = ctx;
     struct ranks r = ranks_found();
     struct ckpt_err own = *err;
 
-    if (report_error(err, false) || train_start_tell(err))
+    if (report_error(err, agreed) || (!agreed && train_start_tell(err)))
         return;
-    if (r.world_size > 1 && r.meet != RANKS_NOWHERE && strncmp(own.text, "rank ", 5) != 0)
+    if (!agreed && r.world_size > 1 && r.meet != RANKS_NOWHERE &&
+        strncmp(own.text, "rank ", 5) != 0)
         ckpt_err_in(&own, "rank %ld", r.rank);
     cli_error(t->cli, &own);
 }
@@ -495,10 +496,8 @@ static int train(struct cli *cli, const struct settings *s, const struct train_s
     }
     if (rc == 0)
         return train_tell_end(tell, status);
-    if (!io.agreed && !io.told)
-        fail(&told, err);
-    else if (!io.told && !report_error(err, true))
-        cli_error(cli, err);
+    if (!io.told)
+        fail(&told, err, false);
     return train_tell_end(tell, ckpt_err_status(rc));
 }
 
@@ -558,7 +557,7 @@ int main(int argc, char **argv)
     if (rc == 0) {
         rc = train(&cli, &s, &start, &tell, &err);
     } else {
-        fail(&(struct told){.cli = &cli}, &err);
+        fail(&(struct told){.cli = &cli}, &err, false);
         rc = ckpt_err_status(rc);
     }
     train_start_end(&start);

@@ -279,20 +279,17 @@ static int open_metrics(struct run_job *r, struct ckpt_err *err)
     return metrics_open(&r->metrics, &opts, err);
 }
 
-/* Who reports the failure: rank 0 when all know of it, else the rank that failed, now: its peers
- * are ended before this process comes back from closing its session. */
+/* Who reports the failure: rank 0 when all know of it, else the rank that failed; now, since its
+ * peers, or mpirun when one of them has left, may end this process while it closes its session. */
 static void end_of_ranks(struct run_job *r, struct ckpt_err *err)
 {
     const struct comm *c = r->session.comm;
 
-    if (!c)
+    if (!c || !r->io->fail)
         return;
-    r->io->agreed = c->agreed;
-    r->io->told = c->agreed && c->rank != 0;
-    if (comm_alone(c, err) && r->io->fail) {
-        r->io->fail(r->io->ctx, err);
-        r->io->told = true;
-    }
+    r->io->told = comm_alone(c, err) || c->agreed;
+    if (r->io->told && (!c->agreed || c->rank == 0))
+        r->io->fail(r->io->ctx, err, c->agreed);
 }
 
 /* Steps of a world that is not there. */

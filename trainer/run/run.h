@@ -22,10 +22,12 @@ struct run_io {
     int (*planned)(void *ctx, const struct estimate *e, struct ckpt_err *err);
     /* Set from outside: save at the end of the step in work, then end with CKPT_ESTOPPED. */
     const volatile int *stop;
-    /* Print a failure that is this rank's alone, before its peers are ended.  May be NULL. */
-    void (*fail)(void *ctx, const struct ckpt_err *err);
-    /* Set by run_train: every rank knows of the failure; this rank or another reported it. */
-    bool agreed, told;
+    /* Print a failure while the communicator is still open: what launcher ends the others of a
+     * rank that left, ends them after this.  agreed: all ranks know of it, and rank 0 alone prints
+     * it; else it is this rank's own, and its peers are ended afterwards.  May be NULL. */
+    void (*fail)(void *ctx, const struct ckpt_err *err, bool agreed);
+    /* Set by run_train: this rank or another printed the failure. */
+    bool told;
 };
 
 /* Collective when started by a launcher.  settings have passed settings_check. */
