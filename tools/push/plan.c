@@ -53,6 +53,13 @@ static bool wanted(struct push_plan *p, const struct push_filter *f, const char 
     return judge_settings(why, sizeof why, file) || leave_out(p, path, why);
 }
 
+/* Files that readers take as a sign of completeness are sent last. */
+static bool is_index(const char *path)
+{
+    return fnmatch("*.index.json", path, 0) == 0 || fnmatch("*config.json", path, 0) == 0 ||
+           fnmatch("*latest", path, 0) == 0 || fnmatch("*MANIFEST.json", path, 0) == 0;
+}
+
 static int add_file(struct push_plan *p, const char *rel, uint64_t size, size_t *cap,
                     struct ckpt_err *err)
 {
@@ -73,6 +80,7 @@ static int add_file(struct push_plan *p, const char *rel, uint64_t size, size_t 
     file->from = ckpt_arena_printf(&p->arena, "%s", rel);
     file->to = *p->below ? ckpt_arena_printf(&p->arena, "%s/%s", p->below, rel) : file->from;
     file->size = size;
+    file->index = is_index(file->to ? file->to : rel);
     file->large = ckpt_lfs_by_name(rel) || size > CKPT_LFS_THRESHOLD;
     p->bytes += size;
     return file->from && file->to ? 0 : ckpt_nomem(err, strlen(rel));
@@ -159,19 +167,11 @@ static int refuse_secrets(const struct push_plan *p, bool follow, struct ckpt_er
     return rc;
 }
 
-/* Files that readers take as a sign of completeness are sent last. */
-static bool is_index(const char *path)
-{
-    return fnmatch("*.index.json", path, 0) == 0 || fnmatch("*config.json", path, 0) == 0 ||
-           fnmatch("*latest", path, 0) == 0 || fnmatch("*MANIFEST.json", path, 0) == 0;
-}
-
 static int by_path(const void *a, const void *b)
 {
     const struct push_file *x = a, *y = b;
-    int ix = is_index(x->to), iy = is_index(y->to);
 
-    return ix != iy ? ix - iy : strcmp(x->to, y->to);
+    return x->index != y->index ? (int)x->index - (int)y->index : strcmp(x->to, y->to);
 }
 
 /* Open the directory in an archive on stdin. */

@@ -17,6 +17,7 @@ struct push_file {
     uint64_t    size;
     bool        large;                  /* its name or size suggests LFS */
     bool        lfs;                    /* becomes a pointer, by the destination's rules */
+    bool        index;                  /* readers take it as a sign of completeness: sent last */
     char        oid[CKPT_SHA256_HEX];   /* filled while sending */
 };
 
