@@ -206,6 +206,12 @@ t "the same bits" same_state one full
 t "a group of all ranks" verbose group --zero-stage 3 --hybrid-shard-size 2
 t "is none" same_state group full
 
+# The share of communication beside other runs' figures: of several ranks alone.
+rm -rf "$T/one"
+t "one rank" verbose one --nproc 1 --max-steps 2
+share() { ckpt-inspect --compare --json "$T/one" "$T/full" | grep -oE '"communication_share": [a-z0-9.]+' | cut -d' ' -f2 | tr '\n' ' '; }
+t "the share of communication is that of ranks" bash -c 'read -r none some <<<"$1"; [ "$none" = null ] && awk -v s="$some" "BEGIN { exit !(s > 0 && s < 1) }"' - "$(share)"
+
 if command -v mpirun >/dev/null; then
     mpi() { env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl_vader_single_copy_mechanism=none timeout -s KILL 60 mpirun --oversubscribe --bind-to none --quiet -np 4 ckpt-train -q "${opts[@]}" --per-device-train-batch-size 2 --zero-stage 3 "$@"; }
     t "groups over MPI" mpi --hybrid-shard-size 2 -o "$T/mpi"

@@ -61,6 +61,8 @@ done
 t "the model is the last checkpoint's" cmp ep/model.safetensors "ep/checkpoint-$((2 * each))/model.safetensors"
 n='[0-9.e+-]+'
 t "results are HF Trainer's" bash -c "tr -d ' \n' < ep/all_results.json | grep -qE '^\{\"epoch\":2.0,\"eval_loss\":$n,\"eval_runtime\":$n,\"eval_samples_per_second\":$n,\"eval_steps_per_second\":$n,\"perplexity\":$n,\"total_flos\":$n,\"train_loss\":$n,\"train_runtime\":$n,\"train_samples_per_second\":$n,\"train_steps_per_second\":$n\}$'"
+expect 0 "a run with evaluations" ckpt-train --model "$M/base" --train-file "$M/rows.jsonl" --per-device-train-batch-size 2 -o table "${eval[@]}" --max-steps 4 --eval-strategy steps --eval-steps 2
+t "ends with a table of them" [ "$(grep -A3 'ckpt-train: evaluations$' "$T/.err" | awk '{ print $2 }' | tail -n 2 | tr '\n' ' ')" = "2 4 " ]
 mean() { sed -n 's/.*"loss":\([0-9.e+-]*\),.*/\1/p' m/metrics.jsonl | awk '{ s += $1 } END { printf "%.9g", s / NR }'; }
 t "the mean loss of a run" train m --max-steps 5 --logging-steps 1
 t "is train_loss" near "$(sed -n 's/.*"train_loss": \([0-9.]*\).*/\1/p' m/all_results.json)" "$(mean)"

@@ -24,6 +24,7 @@ static const struct {
     {"train_samples_per_second", "samples/s"},
     {"train_steps_per_second", "steps/s"},
     {"tokens_per_second", "tokens/s"},
+    {"communication_share", "communication"},
     {"eval_samples_per_second", "eval samples/s"},
     {"device_memory_peak", "peak MiB"},
     {"device_memory_mean", "mean MiB"},

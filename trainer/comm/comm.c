@@ -1,11 +1,13 @@
 /* comm - see comm.h.  The checked wrappers; what holds for every backend. */
 #include "trainer/comm/comm.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "libckpt/mem.h"
+#include "trainer/clock.h"
 #include "trainer/comm/meet.h"
 #include "trainer/comm/report.h"
 
@@ -29,46 +31,81 @@ static bool wanted(struct comm *c, const char *what, int64_t count, enum ckpt_dt
     return count > 0;
 }
 
+/* Collectives of a device return before they are done. */
+static void took(struct comm *c, double began)
+{
+    if (!comm_groups(c))
+        c->seconds += clock_now() - began;
+}
+
+double comm_seconds(const struct comm *c)
+{
+    double sum = c->seconds;
+
+    if (c->device || comm_groups(c) || c->world_size == 1)
+        return NAN;
+    for (const struct comm *p = c->parts; p; p = p->next)
+        sum += p->apart || p->world_size == 1 ? 0 : comm_seconds(p);
+    return sum;
+}
+
 void comm_all_reduce(struct comm *c, void *buf, int64_t count, enum ckpt_dtype t, enum comm_op op)
 {
-    if (wanted(c, "all_reduce", count, t, true) && c->world_size > 1)
-        c->ops->all_reduce(c, buf, count, t, op);
+    double began = clock_now();
+
+    if (!wanted(c, "all_reduce", count, t, true) || c->world_size == 1)
+        return;
+    c->ops->all_reduce(c, buf, count, t, op);
+    took(c, began);
 }
 
 void comm_all_gather(struct comm *c, void *dst, const void *src, int64_t count, enum ckpt_dtype t)
 {
+    double began = clock_now();
+
     if (!wanted(c, "all_gather", count, t, false))
         return;
     if (c->world_size > 1)
         c->ops->all_gather(c, dst, src, count, t);
     else if (dst != src)
         memcpy(dst, src, (size_t)count * ckpt_dtype_size(t));
+    took(c, began);
 }
 
 void comm_reduce_scatter(struct comm *c, void *dst, const void *src, int64_t count,
                          enum ckpt_dtype t)
 {
+    double began = clock_now();
+
     if (!wanted(c, "reduce_scatter", count, t, true))
         return;
     if (c->world_size > 1)
         c->ops->reduce_scatter(c, dst, src, count, t);
     else if (dst != src)
         memcpy(dst, src, (size_t)count * ckpt_dtype_size(t));
+    took(c, began);
 }
 
 void comm_broadcast(struct comm *c, void *buf, int64_t count, enum ckpt_dtype t, int root)
 {
-    if (wanted(c, "broadcast", count, t, false) && c->world_size > 1)
-        c->ops->broadcast(c, buf, count, t, root);
+    double began = clock_now();
+
+    if (!wanted(c, "broadcast", count, t, false) || c->world_size == 1)
+        return;
+    c->ops->broadcast(c, buf, count, t, root);
+    took(c, began);
 }
 
 void comm_barrier(struct comm *c)
 {
+    double began = clock_now();
+
     if (c->err.code || c->world_size == 1)
         return;
     if (!c->apart)
         report_collective("barrier");
     c->ops->barrier(c);
+    took(c, began);
 }
 
 static int64_t sum_of(const int64_t *count, int n)
@@ -84,6 +121,7 @@ void comm_exchange(struct comm *c, void *dst, const int64_t *taken, const void *
                    const int64_t *given, enum ckpt_dtype t)
 {
     int64_t in = sum_of(taken, c->world_size), out = sum_of(given, c->world_size);
+    double began = clock_now();
 
     if (c->err.code == 0 && (in > MAX_EXCHANGED || out > MAX_EXCHANGED ||
                              taken[c->rank] != given[c->rank] ||
@@ -97,6 +135,7 @@ void comm_exchange(struct comm *c, void *dst, const int64_t *taken, const void *
         c->ops->exchange(c, dst, taken, src, given, t);
     else if (in > 0)
         memcpy(dst, src, (size_t)in * ckpt_dtype_size(t));
+    took(c, began);
 }
 
 static void group(struct comm *c, bool begin)

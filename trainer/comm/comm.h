@@ -60,6 +60,7 @@ struct comm {
     bool                   planned;         /* its other ranks are not there (comm_open_single) */
     bool                   agreed;          /* all ranks know that they leave */
     bool                   apart;           /* a part that another thread uses (comm_twin) */
+    double                 seconds;         /* that its collectives took so far */
     int                    status;          /* with err: exit status of ranks that this one
                                                ends */
     struct comm           *device;          /* over buffers of a GPU; NULL: this one is */
@@ -90,6 +91,9 @@ void comm_group_begin(struct comm *c);
 void comm_group_end(struct comm *c);
 /* The communicator for buffers of the device: another one than c on a GPU. */
 static inline struct comm *comm_on_device(struct comm *c) { return c->device ? c->device : c; }
+/* Seconds that this rank has spent in collectives of c and its parts, waiting for others included.
+ * NaN for one rank, and where collectives run beside what the host does: on GPUs. */
+double comm_seconds(const struct comm *c);
 /* 0, or the sticky failure, also of the device's and of its parts, copied to err. */
 int comm_error(const struct comm *c, struct ckpt_err *err);
 /*

@@ -15,6 +15,8 @@
 #include "trainer/comm/report.h"
 #include "trainer/tell/card.h"
 
+#define MOST_EVALUATIONS 20        /* in the table at the end */
+
 json_t *results_of(const struct run_job *r, double seconds)
 {
     double s = fmax(seconds, 1e-9);
@@ -72,6 +74,33 @@ static void tell(const char *title, const json_t *row)
     }
 }
 
+/* The evaluations of the run, the newest at the end; one alone is in the figures above. */
+static void tell_evaluations(const json_t *log)
+{
+    size_t found = 0, skip;
+    json_t *row;
+    size_t i;
+
+    json_array_foreach ((json_t *)log, i, row)
+        found += json_object_get(row, "eval_loss") != NULL;
+    if (found < 2)
+        return;
+    skip = found > MOST_EVALUATIONS ? found - MOST_EVALUATIONS : 0;
+    ckpt_log(CKPT_LOG_NOTE, "%s", skip ? "last evaluations" : "evaluations");
+    ckpt_log(CKPT_LOG_NOTE, "%8s %10s %12s %14s", "step", "epoch", "eval loss", "samples/s");
+    json_array_foreach ((json_t *)log, i, row) {
+        const json_t *loss = json_object_get(row, "eval_loss");
+
+        if (!loss || (skip && skip--))
+            continue;
+        ckpt_log(CKPT_LOG_NOTE, "%8lld %10.4g %12.6g %14.4g",
+                 (long long)json_integer_value(json_object_get(row, "step")),
+                 json_number_value(json_object_get(row, "epoch")),
+                 json_is_number(loss) ? json_number_value(loss) : NAN,
+                 json_number_value(json_object_get(row, "eval_samples_per_second")));
+    }
+}
+
 int results_write(const struct run_job *r, json_t *row, struct ckpt_err *err)
 {
     json_t *last = last_evaluation(r);
@@ -102,6 +131,7 @@ int results_write(const struct run_job *r, json_t *row, struct ckpt_err *err)
         tell("train metrics", train);
         if (last)
             tell("eval metrics", eval);
+        tell_evaluations(r->state.log_history);
     }
     json_decref(all);
     json_decref(train);

@@ -6,6 +6,7 @@
 
 #include "formats/formats.h"
 #include "libckpt/log.h"
+#include "trainer/clock.h"
 #include "trainer/checkpoint/weights.h"
 #include "trainer/comm/report.h"
 
@@ -93,8 +94,8 @@ static int settle(struct step_result *out, const struct op_verdict *verdict,
     return 0;
 }
 
-int step_run(struct step_result *out, const struct session *s, struct loader *loader,
-             const struct step_opts *opts, double lr, int64_t number, struct ckpt_err *err)
+static int run(struct step_result *out, const struct session *s, struct loader *loader,
+               const struct step_opts *opts, double lr, int64_t number, struct ckpt_err *err)
 {
     struct comm *comm = s->comm;
     struct zero *zero = s->zero;
@@ -155,4 +156,15 @@ int step_run(struct step_result *out, const struct session *s, struct loader *lo
         return rc;
     out->grad_norm = verdict.norm;
     return settle(out, &verdict, opts, comm, number, err);
+}
+
+int step_run(struct step_result *out, const struct session *s, struct loader *loader,
+             const struct step_opts *opts, double lr, int64_t number, struct ckpt_err *err)
+{
+    double began = clock_now(), spent = comm_seconds(s->comm);
+    int rc = run(out, s, loader, opts, lr, number, err);
+
+    out->seconds = clock_now() - began;
+    out->communication = comm_seconds(s->comm) - spent;
+    return rc;
 }

@@ -26,6 +26,7 @@
 /* Since the last log line, or since the run was resumed; losses are in its state. */
 struct window {
     double  start;
+    double  stepped, communication;     /* seconds of its steps, and of them in collectives */
     int64_t tokens;
 };
 
@@ -39,6 +40,7 @@ struct metrics {
     struct usage     usage;
     long             lines;
     struct window    w;
+    double           stepped, communication;    /* of all steps */
     double           first_loss, last_loss;     /* logged; NaN: none yet */
     double           rate, rate_at;             /* tokens a second, smoothed; when it was taken */
     double           memory_at;
@@ -228,6 +230,10 @@ void metrics_count(struct metrics *m, const struct step_result *res, double lr)
     struct run_state *state = m->o.state;
 
     m->w.tokens += res->n_tokens;
+    m->w.stepped += res->seconds;
+    m->w.communication += res->communication;
+    m->stepped += res->seconds;
+    m->communication += res->communication;
     if (counts) {
         state->loss_since_log += res->loss;
         state->last_norm = res->grad_norm;
@@ -241,6 +247,14 @@ void metrics_count(struct metrics *m, const struct step_result *res, double lr)
     watch(m, res->n_tokens);
     send(m, RUN_EVENT_STEP);
     reports_usage(m->reports, &m->usage);
+}
+
+/* What share of steps' time were collectives, where there are any; false: out of memory. */
+static bool put_share(json_t *row, double communication, double seconds)
+{
+    return !(seconds > 0) || isnan(communication) ||
+           json_object_set_new(row, "communication_share",
+                               json_real(communication / seconds)) == 0;
 }
 
 /* HF's row of the history, and beside it what metrics.jsonl has more. */
@@ -262,7 +276,8 @@ static int step_rows(struct metrics *m, json_t **row, json_t **full, double loss
     }
     *full = json_deep_copy(*row);
     if (*full && json_object_set_new(*full, "tokens_per_second", json_real(rate)) == 0 &&
-        json_object_set_new(*full, "seconds", json_real(seconds)) == 0)
+        json_object_set_new(*full, "seconds", json_real(seconds)) == 0 &&
+        put_share(*full, m->w.communication, m->w.stepped))
         return 0;
     json_decref(*row);
     json_decref(*full);
@@ -372,7 +387,7 @@ int metrics_closing(struct metrics *m, json_t *row, int64_t steps, double second
 {
     const json_t *mean = json_object_get(row, "train_loss");
     char line[256], loss[32];
-    json_t *kept;
+    json_t *kept, *full;
     size_t n;
     int rc;
 
@@ -389,7 +404,9 @@ int metrics_closing(struct metrics *m, json_t *row, int64_t steps, double second
                  memory->peak, memory->mean, memory->least);
     }
     kept = json_deep_copy(row);
-    rc = tell(m, json_deep_copy(row), line, true, err);
+    full = json_deep_copy(row);
+    rc = full && put_share(full, m->communication, m->stepped) ? tell(m, full, line, true, err)
+                                                               : ckpt_nomem(err, sizeof *full);
     if (rc)
         json_decref(kept);
     else
