@@ -293,7 +293,8 @@ static bool is_packed(const char *type)
 
 static int read_layer(struct tree *t, const json_t *layer, size_t i, struct ckpt_err *err)
 {
-    const json_t *notes = json_object_get(layer, "annotations"), *size = json_object_get(layer, "size");
+    const json_t *notes = json_object_get(layer, "annotations");
+    const json_t *size = json_object_get(layer, "size");
     const char *type = json_string_value(json_object_get(layer, "mediaType"));
     const char *digest = json_string_value(json_object_get(layer, "digest"));
     const char *path = json_string_value(json_object_get(notes, OCI_FILEPATH));

@@ -15,7 +15,7 @@
 #include "libckpt/remote/cache/cache.h"
 
 #define HELPER_SECONDS 60       /* for a helper that asks the user */
-#define TOKEN_SECONDS  60       /* life of a token whose service does not say, by the specification */
+#define TOKEN_SECONDS  60       /* life of a token whose service does not say */
 #define TOKEN_EARLY    10       /* it is renewed so many seconds before */
 #define ANSWER_BYTES   65536
 #define DOCKER_KEY     "https://index.docker.io/v1/"
@@ -84,7 +84,8 @@ static bool keep_login(struct oci_auth *a, const char *user, const char *passwor
 /* What docker-credential-NAME has for a key. */
 static bool ask_helper(struct oci_auth *a, const char *name, const char *key)
 {
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz"
+                                  "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
     char program[160];
     const char *const argv[] = {program, "get", NULL};
     struct ckpt_err err = {0};
@@ -143,7 +144,8 @@ static bool use_config(struct oci_auth *a, const json_t *config)
     if (helper)
         return ask_helper(a, helper, key);
     snprintf(with, sizeof with, "https://%s", a->host);
-    if (use_entry(a, json_object_get(auths, key)) || use_entry(a, json_object_get(auths, a->host)) ||
+    if (use_entry(a, json_object_get(auths, key)) ||
+        use_entry(a, json_object_get(auths, a->host)) ||
         use_entry(a, json_object_get(auths, with)))
         return true;
     return store && ask_helper(a, store, key);
