@@ -11,7 +11,7 @@
 #include "libckpt/log.h"
 #include "libckpt/remote/cache/cache.h"
 #include "libckpt/remote/hub.h"
-#include "libckpt/remote/oci.h"
+#include "libckpt/remote/oci/oci.h"
 #include "libckpt/remote/s3.h"
 #include "libckpt/remote/web.h"
 

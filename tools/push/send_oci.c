@@ -14,7 +14,7 @@
 #include "libckpt/base/pool.h"
 #include "libckpt/err.h"
 #include "libckpt/log.h"
-#include "libckpt/remote/oci_write.h"
+#include "libckpt/remote/oci/oci_write.h"
 #include "tools/push/dest.h"
 #include "tools/push/upload.h"
 

@@ -1,7 +1,7 @@
 /* oci, oci_auth: addresses, manifests, challenges. */
 #include "tests/unit/unit.h"
 
-#include "libckpt/remote/oci.h"
+#include "libckpt/remote/oci/oci.h"
 
 TEST_ERR(addresses_of_registries)
 {

@@ -9,10 +9,10 @@
  * A blob is sent in one request: some registries refuse parts of one.  Source: OCI
  * distribution-spec 1.1.
  */
-#ifndef CKPT_LIBCKPT_REMOTE_OCI_WRITE_H
-#define CKPT_LIBCKPT_REMOTE_OCI_WRITE_H
+#ifndef CKPT_LIBCKPT_REMOTE_OCI_OCI_WRITE_H
+#define CKPT_LIBCKPT_REMOTE_OCI_OCI_WRITE_H
 
-#include "libckpt/remote/oci.h"
+#include "libckpt/remote/oci/oci.h"
 
 /* The registry answers, and accepts the credentials. */
 int oci_ping(struct oci_repo *r, struct ckpt_err *err);

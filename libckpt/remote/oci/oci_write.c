@@ -1,5 +1,5 @@
 /* oci_write - see oci_write.h. */
-#include "libckpt/remote/oci_write.h"
+#include "libckpt/remote/oci/oci_write.h"
 
 #include <stdio.h>
 #include <string.h>

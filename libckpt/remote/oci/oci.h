@@ -13,10 +13,10 @@
  *
  * Source: OCI distribution-spec and image-spec 1.1, ModelPack model-spec 0.0.7, ORAS 1.2.
  */
-#ifndef CKPT_LIBCKPT_REMOTE_OCI_H
-#define CKPT_LIBCKPT_REMOTE_OCI_H
+#ifndef CKPT_LIBCKPT_REMOTE_OCI_OCI_H
+#define CKPT_LIBCKPT_REMOTE_OCI_OCI_H
 
-#include "libckpt/remote/oci_auth.h"
+#include "libckpt/remote/oci/oci_auth.h"
 #include "libckpt/remote/tree.h"
 
 #define OCI_FILEPATH       "org.cncf.model.filepath"

@@ -1,5 +1,5 @@
 /* oci - see oci.h. */
-#include "libckpt/remote/oci.h"
+#include "libckpt/remote/oci/oci.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -309,7 +309,8 @@ static int read_layer(struct tree *t, const json_t *layer, size_t i, struct ckpt
                          "wanted", t->name, i, digest);
     if (is_packed(type))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: layer %zu (%.100s) is an archive of type "
-                         "%.100s, a layer for each file is wanted", t->name, i, path ? path : digest,
+                         "%.100s, a layer for each file is wanted", t->name, i,
+                         path ? path : digest,
                          type);
     if (!path)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: layer %zu of type %.100s has no file name",

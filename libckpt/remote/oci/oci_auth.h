@@ -10,8 +10,8 @@
  * Source: distribution's docs/spec/auth/token.md (2.8), docker-credential-helpers 0.8,
  * containers-auth.json(5).
  */
-#ifndef CKPT_LIBCKPT_REMOTE_OCI_AUTH_H
-#define CKPT_LIBCKPT_REMOTE_OCI_AUTH_H
+#ifndef CKPT_LIBCKPT_REMOTE_OCI_OCI_AUTH_H
+#define CKPT_LIBCKPT_REMOTE_OCI_OCI_AUTH_H
 
 #include <pthread.h>
 #include <time.h>

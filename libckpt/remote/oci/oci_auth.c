@@ -1,5 +1,5 @@
 /* oci_auth - see oci_auth.h. */
-#include "libckpt/remote/oci_auth.h"
+#include "libckpt/remote/oci/oci_auth.h"
 
 #include <stdio.h>
 #include <stdlib.h>
