@@ -262,5 +262,11 @@ void field_line(struct http_answer *a, const char *line, size_t len)
         keep(a->problem, sizeof a->problem, t);
     else if (IS("x-error-code"))
         keep(a->problem_code, sizeof a->problem_code, t);
+    else if (IS("location"))
+        keep(a->location, sizeof a->location, t);
+    else if (IS("docker-content-digest"))
+        keep(a->content_digest, sizeof a->content_digest, t);
+    else if (IS("www-authenticate") && strncasecmp(a->challenge, "bearer ", 7) != 0)
+        keep(a->challenge, sizeof a->challenge, t);
 #undef IS
 }

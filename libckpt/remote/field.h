@@ -2,7 +2,8 @@
  * field - the header fields of an HTTP response.
  *
  * Source: RFC 9110 (fields, Retry-After), RFC 9110 14.4 (Content-Range), RFC 8288 (Link), the
- * draft ratelimit-headers-09, and the Hub's X-Linked-*, X-Repo-Commit and X-Error-*.  A malformed
+ * draft ratelimit-headers-09, the Hub's X-Linked-*, X-Repo-Commit and X-Error-*, and the
+ * registries' Docker-Content-Digest.  A malformed
  * value counts as absent; a caller that needs it reports that.
  */
 #ifndef CKPT_LIBCKPT_REMOTE_FIELD_H
@@ -37,6 +38,9 @@ struct http_answer {
     char     next[FIELD_LINK];          /* Link; rel="next" */
     bool     bad_next;                  /* there is one, but it is malformed or too long */
     char     date[FIELD_BYTES];         /* Retry-After when it is a date */
+    char     location[FIELD_LINK];
+    char     challenge[FIELD_LINK];     /* WWW-Authenticate: Bearer before another */
+    char     content_digest[FIELD_BYTES];   /* Docker-Content-Digest */
 };
 
 void field_clear(struct http_answer *a);

@@ -159,6 +159,19 @@ int http_origin(char out[512], const char *url, struct ckpt_err *err)
     return 0;
 }
 
+bool http_is_loopback(const char *url)
+{
+    struct ckpt_err ignored = {0};
+    char origin[512];
+    const char *host;
+
+    if (http_origin(origin, url, &ignored))
+        return false;
+    host = strstr(origin, "://") + 3;
+    return strncmp(host, "localhost:", 10) == 0 || strncmp(host, "[::1]:", 6) == 0 ||
+           (strncmp(host, "127.", 4) == 0 && strspn(host, "0123456789.:") == strlen(host));
+}
+
 int http_join(char out[HTTP_URL], const char *base, const char *rel, struct ckpt_err *err)
 {
     const struct curl_calls *c;

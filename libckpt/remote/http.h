@@ -116,6 +116,8 @@ int http_text(struct http *h, char **out, size_t *len, const struct http_request
 /* "scheme://host:port" of an address, lower case.  CKPT_EUSAGE when it is not an address, or
  * contains a user. */
 int http_origin(char out[512], const char *url, struct ckpt_err *err);
+/* Whether an address names this host: localhost, 127.*, [::1]. */
+bool http_is_loopback(const char *url);
 /* Resolve rel relative to base. */
 int http_join(char out[HTTP_URL], const char *base, const char *rel, struct ckpt_err *err);
 /* text with all but unreserved bytes (and those of keep) as %XX; false when it does not fit. */

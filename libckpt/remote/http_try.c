@@ -328,11 +328,22 @@ static bool is_transient(long status)
            status == 503 || status == 504;
 }
 
+/* The first of a registry's {"errors": [{"code", "message"}]}; a gets the code. */
+static const json_t *first_error(struct http_answer *a, const json_t *json)
+{
+    const json_t *e = json_array_get(json_object_get(json, "errors"), 0);
+    const char *code = json_string_value(json_object_get(e, "code"));
+
+    if (code && !a->problem_code[0] && strlen(code) < sizeof a->problem_code)
+        snprintf(a->problem_code, sizeof a->problem_code, "%s", code);
+    return json_object_get(e, "message");
+}
+
 /* The server's explanation: from the header, or from its JSON. */
 static const char *problem_of(struct exchange *x, json_t **json)
 {
     struct ckpt_err ignored = {0};
-    json_t *e;
+    const json_t *e;
 
     *json = NULL;
     if (ckpt_secret_in(x->a->problem, strlen(x->a->problem)) ||
@@ -346,6 +357,8 @@ static const char *problem_of(struct exchange *x, json_t **json)
     e = json_object_get(*json, "error");
     if (json_is_array(e))
         e = json_array_get(e, 0);
+    if (!e)
+        e = first_error(x->a, *json);
     return json_is_string(e) && !ckpt_secret_in(json_string_value(e), json_string_length(e))
                ? json_string_value(e) : "";
 }

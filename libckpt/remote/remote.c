@@ -11,6 +11,7 @@
 #include "libckpt/log.h"
 #include "libckpt/remote/cache/cache.h"
 #include "libckpt/remote/hub.h"
+#include "libckpt/remote/oci/oci.h"
 #include "libckpt/remote/s3.h"
 #include "libckpt/remote/web.h"
 
@@ -46,12 +47,11 @@ static bool begins(const char *s, const char *with) { return strncmp(s, with, st
 static int check_plain(const char *address, struct ckpt_err *err)
 {
     char origin[512];
-    const char *host = origin + strlen("http://");
     int rc;
 
     if ((rc = http_origin(origin, address, err)) != 0)
         return rc;
-    if (begins(host, "localhost:") || begins(host, "127.") || begins(host, "[::1]:"))
+    if (http_is_loopback(address))
         return 0;
     if (!http_env_true("CKPT_INSECURE_HTTP")) {
         ckpt_fail(err, CKPT_EREFUSED, "%.300s: http authenticates neither the server nor "
@@ -79,6 +79,16 @@ static int look_at_file(struct found *f, const char *address)
     return rc;
 }
 
+static int look_at_oci(struct found *f)
+{
+    struct oci_place *place = ckpt_alloc(1, sizeof *place);
+    int rc = place ? oci_parse(place, f->key, &f->err) : ckpt_nomem(&f->err, sizeof *place);
+
+    rc = rc ? rc : oci_open(&f->tree, place, &f->err);
+    ckpt_free(place);
+    return rc;
+}
+
 /* Find out what a key is; f->err is set when it is nothing. */
 static int look(struct found *f, const char *address)
 {
@@ -98,6 +108,8 @@ static int look(struct found *f, const char *address)
                      f->local);
         return rc;
     }
+    if (begins(address, "oci://"))
+        return look_at_oci(f);
     if (begins(address, "s3://"))
         return s3_open(&f->tree, &f->range, address, &f->err);
     if (begins(address, "http://") && (rc = check_plain(address, &f->err)) != 0)
@@ -105,6 +117,41 @@ static int look(struct found *f, const char *address)
     if (address[strlen(address) - 1] == '/' && !strchr(address, '?'))
         return web_open(&f->tree, address, &f->err);
     return look_at_file(f, address);
+}
+
+/* A path below an address without a tag looks like a longer name: one that was opened decides. */
+static bool split_known(char *key, size_t size, char rel[4096], const char *address)
+{
+    bool known = false;
+
+    pthread_mutex_lock(&lock);
+    for (const struct found *f = all; f && !known; f = f->next) {
+        size_t n = strlen(f->key);
+
+        known = f->tree && strncmp(address, f->key, n) == 0 && address[n] == '/' &&
+                (size_t)snprintf(key, size, "%s", f->key) < size &&
+                (size_t)snprintf(rel, 4096, "%s", address + n + 1) < 4096;
+    }
+    pthread_mutex_unlock(&lock);
+    return known;
+}
+
+static int split_oci(char *key, size_t size, char rel[4096], const char *address,
+                     struct ckpt_err *err)
+{
+    struct oci_place *place;
+    int rc;
+
+    if (split_known(key, size, rel, address))
+        return 0;
+    place = ckpt_alloc(1, sizeof *place);
+    rc = place ? oci_parse(place, address, err) : ckpt_nomem(err, sizeof *place);
+    if (rc == 0) {
+        snprintf(key, size, "%s", place->root);
+        memcpy(rel, place->path, sizeof place->path);
+    }
+    ckpt_free(place);
+    return rc;
 }
 
 /* Split an address into its key in the list and the rest. */
@@ -126,11 +173,13 @@ static int split(char *key, size_t size, char rel[4096], const char *address,
         ckpt_free(place);
         return rc;
     }
+    if (begins(address, "oci://"))
+        return split_oci(key, size, rel, address, err);
     if (!begins(address, "https://") && !begins(address, "http://") &&
         !begins(address, "s3://")) {
         ckpt_fail(err, CKPT_EUNSUPPORTED, "%.*s: such addresses are not read",
                   (int)strcspn(address, ":") + 3, address);
-        return ckpt_err_hint(err, "hf://, s3://, https:// and file:// are");
+        return ckpt_err_hint(err, "hf://, s3://, oci://, https:// and file:// are");
     }
     if ((size_t)snprintf(key, size, "%s", address) >= size)
         return ckpt_fail(err, CKPT_ELIMIT, "an address of %zu bytes", strlen(address));

@@ -27,6 +27,8 @@ static const struct dest_kind kinds[] = {
     {.name = "a repository of the Hub", .scheme = "hf://", .whole = true,
      .takes = COMMIT | DEST_PRIVATE | DEST_PR | DEST_TAG | DEST_VERIFY, .check = send_hub_check,
      .send = send_hub},
+    {.name = "a model in an OCI registry", .scheme = "oci://", .whole = true,
+     .takes = DEST_TAG | DEST_VERIFY, .check = send_oci_check, .send = send_oci},
     {.name = "a git repository on another host", .is_address = git_place_is, .whole = true,
      .takes = COMMIT & ~(unsigned)DEST_CREATE, .check = send_far_check, .send = send_far},
     {.name = "a git repository", .scheme = "git+file://", .takes = COMMIT,
@@ -49,8 +51,8 @@ static int no_destination(const char *address, struct ckpt_err *err)
     else
         ckpt_fail(err, CKPT_EUSAGE, "%.300s: nothing is published to %.*s addresses", address,
                   (int)(colon && colon - address < 40 ? colon - address + 3 : 40), address);
-    return ckpt_err_hint(err, "hf://, git+https://, git@host:owner/name.git, git+file://, "
-                         "folder:// and paths on this host are destinations");
+    return ckpt_err_hint(err, "hf://, oci://, git+https://, git@host:owner/name.git, "
+                         "git+file://, folder:// and paths on this host are destinations");
 }
 
 int dest_find(struct dest *d, const char *address, struct ckpt_err *err)

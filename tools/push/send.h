@@ -1,5 +1,5 @@
 /*
- * send - publish a plan: to a folder, or a branch of a git repository with LFS.
+ * send - publish a plan: to a folder, a branch of a git repository with LFS, the Hub, a registry.
  */
 #ifndef CKPT_TOOLS_PUSH_SEND_H
 #define CKPT_TOOLS_PUSH_SEND_H
@@ -28,6 +28,7 @@ struct dest;
 int send_git_check(const struct dest *d, const struct send_want *w, struct ckpt_err *err);
 int send_far_check(const struct dest *d, const struct send_want *w, struct ckpt_err *err);
 int send_hub_check(const struct dest *d, const struct send_want *w, struct ckpt_err *err);
+int send_oci_check(const struct dest *d, const struct send_want *w, struct ckpt_err *err);
 int send_folder_check(const struct dest *d, const struct send_want *w, struct ckpt_err *err);
 
 /*
@@ -39,6 +40,9 @@ int send_git(char *url, size_t url_size, const struct dest *d, struct push_plan 
 int send_far(char *url, size_t url_size, const struct dest *d, struct push_plan *p,
              const struct send_want *w, const struct cli *cli, struct ckpt_err *err);
 int send_hub(char *url, size_t url_size, const struct dest *d, struct push_plan *p,
+             const struct send_want *w, const struct cli *cli, struct ckpt_err *err);
+/* One manifest under the tag, which then has exactly the files of the plan. */
+int send_oci(char *url, size_t url_size, const struct dest *d, struct push_plan *p,
              const struct send_want *w, const struct cli *cli, struct ckpt_err *err);
 int send_folder(char *url, size_t url_size, const struct dest *d, struct push_plan *p,
                 const struct send_want *w, const struct cli *cli, struct ckpt_err *err);

@@ -1,0 +1,120 @@
+/* oci_write - see oci_write.h. */
+#include "libckpt/remote/oci/oci_write.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "libckpt/digest.h"
+#include "libckpt/err.h"
+
+#define ANSWER_BYTES ((uint64_t)1 << 20)
+
+int oci_ping(struct oci_repo *r, struct ckpt_err *err)
+{
+    char url[HTTP_URL];
+    struct http_answer a = {0};
+
+    snprintf(url, sizeof url, "%s/v2/", r->place.origin);
+    return oci_call(r, &(struct http_request){.url = url, .limit = ANSWER_BYTES}, &a, err);
+}
+
+int oci_has(bool *has, struct oci_repo *r, const char *digest, uint64_t size, struct ckpt_err *err)
+{
+    char url[HTTP_URL];
+    struct http_answer a = {0};
+    int rc = oci_address(url, r, "blobs", digest, err);
+
+    rc = rc ? rc : oci_call(r, &(struct http_request){.url = url, .head = true}, &a, err);
+    *has = rc == 0 && (a.length == FIELD_NONE || a.length == size);
+    if (rc == CKPT_ENOTFOUND) {
+        ckpt_err_clear(err);
+        rc = 0;
+    }
+    return rc;
+}
+
+/* The address of a session, with the digest that ends it.  It comes from the server: no http
+ * after https. */
+static int end_address(char to[HTTP_URL], const struct oci_repo *r, const char *url,
+                       const char *location, const char *digest, struct ckpt_err *err)
+{
+    char origin[512];
+    size_t n;
+
+    if (!*location || http_join(to, url, location, err) || http_origin(origin, to, err) ||
+        (strncmp(r->place.origin, "https:", 6) == 0 && strncmp(origin, "https:", 6) != 0))
+        return ckpt_fail(err, CKPT_EPROTOCOL, "%s: the answer names no session that can be used",
+                         r->place.root);
+    n = strlen(to);
+    return (size_t)snprintf(to + n, HTTP_URL - n, "%sdigest=sha256%%3A%s", strchr(to, '?') ? "&"
+                            : "?", digest + strlen("sha256:")) < HTTP_URL - n
+               ? 0 : ckpt_fail(err, CKPT_ELIMIT, "%s: the address is too long", r->place.root);
+}
+
+int oci_send(struct oci_repo *r, const char *digest, const struct http_body *body,
+             struct ckpt_err *err)
+{
+    const struct http_body nothing = {.bytes = ""};
+    char url[HTTP_URL], to[HTTP_URL];
+    struct http_answer a = {0};
+    int rc = oci_address(url, r, "blobs/uploads", "", err);
+
+    rc = rc ? rc : oci_call(r, &(struct http_request){.url = url, .method = "POST",
+                            .body = &nothing, .limit = ANSWER_BYTES}, &a, err);
+    rc = rc ? rc : end_address(to, r, url, a.location, digest, err);
+    rc = rc ? rc : oci_call(r, &(struct http_request){.url = to, .method = "PUT", .body = body,
+                            .limit = ANSWER_BYTES}, &a, err);
+    if (rc && (a.status == 404 || a.status == 416))     /* the session, and not the repository */
+        return ckpt_fail_as(err, CKPT_ESTOPPED, "session", "%s: the upload's session has ended",
+                            r->place.root);
+    return rc;
+}
+
+int oci_put_manifest(struct oci_repo *r, const char *reference, const char *text, size_t n,
+                     struct ckpt_err *err)
+{
+    const struct http_body body = {.type = OCI_MANIFEST, .bytes = text, .n = n};
+    char url[HTTP_URL];
+    struct http_answer a = {0};
+    int rc = oci_address(url, r, "manifests", reference, err);
+
+    return rc ? rc : oci_call(r, &(struct http_request){.url = url, .method = "PUT", .body = &body,
+                              .limit = ANSWER_BYTES}, &a, err);
+}
+
+/* -- reading back ----------------------------------------------------------------------------- */
+
+static int begin(void *ctx, const struct http_answer *a, struct ckpt_err *err)
+{
+    unsigned char digest[CKPT_SHA256_BYTES];
+
+    (void)a;
+    return ckpt_sha256_end(ctx, digest, err);
+}
+
+static int put(void *ctx, const void *bytes, size_t n, struct ckpt_err *err)
+{
+    return ckpt_sha256_add(ctx, bytes, n, err);
+}
+
+int oci_check(struct oci_repo *r, const char *name, const char *digest, uint64_t size,
+              struct ckpt_err *err)
+{
+    unsigned char sha[CKPT_SHA256_BYTES];
+    char url[HTTP_URL], hex[CKPT_SHA256_HEX];
+    struct http_answer a = {0};
+    struct ckpt_sha256 *s;
+    int rc = ckpt_sha256_new(&s, err);
+
+    rc = rc ? rc : oci_address(url, r, "blobs", digest, err);
+    rc = rc ? rc : oci_call(r, &(struct http_request){.url = url, .limit = size, .begin = begin,
+                            .put = put, .ctx = s}, &a, err);
+    rc = rc ? rc : ckpt_sha256_end(s, sha, err);
+    ckpt_sha256_free(s);
+    if (rc)
+        return rc;
+    ckpt_digest_hex(hex, sha, sizeof sha);
+    return strcmp(hex, digest + strlen("sha256:")) == 0
+               ? 0 : ckpt_fail_as(err, CKPT_EPROTOCOL, "unconfirmed", "%s: %s is not what was sent",
+                                  r->place.root, name);
+}
