@@ -262,5 +262,11 @@ void field_line(struct http_answer *a, const char *line, size_t len)
         keep(a->problem, sizeof a->problem, t);
     else if (IS("x-error-code"))
         keep(a->problem_code, sizeof a->problem_code, t);
+    else if (IS("date"))
+        keep(a->now, sizeof a->now, t);
+    else if (IS("x-amz-bucket-region"))
+        keep(a->region, sizeof a->region, t);
+    else if (IS("x-amz-meta-sha256"))
+        keep(a->sha256, sizeof a->sha256, t);
 #undef IS
 }

@@ -2,8 +2,8 @@
  * field - the header fields of an HTTP response.
  *
  * Source: RFC 9110 (fields, Retry-After), RFC 9110 14.4 (Content-Range), RFC 8288 (Link), the
- * draft ratelimit-headers-09, and the Hub's X-Linked-*, X-Repo-Commit and X-Error-*.  A malformed
- * value counts as absent; a caller that needs it reports that.
+ * draft ratelimit-headers-09, the Hub's X-Linked-*, X-Repo-Commit and X-Error-*, and S3's X-Amz-*.
+ * A malformed value counts as absent; a caller that needs it reports that.
  */
 #ifndef CKPT_LIBCKPT_REMOTE_FIELD_H
 #define CKPT_LIBCKPT_REMOTE_FIELD_H
@@ -37,6 +37,9 @@ struct http_answer {
     char     next[FIELD_LINK];          /* Link; rel="next" */
     bool     bad_next;                  /* there is one, but it is malformed or too long */
     char     date[FIELD_BYTES];         /* Retry-After when it is a date */
+    char     now[FIELD_BYTES];          /* Date: the server's clock */
+    char     region[FIELD_BYTES];       /* X-Amz-Bucket-Region */
+    char     sha256[FIELD_BYTES];       /* X-Amz-Meta-Sha256: of an object, as its writer says */
 };
 
 void field_clear(struct http_answer *a);
