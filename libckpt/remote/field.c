@@ -268,5 +268,11 @@ void field_line(struct http_answer *a, const char *line, size_t len)
         keep(a->content_digest, sizeof a->content_digest, t);
     else if (IS("www-authenticate") && strncasecmp(a->challenge, "bearer ", 7) != 0)
         keep(a->challenge, sizeof a->challenge, t);
+    else if (IS("date"))
+        keep(a->now, sizeof a->now, t);
+    else if (IS("x-amz-bucket-region"))
+        keep(a->region, sizeof a->region, t);
+    else if (IS("x-amz-meta-sha256"))
+        keep(a->sha256, sizeof a->sha256, t);
 #undef IS
 }

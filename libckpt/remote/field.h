@@ -2,9 +2,9 @@
  * field - the header fields of an HTTP response.
  *
  * Source: RFC 9110 (fields, Retry-After), RFC 9110 14.4 (Content-Range), RFC 8288 (Link), the
- * draft ratelimit-headers-09, the Hub's X-Linked-*, X-Repo-Commit and X-Error-*, and the
- * registries' Docker-Content-Digest.  A malformed
- * value counts as absent; a caller that needs it reports that.
+ * draft ratelimit-headers-09, the Hub's X-Linked-*, X-Repo-Commit and X-Error-*, S3's X-Amz-*, and
+ * the registries' Docker-Content-Digest.  A malformed value counts as absent; a caller that needs it
+ * reports that.
  */
 #ifndef CKPT_LIBCKPT_REMOTE_FIELD_H
 #define CKPT_LIBCKPT_REMOTE_FIELD_H
@@ -41,6 +41,9 @@ struct http_answer {
     char     location[FIELD_LINK];
     char     challenge[FIELD_LINK];     /* WWW-Authenticate: Bearer before another */
     char     content_digest[FIELD_BYTES];   /* Docker-Content-Digest */
+    char     now[FIELD_BYTES];          /* Date: the server's clock */
+    char     region[FIELD_BYTES];       /* X-Amz-Bucket-Region */
+    char     sha256[FIELD_BYTES];       /* X-Amz-Meta-Sha256: of an object, as its writer says */
 };
 
 void field_clear(struct http_answer *a);

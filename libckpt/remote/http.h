@@ -49,6 +49,7 @@ struct http_body {
 struct http_signed {
     const char             *method, *url;
     const char             *range;      /* "bytes=a-b", or NULL */
+    const char             *headers;    /* more lines of the request, or NULL */
     const char             *sha256;     /* of the body in hex; NULL: not known */
     bool                    has_body;
 };

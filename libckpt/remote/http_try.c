@@ -11,6 +11,7 @@
 #include "libckpt/base/json.h"
 #include "libckpt/log.h"
 #include "libckpt/base/secret.h"
+#include "libckpt/base/xml.h"
 #include "libckpt/remote/http_rate.h"
 
 #define HEADER_BYTES   65536u
@@ -255,6 +256,7 @@ static int add_auth(struct curl_slist **list, const struct curl_calls *c, const 
         return 0;
     rc = auth->sign(auth->ctx, &(struct http_signed){
         .method = method_of(t->request), .url = t->url, .range = range,
+        .headers = t->request->headers,
         .sha256 = t->request->body ? t->request->body->sha256 : NULL,
         .has_body = t->request->body != NULL}, lines, sizeof lines, err);
     if (rc == 0)
@@ -339,7 +341,18 @@ static const json_t *first_error(struct http_answer *a, const json_t *json)
     return json_object_get(e, "message");
 }
 
-/* The server's explanation: from the header, or from its JSON. */
+/* Take <Code> and <Message> of an <Error>, as S3 sends it, for a header's. */
+static void read_xml(struct exchange *x)
+{
+    struct xml body = xml_of((char *)x->problem.data), error;
+
+    if (!xml_next(&error, &body, "Error"))
+        return;
+    xml_text(x->a->problem_code, sizeof x->a->problem_code, error, "Code");
+    xml_text(x->a->problem, sizeof x->a->problem, error, "Message");
+}
+
+/* The server's explanation: from the header, or from its JSON or XML. */
 static const char *problem_of(struct exchange *x, json_t **json)
 {
     struct ckpt_err ignored = {0};
@@ -349,6 +362,8 @@ static const char *problem_of(struct exchange *x, json_t **json)
     if (ckpt_secret_in(x->a->problem, strlen(x->a->problem)) ||
         ckpt_secret_in((char *)x->problem.data, x->problem.len))
         return "";
+    if (!x->a->problem[0] && x->problem.len > 0 && ckpt_buf_str(&x->problem))
+        read_xml(x);
     if (x->a->problem[0])
         return x->a->problem;
     if (x->problem.len == 0 || !ckpt_buf_str(&x->problem) ||

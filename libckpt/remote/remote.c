@@ -12,7 +12,7 @@
 #include "libckpt/remote/cache/cache.h"
 #include "libckpt/remote/hub.h"
 #include "libckpt/remote/oci/oci.h"
-#include "libckpt/remote/s3.h"
+#include "libckpt/remote/s3/s3.h"
 #include "libckpt/remote/web.h"
 
 /* The result for an address, or for one above it: one of tree, range, local, or err. */

@@ -155,6 +155,11 @@ expect 77 "a bucket that wants to know who asks" ckpt-inspect s3://private-model
 printf '[default]\naws_access_key_id = AKIDTEST\naws_secret_access_key=canary\n' >"$T/keys"
 expect 0 "is told" ckpt-inspect -vv s3://private-models/llama
 t "without a word of the secret" bash -c "! grep -q canary $T/.err $L"
+rm "$T/keys"; printf '[profile p]\naws_access_key_id = AKIDTEST\naws_secret_access_key=canary\n[profile q]\ncredential_process = cat "%s"\n[profile r]\ncredential_process = false\n' "$T/the key" >"$T/profiles"
+printf '{"Version": 1, "AccessKeyId": "AKIDTEST", "SecretAccessKey": "canary"}' >"$T/the key"
+for p in p q; do expect 0 "by the profile $p of the configuration" env AWS_CONFIG_FILE="$T/profiles" AWS_PROFILE=$p ckpt-inspect s3://private-models/llama; done
+expect_says 77 "a program that gives no key" "credential_process: false: ended with status 1" env AWS_CONFIG_FILE="$T/profiles" AWS_PROFILE=r ckpt-inspect s3://private-models/llama
+expect_says 77 "what the store says" "AccessDenied" env AWS_CONFIG_FILE="$T/profiles" AWS_PROFILE=none ckpt-inspect s3://private-models/llama
 
 # -- a server that fails ----------------------------------------------------------------------
 web() { fresh; serve "$@"; }

@@ -5,7 +5,7 @@
  */
 #include "libckpt/base/json.h"
 #include "libckpt/remote/hub.h"
-#include "libckpt/remote/s3.h"
+#include "libckpt/remote/s3/s3.h"
 #include "libckpt/remote/web.h"
 #include "tests/fuzz/lib/target.h"
 

@@ -1,8 +1,8 @@
 /* s3, sigv4: the published signatures; lists of buckets. */
 #include "tests/unit/unit.h"
 
-#include "libckpt/remote/s3.h"
-#include "libckpt/remote/sigv4.h"
+#include "libckpt/remote/s3/s3.h"
+#include "libckpt/remote/s3/sigv4.h"
 
 /* "Signature Calculations: Examples", Amazon S3 API Reference. */
 static void check(const char *url, const char *range, const char *names, const char *signature)
@@ -32,6 +32,26 @@ TEST(published_signatures)
     check("https://examplebucket.s3.amazonaws.com:443/?prefix=J&max-keys=2", NULL,
           "host;x-amz-content-sha256;x-amz-date",
           "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7");
+}
+
+/* "PUT Object" of the published examples: lines that the request adds are signed too. */
+TEST_ERR(added_lines_are_signed)
+{
+    struct sigv4_key key = {.id = "AKIAIOSFODNN7EXAMPLE", .region = "us-east-1",
+                            .secret = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"};
+    struct http_signed what = {
+        .method = "PUT", .url = "https://examplebucket.s3.amazonaws.com/test%24file.text",
+        .headers = "X-Amz-Storage-Class:  REDUCED_REDUNDANCY \nDate: Fri, 24 May 2013 00:00:00 GMT\n",
+        .sha256 = "44ce7dd67c959e0d3524ffac1771dfbba87d2b6b4b4e99e42034a8b803f8b072",
+        .has_body = true};
+    char lines[4096];
+
+    assert_int_equal(sigv4_sign(lines, sizeof lines, &key, &what, 1369353600, err), 0);
+    assert_non_null(strstr(lines, "SignedHeaders=date;host;x-amz-content-sha256;x-amz-date;"
+                           "x-amz-storage-class, Signature=98ad721746da40c64f1a55b78f14c238d841ea"
+                           "1380cd77a1b5971af0ece108bd\n"));
+    what.headers = "no colon\n";
+    assert_int_equal(sigv4_sign(lines, sizeof lines, &key, &what, 0, err), CKPT_ELIMIT);
 }
 
 TEST_ERR(what_is_too_long_is_not_signed)

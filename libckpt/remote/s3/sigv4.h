@@ -4,11 +4,11 @@
  * Source: "Authenticating Requests (AWS Signature Version 4)", Amazon S3 API Reference; its
  * published examples are the test.  Signed: method, path as it stands in the address (each part
  * encoded once), query sorted, host, range, the digest of the body (UNSIGNED-PAYLOAD when it is
- * not known), the date, and the session's token.  libcurl's own signer omits the digest, and
- * strict servers refuse that.
+ * not known), the date, the session's token, and all lines that the request adds.  libcurl's own
+ * signer omits the digest, and strict servers refuse that.
  */
-#ifndef CKPT_LIBCKPT_REMOTE_SIGV4_H
-#define CKPT_LIBCKPT_REMOTE_SIGV4_H
+#ifndef CKPT_LIBCKPT_REMOTE_S3_SIGV4_H
+#define CKPT_LIBCKPT_REMOTE_S3_SIGV4_H
 
 #include <stddef.h>
 #include <time.h>
