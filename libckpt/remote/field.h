@@ -2,8 +2,8 @@
  * field - the header fields of an HTTP response.
  *
  * Source: RFC 9110 (fields, Retry-After), RFC 9110 14.4 (Content-Range), RFC 8288 (Link), the
- * draft ratelimit-headers-09, the Hub's X-Linked-*, X-Repo-Commit and X-Error-*, S3's X-Amz-*, and
- * the registries' Docker-Content-Digest.  A malformed value counts as absent; a caller that needs it
+ * draft ratelimit-headers-09, the Hub's X-Linked-*, X-Repo-Commit and X-Error-*, S3's X-Amz-*, the
+ * registries' Docker-Content-Digest.  A malformed value counts as absent; a caller that needs it
  * reports that.
  */
 #ifndef CKPT_LIBCKPT_REMOTE_FIELD_H

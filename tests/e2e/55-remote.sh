@@ -120,7 +120,7 @@ expect 66 "no such repository" ckpt-inspect hf://acme/nothing
 expect_says 66 "no such revision" "hf://acme/llama@v9: no revision v9" ckpt-inspect hf://acme/llama@v9
 expect 66 "no such file" ckpt-inspect hf://acme/llama/nothing.safetensors
 expect 64 "no address of the Hub" ckpt-inspect hf://-x/..
-expect 65 "an address that is not read" ckpt-inspect oci://host/thing
+expect 65 "an address that is not read" ckpt-inspect gs://host/thing
 expect 66 "no such file on the web" ckpt-inspect "$W/nothing.safetensors"
 expect 66 "no such folder on the web" ckpt-inspect "$W/nothing/"
 expect 77 "http to another host" ckpt-inspect http://192.0.2.1/model.safetensors

@@ -62,8 +62,10 @@ int oci_send(struct oci_repo *r, const char *digest, const struct http_body *bod
     rc = rc ? rc : oci_call(r, &(struct http_request){.url = url, .method = "POST",
                             .body = &nothing, .limit = ANSWER_BYTES}, &a, err);
     rc = rc ? rc : end_address(to, r, url, a.location, digest, err);
-    rc = rc ? rc : oci_call(r, &(struct http_request){.url = to, .method = "PUT", .body = body,
-                            .limit = ANSWER_BYTES}, &a, err);
+    if (rc)
+        return rc;
+    rc = oci_call(r, &(struct http_request){.url = to, .method = "PUT", .body = body,
+                                            .limit = ANSWER_BYTES}, &a, err);
     if (rc && (a.status == 404 || a.status == 416))     /* the session, and not the repository */
         return ckpt_fail_as(err, CKPT_ESTOPPED, "session", "%s: the upload's session has ended",
                             r->place.root);

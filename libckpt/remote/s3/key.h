@@ -19,6 +19,7 @@
 /* *found is false when there is no key: requests are not signed then.  endpoint (of size bytes)
  * gets AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or the profile's endpoint_url, or "".  CKPT_EREFUSED
  * when a credential_process fails. */
-int s3_key_find(struct sigv4_key *k, bool *found, char *endpoint, size_t size, struct ckpt_err *err);
+int s3_key_find(struct sigv4_key *k, bool *found, char *endpoint, size_t size,
+                struct ckpt_err *err);
 
 #endif
