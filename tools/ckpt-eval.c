@@ -5,6 +5,7 @@
 #include "tools/cli_items.h"
 #include "tools/data_rows.h"
 #include "tools/eval/eval.h"
+#include "tools/eval/score/score.h"
 #include "tools/out.h"
 #include "trainer/cpu/blas.h"
 
@@ -37,6 +38,13 @@ static const struct opt work_rows[] = {
     OPT_PATH("hidden", "FILE", hidden,
              "write an encoder's hidden states of every prompt as safetensors"),
     OPT_FLAG("overwrite", overwrite, "replace existing files of --logits and --hidden"),
+    OPT_HEADING("Predictions"),
+    OPT_LIST("predictions", "PATH", predictions.file,
+             "records with predictions and references, to score without a model; repeatable"),
+    OPT_PATH("base-predictions", "PATH", predictions.base,
+             "predictions of another system for the same rows, to compare with"),
+    OPT_LIST("metric", "NAME", predictions.metric,
+             "a metric of --predictions, such as rouge, bleu or squad; repeatable"),
     OPT_HEADING("Generation"),
     OPT_LIST("prompt", "TEXT", prompt, "text to continue; repeatable", .letter = 'p'),
     OPT_INT("generate", "N", generate, 0, 1 << 20, "continue the first N rows of the data too",
@@ -85,6 +93,8 @@ static const struct opt_rule rules[] = {
      "csv-delimiter csv-columns csv-literal field-mapping text-field messages-field chat-template "
      "mask-history prompt-template completion-template train-on-prompt truncation-side "
      "add-eos-token skip-bad-rows", "eval-file"},
+    {OPT_NEEDS, "metric base-predictions", "predictions"},
+    {OPT_BARS, "predictions", "base adapter tokenizer tag dtype device threads eval-file prompt"},
     {OPT_NEEDS, "hidden", "prompt"},
     {OPT_NEEDS, "overwrite", "logits hidden"},
     {OPT_BARS, "hidden", "generate " GENERATION},
@@ -204,6 +214,19 @@ static int check_stdin(const struct opt_list *data, char *const *rest, int n_res
     return 0;
 }
 
+static int score_predictions(struct eval_want *w, const struct cli *cli, int n_rest,
+                             struct ckpt_err *err)
+{
+    if (n_rest > 0)
+        return ckpt_fail(err, CKPT_EUSAGE, "--predictions: a model is not needed");
+    if (w->predictions.metric.n == 0) {
+        ckpt_fail(err, CKPT_EUSAGE, "--predictions needs --metric NAME");
+        return ckpt_err_hint(err, "metrics: %s", SCORE_NAMES);
+    }
+    w->predictions.seed = w->seed;
+    return predictions_print(&w->predictions, cli, err);
+}
+
 int main(int argc, char **argv)
 {
     struct cli cli = {0};
@@ -212,7 +235,7 @@ int main(int argc, char **argv)
         .synopsis = "[--base MODEL] [--eval-file DATA] [--prompt TEXT] [option ...] [MODEL ...]",
         .summary = "score models on evaluation data and let them continue prompts",
         .section = {OPT_SECTION(model_rows, &w), data_rows(&w.rows), OPT_SECTION(work_rows, &w)},
-        .streams = "eval-file chat-template",
+        .streams = "eval-file predictions chat-template",
         .rule = rules, .n_rule = sizeof rules / sizeof rules[0],
     };
     struct ckpt_err err = {0};
@@ -225,12 +248,14 @@ int main(int argc, char **argv)
     rc = opt_parse(&spec, &cli, argc, argv, &rest, &n_rest, &w.given, &err);
     if (rc == 1)
         return cli_end(&cli, 0);
-    if (rc == 0 && !w.data.n && !w.prompt.n)
+    if (rc == 0 && w.predictions.file.n)
+        rc = score_predictions(&w, &cli, n_rest, &err);
+    else if (rc == 0 && !w.data.n && !w.prompt.n)
         rc = ckpt_fail(&err, CKPT_EUSAGE, "nothing to do: --eval-file DATA or --prompt TEXT "
                        "is missing");
-    if (rc == 0)
+    else if (rc == 0)
         rc = check_stdin(&w.data, rest, n_rest, &err);
-    if (rc == 0)
+    if (rc == 0 && !w.predictions.file.n)
         rc = work(&w, &cli, rest, n_rest, &status, &err);
     return cli_end(&cli, rc ? cli_error(&cli, &err) : status);
 }

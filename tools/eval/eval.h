@@ -6,6 +6,7 @@
 #define CKPT_TOOLS_EVAL_EVAL_H
 
 #include "tools/cli.h"
+#include "tools/eval/predictions.h"
 #include "tools/opt/opt.h"
 #include "trainer/data/options.h"
 #include "trainer/model/generate/generate.h"
@@ -33,6 +34,7 @@ struct eval_want {
     const char     *logits;             /* file to write, or NULL */
     const char     *hidden;             /* file for an encoder's hidden states of the prompts, or
                                            NULL */
+    struct predictions_want predictions;        /* to be scored without a model */
     bool            overwrite;          /* replace existing files */
 };
 

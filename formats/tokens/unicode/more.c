@@ -164,6 +164,14 @@ bool unicode_is_punctuation(uint32_t cp)
     }
 }
 
+bool unicode_is_symbol(uint32_t cp)
+{
+    utf8proc_category_t c = utf8proc_category((utf8proc_int32_t)cp);
+
+    return c == UTF8PROC_CATEGORY_SM || c == UTF8PROC_CATEGORY_SC || c == UTF8PROC_CATEGORY_SK ||
+           c == UTF8PROC_CATEGORY_SO;
+}
+
 bool unicode_is_control(uint32_t cp)
 {
     if (cp < 0x80)

@@ -1,0 +1,31 @@
+# Predictions in files are scored without a model: figures, intervals, another system beside them.  [C7, D6]
+. "$(dirname "$0")/lib.sh"
+cd "$T" || exit 1
+printf '%s\n' '{"prediction": "The cat sat on the mat.", "references": ["A cat sat on the mat.", "the cat"]}' \
+    '{"predict": "Paris", "label": "paris"}' '{"prediction_text": "42", "answers": {"text": ["42", "forty-two"], "answer_start": [0, 1]}}' >p.jsonl
+printf '%s\n' '{"prediction": "dog", "references": ["A cat sat on the mat.", "the cat"]}' \
+    '{"prediction": "London", "label": "paris"}' '{"prediction": "7", "references": ["42", "forty-two"]}' >b.jsonl
+value() { ckpt-eval --json "$@" | sed -nE 's/.*"figure": "([^"]*)", "value": ([^,]*),.*/\1=\2/p' | tr '\n' ' '; }
+
+t "exact match and F1" [ "$(value --predictions p.jsonl --metric squad)" = "exact_match=100.0 f1=100.0 " ]
+t "several metrics" [ "$(value --predictions p.jsonl --metric labels --metric sql)" = "accuracy=0.3333333333333333 f1_macro=0.2 f1_micro=0.3333333333333333 f1_weighted=0.3333333333333333 mcc=0.3333333333333333 sql_match=0.6666666666666666 sql_exact=0.3333333333333333 " ]
+expect_prints 0 "BLEU" '"signature": "nrefs:2|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"' ckpt-eval --json --predictions p.jsonl --metric bleu
+expect_prints 0 "a table" "rougeLsum" ckpt-eval --predictions p.jsonl --metric rouge
+t "another system" bash -c 'ckpt-eval --json --predictions p.jsonl --base-predictions b.jsonl --metric rouge | grep -qE "\"figure\": \"rouge1\", \"value\": 0\.9[0-9]*, .*\"base\": 0\.0, \"p\": 0\.[0-9]+, "'
+t "predictions of a pipe" bash -c '[ "$(ckpt-eval --json --predictions - --metric squad <p.jsonl)" = "$(ckpt-eval --json --predictions p.jsonl --metric squad)" ]'
+
+expect 64 "no metric" ckpt-eval --predictions p.jsonl
+expect 64 "one that is not known" ckpt-eval --predictions p.jsonl --metric meteor
+t "says which are" says "squad_v2 rouge rouge_stem bleu"
+expect 64 "a metric of nothing" ckpt-eval --metric bleu --prompt x "$G/models/opt-a"
+expect 64 "a model beside them" ckpt-eval --predictions p.jsonl --metric bleu "$G/models/opt-a"
+head -n 2 b.jsonl >short.jsonl
+expect_says 65 "fewer rows" "2 rows, and the predictions have 3" ckpt-eval --predictions p.jsonl --base-predictions short.jsonl --metric bleu
+echo '{"prediction": "x"}' >none.jsonl
+expect_says 65 "no reference" "none.jsonl: record 1: no field references" ckpt-eval --predictions none.jsonl --metric bleu
+echo '{"reference": "x"}' >none.jsonl
+expect_says 65 "no prediction" "no text in a field prediction" ckpt-eval --predictions none.jsonl --metric bleu
+: >empty.jsonl
+expect 65 "no row" ckpt-eval --predictions empty.jsonl --metric bleu
+expect 66 "no file" ckpt-eval --predictions absent.jsonl --metric bleu
+t "nothing is printed beside an error" [ ! -s "$T/.out" ]
