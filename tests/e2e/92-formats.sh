@@ -48,7 +48,7 @@ refused 77 'object.npy: is an array of Python objects' 'an array of objects' "$G
 refused 77 'b.npy: is an array of Python objects' 'one in an archive' "$G/numpy/object.npz"
 refused 65 'elements of |V2 are not read' 'elements that numpy does not know' "$G/numpy/void.npy"
 mkdir "$T/in/dir"; refused 65 'the directory is empty' 'an empty directory' "$T/in/dir"
-refused 65 'such addresses are not read' 'an address' 'oci://127.0.0.1/model'
+refused 65 'such addresses are not read' 'an address' 'gs://bucket/model'
 # The containers of before 1.6 open, and hold what torch loads from them.
 for f in legacy legacy_t24 legacy_proto4; do
     expect 0 "$f.pt holds what torch loads" ckpt-inspect --diff "$G/torch/$f.expected.safetensors" "$G/torch/$f.pt"
