@@ -1,0 +1,96 @@
+/* opened - see opened.h. */
+#include "tools/eval/opened.h"
+
+#include <stdio.h>
+
+#include "formats/families/arch.h"
+#include "trainer/checkpoint/adapter.h"
+#include "trainer/run/model_find.h"
+
+void eval_close(struct eval_opened *e, int rc, const struct ckpt_err *err)
+{
+    loader_close(e->loader);
+    data_source_close(e->source);
+    records_close(e->records);
+    session_close(&e->s, rc, err);
+}
+
+static int open_data(struct eval_opened *e, struct ckpt_err *err)
+{
+    const struct eval_want *w = e->w;
+    struct records_opts rows = w->rows.rows;
+    struct data_opts opts = data_settings_opts(&w->rows);
+    struct loader_opts lo = {.micro_batch = w->batch_size, .grad_accum = 1, .tail = SHUFFLE_MASK,
+                             .rank = e->s.comm->rank, .world_size = e->s.comm->world_size};
+    int rc;
+
+    rows.split = w->eval_split;
+    rows.stream_tokens = w->rows.max_seq_length;
+    if ((rc = records_open_with(&e->records, w->data.item, w->data.n, &rows, err)) != 0)
+        return rc;
+    if (w->max_eval_samples > 0)
+        records_slice(e->records, 0, w->max_eval_samples);
+    opts.stop = &cli_stop;
+    opts.pair = session_pair(&e->s);
+    opts.chat_dir = e->s.tokenizer_dir;
+    opts.vocab_size = e->s.arch->vocab_size;
+    opts.max_positions = arch_max_positions(e->s.arch);
+    if ((rc = data_source_open(&e->source, e->records, e->s.tokenizer, &opts, err)) != 0 ||
+        (rc = data_settings_check_bad(&w->rows, e->source, err)) != 0)
+        return rc;
+    return loader_open(&e->loader, e->source, &lo, err);
+}
+
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Open a model; an adapter's directory means its base with the adapter. */
+static int open_session(struct eval_opened *e, char path[4096], const char *model, const char *adapter,
+                        struct ckpt_err *err)
+{
+    struct device_opts device = {.name = e->w->device, .threads = (int)e->w->threads,
+                                 .weights = e->w->dtype ? ckpt_dtype_parse(e->w->dtype)
+                                                        : CKPT_F32};
+    json_t *config = NULL;
+    char dir[4096];
+    int rc = 0;
+
+    snprintf(path, 4096, "%s", model);
+    if (adapter)
+        rc = adapter_config_read(&config, adapter, err);
+    if (rc == 0 && adapter == model)
+        rc = adapter_base(path, config, adapter, err);
+    model_dir(dir, path);
+    if (rc == 0)
+        rc = session_open(&e->s, dir, e->w->tokenizer, &device, 1, err);
+    if (rc == 0 && adapter)
+        rc = session_adapt(&e->s, config, err);
+    json_decref(config);
+    return rc;
+}
+
+int eval_open(struct eval_opened *e, const char *model, const char *adapter, struct ckpt_err *err)
+{
+    int64_t most = e->w->rows.max_seq_length;
+    struct model_opts opts = {.max_tokens = most, .max_docs = 1, .max_rows = most,
+                              .max_enc = most};
+    char path[4096];
+    int rc;
+
+    if ((rc = open_session(e, path, model, adapter, err)) != 0)
+        return rc;
+    if (e->w->data.n && (rc = open_data(e, err)) != 0)
+        return rc;
+    if (e->loader) {
+        opts.max_tokens = larger(opts.max_tokens, loader_max_tokens(e->loader));
+        opts.max_docs = larger(opts.max_docs, loader_max_docs(e->loader));
+        opts.max_rows = larger(opts.max_rows, loader_max_rows(e->loader));
+        opts.max_enc = larger(opts.max_enc, loader_max_enc(e->loader));
+        e->s.batch = e->w->batch_size;
+        e->s.batch_option = "batch_size";
+    }
+    if ((rc = session_untie(&e->s, path, e->w->tag, err)) != 0 ||
+        (rc = session_plan(&e->s, &opts, &(struct zero_opts){.stage = 0}, err)) != 0 ||
+        (rc = session_load(&e->s, path, e->w->tag, err)) != 0)
+        return rc;
+    return adapter ? adapter_load(&e->s, adapter, err) : 0;
+}
