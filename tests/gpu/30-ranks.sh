@@ -3,6 +3,7 @@
 R=tools/recipes/demo
 export OMP_NUM_THREADS=4
 n=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ')
+[ -z "${CUDA_VISIBLE_DEVICES:-}" ] || n=$(tr , '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -c .)
 [ "$n" -ge 2 ] || { echo "ok skipped: two GPUs are needed, there are $n"; exit 0; }
 grep -E '.{40}' README.md man/ckpt-train.1 | sed 's/^[^:]*://; s/[\\"]//g' | head -200 | awk '{ printf "{\"text\": \"%s\"}\n", $0 }' | tr -d '\t\r' >"$T/train.jsonl"
 ckpt-train -q --init $R/config.json --tokenizer $R/tokenizer --init-only -o "$T/base" >/dev/null
@@ -95,7 +96,7 @@ expect 78 "more ranks than GPUs" train many $((n + 1))
 t "they are counted" says "this host has $n GPUs"
 
 # What a rank held is free again soon after it is killed.
-used() { nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits | awk '{ s += $1 } END { print s }'; }
+used() { nvidia-smi ${CUDA_VISIBLE_DEVICES:+-i "$CUDA_VISIBLE_DEVICES"} --query-gpu=memory.used --format=csv,noheader,nounits | awk '{ s += $1 } END { print s }'; }
 before=$(used)
 train long 2 --max-steps 1000000 >"$T/long.out" 2>"$T/long.err" &
 run=$!
