@@ -7,6 +7,7 @@
 
 #define BIG       0xffffffffu
 #define HEAD_SIZE 30u           /* of a local header, without name and extra field */
+#define MOST_DESCRIPTOR 24u
 
 static bool wide(const struct zip_member *m) { return m->size >= BIG || m->header >= BIG; }
 
@@ -154,6 +155,36 @@ uint64_t zip_total(const struct zip_member *member, size_t n, uint64_t directory
     return directory + bytes + 56 + 20 + 22;
 }
 
+/* The descriptor of a member of some bytes. */
+static int put_descriptor(struct ckpt_out *out, uint64_t base, const struct zip_member *m,
+                          struct ckpt_err *err)
+{
+    struct ckpt_buf b;
+    int rc;
+
+    ckpt_buf_init(&b, MOST_DESCRIPTOR);
+    ckpt_buf_put_u32le(&b, 0x08074b50);
+    ckpt_buf_put_u32le(&b, m->crc);
+    for (int k = 0; k < 2; k++) {
+        if (wide(m))
+            ckpt_buf_put_u64le(&b, m->size);
+        else
+            ckpt_buf_put_u32le(&b, (uint32_t)m->size);
+    }
+    rc = ckpt_buf_ok(&b) ? ckpt_out_write_at(out, b.data, b.len, base + m->data + m->size, err)
+                         : ckpt_nomem(err, MOST_DESCRIPTOR);
+    ckpt_buf_release(&b);
+    return rc;
+}
+
+int zip_end_member(struct ckpt_out *out, uint64_t base, struct zip_member *m, struct ckpt_err *err)
+{
+    int rc = m->size ? put_descriptor(out, base, m, err) : 0;
+
+    m->ended = rc == 0;
+    return rc;
+}
+
 int zip_finish(struct ckpt_out *out, uint64_t base, const struct zip_member *member, size_t n,
                uint64_t directory, struct ckpt_err *err)
 {
@@ -164,20 +195,9 @@ int zip_finish(struct ckpt_out *out, uint64_t base, const struct zip_member *mem
     for (size_t i = 0; rc == 0 && i < n; i++) {
         const struct zip_member *m = &member[i];
 
-        if (m->size == 0)
-            continue;
-        b.len = 0;
-        ckpt_buf_put_u32le(&b, 0x08074b50);
-        ckpt_buf_put_u32le(&b, m->crc);
-        for (int k = 0; k < 2; k++) {
-            if (wide(m))
-                ckpt_buf_put_u64le(&b, m->size);
-            else
-                ckpt_buf_put_u32le(&b, (uint32_t)m->size);
-        }
-        rc = ckpt_out_write_at(out, b.data, b.len, base + m->data + m->size, err);
+        if (m->size && !m->ended)
+            rc = put_descriptor(out, base, m, err);
     }
-    b.len = 0;
     for (size_t i = 0; i < n; i++)
         put_entry(&b, &member[i]);
     put_end(&b, n, directory, b.len);

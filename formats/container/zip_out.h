@@ -10,6 +10,8 @@
 #ifndef CKPT_FORMATS_CONTAINER_ZIP_OUT_H
 #define CKPT_FORMATS_CONTAINER_ZIP_OUT_H
 
+#include <stdbool.h>
+
 #include "libckpt/commit.h"
 
 #define ZIP_ALIGNMENT 64
@@ -20,6 +22,7 @@ struct zip_member {
     uint64_t    header;         /* offset of its local header: set by zip_layout */
     uint64_t    data;           /* offset of its payload: set by zip_layout */
     uint32_t    crc;            /* CRC-32 of the payload, needed by zip_finish */
+    bool        ended;          /* its descriptor is written */
 };
 
 /* Set header and data of every member; returns the offset of the central directory. */
@@ -30,6 +33,9 @@ uint64_t zip_total(const struct zip_member *member, size_t n, uint64_t directory
  * several. */
 int zip_begin(struct ckpt_out *out, uint64_t base, const struct zip_member *member, size_t n,
               struct ckpt_err *err);
+/* Write the descriptor of a member whose crc is set, so that no byte is missing between it and
+ * the next; zip_finish does it otherwise. */
+int zip_end_member(struct ckpt_out *out, uint64_t base, struct zip_member *m, struct ckpt_err *err);
 /* Write descriptors, directory and end records; every crc must be set. */
 int zip_finish(struct ckpt_out *out, uint64_t base, const struct zip_member *member, size_t n,
                uint64_t directory, struct ckpt_err *err);

@@ -45,8 +45,11 @@ static int put_small(struct torch_writer *w, size_t i, const void *bytes, struct
 {
     struct zip_member *m = &w->member[i];
 
+    int rc;
+
     m->crc = ckpt_crc32(0, bytes, m->size);
-    return ckpt_out_write_at(w->out, bytes, (size_t)m->size, m->data, err);
+    rc = ckpt_out_write_at(w->out, bytes, (size_t)m->size, m->data, err);
+    return rc ? rc : zip_end_member(w->out, 0, m, err);
 }
 
 struct small { const char *name, *text; };
@@ -165,8 +168,10 @@ int torch_writer_put(struct torch_writer *w, size_t i, int64_t start, int64_t co
                      const void *src, struct ckpt_err *err)
 {
     struct storage *s = i < w->n_storage ? &w->storage[i] : NULL;
+    struct zip_member *m = w->member + M_BEFORE + i;
     uint64_t at, bytes;
     uint32_t crc;
+    bool whole;
     int rc;
 
     if (!s || start < 0 || count < 0 || !ckpt_mul(&at, (uint64_t)start, s->width) ||
@@ -178,10 +183,12 @@ int torch_writer_put(struct torch_writer *w, size_t i, int64_t start, int64_t co
     crc = ckpt_crc32(0, src, (size_t)bytes);
     pthread_mutex_lock(&w->lock);
     rc = crc_join_add(&s->crc, at, bytes, crc, err);
+    whole = rc == 0 && crc_join_whole(&s->crc, s->bytes, &m->crc);
     pthread_mutex_unlock(&w->lock);
     if (rc)
         return ckpt_err_in(err, "storage %zu", i);
-    return ckpt_out_write_at(w->out, src, (size_t)bytes, w->member[M_BEFORE + i].data + at, err);
+    rc = ckpt_out_write_at(w->out, src, (size_t)bytes, m->data + at, err);
+    return rc == 0 && whole ? zip_end_member(w->out, 0, m, err) : rc;
 }
 
 void torch_writer_place(const struct torch_writer *w, size_t i, int64_t start,

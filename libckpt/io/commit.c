@@ -19,6 +19,7 @@
 
 #include "libckpt/io/commit_sys.h"
 #include "libckpt/io/direct.h"
+#include "libckpt/io/follow.h"
 #include "libckpt/io/guard.h"
 #include "libckpt/base/fault.h"
 
@@ -36,6 +37,9 @@ struct ckpt_out {
     unsigned flags;
     bool     stream;
     uint64_t pos;               /* position of ckpt_out_write */
+    uint64_t size;              /* reserved */
+    uint64_t follow_least;      /* bytes of a file that is digested while it is written; 0: none */
+    struct follow *follow;
 };
 
 void commit_nonce(char out[COMMIT_NONCE + 1])
@@ -182,6 +186,7 @@ static struct ckpt_out *new_out(const char *path)
 
 static void free_out(struct ckpt_out *o)
 {
+    follow_abort(o->follow);
     if (o->temp[0])
         unlinkat(o->dir_fd, o->temp, 0);
     if (o->fd >= 0 && !o->stream)
@@ -257,6 +262,7 @@ int commit_create_at(struct ckpt_out **out, int dir_fd, const char *name, const 
     }
     o->dir_fd = dir_fd;
     o->flags = flags;
+    o->follow_least = flags & FOLLOW_FILE ? FOLLOW_LEAST : 0;
     snprintf(o->name, sizeof o->name, "%s", name);
     rc = check_there(o, err);
     if (rc == 0)
@@ -282,7 +288,7 @@ int ckpt_out_create(struct ckpt_out **out, const char *path, unsigned flags,
         return ckpt_err_code(err);
     snprintf(head, sizeof head, ".%s.", commit_short(name));
     commit_leftovers(fd, head, ".tmp", false);
-    return commit_create_at(out, fd, name, path, flags & CKPT_REPLACE, err);
+    return commit_create_at(out, fd, name, path, flags & (CKPT_REPLACE | FOLLOW_FILE), err);
 }
 
 int ckpt_out_stream(struct ckpt_out **out, int fd, const char *name, struct ckpt_err *err)
@@ -317,6 +323,10 @@ int ckpt_out_reserve(struct ckpt_out *out, uint64_t size, struct ckpt_err *err)
         return write_failed(err, out->path, errno);
     if (rc == 0 && size >= DIRECT_LEAST && out->direct < 0)
         out->direct = direct_open(out->dir_fd, out->temp, out->fd);
+    if (out->follow_least && size >= out->follow_least && !out->follow) {
+        out->size = size;
+        out->follow = follow_begin(out->fd, size);
+    }
     return 0;
 }
 
@@ -377,13 +387,17 @@ static int write_all(struct ckpt_out *out, const unsigned char *src, size_t n, u
         rc = write_through(out, out->fd, src, n, at, err);
         if (rc == 0)
             begin_sync(out, at, n);
-        return rc;
+    } else {
+        rc = write_through(out, out->fd, src, head, at, err);
+        if (rc == 0)
+            rc = write_through(out, out->direct, src + head, pages, at + head, err);
+        head += pages;
+        if (rc == 0)
+            rc = write_through(out, out->fd, src + head, n - head, at + head, err);
     }
-    if ((rc = write_through(out, out->fd, src, head, at, err)) != 0 ||
-        (rc = write_through(out, out->direct, src + head, pages, at + head, err)) != 0)
-        return rc;
-    head += pages;
-    return write_through(out, out->fd, src + head, n - head, at + head, err);
+    if (rc == 0)
+        follow_wrote(out->follow, at, n);
+    return rc;
 }
 
 int ckpt_out_write(struct ckpt_out *out, const void *src, size_t n, struct ckpt_err *err)
@@ -445,6 +459,7 @@ int ckpt_out_copy(struct ckpt_out *out, uint64_t offset, const struct ckpt_file 
     if ((rc = ckpt_guard_prove(file, from, n, err)) != 0)
         return rc;
     done = kernel_copy(out, offset, file, from, n);
+    follow_wrote(out->follow, offset, done);
     if (done < n && bounce_bytes == 0)
         return ckpt_fail(err, CKPT_ESTATE, "%s: a copy without a buffer", out->path);
     while (done < n) {
@@ -495,8 +510,21 @@ static int publish(struct ckpt_out *out, struct ckpt_err *err)
     return ckpt_err_code(err);
 }
 
+void commit_follow(struct ckpt_out *out, uint64_t least) { out->follow_least = least; }
+
+/* The digest, if the file was followed, is known once the file is as it stays. */
+static bool end_follow(struct ckpt_out *out, char hex[CKPT_SHA256_HEX])
+{
+    struct follow *f = out->follow;
+
+    out->follow = NULL;
+    return f && follow_end(f, hex);
+}
+
 int ckpt_out_commit(struct ckpt_out *out, struct ckpt_err *err)
 {
+    char hex[CKPT_SHA256_HEX];
+    bool digested;
     int rc = 0, fd = out->fd;
 
     if (out->stream) {
@@ -504,11 +532,16 @@ int ckpt_out_commit(struct ckpt_out *out, struct ckpt_err *err)
         return 0;
     }
     rc = commit_sync(fd, out->path, err);
+    digested = rc == 0 && end_follow(out, hex);
+    follow_abort(out->follow);
+    out->follow = NULL;
     out->fd = -1;
     if (close(fd) && rc == 0)
         rc = ckpt_fail_errno(err, CKPT_EIO, errno, "%s: close", out->path);
     if (rc == 0)
         rc = publish(out, err);
+    if (rc == 0 && digested)
+        follow_leave(out->dir_fd, out->name, out->size, hex);
     free_out(out);
     return rc;
 }

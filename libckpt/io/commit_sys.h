@@ -36,6 +36,9 @@ int commit_rename(int dir_fd, const char *from, const char *to, bool replace);
 int commit_create_at(struct ckpt_out **out, int dir_fd, const char *name, const char *path,
                      unsigned flags, struct ckpt_err *err);
 
+/* Digest the file while it is written, if it reserves `least` bytes or more: see follow.h. */
+void commit_follow(struct ckpt_out *out, uint64_t least);
+
 /* Write the bytes to a new, empty output, and commit or abort it. */
 int commit_bytes(struct ckpt_out *out, const void *bytes, size_t n, struct ckpt_err *err);
 

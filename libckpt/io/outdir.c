@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "libckpt/io/commit_sys.h"
+#include "libckpt/io/follow.h"
 #include "libckpt/base/fault.h"
 
 #define MAX_PARTS 32            /* components of a relative path: bounds the walk that syncs */
@@ -22,7 +23,10 @@ struct ckpt_outdir {
     char  temp[300];            /* staging name in parent; "" before it is created */
     char *staging;              /* its absolute path, from realpath */
     char *path;                 /* as given */
+    uint64_t follow_least;      /* see follow.h; 0: no file is followed */
 };
+
+void follow_outdir(struct ckpt_outdir *dir, uint64_t least) { dir->follow_least = least; }
 
 static void free_outdir(struct ckpt_outdir *d)
 {
@@ -190,7 +194,7 @@ int ckpt_outdir_file(struct ckpt_out **out, struct ckpt_outdir *dir, const char 
 {
     const char *last;
     char path[8400];
-    int at;
+    int at, rc;
 
     *out = NULL;
     snprintf(path, sizeof path, "%s/%s", dir->path, rel);
@@ -198,8 +202,12 @@ int ckpt_outdir_file(struct ckpt_out **out, struct ckpt_outdir *dir, const char 
         return ckpt_fail_as(err, CKPT_EREFUSED, "refused-path",
                             "%s: no clean relative path, it might lead out of %s", rel, dir->path);
     at = make_folders(dir, rel, &last);
-    return at < 0 ? ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", path)
-                  : commit_create_at(out, at, last, path, COMMIT_STAGED, err);
+    if (at < 0)
+        return ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", path);
+    rc = commit_create_at(out, at, last, path, COMMIT_STAGED, err);
+    if (rc == 0)
+        commit_follow(*out, dir->follow_least);
+    return rc;
 }
 
 int ckpt_outdir_put(struct ckpt_outdir *dir, const char *rel, const void *bytes, size_t n,

@@ -55,7 +55,8 @@ t "an adapter over weights of 8 bits" wide lora8 --fp8 --lora-rank 4 --target-mo
 plan() { ckpt-train --dry-run --device cuda --model "$T/wide" --train-file "$T/train.jsonl" --max-seq-length 64 --max-steps 6 --per-device-train-batch-size 64 --bf16 --fp8 "$@" 2>&1; }
 read -r most room <<<"$(plan --device-memory-limit 100G | sed -n 's/.*workspace.*: \([0-9]*\)\.[0-9]* of \([0-9]*\)\.[0-9]* MiB$/\1 \2/p')"
 short="--device-memory-limit $((most + 102400 - room - 25))M"
-t "where memory is short they are not kept" bash -c "grep -q 'rounded at each use' <<<'$(plan $short)'"
+# shellcheck disable=SC2086
+t "where memory is short they are not kept" grep -q 'rounded at each use' <(plan $short)
 t "but rounded at each use" wide short --fp8 $short
 t "to the same bits" same_state w8 short
 rm -rf "$T"/w8 "$T"/w16 "$T"/on8 "$T"/lora8 "$T"/short

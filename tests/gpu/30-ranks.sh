@@ -3,6 +3,7 @@
 R=tools/recipes/demo
 export OMP_NUM_THREADS=4
 n=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ')
+[ -z "${CUDA_VISIBLE_DEVICES:-}" ] || n=$(tr , '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -c .)
 [ "$n" -ge 2 ] || { echo "ok skipped: two GPUs are needed, there are $n"; exit 0; }
 grep -E '.{40}' README.md man/ckpt-train.1 | sed 's/^[^:]*://; s/[\\"]//g' | head -200 | awk '{ printf "{\"text\": \"%s\"}\n", $0 }' | tr -d '\t\r' >"$T/train.jsonl"
 ckpt-train -q --init $R/config.json --tokenizer $R/tokenizer --init-only -o "$T/base" >/dev/null
@@ -11,6 +12,8 @@ train() {       # OUT RANKS OPTION... - batches of eight, whatever the ranks
     timeout 120 ckpt-train -q --device cuda --nproc "$ranks" --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --learning-rate 5e-4 \
         --weight-decay 0.01 --max-steps 6 --logging-steps 1 --save-steps 3 --per-device-train-batch-size $((8 / ranks)) -o "$T/$out" "$@"
 }
+# The same, where each kernel and each collective ends before the next begins.
+alone() { CUDA_LAUNCH_BLOCKING=1 train "$@"; }
 losses() { sed -n 's/.*"loss":\([0-9.e+-]*\),.*/\1/p' "$T/$1/metrics.jsonl"; }
 # near RUN OTHER BOUND [LAST] - the last six losses agree, or so many.
 near() { paste <(losses "$1" | tail -n "${4:-6}") <(losses "$2" | tail -n "${4:-6}") | awk -v b="$3" -v n="${4:-6}" '{ d = ($1 - $2) / $2; if (d < 0) d = -d; if (!(d <= b)) { bad = 1; print $1, $2, d }; k++ } END { exit bad || k != n }'; }
@@ -30,7 +33,7 @@ for how in "" "--bf16" "--bf16 --lora-rank 4 --target-modules all-linear" "--bf1
             t "two GPUs, stage $stage" train two 2 $how --zero-stage $stage
             t "the same losses within $bound" near two one $bound
             case $stage in 1 | 2) continue ;; esac
-            t "once more" train again 2 $how --zero-stage $stage
+            t "once more, nothing beside anything" alone again 2 $how --zero-stage $stage
             t "the same bits" diff <(state two) <(state again)
             cp -r "$T/two" "$T/on"; rm -r "$T/on/checkpoint-6"
             t "the checkpoint goes on on one GPU" train on 1 $how --resume-from-checkpoint latest
@@ -94,8 +97,19 @@ t "to the same bits" diff <(state two) <(state again)
 expect 78 "more ranks than GPUs" train many $((n + 1))
 t "they are counted" says "this host has $n GPUs"
 
+# The paths of communication, under memcheck.
+if command -v compute-sanitizer >/dev/null; then
+    for how in "3 --reshard-after-forward true" "1 --bf16"; do
+        rm -rf "$T/two"
+        # shellcheck disable=SC2086
+        t "memcheck over two ranks, stage $how" timeout 240 compute-sanitizer --tool memcheck --target-processes all --error-exitcode 9 --report-api-errors no \
+            ckpt-train -q --device cuda --nproc 2 --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --max-steps 2 --per-device-train-batch-size 2 \
+            --save-strategy no --no-final-model --zero-stage $how -o "$T/two"
+    done
+fi
+
 # What a rank held is free again soon after it is killed.
-used() { nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits | awk '{ s += $1 } END { print s }'; }
+used() { nvidia-smi ${CUDA_VISIBLE_DEVICES:+-i "$CUDA_VISIBLE_DEVICES"} --query-gpu=memory.used --format=csv,noheader,nounits | awk '{ s += $1 } END { print s }'; }
 before=$(used)
 train long 2 --max-steps 1000000 >"$T/long.out" 2>"$T/long.err" &
 run=$!

@@ -16,6 +16,7 @@ field() { sed -n "s/^ *\"$1\": \([0-9.e+-]*\),*$/\1/p" "$T/.out"; }     # of --j
 holds() {
     local what=$1 v args=(); shift
     for v; do args+=(-v "$v"); done
+    echo "$*"                           # t prints it where this fails
     awk "${args[@]}" "BEGIN { exit !($what) }"
 }
 before=$(find "$T" -type f ! -path "$T/.*" ! -path "$T/cache/*" | sort | xargs sha256sum)

@@ -11,6 +11,7 @@
 #include "libckpt/base/json.h"
 #include "libckpt/mem.h"
 #include "libckpt/log.h"
+#include "libckpt/io/follow.h"
 #include "trainer/checkpoint/adapter.h"
 #include "trainer/checkpoint/dcp.h"
 #include "trainer/checkpoint/manifest.h"
@@ -45,6 +46,8 @@ static int save_model(struct session *s, const struct folders *f, const char *st
     if (here) {
         snprintf(path, sizeof path, "%s/%s", staging,
                  s->lora ? "adapter_model.safetensors" : "model.safetensors");
+        if (f)                          /* put_manifest takes the digest */
+            opts.flags = FOLLOW_FILE;
         rc = weights_list(&list, zero_flat(s->zero)->params, CKPT_F32, err);
         if (rc == 0)
             rc = ckpt_create(&sink, "safetensors", path, &list, &opts, err);
@@ -347,6 +350,8 @@ int checkpoint_save(char path[4096], char state_dict[4096], struct session *s,
         goto fail;
     if (!leads)
         rc = ckpt_outdir_join(&dir, staging, err);
+    if (dir)
+        follow_outdir(dir, FOLLOW_LEAST);
     if ((rc = comm_agree(s->comm, rc, err)) != 0)
         goto fail;
     if ((rc = save_parts(&shards, &file, state_dict, s, c, dir, tag, err)) != 0)

@@ -8,6 +8,7 @@
 #include "libckpt/base/pool.h"
 #include "libckpt/err.h"
 #include "libckpt/mem.h"
+#include "libckpt/io/follow.h"
 #include "libckpt/io/path.h"
 
 #define MAX_MANIFEST_BYTES ((uint64_t)64 << 20)
@@ -24,6 +25,7 @@ struct row {
 /* All files of a checkpoint, in the order in which they are listed. */
 struct rows {
     struct ckpt_arena arena;
+    const char       *path;     /* of the checkpoint */
     struct ckpt_dir  *dir;
     struct row       *row;
     size_t            n, cap;
@@ -76,18 +78,19 @@ static int hash(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
     int rc = ckpt_file_open_at(&f, rows->dir, row->name, err);
 
     (void)worker;
-    if (rc == 0)
-        rc = ckpt_sha256_file(row->hex, f, err);
-    if (rc == 0)
+    if (rc == 0) {
         row->size = ckpt_file_size(f);
+        if (!follow_take(row->hex, rows->path, row->name, row->size))
+            rc = ckpt_sha256_file(row->hex, f, err);
+    }
     ckpt_file_close(f);
     return rc;
 }
 
 /* The files below a directory as the manifest has them. */
-static int list_files(json_t *files, struct ckpt_dir *dir, struct ckpt_err *err)
+static int list_files(json_t *files, struct ckpt_dir *dir, const char *path, struct ckpt_err *err)
 {
-    struct rows rows = {.dir = dir};
+    struct rows rows = {.dir = dir, .path = path};
     int rc = add_dir(&rows, dir, "", err);
 
     /* The ranks of the node wait meanwhile: its cores are free. */
@@ -154,7 +157,7 @@ int manifest_make(char **text, const char *path, const json_t *facts, struct ckp
     }
     rc = ckpt_dir_open(&dir, path, 0, err);
     if (rc == 0)
-        rc = list_files(files, dir, err);
+        rc = list_files(files, dir, path, err);
     if (rc == 0)
         rc = own_digest(hex, m, err);
     if (rc == 0 && json_object_set_new(m, "digest", json_string(hex)))

@@ -284,41 +284,33 @@ static int put_frozen(const struct ds_file *file, const struct layout *l, struct
     return rc;
 }
 
-/* Write one array of every trainable parameter, part after part in its sub-group's storage. */
-static int put_parts(const struct ds_file *file, const struct layout *l, size_t which,
-                     enum adamw_array of, struct ckpt_err *err)
+/* Write one array of the parameters of sub-group k, part after part in its storage. */
+static int put_parts(const struct ds_file *file, const struct layout *l, size_t k, size_t which,
+                     struct ckpt_err *err)
 {
-    size_t k = NONE;
     int64_t base = 0;
-    int rc;
+    int rc = 0;
 
-    for (size_t g = 0; g < l->s->n_group; g++)
-        for (size_t i = 0; i < l->s->n_param; i++) {
-            if (l->sub[i] == NONE || l->s->param[i].group != (int)g)
-                continue;
-            base = l->sub[i] == k ? base : 0;
-            k = l->sub[i];
-            if ((rc = put_part(file, k * S_COUNT + which, base, l, i, of, err)) != 0)
-                return rc;
+    for (size_t i = 0; rc == 0 && i < l->s->n_param; i++)
+        if (l->sub[i] == k) {
+            rc = put_part(file, k * S_COUNT + which, base, l, i, array_of[which], err);
             base += l->part[i];
         }
-    return 0;
+    return rc;
 }
 
+/* In the order of the file, so that it is digested while it is written. */
 static int put_optim(const struct ds_file *file, const struct layout *l, struct ckpt_err *err)
 {
     float step = (float)l->s->optimizer_step;
-    int rc;
+    int rc = 0;
 
-    for (size_t k = 0; k < l->n_sub; k++)
-        if ((rc = ds_file_put(file, k * S_COUNT + S_STEP, 0, 1, &step, err)) != 0)
-            return rc;
-    if ((rc = put_parts(file, l, S_MASTER, ADAMW_MASTER, err)) != 0 ||
-        (ds_keeps(l->s, ADAMW_EXP_AVG) &&
-         (rc = put_parts(file, l, S_EXP_AVG, ADAMW_EXP_AVG, err)) != 0))
-        return rc;
-    return ds_keeps(l->s, ADAMW_EXP_AVG_SQ)
-               ? put_parts(file, l, S_EXP_AVG_SQ, ADAMW_EXP_AVG_SQ, err) : 0;
+    for (size_t i = 0; rc == 0 && i < S_COUNT * l->n_sub; i++)
+        if (i % S_COUNT == S_STEP)
+            rc = ds_file_put(file, i, 0, 1, &step, err);
+        else if (ds_keeps(l->s, array_of[i % S_COUNT]))
+            rc = put_parts(file, l, i / S_COUNT, i % S_COUNT, err);
+    return rc;
 }
 
 /* A kind of file: its values and storages, and their elements. */

@@ -170,7 +170,9 @@ TEST(long_searches_are_bounded)
         clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &began);
         fails(set[i], CKPT_ELIMIT, "");
         clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ended);
+#ifndef __SANITIZE_ADDRESS__            /* whose checks cost many times the work */
         if (ended.tv_sec - began.tv_sec > 4)
             fail_msg("%s took %ld s", set[i], (long)(ended.tv_sec - began.tv_sec));
+#endif
     }
 }
