@@ -36,7 +36,10 @@ losses() { awk -v from="${2:-0}" 'match($0, /"step":[0-9]+/) && substr($0, RSTAR
 # setting NAME VALUE - what the run's options, files and defaults came to.
 setting() { grep -E "^(# )?$1: " "$OUT/config.yaml" | grep -qF -- "$1: $2  #" || { grep -E "^(# )?$1: " "$OUT/config.yaml"; return 1; }; }
 # again FOLDER OPTION... - the run's options once more, into another folder.
-again() { rm -rf "$1"; ckpt-train -q --config "$OUT/config.yaml" --report-to none --overwrite-output-dir --output-dir "$@" >/dev/null; }
+again() {
+    grep -vE '^(output_dir|report_to|logging_dir|run_name):' "$OUT/config.yaml" >"$tmp/config.yaml"
+    rm -rf "$1"; ckpt-train -q --config "$tmp/config.yaml" --output-dir "$@" >/dev/null
+}
 # clone_hub [FOLDER [COMMIT]] - what was published, as anyone fetches it, in $OUT/clone.
 clone_hub() {
     local url=$HUB to=${1:-$OUT/clone}
