@@ -37,8 +37,8 @@ losses() { awk -v from="${2:-0}" 'match($0, /"step":[0-9]+/) && substr($0, RSTAR
 setting() { grep -E "^(# )?$1: " "$OUT/config.yaml" | grep -qF -- "$1: $2  #" || { grep -E "^(# )?$1: " "$OUT/config.yaml"; return 1; }; }
 # again FOLDER OPTION... - the run's options once more, into another folder.
 again() {
-    grep -vE '^(output_dir|report_to|logging_dir|run_name):' "$OUT/config.yaml" >"$tmp/config.yaml"
-    rm -rf "$1"; ckpt-train -q --config "$tmp/config.yaml" --output-dir "$@" >/dev/null
+    grep -vE '^(output_dir|report_to|logging_dir|run_name):' "$OUT/config.yaml" >"$tmp/again.yaml"
+    rm -rf "$1"; ckpt-train -q --config "$tmp/again.yaml" --output-dir "$@" >/dev/null
 }
 # clone_hub [FOLDER [COMMIT]] - what was published, as anyone fetches it, in $OUT/clone.
 clone_hub() {
