@@ -92,7 +92,7 @@ static const struct opt_rule rules[] = {
      "eval-split max-eval-samples batch-size generate logits dataset-config data-field "
      "csv-delimiter csv-columns csv-literal field-mapping text-field messages-field chat-template "
      "mask-history prompt-template completion-template train-on-prompt truncation-side "
-     "add-eos-token skip-bad-rows", "eval-file"},
+     "add-eos-token skip-bad-rows max-target-length", "eval-file"},
     {OPT_NEEDS, "metric base-predictions", "predictions"},
     {OPT_BARS, "predictions", "base adapter tokenizer tag dtype device threads eval-file prompt"},
     {OPT_NEEDS, "hidden", "prompt"},

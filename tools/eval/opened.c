@@ -32,6 +32,8 @@ static int open_data(struct eval_opened *e, struct ckpt_err *err)
         records_slice(e->records, 0, w->max_eval_samples);
     opts.stop = &cli_stop;
     opts.pair = session_pair(&e->s);
+    if ((rc = data_settings_pair(&opts.pair, &w->rows, err)) != 0)
+        return rc;
     opts.chat_dir = e->s.tokenizer_dir;
     opts.vocab_size = e->s.arch->vocab_size;
     opts.max_positions = arch_max_positions(e->s.arch);

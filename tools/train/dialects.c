@@ -93,6 +93,7 @@ static const struct opt_field script_fields[] = {
     OPT_DOES("dataset_config_name", "dataset-config"),
     OPT_DOES("dataset_split", "train-split"),
     OPT_DOES("block_size", "max-seq-length"),
+    OPT_DOES("max_source_length", "max-seq-length"),
     OPT_DOES("input_template", "prompt-template"),
     OPT_DOES("output_template", "completion-template"),
     OPT_DOES("num_processes", "nproc"),

@@ -25,6 +25,20 @@ struct data_opts data_settings_opts(const struct data_settings *s)
     };
 }
 
+int data_settings_pair(struct sample_pair *pair, const struct data_settings *s,
+                       struct ckpt_err *err)
+{
+    if (s->max_target_length > 0 && !pair->wanted)
+        return ckpt_fail(err, CKPT_ECONFIG, "`max_target_length` has no effect: the model has no "
+                         "encoder, `max_seq_length` is the length of its samples");
+    if (s->max_target_length > s->max_seq_length)
+        return ckpt_fail(err, CKPT_ECONFIG, "`max_target_length %lld` is beyond `max_seq_length "
+                         "%lld`, which bounds both parts", (long long)s->max_target_length,
+                         (long long)s->max_seq_length);
+    pair->max_target = s->max_target_length;
+    return 0;
+}
+
 int data_settings_check_bad(const struct data_settings *s, struct data_source *source,
                             struct ckpt_err *err)
 {

@@ -21,6 +21,7 @@ struct data_settings {
     bool         chat_prompts;          /* prompt and completion of text are turns of a chat */
     bool         assistant_only_loss;   /* of lists of messages: not on other roles */
     int64_t      max_seq_length;
+    int64_t      max_target_length;     /* of a decoder beside an encoder; 0: max_seq_length */
     const char  *truncation_side;       /* "right" or "left" */
     bool         add_eos_token;
     int64_t      skip_bad_rows;         /* most bad rows to skip */
@@ -29,6 +30,9 @@ struct data_settings {
 void data_settings_default(struct data_settings *s);
 /* The part of data_opts that follows from these; the caller adds the rest. */
 struct data_opts data_settings_opts(const struct data_settings *s);
+/* Set the pair's length; CKPT_ECONFIG where max_target_length has no effect. */
+int data_settings_pair(struct sample_pair *pair, const struct data_settings *s,
+                       struct ckpt_err *err);
 /* Call once a source is open: CKPT_EFORMAT when more rows are bad than allowed, a warning when
  * some are. */
 int data_settings_check_bad(const struct data_settings *s, struct data_source *source,

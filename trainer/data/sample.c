@@ -268,11 +268,17 @@ int sample_reserve_enc(struct sample *s, int64_t n, struct ckpt_err *err)
     return 0;
 }
 
+/* Most tokens of the decoder's part. */
+static int64_t most_target(const struct sample_pair *pair, int64_t max)
+{
+    return pair->max_target > 0 && pair->max_target < max ? pair->max_target : max;
+}
+
 int sample_pair_from_ids(struct sample *s, const json_t *record, const struct sample_pair *pair,
                          int64_t max, struct ckpt_err *err)
 {
     const json_t *ids, *mask, *labels;
-    int64_t n, first, end, n_labels;
+    int64_t n, first, end, n_labels, target = most_target(pair, max);
     int rc;
 
     if ((rc = int_list(&ids, record, "input_ids", true, -1, 0, err)) != 0)
@@ -285,9 +291,9 @@ int sample_pair_from_ids(struct sample *s, const json_t *record, const struct sa
     n_labels = (int64_t)json_array_size(labels);
     while (n_labels > 0 && int_at(labels, n_labels - 1) == SAMPLE_NO_LABEL)
         n_labels--;                     /* padding: no earlier position attends to it */
-    s->cut = end - first > max || n_labels > max;
+    s->cut = end - first > max || n_labels > target;
     s->n_enc = end - first < max ? end - first : max;
-    n_labels = n_labels < max ? n_labels : max;
+    n_labels = n_labels < target ? n_labels : target;
     if (s->n_enc == 0)
         return ckpt_fail(err, CKPT_EFORMAT, "input_ids: nothing for the encoder to read");
     if ((rc = sample_reserve_enc(s, s->n_enc, err)) != 0 ||
@@ -347,7 +353,7 @@ int sample_pair_from_text(struct sample *s, const struct tokenizer *tok, const c
     if (rc)
         goto out;
     part_ids(&s->n_enc, s->enc, &s->cut, &enc, eos, max, s->cut_left);
-    part_ids(&n, s->ids + 1, &s->cut, &dec, eos, max, false);
+    part_ids(&n, s->ids + 1, &s->cut, &dec, eos, most_target(pair, max), false);
     if (s->n_enc == 0)
         rc = ckpt_fail(err, CKPT_EFORMAT, "the prompt has no token for the encoder");
     s->ids[0] = pair->start;

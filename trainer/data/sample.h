@@ -33,6 +33,7 @@ struct sample {
 struct sample_pair {
     bool    wanted;
     int32_t start, pad;       /* ids: the decoder's first input, and the id for unlabelled tokens */
+    int64_t max_target;       /* most tokens that it learns, at most the sample's; 0: those */
 };
 
 void sample_release(struct sample *s);

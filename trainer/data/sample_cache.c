@@ -167,6 +167,7 @@ static int make_key(unsigned char key[SAMPLE_FILE_KEY], const struct data_source
     ckpt_buf_put_u8(&b, o->pair.wanted);
     ckpt_buf_put_u32le(&b, (uint32_t)o->pair.start);
     ckpt_buf_put_u32le(&b, (uint32_t)o->pair.pad);
+    ckpt_buf_put_u64le(&b, (uint64_t)o->pair.max_target);
     if (ckpt_buf_ok(&b))
         ckpt_xxh128(key, b.data, b.len);
     else

@@ -204,6 +204,8 @@ static int data_open(struct data_set *d, const struct run_data *r, const char *c
 
     opts.stop = r->stop;
     opts.pair = session_pair(r->session);
+    if ((rc = data_settings_pair(&opts.pair, &s->data, err)) != 0)
+        return rc;
     opts.cache = !settings_write(s) || strcmp(s->data_cache, "off") == 0 ? DATA_CACHE_OFF
                 : strcmp(s->data_cache, "on") == 0 ? DATA_CACHE_ON : DATA_CACHE_AUTO;
     opts.chat_dir = r->session->tokenizer_dir;
