@@ -6,7 +6,7 @@ clone_hub
 each() { local n; for n in "${workers[@]}"; do "$@" "$OUT/$n" || return 1; done; }
 workers=("$@")
 plan() {        # WORKERS STATUS - of T5-11b on ranks of 80 GiB
-    ckpt-train --dry-run --config "$here/run.yaml" --init "$here/t5-11b.json" --tokenizer "$MODEL" --train-file "$DATA" --per-device-train-batch-size 1 --nproc "$1" --device-memory-limit 80G \
+    ckpt-train --dry-run --config "$here/run.yaml" --init "$here/t5-11b.json" --tokenizer "$MODEL" --train-file "$DATA" --per-device-train-batch-size 1 --per-device-eval-batch-size 1 --nproc "$1" --device-memory-limit 80G \
         -o "$OUT/none" >"$tmp/plan" 2>&1; [ $? = "$2" ]
 }
 assembled() {   # each node's disk has what its ranks wrote; together they are the checkpoint
