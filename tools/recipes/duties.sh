@@ -25,7 +25,7 @@ all() {
     done
 }
 there() { local f; for f; do compgen -G "$f" >/dev/null || { echo "$f is absent"; return 1; }; done; }
-has() { grep -qE -- "$1" "$2" || { echo "no $1 in $2"; return 1; }; }
+has() { grep -qaE -- "$1" "$2" || { echo "no $1 in $2"; return 1; }; }
 newest() { ls -d "${1:-$OUT/run}"/checkpoint-*[0-9] | sort -V | tail -n 1; }
 # number FILE NAME - of a member of a JSON file, the last one there.
 number() { tr ',{}' '\n\n\n' <"$1" | sed -n "s/^ *\"$2\": *\([0-9.eE+-]*\) *$/\1/p" | tail -n 1 | grep .; }
