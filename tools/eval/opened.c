@@ -46,8 +46,8 @@ static int open_data(struct eval_opened *e, struct ckpt_err *err)
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* Open a model; an adapter's directory means its base with the adapter. */
-static int open_session(struct eval_opened *e, char path[4096], const char *model, const char *adapter,
-                        struct ckpt_err *err)
+static int open_session(struct eval_opened *e, char path[4096], const char *model,
+                        const char *adapter, struct ckpt_err *err)
 {
     struct device_opts device = {.name = e->w->device, .threads = (int)e->w->threads,
                                  .weights = e->w->dtype ? ckpt_dtype_parse(e->w->dtype)

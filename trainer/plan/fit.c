@@ -175,9 +175,9 @@ static int refuse(const struct fit *f, const struct fit_opts *o, struct ckpt_err
     int rc = ckpt_fail(
         err, CKPT_ENOMEM, "%s: %.2f GiB are needed (weights %.2f, gradients %.2f, optimizer "
         "%.2f, gathered %.2f, activations %.2f, workspace %.2f), %.2f may be taken",
-        o->dev->discrete && o->dev->label[0] ? o->dev->label : "the limit", gib(f->all), gib(f->zero.weights),
-        gib(f->zero.grads), gib(f->zero.optim + f->zero.ring), gib(f->zero.gathered),
-        gib(f->activations), gib(f->workspace), gib(f->free_bytes));
+        o->dev->discrete && o->dev->label[0] ? o->dev->label : "the limit", gib(f->all),
+        gib(f->zero.weights), gib(f->zero.grads), gib(f->zero.optim + f->zero.ring),
+        gib(f->zero.gathered), gib(f->activations), gib(f->workspace), gib(f->free_bytes));
 
     if (!hint_way(o, err) && !hint_less(o, err) && fixed > f->free_bytes)
         ckpt_err_hint(err, "the model takes %.2f GiB without any data: more memory, a smaller "
