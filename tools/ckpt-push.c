@@ -112,7 +112,8 @@ int main(int argc, char **argv)
     struct want w = {0};
     const struct opt_spec spec = {
         .synopsis = "[option ...] DESTINATION [PATH ...]",
-        .summary = "publish checkpoints to the Hub, a git repository with LFS, or a folder",
+        .summary = "publish checkpoints to the Hub, a git repository with LFS, a store, or a "
+                   "folder",
         .section = {OPT_SECTION(rows, &w)},
     };
     struct cli_items *items = NULL;

@@ -1,11 +1,12 @@
 /*
  * fuzz_hub: what places answer, and addresses of the Hub.  Bytes that begin "hf://" are an address, those
- * that begin "<" the list of a bucket; others are a page of a tree, an answer about a revision, and the
+ * that begin "<" the list of a bucket, or of the parts of an upload; others are a page of a tree, an answer about a revision, and the
  * index of a folder on the web.
  */
 #include "libckpt/base/json.h"
 #include "libckpt/remote/hub.h"
 #include "libckpt/remote/s3/s3.h"
+#include "libckpt/remote/s3/s3_write.h"
 #include "libckpt/remote/web.h"
 #include "tests/fuzz/lib/target.h"
 
@@ -24,6 +25,16 @@ static void use(struct tree *t, struct ckpt_err *err)
         ckpt_dir_close(dir);
         ckpt_arena_release(&a);
     }
+}
+
+static void read_parts(const char *text, struct ckpt_err *err)
+{
+    static struct s3_part part[8];
+    unsigned long long next = 3;
+
+    memset(part, 0, sizeof part);
+    if (s3_read_parts(part, 8, text, "s3://b/m", &next, err) == 0)
+        must(next == 0 || next > 3);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -50,6 +61,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 use(t, &err);
             tree_free(t);
         }
+        ckpt_err_clear(&err);
+        read_parts(text, &err);
         free(text);
         return 0;
     }

@@ -268,7 +268,12 @@ static void serve_bucket(struct request *r)
 {
     const char *at = r->path + 4;
     size_t n = strcspn(at, "/");
-    char path[8192];
+    char path[8192], bucket[256];
+    struct stat st;
+
+    snprintf(bucket, sizeof bucket, "%.*s", (int)n, at);
+    if (serve_bucket_write(r, bucket, at[n] ? at + n + 1 : ""))
+        return;
 
     if (strncmp(at, "private", 7) == 0 &&
         (strncmp(r->token, "AWS4-HMAC-SHA256_Credential=AKIDTEST/", 37) != 0 ||
@@ -279,6 +284,10 @@ static void serve_bucket(struct request *r)
     snprintf(path, sizeof path, "%s/s3/%s", root, at);
     if (strstr(r->query, "list-type=2")) {
         snprintf(path, sizeof path, "%s/s3/%.*s", root, (int)n, at);
+        if (stat(path, &st)) {
+            answer(r, 404, "", "<Error><Code>NoSuchBucket</Code></Error>", 40);
+            return;
+        }
         send_list(r, path);
     } else {
         send_file(r, path, NULL);

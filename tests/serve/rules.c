@@ -98,14 +98,23 @@ static const struct refusal {
     {"busy", 409, "{\"error\":\"Another commit operation is in progress for this repository\"}"},
     {"quota", 403, "{\"error\":\"Private repository storage limit reached, please upgrade your plan to "
                    "increase your private storage limit\"}"},
+    {"slow-down", 503, "<?xml version=\"1.0\"?><Error><Code>SlowDown</Code><Message>Reduce your request "
+                       "rate</Message></Error>"},
+    {"skewed", 403, "<?xml version=\"1.0\"?><Error><Code>RequestTimeTooSkewed</Code><Message>The difference "
+                    "between the request time and the current time is too large</Message></Error>"},
     {"expired", 403, "<Error><Code>AccessDenied</Code><Message>Request has expired</Message></Error>"},
 };
 
 static bool by_refusal(struct request *r)
 {
+    char date[60];
+    time_t now = time(NULL);
+    struct tm tm;
+
+    strftime(date, sizeof date, "Date: %a, %d %b %Y %H:%M:%S GMT\r\n", gmtime_r(&now, &tm));
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
         if (is(r, refusals[i].action)) {
-            answer(r, refusals[i].status, "", refusals[i].body, strlen(refusals[i].body));
+            answer(r, refusals[i].status, date, refusals[i].body, strlen(refusals[i].body));
             return true;
         }
     return false;
@@ -132,7 +141,7 @@ static void break_off(struct request *r)
 static bool is_bend(const struct request *r)
 {
     static const char *const bends[] = {"short", "slow", "flip", "plain", "chunk", "etag", "total", "cut",
-                                        "gzip", "lost", "twice", "late", "page", "length", "moves", "rot"};
+                                        "gzip", "lost", "twice", "late", "page", "length", "moves", "rot", "inside"};
 
     for (size_t i = 0; i < sizeof bends / sizeof *bends; i++)
         if (is(r, bends[i]))

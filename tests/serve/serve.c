@@ -82,34 +82,37 @@ static char *read_head(struct conn *c)
     }
 }
 
-static void field(char *dst, size_t size, const char *head, const char *name)
+void field(char *dst, size_t size, const struct request *r, const char *name)
 {
-    const char *at = strcasestr(head, name);
-    size_t n;
+    size_t n = strlen(name);
 
     *dst = '\0';
-    if (!at)
-        return;
-    at += strlen(name);
-    at += strspn(at, " ");
-    n = strcspn(at, "\r");
-    snprintf(dst, size, "%.*s", (int)n, at);
-    for (char *p = dst; *p; p++)
-        *p = *p == ' ' ? '_' : *p;
+    for (const char *at = strstr(r->head, "\r\n"); at && !*dst; at = strstr(at + 2, "\r\n")) {
+        const char *value = at + 2 + n;
+
+        if (strncasecmp(at + 2, name, n) != 0)
+            continue;
+        value += strspn(value, " ");
+        snprintf(dst, size, "%.*s", (int)strcspn(value, "\r"), value);
+    }
 }
 
-static void parse_head(struct request *r, const char *head)
+static void parse_head(struct request *r)
 {
     char text[100], *q;
 
-    sscanf(head, "%7s %4095s", r->method, r->target);
-    field(r->range, sizeof r->range, head, "\r\nRange:");
-    field(r->token, sizeof r->token, head, "\r\nAuthorization:");
-    field(text, sizeof text, head, "\r\nContent-Length:");
+    sscanf(r->head, "%7s %4095s", r->method, r->target);
+    field(r->range, sizeof r->range, r, "Range:");
+    field(r->token, sizeof r->token, r, "Authorization:");
+    for (char *p = r->token; *p; p++)
+        *p = *p == ' ' ? '_' : *p;
+    for (char *p = r->range; *p; p++)
+        *p = *p == ' ' ? '_' : *p;
+    field(text, sizeof text, r, "Content-Length:");
     r->length = atoll(text);
-    field(text, sizeof text, head, "\r\nTransfer-Encoding:");
+    field(text, sizeof text, r, "Transfer-Encoding:");
     r->length = strcasestr(text, "chunked") ? -1 : r->length;
-    field(text, sizeof text, head, "\r\nExpect:");
+    field(text, sizeof text, r, "Expect:");
     r->expect = *text != '\0';
     snprintf(r->path, sizeof r->path, "%s", r->target);
     q = strchr(r->path, '?');
@@ -134,12 +137,13 @@ static void *serve_client(void *ctx)
         r->conn = c;
         r->fd = c->fd;
         r->port = c->port;
-        parse_head(r, head);
-        free(head);
+        r->head = head;
+        parse_head(r);
         serve_one(r);
         open = !r->close;
         free(r->body);
         free(r);
+        free(head);
     }
     close(c->fd);
     free(c->buf);

@@ -39,11 +39,16 @@ struct request {
     const char  *note;  /* at the end of the line of the log */
     bool         mute;  /* the effect alone: no answer, no line */
     int          status;
+    const char  *head;  /* the fields, each behind "\r\n" */
 };
 
 extern const char *root;
 extern int port_of[2];
 extern struct options options;
+
+/* serve.c */
+/* The value of a field, by "Name:"; "" when there is none. */
+void field(char *dst, size_t size, const struct request *r, const char *name);
 
 /* answer.c */
 bool log_open(const char *path);
@@ -78,6 +83,9 @@ void query_value(char *dst, size_t size, const char *query, const char *name);
 void add_rule(const char *text);
 void apply_rules(struct request *r);
 bool by_rule(struct request *r);
+
+/* bucket.c */
+bool serve_bucket_write(struct request *r, const char *bucket, const char *key);
 
 /* read.c */
 void serve_static(struct request *r);

@@ -29,6 +29,8 @@ static const struct dest_kind kinds[] = {
      .send = send_hub},
     {.name = "a model in an OCI registry", .scheme = "oci://", .whole = true,
      .takes = DEST_TAG | DEST_VERIFY, .check = send_oci_check, .send = send_oci},
+    {.name = "a bucket of S3", .scheme = "s3://", .whole = true,
+     .takes = DEST_CREATE | DEST_DELETE | DEST_VERIFY, .check = send_s3_check, .send = send_s3},
     {.name = "a git repository on another host", .is_address = git_place_is, .whole = true,
      .takes = COMMIT & ~(unsigned)DEST_CREATE, .check = send_far_check, .send = send_far},
     {.name = "a git repository", .scheme = "git+file://", .takes = COMMIT,
@@ -51,7 +53,7 @@ static int no_destination(const char *address, struct ckpt_err *err)
     else
         ckpt_fail(err, CKPT_EUSAGE, "%.300s: nothing is published to %.*s addresses", address,
                   (int)(colon && colon - address < 40 ? colon - address + 3 : 40), address);
-    return ckpt_err_hint(err, "hf://, oci://, git+https://, git@host:owner/name.git, "
+    return ckpt_err_hint(err, "hf://, s3://, oci://, git+https://, git@host:owner/name.git, "
                          "git+file://, folder:// and paths on this host are destinations");
 }
 

@@ -144,6 +144,39 @@ static void record_session(const struct item *item)
                                              (json_int_t)f->chunk));
 }
 
+/* Whether a file goes on with the session of record k: it has this digest, and no later session. */
+static bool goes_on(const struct transfer *t, const json_t *records, size_t k, const char *path)
+{
+    const char *oid = json_string_value(json_object_get(json_array_get(records, k), "oid"));
+    bool planned = false;
+
+    for (size_t i = 0; oid && i < t->u->p->n && !planned; i++)
+        planned = strcmp(t->u->p->file[i].to, path) == 0 &&
+                  strcmp(t->u->p->file[i].oid, oid) == 0;
+    for (size_t i = k + 1; planned && i < json_array_size(records); i++) {
+        const json_t *later = json_array_get(records, i);
+        const char *other = json_string_value(json_object_get(later, "path"));
+
+        planned = !other || strcmp(other, path) != 0 || !json_object_get(later, "session");
+    }
+    return planned;
+}
+
+/* Give up the uploads that an earlier process began and this one has no use for. */
+static void drop_others(const struct transfer *t)
+{
+    const json_t *records = journal_records(t->journal), *record;
+    size_t k;
+
+    json_array_foreach ((json_t *)records, k, record) {
+        const char *path = json_string_value(json_object_get(record, "path"));
+        const char *session = json_string_value(json_object_get(record, "session"));
+
+        if (t->u->drop && path && session && !goes_on(t, records, k, path))
+            t->u->drop(t->u->ctx, path, session);
+    }
+}
+
 /* -- looking ---------------------------------------------------------------------------------- */
 
 static int look(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
@@ -435,6 +468,8 @@ int upload_run(const struct upload *u, uint64_t *sent, struct ckpt_err *err)
     for (size_t i = 0; rc == 0 && i < u->p->n; i++)
         t.item[i] = (struct item){.of = &t, .file.of = &u->p->file[i], .seen.st_size = -1};
     t.journal = rc == 0 ? journal_open(u->target) : NULL;
+    if (rc == 0)
+        drop_others(&t);
     t.progress = progress_new(u->cli, "push", true);
     for (int round = 1; rc == 0; round++) {
         rc = run_round(&t, streams, err);

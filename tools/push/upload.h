@@ -37,6 +37,8 @@ struct upload {
     const struct cli *cli;
     bool              follow;
     const char       *target;   /* names the journal */
+    /* The unfinished upload of an earlier process that no file goes on with.  Or NULL. */
+    void (*drop)(void *ctx, const char *path, const char *session);
     /* Before the first byte of a file. */
     int (*look)(void *ctx, struct upload_file *f, struct ckpt_err *err);
     /* Send a part, or the whole file; tag gets what the destination answered, or "". */

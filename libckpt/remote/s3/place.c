@@ -15,6 +15,7 @@
 
 #define TEXT_BYTES ((uint64_t)16 << 20)     /* of an answer: a page of 1000 keys, or of parts */
 #define TRIES      4                        /* of a request that is corrected */
+#define RENEWED_SECONDS 30                  /* a request signed before may be answered after */
 
 /* -- where ------------------------------------------------------------------------------------ */
 
@@ -117,7 +118,7 @@ static const struct {
     {"ExpiredToken", CKPT_EREFUSED, "", "the session has expired: a new token is needed"},
     {"InvalidToken", CKPT_EREFUSED, "", "AWS_SESSION_TOKEN does not belong to the access key"},
     {"RequestTimeTooSkewed", CKPT_EREFUSED, "", "the clock of this host is wrong"},
-    {"NoSuchBucket", CKPT_ENOTFOUND, "no-bucket", "buckets are not created"},
+    {"NoSuchBucket", CKPT_ENOTFOUND, "no-bucket", "--create of ckpt-push makes it"},
     {"NoSuchUpload", CKPT_ENOTFOUND, "no-upload", ""},
     {"InvalidPart", CKPT_ENOTFOUND, "no-upload", ""},
     {"InvalidPartOrder", CKPT_EPROTOCOL, "", ""},
@@ -125,17 +126,23 @@ static const struct {
     {"EntityTooLarge", CKPT_ELIMIT, "", "the store takes no object of this size"},
     {"QuotaExceeded", CKPT_EREFUSED, "quota", "the bucket is full"},
     {"XMinioStorageFull", CKPT_EIO, "no-space", "the store is full"},
+    {"PreconditionFailed", CKPT_ESTOPPED, "moved", ""},
+    {"ConditionalRequestConflict", CKPT_ESTOPPED, "no-upload", ""},
+    {"NotImplemented", CKPT_EUNSUPPORTED, "not-implemented", ""},
     {"InternalError", CKPT_ESTOPPED, "retries", ""},
     {"SlowDown", CKPT_ESTOPPED, "retries", ""},
     {"ServiceUnavailable", CKPT_ESTOPPED, "retries", ""},
 };
 
-static int explain(const struct s3_call *c, const struct http_answer *a, int rc,
-                   struct ckpt_err *err)
+int s3_place_explain(const struct http_answer *a, const char *name, int rc, struct ckpt_err *err)
 {
+    const char *word = a->problem_code[0] ? a->problem_code
+                       : a->status == 412 ? "PreconditionFailed"
+                       : a->status == 501 ? "NotImplemented" : "";
+
     for (size_t i = 0; i < sizeof meanings / sizeof meanings[0]; i++)
-        if (strcmp(a->problem_code, meanings[i].word) == 0) {
-            ckpt_fail_as(err, meanings[i].code, meanings[i].reason, "%s: %s%s%.200s", c->name,
+        if (strcmp(word, meanings[i].word) == 0) {
+            ckpt_fail_as(err, meanings[i].code, meanings[i].reason, "%s: %s%s%.200s", name,
                          meanings[i].word, *a->problem ? ": " : "", a->problem);
             return *meanings[i].hint ? ckpt_err_hint(err, "%s", meanings[i].hint)
                                      : meanings[i].code;
@@ -143,8 +150,59 @@ static int explain(const struct s3_call *c, const struct http_answer *a, int rc,
     return rc;
 }
 
+/* Whether an answer means that the session of the key is over; one to HEAD has no words. */
+static bool is_expired(const struct s3 *s, const struct http_answer *a)
+{
+    return (a->status == 400 || a->status == 403) &&
+           (strcmp(a->problem_code, "ExpiredToken") == 0 ||
+            strcmp(a->problem_code, "TokenRefreshRequired") == 0 ||
+            (!a->problem_code[0] && s->key.session[0]));
+}
+
+/* Find the key again.  True when there is another one by now. */
+static bool renew(struct s3 *s)
+{
+    struct ckpt_err ignored = {0};
+    struct sigv4_key key = {0};
+    char endpoint[600];
+    bool found = false, again;
+
+    if (s3_key_find(&key, &found, endpoint, sizeof endpoint, &ignored))
+        found = false;
+    pthread_mutex_lock(&s->lock);
+    again = found && (strcmp(key.id, s->key.id) != 0 || strcmp(key.session, s->key.session) != 0);
+    if (again) {
+        memcpy(s->key.id, key.id, sizeof key.id);
+        memcpy(s->key.secret, key.secret, sizeof key.secret);
+        memcpy(s->key.session, key.session, sizeof key.session);
+        s->renewed = time(NULL);
+    } else if (s->renewed && time(NULL) < s->renewed + RENEWED_SECONDS) {
+        again = true;                   /* another thread has found it */
+    }
+    pthread_mutex_unlock(&s->lock);
+    explicit_bzero(&key, sizeof key);
+    return again;
+}
+
+/* What a request was signed with.  Another thread may correct these while it is on its way. */
+struct used {
+    char   region[64];
+    time_t skew;
+};
+
+static struct used used_now(struct s3 *s)
+{
+    struct used u;
+
+    pthread_mutex_lock(&s->lock);
+    memcpy(u.region, s->key.region, sizeof u.region);
+    u.skew = s->skew;
+    pthread_mutex_unlock(&s->lock);
+    return u;
+}
+
 /* Correct what the answer says is wrong with a request.  True when it makes sense to repeat it. */
-static bool correct(struct s3 *s, const struct http_answer *a)
+static bool correct(struct s3 *s, const struct used *u, const struct http_answer *a)
 {
     const struct curl_calls *curl;
     struct ckpt_err ignored = {0};
@@ -153,6 +211,8 @@ static bool correct(struct s3 *s, const struct http_answer *a)
 
     if (a->status == 400 && strcmp(a->problem_code, "RequestTimeout") == 0)
         return true;                    /* the body came too slowly */
+    if (is_expired(s, a))
+        return renew(s);
     pthread_mutex_lock(&s->lock);
     if ((a->status == 301 || a->status == 307 || a->status == 400 || a->status == 403) &&
         a->region[0] && strlen(a->region) < sizeof s->key.region &&
@@ -162,7 +222,10 @@ static bool correct(struct s3 *s, const struct http_answer *a)
             snprintf(s->key.region, sizeof s->key.region, "%s", a->region);
         again = again && set_base(s, &ignored) == 0;
         s->moved = s->moved || again;
-    } else if (strcmp(a->problem_code, "RequestTimeTooSkewed") == 0 && !s->reset &&
+        again = again || strcmp(u->region, s->key.region) != 0;
+    } else if (strcmp(a->problem_code, "RequestTimeTooSkewed") == 0 && s->reset) {
+        again = u->skew != s->skew;
+    } else if (strcmp(a->problem_code, "RequestTimeTooSkewed") == 0 &&
                curl_open(&curl, &ignored) == 0 && (server = curl->getdate(a->now, NULL)) >= 0) {
         s->skew = server - now;
         s->reset = again = true;
@@ -210,10 +273,12 @@ int s3_place_ask(char **text, struct s3 *s, const struct s3_call *c, struct http
     if (text)
         *text = NULL;
     for (int k = 0; k < TRIES; k++) {
+        struct used used = used_now(s);
+
         field_clear(answer);
         rc = ask_once(text, s, c, answer, err);
-        if (rc == 0 || !answer->status || !correct(s, answer))
+        if (rc == 0 || !answer->status || !correct(s, &used, answer))
             break;
     }
-    return rc ? explain(c, answer, rc, err) : 0;
+    return rc ? s3_place_explain(answer, c->name, rc, err) : 0;
 }

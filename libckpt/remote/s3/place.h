@@ -4,7 +4,8 @@
  * Its address is {endpoint}/{bucket}/ with AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL (see s3/key.h);
  * without one a bucket has its own host at AWS.  A request to a bucket of another region is signed
  * again for that region, and one whose time the server finds skewed by the server's clock, once
- * each.  What http.h says about retries holds for all requests.
+ * each; where a session has expired, the key is found again.  What http.h says about retries holds
+ * for all requests.
  */
 #ifndef CKPT_LIBCKPT_REMOTE_S3_PLACE_H
 #define CKPT_LIBCKPT_REMOTE_S3_PLACE_H
@@ -24,7 +25,8 @@ struct s3 {
     struct http_auth auth;
     time_t           skew;              /* seconds by which the server's clock is ahead */
     bool             moved, reset;      /* the region, and the clock, were corrected */
-    pthread_mutex_t  lock;              /* guards key.region, base, auth.origin, skew and these */
+    time_t           renewed;           /* when another key took the place of an expired one */
+    pthread_mutex_t  lock;              /* guards key, base, auth.origin, skew and these */
 };
 
 struct s3_call {
@@ -51,9 +53,13 @@ int s3_place_address(char url[HTTP_URL], struct s3 *s, const char *key, const ch
                      struct ckpt_err *err);
 /*
  * A request; text (ckpt_free), or NULL, gets the answer's body.  Of an error, answer->problem_code
- * has the store's word.  Codes beyond those of http.h: CKPT_ENOTFOUND "no-bucket" and "no-upload".
+ * has the store's word.  Codes beyond those of http.h: CKPT_ENOTFOUND "no-bucket"; "no-upload" when
+ * an upload in parts must begin anew; CKPT_ESTOPPED "moved" when a condition failed;
+ * CKPT_EUNSUPPORTED "not-implemented".
  */
 int s3_place_ask(char **text, struct s3 *s, const struct s3_call *c, struct http_answer *answer,
                  struct ckpt_err *err);
+/* Say the store's word, where it is known, in place of the error rc about name. */
+int s3_place_explain(const struct http_answer *a, const char *name, int rc, struct ckpt_err *err);
 
 #endif

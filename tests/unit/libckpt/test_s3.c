@@ -2,6 +2,7 @@
 #include "tests/unit/unit.h"
 
 #include "libckpt/remote/s3/s3.h"
+#include "libckpt/remote/s3/s3_write.h"
 #include "libckpt/remote/s3/sigv4.h"
 
 /* "Signature Calculations: Examples", Amazon S3 API Reference. */
@@ -71,6 +72,51 @@ static int page(struct tree **t, char next[1100], const char *text)
     assert_int_equal(tree_new(t, "s3://b/m", &err), 0);
     rc = s3_read_page(*t, text, "m/", next, &err);
     return rc ? rc : tree_ready(*t, &err);
+}
+
+TEST(parts_are_at_most_ten_thousand)
+{
+    assert_int_equal(s3_part_bytes(S3_WHOLE_BYTES + 1), 8 << 20);
+    assert_int_equal(s3_part_bytes((uint64_t)10000 * (8 << 20)), 8 << 20);
+    assert_int_equal(s3_part_bytes((uint64_t)10000 * (8 << 20) + 1), 9 << 20);
+    assert_true(s3_part_bytes((uint64_t)1 << 42) * 10000 >= (uint64_t)1 << 42);
+}
+
+#define PARTS(x) "<?xml version=\"1.0\"?><ListPartsResult><Bucket>b</Bucket>" x "</ListPartsResult>"
+#define PART(n, tag, size) "<Part><PartNumber>" n "</PartNumber><ETag>" tag "</ETag><Size>" size "</Size></Part>"
+
+TEST_ERR(lists_of_parts_are_read)
+{
+    static struct s3_part part[3];
+    unsigned long long next = 0;
+
+    assert_int_equal(s3_read_parts(part, 3, PARTS(PART("1", "&quot;a&quot;", "10") PART("3", "\"c\"", "4")
+                     "<IsTruncated>true</IsTruncated><NextPartNumberMarker>3</NextPartNumberMarker>"), "b",
+                     &next, err), 0);
+    assert_int_equal(next, 3);
+    assert_string_equal(part[0].tag, "\"a\"");
+    assert_int_equal(part[0].size, 10);
+    assert_int_equal(part[1].size, 0);
+    assert_string_equal(part[2].tag, "\"c\"");
+    assert_int_equal(s3_read_parts(part, 3, PARTS(""), "b", &next, err), 0);
+    assert_int_equal(next, 0);
+}
+
+TEST_ERR(lists_of_parts_that_were_not_sent_are_refused)
+{
+    static const char *const bad[] = {
+        "", "<html></html>", PARTS(PART("0", "a", "1")), PARTS(PART("4", "a", "1")), PARTS(PART("x", "a", "1")),
+        PARTS("<Part><PartNumber>1</PartNumber></Part>"), PARTS("<IsTruncated>true</IsTruncated>"),
+        PARTS("<IsTruncated>true</IsTruncated><NextPartNumberMarker>2</NextPartNumberMarker>"),
+    };
+    static struct s3_part part[3];
+
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        unsigned long long next = 2;
+
+        assert_int_equal(s3_read_parts(part, 3, bad[i], "b", &next, err), CKPT_EPROTOCOL);
+        ckpt_err_clear(err);
+    }
 }
 
 #define LIST(x) "<?xml version=\"1.0\"?><ListBucketResult><Name>b</Name>" x "</ListBucketResult>"
