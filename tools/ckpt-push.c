@@ -9,10 +9,12 @@
 #include "tools/opt/opt.h"
 #include "tools/out.h"
 #include "tools/push/dest.h"
+#include "tools/push/sign.h"
 
 struct want {
     struct send_want   send;
     struct push_filter filter;
+    struct sign_want   sign;
     uint64_t           bwlimit;
     bool               latest;
 };
@@ -42,6 +44,13 @@ static const struct opt rows[] = {
              "list of files"),
     OPT_FLAG("allow-secrets", filter.allow_secrets,
              "send files that hold what looks like a token or a private key"),
+    OPT_PATH("sign", "KEY.pem", sign.key,
+             "sign all files that are sent with this private key, and send model.sig"),
+    OPT_PATH("sign-cert", "CHAIN.pem", sign.certificates,
+             "sign as the owner of this certificate; the signer's first, then those above it"),
+    OPT_PATH("sign-passphrase-file", "FILE", sign.passphrase,
+             "file whose first line is the passphrase of the key",
+             .absent = "CKPT_SIGN_PASSPHRASE, if it is encrypted"),
     OPT_FLAG("latest", latest, "of several paths that wait in the pipe, publish the last alone"),
     OPT_SIZE("bwlimit", bwlimit, "bytes to send in a second, all transfers together",
              .absent = "no limit"),
@@ -79,6 +88,7 @@ struct job {
     struct cli        *cli;
     struct dest        dest;
     struct cli_items  *items;
+    struct sign_key    key;
 };
 
 static int push_one(void *ctx, const char *item, struct ckpt_err *err)
@@ -96,6 +106,8 @@ static int push_one(void *ctx, const char *item, struct ckpt_err *err)
     }
     rc = push_plan_make(&p, item, &w->filter, err);
 
+    if (rc == 0 && w->sign.key)
+        rc = push_sign(&p, &((struct job *)ctx)->key, w->filter.follow, err);
     if (rc == 0)
         rc = dest_send(url, sizeof url, dest, &p, &w->send, cli, err);
     if (rc == 0 && w->send.dry_run)
@@ -132,6 +144,8 @@ int main(int argc, char **argv)
                        "[PATH ...]");
     if (rc == 0)
         rc = dest_find(&job.dest, rest[0], &err);
+    if (rc == 0)
+        rc = push_sign_open(&job.key, &w.sign, &err);
     http_limit_rate(w.bwlimit);
     if (rc == 0)                    /* a trainer may take hours until it announces the first item */
         rc = dest_check(&job.dest, &w.send, &err);
@@ -143,5 +157,6 @@ int main(int argc, char **argv)
     if (rc == 0)
         rc = cli_items_each(items, &cli, push_one, &job, &status, &err);
     cli_items_close(items);
+    sign_key_release(&job.key);
     return cli_end(&cli, rc ? cli_error(&cli, &err) : status);
 }

@@ -57,7 +57,14 @@ static bool wanted(struct push_plan *p, const struct push_filter *f, const char 
 static bool is_index(const char *path)
 {
     return fnmatch("*.index.json", path, 0) == 0 || fnmatch("*config.json", path, 0) == 0 ||
-           fnmatch("*latest", path, 0) == 0 || fnmatch("*MANIFEST.json", path, 0) == 0;
+           fnmatch("*latest", path, 0) == 0 || fnmatch("*MANIFEST.json", path, 0) == 0 ||
+           fnmatch("*model.sig", path, 0) == 0;
+}
+
+void push_plan_judge(struct push_file *f)
+{
+    f->index = is_index(f->to);
+    f->large = ckpt_lfs_by_name(f->from) || f->size > CKPT_LFS_THRESHOLD;
 }
 
 static int add_file(struct push_plan *p, const char *rel, uint64_t size, size_t *cap,
@@ -79,11 +86,12 @@ static int add_file(struct push_plan *p, const char *rel, uint64_t size, size_t 
     file = &p->file[p->n++];
     file->from = ckpt_arena_printf(&p->arena, "%s", rel);
     file->to = *p->below ? ckpt_arena_printf(&p->arena, "%s/%s", p->below, rel) : file->from;
+    if (!file->from || !file->to)
+        return ckpt_nomem(err, strlen(rel));
     file->size = size;
-    file->index = is_index(file->to ? file->to : rel);
-    file->large = ckpt_lfs_by_name(rel) || size > CKPT_LFS_THRESHOLD;
+    push_plan_judge(file);
     p->bytes += size;
-    return file->from && file->to ? 0 : ckpt_nomem(err, strlen(rel));
+    return 0;
 }
 
 /* List one directory of the walk; sub-directories go onto the stack. */
@@ -174,6 +182,12 @@ static int by_path(const void *a, const void *b)
     return x->index != y->index ? (int)x->index - (int)y->index : strcmp(x->to, y->to);
 }
 
+void push_plan_sort(struct push_plan *p)
+{
+    if (p->n)
+        qsort(p->file, p->n, sizeof *p->file, by_path);
+}
+
 /* Open the directory in an archive on stdin. */
 static int open_stdin(struct push_plan *p, struct ckpt_err *err)
 {
@@ -248,7 +262,7 @@ int push_plan_make(struct push_plan *p, const char *source, const struct push_fi
     if (rc == 0 && p->n == 0)
         rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s: nothing to publish in it", source);
     if (rc == 0)
-        qsort(p->file, p->n, sizeof *p->file, by_path);
+        push_plan_sort(p);
     if (rc == 0)
         rc = refuse_pointers(p, f->follow, err);
     if (rc == 0 && !f->allow_secrets)
@@ -268,6 +282,16 @@ void push_plan_release(struct push_plan *p)
 int push_plan_open(struct ckpt_file **out, const struct push_plan *p, size_t i, bool follow,
                    struct ckpt_err *err)
 {
-    return p->dir ? ckpt_file_open_at(out, p->dir, p->file[i].from, err)
-                  : ckpt_file_open(out, p->source, follow ? CKPT_FOLLOW : 0, err);
+    const struct push_file *f = &p->file[i];
+    int rc;
+
+    if (f->made)
+        return ckpt_file_memory(out, f->made, (size_t)f->size, f->from, err);
+    rc = p->dir ? ckpt_file_open_at(out, p->dir, f->from, err)
+                : ckpt_file_open(out, p->source, follow ? CKPT_FOLLOW : 0, err);
+    if (rc == 0 && (rc = push_plan_pinned(f, *out, err)) != 0) {
+        ckpt_file_close(*out);
+        *out = NULL;
+    }
+    return rc;
 }
