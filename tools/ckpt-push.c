@@ -44,6 +44,8 @@ static const struct opt rows[] = {
              "list of files"),
     OPT_FLAG("allow-secrets", filter.allow_secrets,
              "send files that hold what looks like a token or a private key"),
+    OPT_FLAG("allow-pickles", filter.allow_pickles,
+             "send files that run code when they are loaded, such as pickles with calls"),
     OPT_PATH("sign", "KEY.pem", sign.key,
              "sign all files that are sent with this private key, and send model.sig"),
     OPT_PATH("sign-cert", "CHAIN.pem", sign.certificates,

@@ -9,6 +9,7 @@
 #include "formats/formats.h"
 #include "libckpt/log.h"
 #include "libckpt/remote/git/lfs.h"
+#include "tools/inspect/scan/scan.h"
 #include "tools/push/judge.h"
 #include "tools/push/secrets.h"
 
@@ -160,16 +161,22 @@ static int refuse_pointers(const struct push_plan *p, bool follow, struct ckpt_e
     return rc;
 }
 
-static int refuse_secrets(const struct push_plan *p, bool follow, struct ckpt_err *err)
+/* Refuse files that hold what looks like a token, or that run code when someone loads them. */
+static int refuse_unsafe(const struct push_plan *p, const struct push_filter *f,
+                         struct ckpt_err *err)
 {
     int rc = 0;
 
-    for (size_t i = 0; rc == 0 && i < p->n; i++) {
+    for (size_t i = 0; rc == 0 && i < p->n && !(f->allow_secrets && f->allow_pickles); i++) {
         struct ckpt_file *file = NULL;
 
-        rc = push_plan_open(&file, p, i, follow, err);
-        if (rc == 0)
+        rc = push_plan_open(&file, p, i, f->follow, err);
+        if (rc == 0 && !f->allow_secrets)
             rc = secrets_refuse(file, err);
+        if (rc == 0 && !f->allow_pickles &&
+            (rc = scan_refuse(file, p->file[i].from, cli_spool(), err)) == CKPT_EREFUSED)
+            ckpt_err_hint(err, "loading it runs that; --allow-pickles publishes it nevertheless, "
+                          "--exclude leaves it out");
         ckpt_file_close(file);
     }
     return rc;
@@ -243,7 +250,7 @@ int push_plan_make(struct push_plan *p, const char *source, const struct push_fi
 
         rc = add_file(p, slash ? slash + 1 : source, (uint64_t)st.st_size, &cap, err);
         rc = rc ? rc : refuse_pointers(p, f->follow, err);
-        return rc || f->allow_secrets ? rc : refuse_secrets(p, f->follow, err);
+        return rc ? rc : refuse_unsafe(p, f, err);
     }
     stack = ckpt_alloc(4096, sizeof *stack);
     depths = ckpt_alloc(4096, sizeof *depths);
@@ -265,8 +272,8 @@ int push_plan_make(struct push_plan *p, const char *source, const struct push_fi
         push_plan_sort(p);
     if (rc == 0)
         rc = refuse_pointers(p, f->follow, err);
-    if (rc == 0 && !f->allow_secrets)
-        rc = refuse_secrets(p, f->follow, err);
+    if (rc == 0)
+        rc = refuse_unsafe(p, f, err);
     ckpt_free(stack);
     ckpt_free(depths);
     return rc;
