@@ -55,6 +55,22 @@ static struct parts find_parts(const char *text, size_t n)
 
 /* -- reading ---------------------------------------------------------------------------------- */
 
+/* Whether another document follows, or the first one says that it ends: lines at the end of the front
+ * matter would then not be of it. */
+static bool goes_on(yaml_parser_t *parser, const yaml_document_t *doc)
+{
+    yaml_document_t next;
+    bool more;
+
+    if (!doc->end_implicit)
+        return true;
+    if (yaml_parser_load(parser, &next) != 1)
+        return true;
+    more = yaml_document_get_root_node(&next) != NULL;
+    yaml_document_delete(&next);
+    return more;
+}
+
 /* Parse the front matter; *root gets its mapping, or 0 where it is empty.  Delete doc after 0. */
 static int load(yaml_document_t *doc, int *root, const char *text, const struct parts *p,
                 struct ckpt_err *err)
@@ -76,8 +92,13 @@ static int load(yaml_document_t *doc, int *root, const char *text, const struct 
         yaml_parser_delete(&parser);
         return rc;
     }
-    yaml_parser_delete(&parser);
     top = yaml_document_get_root_node(doc);
+    if (top && goes_on(&parser, doc)) {
+        yaml_parser_delete(&parser);
+        yaml_document_delete(doc);
+        return ckpt_fail(err, CKPT_EFORMAT, "README.md: its front matter is more than one document");
+    }
+    yaml_parser_delete(&parser);
     if (top && top->type == YAML_MAPPING_NODE)
         *root = (int)(top - doc->nodes.start) + 1;
     else if (top) {

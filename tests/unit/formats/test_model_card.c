@@ -117,6 +117,8 @@ TEST(what_is_not_edited)
         {"---\n- a\n---\n", "no mapping"},
         {"---\na: [\n---\n", "front matter"},
         {"---\na: b\na c\n---\n", "front matter"},
+        {"---\r\na: b\r\n---\rc: d\r\n---\r\n", "more than one document"},
+        {"---\na: b\n...\n---\n", "more than one document"},
     };
 
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
