@@ -10,7 +10,7 @@
 
 /* Where the parts of a card are, in bytes of its text. */
 struct parts {
-    size_t yaml, end;           /* the front matter, without its fences; the same where there is none */
+    size_t yaml, end;           /* the front matter, without its fences; both 0: there is none */
     bool   any;
     bool   crlf;                /* its lines end with CR LF */
 };
@@ -55,8 +55,8 @@ static struct parts find_parts(const char *text, size_t n)
 
 /* -- reading ---------------------------------------------------------------------------------- */
 
-/* Whether another document follows, or the first one says that it ends: lines at the end of the front
- * matter would then not be of it. */
+/* Whether another document follows, or the first one says that it ends: lines at the end of the
+ * front matter would then not be of it. */
 static bool goes_on(yaml_parser_t *parser, const yaml_document_t *doc)
 {
     yaml_document_t next;
@@ -96,7 +96,8 @@ static int load(yaml_document_t *doc, int *root, const char *text, const struct 
     if (top && goes_on(&parser, doc)) {
         yaml_parser_delete(&parser);
         yaml_document_delete(doc);
-        return ckpt_fail(err, CKPT_EFORMAT, "README.md: its front matter is more than one document");
+        return ckpt_fail(err, CKPT_EFORMAT, "README.md: its front matter is more than one "
+                         "document");
     }
     yaml_parser_delete(&parser);
     if (top && top->type == YAML_MAPPING_NODE)
@@ -195,7 +196,8 @@ static int node_of(yaml_document_t *to, const json_t *value)
 
     if (json_is_string(value))
         return model_index_text(to, json_string_value(value));
-    list = json_is_array(value) ? yaml_document_add_sequence(to, NULL, YAML_BLOCK_SEQUENCE_STYLE) : 0;
+    list = json_is_array(value)
+               ? yaml_document_add_sequence(to, NULL, YAML_BLOCK_SEQUENCE_STYLE) : 0;
     json_array_foreach (value, i, item) {
         int one = json_is_string(item) ? model_index_text(to, json_string_value(item)) : 0;
 
@@ -283,8 +285,8 @@ static int check_form(struct found *f, const char *text, const struct parts *p,
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "README.md: its front matter is a mapping in "
                          "braces, which is not edited here");
     return !has_alias(text, p)
-               ? 0 : ckpt_fail(err, CKPT_EUNSUPPORTED, "README.md: its front matter has aliases, and "
-                               "is not edited here");
+               ? 0 : ckpt_fail(err, CKPT_EUNSUPPORTED, "README.md: its front matter has aliases, "
+                               "and is not edited here");
 }
 
 static int find(struct found *f, const char *text, const struct parts *p, struct ckpt_err *err)
@@ -303,7 +305,8 @@ static int find(struct found *f, const char *text, const struct parts *p, struct
     if ((rc = check_form(f, text, p, err)) != 0)
         return rc;
     top = yaml_document_get_node(&f->doc, f->root);
-    for (yaml_node_pair_t *i = top->data.mapping.pairs.start; i < top->data.mapping.pairs.top; i++) {
+    for (yaml_node_pair_t *i = top->data.mapping.pairs.start; i < top->data.mapping.pairs.top;
+         i++) {
         yaml_node_t *key = yaml_document_get_node(&f->doc, i->key);
 
         if (key->type != YAML_SCALAR_NODE ||
@@ -325,7 +328,8 @@ static bool has_key(const struct found *f, const char *name)
          i && i < top->data.mapping.pairs.top; i++) {
         const yaml_node_t *key = yaml_document_get_node(doc, i->key);
 
-        if (key->type == YAML_SCALAR_NODE && strcmp((const char *)key->data.scalar.value, name) == 0)
+        if (key->type == YAML_SCALAR_NODE &&
+            strcmp((const char *)key->data.scalar.value, name) == 0)
             return true;
     }
     return false;

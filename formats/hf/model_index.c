@@ -18,7 +18,8 @@ static bool is_plain(const char *text)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
     static const char more[] = "0123456789_./-";
-    static const char *const words[] = {"y", "n", "yes", "no", "true", "false", "on", "off", "null"};
+    static const char *const words[] = {"y", "n", "yes", "no", "true", "false", "on", "off",
+                                        "null"};
 
     if (!*text || !strchr(letters, *text) || strlen(text) > 200)
         return false;
@@ -88,8 +89,8 @@ static int copy(yaml_document_t *to, yaml_document_t *from, int index, int depth
     if (!n || depth > MAX_DEPTH)
         return 0;
     if (n->type == YAML_SCALAR_NODE)
-        return yaml_document_add_scalar(to, n->tag, n->data.scalar.value, (int)n->data.scalar.length,
-                                        n->data.scalar.style);
+        return yaml_document_add_scalar(to, n->tag, n->data.scalar.value,
+                                        (int)n->data.scalar.length, n->data.scalar.style);
     if (n->type == YAML_SEQUENCE_NODE) {
         made = yaml_document_add_sequence(to, n->tag, n->data.sequence.items.start ==
                                           n->data.sequence.items.top ? YAML_FLOW_SEQUENCE_STYLE
@@ -105,7 +106,8 @@ static int copy(yaml_document_t *to, yaml_document_t *from, int index, int depth
         made = yaml_document_add_mapping(to, n->tag, YAML_BLOCK_MAPPING_STYLE);
         for (yaml_node_pair_t *p = n->data.mapping.pairs.start;
              made && p < n->data.mapping.pairs.top; p++) {
-            int key = copy(to, from, p->key, depth + 1), value = copy(to, from, p->value, depth + 1);
+            int key = copy(to, from, p->key, depth + 1);
+            int value = copy(to, from, p->value, depth + 1);
 
             if (!key || !value || !yaml_document_append_mapping_pair(to, made, key, value))
                 return 0;

@@ -11,8 +11,8 @@
 #include "formats/hf/model_card.h"
 #include "libckpt/file.h"
 
-/* What of a path or an address may be told: owner/name of one on the Hub, in the cache of its client
- * too, else the last part.  True for the former. */
+/* What of a path or an address may be told: owner/name of one on the Hub, in the cache of its
+ * client too, else the last part.  True for the former. */
 bool run_card_name(char *to, size_t size, const char *path);
 /* Text within Markdown: no line ends, and no markup. */
 void run_card_put_text(struct ckpt_buf *b, const char *s);

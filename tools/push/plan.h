@@ -45,7 +45,7 @@ struct push_filter {
                                            last component of the source */
     bool            follow;
     bool            allow_secrets;      /* files that hold what looks like a token are sent */
-    bool            allow_pickles;      /* files that would run code when they are loaded are sent */
+    bool            allow_pickles;      /* files that run code when they are loaded are sent */
 };
 
 /* Walk source (a directory, at most 8 levels, or one file).  CKPT_ENOTFOUND when empty. */
