@@ -8,6 +8,7 @@
 #include "tools/cli_items.h"
 #include "tools/opt/opt.h"
 #include "tools/out.h"
+#include "tools/push/card.h"
 #include "tools/push/dest.h"
 #include "tools/push/sign.h"
 
@@ -15,6 +16,8 @@ struct want {
     struct send_want   send;
     struct push_filter filter;
     struct sign_want   sign;
+    struct opt_list    card_metrics;
+    const char        *card_dataset;
     uint64_t           bwlimit;
     bool               latest;
 };
@@ -46,6 +49,10 @@ static const struct opt rows[] = {
              "send files that hold what looks like a token or a private key"),
     OPT_FLAG("allow-pickles", filter.allow_pickles,
              "send files that run code when they are loaded, such as pickles with calls"),
+    OPT_LIST("card-metrics", "FILE", card_metrics,
+             "put the results of ckpt-eval --json into the card that is sent; repeatable"),
+    OPT_TEXT("card-dataset", "NAME", card_dataset, "data set that they are of, as owner/name",
+             .absent = "as the results or the card say"),
     OPT_PATH("sign", "KEY.pem", sign.key,
              "sign all files that are sent with this private key, and send model.sig"),
     OPT_PATH("sign-cert", "CHAIN.pem", sign.certificates,
@@ -91,6 +98,7 @@ struct job {
     struct dest        dest;
     struct cli_items  *items;
     struct sign_key    key;
+    struct push_card   card;
 };
 
 static int push_one(void *ctx, const char *item, struct ckpt_err *err)
@@ -108,6 +116,8 @@ static int push_one(void *ctx, const char *item, struct ckpt_err *err)
     }
     rc = push_plan_make(&p, item, &w->filter, err);
 
+    if (rc == 0)
+        rc = push_card(&p, &((struct job *)ctx)->card, w->filter.follow, err);
     if (rc == 0 && w->sign.key)
         rc = push_sign(&p, &((struct job *)ctx)->key, w->filter.follow, err);
     if (rc == 0)
@@ -147,6 +157,8 @@ int main(int argc, char **argv)
     if (rc == 0)
         rc = dest_find(&job.dest, rest[0], &err);
     if (rc == 0)
+        rc = push_card_open(&job.card, &w.card_metrics, w.card_dataset, &err);
+    if (rc == 0)
         rc = push_sign_open(&job.key, &w.sign, &err);
     http_limit_rate(w.bwlimit);
     if (rc == 0)                    /* a trainer may take hours until it announces the first item */
@@ -159,6 +171,7 @@ int main(int argc, char **argv)
     if (rc == 0)
         rc = cli_items_each(items, &cli, push_one, &job, &status, &err);
     cli_items_close(items);
+    push_card_release(&job.card);
     sign_key_release(&job.key);
     return cli_end(&cli, rc ? cli_error(&cli, &err) : status);
 }

@@ -57,5 +57,6 @@ DONE=build/peers/tokens.jsonl "$PEERS" -P tests/peers/tokens.py "$T/tokens" "${L
 tests/peers/hub.sh "$PEERS" "$B"
 tests/peers/hub_server.sh "$PEERS" "$B"
 tests/peers/sign.sh "$PEERS" "$B"
+tests/peers/cards.sh "$PEERS" "$B"
 mkdir "$T/gguf"
 "$PEERS" -P tests/peers/gguf_bnb.py "$T/gguf"
