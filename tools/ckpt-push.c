@@ -8,11 +8,16 @@
 #include "tools/cli_items.h"
 #include "tools/opt/opt.h"
 #include "tools/out.h"
+#include "tools/push/card.h"
 #include "tools/push/dest.h"
+#include "tools/push/sign.h"
 
 struct want {
     struct send_want   send;
     struct push_filter filter;
+    struct sign_want   sign;
+    struct opt_list    card_metrics;
+    const char        *card_dataset;
     uint64_t           bwlimit;
     bool               latest;
 };
@@ -42,6 +47,19 @@ static const struct opt rows[] = {
              "list of files"),
     OPT_FLAG("allow-secrets", filter.allow_secrets,
              "send files that hold what looks like a token or a private key"),
+    OPT_FLAG("allow-pickles", filter.allow_pickles,
+             "send files that run code when they are loaded, such as pickles with calls"),
+    OPT_LIST("card-metrics", "FILE", card_metrics,
+             "put the results of ckpt-eval --json into the card that is sent; repeatable"),
+    OPT_TEXT("card-dataset", "NAME", card_dataset, "data set that they are of, as owner/name",
+             .absent = "as the results or the card say"),
+    OPT_PATH("sign", "KEY.pem", sign.key,
+             "sign all files that are sent with this private key, and send model.sig"),
+    OPT_PATH("sign-cert", "CHAIN.pem", sign.certificates,
+             "sign as the owner of this certificate; the signer's first, then those above it"),
+    OPT_PATH("sign-passphrase-file", "FILE", sign.passphrase,
+             "file whose first line is the passphrase of the key",
+             .absent = "CKPT_SIGN_PASSPHRASE, if it is encrypted"),
     OPT_FLAG("latest", latest, "of several paths that wait in the pipe, publish the last alone"),
     OPT_SIZE("bwlimit", bwlimit, "bytes to send in a second, all transfers together",
              .absent = "no limit"),
@@ -79,6 +97,8 @@ struct job {
     struct cli        *cli;
     struct dest        dest;
     struct cli_items  *items;
+    struct sign_key    key;
+    struct push_card   card;
 };
 
 static int push_one(void *ctx, const char *item, struct ckpt_err *err)
@@ -96,6 +116,10 @@ static int push_one(void *ctx, const char *item, struct ckpt_err *err)
     }
     rc = push_plan_make(&p, item, &w->filter, err);
 
+    if (rc == 0)
+        rc = push_card(&p, &((struct job *)ctx)->card, w->filter.follow, err);
+    if (rc == 0 && w->sign.key)
+        rc = push_sign(&p, &((struct job *)ctx)->key, w->filter.follow, err);
     if (rc == 0)
         rc = dest_send(url, sizeof url, dest, &p, &w->send, cli, err);
     if (rc == 0 && w->send.dry_run)
@@ -133,6 +157,10 @@ int main(int argc, char **argv)
                        "[PATH ...]");
     if (rc == 0)
         rc = dest_find(&job.dest, rest[0], &err);
+    if (rc == 0)
+        rc = push_card_open(&job.card, &w.card_metrics, w.card_dataset, &err);
+    if (rc == 0)
+        rc = push_sign_open(&job.key, &w.sign, &err);
     http_limit_rate(w.bwlimit);
     if (rc == 0)                    /* a trainer may take hours until it announces the first item */
         rc = dest_check(&job.dest, &w.send, &err);
@@ -144,5 +172,7 @@ int main(int argc, char **argv)
     if (rc == 0)
         rc = cli_items_each(items, &cli, push_one, &job, &status, &err);
     cli_items_close(items);
+    push_card_release(&job.card);
+    sign_key_release(&job.key);
     return cli_end(&cli, rc ? cli_error(&cli, &err) : status);
 }

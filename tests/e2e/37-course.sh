@@ -66,12 +66,14 @@ t "ends with a table of them" [ "$(grep -A3 'ckpt-train: evaluations$' "$T/.err"
 mean() { sed -n 's/.*"loss":\([0-9.e+-]*\),.*/\1/p' m/metrics.jsonl | awk '{ s += $1 } END { printf "%.9g", s / NR }'; }
 t "the mean loss of a run" train m --max-steps 5 --logging-steps 1
 t "is train_loss" near "$(sed -n 's/.*"train_loss": \([0-9.]*\).*/\1/p' m/all_results.json)" "$(mean)"
-t "the card has YAML for the Hub" bash -c "head -n 12 ep/README.md | grep -q '^library_name: transformers$' && head -n 12 ep/README.md | grep -qx 'base_model: \"base\"'"
+t "the card has YAML for the Hub" bash -c "head -n 12 ep/README.md | grep -q '^library_name: transformers$' && head -n 12 ep/README.md | grep -qx 'base_model: base'"
 t "and no path of this machine" bash -c "! grep -q '$T' ep/README.md && ! grep -q '$G' ep/README.md"
 t "the evaluation is in it" grep -q '^- Perplexity: ' ep/README.md
-cp -r "$M/base" carded; printf -- '---\nlicense: apache-2.0\n---\n# Base\n' > carded/README.md; echo free > carded/LICENSE
+t "for the Hub too" bash -c "sed -n '/^model-index:/,/^---/p' ep/README.md | grep -q '    - type: perplexity' && sed -n '/^model-index:/,/^---/p' ep/README.md | grep -q '^      type: rows.jsonl'"
+cp -r "$M/base" carded; printf -- '---\nlicense: apache-2.0\nlanguage: [en, "no"]\npipeline_tag: text-generation\n---\n# Base\n' > carded/README.md; echo free > carded/LICENSE
 t "a base with a card and a licence" ckpt-train -q --model carded --train-file "$M/rows.jsonl" --max-steps 1 -o card
 t "its licence is told" grep -qx 'license: apache-2.0' card/README.md
+t "its languages" bash -c "grep -A2 -x 'language:' card/README.md | tr -d '\n' | grep -qx 'language:- en- \"no\"'"
 t "and kept" cmp carded/LICENSE card/LICENSE
 t "its card has another name" cmp carded/README.md card/BASE_README.md
 echo mine > card/README.md

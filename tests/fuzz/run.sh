@@ -56,14 +56,15 @@ seeds() {
     json_doc)    find tests/golden/data -name "*.json" -size -20k; find tests/golden/data/flat -name "*.jsonl" ;;
     tokenizer_json) find tests/golden/tokenizers tests/fuzz/seeds/tokenizer_json -name 'tokenizer*.json' -size -40k ;;
     run_file)    find tests/golden/recipes tests/golden/ds_configs -name '*.[jy]*'; find tests/fuzz/seeds/run_file -type f ;;
+    sign)        find tests/golden/sign -name '*.sig'; find tests/fuzz/seeds/sign -type f ;;
     json|config) find tests/golden -name '*.json' -size -20k ;;
     *)           find "tests/fuzz/seeds/$1" -type f 2>/dev/null ;;
     esac
 }
 dict() {
     case $1 in
-    torch|pickle|deepspeed|scan) echo -dict=tests/fuzz/pickle.dict ;;
-    zip)          echo -dict=tests/fuzz/zip.dict ;;
+    torch|pickle|deepspeed|scan) echo -dict=tests/fuzz/lib/pickle.dict ;;
+    zip)          echo -dict=tests/fuzz/lib/zip.dict ;;
     esac
 }
 # Inputs of rows: more of them are more of the same, and the number of a bad one is counted anew.
@@ -82,7 +83,7 @@ if [ "${1:-}" = --one ]; then one "$2" "$3"; exit; fi
 secs=${1:-60}; shift || true
 command -v clang >/dev/null || { echo "fuzz: clang is not there (packages clang, libclang-rt-dev)" >&2; exit 69; }
 targets=${*:-${ONLY:-$(ls tests/fuzz/fuzz_*.c | sed 's/.*fuzz_//; s/\.c$//')}}
-flags="-g -O1 -std=gnu11 -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -I. -D_GNU_SOURCE -fopenmp=libgomp $(pkg-config --cflags jansson libarchive libgit2 libpcre2-8 libutf8proc)"
+flags="-g -O1 -std=gnu11 -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -I. -Ibuild/release -D_GNU_SOURCE -fopenmp=libgomp $(pkg-config --cflags jansson libarchive libgit2 libpcre2-8 libutf8proc)"
 libs="$(pkg-config --libs jansson libarchive libcrypto zlib libxxhash libutf8proc libpcre2-8 libgit2 snappy libzstd liblz4 libbrotlidec yaml-0.1) -lopenblas -lgomp -ldl -lpthread -lm"
 mkdir -p build/fuzz/bin
 find build/fuzz/obj -name '*.o' 2>/dev/null | while read -r o; do f=${o#build/fuzz/obj/}; [ -e "${f%.o}.c" ] || rm "$o" build/fuzz/all.a; done 2>/dev/null     # of rooms that moved

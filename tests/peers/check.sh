@@ -20,6 +20,7 @@ if [ ! -x "$PEERS" ]; then
     "$PEERS" -m pip install -q deepspeed huggingface_hub transformers peft safetensors numpy gguf bitsandbytes sentencepiece tiktoken \
         picklescan fickling typing_extensions
 fi
+"$PEERS" -c 'import model_signing, OpenSSL' 2>/dev/null || "$PEERS" -m pip install -q model-signing pyOpenSSL
 "$PEERS" -c 'import ray, kubernetes_validate' 2>/dev/null || "$PEERS" -m pip install -q ray kubernetes-validate
 T=$(mktemp -d); trap 'rm -rf "$T"' EXIT
 $R/wordnet.sh "$T" 600 >/dev/null
@@ -56,5 +57,7 @@ DONE=build/peers/tokens.jsonl "$PEERS" -P tests/peers/tokens.py "$T/tokens" "${L
 tests/peers/hub.sh "$PEERS" "$B"
 tests/peers/hub_server.sh "$PEERS" "$B"
 tests/peers/s3.sh "$PEERS" "$B"
+tests/peers/sign.sh "$PEERS" "$B"
+tests/peers/cards.sh "$PEERS" "$B"
 mkdir "$T/gguf"
 "$PEERS" -P tests/peers/gguf_bnb.py "$T/gguf"

@@ -267,6 +267,10 @@ static int inspect_into(struct out *o, const struct inspect_want *w, struct cli 
         rc = inspect_scan(o, cli, path, err);
         return finish_failed(o, w, rc, err);
     }
+    if (w->verify_signature) {
+        rc = inspect_signature(o, w, cli, path, err);
+        return finish_failed(o, w, rc, err);
+    }
     if (w->verify && !w->n_part && ckpt_path_is_dir(path)) {
         rc = inspect_whole(o, cli, path, err);
         if (rc) {                       /* report missing files */

@@ -27,6 +27,10 @@ struct inspect_want {
     const char *const *part;            /* with together: the folders after the first */
     size_t          n_part;
     bool            scan, rng, args, state;     /* instead of the list of tensors */
+    bool            verify_signature;   /* with one of the following two */
+    const char     *public_key, *certificate_root;
+    const char     *signature;          /* file with it; NULL: model.sig of the path */
+    bool            ignore_unsigned;    /* files that it does not cover are no difference */
 };
 
 /* Print everything that was asked about one path. */
@@ -98,6 +102,11 @@ int inspect_optimizer(struct out *o, struct ckpt_source *src, const struct inspe
 int inspect_scan(struct out *o, const struct cli *cli, const char *path, struct ckpt_err *err);
 /* The same without output: CKPT_EREFUSED names the first dangerous finding. */
 int inspect_scan_quietly(const struct cli *cli, const char *path, struct ckpt_err *err);
+/* Whether a folder's files are those that the owner of a key signed.  CKPT_EREFUSED when the
+ * signature is another's or wrong, CKPT_EMISMATCH when files differ, CKPT_ENO when only its
+ * certificate has expired; o is complete in each case. */
+int inspect_signature(struct out *o, const struct inspect_want *w, const struct cli *cli,
+                      const char *path, struct ckpt_err *err);
 /*
  * For a page, of the run in a folder: curves of its losses, of its devices and of whatever else it
  * logged, and its results, arguments, manifest, checkpoints and samples.  best: path of the best

@@ -7,6 +7,7 @@
 
 #include "libckpt/io/pack.h"
 #include "libckpt/io/path.h"
+#include "tools/merge/card.h"
 #include "tools/merge/packed.h"
 #include "tools/merge/parts.h"
 #include "tools/progress.h"
@@ -223,6 +224,8 @@ int merge_run(const struct merge_want *want, struct cli *cli, const struct merge
         rc = merge_check_result(src, origin, job, format, err);
     if (rc == 0)
         rc = merge_keep_states(&run, src, origin, w, job, format, err);
+    if (rc == 0)
+        rc = merge_card(&src, w, job, format, cli->follow, err);
     if (rc == 0 && w->dry_run)
         rc = merge_plan(src, cli, format, job, err);
     else if (rc == 0)

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <openssl/evp.h>
+
 #include "libckpt/base/base64.h"
 #include "libckpt/base/json.h"
 #include "libckpt/base/pool.h"
@@ -48,6 +50,29 @@ static int read_sample(const char **out, struct hub_plan *h, size_t i, struct ck
     return rc;
 }
 
+/* The SHA-1 of the git blob of a file that is no file on disk. */
+static int blob_digest(char oid[65], struct ckpt_file *file, struct ckpt_err *err)
+{
+    struct ckpt_arena arena = {0};
+    unsigned char sha1[EVP_MAX_MD_SIZE];
+    EVP_MD_CTX *md = EVP_MD_CTX_new();
+    char head[40], *bytes;
+    size_t n;
+    int k = snprintf(head, sizeof head, "blob %llu",
+                     (unsigned long long)ckpt_file_size(file)) + 1;
+    int rc = ckpt_file_slurp(file, &arena, FILE_BYTES, &bytes, &n, err);
+
+    if (rc == 0 && (!md || EVP_DigestInit_ex(md, EVP_sha1(), NULL) != 1 ||
+                    EVP_DigestUpdate(md, head, (size_t)k) != 1 ||
+                    EVP_DigestUpdate(md, bytes, n) != 1 || EVP_DigestFinal_ex(md, sha1, NULL) != 1))
+        rc = ckpt_nomem(err, 256);
+    if (rc == 0)
+        ckpt_digest_hex(oid, sha1, 20);
+    EVP_MD_CTX_free(md);
+    ckpt_arena_release(&arena);
+    return rc;
+}
+
 static int digest(char oid[65], struct hub_plan *h, size_t i, bool lfs, struct ckpt_err *err)
 {
     struct ckpt_file *file = NULL;
@@ -62,7 +87,7 @@ static int digest(char oid[65], struct hub_plan *h, size_t i, bool lfs, struct c
     else if (lfs)
         rc = ckpt_sha256_file(oid, file, err);
     else
-        *oid = '\0';                    /* of an archive's member: it is sent again */
+        rc = blob_digest(oid, file, err);
     if (rc)
         rc = ckpt_err_in(err, "%s", h->p->file[i].from);
     ckpt_file_close(file);

@@ -9,6 +9,7 @@
 #include "formats/formats.h"
 #include "libckpt/log.h"
 #include "libckpt/remote/git/lfs.h"
+#include "tools/inspect/scan/scan.h"
 #include "tools/push/judge.h"
 #include "tools/push/secrets.h"
 
@@ -57,7 +58,14 @@ static bool wanted(struct push_plan *p, const struct push_filter *f, const char 
 static bool is_index(const char *path)
 {
     return fnmatch("*.index.json", path, 0) == 0 || fnmatch("*config.json", path, 0) == 0 ||
-           fnmatch("*latest", path, 0) == 0 || fnmatch("*MANIFEST.json", path, 0) == 0;
+           fnmatch("*latest", path, 0) == 0 || fnmatch("*MANIFEST.json", path, 0) == 0 ||
+           fnmatch("*model.sig", path, 0) == 0;
+}
+
+void push_plan_judge(struct push_file *f)
+{
+    f->index = is_index(f->to);
+    f->large = ckpt_lfs_by_name(f->from) || f->size > CKPT_LFS_THRESHOLD;
 }
 
 static int add_file(struct push_plan *p, const char *rel, uint64_t size, size_t *cap,
@@ -79,11 +87,12 @@ static int add_file(struct push_plan *p, const char *rel, uint64_t size, size_t 
     file = &p->file[p->n++];
     file->from = ckpt_arena_printf(&p->arena, "%s", rel);
     file->to = *p->below ? ckpt_arena_printf(&p->arena, "%s/%s", p->below, rel) : file->from;
+    if (!file->from || !file->to)
+        return ckpt_nomem(err, strlen(rel));
     file->size = size;
-    file->index = is_index(file->to ? file->to : rel);
-    file->large = ckpt_lfs_by_name(rel) || size > CKPT_LFS_THRESHOLD;
+    push_plan_judge(file);
     p->bytes += size;
-    return file->from && file->to ? 0 : ckpt_nomem(err, strlen(rel));
+    return 0;
 }
 
 /* List one directory of the walk; sub-directories go onto the stack. */
@@ -152,16 +161,22 @@ static int refuse_pointers(const struct push_plan *p, bool follow, struct ckpt_e
     return rc;
 }
 
-static int refuse_secrets(const struct push_plan *p, bool follow, struct ckpt_err *err)
+/* Refuse files that hold what looks like a token, or that run code when someone loads them. */
+static int refuse_unsafe(const struct push_plan *p, const struct push_filter *f,
+                         struct ckpt_err *err)
 {
     int rc = 0;
 
-    for (size_t i = 0; rc == 0 && i < p->n; i++) {
+    for (size_t i = 0; rc == 0 && i < p->n && !(f->allow_secrets && f->allow_pickles); i++) {
         struct ckpt_file *file = NULL;
 
-        rc = push_plan_open(&file, p, i, follow, err);
-        if (rc == 0)
+        rc = push_plan_open(&file, p, i, f->follow, err);
+        if (rc == 0 && !f->allow_secrets)
             rc = secrets_refuse(file, err);
+        if (rc == 0 && !f->allow_pickles &&
+            (rc = scan_refuse(file, p->file[i].from, cli_spool(), err)) == CKPT_EREFUSED)
+            ckpt_err_hint(err, "loading it runs that; --allow-pickles publishes it nevertheless, "
+                          "--exclude leaves it out");
         ckpt_file_close(file);
     }
     return rc;
@@ -172,6 +187,12 @@ static int by_path(const void *a, const void *b)
     const struct push_file *x = a, *y = b;
 
     return x->index != y->index ? (int)x->index - (int)y->index : strcmp(x->to, y->to);
+}
+
+void push_plan_sort(struct push_plan *p)
+{
+    if (p->n)
+        qsort(p->file, p->n, sizeof *p->file, by_path);
 }
 
 /* Open the directory in an archive on stdin. */
@@ -229,7 +250,7 @@ int push_plan_make(struct push_plan *p, const char *source, const struct push_fi
 
         rc = add_file(p, slash ? slash + 1 : source, (uint64_t)st.st_size, &cap, err);
         rc = rc ? rc : refuse_pointers(p, f->follow, err);
-        return rc || f->allow_secrets ? rc : refuse_secrets(p, f->follow, err);
+        return rc ? rc : refuse_unsafe(p, f, err);
     }
     stack = ckpt_alloc(4096, sizeof *stack);
     depths = ckpt_alloc(4096, sizeof *depths);
@@ -248,11 +269,11 @@ int push_plan_make(struct push_plan *p, const char *source, const struct push_fi
     if (rc == 0 && p->n == 0)
         rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s: nothing to publish in it", source);
     if (rc == 0)
-        qsort(p->file, p->n, sizeof *p->file, by_path);
+        push_plan_sort(p);
     if (rc == 0)
         rc = refuse_pointers(p, f->follow, err);
-    if (rc == 0 && !f->allow_secrets)
-        rc = refuse_secrets(p, f->follow, err);
+    if (rc == 0)
+        rc = refuse_unsafe(p, f, err);
     ckpt_free(stack);
     ckpt_free(depths);
     return rc;
@@ -268,6 +289,16 @@ void push_plan_release(struct push_plan *p)
 int push_plan_open(struct ckpt_file **out, const struct push_plan *p, size_t i, bool follow,
                    struct ckpt_err *err)
 {
-    return p->dir ? ckpt_file_open_at(out, p->dir, p->file[i].from, err)
-                  : ckpt_file_open(out, p->source, follow ? CKPT_FOLLOW : 0, err);
+    const struct push_file *f = &p->file[i];
+    int rc;
+
+    if (f->made)
+        return ckpt_file_memory(out, f->made, (size_t)f->size, f->from, err);
+    rc = p->dir ? ckpt_file_open_at(out, p->dir, f->from, err)
+                : ckpt_file_open(out, p->source, follow ? CKPT_FOLLOW : 0, err);
+    if (rc == 0 && (rc = push_plan_pinned(f, *out, err)) != 0) {
+        ckpt_file_close(*out);
+        *out = NULL;
+    }
+    return rc;
 }

@@ -137,7 +137,10 @@ static int fields(struct ckpt_arena *a, struct value *d, const struct settings *
     bool by_steps = strcmp(s->eval_strategy, "steps") == 0;
     bool evaluates = !by_steps || s->eval_steps > 0;
     enum schedule_kind schedule;        /* DeepSpeed's are not among transformers' types */
-    int rc = value_set_str(a, d, "output_dir", value_str(a, s->output_dir));
+    /* Folders above an absolute path's name people and machines, and mean nothing elsewhere. */
+    const char *slash = s->output_dir[0] == '/' ? strrchr(s->output_dir, '/') : NULL;
+    int rc = value_set_str(a, d, "output_dir", value_str(a, slash && slash[1] ? slash + 1
+                                                                             : s->output_dir));
 
     for (size_t i = 0; i < sizeof ints / sizeof ints[0]; i++)
         rc |= value_set_str(a, d, ints[i].key, value_int(a, ints[i].value));

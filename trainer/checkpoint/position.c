@@ -16,6 +16,24 @@
 
 #define STATE "trainer_state.json"
 
+/* The best checkpoint of a run lies beside its others, wherever the run's folder is by now. */
+static void find_best(struct run_state *state, const char *path)
+{
+    char beside[sizeof state->best_model_checkpoint];
+    const char *slash = strrchr(state->best_model_checkpoint, '/');
+    const char *name = slash ? slash + 1 : state->best_model_checkpoint;
+    size_t n = strlen(path);
+
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    while (n > 0 && path[n - 1] != '/')
+        n--;
+    if (*name && !ckpt_path_is_remote(path) &&
+        (size_t)snprintf(beside, sizeof beside, "%.*s%s", (int)n, path, name) < sizeof beside &&
+        ckpt_path_is_dir(beside))
+        memcpy(state->best_model_checkpoint, beside, sizeof beside);
+}
+
 int position_read(struct run_state *state, bool *found, struct ckpt_dir *dir, struct ckpt_err *err)
 {
     struct ckpt_file *f = NULL;
@@ -30,6 +48,8 @@ int position_read(struct run_state *state, bool *found, struct ckpt_dir *dir, st
         rc = ckpt_json_read(&json, f, CKPT_JSON_MAX_BYTES, CKPT_JSON_PYTHON, err);
     if (rc == 0)
         rc = run_state_read(state, json, err);
+    if (rc == 0)
+        find_best(state, ckpt_dir_path(dir));
     json_decref(json);
     ckpt_file_close(f);
     return rc;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/families/arch.h"
 #include "libckpt/base/buf.h"
 #include "libckpt/base/json.h"
 #include "libckpt/commit.h"
@@ -163,7 +164,9 @@ int results_model(struct run_job *r, struct ckpt_err *err)
 {
     const struct card_facts facts = {
         .checkpoint = &r->checkpoint, .base = r->checkpoint.base ? r->checkpoint.base : "",
-        .adapter = r->session.lora != NULL, .world_size = r->session.comm->world_size};
+        .adapter = r->session.lora != NULL,
+        .encoder = r->session.arch->num_encoder_layers > 0,
+        .world_size = r->session.comm->world_size};
     char *card = NULL;
     int rc;
 

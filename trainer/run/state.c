@@ -68,6 +68,20 @@ static json_t *callbacks(const struct run_state *s)
     return all;
 }
 
+/* A checkpoint's path as the state tells it: of an absolute one the run's folder and its own, since
+ * folders above name people and machines. */
+static const char *told(const char *path)
+{
+    size_t at = strlen(path);
+
+    if (path[0] != '/')
+        return path;
+    for (int parts = 0; at > 0; at--)
+        if (path[at - 1] == '/' && ++parts == 2)
+            break;
+    return path + at;
+}
+
 json_t *run_state_json(const struct run_state *s)
 {
     bool best = !isnan(s->best_metric);
@@ -77,7 +91,7 @@ json_t *run_state_json(const struct run_state *s)
         "best_global_step", best ? json_integer(s->best_global_step) : json_null(),
         "best_metric", best ? json_real(s->best_metric) : json_null(),
         "best_model_checkpoint",
-        s->best_model_checkpoint[0] ? json_string(s->best_model_checkpoint) : json_null(),
+        s->best_model_checkpoint[0] ? json_string(told(s->best_model_checkpoint)) : json_null(),
         "epoch", s->epoch, "eval_steps", (json_int_t)s->eval_steps, "global_step",
         (json_int_t)s->global_step, "is_hyper_param_search", 0, "is_local_process_zero", 1,
         "is_world_process_zero", 1, "log_history", s->log_history, "logging_steps",

@@ -1,146 +1,98 @@
 /* card - see card.h. */
 #include "trainer/tell/card.h"
 
-#include <ctype.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "libckpt/base/buf.h"
 #include "libckpt/ckpt.h"
+#include "formats/hf/run_card.h"
 #include "formats/hf/side_files.h"
 #include "libckpt/mem.h"
 #include "trainer/checkpoint/final.h"
 
-enum { CARD_MAX = 1 << 20, HEAD_MAX = 1 << 16 };
+enum { CARD_MAX = 1 << 20 };
 
-/* What of a path or an address may be told: owner/name of one on the Hub, else the last part. */
-static void public_name(char *to, size_t size, const char *path)
+/* The base's card, or NULL. */
+static const struct ckpt_file *base_card(const struct side_files *side)
 {
-    const char *hub = strncmp(path, "hf://", 5) == 0 ? path + 5 : NULL, *at = hub ? hub : path;
-    size_t n = strlen(at);
-
-    if (hub && strncmp(hub, "datasets/", 9) == 0)
-        at += 9;
-    n = strcspn(at, hub ? "@" : "");
-    while (n > 1 && at[n - 1] == '/')
-        n--;
-    for (size_t i = n; !hub && i > 0; i--)
-        if (at[i - 1] == '/') {
-            n -= i;
-            at += i;
-            break;
-        }
-    snprintf(to, size, "%.*s", (int)n, at);
+    for (size_t i = 0; i < side->n; i++)
+        if (strcmp(side->item[i].name, "README.md") == 0)
+            return side->item[i].file;
+    return NULL;
 }
 
-/* A scalar of YAML in double quotes, which are JSON's. */
-static void put_quoted(struct ckpt_buf *b, const char *s)
+/* Names of the training data that the Hub has. */
+static json_t *datasets_of(const struct settings *s)
 {
-    ckpt_buf_put_u8(b, '"');
-    for (; *s; s++) {
-        if (*s == '"' || *s == '\\')
-            ckpt_buf_put_u8(b, '\\');
-        ckpt_buf_put_u8(b, (unsigned char)*s < 0x20 ? ' ' : (uint8_t)*s);
-    }
-    ckpt_buf_put_u8(b, '"');
-}
-
-/* Text within Markdown: no line ends, and no markup. */
-static void put_text(struct ckpt_buf *b, const char *s)
-{
-    for (; *s; s++) {
-        if (strchr("\\`*_{}[]<>#|", *s))
-            ckpt_buf_put_u8(b, '\\');
-        ckpt_buf_put_u8(b, (unsigned char)*s < 0x20 ? ' ' : (uint8_t)*s);
-    }
-}
-
-/* The value of "license:" in the front matter of the base's card, if it is a plain word. */
-static void base_license(char license[64], const struct side_files *side)
-{
-    struct ckpt_err ignored = {0};
-    char *text = ckpt_alloc(HEAD_MAX + 1, 1), *line, *end;
-
-    license[0] = '\0';
-    for (size_t i = 0; text && i < side->n; i++) {
-        const struct ckpt_file *f = side->item[i].file;
-        size_t n;
-
-        if (strcmp(side->item[i].name, "README.md") != 0)
-            continue;
-        n = ckpt_file_size(f) < HEAD_MAX ? (size_t)ckpt_file_size(f) : HEAD_MAX;
-        if (ckpt_file_read_at(f, text, n, 0, &ignored) || strncmp(text, "---\n", 4) != 0)
-            continue;
-        if ((end = strstr(text + 4, "\n---")) != NULL)
-            *end = '\0';
-        line = end ? strstr(text + 3, "\nlicense:") : NULL;
-        if (!line)
-            continue;
-        line += strlen("\nlicense:");
-        line += strspn(line, " \"'");
-        for (n = 0; n < 63; n++) {
-            if (!isalnum((unsigned char)line[n]) && (!line[n] || !strchr(".-_", line[n])))
-                break;
-            license[n] = line[n];
-        }
-        license[n] = '\0';
-    }
-    ckpt_free(text);
-}
-
-/* Names of the training data that the Hub has, or the given name of the data. */
-static void put_datasets(struct ckpt_buf *b, const struct settings *s)
-{
+    json_t *list = json_array();
     char name[512];
-    bool any = false;
 
-    for (size_t i = 0; i < s->n_train; i++) {
-        if (strncmp(s->train[i], "hf://datasets/", 14) != 0)
-            continue;
-        public_name(name, sizeof name, s->train[i]);
-        ckpt_buf_put_str(b, any ? "- " : "datasets:\n- ");
-        put_quoted(b, name);
-        ckpt_buf_put_u8(b, '\n');
-        any = true;
-    }
+    for (size_t i = 0; list && i < s->n_train; i++)
+        if (run_card_name(name, sizeof name, s->train[i]))
+            json_array_append_new(list, json_string(name));
+    return list;
 }
 
-static const json_t *last_with(const json_t *log, const char *key)
-{
-    const json_t *row = NULL;
-
-    for (size_t i = json_array_size(log); i-- > 0 && !row;)
-        if (json_is_number(json_object_get(json_array_get(log, i), key)))
-            row = json_array_get(log, i);
-    return row;
-}
-
-static double number(const json_t *row, const char *key)
-{
-    return json_number_value(json_object_get(row, key));
-}
-
-static void put_front(struct ckpt_buf *b, const struct card_facts *f, const char *name,
-                      const char *base)
+/* What the front matter has beside figures. */
+static json_t *keys_of(const struct card_facts *f, const char *base, size_t n_figures)
 {
     const struct checkpoint *c = f->checkpoint;
-    char license[64];
+    const struct ckpt_file *card = base_card(c->side);
+    json_t *keys = json_object(), *list;
 
-    base_license(license, c->side);
-    ckpt_buf_printf(b, "---\nlibrary_name: %s\n", f->adapter ? "peft" : "transformers");
-    if (*license)
-        ckpt_buf_printf(b, "license: %s\n", license);
-    if (*base) {
-        ckpt_buf_put_str(b, "base_model: ");
-        put_quoted(b, base);
-        ckpt_buf_put_u8(b, '\n');
+    json_object_set_new(keys, "library_name", json_string(f->adapter ? "peft" : "transformers"));
+    if (card)
+        run_card_inherit(keys, card);
+    if (*base)
+        json_object_set_new(keys, "base_model", json_string(base));
+    list = datasets_of(c->settings);
+    if (json_array_size(list) > 0)
+        json_object_set(keys, "datasets", list);
+    json_decref(list);
+    if (n_figures)
+        json_object_set_new(keys, "metrics", json_pack("[s]", "perplexity"));
+    json_object_set_new(keys, "tags", f->adapter ? json_pack("[s, s]", "generated_from_trainer",
+                                                             "lora")
+                                                 : json_pack("[s]", "generated_from_trainer"));
+    return keys;
+}
+
+/* The task as the Hub calls it: what the base's card says, else by what the model generates. */
+static const char *task_of(const struct card_facts *f, const json_t *keys)
+{
+    const char *said = json_string_value(json_object_get(keys, "pipeline_tag"));
+
+    return said && *said ? said
+           : f->encoder ? "text2text-generation" : "text-generation";
+}
+
+static int put_front(struct ckpt_buf *b, const struct card_facts *f, const char *name,
+                     const char *base, struct ckpt_err *err)
+{
+    const struct checkpoint *c = f->checkpoint;
+    const struct settings *s = c->settings;
+    const json_t *eval = run_card_last(c->state->log_history, "eval_loss");
+    struct model_card_result figure[16];
+    char data[512] = "";
+    size_t n = 0;
+    json_t *keys;
+    int rc;
+
+    if (s->n_eval > 0 || s->n_train > 0)
+        run_card_name(data, sizeof data, s->n_eval > 0 ? s->eval[0] : s->train[0]);
+    if (eval && *data)
+        n = run_card_figures(figure, sizeof figure / sizeof figure[0], eval, NULL, data);
+    if (!(keys = keys_of(f, base, n)))
+        return ckpt_nomem(err, 256);
+    for (size_t i = 0; i < n; i++) {
+        figure[i].task = task_of(f, keys);
+        figure[i].split = s->eval_split && *s->eval_split ? s->eval_split : NULL;
     }
-    put_datasets(b, c->settings);
-    ckpt_buf_printf(b, "tags:\n- generated_from_trainer\n%s", f->adapter ? "- lora\n" : "");
-    ckpt_buf_put_str(b, "model-index:\n- name: ");
-    put_quoted(b, name);
-    ckpt_buf_put_str(b, "\n  results: []\n---\n\n" FINAL_CARD_MARK "\n\n");
+    rc = model_card_edit(b, "", 0, keys, name, figure, n, err);
+    json_decref(keys);
+    ckpt_buf_put_str(b, "\n" FINAL_CARD_MARK "\n\n");
+    return rc;
 }
 
 static void put_parameters(struct ckpt_buf *b, const struct card_facts *f)
@@ -168,61 +120,36 @@ static void put_parameters(struct ckpt_buf *b, const struct card_facts *f)
     ckpt_buf_put_u8(b, '\n');
 }
 
-/* A row for each evaluation, with the last logged loss before it. */
-static void put_results(struct ckpt_buf *b, const json_t *log)
-{
-    const json_t *row, *trained = NULL;
-    size_t i;
-
-    if (!last_with(log, "eval_loss"))
-        return;
-    ckpt_buf_put_str(b, "### Training results\n\n| Training Loss | Epoch | Step | Validation Loss "
-                     "|\n|:---:|:---:|:---:|:---:|\n");
-    json_array_foreach(log, i, row) {
-        char loss[32] = "No log";
-
-        if (json_is_number(json_object_get(row, "loss")))
-            trained = row;
-        if (!json_is_number(json_object_get(row, "eval_loss")))
-            continue;
-        if (trained)
-            snprintf(loss, sizeof loss, "%.4f", number(trained, "loss"));
-        ckpt_buf_printf(b, "| %s | %.4f | %lld | %.4f |\n", loss, number(row, "epoch"),
-                        (long long)json_integer_value(json_object_get(row, "step")),
-                        number(row, "eval_loss"));
-    }
-    ckpt_buf_put_u8(b, '\n');
-}
-
 int card_make(char **text, const struct card_facts *f, struct ckpt_err *err)
 {
     const struct checkpoint *c = f->checkpoint;
-    const json_t *log = c->state->log_history, *eval = last_with(log, "eval_loss");
+    const json_t *log = c->state->log_history;
+    int rc;
     char name[512], base[512];
     struct ckpt_buf b;
 
     *text = NULL;
-    public_name(name, sizeof name, c->settings->output_dir);
-    public_name(base, sizeof base, f->base);
+    run_card_name(name, sizeof name, c->settings->output_dir);
+    run_card_name(base, sizeof base, f->base);
     ckpt_buf_init(&b, CARD_MAX);
-    put_front(&b, f, name, base);
+    if ((rc = put_front(&b, f, name, base, err)) != 0) {
+        ckpt_buf_release(&b);
+        return rc;
+    }
     ckpt_buf_put_str(&b, "# ");
-    put_text(&b, name);
+    run_card_put_text(&b, name);
     ckpt_buf_put_str(&b, "\n\n");
     if (*base) {
         ckpt_buf_printf(&b, "This model is %s of ", f->adapter ? "a LoRA adapter"
                                                                 : "a fine-tuned version");
-        put_text(&b, base);
+        run_card_put_text(&b, base);
         ckpt_buf_put_str(&b, ".\n\n");
     } else {
         ckpt_buf_put_str(&b, "This model was trained from scratch.\n\n");
     }
-    if (eval)
-        ckpt_buf_printf(&b, "It achieves the following results on the evaluation set:\n"
-                        "- Loss: %.4f\n- Perplexity: %.4f\n\n", number(eval, "eval_loss"),
-                        exp(number(eval, "eval_loss")));
+    run_card_put_last(&b, log);
     put_parameters(&b, f);
-    put_results(&b, log);
+    run_card_put_table(&b, log);
     ckpt_buf_put_str(&b, "### Versions\n\n- ckpt " CKPT_VERSION "\n");
     if (!ckpt_buf_ok(&b) || !(*text = ckpt_strdup(ckpt_buf_str(&b)))) {
         ckpt_buf_release(&b);

@@ -13,6 +13,7 @@ struct card_facts {
     const struct checkpoint *checkpoint;
     const char *base;           /* path or address of the model it was trained from; "": fresh */
     bool        adapter;
+    bool        encoder;        /* the model has one beside its decoder */
     int         world_size;
 };
 

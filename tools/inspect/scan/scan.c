@@ -307,6 +307,16 @@ int inspect_scan(struct out *o, const struct cli *cli, const char *path, struct 
     return rc ? rc : conclude(&s, path, err);
 }
 
+int scan_refuse(struct ckpt_file *file, const char *path, const char *spool, struct ckpt_err *err)
+{
+    struct scan s = {.spool = spool};
+    const struct subject f = {.file = file, .path = path};
+    int rc = scan_subject(&s, &f, err);
+
+    return rc || s.count[SCAN_DANGEROUS] == 0
+               ? rc : ckpt_fail_as(err, CKPT_EREFUSED, "refused-global", "%s", s.worst);
+}
+
 int inspect_scan_quietly(const struct cli *cli, const char *path, struct ckpt_err *err)
 {
     struct scan s = {.spool = cli_spool()};

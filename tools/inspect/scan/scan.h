@@ -64,6 +64,10 @@ int scan_part(struct scan *s, const struct subject *f, const char *name, uint64_
 int scan_made(struct scan *s, const struct subject *f, const char *name, struct ckpt_file *file,
               struct ckpt_err *err);
 
+/* A single file under that path, without output: CKPT_EREFUSED "refused-global" names the first
+ * dangerous finding. */
+int scan_refuse(struct ckpt_file *file, const char *path, const char *spool, struct ckpt_err *err);
+
 /* The last component of a path, within the last container. */
 const char *scan_base(const char *path);
 
