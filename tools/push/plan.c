@@ -4,9 +4,9 @@
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "formats/formats.h"
+#include "libckpt/io/path.h"
 #include "libckpt/log.h"
 #include "libckpt/remote/git/lfs.h"
 #include "tools/push/judge.h"
@@ -189,6 +189,22 @@ static int open_stdin(struct push_plan *p, struct ckpt_err *err)
     return rc;
 }
 
+/* Remote files are verified before they are published. */
+static unsigned flags_of(bool follow) { return (follow ? CKPT_FOLLOW : 0) | CKPT_PROVE; }
+
+/* A source that is one file. */
+static int add_single(struct push_plan *p, bool follow, size_t *cap, struct ckpt_err *err)
+{
+    const char *slash = strrchr(p->source, '/');
+    struct ckpt_file *file = NULL;
+    int rc = ckpt_path_file(&file, p->source, flags_of(follow), err);
+
+    if (rc == 0)
+        rc = add_file(p, slash ? slash + 1 : p->source, ckpt_file_size(file), cap, err);
+    ckpt_file_close(file);
+    return rc;
+}
+
 /* The folder of this source in the destination. */
 static int place_below(struct push_plan *p, const struct push_filter *f, struct ckpt_err *err)
 {
@@ -218,16 +234,13 @@ int push_plan_make(struct push_plan *p, const char *source, const struct push_fi
     char **stack = NULL;
     int *depths = NULL, rc = 0;
     size_t n_stack = 0, cap = 0;
-    struct stat st;
 
     memset(p, 0, sizeof *p);
     p->source = source;
     if ((rc = place_below(p, f, err)) != 0)
         return rc;
-    if (stat(source, &st) == 0 && S_ISREG(st.st_mode)) {
-        const char *slash = strrchr(source, '/');
-
-        rc = add_file(p, slash ? slash + 1 : source, (uint64_t)st.st_size, &cap, err);
+    if (strcmp(source, "-") != 0 && ckpt_path_is_file(source)) {
+        rc = add_single(p, f->follow, &cap, err);
         rc = rc ? rc : refuse_pointers(p, f->follow, err);
         return rc || f->allow_secrets ? rc : refuse_secrets(p, f->follow, err);
     }
@@ -238,7 +251,7 @@ int push_plan_make(struct push_plan *p, const char *source, const struct push_fi
     if (rc == 0 && strcmp(source, "-") == 0)
         rc = open_stdin(p, err);
     else if (rc == 0)
-        rc = ckpt_dir_open(&p->dir, source, f->follow ? CKPT_FOLLOW : 0, err);
+        rc = ckpt_path_dir(&p->dir, source, flags_of(f->follow), err);
     if (rc == 0)
         rc = walk_dir(p, f, "", 0, stack, depths, &n_stack, &cap, err);
     while (rc == 0 && n_stack > 0) {
@@ -269,5 +282,5 @@ int push_plan_open(struct ckpt_file **out, const struct push_plan *p, size_t i, 
                    struct ckpt_err *err)
 {
     return p->dir ? ckpt_file_open_at(out, p->dir, p->file[i].from, err)
-                  : ckpt_file_open(out, p->source, follow ? CKPT_FOLLOW : 0, err);
+                  : ckpt_path_file(out, p->source, flags_of(follow), err);
 }

@@ -183,7 +183,7 @@ static int send_objects(struct job *j, struct ckpt_err *err)
 
     for (size_t i = 0; i < j->p->n; i++)
         any = any || j->p->file[i].lfs;
-    if (!any || (rc = lfs_place_find(&place, j->far, err)) != 0)
+    if (!any || (rc = lfs_place_find(&place, j->far, "upload", err)) != 0)
         return any ? rc : 0;
     snprintf(ref, sizeof ref, "refs/heads/%s", j->far->branch);
     to.url = to.target = place.url;
