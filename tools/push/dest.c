@@ -5,6 +5,7 @@
 
 #include "libckpt/remote/git/git.h"
 #include "libckpt/remote/git/place.h"
+#include "tools/push/plan_file.h"
 
 #define COMMIT (DEST_BRANCH | DEST_MESSAGE | DEST_AUTHOR | DEST_CREATE | DEST_DELETE)
 
@@ -123,8 +124,25 @@ int dest_check(const struct dest *d, const struct send_want *w, struct ckpt_err 
     return option ? refuse_option(d, option, takes, err) : d->kind->check(d, w, err);
 }
 
+/* Look first where a plan is carried out: a destination that compares does it once more by itself,
+ * with what it then builds on. */
+static int look_first(const struct dest *d, struct push_plan *p, const struct send_want *w,
+                      const struct cli *cli, struct ckpt_err *err)
+{
+    struct send_want dry = *w;
+    char url[64];
+    int rc;
+
+    dry.dry_run = true;
+    dry.plan = NULL;
+    rc = d->kind->send(url, sizeof url, d, p, &dry, cli, err);
+    return rc ? rc : plan_file_agrees(w->plan, p, err);
+}
+
 int dest_send(char *url, size_t size, const struct dest *d, struct push_plan *p,
               const struct send_want *w, const struct cli *cli, struct ckpt_err *err)
 {
-    return d->kind->send(url, size, d, p, w, cli, err);
+    int rc = w->plan ? look_first(d, p, w, cli, err) : 0;
+
+    return rc ? rc : d->kind->send(url, size, d, p, w, cli, err);
 }

@@ -48,27 +48,6 @@ static int read_sample(const char **out, struct hub_plan *h, size_t i, struct ck
     return rc;
 }
 
-static int digest(char oid[65], struct hub_plan *h, size_t i, bool lfs, struct ckpt_err *err)
-{
-    struct ckpt_file *file = NULL;
-    uint64_t base = 0;
-    int fd, rc = push_plan_open(&file, h->p, i, h->follow, err);
-
-    if (rc)
-        return rc;
-    fd = ckpt_file_fd(file, &base);
-    if (fd >= 0 && base == 0)
-        rc = cache_digest(oid, fd, !lfs, err);
-    else if (lfs)
-        rc = ckpt_sha256_file(oid, file, err);
-    else
-        *oid = '\0';                    /* of an archive's member: it is sent again */
-    if (rc)
-        rc = ckpt_err_in(err, "%s", h->p->file[i].from);
-    ckpt_file_close(file);
-    return rc;
-}
-
 static int ask_some(struct hub_plan *h, const struct hub_repo *r, const char *revision, size_t from,
                     size_t n, struct ckpt_err *err)
 {
@@ -102,7 +81,7 @@ static int compare(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
         return 0;
     if (cli_stop)
         return cli_stopped(err);
-    if ((rc = digest(oid, h, i, h->p->file[i].lfs, err)) != 0)
+    if ((rc = push_plan_digest(oid, h->p, i, h->follow, !h->p->file[i].lfs, err)) != 0)
         return rc;
     if (*oid && strcmp(oid, h->item[i].oid) == 0)
         h->item[i].how = HUB_SAME;
@@ -119,6 +98,22 @@ int hub_plan_ask(struct hub_plan *h, const struct hub_repo *r, const char *revis
         rc = ask_some(h, r, revision, at, h->p->n - at < HUB_PREUPLOAD_FILES
                                               ? h->p->n - at : HUB_PREUPLOAD_FILES, err);
     return rc ? rc : ckpt_pool_run(ckpt_pool_default(8), h->p->n, compare, h, err);
+}
+
+int hub_plan_settle(const struct hub_plan *h, const struct tree *t, struct ckpt_err *err)
+{
+    static const enum push_state states[] = {[HUB_SAME] = PUSH_SAME, [HUB_IGNORED] = PUSH_IGNORED};
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < h->p->n; i++) {
+        const struct push_file *f = &h->p->file[i];
+        bool there = t && tree_kind(t, f->to) == 1;
+
+        rc = push_plan_found(h->p, i, h->item[i].how == HUB_SEND ? there ? PUSH_CHANGED : PUSH_NEW
+                                                                 : states[h->item[i].how],
+                             f->lfs ? "sha256" : "sha1", h->item[i].oid, err);
+    }
+    return rc;
 }
 
 /* -- the commit ------------------------------------------------------------------------------- */

@@ -8,6 +8,7 @@
 #include "formats/formats.h"
 #include "libckpt/io/path.h"
 #include "libckpt/log.h"
+#include "libckpt/remote/cache/proof.h"
 #include "libckpt/remote/git/lfs.h"
 #include "tools/push/judge.h"
 #include "tools/push/secrets.h"
@@ -24,6 +25,35 @@ static bool matches(const struct opt_list *l, const char *path)
     return false;
 }
 
+/* Double an array of the arena when it is full. */
+static void *grow(struct ckpt_arena *arena, void *array, size_t n, size_t *cap, size_t size)
+{
+    size_t grown = *cap ? 2 * *cap : 64;
+    void *more;
+
+    if (n < *cap)
+        return array;
+    more = ckpt_arena_alloc(arena, grown, size);
+    if (more && n)
+        memcpy(more, array, n * size);
+    *cap = more ? grown : *cap;
+    return more;
+}
+
+/* Keep in mind that a file is left out; false. */
+static bool leave(struct push_plan *p, const char *path, const char *why)
+{
+    struct push_left *more = grow(&p->arena, p->left, p->n_left, &p->cap_left, sizeof *more);
+
+    if (more) {
+        p->left = more;
+        more[p->n_left].path = ckpt_arena_strndup(&p->arena, path, strlen(path));
+        more[p->n_left].why = ckpt_arena_strndup(&p->arena, why, strlen(why));
+        p->n_left += more[p->n_left].path && more[p->n_left].why;
+    }
+    return false;
+}
+
 /* Note in one line that a file is left out, and why. */
 static bool leave_out(struct push_plan *p, const char *path, const char *why)
 {
@@ -31,8 +61,7 @@ static bool leave_out(struct push_plan *p, const char *path, const char *why)
 
     ckpt_log(CKPT_LOG_NOTE, "%s: left out, %s; --include %s sends it", path, why,
              slash ? slash + 1 : path);
-    p->n_left_out++;
-    return false;
+    return leave(p, path, why);
 }
 
 /* Whether to publish a file: a run's settings only if they are safe to load and contain no
@@ -45,7 +74,7 @@ static bool wanted(struct push_plan *p, const struct push_filter *f, const char 
     char why[100];
 
     if (matches(&f->exclude, path))
-        return false;
+        return leave(p, path, "--exclude");
     if (strcmp(name, "training_args.bin") != 0 || matches(&f->include, path))
         return true;
     if (ckpt_file_open_at(&file, p->dir, path, &ignored))
@@ -65,17 +94,9 @@ static int add_file(struct push_plan *p, const char *rel, uint64_t size, size_t 
 {
     struct push_file *file;
 
-    if (p->n == *cap) {
-        size_t grown = *cap ? 2 * *cap : 64;
-        struct push_file *more = ckpt_arena_alloc(&p->arena, grown, sizeof *more);
-
-        if (!more)
-            return ckpt_nomem(err, grown * sizeof *more);
-        if (p->n)
-            memcpy(more, p->file, p->n * sizeof *more);
-        p->file = more;
-        *cap = grown;
-    }
+    if (!(file = grow(&p->arena, p->file, p->n, cap, sizeof *file)))
+        return ckpt_nomem(err, (p->n + 1) * sizeof *file);
+    p->file = file;
     file = &p->file[p->n++];
     file->from = ckpt_arena_printf(&p->arena, "%s", rel);
     file->to = *p->below ? ckpt_arena_printf(&p->arena, "%s/%s", p->below, rel) : file->from;
@@ -107,7 +128,7 @@ static int walk_dir(struct push_plan *p, const struct push_filter *f, const char
         if (!rel) {
             rc = ckpt_nomem(err, 64);
         } else if (!ckpt_file_name_is_kept(entry[i].name)) {
-            continue;
+            leave(p, rel, "hidden");
         } else if (entry[i].is_dir) {
             if (depth + 1 >= MAX_DEPTH || *n_stack >= 4096)
                 rc = ckpt_fail(err, CKPT_ELIMIT, "%s: deeper than %d levels", rel, MAX_DEPTH);
@@ -117,7 +138,7 @@ static int walk_dir(struct push_plan *p, const struct push_filter *f, const char
             }
         } else if (!entry[i].is_file) {
             ckpt_log(CKPT_LOG_WARNING, "%s: no regular file, left out", rel);
-            p->n_left_out++;
+            leave(p, rel, "no regular file");
         } else if (wanted(p, f, rel)) {
             rc = add_file(p, rel, entry[i].size, cap, err);
         }
@@ -276,6 +297,54 @@ void push_plan_release(struct push_plan *p)
     ckpt_dir_close(p->dir);
     ckpt_arena_release(&p->arena);
     memset(p, 0, sizeof *p);
+}
+
+int push_plan_digest(char hex[CKPT_SHA256_HEX], const struct push_plan *p, size_t i, bool follow,
+                     bool git, struct ckpt_err *err)
+{
+    struct ckpt_file *file = NULL;
+    uint64_t base = 0;
+    int fd, rc = push_plan_open(&file, p, i, follow, err);
+
+    if (rc)
+        return rc;
+    *hex = '\0';
+    fd = ckpt_file_fd(file, &base);
+    if (fd >= 0 && base == 0)
+        rc = cache_digest(hex, fd, git, err);
+    else if (!git)
+        rc = ckpt_sha256_file(hex, file, err);
+    ckpt_file_close(file);
+    return rc ? ckpt_err_in(err, "%s", p->file[i].from) : 0;
+}
+
+int push_plan_found(struct push_plan *p, size_t i, enum push_state state, const char *kind,
+                    const char *hex, struct ckpt_err *err)
+{
+    p->file[i].state = state;
+    p->file[i].digest = *hex ? ckpt_arena_printf(&p->arena, "%s-%s", kind, hex) : NULL;
+    return p->file[i].digest || !*hex ? 0 : ckpt_nomem(err, strlen(hex));
+}
+
+int push_plan_remove(struct push_plan *p, const char *path, struct ckpt_err *err)
+{
+    const char **more = grow(&p->arena, p->gone, p->n_gone, &p->cap_gone, sizeof *more);
+
+    if (!more)
+        return ckpt_nomem(err, (p->n_gone + 1) * sizeof *more);
+    p->gone = more;
+    more[p->n_gone] = ckpt_arena_strndup(&p->arena, path, strlen(path));
+    return more[p->n_gone++] ? 0 : ckpt_nomem(err, strlen(path));
+}
+
+void push_plan_forget(struct push_plan *p)
+{
+    p->n_gone = 0;
+    p->head = NULL;
+    for (size_t i = 0; i < p->n; i++) {
+        p->file[i].state = PUSH_SENT;
+        p->file[i].digest = NULL;
+    }
 }
 
 int push_plan_open(struct ckpt_file **out, const struct push_plan *p, size_t i, bool follow,

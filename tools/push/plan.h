@@ -11,6 +11,16 @@
 #include "libckpt/file.h"
 #include "tools/opt/opt.h"
 
+/* What a destination has at the path of a file: filled by those that compare, before the first
+ * byte moves. */
+enum push_state {
+    PUSH_SENT,                          /* not known: it is sent */
+    PUSH_NEW,
+    PUSH_CHANGED,                       /* another content */
+    PUSH_SAME,                          /* the same: not sent */
+    PUSH_IGNORED                        /* the destination's own rules leave it out */
+};
+
 struct push_file {
     const char *from;                   /* path below the source */
     const char *to;                     /* path in the destination */
@@ -19,6 +29,13 @@ struct push_file {
     bool        lfs;                    /* becomes a pointer, by the destination's rules */
     bool        index;                  /* readers take it as a sign of completeness: sent last */
     char        oid[CKPT_SHA256_HEX];   /* filled while sending */
+    enum push_state state;
+    const char *digest;                 /* "sha256-<hex>", "sha1-<hex>" of a git blob; or NULL */
+};
+
+/* A file of the source that is not published. */
+struct push_left {
+    const char *path, *why;
 };
 
 struct push_plan {
@@ -29,7 +46,12 @@ struct push_plan {
     struct push_file *file;             /* sorted by `to`; index files and config last */
     size_t            n;
     uint64_t          bytes;
-    size_t            n_left_out;
+    struct push_left *left;             /* in the order of the walk */
+    size_t            n_left, cap_left;
+    const char      **gone;             /* published paths that are removed */
+    size_t            n_gone, cap_gone;
+    const char       *head;             /* what the destination stands at: a commit, a digest, ""
+                                           when it is not there; NULL: it has no such thing */
 };
 
 struct push_filter {
@@ -45,6 +67,18 @@ struct push_filter {
 int push_plan_make(struct push_plan *p, const char *source, const struct push_filter *f,
                    struct ckpt_err *err);
 void push_plan_release(struct push_plan *p);
+/* The digest of the i-th file: SHA-256, or with git the SHA-1 of its git blob ("" for a member of
+ * an archive).  A file that is unchanged since an earlier call, in this process or another, is not
+ * read again.  Any thread. */
+int push_plan_digest(char hex[CKPT_SHA256_HEX], const struct push_plan *p, size_t i, bool follow,
+                     bool git, struct ckpt_err *err);
+/* The destination has file i in this state; hex is its digest of that kind, "" when unknown. */
+int push_plan_found(struct push_plan *p, size_t i, enum push_state state, const char *kind,
+                    const char *hex, struct ckpt_err *err);
+/* A published path is removed.  push_plan_forget begins anew, before another look at what is
+ * published. */
+int push_plan_remove(struct push_plan *p, const char *path, struct ckpt_err *err);
+void push_plan_forget(struct push_plan *p);
 /* Open the i-th file. */
 int push_plan_open(struct ckpt_file **out, const struct push_plan *p, size_t i, bool follow,
                    struct ckpt_err *err);

@@ -7,6 +7,8 @@
 #include "tools/cli.h"
 #include "tools/push/plan.h"
 
+struct plan_part;
+
 struct send_want {
     const char     *branch;             /* NULL: the repository's own */
     const char     *message;            /* NULL: "Upload <name> with ckpt-push" */
@@ -20,6 +22,7 @@ struct send_want {
     bool            follow;
     bool            dry_run;            /* check everything and fill in how each file is sent,
                                            but send nothing */
+    const struct plan_part *plan;       /* the plan that is carried out, exactly; or NULL */
 };
 
 struct dest;
