@@ -23,6 +23,9 @@ struct want {
 static const struct opt rows[] = {
     OPT_TEXT("path-in-repo", "DIR", filter.path_in_repo,
              "folder in the destination; {name} in it is that of the source", .absent = "its root"),
+    OPT_ENUM("hub-strategy", "NAME", filter.strategy, "checkpoint all_checkpoints",
+             "also publish each source whole in last-checkpoint, or in a folder of its name: to "
+             "go on from, with the model at the root", .absent = "the source alone"),
     OPT_TEXT("branch", "NAME", send.branch, "branch to commit to", .letter = 'b',
              .absent = "the one that HEAD names"),
     OPT_TEXT("message", "TEXT", send.message, "message of the commit", .letter = 'm',
@@ -55,8 +58,8 @@ static const struct opt rows[] = {
 
 /* What a plan says is not said again beside it. */
 static const struct opt_rule rules[] = {
-    {OPT_BARS, "apply", "path-in-repo branch message author create private create-pr tag include "
-     "exclude delete verify allow-secrets latest dry-run plan"},
+    {OPT_BARS, "apply", "path-in-repo hub-strategy branch message author create private create-pr "
+     "tag include exclude delete verify allow-secrets latest dry-run plan"},
     {OPT_BARS, "plan", "dry-run"},
 };
 
@@ -101,6 +104,32 @@ static int print_plan(const struct push_plan *p, const struct cli *cli, const ch
     }
     out_table_end(o);
     return out_end(o, err);
+}
+
+/* With --hub-strategy checkpoint, what an earlier source left in the folder is deleted. */
+static int replace_last(struct want *w, const struct dest *d, struct cli *cli,
+                        struct ckpt_err *err)
+{
+    const char *below = w->filter.path_in_repo, **globs;
+    size_t n = w->send.remove.n;
+
+    if (!w->filter.strategy || strcmp(w->filter.strategy, "checkpoint") != 0)
+        return 0;
+    if (below && strstr(below, "{name}"))
+        return ckpt_fail(err, CKPT_EUSAGE, "--hub-strategy checkpoint: one folder for all sources, "
+                         "and --path-in-repo has a {name}");
+    w->send.replaces = true;
+    if (!(d->kind->takes & DEST_DELETE))
+        return 0;
+    globs = ckpt_arena_alloc(&cli->arena, n + 1, sizeof *globs);
+    if (!globs)
+        return ckpt_nomem(err, n * sizeof *globs);
+    if (n)
+        memcpy(globs, w->send.remove.item, n * sizeof *globs);
+    globs[n] = ckpt_arena_printf(&cli->arena, "%s%s" PUSH_LAST "/*", below ? below : "",
+                                 below && *below ? "/" : "");
+    w->send.remove = (struct opt_list){.item = globs, .n = n + 1};
+    return globs[n] ? 0 : ckpt_nomem(err, strlen(below ? below : ""));
 }
 
 struct job {
@@ -222,6 +251,8 @@ int main(int argc, char **argv)
                        "[PATH ...]");
     if (rc == 0)
         rc = dest_find(&job.dest, rest[0], &err);
+    if (rc == 0)
+        rc = replace_last(&w, &job.dest, &cli, &err);
     if (rc == 0)                    /* a trainer may take hours until it announces the first item */
         rc = dest_check(&job.dest, &w.send, &err);
     if (rc == 0)

@@ -7,7 +7,7 @@
 #include "libckpt/remote/git/place.h"
 #include "tools/push/plan_file.h"
 
-#define COMMIT (DEST_BRANCH | DEST_MESSAGE | DEST_AUTHOR | DEST_CREATE | DEST_DELETE)
+#define COMMIT (DEST_BRANCH | DEST_MESSAGE | DEST_AUTHOR | DEST_CREATE | DEST_DELETE | DEST_REPLACE)
 
 /* A path that does not exist is a repository when its name says so. */
 static bool is_git(const char *path)
@@ -29,7 +29,7 @@ static const struct dest_kind kinds[] = {
      .takes = COMMIT | DEST_PRIVATE | DEST_PR | DEST_TAG | DEST_VERIFY, .check = send_hub_check,
      .send = send_hub},
     {.name = "a model in an OCI registry", .scheme = "oci://", .whole = true,
-     .takes = DEST_TAG | DEST_VERIFY, .check = send_oci_check, .send = send_oci},
+     .takes = DEST_TAG | DEST_VERIFY | DEST_REPLACE, .check = send_oci_check, .send = send_oci},
     {.name = "a git repository on another host", .is_address = git_place_is, .whole = true,
      .takes = COMMIT & ~(unsigned)DEST_CREATE, .check = send_far_check, .send = send_far},
     {.name = "a git repository", .scheme = "git+file://", .takes = COMMIT,
@@ -91,6 +91,7 @@ static const char *foreign_option(unsigned *takes, const struct dest *d, const s
         {DEST_AUTHOR, w->author != NULL, "--author"}, {DEST_PRIVATE, w->is_private, "--private"},
         {DEST_PR, w->create_pr, "--create-pr"}, {DEST_TAG, w->tag != NULL, "--tag"},
         {DEST_VERIFY, w->verify != NULL, "--verify"},
+        {DEST_REPLACE, w->replaces, "--hub-strategy checkpoint"},
     };
 
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)

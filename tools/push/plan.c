@@ -89,8 +89,9 @@ static bool is_index(const char *path)
            fnmatch("*latest", path, 0) == 0 || fnmatch("*MANIFEST.json", path, 0) == 0;
 }
 
-static int add_file(struct push_plan *p, const char *rel, uint64_t size, size_t *cap,
-                    struct ckpt_err *err)
+/* Add a file that will lie in folder below ("": the root). */
+static int add_file(struct push_plan *p, const char *below, const char *rel, uint64_t size,
+                    size_t *cap, struct ckpt_err *err)
 {
     struct push_file *file;
 
@@ -99,7 +100,7 @@ static int add_file(struct push_plan *p, const char *rel, uint64_t size, size_t 
     p->file = file;
     file = &p->file[p->n++];
     file->from = ckpt_arena_printf(&p->arena, "%s", rel);
-    file->to = *p->below ? ckpt_arena_printf(&p->arena, "%s/%s", p->below, rel) : file->from;
+    file->to = *below ? ckpt_arena_printf(&p->arena, "%s/%s", below, rel) : file->from;
     file->size = size;
     file->index = is_index(file->to ? file->to : rel);
     file->large = ckpt_lfs_by_name(rel) || size > CKPT_LFS_THRESHOLD;
@@ -140,7 +141,7 @@ static int walk_dir(struct push_plan *p, const struct push_filter *f, const char
             ckpt_log(CKPT_LOG_WARNING, "%s: no regular file, left out", rel);
             leave(p, rel, "no regular file");
         } else if (wanted(p, f, rel)) {
-            rc = add_file(p, rel, entry[i].size, cap, err);
+            rc = add_file(p, p->below, rel, entry[i].size, cap, err);
         }
     }
     ckpt_dir_close(sub);
@@ -221,29 +222,66 @@ static int add_single(struct push_plan *p, bool follow, size_t *cap, struct ckpt
     int rc = ckpt_path_file(&file, p->source, flags_of(follow), err);
 
     if (rc == 0)
-        rc = add_file(p, slash ? slash + 1 : p->source, ckpt_file_size(file), cap, err);
+        rc = add_file(p, p->below, slash ? slash + 1 : p->source, ckpt_file_size(file), cap, err);
     ckpt_file_close(file);
     return rc;
 }
 
-/* The folder of this source in the destination. */
-static int place_below(struct push_plan *p, const struct push_filter *f, struct ckpt_err *err)
+/* What only a run that goes on needs, of the files of a checkpoint's own folder. */
+static bool is_for_resuming(const char *name)
+{
+    static const char *const globs[] = {
+        "optimizer*", "scheduler*", "scaler*", "rng_state*", "random_states*", "trainer_state.json",
+        "latest", "zero_to_fp32.py", "*_optim_states.pt", "*_model_states.pt", "MANIFEST.json",
+        "*.distcp", "universal_checkpoint_info*",
+    };
+
+    for (size_t i = 0; i < sizeof globs / sizeof globs[0]; i++)
+        if (fnmatch(globs[i], name, 0) == 0)
+            return true;
+    return strchr(name, '/') != NULL;
+}
+
+/* The same files once more, at the root, as far as using the model needs them. */
+static int add_root(struct push_plan *p, size_t *cap, struct ckpt_err *err)
+{
+    size_t n = p->n;
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        if (!is_for_resuming(p->file[i].from))
+            rc = add_file(p, p->root, p->file[i].from, p->file[i].size, cap, err);
+    return rc;
+}
+
+/* Put the name of the source for {name}, and the folder of the strategy after it. */
+static const char *fill_name(struct push_plan *p, const char *path, const char *folder)
 {
     static const char name[] = "{name}";
-    const char *at = f->path_in_repo ? strstr(f->path_in_repo, name) : NULL;
+    const char *at = strstr(path, name);
     size_t n = strlen(p->source), from;
+    bool own = *folder == '{';
 
     while (n > 1 && p->source[n - 1] == '/')
         n--;
     for (from = n; from > 0 && p->source[from - 1] != '/'; from--)
         ;
-    p->below = f->path_in_repo ? f->path_in_repo : "";
-    if (at)
-        p->below = ckpt_arena_printf(&p->arena, "%.*s%.*s%s", (int)(at - f->path_in_repo),
-                                     f->path_in_repo, (int)(n - from), p->source + from,
-                                     at + strlen(name));
-    if (!p->below)
-        return ckpt_nomem(err, n);
+    return ckpt_arena_printf(&p->arena, "%.*s%.*s%s%s%.*s%s", (int)(at ? at - path : 0), path,
+                             at ? (int)(n - from) : 0, p->source + from,
+                             at ? at + strlen(name) : path, *path && *folder ? "/" : "",
+                             own ? (int)(n - from) : 0, p->source + from, own ? "" : folder);
+}
+
+/* The folders of this source in the destination. */
+static int place_below(struct push_plan *p, const struct push_filter *f, struct ckpt_err *err)
+{
+    const char *root = f->path_in_repo ? f->path_in_repo : "";
+
+    p->root = fill_name(p, root, "");
+    p->below = fill_name(p, root, !f->strategy ? "" : strcmp(f->strategy, "checkpoint") == 0
+                                                   ? PUSH_LAST : "{name}");
+    if (!p->root || !p->below)
+        return ckpt_nomem(err, strlen(p->source));
     return !*p->below || ckpt_file_path_is_clean(p->below)
                ? 0 : ckpt_fail(err, CKPT_EUSAGE, "--path-in-repo %s: no clean relative path",
                                p->below);
@@ -281,6 +319,8 @@ int push_plan_make(struct push_plan *p, const char *source, const struct push_fi
     }
     if (rc == 0 && p->n == 0)
         rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s: nothing to publish in it", source);
+    if (rc == 0 && f->strategy)
+        rc = add_root(p, &cap, err);
     if (rc == 0)
         qsort(p->file, p->n, sizeof *p->file, by_path);
     if (rc == 0)

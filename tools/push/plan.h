@@ -42,7 +42,8 @@ struct push_plan {
     struct ckpt_arena arena;
     struct ckpt_dir  *dir;              /* the source; NULL when it is one file */
     const char       *source;           /* as given */
-    const char       *below;            /* path_in_repo of this source; "": the root */
+    const char       *below;            /* the folder of this source; "": the root */
+    const char       *root;             /* path_in_repo of this source */
     struct push_file *file;             /* sorted by `to`; index files and config last */
     size_t            n;
     uint64_t          bytes;
@@ -54,16 +55,24 @@ struct push_plan {
                                            when it is not there; NULL: it has no such thing */
 };
 
+#define PUSH_LAST "last-checkpoint"     /* the folder of strategy "checkpoint" */
+
 struct push_filter {
     struct opt_list include;            /* publish these although left out by default */
     struct opt_list exclude;
     const char     *path_in_repo;       /* folder in the destination, or NULL; {name} in it is the
                                            last component of the source */
+    const char     *strategy;           /* "checkpoint", "all_checkpoints"; else NULL: see below */
     bool            follow;
     bool            allow_secrets;      /* files that hold what looks like a token are sent */
 };
 
-/* Walk source (a directory, at most 8 levels, or one file).  CKPT_ENOTFOUND when empty. */
+/*
+ * Walk source (a directory, at most 8 levels, or one file).  CKPT_ENOTFOUND when empty.
+ *
+ * With a strategy it lies whole in a folder of its own below path_in_repo, last-checkpoint or that
+ * of its name, and what using the model needs lies at path_in_repo too: HF Trainer's hub_strategy.
+ */
 int push_plan_make(struct push_plan *p, const char *source, const struct push_filter *f,
                    struct ckpt_err *err);
 void push_plan_release(struct push_plan *p);

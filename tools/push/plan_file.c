@@ -23,6 +23,7 @@ const char *plan_file_reason(enum push_state state) { return states[state].reaso
 /* The options of a plan that are a text, a flag, a list, as members of push_filter or send_want. */
 static const struct { const char *name; size_t at; bool filter; } texts[] = {
     {"path-in-repo", offsetof(struct push_filter, path_in_repo), true},
+    {"hub-strategy", offsetof(struct push_filter, strategy), true},
     {"branch", offsetof(struct send_want, branch), false},
     {"message", offsetof(struct send_want, message), false},
     {"author", offsetof(struct send_want, author), false},

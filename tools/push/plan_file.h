@@ -1,9 +1,10 @@
 /*
  * plan_file - a plan as lines of JSON, to be looked at and carried out later (--plan, --apply).
  *
- *   {"type": "header", "version": 1, "source": ..., "destination": ..., "head": ..., "options": {...}}
- *   {"type": "operation", "action": "upload", "path": ..., "size": ..., "reason": "new", "how": "lfs",
- *    "digest": "sha256-..."}
+ *   {"type": "header", "version": 1, "source": ..., "destination": ..., "head": ...,
+ *    "options": {...}}
+ *   {"type": "operation", "action": "upload", "path": ..., "size": ..., "reason": "new",
+ *    "how": "lfs", "digest": "sha256-..."}
  *
  * A header and its operations for each source.  action is upload, skip or delete; reason is new,
  * changed, same, ignored, deleted, left out, or "sent" where the destination does not compare.

@@ -14,6 +14,7 @@ struct send_want {
     const char     *message;            /* NULL: "Upload <name> with ckpt-push" */
     const char     *author;             /* "Name <mail>"; NULL: ckpt-push itself */
     struct opt_list remove;             /* --delete globs: published files not in the plan */
+    bool            replaces;           /* the folder that a source lies in has nothing else */
     const char     *tag;                /* of the published commit, or NULL */
     bool            create;
     bool            is_private;         /* what is created */

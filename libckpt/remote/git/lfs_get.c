@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "libckpt/base/secret.h"
 #include "libckpt/err.h"
@@ -45,7 +46,7 @@ static void mask(const char *lines)
         snprintf(value, sizeof value, "%.*s", (int)(lines + n - colon), colon);
         if (strncmp(value, "Basic ", 6) == 0 || strncmp(value, "Bearer ", 7) == 0)
             ckpt_secret_add(strchr(value, ' ') + 1);
-        else if (strncmp(lines, "uthorization", 12) == 0 || strncmp(lines, "Authorization", 13) == 0)
+        else if (strncasecmp(lines, "authorization:", 14) == 0)
             ckpt_secret_add(value);
     }
 }
