@@ -10,22 +10,30 @@
 
 #include "libckpt/commit.h"
 #include "libckpt/mem.h"
+#include "libckpt/remote/git/source.h"
 #include "libckpt/remote/http.h"
 #include "libckpt/remote/remote.h"
 
-/* The local path that a path or a file:// address means; NULL when it is remote. */
-static const char *local(char buf[PATH_MAX], const char *path)
+#define ADDRESS (4 * PATH_MAX)
+
+/* The local path that *path, a path or a file:// address, means; NULL when it is remote.  *path
+ * gets the address then: a path into a bare repository of git has one. */
+static const char *local(char buf[ADDRESS], const char **address)
 {
     static const char scheme[] = "file://", here[] = "localhost/";
-    const char *at = path + sizeof scheme - 1;
+    const char *path = *address, *at = path + sizeof scheme - 1;
 
-    if (!ckpt_remote_is_address(path))
-        return path;
+    if (!ckpt_remote_is_address(path)) {
+        if (!git_source_of_path(buf, ADDRESS, path))
+            return path;
+        *address = buf;
+        return NULL;
+    }
     if (strncmp(path, scheme, sizeof scheme - 1) != 0)
         return NULL;
     if (strncmp(at, here, sizeof here - 1) == 0)
         at += sizeof here - 2;
-    if (*at != '/' || (size_t)snprintf(buf, PATH_MAX, "%s", at) >= PATH_MAX ||
+    if (*at != '/' || (size_t)snprintf(buf, ADDRESS, "%s", at) >= PATH_MAX ||
         !http_unescape(buf))
         return path;                    /* opening it will report that it does not exist */
     return buf;
@@ -47,15 +55,15 @@ bool ckpt_path_ends_in_any(const char *path, const char *const *tails)
 
 bool ckpt_path_is_remote(const char *path)
 {
-    char buf[PATH_MAX];
+    char buf[ADDRESS];
 
-    return !local(buf, path);
+    return !local(buf, &path);
 }
 
 static bool is_mode(const char *path, mode_t mode, int kind)
 {
-    char buf[PATH_MAX];
-    const char *here = local(buf, path);
+    char buf[ADDRESS];
+    const char *here = local(buf, &path);
     struct stat st;
 
     return here ? stat(here, &st) == 0 && (st.st_mode & S_IFMT) == mode
@@ -80,8 +88,8 @@ bool ckpt_path_is_file(const char *path) { return is_mode(path, S_IFREG, 1); }
 int ckpt_path_file(struct ckpt_file **out, const char *path, unsigned flags,
                    struct ckpt_err *err)
 {
-    char buf[PATH_MAX];
-    const char *here = local(buf, path);
+    char buf[ADDRESS];
+    const char *here = local(buf, &path);
 
     return here ? ckpt_file_open(out, here, flags, err)
                 : ckpt_remote_file(out, path, flags, err);
@@ -89,8 +97,8 @@ int ckpt_path_file(struct ckpt_file **out, const char *path, unsigned flags,
 
 int ckpt_path_dir(struct ckpt_dir **out, const char *path, unsigned flags, struct ckpt_err *err)
 {
-    char buf[PATH_MAX];
-    const char *here = local(buf, path);
+    char buf[ADDRESS];
+    const char *here = local(buf, &path);
 
     return here ? ckpt_dir_open(out, here, flags, err) : ckpt_remote_dir(out, path, flags, err);
 }

@@ -1,7 +1,8 @@
 /*
  * path - paths of users: a path on this host, or an address elsewhere, opened the same way.
  *
- * file:// is a path on this host; all other addresses are remote.h's.
+ * file:// is a path on this host; all other addresses are remote.h's, and a path into a bare
+ * repository of git is one (remote/git/source.h).
  */
 #ifndef CKPT_LIBCKPT_IO_PATH_H
 #define CKPT_LIBCKPT_IO_PATH_H

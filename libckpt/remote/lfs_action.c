@@ -131,6 +131,28 @@ int lfs_action_read(struct lfs_action *a, struct ckpt_arena *arena, const struct
     return json_object_get(header, "chunk_size") ? read_parts(a, arena, o, header, server, err) : 0;
 }
 
+int lfs_action_read_download(struct lfs_action *a, struct ckpt_arena *arena,
+                             const struct lfs_object *o, const json_t *entry, const char *server,
+                             struct ckpt_err *err)
+{
+    const json_t *actions = json_object_get(entry, "actions");
+    const json_t *download = json_object_get(actions, "download");
+    const char *href = json_string_value(json_object_get(download, "href"));
+
+    memset(a, 0, sizeof *a);
+    a->present = true;
+    if (number_of(json_object_get(entry, "size")) != o->size && json_object_get(entry, "size"))
+        return bad(o, server, "gives another size", err);
+    if (!json_is_object(download))
+        return 0;
+    if (!is_address(href))
+        return bad(o, server, "has no address", err);
+    a->href = ckpt_arena_strndup(arena, href, strlen(href));
+    a->headers = lines_of(arena, json_object_get(download, "header"), false);
+    a->until = expiry(download);
+    return a->href && a->headers ? 0 : ckpt_nomem(err, strlen(href));
+}
+
 /* -- in the journal --------------------------------------------------------------------------- */
 
 json_t *lfs_action_record(const struct lfs_action *a, const struct lfs_object *o)

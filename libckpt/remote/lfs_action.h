@@ -25,6 +25,10 @@ struct lfs_action {
 /* Read the entry of an answer for object o.  CKPT_EPROTOCOL, or the server's refusal. */
 int lfs_action_read(struct lfs_action *a, struct ckpt_arena *arena, const struct lfs_object *o,
                     const json_t *entry, const char *server, struct ckpt_err *err);
+/* The same of an answer to "download": only href, NULL when none is named, headers and until. */
+int lfs_action_read_download(struct lfs_action *a, struct ckpt_arena *arena,
+                             const struct lfs_object *o, const json_t *entry, const char *server,
+                             struct ckpt_err *err);
 /* The record of an action for the journal, and back; false when it is of another object, or its
  * addresses have expired. */
 json_t *lfs_action_record(const struct lfs_action *a, const struct lfs_object *o);

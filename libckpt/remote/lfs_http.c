@@ -54,7 +54,7 @@ static void advance(struct transfer *t, uint64_t bytes)
 
 /* -- which objects, and where ----------------------------------------------------------------- */
 
-static int ask(const struct lfs_server *s, json_t **out, json_t *value, struct ckpt_err *err)
+int lfs_batch(const struct lfs_server *s, json_t **out, const json_t *value, struct ckpt_err *err)
 {
     struct http_body body = {.type = LFS_TYPE};
     struct http_answer a = {0};
@@ -112,7 +112,7 @@ static int batch(struct transfer *t, const size_t *which, size_t n, struct ckpt_
     json_t *answer = NULL, *value = question(t, which, n), *e;
     const struct lfs_object *o = NULL;
     size_t i;
-    int rc = value ? ask(t->s, &answer, value, err) : ckpt_nomem(err, 64 * n);
+    int rc = value ? lfs_batch(t->s, &answer, value, err) : ckpt_nomem(err, 64 * n);
 
     json_decref(value);
     json_array_foreach (json_object_get(answer, "objects"), i, e) {

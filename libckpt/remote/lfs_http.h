@@ -39,6 +39,9 @@ struct lfs_server {
     void *ctx;
 };
 
+/* POST a question to the batch door; *out gets the answer, of any form. */
+int lfs_batch(const struct lfs_server *s, json_t **out, const json_t *value, struct ckpt_err *err);
+
 /*
  * Send the objects that the server lacks.  *sent gets the bytes of those.  CKPT_EFORMAT "changed"
  * when the bytes of an object are not those of its oid.

@@ -10,6 +10,7 @@
 #include "libckpt/err.h"
 #include "libckpt/log.h"
 #include "libckpt/remote/cache/cache.h"
+#include "libckpt/remote/git/source.h"
 #include "libckpt/remote/hub.h"
 #include "libckpt/remote/oci/oci.h"
 #include "libckpt/remote/s3/s3.h"
@@ -89,6 +90,19 @@ static int look_at_oci(struct found *f)
     return rc;
 }
 
+static int look_at_git(struct found *f, const char *address)
+{
+    struct git_source_place *place = ckpt_alloc(1, sizeof *place);
+    int rc = place ? git_source_parse(place, f->key, &f->err)
+                   : ckpt_nomem(&f->err, sizeof *place);
+
+    if (rc == 0 && begins(address, "git+http:"))
+        rc = check_plain(address + strlen("git+"), &f->err);
+    rc = rc ? rc : git_source_open(&f->tree, place, &f->err);
+    ckpt_free(place);
+    return rc;
+}
+
 /* Find out what a key is; f->err is set when it is nothing. */
 static int look(struct found *f, const char *address)
 {
@@ -110,6 +124,8 @@ static int look(struct found *f, const char *address)
     }
     if (begins(address, "oci://"))
         return look_at_oci(f);
+    if (git_source_is(address))
+        return look_at_git(f, address);
     if (begins(address, "s3://"))
         return s3_open(&f->tree, &f->range, address, &f->err);
     if (begins(address, "http://") && (rc = check_plain(address, &f->err)) != 0)
@@ -154,6 +170,24 @@ static int split_oci(char *key, size_t size, char rel[4096], const char *address
     return rc;
 }
 
+static int split_git(char *key, size_t size, char rel[4096], const char *address,
+                     struct ckpt_err *err)
+{
+    struct git_source_place *place;
+    int rc;
+
+    if (split_known(key, size, rel, address))
+        return 0;
+    place = ckpt_alloc(1, sizeof *place);
+    rc = place ? git_source_parse(place, address, err) : ckpt_nomem(err, sizeof *place);
+    if (rc == 0) {
+        snprintf(key, size, "%s", place->root);
+        memcpy(rel, place->path, sizeof place->path);
+    }
+    ckpt_free(place);
+    return rc;
+}
+
 /* Split an address into its key in the list and the rest. */
 static int split(char *key, size_t size, char rel[4096], const char *address,
                  struct ckpt_err *err)
@@ -175,11 +209,13 @@ static int split(char *key, size_t size, char rel[4096], const char *address,
     }
     if (begins(address, "oci://"))
         return split_oci(key, size, rel, address, err);
+    if (git_source_is(address))
+        return split_git(key, size, rel, address, err);
     if (!begins(address, "https://") && !begins(address, "http://") &&
         !begins(address, "s3://")) {
         ckpt_fail(err, CKPT_EUNSUPPORTED, "%.*s: such addresses are not read",
                   (int)strcspn(address, ":") + 3, address);
-        return ckpt_err_hint(err, "hf://, s3://, oci://, https:// and file:// are");
+        return ckpt_err_hint(err, "hf://, s3://, oci://, git+https://, https:// and file:// are");
     }
     if ((size_t)snprintf(key, size, "%s", address) >= size)
         return ckpt_fail(err, CKPT_ELIMIT, "an address of %zu bytes", strlen(address));

@@ -1,5 +1,5 @@
 /*
- * remote - choose the protocol of an address: hf://, https://, s3://, oci://.
+ * remote - choose the protocol of an address: hf://, https://, s3://, oci://, git+https://.
  *
  * The result of looking at an address, or the error, is remembered for the life of the process:
  * the tools open a path more than once.

@@ -169,9 +169,9 @@ static int range_of(struct range **out, struct tree *t, struct tree_file *f, str
         snprintf(name, sizeof name, "%s/%s", t->name, f->path);
         rc = t->locate(t, f, url, &have, err);
         if (rc == 0)
-            rc = range_new(&f->range, &(struct range_at){.name = name, .url = url, .auth = t->auth,
-                                                         .size = f->size, .digest = f->digest,
-                                                         .got = got, .tree = t, .file = f}, err);
+            rc = range_new(&f->range, &(struct range_at){
+                .name = name, .url = url, .auth = t->auth_of ? t->auth_of(t, f) : t->auth,
+                .size = f->size, .digest = f->digest, .got = got, .tree = t, .file = f}, err);
         if (rc == 0 && have) {
             got(t, f, have);
             range_have(f->range, have);

@@ -34,6 +34,8 @@ struct tree {
     /* A file is on this host, fetched or found.  Any thread; or NULL. */
     void (*got)(const struct tree *t, const struct tree_file *f, struct ckpt_file *whole);
     const struct http_auth *auth;   /* or NULL; kept */
+    /* The same for one file that was located; or NULL: auth is for all. */
+    const struct http_auth *(*auth_of)(const struct tree *t, const struct tree_file *f);
     void             *self;     /* argument of locate, in the arena */
 };
 

@@ -86,7 +86,7 @@ expect 0 "rules that change bytes" ckpt-push "$T/h.git" "$M"
 t "are told" says "config.json: .gitattributes says eol: a clone may have other bytes"
 expect 0 "--delete of everything" ckpt-push -q --delete '*' "$T/h.git" "$M"
 t "leaves rules" bash -c "git --git-dir $T/h.git ls-tree -r --name-only main | grep -qx sub/.gitattributes"
-t "dry run tells how each goes" bash -c "ckpt-push --dry-run --json $T/d.git $T/r | grep -q lfs && ckpt-push --dry-run $T/d.git $T/r | grep -E '^keep.bin +whole'"
+t "dry run tells how each goes" bash -c "ckpt-push --dry-run --json $T/d.git $T/r | grep -q lfs && ckpt-push --dry-run $T/d.git $T/r | grep -E '^keep.bin +regular +same'"
 
 # -- pointers are no files --------------------------------------------------------------------
 GIT_LFS_SKIP_SMUDGE=1 git clone -q "$T/c.git" "$T/texts"

@@ -1,4 +1,4 @@
-# ckpt-push to repositories of the Hub (tests/serve): one commit, or none, whatever goes wrong.  A6, A7, A8, D5, D8
+# ckpt-push to repositories of the Hub (tests/serve): one commit, or none, whatever goes wrong.  D5
 . "$(dirname "$0")/lib.sh"
 . tests/serve/hub.sh
 export HF_TOKEN=hf_canary CKPT_CACHE=$T/cache CKPT_HTTP_RETRIES=2
@@ -115,21 +115,3 @@ head -c 3000000 /dev/urandom >"$T/rows"
 ckpt-push -q --path-in-repo x --bwlimit 300K hf://acme/toy "$T/rows" >"$T/.out" 2>"$T/.err" & sleep 1; kill -TERM $!; wait $!
 t "a signal in the middle ends it with 75" [ $? = 75 ]
 t "the token is in no message, and in no file" bash -c "! grep -rqa 'hf_canary' '$T/.err' '$T/.out' '$T/cache'"
-
-# -- while a trainer runs -------------------------------------------------------------------------
-hub
-D=tools/recipes/demo
-$D/wordnet.sh "$T" 200 >/dev/null
-ckpt-train -q --init $D/config.json --tokenizer $D/tokenizer --init-only -o "$T/base" >/dev/null
-A="ckpt-train -q --model $T/base --train-file $T/train.jsonl --max-seq-length 32 --per-device-train-batch-size 2 --nproc 2 --zero-stage 3 --max-steps 4 --save-steps 2"
-t "A: each save replaces last-checkpoint" bash -c "$A -o $T/runA | ckpt-push -q --create --path-in-repo last-checkpoint --delete 'last-checkpoint/*' hf://acme/bloomz"
-t "A: one commit a save" [ "$(commits acme/bloomz)" = 3 ]
-t "A: the last one is there" same acme/bloomz "$T/runA/checkpoint-4" main last-checkpoint
-ckpt-merge -q -o "$T/noise" "$T/base" >/dev/null
-t "A: and training goes on from it" bash -c "ckpt-push -q --create hf://acme/none '$T/noise' >/dev/null; $A --max-steps 6 --resume-from-checkpoint $T/runA/checkpoint-4 -o $T/runA2"
-t "D: checkpoints side by side, from within the run" bash -c "$A -o $T/runD | ckpt-push -q --create --path-in-repo '{name}' hf://acme/opt"
-t "D: both are there" bash -c "$(declare -f same); export HF_TOKEN=$HF_TOKEN HF_ENDPOINT=$HF_ENDPOINT; same acme/opt $T/runD/checkpoint-2 main checkpoint-2 && same acme/opt $T/runD/checkpoint-4 main checkpoint-4"
-ckpt-push -q --create hf://acme/inside "$G/rows.jsonl" >/dev/null
-t "a run publishes by itself" bash -c "$A --push-to hf://acme/inside -o $T/runI >/dev/null"
-t "its checkpoints are commits" [ "$(commits acme/inside)" = 4 ]
-t "the last one at the root" same acme/inside "$T/runI/checkpoint-4"

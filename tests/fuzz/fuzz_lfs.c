@@ -1,4 +1,6 @@
 /* fuzz_lfs: a pointer that is recognised is written the same; answers of servers. */
+#include <string.h>
+
 #include "libckpt/base/json.h"
 #include "libckpt/remote/git/lfs.h"
 #include "libckpt/remote/lfs_action.h"
@@ -24,6 +26,8 @@ static void try_action(const uint8_t *data, size_t size)
         must(b.n_parts == a.n_parts);
         json_decref(record);
     }
+    if (lfs_action_read_download(&a, &arena, &o, entry, "server", &err) == 0 && a.href)
+        must(a.headers && strlen(a.href) < HTTP_URL);
     json_decref(entry);
     ckpt_arena_release(&arena);
 }

@@ -1,6 +1,6 @@
 /*
  * A run file of any bytes, read as ckpt-train reads it: as one of its own, or of a trainer whose
- * names it has.  Seeds: tests/golden/recipes, tests/golden/ds_configs, tests/fuzz/seeds/run_file.
+ * names it has; and as ckpt-push reads a plan.  Seeds: tests/golden/recipes, tests/golden/ds_configs, tests/fuzz/seeds/run_file.
  */
 #include <stdint.h>
 
@@ -8,6 +8,7 @@
 #include "libckpt/mem.h"
 #include "tests/fuzz/lib/target.h"
 #include "tools/opt/rows.h"
+#include "tools/push/plan_file.h"
 #include "tools/train/names.h"
 
 struct values {
@@ -33,6 +34,16 @@ static const struct opt rows[] = {
 
 #define N (sizeof rows / sizeof rows[0])
 
+static void try_plan(const uint8_t *data, size_t size)
+{
+    struct ckpt_err err = {0};
+    struct plan_file f;
+    int rc = plan_file_parse(&f, (const char *)data, size, &err);
+
+    must(rc == 0 ? f.n > 0 && f.part[0].source && f.part[0].destination : err.code == rc);
+    plan_file_close(&f);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct opt_slot slot[N];
@@ -43,6 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct ckpt_err err = {0};
     int rc;
 
+    try_plan(data, size);
     for (size_t i = 0; i < N; i++)
         slot[i] = (struct opt_slot){.row = &rows[i], .values = (char *)&v};
     rc = opt_run_text(&t, "run.yaml", (const char *)data, size, &err);

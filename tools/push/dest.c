@@ -5,8 +5,9 @@
 
 #include "libckpt/remote/git/git.h"
 #include "libckpt/remote/git/place.h"
+#include "tools/push/plan_file.h"
 
-#define COMMIT (DEST_BRANCH | DEST_MESSAGE | DEST_AUTHOR | DEST_CREATE | DEST_DELETE)
+#define COMMIT (DEST_BRANCH | DEST_MESSAGE | DEST_AUTHOR | DEST_CREATE | DEST_DELETE | DEST_REPLACE)
 
 /* A path that does not exist is a repository when its name says so. */
 static bool is_git(const char *path)
@@ -28,7 +29,7 @@ static const struct dest_kind kinds[] = {
      .takes = COMMIT | DEST_PRIVATE | DEST_PR | DEST_TAG | DEST_VERIFY, .check = send_hub_check,
      .send = send_hub},
     {.name = "a model in an OCI registry", .scheme = "oci://", .whole = true,
-     .takes = DEST_TAG | DEST_VERIFY, .check = send_oci_check, .send = send_oci},
+     .takes = DEST_TAG | DEST_VERIFY | DEST_REPLACE, .check = send_oci_check, .send = send_oci},
     {.name = "a bucket of S3", .scheme = "s3://", .whole = true,
      .takes = DEST_CREATE | DEST_DELETE | DEST_VERIFY, .check = send_s3_check, .send = send_s3},
     {.name = "a git repository on another host", .is_address = git_place_is, .whole = true,
@@ -92,6 +93,7 @@ static const char *foreign_option(unsigned *takes, const struct dest *d, const s
         {DEST_AUTHOR, w->author != NULL, "--author"}, {DEST_PRIVATE, w->is_private, "--private"},
         {DEST_PR, w->create_pr, "--create-pr"}, {DEST_TAG, w->tag != NULL, "--tag"},
         {DEST_VERIFY, w->verify != NULL, "--verify"},
+        {DEST_REPLACE, w->replaces, "--hub-strategy checkpoint"},
     };
 
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
@@ -125,8 +127,25 @@ int dest_check(const struct dest *d, const struct send_want *w, struct ckpt_err 
     return option ? refuse_option(d, option, takes, err) : d->kind->check(d, w, err);
 }
 
+/* Look first where a plan is carried out: a destination that compares does it once more by itself,
+ * with what it then builds on. */
+static int look_first(const struct dest *d, struct push_plan *p, const struct send_want *w,
+                      const struct cli *cli, struct ckpt_err *err)
+{
+    struct send_want dry = *w;
+    char url[64];
+    int rc;
+
+    dry.dry_run = true;
+    dry.plan = NULL;
+    rc = d->kind->send(url, sizeof url, d, p, &dry, cli, err);
+    return rc ? rc : plan_file_agrees(w->plan, p, err);
+}
+
 int dest_send(char *url, size_t size, const struct dest *d, struct push_plan *p,
               const struct send_want *w, const struct cli *cli, struct ckpt_err *err)
 {
-    return d->kind->send(url, size, d, p, w, cli, err);
+    int rc = w->plan ? look_first(d, p, w, cli, err) : 0;
+
+    return rc ? rc : d->kind->send(url, size, d, p, w, cli, err);
 }

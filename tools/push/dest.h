@@ -18,7 +18,8 @@ enum dest_takes {
     DEST_PRIVATE = 1 << 5,
     DEST_PR      = 1 << 6,
     DEST_TAG     = 1 << 7,
-    DEST_VERIFY  = 1 << 8
+    DEST_VERIFY  = 1 << 8,
+    DEST_REPLACE = 1 << 9       /* of --hub-strategy checkpoint: a folder's old files go */
 };
 
 struct dest {

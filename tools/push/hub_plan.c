@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <openssl/evp.h>
 
 #include "libckpt/base/base64.h"
 #include "libckpt/base/json.h"
@@ -50,50 +49,6 @@ static int read_sample(const char **out, struct hub_plan *h, size_t i, struct ck
     return rc;
 }
 
-/* The SHA-1 of the git blob of a file that is no file on disk. */
-static int blob_digest(char oid[65], struct ckpt_file *file, struct ckpt_err *err)
-{
-    struct ckpt_arena arena = {0};
-    unsigned char sha1[EVP_MAX_MD_SIZE];
-    EVP_MD_CTX *md = EVP_MD_CTX_new();
-    char head[40], *bytes;
-    size_t n;
-    int k = snprintf(head, sizeof head, "blob %llu",
-                     (unsigned long long)ckpt_file_size(file)) + 1;
-    int rc = ckpt_file_slurp(file, &arena, FILE_BYTES, &bytes, &n, err);
-
-    if (rc == 0 && (!md || EVP_DigestInit_ex(md, EVP_sha1(), NULL) != 1 ||
-                    EVP_DigestUpdate(md, head, (size_t)k) != 1 ||
-                    EVP_DigestUpdate(md, bytes, n) != 1 || EVP_DigestFinal_ex(md, sha1, NULL) != 1))
-        rc = ckpt_nomem(err, 256);
-    if (rc == 0)
-        ckpt_digest_hex(oid, sha1, 20);
-    EVP_MD_CTX_free(md);
-    ckpt_arena_release(&arena);
-    return rc;
-}
-
-static int digest(char oid[65], struct hub_plan *h, size_t i, bool lfs, struct ckpt_err *err)
-{
-    struct ckpt_file *file = NULL;
-    uint64_t base = 0;
-    int fd, rc = push_plan_open(&file, h->p, i, h->follow, err);
-
-    if (rc)
-        return rc;
-    fd = ckpt_file_fd(file, &base);
-    if (fd >= 0 && base == 0)
-        rc = cache_digest(oid, fd, !lfs, err);
-    else if (lfs)
-        rc = ckpt_sha256_file(oid, file, err);
-    else
-        rc = blob_digest(oid, file, err);
-    if (rc)
-        rc = ckpt_err_in(err, "%s", h->p->file[i].from);
-    ckpt_file_close(file);
-    return rc;
-}
-
 static int ask_some(struct hub_plan *h, const struct hub_repo *r, const char *revision, size_t from,
                     size_t n, struct ckpt_err *err)
 {
@@ -127,7 +82,7 @@ static int compare(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
         return 0;
     if (cli_stop)
         return cli_stopped(err);
-    if ((rc = digest(oid, h, i, h->p->file[i].lfs, err)) != 0)
+    if ((rc = push_plan_digest(oid, h->p, i, h->follow, !h->p->file[i].lfs, err)) != 0)
         return rc;
     if (*oid && strcmp(oid, h->item[i].oid) == 0)
         h->item[i].how = HUB_SAME;
@@ -144,6 +99,22 @@ int hub_plan_ask(struct hub_plan *h, const struct hub_repo *r, const char *revis
         rc = ask_some(h, r, revision, at, h->p->n - at < HUB_PREUPLOAD_FILES
                                               ? h->p->n - at : HUB_PREUPLOAD_FILES, err);
     return rc ? rc : ckpt_pool_run(ckpt_pool_default(8), h->p->n, compare, h, err);
+}
+
+int hub_plan_settle(const struct hub_plan *h, const struct tree *t, struct ckpt_err *err)
+{
+    static const enum push_state states[] = {[HUB_SAME] = PUSH_SAME, [HUB_IGNORED] = PUSH_IGNORED};
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < h->p->n; i++) {
+        const struct push_file *f = &h->p->file[i];
+        bool there = t && tree_kind(t, f->to) == 1;
+
+        rc = push_plan_found(h->p, i, h->item[i].how == HUB_SEND ? there ? PUSH_CHANGED : PUSH_NEW
+                                                                 : states[h->item[i].how],
+                             f->lfs ? "sha256" : "sha1", h->item[i].oid, err);
+    }
+    return rc;
 }
 
 /* -- the commit ------------------------------------------------------------------------------- */

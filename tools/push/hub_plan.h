@@ -32,6 +32,8 @@ void hub_plan_free(struct hub_plan *h);
 /* Ask the Hub about all files, and compute the digests that it compares. */
 int hub_plan_ask(struct hub_plan *h, const struct hub_repo *r, const char *revision,
                  struct ckpt_err *err);
+/* Tell the push_plan what was found; t: the files of the branch, NULL for one that is not there. */
+int hub_plan_settle(const struct hub_plan *h, const struct tree *t, struct ckpt_err *err);
 /* A digest of all that the plan publishes where: the same in a second process. */
 int hub_plan_mark(char mark[33], const struct hub_plan *h, const char *target,
                   struct ckpt_err *err);

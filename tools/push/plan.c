@@ -2,12 +2,15 @@
 #include "tools/push/plan.h"
 
 #include <fnmatch.h>
+#include <openssl/evp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "formats/formats.h"
+#include "libckpt/io/path.h"
 #include "libckpt/log.h"
+#include "libckpt/remote/cache/proof.h"
 #include "libckpt/remote/git/lfs.h"
 #include "tools/inspect/scan/scan.h"
 #include "tools/push/judge.h"
@@ -25,6 +28,35 @@ static bool matches(const struct opt_list *l, const char *path)
     return false;
 }
 
+/* Double an array of the arena when it is full. */
+static void *grow(struct ckpt_arena *arena, void *array, size_t n, size_t *cap, size_t size)
+{
+    size_t grown = *cap ? 2 * *cap : 64;
+    void *more;
+
+    if (n < *cap)
+        return array;
+    more = ckpt_arena_alloc(arena, grown, size);
+    if (more && n)
+        memcpy(more, array, n * size);
+    *cap = more ? grown : *cap;
+    return more;
+}
+
+/* Keep in mind that a file is left out; false. */
+static bool leave(struct push_plan *p, const char *path, const char *why)
+{
+    struct push_left *more = grow(&p->arena, p->left, p->n_left, &p->cap_left, sizeof *more);
+
+    if (more) {
+        p->left = more;
+        more[p->n_left].path = ckpt_arena_strndup(&p->arena, path, strlen(path));
+        more[p->n_left].why = ckpt_arena_strndup(&p->arena, why, strlen(why));
+        p->n_left += more[p->n_left].path && more[p->n_left].why;
+    }
+    return false;
+}
+
 /* Note in one line that a file is left out, and why. */
 static bool leave_out(struct push_plan *p, const char *path, const char *why)
 {
@@ -32,8 +64,7 @@ static bool leave_out(struct push_plan *p, const char *path, const char *why)
 
     ckpt_log(CKPT_LOG_NOTE, "%s: left out, %s; --include %s sends it", path, why,
              slash ? slash + 1 : path);
-    p->n_left_out++;
-    return false;
+    return leave(p, path, why);
 }
 
 /* Whether to publish a file: a run's settings only if they are safe to load and contain no
@@ -46,7 +77,7 @@ static bool wanted(struct push_plan *p, const struct push_filter *f, const char 
     char why[100];
 
     if (matches(&f->exclude, path))
-        return false;
+        return leave(p, path, "--exclude");
     if (strcmp(name, "training_args.bin") != 0 || matches(&f->include, path))
         return true;
     if (ckpt_file_open_at(&file, p->dir, path, &ignored))
@@ -68,25 +99,18 @@ void push_plan_judge(struct push_file *f)
     f->large = ckpt_lfs_by_name(f->from) || f->size > CKPT_LFS_THRESHOLD;
 }
 
-static int add_file(struct push_plan *p, const char *rel, uint64_t size, size_t *cap,
-                    struct ckpt_err *err)
+/* Add a file that will lie in folder below ("": the root). */
+static int add_file(struct push_plan *p, const char *below, const char *rel, uint64_t size,
+                    size_t *cap, struct ckpt_err *err)
 {
     struct push_file *file;
 
-    if (p->n == *cap) {
-        size_t grown = *cap ? 2 * *cap : 64;
-        struct push_file *more = ckpt_arena_alloc(&p->arena, grown, sizeof *more);
-
-        if (!more)
-            return ckpt_nomem(err, grown * sizeof *more);
-        if (p->n)
-            memcpy(more, p->file, p->n * sizeof *more);
-        p->file = more;
-        *cap = grown;
-    }
+    if (!(file = grow(&p->arena, p->file, p->n, cap, sizeof *file)))
+        return ckpt_nomem(err, (p->n + 1) * sizeof *file);
+    p->file = file;
     file = &p->file[p->n++];
     file->from = ckpt_arena_printf(&p->arena, "%s", rel);
-    file->to = *p->below ? ckpt_arena_printf(&p->arena, "%s/%s", p->below, rel) : file->from;
+    file->to = *below ? ckpt_arena_printf(&p->arena, "%s/%s", below, rel) : file->from;
     if (!file->from || !file->to)
         return ckpt_nomem(err, strlen(rel));
     file->size = size;
@@ -116,7 +140,7 @@ static int walk_dir(struct push_plan *p, const struct push_filter *f, const char
         if (!rel) {
             rc = ckpt_nomem(err, 64);
         } else if (!ckpt_file_name_is_kept(entry[i].name)) {
-            continue;
+            leave(p, rel, "hidden");
         } else if (entry[i].is_dir) {
             if (depth + 1 >= MAX_DEPTH || *n_stack >= 4096)
                 rc = ckpt_fail(err, CKPT_ELIMIT, "%s: deeper than %d levels", rel, MAX_DEPTH);
@@ -126,9 +150,9 @@ static int walk_dir(struct push_plan *p, const struct push_filter *f, const char
             }
         } else if (!entry[i].is_file) {
             ckpt_log(CKPT_LOG_WARNING, "%s: no regular file, left out", rel);
-            p->n_left_out++;
+            leave(p, rel, "no regular file");
         } else if (wanted(p, f, rel)) {
-            rc = add_file(p, rel, entry[i].size, cap, err);
+            rc = add_file(p, p->below, rel, entry[i].size, cap, err);
         }
     }
     ckpt_dir_close(sub);
@@ -210,24 +234,77 @@ static int open_stdin(struct push_plan *p, struct ckpt_err *err)
     return rc;
 }
 
-/* The folder of this source in the destination. */
-static int place_below(struct push_plan *p, const struct push_filter *f, struct ckpt_err *err)
+/* Remote files are verified before they are published. */
+static unsigned flags_of(bool follow) { return (follow ? CKPT_FOLLOW : 0) | CKPT_PROVE; }
+
+/* A source that is one file. */
+static int add_single(struct push_plan *p, bool follow, size_t *cap, struct ckpt_err *err)
+{
+    const char *slash = strrchr(p->source, '/');
+    struct ckpt_file *file = NULL;
+    int rc = ckpt_path_file(&file, p->source, flags_of(follow), err);
+
+    if (rc == 0)
+        rc = add_file(p, p->below, slash ? slash + 1 : p->source, ckpt_file_size(file), cap, err);
+    ckpt_file_close(file);
+    return rc;
+}
+
+/* What only a run that goes on needs, of the files of a checkpoint's own folder. */
+static bool is_for_resuming(const char *name)
+{
+    static const char *const globs[] = {
+        "optimizer*", "scheduler*", "scaler*", "rng_state*", "random_states*", "trainer_state.json",
+        "latest", "zero_to_fp32.py", "*_optim_states.pt", "*_model_states.pt", "MANIFEST.json",
+        "*.distcp", "universal_checkpoint_info*",
+    };
+
+    for (size_t i = 0; i < sizeof globs / sizeof globs[0]; i++)
+        if (fnmatch(globs[i], name, 0) == 0)
+            return true;
+    return strchr(name, '/') != NULL;
+}
+
+/* The same files once more, at the root, as far as using the model needs them. */
+static int add_root(struct push_plan *p, size_t *cap, struct ckpt_err *err)
+{
+    size_t n = p->n;
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        if (!is_for_resuming(p->file[i].from))
+            rc = add_file(p, p->root, p->file[i].from, p->file[i].size, cap, err);
+    return rc;
+}
+
+/* Put the name of the source for {name}, and the folder of the strategy after it. */
+static const char *fill_name(struct push_plan *p, const char *path, const char *folder)
 {
     static const char name[] = "{name}";
-    const char *at = f->path_in_repo ? strstr(f->path_in_repo, name) : NULL;
+    const char *at = strstr(path, name);
     size_t n = strlen(p->source), from;
+    bool own = *folder == '{';
 
     while (n > 1 && p->source[n - 1] == '/')
         n--;
     for (from = n; from > 0 && p->source[from - 1] != '/'; from--)
         ;
-    p->below = f->path_in_repo ? f->path_in_repo : "";
-    if (at)
-        p->below = ckpt_arena_printf(&p->arena, "%.*s%.*s%s", (int)(at - f->path_in_repo),
-                                     f->path_in_repo, (int)(n - from), p->source + from,
-                                     at + strlen(name));
-    if (!p->below)
-        return ckpt_nomem(err, n);
+    return ckpt_arena_printf(&p->arena, "%.*s%.*s%s%s%.*s%s", (int)(at ? at - path : 0), path,
+                             at ? (int)(n - from) : 0, p->source + from,
+                             at ? at + strlen(name) : path, *path && *folder ? "/" : "",
+                             own ? (int)(n - from) : 0, p->source + from, own ? "" : folder);
+}
+
+/* The folders of this source in the destination. */
+static int place_below(struct push_plan *p, const struct push_filter *f, struct ckpt_err *err)
+{
+    const char *root = f->path_in_repo ? f->path_in_repo : "";
+
+    p->root = fill_name(p, root, "");
+    p->below = fill_name(p, root, !f->strategy ? "" : strcmp(f->strategy, "checkpoint") == 0
+                                                   ? PUSH_LAST : "{name}");
+    if (!p->root || !p->below)
+        return ckpt_nomem(err, strlen(p->source));
     return !*p->below || ckpt_file_path_is_clean(p->below)
                ? 0 : ckpt_fail(err, CKPT_EUSAGE, "--path-in-repo %s: no clean relative path",
                                p->below);
@@ -239,16 +316,13 @@ int push_plan_make(struct push_plan *p, const char *source, const struct push_fi
     char **stack = NULL;
     int *depths = NULL, rc = 0;
     size_t n_stack = 0, cap = 0;
-    struct stat st;
 
     memset(p, 0, sizeof *p);
     p->source = source;
     if ((rc = place_below(p, f, err)) != 0)
         return rc;
-    if (stat(source, &st) == 0 && S_ISREG(st.st_mode)) {
-        const char *slash = strrchr(source, '/');
-
-        rc = add_file(p, slash ? slash + 1 : source, (uint64_t)st.st_size, &cap, err);
+    if (strcmp(source, "-") != 0 && ckpt_path_is_file(source)) {
+        rc = add_single(p, f->follow, &cap, err);
         rc = rc ? rc : refuse_pointers(p, f->follow, err);
         return rc ? rc : refuse_unsafe(p, f, err);
     }
@@ -259,7 +333,7 @@ int push_plan_make(struct push_plan *p, const char *source, const struct push_fi
     if (rc == 0 && strcmp(source, "-") == 0)
         rc = open_stdin(p, err);
     else if (rc == 0)
-        rc = ckpt_dir_open(&p->dir, source, f->follow ? CKPT_FOLLOW : 0, err);
+        rc = ckpt_path_dir(&p->dir, source, flags_of(f->follow), err);
     if (rc == 0)
         rc = walk_dir(p, f, "", 0, stack, depths, &n_stack, &cap, err);
     while (rc == 0 && n_stack > 0) {
@@ -268,6 +342,8 @@ int push_plan_make(struct push_plan *p, const char *source, const struct push_fi
     }
     if (rc == 0 && p->n == 0)
         rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s: nothing to publish in it", source);
+    if (rc == 0 && f->strategy)
+        rc = add_root(p, &cap, err);
     if (rc == 0)
         push_plan_sort(p);
     if (rc == 0)
@@ -286,6 +362,74 @@ void push_plan_release(struct push_plan *p)
     memset(p, 0, sizeof *p);
 }
 
+/* The SHA-1 of the git blob of these bytes. */
+static int blob_digest(char hex[CKPT_SHA256_HEX], const void *bytes, size_t n, struct ckpt_err *err)
+{
+    unsigned char sha1[EVP_MAX_MD_SIZE];
+    EVP_MD_CTX *md = EVP_MD_CTX_new();
+    char head[40];
+    int k = snprintf(head, sizeof head, "blob %zu", n) + 1;
+    bool done = md && EVP_DigestInit_ex(md, EVP_sha1(), NULL) == 1 &&
+                EVP_DigestUpdate(md, head, (size_t)k) == 1 &&
+                EVP_DigestUpdate(md, bytes, n) == 1 && EVP_DigestFinal_ex(md, sha1, NULL) == 1;
+
+    EVP_MD_CTX_free(md);
+    if (!done)
+        return ckpt_nomem(err, 256);
+    ckpt_digest_hex(hex, sha1, 20);
+    return 0;
+}
+
+int push_plan_digest(char hex[CKPT_SHA256_HEX], const struct push_plan *p, size_t i, bool follow,
+                     bool git, struct ckpt_err *err)
+{
+    struct ckpt_file *file = NULL;
+    uint64_t base = 0;
+    int fd, rc = push_plan_open(&file, p, i, follow, err);
+
+    if (rc)
+        return rc;
+    *hex = '\0';
+    fd = ckpt_file_fd(file, &base);
+    if (fd >= 0 && base == 0)
+        rc = cache_digest(hex, fd, git, err);
+    else if (!git)
+        rc = ckpt_sha256_file(hex, file, err);
+    else if (p->file[i].made)
+        rc = blob_digest(hex, p->file[i].made, (size_t)p->file[i].size, err);
+    ckpt_file_close(file);
+    return rc ? ckpt_err_in(err, "%s", p->file[i].from) : 0;
+}
+
+int push_plan_found(struct push_plan *p, size_t i, enum push_state state, const char *kind,
+                    const char *hex, struct ckpt_err *err)
+{
+    p->file[i].state = state;
+    p->file[i].digest = *hex ? ckpt_arena_printf(&p->arena, "%s-%s", kind, hex) : NULL;
+    return p->file[i].digest || !*hex ? 0 : ckpt_nomem(err, strlen(hex));
+}
+
+int push_plan_remove(struct push_plan *p, const char *path, struct ckpt_err *err)
+{
+    const char **more = grow(&p->arena, p->gone, p->n_gone, &p->cap_gone, sizeof *more);
+
+    if (!more)
+        return ckpt_nomem(err, (p->n_gone + 1) * sizeof *more);
+    p->gone = more;
+    more[p->n_gone] = ckpt_arena_strndup(&p->arena, path, strlen(path));
+    return more[p->n_gone++] ? 0 : ckpt_nomem(err, strlen(path));
+}
+
+void push_plan_forget(struct push_plan *p)
+{
+    p->n_gone = 0;
+    p->head = NULL;
+    for (size_t i = 0; i < p->n; i++) {
+        p->file[i].state = PUSH_SENT;
+        p->file[i].digest = NULL;
+    }
+}
+
 int push_plan_open(struct ckpt_file **out, const struct push_plan *p, size_t i, bool follow,
                    struct ckpt_err *err)
 {
@@ -295,7 +439,7 @@ int push_plan_open(struct ckpt_file **out, const struct push_plan *p, size_t i, 
     if (f->made)
         return ckpt_file_memory(out, f->made, (size_t)f->size, f->from, err);
     rc = p->dir ? ckpt_file_open_at(out, p->dir, f->from, err)
-                : ckpt_file_open(out, p->source, follow ? CKPT_FOLLOW : 0, err);
+                : ckpt_path_file(out, p->source, flags_of(follow), err);
     if (rc == 0 && (rc = push_plan_pinned(f, *out, err)) != 0) {
         ckpt_file_close(*out);
         *out = NULL;

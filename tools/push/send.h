@@ -7,11 +7,14 @@
 #include "tools/cli.h"
 #include "tools/push/plan.h"
 
+struct plan_part;
+
 struct send_want {
     const char     *branch;             /* NULL: the repository's own */
     const char     *message;            /* NULL: "Upload <name> with ckpt-push" */
     const char     *author;             /* "Name <mail>"; NULL: ckpt-push itself */
     struct opt_list remove;             /* --delete globs: published files not in the plan */
+    bool            replaces;           /* the folder that a source lies in has nothing else */
     const char     *tag;                /* of the published commit, or NULL */
     bool            create;
     bool            is_private;         /* what is created */
@@ -20,6 +23,7 @@ struct send_want {
     bool            follow;
     bool            dry_run;            /* check everything and fill in how each file is sent,
                                            but send nothing */
+    const struct plan_part *plan;       /* the plan that is carried out, exactly; or NULL */
 };
 
 struct dest;

@@ -9,8 +9,11 @@
 #include <unistd.h>
 
 #include "libckpt/commit.h"
+#include "libckpt/err.h"
 #include "libckpt/io/path.h"
+#include "libckpt/remote/cache/proof.h"
 #include "tools/progress.h"
+#include "tools/push/plan_file.h"
 
 #define CHUNK      ((size_t)4 << 20)
 #define PATH_BYTES 4096u
@@ -92,6 +95,41 @@ static int check_fit(const struct push_plan *p, const char *path, bool exists,
     return 0;
 }
 
+/* What the folder has at the path of the i-th file. */
+static int find_state(struct push_plan *p, size_t i, const char *path, bool exists, bool follow,
+                      struct ckpt_err *err)
+{
+    enum push_state state = PUSH_NEW;
+    char full[PATH_BYTES], mine[CKPT_SHA256_HEX], theirs[CKPT_SHA256_HEX] = "";
+    struct ckpt_err ignored = {0};
+    struct ckpt_file *there = NULL;
+    uint64_t base;
+    int rc = push_plan_digest(mine, p, i, follow, false, err);
+
+    snprintf(full, sizeof full, "%s/%s", path, p->file[i].to);
+    if (rc == 0 && exists && ckpt_file_open(&there, full, 0, &ignored) == 0) {
+        state = PUSH_CHANGED;
+        if (ckpt_file_size(there) == p->file[i].size &&
+            cache_digest(theirs, ckpt_file_fd(there, &base), false, &ignored) == 0 &&
+            strcmp(mine, theirs) == 0)
+            state = PUSH_SAME;
+        ckpt_file_close(there);
+    }
+    return rc ? rc : push_plan_found(p, i, state, "sha256", mine, err);
+}
+
+/* Compare with the folder, for a plan that is made or carried out. */
+static int settle(struct push_plan *p, const char *path, bool exists, const struct send_want *w,
+                  struct ckpt_err *err)
+{
+    int rc = 0;
+
+    push_plan_forget(p);
+    for (size_t i = 0; rc == 0 && i < p->n; i++)
+        rc = cli_stop ? cli_stopped(err) : find_state(p, i, path, exists, w->follow, err);
+    return rc ? rc : plan_file_agrees(w->plan, p, err);
+}
+
 /* Send one file, into the folder being built or the existing one. */
 static int send_file(struct push_plan *p, size_t i, const char *path, struct ckpt_outdir *whole,
                      bool follow, struct tally *t, struct ckpt_err *err)
@@ -131,13 +169,16 @@ int send_folder(char *url, size_t url_size, const struct dest *d, struct push_pl
 
     if (rc == 0)
         rc = check_fit(p, path, exists, err);
+    if (rc == 0 && (w->dry_run || w->plan))
+        rc = settle(p, path, exists, w, err);
     if (rc || w->dry_run)
         return rc;
     if (!exists)
         rc = ckpt_outdir_create(&whole, path, err);
     t.progress = progress_new(cli, "copy", true);
     for (size_t i = 0; rc == 0 && i < p->n && !cli_stop; i++)
-        rc = send_file(p, i, path, whole, w->follow, &t, err);
+        if (p->file[i].state != PUSH_SAME)      /* known where a plan is carried out */
+            rc = send_file(p, i, path, whole, w->follow, &t, err);
     progress_end(t.progress);
     if (rc == 0 && cli_stop)
         rc = ckpt_fail(err, CKPT_ESTOPPED, "%s: stopped", path);

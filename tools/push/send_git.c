@@ -23,6 +23,7 @@
 #include "libckpt/remote/git/mirror.h"
 #include "tools/progress.h"
 #include "tools/push/objects.h"
+#include "tools/push/plan_file.h"
 #include "tools/push/rules.h"
 
 #define AUTHOR     "ckpt-push <ckpt-push@localhost>"
@@ -61,7 +62,7 @@ static bool in_plan(const struct push_plan *p, const char *path)
 
 /* Remove published files that match a --delete glob and are not sent now.  .gitattributes stays,
  * since remaining files need its rules. */
-static int remove_old(struct ckpt_git *g, const struct push_plan *p, const struct opt_list *globs,
+static int remove_old(struct ckpt_git *g, struct push_plan *p, const struct opt_list *globs,
                       struct ckpt_err *err)
 {
     const char *path;
@@ -76,7 +77,8 @@ static int remove_old(struct ckpt_git *g, const struct push_plan *p, const struc
                    strcmp(slash ? slash + 1 : path, ".gitattributes") != 0;
         if (!gone)
             i++;
-        else if ((rc = ckpt_git_remove(g, path, err)) != 0)
+        else if ((rc = push_plan_remove(p, path, err)) != 0 ||
+                 (rc = ckpt_git_remove(g, path, err)) != 0)
             return rc;
     }
     return 0;
@@ -96,16 +98,53 @@ static int digest_all(struct job *j, struct ckpt_err *err)
 
     for (size_t i = 0; rc == 0 && i < j->p->n && !cli_stop; i++) {
         struct push_file *f = &j->p->file[i];
-        struct ckpt_file *file = NULL;
 
-        if (!f->lfs || f->oid[0])
-            continue;
-        rc = push_plan_open(&file, j->p, i, j->want->follow, err);
-        if (rc == 0)
-            rc = ckpt_sha256_file(f->oid, file, err);
-        ckpt_file_close(file);
+        if (f->lfs && !f->oid[0])
+            rc = push_plan_digest(f->oid, j->p, i, j->want->follow, false, err);
     }
     return rc == 0 && cli_stop ? stopped(err) : rc;
+}
+
+/* What the tree has at the path of the i-th file, g NULL: nothing. */
+static int find_state(struct job *j, size_t i, struct ckpt_err *err)
+{
+    struct push_file *f = &j->p->file[i];
+    char there[CKPT_GIT_ID] = "", digest[CKPT_SHA256_HEX] = "", id[CKPT_GIT_ID] = "";
+    struct ckpt_buf pointer;
+    int rc = push_plan_digest(digest, j->p, i, j->want->follow, !f->lfs, err);
+
+    if (rc == 0 && f->lfs) {
+        memcpy(f->oid, digest, sizeof f->oid);
+        ckpt_buf_init(&pointer, CKPT_LFS_POINTER_MAX);
+        ckpt_lfs_pointer(&pointer, digest, f->size);
+        rc = ckpt_git_hash(id, pointer.data, pointer.len, err);
+        ckpt_buf_release(&pointer);
+    } else if (rc == 0) {
+        snprintf(id, sizeof id, "%s", digest);
+    }
+    if (rc == 0 && j->g)
+        ckpt_git_blob(j->g, f->to, there);
+    return rc ? rc : push_plan_found(j->p, i, !*there ? PUSH_NEW : strcmp(there, id) == 0
+                                                  ? PUSH_SAME : PUSH_CHANGED,
+                                     f->lfs ? "sha256" : "sha1", digest, err);
+}
+
+/* Compare with the tree, for a plan that is made or carried out. */
+static int settle(struct job *j, struct ckpt_err *err)
+{
+    char head[CKPT_GIT_ID] = "";
+    int rc = 0;
+
+    if (!j->want->dry_run && !j->want->plan)
+        return 0;
+    for (size_t i = 0; rc == 0 && i < j->p->n && !cli_stop; i++)
+        rc = find_state(j, i, err);
+    if (j->g)
+        ckpt_git_parent(j->g, head);
+    j->p->head = ckpt_arena_strndup(&j->p->arena, head, strlen(head));
+    if (rc == 0 && !j->p->head)
+        rc = ckpt_nomem(err, sizeof head);
+    return rc ? rc : cli_stop ? stopped(err) : plan_file_agrees(j->want->plan, j->p, err);
 }
 
 static int check_space(struct job *j, struct ckpt_err *err)
@@ -183,7 +222,7 @@ static int send_objects(struct job *j, struct ckpt_err *err)
 
     for (size_t i = 0; i < j->p->n; i++)
         any = any || j->p->file[i].lfs;
-    if (!any || (rc = lfs_place_find(&place, j->far, err)) != 0)
+    if (!any || (rc = lfs_place_find(&place, j->far, "upload", err)) != 0)
         return any ? rc : 0;
     snprintf(ref, sizeof ref, "refs/heads/%s", j->far->branch);
     to.url = to.target = place.url;
@@ -208,10 +247,13 @@ static int push_once(struct job *j, struct ckpt_err *err)
     int rc = j->far ? git_mirror_begin(j->far, err) : ckpt_git_begin(j->g, j->want->branch, err);
 
     ckpt_buf_init(&rules, RULE_BYTES);
+    push_plan_forget(j->p);
     if (rc == 0)
         rc = remove_old(j->g, j->p, &j->want->remove, err);
     if (rc == 0)
         rc = rules_decide(&rules, &new_rules, j->g, j->p, err);
+    if (rc == 0)
+        rc = settle(j, err);
     if (rc || j->want->dry_run)
         goto out;
     rc = digest_all(j, err);
@@ -242,7 +284,7 @@ static int push_over_others(struct job *j, struct ckpt_err *err)
     for (int i = 1; i <= TRIES; i++) {
         ckpt_err_clear(err);
         rc = push_once(j, err);
-        if (rc != CKPT_ESTOPPED || cli_stop || i == TRIES)
+        if (rc != CKPT_ESTOPPED || cli_stop || i == TRIES || j->want->plan)
             break;
         ckpt_log(CKPT_LOG_WARNING, "%s; trying again (%d of %d)", err->text, i + 1, TRIES);
     }
@@ -299,8 +341,11 @@ int send_git(char *url, size_t url_size, const struct dest *d, struct push_plan 
     struct job j = {.p = p, .want = w, .cli = cli};
     int rc = check_paths(p, err);
 
-    if (rc == 0 && w->dry_run && w->create && !ckpt_git_is_repository(d->place))
-        return 0;                       /* a dry run cannot know the commit's id */
+    if (rc == 0 && w->dry_run && w->create && !ckpt_git_is_repository(d->place)) {
+        for (size_t i = 0; i < p->n; i++)
+            p->file[i].lfs = p->file[i].large;
+        return settle(&j, err);
+    }
     if (rc == 0 && (rc = ckpt_git_open(&j.g, d->place, w->create && !w->dry_run, err)) != 0)
         rc = ckpt_err_in(err, "%s", d->address);
     else if (rc == 0)

@@ -19,6 +19,7 @@
 #include "tools/push/dest.h"
 #include "tools/push/hub_plan.h"
 #include "tools/push/objects.h"
+#include "tools/push/plan_file.h"
 
 #define TRIES       5           /* of a commit */
 #define STREAMS     4           /* files read back at once */
@@ -38,6 +39,8 @@ struct job {
     struct opt_list         gone;
     uint64_t                sent;
     bool                    changed;
+    bool                    absent;     /* the repository is not there yet; or was not, and is
+                                           created by this command */
 };
 
 static const char *summary(const struct job *j, char *text, size_t size)
@@ -68,12 +71,13 @@ static int parse(struct hub_place *place, const struct dest *d, const struct sen
 }
 
 /* The repository is there, and the token may write to it; with create it is created. */
-static int need_repo(const struct hub_repo *r, const struct send_want *w, bool create,
+static int need_repo(const struct hub_repo *r, const struct send_want *w, bool create, bool *absent,
                      struct ckpt_err *err)
 {
     bool exists;
     int rc = hub_may_write(&exists, r, err);
 
+    *absent = rc == 0 && !exists;
     if (rc || exists)
         return rc;
     if (!w->create) {
@@ -87,6 +91,7 @@ int send_hub_check(const struct dest *d, const struct send_want *w, struct ckpt_
 {
     struct hub_place place;
     struct hub_repo repo;
+    bool absent;
     int rc = parse(&place, d, w, err);
 
     if (rc)
@@ -95,19 +100,25 @@ int send_hub_check(const struct dest *d, const struct send_want *w, struct ckpt_
         return ckpt_fail_as(err, CKPT_EDEVICE, "offline", "%s: nothing is published offline",
                             d->address);
     rc = hub_repo_open(&repo, &place, err);
-    rc = rc ? rc : need_repo(&repo, w, false, err);
+    rc = rc ? rc : need_repo(&repo, w, false, &absent, err);
     hub_repo_close(&repo);
     return rc;
 }
 
-/* The head to commit on; a branch that is absent begins where main is. */
-static int find_parent(struct job *j, struct ckpt_err *err)
+/* The head to commit on; a branch that is absent begins where main is, in a dry run too. */
+static int find_parent(struct job *j, const char **ask, struct ckpt_err *err)
 {
     char from[41];
     int rc = hub_head(j->parent, &j->repo, j->revision, err);
 
-    if (rc != CKPT_ENOTFOUND || j->want->dry_run)
+    *ask = j->revision;
+    if (rc != CKPT_ENOTFOUND)
         return rc;
+    ckpt_err_clear(err);
+    if (j->want->dry_run) {
+        *ask = "main";
+        return hub_head(j->parent, &j->repo, "main", err);
+    }
     if ((rc = hub_head(from, &j->repo, "main", err)) != 0 ||
         (rc = hub_branch(&j->repo, j->revision, from, err)) != 0)
         return rc;
@@ -272,20 +283,50 @@ static int commit_lines(struct job *j, const struct ckpt_buf *lines, bool *again
                         "of them is there", j->repo.name, TRIES);
 }
 
+/* Tell the plan what was found, and whether that is what is to be carried out. */
+static int settle(struct job *j, const struct tree *t, struct ckpt_err *err)
+{
+    int rc;
+
+    push_plan_forget(j->p);
+    rc = hub_plan_settle(&j->plan, t, err);
+    for (size_t k = 0; rc == 0 && k < j->gone.n; k++)
+        rc = push_plan_remove(j->p, j->gone.item[k], err);
+    j->p->head = j->absent ? "" : ckpt_arena_strndup(&j->p->arena, j->parent, 40);
+    if (rc == 0 && !j->p->head)
+        rc = ckpt_nomem(err, 41);
+    return rc ? rc : plan_file_agrees(j->want->plan, j->p, err);
+}
+
+/* A dry run that would create the repository: names decide how files go, all are new. */
+static int settle_absent(struct job *j, struct ckpt_err *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < j->p->n; i++) {
+        j->p->file[i].lfs = j->p->file[i].large;
+        rc = push_plan_digest(j->plan.item[i].oid, j->p, i, j->want->follow, !j->p->file[i].lfs,
+                              err);
+    }
+    return rc ? rc : settle(j, NULL, err);
+}
+
 /* One attempt on the head of now.  *again: another commit came first. */
 static int publish_once(struct job *j, bool *again, struct ckpt_err *err)
 {
     struct tree *t = NULL;
     struct ckpt_buf lines;
+    const char *ask = j->revision;
     char text[512], target[600];
     bool sends = false;
-    int rc = find_parent(j, err);
+    int rc = find_parent(j, &ask, err);
 
     *again = false;
     ckpt_buf_init(&lines, LINES_BYTES);
-    rc = rc ? rc : hub_plan_ask(&j->plan, &j->repo, j->revision, err);
+    rc = rc ? rc : hub_plan_ask(&j->plan, &j->repo, ask, err);
     rc = rc ? rc : hub_files(&t, &j->repo, j->parent, err);
     rc = rc ? rc : find_gone(j, t, err);
+    rc = rc ? rc : settle(j, t, err);
     tree_free(t);
     snprintf(target, sizeof target, "%s %s", j->repo.name, j->revision);
     rc = rc ? rc : hub_plan_mark(j->mark, &j->plan, target, err);
@@ -339,10 +380,12 @@ static int publish(struct job *j, struct ckpt_err *err)
 {
     const struct send_want *w = j->want;
     bool again = true;
-    int rc = need_repo(&j->repo, w, !w->dry_run, err);
+    int rc = need_repo(&j->repo, w, !w->dry_run, &j->absent, err);
 
     if (rc == 0 && w->create_pr && !w->dry_run)
         rc = open_pull_request(j, err);
+    if (rc == 0 && w->dry_run && j->absent)
+        return settle_absent(j, err);
     for (int k = 0; rc == 0 && again; k++) {
         if (k == TRIES)
             rc = ckpt_fail(err, CKPT_ESTOPPED, "%s: %d times another commit came first",

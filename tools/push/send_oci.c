@@ -16,6 +16,7 @@
 #include "libckpt/log.h"
 #include "libckpt/remote/oci/oci_write.h"
 #include "tools/push/dest.h"
+#include "tools/push/plan_file.h"
 #include "tools/push/upload.h"
 
 #define STREAMS     4           /* files read back at once */
@@ -291,18 +292,40 @@ static int read_back(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
     return oci_check(&j->repo, f->to, digest, f->size, err);
 }
 
-/* What a dry run says of the blobs. */
-static int look_only(struct job *j, struct ckpt_err *err)
+/* The digest of the manifest that the tag names; "" for a tag that is not there. */
+static int find_head(struct job *j, struct ckpt_err *err)
 {
-    int rc = 0;
+    char digest[OCI_DIGEST] = "", *text;
+    size_t n;
+    int rc = oci_manifest(&text, &n, digest, &j->repo, j->place.reference, err);
 
+    ckpt_free(text);
+    if (rc == CKPT_ENOTFOUND) {
+        ckpt_err_clear(err);
+        *digest = '\0';
+        rc = 0;
+    }
+    j->p->head = ckpt_arena_strndup(&j->p->arena, digest, strlen(digest));
+    return rc || j->p->head ? rc : ckpt_nomem(err, sizeof digest);
+}
+
+/* What the registry has of the blobs, for a plan that is made or carried out. */
+static int settle(struct job *j, struct ckpt_err *err)
+{
+    int rc;
+
+    push_plan_forget(j->p);
+    rc = find_head(j, err);
     for (size_t i = 0; rc == 0 && i < j->p->n; i++) {
         struct upload_file f = {.of = &j->p->file[i]};
 
         rc = look(j, &f, err);
         j->there += f.skip;
+        rc = rc ? rc : push_plan_found(j->p, i, f.skip ? PUSH_SAME : PUSH_NEW, "sha256",
+                                       j->p->file[i].oid, err);
     }
-    if (rc == 0)
+    rc = rc ? rc : plan_file_agrees(j->want->plan, j->p, err);
+    if (rc == 0 && j->want->dry_run)
         ckpt_log(CKPT_LOG_NOTE, "%s: %zu files, %zu of them are there", j->place.root, j->p->n,
                  j->there);
     return rc;
@@ -337,9 +360,9 @@ int send_oci(char *url, size_t url_size, const struct dest *d, struct push_plan 
     rc = upload_digests(p, cli, w->follow, err);
     rc = rc ? rc : make_manifest(&j, err);
     rc = rc ? rc : oci_repo_open(&j.repo, &j.place, "pull,push", err);
-    if (rc == 0 && w->dry_run)
-        rc = look_only(&j, err);
-    else if (rc == 0)
+    if (rc == 0 && (w->dry_run || w->plan))
+        rc = settle(&j, err);
+    if (rc == 0 && !w->dry_run)
         rc = publish(&j, cli, &sent, &changed, err);
     if (rc == 0 && !w->dry_run) {
         snprintf(url, url_size, "oci://%s/%s@%s", j.place.host, j.place.name, j.digest);

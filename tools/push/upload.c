@@ -9,7 +9,6 @@
 #include "libckpt/base/pool.h"
 #include "libckpt/err.h"
 #include "libckpt/log.h"
-#include "libckpt/remote/cache/proof.h"
 #include "libckpt/remote/journal.h"
 #include "tools/progress.h"
 
@@ -55,22 +54,14 @@ static int digest(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
 {
     struct digests *d = ctx;
     struct push_file *f = &d->p->file[i];
-    struct ckpt_file *file = NULL;
-    uint64_t base = 0;
-    int fd, rc = cli_stop ? cli_stopped(err) : push_plan_open(&file, d->p, i, d->follow, err);
+    int rc = cli_stop ? cli_stopped(err) : push_plan_digest(f->oid, d->p, i, d->follow, false, err);
 
     (void)worker;
-    if (rc)
-        return rc;
-    fd = ckpt_file_fd(file, &base);
-    rc = fd >= 0 && base == 0 ? cache_digest(f->oid, fd, false, err)
-                              : ckpt_sha256_file(f->oid, file, err);
-    ckpt_file_close(file);
     pthread_mutex_lock(&d->lock);
     d->done += f->size;
     progress_tick(d->progress, d->done, d->p->bytes);
     pthread_mutex_unlock(&d->lock);
-    return rc ? ckpt_err_in(err, "%s", f->from) : 0;
+    return rc;
 }
 
 int upload_digests(struct push_plan *p, const struct cli *cli, bool follow, struct ckpt_err *err)

@@ -348,6 +348,32 @@ bool ckpt_git_has(const struct ckpt_git *g, const char *path)
     return git_index_get_bypath(g->index, path, 0) != NULL;
 }
 
+void ckpt_git_parent(const struct ckpt_git *g, char id[CKPT_GIT_ID])
+{
+    *id = '\0';
+    if (g->has_parent)
+        git_oid_tostr(id, CKPT_GIT_ID, &g->parent);
+}
+
+void ckpt_git_blob(const struct ckpt_git *g, const char *path, char id[CKPT_GIT_ID])
+{
+    const git_index_entry *e = git_index_get_bypath(g->index, path, 0);
+
+    *id = '\0';
+    if (e && (e->mode == GIT_FILEMODE_BLOB || e->mode == GIT_FILEMODE_BLOB_EXECUTABLE))
+        git_oid_tostr(id, CKPT_GIT_ID, &e->id);
+}
+
+int ckpt_git_hash(char id[CKPT_GIT_ID], const void *bytes, size_t n, struct ckpt_err *err)
+{
+    git_oid oid;
+
+    if (git_odb_hash(&oid, bytes, n, GIT_OBJECT_BLOB))
+        return git_fail(err, CKPT_ENOMEM, "digest");
+    git_oid_tostr(id, CKPT_GIT_ID, &oid);
+    return 0;
+}
+
 const char *ckpt_git_path(const struct ckpt_git *g, size_t i)
 {
     const git_index_entry *e = git_index_get_byindex(g->index, i);

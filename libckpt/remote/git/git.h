@@ -53,6 +53,12 @@ int ckpt_git_read(struct ckpt_buf *out, const struct ckpt_git *g, const char *pa
                   struct ckpt_err *err);
 /* Whether the tree has path. */
 bool ckpt_git_has(const struct ckpt_git *g, const char *path);
+/* The commit that the branch was at when this one began; "" for a new branch. */
+void ckpt_git_parent(const struct ckpt_git *g, char id[CKPT_GIT_ID]);
+/* The id of the file at path, as the tree has it; "" where there is none. */
+void ckpt_git_blob(const struct ckpt_git *g, const char *path, char id[CKPT_GIT_ID]);
+/* The id that a file of these bytes has. */
+int ckpt_git_hash(char id[CKPT_GIT_ID], const void *bytes, size_t n, struct ckpt_err *err);
 /* The i-th path of the tree, or NULL after the last; borrowed until the next change. */
 const char *ckpt_git_path(const struct ckpt_git *g, size_t i);
 int ckpt_git_remove(struct ckpt_git *g, const char *path, struct ckpt_err *err);

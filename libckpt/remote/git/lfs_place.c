@@ -122,7 +122,8 @@ static int read_answer(struct lfs_place *l, const struct git_mirror *m, const js
     return 0;
 }
 
-static int ask_by_ssh(struct lfs_place *l, const struct git_mirror *m, struct ckpt_err *err)
+static int ask_by_ssh(struct lfs_place *l, const struct git_mirror *m, const char *operation,
+                      struct ckpt_err *err)
 {
     const struct git_place *p = &m->place;
     char host[400], port[32] = "Port=22", command[2100];
@@ -140,7 +141,7 @@ static int ask_by_ssh(struct lfs_place *l, const struct git_mirror *m, struct ck
              (int)(colon ? (size_t)(colon - p->host) : strlen(p->host)), p->host);
     if (colon)
         snprintf(port, sizeof port, "Port=%.20s", colon + 1);
-    snprintf(command, sizeof command, "git-lfs-authenticate '%s' upload", p->path);
+    snprintf(command, sizeof command, "git-lfs-authenticate '%s' %s", p->path, operation);
     ckpt_buf_init(&out, CONFIG_BYTES);
     rc = ckpt_ask(&out, colon ? with_port : plain, "", SSH_SECONDS, false, err);
     if (rc == 0 && !ckpt_buf_str(&out))
@@ -196,13 +197,14 @@ static int add_login(struct lfs_place *l, struct git_mirror *m, struct ckpt_err 
     return rc;
 }
 
-int lfs_place_find(struct lfs_place *l, struct git_mirror *m, struct ckpt_err *err)
+int lfs_place_find(struct lfs_place *l, struct git_mirror *m, const char *operation,
+                   struct ckpt_err *err)
 {
     int rc = 0;
 
     memset(l, 0, sizeof *l);
     if (!configured(l->url, m)) {
-        if (m->place.ssh && (rc = ask_by_ssh(l, m, err)) == CKPT_EREFUSED) {
+        if (m->place.ssh && (rc = ask_by_ssh(l, m, operation, err)) == CKPT_EREFUSED) {
             ckpt_err_clear(err);
             rc = derive(l, m, err);     /* a host without that command */
         } else if (!m->place.ssh) {

@@ -2,7 +2,7 @@
  * git/lfs_place - the LFS server of a repository on another host, and what it is to be sent.
  *
  * In this order: lfs.url of git's configuration, lfs.url of the tree's .lfsconfig, what
- * `ssh host git-lfs-authenticate PATH upload` prints for a repository by ssh, and the address of
+ * `ssh host git-lfs-authenticate PATH OPERATION` prints for a repository by ssh, and the address of
  * the repository with .git/info/lfs.  The credential is sent only to the repository's own host.
  * Source: git-lfs docs/api/server-discovery.md, docs/man/git-lfs-config (3.7).
  */
@@ -18,7 +18,9 @@ struct lfs_place {
     struct http_auth auth;
 };
 
-int lfs_place_find(struct lfs_place *l, struct git_mirror *m, struct ckpt_err *err);
+/* operation: "upload" or "download". */
+int lfs_place_find(struct lfs_place *l, struct git_mirror *m, const char *operation,
+                   struct ckpt_err *err);
 void lfs_place_forget(struct lfs_place *l);
 /* lfs.url in the text of an .lfsconfig, or false. */
 bool lfs_place_config(char url[HTTP_URL], const char *text);

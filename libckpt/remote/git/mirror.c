@@ -134,8 +134,8 @@ static int open_bare(struct git_mirror *m, struct ckpt_err *err)
 
     cache_key(key, "git", m->place.url);
     if (!*key || !cache_ready("git") || !cache_path(dir, sizeof dir, "git", key))
-        return ckpt_fail(err, CKPT_ECONFIG, "%s: without a cache nothing is published to another "
-                         "host by git", m->place.host);
+        return ckpt_fail(err, CKPT_ECONFIG, "%s: without a cache no repository on another host is "
+                         "used by git", m->place.host);
     snprintf(lock, sizeof lock, "%s.lock", dir);
     m->lock = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (m->lock < 0)
@@ -180,14 +180,19 @@ const struct git_login *git_mirror_login(struct git_mirror *m)
     return &m->login;
 }
 
+void git_mirror_unlock(struct git_mirror *m)
+{
+    if (m->lock >= 0)
+        close(m->lock);
+    m->lock = -1;
+}
+
 void git_mirror_close(struct git_mirror *m)
 {
     ckpt_git_close(m->git);
     git_login_forget(&m->login);
-    if (m->lock >= 0)
-        close(m->lock);
+    git_mirror_unlock(m);
     m->git = NULL;
-    m->lock = -1;
 }
 
 /* Connect, and find what the host has: the branch's name, where none is given, and its commit. */
@@ -258,6 +263,105 @@ int git_mirror_begin(struct git_mirror *m, struct ckpt_err *err)
     }
     git_remote_free(remote);
     return rc ? rc : ckpt_git_begin(m->git, m->branch, err);
+}
+
+/* -- reading ---------------------------------------------------------------------------------- */
+
+#define READ_REF "refs/ckpt/read"       /* what was fetched last */
+
+/* The host's full name of what revision names, as git looks for it. */
+static bool find_name(char name[512], git_remote *remote, const char *revision)
+{
+    static const char *const before[] = {"refs/tags/", "refs/heads/", "refs/", ""};
+    const git_remote_head **head = NULL;
+    size_t n = 0;
+
+    if (git_remote_ls(&head, &n, remote))
+        return false;
+    for (size_t k = 0; k < sizeof before / sizeof before[0]; k++) {
+        if ((size_t)snprintf(name, 512, "%s%s", before[k], revision) >= 512)
+            continue;
+        for (size_t i = 0; i < n; i++)
+            if (strcmp(head[i]->name, name) == 0)
+                return true;
+    }
+    return false;
+}
+
+static bool has_commit(struct git_mirror *m, const char *revision, char id[CKPT_GIT_ID])
+{
+    git_commit *commit = NULL;
+    git_oid oid;
+    bool has = strlen(revision) == GIT_OID_HEXSZ && git_oid_fromstr(&oid, revision) == 0 &&
+               git_commit_lookup(&commit, m->git->repo, &oid) == 0;
+
+    git_commit_free(commit);
+    if (has)
+        git_oid_tostr(id, CKPT_GIT_ID, &oid);
+    return has;
+}
+
+static int fetch_spec(struct git_mirror *m, git_remote *remote, struct exchange *x, char *spec,
+                      struct ckpt_err *err)
+{
+    git_fetch_options fetch;
+    int code;
+
+    git_fetch_options_init(&fetch, GIT_FETCH_OPTIONS_VERSION);
+    set_calls(&fetch.callbacks, x);
+    fetch.download_tags = GIT_REMOTE_DOWNLOAD_TAGS_NONE;
+    code = git_remote_fetch(remote, &(git_strarray){&spec, 1}, &fetch, NULL);
+    return code ? explain(m, code, err) : 0;
+}
+
+/* The commit that was fetched. */
+static int read_commit(struct git_mirror *m, const char *revision, char id[CKPT_GIT_ID],
+                       struct ckpt_err *err)
+{
+    git_reference *ref = NULL;
+    git_object *commit = NULL;
+    int rc = 0;
+
+    if (git_reference_lookup(&ref, m->git->repo, READ_REF) ||
+        git_reference_peel(&commit, ref, GIT_OBJECT_COMMIT))
+        rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s: %s is no commit", m->place.host, revision);
+    else
+        git_oid_tostr(id, CKPT_GIT_ID, git_object_id(commit));
+    git_object_free(commit);
+    git_reference_free(ref);
+    return rc;
+}
+
+int git_mirror_fetch(struct git_mirror *m, const char *revision, char id[CKPT_GIT_ID],
+                     struct ckpt_err *err)
+{
+    char branches[] = "+refs/heads/*:refs/ckpt/heads/*", tags[] = "+refs/tags/*:refs/ckpt/tags/*";
+    struct exchange x = {.m = m};
+    git_remote *remote = NULL;
+    char name[512], spec[600];
+    bool found;
+    int rc;
+
+    if (has_commit(m, revision, id))
+        return 0;
+    rc = connect(&remote, m, &x, false, err);
+    if (rc == 0 && !*revision)
+        revision = m->branch;
+    found = rc == 0 && find_name(name, remote, revision);
+    if (found) {
+        snprintf(spec, sizeof spec, "+%s:" READ_REF, name);
+        rc = fetch_spec(m, remote, &x, spec, err);
+        rc = rc ? rc : read_commit(m, revision, id, err);
+    } else if (rc == 0 && strlen(revision) == GIT_OID_HEXSZ) {
+        rc = fetch_spec(m, remote, &x, branches, err);
+        rc = rc ? rc : fetch_spec(m, remote, &x, tags, err);
+        found = rc == 0 && has_commit(m, revision, id);
+    }
+    if (rc == 0 && !found)
+        rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s: %s has no branch, tag or commit %s", m->place.host,
+                       m->place.path, revision);
+    git_remote_free(remote);
+    return rc;
 }
 
 int git_mirror_send(struct git_mirror *m, struct ckpt_err *err)

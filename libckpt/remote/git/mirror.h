@@ -34,6 +34,14 @@ void git_mirror_close(struct git_mirror *m);
  * (credentials), CKPT_EDEVICE (no connection).
  */
 int git_mirror_begin(struct git_mirror *m, struct ckpt_err *err);
+/*
+ * Fetch what revision names on the host: a tag, a branch, another reference, a commit in 40 digits;
+ * "": what HEAD is there.  id gets the commit.  CKPT_ENOTFOUND where there is none.
+ */
+int git_mirror_fetch(struct git_mirror *m, const char *revision, char id[CKPT_GIT_ID],
+                     struct ckpt_err *err);
+/* Others may use the mirror now; objects that were fetched stay readable. */
+void git_mirror_unlock(struct git_mirror *m);
 /* Send the commit that the branch is at now.  CKPT_ESTOPPED when the host's branch has moved:
  * begin again. */
 int git_mirror_send(struct git_mirror *m, struct ckpt_err *err);

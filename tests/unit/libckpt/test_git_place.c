@@ -3,6 +3,7 @@
 
 #include "libckpt/remote/git/lfs_place.h"
 #include "libckpt/remote/git/place.h"
+#include "libckpt/remote/git/source.h"
 
 static void check(const char *address, const char *url, const char *host, const char *user,
                   const char *path)
@@ -45,6 +46,53 @@ TEST_ERR(what_is_none)
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         if (git_place_parse(&p, bad[i], err) != CKPT_EUSAGE)
             fail_msg("taken: %s", bad[i]);
+}
+
+static void check_source(const char *address, const char *url, const char *revision,
+                         const char *path)
+{
+    static struct git_source_place p;
+    struct ckpt_err err = {0};
+
+    assert_true(git_source_is(address));
+    assert_int_equal(git_source_parse(&p, address, &err), 0);
+    assert_string_equal(p.url, url);
+    assert_string_equal(p.revision, revision);
+    assert_string_equal(p.path, path);
+    assert_int_equal(p.local, *url == '/');
+}
+
+TEST(addresses_of_sources)
+{
+    check_source("git+https://h/a/b.git", "git+https://h/a/b.git", "", "");
+    check_source("git+https://h/a/b.git/c/d.json", "git+https://h/a/b.git", "", "c/d.json");
+    check_source("git+https://h/a/b@v1/c/", "git+https://h/a/b", "v1", "c");
+    check_source("git+https://h/a/b.git@x%2Fy", "git+https://h/a/b.git", "x/y", "");
+    check_source("git+https://h/@a/b.git@v/c@d", "git+https://h/@a/b.git", "v", "c@d");
+    check_source("git+https://h/a/b", "git+https://h/a/b", "", "");
+    check_source("git+ssh://git@h:22/a/b.git/c", "git+ssh://git@h:22/a/b.git", "", "c");
+    check_source("git+file:///srv/a%20b.git@v1//c", "/srv/a b.git", "v1", "c");
+    check_source("git+file:///nothing/there/", "/nothing/there/", "", "");
+}
+
+TEST_ERR(sources_that_are_none)
+{
+    static const char *const bad[] = {
+        "git+https://h", "git+https://h/", "git+file://a/b.git", "git+https://h/a@", "git+https://h/a@/x",
+        "git+https://h/a@-x", "git+https://h/a@a..b", "git+https://h/a@a%0ab", "git+https://h/a@%zz",
+        "git+https://h/a@a:b", "git+file:///a%zz.git",
+    };
+    static struct git_source_place p;
+    char address[300];
+
+    assert_false(git_source_is("https://h/a/b.git"));
+    assert_false(git_source_is("git@h:a/b.git"));
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        if (git_source_parse(&p, bad[i], err) != CKPT_EUSAGE)
+            fail_msg("taken: %s", bad[i]);
+    assert_false(git_source_of_path(address, sizeof address, "nothing/there.git"));
+    assert_false(git_source_of_path(address, sizeof address, "tests/golden"));
+    assert_false(git_source_of_path(address, sizeof address, ""));
 }
 
 TEST(lfs_servers_of_trees)

@@ -50,6 +50,44 @@ TEST_ERR(answers_of_servers)
     ckpt_arena_release(&arena);
 }
 
+/* An answer to "download", read. */
+static int read_download(struct lfs_action *a, struct ckpt_arena *arena, const char *inside,
+                         struct ckpt_err *err)
+{
+    char text[1000];
+    json_t *entry = NULL;
+    int rc;
+
+    snprintf(text, sizeof text, "{\"oid\":\"" OID "\",%s}", inside);
+    assert_int_equal(ckpt_json_parse(&entry, text, strlen(text), CKPT_JSON_STRICT, err), 0);
+    rc = lfs_action_read_download(a, arena, &object, entry, "server", err);
+    json_decref(entry);
+    return rc;
+}
+
+TEST_ERR(answers_about_downloads)
+{
+    static const char *const bad[] = {
+        "\"size\":13", "\"actions\":{\"download\":{}}",
+        "\"actions\":{\"download\":{\"href\":\"ftp://s/x\"}}",
+    };
+    struct ckpt_arena arena = {0};
+    struct lfs_action a;
+
+    assert_int_equal(read_download(&a, &arena, "\"size\":12,\"actions\":{\"download\":{\"href\":"
+                                   "\"https://s/x\",\"header\":{\"A\":\"b\",\"C\":\"d\\r\\nE: f\"},"
+                                   "\"expires_in\":60}}", err), 0);
+    assert_string_equal(a.href, "https://s/x");
+    assert_string_equal(a.headers, "A: b\n");
+    assert_true(a.until > time(NULL));
+    assert_int_equal(read_download(&a, &arena, "\"size\":12", err), 0);
+    assert_null(a.href);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        if (read_download(&a, &arena, bad[i], err) == 0)
+            fail_msg("taken: %s", bad[i]);
+    ckpt_arena_release(&arena);
+}
+
 TEST_ERR(answers_that_are_refused)
 {
     static const char *const bad[] = {
