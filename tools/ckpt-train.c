@@ -258,6 +258,10 @@ static const struct opt loop_rows[] = {
              "how a checkpoint stores weights and optimizer: as HF Trainer does, with DeepSpeed's "
              "shards at --zero-stage 1 to 3 (auto); as torch.distributed.checkpoint in the folders "
              "of FSDP, each rank its part (dcp)"),
+    OPT_ENUM("output-layout", "LAYOUT", output_layout, "hf ray",
+             "folders in --output-dir: checkpoint-<step> (hf); a trial of Ray Train for each run, "
+             "TorchTrainer_<id>_00000_0_<date> with checkpoint_000000 and so on, result.json and "
+             "params.json (ray)"),
     OPT_FLAG("save-only-model", save_only_model,
              "save weights without optimizer, schedule and random states: a run that resumes from "
              "them has a fresh optimizer"),
@@ -368,8 +372,8 @@ static const struct opt_rule rules[] = {
     {OPT_NEEDS, "min-ranks", "max-restarts"},
     {OPT_NEEDS, "simulate-node simulate-network simulate-link", "simulate-world"},
     {OPT_BARS, "simulate-world", "nproc hostfile dry-run profile dump-grads memory-log eval-steps "
-     "save-steps save-total-limit load-best-model-at-end resume-from-checkpoint resume-file "
-     "report-to overwrite-output-dir on-save on-log on-eval on-end push-to "
+     "output-layout save-steps save-total-limit load-best-model-at-end resume-from-checkpoint "
+     "resume-file report-to overwrite-output-dir on-save on-log on-eval on-end push-to "
      "stage3-gather-16bit-weights-on-model-save"},
 };
 

@@ -207,12 +207,13 @@ void cli_items_close(struct cli_items *items)
     ckpt_free(items);
 }
 
-/* Whether item, checkpoint-<n>, is absent from a folder that has a later one: it was pruned before
- * this process came to read its path. */
+/* Whether item, checkpoint-<n> or Ray's checkpoint_<n>, is absent from a folder that has a later
+ * one: it was pruned before this process came to read its path. */
 static bool is_pruned(const char *item)
 {
     const char *slash = strrchr(item, '/'), *name = slash ? slash + 1 : item;
-    int64_t number = ckpt_path_number(name, "checkpoint-");
+    const char *stem = strncmp(name, "checkpoint_", 11) == 0 ? "checkpoint_" : "checkpoint-";
+    int64_t number = ckpt_path_number(name, stem);
     struct ckpt_arena a = {0};
     struct ckpt_err ignored = {0};
     struct ckpt_entry *entry;
@@ -228,7 +229,7 @@ static bool is_pruned(const char *item)
         ckpt_dir_list(dir, &a, &entry, &n, &ignored))
         n = 0;
     for (size_t i = 0; i < n && !later; i++)
-        later = entry[i].is_dir && ckpt_path_number(entry[i].name, "checkpoint-") > number;
+        later = entry[i].is_dir && ckpt_path_number(entry[i].name, stem) > number;
     ckpt_dir_close(dir);
     ckpt_arena_release(&a);
     return later;

@@ -365,10 +365,26 @@ static int put_saved(struct out *o, const struct saved *saved, size_t n, struct 
     return rc;
 }
 
+/* The step in a checkpoint whose name counts saves; -1: its state is not there. */
+static int64_t step_of(struct ckpt_dir *dir, const char *name)
+{
+    struct ckpt_err ignored = {0};
+    json_t *state = NULL;
+    char file[4200];
+    int64_t step = -1;
+
+    snprintf(file, sizeof file, "%.4000s/trainer_state.json", name);
+    if (read_json(&state, dir, file, &ignored) == 0 &&
+        json_is_integer(json_object_get(state, "global_step")))
+        step = json_integer_value(json_object_get(state, "global_step"));
+    json_decref(state);
+    return step;
+}
+
 static int checkpoints(struct out *o, struct ckpt_dir *dir, const struct page_curves *curves,
                        const char *best, struct ckpt_err *err)
 {
-    static const char prefix[] = "checkpoint-";
+    static const char counted[] = "checkpoint_";
     struct ckpt_arena a = {0};
     struct saved *saved = NULL;
     struct ckpt_entry *entry;
@@ -378,13 +394,12 @@ static int checkpoints(struct out *o, struct ckpt_dir *dir, const struct page_cu
     if (rc == 0 && !(saved = ckpt_alloc(n + 1, sizeof *saved)))
         rc = ckpt_nomem(err, n * sizeof *saved);
     for (size_t i = 0; rc == 0 && i < n; i++) {
-        const char *digits = entry[i].name + sizeof prefix - 1;
-        char *end;
+        int64_t step = inspect_saved_number(&entry[i]);
 
-        if (!entry[i].is_dir || strncmp(entry[i].name, prefix, sizeof prefix - 1) != 0)
-            continue;
-        saved[n_saved] = (struct saved){entry[i].name, strtoull(digits, &end, 10)};
-        n_saved += end > digits && !*end;
+        if (step >= 0 && strncmp(entry[i].name, counted, sizeof counted - 1) == 0)
+            step = step_of(dir, entry[i].name);
+        if (step >= 0)
+            saved[n_saved++] = (struct saved){entry[i].name, (unsigned long long)step};
     }
     if (n_saved)
         qsort(saved, n_saved, sizeof *saved, by_step);

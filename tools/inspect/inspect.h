@@ -128,6 +128,8 @@ int inspect_gather_rows(struct page_curves *curves, const char *run, const json_
 struct run_log;
 int inspect_gather_log(struct page_curves *curves, const char *run, const struct inspect_want *w,
                        const struct run_log *log, struct ckpt_err *err);
+/* n of a folder checkpoint-<n>, or of Ray's checkpoint_<n>, which counts saves; else -1. */
+int64_t inspect_saved_number(const struct ckpt_entry *e);
 /* Path in dir of its trainer_state.json, or of its newest checkpoint's; "" when there is none. */
 #define INSPECT_STATE_NAME 400
 int inspect_newest_state(char name[INSPECT_STATE_NAME], struct ckpt_dir *dir,

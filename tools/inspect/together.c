@@ -7,6 +7,7 @@
 
 #include "formats/logs/metrics_log.h"
 #include "libckpt/base/json.h"
+#include "libckpt/io/path.h"
 #include "tools/inspect/inspect.h"
 #include "tools/inspect/page/curves.h"
 
@@ -56,13 +57,19 @@ static void take_state(double *value, const json_t *state)
         value[0] = json_number_value(v);
 }
 
+int64_t inspect_saved_number(const struct ckpt_entry *e)
+{
+    int64_t step = e->is_dir ? ckpt_path_number(e->name, "checkpoint-") : -1;
+
+    return step >= 0 || !e->is_dir ? step : ckpt_path_number(e->name, "checkpoint_");
+}
+
 int inspect_newest_state(char name[INSPECT_STATE_NAME], struct ckpt_dir *dir,
                          struct ckpt_err *err)
 {
-    static const char prefix[] = "checkpoint-";
     struct ckpt_arena a = {0};
     struct ckpt_entry *entry;
-    unsigned long long best = 0;
+    int64_t best = 0;
     size_t n = 0;
     int rc = 0;
 
@@ -72,17 +79,13 @@ int inspect_newest_state(char name[INSPECT_STATE_NAME], struct ckpt_dir *dir,
     else
         rc = ckpt_dir_list(dir, &a, &entry, &n, err);
     for (size_t i = 0; rc == 0 && i < n; i++) {
-        const char *digits = entry[i].name + sizeof prefix - 1;
-        char file[INSPECT_STATE_NAME], *end;
-        unsigned long long step;
+        int64_t number = inspect_saved_number(&entry[i]);
+        char file[INSPECT_STATE_NAME];
 
-        if (!entry[i].is_dir || strncmp(entry[i].name, prefix, sizeof prefix - 1) != 0)
-            continue;
-        step = strtoull(digits, &end, 10);
         snprintf(file, sizeof file, "%s/trainer_state.json", entry[i].name);
-        if (end == digits || *end || (*name && step < best) || !ckpt_dir_has(dir, file))
+        if (number < 0 || (*name && number < best) || !ckpt_dir_has(dir, file))
             continue;
-        best = step;
+        best = number;
         snprintf(name, INSPECT_STATE_NAME, "%s", file);
     }
     ckpt_arena_release(&a);

@@ -15,6 +15,7 @@
 #include "trainer/checkpoint/adapter.h"
 #include "trainer/checkpoint/dcp.h"
 #include "trainer/checkpoint/manifest.h"
+#include "trainer/checkpoint/naming.h"
 #include "trainer/checkpoint/replicas.h"
 #include "formats/families/arch.h"
 #include "trainer/optim/order.h"
@@ -335,8 +336,7 @@ int checkpoint_save(char path[4096], char state_dict[4096], struct session *s,
 
     state_dict[0] = '\0';
     snprintf(tag, sizeof tag, "global_step%lld", (long long)c->state->global_step);
-    snprintf(path, 4096, "%s/checkpoint-%lld", c->settings->output_dir,
-             (long long)c->state->global_step);
+    naming_path(path, c->settings->output_dir, c->state->global_step);
     if ((rc = replicas_check(s, err)) != 0)
         ckpt_err_in(err, "%s", path);
     if ((rc = comm_agree(s->comm, rc, err)) != 0)

@@ -17,6 +17,7 @@
 #include "libckpt/mem.h"
 #include "libckpt/io/path.h"
 #include "trainer/checkpoint/manifest.h"
+#include "trainer/checkpoint/naming.h"
 #include "trainer/checkpoint/proof.h"
 
 static int by_number_down(const void *a, const void *b)
@@ -26,17 +27,7 @@ static int by_number_down(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* n of "checkpoint-<n>" as this program writes it; else -1. */
-static int64_t number_of(const char *name)
-{
-    int64_t n = ckpt_path_number(name, "checkpoint-");
-    char same[32];
-
-    snprintf(same, sizeof same, "checkpoint-%lld", (long long)n);
-    return strcmp(name, same) == 0 ? n : -1;
-}
-
-/* The n of every checkpoint-<n> in folder, newest first, in the arena. */
+/* The step of every checkpoint in folder, newest first, in the arena. */
 static int numbers(struct ckpt_arena *a, int64_t **out, size_t *n, const char *folder,
                    struct ckpt_err *err)
 {
@@ -56,8 +47,8 @@ static int numbers(struct ckpt_arena *a, int64_t **out, size_t *n, const char *f
     if (!(found = ckpt_arena_alloc(a, n_entry + 1, sizeof *found)))
         return ckpt_nomem(err, n_entry * sizeof *found);
     for (size_t i = 0; i < n_entry; i++)
-        if (entry[i].is_dir && number_of(entry[i].name) >= 0)
-            found[(*n)++] = number_of(entry[i].name);
+        if (entry[i].is_dir && (found[*n] = naming_step(folder, entry[i].name)) >= 0)
+            (*n)++;
     qsort(found, *n, sizeof *found, by_number_down);
     *out = found;
     return 0;
@@ -65,11 +56,7 @@ static int numbers(struct ckpt_arena *a, int64_t **out, size_t *n, const char *f
 
 char *run_dir_path(char path[4096], const char *folder, int64_t number)
 {
-    size_t n = strlen(folder);
-
-    snprintf(path, 4096, "%s%scheckpoint-%lld", folder, n && folder[n - 1] == '/' ? "" : "/",
-             (long long)number);
-    return path;
+    return naming_path(path, folder, number);
 }
 
 bool run_dir_is_run(const char *path)
@@ -301,7 +288,7 @@ static size_t only_whole(int64_t *number, size_t n, const char *folder)
 void run_dir_prune(struct run_dir *d, int64_t keep, const char *best, bool last)
 {
     const char *slash = strrchr(best, '/');
-    int64_t *number, the_best = number_of(slash ? slash + 1 : best), left;
+    int64_t *number, the_best = naming_step(d->path, slash ? slash + 1 : best), left;
     struct ckpt_arena a = {0};
     struct ckpt_err err = {0};
     size_t n;

@@ -3,7 +3,7 @@
  * is the newest complete one, which may be replaced, and which go.
  *
  * Rank 0's, and of several folders the rank's that leads one: the others have a zeroed one and
- * learn rank 0's results.  A checkpoint is a folder checkpoint-<n>.
+ * learn rank 0's results.  A checkpoint is a folder as checkpoint/naming.h has it.
  */
 #ifndef CKPT_TRAINER_RUN_DIR_H
 #define CKPT_TRAINER_RUN_DIR_H
@@ -25,7 +25,7 @@ struct run_dir {
 /* Above every number. */
 #define RUN_DIR_ANY INT64_MAX
 
-/* checkpoint-<number> of a folder; returns path. */
+/* The checkpoint of step `number` in a folder; returns path. */
 char *run_dir_path(char path[4096], const char *folder, int64_t number);
 /* The folder is there and holds a checkpoint, complete or not. */
 bool run_dir_is_run(const char *path);

@@ -6,6 +6,7 @@
 #include "trainer/comm/same.h"
 #include "trainer/plan/plan.h"
 #include "trainer/run/run_own.h"
+#include "trainer/run/trial.h"
 
 /* The step of the data at which its epoch x begins, or goes on. */
 static int steps_of(const struct run_job *r, double x, int64_t *steps, struct ckpt_err *err)
@@ -124,6 +125,11 @@ static int find_start(struct run_job *r, struct ckpt_err *err)
     struct run_output o;
     int rc = 0;
 
+    if (settings_is_trial(r->s)) {
+        if ((rc = trial_choose(r->trial, r->s, r->session.comm, err)) != 0)
+            return rc;
+        r->own.output_dir = r->trial;
+    }
     r->dir.path = r->s->output_dir;
     if (r->session.comm->rank == 0 && settings_write(r->s))
         rc = run_dir_lock(&r->dir, err);

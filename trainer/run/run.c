@@ -1,5 +1,6 @@
 /* run - see run.h. */
 #include "trainer/run/run_own.h"
+#include "trainer/run/trial.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -380,7 +381,10 @@ static int train(struct run_job *r, struct ckpt_err *err)
     o = run_output_of(r);
     if ((rc = run_output_take(&r->folders, &o, err)) != 0)
         return rc;
-    rc = open_metrics(r, err);
+    rc = comm_agree(r->session.comm,
+                    speak && settings_is_trial(r->s) ? trial_begin(r->s, err) : 0, err);
+    if (rc == 0)
+        rc = open_metrics(r, err);
     if (rc == 0 && r->s->memory_log > 0)
         rc = memory_log_open(&r->memory, r->s->output_dir, r->session.comm->rank, r->session.dev,
                              r->s->memory_log, err);

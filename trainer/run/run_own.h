@@ -33,6 +33,7 @@ struct run_job {
     struct ckpt_arena      arena;       /* of their names */
     struct metrics        *metrics;
     struct memory_log     *memory;      /* NULL: not asked for */
+    char                   trial[4096]; /* the output of `output_layout ray` */
     struct run_dir         dir;         /* of the rank that leads its folder */
     struct folders         folders;
     struct run_start       start;

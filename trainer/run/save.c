@@ -9,8 +9,10 @@
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
 #include "trainer/clock.h"
+#include "trainer/checkpoint/naming.h"
 #include "trainer/comm/report.h"
 #include "trainer/run/run_own.h"
+#include "trainer/run/trial.h"
 #include "trainer/shard/zero_copy.h"
 
 #define NICE 10                         /* threads of steps come first */
@@ -43,6 +45,8 @@ static int tell_saved(struct run_job *r, double seconds, double held, struct ckp
     bool parts = r->folders.n > 1 && settings_stage(r->s) > 0;
     int rc;
 
+    if (settings_is_trial(r->s))
+        trial_saved(r->s, &r->state, r->saved, r->saved_step, clock_now() - r->began);
     metrics_saved(r->metrics, &(struct metrics_save){
         .path = r->saved, .step = r->saved_step, .seconds = seconds, .held = held,
         .folders = parts ? r->folders.n : 1});
@@ -182,8 +186,7 @@ static int copy(struct run_job *r, const char *best, struct ckpt_err *err)
     v->checkpoint = r->checkpoint;
     v->checkpoint.state = &v->state;
     v->checkpoint.scaler = &v->scaler;
-    snprintf(v->path, sizeof v->path, "%s/checkpoint-%lld", r->s->output_dir,
-             (long long)r->state.global_step);
+    naming_path(v->path, r->s->output_dir, r->state.global_step);
     snprintf(v->best, sizeof v->best, "%s", best);
     v->state.log_history = json_deep_copy(r->state.log_history);
     rc = v->state.log_history ? 0 : ckpt_nomem(err, sizeof *v);
@@ -219,8 +222,7 @@ int save_begin(struct run_job *r, bool steps_follow, struct ckpt_err *err)
     report_step(CONTROL_SAVE, s->global_step);
     memcpy(best, s->best_model_checkpoint, sizeof best);
     if (s->best_global_step == s->global_step)
-        snprintf(s->best_model_checkpoint, sizeof s->best_model_checkpoint, "%s/checkpoint-%lld",
-                 r->s->output_dir, (long long)s->global_step);
+        naming_path(s->best_model_checkpoint, r->s->output_dir, s->global_step);
     r->checkpoint.replace = run_dir_may_replace(&r->dir, s->global_step);
     return r->saver && steps_follow ? copy(r, best, err) : save_now(r, best, err);
 }

@@ -66,6 +66,7 @@ void settings_default(struct settings *s)
         .async_save = "auto",
         .on_save_error = "end",
         .checkpoint_format = "auto",
+        .output_layout = "hf",
         .final_model = true,
     };
     data_settings_default(&s->data);
@@ -145,6 +146,7 @@ int settings_stage(const struct settings *s)
     return fsdp ? fsdp->stage : (int)s->zero_stage;
 }
 
+bool settings_is_trial(const struct settings *s) { return strcmp(s->output_layout, "ray") == 0; }
 bool settings_is_dcp(const struct settings *s) { return strcmp(s->checkpoint_format, "dcp") == 0; }
 
 int settings_hybrid(const struct settings *s)

@@ -121,6 +121,7 @@ struct settings {
                                            false */
     const char  *on_save_error;         /* end, continue */
     const char  *checkpoint_format;     /* of weights and optimizer: auto, dcp */
+    const char  *output_layout;         /* of the output's folder: hf, ray (run/trial.h) */
     bool         save_only_model;       /* no optimizer, schedule or random states */
     const char  *metric_for_best_model; /* loss, perplexity, with eval_ before it or not; or NULL */
     const char  *greater_is_better;     /* auto, true, false */
@@ -204,6 +205,8 @@ enum ckpt_dtype settings_reduce(const struct settings *s);
 int settings_stage(const struct settings *s);
 /* Whether checkpoints are torch.distributed.checkpoint's. */
 bool settings_is_dcp(const struct settings *s);
+/* output_layout ray. */
+bool settings_is_trial(const struct settings *s);
 /* Ranks of a group that shards among itself: SETTINGS_NODE, those of a node; 0: all ranks do. */
 int settings_hybrid(const struct settings *s);
 /* Ranks of a node, where they are planned or simulated. */
