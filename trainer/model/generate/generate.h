@@ -1,5 +1,5 @@
 /*
- * generate - sampling: from a batch of prompts to a batch of continuations.
+ * generate - sampling: from a queue of prompts to their continuations, which end one by one.
  *
  * Logits are processed as in transformers, in the same order: see logits.h.  A sequence's draws
  * depend on the seed, on its own `stream` and on the token's number only: its continuation is the
@@ -43,7 +43,17 @@ struct generate_opts {
     struct generate_ids start;          /* start ids of a decoder beside an encoder; n 0: from
                                            the model's description */
     uint64_t       seed;
+    int64_t        max_batch;           /* sequences at once, at most; 0: GENERATE_BATCH */
+    uint64_t       cache_bytes;         /* of their keys and values, at most, but for the largest
+                                           by itself; 0: half of a GPU's free memory, on the CPU
+                                           GENERATE_CACHE_BYTES */
+    const struct generate_hooks *hooks; /* or NULL */
+    int64_t        n_logprobs;          /* likeliest tokens told of each position, where a
+                                           sequence has space for them */
 };
+
+#define GENERATE_BATCH       64
+#define GENERATE_CACHE_BYTES ((uint64_t)2 << 30)
 
 struct generate_seq {
     const int32_t *prompt;              /* [n_prompt], n_prompt >= 1; read by the encoder if
@@ -55,6 +65,21 @@ struct generate_seq {
                                            eos */
     int64_t        n_out;
     bool           stopped;             /* by an eos */
+    bool           by_text;             /* by hooks->stops */
+    float         *logprob;             /* [generate_most] of each token of out, by the model
+                                           alone: before any rule and temperature; NULL: not
+                                           wanted */
+    int32_t       *top_id;              /* [generate_most][n_logprobs], likeliest first */
+    float         *top_logprob;
+};
+
+/* What a caller does meanwhile; either may be NULL. */
+struct generate_hooks {
+    void *ctx;
+    /* Whether the sequence's text, after the token just added, holds a reason to stop. */
+    bool (*stops)(void *ctx, const struct generate_seq *seq);
+    /* The sequence has ended; 0, or a code that ends the run. */
+    int  (*done)(void *ctx, const struct generate_seq *seq, struct ckpt_err *err);
 };
 
 /* The tokens fed to the decoder first: the prompt, or with an encoder the start ids.  Returns
@@ -66,9 +91,10 @@ int64_t generate_most(const struct arch *arch, const struct generate_opts *opts,
                       const struct generate_seq *seq);
 
 /*
- * Continue all sequences.  Memory: a cache of n sequences of the longest prompt plus
- * max_new_tokens, and n rows of logits.  CKPT_ECONFIG names an option out of range; CKPT_ENO
- * when logits are not finite.
+ * Continue all sequences, max_batch at once (slots.h).  A sequence's continuation is the same
+ * whatever the others are, bit by bit with f32 weights on the CPU.  Memory: as generate_plan
+ * finds, never n times the longest.  CKPT_ECONFIG names an option out of range; CKPT_ENO when
+ * logits are not finite; hooks->done has been called for the sequences that ended before.
  */
 int generate_run(struct model *m, const struct model_weights *w,
                  const struct generate_opts *opts, struct generate_seq *seq, int64_t n,
