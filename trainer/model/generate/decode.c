@@ -316,8 +316,8 @@ static void note_past(struct decode *d, const int32_t **ids, const int32_t **n_n
 }
 
 /* Run all chunks; logits as in decode_chunk_logits. */
-static int run(struct decode *d, const struct model_weights *w, const int32_t *ids,
-               const int32_t *n_new, int64_t n_docs, float *logits, struct ckpt_err *err)
+static int run_chunks(struct decode *d, const struct model_weights *w, const int32_t *ids,
+                      const int32_t *n_new, int64_t n_docs, float *logits, struct ckpt_err *err)
 {
     struct device *dev = d->m->dev;
     uint64_t n_alloc = dev->n_alloc;
@@ -345,6 +345,19 @@ static int run(struct decode *d, const struct model_weights *w, const int32_t *i
     assert(dev->n_alloc == n_alloc);
     (void)n_alloc;
     return 0;
+}
+
+/* All chunks, each row by itself. */
+static int run(struct decode *d, const struct model_weights *w, const int32_t *ids,
+               const int32_t *n_new, int64_t n_docs, float *logits, struct ckpt_err *err)
+{
+    bool was = d->m->dev->by_row;
+    int rc;
+
+    d->m->dev->by_row = true;
+    rc = run_chunks(d, w, ids, n_new, n_docs, logits, err);
+    d->m->dev->by_row = was;
+    return rc;
 }
 
 int decode_step(struct decode *d, const struct model_weights *w, const int32_t *ids,

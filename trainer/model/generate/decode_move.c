@@ -17,11 +17,13 @@ static int encode_some(struct decode *d, const struct model_weights *w, const in
     struct batch b = {.n_docs = n, .n_enc = start[n], .enc_ids = ids, .enc_start = start,
                       .doc_start = d->none};
     uint64_t row_bytes = d->cross_bytes / (uint64_t)d->enc_rows;
+    bool was = dev->by_row;
     struct pass p;
     int rc = pass_begin(&p, d->m, w, &b, false, err);
 
     if (rc)
         return rc;
+    dev->by_row = true;
     encoder_fwd(&p);
     for (int i = d->first; i < (int)d->m->arch->num_hidden_layers; i++) {
         struct layer l = layer_acquire(&p, i + 1);
@@ -30,6 +32,7 @@ static int encode_some(struct decode *d, const struct model_weights *w, const in
                                (uint64_t)row * row_bytes, b.n_enc);
         layer_release(&p, &l);
     }
+    dev->by_row = was;
     return device_sync(dev, err);
 }
 
