@@ -22,7 +22,7 @@ static const struct {
     {"exponential_decay_length_penalty", 0, ALWAYS},
     {"watermarking_config", 0, ALWAYS},  {"penalty_alpha", 0, ALWAYS},
     {"dola_layers", 0, ALWAYS},          {"constraints", 0, ALWAYS},
-    {"force_words_ids", 0, ALWAYS},      {"stop_strings", 0, ALWAYS},
+    {"force_words_ids", 0, ALWAYS},      {"stop_strings", 0, WHEN_SEARCHED},
     {"max_time", 0, ALWAYS},             {"token_healing", 0, ALWAYS},
     {"num_return_sequences", 1, ALWAYS}, {"num_beam_groups", 1, WHEN_SEARCHED},
     {"diversity_penalty", 0, WHEN_SEARCHED}, {"renormalize_logits", 0, WHEN_SEARCHED},
@@ -78,6 +78,23 @@ static int read_ids(struct generate_ids *out, struct generate_config *c, const c
         id[i] = (int32_t)json_integer_value(one);
     }
     *out = (struct generate_ids){.id = id, .n = n};
+    return 0;
+}
+
+static int read_stops(struct generate_config *c, struct ckpt_err *err)
+{
+    const json_t *v = json_object_get(c->json, "stop_strings");
+    size_t n = json_is_array(v) ? json_array_size(v) : !v || json_is_null(v) ? 0 : 1;
+
+    c->stop = ckpt_arena_alloc(&c->arena, n + 1, sizeof *c->stop);
+    if (!c->stop)
+        return ckpt_nomem(err, n * sizeof *c->stop);
+    for (size_t i = 0; i < n; i++) {
+        c->stop[i] = json_string_value(json_is_array(v) ? json_array_get(v, i) : v);
+        if (!c->stop[i] || !c->stop[i][0])
+            return ckpt_fail(err, CKPT_EFORMAT, "key stop_strings: entry %zu is no text", i);
+    }
+    c->n_stop = n;
     return 0;
 }
 
@@ -160,7 +177,7 @@ int generate_config_of(struct generate_config *out, const json_t *json, struct c
         (rc = read_ids(&o->begin_suppress, out, "begin_suppress_tokens", err)) != 0 ||
         (rc = read_ids(&o->forced_bos, out, "forced_bos_token_id", err)) != 0 ||
         (rc = read_ids(&o->forced_eos, out, "forced_eos_token_id", err)) != 0 ||
-        (rc = read_start(out, err)) != 0)
+        (rc = read_stops(out, err)) != 0 || (rc = read_start(out, err)) != 0)
         return rc;
     o->eos = eos.id;
     o->n_eos = eos.n;

@@ -110,8 +110,8 @@ static int check_size(const struct arch *a, const struct decode_size *s, struct 
         return ckpt_fail(err, CKPT_ELIMIT, "%lld sequences of %lld tokens: the rows of an encoder "
                          "are counted in 31 bits", (long long)max_docs, (long long)max_len);
     if (s->rows < 1 || s->rows > INT32_MAX / a->num_key_value_heads)
-        return ckpt_fail(err, CKPT_ELIMIT, "a cache of %lld rows for %lld heads: counted in 31 bits",
-                         (long long)s->rows, (long long)a->num_key_value_heads);
+        return ckpt_fail(err, CKPT_ELIMIT, "a cache of %lld rows for %lld heads: counted in 31 "
+                         "bits", (long long)s->rows, (long long)a->num_key_value_heads);
     return 0;
 }
 

@@ -35,7 +35,8 @@ struct decode {
     int32_t           *at, *room;   /* [n_seq] first row in the cache, and number of rows; host */
     struct chunk_rows  host;        /* of the current chunk */
     int32_t           *feed, *feed_host;        /* indices for a chunk's operations */
-    int32_t           *seg_start, *seg_first, *seg_past, *last_rows;  /* parts of it, on the device */
+    int32_t           *seg_start, *seg_first, *seg_past, *last_rows;    /* parts of it, on the
+                                                                           device */
     int32_t           *done;        /* [n_seq] tokens of this call already fed; host */
     int32_t           *ids, *positions;     /* [chunk] of the current chunk; host */
     int32_t           *past, *n_past;       /* [n_seq][max_len], [n_seq]: all tokens fed; NULL
