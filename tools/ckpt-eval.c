@@ -80,6 +80,19 @@ static const struct opt work_rows[] = {
     OPT_ENUM("early-stopping", "WHEN", early_stopping, "false true never",
              "when a search ends", .absent = "the model's"),
     OPT_INT("seed", "N", seed, 0, 4294967295.0, "random seed of --do-sample"),
+    OPT_REAL("frequency-penalty", "X", gen.frequency_penalty, -100, 100,
+             "subtract X from a token's logit for each time that it was generated; 0: off",
+             .absent = "the model's"),
+    OPT_REAL("presence-penalty", "X", gen.presence_penalty, -100, 100,
+             "subtract X from the logit of tokens that were generated before; 0: off",
+             .absent = "the model's"),
+    OPT_REAL("typical-p", "X", gen.typical_p, 1e-9, 1,
+             "draw among the most typical tokens of this total probability; 1: all",
+             .absent = "the model's"),
+    OPT_REAL("epsilon-cutoff", "X", gen.epsilon_cutoff, 0, 0.999999,
+             "draw among tokens of at least this probability; 0: all", .absent = "the model's"),
+    OPT_REAL("eta-cutoff", "X", gen.eta_cutoff, 0, 0.999999,
+             "the same, and less where many tokens are likely; 0: all", .absent = "the model's"),
     OPT_LIST("stop", "TEXT", stop,
              "end a continuation at this text, which is cut off; repeatable"),
     OPT_INT("logprobs", "N", gen.n_logprobs, 0, 200,
@@ -94,7 +107,7 @@ static const struct opt work_rows[] = {
 #define GENERATION                                                                               \
     "max-new-tokens min-new-tokens do-sample temperature top-k top-p min-p repetition-penalty "  \
     "no-repeat-ngram-size num-beams length-penalty early-stopping seed stop logprobs "            \
-    "predictions-out"
+    "predictions-out frequency-penalty presence-penalty typical-p epsilon-cutoff eta-cutoff"
 
 /* Which options have an effect together; options that depend on generation_config.json are
  * checked in eval.c. */

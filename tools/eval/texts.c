@@ -78,6 +78,9 @@ static int check_use(const struct generate_opts *o, const struct eval_want *w,
         {"top_k", "top-k", o->do_sample, "do-sample"},
         {"top_p", "top-p", o->do_sample, "do-sample"},
         {"min_p", "min-p", o->do_sample, "do-sample"},
+        {"typical_p", "typical-p", o->do_sample, "do-sample"},
+        {"epsilon_cutoff", "epsilon-cutoff", o->do_sample, "do-sample"},
+        {"eta_cutoff", "eta-cutoff", o->do_sample, "do-sample"},
         {"length_penalty", "length-penalty", o->num_beams > 1, "num-beams"},
         {"early_stopping", "early-stopping", o->num_beams > 1, "num-beams"},
     };
@@ -102,6 +105,8 @@ static int choices(struct generate_opts *o, const struct generate_config *c,
         FIELD(max_new_tokens), FIELD(min_new_tokens), FIELD(top_k), FIELD(no_repeat_ngram_size),
         FIELD(num_beams), FIELD(temperature), FIELD(top_p), FIELD(min_p),
         FIELD(repetition_penalty), FIELD(length_penalty), FIELD(do_sample),
+        FIELD(frequency_penalty), FIELD(presence_penalty), FIELD(typical_p),
+        FIELD(epsilon_cutoff), FIELD(eta_cutoff),
     };
 #undef FIELD
     int rc;

@@ -366,8 +366,8 @@ struct op_attention {
  * [seg_start[g], seg_start[g + 1]) of the new rows: they continue a sequence whose rows of the
  * cache begin at seg_first[g], and of which seg_past[g] keys are in the cache.  First k and v of
  * the new rows are put into the cache after those, then each new row attends as above to its
- * sequence up to itself.  Cache layout: [K][capacity][d], one array for keys and one for values: sequences of
- * any length lie one after another among the `capacity` rows.
+ * sequence up to itself.  Cache layout: [K][capacity][d], one array for keys and one for values:
+ * sequences of any length lie one after another among the `capacity` rows.
  */
 struct op_cached {
     void           *out;            /* activation [n, H * d] */

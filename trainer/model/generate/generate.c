@@ -44,6 +44,17 @@ static int check(const struct generate_opts *o, struct ckpt_err *err)
                          !(o->min_p >= 0 && o->min_p <= 1)))
         return ckpt_fail(err, CKPT_ECONFIG, "top_k is %lld, top_p %g, min_p %g: wanted 0 or more, "
                          "(0, 1] and [0, 1]", (long long)o->top_k, o->top_p, o->min_p);
+    if (o->do_sample && (!(o->typical_p >= 0 && o->typical_p <= 1) ||
+                         !(o->epsilon_cutoff >= 0 && o->epsilon_cutoff < 1) ||
+                         !(o->eta_cutoff >= 0 && o->eta_cutoff < 1)))
+        return ckpt_fail(err, CKPT_ECONFIG, "typical_p is %g, epsilon_cutoff %g, eta_cutoff %g: "
+                         "wanted [0, 1], [0, 1) and [0, 1)", o->typical_p, o->epsilon_cutoff,
+                         o->eta_cutoff);
+    if (!isfinite(o->frequency_penalty) || !isfinite(o->presence_penalty) ||
+        !(o->encoder_repetition_penalty >= 0))
+        return ckpt_fail(err, CKPT_ECONFIG, "frequency_penalty is %g, presence_penalty %g, "
+                         "encoder_repetition_penalty %g: not usable", o->frequency_penalty,
+                         o->presence_penalty, o->encoder_repetition_penalty);
     if (o->max_length < 0 || o->min_length < 0 || o->min_new_tokens < 0 ||
         o->no_repeat_ngram_size < 0)
         return ckpt_fail(err, CKPT_ECONFIG, "max_length is %lld, min_length %lld, min_new_tokens "

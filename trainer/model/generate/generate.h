@@ -21,6 +21,13 @@ struct generate_ids {
     size_t         n;                   /* 0: option not in use */
 };
 
+/* Ids whose last is made likelier or less after the others. */
+struct generate_words {
+    const int32_t *id;
+    size_t         n;                   /* >= 1 */
+    double         bias;
+};
+
 struct generate_opts {
     int64_t        max_new_tokens;
     int64_t        max_length;          /* counts prompt tokens too; 0: no limit */
@@ -31,7 +38,19 @@ struct generate_opts {
     double         top_p;               /* in (0, 1]; 1: off */
     double         min_p;               /* in [0, 1]; 0: off */
     double         repetition_penalty;  /* > 0; 1: off */
+    double         frequency_penalty, presence_penalty;     /* of generated tokens: subtracted for
+                                           each time, and once; 0: off */
+    double         typical_p;           /* in (0, 1); 0 or 1: off; these three with do_sample */
+    double         epsilon_cutoff, eta_cutoff;  /* in (0, 1); 0: off */
     int64_t        no_repeat_ngram_size;        /* 0: off */
+    int64_t        encoder_no_repeat_ngram_size;        /* of the prompt; 0: off */
+    double         encoder_repetition_penalty;  /* above 1: tokens of the prompt rise; 0, 1: off */
+    int64_t        decay_start;         /* from so many new tokens on eos rises */
+    double         decay_factor;        /* by this to the power of those over it; 0: off */
+    const struct generate_words *bias;  /* sequence_bias */
+    size_t         n_bias;
+    const struct generate_words *bad;   /* bad_words_ids: bias -infinity */
+    size_t         n_bad;
     int64_t        num_beams;           /* 0 or 1: none; not with do_sample */
     double         length_penalty;      /* beams: scores are divided by length to this power */
     enum generate_early early_stopping; /* of beams */

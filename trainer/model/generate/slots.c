@@ -395,7 +395,8 @@ static int choose(struct slots *s, int64_t k, struct ckpt_err *err)
     struct generate_seq *q = &s->seq[s->of[k]];
     int64_t fed = generate_fed(s->history, s->arch, s->opts, q), len = fed + q->n_out;
     struct generate_place at = {.history = s->history, .n = len, .n_fed = fed,
-                                .most = generate_most(s->arch, s->opts, q)};
+                                .most = generate_most(s->arch, s->opts, q),
+                                .prompt = q->prompt, .n_prompt = q->n_prompt};
     double draw = rng_uniform(s->opts->seed, q->stream, (uint64_t)q->n_out);
     struct generate_top top = {.k = s->top.k};
     bool sure = false;
