@@ -163,6 +163,7 @@ $B/gpu/%: $B/tests/gpu/%.o $B/libtrain.a $B/libckpt.a
 
 # Hot loops of the CPU backend: vector code is chosen per function at run time.
 $B/trainer/cpu/%.o: TRAIN_CFLAGS := -O3 -fopenmp
+$B/trainer/cpu/row_product.o: TRAIN_CFLAGS := -O3 -fopenmp -ffp-contract=fast
 $B/trainer/comm/shared.o: TRAIN_CFLAGS := -O3
 $B/trainer/%.o: TRAIN_CFLAGS ?= -fopenmp
 

@@ -33,11 +33,13 @@ static const struct opt model_rows[] = {
 };
 
 static const struct opt work_rows[] = {
-    OPT_INT("batch-size", "N", batch_size, 1, 1 << 20, "samples in a batch"),
+    OPT_INT("batch-size", "N", batch_size, 1, 1 << 20,
+            "samples in a batch; sequences generated at once: 64 unless this is given"),
     OPT_PATH("logits", "FILE", logits, "write logits and losses of every row as safetensors"),
     OPT_PATH("hidden", "FILE", hidden,
              "write an encoder's hidden states of every prompt as safetensors"),
-    OPT_FLAG("overwrite", overwrite, "replace existing files of --logits and --hidden"),
+    OPT_FLAG("overwrite", overwrite,
+             "replace existing files of --logits, --hidden and --predictions-out"),
     OPT_HEADING("Predictions"),
     OPT_LIST("predictions", "PATH", predictions.file,
              "records with predictions and references, to score without a model; repeatable"),
@@ -78,25 +80,49 @@ static const struct opt work_rows[] = {
     OPT_ENUM("early-stopping", "WHEN", early_stopping, "false true never",
              "when a search ends", .absent = "the model's"),
     OPT_INT("seed", "N", seed, 0, 4294967295.0, "random seed of --do-sample"),
+    OPT_REAL("frequency-penalty", "X", gen.frequency_penalty, -100, 100,
+             "subtract X from a token's logit for each time that it was generated; 0: off",
+             .absent = "the model's"),
+    OPT_REAL("presence-penalty", "X", gen.presence_penalty, -100, 100,
+             "subtract X from the logit of tokens that were generated before; 0: off",
+             .absent = "the model's"),
+    OPT_REAL("typical-p", "X", gen.typical_p, 1e-9, 1,
+             "draw among the most typical tokens of this total probability; 1: all",
+             .absent = "the model's"),
+    OPT_REAL("epsilon-cutoff", "X", gen.epsilon_cutoff, 0, 0.999999,
+             "draw among tokens of at least this probability; 0: all", .absent = "the model's"),
+    OPT_REAL("eta-cutoff", "X", gen.eta_cutoff, 0, 0.999999,
+             "the same, and less where many tokens are likely; 0: all", .absent = "the model's"),
+    OPT_LIST("stop", "TEXT", stop,
+             "end a continuation at this text, which is cut off; repeatable"),
+    OPT_INT("logprobs", "N", gen.n_logprobs, 0, 200,
+            "tell the log-probability of each token, and those of the N likeliest",
+            .absent = "none"),
+    OPT_PATH("predictions-out", "FILE", predictions_out,
+             "write continuations as JSON lines as they finish; -: to standard output"),
+    OPT_FLAG("in-order", in_order, "write them in the order of the prompts"),
 };
 #undef OPT_VALUES
 
 #define GENERATION                                                                               \
     "max-new-tokens min-new-tokens do-sample temperature top-k top-p min-p repetition-penalty "  \
-    "no-repeat-ngram-size num-beams length-penalty early-stopping seed"
+    "no-repeat-ngram-size num-beams length-penalty early-stopping seed stop logprobs "            \
+    "predictions-out frequency-penalty presence-penalty typical-p epsilon-cutoff eta-cutoff"
 
 /* Which options have an effect together; options that depend on generation_config.json are
  * checked in eval.c. */
 static const struct opt_rule rules[] = {
     {OPT_NEEDS,
-     "eval-split max-eval-samples batch-size generate logits dataset-config data-field "
+     "eval-split max-eval-samples generate logits dataset-config data-field "
      "csv-delimiter csv-columns csv-literal field-mapping text-field messages-field chat-template "
      "mask-history prompt-template completion-template train-on-prompt truncation-side "
      "add-eos-token skip-bad-rows max-target-length", "eval-file"},
     {OPT_NEEDS, "metric base-predictions", "predictions"},
     {OPT_BARS, "predictions", "base adapter tokenizer tag dtype device threads eval-file prompt"},
     {OPT_NEEDS, "hidden", "prompt"},
-    {OPT_NEEDS, "overwrite", "logits hidden"},
+    {OPT_NEEDS, "batch-size", "eval-file prompt"},
+    {OPT_NEEDS, "overwrite", "logits hidden predictions-out"},
+    {OPT_NEEDS, "in-order", "predictions-out"},
     {OPT_BARS, "hidden", "generate " GENERATION},
     {OPT_NEEDS, GENERATION, "prompt generate"},
 };
@@ -121,26 +147,37 @@ static void table_of_losses(struct out *o, const struct eval_result *const *r, s
     out_table_end(o);
 }
 
-static void continuation(struct out *o, size_t i, const char *who, const char *text)
+/* A text; r is the model whose continuation it is, or NULL. */
+static void continuation(struct out *o, size_t i, const char *who, const char *text,
+                         const struct eval_result *r)
 {
     out_cell_int(o, (int64_t)i + 1);
     out_cell_str(o, who);
     out_cell_str(o, text);
+    if (r)
+        out_cell_str(o, r->finish[i]);
+    else
+        out_cell_none(o);
+    if (r && r->logprobs[i])
+        out_cell_json(o, r->logprobs[i]);
+    else
+        out_cell_none(o);
 }
 
 static void table_of_texts(struct out *o, const struct eval_result *const *r, size_t n)
 {
     static const struct out_column columns[] = {
         {"sample", "#", OUT_RIGHT}, {"who", "who", OUT_LEFT}, {"text", "text", OUT_WRAP},
+        {"finish_reason", NULL, OUT_LEFT}, {"logprobs", NULL, OUT_LEFT},
     };
 
-    out_table(o, "generations", columns, 3);
+    out_table(o, "generations", columns, sizeof columns / sizeof columns[0]);
     for (size_t i = 0; i < r[0]->n; i++) {
-        continuation(o, i, "prompt", r[0]->prompt[i]);
+        continuation(o, i, "prompt", r[0]->prompt[i], NULL);
         if (r[0]->reference[i][0])
-            continuation(o, i, "reference", r[0]->reference[i]);
+            continuation(o, i, "reference", r[0]->reference[i], NULL);
         for (size_t k = 0; k < n; k++)
-            continuation(o, i, r[k]->model, r[k]->text[i]);
+            continuation(o, i, r[k]->model, r[k]->text[i], r[k]);
     }
     out_table_end(o);
 }
@@ -175,7 +212,7 @@ static int eval_item(void *ctx, const char *item, struct ckpt_err *err)
     struct eval_result r = {0};
     int rc = eval_run(&r, j->w, item, j->w->adapter, err);
 
-    if (rc == 0)
+    if (rc == 0 && !(j->w->predictions_out && strcmp(j->w->predictions_out, "-") == 0))
         rc = report(j->cli, j->w->base ? j->base : NULL, &r, err);
     eval_release(&r);
     return rc;
@@ -186,14 +223,16 @@ static int work(struct eval_want *w, struct cli *cli, char **rest, int n_rest, i
 {
     struct eval_result base = {0};
     struct cli_items *items = NULL;
-    const char *logits = w->logits, *hidden = w->hidden;
+    const char *logits = w->logits, *hidden = w->hidden, *rows = w->predictions_out;
     int rc = cli_items_open(&items, rest, n_rest, cli->nul, err);
 
-    w->logits = w->hidden = NULL;       /* not written for the base */
+    w->logits = w->hidden = w->predictions_out = NULL;      /* not written for the base */
     if (rc == 0 && w->base)
         rc = eval_run(&base, w, w->base, NULL, err);
     w->logits = logits;
     w->hidden = hidden;
+    w->predictions_out = rows;
+    w->beside = w->base ? &base : NULL;
     if (rc == 0)
         rc = cli_items_each(items, cli, eval_item, &(struct job){w, cli, &base}, status, err);
     eval_release(&base);

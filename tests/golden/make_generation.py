@@ -1,5 +1,5 @@
 """tests/golden/generation.json: what transformers does to logits before a token is chosen, and generate() with
-the defaults of a generation_config.json.  By transformers 5.23 and torch 2.15 on the CPU.
+the defaults of a generation_config.json.  By transformers 5.24 and torch 2.15 on the CPU.
 
 "processed": logits [12], history, options by GenerationConfig's names; p: the probabilities a token is drawn
 by (do_sample) or the logits as they are left (null: -inf).  "runs": a model, prompts, the generation_config
@@ -33,6 +33,14 @@ sampling = [
     {"suppress_tokens": [1, 4, 7], "top_k": 0}, {"begin_suppress_tokens": [2, 3], "top_k": 0},
     {"forced_eos_token_id": 9, "max_length": 7}, {"repetition_penalty": 0.7, "no_repeat_ngram_size": 2, "min_new_tokens": 3,
                                                   "temperature": 0.9, "top_k": 7, "top_p": 0.95, "min_p": 0.02},
+    {"top_k": 0, "typical_p": 0.6}, {"top_k": 0, "typical_p": 0.2}, {"top_k": 6, "typical_p": 0.9, "temperature": 0.8},
+    {"top_k": 0, "epsilon_cutoff": 0.05}, {"top_k": 0, "eta_cutoff": 0.1}, {"top_k": 0, "top_p": 0.95, "epsilon_cutoff": 0.02},
+    {"top_k": 0, "typical_p": 0.95, "epsilon_cutoff": 0.03, "eta_cutoff": 0.2, "temperature": 1.5},
+    {"top_k": 0, "bad_words_ids": [[4], [3, 5], [5, 3], [9, 8, 7], [2], [5, 6]]},
+    {"top_k": 0, "sequence_bias": [[[1], 2.5], [[3, 5, 8], -3.0], [[5, 7], 4.0], [[1, 2, 3, 11], 1.0]]},
+    {"top_k": 0, "exponential_decay_length_penalty": [1, 1.5]}, {"top_k": 0, "exponential_decay_length_penalty": [4, 2.0]},
+    {"top_k": 0, "encoder_repetition_penalty": 1.6}, {"top_k": 0, "encoder_repetition_penalty": 0.6, "repetition_penalty": 1.2},
+    {"top_k": 0, "encoder_no_repeat_ngram_size": 2}, {"top_k": 0, "encoder_no_repeat_ngram_size": 1},
 ]
 for i, options in enumerate(sampling):
     for do_sample in (True, False):
@@ -48,7 +56,8 @@ for i, options in enumerate(sampling):
             gc._eos_token_tensor = torch.tensor([2, 6])
             if gc.min_new_tokens:
                 gc.min_length = gc.min_new_tokens + 4
-            chain = model._get_logits_processor(gc, input_ids_seq_length=4, device="cpu")
+            chain = model._get_logits_processor(gc, input_ids_seq_length=4, device="cpu",
+                                                encoder_input_ids=torch.tensor([history[:4]]))
             out = chain(torch.tensor([history]), logits[None].clone())[0]
             row = {"logits": logits.tolist(), "history": history, "n_fed": 4, "do_sample": do_sample, "options": options}
             row["p" if do_sample else "left"] = out.softmax(-1).tolist() if do_sample else \

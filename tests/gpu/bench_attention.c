@@ -155,9 +155,9 @@ static void generated(struct bench *b, const struct row *r)
         a[i] = (struct op_cached){
             .out = bench_values(b, n * r->n_head * r->dim), .k_cache = bench_values(b, cache),
             .v_cache = bench_values(b, cache), .in = heads(r, bench_values(b, n * wide)),
-            .seg_start = ints(b, n + 1, 1, 0), .seg_seq = ints(b, n, 1, 0),
+            .seg_start = ints(b, n + 1, 1, 0), .seg_first = ints(b, n, r->cached + 1, 0),
             .seg_past = bench_array(b, (size_t)n * sizeof *past, past), .n = n, .n_seg = n,
-            .capacity = r->cached + 1, .max_keys = r->cached + 1, .n_head = r->n_head,
+            .capacity = n * (r->cached + 1), .max_keys = r->cached + 1, .n_head = r->n_head,
             .n_kv = r->n_kv, .dim = r->dim, .scale = 1.0f / sqrtf((float)r->dim),
         };
     work(b, r, n, r->cached + 1);

@@ -49,7 +49,7 @@ static const struct shape shapes[] = {
 };
 
 struct sides {
-    struct both qkv, k, v, out, start, seq, past;
+    struct both qkv, k, v, out, start, first, past;
     struct bias_pair bias;
     int64_t n, n_seg, max_keys;
 };
@@ -57,20 +57,20 @@ struct sides {
 static void arrays(struct gpu *g, struct sides *s, const struct shape *sh)
 {
     int64_t cache = N_SEQ * sh->n_kv * sh->capacity * sh->dim;
-    int32_t start[SEGS + 1] = {0}, seq[SEGS], past[SEGS];
+    int32_t start[SEGS + 1] = {0}, first[SEGS], past[SEGS];
 
     for (; s->n_seg < SEGS && sh->fresh[s->n_seg] != END; s->n_seg++) {
         int64_t i = s->n_seg, keys = sh->past[i] + sh->fresh[i];
 
         start[i + 1] = start[i] + (int32_t)sh->fresh[i];
-        seq[i] = (int32_t)((2 * i + 1) % N_SEQ);
-        seq[i] = i == 3 ? 0 : i == 4 ? 2 : seq[i];      /* no two alike, not in order */
+        /* no two alike, not in order */
+        first[i] = (int32_t)((i == 3 ? 0 : i == 4 ? 2 : (2 * i + 1) % N_SEQ) * sh->capacity);
         past[i] = (int32_t)sh->past[i];
         s->max_keys = keys > s->max_keys ? keys : s->max_keys;
     }
     s->n = start[s->n_seg];
     s->start = gpu_ints(g, start, s->n_seg + 1);
-    s->seq = gpu_ints(g, seq, s->n_seg);
+    s->first = gpu_ints(g, first, s->n_seg);
     s->past = gpu_ints(g, past, s->n_seg);
     s->qkv = gpu_random(g, g->type, s->n * (sh->n_head + 2 * sh->n_kv) * sh->dim, 1.0f);
     s->k = gpu_random(g, g->type, cache, 1.0f);
@@ -91,11 +91,11 @@ static struct op_cached operation(const struct gpu *g, const struct sides *s,
         .in = {.q = base, .k = base + (size_t)(H * d) * size,
                .v = base + (size_t)((H + K) * d) * size, .row_stride = (H + 2 * K) * d,
                .q_head = d, .kv_head = d},
-        .seg_start = SIDE(s->start), .seg_seq = SIDE(s->seq), .seg_past = SIDE(s->past),
+        .seg_start = SIDE(s->start), .seg_first = SIDE(s->first), .seg_past = SIDE(s->past),
         .slopes = SIDE(s->bias.slopes),
         .rel_bias = {.table = SIDE(s->bias.table), .bucket = SIDE(s->bias.bucket),
                      .reach = sh->reach, .n_bucket = sh->n_bucket},
-        .n = s->n, .n_seg = s->n_seg, .capacity = sh->capacity, .max_keys = s->max_keys,
+        .n = s->n, .n_seg = s->n_seg, .capacity = N_SEQ * sh->capacity, .max_keys = s->max_keys,
         .n_head = H, .n_kv = K, .dim = d, .window = sh->window,
         .scale = 1.0f / sqrtf((float)d),
     };

@@ -31,6 +31,11 @@ struct eval_want {
     struct generate_opts gen;
     const char     *early_stopping;     /* "true", "false" or "never" */
     struct opt_list given;              /* options given, from opt_parse */
+    struct opt_list stop;               /* texts that end a continuation */
+    const char     *predictions_out;    /* file of generated rows, - for standard output, or
+                                           NULL */
+    bool            in_order;           /* of them */
+    const struct eval_result *beside;   /* results of the base, or NULL */
     const char     *logits;             /* file to write, or NULL */
     const char     *hidden;             /* file for an encoder's hidden states of the prompts, or
                                            NULL */
@@ -44,7 +49,11 @@ struct eval_result {
     double      loss, perplexity, seconds;
     int64_t     n_targets, n_samples;   /* 0: no data was given */
     size_t      n;                      /* continuations */
-    char      **prompt, **reference, **text;    /* [n]; reference is "" for --prompt */
+    char      **prompt, **reference, **text;    /* [n]; reference is "" for --prompt; a text is
+                                                   NULL until it is finished */
+    const char **finish;                /* [n] why: "stop" at an eos or a text, or "length" */
+    int64_t    *n_tokens;               /* [n] generated, an eos too */
+    char      **logprobs;               /* [n] JSON, where wanted; else NULL */
 };
 
 /*

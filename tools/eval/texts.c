@@ -1,10 +1,15 @@
 /* texts - see texts.h. */
 #include "tools/eval/texts.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "formats/families/arch.h"
+#include "libckpt/base/buf.h"
+#include "libckpt/base/json.h"
 #include "libckpt/mem.h"
+#include "tools/eval/rows_out.h"
+#include "tools/eval/text_of.h"
 #include "trainer/model/generate/config.h"
 
 static int add_prompt(struct eval_result *r, char *prompt, char *reference, struct ckpt_err *err)
@@ -31,7 +36,10 @@ static int collect_prompts(struct eval_opened *e, struct eval_result *r, struct 
     r->prompt = ckpt_alloc(most, sizeof *r->prompt);
     r->reference = ckpt_alloc(most, sizeof *r->reference);
     r->text = ckpt_alloc(most, sizeof *r->text);
-    if (!r->prompt || !r->reference || !r->text)
+    r->finish = ckpt_alloc(most, sizeof *r->finish);
+    r->n_tokens = ckpt_alloc(most, sizeof *r->n_tokens);
+    r->logprobs = ckpt_alloc(most, sizeof *r->logprobs);
+    if (!r->prompt || !r->reference || !r->text || !r->finish || !r->n_tokens || !r->logprobs)
         return ckpt_nomem(err, most * sizeof *r->text);
     for (size_t i = 0; i < e->w->prompt.n; i++)
         if ((rc = add_prompt(r, ckpt_strdup(e->w->prompt.item[i]), ckpt_strdup(""), err)) != 0)
@@ -70,14 +78,21 @@ static int check_use(const struct generate_opts *o, const struct eval_want *w,
         {"top_k", "top-k", o->do_sample, "do-sample"},
         {"top_p", "top-p", o->do_sample, "do-sample"},
         {"min_p", "min-p", o->do_sample, "do-sample"},
+        {"typical_p", "typical-p", o->do_sample, "do-sample"},
+        {"epsilon_cutoff", "epsilon-cutoff", o->do_sample, "do-sample"},
+        {"eta_cutoff", "eta-cutoff", o->do_sample, "do-sample"},
         {"length_penalty", "length-penalty", o->num_beams > 1, "num-beams"},
         {"early_stopping", "early-stopping", o->num_beams > 1, "num-beams"},
     };
+    static const char *const alone[] = {"stop", "logprobs"};
 
     for (size_t i = 0; i < sizeof of / sizeof of[0]; i++)
         if (opt_has(&w->given, of[i].name) && !of[i].used)
             return ckpt_fail(err, CKPT_EUSAGE, "--%s has no effect without --%s", of[i].option,
                              of[i].by);
+    for (size_t i = 0; o->num_beams > 1 && i < sizeof alone / sizeof alone[0]; i++)
+        if (opt_has(&w->given, alone[i]))
+            return ckpt_fail(err, CKPT_EUSAGE, "--%s has no effect with --num-beams", alone[i]);
     return 0;
 }
 
@@ -90,6 +105,8 @@ static int choices(struct generate_opts *o, const struct generate_config *c,
         FIELD(max_new_tokens), FIELD(min_new_tokens), FIELD(top_k), FIELD(no_repeat_ngram_size),
         FIELD(num_beams), FIELD(temperature), FIELD(top_p), FIELD(min_p),
         FIELD(repetition_penalty), FIELD(length_penalty), FIELD(do_sample),
+        FIELD(frequency_penalty), FIELD(presence_penalty), FIELD(typical_p),
+        FIELD(epsilon_cutoff), FIELD(eta_cutoff),
     };
 #undef FIELD
     int rc;
@@ -100,6 +117,8 @@ static int choices(struct generate_opts *o, const struct generate_config *c,
         o->n_eos = 1;
     }
     o->seed = (uint64_t)w->seed;
+    o->max_batch = opt_has(&w->given, "batch_size") ? w->batch_size : 0;
+    o->n_logprobs = w->gen.n_logprobs;
     for (size_t i = 0; i < sizeof of / sizeof of[0]; i++)
         if (opt_has(&w->given, of[i].name))
             memcpy((char *)o + of[i].at, (const char *)&w->gen + of[i].at, of[i].size);
@@ -141,49 +160,162 @@ static int encode_all(struct eval_opened *e, struct eval_result *r, struct encod
     return 0;
 }
 
-/* Drop ids without a text, as transformers does: padding rows of an embedding can be generated. */
-static int64_t with_text(int32_t *id, int64_t n, const struct tokenizer *t)
-{
-    int64_t k = 0;
+/* What continuing needs besides the model. */
+struct texts {
+    struct eval_opened    *e;
+    struct eval_result    *r;
+    struct generate_opts   opts;
+    struct generate_hooks  hooks;
+    struct encoding       *enc;         /* [r->n] */
+    struct generate_seq   *seq;         /* [r->n] */
+    struct text_stops      stops;
+    struct rows_out       *rows;        /* NULL: not wanted */
+    struct ckpt_arena      arena;       /* of what is generated */
+};
 
-    for (int64_t i = 0; i < n; i++)
-        if (tokenizer_token(t, id[i]))
-            id[k++] = id[i];
-    return k;
-}
-
-static int continue_all(struct eval_opened *e, struct eval_result *r, struct encoding *enc,
-                        struct generate_seq *seq, const struct generate_opts *opts,
-                        struct ckpt_err *err)
+/* One token of a position, with its text alone. */
+static int put_token(struct ckpt_buf *b, const struct tokenizer *t, int32_t id, float logprob,
+                     struct ckpt_err *err)
 {
-    int64_t most = opts->max_new_tokens;
-    int32_t *out;
-    int rc = encode_all(e, r, enc, seq, err);
+    char *text = NULL;
+    int rc = text_of(t, &text, &id, 1, err);
 
     if (rc)
         return rc;
-    out = ckpt_alloc(r->n * (size_t)most, sizeof *out);
-    if (!out)
-        return ckpt_nomem(err, r->n * (size_t)most * sizeof *out);
-    for (size_t i = 0; i < r->n; i++)
-        seq[i].out = out + (int64_t)i * most;
-    rc = generate_run(e->s.model, zero_weights(e->s.zero), opts, seq, (int64_t)r->n, err);
-    for (size_t i = 0; rc == 0 && i < r->n; i++) {
-        int64_t n = with_text(seq[i].out, seq[i].n_out, e->s.tokenizer);
-        size_t len;
+    ckpt_buf_put_str(b, "{\"token\": ");
+    ckpt_json_put_string(b, text, strlen(text));
+    ckpt_buf_printf(b, ", \"id\": %ld, \"logprob\": ", (long)id);
+    ckpt_buf_printf(b, isfinite(logprob) ? "%.9g" : "null", (double)logprob);
+    ckpt_free(text);
+    return 0;
+}
 
-        rc = tokenizer_decode(e->s.tokenizer, &r->text[i], &len, seq[i].out, (size_t)n, true, err);
+/* Positions of a sequence as JSON. */
+static int note_logprobs(struct texts *x, size_t i, const struct generate_seq *q,
+                         struct ckpt_err *err)
+{
+    const struct tokenizer *t = x->e->s.tokenizer;
+    int64_t N = x->opts.n_logprobs;
+    struct ckpt_buf b;
+    int rc = 0;
+
+    ckpt_buf_init(&b, (size_t)1 << 30);
+    for (int64_t k = 0; rc == 0 && k < q->n_out; k++) {
+        ckpt_buf_put_str(&b, k ? ", " : "[");
+        rc = put_token(&b, t, q->out[k], q->logprob[k], err);
+        ckpt_buf_put_str(&b, ", \"top\": [");
+        for (int64_t j = 0; rc == 0 && j < N; j++) {
+            if (j)
+                ckpt_buf_put_str(&b, ", ");
+            rc = put_token(&b, t, q->top_id[k * N + j], q->top_logprob[k * N + j], err);
+            ckpt_buf_put_str(&b, "}");
+        }
+        ckpt_buf_put_str(&b, "]}");
     }
-    ckpt_free(out);
-    return rc;
+    ckpt_buf_put_str(&b, q->n_out ? "]" : "[]");
+    x->r->logprobs[i] = rc == 0 && ckpt_buf_ok(&b) ? ckpt_strdup(ckpt_buf_str(&b)) : NULL;
+    ckpt_buf_release(&b);
+    return rc || x->r->logprobs[i] ? rc : ckpt_nomem(err, (size_t)q->n_out);
+}
+
+static bool stops_here(void *ctx, const struct generate_seq *q)
+{
+    const struct texts *x = ctx;
+
+    return text_ends(x->e->s.tokenizer, q->out, (size_t)q->n_out, &x->stops);
+}
+
+/* A sequence has ended: its text, and its row. */
+static int finished(void *ctx, const struct generate_seq *q, struct ckpt_err *err)
+{
+    struct texts *x = ctx;
+    struct eval_result *r = x->r;
+    size_t i = (size_t)(q - x->seq);
+    char *text;
+    bool cut;
+    int rc = text_of(x->e->s.tokenizer, &text, q->out, (size_t)q->n_out, err);
+
+    if (rc)
+        return rc;
+    cut = text_cut(text, &x->stops);
+    r->finish[i] = q->stopped || cut ? "stop" : "length";
+    r->n_tokens[i] = q->n_out;
+    if (q->logprob)
+        rc = note_logprobs(x, i, q, err);
+    r->text[i] = text;
+    if (rc == 0 && x->rows)
+        rc = rows_out_put(x->rows, r, i, x->e->w->beside, err);
+    return rc || !cli_stop ? rc : cli_stopped(err);
+}
+
+/* Memory for what is generated. */
+static int give_space(struct texts *x, struct ckpt_err *err)
+{
+    int64_t N = x->opts.n_logprobs;
+    bool probs = opt_has(&x->e->w->given, "logprobs");
+
+    for (size_t i = 0; i < x->r->n; i++) {
+        struct generate_seq *q = &x->seq[i];
+        int64_t most = generate_most(x->e->s.arch, &x->opts, q);
+        size_t n = most > 0 ? (size_t)most : 1;
+
+        q->out = ckpt_arena_alloc(&x->arena, n, sizeof *q->out);
+        if (probs) {
+            q->logprob = ckpt_arena_alloc(&x->arena, n, sizeof *q->logprob);
+            q->top_id = ckpt_arena_alloc(&x->arena, n * (size_t)N + 1, sizeof *q->top_id);
+            q->top_logprob = ckpt_arena_alloc(&x->arena, n * (size_t)N + 1, sizeof *q->top_logprob);
+        }
+        if (!q->out || (probs && (!q->logprob || !q->top_id || !q->top_logprob)))
+            return ckpt_nomem(err, n * (size_t)(N + 1) * sizeof *q->out);
+    }
+    return 0;
+}
+
+/* Texts of --stop and of the model's stop_strings. */
+static int collect_stops(struct texts *x, const struct generate_config *c, struct ckpt_err *err)
+{
+    const struct opt_list *own = &x->e->w->stop;
+    size_t n = own->n + c->n_stop;
+
+    x->stops.text = ckpt_arena_alloc(&x->arena, n + 1, sizeof *x->stops.text);
+    if (!x->stops.text)
+        return ckpt_nomem(err, n * sizeof *x->stops.text);
+    for (size_t i = 0; i < n; i++) {
+        const char *text = i < own->n ? own->item[i] : c->stop[i - own->n];
+        size_t len = strlen(text);
+
+        if (len == 0)
+            return ckpt_fail(err, CKPT_EUSAGE, "--stop: the text is empty");
+        x->stops.longest = len > x->stops.longest ? len : x->stops.longest;
+        x->stops.text[x->stops.n++] = text;
+    }
+    return 0;
+}
+
+static int continue_all(struct texts *x, struct ckpt_err *err)
+{
+    const struct eval_want *w = x->e->w;
+    struct eval_result *r = x->r;
+    int rc = encode_all(x->e, r, x->enc, x->seq, err);
+
+    if (rc == 0)
+        rc = give_space(x, err);
+    if (rc == 0 && w->predictions_out)
+        rc = rows_out_open(&x->rows, w->predictions_out, w->in_order, w->overwrite, err);
+    if (rc)
+        return rc;
+    x->hooks = (struct generate_hooks){.ctx = x, .done = finished,
+                                       .stops = x->stops.n ? stops_here : NULL};
+    x->opts.hooks = &x->hooks;
+    rc = generate_run(x->e->s.model, zero_weights(x->e->s.zero), &x->opts, x->seq, (int64_t)r->n,
+                      err);
+    return rc || !x->rows ? rc : rows_out_commit(x->rows, err);
 }
 
 int eval_texts(struct eval_result *r, struct eval_opened *e, struct ckpt_err *err)
 {
+    struct texts x = {.e = e, .r = r};
     struct generate_config config = {0};
-    struct generate_opts opts;
-    struct generate_seq *seq = NULL;
-    struct encoding *enc = NULL;
     int32_t eos;
     int rc;
 
@@ -195,16 +327,19 @@ int eval_texts(struct eval_result *r, struct eval_opened *e, struct ckpt_err *er
         return rc;
     rc = generate_config_read(&config, e->s.model_dir, e->s.arch, err);
     if (rc == 0)
-        rc = choices(&opts, &config, e->w, &eos, err);
-    seq = ckpt_alloc(r->n, sizeof *seq);
-    enc = ckpt_alloc(r->n, sizeof *enc);
+        rc = choices(&x.opts, &config, e->w, &eos, err);
     if (rc == 0)
-        rc = seq && enc ? continue_all(e, r, enc, seq, &opts, err)
-                        : ckpt_nomem(err, r->n * sizeof *seq);
-    for (size_t i = 0; enc && i < r->n; i++)
-        encoding_release(&enc[i]);
-    ckpt_free(enc);
-    ckpt_free(seq);
+        rc = collect_stops(&x, &config, err);
+    x.seq = ckpt_alloc(r->n, sizeof *x.seq);
+    x.enc = ckpt_alloc(r->n, sizeof *x.enc);
+    if (rc == 0)
+        rc = x.seq && x.enc ? continue_all(&x, err) : ckpt_nomem(err, r->n * sizeof *x.seq);
+    for (size_t i = 0; x.enc && i < r->n; i++)
+        encoding_release(&x.enc[i]);
+    ckpt_free(x.enc);
+    ckpt_free(x.seq);
+    rows_out_close(x.rows);
+    ckpt_arena_release(&x.arena);
     generate_config_release(&config);
     return rc;
 }

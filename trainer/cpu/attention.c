@@ -466,7 +466,7 @@ void cpu_attention_bwd(struct device *dev, const struct op_attention *a)
 static void append(const struct op_cached *a, int64_t seg, int64_t g)
 {
     int64_t begin = a->seg_start[seg], end = a->seg_start[seg + 1], d = a->dim;
-    int64_t at = ((a->seg_seq[seg] * a->n_kv + g) * a->capacity + a->seg_past[seg]) * d;
+    int64_t at = (g * a->capacity + a->seg_first[seg] + a->seg_past[seg]) * d;
 
     for (int64_t i = begin; i < end; i++, at += d) {
         int64_t from = i * a->in.row_stride + g * a->in.kv_head;
@@ -498,7 +498,7 @@ static void block_cached(const struct op_cached *a, int64_t seg, int64_t h, int6
 {
     int64_t d = a->dim, ld = a->in.row_stride, past = a->seg_past[seg], out_ld = a->n_head * d;
     int64_t k0 = first_key(i0, a->window), n = i1 - k0, row = a->seg_start[seg] + i0 - past;
-    int64_t at = ((a->seg_seq[seg] * a->n_kv + h * a->n_kv / a->n_head) * a->capacity + k0) * d;
+    int64_t at = (h * a->n_kv / a->n_head * a->capacity + a->seg_first[seg] + k0) * d;
     const float *q = (const float *)a->in.q + row * ld + h * a->in.q_head;
     const float *k = (const float *)a->k_cache + at, *v = (const float *)a->v_cache + at;
     float *out = (float *)a->out + row * out_ld + h * d, sum[BLOCK] = {0};

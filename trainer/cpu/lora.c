@@ -15,6 +15,7 @@
 #include "trainer/cpu/act.h"
 #include "trainer/cpu/drop.h"
 #include "trainer/cpu/gemm.h"
+#include "trainer/cpu/row_product.h"
 #include "trainer/cpu/typed.h"
 
 /* The workspace of one call; NULL: not needed. */
@@ -148,6 +149,20 @@ static void gains(const struct op_linear *a, const struct space *s, int64_t o0, 
     }
 }
 
+/* y[m, n] = scale x W^T + beta y, beta 0 or 1: a product with one of the factors. */
+static void narrow_nt(const struct device *dev, int64_t m, int64_t n, int64_t k, float scale,
+                      const float *x, const float *w, float beta, float *y, int64_t y_ld)
+{
+    if (!dev->by_row || dev->weight != CKPT_F32) {
+        gemm_nt(m, n, k, scale, x, k, w, k, beta, y, y_ld);
+        return;
+    }
+    row_product_nt(m, n, k, x, k, w, k, beta != 0, y, y_ld);
+    for (int64_t i = 0; scale != 1.0f && i < m; i++)
+        for (int64_t j = 0; j < n; j++)
+            y[i * y_ld + j] *= scale;
+}
+
 /* For rows [r0, r1): xd, x - xd where it is needed, and t. */
 static void narrow(const struct op_linear *a, const struct space *s, int64_t r0, int64_t r1,
                    bool rest)
@@ -166,8 +181,7 @@ static void narrow(const struct op_linear *a, const struct space *s, int64_t r0,
             xr[i] = x[i] - to[i];
         xd = to;
     }
-    gemm_nt(m, l->rank, a->n_in, l->scale, xd, a->n_in, l->a, a->n_in, 0.0f,
-            s->t + r0 * l->rank, l->rank);
+    narrow_nt(s->dev, m, l->rank, a->n_in, l->scale, xd, l->a, 0.0f, s->t + r0 * l->rank, l->rank);
 }
 
 /* to[m, n] += t B^T, columns from c0 on. */
@@ -177,8 +191,8 @@ static void widen(const struct op_linear *a, const struct space *s, float *to, i
     const struct op_lora *l = &a->proj.lora;
 
     if (l->rank && m > 0 && n > 0)
-        gemm_nt(m, n, l->rank, 1.0f, s->t + r0 * l->rank, l->rank,
-                (const float *)l->b + c0 * l->rank, l->rank, 1.0f, to, ld);
+        narrow_nt(s->dev, m, n, l->rank, 1.0f, s->t + r0 * l->rank,
+                  (const float *)l->b + c0 * l->rank, 1.0f, to, ld);
 }
 
 CPU_HOT static void times_row(float *restrict to, const float *restrict by, int64_t n)

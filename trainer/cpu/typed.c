@@ -7,6 +7,7 @@
 
 #include "libckpt/convert.h"
 #include "trainer/cpu/gemm.h"
+#include "trainer/cpu/row_product.h"
 
 #define PANEL  TYPED_PANEL
 #define VECTOR ((int64_t)1 << 18)       /* floats of a place for a vector */
@@ -217,6 +218,12 @@ static bool reads_half(const struct device *dev, int64_t m)
            CPU_FEATURE_ACTIVE(FMA) && CPU_FEATURE_ACTIVE(F16C);
 }
 
+/* Whether a product's rows must not depend on each other; a 16-bit matrix is not multiplied so. */
+static bool by_row(const struct device *dev, float alpha, float beta)
+{
+    return dev->by_row && dev->weight == CKPT_F32 && alpha == 1.0f && (beta == 0 || beta == 1.0f);
+}
+
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Widen rows [r, r + rows), columns [c, c + cols) of W into the thread's panel. */
@@ -276,7 +283,9 @@ void typed_nt(const struct device *dev, int64_t m, int64_t n, int64_t k, float a
 
     if (m <= 0 || n <= 0)
         return;
-    if (!reads_half(dev, m))
+    if (by_row(dev, alpha, beta))
+        row_product_nt(m, n, k, x, x_ld, w, ld, beta != 0, y, y_ld);
+    else if (!reads_half(dev, m))
         product(dev, false, m, n, k, alpha, x, x_ld, w, ld, beta, y, y_ld);
     else if (bf16 && m * (k + 16) <= PANEL)
         few_pairs(m, n, k, alpha, x, x_ld, w, ld, beta, y, y_ld, typed_panel(dev));
@@ -290,7 +299,9 @@ void typed_nn(const struct device *dev, int64_t m, int64_t n, int64_t k, float a
 {
     if (m <= 0 || n <= 0)
         return;
-    if (reads_half(dev, m))
+    if (by_row(dev, alpha, beta))
+        row_product_nn(m, n, k, x, x_ld, w, ld, beta != 0, y, y_ld);
+    else if (reads_half(dev, m))
         few_nn(m, n, k, alpha, x, x_ld, w, ld, beta, y, y_ld, dev->weight == CKPT_BF16);
     else
         product(dev, true, m, n, k, alpha, x, x_ld, w, ld, beta, y, y_ld);

@@ -138,10 +138,37 @@ int model_hidden(struct model *m, const struct model_weights *w, const struct ba
                  int64_t n_blocks, float *hidden, struct ckpt_err *err);
 
 /*
- * Generation with a KV cache.  A session holds up to max_docs sequences of up to max_len
- * tokens.
+ * Generation with a KV cache.  A session made by decode_new holds up to max_docs sequences of up
+ * to max_len tokens, each at its place from the start; one of decode_open holds sequences that
+ * come and go and share the rows of the cache.
  */
 struct decode;
+
+struct decode_size {
+    int64_t docs;                   /* sequences at once, at most */
+    int64_t len;                    /* tokens of the longest, prompts of an encoder too */
+    int64_t rows;                   /* of the cache: tokens of all sequences at once */
+    int64_t enc_rows;               /* with an encoder: rows of all its documents at once */
+};
+
+int decode_open(struct decode **out, struct model *m, const struct decode_size *size,
+                struct ckpt_err *err);
+/*
+ * Give sequence seq, which has no place, `rows` consecutive rows of the cache, and with an encoder
+ * enc_rows of its keys; false: there are not that many together now.
+ */
+bool decode_place(struct decode *d, int64_t seq, int64_t rows, int64_t enc_rows);
+/* Forget a sequence, whose rows are free again. */
+void decode_drop(struct decode *d, int64_t seq);
+/* Two sequences exchange their numbers: nothing is copied.  Not where a prefix may be fed again
+ * (longrope). */
+void decode_swap(struct decode *d, int64_t a, int64_t b);
+/* Sequence seq, which is empty, begins with the first n tokens of sequence from, whose keys and
+ * values are copied. */
+int decode_share(struct decode *d, int64_t seq, int64_t from, int64_t n, struct ckpt_err *err);
+/* Run the encoder for sequences seq[n], which have their rows, on n_ids[i] ids each. */
+int decode_encode_at(struct decode *d, const struct model_weights *w, const int64_t *seq,
+                     const int32_t *ids, const int32_t *n_ids, int64_t n, struct ckpt_err *err);
 
 int decode_new(struct decode **out, struct model *m, int64_t max_docs, int64_t max_len,
                struct ckpt_err *err);

@@ -28,6 +28,8 @@ struct device {
     int64_t           grain;        /* CPU: multiply-adds below which one thread does an op */
     enum ckpt_dtype   act, weight, grad;    /* see the top */
     bool              discrete;     /* its memory is not the host's */
+    bool              by_row;       /* CPU, f32: a row's products have the same bits whatever other
+                                       rows are multiplied with it (generation) */
     bool              untimed;      /* which algorithms are fast here is not known: as products are
                                        first met they are timed, which takes seconds */
     enum device_fp8   fp8;          /* projections may round their factors to 8 bits */

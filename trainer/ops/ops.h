@@ -363,10 +363,11 @@ struct op_attention {
 /*
  * attention of new rows against a cache (generation).  With rope the new rows are rotated first, as
  * rope_fwd does; `in` is its out, which need not be written, nor its statistics.  Segment g is rows
- * [seg_start[g], seg_start[g + 1]) of the new rows: they continue sequence seg_seq[g], of which
- * seg_past[g] keys are in the cache.  First k and v of the new rows are put into the cache
- * after those, then each new row attends as above to its sequence up to itself.
- * Cache layout: [n_seq][K][capacity][d], one array for keys and one for values.
+ * [seg_start[g], seg_start[g + 1]) of the new rows: they continue a sequence whose rows of the
+ * cache begin at seg_first[g], and of which seg_past[g] keys are in the cache.  First k and v of
+ * the new rows are put into the cache after those, then each new row attends as above to its
+ * sequence up to itself.  Cache layout: [K][capacity][d], one array for keys and one for values:
+ * sequences of any length lie one after another among the `capacity` rows.
  */
 struct op_cached {
     void           *out;            /* activation [n, H * d] */
@@ -374,7 +375,7 @@ struct op_cached {
     struct op_heads in;             /* q, k, v of the new rows */
     const struct op_rope *rope;     /* NULL: they are used as they are */
     const int32_t  *seg_start;      /* [n_seg + 1]; no segment is empty */
-    const int32_t  *seg_seq, *seg_past;     /* [n_seg] */
+    const int32_t  *seg_first, *seg_past;   /* [n_seg] */
     const float    *slopes;
     struct op_rel_bias rel_bias;
     int64_t         n, n_seg, capacity;

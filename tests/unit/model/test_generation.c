@@ -45,6 +45,8 @@ static void check_row(const json_t *row)
     place.history = history;
     place.n_fed = (int64_t)json_integer_value(json_object_get(row, "n_fed"));
     place.most = g.opts.max_length - place.n_fed;
+    place.prompt = history;
+    place.n_prompt = place.n_fed;
     generate_process(z, 12, &place, &g.opts, c);
     for (size_t i = 0; left && i < 12; i++) {
         const json_t *want = golden_at(left, i);
@@ -70,7 +72,7 @@ static void check_row(const json_t *row)
 
 TEST(logits_are_processed_as_in_transformers)
 {
-    json_t *rows = part_of("processed", 70);
+    json_t *rows = part_of("processed", 130);
 
     for (size_t i = 0; i < json_array_size(rows); i++)
         check_row(golden_at(rows, i));
@@ -137,10 +139,9 @@ TEST(what_is_not_built_is_refused_by_name)
         bool        drawn, searched;    /* refused only then */
     } rows[] = {
         {"{\"guidance_scale\": 1.5}", "guidance_scale", false, false},
-        {"{\"bad_words_ids\": [[5]]}", "bad_words_ids", false, false},
-        {"{\"encoder_no_repeat_ngram_size\": 2}", "encoder_no_repeat_ngram_size", false, false},
-        {"{\"typical_p\": 0.9}", "typical_p", true, false},
-        {"{\"eta_cutoff\": 0.1}", "eta_cutoff", true, false},
+        {"{\"penalty_alpha\": 0.6}", "penalty_alpha", false, false},
+        {"{\"constraints\": [1]}", "constraints", false, false},
+        {"{\"top_h\": 0.9}", "top_h", true, false},
         {"{\"num_beam_groups\": 2}", "num_beam_groups", false, true},
     };
     struct generate_config c;
@@ -167,6 +168,26 @@ TEST(what_is_not_built_is_refused_by_name)
     generate_config_release(&c);
 }
 
+/* z minus frequency times the count, and minus presence, of generated tokens alone. */
+TEST(penalties_of_frequency_and_presence_are_openais)
+{
+    struct generate_opts o = {.repetition_penalty = 1, .frequency_penalty = 0.5,
+                              .presence_penalty = 0.25};
+    const int32_t history[] = {7, 7, 1, 2, 1, 1};
+    struct generate_place at = {.history = history, .n = 6, .n_fed = 2};
+    struct generate_choice scratch[8], some[3] = {{.logit = 3, .id = 1}, {.logit = 2, .id = 3},
+                                                  {.logit = 1, .id = 7}};
+    float z[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+    bool changed;
+
+    generate_process(z, 8, &at, &o, scratch);
+    assert_true(z[1] == 1 - 1.75f && z[2] == 1 - 0.75f && z[7] == 1 && z[0] == 1);
+    assert_true(generate_process_some(some, 3, &at, &o, &changed));
+    assert_true(changed && some[0].logit == 3 - 1.75f && some[1].logit == 2 && some[2].logit == 1);
+    o.frequency_penalty = -1;
+    assert_int_equal(generate_top_wanted(&o, 1000), 0);
+}
+
 TEST(what_is_malformed_is_told)
 {
     static const char *const rows[][2] = {
@@ -174,6 +195,11 @@ TEST(what_is_malformed_is_told)
         {"{\"early_stopping\": \"soon\"}", "early_stopping"}, {"{\"do_sample\": 2}", "do_sample"},
         {"{\"eos_token_id\": [1, \"x\"]}", "eos_token_id"}, {"{\"max_length\": 1e3}", "max_length"},
         {"{\"suppress_tokens\": 99999999999}", "suppress_tokens"},
+        {"{\"bad_words_ids\": [5]}", "bad_words_ids"}, {"{\"bad_words_ids\": 5}", "bad_words_ids"},
+        {"{\"bad_words_ids\": [[]]}", "bad_words_ids"},
+        {"{\"sequence_bias\": [[[5], \"x\"]]}", "sequence_bias"},
+        {"{\"sequence_bias\": {\"a\": 1}}", "sequence_bias"}, {"{\"stop_strings\": [3]}", "stop_strings"},
+        {"{\"exponential_decay_length_penalty\": 2}", "exponential_decay_length_penalty"},
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

@@ -32,7 +32,7 @@ struct attn {
     float         *lse2, *sums;         /* lse in base 2; bwd_one_pass.cu: partial sums of dq */
     int           *tickets;             /* [H, N]: how many blocks have added to a tile's dq */
     const int32_t *doc_start, *key_start, *key_end;
-    const int32_t *seq, *past;          /* op_cached: keys are read from the cache */
+    const int32_t *first, *past;        /* op_cached: keys are read from the cache */
     const void    *new_k, *new_v;       /* new rows, to be appended to the cache; NULL: none */
     const float   *slopes;
     const void    *table;
@@ -122,7 +122,7 @@ __device__ __forceinline__ void attn_document(const struct attn &a, struct place
     if (a.past) {
         p->shift = a.past[doc];
         p->keys = p->shift + p->len;
-        p->key_first = ((int64_t)a.seq[doc] * a.n_kv + g) * a.capacity;
+        p->key_first = g * a.capacity + a.first[doc];
         p->key_at = p->key_first * a.dim;
     }
 }

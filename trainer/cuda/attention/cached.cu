@@ -324,7 +324,7 @@ static struct attn of_cached(const struct device *dev, const struct op_cached *o
 {
     struct attn a = attn_common(dev, o, o->seg_start, o->n_seg, o->max_keys);
 
-    a.seq = o->seg_seq;
+    a.first = o->seg_first;
     a.past = o->seg_past;
     a.capacity = o->capacity;
     a.vec = a.vec && o->dim % 8 == 0 && cuda_aligned(o->k_cache, 16) &&
@@ -371,7 +371,7 @@ __global__ void append(const __grid_constant__ struct attn a, T *k_cache, T *v_c
     cuda_pdl_wait();
     int seg = attn_segment_of(a.doc_start, a.n_docs, row);
     int64_t pos = a.past[seg] + row - a.doc_start[seg];
-    int64_t first = (int64_t)a.seq[seg] * a.n_kv * a.capacity;
+    int64_t first = a.first[seg];
 
     for (int c = (int)threadIdx.x; c < a.n_kv * each; c += (int)blockDim.x) {
         int64_t g = c / each, at = c % each * E;

@@ -36,7 +36,7 @@ __device__ __forceinline__ struct part cached_part_of(const struct attn &a, int 
     int from = first + part * each;
 
     return {pos, from, min(from + each, pos + 1),
-            ((int64_t)a.seq[seg] * a.n_kv + g) * a.capacity * a.dim};
+            (g * a.capacity + a.first[seg]) * a.dim};
 }
 
 /* If this part holds the row's own position, append the row's key and value to the cache before

@@ -147,7 +147,7 @@ __device__ __forceinline__ void ask_ahead(const struct attn &a, const struct cac
     const int LINE = 128;
     int x = (int)threadIdx.x * LINE, head = a.dim * (int)sizeof(T), pos = __ldcg(a.past + row);
     int from = attn_sees_from(a, pos), each = (pos + 1 - from + n_parts - 1) / n_parts;
-    int64_t at = ((int64_t)__ldcg(a.seq + row) * a.n_kv + g) * a.capacity;
+    int64_t at = g * a.capacity + __ldcg(a.first + row);
     const char *k, *v;
 
     from += (int)blockIdx.y * each;

@@ -52,7 +52,8 @@ struct beams {
 static struct generate_place place_of(struct beams *s, const struct search *q,
                                       const struct generate_seq *seq, int64_t beam, int64_t len)
 {
-    struct generate_place at = {.history = s->g.history, .most = q->most};
+    struct generate_place at = {.history = s->g.history, .most = q->most, .prompt = seq->prompt,
+                                .n_prompt = seq->n_prompt};
 
     at.n_fed = generate_fed(s->g.history, s->g.arch, s->g.opts, seq);
     at.n = at.n_fed + len;

@@ -1,10 +1,12 @@
 /* generate/config - see generate/config.h. */
 #include "trainer/model/generate/config.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "libckpt/base/json.h"
 #include "formats/families/arch.h"
+#include "trainer/model/generate/logits.h"
 
 #define FILE_NAME "generation_config.json"
 
@@ -16,18 +18,14 @@ static const struct {
     double      neutral;                /* the value that has no effect */
     enum when   when;
 } unbuilt[] = {
-    {"guidance_scale", 1, ALWAYS},       {"sequence_bias", 0, ALWAYS},
-    {"bad_words_ids", 0, ALWAYS},        {"encoder_repetition_penalty", 1, ALWAYS},
-    {"encoder_no_repeat_ngram_size", 0, ALWAYS},
-    {"exponential_decay_length_penalty", 0, ALWAYS},
-    {"watermarking_config", 0, ALWAYS},  {"penalty_alpha", 0, ALWAYS},
-    {"dola_layers", 0, ALWAYS},          {"constraints", 0, ALWAYS},
-    {"force_words_ids", 0, ALWAYS},      {"stop_strings", 0, ALWAYS},
+    {"guidance_scale", 1, ALWAYS},       {"watermarking_config", 0, ALWAYS},
+    {"penalty_alpha", 0, ALWAYS},        {"dola_layers", 0, ALWAYS},
+    {"constraints", 0, ALWAYS},
+    {"force_words_ids", 0, ALWAYS},      {"stop_strings", 0, WHEN_SEARCHED},
     {"max_time", 0, ALWAYS},             {"token_healing", 0, ALWAYS},
     {"num_return_sequences", 1, ALWAYS}, {"num_beam_groups", 1, WHEN_SEARCHED},
     {"diversity_penalty", 0, WHEN_SEARCHED}, {"renormalize_logits", 0, WHEN_SEARCHED},
-    {"typical_p", 1, WHEN_DRAWN},        {"top_h", 0, WHEN_DRAWN},
-    {"epsilon_cutoff", 0, WHEN_DRAWN},   {"eta_cutoff", 0, WHEN_DRAWN},
+    {"top_h", 0, WHEN_DRAWN},
 };
 
 static bool neutral(const json_t *v, double number)
@@ -55,10 +53,9 @@ int generate_config_built(const struct generate_config *c, const struct generate
 }
 
 /* An id, or a list of them. */
-static int read_ids(struct generate_ids *out, struct generate_config *c, const char *key,
-                    struct ckpt_err *err)
+static int ids_of(struct generate_ids *out, struct generate_config *c, const json_t *v,
+                  const char *key, struct ckpt_err *err)
 {
-    const json_t *v = json_object_get(c->json, key);
     size_t n = json_is_array(v) ? json_array_size(v) : 1;
     int32_t *id;
 
@@ -78,6 +75,83 @@ static int read_ids(struct generate_ids *out, struct generate_config *c, const c
         id[i] = (int32_t)json_integer_value(one);
     }
     *out = (struct generate_ids){.id = id, .n = n};
+    return 0;
+}
+
+static int read_ids(struct generate_ids *out, struct generate_config *c, const char *key,
+                    struct ckpt_err *err)
+{
+    return ids_of(out, c, json_object_get(c->json, key), key, err);
+}
+
+/* bad_words_ids: lists of ids; a single eos is none.  sequence_bias: pairs of such a list and its
+ * bias. */
+static int read_words(const struct generate_words **out, size_t *n_out, struct generate_config *c,
+                      const char *key, bool bad, struct ckpt_err *err)
+{
+    const json_t *v = json_object_get(c->json, key);
+    size_t n = json_array_size(v);
+    struct generate_words *w;
+    int rc;
+
+    *n_out = 0;
+    if (!v || json_is_null(v))
+        return 0;
+    w = ckpt_arena_alloc(&c->arena, n + 1, sizeof *w);
+    if (!w)
+        return ckpt_nomem(err, n * sizeof *w);
+    *out = w;
+    if (!json_is_array(v))
+        return ckpt_fail(err, CKPT_EFORMAT, "key %s: a list is wanted", key);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *one = json_array_get(v, i), *ids = bad ? one : json_array_get(one, 0);
+        const json_t *bias = bad ? NULL : json_array_get(one, 1);
+        struct generate_ids list;
+
+        if (!json_is_array(ids) || json_array_size(ids) == 0 || (!bad && !json_is_number(bias)))
+            return ckpt_fail(err, CKPT_EFORMAT, "key %s: entry %zu is no list of ids%s", key, i,
+                             bad ? "" : " with a number");
+        if ((rc = ids_of(&list, c, ids, key, err)) != 0)
+            return rc;
+        if (bad && list.n == 1 && generate_is_eos(&c->opts, list.id[0]))
+            continue;
+        w[(*n_out)++] = (struct generate_words){
+            .id = list.id, .n = list.n, .bias = bad ? -INFINITY : json_number_value(bias)};
+    }
+    return 0;
+}
+
+/* [tokens before it, factor] */
+static int read_decay(struct generate_opts *o, const json_t *json, struct ckpt_err *err)
+{
+    const json_t *v = json_object_get(json, "exponential_decay_length_penalty");
+    const json_t *start = json_array_get(v, 0), *factor = json_array_get(v, 1);
+
+    if (!v || json_is_null(v))
+        return 0;
+    if (json_array_size(v) != 2 || !json_is_integer(start) || !json_is_number(factor) ||
+        !(json_number_value(factor) > 0))
+        return ckpt_fail(err, CKPT_EFORMAT, "key exponential_decay_length_penalty: a number of "
+                         "tokens and a factor above 0 are wanted");
+    o->decay_start = json_integer_value(start);
+    o->decay_factor = json_number_value(factor);
+    return 0;
+}
+
+static int read_stops(struct generate_config *c, struct ckpt_err *err)
+{
+    const json_t *v = json_object_get(c->json, "stop_strings");
+    size_t n = json_is_array(v) ? json_array_size(v) : !v || json_is_null(v) ? 0 : 1;
+
+    c->stop = ckpt_arena_alloc(&c->arena, n + 1, sizeof *c->stop);
+    if (!c->stop)
+        return ckpt_nomem(err, n * sizeof *c->stop);
+    for (size_t i = 0; i < n; i++) {
+        c->stop[i] = json_string_value(json_is_array(v) ? json_array_get(v, i) : v);
+        if (!c->stop[i] || !c->stop[i][0])
+            return ckpt_fail(err, CKPT_EFORMAT, "key stop_strings: entry %zu is no text", i);
+    }
+    c->n_stop = n;
     return 0;
 }
 
@@ -106,6 +180,7 @@ static int read_numbers(struct generate_opts *o, const json_t *json, struct ckpt
         {"min_new_tokens", &o->min_new_tokens, 0}, {"min_length", &o->min_length, 0},
         {"top_k", &o->top_k, 50}, {"num_beams", &o->num_beams, 1},
         {"no_repeat_ngram_size", &o->no_repeat_ngram_size, 0},
+        {"encoder_no_repeat_ngram_size", &o->encoder_no_repeat_ngram_size, 0},
     };
     const struct {
         const char *key;
@@ -114,6 +189,10 @@ static int read_numbers(struct generate_opts *o, const json_t *json, struct ckpt
         {"temperature", &o->temperature, 1}, {"top_p", &o->top_p, 1}, {"min_p", &o->min_p, 0},
         {"repetition_penalty", &o->repetition_penalty, 1},
         {"length_penalty", &o->length_penalty, 1},
+        {"encoder_repetition_penalty", &o->encoder_repetition_penalty, 1},
+        {"typical_p", &o->typical_p, 1}, {"epsilon_cutoff", &o->epsilon_cutoff, 0},
+        {"eta_cutoff", &o->eta_cutoff, 0}, {"frequency_penalty", &o->frequency_penalty, 0},
+        {"presence_penalty", &o->presence_penalty, 0},
     };
     int rc;
 
@@ -160,10 +239,14 @@ int generate_config_of(struct generate_config *out, const json_t *json, struct c
         (rc = read_ids(&o->begin_suppress, out, "begin_suppress_tokens", err)) != 0 ||
         (rc = read_ids(&o->forced_bos, out, "forced_bos_token_id", err)) != 0 ||
         (rc = read_ids(&o->forced_eos, out, "forced_eos_token_id", err)) != 0 ||
-        (rc = read_start(out, err)) != 0)
+        (rc = read_stops(out, err)) != 0 || (rc = read_start(out, err)) != 0)
         return rc;
     o->eos = eos.id;
     o->n_eos = eos.n;
+    if ((rc = read_words(&o->bias, &o->n_bias, out, "sequence_bias", false, err)) != 0 ||
+        (rc = read_words(&o->bad, &o->n_bad, out, "bad_words_ids", true, err)) != 0 ||
+        (rc = read_decay(o, json, err)) != 0)
+        return rc;
     if (o->max_new_tokens > 0)          /* it wins */
         o->max_length = 0;
     return 0;

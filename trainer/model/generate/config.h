@@ -19,6 +19,8 @@
 struct generate_config {
     struct generate_opts opts;          /* max_new_tokens 0: neither it nor max_length was given,
                                            unless the latter is above 0 */
+    const char         **stop;          /* [n_stop] texts that end a continuation: stop_strings */
+    size_t               n_stop;
     json_t              *json;          /* the file's JSON */
     struct ckpt_arena    arena;         /* of the ids */
 };

@@ -3,7 +3,7 @@
  *
  * New rows of all sequences pass through the blocks together, CHUNK rows at a time, so that a
  * long prompt needs no more memory than a short one; attention is causal, so chunks are exact.
- * Cache of a layer: [n_seq][K][max_len][d], keys and values separate.
+ * Cache of a layer: [K][rows][d], keys and values separate; a sequence has consecutive rows.
  */
 #include <assert.h>
 #include <string.h>
@@ -46,8 +46,7 @@ static int allocate(struct decode *d, struct ckpt_err *err)
     uint64_t layers = (uint64_t)(a->num_hidden_layers - d->first);
     int rc;
 
-    d->layer_bytes = (uint64_t)d->n_seq * (uint64_t)(a->num_key_value_heads * a->head_dim) *
-                     (uint64_t)d->max_len * act;
+    d->layer_bytes = (uint64_t)(a->num_key_value_heads * a->head_dim) * (uint64_t)d->rows * act;
     lim.max_keys = d->max_len;
     lim.top_rows = view->head.logit_rows;
     view->work_bytes = dev->ops->workspace(dev, &lim);
@@ -60,7 +59,7 @@ static int allocate(struct decode *d, struct ckpt_err *err)
     ADD(d->k, d->layer_bytes * layers);
     ADD(d->v, d->layer_bytes * layers);
     if (a->stack == ARCH_ENCODER_DECODER) {
-        d->cross_bytes = block_bytes(a, dev, BUF_KVX, 0, d->n_seq * d->max_len);
+        d->cross_bytes = block_bytes(a, dev, BUF_KVX, 0, d->enc_rows);
         ADD(d->cross, d->cross_bytes * layers);
     }
     ADD(d->feed, (uint64_t)decode_feed_size(d) * sizeof *d->feed);
@@ -96,9 +95,10 @@ static bool replays(const struct arch *a)
 }
 
 /* Check the size of a session for such a model. */
-static int check_size(const struct arch *a, int64_t max_docs, int64_t max_len,
-                      struct ckpt_err *err)
+static int check_size(const struct arch *a, const struct decode_size *s, struct ckpt_err *err)
 {
+    int64_t max_docs = s->docs, max_len = s->len;
+
     if (a->stack == ARCH_ENCODER)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s is an encoder: it generates nothing",
                          a->family->model_type);
@@ -106,9 +106,12 @@ static int check_size(const struct arch *a, int64_t max_docs, int64_t max_len,
         return ckpt_fail(err, CKPT_ELIMIT,
                          "%lld sequences of %lld tokens: wanted 1 to %d of 1 to %d",
                          (long long)max_docs, (long long)max_len, 1 << 20, 1 << 28);
-    if (a->stack == ARCH_ENCODER_DECODER && max_docs * max_len > INT32_MAX)
+    if (a->stack == ARCH_ENCODER_DECODER && (s->enc_rows < 1 || s->enc_rows > INT32_MAX))
         return ckpt_fail(err, CKPT_ELIMIT, "%lld sequences of %lld tokens: the rows of an encoder "
                          "are counted in 31 bits", (long long)max_docs, (long long)max_len);
+    if (s->rows < 1 || s->rows > INT32_MAX / a->num_key_value_heads)
+        return ckpt_fail(err, CKPT_ELIMIT, "a cache of %lld rows for %lld heads: counted in 31 "
+                         "bits", (long long)s->rows, (long long)a->num_key_value_heads);
     return 0;
 }
 
@@ -119,6 +122,8 @@ static int allocate_host(struct decode *d, struct ckpt_err *err)
     const struct host_array arrays[] = {
         HOST_ARRAY(d->len, n), HOST_ARRAY(d->done, n), HOST_ARRAY(d->host.start, n + 1),
         HOST_ARRAY(d->host.seq, n), HOST_ARRAY(d->host.past, n), HOST_ARRAY(d->enc_len, n),
+        HOST_ARRAY(d->at, n), HOST_ARRAY(d->room, n), HOST_ARRAY(d->host.first, n),
+        HOST_ARRAY(d->space.piece, n), HOST_ARRAY(d->enc_space.piece, n),
         HOST_ARRAY(d->enc_first, n), HOST_ARRAY(d->none, n + 1),
         HOST_ARRAY(d->feed_host, decode_feed_size(d)), HOST_ARRAY(d->ids, d->chunk),
         HOST_ARRAY(d->positions, d->chunk),
@@ -135,8 +140,23 @@ static int allocate_host(struct decode *d, struct ckpt_err *err)
 int decode_new(struct decode **out, struct model *m, int64_t max_docs, int64_t max_len,
                struct ckpt_err *err)
 {
+    bool fits = max_docs > 0 && max_len > 0 && max_docs <= INT64_MAX / max_len;
+    int64_t rows = fits ? max_docs * max_len : 0;
+    const struct decode_size size = {.docs = max_docs, .len = max_len, .rows = rows,
+                                     .enc_rows = rows};
+    int rc = decode_open(out, m, &size, err);
+
+    for (int64_t i = 0; rc == 0 && i < max_docs; i++)
+        if (!decode_place(*out, i, max_len, 0))
+            return ckpt_fail(err, CKPT_ESTATE, "sequence %lld has no place", (long long)i);
+    return rc;
+}
+
+int decode_open(struct decode **out, struct model *m, const struct decode_size *size,
+                struct ckpt_err *err)
+{
     struct decode *d;
-    int rc = check_size(m->arch, max_docs, max_len, err);
+    int rc = check_size(m->arch, size, err);
 
     *out = NULL;
     if (rc)
@@ -148,11 +168,13 @@ int decode_new(struct decode **out, struct model *m, int64_t max_docs, int64_t m
     d->view = *m;
     d->first = (int)arch_stack_first(m->arch, m->arch->num_hidden_layers - 1);
     d->plain = !(m->dev->ops->can & OP_CAN_GRAPH);
-    d->n_seq = max_docs;
-    d->max_len = max_len;
-    d->chunk = max_docs * max_len < CHUNK ? max_docs * max_len : CHUNK;
+    d->n_seq = size->docs;
+    d->max_len = size->len;
+    d->rows = d->space.size = size->rows;
+    d->enc_rows = d->enc_space.size = size->enc_rows;
+    d->chunk = d->rows < CHUNK ? d->rows : CHUNK;
     d->view.head.logit_rows = logit_rows(d);
-    d->view.positions.rope_rows = max_len;
+    d->view.positions.rope_rows = size->len;
     d->view.positions.rope_regime = -1;
     rc = allocate_host(d, err);
     if (rc == 0)
@@ -196,10 +218,10 @@ static int check_feed(const struct decode *d, const int32_t *ids, const int32_t 
         return ckpt_fail(err, CKPT_ELIMIT, "%lld sequences are fed, the session holds %lld",
                          (long long)n_docs, (long long)d->n_seq);
     for (int64_t i = 0; i < n_docs; i++) {
-        if (n_new[i] < 0 || n_new[i] > d->max_len - d->len[i])
+        if (n_new[i] < 0 || n_new[i] > d->room[i] - d->len[i])
             return ckpt_fail(err, CKPT_ELIMIT,
-                             "sequence %lld: %d tokens after %d, the session holds %lld",
-                             (long long)i, n_new[i], d->len[i], (long long)d->max_len);
+                             "sequence %lld: %d tokens after %d, the session holds %d",
+                             (long long)i, n_new[i], d->len[i], d->room[i]);
         if (a->pos == ARCH_POS_LEARNED && n_new[i] > places - d->len[i])
             return ckpt_fail(err, CKPT_ELIMIT, "sequence %lld: %d tokens, the model has %lld "
                              "positions", (long long)i, d->len[i] + n_new[i], (long long)places);
@@ -213,8 +235,23 @@ static int check_feed(const struct decode *d, const int32_t *ids, const int32_t 
 }
 
 /*
- * Fill the next chunk from the sequences in order; first[i] is where sequence i's tokens start in
- * ids.  *seq continues from call to call.
+ * How many of `left` tokens after `past` go into a chunk that has space for `fits`.  A prompt is
+ * cut only where the CPU's attention cuts it (64 rows), so that its rows are computed alike
+ * whatever else is in the chunk.
+ */
+static int64_t piece(int64_t past, int64_t left, int64_t fits)
+{
+    enum { BLOCK = 64 };
+    int64_t end = (past + fits) / BLOCK * BLOCK;
+
+    if (left <= fits)
+        return left;
+    return end > past ? end - past : 0;
+}
+
+/*
+ * Fill the next chunk from the sequences in order; *at is where the tokens of sequence *seq
+ * continue in ids.  Both continue from call to call.
  */
 static void next_chunk(struct decode *d, const int32_t *ids, const int32_t *n_new,
                        int64_t n_docs, int64_t *seq, int64_t *at)
@@ -223,12 +260,17 @@ static void next_chunk(struct decode *d, const int32_t *ids, const int32_t *n_ne
 
     s->n = s->rows = s->max_keys = 0;
     while (*seq < n_docs && s->rows < d->chunk) {
-        int64_t left = n_new[*seq] - d->done[*seq], fits = d->chunk - s->rows;
-        int64_t take = left < fits ? left : fits, past = d->len[*seq];
+        int64_t left = n_new[*seq] - d->done[*seq], past = d->len[*seq];
+        int64_t take = piece(past, left, d->chunk - s->rows);
 
+        if (left > 0 && take == 0 && s->rows > 0)
+            break;
+        if (left > 0 && take == 0)      /* a chunk smaller than a block */
+            take = d->chunk;
         if (take > 0) {
             s->start[s->n] = (int32_t)s->rows;
             s->seq[s->n] = (int32_t)*seq;
+            s->first[s->n] = d->at[*seq];
             s->past[s->n++] = (int32_t)past;
             memcpy(d->ids + s->rows, ids + *at, (size_t)take * sizeof *ids);
             for (int64_t i = 0; i < take; i++)
@@ -274,8 +316,8 @@ static void note_past(struct decode *d, const int32_t **ids, const int32_t **n_n
 }
 
 /* Run all chunks; logits as in decode_chunk_logits. */
-static int run(struct decode *d, const struct model_weights *w, const int32_t *ids,
-               const int32_t *n_new, int64_t n_docs, float *logits, struct ckpt_err *err)
+static int run_chunks(struct decode *d, const struct model_weights *w, const int32_t *ids,
+                      const int32_t *n_new, int64_t n_docs, float *logits, struct ckpt_err *err)
 {
     struct device *dev = d->m->dev;
     uint64_t n_alloc = dev->n_alloc;
@@ -303,6 +345,19 @@ static int run(struct decode *d, const struct model_weights *w, const int32_t *i
     assert(dev->n_alloc == n_alloc);
     (void)n_alloc;
     return 0;
+}
+
+/* All chunks, each row by itself. */
+static int run(struct decode *d, const struct model_weights *w, const int32_t *ids,
+               const int32_t *n_new, int64_t n_docs, float *logits, struct ckpt_err *err)
+{
+    bool was = d->m->dev->by_row;
+    int rc;
+
+    d->m->dev->by_row = true;
+    rc = run_chunks(d, w, ids, n_new, n_docs, logits, err);
+    d->m->dev->by_row = was;
+    return rc;
 }
 
 int decode_step(struct decode *d, const struct model_weights *w, const int32_t *ids,

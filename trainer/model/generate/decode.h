@@ -4,12 +4,13 @@
 #ifndef CKPT_TRAINER_MODEL_GENERATE_DECODE_H
 #define CKPT_TRAINER_MODEL_GENERATE_DECODE_H
 
+#include "trainer/model/generate/space.h"
 #include "trainer/model/pass.h"
 
 /* Which part of a chunk belongs to which sequence. */
 struct chunk_rows {
     int32_t *start;                 /* [n + 1] first row */
-    int32_t *seq, *past;            /* [n] */
+    int32_t *seq, *first, *past;    /* [n] */
     int64_t  n, rows, max_keys;
 };
 
@@ -19,15 +20,23 @@ struct shape {
     int64_t                     rows, max_keys, max_enc;
 };
 
+/*
+ * Sequences begin and end at any time, and each takes as many rows of the cache as it may need,
+ * one after another: with uniform places, sequence i has the rows from i * max_len on.
+ */
 struct decode {
     struct model      *m;
     struct model       view;        /* the model, with this session's buffers instead of its own */
     int64_t            n_seq, max_len, chunk;
+    int64_t            rows, enc_rows;  /* of the cache, and of the encoder's keys */
+    struct space       space, enc_space;
     int                first;       /* the decoder's first block */
     int32_t           *len;         /* [n_seq] tokens in the cache; host */
+    int32_t           *at, *room;   /* [n_seq] first row in the cache, and number of rows; host */
     struct chunk_rows  host;        /* of the current chunk */
     int32_t           *feed, *feed_host;        /* indices for a chunk's operations */
-    int32_t           *seg_start, *seg_seq, *seg_past, *last_rows;  /* parts of it, on the device */
+    int32_t           *seg_start, *seg_first, *seg_past, *last_rows;    /* parts of it, on the
+                                                                           device */
     int32_t           *done;        /* [n_seq] tokens of this call already fed; host */
     int32_t           *ids, *positions;     /* [chunk] of the current chunk; host */
     int32_t           *past, *n_past;       /* [n_seq][max_len], [n_seq]: all tokens fed; NULL
@@ -38,7 +47,7 @@ struct decode {
     void              *cross;       /* keys and values of the encoder's rows: a layer
                                        [rows][2 H d] */
     uint64_t           cross_bytes; /* of a layer */
-    int32_t           *enc_len;     /* [n_seq] host */
+    int32_t           *enc_len;     /* [n_seq]; 0: no rows; host */
     int64_t           *enc_first;   /* [n_seq] each sequence's first row in cross; host */
     const int32_t     *key_start, *key_end;     /* of the chunk's segments; in feed */
     int32_t           *none;        /* [n_seq + 1] zeros: documents without rows of the decoder */

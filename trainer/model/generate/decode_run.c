@@ -60,7 +60,7 @@ static void feed(struct decode *d, struct pass *p, const int32_t *n_new)
     p->ids = d->view.batch.ids = put(d, d->ids, s->rows, &at);
     d->view.batch.positions = put(d, d->positions, s->rows, &at);
     d->seg_start = put(d, s->start, s->n + 1, &at);
-    d->seg_seq = put(d, s->seq, s->n, &at);
+    d->seg_first = put(d, s->first, s->n, &at);
     d->seg_past = put(d, s->past, s->n, &at);
     if (d->cross)
         put_keys(d, p, &at);
@@ -83,9 +83,9 @@ static struct cache_view cache_of(const struct decode *d, int l, int64_t max_key
         .key_start = d->key_start, .key_end = d->key_end,
         .op = {.k_cache = (unsigned char *)d->k + at * d->layer_bytes,
                .v_cache = (unsigned char *)d->v + at * d->layer_bytes,
-               .seg_start = d->seg_start, .seg_seq = d->seg_seq, .seg_past = d->seg_past,
+               .seg_start = d->seg_start, .seg_first = d->seg_first, .seg_past = d->seg_past,
                .slopes = d->view.positions.slopes, .n = d->host.rows, .n_seg = d->host.n,
-               .capacity = d->max_len, .max_keys = max_keys, .n_head = a->num_attention_heads,
+               .capacity = d->rows, .max_keys = max_keys, .n_head = a->num_attention_heads,
                .n_kv = a->num_key_value_heads, .dim = a->head_dim}};
 }
 

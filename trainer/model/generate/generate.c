@@ -4,11 +4,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "libckpt/log.h"
 #include "formats/families/arch.h"
-#include "trainer/model/generate/state.h"
+#include "trainer/model/generate/slots.h"
 #include "trainer/model/pass.h"
-#include "trainer/rng.h"
 
 static int check_seq(const struct arch *arch, const struct generate_opts *o,
                      const struct generate_seq *seq, int64_t n, struct ckpt_err *err)
@@ -46,6 +44,17 @@ static int check(const struct generate_opts *o, struct ckpt_err *err)
                          !(o->min_p >= 0 && o->min_p <= 1)))
         return ckpt_fail(err, CKPT_ECONFIG, "top_k is %lld, top_p %g, min_p %g: wanted 0 or more, "
                          "(0, 1] and [0, 1]", (long long)o->top_k, o->top_p, o->min_p);
+    if (o->do_sample && (!(o->typical_p >= 0 && o->typical_p <= 1) ||
+                         !(o->epsilon_cutoff >= 0 && o->epsilon_cutoff < 1) ||
+                         !(o->eta_cutoff >= 0 && o->eta_cutoff < 1)))
+        return ckpt_fail(err, CKPT_ECONFIG, "typical_p is %g, epsilon_cutoff %g, eta_cutoff %g: "
+                         "wanted [0, 1], [0, 1) and [0, 1)", o->typical_p, o->epsilon_cutoff,
+                         o->eta_cutoff);
+    if (!isfinite(o->frequency_penalty) || !isfinite(o->presence_penalty) ||
+        !(o->encoder_repetition_penalty >= 0))
+        return ckpt_fail(err, CKPT_ECONFIG, "frequency_penalty is %g, presence_penalty %g, "
+                         "encoder_repetition_penalty %g: not usable", o->frequency_penalty,
+                         o->presence_penalty, o->encoder_repetition_penalty);
     if (o->max_length < 0 || o->min_length < 0 || o->min_new_tokens < 0 ||
         o->no_repeat_ngram_size < 0)
         return ckpt_fail(err, CKPT_ECONFIG, "max_length is %lld, min_length %lld, min_new_tokens "
@@ -82,65 +91,27 @@ int64_t generate_most(const struct arch *arch, const struct generate_opts *o,
     return o->max_length > 0 && left < o->max_new_tokens ? left : o->max_new_tokens;
 }
 
-/* Choose sequence i's next token from its logits. */
-static int choose(struct generate_state *s, int64_t i, struct ckpt_err *err)
+/* Searches have uniform places: as many prompts at once as fit. */
+static int beams_in_groups(struct model *m, const struct model_weights *w,
+                           const struct generate_opts *o, struct generate_seq *seq, int64_t n,
+                           struct ckpt_err *err)
 {
-    struct generate_seq *q = &s->seq[i];
-    int64_t fed = generate_fed(s->history, s->arch, s->opts, q), len = fed + q->n_out;
-    struct generate_place at = {.history = s->history, .n = len, .n_fed = fed,
-                                .most = generate_most(s->arch, s->opts, q)};
-    double draw = rng_uniform(s->opts->seed, q->stream, (uint64_t)q->n_out);
-    const struct decode_top *t = &s->top;
-    struct generate_top top = {.k = t->k};
-    float *logits = s->logits + (t->k ? 0 : i * s->vocab);
-    int32_t id;
-    int rc;
+    struct generate_plan plan;
+    int64_t each, at_once;
+    int rc = generate_plan(&plan, m, o, seq, n, err);
 
-    memcpy(s->history + fed, q->out, (size_t)q->n_out * sizeof *s->history);
-    if (t->k) {
-        top.value = t->value + i * t->k;
-        top.id = t->id + i * t->k;
-        top.sum = t->sum[i];
-    }
-    if (!t->k || !generate_pick_top(&id, &top, s->vocab, &at, s->opts, draw)) {
-        if (t->k && (rc = decode_row(s->decode, i, logits, err)) != 0)
-            return rc;
-        id = generate_pick(logits, s->vocab, &at, s->opts, draw, s->scratch);
-    }
-    if (id < 0)
-        return ckpt_fail_as(err, CKPT_ENO, "non-finite",
-                            "sequence %lld: logits after %lld tokens "
-                            "are not finite",
-                            (long long)i, (long long)len);
-    q->out[q->n_out++] = id;
-    q->stopped = generate_is_eos(s->opts, id);
-    return 0;
-}
+    if (rc)
+        return rc;
+    each = o->num_beams * plan.longest;
+    at_once = plan.rows / each < plan.slots / o->num_beams ? plan.rows / each
+                                                            : plan.slots / o->num_beams;
+    at_once = at_once < 1 ? 1 : at_once;
+    for (int64_t i = 0; rc == 0 && i < n; i += at_once) {
+        int64_t some = n - i < at_once ? n - i : at_once;
 
-static int run(struct generate_state *s, const struct model_weights *w, struct ckpt_err *err)
-{
-    int64_t fed = 1, step = 0;
-    int rc = generate_start(s, w, err);
-
-    while (rc == 0 && fed > 0) {
-        if ((rc = generate_feed(s, w, err)) != 0)
-            return rc;
-        fed = 0;
-        for (int64_t i = 0; i < s->n; i++) {
-            struct generate_seq *q = &s->seq[i];
-
-            if (s->n_new[i] == 0)
-                continue;
-            rc = choose(s, i, err);
-            if (rc)
-                return rc;
-            s->n_new[i] = !q->stopped && q->n_out < generate_most(s->arch, s->opts, q);
-            if (s->n_new[i])
-                s->ids[fed++] = q->out[q->n_out - 1];
-        }
-        step = fed ? step + 1 : s->opts->max_new_tokens;
-        ckpt_log_progress("generation", "tokens each", (uint64_t)step,
-                          (uint64_t)s->opts->max_new_tokens);
+        rc = generate_beams(m, w, o, seq + i, some, err);
+        for (int64_t k = i; rc == 0 && o->hooks && o->hooks->done && k < i + some; k++)
+            rc = o->hooks->done(o->hooks->ctx, &seq[k], err);
     }
     return rc;
 }
@@ -149,24 +120,17 @@ int generate_run(struct model *m, const struct model_weights *w,
                  const struct generate_opts *opts, struct generate_seq *seq, int64_t n,
                  struct ckpt_err *err)
 {
-    int64_t vocab = m->arch->vocab_size;
-    struct generate_state s;
     int rc;
 
     if (n == 0)
         return 0;
     for (int64_t i = 0; i < n; i++) {
         seq[i].n_out = 0;
-        seq[i].stopped = false;
+        seq[i].stopped = seq[i].by_text = false;
     }
     if ((rc = check(opts, err)) != 0 || (rc = check_seq(m->arch, opts, seq, n, err)) != 0)
         return rc;
     if (opts->num_beams > 1)
-        return generate_beams(m, w, opts, seq, n, err);
-    rc = generate_open(&s, m, opts, seq, n, 1, generate_top_wanted(opts, vocab),
-                       generate_top_temperature(opts, vocab), err);
-    if (rc == 0)
-        rc = run(&s, w, err);
-    generate_release(&s);
-    return rc;
+        return beams_in_groups(m, w, opts, seq, n, err);
+    return generate_slots(m, w, opts, seq, n, err);
 }

@@ -7,145 +7,6 @@
 
 #include "trainer/ops/ops.h"
 
-/* Logits as the rules see them: all, or some with their ids. */
-struct view {
-    float                  *all;        /* [vocab]; NULL: */
-    struct generate_choice *some;       /* [n] by rising id; p is free */
-    struct generate_choice *scratch;    /* [vocab], with all */
-    int64_t                 n;
-    bool                    changed;    /* a rule changed a logit, or would change one that is
-                                           absent */
-    bool                    forced;     /* a rule needs all logits */
-};
-
-/* Position of a token's logit; -1: absent. */
-static int64_t place_of(struct view *v, int32_t id)
-{
-    int64_t lo = 0, hi = v->n;
-
-    v->changed = true;
-    if (v->all)
-        return id >= 0 && id < v->n ? id : -1;
-    while (lo < hi) {
-        int64_t mid = (lo + hi) / 2;
-
-        if (v->some[mid].id < id)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo < v->n && v->some[lo].id == id ? lo : -1;
-}
-
-/* Penalise every token of the history once. */
-static void penalise(struct view *v, const struct generate_place *at, float penalty)
-{
-    /* From a copy of the values, so that a token that occurs twice is penalised once. */
-    for (int64_t i = 0; i < at->n; i++) {
-        int64_t j = place_of(v, at->history[i]);
-
-        if (j >= 0 && v->all)
-            v->scratch[j].logit = v->all[j];
-        else if (j >= 0)
-            v->some[j].p = v->some[j].logit;
-    }
-    for (int64_t i = 0; i < at->n; i++) {
-        int64_t j = place_of(v, at->history[i]);
-        float z;
-
-        if (j < 0)
-            continue;
-        z = v->all ? v->scratch[j].logit : (float)v->some[j].p;
-        *(v->all ? &v->all[j] : &v->some[j].logit) = z < 0 ? z * penalty : z / penalty;
-    }
-}
-
-static void forbid_one(struct view *v, int32_t id)
-{
-    int64_t j = place_of(v, id);
-
-    if (j >= 0)
-        *(v->all ? &v->all[j] : &v->some[j].logit) = -INFINITY;
-}
-
-/* Forbid tokens that would complete an n-gram that occurred before. */
-static void forbid_ngrams(struct view *v, const struct generate_place *at, int64_t size)
-{
-    int64_t k = size - 1;
-    const int32_t *tail;
-
-    if (at->n < size)
-        return;
-    tail = at->history + at->n - k;
-    for (int64_t i = 0; i + k < at->n; i++)
-        if (memcmp(at->history + i, tail, (size_t)k * sizeof *tail) == 0)
-            forbid_one(v, at->history[i + k]);
-}
-
-static void forbid(struct view *v, struct generate_ids ids)
-{
-    for (size_t i = 0; i < ids.n; i++)
-        forbid_one(v, ids.id[i]);
-}
-
-static void force(struct view *v, struct generate_ids ids)
-{
-    v->forced = true;
-    for (int64_t i = 0; v->all && i < v->n; i++)
-        v->all[i] = -INFINITY;
-    for (size_t i = 0; v->all && i < ids.n; i++)
-        if (ids.id[i] >= 0 && ids.id[i] < v->n)
-            v->all[ids.id[i]] = 0;
-}
-
-bool generate_is_eos(const struct generate_opts *o, int32_t id)
-{
-    for (size_t i = 0; i < o->n_eos; i++)
-        if (o->eos[i] == id)
-            return true;
-    return false;
-}
-
-static void rules(struct view *v, const struct generate_place *at, const struct generate_opts *o)
-{
-    int64_t chosen = at->n - at->n_fed;
-    /* After a forced beginning, the first token counts from its end. */
-    int64_t first = at->n_fed > 1 || o->forced_bos.n == 0 ? 0 : 1;
-
-    if (o->repetition_penalty != 1)
-        penalise(v, at, (float)o->repetition_penalty);
-    if (o->no_repeat_ngram_size > 0)
-        forbid_ngrams(v, at, o->no_repeat_ngram_size);
-    if (at->n < o->min_length || chosen < o->min_new_tokens)
-        forbid(v, (struct generate_ids){o->eos, o->n_eos});
-    if (o->forced_bos.n && at->n == 1)
-        force(v, o->forced_bos);
-    if (o->forced_eos.n && chosen == at->most - 1)
-        force(v, o->forced_eos);
-    forbid(v, o->suppress);
-    if (chosen == first)
-        forbid(v, o->begin_suppress);
-}
-
-void generate_process(float *logits, int64_t vocab, const struct generate_place *at,
-                      const struct generate_opts *o, struct generate_choice *scratch)
-{
-    struct view v = {.all = logits, .scratch = scratch, .n = vocab};
-
-    rules(&v, at, o);
-}
-
-bool generate_process_some(struct generate_choice *some, int64_t n,
-                           const struct generate_place *at, const struct generate_opts *o,
-                           bool *changed)
-{
-    struct view v = {.some = some, .n = n};
-
-    rules(&v, at, o);
-    *changed = v.changed;
-    return !v.forced;
-}
-
 /* Id of the highest logit; the lowest id among equals.  -1 when there is none, or a NaN. */
 static int32_t best(const float *logits, int64_t vocab)
 {
@@ -248,6 +109,63 @@ static int64_t likely_enough(struct generate_choice *c, int64_t n, double min_p,
     return kept;
 }
 
+static double entropy(const struct generate_choice *c, int64_t n, double total)
+{
+    double sum = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        if (c[i].p > 0)
+            sum -= c[i].p / total * log(c[i].p / total);
+    return sum;
+}
+
+/* Keep those of at least this probability, and the likeliest. */
+static int64_t at_least(struct generate_choice *c, int64_t n, double least, double *total)
+{
+    double most = 0, all = *total;
+    int64_t kept = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        most = c[i].p > most ? c[i].p : most;
+    *total = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (c[i].p / all >= least || c[i].p == most) {
+            *total += c[i].p;
+            c[kept++] = c[i];
+        }
+    return kept;
+}
+
+static int lower_first(const void *a, const void *b)
+{
+    const struct generate_choice *x = a, *y = b;
+
+    if (x->logit != y->logit)
+        return x->logit < y->logit ? -1 : 1;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+/* Keep those whose information is nearest to the entropy, until their probability reaches mass,
+ * and all as near as the last of them.  They become sorted by that distance, in place of logit.
+ * Source: Meister et al. 2022 (locally typical sampling). */
+static int64_t typical(struct generate_choice *c, int64_t n, double mass, double *total)
+{
+    double mean = entropy(c, n, *total), sum = 0, all = *total;
+    int64_t last = 0, kept = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        c[i].logit = (float)fabs(-log(c[i].p / all) - mean);
+    qsort(c, (size_t)n, sizeof *c, lower_first);
+    for (; last < n - 1 && (sum += c[last].p / all) < mass; last++)
+        ;
+    *total = 0;
+    for (int64_t i = 0; i < n && c[i].logit <= c[last].logit; i++) {
+        *total += c[i].p;
+        kept++;
+    }
+    return kept;
+}
+
 /* Compute p relative to the likeliest; gives their sum. */
 static double weigh(struct generate_choice *c, int64_t n, float top, double temperature)
 {
@@ -276,7 +194,16 @@ int64_t generate_candidates(struct generate_choice *c, double *total, const floa
         n = nucleus(c, n, n, o->top_p, total);
     else if (few)
         qsort(c, (size_t)n, sizeof *c, likelier_first);
-    return o->min_p > 0 ? likely_enough(c, n, o->min_p, total) : n;
+    if (o->min_p > 0)
+        n = likely_enough(c, n, o->min_p, total);
+    if (o->typical_p > 0 && o->typical_p < 1)
+        n = typical(c, n, o->typical_p, total);
+    if (o->epsilon_cutoff > 0)
+        n = at_least(c, n, o->epsilon_cutoff, total);
+    if (o->eta_cutoff > 0)
+        n = at_least(c, n, fmin(o->eta_cutoff, sqrt(o->eta_cutoff) * exp(-entropy(c, n, *total))),
+                     total);
+    return n;
 }
 
 /* The token at the drawn point; -1: the point lies in the sum's rounding error. */
@@ -318,7 +245,13 @@ int64_t generate_top_wanted(const struct generate_opts *o, int64_t vocab)
     bool few = o->top_k > 0 && o->top_k < vocab;
     int64_t k = 1;
 
-    if (o->repetition_penalty < 1)              /* less likely tokens may rise */
+    /* Less likely tokens may rise, or all probabilities are needed. */
+    if (o->repetition_penalty < 1 || o->frequency_penalty < 0 || o->presence_penalty < 0 ||
+        o->n_bias || o->decay_factor > 0 ||
+        (o->encoder_repetition_penalty > 0 && o->encoder_repetition_penalty != 1))
+        return 0;
+    if (o->do_sample && ((o->typical_p > 0 && o->typical_p < 1) || o->epsilon_cutoff > 0 ||
+                         o->eta_cutoff > 0))
         return 0;
     if (o->do_sample && few)
         k = o->top_k + TIES;
@@ -328,7 +261,8 @@ int64_t generate_top_wanted(const struct generate_opts *o, int64_t vocab)
     if (k > OP_TOP_MOST)
         return 0;
     k += (int64_t)(o->n_eos + o->suppress.n + o->begin_suppress.n);
-    if (o->repetition_penalty > 1 || o->no_repeat_ngram_size > 0)
+    if (o->repetition_penalty > 1 || o->no_repeat_ngram_size > 0 || o->frequency_penalty > 0 ||
+        o->presence_penalty > 0 || o->encoder_no_repeat_ngram_size > 0 || o->n_bad)
         k += RULED;
     k = k < OP_TOP_MOST ? k : OP_TOP_MOST;
     return k < vocab ? k : vocab;

@@ -1,10 +1,12 @@
 /*
  * logits - process the logits of a next token, and choose the token.
  *
- * The order is transformers': repetition penalty, repeated n-grams, eos that would come too
- * early, forced tokens, suppressed tokens; then, where tokens are drawn, temperature, top-k,
- * top-p, min-p, softmax, one draw. Source: transformers 5.17, generation/utils.py
- * (_get_logits_processor), logits_process.py.
+ * The order is transformers': biases, penalties, repeated n-grams, bad words, eos that would come
+ * too early, forced tokens, eos that comes too late, suppressed tokens; then, where tokens are
+ * drawn, temperature, top-k, top-p, min-p, typical-p, epsilon, eta, softmax, one draw.  Penalties
+ * of frequency and presence are vLLM's, after that of repetition.
+ *
+ * Source: transformers 5.24, generation/utils.py (_get_logits_processor), logits_process.py.
  */
 #ifndef CKPT_TRAINER_MODEL_GENERATE_LOGITS_H
 #define CKPT_TRAINER_MODEL_GENERATE_LOGITS_H
@@ -23,6 +25,8 @@ struct generate_place {
     const int32_t *history;             /* [n] tokens fed, then tokens chosen */
     int64_t        n, n_fed;
     int64_t        most;                /* tokens that may be chosen in all */
+    const int32_t *prompt;              /* [n_prompt] also where an encoder reads it */
+    int64_t        n_prompt;
 };
 
 bool generate_is_eos(const struct generate_opts *opts, int32_t id);

@@ -1,0 +1,49 @@
+# Continuations: the same whatever the batch, rows as they finish, texts that end one, log-probabilities.  C3, C5
+. "$(dirname "$0")/lib.sh"
+R=tools/recipes/demo
+$R/wordnet.sh "$T" 200 >/dev/null 2>&1
+ckpt-train -q --init $R/config.json --tokenizer $R/tokenizer --init-only -o "$T/base" >/dev/null
+ckpt-train -q --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --learning-rate 4e-3 --max-steps 30 \
+    --save-steps 30 --logging-steps 30 --per-device-train-batch-size 16 -o "$T/run" >/dev/null 2>&1
+M=$T/run/checkpoint-30
+gen() { ckpt-eval -q --device cpu --eval-file "$T/eval.jsonl" --generate 10 --min-new-tokens 16 --max-new-tokens 24 "$@" "$M" >"$T/.out" 2>"$T/.err"; }
+field() { sed -nE "s/.*\"$1\": (\"([^\"\\\\]|\\\\.)*\"|[^,}]*).*/\\1/p"; }
+n=$(($(wc -l <"$T/eval.jsonl") < 10 ? $(wc -l <"$T/eval.jsonl") : 10))
+
+t "greedy rows" gen --predictions-out "$T/one.jsonl" --batch-size 1 --in-order --logprobs 2
+t "all of them" [ "$(wc -l <"$T/one.jsonl")" = "$n" ]
+t "in their order" [ "$(sed -E 's/^\{"index": ([0-9]+),.*/\1/' "$T/one.jsonl" | tr '\n' ' ')" = "$(seq -s ' ' 0 $((n - 1))) " ]
+t "by three" gen --predictions-out "$T/three.jsonl" --batch-size 3 --in-order --logprobs 2
+t "to the same bits" cmp "$T/one.jsonl" "$T/three.jsonl"
+t "by 64" gen --predictions-out "$T/all.jsonl" --in-order --logprobs 2
+t "to the same bits" cmp "$T/one.jsonl" "$T/all.jsonl"
+t "two threads" env OMP_NUM_THREADS=2 ckpt-eval -q --threads 2 --eval-file "$T/eval.jsonl" --generate 10 --min-new-tokens 16 --max-new-tokens 24 --predictions-out "$T/two.jsonl" --in-order --logprobs 2 "$M"
+t "to the same bits" cmp "$T/one.jsonl" "$T/two.jsonl"
+t "as they come" gen --predictions-out "$T/come.jsonl" --batch-size 2 --logprobs 2
+t "the same rows" diff <(sort "$T/one.jsonl") <(sort "$T/come.jsonl")
+draw="--do-sample --temperature 0.9 --top-k 40 --top-p 0.95 --seed 3"
+t "drawn" gen $draw --predictions-out "$T/d1.jsonl" --batch-size 1 --in-order
+t "drawn by four" gen $draw --predictions-out "$T/d4.jsonl" --batch-size 4 --in-order
+t "to the same bits" cmp "$T/d1.jsonl" "$T/d4.jsonl"
+t "other than greedy" bash -c "! cmp -s $T/d1.jsonl $T/one.jsonl"
+t "are scored without a model" ckpt-eval --predictions "$T/d1.jsonl" --metric rouge
+t "no part is left" [ ! -e "$T/one.jsonl.part" ]
+t "a log-probability of each token" bash -c "[ \$(head -1 $T/one.jsonl | grep -o '\"top\": ' | wc -l) = \$(head -1 $T/one.jsonl | sed -E 's/.*\"tokens\": ([0-9]+).*/\1/') ]"
+expect 73 "not over a file" ckpt-eval -q --prompt x --predictions-out "$T/one.jsonl" "$M"
+t "but with --overwrite" ckpt-eval -q --prompt x --max-new-tokens 1 --predictions-out "$T/come.jsonl" --overwrite "$M"
+t "to a pipe" bash -c "ckpt-eval -q --prompt a --prompt b --max-new-tokens 3 --predictions-out - --in-order $M | diff - <(ckpt-eval -q --prompt a --prompt b --max-new-tokens 3 --predictions-out $T/ab.jsonl --in-order $M >/dev/null; cat $T/ab.jsonl)"
+t "the base beside it" bash -c "ckpt-eval -q --prompt a --max-new-tokens 3 --predictions-out - --base $T/base $M | grep -q '\"base\": \"'"
+
+text=$(head -1 "$T/d1.jsonl" | field prediction | sed 's/^"//; s/"$//')
+stop=${text:5:4}                            # letters that may begin in one token and end in another
+t "ends at a text" gen $draw --stop "$stop" --predictions-out "$T/stop.jsonl" --in-order
+t "which is cut off" [ "$(head -1 "$T/stop.jsonl" | field prediction)" = "\"${text%%"$stop"*}\"" ]
+t "with a reason" [ "$(head -1 "$T/stop.jsonl" | field finish_reason)" = '"stop"' ]
+t "after fewer tokens" [ "$(head -1 "$T/stop.jsonl" | field tokens)" -lt "$(head -1 "$T/d1.jsonl" | field tokens)" ]
+expect 64 "an empty text" ckpt-eval --prompt x --stop "" "$M"
+expect 64 "not in a search" ckpt-eval --prompt x --stop a --num-beams 2 "$M"
+
+# A vocabulary padded beyond the tokenizer's: ids without a token are marks.
+sed 's/"vocab_size": *[0-9]*/"vocab_size": 6000/' $R/config.json >"$T/padded.json"
+ckpt-train -q --init "$T/padded.json" --tokenizer $R/tokenizer --init-only -o "$T/padded" >/dev/null
+t "padded vocabulary" bash -c "ckpt-eval -q --prompt a --do-sample --temperature 5 --top-k 0 --max-new-tokens 40 --predictions-out - $T/padded | grep -q '<id:[45][0-9]*>'"

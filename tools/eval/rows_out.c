@@ -1,0 +1,158 @@
+/* rows_out - see rows_out.h. */
+#include "tools/eval/rows_out.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libckpt/base/json.h"
+#include "libckpt/commit.h"
+#include "libckpt/mem.h"
+
+#define ROW_BYTES ((size_t)1 << 30)
+
+struct rows_out {
+    char  *path, *part;                 /* NULL: standard output */
+    int    fd;
+    bool   in_order;
+    size_t next;                        /* rows before it are written, with in_order */
+};
+
+int rows_out_open(struct rows_out **out, const char *path, bool in_order, bool overwrite,
+                  struct ckpt_err *err)
+{
+    struct rows_out *o = ckpt_alloc(1, sizeof *o);
+    size_t len = strlen(path) + sizeof ".part";
+    int rc = 0;
+
+    *out = o;
+    if (!o)
+        return ckpt_nomem(err, sizeof *o);
+    o->fd = STDOUT_FILENO;
+    o->in_order = in_order;
+    if (strcmp(path, "-") == 0)
+        return 0;
+    if ((rc = ckpt_out_check(path, err)) != 0)
+        return rc;
+    if (!overwrite && access(path, F_OK) == 0)
+        return ckpt_fail(err, CKPT_ECREATE, "%s: exists already", path);
+    o->fd = -1;
+    o->path = ckpt_strdup(path);
+    o->part = ckpt_alloc(len, 1);
+    if (!o->path || !o->part)
+        return ckpt_nomem(err, len);
+    snprintf(o->part, len, "%s.part", path);
+    o->fd = open(o->part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (o->fd < 0)
+        return ckpt_fail(err, CKPT_ECREATE, "%s: %s", o->part, strerror(errno));
+    return 0;
+}
+
+static int write_all(struct rows_out *o, const char *at, size_t n, struct ckpt_err *err)
+{
+    while (n > 0) {
+        ssize_t k = write(o->fd, at, n);
+
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k < 0)
+            return ckpt_fail(err, CKPT_EIO, "%s: %s", o->part ? o->part : "standard output",
+                             strerror(errno));
+        at += k;
+        n -= (size_t)k;
+    }
+    return 0;
+}
+
+static void put_text(struct ckpt_buf *b, const char *key, const char *text)
+{
+    ckpt_buf_printf(b, ", \"%s\": ", key);
+    if (text)
+        ckpt_json_put_string(b, text, strlen(text));
+    else
+        ckpt_buf_put_str(b, "null");
+}
+
+static int put_row(struct rows_out *o, const struct eval_result *r, size_t i,
+                   const struct eval_result *base, struct ckpt_err *err)
+{
+    struct ckpt_buf b;
+    int rc = 0;
+
+    ckpt_buf_init(&b, ROW_BYTES);
+    ckpt_buf_printf(&b, "{\"index\": %zu", i);
+    put_text(&b, "prompt", r->prompt[i]);
+    put_text(&b, "prediction", r->text[i]);
+    put_text(&b, "reference", r->reference[i][0] ? r->reference[i] : NULL);
+    put_text(&b, "finish_reason", r->finish[i]);
+    ckpt_buf_printf(&b, ", \"tokens\": %lld", (long long)r->n_tokens[i]);
+    if (base && i < base->n)
+        put_text(&b, "base", base->text[i]);
+    if (r->logprobs[i])
+        ckpt_buf_printf(&b, ", \"logprobs\": %s", r->logprobs[i]);
+    ckpt_buf_put_str(&b, "}\n");
+    if (!ckpt_buf_ok(&b))
+        rc = ckpt_nomem(err, ROW_BYTES);
+    else
+        rc = write_all(o, ckpt_buf_str(&b), b.len, err);
+    ckpt_buf_release(&b);
+    return rc;
+}
+
+int rows_out_put(struct rows_out *o, const struct eval_result *r, size_t i,
+                 const struct eval_result *base, struct ckpt_err *err)
+{
+    int rc = 0;
+
+    if (!o->in_order)
+        return put_row(o, r, i, base, err);
+    while (rc == 0 && o->next < r->n && r->text[o->next])
+        rc = put_row(o, r, o->next++, base, err);
+    return rc;
+}
+
+/* Sync the folder of path, so that the new name lasts. */
+static int sync_folder(const char *path, struct ckpt_err *err)
+{
+    char *dir = ckpt_strdup(path), *slash = dir ? strrchr(dir, '/') : NULL;
+    int fd, rc = 0;
+
+    if (!dir)
+        return ckpt_nomem(err, strlen(path));
+    if (slash)
+        slash[slash == dir] = '\0';
+    fd = open(slash ? dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || fsync(fd) != 0)
+        rc = ckpt_fail(err, CKPT_EIO, "%s: its folder: %s", path, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    ckpt_free(dir);
+    return rc;
+}
+
+int rows_out_commit(struct rows_out *o, struct ckpt_err *err)
+{
+    int fd = o->fd;
+
+    if (!o->path)
+        return 0;
+    o->fd = -1;
+    if (fsync(fd) != 0 || close(fd) != 0)
+        return ckpt_fail(err, CKPT_EIO, "%s: %s", o->part, strerror(errno));
+    if (rename(o->part, o->path) != 0)
+        return ckpt_fail(err, CKPT_ECREATE, "%s: %s", o->path, strerror(errno));
+    return sync_folder(o->path, err);
+}
+
+void rows_out_close(struct rows_out *o)
+{
+    if (!o)
+        return;
+    if (o->path && o->fd >= 0)
+        close(o->fd);
+    ckpt_free(o->path);
+    ckpt_free(o->part);
+    ckpt_free(o);
+}

@@ -1,0 +1,168 @@
+/* row_product - see row_product.h. */
+#include "trainer/cpu/row_product.h"
+
+#include <string.h>
+
+#include "trainer/cpu/cpu.h"
+
+#define LANES 16
+#define ROWS  4                         /* of a tile, and of its columns or vectors: sixteen sums */
+#define COLS  4
+#define BLOCK 64                        /* rows of x that stay in the cache between columns */
+
+/* The same source gives sixteen lanes in one register, in two, or in four. */
+#define CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+
+typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), aligned(4), may_alias));
+typedef float wide __attribute__((vector_size(LANES * sizeof(float))));
+
+CPU_INLINE float sum_of(const wide *v)
+{
+    float s[LANES];
+
+    memcpy(s, v, sizeof s);
+    for (int half = LANES / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++)
+            s[i] += s[i + half];
+    return s[0];
+}
+
+CPU_INLINE void put(float *y, float sum, bool add) { *y = add ? *y + sum : sum; }
+
+/* A tile of rows x cols (both constants where this is inlined) elements. */
+CPU_INLINE void tile_nt(int rows, int cols, int64_t k, const float *x, int64_t x_ld,
+                        const float *w, int64_t ld, bool add, float *y, int64_t y_ld)
+{
+    wide s[ROWS][COLS] = {0};
+    int64_t whole = k / LANES * LANES;
+
+    for (int64_t j = 0; j < whole; j += LANES) {
+        wide b[COLS];
+
+        for (int c = 0; c < cols; c++)
+            b[c] = *(const lanes *)(w + c * ld + j);
+#pragma GCC unroll 4
+        for (int r = 0; r < rows; r++) {
+            wide a = *(const lanes *)(x + r * x_ld + j);
+
+#pragma GCC unroll 4
+            for (int c = 0; c < cols; c++)
+                s[r][c] += a * b[c];
+        }
+    }
+    if (whole < k) {
+        size_t bytes = (size_t)(k - whole) * sizeof(float);
+        wide b[COLS] = {0};
+
+        for (int c = 0; c < cols; c++)
+            memcpy(&b[c], w + c * ld + whole, bytes);
+        for (int r = 0; r < rows; r++) {
+            wide a = {0};
+
+            memcpy(&a, x + r * x_ld + whole, bytes);
+            for (int c = 0; c < cols; c++)
+                s[r][c] += a * b[c];
+        }
+    }
+    for (int r = 0; r < rows; r++)
+        for (int c = 0; c < cols; c++)
+            put(y + r * y_ld + c, sum_of(&s[r][c]), add);
+}
+
+CPU_INLINE void columns_nt(int cols, int64_t m, int64_t k, const float *x,
+                           int64_t x_ld, const float *w, int64_t ld, bool add, float *y,
+                           int64_t y_ld)
+{
+    int64_t i = 0;
+
+    for (; i + ROWS <= m; i += ROWS)
+        tile_nt(ROWS, cols, k, x + i * x_ld, x_ld, w, ld, add, y + i * y_ld, y_ld);
+    for (; i < m; i++)
+        tile_nt(1, cols, k, x + i * x_ld, x_ld, w, ld, add, y + i * y_ld, y_ld);
+}
+
+CLONES void row_product_nt(int64_t m, int64_t n, int64_t k, const float *x,
+                           int64_t x_ld, const float *w, int64_t ld, bool add, float *y,
+                           int64_t y_ld)
+{
+    for (int64_t i = 0; i < m; i += BLOCK) {
+        int64_t rows = m - i < BLOCK ? m - i : BLOCK, j = 0;
+        const float *xi = x + i * x_ld;
+
+        for (; j + COLS <= n; j += COLS)
+            columns_nt(COLS, rows, k, xi, x_ld, w + j * ld, ld, add, y + i * y_ld + j,
+                       y_ld);
+        for (; j < n; j++)
+            columns_nt(1, rows, k, xi, x_ld, w + j * ld, ld, add, y + i * y_ld + j, y_ld);
+    }
+}
+
+/* A tile of rows x (vectors of LANES columns). */
+CPU_INLINE void tile_nn(int rows, int vectors, int64_t k, const float *x,
+                        int64_t x_ld, const float *w, int64_t ld, bool add, float *y,
+                        int64_t y_ld)
+{
+    wide s[ROWS][COLS] = {0};
+
+    for (int64_t r = 0; r < k; r++) {
+        wide b[COLS];
+
+        for (int c = 0; c < vectors; c++)
+            b[c] = *(const lanes *)(w + r * ld + c * LANES);
+#pragma GCC unroll 4
+        for (int i = 0; i < rows; i++)
+#pragma GCC unroll 4
+            for (int c = 0; c < vectors; c++)
+                s[i][c] += x[i * x_ld + r] * b[c];
+    }
+    for (int i = 0; i < rows; i++)
+        for (int c = 0; c < vectors; c++)
+            for (int e = 0; e < LANES; e++)
+                put(y + i * y_ld + c * LANES + e, s[i][c][e], add);
+}
+
+/* The last columns, fewer than LANES: sums of the same terms in the same order. */
+CPU_INLINE void rest_nn(int64_t cols, int64_t k, const float *x, const float *w,
+                        int64_t ld, bool add, float *y)
+{
+    size_t bytes = (size_t)cols * sizeof(float);
+    wide s = {0};
+
+    for (int64_t r = 0; r < k; r++) {
+        wide b = {0};
+
+        memcpy(&b, w + r * ld, bytes);
+        s += x[r] * b;
+    }
+    for (int64_t e = 0; e < cols; e++)
+        put(y + e, s[e], add);
+}
+
+CPU_INLINE void vectors_nn(int vectors, int64_t m, int64_t k, const float *x,
+                           int64_t x_ld, const float *w, int64_t ld, bool add, float *y,
+                           int64_t y_ld)
+{
+    int64_t i = 0;
+
+    for (; i + ROWS <= m; i += ROWS)
+        tile_nn(ROWS, vectors, k, x + i * x_ld, x_ld, w, ld, add, y + i * y_ld, y_ld);
+    for (; i < m; i++)
+        tile_nn(1, vectors, k, x + i * x_ld, x_ld, w, ld, add, y + i * y_ld, y_ld);
+}
+
+CLONES void row_product_nn(int64_t m, int64_t n, int64_t k, const float *x,
+                           int64_t x_ld, const float *w, int64_t ld, bool add, float *y,
+                           int64_t y_ld)
+{
+    for (int64_t i = 0; i < m; i += BLOCK) {
+        int64_t rows = m - i < BLOCK ? m - i : BLOCK, j = 0;
+        const float *xi = x + i * x_ld;
+
+        for (; j + COLS * LANES <= n; j += COLS * LANES)
+            vectors_nn(COLS, rows, k, xi, x_ld, w + j, ld, add, y + i * y_ld + j, y_ld);
+        for (; j + LANES <= n; j += LANES)
+            vectors_nn(1, rows, k, xi, x_ld, w + j, ld, add, y + i * y_ld + j, y_ld);
+        for (int64_t r = 0; j < n && r < rows; r++)
+            rest_nn(n - j, k, xi + r * x_ld, w + j, ld, add, y + (i + r) * y_ld + j);
+    }
+}
