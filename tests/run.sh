@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # run.sh MODE:GROUP... - run groups of tests (release:units release:e2e asan:units asan:e2e) and
 # print "N passed, N failed".  Units are the suites (files) of tests/{unit/*,agree,fault}, each a
-# process of its folder's program in build/MODE/units; e2e are tests/e2e/NN-*.sh.
+# process of its folder's program in build/MODE/units; e2e are tests/e2e/NN-*.sh, whose table of
+# duties (tests/duties.awk) comes before that line.
 #
 #   ONLY=pattern  those whose path has it: ONLY=test_lock, ONLY=unit/text, ONLY=40-merge
 #   JOBS=N        units at once (as many as cores); scripts, some of which time things, run alone
@@ -93,6 +94,9 @@ for pair in "$@"; do
     rm -f "$tmp/ms"
 done
 touch "$tmp/counts"
+logs=$(ls "$tmp"/*-e2e-* 2>/dev/null | grep -v '\.told$')
+# shellcheck disable=SC2086
+[ -z "$logs" ] || awk -f tests/duties.awk tests/duties.tsv tests/e2e/[0-9]*.sh $logs
 awk '{ p += $1; f += $2; s += $3 }
      END {
          if (s) print s " tests skipped: they need another build mode"

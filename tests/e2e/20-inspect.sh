@@ -1,14 +1,14 @@
 # ckpt-inspect on every kind of file the goldens have.
 . "$(dirname "$0")/lib.sh"
 for d in "$G"/deepspeed/*/; do
-    t "DeepSpeed $(basename "$d")" ckpt-inspect --optimizer "$d/ckpt"
+    t "X2 DeepSpeed $(basename "$d")" ckpt-inspect --optimizer "$d/ckpt"
 done
 for f in "$G"/hf-trainer/*/run/checkpoint-*/{rng_state*.pth,scheduler.pt,training_args.bin,trainer_state.json}; do
     [ -e "$f" ] && t "${f#"$G"/hf-trainer/}" ckpt-inspect --json "$f"
 done
 t "a checkpoint of HF Trainer with DeepSpeed" bash -c "ckpt-inspect $G/hf-trainer/ds3_w2_bf16/run/checkpoint-4 | grep -q 'random states of a rank'"
-t "a decoded generator" bash -c "ckpt-inspect $G/hf-trainer/ds3_w2_bf16/run/checkpoint-4/rng_state_1.pth | grep -q 'python: MT19937'"
-t "an adapter" bash -c "ckpt-inspect $G/lora/bloom-qkv/adapter | grep -q 'format: peft'"
+t "X2 a decoded generator" bash -c "ckpt-inspect $G/hf-trainer/ds3_w2_bf16/run/checkpoint-4/rng_state_1.pth | grep -q 'python: MT19937'"
+t "X2 an adapter" bash -c "ckpt-inspect $G/lora/bloom-qkv/adapter | grep -q 'format: peft'"
 t "a model directory" bash -c "ckpt-inspect $G/lora/bloom-qkv/base | grep -q 'format: hf'"
 t "statistics" ckpt-inspect --stats --digest "$G/lora/bloom-qkv/base"
 t "digests agree across formats" bash -c "
@@ -30,16 +30,16 @@ expect_prints 0 "two that are no runs" "unequal tensors: 0" ckpt-inspect --compa
 expect_says 66 "one that is none" "$G/torch: no run" ckpt-inspect --compare "$HF" "$G/torch" "$HF"
 expect 0 "statistics as JSON" ckpt-inspect --stats --json "$T/x.pt"
 t "statistics have zeros and a histogram" row '"zero_share": 0\.[0-9]+, "nan": 0, "inf": 0, "histogram": \{"low": [^}]*"counts": \[[0-9, ]+\]\}'
-expect 0 "a TensorBoard file" ckpt-inspect --json "$G/logs/events.out.tfevents.torch"
+expect 0 "X2 a TensorBoard file" ckpt-inspect --json "$G/logs/events.out.tfevents.torch"
 t "the log has every number" bash -c "[ \$(grep -c '\"tag\": \"train/loss\", \"step\"' $T/.out) = 50 ]"
 t "the log has a summary of each tag" row '"tag": "eval/loss", "kind": "scalar", "count": 5, "first_step": 9, "last_step": 49'
-expect 0 "a W&B run" ckpt-inspect --glob 'train/*' "$G/logs/run-gold0001.wandb"
+expect 0 "X2 a W&B run" ckpt-inspect --glob 'train/*' "$G/logs/run-gold0001.wandb"
 t "the log has the run's configuration" row '"learning_rate": 5e-05'
 t "the log shows only the requested tags" bash -c "grep -qE '^train/loss +scalar +40 +0 +39 +3 ' $T/.out && ! grep -q '^eval' $T/.out"
 expect 0 "a plot of both" ckpt-inspect --plot --glob '*loss' "$G/logs/run-gold0001.wandb" "$G/logs/events.out.tfevents.torch"
 t "draws each tag" bash -c "[ \$(grep -cE '^(train|eval).loss, [0-9]+ values, steps' $T/.out) = 4 ]"
 expect 0 "nvidia-smi's CSV" ckpt-inspect --json "$G/logs/nvidia-smi.csv"
-t "its memory, with least, most and mean" row '"tag": "0/memory.used .MiB.", "kind": "scalar", "count": 3.*"min": 4.*"max": 31244.*"mean": 20782'
+t "C4 its memory, with least, most and mean" row '"tag": "0/memory.used .MiB.", "kind": "scalar", "count": 3.*"min": 4.*"max": 31244.*"mean": 20782'
 expect 0 "as a plot" ckpt-inspect --plot --glob '0/memory.used*' "$G/logs/nvidia-smi.csv"
 expect 64 "tensors of a log" ckpt-inspect --stats "$G/logs/run-gold0001.wandb"
 expect 66 "a plot of nothing" ckpt-inspect --plot --glob none "$G/logs/run-gold0001.wandb"
@@ -47,10 +47,10 @@ expect 66 "a plot of nothing" ckpt-inspect --plot --glob none "$G/logs/run-gold0
 expect_prints 0 "a torn event file" "torn end, left out: 20" ckpt-inspect --verify "$T/torn"
 { head -c 400 "$G/logs/events.out.tfevents.tensors"; printf x; tail -c +402 "$G/logs/events.out.tfevents.tensors"; } > "$T/bad"
 expect_says 65 "a damaged event file" "checksum of an event does not hold" ckpt-inspect "$T/bad"
-expect 0 "a parquet file" ckpt-inspect --json "$G/parquet/flat-groups.parquet"
+expect 0 "B2 X2 a parquet file" ckpt-inspect --json "$G/parquet/flat-groups.parquet"
 t "its rows and row groups" bash -c "grep -q '\"rows\": 60,' $T/.out && grep -q '\"first_row\": 52, \"rows\": 8' $T/.out"
-t "its columns" row '"column": "u64", "type": "uint64", "physical": "INT64", "presence": "optional", "codec": "ZSTD"'
-t "its first rows" row '\{"row": \{"id":4,"i32":'
+t "B2 its columns" row '"column": "u64", "type": "uint64", "physical": "INT64", "presence": "optional", "codec": "ZSTD"'
+t "B2 its first rows" row '\{"row": \{"id":4,"i32":'
 expect 0 "one column of one with lists" ckpt-inspect --verify --glob ll "$G/parquet/nested-v2.parquet"
 t "only the selected column is shown" row '^\{"ll":\[\[null\]\]\}$'
 t "read to the end" prints "every value of every row reads"
@@ -77,11 +77,11 @@ printf '{"step": 1, "loss": 2}\n{"step": 2, "loss": 1}\n' > "$T/metrics.jsonl"
 expect_prints 0 "a plot of JSON lines" "loss, 2 values, steps 1 to 2" ckpt-inspect --plot "$T/metrics.jsonl"
 expect 77 "a pickle that would run something" ckpt-inspect "$G/malicious/pt/bare_pickle_call.pt"
 printf 'version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n' > "$T/model.safetensors"
-expect_says 65 "a Git LFS pointer" "Git LFS pointer" ckpt-inspect "$T/model.safetensors"
+expect_says 65 "B6 a Git LFS pointer" "Git LFS pointer" ckpt-inspect "$T/model.safetensors"
 printf '\033[31mx' > "$T/esc"; expect 65 "an escape sequence" ckpt-inspect "$T/esc"
 # Sides of a run.  The numbers are those that CPython, numpy and torch give from these states.
 DSC=$G/hf-trainer/ds3_w2_bf16/run/checkpoint-4
-expect 0 "random states of all ranks" ckpt-inspect --rng "$DSC"
+expect 0 "X2 random states of all ranks" ckpt-inspect --rng "$DSC"
 t "Python's next numbers" row '^rng_state_1.pth: python: .*, next 0\.33456 0\.19794 0\.489515 '
 t "numpy's" row '^rng_state_1.pth: numpy: .*, next 0\.891531 0\.815837 0\.0358896 '
 t "torch's, with seed and draws" row '^rng_state_1.pth: cpu: MT19937 at 2 of 624, seed 104, 2 words drawn, next 0\.444379 0\.363113 0\.7183'
@@ -89,13 +89,13 @@ expect 0 "as JSON, of one file" ckpt-inspect --rng --json "$HF/checkpoint-2/rng_
 t "random numbers are shown to the last digit" row '0\.9604947743238768'
 expect 66 "random states that are not there" ckpt-inspect --rng "$G/lora/bloom-qkv/base"
 expect 64 "of a file that has none" ckpt-inspect --rng "$HF/checkpoint-2/scheduler.pt"
-expect 0 "arguments" ckpt-inspect --args "$DSC"
+expect 0 "X2 arguments" ckpt-inspect --args "$DSC"
 t "a field a line, enumerations by their values" row '^lr_scheduler_type +"linear"$'
 t "numbers as they are" row '^learning_rate +0\.003$'
-expect_prints 0 "state" "train loss, 4 values, steps 1 to 4" ckpt-inspect --state "$HF/checkpoint-4"
+expect_prints 0 "X2 state" "train loss, 4 values, steps 1 to 4" ckpt-inspect --state "$HF/checkpoint-4"
 expect 0 "sides together are one document" ckpt-inspect --json --state --args --rng "$DSC"
 t "each key occurs once" bash -c "grep -oE '^  \"[a-z_]+\"' $T/.out | sort | uniq -d | grep . && exit 1; grep -c '^  \"' $T/.out"
-expect 0 "optimizer" ckpt-inspect --optimizer "$DSC"
+expect 0 "X2 optimizer" ckpt-inspect --optimizer "$DSC"
 t "groups" row '^ +0 +0\.0 +\[0\.9, ?0\.999\] +1e-0?8 +0\.0'
 t "norms of moments" row '^model.norm.weight +0\.00162902 +2\.80367e-07$'
 expect 0 "optimizer.pt" ckpt-inspect --optimizer "$HF/checkpoint-2/optimizer.pt"

@@ -8,8 +8,8 @@ train() {
         --logging-steps 1 --per-device-train-batch-size 8 --nproc "${3:-1}" -o "$T/$1"
 }
 t "a run on JSON lines" train lines "$D.jsonl"
-t "a run on parquet" train rows "$D.parquet"
-t "JSON lines and parquet give the same losses" same_losses lines rows
+t "B2 a run on parquet" train rows "$D.parquet"
+t "B2 JSON lines and parquet give the same losses" same_losses lines rows
 t "a run of two ranks on parquet" train two "$D.parquet" 2
 mkdir "$T/dir"; cp "$D.parquet" "$T/dir/train-00000-of-00001.parquet"
 t "a run on a directory of parquet files" train dir "$T/dir"
@@ -20,7 +20,7 @@ t "scores agree" scores "$D.jsonl" "$D.parquet"
 head -c 3000 "$D.parquet" > "$T/cut.parquet"
 expect_says 65 "a cut file" "cut.parquet: does not end in PAR1" train x "$T/cut.parquet"
 printf 'version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n' > "$T/pointer.parquet"
-expect_says 65 "a Git LFS pointer" "pointer.parquet: is a Git LFS pointer" train x "$T/pointer.parquet"
+expect_says 65 "B6 a Git LFS pointer" "pointer.parquet: is a Git LFS pointer" train x "$T/pointer.parquet"
 expect 73 "no place for the rows" env TMPDIR=/nowhere/at/all ckpt-eval -q --eval-file "$D.parquet" "$T/lines/checkpoint-3"
 # What datasets' save_to_disk leaves, and a repository as it lies on the Hub.
 train_text() {
@@ -45,7 +45,7 @@ for f in array.json columns.json field-data.json rows.csv rows.tsv bom.csv rows.
     t "has the same losses" same_losses flat "flat-$f"
 done
 t "a split of a folder" train_rows split "$G/hf-imdb" --train-split 'train[:50%]+test' --eval-split test
-t "a split of a folder is trained and scored" grep -q eval_loss "$T/split/metrics.jsonl"
+t "E2 a split of a folder is trained and scored" grep -q eval_loss "$T/split/metrics.jsonl"
 t "slices" train_rows slice "$F/rows.jsonl" --start-idx 4 --end-idx 8
 sed -n 5,8p "$F/rows.jsonl" > "$T/four.jsonl"
 t "the same rows as a file" train_rows four "$T/four.jsonl"
@@ -64,7 +64,7 @@ expect 78 "but not packed" train_rows x "$F/rows.jsonl" --train-sampling-strateg
 t "other names for columns" train_rows named "$F/rows.jsonl" --field-mapping '{"prompt": "instruction", "completion": "output"}'
 sed 's/"instruction"/"prompt"/;s/"output"/"completion"/' "$F/rows.jsonl" > "$T/named.jsonl"
 t "the same names in the file" train_rows renamed "$T/named.jsonl"
-t "mapped columns give the losses of renamed ones" same_losses named renamed
+t "E2 mapped columns give the losses of renamed ones" same_losses named renamed
 expect 65 "a column that is not there" train_rows x "$F/rows.jsonl" --field-mapping '{"prompt": "nothing"}'
 t "a missing column is named" says 'record 1: no column "nothing" for field "prompt"'
 t "samples that lose their beginning" train_rows left "$F/rows.jsonl" --max-seq-length 16 --truncation-side left
@@ -72,14 +72,14 @@ t "samples that lose their beginning" train_rows left "$F/rows.jsonl" --max-seq-
 cut() { train_rows "$1" "$F/rows.jsonl" --train-split-ratio 0.8 --data-dir "$T/sets" "${@:2}"; }
 t "data cut by ratios" cut cut --eval-steps 1
 d="$T/sets/rows.jsonl/default/train=0.8-val=0.1-test=0.1"
-t "the cut is stored" test -f "$d/.data_ready"
-t "the cut has 24, 3 and 3 rows" [ "$(cat "$d"/{training,validation,test}.jsonl | wc -l) $(wc -l < "$d/training.jsonl")" = "30 24" ]
+t "E3 the cut is stored" test -f "$d/.data_ready"
+t "E2 E3 the cut has 24, 3 and 3 rows" [ "$(cat "$d"/{training,validation,test}.jsonl | wc -l) $(wc -l < "$d/training.jsonl")" = "30 24" ]
 t "the cut has all rows once" diff <(cat "$d"/*.jsonl | sed -E 's/.*"n":([0-9]+),.*/\1/' | sort -n) <(seq 0 29)
 t "the cut's validation part is scored" grep -q eval_loss "$T/cut/metrics.jsonl"
 touch -d 2001-01-01 "$d/training.jsonl"
 t "a second run" cut again
-t "a second run uses the stored cut" [ "$(stat -c %Y "$d/training.jsonl")" -lt 1000000000 ]
-t "the second run has the same losses" same_losses cut again
+t "E3 a second run uses the stored cut" [ "$(stat -c %Y "$d/training.jsonl")" -lt 1000000000 ]
+t "E3 the second run has the same losses" same_losses cut again
 expect_says 78 "another seed" "was made of 30 records with seed 42, not of 30 with seed 7" cut other --seed 7
 expect_says 64 "a split that is wrong" 'is wrong at byte' train_rows x "$F/rows.jsonl" --train-split 'train[5'
 printf 'a,b\n1,2\n3,4,5\n' > "$T/bad.csv"

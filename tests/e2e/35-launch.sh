@@ -58,7 +58,7 @@ older() {
     came older 0 'try 2 of 2' && ! saw older 'resuming from'
 }
 ranks 2 --train-file "$T/train.jsonl" --max-steps 2 -o "$T/early" >/dev/null
-t "killed and crashed, and the same in the end" again
+t "E9 killed and crashed, and the same in the end" again
 t "before the first save, where it began" first
 t "never from another run's checkpoint" older
 (head -n 60 "$T/train.jsonl"; echo '{"instruction": 5'; tail -n 60 "$T/train.jsonl") >"$T/bad.jsonl"
@@ -160,7 +160,7 @@ three() {
     [ "$(cat "$T/three.out")" = "$T/three/checkpoint-3" ] && [ "$(grep -c -- '-p 2222 worker-[01] cd ' "$T/ssh.log")" = 2 ] || { cat "$T/three.out" "$T/ssh.log"; return 1; }
     ranks 3 --train-file "$T/train.jsonl" --zero-stage 3 --max-steps 3 -o "$T/local" && same_state three local
 }
-t "three ranks of two hosts, as of one" three
+t "C6 three ranks of two hosts, as of one" three
 printf 'worker-0 slots=2\nworker-1 slots=2\n' >"$T/two-each"
 pairs() {
     begin pairs hosts --hostfile "$T/two-each" --fsdp hybrid_shard --max-steps 3
@@ -187,7 +187,11 @@ t "tried again" renew
 away() { begin away hosts --hostfile "$T/lost" --max-restarts 2 --min-ranks 1 --max-steps 2; came away 0 '^dead-1: ssh: connect to host' 'warning: dead-1: the connection was not made, or broke' 'try 2 of 3 in 1 s: 2 ranks'; }
 t "without a host that is not there" away
 own() { local rc; "$@" 2>"$T/own"; rc=$?; grep -vE '^(worker|dead)-[0-9]: ' "$T/own" >&2; return $rc; }      # without what hosts say
-expect_says 75 "which is told" "dead-1: the connection was not made, or broke" own hosts -q --hostfile "$T/lost" --include dead-1 --max-steps 2 -o "$T/none"
+expect_says 75 "C6 which is told" "dead-1: the connection was not made, or broke" own hosts -q --hostfile "$T/lost" --include dead-1 --max-steps 2 -o "$T/none"
+expect_says 0 "C6 slots of a host, without another" "ranks: 2 (planned)" hosts --dry-run --exclude worker-0 -o "$T/none"
+expect_says 0 "C6 some slots of it" "ranks: 1 (single)" hosts --dry-run --include worker-1:1 -o "$T/none"
+expect_says 0 "C6 the first slots of each host" "ranks: 2 (planned)" hosts --dry-run --num-gpus 1 -o "$T/none"
+expect_says 0 "C6 the first host" "ranks: 1 (single)" hosts --dry-run --num-nodes 1 -o "$T/none"
 nossh() { CKPT_SSH=/nowhere/ssh own hosts -q --max-steps 1 -o "$T/none"; }
 expect_says 69 "ssh itself is not" "ckpt-train did not start there: status 127" nossh
 meeting() { begin meeting hosts --hostfile "$T/slow" --max-steps 1; until_seen 9 there meeting 0; sleep 0.5; kill -s TERM "$(launcher meeting)"; came meeting 75 'ckpt-train: worker-0: SIGTERM in: start-up: ended, nothing was begun'; }

@@ -107,7 +107,7 @@ both() {
     [ $first$second = 00 ] || { echo "status $first and $second"; cat "$T/$name".[01]; return 1; }
 }
 for stage in 0 3; do
-    t "ranks by hand, stage $stage" both "hand$stage" --zero-stage $stage
+    t "D7 ranks by hand, stage $stage" both "hand$stage" --zero-stage $stage
     t "as --nproc has them" ranks 2 --train-file "$T/train.jsonl" --max-steps 2 --zero-stage $stage -o "$T/nproc$stage"
     t "the same bits" bash -c "diff -r $T/hand$stage/checkpoint-2 $T/nproc$stage/checkpoint-2 -x '*.json' -x training_args.bin"
 done
@@ -290,10 +290,10 @@ for stage in 1 2 3; do
     t "rank 0's shard lies in its folder alone" bash -c "cmp $T/$n/$C/global_step4/zero_pp_rank_0_mp_rank_00_optim_states.pt $T/$n.0/$C/global_step4/zero_pp_rank_0_mp_rank_00_optim_states.pt && [ ! -e $T/$n.1/$C/global_step4/zero_pp_rank_0_mp_rank_00_optim_states.pt ]"
     t "rank 1's in the other" bash -c "cmp $T/$n/$C/global_step4/zero_pp_rank_1_mp_rank_00_optim_states.pt $T/$n.1/$C/global_step4/zero_pp_rank_1_mp_rank_00_optim_states.pt && [ ! -e $T/$n.0/$C/global_step4/zero_pp_rank_1_mp_rank_00_optim_states.pt ]"
     expect 65 "a part lacks files" ckpt-inspect --verify "$T/$n.1/$C"
-    t "both together prove" ckpt-inspect --verify --together "$T/$n.0/$C" "$T/$n.1/$C"
+    t "B5 both together prove" ckpt-inspect --verify --together "$T/$n.0/$C" "$T/$n.1/$C"
     t "the model of one folder" together -o "$T/$n.one" "$T/$n/$C"
     t "and of both together" together --together -o "$T/$n.both" "$T/$n.0/$C" "$T/$n.1/$C"
-    t "are the same" cmp "$T/$n.one/model.safetensors" "$T/$n.both/model.safetensors"
+    t "B5 are the same" cmp "$T/$n.one/model.safetensors" "$T/$n.both/model.safetensors"
     expect 65 "half of it is no model" ckpt-merge -q -o "$T/$n.half" "$T/$n.1/$C"
     port=$((port + 1))
     rank 1 -q -o "$T/$n.1" --max-steps 6 --zero-stage $stage --resume-from-checkpoint latest >/dev/null 2>"$T/other" &

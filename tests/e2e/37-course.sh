@@ -10,9 +10,9 @@ rows=$(wc -l < "$M/rows.jsonl"); each=$(( (rows + 1) / 2 ))
 
 # Strategies.
 t "all by epochs" train ep "${eval[@]}" --num-train-epochs 2 --logging-strategy epoch --eval-strategy epoch --save-strategy epoch
-t "a checkpoint ends each epoch" [ "$(left ep)" = "$each $((2 * each)) " ]
+t "C7 a checkpoint ends each epoch" [ "$(left ep)" = "$each $((2 * each)) " ]
 t "so does a line of the log" [ "$(steps_with ep loss)" = "$each $((2 * each)) " ]
-t "and an evaluation" [ "$(steps_with ep eval_loss)" = "$each $((2 * each)) " ]
+t "C7 and an evaluation" [ "$(steps_with ep eval_loss)" = "$each $((2 * each)) " ]
 t "fractions of all steps" train fr "${eval[@]}" --max-steps 8 --logging-steps 0.25 --eval-steps 0.5 --save-steps 0.5
 t "a quarter of them between lines" [ "$(steps_with fr loss)" = "2 4 6 8 " ]
 t "half of them between checkpoints" [ "$(left fr)" = "4 8 " ]
@@ -27,16 +27,16 @@ t "two ranks by epochs" train two "${eval[@]}" --nproc 2 --zero-stage 2 --num-tr
 t "save as often" [ "$(left two | wc -w)" = 2 ]
 
 # The best checkpoint, and an early end: the loss falls, and with --greater-is-better the first is the best.
-t "saves of what was better than all before" train best "${eval[@]}" --max-steps 8 --eval-steps 2 --save-strategy best --learning-rate 1e-3 --greater-is-better true --load-best-model-at-end
-t "the first alone was" [ "$(left best)" = "2 " ]
-t "its weights are the final model's" cmp best/model.safetensors best/checkpoint-2/model.safetensors
+t "E5 saves of what was better than all before" train best "${eval[@]}" --max-steps 8 --eval-steps 2 --save-strategy best --learning-rate 1e-3 --greater-is-better true --load-best-model-at-end
+t "E5 the first alone was" [ "$(left best)" = "2 " ]
+t "E5 its weights are the final model's" cmp best/model.safetensors best/checkpoint-2/model.safetensors
 t "two ranks of stage 3 that end with the best" train best3 "${eval[@]}" --nproc 2 --zero-stage 3 --max-steps 8 --eval-steps 2 --save-steps 2 --learning-rate 1e-3 --greater-is-better true --load-best-model-at-end
 merged() { ckpt-merge -q -o "$1-merged.safetensors" "$2" && ckpt-inspect --diff "$1-merged.safetensors" "$1/model.safetensors"; }
 t "the best of the shards becomes the model" merged best3 best3/checkpoint-2
 t "an adapter's too" train besta "${eval[@]}" --lora-rank 2 --target-modules query_key_value --max-steps 4 --eval-steps 2 --save-steps 2 --learning-rate 1e-3 --greater-is-better true --load-best-model-at-end
 t "the best adapter lies in the folder" cmp besta/adapter_model.safetensors besta/checkpoint-2/adapter_model.safetensors
 t "evaluations without progress end the run" train early "${eval[@]}" --max-steps 100 --eval-steps 2 --save-steps 2 --learning-rate 1e-3 --greater-is-better true --early-stopping-patience 2 --load-best-model-at-end
-t "after two of them" [ "$(steps_with early eval_loss)" = "2 4 6 " ]
+t "E5 after two of them" [ "$(steps_with early eval_loss)" = "2 4 6 " ]
 t "the counter is in the state, as HF Trainer has it" grep -q '"early_stopping_patience_counter": 2' early/trainer_state.json
 t "a threshold makes small progress none" train thr "${eval[@]}" --max-steps 100 --eval-steps 1 --save-steps 0 --early-stopping-patience 3 --early-stopping-threshold 1000
 t "so that three more are the end" [ "$(steps_with thr eval_loss)" = "1 2 3 4 " ]
@@ -56,16 +56,16 @@ expect_says 75 "two ranks, as one" "stopped by --max-wall-time at step" train la
 
 # What the end leaves.
 for f in config.json model.safetensors generation_config.json training_args.bin README.md trainer_state.json all_results.json train_results.json eval_results.json; do
-    t "the folder has $f" test -s "ep/$f"
+    t "C7 the folder has $f" test -s "ep/$f"
 done
-t "the model is the last checkpoint's" cmp ep/model.safetensors "ep/checkpoint-$((2 * each))/model.safetensors"
+t "C7 the model is the last checkpoint's" cmp ep/model.safetensors "ep/checkpoint-$((2 * each))/model.safetensors"
 n='[0-9.e+-]+'
 t "results are HF Trainer's" bash -c "tr -d ' \n' < ep/all_results.json | grep -qE '^\{\"epoch\":2.0,\"eval_loss\":$n,\"eval_runtime\":$n,\"eval_samples_per_second\":$n,\"eval_steps_per_second\":$n,\"perplexity\":$n,\"total_flos\":$n,\"train_loss\":$n,\"train_runtime\":$n,\"train_samples_per_second\":$n,\"train_steps_per_second\":$n\}$'"
 expect 0 "a run with evaluations" ckpt-train --model "$M/base" --train-file "$M/rows.jsonl" --per-device-train-batch-size 2 -o table "${eval[@]}" --max-steps 4 --eval-strategy steps --eval-steps 2
 t "ends with a table of them" [ "$(grep -A3 'ckpt-train: evaluations$' "$T/.err" | awk '{ print $2 }' | tail -n 2 | tr '\n' ' ')" = "2 4 " ]
 mean() { sed -n 's/.*"loss":\([0-9.e+-]*\),.*/\1/p' m/metrics.jsonl | awk '{ s += $1 } END { printf "%.9g", s / NR }'; }
 t "the mean loss of a run" train m --max-steps 5 --logging-steps 1
-t "is train_loss" near "$(sed -n 's/.*"train_loss": \([0-9.]*\).*/\1/p' m/all_results.json)" "$(mean)"
+t "A4 is train_loss" near "$(sed -n 's/.*"train_loss": \([0-9.]*\).*/\1/p' m/all_results.json)" "$(mean)"
 t "the card has YAML for the Hub" bash -c "head -n 12 ep/README.md | grep -q '^library_name: transformers$' && head -n 12 ep/README.md | grep -qx 'base_model: base'"
 t "and no path of this machine" bash -c "! grep -q '$T' ep/README.md && ! grep -q '$G' ep/README.md"
 t "the evaluation is in it" grep -q '^- Perplexity: ' ep/README.md

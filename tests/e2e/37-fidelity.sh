@@ -38,9 +38,9 @@ t "T5 without tokenizer_config.json: its end of texts" grep -q '^{"ids":\[3,112,
 t "its sentinels" grep -q '^{"ids":\[20,699,3,35,600,1\]' "$T/out"
 echo '{"prompt":"translate: one two three","completion":"eins zwei drei"}' > "$T/t5.jsonl"
 t5_loss() { ckpt-eval --json -q --eval-file "$T/t5.jsonl" "$1" | grep -q '"loss": 7.40784[01]'; }
-t "its loss is transformers'" t5_loss "$t5"
-t "of one file with the config.json beside it" t5_loss "$t5/model.safetensors"
-t "of another" t5_loss "$t5/pytorch_model.bin"
+t "B6 its loss is transformers'" t5_loss "$t5"
+t "B6 of one file with the config.json beside it" t5_loss "$t5/model.safetensors"
+t "B6 of another" t5_loss "$t5/pytorch_model.bin"
 t "such a file is trained" ckpt-train -q --model "$t5/pytorch_model.bin" --train-file "$T/t5.jsonl" --max-steps 1 -o "$T/t5"
 t "a T5 checkpoint has its tokenizer" test -s "$T/t5/checkpoint-1/spiece.model"
 t "ids without a text do not end an evaluation" ckpt-eval -q --prompt "translate: one" --max-new-tokens 20 "$t5"
@@ -138,7 +138,7 @@ padded() {
         awk '{ d = ($1 - $2) / $2; if (d > 1e-6 || d < -1e-6) { bad = 1; print } } END { exit bad || NR != 7 }'
 }
 for case in "bloom-a left" "bloom-b left" "bloom-a right" "llama-a right"; do
-    t "loss on padding: $case" padded "pad ${case// /-}" ${case% *} ${case#* } --per-device-train-batch-size 4
+    t "C7 loss on padding: $case" padded "pad ${case// /-}" ${case% *} ${case#* } --per-device-train-batch-size 4
 done
 t "of ranks, accumulated, sharded" padded pad-ranks bloom-a left --per-device-train-batch-size 1 --gradient-accumulation-steps 2 --nproc 2 --zero-stage 3
 t "recomputed" padded pad-full bloom-a left --per-device-train-batch-size 2 --gradient-accumulation-steps 2 --gradient-checkpointing

@@ -21,7 +21,7 @@ alike() { rm -f "$T"/{a,b}.safetensors; tensors "$(newest "$1")" a >/dev/null &&
 
 t "a run of two ranks" ranks two 2 --zero-stage 3
 C=$T/two/checkpoint-4
-t "each rank's part" bash -c "cd $C && ls pytorch_model_fsdp_0/__{0,1}_0.distcp optimizer_0/__{0,1}_0.distcp pytorch_model_fsdp_0/.metadata optimizer_0/.metadata"
+t "E9 each rank's part" bash -c "cd $C && ls pytorch_model_fsdp_0/__{0,1}_0.distcp optimizer_0/__{0,1}_0.distcp pytorch_model_fsdp_0/.metadata optimizer_0/.metadata"
 t "nothing of DeepSpeed's, no other weights" bash -c "! ls $C | grep -E 'safetensors|latest|global_step|zero_to|optimizer.pt'"
 t "the manifest has all" bash -c "[ \$(grep -c '\.metadata\|distcp' $C/MANIFEST.json) = 6 ]"
 expect_prints 0 "its format" "format: dcp" ckpt-inspect --verify "$C"
@@ -37,7 +37,7 @@ for stage in 0 1 2; do
     t "with the same bits" same_state "s$stage" "r$stage"
 done
 rewind two r3
-t "stage 3 resumed" ranks r3 2 --zero-stage 3 --resume-from-checkpoint auto
+t "E9 stage 3 resumed" ranks r3 2 --zero-stage 3 --resume-from-checkpoint auto
 t "with the same bits" same_state two r3
 rewind_all() { rm -rf "$T/$2"; rewind "$1" "$2"; sed -i '/"step":[34]/d' "$T/$2/metrics.jsonl"; }
 for to in "1 0" "3 1" "3 3" "2 0" "1 2"; do

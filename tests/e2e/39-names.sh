@@ -249,9 +249,9 @@ cat >"$T/ds_zero3.json" <<'X'
  "train_micro_batch_size_per_gpu": "auto", "zero_allow_untested_optimizer": true, "steps_per_print": 100}
 X
 t "A: ds_zero3.json drives the run" ckpt-train -q --device cpu --nproc 2 --config "$T/A.yaml"
-t "A: with shards and the gathered model" bash -c "ls $T/A/checkpoint-2/global_step2/*rank_1* $T/A/checkpoint-2/model.safetensors >/dev/null"
+t "A1 A: with shards and the gathered model" bash -c "ls $T/A/checkpoint-2/global_step2/*rank_1* $T/A/checkpoint-2/model.safetensors >/dev/null"
 t "A: W&B and TensorBoard" ckpt-train -q --device cpu --nproc 2 --config <(sed 's/report_to: none/report_to: [wandb, tensorboard]/' "$T/A.yaml") --output-dir "$T/A-reports"
-t "A: both are written" bash -c "ls $T/A-reports/wandb/offline-run-*/run-*.wandb $T/A-reports/runs/*/events.out.tfevents.* >/dev/null"
+t "A5 A: both are written" bash -c "ls $T/A-reports/wandb/offline-run-*/run-*.wandb $T/A-reports/runs/*/events.out.tfevents.* >/dev/null"
 expect_says 78 "A: so is the Hub" "push_to_hub true: ckpt-push publishes" ckpt-train --config <(cat "$T/A.yaml"; echo 'push_to_hub: true')
 t "B: T5's command line is read" shown --model_name_or_path t5-3b --train_file train.parquet --max_source_length 512 --bf16 --deepspeed "$T/ds_bf16.json" --num_train_epochs 1 >/dev/null 2>&1 ||
     expect_says 64 "B: lengths of sources are one length" "hint: did you mean --max-seq-length?" ckpt-train --max-source-length 512

@@ -24,18 +24,18 @@ t "reports and histograms change no loss" same_losses plain all
 t "nor a weight" same_state plain all
 t "each row of metrics.jsonl has the time and the run" bash -c "! grep -v '\"run\":\"[0-9a-f]\{16\}\".*\"time\":[0-9]' $T/all/metrics.jsonl"
 t "one run alone" bash -c "[ \$(grep -o '\"run\":\"[0-9a-f]*\"' $T/all/metrics.jsonl | sort -u | wc -l) = 1 ]"
-t "the closing row has the mean loss" has '"train_loss":[0-9.]+,"train_runtime"' "$T/all/metrics.jsonl"
-t "the closing line too" has 'trained 6 steps in .* s, mean loss [0-9.]+' "$T/all.err"
+t "A4 the closing row has the mean loss" has '"train_loss":[0-9.]+,"train_runtime"' "$T/all/metrics.jsonl"
+t "A4 the closing line too" has 'trained 6 steps in .* s, mean loss [0-9.]+' "$T/all.err"
 t "so has the state" has '"train_loss"' "$T/plain/trainer_state.json"
 E1=$(ls "$T"/all/runs/*/events.out.tfevents.*); W=$(ls -d "$T"/all/wandb/offline-run-*); W1=$(ls "$W"/run-*.wandb)
 tags() { ckpt-inspect --json "$1" > "$T/tags" 2>"$T/.err" || { cat "$T/.err"; return 1; }; }
-t "the events are read back" tags "$E1"
+t "A5 the events are read back" tags "$E1"
 for tag in train/loss train/grad_norm train/learning_rate train/epoch eval/loss train/train_runtime train/train_loss args/text_summary model_config/text_summary \
         gradients/transformer.h.0.self_attention.dense.weight parameters/transformer.h.1.mlp.dense_h_to_4h.weight; do
     t "the events have $tag" has "\"$tag\"" "$T/tags"
 done
-t "the W&B run is read back" tags "$W1"
-for tag in train/loss eval/loss train/global_step system/proc.memory.rssMB gradients/transformer.h.0.self_attention.dense.weight; do t "W&B has $tag" has "\"$tag\"" "$T/tags"; done
+t "A5 D5 the W&B run is read back" tags "$W1"
+for tag in train/loss eval/loss train/global_step system/proc.memory.rssMB gradients/transformer.h.0.self_attention.dense.weight; do t "D5 W&B has $tag" has "\"$tag\"" "$T/tags"; done
 for fact in '"project": "tests"' '"group": "g7"' '"name": "my run"' '"exit_code": 0' '"learning_rate": 0.001' '"model_type": "bloom"' '"train_runtime": [0-9]'; do t "and says $fact" has "$fact" "$T/tags"; done
 for f in config.yaml wandb-metadata.json wandb-summary.json; do t "W&B's $f is there" test -s "$W/files/$f"; done
 t "a line says how it is sent" has "wandb sync $T/all/wandb/offline-run" "$T/all.err"
@@ -60,7 +60,7 @@ for stage in 0 2 3; do
     t "two ranks of stage $stage" run "r$stage" --nproc 2 --zero-stage $stage --report-to tensorboard --histogram-steps 3 --on-save "echo \$CKPT_STEP >> $T/r$stage.saves"
     t "stage $stage: the same without" run "p$stage" --nproc 2 --zero-stage $stage
     t "stage $stage: the same losses" same_losses "r$stage" "p$stage"
-    t "stage $stage: one event file" [ "$(find "$T/r$stage/runs" -name 'events*' | wc -l)" = 1 ]
+    t "A5 stage $stage: one event file" [ "$(find "$T/r$stage/runs" -name 'events*' | wc -l)" = 1 ]
     t "stage $stage: it has histograms" bash -c "ckpt-inspect --json $T/r$stage/runs/*/events* | grep -q '\"parameters/transformer.word_embeddings.weight\"'"
     t "stage $stage: the hook ran once" [ "$(cat "$T/r$stage.saves")" = 6 ]
 done
@@ -78,13 +78,13 @@ t "never" [ "$(steps none)" = "" ]
 run tokens --include-num-input-tokens-seen all
 t "tokens are counted" has '"step":6,"num_input_tokens_seen":[0-9]+' "$T/tokens/metrics.jsonl"
 run kv --eval-file "$T/held.jsonl" --eval-steps 3 --log-format kv
-t "loss= lines" [ "$(grep -cE '^ckpt-train: step=[1-6] epoch=[0-9.]+ loss=[0-9.]+ grad_norm=[0-9.]+ learning_rate=' "$T/kv.err")" = 6 ]
-t "eval_loss= lines" [ "$(grep -cE '^ckpt-train: step=[36] .* ?eval_loss=[0-9.]+ eval_runtime=[0-9.]+ eval_samples_per_second=' "$T/kv.err")" = 2 ]
+t "A4 C7 loss= lines" [ "$(grep -cE '^ckpt-train: step=[1-6] epoch=[0-9.]+ loss=[0-9.]+ grad_norm=[0-9.]+ learning_rate=' "$T/kv.err")" = 6 ]
+t "C7 eval_loss= lines" [ "$(grep -cE '^ckpt-train: step=[36] .* ?eval_loss=[0-9.]+ eval_runtime=[0-9.]+ eval_samples_per_second=' "$T/kv.err")" = 2 ]
 t "their numbers are the run's" bash -c "paste <(grep -oE ' loss=[0-9.]+' $T/kv.err | cut -d= -f2) <(grep -oE '\"loss\":[0-9.]+' $T/kv/metrics.jsonl | cut -d: -f2) | awk '{ d = \$1 - \$2; if (d * d > 1e-9) bad = 1 } END { exit bad || NR != 6 }'"
 run dict --eval-file "$T/held.jsonl" --eval-steps 3 --log-format dict
 t "lines as HF Trainer's" [ "$(grep -cE "^ckpt-train: \{'loss': '[0-9.]+', 'grad_norm': '[0-9.e+-]+', 'learning_rate': '[0-9.e-]+', .*'epoch': '[0-9.]+'\}$" "$T/dict.err")" = 6 ]
 t "of evaluations too" [ "$(grep -cE "^ckpt-train: \{'eval_loss': '[0-9.]+', .*'epoch': '[0-9.]+'\}$" "$T/dict.err")" = 2 ]
-t "an evaluation's time and throughput are printed" has 'eval loss [0-9.]+, .* tokens, [0-9.]+ s, [0-9.]+ samples/s$' "$T/plain.err"
+t "A4 an evaluation's time and throughput are printed" has 'eval loss [0-9.]+, .* tokens, [0-9.]+ s, [0-9.]+ samples/s$' "$T/plain.err"
 t "and in all_results.json" bash -c "grep -q '\"eval_runtime\": [0-9.]' $T/plain/all_results.json && grep -q '\"eval_samples_per_second\": [0-9.]' $T/plain/all_results.json"
 expect 64 "a format of lines that is none" ckpt-train "${common[@]}" --log-format xml -o "$T/x"
 # Waiting for data, or for ranks, is no time of training.
@@ -106,7 +106,7 @@ WANDB_DIR=$T/elsewhere run dir --report-to wandb --logging-steps 3
 t "WANDB_DIR is honoured" test -d "$T/elsewhere/wandb/latest-run/files"
 names() { grep -aoE "$2" "$T/$1"/wandb/offline-run-*/run-*.wandb | sort -u | wc -l; }
 WANDB_LOG_MODEL=checkpoint run logged --report-to wandb --save-steps 2 --run-name mine
-t "checkpoints are artifacts" [ "$(names logged 'checkpoint_global_step_[0-9]+')" = "$(ls -d "$T"/logged/checkpoint-*[0-9] | wc -l)" ]
+t "D5 checkpoints are artifacts" [ "$(names logged 'checkpoint_global_step_[0-9]+')" = "$(ls -d "$T"/logged/checkpoint-*[0-9] | wc -l)" ]
 t "and the final model" [ "$(names logged 'model-mine|final_model')" = 2 ]
 WANDB_LOG_MODEL=end run ended --report-to wandb --save-steps 2
 t "or that alone" [ "$(names ended 'checkpoint_global_step_[0-9]+')$(names ended final_model)" = 01 ]

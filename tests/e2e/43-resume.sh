@@ -77,13 +77,13 @@ is() { [ "$(epochs "$1")" = "$2" ] || { epochs "$1"; return 1; }; }
 slice() { local out=$1; shift; go "$out" --model "$G/models/bloom-a" --state-dict-file 'w_{start}-{end}-epoch-{n}.pt' --save-strategy epoch "$@"; }
 t "a slice" slice s --end-idx 8 --num-train-epochs 1
 t "its steps" is s "1:0.25 2:0.5 3:0.75 4:1.0 "
-t "its file of weights" [ -s "$T/s/w_0-8-epoch-1.pt" ]
-t "the next slice goes on from that" slice s2 --resume-file "$T/s/w_0-8-epoch-1.pt" --initial-epoch 1 --start-idx 8 --end-idx 16 --num-train-epochs 2
-t "in the next epoch" is s2 "5:1.25 6:1.5 7:1.75 8:2.0 "
-t "to the next file" [ -s "$T/s2/w_8-16-epoch-2.pt" ]
+t "D3 its file of weights" [ -s "$T/s/w_0-8-epoch-1.pt" ]
+t "D4 the next slice goes on from that" slice s2 --resume-file "$T/s/w_0-8-epoch-1.pt" --initial-epoch 1 --start-idx 8 --end-idx 16 --num-train-epochs 2
+t "D4 in the next epoch" is s2 "5:1.25 6:1.5 7:1.75 8:2.0 "
+t "D3 to the next file" [ -s "$T/s2/w_8-16-epoch-2.pt" ]
 t "one more epoch of the same data" slice s3 --resume-file "$T/s2/w_8-16-epoch-2.pt" --initial-epoch 2 --start-idx 8 --end-idx 16 --num-train-epochs 3 --nproc 2 \
     --per-device-train-batch-size 1 --zero-stage 3
-t "goes on too" is s3 "9:2.25 10:2.5 11:2.75 12:3.0 "
+t "D4 goes on too" is s3 "9:2.25 10:2.5 11:2.75 12:3.0 "
 t "its checkpoint counts its own steps" bash -c "ckpt-inspect '$T/s3/checkpoint-12' | grep -q '^optimizer_step: 4\$'"
 cp -r "$T/s" "$T/n"; cp -r "$T/s" "$T/m"
 t "a checkpoint and the next slice" slice n --resume-from-checkpoint auto --ignore-data-skip --start-idx 8 --end-idx 16 --num-train-epochs 2

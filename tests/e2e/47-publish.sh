@@ -24,7 +24,7 @@ in_turn() { awk '/^begin/ { if (at) exit bad = 1; at = $2; n++ } /^end/ { at = 0
 t "a slow one" run "sleep 0.15" --save-total-limit 1
 t "gets all, in order" in_turn 1
 t "each of them" [ "$(grep -c checkpoint "$T/log")" = 8 ]
-t "holds no step, and is waited for at the end" has 'waiting until ckpt-push has published [1-8] checkpoints'
+t "A7 holds no step, and is waited for at the end" has 'waiting until ckpt-push has published [1-8] checkpoints'
 one_dies() {        # rank 0 is killed once the third is there
     run "sleep 0.2" --nproc 2 --zero-stage 2 --max-restarts 2 --max-steps 40 --save-steps 4 --on-save 'if [ $CKPT_STEP = 12 ] && mkdir "$T/once"; then kill -KILL $PPID; fi'
 }
