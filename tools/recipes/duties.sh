@@ -40,16 +40,21 @@ again() {
     grep -vE '^(output_dir|report_to|logging_dir|run_name):' "$OUT/config.yaml" >"$tmp/again.yaml"
     rm -rf "$1"; ckpt-train -q --config "$tmp/again.yaml" --output-dir "$@" >/dev/null
 }
-# clone_hub [FOLDER [COMMIT]] - what was published, as anyone fetches it, in $OUT/clone.
+# clone_hub [FOLDER [COMMIT]] - what was published, as anyone fetches it, in $OUT/clone.  Without git-lfs ckpt-push fetches it.
 clone_hub() {
     local url=$HUB to=${1:-$OUT/clone}
     case $url in hf://*) url=${HF_ENDPOINT:-https://huggingface.co}/${url#hf://} ;; esac
     rm -rf "$to"
-    lfs clone -q --no-checkout "$url" "$to" && (cd "$to" && lfs checkout -q "${2:-HEAD}")
+    if command -v git-lfs >/dev/null; then
+        lfs clone -q --no-checkout "$url" "$to" && (cd "$to" && lfs checkout -q "${2:-HEAD}")
+    else
+        ckpt-push -q "$to" "$HUB${2:+@$2}" >/dev/null
+    fi
 }
 lfs() { GIT_LFS_SKIP_SMUDGE=0 git -c protocol.file.allow=always -c filter.lfs.smudge='git-lfs smudge -- %f' -c filter.lfs.process='git-lfs filter-process' -c filter.lfs.required=true "$@"; }
 # commits PATH - of the clone, that touched it.
-commits() { git -C "$OUT/clone" log --format=%h -- "$1" | wc -l; }
+commits() { log "$1" | wc -l; }
+log() { git -C "$([ -e "$OUT/clone/.git" ] && echo "$OUT/clone" || echo "$HUB")" log --format=%H -- "$1"; }
 # same CHECKPOINT CHECKPOINT - file by file, but for those that name the run.
 same() {
     local of

@@ -9,7 +9,7 @@ goes_on() {
     local before
     ckpt-eval -q --prompt 'the film was' --max-new-tokens 4 "$OUT/clone" | grep -q 'the film was' || return 1
     [ -n "${REPLAY:-}" ] || { again "$OUT/again" --dry-run --resume-from-checkpoint "$one"; return; }
-    before=$(git -C "$OUT/clone" log --format=%H -- last-checkpoint | sed -n 2p)
+    before=$(log last-checkpoint | sed -n 2p)
     clone_hub "$OUT/before" "$before" &&
     again "$OUT/again" --resume-from-checkpoint "$OUT/before/last-checkpoint" && same "$(newest "$OUT/again")" "$last"
 }
