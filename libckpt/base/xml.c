@@ -8,6 +8,17 @@ struct xml xml_of(const char *text) { return (struct xml){text, text + strlen(te
 
 static size_t left(struct xml x) { return (size_t)(x.end - x.at); }
 
+/* Behind a prefix of a namespace, as in "D:href"; at where there is none. */
+static const char *local_name(const char *at, const char *end)
+{
+    const char *p = at;
+
+    while (p < end && ((*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') ||
+                       (*p >= '0' && *p <= '9') || *p == '-' || *p == '_'))
+        p++;
+    return p > at && p < end && *p == ':' ? p + 1 : at;
+}
+
 /* Behind the start tag of the next <name>; NULL when there is none.  *empty: it is <name/>. */
 static const char *start_tag(struct xml in, const char *name, bool *empty)
 {
@@ -16,7 +27,7 @@ static const char *start_tag(struct xml in, const char *name, bool *empty)
     while ((in.at = memchr(in.at, '<', left(in))) != NULL) {
         const char *close;
 
-        in.at++;
+        in.at = local_name(in.at + 1, in.end);
         if (left(in) <= n || memcmp(in.at, name, n) != 0 || !strchr(" \t\r\n/>", in.at[n]) ||
             !in.at[n])
             continue;
@@ -33,12 +44,16 @@ static const char *end_tag(struct xml in, const char *name, const char **behind)
     size_t n = strlen(name);
 
     while ((in.at = memchr(in.at, '<', left(in))) != NULL) {
-        if (left(in) >= n + 3 && in.at[1] == '/' && memcmp(in.at + 2, name, n) == 0 &&
-            in.at[n + 2] == '>') {
-            *behind = in.at + n + 3;
-            return in.at;
+        const char *tag = in.at;
+
+        if (left(in) >= 2 && tag[1] == '/') {
+            in.at = local_name(tag + 2, in.end);
+            if (left(in) > n && memcmp(in.at, name, n) == 0 && in.at[n] == '>') {
+                *behind = in.at + n + 1;
+                return tag;
+            }
         }
-        in.at++;
+        in.at = tag + 1;
     }
     return NULL;
 }

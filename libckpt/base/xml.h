@@ -1,10 +1,10 @@
 /*
- * xml - find elements by name in what servers answer (S3): a reader of flat answers, not a parser
- * of documents.
+ * xml - find elements by name in what servers answer (S3, WebDAV): a reader of flat answers, not a
+ * parser of documents.
  *
  * An element's content ends at the first end tag of its name, so that an element does not hold
- * another of the same name.  Attributes are skipped.  Comments, CDATA and namespaces' prefixes are
- * not known: what is not found counts as absent.
+ * another of the same name.  Attributes are skipped, and so is the prefix of a namespace before a
+ * name.  Comments and CDATA are not known: what is not found counts as absent.
  */
 #ifndef CKPT_LIBCKPT_BASE_XML_H
 #define CKPT_LIBCKPT_BASE_XML_H

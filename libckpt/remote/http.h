@@ -39,6 +39,7 @@ struct http_body {
     const struct ckpt_file *file;       /* bytes [at, at + n) of this */
     uint64_t                at, n;
     const char             *sha256;     /* of the n bytes in hex, for a signature; or NULL */
+    bool                    ask;        /* wait for leave (100-continue) before a long body */
     /* Called before the first byte of each try, and with all bytes in their order. */
     int (*begin)(void *ctx, struct ckpt_err *err);
     int (*pass)(void *ctx, const void *bytes, size_t n, struct ckpt_err *err);

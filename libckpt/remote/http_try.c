@@ -270,7 +270,7 @@ static int add_body_lines(struct curl_slist **list, const struct curl_calls *c,
                           const struct http_body *b, struct ckpt_err *err)
 {
     char line[300];
-    int rc = add_line(list, c, "Expect:", err);
+    int rc = b->ask ? 0 : add_line(list, c, "Expect:", err);
 
     snprintf(line, sizeof line, "Content-Type: %.250s", b->type ? b->type : "");
     return rc || !b->type ? rc : add_line(list, c, line, err);

@@ -10,6 +10,7 @@
 #include "libckpt/err.h"
 #include "libckpt/log.h"
 #include "libckpt/remote/cache/cache.h"
+#include "libckpt/remote/dav/dav.h"
 #include "libckpt/remote/git/source.h"
 #include "libckpt/remote/hub.h"
 #include "libckpt/remote/oci/oci.h"
@@ -128,6 +129,8 @@ static int look(struct found *f, const char *address)
         return look_at_git(f, address);
     if (begins(address, "s3://"))
         return s3_open(&f->tree, &f->range, address, &f->err);
+    if (dav_is_address(address))
+        return dav_open(&f->tree, &f->range, address, &f->err);
     if (begins(address, "http://") && (rc = check_plain(address, &f->err)) != 0)
         return rc;
     if (address[strlen(address) - 1] == '/' && !strchr(address, '?'))
@@ -212,14 +215,15 @@ static int split(char *key, size_t size, char rel[4096], const char *address,
     if (git_source_is(address))
         return split_git(key, size, rel, address, err);
     if (!begins(address, "https://") && !begins(address, "http://") &&
-        !begins(address, "s3://")) {
+        !begins(address, "s3://") && !dav_is_address(address)) {
         ckpt_fail(err, CKPT_EUNSUPPORTED, "%.*s: such addresses are not read",
                   (int)strcspn(address, ":") + 3, address);
-        return ckpt_err_hint(err, "hf://, s3://, oci://, git+https://, https:// and file:// are");
+        return ckpt_err_hint(err, "hf://, s3://, oci://, davs://, git+https://, https:// and "
+                             "file:// are");
     }
     if ((size_t)snprintf(key, size, "%s", address) >= size)
         return ckpt_fail(err, CKPT_ELIMIT, "an address of %zu bytes", strlen(address));
-    return begins(address, "s3://") ? 0 : http_origin(origin, address, err);
+    return begins(address, "http") ? http_origin(origin, address, err) : 0;
 }
 
 static int find(struct found **out, char rel[4096], const char *address, struct ckpt_err *err)

@@ -1,9 +1,10 @@
 /*
  * fuzz_hub: what places answer, and addresses of the Hub.  Bytes that begin "hf://" are an address, those
- * that begin "<" the list of a bucket, or of the parts of an upload; others are a page of a tree, an answer about a revision, and the
- * index of a folder on the web.
+ * that begin "<" lists of a bucket, of the parts of an upload, of a folder of WebDAV; others are a page of a
+ * tree, an answer about a revision, and the index of a folder on the web.
  */
 #include "libckpt/base/json.h"
+#include "libckpt/remote/dav/dav.h"
 #include "libckpt/remote/hub.h"
 #include "libckpt/remote/s3/s3.h"
 #include "libckpt/remote/s3/s3_write.h"
@@ -25,6 +26,12 @@ static void use(struct tree *t, struct ckpt_err *err)
         ckpt_dir_close(dir);
         ckpt_arena_release(&a);
     }
+}
+
+static int add_entry(void *ctx, const struct dav_entry *e, struct ckpt_err *err)
+{
+    must(!strchr(e->path, '/'));
+    return e->is_folder ? 0 : tree_add(ctx, e->path, e->size, "", err);
 }
 
 static void read_parts(const char *text, struct ckpt_err *err)
@@ -63,6 +70,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
         ckpt_err_clear(&err);
         read_parts(text, &err);
+        ckpt_err_clear(&err);
+        if (tree_new(&t, "dav://h/m", &err) == 0) {
+            if (dav_read_page(text, "http://h/m/", "m", add_entry, t, &err) == 0)
+                use(t, &err);
+            tree_free(t);
+        }
         free(text);
         return 0;
     }

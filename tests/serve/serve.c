@@ -40,6 +40,8 @@ static void serve_route(struct request *r)
         serve_storage(r);
     else if (strncmp(r->path, "/git/", 5) == 0)
         serve_git(r);
+    else if (strncmp(r->path, "/dav", 4) == 0 && strchr("/", r->path[4]))
+        serve_dav(r);
     else if (!serve_hub(r))
         serve_static(r);
 }
@@ -101,7 +103,7 @@ static void parse_head(struct request *r)
 {
     char text[100], *q;
 
-    sscanf(r->head, "%7s %4095s", r->method, r->target);
+    sscanf(r->head, "%11s %4095s", r->method, r->target);
     field(r->range, sizeof r->range, r, "Range:");
     field(r->token, sizeof r->token, r, "Authorization:");
     for (char *p = r->token; *p; p++)

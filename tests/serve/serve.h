@@ -27,7 +27,7 @@ struct conn {
 struct request {
     struct conn *conn;
     int          fd, port;
-    char         method[8], target[4096], path[4096], query[4096], range[100], token[600];
+    char         method[12], target[4096], path[4096], query[4096], range[100], token[600];
     bool         close, expect;
     long long    length, received; /* of the body; length -1: in chunks */
     char        *body;
@@ -86,6 +86,9 @@ bool by_rule(struct request *r);
 
 /* bucket.c */
 bool serve_bucket_write(struct request *r, const char *bucket, const char *key);
+
+/* dav.c */
+void serve_dav(struct request *r);
 
 /* read.c */
 void serve_static(struct request *r);

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "libckpt/remote/dav/dav.h"
 #include "libckpt/remote/git/git.h"
 #include "libckpt/remote/git/place.h"
 #include "tools/push/plan_file.h"
@@ -32,6 +33,8 @@ static const struct dest_kind kinds[] = {
      .takes = DEST_TAG | DEST_VERIFY | DEST_REPLACE, .check = send_oci_check, .send = send_oci},
     {.name = "a bucket of S3", .scheme = "s3://", .whole = true,
      .takes = DEST_CREATE | DEST_DELETE | DEST_VERIFY, .check = send_s3_check, .send = send_s3},
+    {.name = "a folder of a WebDAV server", .is_address = dav_is_address, .whole = true,
+     .takes = DEST_CREATE | DEST_DELETE | DEST_VERIFY, .check = send_dav_check, .send = send_dav},
     {.name = "a git repository on another host", .is_address = git_place_is, .whole = true,
      .takes = COMMIT & ~(unsigned)DEST_CREATE, .check = send_far_check, .send = send_far},
     {.name = "a git repository", .scheme = "git+file://", .takes = COMMIT,
@@ -54,8 +57,9 @@ static int no_destination(const char *address, struct ckpt_err *err)
     else
         ckpt_fail(err, CKPT_EUSAGE, "%.300s: nothing is published to %.*s addresses", address,
                   (int)(colon && colon - address < 40 ? colon - address + 3 : 40), address);
-    return ckpt_err_hint(err, "hf://, s3://, oci://, git+https://, git@host:owner/name.git, "
-                         "git+file://, folder:// and paths on this host are destinations");
+    return ckpt_err_hint(err, "hf://, s3://, oci://, davs://, git+https://, "
+                         "git@host:owner/name.git, git+file://, folder:// and paths on this host "
+                         "are destinations");
 }
 
 int dest_find(struct dest *d, const char *address, struct ckpt_err *err)
@@ -115,7 +119,7 @@ static int refuse_option(const struct dest *d, const char *option, unsigned take
             other = kinds[i].name;
     ckpt_fail(err, CKPT_EUSAGE, "%s: is %s, and %s is for %s", d->place, d->kind->name, option,
               other ? other : "none");
-    return d->kind->scheme ? CKPT_EUSAGE
+    return d->kind->scheme || d->kind->is_address ? CKPT_EUSAGE
            : ckpt_err_hint(err, "git+file://PATH, and a path that ends in .git, name one");
 }
 

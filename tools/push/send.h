@@ -34,6 +34,7 @@ int send_far_check(const struct dest *d, const struct send_want *w, struct ckpt_
 int send_hub_check(const struct dest *d, const struct send_want *w, struct ckpt_err *err);
 int send_oci_check(const struct dest *d, const struct send_want *w, struct ckpt_err *err);
 int send_s3_check(const struct dest *d, const struct send_want *w, struct ckpt_err *err);
+int send_dav_check(const struct dest *d, const struct send_want *w, struct ckpt_err *err);
 int send_folder_check(const struct dest *d, const struct send_want *w, struct ckpt_err *err);
 
 /*
@@ -49,9 +50,11 @@ int send_hub(char *url, size_t url_size, const struct dest *d, struct push_plan 
 /* One manifest under the tag, which then has exactly the files of the plan. */
 int send_oci(char *url, size_t url_size, const struct dest *d, struct push_plan *p,
              const struct send_want *w, const struct cli *cli, struct ckpt_err *err);
-/* Object by object, index files last. */
+/* File by file, index files last. */
 int send_s3(char *url, size_t url_size, const struct dest *d, struct push_plan *p,
             const struct send_want *w, const struct cli *cli, struct ckpt_err *err);
+int send_dav(char *url, size_t url_size, const struct dest *d, struct push_plan *p,
+             const struct send_want *w, const struct cli *cli, struct ckpt_err *err);
 int send_folder(char *url, size_t url_size, const struct dest *d, struct push_plan *p,
                 const struct send_want *w, const struct cli *cli, struct ckpt_err *err);
 

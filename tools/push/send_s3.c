@@ -6,10 +6,8 @@
  * metadata) is not sent.  An object is written only if it is still the one, or still absent, that
  * was found when the publishing began, so that two publishers cannot mix their files unnoticed.
  */
-#include <fnmatch.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "libckpt/base/pool.h"
@@ -18,6 +16,7 @@
 #include "libckpt/remote/s3/s3.h"
 #include "libckpt/remote/s3/s3_write.h"
 #include "tools/push/dest.h"
+#include "tools/push/there.h"
 #include "tools/push/upload.h"
 
 #define STREAMS   4             /* objects read back, or removed, at once */
@@ -116,45 +115,6 @@ int send_s3_check(const struct dest *d, const struct send_want *w, struct ckpt_e
 
 /* -- what is there ---------------------------------------------------------------------------- */
 
-static int by_path(const void *key, const void *file)
-{
-    return strcmp(key, ((const struct tree_file *)file)->path);
-}
-
-static const struct tree_file *listed(const struct tree *t, const char *path)
-{
-    return t && t->n ? bsearch(path, t->file, t->n, sizeof *t->file, by_path) : NULL;
-}
-
-static bool in_plan(const struct push_plan *p, const char *path)
-{
-    for (size_t i = 0; i < p->n; i++)
-        if (strcmp(p->file[i].to, path) == 0)
-            return true;
-    return false;
-}
-
-/* The objects that --delete names.  Of those that are not sent, index files go first. */
-static int find_gone(struct job *j, struct ckpt_err *err)
-{
-    const struct opt_list *globs = &j->want->remove;
-
-    j->gone = ckpt_arena_alloc(&j->p->arena, j->before->n ? j->before->n : 1, sizeof *j->gone);
-    if (!j->gone)
-        return ckpt_nomem(err, j->before->n * sizeof *j->gone);
-    for (int index = 1; index >= 0; index--)
-        for (size_t i = 0; i < j->before->n; i++) {
-            const char *path = j->before->file[i].path;
-            bool match = false;
-
-            for (size_t k = 0; k < globs->n && !match; k++)
-                match = fnmatch(globs->item[k], path, 0) == 0;
-            if (match && (fnmatch("*.json", path, 0) == 0) == index && !in_plan(j->p, path))
-                j->gone[j->n_gone++] = path;
-        }
-    return 0;
-}
-
 static int key_of(char key[KEY_SPACE], const struct job *j, const char *path, struct ckpt_err *err)
 {
     return (size_t)snprintf(key, KEY_SPACE, "%s%s", j->s3.prefix, path) <= S3_KEY_BYTES
@@ -176,7 +136,7 @@ static int open_job(struct job *j, const struct dest *d, struct ckpt_err *err)
         ckpt_err_clear(err);
         rc = tree_new(&j->before, d->address, err);
     }
-    return rc ? rc : find_gone(j, err);
+    return rc ? rc : there_gone(&j->gone, &j->n_gone, j->before, j->p, &j->want->remove, err);
 }
 
 static void close_job(struct job *j)
@@ -195,7 +155,7 @@ static int has(bool *is, struct job *j, const struct push_file *f, struct ckpt_e
     char key[KEY_SPACE];
     int rc = key_of(key, j, f->to, err);
 
-    if (rc == 0 && (at->asked || listed(j->before, f->to)))
+    if (rc == 0 && (at->asked || there_file(j->before, f->to)))
         rc = s3_head(&o, &j->s3, key, err);
     at->asked = true;
     *is = rc == 0 && o.exists && o.size == f->size && strcmp(o.sha256, f->oid) == 0;
@@ -383,15 +343,7 @@ static int confirm(struct job *j, struct ckpt_err *err)
     struct tree *after;
     int rc = list(&after, &j->s3, j->address, err);
 
-    if (rc)
-        return rc;
-    for (size_t i = 0; rc == 0 && i < j->p->n; i++) {
-        const struct tree_file *there = listed(after, j->p->file[i].to);
-
-        if (!there || there->size != j->p->file[i].size)
-            rc = ckpt_fail_as(err, CKPT_EPROTOCOL, "unconfirmed", "%s: the store does not list %s "
-                              "as it was sent", j->address, j->p->file[i].to);
-    }
+    rc = rc ? rc : there_confirm(after, j->p, j->address, err);
     tree_free(after);
     return rc;
 }
