@@ -55,5 +55,6 @@ mkdir -p "$T/tokens" build/peers
 DONE=build/peers/tokens.jsonl "$PEERS" -P tests/peers/tokens.py "$T/tokens" "${LINES:-1000000}"
 tests/peers/hub.sh "$PEERS" "$B"
 tests/peers/hub_server.sh "$PEERS" "$B"
+tests/peers/lfs.sh "$PEERS" "$B"
 mkdir "$T/gguf"
 "$PEERS" -P tests/peers/gguf_bnb.py "$T/gguf"
