@@ -212,8 +212,9 @@ units: $(UNITS) $B/serve $B/kill_at
 check-ranks: all                                    ## what may go wrong once in a hundred starts of ranks: 200 starts, 20 signals
 	@STARTS=100 SIGNALS=20 BUILD=$B bash tests/e2e/35-ranks.sh | sed -n '/^not ok/,/^ok/p; /starts of\|random moments/p'
 
-check-kills: all $B/kill_at                         ## runs killed at every system call on their folder: half an hour
+check-kills: all units                              ## runs and pushes killed at every system call on their folder: half an hour
 	@KILLS=all BUILD=$B bash tests/e2e/61-kills.sh
+	@STEP=1 BYTES=200 BUILD=$B bash tests/e2e/64-push-kills.sh
 
 CYCLES ?= 1000
 check-cycles: all                                   ## CYCLES stops of runs at random moments, each run to the end of an unbroken one

@@ -10,6 +10,7 @@
 #include "tools/out.h"
 #include "tools/push/card.h"
 #include "tools/push/dest.h"
+#include "tools/push/events.h"
 #include "tools/push/sign.h"
 #include "tools/push/plan_file.h"
 
@@ -162,6 +163,13 @@ struct job {
     struct plan_writer *plan;       /* of --plan, or NULL */
 };
 
+static int publish_told(struct cli *cli, const struct push_plan *p, const char *url,
+                        struct ckpt_err *err)
+{
+    push_event_published(cli, p, url);
+    return cli_artifact(cli, url, NULL, err);
+}
+
 static int push_one(void *ctx, const char *item, struct ckpt_err *err)
 {
     const struct want *w = ((struct job *)ctx)->w;
@@ -176,11 +184,12 @@ static int push_one(void *ctx, const char *item, struct ckpt_err *err)
         return 0;
     }
     rc = push_plan_make(&p, item, &w->filter, err);
-
     if (rc == 0)
         rc = push_card(&p, &((struct job *)ctx)->card, w->filter.follow, err);
     if (rc == 0 && w->sign.key)
         rc = push_sign(&p, &((struct job *)ctx)->key, w->filter.follow, err);
+    if (rc == 0 && !w->send.dry_run)
+        push_event_start(cli, &p, dest->address);
     if (rc == 0)
         rc = dest_send(url, sizeof url, dest, &p, &w->send, cli, err);
     if (rc == 0 && ((struct job *)ctx)->plan)
@@ -189,7 +198,7 @@ static int push_one(void *ctx, const char *item, struct ckpt_err *err)
     else if (rc == 0 && w->send.dry_run)
         rc = print_plan(&p, cli, dest->address, err);
     else if (rc == 0)
-        rc = cli_artifact(cli, url, NULL, err);
+        rc = publish_told(cli, &p, url, err);
     push_plan_release(&p);
     return rc;
 }
@@ -208,8 +217,10 @@ static int apply_part(struct plan_part *part, struct cli *cli, struct ckpt_err *
     if (rc)
         return rc;
     rc = push_plan_make(&p, part->source, &part->filter, err);
+    if (rc == 0)
+        push_event_start(cli, &p, dest.address);
     rc = rc ? rc : dest_send(url, sizeof url, &dest, &p, &part->want, cli, err);
-    rc = rc ? rc : cli_artifact(cli, url, NULL, err);
+    rc = rc ? rc : publish_told(cli, &p, url, err);
     push_plan_release(&p);
     return rc;
 }
@@ -269,6 +280,7 @@ int main(int argc, char **argv)
     w.send.follow = w.filter.follow = cli.follow;
     w.send.dry_run |= w.plan != NULL;
     http_limit_rate(w.bwlimit);
+    push_events_begin(&cli);
     if (rc == 0 && w.apply && n_rest > 0)
         rc = ckpt_fail(&err, CKPT_EUSAGE, "--apply: the plan names the destination and the paths");
     else if (rc == 0 && w.apply)

@@ -87,9 +87,25 @@ char *cli_flags(char *dst, size_t size, const struct cli *cli, const char *text)
     return dst;
 }
 
+void cli_event(const struct cli *cli, const char *event, json_t *facts)
+{
+    json_t *o = cli->events ? json_pack("{s:s, s:s}", "tool", cli->tool, "event", event) : NULL;
+    struct ckpt_err ignored = {0};
+    struct ckpt_buf b;
+
+    ckpt_buf_init(&b, (size_t)1 << 16);
+    if (o && facts && json_object_update(o, facts) == 0 &&
+        ckpt_json_write(&b, o, 0, false, &ignored) == 0 && ckpt_buf_str(&b))
+        fprintf(stderr, "%s\n", ckpt_buf_str(&b));
+    ckpt_buf_release(&b);
+    json_decref(facts);
+    json_decref(o);
+}
+
 static void tell(void *ctx, enum ckpt_log_level level, const char *line)
 {
     static const char *const words[] = {"error: ", "warning: ", "", ""};
+    static const char *const events[] = {"error", "warning", "note", "debug"};
     struct cli *cli = ctx;
     char text[4096], rank[32] = "";
 
@@ -102,6 +118,11 @@ static void tell(void *ctx, enum ckpt_log_level level, const char *line)
         return;
     if (cli->rank > 0 && strncmp(line, "rank ", 5) != 0)
         snprintf(rank, sizeof rank, "rank %ld: ", cli->rank);
+    if (cli->events) {
+        cli_event(cli, events[level], json_pack("{s:s}", "text",
+                                                cli_flags(text, sizeof text, cli, line)));
+        return;
+    }
     progress_hide();
     fprintf(stderr, "%s: %s%s%s\n", cli->tool, words[level], rank,
             cli_flags(text, sizeof text, cli, line));

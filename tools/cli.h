@@ -23,6 +23,7 @@ struct cli {
     bool        json;           /* --json */
     bool        nul;            /* -0: end artifact lines with NUL */
     int64_t     jobs;           /* -j N; 0: number of CPUs */
+    bool        events;         /* what happens is told as JSON lines on stderr (cli_event) */
     bool        strict;         /* --strict: warnings are errors */
     bool        follow;         /* --follow-symlinks */
     unsigned long warnings;     /* counted; repeated in one closing line */
@@ -48,6 +49,9 @@ void cli_ignore_pipe(void);
 /* Print "tool: text" and the hint to stderr, with --json one object (tool, status, reason, error,
  * hint); returns the exit status for err. */
 int cli_error(const struct cli *cli, const struct ckpt_err *err);
+/* Print {"tool", "event", ...facts} as a line on stderr, where cli->events is set.  Takes facts.
+ * Any thread. */
+void cli_event(const struct cli *cli, const char *event, json_t *facts);
 /* Report one finished artifact on stdout: path alone, or with --json the object (reference
  * taken; NULL: {"path": path}).  Flushed at once; CKPT_EIO when stdout fails. */
 int cli_artifact(struct cli *cli, const char *path, json_t *object, struct ckpt_err *err);

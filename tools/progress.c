@@ -16,6 +16,7 @@
 #define MARK_EVERY  0.5
 #define NO_RATE     2.0         /* seconds before a rate is meaningful */
 #define NOTE_AFTER  30.0        /* seconds of silence before a line that stays */
+#define EVENT_EVERY 1.0         /* seconds between events of progress */
 #define WORKS       8           /* works that libraries report, nested or one after another */
 
 struct progress {
@@ -151,6 +152,8 @@ static void say(struct said *s, const struct progress_facts *f)
         return;
     if (!isnan(f->epoch))
         snprintf(s->epoch, sizeof s->epoch, "epoch %.2f/%.0f", f->epoch, f->num_epochs);
+    if (f->n_files)
+        snprintf(s->epoch, sizeof s->epoch, "%zu/%zu files", f->files, f->n_files);
     if (!isnan(f->loss)) {
         put_loss(text, sizeof text, f->loss);
         snprintf(s->loss, sizeof s->loss, "loss %s", text);
@@ -303,6 +306,13 @@ static void show(struct progress *p, double t, uint64_t done, uint64_t total)
                      rate, facts);
         draw();
         screen.drawn_at = t;
+    } else if (p->cli->events) {
+        if (t - screen.spoke_at < EVENT_EVERY)
+            return;
+        cli_event(p->cli, "progress", json_pack("{s:s, s:I, s:I, s:f}", "what", p->what, "done",
+                                                (json_int_t)done, "total", (json_int_t)total,
+                                                "rate", rate));
+        screen.spoke_at = t;
     } else if (t - screen.spoke_at >= NOTE_AFTER) {
         fprintf(stderr, "%s: %s\n", p->cli->tool,
                 progress_note(text, p->what, p->unit, done, total, rate, facts));
@@ -429,6 +439,19 @@ void progress_tick(void *progress, uint64_t done, uint64_t total)
         return;
     pthread_mutex_lock(&screen.lock);
     tick(progress, done, total);
+    pthread_mutex_unlock(&screen.lock);
+}
+
+void progress_files(struct progress *p, size_t done, size_t n)
+{
+    const double no = (double)NAN;
+
+    if (!p)
+        return;
+    pthread_mutex_lock(&screen.lock);
+    p->facts = (struct progress_facts){.epoch = no, .loss = no, .tokens_per_second = no,
+                                       .memory = no, .files = done, .n_files = n};
+    p->has_facts = true;
     pthread_mutex_unlock(&screen.lock);
 }
 

@@ -33,6 +33,7 @@ void progress_back(void);
 struct progress_facts {
     double epoch, num_epochs, loss, tokens_per_second;
     double memory;              /* MiB */
+    size_t files, n_files;      /* done, of how many; 0: not counted */
 };
 
 /* Of the work with this name, from now on. */
@@ -41,6 +42,8 @@ void progress_tell(const char *what, const struct progress_facts *facts);
 struct progress *progress_new(const struct cli *cli, const char *what, bool bytes);
 /* A ckpt_copy_progress_fn whose context is the progress. */
 void progress_tick(void *progress, uint64_t done, uint64_t total);
+/* Of so many files so many are done. */
+void progress_files(struct progress *p, size_t done, size_t n);
 /* Erase the line and release; NULL accepted. */
 void progress_end(struct progress *p);
 

@@ -364,6 +364,15 @@ static int sleep_ms(uint64_t ms, struct ckpt_err *err)
     return http_stopped(err);
 }
 
+static http_retry_fn *retry_fn;
+static void *retry_ctx;
+
+void http_on_retry(http_retry_fn *fn, void *ctx)
+{
+    retry_ctx = ctx;
+    retry_fn = fn;
+}
+
 /* Wait for another try, or fail with the error of the last one. */
 static int try_again(struct http *h, const struct http_try *t, const struct http_answer *a,
                      long tries, uint64_t began, struct ckpt_err *err)
@@ -385,8 +394,11 @@ static int try_again(struct http *h, const struct http_try *t, const struct http
                             "%s, and another try would come after more than %d minutes", text,
                             MAX_SECONDS / 60);
     }
-    ckpt_log(CKPT_LOG_NOTE, "%s; try %ld of %ld in %.1f s", err->text, tries + 1, most + 1,
-             (double)ms / 1000);
+    if (retry_fn)
+        retry_fn(retry_ctx, err->text, tries + 1, most + 1, ms);
+    else
+        ckpt_log(CKPT_LOG_NOTE, "%s; try %ld of %ld in %.1f s", err->text, tries + 1, most + 1,
+                 (double)ms / 1000);
     ckpt_err_clear(err);
     return sleep_ms(ms, err);
 }

@@ -94,6 +94,10 @@ struct http_request {
 struct http *http_shared(struct ckpt_err *err);
 /* From now on all requests together send at most this many bytes a second.  0: no limit. */
 void http_limit_rate(uint64_t bytes_per_second);
+/* From now on fn is told of each repetition in place of a log line: why, which try of how many
+ * comes next, and after how long.  Any thread; NULL: a line. */
+typedef void http_retry_fn(void *ctx, const char *why, long next, long most, uint64_t wait_ms);
+void http_on_retry(http_retry_fn *fn, void *ctx);
 /* From now on every request ends with CKPT_ESTOPPED once *stop is true.  NULL: none does. */
 void http_stop_on(const volatile int *stop);
 /* CKPT_ESTOPPED when that flag is set. */

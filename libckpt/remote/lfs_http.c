@@ -52,6 +52,12 @@ static void advance(struct transfer *t, uint64_t bytes)
         t->s->progress(t->s->ctx, bytes);
 }
 
+static void tell_done(struct transfer *t, size_t i, bool sent)
+{
+    if (t->s->done)
+        t->s->done(t->s->ctx, i, sent);
+}
+
 /* -- which objects, and where ----------------------------------------------------------------- */
 
 int lfs_batch(const struct lfs_server *s, json_t **out, const json_t *value, struct ckpt_err *err)
@@ -298,6 +304,8 @@ static int finish(struct transfer *t, size_t i, struct ckpt_err *err)
     item->again = rc && a.status >= 400 && a.status < 500;    /* it may be there: ask */
     t->sent += rc == 0 ? o->size : 0;
     pthread_mutex_unlock(&t->lock);
+    if (rc == 0)
+        tell_done(t, i, true);
     return item->again ? 0 : rc;
 }
 
@@ -389,6 +397,7 @@ static int plan_jobs(struct transfer *t, struct ckpt_err *err)
         if (a->present) {
             item->done = true;
             advance(t, t->object[i].size);
+            tell_done(t, i, false);
             continue;
         }
         if (a->n_parts == 0)

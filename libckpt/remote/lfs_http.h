@@ -36,6 +36,8 @@ struct lfs_server {
     int (*open)(void *ctx, size_t i, struct ckpt_file **out, struct ckpt_err *err);
     /* Bytes that were sent, or need not be.  Any thread; may be NULL. */
     void (*progress)(void *ctx, uint64_t bytes);
+    /* Object i is on the server: sent, or there before.  Any thread; may be NULL. */
+    void (*done)(void *ctx, size_t i, bool sent);
     void *ctx;
 };
 

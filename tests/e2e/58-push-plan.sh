@@ -66,3 +66,15 @@ expect 66 "a plan that is not there" ckpt-push --apply "$T/none"
 echo '{"type":"header"}' >"$J"; expect_says 65 "what is no plan" "line 1: another version of plans" ckpt-push --apply "$J"
 rm -f "$J"; expect 66 "a source that is not there" ckpt-push --plan "$J" "$T/x" "$T/none"
 t "gives no plan" [ ! -e "$J" ]
+
+# -- events -------------------------------------------------------------------------------------
+serve 'status=503:2@*/preupload/main'
+ckpt-push --json --bwlimit 100K hf://acme/planned "$M" --path-in-repo events >"$T/.out" 2>"$T/events"
+t "events: a push with --json" grep -q 'hf://acme/planned@' "$T/.out"
+t "events: each line is an object" python3 -c "import json,sys; [json.loads(l)['event'] for l in open('$T/events')]"
+for e in start note retry published; do t "events: $e" grep -q "\"event\":\"$e\"" "$T/events"; done
+t "events: why it is tried again" grep -q '"event":"retry","why":".*503.*","try":2,"of":6,"wait":' "$T/events"
+t "events: files that were there" grep -q '"event":"file","path":"events/model-00001.*"sent":false' "$T/events"
+printf 'x' >>"$M/model-00001-of-00004.safetensors"; ckpt-push --json hf://acme/planned "$M" --path-in-repo other >/dev/null 2>"$T/events"
+t "events: files that are sent" grep -q '"event":"file","path":"other/model-00001.*"sent":true' "$T/events"
+ckpt-push -q --json "$T/quiet" "$M" >/dev/null 2>"$T/events"; t "events: none with -q" [ ! -s "$T/events" ]

@@ -8,6 +8,7 @@
 #include "libckpt/err.h"
 #include "libckpt/remote/lfs_http.h"
 #include "tools/progress.h"
+#include "tools/push/events.h"
 
 #define STREAMS 4               /* transfers at once, where --jobs is not given */
 
@@ -17,8 +18,9 @@ struct sending {
     struct lfs_object         *object;  /* [n], each oid once; of file `of` of the plan */
     size_t                    *of, n;
     struct progress           *progress;
-    pthread_mutex_t            lock;    /* guards done */
+    pthread_mutex_t            lock;    /* guards done and n_done */
     uint64_t                   done, total;
+    size_t                     n_done;
 };
 
 static int open_object(void *ctx, size_t i, struct ckpt_file **out, struct ckpt_err *err)
@@ -35,6 +37,16 @@ static void advance(void *ctx, uint64_t bytes)
     pthread_mutex_lock(&s->lock);
     s->done += bytes;
     progress_tick(s->progress, s->done, s->total);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void done(void *ctx, size_t i, bool sent)
+{
+    struct sending *s = ctx;
+
+    push_event_file(s->to->cli, &s->p->file[s->of[i]], sent);
+    pthread_mutex_lock(&s->lock);
+    progress_files(s->progress, ++s->n_done, s->n);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -76,7 +88,8 @@ int push_objects_send(const struct push_objects *to, struct push_plan *p, uint64
     struct sending s = {.to = to, .p = p, .lock = PTHREAD_MUTEX_INITIALIZER};
     struct lfs_server server = {.url = to->url, .name = to->name, .ref = to->ref, .auth = to->auth,
                                 .streams = to->cli->jobs > 0 ? (size_t)to->cli->jobs : STREAMS,
-                                .open = open_object, .progress = advance, .ctx = &s};
+                                .open = open_object, .progress = advance, .done = done,
+                                .ctx = &s};
     int rc = collect(&s, p, err);
 
     *sent = 0;

@@ -13,6 +13,7 @@
 #include "libckpt/io/path.h"
 #include "libckpt/remote/cache/proof.h"
 #include "tools/progress.h"
+#include "tools/push/events.h"
 #include "tools/push/plan_file.h"
 
 #define CHUNK      ((size_t)4 << 20)
@@ -177,8 +178,10 @@ int send_folder(char *url, size_t url_size, const struct dest *d, struct push_pl
         rc = ckpt_outdir_create(&whole, path, err);
     t.progress = progress_new(cli, "copy", true);
     for (size_t i = 0; rc == 0 && i < p->n && !cli_stop; i++)
-        if (p->file[i].state != PUSH_SAME)      /* known where a plan is carried out */
-            rc = send_file(p, i, path, whole, w->follow, &t, err);
+        if (p->file[i].state == PUSH_SAME)      /* known where a plan is carried out */
+            push_event_file(cli, &p->file[i], false);
+        else if ((rc = send_file(p, i, path, whole, w->follow, &t, err)) == 0)
+            push_event_file(cli, &p->file[i], true);
     progress_end(t.progress);
     if (rc == 0 && cli_stop)
         rc = ckpt_fail(err, CKPT_ESTOPPED, "%s: stopped", path);

@@ -22,6 +22,7 @@
 #include "libckpt/remote/git/lfs_place.h"
 #include "libckpt/remote/git/mirror.h"
 #include "tools/progress.h"
+#include "tools/push/events.h"
 #include "tools/push/objects.h"
 #include "tools/push/plan_file.h"
 #include "tools/push/rules.h"
@@ -203,6 +204,9 @@ static int put_all(struct job *j, struct ckpt_err *err)
             rc = f->lfs ? put_by_pointer(j, f, file, err)
                         : ckpt_git_put_file(j->g, f->to, file, tick, j, err);
         ckpt_file_close(file);
+        if (rc == 0 && !(f->lfs && j->far))
+            push_event_file(j->cli, f, true);
+        progress_files(j->progress, i + 1, j->p->n);
     }
     progress_end(j->progress);
     j->progress = NULL;

@@ -11,6 +11,7 @@
 #include "libckpt/log.h"
 #include "libckpt/remote/journal.h"
 #include "tools/progress.h"
+#include "tools/push/events.h"
 
 #define STREAMS 4               /* transfers at once, where --jobs is not given */
 #define ROUNDS  4               /* times that a file is looked at */
@@ -37,6 +38,7 @@ struct transfer {
     struct progress     *progress;
     pthread_mutex_t      lock;  /* guards again, done, passed, sent, seen and arena */
     uint64_t             passed, sent;
+    size_t               n_shown;       /* files that are visible, of those sent */
     struct ckpt_arena    arena;
 };
 
@@ -363,7 +365,11 @@ static int show(void *ctx, size_t k, size_t worker, struct ckpt_err *err)
     pthread_mutex_lock(&t->lock);
     item->done = rc == 0;
     t->sent += rc == 0 ? f->of->size : 0;
+    t->n_shown += rc == 0;
+    progress_files(t->progress, t->n_shown, t->u->p->n);
     pthread_mutex_unlock(&t->lock);
+    if (rc == 0)
+        push_event_file(t->u->cli, f->of, true);
     return unless_again(t, f, rc, err);
 }
 
@@ -400,6 +406,7 @@ static int plan_bytes(struct transfer *t, struct ckpt_err *err)
         if (!item->done && f->skip) {
             item->done = true;
             t->passed += f->of->size;
+            push_event_file(t->u->cli, f->of, false);
         }
         for (size_t k = 0; rc == 0 && !item->done && !f->late && k < f->n_parts; k++)
             if (!f->tag[k])
