@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "formats/formats.h"
+#include "libckpt/io/path.h"
 #include "libckpt/log.h"
 #include "libckpt/remote/git/lfs.h"
 #include "tools/push/judge.h"
@@ -174,17 +175,17 @@ static int by_path(const void *a, const void *b)
     return x->index != y->index ? (int)x->index - (int)y->index : strcmp(x->to, y->to);
 }
 
-/* Open the directory in an archive on stdin. */
-static int open_stdin(struct push_plan *p, struct ckpt_err *err)
+/* Open the directory in an archive on stdin, or in a shell's <(command). */
+static int open_stream(struct push_plan *p, const char *source, struct ckpt_err *err)
 {
     struct ckpt_open_opts opts = {.spool = cli_spool()};
     struct ckpt_file *file = NULL;
-    int rc = formats_unpack(&p->dir, &file, "-", &opts, err);
+    int rc = formats_unpack(&p->dir, &file, source, &opts, err);
 
     if (rc == 0 && file) {
         ckpt_file_close(file);
-        rc = ckpt_fail(err, CKPT_EUSAGE, "a single file on standard input has no name to publish "
-                       "it by, an archive of it has");
+        rc = ckpt_fail(err, CKPT_EUSAGE, "a single file on %s has no name to publish it by, an "
+                       "archive of it has", strcmp(source, "-") == 0 ? "standard input" : source);
     }
     return rc;
 }
@@ -219,12 +220,14 @@ int push_plan_make(struct push_plan *p, const char *source, const struct push_fi
     int *depths = NULL, rc = 0;
     size_t n_stack = 0, cap = 0;
     struct stat st;
+    bool streams;
 
     memset(p, 0, sizeof *p);
     p->source = source;
     if ((rc = place_below(p, f, err)) != 0)
         return rc;
-    if (stat(source, &st) == 0 && S_ISREG(st.st_mode)) {
+    streams = strcmp(source, "-") == 0 || ckpt_path_is_descriptor(source);
+    if (!streams && stat(source, &st) == 0 && S_ISREG(st.st_mode)) {
         const char *slash = strrchr(source, '/');
 
         rc = add_file(p, slash ? slash + 1 : source, (uint64_t)st.st_size, &cap, err);
@@ -235,8 +238,8 @@ int push_plan_make(struct push_plan *p, const char *source, const struct push_fi
     depths = ckpt_alloc(4096, sizeof *depths);
     if (!stack || !depths)
         rc = ckpt_nomem(err, 4096 * sizeof *stack);
-    if (rc == 0 && strcmp(source, "-") == 0)
-        rc = open_stdin(p, err);
+    if (rc == 0 && streams)
+        rc = open_stream(p, source, err);
     else if (rc == 0)
         rc = ckpt_dir_open(&p->dir, source, f->follow ? CKPT_FOLLOW : 0, err);
     if (rc == 0)
