@@ -88,7 +88,12 @@ static int one(const struct merge_want *w, struct cli *cli, const char *const *i
     struct ckpt_arena a = {0};
     char *to = output_for(&a, w->output, input[0], many);
     struct merge_job job = {.input = input, .n = n, .output = to};
-    int rc = to ? merge_run(w, cli, &job, err) : ckpt_nomem(err, strlen(input[0]));
+    int rc = to ? 0 : ckpt_nomem(err, strlen(input[0]));
+
+    if (rc == 0 && !w->output && ckpt_path_is_descriptor(input[0]))
+        rc = ckpt_fail(err, CKPT_EUSAGE, "a checkpoint from a pipe needs -o");
+    if (rc == 0)
+        rc = merge_run(w, cli, &job, err);
 
     if (rc && n == 1)
         ckpt_err_in(err, "%s", input[0]);

@@ -12,6 +12,7 @@
 #include "libckpt/log.h"
 #include "tools/cli_ahead.h"
 #include "tools/cli_bytes.h"
+#include "tools/opt/rows.h"
 
 struct cli_items {
     char **arg;
@@ -113,6 +114,18 @@ static int give(struct cli_items *items, char **out, const char *path, struct ck
     return 0;
 }
 
+/* A path of the command line; a pipe, as <(command) is one, becomes a file with its bytes. */
+static int give_named(struct cli_items *items, char **out, const char *path, struct ckpt_err *err)
+{
+    struct ckpt_arena a = {0};
+    int rc = opt_stream(&path, &a, err);
+
+    if (rc == 0)
+        rc = give(items, out, path, err);
+    ckpt_arena_release(&a);
+    return rc;
+}
+
 /* *out stays NULL at the end of stdin. */
 static int next_line(struct cli_items *items, char **out, struct ckpt_err *err)
 {
@@ -162,7 +175,7 @@ int cli_items_next(struct cli_items *items, char **out, struct ckpt_err *err)
         if (!*items->arg[items->at])
             return ckpt_fail(err, CKPT_EUSAGE, "path %d is empty", items->at + 1);
         if (strcmp(items->arg[items->at], "-") != 0)
-            return give(items, out, items->arg[items->at++], err);
+            return give_named(items, out, items->arg[items->at++], err);
         items->from_stdin = !items->ahead;
         items->at++;
     }

@@ -10,6 +10,7 @@
 #include "libckpt/base/fault.h"
 #include "libckpt/io/file_at.h"
 #include "libckpt/io/guard.h"
+#include "libckpt/io/path.h"
 #include "libckpt/io/snapshot.h"
 
 struct ckpt_file {
@@ -132,9 +133,9 @@ int ckpt_file_open(struct ckpt_file **out, const char *path, unsigned flags,
                    struct ckpt_err *err)
 {
     int how = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-    int fd = ckpt_fault(CKPT_FAULT_OPEN)
-                 ? (errno = EIO, -1)
-                 : open(path, how | (flags & CKPT_FOLLOW ? 0 : O_NOFOLLOW));
+    bool follow = flags & CKPT_FOLLOW || ckpt_path_is_descriptor(path);
+    int fd = ckpt_fault(CKPT_FAULT_OPEN) ? (errno = EIO, -1)
+                                         : open(path, how | (follow ? 0 : O_NOFOLLOW));
 
     if (fd < 0 && errno == ELOOP && !(flags & CKPT_FOLLOW))
         fd = open_in_snapshot(path, how);

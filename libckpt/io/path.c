@@ -53,6 +53,19 @@ bool ckpt_path_ends_in_any(const char *path, const char *const *tails)
     return *tails;
 }
 
+bool ckpt_path_is_descriptor(const char *path)
+{
+    static const char *const above[] = {"/dev/fd/", "/proc/self/fd/"};
+
+    for (size_t i = 0; i < sizeof above / sizeof above[0]; i++) {
+        size_t n = strlen(above[i]);
+
+        if (strncmp(path, above[i], n) == 0)
+            return path[n] && strspn(path + n, "0123456789") == strlen(path + n);
+    }
+    return strcmp(path, "/dev/stdin") == 0;
+}
+
 bool ckpt_path_is_remote(const char *path)
 {
     char buf[ADDRESS];

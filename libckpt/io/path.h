@@ -9,6 +9,9 @@
 
 #include "libckpt/file.h"
 
+/* Whether path is a descriptor of this process, as a shell's <(command) names one: the link leads
+ * to what whoever started the process has opened, not to what lies on a disk. */
+bool ckpt_path_is_descriptor(const char *path);
 /* A path on this host has no scheme; "-" is not special here. */
 bool ckpt_path_is_remote(const char *path);
 bool ckpt_path_ends_in(const char *path, const char *tail);

@@ -219,17 +219,17 @@ void push_plan_sort(struct push_plan *p)
         qsort(p->file, p->n, sizeof *p->file, by_path);
 }
 
-/* Open the directory in an archive on stdin. */
-static int open_stdin(struct push_plan *p, struct ckpt_err *err)
+/* Open the directory in an archive on stdin, or in a shell's <(command). */
+static int open_stream(struct push_plan *p, const char *source, struct ckpt_err *err)
 {
     struct ckpt_open_opts opts = {.spool = cli_spool()};
     struct ckpt_file *file = NULL;
-    int rc = formats_unpack(&p->dir, &file, "-", &opts, err);
+    int rc = formats_unpack(&p->dir, &file, source, &opts, err);
 
     if (rc == 0 && file) {
         ckpt_file_close(file);
-        rc = ckpt_fail(err, CKPT_EUSAGE, "a single file on standard input has no name to publish "
-                       "it by, an archive of it has");
+        rc = ckpt_fail(err, CKPT_EUSAGE, "a single file on %s has no name to publish it by, an "
+                       "archive of it has", strcmp(source, "-") == 0 ? "standard input" : source);
     }
     return rc;
 }
@@ -316,12 +316,14 @@ int push_plan_make(struct push_plan *p, const char *source, const struct push_fi
     char **stack = NULL;
     int *depths = NULL, rc = 0;
     size_t n_stack = 0, cap = 0;
+    bool streams;
 
     memset(p, 0, sizeof *p);
     p->source = source;
     if ((rc = place_below(p, f, err)) != 0)
         return rc;
-    if (strcmp(source, "-") != 0 && ckpt_path_is_file(source)) {
+    streams = strcmp(source, "-") == 0 || ckpt_path_is_descriptor(source);
+    if (!streams && ckpt_path_is_file(source)) {
         rc = add_single(p, f->follow, &cap, err);
         rc = rc ? rc : refuse_pointers(p, f->follow, err);
         return rc ? rc : refuse_unsafe(p, f, err);
@@ -330,8 +332,8 @@ int push_plan_make(struct push_plan *p, const char *source, const struct push_fi
     depths = ckpt_alloc(4096, sizeof *depths);
     if (!stack || !depths)
         rc = ckpt_nomem(err, 4096 * sizeof *stack);
-    if (rc == 0 && strcmp(source, "-") == 0)
-        rc = open_stdin(p, err);
+    if (rc == 0 && streams)
+        rc = open_stream(p, source, err);
     else if (rc == 0)
         rc = ckpt_path_dir(&p->dir, source, flags_of(f->follow), err);
     if (rc == 0)

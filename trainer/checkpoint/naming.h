@@ -2,8 +2,8 @@
  * checkpoint/naming - what the folder of a checkpoint is called in the folder of its run.
  *
  *   checkpoint-<step>      everywhere, as HF Trainer names them
- *   checkpoint_<saves>     in a trial of Ray Train, a folder TorchTrainer_*: six digits or more, the
- *                          saves counted from 0; which step that is of stands inside
+ *   checkpoint_<saves>     in a trial of Ray Train, a folder TorchTrainer_*: six digits or more,
+ *                          the saves counted from 0; which step that is of stands inside
  *
  * Source: ray 2.60 train/_internal/storage.py, _get_checkpoint_dir_name.
  */
