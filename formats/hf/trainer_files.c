@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "formats/hf/adafactor.h"
 #include "formats/torch/out.h"
 #include "libckpt/base/buf.h"
 #include "libckpt/mem.h"
@@ -220,7 +221,8 @@ struct value *hf_adamw_groups(struct ckpt_arena *a, const struct adamw_group *gr
     struct value *groups = value_list(a);
 
     for (size_t g = 0; g < n_group; g++) {
-        struct value *d = group[g].sgd ? sgd_group(a, &group[g]) : group_value(a, &group[g]);
+        struct value *d = group[g].adafactor ? hf_adafactor_group(a, &group[g])
+                          : group[g].sgd     ? sgd_group(a, &group[g]) : group_value(a, &group[g]);
         struct value *params = value_list(a);
 
         for (int64_t i = 0; i < count[g]; i++)

@@ -38,12 +38,15 @@ struct scheduler_state {
 int hf_scheduler_write(struct ckpt_out *out, const struct scheduler_state *s,
                          struct ckpt_err *err);
 
-/* One group of torch's AdamW, or of its SGD. */
+struct adafactor_group;
+
+/* One group of torch's AdamW, or of its SGD, or of Adafactor. */
 struct adamw_group {
     double lr, initial_lr, beta1, beta2, eps, weight_decay;
     bool   sgd;                         /* with these instead of betas and eps: */
     double momentum, dampening;
     bool   nesterov;
+    const struct adafactor_group *adafactor;    /* or these (hf/adafactor.h) */
 };
 
 /* How moments are stored; codes as in bitsandbytes (bnb/codes.h). */

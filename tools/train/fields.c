@@ -76,6 +76,17 @@ static int use_peft(struct opt_put *put, const char *const *value, size_t n, str
     return rc;
 }
 
+/* An older name of an optimizer. */
+static int adafactor(struct opt_put *put, const char *const *value, size_t n, struct ckpt_err *err)
+{
+    (void)n;
+    if (strcmp(value[0], "false") == 0)
+        return 0;
+    if (strcmp(value[0], "true") == 0)
+        return opt_put_option(put, "optim", "adafactor", err);
+    return opt_put_refuse(put, err, "\"%s\" is neither true nor false", value[0]);
+}
+
 /* The part for tests, instead of that for training. */
 static int test_part(struct opt_put *put, const char *const *value, size_t n,
                      struct ckpt_err *err)
@@ -128,7 +139,7 @@ static const struct opt_field fields[] = {
              .says = "--warmup-steps; below 1: --warmup-ratio"),
     OPT_DOES("warmup_ratio", "warmup-ratio"),
     OPT_DOES("optim", "optim", .values = "adamw_hf=adamw_torch adamw_apex_fused=adamw_torch"),
-    OPT_NOT_DONE("adafactor", "false", "Adafactor is not done"),
+    OPT_DOES("adafactor", NULL, .convert = adafactor, .says = "--optim adafactor"),
     OPT_DOES("optim_args", "optim-args"),
     OPT_NOT_DONE("optim_target_modules", "", galore),
     OPT_DOES("weight_decay", "weight-decay"),

@@ -13,6 +13,7 @@
 #include "libckpt/mem.h"
 #include "trainer/checkpoint/dcp.h"
 #include "trainer/checkpoint/manifest.h"
+#include "trainer/checkpoint/factors.h"
 #include "trainer/optim/load.h"
 #include "trainer/checkpoint/position.h"
 #include "trainer/checkpoint/proof.h"
@@ -78,6 +79,15 @@ static bool is_live(const struct session *s, const struct ckpt_source *src)
     return true;
 }
 
+/* Load Adafactor's numbers, which lie beside what was loaded. */
+static int load_factors(struct load *l, struct ckpt_err *err)
+{
+    char file[4200];
+
+    snprintf(file, sizeof file, "%s/optimizer.pt", l->path);
+    return factors_load(l->s, file, err);
+}
+
 /* Load weights and moments that lie in one source. */
 static int load_source(struct load *l, struct ckpt_source *src, struct ckpt_err *err)
 {
@@ -100,6 +110,8 @@ static int load_source(struct load *l, struct ckpt_source *src, struct ckpt_err 
         return rc;
     if (json_is_integer(skipped))
         l->skipped = json_integer_value(skipped);
+    if (l->row->rule == OP_RULE_ADAFACTOR)
+        return load_factors(l, err);
     if (n_moments(l) > 0)
         optim_tell_change(l->s, l->path, OP_MOMENTS_F32);
     return 0;
@@ -124,14 +136,17 @@ static int load_as(struct load *l, const char *format, struct ckpt_err *err)
 static int load_optimizer(struct load *l, bool strict, struct ckpt_err *err)
 {
     char file[4200];
+    int rc;
 
     snprintf(file, sizeof file, "%s/optimizer.bin", l->path);
     if (!ckpt_path_is_file(file))
         snprintf(file, sizeof file, "%s/optimizer.pt", l->path);
     if (!strict && !ckpt_path_is_file(file)) {
-        l->fresh = n_moments(l) > 0;
+        l->fresh = n_moments(l) > 0 || l->row->rule == OP_RULE_ADAFACTOR;
         return 0;
     }
+    if (l->row->rule == OP_RULE_ADAFACTOR && (rc = factors_load(l->s, file, err)) != 0)
+        return rc;
     return optim_load(l->s, file, l->row, l->prove, &l->updates, err);
 }
 

@@ -4,12 +4,14 @@
 #include <string.h>
 
 #include "formats/bnb/optim.h"
+#include "formats/hf/adafactor.h"
 #include "formats/deepspeed/write/flat_out.h"
 #include "formats/families/arch.h"
 #include "formats/hf/trainer_files.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
 #include "trainer/optim/order.h"
+#include "trainer/checkpoint/factors.h"
 #include "trainer/shard/regroup.h"
 
 int64_t shards_done_steps(const struct checkpoint *c)
@@ -27,9 +29,20 @@ int shards_groups(struct adamw_group **out, struct ckpt_arena *a, const struct c
 {
     const struct settings *s = c->settings;
     const struct optim_row *row = optim_find(s->optim);
+    struct adafactor_group *adafactor = NULL;
     struct optim_keys keys;
     int rc = optim_keys(&keys, row, s->optim_args, err);
 
+    if (rc == 0 && row->rule == OP_RULE_ADAFACTOR) {
+        const struct op_adafactor *o = &keys.adafactor;
+
+        if (!(adafactor = ckpt_arena_alloc(a, 1, sizeof *adafactor)))
+            return ckpt_nomem(err, sizeof *adafactor);
+        *adafactor = (struct adafactor_group){
+            .eps = o->eps, .eps_rms = o->eps_rms, .clip_threshold = o->clip_threshold,
+            .decay_rate = o->decay_rate, .beta1 = o->beta1, .scale_parameter = o->scale_parameter,
+            .relative_step = o->relative_step, .warmup_init = o->warmup_init};
+    }
     *out = ckpt_arena_alloc(a, c->groups->n, sizeof **out);
     if (rc == 0 && !*out)
         rc = ckpt_nomem(err, c->groups->n * sizeof **out);
@@ -41,7 +54,8 @@ int shards_groups(struct adamw_group **out, struct ckpt_arena *a, const struct c
             .lr = schedule_lr(c->schedule, peak->lr, shards_done_steps(c)), .initial_lr = peak->lr,
             .beta1 = s->adam_beta1, .beta2 = s->adam_beta2, .eps = s->adam_epsilon,
             .weight_decay = peak->weight_decay, .sgd = row->rule == OP_RULE_SGD,
-            .momentum = keys.momentum, .dampening = keys.dampening, .nesterov = keys.nesterov};
+            .momentum = keys.momentum, .dampening = keys.dampening, .nesterov = keys.nesterov,
+            .adafactor = adafactor};
         schedule_betas(c->schedule, shards_done_steps(c), &to->beta1, &to->beta2);
     }
     return rc;
@@ -237,6 +251,8 @@ int shards_begin(struct shards **out, struct session *s, const struct checkpoint
         rc = ds_write_rank(dir, tag, &h->state, err);
     else if (rc == 0)
         rc = ds_flat_out_begin(&h->flat, dir, tag, &h->state, model, err);
+    if (rc == 0 && model && zero_factors(s->zero, h->order.slot[0].part[0].param).row)
+        rc = factors_save(s, c, dir, &h->order, NULL, err);
     if (rc == 0 && h->flat && model)
         h->taker = (struct weights_taker){take_weights, h};
     return rc;
@@ -356,6 +372,12 @@ int shards_save_whole(struct session *s, const struct checkpoint *c, struct ckpt
             .shape = order.slot[n].shape, .group = order.slot[n].group,
             .kind = kind[zero_moments(s->zero, order.slot[n].part[0].param)]};
     reading = (struct reading){s->zero, order.slot, order.n, false};
+    if (rc == 0 && row->rule == OP_RULE_ADAFACTOR) {
+        rc = factors_save(s, c, dir, &order, s->zero_opts.fewer < 2
+                          ? &(struct adamw_reader){read_slot, &reading} : NULL, err);
+        ckpt_arena_release(&a);
+        return rc;
+    }
     if (rc == 0)
         rc = ckpt_outdir_file(&out, dir, "optimizer.pt", err);
     if (rc == 0 && row->bnb)

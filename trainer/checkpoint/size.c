@@ -45,6 +45,8 @@ int checkpoint_size(struct checkpoint_size *out, const struct session *s,
             out->optimizer += z->stage == 0
                 ? PER_SLOT + (uint64_t)(2 - z->fewer) * PER_MOMENT : 0;
     }
+    if (z->factored)
+        out->optimizer += zero_factored_bytes(p, false);
     weights = saved * sizeof(float) + n_saved * PER_TENSOR;
     out->model = model ? weights : 0;
     if (z->stage == 1 || z->stage == 2)

@@ -155,3 +155,15 @@ void cuda_rules(struct device *dev, const struct adamw_run *run, int64_t n_run,
         cuda_launched(dev, "optimizer step");
     }
 }
+
+/* A run on a GPU is refused before it begins (run/optimizer.c). */
+void cuda_factored(struct device *dev, enum op_factored_part part, const struct op_factored *f,
+                   int64_t n, const struct adamw *a)
+{
+    (void)part;
+    (void)f;
+    (void)n;
+    (void)a;
+    if (dev->err.code == 0)
+        ckpt_fail(&dev->err, CKPT_EUNSUPPORTED, "Adafactor steps on CPUs alone");
+}

@@ -503,6 +503,10 @@ struct ops {
      * csrc/kernels.cu, kOptimizerStatic8bit2StateBlockwise. */
     void (*adamw)(struct device *dev, const struct adamw_run *run, int64_t n_run,
                   const struct adamw *a);
+    /* A part of a step of Adafactor over n parameters, whose numbers are a->adafactor.  The CPU's
+     * alone: a GPU fails with CKPT_EUNSUPPORTED. */
+    void (*factored)(struct device *dev, enum op_factored_part part, const struct op_factored *f,
+                     int64_t n, const struct adamw *a);
     /* *sum <- sum of grad[i]^2 in f64, fixed order; 0 without any. */
     void (*sum_squares)(struct device *dev, double *sum, const float *grad, int64_t n);
     /* *verdict of a gradient, times scale, whose squares have that sum (verdict.h). */

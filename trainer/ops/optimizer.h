@@ -23,9 +23,10 @@ enum { OP_MOMENTS_BLOCK = 256 };
  *   SGD    g += wd p;  b = g in the first step, else momentum b + (1 - dampening) g;
  *          p -= lr b, or with nesterov p -= lr (g + momentum b).  b is exp_avg, none for momentum 0
  *   LION   p -= lr wd p;  p -= lr sign(b1 m + (1 - b1) g);  m = b2 m + (1 - b2) g.  m is exp_avg
+ *   ADAFACTOR  see struct op_adafactor
  * Source: torch/optim/sgd.py, _single_tensor_sgd (2.15); Chen et al. 2023 (Lion).
  */
-enum op_rule { OP_RULE_ADAMW, OP_RULE_SGD, OP_RULE_LION };
+enum op_rule { OP_RULE_ADAMW, OP_RULE_SGD, OP_RULE_LION, OP_RULE_ADAFACTOR };
 
 /* Neighbouring elements that are stepped alike. */
 struct adamw_run {
@@ -62,8 +63,50 @@ struct adamw {
     double grad_scale;              /* gradients are multiplied by it first, without a verdict */
     const struct op_verdict *verdict;       /* NULL: none */
     int64_t step;                   /* 1 for the first: bias correction */
+    const struct op_adafactor *adafactor;   /* ADAFACTOR: its numbers */
     uint64_t seed;                  /* BF16: element e's 16 bits are those of half e % 2 (0: the
                                        low one) of word e % 8 / 2 of Philox(seed, step, e / 8) */
 };
+
+/*
+ * Adafactor: the second moment of a matrix is the product of one number for each row and one for
+ * each column.  With t the step and d = 1 - t^decay_rate:
+ *   row = d row + (1 - d) (mean of g^2 over the row + eps),  col likewise over the columns
+ *   u = g / sqrt(row / mean(row)) / sqrt(col),  of a vector g / sqrt(exp_avg_sq)
+ *   u /= max(1, rms(u) / clip_threshold);  u *= lr;  with beta1: u = m = beta1 m + (1 - beta1) u
+ *   p -= lr wd p;  p -= u
+ * lr: of the group, or with relative_step min(1e-2, or 1e-6 t with warmup_init; 1 / sqrt(t)); with
+ * scale_parameter times max(eps_rms, rms(p)).
+ * Source: Shazeer and Stern 2018; transformers 5.24, optimization.py (Adafactor).
+ */
+struct op_adafactor {
+    double eps, eps_rms, clip_threshold, decay_rate;
+    double beta1;                   /* NaN: no first moment */
+    bool   scale_parameter, relative_step, warmup_init;
+};
+
+/* One parameter, of which this rank steps elements [start, start + n). */
+struct op_factored {
+    float       *param;             /* [n] */
+    const float *grad;              /* [n] */
+    float       *exp_avg;           /* [n]; NULL without beta1 */
+    void        *rounded;           /* [n] as in adamw_run */
+    int64_t      n, start;
+    int64_t      rows, cols;        /* of all matrices one below another; cols 0: a vector [rows] */
+    int64_t      height;            /* rows of one matrix */
+    float       *row, *col;         /* [rows], [rows / height][cols]; a vector's row: exp_avg_sq */
+    float       *rms;               /* of the weights before the step */
+    double      *sum;               /* [rows] and [rows / height][cols]: of g^2 */
+    double      *weight_square, *update_square;     /* sums over elements */
+    double       lr, weight_decay;
+};
+
+/*
+ * A step in three parts; what each leaves is summed over the ranks that own parts before the next.
+ *   SUMS    sum and weight_square of a rank's own elements
+ *   MOMENTS row, col and rms from those; update_square of a rank's own elements
+ *   UPDATE  the weights
+ */
+enum op_factored_part { OP_FACTORED_SUMS, OP_FACTORED_MOMENTS, OP_FACTORED_UPDATE };
 
 #endif

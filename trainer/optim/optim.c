@@ -6,7 +6,7 @@ void optim_step(struct zero *z, const struct optim_opts *opts, double lr, int64_
     struct adamw a = {
         .rule = opts->rule, .lr = lr, .beta1 = opts->beta1, .beta2 = opts->beta2, .eps = opts->eps,
         .momentum = opts->keys.momentum, .dampening = opts->keys.dampening,
-        .nesterov = opts->keys.nesterov,
+        .nesterov = opts->keys.nesterov, .adafactor = &opts->keys.adafactor,
         .verdict = zero_verdict(z), .step = step, .seed = opts->seed,
     };
 

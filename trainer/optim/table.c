@@ -1,6 +1,7 @@
 /* optim/table - see optim/table.h. */
 #include "trainer/optim/table.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -17,16 +18,34 @@ static const struct optim_row rows[] = {
     {"paged_adamw_32bit", OP_RULE_ADAMW, OP_MOMENTS_F32, true, 2, false},
     {"paged_adamw_8bit", OP_RULE_ADAMW, OP_MOMENTS_8BIT, true, 2, true},
     {"sgd", OP_RULE_SGD, OP_MOMENTS_F32, false, 0, false},
+    {"adafactor", OP_RULE_ADAFACTOR, OP_MOMENTS_F32, false, 0, false},
     {"lion_32bit", OP_RULE_LION, OP_MOMENTS_F32, false, 1, true},
     {"lion_8bit", OP_RULE_LION, OP_MOMENTS_8BIT, false, 1, true},
     {"paged_lion_32bit", OP_RULE_LION, OP_MOMENTS_F32, true, 1, true},
     {"paged_lion_8bit", OP_RULE_LION, OP_MOMENTS_8BIT, true, 1, true},
 };
 
+#define ADAFACTOR(field) offsetof(struct optim_keys, adafactor.field)
+
 static const struct keys_row key_rows[] = {
     {"momentum", KEYS_REAL, offsetof(struct optim_keys, momentum), 0, 1, NULL},
     {"dampening", KEYS_REAL, offsetof(struct optim_keys, dampening), 0, 1, NULL},
     {"nesterov", KEYS_BOOL, offsetof(struct optim_keys, nesterov), 0, 0, NULL},
+    {"eps1", KEYS_REAL, ADAFACTOR(eps), 0, 1, NULL},
+    {"eps2", KEYS_REAL, ADAFACTOR(eps_rms), 0, 1, NULL},
+    {"clip_threshold", KEYS_REAL, ADAFACTOR(clip_threshold), 1e-6, 1e6, NULL},
+    {"decay_rate", KEYS_REAL, ADAFACTOR(decay_rate), -10, 0, NULL},
+    {"beta1", KEYS_REAL, ADAFACTOR(beta1), 0, 0.999999, NULL},
+    {"scale_parameter", KEYS_BOOL, ADAFACTOR(scale_parameter), 0, 0, NULL},
+    {"relative_step", KEYS_BOOL, ADAFACTOR(relative_step), 0, 0, NULL},
+    {"warmup_init", KEYS_BOOL, ADAFACTOR(warmup_init), 0, 0, NULL},
+};
+
+/* Keys of optim_args that a rule has. */
+static const char *const allowed[] = {
+    [OP_RULE_ADAMW] = "", [OP_RULE_LION] = "", [OP_RULE_SGD] = "momentum dampening nesterov",
+    [OP_RULE_ADAFACTOR] = "eps1 eps2 clip_threshold decay_rate beta1 scale_parameter relative_step "
+                          "warmup_init",
 };
 
 const struct optim_row *optim_find(const char *name)
@@ -43,17 +62,22 @@ int optim_keys(struct optim_keys *out, const struct optim_row *row, const char *
     const struct keys_table t = {"optim_args", key_rows, sizeof key_rows / sizeof key_rows[0]};
     int rc;
 
-    *out = (struct optim_keys){0};
-    rc = keys_set(out, &t, args, row->rule == OP_RULE_SGD ? NULL : "", row->name, err);
+    *out = (struct optim_keys){.adafactor = {.eps = 1e-30, .eps_rms = 1e-3, .clip_threshold = 1,
+                                             .decay_rate = -0.8, .beta1 = NAN}};
+    rc = keys_set(out, &t, args, allowed[row->rule], row->name, err);
     if (rc == 0 && out->nesterov && (out->momentum <= 0 || out->dampening != 0))
         rc = ckpt_fail(err, CKPT_ECONFIG, "`optim_args`: nesterov needs a momentum and no "
                        "dampening");
+    if (rc == 0 && out->adafactor.warmup_init && !out->adafactor.relative_step)
+        rc = ckpt_fail(err, CKPT_ECONFIG, "`optim_args`: warmup_init needs relative_step=True");
     return rc;
 }
 
 int optim_moments(const struct optim_row *row, const struct optim_keys *keys)
 {
-    return row->rule == OP_RULE_SGD ? keys->momentum > 0 : row->n_moments;
+    return row->rule == OP_RULE_SGD         ? keys->momentum > 0
+           : row->rule == OP_RULE_ADAFACTOR ? !isnan(keys->adafactor.beta1)
+                                            : row->n_moments;
 }
 
 const char *optim_moment_name(const struct optim_row *row, int k)

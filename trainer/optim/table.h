@@ -12,14 +12,15 @@ struct optim_row {
     enum op_rule    rule;
     enum op_moments moments;
     bool            paged;          /* states may lie on the host where memory is short */
-    int             n_moments;      /* 0: of SGD only, which has one with a momentum */
+    int             n_moments;      /* 0: of SGD and Adafactor, which have one with a momentum */
     bool            bnb;            /* its file is bitsandbytes' */
 };
 
-/* Keys of optim_args, by the names they have in torch. */
+/* Keys of optim_args, by the names they have in torch and transformers. */
 struct optim_keys {
     double momentum, dampening;
     bool   nesterov;
+    struct op_adafactor adafactor;  /* eps1 and eps2 are its pair; as HF Trainer sets it up */
 };
 
 /* NULL: no such optimizer. */

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "formats/families/arch.h"
 #include "libckpt/log.h"
 
 int run_optimizer_open(struct run_optimizer *o, const struct settings *s, struct session *session,
@@ -26,11 +27,28 @@ int run_optimizer_open(struct run_optimizer *o, const struct settings *s, struct
     return rc;
 }
 
+int run_optimizer_check(const struct settings *s, const struct session *session,
+                        struct ckpt_err *err)
+{
+    const struct optim_row *row = optim_find(s->optim);
+
+    if (row->rule != OP_RULE_ADAFACTOR)
+        return 0;
+    if (session->dev->discrete)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "`optim %s` steps on CPUs alone: `device cpu`",
+                         row->name);
+    if (session->arch->num_experts > 0)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "`optim %s`: models with experts are not done",
+                         row->name);
+    return 0;
+}
+
 struct zero_opts run_optimizer_zero(const struct settings *s)
 {
     return (struct zero_opts){
         .stage = settings_stage(s), .moments = settings_moments(s), .fewer = settings_fewer(s),
         .reduce = settings_reduce(s), .paged = settings_paged(s),
+        .factored = optim_find(s->optim)->rule == OP_RULE_ADAFACTOR,
         .offload = strcmp(s->offload_optimizer, "cpu") == 0,
         .offload_param = strcmp(s->offload_param, "cpu") == 0};
 }

@@ -331,6 +331,7 @@ static int allocate(struct zero *z, const struct zero_opts *opts, struct ckpt_er
         z->verdict = memory(z, sizeof *z->verdict, false, &rc, err);
         z->squares = memory(z, squares_of(f, opts) * sizeof *z->squares, false, &rc, err);
         rc = rc ? rc : optim_state_new(&z->optim, f, &states, z->dev, ZERO_EVENT_OPTIM, err);
+        rc = rc || !opts->factored ? rc : zero_factored_new(z, true, err);
     }
     if (rc == 0 && p.slots)
         rc = allocate_slots(z, &z->weight, &p, p.keep_weights, slot_wide(&p, z->type),
@@ -424,6 +425,7 @@ void zero_free(struct zero *z)
     if (!z)
         return;
     optim_state_free(z->optim);
+    zero_factored_free(z->factored);
     z->dev->ops->free(z->dev, z->master);
     if (z->streamed) {
         z->dev->ops->unpin(z->dev, z->rounded);
@@ -480,7 +482,7 @@ int zero_size(struct zero_size *out, const struct params *params, const struct z
     if (opts->train) {
         rc = optim_state_size(&states, &f, &so, err);
         out->grads = (uint64_t)f.grad_numel * sizeof(float);
-        out->optim = states.device;
+        out->optim = states.device + (opts->factored ? zero_factored_bytes(params, true) : 0);
         out->optim_host = states.host;
         out->ring = states.ring;
     }

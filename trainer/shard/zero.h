@@ -42,6 +42,8 @@ struct zero_opts {
     bool     train;                     /* else weights only: no gradients or moments */
     enum op_moments moments;            /* of what may have them so (optim_state.h) */
     int      fewer;                     /* moments that the rule lacks of AdamW's two */
+    bool     factored;                  /* Adafactor's numbers of rows and columns beside the
+                                           moments; nothing lies on the host then */
     bool     paged;                     /* true weights and moments beyond optim_on_device bytes
                                            lie on the host (optim_state.h) */
     bool     offload;                   /* all of them do */
@@ -129,6 +131,16 @@ int zero_read_stored(struct zero *z, enum optim_state_array of, size_t i, int64_
                      void *to, struct ckpt_err *err);
 int zero_write_stored(struct zero *z, enum optim_state_array of, size_t i, int64_t at, int64_t n,
                       const void *from, struct ckpt_err *err);
+/* Adafactor's numbers of parameter i, on the host; all of them, on every rank. */
+struct zero_factors {
+    float  *row, *col;                  /* [n_row], [n_col]; of a vector row is exp_avg_sq and there
+                                           is no col.  NULL: not there */
+    float  *rms;
+    int64_t n_row, n_col;
+};
+struct zero_factors zero_factors(const struct zero *z, size_t i);
+/* Bytes of them, and with sums of a step's work. */
+uint64_t zero_factored_bytes(const struct params *p, bool sums);
 /* How parameter i's moments are stored. */
 enum op_moments zero_moments(const struct zero *z, size_t i);
 /*

@@ -56,7 +56,9 @@ static int allocate(struct zero_copy *c, struct ckpt_err *err)
     if (from->rounded && keeps_frozen(z->flat.params) &&
         !(z->rounded = device_alloc(z->dev, n * ckpt_dtype_size(z->type), err)))
         return ckpt_err_code(err);
-    return optim_state_new(&z->optim, &z->flat, &states, z->dev, ZERO_EVENT_OPTIM, err);
+    if (optim_state_new(&z->optim, &z->flat, &states, z->dev, ZERO_EVENT_OPTIM, err))
+        return ckpt_err_code(err);
+    return from->factored ? zero_factored_new(z, false, err) : 0;
 }
 
 static int open_zero(struct zero_copy *c, struct comm *comm, struct ckpt_err *err)
@@ -121,7 +123,7 @@ struct zero *zero_copy_zero(const struct zero_copy *c) { return c->zero; }
 static uint64_t bytes_of(const struct flat *f, const struct zero_opts *o, enum ckpt_dtype type)
 {
     const struct params *p = f->params;
-    uint64_t sum = 0;
+    uint64_t sum = o->factored ? zero_factored_bytes(p, false) : 0;
 
     for (size_t i = 0; i < p->n; i++) {
         int64_t n = flat_part(f, i);
@@ -202,6 +204,8 @@ void zero_copy_take(struct zero_copy *c)
         for (int of = OPTIM_STATE_AVG; p->item[i].trainable && of < OPTIM_STATE_ARRAYS; of++)
             copy_states(c, (enum optim_state_array)of, i);
     }
+    if (c->holds && c->from->factored)
+        zero_factored_copy(c->zero->factored, c->from->factored);
     c->from->dev->ops->event_record(c->from->dev, OP_STREAM_OUT, ZERO_EVENT_COPY);
     c->from->copied = true;
 }

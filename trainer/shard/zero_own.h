@@ -44,6 +44,7 @@ struct zero {
                                            what is trained, the others are rounded alone */
     float               *grads;         /* [flat.grad_numel] of the step in work */
     struct optim_state       *optim;        /* NULL: nothing is trained */
+    struct zero_factored     *factored;     /* NULL: not Adafactor */
     struct device       *dev;
     struct comm         *comm;          /* ranks that own parts; stage 0: all ranks */
     struct comm         *replicas;      /* ranks whose gradients of the same part are summed; NULL:
@@ -150,6 +151,14 @@ void zero_stream_settle(struct zero *z);
 
 void zero_stream_judge(struct zero *z, double max_norm, double scale);
 void zero_stream_stepped(struct zero *z);
+
+/* -- Adafactor (zero_factored.c) --------------------------------------------------------------- */
+
+/* z->factored, freed with z; sums: room for a step's, not of a copy. */
+int zero_factored_new(struct zero *z, bool sums, struct ckpt_err *err);
+void zero_factored_free(struct zero_factored *f);
+void zero_factored_copy(struct zero_factored *to, const struct zero_factored *from);
+void zero_factored_step(struct zero *z, const struct optim_state_step *s);
 
 /* -- copies (zero_copy.c) ---------------------------------------------------------------------- */
 

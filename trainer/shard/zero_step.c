@@ -25,7 +25,10 @@ static void step(struct zero *z, struct optim_state_step s)
     s.done = z->sharded && !z->streamed ? zero_ranks_stepped : NULL;
     s.ctx = z;
     zero_copied(z);
-    optim_state_step(z->optim, &s);
+    if (z->factored)
+        zero_factored_step(z, &s);
+    else
+        optim_state_step(z->optim, &s);
     z->dev->stepped++;
     if (z->streamed)
         zero_stream_stepped(z);

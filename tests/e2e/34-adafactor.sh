@@ -1,0 +1,57 @@
+# Adafactor: another run than AdamW's, bit for bit on resume, the same on any ranks and stages, merged, with an adapter; refusals before training.
+. "$(dirname "$0")/lib.sh"
+R=tools/recipes/demo
+$R/wordnet.sh "$T" 200 >/dev/null
+t "a fresh model" ckpt-train -q --init $R/config.json --tokenizer $R/tokenizer --init-only -o "$T/base"
+train() {       # OUT RANKS OPTION...
+    local out=$1 ranks=$2; shift 2
+    ckpt-train -q --device cpu --nproc "$ranks" --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 48 --learning-rate 1e-3 --weight-decay 0.01 \
+        --max-steps 4 --logging-steps 1 --save-steps 2 --per-device-train-batch-size $((4 / ranks)) -o "$T/$out" --optim adafactor "$@"
+}
+back() { rm -rf "${T:?}/$2"; cp -r "$T/$1" "$T/$2"; rm -r "$T/$2/checkpoint-4"; }
+near() { paste <(losses "$1" | tail -n 2) <(losses "$2" | tail -n 2) | awk -v b="$3" '{ d = ($1 - $2) / $2; if (!(d < b && d > -b)) { bad = 1; print } } END { exit bad || NR != 2 }'; }
+t "one rank" train one 1
+t "rows and columns are in optimizer.pt" bash -c "ckpt-inspect $T/one/checkpoint-4/optimizer.pt | grep -q 'state.0.exp_avg_sq_row *F32 *.4096' && ckpt-inspect $T/one/checkpoint-4/optimizer.pt | grep -q exp_avg_sq_col"
+t "a small file" test "$(stat -c %s "$T/one/checkpoint-4/optimizer.pt")" -lt 400000
+back one again
+t "it goes on" train again 1 --resume-from-checkpoint latest
+t "to the same bits" same_state one again
+first="--optim-args beta1=0.9,scale_parameter=True,clip_threshold=0.5"
+t "a first moment" train first 1 $first
+back first again
+t "it goes on with it" train again 1 $first --resume-from-checkpoint latest
+t "to the same bits with it" same_state first again
+for how in "1" "2 $first" "3"; do
+    set -- $how
+    of=one; [ $# = 1 ] || of=first
+    t "two ranks, stage $1" train some 2 --zero-stage "$@"
+    t "stage $1: the losses of one rank to 1e-6" near some $of 1e-6
+    back some again
+    t "stage $1: they go on" train again 2 --zero-stage "$@" --resume-from-checkpoint latest
+    t "stage $1: to the same bits" same_state some again
+    back some again
+    t "stage $1: one rank goes on" train again 1 "${@:2}" --resume-from-checkpoint latest
+    t "stage $1: to the same losses" near again $of 1e-6
+    back $of again
+    t "stage $1: from one rank" train again 2 --zero-stage "$@" --resume-from-checkpoint latest
+    t "stage $1: likewise" near again $of 1e-6
+    t "stage $1: its shards merge" ckpt-merge -q "$T/some/checkpoint-4" -o "$T/merged-$1"
+    rm -rf "$T/some"
+done
+t "bfloat16, sharded" train half 2 --bf16 --zero-stage 2
+back half again
+t "bfloat16: goes on" train again 2 --bf16 --zero-stage 2 --resume-from-checkpoint latest
+t "bfloat16: to the same bits" same_state half again
+t "an adapter, sharded" train lora 2 --zero-stage 3 --lora-rank 4 --target-modules all-linear
+back lora again
+t "an adapter goes on with one rank" train again 1 --lora-rank 4 --target-modules all-linear --resume-from-checkpoint latest
+t "an adapter: to the same losses" near again lora 1e-6
+t "a rate of its own" train relative 1 --learning-rate 5e-5 --max-steps 1 --optim-args scale_parameter=True --lr-for mlp=1e-4
+expect_says 78 "a key it has not" "momentum is no key of adafactor" train x 1 --optim-args momentum=0.9
+expect_says 78 "warmup_init alone" "warmup_init needs relative_step=True" train x 1 --optim-args warmup_init=True
+expect_says 78 "a learning rate beside its own" "is not used with relative_step=True" train x 1 --optim-args relative_step=True
+expect_says 78 "AdamW's betas" "whose --optim-args has beta1, eps1 and eps2" train x 1 --adam-beta1 0.8
+expect_says 78 "states on the host" "are not for it" train x 1 --offload-optimizer cpu
+expect_says 78 "a distributed checkpoint" "has no place for the rows and columns" train x 1 --checkpoint-format dcp
+expect 65 "AdamW does not go on from it" train x 1 --optim adamw_torch --resume-from-checkpoint "$T/one/checkpoint-2"
+t "--dry-run plans it" bash -c "ckpt-train --model $T/base --train-file $T/train.jsonl --max-steps 1 --optim adafactor --dry-run -o $T/dry 2>&1 | grep -q 'optimizer 0\.'"
