@@ -172,15 +172,19 @@ $B/%.o: %.c Makefile
 	$(call say,CC,$(<D))
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(TRAIN_CFLAGS) -MMD -MP -c -o $@ $<
 
-# The page of ckpt-inspect --html and the script in checkpoints, as strings.
+# The pages of ckpt-inspect and ckpt-eval --html, their style sheet, and the script in checkpoints, as strings.
 $B/tools/inspect/page.inc: tools/inspect/page.html
+$B/tools/inspect/page/style.inc: tools/inspect/page/style.css
+$B/tools/eval/page.inc: tools/eval/page.html
 $B/formats/deepspeed/write/zero_to_fp32.inc: formats/deepspeed/write/zero_to_fp32.py
 $B/%.inc:
 	@mkdir -p $(@D)
 	@sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/.*/"&\\n"/' $< > $@
 $B/tools/inspect/html.o: $B/tools/inspect/page.inc
+$B/tools/inspect/page/style.o: $B/tools/inspect/page/style.inc
+$B/tools/eval/page.o: $B/tools/eval/page.inc
 $B/formats/deepspeed/write/out.o: $B/formats/deepspeed/write/zero_to_fp32.inc
-$B/tools/inspect/html.o $B/formats/deepspeed/write/out.o: CPPFLAGS += -I$B
+$B/tools/inspect/html.o $B/tools/inspect/page/style.o $B/tools/eval/page.o $B/formats/deepspeed/write/out.o: CPPFLAGS += -I$B
 
 check: all $(UNITS)                                 ## unit and golden tests, seconds; before every commit; ONLY=: these
 	@tests/run.sh $(MODE):units
@@ -233,7 +237,7 @@ lint: $(if $(shell command -v $(CLANG) 2>/dev/null),analyze)     ## floors, bann
 
 # clang's static analyzer over the rooms that changed since they were last clean.
 ANALYZED := $(patsubst %.c,build/analyze/%.ok,$(filter-out $(PLUGINS_C),$(call rooms,libckpt formats trainer tools)))
-build/analyze/%.ok: %.c | build/release/tools/inspect/page.inc build/release/formats/deepspeed/write/zero_to_fp32.inc
+build/analyze/%.ok: %.c | build/release/tools/inspect/page.inc build/release/tools/inspect/page/style.inc build/release/tools/eval/page.inc build/release/formats/deepspeed/write/zero_to_fp32.inc
 	@mkdir -p $(@D)
 	$(Q)$(CLANG) --analyze -Xclang -analyzer-werror -std=c11 $(if $(filter libckpt/err.c libckpt/mem.c,$<),,-include tests/analyze.h) \
 	    -Ibuild/release $(CPPFLAGS) $(call PC,--cflags,$(PC_CKPT)) -MMD -MP -MF $(@:.ok=.d) -MT $@ -o /dev/null $< && touch $@

@@ -5,6 +5,7 @@
 #include "tools/cli_items.h"
 #include "tools/data_rows.h"
 #include "tools/eval/eval.h"
+#include "tools/eval/page.h"
 #include "tools/eval/score/score.h"
 #include "tools/out.h"
 #include "trainer/cpu/blas.h"
@@ -39,7 +40,7 @@ static const struct opt work_rows[] = {
     OPT_PATH("hidden", "FILE", hidden,
              "write an encoder's hidden states of every prompt as safetensors"),
     OPT_FLAG("overwrite", overwrite,
-             "replace existing files of --logits, --hidden and --predictions-out"),
+             "replace existing files of --logits, --hidden, --predictions-out and --html"),
     OPT_HEADING("Predictions"),
     OPT_LIST("predictions", "PATH", predictions.file,
              "records with predictions and references, to score without a model; repeatable"),
@@ -100,6 +101,8 @@ static const struct opt work_rows[] = {
             .absent = "none"),
     OPT_PATH("predictions-out", "FILE", predictions_out,
              "write continuations as JSON lines as they finish; -: to standard output"),
+    OPT_PATH("html", "FILE", html,
+             "write continuations as a page for a browser, side by side with the base's"),
     OPT_FLAG("in-order", in_order, "write them in the order of the prompts"),
 };
 #undef OPT_VALUES
@@ -107,7 +110,7 @@ static const struct opt work_rows[] = {
 #define GENERATION                                                                               \
     "max-new-tokens min-new-tokens do-sample temperature top-k top-p min-p repetition-penalty "  \
     "no-repeat-ngram-size num-beams length-penalty early-stopping seed stop logprobs "            \
-    "predictions-out frequency-penalty presence-penalty typical-p epsilon-cutoff eta-cutoff"
+    "predictions-out html frequency-penalty presence-penalty typical-p epsilon-cutoff eta-cutoff"
 
 /* Which options have an effect together; options that depend on generation_config.json are
  * checked in eval.c. */
@@ -121,7 +124,7 @@ static const struct opt_rule rules[] = {
     {OPT_BARS, "predictions", "base adapter tokenizer tag dtype device threads eval-file prompt"},
     {OPT_NEEDS, "hidden", "prompt"},
     {OPT_NEEDS, "batch-size", "eval-file prompt"},
-    {OPT_NEEDS, "overwrite", "logits hidden predictions-out"},
+    {OPT_NEEDS, "overwrite", "logits hidden predictions-out html"},
     {OPT_NEEDS, "in-order", "predictions-out"},
     {OPT_BARS, "hidden", "generate " GENERATION},
     {OPT_NEEDS, GENERATION, "prompt generate"},
@@ -212,6 +215,8 @@ static int eval_item(void *ctx, const char *item, struct ckpt_err *err)
     struct eval_result r = {0};
     int rc = eval_run(&r, j->w, item, j->w->adapter, err);
 
+    if (rc == 0 && j->w->html)
+        rc = eval_page_write(j->w->html, j->w->overwrite, &r, j->w->base ? j->base : NULL, err);
     if (rc == 0 && !(j->w->predictions_out && strcmp(j->w->predictions_out, "-") == 0))
         rc = report(j->cli, j->w->base ? j->base : NULL, &r, err);
     eval_release(&r);

@@ -47,3 +47,10 @@ expect 64 "not in a search" ckpt-eval --prompt x --stop a --num-beams 2 "$M"
 sed 's/"vocab_size": *[0-9]*/"vocab_size": 6000/' $R/config.json >"$T/padded.json"
 ckpt-train -q --init "$T/padded.json" --tokenizer $R/tokenizer --init-only -o "$T/padded" >/dev/null
 t "padded vocabulary" bash -c "ckpt-eval -q --prompt a --do-sample --temperature 5 --top-k 0 --max-new-tokens 40 --predictions-out - $T/padded | grep -q '<id:[45][0-9]*>'"
+
+t "a page" gen --html "$T/page.html" --base "$T/base"
+t "of all rows" [ "$(grep -c '<article' "$T/page.html")" = "$n" ]
+well_formed() { ! command -v xmllint >/dev/null || xmllint --noout "$1"; }
+t "is well-formed" well_formed "$T/page.html"
+t "fetches nothing" bash -c "! grep -qE '(src|href)=|url\\(|@import' $T/page.html"
+expect 73 "not over a file" ckpt-eval -q --prompt x --max-new-tokens 1 --html "$T/page.html" "$M"

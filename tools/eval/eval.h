@@ -35,6 +35,7 @@ struct eval_want {
     const char     *predictions_out;    /* file of generated rows, - for standard output, or
                                            NULL */
     bool            in_order;           /* of them */
+    const char     *html;               /* page of the continuations, or NULL */
     const struct eval_result *beside;   /* results of the base, or NULL */
     const char     *logits;             /* file to write, or NULL */
     const char     *hidden;             /* file for an encoder's hidden states of the prompts, or

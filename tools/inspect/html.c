@@ -4,9 +4,10 @@
 #include "libckpt/commit.h"
 #include "tools/inspect/inspect.h"
 #include "tools/inspect/page/document.h"
+#include "tools/inspect/page/style.h"
 
 /*
- * page.html as a string: styles, and a script for the pointer, sorting and filtering, without
+ * page.html as a string: a script for the pointer, sorting and filtering, without
  * which the page is complete.  The page fetches nothing: its policy tells the browser so.
  */
 static const char page[] =
@@ -19,11 +20,18 @@ static void put_title(struct ckpt_buf *b, const json_t *doc, struct page_curves 
     page_title(b, doc);
 }
 
+static void put_style(struct ckpt_buf *b, const json_t *doc, struct page_curves *curves)
+{
+    (void)doc;
+    (void)curves;
+    ckpt_buf_put_str(b, page_style);
+}
+
 /* What stands in it for parts of the document. */
 static const struct mark {
     const char *text;
     void      (*put)(struct ckpt_buf *b, const json_t *doc, struct page_curves *curves);
-} marks[] = {{"@TITLE@", put_title}, {"@BODY@", page_body}};
+} marks[] = {{"@TITLE@", put_title}, {"@STYLE@", put_style}, {"@BODY@", page_body}};
 
 static void put_page(struct ckpt_buf *b, const json_t *doc, struct page_curves *curves)
 {
