@@ -10,6 +10,7 @@
 #include "tools/out.h"
 #include "tools/push/card.h"
 #include "tools/push/dest.h"
+#include "tools/push/remake.h"
 #include "tools/push/sign.h"
 
 struct want {
@@ -118,6 +119,10 @@ static int push_one(void *ctx, const char *item, struct ckpt_err *err)
 
     if (rc == 0)
         rc = push_card(&p, &((struct job *)ctx)->card, w->filter.follow, err);
+    if (rc == 0 && dest->kind->is_public)
+        rc = push_rename_bases(&p, w->filter.follow, err);
+    if (rc == 0)
+        rc = push_remanifest(&p, w->filter.follow, err);
     if (rc == 0 && w->sign.key)
         rc = push_sign(&p, &((struct job *)ctx)->key, w->filter.follow, err);
     if (rc == 0)
