@@ -11,8 +11,9 @@
 #include "tools/push/card.h"
 #include "tools/push/dest.h"
 #include "tools/push/events.h"
-#include "tools/push/sign.h"
 #include "tools/push/plan_file.h"
+#include "tools/push/remake.h"
+#include "tools/push/sign.h"
 
 struct want {
     struct send_want   send;
@@ -170,6 +171,14 @@ static int publish_told(struct cli *cli, const struct push_plan *p, const char *
     return cli_artifact(cli, url, NULL, err);
 }
 
+/* What names this machine is left out where others read, and the manifest follows. */
+static int make_fit(struct push_plan *p, const struct dest *d, bool follow, struct ckpt_err *err)
+{
+    int rc = d->kind->is_public ? push_rename_bases(p, follow, err) : 0;
+
+    return rc ? rc : push_remanifest(p, follow, err);
+}
+
 static int push_one(void *ctx, const char *item, struct ckpt_err *err)
 {
     const struct want *w = ((struct job *)ctx)->w;
@@ -186,6 +195,7 @@ static int push_one(void *ctx, const char *item, struct ckpt_err *err)
     rc = push_plan_make(&p, item, &w->filter, err);
     if (rc == 0)
         rc = push_card(&p, &((struct job *)ctx)->card, w->filter.follow, err);
+    rc = rc ? rc : make_fit(&p, dest, w->filter.follow, err);
     if (rc == 0 && w->sign.key)
         rc = push_sign(&p, &((struct job *)ctx)->key, w->filter.follow, err);
     if (rc == 0 && !w->send.dry_run)
@@ -217,6 +227,7 @@ static int apply_part(struct plan_part *part, struct cli *cli, struct ckpt_err *
     if (rc)
         return rc;
     rc = push_plan_make(&p, part->source, &part->filter, err);
+    rc = rc ? rc : make_fit(&p, &dest, part->filter.follow, err);
     if (rc == 0)
         push_event_start(cli, &p, dest.address);
     rc = rc ? rc : dest_send(url, sizeof url, &dest, &p, &part->want, cli, err);

@@ -15,7 +15,7 @@ for d in full full/checkpoint-2 shards/checkpoint-2 merged; do
     t "$d is published" ckpt-push -q --path-in-repo "${d//\//-}" "$T/published" "$W/$d"
 done
 # found WHAT - files that have the text.  Members of torch's archives are stored as they are.
-found() { grep -rlaF -- "$1" "$T/published"; }
+found() { grep -rlaF --exclude-dir=.git -- "$1" "$T/published"; }
 none() { local f; f=$(found "$1"); [ -z "$f" ] || { echo "$1 is in:"; echo "$f"; return 1; }; }
 t "the run's settings are there" test -s "$T/published/full-checkpoint-2/training_args.bin"
 t "what is looked for would be found" test "$(found per_device_train_batch_size | grep -c training_args.bin)" = 5
@@ -24,6 +24,21 @@ t "nor the home folder" none "$HOME"
 t "nor the user" none jane-doe-7
 t "nor the folder of the tests" none "$T"
 t "nor the token" none "$CANARY"
+# An adapter's base is a folder here: published, it is called by its name, and the manifest says so.
+t "an adapter's run" run lora --lora-rank 4
+t "is published" ckpt-push -q --create "$T/hub.git" "$W/lora/checkpoint-2"
+export GIT_CONFIG_NOSYSTEM=1; git config --global safe.directory '*'; git lfs install --skip-repo >/dev/null 2>&1
+rm -rf "$T/published"; t "and cloned" git clone -q "$T/hub.git" "$T/published"
+t "no folder is in it" none "$T"
+t "nor the user" none jane-doe-7
+t "the base has its name" grep -q '"base_model_name_or_path": "base"' "$T/published/adapter_config.json"
+t "the clone is whole" ckpt-inspect -q --verify "$T/published"
+t "a copy on this machine keeps its base" bash -c "ckpt-push -q $T/copy $W/lora/checkpoint-2 && ckpt-merge -q -o $T/folded $T/copy"
+ckpt-eval -q --json --eval-file rows.jsonl full/checkpoint-2 >eval.json
+t "a checkpoint whose card gets results" ckpt-push -q --card-metrics eval.json --card-dataset a/b "$T/hub2.git" --create "$W/full/checkpoint-2"
+t "is cloned" git clone -q "$T/hub2.git" "$T/clone2"
+t "and whole, its manifest has the new card" ckpt-inspect -q --verify "$T/clone2"
+t "which is there" grep -q model-index "$T/clone2/README.md"
 # The best checkpoint is found again from its name, also after the folder moved.
 mv "$W/full" "$W/moved"
 t "goes on after a move" ckpt-train -q --model "$W/base" --train-file "$W/rows.jsonl" --eval-file "$W/rows.jsonl" --per-device-train-batch-size 2 --max-seq-length 32 --threads 1 --max-steps 3 --eval-strategy steps --eval-steps 1 --save-steps 1 --load-best-model-at-end --report-to none -o "$W/moved" --resume-from-checkpoint latest

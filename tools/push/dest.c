@@ -26,21 +26,23 @@ static bool is_folder(const char *path)
 
 /* Of rows without a scheme the first whose is_address, or is_path, agrees. */
 static const struct dest_kind kinds[] = {
-    {.name = "a repository of the Hub", .scheme = "hf://", .whole = true,
+    {.name = "a repository of the Hub", .scheme = "hf://", .whole = true, .is_public = true,
      .takes = COMMIT | DEST_PRIVATE | DEST_PR | DEST_TAG | DEST_VERIFY, .check = send_hub_check,
      .send = send_hub},
-    {.name = "a model in an OCI registry", .scheme = "oci://", .whole = true,
+    {.name = "a model in an OCI registry", .scheme = "oci://", .whole = true, .is_public = true,
      .takes = DEST_TAG | DEST_VERIFY | DEST_REPLACE, .check = send_oci_check, .send = send_oci},
-    {.name = "a bucket of S3", .scheme = "s3://", .whole = true,
+    {.name = "a bucket of S3", .scheme = "s3://", .whole = true, .is_public = true,
      .takes = DEST_CREATE | DEST_DELETE | DEST_VERIFY, .check = send_s3_check, .send = send_s3},
     {.name = "a folder of a WebDAV server", .is_address = dav_is_address, .whole = true,
+     .is_public = true,
      .takes = DEST_CREATE | DEST_DELETE | DEST_VERIFY, .check = send_dav_check, .send = send_dav},
     {.name = "a git repository on another host", .is_address = git_place_is, .whole = true,
+     .is_public = true,
      .takes = COMMIT & ~(unsigned)DEST_CREATE, .check = send_far_check, .send = send_far},
     {.name = "a git repository", .scheme = "git+file://", .takes = COMMIT,
-     .check = send_git_check, .send = send_git},
+     .is_public = true, .check = send_git_check, .send = send_git},
     {.name = "a folder", .scheme = "folder://", .check = send_folder_check, .send = send_folder},
-    {.name = "a git repository", .is_path = is_git, .takes = COMMIT,
+    {.name = "a git repository", .is_path = is_git, .takes = COMMIT, .is_public = true,
      .check = send_git_check, .send = send_git},
     {.name = "a folder", .is_path = is_folder, .check = send_folder_check, .send = send_folder},
 };

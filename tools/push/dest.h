@@ -32,6 +32,7 @@ struct dest_kind {
     const char *name;           /* with its article, for messages: "a folder" */
     const char *scheme;         /* "hf://"; NULL: a path on this host */
     bool        whole;          /* place includes the scheme */
+    bool        is_public;      /* others read it: folders of this machine mean nothing there */
     unsigned    takes;          /* enum dest_takes */
     /* Whether an address is one, or a path on this host.  NULL for kinds with a scheme. */
     bool (*is_address)(const char *address);

@@ -139,17 +139,49 @@ out:
     return rc;
 }
 
+bool manifest_set(json_t *manifest, const char *name, uint64_t size, const char *sha256)
+{
+    json_t *row;
+    size_t i;
+
+    json_array_foreach (json_object_get(manifest, "files"), i, row) {
+        const char *there = json_string_value(json_object_get(row, "name"));
+
+        if (there && strcmp(there, name) == 0)
+            return json_object_set_new(row, "size", json_integer((json_int_t)size)) == 0 &&
+                   json_object_set_new(row, "sha256", json_string(sha256)) == 0;
+    }
+    return false;
+}
+
+int manifest_text(char **text, json_t *manifest, struct ckpt_err *err)
+{
+    char hex[CKPT_SHA256_HEX];
+    struct ckpt_buf b;
+    int rc = own_digest(hex, manifest, err);
+
+    *text = NULL;
+    ckpt_buf_init(&b, MAX_MANIFEST_BYTES);
+    if (rc == 0 && json_object_set_new(manifest, "digest", json_string(hex)))
+        rc = ckpt_nomem(err, sizeof hex);
+    if (rc == 0)
+        rc = ckpt_json_write(&b, manifest, 2, false, err);
+    if (rc == 0) {
+        *text = ckpt_buf_str(&b) ? ckpt_strdup(ckpt_buf_str(&b)) : NULL;
+        rc = *text ? 0 : ckpt_nomem(err, b.len);
+    }
+    ckpt_buf_release(&b);
+    return rc;
+}
+
 int manifest_make(char **text, const char *path, const json_t *facts, struct ckpt_err *err)
 {
     json_t *files = json_array(), *m = json_pack("{s:s,s:i}", "format", "ckpt-manifest",
                                                  "version", 1);
-    char hex[CKPT_SHA256_HEX];
     struct ckpt_dir *dir = NULL;
-    struct ckpt_buf b;
     int rc;
 
     *text = NULL;
-    ckpt_buf_init(&b, MAX_MANIFEST_BYTES);
     if (!files || !m || json_object_update(m, (json_t *)facts) ||
         json_object_set(m, "files", files)) {
         rc = ckpt_nomem(err, sizeof *m);
@@ -159,18 +191,9 @@ int manifest_make(char **text, const char *path, const json_t *facts, struct ckp
     if (rc == 0)
         rc = list_files(files, dir, path, err);
     if (rc == 0)
-        rc = own_digest(hex, m, err);
-    if (rc == 0 && json_object_set_new(m, "digest", json_string(hex)))
-        rc = ckpt_nomem(err, sizeof hex);
-    if (rc == 0)
-        rc = ckpt_json_write(&b, m, 2, false, err);
-    if (rc == 0) {
-        *text = ckpt_buf_str(&b) ? ckpt_strdup(ckpt_buf_str(&b)) : NULL;
-        rc = *text ? 0 : ckpt_nomem(err, b.len);
-    }
+        rc = manifest_text(text, m, err);
 out:
     ckpt_dir_close(dir);
-    ckpt_buf_release(&b);
     json_decref(files);
     json_decref(m);
     return rc;

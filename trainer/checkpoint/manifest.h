@@ -21,6 +21,10 @@ enum manifest_depth { MANIFEST_SIZES, MANIFEST_DIGESTS };
  * members of facts first.  *text is yours (ckpt_free).
  */
 int manifest_make(char **text, const char *path, const json_t *facts, struct ckpt_err *err);
+/* Change what a manifest has of a file; false where it has none of that name. */
+bool manifest_set(json_t *manifest, const char *name, uint64_t size, const char *sha256);
+/* The text of a manifest with its digest, which is computed anew; yours (ckpt_free). */
+int manifest_text(char **text, json_t *manifest, struct ckpt_err *err);
 /*
  * Read and verify a directory's manifest.  *out (may be NULL) gets it as a new reference.
  * CKPT_ENOTFOUND when there is none; CKPT_EFORMAT "digest", "truncated" or "missing" names the

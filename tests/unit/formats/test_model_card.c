@@ -1,8 +1,10 @@
 /* model_card: what a card says is read, new keys and results are put into it, and the rest stays as it
  * is, byte for byte. */
+#include "tests/unit/faults.h"
 #include "tests/unit/unit.h"
 
 #include "formats/hf/model_card.h"
+#include "formats/hf/run_card.h"
 
 static const struct model_card_result loss = {"text-generation", "acme/rows", "main", "test",
                                               "perplexity", "Perplexity", 12.5};
@@ -141,5 +143,59 @@ TEST_ERR(keys_are_read)
     json_decref(keys);
     assert_int_equal(model_card_read(&keys, "---\na: [\n---\n", 13, err), CKPT_EFORMAT);
     assert_int_equal(model_card_read(&keys, "---\n---\n", 8, err), 0);
+    json_decref(keys);
+}
+
+TEST(names_that_may_be_told)
+{
+    static const struct { const char *path, *name; bool hub; } cases[] = {
+        {"hf://acme/toy@main", "acme/toy", true}, {"hf://datasets/acme/rows", "acme/rows", true},
+        {"/home/me/.cache/huggingface/hub/models--acme--toy/snapshots/0123", "acme/toy", true},
+        {"/h/models--gpt2/snapshots/01/", "gpt2", true}, {"models--a--b--c/snapshots/0", "a/b--c", true},
+        {"/home/me/base/", "base", false}, {"base", "base", false}, {"/h/models--a--b/blobs/1", "1", false},
+        {"", "", false},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char name[100];
+
+        assert_int_equal(run_card_name(name, sizeof name, cases[i].path), cases[i].hub);
+        assert_string_equal(name, cases[i].name);
+    }
+}
+
+TEST_ERR(figures_of_a_trainer)
+{
+    json_t *row = json_pack("{s:f, s:f, s:f, s:f, s:f, s:s}", "epoch", 1.0, "eval_loss", 0.0, "eval_runtime", 2.0,
+                            "eval_samples_per_second", 3.0, "eval_f1", 0.5, "eval_note", "x");
+    struct model_card_result r[8];
+
+    (void)err;
+    assert_int_equal(run_card_figures(r, 8, row, "t", "d"), 3);
+    assert_string_equal(r[0].metric, "loss");
+    assert_string_equal(r[1].metric, "perplexity");
+    assert_true(r[1].value == 1);
+    assert_string_equal(r[2].metric, "f1");
+    assert_int_equal(run_card_figures(r, 1, row, "t", "d"), 1);
+    json_decref(row);
+}
+
+TEST(failures_are_told)
+{
+    json_t *keys = json_pack("{s:s, s:[s]}", "license", "mit", "tags", "a");
+
+    for (struct faults f = {.kinds = FAULT(ALLOC)}; faults_next(&f);) {
+        struct ckpt_err err = {0};
+        struct ckpt_buf b;
+        int rc;
+
+        ckpt_buf_init(&b, 8192);
+        rc = model_card_edit(&b, "---\n" INDEX "---\nbody\n", strlen("---\n" INDEX "---\nbody\n"),
+                             keys, "toy", &loss, 1, &err);
+        faults_disarm(&f);
+        faults_told(&f, rc, &err, "editing");
+        assert_true(rc || strstr(ckpt_buf_str(&b), "body\n"));
+        ckpt_buf_release(&b);
+    }
     json_decref(keys);
 }

@@ -1,6 +1,7 @@
 /* sign: signatures of the reference (tests/golden/sign, make_sign.py) and our own; damage, other keys
  * and other files are told. */
 #include "tests/unit/files.h"
+#include "tests/unit/faults.h"
 
 #include <openssl/pem.h>
 
@@ -425,4 +426,65 @@ TEST_ERR(keys_that_cannot_be_used)
     assert_int_equal(sign_key_open(&k, text_of("%s/none.pem", dir), NULL, NULL, err),
                      CKPT_ENOTFOUND);
     sign_key_release(&k);
+}
+
+/* -- failures --------------------------------------------------------------------------------- */
+
+/* Whatever fails, nobody is told that a changed folder is as it was signed. */
+TEST(failures_are_told)
+{
+    size_t len;
+    char *text = slurp(GOLDEN "p256.sig", &len);
+
+    shell(text_of("cp -r " GOLDEN "model %s/model; echo >> %s/model/a-b", dir, dir));
+    for (struct faults f = {.kinds = FAULT(ALLOC) | FAULT(READ) | FAULT(OPEN)}; faults_next(&f);) {
+        struct told t = {.n = 0};
+        struct sign_manifest m = {0};
+        struct sign_trust trust;
+        struct sign_signer who;
+        struct sign_compare c = {.m = &m, .workers = 1, .differs = tell, .ctx = &t};
+        struct ckpt_err err = {0};
+        size_t n = 0;
+        int rc = sign_trust_open(&trust, GOLDEN "p256.pub", NULL, &err);
+
+        rc = rc ? rc : sign_trust_check(&m, &who, &trust, text, len, &err);
+        rc = rc ? rc : ckpt_dir_open(&c.dir, text_of("%s/model", dir), 0, &err);
+        rc = rc ? rc : sign_folder_compare(&c, &n, &err);
+        faults_disarm(&f);
+        faults_told(&f, rc, &err, "checking");
+        assert_true(rc || n > 0);
+        ckpt_dir_close(c.dir);
+        sign_manifest_release(&m);
+        sign_trust_release(&trust);
+    }
+    free(text);
+}
+
+TEST(signing_fails_whole)
+{
+    const char *pem;
+
+    make_key("k", "P-256", NULL);
+    pem = text_of("%s/k.pem", dir);
+    for (struct faults f = {.kinds = FAULT(ALLOC) | FAULT(READ) | FAULT(OPEN)}; faults_next(&f);) {
+        struct sign_manifest m = {.model = "m"};
+        struct sign_bundle b = {0};
+        struct ckpt_err err = {0};
+        struct ckpt_buf statement;
+        struct sign_key k;
+        int rc = sign_key_open(&k, pem, NULL, NULL, &err);
+
+        ckpt_buf_init(&statement, 10000);
+        rc = rc ? rc : sign_manifest_add(&m, "a", (const unsigned char *)D, &err);
+        rc = rc ? rc : sign_manifest_write(&statement, &m, &err);
+        b.payload = (struct sign_bytes){statement.data, statement.len};
+        rc = rc ? rc : sign_key_sign(&b, &k, &err);
+        faults_disarm(&f);
+        faults_told(&f, rc, &err, "signing");
+        assert_true(rc || sign_key_check(&b, k.key, &err) == 0);
+        sign_bundle_release(&b);
+        sign_manifest_release(&m);
+        ckpt_buf_release(&statement);
+        sign_key_release(&k);
+    }
 }
