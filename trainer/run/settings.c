@@ -295,7 +295,8 @@ static int check_needs(const struct settings *s, struct ckpt_err *err)
     static const char *const fp8[] = {"fp8_format", NULL};
     static const char *const shards[] = {"shard_index", "shard_strided", NULL};
     const struct { const char *const *names; bool met; const char *says; } of[] = {
-        {adapter, s->lora_rank > 0, "`{}` needs `lora_rank N`"},
+        /* A rank of 0 that was asked for, as by full_ft, leaves a file's adapter out. */
+        {adapter, s->lora_rank > 0 || settings_given(s, "lora_rank"), "`{}` needs `lora_rank N`"},
         {scale, s->fp16, "`{}` needs `fp16`: other losses are not scaled"},
         {fp8, s->fp8, "`{}` needs `fp8`"},
         {shards, s->num_shards > 0, "`{}` needs `num_shards N`"},
