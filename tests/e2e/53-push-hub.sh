@@ -127,8 +127,8 @@ t "A7 A: one commit a save" [ "$(commits acme/bloomz)" = 3 ]
 t "A: the last one is there" same acme/bloomz "$T/runA/checkpoint-4" main last-checkpoint
 ckpt-merge -q -o "$T/noise" "$T/base" >/dev/null
 t "A: and training goes on from it" bash -c "ckpt-push -q --create hf://acme/none '$T/noise' >/dev/null; $A --max-steps 6 --resume-from-checkpoint $T/runA/checkpoint-4 -o $T/runA2"
-t "D5 D: checkpoints side by side, from within the run" bash -c "$A -o $T/runD | ckpt-push -q --create --path-in-repo '{name}' hf://acme/opt"
-t "D: both are there" bash -c "$(declare -f same); export HF_TOKEN=$HF_TOKEN HF_ENDPOINT=$HF_ENDPOINT; same acme/opt $T/runD/checkpoint-2 main checkpoint-2 && same acme/opt $T/runD/checkpoint-4 main checkpoint-4"
+t "D5 D8 D: checkpoints side by side, from within the run" bash -c "$A -o $T/runD | ckpt-push -q --create --path-in-repo '{name}' hf://acme/opt"
+t "D8 D: both are there" bash -c "$(declare -f same); export HF_TOKEN=$HF_TOKEN HF_ENDPOINT=$HF_ENDPOINT; same acme/opt $T/runD/checkpoint-2 main checkpoint-2 && same acme/opt $T/runD/checkpoint-4 main checkpoint-4"
 ckpt-push -q --create hf://acme/inside "$G/rows.jsonl" >/dev/null
 t "a run publishes by itself" bash -c "$A --push-to hf://acme/inside -o $T/runI >/dev/null"
 t "its checkpoints are commits" [ "$(commits acme/inside)" = 4 ]
