@@ -21,7 +21,7 @@ t "C4 memory of both ranks" bash -c "[ \$(wc -l < $T/mem/memory.csv) -gt 3 ] && 
 t "which can be read" bash -c "ckpt-inspect --json '$T/mem/memory.csv' | grep -q '0/memory.used'"
 t "C4 compared" bash -c "ckpt-inspect --compare '$T/mem' '$T/r1' | grep -q 'peak MiB'"
 t "C4 drawn together" bash -c "ckpt-inspect --compare --plot '$T/mem' '$T/r1' > $T/drawn && grep -q '^loss by step, 1 to 6' $T/drawn && grep -q '^memory.used' $T/drawn && grep -q '^  b  .*r1' $T/drawn"
-for run in r2z0 r2z3 r3z3; do t "A1 losses of $run equal one rank's to 1e-6" losses_near r1 $run 1e-6 6; done
+for run in r2z0 r2z3 r3z3; do t "A1 B3 losses of $run equal one rank's to 1e-6" losses_near r1 $run 1e-6 6; done
 resume() { rewind "$1" "$1-again" && train "$1-again" "$2" "$3" --resume-from-checkpoint latest && same_state "$1" "$1-again"; }
 t "3 steps, stop, 3 more = 6 steps, bit for bit: stage 0" resume r1 0 1
 t "the same: stage 3 on two ranks" resume r2z3 3 2

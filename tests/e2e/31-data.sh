@@ -49,7 +49,7 @@ t "E2 a split of a folder is trained and scored" grep -q eval_loss "$T/split/met
 t "slices" train_rows slice "$F/rows.jsonl" --start-idx 4 --end-idx 8
 sed -n 5,8p "$F/rows.jsonl" > "$T/four.jsonl"
 t "the same rows as a file" train_rows four "$T/four.jsonl"
-t "a slice gives the losses of its rows" same_losses slice four
+t "D2 a slice gives the losses of its rows" same_losses slice four
 t "a shard" train_rows shard "$F/rows.jsonl" --num-shards 7 --shard-index 1 --max-train-samples 4
 sed -n 6,9p "$F/rows.jsonl" > "$T/shard.jsonl"
 t "the same rows as a file" train_rows sharded "$T/shard.jsonl"

@@ -30,10 +30,10 @@ same_model() { cmp "$T/$1/checkpoint-6/model.safetensors" "$T/$2/checkpoint-6/mo
 t "is fp16 with a scale that is found" same_model fixed fp16
 overflowing() { SAY= train "$1" 0 1 --fp16 --initial-scale-power 133 --hysteresis 1 "${@:2}" 2>"$T/said"; }
 t "a scale that is much too large" overflowing large
-t "skips steps and says so" grep -q "step 1: .*skipped, the scale is" "$T/said"
+t "A2 skips steps and says so" grep -q "step 1: .*skipped, the scale is" "$T/said"
 t "the skipped are no steps of the optimizer" bash -c "ckpt-inspect --tree $T/large/checkpoint-6/scheduler.pt | grep -q 'last_epoch.*[1-5],'"
 again() { rewind large large-again && overflowing large-again --resume-from-checkpoint latest && same_state large large-again; }
-t "a resumed run goes on with the scale and the count" again
+t "A2 a resumed run goes on with the scale and the count" again
 expect 1 "a fixed scale that overflows ends the run" overflowing y --loss-scale 1e45
 expect 78 "a scale without float16" train x 0 1 --bf16 --loss-scale 8
 t "the true weights are kept as float32" bash -c "ckpt-inspect $T/bf16/checkpoint-6/model.safetensors | grep -q F32"

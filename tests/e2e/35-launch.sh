@@ -34,7 +34,7 @@ expect_says 69 "nor with --device cuda" "--device cuda: no GPU can be used here"
 expect_says 78 "GPUs that are not used" "--nproc gpu gives each rank a GPU, but there is --device cpu" loud gpu --device cpu -o "$T/none"
 expect_says 64 "no other word" '--nproc: "cpu" is no whole number' loud cpu -o "$T/none"
 expect_says 78 "more ranks than GPUs" "--nproc 3 with --device cuda: this host has 2 GPUs" gpus two --nproc 3 --device cuda
-expect_says 0 "as many as there are" "ranks: 2 (planned)" gpus two --nproc gpu --dry-run
+expect_says 0 "D8 as many as there are" "ranks: 2 (planned)" gpus two --nproc gpu --dry-run
 expect_says 0 "one of one" "saved $T/gpus/checkpoint-1" gpus one --nproc gpu
 
 # What fails may be tried again, from the newest checkpoint, with the same end.
@@ -160,7 +160,7 @@ three() {
     [ "$(cat "$T/three.out")" = "$T/three/checkpoint-3" ] && [ "$(grep -c -- '-p 2222 worker-[01] cd ' "$T/ssh.log")" = 2 ] || { cat "$T/three.out" "$T/ssh.log"; return 1; }
     ranks 3 --train-file "$T/train.jsonl" --zero-stage 3 --max-steps 3 -o "$T/local" && same_state three local
 }
-t "C6 three ranks of two hosts, as of one" three
+t "C5 C6 three ranks of two hosts, as of one" three
 printf 'worker-0 slots=2\nworker-1 slots=2\n' >"$T/two-each"
 pairs() {
     begin pairs hosts --hostfile "$T/two-each" --fsdp hybrid_shard --max-steps 3

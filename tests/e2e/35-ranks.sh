@@ -113,7 +113,7 @@ for stage in 0 3; do
 done
 step() { env SLURM_NTASKS=2 SLURM_STEP_NUM_TASKS=2 SLURM_PROCID="$1" SLURM_LOCALID="$1" SLURM_STEP_ID=0 SLURM_JOB_ID=$((port + $$)) SLURM_STEP_NODELIST="$(hostname)" timeout 60 ckpt-train -q --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --max-steps 1 -o "$T/step"; }
 steps_meet() { local p; step 1 & p=$!; step 0 && wait $p; }
-t "tasks of srun without PMI" steps_meet
+t "C5 tasks of srun without PMI" steps_meet
 other() {       # OPTION... - rank 1 of two with these options besides
     local second; port=$((port + 1))
     rank 1 2 $port -q -o "$T/none" "$@" >"$T/other.1" 2>&1 & second=$!
@@ -121,6 +121,7 @@ other() {       # OPTION... - rank 1 of two with these options besides
     wait $second
     return $first
 }
+t "a template of two lines" ranks 2 --train-file "$T/train.jsonl" --prompt-template "$(printf "{instruction}\n\nAnswer:")" --completion-template " {output}" --max-steps 1 -o "$T/lines"
 expect 78 "ranks of other settings" other --learning-rate 1e-4
 says "rank 1: --learning-rate is 0.0001 here"; check "are named" $?
 says "rank 0 has 5e-05"; check "with both values" $?

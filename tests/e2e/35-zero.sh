@@ -40,7 +40,7 @@ t "states that may lie on the host, sharded" train paged 2 --bf16 --optim paged_
 t "states on the host, sharded" train host 2 --bf16 --offload-optimizer cpu --zero-stage 2
 t "and on the device" train plain 2 --bf16 --zero-stage 2
 t "are the same bits" diff <(state host) <(state plain)
-t "FSDP's name is the stage" train fsdp 2 --bf16 --fsdp shard_grad_op
+t "D1 FSDP's name is the stage" train fsdp 2 --bf16 --fsdp shard_grad_op
 t "with its bits" diff <(state fsdp) <(state plain)
 rm -rf "$T"/{one,kept,alone}
 t "stage 1" train one 2 --zero-stage 1

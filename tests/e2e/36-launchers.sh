@@ -19,7 +19,7 @@ if [ -z "${LAUNCHERS_INSIDE:-}" ]; then
     }
     bad='srun: error: n1: task 0: Exited with exit code'
     t "batch script: status 0 ends the job" as 0 0 0 0 'run/checkpoint-9\n'
-    t "batch script: CPUs and options reach srun" grep -qE '^5 .*ckpt-train --resume-from-checkpoint latest --config a.yaml$' "$T/says.args"
+    t "C5 batch script: CPUs and options reach srun" grep -qE '^5 .*ckpt-train --resume-from-checkpoint latest --config a.yaml$' "$T/says.args"
     t "batch script: a saved checkpoint and 75 requeue the job" as 0 1 75 40 "run/checkpoint-9\n$bad 75\n"
     t "batch script: a killed rank requeues the job" as 0 1 137 0 'srun: error: n2: task 1: Killed\n'
     t "batch script: the fourth try without a checkpoint ends the job" as 75 0 75 3 "$bad 75\n"
@@ -160,7 +160,7 @@ t "one host, uninterrupted" ckpt-train -q "${tiny[@]}" --nproc 2 --logging-steps
 job=$(sends broken "$recipe" "${tiny[@]}" --logging-steps 1 --max-steps 80 -o "$T/broken")
 rank_of() { grep -lsaz "^SLURM_JOB_NAME=$1\$" /proc/[0-9]*/environ | while IFS=/ read -r _ _ p _; do
     [ "$(cat "/proc/$p/comm" 2>/dev/null)" = ckpt-train ] && grep -qsaz "^SLURM_PROCID=$2\$" "/proc/$p/environ" && echo "$p"; done; }
-t "Slurm: a job of two nodes trains" wait_for 'steps broken'
+t "C5 Slurm: a job of two nodes trains" wait_for 'steps broken'
 t "Slurm: rank 1 is killed" kill -s KILL "$(rank_of broken 1)"
 t "Slurm: the killed rank requeues the job" until_is 20 "$job" Restarts 1
 rm -f "$T/broken/metrics.jsonl"

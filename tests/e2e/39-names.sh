@@ -195,9 +195,9 @@ ds() {          # OUT OPTION... - two ranks, four steps
         --learning-rate 1e-3 --warmup-steps 2 -o "$T/$out" "$@"
 }
 t "zero3_auto.json trains" ds auto --deepspeed "$D/zero3_auto.json" --bf16 --per_device_train_batch_size 3 --gradient_accumulation_steps 2
-t "as the options it stands for" ds own --bf16 --per-device-train-batch-size 3 --gradient-accumulation-steps 2 --zero-stage 3 --offload-optimizer cpu \
+t "C8 as the options it stands for" ds own --bf16 --per-device-train-batch-size 3 --gradient-accumulation-steps 2 --zero-stage 3 --offload-optimizer cpu \
     --stage3-gather-16bit-weights-on-model-save --lr-scheduler-type WarmupLR
-t "to the same bits" same_losses auto own
+t "C8 to the same bits" same_losses auto own
 t "files by pipes, for two ranks" ds piped --deepspeed <(cat "$D/zero3_auto.json") --bf16 --config <(printf 'per_device_train_batch_size: 3\ngradient_accumulation_steps: 2\n')
 t "to the same bits again" same_losses auto piped
 t "weights are gathered" test -s "$T/auto/checkpoint-4/model.safetensors"
@@ -258,9 +258,9 @@ t "B: T5's command line is read" shown --model_name_or_path t5-3b --train_file t
 for stage in 1 2 3; do
     for where in none cpu; do
         sed "s/\"stage\": 3, \"offload_optimizer\": {\"device\": \"cpu\"/\"stage\": $stage, \"offload_optimizer\": {\"device\": \"$where\"/" "$D/zero3_auto.json" >"$T/ds_config.json"
-        t "C: stage $stage, optimizer on ${where/none/the device}" ds "C-$stage-$where" --deepspeed "$T/ds_config.json" --fp16 --per_device_train_batch_size 2 --gradient_accumulation_steps 2 --weight_decay 0.01
+        t "C2 C: stage $stage, optimizer on ${where/none/the device}" ds "C-$stage-$where" --deepspeed "$T/ds_config.json" --fp16 --per_device_train_batch_size 2 --gradient_accumulation_steps 2 --weight_decay 0.01
     done
-    t "C: offloading changes nothing" same_losses "C-$stage-none" "C-$stage-cpu"
+    t "C2 C: offloading changes nothing" same_losses "C-$stage-none" "C-$stage-cpu"
 done
 t "C: evaluations and checkpoints by epochs" ds C-epochs --deepspeed "$T/ds_config.json" --per_device_train_batch_size 2 --eval_file "$T/train.jsonl" --evaluation_strategy epoch --save_strategy epoch --num_train_epochs 1 --max-steps 0
 t "C: are at their ends" [ "$(ls -d "$T"/C-epochs/checkpoint-* | wc -l)" = 1 ]
@@ -269,6 +269,9 @@ expect_says 78 "D: and the epoch in it needs one" "need --resume-file" ckpt-trai
 t "D: slices and FULL_SHARD" is fsdp full_shard --start-idx 0 --end-idx 10 --fsdp "full_shard auto_wrap" --initial-epoch 0
 t "E: the recipe runs" ckpt-train -q --device cpu --config tools/recipes/lora-sft.yaml --model "$T/base" --train-file "$T/train.jsonl" --max-steps 2 --max-seq-length 32 --lora-rank 2 \
     --target-modules query_key_value --data-dir "$T/E-data" -o "$T/E"
+t "E: all weights on request" ckpt-train -q --device cpu --config tools/recipes/lora-sft.yaml --full-ft true --model "$T/base" --train-file "$T/train.jsonl" \
+    --max-steps 2 --max-seq-length 32 --data-dir "$T/E-data" -o "$T/E-full"
+t "E: and no adapter" test -s "$T/E-full/model.safetensors"
 t "E: with its defaults" is seed 16257 --config tools/recipes/lora-sft.yaml
 t "E: early stopping" is early_stopping_patience 3 --config tools/recipes/lora-sft.yaml
 t "E: its own names" is prompt_template '"{q} "' --input_template '{q} ' --output_template '{a}' --full_ft false

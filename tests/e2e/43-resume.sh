@@ -79,7 +79,7 @@ t "a slice" slice s --end-idx 8 --num-train-epochs 1
 t "its steps" is s "1:0.25 2:0.5 3:0.75 4:1.0 "
 t "D3 its file of weights" [ -s "$T/s/w_0-8-epoch-1.pt" ]
 t "D4 the next slice goes on from that" slice s2 --resume-file "$T/s/w_0-8-epoch-1.pt" --initial-epoch 1 --start-idx 8 --end-idx 16 --num-train-epochs 2
-t "D4 in the next epoch" is s2 "5:1.25 6:1.5 7:1.75 8:2.0 "
+t "D4 D8 in the next epoch" is s2 "5:1.25 6:1.5 7:1.75 8:2.0 "
 t "D3 to the next file" [ -s "$T/s2/w_8-16-epoch-2.pt" ]
 t "one more epoch of the same data" slice s3 --resume-file "$T/s2/w_8-16-epoch-2.pt" --initial-epoch 2 --start-idx 8 --end-idx 16 --num-train-epochs 3 --nproc 2 \
     --per-device-train-batch-size 1 --zero-stage 3

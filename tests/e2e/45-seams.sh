@@ -112,7 +112,7 @@ pipeline() {
     set -o pipefail
     train piped small --save-steps 1 | ckpt-merge -q --verify | ckpt-push -q --create h.git > pushed
 }
-t "train, merge, push" pipeline
+t "X1 train, merge, push" pipeline
 t "both checkpoints were merged" bash -c "[ -d piped/checkpoint-1-merged ] && [ -d piped/checkpoint-2-merged ]"
 t "the model is cloned" git clone -q h.git clone
 t "with its config" test -e clone/config.json

@@ -28,7 +28,7 @@ published() {   # NAME OPTION...
     rm -rf "$T"/{run,next}
 }
 published "HF Trainer's layout"
-published "DeepSpeed's" --zero-stage 2
+published "A8 DeepSpeed's" --zero-stage 2
 published "a distributed checkpoint" --zero-stage 3 --checkpoint-format dcp
 published "an adapter" --lora-rank 4 --target-modules all-linear --zero-stage 1
 

@@ -66,7 +66,6 @@ void settings_default(struct settings *s)
         .async_save = "auto",
         .on_save_error = "end",
         .checkpoint_format = "auto",
-        .output_layout = "hf",
         .final_model = true,
     };
     data_settings_default(&s->data);
@@ -146,7 +145,6 @@ int settings_stage(const struct settings *s)
     return fsdp ? fsdp->stage : (int)s->zero_stage;
 }
 
-bool settings_is_trial(const struct settings *s) { return strcmp(s->output_layout, "ray") == 0; }
 bool settings_is_dcp(const struct settings *s) { return strcmp(s->checkpoint_format, "dcp") == 0; }
 
 int settings_hybrid(const struct settings *s)
@@ -297,7 +295,7 @@ static int check_needs(const struct settings *s, struct ckpt_err *err)
     static const char *const fp8[] = {"fp8_format", NULL};
     static const char *const shards[] = {"shard_index", "shard_strided", NULL};
     const struct { const char *const *names; bool met; const char *says; } of[] = {
-        /* a rank of 0 that is given turns off an adapter that a file describes */
+        /* A rank of 0 that was asked for, as by full_ft, leaves a file's adapter out. */
         {adapter, s->lora_rank > 0 || settings_given(s, "lora_rank"), "`{}` needs `lora_rank N`"},
         {scale, s->fp16, "`{}` needs `fp16`: other losses are not scaled"},
         {fp8, s->fp8, "`{}` needs `fp8`"},
@@ -378,30 +376,14 @@ static int check_schedule(const struct settings *s, struct ckpt_err *err)
     return rc ? rc : CHECK(rules, err);
 }
 
-static bool differs(double x, double from) { return x < from || x > from; }
-
 static int check_optimizer(const struct settings *s, struct ckpt_err *err)
 {
     const struct optim_row *row = optim_find(s->optim);
-    bool factored = row && row->rule == OP_RULE_ADAFACTOR;
-    struct optim_keys keys = {0};
-    int bad = row ? optim_keys(&keys, row, s->optim_args, err) : 0;
+    struct optim_keys keys;
     const struct rule rules[] = {
         RULE(row && row->rule == OP_RULE_SGD &&
              (settings_given(s, "adam_beta1") || settings_given(s, "adam_beta2")),
              "`adam_beta1` and `adam_beta2` are not used by `optim sgd`"),
-        RULE(factored && (differs(s->adam_beta1, 0.9) || differs(s->adam_beta2, 0.999) ||
-                          differs(s->adam_epsilon, 1e-8)),
-             "`adam_beta1`, `adam_beta2` and `adam_epsilon` are not used by `optim adafactor`, "
-             "whose `optim_args` has beta1, eps1 and eps2"),
-        RULE(factored && (strcmp(s->offload_optimizer, "none") != 0 ||
-                          strcmp(s->offload_param, "none") != 0),
-             "`optim adafactor` steps where the weights are: `offload_optimizer` and "
-             "`offload_param` are not for it"),
-        RULE(factored && settings_is_dcp(s),
-             "`checkpoint_format dcp` has no place for the rows and columns of `optim adafactor`"),
-        RULE(factored && keys.adafactor.relative_step && settings_given(s, "learning_rate"),
-             "`learning_rate` is not used with relative_step=True in `optim_args`"),
         RULE(s->loraplus_lr_ratio > 0 && s->lora_rank == 0 && !s->adapter,
              "`loraplus_lr_ratio` needs `lora_rank N`: it is of an adapter's factors"),
         RULE(settings_given(s, "loraplus_lr_embedding") && s->loraplus_lr_ratio <= 0,
@@ -412,7 +394,7 @@ static int check_optimizer(const struct settings *s, struct ckpt_err *err)
 
     if (!row)
         return ckpt_fail(err, CKPT_ECONFIG, "`optim %s` is no optimizer", s->optim);
-    if (bad)
+    if (optim_keys(&keys, row, s->optim_args, err))
         return CKPT_ECONFIG;
     return CHECK(rules, err);
 }
