@@ -110,6 +110,22 @@ t "is tried again" same models/f "$T/big"
 fresh 'lost:1@/s3/models/f/config.json'
 expect 0 "the answer to an object is lost" push s3://models/f "$M"
 t "it is not another's" same models/f "$M"
+mkdir -p "$R/s3/plain-meta"; serve 'lost:1@/s3/plain-meta/f/config.json' 'lost:5+1@/s3/plain-meta/f/model.bin'
+export AWS_ENDPOINT_URL=http://127.0.0.1:$P/s3
+expect 0 "lost answers of a store that keeps no metadata" push -j 1 s3://plain-meta/f "$T/big"
+t "are found out by reading" same plain-meta/f "$T/big"
+# Two publishers at once.
+fresh
+for i in 1 2; do mkdir "$T/two$i"; for k in 1 2 3 4 5 6 7 8 config; do echo "$i $k" >"$T/two$i/$k.json"; done; done
+for i in 1 2; do (push -j 1 s3://models/f "$T/two$i" >"$T/.x$i" 2>&1; echo $? >"$T/status$i") & pids[i]=$!; done; wait "${pids[@]}"
+no_mix() {
+    case $(cat "$T/status1") in 0 | 75) ;; *) cat "$T/.x1"; return 1 ;; esac
+    case $(cat "$T/status2") in 0 | 75) ;; *) cat "$T/.x2"; return 1 ;; esac
+    grep -q 75 "$T/status1" "$T/status2" || same models/f "$T/two1" || same models/f "$T/two2"
+}
+t "two publishers at once do not both end well with files of both" no_mix
+expect 0 "one of them again" push s3://models/f "$T/two1"
+t "has all" same models/f "$T/two1"
 fresh 'slow-down:2@/s3/models/f/*'
 expect 0 "SlowDown" push s3://models/f "$M"
 t "is waited for" same models/f "$M"

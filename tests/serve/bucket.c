@@ -94,7 +94,7 @@ static bool holds(const struct what *w)
 
     field(match, sizeof match, w->r, "If-Match:");
     field(none, sizeof none, w->r, "If-None-Match:");
-    if ((*match || *none) && begins(w->bucket, "plain")) {
+    if ((*match || *none) && strcmp(w->bucket, "plain") == 0) {
         refuse_xml(w->r, 501, "NotImplemented", "");
         return false;
     }
@@ -110,7 +110,7 @@ static bool holds(const struct what *w)
 static void store(const struct what *w, const char *bytes, size_t n, const char *meta)
 {
     write_file(w->object, bytes, n);
-    write_file(w->meta, meta, strlen(meta));
+    write_file(w->meta, meta, begins(w->bucket, "plain") ? 0 : strlen(meta));
     if (is(w->r, "rot"))
         rot_file(w->object);
 }

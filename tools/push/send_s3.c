@@ -25,6 +25,7 @@
 /* What is known of the object of a file. */
 struct place {
     bool asked;                 /* beyond the first list */
+    bool written;               /* by this process */
     char tag[FIELD_BYTES];      /* its ETag; "": there is none */
 };
 
@@ -78,7 +79,8 @@ static int list(struct tree **t, struct s3 *s, const char *address, struct ckpt_
     return rc;
 }
 
-/* A key that may write can begin an upload.  Nobody sees that one, and it is given up. */
+/* A key that may write can begin an upload.  Nobody sees that one, and it is given up; a key may
+ * lack the right to do that. */
 static int try_right(struct s3 *s, struct ckpt_err *err)
 {
     char id[S3_UPLOAD], key[sizeof s->prefix + 20];
@@ -86,7 +88,11 @@ static int try_right(struct s3 *s, struct ckpt_err *err)
 
     snprintf(key, sizeof key, "%s.ckpt-push", s->prefix);
     rc = s3_begin(id, s, key, NULL, err);
-    return rc ? rc : s3_give_up(s, key, id, err);
+    if (rc == 0 && s3_give_up(s, key, id, err)) {
+        ckpt_log(CKPT_LOG_WARNING, "%s; unfinished uploads will stay in the bucket", err->text);
+        ckpt_err_clear(err);
+    }
+    return rc;
 }
 
 int send_s3_check(const struct dest *d, const struct send_want *w, struct ckpt_err *err)
@@ -213,9 +219,9 @@ static int look(void *ctx, struct upload_file *f, struct ckpt_err *err)
         return 0;
     }
     if (f->session && (rc = confirm_parts(j, f, key, err)) != 0) {
-        if (rc != CKPT_ENOTFOUND && rc != CKPT_EPROTOCOL)
+        if (rc != CKPT_ENOTFOUND && rc != CKPT_EPROTOCOL && rc != CKPT_EREFUSED)
             return rc;
-        if (rc == CKPT_ENOTFOUND)       /* else the store lists no parts: the journal is believed */
+        if (rc == CKPT_ENOTFOUND)       /* else no parts are listed to us: the journal is believed */
             f->session = NULL;
         ckpt_err_clear(err);
     }
@@ -246,6 +252,29 @@ static const char *condition_of(struct job *j, const struct push_file *f)
     return tag;
 }
 
+/* Whether the store has file f by now; one that keeps no metadata is read. */
+static int has_now(bool *is, struct job *j, const struct push_file *f, struct ckpt_err *err)
+{
+    struct ckpt_err differs = {0};
+    struct s3_object o;
+    char key[KEY_SPACE];
+    int rc = has(is, j, f, err);
+
+    rc = rc || *is ? rc : key_of(key, j, f->to, err);
+    if (rc || *is || (rc = s3_head(&o, &j->s3, key, err)) != 0)
+        return rc;
+    if (o.exists && o.size == f->size && !o.sha256[0])
+        *is = s3_check(&j->s3, key, f->oid, f->size, &differs) == 0;
+    return 0;
+}
+
+static int written_by_other(const struct job *j, const struct push_file *f, struct ckpt_err *err)
+{
+    ckpt_fail_as(err, CKPT_ESTOPPED, "moved", "%s: somebody else has written %s meanwhile",
+                 j->address, f->to);
+    return ckpt_err_hint(err, "run it again when the other one has ended");
+}
+
 /* After an error of a write that shows an object: it may be there all the same, since the answer to
  * an earlier try was lost; or the store knows no conditions, and *again is set. */
 static int unless_there(struct job *j, const struct push_file *f, bool conditional, int rc,
@@ -270,15 +299,11 @@ static int unless_there(struct job *j, const struct push_file *f, bool condition
     }
     if (!moved && !gone)
         return rc;
-    if (has(&is, j, f, &other) == 0 && is) {
+    if (has_now(&is, j, f, &other) == 0 && is) {
         ckpt_err_clear(err);
         return 0;
     }
-    if (!moved)
-        return rc;
-    ckpt_fail_as(err, CKPT_ESTOPPED, "moved", "%s: somebody else has written %s meanwhile",
-                 j->address, f->to);
-    return ckpt_err_hint(err, "run it again when the other one has ended");
+    return moved ? written_by_other(j, f, err) : rc;
 }
 
 static int send_object(void *ctx, struct upload_file *f, size_t part, const struct http_body *body,
@@ -295,6 +320,7 @@ static int send_object(void *ctx, struct upload_file *f, size_t part, const stru
         f->again = rc && strcmp(err->reason, "no-upload") == 0;
         return rc;
     }
+    j->place[f->of - j->p->file].written = true;
     while (rc == 0 && again) {
         again = false;
         condition = condition_of(j, f->of);
@@ -313,6 +339,7 @@ static int end(void *ctx, struct upload_file *f, struct ckpt_err *err)
     bool again = true;
     int rc = f->session ? key_of(key, j, f->of->to, err) : 0;
 
+    j->place[f->of - j->p->file].written = true;
     while (rc == 0 && f->session && again) {
         again = false;
         condition = condition_of(j, f->of);
@@ -346,6 +373,19 @@ static int confirm(struct job *j, struct ckpt_err *err)
     rc = rc ? rc : there_confirm(after, j->p, j->address, err);
     tree_free(after);
     return rc;
+}
+
+/* What this process wrote is still there: another publisher, who began meanwhile, may have found it
+ * and replaced it. */
+static int confirm_one(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
+{
+    struct job *j = ctx;
+    const struct push_file *f = &j->p->file[i];
+    bool is = true;
+    int rc = j->place[i].written ? has_now(&is, j, f, err) : 0;
+
+    (void)worker;
+    return rc || is ? rc : written_by_other(j, f, err);
 }
 
 static int read_back(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
@@ -385,6 +425,7 @@ static int publish(struct job *j, const struct cli *cli, uint64_t *sent, struct 
     rc = upload_run(&u, sent, err);
     rc = rc ? rc : remove_gone(j, err);
     rc = rc ? rc : confirm(j, err);
+    rc = rc ? rc : ckpt_pool_run(STREAMS, j->p->n, confirm_one, j, err);
     return rc == 0 && j->want->verify ? ckpt_pool_run(STREAMS, j->p->n, read_back, j, err) : rc;
 }
 
