@@ -91,7 +91,7 @@ TEST(no_bar_is_wider_than_the_terminal)
 
     for (int columns = 19; columns < 320; columns++)
         for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
-            const struct progress_facts f = {odd[i], odd[i], odd[i], odd[i], odd[i]};
+            const struct progress_facts f = {odd[i], odd[i], odd[i], odd[i], odd[i], i, i};
 
             progress_bar(text, columns, "training", "steps", 99999999, UINT64_MAX, 1e-9, &f);
             assert_true(strlen(text) <= (size_t)columns);
