@@ -13,6 +13,7 @@ t "a row each" [ "$(awk '/^stage/ { print $1, $2, $3 }' .out | tr '\n' ';')" = "
 t "pages" bash -c "ckpt-inspect --html run.html stage3 && ckpt-inspect --html runs.html --compare stage0 stage2 stage3; ckpt-inspect --html diff.html --diff stage3/checkpoint-3 stage3/checkpoint-6; ckpt-inspect --html model.html stage3/checkpoint-6" >pages
 t "four" [ "$(ls run.html runs.html diff.html model.html | wc -l)" = 4 ]
 t "a run's has its hardware" bash -c "sed -n '/Hardware/,/<\/dl>/p' run.html | grep -q '<dt>Device</dt>' && grep -q '<dt>Offload</dt>' run.html"
+t "the figure of a whole run is no point of its curve" bash -c "grep -o 'data-name=.Communication share.[^>]*data-points=\"[^\"]*' run.html | grep -o ' *6,[0-9.]*' | wc -l | grep -qx 1"
 t "the table of several has their stages" grep -q '>ZeRO stage<\|>Zero stage<' runs.html
 
 # In a real browser, where there is one: nothing is wider than the window, at the width of a phone or of a large screen, with the

@@ -127,6 +127,8 @@ int inspect_gather_rows(struct page_curves *curves, const char *run, const json_
             continue;
         if (json_object_get(row, "tokens_per_second"))  /* the same again */
             json_object_del(row, "seconds");
+        if (json_object_get(row, "train_runtime"))      /* the share of the whole run */
+            json_object_del(row, "communication_share");
         json_object_foreach (row, key, v)
             if (rc == 0 && number_of(&y, v) && place_of(&p, key, run))
                 rc = page_curves_add(curves, p.chart, p.curve, "step", json_number_value(step), y,
