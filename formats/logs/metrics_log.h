@@ -3,7 +3,8 @@
  * rows, and those of the runs that it continued, up to the step where it did.
  *
  * A run begins with a row {"run": id, "start_step": n, "continues": whether from a checkpoint of
- * this folder, "resumed_from", "max_steps", "time", "version"}.  All other rows have "step".
+ * this folder, "resumed_from", "max_steps", "time", "version", "device", "ranks", "threads",
+ * "zero_stage", "offload"}.  All other rows have "step".
  */
 #ifndef CKPT_FORMATS_LOGS_METRICS_LOG_H
 #define CKPT_FORMATS_LOGS_METRICS_LOG_H

@@ -1,4 +1,4 @@
-# The folders that training programs lay around checkpoints stand for the newest one in them.
+# The folders that training programs lay around checkpoints stand for the newest one in them.  [A10, E10]
 . "$(dirname "$0")/lib.sh"
 W=$G/wholes
 # holds NAME EXPECTED PATH - it is merged, and holds that.

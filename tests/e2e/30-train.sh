@@ -1,4 +1,4 @@
-# Training: ranks agree, resuming is bit-exact, at another world too, errors are one line.  A1
+# Training: ranks agree, resuming is bit-exact, at another world too, errors are one line.  A1, C4
 . "$(dirname "$0")/lib.sh"
 R=tools/recipes/demo
 $R/wordnet.sh "$T" 600 >/dev/null

@@ -1,4 +1,4 @@
-# Training and evaluation take the same rows from parquet files as from JSON lines.
+# Training and evaluation take the same rows from parquet files as from JSON lines.  [B2, E2, E3]
 . "$(dirname "$0")/lib.sh"
 R=tools/recipes/demo
 D=$G/parquet/instructions

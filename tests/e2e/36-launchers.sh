@@ -1,5 +1,5 @@
 # Ranks on two hosts, started by hand and by a real Slurm (tools/recipes/slurm).  The hosts are network namespaces of this
-# machine, joined by a veth pair; namespaces and daemons end with this script.  Needs root, and Slurm's packages for Slurm.
+# machine, joined by a veth pair; namespaces and daemons end with this script.  Needs root, and Slurm's packages for Slurm.  [C5, C6, D7]
 . "$(dirname "$0")/lib.sh"
 recipe=$PWD/tools/recipes/slurm/train.sbatch
 skip() { echo "ok skipped: $1"; exit; }

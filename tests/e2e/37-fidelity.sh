@@ -1,4 +1,4 @@
-# Folders as transformers leaves them, nothing cut: what it reads in them is read here, and its numbers come out.
+# Folders as transformers leaves them, nothing cut: what it reads in them is read here, and its numbers come out.  [B6, B7]
 . "$(dirname "$0")/lib.sh"
 S=$G/saved
 

@@ -1,4 +1,4 @@
-# What --dry-run says of a run is what the run then does: sizes of files, FLOPs, tokens; and it writes nothing.
+# What --dry-run says of a run is what the run then does: sizes of files, FLOPs, tokens; and it writes nothing.  [B4]
 . "$(dirname "$0")/lib.sh"
 R=tools/recipes/demo
 $R/wordnet.sh "$T" 120 >/dev/null

@@ -127,6 +127,8 @@ int inspect_gather_rows(struct page_curves *curves, const char *run, const json_
             continue;
         if (json_object_get(row, "tokens_per_second"))  /* the same again */
             json_object_del(row, "seconds");
+        if (json_object_get(row, "train_runtime"))      /* the share of the whole run */
+            json_object_del(row, "communication_share");
         json_object_foreach (row, key, v)
             if (rc == 0 && number_of(&y, v) && place_of(&p, key, run))
                 rc = page_curves_add(curves, p.chart, p.curve, "step", json_number_value(step), y,
@@ -191,8 +193,25 @@ static int read_json(json_t **out, struct ckpt_dir *dir, const char *name, struc
     return rc;
 }
 
-static int metrics(struct page_curves *curves, const char *run, struct ckpt_dir *dir,
-                   struct ckpt_err *err)
+/* What the first row of a run says of where it ran; the newest run's stays. */
+static void put_places(json_t *hardware, const json_t *rows)
+{
+    static const char *const keys[] = {"device", "ranks", "threads", "zero_stage", "offload"};
+    json_t *row;
+    size_t i;
+
+    json_array_foreach ((json_t *)rows, i, row)
+        for (size_t k = 0; json_object_get(row, "start_step") && k < sizeof keys / sizeof *keys;
+             k++) {
+            json_t *v = json_object_get(row, keys[k]);
+
+            if (json_is_string(v) || json_is_integer(v))
+                json_object_set(hardware, keys[k], v);
+        }
+}
+
+static int metrics(json_t *hardware, struct page_curves *curves, const char *run,
+                   struct ckpt_dir *dir, struct ckpt_err *err)
 {
     json_t *rows = NULL;
     struct ckpt_file *f;
@@ -201,6 +220,7 @@ static int metrics(struct page_curves *curves, const char *run, struct ckpt_dir 
     if (rc)
         return rc;
     rc = metrics_log_read(&rows, f, err);
+    put_places(hardware, rows);
     if (rc == 0)
         rc = inspect_gather_rows(curves, run, rows, err);
     json_decref(rows);
@@ -208,15 +228,15 @@ static int metrics(struct page_curves *curves, const char *run, struct ckpt_dir 
     return rc;
 }
 
-static int losses(struct page_curves *curves, const char *run, struct ckpt_dir *dir,
-                  struct ckpt_err *err)
+static int losses(json_t *hardware, struct page_curves *curves, const char *run,
+                  struct ckpt_dir *dir, struct ckpt_err *err)
 {
     char name[INSPECT_STATE_NAME];
     json_t *state = NULL;
     int rc;
 
     if (ckpt_dir_has(dir, METRICS_LOG_NAME))
-        return metrics(curves, run, dir, err);
+        return metrics(hardware, curves, run, dir, err);
     rc = inspect_newest_state(name, dir, err);
     if (rc == 0 && *name)
         rc = read_json(&state, dir, name, err);
@@ -284,7 +304,7 @@ static int memories(json_t *hardware, struct page_curves *curves, const char *ru
 int inspect_gather_curves(json_t *hardware, struct page_curves *curves, const char *run,
                           struct ckpt_dir *dir, struct ckpt_err *err)
 {
-    int rc = losses(curves, run, dir, err);
+    int rc = losses(hardware, curves, run, dir, err);
 
     return rc ? rc : memories(hardware, curves, run, dir, err);
 }

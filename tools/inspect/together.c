@@ -15,6 +15,8 @@
 static const struct {
     const char *key, *title;
 } facts[] = {
+    {"zero_stage", "stage"},
+    {"ranks", "ranks"},
     {"step", "step"},
     {"epoch", "epoch"},
     {"loss", "last loss"},
@@ -32,6 +34,7 @@ static const struct {
     {"device_memory_least", "least MiB"},
 };
 #define N_FACTS (sizeof facts / sizeof facts[0])
+#define STEP    2                       /* of facts */
 
 static void take_row(double *value, const json_t *row)
 {
@@ -54,7 +57,7 @@ static void take_state(double *value, const json_t *state)
     take_row(value, state);
     v = json_object_get(state, "global_step");
     if (json_is_number(v))
-        value[0] = json_number_value(v);
+        value[STEP] = json_number_value(v);
 }
 
 int64_t inspect_saved_number(const struct ckpt_entry *e)

@@ -20,6 +20,7 @@
 #include "trainer/tell/reports.h"
 
 #define DIVERGED     10.0       /* times its first value is a loss that learns nothing any more */
+#define DEVICE_NAME  128
 #define HEADER_EVERY 40         /* lines */
 #define MEMORY_EVERY 1.0        /* seconds */
 
@@ -137,12 +138,41 @@ void metrics_close(struct metrics *m, int status)
     ckpt_free(m);
 }
 
+/* What computes: a GPU's label, or what the host calls its CPUs. */
+static const char *device_name(char name[DEVICE_NAME], const struct device *dev)
+{
+    FILE *f = dev->discrete ? NULL : fopen("/proc/cpuinfo", "re");
+    char line[DEVICE_NAME + 32], *colon;
+
+    snprintf(name, DEVICE_NAME, "%s", dev->discrete ? dev->label : "CPU");
+    while (f && fgets(line, sizeof line, f))
+        if (strncmp(line, "model name", 10) == 0 && (colon = strchr(line, ':'))) {
+            line[strcspn(line, "\n")] = '\0';
+            snprintf(name, DEVICE_NAME, "%.*s", DEVICE_NAME - 1, colon + 1 + (colon[1] == ' '));
+            break;
+        }
+    if (f)
+        fclose(f);
+    return name;
+}
+
+/* Which of a rank's states lie on the host. */
+static const char *offloaded(const struct settings *s)
+{
+    bool states = strcmp(s->offload_optimizer, "cpu") == 0;
+    bool weights = strcmp(s->offload_param, "cpu") == 0;
+
+    return states && weights ? "optimizer and parameters"
+           : states ? "optimizer" : weights ? "parameters" : "none";
+}
+
 /* The row after which rows are this run's, not those of earlier ones. */
 static int begin(struct metrics *m, struct ckpt_err *err)
 {
     const struct run_state *state = m->o.state;
+    const struct device *dev = m->o.session->dev;
     const char *from = m->o.resumed_from;
-    char last;
+    char device[DEVICE_NAME], last;
     json_t *row;
     int rc;
 
@@ -150,10 +180,13 @@ static int begin(struct metrics *m, struct ckpt_err *err)
     if (m->file.size > 0 && pread(m->file.fd, &last, 1, (off_t)m->file.size - 1) == 1 &&
         last != '\n' && (rc = log_file_put(&m->file, "\n", 1, err)) != 0)
         return rc;
-    row = json_pack("{s:s,s:s,s:I,s:I,s:s?,s:b}", "run", m->id, "version", "ckpt " CKPT_VERSION,
-                    "start_step", (json_int_t)state->global_step, "max_steps",
-                    (json_int_t)state->max_steps, "resumed_from", *from ? from : NULL,
-                    "continues", m->o.continues);
+    row = json_pack("{s:s,s:s,s:I,s:I,s:s?,s:b,s:s,s:i,s:i,s:i,s:s}", "run", m->id, "version",
+                    "ckpt " CKPT_VERSION, "start_step", (json_int_t)state->global_step,
+                    "max_steps", (json_int_t)state->max_steps, "resumed_from",
+                    *from ? from : NULL, "continues", m->o.continues, "device",
+                    device_name(device, dev), "ranks", m->o.session->comm->world_size, "threads",
+                    dev->threads, "zero_stage", settings_stage(m->o.settings), "offload",
+                    offloaded(m->o.settings));
     rc = row ? append(m, row, err) : ckpt_nomem(err, sizeof *row);
     json_decref(row);
     return rc;
