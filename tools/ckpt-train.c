@@ -190,6 +190,9 @@ static const struct opt loop_rows[] = {
              "what the backward pass recomputes: nothing, norms and activation functions (a few "
              "percent slower), or all as --gradient-checkpointing; auto: norms if memory is short"),
     OPT_FLAG("bf16", bf16, "compute in bfloat16; master weights stay float32"),
+    OPT_FLAG("master-weights", master_weights,
+             "keep float32 master weights beside those of --bf16; --no-master-weights rounds the "
+             "bfloat16 ones stochastically"),
     OPT_FLAG("fp16", fp16,
              "compute in float16 with a scaled loss; master weights stay float32"),
     OPT_REAL("loss-scale", "X", scaler.loss_scale, 0, 1e60,

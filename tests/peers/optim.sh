@@ -18,3 +18,11 @@ train half 2 --fp16
 "$PEERS" -P tests/peers/optim.py "$T"
 train coded 3 --optim adamw_8bit --resume-from-checkpoint "$T/coded/checkpoint-2"       # now with their optimizer.pt
 echo "ok a run goes on from what bitsandbytes saved"
+# Adafactor: transformers loads ours, and ours goes on from its file as from its own, bit for bit.
+train factored 3 --device cpu --optim adafactor --save-steps 1
+cp "$T/factored/checkpoint-3/model.safetensors" "$T/whole.safetensors"
+rm -r "$T/factored/checkpoint-3"
+"$PEERS" -P tests/peers/adafactor.py "$T"
+train factored 3 --device cpu --optim adafactor --save-steps 1 --resume-from-checkpoint "$T/factored/checkpoint-2"
+cmp "$T/factored/checkpoint-3/model.safetensors" "$T/whole.safetensors"
+echo "ok a run goes on from what transformers' Adafactor saved, bit for bit"

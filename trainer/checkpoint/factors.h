@@ -1,8 +1,8 @@
 /*
  * checkpoint/factors - Adafactor's numbers of rows and columns in optimizer.pt.
  *
- * Every rank has all of them.  Where the optimizer is sharded the file lies beside the ranks' shards,
- * which have true weights and, with beta1, exp_avg; else exp_avg is in it too.
+ * Every rank has all of them.  Where the optimizer is sharded the file lies beside the ranks'
+ * shards, which have true weights and, with beta1, exp_avg; else exp_avg is in it too.
  */
 #ifndef CKPT_TRAINER_CHECKPOINT_FACTORS_H
 #define CKPT_TRAINER_CHECKPOINT_FACTORS_H

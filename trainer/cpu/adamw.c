@@ -106,8 +106,8 @@ static struct scalars scalars_of(const struct scalars *step, const struct adamw_
 }
 
 /* n <= BLOCK values to bf16, up or down with the odds of what is cut off; from element e on. */
-static void narrow_by_chance(uint16_t *to, const float *from, int64_t n, const struct adamw *a,
-                             uint64_t e)
+static void narrow_by_chance(uint16_t *to, const float *from, int64_t n, uint64_t key,
+                             int64_t step, uint64_t e)
 {
     uint32_t word[4];
 
@@ -115,7 +115,7 @@ static void narrow_by_chance(uint16_t *to, const float *from, int64_t n, const s
         uint32_t bits;
 
         if (i == 0 || e % 8 == 0)
-            philox(word, a->seed, (uint64_t)a->step, e / 8);
+            philox(word, key, (uint64_t)step, e / 8);
         memcpy(&bits, from + i, sizeof bits);
         to[i] = (uint16_t)((bits + (word[e % 8 / 2] >> (e % 2 * 16) & 0xffff)) >> 16);
     }
@@ -161,12 +161,36 @@ static void narrow(const struct cpu_device *cpu, const struct adamw_run *r, int6
     if (r->moments == OP_MOMENTS_BF16) {
         ckpt_convert((uint16_t *)r->exp_avg + at, CKPT_BF16, m, CKPT_F32, (size_t)n);
         if (r->exp_avg_sq)
-            narrow_by_chance((uint16_t *)r->exp_avg_sq + at, v, n, a, r->index + (uint64_t)at);
+            narrow_by_chance((uint16_t *)r->exp_avg_sq + at, v, n, a->seed, a->step,
+                             r->index + (uint64_t)at);
         return;
     }
     r->absmax[at / BLOCK] = encode((uint8_t *)r->exp_avg + at, m, n, &cpu->codec[0]);
     if (r->exp_avg_sq)
         r->absmax_sq[at / BLOCK] = encode((uint8_t *)r->exp_avg_sq + at, v, n, &cpu->codec[1]);
+}
+
+/* The same of weights that are bfloat16 alone: an infinity or NaN would be none after a chance. */
+static void step_narrow(const struct cpu_device *cpu, const struct adamw_run *r, int64_t at,
+                        int64_t n, const struct scalars *s, const struct adamw *a)
+{
+    bool wide = r->moments == OP_MOMENTS_F32;
+
+    for (int64_t i = at; i < at + n; i += BLOCK) {
+        int64_t some = at + n - i < BLOCK ? at + n - i : BLOCK;
+        uint16_t *w = (uint16_t *)r->rounded + i;
+        float p[BLOCK], m[BLOCK], v[BLOCK] = {0};
+
+        ckpt_convert(p, CKPT_F32, w, CKPT_BF16, (size_t)some);
+        if (!wide)
+            widen(cpu, m, v, r, i, some);
+        update_by(a->rule, p, !wide ? m : r->exp_avg ? (float *)r->exp_avg + i : NULL,
+                  !wide ? v : r->exp_avg_sq ? (float *)r->exp_avg_sq + i : NULL, r->grad + i, some,
+                  s);
+        if (!wide)
+            narrow(cpu, r, i, some, m, v, a);
+        narrow_by_chance(w, p, some, a->seed ^ OP_WEIGHT_BITS, a->step, r->index + (uint64_t)i);
+    }
 }
 
 /* Elements [at, at + n) of a run; at is a multiple of BLOCK. */
@@ -178,6 +202,10 @@ static void step_some(struct device *dev, const struct adamw_run *r, int64_t at,
     float *m32 = r->exp_avg, *v32 = r->exp_avg_sq;
     size_t wide = ckpt_dtype_size(dev->weight);
 
+    if (!r->param) {
+        step_narrow(cpu, r, at, n, &s, a);
+        return;
+    }
     if (r->moments == OP_MOMENTS_F32)
         update_by(a->rule, r->param + at, m32 ? m32 + at : NULL, v32 ? v32 + at : NULL,
                   r->grad + at, n, &s);

@@ -1,9 +1,9 @@
 /*
  * factored - the parts of a step of Adafactor over the elements that a rank owns.
  *
- * Formulas are those of ops/optimizer.h, sums are made in f64.  Every row and every column is summed
- * by one thread in the order of its elements: the same bits for any number of threads; and since
- * ranks add sums, not means, of several ranks the same as of one but for the last bits.
+ * Formulas are those of ops/optimizer.h, sums are made in f64.  Every row and every column is
+ * summed by one thread in the order of its elements: the same bits for any number of threads.
+ * Ranks add sums, not means: several ranks get the numbers of one but for the last bits.
  */
 #include "trainer/cpu/cpu.h"
 
@@ -36,7 +36,10 @@ static int64_t end_row(const struct op_factored *f)
 }
 
 /* The gradient of column 0 of a row: not all columns need be there. */
-static int64_t skip_of(const struct op_factored *f, int64_t row) { return row * f->cols - f->start; }
+static int64_t skip_of(const struct op_factored *f, int64_t row)
+{
+    return row * f->cols - f->start;
+}
 
 /* -- sums ------------------------------------------------------------------------------------- */
 
@@ -105,7 +108,8 @@ static void sums(struct device *dev, const struct op_factored *f, float factor)
 /* -- moments ---------------------------------------------------------------------------------- */
 
 /* moment[n] decays towards sum[n] / count + eps. */
-static void decay(float *moment, const double *sum, int64_t n, double count, double keep, double eps)
+static void decay(float *moment, const double *sum, int64_t n, double count, double keep,
+                  double eps)
 {
     for (int64_t k = 0; k < n; k++)
         moment[k] = (float)(moment[k] * keep + (1.0 - keep) * (sum[k] / count + eps));

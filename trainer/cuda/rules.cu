@@ -164,6 +164,5 @@ void cuda_factored(struct device *dev, enum op_factored_part part, const struct 
     (void)f;
     (void)n;
     (void)a;
-    if (dev->err.code == 0)
-        ckpt_fail(&dev->err, CKPT_EUNSUPPORTED, "Adafactor steps on CPUs alone");
+    cuda_fail(dev, CKPT_EUNSUPPORTED, "Adafactor steps on CPUs alone");
 }

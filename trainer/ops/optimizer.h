@@ -30,7 +30,8 @@ enum op_rule { OP_RULE_ADAMW, OP_RULE_SGD, OP_RULE_LION, OP_RULE_ADAFACTOR };
 
 /* Neighbouring elements that are stepped alike. */
 struct adamw_run {
-    float       *param;             /* [n] true weights */
+    float       *param;             /* [n] true weights; NULL: `rounded` has them, BF16, and is
+                                       rounded stochastically (CPU) */
     void        *exp_avg, *exp_avg_sq;      /* [n] of `moments` */
     float       *absmax, *absmax_sq;        /* 8BIT: [ceil(n / 256)] */
     const double *lr;               /* of its own; NULL: the step's */
@@ -38,8 +39,9 @@ struct adamw_run {
     void        *rounded;           /* [n] of the device's weight type, written beside param;
                                        NULL: none */
     int64_t      n;
-    uint64_t     index;             /* BF16: of the first element among all of the model that are
-                                       trained, on any rank: what its random bits are made of */
+    uint64_t     index;             /* of the first element among all of the model that are trained,
+                                       on any rank: what random bits are made of, of BF16 moments
+                                       and without param */
     double       weight_decay;
     enum op_moments moments;
 };
@@ -65,8 +67,10 @@ struct adamw {
     int64_t step;                   /* 1 for the first: bias correction */
     const struct op_adafactor *adafactor;   /* ADAFACTOR: its numbers */
     uint64_t seed;                  /* BF16: element e's 16 bits are those of half e % 2 (0: the
-                                       low one) of word e % 8 / 2 of Philox(seed, step, e / 8) */
+                                       low one) of word e % 8 / 2 of Philox(seed, step, e / 8);
+                                       those of weights have the key seed ^ OP_WEIGHT_BITS */
 };
+#define OP_WEIGHT_BITS 0x9E3779B97F4A7C15u
 
 /*
  * Adafactor: the second moment of a matrix is the product of one number for each row and one for

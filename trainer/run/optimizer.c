@@ -6,6 +6,20 @@
 #include "formats/families/arch.h"
 #include "libckpt/log.h"
 
+/* What a rank saves that has no true weights. */
+static void tell_narrow(const struct session *s)
+{
+    const struct params *p = model_params(s->model);
+    int64_t numel = 0;
+
+    for (size_t i = 0; i < p->n; i++)
+        numel += p->item[i].trainable ? p->item[i].numel : 0;
+    if (s->zero_opts.stage > 0)
+        numel /= s->shard->world_size;
+    ckpt_log(CKPT_LOG_NOTE, "weights in bfloat16 alone, rounded stochastically: %.1f MiB less than "
+             "with float32 masters", (double)numel * sizeof(float) / (1 << 20));
+}
+
 int run_optimizer_open(struct run_optimizer *o, const struct settings *s, struct session *session,
                        struct ckpt_err *err)
 {
@@ -24,6 +38,8 @@ int run_optimizer_open(struct run_optimizer *o, const struct settings *s, struct
     for (size_t g = 2; rc == 0 && session->comm->rank == 0 && g < o->groups.n; g++)
         ckpt_log(CKPT_LOG_NOTE, "parameter group %zu: learning rate %g, weight decay %g", g,
                  o->groups.peak[g].lr, o->groups.peak[g].weight_decay);
+    if (rc == 0 && !s->master_weights && session->comm->rank == 0)
+        tell_narrow(session);
     return rc;
 }
 
@@ -32,6 +48,9 @@ int run_optimizer_check(const struct settings *s, const struct session *session,
 {
     const struct optim_row *row = optim_find(s->optim);
 
+    if (!s->master_weights && session->dev->discrete)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "`no_master_weights`: weights are rounded "
+                         "stochastically on CPUs alone: `device cpu`");
     if (row->rule != OP_RULE_ADAFACTOR)
         return 0;
     if (session->dev->discrete)
@@ -48,7 +67,7 @@ struct zero_opts run_optimizer_zero(const struct settings *s)
     return (struct zero_opts){
         .stage = settings_stage(s), .moments = settings_moments(s), .fewer = settings_fewer(s),
         .reduce = settings_reduce(s), .paged = settings_paged(s),
-        .factored = optim_find(s->optim)->rule == OP_RULE_ADAFACTOR,
+        .narrow = !s->master_weights, .factored = optim_find(s->optim)->rule == OP_RULE_ADAFACTOR,
         .offload = strcmp(s->offload_optimizer, "cpu") == 0,
         .offload_param = strcmp(s->offload_param, "cpu") == 0};
 }

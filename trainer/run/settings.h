@@ -96,6 +96,7 @@ struct settings {
     bool         dataloader_drop_last;
     bool         gradient_checkpointing;/* recompute "full" by HF's name */
     const char  *recompute;             /* none, norms, full */
+    bool         master_weights;        /* float32 ones, where passes see bf16 */
     bool         bf16, fp16;            /* passes see weights of that type */
     bool         tf32;                  /* f32 products of a GPU round their factors */
     bool         fp8;                   /* projections multiply in 8 bits, with bf16 */

@@ -339,7 +339,7 @@ static struct adamw_run run_of(const struct optim_state *s, const struct bases *
     for (int a = 0; a < OPTIM_STATE_ARRAYS; a++)    /* one without bytes has no base */
         x[a] = b->array[a] ? b->array[a] + (place_bytes(l, a, p) - place_bytes(l, a, first)) : NULL;
     run.param = x[OPTIM_STATE_MASTER] ? (float *)(void *)x[OPTIM_STATE_MASTER]
-                                 : step->master + f->base[i] + at;
+                : step->master             ? step->master + f->base[i] + at : NULL;
     run.exp_avg = x[OPTIM_STATE_AVG];
     run.exp_avg_sq = x[OPTIM_STATE_AVG_SQ];
     if (run.moments == OP_MOMENTS_8BIT) {
@@ -363,9 +363,10 @@ static bool joins(const struct adamw_run *a, const struct adamw_run *b, size_t w
     size_t n = (size_t)a->n, moment = optim_state_bytes(OPTIM_STATE_AVG, a->moments, 1);
 
     return a->moments == b->moments && a->moments != OP_MOMENTS_8BIT &&
-           (a->moments == OP_MOMENTS_F32 || a->index + n == b->index) &&
+           ((a->moments == OP_MOMENTS_F32 && a->param) || a->index + n == b->index) &&
            memcmp(&a->weight_decay, &b->weight_decay, sizeof a->weight_decay) == 0 &&
-           a->lr == b->lr && a->param + n == b->param && a->grad + n == b->grad &&
+           a->lr == b->lr && follows(a->param, n * sizeof *a->param, b->param) &&
+           a->grad + n == b->grad &&
            follows(a->exp_avg, n * moment, b->exp_avg) &&
            follows(a->rounded, n * wide, b->rounded);
 }

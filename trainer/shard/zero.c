@@ -272,7 +272,7 @@ static struct optim_state_opts states_of(const struct zero_opts *opts, enum ckpt
     return (struct optim_state_opts){.moments = opts->moments,
                                 .fewer = opts->fewer,
                                 .chunk = opts->chunk,
-                                .master = own_masters(opts->train, type),
+                                .master = own_masters(opts->train, type) && !opts->narrow,
                                 .grad_on_host = opts->offload_param,
                                 .rounded_on_host = opts->offload_param ? ckpt_dtype_size(type) : 0,
                                 .on_device = opts->offload || opts->offload_param ? 0
@@ -322,7 +322,7 @@ static int allocate(struct zero *z, const struct zero_opts *opts, struct ckpt_er
     bool train = opts->train;
     int rc = 0;
 
-    if (!states.master && (train || z->type == CKPT_F32))
+    if (!states.master && !opts->narrow && (train || z->type == CKPT_F32))
         z->master = floats(z, f->numel, &rc, err);
     if (z->type != CKPT_F32)
         z->rounded = memory(z, rounded, z->streamed, &rc, err);

@@ -42,6 +42,8 @@ struct zero_opts {
     bool     train;                     /* else weights only: no gradients or moments */
     enum op_moments moments;            /* of what may have them so (optim_state.h) */
     int      fewer;                     /* moments that the rule lacks of AdamW's two */
+    bool     narrow;                    /* no true weights: what is trained is of the device's
+                                           type, BF16, and rounded stochastically */
     bool     factored;                  /* Adafactor's numbers of rows and columns beside the
                                            moments; nothing lies on the host then */
     bool     paged;                     /* true weights and moments beyond optim_on_device bytes

@@ -47,13 +47,13 @@ static int allocate(struct zero_copy *c, struct ckpt_err *err)
     struct zero *z = c->zero;
     const struct optim_state_opts states = {.moments = from->opts.moments,
                                             .fewer = from->opts.fewer,
-                                            .master = from->rounded != NULL,
+                                            .master = from->rounded && !from->opts.narrow,
                                             .on_device = UINT64_MAX};
     size_t n = (size_t)z->flat.numel;
 
     if (from->master && !(z->master = device_alloc(z->dev, n * sizeof(float), err)))
         return ckpt_err_code(err);
-    if (from->rounded && keeps_frozen(z->flat.params) &&
+    if (from->rounded && (from->opts.narrow || keeps_frozen(z->flat.params)) &&
         !(z->rounded = device_alloc(z->dev, n * ckpt_dtype_size(z->type), err)))
         return ckpt_err_code(err);
     if (optim_state_new(&z->optim, &z->flat, &states, z->dev, ZERO_EVENT_OPTIM, err))
@@ -73,7 +73,7 @@ static int open_zero(struct zero_copy *c, struct comm *comm, struct ckpt_err *er
     z->dev = c->dev;
     z->comm = comm;
     z->opts = (struct zero_opts){.stage = from->opts.stage, .train = true,
-                                 .moments = from->opts.moments};
+                                 .moments = from->opts.moments, .narrow = from->opts.narrow};
     z->type = from->type;
     z->sharded = from->sharded;
     z->is_copy = true;
@@ -129,7 +129,8 @@ static uint64_t bytes_of(const struct flat *f, const struct zero_opts *o, enum c
         int64_t n = flat_part(f, i);
 
         if (params_is_saved(p, i))
-            sum += (uint64_t)n * (p->item[i].trainable ? sizeof(float) : ckpt_dtype_size(type));
+            sum += (uint64_t)n * (p->item[i].trainable && !o->narrow ? sizeof(float)
+                                                                      : ckpt_dtype_size(type));
         if (p->item[i].trainable)
             sum += optim_state_moment_bytes(p, i, o->moments, o->fewer, n);
     }

@@ -1,9 +1,9 @@
 /*
  * zero_factored - Adafactor's step over a rank's parts, see zero.h and ops/optimizer.h.
  *
- * The numbers of rows and columns are small, and every rank has all of them: what its part of a
- * matrix adds to their sums is added over the ranks that own the others, wherever the flat partition
- * cuts the matrix.
+ * The numbers of rows and columns are small, and every rank has all of them: the sums over its
+ * part of a matrix are added to those of the ranks that own the other parts, wherever the flat
+ * partition cuts the matrix.
  */
 #include "trainer/shard/zero_own.h"
 
@@ -16,7 +16,8 @@ struct zero_factored {
     size_t             *index;          /* [n] its parameter */
     int64_t            *at;             /* [params + 1] its numbers among stat */
     float              *stat;           /* [n_stat] row, col, rms of each parameter */
-    double             *sum;            /* [n_sum] of rows and columns, [n] of weights, [n] of updates */
+    double             *sum;            /* [n_sum] of rows and columns, then [n] of weights
+                                           and [n] of updates */
     int64_t             n, n_stat, n_sum;
 };
 

@@ -36,7 +36,7 @@ struct zero_spot zero_spot(const struct zero *z, enum zero_array of, size_t i, i
         s.host = z->streamed;
     } else if (of == ZERO_MASTER && z->master) {
         s.at = (unsigned char *)(z->master + f->base[i] + at);
-    } else if (of == ZERO_MASTER && !(z->optim && trained)) {
+    } else if (of == ZERO_MASTER && (z->opts.narrow || !(z->optim && trained))) {
         s.at = (unsigned char *)z->rounded + (size_t)(f->base[i] + at) * ckpt_dtype_size(z->type);
         s.type = z->type;
         s.host = z->streamed;
@@ -287,7 +287,7 @@ void zero_changed(struct zero *z)
     if (z->rounded && z->master)
         z->dev->ops->cast(z->dev, OP_STREAM_MAIN, z->rounded, z->type, z->master, CKPT_F32,
                           z->flat.numel);
-    for (size_t i = 0; z->rounded && !z->master && z->optim && i < p->n; i++)
+    for (size_t i = 0; z->rounded && !z->master && !z->opts.narrow && z->optim && i < p->n; i++)
         if (p->item[i].trainable)
             round_param(z, i);
     zero_follow(z, OP_STREAM_COMM, OP_STREAM_MAIN);     /* what is gathered next */

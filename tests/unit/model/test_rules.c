@@ -1,6 +1,8 @@
-/* Rules of a step beside AdamW: ten steps of torch's SGD and of Lion; rates of runs; 8-bit moments. */
+/* Rules of a step beside AdamW: ten steps of torch's SGD and of Lion; rates of runs; 8-bit
+ * moments; weights of bfloat16 alone. */
 #include "tests/unit/golden_model.h"
 
+#include "libckpt/convert.h"
 #include "trainer/ops/ops.h"
 
 enum { N = 1024 };
@@ -98,5 +100,42 @@ TEST(eight_bits_follow)
     a.verdict = &bad;
     dev->ops->adamw(dev, run, 2, &a);
     assert_memory_equal(was, p[1], sizeof was);
+    device_close(dev);
+}
+
+/* Weights of bfloat16 alone: small steps count on average, bits are the element's own however the
+ * run is cut, another seed gives others. */
+TEST(narrow_weights_are_rounded_by_chance)
+{
+    struct device *dev = cpu_device(2);
+    static uint16_t w[3][N];
+    float g[N], back[N];
+    struct adamw a = {.rule = OP_RULE_SGD, .lr = 1.0 / 4096, .grad_scale = 1, .seed = 7};
+    double sum = 0;
+
+    dev->weight = CKPT_BF16;
+    for (int i = 0; i < N; i++) {
+        w[0][i] = w[1][i] = w[2][i] = 0x3f80;   /* 1; the next one is 1/128 above */
+        g[i] = -1;
+    }
+    for (a.step = 1; a.step <= 64; a.step++) {
+        struct adamw_run whole = {.rounded = w[0], .grad = g, .n = N, .index = 24};
+        struct adamw_run half[2] = {{.rounded = w[1], .grad = g, .n = 331, .index = 24},
+                                    {.rounded = w[1] + 331, .grad = g + 331, .n = N - 331,
+                                     .index = 24 + 331}};
+
+        dev->ops->adamw(dev, &whole, 1, &a);
+        dev->ops->adamw(dev, half, 2, &a);
+        assert_memory_equal(w[0], w[1], sizeof w[0]);
+        a.seed = 8;
+        whole.rounded = w[2];
+        dev->ops->adamw(dev, &whole, 1, &a);
+        a.seed = 7;
+    }
+    assert_memory_not_equal(w[0], w[2], sizeof w[0]);
+    ckpt_convert(back, CKPT_F32, w[0], CKPT_BF16, N);
+    for (int i = 0; i < N; i++)
+        sum += (double)back[i] - 1;
+    assert_true(fabs(sum / N - 64.0 / 4096) < 1e-3);    /* to nearest it would be 0 */
     device_close(dev);
 }
