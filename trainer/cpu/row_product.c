@@ -16,15 +16,17 @@
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), aligned(4), may_alias));
 typedef float wide __attribute__((vector_size(LANES * sizeof(float))));
 
+typedef float half __attribute__((vector_size(LANES / 2 * sizeof(float))));
+typedef float quarter __attribute__((vector_size(LANES / 4 * sizeof(float))));
+
+/* Halves are added until one is left. */
 CPU_INLINE float sum_of(const wide *v)
 {
-    float s[LANES];
+    union { wide all; half part[2]; } a = {.all = *v};
+    union { half all; quarter part[2]; } b = {.all = a.part[0] + a.part[1]};
+    quarter c = b.part[0] + b.part[1];
 
-    memcpy(s, v, sizeof s);
-    for (int half = LANES / 2; half > 0; half /= 2)
-        for (int i = 0; i < half; i++)
-            s[i] += s[i + half];
-    return s[0];
+    return (c[0] + c[2]) + (c[1] + c[3]);
 }
 
 CPU_INLINE void put(float *y, float sum, bool add) { *y = add ? *y + sum : sum; }
