@@ -32,6 +32,7 @@
  *   --profile             where three steps' time goes, on stderr
  *   --device NAME         another than cuda
  *   --decode              N steps of generation behind `length` ids instead
+ *   --mixed N             N prompts of mixed lengths by continuous batching instead
  *
  * Warming up takes five micro-batches at least, and lasts until three steps in a row are within 5 %
  * of the quickest so far (eight of a mixture of experts, whose rows an expert change from step to
@@ -61,6 +62,7 @@
 #include "trainer/fp8_cache.h"
 #include "trainer/plan/fit.h"
 #include "formats/families/arch.h"
+#include "trainer/model/generate/slots.h"
 #include "trainer/model/lora.h"
 #include "trainer/model/model.h"
 #include "trainer/ops/profile.h"
@@ -75,6 +77,7 @@ enum { WARM = 5, STEADY = 3, STEADY_EXPERTS = 8, WARM_MOST = 40, AT_LEAST = 10, 
 
 struct options {
     const char *model, *device;
+    int64_t     mixed;                  /* prompts of mixed lengths */
     bool        lora, decode, fp16, fp8, packed, profile, paged;
     enum ckpt_dtype reduce;
     int         stage, reshard;         /* reshard: 1: true, 2: false */
@@ -276,10 +279,22 @@ static double step(struct bench *b, double *norm)
     return loss / rows;
 }
 
+/* Of weights, as a step of generation reads them once. */
+static double read_bytes(const struct bench *b)
+{
+    const struct params *p = model_params(b->model);
+    double bytes = 0;
+
+    for (size_t i = 0; i < p->n; i++)
+        if (p->item[i].shape.rank == 2 && !strstr(p->item[i].name, "embed_tokens") &&
+            (!strstr(p->item[i].name, "word_embeddings") || b->arch->tie_word_embeddings))
+            bytes += 2.0 * (double)p->item[i].numel;
+    return bytes;
+}
+
 /* Generation: the time of a token, and how much of the bound that is. */
 static void decode(struct bench *b)
 {
-    const struct params *p = model_params(b->model);
     const struct arch *a = b->arch;
     int64_t V = a->vocab_size, docs = b->o.docs, length = b->o.length, n = b->o.steps;
     struct decode_top top = {.k = 1};
@@ -310,10 +325,7 @@ static void decode(struct bench *b)
     }
     each = (clock_now() - start) / (double)n;
     gpu_watch_stop(&watch);
-    for (size_t i = 0; i < p->n; i++)
-        if (p->item[i].shape.rank == 2 && !strstr(p->item[i].name, "embed_tokens") &&
-            (!strstr(p->item[i].name, "word_embeddings") || a->tie_word_embeddings))
-            weights += 2.0 * (double)p->item[i].numel;
+    weights = read_bytes(b);
     cache = 2.0 * 2.0 * (double)(docs * (length + n / 2) * a->num_hidden_layers) *
             (double)(a->num_key_value_heads * a->head_dim);
     bound = (weights + cache) / BANDWIDTH;
@@ -332,6 +344,55 @@ static void decode(struct bench *b)
     decode_free(d);
     free(ids);
     free(some);
+}
+
+/*
+ * Continuous batching: --mixed N prompts of 50 to 1,500 ids with 20 to 400 new ones each, --batch
+ * at once.  The bound: weights once for each full batch of new ids, and each id's keys and values.
+ */
+static void mixed(struct bench *b)
+{
+    enum { PROMPT = 1500, NEW = 400 };
+    int64_t n = b->o.mixed, V = b->arch->vocab_size, fed = 0, out = 0;
+    struct generate_opts o = {.max_new_tokens = NEW, .repetition_penalty = 1,
+                              .max_batch = b->o.docs};
+    struct generate_seq *seq = calloc((size_t)n, sizeof *seq);
+    int32_t *ids = malloc((size_t)(n * (PROMPT + NEW)) * sizeof *ids);
+    double keys = 0, start, took, bound;
+    struct gpu_watch watch;
+    struct ckpt_err err = {0};
+    uint32_t x = 1;
+    char text[256];
+
+    for (int64_t i = 0; i < n; i++) {
+        int32_t *prompt = ids + i * (PROMPT + NEW);
+
+        x = x * 1664525u + 1013904223u;
+        seq[i] = (struct generate_seq){.prompt = prompt, .out = prompt + PROMPT,
+                                       .n_prompt = 50 + (x >> 8) % (PROMPT - 49),
+                                       .max_new = 20 + (x >> 16) % (NEW - 19),
+                                       .stream = (uint64_t)i};
+        for (int j = 0; j < PROMPT; j++)
+            prompt[j] = 5 + (int32_t)(((x >> 4) + (uint32_t)j * 7919u) % (uint32_t)(V - 5));
+        fed += seq[i].n_prompt;
+    }
+    gpu_watch_start(&watch, b->dev->bus);
+    start = clock_now();
+    need(generate_run(b->model, zero_weights(b->zero), &o, seq, n, &err), &err);
+    took = clock_now() - start;
+    gpu_watch_stop(&watch);
+    for (int64_t i = 0; i < n; i++) {
+        out += seq[i].n_out;
+        keys += (double)seq[i].n_out * ((double)seq[i].n_prompt + 0.5 * (double)seq[i].n_out);
+    }
+    bound = ((double)out / (double)b->o.docs * read_bytes(b) +
+             keys * (double)generate_row_bytes(b->model)) / BANDWIDTH;
+    printf("model=%s work=mixed tok_s=%.1f prompt_tok_s=%.1f s=%.2f bound_s=%.2f bound=%.1f "
+           "prompts=%lld gib=%.2f %s\n", b->o.model, (double)out / took, (double)fed / took, took,
+           bound, 100 * bound / took, (long long)n, (double)b->dev->held / (1 << 30),
+           gpu_watch_text(&watch, text));
+    free(ids);
+    free(seq);
 }
 
 /* As the top of the file says; the loss of the last step. */
@@ -490,7 +551,7 @@ static void read_options(struct options *o, int argc, char **argv)
         {"recompute", 1, 0, 'r'}, {"moments", 1, 0, 'o'}, {"paged", 0, 0, 'g'},
         {"offload", 1, 0, 'w'}, {"fp16", 0, 0, 'h'}, {"fp8", 0, 0, '8'},
         {"memory", 1, 0, 'm'}, {"zero", 1, 0, 'z'}, {"reshard", 1, 0, 'R'}, {"reduce", 1, 0, 'D'}, {"steps", 1, 0, 's'}, {"seconds", 1, 0, 'x'},
-        {"profile", 0, 0, 'f'}, {"decode", 0, 0, 'd'}, {"device", 1, 0, 'e'},
+        {"profile", 0, 0, 'f'}, {"decode", 0, 0, 'd'}, {"mixed", 1, 0, 'X'}, {"device", 1, 0, 'e'},
         {"simulate", 1, 0, 'S'}, {"node", 1, 0, 'N'}, {"network", 1, 0, 'B'}, {"link", 1, 0, 'L'}, {0},
     };
     int c;
@@ -520,6 +581,7 @@ static void read_options(struct options *o, int argc, char **argv)
         case 'x': o->seconds = strtod(optarg, NULL); break;
         case 'f': o->profile = true; break;
         case 'd': o->decode = true; break;
+        case 'X': o->mixed = atol(optarg); o->decode = true; break;
         case 'e': o->device = optarg; break;
         case 'S': o->simulate = atoi(optarg); break;
         case 'N': o->net.node = atoi(optarg); break;
@@ -595,7 +657,9 @@ int main(int argc, char **argv)
     need(zero_fill(b.zero, ZERO_MASTER, fill, (void *)(uintptr_t)model_params(b.model), &err), &err);
     if (o->fp8)
         need(fp8_cache_lend(b.dev, model_params(b.model), fit.free_bytes - fit.all, false, &err), &err);
-    if (o->decode)
+    if (o->mixed)
+        mixed(&b);
+    else if (o->decode)
         decode(&b);
     else
         train(&b);

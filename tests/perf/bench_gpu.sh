@@ -51,6 +51,7 @@ t5-32      | T5-3b, 32 × 512/128, 4 micro-batches a step             | ex_s=88 
 t5-short   | T5-3b, 8 × 512/128, one micro-batch a step              |                      | t5-3b --batch 8 --length 512 --target 128 | -
 decode-1   | Qwen3-8B, generation behind 128 ids, 1 sequence         | bound=80             | qwen3-8b --decode --batch 1 --length 128 --steps 100 | ;--eager
 decode-64  | the same, 64 sequences                                  | bound=60             | qwen3-8b --decode --batch 64 --length 128 --steps 100 | ;--eager
+mixed-64   | Qwen3-8B, 1000 prompts of 50 to 1500 ids, 20 to 400 new, 64 at once | peer=5   | qwen3-8b --mixed 1000 --batch 64 |
 '
 trim() { local s=$1; s=${s#"${s%%[! ]*}"}; printf '%s' "${s%"${s##*[! ]}"}"; }
 # of LINE NAME - the value of NAME in a line of name=value; several of a name by commas.
@@ -103,7 +104,7 @@ goals() {       # OURS PEER - how far from each goal
 }
 row() {
     local name=$1 what=$2 options=$4 ours peer=— by=— mfu median experts used more="--seconds $EACH"
-    case $options in *--decode*) ;; *) [ -z "$STEPS" ] || more="--steps $STEPS --seconds 100000" ;; esac
+    case $options in *--decode* | *--mixed*) ;; *) [ -z "$STEPS" ] || more="--steps $STEPS --seconds 100000" ;; esac
     if ! ours=$(timeout 600 "$B/gpu/bench_gpu" $options $more ${PROFILE:+--profile} 2>"$DIR/$name.profile"); then
         echo "| $what | fails: $(tail -1 "$DIR/$name.profile") | | | | | |"; return 1
     fi

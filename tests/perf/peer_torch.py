@@ -30,6 +30,7 @@ parse.add_argument("model")
 for name, value in (("batch", 8), ("length", 512), ("target", 0), ("prompt", 0), ("accumulate", 1), ("steps", 50)):
     parse.add_argument("--" + name, type=int, default=value)
 parse.add_argument("--recompute", choices=("none", "norms", "full"), default="none")
+parse.add_argument("--mixed", type=int, default=0)
 for name in ("lora", "packed", "fp16", "decode", "eager", "all-bf16", "profile"):
     parse.add_argument("--" + name, action="store_true")
 parse.add_argument("--seconds", type=float, default=60)
@@ -96,14 +97,14 @@ def packed_lengths():
 table = json.loads((pathlib.Path(__file__).parent / "gpu_models.json").read_text())[o.model]
 torch.manual_seed(0)
 torch.set_float32_matmul_precision("high")
-config = AutoConfig.for_model(**{**table, "use_cache": o.decode})
+config = AutoConfig.for_model(**{**table, "use_cache": bool(o.decode or o.mixed)})
 make = AutoModelForSeq2SeqLM if o.target else AutoModelForCausalLM
 half = torch.float16 if o.fp16 else torch.bfloat16
-narrow = o.lora or o.all_bf16 or o.decode
+narrow = o.lora or o.all_bf16 or o.decode or o.mixed
 with torch.device(o.device):
     more = {"experts_implementation": o.experts} if o.experts else {}
     model = make.from_config(config, dtype=half if narrow else torch.float32, **more)
-work = "decode" if o.decode else "lora" if o.lora else "full"
+work = "mixed" if o.mixed else "decode" if o.decode else "lora" if o.lora else "full"
 
 
 def report(**figures):
@@ -135,6 +136,31 @@ def decode():
             times.append(time.time() - start)
     each = (times[1] - times[0]) / o.steps
     report(tok_s=round(o.batch / each, 1), ms=round(1e3 * each, 3), steps=o.steps)
+
+
+def mixed():
+    """generate() over the prompts of bench_gpu --mixed, sorted by length and padded on the left, o.batch at a time."""
+    global watch
+    draw, work = 1, []
+    for _ in range(o.mixed):
+        draw = (draw * 1664525 + 1013904223) % 2**32
+        work.append((50 + (draw >> 8) % 1451, 20 + (draw >> 16) % 381))
+    work.sort()
+    how = {"do_sample": False, "pad_token_id": 0, "eos_token_id": None}
+    with torch.no_grad():
+        model.eval()
+        model.generate(torch.full((o.batch, 64), 5, device=o.device), max_new_tokens=8, min_new_tokens=8, **how)
+        sync()
+        watch, start = Watch(), time.time()
+        for i in range(0, len(work), o.batch):
+            some = work[i : i + o.batch]
+            width, new = max(n for n, _ in some), max(n for _, n in some)
+            ids = torch.randint(5, config.vocab_size, (len(some), width), device=o.device)
+            mask = torch.arange(width, device=o.device) >= torch.tensor([[width - n] for n, _ in some], device=o.device)
+            model.generate(ids, attention_mask=mask.long(), max_new_tokens=new, min_new_tokens=new, **how)
+        sync()
+    took = time.time() - start
+    report(tok_s=round(sum(n for _, n in work) / took, 1), ms=round(1e3 * took, 1), steps=len(work))
 
 
 def batches():
@@ -215,4 +241,4 @@ def train():
 if (o.moments and not o.all_bf16) or o.paged or o.memory:
     sys.exit("peer_torch.py: no 8-bit or paged moments in torch")
 watch = None
-decode() if o.decode else train()
+mixed() if o.mixed else decode() if o.decode else train()

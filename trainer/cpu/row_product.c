@@ -6,25 +6,28 @@
 #include "trainer/cpu/cpu.h"
 
 #define LANES 16
-#define ROWS  4                         /* of a tile, and of its columns or vectors: sixteen sums */
-#define COLS  4
+#define ROWS  4                         /* of a tile at most, and its columns or vectors */
+#define COLS  6
 #define BLOCK 64                        /* rows of x that stay in the cache between columns */
 
-/* The same source gives sixteen lanes in one register, in two, or in four. */
-#define CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+/* Sixteen lanes are a register of AVX-512, of which there are 32: tiles of 24 sums; or two of 16
+ * registers, or four: tiles of four sums. */
+#define AVX512 __attribute__((target("arch=x86-64-v4")))
 
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), aligned(4), may_alias));
 typedef float wide __attribute__((vector_size(LANES * sizeof(float))));
 
+typedef float half __attribute__((vector_size(LANES / 2 * sizeof(float))));
+typedef float quarter __attribute__((vector_size(LANES / 4 * sizeof(float))));
+
+/* Halves are added until one is left. */
 CPU_INLINE float sum_of(const wide *v)
 {
-    float s[LANES];
+    union { wide all; half part[2]; } a = {.all = *v};
+    union { half all; quarter part[2]; } b = {.all = a.part[0] + a.part[1]};
+    quarter c = b.part[0] + b.part[1];
 
-    memcpy(s, v, sizeof s);
-    for (int half = LANES / 2; half > 0; half /= 2)
-        for (int i = 0; i < half; i++)
-            s[i] += s[i + half];
-    return s[0];
+    return (c[0] + c[2]) + (c[1] + c[3]);
 }
 
 CPU_INLINE void put(float *y, float sum, bool add) { *y = add ? *y + sum : sum; }
@@ -45,7 +48,7 @@ CPU_INLINE void tile_nt(int rows, int cols, int64_t k, const float *x, int64_t x
         for (int r = 0; r < rows; r++) {
             wide a = *(const lanes *)(x + r * x_ld + j);
 
-#pragma GCC unroll 4
+#pragma GCC unroll 6
             for (int c = 0; c < cols; c++)
                 s[r][c] += a * b[c];
         }
@@ -69,32 +72,50 @@ CPU_INLINE void tile_nt(int rows, int cols, int64_t k, const float *x, int64_t x
             put(y + r * y_ld + c, sum_of(&s[r][c]), add);
 }
 
-CPU_INLINE void columns_nt(int cols, int64_t m, int64_t k, const float *x,
+CPU_INLINE void columns_nt(int tile, int cols, int64_t m, int64_t k, const float *x,
                            int64_t x_ld, const float *w, int64_t ld, bool add, float *y,
                            int64_t y_ld)
 {
     int64_t i = 0;
 
-    for (; i + ROWS <= m; i += ROWS)
-        tile_nt(ROWS, cols, k, x + i * x_ld, x_ld, w, ld, add, y + i * y_ld, y_ld);
+    for (; i + tile <= m; i += tile)
+        tile_nt(tile, cols, k, x + i * x_ld, x_ld, w, ld, add, y + i * y_ld, y_ld);
     for (; i < m; i++)
         tile_nt(1, cols, k, x + i * x_ld, x_ld, w, ld, add, y + i * y_ld, y_ld);
 }
 
-CLONES void row_product_nt(int64_t m, int64_t n, int64_t k, const float *x,
-                           int64_t x_ld, const float *w, int64_t ld, bool add, float *y,
-                           int64_t y_ld)
+CPU_INLINE void all_nt(int tile, int cols, int64_t m, int64_t n, int64_t k, const float *x,
+                       int64_t x_ld, const float *w, int64_t ld, bool add, float *y,
+                       int64_t y_ld)
 {
     for (int64_t i = 0; i < m; i += BLOCK) {
         int64_t rows = m - i < BLOCK ? m - i : BLOCK, j = 0;
         const float *xi = x + i * x_ld;
 
-        for (; j + COLS <= n; j += COLS)
-            columns_nt(COLS, rows, k, xi, x_ld, w + j * ld, ld, add, y + i * y_ld + j,
+        for (; j + cols <= n; j += cols)
+            columns_nt(tile, cols, rows, k, xi, x_ld, w + j * ld, ld, add, y + i * y_ld + j,
                        y_ld);
         for (; j < n; j++)
-            columns_nt(1, rows, k, xi, x_ld, w + j * ld, ld, add, y + i * y_ld + j, y_ld);
+            columns_nt(tile, 1, rows, k, xi, x_ld, w + j * ld, ld, add, y + i * y_ld + j, y_ld);
     }
+}
+
+AVX512 static void nt_512(int64_t m, int64_t n, int64_t k, const float *x, int64_t x_ld,
+                          const float *w, int64_t ld, bool add, float *y, int64_t y_ld)
+{
+    all_nt(ROWS, COLS, m, n, k, x, x_ld, w, ld, add, y, y_ld);
+}
+
+CPU_HOT static void nt_256(int64_t m, int64_t n, int64_t k, const float *x, int64_t x_ld,
+                           const float *w, int64_t ld, bool add, float *y, int64_t y_ld)
+{
+    all_nt(2, 2, m, n, k, x, x_ld, w, ld, add, y, y_ld);
+}
+
+void row_product_nt(int64_t m, int64_t n, int64_t k, const float *x, int64_t x_ld, const float *w,
+                    int64_t ld, bool add, float *y, int64_t y_ld)
+{
+    (__builtin_cpu_supports("x86-64-v4") ? nt_512 : nt_256)(m, n, k, x, x_ld, w, ld, add, y, y_ld);
 }
 
 /* A tile of rows x (vectors of LANES columns). */
@@ -138,31 +159,49 @@ CPU_INLINE void rest_nn(int64_t cols, int64_t k, const float *x, const float *w,
         put(y + e, s[e], add);
 }
 
-CPU_INLINE void vectors_nn(int vectors, int64_t m, int64_t k, const float *x,
+CPU_INLINE void vectors_nn(int tile, int vectors, int64_t m, int64_t k, const float *x,
                            int64_t x_ld, const float *w, int64_t ld, bool add, float *y,
                            int64_t y_ld)
 {
     int64_t i = 0;
 
-    for (; i + ROWS <= m; i += ROWS)
-        tile_nn(ROWS, vectors, k, x + i * x_ld, x_ld, w, ld, add, y + i * y_ld, y_ld);
+    for (; i + tile <= m; i += tile)
+        tile_nn(tile, vectors, k, x + i * x_ld, x_ld, w, ld, add, y + i * y_ld, y_ld);
     for (; i < m; i++)
         tile_nn(1, vectors, k, x + i * x_ld, x_ld, w, ld, add, y + i * y_ld, y_ld);
 }
 
-CLONES void row_product_nn(int64_t m, int64_t n, int64_t k, const float *x,
-                           int64_t x_ld, const float *w, int64_t ld, bool add, float *y,
-                           int64_t y_ld)
+CPU_INLINE void all_nn(int tile, int vectors, int64_t m, int64_t n, int64_t k, const float *x,
+                       int64_t x_ld, const float *w, int64_t ld, bool add, float *y,
+                       int64_t y_ld)
 {
     for (int64_t i = 0; i < m; i += BLOCK) {
         int64_t rows = m - i < BLOCK ? m - i : BLOCK, j = 0;
         const float *xi = x + i * x_ld;
 
-        for (; j + COLS * LANES <= n; j += COLS * LANES)
-            vectors_nn(COLS, rows, k, xi, x_ld, w + j, ld, add, y + i * y_ld + j, y_ld);
+        for (; j + vectors * LANES <= n; j += vectors * LANES)
+            vectors_nn(tile, vectors, rows, k, xi, x_ld, w + j, ld, add, y + i * y_ld + j, y_ld);
         for (; j + LANES <= n; j += LANES)
-            vectors_nn(1, rows, k, xi, x_ld, w + j, ld, add, y + i * y_ld + j, y_ld);
+            vectors_nn(tile, 1, rows, k, xi, x_ld, w + j, ld, add, y + i * y_ld + j, y_ld);
         for (int64_t r = 0; j < n && r < rows; r++)
             rest_nn(n - j, k, xi + r * x_ld, w + j, ld, add, y + (i + r) * y_ld + j);
     }
+}
+
+AVX512 static void nn_512(int64_t m, int64_t n, int64_t k, const float *x, int64_t x_ld,
+                          const float *w, int64_t ld, bool add, float *y, int64_t y_ld)
+{
+    all_nn(ROWS, 4, m, n, k, x, x_ld, w, ld, add, y, y_ld);
+}
+
+CPU_HOT static void nn_256(int64_t m, int64_t n, int64_t k, const float *x, int64_t x_ld,
+                           const float *w, int64_t ld, bool add, float *y, int64_t y_ld)
+{
+    all_nn(2, 2, m, n, k, x, x_ld, w, ld, add, y, y_ld);
+}
+
+void row_product_nn(int64_t m, int64_t n, int64_t k, const float *x, int64_t x_ld, const float *w,
+                    int64_t ld, bool add, float *y, int64_t y_ld)
+{
+    (__builtin_cpu_supports("x86-64-v4") ? nn_512 : nn_256)(m, n, k, x, x_ld, w, ld, add, y, y_ld);
 }

@@ -88,7 +88,11 @@ int64_t generate_most(const struct arch *arch, const struct generate_opts *o,
 {
     int64_t left = o->max_length - generate_fed(NULL, arch, o, q);
 
-    return o->max_length > 0 && left < o->max_new_tokens ? left : o->max_new_tokens;
+    int64_t most = o->max_new_tokens;
+
+    if (o->max_length > 0 && left < most)
+        most = left;
+    return q->max_new > 0 && q->max_new < most ? q->max_new : most;
 }
 
 /* Searches have uniform places: as many prompts at once as fit. */

@@ -79,6 +79,8 @@ struct generate_seq {
                                            there is one, while the decoder continues from its
                                            start ids */
     int64_t        n_prompt;
+    int64_t        max_new;             /* tokens at most, beside the options' limits; 0: these
+                                           alone */
     uint64_t       stream;              /* any number, unique to the sequence */
     int32_t       *out;                 /* [generate_most], the first n_out are set, including an
                                            eos */
