@@ -11,7 +11,7 @@ t "exact match and F1" [ "$(value --predictions p.jsonl --metric squad)" = "exac
 t "several metrics" [ "$(value --predictions p.jsonl --metric labels --metric sql)" = "accuracy=0.3333333333333333 f1_macro=0.2 f1_micro=0.3333333333333333 f1_weighted=0.3333333333333333 mcc=0.3333333333333333 sql_match=0.6666666666666666 sql_exact=0.3333333333333333 " ]
 expect_prints 0 "BLEU" '"signature": "nrefs:2|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"' ckpt-eval --json --predictions p.jsonl --metric bleu
 expect_prints 0 "a table" "rougeLsum" ckpt-eval --predictions p.jsonl --metric rouge
-t "another system" bash -c 'ckpt-eval --json --predictions p.jsonl --base-predictions b.jsonl --metric rouge | grep -qE "\"figure\": \"rouge1\", \"value\": 0\.9[0-9]*, .*\"base\": 0\.0, \"p\": 0\.[0-9]+, "'
+t "another system" bash -c 'ckpt-eval --json --predictions p.jsonl --base-predictions b.jsonl --metric rouge | grep -qE "\"figure\": \"rouge1\", \"value\": 0\.9[0-9]*, .*\"base\": 0\.0, \"difference\": 0\.[0-9]+, \"p\": 0\.[0-9]+, "'
 t "predictions of a pipe" bash -c '[ "$(ckpt-eval --json --predictions - --metric squad <p.jsonl)" = "$(ckpt-eval --json --predictions p.jsonl --metric squad)" ]'
 
 expect 64 "no metric" ckpt-eval --predictions p.jsonl

@@ -15,6 +15,22 @@ void eval_close(struct eval_opened *e, int rc, const struct ckpt_err *err)
     session_close(&e->s, rc, err);
 }
 
+/* Whether windows are possible. */
+static int check_stride(const struct eval_opened *e, struct ckpt_err *err)
+{
+    int64_t window = e->w->rows.max_seq_length, most = arch_max_positions(e->s.arch);
+
+    if (e->s.arch->stack != ARCH_DECODER)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "--stride is for models with a decoder alone");
+    if (e->w->stride > window)
+        return ckpt_fail(err, CKPT_EUSAGE, "--stride %lld is more than --max-seq-length %lld: "
+                         "tokens would be left out", (long long)e->w->stride, (long long)window);
+    if (most > 0 && window > most)
+        return ckpt_fail(err, CKPT_EUSAGE, "--max-seq-length %lld: the model has positions for "
+                         "%lld", (long long)window, (long long)most);
+    return 0;
+}
+
 static int open_data(struct eval_opened *e, struct ckpt_err *err)
 {
     const struct eval_want *w = e->w;
@@ -35,17 +51,25 @@ static int open_data(struct eval_opened *e, struct ckpt_err *err)
     opts.chat_dir = e->s.tokenizer_dir;
     opts.vocab_size = e->s.arch->vocab_size;
     opts.max_positions = arch_max_positions(e->s.arch);
+    if (w->stride) {
+        if ((rc = check_stride(e, err)) != 0)
+            return rc;
+        opts.max_seq_length = INT32_MAX - 1;
+        opts.max_positions = 0;         /* windows fit them */
+    }
     if ((rc = data_source_open(&e->source, e->records, e->s.tokenizer, &opts, err)) != 0 ||
         (rc = data_settings_check_bad(&w->rows, e->source, err)) != 0)
         return rc;
+    if (w->stride)
+        return 0;
     return loader_open(&e->loader, e->source, &lo, err);
 }
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* Open a model; an adapter's directory means its base with the adapter. */
-static int open_session(struct eval_opened *e, char path[4096], const char *model, const char *adapter,
-                        struct ckpt_err *err)
+static int open_session(struct eval_opened *e, char path[4096], const char *model,
+                        const char *adapter, struct ckpt_err *err)
 {
     struct device_opts device = {.name = e->w->device, .threads = (int)e->w->threads,
                                  .weights = e->w->dtype ? ckpt_dtype_parse(e->w->dtype)

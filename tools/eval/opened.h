@@ -19,8 +19,9 @@ struct eval_opened {
 };
 
 /*
- * Open the model at the path `model`, with adapter (or NULL) applied, and the data that e->w names,
- * if any.  e has only w set.  Close e either way, with the code and record that the work ended with.
+ * Open the model at the path `model`, with adapter (or NULL) applied, and the data that e->w
+ * names, if any; the loader unless rows are scored in windows.  e has only w set.  Close e either
+ * way, with the code and record that the work ended with.
  */
 int eval_open(struct eval_opened *e, const char *model, const char *adapter, struct ckpt_err *err);
 void eval_close(struct eval_opened *e, int rc, const struct ckpt_err *err);

@@ -16,10 +16,18 @@
  *                       white space around them; scikit-learn 1.7
  *   sql                 sql_match: the same query but for case, white space, quotes and the order
  *                       of its conditions; sql_exact: the same text but for white space
+ *
+ * Of numbers that a model gives each row (score_of):
+ *
+ *   loss                nats, tokens, nats, bytes -> loss and perplexity a token, bits_per_byte
+ *                       and byte_perplexity: of the sums over rows; NaN without bytes
+ *   choices             right, right by length -> acc, acc_norm: means
+ *   bertscore           precision, recall, F1 -> bertscore_p, bertscore_r, bertscore_f1: means
  */
 #ifndef CKPT_TOOLS_EVAL_SCORE_SCORE_H
 #define CKPT_TOOLS_EVAL_SCORE_SCORE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -42,7 +50,13 @@ struct score;
 /* CKPT_EUSAGE names the metrics.  row is not kept. */
 int score_new(struct score **out, const char *metric, const struct score_row *row, size_t n,
               struct ckpt_err *err);
+/* A metric of numbers: stat is [n][statistics of the metric], copied. */
+int score_of(struct score **out, const char *metric, const double *stat, size_t n,
+             struct ckpt_err *err);
 void score_free(struct score *s);
+const char *score_metric(const struct score *s);
+/* Whether a smaller value of a figure is the better one. */
+bool score_falls(const char *figure);
 size_t score_figures(const struct score *s);
 const char *score_figure_name(const struct score *s, size_t figure);
 /* "nrefs:1|case:mixed|..." where the metric has a signature, else "". */
