@@ -36,6 +36,11 @@ static const struct opt model_rows[] = {
 
 static const struct opt work_rows[] = {
     OPT_INT("batch-size", "N", batch_size, 1, 1 << 20, "samples in a batch"),
+    OPT_ENUM("task", "NAME", task, "multiple-choice",
+             "what the records are: questions, each answer of which gets its likelihood",
+             .absent = "records as in training"),
+    OPT_LIST("choice", "TEXT", choice,
+             "an answer of every record, whose label says which is right; repeatable"),
     OPT_INT("stride", "N", stride, 0, 1 << 20,
             "score long rows in windows of --max-seq-length that begin N tokens apart; 0: cut "
             "them"),
@@ -112,7 +117,11 @@ static const struct opt_rule rules[] = {
      "eval-split max-eval-samples batch-size generate logits dataset-config data-field "
      "csv-delimiter csv-columns csv-literal field-mapping text-field messages-field chat-template "
      "mask-history prompt-template completion-template train-on-prompt truncation-side "
-     "add-eos-token skip-bad-rows stride predictions-out", "eval-file"},
+     "add-eos-token skip-bad-rows stride predictions-out task", "eval-file"},
+    {OPT_NEEDS, "choice", "task"},
+    {OPT_BARS, "task", "prompt generate logits hidden stride differences field-mapping text-field "
+     "messages-field chat-template mask-history completion-template chat-prompts train-on-prompt "
+     "assistant-only-loss truncation-side skip-bad-rows " GENERATION},
     {OPT_NEEDS, "base-predictions", "predictions"},
     {OPT_NEEDS, "metric fail-above fail-below", "predictions eval-file"},
     {OPT_NEEDS, "fail-worse-than-base", "base base-predictions"},
@@ -276,8 +285,11 @@ static int work(struct eval_want *w, struct cli *cli, char **rest, int n_rest, i
     struct eval_want for_base = base_want(w);
     struct eval_result base = {0};
     struct cli_items *items = NULL;
+    bool bytes;
     int rc = cli_items_open(&items, rest, n_rest, cli->nul, err);
 
+    if (rc == 0)
+        rc = cli_items_bytes(items, &bytes, err);
     if (rc == 0 && w->base)
         rc = eval_run(&base, &for_base, w->base, NULL, NULL, err);
     if (rc == 0)

@@ -65,3 +65,35 @@ t "the report is on stderr then" says perplexity
 ckpt-merge -q -o "$T/merged" run | ckpt-eval -q -t e.jsonl --fail-above loss=8.3 --pass-through 2>/dev/null | ckpt-push -q --create pub.git >pushed
 t "between merge and push" grep -q "pub.git" pushed
 t "and nothing is pushed beyond them" [ -z "$(ckpt-merge -q -o "$T/merged2" run | ckpt-eval -q -t e.jsonl --fail-above loss=2 --pass-through 2>/dev/null)" ]
+
+# -- choices --------------------------------------------------------------------------------------
+# rows SHAPE - the records of make_choices.py of that shape, a line each.
+rows() { tr -d '\n' <"$G/choices.json" | sed -E "s/.*\"shape\": \"$1\"[^[]*\"rows\": \[(.*)/\1/; s/\],\"each\".*//; s/\},\{\"(activity_label|id|question)\"/}\n{\"\1\"/g"; echo; }
+shape() { tr '\n' ' ' <"$G/choices.json" | grep -oE "\"shape\": \"$1\", \"acc\": [0-9.]+, \"acc_norm\": [0-9.]+" | sed 's/[^0-9. ]//g;s/^ *//;s/  */ /g'; }
+for s in hellaswag arc mmlu; do
+    rows $s >$s.jsonl
+    ckpt-eval -q --json -t $s.jsonl --task multiple-choice base >c.json
+    t "$s: acc and acc_norm are lm-evaluation-harness's" [ "$(sed -nE 's/.*"figure": "acc[_norm]*", "value": ([0-9.]+),.*/\1/p' c.json | xargs)" = "$(shape $s | xargs)" ]
+done
+t "they do not depend on the batch" [ "$(figure acc ckpt-eval -q --json -t arc.jsonl --task multiple-choice --batch-size 3 base)" = "$(figure acc ckpt-eval -q --json -t arc.jsonl --task multiple-choice --batch-size 64 base)" ]
+expect_prints 0 "beside a base" '"figure": "acc_norm"' ckpt-eval --json -t arc.jsonl --task multiple-choice --base base run
+awk 'NR <= 8 { printf "{\"text\": \"Film %d was %s.\", \"label\": %d}\n", NR, NR % 2 ? "good" : "bad", NR % 2 }' <(seq 9) >imdb.jsonl
+ckpt-eval -q --json -t imdb.jsonl --task multiple-choice --choice negative --choice positive --prompt-template '{text} It is' --predictions-out labels.jsonl run >c.json
+t "labels by likelihood: accuracy, F1, MCC" bash -c 'for f in accuracy f1_macro mcc; do grep -q "\"figure\": \"$f\"" c.json || exit 1; done'
+t "the chosen labels are kept" [ "$(ckpt-eval --json --predictions labels.jsonl --metric labels | grep '"accuracy"')" = "$(grep '"accuracy"' c.json)" ]
+t "the prompt is the template's" grep -q '"prompt": "Film 1 was good. It is", "prediction": "\(posi\|nega\)tive", "references": \["positive"\]' labels.jsonl
+expect_says 1 "a bound on accuracy" "accuracy is" ckpt-eval -t imdb.jsonl --task multiple-choice --choice negative --choice positive --fail-below accuracy=1.1 run
+expect_says 65 "records that are no questions" "no fields of a question with choices" ckpt-eval -t e.jsonl --task multiple-choice run
+echo '{"ctx": "a", "endings": ["b", "c"], "label": ""}' >hidden.jsonl
+expect_says 65 "a hidden label" "hidden.jsonl: record 1: the right choice is not given" ckpt-eval -t hidden.jsonl --task multiple-choice run
+expect 64 "choices of no task" ckpt-eval -t e.jsonl --choice a run
+: >empty.jsonl
+expect 65 "no record" ckpt-eval -t empty.jsonl --task multiple-choice run
+
+# -- streams --------------------------------------------------------------------------------------
+t "bytes of a merge, described by the tokenizer's folder" [ "$(ckpt-merge -q -o - run | ckpt-eval -q --json -t e.jsonl --tokenizer base - | loss_of)" = "$(ckpt-eval -q --json -t e.jsonl run | loss_of)" ]
+t "or by the base's" [ "$(ckpt-merge -q -o - run | ckpt-eval -q --json -t e.jsonl --base base | grep -c '"loss":.*, "perplexity"')" = 2 ]
+tar cf base.tar base; gzip -k base.tar
+t "an archive of a model" [ "$(ckpt-eval -q --json -t e.jsonl base.tar | loss_of)" = "$(ckpt-eval -q --json -t e.jsonl base | loss_of)" ]
+t "one that is compressed, on stdin" [ "$(ckpt-eval -q --json -t e.jsonl <base.tar.gz | loss_of)" = "$(ckpt-eval -q --json -t e.jsonl base | loss_of)" ]
+expect_says 66 "bytes without a description" "no config.json" bash -c 'ckpt-merge -q -o - run | ckpt-eval -t e.jsonl -'

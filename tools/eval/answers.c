@@ -73,8 +73,8 @@ static void put_member(struct ckpt_buf *line, const char *before, const char *te
     ckpt_json_put_string(line, text, strlen(text));
 }
 
-int answers_write(const struct answers *a, char *const *prompts, const char *path, bool overwrite,
-                  struct ckpt_err *err)
+int answers_write(const struct answers *a, const char *const *prompts, const char *path,
+                  bool overwrite, struct ckpt_err *err)
 {
     struct ckpt_buf line;
     struct ckpt_out *out;

@@ -29,10 +29,10 @@ int answers_references(struct answers *a, size_t i, const json_t *v, struct ckpt
 /* Two systems answer the same rows: CKPT_EFORMAT names the first other one of b. */
 int answers_same(const struct answers *a, const struct answers *b, struct ckpt_err *err);
 /*
- * Write path, a line of JSON a row: prompt (where prompts[n] is not NULL), prediction and
+ * Write path, a line of JSON a row: prompt (unless prompts[n] is NULL), prediction and
  * references.  An existing file is replaced only with overwrite (else CKPT_ECREATE).
  */
-int answers_write(const struct answers *a, char *const *prompts, const char *path, bool overwrite,
-                  struct ckpt_err *err);
+int answers_write(const struct answers *a, const char *const *prompts, const char *path,
+                  bool overwrite, struct ckpt_err *err);
 
 #endif

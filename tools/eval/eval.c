@@ -72,21 +72,15 @@ static int take_references(struct eval_result *out, const struct eval_opened *e,
     return rc;
 }
 
-/* Compare the continuations of the data's rows with their references. */
-static int score_texts(struct eval_result *out, const struct eval_opened *e, struct ckpt_err *err)
+/* Write the answers, and compare them by every metric. */
+static int score_answers(struct eval_result *out, const struct eval_want *w,
+                         const char *const *prompts, struct ckpt_err *err)
 {
-    const struct eval_want *w = e->w;
-    size_t first = w->prompt.n;
     struct score *s = NULL;
-    int rc = answers_init(&out->answers, out->n - first, err);
+    int rc = 0;
 
-    for (size_t i = 0; rc == 0 && i < out->answers.n; i++) {
-        out->answers.row[i].prediction = out->text[first + i];
-        rc = take_references(out, e, i, out->reference[first + i], err);
-    }
-    if (rc == 0 && w->predictions_out)
-        rc = answers_write(&out->answers, out->prompt + first, w->predictions_out, w->overwrite,
-                           err);
+    if (w->predictions_out)
+        rc = answers_write(&out->answers, prompts, w->predictions_out, w->overwrite, err);
     for (size_t i = 0; rc == 0 && i < w->metric.n; i++) {
         rc = score_new(&s, w->metric.item[i], out->answers.row, out->answers.n, err);
         rc = add_score(out, s, rc, err);
@@ -94,8 +88,45 @@ static int score_texts(struct eval_result *out, const struct eval_opened *e, str
     return rc;
 }
 
+/* Compare the continuations of the data's rows with their references. */
+static int score_texts(struct eval_result *out, const struct eval_opened *e, struct ckpt_err *err)
+{
+    const struct eval_want *w = e->w;
+    size_t first = w->prompt.n;
+    int rc = answers_init(&out->answers, out->n - first, err);
+
+    for (size_t i = 0; rc == 0 && i < out->answers.n; i++) {
+        out->answers.row[i].prediction = out->text[first + i];
+        rc = take_references(out, e, i, out->reference[first + i], err);
+    }
+    return rc ? rc : score_answers(out, w, (const char *const *)out->prompt + first, err);
+}
+
 /* Whether all rows are continued, not the first of them only. */
-static bool continues_all(const struct eval_want *w) { return w->metric.n || w->predictions_out; }
+static bool continues_all(const struct eval_want *w)
+{
+    return !w->task && (w->metric.n || w->predictions_out);
+}
+
+/* -- choices ---------------------------------------------------------------------------------- */
+
+static int score_choices(struct eval_result *out, struct eval_opened *e, struct ckpt_err *err)
+{
+    static const char *const labels[] = {"labels"};
+    struct eval_want w = *e->w;
+    const char **prompts = NULL;
+    struct score *s = NULL;
+    int rc = choices_run(e->choices, &e->s, err);
+
+    rc = rc ? rc : choices_score(&s, e->choices, err);
+    rc = add_score(out, s, rc, err);
+    if (w.choice.n && w.metric.n == 0)
+        w.metric = (struct opt_list){labels, 1};
+    rc = rc ? rc : choices_answers(&out->answers, &prompts, e->choices, err);
+    rc = rc ? rc : score_answers(out, &w, prompts, err);
+    answers_release(&out->answers);     /* its texts are the choices', which are closed */
+    return rc;
+}
 
 static int check_rows(const struct eval_opened *e, struct ckpt_err *err)
 {
@@ -170,6 +201,8 @@ static int work(struct eval_result *out, struct eval_opened *e, const struct eva
     const struct eval_want *w = e->w;
     int rc = e->source ? check_rows(e, err) : 0;
 
+    if (e->choices)
+        return score_choices(out, e, err);
     if (rc == 0 && e->source)
         rc = score_losses(out, e, err);
     if (rc == 0 && e->source && base)

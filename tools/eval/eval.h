@@ -36,6 +36,8 @@ struct eval_want {
     const char     *hidden;             /* file for an encoder's hidden states of the prompts, or
                                            NULL */
     int64_t         stride;             /* of windows of a row; 0: a row is cut instead */
+    const char     *task;               /* "multiple-choice", or NULL: records to learn from */
+    struct opt_list choice;             /* the answers of every record; none: its own */
     struct opt_list metric;             /* of continuations of all rows */
     const char     *predictions_out;    /* file for these, or NULL */
     int64_t         differences;        /* rows to show where model and base differ most */

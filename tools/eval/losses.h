@@ -1,10 +1,10 @@
 /*
  * eval/losses - the loss of each row of the data, and their sum.
  *
- * Windows of a long row (--stride): as in "Perplexity of fixed-length models" of transformers'
- * documentation, 5.x: windows of max_seq_length tokens begin stride tokens apart, each has the loss
- * of its tokens that are in no earlier one, and the mean of a window weighs as many tokens as it has
- * labels less one, for the first of a text has no loss.
+ * Windows of a long row (--stride): windows of max_seq_length tokens begin stride tokens apart, each
+ * has the loss of its tokens that are in no earlier one, and the mean of a window weighs as many
+ * tokens as it has labels, less one.  Source: "Perplexity of fixed-length models" in the
+ * documentation of transformers 5.
  */
 #ifndef CKPT_TOOLS_EVAL_LOSSES_H
 #define CKPT_TOOLS_EVAL_LOSSES_H

@@ -6,6 +6,7 @@
 #ifndef CKPT_TOOLS_EVAL_OPENED_H
 #define CKPT_TOOLS_EVAL_OPENED_H
 
+#include "tools/eval/choices.h"
 #include "tools/eval/eval.h"
 #include "trainer/data/loader.h"
 #include "trainer/run/session.h"
@@ -16,6 +17,7 @@ struct eval_opened {
     struct records         *records;
     struct data_source     *source;
     struct loader          *loader;
+    struct choices         *choices;    /* of --task; there is no source then */
 };
 
 /*
