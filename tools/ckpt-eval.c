@@ -7,6 +7,7 @@
 #include "tools/cli_items.h"
 #include "tools/data_rows.h"
 #include "tools/eval/eval.h"
+#include "tools/eval/find.h"
 #include "tools/eval/score/score.h"
 #include "tools/out.h"
 #include "trainer/cpu/blas.h"
@@ -16,6 +17,9 @@ static const struct opt model_rows[] = {
     OPT_HEADING("Models"),
     OPT_PATH("base", "PATH", base, "model to compare with", .letter = 'b'),
     OPT_PATH("adapter", "DIR", adapter, "PEFT adapter to apply to each model"),
+    OPT_PATH("results", "DIR", results,
+             "evaluate the newest checkpoint of the runs in a folder"),
+    OPT_FLAG("best", best, "the folder of a run means its best checkpoint, not the newest"),
     OPT_PATH("tokenizer", "DIR", tokenizer, "directory of the tokenizer",
              .absent = "the model's"),
     OPT_TEXT("tag", "NAME", tag, "DeepSpeed folder to read", .absent = "named by latest"),
@@ -28,6 +32,7 @@ static const struct opt model_rows[] = {
     OPT_HEADING("Data"),
     OPT_LIST("eval-file", "PATH", data,
              "evaluation data: a file, pattern or directory; repeatable", .letter = 't'),
+    OPT_PATH("datasets", "DIR", datasets, "evaluate on the newest test.jsonl in a folder"),
     OPT_TEXT("eval-split", "SPLIT", eval_split, "part of --eval-file, such as test[:100]",
              .absent = "all"),
     OPT_INT("max-eval-samples", "N", max_eval_samples, 0, 1e15,
@@ -58,6 +63,13 @@ static const struct opt work_rows[] = {
     OPT_LIST("metric", "NAME", metric,
              "compare predictions, or continuations of all rows, by rouge, bleu, squad ...; "
              "repeatable"),
+    OPT_PATH("bertscore-model", "DIR", encoder.model,
+             "encoder of the metric bertscore: BERT or RoBERTa"),
+    OPT_INT("bertscore-layer", "N", encoder.layer, 0, 1000,
+            "blocks of it to use; 0: as bert_score does for the model's name"),
+    OPT_FLAG("bertscore-idf", encoder.idf, "tokens weigh more the fewer references have them"),
+    OPT_PATH("bertscore-baseline", "FILE", encoder.baseline,
+             "rescale by the layer's line LAYER,P,R,F, whose values become 0"),
     OPT_PATH("predictions-out", "FILE", predictions_out,
              "write prompts, continuations and references of all rows as JSON lines"),
     OPT_HEADING("Gate"),
@@ -117,17 +129,20 @@ static const struct opt_rule rules[] = {
      "eval-split max-eval-samples batch-size generate logits dataset-config data-field "
      "csv-delimiter csv-columns csv-literal field-mapping text-field messages-field chat-template "
      "mask-history prompt-template completion-template train-on-prompt truncation-side "
-     "add-eos-token skip-bad-rows stride predictions-out task", "eval-file"},
+     "add-eos-token skip-bad-rows stride predictions-out task", "eval-file datasets"},
     {OPT_NEEDS, "choice", "task"},
     {OPT_BARS, "task", "prompt generate logits hidden stride differences field-mapping text-field "
      "messages-field chat-template mask-history completion-template chat-prompts train-on-prompt "
      "assistant-only-loss truncation-side skip-bad-rows " GENERATION},
     {OPT_NEEDS, "base-predictions", "predictions"},
-    {OPT_NEEDS, "metric fail-above fail-below", "predictions eval-file"},
+    {OPT_NEEDS, "metric fail-above fail-below", "predictions eval-file datasets"},
+    {OPT_NEEDS, "bertscore-model", "metric"},
+    {OPT_NEEDS, "bertscore-layer bertscore-idf bertscore-baseline", "bertscore-model"},
+    {OPT_BARS, "datasets", "eval-file predictions"},
     {OPT_NEEDS, "fail-worse-than-base", "base base-predictions"},
     {OPT_NEEDS, "differences", "base"},
-    {OPT_BARS, "predictions", "base adapter tokenizer tag dtype device threads eval-file prompt "
-     "pass-through"},
+    {OPT_BARS, "predictions", "base adapter tokenizer tag dtype eval-file prompt "
+     "results best pass-through"},
     {OPT_NEEDS, "hidden", "prompt"},
     {OPT_NEEDS, "overwrite", "logits hidden predictions-out"},
     {OPT_BARS, "hidden", "generate metric predictions-out " GENERATION},
@@ -290,6 +305,8 @@ static int work(struct eval_want *w, struct cli *cli, char **rest, int n_rest, i
 
     if (rc == 0)
         rc = cli_items_bytes(items, &bytes, err);
+    if (rc == 0 && w->best)
+        cli_items_best(items);
     if (rc == 0 && w->base)
         rc = eval_run(&base, &for_base, w->base, NULL, NULL, err);
     if (rc == 0)
@@ -325,12 +342,43 @@ static int score_predictions(struct eval_want *w, const struct cli *cli, int n_r
     w->predictions.seed = w->seed;
     w->predictions.metric = &w->metric;
     w->predictions.gate = &w->gate;
+    w->predictions.encoder = &w->encoder;
     return predictions_print(&w->predictions, cli, err);
+}
+
+/* What --results and --datasets find. */
+struct found {
+    char        model[4096], test[4096];
+    char       *rest[1];
+    const char *data[1];
+};
+
+static int find(struct eval_want *w, struct found *f, char ***rest, int *n_rest,
+                struct ckpt_err *err)
+{
+    int rc = w->datasets ? find_test(f->test, w->datasets, err) : 0;
+
+    if (rc == 0 && w->datasets) {
+        f->data[0] = f->test;
+        w->data = (struct opt_list){f->data, 1};
+    }
+    if (rc || !w->results)
+        return rc;
+    if (*n_rest > 0)
+        return ckpt_fail(err, CKPT_EUSAGE, "--results finds a model, and %s is another",
+                         (*rest)[0]);
+    f->rest[0] = f->model;
+    *rest = f->rest;
+    *n_rest = 1;
+    rc = find_checkpoint(f->model, w->results, w->best, err);
+    w->best = false;                    /* it is found */
+    return rc;
 }
 
 int main(int argc, char **argv)
 {
     struct cli cli = {0};
+    struct found found;
     struct eval_want w = {.batch_size = 8, .seed = 42, .differences = 3};
     const struct opt_spec spec = {
         .synopsis = "[--base MODEL] [--eval-file DATA] [--prompt TEXT] [option ...] [MODEL ...]",
@@ -350,11 +398,14 @@ int main(int argc, char **argv)
     if (rc == 1)
         return cli_end(&cli, 0);
     rc = rc ? rc : gate_check(&w.gate, &err);
+    w.encoder.device = w.device;
+    w.encoder.threads = w.threads;
+    rc = rc ? rc : find(&w, &found, &rest, &n_rest, &err);
     if (rc == 0 && w.predictions.file.n)
         rc = score_predictions(&w, &cli, n_rest, &err);
     else if (rc == 0 && !w.data.n && !w.prompt.n)
-        rc = ckpt_fail(&err, CKPT_EUSAGE, "nothing to do: --eval-file DATA or --prompt TEXT "
-                       "is missing");
+        rc = ckpt_fail(&err, CKPT_EUSAGE, "nothing to do: --eval-file DATA, --datasets DIR "
+                       "or --prompt TEXT is missing");
     else if (rc == 0)
         rc = check_stdin(&w.data, rest, n_rest, &err);
     if (rc == 0 && !w.predictions.file.n)

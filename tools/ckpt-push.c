@@ -14,7 +14,7 @@ struct want {
     struct send_want   send;
     struct push_filter filter;
     uint64_t           bwlimit;
-    bool               latest;
+    bool               latest, best;
 };
 
 #define OPT_VALUES struct want
@@ -42,6 +42,7 @@ static const struct opt rows[] = {
              "list of files"),
     OPT_FLAG("allow-secrets", filter.allow_secrets,
              "send files that hold what looks like a token or a private key"),
+    OPT_FLAG("best", best, "the folder of a run means its best checkpoint, not the newest"),
     OPT_FLAG("latest", latest, "of several paths that wait in the pipe, publish the last alone"),
     OPT_SIZE("bwlimit", bwlimit, "bytes to send in a second, all transfers together",
              .absent = "no limit"),
@@ -139,6 +140,8 @@ int main(int argc, char **argv)
         rc = cli_items_open(&items, rest + 1, n_rest - 1, cli.nul, &err);
     if (rc == 0)
         rc = cli_items_bytes(items, &bytes, &err);
+    if (rc == 0 && w.best)
+        cli_items_best(items);
     job.items = items;
     if (rc == 0)
         rc = cli_items_each(items, &cli, push_one, &job, &status, &err);

@@ -97,3 +97,9 @@ tar cf base.tar base; gzip -k base.tar
 t "an archive of a model" [ "$(ckpt-eval -q --json -t e.jsonl base.tar | loss_of)" = "$(ckpt-eval -q --json -t e.jsonl base | loss_of)" ]
 t "one that is compressed, on stdin" [ "$(ckpt-eval -q --json -t e.jsonl <base.tar.gz | loss_of)" = "$(ckpt-eval -q --json -t e.jsonl base | loss_of)" ]
 expect_says 66 "bytes without a description" "no config.json" bash -c 'ckpt-merge -q -o - run | ckpt-eval -t e.jsonl -'
+
+# -- weights that are not numbers -----------------------------------------------------------------
+cp -r base nan && printf '\000\000\300\177' | dd of=nan/model.safetensors bs=1 seek=$(($(stat -c %s nan/model.safetensors) - 4)) conv=notrunc status=none
+expect_says 65 "NaN in the weights: the first row, and what to do" "e.jsonl: record 1: the loss is not a number" ckpt-eval -t e.jsonl nan
+t "the hint names the way to find it" says "ckpt-inspect --stats"
+expect_says 65 "of choices too" "row 1: the likelihood is not a number" ckpt-eval -t arc.jsonl --task multiple-choice nan

@@ -126,6 +126,63 @@ def choices():
             tell(same == len(rows), f"{who}: {same} of {len(rows)} prompts and choices are lm_eval's")
 
 
+def bertscore_of(d, cands, refs, **kinds):
+    """P, R and F1 of each row, by bert_score."""
+    import types
+    for name in ("matplotlib", "matplotlib.pyplot", "mpl_toolkits", "mpl_toolkits.axes_grid1"):     # for its plots alone
+        sys.modules.setdefault(name, types.ModuleType(name)).make_axes_locatable = None
+    import bert_score.score
+    from bert_score import utils
+    make = utils.get_tokenizer
+
+    def get_tokenizer(*args, **kw):
+        tok = make(*args, **kw)
+        if not hasattr(tok, "build_inputs_with_special_tokens"):        # gone in transformers 5
+            tok.build_inputs_with_special_tokens = lambda x: [tok.cls_token_id, *x, tok.sep_token_id]
+        return tok
+
+    module = sys.modules["bert_score.score"]
+    module.get_tokenizer = get_tokenizer
+    got = module.score(cands, refs, model_type=d, device="cpu", nthreads=0, **kinds)
+    return [x.tolist() for x in got]
+
+
+def encoder(d, kind, tokenizer_file):
+    if kind == "bert":
+        tok = transformers.BertTokenizerFast(tokenizer_file=tokenizer_file, unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
+                                             pad_token="[PAD]", model_max_length=128)
+        config = transformers.BertConfig(hidden_size=64, num_hidden_layers=4, num_attention_heads=4, intermediate_size=96,
+                                         max_position_embeddings=128, vocab_size=len(tok))
+    else:
+        tok = transformers.RobertaTokenizerFast(tokenizer_file=tokenizer_file, model_max_length=126)
+        config = transformers.RobertaConfig(hidden_size=64, num_hidden_layers=4, num_attention_heads=4, intermediate_size=96,
+                                            max_position_embeddings=128, vocab_size=len(tok), pad_token_id=1)
+    torch.manual_seed(11)
+    model = transformers.AutoModel.from_config(config)
+    model.save_pretrained(d)
+    tok.save_pretrained(d)
+
+
+def bertscores():
+    rows = [{"prediction": text(1, 25), "references": [text(1, 25) for _ in range(rng.choice((1, 1, 2)))]} for _ in range(1000)]
+    path = save_rows("pairs.jsonl", rows)
+    base = save_rows("none", [])
+    open(base, "w").write("LAYER,P,R,F\n2,0.2,0.3,0.25\n3,0.4,0.5,0.45\n")
+    for kind in ("bert", "roberta"):
+        d = os.path.join(work, "encoder-" + kind)
+        encoder(d, kind, os.path.join(golden, "tokenizers", kind, "tokenizer.json"))
+        for layer, idf, rescale in ((3, False, False), (2, True, False), (3, True, True)):
+            want = bertscore_of(d, [r["prediction"] for r in rows], [r["references"] for r in rows], num_layers=layer, idf=idf,
+                                **({"rescale_with_baseline": True, "baseline_path": base, "lang": "en"} if rescale else {}))
+            args = ["--metric", "bertscore", "--bertscore-model", d, "--bertscore-layer", str(layer)]
+            args += ["--bertscore-idf"] * idf + ["--bertscore-baseline", base] * rescale
+            got = subprocess.run(["ckpt-eval", "-q", "--json", "--predictions", path, *args], stdout=subprocess.PIPE, check=True)
+            got = {f["figure"]: f["value"] for f in json.loads(got.stdout)["figures"]}
+            worst = max(abs(got["bertscore_" + n] - sum(x) / len(x)) for n, x in zip(("p", "r", "f1"), want))
+            tell(worst < 2e-5, f"BERTScore by {kind}, layer {layer}, idf {idf}, rescaled {rescale}: {worst:.1e} from bert_score's")
+
+
 if __name__ == "__main__":
+    bertscores()
     choices()
     sys.exit(bad > 0)

@@ -67,6 +67,13 @@ int answers_same(const struct answers *a, const struct answers *b, struct ckpt_e
     return 0;
 }
 
+int answers_score(struct score **out, const char *metric, const struct answers *a,
+                  const struct bertscore_want *encoder, struct ckpt_err *err)
+{
+    return strcmp(metric, "bertscore") == 0 ? bertscore_new(out, encoder, a->row, a->n, err)
+                                            : score_new(out, metric, a->row, a->n, err);
+}
+
 static void put_member(struct ckpt_buf *line, const char *before, const char *text)
 {
     ckpt_buf_put_str(line, before);

@@ -7,6 +7,7 @@
 #include <jansson.h>
 
 #include "libckpt/mem.h"
+#include "tools/eval/bertscore.h"
 #include "tools/eval/score/score.h"
 
 /* A zeroed struct has no row. */
@@ -28,6 +29,9 @@ const char *answers_text(struct answers *a, const json_t *v);
 int answers_references(struct answers *a, size_t i, const json_t *v, struct ckpt_err *err);
 /* Two systems answer the same rows: CKPT_EFORMAT names the first other one of b. */
 int answers_same(const struct answers *a, const struct answers *b, struct ckpt_err *err);
+/* A metric of score.h, or bertscore as `encoder` says. */
+int answers_score(struct score **out, const char *metric, const struct answers *a,
+                  const struct bertscore_want *encoder, struct ckpt_err *err);
 /*
  * Write path, a line of JSON a row: prompt (unless prompts[n] is NULL), prediction and
  * references.  An existing file is replaced only with overwrite (else CKPT_ECREATE).

@@ -1,5 +1,5 @@
 /*
- * eval/choice_row - a record with a question and several answers -> a context and its continuations.
+ * eval/choice_row - a record with a question and several answers -> a context and continuations.
  *
  *   ctx or ctx_a and ctx_b, endings, label      HellaSwag
  *   question, choices {text, label}, answerKey  ARC

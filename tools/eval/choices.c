@@ -76,7 +76,8 @@ static int keep(struct choices *c, struct request *r, const int32_t *context, si
 static int add_request(struct choices *c, const struct session *s, const char *context,
                        const char *continuation, struct ckpt_err *err)
 {
-    int32_t bos = tokenizer_bos(s->tokenizer), prefix = bos >= 0 ? bos : tokenizer_eos(s->tokenizer);
+    int32_t bos = tokenizer_bos(s->tokenizer);
+    int32_t prefix = bos >= 0 ? bos : tokenizer_eos(s->tokenizer);
     char *joined = ckpt_arena_printf(&c->arena, "%s%s", context, continuation);
     bool special = !has_prefix(s->tokenizer, prefix, context);
     struct encoding a = {0}, b = {0};

@@ -82,7 +82,7 @@ static int score_answers(struct eval_result *out, const struct eval_want *w,
     if (w->predictions_out)
         rc = answers_write(&out->answers, prompts, w->predictions_out, w->overwrite, err);
     for (size_t i = 0; rc == 0 && i < w->metric.n; i++) {
-        rc = score_new(&s, w->metric.item[i], out->answers.row, out->answers.n, err);
+        rc = answers_score(&s, w->metric.item[i], &out->answers, &w->encoder, err);
         rc = add_score(out, s, rc, err);
     }
     return rc;

@@ -20,6 +20,9 @@ struct eval_want {
     struct opt_list data;               /* held-out files */
     struct opt_list prompt;             /* texts to continue */
     const char     *tokenizer, *tag;
+    const char     *results;            /* folder of runs, to find a checkpoint in, or NULL */
+    const char     *datasets;           /* folder of data sets, to find test data in, or NULL */
+    bool            best;               /* runs mean their best checkpoint, not the newest */
     const char     *dtype;              /* type of weights: torch's name, or NULL: float32 */
     struct data_settings rows;          /* what records are */
     const char     *eval_split;         /* part of them, or NULL */
@@ -39,6 +42,7 @@ struct eval_want {
     const char     *task;               /* "multiple-choice", or NULL: records to learn from */
     struct opt_list choice;             /* the answers of every record; none: its own */
     struct opt_list metric;             /* of continuations of all rows */
+    struct bertscore_want encoder;      /* of the metric bertscore; its device is this one */
     const char     *predictions_out;    /* file for these, or NULL */
     int64_t         differences;        /* rows to show where model and base differ most */
     struct predictions_want predictions;        /* to be scored without a model */

@@ -1,6 +1,6 @@
 /*
- * eval/figures - the list of figures that are printed and that the gate looks at: one of each figure
- * of each metric, with its interval, and beside it the figure of a base over the same rows.
+ * eval/figures - the list of figures that are printed and that the gate looks at: the figures of
+ * each metric with their intervals, and beside them those of a base over the same rows.
  */
 #ifndef CKPT_TOOLS_EVAL_FIGURES_H
 #define CKPT_TOOLS_EVAL_FIGURES_H

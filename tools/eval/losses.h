@@ -1,9 +1,9 @@
 /*
  * eval/losses - the loss of each row of the data, and their sum.
  *
- * Windows of a long row (--stride): windows of max_seq_length tokens begin stride tokens apart, each
- * has the loss of its tokens that are in no earlier one, and the mean of a window weighs as many
- * tokens as it has labels, less one.  Source: "Perplexity of fixed-length models" in the
+ * Windows of a long row (--stride): windows of max_seq_length tokens begin stride tokens apart,
+ * each has the loss of its tokens that are in no earlier one, and the mean of a window weighs as
+ * many tokens as it has labels, less one.  Source: "Perplexity of fixed-length models" in the
  * documentation of transformers 5.
  */
 #ifndef CKPT_TOOLS_EVAL_LOSSES_H

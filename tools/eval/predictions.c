@@ -77,9 +77,9 @@ static int work(const struct predictions_want *w, const struct cli *cli, const s
     for (size_t i = 0; rc == 0 && i < w->metric->n; i++) {
         struct score **s = &score[2 * i];
 
-        rc = score_new(&s[0], w->metric->item[i], a->row, a->n, err);
+        rc = answers_score(&s[0], w->metric->item[i], a, w->encoder, err);
         if (rc == 0 && base)
-            rc = score_new(&s[1], w->metric->item[i], base->row, base->n, err);
+            rc = answers_score(&s[1], w->metric->item[i], base, w->encoder, err);
         rc = rc ? rc : figures_add(&f, s[0], s[1], (uint64_t)w->seed, err);
     }
     rc = rc ? rc : print(cli, a->n, &f, err);

@@ -3,6 +3,7 @@
 #define CKPT_TOOLS_EVAL_PREDICTIONS_H
 
 #include "tools/cli.h"
+#include "tools/eval/bertscore.h"
 #include "tools/eval/gate.h"
 #include "tools/opt/opt.h"
 
@@ -10,6 +11,7 @@ struct predictions_want {
     struct opt_list file;               /* records with a prediction and its references */
     const char     *base;               /* of another system over the same rows, or NULL */
     const struct opt_list *metric;      /* of score.h */
+    const struct bertscore_want *encoder;
     const struct gate_want *gate;
     int64_t         seed;
 };

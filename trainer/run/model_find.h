@@ -11,8 +11,8 @@
 
 /*
  * given, or the checkpoint it means.  An address elsewhere, and "-", is left as it is.
- * CKPT_ENOTFOUND with a hint when nothing is there, CKPT_EUNSUPPORTED for a file that is no model, or one
- * of another program, by its name.
+ * CKPT_ENOTFOUND with a hint when nothing is there, CKPT_EUNSUPPORTED for a file that is no
+ * model, or one of another program, by its name.
  */
 int model_find(char path[4096], const char *given, struct ckpt_err *err);
 /* The directory whose config.json describes the weights at path, which may be a file; an archive is

@@ -57,7 +57,7 @@ struct score {
     size_t               n;
     double              *stat;          /* [n][m->n_stats] */
     size_t              *pick;          /* [n]: 0, 1, ... */
-    char                 signature[96];
+    char                 signature[160];
 };
 
 void metric_sums(double *sum, const struct metric *m, const double *stat, const size_t *pick,
@@ -204,6 +204,11 @@ bool score_falls(const char *figure)
 size_t score_figures(const struct score *s) { return s->m->n_figures; }
 const char *score_figure_name(const struct score *s, size_t k) { return s->m->figure[k]; }
 const char *score_signature(const struct score *s) { return s->signature; }
+
+void score_sign(struct score *s, const char *signature)
+{
+    snprintf(s->signature, sizeof s->signature, "%s", signature);
+}
 
 void score_values(double value[SCORE_FIGURES], const struct score *s)
 {

@@ -34,7 +34,7 @@
 #include "libckpt/fail.h"
 
 #define SCORE_NAMES "squad squad_v2 rouge rouge_stem bleu bleu_intl bleu_char bleu_zh bleu_none " \
-                    "chrf chrf++ labels sql"
+                    "chrf chrf++ labels sql bertscore"
 #define SCORE_FIGURES 5         /* most of one metric */
 
 /* One row: valid UTF-8.  At least one reference. */
@@ -61,6 +61,8 @@ size_t score_figures(const struct score *s);
 const char *score_figure_name(const struct score *s, size_t figure);
 /* "nrefs:1|case:mixed|..." where the metric has a signature, else "". */
 const char *score_signature(const struct score *s);
+/* Give it one. */
+void score_sign(struct score *s, const char *signature);
 /* The figures of all rows. */
 void score_values(double value[SCORE_FIGURES], const struct score *s);
 
