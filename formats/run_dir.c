@@ -298,3 +298,67 @@ int run_dir_enter(struct ckpt_place *p, bool found, bool trained, struct ckpt_ar
     *entered = true;
     return 0;
 }
+
+int64_t run_dir_highest(const char *run)
+{
+    struct ckpt_arena arena = {0};
+    struct ckpt_err ignored = {0};
+    struct ckpt_place p = {0};
+    struct ckpt_entry *entry = NULL;
+    int64_t newest = -1;
+
+    if (ckpt_dir_open(&p.dir, run, CKPT_FOLLOW, &ignored) == 0 &&
+        ckpt_dir_list(p.dir, &arena, &entry, &p.n_entry, &ignored) == 0) {
+        const char *name;
+
+        p.entry = entry;
+        name = highest(&p, stems[0], INT64_MAX);
+        newest = name ? ckpt_path_number(name, stems[0]) : -1;
+    }
+    ckpt_dir_close(p.dir);
+    ckpt_arena_release(&arena);
+    return newest;
+}
+
+/* The name that a trainer_state.json gives the best checkpoint, in path; false: none. */
+static bool best_of(char path[4096], const char *run, const char *folder)
+{
+    struct ckpt_err ignored = {0};
+    struct ckpt_file *f = NULL;
+    json_t *state = NULL;
+    const char *best, *slash;
+    bool named = false;
+    char file[4200];
+
+    snprintf(file, sizeof file, "%s/%s/%s", run, folder, late[0]);
+    if (ckpt_path_file(&f, file, CKPT_FOLLOW, &ignored) == 0 &&
+        ckpt_json_read(&state, f, CKPT_JSON_MAX_BYTES, CKPT_JSON_PYTHON, &ignored) == 0) {
+        best = json_string_value(json_object_get(state, "best_model_checkpoint"));
+        slash = best ? strrchr(best, '/') : NULL;
+        best = slash ? slash + 1 : best;
+        named = best && ckpt_file_name_is_clean(best);
+        if (named)
+            snprintf(path, 4096, "%s/%s", run, best);
+    }
+    json_decref(state);
+    ckpt_file_close(f);
+    return named;
+}
+
+int run_dir_best(char path[4096], const char *run, struct ckpt_err *err)
+{
+    int64_t newest = run_dir_highest(run);
+    char folder[64];
+
+    if (newest < 0)
+        return ckpt_fail(err, CKPT_ENOTFOUND, "%s: no checkpoints in it, of which one is the best",
+                         run);
+    snprintf(folder, sizeof folder, "checkpoint-%lld", (long long)newest);
+    if (!best_of(path, run, folder) && !best_of(path, run, ".")) {
+        ckpt_fail(err, CKPT_ENOTFOUND, "%s: the trainer_state.json of %s "
+                  "names no best checkpoint", run, folder);
+        return ckpt_err_hint(err, "a run has one that evaluates and saves");
+    }
+    return ckpt_path_is_dir(path) ? 0 : ckpt_fail(err, CKPT_ENOTFOUND, "%s: the best checkpoint, "
+                                                  "which is not there", path);
+}

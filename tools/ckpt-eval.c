@@ -1,10 +1,13 @@
 /* ckpt-eval - loss, perplexity and generations of models, side by side with a base. */
+#include <stdio.h>
 #include <string.h>
 
+#include "libckpt/base/buf.h"
 #include "libckpt/err.h"
 #include "tools/cli_items.h"
 #include "tools/data_rows.h"
 #include "tools/eval/eval.h"
+#include "tools/eval/find.h"
 #include "tools/eval/page.h"
 #include "tools/eval/score/score.h"
 #include "tools/out.h"
@@ -15,6 +18,9 @@ static const struct opt model_rows[] = {
     OPT_HEADING("Models"),
     OPT_PATH("base", "PATH", base, "model to compare with", .letter = 'b'),
     OPT_PATH("adapter", "DIR", adapter, "PEFT adapter to apply to each model"),
+    OPT_PATH("results", "DIR", results,
+             "evaluate the newest checkpoint of the runs in a folder"),
+    OPT_FLAG("best", best, "the folder of a run means its best checkpoint, not the newest"),
     OPT_PATH("tokenizer", "DIR", tokenizer, "directory of the tokenizer",
              .absent = "the model's"),
     OPT_TEXT("tag", "NAME", tag, "DeepSpeed folder to read", .absent = "named by latest"),
@@ -27,6 +33,7 @@ static const struct opt model_rows[] = {
     OPT_HEADING("Data"),
     OPT_LIST("eval-file", "PATH", data,
              "evaluation data: a file, pattern or directory; repeatable", .letter = 't'),
+    OPT_PATH("datasets", "DIR", datasets, "evaluate on the newest test.jsonl in a folder"),
     OPT_TEXT("eval-split", "SPLIT", eval_split, "part of --eval-file, such as test[:100]",
              .absent = "all"),
     OPT_INT("max-eval-samples", "N", max_eval_samples, 0, 1e15,
@@ -36,18 +43,45 @@ static const struct opt model_rows[] = {
 static const struct opt work_rows[] = {
     OPT_INT("batch-size", "N", batch_size, 1, 1 << 20,
             "samples in a batch; sequences generated at once: 64 unless this is given"),
+    OPT_ENUM("task", "NAME", task, "multiple-choice",
+             "what the records are: questions, each answer of which gets its likelihood",
+             .absent = "records as in training"),
+    OPT_LIST("choice", "TEXT", choice,
+             "an answer of every record, whose label says which is right; repeatable"),
+    OPT_INT("stride", "N", stride, 0, 1 << 20,
+            "score long rows in windows of --max-seq-length that begin N tokens apart; 0: cut "
+            "them"),
+    OPT_INT("differences", "N", differences, 0, 1000,
+            "rows to show whose loss differs most from the base's"),
     OPT_PATH("logits", "FILE", logits, "write logits and losses of every row as safetensors"),
     OPT_PATH("hidden", "FILE", hidden,
              "write an encoder's hidden states of every prompt as safetensors"),
-    OPT_FLAG("overwrite", overwrite,
-             "replace existing files of --logits, --hidden, --predictions-out and --html"),
+    OPT_FLAG("overwrite", overwrite, "replace existing files"),
     OPT_HEADING("Predictions"),
     OPT_LIST("predictions", "PATH", predictions.file,
              "records with predictions and references, to score without a model; repeatable"),
     OPT_PATH("base-predictions", "PATH", predictions.base,
              "predictions of another system for the same rows, to compare with"),
-    OPT_LIST("metric", "NAME", predictions.metric,
-             "a metric of --predictions, such as rouge, bleu or squad; repeatable"),
+    OPT_LIST("metric", "NAME", metric,
+             "compare predictions, or continuations of all rows, by rouge, bleu, squad ...; "
+             "repeatable"),
+    OPT_PATH("bertscore-model", "DIR", encoder.model,
+             "encoder of the metric bertscore: BERT or RoBERTa"),
+    OPT_INT("bertscore-layer", "N", encoder.layer, 0, 1000,
+            "blocks of it to use; 0: as bert_score does for the model's name"),
+    OPT_FLAG("bertscore-idf", encoder.idf, "tokens weigh more the fewer references have them"),
+    OPT_PATH("bertscore-baseline", "FILE", encoder.baseline,
+             "rescale by the layer's line LAYER,P,R,F, whose values become 0"),
+    OPT_HEADING("Gate"),
+    OPT_LIST("fail-above", "FIGURE=X", gate.above,
+             "exit with status 1 when a figure is above X; repeatable"),
+    OPT_LIST("fail-below", "FIGURE=X", gate.below,
+             "exit with status 1 when a figure is below X; repeatable"),
+    OPT_LIST("fail-worse-than-base", "[FIGURE=]X", gate.worse,
+             "exit with status 1 when figures are worse than the base's by more than X or X%; "
+             "repeatable"),
+    OPT_FLAG("pass-through", pass_through,
+             "results to stderr, and to stdout the paths of models within those bounds"),
     OPT_HEADING("Generation"),
     OPT_LIST("prompt", "TEXT", prompt, "text to continue; repeatable", .letter = 'p'),
     OPT_INT("generate", "N", generate, 0, 1 << 20, "continue the first N rows of the data too",
@@ -110,7 +144,7 @@ static const struct opt work_rows[] = {
 #define GENERATION                                                                               \
     "max-new-tokens min-new-tokens do-sample temperature top-k top-p min-p repetition-penalty "  \
     "no-repeat-ngram-size num-beams length-penalty early-stopping seed stop logprobs "            \
-    "predictions-out html frequency-penalty presence-penalty typical-p epsilon-cutoff eta-cutoff"
+    "frequency-penalty presence-penalty typical-p epsilon-cutoff eta-cutoff"
 
 /* Which options have an effect together; options that depend on generation_config.json are
  * checked in eval.c. */
@@ -119,15 +153,29 @@ static const struct opt_rule rules[] = {
      "eval-split max-eval-samples generate logits dataset-config data-field "
      "csv-delimiter csv-columns csv-literal field-mapping text-field messages-field chat-template "
      "mask-history prompt-template completion-template train-on-prompt truncation-side "
-     "add-eos-token skip-bad-rows max-target-length", "eval-file"},
-    {OPT_NEEDS, "metric base-predictions", "predictions"},
-    {OPT_BARS, "predictions", "base adapter tokenizer tag dtype device threads eval-file prompt"},
+     "add-eos-token skip-bad-rows max-target-length stride task", "eval-file datasets"},
+    {OPT_NEEDS, "choice", "task"},
+    {OPT_BARS, "task", "prompt generate logits hidden stride differences field-mapping text-field "
+     "messages-field chat-template mask-history completion-template chat-prompts train-on-prompt "
+     "assistant-only-loss truncation-side skip-bad-rows html in-order " GENERATION},
+    {OPT_NEEDS, "base-predictions", "predictions"},
+    {OPT_NEEDS, "metric fail-above fail-below", "predictions eval-file datasets"},
+    {OPT_NEEDS, "bertscore-model", "metric"},
+    {OPT_NEEDS, "bertscore-layer bertscore-idf bertscore-baseline", "bertscore-model"},
+    {OPT_BARS, "datasets", "eval-file predictions"},
+    {OPT_NEEDS, "fail-worse-than-base", "base base-predictions"},
+    {OPT_NEEDS, "differences", "base"},
+    {OPT_BARS, "predictions", "base adapter tokenizer tag dtype eval-file prompt "
+     "results best pass-through"},
     {OPT_NEEDS, "hidden", "prompt"},
-    {OPT_NEEDS, "batch-size", "eval-file prompt"},
     {OPT_NEEDS, "overwrite", "logits hidden predictions-out html"},
+    {OPT_NEEDS, "batch-size", "eval-file datasets prompt"},
     {OPT_NEEDS, "in-order", "predictions-out"},
-    {OPT_BARS, "hidden", "generate " GENERATION},
-    {OPT_NEEDS, GENERATION, "prompt generate"},
+    {OPT_NEEDS, "predictions-out", "eval-file datasets prompt"},
+    {OPT_NEEDS, "html", "prompt generate metric predictions-out"},
+    {OPT_BARS, "hidden", "generate metric predictions-out html " GENERATION},
+    {OPT_BARS, "stride", "logits"},
+    {OPT_NEEDS, GENERATION, "prompt generate metric predictions-out"},
 };
 
 static void table_of_losses(struct out *o, const struct eval_result *const *r, size_t n)
@@ -175,7 +223,7 @@ static void table_of_texts(struct out *o, const struct eval_result *const *r, si
     };
 
     out_table(o, "generations", columns, sizeof columns / sizeof columns[0]);
-    for (size_t i = 0; i < r[0]->n; i++) {
+    for (size_t i = 0; i < r[0]->n_shown; i++) {
         continuation(o, i, "prompt", r[0]->prompt[i], NULL);
         if (r[0]->reference[i][0])
             continuation(o, i, "reference", r[0]->reference[i], NULL);
@@ -185,8 +233,43 @@ static void table_of_texts(struct out *o, const struct eval_result *const *r, si
     out_table_end(o);
 }
 
+static void table_of_differences(struct out *o, const struct eval_result *r)
+{
+    static const struct out_column columns[] = {
+        {"row", "row", OUT_RIGHT}, {"loss", "loss", OUT_RIGHT}, {"base", "base", OUT_RIGHT},
+        {"difference", "difference", OUT_RIGHT}, {"text", "text", OUT_LEFT},
+    };
+
+    out_table(o, "differences", columns, 5);
+    for (size_t i = 0; i < r->n_differences; i++) {
+        const struct eval_difference *d = &r->difference[i];
+
+        out_cell_int(o, d->row + 1);
+        out_cell_real(o, d->loss);
+        out_cell_real(o, d->base);
+        out_cell_real(o, d->loss - d->base);
+        out_cell_str(o, d->text);
+    }
+    out_table_end(o);
+}
+
+/* Print to stdout, or to stderr where that is for paths. */
+static int print(struct out *o, bool to_stderr, struct ckpt_err *err)
+{
+    struct ckpt_buf text;
+    int rc;
+
+    if (!to_stderr)
+        return out_end(o, err);
+    if ((rc = out_take(o, &text, err)) == 0)
+        fwrite(text.data, 1, text.len, stderr);
+    ckpt_buf_release(&text);
+    return rc;
+}
+
 static int report(const struct cli *cli, const struct eval_result *base,
-                  const struct eval_result *model, struct ckpt_err *err)
+                  const struct eval_result *model, const struct figures *figures, bool to_stderr,
+                  struct ckpt_err *err)
 {
     const struct eval_result *both[2] = {base ? base : model, model};
     size_t n = base ? 2 : 1;
@@ -198,48 +281,80 @@ static int report(const struct cli *cli, const struct eval_result *base,
     out_str(o, "model", NULL, model->model);
     if (model->n_targets)
         table_of_losses(o, both, n);
-    if (model->n)
+    if (figures->n)
+        figures_put(figures, o);
+    if (model->n_differences)
+        table_of_differences(o, model);
+    if (model->n_shown)
         table_of_texts(o, both, n);
-    return out_end(o, err);
+    return print(o, to_stderr, err);
 }
 
 struct job {
     const struct eval_want   *w;
     struct cli               *cli;
-    const struct eval_result *base;     /* used where w names a base */
+    const struct eval_result *base;     /* NULL where w names none */
 };
+
+static int collect(struct figures *f, const struct job *j, const struct eval_result *r,
+                   struct ckpt_err *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < r->n_scores; i++)
+        rc = figures_add(f, r->score[i], j->base ? j->base->score[i] : NULL,
+                         (uint64_t)j->w->seed, err);
+    return rc;
+}
 
 static int eval_item(void *ctx, const char *item, struct ckpt_err *err)
 {
     const struct job *j = ctx;
     struct eval_result r = {0};
-    int rc = eval_run(&r, j->w, item, j->w->adapter, err);
+    struct figures f = {0};
+    int rc = eval_run(&r, j->w, item, j->w->adapter, j->base, err);
 
+    rc = rc ? rc : collect(&f, j, &r, err);
     if (rc == 0 && j->w->html)
-        rc = eval_page_write(j->w->html, j->w->overwrite, &r, j->w->base ? j->base : NULL, err);
+        rc = eval_page_write(j->w->html, j->w->overwrite, &r, j->base, err);
     if (rc == 0 && !(j->w->predictions_out && strcmp(j->w->predictions_out, "-") == 0))
-        rc = report(j->cli, j->w->base ? j->base : NULL, &r, err);
+        rc = report(j->cli, j->base, &r, &f, j->w->pass_through, err);
+    rc = rc ? rc : gate_pass(&j->w->gate, &f, item, err);
+    if (rc == 0 && j->w->pass_through)
+        rc = cli_artifact(j->cli, item, NULL, err);
+    figures_release(&f);
     eval_release(&r);
     return rc;
+}
+
+/* What is asked of the base: it writes no file. */
+static struct eval_want base_want(const struct eval_want *w)
+{
+    struct eval_want b = *w;
+
+    b.logits = b.hidden = b.predictions_out = NULL;
+    return b;
 }
 
 static int work(struct eval_want *w, struct cli *cli, char **rest, int n_rest, int *status,
                 struct ckpt_err *err)
 {
+    struct eval_want for_base = base_want(w);
     struct eval_result base = {0};
     struct cli_items *items = NULL;
-    const char *logits = w->logits, *hidden = w->hidden, *rows = w->predictions_out;
+    bool bytes;
     int rc = cli_items_open(&items, rest, n_rest, cli->nul, err);
 
-    w->logits = w->hidden = w->predictions_out = NULL;      /* not written for the base */
+    if (rc == 0)
+        rc = cli_items_bytes(items, &bytes, err);
+    if (rc == 0 && w->best)
+        cli_items_best(items);
     if (rc == 0 && w->base)
-        rc = eval_run(&base, w, w->base, NULL, err);
-    w->logits = logits;
-    w->hidden = hidden;
-    w->predictions_out = rows;
+        rc = eval_run(&base, &for_base, w->base, NULL, NULL, err);
     w->beside = w->base ? &base : NULL;
     if (rc == 0)
-        rc = cli_items_each(items, cli, eval_item, &(struct job){w, cli, &base}, status, err);
+        rc = cli_items_each(items, cli, eval_item, &(struct job){w, cli, w->base ? &base : NULL},
+                            status, err);
     eval_release(&base);
     cli_items_close(items);
     return rc;
@@ -263,18 +378,51 @@ static int score_predictions(struct eval_want *w, const struct cli *cli, int n_r
 {
     if (n_rest > 0)
         return ckpt_fail(err, CKPT_EUSAGE, "--predictions: a model is not needed");
-    if (w->predictions.metric.n == 0) {
+    if (w->metric.n == 0) {
         ckpt_fail(err, CKPT_EUSAGE, "--predictions needs --metric NAME");
         return ckpt_err_hint(err, "metrics: %s", SCORE_NAMES);
     }
     w->predictions.seed = w->seed;
+    w->predictions.metric = &w->metric;
+    w->predictions.gate = &w->gate;
+    w->predictions.encoder = &w->encoder;
     return predictions_print(&w->predictions, cli, err);
+}
+
+/* What --results and --datasets find. */
+struct found {
+    char        model[4096], test[4096];
+    char       *rest[1];
+    const char *data[1];
+};
+
+static int find(struct eval_want *w, struct found *f, char ***rest, int *n_rest,
+                struct ckpt_err *err)
+{
+    int rc = w->datasets ? find_test(f->test, w->datasets, err) : 0;
+
+    if (rc == 0 && w->datasets) {
+        f->data[0] = f->test;
+        w->data = (struct opt_list){f->data, 1};
+    }
+    if (rc || !w->results)
+        return rc;
+    if (*n_rest > 0)
+        return ckpt_fail(err, CKPT_EUSAGE, "--results finds a model, and %s is another",
+                         (*rest)[0]);
+    f->rest[0] = f->model;
+    *rest = f->rest;
+    *n_rest = 1;
+    rc = find_checkpoint(f->model, w->results, w->best, err);
+    w->best = false;                    /* it is found */
+    return rc;
 }
 
 int main(int argc, char **argv)
 {
     struct cli cli = {0};
-    struct eval_want w = {.batch_size = 8, .seed = 42};
+    struct found found;
+    struct eval_want w = {.batch_size = 8, .seed = 42, .differences = 3};
     const struct opt_spec spec = {
         .synopsis = "[--base MODEL] [--eval-file DATA] [--prompt TEXT] [option ...] [MODEL ...]",
         .summary = "score models on evaluation data and let them continue prompts",
@@ -292,11 +440,15 @@ int main(int argc, char **argv)
     rc = opt_parse(&spec, &cli, argc, argv, &rest, &n_rest, &w.given, &err);
     if (rc == 1)
         return cli_end(&cli, 0);
+    rc = rc ? rc : gate_check(&w.gate, &err);
+    w.encoder.device = w.device;
+    w.encoder.threads = w.threads;
+    rc = rc ? rc : find(&w, &found, &rest, &n_rest, &err);
     if (rc == 0 && w.predictions.file.n)
         rc = score_predictions(&w, &cli, n_rest, &err);
     else if (rc == 0 && !w.data.n && !w.prompt.n)
-        rc = ckpt_fail(&err, CKPT_EUSAGE, "nothing to do: --eval-file DATA or --prompt TEXT "
-                       "is missing");
+        rc = ckpt_fail(&err, CKPT_EUSAGE, "nothing to do: --eval-file DATA, --datasets DIR "
+                       "or --prompt TEXT is missing");
     else if (rc == 0)
         rc = check_stdin(&w.data, rest, n_rest, &err);
     if (rc == 0 && !w.predictions.file.n)

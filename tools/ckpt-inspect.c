@@ -10,6 +10,7 @@ static const struct opt rows[] = {
              .absent = "all"),
     OPT_TEXT("tensor", "NAME", tensor, "show one tensor: first values, statistics, digest",
              .letter = 't'),
+    OPT_FLAG("best", best, "the folder of a run means its best checkpoint, not the newest"),
     OPT_FLAG("stats", stats,
              "minimum, maximum, mean, deviation, zeros, NaN, infinities and histogram of tensors"),
     OPT_FLAG("digest", digest, "SHA-256 of each tensor's bytes, the same in every format"),
@@ -65,7 +66,7 @@ static const struct opt_rule rules[] = {
     {OPT_ONLY, "encode", "special-tokens"},
     {OPT_ONLY, "decode", "special-tokens"},
     {OPT_NEEDS, "special-tokens", "encode decode"},
-    {OPT_ONLY, "scan", "html overwrite"},
+    {OPT_ONLY, "scan", "best html overwrite"},
     {OPT_ONLY, "verify-signature",
      "public-key certificate-root signature ignore-unsigned-files"},
     {OPT_NEEDS, "verify-signature", "public-key certificate-root"},
@@ -74,12 +75,12 @@ static const struct opt_rule rules[] = {
     {OPT_NEEDS, "signature", "verify-signature"},
     {OPT_NEEDS, "ignore-unsigned-files", "verify-signature"},
     {OPT_BARS, "public-key", "certificate-root"},
-    {OPT_ONLY, "diff", "glob optimizer tag html overwrite"},
-    {OPT_ONLY, "compare", "glob optimizer tag plot html overwrite"},
-    {OPT_ONLY, "rng", "args state verify html overwrite"},
-    {OPT_ONLY, "args", "rng state verify html overwrite"},
-    {OPT_ONLY, "state", "rng args verify html overwrite"},
-    {OPT_ONLY, "tensor", "stats digest optimizer tag together verify html overwrite"},
+    {OPT_ONLY, "diff", "best glob optimizer tag html overwrite"},
+    {OPT_ONLY, "compare", "best glob optimizer tag plot html overwrite"},
+    {OPT_ONLY, "rng", "best args state verify html overwrite"},
+    {OPT_ONLY, "args", "best rng state verify html overwrite"},
+    {OPT_ONLY, "state", "best rng args verify html overwrite"},
+    {OPT_ONLY, "tensor", "best stats digest optimizer tag together verify html overwrite"},
     {OPT_ONLY, "tree", "glob optimizer tag together verify html overwrite"},
     {OPT_ONLY, "plot", "glob compare together verify"},
     {OPT_BARS, "html", "plot"},
@@ -166,6 +167,8 @@ int main(int argc, char **argv)
         rc = ckpt_fail(&err, CKPT_EUSAGE, "--diff, --compare and --together: one of them");
     if (rc == 0)
         rc = cli_items_bytes(items, &bytes, &err);
+    if (rc == 0 && w.best)
+        cli_items_best(items);
     if (rc == 0)
         rc = w.diff || w.compare || w.together ? together(&w, &cli, items, &err)
                                  : cli_items_each(items, &cli, inspect_item, &by, &status, &err);

@@ -29,6 +29,7 @@ static const struct opt rows[] = {
     OPT_INT("extract-adapter", "RANK", extract, 1, 1024,
             "write the difference of the input from --base as an adapter of this rank",
             .absent = "none"),
+    OPT_FLAG("best", best, "the folder of a run means its best checkpoint, not the newest"),
     OPT_TEXT("tag", "NAME", tag, "DeepSpeed folder to read", .absent = "named by latest"),
     OPT_LIST("include", "GLOB", include, "write only tensors whose names match; repeatable",
              .absent = "all"),
@@ -166,6 +167,8 @@ static int work(const struct merge_want *w, struct cli *cli, char **rest, int n_
     rc = cli_items_open(&items, rest, n_rest, cli->nul, err);
     if (rc == 0)
         rc = cli_items_bytes(items, &bytes, err);
+    if (rc == 0 && w->best)
+        cli_items_best(items);
     if (rc == 0 && bytes && !output)
         rc = ckpt_fail(err, CKPT_EUSAGE, "a checkpoint on standard input needs -o");
     many = many && !(bytes && n_rest <= 1);

@@ -22,7 +22,7 @@ struct want {
     struct opt_list    card_metrics;
     const char        *card_dataset;
     uint64_t           bwlimit;
-    bool               latest;
+    bool               latest, best;
     const char        *plan, *apply;
 };
 
@@ -67,6 +67,7 @@ static const struct opt rows[] = {
     OPT_PATH("sign-passphrase-file", "FILE", sign.passphrase,
              "file whose first line is the passphrase of the key",
              .absent = "CKPT_SIGN_PASSPHRASE, if it is encrypted"),
+    OPT_FLAG("best", best, "the folder of a run means its best checkpoint, not the newest"),
     OPT_FLAG("latest", latest, "of several paths that wait in the pipe, publish the last alone"),
     OPT_SIZE("bwlimit", bwlimit, "bytes to send in a second, all transfers together",
              .absent = "no limit"),
@@ -255,6 +256,8 @@ static int push_items(struct job *job, const char *plan, char **rest, int n_rest
     int rc = cli_items_open(&job->items, rest, n_rest, job->cli->nul, err);
 
     rc = rc ? rc : cli_items_bytes(job->items, &bytes, err);
+    if (rc == 0 && job->w->best)
+        cli_items_best(job->items);
     if (rc == 0 && plan && bytes)
         rc = ckpt_fail(err, CKPT_EUSAGE, "--plan: standard input cannot be read a second time");
     if (rc == 0 && plan)

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "formats/run_dir.h"
 #include "libckpt/err.h"
 #include "libckpt/io/lock.h"
 #include "libckpt/io/path.h"
@@ -20,6 +21,7 @@ struct cli_items {
     bool   from_stdin, bytes;   /* bytes: stdin is a checkpoint: one item, "-" */
     bool   pipe;                /* stdin is one */
     bool   hold;                /* take leases */
+    bool   best;                /* runs mean their best checkpoint */
     char **all;                 /* [n_all] of cli_items_all */
     size_t n_all, cap_all;
     unsigned char     head[CLI_HEAD];   /* bytes of stdin read to classify it */
@@ -102,11 +104,19 @@ static void keep_lease(struct cli_items *items, struct ckpt_lock *lease)
         items->lease[items->n_lease++] = lease;
 }
 
+void cli_items_best(struct cli_items *items) { items->best = true; }
+
 /* -- the next one ---------------------------------------------------------------------------- */
 
 /* Give a copy of a path, and keep its lease. */
 static int give(struct cli_items *items, char **out, const char *path, struct ckpt_err *err)
 {
+    char best[4096];
+    int rc = items->best && !ckpt_path_is_remote(path) ? run_dir_best(best, path, err) : 1;
+
+    if (rc < 0)
+        return rc;
+    path = rc ? path : best;
     *out = ckpt_strdup(path);
     if (!*out)
         return ckpt_nomem(err, strlen(path) + 1);

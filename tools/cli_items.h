@@ -26,6 +26,9 @@ int cli_items_open(struct cli_items **out, char **arg, int n_arg, bool nul, stru
  * waits for stdin's first bytes; a tool that does not call it takes lines only.
  */
 int cli_items_bytes(struct cli_items *items, bool *bytes, struct ckpt_err *err);
+/* From here on the folder of a run means the best checkpoint in it (formats/run_dir.h), also where
+ * such a folder comes as a line of a file; paths from a pipe stay as they are. */
+void cli_items_best(struct cli_items *items);
 /* The next item or NULL at the end; yours (ckpt_free).  Its lease lasts until the next call. */
 int cli_items_next(struct cli_items *items, char **out, struct ckpt_err *err);
 /* All remaining items, for tools that process them together.  They and their leases last until

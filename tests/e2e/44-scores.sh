@@ -1,4 +1,4 @@
-# Predictions in files are scored without a model: figures, intervals, another system beside them.  [C7, D6]
+# Predictions in files are scored without a model: figures, intervals, another system beside them.  [C7, D6, E7, X3]
 . "$(dirname "$0")/lib.sh"
 cd "$T" || exit 1
 printf '%s\n' '{"prediction": "The cat sat on the mat.", "references": ["A cat sat on the mat.", "the cat"]}' \
@@ -11,7 +11,7 @@ t "exact match and F1" [ "$(value --predictions p.jsonl --metric squad)" = "exac
 t "several metrics" [ "$(value --predictions p.jsonl --metric labels --metric sql)" = "accuracy=0.3333333333333333 f1_macro=0.2 f1_micro=0.3333333333333333 f1_weighted=0.3333333333333333 mcc=0.3333333333333333 sql_match=0.6666666666666666 sql_exact=0.3333333333333333 " ]
 expect_prints 0 "BLEU" '"signature": "nrefs:2|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"' ckpt-eval --json --predictions p.jsonl --metric bleu
 expect_prints 0 "a table" "rougeLsum" ckpt-eval --predictions p.jsonl --metric rouge
-t "another system" bash -c 'ckpt-eval --json --predictions p.jsonl --base-predictions b.jsonl --metric rouge | grep -qE "\"figure\": \"rouge1\", \"value\": 0\.9[0-9]*, .*\"base\": 0\.0, \"p\": 0\.[0-9]+, "'
+t "another system" bash -c 'ckpt-eval --json --predictions p.jsonl --base-predictions b.jsonl --metric rouge | grep -qE "\"figure\": \"rouge1\", \"value\": 0\.9[0-9]*, .*\"base\": 0\.0, \"difference\": 0\.[0-9]+, \"p\": 0\.[0-9]+, "'
 t "predictions of a pipe" bash -c '[ "$(ckpt-eval --json --predictions - --metric squad <p.jsonl)" = "$(ckpt-eval --json --predictions p.jsonl --metric squad)" ]'
 
 expect 64 "no metric" ckpt-eval --predictions p.jsonl
@@ -29,3 +29,23 @@ expect_says 65 "no prediction" "no text in a field prediction" ckpt-eval --predi
 expect 65 "no row" ckpt-eval --predictions empty.jsonl --metric bleu
 expect 66 "no file" ckpt-eval --predictions absent.jsonl --metric bleu
 t "nothing is printed beside an error" [ ! -s "$T/.out" ]
+
+# -- BERTScore, by an encoder: the figures of bert_score (make_bertscore.py).  [E7, X3]
+cp -r "$G/models/bert-a" enc && cp "$G"/bertscore/* enc
+tr -d '\n' <"$G/bertscore.json" | sed -E 's/^\{"rows": \[//; s/\],"of": .*//; s/\]\},\{"prediction"/]}\n{"prediction"/g' >bert.jsonl
+t "the rows are there" [ "$(wc -l <bert.jsonl)" = 9 ]
+# bert FIGURE [option ...] - and its golden by LAYER IDF NAME.
+bert() { ckpt-eval -q --json --predictions bert.jsonl --metric bertscore --bertscore-model enc "${@:2}" 2>.err | sed -nE "s/.*\"figure\": \"bertscore_$1\", \"value\": ([^,]*),.*/\1/p"; }
+golden() { tr -d '\n' <"$G/bertscore.json" | grep -oE "\"layer\": $1,\"idf\": $2,[^}]*" | sed -E "s/.*\"$3\": ([0-9.]+).*/\1/"; }
+for layer in 1 2 3; do
+    t "layer $layer" near "$(bert f1 --bertscore-layer $layer)" "$(golden $layer false f)" 1e-5
+    t "layer $layer with idf" near "$(bert p --bertscore-layer $layer --bertscore-idf)" "$(golden $layer true p)" 1e-5
+done
+t "recall" near "$(bert r --bertscore-layer 3)" "$(golden 3 false r)" 1e-5
+printf 'LAYER,P,R,F\n2,0.1,0.2,0.3\n3,0.5,0.5,0.5\n' >baseline.csv
+t "rescaled by a baseline" near "$(bert f1 --bertscore-layer 2 --bertscore-baseline baseline.csv)" "$(awk -v f="$(golden 2 false f)" 'BEGIN { printf "%.9f", (f - 0.3) / 0.7 }')" 2e-5
+expect_says 65 "a baseline without the layer" "no line of layer 1" ckpt-eval --predictions bert.jsonl --metric bertscore --bertscore-model enc --bertscore-layer 1 --bertscore-baseline baseline.csv
+expect_says 64 "no layer for this name" "enc: which layer's states" ckpt-eval --predictions bert.jsonl --metric bertscore --bertscore-model enc
+expect 64 "a layer that it has not" ckpt-eval --predictions bert.jsonl --metric bertscore --bertscore-model enc --bertscore-layer 9
+expect 64 "no encoder" ckpt-eval --predictions bert.jsonl --metric bertscore
+expect 65 "a decoder" ckpt-eval --predictions bert.jsonl --metric bertscore --bertscore-model "$G/models/opt-a" --bertscore-layer 1

@@ -45,6 +45,7 @@ tests/peers/adapters.sh "$PEERS"
 tests/peers/lora.sh "$PEERS"
 tests/peers/models.sh "$PEERS"
 tests/peers/encoder.sh "$PEERS"
+tests/peers/scores.sh "$PEERS"
 tests/peers/trainer.sh "$PEERS"
 tests/peers/reports.sh "$PEERS"
 "$PEERS" -P tests/peers/names.py "$B/ckpt-train" tests/golden/recipes tests/golden/ds_configs

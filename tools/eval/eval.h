@@ -6,6 +6,7 @@
 #define CKPT_TOOLS_EVAL_EVAL_H
 
 #include "tools/cli.h"
+#include "tools/eval/answers.h"
 #include "tools/eval/predictions.h"
 #include "tools/opt/opt.h"
 #include "trainer/data/options.h"
@@ -19,6 +20,9 @@ struct eval_want {
     struct opt_list data;               /* held-out files */
     struct opt_list prompt;             /* texts to continue */
     const char     *tokenizer, *tag;
+    const char     *results;            /* folder of runs, to find a checkpoint in, or NULL */
+    const char     *datasets;           /* folder of data sets, to find test data in, or NULL */
+    bool            best;               /* runs mean their best checkpoint, not the newest */
     const char     *dtype;              /* type of weights: torch's name, or NULL: float32 */
     struct data_settings rows;          /* what records are */
     const char     *eval_split;         /* part of them, or NULL */
@@ -40,8 +44,27 @@ struct eval_want {
     const char     *logits;             /* file to write, or NULL */
     const char     *hidden;             /* file for an encoder's hidden states of the prompts, or
                                            NULL */
+    int64_t         stride;             /* of windows of a row; 0: a row is cut instead */
+    const char     *task;               /* "multiple-choice", or NULL: records to learn from */
+    struct opt_list choice;             /* the answers of every record; none: its own */
+    struct opt_list metric;             /* of continuations of all rows */
+    struct bertscore_want encoder;      /* of the metric bertscore; its device is this one */
+    int64_t         differences;        /* rows to show where model and base differ most */
     struct predictions_want predictions;        /* to be scored without a model */
+    struct gate_want gate;
+    bool            pass_through;       /* models within the gate's bounds to stdout */
     bool            overwrite;          /* replace existing files */
+};
+
+#define EVAL_SCORES 16                  /* most of one model */
+
+struct row_loss;
+
+/* A row whose loss the model and the base disagree on. */
+struct eval_difference {
+    int64_t row;                        /* of the data, from 0 */
+    double  loss, base;                 /* mean over the row's tokens */
+    char   *text;                       /* prompt and completion; "" for rows of ids */
 };
 
 /* Results of one model. */
@@ -55,15 +78,23 @@ struct eval_result {
     const char **finish;                /* [n] why: "stop" at an eos or a text, or "length" */
     int64_t    *n_tokens;               /* [n] generated, an eos too */
     char      **logprobs;               /* [n] JSON, where wanted; else NULL */
+    size_t      n_shown;                /* the first of them are for people */
+    struct row_loss *row;               /* [n_rows] the loss of each row; NULL: no data */
+    size_t         n_rows;
+    struct answers answers;             /* the rows' continuations and references, for metrics */
+    struct score  *score[EVAL_SCORES];  /* [n_scores]; the same metrics for model and base */
+    size_t         n_scores;
+    struct eval_difference *difference; /* [n_differences], the largest first */
+    size_t         n_differences;
 };
 
 /*
  * Load, score, generate; adapter (or NULL) is applied to the model, and a model path that is an
- * adapter's directory means its base with that adapter.  out is zeroed or filled; release it
- * either way.
+ * adapter's directory means its base with that adapter.  base is the result to find differences
+ * from, or NULL.  out is zeroed or filled; release it either way.
  */
 int eval_run(struct eval_result *out, const struct eval_want *w, const char *model,
-             const char *adapter, struct ckpt_err *err);
+             const char *adapter, const struct eval_result *base, struct ckpt_err *err);
 void eval_release(struct eval_result *r);
 
 #endif

@@ -6,6 +6,7 @@
 #ifndef CKPT_TOOLS_EVAL_OPENED_H
 #define CKPT_TOOLS_EVAL_OPENED_H
 
+#include "tools/eval/choices.h"
 #include "tools/eval/eval.h"
 #include "trainer/data/loader.h"
 #include "trainer/run/session.h"
@@ -16,12 +17,13 @@ struct eval_opened {
     struct records         *records;
     struct data_source     *source;
     struct loader          *loader;
+    struct choices         *choices;    /* of --task; there is no source then */
 };
 
 /*
- * Open the model at the path `model`, with adapter (or NULL) applied, and the data that e->w names,
- * if any.  e has only w set.  Close e either way, with the code and record that the work ended
- * with.
+ * Open the model at the path `model`, with adapter (or NULL) applied, and the data that e->w
+ * names, if any; the loader unless rows are scored in windows.  e has only w set.  Close e either
+ * way, with the code and record that the work ended with.
  */
 int eval_open(struct eval_opened *e, const char *model, const char *adapter, struct ckpt_err *err);
 void eval_close(struct eval_opened *e, int rc, const struct ckpt_err *err);

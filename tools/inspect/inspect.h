@@ -23,6 +23,7 @@ struct inspect_want {
     struct page_curves *curves;         /* of that page; NULL without html */
     bool            optimizer, stats, digest, verify, tree, plot;
     bool            diff, compare;      /* compare several paths */
+    bool            best;               /* a run means its best checkpoint */
     bool            together;           /* the paths are folders of one checkpoint */
     const char *const *part;            /* with together: the folders after the first */
     size_t          n_part;

@@ -32,6 +32,7 @@ struct merge_want {
     int64_t         world, stage;       /* of a DeepSpeed output; 0: as in the input */
     bool            merge;              /* fold an input that is an adapter into its base */
     bool            shards;             /* an adapter's shards stay shards */
+    bool            best;               /* a run means its best checkpoint */
     bool            together;           /* the inputs are folders of one checkpoint */
     bool            average, verify, dry_run, overwrite;
     bool            checksums;          /* verify those of the inputs */

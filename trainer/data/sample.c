@@ -189,6 +189,22 @@ static void limit(struct sample *s, int64_t n, int64_t max)
     memmove(s->labels, s->labels + s->lead, (size_t)s->n * sizeof *s->labels);
 }
 
+/* Bytes of text that targets stand for: a token stands for those from the end of the tokens before
+ * it to its own end, and a sample's first token is no target. */
+static int64_t count_bytes(const struct sample *s, const struct encoding *enc)
+{
+    int64_t sum = 0, seen = 0;
+
+    for (int64_t k = 0; k < s->lead + s->n && k < (int64_t)enc->n; k++) {
+        int64_t more = enc->end[k] > seen ? enc->end[k] - seen : 0;
+
+        if (k > s->lead && s->labels[k - s->lead] != SAMPLE_NO_LABEL)
+            sum += more;
+        seen += more;
+    }
+    return sum;
+}
+
 int sample_from_text(struct sample *s, const struct tokenizer *tok, const char *text,
                      size_t len, size_t prompt, int32_t eos, int64_t max, struct ckpt_err *err)
 {
@@ -210,6 +226,7 @@ int sample_from_text(struct sample *s, const struct tokenizer *tok, const char *
     if (eos >= 0 && (n == 0 || s->ids[n - 1] != eos))
         s->ids[n] = s->labels[n] = eos, n++;
     limit(s, n, max);
+    s->target_bytes = count_bytes(s, &enc);
 out:
     encoding_release(&enc);
     return rc;
@@ -252,6 +269,7 @@ int sample_from_spans(struct sample *s, const struct tokenizer *tok, const char 
             s->labels[i] = enc.id[i];
     }
     limit(s, (int64_t)enc.n, max);
+    s->target_bytes = count_bytes(s, &enc);
 out:
     encoding_release(&enc);
     return rc;
@@ -362,6 +380,9 @@ int sample_pair_from_text(struct sample *s, const struct tokenizer *tok, const c
     s->n = n + 1;
     s->given = n;
     s->lead = 0;
+    s->target_bytes = 0;
+    for (size_t k = 0; k < dec.n && (int64_t)k < n; k++)
+        s->target_bytes = dec.end[k] > s->target_bytes ? dec.end[k] : s->target_bytes;
 out:
     encoding_release(&enc);
     encoding_release(&dec);

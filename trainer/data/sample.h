@@ -23,6 +23,7 @@ struct sample {
     int64_t  given;             /* tokens before any were dropped */
     bool     cut;               /* max_seq_length dropped some */
     bool     cut_left;          /* set by the caller: truncate at the beginning */
+    int64_t  target_bytes;      /* of text that its targets stand for; 0: none, or unknown */
     int64_t  pad_before, pad_after;     /* of n: padding (sample_pad) */
     int32_t *enc;               /* [n_enc] the encoder's input; ids and labels are then the
                                    decoder's start id, unlabelled, and the target */

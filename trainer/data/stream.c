@@ -217,13 +217,23 @@ int data_source_sample(const struct data_source *d, int64_t i, struct sample *s,
         return ckpt_fail(err, CKPT_ENOTFOUND, "sample %lld of %lld", (long long)i,
                          (long long)d->n);
     i = d->usable ? d->usable[i] : i;
-    s->pad_before = s->pad_after = 0;
+    s->pad_before = s->pad_after = s->target_bytes = 0;
     if (!d->cache || !sample_cache_get(d->cache, i, s))
         rc = data_source_make(d, i, s, err);
     else if (check_sample(d, s, err))
         rc = records_err_in(d->records, i, err);
     return rc || !d->o.padded ? rc : sample_pad(s, d->o.max_seq_length, d->o.pad_id,
                                                 d->o.pad_before, err);
+}
+
+int data_source_record(const struct data_source *d, int64_t i, json_t **out, struct ckpt_err *err)
+{
+    return get_record(d, d->usable && i >= 0 && i < d->n ? d->usable[i] : i, out, err);
+}
+
+int data_source_err_in(const struct data_source *d, int64_t i, struct ckpt_err *err)
+{
+    return records_err_in(d->records, d->usable && i >= 0 && i < d->n ? d->usable[i] : i, err);
 }
 
 static int chat_text(const struct data_source *d, const json_t *record, struct ckpt_buf *prompt,

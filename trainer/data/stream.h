@@ -81,6 +81,10 @@ int64_t data_source_count(const struct data_source *d);
 /* Sample i, 0 <= i < count.  Any thread. */
 int data_source_sample(const struct data_source *d, int64_t i, struct sample *s,
                        struct ckpt_err *err);
+/* The record of sample i with the fields that field_mapping renames; yours (json_decref). */
+int data_source_record(const struct data_source *d, int64_t i, json_t **out, struct ckpt_err *err);
+/* Put file and record of sample i in front of an error. */
+int data_source_err_in(const struct data_source *d, int64_t i, struct ckpt_err *err);
 /* Prompt and completion of sample i as text (a record of plain text is all prompt), yours:
  * ckpt_free.  CKPT_EUNSUPPORTED for DATA_IDS. */
 int data_source_text(const struct data_source *d, int64_t i, char **prompt, char **completion,

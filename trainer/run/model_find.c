@@ -22,11 +22,31 @@ static bool has(const char *dir, const char *name)
     return ckpt_path_is_file(path);
 }
 
+bool model_is_packed(const char *path)
+{
+    static const char *const tails[] = {"*.safetensors", "*.json", "*.bin", "*.pt", "*.pth",
+                                        "*.gguf"};
+    struct ckpt_arena arena = {0};
+    struct ckpt_err ignored = {0};
+    struct ckpt_place p;
+    bool packed = ckpt_path_is_file(path);
+
+    for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++)
+        packed &= fnmatch(tails[i], path, 0) != 0;
+    if (packed && place_open(&p, path, &(struct ckpt_open_opts){.follow = true}, &arena,
+                             &ignored) == 0) {
+        packed = p.packed && p.dir;
+        place_close(&p);
+    }
+    ckpt_arena_release(&arena);
+    return packed;
+}
+
 void model_dir(char dir[4096], const char *path)
 {
     const char *slash = strrchr(path, '/');
 
-    if (!ckpt_path_is_file(path))
+    if (!ckpt_path_is_file(path) || model_is_packed(path))
         snprintf(dir, 4096, "%s", path);
     else if (slash)
         snprintf(dir, 4096, "%.*s", (int)(slash - path), path);
@@ -83,7 +103,7 @@ static int check_file(const char *given, struct ckpt_err *err)
             return ckpt_err_hint(err, "data goes to `train_file` or `eval_file`");
         }
     model_dir(dir, given);
-    if (fnmatch("*.json", given, 0) == 0)
+    if (fnmatch("*.json", given, 0) == 0 || model_is_packed(given))
         return 0;
     if ((rc = check_foreign(given, err)) != 0)
         return rc;
@@ -122,7 +142,7 @@ int model_find(char path[4096], const char *given, struct ckpt_err *err)
     int rc;
 
     snprintf(path, 4096, "%s", given);
-    if (ckpt_path_is_remote(given))
+    if (ckpt_path_is_remote(given) || strcmp(given, "-") == 0)
         return 0;
     if (!ckpt_path_is_dir(given))
         return ckpt_path_is_file(given) ? check_file(given, err) : absent(given, err);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "formats/formats.h"
+#include "formats/place.h"
 #include "formats/quant/quant.h"
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
@@ -35,8 +36,31 @@ static bool is_weights_file(const char *name)
     return false;
 }
 
-/* The directory of a model and the description's name in it: path itself, or the directory of a
- * config.json or of a file of weights; on this machine the description may have another name. */
+/* The directory in an archive, or in one on standard input. */
+static int open_packed(struct ckpt_dir **out, const char *path, struct ckpt_err *err)
+{
+    struct ckpt_arena arena = {0};
+    struct ckpt_place p;
+    bool entered;
+    int rc = place_open(&p, path, &(struct ckpt_open_opts){.follow = true}, &arena, err);
+
+    if (rc == 0 && p.dir && !place_has(&p, "config.json"))
+        rc = place_enter(&p, &arena, &entered, err);
+    if (rc == 0 && !p.dir)
+        rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s: no config.json lies beside it, which tells what "
+                       "model its weights are of", path);
+    if (rc == 0) {
+        *out = p.dir;
+        p.dir = NULL;
+    }
+    place_close(&p);
+    ckpt_arena_release(&arena);
+    return rc;
+}
+
+/* The directory of a model and the description's name in it: path itself, also of an archive, or
+ * the directory of a config.json or of a file of weights; on this machine the description may have
+ * another name. */
 static int open_model_dir(struct ckpt_dir **out, const char **config, const char *path,
                           struct ckpt_err *err)
 {
@@ -51,6 +75,8 @@ static int open_model_dir(struct ckpt_dir **out, const char **config, const char
             *config = name;
         snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
         path = dir;
+    } else if (strcmp(path, "-") == 0 || ckpt_path_is_file(path)) {
+        return open_packed(out, path, err);
     }
     return ckpt_path_dir(out, path, CKPT_FOLLOW | CKPT_PROVE, err);
 }

@@ -54,9 +54,9 @@ int session_join(struct session *s, int ranks, int64_t timeout_s, struct ckpt_er
 int session_split(struct session *s, int size, int node, struct ckpt_err *err);
 /*
  * Ranks (as session_join finds them, unless s has joined; else it is zeroed), device and
- * description.  model_dir is a directory with config.json (or config.json itself, whatever its name
- * on this machine); tokenizer_dir NULL: beside it, if there.  Ranks on one host share its CPUs, so
- * that threads 0 means one each there.
+ * description.  model_dir is a directory with config.json, also in an archive or on standard input
+ * ("-"), or config.json itself, whatever its name on this machine; tokenizer_dir NULL: beside it,
+ * if there.  Ranks on one host share its CPUs, so that threads 0 means one each there.
  */
 int session_open(struct session *s, const char *model_dir, const char *tokenizer_dir,
                  const struct device_opts *device, int ranks, struct ckpt_err *err);

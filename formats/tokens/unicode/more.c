@@ -217,6 +217,13 @@ bool unicode_is_numeric(uint32_t cp)
     }
 }
 
+uint32_t unicode_title(uint32_t cp)
+{
+    if (cp < 0x80)
+        return cp >= 'a' && cp <= 'z' ? cp - 32 : cp;
+    return (uint32_t)utf8proc_totitle((utf8proc_int32_t)cp);
+}
+
 uint32_t unicode_lower(uint32_t cp)
 {
     if (cp < 0x80)

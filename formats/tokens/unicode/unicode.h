@@ -41,6 +41,8 @@ bool unicode_is_mark(uint32_t cp);
 bool unicode_is_numeric(uint32_t cp);
 /* Lower case; U+0130 becomes "i" and a dot above it, of which this is the first. */
 uint32_t unicode_lower(uint32_t cp);
+/* Title case: upper case, but for ligatures. */
+uint32_t unicode_title(uint32_t cp);
 /* A number for each script, 0 for none; Hiragana and Katakana count as Han. */
 uint8_t unicode_script(uint32_t cp);
 

@@ -26,6 +26,9 @@ void metric_means(double *figure, const struct metric *m, const double *stat, co
 void metric_sums(double *sum, const struct metric *m, const double *stat, const size_t *pick,
                  size_t n);
 
+void metric_loss_finish(double *figure, const struct metric *m, const double *stat,
+                        const size_t *pick, size_t n);
+
 int metric_squad(double *stat, const struct metric *m, const struct score_row *row,
                  struct words_vocab *v, struct ckpt_err *err);
 int metric_rouge(double *stat, const struct metric *m, const struct score_row *row,

@@ -41,12 +41,23 @@ static const struct metric metrics[] = {
      .row = metric_sql, .finish = metric_means},
 };
 
+/* Of numbers: these have no row of texts. */
+static const struct metric numbers[] = {
+    {.name = "loss", .n_stats = 4, .n_figures = 4,
+     .figure = {"loss", "perplexity", "bits_per_byte", "byte_perplexity"},
+     .finish = metric_loss_finish},
+    {.name = "choices", .n_stats = 2, .n_figures = 2, .figure = {"acc", "acc_norm"},
+     .finish = metric_means},
+    {.name = "bertscore", .n_stats = 3, .n_figures = 3,
+     .figure = {"bertscore_p", "bertscore_r", "bertscore_f1"}, .finish = metric_means},
+};
+
 struct score {
     const struct metric *m;
     size_t               n;
     double              *stat;          /* [n][m->n_stats] */
     size_t              *pick;          /* [n]: 0, 1, ... */
-    char                 signature[96];
+    char                 signature[160];
 };
 
 void metric_sums(double *sum, const struct metric *m, const double *stat, const size_t *pick,
@@ -64,6 +75,19 @@ void metric_means(double *figure, const struct metric *m, const double *stat, co
     metric_sums(figure, m, stat, pick, n);
     for (size_t k = 0; k < m->n_stats; k++)
         figure[k] /= (double)n;
+}
+
+/* figure: of sums of nats and tokens, of nats and bytes. */
+void metric_loss_finish(double *figure, const struct metric *m, const double *stat,
+                        const size_t *pick, size_t n)
+{
+    double sum[METRIC_STATS];
+
+    metric_sums(sum, m, stat, pick, n);
+    figure[0] = sum[0] / sum[1];
+    figure[1] = exp(figure[0]);
+    figure[2] = sum[3] > 0 ? sum[2] / sum[3] / log(2) : NAN;
+    figure[3] = sum[3] > 0 ? exp(sum[2] / sum[3]) : NAN;
 }
 
 static int read_rows(struct score *s, const struct score_row *row, struct ckpt_err *err)
@@ -92,6 +116,21 @@ static void sign(struct score *s, const struct score_row *row)
         snprintf(s->signature, sizeof s->signature, "nrefs:%zu|%s", n, s->m->signature);
 }
 
+/* Of n rows, without their statistics; NULL when out of memory. */
+static struct score *new_score(const struct metric *m, size_t n)
+{
+    struct score *s = ckpt_alloc(1, sizeof *s);
+
+    if (!s)
+        return NULL;
+    *s = (struct score){.m = m, .n = n, .stat = ckpt_alloc(n, m->n_stats * sizeof *s->stat),
+                        .pick = ckpt_alloc(n, sizeof *s->pick)};
+    if (s->stat && s->pick)
+        return s;
+    score_free(s);
+    return NULL;
+}
+
 int score_new(struct score **out, const char *metric, const struct score_row *row, size_t n,
               struct ckpt_err *err)
 {
@@ -109,18 +148,36 @@ int score_new(struct score **out, const char *metric, const struct score_row *ro
     }
     if (n == 0)
         return ckpt_fail(err, CKPT_EFORMAT, "%s: there is no row", m->name);
-    s = ckpt_alloc(1, sizeof *s);
+    s = new_score(m, n);
     if (!s)
-        return ckpt_nomem(err, sizeof *s);
-    *s = (struct score){.m = m, .n = n, .stat = ckpt_alloc(n, m->n_stats * sizeof *s->stat),
-                        .pick = ckpt_alloc(n, sizeof *s->pick)};
-    rc = s->stat && s->pick ? read_rows(s, row, err) : ckpt_nomem(err, n * sizeof *s->stat);
+        return ckpt_nomem(err, n * sizeof *s->stat);
+    rc = read_rows(s, row, err);
     sign(s, row);
     if (rc)
         score_free(s);
     else
         *out = s;
     return rc;
+}
+
+int score_of(struct score **out, const char *metric, const double *stat, size_t n,
+             struct ckpt_err *err)
+{
+    const struct metric *m = numbers;
+
+    *out = NULL;
+    while (strcmp(m->name, metric) != 0)
+        if (++m == numbers + sizeof numbers / sizeof numbers[0])
+            return ckpt_fail(err, CKPT_ESTATE, "%s: no metric of numbers", metric);
+    if (n == 0)
+        return ckpt_fail(err, CKPT_EFORMAT, "%s: there is no row", metric);
+    *out = new_score(m, n);
+    if (!*out)
+        return ckpt_nomem(err, n * m->n_stats * sizeof *stat);
+    memcpy((*out)->stat, stat, n * m->n_stats * sizeof *stat);
+    for (size_t i = 0; i < n; i++)
+        (*out)->pick[i] = i;
+    return 0;
 }
 
 void score_free(struct score *s)
@@ -132,9 +189,26 @@ void score_free(struct score *s)
     ckpt_free(s);
 }
 
+const char *score_metric(const struct score *s) { return s->m->name; }
+
+bool score_falls(const char *figure)
+{
+    const struct metric *loss = numbers;
+
+    for (size_t k = 0; k < loss->n_figures; k++)
+        if (strcmp(loss->figure[k], figure) == 0)
+            return true;
+    return false;
+}
+
 size_t score_figures(const struct score *s) { return s->m->n_figures; }
 const char *score_figure_name(const struct score *s, size_t k) { return s->m->figure[k]; }
 const char *score_signature(const struct score *s) { return s->signature; }
+
+void score_sign(struct score *s, const char *signature)
+{
+    snprintf(s->signature, sizeof s->signature, "%s", signature);
+}
 
 void score_values(double value[SCORE_FIGURES], const struct score *s)
 {

@@ -16,17 +16,25 @@
  *                       white space around them; scikit-learn 1.7
  *   sql                 sql_match: the same query but for case, white space, quotes and the order
  *                       of its conditions; sql_exact: the same text but for white space
+ *
+ * Of numbers that a model gives each row (score_of):
+ *
+ *   loss                nats, tokens, nats, bytes -> loss and perplexity a token, bits_per_byte
+ *                       and byte_perplexity: of the sums over rows; NaN without bytes
+ *   choices             right, right by length -> acc, acc_norm: means
+ *   bertscore           precision, recall, F1 -> bertscore_p, bertscore_r, bertscore_f1: means
  */
 #ifndef CKPT_TOOLS_EVAL_SCORE_SCORE_H
 #define CKPT_TOOLS_EVAL_SCORE_SCORE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "libckpt/fail.h"
 
 #define SCORE_NAMES "squad squad_v2 rouge rouge_stem bleu bleu_intl bleu_char bleu_zh bleu_none " \
-                    "chrf chrf++ labels sql"
+                    "chrf chrf++ labels sql bertscore"
 #define SCORE_FIGURES 5         /* most of one metric */
 
 /* One row: valid UTF-8.  At least one reference. */
@@ -42,11 +50,19 @@ struct score;
 /* CKPT_EUSAGE names the metrics.  row is not kept. */
 int score_new(struct score **out, const char *metric, const struct score_row *row, size_t n,
               struct ckpt_err *err);
+/* A metric of numbers: stat is [n][statistics of the metric], copied. */
+int score_of(struct score **out, const char *metric, const double *stat, size_t n,
+             struct ckpt_err *err);
 void score_free(struct score *s);
+const char *score_metric(const struct score *s);
+/* Whether a smaller value of a figure is the better one. */
+bool score_falls(const char *figure);
 size_t score_figures(const struct score *s);
 const char *score_figure_name(const struct score *s, size_t figure);
 /* "nrefs:1|case:mixed|..." where the metric has a signature, else "". */
 const char *score_signature(const struct score *s);
+/* Give it one. */
+void score_sign(struct score *s, const char *signature);
 /* The figures of all rows. */
 void score_values(double value[SCORE_FIGURES], const struct score *s);
 

@@ -1,0 +1,105 @@
+# A model's own generations are scored, perplexities are those of the usual packages, and bounds on
+# figures stop a pipe.  [A4, C3, C7, D6, E7, E10, X3]
+. "$(dirname "$0")/lib.sh"
+R=tools/recipes/demo M=$G/models
+$R/wordnet.sh "$T" 300 >/dev/null
+ckpt-train -q --init $R/config.json --tokenizer $R/tokenizer --init-only -o "$T/base" >/dev/null
+ckpt-train -q --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --learning-rate 3e-3 --max-steps 3 \
+    --per-device-train-batch-size 8 -o "$T/run" >/dev/null 2>&1
+cd "$T" || exit 1
+head -n 6 eval.jsonl >e.jsonl
+# figure NAME command... - the value of a figure in JSON.
+figure() { local f=$1; shift; "$@" 2>"$T/.err" | sed -nE "s/.*\"figure\": \"$f\", \"value\": ([^,]*),.*/\1/p"; }
+
+# -- generations ----------------------------------------------------------------------------------
+score() { ckpt-eval -q --eval-file e.jsonl --max-new-tokens 6 "$@"; }
+score --json --metric rouge --metric squad --predictions-out p.jsonl run >own.json
+t "predictions of every row are kept" [ "$(grep -c '^{"prompt": "Define the noun: .*", "prediction": ".*", "references": \[".*"\]}$' p.jsonl)" = 6 ]
+figures() { sed -n '/"figures"/,/\]/p' "$1" | grep -E '"metric": "(rouge|squad)"' | sed 's/ *//;s/,$//'; }
+ckpt-eval -q --json --predictions p.jsonl --metric rouge --metric squad >read.json
+t "read back, they have the same figures" bash -c 'diff <(echo "$1") <(echo "$2") && [ "$1" ]' - "$(figures own.json)" "$(figures read.json)"
+expect 73 "a file that is there" score --metric rouge --predictions-out p.jsonl run
+t "unless told" score --metric rouge --predictions-out p.jsonl --overwrite run
+score --json --metric rouge --base base run >beside.json
+t "beside the base, with a paired test" grep -qE '"figure": "rouge1", .*"base": [0-9.]+, "difference": [-0-9.]+, "p": [0-9.]+' beside.json
+t "loss too" grep -qE '"figure": "loss", .*"base": 8\.[0-9]+, "difference": -[0-9.]+, "p": 0\.[0-9]+' beside.json
+t "rows where they differ most, the largest first" bash -c 'grep -oE "\"row\": [0-9]+, .*\"difference\": -[0-9.]+, \"text\": \"Define" beside.json | sed -E "s/.*difference\": -([0-9.]+).*/\1/" >d && [ "$(wc -l <d)" = 3 ] && sort -grc d'
+t "and all rows of a file are in the figures, the first alone for people" bash -c '[ "$(ckpt-eval -q --json -t e.jsonl -n 2 --metric rouge --max-new-tokens 2 run | grep -c "\"who\": \"run\"")" = 2 ]'
+printf '%s\n' '{"question": "Q?", "context": "c", "answers": {"text": ["a b", "the c"], "answer_start": [0, 2]}}' >squad.jsonl
+ckpt-eval -q -t squad.jsonl --metric squad --max-new-tokens 2 --predictions-out sp.jsonl run >/dev/null
+t "every answer is a reference" grep -qF '"references": ["a b", "the c"]' sp.jsonl
+echo '{"text": "plain"}' >plain.jsonl
+expect_says 65 "rows without a completion" "the records have no completion" ckpt-eval -t plain.jsonl --metric rouge run
+expect 64 "a metric that is not known" ckpt-eval -t e.jsonl --metric meteor --max-new-tokens 1 run
+
+# -- perplexity -----------------------------------------------------------------------------------
+bytes=$(sed -nE 's/.*"output": "(.*)"\}/\1/p' e.jsonl | tr -d '\n' | wc -c)
+ckpt-eval -q --json -t e.jsonl run >p.json
+t "bits are per byte of the completions" bash -c 'awk "/\"loss\":/ { gsub(/.*\"loss\": /, \"\"); split(\$0, f, /[,:]/); l = f[1]; n = f[5] } /bits_per_byte/ { gsub(/.*\"value\": /, \"\"); b = \$0 + 0 } END { d = l * n / log(2) / '"$bytes"' - b; exit !(b > 0 && d < 1e-6 && d > -1e-6) }" p.json'
+# golden MODEL WINDOW STRIDE - what transformers' loop makes of the long rows (make_perplexity.py).
+sed -n '/"rows"/,/"of"/p' "$G/perplexity.json" | tr -d '\n ' | sed -E 's/^"rows":\[//;s/\],"of".*//;s/\],\[/]\n[/g' | sed 's/.*/{"input_ids": &}/' >long.jsonl
+golden() { tr -d '\n ' <"$G/perplexity.json" | grep -oE "\"model\":\"$1\",\"window\":$2,\"stride\":$3,[^}]*" | sed 's/.*perplexity"://'; }
+for c in "gpt2-a 16 5" "llama-a 32 8" "opt-a 24 1" "bloom-a 16 16"; do
+    set -- $c
+    t "windows of $2 tokens, $3 apart, of $1" near "$(figure perplexity ckpt-eval -q --json -t long.jsonl --max-seq-length "$2" --stride "$3" "$M/$1")" "$(golden "$@")" 1e-5
+done
+expect 64 "steps longer than a window" ckpt-eval -t long.jsonl --max-seq-length 16 --stride 17 "$M/gpt2-a"
+expect_says 64 "a window beyond the model's positions" "the model has positions for" ckpt-eval -t long.jsonl --max-seq-length 60000 --stride 17 "$M/gpt2-a"
+expect 65 "windows of an encoder and decoder" ckpt-eval -t long.jsonl --stride 8 "$M/t5-v10"
+
+# -- the gate -------------------------------------------------------------------------------------
+expect_says 1 "a loss above its bound" "ckpt-eval: run: loss is 8" ckpt-eval -t e.jsonl --fail-above loss=3.2 run
+t "the figures are printed before" prints perplexity
+expect 0 "and one below it" ckpt-eval -t e.jsonl --fail-above loss=30 run
+expect_says 1 "a score below its bound" "f1 is" ckpt-eval -t e.jsonl --metric squad --max-new-tokens 1 --fail-below f1=80 run
+expect 0 "better than the base" ckpt-eval -t e.jsonl --base base --fail-worse-than-base 1% run
+expect_says 1 "worse than it" "worse than the base's" ckpt-eval -t e.jsonl --base run --fail-worse-than-base loss=1% base
+expect 0 "worse, not by so much" ckpt-eval -t e.jsonl --base run --fail-worse-than-base loss=50% base
+expect_says 1 "predictions have bounds too" "rougeL is" ckpt-eval --predictions p.jsonl --metric rouge --fail-below rougeL=0.99
+expect 64 "a bound on what is not computed" ckpt-eval -t e.jsonl --fail-below f1=80 run
+t "says what is" says "loss perplexity bits_per_byte byte_perplexity"
+expect 64 "a bound without a figure" ckpt-eval -t e.jsonl --fail-above 3.2 run
+expect 64 "worse than no base" ckpt-eval -t e.jsonl --fail-worse-than-base 1% run
+t "models within the bounds go on" [ "$(printf 'run\nbase\n' | ckpt-eval -t e.jsonl --fail-above loss=8.3 --pass-through 2>"$T/.err")" = run ]
+t "the report is on stderr then" says perplexity
+ckpt-merge -q -o "$T/merged" run | ckpt-eval -q -t e.jsonl --fail-above loss=8.3 --pass-through 2>/dev/null | ckpt-push -q --create pub.git >pushed
+t "between merge and push" grep -q "pub.git" pushed
+t "and nothing is pushed beyond them" [ -z "$(ckpt-merge -q -o "$T/merged2" run | ckpt-eval -q -t e.jsonl --fail-above loss=2 --pass-through 2>/dev/null)" ]
+
+# -- choices --------------------------------------------------------------------------------------
+# rows SHAPE - the records of make_choices.py of that shape, a line each.
+rows() { tr -d '\n' <"$G/choices.json" | sed -E "s/.*\"shape\": \"$1\"[^[]*\"rows\": \[(.*)/\1/; s/\],\"each\".*//; s/\},\{\"(activity_label|id|question)\"/}\n{\"\1\"/g"; echo; }
+shape() { tr '\n' ' ' <"$G/choices.json" | grep -oE "\"shape\": \"$1\", \"acc\": [0-9.]+, \"acc_norm\": [0-9.]+" | sed 's/[^0-9. ]//g;s/^ *//;s/  */ /g'; }
+for s in hellaswag arc mmlu; do
+    rows $s >$s.jsonl
+    ckpt-eval -q --json -t $s.jsonl --task multiple-choice base >c.json
+    t "$s: acc and acc_norm are lm-evaluation-harness's" [ "$(sed -nE 's/.*"figure": "acc[_norm]*", "value": ([0-9.]+),.*/\1/p' c.json | xargs)" = "$(shape $s | xargs)" ]
+done
+t "they do not depend on the batch" [ "$(figure acc ckpt-eval -q --json -t arc.jsonl --task multiple-choice --batch-size 3 base)" = "$(figure acc ckpt-eval -q --json -t arc.jsonl --task multiple-choice --batch-size 64 base)" ]
+expect_prints 0 "beside a base" '"figure": "acc_norm"' ckpt-eval --json -t arc.jsonl --task multiple-choice --base base run
+awk 'NR <= 8 { printf "{\"text\": \"Film %d was %s.\", \"label\": %d}\n", NR, NR % 2 ? "good" : "bad", NR % 2 }' <(seq 9) >imdb.jsonl
+ckpt-eval -q --json -t imdb.jsonl --task multiple-choice --choice negative --choice positive --prompt-template '{text} It is' --predictions-out labels.jsonl run >c.json
+t "labels by likelihood: accuracy, F1, MCC" bash -c 'for f in accuracy f1_macro mcc; do grep -q "\"figure\": \"$f\"" c.json || exit 1; done'
+t "the chosen labels are kept" [ "$(ckpt-eval --json --predictions labels.jsonl --metric labels | grep '"accuracy"')" = "$(grep '"accuracy"' c.json)" ]
+t "the prompt is the template's" grep -q '"prompt": "Film 1 was good. It is", "prediction": "\(posi\|nega\)tive", "references": \["positive"\]' labels.jsonl
+expect_says 1 "a bound on accuracy" "accuracy is" ckpt-eval -t imdb.jsonl --task multiple-choice --choice negative --choice positive --fail-below accuracy=1.1 run
+expect_says 65 "records that are no questions" "no fields of a question with choices" ckpt-eval -t e.jsonl --task multiple-choice run
+echo '{"ctx": "a", "endings": ["b", "c"], "label": ""}' >hidden.jsonl
+expect_says 65 "a hidden label" "hidden.jsonl: record 1: the right choice is not given" ckpt-eval -t hidden.jsonl --task multiple-choice run
+expect 64 "choices of no task" ckpt-eval -t e.jsonl --choice a run
+: >empty.jsonl
+expect 65 "no record" ckpt-eval -t empty.jsonl --task multiple-choice run
+
+# -- streams --------------------------------------------------------------------------------------
+t "bytes of a merge, described by the tokenizer's folder" [ "$(ckpt-merge -q -o - run | ckpt-eval -q --json -t e.jsonl --tokenizer base - | loss_of)" = "$(ckpt-eval -q --json -t e.jsonl run | loss_of)" ]
+t "or by the base's" [ "$(ckpt-merge -q -o - run | ckpt-eval -q --json -t e.jsonl --base base | grep -c '"loss":.*, "perplexity"')" = 2 ]
+tar cf base.tar base; gzip -k base.tar
+t "an archive of a model" [ "$(ckpt-eval -q --json -t e.jsonl base.tar | loss_of)" = "$(ckpt-eval -q --json -t e.jsonl base | loss_of)" ]
+t "one that is compressed, on stdin" [ "$(ckpt-eval -q --json -t e.jsonl <base.tar.gz | loss_of)" = "$(ckpt-eval -q --json -t e.jsonl base | loss_of)" ]
+expect_says 66 "bytes without a description" "no config.json" bash -c 'ckpt-merge -q -o - run | ckpt-eval -t e.jsonl -'
+
+# -- weights that are not numbers -----------------------------------------------------------------
+cp -r base nan && printf '\000\000\300\177' | dd of=nan/model.safetensors bs=1 seek=$(($(stat -c %s nan/model.safetensors) - 4)) conv=notrunc status=none
+expect_says 65 "NaN in the weights: the first row, and what to do" "e.jsonl: record 1: the loss is not a number" ckpt-eval -t e.jsonl nan
+t "the hint names the way to find it" says "ckpt-inspect --stats"
+expect_says 65 "of choices too" "row 1: the likelihood is not a number" ckpt-eval -t arc.jsonl --task multiple-choice nan
