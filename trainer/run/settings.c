@@ -67,6 +67,7 @@ void settings_default(struct settings *s)
         .async_save = "auto",
         .on_save_error = "end",
         .checkpoint_format = "auto",
+        .output_layout = "hf",
         .final_model = true,
     };
     data_settings_default(&s->data);
@@ -146,6 +147,7 @@ int settings_stage(const struct settings *s)
     return fsdp ? fsdp->stage : (int)s->zero_stage;
 }
 
+bool settings_is_trial(const struct settings *s) { return strcmp(s->output_layout, "ray") == 0; }
 bool settings_is_dcp(const struct settings *s) { return strcmp(s->checkpoint_format, "dcp") == 0; }
 
 int settings_hybrid(const struct settings *s)
@@ -377,14 +379,30 @@ static int check_schedule(const struct settings *s, struct ckpt_err *err)
     return rc ? rc : CHECK(rules, err);
 }
 
+static bool differs(double x, double from) { return x < from || x > from; }
+
 static int check_optimizer(const struct settings *s, struct ckpt_err *err)
 {
     const struct optim_row *row = optim_find(s->optim);
-    struct optim_keys keys;
+    bool factored = row && row->rule == OP_RULE_ADAFACTOR;
+    struct optim_keys keys = {0};
+    int bad = row ? optim_keys(&keys, row, s->optim_args, err) : 0;
     const struct rule rules[] = {
         RULE(row && row->rule == OP_RULE_SGD &&
              (settings_given(s, "adam_beta1") || settings_given(s, "adam_beta2")),
              "`adam_beta1` and `adam_beta2` are not used by `optim sgd`"),
+        RULE(factored && (differs(s->adam_beta1, 0.9) || differs(s->adam_beta2, 0.999) ||
+                          differs(s->adam_epsilon, 1e-8)),
+             "`adam_beta1`, `adam_beta2` and `adam_epsilon` are not used by `optim adafactor`, "
+             "whose `optim_args` has beta1, eps1 and eps2"),
+        RULE(factored && (strcmp(s->offload_optimizer, "none") != 0 ||
+                          strcmp(s->offload_param, "none") != 0),
+             "`optim adafactor` steps where the weights are: `offload_optimizer` and "
+             "`offload_param` are not for it"),
+        RULE(factored && settings_is_dcp(s),
+             "`checkpoint_format dcp` has no place for the rows and columns of `optim adafactor`"),
+        RULE(factored && keys.adafactor.relative_step && settings_given(s, "learning_rate"),
+             "`learning_rate` is not used with relative_step=True in `optim_args`"),
         RULE(s->loraplus_lr_ratio > 0 && s->lora_rank == 0 && !s->adapter,
              "`loraplus_lr_ratio` needs `lora_rank N`: it is of an adapter's factors"),
         RULE(settings_given(s, "loraplus_lr_embedding") && s->loraplus_lr_ratio <= 0,
@@ -395,7 +413,7 @@ static int check_optimizer(const struct settings *s, struct ckpt_err *err)
 
     if (!row)
         return ckpt_fail(err, CKPT_ECONFIG, "`optim %s` is no optimizer", s->optim);
-    if (optim_keys(&keys, row, s->optim_args, err))
+    if (bad)
         return CKPT_ECONFIG;
     return CHECK(rules, err);
 }
