@@ -221,7 +221,7 @@ static int look(void *ctx, struct upload_file *f, struct ckpt_err *err)
     if (f->session && (rc = confirm_parts(j, f, key, err)) != 0) {
         if (rc != CKPT_ENOTFOUND && rc != CKPT_EPROTOCOL && rc != CKPT_EREFUSED)
             return rc;
-        if (rc == CKPT_ENOTFOUND)       /* else no parts are listed to us: the journal is believed */
+        if (rc == CKPT_ENOTFOUND)       /* else none are listed: the journal is believed */
             f->session = NULL;
         ckpt_err_clear(err);
     }
