@@ -168,9 +168,8 @@ bool receive_text(struct request *r)
     return receive(&(struct sink){.take = take_text, .r = r});
 }
 
-bool receive_file(struct request *r, const char *path, long long at)
+bool receive_file(struct request *r, const char *path, long long at, bool part)
 {
-    bool part = strstr(path, "/uploads/") != NULL;     /* the whole is digested when it is there */
     struct sink s = {.take = take_file, .r = r, .at = at, .sha = part ? NULL : EVP_MD_CTX_new(),
                      .xxh = XXH3_createState()};
     unsigned char d[32] = {0};

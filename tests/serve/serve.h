@@ -63,8 +63,9 @@ void fail(struct request *r, int status, const char *code, const char *message);
 bool conn_fill(struct conn *c);
 bool receive_nothing(struct request *r);
 bool receive_text(struct request *r);
-/* Into the file at path from byte at on, which is made and grows; its digests are r's. */
-bool receive_file(struct request *r, const char *path, long long at);
+/* Into the file at path from byte at on, which is made and grows; its digests are r's.  A part gets an
+ * ETag, and no SHA-256: the whole is digested when it is complete. */
+bool receive_file(struct request *r, const char *path, long long at, bool part);
 
 /* files.c */
 char *map_file(const char *path, size_t *n);

@@ -215,7 +215,7 @@ bool receive_storage(struct request *r)
     if (strcmp(a.verb, "put") == 0) {
         snprintf(r->spool, sizeof r->spool, "%.4000s/uploads/%s.%ld", a.dir, a.oid,
                  __atomic_add_fetch(&serial, 1, __ATOMIC_RELAXED));
-        if (receive_file(r, r->spool, 0))
+        if (receive_file(r, r->spool, 0, false))
             return true;
         unlink(r->spool);
         return false;
@@ -226,7 +226,7 @@ bool receive_storage(struct request *r)
     want = size - at < chunk ? size - at : chunk;
     if (at >= size || r->length != want)
         return receive_nothing(r);
-    return receive_file(r, a.path, at);
+    return receive_file(r, a.path, at, true);
 }
 
 static void stored(struct request *r, const char *path)
