@@ -15,7 +15,7 @@ run() {
 }
 
 # A reader that is stopped at first: all that it is to get is there when it comes.
-t "a reader that comes late" run "--max-steps 30" "sleep 1.5; count > seen; cat > read"
+t "a reader that comes late" run "--max-steps 30" "for _ in 1 2 3; do wait_for \"[ -s run/all_results.json ]\" && break; done; count > seen; cat > read"
 t "finds every checkpoint" [ "$(cat seen)" = 30 ]
 t "gets every path, in order" bash -c "diff read <(seq -f run/checkpoint-%g 30)"
 t "says that they stay" bash -c "[ \$(grep -c 'warning: standard output: its reader has not taken [0-9]* checkpoints: they stay beyond --save-total-limit' err) = 1 ]"
@@ -30,7 +30,7 @@ t "has merged all of them" [ "$(ls merged | wc -l)" = 12 ]
 stopped='ckpt-merge -q -o merged > read & m=$!; kill -STOP $m; sleep 1; kill -CONT $m; wait $m'
 rm -rf merged; t "a merge that was stopped" run "--max-steps 30 -q" "exec 3<&0; { $stopped; } <&3"
 # A pipe that is full: lines wait in the run.
-t "a full pipe" run "--max-steps 200 -o $(printf 'run/%0200d/%0200d' 0 0)" "wait_for '[ -s run/*/*/all_results.json ]'; wc -l < run/*/*/metrics.jsonl > seen; grep -c . > read"
+t "a full pipe" run "--max-steps 200 -o $(printf 'run/%0200d/%0200d' 0 0)" "for _ in 1 2 3 4; do wait_for '[ -s run/*/*/all_results.json ]' && break; done; sleep 2; wc -l < run/*/*/metrics.jsonl > seen; grep -c . > read"
 t "says that it waits" grep -q 'waiting until the reader of standard output takes the paths of checkpoints' err
 t "and loses no line" [ "$(cat read)" = 200 ]
 # Readers that left.
