@@ -115,8 +115,8 @@ static void put_tools(struct ckpt_buf *b, bool base)
         ckpt_buf_put_str(b, "<div class=\"choice\" role=\"radiogroup\" aria-label=\"Rows\">");
         put_choice(b, "all", "All");
         put_choice(b, "differ", "Different");
-        put_choice(b, "better", "Better");
-        put_choice(b, "worse", "Worse");
+        put_choice(b, "better", "Only the model exact");
+        put_choice(b, "worse", "Only the base exact");
         ckpt_buf_put_str(b, "</div>");
     }
     ckpt_buf_put_str(b, "</div>\n");
