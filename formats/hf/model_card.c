@@ -284,6 +284,9 @@ static int check_form(struct found *f, const char *text, const struct parts *p,
     if (top->data.mapping.style == YAML_FLOW_MAPPING_STYLE)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "README.md: its front matter is a mapping in "
                          "braces, which is not edited here");
+    if (top->start_mark.column > 0)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "README.md: its front matter is indented, and is "
+                         "not edited here");
     return !has_alias(text, p)
                ? 0 : ckpt_fail(err, CKPT_EUNSUPPORTED, "README.md: its front matter has aliases, "
                                "and is not edited here");
@@ -367,6 +370,26 @@ static int put_lines(struct ckpt_buf *out, struct found *f, const json_t *keys, 
     return dump(out, &doc, crlf, err);
 }
 
+/* Read the card that was made: nothing is written that does not say what was put in. */
+static int check_result(const struct ckpt_buf *out, const json_t *keys, bool results, size_t body,
+                        struct ckpt_err *err)
+{
+    const char *text = (const char *)out->data, *key;
+    struct parts p = find_parts(text, out->len);
+    json_t *value;
+    struct found f;
+    int rc = find(&f, text, &p, err);
+    bool good = rc == 0 && p.any && out->len - p.end >= body && (!results || f.index);
+
+    json_object_foreach ((json_t *)keys, key, value)
+        good = good && has_key(&f, key);
+    if (f.loaded)
+        yaml_document_delete(&f.doc);
+    return good || rc == CKPT_ENOMEM
+               ? rc : ckpt_fail(err, CKPT_EUNSUPPORTED, "README.md: its front matter is written in "
+                                "a way that is not edited here");
+}
+
 int model_card_edit(struct ckpt_buf *out, const char *text, size_t n, const json_t *keys,
                     const char *name, const struct model_card_result *result, size_t n_results,
                     struct ckpt_err *err)
@@ -396,6 +419,8 @@ int model_card_edit(struct ckpt_buf *out, const char *text, size_t n, const json
         ckpt_buf_put(out, text + p.end, n - p.end);
     if (rc == 0 && !ckpt_buf_ok(out))
         rc = ckpt_fail(err, CKPT_ELIMIT, "README.md: longer than %zu bytes", out->limit);
+    if (rc == 0 && (n_results || json_object_size(keys)))
+        rc = check_result(out, keys, n_results > 0, n - p.end, err);
     if (f.loaded)
         yaml_document_delete(&f.doc);
     return rc;

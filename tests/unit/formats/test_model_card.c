@@ -121,6 +121,7 @@ TEST(what_is_not_edited)
         {"---\na: b\na c\n---\n", "front matter"},
         {"---\r\na: b\r\n---\rc: d\r\n---\r\n", "more than one document"},
         {"---\na: b\n...\n---\n", "more than one document"},
+        {"---\n  a: b\n---\n", "indented"},
     };
 
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
