@@ -124,11 +124,12 @@ static int give(struct cli_items *items, char **out, const char *path, struct ck
     return 0;
 }
 
-/* A path of the command line; a pipe, as <(command) is one, becomes a file with its bytes. */
+/* A path of the command line; <(command) becomes a file with its bytes.  A FIFO by name is none:
+ * without a writer it would be waited for. */
 static int give_named(struct cli_items *items, char **out, const char *path, struct ckpt_err *err)
 {
     struct ckpt_arena a = {0};
-    int rc = opt_stream(&path, &a, err);
+    int rc = ckpt_path_is_descriptor(path) ? opt_stream(&path, &a, err) : 0;
 
     if (rc == 0)
         rc = give(items, out, path, err);

@@ -217,7 +217,8 @@ void follow_leave(int dir_fd, const char *name, uint64_t size, const char *hex)
     close(fd);
 }
 
-bool follow_take(char hex[CKPT_SHA256_HEX], const char *dir_path, const char *name, uint64_t size)
+bool follow_take(char hex[CKPT_SHA256_HEX], const char *dir_path, const char *name,
+                 uint64_t size)
 {
     const char *slash = strrchr(name, '/'), *last = slash ? slash + 1 : name;
     char path[4096], side[256], text[TEXT_BYTES + 1] = "", wanted[TEXT_BYTES + 1];
@@ -227,7 +228,7 @@ bool follow_take(char hex[CKPT_SHA256_HEX], const char *dir_path, const char *na
         snprintf(path, sizeof path, "%s/%.*s%s", dir_path, (int)(last - name), name, side) >=
             (int)sizeof path)
         return false;
-    fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return false;
     if (read(fd, text, TEXT_BYTES) != (ssize_t)TEXT_BYTES)

@@ -29,7 +29,8 @@ void follow_outdir(struct ckpt_outdir *dir, uint64_t least);
  * Take the digest that a committed file of a directory left, and remove it from there.  name: of
  * the file, below the directory dir_path; size: the file's.  False when there is none.
  */
-bool follow_take(char hex[CKPT_SHA256_HEX], const char *dir_path, const char *name, uint64_t size);
+bool follow_take(char hex[CKPT_SHA256_HEX], const char *dir_path, const char *name,
+                 uint64_t size);
 
 /* -- for commit.c ---------------------------------------------------------------------------- */
 

@@ -91,7 +91,7 @@ fi
 alone() { expect 64 "$2 alone" "$@" && { says "$2 has no effect with" || { echo "not ok says so: $2"; cat "$T/.err"; }; }; }
 alone ckpt-merge --weights 1,2 "$BASE" "$BASE"
 alone ckpt-eval --max-eval-samples 3 --prompt x "$BASE"
-alone ckpt-eval --batch-size 3 --prompt x "$BASE"
+alone ckpt-eval --batch-size 3 "$BASE"
 alone ckpt-eval --text-field x --prompt x "$BASE"
 alone ckpt-eval --max-new-tokens 3 --eval-file "$T/texts" "$BASE"
 alone ckpt-eval --logits x --prompt x "$BASE"
@@ -100,7 +100,7 @@ ckpt-train -q --init tools/recipes/demo/config.json --tokenizer tools/recipes/de
 alone ckpt-eval --temperature 2 --prompt x "$T/demo"
 alone ckpt-eval --length-penalty 2 --prompt x "$T/demo"
 alone ckpt-train --data-dir x --model "$BASE" --train-file x
-alone ckpt-eval --batch-size 8 --prompt x "$BASE"
+alone ckpt-eval --batch-size 8 "$BASE"
 alone ckpt-eval --seed 42 --eval-file "$T/texts" "$BASE"
 alone ckpt-train --val-test-split-ratio 0.5 --model "$BASE" --train-file x
 for o in '--lora-alpha 8' '--lora-alpha 16' '--lora-bias none'; do
@@ -118,7 +118,7 @@ expect 64 "shards of one file" ckpt-merge --max-shard-size 1GB -o "$T/x.pt" "$BA
 t "the error names the format" says "--max-shard-size has no effect with --to torch"
 echo 'top_k: 3' > "$T/eval.yaml"
 expect 64 "in a run file too" ckpt-eval --config "$T/eval.yaml" --eval-file "$T/texts" "$BASE"
-t "the error names the options that --top-k needs" says "--top-k has no effect without --prompt or --generate"
+t "the error names the options that --top-k needs" says "--top-k has no effect without --prompt, --generate, --metric or --predictions-out"
 # Options as other programs spell them: the one that is meant, or what to do instead.
 hinted() { # STATUS HINT COMMAND...
     local want=$1 hint=$2; shift 2

@@ -3,8 +3,8 @@
  *
  * Each token is matched with the most similar token of the other text, by the cosine of their
  * hidden states after some blocks; the mean over the prediction's tokens is the precision, over the
- * reference's the recall.  The tokens that the tokenizer puts around a text can be matched with, and
- * do not count.  An empty text has 0.  Of several references each figure takes the best.
+ * reference's the recall.  The tokens that the tokenizer puts around a text can be matched with,
+ * and do not count.  An empty text has 0.  Of several references each figure takes the best.
  *
  * Source: bert_score 0.3.13 (Zhang et al. 2020), utils.py and score.py.
  */

@@ -27,8 +27,9 @@ static int compare(const char *const *line, size_t n, const char *text, size_t s
                                 len > name ? text + name + 1 : text);
         text += len + (text < end);
     }
-    return text < end ? ckpt_fail_as(err, CKPT_ECONFIG, "mismatch", "rank 0 has more settings: `%.*s`",
-                                (int)strcspn(text, " "), text) : 0;
+    return text == end ? 0
+                       : ckpt_fail_as(err, CKPT_ECONFIG, "mismatch", "rank 0 has more settings: "
+                                      "`%.*s`", (int)strcspn(text, " "), text);
 }
 
 int comm_same(struct comm *c, const char *const *line, size_t n, struct ckpt_err *err)
