@@ -14,7 +14,7 @@ figure() { local f=$1; shift; "$@" 2>"$T/.err" | sed -nE "s/.*\"figure\": \"$f\"
 # -- generations ----------------------------------------------------------------------------------
 score() { ckpt-eval -q --eval-file e.jsonl --max-new-tokens 6 "$@"; }
 score --json --metric rouge --metric squad --predictions-out p.jsonl run >own.json
-t "predictions of every row are kept" [ "$(grep -c '^{"prompt": "Define the noun: .*", "prediction": ".*", "references": \[".*"\]}$' p.jsonl)" = 6 ]
+t "predictions of every row are kept" [ "$(grep -c '^{"index": [0-5], "prompt": "Define the noun: .*", "prediction": ".*", "reference": ".*", "finish_reason": ".*", "tokens": [0-9]*}$' p.jsonl)" = 6 ]
 figures() { sed -n '/"figures"/,/\]/p' "$1" | grep -E '"metric": "(rouge|squad)"' | sed 's/ *//;s/,$//'; }
 ckpt-eval -q --json --predictions p.jsonl --metric rouge --metric squad >read.json
 t "read back, they have the same figures" bash -c 'diff <(echo "$1") <(echo "$2") && [ "$1" ]' - "$(figures own.json)" "$(figures read.json)"

@@ -246,10 +246,12 @@ void eval_release(struct eval_result *r)
         ckpt_free(r->reference[i]);
         ckpt_free(r->text[i]);
         ckpt_free(r->logprobs[i]);
+        ckpt_free(r->answers_json[i]);
     }
     ckpt_free(r->finish);
     ckpt_free(r->n_tokens);
     ckpt_free(r->logprobs);
+    ckpt_free(r->answers_json);
     ckpt_free(r->prompt);
     ckpt_free(r->reference);
     ckpt_free(r->text);

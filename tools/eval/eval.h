@@ -78,6 +78,8 @@ struct eval_result {
     const char **finish;                /* [n] why: "stop" at an eos or a text, or "length" */
     int64_t    *n_tokens;               /* [n] generated, an eos too */
     char      **logprobs;               /* [n] JSON, where wanted; else NULL */
+    char      **answers_json;           /* [n] JSON: all right answers of a row that names several;
+                                           else NULL */
     size_t      n_shown;                /* the first of them are for people */
     struct row_loss *row;               /* [n_rows] the loss of each row; NULL: no data */
     size_t         n_rows;

@@ -85,7 +85,10 @@ static int put_row(struct rows_out *o, const struct eval_result *r, size_t i,
     ckpt_buf_printf(&b, "{\"index\": %zu", i);
     put_text(&b, "prompt", r->prompt[i]);
     put_text(&b, "prediction", r->text[i]);
-    put_text(&b, "reference", r->reference[i][0] ? r->reference[i] : NULL);
+    if (r->answers_json[i])
+        ckpt_buf_printf(&b, ", \"references\": %s", r->answers_json[i]);
+    else
+        put_text(&b, "reference", r->reference[i][0] ? r->reference[i] : NULL);
     put_text(&b, "finish_reason", r->finish[i]);
     ckpt_buf_printf(&b, ", \"tokens\": %lld", (long long)r->n_tokens[i]);
     if (base && i < base->n)

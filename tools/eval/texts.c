@@ -24,6 +24,32 @@ static int add_prompt(struct eval_result *r, char *prompt, char *reference, stru
     return 0;
 }
 
+/* The answers of row i, as SQuAD has them, where there are any. */
+static int collect_answers(char **out, struct eval_opened *e, int64_t i, struct ckpt_err *err)
+{
+    json_t *record = NULL;
+    const json_t *v;
+    struct ckpt_buf b;
+    int rc = data_source_record(e->source, i, &record, err);
+
+    ckpt_buf_init(&b, SIZE_MAX);
+    v = rc ? NULL : json_object_get(json_object_get(record, "answers"), "text");
+    for (size_t k = 0; k < json_array_size(v); k++) {
+        const char *text = json_string_value(json_array_get(v, k));
+
+        ckpt_buf_put_str(&b, k ? ", " : "[");
+        ckpt_json_put_string(&b, text ? text : "", text ? strlen(text) : 0);
+    }
+    if (json_array_size(v) > 0) {
+        ckpt_buf_put_str(&b, "]");
+        *out = ckpt_buf_ok(&b) ? ckpt_strdup(ckpt_buf_str(&b)) : NULL;
+        rc = *out ? 0 : ckpt_nomem(err, b.len);
+    }
+    ckpt_buf_release(&b);
+    json_decref(record);
+    return rc;
+}
+
 /* Collect prompts: those of the command line, then of the first rows. */
 static int collect_prompts(struct eval_opened *e, struct eval_result *r, struct ckpt_err *err)
 {
@@ -39,7 +65,9 @@ static int collect_prompts(struct eval_opened *e, struct eval_result *r, struct 
     r->finish = ckpt_alloc(most, sizeof *r->finish);
     r->n_tokens = ckpt_alloc(most, sizeof *r->n_tokens);
     r->logprobs = ckpt_alloc(most, sizeof *r->logprobs);
-    if (!r->prompt || !r->reference || !r->text || !r->finish || !r->n_tokens || !r->logprobs)
+    r->answers_json = ckpt_alloc(most, sizeof *r->answers_json);
+    if (!r->prompt || !r->reference || !r->text || !r->finish || !r->n_tokens || !r->logprobs ||
+        !r->answers_json)
         return ckpt_nomem(err, most * sizeof *r->text);
     for (size_t i = 0; i < e->w->prompt.n; i++)
         if ((rc = add_prompt(r, ckpt_strdup(e->w->prompt.item[i]), ckpt_strdup(""), err)) != 0)
@@ -49,6 +77,9 @@ static int collect_prompts(struct eval_opened *e, struct eval_result *r, struct 
 
         if ((rc = data_source_text(e->source, i, &prompt, &completion, err)) != 0 ||
             (rc = add_prompt(r, prompt, completion, err)) != 0)
+            return rc;
+        if (e->w->predictions_out && !e->w->rows.completion_template &&
+            (rc = collect_answers(&r->answers_json[r->n - 1], e, i, err)) != 0)
             return rc;
     }
     return 0;
