@@ -45,8 +45,12 @@ static void add_eval(struct figures *f, const json_t *doc)
     json_array_foreach (figures, i, row) {
         const char *name = json_string_value(json_object_get(row, "figure"));
         const char *metric = json_string_value(json_object_get(row, "metric"));
+        bool of_loss = name && metric && strcmp(metric, "loss") == 0;
 
-        add(f, metric ? metric : name, name, json_object_get(row, "value"));
+        /* Figures of the loss are metrics of their own; two of them are in scores. */
+        if (of_loss && last && (strcmp(name, "loss") == 0 || strcmp(name, "perplexity") == 0))
+            continue;
+        add(f, metric && !of_loss ? metric : name, name, json_object_get(row, "value"));
     }
 }
 
