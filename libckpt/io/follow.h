@@ -36,7 +36,8 @@ bool follow_take(char hex[CKPT_SHA256_HEX], const char *dir_path, const char *na
 
 struct follow;
 
-/* Follow the file open for reading as fd (borrowed), of exactly `size` bytes; NULL: it cannot be. */
+/* Follow the file open for reading as fd (borrowed), of exactly `size` bytes; NULL: it cannot
+ * be. */
 struct follow *follow_begin(int fd, uint64_t size);
 /* Bytes [at, at + n) are in the file.  Any thread; f may be NULL. */
 void follow_wrote(struct follow *f, uint64_t at, uint64_t n);
