@@ -33,7 +33,7 @@ t "and with beams" bash -c '[ "$(echo "$1" | wc -l)" = 2 ]' - "$(answers --num-b
 tokens() { sed -n 's/.*"num_input_tokens_seen":\([0-9]*\).*/\1/p' "$T/$1/metrics.jsonl" | tail -n 1; }
 t "targets of three tokens" train short 1 0 --max-target-length 3 --include-num-input-tokens-seen all
 t "of any length" train long 1 0 --include-num-input-tokens-seen all
-t "are shorter, the sources not" bash -c "[ $(tokens short) -lt $(tokens long) ]"
+t "B1 are shorter, the sources not" bash -c "[ $(tokens short) -lt $(tokens long) ]"
 t "one longer than what bounds both is refused" bash -c "! ckpt-train -q --model $T/base --train-file $T/train.jsonl --max-seq-length 48 --max-target-length 100 --max-steps 1 -o $T/no 2>&1 | tee /dev/stderr | grep -qv 'bounds both parts'"
 expect_says 78 "of a model without an encoder" "the model has no encoder" ckpt-train -q --model "$G/models/bloom-a" --train-file "$G/models/bloom-a/rows.jsonl" --max-steps 1 \
     --max-target-length 4 -o "$T/no"

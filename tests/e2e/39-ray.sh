@@ -14,7 +14,7 @@ plain_of() { sed 's|"[^"]*/TorchTrainer[^/"]*/|"|; s|"plain/|"|' "$1"; }
 
 expect 0 "three saves" ray exp
 cp .out announced
-t "one trial, named as Ray names them" bash -c "ls exp | grep -qxE 'TorchTrainer_[0-9a-f]{5}_00000_0_[0-9]{4}-[0-9]{2}-[0-9]{2}_[0-9]{2}-[0-9]{2}-[0-9]{2}'"
+t "A10 one trial, named as Ray names them" bash -c "ls exp | grep -qxE 'TorchTrainer_[0-9a-f]{5}_00000_0_[0-9]{4}-[0-9]{2}-[0-9]{2}_[0-9]{2}-[0-9]{2}-[0-9]{2}'"
 t "its checkpoints are counted" [ "$(saves exp)" = "checkpoint_000000 checkpoint_000001 checkpoint_000002" ]
 t "and announced" diff announced <(ls -d exp/*/checkpoint_*)
 t "a line each, by name" [ "$(grep -o '"checkpoint_dir_name":"[a-z_0-9]*"' "$(trial exp)/result.json" | grep -o '_00[0-9]*' | tr '\n' ' ')" = "_000000 _000001 _000002 " ]
@@ -33,7 +33,7 @@ t "is the model" cmp merged/model.safetensors plain/model.safetensors
 expect 0 "compared" ckpt-inspect --compare "$(trial exp)" plain
 
 # Going on: in the newest trial, or in that of the checkpoint that is named; a fresh run is another trial.
-t "latest goes on" ray exp --max-steps 8 --resume-from-checkpoint latest
+t "A10 latest goes on" ray exp --max-steps 8 --resume-from-checkpoint latest
 t "in the same trial, with the next number" [ "$(saves exp)" = "checkpoint_000000 checkpoint_000001 checkpoint_000002 checkpoint_000003" ]
 expect 0 "nothing to do" ray exp --max-steps 8 --resume-from-checkpoint auto
 t "is not another trial" [ -n "$(trial exp)" ]

@@ -17,9 +17,9 @@ cp e.jsonl datasets/a/x/test.jsonl
 touch -d '1 hour ago' datasets/b/y/test.jsonl
 of() { ckpt-eval -q --json "$@" 2>.err | sed -nE 's/^ *"model": "(.*)",/\1/p;s/.*"loss": ([0-9.]+),.*"samples": ([0-9]+).*/\1 \2/p' | xargs; }
 touch -d '1 hour ago' results/other/checkpoint-2
-t "the newest checkpoint, and the newest data" [ "$(of --results results --datasets datasets)" = "results/me/model/checkpoint-2 $(of -t e.jsonl results/me/model/checkpoint-2 | cut -d' ' -f2-)" ]
+t "E7 the newest checkpoint, and the newest data" [ "$(of --results results --datasets datasets)" = "results/me/model/checkpoint-2 $(of -t e.jsonl results/me/model/checkpoint-2 | cut -d' ' -f2-)" ]
 touch -d '1 hour ago' results/me/model/checkpoint-2; touch results/other/checkpoint-2
-t "of whatever run was saved last, also an adapter" [ "$(of --results results -t e.jsonl)" = "results/other/checkpoint-2 $(of -t e.jsonl results/other/checkpoint-2 | cut -d' ' -f2-)" ]
+t "E7 of whatever run was saved last, also an adapter" [ "$(of --results results -t e.jsonl)" = "results/other/checkpoint-2 $(of -t e.jsonl results/other/checkpoint-2 | cut -d' ' -f2-)" ]
 t "a run itself is a folder of results" [ "$(of --results results/me/model -t e.jsonl | cut -d' ' -f1)" = results/me/model/checkpoint-2 ]
 expect_says 66 "no run" "no checkpoint-<n> in it" ckpt-eval --results datasets -t e.jsonl
 expect_says 66 "no data" "no test.jsonl in it" ckpt-eval --datasets results base

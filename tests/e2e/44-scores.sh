@@ -38,7 +38,7 @@ t "the rows are there" [ "$(wc -l <bert.jsonl)" = 9 ]
 bert() { ckpt-eval -q --json --predictions bert.jsonl --metric bertscore --bertscore-model enc "${@:2}" 2>.err | sed -nE "s/.*\"figure\": \"bertscore_$1\", \"value\": ([^,]*),.*/\1/p"; }
 golden() { tr -d '\n' <"$G/bertscore.json" | grep -oE "\"layer\": $1,\"idf\": $2,[^}]*" | sed -E "s/.*\"$3\": ([0-9.]+).*/\1/"; }
 for layer in 1 2 3; do
-    t "layer $layer" near "$(bert f1 --bertscore-layer $layer)" "$(golden $layer false f)" 1e-5
+    t "E7 X3 layer $layer" near "$(bert f1 --bertscore-layer $layer)" "$(golden $layer false f)" 1e-5
     t "layer $layer with idf" near "$(bert p --bertscore-layer $layer --bertscore-idf)" "$(golden $layer true p)" 1e-5
 done
 t "recall" near "$(bert r --bertscore-layer 3)" "$(golden 3 false r)" 1e-5

@@ -17,11 +17,11 @@ score --json --metric rouge --metric squad --predictions-out p.jsonl run >own.js
 t "predictions of every row are kept" [ "$(grep -c '^{"index": [0-5], "prompt": "Define the noun: .*", "prediction": ".*", "reference": ".*", "finish_reason": ".*", "tokens": [0-9]*}$' p.jsonl)" = 6 ]
 figures() { sed -n '/"figures"/,/\]/p' "$1" | grep -E '"metric": "(rouge|squad)"' | sed 's/ *//;s/,$//'; }
 ckpt-eval -q --json --predictions p.jsonl --metric rouge --metric squad >read.json
-t "read back, they have the same figures" bash -c 'diff <(echo "$1") <(echo "$2") && [ "$1" ]' - "$(figures own.json)" "$(figures read.json)"
+t "X3 read back, they have the same figures" bash -c 'diff <(echo "$1") <(echo "$2") && [ "$1" ]' - "$(figures own.json)" "$(figures read.json)"
 expect 73 "a file that is there" score --metric rouge --predictions-out p.jsonl run
 t "unless told" score --metric rouge --predictions-out p.jsonl --overwrite run
 score --json --metric rouge --base base run >beside.json
-t "beside the base, with a paired test" grep -qE '"figure": "rouge1", .*"base": [0-9.]+, "difference": [-0-9.]+, "p": [0-9.]+' beside.json
+t "X3 beside the base, with a paired test" grep -qE '"figure": "rouge1", .*"base": [0-9.]+, "difference": [-0-9.]+, "p": [0-9.]+' beside.json
 t "loss too" grep -qE '"figure": "loss", .*"base": 8\.[0-9]+, "difference": -[0-9.]+, "p": 0\.[0-9]+' beside.json
 t "rows where they differ most, the largest first" bash -c 'grep -oE "\"row\": [0-9]+, .*\"difference\": -[0-9.]+, \"text\": \"Define" beside.json | sed -E "s/.*difference\": -([0-9.]+).*/\1/" >d && [ "$(wc -l <d)" = 3 ] && sort -grc d'
 t "and all rows of a file are in the figures, the first alone for people" bash -c '[ "$(ckpt-eval -q --json -t e.jsonl -n 2 --metric rouge --max-new-tokens 2 run | grep -c "\"who\": \"run\"")" = 2 ]'
@@ -79,7 +79,7 @@ t "they do not depend on the batch" [ "$(figure acc ckpt-eval -q --json -t arc.j
 expect_prints 0 "beside a base" '"figure": "acc_norm"' ckpt-eval --json -t arc.jsonl --task multiple-choice --base base run
 awk 'NR <= 8 { printf "{\"text\": \"Film %d was %s.\", \"label\": %d}\n", NR, NR % 2 ? "good" : "bad", NR % 2 }' <(seq 9) >imdb.jsonl
 ckpt-eval -q --json -t imdb.jsonl --task multiple-choice --choice negative --choice positive --prompt-template '{text} It is' --predictions-out labels.jsonl run >c.json
-t "labels by likelihood: accuracy, F1, MCC" bash -c 'for f in accuracy f1_macro mcc; do grep -q "\"figure\": \"$f\"" c.json || exit 1; done'
+t "X3 labels by likelihood: accuracy, F1, MCC" bash -c 'for f in accuracy f1_macro mcc; do grep -q "\"figure\": \"$f\"" c.json || exit 1; done'
 t "the chosen labels are kept" [ "$(ckpt-eval --json --predictions labels.jsonl --metric labels | grep '"accuracy"')" = "$(grep '"accuracy"' c.json)" ]
 t "the prompt is the template's" grep -q '"prompt": "Film 1 was good. It is", "prediction": "\(posi\|nega\)tive", "references": \["positive"\]' labels.jsonl
 expect_says 1 "a bound on accuracy" "accuracy is" ckpt-eval -t imdb.jsonl --task multiple-choice --choice negative --choice positive --fail-below accuracy=1.1 run
