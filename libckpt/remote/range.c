@@ -415,6 +415,12 @@ static int read_range(void *self, void *dst, size_t n, uint64_t offset, unsigned
             return range_get(r, to, offset, n, NULL, err);
         } else {
             rc = next_piece(r, offset, n, err);
+            /* It may be longer than what was asked for, and end the file. */
+            if (rc == 0 && (flags & CKPT_PROVE) && r->kept_bytes > PART_BYTES) {
+                pthread_mutex_unlock(&r->lock);
+                rc = learn_whole(r, err);
+                pthread_mutex_lock(&r->lock);
+            }
         }
     }
     pthread_mutex_unlock(&r->lock);
