@@ -45,8 +45,7 @@ apart=(--bf16 --reshard-after-forward true --gradient-accumulation-steps 4 --sim
 expect 0 "two nodes that shard together" simulate 16 --zero-stage 3 "${apart[@]}"
 together=$(field communication_seconds)
 expect 0 "and two that shard apart" simulate 16 --fsdp hybrid_shard "${apart[@]}"
-# Here 0.129 s instead of 0.169: an eighth of the gradients, summed over one card, takes most of that.
-t "less passes between them" holds "c > 0 && c < 0.8 * t && g == 8" c="$(field communication_seconds)" t="$together" g="$(field shard_size)"
+t "less passes between them" holds "c > 0 && c < 0.7 * t && g == 8" c="$(field communication_seconds)" t="$together" g="$(field shard_size)"
 expect 0 "groups of two" simulate 16 --zero-stage 2 --hybrid-shard-size 2 --max-steps 5
 prints "world: 16 ranks on 2 nodes, ZeRO stage 2 in groups of 2" && echo "ok they are told" || fail "they are told" "$T/.out"
 expect 78 "nodes that are not full" simulate 12 --fsdp hybrid_shard
