@@ -1,5 +1,6 @@
 /* wandb_artifact - artifacts of a W&B run; see wandb_out.h. */
 #include <errno.h>
+#include <openssl/err.h>
 #include <openssl/evp.h>
 #include <string.h>
 #include <sys/random.h>
@@ -29,8 +30,11 @@ static int manifest_digest(char hex[33], const struct wandb_out_artifact *a, str
     static const char head[] = "wandb-artifact-manifest-v1\n";
     EVP_MD_CTX *md = EVP_MD_CTX_new();
     unsigned char digest[16];
-    bool good = md && EVP_DigestInit_ex(md, EVP_md5(), NULL) == 1 &&
-                EVP_DigestUpdate(md, head, strlen(head)) == 1;
+    bool good;
+
+    ERR_clear_error();
+    good = md && EVP_DigestInit_ex(md, EVP_md5(), NULL) == 1 &&
+           EVP_DigestUpdate(md, head, strlen(head)) == 1;
 
     for (size_t i = 0; i < a->n; i++)
         good = good && EVP_DigestUpdate(md, a->file[i].path, strlen(a->file[i].path)) == 1 &&
@@ -40,7 +44,7 @@ static int manifest_digest(char hex[33], const struct wandb_out_artifact *a, str
     good = good && EVP_DigestFinal_ex(md, digest, NULL) == 1;
     EVP_MD_CTX_free(md);
     if (!good)
-        return ckpt_fail(err, CKPT_ESTATE, "md5 is not available in this OpenSSL");
+        return ckpt_digest_failed(err, "md5");
     ckpt_digest_hex(hex, digest, sizeof digest);
     return 0;
 }
