@@ -6,6 +6,8 @@ export OMP_NUM_THREADS=4
 mkdir "$T/tmp"
 grep -E '.{40}' README.md man/ckpt-train.1 | sed 's/^[^:]*://; s/[\\"]//g' | head -400 | awk '{ printf "{\"text\": \"%s\"}\n", $0 }' | tr -d '\t\r' >"$T/train.jsonl"
 ckpt-train -q --init $R/config.json --tokenizer $R/tokenizer --init-only -o "$T/base" >/dev/null
+sed 's/"n_layer": 4/"n_layer": 12/' $R/config.json >"$T/deep.json"
+ckpt-train -q --init "$T/deep.json" --tokenizer $R/tokenizer --init-only -o "$T/deep" >/dev/null
 simulate() {    # N OPTION... - rank 0 of N
     local n=$1; shift
     TMPDIR=$T/tmp timeout 120 ckpt-train -q --device cuda --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 \
@@ -40,11 +42,15 @@ t "it makes the step longer" holds "s > 2 * one && s > 0.9 * c" s="$slow" one="$
 t "all but what a step of this size hides is exposed" holds "x > 0.5 * c && x <= 1.1 * c" x="$x" c="$c"
 expect 0 "a fast network" simulate 16 --zero-stage 3 --bf16 --json --simulate-network 400
 t "it does not" holds "s < 0.5 * slow" s="$(field step_seconds)" slow="$slow"
-# Two nodes that shard apart: weights are gathered, and gradients of a micro-batch reduced, inside of each.
-apart=(--bf16 --reshard-after-forward true --gradient-accumulation-steps 4 --simulate-network 0.01 --max-steps 5 --json)
-expect 0 "two nodes that shard together" simulate 16 --zero-stage 3 "${apart[@]}"
+# Two nodes, each sharding for itself: weights are gathered and gradients reduced inside of each, and a part's gradient
+# (f32) is summed over the two once a step.  Counted in gathers of all weights (bf16) among 16 ranks, that sum is 4: its
+# 1/8 of twice the bytes goes to and fro through one card, not 1/16 of the bytes once.  Sharding together takes 2 for the
+# reduction and less than 8 for 4 micro-batches, since three layers stay in their slots between forward and backward: of
+# 4 layers 3.2, of these 12 about 5.6.
+nodes=(--model "$T/deep" --bf16 --reshard-after-forward true --gradient-accumulation-steps 4 --simulate-network 0.01 --max-steps 5 --json)
+expect 0 "two nodes that shard together" simulate 16 --zero-stage 3 "${nodes[@]}"
 together=$(field communication_seconds)
-expect 0 "and two that shard apart" simulate 16 --fsdp hybrid_shard "${apart[@]}"
+expect 0 "and two that shard each for itself" simulate 16 --fsdp hybrid_shard "${nodes[@]}"
 t "less passes between them" holds "c > 0 && c < 0.7 * t && g == 8" c="$(field communication_seconds)" t="$together" g="$(field shard_size)"
 expect 0 "groups of two" simulate 16 --zero-stage 2 --hybrid-shard-size 2 --max-steps 5
 prints "world: 16 ranks on 2 nodes, ZeRO stage 2 in groups of 2" && echo "ok they are told" || fail "they are told" "$T/.out"
