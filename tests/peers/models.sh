@@ -31,7 +31,7 @@ done
 for m in qwen3moe-a mixtral-a; do
     mkdir "$T/aux.$m"
     sed 's/"tie_word_embeddings": *false/"tie_word_embeddings": true/; s/"output_router_logits": *false/"output_router_logits": true/
-         s/"router_aux_loss_coef": *[0-9.e-]*/"router_aux_loss_coef": 0.5/' "tests/golden/models/$m/config.json" > "$T/aux.$m/config.json"
+         s/"router_aux_loss_coef": *[0-9.e-]*/"router_aux_loss_coef": 0.5/; s/"vocab_size": *[0-9]*/"vocab_size": 4096/' "tests/golden/models/$m/config.json" > "$T/aux.$m/config.json"
     head -n 1 "tests/golden/models/$m/rows.jsonl" > "$T/aux.$m/row.jsonl"
     ckpt-train -q --init "$T/aux.$m/config.json" --tokenizer tools/recipes/demo/tokenizer --init-only -o "$T/aux.$m/model" >/dev/null
     ckpt-train -q --model "$T/aux.$m/model" --train-file "$T/aux.$m/row.jsonl" --max-steps 1 --per-device-train-batch-size 1 \
