@@ -11,7 +11,7 @@ set -eu
 cd "$(dirname "$0")/../.."
 B=$PWD/$1 R=tools/recipes/demo
 export PATH=$B:$PATH LC_ALL=C.UTF-8
-PEERS=${PEERS:-build/peers/bin/python}
+PEERS=${PEERS:-$PWD/build/peers/bin/python}        # scripts go to other folders
 if [ ! -x "$PEERS" ]; then
     echo "making $PEERS"
     python3 -m venv build/peers

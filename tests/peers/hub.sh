@@ -5,7 +5,7 @@ set -eu
 PEERS=$1 B=$2
 cd "$(dirname "$0")/../.."
 [ -x "$B/serve" ] || { echo "hub: $B/serve is not built: make units"; exit 1; }
-T=$(mktemp -d); server=; trap 'kill $server 2>/dev/null; rm -rf "$T"' EXIT
+T=$(mktemp -d); server=; trap 'kill $server 2>/dev/null || :; rm -rf "$T"' EXIT
 M=$T/root/hub/models/acme/llama
 mkdir -p "${M%/*}"; cp -r tests/golden/models/llama-a "$M"
 mkfifo "$T/ports"; "$B/serve" "$T/root" "$T/log" >"$T/ports" & server=$!

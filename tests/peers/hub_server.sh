@@ -5,7 +5,7 @@ set -eu
 PEERS=$1 B=$2
 cd "$(dirname "$0")/../.."
 [ -x "$B/serve" ] || { echo "hub_server: $B/serve is not built: make units"; exit 1; }
-T=$(mktemp -d); server=; trap 'kill $server 2>/dev/null; rm -rf "$T"' EXIT
+T=$(mktemp -d); server=; trap 'kill $server 2>/dev/null || :; rm -rf "$T"' EXIT
 mkfifo "$T/ports"; "$B/serve" "$T/root" "$T/log" >"$T/ports" & server=$!
 read -r port _ <"$T/ports"
 export HF_ENDPOINT=http://127.0.0.1:$port HF_HOME=$T/hf HF_TOKEN=hf_canary

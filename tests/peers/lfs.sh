@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../.."
 [ -x "$B/serve" ] || { echo "lfs: $B/serve is not built: make units"; exit 1; }
 "$PEERS" -c 'import giftless.app' 2>/dev/null || "$PEERS" -m pip install -q giftless flask flask-marshmallow marshmallow-enum webargs figcan PyYAML 'PyJWT<2.10' flask-classful \
         python-dateutil boto3 typing_extensions cachetools cryptography python-dotenv
-T=$(mktemp -d); server= lfs=; trap 'kill $server $lfs 2>/dev/null; rm -rf "$T"' EXIT
+T=$(mktemp -d); server= lfs=; trap 'kill $server $lfs 2>/dev/null || :; rm -rf "$T"' EXIT
 export HOME=$T/home GIT_CONFIG_NOSYSTEM=1 CKPT_CACHE=$T/cache CKPT_HTTP_RETRIES=2 GIT_TERMINAL_PROMPT=0
 unset http_proxy https_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY all_proxy
 mkdir -p "$HOME" "$T/root/git" "$T/giftless"; M=$PWD/tests/golden/models/llama-a

@@ -86,12 +86,12 @@ QWEN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}
 
 
 def tiktoken_ranks(path):
-    import base64, tiktoken
+    import base64, tiktoken, unicodedata
     ranks = {base64.b64decode(l.split()[0]): int(l.split()[1]) for l in open(path, "rb") if l.strip()}
     enc = tiktoken.Encoding(path, pat_str=QWEN if "qwen" in path else GPT2, mergeable_ranks=ranks, special_tokens={})
 
-    def of(text):
-        ids = enc.encode_ordinary(text)
+    def of(text):       # Qwen's: tokenization_qwen.py normalizes before it encodes
+        ids = enc.encode_ordinary(unicodedata.normalize("NFC", text) if "qwen" in path else text)
         return ids, None, enc.decode(ids, errors="replace")
     return of
 
