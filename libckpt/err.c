@@ -1,6 +1,7 @@
 /* err - see err.h. */
 #include "libckpt/err.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -179,6 +180,8 @@ int ckpt_fail_errno(struct ckpt_err *err, int code, int errnum, const char *fmt,
     char why[128];
     size_t len;
 
+    if (code == CKPT_EIO && (errnum == ENOMEM || errnum == EMFILE || errnum == ENFILE))
+        code = CKPT_ENOMEM;
     set_code(err, code, default_reason(code));
     va_start(ap, fmt);
     say(err, false, "", fmt, ap);

@@ -164,7 +164,7 @@ int guard_proofs_new(struct proofs **out, size_t threads, struct ckpt_err *err)
         return 0;
     guard_proofs_end(p, err);
     *out = NULL;
-    return ckpt_fail(err, CKPT_EIO, "no thread can be started for checksums");
+    return ckpt_fail(err, CKPT_ENOMEM, "no thread can be started for checksums");
 }
 
 void guard_proofs_use(struct proofs *p) { handed_to = p; }

@@ -230,6 +230,19 @@ starved() {
 }
 t "training" starved ckpt-train -q --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --max-steps 1 -o "$T/v"
 t "evaluation" starved ckpt-eval -q --max-eval-samples 2 --eval-file "$T/eval.jsonl" "$T/base"
+# What needs little: from where its libraries can be loaded (127 below that).
+narrow() {
+    local kib got
+    for kib in 56000 57000 58000 59000 60000 62000 64000 68000 72000 80000 90000 110000; do
+        rm -rf "$T/v"
+        (ulimit -v $kib; timeout -s KILL 20 "$@") >"$T/.out" 2>"$T/.err"; got=$?
+        case $got in 0 | 127) continue ;; esac
+        [ $got = 71 ] && grep -v '^hint: ' "$T/.err" | one_line '^ckpt-[a-z]+: ' || { echo "ulimit -v $kib: status $got"; cat "$T/.err"; return 1; }
+    done
+}
+t "merging" narrow ckpt-merge -q -o "$T/v" "$T/base"
+t "inspecting" narrow ckpt-inspect -q --verify "$T/base"
+t "publishing" narrow ckpt-push -q "$T/v" "$T/base"
 
 # Plug-ins run as they are opened: none is taken from where others may put one.  S7
 mkdir -p "$T/up/in" "$T/up/lib/ckpt" "$T/env"; cp "$B/ckpt-train" "$T/up/in"

@@ -398,7 +398,7 @@ int provenance_text(struct provenance *p, bool digests, const char **text, struc
     if (!ckpt_buf_str(&p->text))
         return ckpt_nomem(err, p->text.len);
     if (digests && pthread_create(&p->thread, NULL, digest_all, p) != 0)
-        return ckpt_fail(err, CKPT_EIO, "no thread can be started for digests");
+        return ckpt_fail(err, CKPT_ENOMEM, "no thread can be started for digests");
     p->runs = digests;
     *text = (char *)p->text.data;
     return 0;

@@ -1,4 +1,6 @@
 /* err: codes have statuses, sentences are escaped and never overflow. */
+#include <errno.h>
+
 #include "tests/unit/unit.h"
 
 TEST(status_follows_code)
@@ -8,6 +10,16 @@ TEST(status_follows_code)
     assert_int_equal(ckpt_err_status(CKPT_EREFUSED), 77);
     assert_int_equal(ckpt_err_status(CKPT_ENO), 1);
     assert_int_equal(ckpt_err_status(-9999), 70);
+}
+
+TEST_ERR(what_ran_out_is_no_fault_of_a_disk)
+{
+    assert_int_equal(ckpt_fail_errno(err, CKPT_EIO, ENOMEM, "x"), CKPT_ENOMEM);
+    assert_string_equal(err->reason, "no-memory");
+    assert_int_equal(ckpt_fail_errno(err, CKPT_EIO, EMFILE, "x"), CKPT_ENOMEM);
+    assert_int_equal(ckpt_fail_errno(err, CKPT_EIO, ENOSPC, "x"), CKPT_EIO);
+    assert_int_equal(ckpt_fail_errno(err, CKPT_EREFUSED, ENOMEM, "x"), CKPT_EREFUSED);
+    ckpt_err_clear(err);
 }
 
 TEST_ERR(context_goes_in_front)
