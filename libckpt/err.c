@@ -180,7 +180,7 @@ int ckpt_fail_errno(struct ckpt_err *err, int code, int errnum, const char *fmt,
     char why[128];
     size_t len;
 
-    if (code == CKPT_EIO && (errnum == ENOMEM || errnum == EMFILE || errnum == ENFILE))
+    if (errnum == ENOMEM || errnum == EMFILE || errnum == ENFILE)
         code = CKPT_ENOMEM;
     set_code(err, code, default_reason(code));
     va_start(ap, fmt);

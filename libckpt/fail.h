@@ -47,7 +47,7 @@ int ckpt_fail(struct ckpt_err *err, int code, const char *fmt, ...) CKPT_PRINTF(
 int ckpt_fail_as(struct ckpt_err *err, int code, const char *reason, const char *fmt, ...)
     CKPT_PRINTF(4, 5);
 
-/* As ckpt_fail, with ": " and the text of errno value errnum after the sentence.  CKPT_EIO becomes
+/* As ckpt_fail, with ": " and the text of errno value errnum after the sentence.  The code is
  * CKPT_ENOMEM where errnum says that memory or descriptors ran out. */
 int ckpt_fail_errno(struct ckpt_err *err, int code, int errnum, const char *fmt, ...)
     CKPT_PRINTF(4, 5);

@@ -509,7 +509,8 @@ static int listen_on(struct store_server *s, const char *host, uint16_t port, st
     for (struct addrinfo *l = list; l && s->listener < 0; l = l->ai_next) {
         int fd = socket(l->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+        if (fd >= 0)
+            setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
         if (fd >= 0 && bind(fd, l->ai_addr, l->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0) {
             s->listener = fd;
         } else {
@@ -519,6 +520,8 @@ static int listen_on(struct store_server *s, const char *host, uint16_t port, st
         }
     }
     freeaddrinfo(list);
+    if (s->listener < 0 && (why == EMFILE || why == ENFILE || why == ENOMEM))
+        return ckpt_fail_errno(err, CKPT_ENOMEM, why, "store at %.255s:%s", host, text);
     if (s->listener < 0) {
         ckpt_fail_as(err, CKPT_ECONFIG,
                      why == EADDRNOTAVAIL ? STORE_SERVER_ELSEWHERE : "configuration",
@@ -548,8 +551,10 @@ int store_server_open(struct store_server **out, const char *host, uint16_t port
     s->wake = eventfd(0, EFD_CLOEXEC);
     s->client = ckpt_alloc(s->cap_clients, sizeof *s->client);
     s->poll = ckpt_alloc(s->cap_clients + 2, sizeof *s->poll);
-    rc = s->wake < 0 || !s->client || !s->poll ? ckpt_nomem(err, sizeof *s)
-                                               : store_keys_new(&s->keys, err);
+    rc = s->wake < 0 ? ckpt_fail_errno(err, CKPT_ENOMEM, errno, "store") : 0;
+    if (rc == 0 && (!s->client || !s->poll))
+        rc = ckpt_nomem(err, sizeof *s);
+    rc = rc ? rc : store_keys_new(&s->keys, err);
     if (rc == 0)
         rc = listen_on(s, host, port, err);
     if (rc == 0) {

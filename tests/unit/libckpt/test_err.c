@@ -18,7 +18,7 @@ TEST_ERR(what_ran_out_is_no_fault_of_a_disk)
     assert_string_equal(err->reason, "no-memory");
     assert_int_equal(ckpt_fail_errno(err, CKPT_EIO, EMFILE, "x"), CKPT_ENOMEM);
     assert_int_equal(ckpt_fail_errno(err, CKPT_EIO, ENOSPC, "x"), CKPT_EIO);
-    assert_int_equal(ckpt_fail_errno(err, CKPT_EREFUSED, ENOMEM, "x"), CKPT_EREFUSED);
+    assert_int_equal(ckpt_fail_errno(err, CKPT_ECREATE, ENFILE, "x"), CKPT_ENOMEM);
     ckpt_err_clear(err);
 }
 
