@@ -120,8 +120,8 @@ enum op_factored_part { OP_FACTORED_SUMS, OP_FACTORED_MOMENTS, OP_FACTORED_UPDAT
  *   m += (1 - momentum) (g - m);  d = m, or with nesterov g + momentum (m - g)
  *   x = d / max(|d|, eps), of which ns_steps times:  s = x x^T;  x = a x + (b s + c s s) x
  *   p -= lr wd p;  p -= lr adjust(rows, cols) x
- * All in f32, where torch's x, s have bfloat16: the sums of several ranks differ in their last bits,
- * which is to make no more than that of a difference.
+ * All in f32, where torch's x and s are bfloat16: the sums of several ranks differ in their last
+ * bits, which is to make no more than that of a difference.
  * Source: Jordan et al. 2024; Liu et al. 2025 (match_rms_adamw); torch/optim/_muon.py (2.15).
  */
 enum op_muon_adjust {
