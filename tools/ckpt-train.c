@@ -163,8 +163,8 @@ static const struct opt loop_rows[] = {
              "paged_adamw paged_adamw_32bit paged_adamw_8bit sgd lion_32bit lion_8bit "
              "paged_lion_32bit paged_lion_8bit adafactor muon",
              "AdamW with moments in float32 (adamw_torch), 8 bits (adamw_8bit) or bfloat16 "
-             "(adamw_anyprecision), SGD, Lion with moments in float32 or 8 bits, Adafactor or Muon; "
-             "paged_: moments may move to host memory"),
+             "(adamw_anyprecision), SGD, Lion with moments in float32 or 8 bits, Adafactor or "
+             "Muon; paged_: moments may move to host memory"),
     OPT_TEXT("optim-args", "K=V,...", optim_args,
              "further numbers of sgd (momentum, dampening, nesterov), adafactor and muon",
              .absent = "none"),

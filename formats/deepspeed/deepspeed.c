@@ -111,8 +111,8 @@ static int list_group(struct ckpt_tensors *list, const struct ds_files *f, size_
     return rc;
 }
 
-/* List every tensor that the optimizer keeps per parameter, under any name.  Without ZeRO all states
- * are one parameter's; groups that Muon steps have others than AdamW's. */
+/* List every tensor that the optimizer keeps per parameter, under any name.  Without ZeRO all
+ * states are one parameter's; groups that Muon steps have others than AdamW's. */
 static int list_moments(struct ckpt_tensors *list, const struct ds_files *f, struct ckpt_err *err)
 {
     size_t groups = f->stage == 0 ? 1 : ds_shape_groups(f, 0), n_seen = 0;

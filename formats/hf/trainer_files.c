@@ -260,7 +260,7 @@ static enum ckpt_dtype moment_type(const struct adamw_param *p)
     return p->kind == ADAMW_BF16 ? CKPT_BF16 : CKPT_F32;
 }
 
-bool adamw_keeps(const struct adamw_group *g, enum adamw_array of)
+bool hf_adamw_keeps(const struct adamw_group *g, enum adamw_array of)
 {
     return of == ADAMW_EXP_AVG      ? !g->sgd || g->momentum > 0
            : of == ADAMW_EXP_AVG_SQ ? !g->sgd && !g->muon : true;
@@ -271,7 +271,7 @@ static int64_t stored(const struct adamw_group *g, size_t k, int64_t numel)
 {
     if (k == 0)
         return !g->sgd && !g->muon;
-    return adamw_keeps(g, k == 1 ? ADAMW_EXP_AVG : ADAMW_EXP_AVG_SQ) ? numel : 0;
+    return hf_adamw_keeps(g, k == 1 ? ADAMW_EXP_AVG : ADAMW_EXP_AVG_SQ) ? numel : 0;
 }
 
 /* state[i] of one parameter: storages 3i, 3i + 1, 3i + 2. */
@@ -283,7 +283,7 @@ static int add_state(struct ckpt_arena *a, struct value *state, size_t i,
     enum ckpt_dtype type = moment_type(p);
 
     if (g->sgd || g->muon)
-        return adamw_keeps(g, ADAMW_EXP_AVG) &&
+        return hf_adamw_keeps(g, ADAMW_EXP_AVG) &&
                (value_set_str(a, d, "momentum_buffer",
                               value_tensor_whole(a, type, &p->shape, 3 * i + 1)) |
                 value_set(a, state, value_int(a, (int64_t)i), d));
@@ -328,9 +328,9 @@ static int put_states(struct torch_writer *w, const struct adamw_param *param, s
 
         if (stored(g, 0, 1))
             rc = torch_writer_put(w, 3 * i, 0, 1, &value, err);
-        if (rc == 0 && adamw_keeps(g, ADAMW_EXP_AVG))
+        if (rc == 0 && hf_adamw_keeps(g, ADAMW_EXP_AVG))
             rc = put_moment(w, i, &param[i], ADAMW_EXP_AVG, reader, piece, err);
-        if (rc == 0 && adamw_keeps(g, ADAMW_EXP_AVG_SQ))
+        if (rc == 0 && hf_adamw_keeps(g, ADAMW_EXP_AVG_SQ))
             rc = put_moment(w, i, &param[i], ADAMW_EXP_AVG_SQ, reader, piece, err);
     }
     ckpt_free(piece);

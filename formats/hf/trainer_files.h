@@ -88,10 +88,10 @@ struct adamw_reader {
 #define ADAMW_PIECE ((int64_t)1 << 20)
 
 /* Whether the rule of a group has that array. */
-bool adamw_keeps(const struct adamw_group *g, enum adamw_array of);
+bool hf_adamw_keeps(const struct adamw_group *g, enum adamw_array of);
 
-/* Write optimizer.pt: {'state': {i: {step, exp_avg, exp_avg_sq}}, 'param_groups'}; of groups that are
- * SGD's or Muon's: {i: {momentum_buffer}}, or no states without a momentum.  Takes out.
+/* Write optimizer.pt: {'state': {i: {step, exp_avg, exp_avg_sq}}, 'param_groups'}; of groups that
+ * are SGD's or Muon's: {i: {momentum_buffer}}, or no states without a momentum.  Takes out.
  * reader NULL: every parameter has its arrays.  No parameter is 8BIT (bnb/optim.h). */
 int hf_optimizer_write(struct ckpt_out *out, const struct adamw_param *param, size_t n_param,
                          const struct adamw_group *group, size_t n_group, int64_t step,

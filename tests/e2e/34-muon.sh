@@ -17,20 +17,19 @@ t "to the same bits with them" same_state other again
 for how in "0" "1" "2 $other" "3"; do
     set -- $how
     of=one; [ $# = 1 ] || of=other
+    rm -rf "$T/some"
     t "two ranks, stage $1" train some 2 --zero-stage "$@"
     t "stage $1: the losses of one rank to 1e-6" near some $of 1e-6
-    back some again
-    t "stage $1: they go on" train again 2 --zero-stage "$@" --resume-from-checkpoint latest
-    t "stage $1: to the same bits" same_state some again
     back some again
     t "stage $1: one rank goes on" train again 1 "${@:2}" --resume-from-checkpoint latest
     t "stage $1: to the same losses" near again $of 1e-6
     back $of again
     t "stage $1: from one rank" train again 2 --zero-stage "$@" --resume-from-checkpoint latest
     t "stage $1: likewise" near again $of 1e-6
-    rm -rf "$T/some"
 done
-t "stage 3 of two ranks" train some 2 --zero-stage 3
+back some again
+t "two go on" train again 2 --zero-stage 3 --resume-from-checkpoint latest
+t "two: to the same bits" same_state some again
 back some again
 t "three go on at stage 2" train again 3 --zero-stage 2 --per-device-train-batch-size 1 --gradient-accumulation-steps 1 --ignore-data-skip --resume-from-checkpoint latest
 t "its shards merge" ckpt-merge -q "$T/some/checkpoint-4" -o "$T/merged"
@@ -50,6 +49,23 @@ t "an adapter, sharded" train lora 2 --zero-stage 3 --lora-rank 4 --target-modul
 back lora again
 t "an adapter goes on with one rank" train again 1 --lora-rank 4 --target-modules all-linear --resume-from-checkpoint latest
 t "an adapter: to the same losses" near again lora 1e-6
+cat >"$T/experts.json" <<'END'
+{"model_type": "mixtral", "hidden_size": 24, "intermediate_size": 36, "num_attention_heads": 3, "num_key_value_heads": 1,
+ "num_hidden_layers": 2, "num_local_experts": 4, "num_experts_per_tok": 2, "hidden_act": "silu", "max_position_embeddings": 64,
+ "rms_norm_eps": 1e-05, "initializer_range": 0.1, "vocab_size": 4096, "tie_word_embeddings": false}
+END
+t "a model with experts" ckpt-train -q --init "$T/experts.json" --tokenizer $R/tokenizer --init-only -o "$T/experts"
+BASE=$T/experts t "experts, sharded" train moe 2 --zero-stage 3
+BASE=$T/experts t "experts: one rank" train moe-one 1
+t "experts: to the same losses" near moe moe-one 1e-6
+back moe-one again
+BASE=$T/experts t "experts: two ranks go on" train again 2 --zero-stage 2 --resume-from-checkpoint latest
+t "experts: likewise" near again moe-one 1e-6
+back moe-one again
+BASE=$T/experts t "experts: one goes on" train again 1 --resume-from-checkpoint latest
+t "experts: to the same bits" same_state again moe-one
+t "replicas of shards" train hybrid 4 --zero-stage 3 --hybrid-shard-size 2
+t "replicas: the same losses" near hybrid one 1e-6
 t "a rate of its own" train rates 1 --max-steps 1 --lr-for mlp=1e-4 --optim-args '{"ns_coefficients": [3.4445, -4.775, 2.0315], "adam_lr": 1e-4}'
 expect_says 78 "a key it has not" "dampening is no key of muon" train x 1 --optim-args dampening=0.9
 expect_says 78 "another adjustment" "adjust_lr_fn=x: one of original match_rms_adamw spectral_unclamped is wanted" train x 1 --optim-args adjust_lr_fn=x

@@ -27,3 +27,4 @@ t "--dry-run tells what it saves" dry
 expect_says 78 "without bfloat16" "needs --bf16" train x 1 --no-bf16
 expect_says 78 "states on the host" "excludes --offload-optimizer" train x 1 --offload-optimizer cpu
 expect_says 78 "Adafactor" "is not done with --optim adafactor" train x 1 --optim adafactor
+expect_says 78 "Muon" "is not done with --optim muon" train x 1 --optim muon

@@ -10,10 +10,10 @@
 
 /*
  * Which tensor of a source holds each parameter: index[n_params]; or with moment[n_params] which
- * has its moment of that name ("exp_avg"; NULL: it has none).  With exact set, tensors of kind WEIGHT that
- * belong to no parameter are errors, except names tied to a parameter (`tied`, may be NULL) and
- * those the family calls spare.  CKPT_EMISMATCH names the first missing or unexpected tensor, or
- * both shapes, and counts the rest.
+ * has its moment of that name ("exp_avg"; NULL: it has none).  With exact set, tensors of kind
+ * WEIGHT that belong to no parameter are errors, except names tied to a parameter (`tied`, may be
+ * NULL) and those the family calls spare.  CKPT_EMISMATCH names the first missing or unexpected
+ * tensor, or both shapes, and counts the rest.
  */
 int weights_match(size_t *index, const struct params *params, const struct ckpt_source *src,
                   const char *const *moment, const char *tied, bool exact, struct ckpt_err *err);

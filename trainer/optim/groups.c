@@ -77,8 +77,8 @@ static int apply(double *value, struct wish *w, size_t n, const char *name, stru
 
 static bool same(const struct optim_group *a, const struct optim_group *b)
 {
-    return a->muon == b->muon && !(a->lr < b->lr) && !(a->lr > b->lr) && !(a->weight_decay < b->weight_decay) &&
-           !(a->weight_decay > b->weight_decay);
+    return a->muon == b->muon && !(a->lr < b->lr) && !(a->lr > b->lr) &&
+           !(a->weight_decay < b->weight_decay) && !(a->weight_decay > b->weight_decay);
 }
 
 /* The group with those numbers: one of the first two, by the parameter's own, or a further one. */

@@ -103,8 +103,8 @@ static int take_codes(struct session *s, const struct file *f, const struct code
     return 0;
 }
 
-/* The name of moment k in the file, where it is of bitsandbytes: called by its number where there is
- * only one, and where none of them is coded. */
+/* The name of moment k in a file of bitsandbytes, or NULL: it is called by its number where there
+ * is only one, and where none of them is coded. */
 static const char *number_of(const struct file *f, int k)
 {
     static const char *const wrapped[] = {"__bnb_optimizer_quant_state__.state1",
@@ -283,7 +283,8 @@ int optim_load(struct session *s, const char *file, const struct optim_row *row,
                      .from = ckpt_alloc(n, sizeof *f.from), .name = ckpt_alloc(n, sizeof *f.name),
                      .piece = ckpt_alloc_buffer((size_t)PIECE * sizeof(float))};
     const char *what;
-    int rc = f.index && f.from && f.name && f.piece ? 0 : ckpt_nomem(err, (size_t)PIECE * sizeof(float));
+    int rc = f.index && f.from && f.name && f.piece
+                 ? 0 : ckpt_nomem(err, (size_t)PIECE * sizeof(float));
 
     if (rc == 0)
         rc = check_groups(s, file, err);

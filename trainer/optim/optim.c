@@ -4,7 +4,8 @@
 void optim_step(struct zero *z, const struct optim_opts *opts, double lr, int64_t step)
 {
     struct adamw a = {
-        .rule = opts->rule == OP_RULE_MUON ? OP_RULE_ADAMW : opts->rule, .lr = lr, .beta1 = opts->beta1, .beta2 = opts->beta2, .eps = opts->eps,
+        .rule = opts->rule == OP_RULE_MUON ? OP_RULE_ADAMW : opts->rule, .lr = lr,
+        .beta1 = opts->beta1, .beta2 = opts->beta2, .eps = opts->eps,
         .momentum = opts->keys.momentum, .dampening = opts->keys.dampening,
         .nesterov = opts->keys.nesterov, .adafactor = &opts->keys.adafactor,
         .muon = &opts->keys.muon,

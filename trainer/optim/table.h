@@ -33,7 +33,7 @@ int optim_keys(struct optim_keys *out, const struct optim_row *row, const char *
                struct ckpt_err *err);
 /* Moments that it has with these keys. */
 int optim_moments(const struct optim_row *row, const struct optim_keys *keys);
-/* The name of a parameter's moment k in its state dict: "exp_avg", "momentum_buffer" ...; NULL where
+/* The name of a parameter's moment k in its state dict: "exp_avg", "momentum_buffer" ...; NULL:
  * that parameter has none. */
 const char *optim_moment_name(const struct optim_row *row, const struct param *p, int k);
 
