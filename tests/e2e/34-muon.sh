@@ -78,3 +78,13 @@ t "it is another run" far one adamw
 expect 65 "nor it from AdamW" train x 1 --resume-from-checkpoint "$T/adamw/checkpoint-2"
 expect_says 65 "its shards are not written for other ranks" "Muon" ckpt-merge -q --world 3 --to deepspeed "$T/some/checkpoint-4" -o "$T/three"
 t "--dry-run plans it" bash -c "ckpt-train --model $T/base --train-file $T/train.jsonl --max-steps 1 --optim muon --dry-run -o $T/dry 2>&1 | grep -q 'optimizer [0-9.]* MiB\|optimizer 0\.'"
+shown() { ckpt-train --print-config "$@" | sed -n 's/^\(optim\|optim_args\|learning_rate\|bf16\|master_weights\): \(.*[^ ]\)  # [^d].*/\1=\2/p' | tr '\n' ' '; }
+is() { [ "$1" = "$(shown "${@:2}")" ] || { shown "${@:2}"; return 1; }; }
+echo '{"optimizer": {"type": "Muon", "params": {"muon_lr": 0.02, "adam_lr": 3e-4, "momentum": 0.9}}}' >"$T/ds.json"
+t "DeepSpeed's Muon" is 'learning_rate=0.02 optim=muon optim_args="momentum=0.9,adam_lr=3e-4" ' --deepspeed "$T/ds.json"
+sed -i 's/Muon/AdamW/' "$T/ds.json"
+expect_says 78 "its numbers of AdamW" "for the optimizer Muon" ckpt-train --deepspeed "$T/ds.json"
+printf 'stage: sft\nfinetuning_type: full\nuse_muon: true\n' >"$T/lf.yaml"
+t "LLaMA-Factory's use_muon" is 'optim=muon optim_args="adjust_lr_fn=match_rms_adamw" ' --config "$T/lf.yaml"
+sed -i 's/use_muon: true/pure_bf16: true/' "$T/lf.yaml"
+t "and its pure_bf16" is 'bf16=true master_weights=false ' --config "$T/lf.yaml"
