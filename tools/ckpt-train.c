@@ -559,7 +559,7 @@ int main(int argc, char **argv)
         rc = settings_check(&s, &err);
     if (rc == 0)
         rc = train_start_count(&start, &s, &err);
-    if (rc == 0)
+    if (rc == 0 && !train_start_is_rank(&start))
         rc = train_names_tell(&cli, &err);
     if (rc == 0) {
         rc = train(&cli, &s, &start, &tell, &err);
