@@ -161,12 +161,12 @@ static const struct opt loop_rows[] = {
     OPT_ENUM("optim", "NAME", optim,
              "adamw_torch adamw_torch_fused adamw_8bit adamw_bnb_8bit adamw_anyprecision "
              "paged_adamw paged_adamw_32bit paged_adamw_8bit sgd lion_32bit lion_8bit "
-             "paged_lion_32bit paged_lion_8bit adafactor",
+             "paged_lion_32bit paged_lion_8bit adafactor muon",
              "AdamW with moments in float32 (adamw_torch), 8 bits (adamw_8bit) or bfloat16 "
-             "(adamw_anyprecision), SGD, Lion with moments in float32 or 8 bits, or Adafactor; "
-             "paged_: moments may move to host memory"),
+             "(adamw_anyprecision), SGD, Lion with moments in float32 or 8 bits, Adafactor or "
+             "Muon; paged_: moments may move to host memory"),
     OPT_TEXT("optim-args", "K=V,...", optim_args,
-             "further numbers of sgd (momentum, dampening, nesterov) and of adafactor",
+             "further numbers of sgd (momentum, dampening, nesterov), adafactor and muon",
              .absent = "none"),
     OPT_LIST_OF("lr-for", "PATTERN=X", lr_for, n_lr_for,
                 "peak learning rate of parameters whose names have the pattern; repeatable",
@@ -559,7 +559,7 @@ int main(int argc, char **argv)
         rc = settings_check(&s, &err);
     if (rc == 0)
         rc = train_start_count(&start, &s, &err);
-    if (rc == 0)
+    if (rc == 0 && !train_start_is_rank(&start))
         rc = train_names_tell(&cli, &err);
     if (rc == 0) {
         rc = train(&cli, &s, &start, &tell, &err);

@@ -83,26 +83,50 @@ static int list_weights(struct ckpt_tensors *list, const struct ds_files *f, siz
     return ds_alias_list(list, f, err);
 }
 
-/* List every tensor that the optimizer keeps per parameter, under any name. */
-static int list_moments(struct ckpt_tensors *list, const struct ds_files *f, struct ckpt_err *err)
+enum { MOMENTS = 16 };                  /* names of an optimizer's tensors */
+
+/* List the tensors that the optimizer keeps for group g, but for those named before. */
+static int list_group(struct ckpt_tensors *list, const struct ds_files *f, size_t g,
+                      const char *seen[MOMENTS], size_t *n_seen, struct ckpt_err *err)
 {
     const char *name;
     struct value *v;
-    int rc;
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && value_next(ds_state(f, 0, g), &i, &name, &v);) {
+        size_t k = 0;
+
+        if (!value_is(v, VALUE_TENSOR) || v->u.tensor->shape.rank == 0)
+            continue;                   /* step is not a tensor, or one of rank 0 */
+        while (k < *n_seen && strcmp(seen[k], name) != 0)
+            k++;
+        if (k < *n_seen)
+            continue;
+        if (*n_seen == MOMENTS)
+            return ckpt_fail(err, CKPT_EFORMAT, "optimizer: keeps more than %d tensors a parameter",
+                             MOMENTS);
+        seen[(*n_seen)++] = name;
+        rc = f->stage == 0 ? ds_moment_list(list, f, name, err) : ds_flat_list(list, f, name, err);
+    }
+    return rc;
+}
+
+/* List every tensor that the optimizer keeps per parameter, under any name.  Without ZeRO all
+ * states are one parameter's; groups that Muon steps have others than AdamW's. */
+static int list_moments(struct ckpt_tensors *list, const struct ds_files *f, struct ckpt_err *err)
+{
+    size_t groups = f->stage == 0 ? 1 : ds_shape_groups(f, 0), n_seen = 0;
+    const char *seen[MOMENTS];
+    int rc = 0;
 
     for (size_t i = 0; f->universal && i < f->universal->n_state; i++)
         if ((rc = universal_list(list, f, f->universal->state[i], err)) != 0)
             return rc;
     if (f->universal)
         return 0;
-    for (size_t i = 0; value_next(ds_state(f, 0, 0), &i, &name, &v);) {
-        if (!value_is(v, VALUE_TENSOR) || v->u.tensor->shape.rank == 0)
-            continue;                   /* step is not a tensor, or one of rank 0 */
-        rc = f->stage == 0 ? ds_moment_list(list, f, name, err) : ds_flat_list(list, f, name, err);
-        if (rc)
-            return rc;
-    }
-    return 0;
+    for (size_t g = 0; rc == 0 && g < groups; g++)
+        rc = list_group(list, f, g, seen, &n_seen, err);
+    return rc;
 }
 
 static bool is_tag_folder(const struct ckpt_place *p)

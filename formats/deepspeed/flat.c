@@ -400,6 +400,20 @@ static int check_groups(struct reader *r, size_t n)
     return 0;
 }
 
+/* Whether the optimizer steps group g by another rule: its state has a tensor, and not this one. */
+static bool has_others(const struct reader *r, size_t g)
+{
+    const char *name;
+    struct value *v;
+
+    if (find(r, 0, g))
+        return false;
+    for (size_t i = 0; value_next(ds_state(r->f, 0, g), &i, &name, &v);)
+        if (value_is(v, VALUE_TENSOR) && v->u.tensor->shape.rank > 0)
+            return true;
+    return false;
+}
+
 int ds_flat_list(struct ckpt_tensors *list, const struct ds_files *f, const char *state,
                  struct ckpt_err *err)
 {
@@ -415,7 +429,7 @@ int ds_flat_list(struct ckpt_tensors *list, const struct ds_files *f, const char
     for (size_t g = 0; state && g < n; g++)
         have += find(&r, 0, g) != NULL;
     for (size_t g = 0; (!state || have > 0) && g < n; g++)
-        if ((rc = add_group(&r, g)) != 0)
+        if (!(state && has_others(&r, g)) && (rc = add_group(&r, g)) != 0)
             return rc;
     return 0;
 }

@@ -194,6 +194,25 @@ static struct value *sgd_group(struct ckpt_arena *a, const struct adamw_group *g
                ? NULL : d;
 }
 
+static struct value *muon_group(struct ckpt_arena *a, const struct adamw_group *g)
+{
+    const struct muon_group *o = g->muon;
+    struct value *d = value_dict(a, false);
+
+    return value_set_str(a, d, "lr", value_float(a, g->lr)) |
+                   value_set_str(a, d, "weight_decay", value_float(a, g->weight_decay)) |
+                   value_set_str(a, d, "momentum", value_float(a, o->momentum)) |
+                   value_set_str(a, d, "nesterov", value_bool(a, o->nesterov)) |
+                   value_set_str(a, d, "ns_coefficients",
+                                 TUPLE(a, value_float(a, o->a), value_float(a, o->b),
+                                       value_float(a, o->c))) |
+                   value_set_str(a, d, "eps", value_float(a, o->eps)) |
+                   value_set_str(a, d, "ns_steps", value_int(a, o->ns_steps)) |
+                   value_set_str(a, d, "adjust_lr_fn", value_str(a, o->adjust_lr_fn)) |
+                   value_set_str(a, d, "initial_lr", value_float(a, g->initial_lr))
+               ? NULL : d;
+}
+
 /* The hyper-parameters of one group in torch 2.15's order. */
 static struct value *group_value(struct ckpt_arena *a, const struct adamw_group *g)
 {
@@ -222,7 +241,9 @@ struct value *hf_adamw_groups(struct ckpt_arena *a, const struct adamw_group *gr
 
     for (size_t g = 0; g < n_group; g++) {
         struct value *d = group[g].adafactor ? hf_adafactor_group(a, &group[g])
-                          : group[g].sgd     ? sgd_group(a, &group[g]) : group_value(a, &group[g]);
+                          : group[g].sgd     ? sgd_group(a, &group[g])
+                          : group[g].muon    ? muon_group(a, &group[g])
+                                             : group_value(a, &group[g]);
         struct value *params = value_list(a);
 
         for (int64_t i = 0; i < count[g]; i++)
@@ -239,6 +260,20 @@ static enum ckpt_dtype moment_type(const struct adamw_param *p)
     return p->kind == ADAMW_BF16 ? CKPT_BF16 : CKPT_F32;
 }
 
+bool hf_adamw_keeps(const struct adamw_group *g, enum adamw_array of)
+{
+    return of == ADAMW_EXP_AVG      ? !g->sgd || g->momentum > 0
+           : of == ADAMW_EXP_AVG_SQ ? !g->sgd && !g->muon : true;
+}
+
+/* Elements of storage k of a parameter: of its step, of its moments. */
+static int64_t stored(const struct adamw_group *g, size_t k, int64_t numel)
+{
+    if (k == 0)
+        return !g->sgd && !g->muon;
+    return hf_adamw_keeps(g, k == 1 ? ADAMW_EXP_AVG : ADAMW_EXP_AVG_SQ) ? numel : 0;
+}
+
 /* state[i] of one parameter: storages 3i, 3i + 1, 3i + 2. */
 static int add_state(struct ckpt_arena *a, struct value *state, size_t i,
                      const struct adamw_param *p, const struct adamw_group *g)
@@ -247,8 +282,8 @@ static int add_state(struct ckpt_arena *a, struct value *state, size_t i,
     struct value *d = value_dict(a, false);
     enum ckpt_dtype type = moment_type(p);
 
-    if (g->sgd)
-        return g->momentum > 0 &&
+    if (g->sgd || g->muon)
+        return hf_adamw_keeps(g, ADAMW_EXP_AVG) &&
                (value_set_str(a, d, "momentum_buffer",
                               value_tensor_whole(a, type, &p->shape, 3 * i + 1)) |
                 value_set(a, state, value_int(a, (int64_t)i), d));
@@ -281,18 +316,21 @@ static int put_moment(struct torch_writer *w, size_t i, const struct adamw_param
 }
 
 static int put_states(struct torch_writer *w, const struct adamw_param *param, size_t n_param,
-                      size_t kept, int64_t step, const struct adamw_reader *reader,
-                      struct ckpt_err *err)
+                      const struct adamw_group *group, int64_t step,
+                      const struct adamw_reader *reader, struct ckpt_err *err)
 {
     float *piece = reader ? ckpt_alloc_buffer((size_t)ADAMW_PIECE * sizeof *piece) : NULL;
     float value = (float)step;
     int rc = reader && !piece ? ckpt_nomem(err, (size_t)ADAMW_PIECE * sizeof *piece) : 0;
 
     for (size_t i = 0; rc == 0 && i < n_param; i++) {
-        rc = kept > 0 ? torch_writer_put(w, 3 * i, 0, 1, &value, err) : 0;
-        if (rc == 0 && kept > 1)
+        const struct adamw_group *g = &group[param[i].group];
+
+        if (stored(g, 0, 1))
+            rc = torch_writer_put(w, 3 * i, 0, 1, &value, err);
+        if (rc == 0 && hf_adamw_keeps(g, ADAMW_EXP_AVG))
             rc = put_moment(w, i, &param[i], ADAMW_EXP_AVG, reader, piece, err);
-        if (rc == 0 && kept > 2)
+        if (rc == 0 && hf_adamw_keeps(g, ADAMW_EXP_AVG_SQ))
             rc = put_moment(w, i, &param[i], ADAMW_EXP_AVG_SQ, reader, piece, err);
     }
     ckpt_free(piece);
@@ -309,7 +347,6 @@ int hf_optimizer_write(struct ckpt_out *out, const struct adamw_param *param, si
     struct value *root = value_dict(&a, false), *state = value_dict(&a, false);
     struct torch_writer *w = NULL;
     int rc = !storage || !first;
-    size_t kept = !group->sgd ? 3 : group->momentum > 0 ? 2 : 0;    /* storages of a parameter */
 
     for (size_t i = 0; !rc && i < n_param; i++) {
         int64_t numel = 0, *count = first + n_group;
@@ -318,10 +355,10 @@ int hf_optimizer_write(struct ckpt_out *out, const struct adamw_param *param, si
             (size_t)param[i].group >= n_group ||
             add_state(&a, state, i, &param[i], &group[param[i].group]))
             rc = 1;
-        for (size_t k = 0; k < 3; k++)
+        for (size_t k = 0; !rc && k < 3; k++)
             storage[3 * i + k] =
                 (struct torch_storage){.dtype = k ? moment_type(&param[i]) : CKPT_F32,
-                                       .numel = k >= kept ? 0 : k ? numel : 1};
+                                       .numel = stored(&group[param[i].group], k, numel)};
         if (!rc && count[param[i].group]++ == 0)
             first[param[i].group] = (int64_t)i;
     }
@@ -334,7 +371,7 @@ int hf_optimizer_write(struct ckpt_out *out, const struct adamw_param *param, si
         rc = torch_writer_new(&w, out, "archive", root, storage, 3 * n_param, NULL, err);
     }
     if (rc == 0)
-        rc = put_states(w, param, n_param, kept, step, reader, err);
+        rc = put_states(w, param, n_param, group, step, reader, err);
     if (w && rc == 0)
         rc = torch_writer_commit(w, err);
     else

@@ -40,13 +40,22 @@ int hf_scheduler_write(struct ckpt_out *out, const struct scheduler_state *s,
 
 struct adafactor_group;
 
-/* One group of torch's AdamW, or of its SGD, or of Adafactor. */
+/* Numbers of a group of torch's Muon beside learning rate and weight decay. */
+struct muon_group {
+    double      momentum, eps, a, b, c;
+    bool        nesterov;
+    int64_t     ns_steps;
+    const char *adjust_lr_fn;
+};
+
+/* One group of torch's AdamW, or of its SGD or Muon, or of Adafactor. */
 struct adamw_group {
     double lr, initial_lr, beta1, beta2, eps, weight_decay;
     bool   sgd;                         /* with these instead of betas and eps: */
     double momentum, dampening;
     bool   nesterov;
     const struct adafactor_group *adafactor;    /* or these (hf/adafactor.h) */
+    const struct muon_group *muon;      /* or these: the first moment alone, momentum_buffer */
 };
 
 /* How moments are stored; codes as in bitsandbytes (bnb/codes.h). */
@@ -78,8 +87,11 @@ struct adamw_reader {
 };
 #define ADAMW_PIECE ((int64_t)1 << 20)
 
-/* Write optimizer.pt: {'state': {i: {step, exp_avg, exp_avg_sq}}, 'param_groups'}; where group 0 is
- * SGD's: {i: {momentum_buffer}}, or no states without a momentum.  Takes out.
+/* Whether the rule of a group has that array. */
+bool hf_adamw_keeps(const struct adamw_group *g, enum adamw_array of);
+
+/* Write optimizer.pt: {'state': {i: {step, exp_avg, exp_avg_sq}}, 'param_groups'}; of groups that
+ * are SGD's or Muon's: {i: {momentum_buffer}}, or no states without a momentum.  Takes out.
  * reader NULL: every parameter has its arrays.  No parameter is 8BIT (bnb/optim.h). */
 int hf_optimizer_write(struct ckpt_out *out, const struct adamw_param *param, size_t n_param,
                          const struct adamw_group *group, size_t n_group, int64_t step,

@@ -132,6 +132,14 @@ hinted 64 'did you mean --eval-file?' ckpt-eval --dataset
 hinted 64 'did you mean --report-to?' ckpt-train --wandb
 expect_says 64 "another" '--push_to_hub true: ckpt-push publishes' ckpt-train --push_to_hub
 expect_says 64 "a field without its value" '--deepspeed needs a value' ckpt-train --deepspeed
+for name in accumulation accum ga grad-acc grad_accum_step; do hinted 64 'did you mean --gradient-accumulation-steps?' ckpt-train --$name 4; done
+hinted 64 '--lora-rank N trains an adapter, --adapter DIR goes on with one' ckpt-train --lora
+hinted 64 'did you mean --adapter?' ckpt-eval --lora
+for name in muon adamw; do hinted 64 'did you mean --optim?' ckpt-train --$name; done
+hinted 64 'did you mean --optim-args?' ckpt-train --momentum 0.9
+hinted 64 'did you mean --target-modules?' ckpt-train --lora-target all
+hinted 64 'did you mean --zero-stage?' ckpt-train --zero3
+hinted 64 'did you mean --lr-scheduler-type?' ckpt-train --cosine
 hinted 64 'did you mean --overwrite?' ckpt-merge --force
 hinted 64 'ckpt-push --help lists them' ckpt-push --zzzzzzzzzzzz
 printf 'model_name: a\n' > "$T/hf.yaml"

@@ -1,15 +1,7 @@
 # Adafactor: another run than AdamW's, bit for bit on resume, the same on any ranks and stages, merged, with an adapter; refusals before training.
 . "$(dirname "$0")/lib.sh"
-R=tools/recipes/demo
-$R/wordnet.sh "$T" 200 >/dev/null
-t "a fresh model" ckpt-train -q --init $R/config.json --tokenizer $R/tokenizer --init-only -o "$T/base"
-train() {       # OUT RANKS OPTION...
-    local out=$1 ranks=$2; shift 2
-    ckpt-train -q --device cpu --nproc "$ranks" --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 48 --learning-rate 1e-3 --weight-decay 0.01 \
-        --max-steps 4 --logging-steps 1 --save-steps 2 --per-device-train-batch-size $((4 / ranks)) -o "$T/$out" --optim adafactor "$@"
-}
-back() { rm -rf "${T:?}/$2"; cp -r "$T/$1" "$T/$2"; rm -r "$T/$2/checkpoint-4"; }
-near() { paste <(losses "$1" | tail -n 2) <(losses "$2" | tail -n 2) | awk -v b="$3" '{ d = ($1 - $2) / $2; if (!(d < b && d > -b)) { bad = 1; print } } END { exit bad || NR != 2 }'; }
+. "$(dirname "$0")/shared/optim.sh"
+COMMON="--weight-decay 0.01 --optim adafactor"
 t "one rank" train one 1
 t "rows and columns are in optimizer.pt" bash -c "ckpt-inspect $T/one/checkpoint-4/optimizer.pt | grep -q 'state.0.exp_avg_sq_row *F32 *.4096' && ckpt-inspect $T/one/checkpoint-4/optimizer.pt | grep -q exp_avg_sq_col"
 t "a small file" test "$(stat -c %s "$T/one/checkpoint-4/optimizer.pt")" -lt 400000

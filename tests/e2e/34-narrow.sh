@@ -1,14 +1,7 @@
 # Weights of bfloat16 alone, rounded stochastically: resumed bit for bit, the same bits at every stage, less memory; refusals.
 . "$(dirname "$0")/lib.sh"
-R=tools/recipes/demo
-$R/wordnet.sh "$T" 200 >/dev/null
-t "a fresh model" ckpt-train -q --init $R/config.json --tokenizer $R/tokenizer --init-only -o "$T/base"
-train() {       # OUT RANKS OPTION...
-    local out=$1 ranks=$2; shift 2
-    ckpt-train ${SAY--q} --device cpu --nproc "$ranks" --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 48 --learning-rate 1e-3 \
-        --max-steps 4 --logging-steps 1 --save-steps 2 --per-device-train-batch-size $((4 / ranks)) -o "$T/$out" --bf16 --no-master-weights "$@"
-}
-back() { rm -rf "${T:?}/$2"; cp -r "$T/$1" "$T/$2"; rm -r "$T/$2/checkpoint-4"; }
+. "$(dirname "$0")/shared/optim.sh"
+COMMON="--bf16 --no-master-weights"
 t "one rank" train one 1
 back one again
 t "it goes on" train again 1 --resume-from-checkpoint latest
@@ -34,3 +27,4 @@ t "--dry-run tells what it saves" dry
 expect_says 78 "without bfloat16" "needs --bf16" train x 1 --no-bf16
 expect_says 78 "states on the host" "excludes --offload-optimizer" train x 1 --offload-optimizer cpu
 expect_says 78 "Adafactor" "is not done with --optim adafactor" train x 1 --optim adafactor
+expect_says 78 "Muon" "is not done with --optim muon" train x 1 --optim muon

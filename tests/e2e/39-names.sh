@@ -46,6 +46,8 @@ args=(--model_name_or_path "$T/base" --train_file "$T/train.jsonl" --do_train --
     --use_peft --lora_r 2 --lora_target_modules query_key_value dense --gradient_checkpointing_kwargs '{"use_reentrant": false}' --dataloader_num_workers 4)
 t "a script's command line runs" bash -c 'ckpt-train "$@" 2>"'"$T"'/said" >"'"$T"'/path"' x "${args[@]}"
 t "what has no effect is told in one line" grep -qx 'ckpt-train: accepted, without effect here: do_train, gradient_checkpointing_kwargs, dataloader_num_workers' "$T/said"
+once() { ckpt-train "${args[@]}" --nproc 2 --output_dir "$T/cli-2" 2>"$T/said" >/dev/null && [ "$(grep -c 'accepted, without effect here' "$T/said")" = 1 ]; }
+t "and once where there are two ranks" once
 t "values are the script's" bash -c "grep -q '\"r\": 2' $T/cli/adapter_config.json && grep -q dense $T/cli/adapter_config.json"
 t "lists take words" is target_modules '[query_key_value, dense]' "${args[@]}"
 t "fractions of steps are a ratio" is warmup_ratio 0.5 "${args[@]}"

@@ -1,11 +1,13 @@
 """make_matrices.py OUT - ten steps of transformers' Adafactor and of torch's Muon (transformers 5.24, torch 2.15, on a CPU).
 
 matrices.safetensors: start.<shape>, grad.<shape>.<step> of the shapes matrix, tall, stack and vector; for each case
-<case>.<shape>.p.<step> and the states after that step, by their names in the optimizer.
+<case>.<shape>.p.<step> and the states after that step, by their names in the optimizer; of Muon also
+<case>.<shape>.exact.<step>, the weights where what torch computes in bfloat16 is computed in float64.
 """
 import sys
 
 import torch
+import torch.optim._muon as muon
 from safetensors.torch import save_file
 from transformers.optimization import Adafactor
 
@@ -24,7 +26,20 @@ cases = {
     "muon": (torch.optim.Muon, dict(lr=1e-2, weight_decay=0.1)),
     "moonshot": (torch.optim.Muon, dict(lr=1e-2, weight_decay=0.1, momentum=0.8, nesterov=False, adjust_lr_fn="match_rms_adamw")),
 }
-for name, (kind, kw) in cases.items():
+narrow = muon._zeropower_via_newtonschulz
+
+
+def wide(update, *args):
+    short, torch.bfloat16 = torch.bfloat16, torch.float64
+    try:
+        return narrow(update, *args).to(update.dtype)
+    finally:
+        torch.bfloat16 = short
+
+
+runs = [(name, kind, kw, False) for name, (kind, kw) in cases.items()]
+for name, kind, kw, exact in runs + [(n, k, kw, True) for n, k, kw, _ in runs if k is torch.optim.Muon]:
+    muon._zeropower_via_newtonschulz = wide if exact else narrow
     of = [k for k in shapes if kind is Adafactor or len(shapes[k]) == 2]
     p = {k: torch.nn.Parameter(kept[f"start.{k}"].clone()) for k in of}
     o = kind(p.values(), **kw)
@@ -34,8 +49,8 @@ for name, (kind, kw) in cases.items():
         o.step()
         for k in of:
             if step in KEPT:
-                kept[f"{name}.{k}.p.{step}"] = p[k].detach().clone()
+                kept[f"{name}.{k}.{'exact' if exact else 'p'}.{step}"] = p[k].detach().clone()
                 for s, v in o.state[p[k]].items():
-                    if torch.is_tensor(v):
+                    if torch.is_tensor(v) and not exact:
                         kept[f"{name}.{k}.{s}.{step}"] = v.clone()
 save_file(kept, f"{sys.argv[1]}/matrices.safetensors")

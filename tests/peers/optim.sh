@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# optim.sh PYTHON - do torch and bitsandbytes take the optimizer.pt and scaler.pt that ckpt-train writes, and it theirs?
+# optim.sh PYTHON - do torch, transformers and bitsandbytes take the optimizer.pt and scaler.pt that ckpt-train writes, and it theirs?
 #
 # The tools come from PATH.  Exit status 1 when one disagrees (optim.py tells).
 set -euo pipefail
@@ -26,3 +26,11 @@ rm -r "$T/factored/checkpoint-3"
 train factored 3 --device cpu --optim adafactor --save-steps 1 --resume-from-checkpoint "$T/factored/checkpoint-2"
 cmp "$T/factored/checkpoint-3/model.safetensors" "$T/whole.safetensors"
 echo "ok a run goes on from what transformers' Adafactor saved, bit for bit"
+# Muon: torch's class makes the same step from ours, and ours goes on from its states, bit for bit.
+train muon 3 --device cpu --optim muon --save-steps 1
+cp "$T/muon/checkpoint-3/model.safetensors" "$T/whole.safetensors"
+"$PEERS" -P tests/peers/muon.py "$T"
+rm -r "$T/muon/checkpoint-3"
+train muon 3 --device cpu --optim muon --save-steps 1 --resume-from-checkpoint "$T/muon/checkpoint-2"
+cmp "$T/muon/checkpoint-3/model.safetensors" "$T/whole.safetensors"
+echo "ok a run goes on from what torch's Muon and AdamW saved, bit for bit"

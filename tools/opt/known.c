@@ -16,7 +16,8 @@ static const struct known {
     {"config-name", "init", NULL},
     {"dataset data dataset-path data-path train-data train-dataset training-data input-file files",
      "train-file eval-file", NULL},
-    {"validation-file eval-data eval-dataset test-file validation-data", "eval-file", NULL},
+    {"validation-file eval-data eval-dataset eval-set test-file validation-data eval validation "
+     "val valid", "eval-file", NULL},
     {"split dataset-split dataset-train-split train-split-name", "train-split eval-split", NULL},
     {"dataset-test-split validation-split", "eval-split", NULL},
     {"dataset-config-name subset", "dataset-config", NULL},
@@ -25,41 +26,53 @@ static const struct known {
     {"epochs num-epochs epoch n-epochs", "num-train-epochs", NULL},
     {"steps num-steps num-training-steps total-steps iters max-iters train-steps", "max-steps",
      NULL},
-    {"batch-size train-batch-size micro-batch-size batch per-gpu-train-batch-size bs "
-     "train-micro-batch-size-per-gpu", "per-device-train-batch-size batch-size", NULL},
+    {"batch-size batchsize train-batch-size micro-batch-size batch per-gpu-train-batch-size bs bsz "
+     "mbs device-batch-size per-device-batch-size train-micro-batch-size-per-gpu",
+     "per-device-train-batch-size batch-size", NULL},
     {"eval-batch-size per-gpu-eval-batch-size", "per-device-eval-batch-size batch-size", NULL},
-    {"grad-accum gradient-accumulation accumulation-steps grad-accum-steps accumulate-grad-batches",
+    {"grad-accum gradient-accumulation accumulation-steps grad-accum-steps accumulate-grad-batches "
+     "accumulation accumulate accum ga gas grad-acc grad-acc-steps grad-accum-step "
+     "gradient-accumulate grad-accumulation grad-accumulation-steps accumulation-step accum-steps",
      "gradient-accumulation-steps", NULL},
     {"warmup num-warmup-steps", "warmup-steps", NULL},
-    {"scheduler lr-scheduler schedule", "lr-scheduler-type", NULL},
+    {"scheduler lr-scheduler schedule lr-decay lr-schedule cosine linear constant",
+     "lr-scheduler-type", NULL},
     {"wd decay", "weight-decay", NULL},
-    {"clip grad-clip clip-grad-norm gradient-clipping max-norm", "max-grad-norm", NULL},
-    {"optimizer-type optim-type optimizer-name", "optim", NULL},
+    {"lr-min min-learning-rate", "min-lr", NULL},
+    {"clip grad-clip clip-grad-norm gradient-clipping gradient-clip clip-norm max-norm",
+     "max-grad-norm", NULL},
+    {"optimizer-type optim-type optimizer-name adam adamw sgd lion muon", "optim", NULL},
+    {"momentum nesterov", "optim-args", NULL},
+    {"betas adam-betas", NULL, "--adam-beta1 X --adam-beta2 X"},
     {"beta1", "adam-beta1", NULL},
     {"beta2", "adam-beta2", NULL},
     {"eps epsilon adam-eps", "adam-epsilon", NULL},
     {"lora-r r rank lora-dim", "lora-rank extract-adapter", NULL},
+    {"lora peft", "adapter", "--lora-rank N trains an adapter, --adapter DIR goes on with one"},
     {"alpha", "lora-alpha", NULL},
-    {"lora-target-modules", "target-modules", NULL},
-    {"lora adapter-path peft adapter-name-or-path lora-path peft-model", "adapter", NULL},
+    {"lora-target-modules lora-target lora-targets lora-modules", "target-modules", NULL},
+    {"adapter-path adapter-name-or-path lora-path peft-model", "adapter", NULL},
     {"block-size max-length seq-length max-seq-len seq-len context-length model-max-length "
-     "cutoff-len max-source-length", "max-seq-length max-new-tokens", NULL},
+     "cutoff-len max-source-length max-len maxlen seqlen", "max-seq-length max-new-tokens", NULL},
     {"grad-checkpointing activation-checkpointing checkpoint-activations",
      "gradient-checkpointing", NULL},
-    {"resume resume-from continue", "resume-from-checkpoint", NULL},
-    {"out out-dir output outdir save-dir save-path output-path", "output-dir output", NULL},
-    {"log-every log-interval", "logging-steps", NULL},
-    {"eval-every eval-interval", "eval-steps", NULL},
-    {"save-every save-interval checkpoint-interval", "save-steps", NULL},
+    {"resume resume-from continue last-checkpoint", "resume-from-checkpoint", NULL},
+    {"o out out-dir output outdir save-dir save-path output-path", "output-dir output", NULL},
+    {"log-every log-interval log-steps log-freq log-every-n-steps", "logging-steps", NULL},
+    {"eval-every eval-interval eval-freq eval-every-n-steps", "eval-steps", NULL},
+    {"save-every save-interval save-freq save-every-n-steps checkpoint-interval",
+     "save-steps", NULL},
     {"keep max-checkpoints", "save-total-limit", NULL},
-    {"nproc-per-node num-processes np n-procs world-size gpus num-gpus ranks", "nproc world", NULL},
-    {"zero stage", "zero-stage", NULL},
+    {"nproc-per-node num-processes np n-procs world-size gpus num-gpus ngpu ngpus n-gpu ranks",
+     "nproc world", NULL},
+    {"zero stage zero1 zero2 zero3 zero-1 zero-2 zero-3", "zero-stage", NULL},
+    {"cpu-offload", "offload-optimizer", NULL},
     {"mics-shard-size hybrid-shard hsdp hsdp-size dp-shard-size", "hybrid-shard-size", NULL},
     {"bfloat16", "bf16 dtype", NULL},
     {"float16 half", "fp16 dtype", NULL},
     {"torch-dtype precision type", "dtype bf16", NULL},
     {"sample sampling", "do-sample", NULL},
-    {"max-tokens n-predict num-tokens length", "max-new-tokens", NULL},
+    {"max-tokens n-predict num-tokens length", "max-new-tokens max-seq-length", NULL},
     {"temp", "temperature", NULL},
     {"beams", "num-beams", NULL},
     {"text input", "prompt", NULL},
@@ -76,7 +89,8 @@ static const struct known {
 
     {"predict-with-generate", NULL, "ckpt-eval does that: --eval-file with --generate"},
     {"wandb tensorboard report", "report-to", NULL},
-    {"tensorboard-dir", "logging-dir", NULL},
+    {"tensorboard-dir logdir log-dir", "logging-dir", NULL},
+    {"sample-packing pack", "packing", NULL},
     {"wandb-name wandb-run-name", "run-name", NULL},
     {"disable-progress no-progress", "disable-tqdm", NULL},
     {"deepspeed-config ds-config", "deepspeed", NULL},
@@ -85,8 +99,13 @@ static const struct known {
      "ranks come from --nproc N or --hostfile FILE, or from torchrun --no-python, mpirun or srun "
      "around it"},
     {"use-auth-token", NULL, "no code of a model is ever run: leave it out"},
-    {"preprocessing-num-workers group-texts", NULL, "it comes by itself: leave it out"},
+    {"preprocessing-num-workers group-texts num-workers workers", NULL,
+     "it comes by itself: leave it out"},
     {"cuda gpu", NULL, "--device cuda"},
+    {"cpu", NULL, "--device cpu"},
+    {"fp32 float32", NULL, "weights are float32 without --bf16 and --fp16: leave it out"},
+    {"ddp", NULL, "several ranks without --zero-stage are that: leave it out"},
+    {"shuffle", NULL, "rows are shuffled unless --train-sampling-strategy sequential says not to"},
     {"qlora use-qlora", NULL,
      "weights that bitsandbytes has packed are read as they are: there is nothing to switch on"},
     {"use-lora", NULL, "--lora-rank N trains an adapter"},
@@ -123,12 +142,16 @@ static bool holds(const char *whole, const char *name, size_t n)
     return false;
 }
 
-/* The nearest name to a mistyped one by letters, else by words; NULL when none is near. */
+/* Edits within which a name of n letters may be a mistyped one; most of a short name's are not. */
+static size_t few_edits(size_t n) { return n < 5 ? 1 : n < 9 ? 2 : n / 3; }
+
+/* The nearest name to a mistyped one: by a letter or two, else by words, else by more letters; NULL
+ * when none is near. */
 static const char *nearest(const struct opt_table *t, const struct opt_dialect *d,
                            const char *name, size_t n, bool in_file)
 {
     const char *best = NULL, *by_words = NULL;
-    size_t least = n / 3 + 2;
+    size_t least = few_edits(n) + 1;
 
     for (const struct opt_slot *s = t->slot; s < t->slot + t->n; s++) {
         const char *one = s->row->name;
@@ -150,7 +173,7 @@ static const char *nearest(const struct opt_table *t, const struct opt_dialect *
                 least = edits;
                 best = d->field[i].name;
             }
-    return best ? best : by_words;
+    return best && (least <= 2 || !by_words) ? best : by_words;
 }
 
 void opt_hint_unknown(const struct opt_table *t, const struct opt_dialect *d, const char *name,

@@ -13,15 +13,54 @@
 
 #define STAGE "zero_optimization.stage"
 
+/* A member of a Muon's params as a pair of optim_args; "" where the file has none. */
+static const char *pair(const struct opt_put *put, const char *member, const char *key)
+{
+    char name[64];
+    const char *value, *text;
+
+    snprintf(name, sizeof name, "optimizer.params.%s", member);
+    value = opt_put_other(put, name);
+    text = value && strcmp(value, "auto") != 0
+               ? ckpt_arena_printf(opt_put_arena(put), ",%s=%s", key, value) : "";
+    return text ? text : "";
+}
+
+/* lr, or muon_lr, is of hidden matrices; adam_lr of all else. */
+static int muon(struct opt_put *put, struct ckpt_err *err)
+{
+    char *args = ckpt_arena_printf(opt_put_arena(put), "%s%s%s", pair(put, "momentum", "momentum"),
+                                   pair(put, "ns_steps", "ns_steps"),
+                                   pair(put, "adam_lr", "adam_lr"));
+    int rc = args ? opt_put_option(put, "optim", "muon", err) : ckpt_nomem(err, 64);
+
+    return rc || !*args ? rc : opt_put_option(put, "optim-args", args + 1, err);
+}
+
+/* They are read with the type. */
+static int of_muon(struct opt_put *put, const char *const *value, size_t n, struct ckpt_err *err)
+{
+    const char *type = opt_put_other(put, "optimizer.type");
+
+    (void)value;
+    (void)n;
+    return type && (strcmp(type, "Muon") == 0 || strcmp(type, "muon") == 0)
+               ? 0 : opt_put_refuse(put, err, "momentum, ns_steps and adam_lr are for the "
+                                    "optimizer Muon");
+}
+
 /* AdamW by its three names; Adam decays as AdamW does, unless adam_w_mode is off. */
 static int optimizer(struct opt_put *put, const char *const *value, size_t n, struct ckpt_err *err)
 {
     const char *optim = opt_put_text(put, "optim");
 
     (void)n;
+    if (strcmp(value[0], "Muon") == 0 || strcmp(value[0], "muon") == 0)
+        return muon(put, err);
     if (strcmp(value[0], "AdamW") != 0 && strcmp(value[0], "Adam") != 0 &&
         strcmp(value[0], "adamw") != 0 && strcmp(value[0], "adam") != 0)
-        return opt_put_refuse(put, err, "optimizer %s is not done: AdamW and Adam are", value[0]);
+        return opt_put_refuse(put, err, "optimizer %s is not done: AdamW, Adam and Muon are",
+                              value[0]);
     if (optim && strncmp(optim, "adamw_torch", 11) == 0)
         return 0;
     return opt_put_option(put, "optim", "adamw_torch", err);
@@ -118,6 +157,10 @@ static const struct opt_field fields[] = {
              .says = "--adam-beta1 and --adam-beta2"),
     OPT_DOES("optimizer.params.eps", "adam-epsilon"),
     OPT_DOES("optimizer.params.weight_decay", "weight-decay"),
+    OPT_DOES("optimizer.params.momentum", NULL, .convert = of_muon, .says = "momentum of Muon"),
+    OPT_DOES("optimizer.params.ns_steps", NULL, .convert = of_muon, .says = "ns_steps of Muon"),
+    OPT_DOES("optimizer.params.muon_lr", "learning-rate"),
+    OPT_DOES("optimizer.params.adam_lr", NULL, .convert = of_muon, .says = "adam_lr of Muon"),
     OPT_HARMLESS("optimizer.params.torch_adam"),
     OPT_HARMLESS("optimizer.params.fused"),
     OPT_HARMLESS("optimizer.params.fp32_optimizer_states"),

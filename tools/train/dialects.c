@@ -173,6 +173,26 @@ static int place(struct opt_put *put, const char *const *value, size_t n, struct
     return 0;
 }
 
+static bool is_true(const char *value) { return strcmp(value, "true") == 0; }
+
+/* Moonshot's form, with AdamW's rate and decay. */
+static int muon(struct opt_put *put, const char *const *value, size_t n, struct ckpt_err *err)
+{
+    int rc = is_true(value[0]) ? opt_put_option(put, "optim", "muon", err) : 0;
+
+    (void)n;
+    return rc || !is_true(value[0])
+               ? rc : opt_put_default(put, "optim-args", "adjust_lr_fn=match_rms_adamw", err);
+}
+
+static int pure_bf16(struct opt_put *put, const char *const *value, size_t n, struct ckpt_err *err)
+{
+    int rc = is_true(value[0]) ? opt_put_option(put, "bf16", "true", err) : 0;
+
+    (void)n;
+    return rc || !is_true(value[0]) ? rc : opt_put_option(put, "master-weights", "false", err);
+}
+
 #define LORA .when = "finetuning_type=lora"
 static const char rl[] = "supervised fine-tuning is done: sft, and pt";
 static const char other_lora[] = "this kind of LoRA is not done";
@@ -219,12 +239,13 @@ static const struct opt_field factory_fields[] = {
     OPT_HARMLESS("pissa_iter"),
     OPT_NOT_DONE("create_new_adapter", "false", "adapters are not stacked"),
     OPT_NOT_DONE("freeze_trainable_layers", "2", "lora and full are done"),
-    OPT_NOT_DONE("pure_bf16", "false", "master weights are float32"),
+    OPT_DOES("pure_bf16", NULL, .convert = pure_bf16, .says = "--bf16, and --master-weights off"),
     OPT_NOT_DONE("use_galore", "false", other_optim),
     OPT_NOT_DONE("use_apollo", "false", other_optim),
     OPT_NOT_DONE("use_badam", "false", other_optim),
     OPT_NOT_DONE("use_adam_mini", "false", other_optim),
-    OPT_NOT_DONE("use_muon", "false", other_optim),
+    OPT_DOES("use_muon", NULL, .convert = muon,
+             .says = "--optim muon, with adjust_lr_fn=match_rms_adamw in --optim-args"),
     OPT_NOT_DONE("use_llama_pro", "false", "layers are not repeated"),
     OPT_NOT_DONE("use_dft_loss", "false", "the loss is the cross-entropy"),
     OPT_DOES("early_stopping_steps", "early-stopping-patience"),

@@ -143,8 +143,7 @@ static int check_groups(const struct train_start *s, struct settings *set, struc
     return size && world > 0 ? comm_split_check(world, size, err) : 0;
 }
 
-/* Whether who started this process decides about ranks. */
-static bool is_started(const struct train_start *s)
+bool train_start_is_rank(const struct train_start *s)
 {
     return report_watched() || s->node.n > 0 || getenv(HOSTS_CHOSEN_ENV);
 }
@@ -155,7 +154,7 @@ int train_start_count(struct train_start *s, struct settings *set, struct ckpt_e
 {
     int rc;
 
-    if (is_started(s))
+    if (train_start_is_rank(s))
         return 0;
     if (s->hostfile) {
         if ((rc = choose_hosts(s, err)) != 0)

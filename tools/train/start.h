@@ -29,6 +29,9 @@ struct train_start {
 struct opt_section train_start_rows(struct train_start *s);
 /* Before options are parsed: who started this process. */
 int train_start_begin(struct train_start *s, struct ckpt_err *err);
+/* Whether another process of ours started this one: it decides about ranks, and has told what there
+ * is to tell of the options. */
+bool train_start_is_rank(const struct train_start *s);
 /* After it: read the host file; nproc becomes a number, also that of a plan for several hosts. */
 int train_start_count(struct train_start *s, struct settings *set, struct ckpt_err *err);
 /* 0: this process trains by itself; 1: it has started ranks, *status is what they came to;

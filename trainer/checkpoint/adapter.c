@@ -237,7 +237,7 @@ int adapter_load(struct session *s, const char *dir, struct ckpt_err *err)
                    : ckpt_nomem(err, flat->params->n * sizeof *index);
 
     if (rc == 0)
-        rc = weights_match_saved(index, flat->params, src, "", false, err);
+        rc = weights_match_saved(index, flat->params, src, NULL, false, err);
     if (rc == 0)
         rc = weights_load(s->zero, ZERO_MASTER, src, index, NULL, err);
     if (rc)

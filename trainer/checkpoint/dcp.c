@@ -83,15 +83,17 @@ static struct value *state_path(struct dcp_index *x, const char *name, const cha
     return dcp_index_path(x, (const char *const[]){"optimizer", "state", name, key, NULL});
 }
 
-/* A parameter's states: its count, which torch's SGD has not, and moments. */
+/* A parameter's states: its count, which torch's SGD and Muon have not, and moments. */
 static int list_state(struct dcp_saving *d, const char *name, size_t i, struct ckpt_err *err)
 {
     static const struct ckpt_shape scalar = {0};
     const struct optim_row *row = optim_find(d->c->settings->optim);
     struct dcp_index *x = dcp_ranks_index(d->out);
-    int n_moments = 2 - d->s->zero_opts.fewer, rc = 0;
+    const struct param *p = &zero_flat(d->s->zero)->params->item[i];
+    int n_moments = 2 - zero_fewer(&d->s->zero_opts, zero_flat(d->s->zero)->params, i), rc = 0;
+    bool counts = n_moments > 0 && strcmp(optim_moment_name(row, p, 0), "exp_avg") == 0;
 
-    if (n_moments > 0 && row->rule != OP_RULE_SGD) {
+    if (counts) {
         if (ckpt_reserve(&d->step, d->n_step, &d->step_cap, sizeof *d->step, err))
             return CKPT_ENOMEM;
         rc = dcp_ranks_tensor(d->out, &d->step[d->n_step], state_path(x, name, "step"), CKPT_F32,
@@ -99,7 +101,7 @@ static int list_state(struct dcp_saving *d, const char *name, size_t i, struct c
         d->n_step += rc == 0;
     }
     for (int k = 0; rc == 0 && k < n_moments; k++)
-        rc = list_tensor(d, state_path(x, name, optim_moment_name(row, k)), i,
+        rc = list_tensor(d, state_path(x, name, optim_moment_name(row, p, k)), i,
                          k ? ZERO_EXP_AVG_SQ : ZERO_EXP_AVG, err);
     return rc;
 }

@@ -26,7 +26,8 @@ static int add_array(struct ckpt_xxh128_state *x, struct zero *z, enum zero_arra
     return rc;
 }
 
-static int digest(unsigned char to[CKPT_XXH128_BYTES], struct zero *z, struct ckpt_err *err)
+static int digest(unsigned char to[CKPT_XXH128_BYTES], struct zero *z, const struct zero_opts *o,
+                  struct ckpt_err *err)
 {
     static const enum zero_array arrays[] = {ZERO_MASTER, ZERO_EXP_AVG, ZERO_EXP_AVG_SQ};
     const struct params *p = zero_flat(z)->params;
@@ -35,8 +36,7 @@ static int digest(unsigned char to[CKPT_XXH128_BYTES], struct zero *z, struct ck
     int rc = piece ? ckpt_xxh128_new(&x, err) : ckpt_nomem(err, (size_t)PIECE * sizeof *piece);
 
     for (size_t i = 0; i < p->n; i++)
-        for (size_t k = 0; rc == 0 && p->item[i].trainable && k < sizeof arrays / sizeof arrays[0];
-             k++)
+        for (int k = 0; rc == 0 && p->item[i].trainable && k < 3 - zero_fewer(o, p, i); k++)
             rc = add_array(x, z, arrays[k], i, piece, err);
     if (rc == 0)
         ckpt_xxh128_end(x, to);
@@ -52,7 +52,7 @@ int replicas_check(struct session *s, struct ckpt_err *err)
 
     if (!s->replicas)
         return 0;
-    rc = digest(own, s->zero, err);
+    rc = digest(own, s->zero, &s->zero_opts, err);
     memcpy(first, own, sizeof first);
     comm_broadcast(s->replicas, first, sizeof first, CKPT_U8, 0);
     if (rc || memcmp(first, own, sizeof first) == 0)

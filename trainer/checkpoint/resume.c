@@ -19,18 +19,16 @@
 #include "trainer/checkpoint/proof.h"
 #include "trainer/checkpoint/weights.h"
 
-/*
- * Read one array of the rank from a source: weights, or a moment named by suffix.  live: an
- * adapter's tensors, under the wrapped model's names.
- */
-static int read_array(enum zero_array of, struct session *s, struct ckpt_source *src,
-                      size_t *index, const char *suffix, bool live, struct ckpt_err *err)
+/* Read the weights of the rank from a source.  live: an adapter's tensors, under the wrapped
+ * model's names. */
+static int read_weights(struct session *s, struct ckpt_source *src, size_t *index, bool live,
+                        struct ckpt_err *err)
 {
     const struct params *p = zero_flat(s->zero)->params;
-    int rc = s->lora ? weights_match_saved(index, p, src, suffix, live, err)
-                     : weights_match(index, p, src, suffix, NULL, false, err);
+    int rc = s->lora ? weights_match_saved(index, p, src, NULL, live, err)
+                     : weights_match(index, p, src, NULL, NULL, false, err);
 
-    return rc ? rc : weights_load(s->zero, of, src, index, NULL, err);
+    return rc ? rc : weights_load(s->zero, ZERO_MASTER, src, index, NULL, err);
 }
 
 /* Of a load: what is wanted of it, and what the optimizer said. */
@@ -41,6 +39,7 @@ struct load {
     const struct optim_row *row;    /* whose moments are loaded beside weights; NULL: none */
     bool            prove;      /* verify the archives' checksums: there is no manifest */
     size_t         *index;      /* [n params] */
+    const char    **moment;     /* [n params] its name of the moment that is read; NULL: none */
     int64_t         updates;    /* that the optimizer has counted; -1: it does not say */
     int64_t         skipped;    /* steps that the engine skipped; -1: it does not say */
     bool            fresh;      /* there are no moments: the optimizer starts anew */
@@ -88,24 +87,34 @@ static int load_factors(struct load *l, struct ckpt_err *err)
     return factors_load(l->s, file, err);
 }
 
+/* Load moment k from a source of everything. */
+static int read_moment(struct load *l, struct ckpt_source *src, int k, struct ckpt_err *err)
+{
+    const struct params *p = zero_flat(l->s->zero)->params;
+    int rc;
+
+    for (size_t i = 0; i < p->n; i++)
+        l->moment[i] = optim_moment_name(l->row, &p->item[i], k);
+    rc = l->s->lora ? weights_match_saved(l->index, p, src, l->moment, true, err)
+                    : weights_match(l->index, p, src, l->moment, NULL, false, err);
+    return rc ? rc : weights_load(l->s->zero, k ? ZERO_EXP_AVG_SQ : ZERO_EXP_AVG, src, l->index,
+                                  NULL, err);
+}
+
 /* Load weights and moments that lie in one source. */
 static int load_source(struct load *l, struct ckpt_source *src, struct ckpt_err *err)
 {
     const json_t *skipped = json_object_get(ckpt_source_info(src), "skipped_steps");
-    int rc = read_array(ZERO_MASTER, l->s, src, l->index, "", is_live(l->s, src), err);
-    char suffix[64];
+    int rc = read_weights(l->s, src, l->index, is_live(l->s, src), err);
 
     if (rc || !l->row)
         return rc;
     if (n_moments(l) < 2 && has_moment(src, "exp_avg_sq"))
         return ckpt_fail(err, CKPT_EMISMATCH, "has AdamW's moments: `optim %s` cannot go on from "
                          "them", l->row->name);
-    for (int k = 0; k < n_moments(l); k++) {
-        snprintf(suffix, sizeof suffix, "|%s", optim_moment_name(l->row, k));
-        rc = read_array(k ? ZERO_EXP_AVG_SQ : ZERO_EXP_AVG, l->s, src, l->index, suffix, true, err);
-        if (rc)
+    for (int k = 0; k < n_moments(l); k++)
+        if ((rc = read_moment(l, src, k, err)) != 0)
             return rc;
-    }
     if ((rc = position_updates(&l->updates, src, err)) != 0)
         return rc;
     if (json_is_integer(skipped))
@@ -158,7 +167,7 @@ static int load_plain(struct load *l, bool strict, struct ckpt_err *err)
     int rc = ckpt_open_as(&src, l->s->lora ? "peft" : "hf", l->path, &opts, err);
 
     if (rc == 0)
-        rc = read_array(ZERO_MASTER, l->s, src, l->index, "", false, err);
+        rc = read_weights(l->s, src, l->index, false, err);
     ckpt_source_close(src);
     return rc || !l->row ? rc : load_optimizer(l, strict, err);
 }
@@ -174,7 +183,7 @@ static int load_joined(struct load *l, struct ckpt_err *err)
         (has_moment(src, "exp_avg") || has_moment(src, "momentum_buffer"))) {
         rc = load_source(l, src, err);
     } else if (rc == 0) {
-        rc = read_array(ZERO_MASTER, l->s, src, l->index, "", is_live(l->s, src), err);
+        rc = read_weights(l->s, src, l->index, is_live(l->s, src), err);
         if (rc == 0 && l->row)
             rc = load_optimizer(l, false, err);
     }
@@ -317,8 +326,9 @@ static int load_proved(struct load *l, const json_t *manifest, bool *damaged, st
 
     l->updates = l->skipped = -1;
     l->index = ckpt_alloc(n, sizeof *l->index);
+    l->moment = ckpt_alloc(n, sizeof *l->moment);
     l->prove = !manifest;
-    rc = l->index ? 0 : ckpt_nomem(err, n * sizeof *l->index);
+    rc = l->index && l->moment ? 0 : ckpt_nomem(err, n * sizeof *l->index);
     if (rc == 0 && manifest)
         rc = proof_begin(&proof, l->path, manifest, comm->rank, comm->world_size, err);
     if (rc == 0)
@@ -332,6 +342,7 @@ static int load_proved(struct load *l, const json_t *manifest, bool *damaged, st
         rc = proved;
     }
     ckpt_free(l->index);
+    ckpt_free(l->moment);
     return rc;
 }
 

@@ -24,15 +24,33 @@ int64_t shards_optim_steps(const struct checkpoint *c)
     return shards_done_steps(c) - c->state->optim_lag;
 }
 
+static int muon_of(struct muon_group **out, struct ckpt_arena *a, const struct op_muon *o,
+                   struct ckpt_err *err)
+{
+    static const char *const adjust[] = {
+        [OP_MUON_ORIGINAL] = "original", [OP_MUON_MATCH_RMS_ADAMW] = "match_rms_adamw",
+        [OP_MUON_SPECTRAL_UNCLAMPED] = "spectral_unclamped"};
+
+    if (!(*out = ckpt_arena_alloc(a, 1, sizeof **out)))
+        return ckpt_nomem(err, sizeof **out);
+    **out = (struct muon_group){.momentum = o->momentum, .eps = o->eps, .a = o->a, .b = o->b,
+                                .c = o->c, .nesterov = o->nesterov, .ns_steps = o->ns_steps,
+                                .adjust_lr_fn = adjust[o->adjust]};
+    return 0;
+}
+
 int shards_groups(struct adamw_group **out, struct ckpt_arena *a, const struct checkpoint *c,
                   struct ckpt_err *err)
 {
     const struct settings *s = c->settings;
     const struct optim_row *row = optim_find(s->optim);
     struct adafactor_group *adafactor = NULL;
+    struct muon_group *muon = NULL;
     struct optim_keys keys;
     int rc = optim_keys(&keys, row, s->optim_args, err);
 
+    if (rc == 0 && row->rule == OP_RULE_MUON && (rc = muon_of(&muon, a, &keys.muon, err)) != 0)
+        return rc;
     if (rc == 0 && row->rule == OP_RULE_ADAFACTOR) {
         const struct op_adafactor *o = &keys.adafactor;
 
@@ -55,7 +73,7 @@ int shards_groups(struct adamw_group **out, struct ckpt_arena *a, const struct c
             .beta1 = s->adam_beta1, .beta2 = s->adam_beta2, .eps = s->adam_epsilon,
             .weight_decay = peak->weight_decay, .sgd = row->rule == OP_RULE_SGD,
             .momentum = keys.momentum, .dampening = keys.dampening, .nesterov = keys.nesterov,
-            .adafactor = adafactor};
+            .adafactor = adafactor, .muon = peak->muon ? muon : NULL};
         schedule_betas(c->schedule, shards_done_steps(c), &to->beta1, &to->beta2);
     }
     return rc;
@@ -211,7 +229,8 @@ static int describe(struct shards *h, struct ckpt_err *err)
         .scaling = scaler->o.on ? &h->scaling : NULL, .alias = &h->alias,
         .n_alias = tied ? 1 : 0, .group = h->group, .n_group = c->groups->n,
         .model_dtype = h->s->dev->weight, .reader = {read_slot, &h->reading},
-        .fewer = h->s->zero_opts.fewer, .moment = optim_moment_name(optim_find(set->optim), 0),
+        .fewer = h->s->zero_opts.fewer,
+        .moment = optim_find(set->optim)->rule == OP_RULE_SGD ? "momentum_buffer" : "exp_avg",
         .optimizer_step = shards_optim_steps(c), .global_steps = c->state->global_step,
         .skipped_steps = scaler->skipped,
         .global_samples = c->state->global_step * set->per_device_train_batch_size *
@@ -317,7 +336,7 @@ int shards_exchange(struct shards *h, struct ckpt_err *err)
             h->at_group = k;
             h->members = &group[k];
             h->of = arrays[a];
-            if (!ds_keeps(&h->state, h->of))
+            if (!ds_keeps(&h->state, &h->group[h->state.param[group[k].param[0]].group], h->of))
                 continue;
             rc = comm_agree(h->s->shard, exchange(h, err), err);
             if (rc)

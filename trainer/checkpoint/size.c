@@ -23,7 +23,7 @@ int checkpoint_size(struct checkpoint_size *out, const struct session *s,
 {
     const struct params *p = model_params(s->model);
     const struct zero_opts *z = &s->zero_opts;
-    int64_t ranks = s->shard->world_size, arrays = 3 - z->fewer;
+    int64_t ranks = s->shard->world_size;
     uint64_t weights = 0, saved = 0, whole = 0, tokenizer = 0, n_saved = 0;
     bool model = s->lora || z->stage < 3 || set->stage3_gather_16bit_weights_on_model_save;
     int rc = s->tokenizer_dir ? checkpoint_tokenizer_bytes(&tokenizer, s->tokenizer_dir, err) : 0;
@@ -31,6 +31,7 @@ int checkpoint_size(struct checkpoint_size *out, const struct session *s,
     *out = (struct checkpoint_size){0};
     for (size_t i = 0; rc == 0 && i < p->n; i++) {
         const struct param *q = &p->item[i];
+        int fewer = zero_fewer(z, p, i);
 
         whole += (uint64_t)q->numel;
         if (!params_is_saved(p, i))
@@ -38,12 +39,12 @@ int checkpoint_size(struct checkpoint_size *out, const struct session *s,
         saved += (uint64_t)q->numel;
         n_saved++;
         if (q->trainable && z->stage == 0)
-            out->optimizer += optim_state_moment_bytes(p, i, z->moments, z->fewer, q->numel);
+            out->optimizer += optim_state_moment_bytes(p, i, z->moments, fewer, q->numel);
         else if (q->trainable)
-            out->optimizer += padded(q->numel, ranks) * (uint64_t)arrays * sizeof(float);
+            out->optimizer += padded(q->numel, ranks) * (uint64_t)(3 - fewer) * sizeof(float);
         if (q->trainable)
             out->optimizer += z->stage == 0
-                ? PER_SLOT + (uint64_t)(2 - z->fewer) * PER_MOMENT : 0;
+                ? PER_SLOT + (uint64_t)(2 - fewer) * PER_MOMENT : 0;
     }
     if (z->factored)
         out->optimizer += zero_factored_bytes(p, false);

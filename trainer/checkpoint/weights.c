@@ -11,19 +11,23 @@
 
 #define STAGE_BYTES ((size_t)1 << 20)
 
-/* The index of the parameter that a tensor belongs to, or SIZE_MAX: name without suffix, prefix
+/* The index of the parameter that a tensor is, or whose moment it is; or SIZE_MAX.  The prefix is
  * optional. */
-static size_t param_of(const struct params *params, const char *name, const char *suffix,
+static size_t param_of(const struct params *params, const char *name, const char *const *moment,
                        size_t (*find)(const struct params *p, const char *name))
 {
+    const char *bar = strrchr(name, '|');
     char bare[CKPT_MAX_NAME + 1];
-    size_t n = strlen(name), k = strlen(suffix);
+    size_t n = bar ? (size_t)(bar - name) : 0, i;
 
-    if (n <= k || n - k >= sizeof bare || strcmp(name + n - k, suffix) != 0)
+    if (!moment)
+        return find(params, name);
+    if (!bar || n >= sizeof bare)
         return SIZE_MAX;
-    memcpy(bare, name, n - k);
-    bare[n - k] = '\0';
-    return find(params, bare);
+    memcpy(bare, name, n);
+    bare[n] = '\0';
+    i = find(params, bare);
+    return i != SIZE_MAX && moment[i] && strcmp(moment[i], bar + 1) == 0 ? i : SIZE_MAX;
 }
 
 static int check_shape(const struct param *p, const struct ckpt_tensor *t, struct ckpt_err *err)
@@ -70,9 +74,9 @@ static int take(size_t *index, const struct params *params, const struct ckpt_so
 }
 
 int weights_match(size_t *index, const struct params *params, const struct ckpt_source *src,
-                  const char *suffix, const char *tied, bool exact, struct ckpt_err *err)
+                  const char *const *moment, const char *tied, bool exact, struct ckpt_err *err)
 {
-    const char *odd = NULL;
+    const char *odd = NULL, *of = NULL;
     size_t n_odd = 0, n_missing = 0;
     int rc;
 
@@ -81,15 +85,15 @@ int weights_match(size_t *index, const struct params *params, const struct ckpt_
     for (size_t t = 0; t < ckpt_source_count(src); t++) {
         const char *name = ckpt_source_tensor(src, t)->name;
 
-        rc = take(index, params, src, t, param_of(params, name, suffix, params_find), err);
+        rc = take(index, params, src, t, param_of(params, name, moment, params_find), err);
         if (rc)
             return rc;
     }
     for (size_t t = 0; t < ckpt_source_count(src); t++) {
         const struct ckpt_tensor *tensor = ckpt_source_tensor(src, t);
-        size_t older = param_of(params, tensor->name, suffix, params_find_older);
+        size_t older = param_of(params, tensor->name, moment, params_find_older);
 
-        if (param_of(params, tensor->name, suffix, params_find) != SIZE_MAX)
+        if (param_of(params, tensor->name, moment, params_find) != SIZE_MAX)
             continue;
         if (older != SIZE_MAX && index[older] == SIZE_MAX) {
             if ((rc = take(index, params, src, t, older, err)) != 0)
@@ -105,32 +109,33 @@ int weights_match(size_t *index, const struct params *params, const struct ckpt_
                             "tensor %s: not a parameter of this model (%zu such)", odd, n_odd);
     lend_tokens(index, params, tied);
     for (size_t i = params->n; i-- > 0;)
-        if (index[i] == SIZE_MAX && params->item[i].kind == PARAM_BASE) {
+        if (index[i] == SIZE_MAX && params->item[i].kind == PARAM_BASE && (!moment || moment[i])) {
             odd = params->item[i].name;
+            of = moment ? moment[i] : NULL;
             n_missing++;
         }
     if (n_missing)
         return ckpt_fail_as(err, CKPT_EMISMATCH, "missing",
-                            "tensor %s%s: absent (%zu such of %zu)", odd, suffix, n_missing,
-                            params->n);
+                            "tensor %s%s%s: absent (%zu such of %zu)", odd, of ? "|" : "",
+                            of ? of : "", n_missing, params->n);
     return 0;
 }
 
 int weights_match_saved(size_t *index, const struct params *params, const struct ckpt_source *src,
-                        const char *suffix, bool live, struct ckpt_err *err)
+                        const char *const *moment, bool live, struct ckpt_err *err)
 {
     size_t n_found = 0, n_bare = 0;
     char name[CKPT_MAX_NAME + 1], whole[CKPT_MAX_NAME + 64];
     int rc;
 
     for (size_t i = 0; i < params->n; i++) {
-        bool may = params->item[i].stored && !*suffix && !live;
+        bool may = params->item[i].stored && !moment && !live;
 
         index[i] = SIZE_MAX;
-        if (!params->item[i].trainable && !may)
+        if ((!params->item[i].trainable && !may) || (moment && !moment[i]))
             continue;
         params_saved_name(name, sizeof name, params, i, live);
-        snprintf(whole, sizeof whole, "%s%s", name, suffix);
+        snprintf(whole, sizeof whole, "%s%s%s", name, moment ? "|" : "", moment ? moment[i] : "");
         index[i] = ckpt_source_find(src, whole);
         if (index[i] == SIZE_MAX && may)
             continue;
@@ -143,7 +148,7 @@ int weights_match_saved(size_t *index, const struct params *params, const struct
     for (size_t t = 0; t < ckpt_source_count(src); t++)
         n_bare += ckpt_source_tensor(src, t)->kind == CKPT_WEIGHT &&
                   ckpt_source_tensor(src, t)->alias_of == t;
-    if (*suffix || n_bare == n_found)
+    if (moment || n_bare == n_found)
         return 0;
     return ckpt_fail_as(err, CKPT_EMISMATCH, "unexpected",
                         "%zu tensors, of which this adapter has %zu", n_bare, n_found);

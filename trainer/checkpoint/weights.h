@@ -9,14 +9,14 @@
 #include "trainer/shard/zero.h"
 
 /*
- * Which tensor of a source holds each parameter: index[n_params].  suffix follows the parameter's
- * name ("" for weights, "|exp_avg" for a moment).  With exact set, tensors of kind WEIGHT that
- * belong to no parameter are errors, except names tied to a parameter (`tied`, may be NULL) and
- * those the family calls spare.  CKPT_EMISMATCH names the first missing or unexpected tensor, or
- * both shapes, and counts the rest.
+ * Which tensor of a source holds each parameter: index[n_params]; or with moment[n_params] which
+ * has its moment of that name ("exp_avg"; NULL: it has none).  With exact set, tensors of kind
+ * WEIGHT that belong to no parameter are errors, except names tied to a parameter (`tied`, may be
+ * NULL) and those the family calls spare.  CKPT_EMISMATCH names the first missing or unexpected
+ * tensor, or both shapes, and counts the rest.
  */
 int weights_match(size_t *index, const struct params *params, const struct ckpt_source *src,
-                  const char *suffix, const char *tied, bool exact, struct ckpt_err *err);
+                  const char *const *moment, const char *tied, bool exact, struct ckpt_err *err);
 
 /*
  * Whether src has a tied head whose values differ from the embedding's (names with or without the
@@ -35,11 +35,11 @@ int weights_load(struct zero *z, enum zero_array of, struct ckpt_source *src, co
 
 /*
  * As weights_match, for an adapter's checkpoint: everything trained, under the names PEFT saves
- * (live: those of the wrapped model) and suffix; other parameters get SIZE_MAX.  Without a
- * suffix, tensors that belong to no parameter are errors.
+ * (live: those of the wrapped model); other parameters get SIZE_MAX.  Of weights, tensors that
+ * belong to no parameter are errors.
  */
 int weights_match_saved(size_t *index, const struct params *params, const struct ckpt_source *src,
-                        const char *suffix, bool live, struct ckpt_err *err);
+                        const char *const *moment, bool live, struct ckpt_err *err);
 
 /*
  * Gather the model and write it on rank 0, in pieces or, where it is sharded by layer, layer by

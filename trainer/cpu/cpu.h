@@ -115,6 +115,8 @@ void cpu_adamw(struct device *dev, const struct adamw_run *run, int64_t n_run,
                const struct adamw *a);
 void cpu_factored(struct device *dev, enum op_factored_part part, const struct op_factored *f,
                   int64_t n, const struct adamw *a);
+void cpu_muon(struct device *dev, enum op_muon_part part, const struct op_matrix *m,
+              const struct adamw *a);
 void cpu_sum_squares(struct device *dev, double *sum, const float *grad, int64_t n);
 void cpu_judge(struct device *dev, struct op_verdict *verdict, const double *sum, double max_norm,
                double scale);

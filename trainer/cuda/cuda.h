@@ -294,6 +294,8 @@ void cuda_rules(struct device *dev, const struct adamw_run *run, int64_t n_run,
                 const struct adamw *a);
 void cuda_factored(struct device *dev, enum op_factored_part part, const struct op_factored *f,
                    int64_t n, const struct adamw *a);
+void cuda_muon(struct device *dev, enum op_muon_part part, const struct op_matrix *m,
+               const struct adamw *a);
 void cuda_sum_squares(struct device *dev, double *sum, const float *grad, int64_t n);
 void cuda_judge(struct device *dev, struct op_verdict *verdict, const double *sum, double max_norm,
                 double scale);

@@ -166,3 +166,12 @@ void cuda_factored(struct device *dev, enum op_factored_part part, const struct 
     (void)a;
     cuda_fail(dev, CKPT_EUNSUPPORTED, "Adafactor steps on CPUs alone");
 }
+
+void cuda_muon(struct device *dev, enum op_muon_part part, const struct op_matrix *m,
+               const struct adamw *a)
+{
+    (void)part;
+    (void)m;
+    (void)a;
+    cuda_fail(dev, CKPT_EUNSUPPORTED, "Muon steps on CPUs alone");
+}

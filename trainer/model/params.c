@@ -304,6 +304,16 @@ bool params_is_saved(const struct params *p, size_t i)
     return !p->adapted || p->item[i].trainable || p->item[i].stored;
 }
 
+bool params_is_hidden(const struct param *p)
+{
+    static const int outer[] = {ROLE_TOKENS, ROLE_POS, ROLE_TOKEN_TYPE, ROLE_REL_BIAS, ROLE_HEAD_W};
+    bool matrix = p->shape.rank == 2 && p->kind != PARAM_TOKENS && p->kind != PARAM_MAGNITUDE;
+
+    for (size_t i = 0; i < sizeof outer / sizeof outer[0]; i++)
+        matrix &= p->role != outer[i];
+    return matrix;
+}
+
 const char *params_saved_name(char *dst, size_t size, const struct params *p, size_t i, bool live)
 {
     const struct param *q = &p->item[i];

@@ -81,6 +81,8 @@ int64_t params_room(const struct params *p, int64_t numel);
 /* Whether a checkpoint has parameter i: an adapter's has what is trained, and an embedding that
  * PEFT saves with it. */
 bool params_is_saved(const struct params *p, size_t i);
+/* Whether it is a matrix between embeddings and head, or a factor of the adapter of one. */
+bool params_is_hidden(const struct param *p);
 /*
  * The name PEFT saves a trained parameter under, or with live the one it has in the wrapped
  * model's state_dict; without an adapter the parameter's own.  Returns dst, cut to fit.

@@ -507,6 +507,9 @@ struct ops {
      * alone: a GPU fails with CKPT_EUNSUPPORTED. */
     void (*factored)(struct device *dev, enum op_factored_part part, const struct op_factored *f,
                      int64_t n, const struct adamw *a);
+    /* A part of a step of Muon of one matrix, with numbers a->muon; likewise. */
+    void (*muon)(struct device *dev, enum op_muon_part part, const struct op_matrix *m,
+                 const struct adamw *a);
     /* *sum <- sum of grad[i]^2 in f64, fixed order; 0 without any. */
     void (*sum_squares)(struct device *dev, double *sum, const float *grad, int64_t n);
     /* *verdict of a gradient, times scale, whose squares have that sum (verdict.h). */

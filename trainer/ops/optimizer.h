@@ -24,9 +24,10 @@ enum { OP_MOMENTS_BLOCK = 256 };
  *          p -= lr b, or with nesterov p -= lr (g + momentum b).  b is exp_avg, none for momentum 0
  *   LION   p -= lr wd p;  p -= lr sign(b1 m + (1 - b1) g);  m = b2 m + (1 - b2) g.  m is exp_avg
  *   ADAFACTOR  see struct op_adafactor
+ *   MUON   hidden matrices: see struct op_muon; all else is stepped by ADAMW, and called so
  * Source: torch/optim/sgd.py, _single_tensor_sgd (2.15); Chen et al. 2023 (Lion).
  */
-enum op_rule { OP_RULE_ADAMW, OP_RULE_SGD, OP_RULE_LION, OP_RULE_ADAFACTOR };
+enum op_rule { OP_RULE_ADAMW, OP_RULE_SGD, OP_RULE_LION, OP_RULE_ADAFACTOR, OP_RULE_MUON };
 
 /* Neighbouring elements that are stepped alike. */
 struct adamw_run {
@@ -66,6 +67,7 @@ struct adamw {
     const struct op_verdict *verdict;       /* NULL: none */
     int64_t step;                   /* 1 for the first: bias correction */
     const struct op_adafactor *adafactor;   /* ADAFACTOR: its numbers */
+    const struct op_muon *muon;             /* MUON: likewise */
     uint64_t seed;                  /* BF16: element e's 16 bits are those of half e % 2 (0: the
                                        low one) of word e % 8 / 2 of Philox(seed, step, e / 8);
                                        those of weights have the key seed ^ OP_WEIGHT_BITS */
@@ -112,5 +114,55 @@ struct op_factored {
  *   UPDATE  the weights
  */
 enum op_factored_part { OP_FACTORED_SUMS, OP_FACTORED_MOMENTS, OP_FACTORED_UPDATE };
+
+/*
+ * Muon: a matrix moves by a matrix near to the orthogonal one that is nearest to its momentum.
+ *   m += (1 - momentum) (g - m);  d = m, or with nesterov g + momentum (m - g)
+ *   x = d / max(|d|, eps), of which ns_steps times:  s = x x^T;  x = a x + (b s + c s s) x
+ *   p -= lr wd p;  p -= lr adjust(rows, cols) x
+ * All in f32, where torch's x and s are bfloat16: the sums of several ranks differ in their last
+ * bits, which is to make no more than that of a difference.
+ * Source: Jordan et al. 2024; Liu et al. 2025 (match_rms_adamw); torch/optim/_muon.py (2.15).
+ */
+enum op_muon_adjust {
+    OP_MUON_ORIGINAL,                   /* sqrt(max(1, rows / cols)) */
+    OP_MUON_MATCH_RMS_ADAMW,            /* 0.2 sqrt(max(rows, cols)) */
+    OP_MUON_SPECTRAL_UNCLAMPED          /* sqrt(rows / cols) */
+};
+struct op_muon {
+    double  momentum, eps;
+    bool    nesterov;
+    int64_t ns_steps;
+    double  a, b, c;
+    int     adjust;                     /* enum op_muon_adjust */
+};
+
+/* One matrix, of which this rank steps elements [start, start + n). */
+struct op_matrix {
+    float       *param;             /* [n] */
+    const float *grad;              /* [n] */
+    float       *momentum;          /* [n] */
+    void        *rounded;           /* [n] as in adamw_run */
+    int64_t      n, start;
+    int64_t      rows, cols;
+    float       *direction;         /* [rows * cols] of all ranks */
+    float       *work;              /* [op_muon_work(rows, cols)] */
+    double       lr, weight_decay;
+};
+
+/* Floats of work: another x, s and what x is multiplied by. */
+static inline int64_t op_muon_work(int64_t rows, int64_t cols)
+{
+    int64_t least = rows < cols ? rows : cols;
+
+    return rows * cols + 2 * least * least;
+}
+
+/*
+ * A step in two parts; between them every rank gets the others' elements of the direction.
+ *   MOMENTUM   momentum, and a rank's own elements of the direction
+ *   UPDATE     direction becomes x; the weights
+ */
+enum op_muon_part { OP_MUON_MOMENTUM, OP_MUON_UPDATE };
 
 #endif

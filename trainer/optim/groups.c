@@ -1,6 +1,7 @@
 /* optim/groups - see optim/groups.h. */
 #include "trainer/optim/groups.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,8 +77,8 @@ static int apply(double *value, struct wish *w, size_t n, const char *name, stru
 
 static bool same(const struct optim_group *a, const struct optim_group *b)
 {
-    return !(a->lr < b->lr) && !(a->lr > b->lr) && !(a->weight_decay < b->weight_decay) &&
-           !(a->weight_decay > b->weight_decay);
+    return a->muon == b->muon && !(a->lr < b->lr) && !(a->lr > b->lr) &&
+           !(a->weight_decay < b->weight_decay) && !(a->weight_decay > b->weight_decay);
 }
 
 /* The group with those numbers: one of the first two, by the parameter's own, or a further one. */
@@ -94,10 +95,16 @@ static int group_of(struct optim_groups *g, const struct optim_group *want, bool
     return (int)g->n++;
 }
 
+/* Of what is no hidden matrix. */
+static double other_lr(const struct optim_groups_opts *o)
+{
+    return o->muon && !isnan(o->adam_lr) ? o->adam_lr : o->learning_rate;
+}
+
 static double lr_of(const struct param *p, const struct optim_groups_opts *o)
 {
     if (o->loraplus_lr_ratio <= 0)
-        return o->learning_rate;
+        return params_is_hidden(p) ? o->learning_rate : other_lr(o);
     if ((p->kind == PARAM_LORA_A || p->kind == PARAM_LORA_B) && p->role == ROLE_TOKENS)
         return o->loraplus_lr_embedding;
     return p->kind == PARAM_LORA_B ? o->learning_rate * o->loraplus_lr_ratio : o->learning_rate;
@@ -123,15 +130,16 @@ int optim_groups(struct optim_groups *out, struct ckpt_arena *a, struct params *
     *out = (struct optim_groups){.peak = ckpt_arena_alloc(a, p->n + 2, sizeof *out->peak), .n = 2};
     if (!out->peak)
         return ckpt_nomem(err, p->n * sizeof *out->peak);
-    out->peak[0] = (struct optim_group){o->learning_rate, o->weight_decay};
-    out->peak[1] = (struct optim_group){o->learning_rate, 0};
+    out->peak[0] = (struct optim_group){o->learning_rate, o->weight_decay, o->muon};
+    out->peak[1] = (struct optim_group){other_lr(o), 0, false};
     rc = read_wishes(&lr, a, o->lr_for, o->n_lr_for, "lr_for", err);
     if (rc == 0)
         rc = read_wishes(&decay, a, o->weight_decay_for, o->n_weight_decay_for, "weight_decay_for",
                          err);
     for (size_t i = 0; rc == 0 && i < p->n; i++) {
         struct param *q = &p->item[i];
-        struct optim_group want = {lr_of(q, o), q->decay ? o->weight_decay : 0};
+        struct optim_group want = {lr_of(q, o), q->decay ? o->weight_decay : 0,
+                                   o->muon && params_is_hidden(q)};
 
         if (!q->trainable)
             continue;

@@ -3,7 +3,8 @@
  *
  * Group 0 are those that decay, group 1 those that do not (biases and norms), as HF Trainer has
  * them; each further pair of numbers that a pattern or LoRA+ gives is a group after those.  LoRA+:
- * factors B learn faster, and those of embeddings at a rate of their own.
+ * factors B learn faster, and those of embeddings at a rate of their own.  With Muon group 0 are
+ * the hidden matrices; what AdamW steps beside them and decays is a further group.
  * Source: Hayou et al. 2024; peft 0.21 optimizers/loraplus.py.
  */
 #ifndef CKPT_TRAINER_OPTIM_GROUPS_H
@@ -20,6 +21,8 @@ struct optim_groups_opts {
     size_t n_lr_for, n_weight_decay_for;
     double loraplus_lr_ratio;           /* 0: none */
     double loraplus_lr_embedding;
+    bool   muon;                        /* hidden matrices are groups of their own; */
+    double adam_lr;                     /* what is in others learns so; NaN: learning_rate */
 };
 
 struct optim_groups {

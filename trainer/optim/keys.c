@@ -9,7 +9,7 @@
 
 #include <jansson.h>
 
-#define TEXT_MOST 64                    /* characters of a key or a value */
+#define TEXT_MOST 80                    /* characters of a key or a value */
 
 int keys_word(const char *words, const char *word, size_t n)
 {
@@ -62,6 +62,26 @@ static int set_number(void *to, const struct keys_table *t, const struct keys_ro
     return 0;
 }
 
+/* "x:y:z" */
+static int set_three(double *to, const struct keys_table *t, const struct keys_row *r,
+                     const char *value, struct ckpt_err *err)
+{
+    char range[80], *end;
+    double x[3];
+
+    snprintf(range, sizeof range, "three numbers from %g to %g with `:` between them", r->min,
+             r->max);
+    for (int i = 0; i < 3; i++) {
+        const char *at = i ? end + 1 : value;
+
+        x[i] = strtod(at, &end);
+        if (end == at || *end != (i < 2 ? ':' : '\0') || !(x[i] >= r->min && x[i] <= r->max))
+            return bad_value(t, r, value, range, err);
+    }
+    memcpy(to, x, sizeof x);
+    return 0;
+}
+
 static int set_row(void *to, const struct keys_table *t, const struct keys_row *r,
                    const char *value, struct ckpt_err *err)
 {
@@ -73,6 +93,8 @@ static int set_row(void *to, const struct keys_table *t, const struct keys_row *
         return 0;
     if (r->kind == KEYS_REAL || r->kind == KEYS_INT)
         return set_number(field, t, r, value, err);
+    if (r->kind == KEYS_THREE)
+        return set_three(field, t, r, value, err);
     if (r->kind == KEYS_BOOL) {
         bool yes = keys_word("True true 1", value, strlen(value)) >= 0;
 
@@ -103,6 +125,12 @@ static int set_one(void *to, const struct keys_table *t, const char *key, const 
 /* A JSON value as the text that "key=value" would have. */
 static bool text_of(char dst[TEXT_MOST], const json_t *v)
 {
+    if (json_is_array(v) && json_array_size(v) == 3 && json_is_number(json_array_get(v, 0)) &&
+        json_is_number(json_array_get(v, 1)) && json_is_number(json_array_get(v, 2)))
+        return snprintf(dst, TEXT_MOST, "%.17g:%.17g:%.17g",
+                        json_number_value(json_array_get(v, 0)),
+                        json_number_value(json_array_get(v, 1)),
+                        json_number_value(json_array_get(v, 2))) < TEXT_MOST;
     if (json_is_string(v))
         return snprintf(dst, TEXT_MOST, "%s", json_string_value(v)) < TEXT_MOST;
     if (json_is_boolean(v))

@@ -18,6 +18,7 @@ enum keys_kind {
     KEYS_REAL,                          /* double */
     KEYS_INT,                           /* int64_t */
     KEYS_BOOL,                          /* bool */
+    KEYS_THREE,                         /* double[3]: "x:y:z", of JSON an array */
     KEYS_WORD                           /* int: the index of one of the row's words */
 };
 

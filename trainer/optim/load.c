@@ -24,6 +24,7 @@ struct file {
     bool                packed;
     size_t             *index;          /* [n] the moment's tensor of each parameter, in seen */
     int64_t            *from;           /* and its first element there */
+    const char        **name;           /* [n] and its name in a state; NULL: it has none */
     void               *piece;          /* [PIECE] floats */
     const struct optim_row *row;
     enum op_moments     kind;           /* the narrowest type in it */
@@ -102,9 +103,9 @@ static int take_codes(struct session *s, const struct file *f, const struct code
     return 0;
 }
 
-/* The name of moment k in the file: bitsandbytes' are called by their numbers where there is only
- * one, and where none of them is coded. */
-static const char *name_of(const struct file *f, int k)
+/* The name of moment k in a file of bitsandbytes, or NULL: it is called by its number where there
+ * is only one, and where none of them is coded. */
+static const char *number_of(const struct file *f, int k)
 {
     static const char *const wrapped[] = {"__bnb_optimizer_quant_state__.state1",
                                           "__bnb_optimizer_quant_state__.state2"};
@@ -117,16 +118,19 @@ static const char *name_of(const struct file *f, int k)
         if (ckpt_source_find(f->seen, name) != SIZE_MAX)
             return by_number[i][k];
     }
-    return optim_moment_name(f->row, k);
+    return NULL;
 }
 
 /* Load one moment of all parameters. */
 static int load(struct session *s, struct file *f, int k, struct ckpt_err *err)
 {
     const struct params *p = zero_flat(s->zero)->params;
+    const char *number = number_of(f, k);
     int rc;
 
-    rc = optim_match(f->index, f->from, p, s->arch, f->seen, name_of(f, k), err);
+    for (size_t i = 0; i < p->n; i++)
+        f->name[i] = number ? number : optim_moment_name(f->row, &p->item[i], k);
+    rc = optim_match(f->index, f->from, p, s->arch, f->seen, f->name, err);
     if (rc)
         return rc;
     for (size_t i = 0; i < p->n; i++) {
@@ -248,8 +252,8 @@ int optim_steps(int64_t *steps, const char *file, struct ckpt_err *err)
     if (rc)
         return ckpt_err_in(err, "%s", file);
     state = value_get(torch_archive_root(archive), "state");
-    if (value_is(state, VALUE_DICT) && state->u.dict.n > 0)
-        v = value_get(state->u.dict.val[0], "step");
+    for (size_t i = 0; value_is(state, VALUE_DICT) && !v && i < state->u.dict.n; i++)
+        v = value_get(state->u.dict.val[i], "step");    /* Muon's matrices have none */
     if (value_is(v, VALUE_TENSOR)) {
         enum ckpt_dtype type = v->u.tensor->dtype;
         int64_t numel = 0;
@@ -276,10 +280,11 @@ int optim_load(struct session *s, const char *file, const struct optim_row *row,
     const struct ckpt_open_opts opts = {.prove = prove};
     size_t n = zero_flat(s->zero)->params->n;
     struct file f = {.row = row, .index = ckpt_alloc(n, sizeof *f.index),
-                     .from = ckpt_alloc(n, sizeof *f.from),
+                     .from = ckpt_alloc(n, sizeof *f.from), .name = ckpt_alloc(n, sizeof *f.name),
                      .piece = ckpt_alloc_buffer((size_t)PIECE * sizeof(float))};
     const char *what;
-    int rc = f.index && f.from && f.piece ? 0 : ckpt_nomem(err, (size_t)PIECE * sizeof(float));
+    int rc = f.index && f.from && f.name && f.piece
+                 ? 0 : ckpt_nomem(err, (size_t)PIECE * sizeof(float));
 
     if (rc == 0)
         rc = check_groups(s, file, err);
@@ -300,6 +305,7 @@ int optim_load(struct session *s, const char *file, const struct optim_row *row,
     ckpt_source_close(f.raw);
     ckpt_free(f.index);
     ckpt_free(f.from);
+    ckpt_free(f.name);
     ckpt_free(f.piece);
     return rc;
 }

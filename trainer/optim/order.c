@@ -162,7 +162,7 @@ int optim_order_whole(struct optim_order *out, struct ckpt_arena *a, const struc
 }
 
 static int find(size_t *index, int64_t *at, const struct optim_order *o, const struct params *p,
-                const struct ckpt_source *src, const char *moment, struct ckpt_err *err)
+                const struct ckpt_source *src, const char *const *moment, struct ckpt_err *err)
 {
     char name[64];
 
@@ -171,7 +171,9 @@ static int find(size_t *index, int64_t *at, const struct optim_order *o, const s
         const char *of = p->item[s->part[0].param].name;
         size_t t;
 
-        snprintf(name, sizeof name, "state.%zu.%s", k, moment);
+        if (!moment[s->part[0].param])
+            continue;
+        snprintf(name, sizeof name, "state.%zu.%s", k, moment[s->part[0].param]);
         t = ckpt_source_find(src, name);
         if (t == SIZE_MAX)
             return ckpt_fail_as(err, CKPT_EMISMATCH, "missing",
@@ -187,14 +189,25 @@ static int find(size_t *index, int64_t *at, const struct optim_order *o, const s
     return 0;
 }
 
+/* Whether there is a state of that number. */
+static bool has_state(const struct ckpt_source *src, size_t k)
+{
+    char start[32];
+
+    snprintf(start, sizeof start, "state.%zu.", k);
+    for (size_t t = 0; t < ckpt_source_count(src); t++)
+        if (strncmp(ckpt_source_tensor(src, t)->name, start, strlen(start)) == 0)
+            return true;
+    return false;
+}
+
 int optim_match(size_t *index, int64_t *at, const struct params *p, const struct arch *arch,
-                const struct ckpt_source *src, const char *moment, struct ckpt_err *err)
+                const struct ckpt_source *src, const char *const *moment, struct ckpt_err *err)
 {
     struct ckpt_arena a = {0};
     struct ckpt_err other = {0};
     struct optim_order o;
     bool fused = true;
-    char name[64];
     int rc;
 
     for (size_t i = 0; i < p->n; i++) {
@@ -203,8 +216,7 @@ int optim_match(size_t *index, int64_t *at, const struct params *p, const struct
     }
     rc = optim_order(&o, &a, p, arch, true, err);
     /* A file with more states has the experts one by one. */
-    snprintf(name, sizeof name, "state.%zu.%s", rc ? 0 : o.n, moment);
-    if (rc == 0 && arch->num_experts > 0 && ckpt_source_find(src, name) != SIZE_MAX)
+    if (rc == 0 && arch->num_experts > 0 && has_state(src, o.n))
         fused = false;
     if (rc == 0 && !fused)
         rc = optim_order(&o, &a, p, arch, false, err);

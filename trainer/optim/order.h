@@ -41,11 +41,12 @@ int optim_order(struct optim_order *out, struct ckpt_arena *a, const struct para
 int optim_order_whole(struct optim_order *out, struct ckpt_arena *a, const struct params *p,
                       const struct arch *arch, bool fused, struct ckpt_err *err);
 /*
- * Which tensor of an optimizer.pt holds each parameter's moment of that name, and from which
- * element on; SIZE_MAX: not trained.  Both orders of experts are tried, and where the Trainer's
- * two groups do not fit, one group of all parameters: shapes tell matrices from vectors.
+ * Which tensor of an optimizer.pt holds each parameter's moment of the name moment[i] (NULL: it has
+ * none), and from which element on; SIZE_MAX: none, or not trained.  Both orders of experts are
+ * tried, and where the Trainer's two groups do not fit, one group of all parameters: shapes tell
+ * matrices from vectors.
  */
 int optim_match(size_t *index, int64_t *at, const struct params *p, const struct arch *arch,
-                const struct ckpt_source *src, const char *moment, struct ckpt_err *err);
+                const struct ckpt_source *src, const char *const *moment, struct ckpt_err *err);
 
 #endif

@@ -19,6 +19,7 @@ static const struct optim_row rows[] = {
     {"paged_adamw_8bit", OP_RULE_ADAMW, OP_MOMENTS_8BIT, true, 2, true},
     {"sgd", OP_RULE_SGD, OP_MOMENTS_F32, false, 0, false},
     {"adafactor", OP_RULE_ADAFACTOR, OP_MOMENTS_F32, false, 0, false},
+    {"muon", OP_RULE_MUON, OP_MOMENTS_F32, false, 2, false},
     {"lion_32bit", OP_RULE_LION, OP_MOMENTS_F32, false, 1, true},
     {"lion_8bit", OP_RULE_LION, OP_MOMENTS_8BIT, false, 1, true},
     {"paged_lion_32bit", OP_RULE_LION, OP_MOMENTS_F32, true, 1, true},
@@ -26,6 +27,7 @@ static const struct optim_row rows[] = {
 };
 
 #define ADAFACTOR(field) offsetof(struct optim_keys, adafactor.field)
+#define MUON(field)      offsetof(struct optim_keys, muon.field)
 
 static const struct keys_row key_rows[] = {
     {"momentum", KEYS_REAL, offsetof(struct optim_keys, momentum), 0, 1, NULL},
@@ -39,6 +41,11 @@ static const struct keys_row key_rows[] = {
     {"scale_parameter", KEYS_BOOL, ADAFACTOR(scale_parameter), 0, 0, NULL},
     {"relative_step", KEYS_BOOL, ADAFACTOR(relative_step), 0, 0, NULL},
     {"warmup_init", KEYS_BOOL, ADAFACTOR(warmup_init), 0, 0, NULL},
+    {"eps", KEYS_REAL, MUON(eps), 1e-30, 1, NULL},
+    {"ns_steps", KEYS_INT, MUON(ns_steps), 1, 99, NULL},
+    {"ns_coefficients", KEYS_THREE, MUON(a), -1e3, 1e3, NULL},
+    {"adjust_lr_fn", KEYS_WORD, MUON(adjust), 0, 0, "original match_rms_adamw spectral_unclamped"},
+    {"adam_lr", KEYS_REAL, offsetof(struct optim_keys, adam_lr), 0, 1e3, NULL},
 };
 
 /* Keys of optim_args that a rule has. */
@@ -46,6 +53,7 @@ static const char *const allowed[] = {
     [OP_RULE_ADAMW] = "", [OP_RULE_LION] = "", [OP_RULE_SGD] = "momentum dampening nesterov",
     [OP_RULE_ADAFACTOR] = "eps1 eps2 clip_threshold decay_rate beta1 scale_parameter relative_step "
                           "warmup_init",
+    [OP_RULE_MUON] = "momentum nesterov ns_steps ns_coefficients eps adjust_lr_fn adam_lr",
 };
 
 const struct optim_row *optim_find(const char *name)
@@ -60,12 +68,18 @@ int optim_keys(struct optim_keys *out, const struct optim_row *row, const char *
                struct ckpt_err *err)
 {
     const struct keys_table t = {"optim_args", key_rows, sizeof key_rows / sizeof key_rows[0]};
+    bool muon = row->rule == OP_RULE_MUON;
     int rc;
 
-    *out = (struct optim_keys){.adafactor = {.eps = 1e-30, .eps_rms = 1e-3, .clip_threshold = 1,
-                                             .decay_rate = -0.8, .beta1 = NAN}};
+    *out = (struct optim_keys){.momentum = muon ? 0.95 : 0, .nesterov = muon, .adam_lr = NAN,
+                               .adafactor = {.eps = 1e-30, .eps_rms = 1e-3, .clip_threshold = 1,
+                                             .decay_rate = -0.8, .beta1 = NAN},
+                               .muon = {.eps = 1e-7, .ns_steps = 5, .a = 3.4445, .b = -4.7750,
+                                        .c = 2.0315}};
     rc = keys_set(out, &t, args, allowed[row->rule], row->name, err);
-    if (rc == 0 && out->nesterov && (out->momentum <= 0 || out->dampening != 0))
+    out->muon.momentum = out->momentum;
+    out->muon.nesterov = out->nesterov;
+    if (rc == 0 && !muon && out->nesterov && (out->momentum <= 0 || out->dampening != 0))
         rc = ckpt_fail(err, CKPT_ECONFIG, "`optim_args`: nesterov needs a momentum and no "
                        "dampening");
     if (rc == 0 && out->adafactor.warmup_init && !out->adafactor.relative_step)
@@ -80,7 +94,9 @@ int optim_moments(const struct optim_row *row, const struct optim_keys *keys)
                                             : row->n_moments;
 }
 
-const char *optim_moment_name(const struct optim_row *row, int k)
+const char *optim_moment_name(const struct optim_row *row, const struct param *p, int k)
 {
+    if (row->rule == OP_RULE_MUON && params_is_hidden(p))
+        return k ? NULL : "momentum_buffer";
     return row->rule == OP_RULE_SGD ? "momentum_buffer" : k ? "exp_avg_sq" : "exp_avg";
 }

@@ -5,6 +5,7 @@
 #define CKPT_TRAINER_OPTIM_TABLE_H
 
 #include "libckpt/fail.h"
+#include "trainer/model/params.h"
 #include "trainer/ops/ops.h"
 
 struct optim_row {
@@ -21,6 +22,8 @@ struct optim_keys {
     double momentum, dampening;
     bool   nesterov;
     struct op_adafactor adafactor;  /* eps1 and eps2 are its pair; as HF Trainer sets it up */
+    struct op_muon muon;
+    double adam_lr;                 /* of what Muon leaves to AdamW; NaN: learning_rate */
 };
 
 /* NULL: no such optimizer. */
@@ -30,7 +33,8 @@ int optim_keys(struct optim_keys *out, const struct optim_row *row, const char *
                struct ckpt_err *err);
 /* Moments that it has with these keys. */
 int optim_moments(const struct optim_row *row, const struct optim_keys *keys);
-/* The name of moment k in its state dict: "exp_avg", "momentum_buffer" ... */
-const char *optim_moment_name(const struct optim_row *row, int k);
+/* The name of a parameter's moment k in its state dict: "exp_avg", "momentum_buffer" ...; NULL:
+ * that parameter has none. */
+const char *optim_moment_name(const struct optim_row *row, const struct param *p, int k);
 
 #endif

@@ -23,14 +23,16 @@ static void tell_narrow(const struct session *s)
 int run_optimizer_open(struct run_optimizer *o, const struct settings *s, struct session *session,
                        struct ckpt_err *err)
 {
-    const struct optim_groups_opts opts = {
+    struct optim_groups_opts opts = {
         .learning_rate = s->learning_rate, .weight_decay = s->weight_decay,
         .lr_for = s->lr_for, .n_lr_for = s->n_lr_for,
         .weight_decay_for = s->weight_decay_for, .n_weight_decay_for = s->n_weight_decay_for,
         .loraplus_lr_ratio = s->loraplus_lr_ratio,
-        .loraplus_lr_embedding = s->loraplus_lr_embedding};
+        .loraplus_lr_embedding = s->loraplus_lr_embedding,
+        .muon = optim_find(s->optim)->rule == OP_RULE_MUON};
     int rc = optim_keys(&o->keys, optim_find(s->optim), s->optim_args, err);
 
+    opts.adam_lr = o->keys.adam_lr;
     if (rc == 0)
         rc = optim_groups(&o->groups, &o->arena, model_params_to_group(session->model), &opts, err);
     if (rc == 0 && !(o->now = ckpt_arena_alloc(&o->arena, o->groups.n, sizeof *o->now)))
@@ -51,12 +53,12 @@ int run_optimizer_check(const struct settings *s, const struct session *session,
     if (!s->master_weights && session->dev->discrete)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "`no_master_weights`: weights are rounded "
                          "stochastically on CPUs alone: `device cpu`");
-    if (row->rule != OP_RULE_ADAFACTOR)
+    if (row->rule != OP_RULE_ADAFACTOR && row->rule != OP_RULE_MUON)
         return 0;
     if (session->dev->discrete)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "`optim %s` steps on CPUs alone: `device cpu`",
                          row->name);
-    if (session->arch->num_experts > 0)
+    if (session->arch->num_experts > 0 && row->rule == OP_RULE_ADAFACTOR)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "`optim %s`: models with experts are not done",
                          row->name);
     return 0;
@@ -68,6 +70,7 @@ struct zero_opts run_optimizer_zero(const struct settings *s)
         .stage = settings_stage(s), .moments = settings_moments(s), .fewer = settings_fewer(s),
         .reduce = settings_reduce(s), .paged = settings_paged(s),
         .narrow = !s->master_weights, .factored = optim_find(s->optim)->rule == OP_RULE_ADAFACTOR,
+        .muon = optim_find(s->optim)->rule == OP_RULE_MUON,
         .offload = strcmp(s->offload_optimizer, "cpu") == 0,
         .offload_param = strcmp(s->offload_param, "cpu") == 0};
 }

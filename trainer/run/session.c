@@ -412,7 +412,7 @@ int session_load(struct session *s, const char *path, const char *tag, struct ck
                    : ckpt_nomem(err, flat->params->n * sizeof *index);
 
     if (rc == 0)
-        rc = weights_match(index, flat->params, src, "",
+        rc = weights_match(index, flat->params, src, NULL,
                            s->head_lent ? "lm_head.weight" : arch_tied_name(s->arch), true, err);
     if (rc == 0)
         rc = weights_load(s->zero, ZERO_MASTER, src, index, NULL, err);

@@ -385,6 +385,7 @@ static int check_optimizer(const struct settings *s, struct ckpt_err *err)
 {
     const struct optim_row *row = optim_find(s->optim);
     bool factored = row && row->rule == OP_RULE_ADAFACTOR;
+    bool here = factored || (row && row->rule == OP_RULE_MUON);
     struct optim_keys keys = {0};
     int bad = row ? optim_keys(&keys, row, s->optim_args, err) : 0;
     const struct rule rules[] = {
@@ -395,10 +396,10 @@ static int check_optimizer(const struct settings *s, struct ckpt_err *err)
                           differs(s->adam_epsilon, 1e-8)),
              "`adam_beta1`, `adam_beta2` and `adam_epsilon` are not used by `optim adafactor`, "
              "whose `optim_args` has beta1, eps1 and eps2"),
-        RULE(factored && (strcmp(s->offload_optimizer, "none") != 0 ||
-                          strcmp(s->offload_param, "none") != 0),
-             "`optim adafactor` steps where the weights are: `offload_optimizer` and "
-             "`offload_param` are not for it"),
+        RULE(here && (strcmp(s->offload_optimizer, "none") != 0 ||
+                      strcmp(s->offload_param, "none") != 0),
+             "`optim {}` steps where the weights are: `offload_optimizer` and "
+             "`offload_param` are not for it", s->optim),
         RULE(factored && settings_is_dcp(s),
              "`checkpoint_format dcp` has no place for the rows and columns of `optim adafactor`"),
         RULE(factored && keys.adafactor.relative_step && settings_given(s, "learning_rate"),
@@ -433,8 +434,9 @@ static int check_precision(const struct settings *s, struct ckpt_err *err)
         RULE(!s->master_weights && (strcmp(s->offload_optimizer, "none") != 0 ||
                                     strcmp(s->offload_param, "none") != 0),
              "`no_master_weights` excludes `offload_optimizer` and `offload_param`"),
-        RULE(!s->master_weights && strcmp(s->optim, "adafactor") == 0,
-             "`no_master_weights` is not done with `optim adafactor`"),
+        RULE(!s->master_weights && (strcmp(s->optim, "adafactor") == 0 ||
+                                    strcmp(s->optim, "muon") == 0),
+             "`no_master_weights` is not done with `optim {}`", s->optim),
         RULE(s->bf16 && s->fp16, "`bf16` and `fp16` exclude each other"),
         RULE(s->fp8 && !s->bf16,
              "`fp8` needs `bf16`: what is not multiplied in 8 bits is bfloat16"),

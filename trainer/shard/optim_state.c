@@ -95,6 +95,11 @@ uint64_t optim_state_moment_bytes(const struct params *params, size_t i, enum op
     return sum;
 }
 
+int optim_state_fewer(const struct params *params, size_t i, int fewer, bool muon)
+{
+    return fewer + (muon && params_is_hidden(&params->item[i]));
+}
+
 static enum op_moments type_of(const struct layout *l, size_t i)
 {
     return optim_state_kind(l->flat->params, i, l->opts->moments);
@@ -104,8 +109,9 @@ static enum op_moments type_of(const struct layout *l, size_t i)
 static int64_t bytes_of(const struct layout *l, int of, size_t i, int64_t n)
 {
     bool second = of == OPTIM_STATE_AVG_SQ || of == OPTIM_STATE_ABSMAX_SQ;
+    int fewer = optim_state_fewer(l->flat->params, i, l->opts->fewer, l->opts->muon);
 
-    if (of == OPTIM_STATE_MASTER ? !l->opts->master : l->opts->fewer > (second ? 0 : 1))
+    if (of == OPTIM_STATE_MASTER ? !l->opts->master : fewer > (second ? 0 : 1))
         return 0;
     return (int64_t)optim_state_bytes((enum optim_state_array)of, type_of(l, i), n);
 }
@@ -383,7 +389,7 @@ static void step_range(struct optim_state *s, struct place first, struct place e
         int64_t from = i == first.i ? first.at : 0, to = i == end.i ? end.at : numel_of(l, i);
         struct adamw_run one;
 
-        if (from >= to)
+        if (from >= to || (s->opts.muon && params_is_hidden(&l->flat->params->item[i])))
             continue;
         one = run_of(s, b, first, i, from, to);
         if (n > 0 && joins(&run[n - 1], &one, ckpt_dtype_size(s->dev->weight))) {

@@ -39,13 +39,18 @@ enum op_moments optim_state_kind(const struct params *params, size_t i, enum op_
 enum ckpt_dtype optim_state_type(enum optim_state_array of, enum op_moments kind);
 size_t optim_state_bytes(enum optim_state_array of, enum op_moments kind, int64_t n);
 
-/* Bytes of all moments of n elements of parameter i, for a rule that lacks some of AdamW's two. */
+/* Bytes of all moments of n elements of parameter i, which lacks some of AdamW's two. */
 uint64_t optim_state_moment_bytes(const struct params *params, size_t i, enum op_moments wanted,
                                   int fewer, int64_t n);
+/* How many of the two parameter i lacks, of a rule that lacks `fewer` everywhere; muon: hidden
+ * matrices lack the second. */
+int optim_state_fewer(const struct params *params, size_t i, int fewer, bool muon);
 
 struct optim_state_opts {
     enum op_moments moments;            /* where a parameter may have them so */
     int      fewer;                     /* moments that a rule lacks of AdamW's two */
+    bool     muon;                      /* hidden matrices have the first alone, and are not
+                                           stepped here (zero_muon.c) */
     bool     master;                    /* true weights are here, else where the caller has them */
     int64_t  chunk;                     /* elements of a chunk; 0: CHUNK */
     uint64_t on_device;                 /* bytes of arrays that may lie there; 0 where something of
@@ -63,6 +68,7 @@ struct optim_state_size {
 /* Numbers of a group of parameters (param.group). */
 struct optim_group {
     double lr, weight_decay;
+    bool   muon;                        /* hidden matrices, which Muon steps */
 };
 
 /* What is stepped from and to: base pointers by flat's bases. */

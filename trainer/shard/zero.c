@@ -270,7 +270,7 @@ static bool own_masters(bool train, enum ckpt_dtype type) { return train && type
 static struct optim_state_opts states_of(const struct zero_opts *opts, enum ckpt_dtype type)
 {
     return (struct optim_state_opts){.moments = opts->moments,
-                                .fewer = opts->fewer,
+                                .fewer = opts->fewer, .muon = opts->muon,
                                 .chunk = opts->chunk,
                                 .master = own_masters(opts->train, type) && !opts->narrow,
                                 .grad_on_host = opts->offload_param,
@@ -332,6 +332,7 @@ static int allocate(struct zero *z, const struct zero_opts *opts, struct ckpt_er
         z->squares = memory(z, squares_of(f, opts) * sizeof *z->squares, false, &rc, err);
         rc = rc ? rc : optim_state_new(&z->optim, f, &states, z->dev, ZERO_EVENT_OPTIM, err);
         rc = rc || !opts->factored ? rc : zero_factored_new(z, true, err);
+        rc = rc || !opts->muon ? rc : zero_muon_new(z, err);
     }
     if (rc == 0 && p.slots)
         rc = allocate_slots(z, &z->weight, &p, p.keep_weights, slot_wide(&p, z->type),
@@ -426,6 +427,7 @@ void zero_free(struct zero *z)
         return;
     optim_state_free(z->optim);
     zero_factored_free(z->factored);
+    zero_muon_free(z->muon);
     z->dev->ops->free(z->dev, z->master);
     if (z->streamed) {
         z->dev->ops->unpin(z->dev, z->rounded);
@@ -458,6 +460,11 @@ enum op_moments zero_moments(const struct zero *z, size_t i)
     return optim_state_kind(z->flat.params, i, z->opts.moments);
 }
 
+int zero_fewer(const struct zero_opts *opts, const struct params *p, size_t i)
+{
+    return optim_state_fewer(p, i, opts->fewer, opts->muon);
+}
+
 float *zero_grads(const struct zero *z) { return z->grads; }
 const struct model_weights *zero_weights(struct zero *z) { return &z->door; }
 
@@ -482,7 +489,8 @@ int zero_size(struct zero_size *out, const struct params *params, const struct z
     if (opts->train) {
         rc = optim_state_size(&states, &f, &so, err);
         out->grads = (uint64_t)f.grad_numel * sizeof(float);
-        out->optim = states.device + (opts->factored ? zero_factored_bytes(params, true) : 0);
+        out->optim = states.device + (opts->factored ? zero_factored_bytes(params, true) : 0) +
+                     (opts->muon ? zero_muon_bytes(params, f.world_size) : 0);
         out->optim_host = states.host;
         out->ring = states.ring;
     }

@@ -46,6 +46,8 @@ struct zero_opts {
                                            type, BF16, and rounded stochastically */
     bool     factored;                  /* Adafactor's numbers of rows and columns beside the
                                            moments; nothing lies on the host then */
+    bool     muon;                      /* hidden matrices have a momentum alone, and are stepped by
+                                           Muon; nothing lies on the host then */
     bool     paged;                     /* true weights and moments beyond optim_on_device bytes
                                            lie on the host (optim_state.h) */
     bool     offload;                   /* all of them do */
@@ -143,6 +145,10 @@ struct zero_factors {
 struct zero_factors zero_factors(const struct zero *z, size_t i);
 /* Bytes of them, and with sums of a step's work. */
 uint64_t zero_factored_bytes(const struct params *p, bool sums);
+/* Bytes of what a step of Muon works with. */
+uint64_t zero_muon_bytes(const struct params *p, int world_size);
+/* Moments that parameter i lacks of AdamW's two. */
+int zero_fewer(const struct zero_opts *opts, const struct params *p, size_t i);
 /* How parameter i's moments are stored. */
 enum op_moments zero_moments(const struct zero *z, size_t i);
 /*

@@ -47,6 +47,7 @@ static int allocate(struct zero_copy *c, struct ckpt_err *err)
     struct zero *z = c->zero;
     const struct optim_state_opts states = {.moments = from->opts.moments,
                                             .fewer = from->opts.fewer,
+                                            .muon = from->opts.muon,
                                             .master = from->rounded && !from->opts.narrow,
                                             .on_device = UINT64_MAX};
     size_t n = (size_t)z->flat.numel;
@@ -132,7 +133,7 @@ static uint64_t bytes_of(const struct flat *f, const struct zero_opts *o, enum c
             sum += (uint64_t)n * (p->item[i].trainable && !o->narrow ? sizeof(float)
                                                                       : ckpt_dtype_size(type));
         if (p->item[i].trainable)
-            sum += optim_state_moment_bytes(p, i, o->moments, o->fewer, n);
+            sum += optim_state_moment_bytes(p, i, o->moments, zero_fewer(o, p, i), n);
     }
     return sum;
 }

@@ -45,6 +45,7 @@ struct zero {
     float               *grads;         /* [flat.grad_numel] of the step in work */
     struct optim_state       *optim;        /* NULL: nothing is trained */
     struct zero_factored     *factored;     /* NULL: not Adafactor */
+    struct zero_muon         *muon;         /* NULL: not Muon, or a copy */
     struct device       *dev;
     struct comm         *comm;          /* ranks that own parts; stage 0: all ranks */
     struct comm         *replicas;      /* ranks whose gradients of the same part are summed; NULL:
@@ -159,6 +160,14 @@ int zero_factored_new(struct zero *z, bool sums, struct ckpt_err *err);
 void zero_factored_free(struct zero_factored *f);
 void zero_factored_copy(struct zero_factored *to, const struct zero_factored *from);
 void zero_factored_step(struct zero *z, const struct optim_state_step *s);
+
+/* -- Muon (zero_muon.c) ------------------------------------------------------------------------ */
+
+/* z->muon, freed with z. */
+int zero_muon_new(struct zero *z, struct ckpt_err *err);
+void zero_muon_free(struct zero_muon *m);
+/* Step the hidden matrices. */
+void zero_muon_step(struct zero *z, const struct optim_state_step *s);
 
 /* -- copies (zero_copy.c) ---------------------------------------------------------------------- */
 

@@ -25,6 +25,8 @@ static void step(struct zero *z, struct optim_state_step s)
     s.done = z->sharded && !z->streamed ? zero_ranks_stepped : NULL;
     s.ctx = z;
     zero_copied(z);
+    if (z->muon)
+        zero_muon_step(z, &s);
     if (z->factored)
         zero_factored_step(z, &s);
     else

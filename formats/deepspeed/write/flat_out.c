@@ -208,9 +208,10 @@ static struct value *adamw_state(struct ds_flat_out *f)
         count[k] = 1;
         if (value_set_str(a, one, "step",
                           ds_file_tensor(&f->optim, k * S_COUNT + S_STEP, &scalar)) ||
-            (ds_keeps(f->s, ADAMW_EXP_AVG) &&
-             value_set_str(a, one, ds_moment_name(f->s), flat_tensor(f, k, S_EXP_AVG))) ||
-            (ds_keeps(f->s, ADAMW_EXP_AVG_SQ) &&
+            (ds_keeps(f->s, &f->options[k], ADAMW_EXP_AVG) &&
+             value_set_str(a, one, ds_moment_name(f->s, &f->options[k]),
+                           flat_tensor(f, k, S_EXP_AVG))) ||
+            (ds_keeps(f->s, &f->options[k], ADAMW_EXP_AVG_SQ) &&
              value_set_str(a, one, "exp_avg_sq", flat_tensor(f, k, S_EXP_AVG_SQ))) ||
             value_set(a, state, value_int(a, (int64_t)k), one))
             return NULL;
@@ -299,9 +300,10 @@ static int optim_states(struct value **out, struct ds_flat_out *f, struct ckpt_e
         const struct ds_flat_group *g = &f->group[i / S_COUNT];
 
         ds_file_storage(&f->optim, CKPT_F32,
-                        i % S_COUNT == S_STEP               ? 1
-                        : i % S_COUNT == S_MASTER           ? g->own
-                        : ds_keeps(s, array_of[i % S_COUNT]) ? g->part : 0, err);
+                        i % S_COUNT == S_STEP     ? 1
+                        : i % S_COUNT == S_MASTER ? g->own
+                        : ds_keeps(s, &f->options[i / S_COUNT], array_of[i % S_COUNT]) ? g->part
+                                                                                       : 0, err);
     }
     if (f->optim.rc)
         return f->optim.rc;
@@ -341,7 +343,7 @@ static int begin_optim(struct ds_flat_out *f, struct ckpt_outdir *dir, const cha
 
         rc = ds_file_put(&f->optim, k * S_COUNT + S_STEP, 0, 1, &step, err);
         for (size_t of = S_EXP_AVG; rc == 0 && of <= S_EXP_AVG_SQ; of++)
-            if (ds_keeps(f->s, array_of[of]))
+            if (ds_keeps(f->s, &f->options[k], array_of[of]))
                 rc = ds_file_zeros(&f->optim, k * S_COUNT + of, g->own, g->part - g->own, err);
     }
     return rc;

@@ -29,6 +29,7 @@ struct layout {
     size_t  *sub;               /* [n_param] sub-group, or NONE for a frozen parameter */
     size_t   n_sub;
     int64_t *sub_numel;         /* [n_sub] */
+    size_t  *of;                /* [n_sub] its group among the following */
     int64_t *first, *count;     /* [n_group] sub-groups of groups that have any */
     struct adamw_group *group;  /* [n_group] of the same */
     size_t   n_group;
@@ -51,6 +52,7 @@ static void cut_group(struct layout *l, size_t g)
         l->n_sub += !open;
         open = true;
         l->sub[i] = l->n_sub - 1;
+        l->of[l->sub[i]] = l->n_group;
         l->sub_numel[l->n_sub - 1] += l->part[i];
         if (l->sub_numel[l->n_sub - 1] >= limit)
             open = false;
@@ -69,13 +71,14 @@ static int lay_out(struct layout *l, struct ckpt_arena *a, const struct ds_rank_
         .s = s, .part = ckpt_arena_alloc(a, s->n_param, sizeof *l->part),
         .sub = ckpt_arena_alloc(a, s->n_param, sizeof *l->sub),
         .sub_numel = ckpt_arena_alloc(a, s->n_param, sizeof *l->sub_numel),
+        .of = ckpt_arena_alloc(a, s->n_param, sizeof *l->of),
         .first = ckpt_arena_alloc(a, s->n_group, sizeof *l->first),
         .count = ckpt_arena_alloc(a, s->n_group, sizeof *l->count),
         .group = ckpt_arena_alloc(a, s->n_group, sizeof *l->group),
         .piece = ckpt_alloc_buffer(2 * (size_t)ADAMW_PIECE * sizeof *l->piece)};
     if (!l->piece)
         return ckpt_nomem(err, 2 * (size_t)ADAMW_PIECE * sizeof *l->piece);
-    if (!l->part || !l->sub || !l->sub_numel || !l->first || !l->count || !l->group)
+    if (!l->part || !l->sub || !l->sub_numel || !l->of || !l->first || !l->count || !l->group)
         return ckpt_nomem(err, s->n_param * sizeof *l->part);
     for (size_t i = 0; i < s->n_param; i++) {
         const struct ds_param *p = &s->param[i];
@@ -179,13 +182,17 @@ static int model_states(struct value **out, struct ds_file *file, const struct l
     return rc ? ckpt_nomem(err, (size_t)a->used) : ds_put_engine(a, d, s, err);
 }
 
-bool ds_keeps(const struct ds_rank_state *s, enum adamw_array of)
+bool ds_keeps(const struct ds_rank_state *s, const struct adamw_group *g, enum adamw_array of)
 {
-    return of == ADAMW_EXP_AVG ? s->fewer < 2 : of == ADAMW_EXP_AVG_SQ ? s->fewer < 1 : true;
+    int fewer = s->fewer + (g->muon != NULL);
+
+    return of == ADAMW_EXP_AVG ? fewer < 2 : of == ADAMW_EXP_AVG_SQ ? fewer < 1 : true;
 }
 
-const char *ds_moment_name(const struct ds_rank_state *s)
+const char *ds_moment_name(const struct ds_rank_state *s, const struct adamw_group *g)
 {
+    if (g->muon)
+        return "momentum_buffer";
     return s->fewer && s->moment ? s->moment : "exp_avg";
 }
 
@@ -197,13 +204,14 @@ static struct value *adamw_state(struct ds_file *file, const struct layout *l)
     struct value *state = value_dict(a, false), *d = value_dict(a, false);
 
     for (size_t k = 0; k < l->n_sub; k++) {
+        const struct adamw_group *g = &l->group[l->of[k]];
         struct value *one = value_dict(a, false);
 
         if (value_set_str(a, one, "step", ds_file_tensor(file, k * S_COUNT + S_STEP, &scalar)) ||
-            (ds_keeps(l->s, ADAMW_EXP_AVG) &&
-             value_set_str(a, one, ds_moment_name(l->s),
+            (ds_keeps(l->s, g, ADAMW_EXP_AVG) &&
+             value_set_str(a, one, ds_moment_name(l->s, g),
                            flat_tensor(file, k * S_COUNT + S_EXP_AVG))) ||
-            (ds_keeps(l->s, ADAMW_EXP_AVG_SQ) &&
+            (ds_keeps(l->s, g, ADAMW_EXP_AVG_SQ) &&
              value_set_str(a, one, "exp_avg_sq",
                            flat_tensor(file, k * S_COUNT + S_EXP_AVG_SQ))) ||
             value_set(a, state, value_int(a, (int64_t)k), one))
@@ -226,8 +234,9 @@ static int optim_states(struct value **out, struct ds_file *file, const struct l
 
     for (size_t i = 0; i < S_COUNT * l->n_sub; i++)
         ds_file_storage(file, CKPT_F32,
-                        i % S_COUNT == S_STEP                ? 1
-                        : ds_keeps(s, array_of[i % S_COUNT]) ? l->sub_numel[i / S_COUNT] : 0, err);
+                        i % S_COUNT == S_STEP ? 1
+                        : ds_keeps(s, &l->group[l->of[i / S_COUNT]], array_of[i % S_COUNT])
+                            ? l->sub_numel[i / S_COUNT] : 0, err);
     if (file->rc)
         return file->rc;
     for (size_t k = 0; k < l->n_sub; k++)
@@ -308,7 +317,7 @@ static int put_optim(const struct ds_file *file, const struct layout *l, struct 
     for (size_t i = 0; rc == 0 && i < S_COUNT * l->n_sub; i++)
         if (i % S_COUNT == S_STEP)
             rc = ds_file_put(file, i, 0, 1, &step, err);
-        else if (ds_keeps(l->s, array_of[i % S_COUNT]))
+        else if (ds_keeps(l->s, &l->group[l->of[i / S_COUNT]], array_of[i % S_COUNT]))
             rc = put_parts(file, l, i / S_COUNT, i % S_COUNT, err);
     return rc;
 }

@@ -66,10 +66,10 @@ struct ds_rank_state {
                                                    NULL; keys of DeepSpeed's own are refused */
 };
 
-/* Whether the optimizer has that array: the only moment of one is in exp_avg's place. */
-bool ds_keeps(const struct ds_rank_state *s, enum adamw_array of);
+/* Whether the optimizer has that array of a group: the only moment of one is in exp_avg's place. */
+bool ds_keeps(const struct ds_rank_state *s, const struct adamw_group *g, enum adamw_array of);
 /* The name of its first moment. */
-const char *ds_moment_name(const struct ds_rank_state *s);
+const char *ds_moment_name(const struct ds_rank_state *s, const struct adamw_group *g);
 
 /*
  * Write <tag>/zero_pp_rank_R_mp_rank_00_model_states.pt and

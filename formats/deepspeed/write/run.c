@@ -108,6 +108,22 @@ static int take_universal(struct ds_run *run, struct ckpt_err *err)
     return universal_dtype(&run->dtype, run->f, NULL, err);
 }
 
+/* Whether a state has as many tensors as there are names, and all of these. */
+static bool same_moments(const struct ds_run *run, const struct value *state)
+{
+    size_t n = 0;
+    const char *name;
+    struct value *v;
+
+    for (size_t i = 0; value_next(state, &i, &name, &v);)
+        if (value_is(v, VALUE_TENSOR) && v->u.tensor->shape.rank > 0) {
+            if (ds_run_moment_of(run, name) == run->n_moment)
+                return false;
+            n++;
+        }
+    return n == run->n_moment;
+}
+
 /* Take the names of the tensors that the optimizer keeps per element. */
 static int take_moments(struct ds_run *run, struct ckpt_err *err)
 {
@@ -123,6 +139,11 @@ static int take_moments(struct ds_run *run, struct ckpt_err *err)
     for (size_t i = 0; value_next(state, &i, &name, &v);)
         if (value_is(v, VALUE_TENSOR) && v->u.tensor->shape.rank > 0)   /* step has no axes */
             run->moment[run->n_moment++] = (struct ds_run_moment){name, v->u.tensor->dtype};
+    for (size_t g = 1; g < run->n_group; g++)
+        if (value_is(run->group[g].state, VALUE_DICT) && !same_moments(run, run->group[g].state))
+            return ckpt_fail(err, CKPT_EUNSUPPORTED, "optimizer: keeps other tensors for group %zu "
+                             "than for group 0 (Muon): such a run is not written for other ranks: "
+                             "a run resumes from it with any", g);
     return 0;
 }
 

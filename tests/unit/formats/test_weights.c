@@ -64,7 +64,7 @@ static int match(const char *config, const struct renamed *r, const char *more, 
     OK(params_build(&p, arch, NULL, &err), err);
     assert_true(p.n <= 128);
     src = file_of(&p, r, more);
-    rc = weights_match(index, &p, src, "", arch_tied_name(arch), true, &err);
+    rc = weights_match(index, &p, src, NULL, arch_tied_name(arch), true, &err);
     for (size_t i = 0; rc == 0 && i < p.n; i++) {
         assert_true(index[i] < ckpt_source_count(src));
         if (!more)                      /* the file keeps the model's order */

@@ -46,6 +46,73 @@ TEST(patterns_make_groups)
     golden_close(&g);
 }
 
+TEST(muon_has_groups_of_hidden_matrices)
+{
+    static const char *const lr[] = {"\\.0\\.mlp=2e-3"};
+    const struct optim_groups_opts o = {.learning_rate = 2e-2, .weight_decay = 0.1, .lr_for = lr,
+                                        .n_lr_for = 1, .muon = true, .adam_lr = 1e-4};
+    static const struct { const char *name; double lr, decay; bool muon; } want[] = {
+        {"transformer.word_embeddings.weight", 1e-4, 0.1, false},
+        {"transformer.h.0.self_attention.dense.weight", 2e-2, 0.1, true},
+        {"transformer.h.0.self_attention.dense.bias", 1e-4, 0, false},
+        {"transformer.h.0.mlp.dense_h_to_4h.weight", 2e-3, 0.1, true},
+        {"transformer.h.0.mlp.dense_h_to_4h.bias", 2e-3, 0, false},
+        {"transformer.ln_f.weight", 1e-4, 0, false}};
+    struct ckpt_arena a = {0};
+    struct ckpt_err err = {0};
+    struct optim_groups groups;
+    struct golden g;
+    struct params *p;
+
+    golden_open(&g, "bloom-a", &train, 1);
+    p = model_params_to_group(g.model);
+    OK(optim_groups(&groups, &a, p, &o, &err), err);
+    for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
+        const struct optim_group *peak = &groups.peak[named(p, want[i].name)->group];
+
+        assert_true(peak->lr == want[i].lr && peak->weight_decay == want[i].decay);
+        assert_int_equal(peak->muon, want[i].muon);
+        assert_int_equal(params_is_hidden(named(p, want[i].name)), want[i].muon);
+    }
+    assert_int_equal(named(p, want[1].name)->group, 0);
+    assert_int_equal(named(p, want[5].name)->group, 1);
+    ckpt_arena_release(&a);
+    golden_close(&g);
+}
+
+TEST(numbers_of_muon)
+{
+    static const struct { const char *args, *wrong; } bad[] = {
+        {"ns_coefficients=1:2", "three numbers from -1000 to 1000"},
+        {"ns_coefficients=1:2:3:4", "three numbers"}, {"ns_coefficients=1:x:3", "three numbers"},
+        {"{\"ns_coefficients\": [1, 2]}", "a number, a word, true or false"},
+        {"{\"ns_coefficients\": [1, 2, \"x\"]}", "a number, a word, true or false"},
+        {"ns_steps=0", "an integer from 1 to 99"}, {"ns_steps=100", "an integer from 1 to 99"},
+        {"adjust_lr_fn=x", "one of original match_rms_adamw spectral_unclamped"},
+        {"dampening=0.1", "dampening is no key of muon"}};
+    const struct optim_row *muon = optim_find("muon");
+    struct optim_keys keys;
+    struct ckpt_err err = {0};
+
+    OK(optim_keys(&keys, muon, NULL, &err), err);
+    assert_true(keys.muon.nesterov && keys.muon.momentum == 0.95 && keys.muon.ns_steps == 5);
+    assert_true(keys.muon.a == 3.4445 && keys.muon.b == -4.775 && keys.muon.c == 2.0315);
+    assert_true(isnan(keys.adam_lr) && keys.muon.adjust == OP_MUON_ORIGINAL);
+    OK(optim_keys(&keys, muon, "{\"ns_coefficients\": [3, -3.25, 1], \"nesterov\": false}", &err),
+       err);
+    assert_true(keys.muon.a == 3 && keys.muon.b == -3.25 && keys.muon.c == 1);
+    OK(optim_keys(&keys, muon, "momentum=0.8,nesterov=False,ns_coefficients=2:-1.5:0.5,adam_lr=1e-4,"
+                  "adjust_lr_fn=match_rms_adamw,eps=1e-8,ns_steps=6", &err), err);
+    assert_true(!keys.muon.nesterov && keys.muon.momentum == 0.8 && keys.muon.b == -1.5);
+    assert_true(keys.adam_lr == 1e-4 && keys.muon.adjust == OP_MUON_MATCH_RMS_ADAMW);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(optim_keys(&keys, muon, bad[i].args, &err), CKPT_ECONFIG);
+        if (!strstr(err.text, bad[i].wrong))
+            fail_msg("%s: %s", bad[i].args, err.text);
+        ckpt_err_clear(&err);
+    }
+}
+
 static void refused(struct params *p, const char *pattern, const char *text)
 {
     const struct optim_groups_opts o = {.learning_rate = 1e-3, .lr_for = &pattern, .n_lr_for = 1};

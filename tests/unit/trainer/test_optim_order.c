@@ -108,8 +108,17 @@ static struct ckpt_source *listed(struct ckpt_tensors *list)
     return src;
 }
 
+/* The same name for all. */
+static const char *const *named(const char *name[64], size_t n, const char *of)
+{
+    for (size_t i = 0; i < n; i++)
+        name[i] = of;
+    return name;
+}
+
 TEST(a_file_is_matched_in_either_order)
 {
+    const char *name[64];
     struct arch *arch = arch_of(MIXTRAL);
     struct params p;
     struct ckpt_err err = {0};
@@ -126,20 +135,21 @@ TEST(a_file_is_matched_in_either_order)
         assert_true(p.n < 64);
         OK(optim_order(&o, &a, &p, arch, fused, &err), err);
         for (size_t k = 0; k < o.n; k++) {
-            char name[64];
+            char state[64];
 
-            snprintf(name, sizeof name, "state.%zu.exp_avg", k);
-            OK(ckpt_tensors_add(&list, NULL, name, strlen(name), CKPT_F32, &o.slot[k].shape, NULL,
+            snprintf(state, sizeof state, "state.%zu.exp_avg", k);
+            OK(ckpt_tensors_add(&list, NULL, state, strlen(state), CKPT_F32, &o.slot[k].shape, NULL,
                                 0, false, &err), err);
         }
         src = listed(&list);
-        OK(optim_match(index, at, &p, arch, src, "exp_avg", &err), err);
+        OK(optim_match(index, at, &p, arch, src, named(name, p.n, "exp_avg"), &err), err);
         for (size_t k = 0; k < o.n; k++)
             for (size_t j = 0; j < o.slot[k].n_part; j++) {
                 assert_int_equal(index[o.slot[k].part[j].param], k);
                 assert_int_equal(at[o.slot[k].part[j].param], o.slot[k].part[j].at);
             }
-        assert_int_equal(optim_match(index, at, &p, arch, src, "exp_avg_sq", &err), CKPT_EMISMATCH);
+        named(name, p.n, "exp_avg_sq");
+        assert_int_equal(optim_match(index, at, &p, arch, src, name, &err), CKPT_EMISMATCH);
         ckpt_err_clear(&err);
         ckpt_source_close(src);
         ckpt_arena_release(&a);
@@ -150,6 +160,7 @@ TEST(a_file_is_matched_in_either_order)
 
 TEST(one_group_of_all_is_matched_by_shapes)
 {
+    const char *name[64];
     struct arch *arch = arch_of(MIXTRAL);
     struct params p;
     struct ckpt_err err = {0};
@@ -163,14 +174,14 @@ TEST(one_group_of_all_is_matched_by_shapes)
     OK(params_build(&p, arch, NULL, &err), err);
     OK(optim_order_whole(&o, &a, &p, arch, true, &err), err);
     for (size_t k = 0; k < o.n; k++) {
-        char name[64];
+        char state[64];
 
-        snprintf(name, sizeof name, "state.%zu.exp_avg", k);
-        OK(ckpt_tensors_add(&list, NULL, name, strlen(name), CKPT_F32, &o.slot[k].shape, NULL, 0,
+        snprintf(state, sizeof state, "state.%zu.exp_avg", k);
+        OK(ckpt_tensors_add(&list, NULL, state, strlen(state), CKPT_F32, &o.slot[k].shape, NULL, 0,
                             false, &err), err);
     }
     src = listed(&list);
-    OK(optim_match(index, at, &p, arch, src, "exp_avg", &err), err);
+    OK(optim_match(index, at, &p, arch, src, named(name, p.n, "exp_avg"), &err), err);
     for (size_t k = 0; k < o.n; k++)
         assert_int_equal(index[o.slot[k].part[0].param], k);
     ckpt_source_close(src);
