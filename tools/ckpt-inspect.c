@@ -10,6 +10,8 @@ static const struct opt rows[] = {
              .absent = "all"),
     OPT_TEXT("tensor", "NAME", tensor, "show one tensor: first values, statistics, digest",
              .letter = 't'),
+    OPT_INT("rows", "N", rows, 0, 1000000000, "rows of data shown of the beginning and of the end",
+            .absent = "5"),
     OPT_FLAG("best", best, "the folder of a run means its best checkpoint, not the newest"),
     OPT_FLAG("stats", stats,
              "minimum, maximum, mean, deviation, zeros, NaN, infinities and histogram of tensors"),
@@ -138,7 +140,7 @@ static int encode(const struct encode_want *e, struct cli *cli, char **rest, int
 int main(int argc, char **argv)
 {
     struct cli cli = {0};
-    struct inspect_want w = {0};
+    struct inspect_want w = {.rows = -1};
     struct encode_want e = {.special = true};
     const struct opt_spec spec = {
         .synopsis = "[option ...] [PATH ...]",

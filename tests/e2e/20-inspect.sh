@@ -50,9 +50,20 @@ expect_says 65 "a damaged event file" "checksum of an event does not hold" ckpt-
 expect 0 "B2 X2 a parquet file" ckpt-inspect --json "$G/parquet/flat-groups.parquet"
 t "its rows and row groups" bash -c "grep -q '\"rows\": 60,' $T/.out && grep -q '\"first_row\": 52, \"rows\": 8' $T/.out"
 t "B2 its columns" row '"column": "u64", "type": "uint64", "physical": "INT64", "presence": "optional", "codec": "ZSTD"'
-t "B2 its first rows" row '\{"row": \{"id":4,"i32":'
+t "B2 its first rows" row '\{"index": 4, "row": \{"id":4,"i32":'
+t "B7 and its last ones, in another row group" bash -c "grep -A9 last_rows $T/.out | grep -q '{\"index\": 59, \"row\": {\"id\":59,'"
+# A table as pandas ends it: head, tail, shape; what the writer said beside the schema.
+expect_prints 0 "B7 a data set of the Hub: features in its metadata" '{"info": {"features": {"' ckpt-inspect "$G/hf-imdb/data/train-00000-of-00002.parquet"
+t "B7 head and tail" bash -c "grep -A5 ' first rows' $T/.out | grep -oE '^ *[0-9]+' | tr -d ' \n' | grep -qx 01234 && grep -c ' last rows' $T/.out"
+t "B7 and [rows x columns]" bash -c "tail -n 1 $T/.out | grep -qx '\[[0-9]* rows x 2 columns\]'"
+expect_prints 0 "B7 of chosen columns, as many rows as asked" '[40 rows x 2 columns]' ckpt-inspect --rows 25 --glob n --glob input "$G/parquet/instructions.parquet"
+t "B7 each row once" [ "$(grep -cE '^ *[0-9]+  \{"input":.*,"n":[0-9]+\}$' "$T/.out")" = 40 ]
+expect_prints 0 "B7 JSON lines too" '[40 rows x 4 columns]' ckpt-inspect --rows 1 "$G/parquet/instructions.jsonl"
+t "B7 with their last row" grep -qE '^39  \{.*"n": ?39\}' "$T/.out"
+expect 64 "rows of a log" ckpt-inspect --rows 1 "$G/logs/run-gold0001.wandb"
+expect 64 "rows of a model" ckpt-inspect --rows 1 "$G/saved/bloom"
 expect 0 "one column of one with lists" ckpt-inspect --verify --glob ll "$G/parquet/nested-v2.parquet"
-t "only the selected column is shown" row '^\{"ll":\[\[null\]\]\}$'
+t "only the selected column is shown" row '^ *[0-9]+  \{"ll":\[\[null\]\]\}$'
 t "read to the end" prints "every value of every row reads"
 head -c 3000 "$G/parquet/flat-crc.parquet" > "$T/cut.parquet"
 expect_says 65 "a cut parquet file" "does not end in PAR1" ckpt-inspect "$T/cut.parquet"

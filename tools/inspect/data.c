@@ -31,6 +31,8 @@ static int check_options(const struct inspect_want *w, enum kind kind, const cha
     if (asked)
         return ckpt_fail(err, CKPT_EUSAGE, "%s: %s needs a checkpoint, this holds %s", path, asked,
                          kind == DATA_LOG ? "a log" : "rows");
+    if (kind == DATA_LOG && w->rows >= 0)
+        return ckpt_fail(err, CKPT_EUSAGE, "%s: --rows shows data, this holds a log", path);
     if (kind == DATA_PARQUET && w->plot)
         return ckpt_fail(err, CKPT_EUSAGE, "%s: --plot draws a log, this holds rows", path);
     return 0;

@@ -99,6 +99,8 @@ static int source_path(struct out *o, const struct inspect_want *w, struct cli *
     if (w->plot && !dir)
         return ckpt_fail(err, CKPT_EUSAGE, "%s: --plot draws a trainer_state.json, it is none",
                          path);
+    if (w->rows >= 0)
+        return ckpt_fail(err, CKPT_EUSAGE, "%s: --rows shows data, this holds tensors", path);
     rc = open_source(&src, w, cli, path, err);
     if (rc)
         return rc;

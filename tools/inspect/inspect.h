@@ -27,6 +27,7 @@ struct inspect_want {
     bool            together;           /* the paths are folders of one checkpoint */
     const char *const *part;            /* with together: the folders after the first */
     size_t          n_part;
+    int64_t         rows;               /* of each end of data; -1: not said */
     bool            scan, rng, args, state;     /* instead of the list of tensors */
     bool            verify_signature;   /* with one of the following two */
     const char     *public_key, *certificate_root;
@@ -173,15 +174,20 @@ int inspect_whole(struct out *o, const struct cli *cli, const char *path, struct
 /* Add a hint to err: the newest older checkpoint beside path that verifies. */
 void inspect_name_older(const struct inspect_want *w, const struct cli *cli, const char *path,
                         struct ckpt_err *err);
-/* A parquet file: columns, row groups, first rows.  The file stays yours. */
+/* A parquet file: columns, metadata, row groups, first and last rows.  The file stays yours. */
 int inspect_parquet(struct out *o, const struct inspect_want *w, bool json,
                     struct ckpt_file *file, struct ckpt_err *err);
-/* JSON lines or text: fields, first rows, numbers by step. */
+/* JSON lines or text: fields, first and last rows, numbers by step. */
 int inspect_rows(struct out *o, const struct inspect_want *w, bool json, const char *path,
                  struct ckpt_err *err);
-/* One row of the table of first rows: its single column, and the text of an object as a cell. */
-extern const struct out_column inspect_row_column[];
-void inspect_row(struct out *o, struct ckpt_buf *row);
+/* The rows that are shown of so many: [0, first) and [from, rows), each once. */
+struct inspect_ends { int64_t first, from; };
+struct inspect_ends inspect_ends(const struct inspect_want *w, int64_t rows);
+/* Begin the table "first_rows" or "last_rows"; a row of it, the text of an object; under both
+ * tables the shape as pandas has it, for people. */
+void inspect_ends_begin(struct out *o, const char *key);
+void inspect_row(struct out *o, int64_t index, struct ckpt_buf *row);
+void inspect_ends_shape(struct out *o, int64_t rows, int64_t columns);
 /* A run's directory: its parts. */
 int inspect_run(struct out *o, struct ckpt_dir *dir, struct ckpt_err *err);
 

@@ -1,11 +1,10 @@
-/* parquet - a parquet file: its columns, row groups and first rows; see inspect.h. */
+/* parquet - a parquet file: its columns, metadata, row groups, first and last rows; see
+ * inspect.h. */
 #include <stdio.h>
 #include <string.h>
 
 #include "formats/records/parquet/rows.h"
 #include "tools/inspect/inspect.h"
-
-#define FIRST_ROWS 5
 
 /* The names from the root to a leaf, joined with dots. */
 static char *path_of(char *dst, size_t size, const struct pq_file *f, size_t leaf)
@@ -108,26 +107,67 @@ static void put_groups(struct out *o, const struct pq_file *f)
     out_table_end(o);
 }
 
-/* Add rows to the open table: `shown` of them, or all when requested. */
-static int put_rows(struct out *o, const struct pq_file *f, const bool *want, bool all,
-                    struct ckpt_err *err)
+/* The columns that the chosen leaves belong to. */
+static int64_t columns_of(const struct pq_file *f, const bool *want)
 {
-    int64_t shown = 0;
+    int64_t n = 0;
+
+    for (size_t i = 1; i < f->n_node; i = f->node[i].end)
+        for (size_t k = f->node[i].leaf; k < f->node[i].leaf_end; k++)
+            if (want[k]) {
+                n++;
+                break;
+            }
+    return n;
+}
+
+/* Add rows [from, from + n) to the open table. */
+static int put_rows(struct out *o, const struct pq_file *f, const bool *want, int64_t from,
+                    int64_t n, struct ckpt_err *err)
+{
     struct ckpt_buf row;
     int rc = 0;
 
     ckpt_buf_init(&row, PQ_MAX_ROW);
-    for (size_t g = 0; rc == 0 && g < f->n_group && (all || shown < FIRST_ROWS); g++) {
+    for (size_t g = 0; rc == 0 && g < f->n_group && n > 0; g++) {
+        int64_t skip = from - f->group[g].first;
         struct pq_rows *rows;
 
-        rc = pq_rows_open(&rows, f, g, all ? NULL : want, err);
-        for (int64_t i = 0; rc == 0 && i < f->group[g].rows && (all || shown < FIRST_ROWS); i++) {
+        if (skip >= f->group[g].rows)
+            continue;
+        rc = pq_rows_open(&rows, f, g, want, err);
+        if (rc == 0)
+            rc = pq_rows_skip(rows, skip, err);
+        for (; rc == 0 && skip < f->group[g].rows && n > 0; skip++, n--) {
             row.len = 0;
             rc = pq_rows_next(rows, &row, err);
-            if (rc == 0 && !all && shown++ < FIRST_ROWS)
-                inspect_row(o, &row);
+            if (rc == 0)
+                inspect_row(o, from++, &row);
         }
-        if (rc == 0 && all)
+        pq_rows_close(rows);
+        if (rc)
+            ckpt_err_in(err, "row group %zu", g + 1);
+    }
+    ckpt_buf_release(&row);
+    return rc;
+}
+
+/* Read every value of every row. */
+static int read_all(const struct pq_file *f, struct ckpt_err *err)
+{
+    struct ckpt_buf row;
+    int rc = 0;
+
+    ckpt_buf_init(&row, PQ_MAX_ROW);
+    for (size_t g = 0; rc == 0 && g < f->n_group; g++) {
+        struct pq_rows *rows;
+
+        rc = pq_rows_open(&rows, f, g, NULL, err);
+        for (int64_t i = 0; rc == 0 && i < f->group[g].rows; i++) {
+            row.len = 0;
+            rc = pq_rows_next(rows, &row, err);
+        }
+        if (rc == 0)
             rc = pq_rows_end(rows, err);
         pq_rows_close(rows);
         if (rc)
@@ -137,20 +177,33 @@ static int put_rows(struct out *o, const struct pq_file *f, const bool *want, bo
     return rc;
 }
 
-void inspect_row(struct out *o, struct ckpt_buf *row)
+/* What the writer said beside the schema, such as datasets' features. */
+static void put_metadata(struct out *o, bool json, const json_t *metadata)
 {
-    const char *text = ckpt_buf_str(row);
+    static const struct out_column columns[] = {
+        {"key", "metadata", OUT_LEFT}, {"value", "value", OUT_WRAP},
+    };
+    const char *key;
+    json_t *v;
 
-    /* A text may contain bytes that JSON cannot: such a row is shown as a text. */
-    if (text && ckpt_utf8_valid(text, row->len))
-        out_cell_json(o, text);
-    else
-        out_cell_str(o, text ? text : "");
+    if (json) {
+        out_json(o, "metadata", NULL, metadata);
+        return;
+    }
+    if (json_object_size(metadata) == 0)
+        return;
+    out_table(o, "metadata", columns, 2);
+    json_object_foreach ((json_t *)metadata, key, v) {
+        out_cell_str(o, key);
+        out_cell_str(o, json_string_value(v));
+    }
+    out_table_end(o);
 }
 
 int inspect_parquet(struct out *o, const struct inspect_want *w, bool json,
                     struct ckpt_file *file, struct ckpt_err *err)
 {
+    struct inspect_ends ends;
     struct pq_file f;
     bool *want;
     int rc = pq_file_open(&f, file, err);
@@ -169,16 +222,22 @@ int inspect_parquet(struct out *o, const struct inspect_want *w, bool json,
     out_int(o, "rows", "rows", f.rows);
     out_int(o, "row_groups", "row groups", (int64_t)f.n_group);
     out_bytes(o, "bytes", "size", ckpt_file_size(file));
-    if (json)
-        out_json(o, "metadata", NULL, f.metadata);
+    put_metadata(o, json, f.metadata);
     put_columns(o, &f, want);
     if (json)
         put_groups(o, &f);
-    out_table(o, "first_rows", inspect_row_column, 1);
-    rc = put_rows(o, &f, want, false, err);
+    ends = inspect_ends(w, f.rows);
+    inspect_ends_begin(o, "first_rows");
+    rc = put_rows(o, &f, want, 0, ends.first, err);
     out_table_end(o);
+    if (rc == 0) {
+        inspect_ends_begin(o, "last_rows");
+        rc = put_rows(o, &f, want, ends.from, f.rows - ends.from, err);
+        out_table_end(o);
+    }
+    inspect_ends_shape(o, f.rows, columns_of(&f, want));
     if (rc == 0 && w->verify)
-        rc = put_rows(o, &f, want, true, err);
+        rc = read_all(&f, err);
     if (rc == 0 && w->verify)
         out_str(o, "verified", "verified", "every page unpacks, every value of every row reads");
     if (rc)

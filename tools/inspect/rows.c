@@ -1,6 +1,6 @@
 /*
  * rows - files of records without a schema: JSON lines, text.  Number of rows, fields with their
- * types, first rows; numbers by step where rows have a step, as in metrics.jsonl.
+ * types, first and last rows; numbers by step where rows have a step, as in metrics.jsonl.
  */
 #include <stdio.h>
 #include <string.h>
@@ -12,11 +12,48 @@
 #include "tools/inspect/inspect.h"
 #include "tools/inspect/plot.h"
 
-#define FIRST_ROWS  5
+#define END_ROWS    5           /* rows of each end, unless --rows says another number */
 #define SCHEMA_ROWS 1000        /* rows searched for fields */
 #define MAX_FIELDS  10000
 
-const struct out_column inspect_row_column[] = {{"row", "row", OUT_LEFT}};
+struct inspect_ends inspect_ends(const struct inspect_want *w, int64_t rows)
+{
+    int64_t n = w->rows >= 0 ? w->rows : END_ROWS;
+    int64_t first = n < rows ? n : rows;
+
+    return (struct inspect_ends){first, rows - first > n ? rows - n : first};
+}
+
+void inspect_ends_begin(struct out *o, const char *key)
+{
+    static const struct out_column first[] = {{"index", "", OUT_RIGHT},
+                                              {"row", "first rows", OUT_LEFT}},
+                                   last[] = {{"index", "", OUT_RIGHT},
+                                             {"row", "last rows", OUT_LEFT}};
+
+    out_table(o, key, strcmp(key, "last_rows") == 0 ? last : first, 2);
+}
+
+void inspect_row(struct out *o, int64_t index, struct ckpt_buf *row)
+{
+    const char *text = ckpt_buf_str(row);
+
+    out_cell_int(o, index);
+    /* A text may contain bytes that JSON cannot: such a row is shown as a text. */
+    if (text && ckpt_utf8_valid(text, row->len))
+        out_cell_json(o, text);
+    else
+        out_cell_str(o, text ? text : "");
+}
+
+void inspect_ends_shape(struct out *o, int64_t rows, int64_t columns)
+{
+    char line[80];
+
+    snprintf(line, sizeof line, "[%lld rows x %lld columns]", (long long)rows,
+             (long long)columns);
+    out_line(o, line);
+}
 
 /* A key that rows have. */
 struct field {
@@ -109,13 +146,14 @@ static int read_fields(struct fields *f, struct records *r, int64_t n, struct ck
     return rc;
 }
 
-static int put_first(struct out *o, struct records *r, struct ckpt_err *err)
+/* Rows [from, to) as a table. */
+static int put_rows(struct out *o, const char *key, struct records *r, int64_t from, int64_t to,
+                    struct ckpt_err *err)
 {
-    int64_t n = records_count(r) < FIRST_ROWS ? records_count(r) : FIRST_ROWS;
     int rc = 0;
 
-    out_table(o, "first_rows", inspect_row_column, 1);
-    for (int64_t i = 0; rc == 0 && i < n; i++) {
+    inspect_ends_begin(o, key);
+    for (int64_t i = from; rc == 0 && i < to; i++) {
         struct ckpt_buf text;
         json_t *row;
 
@@ -125,11 +163,34 @@ static int put_first(struct out *o, struct records *r, struct ckpt_err *err)
         ckpt_buf_init(&text, SIZE_MAX);
         rc = ckpt_json_write(&text, row, 0, false, err);
         if (rc == 0)
-            inspect_row(o, &text);
+            inspect_row(o, i, &text);
         ckpt_buf_release(&text);
         json_decref(row);
     }
     out_table_end(o);
+    return rc;
+}
+
+/* The number of fields that are wanted. */
+static int64_t columns_of(const struct inspect_want *w, const struct fields *f)
+{
+    int64_t n = 0;
+
+    for (size_t i = 0; i < f->n; i++)
+        n += inspect_wants(w, f->item[i].name);
+    return n;
+}
+
+static int put_ends(struct out *o, const struct inspect_want *w, const struct fields *f,
+                    struct records *r, struct ckpt_err *err)
+{
+    struct inspect_ends ends = inspect_ends(w, records_count(r));
+    int rc = put_rows(o, "first_rows", r, 0, ends.first, err);
+
+    if (rc == 0)
+        rc = put_rows(o, "last_rows", r, ends.from, records_count(r), err);
+    if (rc == 0)
+        inspect_ends_shape(o, records_count(r), columns_of(w, f));
     return rc;
 }
 
@@ -240,7 +301,7 @@ int inspect_rows(struct out *o, const struct inspect_want *w, bool json, const c
         rc = plot(o, w, &f, r, err);
     } else if (rc == 0) {
         put_fields(o, w, &f);
-        rc = put_first(o, r, err);
+        rc = put_ends(o, w, &f, r, err);
         if (rc == 0 && w->curves)
             rc = gather(w, &f, r, err);
     }

@@ -400,3 +400,40 @@ int pq_column_take(struct pq_column *c, struct pq_value *v, struct ckpt_err *err
         return ckpt_err_in(err, "column \"%s\"", c->leaf->name);
     return 0;
 }
+
+/* Go past whole pages of at most n rows in all; *passed of them. */
+static int pass_pages(struct pq_column *c, uint64_t n, uint64_t *passed, struct ckpt_err *err)
+{
+    *passed = 0;
+    if (c->leaf->rep > 0 || c->there || c->in_page > 0 || c->left == 0)
+        return 0;
+    if (pq_pages_pass(&c->pages, n < c->left ? n : c->left, passed, err))
+        return ckpt_err_in(err, "column \"%s\"", c->leaf->name);
+    c->left -= *passed;
+    return 0;
+}
+
+int pq_column_skip(struct pq_column *c, uint64_t n, struct ckpt_err *err)
+{
+    struct pq_value v;
+    uint64_t passed;
+    bool end = false;
+    int rc = 0;
+
+    while (rc == 0 && n > 0 && !end) {
+        rc = pass_pages(c, n, &passed, err);
+        n -= passed;
+        if (rc || n == 0)
+            break;
+        rc = pq_column_peek(c, &end, err);
+        if (rc || end)
+            break;
+        do {                            /* a row's first value, then those that repeat in it */
+            rc = pq_column_take(c, &v, err);
+            if (rc == 0)
+                rc = c->leaf->rep > 0 ? pq_column_peek(c, &end, err) : 0;
+        } while (rc == 0 && !end && c->leaf->rep > 0 && c->rep > 0);
+        n--;
+    }
+    return rc;
+}

@@ -48,5 +48,8 @@ void pq_column_close(struct pq_column *c);
 int pq_column_peek(struct pq_column *c, bool *end, struct ckpt_err *err);
 /* Take the entry that was looked at; v is filled in when it has a value (def as the leaf's). */
 int pq_column_take(struct pq_column *c, struct pq_value *v, struct ckpt_err *err);
+/* Leave out n rows, whole pages of them unread where a row is one value.  A chunk that ends within
+ * them is no error here: the next peek tells. */
+int pq_column_skip(struct pq_column *c, uint64_t n, struct ckpt_err *err);
 
 #endif

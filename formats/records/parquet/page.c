@@ -232,6 +232,26 @@ int pq_pages_next(struct pq_pages *p, struct pq_page *page, bool *got, struct ck
                             (unsigned long long)(p->chunk->start + p->at)) : 0;
 }
 
+int pq_pages_pass(struct pq_pages *p, uint64_t most, uint64_t *passed, struct ckpt_err *err)
+{
+    struct header h = {0};
+    int rc = 0;
+
+    *passed = 0;
+    while (p->at < p->chunk->limit) {
+        rc = read_header(&h, p, err);
+        if (rc == 0)
+            rc = check_header(&h, p, err);
+        if (rc || (h.type != DATA_PAGE && h.type != DATA_PAGE_2) ||
+            (uint64_t)h.values > most - *passed)
+            break;
+        *passed += (uint64_t)h.values;
+        p->at += h.len + (uint64_t)h.packed;
+    }
+    return rc ? ckpt_err_in(err, "page at byte %llu",
+                            (unsigned long long)(p->chunk->start + p->at)) : 0;
+}
+
 unsigned char *pq_pages_take(struct pq_pages *p, size_t *cap)
 {
     unsigned char *b = p->raw;

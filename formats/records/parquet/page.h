@@ -42,6 +42,9 @@ struct pq_pages {
 
 /* The next data or dictionary page; *got false at the chunk's end. */
 int pq_pages_next(struct pq_pages *p, struct pq_page *page, bool *got, struct ckpt_err *err);
+/* Go past data pages of `most` values together at most, without reading their bodies; *passed is
+ * the number of their values.  Stops before a dictionary. */
+int pq_pages_pass(struct pq_pages *p, uint64_t most, uint64_t *passed, struct ckpt_err *err);
 /* The last page's bytes are the caller's from now on: *cap of them, ckpt_free them. */
 unsigned char *pq_pages_take(struct pq_pages *p, size_t *cap);
 void pq_pages_release(struct pq_pages *p);

@@ -257,6 +257,16 @@ int pq_rows_next(struct pq_rows *r, struct ckpt_buf *out, struct ckpt_err *err)
     return ckpt_buf_ok(out) ? 0 : ckpt_nomem(err, out->len);
 }
 
+int pq_rows_skip(struct pq_rows *r, int64_t n, struct ckpt_err *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && n > 0 && i < r->file->n_leaf; i++)
+        if (r->want[i])
+            rc = pq_column_skip(&r->column[i], (uint64_t)n, err);
+    return rc;
+}
+
 int pq_rows_end(struct pq_rows *r, struct ckpt_err *err)
 {
     bool end;

@@ -22,6 +22,9 @@ int pq_rows_open(struct pq_rows **out, const struct pq_file *file, size_t g, con
                  struct ckpt_err *err);
 /* The next row's text appended to out; there are as many as the group has rows. */
 int pq_rows_next(struct pq_rows *r, struct ckpt_buf *out, struct ckpt_err *err);
+/* Leave out the next n rows, at most as many as there are; pages that hold no other rows are not
+ * read where columns are not nested in lists. */
+int pq_rows_skip(struct pq_rows *r, int64_t n, struct ckpt_err *err);
 /* After the last row: CKPT_EFORMAT when a column has more. */
 int pq_rows_end(struct pq_rows *r, struct ckpt_err *err);
 void pq_rows_close(struct pq_rows *r);

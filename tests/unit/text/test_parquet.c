@@ -43,6 +43,53 @@ TEST(rows_come_in_any_order)
     records_close(r);
 }
 
+/* Rows of a file's only group after n of them are left out are those after n that are read. */
+static void assert_skips(const char *name)
+{
+    struct ckpt_err err = {0};
+    struct ckpt_file *file;
+    struct pq_file f;
+    struct ckpt_buf want, got;
+
+    assert_int_equal(ckpt_file_open(&file, path_in(G, name), 0, &err), 0);
+    assert_int_equal(pq_file_open(&f, file, &err), 0);
+    for (size_t g = 0; g < f.n_group; g++)
+        for (int64_t n = 1; n < f.group[g].rows; n += 1 + n / 8) {
+            struct pq_rows *read, *skip;
+
+            ckpt_buf_init(&want, PQ_MAX_ROW);
+            ckpt_buf_init(&got, PQ_MAX_ROW);
+            assert_int_equal(pq_rows_open(&read, &f, g, NULL, &err), 0);
+            assert_int_equal(pq_rows_open(&skip, &f, g, NULL, &err), 0);
+            for (int64_t i = 0; i <= n; i++) {
+                want.len = 0;
+                assert_int_equal(pq_rows_next(read, &want, &err), 0);
+            }
+            assert_int_equal(pq_rows_skip(skip, n / 2, &err), 0);
+            assert_int_equal(pq_rows_skip(skip, n - n / 2, &err), 0);
+            assert_int_equal(pq_rows_next(skip, &got, &err), 0);
+            assert_string_equal(ckpt_buf_str(&want), ckpt_buf_str(&got));
+            pq_rows_close(read);
+            pq_rows_close(skip);
+            ckpt_buf_release(&want);
+            ckpt_buf_release(&got);
+        }
+    pq_file_release(&f);
+    ckpt_file_close(file);
+}
+
+TEST(rows_after_those_left_out_are_the_same)
+{
+    static const char *const names[] = {"flat-smallpages", "flat-v2", "flat-groups", "flat-delta",
+                                        "flat-fallback", "nested", "nested-v2", "old-nested"};
+    char name[80];
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        snprintf(name, sizeof name, "%s.parquet", names[i]);
+        assert_skips(name);
+    }
+}
+
 /* --- several threads */
 
 struct reader {

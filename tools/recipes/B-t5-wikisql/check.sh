@@ -1,6 +1,6 @@
 # The duties of system B, as its runs left them.
 rows=$(ckpt-inspect --json "$DATA" | sed -n 's/^ *"rows": \([0-9]*\),.*/\1/p' | head -n 1)
-shown() { ckpt-inspect "$DATA" | grep -qE '^instruction +string' && ckpt-inspect "$DATA" | grep -q '^{"instruction":' && [ "$rows" -gt 0 ]; }
+shown() { ckpt-inspect "$DATA" | grep -qE '^instruction +string' && ckpt-inspect "$DATA" | grep -qE '^ *0 +\{"instruction":' && [ "$rows" -gt 0 ]; }
 # Seconds a step and the share of communication of each number of workers, in bf16.
 table() {
     ckpt-inspect --compare --json "$out"/w? >"$out/table.json" && ckpt-inspect --args "$(newest "$out/w1")" | grep -qi '^bf16 *true' &&
@@ -34,6 +34,22 @@ sources() {     # the model as model.safetensors, as pytorch_model.bin, with spi
         printf 'version https://git-lfs.github.com/spec/v1\noid sha256:%064d\nsize 9\n' 0 >"$out/pointer/model.safetensors" || return
     ckpt-eval -q --prompt x "$out/pointer" 2>"$out/.said" && return 1; grep -q 'Git LFS pointer' "$out/.said"
 }
+# The clone without tokenizer_config.json, of whose other weights only pointers came: the ids, the loss, and nothing of them is passed on.
+as_cloned() {
+    local c=$out/as-cloned f; rm -rf "$c"; mkdir "$c" && cp "$golden/saved/t5-clone"/{config.json,spiece.model,model.safetensors} "$c" || return
+    for f in tf_model.h5 pytorch_model.bin flax_model.msgpack; do cp "$out/pointer/model.safetensors" "$c/$f"; done
+    printf 'the model\nlearns\n' >"$out/texts" && [ "$(ckpt-inspect --encode "$out/texts" "$c" | grep -c '"ids": *\[.*1\]')" = 2 ] && [ "$(score "$c")" = "$(score "$golden/saved/t5-clone")" ] &&
+        ckpt-train -q "${task[@]}" --config "$system/run.yaml" --model "$c" --train-file "$DATA" "${more[@]}" --max-steps 2 -o "$out/of-clone" && all "$out/of-clone"/{spiece.model,config.json,model.safetensors} &&
+        ! find "$out/of-clone" | grep -E 'h5|pytorch_model|msgpack'
+}
+all() { local f; for f; do [ -s "$f" ] || { echo "$f: absent"; return 1; }; done; }
+viewer() {      # head, tail and shape as pandas prints them
+    ckpt-inspect "$DATA" >"$out/.view" && grep -q '  first rows$' "$out/.view" && grep -qE "^$((rows - 1)) +\{" "$out/.view" && tail -n 1 "$out/.view" | grep -qE "^\[$rows rows x [0-9]+ columns\]\$" &&
+        ckpt-inspect "$golden"/hf-imdb/data/test-*.parquet | grep -q '^huggingface .*"features"'
+}
+shares() {      # of each number of workers but one, between 0 and 1
+    tr -d '\n' <"$out/table.json" | grep -oE '"ranks": [0-9.]+|"communication_share": [0-9.a-z]+' | awk '/ranks/ { n = $2 + 0; w++ } /share/ && n > 1 { bad += !($2 > 0 && $2 < 1); k++ } END { exit bad || k != w - 1 || k < 1 }'
+}
 cloned "$hub" "$out/clone"
 root() { (cd "$(cat "$out/newest")" && find . -type f | sort | xargs sha256sum) | (cd "$out/clone/w$n" && sha256sum -c --quiet); }
 looks() { ckpt-inspect -q "$DATA" "$(newest "$out/w2")" >/dev/null && ckpt-inspect -q --optimizer "$(newest "$out/w2")" >/dev/null; }
@@ -44,6 +60,7 @@ duty B3 "bf16 on 1, 2 and 3 workers, in one table with their times" table
 duty B4 "t5-11b in float32 is refused on one GPU of 80 GB with the numbers, and fits on three with ZeRO-3" arithmetic
 duty B5 "each worker saves to its own folder; both together merge to the model of one folder" apart
 duty B6 "model.safetensors, pytorch_model.bin, spiece.model of a clone; a pointer has its own message" sources
+duty B7 "spiece.model alone, other weights as pointers; head, tail, [rows x columns], metadata; the share of communication by workers" eval 'as_cloned && viewer && shares'
 duty X1 "one line: train, merge, evaluate, publish; the clone has the bytes of what was merged" root
 duty X2 "parquet, shards and optimizer are inspected" looks
 ticks
