@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "libckpt/base/fault.h"
 
@@ -33,6 +34,22 @@ void *ckpt_alloc_buffer(size_t bytes)
     if (rounded < bytes || ckpt_fault(CKPT_FAULT_ALLOC))
         return NULL;
     return aligned_alloc(align, rounded ? rounded : align);
+}
+
+void *ckpt_map_buffer(size_t bytes)
+{
+    void *p;
+
+    if (ckpt_fault(CKPT_FAULT_ALLOC))
+        return NULL;
+    p = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+void ckpt_unmap_buffer(void *p, size_t bytes)
+{
+    if (p)
+        munmap(p, bytes ? bytes : 1);
 }
 
 void *ckpt_grow(void *old, size_t n, size_t size)

@@ -1,9 +1,10 @@
 /*
  * fetch - the whole of a remote file: in pieces, several at a time, digested in their order.
  *
- * Each worker holds one piece, so that memory is WORKERS * PIECE whatever the file's size; a
- * piece that arrives early waits for its turn to be digested.  Pieces that an interrupted fetch
- * left in the cache are not fetched again.  A server without ranges sends everything at once.
+ * Each worker holds one piece, and all fetches of the process together have PIECES of them, so
+ * that memory is PIECES * PIECE whatever the files' number and sizes; a piece that arrives early
+ * waits for its turn to be digested.  Pieces that an interrupted fetch left in the cache are not
+ * fetched again.  A server without ranges sends everything at once.
  */
 #include <openssl/evp.h>
 #include <stdio.h>
@@ -14,8 +15,9 @@
 #include "libckpt/base/pool.h"
 #include "libckpt/remote/range_at.h"
 
-#define PIECE   ((size_t)8 << 20)
-#define WORKERS 4
+#define PIECE   ((size_t)4 << 20)
+#define PIECES  8
+#define WORKERS 6                       /* of one file: another that is fetched beside it goes on */
 #define TELL    ((uint64_t)256 << 20)   /* fetching a file of this size is announced */
 
 /* A digest being computed; md is NULL where none is known. */
@@ -85,7 +87,7 @@ struct fetch {
     struct range      *r;
     struct cache_sink *sink;
     struct proof       proof;
-    unsigned char     *buf[WORKERS];
+    unsigned char     *buf;             /* [workers][PIECE] */
     uint64_t           at;              /* offset in a file that is sent at once */
     const void        *head;            /* the head, if it is the whole file; valid until the end */
     pthread_mutex_t    lock;
@@ -93,6 +95,32 @@ struct fetch {
     size_t             next;            /* next piece to be digested */
     bool               failed;
 };
+
+/* -- memory ----------------------------------------------------------------------------------- */
+
+static pthread_mutex_t pieces_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t pieces_free = PTHREAD_COND_INITIALIZER;
+static size_t pieces_left = PIECES;
+
+/* Take up to n pieces, at least one: who has one can always go on to the end of its file. */
+static size_t take_pieces(size_t n)
+{
+    pthread_mutex_lock(&pieces_lock);
+    while (pieces_left == 0)
+        pthread_cond_wait(&pieces_free, &pieces_lock);
+    n = n < pieces_left ? n : pieces_left;
+    pieces_left -= n;
+    pthread_mutex_unlock(&pieces_lock);
+    return n;
+}
+
+static void give_pieces(size_t n)
+{
+    pthread_mutex_lock(&pieces_lock);
+    pieces_left += n;
+    pthread_cond_broadcast(&pieces_free);
+    pthread_mutex_unlock(&pieces_lock);
+}
 
 /* -- in pieces -------------------------------------------------------------------------------- */
 
@@ -116,23 +144,37 @@ static int digest_in_order(struct fetch *f, size_t i, const void *bytes, size_t 
 static int get_piece(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
 {
     struct fetch *f = ctx;
+    unsigned char *buf = f->buf + worker * PIECE;
     uint64_t at = (uint64_t)i * PIECE, left = f->r->size - at;
     size_t n = left < PIECE ? (size_t)left : PIECE;
     int rc = 0;
 
-    if (!f->buf[worker] && !(f->buf[worker] = ckpt_alloc_buffer(PIECE)))
-        rc = ckpt_nomem(err, PIECE);
-    if (rc == 0 && !cache_has_piece(f->sink, i, f->buf[worker], n, at)) {
-        rc = range_get(f->r, f->buf[worker], at, n, NULL, err);
+    if (!cache_has_piece(f->sink, i, buf, n, at)) {
+        rc = range_get(f->r, buf, at, n, NULL, err);
         if (rc == 0)
-            rc = cache_put_piece(f->sink, i, f->buf[worker], n, at, err);
+            rc = cache_put_piece(f->sink, i, buf, n, at, err);
     }
     if (rc == 0)
-        return digest_in_order(f, i, f->buf[worker], n, err);
+        return digest_in_order(f, i, buf, n, err);
     pthread_mutex_lock(&f->lock);
     f->failed = true;
     pthread_cond_broadcast(&f->arrived);
     pthread_mutex_unlock(&f->lock);
+    return rc;
+}
+
+static int get_pieces(struct fetch *f, struct ckpt_err *err)
+{
+    size_t n = (size_t)((f->r->size + PIECE - 1) / PIECE), workers;
+    int rc;
+
+    if ((rc = proof_begin(&f->proof, f->r, f->r->size, err)) != 0 || n == 0)
+        return rc;
+    workers = take_pieces(n < WORKERS ? n : WORKERS);
+    f->buf = ckpt_map_buffer(workers * PIECE);
+    rc = f->buf ? ckpt_pool_run(workers, n, get_piece, f, err) : ckpt_nomem(err, workers * PIECE);
+    ckpt_unmap_buffer(f->buf, workers * PIECE);
+    give_pieces(workers);
     return rc;
 }
 
@@ -182,7 +224,6 @@ static int get_all(struct fetch *f, struct ckpt_err *err)
 static int fill(void *ctx, struct cache_sink *sink, struct ckpt_err *err)
 {
     struct fetch *f = ctx;
-    size_t n, workers;
     int rc;
 
     f->sink = sink;
@@ -197,11 +238,7 @@ static int fill(void *ctx, struct cache_sink *sink, struct ckpt_err *err)
     if (f->r->no_ranges || f->r->size == FIELD_NONE) {
         rc = get_all(f, err);
     } else {
-        n = (size_t)((f->r->size + PIECE - 1) / PIECE);
-        workers = n < WORKERS ? n : WORKERS;
-        rc = proof_begin(&f->proof, f->r, f->r->size, err);
-        if (rc == 0 && n > 0)
-            rc = ckpt_pool_run(workers, n, get_piece, f, err);
+        rc = get_pieces(f, err);
         if (rc == CKPT_EUNSUPPORTED && strcmp(err->reason, "ranges") == 0) {
             ckpt_err_clear(err);
             f->r->no_ranges = true;
@@ -243,8 +280,6 @@ int range_fetch_whole(struct ckpt_file **out, struct range *r, struct ckpt_err *
         rc = cache_get(out, key, r->size, r->name, fill, &f, err);
     if (rc == 0 && r->got)
         r->got(r->tree, r->file, *out);
-    for (size_t i = 0; i < WORKERS; i++)
-        ckpt_free(f.buf[i]);
     proof_free(&f.proof);
     pthread_cond_destroy(&f.arrived);
     pthread_mutex_destroy(&f.lock);
