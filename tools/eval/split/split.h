@@ -9,8 +9,8 @@
  *
  * A struct split that is NULL stands for one rank: its calls return at once.
  */
-#ifndef CKPT_TOOLS_EVAL_SPLIT_H
-#define CKPT_TOOLS_EVAL_SPLIT_H
+#ifndef CKPT_TOOLS_EVAL_SPLIT_SPLIT_H
+#define CKPT_TOOLS_EVAL_SPLIT_SPLIT_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,8 +33,8 @@ struct split_opts {
 };
 
 /*
- * 0: this process evaluates, as the only rank (*out is NULL) or as one of several; 1: it has started
- * ranks, and *status is what they came to.  report_open comes before.
+ * 0: this process evaluates, as the only rank (*out is NULL) or as one of several; 1: it has
+ * started ranks, and *status is what they came to.  report_open comes before.
  */
 int split_begin(struct split **out, int *status, const struct split_opts *opts,
                 struct ckpt_err *err);
