@@ -300,6 +300,7 @@ struct job {
     const struct eval_want   *w;
     struct cli               *cli;
     const struct eval_result *base;     /* NULL where w names none */
+    size_t                    n_begun;  /* models */
 };
 
 static int collect(struct figures *f, const struct job *j, const struct eval_result *r,
@@ -330,14 +331,33 @@ static int tell(const struct job *j, const char *item, struct eval_result *r, st
     return rc;
 }
 
+/* Files that hold one model's results are not for several. */
+static int check_files(const struct eval_want *w, size_t n_models, struct ckpt_err *err)
+{
+    bool rows = w->predictions_out && strcmp(w->predictions_out, "-") != 0;
+    const struct { const char *option, *file; } of[] = {
+        {"predictions-out", rows ? w->predictions_out : NULL}, {"html", w->html},
+        {"logits", w->logits}, {"hidden", w->hidden},
+    };
+
+    for (size_t i = 0; n_models > 1 && i < sizeof of / sizeof of[0]; i++)
+        if (of[i].file) {
+            ckpt_fail(err, CKPT_EUSAGE, "--%s %s: is one model's, and there are several",
+                      of[i].option, of[i].file);
+            return ckpt_err_hint(err, "evaluate each by itself, or name one --base");
+        }
+    return 0;
+}
+
 static int eval_item(void *ctx, const char *item, struct ckpt_err *err)
 {
-    const struct job *j = ctx;
+    struct job *j = ctx;
     struct split *split = j->w->split;
     char *shared = (char *)(uintptr_t)item;
     struct eval_result r = {0};
     int rc = split_first(split) ? split_item(split, &shared, err) : 0;
 
+    rc = rc ? rc : check_files(j->w, ++j->n_begun, err);
     rc = rc ? rc : eval_run(&r, j->w, item, j->w->adapter, j->base, err);
     if (rc == 0 && split_first(split))
         rc = tell(j, item, &r, err);
@@ -388,7 +408,7 @@ static int work(struct eval_want *w, struct cli *cli, char **rest, int n_rest, i
 {
     struct eval_want for_base = base_want(w);
     struct eval_result base = {0};
-    struct job job = {w, cli, w->base ? &base : NULL};
+    struct job job = {w, cli, w->base ? &base : NULL, 0};
     struct cli_items *items = NULL;
     bool first = split_first(w->split), bytes;
     int rc = first ? cli_items_open(&items, rest, n_rest, cli->nul, err) : 0;
@@ -423,11 +443,15 @@ static int check_stdin(const struct opt_list *data, char *const *rest, int n_res
 
 static int check(const struct eval_want *w, char *const *rest, int n_rest, struct ckpt_err *err)
 {
+    int rc;
+
     if (w->predictions.file.n)
         return 0;
     if (!w->data.n && !w->prompt.n)
         return ckpt_fail(err, CKPT_EUSAGE, "nothing to do: --eval-file DATA, --datasets DIR "
                          "or --prompt TEXT is missing");
+    if ((rc = check_files(w, (size_t)n_rest, err)) != 0)
+        return rc;
     return check_stdin(&w->data, rest, n_rest, err);
 }
 
