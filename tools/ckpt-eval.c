@@ -11,6 +11,7 @@
 #include "tools/eval/page.h"
 #include "tools/eval/score/score.h"
 #include "tools/out.h"
+#include "trainer/comm/report.h"
 #include "trainer/cpu/blas.h"
 
 #define OPT_VALUES struct eval_want
@@ -29,7 +30,11 @@ static const struct opt model_rows[] = {
              .absent = "float32"),
     OPT_TEXT("device", "NAME", device, "auto (a GPU if one can be used), cpu, cuda or cuda:N",
              .absent = "auto"),
-    OPT_INT("threads", "N", threads, 0, 4096, "CPU threads; 0: one for each CPU"),
+    OPT_INT("threads", "N", threads, 0, 4096,
+            "CPU threads; 0: one for each CPU, of several ranks one each"),
+    OPT_INT("nproc", "N", nproc, 0, 4096,
+            "ranks to start on this host, which share the rows, or gpu: one for each GPU; 0: none",
+            .choices = "gpu"),
     OPT_HEADING("Data"),
     OPT_LIST("eval-file", "PATH", data,
              "evaluation data: a file, pattern or directory; repeatable", .letter = 't'),
@@ -154,6 +159,7 @@ static const struct opt_rule rules[] = {
      "csv-delimiter csv-columns csv-literal field-mapping text-field messages-field chat-template "
      "mask-history prompt-template completion-template train-on-prompt truncation-side "
      "add-eos-token skip-bad-rows max-target-length stride task", "eval-file datasets"},
+    {OPT_BARS, "nproc", "logits hidden predictions"},
     {OPT_NEEDS, "choice", "task"},
     {OPT_BARS, "task", "prompt generate logits hidden stride differences field-mapping text-field "
      "messages-field chat-template mask-history completion-template chat-prompts train-on-prompt "
@@ -294,6 +300,7 @@ struct job {
     const struct eval_want   *w;
     struct cli               *cli;
     const struct eval_result *base;     /* NULL where w names none */
+    size_t                    n_begun;  /* models */
 };
 
 static int collect(struct figures *f, const struct job *j, const struct eval_result *r,
@@ -307,24 +314,84 @@ static int collect(struct figures *f, const struct job *j, const struct eval_res
     return rc;
 }
 
-static int eval_item(void *ctx, const char *item, struct ckpt_err *err)
+/* What the first rank does with a model's results. */
+static int tell(const struct job *j, const char *item, struct eval_result *r, struct ckpt_err *err)
 {
-    const struct job *j = ctx;
-    struct eval_result r = {0};
     struct figures f = {0};
-    int rc = eval_run(&r, j->w, item, j->w->adapter, j->base, err);
+    int rc = collect(&f, j, r, err);
 
-    rc = rc ? rc : collect(&f, j, &r, err);
     if (rc == 0 && j->w->html)
-        rc = eval_page_write(j->w->html, j->w->overwrite, &r, j->base, err);
+        rc = eval_page_write(j->w->html, j->w->overwrite, r, j->base, err);
     if (rc == 0 && !(j->w->predictions_out && strcmp(j->w->predictions_out, "-") == 0))
-        rc = report(j->cli, j->base, &r, &f, j->w->pass_through, err);
+        rc = report(j->cli, j->base, r, &f, j->w->pass_through, err);
     rc = rc ? rc : gate_pass(&j->w->gate, &f, item, err);
     if (rc == 0 && j->w->pass_through)
         rc = cli_artifact(j->cli, item, NULL, err);
     figures_release(&f);
-    eval_release(&r);
     return rc;
+}
+
+/* Files that hold one model's results are not for several. */
+static int check_files(const struct eval_want *w, size_t n_models, struct ckpt_err *err)
+{
+    bool rows = w->predictions_out && strcmp(w->predictions_out, "-") != 0;
+    const struct { const char *option, *file; } of[] = {
+        {"predictions-out", rows ? w->predictions_out : NULL}, {"html", w->html},
+        {"logits", w->logits}, {"hidden", w->hidden},
+    };
+
+    for (size_t i = 0; n_models > 1 && i < sizeof of / sizeof of[0]; i++)
+        if (of[i].file) {
+            ckpt_fail(err, CKPT_EUSAGE, "--%s %s: is one model's, and there are several",
+                      of[i].option, of[i].file);
+            return ckpt_err_hint(err, "evaluate each by itself, or name one --base");
+        }
+    return 0;
+}
+
+static int eval_item(void *ctx, const char *item, struct ckpt_err *err)
+{
+    struct job *j = ctx;
+    struct split *split = j->w->split;
+    char *shared = (char *)(uintptr_t)item;
+    struct eval_result r = {0};
+    int rc = split_first(split) ? split_item(split, &shared, err) : 0;
+
+    rc = rc ? rc : check_files(j->w, ++j->n_begun, err);
+    rc = rc ? rc : eval_run(&r, j->w, item, j->w->adapter, j->base, err);
+    if (rc == 0 && split_first(split))
+        rc = tell(j, item, &r, err);
+    eval_release(&r);
+    return rc && split_lost(split) ? CKPT_ESTOPPED : rc;
+}
+
+/* The models that the first rank names; it tells what fails. */
+static int follow(struct job *j, struct ckpt_err *err)
+{
+    char *item = NULL;
+    int rc;
+
+    while ((rc = split_item(j->w->split, &item, err)) == 0 && item) {
+        rc = eval_item(j, item, err);
+        ckpt_free(item);
+        item = NULL;
+        if (split_lost(j->w->split))
+            return rc;
+        ckpt_err_clear(err);
+    }
+    return rc;
+}
+
+/* The models of the command line or of standard input, of which the other ranks hear. */
+static int lead(struct job *j, struct cli_items *items, int *status, struct ckpt_err *err)
+{
+    struct ckpt_err lost = {0};
+    char *none = NULL;
+    int rc = cli_items_each(items, j->cli, eval_item, j, status, err);
+
+    if (split_lost(j->w->split) || split_item(j->w->split, &none, rc ? &lost : err) == 0)
+        return rc;
+    return rc ? rc : ckpt_err_code(err);
 }
 
 /* What is asked of the base: it writes no file. */
@@ -341,20 +408,21 @@ static int work(struct eval_want *w, struct cli *cli, char **rest, int n_rest, i
 {
     struct eval_want for_base = base_want(w);
     struct eval_result base = {0};
+    struct job job = {w, cli, w->base ? &base : NULL, 0};
     struct cli_items *items = NULL;
-    bool bytes;
-    int rc = cli_items_open(&items, rest, n_rest, cli->nul, err);
+    bool first = split_first(w->split), bytes;
+    int rc = first ? cli_items_open(&items, rest, n_rest, cli->nul, err) : 0;
 
-    if (rc == 0)
+    if (rc == 0 && first)
         rc = cli_items_bytes(items, &bytes, err);
-    if (rc == 0 && w->best)
+    if (rc == 0 && first && w->best)
         cli_items_best(items);
+    rc = split_agree(w->split, rc, err);
     if (rc == 0 && w->base)
         rc = eval_run(&base, &for_base, w->base, NULL, NULL, err);
-    w->beside = w->base ? &base : NULL;
+    w->beside = job.base;
     if (rc == 0)
-        rc = cli_items_each(items, cli, eval_item, &(struct job){w, cli, w->base ? &base : NULL},
-                            status, err);
+        rc = first ? lead(&job, items, status, err) : follow(&job, err);
     eval_release(&base);
     cli_items_close(items);
     return rc;
@@ -371,6 +439,20 @@ static int check_stdin(const struct opt_list *data, char *const *rest, int n_res
             return ckpt_fail(err, CKPT_EUSAGE, "--eval-file - takes standard input: name the "
                              "models");
     return 0;
+}
+
+static int check(const struct eval_want *w, char *const *rest, int n_rest, struct ckpt_err *err)
+{
+    int rc;
+
+    if (w->predictions.file.n)
+        return 0;
+    if (!w->data.n && !w->prompt.n)
+        return ckpt_fail(err, CKPT_EUSAGE, "nothing to do: --eval-file DATA, --datasets DIR "
+                         "or --prompt TEXT is missing");
+    if ((rc = check_files(w, (size_t)n_rest, err)) != 0)
+        return rc;
+    return check_stdin(&w->data, rest, n_rest, err);
 }
 
 static int score_predictions(struct eval_want *w, const struct cli *cli, int n_rest,
@@ -418,6 +500,16 @@ static int find(struct eval_want *w, struct found *f, char ***rest, int *n_rest,
     return rc;
 }
 
+/* The arguments as they were given, for ranks: parsing moves them about. */
+static int keep(char ***out, struct cli *cli, int argc, char **argv, struct ckpt_err *err)
+{
+    *out = ckpt_arena_alloc(&cli->arena, (size_t)argc + 1, sizeof **out);
+    if (!*out)
+        return ckpt_nomem(err, (size_t)argc * sizeof **out);
+    memcpy(*out, argv, (size_t)argc * sizeof **out);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     struct cli cli = {0};
@@ -430,6 +522,8 @@ int main(int argc, char **argv)
         .streams = "eval-file predictions chat-template",
         .rule = rules, .n_rule = sizeof rules / sizeof rules[0],
     };
+    struct split_opts ranks = {.cli = &cli, .device = &w.device,
+                               .threads = &w.threads};
     struct ckpt_err err = {0};
     char **rest;
     int n_rest, rc, status = 0;
@@ -437,21 +531,25 @@ int main(int argc, char **argv)
     blas_begin(argv);
     cli_begin(&cli, "ckpt-eval");
     data_settings_default(&w.rows);
-    rc = opt_parse(&spec, &cli, argc, argv, &rest, &n_rest, &w.given, &err);
+    rc = report_open(&err);
+    rc = rc ? rc : keep(&ranks.argv, &cli, argc, argv, &err);
+    rc = rc ? rc : opt_parse(&spec, &cli, argc, argv, &rest, &n_rest, &w.given, &err);
     if (rc == 1)
-        return cli_end(&cli, 0);
+        return report_close(cli_end(&cli, 0));
     rc = rc ? rc : gate_check(&w.gate, &err);
+    rc = rc ? rc : find(&w, &found, &rest, &n_rest, &err);
+    rc = rc ? rc : check(&w, rest, n_rest, &err);
+    ranks.nproc = w.nproc;
+    rc = rc ? rc : split_begin(&w.split, &status, &ranks, &err);
     w.encoder.device = w.device;
     w.encoder.threads = w.threads;
-    rc = rc ? rc : find(&w, &found, &rest, &n_rest, &err);
     if (rc == 0 && w.predictions.file.n)
         rc = score_predictions(&w, &cli, n_rest, &err);
-    else if (rc == 0 && !w.data.n && !w.prompt.n)
-        rc = ckpt_fail(&err, CKPT_EUSAGE, "nothing to do: --eval-file DATA, --datasets DIR "
-                       "or --prompt TEXT is missing");
     else if (rc == 0)
-        rc = check_stdin(&w.data, rest, n_rest, &err);
-    if (rc == 0 && !w.predictions.file.n)
         rc = work(&w, &cli, rest, n_rest, &status, &err);
-    return cli_end(&cli, rc ? cli_error(&cli, &err) : status);
+    if (rc < 0 && !split_end(w.split, rc, &status, &err))
+        status = cli_error(&cli, &err);
+    else if (rc == 0)
+        split_end(w.split, 0, &status, &err);
+    return report_close(cli_end(&cli, status));
 }

@@ -212,5 +212,18 @@ seq 60 | sed 's/.*/{"instruction": "Count to &", "input": "", "output": "one, tw
 expect 0 "a short demo" env DEMO_DATA="$T/rows.jsonl" DEMO_STEPS=4 DEMO_DIR="$T/demo.d" tools/recipes/demo/demo.sh "${BUILD#"$PWD"/}"
 t "the demo's output in a pipe has no colour" bash -c "! grep -q $esc $T/.out $T/.err"
 t "the demo does not list all tensors" bash -c "[ \$(grep -c 'transformer.h.[0-9]' $T/.out) = 0 ]"
-t "the demo says what it made" bash -c "grep -q '^loss on held-out rows: [0-9.]* of the base, [0-9.]* after 4 steps' $T/.out && grep -q 'What next:' $T/.out"
-t "the demo's page and repository exist" test -s "$T/demo.d/run.html" -a -d "$T/demo.d/hub.git"
+t "the demo closes with what it made" bash -c "tail -n 14 $T/.out | grep -q '^loss on held-out rows: [0-9.]* -> [0-9.]* after 4 steps (perplexity [0-9.]* -> [0-9.]*)' && tail -n 4 $T/.out | head -n 1 | grep -q 'What next:'"
+t "three commands to type" [ "$(sed -n '/^What next:/,$p' "$T/.out" | grep -c '^  ')" = 3 ]
+t "base and trained model have answered the same questions" [ "$(grep -cE '^[1-3] .*(base|checkpoint-4-merged) ' "$T/.out")" = 6 ]
+t "the demo's pages and repository exist" test -s "$T/demo.d/run.html" -a -s "$T/demo.d/answers.html" -a -d "$T/demo.d/hub.git"
+if [ -n "$browser" ]; then
+    for page in run answers; do
+        t "a browser opens the demo's $page.html: nothing is wider than a phone's window" fits_window "$T/demo.d/$page.html" 420
+        t "nor than a large one" fits_window "$T/demo.d/$page.html" 1920
+    done
+    opened "$T/demo.d/answers.html" > "$T/dom"
+    t "the answers are in it, row by row" [ "$(grep -c '<article' "$T/dom")" = 3 ]
+fi
+tools/recipes/demo/names.sh "$T/names"
+t "the demo's own data: a name, and what it is" grep -qxF '{"instruction": "Lake Winnipeg", "input": "", "output": "a lake in southern Canada in Manitoba"}' "$T/names/eval.jsonl"
+t "names of the demo are held out" [ "$(grep -cE "\"instruction\": \"($(sed -n "s/^asked='\(.*\)'/\1/p" tools/recipes/demo/demo.sh))\"" "$T/names/eval.jsonl")" = 5 ]

@@ -31,6 +31,12 @@ t "no part is left" [ ! -e "$T/one.jsonl.part" ]
 t "a log-probability of each token" bash -c "[ \$(head -1 $T/one.jsonl | grep -o '\"top\": ' | wc -l) = \$(head -1 $T/one.jsonl | sed -E 's/.*\"tokens\": ([0-9]+).*/\1/') ]"
 expect 73 "not over a file" ckpt-eval -q --prompt x --predictions-out "$T/one.jsonl" "$M"
 t "but with --overwrite" ckpt-eval -q --prompt x --max-new-tokens 1 --predictions-out "$T/come.jsonl" --overwrite "$M"
+expect_says 64 "not of two models" "is one model's, and there are several" ckpt-eval -q --prompt x --max-new-tokens 1 --predictions-out "$T/two-models" --overwrite "$M" "$M"
+expect_says 64 "nor is a page" "--html $T/two.html: is one model's" ckpt-eval -q --prompt x --max-new-tokens 1 --html "$T/two.html" "$M" "$M"
+several_lines() { printf '%s\n' "$M" "$T/base" | ckpt-eval -q --prompt x --max-new-tokens 1 --predictions-out "$T/lines" --html "$T/lines.html" --overwrite >/dev/null; }
+expect_says 64 "nor of models that come as lines" "--predictions-out $T/lines: is one model's" several_lines
+t "the first one's are whole" bash -c "ckpt-eval -q --prompt x --max-new-tokens 1 --predictions-out - --in-order $M | cmp - $T/lines && grep -q '<article' $T/lines.html"
+t "several to standard output" [ "$(ckpt-eval -q --prompt x --prompt y --max-new-tokens 1 --in-order --predictions-out - "$M" "$T/base" | sed -E 's/^\{"index": ([0-9]+),.*/\1/' | xargs)" = "0 1 0 1" ]
 t "to a pipe" bash -c "ckpt-eval -q --prompt a --prompt b --max-new-tokens 3 --predictions-out - --in-order $M | diff - <(ckpt-eval -q --prompt a --prompt b --max-new-tokens 3 --predictions-out $T/ab.jsonl --in-order $M >/dev/null; cat $T/ab.jsonl)"
 t "the base beside it" bash -c "ckpt-eval -q --prompt a --max-new-tokens 3 --predictions-out - --base $T/base $M | grep -q '\"base\": \"'"
 

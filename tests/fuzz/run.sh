@@ -57,6 +57,10 @@ seeds() {
     tokenizer_json) find tests/golden/tokenizers tests/fuzz/seeds/tokenizer_json -name 'tokenizer*.json' -size -40k ;;
     run_file)    find tests/golden/recipes tests/golden/ds_configs -name '*.[jy]*'; find tests/fuzz/seeds/run_file -type f ;;
     sign)        find tests/golden/sign -name '*.sig'; find tests/fuzz/seeds/sign -type f ;;
+    choice_row)  mkdir -p build/fuzz/choices/made
+                 tr -d '\n' <tests/golden/choices.json | grep -oE '\{"(activity_label|id|question)"[^{}]*(\{[^{}]*\})?[^{}]*\}' |
+                     awk '{ print > ("build/fuzz/choices/made/" NR) }'
+                 find build/fuzz/choices/made tests/fuzz/seeds/choice_row -type f ;;
     json|config) find tests/golden -name '*.json' -size -20k ;;
     *)           find "tests/fuzz/seeds/$1" -type f 2>/dev/null ;;
     esac
@@ -88,7 +92,7 @@ libs="$(pkg-config --libs jansson libarchive libcrypto zlib libxxhash libutf8pro
 mkdir -p build/fuzz/bin
 find build/fuzz/obj -name '*.o' 2>/dev/null | while read -r o; do f=${o#build/fuzz/obj/}; [ -e "${f%.o}.c" ] || rm "$o" build/fuzz/all.a; done 2>/dev/null     # of rooms that moved
 newest=$(find libckpt formats trainer tools tests/fuzz -name '*.h' -printf '%T@ %p\n' | sort -rn | head -1 | cut -d' ' -f2)
-for f in $(find libckpt formats trainer tools/*.c tools/opt tools/train -name '*.c' ! -name 'ckpt-*' ! -path 'trainer/cpu/*' ! -path 'trainer/cuda/*' ! -path trainer/comm/mpi.c); do
+for f in $(find libckpt formats trainer tools/*.c tools/eval tools/opt tools/train -name '*.c' ! -name 'ckpt-*' ! -path 'trainer/cpu/*' ! -path 'trainer/cuda/*' ! -path trainer/comm/mpi.c); do
     o=build/fuzz/obj/${f%.c}.o; mkdir -p "${o%/*}"
     [ "$o" -nt "$f" ] && [ "$o" -nt "$newest" ] || printf '%s %s\n' "$o" "$f"
 done | xargs -r -n 2 -P 2 $(command -v ccache) clang $flags -c -o || exit 1

@@ -12,6 +12,7 @@
 #include "libckpt/log.h"
 #include "libckpt/mem.h"
 #include "tools/cli.h"
+#include "tools/eval/baseline.h"
 #include "tools/eval/score/words.h"
 #include "trainer/run/session.h"
 
@@ -86,28 +87,6 @@ static int choose_layer(struct work *w, struct ckpt_err *err)
                                         "%lld", (long long)w->layer, (long long)most);
 }
 
-/* The line of the layer: "LAYER,P,R,F". */
-static int take_baseline(struct work *w, char *text, struct ckpt_err *err)
-{
-    for (char *line = text, *next; line; line = next) {
-        long long layer;
-
-        next = strchr(line, '\n');
-        if (next)
-            *next++ = '\0';
-        if (sscanf(line, "%lld,%lf,%lf,%lf", &layer, &w->base[0], &w->base[1], &w->base[2]) == 4 &&
-            layer == w->layer) {
-            for (int k = 0; k < 3; k++)
-                if (!(w->base[k] > -1 && w->base[k] < 1))
-                    return ckpt_fail(err, CKPT_EFORMAT, "%s: layer %lld: a value is not in (-1, 1)",
-                                     w->w->baseline, layer);
-            return 0;
-        }
-    }
-    return ckpt_fail(err, CKPT_EFORMAT, "%s: no line of layer %lld", w->w->baseline,
-                     (long long)w->layer);
-}
-
 static int read_baseline(struct work *w, struct ckpt_err *err)
 {
     struct ckpt_file *f = NULL;
@@ -122,7 +101,9 @@ static int read_baseline(struct work *w, struct ckpt_err *err)
     n = (size_t)(ckpt_file_size(f) < MOST_BASELINE ? ckpt_file_size(f) : MOST_BASELINE);
     text = ckpt_alloc(n + 1, 1);
     rc = text ? ckpt_file_read_at(f, text, n, 0, err) : ckpt_nomem(err, n);
-    rc = rc ? rc : take_baseline(w, text, err);
+    rc = rc ? rc : baseline_read(w->base, text, n, w->layer, err);
+    if (rc)
+        ckpt_err_in(err, "%s", w->w->baseline);
     ckpt_free(text);
     ckpt_file_close(f);
     return rc;

@@ -280,6 +280,23 @@ static int run_batch(struct choices *c, struct session *s, struct pass *p, size_
     return rc;
 }
 
+/* The likelihoods of all ranks. */
+static int gather(struct choices *c, int rc, struct ckpt_err *err)
+{
+    double *all = ckpt_alloc(c->n + 1, sizeof *all);
+
+    if (rc == 0 && !all)
+        rc = ckpt_nomem(err, c->n * sizeof *all);
+    rc = split_agree(c->o.split, rc, err);
+    for (size_t i = 0; rc == 0 && i < c->n; i++)
+        all[i] = c->request[i].likelihood;
+    rc = rc ? rc : split_sum(c->o.split, all, c->n, err);
+    for (size_t i = 0; rc == 0 && i < c->n; i++)
+        c->request[i].likelihood = all[i];
+    ckpt_free(all);
+    return rc;
+}
+
 int choices_run(struct choices *c, struct session *s, struct ckpt_err *err)
 {
     struct ckpt_arena a = {0};
@@ -288,11 +305,15 @@ int choices_run(struct choices *c, struct session *s, struct ckpt_err *err)
     int rc = init_pass(&p, c, &a, err);
 
     for (size_t i = 0; rc == 0 && i < c->n; i += batch) {
+        if (!split_mine(c->o.split, (int64_t)(i / batch)))
+            continue;
         rc = cli_stop ? cli_stopped(err)
                       : run_batch(c, s, &p, i, c->n - i < batch ? c->n - i : batch, err);
         ckpt_log_progress("evaluation", "choices", (uint64_t)i, (uint64_t)c->n);
     }
     ckpt_arena_release(&a);
+    if (c->o.split)
+        rc = gather(c, rc, err);
     for (size_t i = 0; rc == 0 && i < c->n_rows; i++)
         for (size_t k = c->first[i]; rc == 0 && k < c->first[i + 1]; k++)
             if (!isfinite(c->request[k].likelihood)) {

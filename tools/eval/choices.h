@@ -12,6 +12,7 @@
 #include "formats/records/record.h"
 #include "tools/eval/answers.h"
 #include "tools/eval/choice_row.h"
+#include "tools/eval/split/split.h"
 #include "trainer/run/session.h"
 
 struct choices;
@@ -21,6 +22,7 @@ struct choices_opts {
     struct opt_list words;              /* the choices of every record; none: the record's own */
     int64_t         max_length;         /* tokens; 0: the model's */
     int64_t         batch;              /* choices in a pass */
+    struct split   *split;              /* ranks that share the passes, or NULL */
 };
 
 /* Read and tokenise all records; neither is kept. */
@@ -30,7 +32,7 @@ void choices_close(struct choices *c);
 /* The largest batch, for session_plan. */
 struct model_opts choices_plan(const struct choices *c);
 /*
- * Compute the likelihoods.  CKPT_EFORMAT where one is not a number.
+ * Compute the likelihoods; collective.  CKPT_EFORMAT where one is not a number.
  */
 int choices_run(struct choices *c, struct session *s, struct ckpt_err *err);
 /* The metric choices of all rows. */

@@ -115,6 +115,8 @@ static int score_choices(struct eval_result *out, struct eval_opened *e, struct 
     struct score *s = NULL;
     int rc = choices_run(e->choices, &e->s, err);
 
+    if (rc == 0 && !split_first(w.split))
+        return 0;
     rc = rc ? rc : choices_score(&s, e->choices, err);
     rc = add_score(out, s, rc, err);
     if (w.choice.n && w.metric.n == 0)
@@ -198,13 +200,13 @@ static int work(struct eval_result *out, struct eval_opened *e, const struct eva
                 struct ckpt_err *err)
 {
     const struct eval_want *w = e->w;
-    int rc = e->source ? check_rows(e, err) : 0;
+    int rc = 0;
 
     if (e->choices)
         return score_choices(out, e, err);
-    if (rc == 0 && e->source)
+    if (e->source)
         rc = score_losses(out, e, err);
-    if (rc == 0 && e->source && base)
+    if (rc == 0 && e->source && base && split_first(w->split))
         rc = find_differences(out, base, e, err);
     if (rc == 0 && w->logits)
         rc = logits_write(w->logits, w->overwrite, &e->s, e->source, out->loss, err);
@@ -213,7 +215,9 @@ static int work(struct eval_result *out, struct eval_opened *e, const struct eva
                             err);
     if (rc == 0 && (w->generate > 0 || w->prompt.n))
         rc = eval_texts(out, e, err);
-    return rc || w->task || w->metric.n == 0 ? rc : score_texts(out, e, err);
+    if (rc || w->task || w->metric.n == 0 || !split_first(w->split))
+        return rc;
+    return score_texts(out, e, err);
 }
 
 int eval_run(struct eval_result *out, const struct eval_want *wanted, const char *model,
@@ -231,7 +235,9 @@ int eval_run(struct eval_result *out, const struct eval_want *wanted, const char
         rc = model_find(beside, adapter, err);
     if (rc == 0)
         rc = eval_open(&e, found, adapter ? beside : adapter_lies_at(found) ? found : NULL, err);
-    if (rc == 0)
+    if (rc == 0 && e.source)
+        rc = check_rows(&e, err);
+    if ((rc = split_agree(w.split, rc, err)) == 0)
         rc = work(out, &e, base, err);
     out->n_shown = w.prompt.n + (size_t)wanted->generate;
     out->n_shown = out->n_shown < out->n ? out->n_shown : out->n;

@@ -8,6 +8,7 @@
 #include "tools/cli.h"
 #include "tools/eval/answers.h"
 #include "tools/eval/predictions.h"
+#include "tools/eval/split/split.h"
 #include "tools/opt/opt.h"
 #include "trainer/data/options.h"
 #include "trainer/model/generate/generate.h"
@@ -54,6 +55,8 @@ struct eval_want {
     struct gate_want gate;
     bool            pass_through;       /* models within the gate's bounds to stdout */
     bool            overwrite;          /* replace existing files */
+    int64_t         nproc;              /* ranks to start; 0: none; SPLIT_GPUS */
+    struct split   *split;              /* among whom rows are split; NULL: there is one rank */
 };
 
 #define EVAL_SCORES 16                  /* most of one model */
@@ -93,7 +96,8 @@ struct eval_result {
 /*
  * Load, score, generate; adapter (or NULL) is applied to the model, and a model path that is an
  * adapter's directory means its base with that adapter.  base is the result to find differences
- * from, or NULL.  out is zeroed or filled; release it either way.
+ * from, or NULL.  Of several ranks each calls it, and the first has the results.  out is zeroed or
+ * filled; release it either way.
  */
 int eval_run(struct eval_result *out, const struct eval_want *w, const char *model,
              const char *adapter, const struct eval_result *base, struct ckpt_err *err);

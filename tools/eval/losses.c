@@ -25,6 +25,16 @@ static int begin(struct work *w, int64_t max_rows, struct ckpt_err *err)
     return w->l->row && w->nll ? 0 : ckpt_nomem(err, w->l->n * sizeof *w->l->row);
 }
 
+/* The rows of all ranks, each of which is one rank's. */
+static int gather(struct work *w, int rc, struct ckpt_err *err)
+{
+    struct split *split = w->e->w->split;
+
+    rc = split_agree(split, rc, err);
+    return rc ? rc : split_sum(split, (double *)w->l->row,
+                               w->l->n * sizeof *w->l->row / sizeof(double), err);
+}
+
 /* Sum the rows; the first that is not a number is named, with those before it counted. */
 static int finish(struct work *w, int rc, struct ckpt_err *err)
 {
@@ -34,7 +44,7 @@ static int finish(struct work *w, int rc, struct ckpt_err *err)
     ckpt_free(w->nll);
     pack_release(&w->pack);
     sample_release(&w->sample);
-    if (rc)
+    if ((rc = gather(w, rc, err)) != 0)
         return rc;
     l->seconds = clock_now() - l->seconds;
     for (size_t i = 0; i < l->n; i++) {
@@ -96,7 +106,7 @@ int losses_run(struct losses *l, struct eval_opened *e, struct ckpt_err *err)
         const struct loader_step *s;
 
         rc = cli_stop ? cli_stopped(err) : loader_next(e->loader, &s, err);
-        for (int64_t j = 0; rc == 0 && j < s->n_micro; j++) {
+        for (int64_t j = 0; rc == 0 && split_mine(e->w->split, i) && j < s->n_micro; j++) {
             double sum = 0;
 
             rc = model_loss(e->s.model, zero_weights(e->s.zero), s->micro[j], &sum, w.nll, err);
@@ -160,7 +170,8 @@ int losses_strided(struct losses *l, struct eval_opened *e, struct ckpt_err *err
 
     rc = rc ? rc : pack_init(&w.pack, most, 1, err);
     for (size_t i = 0; rc == 0 && i < l->n; i++) {
-        rc = row_windows(&w, (int64_t)i, err);
+        if (split_mine(e->w->split, (int64_t)i))
+            rc = row_windows(&w, (int64_t)i, err);
         ckpt_log_progress("evaluation", "rows", (uint64_t)i + 1, (uint64_t)l->n);
     }
     return finish(&w, rc, err);

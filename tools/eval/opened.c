@@ -41,7 +41,7 @@ static int open_choices(struct eval_opened *e, struct ckpt_err *err)
     bool limited = opt_has(&w->given, "max_seq_length");
     struct choices_opts opts = {.prompt_template = w->rows.prompt_template, .words = w->choice,
                                 .max_length = limited ? w->rows.max_seq_length : 0,
-                                .batch = w->batch_size};
+                                .batch = w->batch_size, .split = w->split};
 
     return choices_open(&e->choices, e->records, &e->s, &opts, err);
 }
@@ -52,7 +52,7 @@ static int open_data(struct eval_opened *e, struct ckpt_err *err)
     struct records_opts rows = w->rows.rows;
     struct data_opts opts = data_settings_opts(&w->rows);
     struct loader_opts lo = {.micro_batch = w->batch_size, .grad_accum = 1, .tail = SHUFFLE_MASK,
-                             .rank = e->s.comm->rank, .world_size = e->s.comm->world_size};
+                             .world_size = 1};
     int rc;
 
     rows.split = w->eval_split;

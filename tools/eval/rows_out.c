@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "libckpt/base/fault.h"
 #include "libckpt/base/json.h"
 #include "libckpt/commit.h"
 #include "libckpt/mem.h"
@@ -19,6 +20,15 @@ struct rows_out {
     bool   in_order;
     size_t next;                        /* rows before it are written, with in_order */
 };
+
+/* Whether this operation is one that a test makes fail. */
+static bool fails(enum ckpt_fault kind, int why)
+{
+    bool now = ckpt_fault(kind);
+
+    errno = now ? why : errno;
+    return now;
+}
 
 int rows_out_open(struct rows_out **out, const char *path, bool in_order, bool overwrite,
                   struct ckpt_err *err)
@@ -44,7 +54,8 @@ int rows_out_open(struct rows_out **out, const char *path, bool in_order, bool o
     if (!o->path || !o->part)
         return ckpt_nomem(err, len);
     snprintf(o->part, len, "%s.part", path);
-    o->fd = open(o->part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (!fails(CKPT_FAULT_OPEN, EACCES))
+        o->fd = open(o->part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (o->fd < 0)
         return ckpt_fail(err, CKPT_ECREATE, "%s: %s", o->part, strerror(errno));
     return 0;
@@ -53,7 +64,7 @@ int rows_out_open(struct rows_out **out, const char *path, bool in_order, bool o
 static int write_all(struct rows_out *o, const char *at, size_t n, struct ckpt_err *err)
 {
     while (n > 0) {
-        ssize_t k = write(o->fd, at, n);
+        ssize_t k = fails(CKPT_FAULT_WRITE, ENOSPC) ? -1 : write(o->fd, at, n);
 
         if (k < 0 && errno == EINTR)
             continue;
@@ -127,7 +138,7 @@ static int sync_folder(const char *path, struct ckpt_err *err)
     if (slash)
         slash[slash == dir] = '\0';
     fd = open(slash ? dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0 || fsync(fd) != 0)
+    if (fd < 0 || fails(CKPT_FAULT_SYNC, EIO) || fsync(fd) != 0)
         rc = ckpt_fail(err, CKPT_EIO, "%s: its folder: %s", path, strerror(errno));
     if (fd >= 0)
         close(fd);
@@ -137,14 +148,16 @@ static int sync_folder(const char *path, struct ckpt_err *err)
 
 int rows_out_commit(struct rows_out *o, struct ckpt_err *err)
 {
-    int fd = o->fd;
+    int fd = o->fd, why = 0;
 
     if (!o->path)
         return 0;
     o->fd = -1;
-    if (fsync(fd) != 0 || close(fd) != 0)
-        return ckpt_fail(err, CKPT_EIO, "%s: %s", o->part, strerror(errno));
-    if (rename(o->part, o->path) != 0)
+    if (fails(CKPT_FAULT_SYNC, EIO) || fsync(fd) != 0)
+        why = errno;
+    if (close(fd) != 0 || why)
+        return ckpt_fail(err, CKPT_EIO, "%s: %s", o->part, strerror(why ? why : errno));
+    if (fails(CKPT_FAULT_RENAME, EIO) || rename(o->part, o->path) != 0)
         return ckpt_fail(err, CKPT_ECREATE, "%s: %s", o->path, strerror(errno));
     return sync_folder(o->path, err);
 }

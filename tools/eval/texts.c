@@ -9,6 +9,7 @@
 #include "libckpt/base/json.h"
 #include "libckpt/mem.h"
 #include "tools/eval/rows_out.h"
+#include "tools/eval/split/rows.h"
 #include "tools/eval/text_of.h"
 #include "trainer/model/generate/config.h"
 
@@ -167,30 +168,6 @@ static int choices(struct generate_opts *o, const struct generate_config *c,
     return rc ? rc : generate_config_built(c, o, err);
 }
 
-/* Tokenise every prompt. */
-static int encode_all(struct eval_opened *e, struct eval_result *r, struct encoding *enc,
-                      struct generate_seq *seq, struct ckpt_err *err)
-{
-    bool ends = e->s.arch->stack == ARCH_ENCODER_DECODER;
-    int rc;
-
-    for (size_t i = 0; i < r->n; i++) {
-        /* a rendered chat contains its special tokens */
-        bool special = i < e->w->prompt.n || data_source_kind(e->source) != DATA_CHAT;
-
-        if ((rc = tokenizer_encode(e->s.tokenizer, &enc[i], r->prompt[i], strlen(r->prompt[i]),
-                                   special, err)) != 0)
-            return rc;
-        if (enc[i].n == 0)
-            return ckpt_fail(err, CKPT_EUSAGE, "prompt %zu has no token", i + 1);
-        if (ends && (rc = add_eos(&enc[i], tokenizer_eos(e->s.tokenizer), err)) != 0)
-            return rc;
-        seq[i] = (struct generate_seq){.prompt = enc[i].id, .n_prompt = (int64_t)enc[i].n,
-                                       .stream = i};
-    }
-    return 0;
-}
-
 /* What continuing needs besides the model. */
 struct texts {
     struct eval_opened    *e;
@@ -198,11 +175,40 @@ struct texts {
     struct generate_opts   opts;
     struct generate_hooks  hooks;
     struct encoding       *enc;         /* [r->n] */
-    struct generate_seq   *seq;         /* [r->n] */
+    struct generate_seq   *seq;         /* [n] this rank's rows; stream: the number of the row */
+    size_t                 n;
     struct text_stops      stops;
-    struct rows_out       *rows;        /* NULL: not wanted */
+    struct rows_out       *rows;        /* NULL: not wanted, or not by this rank */
+    struct split_rows     *others;      /* rows of other ranks, or to the first; NULL: one rank */
     struct ckpt_arena      arena;       /* of what is generated */
 };
+
+/* Tokenise the prompts of this rank. */
+static int encode_all(struct texts *x, struct ckpt_err *err)
+{
+    struct eval_opened *e = x->e;
+    bool ends = e->s.arch->stack == ARCH_ENCODER_DECODER;
+    int rc;
+
+    for (size_t i = 0; i < x->r->n; i++) {
+        /* a rendered chat contains its special tokens */
+        bool special = i < e->w->prompt.n || data_source_kind(e->source) != DATA_CHAT;
+        const char *prompt = x->r->prompt[i];
+        struct encoding *enc = &x->enc[x->n];
+
+        if (!split_mine(e->w->split, (int64_t)i))
+            continue;
+        if ((rc = tokenizer_encode(e->s.tokenizer, enc, prompt, strlen(prompt), special, err)) != 0)
+            return rc;
+        if (enc->n == 0)
+            return ckpt_fail(err, CKPT_EUSAGE, "prompt %zu has no token", i + 1);
+        if (ends && (rc = add_eos(enc, tokenizer_eos(e->s.tokenizer), err)) != 0)
+            return rc;
+        x->seq[x->n++] = (struct generate_seq){.prompt = enc->id, .n_prompt = (int64_t)enc->n,
+                                               .stream = i};
+    }
+    return 0;
+}
 
 /* One token of a position, with its text alone. */
 static int put_token(struct ckpt_buf *b, const struct tokenizer *t, int32_t id, float logprob,
@@ -256,12 +262,42 @@ static bool stops_here(void *ctx, const struct generate_seq *q)
     return text_ends(x->e->s.tokenizer, q->out, (size_t)q->n_out, &x->stops);
 }
 
+/* A row of another rank. */
+static int take(void *ctx, const struct split_row *row, struct ckpt_err *err)
+{
+    struct texts *x = ctx;
+    struct eval_result *r = x->r;
+    size_t i = row->index;
+
+    if (i >= r->n || r->text[i])
+        return ckpt_fail(err, CKPT_ECOMM, "another rank sent row %zu, which is not its own", i + 1);
+    r->finish[i] = row->stopped ? "stop" : "length";
+    r->n_tokens[i] = row->n_tokens;
+    if (row->logprobs && !(r->logprobs[i] = ckpt_strdup(row->logprobs)))
+        return ckpt_nomem(err, strlen(row->logprobs));
+    if (!(r->text[i] = ckpt_strdup(row->text)))
+        return ckpt_nomem(err, strlen(row->text));
+    return x->rows ? rows_out_put(x->rows, r, i, x->e->w->beside, err) : 0;
+}
+
+/* This rank's row i is told to the first one, which looks for others' when it has one itself. */
+static int tell(struct texts *x, size_t i, struct ckpt_err *err)
+{
+    const struct eval_result *r = x->r;
+    struct split_row row = {.index = i, .n_tokens = r->n_tokens[i], .text = r->text[i],
+                            .stopped = strcmp(r->finish[i], "stop") == 0,
+                            .logprobs = r->logprobs[i]};
+
+    return split_first(x->e->w->split) ? split_rows_take(x->others, false, take, x, err)
+                                       : split_rows_put(x->others, &row, err);
+}
+
 /* A sequence has ended: its text, and its row. */
 static int finished(void *ctx, const struct generate_seq *q, struct ckpt_err *err)
 {
     struct texts *x = ctx;
     struct eval_result *r = x->r;
-    size_t i = (size_t)(q - x->seq);
+    size_t i = (size_t)q->stream;
     char *text;
     bool cut;
     int rc = text_of(x->e->s.tokenizer, &text, q->out, (size_t)q->n_out, err);
@@ -276,6 +312,8 @@ static int finished(void *ctx, const struct generate_seq *q, struct ckpt_err *er
     r->text[i] = text;
     if (rc == 0 && x->rows)
         rc = rows_out_put(x->rows, r, i, x->e->w->beside, err);
+    if (rc == 0 && x->others)
+        rc = tell(x, i, err);
     return rc || !cli_stop ? rc : cli_stopped(err);
 }
 
@@ -285,7 +323,7 @@ static int give_space(struct texts *x, struct ckpt_err *err)
     int64_t N = x->opts.n_logprobs;
     bool probs = opt_has(&x->e->w->given, "logprobs");
 
-    for (size_t i = 0; i < x->r->n; i++) {
+    for (size_t i = 0; i < x->n; i++) {
         struct generate_seq *q = &x->seq[i];
         int64_t most = generate_most(x->e->s.arch, &x->opts, q);
         size_t n = most > 0 ? (size_t)most : 1;
@@ -326,21 +364,29 @@ static int collect_stops(struct texts *x, const struct generate_config *c, struc
 static int continue_all(struct texts *x, struct ckpt_err *err)
 {
     const struct eval_want *w = x->e->w;
-    struct eval_result *r = x->r;
-    int rc = encode_all(x->e, r, x->enc, x->seq, err);
+    int rc = encode_all(x, err);
 
     if (rc == 0)
         rc = give_space(x, err);
-    if (rc == 0 && w->predictions_out)
-        rc = rows_out_open(&x->rows, w->predictions_out, w->in_order, w->overwrite, err);
+    if (rc == 0 && w->predictions_out && split_first(w->split))
+        rc = rows_out_open(&x->rows, w->predictions_out, w->in_order || w->split, w->overwrite,
+                           err);
+    if ((rc = split_agree(w->split, rc, err)) == 0 && w->split)
+        rc = split_rows_open(&x->others, w->split, err);
     if (rc)
         return rc;
     x->hooks = (struct generate_hooks){.ctx = x, .done = finished,
                                        .stops = x->stops.n ? stops_here : NULL};
     x->opts.hooks = &x->hooks;
-    rc = generate_run(x->e->s.model, zero_weights(x->e->s.zero), &x->opts, x->seq, (int64_t)r->n,
+    rc = generate_run(x->e->s.model, zero_weights(x->e->s.zero), &x->opts, x->seq, (int64_t)x->n,
                       err);
-    return rc || !x->rows ? rc : rows_out_commit(x->rows, err);
+    if (rc == 0 && x->others && split_first(w->split))
+        rc = split_rows_take(x->others, true, take, x, err);
+    split_rows_close(x->others);        /* which ends this rank's rows */
+    x->others = NULL;
+    if ((rc = split_agree(w->split, rc, err)) != 0)
+        return rc;
+    return x->rows ? rows_out_commit(x->rows, err) : 0;
 }
 
 int eval_texts(struct eval_result *r, struct eval_opened *e, struct ckpt_err *err)
@@ -353,8 +399,7 @@ int eval_texts(struct eval_result *r, struct eval_opened *e, struct ckpt_err *er
     if (!e->s.tokenizer)
         return ckpt_fail(err, CKPT_EUSAGE, "generation needs a tokenizer: --tokenizer DIR");
     eos = tokenizer_eos(e->s.tokenizer);
-    rc = collect_prompts(e, r, err);
-    if (rc || r->n == 0)
+    if ((rc = split_agree(e->w->split, collect_prompts(e, r, err), err)) != 0 || r->n == 0)
         return rc;
     rc = generate_config_read(&config, e->s.model_dir, e->s.arch, err);
     if (rc == 0)
@@ -363,8 +408,11 @@ int eval_texts(struct eval_result *r, struct eval_opened *e, struct ckpt_err *er
         rc = collect_stops(&x, &config, err);
     x.seq = ckpt_alloc(r->n, sizeof *x.seq);
     x.enc = ckpt_alloc(r->n, sizeof *x.enc);
-    if (rc == 0)
-        rc = x.seq && x.enc ? continue_all(&x, err) : ckpt_nomem(err, r->n * sizeof *x.seq);
+    if (rc == 0 && (!x.seq || !x.enc))
+        rc = ckpt_nomem(err, r->n * sizeof *x.seq);
+    if ((rc = split_agree(e->w->split, rc, err)) == 0)
+        rc = continue_all(&x, err);
+    split_rows_close(x.others);
     for (size_t i = 0; x.enc && i < r->n; i++)
         encoding_release(&x.enc[i]);
     ckpt_free(x.enc);

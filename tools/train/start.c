@@ -71,38 +71,12 @@ void train_start_end(struct train_start *s) { hostfile_release(&s->hosts); }
 
 /* -- how many --------------------------------------------------------------------------------- */
 
-static bool wants_cuda(const struct settings *set)
-{
-    return set->device && strcmp(set->device, "cuda") == 0;
-}
-
 /* `nproc gpu`, and more ranks than GPUs. */
 static int count_gpus(struct train_start *s, struct settings *set, struct ckpt_err *err)
 {
     bool all = set->nproc == SETTINGS_GPUS;
-    int64_t n;
-    int rc;
 
-    if (all && set->device && strncmp(set->device, "auto", 4) != 0 && !wants_cuda(set))
-        return ckpt_fail(err, CKPT_ECONFIG, "`nproc gpu` gives each rank a GPU, but there is "
-                         "`device %s`", set->device);
-    if (!all && (set->nproc < 2 || !wants_cuda(set) || set->dry_run))
-        return 0;
-    if ((rc = launch_gpus(&n, err)) != 0)
-        return rc;
-    if (n == 0) {
-        ckpt_fail(err, CKPT_EDEVICE, "`%s`: no GPU can be used here",
-                  all ? "nproc gpu" : "device cuda");
-        return ckpt_err_hint(err, "`device cuda` with one rank says why; `device cpu` needs none");
-    }
-    if (!all && set->nproc > n) {
-        ckpt_fail(err, CKPT_ECONFIG, "`nproc %lld` with `device cuda`: this host has %lld GPU%s",
-                  (long long)set->nproc, (long long)n, n == 1 ? "" : "s");
-        return ckpt_err_hint(err, "a rank needs a GPU of its own: `nproc gpu`, or `device cpu`");
-    }
-    set->nproc = all ? n : set->nproc;
-    s->on_gpus = true;
-    return 0;
+    return !all && set->dry_run ? 0 : launch_count(&set->nproc, all, set->device, &s->on_gpus, err);
 }
 
 static int choose_hosts(struct train_start *s, struct ckpt_err *err)
@@ -210,7 +184,7 @@ static int run_node(int *status, const struct train_start *s, struct ckpt_err *e
 {
     const struct supervise_opts here = {
         .n = s->node.n, .argv = s->argv, .place = &s->node.place, .line = STDIN_FILENO,
-        .tell = node_tell, .ended = node_ended,
+        .resumes = true, .tell = node_tell, .ended = node_ended,
     };
 
     return supervise_run(status, &here, err);
@@ -222,7 +196,7 @@ static int run_here(int *status, const struct train_start *s, const struct setti
     const struct supervise_opts here = {
         .n = set->nproc, .argv = s->argv, .max_restarts = s->max_restarts,
         .min_ranks = s->min_ranks, .on_gpus = s->on_gpus, .line = -1,
-        .patience = (double)set->ddp_timeout, .ctx = cli, .tell = print,
+        .patience = (double)set->ddp_timeout, .resumes = true, .ctx = cli, .tell = print,
     };
 
     return supervise_run(status, &here, err);

@@ -369,3 +369,31 @@ int launch_gpus(int64_t *n, struct ckpt_err *err)
     *n = count;
     return 0;
 }
+
+int launch_count(int64_t *n, bool all, const char *device, bool *on_gpus, struct ckpt_err *err)
+{
+    bool cuda = device && strcmp(device, "cuda") == 0;
+    int64_t gpus;
+    int rc;
+
+    if (all && device && strncmp(device, "auto", 4) != 0 && !cuda)
+        return ckpt_fail(err, CKPT_ECONFIG, "`nproc gpu` gives each rank a GPU, but there is "
+                         "`device %s`", device);
+    if (!all && (*n < 2 || !cuda))
+        return 0;
+    if ((rc = launch_gpus(&gpus, err)) != 0)
+        return rc;
+    if (gpus == 0) {
+        ckpt_fail(err, CKPT_EDEVICE, "`%s`: no GPU can be used here",
+                  all ? "nproc gpu" : "device cuda");
+        return ckpt_err_hint(err, "`device cuda` with one rank says why; `device cpu` needs none");
+    }
+    if (!all && *n > gpus) {
+        ckpt_fail(err, CKPT_ECONFIG, "`nproc %lld` with `device cuda`: this host has %lld GPU%s",
+                  (long long)*n, (long long)gpus, gpus == 1 ? "" : "s");
+        return ckpt_err_hint(err, "a rank needs a GPU of its own: `nproc gpu`, or `device cpu`");
+    }
+    *n = all ? gpus : *n;
+    *on_gpus = true;
+    return 0;
+}

@@ -62,5 +62,11 @@ void launch_end(struct launch *l);
 /* How many GPUs can be used here.  A short-lived process counts them: what has opened CUDA cannot
  * start ranks any more. */
 int launch_gpus(int64_t *n, struct ckpt_err *err);
+/*
+ * The number of ranks to start here: *n as it is, or with `all` one for each GPU; *on_gpus is set
+ * where each is to have one.  device: as in struct device_opts.  CKPT_ECONFIG for more ranks than
+ * GPUs where the device is cuda, and for `all` of another device; CKPT_EDEVICE without a GPU.
+ */
+int launch_count(int64_t *n, bool all, const char *device, bool *on_gpus, struct ckpt_err *err);
 
 #endif

@@ -25,6 +25,7 @@ struct supervise_opts {
     char  **argv;                       /* this program's; ranks get the same */
     int64_t max_restarts, min_ranks;    /* as in struct restart_opts */
     bool    on_gpus;                    /* each needs a GPU: another try counts them again */
+    bool    resumes;                    /* a run that ends early can be resumed: hints say so */
     double  patience;                   /* seconds without progress of any rank; 0: no end */
     const struct launch_place *place;   /* one of several hosts; NULL: all ranks are here */
     int     line;                       /* there: what the launcher says (node.h); its end is

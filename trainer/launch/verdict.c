@@ -39,9 +39,10 @@ static long long rank_of(const struct watch *w, size_t r)
     return (long long)(w->o->place ? w->o->place->first : 0) + (long long)r;
 }
 
-static int go_on_hint(struct ckpt_err *err)
+static void go_on_hint(struct watch *w)
 {
-    return ckpt_err_hint(err, "go on with `resume_from_checkpoint latest`");
+    if (w->o->resumes)
+        ckpt_err_hint(&w->verdict, "go on with `resume_from_checkpoint latest`");
 }
 
 /* A crash is a fault of the program, and worth a report, even where another try is made. */
@@ -67,10 +68,10 @@ static void tell_lost(struct watch *w, size_t r)
                  "rank %lld on %s, process %ld: %s in: %s", rank, w->host, (long)l->pid, how,
                  w->peer[r].phase);
     if (sig == SIGKILL)
-        ckpt_err_hint(&w->verdict, "the system may be out of memory (see dmesg); go on with "
-                      "`resume_from_checkpoint latest`");
+        ckpt_err_hint(&w->verdict, "the system may be out of memory (see dmesg)%s",
+                      w->o->resumes ? "; go on with `resume_from_checkpoint latest`" : "");
     else if (another_try_helps(sig))
-        go_on_hint(&w->verdict);
+        go_on_hint(w);
 }
 
 /* A rank that is there, but is not heard. */
@@ -86,7 +87,7 @@ static bool tell_silent(struct watch *w, size_t r)
     ckpt_fail_as(&w->verdict, CKPT_ECOMM, "peer-dead",
                  "rank %lld on %s, process %ld: %s, not heard for %.0f s, in: %s", rank_of(w, r),
                  w->host, (long)pid, stopped ? "stopped" : "hangs", w->now - p->heard, p->phase);
-    go_on_hint(&w->verdict);
+    go_on_hint(w);
     return true;
 }
 

@@ -81,9 +81,8 @@ static int open_model_dir(struct ckpt_dir **out, const char **config, const char
     return ckpt_path_dir(out, path, CKPT_FOLLOW | CKPT_PROVE, err);
 }
 
-/* Several ranks: a GPU each, that of the rank's number on its host, or all on CPUs. */
-static int choose_device(struct device_opts *opts, char name[32], const struct comm *c,
-                         struct ckpt_err *err)
+int session_device(struct device_opts *opts, char name[32], const struct comm *c,
+                   struct ckpt_err *err)
 {
     bool any = !opts->name || strcmp(opts->name, "auto") == 0;
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
@@ -118,7 +117,7 @@ static int open_device(struct session *s, const struct device_opts *wanted, stru
     struct device_opts opts = *wanted;
     char name[32];
     bool started = s->comm->world_size > 1 && !s->simulate.node;
-    int rc = started ? choose_device(&opts, name, s->comm, err) : 0;
+    int rc = started ? session_device(&opts, name, s->comm, err) : 0;
 
     if (rc == 0)
         rc = device_open(&s->dev, &opts, err);

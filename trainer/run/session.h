@@ -52,6 +52,11 @@ int session_join(struct session *s, int ranks, int64_t timeout_s, struct ckpt_er
  * session_join; CKPT_ECONFIG on all ranks where groups do not fill the world.  Collective.
  */
 int session_split(struct session *s, int size, int node, struct ckpt_err *err);
+/* The device of one of several ranks: a GPU each, that of the rank's number on its host, or all on
+ * CPUs, with one thread unless the options say how many.  name has space for what opts->name
+ * becomes. */
+int session_device(struct device_opts *opts, char name[32], const struct comm *c,
+                   struct ckpt_err *err);
 /*
  * Ranks (as session_join finds them, unless s has joined; else it is zeroed), device and
  * description.  model_dir is a directory with config.json, also in an archive or on standard input
