@@ -221,8 +221,8 @@ static int check_groups(const struct session *s, const char *path, struct ckpt_e
     }
     if (rc == 0 && groups && !same)
         rc = ckpt_fail_as(err, CKPT_EMISMATCH, "groups", "optimizer.pt: the run had other groups "
-                          "of parameters: `lr_for`, `weight_decay_for` and `loraplus_lr_ratio` "
-                          "must be as before");
+                          "of parameters: `optim`, `lr_for`, `weight_decay_for` and "
+                          "`loraplus_lr_ratio` must be as before");
     torch_archive_close(archive);
     ckpt_arena_release(&a);
     return rc;
