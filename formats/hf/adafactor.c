@@ -3,8 +3,7 @@
 
 #include <math.h>
 
-#include "formats/torch/out.h"
-#include "libckpt/mem.h"
+#include "formats/hf/optim_file.h"
 
 /* Storages of a parameter: exp_avg_sq_row or exp_avg_sq, exp_avg_sq_col, RMS, exp_avg. */
 enum { ROW, COL, RMS, AVG, STORAGES };
@@ -52,66 +51,61 @@ static bool shape_of(struct ckpt_shape *out, const struct adafactor_param *p, in
     return which == AVG ? avg : which != COL || p->col;
 }
 
-/* The entry of parameter i, and its storages. */
-static int add_state(struct ckpt_arena *a, struct value *state, size_t i,
-                     const struct adafactor_param *p, int64_t step, bool avg,
+struct states {
+    const struct adafactor_param *param;
+    int64_t                       step;
+    const struct adamw_reader    *reader;
+};
+
+static int group_of(const void *ctx, size_t i)
+{
+    return ((const struct states *)ctx)->param[i].group;
+}
+
+static int add_state(const void *ctx, struct ckpt_arena *a, struct value *state, size_t i,
                      struct torch_storage *storage)
 {
+    static const int order[] = {AVG, ROW, COL, RMS};    /* as the class makes them */
+    const struct states *s = ctx;
+    const struct adafactor_param *p = &s->param[i];
     const char *const name[STORAGES] = {p->col ? "exp_avg_sq_row" : "exp_avg_sq", "exp_avg_sq_col",
                                         "RMS", "exp_avg"};
-    static const int order[] = {AVG, ROW, COL, RMS};    /* as the class makes them */
     struct value *d = value_dict(a, false);
-    int rc = value_set_str(a, d, "step", value_int(a, step));
+    int rc = value_set_str(a, d, "step", value_int(a, s->step));
 
     for (int k = 0; k < STORAGES; k++) {
-        size_t at = STORAGES * i + (size_t)order[k];
+        struct torch_storage *own = &storage[order[k]];
         struct ckpt_shape shape;
-        int64_t numel = 0;
 
-        storage[at] = (struct torch_storage){.dtype = CKPT_F32};
-        if (!shape_of(&shape, p, order[k], avg))
+        *own = (struct torch_storage){.dtype = CKPT_F32};
+        if (!shape_of(&shape, p, order[k], s->reader != NULL))
             continue;
-        rc |= !ckpt_shape_numel(&numel, &shape);
-        storage[at].numel = numel;
-        rc |= value_set_str(a, d, name[order[k]], value_tensor_whole(a, CKPT_F32, &shape, at));
+        if (!ckpt_shape_numel(&own->numel, &shape))
+            return 1;
+        rc |= value_set_str(a, d, name[order[k]],
+                            value_tensor_whole(a, CKPT_F32, &shape,
+                                               STORAGES * i + (size_t)order[k]));
     }
     return rc | value_set(a, state, value_int(a, (int64_t)i), d);
 }
 
-/* exp_avg of parameter i through the reader. */
-static int put_avg(struct torch_writer *w, size_t i, int64_t numel,
-                   const struct adamw_reader *reader, float *piece, struct ckpt_err *err)
+static int put_state(const void *ctx, struct torch_writer *w, size_t i, float *piece,
+                     struct ckpt_err *err)
 {
+    const struct states *s = ctx;
+    const struct adafactor_param *p = &s->param[i];
+    const struct hf_optim_from from[STORAGES] = {
+        {.whole = p->row}, {.whole = p->col}, {.whole = &p->rms},
+        {.reader = s->reader, .i = i, .of = ADAMW_EXP_AVG}};
     int rc = 0;
 
-    for (int64_t at = 0; rc == 0 && at < numel; at += ADAMW_PIECE) {
-        int64_t n = numel - at < ADAMW_PIECE ? numel - at : ADAMW_PIECE;
+    for (int k = 0; rc == 0 && k < STORAGES; k++) {
+        struct ckpt_shape shape;
+        int64_t n = 0;
 
-        rc = reader->read(reader->ctx, i, ADAMW_EXP_AVG, at, n, piece, err);
-        if (rc == 0)
-            rc = torch_writer_put(w, STORAGES * i + AVG, at, n, piece, err);
+        if (shape_of(&shape, p, k, s->reader != NULL) && ckpt_shape_numel(&n, &shape))
+            rc = hf_optim_file_put(w, STORAGES * i + (size_t)k, n, &from[k], piece, err);
     }
-    return rc;
-}
-
-static int put_states(struct torch_writer *w, const struct adafactor_param *param, size_t n_param,
-                      const struct torch_storage *storage, const struct adamw_reader *reader,
-                      struct ckpt_err *err)
-{
-    float *piece = reader ? ckpt_alloc_buffer((size_t)ADAMW_PIECE * sizeof *piece) : NULL;
-    int rc = reader && !piece ? ckpt_nomem(err, (size_t)ADAMW_PIECE * sizeof *piece) : 0;
-
-    for (size_t i = 0; rc == 0 && i < n_param; i++) {
-        const float *from[] = {param[i].row, param[i].col, &param[i].rms};
-
-        for (size_t k = 0; rc == 0 && k < AVG; k++)
-            if (storage[STORAGES * i + k].numel > 0)
-                rc = torch_writer_put(w, STORAGES * i + k, 0, storage[STORAGES * i + k].numel,
-                                      from[k], err);
-        if (rc == 0 && reader)
-            rc = put_avg(w, i, storage[STORAGES * i + AVG].numel, reader, piece, err);
-    }
-    ckpt_free(piece);
     return rc;
 }
 
@@ -119,35 +113,10 @@ int hf_adafactor_write(struct ckpt_out *out, const struct adafactor_param *param
                        const struct adamw_group *group, size_t n_group, int64_t step,
                        const struct adamw_reader *reader, struct ckpt_err *err)
 {
-    struct ckpt_arena a = {0};
-    struct torch_storage *storage = ckpt_arena_alloc(&a, STORAGES * n_param + 1, sizeof *storage);
-    int64_t *first = ckpt_arena_alloc(&a, 2 * n_group, sizeof *first);
-    struct value *root = value_dict(&a, false), *state = value_dict(&a, false);
-    struct torch_writer *w = NULL;
-    int rc = !storage || !first;
+    const struct states s = {param, step, reader};
+    const struct hf_optim_file f = {.group = group, .n_group = n_group, .n_param = n_param,
+                                    .storages = STORAGES, .ctx = &s, .group_of = group_of,
+                                    .add = add_state, .put = put_state};
 
-    for (size_t i = 0; !rc && i < n_param; i++) {
-        int64_t *count = first + n_group;
-
-        rc = (size_t)param[i].group >= n_group ||
-             add_state(&a, state, i, &param[i], step, reader != NULL, storage);
-        if (!rc && count[param[i].group]++ == 0)
-            first[param[i].group] = (int64_t)i;
-    }
-    if (rc || value_set_str(&a, root, "state", state) ||
-        value_set_str(&a, root, "param_groups",
-                      hf_adamw_groups(&a, group, n_group, first, first + n_group))) {
-        ckpt_out_abort(out);
-        rc = ckpt_nomem(err, (size_t)a.used);
-    } else {
-        rc = torch_writer_new(&w, out, "archive", root, storage, STORAGES * n_param, NULL, err);
-    }
-    if (rc == 0)
-        rc = put_states(w, param, n_param, storage, reader, err);
-    if (w && rc == 0)
-        rc = torch_writer_commit(w, err);
-    else
-        torch_writer_abort(w);
-    ckpt_arena_release(&a);
-    return rc;
+    return hf_optim_file_write(out, &f, err);
 }

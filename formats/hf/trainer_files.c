@@ -1,10 +1,10 @@
 /* trainer_files - see trainer_files.h. */
 #include "formats/hf/trainer_files.h"
 
-#include <assert.h>
 #include <string.h>
 
 #include "formats/hf/adafactor.h"
+#include "formats/hf/optim_file.h"
 #include "formats/torch/out.h"
 #include "libckpt/base/buf.h"
 #include "libckpt/mem.h"
@@ -274,66 +274,67 @@ static int64_t stored(const struct adamw_group *g, size_t k, int64_t numel)
     return hf_adamw_keeps(g, k == 1 ? ADAMW_EXP_AVG : ADAMW_EXP_AVG_SQ) ? numel : 0;
 }
 
-/* state[i] of one parameter: storages 3i, 3i + 1, 3i + 2. */
-static int add_state(struct ckpt_arena *a, struct value *state, size_t i,
-                     const struct adamw_param *p, const struct adamw_group *g)
+/* The parameters of torch's optimizers, and what is known of their arrays. */
+struct torch_states {
+    const struct adamw_param  *param;
+    const struct adamw_group  *group;
+    const struct adamw_reader *reader;
+    float                      step;
+};
+
+enum { PER_PARAM = 3 };                 /* storages: step, exp_avg or momentum_buffer, exp_avg_sq */
+
+static int group_of(const void *ctx, size_t i)
 {
+    return ((const struct torch_states *)ctx)->param[i].group;
+}
+
+/* state[i] of one parameter; SGD has none without a momentum. */
+static int add_state(const void *ctx, struct ckpt_arena *a, struct value *state, size_t i,
+                     struct torch_storage *storage)
+{
+    const struct torch_states *s = ctx;
+    const struct adamw_param *p = &s->param[i];
+    const struct adamw_group *g = &s->group[p->group];
     struct ckpt_shape scalar = {.rank = 0};
     struct value *d = value_dict(a, false);
     enum ckpt_dtype type = moment_type(p);
+    bool counts = !g->sgd && !g->muon;
+    const char *first = counts ? "exp_avg" : "momentum_buffer";
+    size_t at = PER_PARAM * i;
+    int64_t numel = 0;
+    int rc = !ckpt_shape_numel(&numel, &p->shape);
 
-    if (g->sgd || g->muon)
-        return hf_adamw_keeps(g, ADAMW_EXP_AVG) &&
-               (value_set_str(a, d, "momentum_buffer",
-                              value_tensor_whole(a, type, &p->shape, 3 * i + 1)) |
-                value_set(a, state, value_int(a, (int64_t)i), d));
-    return value_set_str(a, d, "step", value_tensor_whole(a, CKPT_F32, &scalar, 3 * i)) |
-           value_set_str(a, d, "exp_avg", value_tensor_whole(a, type, &p->shape, 3 * i + 1)) |
-           value_set_str(a, d, "exp_avg_sq", value_tensor_whole(a, type, &p->shape, 3 * i + 2)) |
-           value_set(a, state, value_int(a, (int64_t)i), d);
+    for (size_t k = 0; k < PER_PARAM; k++)
+        storage[k] = (struct torch_storage){.dtype = k ? type : CKPT_F32,
+                                            .numel = stored(g, k, numel)};
+    if (counts)
+        rc |= value_set_str(a, d, "step", value_tensor_whole(a, CKPT_F32, &scalar, at));
+    if (storage[1].numel)
+        rc |= value_set_str(a, d, first, value_tensor_whole(a, type, &p->shape, at + 1));
+    if (storage[2].numel)
+        rc |= value_set_str(a, d, "exp_avg_sq", value_tensor_whole(a, type, &p->shape, at + 2));
+    return rc || (hf_adamw_keeps(g, ADAMW_EXP_AVG) &&
+                  value_set(a, state, value_int(a, (int64_t)i), d));
 }
 
-/* Write a moment of parameter i to its storage. */
-static int put_moment(struct torch_writer *w, size_t i, const struct adamw_param *p,
-                      enum adamw_array of, const struct adamw_reader *reader, float *piece,
-                      struct ckpt_err *err)
+static int put_state(const void *ctx, struct torch_writer *w, size_t i, float *piece,
+                     struct ckpt_err *err)
 {
-    const float *whole = of == ADAMW_EXP_AVG ? p->exp_avg : p->exp_avg_sq;
+    const struct torch_states *s = ctx;
+    const struct adamw_param *p = &s->param[i];
+    const struct adamw_group *g = &s->group[p->group];
+    const struct hf_optim_from from[] = {{p->exp_avg, s->reader, i, ADAMW_EXP_AVG},
+                                         {p->exp_avg_sq, s->reader, i, ADAMW_EXP_AVG_SQ}};
     int64_t numel = 0;
     int rc = 0;
 
-    assert(whole || reader);
     ckpt_shape_numel(&numel, &p->shape);
-    for (int64_t at = 0; rc == 0 && at < numel; at += ADAMW_PIECE) {
-        int64_t n = numel - at < ADAMW_PIECE ? numel - at : ADAMW_PIECE;
-
-        if (!whole)
-            rc = reader->read(reader->ctx, i, of, at, n, piece, err);
-        if (rc == 0)
-            rc = torch_writer_put(w, 3 * i + (size_t)of, at, n, whole ? whole + at : piece, err);
-    }
-    return rc;
-}
-
-static int put_states(struct torch_writer *w, const struct adamw_param *param, size_t n_param,
-                      const struct adamw_group *group, int64_t step,
-                      const struct adamw_reader *reader, struct ckpt_err *err)
-{
-    float *piece = reader ? ckpt_alloc_buffer((size_t)ADAMW_PIECE * sizeof *piece) : NULL;
-    float value = (float)step;
-    int rc = reader && !piece ? ckpt_nomem(err, (size_t)ADAMW_PIECE * sizeof *piece) : 0;
-
-    for (size_t i = 0; rc == 0 && i < n_param; i++) {
-        const struct adamw_group *g = &group[param[i].group];
-
-        if (stored(g, 0, 1))
-            rc = torch_writer_put(w, 3 * i, 0, 1, &value, err);
-        if (rc == 0 && hf_adamw_keeps(g, ADAMW_EXP_AVG))
-            rc = put_moment(w, i, &param[i], ADAMW_EXP_AVG, reader, piece, err);
-        if (rc == 0 && hf_adamw_keeps(g, ADAMW_EXP_AVG_SQ))
-            rc = put_moment(w, i, &param[i], ADAMW_EXP_AVG_SQ, reader, piece, err);
-    }
-    ckpt_free(piece);
+    if (stored(g, 0, numel))
+        rc = torch_writer_put(w, PER_PARAM * i, 0, 1, &s->step, err);
+    for (size_t k = 0; rc == 0 && k < 2; k++)
+        if (stored(g, k + 1, numel))
+            rc = hf_optim_file_put(w, PER_PARAM * i + k + 1, numel, &from[k], piece, err);
     return rc;
 }
 
@@ -341,41 +342,10 @@ int hf_optimizer_write(struct ckpt_out *out, const struct adamw_param *param, si
                          const struct adamw_group *group, size_t n_group, int64_t step,
                          const struct adamw_reader *reader, struct ckpt_err *err)
 {
-    struct ckpt_arena a = {0};
-    struct torch_storage *storage = ckpt_arena_alloc(&a, 3 * n_param, sizeof *storage);
-    int64_t *first = ckpt_arena_alloc(&a, 2 * n_group, sizeof *first);
-    struct value *root = value_dict(&a, false), *state = value_dict(&a, false);
-    struct torch_writer *w = NULL;
-    int rc = !storage || !first;
+    const struct torch_states s = {param, group, reader, (float)step};
+    const struct hf_optim_file f = {.group = group, .n_group = n_group, .n_param = n_param,
+                                    .storages = PER_PARAM, .ctx = &s, .group_of = group_of,
+                                    .add = add_state, .put = put_state};
 
-    for (size_t i = 0; !rc && i < n_param; i++) {
-        int64_t numel = 0, *count = first + n_group;
-
-        if (!ckpt_shape_numel(&numel, &param[i].shape) ||
-            (size_t)param[i].group >= n_group ||
-            add_state(&a, state, i, &param[i], &group[param[i].group]))
-            rc = 1;
-        for (size_t k = 0; !rc && k < 3; k++)
-            storage[3 * i + k] =
-                (struct torch_storage){.dtype = k ? moment_type(&param[i]) : CKPT_F32,
-                                       .numel = stored(&group[param[i].group], k, numel)};
-        if (!rc && count[param[i].group]++ == 0)
-            first[param[i].group] = (int64_t)i;
-    }
-    if (rc || value_set_str(&a, root, "state", state) ||
-        value_set_str(&a, root, "param_groups",
-                      hf_adamw_groups(&a, group, n_group, first, first + n_group))) {
-        ckpt_out_abort(out);
-        rc = ckpt_nomem(err, (size_t)a.used);
-    } else {
-        rc = torch_writer_new(&w, out, "archive", root, storage, 3 * n_param, NULL, err);
-    }
-    if (rc == 0)
-        rc = put_states(w, param, n_param, group, step, reader, err);
-    if (w && rc == 0)
-        rc = torch_writer_commit(w, err);
-    else
-        torch_writer_abort(w);
-    ckpt_arena_release(&a);
-    return rc;
+    return hf_optim_file_write(out, &f, err);
 }

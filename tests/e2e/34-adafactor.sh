@@ -47,3 +47,22 @@ expect_says 78 "states on the host" "are not for it" train x 1 --offload-optimiz
 expect_says 78 "a distributed checkpoint" "has no place for the rows and columns" train x 1 --checkpoint-format dcp
 expect 65 "AdamW does not go on from it" train x 1 --optim adamw_torch --resume-from-checkpoint "$T/one/checkpoint-2"
 t "--dry-run plans it" bash -c "ckpt-train --model $T/base --train-file $T/train.jsonl --max-steps 1 --optim adafactor --dry-run -o $T/dry 2>&1 | grep -q 'optimizer 0\.'"
+# Files that are not what they seem.
+broken() {      # STATUS NAME TEXT OPTION... - optimizer.pt written anew with those options, in a checkpoint without a manifest
+    local want=$1 name=$2 text=$3; shift 3
+    rm -rf "$T/bad"; cp -r "$T/one" "$T/bad"; rm "$T/bad/checkpoint-4/MANIFEST.json" "$T/bad/checkpoint-4/optimizer.pt"
+    ckpt-merge -q --to torch "$@" -o "$T/bad/checkpoint-4/optimizer.pt" "$T/one/checkpoint-4/optimizer.pt" >/dev/null
+    expect_says "$want" "$name" "$text" train bad 1 --max-steps 6 --resume-from-checkpoint "$T/bad/checkpoint-4"
+}
+broken 65 "columns that are missing" "state.0.exp_avg_sq_col is absent" --exclude 'state.0.exp_avg_sq_col'
+broken 65 "rows of another shape" "state.0.exp_avg_sq_row has another shape" --exclude 'state.0.exp_avg_sq_row' --rename state.0.exp_avg_sq_col=state.0.exp_avg_sq_row
+broken 65 "rows of another type" "state.0.exp_avg_sq_row has another shape" --dtype 'state.0.exp_avg_sq_row=bf16'
+cp "$T/one/checkpoint-4/optimizer.pt" "$T/bad/checkpoint-4/optimizer.pt"
+printf 'xxxxxxxx' | dd of="$T/bad/checkpoint-4/optimizer.pt" bs=1 seek=$(($(stat -c %s "$T/bad/checkpoint-4/optimizer.pt") / 2)) conv=notrunc 2>/dev/null
+expect 65 "bytes that were changed" train bad 1 --max-steps 6 --resume-from-checkpoint "$T/bad/checkpoint-4"
+truncate -s -1000 "$T/bad/checkpoint-4/optimizer.pt"
+expect 65 "a file that ends early" train bad 1 --max-steps 6 --resume-from-checkpoint "$T/bad/checkpoint-4"
+echo '{"model_type": "mixtral", "hidden_size": 24, "intermediate_size": 36, "num_attention_heads": 3, "num_key_value_heads": 1, "num_hidden_layers": 2,
+    "num_local_experts": 4, "num_experts_per_tok": 2, "hidden_act": "silu", "max_position_embeddings": 64, "vocab_size": 4096}' >"$T/experts.json"
+t "a model with experts" ckpt-train -q --init "$T/experts.json" --tokenizer $R/tokenizer --init-only -o "$T/experts"
+BASE=$T/experts expect_says 65 "is refused" "models with experts are not done" train x 1

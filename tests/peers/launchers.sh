@@ -55,6 +55,10 @@ launch fresh --address local --ranks 2 -- "${tiny[@]}" --max-steps 40 -o "$T/fre
 check "Ray: ranks train on a local cluster" ends 0 'ranks: 2 \(gloo\)'
 check "Ray: stdout has checkpoint paths alone" test "$(cat "$T/.out")" = "$T/fresh/checkpoint-40"
 check "Ray: the checkpoint is bit-equal to that of --nproc" same_bits fresh/checkpoint-40 whole/checkpoint-40
+ckpt-train -q --model "$T/base" --train-file "$T/train.jsonl" --max-seq-length 64 --per-device-train-batch-size 2 --logging-steps 1 --learning-rate 1e-3 \
+    --max-steps 4 --save-steps 2 --output-layout ray -o "$T/experiment" >/dev/null
+result() { RAY_TRAIN_V2_ENABLED=0 python -P tests/peers/ray_result.py "$T"/experiment/TorchTrainer_* 4 "$(sed -n 's/.*"loss": *\([0-9.e-]*\),.*/\1/p' "$T"/experiment/TorchTrainer_*/metrics.jsonl | tail -n 1)"; }
+check "Ray: Result.from_path reads what --output-layout ray wrote" result
 # A cluster of two CPUs that claims two GPUs.  Other clusters of this host are not touched.
 export RAY_ADDRESS=127.0.0.1:$((20000 + $$ % 10000))
 ray start --head --block --port="${RAY_ADDRESS#*:}" --num-cpus 2 --num-gpus 2 --temp-dir="$T/ray" \

@@ -76,9 +76,9 @@ static int take_all(struct session *s, struct ckpt_source *src, const struct opt
     return rc;
 }
 
-int factors_load(struct session *s, const char *file, struct ckpt_err *err)
+int factors_load(struct session *s, const char *file, bool prove, struct ckpt_err *err)
 {
-    const struct ckpt_open_opts opts = {0};
+    const struct ckpt_open_opts opts = {.prove = prove};
     const struct params *p = zero_flat(s->zero)->params;
     struct ckpt_source *src = NULL;
     struct ckpt_arena a = {0};

@@ -84,7 +84,7 @@ static int load_factors(struct load *l, struct ckpt_err *err)
     char file[4200];
 
     snprintf(file, sizeof file, "%s/optimizer.pt", l->path);
-    return factors_load(l->s, file, err);
+    return factors_load(l->s, file, l->prove, err);
 }
 
 /* Load moment k from a source of everything. */
@@ -154,7 +154,7 @@ static int load_optimizer(struct load *l, bool strict, struct ckpt_err *err)
         l->fresh = n_moments(l) > 0 || l->row->rule == OP_RULE_ADAFACTOR;
         return 0;
     }
-    if (l->row->rule == OP_RULE_ADAFACTOR && (rc = factors_load(l->s, file, err)) != 0)
+    if (l->row->rule == OP_RULE_ADAFACTOR && (rc = factors_load(l->s, file, l->prove, err)) != 0)
         return rc;
     return optim_load(l->s, file, l->row, l->prove, &l->updates, err);
 }

@@ -6,7 +6,8 @@
  *       params.json                              its settings, as train_loop_config
  *       result.json                              a line a save: its name, and the newest figures
  *
- * and beside them what a run's folder has otherwise.  Ray's Result.from_path reads it.
+ * and beside them what a run's folder has otherwise.  ray.tune.Result.from_path reads it, and
+ * ray.train's of its first version; the second one's wants a snapshot of its own manager.
  *
  * Sources: ray 2.60 tune/experiment/trial.py (names), train/_internal/session.py (lines),
  * train/_internal/storage.py and air/result.py.
