@@ -2,7 +2,8 @@
 #
 #   SMALL=1      tiny models and data, made here, on two CPU ranks: a rehearsal of half a minute
 #   MODEL=PATH   the model (hf://..., a directory); INIT=config.json TOKENIZER=DIR: fresh weights instead
-#   DATA=PATH    the data;  OUT=DIR  where all goes (default: out/ beside run.sh);  HUB=URL  where it is published
+#   DATA=PATH    the data;  EVAL=PATH  what C and D are evaluated on (default: the data)
+#   OUT=DIR      where all goes (default: out/ beside run.sh);  HUB=URL  where it is published
 #   NPROC=N      ranks (default: gpu, one for each; SMALL: 2);  ARGS="..."  further options of ckpt-train
 #   BERTSCORE=DIR  encoder of the score of system E (hf://FacebookAI/roberta-large)
 #   START=ray    by Ray, on the cluster of RAY_ADDRESS or on this host; START=srun: as tasks of this Slurm job; else by itself

@@ -66,7 +66,8 @@ def model():
             want(k not in has, f"{k} is in two files")      # TGI refuses, vLLM takes the last
             has[k] = v
             types.add(v[0])
-    want(types <= {"F32", "F16", "BF16"}, f"weights of {types}")
+    held = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}         # what vLLM's dtype auto goes by
+    want({held.get(x) for x in types} == {config.get("torch_dtype", config.get("dtype"))}, f"weights of {types}, not as config.json says")
     prefix, top, layers, each, expert = weights.get(kind, llama)
     n, e = config.get("num_hidden_layers", config.get("n_layer")), config.get("num_local_experts", 0)
     names = {prefix + t for t in top.split()} | {f"{prefix}{layers}.{i}.{w}" for i in range(n) for w in each}
