@@ -60,6 +60,8 @@ expect_prints 0 "B7 of chosen columns, as many rows as asked" '[40 rows x 2 colu
 t "B7 each row once" [ "$(grep -cE '^ *[0-9]+  \{"input":.*,"n":[0-9]+\}$' "$T/.out")" = 40 ]
 expect_prints 0 "B7 JSON lines too" '[40 rows x 4 columns]' ckpt-inspect --rows 1 "$G/parquet/instructions.jsonl"
 t "B7 with their last row" grep -qE '^39  \{.*"n": ?39\}' "$T/.out"
+expect_prints 0 "B7 none, if none are wanted" "[40 rows x 4 columns]" ckpt-inspect --rows 0 "$G/parquet/instructions.parquet"
+t "nor headings" bash -c "! grep -q ' rows\$' $T/.out"
 expect 64 "rows of a log" ckpt-inspect --rows 1 "$G/logs/run-gold0001.wandb"
 expect 64 "rows of a model" ckpt-inspect --rows 1 "$G/saved/bloom"
 expect 0 "one column of one with lists" ckpt-inspect --verify --glob ll "$G/parquet/nested-v2.parquet"

@@ -78,6 +78,10 @@ slice() { local out=$1; shift; go "$out" --model "$G/models/bloom-a" --state-dic
 t "a slice" slice s --end-idx 8 --num-train-epochs 1
 t "its steps" is s "1:0.25 2:0.5 3:0.75 4:1.0 "
 t "D3 its file of weights" [ -s "$T/s/w_0-8-epoch-1.pt" ]
+t "D3 has the weights of the run, by the names of its model" bash -c "ckpt-merge -q -o '$T/s.safetensors' '$T/s/w_0-8-epoch-1.pt' && ckpt-inspect -q --diff '$T/s.safetensors' '$T/s/checkpoint-4/model.safetensors'"
+t "D3 its tied head too" bash -c "ckpt-merge -q --tied keep -o '$T/head.safetensors' '$T/s/w_0-8-epoch-1.pt' && ckpt-inspect '$T/head.safetensors' | grep -q '^lm_head.weight '"
+t "D3 runs nothing when torch loads it" ckpt-inspect --scan "$T/s/w_0-8-epoch-1.pt"
+t "D3 and any other name" eval "slice s0 --state-dict-file 'my-{step}.of-{n}.pt' --end-idx 8 --num-train-epochs 1 && ckpt-inspect -q --diff '$T/s/w_0-8-epoch-1.pt' '$T/s0/my-4.of-1.pt'"
 t "D4 the next slice goes on from that" slice s2 --resume-file "$T/s/w_0-8-epoch-1.pt" --initial-epoch 1 --start-idx 8 --end-idx 16 --num-train-epochs 2
 t "D4 D8 in the next epoch" is s2 "5:1.25 6:1.5 7:1.75 8:2.0 "
 t "D3 to the next file" [ -s "$T/s2/w_8-16-epoch-2.pt" ]

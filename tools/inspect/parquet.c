@@ -121,13 +121,16 @@ static int64_t columns_of(const struct pq_file *f, const bool *want)
     return n;
 }
 
-/* Add rows [from, from + n) to the open table. */
-static int put_rows(struct out *o, const struct pq_file *f, const bool *want, int64_t from,
-                    int64_t n, struct ckpt_err *err)
+/* Rows [from, from + n) as a table; for people none where there is no row. */
+static int put_rows(struct out *o, const struct pq_file *f, const bool *want, const char *key,
+                    bool json, int64_t from, int64_t n, struct ckpt_err *err)
 {
     struct ckpt_buf row;
     int rc = 0;
 
+    if (n == 0 && !json)
+        return 0;
+    inspect_ends_begin(o, key);
     ckpt_buf_init(&row, PQ_MAX_ROW);
     for (size_t g = 0; rc == 0 && g < f->n_group && n > 0; g++) {
         int64_t skip = from - f->group[g].first;
@@ -148,6 +151,7 @@ static int put_rows(struct out *o, const struct pq_file *f, const bool *want, in
         if (rc)
             ckpt_err_in(err, "row group %zu", g + 1);
     }
+    out_table_end(o);
     ckpt_buf_release(&row);
     return rc;
 }
@@ -227,14 +231,9 @@ int inspect_parquet(struct out *o, const struct inspect_want *w, bool json,
     if (json)
         put_groups(o, &f);
     ends = inspect_ends(w, f.rows);
-    inspect_ends_begin(o, "first_rows");
-    rc = put_rows(o, &f, want, 0, ends.first, err);
-    out_table_end(o);
-    if (rc == 0) {
-        inspect_ends_begin(o, "last_rows");
-        rc = put_rows(o, &f, want, ends.from, f.rows - ends.from, err);
-        out_table_end(o);
-    }
+    rc = put_rows(o, &f, want, "first_rows", json, 0, ends.first, err);
+    if (rc == 0)
+        rc = put_rows(o, &f, want, "last_rows", json, ends.from, f.rows - ends.from, err);
     inspect_ends_shape(o, f.rows, columns_of(&f, want));
     if (rc == 0 && w->verify)
         rc = read_all(&f, err);

@@ -146,12 +146,14 @@ static int read_fields(struct fields *f, struct records *r, int64_t n, struct ck
     return rc;
 }
 
-/* Rows [from, to) as a table. */
-static int put_rows(struct out *o, const char *key, struct records *r, int64_t from, int64_t to,
-                    struct ckpt_err *err)
+/* Rows [from, to) as a table; for people none where there is no row. */
+static int put_rows(struct out *o, const char *key, bool json, struct records *r, int64_t from,
+                    int64_t to, struct ckpt_err *err)
 {
     int rc = 0;
 
+    if (from == to && !json)
+        return 0;
     inspect_ends_begin(o, key);
     for (int64_t i = from; rc == 0 && i < to; i++) {
         struct ckpt_buf text;
@@ -181,14 +183,14 @@ static int64_t columns_of(const struct inspect_want *w, const struct fields *f)
     return n;
 }
 
-static int put_ends(struct out *o, const struct inspect_want *w, const struct fields *f,
-                    struct records *r, struct ckpt_err *err)
+static int put_ends(struct out *o, const struct inspect_want *w, bool json,
+                    const struct fields *f, struct records *r, struct ckpt_err *err)
 {
     struct inspect_ends ends = inspect_ends(w, records_count(r));
-    int rc = put_rows(o, "first_rows", r, 0, ends.first, err);
+    int rc = put_rows(o, "first_rows", json, r, 0, ends.first, err);
 
     if (rc == 0)
-        rc = put_rows(o, "last_rows", r, ends.from, records_count(r), err);
+        rc = put_rows(o, "last_rows", json, r, ends.from, records_count(r), err);
     if (rc == 0)
         inspect_ends_shape(o, records_count(r), columns_of(w, f));
     return rc;
@@ -301,7 +303,7 @@ int inspect_rows(struct out *o, const struct inspect_want *w, bool json, const c
         rc = plot(o, w, &f, r, err);
     } else if (rc == 0) {
         put_fields(o, w, &f);
-        rc = put_ends(o, w, &f, r, err);
+        rc = put_ends(o, w, json, &f, r, err);
         if (rc == 0 && w->curves)
             rc = gather(w, &f, r, err);
     }

@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 steps=${STEPS:-8} golden=$PWD/tests/golden
-export OUT=${OUT:-$PWD/build/full-$1} LIMIT=99 NPROC=${NPROC:-gpu}
+export OUT=${OUT:-$PWD/build/full-$1} LIMIT=99 WORSE=10% NPROC=${NPROC:-gpu}
 rows=$OUT.jsonl; mkdir -p "$(dirname "$OUT")"
 # texts N WORDS - so many lines of so many words, in JSON's quotes.
 texts() { awk -v n="$1" -v words="$2" 'BEGIN { srand(7); for (i = 0; i < n; i++) { s = ""; for (j = 0; j < words; j++) s = s (j ? " " : "") "word" int(999 * rand()); print "\"" s "\"" } }'; }
@@ -20,6 +20,7 @@ C) system=C-bloom-squad-zero INIT=tools/recipes/configs/bloom-560m.json TOKENIZE
 D) system=D-opt-arxiv-fsdp INIT=tools/recipes/configs/opt-1.3b.json TOKENIZER=$golden/saved/gpt2 SLICE=256
    texts 512 150 | awk '{ printf "{\"id\": \"%d\", \"abstract\": %s}\n", NR, $0 }' >"$rows"; head -n 16 "$rows" >"$OUT.eval.jsonl"; EVAL=$OUT.eval.jsonl ARGS= ;;
 E) system=E-lora-sft INIT=tools/recipes/configs/Qwen3-8B.json TOKENIZER=$golden/saved/qwen3
+   export BERTSCORE=$OUT.encoder BERTSCORE_LAYER=2; rm -rf "$BERTSCORE"; mkdir "$BERTSCORE"; cp "$golden"/models/bert-a/{config.json,model.safetensors} "$golden"/bertscore/tokenizer* "$BERTSCORE"
    texts 200 600 | awk '{ printf "{\"instruction\": %s, \"output\": \"answer %d\"}\n", $0, NR }' >"$rows"; ARGS="--max-steps $steps --eval-steps $((steps / 2))" ;;
 *) echo "usage: full.sh A|B|C|D|E" >&2; exit 64 ;;
 esac

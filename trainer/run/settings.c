@@ -318,7 +318,7 @@ static int check_model(const struct settings *s, struct ckpt_err *err)
     const struct rule rules[] = {
         RULE(s->adapter && s->lora_rank > 0,
              "`adapter` brings its own rank: `lora_rank` excludes it"),
-        RULE(s->lora_rank > 0 && s->init,
+        RULE(s->lora_rank > 0 && s->init && settings_write(s),       /* but it may be planned */
              "`lora_rank` needs `model`: an adapter is of no use without its base"),
         RULE(s->adapter && s->init, "`adapter` and `init` exclude each other"),
         RULE(s->model && s->init && !s->resume_from_checkpoint,

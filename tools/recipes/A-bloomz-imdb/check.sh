@@ -8,11 +8,16 @@ batches() {
         'BEGIN { r = t / (t + v); exit !(r > 0.89 && r < 0.91 && (s == int((t + 15) / 16) || t > 10000)) }' &&
         ckpt-inspect --args "$L" | grep -qE '^learning_rate +2e-05$'
 }
-fits() {        # bloomz-1b1, two GPUs of 16 GB of which 15 are used: the plan
+plan() {        # bloomz-1b1, two GPUs of 16 GB of which 15 are used
     ckpt-train --dry-run --config "$system/task.yaml" --config "$system/run.yaml" --deepspeed "$system/ds_zero3.json" --nproc 2 --init "$top/tools/recipes/configs/bloomz-1b1.json" --tokenizer "$golden/saved/bloom" \
-        --train-file "${DATA:-$golden/hf-imdb/data/train-*}" --train-split-ratio 0 --eval-strategy no --device-memory-limit 15G -o "$out/none" >"$out/.plan" 2>&1
-    local status=$?; cat "$out/.plan"; return $status
+        --train-file "${DATA:-$golden/hf-imdb/data/train-*}" --train-split-ratio 0 --eval-strategy no --device-memory-limit 15G -o "$out/none" "$@" 2>&1
 }
+states() { grep -oE 'optimizer [0-9.]+' <<<"$1" | head -n 1 | cut -d' ' -f2; }
+fits() {        # moments of a byte but for the embedding, beside masters of four
+    local paged whole; paged=$(plan) && whole=$(plan --optim adamw_torch) || return
+    echo "$paged"; awk -v a="$(states "$paged")" -v b="$(states "$whole")" 'BEGIN { exit !(a > 0 && a <= 0.7 * b) }'
+}
+asked() { ckpt-inspect --args "$L" >"$out/.args" && grep -qiE '^fp16 +true' "$out/.args" && grep -qiE '^gradient_checkpointing +true' "$out/.args" && grep -qE '^optim .*paged_adamw_8bit' "$out/.args"; }
 scaled() { [ -s "$L/scaler.pt" ] || ckpt-inspect --tree "$L/global_step$S/zero_pp_rank_0_mp_rank_00_optim_states.pt" | grep -q loss_scale; }
 told() { grep -qE 'trained [0-9]+ steps in .* s, mean loss [0-9.]+' "$out/log" && [ -n "$(state train_loss)" ] && [ -n "$(state eval_loss)" ] && grep -q '"grad_norm":.*"learning_rate":' "$out/run/metrics.jsonl"; }
 reports() { [ "$(find "$out/run/wandb" -name 'run-*.wandb' | wc -l)$(find "$out/run/runs" -name 'events*' | wc -l)" = 11 ] && ckpt-inspect -q "$out"/run/wandb/offline*/run-*.wandb "$out"/run/runs/*/events* >/dev/null; }
@@ -22,8 +27,9 @@ published() {
         [ "$(cat "$L/latest")" = "global_step$S" ] && shards && ! ls "$L" | grep -v "global_step$S" | grep global_step
 }
 commits() { local n; n=$(git --git-dir "$hub" log --format=%s main -- last-checkpoint | wc -l); [ "$n" -ge 2 ] && [ "$(git --git-dir "$hub" ls-tree --name-only main:last-checkpoint | grep -c global_step)" = 1 ]; }
+loss() { ckpt-eval -q --json "${task[@]}" "$1" | loss_of; }
 inference() { ckpt-eval -q --prompt "Review: good
-Sentiment:" --max-new-tokens 4 "$clone" && [ "$(ckpt-eval -q --json "${task[@]}" "$clone" | loss_of)" = "$(loss_of <"$out/scores.json")" ]; }
+Sentiment:" --max-new-tokens 4 "$clone" && [ "$(loss "$clone")" = "$(loss "$out/model")" ] && [ -n "$(loss "$clone")" ]; }
 # From the first save to the end once more, then from the clone five steps beyond the end: the same bits as from here.
 further() { ckpt-train -q --config "$system/task.yaml" --config "$system/run.yaml" --deepspeed "$system/ds_zero3.json" --nproc "$nproc" "${model[@]}" ${DATA:+--train-file "$DATA"} --data-dir "$out/data" --dataset-name imdb \
     --report-to none --no-final-model "${more[@]}" --num-train-epochs 2 --max-steps $((S + 3)) --resume-from-checkpoint "$1" -o "$2"; }
@@ -31,15 +37,18 @@ resumes() { further "$L" "$out/a" && further "$(newest "$out/run")" "$out/b" && 
 root() { (cd "$out/model" && find . -type f | sort | xargs sha256sum) | (cd "$clone" && sha256sum -c --quiet); }
 looks() { find "$clone" "$out/run" -type f \( -name '*.pt' -o -name '*.pth' -o -name '*.bin' -o -name '*.safetensors' -o -name 'trainer_state.json' -o -name 'events*' -o -name '*.wandb' \) -print0 | ckpt-inspect -q -0 >/dev/null; }
 
+judged() { beside accuracy --task multiple-choice --choice 0 --choice 1 --prompt-template "Review: {text}
+Sentiment:" --max-seq-length 512 "${task[@]:2}" "$out/model"; }
 cloned "$hub" "$clone"
 duty A1 "two workers, ZeRO-3: four files of shards, and the gathered weights beside them" shards
-duty A2 "fp16 with a scale that adapts, recomputed blocks, paged 8-bit AdamW; bloomz-1b1's plan is within 15 GB" eval 'scaled && fits'
+duty A2 "fp16 with a scale that adapts, recomputed blocks, paged 8-bit AdamW; bloomz-1b1's plan is within 15 GB" eval 'asked && scaled && fits'
 duty A3 "texts with labels, split 90/10, 16 texts a step over one epoch, rate 2e-5" batches
 duty A4 "time, mean loss, evaluation; gradient norm and learning rate of each line" told
 duty A5 "one W&B run, one TensorBoard file" reports
 duty A6 "the clone has every file of the root and of last-checkpoint/" published
 duty A7 "each save was one commit that replaced last-checkpoint/" commits
 duty A8 "the clone's root scores as what was sent; last-checkpoint/ goes on to the same bits" eval 'inference && resumes'
+duty X3 "accuracy of the labels beside the base's, by likelihood; every prediction is kept" judged
 duty X1 "one line: train, publish each save, merge, evaluate, publish the model; the clone has its bytes" root
 duty X2 "every file left behind is inspected" looks
 ticks

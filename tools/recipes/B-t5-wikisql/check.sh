@@ -50,6 +50,7 @@ viewer() {      # head, tail and shape as pandas prints them
 shares() {      # of each number of workers but one, between 0 and 1
     tr -d '\n' <"$out/table.json" | grep -oE '"ranks": [0-9.]+|"communication_share": [0-9.a-z]+' | awk '/ranks/ { n = $2 + 0; w++ } /share/ && n > 1 { bad += !($2 > 0 && $2 < 1); k++ } END { exit bad || k != w - 1 || k < 1 }'
 }
+judged() { beside sql_match "${task[@]}" --eval-file "$DATA" --max-eval-samples 100 --metric sql --max-new-tokens 64 "$(cat "$out/newest")"; }
 cloned "$hub" "$out/clone"
 root() { (cd "$(cat "$out/newest")" && find . -type f | sort | xargs sha256sum) | (cd "$out/clone/w$n" && sha256sum -c --quiet); }
 looks() { ckpt-inspect -q "$DATA" "$(newest "$out/w2")" >/dev/null && ckpt-inspect -q --optimizer "$(newest "$out/w2")" >/dev/null; }
@@ -61,6 +62,7 @@ duty B4 "t5-11b in float32 is refused on one GPU of 80 GB with the numbers, and 
 duty B5 "each worker saves to its own folder; both together merge to the model of one folder" apart
 duty B6 "model.safetensors, pytorch_model.bin, spiece.model of a clone; a pointer has its own message" sources
 duty B7 "spiece.model alone, other weights as pointers; head, tail, [rows x columns], metadata; the share of communication by workers" eval 'as_cloned && viewer && shares'
+duty X3 "queries that are the same but for case, spaces, quotes and order of conditions, beside the base's; predictions are kept" judged
 duty X1 "one line: train, merge, evaluate, publish; the clone has the bytes of what was merged" root
 duty X2 "parquet, shards and optimizer are inspected" looks
 ticks

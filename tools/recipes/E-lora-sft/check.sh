@@ -38,6 +38,7 @@ families() {
         for how in false true; do
             ckpt-train -q --config "$recipe" --device cpu --nproc 2 --model "$golden/models/$m" --train-file "$golden/models/$m/rows.jsonl" --eval-file "$golden/models/$m/rows.jsonl" --train-split-ratio 0 \
                 --report-to none --eval-steps 1 --max-steps 2 --full-ft $how -o "$out/family/$m-$how" || return
+            ckpt-inspect --args "$out/family/$m-$how" >"$out/.args" && grep -qiE '^bf16 +true' "$out/.args" && grep -qiE '^gradient_checkpointing +true' "$out/.args" && ls "$out/family/$m-$how"/checkpoint-2/global_step2/*rank_1* || { echo "$m: arguments"; return 1; }
             [ -s "$out/family/$m-$how/$([ $how = true ] && echo model || echo adapter_model).safetensors" ] || { echo "$m, --full-ft $how"; return 1; }
         done
     done
@@ -50,8 +51,7 @@ plans() {
     done
 }
 prepared() { all "$D"/{training,validation,test}.jsonl && [[ $D == "$out/datasets/$name/default/train=0.9-val=0.05-test=0.05" ]]; }
-mapped() { grep -q '"instruction"' "$D/training.jsonl" && ckpt-eval -q "${task[@]}" --eval-file "$D/test.jsonl" --generate 1 --max-new-tokens 4 "$C" --base "$(base)" | grep -q 'Question: '; }
-base() { sed -n 's/.*"base_model_name_or_path": "\(.*\)".*/\1/p' "$C/adapter_config.json"; }
+mapped() { grep -q '"instruction"' "$D/training.jsonl" && ckpt-eval -q "${task[@]}" --eval-file "$D/test.jsonl" --generate 1 --max-new-tokens 4 "$C" --base "$base" | grep -q 'Question: '; }
 kept() {        # a second run cuts nothing anew
     touch -d 2001-01-01 "$D/training.jsonl"
     ckpt-train -q --config "$recipe" "${task[@]}" "${model[@]}" --train-file "$DATA" --dataset-name "$name" --data-dir "$out/datasets" "${more[@]}" --dry-run -o "$out/none" || return
@@ -64,6 +64,12 @@ converts() {    # the newest of the results: merged by default, an adapter on re
         cmp "$out/adapter/adapter_model.safetensors" "$C/adapter_model.safetensors" && ! ckpt-inspect "$out/whole" | grep -q lora_
 }
 same_tensors() { ckpt-inspect -q --diff "$1" "$2"; }
+bert=(--metric bertscore --bertscore-model "${BERTSCORE:-hf://FacebookAI/roberta-large}" --bertscore-layer "${BERTSCORE_LAYER:-0}" --max-new-tokens 32 --max-eval-samples 100)
+newest_tested() {      # what is found by itself is the newest of each
+    beside bertscore_f1 "${task[@]}" --results "$out/results" --datasets "$out/datasets" "${bert[@]}" && cp "$out/predictions.jsonl" "$out/found.jsonl" &&
+        [ "$(wc -l <"$out/found.jsonl")" = "$(head -n 100 "$D/test.jsonl" | wc -l)" ] && beside bertscore_f1 "${task[@]}" --eval-file "$D/test.jsonl" "${bert[@]}" "$C" && diff "$out/found.jsonl" "$out/predictions.jsonl"
+}
+judged() { beside bertscore_f1 "${task[@]}" --eval-file "$D/test.jsonl" "${bert[@]}" "$(cat "$out/newest")" && diff "$out/found.jsonl" "$out/predictions.jsonl"; }
 cloned "$hub" "$out/clone"
 root() { (cd "$(cat "$out/newest")" && find . -type f | sort | xargs sha256sum) | (cd "$out/clone" && sha256sum -c --quiet); }
 looks() { ckpt-inspect -q "$C" "$results"/logs/events* "$C/adapter_model.safetensors" >/dev/null && ckpt-inspect -q --args "$C" >/dev/null; }
@@ -74,7 +80,9 @@ duty E3 "the prepared data are kept, and a second run leaves them" eval 'prepare
 duty E4 "every value of lora-sft.yaml is the system's" defaults
 duty E5 "checkpoints only of better evaluations, two at most; the best is the final one" bests
 duty E6 "results/MODEL/checkpoint-*/ with PEFT's files, results/MODEL/logs/ for TensorBoard" layout
+duty E7 "the newest checkpoint on the newest test.jsonl: adapter applied in memory, generations in batches, BERTScore; predictions are kept" newest_tested
 duty E8 "the newest checkpoint as a model, merged; as an adapter with --no-merge" converts
+duty X3 "BERTScore of the merged model beside the base's" judged
 duty X1 "one line: train, merge, evaluate, publish; the clone has the bytes of what was merged" root
 duty X2 "adapter, arguments and events are inspected" looks
 ticks
