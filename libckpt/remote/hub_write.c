@@ -255,11 +255,10 @@ int hub_preupload(const struct hub_repo *r, const char *revision, struct hub_fil
     return rc;
 }
 
-int hub_commit(char id[41], const struct hub_repo *r, const char *revision, const char *lines,
-               size_t n, struct ckpt_err *err)
+int hub_commit(char id[41], const struct hub_repo *r, const char *revision,
+               const struct http_body *lines, struct ckpt_err *err)
 {
-    struct http_body body = {.type = "application/x-ndjson", .bytes = lines, .n = n};
-    struct http_request q = {.name = r->name, .auth = hub_auth_of(&r->auth), .body = &body,
+    struct http_request q = {.name = r->name, .auth = hub_auth_of(&r->auth), .body = lines,
                              .limit = ANSWER_BYTES, .method = "POST", .once = true};
     char url[HTTP_URL];
     struct http_answer a = {0};

@@ -64,12 +64,12 @@ struct hub_file {
 int hub_preupload(const struct hub_repo *r, const char *revision, struct hub_file *file, size_t n,
                   struct ckpt_err *err);
 /*
- * Commit the n bytes of lines.  CKPT_EFORMAT "changed" when the revision is not at the parent any
+ * Commit lines of JSON.  CKPT_EFORMAT "changed" when the revision is not at the parent any
  * more; CKPT_ESTOPPED "unanswered" when the Hub may have committed, "busy" when it commits for
  * another.  id gets the new commit.
  */
-int hub_commit(char id[41], const struct hub_repo *r, const char *revision, const char *lines,
-               size_t n, struct ckpt_err *err);
+int hub_commit(char id[41], const struct hub_repo *r, const char *revision,
+               const struct http_body *lines, struct ckpt_err *err);
 /* The files of a commit; tree_free it. */
 int hub_files(struct tree **out, const struct hub_repo *r, const char *commit,
               struct ckpt_err *err);

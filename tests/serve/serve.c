@@ -202,6 +202,7 @@ static void add_option(const char *text)
         sscanf(text, "--chunk=%lld", &options.chunk) != 1 &&
         sscanf(text, "--page=%ld", &options.page) != 1 &&
         sscanf(text, "--expires=%ld", &options.expires) != 1 &&
+        sscanf(text, "--unproved=%d", &options.unproved) != 1 &&
         sscanf(text, "--ports=%d,%d", &options.ports[0], &options.ports[1]) != 2) {
         fprintf(stderr, "serve: %s: no such option\n", text);
         exit(64);

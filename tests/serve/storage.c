@@ -215,7 +215,7 @@ bool receive_storage(struct request *r)
     if (strcmp(a.verb, "put") == 0) {
         snprintf(r->spool, sizeof r->spool, "%.4000s/uploads/%s.%ld", a.dir, a.oid,
                  __atomic_add_fetch(&serial, 1, __ATOMIC_RELAXED));
-        if (receive_file(r, r->spool, 0, false))
+        if (receive_file(r, r->spool, 0, options.unproved))
             return true;
         unlink(r->spool);
         return false;
@@ -237,7 +237,7 @@ static void stored(struct request *r, const char *path)
 
 static void put_whole(struct request *r, const struct address *a)
 {
-    if (strcmp(r->sha256, a->oid) != 0) {
+    if (strcmp(r->sha256, a->oid) != 0 && !options.unproved) {
         unlink(r->spool);
         fail(r, 400, "", "The SHA-256 of the content is not the object's");
         return;
@@ -328,7 +328,7 @@ static void complete(struct request *r, const struct address *a)
               ? "the oid is another" : part_problem(a, json_object_get(in, "parts"),
                                                     (size + chunk - 1) / chunk);
     json_decref(in);
-    map = problem ? NULL : map_file(a->path, &n);
+    map = problem || options.unproved ? NULL : map_file(a->path, &n);
     if (map) {
         hex_digest(sha256, "sha256", "", 0, map, n);
         unmap(map, n);

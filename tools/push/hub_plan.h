@@ -1,6 +1,5 @@
 /*
- * hub_plan - a plan as the Hub takes it: how each file is sent, what is there already, and the
- * lines of the commit.
+ * hub_plan - a plan as the Hub takes it: how each file is sent, and what is there already.
  */
 #ifndef CKPT_TOOLS_PUSH_HUB_PLAN_H
 #define CKPT_TOOLS_PUSH_HUB_PLAN_H
@@ -32,15 +31,13 @@ void hub_plan_free(struct hub_plan *h);
 /* Ask the Hub about all files, and compute the digests that it compares. */
 int hub_plan_ask(struct hub_plan *h, const struct hub_repo *r, const char *revision,
                  struct ckpt_err *err);
-/* Tell the push_plan what was found; t: the files of the branch, NULL for one that is not there. */
-int hub_plan_settle(const struct hub_plan *h, const struct tree *t, struct ckpt_err *err);
+/* Tell the push_plan what was found; t: the files of the branch, NULL for one that is not there.
+ * digests: those of its files too, as a plan that is shown or compared has them. */
+int hub_plan_settle(const struct hub_plan *h, const struct tree *t, bool digests,
+                    struct ckpt_err *err);
 /* A digest of all that the plan publishes where: the same in a second process. */
 int hub_plan_mark(char mark[33], const struct hub_plan *h, const char *target,
                   struct ckpt_err *err);
-/* Append the lines of a commit on parent; gone: published paths that it removes. */
-int hub_plan_lines(struct ckpt_buf *out, const struct hub_plan *h, const char *summary,
-                   const char *mark, const char *parent, const struct opt_list *gone,
-                   struct ckpt_err *err);
 /* NULL, or the path of a file that the tree does not have as planned. */
 const char *hub_plan_differs(const struct hub_plan *h, const struct tree *t);
 

@@ -29,18 +29,16 @@ void push_plan_drop(struct push_plan *p, const char *from)
 int push_plan_put(struct push_plan *p, const char *from, const void *bytes, size_t n,
                   struct ckpt_err *err)
 {
-    struct push_file *more = ckpt_arena_alloc(&p->arena, p->n + 1, sizeof *more);
     unsigned char *copy = ckpt_arena_alloc(&p->arena, n ? n : 1, 1);
     struct push_file *f;
 
-    if (!more || !copy)
-        return ckpt_nomem(err, n + (p->n + 1) * sizeof *more);
+    if (!copy)
+        return ckpt_nomem(err, n);
+    if (ckpt_reserve(&p->file, p->n, &p->cap, sizeof *p->file, err))
+        return CKPT_ENOMEM;
     memcpy(copy, bytes, n);
     push_plan_drop(p, from);
-    if (p->n)
-        memcpy(more, p->file, p->n * sizeof *more);
-    p->file = more;
-    f = &more[p->n];
+    f = &p->file[p->n];
     *f = (struct push_file){.made = copy, .size = n};
     f->from = ckpt_arena_strndup(&p->arena, from, strlen(from));
     f->to = *p->below ? ckpt_arena_printf(&p->arena, "%s/%s", p->below, from) : f->from;
@@ -53,21 +51,25 @@ int push_plan_put(struct push_plan *p, const char *from, const void *bytes, size
     return 0;
 }
 
-int push_plan_pin(struct push_file *f, int fd, struct ckpt_err *err)
+int push_plan_pin(struct push_plan *p, size_t i, int fd, struct ckpt_err *err)
 {
-    if (fstat(fd, &f->pin))
+    struct stat *pin = ckpt_arena_alloc(&p->arena, 1, sizeof *pin);
+
+    if (!pin)
+        return ckpt_nomem(err, sizeof *pin);
+    if (fstat(fd, pin))
         return ckpt_fail(err, CKPT_EIO, "its times cannot be read");
-    f->pinned = true;
+    p->file[i].pin = pin;
     return 0;
 }
 
 /* Whether an opened file is still the one that was pinned. */
 int push_plan_pinned(const struct push_file *f, const struct ckpt_file *file, struct ckpt_err *err)
 {
-    const struct stat *was = &f->pin;
+    const struct stat *was = f->pin;
     struct stat now;
     uint64_t base;
-    int fd = f->pinned ? ckpt_file_fd(file, &base) : -1;
+    int fd = was ? ckpt_file_fd(file, &base) : -1;
 
     if (fd < 0)
         return 0;

@@ -101,14 +101,14 @@ void push_plan_judge(struct push_file *f)
 
 /* Add a file that will lie in folder below ("": the root). */
 static int add_file(struct push_plan *p, const char *below, const char *rel, uint64_t size,
-                    size_t *cap, struct ckpt_err *err)
+                    struct ckpt_err *err)
 {
     struct push_file *file;
 
-    if (!(file = grow(&p->arena, p->file, p->n, cap, sizeof *file)))
-        return ckpt_nomem(err, (p->n + 1) * sizeof *file);
-    p->file = file;
+    if (ckpt_reserve(&p->file, p->n, &p->cap, sizeof *file, err))
+        return CKPT_ENOMEM;
     file = &p->file[p->n++];
+    *file = (struct push_file){0};
     file->from = ckpt_arena_printf(&p->arena, "%s", rel);
     file->to = *below ? ckpt_arena_printf(&p->arena, "%s/%s", below, rel) : file->from;
     if (!file->from || !file->to)
@@ -121,10 +121,11 @@ static int add_file(struct push_plan *p, const char *below, const char *rel, uin
 
 /* List one directory of the walk; sub-directories go onto the stack. */
 static int walk_dir(struct push_plan *p, const struct push_filter *f, const char *prefix,
-                    int depth, char **stack, int *depths, size_t *n_stack, size_t *cap,
+                    int depth, char **stack, int *depths, size_t *n_stack,
                     struct ckpt_err *err)
 {
     struct ckpt_dir *sub = NULL, *dir = p->dir;
+    struct ckpt_arena names = {0};
     struct ckpt_entry *entry;
     size_t n = 0;
     int rc = *prefix ? ckpt_dir_open_at(&sub, p->dir, prefix, err) : 0;
@@ -132,7 +133,7 @@ static int walk_dir(struct push_plan *p, const struct push_filter *f, const char
     if (sub)
         dir = sub;
     if (rc == 0)
-        rc = ckpt_dir_list(dir, &p->arena, &entry, &n, err);
+        rc = ckpt_dir_list(dir, &names, &entry, &n, err);
     for (size_t i = 0; rc == 0 && i < n; i++) {
         char *rel = ckpt_arena_printf(&p->arena, "%s%s%s", prefix, *prefix ? "/" : "",
                                       entry[i].name);
@@ -152,9 +153,10 @@ static int walk_dir(struct push_plan *p, const struct push_filter *f, const char
             ckpt_log(CKPT_LOG_WARNING, "%s: no regular file, left out", rel);
             leave(p, rel, "no regular file");
         } else if (wanted(p, f, rel)) {
-            rc = add_file(p, p->below, rel, entry[i].size, cap, err);
+            rc = add_file(p, p->below, rel, entry[i].size, err);
         }
     }
+    ckpt_arena_release(&names);
     ckpt_dir_close(sub);
     return rc;
 }
@@ -238,14 +240,14 @@ static int open_stream(struct push_plan *p, const char *source, struct ckpt_err 
 static unsigned flags_of(bool follow) { return (follow ? CKPT_FOLLOW : 0) | CKPT_PROVE; }
 
 /* A source that is one file. */
-static int add_single(struct push_plan *p, bool follow, size_t *cap, struct ckpt_err *err)
+static int add_single(struct push_plan *p, bool follow, struct ckpt_err *err)
 {
     const char *slash = strrchr(p->source, '/');
     struct ckpt_file *file = NULL;
     int rc = ckpt_path_file(&file, p->source, flags_of(follow), err);
 
     if (rc == 0)
-        rc = add_file(p, p->below, slash ? slash + 1 : p->source, ckpt_file_size(file), cap, err);
+        rc = add_file(p, p->below, slash ? slash + 1 : p->source, ckpt_file_size(file), err);
     ckpt_file_close(file);
     return rc;
 }
@@ -266,14 +268,14 @@ static bool is_for_resuming(const char *name)
 }
 
 /* The same files once more, at the root, as far as using the model needs them. */
-static int add_root(struct push_plan *p, size_t *cap, struct ckpt_err *err)
+static int add_root(struct push_plan *p, struct ckpt_err *err)
 {
     size_t n = p->n;
     int rc = 0;
 
     for (size_t i = 0; rc == 0 && i < n; i++)
         if (!is_for_resuming(p->file[i].from))
-            rc = add_file(p, p->root, p->file[i].from, p->file[i].size, cap, err);
+            rc = add_file(p, p->root, p->file[i].from, p->file[i].size, err);
     return rc;
 }
 
@@ -315,7 +317,7 @@ int push_plan_make(struct push_plan *p, const char *source, const struct push_fi
 {
     char **stack = NULL;
     int *depths = NULL, rc = 0;
-    size_t n_stack = 0, cap = 0;
+    size_t n_stack = 0;
     bool streams;
 
     memset(p, 0, sizeof *p);
@@ -324,7 +326,7 @@ int push_plan_make(struct push_plan *p, const char *source, const struct push_fi
         return rc;
     streams = strcmp(source, "-") == 0 || ckpt_path_is_descriptor(source);
     if (!streams && ckpt_path_is_file(source)) {
-        rc = add_single(p, f->follow, &cap, err);
+        rc = add_single(p, f->follow, err);
         rc = rc ? rc : refuse_pointers(p, f->follow, err);
         return rc ? rc : refuse_unsafe(p, f, err);
     }
@@ -337,15 +339,15 @@ int push_plan_make(struct push_plan *p, const char *source, const struct push_fi
     else if (rc == 0)
         rc = ckpt_path_dir(&p->dir, source, flags_of(f->follow), err);
     if (rc == 0)
-        rc = walk_dir(p, f, "", 0, stack, depths, &n_stack, &cap, err);
+        rc = walk_dir(p, f, "", 0, stack, depths, &n_stack, err);
     while (rc == 0 && n_stack > 0) {
         n_stack--;
-        rc = walk_dir(p, f, stack[n_stack], depths[n_stack], stack, depths, &n_stack, &cap, err);
+        rc = walk_dir(p, f, stack[n_stack], depths[n_stack], stack, depths, &n_stack, err);
     }
     if (rc == 0 && p->n == 0)
         rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s: nothing to publish in it", source);
     if (rc == 0 && f->strategy)
-        rc = add_root(p, &cap, err);
+        rc = add_root(p, err);
     if (rc == 0)
         push_plan_sort(p);
     if (rc == 0)
@@ -361,6 +363,7 @@ void push_plan_release(struct push_plan *p)
 {
     ckpt_dir_close(p->dir);
     ckpt_arena_release(&p->arena);
+    ckpt_free(p->file);
     memset(p, 0, sizeof *p);
 }
 

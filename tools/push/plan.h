@@ -33,8 +33,7 @@ struct push_file {
     char        oid[CKPT_SHA256_HEX];   /* filled while sending */
     const void *made;                   /* its size bytes, for a file that the source does not have;
                                            or NULL */
-    bool        pinned;                 /* it must be the file of pin when it is opened */
-    struct stat pin;
+    struct stat *pin;                   /* it must be this file when it is opened; or NULL */
     enum push_state state;
     const char *digest;                 /* "sha256-<hex>", "sha1-<hex>" of a git blob; or NULL */
 };
@@ -51,7 +50,7 @@ struct push_plan {
     const char       *below;            /* the folder of this source; "": the root */
     const char       *root;             /* path_in_repo of this source */
     struct push_file *file;             /* sorted by `to`; index files and config last */
-    size_t            n;
+    size_t            n, cap;
     uint64_t          bytes;
     struct push_left *left;             /* in the order of the walk */
     size_t            n_left, cap_left;
@@ -108,8 +107,8 @@ int push_plan_put(struct push_plan *p, const char *from, const void *bytes, size
                   struct ckpt_err *err);
 /* Do not publish that file, if it is there. */
 void push_plan_drop(struct push_plan *p, const char *from);
-/* From now on the file must be the one that fd is, unchanged. */
-int push_plan_pin(struct push_file *f, int fd, struct ckpt_err *err);
+/* From now on the i-th file must be the one that fd is, unchanged.  Any thread, one at a time. */
+int push_plan_pin(struct push_plan *p, size_t i, int fd, struct ckpt_err *err);
 int push_plan_pinned(const struct push_file *f, const struct ckpt_file *file,
                      struct ckpt_err *err);
 

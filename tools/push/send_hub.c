@@ -17,14 +17,13 @@
 #include "libckpt/base/pool.h"
 #include "libckpt/remote/hub_check.h"
 #include "tools/push/dest.h"
-#include "tools/push/hub_plan.h"
+#include "tools/push/hub_lines.h"
 #include "tools/push/objects.h"
 #include "tools/push/plan_file.h"
 
 #define TRIES       5           /* of a commit */
 #define STREAMS     4           /* files read back at once */
 #define LOST_POLLS  20          /* looks at the head for a lost commit, in all some 90 seconds */
-#define LINES_BYTES ((size_t)192 << 20)
 
 struct job {
     struct push_plan       *p;
@@ -247,15 +246,16 @@ static int check_conflict(struct job *j, struct ckpt_err *err)
 }
 
 /* Commit the lines, until it is known whether they landed.  *again: the head has moved. */
-static int commit_lines(struct job *j, const struct ckpt_buf *lines, bool *again,
+static int commit_lines(struct job *j, const struct hub_lines *lines, bool *again,
                         struct ckpt_err *err)
 {
+    struct http_body body = hub_lines_body(lines);
     bool landed = false;
     int rc = 0;
 
     *again = false;
     for (int k = 0; k < TRIES && !landed; k++) {
-        rc = hub_commit(j->id, &j->repo, j->revision, (char *)lines->data, lines->len, err);
+        rc = hub_commit(j->id, &j->repo, j->revision, &body, err);
         if (rc == CKPT_EFORMAT && strcmp(err->reason, "changed") == 0) {
             const char *differs;
 
@@ -283,13 +283,16 @@ static int commit_lines(struct job *j, const struct ckpt_buf *lines, bool *again
                         "of them is there", j->repo.name, TRIES);
 }
 
+/* Whether somebody looks at the plan: what is there is listed for that, and nothing else. */
+static bool shown(const struct job *j) { return j->want->dry_run || j->want->plan; }
+
 /* Tell the plan what was found, and whether that is what is to be carried out. */
 static int settle(struct job *j, const struct tree *t, struct ckpt_err *err)
 {
     int rc;
 
     push_plan_forget(j->p);
-    rc = hub_plan_settle(&j->plan, t, err);
+    rc = hub_plan_settle(&j->plan, t, shown(j), err);
     for (size_t k = 0; rc == 0 && k < j->gone.n; k++)
         rc = push_plan_remove(j->p, j->gone.item[k], err);
     j->p->head = j->absent ? "" : ckpt_arena_strndup(&j->p->arena, j->parent, 40);
@@ -315,17 +318,18 @@ static int settle_absent(struct job *j, struct ckpt_err *err)
 static int publish_once(struct job *j, bool *again, struct ckpt_err *err)
 {
     struct tree *t = NULL;
-    struct ckpt_buf lines;
+    struct hub_lines lines = {.fd = -1};
     const char *ask = j->revision;
     char text[512], target[600];
     bool sends = false;
     int rc = find_parent(j, &ask, err);
 
     *again = false;
-    ckpt_buf_init(&lines, LINES_BYTES);
     rc = rc ? rc : hub_plan_ask(&j->plan, &j->repo, ask, err);
-    rc = rc ? rc : hub_files(&t, &j->repo, j->parent, err);
-    rc = rc ? rc : find_gone(j, t, err);
+    if (rc == 0 && (shown(j) || j->want->remove.n > 0))
+        rc = hub_files(&t, &j->repo, j->parent, err);
+    if (rc == 0 && j->want->remove.n > 0)
+        rc = find_gone(j, t, err);
     rc = rc ? rc : settle(j, t, err);
     tree_free(t);
     snprintf(target, sizeof target, "%s %s", j->repo.name, j->revision);
@@ -336,13 +340,13 @@ static int publish_once(struct job *j, bool *again, struct ckpt_err *err)
     if (rc || j->want->dry_run || !j->changed)
         goto out;
     rc = send_objects(j, err);
-    rc = rc ? rc : hub_plan_lines(&lines, &j->plan, summary(j, text, sizeof text), j->mark,
+    rc = rc ? rc : hub_lines_make(&lines, &j->plan, summary(j, text, sizeof text), j->mark,
                                   j->parent, &j->gone, err);
     rc = rc ? rc : commit_lines(j, &lines, again, err);
 out:
     if (rc == 0 && !j->changed)
         memcpy(j->id, j->parent, sizeof j->id);
-    ckpt_buf_release(&lines);
+    hub_lines_release(&lines);
     return rc;
 }
 

@@ -1,6 +1,7 @@
 /* push/sign - see sign.h. */
 #include "tools/push/sign.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,6 +81,7 @@ int push_sign_open(struct sign_key *k, const struct sign_want *w, struct ckpt_er
 struct digests {
     struct push_plan *p;
     bool              follow;
+    pthread_mutex_t   lock;             /* of the plan's arena */
 };
 
 static int digest(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
@@ -97,7 +99,9 @@ static int digest(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
     if (rc)
         return rc;
     fd = ckpt_file_fd(file, &base);
-    rc = fd >= 0 ? push_plan_pin(f, fd, err) : 0;
+    pthread_mutex_lock(&d->lock);
+    rc = fd >= 0 ? push_plan_pin(d->p, i, fd, err) : 0;
+    pthread_mutex_unlock(&d->lock);
     if (rc == 0)
         rc = fd >= 0 && base == 0 ? cache_digest(f->oid, fd, false, err)
                                   : ckpt_sha256_file(f->oid, file, err);
@@ -239,7 +243,7 @@ static int make_signature(struct ckpt_buf *out, const struct sign_manifest *m,
 
 int push_sign(struct push_plan *p, const struct sign_key *k, bool follow, struct ckpt_err *err)
 {
-    struct digests d = {.p = p, .follow = follow};
+    struct digests d = {.p = p, .follow = follow, .lock = PTHREAD_MUTEX_INITIALIZER};
     struct sign_manifest m = {0};
     struct ckpt_buf text;
     int rc;
