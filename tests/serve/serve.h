@@ -15,6 +15,7 @@ struct options {
     long      page;             /* entries of a page of a tree */
     long      expires;          /* seconds that an address of the storage lives */
     int       ports[2];         /* 0: any */
+    int       behind;           /* port of a registry, 0: none */
 };
 
 /* A connection: what was received and not yet used lies in buf[at..have). */
@@ -94,6 +95,9 @@ void serve_dav(struct request *r);
 /* read.c */
 void serve_static(struct request *r);
 void send_file(struct request *r, const char *path, const char *commit);
+
+/* behind.c */
+void serve_behind(struct request *r);
 
 /* git.c */
 void serve_git(struct request *r);
