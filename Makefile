@@ -219,6 +219,7 @@ check-ranks: all                                    ## what may go wrong once in
 check-kills: all units                              ## runs and pushes killed at every system call on their folder: half an hour
 	@KILLS=all BUILD=$B bash tests/e2e/61-kills.sh
 	@STEP=1 BYTES=200 BUILD=$B bash tests/e2e/64-push-kills.sh
+	@STEP=1 BUILD=$B bash tests/e2e/65-push-statuses.sh
 
 CYCLES ?= 1000
 check-cycles: all                                   ## CYCLES stops of runs at random moments, each run to the end of an unbroken one

@@ -113,6 +113,10 @@ struct http *http_shared(struct ckpt_err *err)
     return h;
 }
 
+long http_tries(const struct http *h) { return 1 + h->set.retries; }
+
+long http_patience(const struct http *h) { return h->set.stall_seconds; }
+
 /* -- addresses -------------------------------------------------------------------------------- */
 
 /* libcurl's parser is used, so that the host that is checked is the host that is connected to. */
@@ -401,6 +405,17 @@ static int try_again(struct http *h, const struct http_try *t, const struct http
                  (double)ms / 1000);
     ckpt_err_clear(err);
     return sleep_ms(ms, err);
+}
+
+int http_again(struct http *h, long tries, uint64_t *began, struct ckpt_err *err)
+{
+    struct http_try t = {.unreachable = err->code == CKPT_EDEVICE};
+    struct http_answer none;
+
+    field_clear(&none);
+    if (!*began)
+        *began = now_ms();
+    return try_again(h, &t, &none, tries, *began, err);
 }
 
 int http_get(struct http *h, const struct http_request *r, struct http_answer *answer,

@@ -15,8 +15,9 @@
  * NO_PROXY), authorities by SSL_CERT_FILE or CURL_CA_BUNDLE.
  *
  * Codes: CKPT_ENOTFOUND 404 and 410; CKPT_EREFUSED 401, 403, 451, an invalid certificate, a
- * forbidden redirect; CKPT_EFORMAT "changed" 412; CKPT_ESTOPPED tries used up or a signal;
- * CKPT_EDEVICE no connection at all, or offline; CKPT_EPROTOCOL anything else.
+ * forbidden redirect; CKPT_EFORMAT "changed" 412 of what is read, CKPT_ESTOPPED "moved" 412 of a
+ * request that changes something; CKPT_ESTOPPED tries used up or a signal; CKPT_EDEVICE no
+ * connection at all, or offline; CKPT_EPROTOCOL anything else.
  */
 #ifndef CKPT_LIBCKPT_REMOTE_HTTP_H
 #define CKPT_LIBCKPT_REMOTE_HTTP_H
@@ -92,6 +93,16 @@ struct http_request {
 
 /* The instance of the process, made at the first call; NULL when out of memory. */
 struct http *http_shared(struct ckpt_err *err);
+/* Tries of a request that fails for a while, and the seconds that a silent server is waited for:
+ * for what is repeated above a request. */
+long http_tries(const struct http *h);
+long http_patience(const struct http *h);
+/* The CKPT_E code of a status that is no success; CKPT_ESTOPPED: it may pass. */
+int http_status_code(long status);
+/* The same waits and limits for requests that another library sends: err has the failure of the
+ * tries-th of them, the first began at *began (0 at first).  0, err cleared: it is time for another
+ * one; else err says that it was the last. */
+int http_again(struct http *h, long tries, uint64_t *began, struct ckpt_err *err);
 /* From now on all requests together send at most this many bytes a second.  0: no limit. */
 void http_limit_rate(uint64_t bytes_per_second);
 /* From now on fn is told of each repetition in place of a log line: why, which try of how many

@@ -378,7 +378,7 @@ static const char *problem_of(struct exchange *x, json_t **json)
                ? json_string_value(e) : "";
 }
 
-static int code_of(long status)
+int http_status_code(long status)
 {
     switch (status) {
     case 404: case 410:
@@ -398,12 +398,18 @@ static enum http_end refused_by_server(struct exchange *x)
     json_t *json;
     const char *why = problem_of(x, &json);
 
-    if (status == 412)
+    if (status == 412 && x->t->request->method)
+        ckpt_fail_as(x->err, CKPT_ESTOPPED, "moved", "%s: is no longer what it was%s%.*s",
+                     x->t->name, *why ? ": " : "", PROBLEM_SHOWN, why);
+    else if (status == 412)
         ckpt_fail_as(x->err, CKPT_EFORMAT, "changed", "%s: changed while it was read", x->t->name);
     else
-        ckpt_fail(x->err, code_of(status), "%s: status %ld%s%.*s", x->t->name, status,
+        ckpt_fail(x->err, http_status_code(status), "%s: status %ld%s%.*s", x->t->name, status,
                   *why ? ": " : "", PROBLEM_SHOWN, why);
     json_decref(json);
+    if (status == 413)
+        ckpt_err_hint(x->err, "a limit of the server, or of a proxy before it, on the length of one "
+                      "request");
     if (status == 401 || status == 403)
         ckpt_err_hint(x->err, x->t->request->auth ? "the token or key does not allow it"
                                                   : "the request has no token or key: see "

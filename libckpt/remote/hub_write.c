@@ -70,7 +70,7 @@ static int explain(const struct hub_repo *r, const struct http_answer *a, struct
         return ckpt_fail_as(err, CKPT_ESTOPPED, "busy", "%s: another commit is being made",
                             r->name);
     if (a->status == 412)
-        return ckpt_fail_as(err, CKPT_EFORMAT, "changed", "%s: another commit came first", r->name);
+        return ckpt_fail_as(err, CKPT_ESTOPPED, "moved", "%s: another commit came first", r->name);
     return ckpt_err_code(err);
 }
 

@@ -64,8 +64,8 @@ struct hub_file {
 int hub_preupload(const struct hub_repo *r, const char *revision, struct hub_file *file, size_t n,
                   struct ckpt_err *err);
 /*
- * Commit lines of JSON.  CKPT_EFORMAT "changed" when the revision is not at the parent any
- * more; CKPT_ESTOPPED "unanswered" when the Hub may have committed, "busy" when it commits for
+ * Commit lines of JSON.  CKPT_ESTOPPED "moved" when the revision is not at the parent any
+ * more, "unanswered" when the Hub may have committed, "busy" when it commits for
  * another.  id gets the new commit.
  */
 int hub_commit(char id[41], const struct hub_repo *r, const char *revision,

@@ -41,8 +41,9 @@ struct transfer {
     size_t                   n;
     struct job              *job;
     size_t                   n_jobs;
-    pthread_mutex_t          lock;      /* guards left, done, again, tags, sent, arena */
+    pthread_mutex_t          lock;      /* guards left, done, again, tags, sent, why, arena */
     uint64_t                 sent;
+    char                     why[400];  /* what an object was refused with */
     struct ckpt_arena        arena;
 };
 
@@ -79,8 +80,8 @@ int lfs_batch(const struct lfs_server *s, json_t **out, const json_t *value, str
         .url = url, .name = s->name, .auth = s->auth, .method = "POST", .body = &body,
         .headers = ACCEPT, .limit = ANSWER_BYTES}, &a, err);
     if (rc && a.status == 413)
-        rc = ckpt_fail(err, CKPT_EPROTOCOL, "%s: %u objects are too many for it at once", s->name,
-                       BATCH);
+        rc = ckpt_fail(err, CKPT_EPROTOCOL, "%s: status 413: %zu objects are too many for it at once",
+                       s->name, json_array_size(json_object_get(value, "objects")));
     ckpt_buf_release(&b);
     return rc;
 }
@@ -288,6 +289,28 @@ static int complete(struct transfer *t, size_t i, struct http_answer *a, struct 
                 json_pack("{s:s, s:o}", "oid", t->object[i].oid, "parts", parts), a, err);
 }
 
+/* Whether an answer says that the parts, or the object, are not what the server has: it may have all
+ * the same, or want them anew. */
+static bool is_refused(const struct http_answer *a)
+{
+    static const long refusals[] = {400, 403, 404, 409, 410, 422};
+
+    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++)
+        if (a->status == refusals[i])
+            return true;
+    return false;
+}
+
+/* Remember why an object is sent again, for when that does not end; 0. */
+static int note_refusal(struct transfer *t, struct ckpt_err *err)
+{
+    pthread_mutex_lock(&t->lock);
+    snprintf(t->why, sizeof t->why, "%.*s", (int)sizeof t->why - 1, err->text);
+    pthread_mutex_unlock(&t->lock);
+    ckpt_err_clear(err);
+    return 0;
+}
+
 /* An object whose bytes are all sent: complete its parts, and let the server verify it. */
 static int finish(struct transfer *t, size_t i, struct ckpt_err *err)
 {
@@ -301,12 +324,12 @@ static int finish(struct transfer *t, size_t i, struct ckpt_err *err)
                   json_pack("{s:s, s:I}", "oid", o->oid, "size", (json_int_t)o->size), &a, err);
     pthread_mutex_lock(&t->lock);
     item->done = rc == 0;
-    item->again = rc && a.status >= 400 && a.status < 500;    /* it may be there: ask */
+    item->again = rc && is_refused(&a);
     t->sent += rc == 0 ? o->size : 0;
     pthread_mutex_unlock(&t->lock);
     if (rc == 0)
         tell_done(t, i, true);
-    return item->again ? 0 : rc;
+    return item->again ? note_refusal(t, err) : rc;
 }
 
 static int send_part(struct transfer *t, size_t i, size_t part, struct http_answer *a,
@@ -359,7 +382,7 @@ static int do_job(void *ctx, size_t k, size_t worker, struct ckpt_err *err)
     pthread_mutex_unlock(&t->lock);
     if (rc == 0 && item->action.n_parts == 0)
         advance(t, t->object[i].size);
-    return again ? 0 : rc ? rc : last ? finish(t, i, err) : 0;
+    return again ? note_refusal(t, err) : rc ? rc : last ? finish(t, i, err) : 0;
 }
 
 /* -- rounds ----------------------------------------------------------------------------------- */
@@ -453,7 +476,8 @@ int lfs_send(const struct lfs_server *s, const struct lfs_object *object, size_t
             break;
         if (round == ROUNDS)
             rc = ckpt_fail(err, CKPT_EREFUSED, "%s: refuses the bytes of %zu objects at each of %d "
-                           "addresses that it gave", s->name, open_items(&t), ROUNDS);
+                           "addresses that it gave; at last %s", s->name, open_items(&t), ROUNDS,
+                           t.why);
         else
             ckpt_log(CKPT_LOG_NOTE, "%s: addresses have expired; asking for others", s->name);
     }

@@ -33,6 +33,11 @@ expect 64 "one file of bytes has no name" bash -c "ckpt-push -q $T/hub3.git < $M
 mkdir "$T/runs"; for i in 1 2 3; do cp -r "$M" "$T/runs/checkpoint-$i"; echo $i >"$T/runs/checkpoint-$i/step.txt"; done
 t "side by side" bash -c "ls -d $T/runs/* | ckpt-push --path-in-repo 'all/{name}' '$T/many'"
 t "each in its folder" bash -c "cat $T/many/all/checkpoint-[123]/step.txt | tr -d '\n' | grep -qx 123"
+t "a file by its name" bash -c "ckpt-push -q --path-in-repo 'one/{name}' '$T/single' '$M/config.json' && ckpt-push -q --path-in-repo '{name}' '$T/single' '$M/config.json'"
+t "is the file, no folder of that name" test -f "$T/single/one/config.json" -a -f "$T/single/config.json"
+cp -r "$M" "$T/linked"; mkdir "$T/linked/wandb"; echo x >"$T/linked/wandb/a.log"; ln -s a.log "$T/linked/wandb/latest-run"
+ckpt-push "$T/links" "$T/linked" >/dev/null 2>"$T/.err"; t "a link is left out with a warning" says "wandb/latest-run: no regular file, left out"
+ckpt-push --exclude 'wandb/*' "$T/links2" "$T/linked" >/dev/null 2>"$T/.err"; t "without one where it is excluded" bash -c "! grep -q latest-run '$T/.err'"
 expect 64 "a name that leads out" ckpt-push --path-in-repo '{name}' "$T/many" "$T/runs/.."
 # The second and third arrive while the first is published.
 t "the latest of those that wait" bash -c "{ echo '$T/runs/checkpoint-1'; for i in 2 3; do echo '$T/runs/checkpoint-'\$i; done; } | ckpt-push -v --latest --path-in-repo last '$T/last' 2>'$T/.err'"

@@ -68,6 +68,17 @@ void hang_up(struct request *r)
     r->close = true;
 }
 
+/* So many bytes of an answer as the rule `drop` says; then the connection closes. */
+static void put_first(struct request *r, const char *head, size_t k, const char *body, size_t n)
+{
+    size_t left = (size_t)atol(r->value);
+
+    put(r->fd, head, k < left ? k : left);
+    left -= k < left ? k : left;
+    put(r->fd, body, n < left ? n : left);
+    r->close = true;
+}
+
 /* An answer of bytes in memory, ranges and rules applied. */
 void answer(struct request *r, int status, const char *headers, const char *body, size_t n)
 {
@@ -122,6 +133,11 @@ void answer(struct request *r, int status, const char *headers, const char *body
         k += (size_t)snprintf(head + k, sizeof head - k, "Content-Length: %zu\r\n\r\n",
                               send_n + (is(r, "length") ? (size_t)atol(r->value) : 0));
     say(r, status, (long long)send_n);
+    if (is(r, "drop")) {
+        put_first(r, head, k, strcmp(r->method, "HEAD") == 0 ? "" : body + (ranged ? from : 0),
+                  strcmp(r->method, "HEAD") == 0 ? 0 : send_n);
+        return;
+    }
     put(r->fd, head, k);
     if (strcmp(r->method, "HEAD") == 0)
         return;

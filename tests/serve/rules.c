@@ -141,7 +141,7 @@ static void break_off(struct request *r)
 static bool is_bend(const struct request *r)
 {
     static const char *const bends[] = {"short", "slow", "flip", "plain", "chunk", "etag", "total", "cut",
-                                        "gzip", "lost", "twice", "late", "page", "length", "moves", "rot", "inside"};
+                                        "gzip", "lost", "twice", "late", "page", "length", "moves", "rot", "inside", "drop"};
 
     for (size_t i = 0; i < sizeof bends / sizeof *bends; i++)
         if (is(r, bends[i]))

@@ -38,6 +38,8 @@ static void serve_route(struct request *r)
         fail(r, 400, "", "no");
     else if (r->port == port_of[1])
         serve_storage(r);
+    else if (options.behind && strncmp(r->path, "/v2/", 4) == 0)
+        serve_behind(r);
     else if (strncmp(r->path, "/git/", 5) == 0)
         serve_git(r);
     else if (strncmp(r->path, "/dav", 4) == 0 && strchr("/", r->path[4]))
@@ -203,6 +205,7 @@ static void add_option(const char *text)
         sscanf(text, "--page=%ld", &options.page) != 1 &&
         sscanf(text, "--expires=%ld", &options.expires) != 1 &&
         sscanf(text, "--unproved=%d", &options.unproved) != 1 &&
+        sscanf(text, "--behind=%d", &options.behind) != 1 &&
         sscanf(text, "--ports=%d,%d", &options.ports[0], &options.ports[1]) != 2) {
         fprintf(stderr, "serve: %s: no such option\n", text);
         exit(64);

@@ -16,6 +16,7 @@ struct options {
     long      expires;          /* seconds that an address of the storage lives */
     int       ports[2];         /* 0: any */
     int       unproved;         /* objects are what their addresses say: nothing is digested */
+    int       behind;           /* port of a registry, 0: none */
 };
 
 /* A connection: what was received and not yet used lies in buf[at..have). */
@@ -95,6 +96,9 @@ void serve_dav(struct request *r);
 /* read.c */
 void serve_static(struct request *r);
 void send_file(struct request *r, const char *path, const char *commit);
+
+/* behind.c */
+void serve_behind(struct request *r);
 
 /* git.c */
 void serve_git(struct request *r);

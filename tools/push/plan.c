@@ -150,8 +150,11 @@ static int walk_dir(struct push_plan *p, const struct push_filter *f, const char
                 stack[(*n_stack)++] = rel;
             }
         } else if (!entry[i].is_file) {
-            ckpt_log(CKPT_LOG_WARNING, "%s: no regular file, left out", rel);
-            leave(p, rel, "no regular file");
+            bool excluded = matches(&f->exclude, rel);
+
+            if (!excluded)
+                ckpt_log(CKPT_LOG_WARNING, "%s: no regular file, left out", rel);
+            leave(p, rel, excluded ? "--exclude" : "no regular file");
         } else if (wanted(p, f, rel)) {
             rc = add_file(p, p->below, rel, entry[i].size, err);
         }
@@ -239,15 +242,34 @@ static int open_stream(struct push_plan *p, const char *source, struct ckpt_err 
 /* Remote files are verified before they are published. */
 static unsigned flags_of(bool follow) { return (follow ? CKPT_FOLLOW : 0) | CKPT_PROVE; }
 
-/* A source that is one file. */
-static int add_single(struct push_plan *p, bool follow, struct ckpt_err *err)
+/* The folder of a source that is one file: where {name} ends the path, that is the file itself. */
+static const char *folder_of_file(struct push_plan *p, const struct push_filter *f)
 {
-    const char *slash = strrchr(p->source, '/');
+    static const char end[] = "/{name}";
+    const char *path = f->path_in_repo ? f->path_in_repo : "";
+    size_t n = strlen(path), k = sizeof end - 1;
+    const char *slash = strrchr(p->below, '/');
+    bool named = strcmp(path, end + 1) == 0 || (n > k && strcmp(path + n - k, end) == 0);
+
+    if (f->strategy && strcmp(f->strategy, "checkpoint") == 0)
+        return p->below;                /* last-checkpoint/ */
+    if (f->strategy)
+        return p->root;
+    if (!named)
+        return p->below;
+    return ckpt_arena_strndup(&p->arena, p->below, slash ? (size_t)(slash - p->below) : 0);
+}
+
+/* A source that is one file. */
+static int add_single(struct push_plan *p, const struct push_filter *f, struct ckpt_err *err)
+{
+    const char *slash = strrchr(p->source, '/'), *folder = folder_of_file(p, f);
     struct ckpt_file *file = NULL;
-    int rc = ckpt_path_file(&file, p->source, flags_of(follow), err);
+    int rc = folder ? ckpt_path_file(&file, p->source, flags_of(f->follow), err)
+                    : ckpt_nomem(err, strlen(p->below));
 
     if (rc == 0)
-        rc = add_file(p, p->below, slash ? slash + 1 : p->source, ckpt_file_size(file), err);
+        rc = add_file(p, folder, slash ? slash + 1 : p->source, ckpt_file_size(file), err);
     ckpt_file_close(file);
     return rc;
 }
@@ -326,7 +348,7 @@ int push_plan_make(struct push_plan *p, const char *source, const struct push_fi
         return rc;
     streams = strcmp(source, "-") == 0 || ckpt_path_is_descriptor(source);
     if (!streams && ckpt_path_is_file(source)) {
-        rc = add_single(p, f->follow, err);
+        rc = add_single(p, f, err);
         rc = rc ? rc : refuse_pointers(p, f->follow, err);
         return rc ? rc : refuse_unsafe(p, f, err);
     }

@@ -288,7 +288,8 @@ static int push_over_others(struct job *j, struct ckpt_err *err)
     for (int i = 1; i <= TRIES; i++) {
         ckpt_err_clear(err);
         rc = push_once(j, err);
-        if (rc != CKPT_ESTOPPED || cli_stop || i == TRIES || j->want->plan)
+        if (rc != CKPT_ESTOPPED || strcmp(err->reason, "moved") != 0 || cli_stop || i == TRIES ||
+            j->want->plan)
             break;
         ckpt_log(CKPT_LOG_WARNING, "%s; trying again (%d of %d)", err->text, i + 1, TRIES);
     }

@@ -21,9 +21,10 @@
 #include "tools/push/objects.h"
 #include "tools/push/plan_file.h"
 
-#define TRIES       5           /* of a commit */
+#define TRIES       5           /* of a commit on a head that moves */
 #define STREAMS     4           /* files read back at once */
-#define LOST_POLLS  20          /* looks at the head for a lost commit, in all some 90 seconds */
+#define LOST_POLLS  20          /* looks at the head for a lost commit, a few at once, then each a
+                                   quarter of a silent server's time apart: some 90 seconds */
 
 struct job {
     struct push_plan       *p;
@@ -208,7 +209,7 @@ static int look_for_lost(struct job *j, bool *landed, bool *moved, struct ckpt_e
     ckpt_log(CKPT_LOG_WARNING, "%s: no answer to the commit; looking whether it is there",
              j->repo.name);
     for (int k = 0; rc == 0 && k < LOST_POLLS && !*landed && !*moved; k++) {
-        long ms = k < 4 ? 250 : 5000;
+        long ms = k < 4 ? 250 : 250 * http_patience(j->repo.http);
 
         if (cli_stop)
             return cli_stopped(err);
@@ -250,13 +251,14 @@ static int commit_lines(struct job *j, const struct hub_lines *lines, bool *agai
                         struct ckpt_err *err)
 {
     struct http_body body = hub_lines_body(lines);
+    long tries = http_tries(j->repo.http);
     bool landed = false;
     int rc = 0;
 
     *again = false;
-    for (int k = 0; k < TRIES && !landed; k++) {
+    for (int k = 0; k < tries && !landed; k++) {
         rc = hub_commit(j->id, &j->repo, j->revision, &body, err);
-        if (rc == CKPT_EFORMAT && strcmp(err->reason, "changed") == 0) {
+        if (rc == CKPT_ESTOPPED && strcmp(err->reason, "moved") == 0) {
             const char *differs;
 
             ckpt_err_clear(err);        /* it may be ours, sent before and landed since */
@@ -265,10 +267,12 @@ static int commit_lines(struct job *j, const struct hub_lines *lines, bool *agai
             *again = rc == 0 && differs;
             return *again ? check_conflict(j, err) : rc;
         }
-        if (rc == CKPT_ESTOPPED && strcmp(err->reason, "busy") == 0 && k + 1 < TRIES) {
-            ckpt_log(CKPT_LOG_NOTE, "%s; trying again in %d s", err->text, 1 << k);
+        if (rc == CKPT_ESTOPPED && strcmp(err->reason, "busy") == 0 && k + 1 < tries) {
+            int seconds = 1 << (k < 5 ? k : 5);
+
+            ckpt_log(CKPT_LOG_NOTE, "%s; trying again in %d s", err->text, seconds);
             ckpt_err_clear(err);
-            nanosleep(&(struct timespec){.tv_sec = 1 << k}, NULL);
+            nanosleep(&(struct timespec){.tv_sec = seconds}, NULL);
             continue;
         }
         if (rc != CKPT_ESTOPPED || strcmp(err->reason, "unanswered") != 0)
@@ -279,8 +283,8 @@ static int commit_lines(struct job *j, const struct hub_lines *lines, bool *agai
         if (*again)
             return check_conflict(j, err);
     }
-    return ckpt_fail_as(err, CKPT_ESTOPPED, "unanswered", "%s: no answer to %d commits, and none "
-                        "of them is there", j->repo.name, TRIES);
+    return ckpt_fail_as(err, CKPT_ESTOPPED, "unanswered", "%s: no answer to %ld commits, and none "
+                        "of them is there", j->repo.name, tries);
 }
 
 /* Whether somebody looks at the plan: what is there is listed for that, and nothing else. */

@@ -474,7 +474,7 @@ int upload_run(const struct upload *u, uint64_t *sent, struct ckpt_err *err)
         if (rc || open_items(&t) == 0)
             break;
         if (round == ROUNDS)
-            rc = ckpt_fail(err, CKPT_EREFUSED, "%s: %zu files were refused %d times", u->target,
+            rc = ckpt_fail(err, CKPT_ESTOPPED, "%s: %zu files were refused %d times", u->target,
                            open_items(&t), ROUNDS);
         else
             ckpt_log(CKPT_LOG_NOTE, "%s: %zu files are sent again", u->target, open_items(&t));

@@ -118,8 +118,9 @@ static const struct {
     {404, CKPT_ENOTFOUND, "", "is not there", ""},
     {405, CKPT_EUNSUPPORTED, "", "the server does not do this: no WebDAV there, or read-only", ""},
     {409, CKPT_ENOTFOUND, "no-folder", "the folder that it lies in is not there", ""},
+    {410, CKPT_ENOTFOUND, "", "is not there any more", ""},
     {412, CKPT_ESTOPPED, "moved", "is no longer what it was", ""},
-    {413, CKPT_ELIMIT, "", "the server takes no file of this size", ""},
+    {413, CKPT_ELIMIT, "", "the server takes no request of this size", ""},
     {423, CKPT_ESTOPPED, "locked", "another client has locked it", "run it again later"},
     {507, CKPT_EIO, "no-space", "the server has no space left", ""},
 };

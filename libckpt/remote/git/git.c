@@ -399,7 +399,8 @@ static int move_branch(struct ckpt_git *g, const git_oid *id, const char *messag
         rc = git_reference_create(&ref, g->repo, g->ref, id, 0, message);
     git_reference_free(ref);
     if (rc == GIT_EMODIFIED || rc == GIT_EEXISTS)
-        return ckpt_fail(err, CKPT_ESTOPPED, "%s: moved while this commit was made", g->ref);
+        return ckpt_fail_as(err, CKPT_ESTOPPED, "moved", "%s: moved while this commit was made",
+                            g->ref);
     return rc ? git_fail(err, CKPT_EIO, g->ref) : 0;
 }
 

@@ -99,6 +99,41 @@ static void set_calls(git_remote_callbacks *c, struct exchange *x)
 
 /* -- errors ----------------------------------------------------------------------------------- */
 
+/* Whether a connection that was there has ended. */
+static bool is_cut(const char *text)
+{
+    static const char *const words[] = {"EOF", "reset", "closed", "unexpected disconnection",
+                                        "early", "recv", "send"};
+
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strstr(text, words[i]))
+            return true;
+    return false;
+}
+
+/* Fail for a status that git's transport tells in its words; false: it tells none. */
+static bool explain_status(const struct git_mirror *m, const char *text, struct ckpt_err *err)
+{
+    const char *at = strstr(text, "status code: ");
+    long status = at ? strtol(at + 13, NULL, 10) : 0;
+    int code;
+
+    if (status < 400 || status > 599 || status == 401)
+        return false;
+    code = http_status_code(status);
+    if (code == CKPT_ENOTFOUND)
+        ckpt_fail(err, code, "%s: no such repository on %s, or no right to see it (status %ld)",
+                  m->place.path, m->place.host, status);
+    else if (code == CKPT_ESTOPPED || status == 412)
+        ckpt_fail_as(err, CKPT_ESTOPPED, status == 412 ? "refused" : "passing", "%s: status %ld",
+                     m->place.host, status);
+    else
+        ckpt_fail(err, code, "%s: status %ld", m->place.host, status);
+    if (status == 403)
+        ckpt_err_hint(err, "the login has no right to this");
+    return true;
+}
+
 /* Fail for an exchange that ended with code. */
 static int explain(const struct git_mirror *m, int code, struct ckpt_err *err)
 {
@@ -116,9 +151,13 @@ static int explain(const struct git_mirror *m, int code, struct ckpt_err *err)
     }
     if (code == GIT_ECERTIFICATE)
         return ckpt_fail_as(err, CKPT_EREFUSED, "certificate", "%s: %s", m->place.host, text);
+    if (explain_status(m, text, err))
+        return ckpt_err_code(err);
     if (missing)
         return ckpt_fail(err, CKPT_ENOTFOUND, "%s: no such repository on %s, or no right to see it",
                          m->place.path, m->place.host);
+    if (e && e->klass != GIT_ERROR_SSH && e->klass != GIT_ERROR_SSL && is_cut(text))
+        return ckpt_fail_as(err, CKPT_ESTOPPED, "passing", "%s: %s", m->place.host, text);
     if (e && (e->klass == GIT_ERROR_OS || e->klass == GIT_ERROR_NET || e->klass == GIT_ERROR_SSH))
         return ckpt_fail(err, CKPT_EDEVICE, "%s: %s", m->place.host, text);
     return ckpt_fail(err, CKPT_EPROTOCOL, "%s: %s", m->place.host, text);
@@ -240,7 +279,23 @@ static bool find_head(git_oid *id, git_remote *remote, const char *branch)
     return false;
 }
 
-int git_mirror_begin(struct git_mirror *m, struct ckpt_err *err)
+/* Call what talks with the host until it makes no sense to try it again. */
+static int repeat(struct git_mirror *m, int (*once)(struct git_mirror *m, void *ctx, struct ckpt_err *err),
+                  void *ctx, struct ckpt_err *err)
+{
+    struct http *http = http_shared(err);
+    uint64_t began = 0;
+    int rc = http ? once(m, ctx, err) : ckpt_err_code(err);
+
+    for (long tries = 1; rc == CKPT_EDEVICE || strcmp(err->reason, "passing") == 0; tries++) {
+        if ((rc = http_again(http, tries, &began, err)) != 0)
+            break;
+        rc = once(m, ctx, err);
+    }
+    return rc;
+}
+
+static int begin_once(struct git_mirror *m, void *ctx, struct ckpt_err *err)
 {
     struct exchange x = {.m = m};
     git_fetch_options fetch;
@@ -250,6 +305,7 @@ int git_mirror_begin(struct git_mirror *m, struct ckpt_err *err)
     git_oid id;
     int rc = connect(&remote, m, &x, false, err), code = 0;
 
+    (void)ctx;
     snprintf(ref, sizeof ref, "refs/heads/%s", m->branch);
     if (rc == 0 && find_head(&id, remote, m->branch)) {
         git_fetch_options_init(&fetch, GIT_FETCH_OPTIONS_VERSION);
@@ -263,6 +319,11 @@ int git_mirror_begin(struct git_mirror *m, struct ckpt_err *err)
     }
     git_remote_free(remote);
     return rc ? rc : ckpt_git_begin(m->git, m->branch, err);
+}
+
+int git_mirror_begin(struct git_mirror *m, struct ckpt_err *err)
+{
+    return repeat(m, begin_once, NULL, err);
 }
 
 /* -- reading ---------------------------------------------------------------------------------- */
@@ -332,9 +393,16 @@ static int read_commit(struct git_mirror *m, const char *revision, char id[CKPT_
     return rc;
 }
 
-int git_mirror_fetch(struct git_mirror *m, const char *revision, char id[CKPT_GIT_ID],
-                     struct ckpt_err *err)
+/* What is fetched, and where its commit goes. */
+struct asked {
+    const char *revision;
+    char       *id;
+};
+
+static int fetch_once(struct git_mirror *m, void *ctx, struct ckpt_err *err)
 {
+    const char *revision = ((struct asked *)ctx)->revision;
+    char *id = ((struct asked *)ctx)->id;
     char branches[] = "+refs/heads/*:refs/ckpt/heads/*", tags[] = "+refs/tags/*:refs/ckpt/tags/*";
     struct exchange x = {.m = m};
     git_remote *remote = NULL;
@@ -364,7 +432,13 @@ int git_mirror_fetch(struct git_mirror *m, const char *revision, char id[CKPT_GI
     return rc;
 }
 
-int git_mirror_send(struct git_mirror *m, struct ckpt_err *err)
+int git_mirror_fetch(struct git_mirror *m, const char *revision, char id[CKPT_GIT_ID],
+                     struct ckpt_err *err)
+{
+    return repeat(m, fetch_once, &(struct asked){revision, id}, err);
+}
+
+static int send_once(struct git_mirror *m, void *ctx, struct ckpt_err *err)
 {
     struct exchange x = {.m = m};
     git_push_options push;
@@ -374,6 +448,7 @@ int git_mirror_send(struct git_mirror *m, struct ckpt_err *err)
     git_oid own, there;
     int rc = connect(&remote, m, &x, true, err), code = 0;
 
+    (void)ctx;
     if (rc == 0 && git_reference_name_to_id(&own, m->git->repo, m->git->ref))
         rc = git_fail(err, CKPT_ESTATE, m->git->ref);
     if (rc == 0) {
@@ -388,7 +463,8 @@ int git_mirror_send(struct git_mirror *m, struct ckpt_err *err)
     if (code == GIT_ENONFASTFORWARD || strstr(x.refused, "fast-forward") ||
         strstr(x.refused, "fetch first") || strstr(x.refused, "failed to update ref") ||
         strstr(x.refused, "lock"))
-        return ckpt_fail(err, CKPT_ESTOPPED, "%s: moved while this commit was made", m->branch);
+        return ckpt_fail_as(err, CKPT_ESTOPPED, "moved", "%s: moved while this commit was made",
+                            m->branch);
     if (x.refused[0])
         return ckpt_fail(err, CKPT_EREFUSED, "%s: refuses to update %s: %s", m->place.host,
                          m->branch, x.refused);
@@ -398,11 +474,18 @@ int git_mirror_send(struct git_mirror *m, struct ckpt_err *err)
     remote = NULL;
     x = (struct exchange){.m = m};
     if (connect(&remote, m, &x, false, code ? &(struct ckpt_err){0} : err) == 0 &&
-        find_head(&there, remote, m->branch) && git_oid_equal(&own, &there))
+        find_head(&there, remote, m->branch) && git_oid_equal(&own, &there)) {
+        ckpt_err_clear(err);
         rc = 0;
-    else if (!rc)
+    } else if (!rc) {
         rc = ckpt_fail(err, CKPT_EPROTOCOL, "%s: does not have the commit that it took",
                        m->place.host);
+    }
     git_remote_free(remote);
     return rc;
+}
+
+int git_mirror_send(struct git_mirror *m, struct ckpt_err *err)
+{
+    return repeat(m, send_once, NULL, err);
 }

@@ -137,6 +137,7 @@ static const struct {
 int s3_place_explain(const struct http_answer *a, const char *name, int rc, struct ckpt_err *err)
 {
     const char *word = a->problem_code[0] ? a->problem_code
+                       : a->status == 409 ? "ConditionalRequestConflict"
                        : a->status == 412 ? "PreconditionFailed"
                        : a->status == 501 ? "NotImplemented" : "";
 
