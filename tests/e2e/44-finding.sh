@@ -47,13 +47,33 @@ same() {
 cd - >/dev/null || exit 1
 train zero3 --nproc 2 --zero-stage 3
 train zero2 --nproc 2 --zero-stage 2
+train zero1 --nproc 2 --zero-stage 1
 train dcp --nproc 2 --zero-stage 3 --checkpoint-format dcp
 train lora3 --nproc 2 --zero-stage 3 --lora-rank 4 --lora-target-modules query_key_value
 cd "$T" || exit 1
-for z in zero3 zero2 dcp; do rm -f $z/checkpoint-2/*.safetensors; done
+for z in zero3 zero2 zero1 dcp; do rm -f $z/checkpoint-2/*.safetensors; done
 same "shards of ZeRO 3" zero3/checkpoint-2
 same "of ZeRO 2" zero2/checkpoint-2
+same "of ZeRO 1" zero1/checkpoint-2
 same "of torch.distributed.checkpoint" dcp/checkpoint-2
 same "an adapter" lora3/checkpoint-2
 rm zero3/checkpoint-2/config.json
 t "without a description, the run's or the base's is taken" near "$(of -t e.jsonl --base base zero3/checkpoint-2 | cut -d' ' -f4)" "$(of -t e.jsonl zero3-merged | cut -d' ' -f2)" 1e-5
+
+# What HF Trainer left, by DeepSpeed and by FSDP: beside what torch gathers of the same shards.
+H=$G/hf-trainer P=$G/hf-trainer/plain_w1/run/checkpoint-4
+printf '{"input_ids": [1, 2, 3, 4, 5, 6, 7]}\n{"input_ids": [9, 8, 7, 3]}\n' >ids.jsonl
+loss() { ckpt-eval -q --json -t ids.jsonl "$@" 2>.err | sed -nE 's/.*"loss": ([0-9.]+),.*"samples".*/\1/p' | tail -n 1; }
+# gathered NAME WEIGHTS - the loss of these weights in a model directory.
+gathered() { mkdir "$1" && cp "$P/config.json" "$1" && cp "$2" "$1/model.safetensors" && loss "$1"; }
+t "D6 ZeRO-3 shards of HF Trainer" near "$(loss "$H/ds3_w2_bf16/run/checkpoint-4")" "$(gathered ds3 "$H/ds3_w2_bf16/expected.safetensors")"
+cp -r "$G/fsdp/trainer/run" fsrun; cp "$P/config.json" fsrun; want=$(gathered fs "$G/fsdp/trainer/expected.safetensors")
+t "D6 FSDP shards of HF Trainer, described by the run's folder" near "$(loss fsrun/checkpoint-4)" "$want"
+t "described by the base" near "$(loss --base fs "$G/fsdp/trainer/run/checkpoint-4")" "$want"
+expect_says 66 "by nothing" "config.json: no such file or directory" ckpt-eval -t ids.jsonl "$G/fsdp/trainer/run/checkpoint-4"
+cp -r "$H/lora_ds3_w2/run/checkpoint-4" shards; rm shards/adapter_model.safetensors     # which is empty under ZeRO 3
+mkdir peft; cp "$H/lora_ds3_w2/saved/adapter_model.safetensors" shards/adapter_config.json peft
+want=$(loss --adapter peft "$P")
+t "A8 D6 an adapter in shards of ZeRO-3, beside PEFT's" near "$(loss --adapter shards "$P")" "$want"
+t "is not the base" bash -c "[ $want != $(loss "$P") ]"
+t "so it is among two ranks" near "$(loss --nproc 2 --adapter shards "$P")" "$want"

@@ -40,6 +40,13 @@ t "several to standard output" [ "$(ckpt-eval -q --prompt x --prompt y --max-new
 t "to a pipe" bash -c "ckpt-eval -q --prompt a --prompt b --max-new-tokens 3 --predictions-out - --in-order $M | diff - <(ckpt-eval -q --prompt a --prompt b --max-new-tokens 3 --predictions-out $T/ab.jsonl --in-order $M >/dev/null; cat $T/ab.jsonl)"
 t "the base beside it" bash -c "ckpt-eval -q --prompt a --max-new-tokens 3 --predictions-out - --base $T/base $M | grep -q '\"base\": \"'"
 
+# Log-probabilities at another temperature take all logits to the host: an eos that comes too early is left out there and here.
+all="--do-sample --temperature 0.8 --top-k 0 --top-p 0.6 --seed 5 --in-order"
+t "drawn from all tokens, of the likeliest alone" gen $all --predictions-out "$T/a1.jsonl"
+t "of all logits" gen $all --logprobs 0 --predictions-out "$T/a2.jsonl"
+t "no eos comes too early, the rest is the same" bash -c "cmp $T/a1.jsonl <(sed -E 's/, \"logprobs\": \[.*\]\}\$/}/' $T/a2.jsonl)"
+t "of sixteen tokens at least" bash -c "! sed -E 's/.*\"tokens\": ([0-9]+).*/\1/' $T/a1.jsonl | grep -vqE '^(1[6-9]|2[0-4])\$'"
+
 text=$(head -1 "$T/d1.jsonl" | field prediction | sed 's/^"//; s/"$//')
 stop=${text:5:4}                            # letters that may begin in one token and end in another
 t "ends at a text" gen $draw --stop "$stop" --predictions-out "$T/stop.jsonl" --in-order

@@ -60,7 +60,8 @@ for i, options in enumerate(sampling):
                                                 encoder_input_ids=torch.tensor([history[:4]]))
             out = chain(torch.tensor([history]), logits[None].clone())[0]
             row = {"logits": logits.tolist(), "history": history, "n_fed": 4, "do_sample": do_sample, "options": options}
-            row["p" if do_sample else "left"] = out.softmax(-1).tolist() if do_sample else \
+            # In f64: the last bit of an f32 softmax depends on the CPU's vector instructions.
+            row["p" if do_sample else "left"] = out.double().softmax(-1).tolist() if do_sample else \
                 [None if x == -torch.inf else x for x in out.tolist()]
             processed.append(row)
 

@@ -154,7 +154,8 @@ def encoder(d, kind, tokenizer_file):
         config = transformers.BertConfig(hidden_size=64, num_hidden_layers=4, num_attention_heads=4, intermediate_size=96,
                                          max_position_embeddings=128, vocab_size=len(tok))
     else:
-        tok = transformers.RobertaTokenizerFast(tokenizer_file=tokenizer_file, model_max_length=126)
+        # bert_score asks encode() for a blank before the first word; transformers 5 has that from the tokenizer alone.
+        tok = transformers.RobertaTokenizerFast(tokenizer_file=tokenizer_file, model_max_length=126, add_prefix_space=True)
         config = transformers.RobertaConfig(hidden_size=64, num_hidden_layers=4, num_attention_heads=4, intermediate_size=96,
                                             max_position_embeddings=128, vocab_size=len(tok), pad_token_id=1)
     torch.manual_seed(11)
@@ -179,7 +180,7 @@ def bertscores():
             got = subprocess.run(["ckpt-eval", "-q", "--json", "--predictions", path, *args], stdout=subprocess.PIPE, check=True)
             got = {f["figure"]: f["value"] for f in json.loads(got.stdout)["figures"]}
             worst = max(abs(got["bertscore_" + n] - sum(x) / len(x)) for n, x in zip(("p", "r", "f1"), want))
-            tell(worst < 2e-5, f"BERTScore by {kind}, layer {layer}, idf {idf}, rescaled {rescale}: {worst:.1e} from bert_score's")
+            tell(worst < 1e-5, f"BERTScore by {kind}, layer {layer}, idf {idf}, rescaled {rescale}: {worst:.1e} from bert_score's")
 
 
 if __name__ == "__main__":

@@ -140,6 +140,7 @@ void cpu_attention_bwd(struct device *dev, const struct op_attention *a);
 void cpu_attention_cached(struct device *dev, const struct op_cached *a);
 void cpu_head_loss(struct device *dev, const struct op_head *a);
 void cpu_head_top(struct device *dev, const struct op_top *a);
+void cpu_head_forbid(struct device *dev, const struct op_forbid *a);
 void cpu_head_logits(struct device *dev, float *logits, const void *x, const void *w, int64_t n,
                      int64_t dim, int64_t vocab, float mul);
 

@@ -209,6 +209,7 @@ static const struct ops cpu_row = {
     .attention_fwd = cpu_attention_fwd, .attention_bwd = cpu_attention_bwd,
     .attention_cached = cpu_attention_cached,
     .head_loss = cpu_head_loss, .head_logits = cpu_head_logits, .head_top = cpu_head_top,
+    .head_forbid = cpu_head_forbid,
 };
 
 static void *idle(void *gate)

@@ -20,17 +20,45 @@ typedef float wide __attribute__((vector_size(LANES * sizeof(float))));
 typedef float half __attribute__((vector_size(LANES / 2 * sizeof(float))));
 typedef float quarter __attribute__((vector_size(LANES / 4 * sizeof(float))));
 
-/* Halves are added until one is left. */
-CPU_INLINE float sum_of(const wide *v)
+/* Halves are added until four lanes are left. */
+CPU_INLINE quarter quarter_of(const wide *v)
 {
     union { wide all; half part[2]; } a = {.all = *v};
     union { half all; quarter part[2]; } b = {.all = a.part[0] + a.part[1]};
-    quarter c = b.part[0] + b.part[1];
+
+    return b.part[0] + b.part[1];
+}
+
+CPU_INLINE float sum_of(const wide *v)
+{
+    quarter c = quarter_of(v);
 
     return (c[0] + c[2]) + (c[1] + c[3]);
 }
 
+/* Four sums, each added as sum_of does. */
+CPU_INLINE quarter sums_of(const wide *v0, const wide *v1, const wide *v2, const wide *v3)
+{
+    quarter a = quarter_of(v0), b = quarter_of(v1), c = quarter_of(v2), d = quarter_of(v3);
+    quarter ab = __builtin_shufflevector(a, b, 0, 1, 4, 5) +
+                 __builtin_shufflevector(a, b, 2, 3, 6, 7);
+    quarter cd = __builtin_shufflevector(c, d, 0, 1, 4, 5) +
+                 __builtin_shufflevector(c, d, 2, 3, 6, 7);
+
+    return __builtin_shufflevector(ab, cd, 0, 2, 4, 6) +
+           __builtin_shufflevector(ab, cd, 1, 3, 5, 7);
+}
+
 CPU_INLINE void put(float *y, float sum, bool add) { *y = add ? *y + sum : sum; }
+
+/* Two elements to y, two to z. */
+CPU_INLINE void put_four(float *y, float *z, quarter sum, bool add)
+{
+    put(y, sum[0], add);
+    put(y + 1, sum[1], add);
+    put(z, sum[2], add);
+    put(z + 1, sum[3], add);
+}
 
 /* A tile of rows x cols (both constants where this is inlined) elements. */
 CPU_INLINE void tile_nt(int rows, int cols, int64_t k, const float *x, int64_t x_ld,
@@ -66,6 +94,17 @@ CPU_INLINE void tile_nt(int rows, int cols, int64_t k, const float *x, int64_t x
             for (int c = 0; c < cols; c++)
                 s[r][c] += a * b[c];
         }
+    }
+    if (rows == ROWS && cols == COLS) { /* four sums at once: of a row, then the rest of two rows */
+#pragma GCC unroll 4
+        for (int r = 0; r < ROWS; r++)
+            put_four(y + r * y_ld, y + r * y_ld + 2,
+                     sums_of(&s[r][0], &s[r][1], &s[r][2], &s[r][3]), add);
+#pragma GCC unroll 2
+        for (int r = 0; r < ROWS; r += 2)
+            put_four(y + r * y_ld + 4, y + (r + 1) * y_ld + 4,
+                     sums_of(&s[r][4], &s[r][5], &s[r + 1][4], &s[r + 1][5]), add);
+        return;
     }
     for (int r = 0; r < rows; r++)
         for (int c = 0; c < cols; c++)

@@ -86,3 +86,13 @@ void cpu_head_top(struct device *dev, const struct op_top *a)
         a->sum[i] = fine ? sum : NAN;
     }
 }
+
+void cpu_head_forbid(struct device *dev, const struct op_forbid *a)
+{
+    assert(a->n <= OP_FORBID_ROWS && a->n_ids <= OP_FORBID_IDS);
+    if (dev->err.code)
+        return;
+    for (int64_t i = 0; i < a->n; i++)
+        for (int64_t k = 0; k < a->n_ids && (a->rows[i / 32] >> (i % 32) & 1); k++)
+            a->logits[i * a->vocab + a->id[k]] = -INFINITY;
+}

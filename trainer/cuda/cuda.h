@@ -326,6 +326,7 @@ void cuda_gated_fwd(struct device *dev, const struct op_linear *a, const struct 
 void cuda_normed_fwd(struct device *dev, const struct op_rownorm *norm, const struct op_linear *a,
                      const struct op_gate *gate);
 void cuda_head_top(struct device *dev, const struct op_top *a);
+void cuda_head_forbid(struct device *dev, const struct op_forbid *a);
 
 /* cuda/graph.cu */
 bool cuda_graph_begin(struct device *dev);

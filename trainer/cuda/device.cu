@@ -312,6 +312,7 @@ static const struct ops cuda_row = {
     .attention_fwd = cuda_attention_fwd, .attention_bwd = cuda_attention_bwd,
     .attention_cached = cuda_attention_cached,
     .head_loss = cuda_head_loss, .head_logits = cuda_head_logits, .head_top = cuda_head_top,
+    .head_forbid = cuda_head_forbid,
     .gated_fwd = cuda_gated_fwd,
     .normed_fwd = cuda_normed_fwd,
     .graph_begin = cuda_graph_begin, .graph_end = cuda_graph_end, .graph_launch = cuda_graph_launch,

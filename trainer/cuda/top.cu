@@ -6,6 +6,8 @@
  * rising id, and is unique.  The k-th largest of the threads' maxima is a lower bound of the k
  * largest: few elements are above it, and those are sorted.  Where they are too many (values
  * that rise along a thread's elements) the bound itself is found bit by bit.
+ *
+ * Before that, ids that must not be chosen may get the logit -infinity in some rows.
  */
 #include "trainer/cuda/cuda.h"
 
@@ -287,4 +289,22 @@ void cuda_head_top(struct device *dev, const struct op_top *a)
                                                                          n_slices);
     }
     cuda_launched(dev, "head_top");
+}
+
+__global__ void forbid_kernel(const __grid_constant__ struct op_forbid a)
+{
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, row = i / a.n_ids;
+
+    if (row < a.n && (a.rows[row / 32] >> (row % 32) & 1))
+        a.logits[row * a.vocab + a.id[i % a.n_ids]] = -INFINITY;
+}
+
+void cuda_head_forbid(struct device *dev, const struct op_forbid *a)
+{
+    cudaStream_t stream = cuda_of(dev)->stream;
+
+    if (dev->err.code || a->n * a->n_ids == 0)
+        return;
+    forbid_kernel<<<(unsigned)cuda_blocks(a->n * a->n_ids, 128), 128, 0, stream>>>(*a);
+    cuda_launched(dev, "head_forbid");
 }

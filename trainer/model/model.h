@@ -195,6 +195,8 @@ int decode_step(struct decode *d, const struct model_weights *w, const int32_t *
 struct decode_top {
     int64_t        k;               /* 1 to OP_TOP_MOST, at most V */
     double         temperature;     /* of the sums; 0: no sums are computed */
+    struct op_forbid *forbid;       /* ids and rows, sequences, that are forbidden first, the rest
+                                       of it is set here; NULL: none */
     /* What comes back, until the next call (ops.h, op_top): */
     const float   *value;           /* [n_docs][k] falling; unset for a sequence that was not fed */
     const int32_t *id;              /* [n_docs][k] */

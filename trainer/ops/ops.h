@@ -426,6 +426,19 @@ struct op_top {
     double         temperature;
 };
 
+/*
+ * head_forbid: logits [n, V] of n_ids ids become -infinity in the rows whose bits are set; the rest
+ * stays.  The struct is passed to the device whole.
+ */
+enum { OP_FORBID_IDS = 16, OP_FORBID_ROWS = 4096 };
+
+struct op_forbid {
+    float   *logits;                /* [n, V] */
+    int64_t  n, vocab, n_ids;       /* n <= OP_FORBID_ROWS */
+    int32_t  id[OP_FORBID_IDS];     /* [n_ids] in [0, V) */
+    uint32_t rows[OP_FORBID_ROWS / 32];     /* row i: bit i % 32 of rows[i / 32] */
+};
+
 /* The largest sizes that will be asked of a device: what its workspace depends on. */
 struct op_limits {
     int64_t n, n_rows, max_doc;     /* N, rows with a loss, rows of the longest document */
@@ -550,6 +563,7 @@ struct ops {
     void (*head_logits)(struct device *dev, float *logits, const void *x, const void *w,
                         int64_t n, int64_t dim, int64_t vocab, float mul);
     void (*head_top)(struct device *dev, const struct op_top *a);
+    void (*head_forbid)(struct device *dev, const struct op_forbid *a);
 
     /* OP_CAN_FUSE: a projection forward whose output is the gate's u, and the gate, without
      * dropout: u need not be written. */

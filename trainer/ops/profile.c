@@ -235,6 +235,12 @@ static void prof_head_top(struct device *dev, const struct op_top *a)
     note(dev, "head_top", a->n, a->k, a->vocab, 0, (double)(a->n * a->vocab) * 4);
 }
 
+static void prof_head_forbid(struct device *dev, const struct op_forbid *a)
+{
+    INNER(dev)->head_forbid(dev, a);
+    note(dev, "head_forbid", a->n, a->n_ids, a->vocab, 0, (double)(a->n * a->n_ids) * 4);
+}
+
 static void prof_graph_launch(struct device *dev, struct op_graph *r)
 {
     INNER(dev)->graph_launch(dev, r);
@@ -344,6 +350,7 @@ int profile_on(struct profile **out, struct device *dev, struct ckpt_err *err)
     p->row.head_loss = prof_head_loss;
     p->row.head_logits = prof_head_logits;
     p->row.head_top = prof_head_top;
+    p->row.head_forbid = prof_head_forbid;
     p->row.gated_fwd = prof_gated_fwd;
     p->row.normed_fwd = prof_normed_fwd;
     p->row.graph_launch = prof_graph_launch;

@@ -25,7 +25,7 @@ TEST(top_is_what_a_sort_gives)
 
 enum { V = 1000, HISTORY = 40, DRAWS = 200 };
 
-static const int32_t eos[] = {3, 4}, never[] = {10, 500, 700};
+static const int32_t eos[] = {3, 4}, likely[] = {0, 77}, never[] = {10, 500, 700};
 
 static const struct {
     struct generate_opts o;
@@ -47,6 +47,11 @@ static const struct {
     {{.repetition_penalty = 1.2, .do_sample = true, .top_p = 0.8}, 0},
     {{.repetition_penalty = 1, .do_sample = true, .top_p = 1, .min_p = 0.1}, 95},
     {{.repetition_penalty = 1, .do_sample = true, .top_p = 1}, 0},
+    /* Eos that comes too early: the device leaves it out of the sum. */
+    {{.repetition_penalty = 1, .do_sample = true, .top_p = 0.7, .min_new_tokens = 99, .eos = likely,
+      .n_eos = 2}, 90},
+    {{.repetition_penalty = 1, .do_sample = true, .top_p = 1, .min_p = 0.1, .min_length = 99,
+      .eos = likely, .n_eos = 2}, 90},
 };
 
 /* One draw from logits z; how many the largest told. */
@@ -59,6 +64,9 @@ static int same_choice(struct device *dev, const struct generate_opts *o, const 
     float value[OP_TOP_MOST], all[V];
     int32_t id[OP_TOP_MOST], found;
     double sum;
+    float left[V];
+    struct op_forbid forbid = {.logits = left, .n = 1, .vocab = V, .n_ids = (int64_t)o->n_eos,
+                               .rows = {1}};
     struct op_top op = {.value = value, .id = id, .sum = &sum, .logits = z, .n = 1, .vocab = V,
                         .k = generate_top_wanted(o, V),
                         .temperature = generate_top_temperature(o, V)};
@@ -68,11 +76,19 @@ static int same_choice(struct device *dev, const struct generate_opts *o, const 
         return 0;
     if (op.temperature == 0)
         op.sum = NULL;
+    if (op.sum && generate_too_short(o, at.n, at.n_fed)) {
+        memcpy(left, z, sizeof left);
+        memcpy(forbid.id, o->eos, o->n_eos * sizeof *o->eos);
+        dev->ops->head_forbid(dev, &forbid);
+        op.logits = left;
+        at.no_eos = true;
+    }
     dev->ops->head_top(dev, &op);
     top.sum = op.sum ? sum : NAN;
     memcpy(all, z, sizeof all);
     if (!generate_pick_top(&found, &top, V, &at, o, draw))
         return 0;
+    at.no_eos = false;                  /* all logits are as they were */
     assert_int_equal(found, generate_pick(all, V, &at, o, draw, scratch));
     return 1;
 }

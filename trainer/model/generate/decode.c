@@ -390,6 +390,12 @@ int decode_top(struct decode *d, const struct model_weights *w, const int32_t *i
     rc = run(d, w, ids, n_new, n_docs, NULL, err);
     if (rc)
         return rc;
+    if (top->forbid) {
+        top->forbid->logits = d->view.head.logits;
+        top->forbid->n = n_docs;
+        top->forbid->vocab = op.vocab;
+        dev->ops->head_forbid(dev, top->forbid);
+    }
     dev->ops->head_top(dev, &op);
     dev->ops->to_host(dev, host, d->top, top_bytes(n_docs, top->k));
     top->sum = (const double *)(const void *)host;

@@ -27,8 +27,11 @@ struct generate_place {
     int64_t        most;                /* tokens that may be chosen in all */
     const int32_t *prompt;              /* [n_prompt] also where an encoder reads it */
     int64_t        n_prompt;
+    bool           no_eos;              /* the logits of eos are -infinity already */
 };
 
+/* Whether a sequence of n tokens, n_fed of them fed, is too short for an eos. */
+bool generate_too_short(const struct generate_opts *opts, int64_t n, int64_t n_fed);
 bool generate_is_eos(const struct generate_opts *opts, int32_t id);
 /* All processing that applies with and without sampling, to logits or log-probabilities [vocab];
  * scratch is [vocab]. */

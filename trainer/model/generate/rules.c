@@ -95,6 +95,11 @@ static void force(struct view *v, struct generate_ids ids)
             v->all[ids.id[i]] = 0;
 }
 
+bool generate_too_short(const struct generate_opts *o, int64_t n, int64_t n_fed)
+{
+    return n < o->min_length || n - n_fed < o->min_new_tokens;
+}
+
 bool generate_is_eos(const struct generate_opts *o, int32_t id)
 {
     for (size_t i = 0; i < o->n_eos; i++)
@@ -185,7 +190,7 @@ static void rules(struct view *v, const struct generate_place *at, const struct 
     if (o->encoder_no_repeat_ngram_size > 0)
         forbid_prompts_ngrams(v, at, o->encoder_no_repeat_ngram_size);
     bias_words(v, at, o->bad, o->n_bad);
-    if (at->n < o->min_length || chosen < o->min_new_tokens)
+    if (!at->no_eos && generate_too_short(o, at->n, at->n_fed))
         forbid(v, (struct generate_ids){o->eos, o->n_eos});
     if (o->forced_bos.n && at->n == 1)
         force(v, o->forced_bos);

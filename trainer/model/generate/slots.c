@@ -15,7 +15,7 @@
 
 enum {
     LEAST_PREFIX = 64,                  /* tokens that are worth a copy */
-    MOST_SLOTS = 4096,
+    MOST_SLOTS = OP_FORBID_ROWS,
     MOST_PASSED = 64,                   /* shorter prompts that may pass one that does not fit */
 };
 
@@ -27,6 +27,8 @@ struct slots {
     struct generate_plan        plan;
     struct decode              *decode;
     struct decode_top           top;            /* k 0: fetch all logits */
+    struct op_forbid            forbid;         /* eos ids that the device forbids where they come
+                                                   too early; n_ids 0: that is done here */
     int64_t                     active;         /* slots in use: the first ones */
     int64_t                    *of;             /* [slots] the sequence of a slot */
     bool                       *entered;        /* [n] */
@@ -170,6 +172,22 @@ int generate_plan(struct generate_plan *out, const struct model *m,
 
 static bool wants_logprobs(const struct slots *s) { return s->seq[0].logprob != NULL; }
 
+/*
+ * A sum over all logits counts an eos that comes too early: it is forbidden before the sum, or else
+ * the sum would be of no use.  Log-probabilities are those before any rule.
+ */
+static void plan_forbid(struct slots *s)
+{
+    const struct generate_opts *o = s->opts;
+    struct op_forbid *f = &s->forbid;
+    bool able = s->top.k && s->top.temperature > 0 && o->n_eos <= OP_FORBID_IDS &&
+                !wants_logprobs(s) && (o->min_length > 0 || o->min_new_tokens > 0);
+
+    for (size_t i = 0; able && i < o->n_eos; i++)
+        if (o->eos[i] >= 0 && o->eos[i] < s->vocab)
+            f->id[f->n_ids++] = o->eos[i];
+}
+
 /* How many of the largest logits are fetched, and with which sum. */
 static void plan_top(struct slots *s)
 {
@@ -185,6 +203,7 @@ static void plan_top(struct slots *s)
     }
     s->top.k = s->plan.slots + 1 <= decode_top_docs(s->decode) ? k : 0;
     s->top.temperature = temperature;
+    plan_forbid(s);
 }
 
 static int open_slots(struct slots *s, struct model *m, struct ckpt_err *err)
@@ -308,6 +327,29 @@ static void next_tokens(struct slots *s)
     }
 }
 
+static bool is_forbidden(const struct slots *s, int64_t k)
+{
+    return s->top.forbid && (s->forbid.rows[k / 32] >> (k % 32) & 1);
+}
+
+/* Mark the slots whose sequences are too short for an eos. */
+static void forbid_early(struct slots *s)
+{
+    struct op_forbid *f = &s->forbid;
+
+    s->top.forbid = NULL;
+    memset(f->rows, 0, sizeof f->rows);
+    for (int64_t k = 0; f->n_ids && k < s->active; k++) {
+        const struct generate_seq *q = &s->seq[s->of[k]];
+        int64_t fed = generate_fed(NULL, s->arch, s->opts, q);
+
+        if (!generate_too_short(s->opts, fed + q->n_out, fed))
+            continue;
+        f->rows[k / 32] |= 1u << (k % 32);
+        s->top.forbid = f;
+    }
+}
+
 /* -- a token ---------------------------------------------------------------------------------- */
 
 /* Record the likeliest tokens of a position from the logits raw [vocab]; gives the logarithm of
@@ -396,7 +438,8 @@ static int choose(struct slots *s, int64_t k, struct ckpt_err *err)
     int64_t fed = generate_fed(s->history, s->arch, s->opts, q), len = fed + q->n_out;
     struct generate_place at = {.history = s->history, .n = len, .n_fed = fed,
                                 .most = generate_most(s->arch, s->opts, q),
-                                .prompt = q->prompt, .n_prompt = q->n_prompt};
+                                .prompt = q->prompt, .n_prompt = q->n_prompt,
+                                .no_eos = is_forbidden(s, k)};
     double draw = rng_uniform(s->opts->seed, q->stream, (uint64_t)q->n_out);
     struct generate_top top = {.k = s->top.k};
     bool sure = false;
@@ -470,6 +513,7 @@ static int run(struct slots *s, const struct model_weights *w, struct ckpt_err *
         if ((rc = begin(s, w, from, err)) != 0)
             return rc;
         next_tokens(s);
+        forbid_early(s);
         rc = s->top.k ? decode_top(s->decode, w, s->ids, s->n_new, s->active, &s->top, err)
                       : decode_step(s->decode, w, s->ids, s->n_new, s->active, s->logits, err);
         for (int64_t k = 0; rc == 0 && k < s->active; k++)
