@@ -76,7 +76,14 @@ t "AdamW" train adamw 2 --optim adamw_torch --zero-stage 2
 far() { ! near "$@" 1e-3 >/dev/null; }
 t "it is another run" far one adamw
 expect 65 "nor it from AdamW" train x 1 --resume-from-checkpoint "$T/adamw/checkpoint-2"
-expect_says 65 "its shards are not written for other ranks" "Muon" ckpt-merge -q --world 3 --to deepspeed "$T/some/checkpoint-4" -o "$T/three"
+back some three
+t "its shards are written for three ranks" ckpt-merge -q --world 3 --to deepspeed "$T/three/checkpoint-2" -o "$T/three-2"
+t "and for two of stage 2" ckpt-merge -q --world 2 --stage 2 --to deepspeed "$T/three/checkpoint-2" -o "$T/two-2"
+for form in three-2 two-2; do
+    t "$form: one goes on" train again-$form 1 --resume-from-checkpoint "$T/$form"
+    t "$form: to the same losses" near again-$form one 1e-6
+done
+expect_says 65 "not as a universal checkpoint" "(Muon)" ckpt-merge -q --to universal "$T/three/checkpoint-2" -o "$T/universal"
 t "--dry-run plans it" bash -c "ckpt-train --model $T/base --train-file $T/train.jsonl --max-steps 1 --optim muon --dry-run -o $T/dry 2>&1 | grep -q 'optimizer [0-9.]* MiB\|optimizer 0\.'"
 shown() { ckpt-train --print-config "$@" | sed -n 's/^\(optim\|optim_args\|learning_rate\|bf16\|master_weights\): \(.*[^ ]\)  # [^d].*/\1=\2/p' | tr '\n' ' '; }
 is() { [ "$1" = "$(shown "${@:2}")" ] || { shown "${@:2}"; return 1; }; }

@@ -57,7 +57,15 @@ struct product {
     int64_t      rows, cols, terms, left_ld, right_ld;
     float        alpha, first;          /* first 0: there is no x */
     enum { NN, NT, TN } how;            /* which factor is read transposed */
+    bool         symmetric;             /* the result: blocks above the diagonal are copies */
 };
+
+static void mirror(const struct product *p, int64_t r, int64_t c, int64_t m, int64_t n)
+{
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++)
+            p->to[(c + j) * p->cols + r + i] = p->to[(r + i) * p->cols + c + j];
+}
 
 static void block(const struct product *p, int64_t r, int64_t c)
 {
@@ -65,6 +73,8 @@ static void block(const struct product *p, int64_t r, int64_t c)
     int64_t n = p->cols - c < EDGE ? p->cols - c : EDGE;
     float *to = p->to + r * p->cols + c;
 
+    if (p->symmetric && c > r)
+        return;
     for (int64_t i = 0; p->x && i < m; i++)
         memcpy(to + i * p->cols, p->x + (r + i) * p->cols + c, (size_t)n * sizeof *to);
     if (p->how == NN)
@@ -76,6 +86,8 @@ static void block(const struct product *p, int64_t r, int64_t c)
     else
         gemm_tn(m, n, p->terms, p->alpha, p->left + r, p->left_ld, p->right + c, p->right_ld,
                 p->first, to, p->cols);
+    if (p->symmetric && c < r)
+        mirror(p, r, c, m, n);
 }
 
 static void multiply(struct device *dev, const struct product *p)
@@ -97,10 +109,10 @@ static void iterate(struct device *dev, float *to, const float *x, float *work,
     float *s = work, *by = work + k * k;
     struct product square = {.to = s, .left = x, .right = x, .rows = k, .cols = k,
                              .terms = high ? m->rows : m->cols, .left_ld = ld, .right_ld = ld,
-                             .alpha = 1, .how = high ? TN : NT};
+                             .alpha = 1, .how = high ? TN : NT, .symmetric = true};
     struct product fourth = {.to = by, .x = s, .left = s, .right = s, .rows = k, .cols = k,
                              .terms = k, .left_ld = k, .right_ld = k, .alpha = (float)o->c,
-                             .first = (float)o->b, .how = NN};
+                             .first = (float)o->b, .how = NN, .symmetric = true};
     struct product next = {.to = to, .x = x, .left = high ? x : by, .right = high ? by : x,
                            .rows = m->rows, .cols = m->cols, .terms = k,
                            .left_ld = high ? ld : k, .right_ld = high ? k : ld, .alpha = 1,

@@ -37,7 +37,8 @@ static bool find_moment(const struct ds_run *run, const char *name, size_t *para
 
     *param = bar ? ckpt_map_get(run->by_name, name, (size_t)(bar - name)) : CKPT_MAP_NONE;
     *moment = bar ? ds_run_moment_of(run, bar + 1) : run->n_moment;
-    return *param != CKPT_MAP_NONE && *moment < run->n_moment;
+    return *param != CKPT_MAP_NONE && *moment < run->n_moment &&
+           ds_run_has(run, run->param[*param].flat, *moment);
 }
 
 static int find_target(struct ds_cut *cut, const struct ds_module *module, size_t i,
@@ -88,6 +89,8 @@ static int check_all_there(const struct ds_cut *cut, struct ckpt_err *err)
         for (size_t k = 0; k < run->n_moment; k++) {
             char name[CKPT_MAX_NAME + 64];
 
+            if (!ds_run_has(run, run->param[i].flat, k))
+                continue;
             snprintf(name, sizeof name, "%s|%s", run->param[i].name, run->moment[k].name);
             if (ckpt_tensors_find(cut->list, name) == SIZE_MAX)
                 return ckpt_fail_as(err, CKPT_EMISMATCH, "missing", "%s: is left out, a run is "

@@ -108,42 +108,25 @@ static int take_universal(struct ds_run *run, struct ckpt_err *err)
     return universal_dtype(&run->dtype, run->f, NULL, err);
 }
 
-/* Whether a state has as many tensors as there are names, and all of these. */
-static bool same_moments(const struct ds_run *run, const struct value *state)
-{
-    size_t n = 0;
-    const char *name;
-    struct value *v;
-
-    for (size_t i = 0; value_next(state, &i, &name, &v);)
-        if (value_is(v, VALUE_TENSOR) && v->u.tensor->shape.rank > 0) {
-            if (ds_run_moment_of(run, name) == run->n_moment)
-                return false;
-            n++;
-        }
-    return n == run->n_moment;
-}
-
-/* Take the names of the tensors that the optimizer keeps per element. */
+/* Take the names of the tensors that the optimizer keeps per element: groups that Muon steps have
+ * others than AdamW's. */
 static int take_moments(struct ds_run *run, struct ckpt_err *err)
 {
-    const struct value *state = run->n_group > 0 ? run->group[0].state : NULL;
-    size_t n = value_is(state, VALUE_DICT) ? state->u.dict.n : 0;
+    size_t most = 1;
     const char *name;
     struct value *v;
 
+    for (size_t g = 0; g < run->n_group; g++)
+        most += value_is(run->group[g].state, VALUE_DICT) ? run->group[g].state->u.dict.n : 0;
     run->state_file = run->f->stage == 0 ? run->f->rank[0].model : run->f->rank[0].optim;
-    run->moment = ckpt_arena_alloc(&run->arena, n, sizeof *run->moment);
+    run->moment = ckpt_arena_alloc(&run->arena, most, sizeof *run->moment);
     if (!run->moment)
-        return ckpt_nomem(err, n * sizeof *run->moment);
-    for (size_t i = 0; value_next(state, &i, &name, &v);)
-        if (value_is(v, VALUE_TENSOR) && v->u.tensor->shape.rank > 0)   /* step has no axes */
-            run->moment[run->n_moment++] = (struct ds_run_moment){name, v->u.tensor->dtype};
-    for (size_t g = 1; g < run->n_group; g++)
-        if (value_is(run->group[g].state, VALUE_DICT) && !same_moments(run, run->group[g].state))
-            return ckpt_fail(err, CKPT_EUNSUPPORTED, "optimizer: keeps other tensors for group %zu "
-                             "than for group 0 (Muon): such a run is not written for other ranks: "
-                             "a run resumes from it with any", g);
+        return ckpt_nomem(err, most * sizeof *run->moment);
+    for (size_t g = 0; g < run->n_group; g++)
+        for (size_t i = 0; value_next(run->group[g].state, &i, &name, &v);)
+            if (value_is(v, VALUE_TENSOR) && v->u.tensor->shape.rank > 0 &&  /* step has no axes */
+                ds_run_moment_of(run, name) == run->n_moment)
+                run->moment[run->n_moment++] = (struct ds_run_moment){name, v->u.tensor->dtype};
     return 0;
 }
 
@@ -336,6 +319,13 @@ void ds_run_release(struct ds_run *run)
 const struct value *ds_run_state(const struct ds_run *run, size_t flat)
 {
     return run->group[run->flat[flat].group].state;
+}
+
+bool ds_run_has(const struct ds_run *run, size_t flat, size_t moment)
+{
+    const struct value *state = ds_run_state(run, flat);
+
+    return !value_is(state, VALUE_DICT) || value_get(state, run->moment[moment].name);
 }
 
 size_t ds_run_moment_of(const struct ds_run *run, const char *name)

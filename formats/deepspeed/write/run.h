@@ -38,7 +38,7 @@ struct ds_run_group {
                                            has one; NULL */
 };
 
-/* A tensor that the optimizer keeps for every parameter. */
+/* A tensor that the optimizer keeps for every parameter, or for those of some groups. */
 struct ds_run_moment {
     const char     *name;
     enum ckpt_dtype dtype;
@@ -73,6 +73,8 @@ void ds_run_release(struct ds_run *run);
 
 /* The state of the group that flat tensor k belongs to; NULL. */
 const struct value *ds_run_state(const struct ds_run *run, size_t flat);
+/* Whether the optimizer keeps that moment for flat tensor k. */
+bool ds_run_has(const struct ds_run *run, size_t flat, size_t moment);
 /* The index of a moment by name, n_moment when there is none. */
 size_t ds_run_moment_of(const struct ds_run *run, const char *name);
 /* Elements of a rank's flat tensor, padding included; and how many of them are padding. */

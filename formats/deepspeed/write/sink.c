@@ -88,6 +88,8 @@ static int pad_optim(const struct sink *s, int rank, struct ckpt_err *err)
             int64_t used = ds_run_part(run, k) - ds_run_padding(run, k, rank);
             int64_t pad = ds_optim_numel(&s->cut, k, which, rank) - used;
 
+            if (which > 0 && !ds_run_has(run, k, which - 1))
+                continue;
             if ((rc = ds_file_zeros(file, ds_optim_storage(run, k, which), used, pad,
                                     err)) != 0)
                 return rc;
@@ -97,6 +99,8 @@ static int pad_optim(const struct sink *s, int rank, struct ckpt_err *err)
             struct ds_piece p = ds_run_piece(run, i, rank);
             int64_t pad = ds3_part(param->numel, run->world) - p.count;
 
+            if (which > 0 && !ds_run_has(run, param->flat, which - 1))
+                continue;
             rc = ds_file_zeros(file, ds_optim_storage(run, param->flat, which),
                                param->at + p.count, pad, err);
             if (rc)

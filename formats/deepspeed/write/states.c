@@ -245,6 +245,8 @@ int64_t ds_optim_numel(const struct ds_cut *cut, size_t k, size_t which, int ran
 {
     int64_t part = ds_run_part(&cut->run, k);
 
+    if (which > 0 && !ds_run_has(&cut->run, k, which - 1))
+        return 0;
     return which > 0 || bf16_form(cut) ? part : part - ds_run_padding(&cut->run, k, rank);
 }
 

@@ -311,6 +311,18 @@ static int name_tag(struct sink *s, struct ckpt_err *err)
                                                        "than %d bytes", s->tag, DS_MAX_TAG - 1);
 }
 
+/* DeepSpeed loads the same states for every parameter. */
+static int check_alike(const struct ds_run *run, struct ckpt_err *err)
+{
+    for (size_t k = 0; k < run->n_flat; k++)
+        for (size_t m = 0; m < run->n_moment; m++)
+            if (!ds_run_has(run, k, m))
+                return ckpt_fail(err, CKPT_EUNSUPPORTED, "optimizer: keeps %s for some groups "
+                                 "alone (Muon), a universal checkpoint has the same for all: "
+                                 "`to deepspeed`, or `to dcp`", run->moment[m].name);
+    return 0;
+}
+
 static int sink_plan(void *self, const struct ckpt_create_opts *opts, struct ckpt_err *err)
 {
     struct sink *s = self;
@@ -322,6 +334,8 @@ static int sink_plan(void *self, const struct ckpt_create_opts *opts, struct ckp
     if (rc == 0)
         rc = ds_cut_plan(&s->whole, list, opts->origin, s->parts.run.f->stage == 1 ? 1 : 2, 0,
                          err);
+    if (rc == 0)
+        rc = check_alike(&s->whole.run, err);
     if (rc)
         return rc;
     s->one = ckpt_alloc(list->n, sizeof *s->one);

@@ -101,21 +101,28 @@ TEST(ten_steps_are_torch_s_however_the_matrix_is_cut)
     ckpt_arena_release(&g.arena);
 }
 
-/* Blocks, not threads, cut the products: large matrices get the same bits from any number. */
+/* Blocks, not threads, cut the products: large matrices get the same bits from any number; and
+ * their singular values, those of random numbers, come near to 1. */
 TEST(threads_and_parts_leave_the_bits_alone)
 {
     static const struct shape large[] = {{"wide", 300, 700}, {"high", 700, 300}, {"one", 1, 600}};
+
+    uint64_t word = 1;
 
     for (size_t k = 0; k < sizeof large / sizeof large[0]; k++) {
         const struct shape *s = &large[k];
         size_t n = (size_t)(s->rows * s->cols);
         float *p = calloc(4 * n, sizeof *p), *grad = p + 3 * n, *first = calloc(n, sizeof *first);
         struct adamw a = {.muon = &plain, .grad_scale = 0.5, .step = 1};
+        double least = (double)(s->rows < s->cols ? s->rows : s->cols), sum = 0;
+        double rate = 1e-2 * sqrt(fmax(1, (double)s->rows / (double)s->cols));
 
         assert_non_null(p);
         assert_non_null(first);
-        for (size_t i = 0; i < n; i++)
-            grad[i] = (float)((int)(i * 7919 % 1009) - 504) / 504.0f;
+        for (size_t i = 0; i < n; i++) {
+            word = word * 6364136223846793005u + 1442695040888963407u;
+            grad[i] = (float)(int32_t)(word >> 32) * 0x1p-31f;
+        }
         for (int parts = 1; parts <= 3; parts++) {
             struct device *dev = cpu_device(parts);
 
@@ -126,6 +133,10 @@ TEST(threads_and_parts_leave_the_bits_alone)
             assert_memory_equal(p, first, n * sizeof *p);
             device_close(dev);
         }
+        for (size_t i = 0; i < n; i++)
+            sum += first[i] / rate * first[i] / rate;
+        if (!(sum > 0.45 * least && sum < 1.5 * least))
+            fail_msg("%s: mean square of its singular values %g", s->name, sum / least);
         free(first);
         free(p);
     }
