@@ -1,4 +1,4 @@
-"""serving.py SERVER DIR [BASE] - what the loaders of vLLM and Text Generation Inference (tgi) want of a folder, as rules.
+"""serving.py SERVER[,SERVER] DIR [BASE] - what the loaders of vLLM and Text Generation Inference (tgi) want of a folder, as rules.
 
 Without BASE the folder is a model, with it an adapter for the model BASE.  Prints what a server would refuse or, worse, leave
 out without a word; status 1 when there is something.  The rules are told from the sources, none of which is here:
@@ -8,10 +8,10 @@ out without a word; status 1 when there is something.  The rules are told from t
   TGI   db931fcf (utils/hub.py: files, utils/weights.py: names, adapters/lora.py and utils/adapter.py: adapters)"""
 import json, os, re, struct, sys
 
-server, folder, base = sys.argv[1], sys.argv[2], (sys.argv + [None])[3]
-found = []
+folder, base = sys.argv[2], (sys.argv + [None])[3]
+server, found = "", []
 def want(holds, text):
-    if not holds: found.append(text)
+    if not holds: found.append(f"{server}: {folder}: {text}")
 def load(name, where=folder):
     try:
         with open(os.path.join(where, name)) as f: return json.load(f)
@@ -108,6 +108,6 @@ def adapter():
     said = config.get("target_modules")
     want(isinstance(said, list) and {m.rsplit(".")[-1] for m in seen} <= set(said), f"target_modules {said}")
 
-adapter() if base else model()
-print("\n".join(f"{folder}: {f}" for f in found), end="\n" if found else "")
+for server in sys.argv[1].split(","): adapter() if base else model()
+print("\n".join(found), end="\n" if found else "")
 sys.exit(bool(found))
