@@ -70,7 +70,8 @@ wanted() {
     hub-commit:412) echo 75 5 ;;                              # each time the head is looked at again
     lfs-part:40[34]|lfs-part:410) echo 77 4 ;;                # its address expired: four new ones
     lfs-complete:40[0349]|lfs-complete:410|lfs-complete:422) echo 77 4 ;;
-    lfs-verify:40[0349]|lfs-verify:410|lfs-verify:422) echo 0 1 ;;    # the batch says that it is there
+    lfs-verify:408|lfs-verify:42[59]) echo 75 2 ;;
+    lfs-verify:4*) echo 0 1 ;;                                # the batch says that it is there
     s3-put:409) echo 75 "[0-9]*" ;;                           # another write at the same time
     s3-*:409) echo 75 1 ;;
     s3-put:412) echo 75 2 ;;                                  # and once more to see whose it is
