@@ -1,5 +1,5 @@
 # Each status that a server can answer x each kind of request of each destination: how often it is asked, how the push
-# ends, what it says, and that it ends soon.  Bars B6 and H2.  A sixth of the pairs by default, STEP=1 tries all
+# ends, what it says, and that it ends soon.  Bar B6, and H2.  A sixth of the pairs by default, STEP=1 tries all
 # (make check-kills).
 . "$(dirname "$0")/lib.sh"
 . tests/serve/hub.sh
@@ -93,7 +93,7 @@ pair() {
     read -r got asked ms text <<<"$(one "$to" "$glob" "status=$s")"
     want=$(wanted "$name" "$s")
     # shellcheck disable=SC2053
-    [[ "$got $asked" == $want ]] && [ "$ms" -lt 20000 ] && { [ "$got" = 0 ] || [ -n "$text" ]; } && { echo "ok B6 H2: $name answers $s"; return; }
+    [[ "$got $asked" == $want ]] && [ "$ms" -lt 20000 ] && { [ "$got" = 0 ] || [ -n "$text" ]; } && { echo "ok H2 B6: $name answers $s"; return; }
     echo "not ok $name answers $s: ${want/ /, asked } expected, not $got, asked $asked, $ms ms"; echo "    $text"
 }
 all() {

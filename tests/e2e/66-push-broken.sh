@@ -142,7 +142,7 @@ changing() (
     esac
 )
 for ((k = 0; k < TURNS; k++)); do for kind in $kinds folder git; do for how in modify truncate append replace; do
-    wait_for_room 6; aside "$T/b5.$k.$kind.$how" "B5 H7: $kind: a file that is changed ($how) while it is sent" changing $how "$kind" &
+    wait_for_room 6; aside "$T/b5.$k.$kind.$how" "H7 B5: $kind: a file that is changed ($how) while it is sent" changing $how "$kind" &
 done; done; done
 wait_all; cat "$T"/b5.*
 
@@ -170,4 +170,4 @@ canary() (
     for f in "$T/argv" said cmdline; do [ -s "$f" ] || { echo "no $f"; rc=1; }; done
     exit $rc
 )
-t "B7 H8: no token in messages, events, plan, journal, published files, arguments, core" canary
+t "H8 B7: no token in messages, events, plan, journal, published files, arguments, core" canary
