@@ -220,6 +220,7 @@ check-kills: all units                              ## runs and pushes killed at
 	@KILLS=all BUILD=$B bash tests/e2e/61-kills.sh
 	@STEP=1 BYTES=200 BUILD=$B bash tests/e2e/64-push-kills.sh
 	@STEP=1 BUILD=$B bash tests/e2e/65-push-statuses.sh
+	@STEP=1 TURNS=10 BUILD=$B bash tests/e2e/66-push-broken.sh
 
 CYCLES ?= 1000
 check-cycles: all                                   ## CYCLES stops of runs at random moments, each run to the end of an unbroken one

@@ -1,6 +1,8 @@
 /* ckpt-push - publish checkpoints: options -> plan -> one commit or one folder. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 
 #include "libckpt/err.h"
 #include "libckpt/log.h"
@@ -271,6 +273,14 @@ static int push_items(struct job *job, const char *plan, char **rest, int n_rest
     return rc;
 }
 
+/* Tokens and keys are in this process: no core file has them, no other program of the user sees
+ * its memory. */
+static void keep_memory_private(void)
+{
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+    prctl(PR_SET_DUMPABLE, 0);
+}
+
 int main(int argc, char **argv)
 {
     struct cli cli = {0};
@@ -287,6 +297,7 @@ int main(int argc, char **argv)
     int n_rest, rc, status = 0;
     char **rest;
 
+    keep_memory_private();
     cli_begin(&cli, "ckpt-push");
     rc = opt_parse(&spec, &cli, argc, argv, &rest, &n_rest, NULL, &err);
     if (rc == 1)

@@ -113,6 +113,8 @@ struct http *http_shared(struct ckpt_err *err)
     return h;
 }
 
+const char *http_authorities(const struct http *h) { return h->set.authorities; }
+
 long http_tries(const struct http *h) { return 1 + h->set.retries; }
 
 long http_patience(const struct http *h) { return h->set.stall_seconds; }

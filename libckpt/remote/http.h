@@ -93,6 +93,8 @@ struct http_request {
 
 /* The instance of the process, made at the first call; NULL when out of memory. */
 struct http *http_shared(struct ckpt_err *err);
+/* The file of certificates to trust, where the environment names one; else NULL. */
+const char *http_authorities(const struct http *h);
 /* Tries of a request that fails for a while, and the seconds that a silent server is waited for:
  * for what is repeated above a request. */
 long http_tries(const struct http *h);

@@ -109,6 +109,18 @@ static int begin_body(struct exchange *x)
     return b->begin ? b->begin(b->ctx, x->err) : 0;
 }
 
+/* A file that became shorter while it was sent is no failure of the disk. */
+static int read_body(const struct http_body *b, char *bytes, size_t n, uint64_t at,
+                     struct ckpt_err *err)
+{
+    int rc = ckpt_file_read_at(b->file, bytes, n, b->at + at, err);
+
+    if (rc == CKPT_EIO && strcmp(err->reason, "truncated") == 0)
+        return ckpt_fail_as(err, CKPT_EFORMAT, "changed", "%s: changed while it was sent",
+                            ckpt_file_name(b->file));
+    return rc;
+}
+
 /* The next bytes of the request's body. */
 static size_t on_send(char *bytes, size_t one, size_t n, void *ctx)
 {
@@ -125,7 +137,7 @@ static size_t on_send(char *bytes, size_t one, size_t n, void *ctx)
     if (rc == 0 && b->bytes)
         memcpy(bytes, (const char *)b->bytes + x->sent, n);
     else if (rc == 0 && n > 0)
-        rc = ckpt_file_read_at(b->file, bytes, n, b->at + x->sent, x->err);
+        rc = read_body(b, bytes, n, x->sent, x->err);
     if (rc == 0 && b->pass)
         rc = b->pass(b->ctx, bytes, n, x->err);
     x->sent += n;
@@ -408,8 +420,8 @@ static enum http_end refused_by_server(struct exchange *x)
                   *why ? ": " : "", PROBLEM_SHOWN, why);
     json_decref(json);
     if (status == 413)
-        ckpt_err_hint(x->err, "a limit of the server, or of a proxy before it, on the length of one "
-                      "request");
+        ckpt_err_hint(x->err, "a limit of the server, or of a proxy before it, on the length of "
+                      "one request");
     if (status == 401 || status == 403)
         ckpt_err_hint(x->err, x->t->request->auth ? "the token or key does not allow it"
                                                   : "the request has no token or key: see "

@@ -80,8 +80,8 @@ int lfs_batch(const struct lfs_server *s, json_t **out, const json_t *value, str
         .url = url, .name = s->name, .auth = s->auth, .method = "POST", .body = &body,
         .headers = ACCEPT, .limit = ANSWER_BYTES}, &a, err);
     if (rc && a.status == 413)
-        rc = ckpt_fail(err, CKPT_EPROTOCOL, "%s: status 413: %zu objects are too many for it at once",
-                       s->name, json_array_size(json_object_get(value, "objects")));
+        rc = ckpt_fail(err, CKPT_EPROTOCOL, "%s: status 413: %zu objects are too many for it at "
+                       "once", s->name, json_array_size(json_object_get(value, "objects")));
     ckpt_buf_release(&b);
     return rc;
 }
@@ -289,16 +289,34 @@ static int complete(struct transfer *t, size_t i, struct http_answer *a, struct 
                 json_pack("{s:s, s:o}", "oid", t->object[i].oid, "parts", parts), a, err);
 }
 
-/* Whether an answer says that the parts, or the object, are not what the server has: it may have all
- * the same, or want them anew. */
-static bool is_refused(const struct http_answer *a)
+/* Whether an answer says that the parts are not what the server has: it may have the object all the
+ * same, or want it anew.  A server that does not verify an object is asked whether it has it. */
+static bool is_refused(const struct http_answer *a, bool verifying)
 {
     static const long refusals[] = {400, 403, 404, 409, 410, 422};
 
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++)
         if (a->status == refusals[i])
             return true;
-    return false;
+    return verifying && a->status >= 400 && a->status < 500 &&
+           http_status_code(a->status) != CKPT_ESTOPPED;
+}
+
+/* Whether the bytes of an object that a server refused are still the object's. */
+static int check_source(struct transfer *t, size_t i, struct ckpt_err *err)
+{
+    const struct lfs_object *o = &t->object[i];
+    struct ckpt_file *file = NULL;
+    struct ckpt_err other = {0};
+    char hex[CKPT_SHA256_HEX];
+    int rc = t->s->open(t->s->ctx, i, &file, &other);
+
+    rc = rc ? rc : ckpt_sha256_file(hex, file, &other);
+    ckpt_file_close(file);
+    if (rc)
+        return 0;                       /* another try will tell */
+    return strcmp(hex, o->oid) == 0 ? 0
+           : ckpt_fail_as(err, CKPT_EFORMAT, "changed", "%s: changed while it was sent", o->name);
 }
 
 /* Remember why an object is sent again, for when that does not end; 0. */
@@ -317,19 +335,23 @@ static int finish(struct transfer *t, size_t i, struct ckpt_err *err)
     const struct lfs_object *o = &t->object[i];
     struct item *item = &t->item[i];
     struct http_answer a = {0};
-    int rc = item->action.n_parts > 0 ? complete(t, i, &a, err) : 0;
+    int rc = item->action.n_parts > 0 ? complete(t, i, &a, err) : 0, changed = 0;
+    bool verifying;
 
+    verifying = rc == 0;
     if (rc == 0 && item->action.verify)
         rc = post(t, o->name, item->action.verify, item->action.verify_headers, true,
                   json_pack("{s:s, s:I}", "oid", o->oid, "size", (json_int_t)o->size), &a, err);
+    if (rc && (a.status == 400 || a.status == 422))
+        changed = check_source(t, i, err);
     pthread_mutex_lock(&t->lock);
     item->done = rc == 0;
-    item->again = rc && is_refused(&a);
+    item->again = rc && !changed && is_refused(&a, verifying);
     t->sent += rc == 0 ? o->size : 0;
     pthread_mutex_unlock(&t->lock);
     if (rc == 0)
         tell_done(t, i, true);
-    return item->again ? note_refusal(t, err) : rc;
+    return changed ? changed : item->again ? note_refusal(t, err) : rc;
 }
 
 static int send_part(struct transfer *t, size_t i, size_t part, struct http_answer *a,

@@ -3,7 +3,7 @@
  * of a certificate below given roots.
  *
  * A certificate must hold at the beginning of its own validity, as with the reference: a bundle
- * says nothing of the time of signing.  One that holds no longer is told apart.
+ * says nothing of the time of signing.  who->expired marks one that has ended since.
  */
 #ifndef CKPT_LIBCKPT_SIGN_TRUST_H
 #define CKPT_LIBCKPT_SIGN_TRUST_H

@@ -59,6 +59,46 @@ expect 0 "the same again" ckpt-push -q -m lfs "$U/a.git" "$M"
 t "sends none" bash -c "! grep -q 'PUT ' $L"
 expect 69 "offline" env HF_HUB_OFFLINE=1 ckpt-push -q "$U/a.git" "$M"
 
+# -- over https ---------------------------------------------------------------------------------
+# A certificate of a local authority, and what takes TLS off before the server.
+tls() {
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout "$T/tls.key" -out "$T/tls.pem" -days 2 -subj /CN=localhost -addext 'subjectAltName=DNS:localhost,IP:127.0.0.1' 2>/dev/null
+    cat >"$T/tls.py" <<'END'
+import asyncio, ssl, sys
+async def copy(r, w):
+    try:
+        while data := await r.read(65536):
+            w.write(data); await w.drain()
+    except OSError:
+        pass
+    w.close()
+async def serve(r, w):
+    r2, w2 = await asyncio.open_connection("127.0.0.1", int(sys.argv[1]))
+    await asyncio.gather(copy(r, w2), copy(r2, w))
+async def main():
+    c = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER); c.load_cert_chain(sys.argv[2], sys.argv[3])
+    s = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=c)
+    print(s.sockets[0].getsockname()[1], flush=True)
+    await s.serve_forever()
+asyncio.run(main())
+END
+    mkfifo "$T/tls.port"; python3 "$T/tls.py" "$P" "$T/tls.pem" "$T/tls.key" >"$T/tls.port" 2>/dev/null & relay=$!
+    trap 'kill $server $relay 2>/dev/null; rm -rf "$T"' EXIT
+    read -r tp <"$T/tls.port"
+}
+relay=
+if command -v python3 >/dev/null; then
+    tls; repo tls; U=git+https://localhost:$tp/git/tls.git
+    expect 77 "a certificate that nobody vouches for" ckpt-push -q "${small[@]}" "$U" "$M"
+    (rm -rf "$T/w" && git clone -q "$R/git/tls.git" "$T/w" 2>/dev/null && cd "$T/w" && printf '[lfs]\n\turl = https://localhost:%s/acme/lfs.git/info/lfs\n' "$tp" >.lfsconfig && git add . && git commit -qm lfsconfig && git push -q origin HEAD:main)
+    printf x >"$T/w/new.safetensors"; mkdir "$T/tlsm"; cp "$M"/*.json "$T/tlsm"; head -c 3000 /dev/urandom >"$T/tlsm/new.bin"
+    : >"$L"; expect 0 "over https, with objects of LFS" env SSL_CERT_FILE="$T/tls.pem" ckpt-push -q -m tls "$U" "$T/tlsm"
+    t "one commit" [ "$(log tls %s | head -n 1)" = tls ]
+    t "whose object the server has" test -s "$R/repos/models/acme/lfs/lfs/$(sha256sum <"$T/tlsm/new.bin" | cut -c1-64)"
+    rm -rf "$CKPT_CACHE"; expect 0 "and are read from there" env SSL_CERT_FILE="$T/tls.pem" ckpt-push -q "$T/tlsback" "$U"
+    t "the same" cmp "$T/tlsback/new.bin" "$T/tlsm/new.bin"
+fi
+
 # -- over ssh -----------------------------------------------------------------------------------
 command -v sshd >/dev/null || [ -x /usr/sbin/sshd ] || skip "no sshd: package openssh-server"
 sport=$((20000 + RANDOM % 20000)); mkdir -p /run/sshd 2>/dev/null
@@ -66,7 +106,7 @@ ssh-keygen -q -t ed25519 -N '' -f "$T/host"; ssh-keygen -q -t ed25519 -N '' -f "
 cp "$HOME/.ssh/id_ed25519.pub" "$T/keys"
 printf '%s\n' "Port $sport" "ListenAddress 127.0.0.1" "HostKey $T/host" "AuthorizedKeysFile $T/keys" "StrictModes no" "UsePAM no" "PidFile none" >"$T/sshd.conf"
 /usr/sbin/sshd -D -f "$T/sshd.conf" -E "$T/sshd.log" & sshd=$!
-trap 'kill $server $sshd 2>/dev/null; rm -rf "$T"' EXIT
+trap 'kill $server $sshd $relay 2>/dev/null; rm -rf "$T"' EXIT
 wait_for "listens $sport"
 me=$(id -un)
 expect 77 "a host key that is not known" ckpt-push -q "${small[@]}" "ssh://$me@127.0.0.1:$sport$R/git/ssh.git" "$M"

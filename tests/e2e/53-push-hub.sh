@@ -56,7 +56,7 @@ expect 64 "a path in the address" push hf://acme/toy/x "$M"
 expect 64 "two revisions" push -b x hf://acme/toy@y "$M"
 expect_says 64 "an author" "--author" push --author 'a <b@c>' hf://acme/toy "$M"
 expect 69 "offline" env HF_HUB_OFFLINE=1 ckpt-push -q hf://acme/toy "$M"
-expect 0 "read back" push --verify deep --path-in-repo v hf://acme/toy "$M"
+expect 0 "H6 B4: read back" push --verify deep --path-in-repo v hf://acme/toy "$M"
 t "what the Hub has is read by the tools" bash -c "ckpt-inspect -q --diff hf://acme/toy $M"
 
 # -- things that go wrong -----------------------------------------------------------------------
@@ -93,7 +93,7 @@ once "500 for parts" 0 'status=500:2@/part/*'
 once "a server that always fails" 75 'status=500@/part/*'
 once "cut JSON of the batch" 76 'cut@*/objects/batch'
 serial=999; for f in "$M"/*.safetensors; do printf 'rot' | dd of="$f" bs=1 seek=9000 conv=notrunc status=none; done
-hub 'rot:1@/complete/*'; expect_says 76 "a byte that the store turns" "is not what was sent" push --verify deep --path-in-repo rot hf://acme/toy "$M"
+hub 'rot:1@/complete/*'; expect_says 76 "H6 B4: a byte that the store turns" "is not what was sent" push --verify deep --path-in-repo rot hf://acme/toy "$M"
 
 # -- a file that changes, a process that ends ----------------------------------------------------
 mkdir "$T/big"; head -c 3000000 /dev/urandom >"$T/big/model.safetensors"; echo '{}' >"$T/big/config.json"

@@ -72,6 +72,23 @@ is_dated() { manifest acme/toy dated | grep -q '"org.opencontainers.image.create
 t "SOURCE_DATE_EPOCH is in the manifest" is_dated
 expect 0 "read back" push --verify deep "oci://$A/acme/toy:deep" "$M"
 
+# A plan, and a signature that is read back.
+cp -r "$M" "$T/planned"; echo 1 >"$T/planned/notes.md"
+expect 0 "a plan" push --plan "$T/plan.jsonl" "oci://$A/acme/toy:planned" "$T/planned"
+t "moves no tag" bash -c "! skopeo inspect --tls-verify=false docker://$A/acme/toy:planned >/dev/null 2>&1"
+t "says what is new, and its digest" grep -q '"path":"notes.md".*"digest":"sha256-' "$T/plan.jsonl"
+echo 2 >"$T/planned/notes.md"; expect_says 65 "another source" "notes.md: changed since the plan was made" push --apply "$T/plan.jsonl"
+echo 1 >"$T/planned/notes.md"; expect 0 "the plan is carried out" push --apply "$T/plan.jsonl"
+t "as it says" same acme/toy:planned "$T/planned"
+expect_says 75 "not a second time" "since the plan was made" push --apply "$T/plan.jsonl"
+openssl ecparam -name prime256v1 -genkey -noout -out "$T/key.pem" 2>/dev/null; chmod 600 "$T/key.pem"; openssl ec -in "$T/key.pem" -pubout -out "$T/key.pub" 2>/dev/null
+expect 0 "signed" push --sign "$T/key.pem" "oci://$A/acme/toy:signed" "$M"
+rm -rf "$T/signed"; mkdir "$T/signed"; skopeo copy -q --insecure-policy --src-tls-verify=false "docker://$A/acme/toy:signed" "dir:$T/copy.signed"
+for f in $(cd "$M" && find . -type f | sed 's|^./||') model.sig; do mkdir -p "$(dirname "$T/signed/$f")"; cp "$T/copy.signed/$(grep -oE "\{[^{}]*\{[^{}]*filepath\":\"$f\"" "$T/copy.signed/manifest.json" | grep -oE 'sha256:[0-9a-f]{64}' | head -n 1 | cut -d: -f2)" "$T/signed/$f"; done
+expect 0 "what skopeo copies is what was signed" ckpt-inspect -q --verify-signature --public-key "$T/key.pub" "$T/signed"
+expect 0 "as is what is read from there" ckpt-inspect -q --verify-signature --public-key "$T/key.pub" "oci://$A/acme/toy:signed"
+echo more >>"$T/signed/config.json"; expect 65 "a file that was changed is not" ckpt-inspect -q --verify-signature --public-key "$T/key.pub" "$T/signed"
+
 expect 0 "the tools read it" ckpt-inspect -q --diff "oci://$A/acme/toy:deep" "$M"
 expect 0 "its latest, too" ckpt-inspect -q --diff "oci://$A/acme/toy" "$M"
 expect 0 "and one file" ckpt-inspect -q "oci://$A/acme/toy:deep/model-00001-of-00004.safetensors"

@@ -1,5 +1,5 @@
 # ckpt-push killed at every system call that touches its journal, and after any number of bytes; replies that are lost, late
-# or doubled: the next run ends with one commit and the right files, and sends at most a part a stream again.  B1 B2 B3
+# or doubled: the next run ends with one commit and the right files, and sends at most a part a stream again.  Bars B1, B2, B3 and B7; H4, H5.
 # A sample by default; STEP=1 BYTES=200 tries all calls and 200 numbers of bytes (make check-kills).
 . "$(dirname "$0")/lib.sh"
 . tests/serve/hub.sh
@@ -39,7 +39,7 @@ kills() {
         after "call $k" || return 1
     done
 }
-t "B1: killed at calls on the cache, one in $STEP" kills
+t "H5 B1: killed at calls on the cache, one in $STEP" kills
 bytes() {
     local k at
     for ((k = 0; k < BYTES; k++)); do
@@ -51,7 +51,7 @@ bytes() {
         after "byte $at" || return 1
     done
 }
-t "B1: killed after $BYTES random numbers of bytes" bytes
+t "H5 B1: killed after $BYTES random numbers of bytes" bytes
 # B2: each request's reply is lost, doubled or late; B3: a reader beside it sees the old tree or the new.
 replies() {
     local rule path
@@ -64,7 +64,7 @@ replies() {
         done
     done
 }
-t "B2: lost, doubled and late replies of every request: one commit" replies
+t "H4 B2: lost, doubled and late replies of every request: one commit" replies
 seen() { curl -s -H "Authorization: Bearer $HF_TOKEN" "$HF_ENDPOINT/api/models/acme/kills/tree/main/a" | grep -o '"oid":"[^"]*"' | sort | md5sum; }
 reader() {
     local p; : >"$T/seen"

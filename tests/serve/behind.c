@@ -1,4 +1,4 @@
-/* behind.c - paths that another server answers, one behind this one: its answers are bent by the same rules. */
+/* behind.c - paths that another server answers, one behind this one, whose answers the same rules bend. */
 #include "tests/serve/serve.h"
 
 #include <arpa/inet.h>

@@ -23,16 +23,19 @@ static const char *last_of(const char *path)
 static int read_json(json_t **out, const struct push_plan *p, size_t i, bool follow,
                      struct ckpt_err *err)
 {
-    struct ckpt_err ignored = {0};
     struct ckpt_file *file;
     int rc = push_plan_open(&file, p, i, follow, err);
 
     *out = NULL;
     if (rc)
         return rc;
-    ckpt_json_read(out, file, CKPT_JSON_MAX_BYTES, CKPT_JSON_PYTHON, &ignored);
+    rc = ckpt_json_read(out, file, CKPT_JSON_MAX_BYTES, CKPT_JSON_PYTHON, err);
     ckpt_file_close(file);
-    return 0;
+    if (rc == CKPT_EFORMAT || rc == CKPT_ELIMIT) {
+        ckpt_err_clear(err);
+        rc = 0;
+    }
+    return rc;
 }
 
 /* -- bases ------------------------------------------------------------------------------------ */

@@ -23,8 +23,8 @@
 
 #define TRIES       5           /* of a commit on a head that moves */
 #define STREAMS     4           /* files read back at once */
-#define LOST_POLLS  20          /* looks at the head for a lost commit, a few at once, then each a
-                                   quarter of a silent server's time apart: some 90 seconds */
+#define LOST_POLLS  20          /* looks at the head for a lost commit, a few soon, the others with
+                                   waits of a quarter of http_patience: some 90 s */
 
 struct job {
     struct push_plan       *p;

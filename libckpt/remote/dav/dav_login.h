@@ -5,7 +5,7 @@
  *   CKPT_DAV_USER, CKPT_DAV_PASSWORD    a name and password
  *   machine HOST login USER password PASSWORD     in NETRC, ~/.netrc; or "default" in place of HOST
  *
- * Source: RFC 7617 (Basic), RFC 6750 (Bearer), netrc(5) of inetutils: words apart by blanks,
+ * Source: RFC 7617 (Basic), RFC 6750 (Bearer), netrc(5) of inetutils: words between blanks,
  * "macdef" up to an empty line.
  */
 #ifndef CKPT_LIBCKPT_REMOTE_DAV_DAV_LOGIN_H

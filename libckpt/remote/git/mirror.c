@@ -280,13 +280,18 @@ static bool find_head(git_oid *id, git_remote *remote, const char *branch)
 }
 
 /* Call what talks with the host until it makes no sense to try it again. */
-static int repeat(struct git_mirror *m, int (*once)(struct git_mirror *m, void *ctx, struct ckpt_err *err),
-                  void *ctx, struct ckpt_err *err)
+static int repeat(struct git_mirror *m,
+                  int (*once)(struct git_mirror *m, void *ctx, struct ckpt_err *err), void *ctx,
+                  struct ckpt_err *err)
 {
     struct http *http = http_shared(err);
     uint64_t began = 0;
-    int rc = http ? once(m, ctx, err) : ckpt_err_code(err);
+    const char *trusted = http ? http_authorities(http) : NULL;
+    int rc;
 
+    if (trusted && git_libgit2_opts(GIT_OPT_SET_SSL_CERT_LOCATIONS, trusted, NULL))
+        return ckpt_fail(err, CKPT_ECONFIG, "%s: no certificates are read from it", trusted);
+    rc = http ? once(m, ctx, err) : ckpt_err_code(err);
     for (long tries = 1; rc == CKPT_EDEVICE || strcmp(err->reason, "passing") == 0; tries++) {
         if ((rc = http_again(http, tries, &began, err)) != 0)
             break;
