@@ -36,8 +36,8 @@ say "guard is not the path" "$(for f in $headers; do
 done)"
 say "struct defined in two headers" "$(grep -nE '^struct [a-z_0-9]+ \{' $(grep -v ^tests/ <<<"$headers") |
     awk -F'[: ]' '{ if (n[$4]++) print at[$4] "\n" $1 ":" $2 ":" $4; else at[$4] = $1 ":" $2 ":" $4 }')"
-say "not of the top level" "$(git ls-files | sed 's|/.*||' | sort -u |
-    grep -vxE '\.ci|\.gitattributes|\.gitignore|CHANGELOG\.md|LICENSE|Makefile|README\.md|formats|libckpt|man|tests|tools|trainer')"
+say "not of the top level" "$(git -c core.quotePath=false ls-files | sed 's|/.*||' | sort -u |
+    grep -vxE '\.ci|\.clang-format|\.editorconfig|\.gitattributes|\.gitignore|CHANGELOG\.md|LICENSE|Makefile|README\.md|formats|libckpt|man|tests|tools|trainer')"
 say "folder over 40 files" "$(git ls-files | grep -vE '^tests/(golden|fuzz|e2e)/' | awk '
     sub("/[^/]*$", "") { n[$0]++ } END { for (d in n) if (n[d] > 40) print d ":" n[d] ":" }')"
 
