@@ -16,8 +16,8 @@
 #include "libckpt/remote/range_at.h"
 
 #define PIECE   ((size_t)4 << 20)
-#define PIECES  8
-#define WORKERS 6                       /* of one file: another that is fetched beside it goes on */
+#define PIECES  6
+#define WORKERS 4                       /* of one file: another that is fetched beside it goes on */
 #define TELL    ((uint64_t)256 << 20)   /* fetching a file of this size is announced */
 
 /* A digest being computed; md is NULL where none is known. */
