@@ -36,7 +36,7 @@ void *ckpt_alloc_buffer(size_t bytes)
     return aligned_alloc(align, rounded ? rounded : align);
 }
 
-void *ckpt_map_buffer(size_t bytes)
+void *mem_map(size_t bytes)
 {
     void *p;
 
@@ -46,7 +46,7 @@ void *ckpt_map_buffer(size_t bytes)
     return p == MAP_FAILED ? NULL : p;
 }
 
-void ckpt_unmap_buffer(void *p, size_t bytes)
+void mem_unmap(void *p, size_t bytes)
 {
     if (p)
         munmap(p, bytes ? bytes : 1);

@@ -58,8 +58,8 @@ void *ckpt_alloc(size_t n, size_t size);
 void *ckpt_alloc_buffer(size_t bytes);
 /* A large buffer of pages of its own, zeroed, that go back to the system with it, where malloc
  * would keep them for the next one; NULL when refused. */
-void *ckpt_map_buffer(size_t bytes);
-void ckpt_unmap_buffer(void *p, size_t bytes);  /* NULL is accepted */
+void *mem_map(size_t bytes);
+void mem_unmap(void *p, size_t bytes);  /* NULL is accepted */
 /* Grow an array to n elements; NULL when refused, and the old block is unchanged. */
 void *ckpt_grow(void *old, size_t n, size_t size);
 int ckpt_grow_double(void *array, size_t *cap, size_t size, struct ckpt_err *err);
@@ -78,7 +78,7 @@ static inline int ckpt_reserve(void *array, size_t n, size_t *cap, size_t size,
 struct ckpt_array { void *array; size_t size; };
 int ckpt_reserve_all(const struct ckpt_array *all, size_t n_all, size_t *cap, size_t n,
                      struct ckpt_err *err);
-/* Frees memory of any call above but ckpt_map_buffer; NULL is accepted. */
+/* Frees memory of any call above but mem_map; NULL is accepted. */
 void ckpt_free(void *p);
 char *ckpt_strdup(const char *s);
 /* Fill err with CKPT_ENOMEM and the size that was asked for. */

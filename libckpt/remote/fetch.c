@@ -16,8 +16,8 @@
 #include "libckpt/remote/range_at.h"
 
 #define PIECE   ((size_t)4 << 20)
-#define PIECES  8
-#define WORKERS 6                       /* of one file: another that is fetched beside it goes on */
+#define PIECES  6
+#define WORKERS 4                       /* of one file: another that is fetched beside it goes on */
 #define TELL    ((uint64_t)256 << 20)   /* fetching a file of this size is announced */
 
 /* A digest being computed; md is NULL where none is known. */
@@ -171,9 +171,9 @@ static int get_pieces(struct fetch *f, struct ckpt_err *err)
     if ((rc = proof_begin(&f->proof, f->r, f->r->size, err)) != 0 || n == 0)
         return rc;
     workers = take_pieces(n < WORKERS ? n : WORKERS);
-    f->buf = ckpt_map_buffer(workers * PIECE);
+    f->buf = mem_map(workers * PIECE);
     rc = f->buf ? ckpt_pool_run(workers, n, get_piece, f, err) : ckpt_nomem(err, workers * PIECE);
-    ckpt_unmap_buffer(f->buf, workers * PIECE);
+    mem_unmap(f->buf, workers * PIECE);
     give_pieces(workers);
     return rc;
 }
@@ -205,12 +205,11 @@ static int put_all(void *ctx, const void *bytes, size_t n, struct ckpt_err *err)
 
 static int get_all(struct fetch *f, struct ckpt_err *err)
 {
-    struct http_request q = {.url = f->r->url, .name = f->r->name, .auth = f->r->auth,
-                             .limit = f->r->size, .begin = begin_all, .put = put_all, .ctx = f};
-    struct http_answer a;
+    struct http_request q = {.limit = f->r->size, .begin = begin_all, .put = put_all, .ctx = f};
+    struct http_answer a = {0};
     int rc;
 
-    if ((rc = http_get(f->r->http, &q, &a, err)) != 0)
+    if ((rc = range_ask(f->r, &q, &a, err)) != 0)
         return rc;
     if (f->r->size != FIELD_NONE && f->at != f->r->size)
         return ckpt_fail_as(err, CKPT_EFORMAT, "truncated", "%s: %llu bytes came of %llu",

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "libckpt/io/file_at.h"
+#include "libckpt/log.h"
 
 #define HEAD_BYTES   ((size_t)128 << 10)
 #define AHEAD_BYTES  ((size_t)64 << 10)     /* size of the first small piece after the head */
@@ -39,6 +40,7 @@ int range_new(struct range **out, const struct range_at *at, struct ckpt_err *er
     r->size = at->size;
     snprintf(r->digest, sizeof r->digest, "%s", at->digest);
     r->got = at->got;
+    r->renew = at->renew;
     r->tree = at->tree;
     r->file = at->file;
     pthread_mutex_init(&r->lock, NULL);
@@ -148,31 +150,69 @@ static int put_piece(void *ctx, const void *bytes, size_t n, struct ckpt_err *er
     return 0;
 }
 
-/* Request; when a remembered redirect has expired, request once more from the original address. */
-static int ask(struct range *r, struct http_request *q, struct http_answer *a,
-               struct ckpt_err *err)
+static bool is_refused(const struct http_answer *a)
+{
+    return a->status == 401 || a->status == 403 || a->status == 404 || a->status == 410;
+}
+
+/* Ask for another address, unless another thread has since address number `was`. */
+static int renew(struct range *r, unsigned was, struct ckpt_err *err)
+{
+    char *url = ckpt_alloc(1, HTTP_URL), *kept = NULL;
+    const struct http_auth *auth = NULL;
+    int rc = url ? 0 : ckpt_nomem(err, HTTP_URL);
+
+    pthread_mutex_lock(&r->way);
+    if (rc == 0 && r->renewed == was) {
+        ckpt_log(CKPT_LOG_DEBUG, "%s: the address has expired; asking for another", r->name);
+        rc = r->renew(r->tree, r->file, url, &auth, err);
+        if (rc == 0 && !(kept = ckpt_strdup(url)))
+            rc = ckpt_nomem(err, HTTP_URL);
+    }
+    if (kept) {
+        ckpt_free(r->url);
+        r->url = kept;
+        r->auth = auth;
+        r->direct[0] = '\0';
+        r->renewed++;
+    }
+    pthread_mutex_unlock(&r->way);
+    ckpt_free(url);
+    return rc;
+}
+
+int range_ask(struct range *r, struct http_request *q, struct http_answer *a,
+              struct ckpt_err *err)
 {
     char *url = ckpt_alloc(2, HTTP_URL), *final = url ? url + HTTP_URL : NULL;
-    bool again;
+    bool direct, again, renews = r->renew != NULL;
+    unsigned number;
     int rc;
 
     if (!url)
         return ckpt_nomem(err, 2 * HTTP_URL);
     do {
         pthread_mutex_lock(&r->way);
-        again = r->direct[0];
-        snprintf(url, HTTP_URL, "%s", again ? r->direct : r->url);
+        direct = r->direct[0];
+        number = r->renewed;
+        snprintf(url, HTTP_URL, "%s", direct ? r->direct : r->url);
+        q->auth = r->auth;
         pthread_mutex_unlock(&r->way);
         q->url = url;
         q->name = r->name;
         q->final = final;
         rc = http_get(r->http, q, a, err);
-        again = again && (a->status == 401 || a->status == 403 || a->status == 404 ||
-                          a->status == 410);
+        again = rc && is_refused(a) && (direct || renews);
+        if (again && !direct) {
+            renews = false;
+            ckpt_err_clear(err);
+            rc = renew(r, number, err);
+            again = rc == 0;
+        }
         pthread_mutex_lock(&r->way);
-        if (again)
+        if (again && direct)
             r->direct[0] = '\0';
-        else if (rc == 0 && strcmp(final, r->url) != 0)
+        else if (rc == 0 && !again && number == r->renewed && strcmp(final, r->url) != 0)
             memcpy(r->direct, final, HTTP_URL);
         pthread_mutex_unlock(&r->way);
     } while (again);
@@ -185,10 +225,10 @@ int range_get(struct range *r, void *dst, uint64_t at, size_t n, size_t *got,
               struct ckpt_err *err)
 {
     struct piece p = {.r = r, .dst = dst, .at = at, .n = n, .total = FIELD_NONE};
-    struct http_request q = {.auth = r->auth, .ranged = true, .at = at, .n = n, .limit = n,
-                             .begin = begin_piece, .put = put_piece, .ctx = &p};
-    struct http_answer a = {0};         /* ask may fail before any response */
-    int rc = ask(r, &q, &a, err);
+    struct http_request q = {.ranged = true, .at = at, .n = n, .limit = n, .begin = begin_piece,
+                             .put = put_piece, .ctx = &p};
+    struct http_answer a = {0};         /* the request may fail before any response */
+    int rc = range_ask(r, &q, &a, err);
 
     if (a.status == 416 && at == 0 && a.total == 0) {   /* an empty file has no valid range */
         ckpt_err_clear(err);

@@ -28,6 +28,10 @@ struct range_at {
     const char             *digest;     /* "sha256-<hex>", "sha1-<hex>" of a git blob, or "" */
     /* Called with the file, once it was fetched whole; or NULL. */
     void (*got)(const void *tree, const void *file, struct ckpt_file *whole);
+    /* Called when the address is refused: asks whoever gave it for another one, and what
+     * authenticates requests for it (kept); or NULL.  One thread at a time. */
+    int (*renew)(const void *tree, const void *file, char url[HTTP_URL],
+                 const struct http_auth **auth, struct ckpt_err *err);
     const void             *tree, *file;    /* kept */
 };
 

@@ -21,10 +21,11 @@ struct extent {
 struct range {
     atomic_size_t           refs;
     struct http            *http;
-    char                   *name, *url;
-    const struct http_auth *auth;
+    char                   *name;
     char                    digest[CACHE_KEY];
     void (*got)(const void *tree, const void *file, struct ckpt_file *whole);
+    int (*renew)(const void *tree, const void *file, char url[HTTP_URL],
+                 const struct http_auth **auth, struct ckpt_err *err);
     const void             *tree, *file;
 
     pthread_mutex_t         lock;       /* guards all below; held while small pieces are fetched */
@@ -38,10 +39,17 @@ struct range {
     struct ckpt_err         trouble;    /* why the head cannot be had; it is requested once */
 
     pthread_mutex_t         going;      /* held while the whole file is fetched */
-    pthread_mutex_t         way;        /* guards the fields below */
+    pthread_mutex_t         way;        /* guards the fields below, and tag, met */
+    char                   *url;
+    const struct http_auth *auth;
+    unsigned                renewed;    /* how often they were asked for again */
     char                    direct[HTTP_URL];       /* where the last redirect led; a secret */
 };
 
+/* Make a request for the file: where its address has expired, from the one that led there, or
+ * from a new one.  Fills in the address and the authentication of q. */
+int range_ask(struct range *r, struct http_request *q, struct http_answer *a,
+              struct ckpt_err *err);
 /* Fetch bytes [at, at + n) into dst, in one request; *got is less than n when the file ends
  * earlier, possible only while its size is unknown.  CKPT_EUNSUPPORTED "ranges" when the server
  * sends another range. */

@@ -157,6 +157,18 @@ static void got(const void *tree, const void *file, struct ckpt_file *whole)
         t->got(t, file, whole);
 }
 
+static int renew(const void *tree, const void *file, char url[HTTP_URL],
+                 const struct http_auth **auth, struct ckpt_err *err)
+{
+    struct tree *t = (struct tree *)(uintptr_t)tree;
+    int rc;
+
+    pthread_mutex_lock(&t->lock);
+    rc = t->renew(t, file, url, auth, err);
+    pthread_mutex_unlock(&t->lock);
+    return rc;
+}
+
 /* The range of a file, shared by all who open it. */
 static int range_of(struct range **out, struct tree *t, struct tree_file *f, struct ckpt_err *err)
 {
@@ -171,7 +183,8 @@ static int range_of(struct range **out, struct tree *t, struct tree_file *f, str
         if (rc == 0)
             rc = range_new(&f->range, &(struct range_at){
                 .name = name, .url = url, .auth = t->auth_of ? t->auth_of(t, f) : t->auth,
-                .size = f->size, .digest = f->digest, .got = got, .tree = t, .file = f}, err);
+                .size = f->size, .digest = f->digest, .got = got,
+                .renew = t->renew ? renew : NULL, .tree = t, .file = f}, err);
         if (rc == 0 && have) {
             got(t, f, have);
             range_have(f->range, have);

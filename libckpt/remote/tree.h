@@ -36,6 +36,10 @@ struct tree {
     const struct http_auth *auth;   /* or NULL; kept */
     /* The same for one file that was located; or NULL: auth is for all. */
     const struct http_auth *(*auth_of)(const struct tree *t, const struct tree_file *f);
+    /* Another address of a file whose address is refused, and its authentication, in the arena,
+     * which is locked meanwhile; or NULL: addresses do not expire. */
+    int (*renew)(const struct tree *t, const struct tree_file *f, char url[HTTP_URL],
+                 const struct http_auth **auth, struct ckpt_err *err);
     void             *self;     /* argument of locate, in the arena */
 };
 

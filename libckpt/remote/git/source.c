@@ -382,6 +382,29 @@ static int locate_object(const struct tree *t, const struct tree_file *f, char u
     return 0;
 }
 
+/* What the server first said about the object stays as it is: other threads may read it. */
+static int renew(const struct tree *t, const struct tree_file *f, char url[HTTP_URL],
+                 const struct http_auth **auth, struct ckpt_err *err)
+{
+    struct source *s = t->self;
+    struct ckpt_arena *arena = (struct ckpt_arena *)(uintptr_t)&t->arena;
+    struct lfs_server server = {.name = s->mirror.place.host, .url = s->place.url,
+                                .auth = &s->place.auth, .http = http_shared(err)};
+    struct lfs_object object = {.oid = f->digest + 7, .size = f->size, .name = f->path};
+    struct lfs_get *get = ckpt_arena_alloc(arena, 1, sizeof *get);
+    int rc = !server.http ? ckpt_err_code(err) : get ? 0 : ckpt_nomem(err, sizeof *get);
+
+    rc = rc ? rc : lfs_get_ask(&server, &object, 1, get, arena, err);
+    if (rc == 0 && !get->action.href)
+        rc = ckpt_fail(err, CKPT_ENOTFOUND, "%s/%s: not on the LFS server: %s", t->name, f->path,
+                       get->why);
+    if (rc)
+        return rc;
+    snprintf(url, HTTP_URL, "%s", get->action.href);
+    *auth = get->auth.sign && get->action.headers[0] ? &get->auth : NULL;
+    return 0;
+}
+
 static int locate(const struct tree *t, const struct tree_file *f, char url[HTTP_URL],
                   struct ckpt_file **have, struct ckpt_err *err)
 {
@@ -500,6 +523,7 @@ int git_source_open(struct tree **out, const struct git_source_place *p, struct 
     if (rc == 0) {
         t->self = s;
         t->locate = locate;
+        t->renew = renew;
         t->auth_of = auth_of;
         rc = list(t, s, err);
     }
