@@ -488,6 +488,7 @@ static int train(struct cli *cli, const struct settings *s, const struct train_s
     int status = 0, rc = train_start_ranks(&status, start, s, cli, err), lost;
     struct ckpt_err why = {0};
 
+    comm_stop_on(&cli_stop);
     if (rc == 0 && settings_write(s))
         rc = train_tell_begin(tell, s->output_dir, err);
     if (rc == 0)

@@ -125,6 +125,18 @@ byhand() {
     [ $bad = 0 ] && [ -z "$(pids byhand)" ] || { cat "$T"/byhand.[01]; return 1; }
 }
 t "also of ranks that nobody answers for" byhand
+# A rank whose others have not come yet is asked to stop once.
+waits() {
+    local r p got=0 bad=0
+    for r in 0 1; do
+        RANK=$r WORLD_SIZE=2 LOCAL_RANK=$r MASTER_ADDR=127.0.0.1 MASTER_PORT=$((port + 3 + r)) CKPT_TEST_RUN=$mark.waits$r timeout -s KILL 20 ckpt-train -q \
+            --model "$T/base" --max-seq-length 64 --train-file "$T/train.jsonl" --max-steps 1 -o "$T/waits" >"$T/waits.$r" 2>&1 & p=$!
+        until_seen 9 there waits$r; sleep 0.5; kill -s TERM "$(pids waits$r | tail -n 1)"; wait $p; got=$?
+        [ $got = 75 ] && one_line "^ckpt-train: rank $r: store at 127.0.0.1:[0-9]+: stopped while the ranks were awaited\$" <"$T/waits.$r" || { echo "rank $r: $got"; cat "$T/waits.$r"; bad=1; }
+    done
+    return $bad
+}
+t "a rank that waits for others stops when it is asked to" waits
 other_word() {
     RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((port + 1)) CKPT_STORE_WORD=sesam timeout 20 ckpt-train -q --model "$T/base" --train-file "$T/train.jsonl" --ddp-timeout 2 -o "$T/none" >/dev/null 2>&1 &
     RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((port + 1)) CKPT_STORE_WORD=sesame timeout 20 ckpt-train -q --model "$T/base" --train-file "$T/train.jsonl" --ddp-timeout 2 -o "$T/none"
@@ -194,7 +206,7 @@ expect_says 0 "C6 the first slots of each host" "ranks: 2 (planned)" hosts --dry
 expect_says 0 "C6 the first host" "ranks: 1 (single)" hosts --dry-run --num-nodes 1 -o "$T/none"
 nossh() { CKPT_SSH=/nowhere/ssh own hosts -q --max-steps 1 -o "$T/none"; }
 expect_says 69 "ssh itself is not" "ckpt-train did not start there: status 127" nossh
-meeting() { begin meeting hosts --hostfile "$T/slow" --max-steps 1; until_seen 9 there meeting 0; sleep 0.5; kill -s TERM "$(launcher meeting)"; came meeting 75 'ckpt-train: worker-0: SIGTERM in: start-up: ended, nothing was begun'; }
+meeting() { begin meeting hosts --hostfile "$T/slow" --max-steps 1; until_seen 9 there meeting 0; sleep 0.5; kill -s TERM "$(launcher meeting)"; came meeting 75 'ckpt-train: worker-0: (rank 0: store at [^ ]*: stopped while the ranks were awaited|SIGTERM in: start-up: ended, nothing was begun)'; }
 t "a signal while they wait for each other" meeting
 printf 'localhost slots=2\n' >"$T/this"
 here() { begin here ckpt-train --hostfile "$T/this" --model "$T/base" --max-seq-length 64 --train-file "$T/train.jsonl" --max-steps 1; came here 0 '^ckpt-train: ranks: 2 \(shared memory\)'; }

@@ -150,6 +150,8 @@ void comm_close(struct comm *c);
  * that were announced and cannot meet.
  */
 int comm_open(struct comm **out, int64_t timeout_ms, struct ckpt_err *err);
+/* comm_open ends with CKPT_ESTOPPED once *stop is not 0.  stop outlives it. */
+void comm_stop_on(const volatile int *stop);
 /* Alone, whatever is announced; with n > 1 as if there were so many ranks, for a plan: what this
  * one brings to a collective counts for all. */
 int comm_open_single(struct comm **out, int n, struct ckpt_err *err);

@@ -104,7 +104,7 @@ static int reach_store(struct meet *m, const struct ranks *r, struct ckpt_err *e
         rc = connect_store(&m->store, m, r, err);
     if (rc == 0)
         rc = store_own_address(m->store, m->address, sizeof m->address, err);
-    if (rc && !err->hint[0])
+    if (rc && rc != CKPT_ESTOPPED && !err->hint[0])
         ckpt_err_hint(err, "MASTER_ADDR and MASTER_PORT name a host and a free port that all ranks "
                       "reach");
     return rc;

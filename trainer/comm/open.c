@@ -16,6 +16,7 @@
 #include "trainer/comm/plugin.h"
 #include "trainer/comm/ranks.h"
 #include "trainer/comm/shared.h"
+#include "trainer/comm/store.h"
 #include "trainer/plugin.h"
 
 static void single_close(struct comm *c) { (void)c; }
@@ -126,13 +127,20 @@ static int open_mpi(struct comm **out, const struct ranks *ranks, struct ckpt_er
     return rc;
 }
 
+static const volatile int *stop_on;
+
+void comm_stop_on(const volatile int *stop) { stop_on = stop; }
+
 static int open_met(struct comm **out, const struct ranks *ranks, int64_t timeout_ms,
                     struct ckpt_err *err)
 {
     int fd = shared_inherited();
     struct meet *meet;
-    int rc = meet_open(&meet, ranks, timeout_ms ? timeout_ms : 1800 * 1000, err);
+    int rc;
 
+    store_stop_on(stop_on);             /* what comes later tells itself when it was stopped */
+    rc = meet_open(&meet, ranks, timeout_ms ? timeout_ms : 1800 * 1000, err);
+    store_stop_on(NULL);
     if (rc == 0 && fd >= 0)
         rc = shared_open(out, fd, (int)ranks->rank, (int)ranks->world_size, err);
     else if (rc == 0)

@@ -27,6 +27,18 @@ struct store {
     char    where[300];         /* HOST:PORT, for messages */
 };
 
+static const volatile int *stop_on;
+
+void store_stop_on(const volatile int *stop) { stop_on = stop; }
+
+static bool stopped(void) { return stop_on && *stop_on; }
+
+static int fail_stopped(const struct store *s, struct ckpt_err *err)
+{
+    return ckpt_fail(err, CKPT_ESTOPPED, "store at %s: stopped while the ranks were awaited",
+                     s->where);
+}
+
 static int lost(const struct store *s, int errnum, struct ckpt_err *err)
 {
     return errnum ? ckpt_fail_errno(err, CKPT_ECOMM, errnum, "store at %s: the connection is lost",
@@ -34,7 +46,7 @@ static int lost(const struct store *s, int errnum, struct ckpt_err *err)
                   : ckpt_fail(err, CKPT_ECOMM, "store at %s: it closed the connection", s->where);
 }
 
-/* Wait until fd is ready; 1 when it is, 0 when the time is over. */
+/* Wait until fd is ready; 1 when it is, 0 when the time is over or all is to stop. */
 static int ready(int fd, short events, int64_t until)
 {
     for (;;) {
@@ -44,7 +56,7 @@ static int ready(int fd, short events, int64_t until)
 
         if (n > 0)
             return 1;
-        if ((n < 0 && errno != EINTR) || (n == 0 && left <= 0))
+        if ((n < 0 && errno != EINTR) || (n == 0 && left <= 0) || stopped())
             return 0;
     }
 }
@@ -77,7 +89,7 @@ static int receive(struct store *s, void *dst, size_t n, int64_t until, struct c
         ssize_t k;
 
         if (!ready(s->fd, POLLIN, at ? clock_ms() + s->answer_ms : until))
-            return at ? lost(s, ETIMEDOUT, err)
+            return stopped() ? fail_stopped(s, err) : at ? lost(s, ETIMEDOUT, err)
                       : ckpt_fail(err, CKPT_ENOTFOUND, "store at %s: no answer in time", s->where);
         k = recv(s->fd, (char *)dst + at, n - at, 0);
         if (k > 0)
@@ -169,6 +181,8 @@ static int connect_until(struct store *s, const char *host, const char *port, in
             freeaddrinfo(list);
         if (s->fd >= 0)
             return 0;
+        if (stopped())
+            return fail_stopped(s, err);
         if (clock_ms() + pause_ms > until)
             break;
         tell_wait(s, &tell_at, until, no_address ? gai_strerror(no_address) : strerror(why));

@@ -57,6 +57,9 @@ struct store;
 int store_open(struct store **out, const char *host, uint16_t port, const char *word,
                int64_t timeout_ms, struct ckpt_err *err);
 void store_close(struct store *s);
+/* While *stop is not 0 nothing more is waited for: to connect, or for a key; CKPT_ESTOPPED.  NULL:
+ * all waits take their time.  stop outlives that. */
+void store_stop_on(const volatile int *stop);
 /* A store that does not answer within ms is lost; a minute at first. */
 void store_answers_within(struct store *s, int64_t ms);
 int store_set(struct store *s, const char *key, const void *value, size_t n, struct ckpt_err *err);

@@ -148,7 +148,7 @@ static bool judge_progress(struct watch *w)
     return true;
 }
 
-/* Ranks that still wait for each other look at no signal, and have nothing to lose. */
+/* Ranks that are being started may look at no signal for long, and have nothing to lose. */
 static bool judge_start(struct watch *w)
 {
     if (!watch_since(w, w->asked_at, START))
