@@ -23,7 +23,7 @@ CUDA    ?= $(if $(filter asan fault,$(MODE)),0,$(if $(findstring release 13.,$(s
 PACKAGES := gcc make pkg-config git git-lfs ca-certificates g++ libjansson-dev libyaml-dev libssl-dev zlib1g-dev \
             libutf8proc-dev libpcre2-dev libopenblas-dev libxxhash-dev libarchive-dev libcurl4-openssl-dev \
             libgit2-dev libsnappy-dev libzstd-dev liblz4-dev libbrotli-dev libopenmpi-dev openmpi-bin libgloo-dev libcmocka-dev mandoc wordnet-base openssh-client openssh-server curl \
-            docker-registry skopeo apache2-utils rclone python3
+            docker-registry skopeo apache2-utils rclone python3 time
 
 PC_CKPT  := jansson libarchive libcrypto zlib libxxhash libutf8proc libpcre2-8 libgit2 snappy libzstd liblz4 libbrotlidec yaml-0.1
 PC       = $(shell pkg-config $(1) $(2) 2>/dev/null)

@@ -1,12 +1,11 @@
 /* digest - see digest.h. */
 #include "libckpt/digest.h"
 
-#include <stdbool.h>
-
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <xxhash.h>
 
+#include "libckpt/base/evp.h"
 #include "libckpt/mem.h"
 
 #define CHUNK ((size_t)1 << 20)
@@ -15,25 +14,11 @@ struct ckpt_sha256 {
     EVP_MD_CTX *ctx;
 };
 
-int ckpt_digest_failed(struct ckpt_err *err, const char *name)
-{
-    unsigned long code = ERR_get_error();
-    bool memory = !code;
-
-    /* OpenSSL 3.0 calls memory that its own set-up did not get an internal error of its base
-     * library (ERR_LIB_CRYPTO); where no memory was left for a record, there is none. */
-    for (; code; code = ERR_get_error())
-        memory |= ERR_GET_LIB(code) == ERR_LIB_CRYPTO ||
-                  ERR_GET_REASON(code) == ERR_R_MALLOC_FAILURE;
-    return memory ? ckpt_fail(err, CKPT_ENOMEM, "out of memory: OpenSSL has none for %s", name)
-                  : ckpt_fail(err, CKPT_ESTATE, "%s is not available in this OpenSSL", name);
-}
-
 static int start(struct ckpt_sha256 *s, struct ckpt_err *err)
 {
     ERR_clear_error();
     return EVP_DigestInit_ex(s->ctx, EVP_sha256(), NULL) == 1 ? 0
-                                                              : ckpt_digest_failed(err, "sha-256");
+                                                              : ckpt_evp_failed(err, "sha-256");
 }
 
 int ckpt_sha256_new(struct ckpt_sha256 **out, struct ckpt_err *err)
@@ -61,14 +46,14 @@ int ckpt_sha256_new(struct ckpt_sha256 **out, struct ckpt_err *err)
 int ckpt_sha256_add(struct ckpt_sha256 *s, const void *bytes, size_t n, struct ckpt_err *err)
 {
     return EVP_DigestUpdate(s->ctx, bytes, n) == 1 ? 0
-                                                   : ckpt_digest_failed(err, "sha-256");
+                                                   : ckpt_evp_failed(err, "sha-256");
 }
 
 int ckpt_sha256_end(struct ckpt_sha256 *s, unsigned char digest[CKPT_SHA256_BYTES],
                     struct ckpt_err *err)
 {
     if (EVP_DigestFinal_ex(s->ctx, digest, NULL) != 1)
-        return ckpt_digest_failed(err, "sha-256");
+        return ckpt_evp_failed(err, "sha-256");
     return start(s, err);
 }
 

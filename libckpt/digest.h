@@ -29,9 +29,6 @@ void ckpt_sha256_free(struct ckpt_sha256 *s);
 /* SHA-256 of a whole file as lower-case hex. */
 int ckpt_sha256_file(char hex[CKPT_SHA256_HEX], struct ckpt_file *file, struct ckpt_err *err);
 void ckpt_digest_hex(char *dst, const unsigned char *bytes, size_t n);   /* 2n + 1 bytes of dst */
-/* The error of a call of OpenSSL for the digest NAME that failed: CKPT_ENOMEM where memory was
- * short, else CKPT_ESTATE.  Clear OpenSSL's own record of errors before that call. */
-int ckpt_digest_failed(struct ckpt_err *err, const char *name);
 /* XXH3 with 128 bits, canonical byte order. */
 void ckpt_xxh128(unsigned char digest[CKPT_XXH128_BYTES], const void *bytes, size_t n);
 

@@ -7,6 +7,7 @@
 
 #include "formats/container/protobuf_out.h"
 #include "formats/logs/wandb_out_own.h"
+#include "libckpt/base/evp.h"
 #include "libckpt/digest.h"
 
 enum { ARTIFACT = 8 };          /* of Record, wandb_internal.proto */
@@ -44,7 +45,7 @@ static int manifest_digest(char hex[33], const struct wandb_out_artifact *a, str
     good = good && EVP_DigestFinal_ex(md, digest, NULL) == 1;
     EVP_MD_CTX_free(md);
     if (!good)
-        return ckpt_digest_failed(err, "md5");
+        return ckpt_evp_failed(err, "md5");
     ckpt_digest_hex(hex, digest, sizeof digest);
     return 0;
 }

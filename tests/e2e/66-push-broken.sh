@@ -27,10 +27,12 @@ fi
 # with RULE... - a server of its own for this subshell, in $N; OTHER in a rule is its second port.
 with() {
     N=$T/$BASHPID; mkdir "$N"; cp -r "$T/made" "$N/root"; mkfifo "$N/ports"
-    P=$((20000 + RANDOM % 20000)) S=$((40000 + RANDOM % 20000))
-    "$B/serve" "$N/root" "$N/log" --multipart=20000 --chunk=20000 --behind=$behind --ports=$P,$S "${@/OTHER/$S}" >"$N/ports" & server=$!
     trap 'kill $server; rm -rf "$N"' EXIT
-    read -r P S <"$N/ports"
+    for _ in 1 2 3 4 5; do              # a port may be in use
+        P=$((20000 + RANDOM % 12000)) S=$((20000 + RANDOM % 12000))
+        "$B/serve" "$N/root" "$N/log" --multipart=20000 --chunk=20000 --behind=$behind --ports=$P,$S "${@/OTHER/$S}" >"$N/ports" & server=$!
+        read -r P S <"$N/ports" && break
+    done
     export HF_ENDPOINT=http://127.0.0.1:$P AWS_ENDPOINT_URL=http://127.0.0.1:$P/s3 CKPT_CACHE=$N/cache
 }
 # address KIND - where that kind of destination lies.

@@ -161,7 +161,8 @@ static int read_all(int fd, uint64_t size, EVP_MD_CTX *md, struct ckpt_xxh128_st
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0) {
-            rc = ckpt_fail_errno(err, CKPT_EIO, n ? errno : EIO, "the cache");
+            rc = n ? ckpt_fail_errno(err, CKPT_EIO, errno, "the cache")
+                   : ckpt_fail_as(err, CKPT_EFORMAT, "changed", "changed while it was read");
         } else {
             if (md && EVP_DigestUpdate(md, buf, (size_t)n) != 1)
                 rc = ckpt_nomem(err, 256);
