@@ -102,7 +102,7 @@ expect 76 "a list that breaks off" push "$D/f" "$M"
 mkdir "$T/big"; cp "$M/config.json" "$T/big"; for i in 1 2; do head -c 6000000 /dev/urandom >"$T/big/model-$i.bin"; done
 fresh
 ckpt-push -q -j 1 --bwlimit 6000000 "$D/f" "$T/big" >"$T/.x" 2>&1 & pid=$!
-wait_for '[ "$(grep -c "HEAD .*ckpt-push-[0-9a-f]* .* 200 " "$L")" -ge 1 ]'; sleep 0.1
+wait_for '[ "$(grep -c "HEAD .*ckpt-push-[0-9a-f]* .* 200 " "$L")" -ge 1 ]'; sleep 0.4
 kill -9 $pid; wait $pid 2>/dev/null
 t "SIGKILL: nothing is visible" [ -z "$(ls "$R/dav/f")" ]
 : >"$L"
