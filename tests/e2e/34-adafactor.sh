@@ -5,14 +5,10 @@ COMMON="--weight-decay 0.01 --optim adafactor"
 t "one rank" train one 1
 t "rows and columns are in optimizer.pt" bash -c "ckpt-inspect $T/one/checkpoint-4/optimizer.pt | grep -q 'state.0.exp_avg_sq_row *F32 *.4096' && ckpt-inspect $T/one/checkpoint-4/optimizer.pt | grep -q exp_avg_sq_col"
 t "a small file" test "$(stat -c %s "$T/one/checkpoint-4/optimizer.pt")" -lt 400000
-back one again
-t "it goes on" train again 1 --resume-from-checkpoint latest
-t "to the same bits" same_state one again
+resumes one ""
 first="--optim-args beta1=0.9,scale_parameter=True,clip_threshold=0.5"
 t "a first moment" train first 1 $first
-back first again
-t "it goes on with it" train again 1 $first --resume-from-checkpoint latest
-t "to the same bits with it" same_state first again
+resumes first " with it" $first
 for how in "1" "2 $first" "3"; do
     set -- $how
     of=one; [ $# = 1 ] || of=first

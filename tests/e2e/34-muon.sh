@@ -6,14 +6,10 @@ M="$T/one/checkpoint-4/optimizer.pt"
 t "one rank" train one 1
 t "hidden matrices have a momentum alone" bash -c "ckpt-inspect $M | grep -q 'state.0.momentum_buffer *F32 *.[0-9]*, *[0-9]*.' && ! ckpt-inspect $M | grep -qE 'state.0.(step|exp_avg)'"
 t "all else has AdamW's moments" bash -c "ckpt-inspect $M | grep -q 'exp_avg_sq *F32 *.4096' && ckpt-inspect $M | grep -q 'state.[0-9]*.step'"
-back one again
-t "it goes on" train again 1 --resume-from-checkpoint latest
-t "to the same bits" same_state one again
+resumes one ""
 other="--optim-args momentum=0.8,nesterov=False,ns_steps=4,ns_coefficients=3:-3.2:1.2,adjust_lr_fn=match_rms_adamw,adam_lr=3e-4"
 t "with other numbers" train other 1 $other
-back other again
-t "it goes on with them" train again 1 $other --resume-from-checkpoint latest
-t "to the same bits with them" same_state other again
+resumes other " with them" $other
 for how in "0" "1" "2 $other" "3"; do
     set -- $how
     of=one; [ $# = 1 ] || of=other

@@ -3,9 +3,7 @@
 . "$(dirname "$0")/shared/optim.sh"
 COMMON="--bf16 --no-master-weights"
 t "one rank" train one 1
-back one again
-t "it goes on" train again 1 --resume-from-checkpoint latest
-t "to the same bits" same_state one again
+resumes one ""
 for how in "0 2" "1 2" "2 2" "3 2"; do
     set -- $how
     t "$2 ranks, stage $1" train "some-$1" "$2" --zero-stage "$1"

@@ -7,26 +7,9 @@ export DOCKER_CONFIG=$T/docker XDG_RUNTIME_DIR=$T/run CKPT_HTTP_RETRIES=2 HOME=$
 unset REGISTRY_AUTH_FILE http_proxy https_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY all_proxy SOURCE_DATE_EPOCH
 mkdir -p "$T/docker" "$T/run" "$T/home" "$T/bin"
 M=$G/models/llama-a
-registry=
-trap 'kill $registry 2>/dev/null; rm -rf "$T"' EXIT
-# start [YAML...] - a registry on loopback, with more lines in its configuration; A is its address, L its log.
-start() {
-    local k
-    [ -z "$registry" ] || { kill "$registry"; wait "$registry"; } 2>/dev/null
-    L=$T/registry.log
-    for k in 1 2 3 4 5; do
-        A=127.0.0.1:$((20000 + RANDOM % 12000))
-        printf '%s\n' 'version: 0.1' 'log: {accesslog: {disabled: false}, level: error}' \
-            "storage: {filesystem: {rootdirectory: $T/store}, delete: {enabled: true}}" "http: {addr: $A, secret: s}" "$@" >"$T/registry.yml"
-        docker-registry serve "$T/registry.yml" >"$L" 2>&1 & registry=$!
-        for _ in $(seq 50); do
-            kill -0 "$registry" 2>/dev/null || break
-            curl -s -o /dev/null "http://$A/v2/" && return
-            sleep 0.1
-        done
-    done
-    echo "not ok a registry starts"; exit 1
-}
+. "$(dirname "$0")/shared/registry.sh"
+L=$T/registry.log
+start() { registry_start "" "$@"; }
 push() { ckpt-push -q "$@"; }
 manifest() { curl -s ${login:+-u "$login"} -H 'Accept: application/vnd.oci.image.manifest.v1+json' "http://$A/v2/$1/manifests/$2"; }
 # same NAME:TAG DIR - skopeo copies what DIR holds, each layer under its digest; nothing else is there.

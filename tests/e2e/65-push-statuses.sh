@@ -15,14 +15,9 @@ git init -q --bare -b main "$R/git/a.git"; git -C "$R/git/a.git" config http.rec
 serve --multipart=20000 --chunk=20000
 ckpt-push -q --create hf://acme/toy "$T/m/config.json" >/dev/null; cp -r "$R" "$T/made"; stop_serving
 # A real registry behind the server that fails.
-registry= behind=0
-if command -v docker-registry >/dev/null; then
-    behind=$((20000 + RANDOM % 12000))
-    printf '%s\n' 'version: 0.1' 'log: {accesslog: {disabled: true}, level: error}' "storage: {filesystem: {rootdirectory: $T/store}}" "http: {addr: 127.0.0.1:$behind, secret: s, relativeurls: true}" >"$T/registry.yml"
-    docker-registry serve "$T/registry.yml" >/dev/null 2>&1 & registry=$!
-    trap 'kill $registry 2>/dev/null; rm -rf "$T"' EXIT
-    wait_for 'curl -s -o /dev/null "http://127.0.0.1:$behind/v2/"' || { echo "not ok a registry starts"; exit 1; }
-fi
+. "$(dirname "$0")/shared/registry.sh"
+behind=0
+if command -v docker-registry >/dev/null; then registry_start ", relativeurls: true"; behind=${A#*:}; fi
 # kinds - name, destination, what is asked for.
 kinds() { cat <<'END'
 hub-rights hf://acme/toy */auth-check/write

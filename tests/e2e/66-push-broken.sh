@@ -16,14 +16,9 @@ git init -q --bare -b main "$R/git/a.git"; git -C "$R/git/a.git" config http.rec
 serve --multipart=20000 --chunk=20000
 echo first >"$T/first.txt"
 ckpt-push -q --create hf://acme/toy "$T/first.txt" >/dev/null; cp -r "$R" "$T/made"; stop_serving
-registry= behind=0
-if command -v docker-registry >/dev/null; then
-    behind=$((20000 + RANDOM % 12000))
-    printf '%s\n' 'version: 0.1' 'log: {accesslog: {disabled: true}, level: error}' "storage: {filesystem: {rootdirectory: $T/store}}" "http: {addr: 127.0.0.1:$behind, secret: s, relativeurls: true}" >"$T/registry.yml"
-    docker-registry serve "$T/registry.yml" >/dev/null 2>&1 & registry=$!
-    trap 'kill $registry 2>/dev/null; rm -rf "$T"' EXIT
-    wait_for 'curl -s -o /dev/null "http://127.0.0.1:$behind/v2/"' || { echo "not ok a registry starts"; exit 1; }
-fi
+. "$(dirname "$0")/shared/registry.sh"
+behind=0
+if command -v docker-registry >/dev/null; then registry_start ", relativeurls: true"; behind=${A#*:}; fi
 # with RULE... - a server of its own for this subshell, in $N; OTHER in a rule is its second port.
 with() {
     N=$T/$BASHPID; mkdir "$N"; cp -r "$T/made" "$N/root"; mkfifo "$N/ports"

@@ -33,7 +33,7 @@ t = sys.argv[1]
 scores = json.load(open(t + "/eval.json"))["scores"][-1]
 run = ModelCard.load(t + "/run/README.md").data
 assert run.license == "apache-2.0" and run.language == ["no", "en"] and run.pipeline_tag == "text-generation", run
-assert run.library_name == "transformers" and run.metrics == ["perplexity"], run
+assert run.to_dict()["library_name"] == "transformers" and run.metrics == ["perplexity"], run
 assert {r.metric_type for r in run.eval_results} == {"loss", "perplexity"} and run.eval_results[0].dataset_type == "rows.jsonl"
 merged = ModelCard.load(t + "/merged/README.md")
 assert merged.data.license == "apache-2.0" and merged.data.tags == ["generated_from_trainer"] and "Perplexity" in merged.text

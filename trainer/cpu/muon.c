@@ -49,7 +49,7 @@ static void momentum(struct device *dev, const struct op_matrix *m, const struct
 
 /* -- the orthogonal matrix -------------------------------------------------------------------- */
 
-/* One product, of a result [rows, cols] whose neighbouring rows lie cols apart. */
+/* One product, of a result [rows, cols] without gaps between its rows. */
 struct product {
     float       *to;
     const float *x;                     /* to = first x + alpha (left right) */

@@ -12,3 +12,10 @@ train() {       # OUT RANKS OPTION... - COMMON: options of all runs; SAY: empty 
 back() { rm -rf "${T:?}/$2"; cp -r "$T/$1" "$T/$2"; rm -r "$T/$2/checkpoint-4"; }
 # near RUN RUN PART - the losses of the last two steps differ by less than a part of themselves.
 near() { paste <(losses "$1" | tail -n 2) <(losses "$2" | tail -n 2) | awk -v b="$3" '{ d = ($1 - $2) / $2; if (!(d < b && d > -b)) { bad = 1; print } } END { exit bad || NR != 2 }'; }
+# resumes RUN WHAT OPTION... - one rank goes on after two steps, to the same bits; WHAT ends the names of the lines.
+resumes() {
+    local run=$1 what=$2; shift 2
+    back "$run" again
+    t "it goes on$what" train again 1 "$@" --resume-from-checkpoint latest
+    t "to the same bits$what" same_state "$run" again
+}
