@@ -292,7 +292,8 @@ static int repeat(struct git_mirror *m,
     if (trusted && git_libgit2_opts(GIT_OPT_SET_SSL_CERT_LOCATIONS, trusted, NULL))
         return ckpt_fail(err, CKPT_ECONFIG, "%s: no certificates are read from it", trusted);
     rc = http ? once(m, ctx, err) : ckpt_err_code(err);
-    for (long tries = 1; rc == CKPT_EDEVICE || strcmp(err->reason, "passing") == 0; tries++) {
+    for (long tries = 1;
+         rc == CKPT_EDEVICE || (rc && strcmp(err->reason, "passing") == 0); tries++) {
         if ((rc = http_again(http, tries, &began, err)) != 0)
             break;
         rc = once(m, ctx, err);
