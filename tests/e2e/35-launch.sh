@@ -1,6 +1,7 @@
 # Ranks that are counted, started again and started on several hosts; and those that wait for ever.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/shared/ranks.sh"
+. tests/e2e/shared/sshd.sh
 check() { [ "$2" = 0 ] && echo "ok $1" || fail "$1" "$T/.out" "$T/.err"; }
 # loud N OPTION... - as ranks, but with its notes and warnings.
 loud() { local n=$1; shift; timeout -s KILL 60 ckpt-train --model "$T/base" --max-seq-length 64 --per-device-train-batch-size 2 --nproc "$n" --train-file "$T/train.jsonl" "$@"; }
@@ -278,9 +279,8 @@ ranks 3 --train-file "$T/train.jsonl" --zero-stage 3 --max-steps 3 -o "$T/local3
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl_vader_single_copy_mechanism=none
 
 # -- sshd ---------------------------------------------------------------------------------------
-sshd=$(command -v sshd || ls /usr/sbin/sshd 2>/dev/null)
 printf '127.0.0.2 slots=1\n127.0.0.3 slots=2\n' >"$T/hosts"
-over_ssh() { port=$((port + 1)); CKPT_SSH=$T/ssh train "$T/hosts" --master-addr 127.0.0.2 --master-port $port --ssh-port $ssh_port "$@"; }
+over_ssh() { port=$((port + 1)); CKPT_SSH=$T/ssh train "$T/hosts" --master-addr 127.0.0.2 --master-port $port --ssh-port $sport "$@"; }
 three() { begin three over_ssh --zero-stage 3 --max-steps 3; came three 0 '^127.0.0.2: ckpt-train: ranks: 3 \(gloo\)' && [ "$(cat "$T/three.out")" = "$T/three/checkpoint-3" ] && same_state three local3; }
 asked() { begin asked over_ssh --logging-steps 1 --max-steps 100000; until_seen 20 steps asked; kill -s TERM "$(launcher asked)"; came asked 75 'ckpt-train: 127.0.0.2: stopped at step [0-9]+, saved: '; }
 killed() { begin killed over_ssh --logging-steps 1 --max-steps 100000; until_seen 20 steps killed; kill -s KILL "$(rank_there killed 2)"; came killed 75 '^ckpt-train: 127.0.0.3: rank 2 on .*: killed by SIGKILL in: '; }
@@ -288,34 +288,26 @@ killed() { begin killed over_ssh --logging-steps 1 --max-steps 100000; until_see
 rank_there() { local p; for p in $(pgrep -f -- "-o $T/$1\$"); do grep -qsaz "^RANK=$2\$" "/proc/$p/environ" && echo "$p"; done | head -n 1; }
 none_there() { ! pgrep -f -- "-o $T/$1\$" >/dev/null; }
 cable() { begin cable over_ssh --logging-steps 1 --max-steps 100000; until_seen 20 steps cable; kill -s KILL $(pgrep -f "ssh .*127.0.0.3 .*$T/cable"); came cable 75 '^ckpt-train: 127.0.0.3: the connection was not made, or broke|killed by SIGKILL|is gone: |not heard for' && until_seen 5 none_there cable; }
-if [ -z "$sshd" ]; then
+mkdir -m 700 "$T/ssh.d"; ssh-keygen -q -t ed25519 -N '' -f "$T/ssh.d/user"; cp "$T/ssh.d/user.pub" "$T/keys"
+if ! sshd_start 127.0.0.2 127.0.0.3; then
     echo "ok skipped: no sshd: package openssh-server"
 else
-    made=
-    [ "$(id -u)" != 0 ] || [ -d /run/sshd ] || { mkdir /run/sshd; made=1; }        # sshd asks root for it
-    ssh_port=$((30000 + RANDOM % 2000))
-    mkdir -m 700 "$T/keys"
-    ssh-keygen -q -t ed25519 -N '' -f "$T/keys/host"; ssh-keygen -q -t ed25519 -N '' -f "$T/keys/user"
-    cp "$T/keys/user.pub" "$T/keys/authorized"
-    printf '%s\n' "Port $ssh_port" "ListenAddress 127.0.0.2" "ListenAddress 127.0.0.3" "HostKey $T/keys/host" "PidFile $T/keys/pid" "AuthorizedKeysFile $T/keys/authorized" \
-        "UsePAM no" "StrictModes no" "PasswordAuthentication no" "KbdInteractiveAuthentication no" "PermitRootLogin prohibit-password" >"$T/keys/sshd_config"
-    printf '%s\n' "Host *" "IdentityFile $T/keys/user" "IdentitiesOnly yes" "UserKnownHostsFile $T/keys/known" "StrictHostKeyChecking accept-new" "LogLevel ERROR" >"$T/keys/config"
-    printf '#!/bin/sh\nexec ssh -F %s/keys/config "$@"\n' "$T" >"$T/ssh"; chmod +x "$T/ssh"
-    "$sshd" -D -e -f "$T/keys/sshd_config" >"$T/sshd.log" 2>&1 & daemon=$!
-    trap 'kill $daemon 2>/dev/null; [ -z "$made" ] || rmdir /run/sshd 2>/dev/null; rm -rf "$T"' EXIT
-    t "sshd answers" wait_for '"$T/ssh" -o BatchMode=yes -p $ssh_port 127.0.0.2 true 2>/dev/null'
+    trap 'kill $sshd 2>/dev/null; rm -rf "$T"' EXIT
+    printf '%s\n' "Host *" "IdentityFile $T/ssh.d/user" "IdentitiesOnly yes" "UserKnownHostsFile $T/ssh.d/known" "StrictHostKeyChecking accept-new" "LogLevel ERROR" >"$T/ssh.d/config"
+    printf '#!/bin/sh\nexec ssh -F %s/ssh.d/config "$@"\n' "$T" >"$T/ssh"; chmod +x "$T/ssh"
+    t "sshd answers" wait_for '"$T/ssh" -o BatchMode=yes -p $sport 127.0.0.2 true 2>/dev/null'
     t "three ranks of two hosts over ssh, as of one" three
     t "a signal is passed on, and all is saved" asked
     t "a rank is killed there" killed
     t "a connection is lost" cable
     printf 'localhost slots=1\n127.0.0.2 slots=1\n' >"$T/far.hosts"
-    far() { CKPT_SSH=$T/ssh begin far train "$T/far.hosts" --launcher mpirun --ssh-port $ssh_port --zero-stage 3 --max-steps 3; came far 0 'ranks: 2 \(mpi\), ZeRO stage 3' && [ "$(cat "$T/far.out")" = "$T/far/checkpoint-3" ]; }
+    far() { CKPT_SSH=$T/ssh begin far train "$T/far.hosts" --launcher mpirun --ssh-port $sport --zero-stage 3 --max-steps 3; came far 0 'ranks: 2 \(mpi\), ZeRO stage 3' && [ "$(cat "$T/far.out")" = "$T/far/checkpoint-3" ]; }
     t "mpirun's ranks of two hosts over ssh" far
-    : >"$T/keys/authorized"
+    : >"$T/keys"
     refused() { over_ssh -q --max-steps 1 -o "$T/none" 2>"$T/refused"; local rc=$?; grep -v '^127.0.0' "$T/refused" >&2; return $rc; }
     expect_says 75 "a key that is not let in" "the connection was not made, or broke" refused
     says "hint: ssh without a password, from here to every host, is needed" && echo "ok is told" || fail "is told" "$T/.err"
-    kill $daemon; wait $daemon 2>/dev/null
+    kill $sshd; wait $sshd 2>/dev/null
 fi
 
 # -- mpirun -------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 # sshd, both on loopback; logins by git's credential helper, keys and known_hosts; LFS objects to a server.  A7, D8
 . "$(dirname "$0")/lib.sh"
 . tests/serve/hub.sh
+. tests/e2e/shared/sshd.sh
 skip() { echo "ok skipped: $1"; exit; }
 M=$G/models/llama-a
 export HOME=$T/home GIT_CONFIG_NOSYSTEM=1 CKPT_CACHE=$T/cache CKPT_HTTP_RETRIES=0
@@ -100,14 +101,9 @@ if command -v python3 >/dev/null; then
 fi
 
 # -- over ssh -----------------------------------------------------------------------------------
-command -v sshd >/dev/null || [ -x /usr/sbin/sshd ] || skip "no sshd: package openssh-server"
-sport=$((20000 + RANDOM % 20000)); mkdir -p /run/sshd 2>/dev/null
-ssh-keygen -q -t ed25519 -N '' -f "$T/host"; ssh-keygen -q -t ed25519 -N '' -f "$HOME/.ssh/id_ed25519"
-cp "$HOME/.ssh/id_ed25519.pub" "$T/keys"
-printf '%s\n' "Port $sport" "ListenAddress 127.0.0.1" "HostKey $T/host" "AuthorizedKeysFile $T/keys" "StrictModes no" "UsePAM no" "PidFile none" >"$T/sshd.conf"
-/usr/sbin/sshd -D -f "$T/sshd.conf" -E "$T/sshd.log" & sshd=$!
+ssh-keygen -q -t ed25519 -N '' -f "$HOME/.ssh/id_ed25519"; cp "$HOME/.ssh/id_ed25519.pub" "$T/keys"
+sshd_start 127.0.0.1 || skip "no sshd: package openssh-server"
 trap 'kill $server $sshd $relay 2>/dev/null; rm -rf "$T"' EXIT
-wait_for "listens $sport"
 me=$(id -un)
 expect 77 "a host key that is not known" ckpt-push -q "${small[@]}" "ssh://$me@127.0.0.1:$sport$R/git/ssh.git" "$M"
 echo "[127.0.0.1]:$sport $(cut -d' ' -f1,2 "$T/host.pub")" >"$HOME/.ssh/known_hosts"

@@ -2,6 +2,7 @@
 # and over ssh (sshd on loopback); archives by https addresses.  B6, X1
 . "$(dirname "$0")/lib.sh"
 . tests/serve/hub.sh
+. tests/e2e/shared/sshd.sh
 D=tools/recipes/demo
 export HOME=$T/home GIT_CONFIG_NOSYSTEM=1 CKPT_HTTP_RETRIES=0; unset SSH_AUTH_SOCK
 mkdir -p "$HOME/.ssh" "$R/git" "$R/web"; chmod 700 "$HOME/.ssh"
@@ -95,14 +96,9 @@ for a in base.tar base.tar.gz; do
 done
 
 # -- over ssh -----------------------------------------------------------------------------------
-[ -x /usr/sbin/sshd ] || { echo "ok skipped: no sshd: package openssh-server"; exit; }
-sport=$((20000 + RANDOM % 20000)); mkdir -p /run/sshd 2>/dev/null
-ssh-keygen -q -t ed25519 -N '' -f "$T/host"; ssh-keygen -q -t ed25519 -N '' -f "$HOME/.ssh/id_ed25519"
-cp "$HOME/.ssh/id_ed25519.pub" "$T/keys"
-printf '%s\n' "Port $sport" "ListenAddress 127.0.0.1" "HostKey $T/host" "AuthorizedKeysFile $T/keys" "StrictModes no" "UsePAM no" "PidFile none" >"$T/sshd.conf"
-/usr/sbin/sshd -D -f "$T/sshd.conf" -E "$T/sshd.log" & sshd=$!
+ssh-keygen -q -t ed25519 -N '' -f "$HOME/.ssh/id_ed25519"; cp "$HOME/.ssh/id_ed25519.pub" "$T/keys"
+sshd_start 127.0.0.1 || { echo "ok skipped: no sshd: package openssh-server"; exit; }
 trap 'kill $server $sshd 2>/dev/null; rm -rf "$T"' EXIT
-wait_for '(exec 3<>/dev/tcp/127.0.0.1/$sport) 2>/dev/null'
 git config --global credential.helper '!f() { test "$1" = get && printf "username=user\npassword=hf_canary\n"; }; f'
 echo "[127.0.0.1]:$sport $(cut -d' ' -f1,2 "$T/host.pub")" >"$HOME/.ssh/known_hosts"
 expect 0 "over ssh" ckpt-inspect "git+ssh://$(id -un)@127.0.0.1:$sport$R/git/a.git/config.json"
