@@ -75,9 +75,20 @@ void ckpt_digest_hex(char *dst, const unsigned char *bytes, size_t n)
     dst[2 * n] = '\0';
 }
 
-int ckpt_sha256_file(char hex[CKPT_SHA256_HEX], struct ckpt_file *file, struct ckpt_err *err)
+int ckpt_sha256_finish(char hex[CKPT_SHA256_HEX], struct ckpt_sha256 *s, int rc,
+                       struct ckpt_err *err)
 {
     unsigned char digest[CKPT_SHA256_BYTES];
+
+    rc = rc ? rc : ckpt_sha256_end(s, digest, err);
+    if (rc == 0)
+        ckpt_digest_hex(hex, digest, sizeof digest);
+    ckpt_sha256_free(s);
+    return rc;
+}
+
+int ckpt_sha256_file(char hex[CKPT_SHA256_HEX], struct ckpt_file *file, struct ckpt_err *err)
+{
     uint64_t size = ckpt_file_size(file);
     void *chunk = ckpt_alloc_buffer(CHUNK);
     struct ckpt_sha256 *s = NULL;
@@ -91,11 +102,7 @@ int ckpt_sha256_file(char hex[CKPT_SHA256_HEX], struct ckpt_file *file, struct c
         if (rc == 0)
             rc = ckpt_sha256_add(s, chunk, n, err);
     }
-    if (rc == 0)
-        rc = ckpt_sha256_end(s, digest, err);
-    if (rc == 0)
-        ckpt_digest_hex(hex, digest, sizeof digest);
-    ckpt_sha256_free(s);
+    rc = ckpt_sha256_finish(hex, s, rc, err);
     ckpt_free(chunk);
     return rc;
 }

@@ -25,6 +25,10 @@ int ckpt_sha256_add(struct ckpt_sha256 *s, const void *bytes, size_t n, struct c
 int ckpt_sha256_end(struct ckpt_sha256 *s, unsigned char digest[CKPT_SHA256_BYTES],
                     struct ckpt_err *err);
 void ckpt_sha256_free(struct ckpt_sha256 *s);
+/* The last call of one that made s: unless rc is a failure, fill hex (lower case); free s (may be
+ * NULL).  Returns rc, or the failure to do so. */
+int ckpt_sha256_finish(char hex[CKPT_SHA256_HEX], struct ckpt_sha256 *s, int rc,
+                       struct ckpt_err *err);
 
 /* SHA-256 of a whole file as lower-case hex. */
 int ckpt_sha256_file(char hex[CKPT_SHA256_HEX], struct ckpt_file *file, struct ckpt_err *err);

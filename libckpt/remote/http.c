@@ -15,6 +15,7 @@
 #include "libckpt/base/json.h"
 #include "libckpt/log.h"
 #include "libckpt/base/secret.h"
+#include "libckpt/remote/body.h"
 #include "libckpt/remote/curl.h"
 #include "libckpt/remote/http_try.h"
 
@@ -471,20 +472,6 @@ int http_send(struct http *h, const struct http_request *r, struct http_answer *
 
 /* -- bodies in memory ------------------------------------------------------------------------- */
 
-static int begin_text(void *ctx, const struct http_answer *a, struct ckpt_err *err)
-{
-    (void)a;
-    (void)err;
-    ((struct ckpt_buf *)ctx)->len = 0;
-    return 0;
-}
-
-static int put_text(void *ctx, const void *bytes, size_t n, struct ckpt_err *err)
-{
-    ckpt_buf_put(ctx, bytes, n);
-    return ckpt_buf_ok(ctx) ? 0 : ckpt_nomem(err, n);
-}
-
 int http_text(struct http *h, char **out, size_t *len, const struct http_request *r,
               struct http_answer *answer, struct ckpt_err *err)
 {
@@ -494,8 +481,8 @@ int http_text(struct http *h, char **out, size_t *len, const struct http_request
 
     *out = NULL;
     ckpt_buf_init(&b, (size_t)r->limit + 1);
-    with.begin = begin_text;
-    with.put = put_text;
+    with.begin = body_text_begin;
+    with.put = body_text_put;
     with.ctx = &b;
     rc = http_get(h, &with, answer, err);
     if (rc == 0 && !ckpt_buf_str(&b))

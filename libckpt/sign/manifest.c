@@ -128,18 +128,12 @@ int sign_manifest_add(struct sign_manifest *m, const char *name, const unsigned 
 /* SHA-256 of all digests in the present order, as hex. */
 static int root_of(char hex[CKPT_SHA256_HEX], const struct sign_manifest *m, struct ckpt_err *err)
 {
-    unsigned char digest[CKPT_SHA256_BYTES];
     struct ckpt_sha256 *s = NULL;
     int rc = ckpt_sha256_new(&s, err);
 
     for (size_t i = 0; rc == 0 && i < m->n; i++)
         rc = ckpt_sha256_add(s, m->item[i].digest, sign_hash_bytes(m->hash), err);
-    if (rc == 0)
-        rc = ckpt_sha256_end(s, digest, err);
-    if (rc == 0)
-        ckpt_digest_hex(hex, digest, sizeof digest);
-    ckpt_sha256_free(s);
-    return rc;
+    return ckpt_sha256_finish(hex, s, rc, err);
 }
 
 /* -- writing ---------------------------------------------------------------------------------- */

@@ -111,7 +111,6 @@ static int list_files(json_t *files, struct ckpt_dir *dir, const char *path, str
 /* SHA-256 of the compact, sorted text of a manifest without its "digest". */
 static int own_digest(char hex[CKPT_SHA256_HEX], const json_t *manifest, struct ckpt_err *err)
 {
-    unsigned char digest[CKPT_SHA256_BYTES];
     json_t *rest = json_copy((json_t *)manifest);
     struct ckpt_sha256 *s = NULL;
     struct ckpt_buf text;
@@ -128,12 +127,8 @@ static int own_digest(char hex[CKPT_SHA256_HEX], const json_t *manifest, struct 
         rc = ckpt_sha256_new(&s, err);
     if (rc == 0)
         rc = ckpt_sha256_add(s, text.data, text.len, err);
-    if (rc == 0)
-        rc = ckpt_sha256_end(s, digest, err);
-    if (rc == 0)
-        ckpt_digest_hex(hex, digest, sizeof digest);
 out:
-    ckpt_sha256_free(s);
+    rc = ckpt_sha256_finish(hex, s, rc, err);
     ckpt_buf_release(&text);
     json_decref(rest);
     return rc;

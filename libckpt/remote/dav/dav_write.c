@@ -6,6 +6,7 @@
 
 #include "libckpt/err.h"
 #include "libckpt/mem.h"
+#include "libckpt/remote/body.h"
 
 #define LONG_BODY  ((uint64_t)1 << 20)      /* beyond it the server is asked for leave */
 #define TEXT_BYTES ((uint64_t)1 << 20)
@@ -170,25 +171,11 @@ int dav_read(char **text, size_t *n, const struct dav *d, const char *path, stru
     return rc;
 }
 
-static int begin(void *ctx, const struct http_answer *a, struct ckpt_err *err)
-{
-    unsigned char digest[CKPT_SHA256_BYTES];
-
-    (void)a;
-    return ckpt_sha256_end(ctx, digest, err);
-}
-
-static int put(void *ctx, const void *bytes, size_t n, struct ckpt_err *err)
-{
-    return ckpt_sha256_add(ctx, bytes, n, err);
-}
-
 int dav_check(bool *is, const struct dav *d, const char *path, const char *sha256, uint64_t size,
               struct ckpt_err *err)
 {
     struct http *http = http_shared(err);
     char *url = http ? ckpt_alloc(1, HTTP_URL) : NULL, name[5200], hex[CKPT_SHA256_HEX] = "";
-    unsigned char digest[CKPT_SHA256_BYTES];
     struct ckpt_sha256 *sha = NULL;
     struct http_answer a;
     int rc = url ? ckpt_sha256_new(&sha, err) : http ? ckpt_nomem(err, HTTP_URL)
@@ -196,13 +183,10 @@ int dav_check(bool *is, const struct dav *d, const char *path, const char *sha25
 
     rc = rc ? rc : dav_address(url, d, path, err);
     rc = rc ? rc : http_get(http, &(struct http_request){.url = url, .name = name_of(name, d, path),
-                            .auth = dav_auth(d), .limit = size, .begin = begin, .put = put,
-                            .ctx = sha}, &a, err);
-    rc = rc ? rc : ckpt_sha256_end(sha, digest, err);
-    if (rc == 0)
-        ckpt_digest_hex(hex, digest, sizeof digest);
+                            .auth = dav_auth(d), .limit = size, .begin = body_digest_begin,
+                            .put = body_digest_put, .ctx = sha}, &a, err);
+    rc = ckpt_sha256_finish(hex, sha, rc, err);
     *is = rc == 0 && strcmp(hex, sha256) == 0;
-    ckpt_sha256_free(sha);
     ckpt_free(url);
     return rc;
 }

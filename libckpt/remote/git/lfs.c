@@ -104,7 +104,6 @@ static int copy_digested(struct ckpt_out *out, struct ckpt_file *file, const cha
                          ckpt_lfs_progress *progress, void *ctx, struct ckpt_err *err)
 {
     uint64_t size = ckpt_file_size(file);
-    unsigned char digest[CKPT_SHA256_BYTES];
     char hex[CKPT_SHA256_HEX];
     void *chunk = ckpt_alloc_buffer(CHUNK);
     struct ckpt_sha256 *sha = NULL;
@@ -122,15 +121,10 @@ static int copy_digested(struct ckpt_out *out, struct ckpt_file *file, const cha
         if (progress)
             progress(ctx, n);
     }
-    if (rc == 0)
-        rc = ckpt_sha256_end(sha, digest, err);
-    if (rc == 0) {
-        ckpt_digest_hex(hex, digest, sizeof digest);
-        if (strcmp(hex, oid) != 0)
-            rc = ckpt_fail_as(err, CKPT_EFORMAT, "changed", "%s: changed while it was read",
-                              ckpt_file_name(file));
-    }
-    ckpt_sha256_free(sha);
+    rc = ckpt_sha256_finish(hex, sha, rc, err);
+    if (rc == 0 && strcmp(hex, oid) != 0)
+        rc = ckpt_fail_as(err, CKPT_EFORMAT, "changed", "%s: changed while it was read",
+                          ckpt_file_name(file));
     ckpt_free(chunk);
     return rc;
 }

@@ -8,6 +8,7 @@
 #include "libckpt/base/json.h"
 #include "libckpt/digest.h"
 #include "libckpt/err.h"
+#include "libckpt/remote/body.h"
 #include "libckpt/remote/cache/cache.h"
 
 #define ACCEPT "Accept: " OCI_MANIFEST ", application/vnd.oci.image.index.v1+json, " \
@@ -213,20 +214,6 @@ int oci_call(struct oci_repo *r, struct http_request *q, struct http_answer *a,
 
 /* -- manifests -------------------------------------------------------------------------------- */
 
-static int begin_text(void *ctx, const struct http_answer *a, struct ckpt_err *err)
-{
-    (void)a;
-    (void)err;
-    ((struct ckpt_buf *)ctx)->len = 0;
-    return 0;
-}
-
-static int put_text(void *ctx, const void *bytes, size_t n, struct ckpt_err *err)
-{
-    ckpt_buf_put(ctx, bytes, n);
-    return ckpt_buf_ok(ctx) ? 0 : ckpt_nomem(err, n);
-}
-
 int oci_digest(char digest[OCI_DIGEST], const void *bytes, size_t n, struct ckpt_err *err)
 {
     unsigned char sha[CKPT_SHA256_BYTES];
@@ -245,8 +232,8 @@ int oci_digest(char digest[OCI_DIGEST], const void *bytes, size_t n, struct ckpt
 int oci_manifest(char **text, size_t *n, char digest[OCI_DIGEST], struct oci_repo *r,
                  const char *reference, struct ckpt_err *err)
 {
-    struct http_request q = {.headers = ACCEPT, .limit = OCI_MANIFEST_BYTES, .begin = begin_text,
-                             .put = put_text};
+    struct http_request q = {.headers = ACCEPT, .limit = OCI_MANIFEST_BYTES,
+                             .begin = body_text_begin, .put = body_text_put};
     struct http_answer a = {0};
     const char *want = oci_is_digest(reference) ? reference : a.content_digest;
     char url[HTTP_URL];

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "libckpt/digest.h"
 #include "libckpt/err.h"
+#include "libckpt/remote/body.h"
 
 #define ANSWER_BYTES ((uint64_t)1 << 20)
 
@@ -86,37 +86,19 @@ int oci_put_manifest(struct oci_repo *r, const char *reference, const char *text
 
 /* -- reading back ----------------------------------------------------------------------------- */
 
-static int begin(void *ctx, const struct http_answer *a, struct ckpt_err *err)
-{
-    unsigned char digest[CKPT_SHA256_BYTES];
-
-    (void)a;
-    return ckpt_sha256_end(ctx, digest, err);
-}
-
-static int put(void *ctx, const void *bytes, size_t n, struct ckpt_err *err)
-{
-    return ckpt_sha256_add(ctx, bytes, n, err);
-}
-
 int oci_check(struct oci_repo *r, const char *name, const char *digest, uint64_t size,
               struct ckpt_err *err)
 {
-    unsigned char sha[CKPT_SHA256_BYTES];
-    char url[HTTP_URL], hex[CKPT_SHA256_HEX];
+    char url[HTTP_URL], hex[CKPT_SHA256_HEX] = "";
     struct http_answer a = {0};
     struct ckpt_sha256 *s;
     int rc = ckpt_sha256_new(&s, err);
 
     rc = rc ? rc : oci_address(url, r, "blobs", digest, err);
-    rc = rc ? rc : oci_call(r, &(struct http_request){.url = url, .limit = size, .begin = begin,
-                            .put = put, .ctx = s}, &a, err);
-    rc = rc ? rc : ckpt_sha256_end(s, sha, err);
-    ckpt_sha256_free(s);
-    if (rc)
-        return rc;
-    ckpt_digest_hex(hex, sha, sizeof sha);
-    return strcmp(hex, digest + strlen("sha256:")) == 0
-               ? 0 : ckpt_fail_as(err, CKPT_EPROTOCOL, "unconfirmed", "%s: %s is not what was sent",
-                                  r->place.root, name);
+    rc = rc ? rc : oci_call(r, &(struct http_request){.url = url, .limit = size, .ctx = s,
+                            .begin = body_digest_begin, .put = body_digest_put}, &a, err);
+    rc = ckpt_sha256_finish(hex, s, rc, err);
+    return rc || strcmp(hex, digest + strlen("sha256:")) == 0
+               ? rc : ckpt_fail_as(err, CKPT_EPROTOCOL, "unconfirmed",
+                                   "%s: %s is not what was sent", r->place.root, name);
 }

@@ -10,6 +10,7 @@
 #include "libckpt/base/xml.h"
 #include "libckpt/err.h"
 #include "libckpt/mem.h"
+#include "libckpt/remote/body.h"
 
 #define PART_BYTES   ((uint64_t)8 << 20)    /* a killed process loses no more of a stream */
 #define MOST_PARTS   10000u                 /* of one object, by S3 */
@@ -107,7 +108,7 @@ static int upload_query(char *query, size_t size, const char *before, const char
 
 static int digest_of(char hex[CKPT_SHA256_HEX], const struct http_body *b, struct ckpt_err *err)
 {
-    unsigned char digest[CKPT_SHA256_BYTES], *piece = ckpt_alloc(PIECE, 1);
+    unsigned char *piece = ckpt_alloc(PIECE, 1);
     struct ckpt_sha256 *sha = NULL;
     int rc = piece ? ckpt_sha256_new(&sha, err) : ckpt_nomem(err, PIECE);
 
@@ -118,10 +119,7 @@ static int digest_of(char hex[CKPT_SHA256_HEX], const struct http_body *b, struc
         rc = ckpt_sha256_add(sha, b->file ? piece : (const unsigned char *)b->bytes + at,
                              (size_t)n, err);
     }
-    rc = rc ? rc : ckpt_sha256_end(sha, digest, err);
-    if (rc == 0)
-        ckpt_digest_hex(hex, digest, sizeof digest);
-    ckpt_sha256_free(sha);
+    rc = ckpt_sha256_finish(hex, sha, rc, err);
     ckpt_free(piece);
     return rc;
 }
@@ -322,24 +320,10 @@ int s3_make_bucket(struct s3 *s, struct ckpt_err *err)
 
 /* -- reading back ----------------------------------------------------------------------------- */
 
-static int begin(void *ctx, const struct http_answer *a, struct ckpt_err *err)
-{
-    unsigned char digest[CKPT_SHA256_BYTES];
-
-    (void)a;
-    return ckpt_sha256_end(ctx, digest, err);
-}
-
-static int put(void *ctx, const void *bytes, size_t n, struct ckpt_err *err)
-{
-    return ckpt_sha256_add(ctx, bytes, n, err);
-}
-
 int s3_check(struct s3 *s, const char *key, const char *sha256, uint64_t size,
              struct ckpt_err *err)
 {
     struct http *http = http_shared(err);
-    unsigned char digest[CKPT_SHA256_BYTES];
     char name[1200], hex[CKPT_SHA256_HEX] = "", *url = http ? ckpt_alloc(1, HTTP_URL) : NULL;
     struct ckpt_sha256 *sha = NULL;
     struct http_answer a;
@@ -349,12 +333,9 @@ int s3_check(struct s3 *s, const char *key, const char *sha256, uint64_t size,
     name_of(name, s, key);
     rc = rc ? rc : s3_place_address(url, s, key, NULL, err);
     rc = rc ? rc : http_get(http, &(struct http_request){.url = url, .name = name,
-                            .auth = s3_place_auth(s), .limit = size, .begin = begin, .put = put,
-                            .ctx = sha}, &a, err);
-    rc = rc ? rc : ckpt_sha256_end(sha, digest, err);
-    if (rc == 0)
-        ckpt_digest_hex(hex, digest, sizeof digest);
-    ckpt_sha256_free(sha);
+                            .auth = s3_place_auth(s), .limit = size, .ctx = sha,
+                            .begin = body_digest_begin, .put = body_digest_put}, &a, err);
+    rc = ckpt_sha256_finish(hex, sha, rc, err);
     ckpt_free(url);
     return rc || strcmp(hex, sha256) == 0
                ? rc : ckpt_fail_as(err, CKPT_EPROTOCOL, "unconfirmed", "%s: is not what was sent",
