@@ -1,5 +1,5 @@
 /*
- * blas - prepare OpenBLAS: one thread per call, kernels for this processor, threads that wait little.
+ * blas - prepare OpenBLAS: one thread a call, kernels for this processor; threads wait little.
  *
  * OpenBLAS as distributions ship it (0.3.21 of Debian 12 among them) mistakes Intel's family 6
  * from model 176 on, Raptor Lake and Emerald Rapids among them, for a Prescott: its
