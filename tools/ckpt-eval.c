@@ -161,9 +161,10 @@ static const struct opt_rule rules[] = {
      "add-eos-token skip-bad-rows max-target-length stride task", "eval-file datasets"},
     {OPT_BARS, "nproc", "logits hidden predictions"},
     {OPT_NEEDS, "choice", "task"},
-    {OPT_BARS, "task", "prompt generate logits hidden stride differences field-mapping text-field "
-     "messages-field chat-template mask-history completion-template chat-prompts train-on-prompt "
-     "assistant-only-loss truncation-side skip-bad-rows html in-order " GENERATION},
+    {OPT_BARS, "task", "prompt generate logits hidden stride differences html in-order"},
+    {OPT_YIELDS, "task", "field-mapping text-field messages-field chat-template mask-history "
+     "completion-template chat-prompts train-on-prompt assistant-only-loss truncation-side "
+     "skip-bad-rows " GENERATION},
     {OPT_NEEDS, "base-predictions", "predictions"},
     {OPT_NEEDS, "metric fail-above fail-below", "predictions eval-file datasets"},
     {OPT_NEEDS, "bertscore-model", "metric"},
