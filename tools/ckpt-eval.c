@@ -4,12 +4,14 @@
 
 #include "libckpt/base/buf.h"
 #include "libckpt/err.h"
+#include "libckpt/io/path.h"
 #include "tools/cli_items.h"
 #include "tools/data_rows.h"
 #include "tools/eval/eval.h"
 #include "tools/eval/find.h"
 #include "tools/eval/page.h"
 #include "tools/eval/score/score.h"
+#include "tools/opt/rows.h"
 #include "tools/out.h"
 #include "trainer/comm/report.h"
 #include "trainer/cpu/blas.h"
@@ -161,9 +163,10 @@ static const struct opt_rule rules[] = {
      "add-eos-token skip-bad-rows max-target-length stride task", "eval-file datasets"},
     {OPT_BARS, "nproc", "logits hidden predictions"},
     {OPT_NEEDS, "choice", "task"},
-    {OPT_BARS, "task", "prompt generate logits hidden stride differences field-mapping text-field "
-     "messages-field chat-template mask-history completion-template chat-prompts train-on-prompt "
-     "assistant-only-loss truncation-side skip-bad-rows html in-order " GENERATION},
+    {OPT_BARS, "task", "prompt generate logits hidden stride differences html in-order"},
+    {OPT_YIELDS, "task", "field-mapping text-field messages-field chat-template mask-history "
+     "completion-template chat-prompts train-on-prompt assistant-only-loss truncation-side "
+     "skip-bad-rows " GENERATION},
     {OPT_NEEDS, "base-predictions", "predictions"},
     {OPT_NEEDS, "metric fail-above fail-below", "predictions eval-file datasets"},
     {OPT_NEEDS, "bertscore-model", "metric"},
@@ -510,6 +513,25 @@ static int keep(char ***out, struct cli *cli, int argc, char **argv, struct ckpt
     return 0;
 }
 
+/* A shell's <(command) is read once: as base or adapter, and as a model of several ranks here,
+ * before they start. */
+static int settle(struct eval_want *w, char **rest, int n_rest, struct cli *cli,
+                  struct ckpt_err *err)
+{
+    const char **of[] = {&w->base, &w->adapter};
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < sizeof of / sizeof of[0]; i++)
+        if (*of[i] && ckpt_path_is_descriptor(*of[i]))
+            rc = opt_stream(of[i], &cli->arena, err);
+    for (int i = 0; rc == 0 && w->nproc && !report_watched() && i < n_rest; i++) {
+        const char *path = rest[i];
+
+        rc = ckpt_path_is_descriptor(path) ? opt_stream(&path, &cli->arena, err) : 0;
+    }
+    return rc;
+}
+
 int main(int argc, char **argv)
 {
     struct cli cli = {0};
@@ -540,6 +562,7 @@ int main(int argc, char **argv)
     rc = rc ? rc : find(&w, &found, &rest, &n_rest, &err);
     rc = rc ? rc : check(&w, rest, n_rest, &err);
     ranks.nproc = w.nproc;
+    rc = rc ? rc : settle(&w, rest, n_rest, &cli, &err);
     rc = rc ? rc : split_begin(&w.split, &status, &ranks, &err);
     w.encoder.device = w.device;
     w.encoder.threads = w.threads;

@@ -5,9 +5,12 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "libckpt/base/json.h"
+#include "libckpt/err.h"
 #include "tools/cli.h"
 
 /* Wait until standard input has something to read, or ends; false when quit came first. */
@@ -123,6 +126,30 @@ static int read_line(struct cli_lines *l, size_t *n, struct ckpt_err *err)
     return 0;
 }
 
+/* What --json prints of an artifact stands for its path.  Other text is a path as it is, and so is
+ * all that ends with NUL. */
+static int take_path(struct cli_lines *l, size_t n, struct ckpt_err *err)
+{
+    struct ckpt_err ignored = {0};
+    const char *path = NULL;
+    json_t *object;
+    int rc = 0;
+
+    if (l->end != '\n' || n < 2 || l->line[0] != '{' || l->line[n - 1] != '}' ||
+        ckpt_json_parse(&object, l->line, n, CKPT_JSON_LINE, &ignored))
+        return 0;
+    if (ckpt_json_str(&path, object, "path", &ignored) || !*path || strlen(path) >= CLI_MAX_LINE) {
+        rc = ckpt_fail(err, CKPT_EFORMAT, "standard input: line %zu is an object without a path",
+                       l->n_line);
+        ckpt_err_hint(err, "paths come one a line, or as {\"path\": ...}; ckpt-eval passes them "
+                      "on with --pass-through");
+    } else {
+        memcpy(l->line, path, strlen(path) + 1);
+    }
+    json_decref(object);
+    return rc;
+}
+
 int cli_lines_next(struct cli_lines *l, bool *more, struct ckpt_err *err)
 {
     size_t n = 0;
@@ -132,5 +159,5 @@ int cli_lines_next(struct cli_lines *l, bool *more, struct ckpt_err *err)
         if ((rc = read_line(l, &n, err)) != 0)
             return rc;
     *more = n != SIZE_MAX;
-    return 0;
+    return *more ? take_path(l, n, err) : 0;
 }

@@ -1,5 +1,5 @@
 /*
- * cli_lines - read lines of standard input: one path or address per line.
+ * cli_lines - read lines of standard input: one path or address per line, or an object with one.
  */
 #ifndef CKPT_TOOLS_CLI_LINES_H
 #define CKPT_TOOLS_CLI_LINES_H
@@ -31,8 +31,9 @@ struct cli_lines {
 void cli_lines_peek(struct cli_lines *l);
 void cli_lines_end(struct cli_lines *l);
 /*
- * The next non-empty line, in l->line with its NUL; *more is false at the end of input, and when
- * quit ends the waiting.  CKPT_ELIMIT, CKPT_EFORMAT for a NUL byte within, CKPT_EIO;
+ * The next non-empty line, in l->line with its NUL, or "path" of the object that it is; *more is
+ * false at the end of input, and when quit ends the waiting.  CKPT_ELIMIT, CKPT_EFORMAT for a NUL
+ * byte within and for an object without a path, CKPT_EIO;
  * CKPT_ESTOPPED when a signal asks to stop while it waits.
  */
 int cli_lines_next(struct cli_lines *l, bool *more, struct ckpt_err *err);

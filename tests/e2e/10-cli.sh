@@ -19,6 +19,18 @@ for tool in ckpt-train ckpt-merge ckpt-push ckpt-inspect ckpt-eval; do
     expect_says 78 "$tool: a JSON run file with an unknown name" "$T/run.json:2: " $tool --config "$T/run.json"
     expect 66 "$tool: a run file that is not there" $tool --config "$T/nothing.yaml"
 done
+# How long a thread that waits looks for work: what libgomp tells of itself as it is loaded.
+waits() {       # TOOL SPINS VARIABLE... - the last it tells
+    [ "$(nproc)" -gt 1 ] || return 0
+    [ "$(env -u OMP_WAIT_POLICY OMP_DISPLAY_ENV=verbose "${@:3}" "$1" --version 2>&1 |
+        sed -n "s/.*GOMP_SPINCOUNT = '\(.*\)'/\1/p" | tail -1)" = "$2" ]
+}
+for tool in ckpt-train ckpt-eval; do
+    t "$tool: threads that wait sleep soon" waits $tool 1000
+    t "$tool: unless the user wants them passive" waits $tool 0 OMP_WAIT_POLICY=passive
+    t "$tool: or counts for them" waits $tool 77 GOMP_SPINCOUNT=77
+    t "$tool: and starts once with one CPU" taskset -c "$(taskset -cp $$ | sed 's/.*: *\([0-9]*\).*/\1/')" env -u OMP_WAIT_POLICY $tool --version
+done
 # A reader that leaves early ends us by SIGPIPE, without a word.
 early() {
     ckpt-inspect tests/golden/torch/many_tensors.pt 2>"$T/.err" | head -1 >/dev/null

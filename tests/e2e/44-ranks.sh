@@ -41,6 +41,10 @@ t "rows come to standard output" bash -c "ckpt-eval -q --nproc 2 --eval-file e.j
 t "each choice to a file" bash -c "ckpt-eval -q --task multiple-choice --eval-file arc.jsonl --predictions-out c.0 model && ckpt-eval -q --nproc 2 --task multiple-choice --eval-file arc.jsonl --predictions-out c.2 model && cmp c.0 c.2"
 t "data and models on standard input" bash -c "printf '%s\n' base model | ckpt-eval -q --nproc 2 --eval-file e.jsonl --json | sed 's/\"seconds\": [0-9.]*/\"seconds\": 0/' | cmp - both.0 && ckpt-eval -q --nproc 2 --eval-file - --json base model <e.jsonl | sed 's/\"seconds\": [0-9.]*/\"seconds\": 0/' | cmp - both.0"
 t "a model's bytes there" bash -c "[ \"\$(ckpt-merge -q -o - model | ckpt-eval -q --nproc 2 --eval-file e.jsonl --tokenizer base --json | grep -o '\"loss\": [0-9.]*')\" = \"\$(ckpt-eval -q --eval-file e.jsonl --json model | grep -o '\"loss\": [0-9.]*')\" ]"
+loss() { grep -o '"loss": [0-9.]*'; }
+piped() { diff <(ckpt-eval -q "$@" --eval-file e.jsonl --json --base <(ckpt-merge -q -o - --to hf base) <(ckpt-merge -q -o - --to hf model) | loss) <(ckpt-eval -q --eval-file e.jsonl --json --base base model | loss); }
+t "models of a shell's <(...), read once for all ranks" piped --nproc 2
+t "and for one" piped
 
 # -- one line of error, and its status -----------------------------------------------------------
 expect_says 66 "no data" "ckpt-eval: nosuch.jsonl: no such file or directory" ckpt-eval -q --nproc 2 --eval-file nosuch.jsonl model

@@ -86,6 +86,9 @@ expect_says 1 "a bound on accuracy" "accuracy is" ckpt-eval -t imdb.jsonl --task
 expect_says 65 "records that are no questions" "no fields of a question with choices" ckpt-eval -t e.jsonl --task multiple-choice run
 echo '{"ctx": "a", "endings": ["b", "c"], "label": ""}' >hidden.jsonl
 expect_says 65 "a hidden label" "hidden.jsonl: record 1: the right choice is not given" ckpt-eval -t hidden.jsonl --task multiple-choice run
+printf 'prompt_template: "Question: {question}\\nAnswer:"\ncompletion_template: "{answer}"\nfield_mapping: "{}"\nmax_new_tokens: 3\n' >task.yaml
+t "a run file's template of prompts counts, and what it says of training does not" [ "$(figure acc ckpt-eval -q --json --config task.yaml --task multiple-choice -t arc.jsonl base)" = "$(figure acc ckpt-eval -q --json --prompt-template $'Question: {question}\nAnswer:' --task multiple-choice -t arc.jsonl base)" ]
+expect_says 64 "said beside the task, it has none" "--completion-template has no effect with --task" ckpt-eval --task multiple-choice -t arc.jsonl --completion-template x base
 expect 64 "choices of no task" ckpt-eval -t e.jsonl --choice a run
 : >empty.jsonl
 expect 65 "no record" ckpt-eval -t empty.jsonl --task multiple-choice run

@@ -58,6 +58,13 @@ pushed() { pack files | ckpt-push -q there; }
 expect 0 "a model's bytes are published" pushed
 t "as it is" cmp there/model.safetensors files/model.safetensors
 
+gated() { ckpt-merge -q --json -o gated files | ckpt-eval -q --json --pass-through --eval-file rows.jsonl --fail-above loss=99 2>figures | ckpt-push -q --json gone.json; }
+expect_prints 0 "objects of --json are a pipe's paths" '{"path":"gone.json"}' gated
+t "what went through is published" cmp gone.json/model.safetensors gated/model.safetensors
+t "and the figures are on standard error" grep -q '"perplexity"' figures
+no_path() { ckpt-eval -q --json --eval-file rows.jsonl files | tr -d '\n ' | ckpt-push -q nowhere; }
+expect_says 65 "results are no paths" "--pass-through" no_path
+
 # Readers that are slow, or leave; one checkpoint is kept, and none goes before it was read.
 slow() { train --train-file rows.jsonl --max-steps 8 --save-steps 1 --save-total-limit 1 -o slow | while read -r p; do sleep 0.2; [ -e "$p/model.safetensors" ] || echo "$p is gone"; done; }
 expect_prints 0 "a slow reader of lines" "" slow

@@ -38,6 +38,7 @@ static const struct opt value_rows[] = {
 static const struct opt_rule value_rules[] = {
     {OPT_NEEDS, "comma width", "color=blue slow"},
     {OPT_BARS, "comma", "any item"},
+    {OPT_YIELDS, "width", "shard-size name fast-mode"},
 };
 
 struct parsed {

@@ -112,7 +112,8 @@ struct opt_section { const struct opt *row; size_t n; void *values; };
 enum opt_rule_kind {
     OPT_ONLY,       /* with name no other option of the tool counts, except `others` */
     OPT_BARS,       /* with name none of `others` counts */
-    OPT_NEEDS       /* name counts only with one of `others` */
+    OPT_NEEDS,      /* name counts only with one of `others` */
+    OPT_YIELDS      /* as OPT_BARS, but those that a run file gives do not count instead */
 };
 
 struct opt_rule {

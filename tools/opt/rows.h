@@ -61,6 +61,8 @@ struct opt_table {
 };
 
 union opt_value opt_value_of(const struct opt_slot *s);
+/* Back to the default, not given; the text of `from` stays. */
+void opt_put_back(struct opt_slot *s);
 /* A value in words, possibly in dst.  Lists and letters are "none". */
 const char *opt_value_text(char dst[64], enum opt_kind kind, const union opt_value *v);
 /* Whether a row was given and, if it is a flag that is off by default, is on. */

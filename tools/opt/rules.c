@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "libckpt/log.h"
 #include "tools/opt/rows.h"
 
 bool opt_counts(const struct opt_slot *s)
@@ -25,15 +26,26 @@ static bool holds(const struct opt_table *t, const char *word, size_t n)
     return text && strlen(text) == n - len - 1 && strncmp(text, eq + 1, n - len - 1) == 0;
 }
 
+/* Back to the default, as if it were not given. */
+static void take_back(struct opt_slot *s)
+{
+    opt_put_back(s);
+    ckpt_log(CKPT_LOG_DEBUG, "%s: %s has no effect here", s->from, s->row->name);
+}
+
 static int barred(const struct opt_table *t, const struct opt_rule *r, struct ckpt_err *err)
 {
     const struct opt_slot *own = opt_find(t, r->name, strcspn(r->name, "="));
 
-    for (const struct opt_slot *s = t->slot; s < t->slot + t->n_tool; s++)
-        if (s != own && opt_counts(s) &&
-            opt_among(r->others, s->row->name, strlen(s->row->name)) == (r->kind == OPT_BARS))
+    for (struct opt_slot *s = t->slot; s < t->slot + t->n_tool; s++) {
+        if (s == own || !opt_counts(s) ||
+            opt_among(r->others, s->row->name, strlen(s->row->name)) == (r->kind == OPT_ONLY))
+            continue;
+        if (r->kind != OPT_YIELDS || !s->input || !s->input->is_file)
             return ckpt_fail(err, CKPT_EUSAGE, "--%s has no effect with --%s", s->row->name,
                              r->name);
+        take_back(s);
+    }
     return 0;
 }
 

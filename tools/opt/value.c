@@ -71,6 +71,26 @@ union opt_value opt_value_of(const struct opt_slot *s)
     return v;
 }
 
+void opt_put_back(struct opt_slot *s)
+{
+    void *at = s->values + s->row->at;
+
+    switch (s->row->kind) {
+    case OPT_KIND_FLAG:    *(bool *)at = s->was.flag; break;
+    case OPT_KIND_COUNT:   *(int *)at = s->was.count; break;
+    case OPT_KIND_INT:     *(int64_t *)at = s->was.i; break;
+    case OPT_KIND_REAL:    *(double *)at = s->was.real; break;
+    case OPT_KIND_SIZE:    *(uint64_t *)at = s->was.size; break;
+    case OPT_KIND_CHAR:    *(char *)at = s->was.byte; break;
+    case OPT_KIND_TEXT:
+    case OPT_KIND_PATH:
+    case OPT_KIND_ENUM:    *(const char **)at = s->was.text; break;
+    case OPT_KIND_LIST:    *(size_t *)(void *)(s->values + s->row->at_n) = s->was.n; break;
+    case OPT_KIND_HEADING: break;
+    }
+    s->given = false;
+}
+
 static int bad(struct ckpt_err *err, const char *where, const char *text, const char *want)
 {
     return ckpt_fail(err, CKPT_EUSAGE, "%s: \"%s\" is %s", where, text, want);

@@ -1,5 +1,5 @@
 /*
- * blas - prepare OpenBLAS: one thread per call, and kernels for this processor.
+ * blas - prepare OpenBLAS: one thread a call, kernels for this processor; threads wait little.
  *
  * OpenBLAS as distributions ship it (0.3.21 of Debian 12 among them) mistakes Intel's family 6
  * from model 176 on, Raptor Lake and Emerald Rapids among them, for a Prescott: its
@@ -13,6 +13,7 @@
 #include <cblas.h>
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -23,6 +24,13 @@
 #include "libckpt/mem.h"
 
 #define CHOICE "OPENBLAS_CORETYPE"
+
+/* How often a thread of libgomp looks for work before it sleeps.  Its own 300,000 are 10 ms and
+ * more: where others want the cores too, a thread that waits uses up the time of the one it waits
+ * for, and continuations of a small model took 10 times as long.  1,000 are some 30 us, longer
+ * than what most steps leave to one thread, so nothing is lost where the cores are free. */
+#define SPINS      "GOMP_SPINCOUNT"
+#define SPINS_MOST "1000"
 
 static bool older(const char *core)
 {
@@ -83,19 +91,40 @@ static void choose(void)
 #define BUFFER   (((size_t)128 << 20) + 65536)
 #define OWN_MOST 64                 /* buffers tested at once; OpenBLAS has room for at least 128 */
 
-void blas_begin(char **argv)
+/* Where the address space is limited. */
+static bool limit_threads(void)
 {
     static const char name[] = "OPENBLAS_NUM_THREADS";
     const char *now = getenv(name);
-    char self[4096];
     struct rlimit space;
-    ssize_t n;
 
     if ((now && strcmp(now, "1") == 0) || getrlimit(RLIMIT_AS, &space) ||
         space.rlim_cur == RLIM_INFINITY)
+        return false;
+    return setenv(name, "1", 1) == 0;
+}
+
+/* Where several threads may run, and the user has not said how they wait. */
+static bool limit_spins(void)
+{
+    cpu_set_t set;
+
+    CPU_ZERO(&set);
+    if (getenv("OMP_WAIT_POLICY") || sched_getaffinity(0, sizeof set, &set) || CPU_COUNT(&set) < 2)
+        return false;
+    return !getenv(SPINS) && setenv(SPINS, SPINS_MOST, 0) == 0;
+}
+
+void blas_begin(char **argv)
+{
+    bool threads = limit_threads(), spins = limit_spins();
+    char self[4096];
+    ssize_t n;
+
+    if (!threads && !spins)
         return;
     n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (n <= 0 || setenv(name, "1", 1))
+    if (n <= 0)
         return;
     self[n] = '\0';
     execv(self, argv);                  /* returns only on failure: continue without it */

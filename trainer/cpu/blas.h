@@ -7,8 +7,9 @@
 #include "libckpt/fail.h"
 
 /*
- * Call first in main.  Where the address space is limited, start the program again with
- * OpenBLAS's own threads disabled: they are started as the library is loaded, are not used here,
+ * Call first in main.  Start the program again with what libraries read as they are loaded:
+ * threads that wait sleep soon, unless OMP_WAIT_POLICY or GOMP_SPINCOUNT says how they wait; and
+ * where the address space is limited, OpenBLAS's own threads are disabled: they are not used here,
  * and each tries forever to get a buffer of 128 MiB, even while the process exits.
  */
 void blas_begin(char **argv);

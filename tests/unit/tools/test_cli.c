@@ -69,6 +69,28 @@ TEST_ERR(items)
     assert_string_equal(got, "");
 }
 
+/* Objects as --json prints them are the paths in them; other braces are of paths. */
+TEST_ERR(items_in_objects)
+{
+    static const char some[] = "{\"path\": \"a b\", \"step\": 3}\n{x}\n{\"path\":\"\\u00e9/\\\"\"}\nz\n";
+    static const char none[] = "{\"model\": \"x\"}\n", empty[] = "{\"path\": \"\"}\n";
+    char got[256];
+
+    feed(some, sizeof some - 1);
+    assert_int_equal(items_of(got, sizeof got, NULL, 0, false, err), 0);
+    assert_string_equal(got, "a b|{x}|\xc3\xa9/\"|z");
+    feed("{\"path\": 1}\0", 13);               /* with -0 every byte is a path's */
+    assert_int_equal(items_of(got, sizeof got, NULL, 0, true, err), 0);
+    assert_string_equal(got, "{\"path\": 1}");
+    feed(none, sizeof none - 1);
+    assert_int_equal(items_of(got, sizeof got, NULL, 0, false, err), CKPT_EFORMAT);
+    assert_string_equal(err->text, "standard input: line 1 is an object without a path");
+    ckpt_err_clear(err);
+    feed(empty, sizeof empty - 1);
+    assert_int_equal(items_of(got, sizeof got, NULL, 0, false, err), CKPT_EFORMAT);
+    ckpt_err_clear(err);
+}
+
 /* stdin is the read end of a pipe; the write end. */
 static int pipe_in(void)
 {

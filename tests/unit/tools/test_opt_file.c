@@ -134,6 +134,29 @@ TEST(names)
     parsed_release(&p);
 }
 
+/* What a run file says beside an option that leaves no use for it is as if it were not said. */
+TEST(a_run_file_yields)
+{
+    struct parsed p = {.v = {.size = 7, .name = "default"}};
+    static const char text[] = "shard_size: 5\nname: x\nfast_mode: true\nslow: true\n";
+
+    put(text, sizeof text - 1);
+    PARSE(&p, "--config", path, "--width", "3");
+    assert_int_equal(p.rc, 0);
+    assert_true(p.v.size == 7 && !p.v.fast && p.v.slow && p.v.width == 3);
+    assert_string_equal(p.v.name, "default");
+    assert_false(opt_has(&p.given, "name"));
+    parsed_release(&p);
+    PARSE(&p, "--config", path, "--width", "3", "--name", "y");
+    assert_int_equal(p.rc, CKPT_EUSAGE);
+    assert_string_equal(p.err.text, "--name has no effect with --width");
+    parsed_release(&p);
+    PARSE(&p, "--config", path);
+    assert_true(p.rc == 0 && p.v.size == 5);
+    assert_string_equal(p.v.name, "x");
+    parsed_release(&p);
+}
+
 TEST(documents)
 {
     struct parsed p = {0};
