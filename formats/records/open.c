@@ -492,6 +492,13 @@ int64_t records_count(const struct records *r) { return r->count; }
 
 const char *records_format(const struct records *r) { return r->part[0].ops->name; }
 
+const json_t *records_metadata(const struct records *r)
+{
+    const struct part *first = r->part;
+
+    return first->ops->metadata ? first->ops->metadata(first->self) : NULL;
+}
+
 bool records_is(const char *path, const unsigned char *head, size_t len)
 {
     for (size_t i = 0; i < N_ROWS; i++)

@@ -34,6 +34,9 @@ struct record_ops {
     /* Record i as a new reference.  Any thread. */
     int (*get)(void *self, int64_t i, json_t **out, struct ckpt_err *err);
     void (*close)(void *self);                          /* self itself stays the caller's */
+    /* What the writer said beside the schema, such as datasets' features: text by key, borrowed.
+     * NULL: files of this kind have none. */
+    const json_t *(*metadata)(void *self);
 };
 
 /* One file by the reader of ops, without a choice.  Takes file, on failure too. */
@@ -69,6 +72,8 @@ int64_t records_count(const struct records *r);
 int records_identity(const struct records *r, unsigned char id[16], struct ckpt_err *err);
 /* How the first file is spelt: "jsonl", ... */
 const char *records_format(const struct records *r);
+/* What the first file says beside its schema, text by key; borrowed, NULL where there is none. */
+const json_t *records_metadata(const struct records *r);
 /* Whether a file with this name and beginning is one of records. */
 bool records_is(const char *path, const unsigned char *head, size_t len);
 /* Errors name file and record.  Any thread. */

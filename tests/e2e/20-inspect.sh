@@ -53,6 +53,8 @@ t "B2 its columns" row '"column": "u64", "type": "uint64", "physical": "INT64", 
 t "B2 its first rows" row '\{"index": 4, "row": \{"id":4,"i32":'
 t "B7 and its last ones, in another row group" bash -c "grep -A9 last_rows $T/.out | grep -q '{\"index\": 59, \"row\": {\"id\":59,'"
 # A table as pandas ends it: head, tail, shape; what the writer said beside the schema.
+expect_prints 0 "B7 an Arrow file that datasets saved: features in its metadata" 'huggingface  {"info": {"features": {"text": {' ckpt-inspect "$G/hf-saved/test/data-00000-of-00001.arrow"
+expect_prints 0 "B7 the folder's, as JSON" '"huggingface": "{\"info\": {\"features\"' ckpt-inspect --json "$G/hf-saved-2shards"
 expect_prints 0 "B7 a data set of the Hub: features in its metadata" '{"info": {"features": {"' ckpt-inspect "$G/hf-imdb/data/train-00000-of-00002.parquet"
 t "B7 head and tail" bash -c "grep -A5 ' first rows' $T/.out | grep -oE '^ *[0-9]+' | tr -d ' \n' | grep -qx 01234 && grep -c ' last rows' $T/.out"
 t "B7 and [rows x columns]" bash -c "tail -n 1 $T/.out | grep -qx '\[[0-9]* rows x 2 columns\]'"

@@ -2,15 +2,15 @@
 # for, the fields of configurations they read or refuse, as shared/serving.py tells their loaders' rules.  [E10]
 . "$(dirname "$0")/lib.sh"
 M=$G/models
-serves() { python3 tests/e2e/shared/serving.py vllm,tgi "$@"; }
-refuses() { ! python3 tests/e2e/shared/serving.py "$@"; }
+serves() { python3 -IS tests/e2e/shared/serving.py vllm,tgi "$@"; }
+refuses() { ! python3 -IS tests/e2e/shared/serving.py "$@"; }
 # The checker does refuse: weights beside the model, two of a name, a shard that the index does not know, an unserved adapter.
 base() { rm -rf "$T/base"; mkdir "$T/base" && cp "$M/$1"/config.json "$M/$1"/model*.safetensors* "$T/base"; }
 base llama-a
 t "a model is served" serves "$T/base"
 cp "$T"/base/model-00001-of-*.safetensors "$T/base/copy.safetensors"
 t "two files with the same weights are not" refuses tgi "$T/base"
-t "unless an index says which" python3 tests/e2e/shared/serving.py vllm "$T/base"
+t "unless an index says which" python3 -IS tests/e2e/shared/serving.py vllm "$T/base"
 cp "$T"/base/model.safetensors.index.json "$T/index"; sed -i 's/-00001-of/-00007-of/' "$T/base/model.safetensors.index.json"
 t "nor an index of files that are not there" refuses vllm "$T/base"
 mv "$T/index" "$T/base/model.safetensors.index.json"; rm "$T/base/copy.safetensors"; cp "$M/llama-a/golden.safetensors" "$T/base/consolidated.safetensors"
@@ -18,24 +18,28 @@ t "nor what seems Mistral's own format" refuses vllm "$T/base"
 t "nor DoRA" refuses vllm "$G/lora/llama-dora/adapter" "$T/base"
 t "nor ranks of their own" refuses tgi "$G/lora/llama-patterns/adapter" "$T/base"
 
-# Each family: all weights and an adapter, each as the run leaves it, in its checkpoint, merged, and in shards.
+# Each family, two at once: all weights and an adapter, each as the run leaves it, in its checkpoint, merged, and in shards.
 train() {       # NAME MODEL MORE...
     ckpt-train -q --model "$T/base" --train-file "$M/$2/rows.jsonl" --per-device-train-batch-size 2 --learning-rate 1e-2 --max-steps 1 -o "$T/$1" "${@:3}" >"$T/said"
 }
 targets() { case $1 in phi3*) echo qkv_proj,o_proj,gate_up_proj,down_proj ;; mixtral*) echo q_proj,k_proj,v_proj,o_proj ;; *) echo q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj ;; esac; }
-for m in llama-a mistral-sw qwen3-a phi3-a mixtral-a bloom-a opt-a; do
-    base $m
+family() {
+    local m=$1 T=$T/$1; mkdir "$T"; base $m
     t "E10 $m, all weights: the run's folder is served" eval "train full $m && serves $T/full"
     t "E10 $m: its checkpoint" serves "$T/full/checkpoint-1"
-    t "E10 $m: merged into shards of 16 bits" eval "rm -rf $T/shards; ckpt-merge -q --dtype bf16 --max-shard-size 20K -o $T/shards $T/full/checkpoint-1 && ls $T/shards/model.safetensors.index.json && serves $T/shards"
-    rm -rf "$T/full"
-    case $m in bloom*|opt*) continue ;; esac            # no adapters for these in either server
+    t "E10 $m: merged into shards of 16 bits" eval "ckpt-merge -q --dtype bf16 --max-shard-size 20K -o $T/shards $T/full/checkpoint-1 && ls $T/shards/model.safetensors.index.json && serves $T/shards"
+    case $m in bloom*|opt*) return ;; esac              # no adapters for these in either server
     t "E10 $m, an adapter: the run's folder is served" eval "train lora $m --lora-rank 4 --target-modules $(targets $m) && serves $T/lora $T/base"
     t "E10 $m: its checkpoint" serves "$T/lora/checkpoint-1" "$T/base"
-    t "E10 $m: merged" eval "rm -rf $T/merged; ckpt-merge -q -o $T/merged $T/lora/checkpoint-1 && serves $T/merged"
-    t "E10 $m: extracted from the merged" eval "rm -rf $T/out; ckpt-merge -q --extract-adapter 4 --base $T/base -o $T/out $T/merged && serves $T/out $T/base"
-    rm -rf "$T/lora"
+    t "E10 $m: merged" eval "ckpt-merge -q -o $T/merged $T/lora/checkpoint-1 && serves $T/merged"
+    t "E10 $m: extracted from the merged" eval "ckpt-merge -q --extract-adapter 4 --base $T/base -o $T/out $T/merged && serves $T/out $T/base"
+}
+two=0
+for m in llama-a mistral-sw qwen3-a phi3-a mixtral-a bloom-a opt-a; do
+    [ $((two++)) -lt 2 ] || wait -n
+    family $m >"$T/$m.said" 2>&1 &
 done
+wait; cat "$T"/*.said
 
 # Predictions are kept, of all weights and of an adapter, applied in memory or merged: the same texts.
 R=tools/recipes/demo Q=$G/saved/qwen3
@@ -51,7 +55,7 @@ t "E10 an adapter's are those of the merged model" eval "predicts ql $T/ql && ck
 # Large models of the families, by plan: an adapter on one host of eight GPUs of 80 GB, all weights on as many as it takes.
 plan() {
     ckpt-train --dry-run -q --config tools/recipes/lora-sft.yaml --device-memory-limit 80G --init tools/recipes/configs/$1.json --tokenizer "$G/saved/llama" --train-file "$T/train.jsonl" \
-        "${fields[@]}" --eval-file "$T/eval.jsonl" --train-split-ratio 0 --report-to none -o "$T/none" --nproc "$2" "${@:3}"
+        "${fields[@]}" --max-steps 20 --eval-file "$T/eval.jsonl" --train-split-ratio 0 --report-to none -o "$T/none" --nproc "$2" "${@:3}"
 }
 for m in "Llama-2-13b 8" "CodeLlama-34b 16" "Llama-3-70B 32" "Mixtral-8x22B 56"; do
     t "E10 ${m% *}: an adapter on eight GPUs" plan ${m% *} 8

@@ -314,7 +314,14 @@ static int finished(void *ctx, const struct generate_seq *q, struct ckpt_err *er
         rc = rows_out_put(x->rows, r, i, x->e->w->beside, err);
     if (rc == 0 && x->others)
         rc = tell(x, i, err);
-    return rc || !cli_stop ? rc : cli_stopped(err);
+    return rc;
+}
+
+/* A signal ends it at the next token. */
+static int goes_on(void *ctx, struct ckpt_err *err)
+{
+    (void)ctx;
+    return cli_stop ? cli_stopped(err) : 0;
 }
 
 /* Memory for what is generated. */
@@ -375,7 +382,7 @@ static int continue_all(struct texts *x, struct ckpt_err *err)
         rc = split_rows_open(&x->others, w->split, err);
     if (rc)
         return rc;
-    x->hooks = (struct generate_hooks){.ctx = x, .done = finished,
+    x->hooks = (struct generate_hooks){.ctx = x, .goes_on = goes_on, .done = finished,
                                        .stops = x->stops.n ? stops_here : NULL};
     x->opts.hooks = &x->hooks;
     rc = generate_run(x->e->s.model, zero_weights(x->e->s.zero), &x->opts, x->seq, (int64_t)x->n,

@@ -498,12 +498,9 @@ static int manifest(struct out *o, struct ckpt_dir *dir, struct ckpt_err *err)
 /* Fields of training_args.bin; another program's file of that name is one of the parts only. */
 static int arguments(struct out *o, struct ckpt_dir *dir, struct ckpt_err *err)
 {
-    static const struct out_column columns[] = {{"name", NULL, OUT_LEFT},
-                                                {"value", NULL, OUT_LEFT}};
     struct ckpt_err ignored = {0};
     struct ckpt_file *f;
-    json_t *fields, *v;
-    const char *key;
+    json_t *fields;
     int rc;
 
     if (!ckpt_dir_has(dir, "training_args.bin"))
@@ -511,12 +508,7 @@ static int arguments(struct out *o, struct ckpt_dir *dir, struct ckpt_err *err)
     rc = ckpt_file_open_at(&f, dir, "training_args.bin", err);
     if (rc || inspect_arguments(&fields, f, &ignored) || !fields)       /* takes it */
         return rc;
-    out_table(o, "arguments", columns, 2);
-    json_object_foreach (fields, key, v) {
-        out_cell_str(o, key);
-        out_cell_value(o, v);
-    }
-    out_table_end(o);
+    inspect_arguments_put(o, fields);
     json_decref(fields);
     return 0;
 }

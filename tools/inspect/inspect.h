@@ -142,6 +142,8 @@ int inspect_gather_runs(struct out *o, struct page_curves *curves, const char *c
                         size_t n, bool follow, struct ckpt_err *err);
 /* The fields of a training_args.bin by name, NULL when it has none; takes the file. */
 int inspect_arguments(json_t **out, struct ckpt_file *file, struct ckpt_err *err);
+/* They as a table. */
+void inspect_arguments_put(struct out *o, const json_t *fields);
 /* trainer_state.json: progress and best metric; plot draws the losses, for people only. */
 int inspect_trainer_state(struct out *o, const json_t *state, bool plot, bool json);
 /* The last rows of its log, as many as a page shows. */
@@ -188,6 +190,8 @@ struct inspect_ends inspect_ends(const struct inspect_want *w, int64_t rows);
 void inspect_ends_begin(struct out *o, const char *key);
 void inspect_row(struct out *o, int64_t index, struct ckpt_buf *row);
 void inspect_ends_shape(struct out *o, int64_t rows, int64_t columns);
+/* What a file's writer said beside its schema, such as datasets' features: text by key. */
+void inspect_metadata(struct out *o, bool json, const json_t *metadata);
 /* A run's directory: its parts. */
 int inspect_run(struct out *o, struct ckpt_dir *dir, struct ckpt_err *err);
 

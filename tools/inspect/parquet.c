@@ -181,29 +181,6 @@ static int read_all(const struct pq_file *f, struct ckpt_err *err)
     return rc;
 }
 
-/* What the writer said beside the schema, such as datasets' features. */
-static void put_metadata(struct out *o, bool json, const json_t *metadata)
-{
-    static const struct out_column columns[] = {
-        {"key", "metadata", OUT_LEFT}, {"value", "value", OUT_WRAP},
-    };
-    const char *key;
-    json_t *v;
-
-    if (json) {
-        out_json(o, "metadata", NULL, metadata);
-        return;
-    }
-    if (json_object_size(metadata) == 0)
-        return;
-    out_table(o, "metadata", columns, 2);
-    json_object_foreach ((json_t *)metadata, key, v) {
-        out_cell_str(o, key);
-        out_cell_str(o, json_string_value(v));
-    }
-    out_table_end(o);
-}
-
 int inspect_parquet(struct out *o, const struct inspect_want *w, bool json,
                     struct ckpt_file *file, struct ckpt_err *err)
 {
@@ -226,7 +203,7 @@ int inspect_parquet(struct out *o, const struct inspect_want *w, bool json,
     out_int(o, "rows", "rows", f.rows);
     out_int(o, "row_groups", "row groups", (int64_t)f.n_group);
     out_bytes(o, "bytes", "size", ckpt_file_size(file));
-    put_metadata(o, json, f.metadata);
+    inspect_metadata(o, json, f.metadata);
     put_columns(o, &f, want);
     if (json)
         put_groups(o, &f);

@@ -55,6 +55,28 @@ void inspect_ends_shape(struct out *o, int64_t rows, int64_t columns)
     out_line(o, line);
 }
 
+void inspect_metadata(struct out *o, bool json, const json_t *metadata)
+{
+    static const struct out_column columns[] = {
+        {"key", "metadata", OUT_LEFT}, {"value", "value", OUT_WRAP},
+    };
+    const char *key;
+    json_t *v;
+
+    if (json) {
+        out_json(o, "metadata", NULL, metadata);
+        return;
+    }
+    if (json_object_size(metadata) == 0)
+        return;
+    out_table(o, "metadata", columns, 2);
+    json_object_foreach ((json_t *)metadata, key, v) {
+        out_cell_str(o, key);
+        out_cell_str(o, json_string_value(v));
+    }
+    out_table_end(o);
+}
+
 /* A key that rows have. */
 struct field {
     char    *name;
@@ -298,6 +320,8 @@ int inspect_rows(struct out *o, const struct inspect_want *w, bool json, const c
         out_int(o, "rows", "rows", records_count(r));
         if (n < records_count(r) || json)
             out_int(o, "rows_looked_at", "rows looked at for fields", n);
+        if (records_metadata(r))
+            inspect_metadata(o, json, records_metadata(r));
     }
     if (rc == 0 && w->plot && !json) {
         rc = plot(o, w, &f, r, err);

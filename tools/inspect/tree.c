@@ -135,23 +135,30 @@ int inspect_arguments(json_t **out, struct ckpt_file *file, struct ckpt_err *err
     return 0;
 }
 
-/* The same, one per line. */
-static int put_arguments(struct out *o, const json_t *tree, struct ckpt_err *err)
+void inspect_arguments_put(struct out *o, const json_t *fields)
 {
     static const struct out_column columns[] = {{"name", "argument", OUT_LEFT},
                                                 {"value", "value", OUT_LEFT}};
-    const char *class = json_string_value(json_object_get(tree, "$object")), *key;
-    json_t *fields = fields_of(tree), *v;
+    const char *key;
+    json_t *v;
 
-    if (!fields)
-        return ckpt_fail(err, CKPT_EUSAGE, "--args shows a training_args.bin, it is none");
-    out_str(o, "class", "class", class ? class : "");
     out_table(o, "arguments", columns, 2);
-    json_object_foreach (fields, key, v) {
+    json_object_foreach ((json_t *)(uintptr_t)fields, key, v) {
         out_cell_str(o, key);
         out_cell_value(o, v);
     }
     out_table_end(o);
+}
+
+static int put_arguments(struct out *o, const json_t *tree, struct ckpt_err *err)
+{
+    const char *class = json_string_value(json_object_get(tree, "$object"));
+    json_t *fields = fields_of(tree);
+
+    if (!fields)
+        return ckpt_fail(err, CKPT_EUSAGE, "--args shows a training_args.bin, it is none");
+    out_str(o, "class", "class", class ? class : "");
+    inspect_arguments_put(o, fields);
     json_decref(fields);
     return 0;
 }

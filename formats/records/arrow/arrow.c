@@ -231,6 +231,7 @@ void arrow_file_release(struct arrow_file *f)
     ckpt_free(f->field);
     ckpt_free(f->batch);
     ckpt_free(f->entry);
+    json_decref(f->metadata);
     ckpt_arena_release(&f->arena);
     *f = (struct arrow_file){0};
 }

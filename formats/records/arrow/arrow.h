@@ -20,6 +20,8 @@
 #define ARROW_MAX_META   ((uint64_t)256 << 20)  /* bytes of a message's metadata */
 #define ARROW_MAX_DEPTH  32
 #define ARROW_MAX_FIELDS 65536
+#define ARROW_MAX_PAIRS  1024                   /* of metadata that are kept */
+#define ARROW_MAX_VALUE  ((size_t)64 << 10)     /* longest value of it that is kept */
 
 enum arrow_layout { ARROW_NULL, ARROW_FIXED, ARROW_BOOL, ARROW_BYTES, ARROW_LIST,
                     ARROW_FIXED_LIST, ARROW_STRUCT, ARROW_MAP };
@@ -63,6 +65,7 @@ struct arrow_file {
     struct arrow_batch *batch, *entry;  /* of rows; of dictionaries */
     size_t              n_batch, cap_batch, n_entry, cap_entry;
     int64_t             rows;
+    json_t             *metadata;       /* of the schema, string to string; text alone */
 };
 
 /* Whether the first bytes are those of a stream or a file. */

@@ -261,6 +261,8 @@ static int arrow_open(void *self, struct ckpt_file *file, const struct records_o
 
 static int64_t arrow_count(void *self) { return ((struct arrow_file *)self)->rows; }
 
+static const json_t *arrow_metadata(void *self) { return ((struct arrow_file *)self)->metadata; }
+
 static int arrow_get(void *self, int64_t i, json_t **out, struct ckpt_err *err)
 {
     const struct arrow_file *f = self;
@@ -281,4 +283,5 @@ static int arrow_get(void *self, int64_t i, json_t **out, struct ckpt_err *err)
 const struct record_ops record_arrow = {
     .name = "arrow", .size = sizeof(struct arrow_file), .bid = bid, .open = arrow_open,
     .count = arrow_count, .get = arrow_get, .close = arrow_close,
+    .metadata = arrow_metadata,
 };

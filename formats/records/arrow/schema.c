@@ -310,6 +310,31 @@ static int read_field(struct reader *r, const struct flatbuffer_table *t, bool v
                ? check_names(r->f, self + 1, r->f->field[self].end, r->err) : 0;
 }
 
+/* What the writer says beside the fields; what is no text, or long, is left out. */
+static int read_metadata(struct arrow_file *f, struct flatbuffer *flat,
+                         const struct flatbuffer_table *schema, struct ckpt_err *err)
+{
+    struct flatbuffer_vector pairs = flatbuffer_list(flat, schema, 2, 4);
+
+    json_decref(f->metadata);
+    f->metadata = json_object();
+    if (!f->metadata)
+        return ckpt_nomem(err, 64);
+    for (size_t i = 0; i < pairs.n && i < ARROW_MAX_PAIRS && !flat->failed; i++) {
+        struct flatbuffer_table pair = flatbuffer_at(flat, &pairs, i);
+        size_t n, m;
+        const char *key = flatbuffer_text(flat, &pair, 0, &n),
+                   *value = flatbuffer_text(flat, &pair, 1, &m);
+
+        if (!key || !value || n > ARROW_MAX_VALUE || m > ARROW_MAX_VALUE ||
+            !ckpt_utf8_valid(key, n) || !ckpt_utf8_valid(value, m))
+            continue;
+        if (json_object_setn_new_nocheck(f->metadata, key, n, json_stringn_nocheck(value, m)))
+            return ckpt_nomem(err, n + m);
+    }
+    return 0;
+}
+
 /* Number the buffers of the fields [from, end) from 0; how many. */
 static size_t number_buffers(struct arrow_file *f, size_t from, size_t end)
 {
@@ -351,6 +376,8 @@ int arrow_schema_read(struct arrow_file *f, struct flatbuffer *flat,
     }
     if (rc == 0)
         rc = check_names(f, 0, f->n_schema, err);
+    if (rc == 0)
+        rc = read_metadata(f, flat, schema, err);
     if (rc == 0 && flat->failed)
         rc = ckpt_fail(err, CKPT_EFORMAT, "the schema is damaged");
     if (rc == 0 && !f->field)           /* rows without fields */

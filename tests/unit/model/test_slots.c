@@ -146,6 +146,37 @@ TEST(slots_are_filled_as_sequences_end)
     golden_close(&g);
 }
 
+/* The third step is not begun. */
+static int steps_left;
+static int two_steps(void *ctx, struct ckpt_err *err)
+{
+    (void)ctx;
+    return steps_left-- > 0 ? 0 : ckpt_fail(err, CKPT_ESTOPPED, "enough");
+}
+
+TEST(slots_and_beams_end_between_tokens)
+{
+    struct generate_opts o = {.max_new_tokens = NEW, .repetition_penalty = 1, .max_batch = 2,
+                              .min_new_tokens = NEW, .length_penalty = 1};
+    struct generate_hooks hooks = {.ctx = &found, .done = ended, .goes_on = two_steps};
+    struct ckpt_err err = {0};
+    struct golden g;
+
+    golden_open(&g, "llama-a", &eval, 1);
+    o.hooks = &hooks;
+    for (o.num_beams = 1; o.num_beams <= 3; o.num_beams += 2) {
+        fill(&found, g.arch, 0);
+        for (int i = 0; i < N; i++)
+            found.seq[i].logprob = NULL;
+        steps_left = 2;
+        assert_int_equal(generate_run(g.model, resident_door(g.weights), &o, found.seq, N, &err),
+                         CKPT_ESTOPPED);
+        assert_int_equal(found.n_ended, 0);
+        ckpt_err_clear(&err);
+    }
+    golden_close(&g);
+}
+
 TEST(slots_plan_within_their_bytes)
 {
     struct generate_opts o = {.max_new_tokens = NEW, .repetition_penalty = 1};

@@ -82,6 +82,20 @@ TEST(a_cut_stream_is_refused)
     free(b);
 }
 
+TEST_ERR(metadata_of_the_schema)
+{
+    static const char *const path[] = {"tests/golden/hf-saved/test", G "/flat.arrow"};
+    struct records *r;
+
+    assert_int_equal(records_open(&r, &path[0], 1, err), 0);
+    assert_non_null(strstr(json_string_value(json_object_get(records_metadata(r), "huggingface")),
+                           "\"ClassLabel\""));
+    records_close(r);
+    assert_int_equal(records_open(&r, &path[1], 1, err), 0);
+    assert_int_equal(json_object_size(records_metadata(r)), 0);
+    records_close(r);
+}
+
 TEST(compressed_buffers_are_told)
 {
     size_t n;

@@ -219,7 +219,8 @@ static int run(struct beams *s, const struct model_weights *w, struct ckpt_err *
     if (rc)
         return rc;
     for (int64_t len = 0; fed > 0; len++) {
-        if ((rc = generate_feed(&s->g, w, err)) != 0)
+        if ((rc = generate_goes_on(s->g.opts, err)) != 0 ||
+            (rc = generate_feed(&s->g, w, err)) != 0)
             return rc;
         for (int64_t i = 0; i < s->g.n * s->B; i++)
             s->from[i] = (int32_t)i;

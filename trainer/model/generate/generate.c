@@ -95,6 +95,11 @@ int64_t generate_most(const struct arch *arch, const struct generate_opts *o,
     return q->max_new > 0 && q->max_new < most ? q->max_new : most;
 }
 
+int generate_goes_on(const struct generate_opts *o, struct ckpt_err *err)
+{
+    return o->hooks && o->hooks->goes_on ? o->hooks->goes_on(o->hooks->ctx, err) : 0;
+}
+
 /* Searches have uniform places: as many prompts at once as fit. */
 static int beams_in_groups(struct model *m, const struct model_weights *w,
                            const struct generate_opts *o, struct generate_seq *seq, int64_t n,

@@ -94,9 +94,11 @@ struct generate_seq {
     float         *top_logprob;
 };
 
-/* What a caller does meanwhile; either may be NULL. */
+/* What a caller does meanwhile; each may be NULL. */
 struct generate_hooks {
     void *ctx;
+    /* Before each step; 0, or a code that ends the run. */
+    int  (*goes_on)(void *ctx, struct ckpt_err *err);
     /* Whether the sequence's text, after the token just added, holds a reason to stop. */
     bool (*stops)(void *ctx, const struct generate_seq *seq);
     /* The sequence has ended; 0, or a code that ends the run. */
@@ -125,5 +127,7 @@ int generate_run(struct model *m, const struct model_weights *w,
 int generate_beams(struct model *m, const struct model_weights *w,
                    const struct generate_opts *opts, struct generate_seq *seq, int64_t n,
                    struct ckpt_err *err);
+/* What hooks->goes_on says, for both. */
+int generate_goes_on(const struct generate_opts *opts, struct ckpt_err *err);
 
 #endif

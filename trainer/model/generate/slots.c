@@ -507,6 +507,8 @@ static int run(struct slots *s, const struct model_weights *w, struct ckpt_err *
     while (rc == 0 && s->ended < s->n) {
         int64_t from = s->active;
 
+        if ((rc = generate_goes_on(s->opts, err)) != 0)
+            return rc;
         fill(s);
         if (s->active == 0)
             return ckpt_fail(err, CKPT_ESTATE, "no sequence fits the cache");
