@@ -561,7 +561,7 @@ int main(int argc, char **argv)
     if (rc == 0)
         rc = train_start_count(&start, &s, &err);
     if (rc == 0 && !train_start_is_rank(&start))
-        rc = train_names_tell(&cli, &err);
+        rc = train_names_tell(&cli, &s, &err);
     if (rc == 0) {
         rc = train(&cli, &s, &start, &tell, &err);
     } else {

@@ -10,6 +10,7 @@
 #include "libckpt/base/buf.h"
 #include "libckpt/base/json.h"
 #include "libckpt/io/path.h"
+#include "libckpt/log.h"
 
 #define MAX_DEPTH 6             /* depth below the named folder */
 #define MAX_DIRS  4096
@@ -104,10 +105,12 @@ static int list_tree(struct ckpt_dir *dir, const char ***name, size_t *n,
     return rc;
 }
 
-/* Keep only the kind of most files, as datasets uses one reader per folder. */
-static void keep_kind(const char **name, size_t *n)
+/* Keep only the kind of most files, as datasets uses one reader per folder.  Texts are left out in
+ * silence, they may be notes; of other kinds it is told. */
+static void keep_kind(const char *path, const char **name, size_t *n)
 {
-    size_t count[N_KINDS + 1] = {0}, best = 0, kept = 0;
+    size_t count[N_KINDS + 1] = {0}, best = 0, kept = 0, left = 0;
+    const char *one = NULL, *text = "a.txt";
 
     for (size_t i = 0; i < *n; i++)
         count[kind_of(name[i])]++;
@@ -115,8 +118,15 @@ static void keep_kind(const char **name, size_t *n)
         if (count[k] > count[best])
             best = k;
     for (size_t i = 0; i < *n; i++)
-        if (kind_of(name[i]) == best)
+        if (kind_of(name[i]) == best) {
             name[kept++] = name[i];
+        } else if (kind_of(name[i]) != kind_of(text)) {
+            left++;
+            one = name[i];
+        }
+    if (left)
+        ckpt_log(CKPT_LOG_NOTE, "%s: files of one kind are read, %s and its like; left out: %s%s",
+                 path, name[0], one, left > 1 ? " and others" : "");
     *n = kept;
 }
 
@@ -320,7 +330,7 @@ static int list_config(struct ckpt_dir *dir, const struct card_config *config, c
             all[kept++] = all[i];
     *name = all;
     *n = kept;
-    keep_kind(*name, n);
+    keep_kind(path, *name, n);
     return keep_split(path, *name, n, split, err);
 }
 
@@ -379,7 +389,7 @@ int records_dir_list(struct ckpt_dir **dir, const char ***name, size_t *n, const
     }
     rc = list_tree(*dir, name, n, arena, err);
     if (rc == 0) {
-        keep_kind(*name, n);
+        keep_kind(path, *name, n);
         rc = keep_split(path, *name, n, split, err);
     }
 out:

@@ -44,6 +44,17 @@ for f in array.json columns.json field-data.json rows.csv rows.tsv bom.csv rows.
     t "a run on $f" train_rows "flat-$f" "$F/$f"
     t "has the same losses" same_losses flat "flat-$f"
 done
+mkdir "$T/kinds"; cp "$F/rows.jsonl" "$T/kinds/a.jsonl"; printf 'text\na\n' >"$T/kinds/b.csv"; echo notes >"$T/kinds/README.txt"
+kinds() { ckpt-train --dry-run --model "$T/base" --train-file "$T/kinds" 2>"$T/said" && grep -qxF "ckpt-train: $T/kinds: files of one kind are read, a.jsonl and its like; left out: b.csv" "$T/said"; }
+t "files of another kind in a folder are named" kinds
+same_rows() { ckpt-train --dry-run --model "$T/base" --train-file "$F/rows.jsonl" --eval-split test 2>"$T/said" && grep -qF "warning: --eval-split test: $F/rows.jsonl has no splits: evaluations are of the records that are trained on" "$T/said"; }
+t "a split of a file that has none is no other data" same_rows
+printf '{"prompt": "q", "chosen": "a", "rejected": "b"}\n' >"$T/pairs.jsonl"
+expect_says 65 "pairs of preferences" "hint: pairs of preferences are not trained on; what was chosen is, with --prompt-template '{prompt}' and --completion-template '{chosen}'" train_rows x "$T/pairs.jsonl"
+printf '{"text": "a b c"}\n{"prompt": "a", "completion": "b"}\n' >"$T/mixed.jsonl"
+expect_says 65 "records of several shapes" 'mixed.jsonl: record 2: field "text" is absent or null; there are: prompt, completion' train_rows x "$T/mixed.jsonl"
+: >"$T/none.jsonl"
+expect_says 65 "an empty file" "none.jsonl: no records to train on" train_rows x "$T/none.jsonl"
 t "a split of a folder" train_rows split "$G/hf-imdb" --train-split 'train[:50%]+test' --eval-split test
 t "E2 a split of a folder is trained and scored" grep -q eval_loss "$T/split/metrics.jsonl"
 t "slices" train_rows slice "$F/rows.jsonl" --start-idx 4 --end-idx 8

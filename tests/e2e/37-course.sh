@@ -11,6 +11,8 @@ rows=$(wc -l < "$M/rows.jsonl"); each=$(( (rows + 1) / 2 ))
 # Strategies.
 t "all by epochs" train ep "${eval[@]}" --num-train-epochs 2 --logging-strategy epoch --eval-strategy epoch --save-strategy epoch
 t "C7 a checkpoint ends each epoch" [ "$(left ep)" = "$each $((2 * each)) " ]
+t "two of three micro-batches in a step" train part --train-file "$M/rows.jsonl" --end-idx 3 --per-device-train-batch-size 1 --max-steps 1 --gradient-accumulation-steps 2 --logging-steps 1
+t "are two thirds of an epoch, as HF Trainer counts" grep -q '"epoch":0.666' part/metrics.jsonl
 t "so does a line of the log" [ "$(steps_with ep loss)" = "$each $((2 * each)) " ]
 t "C7 and an evaluation" [ "$(steps_with ep eval_loss)" = "$each $((2 * each)) " ]
 t "fractions of all steps" train fr "${eval[@]}" --max-steps 8 --logging-steps 0.25 --eval-steps 0.5 --save-steps 0.5
@@ -45,6 +47,8 @@ t "is ended by one more evaluation once resumed" train keep "${eval[@]}" --max-s
 t "at step 6" [ "$(steps_with keep eval_loss)" = "2 4 6 " ]
 expect_says 78 "the best without an evaluation" "--load-best-model-at-end needs --eval-file" train no --load-best-model-at-end
 expect_says 78 "saves that no evaluation belongs to" "--save-steps 3 is no multiple of --eval-steps 2" train no "${eval[@]}" --load-best-model-at-end --eval-steps 2 --save-steps 3
+expect_says 78 "nor to the lines of the log, which count where no steps are given" "--save-steps 15 is no multiple of --logging-steps 10" train no "${eval[@]}" --load-best-model-at-end --eval-strategy steps --save-steps 15
+expect_says 78 "a moment that never decays" "--adam-beta2 1 is not below 1" train no --adam-beta2 1
 expect_says 78 "other strategies" "--save-strategy epoch is not --eval-strategy steps" train no "${eval[@]}" --load-best-model-at-end --eval-steps 2 --save-strategy epoch
 expect_says 78 "a metric that there is not" "--metric-for-best-model bleu is none of: loss, perplexity" train no "${eval[@]}" --metric-for-best-model bleu
 expect_says 78 "one and a half steps" "a whole number of steps" train no --save-steps 1.5

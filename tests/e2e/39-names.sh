@@ -167,6 +167,17 @@ t "its LoRA+" is loraplus_lr_ratio 8 --config "$T/ax2.yml"
 t "its W&B" is report_to '[wandb]' --config "$T/ax2.yml"
 printf 'model_name_or_path: x\nlr_scheduler_type: warmup_stable_decay\nlr_scheduler_kwargs: {num_decay_steps: 3, num_stable_steps: 4, decay_type: linear}\n' >"$T/kwargs.yaml"
 t "numbers of a schedule from a file" is lr_scheduler_kwargs '"num_decay_steps=3,num_stable_steps=4,decay_type=linear"' --config "$T/kwargs.yaml"
+axd() { is "$1" "$2" --config <(grep -v '^lr_scheduler\|^eval_batch\|^save_' "$T/ax.yml"; echo "${3:-}"); }
+t "without a schedule axolotl's is a cosine" axd lr_scheduler_type cosine
+t "with its warmup" axd warmup_ratio 0.03
+t "but where steps of it are given" axd warmup_ratio 0 "warmup_steps: 0"
+t "its evaluations have the batch of its steps" axd per_device_eval_batch_size 2
+t "it saves each epoch" axd save_strategy epoch
+t "but where it counts steps" axd save_strategy steps "save_steps: 5"
+t "and keeps four" axd save_total_limit 4
+t "torchao's eight bits" is optim adamw_8bit --config <(sed "s/^optimizer:.*/optimizer: adamw_torch_8bit/" "$T/ax.yml")
+expect_says 78 "what is left undone of it says why" "tensor_parallel_size 2: ranks share data alone" ckpt-train --config <(cat "$T/ax.yml"; echo 'tensor_parallel_size: 2')
+expect_says 78 "so do preferences" "beta 0.1: supervised fine-tuning is done; preferences and rewards are not" ckpt-train --config <(cat "$T/trl.yaml"; echo 'beta: 0.1')
 t "alpaca has its prompt" is completion_template '"{output}"' --config "$T/ax.yml"
 expect_says 78 "qlora is not done" "adapter qlora: lora is done" ckpt-train --config <(sed 's/^adapter: lora/adapter: qlora/' "$T/ax.yml")
 cat >"$T/acc.yaml" <<'X'
@@ -215,6 +226,7 @@ expect_says 78 "an unknown member" "hint: did you mean zero_optimization.stage?"
 expect_says 78 "an optimizer that is not done" "optimizer Lamb is not done" ckpt-train --deepspeed <(printf '{"optimizer": {"type": "Lamb"}}')
 expect_says 78 "NVMe" "none of: none cpu" ckpt-train --deepspeed <(printf '{"zero_optimization": {"stage": 3, "offload_param": {"device": "nvme"}}}')
 t "MiCS is hybrid sharding" is hybrid_shard_size 8 --deepspeed <(printf '{"zero_optimization": {"stage": 3, "mics_shard_size": 8}}')
+t "a comment" is zero_stage 2 --deepspeed <(printf '{"_comment": "as people write them", "zero_optimization": {"stage": 2}}')
 t "a scale of losses in a file of bfloat16 is passed over" is bf16 true --deepspeed "$D/zero2_offload.json" --bf16
 t "and obeyed with float16" is initial_scale_power 15 --deepspeed "$D/cifar.json"
 t "within another file" is zero_stage 2 --config <(printf 'learning_rate: 1e-4\ndeepspeed: %s\n' "$D/decay.json")

@@ -94,10 +94,10 @@ waits() {
     grep -o '"train_runtime":[0-9.]*' "$T/waits/metrics.jsonl" | cut -d: -f2 | awk -v all="$(awk -v a="$from" -v b="$EPOCHREALTIME" 'BEGIN { print b - a }')" '{ exit !(all - $1 >= 1.4) }'
 }
 t "train_runtime begins with the first step" waits
-expect_says 78 "steps between lines of a run that logs by epochs" "--logging-steps needs --logging-strategy steps" ckpt-train "${common[@]}" --logging-strategy epoch -o "$T/x"
 expect_says 78 "a report that is not written" "--report-to mlflow is none of" ckpt-train "${common[@]}" --report-to mlflow -o "$T/x"
 expect_says 78 "histograms without a report" "--histogram-steps needs" ckpt-train "${common[@]}" --histogram-steps 3 -o "$T/x"
-expect_says 78 "a folder of no events" "--logging-dir needs --report-to tensorboard" ckpt-train "${common[@]}" --logging-dir "$T/x" -o "$T/x"
+t "options of reports and events that there are none of" bash -c 'ckpt-train --model "$1/base" --train-file "$1/train.jsonl" --dry-run --logging-strategy epoch --logging-steps 7 --eval-strategy no --eval-steps 7 --logging-dir "$1/x" --run-name x 2>"$1/idle"' x "$T"
+t "are told in one line, as HF Trainer passes over them" grep -qx 'ckpt-train: accepted, without effect here: logging_steps, eval_steps, logging_dir, run_name' "$T/idle"
 WANDB_RUN_ID=../x expect_says 65 "an id that leads elsewhere" 'WANDB_RUN_ID: "../x"' ckpt-train -q "${common[@]}" --report-to wandb -o "$T/x"
 echo > "$T/file"
 expect 73 "events where there is a file" ckpt-train -q "${common[@]}" --report-to tensorboard --logging-dir "$T/file/logs" -o "$T/x"

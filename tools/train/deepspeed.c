@@ -285,6 +285,8 @@ static const struct opt_field fields[] = {
     OPT_HARMLESS("csv_monitor.output_path"),
     OPT_HARMLESS("csv_monitor.job_name"),
     OPT_HARMLESS("monitor_config"),
+    OPT_HARMLESS("comms_config"),
+    OPT_HARMLESS("_comment"),
     OPT_NOT_DONE("autotuning.enabled", "false", "--auto-find-batch-size and --dry-run plan"),
     OPT_NOT_DONE("elasticity.enabled", "false", "--max-restarts with --min-ranks does that"),
     OPT_NOT_DONE("compression_training", "", not_done),

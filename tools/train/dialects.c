@@ -1,8 +1,7 @@
-/* train/dialects - the config files of TRL, LLaMA-Factory, axolotl and accelerate; see
- * train/names.h.
+/* train/dialects - the config files of TRL, LLaMA-Factory and accelerate; see train/names.h.
  *
- * Sources: trl 1.16; LLaMA-Factory 0.9 (src/llamafactory/hparams); axolotl 0.13 (its
- * config reference); accelerate 1.15 (commands/config).  Names that a table lacks are
+ * Sources: trl 1.16; LLaMA-Factory 0.9 (src/llamafactory/hparams); accelerate 1.15
+ * (commands/config).  Names that a table lacks are
  * transformers'. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +14,8 @@
 #define ABSENT(rows) .absent = rows, .n_absent = sizeof(rows) / sizeof((rows)[0])
 
 /* bf16 by default, but where fp16 is asked for. */
-static int bf16(struct opt_put *put, const char *const *value, size_t n, struct ckpt_err *err)
+int train_names_bf16(struct opt_put *put, const char *const *value, size_t n,
+                     struct ckpt_err *err)
 {
     const char *fp16 = opt_put_text(put, "fp16");
 
@@ -26,8 +26,8 @@ static int bf16(struct opt_put *put, const char *const *value, size_t n, struct 
 }
 
 /* A part of the data for evaluation: a fraction. */
-static int eval_part(struct opt_put *put, const char *const *value, size_t n,
-                     struct ckpt_err *err)
+int train_names_eval_part(struct opt_put *put, const char *const *value, size_t n,
+                          struct ckpt_err *err)
 {
     char *end, *rest;
     double x = strtod(value[0], &end);
@@ -51,11 +51,12 @@ static int eval_percent(struct opt_put *put, const char *const *value, size_t n,
     const char *part = ckpt_arena_printf(opt_put_arena(put), "%.15g",
                                          strtod(value[0], NULL) / 100);
 
-    return part ? eval_part(put, &part, n, err) : ckpt_nomem(err, 32);
+    return part ? train_names_eval_part(put, &part, n, err) : ckpt_nomem(err, 32);
 }
 
 /* Names of modules, comma-separated; all of them by one word. */
-static int modules(struct opt_put *put, const char *const *value, size_t n, struct ckpt_err *err)
+int train_names_modules(struct opt_put *put, const char *const *value, size_t n,
+                        struct ckpt_err *err)
 {
     int rc = 0;
 
@@ -69,14 +70,6 @@ static int modules(struct opt_put *put, const char *const *value, size_t n, stru
             p += k;
         }
     return rc;
-}
-
-static int all_linear(struct opt_put *put, const char *const *value, size_t n,
-                      struct ckpt_err *err)
-{
-    (void)n;
-    return strcmp(value[0], "true") == 0
-               ? opt_put_option(put, "target-modules", "all-linear", err) : 0;
 }
 
 /* -- names of training scripts ---------------------------------------------------------------- */
@@ -116,10 +109,22 @@ const struct opt_dialect train_scripts = {.name = "scripts", ROWS(script_fields)
 
 /* -- TRL -------------------------------------------------------------------------------------- */
 
+static const char mixture[] =
+    "--train-file is repeatable, and --train-split names splits; weights of data sets are not done";
+static const char preferences[] = "supervised fine-tuning is done; preferences and rewards are not";
+
 static const struct opt_field trl_fields[] = {
-    OPT_DOES("bf16", "bf16", .convert = bf16),
+    OPT_DOES("bf16", "bf16", .convert = train_names_bf16),
     OPT_DOES("dataset_train_split", "train-split", .when = "dataset_name"),
     OPT_NOT_DONE("env", "", "variables of the environment are set by the shell"),
+    OPT_NOT_DONE("dataset_mixer", "", mixture),
+    OPT_NOT_DONE("dataset_mixture", "", mixture),
+    OPT_NOT_DONE("dataset_splits", "", mixture),
+    OPT_NOT_DONE("beta", "", preferences),
+    OPT_NOT_DONE("max_prompt_length", "", preferences),
+    OPT_NOT_DONE("max_completion_length", "", preferences),
+    OPT_NOT_DONE("num_generations", "", preferences),
+    OPT_NOT_DONE("reward_funcs", "", preferences),
 };
 
 static const struct opt_field_default trl_absent[] = {
@@ -208,7 +213,7 @@ static const struct opt_field factory_fields[] = {
     OPT_HARMLESS("media_dir"),
     OPT_DOES("cutoff_len", "max-seq-length"),
     OPT_DOES("max_samples", "max-train-samples"),
-    OPT_DOES("val_size", "train-split-ratio", .convert = eval_part),
+    OPT_DOES("val_size", "train-split-ratio", .convert = train_names_eval_part),
     OPT_DOES("template", "chat-prompts", .values = "empty", .convert = chat_template,
              .says = "the template itself is the model's own, or --chat-template"),
     OPT_DOES("neat_packing", "packing"),
@@ -228,7 +233,7 @@ static const struct opt_field factory_fields[] = {
     OPT_DOES("lora_rank", "lora-rank", .convert = rank, LORA),
     OPT_DOES("lora_alpha", "lora-alpha", LORA),
     OPT_DOES("lora_dropout", "lora-dropout", LORA),
-    OPT_DOES("lora_target", "target-modules", .convert = modules, LORA),
+    OPT_DOES("lora_target", "target-modules", .convert = train_names_modules, LORA),
     OPT_DOES("additional_target", "modules-to-save", LORA),
     OPT_DOES("use_rslora", "use-rslora", LORA),
     OPT_DOES("use_dora", "use-dora", LORA),
@@ -295,212 +300,6 @@ const struct opt_dialect train_factory = {
     .name = "LLaMA-Factory", .base = &train_fields, ROWS(factory_fields), ABSENT(factory_absent),
     .tells = "stage finetuning_type template cutoff_len lora_target dataset dataset_dir val_size "
              "preprocessing_num_workers overwrite_cache plot_loss flash_attn",
-};
-
-/* -- axolotl ---------------------------------------------------------------------------------- */
-
-static const char per_epoch[] = "so many times an epoch, as a fraction of all steps";
-
-/* axolotl's own arithmetic: 1 / (times an epoch * num_epochs) of all steps. */
-static int each(struct opt_put *put, const char *option, const char *times, struct ckpt_err *err)
-{
-    const char *epochs = opt_put_other(put, "num_epochs");
-    double n = strtod(times, NULL) * (epochs ? strtod(epochs, NULL) : 1);
-    const char *part;
-
-    if (n <= 0)
-        return strtod(times, NULL) == 0 ? opt_put_option(put, option, "0", err)
-                                        : opt_put_refuse(put, err, "%s is no number of times",
-                                                         times);
-    if (n <= 1)
-        return opt_put_option(put, option, "0", err);       /* once, at the end */
-    part = ckpt_arena_printf(opt_put_arena(put), "%.15g", 1 / n);
-    return part ? opt_put_option(put, option, part, err) : ckpt_nomem(err, 32);
-}
-
-static int evals_per_epoch(struct opt_put *put, const char *const *value, size_t n,
-                           struct ckpt_err *err)
-{
-    (void)n;
-    return each(put, "eval-steps", value[0], err);
-}
-
-static int saves_per_epoch(struct opt_put *put, const char *const *value, size_t n,
-                           struct ckpt_err *err)
-{
-    (void)n;
-    return each(put, "save-steps", value[0], err);
-}
-
-static int cosine_min_lr(struct opt_put *put, const char *const *value, size_t n,
-                         struct ckpt_err *err)
-{
-    const char *rate = opt_put_other(put, "learning_rate"), *least;
-    double x = strtod(value[0], NULL);
-
-    (void)n;
-    if (x == 0)
-        return 0;
-    if (!rate)
-        return opt_put_refuse(put, err, "it is a fraction of learning_rate, which is not given");
-    least = ckpt_arena_printf(opt_put_arena(put), "%.15g", x * strtod(rate, NULL));
-    return least ? opt_put_option(put, "min-lr", least, err) : ckpt_nomem(err, 32);
-}
-
-/* With cosine_min_lr_ratio "cosine" is the one with a least rate. */
-static int scheduler(struct opt_put *put, const char *const *value, size_t n,
-                     struct ckpt_err *err)
-{
-    const char *ratio = opt_put_other(put, "cosine_min_lr_ratio");
-    bool least = ratio && strtod(ratio, NULL) > 0 && strcmp(value[0], "cosine") == 0;
-
-    (void)n;
-    return opt_put_option(put, "lr-scheduler-type", least ? "cosine_with_min_lr" : value[0], err);
-}
-
-static int wandb_project(struct opt_put *put, const char *const *value, size_t n,
-                         struct ckpt_err *err)
-{
-    (void)n;
-    return *value[0] ? opt_put_option(put, "report-to", "wandb", err) : 0;
-}
-
-/* What a record is.  The prompt of "alpaca" is that of tatsu-lab/stanford_alpaca, train.py. */
-static int record_type(struct opt_put *put, const char *const *value, size_t n,
-                       struct ckpt_err *err)
-{
-    static const char alpaca[] =
-        "Below is an instruction that describes a task{?input}, paired with an input that "
-        "provides further context{/input}. Write a response that appropriately completes the "
-        "request.\n\n### Instruction:\n{instruction}\n\n{?input}### Input:\n{input}\n\n{/input}"
-        "### Response:\n";
-    int rc;
-
-    (void)n;
-    if (strcmp(value[0], "chat_template") == 0 || strcmp(value[0], "sharegpt") == 0 ||
-        strcmp(value[0], "completion") == 0)
-        return 0;
-    if (strcmp(value[0], "alpaca") != 0)
-        return opt_put_refuse(put, err, "type %s is not done: --prompt-template and "
-                              "--completion-template, or --messages-field, name what a record is",
-                              value[0]);
-    rc = opt_put_option(put, "prompt-template", alpaca, err);
-    return rc ? rc : opt_put_option(put, "completion-template", "{output}", err);
-}
-
-static const struct opt_field axolotl_fields[] = {
-    OPT_DOES("base_model", "model", .convert = train_names_model),
-    OPT_HARMLESS("base_model_config"),
-    OPT_DOES("tokenizer_config", "tokenizer"),
-    OPT_HARMLESS("model_type"),
-    OPT_HARMLESS("tokenizer_type"),
-    OPT_HARMLESS("is_llama_derived_model"),
-    OPT_HARMLESS("is_mistral_derived_model"),
-    OPT_HARMLESS("plugins"),
-    OPT_HARMLESS("liger_rope"),
-    OPT_HARMLESS("liger_rms_norm"),
-    OPT_HARMLESS("liger_glu_activation"),
-    OPT_HARMLESS("liger_layer_norm"),
-    OPT_HARMLESS("liger_fused_linear_cross_entropy"),
-    OPT_HARMLESS("cut_cross_entropy"),
-    OPT_HARMLESS("strict"),
-    OPT_HARMLESS("chat_template", .says = "chats have the model's own template"),
-    OPT_DOES("datasets.*.type", NULL, .convert = record_type,
-             .says = "alpaca: --prompt-template and --completion-template; chat_template, "
-                     "sharegpt and completion by their fields"),
-    OPT_DOES("datasets.*.field", "text-field"),
-    OPT_DOES("datasets.*.field_messages", "messages-field"),
-    OPT_HARMLESS("datasets.*.ds_type"),
-    OPT_HARMLESS("datasets.*.chat_template"),
-    OPT_HARMLESS("datasets.*.message_property_mappings"),
-    OPT_HARMLESS("datasets.*.roles"),
-    OPT_NOT_DONE("datasets.*.roles_to_train", "assistant", "the assistant's turns are learnt"),
-    OPT_NOT_DONE("datasets.*.train_on_eos", "turn all last", "ends of turns are learnt"),
-    OPT_HARMLESS("dataset_prepared_path", .says = "--data-cache"),
-    OPT_HARMLESS("dataset_processes"),
-    OPT_HARMLESS("dataset_exact_deduplication"),
-    OPT_DOES("val_set_size", "train-split-ratio", .convert = eval_part),
-    OPT_NOT_DONE("adapter", "lora", "lora is done"),
-    OPT_DOES("lora_model_dir", "adapter"),
-    OPT_DOES("lora_r", "lora-rank", .when = "adapter"),
-    OPT_DOES("lora_alpha", "lora-alpha", .when = "adapter"),
-    OPT_DOES("lora_dropout", "lora-dropout", .when = "adapter"),
-    OPT_DOES("lora_target_modules", "target-modules", .convert = modules, .when = "adapter"),
-    OPT_DOES("lora_target_linear", "target-modules", .convert = all_linear, .when = "adapter"),
-    OPT_DOES("lora_modules_to_save", "modules-to-save", .when = "adapter"),
-    OPT_DOES("peft_use_rslora", "use-rslora", .when = "adapter"),
-    OPT_DOES("peft_use_dora", "use-dora", .when = "adapter"),
-    OPT_HARMLESS("lora_fan_in_fan_out"),
-    OPT_HARMLESS("lora_mlp_kernel"),
-    OPT_HARMLESS("lora_qkv_kernel"),
-    OPT_HARMLESS("lora_o_kernel"),
-    OPT_DOES("loraplus_lr_ratio", "loraplus-lr-ratio", .when = "adapter"),
-    OPT_DOES("loraplus_lr_embedding", "loraplus-lr-embedding", .when = "loraplus_lr_ratio"),
-    OPT_DOES("sequence_len", "max-seq-length"),
-    OPT_DOES("sample_packing", "packing"),
-    OPT_HARMLESS("eval_sample_packing"),
-    OPT_HARMLESS("sample_packing_group_size"),
-    OPT_HARMLESS("sample_packing_bin_size"),
-    OPT_HARMLESS("pad_to_sequence_len"),
-    OPT_DOES("train_on_inputs", "train-on-prompt"),
-    OPT_DOES("micro_batch_size", "per-device-train-batch-size"),
-    OPT_DOES("eval_batch_size", "per-device-eval-batch-size"),
-    OPT_DOES("num_epochs", "num-train-epochs"),
-    OPT_DOES("optimizer", "optim", .values = "adamw_hf=adamw_torch adamw_apex_fused=adamw_torch"),
-    OPT_DOES("lr_scheduler", "lr-scheduler-type", .convert = scheduler),
-    OPT_DOES("cosine_min_lr_ratio", "min-lr", .convert = cosine_min_lr,
-             .says = "as a fraction of learning_rate, with cosine_with_min_lr"),
-    OPT_DOES("bf16", "bf16", .convert = bf16),
-    OPT_DOES("bfloat16", "bf16"),
-    OPT_DOES("float16", "fp16"),
-    OPT_DOES("gradient_checkpointing", "gradient-checkpointing",
-             .values = "unsloth=true offload=true"),
-    OPT_HARMLESS("flash_attention"),
-    OPT_HARMLESS("flash_attn_cross_entropy"),
-    OPT_HARMLESS("flash_attn_rms_norm"),
-    OPT_HARMLESS("sdp_attention"),
-    OPT_HARMLESS("xformers_attention"),
-    OPT_HARMLESS("eager_attention"),
-    OPT_NOT_DONE("s2_attention", "false", "attention is the model's"),
-    OPT_DOES("evals_per_epoch", "eval-steps", .convert = evals_per_epoch, .says = per_epoch),
-    OPT_DOES("saves_per_epoch", "save-steps", .convert = saves_per_epoch, .says = per_epoch),
-    OPT_DOES("early_stopping_patience", "early-stopping-patience"),
-    OPT_HARMLESS("eval_table_size"),
-    OPT_HARMLESS("eval_max_new_tokens"),
-    OPT_DOES("wandb_project", "report-to", .convert = wandb_project,
-             .says = "wandb; WANDB_PROJECT names the project"),
-    OPT_HARMLESS("wandb_entity"),
-    OPT_HARMLESS("wandb_watch"),
-    OPT_DOES("wandb_name", "run-name"),
-    OPT_HARMLESS("wandb_run_id"),
-    OPT_HARMLESS("wandb_log_model"),
-    OPT_NOT_DONE("special_tokens", "", "the tokenizer has them"),
-    OPT_HARMLESS("special_tokens.pad_token", .says = "there is no padding"),
-    OPT_NOT_DONE("special_tokens.bos_token", "", "the tokenizer has it"),
-    OPT_NOT_DONE("special_tokens.eos_token", "", "the tokenizer has it"),
-    OPT_NOT_DONE("special_tokens.unk_token", "", "the tokenizer has it"),
-    OPT_NOT_DONE("tokens", "", "the vocabulary stays"),
-    OPT_NOT_DONE("unfrozen_parameters", "", "all weights are trained, or an adapter"),
-    OPT_NOT_DONE("rl", "", rl),
-    OPT_HARMLESS("torch_compile"),
-    OPT_HARMLESS("auto_resume_from_checkpoints"),
-    OPT_HARMLESS("save_safetensors"),
-    OPT_HARMLESS("loss_watchdog_threshold"),
-    OPT_HARMLESS("loss_watchdog_patience"),
-    OPT_HARMLESS("debug"),
-    OPT_HARMLESS("axolotl_config_path"),
-};
-
-static const struct opt_field_default axolotl_absent[] = {
-    {"micro_batch_size", "1"}, {"sequence_len", "2048"}, {"num_epochs", "1"},
-    {"logging_steps", "1"}, {"lora_r", "8"}, {"lora_alpha", "16"},
-};
-
-const struct opt_dialect train_axolotl = {
-    .name = "axolotl", .base = &train_fields, ROWS(axolotl_fields), ABSENT(axolotl_absent),
-    .tells = "base_model micro_batch_size sequence_len sample_packing val_set_size num_epochs "
-             "lora_target_linear pad_to_sequence_len train_on_inputs dataset_prepared_path "
-             "saves_per_epoch evals_per_epoch flash_attention lora_model_dir",
 };
 
 /* -- accelerate ------------------------------------------------------------------------------- */

@@ -138,7 +138,9 @@ static const struct opt_field fields[] = {
     OPT_DOES("warmup_steps", NULL, .convert = warmup,
              .says = "--warmup-steps; below 1: --warmup-ratio"),
     OPT_DOES("warmup_ratio", "warmup-ratio"),
-    OPT_DOES("optim", "optim", .values = "adamw_hf=adamw_torch adamw_apex_fused=adamw_torch"),
+    OPT_DOES("optim", "optim", .values = "adamw_hf=adamw_torch adamw_apex_fused=adamw_torch "
+                                         "adamw_torch_8bit=adamw_8bit",
+             .says = "adamw_torch_8bit, torchao's, is adamw_8bit"),
     OPT_DOES("adafactor", NULL, .convert = adafactor, .says = "--optim adafactor"),
     OPT_DOES("optim_args", "optim-args"),
     OPT_NOT_DONE("optim_target_modules", "", galore),
@@ -208,7 +210,7 @@ static const struct opt_field fields[] = {
     OPT_DOES("save_steps", "save-steps"),
     OPT_HARMLESS("save_on_each_node"),
     OPT_HARMLESS("save_safetensors", .says = "weights are always safetensors"),
-    OPT_DOES("save_total_limit", "save-total-limit"),
+    OPT_DOES("save_total_limit", "save-total-limit", .values = "-1=0"),
     OPT_HARMLESS("enable_jit_checkpoint", .says = "SIGTERM always saves"),
     OPT_NOT_DONE("push_to_hub", "false", alone),
     OPT_HARMLESS("hub_token"),
@@ -301,7 +303,7 @@ static const struct opt_field fields[] = {
     OPT_DOES("completion_only_loss", "train-on-prompt", .values = "true=false false=true"),
     OPT_DOES("assistant_only_loss", "assistant-only-loss"),
     OPT_NOT_DONE("loss_type", "nll chunked_nll", "the loss is the cross-entropy"),
-    OPT_NOT_DONE("activation_offloading", "false", "--gradient-checkpointing saves memory"),
+    OPT_HARMLESS("activation_offloading", .says = "memory is planned: --recompute"),
     /* LoraConfig */
     OPT_NOT_DONE("task_type", "CAUSAL_LM SEQ_2_SEQ_LM", "language models are trained"),
     OPT_NOT_DONE("peft_type", "LORA", "the adapters are LoRA's"),

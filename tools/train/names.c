@@ -72,18 +72,28 @@ int train_names_data(struct opt_put *p, const char *const *value, size_t n, stru
     return rc;
 }
 
-/* One line for all names without effect, from the first process alone. */
-int train_names_tell(const struct cli *cli, struct ckpt_err *err)
+/* One line for all names without effect, from the first process alone: of other programs, and of
+ * ours those that another option leaves idle, as files of HF Trainer have them side by side. */
+int train_names_tell(const struct cli *cli, const struct settings *s, struct ckpt_err *err)
 {
+    const struct { const char *name; bool idle; } ours[] = {
+        {"logging_steps", strcmp(s->logging_strategy, "steps") != 0},
+        {"eval_steps", strcmp(s->eval_strategy, "no") == 0},
+        {"logging_dir", !settings_reports(s, "tensorboard")},
+        {"run_name", !settings_reports(s, "wandb")},
+    };
     struct opt_list names = opt_harmless(cli);
     struct ckpt_arena a = {0};
     const char *line = "";
 
-    if (names.n == 0 || ranks_found().rank > 0)
+    if (ranks_found().rank > 0)
         return 0;
     for (size_t i = 0; line && i < names.n; i++)
         line = ckpt_arena_printf(&a, "%s%s%s", line, i ? ", " : "", names.item[i]);
-    if (line)
+    for (size_t i = 0; line && i < sizeof ours / sizeof ours[0]; i++)
+        if (ours[i].idle && settings_given(s, ours[i].name))
+            line = ckpt_arena_printf(&a, "%s%s%s", line, *line ? ", " : "", ours[i].name);
+    if (line && *line)
         ckpt_log(CKPT_LOG_NOTE, "accepted, without effect here: %s", line);
     ckpt_arena_release(&a);
     return line ? 0 : ckpt_nomem(err, names.n);

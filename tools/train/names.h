@@ -3,7 +3,8 @@
  * them.
  *
  * train/fields.c has the fields of transformers, TRL and PEFT, each with what becomes of it here;
- * train/dialects.c has the config files of other trainers, train/deepspeed.c DeepSpeed's.
+ * train/dialects.c and train/axolotl.c have the config files of other trainers, train/deepspeed.c
+ * DeepSpeed's.
  */
 #ifndef CKPT_TOOLS_TRAIN_NAMES_H
 #define CKPT_TOOLS_TRAIN_NAMES_H
@@ -33,7 +34,11 @@ struct opt_section train_names_rows(struct train_names *n);
 int train_names_finish(const struct train_names *n, struct settings *s, struct cli *cli,
                        struct ckpt_err *err);
 /* Tell what was accepted without effect. */
-int train_names_tell(const struct cli *cli, struct ckpt_err *err);
+int train_names_tell(const struct cli *cli, const struct settings *s, struct ckpt_err *err);
+
+/* What several dialects convert alike: bf16 "auto", a fraction of the data for evaluation, names of
+ * modules. */
+opt_convert train_names_bf16, train_names_eval_part, train_names_modules;
 /* Whether something was to be printed, which is done now. */
 bool train_names_print(const struct train_names *n, const struct cli *cli);
 

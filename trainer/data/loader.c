@@ -82,6 +82,7 @@ static int fill_micro(struct loader *l, struct slot *slot, int64_t m, int64_t i_
 
 static int fill(struct loader *l, struct slot *slot, int64_t step, struct ckpt_err *err)
 {
+    const struct shuffle *order;
     int64_t first;
     int rc = data_plan_find(&l->plan, step, err);
 
@@ -91,8 +92,10 @@ static int fill(struct loader *l, struct slot *slot, int64_t step, struct ckpt_e
         .step = step, .epoch = l->plan.epoch, .step_of_epoch = step - l->plan.first_step,
         .steps_of_epoch = l->plan.steps, .micro = slot->micro,
     };
-    slot->step.n_micro = shuffle_step(l->o.packing ? l->plan.cut : l->plan.order,
-                                      slot->step.step_of_epoch, &first);
+    order = l->o.packing ? l->plan.cut : l->plan.order;
+    slot->step.n_micro = shuffle_step(order, slot->step.step_of_epoch, &first);
+    slot->step.micro_done = first + slot->step.n_micro;
+    slot->step.micro_of_epoch = shuffle_micros(order);
     for (int64_t m = 0; rc == 0 && m < slot->step.n_micro; m++)
         rc = fill_micro(l, slot, m, first + m, err);
     return rc;

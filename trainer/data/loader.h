@@ -42,6 +42,8 @@ struct loader_step {
     int64_t              epoch;
     int64_t              step_of_epoch, steps_of_epoch;
     int64_t              n_micro;       /* <= grad_accum; equal on all ranks */
+    int64_t              micro_done, micro_of_epoch;    /* micro-batches of the epoch: up to the
+                                                           end of this step, and all */
     const struct batch **micro;         /* [n_micro] */
     int64_t              n_targets;     /* supervised rows of the step on this rank */
     int64_t              n_tokens;      /* of the step on this rank */

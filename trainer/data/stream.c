@@ -316,6 +316,11 @@ static const struct shape_row *shape_of(const json_t *record)
     return NULL;
 }
 
+static bool is_text(const json_t *record, const char *field)
+{
+    return json_is_string(json_object_get(record, field));
+}
+
 static int unknown_fields(const json_t *record, struct ckpt_err *err)
 {
     struct ckpt_buf names;
@@ -331,8 +336,15 @@ static int unknown_fields(const json_t *record, struct ckpt_err *err)
                    "input_ids); there are: %.400s",
                    names.len ? ckpt_buf_str(&names) : "none");
     ckpt_buf_release(&names);
-    ckpt_err_hint(err, "say how with `prompt_template` and `completion_template`, or name the "
-                  "field with `text_field`");
+    if (json_object_get(record, "chosen") && json_object_get(record, "rejected"))
+        ckpt_err_hint(err, "pairs of preferences are not trained on; what was chosen is, with %s",
+                      json_object_get(record, "prompt") && is_text(record, "chosen")
+                          ? "`prompt_template '{prompt}'` and `completion_template '{chosen}'`"
+                      : is_text(record, "chosen") ? "`text_field chosen`"
+                                                  : "`messages_field chosen`");
+    else
+        ckpt_err_hint(err, "say how with `prompt_template` and `completion_template`, or name "
+                      "the field with `text_field`");
     return rc;
 }
 

@@ -153,7 +153,9 @@ static int parse_path(struct parse *p, struct path **out, struct ckpt_err *err)
     }
     if (path->n == 0)
         return broken(p, "a field name is missing", err);
-    path->spelt = ckpt_arena_strndup(&p->t->arena, p->s + begin, p->i - begin);
+    /* A lone quoted name is spelt as the column is: "['text']" is what text_field comes to. */
+    path->spelt = path->n == 1 && path->step[0].kind == STEP_NAME
+        ? path->step[0].name : ckpt_arena_strndup(&p->t->arena, p->s + begin, p->i - begin);
     *out = path;
     return path->spelt ? 0 : ckpt_nomem(err, p->i - begin);
 }

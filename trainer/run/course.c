@@ -56,7 +56,7 @@ static const char *metric_of(const struct settings *s)
 /* Evaluations and saves that must fall together. */
 static int check_best(const struct settings *s, struct ckpt_err *err)
 {
-    double saves = s->save_steps, evals = s->eval_steps;
+    double saves = s->save_steps, evals = s->eval_steps > 0 ? s->eval_steps : s->logging_steps;
 
     if (strcmp(s->save_strategy, "best") == 0)
         return 0;
@@ -64,11 +64,11 @@ static int check_best(const struct settings *s, struct ckpt_err *err)
         return ckpt_fail(err, CKPT_ECONFIG, "`load_best_model_at_end` needs a checkpoint of each "
                          "evaluation: `save_strategy %s` is not `eval_strategy %s`",
                          s->save_strategy, s->eval_strategy);
-    if (strcmp(s->save_strategy, "steps") == 0 && evals > 0 &&
+    if (strcmp(s->save_strategy, "steps") == 0 &&
         fabs(saves / evals - rint(saves / evals)) > 1e-9)
         return ckpt_fail(err, CKPT_ECONFIG, "`load_best_model_at_end` needs a checkpoint of "
-                         "evaluations: `save_steps %g` is no multiple of `eval_steps %g`", saves,
-                         evals);
+                         "evaluations: `save_steps %g` is no multiple of `%s %g`", saves,
+                         s->eval_steps > 0 ? "eval_steps" : "logging_steps", evals);
     return 0;
 }
 

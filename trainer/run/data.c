@@ -183,6 +183,16 @@ static int padding_opts(struct data_opts *o, const struct run_data *r, struct ck
     return 0;
 }
 
+/* Files may be empty, or slices, shards and ratios may leave nothing of them. */
+static int check_any(const struct data_set *d, const char *const *path, size_t n, bool train,
+                     struct ckpt_err *err)
+{
+    if (records_count(d->records) > 0)
+        return 0;
+    return ckpt_fail(err, CKPT_EFORMAT, "%s%s: no records to %s, or the options leave none",
+                     path[0], n > 1 ? " and others" : "", train ? "train on" : "evaluate");
+}
+
 static int data_open(struct data_set *d, const struct run_data *r, const char *const *path,
                      size_t n, bool train, struct ckpt_err *err)
 {
@@ -213,7 +223,8 @@ static int data_open(struct data_set *d, const struct run_data *r, const char *c
     if (s->loss_on_padding && (rc = padding_opts(&opts, r, err)) != 0)
         return rc;
     opts.max_positions = arch_max_positions(r->session->arch);
-    if ((rc = open_records(d, s, path, n, train, err)) != 0)
+    if ((rc = open_records(d, s, path, n, train, err)) != 0 ||
+        (rc = check_any(d, path, n, train, err)) != 0)
         return rc;
     opts.passes = passes(r, records_count(d->records), train);
     if ((rc = data_source_open(&d->source, d->records, r->session->tokenizer, &opts,
@@ -221,6 +232,21 @@ static int data_open(struct data_set *d, const struct run_data *r, const char *c
         (rc = data_settings_check_bad(&s->data, d->source, err)) != 0)
         return rc;
     return loader_open(&d->loader, d->source, &lo, err);
+}
+
+/* Files that are named one by one are of every split: a split of these is nothing apart. */
+static void warn_of_same(const struct run_data *r)
+{
+    const struct settings *s = r->settings;
+    struct stat st;
+    bool whole = !strpbrk(s->eval_split, "[+") && (!s->train_split || !strchr(s->train_split, '['));
+
+    for (size_t i = 0; whole && i < s->n_train; i++)
+        whole = stat(s->train[i], &st) == 0 && S_ISREG(st.st_mode);
+    if (whole && s->start_idx == 0 && s->end_idx == 0 && r->session->comm->rank == 0)
+        ckpt_log(CKPT_LOG_WARNING, "`eval_split %s`: %s has no splits: evaluations are of the "
+                 "records that are trained on; `train_split_ratio` keeps some apart",
+                 s->eval_split, s->train[0]);
 }
 
 static int open_given(struct run_data *r, struct ckpt_err *err)
@@ -233,6 +259,8 @@ static int open_given(struct run_data *r, struct ckpt_err *err)
         return rc;
     if (!same && s->n_eval == 0)
         return 0;
+    if (same)
+        warn_of_same(r);
     return data_open(&r->eval, r, same ? s->train : s->eval, same ? s->n_train : s->n_eval, false,
                      err);
 }

@@ -353,12 +353,11 @@ static int check_data(const struct settings *s, struct ckpt_err *err)
              "`packing` leaves no padding: `loss_on_padding` excludes it"),
         RULE(settings_given(s, "padding_side") && !s->loss_on_padding,
              "`padding_side` needs `loss_on_padding`: other samples are not padded"),
-        RULE(s->eval_steps > 0 && !course_evaluates(s),
-             "`eval_steps` needs `eval_file PATH`"),
-        RULE(strcmp(s->eval_strategy, "no") == 0 && settings_given(s, "eval_steps"),
-             "`eval_steps` and `eval_strategy no` exclude each other"),
+        RULE(s->eval_steps > 0 && !course_evaluates(s) && strcmp(s->eval_strategy, "no") != 0,
+             "`eval_steps` needs `eval_file PATH`, or a part of the data by `train_split_ratio X`"),
         RULE(strcmp(s->eval_strategy, "epoch") == 0 && !course_evaluates(s),
-             "`eval_strategy epoch` needs `eval_file PATH`"),
+             "`eval_strategy epoch` needs `eval_file PATH`, or a part of the data by "
+             "`train_split_ratio X`"),
     };
 
     return CHECK(rules, err);
@@ -380,6 +379,17 @@ static int check_schedule(const struct settings *s, struct ckpt_err *err)
 }
 
 static bool differs(double x, double from) { return x < from || x > from; }
+
+/* As torch's optimizers demand: a moment that never decays has no unbiased mean. */
+static int check_betas(const struct settings *s, struct ckpt_err *err)
+{
+    const struct rule rules[] = {
+        RULE(s->adam_beta1 >= 1, "`adam_beta1 {}` is not below 1", .a = s->adam_beta1),
+        RULE(s->adam_beta2 >= 1, "`adam_beta2 {}` is not below 1", .a = s->adam_beta2),
+    };
+
+    return CHECK(rules, err);
+}
 
 static int check_optimizer(const struct settings *s, struct ckpt_err *err)
 {
@@ -532,10 +542,6 @@ static int check_reports(const struct settings *s, struct ckpt_err *err)
              "`report_to none` excludes other reports"),
         RULE(s->histogram_steps > 0 && !events && !settings_reports(s, "wandb"),
              "`histogram_steps` needs `report_to tensorboard` or `report_to wandb`"),
-        RULE(s->logging_dir && !events, "`logging_dir` needs `report_to tensorboard`"),
-        RULE(s->run_name && !settings_reports(s, "wandb"), "`run_name` needs `report_to wandb`"),
-        RULE(settings_given(s, "logging_steps") && strcmp(s->logging_strategy, "steps") != 0,
-             "`logging_steps` needs `logging_strategy steps`"),
     };
 
     return CHECK(rules, err);
@@ -544,7 +550,7 @@ static int check_reports(const struct settings *s, struct ckpt_err *err)
 int settings_check(const struct settings *s, struct ckpt_err *err)
 {
     static int (*const more[])(const struct settings *, struct ckpt_err *) = {
-        check_data, course_check, check_schedule, check_optimizer, check_precision, check_ranks,
+        check_data, course_check, check_schedule, check_betas, check_optimizer, check_precision, check_ranks,
         check_reports};
     int rc = check_needs(s, err);
 

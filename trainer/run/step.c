@@ -137,8 +137,8 @@ static int run(struct step_result *out, const struct session *s, struct loader *
     *out = (struct step_result){.loss = count[0] > 0 ? loss / (double)count[0] : 0,
                                 .n_targets = count[0], .n_tokens = count[1],
                                 .n_samples = count[3],
-                                .epoch = (double)data->epoch + (double)(data->step_of_epoch + 1) /
-                                                                   (double)data->steps_of_epoch,
+                                .epoch = (double)data->epoch + (double)data->micro_done /
+                                                                   (double)data->micro_of_epoch,
                                 .epoch_ends = data->step_of_epoch + 1 == data->steps_of_epoch};
     zero_judge(zero, opts->optim.max_grad_norm, scaler->scale);
     if (s->dev->err.code || comm_error(comm, err))

@@ -105,6 +105,8 @@ TEST(batches_of_every_rank)
                 assert_int_equal(loader_next(l, &s, &err), 0);
                 assert_int_equal(s->step_of_epoch, step % steps);
                 assert_int_equal(s->n_micro, micros - m0 < 3 ? micros - m0 : 3);
+                assert_int_equal(s->micro_done, m0 + s->n_micro);
+                assert_int_equal(s->micro_of_epoch, micros);
                 for (int64_t m = 0; m < s->n_micro; m++) {
                     int64_t at = ((m0 + m) * world + rank) * 2, n = 2;
 
