@@ -163,6 +163,8 @@ int main(int argc, char **argv)
         rc = encode(&e, &cli, rest, n_rest, &err);
         return cli_end(&cli, rc ? cli_error(&cli, &err) : 0);
     }
+    if (!w.html)
+        cli_end_at_once();
     if (rc == 0)
         rc = cli_items_open(&items, rest, n_rest, cli.nul, &err);
     if (rc == 0 && w.diff + w.compare + w.together > 1)

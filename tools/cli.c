@@ -18,7 +18,7 @@
 volatile int cli_stop;
 
 /* Meaning of SIGINT while items come through a pipe; see cli_drain. */
-static volatile sig_atomic_t drains, drained;
+static volatile sig_atomic_t drains, drained, at_once;
 static char drain_note[200];
 static size_t drain_note_len;
 static const bool *drain_quiet;
@@ -42,11 +42,11 @@ static void on_signal(int sig)
         first = now;
         if (!*drain_quiet && write(STDERR_FILENO, drain_note, drain_note_len) < 0)
             errno = saved;              /* a failed write is ignored, as for other notes */
-    } else if (!cli_stop && !drain) {
+    } else if (!cli_stop && !drain && !at_once) {
         cli_stop = sig;
         first = now;
-    } else if ((now.tv_sec - first.tv_sec) * 1000 + (now.tv_nsec - first.tv_nsec) / 1000000 >=
-               1000) {
+    } else if ((!drain && at_once) || (now.tv_sec - first.tv_sec) * 1000 +
+                                          (now.tv_nsec - first.tv_nsec) / 1000000 >= 1000) {
         sigaction(sig, &standard, NULL);
         raise(sig);
     }
@@ -54,6 +54,7 @@ static void on_signal(int sig)
 }
 
 void cli_drain(bool on) { drains = on; }
+void cli_end_at_once(void) { at_once = 1; }
 
 /* Length of the name in a setting in backquotes at s, up to the value or the end; 0 when the
  * tool has no such option. */

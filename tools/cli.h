@@ -68,6 +68,9 @@ extern volatile int cli_stop;
  * another SIGINT a second later has its default action.
  */
 void cli_drain(bool on);
+/* From now on signals have their default action, but for the SIGINT of cli_drain(): for work that
+ * leaves nothing behind. */
+void cli_end_at_once(void);
 /* CKPT_ESTOPPED with the signal's name. */
 int cli_stopped(struct ckpt_err *err);
 /* Directory for unpacking: TMPDIR, or NULL for the library's default. */

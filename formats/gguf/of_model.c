@@ -263,6 +263,8 @@ static int put_tokens(struct work *w, struct ckpt_err *err)
         rc = side_file_read(&settings, w->src, "tokenizer_config.json", MAX_SIDE, err);
     if (rc == 0)
         rc = side_text(w, "chat_template.jinja", &chat, &n, err);
+    if (chat && !ckpt_utf8_valid(chat, n))
+        chat = NULL;                            /* keep_files() says so */
     if (rc == 0)
         rc = gguf_token_keys(&w->keys, tokenizer, settings, w->config, chat, err);
     snprintf(key, sizeof key, "%s.vocab_size", w->family->gguf);

@@ -83,6 +83,21 @@ static bool fits_parts(struct stack *s, const struct ckpt_source *base, const st
     return true;
 }
 
+/* Whether the base has that parameter, in any layout and shape. */
+static bool has_parameter(const struct stack *s, const struct ckpt_source *base)
+{
+    char suffix[CKPT_MAX_NAME + 64];
+
+    snprintf(suffix, sizeof suffix, ".%s", s->param);
+    if (peft_find(base, s->module, suffix) != SIZE_MAX)
+        return true;
+    for (size_t k = 0; k < sizeof layouts / sizeof layouts[0]; k++)
+        if (strcmp(layouts[k].param, s->param) == 0 &&
+            find_part(base, s, 0, layouts[k].part[0]) != SIZE_MAX)
+            return true;
+    return false;
+}
+
 /* Whether the base has that parameter in a shape that matches the factors. */
 static bool fits(struct stack *s, const struct ckpt_source *base)
 {
@@ -115,7 +130,9 @@ static bool names_parameter(const char *target, const char *module, const char *
 
 /*
  * Choose the module's parameter that the factors belong to.  Shapes decide; if two match, the
- * file does not say which.  *n counts those that are named, *fit those that match.
+ * file does not say which.  *n counts those that are named, *fit those that match.  A target
+ * without a module, as PEFT's all-linear makes for experts, names nothing in modules that have
+ * no such parameter.
  */
 static void choose(struct stack *s, size_t *n, size_t *fit, const struct peft_updates *m)
 {
@@ -127,7 +144,7 @@ static void choose(struct stack *s, size_t *n, size_t *fit, const struct peft_up
         const char *target = json_string_value(json_array_get(targets, i));
 
         if (!target || !names_parameter(target, s->module, &s->param) ||
-            strcmp(s->param, "weight") == 0)
+            strcmp(s->param, "weight") == 0 || (s->param == target && !has_parameter(s, m->base)))
             continue;
         ++*n;
         if (fits(s, m->base) && (*fit == 0 || strcmp(s->param, best.param) != 0) && ++*fit == 1)

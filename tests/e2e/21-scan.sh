@@ -40,6 +40,15 @@ expect 65 "a link that leads nowhere, followed" ckpt-inspect --follow-symlinks -
 for _ in $(seq 200); do cat "$S/pickles/second.pkl"; done > "$T/200"; for _ in $(seq 100); do cat "$T/200"; done > "$T/many.pkl"
 ckpt-inspect -q --json --scan "$T/many.pkl" > "$T/.out" 2>/dev/null
 t "20,000 hostile pickles in a row" row '"dangerous": 20000,'
+# Each of these pairs of bytes could begin a pickle that goes on to the end.
+{ printf '\377\376\0\1'; yes $'\x80\x02' | tr -d '\n' | head -c 1000000; } | gzip > "$T/starts.gz"
+expect 65 "half a million beginnings of pickles" timeout 60 ckpt-inspect --scan "$T/starts.gz"
+t "are not all followed" row 'places where a pickle could begin +[0-9]+ +unjudged +more than are followed'
+truncate -s 90000000000 "$T/long.npy"; printf '\223NUMPY\1\0v\0%-117s\n' "{'descr': '<f4', 'fortran_order': False, 'shape': (22499999968,), }" | dd of="$T/long.npy" conv=notrunc 2>/dev/null
+t "what takes long ends when it is told to" bash -c "timeout 0.3 ckpt-inspect --stats $T/long.npy; [ \$? = 124 ]"
+rm "$T/long.npy"
+LC_ALL=C sed 's/byteorderPK\x01\x02/byteorderPK\x01\x03/' "$G/torch/dtypes.pt" > "$T/torn.pt"
+expect 65 "a zip file whose directory is torn in the middle" ckpt-inspect --scan "$T/torn.pt"
 # Programs get one object a finding.
 ckpt-inspect -q --json --scan "$S/packed/a.tar.gz" > "$T/.out" 2>/dev/null
 t "path, name, place, reason in JSON" row '"path": "a.tar.gz!inner/m.bin!m/data.pkl", "file": "a.tar.gz", "member": "inner/m.bin!m/data.pkl", "what": "posix.system", "at": 2, "use": "called", "verdict": "dangerous", "reason": "runs programs"'

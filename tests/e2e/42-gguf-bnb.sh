@@ -11,6 +11,8 @@ done
 expect_prints 0 "a look at it" "architecture: llama" ckpt-inspect "$T/l.gguf"
 t "names are llama.cpp's" prints "blk.1.attn_q.weight"
 expect_prints 0 "its keys" '"llama.attention.head_count_kv": 2,' ckpt-inspect --json "$T/l.gguf"
+cp -r "$L" "$T/odd"; printf 'a\377' > "$T/odd/chat_template.jinja"
+t "a template that is no UTF-8 is left out" ckpt-merge -q -o "$T/odd.gguf" "$T/odd"
 t "q8_0, verified" ckpt-merge -q --verify --to gguf --dtype q8_0 -o "$T/q.gguf" "$L"
 expect_prints 0 "blocks are told" "Q8_0" ckpt-inspect "$T/q.gguf"
 expect 0 "they are the reference's" ckpt-inspect --diff "$G/gguf/llama.q8_0.gguf" "$T/q.gguf"

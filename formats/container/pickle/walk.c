@@ -526,6 +526,7 @@ static int steps(struct walker *k, bool *stopped)
             k->c.failed = true;
             break;
         }
+        k->w->steps++;
         k->op = ckpt_cursor_u8(&k->c);
         rc = op_constant(k);
         if (rc == 1)

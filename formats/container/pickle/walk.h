@@ -15,6 +15,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "libckpt/fail.h"
 #include "libckpt/mem.h"
@@ -42,6 +43,7 @@ struct pickle_walk {
     size_t             n_use, cap_use;
     struct pickle_odd  odd[PICKLE_WALK_ODDS];   /* the first ones */
     size_t             n_odd;
+    uint64_t           steps;       /* opcodes that were followed */
     size_t             end;         /* offset after STOP, or where the walk gave up */
     bool               stopped;     /* STOP was met */
     bool               cut;         /* the bytes ended before STOP */

@@ -291,6 +291,27 @@ static void assert_config_says(struct ckpt_source *s, const char *text)
     ckpt_arena_release(&a);
 }
 
+TEST(a_bare_target_parameter_is_that_of_modules_that_have_it)
+{
+    static const struct made adapter[] = {
+        {P "model.layers.0.self_attn.q_proj.lora_A.weight", 2, 6, 5},
+        {P "model.layers.0.self_attn.q_proj.lora_B.weight", 6, 2, 6},
+    };
+    struct ckpt_source *s;
+    float *q;
+
+    make_base(tied_config, tied_base, 2, CKPT_F32);
+    make_adapter("{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 4, "
+                 "\"target_parameters\": [\"down_proj\", \"gate_up_proj\", \"gate.weight\"]}",
+                 adapter, 2);
+    s = must_merge();
+    q = values_of(s, "model.layers.0.self_attn.q_proj.weight");
+    for (int64_t i = 0; i < 36; i++)
+        assert_true(q[i] != element(&tied_base[1], i));
+    free(q);
+    ckpt_source_close(s);
+}
+
 TEST(an_embedding_changed_alone_is_untied)
 {
     static const struct made adapter[] = {

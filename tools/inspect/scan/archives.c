@@ -142,6 +142,7 @@ static int scan_pieces(struct scan *s, const struct subject *f, bool torch, stru
     int rc = 0;
 
     if (zip_walk(&piece, &n, f->file, &a, err)) {
+        ckpt_arena_release(&a);
         rc = scan_refused(s, f->path, err);
         return rc ? rc : scan_hidden(s, f, err);
     }

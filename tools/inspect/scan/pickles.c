@@ -13,6 +13,10 @@
 #define MAX_BYTES     ((uint64_t)256 << 20)     /* most bytes of a file searched for pickles */
 #define MAX_STREAM    100000                    /* most consecutive pickles */
 #define HIDDEN_BYTES  ((size_t)1 << 20)         /* most bytes followed of a hidden one */
+#define MOST_STEPS    ((uint64_t)1 << 26)       /* opcodes followed in a search; chance beginnings
+                                                   in 256 MiB of weights need some million */
+#define ALL_STEPS     (16 * MOST_STEPS)         /* in all searches of a scan */
+#define START_STEPS   64                        /* what a beginning costs beside its opcodes */
 #define LEGACY_MAGIC  "\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"
 
 static const char *const pickle_tails[] = {".pkl", ".pickle", ".joblib", ".pt", ".pth", ".bin",
@@ -287,27 +291,44 @@ static bool could_begin(const unsigned char *p, size_t n)
            (n > 6 && (p[0] == 'c' || p[0] == 'i') && looks_named(p, n));
 }
 
-/* Search bytes for the beginning of a pickle, skipping nested ones.  Reports at most one. */
+/* Follow what could be a pickle at byte i; *next: where the search goes on. */
+static int follow_hidden(struct scan *s, const struct subject *f, const unsigned char *p, size_t n,
+                         size_t i, size_t *next, struct ckpt_err *err)
+{
+    struct pickle_walk w = {0};
+    int rc = pickle_walk(&w, p + i, n - i < HIDDEN_BYTES ? n - i : HIDDEN_BYTES, err);
+
+    *next = i + 1;
+    s->steps += START_STEPS + w.steps;
+    if (rc == 0 && runs(&w)) {
+        s->pickles++;
+        put_names(s, f->path, &w, i);
+        *next = i + w.end;
+    }
+    if (rc && rc != CKPT_ENOMEM)
+        rc = scan_refused(s, f->path, err);
+    pickle_walk_release(&w);
+    return rc;
+}
+
+/* Search bytes for the beginnings of pickles, skipping nested ones. */
 static int find_hidden(struct scan *s, const struct subject *f, const unsigned char *p, size_t n,
                        struct ckpt_err *err)
 {
+    uint64_t before = s->steps;
     int rc = 0;
 
-    for (size_t i = 0; rc == 0 && i < n; i++) {
-        struct pickle_walk w = {0};
-        size_t most = n - i < HIDDEN_BYTES ? n - i : HIDDEN_BYTES;
-
-        if (!could_begin(p + i, n - i))
+    for (size_t i = 0; rc == 0 && i < n;) {
+        if (!could_begin(p + i, n - i)) {
+            i++;
             continue;
-        rc = pickle_walk(&w, p + i, most, err);
-        if (rc == 0 && runs(&w)) {
-            s->pickles++;
-            put_names(s, f->path, &w, i);
-            i += w.end - 1;
         }
-        if (rc && rc != CKPT_ENOMEM)
-            rc = scan_refused(s, f->path, err);
-        pickle_walk_release(&w);
+        if (s->steps - before > MOST_STEPS || s->steps > ALL_STEPS) {
+            scan_put(s, f->path, "places where a pickle could begin", (int64_t)i, "", SCAN_UNJUDGED,
+                     "more than are followed");
+            break;
+        }
+        rc = follow_hidden(s, f, p, n, i, &i, err);
     }
     return rc;
 }

@@ -33,6 +33,7 @@ struct scan {
     int64_t     files, members, pickles;
     int64_t     count[SCAN_VERDICTS];
     uint64_t    read, unpacked; /* bytes read of files and unpacked from containers so far */
+    uint64_t    steps;          /* opcodes followed in searches for hidden pickles */
     char        worst[600];     /* the first dangerous finding */
 };
 
