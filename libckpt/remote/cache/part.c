@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,6 +25,22 @@ struct cache_part {
     char        key[CACHE_KEY];
     char        path[4096], sums_path[4096];
 };
+
+/* Give the file its size, without its blocks: reserving them costs a file system in memory as much
+ * as writing them.  What does not fit is refused nevertheless. */
+static int set_size(const struct cache_part *p, uint64_t size, const struct stat *st,
+                    struct ckpt_err *err)
+{
+    uint64_t have = (uint64_t)st->st_blocks * 512;
+    struct statvfs v;
+
+    if (size > have && fstatvfs(p->fd, &v) == 0 && v.f_blocks &&
+        size - have > (uint64_t)v.f_bavail * v.f_frsize)
+        return ckpt_fail_errno(err, CKPT_EIO, ENOSPC, "%s: %llu bytes", p->path,
+                               (unsigned long long)size);
+    return ftruncate(p->fd, (off_t)size)
+               ? ckpt_fail_errno(err, CKPT_EIO, errno, "%s", p->path) : 0;
+}
 
 int cache_part_open(struct cache_part **out, const char *key, uint64_t size, struct ckpt_err *err)
 {
@@ -47,11 +64,7 @@ int cache_part_open(struct cache_part **out, const char *key, uint64_t size, str
     p->sums = open(p->sums_path, how, 0600);
     if (p->fd < 0 || p->sums < 0 || fstat(p->fd, &st))
         ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", p->path);
-    else if (fallocate(p->fd, 0, 0, (off_t)size) && errno == ENOSPC)
-        ckpt_fail_errno(err, CKPT_EIO, errno, "%s: %llu bytes", p->path, (unsigned long long)size);
-    else if (ftruncate(p->fd, (off_t)size))
-        ckpt_fail_errno(err, CKPT_EIO, errno, "%s", p->path);
-    else {
+    else if (set_size(p, size, &st, err) == 0) {
         *out = p;
         return 0;
     }
