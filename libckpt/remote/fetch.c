@@ -86,6 +86,7 @@ int range_fetch_prove(const struct range *r, const void *bytes, size_t n, struct
 struct fetch {
     struct range      *r;
     struct cache_sink *sink;
+    const struct range_want *want;
     struct proof       proof;
     unsigned char     *buf;             /* [workers][PIECE] */
     uint64_t           at;              /* offset in a file that is sent at once */
@@ -94,6 +95,7 @@ struct fetch {
     pthread_cond_t     arrived;
     size_t             next;            /* next piece to be digested */
     bool               failed;
+    bool               filled;          /* it was not in the cache */
 };
 
 /* -- memory ----------------------------------------------------------------------------------- */
@@ -155,7 +157,11 @@ static int get_piece(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
             rc = cache_put_piece(f->sink, i, buf, n, at, err);
     }
     if (rc == 0)
-        return digest_in_order(f, i, buf, n, err);
+        rc = digest_in_order(f, i, buf, n, err);
+    if (rc == 0 && f->want->tick)
+        f->want->tick(f->want->ctx, n);
+    if (rc == 0)
+        return 0;
     pthread_mutex_lock(&f->lock);
     f->failed = true;
     pthread_cond_broadcast(&f->arrived);
@@ -200,6 +206,8 @@ static int put_all(void *ctx, const void *bytes, size_t n, struct ckpt_err *err)
         (rc = cache_put(f->sink, bytes, n, f->at, err)) != 0)
         return rc;
     f->at += n;
+    if (f->want->tick)
+        f->want->tick(f->want->ctx, n);
     return 0;
 }
 
@@ -226,6 +234,7 @@ static int fill(void *ctx, struct cache_sink *sink, struct ckpt_err *err)
     int rc;
 
     f->sink = sink;
+    f->filled = true;
     f->next = 0;
     f->failed = false;
     if (f->head)
@@ -261,10 +270,11 @@ static void key_of(char key[CACHE_KEY], struct range *r)
         cache_key(key, "url", text);
 }
 
-int range_fetch_whole(struct ckpt_file **out, struct range *r, struct ckpt_err *err)
+int range_fetch_whole(struct ckpt_file **out, struct range *r, const struct range_want *want,
+                      struct ckpt_err *err)
 {
-    struct fetch f = {.r = r};
-    char key[CACHE_KEY];
+    struct fetch f = {.r = r, .want = want};
+    char *key = r->key;
     int rc;
 
     key_of(key, r);
@@ -277,7 +287,10 @@ int range_fetch_whole(struct ckpt_file **out, struct range *r, struct ckpt_err *
     rc = cache_find(out, key, r->size, r->name, err);
     if (rc == 0 && !*out)
         rc = cache_get(out, key, r->size, r->name, fill, &f, err);
-    if (rc == 0 && r->got)
+    r->to_take = rc == 0 && f.filled && want->take;
+    if (want->came)
+        *want->came = f.filled;
+    if (rc == 0 && r->got && !r->to_take)
         r->got(r->tree, r->file, *out);
     proof_free(&f.proof);
     pthread_cond_destroy(&f.arrived);

@@ -14,6 +14,7 @@
 #include "libckpt/commit.h"
 #include "libckpt/digest.h"
 #include "libckpt/err.h"
+#include "libckpt/io/commit_sys.h"
 #include "libckpt/io/file_at.h"
 #include "libckpt/base/json.h"
 #include "libckpt/log.h"
@@ -327,6 +328,20 @@ int cache_find(struct ckpt_file **out, const char *key, uint64_t size, const cha
         return file_take_fd(out, fd, name, 0, err);
     close(fd);
     return rc ? ckpt_err_in(err, "%s", name) : set_aside(key, name, proof, err);
+}
+
+bool cache_take(const char *key, int fd, struct ckpt_out *out)
+{
+    struct ckpt_err ignored = {0};
+    char path[4096];
+    int lock = *key && cache_path(path, sizeof path, "objects", key) ? lock_key(key, &ignored) : -1;
+    bool taken = lock >= 0 && commit_adopt(out, path, fd);
+
+    if (taken)
+        drop_record(key);
+    if (lock >= 0)
+        close(lock);
+    return taken;
 }
 
 void cache_drop(const char *key)

@@ -23,6 +23,7 @@
 
 #include <jansson.h>
 
+#include "libckpt/commit.h"
 #include "libckpt/file.h"
 
 #define CACHE_KEY 80            /* bytes of a key, with terminator */
@@ -52,6 +53,11 @@ int cache_find(struct ckpt_file **out, const char *key, uint64_t size, const cha
 int cache_get(struct ckpt_file **out, const char *key, uint64_t size, const char *name,
               cache_fill_fn *fill, void *ctx, struct ckpt_err *err);
 
+/*
+ * Move the object, whose descriptor is fd, out of the cache and into out, which is empty.  False,
+ * with nothing done, where it has other names or users, or out is on another file system.
+ */
+bool cache_take(const char *key, int fd, struct ckpt_out *out);
 /* The object is damaged: remove it from the cache. */
 void cache_drop(const char *key);
 /* Whether objects remain after the process ends. */
