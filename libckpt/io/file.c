@@ -261,7 +261,8 @@ int file_fetch(const struct ckpt_file *file, bool take, bool *came, file_tick_fn
                struct ckpt_err *err)
 {
     *came = false;
-    return file->ops ? file->ops->fetch(file->self, take, came, tick, ctx, err) : 0;
+    return file->ops && !file->part_size
+               ? file->ops->fetch(file->self, take, came, tick, ctx, err) : 0;
 }
 
 bool file_take(const struct ckpt_file *file, struct ckpt_out *out)

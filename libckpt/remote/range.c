@@ -108,7 +108,8 @@ int range_same(struct range *r, const struct http_answer *a, uint64_t total,
 
 struct piece {
     struct range  *r;
-    unsigned char *dst;
+    unsigned char *dst;                 /* or */
+    const struct range_stream *to;
     uint64_t       at, total;
     size_t         n, got, want;        /* want: bytes that the response has */
     bool           other;               /* the server sent another range */
@@ -136,7 +137,7 @@ static int begin_piece(void *ctx, const struct http_answer *a, struct ckpt_err *
     if (p->want < p->n && total != FIELD_NONE && p->at + p->want != total)
         return ckpt_fail(err, CKPT_EPROTOCOL, "%s: sent %zu bytes at %llu, %zu were asked for",
                          p->r->name, p->want, (unsigned long long)p->at, p->n);
-    return 0;
+    return p->to ? p->to->begin(p->to->ctx, err) : 0;
 }
 
 static int put_piece(void *ctx, const void *bytes, size_t n, struct ckpt_err *err)
@@ -145,8 +146,10 @@ static int put_piece(void *ctx, const void *bytes, size_t n, struct ckpt_err *er
 
     if (n > p->want - p->got)
         return ckpt_fail(err, CKPT_EPROTOCOL, "%s: sent more than it announced", p->r->name);
-    memcpy(p->dst + p->got, bytes, n);
     p->got += n;
+    if (p->to)
+        return p->to->put(p->to->ctx, bytes, n, err);
+    memcpy(p->dst + p->got - n, bytes, n);
     return 0;
 }
 
@@ -221,10 +224,10 @@ int range_ask(struct range *r, struct http_request *q, struct http_answer *a,
     return rc;
 }
 
-int range_get(struct range *r, void *dst, uint64_t at, size_t n, size_t *got,
-              struct ckpt_err *err)
+static int get(struct range *r, void *dst, const struct range_stream *to, uint64_t at, size_t n,
+               size_t *got, struct ckpt_err *err)
 {
-    struct piece p = {.r = r, .dst = dst, .at = at, .n = n, .total = FIELD_NONE};
+    struct piece p = {.r = r, .dst = dst, .to = to, .at = at, .n = n, .total = FIELD_NONE};
     struct http_request q = {.ranged = true, .at = at, .n = n, .limit = n, .begin = begin_piece,
                              .put = put_piece, .ctx = &p};
     struct http_answer a = {0};         /* the request may fail before any response */
@@ -251,6 +254,18 @@ int range_get(struct range *r, void *dst, uint64_t at, size_t n, size_t *got,
 
 /* A file that is needed whole to be read. */
 static const struct range_want to_read;
+
+int range_get(struct range *r, void *dst, uint64_t at, size_t n, size_t *got,
+              struct ckpt_err *err)
+{
+    return get(r, dst, NULL, at, n, got, err);
+}
+
+int range_get_stream(struct range *r, const struct range_stream *to, uint64_t at, size_t n,
+                     struct ckpt_err *err)
+{
+    return get(r, NULL, to, at, n, NULL, err);
+}
 
 /* -- small pieces, kept ----------------------------------------------------------------------- */
 

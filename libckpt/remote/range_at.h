@@ -58,6 +58,15 @@ int range_ask(struct range *r, struct http_request *q, struct http_answer *a,
  * sends another range. */
 int range_get(struct range *r, void *dst, uint64_t at, size_t n, size_t *got,
               struct ckpt_err *err);
+/* The same, of exactly n bytes, given to put as they come; begin is called before the first of
+ * each try. */
+struct range_stream {
+    int (*begin)(void *ctx, struct ckpt_err *err);
+    int (*put)(void *ctx, const void *bytes, size_t n, struct ckpt_err *err);
+    void *ctx;
+};
+int range_get_stream(struct range *r, const struct range_stream *to, uint64_t at, size_t n,
+                     struct ckpt_err *err);
 /* Check that a response is about the same version of the file as those before. */
 int range_same(struct range *r, const struct http_answer *a, uint64_t total,
                struct ckpt_err *err);
