@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "libckpt/io/adopt.h"
 #include "libckpt/io/commit_sys.h"
 #include "libckpt/io/direct.h"
 #include "libckpt/io/follow.h"
@@ -471,6 +472,27 @@ int ckpt_out_copy(struct ckpt_out *out, uint64_t offset, const struct ckpt_file 
         done += k;
     }
     return 0;
+}
+
+bool commit_adopt(struct ckpt_out *out, const char *path, int fd)
+{
+    int own = out->stream ? -1 : adopt_open(path, fd, out->fd);
+    int hold = own < 0 ? -1 : fcntl(own, F_DUPFD_CLOEXEC, 0);
+
+    /* Locked under its old name already, so that it is nobody's leftover under the new one. */
+    if (hold < 0 || !commit_hold(AT_FDCWD, path, own) || ckpt_fault(CKPT_FAULT_RENAME) ||
+        renameat(AT_FDCWD, path, out->dir_fd, out->temp)) {
+        if (own >= 0)
+            close(own);
+        if (hold >= 0)
+            close(hold);
+        return false;
+    }
+    close(out->fd);
+    close(out->hold);
+    out->fd = own;
+    out->hold = hold;
+    return true;
 }
 
 bool ckpt_out_is_stream(const struct ckpt_out *out) { return out->stream; }

@@ -36,6 +36,13 @@ int commit_rename(int dir_fd, const char *from, const char *to, bool replace);
 int commit_create_at(struct ckpt_out **out, int dir_fd, const char *name, const char *path,
                      unsigned flags, struct ckpt_err *err);
 
+/*
+ * Move the file at path, open as fd, into an empty output: it becomes the one that is committed,
+ * with the rights that a new file has there.  False, with nothing done, where it would stay another
+ * (its group, its access list), or has other names, or is open elsewhere, or cannot be moved.
+ */
+bool commit_adopt(struct ckpt_out *out, const char *path, int fd);
+
 /* Digest the file while it is written, if it reserves `least` bytes or more: see follow.h. */
 void commit_follow(struct ckpt_out *out, uint64_t least);
 

@@ -257,6 +257,21 @@ int ckpt_file_fd(const struct ckpt_file *file, uint64_t *base)
     return file->ops ? file->ops->fd(file->self) : file->fd;
 }
 
+int file_fetch(const struct ckpt_file *file, bool take, bool *came, file_tick_fn *tick, void *ctx,
+               struct ckpt_err *err)
+{
+    *came = false;
+    return file->ops && !file->part_size
+               ? file->ops->fetch(file->self, take, came, tick, ctx, err) : 0;
+}
+
+bool file_take(const struct ckpt_file *file, struct ckpt_out *out)
+{
+    bool is_all = !file->borrowed && !file->part_size && !file->guard;
+
+    return file->ops && is_all && file->ops->take(file->self, out);
+}
+
 int file_read(const struct ckpt_file *file, void *dst, size_t n, uint64_t offset,
               struct ckpt_err *err)
 {

@@ -5,6 +5,7 @@
 #ifndef CKPT_LIBCKPT_IO_FILE_AT_H
 #define CKPT_LIBCKPT_IO_FILE_AT_H
 
+#include "libckpt/commit.h"
 #include "libckpt/file.h"
 
 /* Takes fd, on failure too; refuses anything but a regular file. */
@@ -21,6 +22,23 @@ int file_open_failed(struct ckpt_err *err, const char *name, int errnum);
 int file_part(struct ckpt_file **out, const struct ckpt_file *file, uint64_t offset,
               uint64_t size, const char *name, struct ckpt_err *err);
 
+/* Bytes that have come.  Any thread. */
+typedef void file_tick_fn(void *ctx, uint64_t bytes);
+
+/*
+ * Get all bytes of a file that is elsewhere, at once and verified, rather than as they are read.
+ * With take they are meant for one place, file_take moves them there, and no other cache gets
+ * them.  Nothing to do for other files.  *came is false where they were here already.
+ */
+int file_fetch(const struct ckpt_file *file, bool take, bool *came, file_tick_fn *tick, void *ctx,
+               struct ckpt_err *err);
+/*
+ * Move the bytes that file_fetch got to be taken into out, which is empty and is committed next;
+ * the file can still be read.  False where that cannot be, and nothing is done: they are used by
+ * others, or lie on another file system, say.  They are copied then.
+ */
+bool file_take(const struct ckpt_file *file, struct ckpt_out *out);
+
 /* A file that is not on disk: one self, reference-counted by the files made of it.  Any thread. */
 struct file_ops {
     /* Read n >= 1 bytes that lie within the size; flags are the file's. */
@@ -28,6 +46,10 @@ struct file_ops {
                 struct ckpt_err *err);
     /* A descriptor with all the bytes, byte 0 at offset 0; -1 while there is none. */
     int (*fd)(void *self);
+    /* As file_fetch and file_take. */
+    int (*fetch)(void *self, bool take, bool *came, file_tick_fn *tick, void *ctx,
+                 struct ckpt_err *err);
+    bool (*take)(void *self, struct ckpt_out *out);
     void (*keep)(void *self);
     void (*drop)(void *self);
 };

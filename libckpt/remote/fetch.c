@@ -1,10 +1,11 @@
 /*
  * fetch - the whole of a remote file: in pieces, several at a time, digested in their order.
  *
- * Each worker holds one piece, and all fetches of the process together have PIECES of them, so
- * that memory is PIECES * PIECE whatever the files' number and sizes; a piece that arrives early
- * waits for its turn to be digested.  Pieces that an interrupted fetch left in the cache are not
- * fetched again.  A server without ranges sends everything at once.
+ * The piece whose turn it is goes into digest and cache as it comes.  Pieces after it are fetched
+ * beside it while the process has fewer than TRANSFERS going on, of this file or others; each is
+ * held in memory until its turn, in one of PIECES buffers, so that memory is PIECES * PIECE
+ * whatever the files' number and sizes.  Pieces that an interrupted fetch left in the cache are
+ * not fetched again.  A server without ranges sends everything at once.
  */
 #include <openssl/evp.h>
 #include <stdio.h>
@@ -15,10 +16,10 @@
 #include "libckpt/base/pool.h"
 #include "libckpt/remote/range_at.h"
 
-#define PIECE   ((size_t)4 << 20)
-#define PIECES  6
-#define WORKERS 4                       /* of one file: another that is fetched beside it goes on */
-#define TELL    ((uint64_t)256 << 20)   /* fetching a file of this size is announced */
+#define PIECE     ((size_t)4 << 20)
+#define PIECES    4
+#define TRANSFERS 4
+#define TELL      ((uint64_t)256 << 20)   /* fetching a file of this size is announced */
 
 /* A digest being computed; md is NULL where none is known. */
 struct proof {
@@ -86,95 +87,203 @@ int range_fetch_prove(const struct range *r, const void *bytes, size_t n, struct
 struct fetch {
     struct range      *r;
     struct cache_sink *sink;
+    const struct range_want *want;
     struct proof       proof;
-    unsigned char     *buf;             /* [workers][PIECE] */
     uint64_t           at;              /* offset in a file that is sent at once */
     const void        *head;            /* the head, if it is the whole file; valid until the end */
-    pthread_mutex_t    lock;
-    pthread_cond_t     arrived;
-    size_t             next;            /* next piece to be digested */
+    size_t             next;            /* piece whose turn it is; as failed, under the lock */
     bool               failed;
+    bool               filled;          /* it was not in the cache */
 };
 
-/* -- memory ----------------------------------------------------------------------------------- */
+/* -- turns ------------------------------------------------------------------------------------ */
 
-static pthread_mutex_t pieces_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t pieces_free = PTHREAD_COND_INITIALIZER;
-static size_t pieces_left = PIECES;
+/* What all fetches of the process share. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t  changed;
+    size_t          fetches, transfers;
+    unsigned char  *spare[PIECES];      /* buffers that are free, as far as they were mapped */
+    size_t          n_spare, n_mapped;
+} all = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
-/* Take up to n pieces, at least one: who has one can always go on to the end of its file. */
-static size_t take_pieces(size_t n)
+static void enter_fetch(void)
 {
-    pthread_mutex_lock(&pieces_lock);
-    while (pieces_left == 0)
-        pthread_cond_wait(&pieces_free, &pieces_lock);
-    n = n < pieces_left ? n : pieces_left;
-    pieces_left -= n;
-    pthread_mutex_unlock(&pieces_lock);
-    return n;
+    pthread_mutex_lock(&all.lock);
+    all.fetches++;
+    pthread_mutex_unlock(&all.lock);
 }
 
-static void give_pieces(size_t n)
+static void leave_fetch(void)
 {
-    pthread_mutex_lock(&pieces_lock);
-    pieces_left += n;
-    pthread_cond_broadcast(&pieces_free);
-    pthread_mutex_unlock(&pieces_lock);
+    pthread_mutex_lock(&all.lock);
+    if (--all.fetches == 0)
+        for (; all.n_spare > 0; all.n_mapped--)
+            mem_unmap(all.spare[--all.n_spare], PIECE);
+    pthread_mutex_unlock(&all.lock);
+}
+
+/* A buffer for a piece that is early; NULL when there is none.  With the lock held. */
+static unsigned char *take_buffer(void)
+{
+    unsigned char *buf;
+
+    if (all.n_spare > 0)
+        return all.spare[--all.n_spare];
+    buf = all.n_mapped < PIECES ? mem_map(PIECE) : NULL;
+    all.n_mapped += buf != NULL;
+    return buf;
+}
+
+/* Wait until piece i may be transferred: in its turn, or early, into *early.  False when another
+ * piece has failed. */
+static bool begin_piece(struct fetch *f, size_t i, unsigned char **early)
+{
+    bool go;
+
+    *early = NULL;
+    pthread_mutex_lock(&all.lock);
+    while (!f->failed && f->next != i &&
+           (all.transfers >= TRANSFERS || !(*early = take_buffer())))
+        pthread_cond_wait(&all.changed, &all.lock);
+    go = !f->failed;
+    if (go)
+        all.transfers++;
+    pthread_mutex_unlock(&all.lock);
+    return go;
+}
+
+/* The transfer has ended; an early piece waits for its turn.  False when there is none. */
+static bool await_turn(struct fetch *f, size_t i, bool good)
+{
+    bool go;
+
+    pthread_mutex_lock(&all.lock);
+    all.transfers--;
+    pthread_cond_broadcast(&all.changed);
+    while (good && !f->failed && f->next != i)
+        pthread_cond_wait(&all.changed, &all.lock);
+    go = good && !f->failed;
+    pthread_mutex_unlock(&all.lock);
+    return go;
+}
+
+static void end_piece(struct fetch *f, unsigned char *early, bool good)
+{
+    pthread_mutex_lock(&all.lock);
+    if (early)
+        all.spare[all.n_spare++] = early;
+    if (good)
+        f->next++;
+    else
+        f->failed = true;
+    pthread_cond_broadcast(&all.changed);
+    pthread_mutex_unlock(&all.lock);
 }
 
 /* -- in pieces -------------------------------------------------------------------------------- */
 
-static int digest_in_order(struct fetch *f, size_t i, const void *bytes, size_t n,
-                           struct ckpt_err *err)
-{
-    int rc = 0;
+struct piece {
+    struct fetch             *f;
+    unsigned char            *early;    /* held here until its turn; NULL: it is its turn */
+    uint64_t                  at;
+    size_t                    got;
+    bool                      there;    /* the cache has it already */
+    EVP_MD_CTX               *before;   /* the digest of what comes before it */
+    struct ckpt_xxh128_state *sum;
+};
 
-    pthread_mutex_lock(&f->lock);
-    while (f->next != i && !f->failed)
-        pthread_cond_wait(&f->arrived, &f->lock);
-    if (!f->failed) {
-        rc = proof_add(&f->proof, bytes, n, err);
-        f->next++;
+/* Begin a piece, or begin it again. */
+static int restart(void *ctx, struct ckpt_err *err)
+{
+    struct piece *p = ctx;
+
+    p->got = 0;
+    ckpt_xxh128_free(p->sum);
+    p->sum = NULL;
+    if (p->before && EVP_MD_CTX_copy_ex(p->f->proof.md, p->before) != 1)
+        return ckpt_nomem(err, 256);
+    return p->early ? 0 : ckpt_xxh128_new(&p->sum, err);
+}
+
+static int put_bytes(void *ctx, const void *bytes, size_t n, struct ckpt_err *err)
+{
+    struct piece *p = ctx;
+    uint64_t at = p->at + p->got;
+    int rc;
+
+    p->got += n;
+    if (p->early) {
+        memcpy(p->early + (at - p->at), bytes, n);
+        return 0;
     }
-    pthread_cond_broadcast(&f->arrived);
-    pthread_mutex_unlock(&f->lock);
+    if ((rc = proof_add(&p->f->proof, bytes, n, err)) != 0 || p->there)
+        return rc;
+    ckpt_xxh128_add(p->sum, bytes, n);
+    return cache_put(p->f->sink, bytes, n, at, err);
+}
+
+/* Get piece i: from the cache, or the server. */
+static int transfer(struct piece *p, size_t i, size_t n, struct ckpt_err *err)
+{
+    const struct range_stream to = {restart, put_bytes, p};
+    unsigned char sum[CKPT_XXH128_BYTES];
+    int rc = restart(p, err);
+
+    p->there = true;
+    if (rc || cache_has_piece(p->f->sink, i, n, p->at, put_bytes, p))
+        return rc;
+    p->there = false;
+    rc = range_get_stream(p->f->r, &to, p->at, n, err);
+    if (rc == 0 && p->early) {
+        ckpt_xxh128(sum, p->early, n);
+        rc = cache_put(p->f->sink, p->early, n, p->at, err);
+    } else if (rc == 0) {
+        ckpt_xxh128_end(p->sum, sum);
+    }
+    if (rc == 0)
+        cache_note_piece(p->f->sink, i, sum);
     return rc;
 }
 
 static int get_piece(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
 {
     struct fetch *f = ctx;
-    unsigned char *buf = f->buf + worker * PIECE;
-    uint64_t at = (uint64_t)i * PIECE, left = f->r->size - at;
+    struct piece p = {.f = f, .at = (uint64_t)i * PIECE};
+    uint64_t left = f->r->size - p.at;
     size_t n = left < PIECE ? (size_t)left : PIECE;
+    bool go;
     int rc = 0;
 
-    if (!cache_has_piece(f->sink, i, buf, n, at)) {
-        rc = range_get(f->r, buf, at, n, NULL, err);
-        if (rc == 0)
-            rc = cache_put_piece(f->sink, i, buf, n, at, err);
-    }
+    (void)worker;
+    if (!begin_piece(f, i, &p.early))
+        return 0;
+    if (!p.early && f->proof.md &&
+        (!(p.before = EVP_MD_CTX_new()) || EVP_MD_CTX_copy_ex(p.before, f->proof.md) != 1))
+        rc = ckpt_nomem(err, 256);
     if (rc == 0)
-        return digest_in_order(f, i, buf, n, err);
-    pthread_mutex_lock(&f->lock);
-    f->failed = true;
-    pthread_cond_broadcast(&f->arrived);
-    pthread_mutex_unlock(&f->lock);
+        rc = transfer(&p, i, n, err);
+    go = await_turn(f, i, rc == 0);
+    if (go && p.early)
+        rc = proof_add(&f->proof, p.early, n, err);
+    end_piece(f, p.early, go && rc == 0);
+    if (go && rc == 0 && f->want->tick)
+        f->want->tick(f->want->ctx, n);
+    EVP_MD_CTX_free(p.before);
+    ckpt_xxh128_free(p.sum);
     return rc;
 }
 
 static int get_pieces(struct fetch *f, struct ckpt_err *err)
 {
-    size_t n = (size_t)((f->r->size + PIECE - 1) / PIECE), workers;
+    size_t n = (size_t)((f->r->size + PIECE - 1) / PIECE);
     int rc;
 
     if ((rc = proof_begin(&f->proof, f->r, f->r->size, err)) != 0 || n == 0)
         return rc;
-    workers = take_pieces(n < WORKERS ? n : WORKERS);
-    f->buf = mem_map(workers * PIECE);
-    rc = f->buf ? ckpt_pool_run(workers, n, get_piece, f, err) : ckpt_nomem(err, workers * PIECE);
-    mem_unmap(f->buf, workers * PIECE);
-    give_pieces(workers);
+    enter_fetch();
+    rc = ckpt_pool_run(TRANSFERS, n, get_piece, f, err);
+    leave_fetch();
     return rc;
 }
 
@@ -200,6 +309,8 @@ static int put_all(void *ctx, const void *bytes, size_t n, struct ckpt_err *err)
         (rc = cache_put(f->sink, bytes, n, f->at, err)) != 0)
         return rc;
     f->at += n;
+    if (f->want->tick)
+        f->want->tick(f->want->ctx, n);
     return 0;
 }
 
@@ -226,6 +337,7 @@ static int fill(void *ctx, struct cache_sink *sink, struct ckpt_err *err)
     int rc;
 
     f->sink = sink;
+    f->filled = true;
     f->next = 0;
     f->failed = false;
     if (f->head)
@@ -261,10 +373,11 @@ static void key_of(char key[CACHE_KEY], struct range *r)
         cache_key(key, "url", text);
 }
 
-int range_fetch_whole(struct ckpt_file **out, struct range *r, struct ckpt_err *err)
+int range_fetch_whole(struct ckpt_file **out, struct range *r, const struct range_want *want,
+                      struct ckpt_err *err)
 {
-    struct fetch f = {.r = r};
-    char key[CACHE_KEY];
+    struct fetch f = {.r = r, .want = want};
+    char *key = r->key;
     int rc;
 
     key_of(key, r);
@@ -272,15 +385,14 @@ int range_fetch_whole(struct ckpt_file **out, struct range *r, struct ckpt_err *
     if (r->n_extent > 0 && r->extent[0].at == 0 && r->extent[0].n == r->size)
         f.head = r->extent[0].bytes;
     pthread_mutex_unlock(&r->lock);
-    pthread_mutex_init(&f.lock, NULL);
-    pthread_cond_init(&f.arrived, NULL);
     rc = cache_find(out, key, r->size, r->name, err);
     if (rc == 0 && !*out)
         rc = cache_get(out, key, r->size, r->name, fill, &f, err);
-    if (rc == 0 && r->got)
+    r->to_take = rc == 0 && f.filled && want->take;
+    if (want->came)
+        *want->came = f.filled;
+    if (rc == 0 && r->got && !r->to_take)
         r->got(r->tree, r->file, *out);
     proof_free(&f.proof);
-    pthread_cond_destroy(&f.arrived);
-    pthread_mutex_destroy(&f.lock);
     return rc;
 }

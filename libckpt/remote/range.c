@@ -108,7 +108,8 @@ int range_same(struct range *r, const struct http_answer *a, uint64_t total,
 
 struct piece {
     struct range  *r;
-    unsigned char *dst;
+    unsigned char *dst;                 /* or */
+    const struct range_stream *to;
     uint64_t       at, total;
     size_t         n, got, want;        /* want: bytes that the response has */
     bool           other;               /* the server sent another range */
@@ -136,7 +137,7 @@ static int begin_piece(void *ctx, const struct http_answer *a, struct ckpt_err *
     if (p->want < p->n && total != FIELD_NONE && p->at + p->want != total)
         return ckpt_fail(err, CKPT_EPROTOCOL, "%s: sent %zu bytes at %llu, %zu were asked for",
                          p->r->name, p->want, (unsigned long long)p->at, p->n);
-    return 0;
+    return p->to ? p->to->begin(p->to->ctx, err) : 0;
 }
 
 static int put_piece(void *ctx, const void *bytes, size_t n, struct ckpt_err *err)
@@ -145,8 +146,10 @@ static int put_piece(void *ctx, const void *bytes, size_t n, struct ckpt_err *er
 
     if (n > p->want - p->got)
         return ckpt_fail(err, CKPT_EPROTOCOL, "%s: sent more than it announced", p->r->name);
-    memcpy(p->dst + p->got, bytes, n);
     p->got += n;
+    if (p->to)
+        return p->to->put(p->to->ctx, bytes, n, err);
+    memcpy(p->dst + p->got - n, bytes, n);
     return 0;
 }
 
@@ -221,10 +224,10 @@ int range_ask(struct range *r, struct http_request *q, struct http_answer *a,
     return rc;
 }
 
-int range_get(struct range *r, void *dst, uint64_t at, size_t n, size_t *got,
-              struct ckpt_err *err)
+static int get(struct range *r, void *dst, const struct range_stream *to, uint64_t at, size_t n,
+               size_t *got, struct ckpt_err *err)
 {
-    struct piece p = {.r = r, .dst = dst, .at = at, .n = n, .total = FIELD_NONE};
+    struct piece p = {.r = r, .dst = dst, .to = to, .at = at, .n = n, .total = FIELD_NONE};
     struct http_request q = {.ranged = true, .at = at, .n = n, .limit = n, .begin = begin_piece,
                              .put = put_piece, .ctx = &p};
     struct http_answer a = {0};         /* the request may fail before any response */
@@ -247,6 +250,21 @@ int range_get(struct range *r, void *dst, uint64_t at, size_t n, size_t *got,
     if (r->size == FIELD_NONE)          /* only for the head, whose caller holds the lock */
         r->size = p.total != FIELD_NONE ? p.total : FIELD_NONE;
     return 0;
+}
+
+/* A file that is needed whole to be read. */
+static const struct range_want to_read;
+
+int range_get(struct range *r, void *dst, uint64_t at, size_t n, size_t *got,
+              struct ckpt_err *err)
+{
+    return get(r, dst, NULL, at, n, got, err);
+}
+
+int range_get_stream(struct range *r, const struct range_stream *to, uint64_t at, size_t n,
+                     struct ckpt_err *err)
+{
+    return get(r, NULL, to, at, n, NULL, err);
 }
 
 /* -- small pieces, kept ----------------------------------------------------------------------- */
@@ -282,7 +300,7 @@ static int keep_piece(struct range *r, uint64_t at, size_t n, struct ckpt_err *e
     return 0;
 }
 
-static int learn_whole(struct range *r, struct ckpt_err *err);
+static int learn_whole(struct range *r, const struct range_want *want, struct ckpt_err *err);
 
 /* Fetch the head, once.  With the lock held. */
 static int need_head(struct range *r, struct ckpt_err *err)
@@ -327,7 +345,7 @@ int range_head(struct range *r, unsigned flags, struct ckpt_err *err)
         rc = need_head(r, err);
     whole = !r->whole && comes_whole(r, flags);
     pthread_mutex_unlock(&r->lock);
-    return rc == 0 && whole ? learn_whole(r, err) : rc;
+    return rc == 0 && whole ? learn_whole(r, &to_read, err) : rc;
 }
 
 /* The longest piece that contains the byte at offset. */
@@ -388,7 +406,7 @@ static int compare_parts(struct range *r, struct ckpt_file *whole, struct ckpt_e
 }
 
 /* Fetch the whole file, unless another thread has done so. */
-static int learn_whole(struct range *r, struct ckpt_err *err)
+static int learn_whole(struct range *r, const struct range_want *want, struct ckpt_err *err)
 {
     struct ckpt_file *whole = NULL;
     bool there;
@@ -399,7 +417,7 @@ static int learn_whole(struct range *r, struct ckpt_err *err)
     there = r->whole != NULL;
     pthread_mutex_unlock(&r->lock);
     if (!there)
-        rc = range_fetch_whole(&whole, r, err);
+        rc = range_fetch_whole(&whole, r, want, err);
     pthread_mutex_lock(&r->lock);
     if (whole && rc == 0)
         rc = compare_parts(r, whole, err);
@@ -446,7 +464,7 @@ static int read_range(void *self, void *dst, size_t n, uint64_t offset, unsigned
             n -= k;
         } else if (comes_whole(r, flags) || wants_whole(r, n, flags)) {
             pthread_mutex_unlock(&r->lock);
-            rc = learn_whole(r, err);
+            rc = learn_whole(r, &to_read, err);
             pthread_mutex_lock(&r->lock);
         } else if (r->n_extent == 0 && offset < HEAD_BYTES && n <= HEAD_BYTES) {
             rc = need_head(r, err);
@@ -458,7 +476,7 @@ static int read_range(void *self, void *dst, size_t n, uint64_t offset, unsigned
             /* It may be longer than what was asked for, and end the file. */
             if (rc == 0 && (flags & CKPT_PROVE) && r->kept_bytes > PART_BYTES) {
                 pthread_mutex_unlock(&r->lock);
-                rc = learn_whole(r, err);
+                rc = learn_whole(r, &to_read, err);
                 pthread_mutex_lock(&r->lock);
             }
         }
@@ -482,7 +500,23 @@ static int fd_of(void *self)
 static void keep(void *self) { range_keep(self); }
 static void drop(void *self) { range_drop(self); }
 
-static const struct file_ops ops = {read_range, fd_of, keep, drop};
+static int fetch(void *self, bool take, bool *came, file_tick_fn *tick, void *ctx,
+                 struct ckpt_err *err)
+{
+    return learn_whole(self, &(struct range_want){take, came, tick, ctx}, err);
+}
+
+static bool take(void *self, struct ckpt_out *out)
+{
+    struct range *r = self;
+    uint64_t base;
+    int fd = fd_of(r);
+
+    return fd >= 0 && r->to_take && cache_take(r->key, ckpt_file_fd(r->whole, &base), out);
+}
+
+static const struct file_ops ops = {.read = read_range, .fd = fd_of, .fetch = fetch, .take = take,
+                                    .keep = keep, .drop = drop};
 
 int range_file(struct ckpt_file **out, struct range *r, unsigned flags, struct ckpt_err *err)
 {

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "libckpt/err.h"
+#include "libckpt/io/file_at.h"
 #include "libckpt/remote/cache/cache.h"
 #include "libckpt/remote/range.h"
 
@@ -36,6 +37,8 @@ struct range {
     struct extent           extent[RANGE_EXTENTS];  /* oldest first; [0] is the head */
     size_t                  n_extent, kept_bytes, ahead;
     struct ckpt_file       *whole;      /* the complete file: set once, then never changed */
+    char                    key[CACHE_KEY];     /* of the cache's object that it is */
+    bool                    to_take;    /* it was fetched to be taken away */
     struct ckpt_err         trouble;    /* why the head cannot be had; it is requested once */
 
     pthread_mutex_t         going;      /* held while the whole file is fetched */
@@ -55,11 +58,29 @@ int range_ask(struct range *r, struct http_request *q, struct http_answer *a,
  * sends another range. */
 int range_get(struct range *r, void *dst, uint64_t at, size_t n, size_t *got,
               struct ckpt_err *err);
+/* The same, of exactly n bytes, given to put as they come; begin is called before the first of
+ * each try. */
+struct range_stream {
+    int (*begin)(void *ctx, struct ckpt_err *err);
+    int (*put)(void *ctx, const void *bytes, size_t n, struct ckpt_err *err);
+    void *ctx;
+};
+int range_get_stream(struct range *r, const struct range_stream *to, uint64_t at, size_t n,
+                     struct ckpt_err *err);
 /* Check that a response is about the same version of the file as those before. */
 int range_same(struct range *r, const struct http_answer *a, uint64_t total,
                struct ckpt_err *err);
-/* Fetch the whole file, verified. */
-int range_fetch_whole(struct ckpt_file **out, struct range *r, struct ckpt_err *err);
+/* Why a file is fetched whole; all 0: to be read.  The rest is as of file_fetch. */
+struct range_want {
+    bool          take;
+    bool         *came;
+    file_tick_fn *tick;
+    void         *ctx;
+};
+
+/* Fetch the whole file, verified; key and to_take of r are filled in. */
+int range_fetch_whole(struct ckpt_file **out, struct range *r, const struct range_want *want,
+                      struct ckpt_err *err);
 /* Verify that n bytes have the digest of r, where it is known. */
 int range_fetch_prove(const struct range *r, const void *bytes, size_t n, struct ckpt_err *err);
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "formats/formats.h"
+#include "libckpt/io/file_at.h"
 #include "libckpt/io/path.h"
 #include "libckpt/log.h"
 #include "libckpt/remote/cache/proof.h"
@@ -412,17 +413,19 @@ int push_plan_digest(char hex[CKPT_SHA256_HEX], const struct push_plan *p, size_
 {
     struct ckpt_file *file = NULL;
     uint64_t base = 0;
+    bool came;
     int fd, rc = push_plan_open(&file, p, i, follow, err);
 
     if (rc)
         return rc;
     *hex = '\0';
+    rc = file_fetch(file, false, &came, NULL, NULL, err);
     fd = ckpt_file_fd(file, &base);
-    if (fd >= 0 && base == 0)
+    if (rc == 0 && fd >= 0 && base == 0)
         rc = cache_digest(hex, fd, git, err);
-    else if (!git)
+    else if (rc == 0 && !git)
         rc = ckpt_sha256_file(hex, file, err);
-    else if (p->file[i].made)
+    else if (rc == 0 && p->file[i].made)
         rc = blob_digest(hex, p->file[i].made, (size_t)p->file[i].size, err);
     ckpt_file_close(file);
     return rc ? ckpt_err_in(err, "%s", p->file[i].from) : 0;

@@ -2,6 +2,7 @@
 #include "tools/push/dest.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -9,29 +10,48 @@
 #include <unistd.h>
 
 #include "libckpt/commit.h"
+#include "libckpt/base/pool.h"
 #include "libckpt/err.h"
+#include "libckpt/io/file_at.h"
 #include "libckpt/io/path.h"
 #include "libckpt/remote/cache/proof.h"
 #include "tools/progress.h"
 #include "tools/push/events.h"
 #include "tools/push/plan_file.h"
 
-#define CHUNK      ((size_t)4 << 20)
+#define CHUNK      ((size_t)1 << 20)
 #define PATH_BYTES 4096u
+#define LARGE      ((uint64_t)16 << 20) /* smaller ones are copied out of the cache */
+#define FILES      4                    /* at once, where --jobs is not given */
 
-/* Progress over all files of a plan. */
+/* Progress over all files of a plan.  Any thread. */
 struct tally {
     struct progress *progress;
+    pthread_mutex_t  lock;
     uint64_t         done, total;
 };
 
-static void tick(void *ctx, uint64_t bytes)
+static void tick(void *tally, uint64_t bytes)
 {
-    struct tally *t = ctx;
+    struct tally *t = tally;
 
+    pthread_mutex_lock(&t->lock);
     t->done += bytes;
     progress_tick(t->progress, t->done, t->total);
+    pthread_mutex_unlock(&t->lock);
 }
+
+/* What the workers share. */
+struct sending {
+    struct push_plan   *p;
+    const char         *path;
+    struct ckpt_outdir *whole;          /* the folder being built; NULL: path exists */
+    bool                follow;
+    const struct cli   *cli;
+    struct tally        tally;
+    size_t              first;          /* in the plan, of those that are sent now */
+    struct ckpt_file  **arrived;        /* [p->n]: what was fetched for this, and told; or NULL */
+};
 
 /* Copy one file into out and commit it. */
 static int copy_file(struct ckpt_out *out, struct ckpt_file *file, struct tally *t,
@@ -45,7 +65,8 @@ static int copy_file(struct ckpt_out *out, struct ckpt_file *file, struct tally 
         uint64_t n = size - at < CHUNK ? size - at : CHUNK;
 
         rc = ckpt_out_copy(out, at, file, at, n, bounce, CHUNK, err);
-        tick(t, n);
+        if (t)
+            tick(t, n);
     }
     ckpt_free(bounce);
     if (rc == 0)
@@ -132,38 +153,101 @@ static int settle(struct push_plan *p, const char *path, bool exists, const stru
 }
 
 /* Send one file, into the folder being built or the existing one. */
-static int send_file(struct push_plan *p, size_t i, const char *path, struct ckpt_outdir *whole,
-                     bool follow, struct tally *t, struct ckpt_err *err)
+static int send_file(struct sending *s, const struct push_file *f, struct ckpt_file *file,
+                     bool came, struct ckpt_err *err)
 {
-    struct ckpt_file *file = NULL;
     struct ckpt_out *out = NULL;
     char full[PATH_BYTES];
-    int rc = push_plan_open(&file, p, i, follow, err);
+    int rc;
 
-    if (rc == 0 && whole) {
-        rc = ckpt_outdir_file(&out, whole, p->file[i].to, err);
-    } else if (rc == 0) {
-        snprintf(full, sizeof full, "%s/%s", path, p->file[i].to);
-        rc = make_parents(path, p->file[i].to, err);
+    if (s->whole) {
+        rc = ckpt_outdir_file(&out, s->whole, f->to, err);
+    } else {
+        snprintf(full, sizeof full, "%s/%s", s->path, f->to);
+        rc = make_parents(s->path, f->to, err);
         if (rc == 0)
             rc = ckpt_out_create(&out, full, CKPT_REPLACE, err);
     }
     if (rc == 0 && ckpt_out_would_replace(out, file)) {
         ckpt_out_abort(out);
-        rc = ckpt_fail(err, CKPT_ECREATE, "%s: is the source itself", path);
+        rc = ckpt_fail(err, CKPT_ECREATE, "%s: is the source itself", s->path);
     } else if (rc == 0) {
-        rc = copy_file(out, file, t, err);
+        rc = came && file_take(file, out) ? ckpt_out_commit(out, err)
+                                          : copy_file(out, file, came ? NULL : &s->tally, err);
     }
-    ckpt_file_close(file);
     return rc;
+}
+
+static int send_item(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
+{
+    struct sending *s = ctx;
+    const struct push_file *f = &s->p->file[s->first + i];
+    struct ckpt_file *file = NULL, *came;
+    int rc;
+
+    (void)worker;
+    if (cli_stop)
+        return ckpt_fail(err, CKPT_ESTOPPED, "%s: stopped", s->path);
+    if (f->state == PUSH_SAME) {        /* known where a plan is carried out */
+        push_event_file(s->cli, f, false);
+        return 0;
+    }
+    came = s->arrived[s->first + i];
+    rc = came ? 0 : push_plan_open(&file, s->p, s->first + i, s->follow, err);
+    if (rc == 0)
+        rc = send_file(s, f, came ? came : file, came != NULL, err);
+    ckpt_file_close(file);
+    if (rc == 0)
+        push_event_file(s->cli, f, true);
+    return rc;
+}
+
+/*
+ * Large files that are elsewhere come first, all of them: should one fail, the cache keeps the
+ * others for the next run.  From there they are moved.
+ */
+static int fetch_item(void *ctx, size_t i, size_t worker, struct ckpt_err *err)
+{
+    struct sending *s = ctx;
+    const struct push_file *f = &s->p->file[i];
+    struct ckpt_file *file = NULL;
+    bool came = false;
+    int rc;
+
+    (void)worker;
+    if (f->size < LARGE || f->made || f->state == PUSH_SAME)
+        return 0;
+    if (cli_stop)
+        return ckpt_fail(err, CKPT_ESTOPPED, "%s: stopped", s->path);
+    rc = push_plan_open(&file, s->p, i, s->follow, err);
+    if (rc == 0)
+        rc = file_fetch(file, true, &came, tick, &s->tally, err);
+    if (rc == 0 && came)
+        s->arrived[i] = file;
+    else
+        ckpt_file_close(file);
+    return rc;
+}
+
+/* Several files at once; those that make the others visible after them, one by one. */
+static int send_all(struct sending *s, struct ckpt_err *err)
+{
+    size_t workers = s->cli->jobs > 0 ? (size_t)s->cli->jobs : FILES, n = 0;
+    int rc = ckpt_pool_run(workers, s->p->n, fetch_item, s, err);
+
+    while (n < s->p->n && !s->p->file[n].index)
+        n++;
+    rc = rc ? rc : ckpt_pool_run(workers, n, send_item, s, err);
+    s->first = n;
+    return rc ? rc : ckpt_pool_run(1, s->p->n - n, send_item, s, err);
 }
 
 int send_folder(char *url, size_t url_size, const struct dest *d, struct push_plan *p,
                 const struct send_want *w, const struct cli *cli, struct ckpt_err *err)
 {
     const char *path = d->place;
-    struct ckpt_outdir *whole = NULL;
-    struct tally t = {.total = p->bytes};
+    struct sending s = {.p = p, .path = path, .follow = w->follow, .cli = cli,
+                        .tally = {.total = p->bytes, .lock = PTHREAD_MUTEX_INITIALIZER}};
     struct stat st;
     bool exists = stat(path, &st) == 0;
     int rc = send_folder_check(d, w, err);
@@ -174,22 +258,23 @@ int send_folder(char *url, size_t url_size, const struct dest *d, struct push_pl
         rc = settle(p, path, exists, w, err);
     if (rc || w->dry_run)
         return rc;
-    if (!exists)
-        rc = ckpt_outdir_create(&whole, path, err);
-    t.progress = progress_new(cli, "copy", true);
-    for (size_t i = 0; rc == 0 && i < p->n && !cli_stop; i++)
-        if (p->file[i].state == PUSH_SAME)      /* known where a plan is carried out */
-            push_event_file(cli, &p->file[i], false);
-        else if ((rc = send_file(p, i, path, whole, w->follow, &t, err)) == 0)
-            push_event_file(cli, &p->file[i], true);
-    progress_end(t.progress);
+    if (!exists && (rc = ckpt_outdir_create(&s.whole, path, err)) != 0)
+        return rc;
+    s.arrived = ckpt_alloc(p->n + 1, sizeof *s.arrived);
+    s.tally.progress = progress_new(cli, "copy", true);
+    rc = s.arrived ? send_all(&s, err) : ckpt_nomem(err, p->n * sizeof *s.arrived);
+    for (size_t i = 0; s.arrived && i < p->n; i++)
+        ckpt_file_close(s.arrived[i]);
+    ckpt_free(s.arrived);
+    progress_end(s.tally.progress);
+    pthread_mutex_destroy(&s.tally.lock);
     if (rc == 0 && cli_stop)
         rc = ckpt_fail(err, CKPT_ESTOPPED, "%s: stopped", path);
-    if (rc == 0 && whole) {
-        rc = ckpt_outdir_commit(whole, err);
-        whole = NULL;
+    if (rc == 0 && s.whole) {
+        rc = ckpt_outdir_commit(s.whole, err);
+        s.whole = NULL;
     }
-    ckpt_outdir_abort(whole);
+    ckpt_outdir_abort(s.whole);
     if (rc == 0)
         snprintf(url, url_size, "%s", path);
     return rc;

@@ -14,6 +14,7 @@
 #include "libckpt/commit.h"
 #include "libckpt/digest.h"
 #include "libckpt/err.h"
+#include "libckpt/io/commit_sys.h"
 #include "libckpt/io/file_at.h"
 #include "libckpt/base/json.h"
 #include "libckpt/log.h"
@@ -329,6 +330,20 @@ int cache_find(struct ckpt_file **out, const char *key, uint64_t size, const cha
     return rc ? ckpt_err_in(err, "%s", name) : set_aside(key, name, proof, err);
 }
 
+bool cache_take(const char *key, int fd, struct ckpt_out *out)
+{
+    struct ckpt_err ignored = {0};
+    char path[4096];
+    int lock = *key && cache_path(path, sizeof path, "objects", key) ? lock_key(key, &ignored) : -1;
+    bool taken = lock >= 0 && commit_adopt(out, path, fd);
+
+    if (taken)
+        drop_record(key);
+    if (lock >= 0)
+        close(lock);
+    return taken;
+}
+
 void cache_drop(const char *key)
 {
     char path[4096];
@@ -377,21 +392,16 @@ static int get_unnamed(struct ckpt_file **out, const char *name, cache_fill_fn *
     return rc;
 }
 
-bool cache_has_piece(struct cache_sink *s, size_t i, void *dst, size_t n, uint64_t at)
+bool cache_has_piece(struct cache_sink *s, size_t i, size_t n, uint64_t at, cache_take_fn *take,
+                     void *ctx)
 {
-    return s->part && cache_part_has(s->part, i, dst, n, at);
+    return s->part && cache_part_has(s->part, i, n, at, take, ctx);
 }
 
-int cache_put_piece(struct cache_sink *s, size_t i, const void *src, size_t n, uint64_t at,
-                    struct ckpt_err *err)
+void cache_note_piece(struct cache_sink *s, size_t i, const unsigned char sum[CKPT_XXH128_BYTES])
 {
-    int rc;
-
-    if ((rc = cache_put(s, src, n, at, err)) != 0)
-        return rc;
     if (s->part)
-        cache_part_note(s->part, i, src, n);
-    return 0;
+        cache_part_note(s->part, i, sum);
 }
 
 /* Fetch an object whose pieces are kept if the fetch is interrupted. */

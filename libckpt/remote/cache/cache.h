@@ -23,7 +23,9 @@
 
 #include <jansson.h>
 
+#include "libckpt/commit.h"
 #include "libckpt/file.h"
+#include "libckpt/remote/cache/part.h"
 
 #define CACHE_KEY 80            /* bytes of a key, with terminator */
 
@@ -32,12 +34,13 @@ struct cache_sink;
 int cache_put(struct cache_sink *s, const void *src, size_t n, uint64_t at, struct ckpt_err *err);
 
 /*
- * Put piece i of an object that is fetched in pieces.  If an earlier attempt stored it already,
- * cache_has_piece gives it in dst and it need not be put.
+ * Of an object that is fetched in pieces: what an earlier attempt stored of piece i is given to
+ * take, a little at a time; false where there is none, or it turns out to be damaged.
  */
-bool cache_has_piece(struct cache_sink *s, size_t i, void *dst, size_t n, uint64_t at);
-int cache_put_piece(struct cache_sink *s, size_t i, const void *src, size_t n, uint64_t at,
-                    struct ckpt_err *err);
+bool cache_has_piece(struct cache_sink *s, size_t i, size_t n, uint64_t at, cache_take_fn *take,
+                     void *ctx);
+/* Piece i, with this XXH3, was put. */
+void cache_note_piece(struct cache_sink *s, size_t i, const unsigned char sum[CKPT_XXH128_BYTES]);
 
 /* Put all bytes, and verify them.  Called again when pieces of an earlier attempt were wrong. */
 typedef int cache_fill_fn(void *ctx, struct cache_sink *s, struct ckpt_err *err);
@@ -52,6 +55,11 @@ int cache_find(struct ckpt_file **out, const char *key, uint64_t size, const cha
 int cache_get(struct ckpt_file **out, const char *key, uint64_t size, const char *name,
               cache_fill_fn *fill, void *ctx, struct ckpt_err *err);
 
+/*
+ * Move the object, whose descriptor is fd, out of the cache and into out, which is empty.  False,
+ * with nothing done, where it has other names or users, or out is on another file system.
+ */
+bool cache_take(const char *key, int fd, struct ckpt_out *out);
 /* The object is damaged: remove it from the cache. */
 void cache_drop(const char *key);
 /* Whether objects remain after the process ends. */

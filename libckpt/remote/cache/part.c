@@ -8,15 +8,18 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "libckpt/io/commit_sys.h"
 #include "libckpt/digest.h"
+#include "libckpt/err.h"
 #include "libckpt/remote/cache/cache.h"
 #include "libckpt/remote/cache/at.h"
 
-#define WEEK (7 * 24 * 3600)
+#define WEEK       (7 * 24 * 3600)
+#define READ_BYTES ((size_t)128 << 10)
 
 struct cache_part {
     int         fd, sums;
@@ -24,6 +27,22 @@ struct cache_part {
     char        key[CACHE_KEY];
     char        path[4096], sums_path[4096];
 };
+
+/* Give the file its size, without its blocks: reserving them costs a file system in memory as much
+ * as writing them.  What does not fit is refused nevertheless. */
+static int set_size(const struct cache_part *p, uint64_t size, const struct stat *st,
+                    struct ckpt_err *err)
+{
+    uint64_t have = (uint64_t)st->st_blocks * 512;
+    struct statvfs v;
+
+    if (size > have && fstatvfs(p->fd, &v) == 0 && v.f_blocks &&
+        size - have > (uint64_t)v.f_bavail * v.f_frsize)
+        return ckpt_fail_errno(err, CKPT_EIO, ENOSPC, "%s: %llu bytes", p->path,
+                               (unsigned long long)size);
+    return ftruncate(p->fd, (off_t)size)
+               ? ckpt_fail_errno(err, CKPT_EIO, errno, "%s", p->path) : 0;
+}
 
 int cache_part_open(struct cache_part **out, const char *key, uint64_t size, struct ckpt_err *err)
 {
@@ -47,11 +66,7 @@ int cache_part_open(struct cache_part **out, const char *key, uint64_t size, str
     p->sums = open(p->sums_path, how, 0600);
     if (p->fd < 0 || p->sums < 0 || fstat(p->fd, &st))
         ckpt_fail_errno(err, CKPT_ECREATE, errno, "%s", p->path);
-    else if (fallocate(p->fd, 0, 0, (off_t)size) && errno == ENOSPC)
-        ckpt_fail_errno(err, CKPT_EIO, errno, "%s: %llu bytes", p->path, (unsigned long long)size);
-    else if (ftruncate(p->fd, (off_t)size))
-        ckpt_fail_errno(err, CKPT_EIO, errno, "%s", p->path);
-    else {
+    else if (set_size(p, size, &st, err) == 0) {
         *out = p;
         return 0;
     }
@@ -63,28 +78,42 @@ int cache_part_fd(const struct cache_part *p) { return p->fd; }
 
 bool cache_part_used(const struct cache_part *p) { return p->used; }
 
-bool cache_part_has(struct cache_part *p, size_t i, void *dst, size_t n, uint64_t at)
+bool cache_part_has(struct cache_part *p, size_t i, size_t n, uint64_t at, cache_take_fn *take,
+                    void *ctx)
 {
     static const unsigned char none[CKPT_XXH128_BYTES];
     unsigned char sum[CKPT_XXH128_BYTES], got[CKPT_XXH128_BYTES];
-    ssize_t k = pread(p->sums, sum, sizeof sum, (off_t)(i * sizeof sum));
+    struct ckpt_xxh128_state *state = NULL;
+    struct ckpt_err ignored = {0};
+    bool good = pread(p->sums, sum, sizeof sum, (off_t)(i * sizeof sum)) == sizeof sum &&
+                memcmp(sum, none, sizeof sum) != 0 && ckpt_xxh128_new(&state, &ignored) == 0;
+    void *buf = good ? ckpt_alloc_buffer(READ_BYTES) : NULL;
 
-    if (k != sizeof sum || memcmp(sum, none, sizeof sum) == 0 ||
-        pread(p->fd, dst, n, (off_t)at) != (ssize_t)n)
-        return false;
-    ckpt_xxh128(got, dst, n);
-    if (memcmp(got, sum, sizeof sum) != 0)
-        return false;
-    p->used = true;
-    return true;
+    good = good && buf;
+    for (size_t done = 0; good && done < n;) {
+        size_t k = n - done < READ_BYTES ? n - done : READ_BYTES;
+
+        good = pread(p->fd, buf, k, (off_t)(at + done)) == (ssize_t)k &&
+               take(ctx, buf, k, &ignored) == 0;
+        if (good)
+            ckpt_xxh128_add(state, buf, k);
+        done += k;
+    }
+    if (good) {
+        ckpt_xxh128_end(state, got);
+        good = memcmp(got, sum, sizeof sum) == 0;
+    }
+    if (good)
+        p->used = true;
+    ckpt_xxh128_free(state);
+    ckpt_free(buf);
+    return good;
 }
 
-void cache_part_note(struct cache_part *p, size_t i, const void *bytes, size_t n)
+void cache_part_note(struct cache_part *p, size_t i, const unsigned char sum[CKPT_XXH128_BYTES])
 {
-    unsigned char sum[CKPT_XXH128_BYTES];
-
-    ckpt_xxh128(sum, bytes, n);
-    if (pwrite(p->sums, sum, sizeof sum, (off_t)(i * sizeof sum)) != sizeof sum)
+    if (pwrite(p->sums, sum, CKPT_XXH128_BYTES, (off_t)(i * CKPT_XXH128_BYTES)) !=
+        CKPT_XXH128_BYTES)
         errno = 0;
 }
 

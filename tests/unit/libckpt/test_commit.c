@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 
 #include "libckpt/commit.h"
+#include "libckpt/io/commit_sys.h"
 #include "tests/unit/poor.h"
 
 TEST_ERR(a_file_appears_at_commit)
@@ -365,6 +366,56 @@ TEST_ERR(a_full_device_is_no_space)
     assert_int_equal(ckpt_out_write(o, "x", 1, err), CKPT_EIO);
     assert_string_equal(err->reason, "no-space");
     ckpt_out_abort(o);
+    close(fd);
+}
+
+/* Offer the file at path, open as fd, for an output beside it. */
+static bool adopts(const char *d, const char *path, int fd, struct ckpt_err *err)
+{
+    struct ckpt_out *o;
+    char p[600];
+    bool adopted;
+
+    assert_int_equal(ckpt_out_create(&o, file_in(p, d, "f"), CKPT_REPLACE, err), 0);
+    adopted = commit_adopt(o, path, fd);
+    if (adopted)
+        assert_int_equal(ckpt_out_commit(o, err), 0);
+    else
+        ckpt_out_abort(o);
+    return adopted;
+}
+
+TEST_ERR(a_file_that_nobody_else_uses_becomes_the_output)
+{
+    const char *d = scratch("adopt");
+    char p[600], q[600], other[600];
+    int fd, also;
+    struct stat st;
+
+    file_in(p, d, "f");
+    file_in(other, d, "other");
+    assert_int_equal(ckpt_out_put(file_in(q, d, "q"), "whole", 5, err), 0);
+    assert_int_equal(chmod(q, 0600), 0);
+    fd = open(q, O_RDONLY | O_CLOEXEC);
+    assert_int_equal(link(q, other), 0);
+    assert_false(adopts(d, q, fd, err));        /* it has another name */
+    assert_int_equal(unlink(other), 0);
+    also = open(q, O_RDONLY | O_CLOEXEC);
+    assert_false(adopts(d, q, fd, err));        /* somebody may still read it */
+    close(also);
+    assert_int_equal(ckpt_out_put(other, "other", 5, err), 0);
+    assert_false(adopts(d, other, fd, err));    /* it is not at that path */
+    file_holds(q, "whole");
+    assert_int_equal(entries(d), 2);
+    if (fcntl(fd, F_SETLEASE, F_WRLCK))
+        skip();                                 /* no leases here: nothing is adopted */
+    assert_int_equal(fcntl(fd, F_SETLEASE, F_UNLCK), 0);
+    assert_true(adopts(d, q, fd, err));
+    file_holds(p, "whole");
+    assert_int_equal(entries(d), 2);
+    assert_int_equal(stat(p, &st), 0);
+    assert_int_equal(st.st_mode & 0777 & ~0666u, 0);
+    assert_true(st.st_mode & 0440);             /* as new files are, not as it was */
     close(fd);
 }
 
