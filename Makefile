@@ -58,7 +58,7 @@ MAINS   := $(wildcard tools/ckpt-*.c)
 SHARED  := $(filter-out $(MAINS),$(call rooms,tools))
 TOOLS   := $(MAINS:tools/%.c=$B/%)
 # A folder of tests is one program, build/MODE/units/FOLDER.
-SUITES  := $(patsubst %/,%,$(wildcard tests/unit/*/)) tests/agree tests/fault
+SUITES  := $(patsubst %/,%,$(wildcard tests/unit/*/)) tests/agree tests/fault tests/emulate
 UNITS   := $(addprefix $B/units/,$(notdir $(SUITES)))
 FUZZERS := $(patsubst tests/%.c,$B/%,$(wildcard tests/fuzz/fuzz_*.c))
 GPUTESTS := $(patsubst tests/%.c,$B/%,$(wildcard tests/gpu/test_*.c))
@@ -109,6 +109,23 @@ $(UNITS): $B/tests/unit/driver.o | $B/libhouse.so
 	@mkdir -p $(@D)
 	$(if $(V),,@echo LD $@)
 	$(Q)$(CC) -pie $(ALL_LDFLAGS) -Wl,-rpath,'$$ORIGIN/..' -o $@ $^ $B/libhouse.so -lcmocka $(LIBS_TRAIN)
+
+# Rooms of trainer/cuda whose kernels run on the host (tests/emulate), in the plug-in's place; what
+# would have to be installed beside it is empty.
+EMULATED := $(patsubst %,$B/emulate/%.o,optim adamw rules factored muon)
+$B/emulate/%.o: trainer/cuda/%.cu Makefile
+	@mkdir -p $(@D)
+	$(call say,CXX,tests/emulate)
+	$(Q)$(CXX) -std=c++17 -fPIC -Itests/emulate $(EMULATE_CXX) -x c++ -MMD -MP -c -o $@ $<
+$B/emulate/%.o: tests/emulate/%.cc Makefile
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -std=c++17 -fPIC -Itests/emulate $(EMULATE_CXX) -MMD -MP -c -o $@ $<
+EMULATE_CXX = -Wall -Wextra -Wno-unknown-pragmas -Wno-sizeof-array-div $(CPPFLAGS) $(CFLAGS_$(MODE)) -fno-exceptions
+$B/emulate/libckpt_cuda.so: $(EMULATED) $B/emulate/fibers.o $B/emulate/rows.o $B/tests/emulate/plugin.o $B/libtrain.a $B/libckpt.a
+	$(if $(V),,@echo LD $@)
+	@for so in libcuda.so.1 libcublasLt.so.13; do $(CC) -shared -Wl,-soname,$$so -o $(@D)/$$so -x c /dev/null || exit 1; done
+	$(Q)$(CXX) -shared $(ALL_LDFLAGS) -o $@ $^ $(LIBS_TRAIN)
+$B/units/emulate: | $B/emulate/libckpt_cuda.so
 
 # A hub on loopback, for the scripts that read from addresses.
 $B/serve: $(call obj,$(filter-out tests/serve/kill_at.c,$(wildcard tests/serve/*.c)))

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # run.sh MODE:GROUP... - run groups of tests (release:units release:e2e asan:units asan:e2e) and
-# print "N passed, N failed".  Units are the suites (files) of tests/{unit/*,agree,fault}, each a
+# print "N passed, N failed".  Units are the suites (files) of tests/{unit/*,agree,fault,emulate}, each a
 # process of its folder's program in build/MODE/units; e2e are tests/e2e/NN-*.sh, whose table of
 # duties (tests/duties.awk) comes before that line.
 #
@@ -75,7 +75,7 @@ one() {
 for pair in "$@"; do
     mode=${pair%%:*} group=${pair#*:} build=build/${pair%%:*}
     case $group in
-    units) list=$(ls tests/{unit/*,agree,fault}/test_*.c) at_once=$jobs ;;
+    units) list=$(ls tests/{unit/*,agree,fault,emulate}/test_*.c) at_once=$jobs ;;
     e2e)   list=$(ls tests/e2e/[0-9]*.sh; printf 'tests/e2e/%s\n' $over | sed 's/:/.sh:/') at_once=1
            [ "$mode" = asan ] && [ -z "${ONLY:-}" ] && list=$(printf 'tests/e2e/%s.sh\n' $sanitized) ;;
     *)     echo "run.sh: unknown group $group" >&2; exit 64 ;;

@@ -1,5 +1,5 @@
 /* The embedding on a GPU against the CPU: every field, ids that are rare, frequent and all
- * alike. */
+ * alike.  Dropout and jitter. */
 #include "tests/gpu/gpu.h"
 
 enum { V = 501, P = 300, TYPES = 3, RANK = 5, TOKENS = 40, NO_GRAD = 7 };
@@ -192,3 +192,32 @@ TEST(shapes) { gpu_over_types(0, &limits, shapes); }
 TEST(fields) { gpu_over_types(0, &limits, fields); }
 
 TEST(gathers) { gpu_over_types(0, &limits, gathers); }
+
+/* Masks are the same words on both sides, so that each value is off by one rounding at most. */
+static void masks(struct gpu *g)
+{
+    static const int64_t shape[][2] = {{1, 1}, {3, 7}, {5, 64}, {33, 1022}, {700, 1024}, {0, 8}};
+    static const float ps[] = {0, 0.1f, 0.5f, 1};
+    struct device *dev[2] = {g->cpu, g->gpu};
+
+    for (size_t k = 0; k < sizeof shape / sizeof shape[0]; k++)
+        for (int i = 0; i < 8; i++) {
+            int64_t n = shape[k][0], width = shape[k][1];
+            struct op_drop d = {ps[i % 4], 1234567890123456789u, 77, NULL};
+            struct both x, rows;
+
+            if (gpu_left_out(n * width))
+                continue;
+            x = gpu_random(g, g->type, n * width, 2);
+            rows = gpu_drop_rows(g, n);
+            for (int s = 0; s < 2; s++) {
+                d.rows = s ? rows.gpu : rows.cpu;
+                (i < 4 ? dev[s]->ops->drop : dev[s]->ops->jitter)(dev[s], s ? x.gpu : x.cpu, n,
+                                                                  width, &d);
+            }
+            gpu_close_to(g, i < 4 ? "drop" : "jitter", &x, gpu_bound(g->type));
+            gpu_release(g);
+        }
+}
+
+TEST(masks) { gpu_over_types(0, NULL, masks); }

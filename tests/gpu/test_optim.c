@@ -1,4 +1,4 @@
-/* AdamW, sums of squares, casts, dropout and jitter on a GPU against the CPU. */
+/* AdamW, SGD, Lion, Adafactor, sums of squares and casts on a GPU against the CPU. */
 #include "tests/gpu/gpu.h"
 
 /* One step's arithmetic in f32: contracted differently on each side, so a few units in the last
@@ -220,31 +220,210 @@ TEST(cast_edges)
     gpu_close(&g);
 }
 
-/* Masks are the same words on both sides, so that each value is off by one rounding at most. */
-static void masks(struct gpu *g)
+/*
+ * Adafactor: parameters of all kinds together, in one piece and in the pieces that ranks have, whose
+ * sums are added between the parts of a step.
+ */
+enum { RANKS = 3, STEPS = 3 };
+
+struct shape {
+    int64_t rows, cols, height;
+};
+
+static const struct shape shapes[] = {
+    {12, 21, 12}, {24, 7, 24}, {10, 6, 5}, {33, 0, 33}, {1, 1, 1}, {1, 100, 1}, {100, 1, 100},
+    {65, 129, 65}, {300, 37, 60}, {1, 0, 1}, {700, 0, 700}, {257, 300, 257}, {2000, 97, 1000}};
+enum { N = sizeof shapes / sizeof shapes[0] };
+
+static int64_t numel_of(const struct shape *s) { return s->rows * (s->cols ? s->cols : 1); }
+static int64_t sums_of(const struct shape *s)
 {
-    static const int64_t shape[][2] = {{1, 1}, {3, 7}, {5, 64}, {33, 1022}, {700, 1024}, {0, 8}};
-    static const float ps[] = {0, 0.1f, 0.5f, 1};
-    struct device *dev[2] = {g->cpu, g->gpu};
-
-    for (size_t k = 0; k < sizeof shape / sizeof shape[0]; k++)
-        for (int i = 0; i < 8; i++) {
-            int64_t n = shape[k][0], width = shape[k][1];
-            struct op_drop d = {ps[i % 4], 1234567890123456789u, 77, NULL};
-            struct both x, rows;
-
-            if (gpu_left_out(n * width))
-                continue;
-            x = gpu_random(g, g->type, n * width, 2);
-            rows = gpu_drop_rows(g, n);
-            for (int s = 0; s < 2; s++) {
-                d.rows = s ? rows.gpu : rows.cpu;
-                (i < 4 ? dev[s]->ops->drop : dev[s]->ops->jitter)(dev[s], s ? x.gpu : x.cpu, n,
-                                                                  width, &d);
-            }
-            gpu_close_to(g, i < 4 ? "drop" : "jitter", &x, gpu_bound(g->type));
-            gpu_release(g);
-        }
+    return s->rows + (s->cols ? s->rows / s->height * s->cols : 0);
 }
 
-TEST(masks) { gpu_over_types(0, NULL, masks); }
+/* All arrays of one parameter; of a rank's numbers there is a copy for each. */
+struct held {
+    struct both p, g, m, rounded, row[RANKS], col[RANKS], rms[RANKS], sum[RANKS], square[RANKS];
+};
+
+/* An array of f64. */
+static struct both doubles(struct gpu *g, int64_t n)
+{
+    return gpu_random(g, CKPT_F32, 2 * n, 1e3f);
+}
+
+static void open_held(struct gpu *g, struct held *h, const struct shape *s, int seed)
+{
+    int64_t n = numel_of(s), sums = sums_of(s);
+
+    h->p = gpu_random(g, CKPT_F32, n, seed % 3 ? 0.02f : 1.0f);
+    h->g = gpu_random(g, CKPT_F32, n, 0.1f);
+    h->m = gpu_random(g, CKPT_F32, n, 0);
+    h->rounded = gpu_blank(g, g->type, n + 1);
+    for (int r = 0; r < RANKS; r++) {
+        h->row[r] = gpu_random(g, CKPT_F32, s->rows, 0);
+        h->col[r] = gpu_random(g, CKPT_F32, s->cols ? sums - s->rows : 1, 0);
+        h->rms[r] = gpu_random(g, CKPT_F32, 1, 0);
+        h->sum[r] = doubles(g, sums);
+        h->square[r] = doubles(g, 2);
+    }
+}
+
+/* What rank r of so many has of it. */
+static struct op_factored op_of(const struct held *h, const struct shape *s, int r, int ranks,
+                                bool gpu, bool moment)
+{
+#define AT(x) (gpu ? (x).gpu : (x).cpu)
+    int64_t n = numel_of(s), part = (n + ranks - 1) / ranks;
+    int64_t start = r * part < n ? r * part : n;
+    double *square = AT(h->square[r]);
+    struct op_factored f = {
+        .param = (float *)AT(h->p) + start, .grad = (float *)AT(h->g) + start,
+        .exp_avg = moment ? (float *)AT(h->m) + start : NULL,
+        .n = n - start < part ? n - start : part, .rows = s->rows, .cols = s->cols,
+        .height = s->height, .row = AT(h->row[r]), .col = AT(h->col[r]), .rms = AT(h->rms[r]),
+        .sum = AT(h->sum[r]), .weight_square = square, .update_square = square + 1, .lr = 1e-2,
+        .weight_decay = start % 2 ? 0 : 0.1};
+
+    f.start = f.n ? start : 0;
+    if (gpu)                            /* the CPU's weights are f32 */
+        f.rounded = (char *)AT(h->rounded) + (size_t)start * ckpt_dtype_size(h->rounded.type);
+    return f;
+#undef AT
+}
+
+/* Numbers of all ranks become their sums, on the host. */
+static void add(struct device *dev, void *const at[RANKS], int ranks, int64_t n)
+{
+    double *sum = calloc((size_t)n + 1, sizeof *sum), *x = calloc((size_t)n + 1, sizeof *x);
+
+    for (int r = 0; r < ranks; r++) {
+        dev->ops->to_host(dev, x, at[r], (size_t)n * sizeof *x);
+        for (int64_t k = 0; k < n; k++)
+            sum[k] += x[k];
+    }
+    for (int r = 0; r < ranks; r++)
+        dev->ops->to_device(dev, at[r], sum, (size_t)n * sizeof *sum);
+    free(sum);
+    free(x);
+}
+
+static void step(struct gpu *g, const struct held *h, int ranks, bool gpu, struct adamw *a)
+{
+    struct device *dev = gpu ? g->gpu : g->cpu;
+    struct op_factored f[RANKS][N];
+    void *at[RANKS];
+
+    for (int part = OP_FACTORED_SUMS; part <= OP_FACTORED_UPDATE; part++) {
+        for (int r = 0; r < ranks; r++) {
+            for (int i = 0; i < N; i++)
+                f[r][i] = op_of(&h[i], &shapes[i], r, ranks, gpu, !isnan(a->adafactor->beta1));
+            dev->ops->factored(dev, (enum op_factored_part)part, f[r], N, a);
+        }
+        for (int i = 0; part < OP_FACTORED_UPDATE && i < N; i++) {
+            for (int r = 0; r < ranks; r++)
+                at[r] = part == OP_FACTORED_SUMS ? f[r][i].sum : f[r][i].update_square;
+            add(dev, at, ranks, part == OP_FACTORED_SUMS ? sums_of(&shapes[i]) : 1);
+            for (int r = 0; r < ranks; r++)
+                at[r] = f[r][i].weight_square;
+            if (part == OP_FACTORED_SUMS)
+                add(dev, at, ranks, 1);
+        }
+    }
+}
+
+static void check(struct gpu *g, const struct held *h)
+{
+    for (int i = 0; i < N; i++) {
+        int64_t n = numel_of(&shapes[i]);
+        unsigned char *want = gpu_bytes(g, &h[i].rounded), *got = gpu_bytes(g, &h[i].rounded);
+        float *p = gpu_fetch(g, &h[i].p);
+
+        gpu_close_to(g, "param", &h[i].p, F32_BOUND);
+        gpu_close_to(g, "exp_avg", &h[i].m, F32_BOUND);
+        gpu_close_to(g, "row", &h[i].row[0], F32_BOUND);
+        gpu_close_to(g, "col", &h[i].col[0], F32_BOUND);
+        gpu_close_to(g, "rms", &h[i].rms[0], F32_BOUND);
+        ckpt_convert(want, g->type, p, CKPT_F32, (size_t)n);
+        assert_memory_equal(got, want, gpu_size(&h[i].rounded));
+        free(want);
+        free(got);
+        free(p);
+    }
+}
+
+static const struct op_adafactor adafactors[] = {
+    {.eps = 1e-30, .eps_rms = 1e-3, .clip_threshold = 1, .decay_rate = -0.8, .beta1 = NAN,
+     .scale_parameter = true, .relative_step = true},
+    {.eps = 1e-30, .eps_rms = 1e-3, .clip_threshold = 0.5, .decay_rate = -0.8, .beta1 = 0.9,
+     .relative_step = true, .warmup_init = true},
+    {.eps = 1e-10, .eps_rms = 1e-3, .clip_threshold = 2, .decay_rate = -0.5, .beta1 = NAN,
+     .scale_parameter = true},
+    {.eps = 1e-30, .eps_rms = 1e-3, .clip_threshold = 1, .decay_rate = -0.8, .beta1 = 0.9},
+};
+
+/* Steps of ranks' pieces, on both sides. */
+static void steps(struct gpu *g, int ranks, const struct op_adafactor *o)
+{
+    struct held h[N];
+    struct adamw a = {.rule = OP_RULE_ADAFACTOR, .grad_scale = 0.7, .adafactor = o};
+
+    for (int i = 0; i < N; i++)
+        open_held(g, &h[i], &shapes[i], i);
+    for (a.step = 1; a.step <= STEPS; a.step++)
+        for (int side = 0; side < 2; side++)
+            step(g, h, ranks, side, &a);
+    check(g, h);
+    gpu_release(g);
+}
+
+static void all_rules(struct gpu *g)
+{
+    for (size_t k = 0; k < sizeof adafactors / sizeof adafactors[0]; k++)
+        steps(g, k % 2 ? RANKS : 1, &adafactors[k]);
+}
+
+TEST(factored) { gpu_over_types(0, NULL, all_rules); }
+
+/* Twice the same bits; and a verdict scales gradients, or keeps all as it was. */
+TEST(factored_again)
+{
+    struct held h[2][N];
+    struct adamw a = {.rule = OP_RULE_ADAFACTOR, .grad_scale = 1, .step = 1, .adafactor = adafactors};
+    struct op_verdict v[2] = {{.factor = 0.25f, .finite = 1}, {.factor = 1, .finite = 0}};
+    struct op_verdict *at;
+    struct gpu g;
+
+    gpu_open(&g, CKPT_BF16, NULL);
+    at = g.gpu->ops->alloc(g.gpu, sizeof v);
+    g.gpu->ops->to_device(g.gpu, at, v, sizeof v);
+    for (int i = 0; i < N; i++) {
+        float *p;
+
+        open_held(&g, &h[0][i], &shapes[i], i);
+        open_held(&g, &h[1][i], &shapes[i], i);
+        p = gpu_fetch(&g, &h[0][i].g);
+        for (int64_t k = 0; k < numel_of(&shapes[i]); k++)
+            p[k] *= 0.25f;              /* exact */
+        g.gpu->ops->to_device(g.gpu, h[1][i].g.gpu, p, gpu_size(&h[0][i].g));
+        free(p);
+        p = gpu_fetch(&g, &h[0][i].p);
+        g.gpu->ops->to_device(g.gpu, h[1][i].p.gpu, p, gpu_size(&h[0][i].p));
+        free(p);
+    }
+    a.verdict = &at[0];
+    step(&g, h[0], RANKS, true, &a);
+    a.verdict = &at[1];
+    step(&g, h[0], RANKS, true, &a);
+    a.verdict = NULL;
+    step(&g, h[1], RANKS, true, &a);
+    for (int i = 0; i < N; i++) {
+        gpu_same(&g, "param", &h[0][i].p, &h[1][i].p);
+        gpu_same(&g, "row", &h[0][i].row[0], &h[1][i].row[0]);
+        if (shapes[i].cols)
+            gpu_same(&g, "col", &h[0][i].col[1], &h[1][i].col[1]);
+        gpu_same(&g, "rounded", &h[0][i].rounded, &h[1][i].rounded);
+    }
+    g.gpu->ops->free(g.gpu, at);
+    gpu_close(&g);
+}

@@ -20,6 +20,8 @@ int factors_save(struct session *s, const struct checkpoint *c, struct ckpt_outd
     struct ckpt_out *out;
     int rc = param ? shards_groups(&group, &a, c, err) : ckpt_nomem(err, order->n * sizeof *param);
 
+    if (rc == 0)
+        zero_factors_read(s->zero);
     for (size_t n = 0; rc == 0 && n < order->n; n++) {
         struct zero_factors f = zero_factors(s->zero, order->slot[n].part[0].param);
 
@@ -100,6 +102,8 @@ int factors_load(struct session *s, const char *file, bool prove, struct ckpt_er
         ckpt_err_clear(err);
         rc = 0;
     }
+    if (rc == 0)
+        zero_factors_write(s->zero);
     ckpt_source_close(src);
     ckpt_arena_release(&a);
     return rc;

@@ -211,7 +211,7 @@ __device__ __forceinline__ void step_one(const struct run &r, int64_t i, const s
 
 template <typename T, typename M>
 __global__ void __launch_bounds__(block)
-step(const __grid_constant__ struct table t, const __grid_constant__ struct scalars c)
+step(CUDA_PARAM(struct table, t), CUDA_PARAM(struct scalars, c))
 {
     const struct run &r = t.run[run_of(t, blockIdx.x)];
     int64_t begin = (int64_t)(blockIdx.x - t.first[&r - t.run]) * tile;
@@ -400,7 +400,7 @@ __device__ __forceinline__ void update_roughly(float &p, float &m, float &v, flo
 
     m = m + (g - m) * c.one_minus_b1;
     v = v * c.b2 + c.one_minus_b2 * g * g;
-    asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(v));
+    root = cuda_sqrt_roughly(v);
     p = p * r.keep - __fdividef(r.step_size * m, root * c.inv_bc2 + c.eps);
 }
 
@@ -437,7 +437,7 @@ __device__ __forceinline__ void step_block(const struct run &r, int64_t at,
 
 template <typename T>
 __global__ void __launch_bounds__(block, resident)
-step_8bit(const __grid_constant__ struct table t, const __grid_constant__ struct scalars c,
+step_8bit(CUDA_PARAM(struct table, t), CUDA_PARAM(struct scalars, c),
           const struct bnb_codec *tables, uint32_t tiles)
 {
     __shared__ struct bnb_codec codec[2];
@@ -474,11 +474,12 @@ void launch(struct cuda_device *d, enum op_moments moments, const struct table *
     uint32_t tiles = t->first[t->n], stay = (uint32_t)(d->sms * resident);
 
     if (moments == OP_MOMENTS_8BIT)
-        step_8bit<T><<<tiles < stay ? tiles : stay, block, 0, d->stream>>>(*t, *s, d->codec, tiles);
+        cuda_launch(d->stream, step_8bit<T>, tiles < stay ? tiles : stay, block, *t, *s, d->codec,
+                    tiles);
     else if (moments == OP_MOMENTS_BF16)
-        step<T, __nv_bfloat16><<<tiles, block, 0, d->stream>>>(*t, *s);
+        cuda_launch(d->stream, step<T, __nv_bfloat16>, tiles, block, *t, *s);
     else
-        step<T, float><<<tiles, block, 0, d->stream>>>(*t, *s);
+        cuda_launch(d->stream, step<T, float>, tiles, block, *t, *s);
 }
 
 /* Launch the runs of one kind of moments, with as many launches as their number needs. */

@@ -91,6 +91,28 @@ static inline size_t cuda_size(const struct device *dev) { return dev->act == CK
 
 static inline int64_t cuda_blocks(int64_t n, int64_t each) { return (n + each - 1) / each; }
 
+/* -- launching -------------------------------------------------------------------------------- */
+
+/* A struct that is a kernel's parameter, read where the launch put it. */
+#ifdef __CUDACC__
+#define CUDA_PARAM(type_, name_) const __grid_constant__ type_ name_
+#else
+#define CUDA_PARAM(type_, name_) const type_ &name_
+#endif
+
+/* As <<<>>>, in words that a C++ compiler of the host knows too (tests/emulate). */
+template <typename... P, typename... A>
+static inline void cuda_launch(cudaStream_t stream, void (*kernel)(P...), int64_t blocks,
+                               int threads, const A &...args)
+{
+    cudaLaunchConfig_t c = {};
+
+    c.gridDim = dim3((unsigned)blocks);
+    c.blockDim = dim3((unsigned)threads);
+    c.stream = stream;
+    cudaLaunchKernelEx(&c, kernel, P(args)...);
+}
+
 /* -- launching early ------------------------------------------------------------------------ */
 
 /*
@@ -227,6 +249,19 @@ template <typename F> __device__ __forceinline__ F cuda_block_sum(F x)
     for (int i = 0; i < n; i++)
         sum += part[i];
     return sum;
+}
+
+/* The square root but for its last bits. */
+__device__ __forceinline__ float cuda_sqrt_roughly(float x)
+{
+#ifdef __CUDACC__
+    float root;
+
+    asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(x));
+    return root;
+#else
+    return sqrtf(x);
+#endif
 }
 
 /* -- dropout ---------------------------------------------------------------------------------- */

@@ -103,8 +103,8 @@ void cuda_sum_squares(struct device *dev, double *sum, const float *grad, int64_
     static_assert(square_blocks <= CUDA_SMALL, "the device's scratch");
     if (dev->err.code)
         return;
-    square<<<square_blocks, block, 0, d->stream>>>(d->small, grad, n, lead, quads);
-    add_up<<<1, block, 0, d->stream>>>(sum, d->small);
+    cuda_launch(d->stream, square, square_blocks, block, d->small, grad, n, lead, quads);
+    cuda_launch(d->stream, add_up, 1, block, sum, d->small);
     cuda_launched(dev, "sum_squares");
 }
 
@@ -113,7 +113,7 @@ void cuda_judge(struct device *dev, struct op_verdict *verdict, const double *su
 {
     if (dev->err.code)
         return;
-    judge<<<1, 1, 0, cuda_of(dev)->stream>>>(verdict, sum, max_norm, scale);
+    cuda_launch(cuda_of(dev)->stream, judge, 1, 1, verdict, sum, max_norm, scale);
     cuda_launched(dev, "judge");
 }
 
@@ -129,6 +129,6 @@ void cuda_add(struct device *dev, enum op_stream stream, float *dst, const float
         return;
     if (alike && blocks > 1056)
         blocks = 1056;
-    add<<<(unsigned)blocks, block, 0, on>>>(dst, src, n, lead, quads);
+    cuda_launch(on, add, blocks, block, dst, src, n, lead, quads);
     cuda_launched(dev, "add");
 }

@@ -49,7 +49,7 @@ __device__ __forceinline__ bool factor_of(float *scale, const struct rule &r)
 }
 
 template <typename T>
-__global__ void __launch_bounds__(block) step(const __grid_constant__ struct rule r)
+__global__ void __launch_bounds__(block) step(CUDA_PARAM(struct rule, r))
 {
     int64_t first = (int64_t)blockIdx.x * block * each + threadIdx.x;
     float scale;
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(block) step(const __grid_constant__ struct rul
 
 template <typename T>
 __global__ void __launch_bounds__(block)
-step_8bit(const __grid_constant__ struct rule r, const struct bnb_codec *codec)
+step_8bit(CUDA_PARAM(struct rule, r), const struct bnb_codec *codec)
 {
     int64_t at = ((int64_t)blockIdx.x * (block / 32) + threadIdx.x / 32) * BNB_BLOCK;
     uint8_t *code = (uint8_t *)r.m + at;
@@ -114,10 +114,10 @@ template <typename T>
 void launch(struct cuda_device *d, enum op_moments moments, const struct rule *r)
 {
     if (moments == OP_MOMENTS_8BIT)
-        step_8bit<T><<<(unsigned)cuda_blocks(r->n, BNB_BLOCK * (block / 32)), block, 0,
-                       d->stream>>>(*r, d->codec);
+        cuda_launch(d->stream, step_8bit<T>, cuda_blocks(r->n, BNB_BLOCK * (block / 32)), block, *r,
+                    d->codec);
     else
-        step<T><<<(unsigned)cuda_blocks(r->n, block * each), block, 0, d->stream>>>(*r);
+        cuda_launch(d->stream, step<T>, cuda_blocks(r->n, block * each), block, *r);
 }
 
 } /* namespace */
@@ -154,24 +154,4 @@ void cuda_rules(struct device *dev, const struct adamw_run *run, int64_t n_run,
         CUDA_ACT(dev, launch<T>(cuda_of(dev), from->moments, &r));
         cuda_launched(dev, "optimizer step");
     }
-}
-
-/* A run on a GPU is refused before it begins (run/optimizer.c). */
-void cuda_factored(struct device *dev, enum op_factored_part part, const struct op_factored *f,
-                   int64_t n, const struct adamw *a)
-{
-    (void)part;
-    (void)f;
-    (void)n;
-    (void)a;
-    cuda_fail(dev, CKPT_EUNSUPPORTED, "Adafactor steps on CPUs alone");
-}
-
-void cuda_muon(struct device *dev, enum op_muon_part part, const struct op_matrix *m,
-               const struct adamw *a)
-{
-    (void)part;
-    (void)m;
-    (void)a;
-    cuda_fail(dev, CKPT_EUNSUPPORTED, "Muon steps on CPUs alone");
 }

@@ -102,7 +102,8 @@ struct op_factored {
     int64_t      height;            /* rows of one matrix */
     float       *row, *col;         /* [rows], [rows / height][cols]; a vector's row: exp_avg_sq */
     float       *rms;               /* of the weights before the step */
-    double      *sum;               /* [rows] and [rows / height][cols]: of g^2 */
+    double      *sum;               /* [rows] and [rows / height][cols]: of g^2; from MOMENTS to
+                                       UPDATE what a backend needs */
     double      *weight_square, *update_square;     /* sums over elements */
     double       lr, weight_decay;
 };

@@ -55,7 +55,7 @@ int run_optimizer_check(const struct settings *s, const struct session *session,
                          "stochastically on CPUs alone: `device cpu`");
     if (row->rule != OP_RULE_ADAFACTOR && row->rule != OP_RULE_MUON)
         return 0;
-    if (session->dev->discrete)
+    if (session->dev->discrete && row->rule == OP_RULE_MUON)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "`optim %s` steps on CPUs alone: `device cpu`",
                          row->name);
     if (session->arch->num_experts > 0 && row->rule == OP_RULE_ADAFACTOR)

@@ -426,7 +426,7 @@ void zero_free(struct zero *z)
     if (!z)
         return;
     optim_state_free(z->optim);
-    zero_factored_free(z->factored);
+    zero_factored_free(z);
     zero_muon_free(z->muon);
     z->dev->ops->free(z->dev, z->master);
     if (z->streamed) {

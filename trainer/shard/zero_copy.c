@@ -207,7 +207,7 @@ void zero_copy_take(struct zero_copy *c)
             copy_states(c, (enum optim_state_array)of, i);
     }
     if (c->holds && c->from->factored)
-        zero_factored_copy(c->zero->factored, c->from->factored);
+        zero_factored_copy(c->zero, c->from);
     c->from->dev->ops->event_record(c->from->dev, OP_STREAM_OUT, ZERO_EVENT_COPY);
     c->from->copied = true;
 }

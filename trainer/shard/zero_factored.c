@@ -7,17 +7,17 @@
  */
 #include "trainer/shard/zero_own.h"
 
-#include <string.h>
-
 #include "libckpt/mem.h"
 
 struct zero_factored {
     struct op_factored *op;             /* [n] */
     size_t             *index;          /* [n] its parameter */
     int64_t            *at;             /* [params + 1] its numbers among stat */
-    float              *stat;           /* [n_stat] row, col, rms of each parameter */
+    float              *stat;           /* [n_stat] row, col, rms of each parameter, on the
+                                           device */
+    float              *host;           /* the same on the host: stat itself where that is there */
     double             *sum;            /* [n_sum] of rows and columns, then [n] of weights
-                                           and [n] of updates */
+                                           and [n] of updates; on the device */
     int64_t             n, n_stat, n_sum;
 };
 
@@ -50,9 +50,9 @@ uint64_t zero_factored_bytes(const struct params *p, bool sums)
     return bytes;
 }
 
-static int fail_bytes(const struct params *p, struct ckpt_err *err)
+static size_t stat_bytes(const struct zero_factored *f)
 {
-    return ckpt_nomem(err, (size_t)zero_factored_bytes(p, true));
+    return (size_t)f->n_stat * sizeof *f->stat;
 }
 
 int zero_factored_new(struct zero *z, bool sums, struct ckpt_err *err)
@@ -75,25 +75,33 @@ int zero_factored_new(struct zero *z, bool sums, struct ckpt_err *err)
             f->index[f->n++] = i;
     }
     f->n_stat = f->at[p->n];
-    if (!(f->stat = ckpt_alloc((size_t)f->n_stat + 1, sizeof *f->stat)) ||
-        (sums && !(f->sum = ckpt_alloc((size_t)(f->n_sum + 2 * f->n) + 1, sizeof *f->sum))))
-        return fail_bytes(p, err);
-    return 0;
+    if (!(f->stat = device_alloc(z->dev, stat_bytes(f), err)) ||
+        (sums && !(f->sum = device_alloc(z->dev, (size_t)(f->n_sum + 2 * f->n) * sizeof *f->sum,
+                                         err))))
+        return ckpt_err_code(err);
+    f->host = z->dev->discrete ? ckpt_alloc((size_t)f->n_stat + 1, sizeof *f->host) : f->stat;
+    return f->host ? 0 : ckpt_nomem(err, stat_bytes(f));
 }
 
-void zero_factored_free(struct zero_factored *f)
+void zero_factored_free(struct zero *z)
 {
+    struct zero_factored *f = z->factored;
+
     if (!f)
         return;
+    if (f->host != f->stat)
+        ckpt_free(f->host);
+    z->dev->ops->free(z->dev, f->stat);
+    z->dev->ops->free(z->dev, f->sum);
     ckpt_free(f->op);
     ckpt_free(f->index);
     ckpt_free(f->at);
-    ckpt_free(f->stat);
-    ckpt_free(f->sum);
     ckpt_free(f);
+    z->factored = NULL;
 }
 
-struct zero_factors zero_factors(const struct zero *z, size_t i)
+/* The numbers of parameter i among all of them. */
+static struct zero_factors factors_at(const struct zero *z, float *stat, size_t i)
 {
     const struct param *p = &z->flat.params->item[i];
     struct zero_factors out = {0};
@@ -102,7 +110,7 @@ struct zero_factors zero_factors(const struct zero *z, size_t i)
 
     if (!z->factored || !p->trainable)
         return out;
-    at = z->factored->stat + z->factored->at[i];
+    at = stat + z->factored->at[i];
     sides(&out.n_row, &out.n_col, &height, p);
     out.n_col = out.n_col ? out.n_row / height * out.n_col : 0;
     out.row = at;
@@ -111,9 +119,31 @@ struct zero_factors zero_factors(const struct zero *z, size_t i)
     return out;
 }
 
-void zero_factored_copy(struct zero_factored *to, const struct zero_factored *from)
+struct zero_factors zero_factors(const struct zero *z, size_t i)
 {
-    memcpy(to->stat, from->stat, (size_t)from->n_stat * sizeof *to->stat);
+    return factors_at(z, z->factored ? z->factored->host : NULL, i);
+}
+
+void zero_factors_read(struct zero *z)
+{
+    struct zero_factored *f = z->factored;
+
+    if (f && f->host != f->stat)
+        z->dev->ops->to_host(z->dev, f->host, f->stat, stat_bytes(f));
+}
+
+void zero_factors_write(struct zero *z)
+{
+    struct zero_factored *f = z->factored;
+
+    if (f && f->host != f->stat)
+        z->dev->ops->to_device(z->dev, f->stat, f->host, stat_bytes(f));
+}
+
+void zero_factored_copy(struct zero *to, struct zero *from)
+{
+    from->dev->ops->stream_copy(from->dev, OP_STREAM_OUT, to->factored->stat, from->factored->stat,
+                                stat_bytes(from->factored));
 }
 
 /* What is stepped, with the group's numbers of this step. */
@@ -123,7 +153,7 @@ static struct op_factored op_of(const struct zero *z, size_t i, double *sum, dou
     const struct flat *flat = &z->flat;
     const struct param *p = &flat->params->item[i];
     struct flat_piece own = flat_grad_piece(flat, i, flat->rank);
-    struct zero_factors at = zero_factors(z, i);
+    struct zero_factors at = factors_at(z, z->factored->stat, i);
     struct zero_spot m = zero_spot(z, ZERO_EXP_AVG, i, 0);
     struct op_factored f = {
         .param = (float *)(void *)zero_spot(z, ZERO_MASTER, i, 0).at,

@@ -157,8 +157,9 @@ void zero_stream_stepped(struct zero *z);
 
 /* z->factored, freed with z; sums: room for a step's, not of a copy. */
 int zero_factored_new(struct zero *z, bool sums, struct ckpt_err *err);
-void zero_factored_free(struct zero_factored *f);
-void zero_factored_copy(struct zero_factored *to, const struct zero_factored *from);
+void zero_factored_free(struct zero *z);
+/* Into those of a copy, on OP_STREAM_OUT. */
+void zero_factored_copy(struct zero *to, struct zero *from);
 void zero_factored_step(struct zero *z, const struct optim_state_step *s);
 
 /* -- Muon (zero_muon.c) ------------------------------------------------------------------------ */

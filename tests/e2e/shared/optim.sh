@@ -2,10 +2,10 @@
 R=tools/recipes/demo
 $R/wordnet.sh "$T" 200 >/dev/null
 t "a fresh model" ckpt-train -q --init $R/config.json --tokenizer $R/tokenizer --init-only -o "$T/base"
-train() {       # OUT RANKS OPTION... - COMMON: options of all runs; SAY: empty where a run is to talk
+train() {       # OUT RANKS OPTION... - COMMON: options of all runs; SAY: empty where a run is to talk; DEVICE: not the CPU
     local out=$1 ranks=$2; shift 2
     # shellcheck disable=SC2086
-    ckpt-train ${SAY--q} --device cpu --nproc "$ranks" --model "${BASE:-$T/base}" --train-file "$T/train.jsonl" --max-seq-length 48 --learning-rate 1e-3 \
+    ckpt-train ${SAY--q} --device "${DEVICE:-cpu}" --nproc "$ranks" --model "${BASE:-$T/base}" --train-file "$T/train.jsonl" --max-seq-length 48 --learning-rate 1e-3 \
         --max-steps 4 --logging-steps 1 --save-steps 2 --per-device-train-batch-size $((4 / ranks)) -o "$T/$out" ${COMMON-} "$@"
 }
 # back RUN OTHER - a copy of the run, in the place of another, as it was after two steps.
