@@ -132,6 +132,8 @@ int ckpt_json_parse(json_t **out, const char *text, size_t len, unsigned flags,
         return ckpt_nomem(err, len);
     if (!(flags & CKPT_JSON_LINE))
         snprintf(line, sizeof line, "line %d, ", why.line);
+    if (json_error_code(&why) == json_error_null_character)     /* jansson tells of its flags */
+        snprintf(why.text, sizeof why.text, "a text with \\u0000 in it");
     return ckpt_fail_as(err, CKPT_EFORMAT,
                         json_error_code(&why) == json_error_duplicate_key ? "duplicate"
                                                                           : "malformed",

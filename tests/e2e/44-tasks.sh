@@ -43,6 +43,9 @@ for c in "gpt2-a 16 5" "llama-a 32 8" "opt-a 24 1" "bloom-a 16 16"; do
     set -- $c
     t "windows of $2 tokens, $3 apart, of $1" near "$(figure perplexity ckpt-eval -q --json -t long.jsonl --max-seq-length "$2" --stride "$3" "$M/$1")" "$(golden "$@")" 1e-5
 done
+for n in 12 40 9; do seq -s, 3 $((n + 2)) | sed 's/.*/{"input_ids": [&]}/'; done >lengths.jsonl       # longrope has other angles beyond 16
+batch_of() { ckpt-eval -q --json -t lengths.jsonl --batch-size $1 "$M/phi3-long" | sed -nE 's/.*"loss": ([0-9.]+),.*"samples".*/\1/p'; }
+t "a row's loss does not depend on longer ones beside it" near "$(batch_of 1)" "$(batch_of 8)" 1e-7
 expect 64 "steps longer than a window" ckpt-eval -t long.jsonl --max-seq-length 16 --stride 17 "$M/gpt2-a"
 expect_says 64 "a window beyond the model's positions" "the model has positions for" ckpt-eval -t long.jsonl --max-seq-length 60000 --stride 17 "$M/gpt2-a"
 expect 65 "windows of an encoder and decoder" ckpt-eval -t long.jsonl --stride 8 "$M/t5-v10"

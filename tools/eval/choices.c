@@ -7,6 +7,7 @@
 #include "formats/families/arch.h"
 #include "libckpt/log.h"
 #include "tools/cli.h"
+#include "trainer/model/rope.h"
 
 #define DEFAULT_LENGTH 2048     /* of models that have no limit, as the source has it */
 
@@ -174,6 +175,7 @@ int choices_open(struct choices **out, struct records *records, const struct ses
     if (c->o.max_length == 0 || (positions > 0 && c->o.max_length > positions))
         c->o.max_length = positions > 0 ? positions : DEFAULT_LENGTH;
     rc = read_all(c, records, s, err);
+    c->o.batch = rope_batch(s->arch, c->o.batch, c->longest);
     if (rc)
         choices_close(c);
     else

@@ -52,8 +52,8 @@ void figures_put(const struct figures *f, struct out *o)
 
         out_cell_str(o, g->name);
         out_cell_real(o, g->value);
-        out_cell_real(o, g->low);
-        out_cell_real(o, g->high);
+        out_cell_known(o, g->low);
+        out_cell_known(o, g->high);
         if (f->beside) {
             out_cell_known(o, g->base);
             out_cell_known(o, g->value - g->base);

@@ -8,6 +8,7 @@
 #include "formats/place.h"
 #include "libckpt/io/path.h"
 #include "trainer/checkpoint/adapter.h"
+#include "trainer/model/rope.h"
 #include "trainer/run/model_find.h"
 
 void eval_close(struct eval_opened *e, int rc, const struct ckpt_err *err)
@@ -51,10 +52,11 @@ static int open_data(struct eval_opened *e, struct ckpt_err *err)
     const struct eval_want *w = e->w;
     struct records_opts rows = w->rows.rows;
     struct data_opts opts = data_settings_opts(&w->rows);
-    struct loader_opts lo = {.micro_batch = w->batch_size, .grad_accum = 1, .tail = SHUFFLE_MASK,
+    struct loader_opts lo = {.grad_accum = 1, .tail = SHUFFLE_MASK,
                              .world_size = 1};
     int rc;
 
+    lo.micro_batch = rope_batch(e->s.arch, w->batch_size, w->rows.max_seq_length);
     rows.split = w->eval_split;
     rows.stream_tokens = w->rows.max_seq_length;
     if ((rc = records_open_with(&e->records, w->data.item, w->data.n, &rows, err)) != 0)

@@ -348,6 +348,9 @@ static void apply_filters(struct ckpt_buf *out, size_t from, const struct node *
 /* "a, b, c" of the fields a record has, for messages. */
 static int absent(const struct node *node, const json_t *record, struct ckpt_err *err)
 {
+    const char *spelt = node->path->spelt;
+    size_t n = strlen(spelt);
+    bool quoted = n > 4 && strncmp(spelt, "['", 2) == 0 && strchr(spelt, ']') == spelt + n - 1;
     struct ckpt_buf names;
     const char *name;
     json_t *v;
@@ -358,8 +361,8 @@ static int absent(const struct node *node, const json_t *record, struct ckpt_err
         ckpt_buf_put_str(&names, names.len ? ", " : "");
         ckpt_buf_put_str(&names, name);
     }
-    rc = ckpt_fail(err, CKPT_EFORMAT, "field \"%s\" is absent or null; there are: %.600s",
-                   node->path->spelt, names.len ? ckpt_buf_str(&names) : "none");
+    rc = ckpt_fail(err, CKPT_EFORMAT, "field \"%.*s\" is absent or null; there are: %.600s",
+                   (int)(quoted ? n - 4 : n), quoted ? spelt + 2 : spelt, names.len ? ckpt_buf_str(&names) : "none");
     ckpt_buf_release(&names);
     return rc;
 }

@@ -14,6 +14,11 @@ int64_t rope_regime(const struct arch *arch, int64_t length)
     return 0;
 }
 
+int64_t rope_batch(const struct arch *arch, int64_t wanted, int64_t longest)
+{
+    return arch->pos == ARCH_POS_ROPE && rope_regime(arch, longest) ? 1 : wanted;
+}
+
 /* The dimension that makes that many rotations over the original length. */
 static double yarn_dim(const struct rope *r, double rotations, int64_t original)
 {

@@ -16,11 +16,15 @@ TEST(refuses)
         "", "{", "{\"a\":1,}", "{\"a\":1,\"a\":2}", "NaN", "[NaN]", "[1e999]", "{\"a\":\"\xff\"}",
         "[99999999999999999999]", "[01]", "[1] x", "\"text\"", "{\"a\":\"\x01\"}",
     };
+    struct ckpt_err err = {0};
     char deep[300];
     json_t *v;
 
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_int_not_equal(parse(&v, bad[i], 0), 0);
+    assert_int_equal(ckpt_json_parse(&v, "[\"a\\u0000\"]", 11, 0, &err), CKPT_EFORMAT);
+    assert_non_null(strstr(err.text, "a text with \\u0000 in it"));
+    ckpt_err_clear(&err);
     memset(deep, '[', 65);
     memset(deep + 65, ']', 65);
     deep[130] = '\0';

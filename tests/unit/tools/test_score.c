@@ -185,6 +185,29 @@ TEST_ERR(resampled_rows)
     score_free(b);
 }
 
+/* Of two rows one has no token and no byte: samples of it alone have no value and do not count. */
+TEST_ERR(samples_without_a_value)
+{
+    static const double stat[] = {3, 2, 3, 4, 0, 0, 0, 0}, less[] = {1, 2, 1, 4, 0, 0, 0, 0};
+    struct score_interval in[SCORE_FIGURES];
+    double p[SCORE_FIGURES];
+    struct score *a, *b;
+
+    assert_int_equal(score_of(&a, "loss", stat, 2, err), 0);
+    assert_int_equal(score_of(&b, "loss", less, 2, err), 0);
+    assert_int_equal(score_intervals(in, a, 200, 1, err), 0);
+    assert_true(in[0].low == 1.5 && in[0].high == 1.5);
+    assert_int_equal(score_paired(p, a, b, 200, 1, err), 0);
+    for (size_t k = 0; k < score_figures(a); k++)
+        assert_true(in[k].low == in[k].high && p[k] > 0 && p[k] <= 1);
+    score_free(b);
+    score_free(a);
+    assert_int_equal(score_of(&a, "loss", stat + 4, 1, err), 0);
+    assert_int_equal(score_intervals(in, a, 200, 1, err), 0);
+    assert_true(isnan(in[0].low) && isnan(in[0].high));
+    score_free(a);
+}
+
 TEST_ERR(no_such_metric)
 {
     struct score *s;

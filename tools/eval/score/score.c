@@ -250,6 +250,18 @@ static double percentile(const double *value, size_t n, double q)
     return i + 1 < n ? value[i] + (at - (double)i) * (value[i + 1] - value[i]) : value[n - 1];
 }
 
+/* Leave out samples that have no value, such as bytes per token of rows without bytes; how many
+ * are left. */
+static size_t defined(double *value, size_t n)
+{
+    size_t left = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (!isnan(value[i]))
+            value[left++] = value[i];
+    return left;
+}
+
 int score_intervals(struct score_interval interval[SCORE_FIGURES], const struct score *s,
                     size_t n_samples, uint64_t seed, struct ckpt_err *err)
 {
@@ -266,9 +278,12 @@ int score_intervals(struct score_interval interval[SCORE_FIGURES], const struct 
             value[k * n_samples + i] = figure[k];
     }
     for (size_t k = 0; whole && k < n_figures; k++) {
-        qsort(value + k * n_samples, n_samples, sizeof *value, ascending);
-        interval[k].low = percentile(value + k * n_samples, n_samples, 0.025);
-        interval[k].high = percentile(value + k * n_samples, n_samples, 0.975);
+        double *own = value + k * n_samples;
+        size_t n = defined(own, n_samples);
+
+        qsort(own, n, sizeof *own, ascending);
+        interval[k].low = n ? percentile(own, n, 0.025) : NAN;
+        interval[k].high = n ? percentile(own, n, 0.975) : NAN;
     }
     ckpt_free(pick);
     ckpt_free(value);
@@ -280,7 +295,7 @@ int score_paired(double p[SCORE_FIGURES], const struct score *a, const struct sc
 {
     size_t *pick = ckpt_alloc(a->n, sizeof *pick), n_figures = a->m->n_figures;
     double *gap = ckpt_alloc(n_samples * n_figures, sizeof *gap);
-    double x[SCORE_FIGURES], y[SCORE_FIGURES], mean[SCORE_FIGURES] = {0};
+    double x[SCORE_FIGURES], y[SCORE_FIGURES];
     bool whole = pick && gap;
 
     if (a->m != b->m || a->n != b->n) {
@@ -292,19 +307,20 @@ int score_paired(double p[SCORE_FIGURES], const struct score *a, const struct sc
         choose(pick, a->n, &seed);
         a->m->finish(x, a->m, a->stat, pick, a->n);
         b->m->finish(y, b->m, b->stat, pick, a->n);
-        for (size_t k = 0; k < n_figures; k++) {
+        for (size_t k = 0; k < n_figures; k++)
             gap[k * n_samples + i] = fabs(x[k] - y[k]);
-            mean[k] += gap[k * n_samples + i] / (double)n_samples;
-        }
     }
     score_values(x, a);
     score_values(y, b);
     for (size_t k = 0; whole && k < n_figures; k++) {
-        size_t as_much = 0;
+        double *own = gap + k * n_samples, mean = 0;
+        size_t n = defined(own, n_samples), as_much = 0;
 
-        for (size_t i = 0; i < n_samples; i++)
-            as_much += gap[k * n_samples + i] - mean[k] >= fabs(x[k] - y[k]);
-        p[k] = (double)(as_much + 1) / (double)(n_samples + 1);
+        for (size_t i = 0; i < n; i++)
+            mean += own[i] / (double)n;
+        for (size_t i = 0; i < n; i++)
+            as_much += own[i] - mean >= fabs(x[k] - y[k]);
+        p[k] = (double)(as_much + 1) / (double)(n + 1);
     }
     ckpt_free(pick);
     ckpt_free(gap);
