@@ -84,7 +84,10 @@ t "stage 2's shards of SGD have torch's name of its moment" bash -c "ckpt-inspec
 t "stage 1's of Lion have one moment" bash -c "! ckpt-inspect --optimizer $T/lion-1/checkpoint-6 | grep -q exp_avg_sq"
 t "stage 1's of SGD without a momentum have none" bash -c "! ckpt-inspect --optimizer $T/plain-1/checkpoint-6 | grep -qE 'exp_avg|momentum'"
 expect_says 65 "AdamW's shards are not Lion's" "--optim lion_32bit cannot go on from them" train x --optim lion_32bit --resume-from-checkpoint "$T/shards/checkpoint-3"
-expect_says 65 "nor its file SGD's" "momentum_buffer is absent" train x $momentum --resume-from-checkpoint "$T/adamw_torch/checkpoint-3"
+expect_says 65 "nor its file SGD's" "has AdamW's states: --optim sgd cannot go on from them" train x $momentum --resume-from-checkpoint "$T/adamw_torch/checkpoint-3"
+expect_says 65 "not even without a momentum" "has AdamW's states: --optim sgd cannot go on from them" train x --optim sgd --resume-from-checkpoint "$T/adamw_torch/checkpoint-3"
+expect_says 65 "nor Lion's AdamW's" "has Lion's states: --optim adamw_torch cannot go on from them" train x --resume-from-checkpoint "$T/lion-8/checkpoint-3"
+expect_says 65 "nor AdamW's Adafactor's" "has AdamW's states: --optim adafactor cannot go on" train x --optim adafactor --resume-from-checkpoint "$T/adamw_torch/checkpoint-3"
 t "noise and smoothing on two ranks" train losses-2 --label-smoothing-factor 0.1 --z-loss 1e-4 --neftune-noise-alpha 5 --nproc 2 --per-device-train-batch-size 2
 t "the same as on one, nearly" within losses losses-2 1e-4
 plateau() { train plateau --eval-file "$T/train.jsonl" --max-eval-samples 8 --eval-steps 1 --lr-scheduler-type reduce_lr_on_plateau \

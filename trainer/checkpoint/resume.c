@@ -14,6 +14,7 @@
 #include "trainer/checkpoint/dcp.h"
 #include "trainer/checkpoint/manifest.h"
 #include "trainer/checkpoint/factors.h"
+#include "trainer/checkpoint/kind.h"
 #include "trainer/optim/load.h"
 #include "trainer/checkpoint/position.h"
 #include "trainer/checkpoint/proof.h"
@@ -140,6 +141,21 @@ static int load_as(struct load *l, const char *format, struct ckpt_err *err)
     return rc;
 }
 
+/* An optimizer's file, whatever is in it, before anything is taken from it. */
+static int check_kind(struct load *l, const char *file, struct ckpt_err *err)
+{
+    struct ckpt_source *src = NULL;
+    int rc;
+
+    if (!ckpt_path_is_file(file))
+        return 0;                       /* what reads it says what it wants there */
+    rc = ckpt_open_as(&src, "torch", file, NULL, err);
+    if (rc == 0)
+        rc = kind_check(src, l->row, n_moments(l) > 0, err);
+    ckpt_source_close(src);
+    return rc;
+}
+
 /* Load moments from the file that the Trainer (optimizer.pt) or accelerate (optimizer.bin) names
  * so; strict: it must be there. */
 static int load_optimizer(struct load *l, bool strict, struct ckpt_err *err)
@@ -154,6 +170,8 @@ static int load_optimizer(struct load *l, bool strict, struct ckpt_err *err)
         l->fresh = n_moments(l) > 0 || l->row->rule == OP_RULE_ADAFACTOR;
         return 0;
     }
+    if ((rc = check_kind(l, file, err)) != 0)
+        return rc;
     if (l->row->rule == OP_RULE_ADAFACTOR && (rc = factors_load(l->s, file, l->prove, err)) != 0)
         return rc;
     return optim_load(l->s, file, l->row, l->prove, &l->updates, err);

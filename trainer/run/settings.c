@@ -550,8 +550,8 @@ static int check_reports(const struct settings *s, struct ckpt_err *err)
 int settings_check(const struct settings *s, struct ckpt_err *err)
 {
     static int (*const more[])(const struct settings *, struct ckpt_err *) = {
-        check_data, course_check, check_schedule, check_betas, check_optimizer, check_precision, check_ranks,
-        check_reports};
+        check_data, course_check, check_schedule, check_betas, check_optimizer, check_precision,
+        check_ranks, check_reports};
     int rc = check_needs(s, err);
 
     if (rc == 0)

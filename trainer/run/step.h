@@ -21,7 +21,8 @@ struct step_result {
     int64_t n_targets;          /* supervised tokens, all ranks */
     int64_t n_tokens;           /* all tokens, all ranks */
     int64_t n_samples;          /* of all ranks */
-    double  epoch;              /* epochs done after this step; HF Trainer's fraction: of micro-batches */
+    double  epoch;              /* epochs done after this step, with the fraction of micro-batches
+                                   as HF Trainer has it */
     bool    epoch_ends;         /* it is an epoch's last */
 };
 
