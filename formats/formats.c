@@ -251,6 +251,9 @@ static int open_with(struct ckpt_source **out, const struct ckpt_format *format,
             rc = choose_inside(&format, &inside, &p, &arena, err);
         if (rc == 0 && own.optimizer)
             rc = choose_states(&format, &inside, &p, &arena, err);
+        if (rc == 0 && own.tag && ckpt_format_deepspeed.bid(&p) == 0)
+            ckpt_log(CKPT_LOG_NOTE, "%s: is no DeepSpeed checkpoint: --tag %s picks nothing here",
+                     p.path, own.tag);
         if (rc == 0) {
             assert(format);
             ckpt_err_clear(err);        /* from an earlier call: callers look at err->code */

@@ -208,6 +208,11 @@ t "each part has a summary" row '^scheduler.pt +learning rate schedule .* step 4
 t "training_args.bin has a summary" row '^training_args.bin .* TrainingArguments, lr 0.003, batch 2, accumulation 1, steps 4$'
 t "config.json has a summary" row '^config.json .* llama, layers 2, hidden 16, vocabulary 41$'
 
+# What picks nothing.
+expect_says 66 "a --glob that matches nothing" "no tensor matches zz*" ckpt-inspect --glob 'zz*' "$G/lora/bloom-qkv/base"
+expect 66 "nor is that no difference" ckpt-inspect --diff --glob 'zz*' "$G/lora/bloom-qkv/base" "$G/lora/bloom-qkv/base"
+expect_says 0 "a --tag where there are none is told" "--tag zz picks nothing" ckpt-inspect --tag zz "$G/lora/bloom-qkv/base"
+
 # --encode and --decode: every golden line of every tokenizer, there and back.
 TOK=$G/tokenizers
 # fields FILE KEY - the ids, or offsets flat, of each line.

@@ -49,6 +49,9 @@ t "what takes long ends when it is told to" bash -c "timeout 0.3 ckpt-inspect --
 rm "$T/long.npy"
 LC_ALL=C sed 's/byteorderPK\x01\x02/byteorderPK\x01\x03/' "$G/torch/dtypes.pt" > "$T/torn.pt"
 expect 65 "a zip file whose directory is torn in the middle" ckpt-inspect --scan "$T/torn.pt"
+mkdir "$T/ix"; echo '{"weight_map": {"a": "../../m.bin", "b": "model-1.safetensors"}}' > "$T/ix/pytorch_model.bin.index.json"
+expect 77 "an index of files elsewhere" ckpt-inspect --scan "$T/ix"
+t "and which" row 'a: ../../m.bin +dangerous +names a file that is not in the folder'
 # Programs get one object a finding.
 ckpt-inspect -q --json --scan "$S/packed/a.tar.gz" > "$T/.out" 2>/dev/null
 t "path, name, place, reason in JSON" row '"path": "a.tar.gz!inner/m.bin!m/data.pkl", "file": "a.tar.gz", "member": "inner/m.bin!m/data.pkl", "what": "posix.system", "at": 2, "use": "called", "verdict": "dangerous", "reason": "runs programs"'

@@ -52,3 +52,7 @@ expect_says 77 "a private key" "notes.txt: line 1 holds a private key" ckpt-push
 expect 0 "on request it is sent" ckpt-push --allow-secrets "$T/open-folder" "$T/open"
 printf 'hf_%s and AKIA%s\n' abcdefghij ABCDEFGH >"$T/open/notes.txt"; rm -r "$T/open-folder"
 expect 0 "what is too short is none" ckpt-push "$T/open-folder" "$T/open"
+# What an option is for.
+expect_says 64 "a tag of a git repository" "is for: a repository of the Hub, a model in an OCI registry" ckpt-push --tag v1 "$T/open.git" "$M"
+t "the hint does not send there" bash -c "! grep -q hint $T/.err"
+expect_says 64 "a bucket without a name" "says nothing after s3://" ckpt-push s3:// "$M"

@@ -306,3 +306,15 @@ ckpt-train -q --init tools/recipes/demo/config.json --tokenizer tools/recipes/de
 rm -rf "$T/hf"; snapshot "$T/base" models; base=$N; mkdir "$T/data"; cp "$T/pairs.jsonl" "$T/data/train.jsonl"; snapshot "$T/data" datasets
 expect 0 "a training on snapshots" ckpt-train -q --model "$base" --train-file "$N/train.jsonl" -o "$T/tr" --max-seq-length 16 --max-steps 1
 expect 0 "and an evaluation" ckpt-eval -q --json --eval-file "$N/train.jsonl" "$base"
+
+# Publishers that make the same repository at the same moment, and what a killed one left.
+for i in 1 2 3 4; do mkdir "$T/same$i"; cp "$M/config.json" "$T/same$i"; echo "$i" > "$T/same$i/n.json"; done
+together() {
+    local i pid=()
+    for i in 1 2 3 4; do ckpt-push -q --create --path-in-repo "p$i" "$T/same.git" "$T/same$i" 2>>"$T/same.err" & pid+=($!); done
+    for i in "${pid[@]}"; do wait "$i" || return 1; done
+    [ "$(git --git-dir "$T/same.git" rev-list --count main)" = 4 ]
+}
+t "four that make one repository all publish" together
+: > "$T/same.git/refs/heads/main.lock"
+expect_says 75 "a lock that a killed publisher left" "refs/heads/main.lock, which a killed one left" ckpt-push "$T/same.git" "$T/same1"

@@ -202,6 +202,7 @@ int inspect_diff(struct out *o, const struct inspect_want *w, struct ckpt_source
     size_t workers = jobs ? (size_t)jobs : ckpt_pool_default(16), n = 0;
     struct job j = {.a = a, .b = b};
     int64_t unequal, equal = 0;
+    size_t wanted = 0;
     int rc;
 
     j.pair = ckpt_alloc(ckpt_source_count(a), sizeof *j.pair);
@@ -211,10 +212,15 @@ int inspect_diff(struct out *o, const struct inspect_want *w, struct ckpt_source
         const char *name = ckpt_source_tensor(a, i)->name;
         size_t k = ckpt_source_find(b, name);
 
+        wanted += inspect_wants(w, name);
         if (k != SIZE_MAX && inspect_wants(w, name))
             j.pair[n++] = (struct pair){.a = i, .b = k};
     }
-    rc = n ? ckpt_pool_run(workers, n, diff_one, &j, err) : 0;
+    for (size_t k = 0; k < ckpt_source_count(b) && wanted == 0; k++)
+        wanted += inspect_wants(w, ckpt_source_tensor(b, k)->name);
+    rc = inspect_wanted(w, wanted, ckpt_source_count(a) + ckpt_source_count(b), err);
+    if (rc == 0 && n)
+        rc = ckpt_pool_run(workers, n, diff_one, &j, err);
     if (rc == 0) {
         for (size_t k = 0; k < n; k++)
             equal += ckpt_source_tensor(a, j.pair[k].a)->dtype ==

@@ -223,5 +223,7 @@ char *inspect_measure_spark(char dst[MEASURE_BINS * 3 + 1], const struct tensor_
 char *inspect_measure_histogram(char dst[512], const struct tensor_measure *m);
 /* Whether the globs of w select the name. */
 bool inspect_wants(const struct inspect_want *w, const char *name);
+/* CKPT_ENOTFOUND when a --glob is given and n names of a checkpoint with some are wanted: none. */
+int inspect_wanted(const struct inspect_want *w, size_t n, size_t count, struct ckpt_err *err);
 
 #endif

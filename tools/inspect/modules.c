@@ -182,7 +182,7 @@ int inspect_modules(struct out *o, const struct inspect_want *w, struct ckpt_sou
 {
     struct tree t = {0};
     const char **shape = NULL;
-    size_t root;
+    size_t root, n = 0;
     int rc = ckpt_map_new(&t.at, 64, err);
 
     if (rc == 0)
@@ -192,9 +192,13 @@ int inspect_modules(struct out *o, const struct inspect_want *w, struct ckpt_sou
     for (size_t i = 0; rc == 0 && i < ckpt_source_count(src); i++) {
         const struct ckpt_tensor *x = ckpt_source_tensor(src, i);
 
-        if (inspect_wants(w, x->name))
-            rc = add(&t, x, x->alias_of != i, err);
+        if (!inspect_wants(w, x->name))
+            continue;
+        rc = add(&t, x, x->alias_of != i, err);
+        n++;
     }
+    if (rc == 0)
+        rc = inspect_wanted(w, n, ckpt_source_count(src), err);
     if (rc == 0) {
         shape = ckpt_alloc(t.n, sizeof *shape);
         rc = shape ? find_shapes(shape, &t, w, src, err) : ckpt_nomem(err, t.n * sizeof *shape);

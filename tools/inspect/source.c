@@ -19,6 +19,14 @@ bool inspect_wants(const struct inspect_want *w, const char *name)
     return w->glob.n == 0;
 }
 
+int inspect_wanted(const struct inspect_want *w, size_t n, size_t count, struct ckpt_err *err)
+{
+    return n || count == 0 || w->glob.n == 0
+               ? 0
+               : ckpt_fail(err, CKPT_ENOTFOUND, "no tensor matches %s%s", w->glob.item[0],
+                           w->glob.n > 1 ? ", nor another --glob" : "");
+}
+
 /* What a format was recognised by. */
 static const char *evidence(const struct ckpt_source *src)
 {
@@ -265,6 +273,8 @@ int inspect_source(struct out *o, const struct inspect_want *w, struct ckpt_sour
     for (size_t i = 0; rc == 0 && i < count; i++)
         if (inspect_wants(w, ckpt_source_tensor(src, i)->name))
             index[n++] = i;
+    if (rc == 0)
+        rc = inspect_wanted(w, n, count, err);
     if (rc == 0 && what)
         rc = inspect_measure(m, src, index, n, what, jobs, err);
     if (rc == 0) {

@@ -1,6 +1,7 @@
 /* dest - see dest.h. */
 #include "tools/push/dest.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "libckpt/remote/dav/dav.h"
@@ -78,7 +79,8 @@ int dest_find(struct dest *d, const char *address, struct ckpt_err *err)
             continue;
         d->kind = &kinds[i];
         d->place = kinds[i].whole ? address : address + n;
-        return address[n] ? 0 : no_destination(address, err);
+        return address[n] ? 0 : ckpt_fail(err, CKPT_EUSAGE, "%s: says nothing after %s", address,
+                                          kinds[i].scheme);
     }
     if (!*path || (!local && (strcmp(address, "-") == 0 || strstr(address, "://"))))
         return no_destination(address, err);
@@ -110,19 +112,28 @@ static const char *foreign_option(unsigned *takes, const struct dest *d, const s
     return NULL;
 }
 
-/* The destinations that have an option, for a message: "a git repository, hf://". */
+/* Say which destinations have that option: "a repository of the Hub, a bucket of S3". */
 static int refuse_option(const struct dest *d, const char *option, unsigned takes,
                          struct ckpt_err *err)
 {
-    const char *other = NULL;
+    char names[300] = "";
+    size_t n = 0;
 
-    for (size_t i = 0; i < N_KINDS && !other; i++)
-        if (kinds[i].takes & takes)
-            other = kinds[i].name;
-    ckpt_fail(err, CKPT_EUSAGE, "%s: is %s, and %s is for %s", d->place, d->kind->name, option,
-              other ? other : "none");
-    return d->kind->scheme || d->kind->is_address ? CKPT_EUSAGE
-           : ckpt_err_hint(err, "git+file://PATH, and a path that ends in .git, name one");
+    for (size_t i = 0; i < N_KINDS; i++) {
+        bool named = !(kinds[i].takes & takes);
+
+        for (size_t k = 0; k < i; k++)
+            named |= strcmp(kinds[k].name, kinds[i].name) == 0;
+        if (!named)
+            n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", n ? ", " : "",
+                                  kinds[i].name);
+    }
+    ckpt_fail(err, CKPT_EUSAGE, "%s: is %s, and %s is for: %s", d->place, d->kind->name, option,
+              names);
+    return d->kind->takes || !(COMMIT & takes)
+               ? CKPT_EUSAGE
+               : ckpt_err_hint(err, "git+file://PATH, and a path that ends in .git, name a git "
+                               "repository");
 }
 
 int dest_check(const struct dest *d, const struct send_want *w, struct ckpt_err *err)

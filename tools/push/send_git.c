@@ -305,7 +305,7 @@ int send_git_check(const struct dest *d, const struct send_want *w, struct ckpt_
 
     if (rc || (w->create && stat(path, &st) != 0))
         return rc;
-    rc = ckpt_git_open(&g, path, false, err);
+    rc = ckpt_git_open(&g, path, w->create && !w->dry_run, err);
     if (rc == 0)
         rc = ckpt_git_begin(g, w->branch, err);
     if (rc == 0 && access(ckpt_git_dir(g), W_OK | X_OK))

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "libckpt/commit.h"
 #include "libckpt/err.h"
@@ -12,6 +13,7 @@
 #include "libckpt/remote/git/git_own.h"
 
 #define PIECE ((size_t)1 << 20)
+#define WAITS 20                        /* for other programs, of 50 ms */
 
 int git_fail(struct ckpt_err *err, int code, const char *what)
 {
@@ -77,11 +79,42 @@ int ckpt_git_check(const char *branch, const char *message, const char *author,
     return rc;
 }
 
+static void wait_a_little(void) { nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL); }
+
+/* Make the repository, if it is to be made and no other program has begun to; else open it. */
+static int make_or_open(struct ckpt_git *g, const char *path, bool create, struct ckpt_err *err)
+{
+    git_repository_init_options init;
+    struct stat st;
+
+    git_repository_init_options_init(&init, GIT_REPOSITORY_INIT_OPTIONS_VERSION);
+    init.flags = GIT_REPOSITORY_INIT_BARE | GIT_REPOSITORY_INIT_MKPATH |
+                 GIT_REPOSITORY_INIT_NO_REINIT;
+    init.initial_head = "main";
+    if (create && stat(path, &st) != 0) {
+        g->created = git_repository_init_ext(&g->repo, path, &init) == 0;
+        if (g->created)
+            return 0;
+        if (stat(path, &st) != 0)
+            return git_fail(err, CKPT_ECREATE, path);
+    }
+    for (int i = 0; git_repository_open_ext(&g->repo, path, GIT_REPOSITORY_OPEN_NO_SEARCH,
+                                            NULL) != 0; i++) {
+        if (!create || i == WAITS) {
+            bool absent = stat(path, &st) != 0;
+
+            git_fail(err, absent ? CKPT_ENOTFOUND : CKPT_EFORMAT, path);
+            return absent ? ckpt_err_hint(err, "--create makes a bare repository there")
+                          : ckpt_err_code(err);
+        }
+        wait_a_little();                /* another program is making it */
+    }
+    return 0;
+}
+
 int ckpt_git_open(struct ckpt_git **out, const char *path, bool create, struct ckpt_err *err)
 {
     struct ckpt_git *g = ckpt_alloc(1, sizeof *g);
-    git_repository_init_options init;
-    struct stat st;
     size_t n;
 
     *out = NULL;
@@ -89,30 +122,17 @@ int ckpt_git_open(struct ckpt_git **out, const char *path, bool create, struct c
         return ckpt_nomem(err, sizeof *g);
     git_libgit2_init();
     git_libgit2_opts(GIT_OPT_ENABLE_FSYNC_GITDIR, 1);
-    git_repository_init_options_init(&init, GIT_REPOSITORY_INIT_OPTIONS_VERSION);
-    init.flags = GIT_REPOSITORY_INIT_BARE | GIT_REPOSITORY_INIT_MKPATH |
-                 GIT_REPOSITORY_INIT_NO_REINIT;
-    init.initial_head = "main";
-    if (create && stat(path, &st) != 0) {
-        if (git_repository_init_ext(&g->repo, path, &init)) {
-            git_fail(err, CKPT_ECREATE, path);
-            goto fail;
-        }
-        g->created = true;
-    } else if (git_repository_open_ext(&g->repo, path, GIT_REPOSITORY_OPEN_NO_SEARCH, NULL)) {
-        git_fail(err, stat(path, &st) ? CKPT_ENOTFOUND : CKPT_EFORMAT, path);
-        ckpt_err_hint(err, "--create makes a bare repository there");
-        goto fail;
+    if (make_or_open(g, path, create, err)) {
+        ckpt_git_close(g);
+        return ckpt_err_code(err);
     }
     snprintf(g->dir, sizeof g->dir, "%s", git_repository_commondir(g->repo));
     n = strlen(g->dir);
     if (n > 1 && g->dir[n - 1] == '/')
         g->dir[n - 1] = '\0';
+    g->lease = ckpt_lock_reader(g->dir);
     *out = g;
     return 0;
-fail:
-    ckpt_git_close(g);
-    return ckpt_err_code(err);
 }
 
 void ckpt_git_close(struct ckpt_git *g)
@@ -123,24 +143,31 @@ void ckpt_git_close(struct ckpt_git *g)
     git_aside_close(g->aside);
     git_repository_free(g->repo);
     git_libgit2_shutdown();
+    ckpt_lock_release(g->lease);
     ckpt_free(g);
 }
 
 void ckpt_git_discard(struct ckpt_git *g)
 {
     struct ckpt_err ignored = {0};
+    struct ckpt_lock *alone = NULL;
     git_strarray refs = {0};
     char dir[sizeof g->dir];
     bool empty;
 
     if (!g)
         return;
-    empty = g->created && git_reference_list(&refs, g->repo) == 0 && refs.count == 0;
-    git_strarray_dispose(&refs);
     memcpy(dir, g->dir, sizeof dir);
+    ckpt_lock_release(g->lease);
+    g->lease = NULL;
+    if (g->created)
+        alone = ckpt_lock_removal(dir); /* else others publish to it */
+    empty = alone && git_reference_list(&refs, g->repo) == 0 && refs.count == 0;
+    git_strarray_dispose(&refs);
     ckpt_git_close(g);
     if (empty)
         ckpt_outdir_remove(dir, &ignored);
+    ckpt_lock_release(alone);
 }
 
 const char *ckpt_git_dir(const struct ckpt_git *g) { return g->dir; }
@@ -393,11 +420,21 @@ static int move_branch(struct ckpt_git *g, const git_oid *id, const char *messag
     git_reference *ref = NULL;
     int rc;
 
-    if (g->has_parent)
-        rc = git_reference_create_matching(&ref, g->repo, g->ref, id, 1, &g->parent, message);
-    else
-        rc = git_reference_create(&ref, g->repo, g->ref, id, 0, message);
+    for (int i = 0; i <= WAITS; i++) {
+        if (g->has_parent)
+            rc = git_reference_create_matching(&ref, g->repo, g->ref, id, 1, &g->parent, message);
+        else
+            rc = git_reference_create(&ref, g->repo, g->ref, id, 0, message);
+        if (rc != GIT_ELOCKED)
+            break;
+        wait_a_little();                /* another publisher is moving it */
+    }
     git_reference_free(ref);
+    if (rc == GIT_ELOCKED) {
+        ckpt_fail_as(err, CKPT_ESTOPPED, "locked", "%s: is locked by another program", g->ref);
+        return ckpt_err_hint(err, "if none runs, remove %s/%s.lock, which a killed one left",
+                             g->dir, g->ref);
+    }
     if (rc == GIT_EMODIFIED || rc == GIT_EEXISTS)
         return ckpt_fail_as(err, CKPT_ESTOPPED, "moved", "%s: moved while this commit was made",
                             g->ref);

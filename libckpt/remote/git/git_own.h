@@ -4,6 +4,7 @@
 
 #include <git2.h>
 
+#include "libckpt/io/lock.h"
 #include "libckpt/remote/git/aside.h"
 #include "libckpt/remote/git/git.h"
 
@@ -14,6 +15,7 @@ struct ckpt_git {
     git_oid           parent;
     bool              has_parent;
     bool              created;      /* by us */
+    struct ckpt_lock *lease;        /* keeps others that made it from removing it */
     char              ref[512];     /* refs/heads/... */
     char              dir[4096];
 };

@@ -9,6 +9,7 @@
 #include "tools/inspect/scan/scan.h"
 
 #define MAX_DEPTH 64                    /* as ckpt_json_parse */
+#define MAX_TOLD  16                    /* of the files that one index names */
 
 static void put(struct scan *s, const char *path, const char *what, enum verdict v,
                 const char *reason)
@@ -93,13 +94,33 @@ static void class_name(struct scan *s, const char *path, const json_t *value)
         put_code(s, path, "_class_name", value);
 }
 
+/* An index names the files of the model's tensors. */
+static void weight_map(struct scan *s, const char *path, const json_t *value)
+{
+    const json_t *file;
+    const char *key;
+    size_t told = 0;
+
+    json_object_foreach ((json_t *)value, key, file) {
+        const char *name = json_string_value(file);
+        char what[600];
+
+        if (!name || ckpt_file_path_is_clean(name))
+            continue;
+        if (told++ == MAX_TOLD)
+            break;
+        snprintf(what, sizeof what, "%.200s: %.300s", key, name);
+        put(s, path, what, SCAN_DANGEROUS, "names a file that is not in the folder");
+    }
+}
+
 static const struct {
     const char *key;
     void (*judge)(struct scan *, const char *, const json_t *);
 } keys[] = {
     {"auto_map", auto_map}, {"auto_mapping", auto_mapping}, {"trust_remote_code", trust},
     {"custom_pipelines", custom_pipelines}, {"_target_", target},
-    {"chat_template", chat_template}, {"_class_name", class_name},
+    {"chat_template", chat_template}, {"_class_name", class_name}, {"weight_map", weight_map},
 };
 
 /* -- Keras ----------------------------------------------------------------------------------- */
