@@ -40,6 +40,8 @@ int hub_list(struct tree *t, const struct hub_auth *auth, const char *kind, cons
              const char *commit, struct ckpt_err *err);
 /* Add the files of one page of a tree listing to t. */
 int hub_read_page(struct tree *t, const json_t *page, struct ckpt_err *err);
+/* Asks a revision for its commit alone: by itself it lists all files, 240 bytes of memory each. */
+#define HUB_COMMIT_ONLY "?expand=sha"
 /* The commit in the response about a revision; CKPT_EPROTOCOL when there is none. */
 int hub_read_commit(char commit[41], const json_t *answer, struct ckpt_err *err);
 

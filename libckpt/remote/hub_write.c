@@ -145,9 +145,14 @@ int hub_create(const struct hub_repo *r, bool is_private, struct ckpt_err *err)
 
 int hub_head(char commit[41], const struct hub_repo *r, const char *revision, struct ckpt_err *err)
 {
+    char base[HTTP_URL], url[HTTP_URL];
     struct http_answer a;
     json_t *answer = NULL;
-    int rc = call_repo(&answer, r, NULL, "revision", revision, NULL, &a, err);
+    int rc = address(base, r, "revision", revision, err);
+
+    if (rc == 0 && (size_t)snprintf(url, sizeof url, "%s%s", base, HUB_COMMIT_ONLY) >= sizeof url)
+        rc = ckpt_fail(err, CKPT_ELIMIT, "%s: the address is too long", r->name);
+    rc = rc ? rc : call(&answer, r, NULL, url, NULL, &a, err);
 
     if (rc == 0 && (rc = hub_read_commit(commit, answer, err)) != 0)
         rc = ckpt_err_in(err, "%s", r->name);

@@ -25,7 +25,7 @@ expect 0 "a model of the Hub is inspected" ckpt-inspect hf://acme/llama
 t "as the folder it was made of" diff <(sed 's/^path: .*//' "$T/.out") <(ckpt-inspect "$M" | sed 's/^path: .*//')
 t "one range request a shard" requests 4 '^cdn GET .*bytes='
 t "the head of each" requests 4 '^cdn GET .*-00004.safetensors.* bytes=0-'
-t "one for its commit" requests 1 '^hub GET /api/models/acme/llama/revision/main '
+t "one for its commit" requests 1 '^hub GET /api/models/acme/llama/revision/main[?]expand=sha '
 t "the list comes in its pages" requests 2 '^hub GET /api/models/acme/llama/tree/'
 t "and nothing else but its JSON files" requests 13 .
 : >"$L"

@@ -101,6 +101,13 @@ void hub_info(struct call *c)
     json_t *commit = revision(c, oid), *siblings = json_array(), *file;
     const char *path;
 
+    if (commit && strstr(c->r->query, "expand=sha")) {
+        reply(c, json_pack("{s:s,s:s,s:s}", "_id", text_of(c->repo, "_id", ""), "id", c->id, "sha",
+                           oid));
+        json_decref(siblings);
+        json_decref(commit);
+        return;
+    }
     now_text(date);
     json_object_foreach(json_object_get(commit, "files"), path, file)
         json_array_append_new(siblings, json_pack("{s:s}", "rfilename", path));
